@@ -1,0 +1,5 @@
+package caddymodule
+import (
+ _ "github.com/tidwall/gjson"
+ _ "go.uber.org/zap"
+)
