@@ -1,0 +1,266 @@
+package rewrite
+
+import "bytes"
+
+// chunk is the JSON object in a frame's data: a chat.completion.chunk, a tool
+// event, an error or something else. Its members are kept by position in data;
+// of members that stand there twice the last counts, as it does for clients.
+type chunk struct {
+	open, shut int // where the object's braces are
+
+	id, object, created, model span
+	choices                    span
+	usage, err, hermes         span
+	tool, emoji, label         span
+	callID, status, statusLine span
+
+	count     int  // how many choices there are
+	index     bool // the only choice has index 0, or none
+	delta     span
+	content   span // the value of delta.content, when it is a string
+	finish    span // the value of finish_reason, when it gives one
+	alone     bool // delta has no member but content
+	reasoning bool // a non-space character in reasoning_content or reasoning
+	text      bool // a non-space character in the content of any choice
+	extra     bool // a member that not every chunk has
+	other     bool // the delta has a member with something in it that is no text
+
+	finished []int64 // indexes of the choices that finish in this chunk
+	seen     []int64 // indexes of all choices of this chunk
+}
+
+// headCache remembers the bytes up to the choices of the chunk before: those
+// of the next chunk are the same, so that they need not be read again.
+type headCache struct {
+	head []byte
+	c    chunk
+}
+
+// maxHead is the length in bytes up to which the beginning of a chunk is
+// remembered.
+const maxHead = 1 << 10
+
+// parse finds the members of data. It is false when data is no object. The
+// JSON is trusted to be well formed; validJSON is asked before a frame is
+// changed.
+func (c *chunk) parse(data []byte, cache *headCache) bool {
+	finished, seen := c.finished[:0], c.seen[:0]
+	i := 0
+	if n := len(cache.head); n > 0 && bytes.HasPrefix(data, cache.head) {
+		*c = cache.c
+		i = n
+		end := skipValue(data, i)
+		if end < 0 {
+			return false
+		}
+		c.choices = span{i, end}
+		i = end
+	} else {
+		i = skipSpace(data, 0, ' ')
+		if i >= len(data) || data[i] != '{' {
+			return false
+		}
+		*c = chunk{open: i}
+		i++
+	}
+	c.finished, c.seen = finished, seen
+	for {
+		key, value, next, ok := nextMember(data, i)
+		if !ok {
+			break
+		}
+		c.member(data, key, value, cache)
+		i = next
+	}
+	c.shut = skipSpace(data, i, ' ')
+	if c.shut >= len(data) || data[c.shut] != '}' {
+		return false
+	}
+	c.readChoices(data)
+	return true
+}
+
+func (c *chunk) member(data []byte, key, value span, cache *headCache) {
+	switch string(key.of(data)) {
+	case "id":
+		c.id = value
+	case "object":
+		c.object = value
+	case "created":
+		c.created = value
+	case "model":
+		c.model = value
+	case "choices":
+		if !c.choices.ok() && c.isChunk(data) && value.from <= maxHead {
+			cache.head = append(cache.head[:0], data[:value.from]...)
+			cache.c = *c
+			cache.c.finished, cache.c.seen = nil, nil
+		}
+		c.choices = value
+	case "usage":
+		c.usage = value
+	case "error":
+		c.err = value
+	case "hermes":
+		c.hermes = value
+	case "tool":
+		c.tool = value
+	case "emoji":
+		c.emoji = value
+	case "label":
+		c.label = value
+	case "toolCallId":
+		c.callID = value
+	case "status":
+		c.status = value
+	case "event":
+		c.statusLine = value
+		c.extra = true
+	default:
+		c.extra = true
+	}
+}
+
+// isChunk tells whether the object says that it is a chat.completion.chunk.
+func (c *chunk) isChunk(data []byte) bool {
+	return c.object.is(data, `"chat.completion.chunk"`)
+}
+
+// isToolEvent tells whether the object has the members of a tool event.
+func (c *chunk) isToolEvent(data []byte) bool {
+	return c.tool.isString(data) && (c.callID.isString(data) || c.label.ok() || c.status.isString(data))
+}
+
+func (c *chunk) readChoices(data []byte) {
+	if !c.choices.ok() || data[c.choices.from] != '[' {
+		c.choices = span{}
+		return
+	}
+	for i := c.choices.from + 1; ; {
+		choice, next, ok := nextElement(data, i)
+		if !ok || next > c.choices.to {
+			return
+		}
+		c.readChoice(data, choice)
+		i = next
+	}
+}
+
+func (c *chunk) readChoice(data []byte, choice span) {
+	c.count++
+	if !choice.isObject(data) {
+		return
+	}
+	var index int64
+	var finish span
+	for i := choice.from + 1; ; {
+		key, value, next, ok := nextMember(data, i)
+		if !ok {
+			break
+		}
+		switch string(key.of(data)) {
+		case "index":
+			index = smallInt(value.of(data))
+		case "delta":
+			c.readDelta(data, value)
+		case "finish_reason":
+			finish = value
+		}
+		i = next
+	}
+	c.seen = append(c.seen, index)
+	if finish.isString(data) && finish.to-finish.from > 2 { // some providers send ""
+		c.finish = finish
+		c.finished = append(c.finished, index)
+	}
+	c.index = c.count == 1 && index == 0
+}
+
+func (c *chunk) readDelta(data []byte, delta span) {
+	if !delta.isObject(data) {
+		return
+	}
+	c.delta = delta
+	c.content, c.alone = span{}, true
+	for i := delta.from + 1; ; {
+		key, value, next, ok := nextMember(data, i)
+		if !ok {
+			return
+		}
+		switch string(key.of(data)) {
+		case "content":
+			c.readContent(data, value)
+		case "reasoning_content", "reasoning":
+			c.alone = false
+			if value.isString(data) && hasText(value.inner().of(data)) {
+				c.reasoning = true
+			}
+		case "role":
+			c.alone = false
+		default:
+			c.alone = false
+			c.other = c.other || filled(value.of(data))
+		}
+		i = next
+	}
+}
+
+func (c *chunk) readContent(data []byte, value span) {
+	if !value.isString(data) {
+		c.alone = false
+		c.other = c.other || filled(value.of(data))
+		return
+	}
+	c.content = value
+	c.text = c.text || hasText(value.inner().of(data))
+}
+
+// filled tells whether a value says anything: it is not null, "", [] or {}.
+func filled(value []byte) bool {
+	switch string(value) {
+	case "null", `""`, "[]", "{}":
+		return false
+	}
+	return len(value) > 0
+}
+
+// zero tells whether the usage at s is 0/0/0, and real whether it is not.
+func (c *chunk) readUsage(data []byte) (zero, real bool) {
+	if !c.usage.isObject(data) {
+		return false, false
+	}
+	var n, zeros int
+	for i := c.usage.from + 1; ; {
+		key, value, next, ok := nextMember(data, i)
+		if !ok {
+			break
+		}
+		switch string(key.of(data)) {
+		case "prompt_tokens", "completion_tokens", "total_tokens":
+			n++
+			switch first := data[value.from]; {
+			case value.is(data, "0"):
+				zeros++
+			case first >= '1' && first <= '9':
+				real = true
+			}
+		}
+		i = next
+	}
+	return zeros == 3 && n == 3, real
+}
+
+// smallInt reads a JSON number that is a small integer, -1 when it is none.
+func smallInt(b []byte) int64 {
+	var n int64
+	if len(b) == 0 || len(b) > 9 {
+		return -1
+	}
+	for _, d := range b {
+		if d < '0' || d > '9' {
+			return -1
+		}
+		n = n*10 + int64(d-'0')
+	}
+	return n
+}

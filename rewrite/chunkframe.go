@@ -1,0 +1,181 @@
+package rewrite
+
+import "bytes"
+
+// chunkFrame handles the frame s.f with the chunk s.c.
+func (s *Stream) chunkFrame() {
+	c, data := &s.c, s.f.data
+	s.sum.Chunks++
+	if s.finished && s.failed && c.count > 0 {
+		s.fate = fateDrop // nothing takes an error back
+		return
+	}
+	if !s.usable() {
+		s.forward()
+		return
+	}
+	s.env.update(c, data)
+	s.noteUsage()
+	s.noteChoices()
+	if s.isMarker() {
+		return
+	}
+	if c.reasoning || c.other {
+		s.settle()
+	}
+	if c.reasoning || c.text {
+		s.spoke()
+	}
+	s.said.reasoning = s.said.reasoning || c.reasoning
+	s.said.other = s.said.other || c.other
+	if c.content.ok() && c.index {
+		s.textFrame(c.content.inner())
+		return
+	}
+	s.quietFrame()
+}
+
+// usable tells whether a chunk can be acted upon. One that will not be changed,
+// and is as the one before it, is taken on trust.
+func (s *Stream) usable() bool {
+	c, data := &s.c, s.f.data
+	if !c.finish.ok() && !c.usage.set(data) && s.eat == 0 && !s.line.active() && s.env.same(c, data) &&
+		(!c.content.ok() || bytes.IndexByte(c.content.of(data), '`') < 0) {
+		return true
+	}
+	return validJSON(data)
+}
+
+// noteChoices notes which choices have begun and which have finished. Beyond
+// the 64th they are taken to end with the others.
+func (s *Stream) noteChoices() {
+	for _, i := range s.c.seen {
+		s.manyChoices = s.manyChoices || i != 0
+		s.begun |= bit(i)
+	}
+	for _, i := range s.c.finished {
+		s.ended |= bit(i)
+	}
+}
+
+func bit(i int64) uint64 {
+	if i < 0 || i > 63 {
+		return 0
+	}
+	return 1 << i
+}
+
+// isMarker takes a chunk whose whole content is a tool marker out of the stream
+// and starts the tool (contract section 1).
+func (s *Stream) isMarker() bool {
+	c := &s.c
+	if s.said.shown || s.finished || !c.index || !c.content.ok() {
+		return false
+	}
+	inner := c.content.inner()
+	text := inner.of(s.f.data)
+	m, ok := wholeMarker(text)
+	if !ok {
+		return false
+	}
+	s.settle()
+	t := s.startedBy(m.emoji.of(text), m.label.of(text))
+	s.sum.Markers++
+	s.fence.step('\n')
+	s.startDerived(&t)
+	if s.droppable() {
+		s.fate = fateDrop
+		return true
+	}
+	s.edit(inner.from, inner.to, nil)
+	s.writeChunk()
+	return true
+}
+
+// droppable tells whether nothing is lost when the chunk is dropped once its
+// content is gone.
+func (s *Stream) droppable() bool {
+	c := &s.c
+	return s.f.plain && c.alone && c.index && !c.finish.ok() && !c.extra && !c.usage.set(s.f.data) && !c.err.ok()
+}
+
+// writeChunk writes the chunk with its edits.
+func (s *Stream) writeChunk() {
+	if s.c.finish.ok() {
+		s.finishFrame()
+		return
+	}
+	s.writeEdited()
+}
+
+// quietFrame handles a chunk without text for the message.
+func (s *Stream) quietFrame() {
+	c := &s.c
+	if c.text { // of another choice
+		s.sent('x')
+	}
+	if !s.hold.empty() && !c.finish.ok() && !c.extra && !c.text && c.count == 1 && !c.usage.set(s.f.data) {
+		s.forwardQuiet(s.f.raw)
+		return
+	}
+	s.settle()
+	s.writeChunk()
+}
+
+// textFrame takes imitations out of the content at in and writes the chunk, or
+// holds it back.
+func (s *Stream) textFrame(in span) {
+	s.readText(in)
+	if s.c.finish.ok() {
+		s.closeLine(in)
+	}
+	if s.line.active() {
+		s.startTrusted()
+		s.holdFrame(in)
+		return
+	}
+	emptied := s.cutText() == in.to-in.from && in.ok()
+	behind := s.said.sinceTool
+	if len(s.trusted) > 0 && (behind || s.c.finish.ok()) {
+		s.startTrusted()
+		if behind {
+			s.spoke()
+			s.said.sinceTool = true
+		}
+	}
+	if emptied && s.droppable() {
+		s.fate = fateDrop
+	} else {
+		s.writeChunk()
+	}
+	s.startTrusted()
+}
+
+// closeLine decides the line under suspicion: a finish chunk waits for nothing.
+func (s *Stream) closeLine(in span) {
+	switch {
+	case !s.line.active():
+	case s.line.complete():
+		s.endLine(in, in.to)
+		s.eat = 0
+	default:
+		s.clearLine()
+	}
+}
+
+// holdFrame keeps the chunk back. Its content is at in, and the last line of it
+// may be an imitation.
+func (s *Stream) holdFrame(in span) {
+	shift := s.f.at(in.from) - in.from // a JSON string is never broken by a line
+	for i := range s.cuts {
+		s.cuts[i].from += shift
+		s.cuts[i].to += shift
+	}
+	moved := s.hold.addText(s.f.raw, span{in.from + shift, in.to + shift}, s.cuts, s.droppable())
+	if s.lineHere {
+		s.line.from += shift + moved
+		s.lineHere = false
+	}
+	s.fate = fateHold
+	s.boundHold()
+}

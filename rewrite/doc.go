@@ -1,0 +1,28 @@
+// Package rewrite repairs the event stream of a chat completion that the
+// Hermes agent wrote: it takes tool markers out of the content, correlates the
+// starts and ends of tools, and turns a crash into an error finish. What it
+// does is written in the wire contract, whose sections the comments name.
+//
+// The engine is push style: Stream.Feed takes bytes as they come and appends
+// what may leave to a buffer of the caller's, Stream.Finish says how upstream
+// ended. It knows nothing of HTTP and reads no clock. Same bytes in, same bytes
+// out, however they were cut.
+//
+//	scanner.go    bytes      → lines, frames          (WHATWG HTML, section 9.2.6)
+//	frame.go      a frame    → its fields
+//	json.go       data       → members, by position
+//	chunk.go      members    → a chunk
+//	text.go       content    → runes, by position
+//	marker.go     a chunk that is a tool marker       (contract section 1)
+//	imitation.go  a line that looks like one
+//	fence.go      open code fences
+//	hold.go       frames that wait for the end of a line
+//	tools.go      emoji      → the tool's name
+//	lifecycle.go  open tools and their ends           (contract section 2)
+//	progress.go   the forms of a tool event
+//	envelope.go   the members that every chunk has
+//	verdict.go    is this stop a crash?               (contract section 3)
+//	finish.go     finish chunks and error finishes
+//	redact.go     secrets in messages
+//	stream.go     which of these a frame goes to
+package rewrite

@@ -1,0 +1,91 @@
+package rewrite
+
+// fence follows the lines of a Markdown text and knows whether the next line is
+// inside a fenced code block (CommonMark 4.5). Unlike CommonMark it takes any
+// indentation before a fence, for models fence code inside lists.
+type fence struct {
+	char  rune // what the open fence is made of, 0 when none is open
+	size  int  // how long it is
+	phase fencePhase
+	run   rune // what the line under way begins with
+	n     int  // how often
+	begun bool // a rune of the line under way has come
+}
+
+type fencePhase uint8
+
+const (
+	fenceIndent fencePhase = iota // at the start of a line, or behind white space there
+	fenceRun                      // in a run of backticks or tildes
+	fenceInfo                     // behind a run that opens a block at the line's end
+	fenceTrail                    // behind a run that closes the block at the line's end
+	fenceText                     // in a line that is no fence
+)
+
+// open tells whether a fenced code block is open.
+func (f *fence) open() bool { return f.char != 0 }
+
+// lineStart tells whether the next rune is the first of its line. So it is at
+// the start of a message.
+func (f *fence) lineStart() bool { return !f.begun }
+
+// step takes the next rune in.
+func (f *fence) step(r rune) {
+	f.begun = r != '\n'
+	if r == '\n' {
+		f.endLine()
+		return
+	}
+	switch f.phase {
+	case fenceIndent:
+		f.begin(r)
+	case fenceRun:
+		f.inRun(r)
+	case fenceInfo:
+		if r == '`' && f.run == '`' {
+			f.phase = fenceText // the info string of a backtick fence has no backtick
+		}
+	case fenceTrail:
+		if !isSpace(r) {
+			f.phase = fenceText
+		}
+	}
+}
+
+func (f *fence) begin(r rune) {
+	switch {
+	case r == '`' || r == '~':
+		f.phase, f.run, f.n = fenceRun, r, 1
+	case !isSpace(r):
+		f.phase = fenceText
+	}
+}
+
+func (f *fence) inRun(r rune) {
+	switch {
+	case r == f.run:
+		f.n++
+	case f.n < 3:
+		f.phase = fenceText
+	case !f.open():
+		f.phase = fenceInfo
+	case f.closes() && isSpace(r):
+		f.phase = fenceTrail
+	default:
+		f.phase = fenceText
+	}
+}
+
+// closes tells whether the run at the start of the line closes the open block.
+func (f *fence) closes() bool { return f.run == f.char && f.n >= f.size }
+
+func (f *fence) endLine() {
+	opens := f.phase == fenceInfo || f.phase == fenceRun && f.n >= 3
+	switch {
+	case !f.open() && opens:
+		f.char, f.size = f.run, f.n
+	case f.open() && (f.phase == fenceTrail || f.phase == fenceRun && f.closes()):
+		f.char = 0
+	}
+	f.phase = fenceIndent
+}

@@ -1,0 +1,318 @@
+package rewrite
+
+import (
+	"strconv"
+)
+
+// Cause says how upstream ended.
+type Cause uint8
+
+// The ways in which upstream can end.
+const (
+	// CauseEOF is a clean end.
+	CauseEOF Cause = iota
+	// CauseAborted is a reset or a torn body.
+	CauseAborted
+	// CauseTimeout is a silence that lasted too long.
+	CauseTimeout
+	// CauseShutdown is the end of the sidecar itself.
+	CauseShutdown
+)
+
+// The codes of errors (contract section 3).
+const (
+	CodeAborted    = "upstream_aborted"
+	CodeIncomplete = "upstream_incomplete"
+	CodeTimeout    = "upstream_timeout"
+	CodeCrashed    = "agent_crashed"
+	CodeAgentError = "agent_error"
+	CodeShutdown   = "shutting_down"
+)
+
+// Code returns the code of the error that the cause is in a stream that is not
+// complete.
+func (c Cause) Code() string {
+	switch c {
+	case CauseAborted:
+		return CodeAborted
+	case CauseTimeout:
+		return CodeTimeout
+	case CauseShutdown:
+		return CodeShutdown
+	}
+	return CodeIncomplete
+}
+
+// Message returns what an error of the code tells the client. It names no
+// address.
+func Message(code string) string {
+	switch code {
+	case CodeAborted:
+		return "the connection to the agent was lost before its answer was complete"
+	case CodeTimeout:
+		return "the agent was silent for too long"
+	case CodeCrashed:
+		return "the agent failed before its answer was complete and gave no reason"
+	case CodeAgentError:
+		return "the agent reported an error and gave no reason"
+	case CodeShutdown:
+		return "the service is shutting down; send the request again"
+	}
+	return "the agent's answer ended before it was complete"
+}
+
+// ErrorType is the type of the errors that are not upstream's own.
+const ErrorType = "upstream_error"
+
+// AppendError appends the JSON object of an error with the code, as it is sent
+// in an error finish and in an answer that is no stream.
+func AppendError(dst []byte, code string) []byte {
+	return appendError(dst, strconv.AppendQuote(nil, Message(code)), code)
+}
+
+// appendError appends the error object with a message that is a JSON string.
+func appendError(dst, message []byte, code string) []byte {
+	dst = append(dst, `{"error":`...)
+	dst = appendErrorValue(dst, message, code)
+	return append(dst, '}')
+}
+
+func appendErrorValue(dst, message []byte, code string) []byte {
+	dst = append(dst, `{"message":`...)
+	dst = append(dst, message...)
+	dst = append(dst, `,"type":"`+ErrorType+`","param":null,"code":"`...)
+	dst = append(dst, code...)
+	return append(dst, `"}`...)
+}
+
+// appendHermes appends the hermes block of an error finish.
+func (s *Stream) appendHermes(dst, message []byte) []byte {
+	dst = append(dst, `{"completed":false,"partial":`...)
+	dst = strconv.AppendBool(dst, s.said.text || s.said.reasoning)
+	dst = append(dst, `,"failed":true,"error":`...)
+	dst = append(dst, message...)
+	return append(dst, `,"error_code":"`+CodeAgentError+`"}`...)
+}
+
+// fail notes that the stream does not end well.
+func (s *Stream) fail(code string) {
+	s.failed = true
+	if s.sum.Code == "" {
+		s.sum.Code = code
+	}
+}
+
+// writeErrorFinish writes the finish of a stream that upstream has not
+// finished, but for [DONE].
+func (s *Stream) writeErrorFinish(code string) {
+	message := strconv.AppendQuote(nil, Message(code))
+	if s.errorSent != nil {
+		message, code = s.errorSent, CodeAgentError
+	}
+	s.fail(code)
+	s.finished = true
+	s.sum.FinishReason = "error"
+	inline := s.o.ErrorFinish == ErrorFinishInline
+	if !inline && s.errorSent == nil {
+		s.out = append(s.out, "data: "...)
+		s.out = append(appendError(s.out, message, code), "\n\n"...)
+	}
+	s.out = append(s.out, "data: {"...)
+	s.out = append(s.env.appendHead(s.out), `[{"index":0,"delta":{},"finish_reason":"error"}]`...)
+	if len(s.usage) > 0 {
+		s.out = append(s.out, `,"usage":`...)
+		s.out = append(s.out, s.usage...)
+	}
+	if inline && s.errorSent == nil {
+		s.out = append(s.out, `,"error":`...)
+		s.out = appendErrorValue(s.out, message, code)
+	}
+	s.out = append(s.out, `,"hermes":`...)
+	s.out = append(s.appendHermes(s.out, message), "}\n\n"...)
+}
+
+// finishFrame handles a chunk with a finish reason. Its content has been read;
+// edits of it stand.
+func (s *Stream) finishFrame() {
+	s.completeAll()
+	reason := string(s.c.finish.inner().of(s.f.data))
+	if s.finished {
+		s.writeEdited() // some providers say it twice
+		return
+	}
+	s.finished = s.begun&^s.ended == 0
+	s.sum.FinishReason = reason
+	switch {
+	case reason == "stop" && s.falseStop():
+		s.crash()
+	case reason == "error":
+		s.upstreamError()
+	}
+	s.writeEdited()
+}
+
+// crash turns the finish chunk of an agent that failed and says stop into an
+// error finish.
+func (s *Stream) crash() {
+	s.fail(CodeCrashed)
+	s.sum.FinishReason = "error"
+	message := strconv.AppendQuote(nil, Message(CodeCrashed))
+	s.edit(s.c.finish.from, s.c.finish.to, []byte(`"error"`))
+	if s.o.ErrorFinish == ErrorFinishInline {
+		s.setMember(s.c.err, "error", appendErrorValue(nil, message, CodeCrashed))
+	} else {
+		s.writeError(appendError(nil, message, CodeCrashed))
+	}
+	s.setMember(s.c.hermes, "hermes", s.appendHermes(nil, message))
+}
+
+// writeError writes the frame of an error, unless there has been one.
+func (s *Stream) writeError(object []byte) {
+	if s.errorSent != nil {
+		return
+	}
+	s.out = append(s.out, "data: "...)
+	s.out = append(s.out, object...)
+	s.out = append(s.out, "\n\n"...)
+}
+
+// setMember replaces the value at v, or adds a member where there is none.
+func (s *Stream) setMember(v span, name string, value []byte) {
+	if v.ok() {
+		s.edit(v.from, v.to, value)
+		return
+	}
+	member := append([]byte(`,"`+name+`":`), value...)
+	s.edit(s.c.shut, s.c.shut, member)
+}
+
+// upstreamError splits the finish chunk of an agent that says why it failed:
+// the error in a frame of its own, the rest without it.
+func (s *Stream) upstreamError() {
+	s.fail(CodeAgentError)
+	s.redactIn(s.c.hermes)
+	data := s.f.data
+	if s.o.ErrorFinish == ErrorFinishInline {
+		s.redactIn(s.c.err)
+		return
+	}
+	message := s.reason()
+	if s.c.err.set(data) {
+		s.writeError(s.upstreamErrorObject(message))
+		s.removeMember(s.c.err)
+	} else {
+		s.writeError(appendError(nil, message, CodeAgentError))
+	}
+	if !s.c.hermes.set(data) {
+		s.setMember(s.c.hermes, "hermes", s.appendHermes(nil, message))
+	}
+}
+
+// reason returns the message, a JSON string, of the error in s.c.
+func (s *Stream) reason() []byte {
+	data := s.f.data
+	for _, v := range []span{memberOf(data, s.c.err, "message"), s.c.err, memberOf(data, s.c.hermes, "error")} {
+		if m := stringOf(data, v); m != nil {
+			return redact(m)
+		}
+	}
+	if s.errorSent != nil {
+		return s.errorSent
+	}
+	return strconv.AppendQuote(nil, Message(CodeAgentError))
+}
+
+// upstreamErrorObject returns upstream's error with the members that clients
+// expect and it lacks.
+func (s *Stream) upstreamErrorObject(message []byte) []byte {
+	data, e := s.f.data, s.c.err
+	if !e.isObject(data) {
+		return appendError(nil, message, CodeAgentError)
+	}
+	object := append([]byte(`{"error":`), redact(e.of(data))...)
+	object = object[:len(object)-1]
+	add := func(name, value string) {
+		if memberOf(data, e, name).ok() {
+			return
+		}
+		if object[len(object)-1] != '{' {
+			object = append(object, ',')
+		}
+		object = append(object, `"`+name+`":`+value...)
+	}
+	add("message", string(message))
+	add("type", `"`+ErrorType+`"`)
+	add("param", "null")
+	add("code", `"`+CodeAgentError+`"`)
+	return append(object, "}}"...)
+}
+
+// memberOf returns the value of a member of the object at v.
+func memberOf(data []byte, v span, name string) (value span) {
+	if !v.isObject(data) {
+		return value
+	}
+	for i := v.from + 1; ; {
+		key, val, next, ok := nextMember(data, i)
+		if !ok {
+			return value
+		}
+		if key.is(data, name) {
+			value = val
+		}
+		i = next
+	}
+}
+
+// removeMember takes the member with the value at v, and the comma before or
+// behind it, out of the frame.
+func (s *Stream) removeMember(v span) {
+	data := s.f.data
+	from, to := v.from, v.to
+	for from > s.c.open && data[from] != ':' {
+		from--
+	}
+	for from--; data[from] != '"'; from-- {
+	}
+	for from--; data[from] != '"'; from-- {
+	}
+	before := from
+	for before > 0 && data[before-1] <= ' ' {
+		before--
+	}
+	if data[before-1] == ',' {
+		s.edit(before-1, to, nil)
+		return
+	}
+	if next := skipSpace(data, to, ' '); data[next] == ',' {
+		to = skipSpace(data, next+1, ' ')
+	}
+	s.edit(from, to, nil)
+}
+
+// errorCode returns the code of the error in s.c where it is one of ours, which
+// another sidecar has sent.
+func (s *Stream) errorCode() string {
+	code := string(inside(stringOf(s.f.data, memberOf(s.f.data, s.c.err, "code"))))
+	switch code {
+	case CodeAborted, CodeIncomplete, CodeTimeout, CodeCrashed, CodeShutdown:
+		return code
+	}
+	return CodeAgentError
+}
+
+// errorFrame handles an error of upstream's that is no chunk.
+func (s *Stream) errorFrame() {
+	if !validJSON(s.f.data) {
+		s.forward()
+		return
+	}
+	s.settle()
+	s.completeAll()
+	s.redactIn(s.c.err)
+	if !s.finished {
+		s.fail(s.errorCode())
+		s.errorSent = append([]byte(nil), s.reason()...)
+	}
+	s.writeEdited()
+}

@@ -1,0 +1,100 @@
+package rewrite
+
+import "bytes"
+
+// frame is one event of the stream as upstream sent it, with its fields by
+// position.
+type frame struct {
+	raw   []byte // all of it, the blank line included
+	data  []byte // the data fields' values, joined by LF
+	event []byte // the last event field's value
+	has   bool   // there is a data field: without one, clients see no event
+	plain bool   // one data line and nothing else: nothing is lost by dropping it
+
+	lines []dataLine // where the lines of data are in raw
+	named span       // the event line in raw, its end included
+	join  []byte     // room for data of several lines
+}
+
+// dataLine maps one line of a frame's data to the frame's bytes.
+type dataLine struct {
+	data int // where the line begins in data
+	raw  int // where it begins in raw
+}
+
+// parse finds the fields of raw. It keeps raw, and allocates nothing unless the
+// data has several lines.
+func (f *frame) parse(raw []byte) {
+	f.raw = raw
+	f.data, f.event, f.has, f.named = nil, nil, false, span{}
+	f.lines, f.join = f.lines[:0], f.join[:0]
+	f.plain = true
+	i := 0
+	if bytes.HasPrefix(raw, []byte("\xef\xbb\xbf")) {
+		i = 3
+	}
+	for i < len(raw) {
+		n := lineEnd(raw[i:])
+		end, next := len(raw), len(raw)
+		if n >= 0 {
+			end = i + n
+			next = end + 1
+			if raw[end] == '\r' && next < len(raw) && raw[next] == '\n' {
+				next++
+			}
+		}
+		f.field(i, end, next)
+		i = next
+	}
+	if len(f.lines) > 1 {
+		f.data = f.join
+	}
+}
+
+// field takes the line raw[from:end] in. The next line begins at next.
+func (f *frame) field(from, end, next int) {
+	line := f.raw[from:end]
+	if len(line) == 0 {
+		return
+	}
+	name, value, _ := bytes.Cut(line, []byte(":"))
+	if len(value) > 0 && value[0] == ' ' {
+		value = value[1:]
+	}
+	switch string(name) {
+	case "data":
+		at := end - len(value)
+		switch {
+		case !f.has:
+			f.data = value
+			f.lines = append(f.lines, dataLine{0, at})
+		default:
+			if len(f.lines) == 1 {
+				f.join = append(f.join, f.data...)
+			}
+			f.join = append(f.join, '\n')
+			f.lines = append(f.lines, dataLine{len(f.join), at})
+			f.join = append(f.join, value...)
+			f.plain = false
+		}
+		f.has = true
+	case "event":
+		f.event = value
+		f.named = span{from, next}
+		f.plain = false
+	default:
+		f.plain = false
+	}
+}
+
+// at returns where the byte i of data is in raw.
+func (f *frame) at(i int) int {
+	l := f.lines[0]
+	for _, m := range f.lines[1:] {
+		if m.data > i {
+			break
+		}
+		l = m
+	}
+	return l.raw + i - l.data
+}

@@ -1,0 +1,207 @@
+package rewrite
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"hash/fnv"
+	"strconv"
+	"time"
+)
+
+// Bounds on what a stream's tools may hold in memory. Where one is reached the
+// tool that has been open longest is completed: each running keeps its one
+// completed, and no frame is lost.
+const (
+	// maxOpenTools is how many tools may be open at once.
+	maxOpenTools = 256
+	// maxOpenBytes is how many bytes their names, ids and labels may take.
+	maxOpenBytes = 256 << 10
+	// maxEndedTools is how many ended tools are remembered, to drop what comes
+	// twice.
+	maxEndedTools = 1024
+)
+
+// tool is a tool call. The fields are values as they stand in JSON, quotes
+// included; emoji and label may be absent.
+type tool struct {
+	name, emoji, label, id []byte
+}
+
+func (t *tool) size() int { return len(t.name) + len(t.emoji) + len(t.label) + len(t.id) }
+
+// lifecycle knows which tools of a stream are open. The zero value is one of a
+// stream without tools.
+type lifecycle struct {
+	open  []tool
+	bytes int
+	ended []uint64 // hashes of the ids of ended tools, a ring
+	next  int      // where the ring goes on
+	last  time.Time
+	count int // tools started so far
+}
+
+// find returns the index of the open tool with the id, -1 when there is none.
+func (l *lifecycle) find(id []byte) int {
+	for i := range l.open {
+		if string(l.open[i].id) == string(id) {
+			return i
+		}
+	}
+	return -1
+}
+
+// findName returns the index of the first open tool with the name, -1 when
+// there is none.
+func (l *lifecycle) findName(name []byte) int {
+	for i := range l.open {
+		if string(l.open[i].name) == string(name) {
+			return i
+		}
+	}
+	return -1
+}
+
+// known tells whether a tool with the id is open or has ended.
+func (l *lifecycle) known(id []byte) bool {
+	if l.find(id) >= 0 {
+		return true
+	}
+	h := hashID(id)
+	for _, e := range l.ended {
+		if e == h {
+			return true
+		}
+	}
+	return false
+}
+
+// full tells whether a tool must be completed before t can be opened.
+func (l *lifecycle) full(t *tool) bool {
+	return len(l.open) > 0 && (len(l.open) >= maxOpenTools || l.bytes+t.size() > maxOpenBytes)
+}
+
+// start opens t, which keeps a copy of its fields.
+func (l *lifecycle) start(t *tool, now time.Time) {
+	b := make([]byte, 0, t.size())
+	keep := func(v []byte) []byte {
+		b = append(b, v...)
+		return b[len(b)-len(v) : len(b) : len(b)]
+	}
+	l.open = append(l.open, tool{keep(t.name), keep(t.emoji), keep(t.label), keep(t.id)})
+	l.bytes += t.size()
+	l.last = now
+	l.count++
+}
+
+// end closes the open tool i and returns it.
+func (l *lifecycle) end(i int) tool {
+	t := l.open[i]
+	l.open = append(l.open[:i], l.open[i+1:]...)
+	l.bytes -= t.size()
+	if h := hashID(t.id); len(l.ended) < maxEndedTools {
+		l.ended = append(l.ended, h)
+	} else {
+		l.ended[l.next] = h
+		l.next = (l.next + 1) % maxEndedTools
+	}
+	return t
+}
+
+func hashID(id []byte) uint64 {
+	h := fnv.New64a()
+	h.Write(id)
+	return h.Sum64()
+}
+
+// deriveID returns the id, as a JSON string, of the tool with the ordinal n in
+// the completion whose id is completion: every replica derives the same
+// (contract section 2). It is short enough for clients that allow 40
+// characters.
+func deriveID(completion []byte, n int) []byte {
+	from := append(append(make([]byte, 0, 64), completion...), '/')
+	h := sha256.Sum256(strconv.AppendInt(from, int64(n), 10))
+	id := append(make([]byte, 0, 32), `"call_`...)
+	return append(hex.AppendEncode(id, h[:12]), '"')
+}
+
+// startedBy returns the tool that a marker stands for: emoji and label are the
+// insides of JSON strings.
+func (s *Stream) startedBy(emoji, label []byte) tool {
+	var room [maxEmoji + 8]byte
+	bare := appendEmoji(room[:0], emoji)
+	return tool{
+		name:  s.o.tools().name(bare, label),
+		emoji: quote(emoji),
+		label: quote(label),
+	}
+}
+
+func quote(inner []byte) []byte {
+	b := make([]byte, 0, len(inner)+2)
+	b = append(b, '"')
+	b = append(b, inner...)
+	return append(b, '"')
+}
+
+// startTrusted starts the tools whose markers were imitations that are
+// trusted.
+func (s *Stream) startTrusted() {
+	for i := range s.trusted {
+		s.startDerived(&s.trusted[i])
+	}
+	s.trusted = s.trusted[:0]
+}
+
+// startDerived starts a tool that upstream gave no id, and writes its running
+// frame.
+func (s *Stream) startDerived(t *tool) {
+	s.inferEnds()
+	t.id = deriveID(s.env.completion(), s.tools.count+1)
+	s.writeRunning(t)
+	s.open(t)
+}
+
+// inferEnds completes the open tools when a further start comes late enough to
+// prove that they have ended.
+func (s *Stream) inferEnds() {
+	if s.said.ids || len(s.tools.open) == 0 {
+		return
+	}
+	if s.now.Sub(s.tools.last) >= s.o.parallelWindow() {
+		s.completeAll()
+	}
+}
+
+// open notes that t has started; its running frame has been written.
+func (s *Stream) open(t *tool) {
+	for s.tools.full(t) {
+		s.complete(0)
+	}
+	s.tools.start(t, s.now)
+	s.said.sinceTool, s.said.imitation = false, false
+	s.sum.Tools++
+	if s.tools.bytes > maxOpenBytes {
+		s.complete(0)
+	}
+}
+
+// complete ends the open tool i and writes its completed frame.
+func (s *Stream) complete(i int) {
+	t := s.tools.end(i)
+	s.writeCompleted(&t)
+}
+
+// completeAll ends all open tools, in the order in which they started.
+func (s *Stream) completeAll() {
+	for len(s.tools.open) > 0 {
+		s.complete(0)
+	}
+}
+
+// spoke notes that upstream sent text or reasoning: where nobody says when a
+// tool ends, that says it.
+func (s *Stream) spoke() {
+	if !s.said.ids {
+		s.completeAll()
+	}
+}

@@ -1,0 +1,83 @@
+package rewrite
+
+import "unicode/utf8"
+
+// marker is a tool marker by position in the inside of a JSON string.
+type marker struct {
+	emoji, label span
+}
+
+// wholeMarker reads s, the inside of a JSON string, as a marker that is the
+// whole content of a chunk: a newline, a backtick, a token with a non-ASCII
+// rune, a space, a label of any kind, a backtick, a newline (contract section
+// 1; upstream's pattern in hermes terms: \A\n`([^\s`]+) (.*)`\n\z, the dot
+// matching newlines).
+func wholeMarker(s []byte) (m marker, ok bool) {
+	if len(s) < len(`\n`+"`") || s[0] != '\\' {
+		return m, false
+	}
+	r, i := nextRune(s, 0)
+	if r != '\n' || i >= len(s) {
+		return m, false
+	}
+	if r, i = nextRune(s, i); r != '`' {
+		return m, false
+	}
+	m.emoji.from = i
+	if i = tokenEnd(s, i); i < 0 {
+		return m, false
+	}
+	m.emoji.to = i
+	_, m.label.from = nextRune(s, i)
+	return m, m.endAt(s)
+}
+
+// tokenEnd returns the index of the space behind the emoji that begins at i, -1
+// when no marker begins so.
+func tokenEnd(s []byte, i int) int {
+	ascii := true
+	for i < len(s) {
+		r, next := nextRune(s, i)
+		if r == ' ' {
+			if ascii {
+				return -1
+			}
+			return i
+		}
+		if r == '`' || isSpace(r) {
+			return -1
+		}
+		ascii = ascii && r < utf8.RuneSelf
+		i = next
+	}
+	return -1
+}
+
+// endAt sets the label's end, and is false when s does not end with a backtick
+// and a newline behind the label's beginning.
+func (m *marker) endAt(s []byte) bool {
+	last, before := rune(0), rune(0)
+	lastAt, beforeAt := 0, 0
+	for i := m.label.from; i < len(s); {
+		before, beforeAt = last, lastAt
+		r, next := nextRune(s, i)
+		last, lastAt = r, i
+		i = next
+	}
+	m.label.to = beforeAt
+	return last == '\n' && before == '`'
+}
+
+// appendEmoji appends the text of the emoji raw, the inside of a JSON string,
+// without U+FE0F. It stops where the emoji is longer than any that can be
+// known.
+func appendEmoji(dst, raw []byte) []byte {
+	for i := 0; i < len(raw) && len(dst) <= maxEmoji; {
+		r, next := nextRune(raw, i)
+		if r != '\ufe0f' {
+			dst = utf8.AppendRune(dst, r)
+		}
+		i = next
+	}
+	return dst
+}

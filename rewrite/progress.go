@@ -1,0 +1,299 @@
+package rewrite
+
+import "bytes"
+
+const (
+	progressEvent   = "hermes.tool.progress"
+	progressComment = ": " + progressEvent + " "
+)
+
+// form returns the form in which the stream's tool events leave.
+func (s *Stream) form() Progress {
+	if s.p.Progress != "" {
+		return s.p.Progress
+	}
+	if s.o.Progress != "" {
+		return s.o.Progress
+	}
+	return ProgressEnvelope
+}
+
+// writeRunning writes the frame that says that t has started.
+func (s *Stream) writeRunning(t *tool) { s.writeProgress(t, "running") }
+
+// writeCompleted writes the frame that says that t has ended.
+func (s *Stream) writeCompleted(t *tool) { s.writeProgress(t, "completed") }
+
+func (s *Stream) writeProgress(t *tool, status string) {
+	form := s.form()
+	if form == ProgressOff {
+		return
+	}
+	s.out = appendBefore(s.out, form)
+	s.out = append(s.out, '{')
+	if form == ProgressEnvelope || form == ProgressUnnamed {
+		s.out = append(s.env.appendEmpty(s.out), ',')
+	}
+	s.out = appendFields(s.out, t, status)
+	if s.statusLine() {
+		s.out = appendStatusLine(s.out, t, status)
+	}
+	s.out = append(s.out, "}\n\n"...)
+}
+
+// appendBefore appends what stands before the object.
+func appendBefore(dst []byte, form Progress) []byte {
+	switch form {
+	case ProgressComment:
+		return append(dst, progressComment...)
+	case ProgressUnnamed:
+		return append(dst, "data: "...)
+	}
+	return append(dst, "event: "+progressEvent+"\ndata: "...)
+}
+
+// appendFields appends upstream's fields: five for a start, three for an end.
+func appendFields(dst []byte, t *tool, status string) []byte {
+	dst = append(dst, `"tool":`...)
+	dst = append(dst, t.name...)
+	if status == "running" {
+		if len(t.emoji) > 0 {
+			dst = append(dst, `,"emoji":`...)
+			dst = append(dst, t.emoji...)
+		}
+		if len(t.label) > 0 {
+			dst = append(dst, `,"label":`...)
+			dst = append(dst, t.label...)
+		}
+	}
+	return appendCorrelation(dst, t, status)
+}
+
+// appendCorrelation appends the fields that G1 lacks.
+func appendCorrelation(dst []byte, t *tool, status string) []byte {
+	dst = append(dst, `,"toolCallId":`...)
+	dst = append(dst, t.id...)
+	dst = append(dst, `,"status":"`...)
+	dst = append(dst, status...)
+	return append(dst, '"')
+}
+
+// statusLine tells whether tool events carry the member that Open WebUI shows.
+func (s *Stream) statusLine() bool {
+	f := s.form()
+	return s.o.StatusLine && (f == ProgressEnvelope || f == ProgressUnnamed)
+}
+
+// appendStatusLine appends Open WebUI's status member.
+func appendStatusLine(dst []byte, t *tool, status string) []byte {
+	dst = append(dst, `,"event":{"type":"status","data":{"description":"`...)
+	emoji, label := inside(t.emoji), inside(t.label)
+	dst = append(dst, emoji...)
+	if len(emoji) > 0 && len(label) > 0 {
+		dst = append(dst, ' ')
+	}
+	dst = append(dst, label...)
+	if len(emoji)+len(label) == 0 {
+		dst = append(dst, inside(t.name)...)
+	}
+	dst = append(dst, `","done":`...)
+	if status == "completed" {
+		return append(dst, `true}}`...)
+	}
+	return append(dst, `false}}`...)
+}
+
+// inside returns the inside of a JSON string.
+func inside(raw []byte) []byte {
+	if len(raw) < 2 || raw[0] != '"' {
+		return nil
+	}
+	return raw[1 : len(raw)-1]
+}
+
+// toolFrame handles a tool event of upstream's, in the form in: the frame s.f
+// with the object s.c.
+func (s *Stream) toolFrame(in Progress) {
+	data := s.f.data
+	if !validJSON(data) {
+		s.forward()
+		return
+	}
+	s.settle()
+	s.said.shown = true
+	t := tool{
+		name:  stringOf(data, s.c.tool),
+		emoji: stringOf(data, s.c.emoji),
+		label: stringOf(data, s.c.label),
+		id:    stringOf(data, s.c.callID),
+	}
+	status := string(inside(stringOf(data, s.c.status)))
+	s.fate = fateDrop
+	switch {
+	case s.finished:
+		// Too late to be completed before the finish chunk.
+	case bytes.HasPrefix(t.name, []byte(`"_`)):
+		// Internal tools never appear; their ends are orphans anyway.
+	case status == "completed":
+		s.upstreamEnd(&t, in)
+	case status == "running" || status == "":
+		s.upstreamStart(&t, status, in)
+	case in == ProgressBare:
+		s.namedFrame()
+	default:
+		s.forward()
+	}
+}
+
+// stringOf returns the JSON string at v, nil when the value is no string or an
+// empty one.
+func stringOf(data []byte, v span) []byte {
+	if !v.isString(data) || v.to-v.from == 2 {
+		return nil
+	}
+	return v.of(data)
+}
+
+func (s *Stream) upstreamStart(t *tool, status string, in Progress) {
+	if t.name == nil {
+		t.name = []byte(`"` + unknownTool + `"`)
+		in = "" // its frame cannot leave as it is
+	}
+	if t.id == nil {
+		s.inferEnds()
+		t.id = deriveID(s.env.completion(), s.tools.count+1)
+		s.writeUpstream(t, in, s.c.callID, s.c.status)
+		s.open(t)
+		return
+	}
+	if s.tools.known(t.id) {
+		return
+	}
+	if status != "" {
+		s.said.ids = true
+	}
+	s.inferEnds()
+	s.writeUpstream(t, in, s.c.callID, s.c.status)
+	s.open(t)
+}
+
+func (s *Stream) upstreamEnd(t *tool, in Progress) {
+	if t.id == nil {
+		if i := s.tools.findName(t.name); i >= 0 {
+			s.complete(i)
+		}
+		return
+	}
+	s.said.ids = true
+	i := s.tools.find(t.id)
+	if i < 0 {
+		return
+	}
+	ended := s.tools.end(i)
+	if string(ended.name) != string(t.name) || !s.asIs(in) {
+		s.writeEnd(&ended, in)
+		return
+	}
+	s.forward()
+}
+
+// writeEnd writes upstream's end of a tool in the stream's form.
+func (s *Stream) writeEnd(t *tool, in Progress) {
+	if in == ProgressBare && s.envelops() && string(t.name) == string(s.c.tool.of(s.f.data)) {
+		s.wrap(t, "completed", false, false)
+		return
+	}
+	s.writeCompleted(t)
+}
+
+// writeUpstream writes upstream's start of a tool in the stream's form,
+// byte for byte where it has that form. id and status are its own values.
+func (s *Stream) writeUpstream(t *tool, in Progress, id, status span) {
+	lacksID, lacksStatus := !id.ok(), !status.ok()
+	whole := stringOf(s.f.data, id) != nil && !lacksStatus
+	switch {
+	case whole && s.asIs(in):
+		s.forward()
+	case in == ProgressBare && s.envelops() && (whole || lacksID):
+		s.wrap(t, "running", lacksID, lacksStatus)
+	default:
+		s.writeRunning(t)
+	}
+}
+
+// asIs tells whether a tool event in the form in leaves byte for byte.
+func (s *Stream) asIs(in Progress) bool {
+	return in == s.form() && (!s.statusLine() || s.c.statusLine.ok())
+}
+
+// envelops tells whether frames get the members of a chunk in front.
+func (s *Stream) envelops() bool {
+	f := s.form()
+	return f == ProgressEnvelope || f == ProgressUnnamed
+}
+
+// wrap writes upstream's tool event with the members of a chunk in front of its
+// own and those that it lacks behind them.
+func (s *Stream) wrap(t *tool, status string, lacksID, lacksStatus bool) {
+	room := s.scratch[:0]
+	if lacksID {
+		room = append(room, `,"toolCallId":`...)
+		room = append(room, t.id...)
+	}
+	if lacksStatus {
+		room = append(room, `,"status":"`...)
+		room = append(room, status...)
+		room = append(room, '"')
+	}
+	if s.statusLine() && !s.c.statusLine.ok() {
+		room = appendStatusLine(room, t, status)
+	}
+	s.scratch = room
+	s.edit(s.c.shut, s.c.shut, room)
+	s.wrapFront()
+}
+
+// wrapFront writes the frame with the members of a chunk in front, and without
+// its event line in the unnamed form.
+func (s *Stream) wrapFront() {
+	head := s.env.appendEmpty(s.front[:0])
+	if skipSpace(s.f.data, s.c.open+1, ' ') != s.c.shut {
+		head = append(head, ',')
+	}
+	s.front = head
+	s.edit(s.c.open+1, s.c.open+1, head)
+	if s.form() == ProgressUnnamed {
+		s.editRaw(s.f.named, nil)
+	}
+	s.writeEdited()
+}
+
+// namedFrame handles a named event that is no tool event: without the members
+// of a chunk strict clients break on it (contract section 2).
+func (s *Stream) namedFrame() {
+	if s.c.choices.ok() || !s.envelops() || !validJSON(s.f.data) {
+		s.forward()
+		return
+	}
+	s.wrapFront()
+}
+
+// commentEvent handles a tool event in a comment, which another sidecar wrote.
+// It is false when the comment is something else.
+func (s *Stream) commentEvent(line []byte) bool {
+	if !bytes.HasPrefix(line, []byte(progressComment)) {
+		return false
+	}
+	s.f = frame{
+		raw:   line,
+		data:  bytes.TrimRight(line[len(progressComment):], "\r\n"),
+		lines: append(s.f.lines[:0], dataLine{0, len(progressComment)}),
+		join:  s.f.join,
+	}
+	if !s.c.parse(s.f.data, &s.head) || !s.c.isToolEvent(s.f.data) || !validJSON(s.f.data) {
+		return false
+	}
+	s.edits = s.edits[:0]
+	s.toolFrame(ProgressComment)
+	return true
+}

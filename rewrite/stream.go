@@ -1,0 +1,404 @@
+package rewrite
+
+import (
+	"bytes"
+	"time"
+)
+
+// Params are what is particular to one stream.
+type Params struct {
+	// Active says that the stream is one of chat completions from its first
+	// byte on: the request's path ends in /chat/completions. Otherwise it
+	// becomes active at its first chunk (contract section 0).
+	Active bool
+	// Progress overrides Options.Progress unless it is empty.
+	Progress Progress
+	// ID and Created, in Unix seconds, are used in an error finish when no
+	// chunk has come.
+	ID      string
+	Created int64
+	// Usage remembers which models report usage, nil for no memory.
+	Usage UsageMemory
+}
+
+// Summary is what can be said of a stream.
+type Summary struct {
+	// ID and Model are those of the completion, empty while no chunk has come.
+	ID, Model string
+	// FinishReason is the one that was sent, empty when none was.
+	FinishReason string
+	// Code is the code of the error that the stream ended with, empty when it
+	// ended well.
+	Code string
+	// Frames counts complete frames, Chunks those that are chunks.
+	Frames, Chunks int
+	// Tools counts tool starts, Markers the ones that were markers.
+	Tools, Markers int
+	// Imitations counts the markers that were stripped and no tool.
+	Imitations int
+	// Unexamined counts frames that were larger than Options.MaxFrame.
+	Unexamined int
+	// Keepalives counts those written.
+	Keepalives int
+	// ZeroUsagePassed says that the answer had text and usage 0/0/0 and has
+	// been let pass.
+	ZeroUsagePassed bool
+}
+
+// Stream repairs one event stream. It must not be used by two goroutines at
+// once.
+type Stream struct {
+	o Options
+	p Params
+
+	out []byte    // what may leave, the caller's buffer
+	now time.Time // the caller's clock
+
+	scan scanner
+	f    frame
+	c    chunk
+	head headCache
+
+	edits          []edit
+	scratch, front []byte
+
+	active bool
+	fate   fate
+	env    envelope
+	usage  []byte
+	sum    Summary
+
+	// The text of the message.
+	fence    fence
+	line     candidate // the line that may be an imitation
+	lineHere bool      // it begins in the frame s.f, not in the hold
+	eat      int       // newlines that go with the imitation before
+	cuts     []span
+	hold     hold
+	trusted  []tool
+
+	tools lifecycle
+	said  said
+
+	manyChoices  bool
+	begun, ended uint64 // the choices that have begun and that have finished, as bits
+
+	reported  bool   // the model's usage is in the memory
+	errorSent []byte // the message, a JSON string, of an error frame that has left
+	finished  bool   // a finish chunk has left
+	failed    bool   // an error has left
+	done      bool   // [DONE] has left
+	closed    bool   // nothing more leaves
+}
+
+// said is what upstream has said so far.
+type said struct {
+	text, reasoning bool // with a non-space character, and it was sent
+	other           bool // tool calls, a refusal and the like
+	sinceTool       bool // text since the last tool started
+	imitation       bool // an imitation since then, which was stripped
+	shown           bool // a tool event
+	ids             bool // tool events with an id and a status
+}
+
+// fate is what becomes of an LF whose CR has ended a unit: the same as of the
+// unit.
+type fate uint8
+
+const (
+	fateForward fate = iota
+	fateHold
+	fateDrop
+)
+
+// New returns the Stream of a response. The options are copied; their tools
+// are shared.
+func New(o *Options, p Params) *Stream {
+	s := &Stream{o: *o, p: p, active: p.Active}
+	s.scan.max = o.maxFrame()
+	s.env = newEnvelope(&p)
+	return s
+}
+
+func (o *Options) maxFrame() int {
+	if o.MaxFrame <= 0 {
+		return DefaultMaxFrame
+	}
+	return o.MaxFrame
+}
+
+func (o *Options) parallelWindow() time.Duration {
+	if o.ParallelWindow == 0 {
+		return DefaultParallelWindow
+	}
+	return o.ParallelWindow
+}
+
+func (o *Options) tools() *Tools {
+	if o.Tools == nil {
+		return hermesOnly
+	}
+	return o.Tools
+}
+
+// Active tells whether the stream is one of chat completions. What is not
+// passes byte for byte.
+func (s *Stream) Active() bool { return s.active }
+
+// Finished tells whether a finish chunk has left.
+func (s *Stream) Finished() bool { return s.finished }
+
+// Done tells whether [DONE] has left.
+func (s *Stream) Done() bool { return s.done }
+
+// Frames returns how many complete frames, or parts of unexamined ones, have
+// come.
+func (s *Stream) Frames() int { return s.sum.Frames + s.sum.Unexamined }
+
+// Summary returns what can be said of the stream so far.
+func (s *Stream) Summary() Summary {
+	sum := s.sum
+	if s.env.known {
+		sum.ID, sum.Model = unquote(s.env.id), unquote(s.env.model)
+	}
+	return sum
+}
+
+// Feed takes bytes of upstream's in, which came at the time now, appends what
+// may leave to dst, and returns it. It keeps neither in nor dst.
+func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
+	if s.closed {
+		return dst
+	}
+	s.out, s.now = dst, now
+	s.scan.feed(in)
+	for {
+		u, b, ok := s.scan.next()
+		if !ok {
+			break
+		}
+		s.unit(u, b)
+	}
+	s.scan.rest()
+	return s.taken()
+}
+
+func (s *Stream) taken() []byte {
+	dst := s.out
+	s.out = nil
+	return dst
+}
+
+// Finish says that upstream has ended, appends what the client is still owed
+// to dst, and returns it. After it nothing leaves. Of a stream that is not
+// active the rest leaves as it is.
+func (s *Stream) Finish(dst []byte, cause Cause) []byte {
+	if s.closed {
+		return dst
+	}
+	s.out = dst
+	s.finishTail()
+	s.closed = true
+	if !s.active {
+		return s.taken()
+	}
+	s.settle()
+	s.out = s.hold.release(s.out)
+	if !s.finished {
+		s.completeAll()
+		s.writeErrorFinish(cause.Code())
+	}
+	if !s.done {
+		s.out = append(s.out, "data: [DONE]\n\n"...)
+		s.done = true
+	}
+	return s.taken()
+}
+
+// finishTail deals with the bytes behind the last complete frame. A frame that
+// lacks only its blank line counts; one that was cut is dropped (contract
+// section 3). After a cut inside a frame that passed unexamined a blank line
+// keeps what follows apart from it.
+func (s *Stream) finishTail() {
+	if s.scan.raw {
+		if s.active {
+			s.out = append(s.out, "\n\n"...)
+		}
+		return
+	}
+	tail := s.scan.tail()
+	if len(tail) == 0 {
+		return
+	}
+	s.f.parse(tail)
+	whole := s.f.has && (isDone(s.f.data) || firstByte(s.f.data) == '{' && validJSON(s.f.data))
+	switch {
+	case whole && (s.active || s.chunkComes()):
+		s.unit(unitFrame, append(bytes.Clone(tail), missingEnd(tail)...))
+	case !s.active:
+		s.out = append(s.out, tail...)
+	}
+}
+
+// missingEnd returns what the frame in tail lacks.
+func missingEnd(tail []byte) string {
+	if tail[len(tail)-1] == '\n' {
+		return "\n"
+	}
+	return "\n\n"
+}
+
+// chunkComes tells whether the frame s.f is a chunk, at which a stream becomes
+// active.
+func (s *Stream) chunkComes() bool {
+	return s.c.parse(s.f.data, &s.head) && s.c.isChunk(s.f.data)
+}
+
+// Keepalive appends a keepalive to dst when one may leave now: between frames
+// of an active stream that has not finished (contract section 3).
+func (s *Stream) Keepalive(dst []byte) []byte {
+	if !s.active || s.scan.raw || s.finished || s.closed {
+		return dst
+	}
+	s.sum.Keepalives++
+	if s.o.KeepaliveForm == KeepaliveComment || !s.env.known {
+		return append(dst, ": keepalive\n\n"...)
+	}
+	dst = append(dst, "data: {"...)
+	return append(s.env.appendEmpty(dst), "}\n\n"...)
+}
+
+// unit handles a unit of the stream.
+func (s *Stream) unit(u unit, b []byte) {
+	switch u {
+	case unitFrame:
+		s.sum.Frames++
+		s.frame(b)
+	case unitNoise:
+		if !s.active || !s.commentEvent(b) {
+			s.forwardQuiet(b)
+		}
+	case unitRaw:
+		s.settle()
+		s.out = append(s.out, b...)
+		s.fate = fateForward
+		if !s.scan.raw {
+			s.sum.Unexamined++
+		}
+	case unitLF:
+		switch s.fate {
+		case fateForward:
+			s.out = append(s.out, b...)
+		case fateHold:
+			s.forwardQuiet(b)
+		}
+	}
+}
+
+// forward writes the frame s.f byte for byte, behind what is held.
+func (s *Stream) forward() {
+	s.settle()
+	s.fate = fateForward
+	s.out = append(s.out, s.f.raw...)
+}
+
+// forwardQuiet writes bytes that say nothing. They do not decide a line that is
+// held, and keep their place behind it.
+func (s *Stream) forwardQuiet(b []byte) {
+	if s.hold.empty() {
+		s.fate = fateForward
+		s.out = append(s.out, b...)
+		return
+	}
+	s.fate = fateHold
+	s.hold.add(b)
+	s.boundHold()
+}
+
+// boundHold lets the line under suspicion go when too much waits for its end.
+func (s *Stream) boundHold() {
+	if s.hold.size() > s.scan.max {
+		s.clearLine()
+		s.fate = fateForward
+	}
+}
+
+// frame sends a frame to where it belongs.
+func (s *Stream) frame(raw []byte) {
+	s.f.parse(raw)
+	s.edits, s.cuts = s.edits[:0], s.cuts[:0]
+	data := s.f.data
+	if !s.active {
+		if !s.f.has || !s.chunkComes() {
+			s.forward()
+			return
+		}
+		s.active = true
+	}
+	switch {
+	case !s.f.has:
+		s.forwardQuiet(raw)
+		return
+	case isDone(data):
+		s.doneFrame()
+		return
+	case firstByte(data) != '{' || !s.c.parse(data, &s.head):
+		s.forward()
+		return
+	}
+	s.object()
+}
+
+// object handles a frame whose data is the object s.c.
+func (s *Stream) object() {
+	data := s.f.data
+	named := len(s.f.event) > 0 && string(s.f.event) != "message"
+	switch {
+	case s.done:
+		s.late()
+	case string(s.f.event) == progressEvent && (s.c.tool.isString(data) || s.c.callID.isString(data)):
+		if s.c.choices.ok() {
+			s.toolFrame(ProgressEnvelope)
+		} else {
+			s.toolFrame(ProgressBare)
+		}
+	case !named && s.c.isToolEvent(data) && s.c.callID.isString(data) && s.c.choices.ok():
+		s.toolFrame(ProgressUnnamed)
+	case s.c.isChunk(data) || !named && s.c.choices.ok():
+		s.chunkFrame()
+	case s.c.err.set(data):
+		s.errorFrame()
+	case named && !s.finished:
+		s.settle()
+		s.namedFrame()
+	default:
+		s.forward()
+	}
+}
+
+// late handles a frame behind [DONE].
+func (s *Stream) late() {
+	if s.failed {
+		s.fate = fateDrop
+		return
+	}
+	s.forward()
+}
+
+// doneFrame handles [DONE].
+func (s *Stream) doneFrame() {
+	if s.done {
+		s.late()
+		return
+	}
+	s.settle()
+	if !s.finished {
+		s.completeAll()
+		s.writeErrorFinish(CodeIncomplete)
+	}
+	s.done = true
+	s.forward()
+}
+
+// isDone tells whether data is the one that ends a stream.
+func isDone(data []byte) bool { return string(bytes.TrimSpace(data)) == "[DONE]" }

@@ -1,0 +1,96 @@
+package rewrite
+
+import (
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// nextRune decodes the rune at s[i:], where s is the inside of a JSON string,
+// and returns the index behind it. Escapes count as the rune they stand for, a
+// pair of surrogates as one rune, a lone one or an invalid byte as U+FFFD.
+func nextRune(s []byte, i int) (rune, int) {
+	c := s[i]
+	if c != '\\' {
+		if c < utf8.RuneSelf {
+			return rune(c), i + 1
+		}
+		r, n := utf8.DecodeRune(s[i:])
+		return r, i + n
+	}
+	if i+1 >= len(s) {
+		return utf8.RuneError, i + 1
+	}
+	switch s[i+1] {
+	case 'n':
+		return '\n', i + 2
+	case 't':
+		return '\t', i + 2
+	case 'r':
+		return '\r', i + 2
+	case 'b':
+		return '\b', i + 2
+	case 'f':
+		return '\f', i + 2
+	case 'u':
+		r, ok := hex4(s, i+2)
+		if !ok {
+			return utf8.RuneError, i + 2
+		}
+		if !utf16.IsSurrogate(r) {
+			return r, i + 6
+		}
+		if i+7 < len(s) && s[i+6] == '\\' && s[i+7] == 'u' {
+			if low, ok := hex4(s, i+8); ok {
+				if r = utf16.DecodeRune(r, low); r != utf8.RuneError {
+					return r, i + 12
+				}
+			}
+		}
+		return utf8.RuneError, i + 6
+	}
+	return rune(s[i+1]), i + 2
+}
+
+// hex4 reads four hexadecimal digits at s[i:].
+func hex4(s []byte, i int) (rune, bool) {
+	if i+4 > len(s) {
+		return 0, false
+	}
+	var r rune
+	for _, c := range s[i : i+4] {
+		switch {
+		case c >= '0' && c <= '9':
+			c -= '0'
+		case c >= 'a' && c <= 'f':
+			c -= 'a' - 10
+		case c >= 'A' && c <= 'F':
+			c -= 'A' - 10
+		default:
+			return 0, false
+		}
+		r = r<<4 | rune(c)
+	}
+	return r, true
+}
+
+// isSpace tells whether r is white space. ASCII, the usual case, is decided
+// without a table.
+func isSpace(r rune) bool {
+	if r < utf8.RuneSelf {
+		return r == ' ' || r >= '\t' && r <= '\r'
+	}
+	return unicode.IsSpace(r)
+}
+
+// hasText tells whether the inside of a JSON string has a non-space character.
+func hasText(s []byte) bool {
+	for i := 0; i < len(s); {
+		r, next := nextRune(s, i)
+		if !isSpace(r) {
+			return true
+		}
+		i = next
+	}
+	return false
+}

@@ -1,0 +1,71 @@
+package rewrite
+
+// UsageMemory remembers which models have reported usage. With it, an answer
+// whose usage is 0/0/0 can be told from one of a provider that never reports
+// any (contract section 3, "false stop").
+type UsageMemory interface {
+	// Reported tells whether an answer of the model has reported usage.
+	Reported(model string) bool
+	// Report notes that one has.
+	Report(model string)
+}
+
+// falseStop tells whether the finish chunk s.c, which says stop, is the end of
+// an agent that crashed (contract section 3).
+func (s *Stream) falseStop() bool {
+	if s.manyChoices {
+		return false // Hermes sends one
+	}
+	endsOnTool := s.tools.count > 0 && !s.said.sinceTool
+	if endsOnTool && !s.said.ids && !s.said.imitation {
+		return true
+	}
+	zero, _ := s.c.readUsage(s.f.data)
+	switch {
+	case !zero:
+		return false
+	case !s.said.text && !s.said.reasoning && !s.said.other:
+		return true
+	case endsOnTool:
+		return true
+	}
+	if s.zeroUsageIsCrash() {
+		return true
+	}
+	s.sum.ZeroUsagePassed = true
+	return false
+}
+
+// zeroUsageIsCrash decides the third rule of the false stop.
+func (s *Stream) zeroUsageIsCrash() bool {
+	switch s.o.ZeroUsage {
+	case ZeroUsageError:
+		return true
+	case ZeroUsagePass:
+		return false
+	}
+	return s.p.Usage != nil && s.p.Usage.Reported(unquote(s.env.model))
+}
+
+// noteUsage remembers the usage of a chunk, for an error finish, and that this
+// model reports it.
+func (s *Stream) noteUsage() {
+	u := s.c.usage
+	if !u.isObject(s.f.data) {
+		return
+	}
+	if u.to-u.from <= maxUsage && validJSON(u.of(s.f.data)) {
+		s.usage = append(s.usage[:0], u.of(s.f.data)...)
+	}
+	if s.reported || s.p.Usage == nil {
+		return
+	}
+	if _, real := s.c.readUsage(s.f.data); real {
+		s.reported = true
+		s.p.Usage.Report(unquote(s.env.model))
+	}
+}
+
+// maxUsage is the length in bytes up to which upstream's usage is kept for an
+// error finish.
+const maxUsage = 4 << 10
