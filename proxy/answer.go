@@ -1,0 +1,57 @@
+package proxy
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// answer sends an error as JSON instead of a stream that has not begun: what
+// clients handle best, and SDKs try again (contract section 3).
+func (rw *responseWriter) answer(status int, code string) {
+	body := append(rewrite.AppendError(nil, code), '\n')
+	h := rw.inner.Header()
+	for _, name := range []string{"Content-Encoding", "X-Accel-Buffering", "Trailer", "Transfer-Encoding"} {
+		h.Del(name)
+	}
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Cache-Control", "no-store")
+	rw.decided, rw.status, rw.answered = true, status, code
+	rw.commit()
+	if rw.r.Method == http.MethodHead {
+		return
+	}
+	if _, err := rw.inner.Write(body); err != nil {
+		rw.lost(err)
+		return
+	}
+	_ = rw.flush() // an error shows in rw.writeErr
+}
+
+// answerFor answers a request for chat completions that the next handler could
+// not proxy. It is false when err is none or not of that kind: then the next
+// error handler sees it.
+func (rw *responseWriter) answerFor(err error) bool {
+	if !rw.chat || err == nil {
+		return false
+	}
+	switch rw.cause {
+	case errTimeout:
+		rw.answer(http.StatusGatewayTimeout, rewrite.CodeTimeout)
+		return true
+	case errShutdown:
+		rw.answer(http.StatusServiceUnavailable, rewrite.CodeShutdown)
+		return true
+	}
+	switch status := rw.p.o.ErrorStatus(err); status {
+	case http.StatusGatewayTimeout:
+		rw.answer(status, rewrite.CodeTimeout)
+	case http.StatusBadGateway, http.StatusServiceUnavailable:
+		rw.answer(status, rewrite.CodeAborted)
+	default:
+		return false
+	}
+	return true
+}

@@ -1,0 +1,15 @@
+// Package proxy puts the engine of package rewrite between a net/http handler
+// that proxies an event stream and its client. It knows nothing of Caddy: what
+// it guards may be Caddy's reverse_proxy, httputil.ReverseProxy, or anything
+// else that writes to an http.ResponseWriter.
+//
+//	proxy.go    Proxy.Serve, the guard: who recovers what
+//	request.go  what the request says, and what upstream gets of it
+//	writer.go   the http.ResponseWriter that upstream's answer is written to
+//	stream.go   the stream in it: feed, finish, keepalive
+//	watch.go    the deadlines of a stream, on one timer
+//	answer.go   the JSON error before the first frame
+//	drain.go    the open streams of a process, and its end
+//	usage.go    the memory of who reports usage
+//	result.go   what is told when a stream has ended
+package proxy

@@ -1,0 +1,85 @@
+package proxy
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// Streams is the set of the requests under way, so that the end of the process
+// can be told to them. It may be shared by several Proxies. The zero value is
+// an empty set.
+//
+// Its lock is never held while a stream's is waited for: a client that reads
+// slowly must not keep others from starting or ending.
+type Streams struct {
+	mu       sync.Mutex
+	open     map[*responseWriter]Timer // the timer of its drain, nil before Shutdown
+	draining bool
+	limit    time.Duration
+}
+
+// Shutdown lets the streams that are open, and those that are opened later, go
+// on for the DrainTimeout of their Proxy, but not beyond limit from now unless
+// limit is zero. Then they get the error finish with the code shutting_down
+// (contract section 3). It returns at once, and has no effect the second time.
+func (s *Streams) Shutdown(limit time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		return
+	}
+	s.draining, s.limit = true, limit
+	for rw := range s.open {
+		s.drain(rw)
+	}
+}
+
+// drain sets the timer of a stream. A later one gets a whole DrainTimeout: it
+// cannot come much later, for the server has stopped listening.
+func (s *Streams) drain(rw *responseWriter) {
+	d := max(rw.p.o.DrainTimeout, 0)
+	if s.limit > 0 {
+		d = min(d, s.limit)
+	}
+	s.open[rw] = rw.p.o.Clock.AfterFunc(d, rw.drained)
+}
+
+// Open returns how many requests are under way.
+func (s *Streams) Open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open)
+}
+
+func (s *Streams) add(rw *responseWriter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		s.open = make(map[*responseWriter]Timer)
+	}
+	s.open[rw] = nil
+	if s.draining {
+		s.drain(rw)
+	}
+}
+
+func (s *Streams) remove(rw *responseWriter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.open[rw]; t != nil {
+		t.Stop()
+	}
+	delete(s.open, rw)
+}
+
+// drained ends the stream: the process has waited for it long enough.
+func (rw *responseWriter) drained() {
+	rw.mu.Lock()
+	defer rw.mu.Unlock()
+	if rw.closed || !rw.watched() || rw.gone() {
+		return
+	}
+	rw.endFor(rewrite.CauseShutdown)
+}

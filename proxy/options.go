@@ -1,0 +1,92 @@
+package proxy
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// Options say how streams are guarded. In the zero value everything that looks
+// at a clock is off; DefaultOptions has the defaults of the contract.
+type Options struct {
+	// Rewrite are the options of the engine.
+	Rewrite rewrite.Options
+
+	// FirstByteTimeout is how long upstream may take to send the first byte
+	// of its answer to a chat completion, of the body where it is a stream.
+	// Zero means no limit.
+	FirstByteTimeout time.Duration
+	// IdleTimeout is how long upstream may send no byte at all. Zero means no
+	// limit.
+	IdleTimeout time.Duration
+	// StallTimeout is how long a stream may go on without a frame; comments
+	// do not count. Zero means no limit.
+	StallTimeout time.Duration
+	// Keepalive is the silence towards the client after which a keepalive is
+	// sent, once upstream's header has come. Zero means none.
+	Keepalive time.Duration
+	// DoneGrace is how long upstream may be silent after the finish chunk
+	// before the stream is ended for it. Zero means no limit.
+	DoneGrace time.Duration
+	// DrainTimeout is how long streams may go on after Streams.Shutdown.
+	DrainTimeout time.Duration
+
+	// Streams is the set that open streams belong to. Nil means one of the
+	// Proxy's own.
+	Streams *Streams
+	// Usage remembers which upstreams and models report usage. Nil means that
+	// nothing is remembered.
+	Usage UsageStore
+	// Upstream names the upstream that answers a request, for Usage and
+	// Result. Nil means that all are one. It is called after upstream's
+	// header has come.
+	Upstream func(*http.Request) string
+	// ErrorStatus returns the HTTP status that an error of the next handler
+	// stands for, 0 when it stands for none. Nil means 0.
+	ErrorStatus func(error) int
+	// OnEnd is called when a stream of chat completions has ended, and when a
+	// request for one has been answered with an error in its stead. The
+	// request is the client's.
+	OnEnd func(*http.Request, Result)
+	// Clock is the clock to go by. Nil means the system's.
+	Clock Clock
+}
+
+// Defaults of Options (contract section 3).
+const (
+	DefaultIdleTimeout  = 15 * time.Minute
+	DefaultKeepalive    = 10 * time.Second
+	DefaultDoneGrace    = 5 * time.Second
+	DefaultDrainTimeout = 10 * time.Second
+)
+
+// DefaultOptions returns the defaults of the contract.
+func DefaultOptions() Options {
+	return Options{
+		IdleTimeout:  DefaultIdleTimeout,
+		Keepalive:    DefaultKeepalive,
+		DoneGrace:    DefaultDoneGrace,
+		DrainTimeout: DefaultDrainTimeout,
+	}
+}
+
+// Clock tells the time and calls back. It is there so that tests can set it.
+type Clock interface {
+	// Now returns the time.
+	Now() time.Time
+	// AfterFunc calls f in a goroutine of its own after d.
+	AfterFunc(d time.Duration, f func()) Timer
+}
+
+// Timer is a call to come, as of time.AfterFunc.
+type Timer interface {
+	Reset(d time.Duration) bool
+	Stop() bool
+}
+
+type systemClock struct{}
+
+func (systemClock) Now() time.Time { return time.Now() }
+
+func (systemClock) AfterFunc(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) }

@@ -1,0 +1,141 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+)
+
+// Proxy guards the streams of a handler. It is safe for concurrent use.
+type Proxy struct {
+	o Options
+}
+
+// New returns a Proxy with the options.
+func New(o Options) *Proxy {
+	if o.Streams == nil {
+		o.Streams = new(Streams)
+	}
+	if o.Upstream == nil {
+		o.Upstream = func(*http.Request) string { return "" }
+	}
+	if o.ErrorStatus == nil {
+		o.ErrorStatus = func(error) int { return 0 }
+	}
+	if o.Clock == nil {
+		o.Clock = systemClock{}
+	}
+	return &Proxy{o}
+}
+
+// Handler returns a handler that guards next.
+func (p *Proxy) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Without a next handler that returns errors there is none to return.
+		_ = p.Serve(w, r, func(w http.ResponseWriter, r *http.Request) error {
+			next.ServeHTTP(w, r)
+			return nil
+		})
+	})
+}
+
+// Serve calls next with a writer that repairs the stream it is given, and ends
+// that stream as the contract says if next does not (section 3).
+//
+// A proxy tells of an upstream that died behind its header by a panic with
+// http.ErrAbortHandler (Caddy: reverseproxy.go:1359-1387, httputil: likewise).
+// That is recovered when the answer is a stream of chat completions and its
+// client is still there, and so is an error returned behind the header, which
+// would have Caddy write an error page into the stream. All other panics go on,
+// with their value and their stack, and all other errors are returned.
+func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request) error) (err error) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	rw := newResponseWriter(p, w, r, cancel)
+	p.o.Streams.add(rw)
+	rw.watch()
+	defer func() {
+		// Panicking again from here keeps the stack of the first panic.
+		panicked := recover()
+		p.o.Streams.remove(rw)
+		var swallow bool
+		if swallow, err = rw.end(panicked, err); panicked != nil && !swallow {
+			panic(panicked)
+		}
+	}()
+	return next(rw, upstreamRequest(ctx, r))
+}
+
+// end ends the answer after the next handler has panicked, returned err, or
+// returned nil. Nothing is written behind it. swallow says that the panic was
+// the way in which upstream's death is told, and has been dealt with.
+func (rw *responseWriter) end(panicked any, err error) (swallow bool, _ error) {
+	rw.mu.Lock()
+	swallow, keep := rw.endLocked(panicked, err)
+	result, tell := rw.result(panicked, err)
+	rw.closed = true
+	rw.unwatch()
+	rw.mu.Unlock()
+	if tell && rw.p.o.OnEnd != nil {
+		rw.p.o.OnEnd(rw.r, result)
+	}
+	if !keep {
+		err = nil
+	}
+	return swallow, err
+}
+
+// endLocked does what end does, and says whether the error is to be returned.
+func (rw *responseWriter) endLocked(panicked any, err error) (swallow, keep bool) {
+	aborted := panicked == http.ErrAbortHandler //nolint:errorlint // the very value is the signal
+	switch {
+	case rw.gone():
+		return false, true // TestClientGoneNothingIsWritten
+	case !rw.decided:
+		// An abort before the header is somebody's wish, such as Caddy's abort
+		// directive: TestAbortBeforeTheHeaderGoesOn.
+		return false, panicked != nil || !rw.answerFor(err)
+	case rw.engine == nil:
+		return false, true
+	case rw.closed:
+		return aborted, false // a deadline has ended the stream
+	case !rw.engine.Active():
+		rw.finish(0) // the rest as it is
+		return false, true
+	}
+	rw.finish(causeOf(panicked, err))
+	return aborted, false
+}
+
+// result tells what became of the stream, and whether there was one.
+func (rw *responseWriter) result(panicked any, err error) (Result, bool) {
+	streamed := rw.engine != nil && rw.engine.Active()
+	if !streamed && rw.answered == "" && !(rw.chat && rw.gone()) {
+		return Result{}, false
+	}
+	res := Result{
+		Duration: rw.p.o.Clock.Now().Sub(rw.since),
+		Upstream: rw.p.o.Upstream(rw.r),
+		Status:   rw.status,
+		Err:      err,
+	}
+	if e, ok := panicked.(error); ok {
+		res.Err = e
+	} else if panicked != nil {
+		res.Err = fmt.Errorf("panic: %v", panicked)
+	}
+	if streamed {
+		res.Summary = rw.engine.Summary()
+	}
+	switch {
+	case rw.answered != "":
+		res.Outcome, res.Code = rw.answered, rw.answered
+	case rw.gone() && !(streamed && rw.engine.Done()):
+		res.Outcome = OutcomeClientGone
+	case res.Code != "":
+		res.Outcome = res.Code
+	default:
+		res.Outcome = OutcomeOK
+	}
+	return res, true
+}

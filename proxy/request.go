@@ -1,0 +1,43 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// ProgressHeader is the request header that overrides the form of tool events
+// for one request (contract section 2).
+const ProgressHeader = "X-Hermes-Tool-Progress"
+
+// isChat tells whether the answer to r is one of chat completions whatever it
+// looks like (contract section 0).
+func isChat(r *http.Request) bool {
+	return strings.HasSuffix(r.URL.Path, "/chat/completions")
+}
+
+// progressOf returns the form of tool events that r asks for, "" when it asks
+// for none that there is.
+func progressOf(r *http.Request) rewrite.Progress {
+	p := rewrite.Progress(strings.ToLower(strings.TrimSpace(r.Header.Get(ProgressHeader))))
+	if slices.Contains(rewrite.ProgressForms(), p) {
+		return p
+	}
+	return ""
+}
+
+// upstreamRequest returns r as the next handler gets it: with ctx, and asking
+// for a body that is not compressed. The client's own header stays as it is,
+// for what comes after us looks at it (Caddy's encode, handle_errors).
+func upstreamRequest(ctx context.Context, r *http.Request) *http.Request {
+	up := r.WithContext(ctx)
+	up.Header = r.Header.Clone()
+	if up.Header == nil {
+		up.Header = make(http.Header)
+	}
+	up.Header.Set("Accept-Encoding", "identity")
+	return up
+}

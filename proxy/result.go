@@ -1,0 +1,32 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// The outcomes of a stream that are no error code of package rewrite.
+const (
+	// OutcomeOK is a stream that ended well.
+	OutcomeOK = "ok"
+	// OutcomeClientGone is one whose client left before its end.
+	OutcomeClientGone = "client_gone"
+)
+
+// Result is what can be said of a stream that has ended.
+type Result struct {
+	rewrite.Summary
+	// Outcome is OutcomeOK, OutcomeClientGone, or the code of the error that
+	// the client was sent.
+	Outcome string
+	// Upstream is the one that answered, as Options.Upstream names it.
+	Upstream string
+	// Duration is the time since the request came.
+	Duration time.Duration
+	// Status is the HTTP status that the client was sent.
+	Status int
+	// Err is what the next handler returned or, as an error, panicked with;
+	// nil for neither.
+	Err error
+}

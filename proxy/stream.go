@@ -1,0 +1,128 @@
+package proxy
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"net/http"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// params returns what the engine must know of the request.
+func (rw *responseWriter) params() rewrite.Params {
+	p := rewrite.Params{
+		Active:   rw.chat,
+		Progress: progressOf(rw.r),
+		ID:       newID(),
+		Created:  rw.since.Unix(),
+	}
+	if rw.p.o.Usage != nil {
+		p.Usage = usageMemory{rw.p.o.Usage, rw.p.o.Upstream, rw.r}
+	}
+	return p
+}
+
+// newID returns an id for a completion that upstream has given none, in the
+// form of Hermes' own.
+func newID() string {
+	var b [15]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return "chatcmpl-" + hex.EncodeToString(b[:])[:29]
+}
+
+// feed repairs bytes of upstream's and sends what may leave: one write and one
+// flush.
+func (rw *responseWriter) feed(b []byte) error {
+	if rw.closed {
+		return errClosed
+	}
+	if rw.writeErr != nil {
+		return rw.writeErr
+	}
+	frames, active, finished := rw.engine.Frames(), rw.engine.Active(), rw.engine.Finished()
+	now := rw.p.o.Clock.Now()
+	rw.bytesCame(now)
+	rw.out = rw.engine.Feed(rw.out[:0], b, now)
+	if rw.engine.Frames() > frames {
+		rw.frameAt = now
+	}
+	err := rw.send()
+	// The client may have been slow: that was not upstream's silence.
+	rw.byteAt = rw.p.o.Clock.Now()
+	if rw.engine.Active() != active || rw.engine.Finished() != finished {
+		rw.watchLocked()
+	}
+	return err
+}
+
+// send writes and flushes rw.out. The header leaves with the first complete
+// frame, even when its text is held back.
+func (rw *responseWriter) send() error {
+	if len(rw.out) == 0 && (rw.committed || rw.engine.Frames() == 0) {
+		return nil
+	}
+	rw.commit()
+	if len(rw.out) > 0 {
+		if _, err := rw.inner.Write(rw.out); err != nil {
+			rw.lost(err)
+			return err
+		}
+		rw.sentAt = rw.p.o.Clock.Now()
+	}
+	if cap(rw.out) > maxIdleBuffer {
+		rw.out = nil
+	}
+	return rw.flush()
+}
+
+// maxIdleBuffer is the size in bytes up to which the buffer of a stream is kept
+// between writes.
+const maxIdleBuffer = 16 << 10
+
+// finish ends the stream: with what the client is still owed or, when it has
+// been sent nothing, with an error that has a status of its own.
+func (rw *responseWriter) finish(cause rewrite.Cause) {
+	rw.out = rw.engine.Finish(rw.out[:0], cause)
+	if !rw.committed && rw.engine.Frames() == 0 {
+		rw.answer(statusOf(cause), cause.Code())
+		return
+	}
+	// An error shows in rw.writeErr; there is nobody left to tell.
+	_ = rw.send()
+}
+
+// finishNow ends the stream although the next handler goes on, and then ends
+// upstream's request.
+func (rw *responseWriter) finishNow(cause rewrite.Cause) {
+	rw.finish(cause)
+	rw.closed = true
+	rw.unwatch()
+	rw.cancel(errClosed)
+}
+
+// causeOf tells how upstream ended.
+func causeOf(panicked any, err error) rewrite.Cause {
+	var t interface{ Timeout() bool }
+	switch {
+	case panicked != nil:
+		return rewrite.CauseAborted
+	case err == nil:
+		return rewrite.CauseEOF
+	case errors.As(err, &t) && t.Timeout():
+		return rewrite.CauseTimeout
+	}
+	return rewrite.CauseAborted
+}
+
+// statusOf returns the status of the answer to a request whose stream ended for
+// the cause before it had begun.
+func statusOf(cause rewrite.Cause) int {
+	switch cause {
+	case rewrite.CauseTimeout:
+		return http.StatusGatewayTimeout
+	case rewrite.CauseShutdown:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusBadGateway
+}

@@ -1,0 +1,176 @@
+package proxy
+
+import (
+	"errors"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// watcher holds the times that a stream's deadlines count from. All deadlines
+// share one timer. Bytes and frames move them later and leave the timer alone:
+// when it fires early it is set again, so that a chunk costs no timer.
+type watcher struct {
+	timer   Timer
+	byteAt  time.Time // upstream's last byte; before the first one, the request's
+	frameAt time.Time // upstream's last frame
+	sentAt  time.Time // our last byte to the client
+	began   bool      // a byte of the answer has come
+}
+
+// errTimeout and errShutdown are why upstream's request is ended before its
+// header has come. A proxy answers a cause that is a timeout with 504 (Caddy:
+// reverseproxy.go:1756).
+var (
+	errTimeout  error = timeoutError{}
+	errShutdown       = errors.New("the server is shutting down")
+)
+
+type timeoutError struct{}
+
+func (timeoutError) Error() string   { return "upstream was silent for too long" }
+func (timeoutError) Timeout() bool   { return true }
+func (timeoutError) Temporary() bool { return true }
+
+// watch sets the timer for the deadlines of a request.
+func (rw *responseWriter) watch() {
+	rw.mu.Lock()
+	defer rw.mu.Unlock()
+	rw.watchLocked()
+}
+
+// watchLocked sets the timer to the next deadline.
+func (rw *responseWriter) watchLocked() {
+	at, ok := rw.nextDeadline()
+	if !ok || rw.closed {
+		return
+	}
+	d := at.Sub(rw.p.o.Clock.Now())
+	if rw.timer == nil {
+		rw.timer = rw.p.o.Clock.AfterFunc(d, rw.tick)
+		return
+	}
+	rw.timer.Reset(d)
+}
+
+// unwatch stops the timer. A tick that is under way waits for the lock and then
+// finds nothing to do.
+func (rw *responseWriter) unwatch() {
+	if rw.timer != nil {
+		rw.timer.Stop()
+	}
+}
+
+// headerCame notes that upstream's header has come.
+func (rw *responseWriter) headerCame() {
+	now := rw.p.o.Clock.Now()
+	rw.byteAt, rw.frameAt, rw.sentAt = now, now, now
+	rw.watchLocked()
+}
+
+// bytesCame notes that bytes of the answer have come.
+func (rw *responseWriter) bytesCame(now time.Time) {
+	rw.began = true
+	rw.byteAt = now
+}
+
+// watched tells whether the deadlines apply: to streams of chat completions,
+// and to requests for them that have no answer yet.
+func (rw *responseWriter) watched() bool {
+	if !rw.decided {
+		return rw.chat
+	}
+	return rw.engine != nil && rw.engine.Active()
+}
+
+// deadline is a time at which the stream ends for a cause.
+type deadline struct {
+	at    time.Time
+	cause rewrite.Cause
+}
+
+// deadlines calls each with the deadlines that are set.
+func (rw *responseWriter) deadlines(each func(deadline)) {
+	o := &rw.p.o
+	set := func(from time.Time, d time.Duration, cause rewrite.Cause) {
+		if d > 0 {
+			each(deadline{from.Add(d), cause})
+		}
+	}
+	if rw.engine != nil && rw.engine.Finished() {
+		set(rw.byteAt, o.DoneGrace, rewrite.CauseEOF)
+		return
+	}
+	if !rw.began {
+		set(rw.since, o.FirstByteTimeout, rewrite.CauseTimeout)
+	}
+	set(rw.byteAt, o.IdleTimeout, rewrite.CauseTimeout)
+	if rw.decided {
+		set(rw.frameAt, o.StallTimeout, rewrite.CauseTimeout)
+	}
+}
+
+// nextDeadline returns the time at which there is something to do.
+func (rw *responseWriter) nextDeadline() (at time.Time, ok bool) {
+	if !rw.watched() {
+		return at, false
+	}
+	sooner := func(t time.Time) {
+		if !ok || t.Before(at) {
+			at, ok = t, true
+		}
+	}
+	rw.deadlines(func(d deadline) { sooner(d.at) })
+	if rw.decided && rw.p.o.Keepalive > 0 {
+		sooner(rw.sentAt.Add(rw.p.o.Keepalive))
+	}
+	return at, ok
+}
+
+// tick does what is due and sets the timer again.
+func (rw *responseWriter) tick() {
+	rw.mu.Lock()
+	defer rw.mu.Unlock()
+	if rw.closed || !rw.watched() || rw.gone() {
+		return
+	}
+	now := rw.p.o.Clock.Now()
+	var due *deadline
+	rw.deadlines(func(d deadline) {
+		if !d.at.After(now) && (due == nil || d.at.Before(due.at)) {
+			due = &d
+		}
+	})
+	if due != nil {
+		rw.endFor(due.cause)
+		return
+	}
+	rw.keepalive(now)
+	rw.watchLocked()
+}
+
+// endFor ends the stream for a cause of ours or, when upstream has not answered,
+// its request: the guard then answers in its stead.
+func (rw *responseWriter) endFor(cause rewrite.Cause) {
+	if rw.decided {
+		rw.finishNow(cause)
+		return
+	}
+	rw.cause = errTimeout
+	if cause == rewrite.CauseShutdown {
+		rw.cause = errShutdown
+	}
+	rw.cancel(rw.cause)
+}
+
+// keepalive sends a keepalive when the client has heard nothing for too long.
+// It neither resets nor hides the timeouts.
+func (rw *responseWriter) keepalive(now time.Time) {
+	k := rw.p.o.Keepalive
+	if k <= 0 || !rw.decided || now.Sub(rw.sentAt) < k {
+		return
+	}
+	rw.sentAt = now // also when none may leave now
+	rw.out = rw.engine.Keepalive(rw.out[:0])
+	_ = rw.send() // an error shows in rw.writeErr
+}

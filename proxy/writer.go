@@ -1,0 +1,222 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// responseWriter is what the next handler writes to. It decides once, at the
+// final status, whether the answer is a stream to be repaired; what is not
+// passes byte for byte.
+//
+// The handler, the goroutine in which a proxy flushes the header, that of the
+// transport, which sends 1xx answers, and the timer all write: mu is held
+// whenever the inner writer is used, which has no lock of its own (Caddy:
+// idletimeout.go:401).
+type responseWriter struct {
+	p      *Proxy
+	r      *http.Request // the client's
+	chat   bool          // the request is one for chat completions
+	since  time.Time
+	cancel context.CancelCauseFunc // ends upstream's request
+	inner  http.ResponseWriter
+	ctl    *http.ResponseController
+
+	mu        sync.Mutex
+	decided   bool // the final status is known
+	status    int
+	committed bool            // the header has left
+	dirty     bool            // something has been written and not flushed
+	engine    *rewrite.Stream // nil for an answer that passes
+	out       []byte
+	writeErr  error // the first of the inner writer: the client is gone
+	closed    bool  // nothing may be written any more
+	answered  string
+	cause     error // why we ended upstream's request, nil when we did not
+
+	watcher
+}
+
+// errClosed is returned to a handler that writes to a stream that has been
+// ended.
+var errClosed = errors.New("the stream has been ended")
+
+func newResponseWriter(p *Proxy, w http.ResponseWriter, r *http.Request, cancel context.CancelCauseFunc) *responseWriter {
+	now := p.o.Clock.Now()
+	return &responseWriter{
+		p: p, r: r, chat: isChat(r), since: now, cancel: cancel,
+		inner: w, ctl: http.NewResponseController(w),
+		watcher: watcher{byteAt: now, frameAt: now, sentAt: now},
+	}
+}
+
+// Header implements http.ResponseWriter. The map is shared, so that trailers
+// reach the client.
+func (rw *responseWriter) Header() http.Header { return rw.inner.Header() }
+
+// Unwrap lets http.ResponseController find what we do not implement: hijacking
+// for upgrades, deadlines, full duplex.
+func (rw *responseWriter) Unwrap() http.ResponseWriter { return rw.inner }
+
+// WriteHeader implements http.ResponseWriter. The header of a stream is held
+// until there is something to send behind it: until then an error can have a
+// status of its own (contract section 3).
+func (rw *responseWriter) WriteHeader(status int) {
+	rw.mu.Lock()
+	defer rw.mu.Unlock()
+	if rw.closed {
+		return
+	}
+	if status >= 100 && status < 200 && status != http.StatusSwitchingProtocols {
+		if !rw.decided {
+			rw.inner.WriteHeader(status)
+		}
+		return // the final status is yet to come
+	}
+	rw.decide(status)
+}
+
+// decide decides what the answer is.
+func (rw *responseWriter) decide(status int) {
+	if rw.decided {
+		return
+	}
+	rw.decided, rw.status = true, status
+	if !rw.isStream(status) {
+		rw.unwatch()
+		rw.commit()
+		return
+	}
+	h := rw.inner.Header()
+	prepareHeader(h)
+	rw.engine = rewrite.New(&rw.p.o.Rewrite, rw.params())
+	if !rw.chat {
+		rw.commit() // most likely not ours: nothing is held back
+	}
+	rw.headerCame()
+}
+
+// isStream tells whether the answer is one that we act on (contract section 0).
+func (rw *responseWriter) isStream(status int) bool {
+	if status != http.StatusOK || rw.r.Method == http.MethodHead {
+		return false
+	}
+	h := rw.inner.Header()
+	if e := h.Get("Content-Encoding"); e != "" && e != "identity" {
+		return false
+	}
+	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
+		return false
+	}
+	return media == "text/event-stream"
+}
+
+// prepareHeader fits the header of a stream to a body that will change (Caddy's
+// templates handler drops the same, templates.go:480-486).
+func prepareHeader(h http.Header) {
+	for _, name := range []string{
+		"Content-Length", "Etag", "Last-Modified", "Accept-Ranges",
+		"Digest", "Content-Digest", "Repr-Digest", "Content-Md5",
+	} {
+		h.Del(name)
+	}
+	for name, value := range map[string]string{"X-Accel-Buffering": "no", "Cache-Control": "no-cache"} {
+		if h.Get(name) == "" {
+			h.Set(name, value)
+		}
+	}
+}
+
+// commit sends the header.
+func (rw *responseWriter) commit() {
+	if rw.committed {
+		return
+	}
+	rw.committed, rw.dirty = true, true
+	rw.inner.WriteHeader(rw.status)
+}
+
+// Write implements http.ResponseWriter. Of a stream it takes all of b even when
+// some of it is held back: copiers take less for a short write.
+func (rw *responseWriter) Write(b []byte) (int, error) {
+	rw.mu.Lock()
+	if !rw.decided && !rw.closed {
+		rw.decide(http.StatusOK)
+	}
+	if rw.engine == nil && !rw.closed {
+		rw.mu.Unlock()
+		return rw.inner.Write(b)
+	}
+	defer rw.mu.Unlock()
+	if err := rw.feed(b); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// ReadFrom keeps io.Copy from going past Write: the method of an embedded
+// writer would (TestReadFromIsRepaired).
+func (rw *responseWriter) ReadFrom(r io.Reader) (int64, error) {
+	rw.mu.Lock()
+	if !rw.decided && !rw.closed {
+		rw.decide(http.StatusOK)
+	}
+	passes := rw.engine == nil && !rw.closed
+	rw.mu.Unlock()
+	if passes {
+		return io.Copy(rw.inner, r)
+	}
+	return io.Copy(struct{ io.Writer }{rw}, r)
+}
+
+// FlushError implements the flushing of http.ResponseController. Of a stream
+// each write has been flushed already; what is left is the header of one that
+// may not be ours.
+func (rw *responseWriter) FlushError() error {
+	rw.mu.Lock()
+	if !rw.decided && !rw.closed {
+		rw.decide(http.StatusOK)
+	}
+	if rw.engine == nil && !rw.closed {
+		rw.mu.Unlock()
+		return rw.ctl.Flush()
+	}
+	defer rw.mu.Unlock()
+	if rw.closed || !rw.dirty {
+		return nil
+	}
+	return rw.flush()
+}
+
+// flush sends what has been written.
+func (rw *responseWriter) flush() error {
+	rw.dirty = false
+	if err := rw.ctl.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		rw.lost(err)
+		return err
+	}
+	return nil
+}
+
+// lost notes that the client cannot be written to, and ends upstream's request
+// at once.
+func (rw *responseWriter) lost(err error) {
+	if rw.writeErr != nil {
+		return
+	}
+	rw.writeErr = err
+	rw.cancel(err)
+}
+
+// gone tells whether the client has left.
+func (rw *responseWriter) gone() bool {
+	return rw.writeErr != nil || rw.r.Context().Err() != nil
+}
