@@ -9,8 +9,8 @@ import (
 
 // answer sends an error as JSON instead of a stream that has not begun: what
 // clients handle best, and SDKs try again (contract section 3).
-func (rw *responseWriter) answer(status int, code string) {
-	body := append(rewrite.AppendError(nil, code), '\n')
+func (rw *responseWriter) answer(status int, code, message string) {
+	body := append(rewrite.AppendError(nil, code, message), '\n')
 	h := rw.inner.Header()
 	for _, name := range []string{"Content-Encoding", "X-Accel-Buffering", "Trailer", "Transfer-Encoding"} {
 		h.Del(name)
@@ -30,6 +30,9 @@ func (rw *responseWriter) answer(status int, code string) {
 	_ = rw.flush() // an error shows in rw.writeErr
 }
 
+// unreachable is the message when there is no answer to be lost.
+const unreachable = "the agent could not be reached"
+
 // answerFor answers a request for chat completions that the next handler could
 // not proxy. It is false when err is none or not of that kind: then the next
 // error handler sees it.
@@ -39,17 +42,17 @@ func (rw *responseWriter) answerFor(err error) bool {
 	}
 	switch rw.cause {
 	case errTimeout:
-		rw.answer(http.StatusGatewayTimeout, rewrite.CodeTimeout)
+		rw.answer(http.StatusGatewayTimeout, rewrite.CodeTimeout, rewrite.Message(rewrite.CodeTimeout))
 		return true
 	case errShutdown:
-		rw.answer(http.StatusServiceUnavailable, rewrite.CodeShutdown)
+		rw.answer(http.StatusServiceUnavailable, rewrite.CodeShutdown, rewrite.Message(rewrite.CodeShutdown))
 		return true
 	}
 	switch status := rw.p.o.ErrorStatus(err); status {
 	case http.StatusGatewayTimeout:
-		rw.answer(status, rewrite.CodeTimeout)
+		rw.answer(status, rewrite.CodeTimeout, rewrite.Message(rewrite.CodeTimeout))
 	case http.StatusBadGateway, http.StatusServiceUnavailable:
-		rw.answer(status, rewrite.CodeAborted)
+		rw.answer(status, rewrite.CodeAborted, unreachable)
 	default:
 		return false
 	}

@@ -85,7 +85,7 @@ const maxIdleBuffer = 16 << 10
 func (rw *responseWriter) finish(cause rewrite.Cause) {
 	rw.out = rw.engine.Finish(rw.out[:0], cause)
 	if !rw.committed && rw.engine.Frames() == 0 {
-		rw.answer(statusOf(cause), cause.Code())
+		rw.answer(statusOf(cause), cause.Code(), rewrite.Message(cause.Code()))
 		return
 	}
 	// An error shows in rw.writeErr; there is nobody left to tell.

@@ -14,6 +14,7 @@ type chunk struct {
 	tool, emoji, label         span
 	callID, status, statusLine span
 
+	list      bool // choices is an array
 	count     int  // how many choices there are
 	index     bool // the only choice has index 0, or none
 	delta     span
@@ -133,9 +134,9 @@ func (c *chunk) isToolEvent(data []byte) bool {
 
 func (c *chunk) readChoices(data []byte) {
 	if !c.choices.ok() || data[c.choices.from] != '[' {
-		c.choices = span{}
 		return
 	}
+	c.list = true
 	for i := c.choices.from + 1; ; {
 		choice, next, ok := nextElement(data, i)
 		if !ok || next > c.choices.to {

@@ -24,7 +24,7 @@ func (s *Stream) chunkFrame() {
 		s.settle()
 	}
 	if c.reasoning || c.text {
-		s.spoke()
+		s.inferEnds() // an agent that speaks waits for no tool
 	}
 	s.said.reasoning = s.said.reasoning || c.reasoning
 	s.said.other = s.said.other || c.other
@@ -79,6 +79,7 @@ func (s *Stream) isMarker() bool {
 		return false
 	}
 	s.settle()
+	s.eat = min(s.eat, 1) // the marker's first newline ended the line before
 	t := s.startedBy(m.emoji.of(text), m.label.of(text))
 	s.sum.Markers++
 	s.fence.step('\n')
@@ -139,7 +140,7 @@ func (s *Stream) textFrame(in span) {
 	if len(s.trusted) > 0 && (behind || s.c.finish.ok()) {
 		s.startTrusted()
 		if behind {
-			s.spoke()
+			s.inferEnds()
 			s.said.sinceTool = true
 		}
 	}

@@ -65,9 +65,10 @@ func Message(code string) string {
 const ErrorType = "upstream_error"
 
 // AppendError appends the JSON object of an error with the code, as it is sent
-// in an error finish and in an answer that is no stream.
-func AppendError(dst []byte, code string) []byte {
-	return appendError(dst, strconv.AppendQuote(nil, Message(code)), code)
+// in an error finish and in an answer that is no stream. The message must be
+// plain ASCII.
+func AppendError(dst []byte, code, message string) []byte {
+	return appendError(dst, strconv.AppendQuote(nil, message), code)
 }
 
 // appendError appends the error object with a message that is a JSON string.

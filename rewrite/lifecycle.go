@@ -25,6 +25,8 @@ const (
 // included; emoji and label may be absent.
 type tool struct {
 	name, emoji, label, id []byte
+
+	inferred bool // upstream will not say when it ends
 }
 
 func (t *tool) size() int { return len(t.name) + len(t.emoji) + len(t.label) + len(t.id) }
@@ -87,7 +89,7 @@ func (l *lifecycle) start(t *tool, now time.Time) {
 		b = append(b, v...)
 		return b[len(b)-len(v) : len(b) : len(b)]
 	}
-	l.open = append(l.open, tool{keep(t.name), keep(t.emoji), keep(t.label), keep(t.id)})
+	l.open = append(l.open, tool{keep(t.name), keep(t.emoji), keep(t.label), keep(t.id), t.inferred})
 	l.bytes += t.size()
 	l.last = now
 	l.count++
@@ -155,20 +157,35 @@ func (s *Stream) startTrusted() {
 // startDerived starts a tool that upstream gave no id, and writes its running
 // frame.
 func (s *Stream) startDerived(t *tool) {
-	s.inferEnds()
-	t.id = deriveID(s.env.completion(), s.tools.count+1)
+	s.startsLater()
+	s.derive(t)
 	s.writeRunning(t)
 	s.open(t)
 }
 
-// inferEnds completes the open tools when a further start comes late enough to
-// prove that they have ended.
-func (s *Stream) inferEnds() {
-	if s.said.ids || len(s.tools.open) == 0 {
-		return
-	}
+// derive gives a tool of which upstream sends nothing but the start its id.
+func (s *Stream) derive(t *tool) {
+	t.id = deriveID(s.env.completion(), s.tools.count+1)
+	t.inferred = true
+}
+
+// startsLater completes the open tools when the start that comes now is late
+// enough to prove that they have ended.
+func (s *Stream) startsLater() {
 	if s.now.Sub(s.tools.last) >= s.o.parallelWindow() {
-		s.completeAll()
+		s.inferEnds()
+	}
+}
+
+// inferEnds completes the open tools of which upstream will not say when they
+// end.
+func (s *Stream) inferEnds() {
+	for i := 0; i < len(s.tools.open); {
+		if s.tools.open[i].inferred {
+			s.complete(i)
+		} else {
+			i++
+		}
 	}
 }
 
@@ -195,13 +212,5 @@ func (s *Stream) complete(i int) {
 func (s *Stream) completeAll() {
 	for len(s.tools.open) > 0 {
 		s.complete(0)
-	}
-}
-
-// spoke notes that upstream sent text or reasoning: where nobody says when a
-// tool ends, that says it.
-func (s *Stream) spoke() {
-	if !s.said.ids {
-		s.completeAll()
 	}
 }

@@ -160,8 +160,8 @@ func (s *Stream) upstreamStart(t *tool, status string, in Progress) {
 		in = "" // its frame cannot leave as it is
 	}
 	if t.id == nil {
-		s.inferEnds()
-		t.id = deriveID(s.env.completion(), s.tools.count+1)
+		s.startsLater()
+		s.derive(t)
 		s.writeUpstream(t, in, s.c.callID, s.c.status)
 		s.open(t)
 		return
@@ -169,10 +169,9 @@ func (s *Stream) upstreamStart(t *tool, status string, in Progress) {
 	if s.tools.known(t.id) {
 		return
 	}
-	if status != "" {
-		s.said.ids = true
-	}
-	s.inferEnds()
+	t.inferred = status == ""
+	s.said.ids = s.said.ids || !t.inferred
+	s.startsLater()
 	s.writeUpstream(t, in, s.c.callID, s.c.status)
 	s.open(t)
 }

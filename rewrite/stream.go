@@ -364,7 +364,7 @@ func (s *Stream) object() {
 		}
 	case !named && s.c.isToolEvent(data) && s.c.callID.isString(data) && s.c.choices.ok():
 		s.toolFrame(ProgressUnnamed)
-	case s.c.isChunk(data) || !named && s.c.choices.ok():
+	case s.c.isChunk(data) || !named && s.c.list:
 		s.chunkFrame()
 	case s.c.err.set(data):
 		s.errorFrame()
