@@ -1,0 +1,175 @@
+package caddymodule
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+)
+
+// TestAdapt adapts the Caddyfiles in testdata/adapt, which are in the format of
+// Caddy's own (caddytest/integration/caddyfile_adapt): the Caddyfile, a line of
+// dashes, and the JSON or the error that comes of it. What adapts is also
+// provisioned and validated.
+func TestAdapt(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("testdata", "adapt", "*.caddyfiletest"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no golden files: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".caddyfiletest"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			in, want, ok := strings.Cut(string(text), "\n----------\n")
+			if !ok {
+				t.Fatal("no line of dashes")
+			}
+			want = strings.TrimSpace(want)
+			if want == "" {
+				t.Fatal("nothing is expected")
+			}
+
+			got, err := adapt(in)
+			wantJSON := strings.HasPrefix(want, "{")
+			switch {
+			case err != nil && wantJSON:
+				t.Fatalf("does not adapt: %v", err)
+			case err == nil && !wantJSON:
+				t.Fatalf("adapts, want the error\n%s", want)
+			case err != nil:
+				if err.Error() != want {
+					t.Fatalf("error\n%s\nwant\n%s", err, want)
+				}
+				return
+			}
+			if got != want {
+				t.Fatalf("adapts to\n%s\nwant\n%s", got, want)
+			}
+			validate(t, []byte(got))
+		})
+	}
+}
+
+// TestAdaptEveryValue adapts every allowed value of every option that has a
+// list of them.
+func TestAdaptEveryValue(t *testing.T) {
+	for option, values := range map[string][]string{
+		"imitations":     {"strip", "keep", "trust"},
+		"progress":       {"envelope", "bare", "unnamed", "comment", "off"},
+		"error_finish":   {"split", "inline"},
+		"zero_usage":     {"auto", "error", "pass"},
+		"keepalive_form": {"chunk", "comment"},
+	} {
+		for _, value := range values {
+			t.Run(option+"_"+value, func(t *testing.T) {
+				got, err := adapt(":8643 {\n\thermes {\n\t\t" + option + " " + value + "\n\t}\n}\n")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := `"` + option + `": "` + value + `"`; !strings.Contains(got, want) {
+					t.Fatalf("no %s in\n%s", want, got)
+				}
+				validate(t, []byte(got))
+			})
+		}
+	}
+}
+
+// TestExampleAdapts keeps the example in the repository's root ready to use.
+func TestExampleAdapts(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "Caddyfile.example"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("formatted as by caddy fmt", func(t *testing.T) {
+		if !bytes.Equal(text, caddyfile.Format(text)) {
+			t.Error("it is not")
+		}
+	})
+	t.Run("as it is", func(t *testing.T) {
+		got, err := adapt(string(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(got, `"dial": "127.0.0.1:8642"`) {
+			t.Errorf("no default upstream in\n%s", got)
+		}
+		validate(t, []byte(got))
+	})
+	t.Run("with the upstream from the environment", func(t *testing.T) {
+		t.Setenv("HERMES_UPSTREAM", "127.0.0.1:9999")
+		got, err := adapt(string(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(got, `"dial": "127.0.0.1:9999"`) {
+			t.Errorf("upstream of the environment is missing in\n%s", got)
+		}
+	})
+	t.Run("with every option uncommented", func(t *testing.T) {
+		var options []string
+		in := string(text)
+		for _, option := range subdirectives {
+			commented := "# " + option + " "
+			if strings.Count(in, commented) != 1 {
+				t.Errorf("%s is in a comment %d times, want 1", option, strings.Count(in, commented))
+			}
+			in = strings.ReplaceAll(in, commented, option+" ")
+			options = append(options, option)
+		}
+		got, err := adapt(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		validate(t, []byte(got))
+		h := onlyHandler(t, []byte(got))
+		defaults, err := new(Handler).options()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Tools == nil {
+			t.Error("the example shows no tool")
+		}
+		h.Tools = nil
+		shown, err := h.options()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameOptions(t, shown, defaults)
+		if len(options) != 15 {
+			t.Errorf("%d options, want 15", len(options))
+		}
+	})
+}
+
+// adapt returns the Caddyfile as indented JSON. Warnings, of which the
+// formatting is the only one, are no matter.
+func adapt(in string) (string, error) {
+	out, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(in), map[string]any{"filename": "Caddyfile"})
+	if err != nil {
+		return "", err
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, out, "", "\t"); err != nil {
+		return "", err
+	}
+	return b.String(), nil
+}
+
+// validate provisions and validates a configuration as caddy validate does,
+// with storage of its own.
+func validate(t *testing.T, config []byte) {
+	t.Helper()
+	if err := caddy.Validate(parseConfig(t, config)); err != nil {
+		t.Errorf("does not validate: %v", err)
+	}
+}

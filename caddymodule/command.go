@@ -1,0 +1,292 @@
+package caddymodule
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/demo"
+)
+
+// The ports that stay open with --listen, those of Hermes and of the sidecar
+// in the documentation.
+const (
+	demoBackendAddr = "127.0.0.1:8642"
+	demoSidecarAddr = "127.0.0.1:8643"
+	// demoFreeAddr is any free port.
+	demoFreeAddr = "127.0.0.1:0"
+)
+
+// demoGrace is how long streams may run on after Ctrl-C.
+const demoGrace = time.Second
+
+func init() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name:  "hermes-demo",
+		Usage: "[--scenario <name>] [--speed <factor>] [--raw] [--listen] [--backend-addr <addr>] [--sidecar-addr <addr>] [--verbose]",
+		Short: "Shows what the Hermes sidecar repairs",
+		Long: `
+Starts a small legacy Hermes that replays recorded streams of v0.8.0, and the
+sidecar in front of it, both on the loopback interface. Then reads each stream
+on both sides and prints what a chat client shows: without the sidecar on the
+left, with it on the right.
+
+Scenarios: ` + strings.Join(demo.Names(demo.Scenarios()), ", ") + `.
+
+With --listen both ports stay open afterwards for curl and any other client,
+until Ctrl-C. The model of a request chooses the scenario.
+
+Exits with 0 when every stream was as it should be, and with 1 otherwise. It
+reads no configuration and leaves no files behind.
+`,
+		CobraFunc: func(cmd *cobra.Command) {
+			c := demoCommand{out: os.Stdout}
+			f := cmd.Flags()
+			f.StringSliceVarP(&c.scenarios, "scenario", "s", nil, "Show this scenario, repeatable or with commas (default: the first five)")
+			f.Float64Var(&c.speed, "speed", 1, "How fast the backend answers: 2 is twice as fast, 0 without any delay")
+			f.BoolVar(&c.raw, "raw", false, "Print the frames as they came instead of what a client shows")
+			f.BoolVarP(&c.listen, "listen", "l", false, "Keep both ports open afterwards, until Ctrl-C")
+			f.StringVar(&c.backendAddr, "backend-addr", "", "Loopback address of the backend (default: a free port, with --listen "+demoBackendAddr+")")
+			f.StringVar(&c.sidecarAddr, "sidecar-addr", "", "Loopback address of the sidecar (default: a free port, with --listen "+demoSidecarAddr+")")
+			f.BoolVarP(&c.verbose, "verbose", "v", false, "Print the sidecar's log to standard error")
+			// Not caddycmd.WrapCommandFuncForCobra: it reports errors to
+			// Caddy's log, which the demo silences.
+			cmd.Args = cobra.NoArgs
+			cmd.RunE = func(*cobra.Command, []string) error {
+				ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+				defer stop()
+				c.screen = terminal(os.Stdout)
+				return c.run(ctx)
+			}
+		},
+	})
+}
+
+// demoCommand is a run of caddy hermes-demo.
+type demoCommand struct {
+	scenarios                []string
+	speed                    float64
+	raw, listen, verbose     bool
+	backendAddr, sidecarAddr string // "" for the default
+
+	out    io.Writer
+	screen demo.Screen
+	clock  demo.Clock // nil for the machine's
+}
+
+// run starts the backend and the sidecar, shows the scenarios and, with
+// --listen, waits for ctx to end.
+func (c demoCommand) run(ctx context.Context) (err error) {
+	if c.speed < 0 || math.IsNaN(c.speed) || math.IsInf(c.speed, 0) {
+		return fmt.Errorf("--speed %v: use a number from 0 on", c.speed)
+	}
+	chosen, err := demo.Select(c.scenarios)
+	if err != nil {
+		return fmt.Errorf("--scenario: %w", err)
+	}
+	c.defaultAddrs()
+
+	backend, err := demo.Listen(c.backendAddr, &demo.Backend{Scenarios: demo.Scenarios(), Speed: c.speed, Clock: c.clock})
+	if err != nil {
+		return fmt.Errorf("backend: %w (--backend-addr chooses its address)", err)
+	}
+	defer backend.Close()
+	sidecar, err := startSidecar(c.sidecarAddr, backend.Addr(), c.verbose)
+	if err != nil {
+		return fmt.Errorf("sidecar: %w (--sidecar-addr chooses its address)", err)
+	}
+	defer func() {
+		// The backend first: clients whose streams are open then get an error
+		// finish of the sidecar, not a connection that is cut.
+		backend.Close()
+		err = errors.Join(err, sidecar.stop())
+	}()
+
+	show := demo.Demo{
+		Backend: backend.Addr(), Sidecar: sidecar.addr,
+		Scenarios: chosen, Speed: c.speed, Raw: c.raw,
+		Out: c.out, Screen: c.screen, Clock: c.clock,
+	}
+	err = show.Run(ctx)
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	if err != nil && !errors.Is(err, demo.ErrNotRepaired) || !c.listen {
+		return err
+	}
+	if err != nil {
+		// The ports stay open: whoever asked for them may want to see why.
+		fmt.Fprintln(c.out, "Error:", err)
+	}
+	if _, printErr := fmt.Fprintf(c.out, demoInvitation, backend.Addr(), sidecar.addr, sidecar.addr,
+		strings.Join(demo.Names(demo.Scenarios()), ", ")); printErr != nil {
+		return printErr
+	}
+	<-ctx.Done()
+	return err
+}
+
+// demoInvitation says how to use the ports that stay open.
+const demoInvitation = `
+Both ports stay open until Ctrl-C. Base URLs for a chat client, any API key:
+
+  without the sidecar  http://%s/v1
+  with the sidecar     http://%s/v1
+
+  curl -N http://%s/v1/chat/completions \
+    -H 'Content-Type: application/json' \
+    -d '{"model": "one_tool", "stream": true, "messages": [{"role": "user", "content": "hello"}]}'
+
+The model chooses the scenario: %s.
+`
+
+// defaultAddrs fills in the addresses that were not given.
+func (c *demoCommand) defaultAddrs() {
+	backend, sidecar := demoFreeAddr, demoFreeAddr
+	if c.listen {
+		backend, sidecar = demoBackendAddr, demoSidecarAddr
+	}
+	if c.backendAddr == "" {
+		c.backendAddr = backend
+	}
+	if c.sidecarAddr == "" {
+		c.sidecarAddr = sidecar
+	}
+}
+
+// demoSidecar is a Caddy that runs in this process.
+type demoSidecar struct {
+	addr    string // host and port
+	storage string // directory of what it stores
+}
+
+// startSidecar runs Caddy with the hermes handler in front of upstream.
+func startSidecar(addr, upstream string, verbose bool) (*demoSidecar, error) {
+	if err := checkFree(addr); err != nil {
+		return nil, err
+	}
+	storage, err := os.MkdirTemp("", "hermes-demo-")
+	if err != nil {
+		return nil, err
+	}
+	s := &demoSidecar{storage: storage}
+	if err := caddy.Run(demoConfig(addr, upstream, storage, verbose)); err != nil {
+		return nil, errors.Join(err, s.stop())
+	}
+	if s.addr, err = listeningOn(addr); err != nil {
+		return nil, errors.Join(err, s.stop())
+	}
+	return s, nil
+}
+
+// stop ends Caddy and removes what it stored.
+func (s *demoSidecar) stop() error {
+	return errors.Join(caddy.Stop(), os.RemoveAll(s.storage))
+}
+
+// checkFree returns an error when addr is not a loopback address or when its
+// port is taken. Caddy itself would share a port with another Caddy, for it
+// sets SO_REUSEPORT (listen_unix.go).
+func checkFree(addr string) error {
+	probe, err := demo.Listen(addr, nil)
+	if err != nil {
+		return err
+	}
+	return probe.Close()
+}
+
+// demoConfig is the Caddyfile of the documentation,
+//
+//	:8643 {
+//		hermes
+//		reverse_proxy 127.0.0.1:8642
+//	}
+//
+// for a program that shall touch nothing but its own two ports: no admin
+// endpoint, no certificates, nothing saved outside the storage directory, and
+// no log unless verbose.
+func demoConfig(addr, upstream, storage string, verbose bool) *caddy.Config {
+	proxy := reverseproxy.Handler{Upstreams: reverseproxy.UpstreamPool{{Dial: upstream}}}
+	app := caddyhttp.App{
+		GracePeriod: caddy.Duration(demoGrace),
+		Servers: map[string]*caddyhttp.Server{"hermes-demo": {
+			Listen:    []string{addr},
+			Protocols: []string{"h1"}, // the others need TLS
+			AutoHTTPS: &caddyhttp.AutoHTTPSConfig{Disabled: true},
+			Routes: caddyhttp.RouteList{{HandlersRaw: []json.RawMessage{
+				caddyconfig.JSON(map[string]string{"handler": "hermes"}, nil),
+				caddyconfig.JSONModuleObject(proxy, "handler", "reverse_proxy", nil),
+			}}},
+		}},
+	}
+	// To another writer Caddy would log that it has redirected its log.
+	level := "FATAL"
+	if verbose {
+		level = "INFO"
+	}
+	persist := false
+	return &caddy.Config{
+		Admin: &caddy.AdminConfig{Disabled: true, Config: &caddy.ConfigSettings{Persist: &persist}},
+		Logging: &caddy.Logging{Logs: map[string]*caddy.CustomLog{"default": {
+			BaseLog: caddy.BaseLog{Level: level},
+		}}},
+		StorageRaw: caddyconfig.JSON(map[string]string{"module": "file_system", "root": storage}, nil),
+		AppsRaw: caddy.ModuleMap{
+			"http": caddyconfig.JSON(app, nil),
+			// Cleaning would write a stamp into the user's data directory.
+			"tls": caddyconfig.JSON(map[string]bool{"disable_storage_clean": true}, nil),
+		},
+	}
+}
+
+// listeningOn returns the address that Caddy's server has for addr, whose port
+// may be 0.
+func listeningOn(addr string) (string, error) {
+	app, err := caddy.ActiveContext().AppIfConfigured("http")
+	if err != nil {
+		return "", err
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", err
+	}
+	for _, srv := range app.(*caddyhttp.App).Servers {
+		for _, ln := range srv.Listeners() {
+			if tcp, ok := ln.Addr().(*net.TCPAddr); ok {
+				return net.JoinHostPort(host, strconv.Itoa(tcp.Port)), nil
+			}
+		}
+	}
+	return "", fmt.Errorf("caddy does not listen on %s", addr)
+}
+
+// terminal says what the file can show: escape sequences only when it is a
+// terminal and NO_COLOR (no-color.org) is not set.
+func terminal(f *os.File) demo.Screen {
+	w, h, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		w, _ = strconv.Atoi(os.Getenv("COLUMNS")) // not set or no number: 0, the default
+		return demo.Screen{Width: w}
+	}
+	// One column stays free: some terminals wrap a line that fills the last.
+	ansi := os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return demo.Screen{Width: w - 1, Height: h, ANSI: ansi}
+}

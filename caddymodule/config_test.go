@@ -1,0 +1,175 @@
+package caddymodule
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// parseConfig parses a whole configuration strictly, and gives it storage in a
+// directory of the test's, no admin endpoint and no log output.
+func parseConfig(t *testing.T, config []byte) *caddy.Config {
+	t.Helper()
+	return parseConfigIn(t, config, t.TempDir())
+}
+
+// parseConfigIn is parseConfig with the directory of the storage.
+func parseConfigIn(t *testing.T, config []byte, dir string) *caddy.Config {
+	t.Helper()
+	var c caddy.Config
+	if err := caddy.StrictUnmarshalJSON(config, &c); err != nil {
+		t.Fatal(err)
+	}
+	storage, err := json.Marshal(map[string]string{"module": "file_system", "root": dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.StorageRaw = storage
+	c.Admin = &caddy.AdminConfig{Disabled: true}
+	c.Logging = &caddy.Logging{Logs: map[string]*caddy.CustomLog{
+		"default": {BaseLog: caddy.BaseLog{WriterRaw: json.RawMessage(`{"output":"discard"}`)}},
+	}}
+	return &c
+}
+
+// provision provisions a configuration with one hermes handler of the options,
+// JSON members, and returns the handler. It is cleaned up at the end of the
+// test, or by calling cleanup.
+func provision(t *testing.T, options, dir string) (h *Handler, cleanup func()) {
+	t.Helper()
+	if options != "" {
+		options = "," + options
+	}
+	config := `{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes"` + options + `}]}]}}}}}`
+	ctx, err := caddy.ProvisionContext(parseConfigIn(t, []byte(config), dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	app, err := ctx.App("http")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h = app.(*caddyhttp.App).Servers["s"].Routes[0].Handlers[0].(*Handler)
+	h.logger = zap.NewNop()
+	done := false
+	cleanup = func() {
+		if done {
+			return
+		}
+		done = true
+		if err := h.Cleanup(); err != nil {
+			t.Errorf("cleanup: %v", err)
+		}
+	}
+	t.Cleanup(cleanup)
+	return h, cleanup
+}
+
+// onlyHandler returns the only hermes handler of an adapted configuration.
+func onlyHandler(t *testing.T, config []byte) *Handler {
+	t.Helper()
+	var c struct {
+		Apps struct {
+			HTTP struct {
+				Servers map[string]struct {
+					Routes []struct {
+						Handle []json.RawMessage `json:"handle"`
+					} `json:"routes"`
+				} `json:"servers"`
+			} `json:"http"`
+		} `json:"apps"`
+	}
+	if err := json.Unmarshal(config, &c); err != nil {
+		t.Fatal(err)
+	}
+	var found []*Handler
+	for _, s := range c.Apps.HTTP.Servers {
+		for _, r := range s.Routes {
+			for _, raw := range r.Handle {
+				var name struct {
+					Handler string `json:"handler"`
+				}
+				if err := json.Unmarshal(raw, &name); err != nil {
+					t.Fatal(err)
+				}
+				if name.Handler != "hermes" {
+					continue
+				}
+				h := new(Handler)
+				if err := json.Unmarshal(raw, h); err != nil {
+					t.Fatal(err)
+				}
+				found = append(found, h)
+			}
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d hermes handlers, want 1, in\n%s", len(found), config)
+	}
+	return found[0]
+}
+
+// plainOptions are the options that can be compared, with zero values replaced
+// by the defaults they stand for.
+type plainOptions struct {
+	Progress       rewrite.Progress
+	StatusLine     bool
+	Imitations     rewrite.Imitations
+	ErrorFinish    rewrite.ErrorFinish
+	ZeroUsage      rewrite.ZeroUsage
+	KeepaliveForm  rewrite.KeepaliveForm
+	ParallelWindow time.Duration
+	MaxFrame       int
+
+	FirstByteTimeout, IdleTimeout, StallTimeout time.Duration
+	Keepalive, DoneGrace, DrainTimeout          time.Duration
+}
+
+func plain(o proxy.Options) plainOptions {
+	r := o.Rewrite
+	return plainOptions{
+		Progress:         or(r.Progress, rewrite.ProgressForms()[0]),
+		StatusLine:       r.StatusLine,
+		Imitations:       or(r.Imitations, rewrite.ImitationsValues()[0]),
+		ErrorFinish:      or(r.ErrorFinish, rewrite.ErrorFinishForms()[0]),
+		ZeroUsage:        or(r.ZeroUsage, rewrite.ZeroUsageValues()[0]),
+		KeepaliveForm:    or(r.KeepaliveForm, rewrite.KeepaliveForms()[0]),
+		ParallelWindow:   or(r.ParallelWindow, rewrite.DefaultParallelWindow),
+		MaxFrame:         or(r.MaxFrame, rewrite.DefaultMaxFrame),
+		FirstByteTimeout: o.FirstByteTimeout,
+		IdleTimeout:      o.IdleTimeout,
+		StallTimeout:     o.StallTimeout,
+		Keepalive:        o.Keepalive,
+		DoneGrace:        o.DoneGrace,
+		DrainTimeout:     o.DrainTimeout,
+	}
+}
+
+func or[T comparable](v, zero T) T {
+	var z T
+	if v == z {
+		return zero
+	}
+	return v
+}
+
+func sameOptions(t *testing.T, got, want proxy.Options) {
+	t.Helper()
+	if g, w := plain(got), plain(want); g != w {
+		t.Errorf("options\n%+v\nwant\n%+v", g, w)
+	}
+}
+
+// contextWith returns the context of a request with a replacer in it.
+func contextWith(r *http.Request, repl *caddy.Replacer) context.Context {
+	return context.WithValue(r.Context(), caddy.ReplacerCtxKey, repl)
+}

@@ -1,0 +1,201 @@
+// Package caddymodule is the Caddy adapter: the HTTP handler
+// http.handlers.hermes and its Caddyfile directive. It is thin on purpose. How
+// a stream is repaired is in package rewrite, how a response is guarded in
+// package proxy; here are configuration, lifecycle, storage and logs.
+package caddymodule
+
+import (
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+)
+
+func init() {
+	caddy.RegisterModule(new(Handler))
+}
+
+// Handler repairs the OpenAI-compatible event streams of the Hermes agent:
+// tool markers in the text become tool events with a beginning and an end,
+// streams that break off get an error and a clean end, and silences are broken
+// by keepalives. It stands in front of the handler that answers, usually
+// `reverse_proxy`, and changes nothing but event streams of chat completions;
+// everything else passes byte for byte.
+//
+// Every option may be left out. `hermes` without options does the whole job.
+//
+// Streams that end in an error are logged as warnings. Access logs get a field
+// `hermes_outcome`: `ok`, `client_gone`, or the code of the error.
+type Handler struct {
+	// The size in bytes above which a frame of the stream passes unexamined,
+	// from 1024 (1 KiB) to 1073741824 (1 GiB). It bounds the memory a stream
+	// takes. Default: 1048576 (1 MiB).
+	MaxFrame int64 `json:"max_frame,omitempty"`
+
+	// What becomes of tool markers that the model only imitated: `strip`
+	// removes them from the text, `keep` leaves them there, and `trust`
+	// removes them and takes them for tools, which is for backends behind a
+	// hop that cuts the text anew. Default: `strip`.
+	Imitations string `json:"imitations,omitempty"`
+
+	// The time between the starts of two tools from which on the second one
+	// proves that the first has ended. It matters only for versions of Hermes
+	// that do not say when a tool ends. With 0, tools never run in parallel.
+	// Default: 50ms.
+	ParallelWindow *caddy.Duration `json:"parallel_window,omitempty"`
+
+	// Names for tools whose emoji Hermes' own table lacks, by emoji. The
+	// emoji is what stands in front of the label in a marker: at least one
+	// character beyond ASCII, no white space, no backtick. Names that begin
+	// with an underscore are reserved for internal tools. Default: none.
+	Tools map[string]string `json:"tool,omitempty"`
+
+	// The form of tool events: `envelope` sends `event: hermes.tool.progress`
+	// with the members of a chunk beside the tool's, `bare` sends the tool's
+	// members only, `unnamed` is the envelope without the `event:` line,
+	// `comment` sends a comment, and `off` sends none. The request header
+	// `X-Hermes-Tool-Progress` with one of these overrides it for a request.
+	// Default: `envelope`.
+	Progress string `json:"progress,omitempty"`
+
+	// Whether tool events also carry a status line, which Open WebUI shows.
+	// Default: false.
+	StatusLine bool `json:"status_line,omitempty"`
+
+	// How long to wait for the end of the stream after its finish chunk. When
+	// it has passed, the stream is ended properly, without an error. With 0
+	// the finish chunk is the end. Default: 5s.
+	DoneGrace *caddy.Duration `json:"done_grace,omitempty"`
+
+	// The form of an error at the end of a stream: `split` sends it in a
+	// frame of its own and then the finish chunk, `inline` sends both in one
+	// chunk. Default: `split`.
+	ErrorFinish string `json:"error_finish,omitempty"`
+
+	// What an answer is that has text, the finish reason `stop` and a usage
+	// of zero tokens: `auto` takes it for a crash when this upstream and
+	// model have reported usage before, `error` always does, `pass` never
+	// does. What has been reported is kept in Caddy's storage, so it survives
+	// reloads and restarts. Default: `auto`.
+	ZeroUsage string `json:"zero_usage,omitempty"`
+
+	// How long upstream may take to send the first byte of its answer. When
+	// it has passed, the client gets an error. 0 means no limit.
+	// Default: 0.
+	FirstByteTimeout caddy.Duration `json:"first_byte_timeout,omitempty"`
+
+	// How long upstream may send nothing at all. When it has passed, the
+	// stream ends with an error. 0 means no limit. Default: 15m.
+	IdleTimeout *caddy.Duration `json:"idle_timeout,omitempty"`
+
+	// How long upstream may send nothing but comments. When it has passed,
+	// the stream ends with an error. 0 means no limit. Default: 0.
+	StallTimeout caddy.Duration `json:"stall_timeout,omitempty"`
+
+	// The silence towards the client after which a keepalive is sent. 0 means
+	// none is ever sent. Default: 10s.
+	Keepalive *caddy.Duration `json:"keepalive,omitempty"`
+
+	// The form of a keepalive: `chunk` sends a chunk with an empty delta, and
+	// a comment only while no chunk has come yet; `comment` always sends a
+	// comment. Default: `chunk`.
+	KeepaliveForm string `json:"keepalive_form,omitempty"`
+
+	// How long open streams may go on when Caddy stops. Those still open then
+	// get an error and a clean end. A `grace_period` of the http app has to
+	// be longer; if it is not, streams end shortly before it does. With 0 they
+	// end at once. A reload of the configuration ends no stream. Default: 10s.
+	DrainTimeout *caddy.Duration `json:"drain_timeout,omitempty"`
+
+	logger *zap.Logger
+	proxy  *proxy.Proxy
+	usage  *usageStore
+	shared *shared
+	joined atomic.Bool // Cleanup has to leave what Provision joined
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Handler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.handlers.hermes",
+		New: func() caddy.Module { return new(Handler) },
+	}
+}
+
+// Provision compiles the options, joins what all configurations of the process
+// share, and subscribes to the end of the process. It writes nothing and
+// starts nothing, for it also runs to validate a configuration.
+func (h *Handler) Provision(ctx caddy.Context) error {
+	h.logger = ctx.Logger()
+
+	o, err := h.options()
+	if err != nil {
+		return err
+	}
+
+	h.shared, err = join()
+	if err != nil {
+		return fmt.Errorf("joining what all configurations share: %w", err)
+	}
+	h.joined.Store(true)
+
+	o.Upstream = upstream
+	o.ErrorStatus = errorStatus
+	o.OnEnd = h.onEnd
+	o.Streams = &h.shared.streams
+	h.usage = &usageStore{memory: &h.shared.usage, storage: ctx.Storage(), logger: h.logger}
+	o.Usage = h.usage
+	h.proxy = proxy.New(o)
+
+	return subscribe(ctx, &drain{
+		streams: &h.shared.streams,
+		timeout: o.DrainTimeout,
+		exiting: caddy.Exiting,
+		times:   func() (grace, delay time.Duration) { return stopTimes(ctx) },
+		logger:  h.logger,
+	})
+}
+
+// Validate reports the first option whose value is not allowed. The error
+// names the option, the value and what is allowed.
+func (h *Handler) Validate() error {
+	return h.check()
+}
+
+// Cleanup leaves what all configurations share. Streams of this configuration
+// go on: they hold the shared state themselves until they have ended, and
+// nothing they use is closed here. Only the last handler of the process waits,
+// for a bounded time, until reported usage has been written.
+func (h *Handler) Cleanup() error {
+	if !h.joined.CompareAndSwap(true, false) {
+		return nil
+	}
+	last := leave()
+	if last || caddy.Exiting() {
+		h.shared.usage.flush(usageFlushLimit)
+	}
+	return nil
+}
+
+// ServeHTTP calls next and repairs its answer if that is the event stream of a
+// chat completion.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	h.shared.hold()
+	defer leave()
+	return h.proxy.Serve(w, r, next.ServeHTTP)
+}
+
+// Interface guards
+var (
+	_ caddy.Module                = (*Handler)(nil)
+	_ caddy.Provisioner           = (*Handler)(nil)
+	_ caddy.Validator             = (*Handler)(nil)
+	_ caddy.CleanerUpper          = (*Handler)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
+)

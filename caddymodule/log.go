@@ -1,0 +1,100 @@
+package caddymodule
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+)
+
+// maxLogged is how many bytes of a name that upstream gave are logged.
+const maxLogged = 256
+
+// onEnd logs the end of a stream, in one line and at the level that endMessage
+// says, and adds hermes_outcome to the access log. It logs names and numbers,
+// nothing of what was said.
+func (h *Handler) onEnd(r *http.Request, res proxy.Result) {
+	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
+		extra.Set(zap.String("hermes_outcome", res.Outcome))
+	}
+	level, message := endMessage(res)
+	c := h.logger.Check(level, message)
+	if c == nil {
+		return
+	}
+	err := res.Err
+	if errors.Is(err, http.ErrAbortHandler) {
+		err = nil // says no more than the outcome; reverse_proxy logs the reason
+	}
+	c.Write(
+		zap.String("completion_id", logged(res.ID)),
+		zap.String("model", logged(res.Model)),
+		zap.String("upstream", res.Upstream),
+		zap.String("outcome", res.Outcome),
+		zap.Int("status", res.Status),
+		zap.String("code", res.Code),
+		zap.String("finish_reason", logged(res.FinishReason)),
+		zap.Int("chunks", res.Chunks),
+		zap.Int("tools", res.Tools),
+		zap.Int("imitations", res.Imitations),
+		zap.Int("unexamined", res.Unexamined),
+		zap.Float64("seconds", res.Duration.Seconds()),
+		zap.Error(err), // no field when there is none
+	)
+}
+
+// endMessage says at which level and as what the end of a stream is logged: a
+// warning when it ended in an error, or passed although it may be a crash
+// (contract section 3, "false stop"), and otherwise nothing that is seen by
+// default but imitations.
+func endMessage(res proxy.Result) (zapcore.Level, string) {
+	failed := res.Outcome != proxy.OutcomeOK && res.Outcome != proxy.OutcomeClientGone
+	switch {
+	case failed && res.Status != http.StatusOK:
+		return zapcore.WarnLevel, "no stream came; answered with an error"
+	case failed:
+		return zapcore.WarnLevel, "stream ended in an error"
+	case res.ZeroUsagePassed:
+		return zapcore.WarnLevel, "stream passed with text and a usage of zero tokens, which may be a crash; see zero_usage"
+	case res.Imitations > 0:
+		return zapcore.InfoLevel, "stream had tool markers that no tool stands behind"
+	case res.Outcome == proxy.OutcomeClientGone:
+		return zapcore.DebugLevel, "client left"
+	}
+	return zapcore.DebugLevel, "stream ended"
+}
+
+// logged cuts a name to maxLogged bytes.
+func logged(s string) string {
+	if len(s) <= maxLogged {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxLogged], "")
+}
+
+// upstream names the server that answered, the host and port that reverse_proxy
+// chose, "" when another handler answered (caddy reverseproxy.go:691).
+func upstream(r *http.Request) string {
+	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	if !ok {
+		return ""
+	}
+	hostport, _ := repl.GetString("http.reverse_proxy.upstream.hostport")
+	return hostport
+}
+
+// errorStatus returns the HTTP status of an error of the next handler, 0 when
+// it names none.
+func errorStatus(err error) int {
+	var e caddyhttp.HandlerError
+	if errors.As(err, &e) {
+		return e.StatusCode
+	}
+	return 0
+}

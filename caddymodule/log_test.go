@@ -1,0 +1,144 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// logEnd returns what the end of a stream logs at the level and above.
+func logEnd(level zapcore.Level, res proxy.Result) []observer.LoggedEntry {
+	core, logs := observer.New(level)
+	h := &Handler{logger: zap.New(core)}
+	h.onEnd(httptest.NewRequest("POST", "/v1/chat/completions", nil), res)
+	return logs.AllUntimed()
+}
+
+func TestEndIsLoggedAtTheLevelItDeserves(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		res     proxy.Result
+		level   zapcore.Level
+		message string
+	}{
+		{
+			"well", proxy.Result{Outcome: proxy.OutcomeOK, Status: 200},
+			zap.DebugLevel, "stream ended",
+		},
+		{
+			"client gone", proxy.Result{Outcome: proxy.OutcomeClientGone, Status: 200},
+			zap.DebugLevel, "client left",
+		},
+		{
+			"error",
+			proxy.Result{Summary: rewrite.Summary{Imitations: 1, ZeroUsagePassed: true}, Outcome: rewrite.CodeAborted, Status: 200},
+			zap.WarnLevel, "stream ended in an error",
+		},
+		{
+			"error before the stream", proxy.Result{Outcome: rewrite.CodeAborted, Status: 502},
+			zap.WarnLevel, "no stream came; answered with an error",
+		},
+		{
+			"zero usage",
+			proxy.Result{Summary: rewrite.Summary{ZeroUsagePassed: true, Imitations: 1}, Outcome: proxy.OutcomeOK, Status: 200},
+			zap.WarnLevel, "stream passed with text and a usage of zero tokens, which may be a crash; see zero_usage",
+		},
+		{
+			"imitations",
+			proxy.Result{Summary: rewrite.Summary{Imitations: 2}, Outcome: proxy.OutcomeOK, Status: 200},
+			zap.InfoLevel, "stream had tool markers that no tool stands behind",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			entries := logEnd(zap.DebugLevel, c.res)
+			if len(entries) != 1 || entries[0].Level != c.level || entries[0].Message != c.message {
+				t.Fatalf("logged %v, want one line at %v: %s", entries, c.level, c.message)
+			}
+			if above := logEnd(c.level+1, c.res); len(above) != 0 {
+				t.Errorf("logged %v above %v", above, c.level)
+			}
+		})
+	}
+}
+
+func TestEndIsLoggedWithWhatIsKnown(t *testing.T) {
+	entries := logEnd(zap.WarnLevel, proxy.Result{
+		Summary: rewrite.Summary{
+			ID: "chatcmpl-1", Model: strings.Repeat("é", maxLogged), FinishReason: "error",
+			Code: "upstream_aborted", Chunks: 7, Tools: 2, Imitations: 1, Unexamined: 3,
+		},
+		Upstream: "127.0.0.1:8642",
+		Outcome:  "upstream_aborted",
+		Status:   200,
+		Err:      errors.New("connection reset"),
+		Duration: 1500 * time.Millisecond,
+	})
+	if len(entries) != 1 {
+		t.Fatalf("logged %v, want one line", entries)
+	}
+	got := entries[0].ContextMap()
+	for field, want := range map[string]any{
+		"completion_id": "chatcmpl-1",
+		"model":         strings.Repeat("é", maxLogged/2),
+		"upstream":      "127.0.0.1:8642",
+		"outcome":       "upstream_aborted",
+		"status":        int64(200),
+		"error":         "connection reset",
+		"code":          "upstream_aborted",
+		"finish_reason": "error",
+		"chunks":        int64(7),
+		"tools":         int64(2),
+		"imitations":    int64(1),
+		"unexamined":    int64(3),
+		"seconds":       1.5,
+	} {
+		if got[field] != want {
+			t.Errorf("%s is %v, want %v", field, got[field], want)
+		}
+		delete(got, field)
+	}
+	if len(got) != 0 {
+		t.Errorf("fields that nothing is known of: %v", got)
+	}
+}
+
+func TestEndByAnAbortIsLoggedWithoutIt(t *testing.T) {
+	entries := logEnd(zap.WarnLevel, proxy.Result{Outcome: rewrite.CodeAborted, Status: 200, Err: http.ErrAbortHandler})
+	if len(entries) != 1 {
+		t.Fatalf("logged %v, want one line", entries)
+	}
+	if err, ok := entries[0].ContextMap()["error"]; ok {
+		t.Errorf("logged error %v", err)
+	}
+}
+
+func TestEndAddsItsOutcomeToTheAccessLog(t *testing.T) {
+	extra := new(caddyhttp.ExtraLogFields)
+	r := httptest.NewRequest("POST", "/v1/chat/completions", nil)
+	r = r.WithContext(context.WithValue(r.Context(), caddyhttp.ExtraLogFieldsCtxKey, extra))
+	h := &Handler{logger: zap.NewNop()}
+	h.onEnd(r, proxy.Result{Outcome: "some_outcome"})
+
+	// Only Caddy can read them.
+	fields := reflect.ValueOf(extra).Elem().FieldByName("fields")
+	if fields.Len() != 1 {
+		t.Fatalf("%d fields, want 1", fields.Len())
+	}
+	key, value := fields.Index(0).FieldByName("Key").String(), fields.Index(0).FieldByName("String").String()
+	if key != "hermes_outcome" || value != "some_outcome" {
+		t.Errorf("field %s is %q", key, value)
+	}
+}

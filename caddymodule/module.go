@@ -1,5 +1,0 @@
-package caddymodule
-import (
- _ "github.com/tidwall/gjson"
- _ "go.uber.org/zap"
-)

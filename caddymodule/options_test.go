@@ -1,0 +1,206 @@
+package caddymodule
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// jsonConfig is a configuration with a hermes handler that has the JSON
+// members.
+func jsonConfig(members string) []byte {
+	if members != "" {
+		members = "," + members
+	}
+	return []byte(`{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:8643"],"routes":[{"handle":[{"handler":"hermes"` + members + `}]}]}}}}}`)
+}
+
+// compiled returns what the JSON members compile to, after Caddy has accepted
+// them.
+func compiled(t *testing.T, members string) proxy.Options {
+	t.Helper()
+	validate(t, jsonConfig(members))
+	o, err := onlyHandler(t, jsonConfig(members)).options()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// The defaults are those of the contract, written out here.
+func TestOptionsDefaults(t *testing.T) {
+	want := plainOptions{
+		Progress:       rewrite.ProgressEnvelope,
+		Imitations:     rewrite.ImitationsStrip,
+		ErrorFinish:    rewrite.ErrorFinishSplit,
+		ZeroUsage:      rewrite.ZeroUsageAuto,
+		KeepaliveForm:  rewrite.KeepaliveChunk,
+		ParallelWindow: 50 * time.Millisecond,
+		MaxFrame:       1 << 20,
+		IdleTimeout:    15 * time.Minute,
+		Keepalive:      10 * time.Second,
+		DoneGrace:      5 * time.Second,
+		DrainTimeout:   10 * time.Second,
+	}
+	if got := plain(compiled(t, "")); got != want {
+		t.Errorf("options\n%+v\nwant\n%+v", got, want)
+	}
+}
+
+// Each JSON member changes its option, and nothing else.
+func TestOptionsFromJSON(t *testing.T) {
+	for members, change := range map[string]func(*plainOptions){
+		`"max_frame":1024`:               func(o *plainOptions) { o.MaxFrame = 1024 },
+		`"max_frame":1073741824`:         func(o *plainOptions) { o.MaxFrame = 1 << 30 },
+		`"imitations":"strip"`:           func(o *plainOptions) { o.Imitations = rewrite.ImitationsStrip },
+		`"imitations":"keep"`:            func(o *plainOptions) { o.Imitations = rewrite.ImitationsKeep },
+		`"imitations":"trust"`:           func(o *plainOptions) { o.Imitations = rewrite.ImitationsTrust },
+		`"parallel_window":"75ms"`:       func(o *plainOptions) { o.ParallelWindow = 75 * time.Millisecond },
+		`"parallel_window":75000000`:     func(o *plainOptions) { o.ParallelWindow = 75 * time.Millisecond },
+		`"parallel_window":0`:            func(o *plainOptions) { o.ParallelWindow = -1 },
+		`"progress":"envelope"`:          func(o *plainOptions) { o.Progress = rewrite.ProgressEnvelope },
+		`"progress":"bare"`:              func(o *plainOptions) { o.Progress = rewrite.ProgressBare },
+		`"progress":"unnamed"`:           func(o *plainOptions) { o.Progress = rewrite.ProgressUnnamed },
+		`"progress":"comment"`:           func(o *plainOptions) { o.Progress = rewrite.ProgressComment },
+		`"progress":"off"`:               func(o *plainOptions) { o.Progress = rewrite.ProgressOff },
+		`"status_line":true`:             func(o *plainOptions) { o.StatusLine = true },
+		`"status_line":false`:            func(*plainOptions) {},
+		`"done_grace":"7s"`:              func(o *plainOptions) { o.DoneGrace = 7 * time.Second },
+		`"done_grace":0`:                 func(o *plainOptions) { o.DoneGrace = 1 },
+		`"error_finish":"split"`:         func(o *plainOptions) { o.ErrorFinish = rewrite.ErrorFinishSplit },
+		`"error_finish":"inline"`:        func(o *plainOptions) { o.ErrorFinish = rewrite.ErrorFinishInline },
+		`"zero_usage":"auto"`:            func(o *plainOptions) { o.ZeroUsage = rewrite.ZeroUsageAuto },
+		`"zero_usage":"error"`:           func(o *plainOptions) { o.ZeroUsage = rewrite.ZeroUsageError },
+		`"zero_usage":"pass"`:            func(o *plainOptions) { o.ZeroUsage = rewrite.ZeroUsagePass },
+		`"first_byte_timeout":"1m"`:      func(o *plainOptions) { o.FirstByteTimeout = time.Minute },
+		`"first_byte_timeout":0`:         func(*plainOptions) {},
+		`"idle_timeout":"5m"`:            func(o *plainOptions) { o.IdleTimeout = 5 * time.Minute },
+		`"idle_timeout":0`:               func(o *plainOptions) { o.IdleTimeout = 0 },
+		`"stall_timeout":"30s"`:          func(o *plainOptions) { o.StallTimeout = 30 * time.Second },
+		`"stall_timeout":0`:              func(*plainOptions) {},
+		`"keepalive":"20s"`:              func(o *plainOptions) { o.Keepalive = 20 * time.Second },
+		`"keepalive":0`:                  func(o *plainOptions) { o.Keepalive = 0 },
+		`"keepalive_form":"chunk"`:       func(o *plainOptions) { o.KeepaliveForm = rewrite.KeepaliveChunk },
+		`"keepalive_form":"comment"`:     func(o *plainOptions) { o.KeepaliveForm = rewrite.KeepaliveComment },
+		`"drain_timeout":"25s"`:          func(o *plainOptions) { o.DrainTimeout = 25 * time.Second },
+		`"drain_timeout":0`:              func(o *plainOptions) { o.DrainTimeout = 0 },
+		`"tool":{"🛰️":"satellite"}`:      func(*plainOptions) {},
+		`"tool":{"🛰️":"a","🪐":"orrery"}`: func(*plainOptions) {},
+	} {
+		t.Run(members, func(t *testing.T) {
+			want := plain(compiled(t, ""))
+			change(&want)
+			if got := plain(compiled(t, members)); got != want {
+				t.Errorf("options\n%+v\nwant\n%+v", got, want)
+			}
+		})
+	}
+}
+
+// What is not allowed is refused with a message that names the option, the
+// value, and what is allowed.
+func TestOptionsRefusedInJSON(t *testing.T) {
+	const (
+		size   = `: must be a size from 1KiB to 1GiB, such as 1MiB (1048576 bytes)`
+		length = `: must be a duration such as 500ms or 5s, not negative`
+		orOff  = `: must be a duration such as 30s, not negative, or off (0 in JSON)`
+		emoji  = `: want one token with a non-ASCII character and without white space or backticks`
+	)
+	for members, want := range map[string]string{
+		`"max_frame":1023`:       `invalid max_frame "1023"` + size,
+		`"max_frame":-1`:         `invalid max_frame "-1"` + size,
+		`"max_frame":1073741825`: `invalid max_frame "1073741825"` + size,
+
+		`"imitations":"loud"`:     `invalid imitations "loud": must be strip, keep or trust`,
+		`"progress":"loud"`:       `invalid progress "loud": must be envelope, bare, unnamed, comment or off`,
+		`"progress":"Bare"`:       `invalid progress "Bare": must be envelope, bare, unnamed, comment or off`,
+		`"error_finish":"loud"`:   `invalid error_finish "loud": must be split or inline`,
+		`"zero_usage":"loud"`:     `invalid zero_usage "loud": must be auto, error or pass`,
+		`"keepalive_form":"loud"`: `invalid keepalive_form "loud": must be chunk or comment`,
+
+		`"parallel_window":"-1s"`:    `invalid parallel_window "-1s"` + length,
+		`"done_grace":"-1s"`:         `invalid done_grace "-1s"` + length,
+		`"drain_timeout":-1`:         `invalid drain_timeout "-1ns"` + length,
+		`"first_byte_timeout":"-1s"`: `invalid first_byte_timeout "-1s"` + orOff,
+		`"idle_timeout":"-1s"`:       `invalid idle_timeout "-1s"` + orOff,
+		`"stall_timeout":"-1s"`:      `invalid stall_timeout "-1s"` + orOff,
+		`"keepalive":"-1s"`:          `invalid keepalive "-1s"` + orOff,
+
+		`"tool":{"git":"status"}`:     `invalid tool: emoji "git"` + emoji,
+		`"tool":{"":"status"}`:        `invalid tool: emoji ""` + emoji,
+		`"tool":{"🛰️ x":"status"}`:    `invalid tool: emoji "🛰️ x"` + emoji,
+		`"tool":{"🛰️` + "`" + `":""}`: "invalid tool: emoji \"🛰️`\"" + emoji,
+		`"tool":{"🛰️":""}`:            `invalid tool: tool name is empty: want the name that the tool's events shall carry`,
+		`"tool":{"🛰️":"_thinking"}`:   `invalid tool: tool name "_thinking": names that begin with _ are internal and never appear`,
+		`"tool":{"🛰":"a","🛰️":"b"}`:   `tool 🛰️ already specified as a: give each emoji once`,
+
+		// These are encoding/json's, whose messages name no option for
+		// durations.
+		`"heartbeat":1`:           `json: unknown field "heartbeat"`,
+		`"max_frame":"1MiB"`:      `cannot unmarshal string into Go struct field Handler.max_frame of type int64`,
+		`"max_frame":1.5`:         `cannot unmarshal number 1.5 into Go struct field Handler.max_frame of type int64`,
+		`"status_line":"on"`:      `cannot unmarshal string into Go struct field Handler.status_line of type bool`,
+		`"keepalive":"soon"`:      `time: invalid duration "soon"`,
+		`"keepalive":"off"`:       `time: invalid duration "off"`,
+		`"progress":["bare"]`:     `cannot unmarshal array into Go struct field Handler.progress of type string`,
+		`"tool":["🛰️"]`:           `cannot unmarshal array into Go struct field Handler.tool of type map[string]string`,
+		`"tool":{"🛰️":["a","b"]}`: `cannot unmarshal array into Go struct field Handler.tool of type string`,
+	} {
+		t.Run(members, func(t *testing.T) {
+			err := caddy.Validate(parseConfig(t, jsonConfig(members)))
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			if !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("error\n%v\nwant at its end\n%s", err, want)
+			}
+			if n, ok := pool.References(sharedKey); ok {
+				t.Errorf("%d users of the shared state are left behind", n)
+			}
+		})
+	}
+}
+
+// A Caddyfile option and its JSON member are the same.
+func TestOptionsCaddyfileEqualsJSON(t *testing.T) {
+	out, err := adapt(`:8643 {
+	hermes {
+		max_frame 2MiB
+		imitations keep
+		parallel_window 0s
+		tool "🪐" orrery
+		progress comment
+		status_line on
+		done_grace 1m
+		error_finish inline
+		zero_usage pass
+		first_byte_timeout 2m
+		idle_timeout off
+		stall_timeout 3m
+		keepalive off
+		keepalive_form comment
+		drain_timeout 1d
+	}
+}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := onlyHandler(t, []byte(out))
+	got, err := h.options()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := compiled(t, `"max_frame":2097152,"imitations":"keep","parallel_window":0,"tool":{"🪐":"orrery"},
+		"progress":"comment","status_line":true,"done_grace":"1m","error_finish":"inline","zero_usage":"pass",
+		"first_byte_timeout":"2m","idle_timeout":0,"stall_timeout":"3m","keepalive":0,"keepalive_form":"comment","drain_timeout":"24h"`)
+	sameOptions(t, got, want)
+	if len(h.Tools) != 1 || h.Tools["🪐"] != "orrery" {
+		t.Errorf("tools %v, want the one given", h.Tools)
+	}
+}

@@ -1,0 +1,56 @@
+package caddymodule
+
+import (
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+)
+
+// shared is what all configurations of the process have in common. A reload
+// builds every handler anew and cleans the old ones up while their streams go
+// on, so what must reach those streams or outlive the handlers is here.
+type shared struct {
+	// streams are the open streams of all configurations, for the end of the
+	// process.
+	streams proxy.Streams
+	// usage is which upstreams and models have reported usage.
+	usage usageMemory
+}
+
+// Destruct satisfies caddy.Destructor. There is nothing to close.
+func (*shared) Destruct() error { return nil }
+
+// sharedKey is the only key of the pool.
+const sharedKey = "hermes"
+
+// pool counts who uses the shared state: a handler from Provision to Cleanup,
+// and every request while it runs. Caddy provisions the new configuration
+// before it cleans the old one up, so a reload never brings the count to zero.
+var pool = caddy.NewUsagePool()
+
+// join returns the shared state and counts one more user of it.
+func join() (*shared, error) {
+	v, _, err := pool.LoadOrNew(sharedKey, func() (caddy.Destructor, error) {
+		return new(shared), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.(*shared), nil
+}
+
+// hold counts one more user of s, for the time of a request. If s has left the
+// pool, because its handler was cleaned up before the request came to it, s is
+// put back, so that a later configuration finds the stream.
+func (s *shared) hold() {
+	pool.LoadOrStore(sharedKey, s)
+}
+
+// leave takes back one join or hold, and reports whether it was the last one.
+func leave() (last bool) {
+	last, _ = pool.Delete(sharedKey) // the error is Destruct's, which has none
+	return last
+}
+
+// Interface guards
+var _ caddy.Destructor = (*shared)(nil)

@@ -1,0 +1,93 @@
+package caddymodule
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+)
+
+// drain starts the end of open streams when the process ends (contract section
+// 3, "the sidecar stops"). It handles Caddy's event "stopping", which comes
+// before the servers shut down; Cleanup would be too late, for it comes after
+// the grace period. The streams are those of all configurations, so that those
+// of an older one end as well; only when the configuration that runs at the end
+// has no hermes handler is there nobody to hear the event. All fields are unexported, because Caddy's debug log
+// encodes event handlers as JSON.
+type drain struct {
+	streams interface{ Shutdown(limit time.Duration) }
+	timeout time.Duration // drain_timeout
+	// exiting is caddy.Exiting: the event also comes at every reload, which
+	// ends no stream.
+	exiting func() bool
+	// times returns the http app's grace period and the delay before it, 0
+	// for none. It is asked when the event comes: while a handler is
+	// provisioned, its http app is not ready.
+	times  func() (grace, delay time.Duration)
+	logger *zap.Logger
+}
+
+// subscribe has d handle the event "stopping" of the configuration.
+func subscribe(ctx caddy.Context, d *drain) error {
+	app, err := ctx.App("events")
+	if err != nil {
+		return fmt.Errorf("getting the events app: %w", err)
+	}
+	if err := app.(*caddyevents.App).On("stopping", d); err != nil {
+		return fmt.Errorf("subscribing to the event stopping: %w", err)
+	}
+	return nil
+}
+
+// Handle satisfies caddyevents.Handler. It does not block: Caddy waits for it
+// before it shuts the servers down.
+func (d *drain) Handle(context.Context, caddy.Event) error {
+	if !d.exiting() {
+		return nil
+	}
+	limit := drainLimit(d.times())
+	if limit > 0 && limit < d.timeout {
+		d.logger.Warn("grace_period is too short for drain_timeout; streams end before the grace period does",
+			zap.Duration("drain_timeout", d.timeout), zap.Duration("streams_end_after", limit))
+	}
+	d.streams.Shutdown(limit)
+	return nil
+}
+
+// minDrainReserve is the least time kept between the error finish of streams
+// and the end of the grace period, so that the finish is written before the
+// servers close connections.
+const minDrainReserve = 250 * time.Millisecond
+
+// drainLimit returns when, after the event, the last stream has to have its
+// error finish, 0 for no limit. The grace period begins after the delay; a
+// tenth of it, at least minDrainReserve, is kept for writing, and half of one
+// that is shorter than that.
+func drainLimit(grace, delay time.Duration) time.Duration {
+	if grace <= 0 {
+		return 0
+	}
+	reserve := max(minDrainReserve, grace/10)
+	reserve = min(reserve, grace/2)
+	return max(delay, 0) + grace - reserve
+}
+
+// stopTimes returns the grace period and the shutdown delay of the http app.
+func stopTimes(ctx caddy.Context) (grace, delay time.Duration) {
+	v, err := ctx.AppIfConfigured("http")
+	if err != nil {
+		return 0, 0
+	}
+	app, ok := v.(*caddyhttp.App)
+	if !ok {
+		return 0, 0
+	}
+	return time.Duration(app.GracePeriod), time.Duration(app.ShutdownDelay)
+}
+
+// Interface guards
+var _ caddyevents.Handler = (*drain)(nil)

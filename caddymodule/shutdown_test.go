@@ -1,0 +1,110 @@
+package caddymodule
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// shutdowns records calls of Shutdown.
+type shutdowns struct{ limits []time.Duration }
+
+func (s *shutdowns) Shutdown(limit time.Duration) { s.limits = append(s.limits, limit) }
+
+// newDrain returns a drain that thinks the process is exiting or not.
+func newDrain(exiting bool, grace, delay time.Duration) (*drain, *shutdowns, *observer.ObservedLogs) {
+	core, logs := observer.New(zap.DebugLevel)
+	s := new(shutdowns)
+	return &drain{
+		streams: s,
+		timeout: 10 * time.Second,
+		exiting: func() bool { return exiting },
+		times:   func() (time.Duration, time.Duration) { return grace, delay },
+		logger:  zap.New(core),
+	}, s, logs
+}
+
+func TestStoppingEndsStreamsWhenTheProcessExits(t *testing.T) {
+	d, s, logs := newDrain(true, 30*time.Second, 0)
+	if err := d.Handle(context.Background(), caddy.Event{}); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.limits) != 1 || s.limits[0] != 27*time.Second {
+		t.Errorf("shutdowns %v, want one within 27s", s.limits)
+	}
+	if logs.Len() != 0 {
+		t.Errorf("logged %v", logs.All())
+	}
+}
+
+func TestStoppingEndsNoStreamAtAReload(t *testing.T) {
+	d, s, _ := newDrain(false, 30*time.Second, 0)
+	if err := d.Handle(context.Background(), caddy.Event{}); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.limits) != 0 {
+		t.Errorf("shutdowns %v, want none", s.limits)
+	}
+}
+
+func TestStoppingWarnsOfAGracePeriodThatIsTooShort(t *testing.T) {
+	d, s, logs := newDrain(true, 5*time.Second, 0)
+	if err := d.Handle(context.Background(), caddy.Event{}); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.limits) != 1 || s.limits[0] != 4500*time.Millisecond {
+		t.Errorf("shutdowns %v, want one within 4.5s", s.limits)
+	}
+	if logs.FilterLevelExact(zap.WarnLevel).Len() != 1 {
+		t.Errorf("logged %v, want one warning", logs.All())
+	}
+}
+
+func TestDrainLimitLeavesTimeBeforeTheGracePeriodEnds(t *testing.T) {
+	for _, c := range []struct{ grace, delay, want time.Duration }{
+		{0, 0, 0},                                // an eternal grace period has no end
+		{0, time.Minute, 0},                      //
+		{-1, 0, 0},                               //
+		{10 * time.Second, 0, 9 * time.Second},   // a tenth is kept
+		{time.Second, 0, 750 * time.Millisecond}, // at least minDrainReserve
+		{100 * time.Millisecond, 0, 50 * time.Millisecond}, // but never all of it
+		{2, 0, 1},
+		{10 * time.Second, 5 * time.Second, 14 * time.Second}, // it begins after the delay
+		{10 * time.Second, -1, 9 * time.Second},
+	} {
+		if got := drainLimit(c.grace, c.delay); got != c.want {
+			t.Errorf("grace period %v after %v: limit %v, want %v", c.grace, c.delay, got, c.want)
+		}
+	}
+}
+
+func TestStopTimesAreThoseOfTheHTTPApp(t *testing.T) {
+	ctx, err := caddy.ProvisionContext(parseConfig(t, []byte(`{"apps":{"http":{"grace_period":"20s","shutdown_delay":"3s"}}}`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if grace, delay := stopTimes(ctx); grace != 20*time.Second || delay != 3*time.Second {
+		t.Errorf("%v and %v, want 20s and 3s", grace, delay)
+	}
+	ctx, err = caddy.ProvisionContext(parseConfig(t, []byte(`{}`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if grace, delay := stopTimes(ctx); grace != 0 || delay != 0 {
+		t.Errorf("%v and %v without an http app, want 0 and 0", grace, delay)
+	}
+}
+
+// Caddy's debug log encodes event handlers as JSON.
+func TestDrainShowsNothingInLogs(t *testing.T) {
+	d, _, _ := newDrain(true, 0, 0)
+	b, err := json.Marshal(d)
+	if err != nil || string(b) != "{}" {
+		t.Errorf("encoded as %s, error %v", b, err)
+	}
+}

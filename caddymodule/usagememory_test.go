@@ -1,0 +1,121 @@
+package caddymodule
+
+import (
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// idleChan returns the channel that is closed when all has been written, nil
+// when it has.
+func (m *usageMemory) idleChan() chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.idle
+}
+
+func noWrite() error { return nil }
+
+func numbered(i int) usageKey { return newUsageKey("a:1", strconv.Itoa(i)) }
+
+func TestUsageMemoryKeepsABoundedNumberOfPairs(t *testing.T) {
+	var m usageMemory
+	for i := range maxUsagePairs + 10 {
+		m.report(numbered(i), noWrite)
+	}
+	m.flush(10 * time.Second)
+	if len(m.known) != maxUsagePairs || len(m.order) != maxUsagePairs {
+		t.Errorf("%d pairs in %d places, want %d", len(m.known), len(m.order), maxUsagePairs)
+	}
+	if m.recall(numbered(9)) != usageUnknown {
+		t.Error("the pair known longest has not made room")
+	}
+	if m.recall(numbered(10)) != usageKnown || m.recall(numbered(maxUsagePairs+9)) != usageKnown {
+		t.Error("a younger pair has made room")
+	}
+}
+
+func TestUsageMemoryKeepsABoundedNumberOfMisses(t *testing.T) {
+	var m usageMemory
+	for i := range 3*maxUsagePairs + 1 {
+		m.miss(numbered(i))
+		if len(m.missed) > maxUsagePairs {
+			t.Fatalf("%d misses, want at most %d", len(m.missed), maxUsagePairs)
+		}
+	}
+	if m.recall(numbered(3*maxUsagePairs)) != usageMissed {
+		t.Error("the last miss is forgotten")
+	}
+}
+
+func TestUsageMemoryAttemptsABoundedNumberOfWrites(t *testing.T) {
+	var m usageMemory
+	var mu sync.Mutex
+	writes := 0
+	for i := range maxUsageWrites + 10 {
+		m.report(numbered(i), func() error {
+			mu.Lock()
+			defer mu.Unlock()
+			writes++
+			return nil
+		})
+	}
+	m.flush(10 * time.Second)
+	mu.Lock()
+	defer mu.Unlock()
+	if writes != maxUsageWrites {
+		t.Errorf("%d writes, want %d", writes, maxUsageWrites)
+	}
+	if m.recall(numbered(maxUsageWrites+9)) != usageKnown {
+		t.Error("a pair that was not written is not known")
+	}
+}
+
+func TestUsageMemoryMissDoesNotUndoAReport(t *testing.T) {
+	var m usageMemory
+	m.report(numbered(1), noWrite)
+	m.miss(numbered(1)) // a slow lookup that ends after the report
+	if m.recall(numbered(1)) != usageKnown {
+		t.Error("forgotten")
+	}
+	m.flush(10 * time.Second)
+}
+
+func TestUsageMemoryFlushReturnsWhenNothingWaits(t *testing.T) {
+	var m usageMemory
+	m.flush(time.Hour)
+	m.report(numbered(1), noWrite)
+	m.flush(time.Hour)
+	m.flush(time.Hour)
+	if m.hung {
+		t.Error("flush took a writer that is done for one that hangs")
+	}
+}
+
+func TestUsageMemoryIsSafeForConcurrentUse(t *testing.T) {
+	storage := new(fakeStorage)
+	s, _, _ := newUsage(storage)
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 50 {
+				model := strconv.Itoa(i % 10)
+				s.Reported("a:1", model)
+				if g%2 == 0 {
+					s.Report("a:1", model)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	s.memory.flush(10 * time.Second)
+	for i := range 10 {
+		if !s.Reported("a:1", strconv.Itoa(i)) {
+			t.Errorf("model %d is not known", i)
+		}
+	}
+	if _, _, values := storage.counts(); values != 10 {
+		t.Errorf("%d values, want 10", values)
+	}
+}
