@@ -82,7 +82,7 @@ func (s *Stream) isMarker() bool {
 	s.eat = min(s.eat, 1) // the marker's first newline ended the line before
 	t := s.startedBy(m.emoji.of(text), m.label.of(text))
 	s.sum.Markers++
-	s.fence.step('\n')
+	s.gap = true
 	s.startDerived(&t)
 	if s.droppable() {
 		s.fate = fateDrop
@@ -157,8 +157,7 @@ func (s *Stream) closeLine(in span) {
 	switch {
 	case !s.line.active():
 	case s.line.complete():
-		s.endLine(in, in.to)
-		s.eat = 0
+		s.cutLine(in, in.to, in.to)
 	default:
 		s.clearLine()
 	}

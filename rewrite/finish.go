@@ -163,6 +163,7 @@ func (s *Stream) crash() {
 		s.setMember(s.c.err, "error", appendErrorValue(nil, message, CodeCrashed))
 	} else {
 		s.writeError(appendError(nil, message, CodeCrashed))
+		s.removeMember(s.c.err)
 	}
 	s.setMember(s.c.hermes, "hermes", s.appendHermes(nil, message))
 }
@@ -200,10 +201,10 @@ func (s *Stream) upstreamError() {
 	message := s.reason()
 	if s.c.err.set(data) {
 		s.writeError(s.upstreamErrorObject(message))
-		s.removeMember(s.c.err)
 	} else {
 		s.writeError(appendError(nil, message, CodeAgentError))
 	}
+	s.removeMember(s.c.err)
 	if !s.c.hermes.set(data) {
 		s.setMember(s.c.hermes, "hermes", s.appendHermes(nil, message))
 	}
@@ -266,8 +267,12 @@ func memberOf(data []byte, v span, name string) (value span) {
 }
 
 // removeMember takes the member with the value at v, and the comma before or
-// behind it, out of the frame.
+// behind it, out of the frame. An error, even null, beside a finish reason ends
+// some clients' streams before they have read it.
 func (s *Stream) removeMember(v span) {
+	if !v.ok() {
+		return
+	}
 	data := s.f.data
 	from, to := v.from, v.to
 	for from > s.c.open && data[from] != ':' {

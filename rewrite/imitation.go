@@ -17,6 +17,8 @@ type candidate struct {
 	after int    // runes behind the space
 	tick  bool   // the last rune was a backtick
 
+	inText bool // no newline has left before it
+
 	emoji, label []byte // as in the JSON, for ImitationsTrust
 }
 
@@ -32,20 +34,22 @@ const (
 func (c *candidate) active() bool { return c.phase != candidateNone }
 
 // start begins a candidate whose backtick is at from.
-func (c *candidate) start(from int) {
+func (c *candidate) start(from int, inText bool) {
 	*c = candidate{
-		phase: candidateEmoji, from: from, size: 1,
+		phase: candidateEmoji, from: from, size: 1, inText: inText,
 		begin: c.begin[:0], emoji: c.emoji[:0], label: c.label[:0],
 	}
 }
 
 // step takes the next rune in, which is not a newline, and its bytes in the
-// JSON. It is false when the line is no marker.
+// JSON. It is false when with it the line is no marker.
 func (c *candidate) step(r rune, raw []byte, tools *Tools) bool {
-	if c.size += utf8.RuneLen(r); c.size > maxHeldLine {
+	size := c.size + utf8.RuneLen(r)
+	if size > maxHeldLine {
 		return false
 	}
 	if c.phase == candidateLabel {
+		c.size = size
 		c.after++
 		c.tick = r == '`'
 		c.label = append(c.label, raw...)
@@ -53,12 +57,16 @@ func (c *candidate) step(r rune, raw []byte, tools *Tools) bool {
 	}
 	c.begin = utf8.AppendRune(c.begin, r)
 	partly, wholly := tools.begins(c.begin)
-	if wholly {
+	switch {
+	case wholly:
 		c.phase = candidateLabel
-		return true
+	case partly:
+		c.emoji = append(c.emoji, raw...)
+	default:
+		return false
 	}
-	c.emoji = append(c.emoji, raw...)
-	return partly
+	c.size = size
+	return true
 }
 
 // complete tells whether the line, if it ended here, would be a marker: it has
@@ -80,58 +88,67 @@ func (s *Stream) readText(in span) {
 		case s.eat > 0 && r == '\n':
 			s.eat--
 			s.cuts = append(s.cuts, span{i, next})
-		case s.line.active() && r == '\n':
-			s.endLine(in, next)
+		case s.line.active() && r == '\n' && s.line.complete():
+			s.cutLine(in, i, next)
 		case s.line.active():
-			if !s.line.step(r, text[i:next], s.o.tools()) {
+			if r == '\n' || !s.line.step(r, text[i:next], s.o.tools()) {
 				s.clearLine()
+				s.sent(r)
 			}
 		case r == '`' && s.suspects():
-			s.eat = 0
-			s.line.start(i)
+			s.line.start(i, !s.fence.lineStart())
 			s.lineHere = true
-		default:
 			s.eat = 0
+		default:
 			s.sent(r)
+			s.eat = 0
 		}
-		s.fence.step(r)
+		s.gap = false
 		i = next
 	}
 }
 
-// suspects tells whether a backtick that comes now may begin an imitation.
+// suspects tells whether a backtick that comes now may begin an imitation: at
+// the start of a line, and behind a marker that was dropped with the newline
+// behind it.
 func (s *Stream) suspects() bool {
-	return s.o.Imitations != ImitationsKeep && s.fence.lineStart() && !s.fence.open()
+	return s.o.Imitations != ImitationsKeep && (s.fence.lineStart() || s.gap) && !s.fence.open()
 }
 
 // sent notes that the rune r of the content leaves.
 func (s *Stream) sent(r rune) {
-	if s.said.text && s.said.sinceTool || isSpace(r) {
-		return
+	s.fence.step(r)
+	if !isSpace(r) {
+		s.said.text, s.said.sinceTool = true, true
 	}
-	s.said.text, s.said.sinceTool = true, true
 }
 
-// endLine ends the line under suspicion before next, in the content at in.
-func (s *Stream) endLine(in span, next int) {
-	if !s.line.complete() {
-		s.clearLine()
-		return
-	}
+// cutLine takes the line under suspicion, which ends with the newline at
+// text[end:next] or, where that is empty, with the content, out of the content
+// at in.
+func (s *Stream) cutLine(in span, end, next int) {
 	from := in.from
 	if s.lineHere {
 		from = s.line.from
 	}
-	if next > from {
-		s.cuts = append(s.cuts, span{from, next})
-	}
 	s.eat = 1
+	to := next
+	if s.line.inText {
+		to = end // the newline keeps the texts apart: TestImitationRightBehindAMarker
+		s.sent('\n')
+	}
+	if to > from {
+		s.cuts = append(s.cuts, span{from, to})
+	}
 	s.stripLine()
 }
 
 // clearLine lets the line under suspicion go: it is no marker.
 func (s *Stream) clearLine() {
 	s.sent('`')
+	if s.line.size > 1 {
+		s.sent('x') // whatever it was, it makes no fence
+	}
 	s.line.phase = candidateNone
 	s.lineHere = false
 	s.out = s.hold.release(s.out)
@@ -163,6 +180,9 @@ func (s *Stream) settle() {
 		return
 	}
 	s.eat = 2 // the line's own newline is yet to come
+	if s.line.inText {
+		s.eat = 1
+	}
 	s.stripLine()
 	s.startTrusted()
 }

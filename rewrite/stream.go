@@ -73,6 +73,7 @@ type Stream struct {
 	line     candidate // the line that may be an imitation
 	lineHere bool      // it begins in the frame s.f, not in the hold
 	eat      int       // newlines that go with the imitation before
+	gap      bool      // a marker was dropped and no text has come since
 	cuts     []span
 	hold     hold
 	trusted  []tool
