@@ -12,6 +12,7 @@
 //	frame.go      a frame    → its fields
 //	json.go       data       → members, by position
 //	chunk.go      members    → a chunk
+//	chunkframe.go what becomes of a chunk
 //	text.go       content    → runes, by position
 //	marker.go     a chunk that is a tool marker       (contract section 1)
 //	imitation.go  a line that looks like one
@@ -24,5 +25,7 @@
 //	verdict.go    is this stop a crash?               (contract section 3)
 //	finish.go     finish chunks and error finishes
 //	redact.go     secrets in messages
-//	stream.go     which of these a frame goes to
+//	dispatch.go   which of these a frame goes to
+//	stream.go     Stream: bytes in, bytes out
+//	edit.go       ranges of a frame replaced
 package rewrite

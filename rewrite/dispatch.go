@@ -1,0 +1,148 @@
+package rewrite
+
+import "bytes"
+
+// fate is what becomes of an LF whose CR has ended a unit: the same as of the
+// unit.
+type fate uint8
+
+const (
+	fateForward fate = iota
+	fateHold
+	fateDrop
+)
+
+// unit handles a unit of the stream.
+func (s *Stream) unit(u unit, b []byte) {
+	switch u {
+	case unitFrame:
+		s.sum.Frames++
+		s.frame(b)
+	case unitNoise:
+		if !s.active || !s.commentEvent(b) {
+			s.forwardQuiet(b)
+		}
+	case unitRaw:
+		s.settle()
+		s.out = append(s.out, b...)
+		s.fate = fateForward
+		if !s.scan.raw {
+			s.sum.Unexamined++
+		}
+	case unitLF:
+		switch s.fate {
+		case fateForward:
+			s.out = append(s.out, b...)
+		case fateHold:
+			s.forwardQuiet(b)
+		}
+	}
+}
+
+// forward writes the frame s.f byte for byte, behind what is held.
+func (s *Stream) forward() {
+	s.settle()
+	s.fate = fateForward
+	s.out = append(s.out, s.f.raw...)
+}
+
+// forwardQuiet writes bytes that say nothing. They do not decide a line that is
+// held, and keep their place behind it.
+func (s *Stream) forwardQuiet(b []byte) {
+	if s.hold.empty() {
+		s.fate = fateForward
+		s.out = append(s.out, b...)
+		return
+	}
+	s.fate = fateHold
+	s.hold.add(b)
+	s.boundHold()
+}
+
+// boundHold lets the line under suspicion go when too much waits for its end.
+func (s *Stream) boundHold() {
+	if s.hold.size() > s.scan.max {
+		s.clearLine()
+		s.fate = fateForward
+	}
+}
+
+// frame sends a frame to where it belongs.
+func (s *Stream) frame(raw []byte) {
+	s.f.parse(raw)
+	s.edits, s.cuts = s.edits[:0], s.cuts[:0]
+	data := s.f.data
+	if !s.active {
+		if !s.f.has || !s.chunkComes() {
+			s.forward()
+			return
+		}
+		s.active = true
+	}
+	switch {
+	case !s.f.has:
+		s.forwardQuiet(raw)
+		return
+	case isDone(data):
+		s.doneFrame()
+		return
+	case firstByte(data) != '{' || !s.c.parse(data, &s.head):
+		s.forward()
+		return
+	}
+	s.object()
+}
+
+// object handles a frame whose data is the object s.c.
+func (s *Stream) object() {
+	data := s.f.data
+	named := len(s.f.event) > 0 && string(s.f.event) != "message"
+	switch {
+	case s.done:
+		s.late()
+	case string(s.f.event) == progressEvent && (s.c.tool.isString(data) || s.c.callID.isString(data)):
+		if s.c.choices.ok() {
+			s.toolFrame(ProgressEnvelope)
+		} else {
+			s.toolFrame(ProgressBare)
+		}
+	case !named && s.c.isToolEvent(data) && s.c.callID.isString(data) && s.c.choices.ok():
+		s.toolFrame(ProgressUnnamed)
+	case s.c.isChunk(data) || !named && s.c.list:
+		s.chunkFrame()
+	case s.c.err.set(data):
+		s.errorFrame()
+	case named && !s.finished:
+		s.settle()
+		s.namedFrame()
+	default:
+		s.forward()
+	}
+}
+
+// late handles a frame behind [DONE].
+func (s *Stream) late() {
+	if s.failed {
+		s.fate = fateDrop
+		return
+	}
+	s.forward()
+}
+
+// doneFrame handles [DONE].
+func (s *Stream) doneFrame() {
+	if s.done {
+		s.late()
+		return
+	}
+	s.settle()
+	if !s.finished {
+		s.completeAll()
+		s.writeErrorFinish(CodeIncomplete)
+	}
+	s.done = true
+	s.forward()
+}
+
+// isDone tells whether data is the one that ends a stream.
+func isDone(data []byte) bool { return string(bytes.TrimSpace(data)) == "[DONE]" }
