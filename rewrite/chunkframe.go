@@ -23,7 +23,7 @@ func (s *Stream) chunkFrame() {
 	if c.reasoning || c.other {
 		s.settle()
 	}
-	if c.reasoning || c.text {
+	if c.reasoning || c.text && s.o.Imitations != ImitationsTrust {
 		s.inferEnds() // an agent that speaks waits for no tool
 	}
 	s.said.reasoning = s.said.reasoning || c.reasoning
@@ -40,10 +40,14 @@ func (s *Stream) chunkFrame() {
 func (s *Stream) usable() bool {
 	c, data := &s.c, s.f.data
 	if !c.finish.ok() && !c.usage.set(data) && s.eat == 0 && !s.line.active() && s.env.same(c, data) &&
-		(!c.content.ok() || bytes.IndexByte(c.content.of(data), '`') < 0) {
+		!hasBacktick(c.content.of(data)) {
 		return true
 	}
 	return validJSON(data)
+}
+
+func hasBacktick(raw []byte) bool {
+	return bytes.IndexByte(raw, '`') >= 0 || bytes.Contains(raw, []byte(`\u0060`))
 }
 
 // noteChoices notes which choices have begun and which have finished. Beyond
@@ -113,9 +117,10 @@ func (s *Stream) writeChunk() {
 func (s *Stream) quietFrame() {
 	c := &s.c
 	if c.text { // of another choice
-		s.sent('x')
+		s.said.text, s.said.sinceTool = true, true
+		s.inferEnds()
 	}
-	if !s.hold.empty() && !c.finish.ok() && !c.extra && !c.text && c.count == 1 && !c.usage.set(s.f.data) {
+	if !s.hold.empty() && !c.finish.ok() && !c.extra && !c.text && !c.reasoning && !c.other && c.count <= 1 {
 		s.forwardQuiet(s.f.raw)
 		return
 	}
@@ -126,30 +131,42 @@ func (s *Stream) quietFrame() {
 // textFrame takes imitations out of the content at in and writes the chunk, or
 // holds it back.
 func (s *Stream) textFrame(in span) {
+	if s.c.finish.ok() && in.ok() {
+		s.completeAll() // not between a line that is held and its end
+	}
+	s.spoke = false
 	s.readText(in)
 	if s.c.finish.ok() {
 		s.closeLine(in)
 	}
-	if s.line.active() {
+	switch {
+	case s.line.active():
 		s.startTrusted()
+		if s.spoke {
+			s.inferEnds()
+		}
 		s.holdFrame(in)
+	case len(s.trusted) > 0 && s.droppable():
+		s.fate = fateDrop
+		s.writeTrusted(in)
+	default:
+		s.writeText(in)
+	}
+}
+
+// writeText writes the chunk without what was cut out of its content at in.
+func (s *Stream) writeText(in span) {
+	since := s.said.sinceTool
+	s.startTrusted()
+	s.said.sinceTool = since
+	if s.spoke {
+		s.inferEnds()
+	}
+	if s.cutText() == in.to-in.from && in.ok() && s.droppable() {
+		s.fate = fateDrop
 		return
 	}
-	emptied := s.cutText() == in.to-in.from && in.ok()
-	behind := s.said.sinceTool
-	if len(s.trusted) > 0 && (behind || s.c.finish.ok()) {
-		s.startTrusted()
-		if behind {
-			s.inferEnds()
-			s.said.sinceTool = true
-		}
-	}
-	if emptied && s.droppable() {
-		s.fate = fateDrop
-	} else {
-		s.writeChunk()
-	}
-	s.startTrusted()
+	s.writeChunk()
 }
 
 // closeLine decides the line under suspicion: a finish chunk waits for nothing.

@@ -14,6 +14,11 @@ const (
 
 // unit handles a unit of the stream.
 func (s *Stream) unit(u unit, b []byte) {
+	if u == unitMark {
+		s.mark = !s.left // behind a keepalive it would be part of a field's name
+		return
+	}
+	s.writeMark()
 	switch u {
 	case unitFrame:
 		s.sum.Frames++
@@ -26,10 +31,12 @@ func (s *Stream) unit(u unit, b []byte) {
 		s.settle()
 		s.out = append(s.out, b...)
 		s.fate = fateForward
+		s.said.other, s.said.sinceTool = true, true // for all that is known
 		if !s.scan.raw {
 			s.sum.Unexamined++
 		}
 	case unitLF:
+		s.lf = false
 		switch s.fate {
 		case fateForward:
 			s.out = append(s.out, b...)
@@ -39,11 +46,36 @@ func (s *Stream) unit(u unit, b []byte) {
 	}
 }
 
+// writeMark writes the byte order mark. It leaves with what comes next.
+func (s *Stream) writeMark() {
+	if s.mark {
+		s.out = append(s.out, byteOrderMark...)
+	}
+	s.mark, s.left = false, true
+}
+
 // forward writes the frame s.f byte for byte, behind what is held.
 func (s *Stream) forward() {
 	s.settle()
 	s.fate = fateForward
 	s.out = append(s.out, s.f.raw...)
+	s.owesLF()
+}
+
+// owesLF notes that the frame s.f, which has been written, ends with a CR whose
+// LF is yet to come.
+func (s *Stream) owesLF() {
+	raw := s.f.raw
+	s.lf = raw[len(raw)-1] == '\r' && bytes.Contains(raw, []byte("\r\n"))
+}
+
+// writeLF writes the LF that is owed before a frame of our own: the two must not
+// be torn apart, and upstream's is dropped when it comes.
+func (s *Stream) writeLF() {
+	if s.lf {
+		s.out = append(s.out, '\n')
+		s.lf, s.fate = false, fateDrop
+	}
 }
 
 // forwardQuiet writes bytes that say nothing. They do not decide a line that is
@@ -110,9 +142,9 @@ func (s *Stream) object() {
 		s.toolFrame(ProgressUnnamed)
 	case s.c.isChunk(data) || !named && s.c.list:
 		s.chunkFrame()
-	case s.c.err.set(data):
+	case s.c.err.set(data) && (!named || string(s.f.event) == "error"):
 		s.errorFrame()
-	case named && !s.finished:
+	case named:
 		s.settle()
 		s.namedFrame()
 	default:

@@ -1,5 +1,7 @@
 package rewrite
 
+import "bytes"
+
 // edit replaces a range of a frame's bytes. All others keep their place, so
 // that key order, escapes and framing stay as upstream sent them (contract
 // section 0).
@@ -8,13 +10,18 @@ type edit struct {
 	with []byte
 }
 
-// edit replaces data[from:to] of the frame s.f.
+// edit replaces data[from:to] of the frame s.f. Where that spans lines of data,
+// each loses its part and stays: what stands between them is not data.
 func (s *Stream) edit(from, to int, with []byte) {
-	raw := span{s.f.at(from), s.f.at(from)}
-	if to > from {
-		raw.to = s.f.at(to-1) + 1
+	for n := s.f.lineOf(from); ; n++ {
+		end := min(to, s.f.endOf(n))
+		at := s.f.at(from)
+		s.editRaw(span{at, at + max(end-from, 0)}, with)
+		if end == to || n+1 == len(s.f.lines) {
+			return
+		}
+		from, with = s.f.lines[n+1].data, nil
 	}
-	s.editRaw(raw, with)
 }
 
 // editRaw replaces bytes of the frame s.f. Edits are kept in order; of two at
@@ -42,6 +49,7 @@ func (s *Stream) cutText() int {
 
 // writeEdited writes the frame s.f with its edits.
 func (s *Stream) writeEdited() {
+	s.writeLF()
 	s.fate = fateForward
 	at := 0
 	for _, e := range s.edits {
@@ -50,5 +58,35 @@ func (s *Stream) writeEdited() {
 		at = e.to
 	}
 	s.out = append(s.out, s.f.raw[at:]...)
+	s.owesLF()
 	s.edits = s.edits[:0]
+}
+
+// oneLine returns JSON in which no line ends, for a frame of our own.
+func oneLine(b []byte) []byte {
+	if bytes.IndexByte(b, '\n') < 0 {
+		return b
+	}
+	return bytes.ReplaceAll(b, []byte("\n"), []byte(" "))
+}
+
+// trimmed returns s empty, and without its room where that is large: one large
+// frame must not cost memory for as long as its stream lasts.
+func trimmed[T any](s []T) []T {
+	if cap(s) > maxIdleItems {
+		return nil
+	}
+	return s[:0]
+}
+
+// maxIdleItems is up to how many items a list keeps its room for the next frame.
+const maxIdleItems = 256
+
+// trim gives back what the frames of a feed took and the next need not.
+func (s *Stream) trim() {
+	s.edits, s.cuts, s.trusted = trimmed(s.edits), trimmed(s.cuts), trimmed(s.trusted)
+	s.f.lines, s.c.seen, s.c.finished = trimmed(s.f.lines), trimmed(s.c.seen), trimmed(s.c.finished)
+	if cap(s.f.join)+cap(s.scratch) > maxIdleBuffer {
+		s.f.join, s.scratch = nil, nil
+	}
 }

@@ -2,6 +2,7 @@ package rewrite
 
 import (
 	"bytes"
+	"encoding/json"
 	"strconv"
 )
 
@@ -18,8 +19,9 @@ type envelope struct {
 
 // newEnvelope returns the one to use before any chunk has come.
 func newEnvelope(p *Params) envelope {
+	id, _ := json.Marshal(p.ID) // a string cannot fail
 	return envelope{
-		id:      strconv.AppendQuote(nil, p.ID),
+		id:      id,
 		created: strconv.AppendInt(nil, p.Created, 10),
 		model:   []byte(`"hermes-agent"`),
 	}

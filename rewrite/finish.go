@@ -114,6 +114,7 @@ func (s *Stream) writeErrorFinish(code string) {
 	s.finished = true
 	s.sum.FinishReason = "error"
 	inline := s.o.ErrorFinish == ErrorFinishInline
+	s.writeLF()
 	if !inline && s.errorSent == nil {
 		s.out = append(s.out, "data: "...)
 		s.out = append(appendError(s.out, message, code), "\n\n"...)
@@ -144,7 +145,10 @@ func (s *Stream) finishFrame() {
 	s.finished = s.begun&^s.ended == 0
 	s.sum.FinishReason = reason
 	switch {
+	case reason == "stop" && s.errorSent != nil:
+		s.crash() // it has said that it failed
 	case reason == "stop" && s.falseStop():
+		s.fail(CodeCrashed)
 		s.crash()
 	case reason == "error":
 		s.upstreamError()
@@ -155,11 +159,13 @@ func (s *Stream) finishFrame() {
 // crash turns the finish chunk of an agent that failed and says stop into an
 // error finish.
 func (s *Stream) crash() {
-	s.fail(CodeCrashed)
 	s.sum.FinishReason = "error"
-	message := strconv.AppendQuote(nil, Message(CodeCrashed))
+	message := s.errorSent
+	if message == nil {
+		message = strconv.AppendQuote(nil, Message(CodeCrashed))
+	}
 	s.edit(s.c.finish.from, s.c.finish.to, []byte(`"error"`))
-	if s.o.ErrorFinish == ErrorFinishInline {
+	if s.o.ErrorFinish == ErrorFinishInline && s.errorSent == nil {
 		s.setMember(s.c.err, "error", appendErrorValue(nil, message, CodeCrashed))
 	} else {
 		s.writeError(appendError(nil, message, CodeCrashed))
@@ -173,6 +179,7 @@ func (s *Stream) writeError(object []byte) {
 	if s.errorSent != nil {
 		return
 	}
+	s.writeLF()
 	s.out = append(s.out, "data: "...)
 	s.out = append(s.out, object...)
 	s.out = append(s.out, "\n\n"...)
@@ -231,7 +238,7 @@ func (s *Stream) upstreamErrorObject(message []byte) []byte {
 	if !e.isObject(data) {
 		return appendError(nil, message, CodeAgentError)
 	}
-	object := append([]byte(`{"error":`), redact(e.of(data))...)
+	object := append([]byte(`{"error":`), oneLine(redact(e.of(data)))...)
 	object = object[:len(object)-1]
 	add := func(name, value string) {
 		if memberOf(data, e, name).ok() {

@@ -29,19 +29,12 @@ func (f *frame) parse(raw []byte) {
 	f.data, f.event, f.has, f.named = nil, nil, false, span{}
 	f.lines, f.join = f.lines[:0], f.join[:0]
 	f.plain = true
-	i := 0
-	if bytes.HasPrefix(raw, []byte("\xef\xbb\xbf")) {
-		i = 3
-	}
-	for i < len(raw) {
-		n := lineEnd(raw[i:])
-		end, next := len(raw), len(raw)
-		if n >= 0 {
-			end = i + n
-			next = end + 1
-			if raw[end] == '\r' && next < len(raw) && raw[next] == '\n' {
-				next++
-			}
+	ends := newLineEnds(raw)
+	for i := 0; i < len(raw); {
+		end := ends.from(i)
+		next := min(end+1, len(raw))
+		if end < len(raw) && raw[end] == '\r' && next < len(raw) && raw[next] == '\n' {
+			next++
 		}
 		f.field(i, end, next)
 		i = next
@@ -89,12 +82,23 @@ func (f *frame) field(from, end, next int) {
 
 // at returns where the byte i of data is in raw.
 func (f *frame) at(i int) int {
-	l := f.lines[0]
-	for _, m := range f.lines[1:] {
-		if m.data > i {
-			break
-		}
-		l = m
-	}
+	l := f.lines[f.lineOf(i)]
 	return l.raw + i - l.data
+}
+
+// lineOf returns the line of data that the byte i of data is in.
+func (f *frame) lineOf(i int) int {
+	n := len(f.lines) - 1
+	for n > 0 && f.lines[n].data > i {
+		n--
+	}
+	return n
+}
+
+// endOf returns the end of the line n of data, in data.
+func (f *frame) endOf(n int) int {
+	if n+1 < len(f.lines) {
+		return f.lines[n+1].data - 1
+	}
+	return len(f.data)
 }

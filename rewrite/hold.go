@@ -23,6 +23,10 @@ func (h *hold) size() int { return len(h.buf) }
 // add keeps raw, which has no text.
 func (h *hold) add(raw []byte) {
 	h.buf = append(h.buf, raw...)
+	if n := len(h.frames); n > 0 && !h.frames[n-1].text.ok() {
+		h.frames[n-1].end = len(h.buf) // bytes cost their place, not a frame each
+		return
+	}
 	h.frames = append(h.frames, heldFrame{end: len(h.buf)})
 }
 

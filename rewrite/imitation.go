@@ -20,6 +20,7 @@ type candidate struct {
 	inText bool // no newline has left before it
 
 	emoji, label []byte // as in the JSON, for ImitationsTrust
+	last         int    // where the last rune of label begins
 }
 
 type candidatePhase uint8
@@ -52,6 +53,7 @@ func (c *candidate) step(r rune, raw []byte, tools *Tools) bool {
 		c.size = size
 		c.after++
 		c.tick = r == '`'
+		c.last = len(c.label)
 		c.label = append(c.label, raw...)
 		return true
 	}
@@ -119,7 +121,7 @@ func (s *Stream) suspects() bool {
 func (s *Stream) sent(r rune) {
 	s.fence.step(r)
 	if !isSpace(r) {
-		s.said.text, s.said.sinceTool = true, true
+		s.said.text, s.said.sinceTool, s.spoke = true, true, true
 	}
 }
 
@@ -164,7 +166,12 @@ func (s *Stream) stripLine() {
 	s.lineHere = false
 	if s.o.Imitations == ImitationsTrust {
 		s.said.sinceTool = false
-		s.trusted = append(s.trusted, s.startedBy(s.line.emoji, s.line.label[:len(s.line.label)-1]))
+		s.trusted = append(s.trusted, trusted{
+			tool:  s.startedBy(s.line.emoji, s.line.label[:s.line.last]),
+			spoke: s.spoke,
+			cuts:  len(s.cuts),
+		})
+		s.spoke = false
 	}
 }
 

@@ -145,15 +145,6 @@ func quote(inner []byte) []byte {
 	return append(b, '"')
 }
 
-// startTrusted starts the tools whose markers were imitations that are
-// trusted.
-func (s *Stream) startTrusted() {
-	for i := range s.trusted {
-		s.startDerived(&s.trusted[i])
-	}
-	s.trusted = s.trusted[:0]
-}
-
 // startDerived starts a tool that upstream gave no id, and writes its running
 // frame.
 func (s *Stream) startDerived(t *tool) {

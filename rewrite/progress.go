@@ -29,6 +29,7 @@ func (s *Stream) writeProgress(t *tool, status string) {
 	if form == ProgressOff {
 		return
 	}
+	s.writeLF()
 	s.out = appendBefore(s.out, form)
 	s.out = append(s.out, '{')
 	if form == ProgressEnvelope || form == ProgressUnnamed {
@@ -119,7 +120,6 @@ func (s *Stream) toolFrame(in Progress) {
 		s.forward()
 		return
 	}
-	s.settle()
 	s.said.shown = true
 	t := tool{
 		name:  stringOf(data, s.c.tool),
@@ -132,7 +132,7 @@ func (s *Stream) toolFrame(in Progress) {
 	switch {
 	case s.finished:
 		// Too late to be completed before the finish chunk.
-	case bytes.HasPrefix(t.name, []byte(`"_`)):
+	case isInternal(t.name):
 		// Internal tools never appear; their ends are orphans anyway.
 	case status == "completed":
 		s.upstreamEnd(&t, in)
@@ -145,6 +145,15 @@ func (s *Stream) toolFrame(in Progress) {
 	}
 }
 
+// isInternal tells whether the tool with the name never appears.
+func isInternal(name []byte) bool {
+	if len(name) < 3 {
+		return false
+	}
+	r, _ := nextRune(inside(name), 0)
+	return r == '_'
+}
+
 // stringOf returns the JSON string at v, nil when the value is no string or an
 // empty one.
 func stringOf(data []byte, v span) []byte {
@@ -154,12 +163,21 @@ func stringOf(data []byte, v span) []byte {
 	return v.of(data)
 }
 
+// settleForTool decides the line under suspicion before a tool event leaves. One
+// that does not leave decides nothing.
+func (s *Stream) settleForTool() {
+	if s.form() != ProgressOff {
+		s.settle()
+	}
+}
+
 func (s *Stream) upstreamStart(t *tool, status string, in Progress) {
 	if t.name == nil {
 		t.name = []byte(`"` + unknownTool + `"`)
 		in = "" // its frame cannot leave as it is
 	}
 	if t.id == nil {
+		s.settleForTool()
 		s.startsLater()
 		s.derive(t)
 		s.writeUpstream(t, in, s.c.callID, s.c.status)
@@ -169,6 +187,7 @@ func (s *Stream) upstreamStart(t *tool, status string, in Progress) {
 	if s.tools.known(t.id) {
 		return
 	}
+	s.settleForTool()
 	t.inferred = status == ""
 	s.said.ids = s.said.ids || !t.inferred
 	s.startsLater()
@@ -179,6 +198,7 @@ func (s *Stream) upstreamStart(t *tool, status string, in Progress) {
 func (s *Stream) upstreamEnd(t *tool, in Progress) {
 	if t.id == nil {
 		if i := s.tools.findName(t.name); i >= 0 {
+			s.settleForTool()
 			s.complete(i)
 		}
 		return
@@ -188,6 +208,7 @@ func (s *Stream) upstreamEnd(t *tool, in Progress) {
 	if i < 0 {
 		return
 	}
+	s.settleForTool()
 	ended := s.tools.end(i)
 	if string(ended.name) != string(t.name) || !s.asIs(in) {
 		s.writeEnd(&ended, in)

@@ -1,25 +1,64 @@
 package rewrite
 
-import "regexp"
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+)
 
 // secret matches what must not leave in upstream's messages: API keys that
-// begin with sk-, and bearer tokens (contract section 3). It is applied to
-// JSON: it matches no quote and no backslash.
-var secret = regexp.MustCompile(`\bsk-[A-Za-z0-9_*.\-]{6,}|(?i:\bbearer)[ :=]+[A-Za-z0-9_*.~+/=\-]{6,}`)
+// begin with sk-, and bearer tokens (contract section 3).
+var secret = regexp.MustCompile(`\bsk-[A-Za-z0-9_*.\-]{6,}|(?i:\bbearer)[\s:="']+[A-Za-z0-9_*.~+/=\-]{6,}`)
 
 const redacted = "[redacted]"
 
-// redactIn adds the edits that take secrets out of the value at v.
+// redactIn adds the edits that take secrets out of the strings in the JSON
+// value at v. They are looked for in the text, not in its escapes.
 func (s *Stream) redactIn(v span) {
-	if !v.ok() {
-		return
-	}
-	for _, m := range secret.FindAllIndex(v.of(s.f.data), -1) {
-		s.edit(v.from+m[0], v.from+m[1], []byte(redacted))
+	each := func(at span, raw []byte) { s.edit(v.from+at.from, v.from+at.to, raw) }
+	if v.ok() {
+		eachSecret(v.of(s.f.data), each)
 	}
 }
 
-// redact returns b without secrets.
+// redact returns the JSON value b without secrets.
 func redact(b []byte) []byte {
-	return secret.ReplaceAllLiteral(b, []byte(redacted))
+	var out []byte
+	at := 0
+	eachSecret(b, func(s span, raw []byte) {
+		out = append(append(out, b[at:s.from]...), raw...)
+		at = s.to
+	})
+	if at == 0 {
+		return b
+	}
+	return append(out, b[at:]...)
+}
+
+// eachSecret calls each with the strings of the JSON value b that have secrets
+// in them, and what to put in their place.
+func eachSecret(b []byte, each func(at span, with []byte)) {
+	for i := 0; i < len(b); i++ {
+		if b[i] != '"' {
+			continue
+		}
+		end := skipString(b, i)
+		if end < 0 {
+			return
+		}
+		text := unquote(b[i:end])
+		if clean := secret.ReplaceAllLiteralString(text, redacted); clean != text {
+			each(span{i, end}, quoteText(clean))
+		}
+		i = end - 1
+	}
+}
+
+// quoteText returns text as a JSON string, with no more escapes than it needs.
+func quoteText(text string) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(text) // a string cannot fail
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

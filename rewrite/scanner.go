@@ -15,6 +15,8 @@ const (
 	// unitRaw is a frame, or a part of one, that is larger than the scanner's
 	// limit.
 	unitRaw
+	// unitMark is the byte order mark that a stream may begin with.
+	unitMark
 	// unitLF is the LF of a CRLF whose CR has ended the unit before: a frame
 	// leaves at the CR, because nothing says that an LF will follow.
 	unitLF
@@ -32,6 +34,7 @@ type scanner struct {
 	pos  int    // how far src has been scanned
 	line int    // where the current line begins; before src when parts have left raw
 
+	ends    lineEnds
 	begun   bool // the place for a byte order mark is past
 	inFrame bool // a line of the unit was a field
 	afterCR bool // the last byte was a CR; an LF belongs to it
@@ -41,18 +44,20 @@ type scanner struct {
 
 // feed hands the scanner bytes. They are not copied before rest.
 func (c *scanner) feed(p []byte) {
-	if len(c.buf) == 0 {
-		c.src = p
-		return
+	c.src = p
+	if len(c.buf) > 0 {
+		c.buf = append(c.buf, p...)
+		c.src = c.buf
 	}
-	c.buf = append(c.buf, p...)
-	c.src = c.buf
+	c.ends = newLineEnds(c.src)
 }
 
 // next returns the next unit. It stays valid until rest.
 func (c *scanner) next() (unit, []byte, bool) {
-	if !c.begun && !c.skipMark() {
-		return 0, nil, false
+	if !c.begun {
+		if u, b, ok := c.mark(); ok || !c.begun {
+			return u, b, ok
+		}
 	}
 	for {
 		if c.afterCR {
@@ -68,12 +73,11 @@ func (c *scanner) next() (unit, []byte, bool) {
 				}
 			}
 		}
-		end := lineEnd(c.src[c.pos:])
-		if end < 0 {
-			c.pos = len(c.src)
+		end := c.ends.from(c.pos)
+		if end == len(c.src) {
+			c.pos = end
 			break
 		}
-		end += c.pos
 		empty := end == c.line
 		isComment := c.comment || !c.raw && !c.inFrame && !empty && c.src[c.line] == ':'
 		c.afterCR = c.src[end] == '\r'
@@ -113,18 +117,21 @@ func (c *scanner) cut(u unit) (unit, []byte, bool) {
 	return u, b, true
 }
 
-// skipMark passes over a byte order mark. It is false while the bytes may
-// still become one.
-func (c *scanner) skipMark() bool {
-	const mark = "\xef\xbb\xbf"
-	if n := len(c.src); n < len(mark) && string(c.src) == mark[:n] {
-		return false
-	}
-	if bytes.HasPrefix(c.src, []byte(mark)) {
-		c.pos, c.line = len(mark), len(mark)
+// byteOrderMark is ignored at the beginning of a stream.
+const byteOrderMark = "\xef\xbb\xbf"
+
+// mark returns the byte order mark that the stream begins with. begun stays
+// false while the bytes may still become one.
+func (c *scanner) mark() (unit, []byte, bool) {
+	if n := len(c.src); n < len(byteOrderMark) && string(c.src) == byteOrderMark[:n] {
+		return 0, nil, false
 	}
 	c.begun = true
-	return true
+	if !bytes.HasPrefix(c.src, []byte(byteOrderMark)) {
+		return 0, nil, false
+	}
+	c.pos, c.line = len(byteOrderMark), len(byteOrderMark)
+	return c.cut(unitMark)
 }
 
 // rest keeps what no unit has taken for the next feed.
@@ -139,7 +146,7 @@ func (c *scanner) rest() {
 	c.pos -= c.from
 	c.line -= c.from
 	c.from = 0
-	c.src = nil
+	c.src, c.ends = nil, lineEnds{}
 }
 
 // tail returns the bytes of the unit under way. After a unit that has left
@@ -150,14 +157,30 @@ func (c *scanner) tail() []byte { return c.buf }
 // frame.
 const maxIdleBuffer = 16 << 10
 
-// lineEnd returns the index of the first CR or LF in b, -1 when there is none.
-func lineEnd(b []byte) int {
-	lf := bytes.IndexByte(b, '\n')
-	if lf >= 0 {
-		b = b[:lf]
+// lineEnds finds the ends of lines. It looks at each byte once for either
+// character, however the two are mixed.
+type lineEnds struct {
+	b      []byte
+	lf, cr int // the next of each, len(b) when there is none
+}
+
+func newLineEnds(b []byte) lineEnds { return lineEnds{b, -1, -1} }
+
+// from returns the index of the first CR or LF from i on, len(b) when there is
+// none. i must not become smaller from call to call.
+func (l *lineEnds) from(i int) int {
+	if l.lf < i {
+		l.lf = indexFrom(l.b, i, '\n')
 	}
-	if cr := bytes.IndexByte(b, '\r'); cr >= 0 {
-		return cr
+	if l.cr < i {
+		l.cr = indexFrom(l.b, i, '\r')
 	}
-	return lf
+	return min(l.lf, l.cr)
+}
+
+func indexFrom(b []byte, i int, c byte) int {
+	if n := bytes.IndexByte(b[i:], c); n >= 0 {
+		return i + n
+	}
+	return len(b)
 }

@@ -63,6 +63,9 @@ type Stream struct {
 	scratch, front []byte
 
 	active bool
+	mark   bool // a byte order mark is to be written
+	left   bool // something has been
+	lf     bool // the last frame ends with a CR whose LF is yet to come
 	fate   fate
 	env    envelope
 	usage  []byte
@@ -76,7 +79,8 @@ type Stream struct {
 	gap      bool      // a marker was dropped and no text has come since
 	cuts     []span
 	hold     hold
-	trusted  []tool
+	trusted  []trusted
+	spoke    bool // text of the frame has left since it began, or since the last of trusted
 
 	tools lifecycle
 	said  said
@@ -171,6 +175,7 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 		s.unit(u, b)
 	}
 	s.scan.rest()
+	s.trim()
 	return s.taken()
 }
 
@@ -194,12 +199,12 @@ func (s *Stream) Finish(dst []byte, cause Cause) []byte {
 		return s.taken()
 	}
 	s.settle()
-	s.out = s.hold.release(s.out)
 	if !s.finished {
 		s.completeAll()
 		s.writeErrorFinish(cause.Code())
 	}
 	if !s.done {
+		s.writeLF()
 		s.out = append(s.out, "data: [DONE]\n\n"...)
 		s.done = true
 	}
@@ -218,17 +223,24 @@ func (s *Stream) finishTail() {
 		return
 	}
 	tail := s.scan.tail()
-	if len(tail) == 0 {
-		return
-	}
 	s.f.parse(tail)
-	whole := s.f.has && (isDone(s.f.data) || firstByte(s.f.data) == '{' && validJSON(s.f.data))
 	switch {
-	case whole && (s.active || s.chunkComes()):
+	case s.isWhole(tail) && (s.active || s.chunkComes()):
 		s.unit(unitFrame, append(bytes.Clone(tail), missingEnd(tail)...))
 	case !s.active:
+		s.writeMark()
 		s.out = append(s.out, tail...)
 	}
+}
+
+// isWhole tells whether the frame s.f, which is tail, lacks only its end: its
+// data is complete, and so is its last line.
+func (s *Stream) isWhole(tail []byte) bool {
+	if !s.f.has || !isDone(s.f.data) && (firstByte(s.f.data) != '{' || !validJSON(s.f.data)) {
+		return false
+	}
+	last := tail[bytes.LastIndexAny(tail, "\r\n")+1:]
+	return len(last) == 0 || bytes.HasPrefix(last, []byte("data:"))
 }
 
 // missingEnd returns what the frame in tail lacks.
@@ -252,6 +264,14 @@ func (s *Stream) Keepalive(dst []byte) []byte {
 		return dst
 	}
 	s.sum.Keepalives++
+	if s.mark {
+		dst = append(dst, byteOrderMark...)
+	}
+	s.mark, s.left = false, true
+	if s.lf {
+		dst = append(dst, '\n')
+		s.lf, s.fate = false, fateDrop
+	}
 	if s.o.KeepaliveForm == KeepaliveComment || !s.env.known {
 		return append(dst, ": keepalive\n\n"...)
 	}

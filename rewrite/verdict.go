@@ -55,7 +55,7 @@ func (s *Stream) noteUsage() {
 		return
 	}
 	if u.to-u.from <= maxUsage && validJSON(u.of(s.f.data)) {
-		s.usage = append(s.usage[:0], u.of(s.f.data)...)
+		s.usage = append(s.usage[:0], oneLine(u.of(s.f.data))...)
 	}
 	if s.reported || s.p.Usage == nil {
 		return
