@@ -40,14 +40,6 @@ func (rw *responseWriter) answerFor(err error) bool {
 	if !rw.chat || err == nil {
 		return false
 	}
-	switch rw.cause {
-	case errTimeout:
-		rw.answer(http.StatusGatewayTimeout, rewrite.CodeTimeout, rewrite.Message(rewrite.CodeTimeout))
-		return true
-	case errShutdown:
-		rw.answer(http.StatusServiceUnavailable, rewrite.CodeShutdown, rewrite.Message(rewrite.CodeShutdown))
-		return true
-	}
 	switch status := rw.p.o.ErrorStatus(err); status {
 	case http.StatusGatewayTimeout:
 		rw.answer(status, rewrite.CodeTimeout, rewrite.Message(rewrite.CodeTimeout))

@@ -18,6 +18,7 @@ type Streams struct {
 	open     map[*responseWriter]Timer // the timer of its drain, nil before Shutdown
 	draining bool
 	limit    time.Duration
+	until    time.Time // the end of limit, once a stream's clock has told when it began
 }
 
 // Shutdown lets the streams that are open, and those that are opened later, go
@@ -36,12 +37,15 @@ func (s *Streams) Shutdown(limit time.Duration) {
 	}
 }
 
-// drain sets the timer of a stream. A later one gets a whole DrainTimeout: it
-// cannot come much later, for the server has stopped listening.
+// drain sets the timer of a stream.
 func (s *Streams) drain(rw *responseWriter) {
+	now := rw.p.o.Clock.Now()
+	if s.until.IsZero() {
+		s.until = now.Add(s.limit)
+	}
 	d := max(rw.p.o.DrainTimeout, 0)
 	if s.limit > 0 {
-		d = min(d, s.limit)
+		d = max(min(d, s.until.Sub(now)), 0)
 	}
 	s.open[rw] = rw.p.o.Clock.AfterFunc(d, rw.drained)
 }
@@ -78,7 +82,11 @@ func (s *Streams) remove(rw *responseWriter) {
 func (rw *responseWriter) drained() {
 	rw.mu.Lock()
 	defer rw.mu.Unlock()
-	if rw.closed || !rw.watched() || rw.gone() {
+	if rw.closed || rw.gone() {
+		return
+	}
+	if !rw.watched() {
+		rw.overdue = true // it may yet turn out to be ours
 		return
 	}
 	rw.endFor(rewrite.CauseShutdown)

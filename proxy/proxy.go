@@ -91,26 +91,30 @@ func (rw *responseWriter) endLocked(panicked any, err error) (swallow, keep bool
 	switch {
 	case rw.gone():
 		return false, true // TestClientGoneNothingIsWritten
+	case rw.closed:
+		return aborted, false // a deadline has ended the stream, or answered
 	case !rw.decided:
 		// An abort before the header is somebody's wish, such as Caddy's abort
 		// directive: TestAbortBeforeTheHeaderGoesOn.
 		return false, panicked != nil || !rw.answerFor(err)
-	case rw.engine == nil:
-		return false, true
-	case rw.closed:
-		return aborted, false // a deadline has ended the stream
-	case !rw.engine.Active():
-		rw.finish(0) // the rest as it is
+	}
+	if rw.engine != nil {
+		rw.finish(causeOf(panicked, err))
+	}
+	if rw.answered == "" {
+		rw.handOver() // trailers
+	}
+	if rw.engine == nil || !rw.engine.Active() {
 		return false, true
 	}
-	rw.finish(causeOf(panicked, err))
 	return aborted, false
 }
 
 // result tells what became of the stream, and whether there was one.
 func (rw *responseWriter) result(panicked any, err error) (Result, bool) {
 	streamed := rw.engine != nil && rw.engine.Active()
-	if !streamed && rw.answered == "" && !(rw.chat && rw.gone()) {
+	left := rw.chat && rw.engine == nil && rw.gone() && (!rw.decided || rw.late)
+	if !streamed && rw.answered == "" && !left {
 		return Result{}, false
 	}
 	res := Result{

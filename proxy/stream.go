@@ -50,7 +50,10 @@ func (rw *responseWriter) feed(b []byte) error {
 	err := rw.send()
 	// The client may have been slow: that was not upstream's silence.
 	rw.byteAt = rw.p.o.Clock.Now()
-	if rw.engine.Active() != active || rw.engine.Finished() != finished {
+	rw.frameAt = rw.frameAt.Add(rw.byteAt.Sub(now))
+	if rw.overdue && rw.engine.Active() {
+		rw.finishNow(rewrite.CauseShutdown)
+	} else if rw.engine.Active() != active || rw.engine.Finished() != finished {
 		rw.watchLocked()
 	}
 	return err
@@ -84,7 +87,7 @@ const maxIdleBuffer = 16 << 10
 // been sent nothing, with an error that has a status of its own.
 func (rw *responseWriter) finish(cause rewrite.Cause) {
 	rw.out = rw.engine.Finish(rw.out[:0], cause)
-	if !rw.committed && rw.engine.Frames() == 0 {
+	if rw.engine.Active() && !rw.committed && rw.engine.Frames() == 0 {
 		rw.answer(statusOf(cause), cause.Code(), rewrite.Message(cause.Code()))
 		return
 	}
@@ -96,9 +99,7 @@ func (rw *responseWriter) finish(cause rewrite.Cause) {
 // upstream's request.
 func (rw *responseWriter) finishNow(cause rewrite.Cause) {
 	rw.finish(cause)
-	rw.closed = true
-	rw.unwatch()
-	rw.cancel(errClosed)
+	rw.close(cause)
 }
 
 // causeOf tells how upstream ended.

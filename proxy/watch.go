@@ -18,8 +18,8 @@ type watcher struct {
 	began   bool      // a byte of the answer has come
 }
 
-// errTimeout and errShutdown are why upstream's request is ended before its
-// header has come. A proxy answers a cause that is a timeout with 504 (Caddy:
+// errTimeout and errShutdown are why upstream's request is cancelled. A proxy
+// takes a cause that is a timeout for one of upstream's (Caddy:
 // reverseproxy.go:1756).
 var (
 	errTimeout  error = timeoutError{}
@@ -149,18 +149,26 @@ func (rw *responseWriter) tick() {
 	rw.watchLocked()
 }
 
-// endFor ends the stream for a cause of ours or, when upstream has not answered,
-// its request: the guard then answers in its stead.
+// endFor ends the stream for a cause of ours, or answers in upstream's stead
+// when it has not. The client does not wait for the handler to notice.
 func (rw *responseWriter) endFor(cause rewrite.Cause) {
 	if rw.decided {
 		rw.finishNow(cause)
 		return
 	}
-	rw.cause = errTimeout
+	rw.answer(statusOf(cause), cause.Code(), rewrite.Message(cause.Code()))
+	rw.close(cause)
+}
+
+// close refuses all further writes and ends upstream's request.
+func (rw *responseWriter) close(cause rewrite.Cause) {
+	rw.closed = true
+	rw.unwatch()
 	if cause == rewrite.CauseShutdown {
-		rw.cause = errShutdown
+		rw.cancel(errShutdown)
+		return
 	}
-	rw.cancel(rw.cause)
+	rw.cancel(errTimeout)
 }
 
 // keepalive sends a keepalive when the client has heard nothing for too long.

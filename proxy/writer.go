@@ -1,11 +1,14 @@
 package proxy
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
 	"mime"
+	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,6 +31,7 @@ type responseWriter struct {
 	cancel context.CancelCauseFunc // ends upstream's request
 	inner  http.ResponseWriter
 	ctl    *http.ResponseController
+	header http.Header // the handler's, nil when it has the inner writer's
 
 	mu        sync.Mutex
 	decided   bool // the final status is known
@@ -36,10 +40,11 @@ type responseWriter struct {
 	dirty     bool            // something has been written and not flushed
 	engine    *rewrite.Stream // nil for an answer that passes
 	out       []byte
-	writeErr  error // the first of the inner writer: the client is gone
-	closed    bool  // nothing may be written any more
-	answered  string
-	cause     error // why we ended upstream's request, nil when we did not
+	writeErr  error  // the first of the inner writer: the client is gone
+	closed    bool   // nothing may be written any more
+	answered  string // the code of the error that was sent as the answer
+	late      bool   // the client had left before the answer was decided
+	overdue   bool   // the drain was over before the stream was one of ours
 
 	watcher
 }
@@ -50,20 +55,64 @@ var errClosed = errors.New("the stream has been ended")
 
 func newResponseWriter(p *Proxy, w http.ResponseWriter, r *http.Request, cancel context.CancelCauseFunc) *responseWriter {
 	now := p.o.Clock.Now()
-	return &responseWriter{
+	rw := &responseWriter{
 		p: p, r: r, chat: isChat(r), since: now, cancel: cancel,
 		inner: w, ctl: http.NewResponseController(w),
 		watcher: watcher{byteAt: now, frameAt: now, sentAt: now},
 	}
+	if rw.chat {
+		rw.header = w.Header().Clone()
+		if rw.header == nil {
+			rw.header = make(http.Header)
+		}
+	}
+	return rw
 }
 
-// Header implements http.ResponseWriter. The map is shared, so that trailers
-// reach the client.
-func (rw *responseWriter) Header() http.Header { return rw.inner.Header() }
+// Header implements http.ResponseWriter. Where the timer may send the header, a
+// held one or that of an error, the handler has a map of its own: net/http lets
+// it write to its map at any time, for trailers, and a map that is written to
+// while it is read ends the process.
+func (rw *responseWriter) Header() http.Header {
+	if rw.header != nil {
+		return rw.header
+	}
+	return rw.inner.Header()
+}
+
+// handOver gives the inner writer what the handler has in its header. It is
+// called in the handler's goroutine, or in one that the handler waits for.
+func (rw *responseWriter) handOver() {
+	if rw.header == nil {
+		return
+	}
+	inner := rw.inner.Header()
+	clear(inner)
+	for name, values := range rw.header {
+		inner[name] = slices.Clone(values)
+	}
+}
 
 // Unwrap lets http.ResponseController find what we do not implement: hijacking
 // for upgrades, deadlines, full duplex.
 func (rw *responseWriter) Unwrap() http.ResponseWriter { return rw.inner }
+
+// Hijack implements http.Hijacker. A connection that has been handed over is
+// none of ours any more; httputil.ReverseProxy does that before it says 101.
+func (rw *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	rw.mu.Lock()
+	defer rw.mu.Unlock()
+	if rw.closed {
+		return nil, nil, errClosed
+	}
+	rw.handOver()
+	conn, buffered, err := rw.ctl.Hijack()
+	if err == nil {
+		rw.decided, rw.committed, rw.header = true, true, nil
+		rw.unwatch()
+	}
+	return conn, buffered, err
+}
 
 // WriteHeader implements http.ResponseWriter. The header of a stream is held
 // until there is something to send behind it: until then an error can have a
@@ -76,6 +125,7 @@ func (rw *responseWriter) WriteHeader(status int) {
 	}
 	if status >= 100 && status < 200 && status != http.StatusSwitchingProtocols {
 		if !rw.decided {
+			rw.handOver()
 			rw.inner.WriteHeader(status)
 		}
 		return // the final status is yet to come
@@ -88,7 +138,8 @@ func (rw *responseWriter) decide(status int) {
 	if rw.decided {
 		return
 	}
-	rw.decided, rw.status = true, status
+	rw.decided, rw.status, rw.late = true, status, rw.gone()
+	rw.handOver()
 	if !rw.isStream(status) {
 		rw.unwatch()
 		rw.commit()
