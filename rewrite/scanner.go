@@ -91,7 +91,7 @@ func (c *scanner) next() (unit, []byte, bool) {
 		}
 		c.inFrame = true
 	}
-	if len(c.src)-c.from > c.max {
+	if n := len(c.src) - c.from; n > c.max || c.raw && n > 0 {
 		if !c.raw && !c.inFrame {
 			c.comment = c.line < len(c.src) && c.src[c.line] == ':'
 			c.inFrame = !c.comment
