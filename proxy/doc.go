@@ -6,6 +6,7 @@
 //	proxy.go    Proxy.Serve, the guard: who recovers what
 //	request.go  what the request says, and what upstream gets of it
 //	writer.go   the http.ResponseWriter that upstream's answer is written to
+//	header.go   which answers are streams, and what becomes of their header
 //	stream.go   the stream in it: feed, finish, keepalive
 //	watch.go    the deadlines of a stream, on one timer
 //	answer.go   the JSON error before the first frame

@@ -102,7 +102,7 @@ func (rw *responseWriter) endLocked(panicked any, err error) (swallow, keep bool
 		rw.finish(causeOf(panicked, err))
 	}
 	if rw.answered == "" {
-		rw.handOver() // trailers
+		rw.handOverTrailers()
 	}
 	if rw.engine == nil || !rw.engine.Active() {
 		return false, true

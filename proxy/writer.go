@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"io"
-	"mime"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -80,23 +78,6 @@ func (rw *responseWriter) Header() http.Header {
 	return rw.inner.Header()
 }
 
-// handOver gives the inner writer what the handler has in its header. It is
-// called in the handler's goroutine, or in one that the handler waits for.
-func (rw *responseWriter) handOver() {
-	if rw.header == nil {
-		return
-	}
-	inner := rw.inner.Header()
-	clear(inner)
-	for name, values := range rw.header {
-		inner[name] = slices.Clone(values)
-	}
-}
-
-// Unwrap lets http.ResponseController find what we do not implement: hijacking
-// for upgrades, deadlines, full duplex.
-func (rw *responseWriter) Unwrap() http.ResponseWriter { return rw.inner }
-
 // Hijack implements http.Hijacker. A connection that has been handed over is
 // none of ours any more; httputil.ReverseProxy does that before it says 101.
 func (rw *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
@@ -152,38 +133,6 @@ func (rw *responseWriter) decide(status int) {
 		rw.commit() // most likely not ours: nothing is held back
 	}
 	rw.headerCame()
-}
-
-// isStream tells whether the answer is one that we act on (contract section 0).
-func (rw *responseWriter) isStream(status int) bool {
-	if status != http.StatusOK || rw.r.Method == http.MethodHead {
-		return false
-	}
-	h := rw.inner.Header()
-	if e := h.Get("Content-Encoding"); e != "" && e != "identity" {
-		return false
-	}
-	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
-	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
-		return false
-	}
-	return media == "text/event-stream"
-}
-
-// prepareHeader fits the header of a stream to a body that will change (Caddy's
-// templates handler drops the same, templates.go:480-486).
-func prepareHeader(h http.Header) {
-	for _, name := range []string{
-		"Content-Length", "Etag", "Last-Modified", "Accept-Ranges",
-		"Digest", "Content-Digest", "Repr-Digest", "Content-Md5",
-	} {
-		h.Del(name)
-	}
-	for name, value := range map[string]string{"X-Accel-Buffering": "no", "Cache-Control": "no-cache"} {
-		if h.Get(name) == "" {
-			h.Set(name, value)
-		}
-	}
 }
 
 // commit sends the header.

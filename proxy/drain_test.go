@@ -1,0 +1,312 @@
+package proxy_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+)
+
+// among puts an exchange into the set, with a drain_timeout.
+func among(s *proxy.Streams, drain time.Duration) setting {
+	return option(func(o *proxy.Options) { o.Streams, o.DrainTimeout = s, drain })
+}
+
+func TestShutdownLetsStreamsFinishForTheDrainTimeout(t *testing.T) {
+	streams := new(proxy.Streams)
+	x := begin(t, among(streams, 10*time.Second))
+	x.stream()
+	x.write(role)
+	streams.Shutdown(0)
+	x.clock.Advance(10*time.Second - 1)
+	x.write(text("Hello"))
+	x.wantRunning()
+	x.clock.Advance(1)
+	x.wantBody(role + text("Hello") + errorFinish("shutting_down", true))
+	x.wantStopped()
+	x.abort().wantSwallowed(t)
+	if res := x.result(); res.Outcome != "shutting_down" || res.Code != "shutting_down" {
+		t.Errorf("outcome %q, code %q; want shutting_down", res.Outcome, res.Code)
+	}
+	if n := streams.Open(); n != 0 {
+		t.Errorf("%d streams are open", n)
+	}
+}
+
+func TestStreamThatFinishesWhileDrainingEndsWell(t *testing.T) {
+	streams := new(proxy.Streams)
+	x := begin(t, among(streams, 10*time.Second))
+	x.stream()
+	x.write(role)
+	streams.Shutdown(0)
+	x.clock.Advance(9 * time.Second)
+	x.write(text("Hello"), stop, done)
+	x.ret(nil).wantSwallowed(t)
+	x.wantBody(role + text("Hello") + stop + done)
+	if res := x.result(); res.Outcome != proxy.OutcomeOK {
+		t.Errorf("outcome %q, want ok", res.Outcome)
+	}
+	if n := streams.Open(); n != 0 {
+		t.Errorf("%d streams are open", n)
+	}
+	if n := x.clock.Pending(); n != 0 {
+		t.Errorf("%d timers are left", n)
+	}
+	x.clock.Advance(time.Hour)
+}
+
+func TestStreamThatFinishedButIsOpenIsDrainedWithoutAnError(t *testing.T) {
+	streams := new(proxy.Streams)
+	x := begin(t, among(streams, 10*time.Second))
+	x.stream()
+	x.write(role, text("Hello"), stop)
+	streams.Shutdown(0)
+	x.clock.Advance(10 * time.Second)
+	x.wantBody(role + text("Hello") + stop + done)
+	x.wantStopped()
+	x.abort().wantSwallowed(t)
+	if res := x.result(); res.Outcome != proxy.OutcomeOK {
+		t.Errorf("outcome %q, want ok", res.Outcome)
+	}
+}
+
+func TestLimitCapsTheDrainTimeout(t *testing.T) {
+	for name, c := range map[string]struct{ drain, limit, want time.Duration }{
+		"limit is shorter": {10 * time.Second, 4 * time.Second, 4 * time.Second},
+		"limit is longer":  {10 * time.Second, time.Minute, 10 * time.Second},
+		"no limit":         {10 * time.Second, 0, 10 * time.Second},
+		"no drain_timeout": {0, time.Minute, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			streams := new(proxy.Streams)
+			x := begin(t, among(streams, c.drain))
+			x.stream()
+			x.write(role)
+			streams.Shutdown(c.limit)
+			if c.want > 0 {
+				x.clock.Advance(c.want - 1)
+				x.wantBody(role)
+			}
+			x.clock.Advance(min(1, c.want))
+			x.wantBody(role + errorFinish("shutting_down", false))
+			x.wantStopped()
+		})
+	}
+}
+
+func TestEachStreamHasTheDrainTimeoutOfItsProxy(t *testing.T) {
+	streams, clock := new(proxy.Streams), newClock()
+	short := beginAt(t, clock, among(streams, 2*time.Second))
+	long := beginAt(t, clock, among(streams, 8*time.Second))
+	for _, x := range []*exchange{short, long} {
+		x.stream()
+		x.write(role)
+	}
+	if n := streams.Open(); n != 2 {
+		t.Errorf("%d streams are open, want 2", n)
+	}
+	streams.Shutdown(0)
+	clock.Advance(2 * time.Second)
+	short.wantBody(role + errorFinish("shutting_down", false))
+	long.wantBody(role)
+	clock.Advance(6 * time.Second)
+	long.wantBody(role + errorFinish("shutting_down", false))
+	short.ret(nil)
+	if n := streams.Open(); n != 1 {
+		t.Errorf("%d streams are open, want 1", n)
+	}
+	long.ret(nil)
+	if n := streams.Open(); n != 0 {
+		t.Errorf("%d streams are open, want none", n)
+	}
+}
+
+func TestLaterStreamsAreDrainedToo(t *testing.T) {
+	streams := new(proxy.Streams)
+	streams.Shutdown(0)
+	x := begin(t, among(streams, 10*time.Second))
+	x.stream()
+	x.write(role)
+	x.clock.Advance(10*time.Second - 1)
+	x.wantBody(role)
+	x.clock.Advance(1)
+	x.wantBody(role + errorFinish("shutting_down", false))
+	x.wantStopped()
+}
+
+func TestRequestWithoutAnAnswerIsAnsweredAtTheEndOfTheDrain(t *testing.T) {
+	t.Run("no header", func(t *testing.T) {
+		streams := new(proxy.Streams)
+		x := begin(t, among(streams, 10*time.Second))
+		streams.Shutdown(0)
+		x.clock.Advance(10*time.Second - 1)
+		x.wantRunning()
+		x.clock.Advance(1)
+		x.untilCancelled().wantSwallowed(t)
+		x.wantAnswer(http.StatusServiceUnavailable, "shutting_down")
+		if res := x.result(); res.Outcome != "shutting_down" {
+			t.Errorf("outcome %q, want shutting_down", res.Outcome)
+		}
+	})
+	t.Run("the header is held", func(t *testing.T) {
+		streams := new(proxy.Streams)
+		x := begin(t, among(streams, 10*time.Second))
+		x.stream()
+		streams.Shutdown(0)
+		x.clock.Advance(10 * time.Second)
+		x.wantAnswer(http.StatusServiceUnavailable, "shutting_down")
+		x.wantStopped()
+		x.abort().wantSwallowed(t)
+	})
+}
+
+func TestDrainLeavesOtherAnswersAlone(t *testing.T) {
+	for name, start := range map[string]func(*testing.T, *proxy.Streams) *exchange{
+		"JSON": func(t *testing.T, s *proxy.Streams) *exchange {
+			x := begin(t, among(s, time.Second))
+			x.do(func() {
+				x.w.Header().Set("Content-Type", "application/json")
+				x.w.WriteHeader(http.StatusOK)
+			})
+			return x
+		},
+		"a foreign stream": func(t *testing.T, s *proxy.Streams) *exchange {
+			x := begin(t, among(s, time.Second), path(otherPath))
+			x.stream()
+			return x
+		},
+		"another request": func(t *testing.T, s *proxy.Streams) *exchange {
+			return begin(t, among(s, time.Second), path(otherPath))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			streams := new(proxy.Streams)
+			x := start(t, streams)
+			streams.Shutdown(0)
+			x.clock.Advance(time.Hour)
+			x.wantRunning()
+			x.write("as it is")
+			x.ret(nil).wantSwallowed(t)
+			x.wantBody("as it is")
+		})
+	}
+}
+
+func TestShutdownTwiceIsOnce(t *testing.T) {
+	streams := new(proxy.Streams)
+	x := begin(t, among(streams, 10*time.Second))
+	x.stream()
+	x.write(role)
+	streams.Shutdown(0)
+	x.clock.Advance(9 * time.Second)
+	streams.Shutdown(time.Minute)
+	x.clock.Advance(time.Second)
+	x.wantBody(role + errorFinish("shutting_down", false))
+	x.wantStopped()
+}
+
+func TestShutdownOfNothing(t *testing.T) {
+	var streams proxy.Streams
+	streams.Shutdown(time.Second)
+	if n := streams.Open(); n != 0 {
+		t.Errorf("%d streams are open", n)
+	}
+}
+
+func TestDrainSendsNothingToAClientThatIsGone(t *testing.T) {
+	streams := new(proxy.Streams)
+	x := begin(t, among(streams, time.Second))
+	x.stream()
+	x.write(role)
+	x.leave()
+	streams.Shutdown(0)
+	x.clock.Advance(time.Second)
+	x.wantBody(role)
+	x.abort().wantPanic(t, http.ErrAbortHandler)
+}
+
+func TestSlowClientDoesNotKeepOthersFromBeingDrained(t *testing.T) {
+	streams, clock := new(proxy.Streams), newClock()
+	slow := beginAt(t, clock, among(streams, 10*time.Second))
+	quick := beginAt(t, clock, among(streams, 5*time.Second))
+	quick.stream()
+	quick.write(role)
+	slow.stream()
+
+	taking, took := make(chan struct{}), make(chan struct{})
+	slow.rec.onWrite = func(b []byte) (int, error) {
+		close(taking)
+		<-took
+		return len(b), nil
+	}
+	slow.start(func() { _, _ = slow.w.Write([]byte(role)) })
+	receive(t, taking)
+	slow.rec.onWrite = nil
+
+	returned := make(chan struct{})
+	go func() {
+		streams.Shutdown(0)
+		close(returned)
+	}()
+	receive(t, returned)
+	later := beginAt(t, clock, among(streams, 5*time.Second))
+	if n := streams.Open(); n != 3 {
+		t.Errorf("%d streams are open, want 3", n)
+	}
+	clock.Advance(5 * time.Second)
+	quick.wantBody(role + errorFinish("shutting_down", false))
+	quick.ret(nil).wantSwallowed(t)
+	later.untilCancelled().wantSwallowed(t)
+	later.wantAnswer(http.StatusServiceUnavailable, "shutting_down")
+
+	ended := make(chan struct{})
+	go func() { // waits for the client
+		clock.Advance(5 * time.Second)
+		close(ended)
+	}()
+	close(took)
+	receive(t, slow.ack)
+	receive(t, ended)
+	slow.wantBody(role + errorFinish("shutting_down", false))
+	slow.ret(nil).wantSwallowed(t)
+	if n := streams.Open(); n != 0 {
+		t.Errorf("%d streams are open", n)
+	}
+}
+
+func TestLimitHoldsForLaterStreamsToo(t *testing.T) {
+	streams, clock := new(proxy.Streams), newClock()
+	first := beginAt(t, clock, among(streams, 10*time.Second))
+	first.stream()
+	streams.Shutdown(4 * time.Second)
+	clock.Advance(3 * time.Second)
+	later := beginAt(t, clock, among(streams, 10*time.Second))
+	later.stream()
+	later.write(role)
+	clock.Advance(time.Second - 1)
+	later.wantBody(role)
+	clock.Advance(1)
+	later.wantBody(role + errorFinish("shutting_down", false))
+	clock.Advance(time.Hour)
+	last := beginAt(t, clock, among(streams, 10*time.Second))
+	clock.Advance(0)
+	last.wantAnswer(http.StatusServiceUnavailable, "shutting_down")
+}
+
+func TestStreamThatBecomesActiveBehindTheDrainEnds(t *testing.T) {
+	streams := new(proxy.Streams)
+	x := begin(t, among(streams, time.Second), path(otherPath))
+	x.stream()
+	x.write(foreign)
+	streams.Shutdown(0)
+	x.clock.Advance(time.Hour)
+	x.wantBody(foreign)
+	x.write(role)
+	x.wantBody(foreign + role + errorFinish("shutting_down", false))
+	x.wantStopped()
+	x.abort().wantSwallowed(t)
+	if res := x.result(); res.Outcome != "shutting_down" {
+		t.Errorf("outcome %q, want shutting_down", res.Outcome)
+	}
+}

@@ -1,0 +1,84 @@
+package proxy
+
+import (
+	"errors"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// isStream tells whether the answer is one that we act on (contract section 0).
+func (rw *responseWriter) isStream(status int) bool {
+	if status != http.StatusOK || rw.r.Method == http.MethodHead {
+		return false
+	}
+	h := rw.inner.Header()
+	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return false
+	}
+	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
+		return false
+	}
+	return media == "text/event-stream"
+}
+
+// prepareHeader fits the header of a stream to a body that will change (Caddy's
+// templates handler drops the same, templates.go:480-486).
+func prepareHeader(h http.Header) {
+	for _, name := range []string{
+		"Content-Length", "Etag", "Last-Modified", "Accept-Ranges",
+		"Digest", "Content-Digest", "Repr-Digest", "Content-Md5",
+	} {
+		h.Del(name)
+	}
+	for name, value := range map[string]string{"X-Accel-Buffering": "no", "Cache-Control": "no-cache"} {
+		if h.Get(name) == "" {
+			h.Set(name, value)
+		}
+	}
+}
+
+// handOver gives the inner writer what the handler has in its header. It is
+// called in the handler's goroutine, or in one that the handler waits for.
+func (rw *responseWriter) handOver() {
+	if rw.header == nil {
+		return
+	}
+	inner := rw.inner.Header()
+	clear(inner)
+	for name, values := range rw.header {
+		inner[name] = slices.Clone(values)
+	}
+}
+
+// Unwrap lets http.ResponseController find what we do not implement: hijacking
+// for upgrades, deadlines, full duplex.
+func (rw *responseWriter) Unwrap() http.ResponseWriter { return rw.inner }
+
+// handOverTrailers gives the inner writer the trailers of the answer: what its
+// header has announced, and what bears net/http's prefix for the others.
+func (rw *responseWriter) handOverTrailers() {
+	if rw.header == nil {
+		return
+	}
+	inner := rw.inner.Header()
+	for name, values := range rw.header {
+		if strings.HasPrefix(name, http.TrailerPrefix) || announces(inner, name) {
+			inner[name] = slices.Clone(values)
+		}
+	}
+}
+
+// announces tells whether the header h says that the trailer name will come.
+func announces(h http.Header, name string) bool {
+	for _, line := range h["Trailer"] {
+		for t := range strings.SplitSeq(line, ",") {
+			if http.CanonicalHeaderKey(strings.TrimSpace(t)) == name {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,412 @@
+package proxy_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// patience is how long a test waits for what must come.
+const patience = 20 * time.Second
+
+const (
+	chatPath  = "/v1/chat/completions"
+	otherPath = "/v1/events"
+
+	envelope = `"id":"chatcmpl-1","object":"chat.completion.chunk","created":1795164799,"model":"hermes-agent","choices":`
+	role     = `data: {` + envelope + `[{"index":0,"delta":{"role":"assistant"},"finish_reason":null}]}` + "\n\n"
+	stop     = `data: {` + envelope + `[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}` + "\n\n"
+	zeroStop = `data: {` + envelope + `[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}}` + "\n\n"
+	done     = "data: [DONE]\n\n"
+	beat     = ": keepalive\n\n"
+	beatForm = `data: {` + envelope + `[{"index":0,"delta":{},"finish_reason":null}]}` + "\n\n"
+	foreign  = "event: ping\ndata: {\"a\":1}\n\n"
+)
+
+// text returns a chunk with the content s, the inside of a JSON string.
+func text(s string) string {
+	return `data: {` + envelope + `[{"index":0,"delta":{"content":"` + s + `"},"finish_reason":null}]}` + "\n\n"
+}
+
+// errorFinish returns what a stream that began with role is ended with.
+func errorFinish(code string, partial bool) string {
+	message := rewrite.Message(code)
+	return fmt.Sprintf(`data: {"error":{"message":%q,"type":"upstream_error","param":null,"code":%q}}`+"\n\n", message, code) +
+		fmt.Sprintf(`data: {`+envelope+`[{"index":0,"delta":{},"finish_reason":"error"}],"hermes":{"completed":false,"partial":%v,"failed":true,"error":%q,"error_code":"agent_error"}}`+"\n\n", partial, message) +
+		done
+}
+
+// recorder is the inner writer. Like Caddy's it has no lock of its own, so that
+// the race detector sees who does not hold ours, and no Flush but FlushError.
+type recorder struct {
+	t       *testing.T
+	header  http.Header
+	log     []string // what was called
+	sent    http.Header
+	status  int
+	body    bytes.Buffer
+	onWrite func(b []byte) (int, error) // in place of taking b
+	onFlush func() error
+	sealed  atomic.Bool // nothing may be called any more
+}
+
+func (rec *recorder) called(format string, args ...any) {
+	call := fmt.Sprintf(format, args...)
+	if rec.sealed.Load() {
+		rec.t.Errorf("the writer was touched behind the guard: %s", call)
+	}
+	rec.log = append(rec.log, call)
+}
+
+func (rec *recorder) Header() http.Header { return rec.header }
+
+func (rec *recorder) WriteHeader(status int) {
+	rec.called("header %d", status)
+	if status >= 200 || status == http.StatusSwitchingProtocols {
+		if rec.status != 0 {
+			rec.t.Errorf("WriteHeader(%d) behind WriteHeader(%d)", status, rec.status)
+		}
+		rec.status, rec.sent = status, rec.header.Clone()
+	}
+}
+
+func (rec *recorder) Write(b []byte) (int, error) {
+	if rec.status == 0 {
+		rec.WriteHeader(http.StatusOK)
+	}
+	rec.called("write %s", b)
+	if rec.onWrite != nil {
+		if n, err := rec.onWrite(b); err != nil {
+			rec.body.Write(b[:n])
+			return n, err
+		}
+	}
+	return rec.body.Write(b)
+}
+
+func (rec *recorder) FlushError() error {
+	rec.called("flush")
+	if rec.onFlush != nil {
+		return rec.onFlush()
+	}
+	return nil
+}
+
+// ending is how the guard let a request go.
+type ending struct {
+	err      error
+	panicked any
+	stack    string
+}
+
+// exchange is a request under guard whose handler does what the test says, step
+// by step.
+type exchange struct {
+	t     *testing.T
+	clock *fakeClock
+	rec   *recorder
+	r     *http.Request      // the client's
+	leave context.CancelFunc // what the client does
+
+	w  http.ResponseWriter // the handler's
+	up *http.Request       // the handler's
+
+	steps chan func() (last bool, err error)
+	ack   chan struct{}
+	ended chan ending
+	over  bool
+	ends  []proxy.Result // what OnEnd was told
+}
+
+// setting changes what an exchange begins with.
+type setting func(*proxy.Options, *http.Request, *recorder)
+
+func path(p string) setting {
+	return func(_ *proxy.Options, r *http.Request, _ *recorder) { r.URL.Path = p }
+}
+
+func method(m string) setting {
+	return func(_ *proxy.Options, r *http.Request, _ *recorder) { r.Method = m }
+}
+
+func header(name, value string) setting {
+	return func(_ *proxy.Options, r *http.Request, _ *recorder) { r.Header.Set(name, value) }
+}
+
+func option(f func(*proxy.Options)) setting {
+	return func(o *proxy.Options, _ *http.Request, _ *recorder) { f(o) }
+}
+
+// begin begins an exchange with options that are all off, and returns when its
+// handler runs.
+func begin(t *testing.T, settings ...setting) *exchange {
+	t.Helper()
+	return beginAt(t, newClock(), settings...)
+}
+
+func beginAt(t *testing.T, clock *fakeClock, settings ...setting) *exchange {
+	t.Helper()
+	x := &exchange{
+		t:     t,
+		clock: clock,
+		rec:   &recorder{t: t, header: make(http.Header)},
+		steps: make(chan func() (bool, error)),
+		ack:   make(chan struct{}),
+		ended: make(chan ending, 1),
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	x.leave = cancel
+	x.r = httptest.NewRequestWithContext(ctx, http.MethodPost, chatPath, nil)
+	o := proxy.Options{Clock: clock}
+	for _, set := range settings {
+		set(&o, x.r, x.rec)
+	}
+	onEnd := o.OnEnd
+	o.OnEnd = func(r *http.Request, res proxy.Result) {
+		if r != x.r {
+			t.Error("OnEnd was not given the client's request")
+		}
+		x.ends = append(x.ends, res)
+		if onEnd != nil {
+			onEnd(r, res)
+		}
+	}
+	p := proxy.New(o)
+	go func() {
+		var e ending
+		defer func() {
+			if e.panicked = recover(); e.panicked != nil {
+				e.stack = string(debug.Stack())
+			}
+			x.rec.sealed.Store(true)
+			x.ended <- e
+		}()
+		e.err = p.Serve(x.rec, x.r, x.next)
+	}()
+	receive(t, x.ack)
+	t.Cleanup(func() {
+		if !x.over {
+			close(x.steps)
+			receive(t, x.ended)
+		}
+		cancel()
+	})
+	return x
+}
+
+// next is the next handler.
+func (x *exchange) next(w http.ResponseWriter, r *http.Request) error {
+	x.w, x.up = w, r
+	x.ack <- struct{}{}
+	for step := range x.steps {
+		last, err := step()
+		if last {
+			return err
+		}
+		x.ack <- struct{}{}
+	}
+	return nil
+}
+
+// do runs f in the handler.
+func (x *exchange) do(f func()) {
+	x.t.Helper()
+	x.start(f)
+	receive(x.t, x.ack)
+}
+
+// start has the handler run f, and does not wait for it: x.ack tells.
+func (x *exchange) start(f func()) {
+	x.t.Helper()
+	send(x.t, x.steps, func() (bool, error) { f(); return false, nil })
+}
+
+// finish has the handler do what f says and end.
+func (x *exchange) finish(f func() error) ending {
+	x.t.Helper()
+	send(x.t, x.steps, func() (bool, error) { return true, f() })
+	x.over = true
+	return receive(x.t, x.ended)
+}
+
+func (x *exchange) ret(err error) ending {
+	x.t.Helper()
+	return x.finish(func() error { return err })
+}
+
+func (x *exchange) panics(v any) ending {
+	x.t.Helper()
+	return x.finish(func() error { panic(v) })
+}
+
+func (x *exchange) abort() ending {
+	x.t.Helper()
+	return x.panics(http.ErrAbortHandler)
+}
+
+// stream has the handler write the header of an event stream, with more fields.
+func (x *exchange) stream(fields ...string) {
+	x.t.Helper()
+	x.do(func() {
+		x.w.Header().Set("Content-Type", "text/event-stream")
+		for i := 0; i < len(fields); i += 2 {
+			x.w.Header().Set(fields[i], fields[i+1])
+		}
+		x.w.WriteHeader(http.StatusOK)
+	})
+}
+
+// write has the handler write the pieces, which the writer must take.
+func (x *exchange) write(pieces ...string) {
+	x.t.Helper()
+	x.do(func() {
+		for _, s := range pieces {
+			if n, err := x.w.Write([]byte(s)); n != len(s) || err != nil {
+				x.t.Errorf("Write(%q) = %d, %v; want %d, nil", s, n, err, len(s))
+			}
+		}
+	})
+}
+
+// tryWrite has the handler write s, and returns what it is told.
+func (x *exchange) tryWrite(s string) (n int, err error) {
+	x.t.Helper()
+	x.do(func() { n, err = x.w.Write([]byte(s)) })
+	return n, err
+}
+
+func (x *exchange) flush() {
+	x.t.Helper()
+	x.do(func() {
+		if err := http.NewResponseController(x.w).Flush(); err != nil {
+			x.t.Errorf("Flush: %v", err)
+		}
+	})
+}
+
+// result returns what OnEnd was told, which must have been called once.
+func (x *exchange) result() proxy.Result {
+	x.t.Helper()
+	if len(x.ends) != 1 {
+		x.t.Fatalf("OnEnd was called %d times, want once", len(x.ends))
+	}
+	return x.ends[0]
+}
+
+// wantBody compares what the client was sent.
+func (x *exchange) wantBody(want string) {
+	x.t.Helper()
+	if got := x.rec.body.String(); got != want {
+		x.t.Errorf("the client was sent\n%s\nwant\n%s", got, want)
+	}
+}
+
+// wantLog compares the calls of the inner writer.
+func (x *exchange) wantLog(want ...string) {
+	x.t.Helper()
+	if !slices.Equal(x.rec.log, want) {
+		x.t.Errorf("calls of the inner writer\n%q\nwant\n%q", x.rec.log, want)
+	}
+}
+
+// wantSwallowed checks that the guard returned nil.
+func (e ending) wantSwallowed(t *testing.T) {
+	t.Helper()
+	if e.panicked != nil || e.err != nil {
+		t.Errorf("the guard ended with panic %v, error %v; want neither", e.panicked, e.err)
+	}
+}
+
+// wantPanic checks that the guard panicked with the very value.
+func (e ending) wantPanic(t *testing.T, v any) {
+	t.Helper()
+	if e.panicked != v || e.err != nil {
+		t.Errorf("the guard ended with panic %v, error %v; want the panic %v", e.panicked, e.err, v)
+	}
+}
+
+// wantError checks that the guard returned the very error.
+func (e ending) wantError(t *testing.T, err error) {
+	t.Helper()
+	if e.panicked != nil || e.err != err { //nolint:errorlint // the very error
+		t.Errorf("the guard ended with panic %v, error %v; want the error %v", e.panicked, e.err, err)
+	}
+}
+
+// wantAnswer checks that the client was sent an error as JSON.
+func (x *exchange) wantAnswer(status int, code string) {
+	x.t.Helper()
+	if x.rec.status != status {
+		x.t.Errorf("status %d, want %d", x.rec.status, status)
+	}
+	checkAnswer(x.t, x.rec.sent, x.rec.body.Bytes(), code)
+}
+
+// checkAnswer checks the header and the body of an error as JSON.
+func checkAnswer(t *testing.T, h http.Header, body []byte, code string) {
+	t.Helper()
+	if got := h.Get("Content-Type"); got != "application/json" {
+		t.Errorf("Content-Type %q, want application/json", got)
+	}
+	if got, want := h.Get("Content-Length"), fmt.Sprint(len(body)); got != want {
+		t.Errorf("Content-Length %q, want %q", got, want)
+	}
+	var a struct {
+		Error struct {
+			Message, Type, Code string
+			Param               any
+		}
+	}
+	if err := json.Unmarshal(body, &a); err != nil {
+		t.Fatalf("the answer %q is no JSON: %v", body, err)
+	}
+	if a.Error.Code != code || a.Error.Type != "upstream_error" || a.Error.Message == "" || a.Error.Param != nil {
+		t.Errorf("the answer is %s, want an upstream_error with a message, param null and the code %s", body, code)
+	}
+}
+
+// send hands v over, and fails the test when nobody takes it.
+func send[T any](t *testing.T, c chan<- T, v T) {
+	t.Helper()
+	select {
+	case c <- v:
+	case <-time.After(patience):
+		t.Fatal("nobody was waiting")
+	}
+}
+
+// receive waits for a value, and fails the test when none comes.
+func receive[T any](t *testing.T, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(patience):
+		t.Fatal("waited in vain")
+	}
+	return v
+}
+
+// onlyReader hides all but Read, so that io.Copy asks the writer for ReadFrom.
+type onlyReader struct{ io.Reader }
+
+// errTest is some error of a handler.
+var errTest = errors.New("some error")
+
+// timedOut is an error of a handler that is a timeout.
+type timedOut struct{}
+
+func (timedOut) Error() string { return "timed out" }
+func (timedOut) Timeout() bool { return true }

@@ -1,0 +1,417 @@
+package proxy_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+)
+
+const comment = ": comment\n\n"
+
+// untilCancelled is a handler's step that gives upstream's request up when it
+// is told to, with the cause.
+func (x *exchange) untilCancelled() ending {
+	x.t.Helper()
+	return x.finish(func() error {
+		<-x.up.Context().Done()
+		return context.Cause(x.up.Context())
+	})
+}
+
+// wantRunning checks that upstream's request goes on.
+func (x *exchange) wantRunning() {
+	x.t.Helper()
+	if err := context.Cause(x.up.Context()); err != nil {
+		x.t.Errorf("upstream's request was ended: %v", err)
+	}
+}
+
+// wantStopped checks that upstream's request was ended, with a cause, and that
+// the handler, which does not look, can write no more.
+func (x *exchange) wantStopped() {
+	x.t.Helper()
+	cause := context.Cause(x.up.Context())
+	if cause == nil || errors.Is(cause, context.Canceled) {
+		x.t.Errorf("upstream's request ended with the cause %v, want one that says why", cause)
+	}
+	calls := len(x.rec.log)
+	if n, err := x.tryWrite(text("late")); n != 0 || err == nil {
+		x.t.Errorf("a late Write = %d, %v; want an error", n, err)
+	}
+	x.flush()
+	if later := x.rec.log[calls:]; len(later) > 0 {
+		x.t.Errorf("behind the end the inner writer was called %q", later)
+	}
+}
+
+func TestFirstByteTimeoutBeforeTheHeader(t *testing.T) {
+	for how, end := range map[string]func(*exchange) ending{
+		"gives up":                (*exchange).untilCancelled,
+		"gives up silently":       func(x *exchange) ending { return x.ret(nil) },
+		"aborts":                  (*exchange).abort,
+		"answers, too late":       func(x *exchange) ending { x.do(func() { x.w.WriteHeader(http.StatusBadGateway) }); return x.ret(nil) },
+		"has an answer after all": func(x *exchange) ending { x.stream(); return x.abort() },
+	} {
+		t.Run(how, func(t *testing.T) {
+			x := begin(t, option(func(o *proxy.Options) { o.FirstByteTimeout = 30 * time.Second }))
+			x.clock.Advance(30*time.Second - 1)
+			x.wantRunning()
+			x.wantLog()
+			x.clock.Advance(1)
+			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout") // although the handler goes on
+			x.wantStopped()
+			var timeout interface{ Timeout() bool }
+			if cause := context.Cause(x.up.Context()); !errors.As(cause, &timeout) || !timeout.Timeout() {
+				t.Errorf("upstream's request ended with the cause %v, want a timeout", cause)
+			}
+			end(x).wantSwallowed(t)
+			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+			if res := x.result(); res.Outcome != "upstream_timeout" || res.Duration != 30*time.Second {
+				t.Errorf("outcome %q after %v, want upstream_timeout after 30s", res.Outcome, res.Duration)
+			}
+		})
+	}
+}
+
+func TestFirstByteTimeoutBehindTheHeader(t *testing.T) {
+	x := begin(t, option(func(o *proxy.Options) { o.FirstByteTimeout = 30 * time.Second }))
+	x.clock.Advance(20 * time.Second)
+	x.stream()
+	x.clock.Advance(10*time.Second - 1) // of the request, not of the header
+	x.wantRunning()
+	x.wantLog()
+	x.clock.Advance(1)
+	x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout") // although the handler goes on
+	x.wantStopped()
+	x.abort().wantSwallowed(t)
+	x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+}
+
+func TestAnyByteIsTheFirst(t *testing.T) {
+	for name, first := range map[string]string{"a frame": role, "part of one": "d", "a comment": comment} {
+		t.Run(name, func(t *testing.T) {
+			x := begin(t, option(func(o *proxy.Options) { o.FirstByteTimeout = 30 * time.Second }))
+			x.stream()
+			x.write(first)
+			x.clock.Advance(time.Hour)
+			x.wantRunning()
+			x.ret(nil)
+		})
+	}
+}
+
+func TestKeepaliveIsNoFirstByte(t *testing.T) {
+	x := begin(t, option(func(o *proxy.Options) { o.FirstByteTimeout, o.Keepalive = 25*time.Second, 10*time.Second }))
+	x.stream()
+	x.clock.Advance(25 * time.Second)
+	if got := x.rec.body.String(); !strings.HasPrefix(got, beat+beat+`data: {"error":`) || !strings.Contains(got, `"code":"upstream_timeout"`) {
+		t.Errorf("want two keepalives and a timeout:\n%s", got)
+	}
+	x.wantStopped()
+}
+
+func TestIdleTimeout(t *testing.T) {
+	for name, c := range map[string]struct {
+		keep string // what upstream goes on to send
+		want bool   // it is bytes
+	}{
+		"frames":      {text("a"), true},
+		"comments":    {comment, true},
+		"part of one": {"d", true},
+		"nothing":     {"", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
+			x.stream()
+			x.write(role)
+			for range 3 {
+				x.clock.Advance(40 * time.Second)
+				if c.keep != "" {
+					x.write(c.keep)
+				}
+			}
+			if !c.want {
+				x.wantBody(role + errorFinish("upstream_timeout", false))
+				x.wantStopped()
+				return
+			}
+			x.wantRunning()
+			x.clock.Advance(time.Minute - 1)
+			x.wantRunning()
+			x.clock.Advance(1)
+			if got := x.rec.body.String(); !strings.Contains(got, `"code":"upstream_timeout"`) || !strings.HasSuffix(got, done) {
+				t.Errorf("want a timeout at the end:\n%s", got)
+			}
+			x.wantStopped()
+		})
+	}
+}
+
+func TestIdleTimeoutBeforeTheHeader(t *testing.T) {
+	x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
+	x.clock.Advance(time.Minute)
+	x.untilCancelled().wantSwallowed(t)
+	x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+}
+
+func TestHeaderResetsTheIdleTimeout(t *testing.T) {
+	x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
+	x.clock.Advance(50 * time.Second)
+	x.stream()
+	x.clock.Advance(50 * time.Second)
+	x.wantRunning()
+	x.clock.Advance(10 * time.Second)
+	x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+	x.wantStopped()
+}
+
+func TestStallTimeoutIsNotResetByComments(t *testing.T) {
+	for name, c := range map[string]struct{ keep string }{
+		"comments":    {comment},
+		"blank lines": {"\n"},
+		"a part":      {"d"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout, o.StallTimeout = 30*time.Second, time.Minute }))
+			x.stream()
+			x.write(role)
+			for range 5 {
+				x.clock.Advance(10 * time.Second)
+				x.write(c.keep)
+			}
+			x.clock.Advance(10*time.Second - 1)
+			x.wantRunning()
+			x.clock.Advance(1)
+			if got := x.rec.body.String(); !strings.HasSuffix(got, errorFinish("upstream_timeout", false)) {
+				t.Errorf("want a timeout at the end:\n%s", got)
+			}
+			x.wantStopped()
+		})
+	}
+}
+
+func TestStallTimeoutIsResetByFrames(t *testing.T) {
+	x := begin(t, option(func(o *proxy.Options) { o.StallTimeout = time.Minute }))
+	x.clock.Advance(time.Hour) // it is of streams only
+	x.stream()
+	for range 3 {
+		x.clock.Advance(time.Minute - 1)
+		x.write(text("a"))
+	}
+	x.clock.Advance(time.Minute - 1)
+	x.wantRunning()
+	x.clock.Advance(1)
+	x.wantStopped()
+}
+
+func TestStallTimeoutCountsFromTheHeader(t *testing.T) {
+	x := begin(t, option(func(o *proxy.Options) { o.StallTimeout = time.Minute }))
+	x.stream()
+	x.clock.Advance(time.Minute)
+	x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+	x.wantStopped()
+}
+
+func TestEarliestDeadlineCounts(t *testing.T) {
+	for name, set := range map[string]func(*proxy.Options){
+		"first byte": func(o *proxy.Options) { o.FirstByteTimeout = time.Minute },
+		"idle":       func(o *proxy.Options) { o.IdleTimeout = time.Minute },
+		"stall":      func(o *proxy.Options) { o.StallTimeout = time.Minute },
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := begin(t, option(func(o *proxy.Options) {
+				o.FirstByteTimeout, o.IdleTimeout, o.StallTimeout = time.Hour, time.Hour, time.Hour
+				o.DoneGrace, o.Keepalive = time.Hour, time.Hour
+				set(o)
+			}))
+			x.stream()
+			x.clock.Advance(time.Minute - 1)
+			x.wantRunning()
+			x.clock.Advance(1)
+			x.wantStopped()
+		})
+	}
+}
+
+func TestZeroMeansNoDeadline(t *testing.T) {
+	x := begin(t)
+	x.clock.Advance(1000 * time.Hour)
+	x.stream()
+	x.clock.Advance(1000 * time.Hour)
+	x.write(role)
+	x.clock.Advance(1000 * time.Hour)
+	x.write(stop)
+	x.clock.Advance(1000 * time.Hour)
+	x.wantRunning()
+	x.ret(nil).wantSwallowed(t)
+	x.wantBody(role + stop + done)
+	if n := x.clock.Pending(); n > 0 {
+		t.Errorf("%d timers for nothing", n)
+	}
+}
+
+func TestDefaultsAreTheContracts(t *testing.T) {
+	o := proxy.DefaultOptions()
+	for name, c := range map[string]struct{ got, want time.Duration }{
+		"first_byte_timeout": {o.FirstByteTimeout, 0},
+		"idle_timeout":       {o.IdleTimeout, 15 * time.Minute},
+		"stall_timeout":      {o.StallTimeout, 0},
+		"keepalive":          {o.Keepalive, 10 * time.Second},
+		"done_grace":         {o.DoneGrace, 5 * time.Second},
+		"drain_timeout":      {o.DrainTimeout, 10 * time.Second},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s is %v by default, want %v", name, c.got, c.want)
+		}
+	}
+}
+
+func TestDoneGraceEndsAFinishedStream(t *testing.T) {
+	x := begin(t, option(func(o *proxy.Options) {
+		o.DoneGrace, o.IdleTimeout, o.StallTimeout, o.Keepalive = 5*time.Second, 2*time.Second, 2*time.Second, time.Second
+	}))
+	x.stream()
+	x.write(role, text("Hello"))
+	x.clock.Advance(time.Second)
+	x.write(stop)
+	sent := role + text("Hello") + beatForm + stop
+	for range 3 { // bytes begin the grace anew
+		x.clock.Advance(5*time.Second - 1)
+		x.wantRunning()
+		x.write(comment)
+		sent += comment
+	}
+	x.clock.Advance(5*time.Second - 1)
+	x.wantRunning()
+	x.wantBody(sent)
+	x.clock.Advance(1)
+	x.wantBody(sent + done)
+	x.wantStopped()
+	x.abort().wantSwallowed(t)
+	x.wantBody(sent + done)
+	if res := x.result(); res.Outcome != proxy.OutcomeOK || res.Code != "" {
+		t.Errorf("outcome %q, code %q; want ok", res.Outcome, res.Code)
+	}
+}
+
+func TestDoneGraceEndsUpstreamsRequestBehindDone(t *testing.T) {
+	x := begin(t, option(func(o *proxy.Options) { o.DoneGrace = 5 * time.Second }))
+	x.stream()
+	x.write(role, stop, done)
+	x.clock.Advance(5*time.Second - 1)
+	x.wantRunning()
+	x.clock.Advance(1)
+	x.wantStopped()
+	x.abort().wantSwallowed(t)
+	x.wantBody(role + stop + done)
+}
+
+// slowly has the client take a write of s only once the clock has moved by d,
+// and lets what became due in between happen behind it.
+func (x *exchange) slowly(s string, d time.Duration) {
+	x.t.Helper()
+	taking, took := make(chan struct{}), make(chan struct{})
+	x.rec.onWrite = func(b []byte) (int, error) {
+		close(taking)
+		<-took
+		return len(b), nil
+	}
+	x.start(func() {
+		if n, err := x.w.Write([]byte(s)); n != len(s) || err != nil {
+			x.t.Errorf("Write = %d, %v; want %d, nil", n, err, len(s))
+		}
+	})
+	receive(x.t, taking)
+	x.rec.onWrite = nil
+	x.clock.Skip(d)
+	close(took)
+	receive(x.t, x.ack)
+	x.clock.Advance(0)
+}
+
+func TestSlowClientIsNotTakenForUpstreamsSilence(t *testing.T) {
+	for name, set := range map[string]func(*proxy.Options){
+		"first byte": func(o *proxy.Options) { o.FirstByteTimeout = time.Minute },
+		"idle":       func(o *proxy.Options) { o.IdleTimeout = time.Minute },
+		"stall":      func(o *proxy.Options) { o.StallTimeout = time.Minute },
+		"grace":      func(o *proxy.Options) { o.DoneGrace = time.Minute },
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := begin(t, option(set))
+			x.stream()
+			frames := role + text("Hello")
+			if name == "grace" {
+				frames += stop
+			}
+			x.slowly(frames, time.Hour)
+			x.wantRunning()
+			x.clock.Advance(time.Minute - 1)
+			x.wantRunning()
+			x.wantBody(frames)
+			x.write(text("on"))
+			x.ret(nil)
+		})
+	}
+}
+
+func TestSlowClientGetsNoKeepaliveAtOnce(t *testing.T) {
+	x := begin(t, option(func(o *proxy.Options) { o.Keepalive = 10 * time.Second }))
+	x.stream()
+	x.slowly(role, time.Hour)
+	x.wantLog("header 200", "write "+role, "flush")
+	x.clock.Advance(10 * time.Second)
+	if got := x.rec.body.String(); !strings.HasSuffix(got, beatForm) {
+		t.Errorf("no keepalive 10s behind the last byte:\n%s", got)
+	}
+	x.ret(nil)
+}
+
+func TestDeadlineAppliesToAHandlerThatIgnoresIt(t *testing.T) {
+	for how, end := range map[string]func(*exchange) ending{
+		"abort": (*exchange).abort,
+		"error": func(x *exchange) ending { return x.ret(errTest) },
+		"clean": func(x *exchange) ending { return x.ret(nil) },
+	} {
+		t.Run(how, func(t *testing.T) {
+			x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
+			x.stream()
+			x.write(role)
+			x.clock.Advance(time.Minute)
+			x.wantBody(role + errorFinish("upstream_timeout", false))
+			x.wantStopped()
+			end(x).wantSwallowed(t)
+			x.wantBody(role + errorFinish("upstream_timeout", false))
+			if res := x.result(); res.Outcome != "upstream_timeout" {
+				t.Errorf("outcome %q, want upstream_timeout", res.Outcome)
+			}
+		})
+	}
+}
+
+func TestForeignPanicBehindADeadlineGoesOn(t *testing.T) {
+	x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
+	x.stream()
+	x.write(role)
+	x.clock.Advance(time.Minute)
+	x.panics("boom").wantPanic(t, "boom")
+	x.wantBody(role + errorFinish("upstream_timeout", false))
+}
+
+func TestDeadlineThatPassesWhileBytesComeIsForgotten(t *testing.T) {
+	x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
+	x.stream()
+	x.write(role)
+	x.clock.Skip(time.Minute) // the timer has not run yet
+	x.write(text("just in time"))
+	x.clock.Advance(0)
+	x.wantRunning()
+	x.clock.Advance(time.Minute - 1)
+	x.wantRunning()
+	x.clock.Advance(1)
+	x.wantStopped()
+}
