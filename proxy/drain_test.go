@@ -144,7 +144,7 @@ func TestRequestWithoutAnAnswerIsAnsweredAtTheEndOfTheDrain(t *testing.T) {
 		x.wantRunning()
 		x.clock.Advance(1)
 		x.untilCancelled().wantSwallowed(t)
-		x.wantAnswer(http.StatusServiceUnavailable, "shutting_down")
+		x.wantAnswer(http.StatusBadGateway, "shutting_down")
 		if res := x.result(); res.Outcome != "shutting_down" {
 			t.Errorf("outcome %q, want shutting_down", res.Outcome)
 		}
@@ -155,7 +155,7 @@ func TestRequestWithoutAnAnswerIsAnsweredAtTheEndOfTheDrain(t *testing.T) {
 		x.stream()
 		streams.Shutdown(0)
 		x.clock.Advance(10 * time.Second)
-		x.wantAnswer(http.StatusServiceUnavailable, "shutting_down")
+		x.wantAnswer(http.StatusBadGateway, "shutting_down")
 		x.wantStopped()
 		x.abort().wantSwallowed(t)
 	})
@@ -258,7 +258,7 @@ func TestSlowClientDoesNotKeepOthersFromBeingDrained(t *testing.T) {
 	quick.wantBody(role + errorFinish("shutting_down", false))
 	quick.ret(nil).wantSwallowed(t)
 	later.untilCancelled().wantSwallowed(t)
-	later.wantAnswer(http.StatusServiceUnavailable, "shutting_down")
+	later.wantAnswer(http.StatusBadGateway, "shutting_down")
 
 	ended := make(chan struct{})
 	go func() { // waits for the client
@@ -291,7 +291,7 @@ func TestLimitHoldsForLaterStreamsToo(t *testing.T) {
 	clock.Advance(time.Hour)
 	last := beginAt(t, clock, among(streams, 10*time.Second))
 	clock.Advance(0)
-	last.wantAnswer(http.StatusServiceUnavailable, "shutting_down")
+	last.wantAnswer(http.StatusBadGateway, "shutting_down")
 }
 
 func TestStreamThatBecomesActiveBehindTheDrainEnds(t *testing.T) {

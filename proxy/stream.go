@@ -119,11 +119,8 @@ func causeOf(panicked any, err error) rewrite.Cause {
 // statusOf returns the status of the answer to a request whose stream ended for
 // the cause before it had begun.
 func statusOf(cause rewrite.Cause) int {
-	switch cause {
-	case rewrite.CauseTimeout:
+	if cause == rewrite.CauseTimeout {
 		return http.StatusGatewayTimeout
-	case rewrite.CauseShutdown:
-		return http.StatusServiceUnavailable
 	}
 	return http.StatusBadGateway
 }

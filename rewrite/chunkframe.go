@@ -139,29 +139,21 @@ func (s *Stream) textFrame(in span) {
 	if s.c.finish.ok() {
 		s.closeLine(in)
 	}
-	switch {
-	case s.line.active():
-		s.startTrusted()
-		if s.spoke {
-			s.inferEnds()
-		}
-		s.holdFrame(in)
-	case len(s.trusted) > 0 && s.droppable():
+	if len(s.trusted) > 0 && !s.line.active() && s.droppable() {
 		s.fate = fateDrop
 		s.writeTrusted(in)
-	default:
-		s.writeText(in)
+		return
 	}
+	s.startTrusted()
+	if s.line.active() {
+		s.holdFrame(in)
+		return
+	}
+	s.writeText(in)
 }
 
 // writeText writes the chunk without what was cut out of its content at in.
 func (s *Stream) writeText(in span) {
-	since := s.said.sinceTool
-	s.startTrusted()
-	s.said.sinceTool = since
-	if s.spoke {
-		s.inferEnds()
-	}
 	if s.cutText() == in.to-in.from && in.ok() && s.droppable() {
 		s.fate = fateDrop
 		return

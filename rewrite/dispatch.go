@@ -19,6 +19,7 @@ func (s *Stream) unit(u unit, b []byte) {
 		return
 	}
 	s.writeMark()
+	s.lf = s.lf && u == unitLF // what is not owed at once is not owed
 	switch u {
 	case unitFrame:
 		s.sum.Frames++

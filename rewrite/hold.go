@@ -1,5 +1,7 @@
 package rewrite
 
+import "bytes"
+
 // hold keeps frames back whose text may be the beginning of an imitation. They
 // leave byte for byte, or without the text that was one.
 type hold struct {
@@ -47,6 +49,11 @@ func (h *hold) addText(raw []byte, text span, cuts []span, drop bool) int {
 		drop: drop,
 	})
 	return len(h.buf) - len(raw)
+}
+
+// tearsCRLF tells whether what is held ends with a CR whose LF is yet to come.
+func (h *hold) tearsCRLF() bool {
+	return bytes.HasSuffix(h.buf, []byte("\r")) && bytes.Contains(h.buf, []byte("\r\n"))
 }
 
 // release appends all that is held to dst as it is.

@@ -198,7 +198,9 @@ func (s *Stream) Finish(dst []byte, cause Cause) []byte {
 	if !s.active {
 		return s.taken()
 	}
+	torn := s.hold.tearsCRLF()
 	s.settle()
+	s.lf = s.lf || torn && bytes.HasSuffix(s.out, []byte("\r"))
 	if !s.finished {
 		s.completeAll()
 		s.writeErrorFinish(cause.Code())

@@ -9,8 +9,9 @@ type trusted struct {
 }
 
 // startTrusted starts the tools that are trusted, without regard to where their
-// markers were in the frame.
+// markers were in the frame, and completes those that its text completes.
 func (s *Stream) startTrusted() {
+	since := s.said.sinceTool // what the frame says, of which nothing has been written
 	for i := range s.trusted {
 		t := &s.trusted[i]
 		if t.spoke {
@@ -18,7 +19,11 @@ func (s *Stream) startTrusted() {
 		}
 		s.startDerived(&t.tool)
 	}
+	if s.spoke {
+		s.inferEnds()
+	}
 	s.trusted = s.trusted[:0]
+	s.said.sinceTool = since
 }
 
 // writeTrusted writes a chunk whose content, at in, has markers in it that are
@@ -26,6 +31,7 @@ func (s *Stream) startTrusted() {
 // For that the chunk is written more than once, each time with a part of its
 // content.
 func (s *Stream) writeTrusted(in span) {
+	since := s.said.sinceTool
 	from, done := in.from, 0
 	for i := range s.trusted {
 		t := &s.trusted[i]
@@ -39,6 +45,7 @@ func (s *Stream) writeTrusted(in span) {
 		from, done = max(from, to), t.cuts
 	}
 	s.trusted = s.trusted[:0]
+	s.said.sinceTool = since
 	s.writePart(in, span{from, in.to}, s.cuts[done:], s.spoke)
 }
 

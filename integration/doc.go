@@ -1,0 +1,11 @@
+// Package integration tests the sidecar as its users run it: the built binary,
+// a configuration, and real sockets. It imports nothing of the plugin. A fake
+// upstream (upstream_test.go) writes recorded answers byte by byte, clients of
+// HTTP/1.1, HTTP/2 and HTTP/3 (clients_test.go) read what the sidecar makes of
+// them, and a strict decoder (sse_test.go) says what that is.
+//
+// TestMain builds ./cmd/caddy of the repository; under -race the binary has the
+// race detector too, and what that finds fails the test. -short leaves out the
+// build that xcaddy would make and most of the cuts. HERMES_TEST_BINARY names a
+// binary to test instead of a fresh one.
+package integration

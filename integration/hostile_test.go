@@ -1,0 +1,100 @@
+package integration
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// What a stream holds in memory is bounded, whatever upstream sends.
+func TestMemoryIsBounded(t *testing.T) {
+	if _, err := os.Stat("/proc/self/status"); err != nil {
+		t.Skip("the memory of a process is not in /proc here")
+	}
+	if raceEnabled {
+		t.Skip("the race detector takes memory of its own")
+	}
+	const size, limit = 64 << 20, 24 << 20
+	repeat := func(part string) script {
+		block := []byte(strings.Repeat(part, 1+(64<<10)/len(part)))
+		return func(x *exchange) {
+			x.events()
+			x.frame(role)
+			for n := 0; n < size; n += len(block) {
+				x.chunk(block)
+			}
+			x.fin()
+		}
+	}
+	counted := func(part func(i int) []string) script {
+		return func(x *exchange) {
+			x.events()
+			x.frame(role)
+			var b strings.Builder
+			for i, n := 0, 0; n < size; i++ {
+				b.WriteString(strings.Join(part(i), "\n") + "\n\n")
+				if b.Len() > 64<<10 {
+					x.chunk([]byte(b.String()))
+					n += b.Len()
+					b.Reset()
+				}
+			}
+			x.fin()
+		}
+	}
+	hostile := map[string]script{
+		"a frame that never ends":   repeat("data: " + strings.Repeat("x", 1000)),
+		"a line that never ends":    repeat("x"),
+		"a comment that never ends": repeat(": " + strings.Repeat("y", 1000)),
+		"a frame of endless lines":  repeat("data: x\n"),
+		"text that is held":         counted(func(int) []string { return one(delta("content", "`💻 "+strings.Repeat("x", 3000))) }),
+		"tools without end":         counted(func(i int) []string { return running("terminal", "call_"+strconv.Itoa(i)) }),
+		"markers without end":       counted(func(i int) []string { return one(delta("content", "\n`💻 "+strconv.Itoa(i)+"`\n")) }),
+		"choices without end": counted(func(i int) []string {
+			return one("data: " + envelope + fmt.Sprintf(`"choices": [{"index": %d, "delta": {"content": "a"}, "finish_reason": null}]}`, i))
+		}),
+	}
+	for name, play := range hostile {
+		t.Run(name, func(t *testing.T) {
+			home, listen := t.TempDir(), freePort(t)
+			conf := config{sites: []site{{listen: listen, upstream: newUpstream(t, play).addr, options: still}}}
+			write(t, filepath.Join(home, "caddy.json"), conf.json(t))
+			// With GOGC 20 the peak is close to what is held, and little garbage.
+			s := runArgs(t, environment(home, "GOGC=20"), "run", "--config", filepath.Join(home, "caddy.json"))
+			before := peak(t, s)
+			n, err := io.Copy(io.Discard, newClient(t, "http://"+listen).chat().in)
+			if err != nil {
+				t.Errorf("after %d bytes: %v", n, err)
+			}
+			if grown := peak(t, s) - before; grown > limit {
+				t.Errorf("%d bytes of upstream's took %d bytes of memory", size, grown)
+			} else {
+				t.Logf("%d MiB of upstream's took %d MiB of memory", size>>20, grown>>20)
+			}
+		})
+	}
+}
+
+// peak is the most memory that a sidecar has had, in bytes.
+func peak(t testing.TB, s *sidecar) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for l := range strings.SplitSeq(string(status), "\n") {
+		if v, ok := strings.CutPrefix(l, "VmHWM:"); ok {
+			kb, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(v), " kB"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return kb << 10
+		}
+	}
+	t.Fatal("no VmHWM")
+	return 0
+}

@@ -1,0 +1,275 @@
+package integration
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// everyOption is a Caddyfile that sets all options, none to its default.
+const everyOption = `{
+	admin off
+}
+
+http://:8643 {
+	hermes {
+		max_frame 2MiB
+		imitations keep
+		parallel_window 80ms
+		tool "🛰️" satellite
+		tool 🧲 magnet
+		progress unnamed
+		status_line on
+		done_grace 3s
+		error_finish inline
+		zero_usage error
+		first_byte_timeout 30s
+		idle_timeout 1m
+		stall_timeout 45s
+		keepalive 7s
+		keepalive_form comment
+		drain_timeout 4s
+	}
+	reverse_proxy 127.0.0.1:8642
+}
+`
+
+// everyMember is the same in JSON.
+var everyMember = map[string]any{
+	"handler": "hermes", "max_frame": 2 << 20, "imitations": "keep", "parallel_window": 80 * time.Millisecond,
+	"tool": map[string]string{"🛰️": "satellite", "🧲": "magnet"}, "progress": "unnamed", "status_line": true,
+	"done_grace": 3 * time.Second, "error_finish": "inline", "zero_usage": "error", "first_byte_timeout": 30 * time.Second,
+	"idle_timeout": time.Minute, "stall_timeout": 45 * time.Second, "keepalive": 7 * time.Second, "keepalive_form": "comment",
+	"drain_timeout": 4 * time.Second,
+}
+
+// caddy runs a subcommand that ends by itself.
+func caddy(t testing.TB, home string, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	cmd := exec.Command(binary, args...)
+	cmd.Env = environment(home)
+	var out, bad strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &bad
+	err = cmd.Run()
+	return out.String(), bad.String(), err
+}
+
+// handlers are the handlers of the only route in a configuration.
+func handlers(t testing.TB, config string) []map[string]any {
+	t.Helper()
+	var c struct {
+		Apps struct {
+			HTTP struct {
+				Servers map[string]struct {
+					Routes []struct {
+						Handle []map[string]any
+					}
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(config), &c); err != nil {
+		t.Fatalf("%v in %s", err, config)
+	}
+	for _, s := range c.Apps.HTTP.Servers {
+		if len(s.Routes) == 1 {
+			return s.Routes[0].Handle
+		}
+	}
+	t.Fatalf("not one server with one route: %s", config)
+	return nil
+}
+
+func TestEveryOptionInTheCaddyfile(t *testing.T) {
+	home := t.TempDir()
+	file := filepath.Join(home, "Caddyfile")
+	write(t, file, []byte(everyOption))
+	out, bad, err := caddy(t, home, "adapt", "--config", file, "--adapter", "caddyfile", "--validate")
+	if err != nil {
+		t.Fatalf("%v: %s", err, bad)
+	}
+	handle := handlers(t, out)
+	if len(handle) != 2 || handle[1]["handler"] != "reverse_proxy" {
+		t.Fatalf("handlers %v", handle)
+	}
+	want, _ := json.Marshal(everyMember)
+	got, _ := json.Marshal(handle[0])
+	if !reflect.DeepEqual(handle[0], asMap(t, want)) {
+		t.Errorf("adapted\n%s\nwant\n%s", got, want)
+	}
+}
+
+func asMap(t testing.TB, b []byte) (m map[string]any) {
+	t.Helper()
+	if err := json.Unmarshal(b, &m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// The directive without options is the handler without members, and it stands
+// behind encode.
+func TestNoOptionsInTheCaddyfile(t *testing.T) {
+	home := t.TempDir()
+	file := filepath.Join(home, "Caddyfile")
+	write(t, file, []byte("http://:8643 {\n\treverse_proxy 127.0.0.1:8642\n\thermes\n\tencode gzip\n}\n"))
+	out, bad, err := caddy(t, home, "adapt", "--config", file, "--adapter", "caddyfile")
+	if err != nil {
+		t.Fatalf("%v: %s", err, bad)
+	}
+	handle := handlers(t, out)
+	if len(handle) != 3 || handle[0]["handler"] != "encode" || handle[2]["handler"] != "reverse_proxy" ||
+		!reflect.DeepEqual(handle[1], map[string]any{"handler": "hermes"}) {
+		t.Errorf("handlers %v", handle)
+	}
+}
+
+// Timeouts and keepalives that are off are off in the JSON too.
+func TestOffInTheCaddyfile(t *testing.T) {
+	home := t.TempDir()
+	file := filepath.Join(home, "Caddyfile")
+	write(t, file, []byte("http://:8643 {\n\thermes {\n\t\tkeepalive off\n\t\tidle_timeout off\n\t\tfirst_byte_timeout off\n\t\tstall_timeout off\n\t\tstatus_line off\n\t}\n}\n"))
+	out, bad, err := caddy(t, home, "adapt", "--config", file, "--adapter", "caddyfile", "--validate")
+	if err != nil {
+		t.Fatalf("%v: %s", err, bad)
+	}
+	want := map[string]any{"handler": "hermes", "keepalive": 0.0, "idle_timeout": 0.0}
+	if h := handlers(t, out)[0]; !reflect.DeepEqual(h, want) {
+		t.Errorf("handler %v, want %v", h, want)
+	}
+}
+
+// The same options as JSON, durations in either of Caddy's ways.
+func TestEveryOptionInJSON(t *testing.T) {
+	for name, change := range map[string]options{
+		"nanoseconds": {},
+		"strings":     {"parallel_window": "80ms", "done_grace": "3s", "idle_timeout": "1m", "keepalive": "7s", "drain_timeout": "4s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home := t.TempDir()
+			file := filepath.Join(home, "caddy.json")
+			conf := config{sites: []site{{listen: ":8643", upstream: "127.0.0.1:8642", options: options(everyMember).with(change)}}}
+			write(t, file, conf.json(t))
+			if _, bad, err := caddy(t, home, "validate", "--config", file); err != nil {
+				t.Errorf("%v: %s", err, bad)
+			}
+		})
+	}
+}
+
+// What a value may be is in the error, with the line.
+func TestRefusedValues(t *testing.T) {
+	const forever = "-5s"
+	rules := []struct {
+		lines string
+		says  []string
+	}{
+		{"progress loud", []string{"progress", `"loud"`, "envelope", "bare", "unnamed", "comment", "off"}},
+		{"imitations maybe", []string{"imitations", "strip", "keep", "trust"}},
+		{"error_finish none", []string{"error_finish", "split", "inline"}},
+		{"zero_usage never", []string{"zero_usage", "auto", "error", "pass"}},
+		{"keepalive_form ping", []string{"keepalive_form", "chunk", "comment"}},
+		{"status_line yes", []string{"status_line", "on", "off"}},
+		{"max_frame big", []string{"max_frame", "1MiB"}},
+		{"max_frame -1", []string{"max_frame"}},
+		{"parallel_window soon", []string{"parallel_window", "duration"}},
+		{"parallel_window off", []string{"parallel_window", "duration"}},
+		{"done_grace off", []string{"done_grace", "duration"}},
+		{"drain_timeout off", []string{"drain_timeout", "duration"}},
+		{"idle_timeout " + forever, []string{"idle_timeout", "duration", "off"}},
+		{"first_byte_timeout soon", []string{"first_byte_timeout", "duration", "off"}},
+		{"stall_timeout soon", []string{"stall_timeout", "duration", "off"}},
+		{"keepalive often", []string{"keepalive", "duration", "off"}},
+		{"tool", []string{"tool", "emoji", "name"}},
+		{"tool x name", []string{"tool"}},
+		{"tool 🧲 _magnet", []string{"tool"}},
+		{"tool 🧲 a\n\t\ttool 🧲 b", []string{"already specified"}},
+		{"keepalive 5s\n\t\tkeepalive 6s", []string{"keepalive", "already specified"}},
+		{"keepalive", []string{"keepalive"}},
+		{"keepalive 5s 6s", []string{"keepalive"}},
+		{"reasoning_extract on", []string{"unrecognized", "reasoning_extract", "keepalive_form"}},
+	}
+	for _, r := range rules {
+		t.Run(r.lines, func(t *testing.T) {
+			home := t.TempDir()
+			file := filepath.Join(home, "Caddyfile")
+			write(t, file, []byte("http://:8643 {\n\thermes {\n\t\t"+r.lines+"\n\t}\n}\n"))
+			_, bad, err := caddy(t, home, "validate", "--config", file, "--adapter", "caddyfile")
+			if err == nil {
+				t.Fatal("it is accepted")
+			}
+			line := "Caddyfile:3"
+			if strings.Contains(r.lines, "\n") {
+				line = "Caddyfile:4"
+			}
+			for _, want := range append(r.says, line) {
+				if !strings.Contains(bad, want) && !strings.Contains(bad, strings.Trim(want, `"`)) {
+					t.Errorf("the error does not say %s: %s", want, bad)
+				}
+			}
+		})
+	}
+}
+
+func TestRefusedValuesInJSON(t *testing.T) {
+	for _, r := range []struct {
+		option string
+		value  any
+		says   []string
+	}{
+		{"progress", "loud", []string{"envelope", "bare", "unnamed", "comment", "off"}},
+		{"imitations", "maybe", []string{"strip", "keep", "trust"}},
+		{"error_finish", "none", []string{"split", "inline"}},
+		{"zero_usage", "never", []string{"auto", "error", "pass"}},
+		{"keepalive_form", "ping", []string{"chunk", "comment"}},
+		{"max_frame", -1, nil},
+		{"parallel_window", "-1s", nil},
+		{"done_grace", "-1s", nil},
+		{"drain_timeout", "-1s", nil},
+		{"idle_timeout", "-1s", nil},
+		{"first_byte_timeout", "-1s", nil},
+		{"stall_timeout", "-1s", nil},
+		{"keepalive", "-1s", nil},
+		{"tool", map[string]string{"x": "name"}, nil},
+		{"keep_alive", "5s", nil}, // no such option
+	} {
+		t.Run(r.option, func(t *testing.T) {
+			home := t.TempDir()
+			file := filepath.Join(home, "caddy.json")
+			write(t, file, config{sites: []site{{listen: ":8643", upstream: "127.0.0.1:8642", options: options{r.option: r.value}}}}.json(t))
+			_, bad, err := caddy(t, home, "validate", "--config", file)
+			if err == nil {
+				t.Fatal("it is accepted")
+			}
+			for _, want := range append(r.says, r.option) {
+				if !strings.Contains(bad, want) {
+					t.Errorf("the error does not say %q: %s", want, bad)
+				}
+			}
+		})
+	}
+}
+
+// A configuration in a Caddyfile and its JSON do the same.
+func TestCaddyfileAndJSONDoTheSame(t *testing.T) {
+	up := newUpstream(t, replay(recorded(t, "g0-v0.8.0/crash_in_tool"), byFrame))
+	home, listen := t.TempDir(), freePort(t)
+	file := filepath.Join(home, "Caddyfile")
+	text := strings.NewReplacer("http://:8643 {\n", onLoopback(listen), "127.0.0.1:8642", up.addr).Replace(everyOption)
+	write(t, file, []byte(text))
+	runArgs(t, environment(home), "run", "--config", file, "--adapter", "caddyfile")
+	got := newClient(t, "http://"+listen).chat().all()
+
+	base, _ := serve(t, up, options(everyMember))
+	if want := newClient(t, base).chat().all(); got != want {
+		t.Errorf("from the Caddyfile\n%s\nfrom JSON\n%s", got, want)
+	}
+	a := decode(t, got)
+	if a.err == nil || a.last == nil || a.last.Error == nil || len(a.starts) != 1 || strings.Contains(got, "event: ") || !strings.Contains(got, `"done"`) {
+		t.Errorf("the options have no effect:\n%s", got)
+	}
+}

@@ -1,0 +1,260 @@
+package integration
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A sidecar is a running process of the binary under test.
+type sidecar struct {
+	t      testing.TB
+	cmd    *exec.Cmd
+	admin  string // host:port of the admin API, "" when it is off
+	log    *logBook
+	exited chan struct{} // closed once the process is gone
+	err    error         // of the process, valid once exited is closed
+}
+
+// environment keeps a process away from the user's files: everything that
+// Caddy stores goes below home.
+func environment(home string, more ...string) []string {
+	return append(append(os.Environ(),
+		"HOME="+home, "XDG_DATA_HOME="+filepath.Join(home, "data"), "XDG_CONFIG_HOME="+filepath.Join(home, "config")), more...)
+}
+
+// run starts the sidecar with a config of Caddy's JSON below home, and returns
+// when it serves. The process is killed at the end of the test, if it still
+// runs.
+func run(t testing.TB, home string, c config) *sidecar {
+	t.Helper()
+	file := filepath.Join(home, "caddy.json")
+	write(t, file, c.json(t))
+	s := runArgs(t, environment(home), "run", "--config", file)
+	s.admin = c.admin
+	return s
+}
+
+// runArgs starts the binary with any arguments that make it serve.
+func runArgs(t testing.TB, env []string, args ...string) *sidecar {
+	t.Helper()
+	cmd := exec.Command(binary, args...)
+	cmd.Env = env
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s := &sidecar{t: t, cmd: cmd, log: newLogBook(), exited: make(chan struct{})}
+	go func() {
+		s.log.fill(stderr)
+		s.err = cmd.Wait()
+		close(s.exited)
+	}()
+	t.Cleanup(s.stop)
+	if !s.log.wait("serving initial configuration", s.exited) {
+		t.Fatalf("the sidecar did not start:\n%s", s.log)
+	}
+	return s
+}
+
+// stop kills the process and looks at what it has left in its log.
+func (s *sidecar) stop() {
+	select {
+	case <-s.exited:
+	default:
+		s.cmd.Process.Kill()
+		<-s.exited
+	}
+	for _, bad := range []string{"DATA RACE", "panic:", "panic serving", "fatal error:"} {
+		if strings.Contains(s.log.String(), bad) {
+			s.t.Errorf("the sidecar's log has %q", bad)
+		}
+	}
+	if s.t.Failed() {
+		s.t.Logf("log of the sidecar:\n%s", s.log)
+	}
+}
+
+// terminate sends SIGTERM and returns once the sidecar has begun to stop.
+func (s *sidecar) terminate() { s.signal(syscall.SIGTERM) }
+
+// interrupt does the same with SIGINT.
+func (s *sidecar) interrupt() { s.signal(syscall.SIGINT) }
+
+func (s *sidecar) signal(sig os.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+	s.stopping()
+}
+
+// stopByAdmin asks the admin API for the same. It answers when all is over.
+func (s *sidecar) stopByAdmin() {
+	s.t.Helper()
+	go func() {
+		res, err := http.Post("http://"+s.admin+"/stop", "", nil)
+		if err == nil {
+			res.Body.Close()
+		}
+	}()
+	s.stopping()
+}
+
+// stopping waits until the sidecar has begun to stop.
+func (s *sidecar) stopping() {
+	s.t.Helper()
+	if !s.log.wait("exiting; byeee", s.exited) {
+		s.t.Fatalf("no word of the shutdown in the log:\n%s", s.log)
+	}
+}
+
+// exit waits for the end of the process and wants status 0.
+func (s *sidecar) exit() {
+	s.t.Helper()
+	select {
+	case <-s.exited:
+	case <-time.After(patience):
+		s.t.Fatal("the sidecar does not exit")
+	}
+	if s.err != nil {
+		s.t.Fatalf("the sidecar's exit: %v", s.err)
+	}
+}
+
+// load replaces the running configuration through the admin API, and returns
+// when the new one is in force. The admin server of a reload just before may
+// still take the connection and close it: then it is tried again.
+func (s *sidecar) load(c config) {
+	s.t.Helper()
+	c.admin = s.admin
+	body := string(c.json(s.t))
+	post := func() (*http.Response, error) {
+		return http.Post("http://"+s.admin+"/load", "application/json", strings.NewReader(body))
+	}
+	res, err := post()
+	for deadline := time.Now().Add(patience); err != nil && time.Now().Before(deadline); {
+		res, err = post()
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if body, _ := io.ReadAll(res.Body); res.StatusCode != http.StatusOK {
+		s.t.Fatalf("reload: %s: %s", res.Status, body)
+	}
+}
+
+// A logBook keeps what a process writes to stderr.
+type logBook struct {
+	mu    sync.Mutex
+	lines []string
+	more  chan struct{} // closed and replaced at every line
+}
+
+func newLogBook() *logBook { return &logBook{more: make(chan struct{})} }
+
+func (l *logBook) fill(r io.Reader) {
+	in := bufio.NewReader(r)
+	for {
+		line, err := in.ReadString('\n')
+		l.mu.Lock()
+		if line != "" {
+			l.lines = append(l.lines, line)
+		}
+		close(l.more)
+		l.more = make(chan struct{})
+		l.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (l *logBook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.lines, "")
+}
+
+// wait returns true once a line contains text, false when the process ends or
+// patience does.
+func (l *logBook) wait(text string, exited <-chan struct{}) bool {
+	deadline := time.After(patience)
+	for {
+		l.mu.Lock()
+		more := l.more
+		l.mu.Unlock()
+		if strings.Contains(l.String(), text) {
+			return true
+		}
+		select {
+		case <-more:
+		case <-exited:
+			return strings.Contains(l.String(), text)
+		case <-deadline:
+			return false
+		}
+	}
+}
+
+// entries are the lines of the handler's own logger, decoded.
+func (l *logBook) entries() []map[string]any {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var own []map[string]any
+	for _, line := range l.lines {
+		var e map[string]any
+		if json.Unmarshal([]byte(line), &e) != nil {
+			continue
+		}
+		if name, _ := e["logger"].(string); strings.HasPrefix(name, "http.handlers.hermes") {
+			own = append(own, e)
+		}
+	}
+	return own
+}
+
+// freePort is an address of the loopback interface that nobody listens on. Its
+// port is below those that the system gives to outgoing connections, so that
+// none of them takes it before the sidecar does.
+func freePort(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(10000+rand.IntN(20000))))
+		if err != nil {
+			continue
+		}
+		defer l.Close()
+		return l.Addr().String()
+	}
+	t.Fatal("no free port")
+	return ""
+}
+
+// onLoopback opens a site of a Caddyfile that listens nowhere else.
+func onLoopback(listen string) string {
+	return "http://" + listen + " {\n\tbind 127.0.0.1\n"
+}
+
+func write(t testing.TB, file string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

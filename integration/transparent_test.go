@@ -1,0 +1,377 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// corpus has streams of other providers, in place: they are not part of the
+// project.
+const corpus = "../../shared/corpus"
+
+// A stream of another provider that ends well passes byte for byte; one that
+// only lacks [DONE] gains it.
+func TestOtherProvidersPassByteForByte(t *testing.T) {
+	index, err := os.ReadFile(filepath.Join(corpus, "index.json"))
+	if err != nil {
+		t.Skipf("no corpus of other providers' streams: %v", err)
+	}
+	var entries []struct{ File, API string }
+	if err := json.Unmarshal(index, &entries); err != nil {
+		t.Fatal(err)
+	}
+	paths := map[string]string{"chat": "/v1/chat/completions", "responses": "/v1/responses", "completions": "/v1/completions"}
+	scripts, bodies := router{}, map[string]string{}
+	for _, e := range entries {
+		b, err := os.ReadFile(filepath.Join(corpus, e.File))
+		if err != nil {
+			t.Fatal(err)
+		}
+		bodies[e.File] = string(b)
+		scripts[e.File] = stream(b)
+	}
+	c := newClient(t, first(serve(t, newUpstream(t, scripts.play), still)))
+	n := 0
+	for _, e := range entries {
+		path := paths[e.API]
+		if path == "" {
+			continue
+		}
+		n++
+		t.Run(e.File, func(t *testing.T) {
+			want := bodies[e.File]
+			if e.API == "chat" && !strings.Contains(want, "data: [DONE]") {
+				want += "data: [DONE]\n\n"
+			}
+			if got := c.of(t).post(path, "X-Play", e.File).all(); got != want {
+				t.Errorf("it differs at byte %d:\n%s", differs(got, want), around(got, differs(got, want)))
+			}
+		})
+	}
+	if n < 100 {
+		t.Errorf("only %d streams of a known kind", n)
+	}
+}
+
+// The web platform tests' streams have every oddity of the format.
+func TestForeignEventStreamsPassByteForByte(t *testing.T) {
+	files, _ := filepath.Glob(filepath.Join(corpus, "wpt-eventsource/streams/*.sse"))
+	if len(files) == 0 {
+		t.Skip("no corpus of other providers' streams")
+	}
+	scripts := router{}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scripts[f] = stream(b)
+	}
+	c := newClient(t, first(serve(t, newUpstream(t, scripts.play), still)))
+	for _, f := range files {
+		want, _ := os.ReadFile(f)
+		if got := c.post("/events", "X-Play", f).all(); got != string(want) {
+			t.Errorf("%s: got %q, want %q", f, clip(got), clip(string(want)))
+		}
+	}
+}
+
+// stream answers with an event stream in random pieces.
+func stream(b []byte) script {
+	parts := atRandom(7).cut(b)
+	return func(x *exchange) {
+		x.events()
+		for _, p := range parts {
+			x.chunk(p)
+		}
+		x.end()
+	}
+}
+
+func differs(a, b string) int {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return min(len(a), len(b))
+}
+
+func around(s string, at int) string { return s[max(0, at-200):min(len(s), at+200)] }
+
+// The other streams of Hermes pass byte for byte, in every generation.
+func TestResponsesAndRunsPassByteForByte(t *testing.T) {
+	all := recordings(t, func(r recording) bool { return !chats(r) })
+	c := newClient(t, first(serve(t, newUpstream(t, library(all, byFrame).play), nil)))
+	for _, r := range all {
+		t.Run(r.String(), func(t *testing.T) {
+			if got := c.of(t).post(r.path(), "X-Play", r.String()).all(); got != string(r.body) {
+				t.Errorf("got\n%s\nwant\n%s", got, r.body)
+			}
+		})
+	}
+}
+
+// A stream that is none of ours breaks off as it broke off.
+func TestForeignStreamsBreakOffAsTheyDo(t *testing.T) {
+	c := newClient(t, first(serve(t, newUpstream(t, func(x *exchange) {
+		x.events()
+		x.frame("event: response.created", `data: {"type": "response.created"}`)
+		x.torn([]byte("event: resp"))
+	}), nil)))
+	b, err := io.ReadAll(c.post("/v1/responses").Body)
+	if err == nil || strings.Contains(string(b), "DONE") || strings.Contains(string(b), "error") {
+		t.Errorf("body %q, error %v; want upstream's abort", b, err)
+	}
+}
+
+// Any path becomes active with the first chunk of a chat completion.
+func TestChunksOfAChatAreRepairedOnAnyPath(t *testing.T) {
+	r := recorded(t, "g0-v0.8.0/one_tool")
+	c := newClient(t, first(serve(t, newUpstream(t, replay(r, byFrame)), still)))
+	want := c.chat().all()
+	for _, path := range []string{"/api/agents/1/stream", "/proxy/v1/chat/completions", "/v1/chat/completions?x=1"} {
+		if got := c.post(path).all(); got != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", path, got, want)
+		}
+	}
+	if strings.Contains(want, "`") || !strings.Contains(want, "hermes.tool.progress") {
+		t.Errorf("not repaired:\n%s", want)
+	}
+}
+
+// What is no event stream with status 200 passes: the recorded JSON answers.
+func TestJSONAnswersPassByteForByte(t *testing.T) {
+	files, _ := filepath.Glob(filepath.Join(captures, "*", "*.http"))
+	if len(files) == 0 {
+		t.Fatal("no recordings")
+	}
+	scripts := router{}
+	for _, f := range files {
+		scripts[f] = func(x *exchange) { x.raw(asCRLF(t, f)) }
+	}
+	c := newClient(t, first(serve(t, newUpstream(t, scripts.play), nil)))
+	for _, f := range files {
+		want, err := http.ReadResponse(bufio.NewReader(strings.NewReader(asCRLF(t, f))), nil)
+		if err != nil {
+			t.Fatalf("%s: %v", f, err)
+		}
+		body, _ := io.ReadAll(want.Body)
+		r := c.play(f)
+		if got := r.all(); got != string(body) || r.StatusCode != want.StatusCode || r.ContentLength != want.ContentLength {
+			t.Errorf("%s: %s, %d bytes: %q; want %s, %q", f, r.Status, r.ContentLength, clip(got), want.Status, clip(string(body)))
+		}
+		for name := range want.Header {
+			if r.Header.Get(name) != want.Header.Get(name) {
+				t.Errorf("%s: %s: %q, want %q", f, name, r.Header.Get(name), want.Header.Get(name))
+			}
+		}
+	}
+}
+
+// asCRLF is a recorded answer with the line ends of HTTP in its header.
+func asCRLF(t *testing.T, file string) string {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Error(err)
+	}
+	s := strings.ReplaceAll(string(b), "\r\n", "\n")
+	head, body, _ := strings.Cut(s, "\n\n")
+	return strings.ReplaceAll(head, "\n", "\r\n") + "\r\n\r\n" + body
+}
+
+// Answers that are not acted on: they have what a repair would change, and keep
+// it.
+func TestResponsesThatAreNotActedOn(t *testing.T) {
+	sse := string(recorded(t, "g0-v0.8.0/crash_in_tool").body)
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	io.WriteString(z, sse)
+	z.Close()
+	plain := func(status, body string, header ...string) script {
+		return func(x *exchange) {
+			x.header(status, append(header, fmt.Sprintf("Content-Length: %d", len(body)))...)
+			x.raw(body)
+		}
+	}
+	scripts := router{
+		"gzip":       plain("200 OK", zipped.String(), "Content-Type: text/event-stream", "Content-Encoding: gzip"),
+		"status 500": plain("500 Internal Server Error", sse, "Content-Type: text/event-stream"),
+		"status 201": plain("201 Created", sse, "Content-Type: text/event-stream"),
+		"text/plain": plain("200 OK", sse, "Content-Type: text/plain"),
+		"no type":    plain("200 OK", sse, "Content-Type: application/octet-stream"),
+	}
+	c := newClient(t, first(serve(t, newUpstream(t, scripts.play), nil)))
+	for name := range scripts {
+		want := sse
+		if name == "gzip" {
+			want = zipped.String()
+		}
+		r := c.play(name)
+		if got := r.all(); got != want || r.ContentLength != int64(len(want)) {
+			t.Errorf("%s: %d bytes %q", name, r.ContentLength, clip(got))
+		}
+		if name == "gzip" && r.Header.Get("Content-Encoding") != "gzip" {
+			t.Errorf("gzip: Content-Encoding %q", r.Header.Get("Content-Encoding"))
+		}
+	}
+}
+
+// Parameters of the media type and its case do not matter.
+func TestMediaTypeParametersDoNotMatter(t *testing.T) {
+	body := recorded(t, "g0-v0.8.0/one_tool").body
+	for _, mime := range []string{"text/event-stream; charset=utf-8", "Text/Event-Stream", "text/event-stream;charset=UTF-8"} {
+		c := newClient(t, first(serve(t, newUpstream(t, func(x *exchange) {
+			x.header("200 OK", "Content-Type: "+mime, "Transfer-Encoding: chunked")
+			x.chunk(body)
+			x.end()
+		}), nil)))
+		r := c.chat()
+		if got := r.all(); !strings.Contains(got, "hermes.tool.progress") {
+			t.Errorf("%s: not repaired", mime)
+		}
+		if r.Header.Get("Content-Type") != mime {
+			t.Errorf("Content-Type %q, want %q", r.Header.Get("Content-Type"), mime)
+		}
+	}
+}
+
+// The request and response headers of a stream that is acted on.
+func TestHeaders(t *testing.T) {
+	body := recorded(t, "g0-v0.8.0/one_tool").body
+	scripts := router{
+		"none": func(x *exchange) {
+			x.header("200 OK", "Content-Type: text/event-stream", fmt.Sprintf("Content-Length: %d", len(body)), "X-Hermes-Session-Id: s1")
+			x.raw(string(body))
+		},
+		"both": func(x *exchange) {
+			x.events("X-Accel-Buffering: yes", "Cache-Control: no-store")
+			x.chunk(body)
+			x.end()
+		},
+	}
+	up := newUpstream(t, scripts.play)
+	c := newClient(t, first(serve(t, up, nil)))
+	r := c.play("none", "Accept-Encoding", "gzip, br")
+	if r.answer(); r.ContentLength != -1 || r.Header.Get("X-Accel-Buffering") != "no" || r.Header.Get("Cache-Control") != "no-cache" || r.Header.Get("X-Hermes-Session-Id") != "s1" {
+		t.Errorf("length %d, header %v", r.ContentLength, r.Header)
+	}
+	r = c.play("both")
+	if r.answer(); r.Header.Get("X-Accel-Buffering") != "yes" || r.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("header %v", r.Header)
+	}
+	for _, req := range up.requests() {
+		if got := req.Header.Values("Accept-Encoding"); len(got) != 1 || got[0] != "identity" {
+			t.Errorf("upstream was asked for %q", got)
+		}
+	}
+}
+
+// HEAD has a header and no body.
+func TestHEAD(t *testing.T) {
+	c := newClient(t, first(serve(t, newUpstream(t, func(x *exchange) {
+		x.header("200 OK", "Content-Type: text/event-stream", "Content-Length: 1234")
+	}), nil)))
+	req, _ := http.NewRequest(http.MethodHead, c.base+"/v1/chat/completions", nil)
+	res, err := c.http.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != 200 || res.ContentLength != 1234 {
+		t.Errorf("%s, length %d", res.Status, res.ContentLength)
+	}
+}
+
+// Early hints come through before the final header, and do not replace it.
+func TestEarlyHints(t *testing.T) {
+	for _, body := range []string{string(recorded(t, "g0-v0.8.0/one_tool").body), ""} {
+		c := newClient(t, first(serve(t, newUpstream(t, func(x *exchange) {
+			x.header("103 Early Hints", "Link: </style.css>; rel=preload")
+			if body == "" {
+				asJSON("200 OK", `{"ok":true}`)(x)
+				return
+			}
+			stream([]byte(body))(x)
+		}), nil)))
+		var hints []int
+		ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{
+			Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+				if h.Get("Link") != "" {
+					hints = append(hints, code)
+				}
+				return nil
+			},
+		})
+		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/v1/chat/completions", strings.NewReader(question))
+		res, err := c.http.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if len(hints) != 1 || hints[0] != 103 || res.StatusCode != 200 || err != nil {
+			t.Errorf("hints %v, %s, %v", hints, res.Status, err)
+		}
+		if body == "" && string(got) != `{"ok":true}` || body != "" && !strings.Contains(string(got), "hermes.tool.progress") {
+			t.Errorf("body %q", got)
+		}
+	}
+}
+
+// Trailers arrive behind a stream, foreign or repaired.
+func TestTrailers(t *testing.T) {
+	body := recorded(t, "g0-v0.8.0/one_tool").body
+	c := newClient(t, first(serve(t, newUpstream(t, func(x *exchange) {
+		x.events("Trailer: X-Checksum")
+		x.chunk(body)
+		x.raw("0\r\nX-Checksum: abc\r\n\r\n")
+	}), nil)))
+	for _, path := range []string{"/v1/chat/completions", "/v1/responses"} {
+		r := c.post(path)
+		r.all()
+		if got := r.Trailer.Get("X-Checksum"); got != "abc" {
+			t.Errorf("%s: trailer %q", path, got)
+		}
+	}
+}
+
+// An upgraded connection carries bytes both ways.
+func TestUpgrade(t *testing.T) {
+	base, _ := serve(t, newUpstream(t, func(x *exchange) {
+		x.header("101 Switching Protocols", "Connection: Upgrade", "Upgrade: echo")
+		io.Copy(x.Conn, x.in)
+	}), nil)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(patience))
+	fmt.Fprintf(conn, "GET /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	in := bufio.NewReader(conn)
+	res, err := http.ReadResponse(in, nil)
+	if err != nil || res.StatusCode != 101 {
+		t.Fatalf("%v, %v", res, err)
+	}
+	for _, ping := range []string{"hello\n", "data: {\"object\": \"chat.completion.chunk\"}\n"} {
+		io.WriteString(conn, ping)
+		if got, err := in.ReadString('\n'); got != ping || err != nil {
+			t.Errorf("echo %q, %v", got, err)
+		}
+	}
+}

@@ -1,0 +1,377 @@
+package rewrite
+
+import (
+	"strings"
+	"testing"
+)
+
+// modern returns the recording of the same scenario by another generation.
+func modern(t *testing.T, r recording, generation string) (recording, bool) {
+	t.Helper()
+	if strings.HasPrefix(r.generation, "agent-loop/") {
+		generation = "agent-loop/" + generation
+	}
+	for _, m := range chats(t, generation) {
+		if m.scenario == r.scenario {
+			return m, true
+		}
+	}
+	return recording{}, false
+}
+
+func TestLegacyRecordingsRepairedHaveTheContentOfModernOnes(t *testing.T) {
+	compared := 0
+	for _, r := range chats(t, "g0-v0.8.0", "g1-v0.9.0", "agent-loop/g0-v0.8.0") {
+		if r.scenario == "think_tags" {
+			continue // reasoning in the text is another section's
+		}
+		m, ok := modern(t, r, "g3-v0.20.3")
+		if !ok {
+			t.Errorf("%s has no modern recording", r.name())
+			continue
+		}
+		want := look(t, m.body).content
+		if r.scenario == "model_imitates" {
+			want = "Sure\ndone" // G3 leaves imitations in
+		}
+		got := look(t, repair(r.body)).content
+		same(t, got, want, r.name()+": contents")
+		compared++
+	}
+	if compared < 40 {
+		t.Errorf("compared %d recordings only", compared)
+	}
+}
+
+func TestModernRecordingsKeepTheirContent(t *testing.T) {
+	for _, r := range chats(t) {
+		if strings.Contains(r.generation, "g0-") || r.scenario == "model_imitates" {
+			continue
+		}
+		same(t, look(t, repair(r.body)).content, look(t, r.body).content, r.name()+": contents")
+	}
+}
+
+func TestLegacyToolStartsAreThoseOfG2(t *testing.T) {
+	var starts int
+	for _, r := range chats(t, "g0-v0.8.0", "g1-v0.9.0", "agent-loop/g0-v0.8.0") {
+		m, ok := modern(t, r, "g2-v0.13.0")
+		if !ok {
+			t.Errorf("%s has no recording of G2", r.name())
+			continue
+		}
+		got, want := look(t, repair(r.body)).starts(), look(t, m.body).starts()
+		if r.scenario == "emoji_all" {
+			want = withLabelsOf(got, want) // G2 has more tools
+		}
+		if len(got) != len(want) {
+			t.Errorf("%s: %d tool starts, want %d", r.name(), len(got), len(want))
+			continue
+		}
+		for i := range got {
+			starts++
+			if got[i].emoji != want[i].emoji || got[i].label != want[i].label {
+				t.Errorf("%s: start %d is %q %q, want %q %q", r.name(), i, got[i].emoji, got[i].label, want[i].emoji, want[i].label)
+			}
+			if got[i].tool != want[i].tool && (r.generation == "g1-v0.9.0" || nameIsTold(got[i])) {
+				t.Errorf("%s: start %d %s %q is %s, want %s", r.name(), i, got[i].emoji, got[i].label, got[i].tool, want[i].tool)
+			}
+		}
+	}
+	if starts < 130 {
+		t.Errorf("saw %d starts only", starts)
+	}
+}
+
+// withLabelsOf returns those of all whose label one of ts has.
+func withLabelsOf(ts, all []toolEvent) (some []toolEvent) {
+	labels := map[string]bool{}
+	for _, e := range ts {
+		labels[e.label] = true
+	}
+	for _, e := range all {
+		if labels[e.label] {
+			some = append(some, e)
+		}
+	}
+	return some
+}
+
+// nameIsTold tells whether the emoji, or a label that is the tool's name, says
+// which tool it is.
+func nameIsTold(e toolEvent) bool {
+	return uniqueEmoji(e.emoji) || e.label == e.tool
+}
+
+// uniqueEmoji tells whether one tool alone has the emoji.
+func uniqueEmoji(emoji string) bool {
+	for _, shared := range []string{"🔍", "🧠", "👁", "⌨", "📚", "🏠", "🧪", "⚡"} {
+		if strings.TrimSuffix(emoji, "\ufe0f") == shared {
+			return false
+		}
+	}
+	return true
+}
+
+func TestRecordingsFulfilTheLifecycle(t *testing.T) {
+	for _, r := range chats(t) {
+		for _, form := range []Progress{ProgressEnvelope, ProgressBare, ProgressUnnamed, ProgressComment} {
+			v := look(t, repairWith(r.body, Options{Progress: form}))
+			v.checkLifecycle(t)
+			if v.done != 1 || len(v.finishes) != 1 {
+				t.Errorf("%s, %s: %d [DONE], finish %q", r.name(), form, v.done, v.finishes)
+			}
+			if t.Failed() {
+				t.Fatalf("%s, %s", r.name(), form)
+			}
+		}
+		if v := look(t, repairWith(r.body, Options{Progress: ProgressOff})); len(v.tools) != 0 {
+			t.Errorf("%s: tool events although progress is off: %+v", r.name(), v.tools)
+		}
+	}
+}
+
+// allOptions are combinations of options under which twice must equal once and
+// cuts must not matter.
+func allOptions() (os []Options) {
+	for _, p := range ProgressForms() {
+		for _, i := range ImitationsValues() {
+			os = append(os, Options{Progress: p, Imitations: i})
+		}
+		os = append(os,
+			Options{Progress: p, ErrorFinish: ErrorFinishInline},
+			Options{Progress: p, StatusLine: true, ZeroUsage: ZeroUsageError})
+	}
+	return os
+}
+
+func TestTwiceThroughEqualsOnceThrough(t *testing.T) {
+	for _, r := range recordings(t) {
+		p := chat
+		p.Active = r.chat()
+		for _, o := range allOptions() {
+			if o.Progress == ProgressOff && o.Imitations == ImitationsKeep && r.scenario == "model_imitates" {
+				// Off hides the tool events, without which a kept imitation
+				// that is a whole chunk looks like a real marker.
+				continue
+			}
+			once, _ := run(r.body, o, p, whole, CauseEOF)
+			twice, _ := run(once, o, p, whole, CauseEOF)
+			same(t, twice, once, r.name()+": twice and once")
+			if t.Failed() {
+				t.Fatalf("%s with %+v", r.name(), o)
+			}
+		}
+	}
+}
+
+func TestOutputDoesNotDependOnReads(t *testing.T) {
+	for _, r := range recordings(t) {
+		p := chat
+		p.Active = r.chat()
+		for _, o := range allOptions() {
+			want, wantSum := run(r.body, o, p, whole, CauseEOF)
+			for _, cut := range []cutter{oneByte, atRandom(1, 7), atRandom(2, 300), atRandom(3, 3000)} {
+				got, sum := run(r.body, o, p, cut, CauseEOF)
+				same(t, got, want, r.name()+": outputs")
+				if sum != wantSum {
+					t.Errorf("summaries differ: %+v, %+v", sum, wantSum)
+				}
+				if t.Failed() {
+					t.Fatalf("%s with %+v", r.name(), o)
+				}
+			}
+		}
+	}
+}
+
+func TestForeignStreamsOfHermesPassByteForByte(t *testing.T) {
+	n := 0
+	for _, r := range recordings(t) {
+		if r.chat() {
+			continue
+		}
+		n++
+		for _, cause := range []Cause{CauseEOF, CauseAborted, CauseTimeout, CauseShutdown} {
+			for i := range r.body {
+				out, _ := run(r.body[:i], Options{}, Params{}, atRandom(uint64(i), 99), cause)
+				same(t, out, r.body[:i], r.name()+": bytes")
+			}
+		}
+	}
+	if n < 5 {
+		t.Errorf("%d recordings of foreign streams only", n)
+	}
+}
+
+// Frames that are neither marker nor tool event nor finish leave as they are.
+func TestFramesOfRecordingsThatNeedNoChangeLeaveByteForByte(t *testing.T) {
+	for _, r := range chats(t) {
+		if r.scenario == "model_imitates" {
+			continue
+		}
+		out := repair(r.body)
+		left := frames(out)
+		at := 0
+		for _, f := range frames(r.body) {
+			if strings.HasPrefix(f, "event:") || strings.Contains(f, `\n`+"`") || strings.Contains(f, `"finish_reason": "`) {
+				continue
+			}
+			for at < len(left) && left[at] != f {
+				at++
+			}
+			if at == len(left) {
+				t.Errorf("%s: frame is gone or out of order: %q", r.name(), f)
+				break
+			}
+			at++
+		}
+	}
+}
+
+func TestCleanRecordingsPassByteForByte(t *testing.T) {
+	n := 0
+	for _, r := range chats(t) {
+		switch r.scenario {
+		case "plain", "inline_code", "no_usage", "zero_usage_success", "empty", "unstreamed", "reasoning", "truncated_result":
+		default:
+			continue
+		}
+		if v := look(t, r.body); len(v.tools) > 0 || v.finish.Error != nil && v.finishes[0] == "error" {
+			continue
+		}
+		n++
+		same(t, repair(r.body), r.body, r.name()+": bytes")
+	}
+	if n < 30 {
+		t.Errorf("%d clean recordings only", n)
+	}
+}
+
+func TestBareLeavesG2FramesByteForByte(t *testing.T) {
+	for _, r := range chats(t, "g2-v0.13.0", "g3-v0.20.3") {
+		switch r.scenario {
+		case "one_tool", "parallel_tools", "seq_tools", "labels", "emoji_all", "tool_first", "slow_tool", "internal_tool":
+			same(t, repairWith(r.body, Options{Progress: ProgressBare}), r.body, r.name()+": bytes")
+		}
+	}
+}
+
+func TestCrashScenariosEndInTheErrorFinish(t *testing.T) {
+	n := 0
+	for _, r := range chats(t) {
+		if !strings.HasPrefix(r.scenario, "crash_") && r.scenario != "failed_result" && r.scenario != "fail_second_call" && r.scenario != "zero_usage_empty" {
+			continue
+		}
+		n++
+		v := look(t, repairWith(r.body, Options{ZeroUsage: ZeroUsageError}))
+		code := CodeCrashed
+		if raw := look(t, r.body); raw.finishes[0] == "error" {
+			code = CodeAgentError
+		}
+		if r.scenario == "fail_second_call" && v.finishes[0] == "stop" && !strings.Contains(r.generation, "g0") {
+			continue // real usage, no evidence
+		}
+		if len(v.errors) != 1 || (code == CodeCrashed && v.errors[0].code() != code) {
+			t.Errorf("%s: errors %+v", r.name(), v.errors)
+			continue
+		}
+		if !strings.HasSuffix(v.story(), "error finish done") {
+			t.Errorf("%s: %s", r.name(), v.story())
+		}
+		v.checkErrorFinish(t, v.errors[0].code())
+	}
+	if n < 20 {
+		t.Errorf("%d crash scenarios only", n)
+	}
+}
+
+func TestLookAlikesOfACrashPass(t *testing.T) {
+	for _, r := range chats(t) {
+		switch r.scenario {
+		case "no_usage", "zero_usage_success", "empty", "unstreamed":
+			out, sum := run(r.body, Options{}, chat, whole, CauseEOF)
+			same(t, out, r.body, r.name()+": bytes")
+			if sum.Code != "" || sum.FinishReason != "stop" {
+				t.Errorf("%s: %+v", r.name(), sum)
+			}
+		}
+	}
+}
+
+// What a client may see of a recording that is cut at any byte (contract
+// section 3), for each way in which it can end.
+func TestRecordingsCutAnywhere(t *testing.T) {
+	for _, r := range chats(t) {
+		switch r.scenario {
+		case "one_tool", "parallel_tools", "labels", "crash_after_text", "crash_in_tool", "model_imitates", "reasoning_tools", "status_wait":
+		default:
+			continue
+		}
+		if r.scenario == "labels" && r.generation != "g0-v0.8.0" {
+			continue
+		}
+		checkCuts(t, r, []Cause{CauseEOF, CauseAborted, CauseTimeout, CauseShutdown})
+	}
+}
+
+func checkCuts(t *testing.T, r recording, causes []Cause) {
+	t.Helper()
+	full := repair(r.body)
+	var known, content string // the content of the complete frames known
+	ended := false
+	for i := 0; i <= len(r.body); i += cutStride {
+		in := r.body[:i]
+		cause := causes[i/cutStride%len(causes)]
+		out, sum := run(in, Options{}, chat, whole, cause)
+		if complete := completeFrames(in); i == 0 || complete != known {
+			known = complete
+			content = look(t, repair(known+doneFrame)).content
+			ended = hasFinish(known)
+		}
+		if ended {
+			same(t, out, full, "outputs behind the finish chunk")
+		} else {
+			v := look(t, out)
+			v.checkLifecycle(t)
+			v.checkErrorFinish(t, cause.Code())
+			if sum.Code != cause.Code() || sum.FinishReason != "error" {
+				t.Errorf("summary %+v", sum)
+			}
+			same(t, v.content, content, "contents")
+		}
+		if t.Failed() {
+			t.Fatalf("%s, cut at %d, cause %d:\n%s", r.name(), i, cause, out)
+		}
+	}
+}
+
+// completeFrames returns the frames of in, the last one's blank line added
+// where its JSON is complete.
+func completeFrames(in string) string {
+	i := strings.LastIndex(in, "\n\n") + 2
+	if i < 2 {
+		i = 0
+	}
+	tail := in[i:]
+	if line := strings.TrimSuffix(tail, "\n"); strings.HasSuffix(line, "}") && jsonLine(line) {
+		return in[:i] + line + "\n\n"
+	}
+	return in[:i]
+}
+
+// jsonLine tells whether the last line's data is complete JSON.
+func jsonLine(frame string) bool {
+	events := decode(frame + "\n\n")
+	return len(events) == 1 && validJSON([]byte(events[0].data))
+}
+
+// hasFinish tells whether a stream has a finish chunk.
+func hasFinish(stream string) bool {
+	for _, e := range decode(stream) {
+		if strings.Contains(e.data, `"finish_reason": "`) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,61 @@
+package rewrite
+
+import "testing"
+
+func TestFencesOpenAndClose(t *testing.T) {
+	for content, open := range map[string]bool{
+		"":                      false,
+		"```":                   false, // not before its line ends
+		"```\n":                 true,
+		"```go\n":               true,
+		"``` go `x`\n":          false,
+		"~~~ go `x`\n":          true,
+		"~~~\n":                 true,
+		"``\n":                  false,
+		"~~\n":                  false,
+		"a ```\n":               false,
+		"  ```\n":               true,
+		"\t```\n":               true,
+		"```\nx\n```\n":         false,
+		"```\nx\n```  \n":       false,
+		"```\nx\n  ```\n":       false,
+		"```\nx\n````\n":        false,
+		"```\nx\n``` y\n":       true,
+		"````\nx\n```\n":        true,
+		"```\nx\n~~~\n":         true,
+		"~~~\nx\n```\n":         true,
+		"~~~\nx\n~~~\n":         false,
+		"```\n\n\n":             true,
+		"```\nx\n```\n```\n":    true,
+		"```x```\n":             false,
+		"```\nx\n```y```\n":     true,
+		"```\nx```\n":           true,
+		"text\n\n```\ncode\n\n": true,
+	} {
+		var f fence
+		for _, r := range content {
+			f.step(r)
+		}
+		if f.open() != open {
+			t.Errorf("%q: open = %v, want %v", content, f.open(), open)
+		}
+		after := fenceOf(content)
+		if (after != "") != open {
+			t.Errorf("%q: the tests' own model says %q", content, after)
+		}
+	}
+}
+
+// fenceOf returns the fence that is open behind complete lines.
+func fenceOf(content string) (fence string) {
+	line := ""
+	for _, r := range content {
+		if r == '\n' {
+			fence = fenceAfter(fence, line)
+			line = ""
+			continue
+		}
+		line += string(r)
+	}
+	return fence
+}

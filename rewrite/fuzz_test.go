@@ -1,0 +1,384 @@
+package rewrite
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+// fuzzSeeds adds the shorter recordings to f.
+func fuzzSeeds(f *testing.F, add func(body string)) {
+	for _, r := range recordings(f) {
+		switch r.scenario {
+		case "one_tool", "parallel_tools", "model_imitates", "crash_after_text", "crash_in_tool", "status_wait", "runs.one_tool", "zero_usage_empty":
+			add(r.body)
+		}
+	}
+}
+
+// FuzzFraming: any bytes, cut in any two ways, give the same bytes; a stream
+// that does not become active leaves as it came.
+func FuzzFraming(f *testing.F) {
+	n := 0
+	fuzzSeeds(f, func(body string) {
+		n++
+		in := body
+		switch n % 4 {
+		case 1:
+			in = strings.ReplaceAll(body, "\n", "\r\n")
+		case 2:
+			in = strings.ReplaceAll(body, "\n", "\r")
+		case 3:
+			in = "\ufeff" + body
+		}
+		f.Add([]byte(in), []byte{0}, []byte{200, 3, 17}, n%2 == 0, byte(n), byte(n*7))
+	})
+	f.Add([]byte("\xef\xbb\xbf: c\r\n\r\ndata: a\rdata:b\r\rdata"), []byte{0}, []byte{1}, false, byte(0), byte(0))
+	f.Fuzz(func(t *testing.T, in, a, b []byte, active bool, options, limit byte) {
+		all := allOptions()
+		o := all[int(options)%len(all)]
+		if limit > 0 {
+			o.MaxFrame = int(limit) * 8
+		}
+		p := chat
+		p.Active = active
+		cause := Cause(options % 4)
+		s := New(&o, p)
+		want := string(s.Finish(feedAll(s, string(in), byScript(a)), cause))
+		got, sum := run(string(in), o, p, byScript(b), cause)
+		same(t, got, want, "outputs of two cuts")
+		if wantSum := s.Summary(); sum != wantSum {
+			t.Errorf("summaries of two cuts: %+v, %+v", sum, wantSum)
+		}
+		if !s.Active() {
+			same(t, got, string(in), "bytes of a foreign stream")
+		}
+	})
+}
+
+// contentTokens are what FuzzContent makes text of.
+var contentTokens = []string{
+	"\n", "\n", "\n\n", "`", "`💻 ls -la`", "`📖 a.go`", "`⚙️ x`", "`⚙ y`", "`💻 ", "`💻", " ", "```", "~~~", "````", "a", "word ", "é", "💻",
+	"\ufe0f", "`git status`", "`🦄 x`", "x`", "\r", "\t", "  ", "`🔍 recall: \"x\"`", "`💻 a`\n", "\n`💻 b`\n", "`💻 `", "`💻 ``", "\u00a0", "```go\n", "~~~\n", "\\", "\"", "<b>",
+}
+
+// FuzzContent: the content is upstream's minus imitations, however upstream
+// cut it into deltas and whatever says nothing came between these.
+func FuzzContent(f *testing.F) {
+	f.Add("", []byte{14, 0, 4, 0, 0, 14}, []byte{1})
+	f.Add("Sure\n`💻 ls -la`\ndone", []byte{}, []byte{1, 0, 2, 9, 5})
+	f.Add("", []byte{11, 0, 4, 0, 11, 0, 5, 2, 14}, []byte{3, 1})
+	f.Add("", []byte{26, 26, 5, 0, 0, 26, 2, 14}, []byte{0, 6})
+	fuzzSeeds(f, func(body string) { f.Add(look(f, body).content, []byte{}, []byte{2, 30, 1}) })
+	f.Fuzz(func(t *testing.T, raw string, script, cuts []byte) {
+		if !utf8.ValidString(raw) || strings.ContainsRune(raw, utf8.RuneError) {
+			return
+		}
+		content := raw
+		for _, b := range script {
+			content += contentTokens[int(b)%len(contentTokens)]
+		}
+		if len(content) > 2000 {
+			return
+		}
+		// A tool event of upstream's says that no chunk is a real marker.
+		const before = `data: {"id": "c", "choices": []}` + "\n\n"
+		stream := before + g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1") + deltas(content, cuts) + stop()
+		out := repair(stream)
+		same(t, look(t, out).content, withoutImitations(content), "contents")
+		kept := repairWith(stream, Options{Imitations: ImitationsKeep})
+		same(t, look(t, kept).content, content, "contents that are kept")
+		same(t, repair(out), out, "twice and once")
+		if withoutImitations(content) == content && !strings.Contains(content, "`") {
+			same(t, repairWith(stream, Options{Progress: ProgressBare}), stream, "bytes of what needs no change")
+		}
+	})
+}
+
+// deltas cuts content into deltas as the script says, with frames between them
+// that say nothing.
+func deltas(content string, script []byte) string {
+	var b strings.Builder
+	rs := []rune(content)
+	for i := 0; len(rs) > 0; i++ {
+		c := byte(255)
+		if len(script) > 0 {
+			c = script[i%len(script)]
+		}
+		n := min(len(rs), 1+int(c>>2))
+		switch c & 3 {
+		case 1:
+			b.WriteString(keepalive)
+		case 2:
+			b.WriteString(delta(""))
+		case 3:
+			b.WriteString(delta(`"content": ""`))
+		}
+		b.WriteString(text(string(rs[:n])))
+		rs = rs[n:]
+	}
+	return b.String()
+}
+
+// A lifeScript writes a stream from bytes, one operation each.
+type lifeScript struct {
+	script []byte
+	chunks []string // what is fed; see tick and breath
+	mode   byte
+	shown  bool // a tool event has been written that the client sees
+	hidden bool // one was written before it that the client does not see
+}
+
+func (l *lifeScript) next() byte {
+	if len(l.script) == 0 {
+		return 0
+	}
+	b := l.script[0]
+	l.script = l.script[1:]
+	return b
+}
+
+var lifeTexts = []string{
+	"Hello", " ", "\n\n", "\n\nMore text.", "`💻 ls`", "\n`💻 ls`\n", "`💻", " ls", "`\n", "a\n`📖 b`\nc", "```\n", "\n```\n", "`", "\n", "a\n`💻 c`", "`💻 c`\n`📖 d`\n\ne", "\n`🦄 u`\n",
+}
+
+var lifeTools = [][3]string{{"terminal", "💻", "ls -la"}, {"read_file", "📖", "a.go"}, {"_thinking", "💭", "hm"}, {"web_search", "🔍", "recall: \"x\""}, {"tool", "🦄", "`q` \"<b>\\"}}
+
+var lifeFinishes = []string{
+	finishChunk("stop", realUsage), finishChunk("stop", zeroUsage), finishChunk("stop", ""), finishChunk("length", realUsage), finishChunk("tool_calls", realUsage),
+	finishChunk("error", ""),
+	finishChunk("error", zeroUsage+`, "error": {"message": "boom sk-abcdefghij", "type": "RuntimeError"}, "hermes": {"completed": true, "partial": false, "failed": true, "error": "boom", "error_code": "agent_error"}`),
+	`data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {"content": "end"}, "finish_reason": "stop"}]` + realUsage + "}\n\n",
+}
+
+// tick stands for an hour that passes, breath for a keepalive of the
+// sidecar's.
+const (
+	tick   = "tick"
+	breath = "breath"
+)
+
+// write writes the stream, and is false at its end.
+func (l *lifeScript) write() (finished bool) {
+	for len(l.script) > 0 {
+		op, arg := l.next(), l.next()
+		tool := lifeTools[int(arg)%len(lifeTools)]
+		id := fmt.Sprint("call_", arg%4)
+		switch op % 16 {
+		case 0, 1:
+			s := lifeTexts[int(arg)%len(lifeTexts)]
+			if l.mode%4 != 0 && strings.Contains(s, "🦄") {
+				continue
+			}
+			l.add(text(s))
+		case 2:
+			if l.mode%4 == 0 || l.mode%4 == 3 {
+				if tool[0][0] != '_' {
+					l.add(markerChunk(tool[1], tool[2]))
+				}
+			}
+		case 3:
+			if l.mode%4 == 1 || l.mode%4 == 3 {
+				l.shows(tool[0][0] != '_')
+				l.add(g1(tool[0], tool[1], tool[2]))
+			}
+		case 4, 5:
+			if l.mode%4 >= 2 {
+				l.shows(tool[0][0] != '_')
+				l.add(g2Start(tool[0], tool[1], tool[2], id))
+			}
+		case 6, 7:
+			if l.mode%4 >= 2 {
+				l.shows(false)
+				l.add(g2End(tool[0], id))
+			}
+		case 8:
+			l.add(keepalive)
+		case 9:
+			l.add(breath)
+		case 10:
+			l.add(tick)
+		case 11:
+			l.add(reasoning(lifeTexts[int(arg)%4]))
+		case 12:
+			l.add(named("hermes.status", `{"type": "waiting", "n": 1}`))
+		case 13:
+			l.add(delta(`"role": "assistant"`))
+		case 14:
+			if arg%3 == 0 {
+				l.add("x: " + strings.Repeat("y", 9000) + "\n\n")
+			}
+		case 15:
+			if arg < 128 {
+				continue
+			}
+			l.add(lifeFinishes[int(arg)%len(lifeFinishes)])
+			return true
+		}
+	}
+	return false
+}
+
+// shows notes that a tool event is written.
+func (l *lifeScript) shows(seen bool) {
+	l.shown = l.shown || seen
+	l.hidden = l.hidden || !l.shown
+}
+
+func (l *lifeScript) add(s string) {
+	if l.mode&8 != 0 {
+		s = strings.ReplaceAll(s, "\n\n", "\r\n\r\n")
+	}
+	l.chunks = append(l.chunks, s)
+}
+
+// FuzzLifecycle: whatever upstream does, tools pair up, the stream ends as it
+// must, and twice equals once.
+func FuzzLifecycle(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 2, 0, 2, 1, 0, 3, 15, 128}, byte(0), byte(3))
+	f.Add([]byte{1, 3, 0, 3, 1, 10, 0, 3, 0, 0, 3}, byte(0), byte(1))
+	f.Add([]byte{2, 4, 0, 4, 1, 6, 0, 6, 0, 6, 3, 15, 134}, byte(1), byte(3))
+	f.Add([]byte{0, 0, 4, 2, 0, 2, 1, 0, 14}, byte(2), byte(2))
+	f.Add([]byte{11, 2, 0, 8, 0, 9, 0, 14, 3, 0, 9}, byte(7), byte(0))
+	f.Fuzz(func(t *testing.T, script []byte, options, end byte) {
+		if len(script) == 0 || len(script) > 600 {
+			return
+		}
+		l := &lifeScript{script: script[1:], mode: script[0]}
+		finished := l.write()
+		all := allOptions()
+		o := all[int(options)%len(all)]
+		o.MaxFrame = 8000
+		s := New(&o, chat)
+		var out []byte
+		now := epoch
+		if l.mode&16 != 0 {
+			out = s.Feed(out, []byte("\ufeff"), now)
+		}
+		for i, c := range l.chunks {
+			switch c {
+			case tick:
+				now = now.Add(time.Hour)
+			case breath:
+				out = s.Keepalive(out)
+			default:
+				if i == len(l.chunks)-1 && !finished && end&16 != 0 {
+					c = c[:int(end)*len(c)/256]
+				}
+				out = s.Feed(out, []byte(c), now)
+			}
+		}
+		if cut := end&16 != 0 && !finished; end&32 != 0 && !cut {
+			out = s.Feed(out, []byte(doneFrame), now)
+		}
+		out = s.Finish(out, Cause(end%4))
+		if rest := s.Keepalive(s.Feed(s.Finish(nil, CauseEOF), []byte(text("x")), now)); len(rest) > 0 {
+			t.Errorf("behind the end leaves %q", rest)
+		}
+		v := checkLife(t, string(out), o, s.Summary(), finished)
+		switch {
+		case l.hidden || o.Progress == ProgressOff:
+			// Upstream's tool events say that no chunk is a real marker. Where
+			// they do not leave, nobody can say so the second time.
+		case goesOnBehindAMarker(v.content):
+			// A tool event between a marker and the text behind it on its line
+			// says that the line ends there; one that came before, or is
+			// dropped, does not say so.
+		default:
+			twice, _ := run(string(out), o, chat, atRandom(1, 999), CauseEOF)
+			same(t, twice, string(out), "twice and once")
+		}
+	})
+}
+
+func checkLife(t *testing.T, out string, o Options, sum Summary, finished bool) *view {
+	t.Helper()
+	v := look(t, out)
+	v.checkLifecycle(t)
+	if o.Progress == ProgressOff && len(v.tools) > 0 {
+		t.Errorf("tool events although progress is off")
+	}
+	if v.done != 1 || v.order[len(v.order)-1] != "done" {
+		t.Errorf("order = %s, want [DONE] at the end", v.story())
+	}
+	if len(v.finishes) != 1 || v.finishes[0] != sum.FinishReason {
+		t.Errorf("finish reasons = %q, summary %+v", v.finishes, sum)
+	}
+	if sum.Code != "" && sum.FinishReason != "error" || !finished && sum.Code == "" {
+		t.Errorf("summary = %+v", sum)
+	}
+	if sum.Code != "" && o.ErrorFinish != ErrorFinishInline && (len(v.errors) != 1 || !strings.HasSuffix(v.story(), "error finish done")) {
+		t.Errorf("errors = %+v, order = %s", v.errors, v.story())
+	}
+	if strings.Contains(out, "sk-abcdefghij") {
+		t.Errorf("a key has left")
+	}
+	return v
+}
+
+// goesOnBehindAMarker tells whether a line of the content begins with a marker
+// and goes on.
+func goesOnBehindAMarker(content string) bool {
+	for _, line := range strings.Split(content, "\n") {
+		for i := range line {
+			if i > 0 && i < len(line)-1 && line[i] == '`' && isImitation(line[:i+1]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// FuzzJSON: whatever the data is, nothing panics, what is no JSON leaves as it
+// is, what is JSON leaves as JSON, and a frame that is not touched leaves byte
+// for byte.
+func FuzzJSON(f *testing.F) {
+	fuzzSeeds(f, func(body string) {
+		for i, e := range decode(body) {
+			f.Add(e.data, byte(i), byte(i))
+		}
+	})
+	f.Add(`{"choices":[{"index":0,"delta":{"content":"\n\u0060\ud83d\udcbb x\u0060\n"}}`, byte(0), byte(0))
+	f.Add(`{"error":{"message":"x"},"choices":[{"finish_reason":"error"}]}`, byte(1), byte(0))
+	f.Add(`{"tool":{},"toolCallId":"x","status":3}`, byte(1), byte(1))
+	f.Add(`{ }`, byte(2), byte(2))
+	f.Add(`{"choices":null}`, byte(2), byte(2))
+	f.Fuzz(func(t *testing.T, data string, name, options byte) {
+		if strings.ContainsAny(data, "\r\n") || strings.TrimSpace(data) == "[DONE]" {
+			return
+		}
+		all := allOptions()
+		o := all[int(options)%len(all)]
+		frame := "data: " + data + "\n\n"
+		names := []string{"", "hermes.tool.progress", "hermes.status", "message"}
+		if n := names[int(name)%len(names)]; n != "" {
+			frame = "event: " + n + "\n" + frame
+		}
+		s := New(&o, chat)
+		out := s.Feed(nil, []byte(role()), epoch)
+		first := len(out)
+		out = s.Feed(out, []byte(frame), epoch)
+		middle := string(out[first:])
+		out = s.Finish(out, CauseEOF)
+		if !json.Valid([]byte(data)) {
+			same(t, middle, frame, "bytes of what is no JSON")
+			return
+		}
+		for _, e := range decode(progressComments(string(out))) {
+			if e.data != "[DONE]" && !json.Valid([]byte(e.data)) {
+				t.Errorf("an event has data that is no JSON: %q", e.data)
+			}
+		}
+		if !strings.HasSuffix(string(out), doneFrame) {
+			t.Errorf("the stream does not end with [DONE]: %q", clip(string(out), len(out)))
+		}
+		untouched := !strings.Contains(frame, "event:") && !strings.Contains(data, "finish_reason") && !strings.Contains(data, "tool") &&
+			!strings.Contains(data, "error") && !strings.ContainsAny(data, "`\\")
+		if untouched {
+			same(t, middle, frame, "bytes of what needs no change")
+		}
+	})
+}

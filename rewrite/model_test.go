@@ -1,0 +1,71 @@
+package rewrite
+
+import (
+	"strings"
+	"unicode"
+)
+
+// knownEmoji are the emoji of Hermes' tools, as the table of its markers has
+// them.
+var knownEmoji = strings.Fields("💻 ⚙️ 📖 ✍️ 🔧 🔎 🔍 📄 👁️ 🎨 🔊 🌐 📸 👆 ⌨️ 📜 ◀️ 🖼️ 🖥️ 🚪 📚 📝 📋 🧠 🐍 🔀 ⏰ ❓ 📨 🏠 🧪 ⚡")
+
+// withoutImitations is contract section 1 said for a whole text, line by line:
+// a marker line of a known tool outside code fences goes, with its newline and
+// one further newline if the text that follows begins with one.
+func withoutImitations(content string) string {
+	var out strings.Builder
+	fence := ""
+	for content != "" {
+		line, rest, ended := strings.Cut(content, "\n")
+		if fence == "" && isImitation(line) {
+			content = strings.TrimPrefix(rest, "\n")
+			continue
+		}
+		fence = fenceAfter(fence, line)
+		out.WriteString(line)
+		if ended {
+			out.WriteByte('\n')
+		}
+		content = rest
+	}
+	return out.String()
+}
+
+// isImitation tells whether a line is a backtick, a known emoji, a space, a
+// label and a backtick, in at most 4 KiB.
+func isImitation(line string) bool {
+	if len(line) > 4096 || !strings.HasPrefix(line, "`") || !strings.HasSuffix(line, "`") {
+		return false
+	}
+	emoji, label, ok := strings.Cut(line[1:], " ")
+	if !ok || len(label) < 2 {
+		return false
+	}
+	for _, e := range knownEmoji {
+		bare := strings.TrimSuffix(e, "\ufe0f")
+		if emoji == bare || emoji == bare+"\ufe0f" {
+			return true
+		}
+	}
+	return false
+}
+
+// fenceAfter returns the fence that is open behind a line, "" for none.
+func fenceAfter(fence, line string) string {
+	line = strings.TrimLeftFunc(line, unicode.IsSpace)
+	if line == "" || line[0] != '`' && line[0] != '~' {
+		return fence
+	}
+	info := strings.TrimLeft(line, line[:1])
+	run := line[:len(line)-len(info)]
+	switch {
+	case len(run) < 3:
+	case fence == "":
+		if run[0] == '~' || !strings.Contains(info, "`") {
+			return run
+		}
+	case run[0] == fence[0] && len(run) >= len(fence) && strings.TrimSpace(info) == "":
+		return ""
+	}
+	return fence
+}

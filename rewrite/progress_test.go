@@ -1,0 +1,240 @@
+package rewrite
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// toolFrames returns the data of the tool events of a stream, in order.
+func toolFrames(stream string) (datas []string) {
+	for _, e := range decode(progressComments(stream)) {
+		if strings.Contains(e.data, `"toolCallId"`) {
+			datas = append(datas, e.data)
+		}
+	}
+	return datas
+}
+
+func TestEnvelopeCarriesTheChunksOwnIDCreatedAndModel(t *testing.T) {
+	for name, start := range map[string]string{
+		"G0": markerChunk("💻", "ls -la"),
+		"G1": g1("terminal", "💻", "ls -la"),
+		"G2": g2Start("terminal", "💻", "ls -la", "call_1"),
+	} {
+		out := repair(role() + start + text("x") + stop())
+		fs := toolFrames(out)
+		if len(fs) != 2 {
+			t.Fatalf("%s: tool events %q", name, fs)
+		}
+		for i, f := range fs {
+			var got, want map[string]any
+			if err := json.Unmarshal([]byte(f), &got); err != nil {
+				t.Fatal(err)
+			}
+			status := []string{"running", "completed"}[i]
+			if id, ok := got["toolCallId"].(string); !ok || id == "" {
+				t.Errorf("%s: no id in %s", name, f)
+			}
+			members := `{` + envelopeWritten + `,"tool":"terminal","emoji":"💻","label":"ls -la","status":"` + status + `"}`
+			if status == "completed" {
+				members = `{` + envelopeWritten + `,"tool":"terminal","status":"completed"}`
+			}
+			if err := json.Unmarshal([]byte(members), &want); err != nil {
+				t.Fatal(err)
+			}
+			delete(got, "toolCallId")
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%s: %s = %v, want %v", name, status, got, want)
+			}
+			if keys := strings.Join(keysInOrder(t, f), " "); !strings.HasPrefix(keys, envelopeKeys+" tool") {
+				t.Errorf("%s: keys = %s", name, keys)
+			}
+		}
+		if n := strings.Count(out, "event: hermes.tool.progress\ndata: {"); n != 2 {
+			t.Errorf("%s: %d named events in\n%s", name, n, out)
+		}
+	}
+}
+
+func TestGeneratedEventIsWrittenAsInTheContract(t *testing.T) {
+	out := repair(role() + markerChunk("💻", "ls -la") + text("x") + stop())
+	id := look(t, out).tools[0].id
+	running := "event: hermes.tool.progress\ndata: {" + envelopeWritten + `,"tool":"terminal","emoji":"\ud83d\udcbb","label":"ls -la","toolCallId":"` + id + `","status":"running"}` + "\n\n"
+	completed := "event: hermes.tool.progress\ndata: {" + envelopeWritten + `,"tool":"terminal","toolCallId":"` + id + `","status":"completed"}` + "\n\n"
+	same(t, out, role()+running+completed+text("x")+stop(), "bytes")
+}
+
+func TestProgressForms(t *testing.T) {
+	start, end := g2Start("terminal", "💻", "ls", "call_1"), g2End("terminal", "call_1")
+	bareStart := `{"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "ls", "toolCallId": "call_1", "status": "running"}`
+	bareEnd := `{"tool": "terminal", "toolCallId": "call_1", "status": "completed"}`
+	wrapped := func(bare string) string { return "{" + envelopeWritten + "," + bare[1:] }
+	tests := []struct {
+		form Progress
+		want string
+	}{
+		{ProgressEnvelope, named("hermes.tool.progress", wrapped(bareStart)) + named("hermes.tool.progress", wrapped(bareEnd))},
+		{"", named("hermes.tool.progress", wrapped(bareStart)) + named("hermes.tool.progress", wrapped(bareEnd))},
+		{ProgressBare, start + end},
+		{ProgressUnnamed, "data: " + wrapped(bareStart) + "\n\ndata: " + wrapped(bareEnd) + "\n\n"},
+		{ProgressComment, ": hermes.tool.progress " + compact(t, bareStart) + "\n\n: hermes.tool.progress " + compact(t, bareEnd) + "\n\n"},
+		{ProgressOff, ""},
+	}
+	for _, test := range tests {
+		want := role() + test.want + text("x") + stop()
+		same(t, repairWith(role()+start+end+text("x")+stop(), Options{Progress: test.form}), want, string(test.form)+": bytes")
+		p := chat
+		p.Progress = test.form
+		if test.form == "" {
+			continue
+		}
+		for _, configured := range ProgressForms() {
+			out, _ := run(role()+start+end+text("x")+stop(), Options{Progress: configured}, p, whole, CauseEOF)
+			same(t, out, want, fmt.Sprintf("%s overriding %s: bytes", test.form, configured))
+		}
+	}
+}
+
+func TestProgressFormsOfMarkers(t *testing.T) {
+	in := role() + markerChunk("💻", "ls") + text("x") + stop()
+	id := look(t, repair(in)).tools[0].id
+	running := `"tool":"terminal","emoji":"\ud83d\udcbb","label":"ls","toolCallId":"` + id + `","status":"running"}`
+	completed := `"tool":"terminal","toolCallId":"` + id + `","status":"completed"}`
+	for form, want := range map[Progress]string{
+		ProgressBare:    named("hermes.tool.progress", "{"+running) + named("hermes.tool.progress", "{"+completed),
+		ProgressUnnamed: "data: {" + envelopeWritten + "," + running + "\n\ndata: {" + envelopeWritten + "," + completed + "\n\n",
+		ProgressComment: ": hermes.tool.progress {" + running + "\n\n: hermes.tool.progress {" + completed + "\n\n",
+		ProgressOff:     "",
+	} {
+		same(t, repairWith(in, Options{Progress: form}), role()+want+text("x")+stop(), string(form)+": bytes")
+	}
+}
+
+func TestStatusLineIsForOpenWebUI(t *testing.T) {
+	for name, in := range map[string]string{
+		"G0": markerChunk("💻", "ls \"-la\""),
+		"G1": g1("terminal", "💻", "ls \"-la\""),
+		"G2": g2Start("terminal", "💻", "ls \"-la\"", "call_1") + g2End("terminal", "call_1"),
+	} {
+		for _, form := range []Progress{ProgressEnvelope, ProgressUnnamed} {
+			fs := toolFrames(repairWith(role()+in+text("x")+stop(), Options{StatusLine: true, Progress: form}))
+			if len(fs) != 2 {
+				t.Fatalf("%s: %q", name, fs)
+			}
+			for i, f := range fs {
+				var c struct {
+					Event struct {
+						Type string
+						Data struct {
+							Description string
+							Done        *bool
+						}
+					}
+				}
+				if err := json.Unmarshal([]byte(f), &c); err != nil {
+					t.Fatal(err)
+				}
+				if c.Event.Type != "status" || c.Event.Data.Description != `💻 ls "-la"` || c.Event.Data.Done == nil || *c.Event.Data.Done != (i == 1) {
+					t.Errorf("%s, %s: status line of %s", name, form, f)
+				}
+			}
+		}
+		for _, form := range []Progress{ProgressBare, ProgressComment} {
+			if out := repairWith(role()+in+text("x")+stop(), Options{StatusLine: true, Progress: form}); strings.Contains(out, `"event":`) {
+				t.Errorf("%s, %s: a status line in\n%s", name, form, out)
+			}
+		}
+		if out := repair(role() + in + text("x") + stop()); strings.Contains(out, `"description"`) {
+			t.Errorf("%s: a status line although it is off", name)
+		}
+	}
+}
+
+func TestG1EventsGainIDAndStatusAndKeepTheRest(t *testing.T) {
+	in := named("hermes.tool.progress", `{"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "l\u0073 \"x\"", "more": [1.50, {}]}`)
+	out := repairWith(role()+in+text("x")+stop(), Options{Progress: ProgressBare})
+	fs := toolFrames(out)
+	if len(fs) != 2 {
+		t.Fatalf("%q", fs)
+	}
+	var c wireChunk
+	if err := json.Unmarshal([]byte(fs[0]), &c); err != nil {
+		t.Fatal(err)
+	}
+	if c.ToolCallID == nil || c.Status == nil || *c.Status != "running" || *c.Label != `ls "x"` {
+		t.Errorf("%s", fs[0])
+	}
+	fs = toolFrames(repair(role() + in + text("x") + stop()))
+	if !strings.Contains(fs[0], `"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "l\u0073 \"x\"", "more": [1.50, {}]`) {
+		t.Errorf("upstream's bytes have changed: %s", fs[0])
+	}
+}
+
+func TestG2EventsKeepTheirIDs(t *testing.T) {
+	in := g2Start("terminal", "💻", "a", "tooluse_é\"x") + g2End("terminal", "tooluse_é\"x") + text("x") + stop()
+	for _, e := range look(t, repair(in)).tools {
+		if e.id != "tooluse_é\"x" {
+			t.Errorf("id = %q", e.id)
+		}
+	}
+}
+
+func TestOtherNamedEventsGetTheEnvelope(t *testing.T) {
+	in := named("hermes.status", `{"type": "waiting", "n": 1.50}`)
+	wrapped := `{` + envelopeWritten + `,"type": "waiting", "n": 1.50}`
+	for form, want := range map[Progress]string{
+		ProgressEnvelope: named("hermes.status", wrapped),
+		ProgressUnnamed:  "data: " + wrapped + "\n\n",
+		ProgressBare:     in,
+		ProgressComment:  in,
+		ProgressOff:      in,
+	} {
+		same(t, repairWith(role()+in+text("x")+stop(), Options{Progress: form}), role()+want+text("x")+stop(), string(form)+": bytes")
+	}
+}
+
+func TestOtherNamedEventOfAnEmptyObjectGetsTheEnvelope(t *testing.T) {
+	out := repair(role() + named("hermes.status", `{ }`) + text("x") + stop())
+	if es := decode(out); es[1].name != "hermes.status" || compact(t, es[1].data) != "{"+envelopeWritten+"}" {
+		t.Errorf("%q", es[1])
+	}
+}
+
+func TestNamedEventsWithChoicesOfTheirOwnPassByteForByte(t *testing.T) {
+	for _, choices := range []string{`["once", "always"]`, `[]`, `{"a": 1}`, `null`, `"x"`} {
+		in := role() + named("approval.request", `{"command": "rm", "choices": `+choices+`}`) + text("x") + stop()
+		for _, form := range ProgressForms() {
+			same(t, repairWith(in, Options{Progress: form}), in, choices+": bytes")
+		}
+	}
+}
+
+func TestNamedEventsOfOtherDataPassByteForByte(t *testing.T) {
+	for _, data := range []string{`[1]`, `"x"`, `text`, `{"open": `, `{"a": 1}}`, `7`, ``} {
+		in := role() + named("hermes.status", data) + text("x") + stop()
+		same(t, repair(in), in, data+": bytes")
+	}
+}
+
+func TestNamedEventBehindTheFinishChunkGetsTheEnvelope(t *testing.T) {
+	out := repair(role() + text("x") + finishChunk("stop", realUsage) + named("hermes.status", `{"type": "x"}`) + doneFrame)
+	for _, e := range decode(out) {
+		if e.name == "hermes.status" && !strings.Contains(e.data, `"choices"`) {
+			t.Errorf("no envelope: %s", e.data)
+		}
+	}
+}
+
+func TestNamedEventWithAnErrorMemberIsNoErrorOfTheStream(t *testing.T) {
+	in := role() + text("x") + named("hermes.status", `{"type": "tool_failed", "error": "exit 1"}`) + text("y")
+	out, sum := run(in+stop(), Options{}, chat, whole, CauseEOF)
+	if sum.Code != "" {
+		t.Errorf("a good end has the code %s", sum.Code)
+	}
+	if e := decode(out)[2]; !strings.Contains(e.data, `"choices"`) {
+		t.Errorf("no envelope: %s", e.data)
+	}
+	look(t, repair(in)).checkErrorFinish(t, "upstream_incomplete")
+}

@@ -1,0 +1,143 @@
+package rewrite
+
+import (
+	"strings"
+	"testing"
+)
+
+// toolNamesOfHermes is the table of Hermes' tools: emoji, label, name.
+var toolNamesOfHermes = [][3]string{
+	{"💻", "ls", "terminal"}, {"⚙️", "x", "process"}, {"📖", "x", "read_file"}, {"✍️", "x", "write_file"}, {"🔧", "x", "patch"}, {"🔎", "x", "search_files"},
+	{"📄", "x", "web_extract"}, {"🎨", "x", "image_generate"}, {"🔊", "x", "text_to_speech"}, {"🌐", "x", "browser_navigate"}, {"📸", "x", "browser_snapshot"},
+	{"👆", "x", "browser_click"}, {"📜", "x", "browser_scroll"}, {"◀️", "x", "browser_back"}, {"🖼️", "x", "browser_get_images"}, {"🖥️", "x", "browser_console"},
+	{"🚪", "x", "browser_close"}, {"📝", "x", "skill_manage"}, {"📋", "x", "todo"}, {"🐍", "x", "execute_code"}, {"🔀", "x", "delegate_task"}, {"⏰", "x", "cronjob"},
+	{"❓", "x", "clarify"}, {"📨", "x", "send_message"},
+	// Without U+FE0F, and with it where the table has none.
+	{"⚙", "x", "process"}, {"💻\ufe0f", "x", "terminal"},
+	// A label that is itself a tool's name.
+	{"🔍", "web_search", "web_search"}, {"🔍", "session_search", "session_search"}, {"👁️", "vision_analyze", "vision_analyze"}, {"👁️", "browser_vision", "browser_vision"},
+	{"⌨️", "browser_type", "browser_type"}, {"⌨️", "browser_press", "browser_press"}, {"📚", "skills_list", "skills_list"}, {"📚", "skill_view", "skill_view"},
+	{"🧠", "memory", "memory"}, {"🧠", "mixture_of_agents", "mixture_of_agents"}, {"🏠", "ha_get_state", "ha_get_state"}, {"🏠", "ha_call_service", "ha_call_service"},
+	{"🧪", "rl_start_training", "rl_start_training"},
+	// Labels that tell tools apart.
+	{"🔍", `recall: "what was it"`, "session_search"}, {"🔍", "golang sse", "web_search"},
+	{"🧠", `+user: "likes Go"`, "memory"}, {"🧠", `~memory: "x"`, "memory"}, {"🧠", `-memory: "x"`, "memory"},
+	// What tells nothing.
+	{"🦄", "x", "tool"}, {"⚡", "some_plugin_tool", "tool"}, {"é", "x", "tool"},
+}
+
+func TestToolComesFromEmojiAndLabel(t *testing.T) {
+	for _, x := range toolNamesOfHermes {
+		v := look(t, repair(markerChunk(x[0], x[1])+text("y")+stop()))
+		s := v.starts()
+		if len(s) != 1 || s[0].tool != x[2] || s[0].emoji != x[0] || s[0].label != x[1] {
+			t.Errorf("%s %s: %+v, want %s", x[0], x[1], s, x[2])
+		}
+		if end := v.tools[len(v.tools)-1]; end.tool != x[2] {
+			t.Errorf("%s %s: completed is of %s", x[0], x[1], end.tool)
+		}
+	}
+}
+
+func TestSharedEmojiWithATellingNothingLabelIsNotGuessedBeyondItsTools(t *testing.T) {
+	for emoji, names := range map[string]string{
+		"👁️": "vision_analyze browser_vision tool", "⌨️": "browser_type browser_press tool", "📚": "skills_list skill_view tool",
+		"🏠": "ha_list_entities ha_get_state ha_list_services ha_call_service tool", "🔍": "web_search session_search tool", "🧠": "memory mixture_of_agents tool",
+	} {
+		s := look(t, repair(markerChunk(emoji, "some thing")+text("y")+stop())).starts()
+		if !contains(strings.Fields(names), s[0].tool) {
+			t.Errorf("%s is %s, want one of %s", emoji, s[0].tool, names)
+		}
+	}
+}
+
+func TestAddedEmojiNamesItsTool(t *testing.T) {
+	tools, err := NewTools(map[string]string{"🛰️": "satellite", "💻": "my_shell", "é": "accent \"x\""})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for marker, want := range map[[2]string]string{
+		{"🛰️", "x"}: "satellite", {"🛰", "x"}: "satellite", {"💻", "ls"}: "my_shell", {"é", "x"}: "accent \"x\"", {"📖", "x"}: "read_file", {"🦄", "x"}: "tool",
+	} {
+		v := look(t, repairWith(markerChunk(marker[0], marker[1])+text("y")+stop(), Options{Tools: tools}))
+		if s := v.starts(); len(s) != 1 || s[0].tool != want {
+			t.Errorf("%v: %+v, want %s", marker, s, want)
+		}
+	}
+	// Hermes' own table is not changed.
+	if s := look(t, repair(markerChunk("💻", "ls")+text("y")+stop())).starts(); s[0].tool != "terminal" {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestToolsThatNoMarkerCanHaveAreRefused(t *testing.T) {
+	for _, x := range [][2]string{
+		{"", "x"}, {"abc", "x"}, {"a b", "x"}, {"🛰 x", "x"}, {"`🛰", "x"}, {"🛰\n", "x"}, {"🛰\u00a0", "x"}, {strings.Repeat("🛰", maxEmoji), "x"},
+		{"🛰", ""}, {"🛰", "  "}, {"🛰", "_internal"},
+	} {
+		if _, err := NewTools(map[string]string{x[0]: x[1]}); err == nil {
+			t.Errorf("%q → %q is accepted", x[0], x[1])
+		}
+		if err := CheckTool(x[0], x[1]); err == nil {
+			t.Errorf("%q → %q is accepted by CheckTool", x[0], x[1])
+		} else if s := err.Error(); s != strings.TrimSpace(s) || !strings.Contains(s, "want") && !strings.Contains(s, "never") {
+			t.Errorf("%q → %q: %q does not say what is wanted", x[0], x[1], s)
+		}
+	}
+	for _, x := range [][2]string{{"🛰", "satellite"}, {"🛰️", "s"}, {"👩\u200d💻", "coder"}, {"é", "x"}} {
+		if err := CheckTool(x[0], x[1]); err != nil {
+			t.Errorf("%q → %q: %v", x[0], x[1], err)
+		}
+	}
+}
+
+func TestLongestAddedEmojiIsKnown(t *testing.T) {
+	emoji := strings.Repeat("🛰", maxEmoji/len("🛰"))
+	tools, err := NewTools(map[string]string{emoji: "fleet"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := look(t, repairWith(markerChunk(emoji, "x")+text("a\n`"+emoji+" y`\nb")+stop(), Options{Tools: tools}))
+	if s := v.starts(); len(s) != 1 || s[0].tool != "fleet" || v.content != "a\nb" {
+		t.Errorf("%+v, content %q", s, v.content)
+	}
+}
+
+func TestOptionsListTheirValuesDefaultFirst(t *testing.T) {
+	join := func(ss ...string) string { return strings.Join(ss, " ") }
+	var progress, imitations, errorFinish, zero, keep []string
+	for _, v := range ProgressForms() {
+		progress = append(progress, string(v))
+	}
+	for _, v := range ImitationsValues() {
+		imitations = append(imitations, string(v))
+	}
+	for _, v := range ErrorFinishForms() {
+		errorFinish = append(errorFinish, string(v))
+	}
+	for _, v := range ZeroUsageValues() {
+		zero = append(zero, string(v))
+	}
+	for _, v := range KeepaliveForms() {
+		keep = append(keep, string(v))
+	}
+	for got, want := range map[string]string{
+		join(progress...):    "envelope bare unnamed comment off",
+		join(imitations...):  "strip keep trust",
+		join(errorFinish...): "split inline",
+		join(zero...):        "auto error pass",
+		join(keep...):        "chunk comment",
+	} {
+		if got != want {
+			t.Errorf("values %s, want %s", got, want)
+		}
+	}
+	// The zero value means the default.
+	for _, r := range chats(t, "g0-v0.8.0", "g3-v0.20.3") {
+		explicit := Options{
+			Progress: ProgressForms()[0], Imitations: ImitationsValues()[0], ErrorFinish: ErrorFinishForms()[0], ZeroUsage: ZeroUsageValues()[0],
+			KeepaliveForm: KeepaliveForms()[0], MaxFrame: DefaultMaxFrame, ParallelWindow: DefaultParallelWindow,
+		}
+		same(t, repairWith(r.body, explicit), repair(r.body), r.name()+": outputs")
+	}
+}

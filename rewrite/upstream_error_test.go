@@ -1,0 +1,189 @@
+package rewrite
+
+import (
+	"strings"
+	"testing"
+)
+
+// g3Error is the finish chunk of a modern Hermes that failed.
+const g3Error = zeroUsage + `, "error": {"message": "boom \u00e9", "type": "RuntimeError"}, "hermes": {"completed": true, "partial": false, "failed": true, "error": "boom \u00e9", "error_code": "agent_error"}`
+
+func TestUpstreamErrorIsSplit(t *testing.T) {
+	out := repair(role() + text("x") + finishChunk("error", g3Error) + doneFrame)
+	v := look(t, out)
+	v.checkErrorFinish(t, "agent_error")
+	if e := v.errors[0]; e.Message != "boom é" || e.Type != "RuntimeError" {
+		t.Errorf("error = %+v", e)
+	}
+	// All other bytes of the chunk stay.
+	want := finishChunk("error", strings.Replace(g3Error, `, "error": {"message": "boom \u00e9", "type": "RuntimeError"}`, "", 1))
+	if !strings.HasSuffix(out, want+doneFrame) {
+		t.Errorf("want …%s\ngot %s", want, out)
+	}
+	if sum := repairSummary(role()+finishChunk("error", g3Error)+doneFrame, Options{}); sum.Code != "agent_error" || sum.FinishReason != "error" {
+		t.Errorf("%+v", sum)
+	}
+}
+
+func TestUpstreamErrorAnywhereInTheChunkIsSplit(t *testing.T) {
+	const e = `"error": {"message": "boom", "type": "T"}`
+	const choices = `"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]`
+	for in, want := range map[string]string{
+		`{` + e + `, "id": "c", ` + choices + `}`:          `{"id": "c", ` + choices + `}`,
+		`{"id": "c", ` + e + `, ` + choices + `}`:          `{"id": "c", ` + choices + `}`,
+		`{"id": "c", ` + choices + `, ` + e + `}`:          `{"id": "c", ` + choices + `}`,
+		`{"id": "c" , ` + choices + " ,\t" + e + ` }`:      `{"id": "c" , ` + choices + ` }`,
+		`{"hermes": {"x": 1}, ` + e + `, ` + choices + `}`: `{"hermes": {"x": 1}, ` + choices + `}`,
+	} {
+		out := repair(role() + "data: " + in + "\n\n" + doneFrame)
+		v := look(t, out)
+		v.checkShape(t, "agent_error")
+		if len(v.errors) == 1 && (v.errors[0].Message != "boom" || v.errors[0].Type != "T") {
+			t.Errorf("%s: %+v", in, v.errors)
+		}
+		events := decode(out)
+		got := compact(t, events[len(events)-2].data)
+		kept := strings.TrimSuffix(compact(t, want), "}")
+		if !strings.HasPrefix(got, kept) || strings.Contains(kept, `"hermes"`) && got != kept+"}" {
+			t.Errorf("%s: finish chunk %s, want the members of %s", in, got, want)
+		}
+	}
+}
+
+// checkShape is checkErrorFinish without a look at the hermes block.
+func (v *view) checkShape(t testing.TB, code string) {
+	t.Helper()
+	if len(v.errors) != 1 || v.errors[0].code() != code || len(v.finishes) != 1 || v.finishes[0] != "error" ||
+		!strings.HasSuffix(v.story(), "error finish done") || len(v.finish.Error) > 0 {
+		t.Errorf("errors %+v, finish %q, order %s", v.errors, v.finishes, v.story())
+	}
+}
+
+func TestUpstreamErrorAloneIsSplit(t *testing.T) {
+	v := look(t, repair(role()+text("x")+finishChunk("error", realUsage)+doneFrame))
+	v.checkErrorFinish(t, "agent_error")
+	if v.errors[0].Message == "" {
+		t.Error("no message")
+	}
+	if compact(t, string(v.finish.Usage)) != `{"prompt_tokens":1234,"completion_tokens":56,"total_tokens":1290}` {
+		t.Errorf("usage = %s", v.finish.Usage)
+	}
+}
+
+func TestUpstreamErrorOfAnyFormIsSplit(t *testing.T) {
+	for e, message := range map[string]string{
+		`"boom"`:                         "boom",
+		`null`:                           "",
+		`{}`:                             "",
+		`{"message": ""}`:                "",
+		`{"message": null}`:              "",
+		`{"message": {"a": 1}}`:          "",
+		`[1]`:                            "",
+		`7`:                              "",
+		`true`:                           "",
+		`{"message": "m", "param": "p"}`: "m",
+	} {
+		v := look(t, repair(role()+finishChunk("error", `, "error": `+e)+doneFrame))
+		if len(v.errors) != 1 || v.story() != "other error finish done" {
+			t.Errorf("%s: %s", e, v.story())
+			continue
+		}
+		if message != "" && v.errors[0].Message != message {
+			t.Errorf("%s: message %q", e, v.errors[0].Message)
+		}
+	}
+}
+
+func TestUpstreamErrorInlinePassesByteForByte(t *testing.T) {
+	o := Options{ErrorFinish: ErrorFinishInline}
+	for _, more := range []string{g3Error, zeroUsage, "", `, "error": "boom"`} {
+		in := role() + text("x") + finishChunk("error", more) + doneFrame
+		same(t, repairWith(in, o), in, more+": bytes")
+	}
+}
+
+func TestLengthPassesByteForByte(t *testing.T) {
+	for _, more := range []string{realUsage, zeroUsage, zeroUsage + `, "error": {"message": "truncated sk-abcdefghijkl", "type": "x"}, "hermes": {"error_code": "output_truncated"}`} {
+		for _, o := range []Options{{}, {ErrorFinish: ErrorFinishInline}, {ZeroUsage: ZeroUsageError}} {
+			in := role() + text("x") + finishChunk("length", more) + doneFrame
+			same(t, repairWith(in, o), in, "bytes")
+		}
+	}
+}
+
+// secrets are texts that must not leave in a message, with what must stay.
+var secrets = []struct{ message, secret, stays string }{
+	{"Incorrect API key provided: sk-abcdEFGH1234567890.", "sk-abcdEFGH", "Incorrect API key provided: "},
+	{"key sk-proj-abc_DEF-1234567890", "abc_DEF", "key "},
+	{"key 'sk-ant-api03-AAAABBBBCCCC'", "AAAABBBB", "key '"},
+	{"key \"sk-abcdEFGH1234567890\" is bad", "sk-abcd", "is bad"},
+	{"sk-abcdEFGH1234567890", "sk-abcd", ""},
+	{"Authorization: Bearer abcdEFGH.1234-567_890", "abcdEFGH", "Authorization: "},
+	{"authorization: bearer abcdEFGH1234567890==", "abcdEFGH", "authorization: "},
+	{"BEARER abcdEFGH1234567890", "abcdEFGH", ""},
+}
+
+func TestSecretsAreRedactedInMessages(t *testing.T) {
+	for _, s := range secrets {
+		m := asciiJSON(s.message)
+		for name, in := range map[string]string{
+			"finish chunk": finishChunk("error", zeroUsage+`, "error": {"message": `+m+`, "type": "x"}, "hermes": {"failed": true, "error": `+m+`}`) + doneFrame,
+			"hermes block": finishChunk("error", zeroUsage+`, "hermes": {"failed": true, "error": `+m+`}`) + doneFrame,
+			"a string":     finishChunk("error", zeroUsage+`, "error": `+m) + doneFrame,
+			"error frame":  `data: {"error": {"message": ` + m + `}}` + "\n\n",
+			"named error":  named("error", `{"error": {"message": `+m+`}}`),
+		} {
+			for _, form := range ErrorFinishForms() {
+				out := repairWith(role()+in, Options{ErrorFinish: form})
+				look(t, out)
+				if strings.Contains(out, s.secret) {
+					t.Errorf("%s, %s: %q leaves in\n%s", name, form, s.secret, out)
+				}
+				if !strings.Contains(out, strings.Trim(asciiJSON(s.stays), `"`)) {
+					t.Errorf("%s, %s: %q is gone in\n%s", name, form, s.stays, out)
+				}
+			}
+		}
+	}
+}
+
+func TestWhatIsNoSecretStays(t *testing.T) {
+	for _, m := range []string{"task-force one", "risk-averse people", "disk-usage-is-high", "the bearer of bad news", "boom: provider exploded", "sk-", "Error code: 401 - invalid api key"} {
+		v := look(t, repair(role()+finishChunk("error", `, "error": {"message": `+asciiJSON(m)+`}`)+doneFrame))
+		if v.errors[0].Message != m {
+			t.Errorf("%q has become %q", m, v.errors[0].Message)
+		}
+	}
+}
+
+func TestMessagesOfOurOwnNameNoAddress(t *testing.T) {
+	for _, code := range []string{CodeAborted, CodeIncomplete, CodeTimeout, CodeCrashed, CodeAgentError, CodeShutdown} {
+		m := Message(code)
+		if m == "" || strings.ContainsAny(m, ":/") || strings.Contains(m, "127.") || strings.Contains(m, "localhost") {
+			t.Errorf("%s: %q", code, m)
+		}
+	}
+}
+
+func TestErrorFrameOfUpstreamIsNotSaidTwice(t *testing.T) {
+	errorFrame := `data: {"error": {"message": "boom", "type": "x", "code": "agent_error"}}` + "\n\n"
+	for _, end := range []string{"", doneFrame, finishChunk("error", zeroUsage) + doneFrame, finishChunk("error", g3Error) + doneFrame} {
+		out := repair(role() + text("x") + errorFrame + end)
+		v := look(t, out)
+		v.checkErrorFinish(t, "agent_error")
+		if !strings.HasPrefix(out, role()+text("x")+errorFrame) {
+			t.Errorf("%q: upstream's error has changed:\n%s", end, out)
+		}
+	}
+}
+
+func TestSecretsBehindAnEscapeAreRedacted(t *testing.T) {
+	for _, m := range []string{"bad key:\nsk-abcdEFGH1234567890", "bad key:\tsk-abcdEFGH1234567890", "é sk-abcdEFGH1234567890", "ésk-abcdEFGH1234567890", "headers:\nBearer abcdEFGH1234567890", "Bearer\tabcdEFGH1234567890", "Bearer \"abcdEFGH1234567890\""} {
+		for _, form := range ErrorFinishForms() {
+			out := repairWith(role()+finishChunk("error", `, "error": {"message": `+asciiJSON(m)+`}, "hermes": {"error": `+asciiJSON(m)+`}`)+doneFrame, Options{ErrorFinish: form})
+			if strings.Contains(out, "abcdEFGH") {
+				t.Errorf("%s: %q leaves", form, m)
+			}
+		}
+	}
+}

@@ -1,0 +1,287 @@
+package rewrite
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// event is one event of a stream as a client sees it.
+type event struct {
+	name, data string
+}
+
+// decode reads a stream as WHATWG HTML 9.2.6 says. Comments and what is behind
+// the last blank line are no events.
+func decode(stream string) (events []event) {
+	stream = strings.TrimPrefix(stream, "\ufeff")
+	stream = strings.ReplaceAll(stream, "\r\n", "\n")
+	stream = strings.ReplaceAll(stream, "\r", "\n")
+	var name string
+	var data []string
+	for {
+		line, rest, ok := strings.Cut(stream, "\n")
+		if !ok {
+			return events
+		}
+		stream = rest
+		if line == "" {
+			if data != nil {
+				e := event{name, strings.Join(data, "\n")}
+				if e.name == "" {
+					e.name = "message"
+				}
+				events = append(events, e)
+			}
+			name, data = "", nil
+			continue
+		}
+		field, value, _ := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
+		switch field {
+		case "event":
+			name = value
+		case "data":
+			data = append(data, value)
+		}
+	}
+}
+
+// frames cuts a stream with LF framing into its frames, blank lines included.
+func frames(stream string) (fs []string) {
+	for stream != "" {
+		i := strings.Index(stream, "\n\n")
+		if i < 0 {
+			return append(fs, stream)
+		}
+		fs = append(fs, stream[:i+2])
+		stream = stream[i+2:]
+	}
+	return fs
+}
+
+// wireChunk is what the tests read of a chunk, a tool event or an error.
+type wireChunk struct {
+	ID      *string `json:"id"`
+	Object  *string `json:"object"`
+	Created *int64  `json:"created"`
+	Model   *string `json:"model"`
+	Choices []struct {
+		Index int `json:"index"`
+		Delta *struct {
+			Role             string  `json:"role"`
+			Content          *string `json:"content"`
+			ReasoningContent *string `json:"reasoning_content"`
+			Reasoning        *string `json:"reasoning"`
+		} `json:"delta"`
+		FinishReason *string `json:"finish_reason"`
+	} `json:"choices"`
+	Usage  json.RawMessage `json:"usage"`
+	Error  json.RawMessage `json:"error"`
+	Hermes *struct {
+		Completed *bool   `json:"completed"`
+		Partial   *bool   `json:"partial"`
+		Failed    *bool   `json:"failed"`
+		Error     *string `json:"error"`
+		ErrorCode *string `json:"error_code"`
+	} `json:"hermes"`
+	Tool       *string         `json:"tool"`
+	Emoji      *string         `json:"emoji"`
+	Label      *string         `json:"label"`
+	ToolCallID *string         `json:"toolCallId"`
+	Status     *string         `json:"status"`
+	Event      json.RawMessage `json:"event"`
+}
+
+// toolEvent is a tool event as a client sees it.
+type toolEvent struct {
+	tool, emoji, label, id, status string
+	at                             int // the item in view.order
+}
+
+// view is a chat stream as a client sees it.
+type view struct {
+	content   string
+	reasoning string
+	tools     []toolEvent
+	errors    []wireError
+	finishes  []string
+	finish    wireChunk // the last chunk with a finish reason
+	done      int
+	order     []string // what came, in order: text, reasoning, running, completed, error, finish, done, other
+	names     map[string]int
+}
+
+type wireError struct {
+	Message string  `json:"message"`
+	Type    string  `json:"type"`
+	Param   *string `json:"param"`
+	Code    *string `json:"code"`
+}
+
+func (e wireError) code() string {
+	if e.Code == nil {
+		return ""
+	}
+	return *e.Code
+}
+
+// look reads a repaired stream strictly: it must end with a blank line, and
+// each event's data must be an object or [DONE].
+func look(t testing.TB, stream string) *view {
+	t.Helper()
+	if stream != "" && !strings.HasSuffix(stream, "\n\n") && !strings.HasSuffix(stream, "\r\n\r\n") && !strings.HasSuffix(stream, "\r\r") {
+		t.Errorf("the stream does not end with a blank line: …%q", stream[max(0, len(stream)-60):])
+	}
+	v := &view{names: map[string]int{}}
+	for _, e := range decode(progressComments(stream)) {
+		v.names[e.name]++
+		if e.data == "[DONE]" {
+			v.done++
+			v.item("done")
+			continue
+		}
+		if !json.Valid([]byte(e.data)) {
+			t.Errorf("event %q has data that is no JSON: %q", e.name, e.data)
+			continue
+		}
+		var c wireChunk
+		if err := json.Unmarshal([]byte(e.data), &c); err != nil {
+			v.item("other")
+			continue
+		}
+		v.chunk(t, &c)
+	}
+	return v
+}
+
+var progressCommentLine = regexp.MustCompile(`(?m)^: hermes\.tool\.progress (\{.*\})$`)
+
+// progressComments makes events of the tool events that are comments.
+func progressComments(stream string) string {
+	stream = strings.TrimPrefix(stream, "\ufeff")
+	stream = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(stream)
+	return progressCommentLine.ReplaceAllString(stream, "data: $1\n")
+}
+
+func (v *view) item(name string) { v.order = append(v.order, name) }
+
+func (v *view) chunk(t testing.TB, c *wireChunk) {
+	t.Helper()
+	str := func(p *string) string {
+		if p == nil {
+			return ""
+		}
+		return *p
+	}
+	if c.Tool != nil || c.ToolCallID != nil {
+		v.tools = append(v.tools, toolEvent{str(c.Tool), str(c.Emoji), str(c.Label), str(c.ToolCallID), str(c.Status), len(v.order)})
+		v.item(str(c.Status))
+		return
+	}
+	if len(c.Choices) == 0 && len(c.Error) > 0 {
+		var e wireError
+		if err := json.Unmarshal(c.Error, &e); err != nil {
+			e.Message = string(c.Error)
+		}
+		v.errors = append(v.errors, e)
+		v.item("error")
+		return
+	}
+	said := "other"
+	for _, choice := range c.Choices {
+		if choice.Index == 0 && choice.Delta != nil {
+			if s := str(choice.Delta.Content); s != "" {
+				v.content += s
+				said = "text"
+			}
+			if s := str(choice.Delta.ReasoningContent) + str(choice.Delta.Reasoning); s != "" {
+				v.reasoning += s
+				said = "reasoning"
+			}
+		}
+		if choice.FinishReason != nil && *choice.FinishReason != "" {
+			v.finishes = append(v.finishes, *choice.FinishReason)
+			v.finish = *c
+			if said != "other" {
+				v.item(said)
+			}
+			said = "finish"
+		}
+	}
+	v.item(said)
+}
+
+func (v *view) starts() (ts []toolEvent) {
+	for _, e := range v.tools {
+		if e.status == "running" {
+			ts = append(ts, e)
+		}
+	}
+	return ts
+}
+
+// story is the order in words, for comparisons.
+func (v *view) story() string { return strings.Join(v.order, " ") }
+
+// checkLifecycle checks the invariants of contract section 2 and the end of
+// section 3.
+func (v *view) checkLifecycle(t testing.TB) {
+	t.Helper()
+	state := map[string]string{}
+	finishAt := len(v.order)
+	for i, item := range v.order {
+		if item == "finish" {
+			finishAt = i
+			break
+		}
+	}
+	for _, e := range v.tools {
+		if e.id == "" {
+			t.Errorf("a tool event has no toolCallId: %+v", e)
+		}
+		if strings.HasPrefix(e.tool, "_") {
+			t.Errorf("an internal tool appears: %+v", e)
+		}
+		if e.at > finishAt {
+			t.Errorf("a tool event comes behind the finish chunk: %+v", e)
+		}
+		switch {
+		case e.status == "running" && state[e.id] == "":
+			state[e.id] = "running"
+		case e.status == "completed" && state[e.id] == "running":
+			state[e.id] = "completed"
+		default:
+			t.Errorf("tool event %+v comes when the id is %q", e, state[e.id])
+		}
+	}
+	for id, s := range state {
+		if s != "completed" {
+			t.Errorf("tool %s never completes", id)
+		}
+	}
+}
+
+// checkErrorFinish checks that the stream ends with an error finish of the code.
+func (v *view) checkErrorFinish(t testing.TB, code string) {
+	t.Helper()
+	if len(v.errors) != 1 || v.errors[0].code() != code {
+		t.Errorf("errors = %+v, want one with the code %s", v.errors, code)
+	}
+	if len(v.finishes) != 1 || v.finishes[0] != "error" {
+		t.Errorf("finish reasons = %q, want one error", v.finishes)
+	}
+	if v.done != 1 {
+		t.Errorf("[DONE] came %d times", v.done)
+	}
+	if !strings.HasSuffix(v.story(), "error finish done") {
+		t.Errorf("order = %s, want … error finish done", v.story())
+	}
+	if len(v.finish.Error) > 0 {
+		t.Errorf("the finish chunk has an error of its own: %s", v.finish.Error)
+	}
+	if h := v.finish.Hermes; h == nil || h.Failed == nil || !*h.Failed {
+		t.Errorf("the finish chunk has no hermes block that says failed")
+	}
+}
