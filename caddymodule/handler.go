@@ -144,6 +144,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return fmt.Errorf("joining what all configurations share: %w", err)
 	}
 	h.joined.Store(true)
+	h.shared.handlers.Add(1)
 
 	o.Upstream = upstream
 	o.ErrorStatus = errorStatus
@@ -176,10 +177,13 @@ func (h *Handler) Cleanup() error {
 	if !h.joined.CompareAndSwap(true, false) {
 		return nil
 	}
+	h.shared.handlers.Add(-1)
 	last := leave()
 	if last || caddy.Exiting() {
 		h.shared.usage.flush(usageFlushLimit)
+		return nil
 	}
+	go h.shared.watchExit(caddy.Exiting, exitPoll)
 	return nil
 }
 

@@ -1,6 +1,8 @@
 package caddymodule
 
 import (
+	"sync/atomic"
+
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -13,6 +15,8 @@ type shared struct {
 	// streams are the open streams of all configurations, for the end of the
 	// process.
 	streams proxy.Streams
+	// handlers counts the handlers between Provision and Cleanup.
+	handlers atomic.Int64
 	// usage is which upstreams and models have reported usage.
 	usage usageMemory
 }

@@ -15,9 +15,9 @@ import (
 // 3, "the sidecar stops"). It handles Caddy's event "stopping", which comes
 // before the servers shut down; Cleanup would be too late, for it comes after
 // the grace period. The streams are those of all configurations, so that those
-// of an older one end as well; only when the configuration that runs at the end
-// has no hermes handler is there nobody to hear the event. All fields are unexported, because Caddy's debug log
-// encodes event handlers as JSON.
+// of an older one end as well. Where the configuration that runs at the end has
+// no hermes handler, watchExit takes its place. All fields are unexported,
+// because Caddy's debug log encodes event handlers as JSON.
 type drain struct {
 	streams interface{ Shutdown(limit time.Duration) }
 	timeout time.Duration // drain_timeout
@@ -87,6 +87,25 @@ func stopTimes(ctx caddy.Context) (grace, delay time.Duration) {
 		return 0, 0
 	}
 	return time.Duration(app.GracePeriod), time.Duration(app.ShutdownDelay)
+}
+
+// exitPoll is how often watchExit looks.
+const exitPoll = 100 * time.Millisecond
+
+// watchExit starts the end of open streams when the process ends, as long as
+// there is no handler that hears of it: the configuration has been replaced by
+// one without any. It returns when there is one again, when no stream is open
+// any more, and after the drain has begun.
+func (s *shared) watchExit(exiting func() bool, every time.Duration) {
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for s.handlers.Load() == 0 && s.streams.Open() > 0 {
+		if exiting() {
+			s.streams.Shutdown(0)
+			return
+		}
+		<-t.C
+	}
 }
 
 // Interface guards

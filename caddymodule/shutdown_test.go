@@ -3,12 +3,16 @@ package caddymodule
 import (
 	"context"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
 // shutdowns records calls of Shutdown.
@@ -106,5 +110,36 @@ func TestDrainShowsNothingInLogs(t *testing.T) {
 	b, err := json.Marshal(d)
 	if err != nil || string(b) != "{}" {
 		t.Errorf("encoded as %s, error %v", b, err)
+	}
+}
+
+func TestStreamsWithoutAHandlerAreWatchedUntilTheEnd(t *testing.T) {
+	var s shared
+	polls := 0
+	exiting := func() bool { polls++; return polls > 3 }
+
+	s.watchExit(exiting, time.Nanosecond) // no stream
+	s.handlers.Store(1)
+	blocked, done := make(chan struct{}), make(chan struct{})
+	p := proxy.New(proxy.Options{Streams: &s.streams})
+	go func() {
+		defer close(done)
+		r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", nil)
+		_ = p.Serve(httptest.NewRecorder(), r, func(_ http.ResponseWriter, r *http.Request) error {
+			close(blocked)
+			<-r.Context().Done() // the drain ends it
+			return nil
+		})
+	}()
+	<-blocked
+	s.watchExit(exiting, time.Nanosecond) // a handler hears of the end
+	if polls != 0 {
+		t.Errorf("polled %d times, want none", polls)
+	}
+	s.handlers.Store(0)
+	s.watchExit(exiting, time.Nanosecond)
+	<-done
+	if polls != 4 {
+		t.Errorf("polled %d times, want 4", polls)
 	}
 }

@@ -103,6 +103,27 @@ func TestStreamsBeyondDrainTimeoutGetAnErrorFinish(t *testing.T) {
 	}
 }
 
+// A stream outlives the last configuration with a handler in it, and hears of
+// the end all the same.
+func TestShutdownWithoutAHandlerToHearOfIt(t *testing.T) {
+	up, _ := held(t)
+	conf := config{admin: freePort(t), grace: "10s", sites: []site{{listen: freePort(t), upstream: up.addr, options: options{"drain_timeout": "300ms"}}}}
+	s := run(t, t.TempDir(), conf)
+	live := newClient(t, "http://"+conf.sites[0].listen).chat()
+	for range 3 {
+		live.frame()
+	}
+	next := conf
+	next.sites = []site{{listen: freePort(t), upstream: up.addr, plain: true}}
+	s.load(next)
+	s.terminate()
+	a := decode(t, live.all())
+	if a.finish != "error" || a.err == nil || a.err.Code != "shutting_down" || !a.done {
+		t.Errorf("frames %v, error %+v", a.names(), a.err)
+	}
+	s.exit()
+}
+
 // The error finish arrives whatever the client speaks.
 func TestShutdownInEveryProtocol(t *testing.T) {
 	dir, pool := certificate(t)

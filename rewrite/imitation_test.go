@@ -248,3 +248,24 @@ func TestTrustedStartDoesNotStandBetweenCRAndLF(t *testing.T) {
 		t.Errorf("a CR without its LF in\n%q", out)
 	}
 }
+
+// The newline before it has gone with the marker: the one behind it is all that
+// keeps the texts apart.
+func TestImitationRightBehindAMarker(t *testing.T) {
+	for _, test := range []struct {
+		want   string
+		deltas []string
+	}{
+		{"foo\nbar", []string{"foo", "\n`💻 ls`\n", "`💻 x`\nbar"}},
+		{"foo\nbar", []string{"foo", "\n`💻 ls`\n", "`💻", " x`\n", "bar"}},
+		{"foo\n\nbar", []string{"foo", "\n`💻 ls`\n", "`💻 x`\n", "\n\nbar"}},
+		{"bar", []string{"\n`💻 ls`\n", "`💻 x`\nbar"}},
+		{"foo\nbar", []string{"foo\n", "\n`💻 ls`\n", "`💻 x`\nbar"}},
+	} {
+		once := repair(role() + texts(test.deltas...) + stop())
+		if v := look(t, once); v.content != test.want {
+			t.Errorf("%q: content %q, want %q", test.deltas, v.content, test.want)
+		}
+		same(t, repair(once), once, "twice and once")
+	}
+}
