@@ -282,7 +282,7 @@ func listeningOn(addr string) (string, error) {
 // terminal and NO_COLOR (no-color.org) is not set.
 func terminal(f *os.File) demo.Screen {
 	w, h, err := term.GetSize(int(f.Fd()))
-	if err != nil {
+	if err != nil || w <= 0 {
 		w, _ = strconv.Atoi(os.Getenv("COLUMNS")) // not set or no number: 0, the default
 		return demo.Screen{Width: w}
 	}

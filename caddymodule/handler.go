@@ -85,13 +85,14 @@ type Handler struct {
 	// reloads and restarts. Default: `auto`.
 	ZeroUsage string `json:"zero_usage,omitempty"`
 
-	// How long upstream may take to send the first byte of its answer. When
-	// it has passed, the client gets an error. 0 means no limit.
-	// Default: 0.
+	// How long upstream may take to send the first byte of its answer, also of
+	// one that is not streamed and comes whole. When it has passed, the client
+	// gets an error. 0 means no limit. Default: 0.
 	FirstByteTimeout caddy.Duration `json:"first_byte_timeout,omitempty"`
 
-	// How long upstream may send nothing at all. When it has passed, the
-	// stream ends with an error. 0 means no limit. Default: 15m.
+	// How long upstream may send nothing at all, also before an answer that is
+	// not streamed. When it has passed, the stream ends with an error. 0 means
+	// no limit. Default: 15m.
 	IdleTimeout *caddy.Duration `json:"idle_timeout,omitempty"`
 
 	// How long upstream may send nothing but comments. When it has passed,
@@ -113,11 +114,12 @@ type Handler struct {
 	// end at once. A reload of the configuration ends no stream. Default: 10s.
 	DrainTimeout *caddy.Duration `json:"drain_timeout,omitempty"`
 
-	logger *zap.Logger
-	proxy  *proxy.Proxy
-	usage  *usageStore
-	shared *shared
-	joined atomic.Bool // Cleanup has to leave what Provision joined
+	logger  *zap.Logger
+	proxy   *proxy.Proxy
+	usage   *usageStore
+	shared  *shared
+	joined  atomic.Bool // Cleanup has to leave what Provision joined
+	encoded atomic.Bool // it has been logged that a stream is compressed
 }
 
 // CaddyModule returns the Caddy module information.

@@ -24,13 +24,12 @@ func (h *Handler) onEnd(r *http.Request, res proxy.Result) {
 		extra.Set(zap.String("hermes_outcome", res.Outcome))
 	}
 	level, message := endMessage(res)
+	if res.Outcome == proxy.OutcomeEncoded && !h.encoded.CompareAndSwap(false, true) {
+		level = zapcore.DebugLevel // said once
+	}
 	c := h.logger.Check(level, message)
 	if c == nil {
 		return
-	}
-	err := res.Err
-	if errors.Is(err, http.ErrAbortHandler) {
-		err = nil // says no more than the outcome; reverse_proxy logs the reason
 	}
 	c.Write(
 		zap.String("completion_id", logged(res.ID)),
@@ -38,34 +37,50 @@ func (h *Handler) onEnd(r *http.Request, res proxy.Result) {
 		zap.String("upstream", res.Upstream),
 		zap.String("outcome", res.Outcome),
 		zap.Int("status", res.Status),
-		zap.String("code", res.Code),
 		zap.String("finish_reason", logged(res.FinishReason)),
 		zap.Int("chunks", res.Chunks),
 		zap.Int("tools", res.Tools),
 		zap.Int("imitations", res.Imitations),
 		zap.Int("unexamined", res.Unexamined),
 		zap.Float64("seconds", res.Duration.Seconds()),
-		zap.Error(err), // no field when there is none
+		zap.Error(reason(res.Err)), // no field when there is none
 	)
+}
+
+// reason returns what an error says beyond the outcome: not that the answer was
+// aborted, which reverse_proxy logs with its cause, nor where in Caddy it was
+// made.
+func reason(err error) error {
+	var he caddyhttp.HandlerError
+	switch {
+	case errors.Is(err, http.ErrAbortHandler):
+		return nil
+	case errors.As(err, &he) && he.Err != nil:
+		return he.Err
+	}
+	return err
 }
 
 // endMessage says at which level and as what the end of a stream is logged: a
 // warning when it ended in an error, or passed although it may be a crash
-// (contract section 3, "false stop"), and otherwise nothing that is seen by
-// default but imitations.
+// (contract section 3, "false stop") or unrepaired, and otherwise nothing that
+// is seen by default but imitations and frames that passed unexamined.
 func endMessage(res proxy.Result) (zapcore.Level, string) {
-	failed := res.Outcome != proxy.OutcomeOK && res.Outcome != proxy.OutcomeClientGone
 	switch {
-	case failed && res.Status != http.StatusOK:
+	case res.Outcome == proxy.OutcomeEncoded:
+		return zapcore.WarnLevel, "event stream is compressed by upstream and passes unrepaired"
+	case res.Outcome == proxy.OutcomeClientGone:
+		return zapcore.DebugLevel, "client left"
+	case res.Outcome != proxy.OutcomeOK && res.Status != http.StatusOK:
 		return zapcore.WarnLevel, "no stream came; answered with an error"
-	case failed:
+	case res.Outcome != proxy.OutcomeOK:
 		return zapcore.WarnLevel, "stream ended in an error"
 	case res.ZeroUsagePassed:
 		return zapcore.WarnLevel, "stream passed with text and a usage of zero tokens, which may be a crash; see zero_usage"
 	case res.Imitations > 0:
-		return zapcore.InfoLevel, "stream had tool markers that no tool stands behind"
-	case res.Outcome == proxy.OutcomeClientGone:
-		return zapcore.DebugLevel, "client left"
+		return zapcore.InfoLevel, "stream had tool markers that the model only imitated"
+	case res.Unexamined > 0:
+		return zapcore.InfoLevel, "stream had frames larger than max_frame, which passed unexamined"
 	}
 	return zapcore.DebugLevel, "stream ended"
 }

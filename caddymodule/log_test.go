@@ -59,7 +59,16 @@ func TestEndIsLoggedAtTheLevelItDeserves(t *testing.T) {
 		{
 			"imitations",
 			proxy.Result{Summary: rewrite.Summary{Imitations: 2}, Outcome: proxy.OutcomeOK, Status: 200},
-			zap.InfoLevel, "stream had tool markers that no tool stands behind",
+			zap.InfoLevel, "stream had tool markers that the model only imitated",
+		},
+		{
+			"unexamined",
+			proxy.Result{Summary: rewrite.Summary{Unexamined: 1}, Outcome: proxy.OutcomeOK, Status: 200},
+			zap.InfoLevel, "stream had frames larger than max_frame, which passed unexamined",
+		},
+		{
+			"compressed", proxy.Result{Outcome: proxy.OutcomeEncoded, Status: 200},
+			zap.WarnLevel, "event stream is compressed by upstream and passes unrepaired",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -97,7 +106,6 @@ func TestEndIsLoggedWithWhatIsKnown(t *testing.T) {
 		"outcome":       "upstream_aborted",
 		"status":        int64(200),
 		"error":         "connection reset",
-		"code":          "upstream_aborted",
 		"finish_reason": "error",
 		"chunks":        int64(7),
 		"tools":         int64(2),
@@ -140,5 +148,24 @@ func TestEndAddsItsOutcomeToTheAccessLog(t *testing.T) {
 	key, value := fields.Index(0).FieldByName("Key").String(), fields.Index(0).FieldByName("String").String()
 	if key != "hermes_outcome" || value != "some_outcome" {
 		t.Errorf("field %s is %q", key, value)
+	}
+}
+
+func TestCompressedStreamIsLoggedAsAWarningOnce(t *testing.T) {
+	core, logs := observer.New(zap.DebugLevel)
+	h := &Handler{logger: zap.New(core)}
+	for range 3 {
+		h.onEnd(httptest.NewRequest(http.MethodPost, "/", nil), proxy.Result{Outcome: proxy.OutcomeEncoded, Status: 200})
+	}
+	if n := logs.FilterLevelExact(zap.WarnLevel).Len(); n != 1 || logs.Len() != 3 {
+		t.Errorf("%d warnings in %d lines, want 1 in 3", n, logs.Len())
+	}
+}
+
+func TestErrorIsLoggedWithoutWhereInCaddyItWasMade(t *testing.T) {
+	err := caddyhttp.Error(http.StatusBadGateway, errors.New("dial tcp: connection refused"))
+	entries := logEnd(zap.WarnLevel, proxy.Result{Outcome: rewrite.CodeAborted, Status: 502, Err: err})
+	if got := entries[0].ContextMap()["error"]; got != "dial tcp: connection refused" {
+		t.Errorf("error is %v", got)
 	}
 }

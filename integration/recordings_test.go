@@ -85,10 +85,6 @@ func recordings(t testing.TB, keep func(r recording) bool) []recording {
 // chats keeps the recordings of /v1/chat/completions.
 func chats(r recording) bool { return r.path() == "/v1/chat/completions" }
 
-// json says that the recording is no event stream: the oldest releases had none
-// on every path.
-func (r recording) json() bool { return strings.Contains(r.header, "application/json") }
-
 // A cutter decides how a body is divided into HTTP chunks.
 type cutter struct {
 	name string

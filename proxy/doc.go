@@ -11,6 +11,7 @@
 //	watch.go    the deadlines of a stream, on one timer
 //	answer.go   the JSON error before the first frame
 //	drain.go    the open streams of a process, and its end
+//	options.go  Options, and the clock
 //	usage.go    the memory of who reports usage
 //	result.go   what is told when a stream has ended
 package proxy

@@ -18,12 +18,12 @@ type Streams struct {
 	open     map[*responseWriter]Timer // the timer of its drain, nil before Shutdown
 	draining bool
 	limit    time.Duration
-	until    time.Time // the end of limit, once a stream's clock has told when it began
+	began    time.Time // when the drain began, as soon as a stream's clock has told
 }
 
 // Shutdown lets the streams that are open, and those that are opened later, go
-// on for the DrainTimeout of their Proxy, but not beyond limit from now unless
-// limit is zero. Then they get the error finish with the code shutting_down
+// on for the DrainTimeout of their Proxy from now, but not beyond limit unless
+// that is zero. Then they get the error finish with the code shutting_down
 // (contract section 3). It returns at once, and has no effect the second time.
 func (s *Streams) Shutdown(limit time.Duration) {
 	s.mu.Lock()
@@ -40,13 +40,14 @@ func (s *Streams) Shutdown(limit time.Duration) {
 // drain sets the timer of a stream.
 func (s *Streams) drain(rw *responseWriter) {
 	now := rw.p.o.Clock.Now()
-	if s.until.IsZero() {
-		s.until = now.Add(s.limit)
+	if s.began.IsZero() {
+		s.began = now
 	}
-	d := max(rw.p.o.DrainTimeout, 0)
+	d := rw.p.o.DrainTimeout
 	if s.limit > 0 {
-		d = max(min(d, s.until.Sub(now)), 0)
+		d = min(d, s.limit)
 	}
+	d = max(d-now.Sub(s.began), 0)
 	s.open[rw] = rw.p.o.Clock.AfterFunc(d, rw.drained)
 }
 

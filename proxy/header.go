@@ -14,14 +14,16 @@ func (rw *responseWriter) isStream(status int) bool {
 		return false
 	}
 	h := rw.inner.Header()
-	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return false
-	}
 	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
 	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
 		return false
 	}
-	return media == "text/event-stream"
+	if media != "text/event-stream" {
+		return false
+	}
+	encoding := h.Get("Content-Encoding")
+	rw.encoded = encoding != "" && !strings.EqualFold(encoding, "identity")
+	return !rw.encoded
 }
 
 // prepareHeader fits the header of a stream to a body that will change (Caddy's

@@ -27,7 +27,8 @@ type Options struct {
 	// sent, once upstream's header has come. Zero means none.
 	Keepalive time.Duration
 	// DoneGrace is how long upstream may be silent after the finish chunk
-	// before the stream is ended for it. Zero means no limit.
+	// before the stream is ended for it. Zero means no limit: the client then
+	// waits until upstream ends it.
 	DoneGrace time.Duration
 	// DrainTimeout is how long streams may go on after Streams.Shutdown.
 	DrainTimeout time.Duration
@@ -45,8 +46,9 @@ type Options struct {
 	// ErrorStatus returns the HTTP status that an error of the next handler
 	// stands for, 0 when it stands for none. Nil means 0.
 	ErrorStatus func(error) int
-	// OnEnd is called when a stream of chat completions has ended, and when a
-	// request for one has been answered with an error in its stead. The
+	// OnEnd is called when a stream of chat completions has ended, or has
+	// passed because it is compressed, and when a request for one has been
+	// answered with an error in its stead. The
 	// request is the client's.
 	OnEnd func(*http.Request, Result)
 	// Clock is the clock to go by. Nil means the system's.
@@ -81,12 +83,17 @@ type Clock interface {
 
 // Timer is a call to come, as of time.AfterFunc.
 type Timer interface {
+	// Reset has the call come after d, and tells whether it was yet to come.
 	Reset(d time.Duration) bool
+	// Stop calls it off, and tells whether it was yet to come.
 	Stop() bool
 }
 
+// systemClock is the Clock that everybody goes by.
 type systemClock struct{}
 
+// Now implements Clock.
 func (systemClock) Now() time.Time { return time.Now() }
 
+// AfterFunc implements Clock.
 func (systemClock) AfterFunc(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) }

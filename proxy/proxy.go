@@ -114,7 +114,8 @@ func (rw *responseWriter) endLocked(panicked any, err error) (swallow, keep bool
 func (rw *responseWriter) result(panicked any, err error) (Result, bool) {
 	streamed := rw.engine != nil && rw.engine.Active()
 	left := rw.chat && rw.engine == nil && rw.gone() && (!rw.decided || rw.late)
-	if !streamed && rw.answered == "" && !left {
+	encoded := rw.chat && rw.encoded
+	if !streamed && rw.answered == "" && !left && !encoded {
 		return Result{}, false
 	}
 	res := Result{
@@ -134,6 +135,8 @@ func (rw *responseWriter) result(panicked any, err error) (Result, bool) {
 	switch {
 	case rw.answered != "":
 		res.Outcome, res.Code = rw.answered, rw.answered
+	case encoded:
+		res.Outcome = OutcomeEncoded
 	case rw.gone() && !(streamed && rw.engine.Done()):
 		res.Outcome = OutcomeClientGone
 	case res.Code != "":

@@ -12,6 +12,9 @@ const (
 	OutcomeOK = "ok"
 	// OutcomeClientGone is one whose client left before its end.
 	OutcomeClientGone = "client_gone"
+	// OutcomeEncoded is one that upstream has compressed although it was asked
+	// not to: it has passed as it is.
+	OutcomeEncoded = "passed_encoded"
 )
 
 // Result is what can be said of a stream that has ended.

@@ -22,8 +22,10 @@ type usageMemory struct {
 	r        *http.Request
 }
 
+// Reported implements rewrite.UsageMemory.
 func (m usageMemory) Reported(model string) bool {
 	return m.store.Reported(m.upstream(m.r), model)
 }
 
+// Report implements rewrite.UsageMemory.
 func (m usageMemory) Report(model string) { m.store.Report(m.upstream(m.r), model) }

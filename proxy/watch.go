@@ -1,7 +1,8 @@
 package proxy
 
 import (
-	"errors"
+	"context"
+	"fmt"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -18,18 +19,25 @@ type watcher struct {
 	began   bool      // a byte of the answer has come
 }
 
-// errTimeout and errShutdown are why upstream's request is cancelled. A proxy
-// takes a cause that is a timeout for one of upstream's (Caddy:
-// reverseproxy.go:1756).
+// Why upstream's request is cancelled. A proxy takes a cause that is a timeout
+// for one of upstream's (Caddy: reverseproxy.go:1756); the others are no fault
+// of upstream's, and context.Canceled keeps them from being counted as one
+// (reverseproxy.go:736).
 var (
 	errTimeout  error = timeoutError{}
-	errShutdown       = errors.New("the server is shutting down")
+	errShutdown       = fmt.Errorf("the server is shutting down: %w", context.Canceled)
+	errOver           = fmt.Errorf("the stream is over: %w", context.Canceled)
 )
 
 type timeoutError struct{}
 
-func (timeoutError) Error() string   { return "upstream was silent for too long" }
-func (timeoutError) Timeout() bool   { return true }
+// Error implements error.
+func (timeoutError) Error() string { return "upstream was silent for too long" }
+
+// Timeout implements net.Error.
+func (timeoutError) Timeout() bool { return true }
+
+// Temporary implements net.Error.
 func (timeoutError) Temporary() bool { return true }
 
 // watch sets the timer for the deadlines of a request.
@@ -164,11 +172,14 @@ func (rw *responseWriter) endFor(cause rewrite.Cause) {
 func (rw *responseWriter) close(cause rewrite.Cause) {
 	rw.closed = true
 	rw.unwatch()
-	if cause == rewrite.CauseShutdown {
+	switch cause {
+	case rewrite.CauseTimeout:
+		rw.cancel(errTimeout)
+	case rewrite.CauseShutdown:
 		rw.cancel(errShutdown)
-		return
+	default:
+		rw.cancel(errOver)
 	}
-	rw.cancel(errTimeout)
 }
 
 // keepalive sends a keepalive when the client has heard nothing for too long.

@@ -36,8 +36,14 @@ func (x *exchange) wantRunning() {
 func (x *exchange) wantStopped() {
 	x.t.Helper()
 	cause := context.Cause(x.up.Context())
-	if cause == nil || errors.Is(cause, context.Canceled) {
+	if cause == nil || cause == context.Canceled { //nolint:errorlint // it may wrap it
 		x.t.Errorf("upstream's request ended with the cause %v, want one that says why", cause)
+	}
+	// What is no timeout is no fault of upstream's, and Caddy counts none whose
+	// error is context.Canceled.
+	var late interface{ Timeout() bool }
+	if timeout := errors.As(cause, &late) && late.Timeout(); timeout == errors.Is(cause, context.Canceled) {
+		x.t.Errorf("the cause %v is a timeout: %v, and a cancellation: %v", cause, timeout, !timeout)
 	}
 	calls := len(x.rec.log)
 	if n, err := x.tryWrite(text("late")); n != 0 || err == nil {

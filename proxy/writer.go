@@ -41,6 +41,7 @@ type responseWriter struct {
 	writeErr  error  // the first of the inner writer: the client is gone
 	closed    bool   // nothing may be written any more
 	answered  string // the code of the error that was sent as the answer
+	encoded   bool   // the answer is a stream that is compressed
 	late      bool   // the client had left before the answer was decided
 	overdue   bool   // the drain was over before the stream was one of ours
 

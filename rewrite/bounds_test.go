@@ -66,7 +66,7 @@ func TestHostileFramePassesAndLosesNothing(t *testing.T) {
 		"data: " + strings.Repeat("x", 3<<20) + "\n\n",
 		"data: " + strings.Repeat("{\"a\":[", 1<<19) + "\n\n",
 		strings.Repeat("data: x\n", 1<<18) + "\n",
-		": " + strings.Repeat("c", 2<<20) + "\n",
+		": " + strings.Repeat("c", 2<<20) + "\n\n",
 		text(strings.Repeat("\n`💻 ls`\n", 1<<17)),
 		"event: " + strings.Repeat("e", 2<<20) + "\ndata: x\n\n",
 	}

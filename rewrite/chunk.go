@@ -225,7 +225,7 @@ func filled(value []byte) bool {
 	return len(value) > 0
 }
 
-// zero tells whether the usage at s is 0/0/0, and real whether it is not.
+// readUsage tells whether the usage is 0/0/0, and whether it counts a token.
 func (c *chunk) readUsage(data []byte) (zero, real bool) {
 	if !c.usage.isObject(data) {
 		return false, false

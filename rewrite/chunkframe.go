@@ -6,6 +6,7 @@ import "bytes"
 func (s *Stream) chunkFrame() {
 	c, data := &s.c, s.f.data
 	s.sum.Chunks++
+	s.unseen = s.unseen && c.count == 0
 	if s.finished && s.failed && c.count > 0 {
 		s.fate = fateDrop // nothing takes an error back
 		return
@@ -39,7 +40,7 @@ func (s *Stream) chunkFrame() {
 // and is as the one before it, is taken on trust.
 func (s *Stream) usable() bool {
 	c, data := &s.c, s.f.data
-	if !c.finish.ok() && !c.usage.set(data) && s.eat == 0 && !s.line.active() && s.env.same(c, data) &&
+	if !c.finish.ok() && !c.usage.set(data) && !c.err.ok() && !c.hermes.ok() && s.eat == 0 && !s.line.active() && s.env.same(c, data) &&
 		!hasBacktick(c.content.of(data)) {
 		return true
 	}
@@ -87,13 +88,19 @@ func (s *Stream) isMarker() bool {
 	t := s.startedBy(m.emoji.of(text), m.label.of(text))
 	s.sum.Markers++
 	s.gap = true
-	s.startDerived(&t)
-	if s.droppable() {
+	switch {
+	case s.droppable():
+		s.startDerived(&t)
 		s.fate = fateDrop
-		return true
+	case c.finish.ok():
+		s.startDerived(&t)
+		s.edit(inner.from, inner.to, nil)
+		s.writeChunk()
+	default: // it may be the one with the role
+		s.edit(inner.from, inner.to, nil)
+		s.writeChunk()
+		s.startDerived(&t)
 	}
-	s.edit(inner.from, inner.to, nil)
-	s.writeChunk()
 	return true
 }
 
@@ -101,7 +108,8 @@ func (s *Stream) isMarker() bool {
 // content is gone.
 func (s *Stream) droppable() bool {
 	c := &s.c
-	return s.f.plain && c.alone && c.index && !c.finish.ok() && !c.extra && !c.usage.set(s.f.data) && !c.err.ok()
+	return s.f.plain && c.alone && c.index && !c.finish.ok() &&
+		!c.usage.set(s.f.data) && !c.err.ok() && !c.hermes.ok()
 }
 
 // writeChunk writes the chunk with its edits.
@@ -110,7 +118,18 @@ func (s *Stream) writeChunk() {
 		s.finishFrame()
 		return
 	}
+	s.errorInside()
 	s.writeEdited()
+}
+
+// errorInside deals with the error in a chunk that does not finish the stream,
+// as gateways send it: it is upstream's, and is not said twice.
+func (s *Stream) errorInside() {
+	s.redactIn(s.c.err)
+	s.redactIn(s.c.hermes)
+	if s.c.err.set(s.f.data) && !s.finished {
+		s.noteError()
+	}
 }
 
 // quietFrame handles a chunk without text for the message.
@@ -120,7 +139,7 @@ func (s *Stream) quietFrame() {
 		s.said.text, s.said.sinceTool = true, true
 		s.inferEnds()
 	}
-	if !s.hold.empty() && !c.finish.ok() && !c.extra && !c.text && !c.reasoning && !c.other && c.count <= 1 {
+	if !s.hold.empty() && !c.finish.ok() && !c.extra && !c.text && !c.reasoning && !c.other && !c.err.ok() && c.count <= 1 {
 		s.forwardQuiet(s.f.raw)
 		return
 	}
@@ -136,7 +155,7 @@ func (s *Stream) textFrame(in span) {
 	}
 	s.spoke = false
 	s.readText(in)
-	if s.c.finish.ok() {
+	if s.c.finish.ok() || s.c.err.ok() {
 		s.closeLine(in)
 	}
 	if len(s.trusted) > 0 && !s.line.active() && s.droppable() {
@@ -161,7 +180,8 @@ func (s *Stream) writeText(in span) {
 	s.writeChunk()
 }
 
-// closeLine decides the line under suspicion: a finish chunk waits for nothing.
+// closeLine decides the line under suspicion: neither a finish chunk nor an
+// error waits.
 func (s *Stream) closeLine(in span) {
 	switch {
 	case !s.line.active():

@@ -22,7 +22,6 @@ func (s *Stream) unit(u unit, b []byte) {
 	s.lf = s.lf && u == unitLF // what is not owed at once is not owed
 	switch u {
 	case unitFrame:
-		s.sum.Frames++
 		s.frame(b)
 	case unitNoise:
 		if !s.active || !s.commentEvent(b) {
@@ -35,6 +34,7 @@ func (s *Stream) unit(u unit, b []byte) {
 		s.said.other, s.said.sinceTool = true, true // for all that is known
 		if !s.scan.raw {
 			s.sum.Unexamined++
+			s.unseen = true
 		}
 	case unitLF:
 		s.lf = false
@@ -105,12 +105,15 @@ func (s *Stream) frame(raw []byte) {
 	s.f.parse(raw)
 	s.edits, s.cuts = s.edits[:0], s.cuts[:0]
 	data := s.f.data
+	if s.f.has {
+		s.sum.Frames++
+	}
 	if !s.active {
 		if !s.f.has || !s.chunkComes() {
 			s.forward()
 			return
 		}
-		s.active = true
+		s.active, s.scan.lines = true, false
 	}
 	switch {
 	case !s.f.has:
@@ -171,9 +174,11 @@ func (s *Stream) doneFrame() {
 	s.settle()
 	if !s.finished {
 		s.completeAll()
+	}
+	if !s.finished && !s.unseen {
 		s.writeErrorFinish(CodeIncomplete)
 	}
-	s.done = true
+	s.finished, s.done = true, true
 	s.forward()
 }
 

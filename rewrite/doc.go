@@ -16,6 +16,7 @@
 //	text.go       content    → runes, by position
 //	marker.go     a chunk that is a tool marker       (contract section 1)
 //	imitation.go  a line that looks like one
+//	trust.go      such lines that are taken for markers
 //	fence.go      open code fences
 //	hold.go       frames that wait for the end of a line
 //	tools.go      emoji      → the tool's name
@@ -26,6 +27,7 @@
 //	finish.go     finish chunks and error finishes
 //	redact.go     secrets in messages
 //	dispatch.go   which of these a frame goes to
+//	options.go    what can be chosen
 //	stream.go     Stream: bytes in, bytes out
 //	edit.go       ranges of a frame replaced
 package rewrite

@@ -49,9 +49,6 @@ func (e *envelope) same(c *chunk, data []byte) bool {
 		bytes.Equal(e.created, c.created.of(data)) && bytes.Equal(e.model, c.model.of(data))
 }
 
-// completion returns the completion's id.
-func (e *envelope) completion() []byte { return e.id }
-
 // appendHead appends the first four members, and the name of the fifth.
 func (e *envelope) appendHead(dst []byte) []byte {
 	dst = append(dst, `"id":`...)

@@ -65,10 +65,9 @@ func Message(code string) string {
 const ErrorType = "upstream_error"
 
 // AppendError appends the JSON object of an error with the code, as it is sent
-// in an error finish and in an answer that is no stream. The message must be
-// plain ASCII.
+// in an error finish and in an answer that is no stream.
 func AppendError(dst []byte, code, message string) []byte {
-	return appendError(dst, strconv.AppendQuote(nil, message), code)
+	return appendError(dst, quoteText(message), code)
 }
 
 // appendError appends the error object with a message that is a JSON string.
@@ -106,7 +105,7 @@ func (s *Stream) fail(code string) {
 // writeErrorFinish writes the finish of a stream that upstream has not
 // finished, but for [DONE].
 func (s *Stream) writeErrorFinish(code string) {
-	message := strconv.AppendQuote(nil, Message(code))
+	message := quoteText(Message(code))
 	if s.errorSent != nil {
 		message, code = s.errorSent, CodeAgentError
 	}
@@ -139,6 +138,8 @@ func (s *Stream) finishFrame() {
 	s.completeAll()
 	reason := string(s.c.finish.inner().of(s.f.data))
 	if s.finished {
+		s.redactIn(s.c.err)
+		s.redactIn(s.c.hermes)
 		s.writeEdited() // some providers say it twice
 		return
 	}
@@ -152,6 +153,9 @@ func (s *Stream) finishFrame() {
 		s.crash()
 	case reason == "error":
 		s.upstreamError()
+	case reason != "length": // which passes byte for byte
+		s.redactIn(s.c.err)
+		s.redactIn(s.c.hermes)
 	}
 	s.writeEdited()
 }
@@ -160,9 +164,10 @@ func (s *Stream) finishFrame() {
 // error finish.
 func (s *Stream) crash() {
 	s.sum.FinishReason = "error"
+	s.moveText()
 	message := s.errorSent
 	if message == nil {
-		message = strconv.AppendQuote(nil, Message(CodeCrashed))
+		message = quoteText(Message(CodeCrashed))
 	}
 	s.edit(s.c.finish.from, s.c.finish.to, []byte(`"error"`))
 	if s.o.ErrorFinish == ErrorFinishInline && s.errorSent == nil {
@@ -185,6 +190,38 @@ func (s *Stream) writeError(object []byte) {
 	s.out = append(s.out, "\n\n"...)
 }
 
+// moveText writes the text of the finish chunk s.c in a chunk of its own, and
+// takes it out of that chunk, when an error comes between the two: clients stop
+// reading there. It comes before all edits but those of the text.
+func (s *Stream) moveText() {
+	c := &s.c
+	if s.o.ErrorFinish == ErrorFinishInline || s.errorSent != nil || !c.content.ok() || !c.index || textLeft(c.content.inner(), s.cuts) == 0 {
+		return
+	}
+	s.writeLF()
+	s.out = append(s.out, "data: {"...)
+	s.out = append(s.env.appendHead(s.out), `[{"index":0,"delta":{"content":"`...)
+	in := c.content.inner()
+	at := in.from
+	for _, cut := range s.cuts {
+		s.out = append(s.out, s.f.data[at:cut.from]...)
+		at = cut.to
+	}
+	s.out = append(s.out, s.f.data[at:in.to]...)
+	s.out = append(s.out, "\"},\"finish_reason\":null}]}\n\n"...)
+	s.edits = s.edits[:0]
+	s.edit(in.from, in.to, nil)
+}
+
+// textLeft returns how many bytes of the content at in are not cut.
+func textLeft(in span, cuts []span) int {
+	n := in.to - in.from
+	for _, c := range cuts {
+		n -= c.to - c.from
+	}
+	return n
+}
+
 // setMember replaces the value at v, or adds a member where there is none.
 func (s *Stream) setMember(v span, name string, value []byte) {
 	if v.ok() {
@@ -199,6 +236,7 @@ func (s *Stream) setMember(v span, name string, value []byte) {
 // the error in a frame of its own, the rest without it.
 func (s *Stream) upstreamError() {
 	s.fail(CodeAgentError)
+	s.moveText()
 	s.redactIn(s.c.hermes)
 	data := s.f.data
 	if s.o.ErrorFinish == ErrorFinishInline {
@@ -228,7 +266,7 @@ func (s *Stream) reason() []byte {
 	if s.errorSent != nil {
 		return s.errorSent
 	}
-	return strconv.AppendQuote(nil, Message(CodeAgentError))
+	return quoteText(Message(CodeAgentError))
 }
 
 // upstreamErrorObject returns upstream's error with the members that clients
@@ -248,6 +286,10 @@ func (s *Stream) upstreamErrorObject(message []byte) []byte {
 			object = append(object, ',')
 		}
 		object = append(object, `"`+name+`":`+value...)
+	}
+	if v := memberOf(data, e, "message"); v.ok() && stringOf(data, v) == nil {
+		object = append([]byte(`{"error":`), oneLine(redact(data[e.from:v.from]))...)
+		object = append(append(object, message...), oneLine(redact(data[v.to:e.to-1]))...)
 	}
 	add("message", string(message))
 	add("type", `"`+ErrorType+`"`)
@@ -324,8 +366,13 @@ func (s *Stream) errorFrame() {
 	s.completeAll()
 	s.redactIn(s.c.err)
 	if !s.finished {
-		s.fail(s.errorCode())
-		s.errorSent = append([]byte(nil), s.reason()...)
+		s.noteError()
 	}
 	s.writeEdited()
+}
+
+// noteError remembers that the error in s.c is sent to the client.
+func (s *Stream) noteError() {
+	s.fail(s.errorCode())
+	s.errorSent = append([]byte(nil), s.reason()...)
 }

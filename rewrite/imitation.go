@@ -13,7 +13,7 @@ type candidate struct {
 	phase candidatePhase
 	from  int    // where its backtick is, in the data of its frame or in the hold
 	size  int    // bytes of text so far
-	begin []byte // the text behind the backtick, while the emoji is compared
+	begin []byte // the text behind a backtick, while it is compared with emoji
 	after int    // runes behind the space
 	tick  bool   // the last rune was a backtick
 
@@ -21,6 +21,7 @@ type candidate struct {
 
 	emoji, label []byte // as in the JSON, for ImitationsTrust
 	last         int    // where the last rune of label begins
+	again        bool   // begin is what came behind a further backtick
 }
 
 type candidatePhase uint8
@@ -55,7 +56,7 @@ func (c *candidate) step(r rune, raw []byte, tools *Tools) bool {
 		c.tick = r == '`'
 		c.last = len(c.label)
 		c.label = append(c.label, raw...)
-		return true
+		return !c.another(r, tools)
 	}
 	c.begin = utf8.AppendRune(c.begin, r)
 	partly, wholly := tools.begins(c.begin)
@@ -69,6 +70,22 @@ func (c *candidate) step(r rune, raw []byte, tools *Tools) bool {
 	}
 	c.size = size
 	return true
+}
+
+// another tells whether with the rune r a second marker begins in the line: then
+// it is prose about tools.
+func (c *candidate) another(r rune, tools *Tools) bool {
+	if r == '`' {
+		c.begin, c.again = c.begin[:0], true
+		return false
+	}
+	if !c.again {
+		return false
+	}
+	c.begin = utf8.AppendRune(c.begin, r)
+	partly, wholly := tools.begins(c.begin)
+	c.again = partly
+	return wholly
 }
 
 // complete tells whether the line, if it ended here, would be a marker: it has

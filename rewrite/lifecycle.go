@@ -156,7 +156,7 @@ func (s *Stream) startDerived(t *tool) {
 
 // derive gives a tool of which upstream sends nothing but the start its id.
 func (s *Stream) derive(t *tool) {
-	t.id = deriveID(s.env.completion(), s.tools.count+1)
+	t.id = deriveID(s.env.id, s.tools.count+1)
 	t.inferred = true
 }
 

@@ -10,8 +10,9 @@ type marker struct {
 // wholeMarker reads s, the inside of a JSON string, as a marker that is the
 // whole content of a chunk: a newline, a backtick, a token with a non-ASCII
 // rune, a space, a label of any kind, a backtick, a newline (contract section
-// 1; upstream's pattern in hermes terms: \A\n`([^\s`]+) (.*)`\n\z, the dot
-// matching newlines).
+// 1; Hermes' own pattern: \A\n`([^\s`]+) (.*)`\n\z, the dot matching newlines).
+// A backtick and a newline inside say that a hop has merged more than a marker
+// into the chunk: its lines are then looked at one by one.
 func wholeMarker(s []byte) (m marker, ok bool) {
 	if len(s) < len(`\n`+"`") || s[0] != '\\' {
 		return m, false
@@ -59,6 +60,9 @@ func (m *marker) endAt(s []byte) bool {
 	last, before := rune(0), rune(0)
 	lastAt, beforeAt := 0, 0
 	for i := m.label.from; i < len(s); {
+		if last == '\n' && before == '`' {
+			return false
+		}
 		before, beforeAt = last, lastAt
 		r, next := nextRune(s, i)
 		last, lastAt = r, i

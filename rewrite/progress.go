@@ -270,11 +270,13 @@ func (s *Stream) wrap(t *tool, status string, lacksID, lacksStatus bool) {
 	}
 	s.scratch = room
 	s.edit(s.c.shut, s.c.shut, room)
+	if s.form() == ProgressUnnamed {
+		s.editRaw(s.f.named, nil)
+	}
 	s.wrapFront()
 }
 
-// wrapFront writes the frame with the members of a chunk in front, and without
-// its event line in the unnamed form.
+// wrapFront writes the frame with the members of a chunk in front.
 func (s *Stream) wrapFront() {
 	head := s.env.appendEmpty(s.front[:0])
 	if skipSpace(s.f.data, s.c.open+1, ' ') != s.c.shut {
@@ -282,9 +284,6 @@ func (s *Stream) wrapFront() {
 	}
 	s.front = head
 	s.edit(s.c.open+1, s.c.open+1, head)
-	if s.form() == ProgressUnnamed {
-		s.editRaw(s.f.named, nil)
-	}
 	s.writeEdited()
 }
 
@@ -295,6 +294,7 @@ func (s *Stream) namedFrame() {
 		s.forward()
 		return
 	}
+	s.redactIn(s.c.err)
 	s.wrapFront()
 }
 
@@ -306,7 +306,7 @@ func (s *Stream) commentEvent(line []byte) bool {
 	}
 	s.f = frame{
 		raw:   line,
-		data:  bytes.TrimRight(line[len(progressComment):], "\r\n"),
+		data:  bytes.TrimRight(line[len(progressComment):], "\r\n"), // the blank line as well
 		lines: append(s.f.lines[:0], dataLine{0, len(progressComment)}),
 		join:  s.f.join,
 	}

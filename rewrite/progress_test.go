@@ -186,7 +186,7 @@ func TestOtherNamedEventsGetTheEnvelope(t *testing.T) {
 	wrapped := `{` + envelopeWritten + `,"type": "waiting", "n": 1.50}`
 	for form, want := range map[Progress]string{
 		ProgressEnvelope: named("hermes.status", wrapped),
-		ProgressUnnamed:  "data: " + wrapped + "\n\n",
+		ProgressUnnamed:  named("hermes.status", wrapped),
 		ProgressBare:     in,
 		ProgressComment:  in,
 		ProgressOff:      in,

@@ -4,13 +4,30 @@ import (
 	"bytes"
 	"encoding/json"
 	"regexp"
+	"strings"
 )
 
-// secret matches what must not leave in upstream's messages: API keys that
-// begin with sk-, and bearer tokens (contract section 3).
-var secret = regexp.MustCompile(`\bsk-[A-Za-z0-9_*.\-]{6,}|(?i:\bbearer)[\s:="']+[A-Za-z0-9_*.~+/=\-]{6,}`)
+// apiKey and bearer match what must not leave in upstream's messages (contract
+// section 3).
+var (
+	apiKey = regexp.MustCompile(`\bsk-[A-Za-z0-9_*.\-]{3,}`)
+	bearer = regexp.MustCompile(`(?i)\b(bearer)([\s:="']+)([A-Za-z0-9_*.~+/=\-]{3,})`)
+)
 
 const redacted = "[redacted]"
+
+// redactText returns text without secrets.
+func redactText(text string) string {
+	text = apiKey.ReplaceAllLiteralString(text, redacted)
+	return bearer.ReplaceAllStringFunc(text, func(s string) string {
+		m := bearer.FindStringSubmatch(s)
+		scheme, between, token := m[1], m[2], m[3]
+		if token == redacted[1:len(redacted)-1] || scheme != "Bearer" && !strings.ContainsAny(token, "0123456789_.+/=*") {
+			return s // a word, as in "missing bearer authentication"
+		}
+		return scheme + between + redacted
+	})
+}
 
 // redactIn adds the edits that take secrets out of the strings in the JSON
 // value at v. They are looked for in the text, not in its escapes.
@@ -47,7 +64,7 @@ func eachSecret(b []byte, each func(at span, with []byte)) {
 			return
 		}
 		text := unquote(b[i:end])
-		if clean := secret.ReplaceAllLiteralString(text, redacted); clean != text {
+		if clean := redactText(text); clean != text {
 			each(span{i, end}, quoteText(clean))
 		}
 		i = end - 1

@@ -10,7 +10,9 @@ const (
 	// unitFrame is a complete frame with a field in it, its blank line
 	// included.
 	unitFrame unit = iota
-	// unitNoise is a comment line or a blank line outside a frame.
+	// unitNoise is a blank line, or comment lines and the blank line behind
+	// them. In a stream that is not known to be ours a comment line is one by
+	// itself: who sends it may never send a blank line.
 	unitNoise
 	// unitRaw is a frame, or a part of one, that is larger than the scanner's
 	// limit.
@@ -26,7 +28,8 @@ const (
 // blank line ends a frame, and one leading byte order mark is ignored (WHATWG
 // HTML, 9.2.6). Where the units are cut does not depend on how the bytes came.
 type scanner struct {
-	max int // the largest frame, in bytes, that is not passed on raw
+	max   int  // the largest frame, in bytes, that is not passed on raw
+	lines bool // comment lines are units
 
 	src  []byte // what is being scanned: buf, or the bytes fed
 	buf  []byte // the unit under way
@@ -83,17 +86,17 @@ func (c *scanner) next() (unit, []byte, bool) {
 		c.afterCR = c.src[end] == '\r'
 		c.pos = end + 1
 		c.line = c.pos
-		if isComment || empty && !c.inFrame {
+		switch {
+		case isComment && c.lines, empty && !c.inFrame:
 			return c.end(unitNoise)
-		}
-		if empty {
+		case empty:
 			return c.end(unitFrame)
 		}
-		c.inFrame = true
+		c.inFrame = c.inFrame || !isComment
 	}
 	if n := len(c.src) - c.from; n > c.max || c.raw && n > 0 {
 		if !c.raw && !c.inFrame {
-			c.comment = c.line < len(c.src) && c.src[c.line] == ':'
+			c.comment = c.lines && c.line < len(c.src) && c.src[c.line] == ':'
 			c.inFrame = !c.comment
 		}
 		c.raw = true

@@ -30,7 +30,7 @@ type Summary struct {
 	// Code is the code of the error that the stream ended with, empty when it
 	// ended well.
 	Code string
-	// Frames counts complete frames, Chunks those that are chunks.
+	// Frames counts complete frames with data, Chunks those that are chunks.
 	Frames, Chunks int
 	// Tools counts tool starts, Markers the ones that were markers.
 	Tools, Markers int
@@ -90,6 +90,7 @@ type Stream struct {
 
 	reported  bool   // the model's usage is in the memory
 	errorSent []byte // the message, a JSON string, of an error frame that has left
+	unseen    bool   // the last frame passed unexamined: it may be a finish chunk
 	finished  bool   // a finish chunk has left
 	failed    bool   // an error has left
 	done      bool   // [DONE] has left
@@ -110,7 +111,7 @@ type said struct {
 // are shared.
 func New(o *Options, p Params) *Stream {
 	s := &Stream{o: *o, p: p, active: p.Active}
-	s.scan.max = o.maxFrame()
+	s.scan.max, s.scan.lines = o.maxFrame(), !p.Active
 	s.env = newEnvelope(&p)
 	return s
 }
@@ -146,8 +147,8 @@ func (s *Stream) Finished() bool { return s.finished }
 // Done tells whether [DONE] has left.
 func (s *Stream) Done() bool { return s.done }
 
-// Frames returns how many complete frames, or parts of unexamined ones, have
-// come.
+// Frames returns how many complete frames with data have come, those that
+// passed unexamined among them.
 func (s *Stream) Frames() int { return s.sum.Frames + s.sum.Unexamined }
 
 // Summary returns what can be said of the stream so far.

@@ -58,7 +58,6 @@ const unknownTool = "tool"
 type Tools struct {
 	byEmoji map[string]toolNames
 	markers []string // what an imitation begins with: emoji, with and without U+FE0F, and a space
-	longest int      // the length in bytes of the longest of markers
 }
 
 // toolNames are the names of the tools that share an emoji, and the first of
@@ -96,7 +95,6 @@ func NewTools(added map[string]string) (*Tools, error) {
 		first, rest := splitRune(emoji)
 		for _, m := range []string{emoji + " ", first + "\ufe0f" + rest + " ", emoji + "\ufe0f "} {
 			t.markers = append(t.markers, m)
-			t.longest = max(t.longest, len(m))
 		}
 	}
 	return t, nil

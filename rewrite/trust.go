@@ -55,11 +55,7 @@ func (s *Stream) writePart(in, part span, cuts []span, spoke bool) {
 	if spoke {
 		s.inferEnds()
 	}
-	left := part.to - part.from
-	for _, c := range cuts {
-		left -= c.to - c.from
-	}
-	if left <= 0 {
+	if textLeft(part, cuts) <= 0 {
 		return
 	}
 	s.edits = s.edits[:0]

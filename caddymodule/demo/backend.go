@@ -85,7 +85,7 @@ func (b *Backend) complete(w http.ResponseWriter, r *http.Request) {
 	s, ok := b.scenario(req.Model)
 	if !ok {
 		refuse(w, http.StatusNotFound, "model_not_found",
-			"there is no such model here: choose of "+strings.Join(Names(b.Scenarios), ", "))
+			"there is no such model here: choose one of "+strings.Join(Names(b.Scenarios), ", "))
 		return
 	}
 	b.replay(w, r, s)

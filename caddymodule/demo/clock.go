@@ -18,8 +18,10 @@ type Clock interface {
 // systemClock is the machine's clock.
 type systemClock struct{}
 
+// Now implements Clock.
 func (systemClock) Now() time.Time { return time.Now() }
 
+// Sleep implements Clock.
 func (systemClock) Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

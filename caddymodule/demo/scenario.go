@@ -134,7 +134,7 @@ func Select(names []string) ([]Scenario, error) {
 	for _, name := range names {
 		i := slices.IndexFunc(all, func(s Scenario) bool { return s.Name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("unknown scenario %q: choose of %s", name, strings.Join(Names(all), ", "))
+			return nil, fmt.Errorf("unknown scenario %q: choose one of %s", name, strings.Join(Names(all), ", "))
 		}
 		chosen = append(chosen, all[i])
 	}

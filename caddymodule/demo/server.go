@@ -26,7 +26,7 @@ func Listen(addr string, h http.Handler) (*Server, error) {
 	}
 	ln, err := net.Listen("tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s is in use by another program: %w", addr, err)
+		return nil, fmt.Errorf("%s is in use by another program, perhaps by Hermes itself", addr)
 	}
 	if err != nil {
 		return nil, err
