@@ -41,7 +41,7 @@ type Handler struct {
 	// What becomes of tool markers that the model only imitated: `strip`
 	// removes them from the text, `keep` leaves them there, and `trust`
 	// removes them and takes them for tools, which is for backends behind a
-	// hop that cuts the text anew. Default: `strip`.
+	// proxy that re-chunks the text. Default: `strip`.
 	Imitations string `json:"imitations,omitempty"`
 
 	// The time between the starts of two tools from which on the second one

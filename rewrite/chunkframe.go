@@ -6,7 +6,6 @@ import "bytes"
 func (s *Stream) chunkFrame() {
 	c, data := &s.c, s.f.data
 	s.sum.Chunks++
-	s.unseen = s.unseen && c.count == 0
 	if s.finished && s.failed && c.count > 0 {
 		s.fate = fateDrop // nothing takes an error back
 		return

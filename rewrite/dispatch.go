@@ -34,7 +34,6 @@ func (s *Stream) unit(u unit, b []byte) {
 		s.said.other, s.said.sinceTool = true, true // for all that is known
 		if !s.scan.raw {
 			s.sum.Unexamined++
-			s.unseen = true
 		}
 	case unitLF:
 		s.lf = false
@@ -174,11 +173,9 @@ func (s *Stream) doneFrame() {
 	s.settle()
 	if !s.finished {
 		s.completeAll()
-	}
-	if !s.finished && !s.unseen {
 		s.writeErrorFinish(CodeIncomplete)
 	}
-	s.finished, s.done = true, true
+	s.done = true
 	s.forward()
 }
 

@@ -53,12 +53,6 @@ func TestCutCommentIsDropped(t *testing.T) {
 	}
 }
 
-func TestFinishChunkThatIsUnexaminedCounts(t *testing.T) {
-	finish := strings.Replace(finishChunk("length", realUsage), `"usage"`, `"pad": "`+strings.Repeat("x", 2000)+`", "usage"`, 1)
-	in := role() + text("x") + finish + doneFrame
-	same(t, repairWith(in, Options{MaxFrame: 1000}), in, "bytes")
-}
-
 func TestShortSecretsAreRedacted(t *testing.T) {
 	for in, want := range map[string]string{
 		"key sk-test and sk-12345":                "key [redacted] and [redacted]",

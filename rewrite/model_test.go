@@ -32,18 +32,28 @@ func withoutImitations(content string) string {
 }
 
 // isImitation tells whether a line is a backtick, a known emoji, a space, a
-// label and a backtick, in at most 4 KiB.
+// label and a backtick, in at most 4 KiB. With a second marker in it, it is
+// prose about tools.
 func isImitation(line string) bool {
-	if len(line) > 4096 || !strings.HasPrefix(line, "`") || !strings.HasSuffix(line, "`") {
+	if len(line) > 4096 || !beginsMarker(line) || !strings.HasSuffix(line, "`") {
 		return false
 	}
-	emoji, label, ok := strings.Cut(line[1:], " ")
-	if !ok || len(label) < 2 {
-		return false
+	_, label, _ := strings.Cut(line, " ")
+	for i := range label {
+		if beginsMarker(label[i:]) {
+			return false
+		}
 	}
+	return len(label) > 1
+}
+
+// beginsMarker tells whether s begins with a backtick, a known emoji and a
+// space.
+func beginsMarker(s string) bool {
+	emoji, _, ok := strings.Cut(s, " ")
 	for _, e := range knownEmoji {
-		bare := strings.TrimSuffix(e, "\ufe0f")
-		if emoji == bare || emoji == bare+"\ufe0f" {
+		bare := "`" + strings.TrimSuffix(e, "\ufe0f")
+		if ok && (emoji == bare || emoji == bare+"\ufe0f") {
 			return true
 		}
 	}

@@ -90,7 +90,6 @@ type Stream struct {
 
 	reported  bool   // the model's usage is in the memory
 	errorSent []byte // the message, a JSON string, of an error frame that has left
-	unseen    bool   // the last frame passed unexamined: it may be a finish chunk
 	finished  bool   // a finish chunk has left
 	failed    bool   // an error has left
 	done      bool   // [DONE] has left
