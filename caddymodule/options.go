@@ -174,10 +174,15 @@ func mayBeOff(option string) bool {
 	return false
 }
 
-// checkDuration refuses a negative duration; nil stands for the default.
+// checkDuration refuses a negative duration, and one so short that it must be a
+// number that was not meant as nanoseconds; nil stands for the default.
 func checkDuration(option string, d *caddy.Duration) error {
-	if d == nil || *d >= 0 {
+	switch {
+	case d == nil || *d == 0 || time.Duration(*d) >= time.Millisecond:
 		return nil
+	case *d > 0:
+		return fmt.Errorf("invalid %s %q: must be at least 1ms; a number in JSON is nanoseconds, so write a string such as \"5s\"",
+			option, time.Duration(*d))
 	}
 	return invalidDuration(option, time.Duration(*d).String())
 }

@@ -109,6 +109,7 @@ func TestOptionsRefusedInJSON(t *testing.T) {
 		size   = `: must be a size from 1KiB to 1GiB, such as 1MiB (1048576 bytes)`
 		length = `: must be a duration such as 500ms or 5s, not negative`
 		orOff  = `: must be a duration such as 30s, not negative, or off (0 in JSON)`
+		short  = `: must be at least 1ms; a number in JSON is nanoseconds, so write a string such as "5s"`
 		emoji  = `: want one token with a non-ASCII character and without white space or backticks`
 	)
 	for members, want := range map[string]string{
@@ -130,6 +131,8 @@ func TestOptionsRefusedInJSON(t *testing.T) {
 		`"idle_timeout":"-1s"`:       `invalid idle_timeout "-1s"` + orOff,
 		`"stall_timeout":"-1s"`:      `invalid stall_timeout "-1s"` + orOff,
 		`"keepalive":"-1s"`:          `invalid keepalive "-1s"` + orOff,
+		`"idle_timeout":5`:           `invalid idle_timeout "5ns"` + short,
+		`"drain_timeout":999999`:     `invalid drain_timeout "999.999µs"` + short,
 
 		`"tool":{"git":"status"}`:     `invalid tool: emoji "git"` + emoji,
 		`"tool":{"":"status"}`:        `invalid tool: emoji ""` + emoji,

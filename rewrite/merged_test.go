@@ -43,6 +43,8 @@ func TestCutCommentIsDropped(t *testing.T) {
 		want := repair(role() + text("x"))
 		same(t, repair(role()+text("x")+tail), want, "outputs")
 	}
+	whole := role() + text("x") + stop() + ": bye\n"
+	same(t, repair(whole), whole, "bytes behind [DONE]")
 	s := New(&Options{}, chat)
 	if out := s.Feed(nil, []byte(": keepalive\n"), epoch); len(out) > 0 || s.Frames() > 0 {
 		t.Errorf("%q leaves before its blank line", out)

@@ -229,10 +229,21 @@ func (s *Stream) finishTail() {
 	switch {
 	case s.isWhole(tail) && (s.active || s.chunkComes()):
 		s.unit(unitFrame, append(bytes.Clone(tail), missingEnd(tail)...))
-	case !s.active:
+	case !s.active, s.done && isComments(tail):
 		s.writeMark()
 		s.out = append(s.out, tail...)
 	}
+}
+
+// isComments tells whether tail is comment lines that have not been cut. Behind
+// [DONE] nothing of ours follows that would need a blank line before it.
+func isComments(tail []byte) bool {
+	for line := range bytes.Lines(tail) {
+		if line[0] != ':' || line[len(line)-1] != '\n' {
+			return false
+		}
+	}
+	return true
 }
 
 // isWhole tells whether the frame s.f, which is tail, lacks only its end: its
