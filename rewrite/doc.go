@@ -24,6 +24,7 @@
 //	progress.go   the forms of a tool event
 //	envelope.go   the members that every chunk has
 //	verdict.go    is this stop a crash?               (contract section 3)
+//	cause.go      how upstream ended, codes and messages
 //	finish.go     finish chunks and error finishes
 //	redact.go     secrets in messages
 //	dispatch.go   which of these a frame goes to

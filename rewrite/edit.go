@@ -62,6 +62,46 @@ func (s *Stream) writeEdited() {
 	s.edits = s.edits[:0]
 }
 
+// setMember replaces the value at v, or adds a member where there is none.
+func (s *Stream) setMember(v span, name string, value []byte) {
+	if v.ok() {
+		s.edit(v.from, v.to, value)
+		return
+	}
+	member := append([]byte(`,"`+name+`":`), value...)
+	s.edit(s.c.shut, s.c.shut, member)
+}
+
+// removeMember takes the member with the value at v, and the comma before or
+// behind it, out of the frame. An error, even null, beside a finish reason ends
+// some clients' streams before they have read it.
+func (s *Stream) removeMember(v span) {
+	if !v.ok() {
+		return
+	}
+	data := s.f.data
+	from, to := v.from, v.to
+	for from > s.c.open && data[from] != ':' {
+		from--
+	}
+	for from--; data[from] != '"'; from-- {
+	}
+	for from--; data[from] != '"'; from-- {
+	}
+	before := from
+	for before > 0 && data[before-1] <= ' ' {
+		before--
+	}
+	if data[before-1] == ',' {
+		s.edit(before-1, to, nil)
+		return
+	}
+	if next := skipSpace(data, to, ' '); data[next] == ',' {
+		to = skipSpace(data, next+1, ' ')
+	}
+	s.edit(from, to, nil)
+}
+
 // oneLine returns JSON in which no line ends, for a frame of our own.
 func oneLine(b []byte) []byte {
 	if bytes.IndexByte(b, '\n') < 0 {

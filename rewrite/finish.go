@@ -1,89 +1,6 @@
 package rewrite
 
-import (
-	"strconv"
-)
-
-// Cause says how upstream ended.
-type Cause uint8
-
-// The ways in which upstream can end.
-const (
-	// CauseEOF is a clean end.
-	CauseEOF Cause = iota
-	// CauseAborted is a reset or a torn body.
-	CauseAborted
-	// CauseTimeout is a silence that lasted too long.
-	CauseTimeout
-	// CauseShutdown is the end of the sidecar itself.
-	CauseShutdown
-)
-
-// The codes of errors (contract section 3).
-const (
-	CodeAborted    = "upstream_aborted"
-	CodeIncomplete = "upstream_incomplete"
-	CodeTimeout    = "upstream_timeout"
-	CodeCrashed    = "agent_crashed"
-	CodeAgentError = "agent_error"
-	CodeShutdown   = "shutting_down"
-)
-
-// Code returns the code of the error that the cause is in a stream that is not
-// complete.
-func (c Cause) Code() string {
-	switch c {
-	case CauseAborted:
-		return CodeAborted
-	case CauseTimeout:
-		return CodeTimeout
-	case CauseShutdown:
-		return CodeShutdown
-	}
-	return CodeIncomplete
-}
-
-// Message returns what an error of the code tells the client. It names no
-// address.
-func Message(code string) string {
-	switch code {
-	case CodeAborted:
-		return "the connection to the agent was lost before its answer was complete"
-	case CodeTimeout:
-		return "the agent was silent for too long"
-	case CodeCrashed:
-		return "the agent failed before its answer was complete and gave no reason"
-	case CodeAgentError:
-		return "the agent reported an error and gave no reason"
-	case CodeShutdown:
-		return "the service is shutting down; send the request again"
-	}
-	return "the agent's answer ended before it was complete"
-}
-
-// ErrorType is the type of the errors that are not upstream's own.
-const ErrorType = "upstream_error"
-
-// AppendError appends the JSON object of an error with the code, as it is sent
-// in an error finish and in an answer that is no stream.
-func AppendError(dst []byte, code, message string) []byte {
-	return appendError(dst, quoteText(message), code)
-}
-
-// appendError appends the error object with a message that is a JSON string.
-func appendError(dst, message []byte, code string) []byte {
-	dst = append(dst, `{"error":`...)
-	dst = appendErrorValue(dst, message, code)
-	return append(dst, '}')
-}
-
-func appendErrorValue(dst, message []byte, code string) []byte {
-	dst = append(dst, `{"message":`...)
-	dst = append(dst, message...)
-	dst = append(dst, `,"type":"`+ErrorType+`","param":null,"code":"`...)
-	dst = append(dst, code...)
-	return append(dst, `"}`...)
-}
+import "strconv"
 
 // appendHermes appends the hermes block of an error finish.
 func (s *Stream) appendHermes(dst, message []byte) []byte {
@@ -222,16 +139,6 @@ func textLeft(in span, cuts []span) int {
 	return n
 }
 
-// setMember replaces the value at v, or adds a member where there is none.
-func (s *Stream) setMember(v span, name string, value []byte) {
-	if v.ok() {
-		s.edit(v.from, v.to, value)
-		return
-	}
-	member := append([]byte(`,"`+name+`":`), value...)
-	s.edit(s.c.shut, s.c.shut, member)
-}
-
 // upstreamError splits the finish chunk of an agent that says why it failed:
 // the error in a frame of its own, the rest without it.
 func (s *Stream) upstreamError() {
@@ -296,53 +203,6 @@ func (s *Stream) upstreamErrorObject(message []byte) []byte {
 	add("param", "null")
 	add("code", `"`+CodeAgentError+`"`)
 	return append(object, "}}"...)
-}
-
-// memberOf returns the value of a member of the object at v.
-func memberOf(data []byte, v span, name string) (value span) {
-	if !v.isObject(data) {
-		return value
-	}
-	for i := v.from + 1; ; {
-		key, val, next, ok := nextMember(data, i)
-		if !ok {
-			return value
-		}
-		if key.is(data, name) {
-			value = val
-		}
-		i = next
-	}
-}
-
-// removeMember takes the member with the value at v, and the comma before or
-// behind it, out of the frame. An error, even null, beside a finish reason ends
-// some clients' streams before they have read it.
-func (s *Stream) removeMember(v span) {
-	if !v.ok() {
-		return
-	}
-	data := s.f.data
-	from, to := v.from, v.to
-	for from > s.c.open && data[from] != ':' {
-		from--
-	}
-	for from--; data[from] != '"'; from-- {
-	}
-	for from--; data[from] != '"'; from-- {
-	}
-	before := from
-	for before > 0 && data[before-1] <= ' ' {
-		before--
-	}
-	if data[before-1] == ',' {
-		s.edit(before-1, to, nil)
-		return
-	}
-	if next := skipSpace(data, to, ' '); data[next] == ',' {
-		to = skipSpace(data, next+1, ' ')
-	}
-	s.edit(from, to, nil)
 }
 
 // errorCode returns the code of the error in s.c where it is one of ours, which

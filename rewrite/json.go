@@ -58,6 +58,23 @@ func nextElement(b []byte, i int) (value span, next int, ok bool) {
 	return span{i, j}, j, true
 }
 
+// memberOf returns the value of a member of the object at v.
+func memberOf(data []byte, v span, name string) (value span) {
+	if !v.isObject(data) {
+		return value
+	}
+	for i := v.from + 1; ; {
+		key, val, next, ok := nextMember(data, i)
+		if !ok {
+			return value
+		}
+		if key.is(data, name) {
+			value = val
+		}
+		i = next
+	}
+}
+
 // skipSpace returns the index of the first byte from i on that is neither
 // white space nor also.
 func skipSpace(b []byte, i int, also byte) int {

@@ -1,0 +1,82 @@
+package rewrite
+
+// Cause says how upstream ended.
+type Cause uint8
+
+// The ways in which upstream can end.
+const (
+	// CauseEOF is a clean end.
+	CauseEOF Cause = iota
+	// CauseAborted is a reset or a torn body.
+	CauseAborted
+	// CauseTimeout is a silence that lasted too long.
+	CauseTimeout
+	// CauseShutdown is the end of the sidecar itself.
+	CauseShutdown
+)
+
+// The codes of errors (contract section 3).
+const (
+	CodeAborted    = "upstream_aborted"
+	CodeIncomplete = "upstream_incomplete"
+	CodeTimeout    = "upstream_timeout"
+	CodeCrashed    = "agent_crashed"
+	CodeAgentError = "agent_error"
+	CodeShutdown   = "shutting_down"
+)
+
+// Code returns the code of the error that the cause is in a stream that is not
+// complete.
+func (c Cause) Code() string {
+	switch c {
+	case CauseAborted:
+		return CodeAborted
+	case CauseTimeout:
+		return CodeTimeout
+	case CauseShutdown:
+		return CodeShutdown
+	}
+	return CodeIncomplete
+}
+
+// Message returns what an error of the code tells the client. It names no
+// address.
+func Message(code string) string {
+	switch code {
+	case CodeAborted:
+		return "the connection to the agent was lost before its answer was complete"
+	case CodeTimeout:
+		return "the agent was silent for too long"
+	case CodeCrashed:
+		return "the agent failed before its answer was complete and gave no reason"
+	case CodeAgentError:
+		return "the agent reported an error and gave no reason"
+	case CodeShutdown:
+		return "the service is shutting down; send the request again"
+	}
+	return "the agent's answer ended before it was complete"
+}
+
+// ErrorType is the type of the errors that are not upstream's own.
+const ErrorType = "upstream_error"
+
+// AppendError appends the JSON object of an error with the code, as it is sent
+// in an error finish and in an answer that is no stream.
+func AppendError(dst []byte, code, message string) []byte {
+	return appendError(dst, quoteText(message), code)
+}
+
+// appendError appends the error object with a message that is a JSON string.
+func appendError(dst, message []byte, code string) []byte {
+	dst = append(dst, `{"error":`...)
+	dst = appendErrorValue(dst, message, code)
+	return append(dst, '}')
+}
+
+func appendErrorValue(dst, message []byte, code string) []byte {
+	dst = append(dst, `{"message":`...)
+	dst = append(dst, message...)
+	dst = append(dst, `,"type":"`+ErrorType+`","param":null,"code":"`...)
+	dst = append(dst, code...)
+	return append(dst, `"}`...)
+}
