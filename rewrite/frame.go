@@ -1,6 +1,9 @@
 package rewrite
 
-import "bytes"
+import (
+	"bytes"
+	"sort"
+)
 
 // frame is one event of the stream as upstream sent it, with its fields by
 // position.
@@ -88,11 +91,7 @@ func (f *frame) at(i int) int {
 
 // lineOf returns the line of data that the byte i of data is in.
 func (f *frame) lineOf(i int) int {
-	n := len(f.lines) - 1
-	for n > 0 && f.lines[n].data > i {
-		n--
-	}
-	return n
+	return sort.Search(len(f.lines)-1, func(n int) bool { return f.lines[n+1].data > i })
 }
 
 // endOf returns the end of the line n of data, in data.
