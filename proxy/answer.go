@@ -30,6 +30,16 @@ func (rw *responseWriter) answer(status int, code, message string) {
 	_ = rw.flush() // an error shows in rw.writeErr
 }
 
+// answerCause answers a request whose stream ended for the cause before it had
+// begun.
+func (rw *responseWriter) answerCause(cause rewrite.Cause) {
+	status := http.StatusBadGateway
+	if cause == rewrite.CauseTimeout {
+		status = http.StatusGatewayTimeout
+	}
+	rw.answer(status, cause.Code(), rewrite.Message(cause.Code()))
+}
+
 // unreachable is the message when there is no answer to be lost.
 const unreachable = "the agent could not be reached"
 
@@ -42,7 +52,7 @@ func (rw *responseWriter) answerFor(err error) bool {
 	}
 	switch status := rw.p.o.ErrorStatus(err); status {
 	case http.StatusGatewayTimeout:
-		rw.answer(status, rewrite.CodeTimeout, rewrite.Message(rewrite.CodeTimeout))
+		rw.answerCause(rewrite.CauseTimeout)
 	case http.StatusBadGateway, http.StatusServiceUnavailable:
 		rw.answer(status, rewrite.CodeAborted, unreachable)
 	default:

@@ -41,16 +41,7 @@ func TestClientGoneNothingIsWritten(t *testing.T) {
 				calls := len(x.rec.log)
 				x.clock.Advance(time.Hour)
 				e := end(x)
-				switch how {
-				case "abort":
-					e.wantPanic(t, http.ErrAbortHandler)
-				case "panic":
-					e.wantPanic(t, "boom")
-				case "error":
-					e.wantError(t, errTest)
-				default:
-					e.wantSwallowed(t)
-				}
+				e.want(t, how)
 				if later := x.rec.log[calls:]; len(later) > 0 {
 					t.Errorf("the client was gone, and was sent %q", later)
 				}

@@ -235,16 +235,7 @@ func TestInactiveStreamKeepsItsTail(t *testing.T) {
 			x.write(foreign, "data: {\"torn\":")
 			e := end(x)
 			x.wantBody(foreign + "data: {\"torn\":")
-			switch how {
-			case "abort":
-				e.wantPanic(t, http.ErrAbortHandler)
-			case "panic":
-				e.wantPanic(t, "boom")
-			case "error":
-				e.wantError(t, errTest)
-			default:
-				e.wantSwallowed(t)
-			}
+			e.want(t, how)
 			if len(x.ends) > 0 {
 				t.Errorf("OnEnd was told of a stream that is not ours: %+v", x.ends)
 			}

@@ -55,10 +55,6 @@ func (rw *responseWriter) handOver() {
 	}
 }
 
-// Unwrap lets http.ResponseController find what we do not implement: hijacking
-// for upgrades, deadlines, full duplex.
-func (rw *responseWriter) Unwrap() http.ResponseWriter { return rw.inner }
-
 // handOverTrailers gives the inner writer the trailers of the answer: what its
 // header has announced, and what bears net/http's prefix for the others.
 func (rw *responseWriter) handOverTrailers() {

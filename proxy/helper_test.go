@@ -319,6 +319,22 @@ func (x *exchange) wantLog(want ...string) {
 	}
 }
 
+// want checks that what the handler did, an "abort", a "panic" with boom, or to
+// return an "error", has gone on, and that nothing went on of all else.
+func (e ending) want(t *testing.T, how string) {
+	t.Helper()
+	switch how {
+	case "abort":
+		e.wantPanic(t, http.ErrAbortHandler)
+	case "panic":
+		e.wantPanic(t, "boom")
+	case "error":
+		e.wantError(t, errTest)
+	default:
+		e.wantSwallowed(t)
+	}
+}
+
 // wantSwallowed checks that the guard returned nil.
 func (e ending) wantSwallowed(t *testing.T) {
 	t.Helper()

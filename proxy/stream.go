@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"net/http"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -88,7 +87,7 @@ const maxIdleBuffer = 16 << 10
 func (rw *responseWriter) finish(cause rewrite.Cause) {
 	rw.out = rw.engine.Finish(rw.out[:0], cause)
 	if rw.engine.Active() && !rw.committed && rw.engine.Frames() == 0 {
-		rw.answer(statusOf(cause), cause.Code(), rewrite.Message(cause.Code()))
+		rw.answerCause(cause)
 		return
 	}
 	// An error shows in rw.writeErr; there is nobody left to tell.
@@ -114,13 +113,4 @@ func causeOf(panicked any, err error) rewrite.Cause {
 		return rewrite.CauseTimeout
 	}
 	return rewrite.CauseAborted
-}
-
-// statusOf returns the status of the answer to a request whose stream ended for
-// the cause before it had begun.
-func statusOf(cause rewrite.Cause) int {
-	if cause == rewrite.CauseTimeout {
-		return http.StatusGatewayTimeout
-	}
-	return http.StatusBadGateway
 }

@@ -164,7 +164,7 @@ func (rw *responseWriter) endFor(cause rewrite.Cause) {
 		rw.finishNow(cause)
 		return
 	}
-	rw.answer(statusOf(cause), cause.Code(), rewrite.Message(cause.Code()))
+	rw.answerCause(cause)
 	rw.close(cause)
 }
 

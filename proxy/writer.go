@@ -79,6 +79,10 @@ func (rw *responseWriter) Header() http.Header {
 	return rw.inner.Header()
 }
 
+// Unwrap lets http.ResponseController find what we do not implement: deadlines
+// and full duplex.
+func (rw *responseWriter) Unwrap() http.ResponseWriter { return rw.inner }
+
 // Hijack implements http.Hijacker. A connection that has been handed over is
 // none of ours any more; httputil.ReverseProxy does that before it says 101.
 func (rw *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {

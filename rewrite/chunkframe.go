@@ -124,8 +124,7 @@ func (s *Stream) writeChunk() {
 // errorInside deals with the error in a chunk that does not finish the stream,
 // as gateways send it: it is upstream's, and is not said twice.
 func (s *Stream) errorInside() {
-	s.redactIn(s.c.err)
-	s.redactIn(s.c.hermes)
+	s.redactError()
 	if s.c.err.set(s.f.data) && !s.finished {
 		s.noteError()
 	}
@@ -172,10 +171,11 @@ func (s *Stream) textFrame(in span) {
 
 // writeText writes the chunk without what was cut out of its content at in.
 func (s *Stream) writeText(in span) {
-	if s.cutText() == in.to-in.from && in.ok() && s.droppable() {
+	if in.ok() && textLeft(in, s.cuts) == 0 && s.droppable() {
 		s.fate = fateDrop
 		return
 	}
+	s.cutText(s.cuts)
 	s.writeChunk()
 }
 

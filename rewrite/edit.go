@@ -36,13 +36,18 @@ func (s *Stream) editRaw(at span, with []byte) {
 	s.edits[i] = edit{at, with}
 }
 
-// cutText turns the cuts of the content into edits, and returns how many bytes
-// they take.
-func (s *Stream) cutText() int {
-	n := 0
-	for _, c := range s.cuts {
+// cutText turns cuts of the content into edits.
+func (s *Stream) cutText(cuts []span) {
+	for _, c := range cuts {
 		s.edit(c.from, c.to, nil)
-		n += c.to - c.from
+	}
+}
+
+// textLeft returns how many bytes of the content at in are not cut.
+func textLeft(in span, cuts []span) int {
+	n := in.to - in.from
+	for _, c := range cuts {
+		n -= c.to - c.from
 	}
 	return n
 }

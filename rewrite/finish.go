@@ -30,11 +30,10 @@ func (s *Stream) writeErrorFinish(code string) {
 	s.finished = true
 	s.sum.FinishReason = "error"
 	inline := s.o.ErrorFinish == ErrorFinishInline
-	s.writeLF()
-	if !inline && s.errorSent == nil {
-		s.out = append(s.out, "data: "...)
-		s.out = append(appendError(s.out, message, code), "\n\n"...)
+	if !inline {
+		s.writeError(appendError(nil, message, code))
 	}
+	s.writeLF()
 	s.out = append(s.out, "data: {"...)
 	s.out = append(s.env.appendHead(s.out), `[{"index":0,"delta":{},"finish_reason":"error"}]`...)
 	if len(s.usage) > 0 {
@@ -55,8 +54,7 @@ func (s *Stream) finishFrame() {
 	s.completeAll()
 	reason := string(s.c.finish.inner().of(s.f.data))
 	if s.finished {
-		s.redactIn(s.c.err)
-		s.redactIn(s.c.hermes)
+		s.redactError()
 		s.writeEdited() // some providers say it twice
 		return
 	}
@@ -71,8 +69,7 @@ func (s *Stream) finishFrame() {
 	case reason == "error":
 		s.upstreamError()
 	case reason != "length": // which passes byte for byte
-		s.redactIn(s.c.err)
-		s.redactIn(s.c.hermes)
+		s.redactError()
 	}
 	s.writeEdited()
 }
@@ -130,27 +127,17 @@ func (s *Stream) moveText() {
 	s.edit(in.from, in.to, nil)
 }
 
-// textLeft returns how many bytes of the content at in are not cut.
-func textLeft(in span, cuts []span) int {
-	n := in.to - in.from
-	for _, c := range cuts {
-		n -= c.to - c.from
-	}
-	return n
-}
-
 // upstreamError splits the finish chunk of an agent that says why it failed:
 // the error in a frame of its own, the rest without it.
 func (s *Stream) upstreamError() {
 	s.fail(CodeAgentError)
 	s.moveText()
 	s.redactIn(s.c.hermes)
-	data := s.f.data
 	if s.o.ErrorFinish == ErrorFinishInline {
 		s.redactIn(s.c.err)
 		return
 	}
-	message := s.reason()
+	data, message := s.f.data, s.reason()
 	if s.c.err.set(data) {
 		s.writeError(s.upstreamErrorObject(message))
 	} else {
@@ -183,8 +170,14 @@ func (s *Stream) upstreamErrorObject(message []byte) []byte {
 	if !e.isObject(data) {
 		return appendError(nil, message, CodeAgentError)
 	}
-	object := append([]byte(`{"error":`), oneLine(redact(e.of(data)))...)
-	object = object[:len(object)-1]
+	object := []byte(`{"error":`)
+	if v := memberOf(data, e, "message"); v.ok() && stringOf(data, v) == nil {
+		object = append(append(object, redact(data[e.from:v.from])...), message...)
+		object = append(object, redact(data[v.to:e.to-1])...)
+	} else {
+		object = append(object, redact(data[e.from:e.to-1])...)
+	}
+	object = oneLine(object)
 	add := func(name, value string) {
 		if memberOf(data, e, name).ok() {
 			return
@@ -193,10 +186,6 @@ func (s *Stream) upstreamErrorObject(message []byte) []byte {
 			object = append(object, ',')
 		}
 		object = append(object, `"`+name+`":`+value...)
-	}
-	if v := memberOf(data, e, "message"); v.ok() && stringOf(data, v) == nil {
-		object = append([]byte(`{"error":`), oneLine(redact(data[e.from:v.from]))...)
-		object = append(append(object, message...), oneLine(redact(data[v.to:e.to-1]))...)
 	}
 	add("message", string(message))
 	add("type", `"`+ErrorType+`"`)

@@ -1,9 +1,11 @@
 package rewrite
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -44,37 +46,18 @@ type lifecycle struct {
 
 // find returns the index of the open tool with the id, -1 when there is none.
 func (l *lifecycle) find(id []byte) int {
-	for i := range l.open {
-		if string(l.open[i].id) == string(id) {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(l.open, func(t tool) bool { return bytes.Equal(t.id, id) })
 }
 
 // findName returns the index of the first open tool with the name, -1 when
 // there is none.
 func (l *lifecycle) findName(name []byte) int {
-	for i := range l.open {
-		if string(l.open[i].name) == string(name) {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(l.open, func(t tool) bool { return bytes.Equal(t.name, name) })
 }
 
 // known tells whether a tool with the id is open or has ended.
 func (l *lifecycle) known(id []byte) bool {
-	if l.find(id) >= 0 {
-		return true
-	}
-	h := hashID(id)
-	for _, e := range l.ended {
-		if e == h {
-			return true
-		}
-	}
-	return false
+	return l.find(id) >= 0 || slices.Contains(l.ended, hashID(id))
 }
 
 // full tells whether a tool must be completed before t can be opened.

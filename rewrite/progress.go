@@ -32,7 +32,7 @@ func (s *Stream) writeProgress(t *tool, status string) {
 	s.writeLF()
 	s.out = appendBefore(s.out, form)
 	s.out = append(s.out, '{')
-	if form == ProgressEnvelope || form == ProgressUnnamed {
+	if s.envelops() {
 		s.out = append(s.env.appendEmpty(s.out), ',')
 	}
 	s.out = appendFields(s.out, t, status)
@@ -67,22 +67,23 @@ func appendFields(dst []byte, t *tool, status string) []byte {
 			dst = append(dst, t.label...)
 		}
 	}
-	return appendCorrelation(dst, t, status)
+	return appendStatus(appendCallID(dst, t), status)
 }
 
-// appendCorrelation appends the fields that G1 lacks.
-func appendCorrelation(dst []byte, t *tool, status string) []byte {
-	dst = append(dst, `,"toolCallId":`...)
-	dst = append(dst, t.id...)
-	dst = append(dst, `,"status":"`...)
-	dst = append(dst, status...)
+// appendCallID appends the id, which G1 lacks.
+func appendCallID(dst []byte, t *tool) []byte {
+	return append(append(dst, `,"toolCallId":`...), t.id...)
+}
+
+// appendStatus appends the status, which G1 lacks.
+func appendStatus(dst []byte, status string) []byte {
+	dst = append(append(dst, `,"status":"`...), status...)
 	return append(dst, '"')
 }
 
 // statusLine tells whether tool events carry the member that Open WebUI shows.
 func (s *Stream) statusLine() bool {
-	f := s.form()
-	return s.o.StatusLine && (f == ProgressEnvelope || f == ProgressUnnamed)
+	return s.o.StatusLine && s.envelops()
 }
 
 // appendStatusLine appends Open WebUI's status member.
@@ -176,22 +177,18 @@ func (s *Stream) upstreamStart(t *tool, status string, in Progress) {
 		t.name = []byte(`"` + unknownTool + `"`)
 		in = "" // its frame cannot leave as it is
 	}
-	if t.id == nil {
-		s.settleForTool()
-		s.startsLater()
-		s.derive(t)
-		s.writeUpstream(t, in, s.c.callID, s.c.status)
-		s.open(t)
-		return
-	}
-	if s.tools.known(t.id) {
+	if t.id != nil && s.tools.known(t.id) {
 		return
 	}
 	s.settleForTool()
-	t.inferred = status == ""
-	s.said.ids = s.said.ids || !t.inferred
 	s.startsLater()
-	s.writeUpstream(t, in, s.c.callID, s.c.status)
+	if t.id == nil {
+		s.derive(t)
+	} else {
+		t.inferred = status == ""
+		s.said.ids = s.said.ids || !t.inferred
+	}
+	s.writeUpstream(t, in)
 	s.open(t)
 }
 
@@ -227,10 +224,10 @@ func (s *Stream) writeEnd(t *tool, in Progress) {
 }
 
 // writeUpstream writes upstream's start of a tool in the stream's form,
-// byte for byte where it has that form. id and status are its own values.
-func (s *Stream) writeUpstream(t *tool, in Progress, id, status span) {
-	lacksID, lacksStatus := !id.ok(), !status.ok()
-	whole := stringOf(s.f.data, id) != nil && !lacksStatus
+// byte for byte where it has that form.
+func (s *Stream) writeUpstream(t *tool, in Progress) {
+	lacksID, lacksStatus := !s.c.callID.ok(), !s.c.status.ok()
+	whole := stringOf(s.f.data, s.c.callID) != nil && !lacksStatus
 	switch {
 	case whole && s.asIs(in):
 		s.forward()
@@ -257,13 +254,10 @@ func (s *Stream) envelops() bool {
 func (s *Stream) wrap(t *tool, status string, lacksID, lacksStatus bool) {
 	room := s.scratch[:0]
 	if lacksID {
-		room = append(room, `,"toolCallId":`...)
-		room = append(room, t.id...)
+		room = appendCallID(room, t)
 	}
 	if lacksStatus {
-		room = append(room, `,"status":"`...)
-		room = append(room, status...)
-		room = append(room, '"')
+		room = appendStatus(room, status)
 	}
 	if s.statusLine() && !s.c.statusLine.ok() {
 		room = appendStatusLine(room, t, status)

@@ -38,6 +38,12 @@ func (s *Stream) redactIn(v span) {
 	}
 }
 
+// redactError takes secrets out of what the chunk s.c says of an error.
+func (s *Stream) redactError() {
+	s.redactIn(s.c.err)
+	s.redactIn(s.c.hermes)
+}
+
 // redact returns the JSON value b without secrets.
 func redact(b []byte) []byte {
 	var out []byte

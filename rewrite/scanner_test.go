@@ -172,7 +172,9 @@ func TestOtherObjectsDoNotActivate(t *testing.T) {
 	}
 }
 
-func TestWebPlatformTestsOfTheEventStream(t *testing.T) {
+// webPlatformTests calls each with the streams of the web platform tests that
+// are not about the media type, and the events that they are.
+func webPlatformTests(t *testing.T, each func(name, in string, want []event)) {
 	var tests []struct {
 		Name, File, Mime string
 		Expect           []struct{ Event, Data string }
@@ -189,17 +191,23 @@ func TestWebPlatformTestsOfTheEventStream(t *testing.T) {
 		for _, e := range test.Expect {
 			want = append(want, event{e.Event, e.Data})
 		}
-		if got := fmt.Sprintf("%q", decode(in)); got != fmt.Sprintf("%q", want) {
-			t.Errorf("%s: the tests' decoder says %s, want %q", test.Name, got, want)
-		}
-		for _, cut := range []cutter{whole, oneByte, atRandom(1, 9)} {
-			out, _ := run(in, Options{}, Params{}, cut, CauseEOF)
-			same(t, out, in, test.Name+": bytes")
-		}
+		each(test.Name, in, want)
 	}
 	if len(tests) < 15 {
 		t.Errorf("%d tests only", len(tests))
 	}
+}
+
+func TestWebPlatformTestsOfTheEventStream(t *testing.T) {
+	webPlatformTests(t, func(name, in string, want []event) {
+		if got := fmt.Sprintf("%q", decode(in)); got != fmt.Sprintf("%q", want) {
+			t.Errorf("%s: the tests' decoder says %s, want %q", name, got, want)
+		}
+		for _, cut := range []cutter{whole, oneByte, atRandom(1, 9)} {
+			out, _ := run(in, Options{}, Params{}, cut, CauseEOF)
+			same(t, out, in, name+": bytes")
+		}
+	})
 }
 
 func TestUnitsJoinedAreTheStream(t *testing.T) {
@@ -280,26 +288,11 @@ func TestUsageOfSeveralLinesInAnErrorFinish(t *testing.T) {
 }
 
 func TestEngineSeesTheEventsOfTheWebPlatformTests(t *testing.T) {
-	var tests []struct {
-		Name, File, Mime string
-		Expect           []struct{ Event, Data string }
-	}
-	if err := json.Unmarshal([]byte(corpus(t, "wpt-eventsource", "expected.json")), &tests); err != nil {
-		t.Fatal(err)
-	}
-	for _, test := range tests {
-		if !strings.HasPrefix(test.Mime, "text/event-stream") || len(test.Expect) == 0 {
-			continue // about the media type
-		}
-		in := corpus(t, "wpt-eventsource", test.File)
-		var want []event
-		for _, e := range test.Expect {
-			want = append(want, event{e.Event, e.Data})
-		}
+	webPlatformTests(t, func(name, in string, want []event) {
 		if got := fmt.Sprintf("%q", eventsOf(in)); got != fmt.Sprintf("%q", want) {
-			t.Errorf("%s: the engine's frames are %s, want %q", test.Name, got, want)
+			t.Errorf("%s: the engine's frames are %s, want %q", name, got, want)
 		}
-	}
+	})
 }
 
 // eventsOf returns the events that the engine sees in a stream.

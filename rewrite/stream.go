@@ -277,17 +277,14 @@ func (s *Stream) Keepalive(dst []byte) []byte {
 		return dst
 	}
 	s.sum.Keepalives++
-	if s.mark {
-		dst = append(dst, byteOrderMark...)
-	}
-	s.mark, s.left = false, true
-	if s.lf {
-		dst = append(dst, '\n')
-		s.lf, s.fate = false, fateDrop
-	}
+	s.out = dst
+	s.writeMark()
+	s.writeLF()
 	if s.o.KeepaliveForm == KeepaliveComment || !s.env.known {
-		return append(dst, ": keepalive\n\n"...)
+		s.out = append(s.out, ": keepalive\n\n"...)
+		return s.taken()
 	}
-	dst = append(dst, "data: {"...)
-	return append(s.env.appendEmpty(dst), "}\n\n"...)
+	s.out = append(s.out, "data: {"...)
+	s.out = append(s.env.appendEmpty(s.out), "}\n\n"...)
+	return s.taken()
 }

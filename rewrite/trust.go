@@ -60,9 +60,7 @@ func (s *Stream) writePart(in, part span, cuts []span, spoke bool) {
 	}
 	s.edits = s.edits[:0]
 	s.edit(in.from, part.from, nil)
-	for _, c := range cuts {
-		s.edit(c.from, c.to, nil)
-	}
+	s.cutText(cuts)
 	s.edit(part.to, in.to, nil)
 	s.writeEdited()
 }
