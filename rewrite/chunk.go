@@ -24,6 +24,8 @@ type chunk struct {
 	finish     span // the value of finish_reason, when it gives one
 	alone      bool // delta has no member but content
 	bare       bool // delta has no member but content and role
+	thought    span // the value of the last member with reasoning, when it is a string
+	thoughts   int  // how many there are
 	reasoning  bool // a non-space character in reasoning_content or reasoning
 	text       bool // a non-space character in the content of any choice
 	extra      bool // a member that not every chunk has
@@ -209,9 +211,7 @@ func (c *chunk) readDelta(data []byte, delta span) {
 			c.readContent(data, value)
 		case "reasoning_content", "reasoning":
 			c.alone, c.bare = false, false
-			if value.isString(data) && hasText(value.inner().of(data)) {
-				c.reasoning = true
-			}
+			c.readThought(data, value)
 		case "role":
 			c.alone = false
 			if value.isString(data) && value.to-value.from < maxEnvelope {
@@ -237,6 +237,15 @@ func (c *chunk) readContent(data []byte, value span) {
 	}
 	c.content = value
 	c.text = c.text || hasText(value.inner().of(data))
+}
+
+func (c *chunk) readThought(data []byte, value span) {
+	if !value.isString(data) {
+		return
+	}
+	c.thought = value
+	c.thoughts++
+	c.reasoning = c.reasoning || hasText(value.inner().of(data))
 }
 
 // filled tells whether a value says anything to the client: it is a string, an

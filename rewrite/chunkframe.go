@@ -192,6 +192,7 @@ func (s *Stream) quietFrame() {
 		s.forwardQuiet(s.f.raw)
 		return
 	}
+	s.learnReasoning()
 	s.writeChunk()
 }
 
@@ -242,6 +243,7 @@ func (s *Stream) writeText(in span, k kept, reasoning bool) {
 	}
 	s.rest = k
 	s.keep(in, k, lead, reasoning && left > 0)
+	s.learnText(in)
 	s.writeChunk()
 }
 

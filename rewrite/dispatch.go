@@ -14,6 +14,7 @@ const (
 
 // unit handles a unit of the stream.
 func (s *Stream) unit(u unit, b []byte) {
+	s.pattern.known = false
 	if u == unitMark {
 		s.mark = !s.left // behind a keepalive it would be part of a field's name
 		return

@@ -23,6 +23,7 @@
 //	tags.go       text         → content and reasoning (contract section 4)
 //	thought.go    reasoning that leaves the content
 //	fence.go      open code fences
+//	pattern.go    frames that are as the one before, but for their text
 //	hold.go       frames that wait for the end of a line
 //	tools.go      emoji      → the tool's name
 //	lifecycle.go  open tools and their ends           (contract section 2)

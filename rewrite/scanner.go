@@ -137,6 +137,19 @@ func (c *scanner) mark() (unit, []byte, bool) {
 	return c.cut(unitMark)
 }
 
+// between tells whether the scanner stands between two units, of which the next
+// may be taken by skip.
+func (c *scanner) between() bool { return c.from == c.pos && !c.afterCR && !c.raw && !c.inFrame }
+
+// ahead returns what has been fed and no unit has taken.
+func (c *scanner) ahead() []byte { return c.src[c.from:] }
+
+// skip takes the next n bytes for a unit. They are one.
+func (c *scanner) skip(n int) {
+	c.from += n
+	c.pos, c.line = c.from, c.from
+}
+
 // rest keeps what no unit has taken for the next feed.
 func (c *scanner) rest() {
 	left := c.src[c.from:]

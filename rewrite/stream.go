@@ -78,6 +78,8 @@ type Stream struct {
 	c    chunk
 	head headCache
 
+	pattern pattern // of the frame before
+
 	edits          []edit
 	scratch, front []byte
 
@@ -208,6 +210,9 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 	s.out, s.now = dst, now
 	s.scan.feed(in)
 	for {
+		if s.alike() {
+			continue
+		}
 		u, b, ok := s.scan.next()
 		if !ok {
 			break

@@ -1,0 +1,199 @@
+package rewrite
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// follow feeds in to two streams, of which one reads each frame, in the same
+// reads, and compares what leaves and what they know. It returns how many frames
+// the other has not read.
+func follow(t *testing.T, in string, o Options, p Params, cut cutter, cause Cause) (alike int) {
+	t.Helper()
+	quick := New(&o, p)
+	p.Explain = func(Step) {} // what is explained is read
+	reads := New(&o, p)
+	for at := 0; at < len(in) && !t.Failed(); {
+		n := cut(len(in) - at)
+		read := in[at : at+n]
+		at += n
+		quick.f.raw = nil
+		before := quick.sum.Chunks
+		got := string(quick.Feed(nil, []byte(read), epoch))
+		if quick.f.raw == nil {
+			alike += quick.sum.Chunks - before
+		}
+		want := string(reads.Feed(nil, []byte(read), epoch))
+		same(t, got, want, "what leaves for the read that ends at "+fmt.Sprint(at))
+		if got, want := knows(quick), knows(reads); got != want {
+			t.Errorf("after %q:\nknows %+v\nwant  %+v", read, got, want)
+		}
+	}
+	same(t, string(quick.Finish(nil, cause)), string(reads.Finish(nil, cause)), "the end")
+	if got, want := quick.Summary(), reads.Summary(); got != want {
+		t.Errorf("summaries: %+v, %+v", got, want)
+	}
+	return alike
+}
+
+// knowledge is what a stream has learnt so far, as far as anything depends on it.
+type knowledge struct {
+	sum                    Summary
+	said                   said
+	fence                  fence
+	tags                   tags
+	eat, open, held, lead  int
+	line                   candidatePhase
+	gap, lf                bool
+	finished, failed, done bool
+	begun, ended           uint64
+	pending, env           string
+}
+
+func knows(s *Stream) knowledge {
+	k := knowledge{
+		s.Summary(), s.said, s.fence, s.tags, s.eat, len(s.tools.open), s.hold.size(), len(s.lead), s.line.phase, s.gap, s.lf,
+		s.finished, s.failed, s.done, s.begun, s.ended, string(s.pending), string(s.env.id) + string(s.env.created) + string(s.env.model),
+	}
+	if k.tags.text { // it is counted from the next line on
+		k.tags.indent = 0
+	}
+	return k
+}
+
+// byFrame reads frame by frame.
+func byFrame(in string) cutter {
+	all, i := frames(in), 0
+	return func(n int) int {
+		i++
+		return min(n, len(all[i-1]))
+	}
+}
+
+// TestAlikeChangesNothing: a frame that is not read leaves as if it were, and
+// what is known is the same.
+func TestAlikeChangesNothing(t *testing.T) {
+	alike := 0
+	for _, r := range recordings(t) {
+		for _, o := range allOptions() {
+			for _, cut := range []cutter{byFrame(r.body), atRandom(1, 300)} {
+				alike += follow(t, r.body, o, r.params(), cut, CauseAborted)
+				if t.Failed() {
+					t.Fatalf("%s with %+v", r.name(), o)
+				}
+			}
+		}
+	}
+	if alike == 0 {
+		t.Error("every frame has been read")
+	}
+}
+
+// TestLikeFramesAreNotRead: this is what makes a clean stream cheap.
+func TestLikeFramesAreNotRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		in   string
+		want int
+	}{
+		"text":                  {texts("a", "b", " c", "d e", "é 💻 \"x\" \\"), 4},
+		"lines":                 {texts("a", "b\n", "c", "\n\n", "# d", "\n"), 5},
+		"white space first":     {texts(" ", "a", " ", "b"), 2},
+		"code in a line":        {texts("see", " `git", " status`", "."), 3},
+		"code at a line":        {texts("see", "\n", "`git status`", "."), 2},
+		"less than, in a line":  {texts("if a", " < b", " <think> "), 2},
+		"reasoning":             {reasoning("a") + reasoning("b\n") + reasoning("`<c"), 2},
+		"reasoning, then text":  {reasoning("a") + reasoning("b") + texts("c", "d"), 2},
+		"a comment in between":  {texts("a", "b") + keepalive + texts("c", "d"), 2},
+		"another envelope":      {texts("a", "b") + strings.ReplaceAll(texts("c", "d"), "chatcmpl-1", "chatcmpl-2"), 2},
+		"another choice":        {texts("a", "b") + strings.ReplaceAll(texts("c"), `"index": 0`, `"index": 1`), 1},
+		"a finish in a frame":   {texts("a", "b") + strings.ReplaceAll(texts("c"), "null", `"stop"`), 1},
+		"a large text":          {texts("a", strings.Repeat("b", 1000)), 0},
+		"CRLF":                  {strings.ReplaceAll(texts("a", "b", "c"), "\n", "\r\n"), 0},
+		"two lines of data":     {strings.ReplaceAll(texts("a", "b", "c"), "data: {", "data: {\ndata: "), 0},
+		"a name":                {strings.ReplaceAll(texts("a", "b", "c"), "data: ", "event: x\ndata: "), 0},
+		"usage in each":         {strings.ReplaceAll(texts("a", "b", "c"), "}\n\n", realUsage+"}\n\n"), 0},
+		"open tool of its own":  {g2Start("t", "💻", "l", "call_1") + texts("a", "b", "c"), 0},
+		"text repeated":         {strings.ReplaceAll(texts("a", "a", "a"), `"delta"`, `"text": "a", "delta"`), 0},
+		"behind the finish":     {texts("a", "b") + finishChunk("stop", realUsage) + texts("c", "d"), 1},
+		"a quote that is a way": {texts(`a`, `\`, `\\"`, `"`), 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{MaxFrame: 1 << 10}
+			if got := follow(t, role()+c.in, o, chat, byFrame(role()+c.in), CauseEOF); got != c.want {
+				t.Errorf("%d frames are not read, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+// likeTokens are what FuzzAlike makes texts of, as they stand in JSON.
+var likeTokens = []string{
+	`a`, ` `, `word`, `\n`, `\n\n`, `\u000a`, "`", `\u0060`, `<`, `\u003c`, `\u003C`, `think>`, `</think>`, "```", `~~~`, `\"`, `\\`, `\u00e9`, `é`,
+	`\ud83d\udcbb`, `💻`, `\t`, `\r`, `\u00a0`, "\x00", "\n", `"`, `"}`, `\`, `\u`, `\u00`, `\q`, "\xff", "`💻 ls`", "\\n`💻 ls`\\n", `: `,
+}
+
+// FuzzAlike: whatever comes between and inside like frames, they leave as if they
+// were read, and what is known is the same.
+func FuzzAlike(f *testing.F) {
+	f.Add([]byte{0, 0, 1, 4, 2, 1, 0, 5, 9, 14, 5, 0, 0}, []byte{0}, byte(0), byte(0))
+	f.Add([]byte{0, 0, 1, 0, 1, 4, 6, 0, 1, 0, 3, 0, 0, 8, 12}, []byte{200, 3, 17}, byte(3), byte(9))
+	f.Add([]byte{16, 0, 16, 1, 17, 3, 32, 0, 1, 0, 2, 35, 7, 4, 0, 0, 0, 2}, []byte{1}, byte(5), byte(20))
+	f.Fuzz(func(t *testing.T, script, cuts []byte, options, limit byte) {
+		if len(script) > 400 {
+			return
+		}
+		all := allOptions()
+		o := all[int(options)%len(all)]
+		if limit > 0 {
+			o.MaxFrame = 100 + int(limit)*4
+		}
+		follow(t, likeStream(script), o, chat, byScript(cuts), Cause(options%4))
+	})
+}
+
+// likeStream is the stream that a script says: mostly frames of text that are
+// alike.
+func likeStream(script []byte) string {
+	var b strings.Builder
+	next := func() byte {
+		if len(script) == 0 {
+			return 0
+		}
+		c := script[0]
+		script = script[1:]
+		return c
+	}
+	between := []string{
+		role(), keepalive, delta(""), g1("terminal", "💻", "ls"), g2Start("t", "💻", "l", "call_1"), g2End("t", "call_1"), "\n", "\r\n", "data: x\n\n", ": c\n",
+		finishChunk("stop", realUsage), doneFrame, named("x", "{}"), `data: {"error": {"message": "m"}}` + "\n\n", "data: {", markerChunk("💻", "ls"), text("<think>"), text("</think>\n"),
+	}
+	for len(script) > 0 {
+		kind := next()
+		if kind >= 224 {
+			b.WriteString(between[int(next())%len(between)])
+			continue
+		}
+		var inner strings.Builder
+		for range kind & 3 {
+			inner.WriteString(likeTokens[int(next())%len(likeTokens)])
+		}
+		frame := delta(`"content": "` + inner.String() + `"`)
+		switch kind >> 2 & 15 {
+		case 1:
+			frame = delta(`"reasoning_content": "` + inner.String() + `"`)
+		case 2:
+			frame = strings.ReplaceAll(frame, `"index": 0`, `"index": 1`)
+		case 3:
+			frame = strings.ReplaceAll(frame, "chatcmpl-1", "chatcmpl-2")
+		case 4:
+			frame = strings.ReplaceAll(frame, "\n\n", "\r\n\r\n")
+		case 5:
+			frame = strings.ReplaceAll(frame, "null", `"length"`)
+		case 6:
+			frame = strings.ReplaceAll(frame, `"delta": {`, `"delta": {"role": "assistant", `)
+		}
+		b.WriteString(frame)
+	}
+	return b.String()
+}
