@@ -16,6 +16,7 @@ func (s *Stream) chunkFrame() {
 		s.forward()
 		return
 	}
+	s.learn()
 	s.rest = kept{}
 	s.env.update(c, data)
 	s.noteUsage()
@@ -55,7 +56,12 @@ func (s *Stream) usable() bool {
 	if s.stays && !c.finish.ok() && !c.usage.set(data) && !c.err.set(data) && !c.hermes.ok() && s.env.same(c, data) {
 		return true
 	}
-	return validJSON(data)
+	if s.known && s.pattern.valid {
+		return true
+	}
+	valid := validJSON(data)
+	s.pattern.valid = s.known && valid || !s.known && s.pattern.valid
+	return valid
 }
 
 // passes tells whether content is sure to be text that stays: it has no backtick
@@ -192,7 +198,7 @@ func (s *Stream) quietFrame() {
 		s.forwardQuiet(s.f.raw)
 		return
 	}
-	s.learnReasoning()
+	s.calm()
 	s.writeChunk()
 }
 
@@ -243,7 +249,7 @@ func (s *Stream) writeText(in span, k kept, reasoning bool) {
 	}
 	s.rest = k
 	s.keep(in, k, lead, reasoning && left > 0)
-	s.learnText(in)
+	s.calm()
 	s.writeChunk()
 }
 

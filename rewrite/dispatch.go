@@ -14,7 +14,7 @@ const (
 
 // unit handles a unit of the stream.
 func (s *Stream) unit(u unit, b []byte) {
-	s.pattern.known = false
+	s.pattern.calm = false
 	if u == unitMark {
 		s.mark = !s.left // behind a keepalive it would be part of a field's name
 		return
@@ -107,8 +107,13 @@ func (s *Stream) boundHold() {
 
 // frame sends a frame to where it belongs.
 func (s *Stream) frame(raw []byte) {
-	s.f.parse(raw)
 	s.edits, s.cuts = s.edits[:0], s.cuts[:0]
+	if s.known = s.active && s.recognise(raw); s.known {
+		s.sum.Frames++
+		s.object()
+		return
+	}
+	s.f.parse(raw)
 	data := s.f.data
 	if s.f.has {
 		s.sum.Frames++

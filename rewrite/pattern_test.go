@@ -197,3 +197,22 @@ func likeStream(script []byte) string {
 	}
 	return b.String()
 }
+
+// TestUselessPatternsAreSeldomLearnt: where each frame ends in another way, few
+// are copied for a next one that never comes; a good one is learnt in the end.
+func TestUselessPatternsAreSeldomLearnt(t *testing.T) {
+	s := New(&Options{}, chat)
+	feed := func(frame string) { s.Feed(nil, []byte(frame), epoch) }
+	for i := range 1000 {
+		feed(strings.Replace(text("a"), `"finish_reason"`, fmt.Sprintf(`"n": %d, "finish_reason"`, i), 1))
+	}
+	if s.pattern.unused > 100 {
+		t.Errorf("%d frames have been learnt in vain", s.pattern.unused)
+	}
+	for range maxPatternWait + 2 {
+		feed(text("a"))
+	}
+	if s.f.raw = nil; !s.pattern.calm {
+		t.Error("the frames that are alike are read")
+	}
+}

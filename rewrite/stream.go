@@ -78,7 +78,8 @@ type Stream struct {
 	c    chunk
 	head headCache
 
-	pattern pattern // of the frame before
+	pattern pattern
+	known   bool // the frame s.f is like it
 
 	edits          []edit
 	scratch, front []byte

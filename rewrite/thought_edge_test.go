@@ -161,7 +161,10 @@ func TestPartsAreLinear(t *testing.T) {
 				}
 				took(1 << 10)
 				small, large := max(took(10<<10), time.Millisecond), took(320<<10)
-				if large > 32*10*small { // 32 times as large; the machine may be busy
+				for try := 0; try < 3 && large > 32*10*small; try++ { // the machine may be busy
+					large = min(large, took(320<<10))
+				}
+				if large > 32*10*small { // it is 32 times as large
 					t.Errorf("%q %s: 10 KiB take %v, 320 KiB %v", c, name, small, large)
 				}
 			}
