@@ -253,3 +253,11 @@ func (a *answer) appendFailure(dst []byte) []byte {
 	return append(dst, `,"type":"server_error","param":null,"code":"`+CodeAgentIncomplete+
 		`","hermes":{"completed":false,"partial":false,"failed":true}}}`...)
 }
+
+// quote returns inner as a JSON string.
+func quote(inner []byte) []byte {
+	b := make([]byte, 0, len(inner)+2)
+	b = append(b, '"')
+	b = append(b, inner...)
+	return append(b, '"')
+}

@@ -107,7 +107,7 @@ func (s *Stream) boundHold() {
 
 // frame sends a frame to where it belongs.
 func (s *Stream) frame(raw []byte) {
-	s.edits, s.cuts = s.edits[:0], s.cuts[:0]
+	s.edits, s.cuts, s.room = s.edits[:0], s.cuts[:0], s.room[:0]
 	if s.known = s.active && s.recognise(raw); s.known {
 		s.sum.Frames++
 		s.object()

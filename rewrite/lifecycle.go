@@ -98,15 +98,15 @@ func hashID(id []byte) uint64 {
 	return h.Sum64()
 }
 
-// deriveID returns the id, as a JSON string, of the tool with the ordinal n in
+// appendDerivedID appends the id, as a JSON string, of the tool with the ordinal n in
 // the completion whose id is completion: every replica derives the same
 // (contract section 2). It is short enough for clients that allow 40
 // characters.
-func deriveID(completion []byte, n int) []byte {
+func appendDerivedID(dst, completion []byte, n int) []byte {
 	from := append(append(make([]byte, 0, 64), completion...), '/')
 	h := sha256.Sum256(strconv.AppendInt(from, int64(n), 10))
-	id := append(make([]byte, 0, 32), `"call_`...)
-	return append(hex.AppendEncode(id, h[:12]), '"')
+	dst = append(dst, `"call_`...)
+	return append(hex.AppendEncode(dst, h[:12]), '"')
 }
 
 // startedBy returns the tool that a marker stands for: emoji and label are the
@@ -116,16 +116,16 @@ func (s *Stream) startedBy(emoji, label []byte) tool {
 	bare := appendEmoji(room[:0], emoji)
 	return tool{
 		name:  s.o.tools().name(bare, label),
-		emoji: quote(emoji),
-		label: quote(label),
+		emoji: s.quoted(emoji),
+		label: s.quoted(label),
 	}
 }
 
-func quote(inner []byte) []byte {
-	b := make([]byte, 0, len(inner)+2)
-	b = append(b, '"')
-	b = append(b, inner...)
-	return append(b, '"')
+// quoted returns inner as a JSON string. It stays valid until the next frame.
+func (s *Stream) quoted(inner []byte) []byte {
+	from := len(s.room)
+	s.room = append(append(append(s.room, '"'), inner...), '"')
+	return s.room[from:]
 }
 
 // startDerived starts a tool that upstream gave no id, and writes its running
@@ -139,7 +139,9 @@ func (s *Stream) startDerived(t *tool, source ToolSource) {
 
 // derive gives a tool of which upstream sends nothing but the start its id.
 func (s *Stream) derive(t *tool) {
-	t.id = deriveID(s.env.id, s.tools.count+1)
+	from := len(s.room)
+	s.room = appendDerivedID(s.room, s.env.id, s.tools.count+1)
+	t.id = s.room[from:]
 	t.inferred = true
 }
 

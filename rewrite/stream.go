@@ -83,6 +83,7 @@ type Stream struct {
 
 	edits          []edit
 	scratch, front []byte
+	room           []byte // for the fields of tools that the frame s.f starts
 
 	active bool
 	mark   bool // a byte order mark is to be written
