@@ -69,9 +69,9 @@ func protocols(t testing.TB, pool *x509.CertPool) map[string]http.RoundTripper {
 	return map[string]http.RoundTripper{"HTTP/1.1": h1, "HTTP/2.0": h2, "HTTP/3.0": h3}
 }
 
-// certificate makes a self-signed certificate for 127.0.0.1 as cert.pem and
-// key.pem in a directory.
-func certificate(t testing.TB) (dir string, pool *x509.CertPool) {
+// certificate makes a self-signed certificate for 127.0.0.1, and for names, as
+// cert.pem and key.pem in a directory.
+func certificate(t testing.TB, names ...string) (dir string, pool *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -80,7 +80,7 @@ func certificate(t testing.TB) (dir string, pool *x509.CertPool) {
 	tmpl := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "127.0.0.1"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, BasicConstraintsValid: true, IsCA: true,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: names, BasicConstraintsValid: true, IsCA: true,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
