@@ -1,0 +1,261 @@
+package integration
+
+import (
+	"bytes"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// proxiesVariable says, as "required", that the tests behind other proxies must not
+// be skipped for want of one.
+const proxiesVariable = "HERMES_PROXIES"
+
+// program is the path of another program. Without it the test is skipped.
+func program(t testing.TB, name, variable string) string {
+	t.Helper()
+	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), "/usr/sbin", "/usr/local/sbin") {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path
+		}
+	}
+	message := fmt.Sprintf("the PATH has no %s", name)
+	if os.Getenv(variable) == "required" {
+		t.Fatal(message)
+	}
+	t.Skip(message)
+	return ""
+}
+
+// A front is a proxy of another make that has the certificate of agent.example.com
+// and stands in front of the sidecar.
+type front struct {
+	certs string // directory of cert.pem, key.pem and both.pem
+	pool  *x509.CertPool
+	addr  string // where it listens
+}
+
+func newFront(t testing.TB) *front {
+	t.Helper()
+	f := &front{addr: freePort(t)}
+	f.certs, f.pool = certificate(t, "agent.example.com")
+	var both []byte
+	for _, name := range []string{"cert.pem", "key.pem"} {
+		b, err := os.ReadFile(filepath.Join(f.certs, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		both = append(both, b...)
+	}
+	write(t, filepath.Join(f.certs, "both.pem"), both)
+	return f
+}
+
+// start starts it and returns a client of it once it listens.
+func (f *front) start(t testing.TB, path string, args ...string) *client {
+	t.Helper()
+	cmd := exec.Command(path, args...)
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	exited := make(chan struct{})
+	go func() { cmd.Wait(); close(exited) }()
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		<-exited
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", filepath.Base(path), log.String())
+		}
+	})
+	for deadline := time.Now().Add(patience); ; {
+		if conn, err := net.Dial("tcp", f.addr); err == nil {
+			conn.Close()
+			break
+		}
+		select {
+		case <-exited:
+			t.Fatalf("%s does not start:\n%s", filepath.Base(path), log.String())
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not listen on %s", filepath.Base(path), f.addr)
+		}
+	}
+	return newTLSClient(t, "agent.example.com", f.addr, f.pool)
+}
+
+// nginx starts nginx with the servers of a recipe.
+func (f *front) nginx(t testing.TB, servers recipe) *client {
+	t.Helper()
+	path, dir := program(t, "nginx", proxiesVariable), t.TempDir()
+	conf := "daemon off;\nmaster_process off;\nerror_log stderr;\npid nginx.pid;\nevents {}\nhttp {\n\taccess_log off;\n"
+	for _, temp := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		conf += "\t" + temp + "_temp_path " + temp + ";\n"
+	}
+	conf += servers.with("listen 443 ", "listen "+f.addr+" ").with("/etc/nginx/agent.pem", f.certs+"/cert.pem").with("/etc/nginx/agent.key", f.certs+"/key.pem").text + "}\n"
+	write(t, filepath.Join(dir, "nginx.conf"), []byte(conf))
+	return f.start(t, path, "-p", dir, "-e", "stderr", "-c", filepath.Join(dir, "nginx.conf"))
+}
+
+// haproxy starts HAProxy with a recipe.
+func (f *front) haproxy(t testing.TB, conf recipe) *client {
+	t.Helper()
+	path, dir := program(t, "haproxy", proxiesVariable), t.TempDir()
+	conf = conf.with("bind :443 ", "bind "+f.addr+" ").with("/etc/haproxy/agent.pem", f.certs+"/both.pem")
+	write(t, filepath.Join(dir, "haproxy.cfg"), []byte(conf.text))
+	return f.start(t, path, "-db", "-f", filepath.Join(dir, "haproxy.cfg"))
+}
+
+// A behind is a sidecar of the recipe behind-a-proxy.
+type behind struct {
+	*deployment
+	listen, health string
+}
+
+// newBehind starts it in front of up.
+func newBehind(t testing.TB, up *upstream, keepalive string) *behind {
+	t.Helper()
+	b := &behind{listen: freePort(t), health: freePort(t)}
+	b.deployment = recipeOf(t, "behind-a-proxy").with(":8643", ":"+port(b.listen)).with(":8644", ":"+port(b.health)).
+		with("127.0.0.1:8642", up.addr).with("keepalive 10s", "keepalive "+keepalive).caddy()
+	return b
+}
+
+// checkFront wants of a proxy in front that everything arrives as it leaves.
+func checkFront(t *testing.T, up *upstream, gates *gated, b *behind, c *client) {
+	t.Helper()
+	r := c.play("g0-v0.8.0/one_tool", "Authorization", "Bearer key", "X-Hermes-Session-Id", "mine", "X-Forwarded-For", "203.0.113.7")
+	if r.Proto != "HTTP/2.0" || r.Header.Get("X-Hermes-Session-Id") != "b58e0870-7c5d-46c3-bc7d-38f81258d5c5" {
+		t.Errorf("%s, header %v", r.Proto, r.Header)
+	}
+	r.checkRepaired(t)
+	seen := up.requests()[0]
+	if h := seen.Header; h.Get("Authorization") != "Bearer key" || h.Get("X-Hermes-Session-Id") != "mine" ||
+		h.Get("X-Forwarded-Proto") != "https" || strings.Contains(h.Get("X-Forwarded-For"), "203.0.113.7") || seen.Host != "agent.example.com" {
+		t.Errorf("the agent saw %s %v", seen.Host, h)
+	}
+
+	if res, err := http.Get("http://" + b.health + "/healthz"); err != nil || res.StatusCode != http.StatusOK {
+		t.Errorf("the health check: %v %v", res, err)
+	}
+	gates.frameByFrame(t, c)
+
+	a := c.play("reset").answer()
+	a.checkError(t, "upstream_aborted")
+	if a.content != "hi" {
+		t.Errorf("content %q", a.content)
+	}
+	c.play("g0-v0.8.0/crash_in_tool").answer().checkError(t, "agent_crashed")
+	checkJSON(t, c.play("nothing"), 502, up.addr)
+
+	live := c.play("silent")
+	live.frame()
+	live.leave()
+	select {
+	case <-gates.gone:
+	case <-time.After(patience):
+		t.Error("the client has left, and the agent does not hear of it")
+	}
+}
+
+// gated are scripts whose frames wait for the client to have the one before.
+type gated struct {
+	got  chan struct{} // one for each frame that the client has
+	gone chan struct{} // the sidecar has left the silent stream
+	late chan bool     // whether each frame was waited for in vain
+}
+
+const gatedFrames = 5
+
+// frontScripts are the scripts that a front is tested with.
+func frontScripts(t testing.TB) (router, *gated) {
+	g := &gated{got: make(chan struct{}), gone: make(chan struct{}, 1), late: make(chan bool, gatedFrames)}
+	scripts := library([]recording{recorded(t, "g0-v0.8.0/one_tool"), recorded(t, "g0-v0.8.0/crash_in_tool")}, byFrame)
+	scripts["gated"] = func(x *exchange) {
+		x.events()
+		x.frame(role)
+		for i := range gatedFrames - 1 {
+			select {
+			case <-g.got:
+				g.late <- false
+			case <-time.After(2 * time.Second):
+				g.late <- true
+			case <-x.gone:
+				return
+			}
+			x.frame(delta("content", fmt.Sprintf("word %d ", i)))
+		}
+		x.frame(finish("stop", 5))
+		x.frame("data: [DONE]")
+		x.end()
+	}
+	scripts["reset"] = func(x *exchange) {
+		x.events()
+		x.frame(role)
+		x.frame(delta("content", "hi"))
+		x.torn([]byte(role[:9]))
+	}
+	scripts["nothing"] = (*exchange).fin
+	scripts["silent"] = func(x *exchange) {
+		x.events()
+		x.frame(role)
+		x.silence()
+		select {
+		case g.gone <- struct{}{}:
+		default:
+		}
+	}
+	scripts["slow"] = func(x *exchange) {
+		x.events()
+		x.frame(role)
+		x.pause(1200 * time.Millisecond)
+		x.frame(delta("content", "hi"))
+		x.frame(finish("stop", 5))
+		x.frame("data: [DONE]")
+		x.end()
+	}
+	return scripts, g
+}
+
+// frameByFrame wants each frame before the next one is sent.
+func (g *gated) frameByFrame(t testing.TB, c *client, headers ...string) {
+	t.Helper()
+	r := c.play("gated", headers...)
+	var body strings.Builder
+	for i := range gatedFrames - 1 {
+		body.WriteString(r.frame().raw)
+		select {
+		case g.got <- struct{}{}:
+		case <-time.After(patience):
+			t.Fatalf("nobody waits for frame %d to arrive", i)
+		}
+		if <-g.late {
+			t.Errorf("frame %d did not arrive before the next one was sent", i)
+		}
+	}
+	body.WriteString(r.all())
+	decode(t, body.String()).checkGood(t)
+}
+
+// survives plays a stream that is silent for longer than the front's timeout.
+func survives(t testing.TB, c *client) bool {
+	t.Helper()
+	r := c.play("slow")
+	var body strings.Builder
+	for {
+		e, err := r.next()
+		body.WriteString(e.raw)
+		if err != nil {
+			return strings.HasSuffix(body.String(), "data: [DONE]\n\n")
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package integration
+
+import (
+	"net/http"
+	"testing"
+	"time"
+)
+
+// Behind nginx all arrives as it leaves, event by event.
+func TestRecipeNginx(t *testing.T) {
+	scripts, gates := frontScripts(t)
+	up, f := newUpstream(t, scripts.play), newFront(t)
+	b := newBehind(t, up, "10s")
+	checkFront(t, up, gates, b, f.nginx(t, recipeOf(t, "nginx").with("127.0.0.1:8643", b.listen)))
+}
+
+// What the page says of buffering and of compression.
+func TestRecipeNginxBuffering(t *testing.T) {
+	scripts, gates := frontScripts(t)
+	up := newUpstream(t, scripts.play)
+	b := newBehind(t, up, "10s")
+	base := recipeOf(t, "nginx").with("127.0.0.1:8643", b.listen)
+
+	t.Run("compressed", func(t *testing.T) {
+		c := newFront(t).nginx(t, base.with("location / {", "gzip on;\n\tgzip_types text/event-stream;\n\tgzip_proxied any;\n\tlocation / {"))
+		c.http.Transport.(*http.Transport).DisableCompression = false
+		r := c.play("g0-v0.8.0/one_tool")
+		if !r.Uncompressed {
+			t.Error("nginx has not compressed")
+		}
+		r.checkRepaired(t)
+		gates.frameByFrame(t, c)
+		<-up.asked
+	})
+	// With HTTP/1.0 towards the sidecar, as nginx speaks by itself, a body has no
+	// chunks, and what is buffered is the whole of it.
+	older := base.with("proxy_http_version 1.1;", "").with("proxy_set_header Connection \"\";", "")
+	t.Run("HTTP/1.0", func(t *testing.T) { gates.frameByFrame(t, newFront(t).nginx(t, older)) })
+	ignoring := older.with("proxy_pass", "proxy_ignore_headers X-Accel-Buffering;\n\t\tproxy_pass")
+	t.Run("HTTP/1.0, the header ignored", func(t *testing.T) {
+		c := newFront(t).nginx(t, ignoring)
+		first := make(chan struct{})
+		go func() {
+			if r, err := c.try("/v1/chat/completions", "X-Play", "slow"); err == nil {
+				r.next()
+			}
+			close(first)
+		}()
+		<-up.asked
+		select {
+		case <-first:
+			t.Error("nginx has not buffered: the page says that it does")
+		case <-time.After(600 * time.Millisecond): // half of the silence
+		}
+		<-first
+	})
+	t.Run("HTTP/1.0, the header ignored, no buffering", func(t *testing.T) {
+		gates.frameByFrame(t, newFront(t).nginx(t, ignoring.with("proxy_pass", "proxy_buffering off;\n\t\tproxy_pass")))
+	})
+}
+
+// A keepalive below the timeout of nginx holds a silent stream, and without one it
+// is cut.
+func TestRecipeNginxTimeout(t *testing.T) {
+	scripts, _ := frontScripts(t)
+	up := newUpstream(t, scripts.play)
+	for keepalive, want := range map[string]bool{"200ms": true, "off": false} {
+		t.Run(keepalive, func(t *testing.T) {
+			t.Parallel()
+			b := newBehind(t, up, keepalive)
+			c := newFront(t).nginx(t, recipeOf(t, "nginx").with("127.0.0.1:8643", b.listen).with("proxy_read_timeout 15m;", "proxy_read_timeout 600ms;"))
+			if got := survives(t, c); got != want {
+				t.Errorf("the stream survives: %v", got)
+			}
+		})
+	}
+}
+
+// Behind HAProxy all arrives as it leaves, event by event.
+func TestRecipeHAProxy(t *testing.T) {
+	scripts, gates := frontScripts(t)
+	up, f := newUpstream(t, scripts.play), newFront(t)
+	b := newBehind(t, up, "10s")
+	checkFront(t, up, gates, b, f.haproxy(t, recipeOf(t, "haproxy").with("127.0.0.1:8643", b.listen).with("port 8644", "port "+port(b.health))))
+}
+
+// HAProxy with the timeouts of a cloud's load balancer, made short.
+func TestRecipeHAProxyTimeout(t *testing.T) {
+	scripts, _ := frontScripts(t)
+	up := newUpstream(t, scripts.play)
+	for keepalive, want := range map[string]bool{"200ms": true, "off": false} {
+		t.Run(keepalive, func(t *testing.T) {
+			t.Parallel()
+			b := newBehind(t, up, keepalive)
+			c := newFront(t).haproxy(t, recipeOf(t, "haproxy").with("127.0.0.1:8643", b.listen).with("port 8644", "port "+port(b.health)).
+				with("timeout client 15m", "timeout client 600ms").with("timeout server 15m", "timeout server 600ms"))
+			if got := survives(t, c); got != want {
+				t.Errorf("the stream survives: %v", got)
+			}
+		})
+	}
+}
