@@ -97,12 +97,12 @@ func (r recipe) caddy(env ...string) *deployment {
 	if !strings.Contains(r.text, "\n\tadmin ") {
 		global += "\tadmin off\n"
 	}
-	text, ok := strings.CutPrefix(r.text, "{\n")
-	if !ok {
-		text = "}\n" + text
+	text := "{\n" + global + "}\n" + r.text
+	if at := regexp.MustCompile(`(?m)^\{\n`).FindStringIndex(r.text); at != nil {
+		text = r.text[:at[1]] + global + r.text[at[1]:]
 	}
 	file := filepath.Join(d.home, "Caddyfile")
-	write(r.t, file, []byte("{\n"+global+text))
+	write(r.t, file, []byte(text))
 	d.sidecar = runArgs(r.t, environment(d.home, env...), "run", "--config", file, "--adapter", "caddyfile")
 	return d
 }
