@@ -186,7 +186,7 @@ func (s *Stream) cutLine(in span, end, next int) {
 	}
 	s.cut(from, to)
 	s.stripLine()
-	if s.o.Imitations == ImitationsTrust {
+	if s.o.Imitations == ImitationsTrust && len(s.parts) <= maxOpenTools { // a tool's events are longer than its marker
 		s.said.sinceTool = false
 		p := s.begin(to, false)
 		p.starts, p.tool = true, s.lineTool()

@@ -8,6 +8,10 @@ import (
 
 var openingTag = regexp.MustCompile(`(?i)^<(think|thinking|reasoning|thought|reasoning_scratchpad)>`)
 
+// paragraphEnds matches a paragraph break, or what may be one when the text ends
+// within it.
+var paragraphEnds = regexp.MustCompile(`^(\r?\n\r?\n|(\r?\n)?\r?\z)`)
+
 // withoutReasoning is contract section 4 said for a whole text: it returns what
 // is left of the text and what stood between tags.
 func withoutReasoning(text string) (content, reasoning string) {
@@ -65,8 +69,7 @@ func closingAt(text, tag string) int {
 		before, behind := text[:i], text[i+len(tag):]
 		switch {
 		case fenceBehind(before) != "":
-			rest := strings.TrimLeft(behind, "\r\n")
-			if newlines := strings.Count(behind[:len(behind)-len(rest)], "\n"); newlines < 2 && rest != "" {
+			if !paragraphEnds.MatchString(behind) {
 				continue
 			}
 		case strings.HasSuffix(before, "`") && strings.HasPrefix(behind, "`"):

@@ -156,6 +156,7 @@ func (c *scanner) rest() {
 	switch {
 	case len(left) == 0 && cap(c.buf) > maxIdleBuffer:
 		c.buf = nil
+	case c.from == 0 && len(c.buf) > 0: // it is there already: TestFrameInSmallReadsCostsLinearTime
 	default:
 		c.buf = append(c.buf[:0], left...)
 	}

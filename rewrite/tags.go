@@ -19,6 +19,7 @@ type tags struct {
 	matched int                 // runes of what may be a tag, 0 for none
 	names   [len(tagNames)]bool // the names that agree with them
 	code    codeBehindTag       // the closing tag is complete and may be code
+	cr      bool                // a CR has come behind it, which may belong to a newline
 
 	spent bool // the white space behind a closing tag is not over
 
@@ -189,10 +190,11 @@ func (t *tags) stepBehind(r rune) tagStep {
 	case t.code == codeInline && r != '`':
 		t.close()
 		return stepClosed
-	case t.code != codeInline && r == '\r':
+	case t.code != codeInline && r == '\r' && !t.cr:
+		t.cr = true // one: what may be a tag is held back, and has to have an end
 		return stepMaybe
 	case t.code == codeFence && r == '\n':
-		t.code = codeFenceLine
+		t.code, t.cr = codeFenceLine, false
 		return stepMaybe
 	case t.code == codeFenceLine && r == '\n':
 		t.close()
@@ -208,7 +210,7 @@ func (t *tags) stepBehind(r rune) tagStep {
 
 // noTag notes that what looked like a closing tag is reasoning.
 func (t *tags) noTag() {
-	t.matched, t.code = 0, codeNo
+	t.matched, t.code, t.cr = 0, codeNo, false
 	t.reasoned('<')
 }
 
