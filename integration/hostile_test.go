@@ -12,12 +12,7 @@ import (
 
 // What a stream holds in memory is bounded, whatever upstream sends.
 func TestMemoryIsBounded(t *testing.T) {
-	if _, err := os.Stat("/proc/self/status"); err != nil {
-		t.Skip("the memory of a process is not in /proc here")
-	}
-	if raceEnabled {
-		t.Skip("the race detector takes memory of its own")
-	}
+	bounded(t)
 	const size, limit = 64 << 20, 24 << 20
 	repeat := func(part string) script {
 		block := []byte(strings.Repeat(part, 1+(64<<10)/len(part)))
@@ -54,6 +49,22 @@ func TestMemoryIsBounded(t *testing.T) {
 		"text that is held":         counted(func(int) []string { return one(delta("content", "`💻 "+strings.Repeat("x", 3000))) }),
 		"tools without end":         counted(func(i int) []string { return running("terminal", "call_"+strconv.Itoa(i)) }),
 		"markers without end":       counted(func(i int) []string { return one(delta("content", "\n`💻 "+strconv.Itoa(i)+"`\n")) }),
+		"a tag that may close":      counted(closingTagWithoutEnd()),
+		"an answer without end": func(x *exchange) {
+			x.header("200 OK", "Content-Type: application/json", "Connection: close")
+			x.raw(`{"object": "chat.completion", "choices": [{"message": {"content": "`)
+			for n := 0; n < size; n += 64 << 10 {
+				x.raw(strings.Repeat("x", 64<<10))
+			}
+			x.fin()
+		},
+		"a compressed stream without end": func(x *exchange) {
+			x.events("Content-Encoding: gzip")
+			for n := 0; n < size; n += 64 << 10 {
+				x.chunk(make([]byte, 64<<10))
+			}
+			x.end()
+		},
 		"choices without end": counted(func(i int) []string {
 			return one("data: " + envelope + fmt.Sprintf(`"choices": [{"index": %d, "delta": {"content": "a"}, "finish_reason": null}]}`, i))
 		}),
@@ -76,6 +87,18 @@ func TestMemoryIsBounded(t *testing.T) {
 				t.Logf("%d MiB of upstream's took %d MiB of memory", size>>20, grown>>20)
 			}
 		})
+	}
+}
+
+// closingTagWithoutEnd is reasoning, in a fence, whose closing tag is followed by
+// carriage returns, each of which may belong to a newline.
+func closingTagWithoutEnd() func(i int) []string {
+	first, more := one(delta("content", "<think>```\n</think>")), one(delta("content", strings.Repeat("\r", 3000)))
+	return func(i int) []string {
+		if i == 0 {
+			return first
+		}
+		return more
 	}
 }
 
