@@ -144,6 +144,18 @@ func TestRecordingsAreBounded(t *testing.T) {
 	}
 }
 
+// TestThereAreAtMostMaxRecordings, however small they are.
+func TestThereAreAtMostMaxRecordings(t *testing.T) {
+	dir := t.TempDir()
+	c, _ := newTestRecorder(dir, maxSize)
+	for range maxRecordings + 20 {
+		record(c, "x")
+	}
+	if _, streams := disk(t, dir); streams != maxRecordings {
+		t.Errorf("%d recordings, want %d", streams, maxRecordings)
+	}
+}
+
 // TestOpenRecordingsHaveTheirRoom: they are not removed, nor is more begun than
 // there is room for.
 func TestOpenRecordingsHaveTheirRoom(t *testing.T) {

@@ -90,6 +90,31 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
+// A frame that becomes many is written at once, and forgotten: of a megabyte of
+// reasoning in pieces twenty, and their garbage, but not of each.
+func TestFramesThatBecomeLongerAreForgotten(t *testing.T) {
+	bounded(t)
+	const frames, limit = 8, 96 << 20
+	frame := delta("content", strings.Repeat("\n\n<think>a</think>b", 20000))
+	base, s := serve(t, newUpstream(t, func(x *exchange) {
+		x.events()
+		for range frames {
+			x.frame(frame)
+		}
+		x.fin()
+	}), still)
+	before := peak(t, s)
+	n, err := io.Copy(io.Discard, newClient(t, base).chat().in)
+	if err != nil || n < frames*8*int64(len(frame)) {
+		t.Errorf("%d bytes: %v", n, err)
+	}
+	if grown := peak(t, s) - before; grown > limit {
+		t.Errorf("%d bytes of upstream's took %d bytes of memory", frames*len(frame), grown)
+	} else {
+		t.Logf("%d KiB of upstream's became %d MiB and took %d MiB of memory", frames*len(frame)>>10, n>>20, grown>>20)
+	}
+}
+
 // closingTagWithoutEnd is reasoning, in a fence, whose closing tag is followed by
 // carriage returns, each of which may belong to a newline.
 func closingTagWithoutEnd() func(i int) []string {
