@@ -115,6 +115,17 @@ func (f *front) haproxy(t testing.TB, conf recipe) *client {
 	return f.start(t, path, "-db", "-f", filepath.Join(dir, "haproxy.cfg"))
 }
 
+// traefik starts Traefik with its two files, of which the first names the second.
+func (f *front) traefik(t testing.TB, static, dynamic recipe) *client {
+	t.Helper()
+	path, dir := program(t, "traefik", "HERMES_TRAEFIK"), t.TempDir()
+	dynamic = dynamic.with("/etc/traefik/agent.pem", f.certs+"/cert.pem").with("/etc/traefik/agent.key", f.certs+"/key.pem")
+	write(t, filepath.Join(dir, "agent.yaml"), []byte(dynamic.text))
+	static = static.with(`":443"`, `"`+f.addr+`"`).with("/etc/traefik/agent.yaml", dir+"/agent.yaml")
+	write(t, filepath.Join(dir, "traefik.yaml"), []byte(static.text))
+	return f.start(t, path, "--configFile="+filepath.Join(dir, "traefik.yaml"))
+}
+
 // A behind is a sidecar of the recipe behind-a-proxy.
 type behind struct {
 	*deployment
@@ -138,7 +149,8 @@ func checkFront(t *testing.T, up *upstream, gates *gated, b *behind, c *client) 
 		t.Errorf("%s, header %v", r.Proto, r.Header)
 	}
 	r.checkRepaired(t)
-	seen := up.requests()[0]
+	all := up.requests()
+	seen := all[len(all)-1]
 	if h := seen.Header; h.Get("Authorization") != "Bearer key" || h.Get("X-Hermes-Session-Id") != "mine" ||
 		h.Get("X-Forwarded-Proto") != "https" || strings.Contains(h.Get("X-Forwarded-For"), "203.0.113.7") || seen.Host != "agent.example.com" {
 		t.Errorf("the agent saw %s %v", seen.Host, h)

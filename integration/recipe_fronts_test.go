@@ -100,3 +100,22 @@ func TestRecipeHAProxyTimeout(t *testing.T) {
 		})
 	}
 }
+
+// Behind Traefik all arrives as it leaves, event by event, and a silent stream is
+// not cut.
+func TestRecipeTraefik(t *testing.T) {
+	scripts, gates := frontScripts(t)
+	up, f := newUpstream(t, scripts.play), newFront(t)
+	b := newBehind(t, up, "10s")
+	c := f.traefik(t, recipeOf(t, "traefik-static"), recipeOf(t, "traefik-dynamic").with("127.0.0.1:8643", b.listen).with("port: 8644", "port: "+port(b.health)))
+	// It listens before it has read its routers.
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		if r, err := c.try("/v1/models"); err == nil && r.Header.Get("Via") != "" {
+			break
+		}
+	}
+	checkFront(t, up, gates, b, c)
+	if !survives(t, c) {
+		t.Error("a stream that is silent is cut")
+	}
+}
