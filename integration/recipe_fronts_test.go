@@ -101,21 +101,58 @@ func TestRecipeHAProxyTimeout(t *testing.T) {
 	}
 }
 
-// Behind Traefik all arrives as it leaves, event by event, and a silent stream is
-// not cut.
+// Behind Traefik all arrives as it leaves, event by event. Debian has no Traefik; it
+// can be built of its Go module, with an empty page in the place of its own, in a
+// quarter of an hour:
+//
+//	go mod download -json github.com/traefik/traefik/v3@v3.6.7    # names its Dir
+//	cp -r "$Dir" traefik && chmod -R u+w traefik && cd traefik
+//	mkdir -p webui/static && touch webui/static/index.html
+//	go build -o /usr/local/bin/traefik ./cmd/traefik
 func TestRecipeTraefik(t *testing.T) {
 	scripts, gates := frontScripts(t)
 	up, f := newUpstream(t, scripts.play), newFront(t)
 	b := newBehind(t, up, "10s")
-	c := f.traefik(t, recipeOf(t, "traefik-static"), recipeOf(t, "traefik-dynamic").with("127.0.0.1:8643", b.listen).with("port: 8644", "port: "+port(b.health)))
-	// It listens before it has read its routers.
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-		if r, err := c.try("/v1/models"); err == nil && r.Header.Get("Via") != "" {
-			break
+	static := recipeOf(t, "traefik-static")
+	dynamic := recipeOf(t, "traefik-dynamic").with("127.0.0.1:8643", b.listen).with("port: 8644", "port: "+port(b.health))
+	start := func(t *testing.T, f *front, static, dynamic recipe) *client {
+		c := f.traefik(t, static, dynamic)
+		// It listens before it has read its routers.
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+			if r, err := c.try("/v1/models"); err == nil && r.Header.Get("Via") != "" {
+				break
+			}
 		}
+		return c
 	}
+	c := start(t, f, static, dynamic)
 	checkFront(t, up, gates, b, c)
 	if !survives(t, c) {
 		t.Error("a stream that is silent is cut")
 	}
+
+	// What the page says of a timeout and of middlewares.
+	t.Run("writeTimeout", func(t *testing.T) {
+		c := start(t, newFront(t), static.with("websecure:\n", "websecure:\n    transport: {respondingTimeouts: {writeTimeout: 600ms}}\n"), dynamic)
+		if survives(t, c) {
+			t.Error("the stream survives: the page says otherwise")
+		}
+	})
+	with := func(middleware string) recipe {
+		return dynamic.with("service: sidecar\n", "service: sidecar\n      middlewares: [one]\n").with("  services:\n", "  middlewares:\n    one: {"+middleware+"}\n  services:\n")
+	}
+	t.Run("compress", func(t *testing.T) {
+		c := start(t, newFront(t), static, with("compress: {}"))
+		c.http.Transport.(*http.Transport).DisableCompression = false
+		gates.frameByFrame(t, c)
+	})
+	t.Run("buffering", func(t *testing.T) {
+		c := start(t, newFront(t), static, with("buffering: {maxResponseBodyBytes: 1000000}"))
+		begun := time.Now()
+		if r, err := c.try("/v1/chat/completions", "X-Play", "slow"); err != nil {
+			t.Error(err)
+		} else if r.next(); time.Since(begun) < time.Second {
+			t.Error("the stream is not held back: the page says otherwise")
+		}
+	})
 }
