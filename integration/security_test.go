@@ -94,7 +94,7 @@ func TestSecurityLimitsHaveTests(t *testing.T) {
 // missing from it.
 func TestSecurityLimitsAreThoseOfTheCode(t *testing.T) {
 	isBound := regexp.MustCompile(`^(max|DefaultMax|defaultRecordMax$)`)
-	code := map[string]int64{}
+	code, alias := map[string]int64{}, map[string]string{}
 	goFiles(t, func(path string, f *ast.File) {
 		dir := filepath.ToSlash(filepath.Dir(path))
 		if strings.HasSuffix(path, "_test.go") || dir != "../rewrite" && dir != "../proxy" && dir != "../caddymodule" {
@@ -111,6 +111,9 @@ func TestSecurityLimitsAreThoseOfTheCode(t *testing.T) {
 					if i >= len(v.Values) {
 						continue
 					}
+					if other, ok := v.Values[i].(*ast.Ident); ok {
+						alias[name.Name] = other.Name
+					}
 					if tv, err := types.Eval(token.NewFileSet(), nil, token.NoPos, types.ExprString(v.Values[i])); err == nil && tv.Value != nil && tv.Value.Kind() == constant.Int {
 						code[name.Name], _ = constant.Int64Val(tv.Value)
 					}
@@ -118,6 +121,11 @@ func TestSecurityLimitsAreThoseOfTheCode(t *testing.T) {
 			}
 		}
 	})
+	for name, other := range alias {
+		if n, ok := code[other]; ok {
+			code[name] = n
+		}
+	}
 	units := map[string]int64{"": 1, "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "MB": 1e6}
 	page := map[string]bool{}
 	for _, m := range regexp.MustCompile("(\\d+)(?: ([A-Za-z]+))?(?: [a-z]+)*(?: of them)? \\(`([A-Za-z0-9]+)`\\)").FindAllStringSubmatch(securityPage(t), -1) {

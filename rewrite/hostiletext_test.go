@@ -1,0 +1,75 @@
+package rewrite
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Whatever a model writes again and again, behind whatever it began with: a line
+// that may be an imitation, a tag that may open, one that may close.
+func TestEndlessTextIsNotHeld(t *testing.T) {
+	o := Options{MaxFrame: 16 << 10}
+	for _, start := range []string{"", "\n", "<", "<think>", "<think>`</think>", "<think>```\n</think>", "<think>```\n</think>\n", "<think>x</think>", "```\n", "`💻 ", "`💻 x`"} {
+		for _, unit := range []string{"\r", "\n", "\r\n", " ", "\t", "<", "</", "<t", "`", "x", "💻", "`💻 "} {
+			s := New(&o, chat)
+			feedAll(s, role()+text(start), whole)
+			frame := text(strings.Repeat(unit, 1000))
+			got := held(s, 200/min(cutStride, 2), func(int) string { return frame }, nil)
+			if got > 128<<10 {
+				t.Errorf("behind %q, %d bytes of %q are held", start, got, unit)
+			}
+		}
+	}
+}
+
+// A frame that comes byte by byte is not copied with each of them.
+func TestFrameInSmallReadsCostsLinearTime(t *testing.T) {
+	s := New(&Options{}, chat)
+	in := []byte(text(strings.Repeat("x", DefaultMaxFrame-1000)))
+	begun := time.Now()
+	n := 0
+	for i := range in {
+		n += len(s.Feed(nil, in[i:i+1], epoch))
+	}
+	if d := time.Since(begun); d > 8*time.Second {
+		t.Errorf("%v for %d bytes", d, len(in))
+	}
+	if n != len(in) {
+		t.Errorf("%d of %d bytes have left", n, len(in))
+	}
+}
+
+// Trusted markers become frames that are much longer than they are, so that one
+// chunk starts no more tools than may be open.
+func TestTrustedMarkersOfOneChunkAreBounded(t *testing.T) {
+	names := strings.NewReplacer("chatcmpl-1", strings.Repeat("i", maxEnvelope-2), "hermes-agent", strings.Repeat("m", maxEnvelope-2))
+	s := New(&Options{Imitations: ImitationsTrust}, chat)
+	feedAll(s, names.Replace(text("a\n")), whole)
+	out := s.Feed(nil, []byte(`data: {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "`+strings.Repeat("`💻 x`\\n", 50000)+`b"}, "finish_reason": null}]}`+"\n\n"), epoch)
+	if len(out) > 2*DefaultMaxFrame {
+		t.Errorf("one frame becomes %d bytes", len(out))
+	}
+	if n := s.Summary().Tools; n != maxOpenTools {
+		t.Errorf("%d tools", n)
+	}
+	out = s.Finish(out, CauseEOF)
+	if bytes.Contains(out, []byte("`")) || bytes.Count(out, []byte(`running"}`)) != bytes.Count(out, []byte(`completed"}`)) {
+		t.Error("a marker is left, or a tool is open")
+	}
+}
+
+// Of frames that are alike, and large but for their text, nothing is remembered.
+func TestHugeFramesAreNotRemembered(t *testing.T) {
+	for _, at := range []string{`"id": "chatcmpl-1"`, `"finish_reason"`} {
+		s := New(&Options{}, chat)
+		in := strings.Replace(text("x"), at, `"y": "`+strings.Repeat("y", maxPattern)+`", `+at, 1)
+		for range 20 {
+			same(t, string(s.Feed(nil, []byte(in), epoch)), in, "bytes")
+			if n := len(s.pattern.head) + len(s.pattern.tail); n > maxPattern {
+				t.Fatalf("%d bytes are remembered", n)
+			}
+		}
+	}
+}
