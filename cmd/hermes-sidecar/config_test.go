@@ -1,0 +1,156 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"io/fs"
+	"math/big"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule"
+)
+
+// validate does what the command validate does. What is stored goes below a
+// directory of the test's.
+func validate(t *testing.T, name, content string) {
+	t.Helper()
+	storage := "\tstorage file_system " + t.TempDir() + "\n"
+	if global := regexp.MustCompile(`(?m)^\{\n`).FindStringIndex(content); global != nil {
+		content = content[:global[1]] + storage + content[global[1]:]
+	} else {
+		content = "{\n" + storage + "}\n" + content
+	}
+	adapted, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(content), map[string]any{"filename": name})
+	if err != nil {
+		t.Errorf("%s: %v", name, err)
+		return
+	}
+	for _, w := range warnings {
+		if !strings.Contains(w.Message, "not formatted") {
+			t.Errorf("%s: %s", name, w)
+		}
+	}
+	cfg := new(caddy.Config)
+	if err := caddy.StrictUnmarshalJSON(adapted, cfg); err != nil {
+		t.Errorf("%s: %v", name, err)
+		return
+	}
+	if err := caddy.Validate(cfg); err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+const example = "../../Caddyfile.example"
+
+// TestCaddyfilesOfTheRepositoryValidate, the example and all of deploy/.
+func TestCaddyfilesOfTheRepositoryValidate(t *testing.T) {
+	files := []string{example}
+	err := filepath.WalkDir("../../deploy", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.Contains(d.Name(), "Caddyfile") {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil || len(files) < 2 {
+		t.Fatalf("%v: %q", err, files)
+	}
+	for _, f := range files {
+		validate(t, f, read(t, f))
+	}
+}
+
+// TestEveryOptionValidates, those that are commented out in the example among
+// them, in hermes and in hermes_proxy.
+func TestEveryOptionValidates(t *testing.T) {
+	var lines []string
+	given := make(map[string]bool)
+	block := regexp.MustCompile(`(?s)\n\thermes \{\n.*?\n\t\}\n`).FindString(read(t, example))
+	for _, m := range regexp.MustCompile(`(?m)^\t\t# (([a-z_]+) \S.*)$`).FindAllStringSubmatch(block, -1) {
+		line := strings.Replace(m[1], "/var/lib/caddy/hermes", t.TempDir(), 1)
+		lines = append(lines, line)
+		given[m[2]] = true
+	}
+	handler := reflect.TypeFor[caddymodule.Handler]()
+	for i := range handler.NumField() {
+		name, _, _ := strings.Cut(handler.Field(i).Tag.Get("json"), ",")
+		switch name {
+		case "", "-":
+			continue
+		case "tools":
+			name = "tool"
+		}
+		if !given[name] {
+			t.Errorf("the example has no line for %s", name)
+		}
+	}
+	options := "\t\t" + strings.Join(lines, "\n\t\t") + "\n"
+	validate(t, "hermes", ":8643 {\n\thermes {\n"+options+"\t}\n\treverse_proxy 127.0.0.1:8642\n}\n")
+	validate(t, "hermes_proxy", ":8643 {\n\thermes_proxy /v1/* 127.0.0.1:8642 {\n"+options+"\t\ttransport http {\n\t\t\tkeepalive 4s\n\t\t}\n\t}\n}\n")
+}
+
+// TestWhatStandsAroundASidecarValidates: testdata/around.Caddyfile has what a
+// site with TLS, authentication and several backends may need.
+func TestWhatStandsAroundASidecarValidates(t *testing.T) {
+	content := read(t, "testdata/around.Caddyfile")
+	dir := t.TempDir()
+	certificate(t, dir)
+	t.Setenv("CERTIFICATE", filepath.Join(dir, "cert.pem"))
+	t.Setenv("CERTIFICATE_KEY", filepath.Join(dir, "key.pem"))
+	t.Setenv("ACCESS_LOG", filepath.Join(dir, "access.log"))
+	validate(t, "around.Caddyfile", content)
+	formatted := string(caddyfile.Format([]byte(content)))
+	if formatted != content {
+		t.Errorf("around.Caddyfile is not formatted:\n%s", formatted)
+	}
+}
+
+// certificate writes cert.pem and key.pem for own.example.com into dir.
+func certificate(t *testing.T, dir string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{"own.example.com"},
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{
+		"cert.pem": {Type: "CERTIFICATE", Bytes: cert},
+		"key.pem":  {Type: "PRIVATE KEY", Bytes: private},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

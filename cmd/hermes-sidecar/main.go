@@ -1,0 +1,80 @@
+// Command hermes-sidecar is Caddy with the Hermes sidecar and only those of
+// Caddy's modules that a sidecar needs (modules.go), under the name
+// hermes-sidecar. It has the commands of Caddy: run, validate, adapt, reload and
+// so on, and those of the sidecar. A static binary, as in the image:
+//
+//	CGO_ENABLED=0 go build -trimpath -tags nobadger,nomysql,nopgx -ldflags "-s -w" ./cmd/hermes-sidecar
+//
+// The tags are those of Caddy's own releases: they leave out databases that
+// only a certificate authority could use, and Caddy's uses none of them.
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"runtime/debug"
+
+	"github.com/caddyserver/caddy/v2"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+)
+
+// version is set by the linker, -X main.version=v1.2.3. Without it, it is that
+// of the module, which go install and a checkout know.
+var version string
+
+func main() {
+	if err := refuse(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		os.Exit(1)
+	}
+	caddy.CustomBinaryName = "hermes-sidecar"
+	caddy.CustomLongDescription = description
+	caddy.CustomVersion = ownVersion()
+	caddycmd.Main()
+}
+
+// ownVersion is what the command version prints in front of Caddy's version.
+func ownVersion() string {
+	built := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		built = info.Main.Version
+	}
+	return "hermes-sidecar " + cmp.Or(version, built, "(devel)") + ", Caddy"
+}
+
+// foreign are commands that replace the running binary by one of Caddy's
+// download page. That one has all that is left out here, and no hermes.
+var foreign = map[string]bool{"upgrade": true, "add-package": true, "remove-package": true}
+
+// refuse returns an error when the arguments are a command that cannot work
+// here. Caddy registers them all by itself, so they cannot be taken away.
+func refuse(args []string) error {
+	if len(args) == 0 || !foreign[args[0]] {
+		return nil
+	}
+	return fmt.Errorf("%s would replace this binary by one of Caddy's downloads, which has no hermes: "+
+		"build ./cmd/hermes-sidecar of the new version instead, or, for more modules, your own Caddy (xcaddy.md)", args[0])
+}
+
+const description = `The Hermes sidecar stands in front of an unmodified Hermes agent and repairs the
+stream of its /v1/chat/completions: tool events instead of markers in the text,
+reasoning in a place of its own, an error instead of a silent end.
+
+It is a Caddy with the hermes module, so it is configured by a Caddyfile and has
+Caddy's commands. Without a configuration file:
+
+  $ hermes-sidecar hermes-proxy --from :8643 --to 127.0.0.1:8642
+
+With one:
+
+  $ hermes-sidecar run --config /etc/hermes-sidecar/Caddyfile
+
+Where the help says caddy, the name of this binary is meant.
+
+Only those modules of Caddy are in it that a sidecar needs. What serves files is
+not: file_server and try_files, templates, php_fastcgi, push, filesystem. Neither
+are acme_server and events, which have no use without plugins or other machines.
+The commands upgrade, add-package and remove-package, which fetch another binary,
+are refused. If you need any of it, build a Caddy with the module.
+`
