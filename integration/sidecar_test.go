@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -59,6 +60,13 @@ func launch(t testing.TB, env []string, ready string, args ...string) *sidecar {
 	t.Helper()
 	cmd := exec.Command(binary, args...)
 	cmd.Env = env
+	return follow(t, cmd, ready)
+}
+
+// follow starts a command whose process becomes the binary, and returns when its
+// log has the text ready.
+func follow(t testing.TB, cmd *exec.Cmd, ready string) *sidecar {
+	t.Helper()
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -235,6 +243,24 @@ func (l *logBook) entries() []map[string]any {
 		}
 	}
 	return own
+}
+
+// needsModule skips a test that configures a module of Caddy's which the binary
+// under test leaves out, as hermes-sidecar does with some. The full Caddy has
+// them all.
+func needsModule(t testing.TB, id string) {
+	t.Helper()
+	out, err := exec.Command(binary, "list-modules").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(strings.Fields(string(out)), id) {
+		return
+	}
+	if os.Getenv("HERMES_TEST_BINARY") == "" {
+		t.Fatalf("cmd/caddy has no module %s", id)
+	}
+	t.Skipf("needs full Caddy: %s has no module %s", filepath.Base(binary), id)
 }
 
 // freePort is an address of the loopback interface that nobody listens on. Its

@@ -67,6 +67,7 @@ func TestHandleErrorsStaysOutOfStreams(t *testing.T) {
 
 // Other handlers that answer with an event stream are repaired as well.
 func TestStreamsOfOtherHandlersAreRepaired(t *testing.T) {
+	needsModule(t, "http.handlers.file_server")
 	r := recorded(t, "g0-v0.8.0/one_tool")
 	home, listen := t.TempDir(), freePort(t)
 	write(t, filepath.Join(home, "answer.sse"), r.body)
