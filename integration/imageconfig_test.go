@@ -1,0 +1,70 @@
+package integration
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The image's configuration, told by the environment where to listen: streams are
+// repaired on one port; health and metrics, and nothing else, are on the other.
+// hermes-health tells by them whether the sidecar serves. What a container adds is
+// in image_test.go.
+func TestImageCaddyfile(t *testing.T) {
+	source, err := os.ReadFile("../deploy/image/Caddyfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const healthPort = ":8644 {"
+	if strings.Count(string(source), healthPort) != 1 {
+		t.Fatal("the health port is not " + healthPort)
+	}
+	up := newUpstream(t, library(recordings(t, chats), byFrame).play)
+	home, listen, health := t.TempDir(), freePort(t), freePort(t)
+	_, port, _ := strings.Cut(listen, ":")
+	_, healthy, _ := strings.Cut(health, ":")
+	file := filepath.Join(home, "Caddyfile")
+	write(t, file, []byte(strings.Replace(string(source), healthPort, ":"+healthy+" {", 1)))
+
+	url := "http://" + health + "/healthz"
+	if ok, said := askHealth(t, url); ok || strings.Count(said, "\n") != 1 || !strings.Contains(said, "connection refused") {
+		t.Errorf("nothing runs: %v, %q", ok, said)
+	}
+	s := runArgs(t, environment(home, "HERMES_BIND=127.0.0.1", "HERMES_HEALTH_BIND=127.0.0.1", "HERMES_PORT="+port, "HERMES_UPSTREAM="+up.addr),
+		"run", "--config", file, "--adapter", "caddyfile")
+	c := newClient(t, "http://"+listen)
+	a := c.play("g0-v0.8.0/one_tool").answer()
+	a.checkGood(t)
+	if len(a.starts) != 1 || strings.Contains(a.content, "`") {
+		t.Errorf("starts %v, content %q", a.starts, a.content)
+	}
+	if ok, said := askHealth(t, url); !ok || said != "" {
+		t.Errorf("it serves: %v, %q", ok, said)
+	}
+	if ok, said := askHealth(t, "http://"+health+"/other"); ok || said != "Error: http://"+health+"/other: the answer is 404 Not Found\n" {
+		t.Errorf("another path: %v, %q", ok, said)
+	}
+	for path, want := range map[string]int{"/healthz": 200, "/metrics": 200, "/": 404, "/v1/chat/completions": 404} {
+		status, body := fetch(t, "http://"+health+path)
+		if status != want || path == "/metrics" && !strings.Contains(body, "caddy_hermes_streams_total{") {
+			t.Errorf("%s: %d %s", path, status, clip(body))
+		}
+	}
+	if strings.Contains(s.log.String(), `"level":"error"`) {
+		t.Error("there are errors in the log")
+	}
+	s.terminate()
+	s.exit()
+}
+
+// askHealth runs hermes-health, and wants 0 or 1 as its exit status.
+func askHealth(t *testing.T, url string) (healthy bool, said string) {
+	t.Helper()
+	out, err := exec.Command(binary, "hermes-health", "--url", url).CombinedOutput()
+	if exit, ok := err.(*exec.ExitError); err != nil && (!ok || exit.ExitCode() != 1) {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return err == nil, string(out)
+}
