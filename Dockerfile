@@ -13,7 +13,7 @@ FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS build
 WORKDIR /src
 
 COPY go.mod go.sum ./
-RUN go mod download
+RUN --mount=type=cache,target=/go/pkg/mod go mod download
 
 COPY . .
 ARG TARGETOS=linux
@@ -22,7 +22,7 @@ ARG TARGETVARIANT
 ARG VERSION=devel
 # The same source, version and GO_IMAGE give the same files, bit for bit.
 ARG SOURCE_DATE_EPOCH=0
-RUN set -eu; \
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build set -eu; \
     export CGO_ENABLED=0 GOOS="$TARGETOS" GOARCH="${TARGETARCH:-$(go env GOHOSTARCH)}"; \
     if [ "$GOARCH" = arm ]; then export GOARM="${TARGETVARIANT#v}"; fi; \
     mkdir -p /image/usr/bin /image/etc/ssl/certs /image/etc/hermes-sidecar /image/data; \
@@ -55,7 +55,7 @@ LABEL org.opencontainers.image.title="hermes-sidecar" \
       org.opencontainers.image.version="$VERSION" \
       org.opencontainers.image.revision="$REVISION"
 
-ENV HOME=/data XDG_DATA_HOME=/data XDG_CONFIG_HOME=/data
+ENV HOME=/data TMPDIR=/data XDG_DATA_HOME=/data XDG_CONFIG_HOME=/data
 USER 65532:65532
 EXPOSE 8643 8644
 STOPSIGNAL SIGTERM

@@ -122,7 +122,7 @@ func TestImageConfiguration(t *testing.T) {
 		"stop signal":  {i.StopSignal, "SIGTERM"},
 		"ports":        {i.ExposedPorts, map[string]struct{}{"8643/tcp": {}, "8644/tcp": {}}},
 		"volumes":      {len(i.Volumes), 0},
-		"variables":    {strings.Join(i.Env, " "), "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/data XDG_DATA_HOME=/data XDG_CONFIG_HOME=/data"},
+		"variables":    {strings.Join(i.Env, " "), "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/data TMPDIR=/data XDG_DATA_HOME=/data XDG_CONFIG_HOME=/data"},
 	} {
 		if !reflect.DeepEqual(v[0], v[1]) {
 			t.Errorf("%s %q, want %q", name, v[0], v[1])
@@ -269,6 +269,19 @@ func TestImageTakesAnotherConfiguration(t *testing.T) {
 			s.terminate()
 			s.exit()
 		})
+	}
+}
+
+// The demo works in the image too, where it may write.
+func TestImageShowsTheDemo(t *testing.T) {
+	i := built(t)
+	data := t.TempDir()
+	if err := os.Chown(data, 65532, 65532); err != nil {
+		t.Fatal(err)
+	}
+	out, err := i.command(container{data: data}, "/usr/bin/hermes-sidecar", "hermes-demo", "--speed", "0", "--scenario", "one_tool").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "running → completed") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
