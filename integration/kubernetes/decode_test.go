@@ -1,0 +1,173 @@
+package kubernetes
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	apps "k8s.io/api/apps/v1"
+	autoscaling "k8s.io/api/autoscaling/v2"
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	policy "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+// objects are the decoded objects of a rendering, by kind.
+type objects struct {
+	deployments []*apps.Deployment
+	stateful    []*apps.StatefulSet
+	services    []*core.Service
+	configs     []*core.ConfigMap
+	claims      []*core.PersistentVolumeClaim
+	policies    []*networking.NetworkPolicy
+	monitors    []*monitoring.PodMonitor
+	scalers     []*autoscaling.HorizontalPodAutoscaler
+	budgets     []*policy.PodDisruptionBudget
+}
+
+// strictly is a decoder that refuses members that the API does not have, and
+// members that are there twice.
+func strictly(t *testing.T) runtime.Decoder {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		apps.AddToScheme, core.AddToScheme, networking.AddToScheme, autoscaling.AddToScheme, policy.AddToScheme, monitoring.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+}
+
+// decode decodes all objects of a stream of YAML documents.
+func decode(t *testing.T, r rendering) (o objects, err error) {
+	t.Helper()
+	decoder := strictly(t)
+	docs := yaml.NewYAMLReader(newReader(r.yaml))
+	for {
+		doc, err := docs.Read()
+		if errors.Is(err, io.EOF) {
+			return o, nil
+		}
+		if err != nil {
+			return o, err
+		}
+		if empty(doc) {
+			continue
+		}
+		v, kind, err := decoder.Decode(doc, nil, nil)
+		if err != nil {
+			return o, fmt.Errorf("%w in\n%s", err, doc)
+		}
+		switch v := v.(type) {
+		case *apps.Deployment:
+			o.deployments = append(o.deployments, v)
+		case *apps.StatefulSet:
+			o.stateful = append(o.stateful, v)
+		case *core.Service:
+			o.services = append(o.services, v)
+		case *core.ConfigMap:
+			o.configs = append(o.configs, v)
+		case *core.PersistentVolumeClaim:
+			o.claims = append(o.claims, v)
+		case *networking.NetworkPolicy:
+			o.policies = append(o.policies, v)
+		case *monitoring.PodMonitor:
+			o.monitors = append(o.monitors, v)
+		case *autoscaling.HorizontalPodAutoscaler:
+			o.scalers = append(o.scalers, v)
+		case *policy.PodDisruptionBudget:
+			o.budgets = append(o.budgets, v)
+		default:
+			return o, fmt.Errorf("a %s is not expected here", kind)
+		}
+	}
+}
+
+// must decodes what has to be right.
+func must(t *testing.T, r rendering) objects {
+	t.Helper()
+	o, err := decode(t, r)
+	if err != nil {
+		t.Fatalf("%s: %v", r.name, err)
+	}
+	return o
+}
+
+// TestDecodingIsStrict: it refuses what it is there to refuse.
+func TestDecodingIsStrict(t *testing.T) {
+	good := string(kustomized(t, "base").yaml)
+	for name, change := range map[string][2]string{
+		"a member that does not exist":  {"enableServiceLinks: false", "enableServiceLink: false"},
+		"a member in the wrong place":   {"restartPolicy: Always", "restartPolicyy: Always"},
+		"a member that is there twice":  {"enableServiceLinks: false", "enableServiceLinks: false\n      enableServiceLinks: true"},
+		"a string in place of a number": {"terminationGracePeriodSeconds: 300", `terminationGracePeriodSeconds: "300"`},
+		"a kind that does not exist":    {"kind: NetworkPolicy", "kind: NetworkPolice"},
+		"another version of a kind":     {"networking.k8s.io/v1", "networking.k8s.io/v1beta1"},
+	} {
+		bad := strings.Replace(good, change[0], change[1], 1)
+		if bad == good {
+			t.Errorf("%s: %q is not there", name, change[0])
+		}
+		if _, err := decode(t, rendering{name, []byte(bad)}); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+// TestSourcesHaveNothingTwice: kustomize takes the last of two members alike, so
+// its output does not tell.
+func TestSourcesHaveNothingTwice(t *testing.T) {
+	n := 0
+	err := fs.WalkDir(os.DirFS(deployed), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".yaml" || strings.HasPrefix(path, "chart/templates") {
+			return err
+		}
+		b, err := os.ReadFile(filepath.Join(deployed, path))
+		if err != nil {
+			return err
+		}
+		docs := yaml.NewYAMLReader(newReader(b))
+		for {
+			doc, err := docs.Read()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			n++
+			if _, err := sigsyaml.YAMLToJSONStrict(doc); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	})
+	if err != nil || n < 15 {
+		t.Fatalf("%d documents, %v", n, err)
+	}
+}
+
+func newReader(b []byte) *bufio.Reader { return bufio.NewReader(bytes.NewReader(b)) }
+
+// empty says that a document has nothing but comments.
+func empty(doc []byte) bool {
+	for line := range strings.Lines(string(doc)) {
+		if line = strings.TrimSpace(line); line != "" && line != "---" && !strings.HasPrefix(line, "#") {
+			return false
+		}
+	}
+	return true
+}

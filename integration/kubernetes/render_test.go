@@ -1,0 +1,203 @@
+package kubernetes
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// deployed is where the manifests are.
+const deployed = "../../deploy/kubernetes"
+
+// A rendering is one way to deploy, as YAML that kubectl would apply.
+type rendering struct {
+	name string
+	yaml []byte
+}
+
+// overlays are the ways by kustomize: the kustomization of a directory, or one
+// that a user would write, with paths relative to a directory beside base.
+var overlays = map[string]string{
+	"base":    "resources: [../base]",
+	"example": "resources: [../example]",
+	"base, monitored": `
+resources: [../base]
+components: [../components/pod-monitor]`,
+	"base, autoscaled": `
+resources: [../base]
+components: [../components/autoscaling]`,
+	"base, all": `
+namespace: agents
+namePrefix: team-a-
+resources: [../base]
+components: [../components/pod-monitor, ../components/autoscaling]
+images:
+  - {name: hermes-sidecar, newName: registry.example.com/hermes-sidecar, newTag: 1.2.3}
+  - {name: nousresearch/hermes-agent, digest: sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}`,
+	"example, closed and monitored": `
+resources: [../example]
+components: [../components/network-policy, ../components/pod-monitor]`,
+	"labelled StatefulSet": `
+resources: [labelled.yaml]
+components: [../components/sidecar]`,
+}
+
+// labelled is an existing deployment under another name and of another kind.
+const labelled = `
+apiVersion: apps/v1
+kind: StatefulSet
+metadata:
+  name: my-agent
+  labels: {hermes-sidecar: "true"}
+spec:
+  serviceName: my-agent
+  selector: {matchLabels: {app: mine}}
+  template:
+    metadata: {labels: {app: mine}}
+    spec:
+      securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+      containers:
+        - name: hermes
+          image: nousresearch/hermes-agent:v2026.8.27
+          securityContext: {runAsUser: 10000, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: my-agent
+  labels: {hermes-sidecar: "true"}
+spec:
+  selector: {app: mine}
+  ports:
+    - {name: api, port: 8642}
+`
+
+// kustomized renders one of overlays.
+func kustomized(t *testing.T, name string) rendering {
+	t.Helper()
+	disk := filesys.MakeFsOnDisk()
+	options := krusty.MakeDefaultOptions()
+	options.Reorder = krusty.ReorderOptionUnspecified // kubectl's
+	set, err := krusty.MakeKustomizer(options).Run(disk, overlay(t, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, err := set.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rendering{name, y}
+}
+
+// overlay writes one of overlays, beside a copy of what it is about.
+func overlay(t *testing.T, name string) string {
+	t.Helper()
+	root := t.TempDir()
+	for _, dir := range []string{"base", "components", "example"} {
+		if err := os.CopyFS(filepath.Join(root, dir), os.DirFS(filepath.Join(deployed, dir))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mine := filepath.Join(root, "mine")
+	if err := os.Mkdir(mine, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for file, content := range map[string]string{"kustomization.yaml": overlays[name], "labelled.yaml": labelled} {
+		if err := os.WriteFile(filepath.Join(mine, file), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return mine
+}
+
+// charts are values of the chart.
+var charts = map[string]string{
+	"default": "",
+	"other ports and options": `
+fullnameOverride: agent
+hermes:
+  port: 9642
+  env: {WEBHOOK_PORT: 8644}
+  home: {existingClaim: mine}
+sidecar:
+  port: 9643
+  healthPort: 9644
+  drainTimeout: 3
+  gracePeriod: 8
+  options:
+    progress: unnamed
+    status_line: on
+    keepalive: off
+    idle_timeout: 0
+    max_frame: 2097152
+    tool: {"🛰️": satellite}
+termination: {waitSeconds: 20, hermesSeconds: 60}
+service: {port: 80, type: LoadBalancer}`,
+	"all": `
+image: {repository: registry.example.com/hermes-sidecar, digest: "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}
+imagePullSecrets: [{name: registry}]
+podAnnotations: {a: b}
+podLabels: {c: d}
+nodeSelector: {disktype: ssd}
+tolerations: [{key: agents, operator: Exists}]
+affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: agents, operator: Exists}]}]}}}
+hermes: {home: {storageClass: fast}}
+service: {annotations: {e: f}}
+networkPolicy: {from: [{podSelector: {}}, {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ingress}}}]}
+podMonitor: {enabled: true, labels: {release: prometheus}}
+autoscaling: {enabled: true}`,
+}
+
+// charted renders the chart with one of charts; release is the release's name.
+func charted(t *testing.T, release, name string) rendering {
+	t.Helper()
+	out, err := helm(t, charts[name], "template", release, filepath.Join(deployed, "chart"), "--kube-version", "1.36.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rendering{"chart, " + name, out}
+}
+
+// helm runs helm with values, or skips the test.
+func helm(t *testing.T, values string, args ...string) ([]byte, error) {
+	t.Helper()
+	path := program(t, "helm", "HERMES_HELM", "the chart is rendered by helm 3: go install helm.sh/helm/v3/cmd/helm@v3.22.0")
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return run(exec.Command(path, append(args, "--values", file)...))
+}
+
+// program is the path of a program that not every machine has. Without it the
+// test is skipped, or fails if the variable says "required".
+func program(t *testing.T, name, variable, why string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path
+	}
+	message := fmt.Sprintf("no %s in the PATH: %s", name, why)
+	if os.Getenv(variable) == "required" {
+		t.Fatal(message)
+	}
+	t.Skip(message)
+	return ""
+}
+
+// run is the standard output of a command; an error has its standard error.
+func run(cmd *exec.Cmd) ([]byte, error) {
+	var out, bad bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &bad
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, bad.String())
+	}
+	return out.Bytes(), nil
+}

@@ -1,0 +1,366 @@
+package kubernetes
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podsecurity "k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+)
+
+// A rule says what is wrong with a deployment, or nothing.
+type rule func(o objects) []string
+
+// always are the rules for every rendering, and ours those for what is not an
+// existing deployment of somebody's.
+var (
+	always = map[string]rule{
+		"the restricted profile":   restricted,
+		"a native sidecar":         native,
+		"images are pinned":        pinned,
+		"volumes are there":        volumes,
+		"selectors select":         selectors,
+		"the Service leads to us":  services,
+		"an orderly end":           ends,
+		"monitors see the metrics": monitors,
+	}
+	ours = map[string]rule{
+		"Hermes on loopback":      loopback,
+		"probes through us":       probes,
+		"no key to the cluster":   tokens,
+		"time for what is open":   waits,
+		"only through us":         policies,
+		"one home, one pod":       homes,
+		"as many as streams need": scaled,
+	}
+)
+
+// A pod is the template of a workload.
+type pod struct {
+	name     string
+	labels   map[string]string
+	selector *meta.LabelSelector
+	replicas *int32
+	strategy apps.DeploymentStrategy
+	meta     meta.ObjectMeta
+	spec     *core.PodSpec
+}
+
+// pods are those with the sidecar in them.
+func (o objects) pods() (all []pod) {
+	for _, d := range o.deployments {
+		all = append(all, pod{d.Name, d.Spec.Template.Labels, d.Spec.Selector, d.Spec.Replicas, d.Spec.Strategy, d.Spec.Template.ObjectMeta, &d.Spec.Template.Spec})
+	}
+	for _, s := range o.stateful {
+		all = append(all, pod{s.Name, s.Spec.Template.Labels, s.Spec.Selector, s.Spec.Replicas, apps.DeploymentStrategy{}, s.Spec.Template.ObjectMeta, &s.Spec.Template.Spec})
+	}
+	return slices.DeleteFunc(all, func(p pod) bool { return p.sidecar() == nil })
+}
+
+// sidecar is the container of that name, wherever it is.
+func (p pod) sidecar() *core.Container {
+	for _, list := range [][]core.Container{p.spec.InitContainers, p.spec.Containers} {
+		for i := range list {
+			if list[i].Name == "hermes-sidecar" {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+// port is that of the sidecar with a name.
+func (p pod) port(name string) int32 {
+	for _, port := range p.sidecar().Ports {
+		if port.Name == name {
+			return port.ContainerPort
+		}
+	}
+	return 0
+}
+
+func (p pod) client() int32 { return p.port("sidecar") }
+func (p pod) health() int32 { return p.port("sidecar-health") }
+
+// restricted asks the API server's own implementation of the profile.
+func restricted(o objects) (bad []string) {
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	level := podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}
+	for _, p := range o.pods() {
+		for _, r := range evaluator.EvaluatePod(level, &p.meta, p.spec) {
+			if !r.Allowed {
+				bad = append(bad, r.ForbiddenReason+": "+r.ForbiddenDetail)
+			}
+		}
+		c := p.sidecar().SecurityContext
+		if c == nil || c.ReadOnlyRootFilesystem == nil || !*c.ReadOnlyRootFilesystem || c.RunAsUser == nil || *c.RunAsUser != 65532 {
+			bad = append(bad, "the sidecar's root file system can be written, or its user is another")
+		}
+	}
+	return bad
+}
+
+func native(o objects) (bad []string) {
+	if len(o.pods()) != 1 {
+		return []string{fmt.Sprintf("%d pods have the sidecar", len(o.pods()))}
+	}
+	p := o.pods()[0]
+	c := p.sidecar()
+	if i := slices.IndexFunc(p.spec.InitContainers, func(c core.Container) bool { return c.Name == "hermes-sidecar" }); i < 0 || c.RestartPolicy == nil || *c.RestartPolicy != core.ContainerRestartPolicyAlways {
+		bad = append(bad, "it is no init container that is restarted always")
+	}
+	for name, probe := range map[string]*core.Probe{"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
+		// Not by way of Hermes, which is started only when this one is up.
+		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != "/healthz" || probe.HTTPGet.Port.IntVal != p.health() {
+			bad = append(bad, "its "+name+" probe is not /healthz on its own port")
+		}
+	}
+	if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() {
+		bad = append(bad, "its resources are not limited")
+	}
+	if p.client() == 0 || p.health() == 0 || p.client() == p.health() {
+		bad = append(bad, "it has not two ports")
+	}
+	return bad
+}
+
+// tagged is an image with a tag or a digest.
+var tagged = regexp.MustCompile(`^[^@]+[^/](:[\w.-]+|@sha256:[0-9a-f]{32,64})$`)
+
+func pinned(o objects) (bad []string) {
+	for _, p := range o.pods() {
+		for _, c := range slices.Concat(p.spec.InitContainers, p.spec.Containers) {
+			if m := tagged.FindStringSubmatch(c.Image); m == nil || slices.Contains([]string{":latest", ":stable", ":main"}, m[1]) {
+				bad = append(bad, c.Name+" has the image "+c.Image)
+			}
+		}
+	}
+	return bad
+}
+
+// volumes: each mount has one, and each volume what it is made of.
+func volumes(o objects) (bad []string) {
+	configs, claims := map[string]bool{}, map[string]bool{"mine": true} // a claim that is there already
+	for _, c := range o.configs {
+		configs[c.Name] = true
+	}
+	for _, c := range o.claims {
+		claims[c.Name] = true
+	}
+	for _, p := range o.pods() {
+		have := map[string]bool{}
+		for _, v := range p.spec.Volumes {
+			have[v.Name] = true
+			if v.ConfigMap != nil && !configs[v.ConfigMap.Name] {
+				bad = append(bad, "there is no ConfigMap "+v.ConfigMap.Name)
+			}
+			if v.PersistentVolumeClaim != nil && !claims[v.PersistentVolumeClaim.ClaimName] {
+				bad = append(bad, "there is no claim "+v.PersistentVolumeClaim.ClaimName)
+			}
+		}
+		writable := map[string]bool{}
+		for _, c := range slices.Concat(p.spec.InitContainers, p.spec.Containers) {
+			for _, m := range c.VolumeMounts {
+				if !have[m.Name] {
+					bad = append(bad, c.Name+" mounts "+m.Name+", which is no volume")
+				}
+				if c.Name == "hermes-sidecar" {
+					writable[m.MountPath] = !m.ReadOnly
+				}
+			}
+		}
+		for _, e := range p.sidecar().Env {
+			if regexp.MustCompile(`^XDG_.*_HOME$`).MatchString(e.Name) && !writable[e.Value] {
+				bad = append(bad, e.Name+" is no volume that it can write to")
+			}
+		}
+		if file := "/etc/hermes-sidecar/Caddyfile"; !slices.Contains(p.sidecar().Args, file) || len(caddyfile(o)) == 0 {
+			bad = append(bad, "the sidecar is not given "+file)
+		}
+	}
+	return bad
+}
+
+// caddyfile is the one that the sidecar mounts.
+func caddyfile(o objects) string {
+	for _, p := range o.pods() {
+		for _, v := range p.spec.Volumes {
+			for _, c := range o.configs {
+				if v.ConfigMap != nil && v.ConfigMap.Name == c.Name && v.Name == "hermes-sidecar-config" {
+					return c.Data["Caddyfile"]
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// within says that labels have all of want, which says something.
+func within(labels, want map[string]string) bool {
+	if len(want) == 0 {
+		return false
+	}
+	for k, v := range want {
+		if labels[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+func selectors(o objects) (bad []string) {
+	for _, p := range o.pods() {
+		if !within(p.labels, p.selector.MatchLabels) {
+			bad = append(bad, p.name+" does not select its own pods")
+		}
+		chosen := map[string]map[string]string{}
+		for _, n := range o.policies {
+			chosen["NetworkPolicy "+n.Name] = n.Spec.PodSelector.MatchLabels
+		}
+		for _, m := range o.monitors {
+			chosen["PodMonitor "+m.Name] = m.Spec.Selector.MatchLabels
+		}
+		for _, b := range o.budgets {
+			chosen["PodDisruptionBudget "+b.Name] = b.Spec.Selector.MatchLabels
+		}
+		for _, s := range p.spec.TopologySpreadConstraints {
+			chosen["topologySpreadConstraints"] = s.LabelSelector.MatchLabels
+		}
+		for who, labels := range chosen {
+			if !within(p.labels, labels) {
+				bad = append(bad, who+" selects none of our pods")
+			}
+		}
+	}
+	return bad
+}
+
+func services(o objects) (bad []string) {
+	for _, p := range o.pods() {
+		n := 0
+		for _, s := range o.services {
+			if !within(p.labels, s.Spec.Selector) {
+				continue
+			}
+			n++
+			if s.Spec.Ports[0].TargetPort.IntVal != p.client() {
+				bad = append(bad, fmt.Sprintf("Service %s leads to port %s", s.Name, s.Spec.Ports[0].TargetPort.String()))
+			}
+		}
+		if n == 0 {
+			bad = append(bad, "no Service selects "+p.name)
+		}
+	}
+	return bad
+}
+
+// option is a duration in a Caddyfile, where it has to be once.
+func option(caddyfile, name string) (time.Duration, error) {
+	m := regexp.MustCompile(`(?m)^\s+`+name+` (\S+)$`).FindAllStringSubmatch(caddyfile, -1)
+	if len(m) != 1 {
+		return 0, fmt.Errorf("%s is there %d times", name, len(m))
+	}
+	return time.ParseDuration(m[0][1])
+}
+
+// killed is when the pod is killed.
+func (p pod) killed() time.Duration {
+	if s := p.spec.TerminationGracePeriodSeconds; s != nil {
+		return time.Duration(*s) * time.Second
+	}
+	return 30 * time.Second
+}
+
+// ends: 0 < drain_timeout < grace_period < terminationGracePeriodSeconds.
+func ends(o objects) (bad []string) {
+	drain, err := option(caddyfile(o), "drain_timeout")
+	if err != nil {
+		return []string{err.Error()}
+	}
+	grace, err := option(caddyfile(o), "grace_period")
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, p := range o.pods() {
+		if drain <= 0 || grace <= drain || p.killed() <= grace {
+			bad = append(bad, fmt.Sprintf("drain_timeout %v, grace_period %v, and killed after %v", drain, grace, p.killed()))
+		}
+	}
+	return bad
+}
+
+func monitors(o objects) (bad []string) {
+	for _, p := range o.pods() {
+		for _, m := range o.monitors {
+			if len(m.Spec.PodMetricsEndpoints) != 1 {
+				bad = append(bad, "not one endpoint")
+				continue
+			}
+			e := m.Spec.PodMetricsEndpoints[0]
+			if e.PortNumber == nil || *e.PortNumber != p.health() || e.Path != "/metrics" {
+				bad = append(bad, m.Name+" does not scrape /metrics of the sidecar")
+			}
+			if !p.reachable(o, "monitoring", p.health()) {
+				bad = append(bad, "Prometheus is kept out")
+			}
+		}
+	}
+	return bad
+}
+
+// reachable says that the policies let somebody in a namespace to a port: "" is
+// the pod's own namespace.
+func (p pod) reachable(o objects, namespace string, port int32) bool {
+	closed := false
+	for _, n := range o.policies {
+		if !within(p.labels, n.Spec.PodSelector.MatchLabels) {
+			continue
+		}
+		closed = true
+		for _, in := range n.Spec.Ingress {
+			through := len(in.Ports) == 0
+			for _, allowed := range in.Ports {
+				through = through || allowed.Port == nil || allowed.Port.IntVal == port
+			}
+			from := len(in.From) == 0
+			for _, peer := range in.From {
+				switch {
+				case peer.IPBlock != nil:
+					from = true // some address
+				case peer.NamespaceSelector == nil:
+					from = from || namespace == ""
+				default:
+					from = from || within(map[string]string{"kubernetes.io/metadata.name": namespace}, peer.NamespaceSelector.MatchLabels) ||
+						len(peer.NamespaceSelector.MatchLabels)+len(peer.NamespaceSelector.MatchExpressions) == 0
+				}
+			}
+			if through && from {
+				return true
+			}
+		}
+	}
+	return !closed
+}
+
+// names are the sorted names of rules.
+func names(rules map[string]rule) []string { return slices.Sorted(maps.Keys(rules)) }
+
+// seconds are those of a variable in the hook of Hermes.
+func seconds(script, pattern string) (time.Duration, error) {
+	m := regexp.MustCompile(pattern).FindStringSubmatch(script)
+	if m == nil {
+		return 0, fmt.Errorf("the preStop hook does not say how long it waits")
+	}
+	n, err := strconv.Atoi(m[1])
+	return time.Duration(n) * time.Second, err
+}
