@@ -1,0 +1,382 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v2"
+)
+
+// manifests is where the manifests are. That they are right as such, and that
+// the ConfigMap has this Caddyfile, tests the package kubernetes.
+const manifests = "../deploy/kubernetes"
+
+// A workload is what matters of a Deployment.
+type workload struct {
+	Spec struct {
+		Template struct {
+			Spec struct {
+				TerminationGracePeriodSeconds int `yaml:"terminationGracePeriodSeconds"`
+				InitContainers                []struct {
+					Args []string
+					Env  []struct{ Name, Value string }
+				} `yaml:"initContainers"`
+				Containers []struct {
+					Lifecycle struct {
+						PreStop struct {
+							Exec struct{ Command []string }
+						} `yaml:"preStop"`
+					}
+				}
+			}
+		}
+	}
+}
+
+// A deployment is a way to deploy: the Caddyfile, and what is around it.
+type deployment struct {
+	caddyfile    string
+	port, health string
+	args         []string
+	env          []string
+	hook         []string // Hermes' preStop hook
+	drain, grace time.Duration
+	killed       time.Duration // after the hook began
+}
+
+// Values of the chart that change all that a test can see.
+const chartValues = `
+sidecar:
+  port: 9643
+  healthPort: 9644
+  drainTimeout: 3
+  gracePeriod: 8
+  options: {progress: off, keepalive: 20s, tool: {"🛰️": satellite}}
+termination: {waitSeconds: 60, hermesSeconds: 30}
+`
+
+// inCluster are the ways to deploy. Those of the chart need helm, and are not
+// there without; the test says so.
+func inCluster(t *testing.T) map[string]func(t *testing.T) deployment {
+	return map[string]func(t *testing.T) deployment{
+		"kustomize": func(t *testing.T) deployment {
+			read := func(name string) []byte {
+				b, err := os.ReadFile(filepath.Join(manifests, name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return b
+			}
+			d := deployment{caddyfile: string(read("components/sidecar/Caddyfile")), port: "8643", health: "8644"}
+			return d.with(t, read("components/sidecar/pod.yaml"), read("base/deployment.yaml"))
+		},
+		"chart": func(t *testing.T) deployment {
+			values := filepath.Join(t.TempDir(), "values.yaml")
+			write(t, values, []byte(chartValues))
+			render := func(template string) []byte {
+				cmd := exec.Command(helm(t), "template", "hermes", filepath.Join(manifests, "chart"), "--kube-version", "1.36.3", "--values", values, "--show-only", "templates/"+template)
+				out, err := cmd.Output()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return out
+			}
+			var config struct {
+				Data struct {
+					Caddyfile string `yaml:"Caddyfile"`
+				}
+			}
+			if err := yaml.Unmarshal(render("configmap.yaml"), &config); err != nil {
+				t.Fatal(err)
+			}
+			d := deployment{caddyfile: config.Data.Caddyfile, port: "9643", health: "9644"}
+			pod := render("deployment.yaml")
+			return d.with(t, pod, pod)
+		},
+	}
+}
+
+// helm is the path of helm. Without one the test is skipped.
+func helm(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("helm")
+	if err == nil {
+		return path
+	}
+	const message = "no helm in the PATH, which renders the chart: go install helm.sh/helm/v3/cmd/helm@v3.22.0"
+	if os.Getenv("HERMES_HELM") == "required" {
+		t.Fatal(message)
+	}
+	t.Skip(message)
+	return ""
+}
+
+// with adds what the containers say.
+func (d deployment) with(t *testing.T, sidecar, hermes []byte) deployment {
+	t.Helper()
+	var s, h workload
+	for _, w := range []struct {
+		of []byte
+		to *workload
+	}{{sidecar, &s}, {hermes, &h}} {
+		if err := yaml.Unmarshal(w.of, w.to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := s.Spec.Template.Spec.InitContainers[0]
+	d.args = c.Args
+	for _, e := range c.Env {
+		d.env = append(d.env, e.Name+"="+e.Value)
+	}
+	d.hook = h.Spec.Template.Spec.Containers[0].Lifecycle.PreStop.Exec.Command
+	d.killed = time.Duration(h.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
+	for name, to := range map[string]*time.Duration{"drain_timeout": &d.drain, "grace_period": &d.grace} {
+		m := regexp.MustCompile(name+` (\w+)\n`).FindAllStringSubmatch(d.caddyfile, -1)
+		if len(m) != 1 {
+			t.Fatalf("%s is there %d times", name, len(m))
+		}
+		var err error
+		if *to, err = time.ParseDuration(m[0][1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return d
+}
+
+// start runs the sidecar as in its pod. Of the Caddyfile only the two ports are
+// others, and on the loopback interface alone.
+func (d deployment) start(t *testing.T, upstream string) (s *sidecar, base, health string) {
+	t.Helper()
+	home := t.TempDir()
+	conf := d.caddyfile
+	for port, to := range map[string]*string{d.port: &base, d.health: &health} {
+		*to = freePort(t)
+		site := "\n:" + port + " {\n"
+		if strings.Count(conf, site) != 1 {
+			t.Fatalf("the Caddyfile has no line %q", strings.TrimSpace(site))
+		}
+		conf = strings.Replace(conf, site, "\n"+onLoopback(*to), 1)
+	}
+	file := filepath.Join(home, "Caddyfile")
+	write(t, file, []byte(conf))
+	args, found := append([]string(nil), d.args...), false
+	for i := range args {
+		if args[i] == "/etc/hermes-sidecar/Caddyfile" {
+			args[i], found = file, true
+		}
+	}
+	if !found {
+		t.Fatalf("the sidecar is started with %q", args)
+	}
+	env := environment(home)
+	for _, e := range d.env {
+		switch name, value, _ := strings.Cut(e, "="); {
+		case name == "HERMES_UPSTREAM" && value == "127.0.0.1:8642":
+			env = append(env, name+"="+upstream)
+		case value == "/var/lib/hermes-sidecar":
+			env = append(env, name+"="+home)
+		default:
+			t.Fatalf("the sidecar has the variable %s", e)
+		}
+	}
+	return runArgs(t, env, args...), "http://" + base, "http://" + health
+}
+
+// status is that of a GET.
+func status(t *testing.T, url string) int {
+	t.Helper()
+	res, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	return res.StatusCode
+}
+
+// TestDeployedCaddyfileRepairs, and answers the kubelet and Prometheus.
+func TestDeployedCaddyfileRepairs(t *testing.T) {
+	for name, way := range inCluster(t) {
+		t.Run(name, func(t *testing.T) {
+			d := way(t)
+			up := newUpstream(t, replay(recorded(t, "g0-v0.8.0/one_tool"), byFrame))
+			s, base, health := d.start(t, up.addr)
+			a := newClient(t, base).chat().answer()
+			a.checkGood(t)
+			// The values of the chart say "progress: off".
+			if want := map[string]int{"kustomize": 1, "chart": 0}[name]; len(a.starts) != want || strings.Contains(a.content, "`") {
+				t.Errorf("starts %v, content %q", a.starts, a.content)
+			}
+			for path, want := range map[string]int{"/healthz": 200, "/metrics": 200, "/": 404, "/config/": 404, "/v1/models": 404} {
+				if got := status(t, health+path); got != want {
+					t.Errorf("%s on the port of the kubelet: %d", path, got)
+				}
+			}
+			w := &watched{t: t, client: newClient(t, health)}
+			f := w.scrapeAt(health + "/metrics")
+			if f.value("caddy_hermes_streams_active") != 0 || f.streams("ok") != 1 {
+				t.Error("the stream is not in the metrics")
+			}
+			if !strings.Contains(s.log.String(), "admin endpoint disabled") {
+				t.Error("the agent could reconfigure the sidecar")
+			}
+		})
+	}
+}
+
+// TestReadinessFollowsHermes through the sidecar, whose own health does not.
+func TestReadinessFollowsHermes(t *testing.T) {
+	for name, way := range inCluster(t) {
+		t.Run(name, func(t *testing.T) {
+			answer := asJSON("200 OK", `{"status":"ok","platform":"hermes-agent"}`)
+			up := newUpstream(t, func(x *exchange) {
+				if x.req.Method != http.MethodGet || x.req.URL.Path != "/health" {
+					t.Errorf("%s %s", x.req.Method, x.req.URL)
+				}
+				answer(x)
+			})
+			_, base, health := way(t).start(t, up.addr)
+			want := func(state string, readiness int) {
+				t.Helper()
+				if got := status(t, base+"/health"); got != readiness {
+					t.Errorf("%s: readiness is %d", state, got)
+				}
+				if got := status(t, health+"/healthz"); got != 200 {
+					t.Errorf("%s: the sidecar's own health is %d", state, got)
+				}
+			}
+			want("a good Hermes", 200)
+			answer = asJSON("503 Service Unavailable", `{"status":"starting"}`)
+			want("a Hermes that is not well", 503)
+			up.close()
+			want("no Hermes", 502)
+		})
+	}
+}
+
+// TestPodEndsInTime: a stream that is open when the sidecar is told to stop gets
+// its error, and the process is gone within its grace period and within what is
+// left of the pod's time.
+func TestPodEndsInTime(t *testing.T) {
+	for name, way := range inCluster(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := way(t)
+			up, _ := held(t)
+			s, base, _ := d.start(t, up.addr)
+			live := newClient(t, base).chat()
+			for range 3 {
+				live.frame()
+			}
+			s.terminate()
+			began := time.Now()
+			a := decode(t, live.all())
+			if a.err == nil || a.err.Code != "shutting_down" || a.finish != "error" || !a.done {
+				t.Errorf("frames %v, error %+v", a.names(), a.err)
+			}
+			s.exit()
+			took := time.Since(began)
+			if took < d.drain-100*time.Millisecond || took > d.grace {
+				t.Errorf("the exit took %v, drain_timeout is %v and grace_period %v", took, d.drain, d.grace)
+			}
+			const hermes = 30 * time.Second // for Hermes to end
+			if left := d.killed - d.waits(t) - hermes; took > left {
+				t.Errorf("the exit took %v, and %v were left", took, left)
+			}
+		})
+	}
+}
+
+// waits is how long the preStop hook waits at most.
+func (d deployment) waits(t *testing.T) time.Duration {
+	t.Helper()
+	var seconds int
+	at := strings.Index(d.hook[2], "monotonic() + ")
+	if _, err := fmt.Sscanf(d.hook[2][max(at, 0):], "monotonic() + %d,", &seconds); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// prestop starts Hermes' preStop hook, with the port that the sidecar has here.
+func (d deployment) prestop(t *testing.T, health string) (ended <-chan time.Time) {
+	t.Helper()
+	python, err := exec.LookPath(d.hook[0])
+	if err != nil {
+		t.Skipf("Hermes' preStop hook is a script of %s, of which the PATH has none", d.hook[0])
+	}
+	port := health[strings.LastIndex(health, ":")+1:]
+	script := strings.Replace(d.hook[2], d.health, port, 1)
+	if script == d.hook[2] {
+		t.Fatal("the hook does not ask the sidecar")
+	}
+	cmd := exec.Command(python, d.hook[1], script)
+	var bad strings.Builder
+	cmd.Stderr = &bad
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c := make(chan time.Time, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := cmd.Wait(); err == nil {
+			c <- time.Now()
+		} else if !t.Failed() {
+			t.Errorf("the hook: %v: %s", err, bad.String())
+		}
+	}()
+	t.Cleanup(func() { cmd.Process.Kill(); <-done })
+	return c
+}
+
+// TestHermesWaitsForWhatIsInFlight: its preStop hook ends 5 seconds after the
+// last request, streamed or not, and then too if there is no sidecar.
+func TestHermesWaitsForWhatIsInFlight(t *testing.T) {
+	const idle, slow = 5 * time.Second, 5 * time.Second
+	for name, way := range inCluster(t) {
+		for _, request := range []string{"", "no header", "none", "no sidecar"} {
+			t.Run(name+"/"+request, func(t *testing.T) {
+				t.Parallel()
+				d := way(t)
+				up, rest := held(t)
+				s, base, health := d.start(t, up.addr)
+				began := time.Now()
+				switch request {
+				case "none":
+				case "no sidecar":
+					s.stop()
+				default:
+					go newClient(t, base).try("/v1/chat/completions", "X-Play", request)
+					<-up.asked
+				}
+				ended := d.prestop(t, health)
+				if request == "" || request == "no header" {
+					// The hook has had time to give up, and has not.
+					select {
+					case <-ended:
+						t.Fatal("the hook ends while a request is in flight")
+					case <-time.After(idle + 3*time.Second):
+					}
+					began = time.Now()
+					close(rest)
+					up.close()
+				}
+				select {
+				case at := <-ended:
+					if took := at.Sub(began); took < idle-2*time.Second || took > idle+slow {
+						t.Errorf("the hook ended after %v", took)
+					}
+				case <-time.After(patience):
+					t.Error("the hook does not end")
+				}
+			})
+		}
+	}
+}
