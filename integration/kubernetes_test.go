@@ -62,9 +62,9 @@ sidecar:
 termination: {waitSeconds: 60, hermesSeconds: 30}
 `
 
-// inCluster are the ways to deploy. Those of the chart need helm, and are not
-// there without; the test says so.
-func inCluster(t *testing.T) map[string]func(t *testing.T) deployment {
+// inCluster are the ways to deploy. That by the chart needs helm, and skips the
+// test without.
+func inCluster() map[string]func(t *testing.T) deployment {
 	return map[string]func(t *testing.T) deployment{
 		"kustomize": func(t *testing.T) deployment {
 			read := func(name string) []byte {
@@ -202,7 +202,7 @@ func status(t *testing.T, url string) int {
 
 // TestDeployedCaddyfileRepairs, and answers the kubelet and Prometheus.
 func TestDeployedCaddyfileRepairs(t *testing.T) {
-	for name, way := range inCluster(t) {
+	for name, way := range inCluster() {
 		t.Run(name, func(t *testing.T) {
 			d := way(t)
 			up := newUpstream(t, replay(recorded(t, "g0-v0.8.0/one_tool"), byFrame))
@@ -232,7 +232,7 @@ func TestDeployedCaddyfileRepairs(t *testing.T) {
 
 // TestReadinessFollowsHermes through the sidecar, whose own health does not.
 func TestReadinessFollowsHermes(t *testing.T) {
-	for name, way := range inCluster(t) {
+	for name, way := range inCluster() {
 		t.Run(name, func(t *testing.T) {
 			answer := asJSON("200 OK", `{"status":"ok","platform":"hermes-agent"}`)
 			up := newUpstream(t, func(x *exchange) {
@@ -264,7 +264,8 @@ func TestReadinessFollowsHermes(t *testing.T) {
 // its error, and the process is gone within its grace period and within what is
 // left of the pod's time.
 func TestPodEndsInTime(t *testing.T) {
-	for name, way := range inCluster(t) {
+	t.Parallel()
+	for name, way := range inCluster() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := way(t)
@@ -339,8 +340,9 @@ func (d deployment) prestop(t *testing.T, health string) (ended <-chan time.Time
 // TestHermesWaitsForWhatIsInFlight: its preStop hook ends 5 seconds after the
 // last request, streamed or not, and then too if there is no sidecar.
 func TestHermesWaitsForWhatIsInFlight(t *testing.T) {
+	t.Parallel()
 	const idle, slow = 5 * time.Second, 5 * time.Second
-	for name, way := range inCluster(t) {
+	for name, way := range inCluster() {
 		for _, request := range []string{"", "no header", "none", "no sidecar"} {
 			t.Run(name+"/"+request, func(t *testing.T) {
 				t.Parallel()

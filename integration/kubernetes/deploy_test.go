@@ -314,3 +314,36 @@ func TestChartRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestChartValuesAreDocumented, each in the README of the chart.
+func TestChartValuesAreDocumented(t *testing.T) {
+	read := func(name string) []byte {
+		b, err := os.ReadFile(filepath.Join(deployed, "chart", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	var values map[string]any
+	if err := yaml.UnmarshalStrict(read("values.yaml"), &values); err != nil {
+		t.Fatal(err)
+	}
+	readme := string(read("README.md"))
+	var walk func(at string, v any) int
+	walk = func(at string, v any) (n int) {
+		// Below these is what Kubernetes says, not the chart.
+		if m, ok := v.(map[string]any); ok && len(m) > 0 && !strings.HasSuffix(at, ".resources") {
+			for k, v := range m {
+				n += walk(strings.TrimPrefix(at+"."+k, "."), v)
+			}
+			return n
+		}
+		if !strings.Contains(readme, "`"+at+"`") {
+			t.Errorf("%s is not in chart/README.md", at)
+		}
+		return 1
+	}
+	if n := walk("", values); n < 35 {
+		t.Errorf("%d values", n)
+	}
+}
