@@ -180,7 +180,7 @@ func (d deployment) start(t *testing.T, upstream string) (s *sidecar, base, heal
 		switch name, value, _ := strings.Cut(e, "="); {
 		case name == "HERMES_UPSTREAM" && value == "127.0.0.1:8642":
 			env = append(env, name+"="+upstream)
-		case value == "/var/lib/hermes-sidecar":
+		case value == "/data":
 			env = append(env, name+"="+home)
 		default:
 			t.Fatalf("the sidecar has the variable %s", e)
@@ -272,7 +272,7 @@ func TestPodEndsInTime(t *testing.T) {
 			up, _ := held(t)
 			s, base, _ := d.start(t, up.addr)
 			live := newClient(t, base).chat()
-			for range 3 {
+			for range 2 {
 				live.frame()
 			}
 			s.terminate()
@@ -338,47 +338,59 @@ func (d deployment) prestop(t *testing.T, health string) (ended <-chan time.Time
 }
 
 // TestHermesWaitsForWhatIsInFlight: its preStop hook ends 5 seconds after the
-// last request, streamed or not, and then too if there is no sidecar.
+// last request, streamed or not, and then too if there is none or no sidecar.
 func TestHermesWaitsForWhatIsInFlight(t *testing.T) {
 	t.Parallel()
-	const idle, slow = 5 * time.Second, 5 * time.Second
+	const idle, slow = 5 * time.Second, 15 * time.Second
 	for name, way := range inCluster() {
-		for _, request := range []string{"", "no header", "none", "no sidecar"} {
-			t.Run(name+"/"+request, func(t *testing.T) {
-				t.Parallel()
-				d := way(t)
-				up, rest := held(t)
-				s, base, health := d.start(t, up.addr)
-				began := time.Now()
-				switch request {
-				case "none":
-				case "no sidecar":
-					s.stop()
-				default:
-					go newClient(t, base).try("/v1/chat/completions", "X-Play", request)
-					<-up.asked
-				}
-				ended := d.prestop(t, health)
-				if request == "" || request == "no header" {
-					// The hook has had time to give up, and has not.
-					select {
-					case <-ended:
-						t.Fatal("the hook ends while a request is in flight")
-					case <-time.After(idle + 3*time.Second):
-					}
-					began = time.Now()
-					close(rest)
-					up.close()
-				}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := way(t)
+			ends := func(what string, hook <-chan time.Time, began time.Time) {
+				t.Helper()
 				select {
-				case at := <-ended:
+				case at := <-hook:
 					if took := at.Sub(began); took < idle-2*time.Second || took > idle+slow {
-						t.Errorf("the hook ended after %v", took)
+						t.Errorf("%s: the hook ended after %v", what, took)
 					}
 				case <-time.After(patience):
-					t.Error("the hook does not end")
+					t.Errorf("%s: the hook does not end", what)
 				}
-			})
-		}
+			}
+			up, rest := held(t)
+			silent, _ := held(t)
+			hooks, began := map[string]<-chan time.Time{}, time.Now()
+			for what, of := range map[string]*upstream{"a stream": up, "no answer yet": silent, "no request": up, "no sidecar": up} {
+				s, base, health := d.start(t, of.addr)
+				switch what {
+				case "a stream":
+					live := newClient(t, base).chat()
+					live.frame()
+				case "no answer yet":
+					go newClient(t, base).try("/v1/chat/completions", "X-Play", "no header")
+					<-silent.asked
+				case "no sidecar":
+					s.stop()
+				}
+				hooks[what] = d.prestop(t, health)
+			}
+			for _, what := range []string{"no request", "no sidecar"} {
+				ends(what, hooks[what], began)
+			}
+			// The others have had time to give up, and have not.
+			select {
+			case <-hooks["a stream"]:
+				t.Fatal("the hook ends while a stream is open")
+			case <-hooks["no answer yet"]:
+				t.Fatal("the hook ends while an answer is waited for")
+			case <-time.After(idle):
+			}
+			began = time.Now()
+			close(rest)
+			silent.close()
+			for _, what := range []string{"a stream", "no answer yet"} {
+				ends(what, hooks[what], began)
+			}
+		})
 	}
 }
