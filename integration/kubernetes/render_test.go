@@ -82,22 +82,26 @@ spec:
 // kustomized renders one of overlays.
 func kustomized(t *testing.T, name string) rendering {
 	t.Helper()
-	disk := filesys.MakeFsOnDisk()
-	options := krusty.MakeDefaultOptions()
-	options.Reorder = krusty.ReorderOptionUnspecified // kubectl's
-	set, err := krusty.MakeKustomizer(options).Run(disk, overlay(t, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	y, err := set.AsYaml()
+	y, err := rendered(overlay(t, overlays[name]))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return rendering{name, y}
 }
 
-// overlay writes one of overlays, beside a copy of what it is about.
-func overlay(t *testing.T, name string) string {
+// rendered is what kubectl would make of a directory.
+func rendered(dir string) ([]byte, error) {
+	options := krusty.MakeDefaultOptions()
+	options.Reorder = krusty.ReorderOptionUnspecified // kubectl's
+	set, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		return nil, err
+	}
+	return set.AsYaml()
+}
+
+// overlay writes a kustomization, beside a copy of what it is about.
+func overlay(t *testing.T, kustomization string) string {
 	t.Helper()
 	root := t.TempDir()
 	for _, dir := range []string{"base", "components", "example"} {
@@ -109,7 +113,7 @@ func overlay(t *testing.T, name string) string {
 	if err := os.Mkdir(mine, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for file, content := range map[string]string{"kustomization.yaml": overlays[name], "labelled.yaml": labelled} {
+	for file, content := range map[string]string{"kustomization.yaml": kustomization, "labelled.yaml": labelled} {
 		if err := os.WriteFile(filepath.Join(mine, file), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
