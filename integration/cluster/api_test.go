@@ -83,7 +83,7 @@ func (a *api) until(what string, is func() bool) {
 
 // resources are the names that kinds have in a path.
 var resources = map[string]string{
-	"ConfigMap": "configmaps", "Service": "services", "PersistentVolumeClaim": "persistentvolumeclaims", "Namespace": "namespaces", "Pod": "pods",
+	"ConfigMap": "configmaps", "Service": "services", "PersistentVolumeClaim": "persistentvolumeclaims", "Namespace": "namespaces", "Pod": "pods", "Node": "nodes",
 	"ServiceAccount": "serviceaccounts", "Deployment": "deployments", "StatefulSet": "statefulsets", "NetworkPolicy": "networkpolicies",
 	"PodMonitor": "podmonitors", "HorizontalPodAutoscaler": "horizontalpodautoscalers", "PodDisruptionBudget": "poddisruptionbudgets",
 	"CustomResourceDefinition": "customresourcedefinitions",
@@ -101,7 +101,7 @@ func path(t *testing.T, o object, namespace string) string {
 	if version == "v1" {
 		root = "/api/v1"
 	}
-	if kind == "Namespace" || kind == "CustomResourceDefinition" {
+	if kind == "Namespace" || kind == "Node" || kind == "CustomResourceDefinition" {
 		return root + "/" + resources[kind]
 	}
 	return root + "/namespaces/" + namespace + "/" + resources[kind]

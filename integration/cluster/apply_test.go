@@ -97,6 +97,12 @@ func TestCluster(t *testing.T) {
 			}
 		})
 	}
+	a.run()
+	for n, killed := range map[string]int{"base": 300, "example": 30, "chart, default": 300} {
+		t.Run("controllers, "+n, func(t *testing.T) {
+			(&api{t: t, base: a.base, http: a.http}).rollsOut(all[n], "rollout-"+strings.Split(n, ",")[0], killed)
+		})
+	}
 	t.Run("control", func(t *testing.T) { (&api{t: t, base: a.base, http: a.http}).refuses(all["base"]) })
 	t.Run("kubectl", func(t *testing.T) { (&api{t: t, base: a.base, http: a.http}).kubectl() })
 	t.Run("helm", func(t *testing.T) { (&api{t: t, base: a.base, http: a.http}).helm() })

@@ -44,6 +44,9 @@ images:
 	"example, closed and monitored": `
 resources: [../example]
 components: [../components/network-policy, ../components/pod-monitor]`,
+	"found by name and by label": `
+resources: [named.yaml]
+components: [../components/sidecar]`,
 	"labelled StatefulSet": `
 resources: [labelled.yaml]
 components: [../components/sidecar]`,
@@ -113,7 +116,8 @@ func overlay(t *testing.T, kustomization string) string {
 	if err := os.Mkdir(mine, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for file, content := range map[string]string{"kustomization.yaml": kustomization, "labelled.yaml": labelled} {
+	named := strings.NewReplacer("my-agent", "hermes", "StatefulSet", "Deployment", "  serviceName: my-agent\n", "").Replace(labelled)
+	for file, content := range map[string]string{"kustomization.yaml": kustomization, "labelled.yaml": labelled, "named.yaml": named} {
 		if err := os.WriteFile(filepath.Join(mine, file), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
