@@ -128,7 +128,7 @@ func (f *front) traefik(t testing.TB, static, dynamic recipe) *client {
 
 // A behind is a sidecar of the recipe behind-a-proxy.
 type behind struct {
-	*deployment
+	*runningRecipe
 	listen, health string
 }
 
@@ -136,7 +136,7 @@ type behind struct {
 func newBehind(t testing.TB, up *upstream, keepalive string) *behind {
 	t.Helper()
 	b := &behind{listen: freePort(t), health: freePort(t)}
-	b.deployment = recipeOf(t, "behind-a-proxy").with(":8643", ":"+port(b.listen)).with(":8644", ":"+port(b.health)).
+	b.runningRecipe = recipeOf(t, "behind-a-proxy").with(":8643", ":"+port(b.listen)).with(":8644", ":"+port(b.health)).
 		with("127.0.0.1:8642", up.addr).with("keepalive 10s", "keepalive "+keepalive).caddy()
 	return b
 }

@@ -34,6 +34,7 @@ func (r *reply) checkRepaired(t testing.TB) {
 
 // A site with TLS, compression, files and two agents; another site beside it.
 func TestRecipeExistingSite(t *testing.T) {
+	needsModule(t, "http.handlers.file_server")
 	up := newUpstream(t, replay(recorded(t, "g0-v0.8.0/one_tool"), byFrame))
 	coder := newUpstream(t, replay(recorded(t, "g1-v0.9.0/one_tool"), byFrame))
 	www := t.TempDir()

@@ -80,8 +80,8 @@ func (r recipe) with(old, new string) recipe {
 	return r
 }
 
-// A deployment is a Caddy that runs a recipe.
-type deployment struct {
+// A runningRecipe is a Caddy that runs a recipe.
+type runningRecipe struct {
 	*sidecar
 	http, https string // addresses of the default ports
 	home        string
@@ -90,9 +90,9 @@ type deployment struct {
 // caddy runs a Caddyfile. All its sites listen on loopback, those without a port on
 // two free ones instead of 80 and 443, and nothing is written outside of the test's
 // directory.
-func (r recipe) caddy(env ...string) *deployment {
+func (r recipe) caddy(env ...string) *runningRecipe {
 	r.t.Helper()
-	d := &deployment{http: freePort(r.t), https: freePort(r.t), home: r.t.TempDir()}
+	d := &runningRecipe{http: freePort(r.t), https: freePort(r.t), home: r.t.TempDir()}
 	global := "\tdefault_bind 127.0.0.1\n\tpersist_config off\n\tskip_install_trust\n\thttp_port " + port(d.http) + "\n\thttps_port " + port(d.https) + "\n"
 	if !strings.Contains(r.text, "\n\tadmin ") {
 		global += "\tadmin off\n"
@@ -113,8 +113,8 @@ func port(addr string) string {
 	return p
 }
 
-// client speaks to a site of the deployment by its name, over HTTPS.
-func (d *deployment) client(t testing.TB, host string, pool *x509.CertPool) *client {
+// client speaks to a site of the recipe by its name, over HTTPS.
+func (d *runningRecipe) client(t testing.TB, host string, pool *x509.CertPool) *client {
 	return newTLSClient(t, host, d.https, pool)
 }
 
