@@ -1,0 +1,17 @@
+module github.com/hermes-sidecar/hermes-sidecar/integration/clients/go
+
+go 1.26.0
+
+require (
+	github.com/openai/openai-go v1.8.2
+	github.com/openai/openai-go/v3 v3.95.0
+	github.com/sashabaranov/go-openai v1.43.0
+)
+
+require (
+	github.com/coder/websocket v1.8.15 // indirect
+	github.com/tidwall/gjson v1.20.0 // indirect
+	github.com/tidwall/match v1.1.1 // indirect
+	github.com/tidwall/pretty v1.2.1 // indirect
+	github.com/tidwall/sjson v1.2.5 // indirect
+)

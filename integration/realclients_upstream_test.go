@@ -1,0 +1,129 @@
+package integration
+
+import (
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A playbook is an upstream that is told by the user's message what to answer,
+// because that is all that every client sends as its program wants it: "kind
+// recording nonce", such as "whole g0-v0.8.0/plain 17". It notes when each answer
+// came to its end or broke off.
+type playbook struct {
+	t    testing.TB
+	recs map[string]recording
+
+	mu    sync.Mutex
+	ended map[string]time.Time // by nonce
+	taps  map[string]*tap      // by nonce
+}
+
+// The kinds of answers.
+const (
+	playWhole = "whole" // the recording, to its end
+	playTorn  = "torn"  // half of it, and FIN inside a chunk
+	playReset = "reset" // half of it, and RST
+)
+
+func newPlaybook(t testing.TB) *playbook {
+	p := &playbook{t: t, recs: map[string]recording{}, ended: map[string]time.Time{}, taps: map[string]*tap{}}
+	for _, r := range recordings(t, chats) {
+		p.recs[r.String()] = r
+	}
+	return p
+}
+
+// play is the upstream's script.
+func (p *playbook) play(x *exchange) {
+	kind, rec, nonce := p.read(x.body)
+	r, ok := p.recs[rec]
+	if !ok {
+		asJSON("404 Not Found", `{"error":{"message":"no such recording"}}`)(x)
+		return
+	}
+	frames := byFrame.cut(r.body)
+	if kind == playWhole {
+		x.raw(r.header)
+		for i, f := range frames {
+			if i == len(frames)-3 { // the finish chunk, [DONE], and nothing
+				p.end(nonce)
+			}
+			x.chunk(f)
+		}
+		x.end()
+		return
+	}
+	half := len(frames) / 2
+	before := p.flow(nonce)
+	x.raw(r.header)
+	for _, f := range frames[:half] {
+		x.chunk(f)
+	}
+	part := frames[half][:len(frames[half])/2]
+	if kind == playTorn {
+		p.end(nonce)
+		x.torn(part)
+		return
+	}
+	x.chunk(part)
+	x.wait(before) // a reset may overtake what was sent before it
+	p.end(nonce)
+	x.reset()
+}
+
+// read finds the last user's message in a request.
+func (p *playbook) read(body []byte) (kind, rec, nonce string) {
+	var req struct {
+		Messages []struct {
+			Content json.RawMessage `json:"content"`
+		} `json:"messages"`
+	}
+	if json.Unmarshal(body, &req) != nil || len(req.Messages) == 0 {
+		return "", "", ""
+	}
+	raw := req.Messages[len(req.Messages)-1].Content
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		var parts []struct{ Text string }
+		if json.Unmarshal(raw, &parts) != nil || len(parts) == 0 {
+			return "", "", ""
+		}
+		text = parts[0].Text
+	}
+	words := append(strings.Fields(text), "", "", "")
+	return words[0], words[1], words[2]
+}
+
+// expect tells on which way the answer with a nonce goes.
+func (p *playbook) expect(nonce string, by *tap) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.taps[nonce] = by
+}
+
+// flow is closed when the next bytes reach the client that has sent the nonce.
+func (p *playbook) flow(nonce string) <-chan struct{} {
+	p.mu.Lock()
+	by := p.taps[nonce]
+	p.mu.Unlock()
+	if by == nil {
+		return nil
+	}
+	return by.next()
+}
+
+func (p *playbook) end(nonce string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended[nonce] = time.Now()
+}
+
+// endOf is when the answer with a nonce came to its end or broke off.
+func (p *playbook) endOf(nonce string) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ended[nonce]
+}
