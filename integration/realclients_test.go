@@ -3,34 +3,39 @@ package integration
 import (
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 func TestRealClients(t *testing.T) {
+	shop := newWorkshop(t)
 	book := newPlaybook(t)
 	up := newUpstream(t, book.play)
 	base, _ := serve(t, up, nil)
+	dead, _ := serve(t, &upstream{addr: freePort(t)}, nil)
 	warm(t, base)
 	for _, c := range realClients {
 		t.Run(c.name, func(t *testing.T) {
-			d := startDriver(t, c.command(t))
+			d := startDriver(t, shop.command(t, c))
+			t.Log(d.version)
 			m := &matrix{t: t, book: book, d: d, tap: newTap(t, base), base: base}
 			for _, s := range scenarios {
+				last := ""
 				for _, g := range generations {
 					for _, rec := range s.recs {
 						for _, kind := range s.kinds {
 							o := m.run(s, kind, g.dir, rec)
-							t.Logf("%-16s %-5s %s %-20s %s", s.title, g.short, kind, o.cell, o.why)
+							l := fmt.Sprintf("%-20s %s", o.cell, o.why)
+							if l != last {
+								t.Logf("%-16s %-5s %s %s", s.title, g.short, kind, l)
+							}
+							last = l
 						}
 					}
 				}
 			}
+			_ = dead
 		})
 	}
 }
@@ -71,7 +76,11 @@ func (m *matrix) run(s scenario, kind, generation, rec string) outcome {
 	name := generation + "/" + rec
 	want := expect(m.t, generation, rec)
 	if !s.good {
-		want.err = *reference(m.t, m.base, kind+" "+name+" 0").err
+		k := kind
+		if k == playReset {
+			k = playTorn
+		}
+		want.err = *reference(m.t, m.base, k+" "+name+" 0").err
 	}
 	nonce := fmt.Sprint(nonces.Add(1))
 	m.book.expect(nonce, m.tap)
@@ -85,35 +94,17 @@ func (m *matrix) run(s scenario, kind, generation, rec string) outcome {
 		o = judgeBad(got, want, kind != playWhole)
 	}
 	if late := got.at.Sub(m.book.endOf(nonce)); late > soon {
-		o = outcome{cell: "late", why: late.String()}
+		o.cell = "late: " + o.cell
+		o.why += late.String()
 	}
 	if attempts != 1 {
 		o.cell += fmt.Sprintf(" (%d requests)", attempts)
 	}
-	_ = time.Now
-	return o
-}
-
-type realClient struct {
-	name    string
-	command func(t testing.TB) *exec.Cmd
-}
-
-var realClients = []realClient{
-	{"openai-go", goDriver("openai")},
-	{"openai-go v1", goDriver("openai-v1")},
-	{"go-openai", goDriver("go-openai")},
-}
-
-func goDriver(name string) func(t testing.TB) *exec.Cmd {
-	return func(t testing.TB) *exec.Cmd {
-		bin := filepath.Join(t.TempDir(), name)
-		cmd := exec.Command("go", "build", "-o", bin, "./"+name)
-		cmd.Dir = "clients/go"
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		_ = os.Stdout
-		return exec.Command(bin)
+	if len(got.Tools) > 0 {
+		o.why += fmt.Sprint(got.Tools)
 	}
+	if got.Reasoning != "" {
+		o.why += " reasoning " + got.Reasoning
+	}
+	return o
 }

@@ -1,0 +1,226 @@
+package integration
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+)
+
+// clientsVariable says what to do about clients that need more than Go:
+// "install" installs what is missing and skips what cannot be had, "required"
+// fails for want of anything. Without it they are skipped.
+const clientsVariable = "HERMES_CLIENTS"
+
+// clientsCacheVariable names a directory for what is installed, in place of the
+// user's cache directory.
+const clientsCacheVariable = "HERMES_CLIENTS_CACHE"
+
+// errNotAsked is why nothing is installed by default.
+var errNotAsked = errors.New("it needs more than Go: " + clientsVariable + "=install installs that and runs it")
+
+// A workshop makes drivers run: it builds them and installs their clients, each
+// once, in the background, from the locks in clients/.
+type workshop struct {
+	t      testing.TB
+	bin    string
+	goBin  func() error
+	node   func() (string, error)
+	python map[string]func() (string, error) // by the name of a lock
+}
+
+// newWorkshop begins to build and to install.
+func newWorkshop(t testing.TB) *workshop {
+	w := &workshop{t: t, bin: t.TempDir(), python: map[string]func() (string, error){}}
+	w.goBin = background(w.buildGo)
+	w.node = background2(w.installNode)
+	var last func() (string, error)
+	for _, c := range realClients {
+		if c.lock == "" || w.python[c.lock] != nil {
+			continue
+		}
+		before, lock := last, c.lock
+		w.python[lock] = background2(func() (string, error) {
+			if before != nil {
+				before() // one at a time: they share a cache
+			}
+			return w.installPython(lock)
+		})
+		last = w.python[lock]
+	}
+	return w
+}
+
+// background begins f; who calls the result waits for it.
+func background(f func() error) func() error {
+	once := sync.OnceValue(f)
+	go once()
+	return once
+}
+
+func background2(f func() (string, error)) func() (string, error) {
+	once := sync.OnceValues(f)
+	go once()
+	return once
+}
+
+// missing skips a client that cannot be had, or fails for it.
+func missing(t testing.TB, err error) {
+	t.Helper()
+	if os.Getenv(clientsVariable) == "required" {
+		t.Fatal(err)
+	}
+	t.Skip(err)
+}
+
+// command is a driver, ready to be started. A client that cannot be had skips
+// the test.
+func (w *workshop) command(t testing.TB, c realClient) *exec.Cmd {
+	t.Helper()
+	switch c.runtime {
+	case "Node":
+		modules, err := w.node()
+		if err != nil {
+			missing(t, err)
+		}
+		cmd := exec.Command("node", append([]string{w.besideModules(t, modules, c.driver)}, c.args...)...)
+		return cmd
+	case "Python":
+		site, err := w.python[c.lock]()
+		if err != nil {
+			missing(t, err)
+		}
+		driver, err := filepath.Abs(filepath.Join("clients/python", c.driver))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("python3", "-s", "-B", driver)
+		cmd.Env = append(os.Environ(), "PYTHONPATH="+site)
+		return cmd
+	}
+	if err := w.goBin(); err != nil {
+		t.Fatal(err)
+	}
+	return exec.Command(filepath.Join(w.bin, c.driver))
+}
+
+// buildGo builds the drivers of all Go clients.
+func (w *workshop) buildGo() error {
+	cmd := exec.Command("go", "build", "-o", w.bin, "./...")
+	cmd.Dir = "clients/go"
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building clients/go: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// besideModules copies the Node drivers to where node finds the modules.
+func (w *workshop) besideModules(t testing.TB, modules, driver string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"driver.mjs", driver} {
+		b, err := os.ReadFile(filepath.Join("clients/node", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, name), b)
+	}
+	if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, driver)
+}
+
+// installNode installs the modules that package-lock.json names.
+func (w *workshop) installNode() (string, error) {
+	files := []string{"clients/node/package.json", "clients/node/package-lock.json"}
+	dir, err := w.install("node", []string{"node", "npm"}, files, func(dir string) *exec.Cmd {
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				continue // npm will say so
+			}
+			os.WriteFile(filepath.Join(dir, filepath.Base(f)), b, 0o600)
+		}
+		cmd := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+		cmd.Dir = dir
+		return cmd
+	})
+	return filepath.Join(dir, "node_modules"), err
+}
+
+// installPython installs what a lock names.
+func (w *workshop) installPython(lock string) (string, error) {
+	file := filepath.Join("clients/python", lock)
+	return w.install("python", []string{"python3"}, []string{file}, func(dir string) *exec.Cmd {
+		return exec.Command("python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile",
+			"--no-deps", "--only-binary", ":all:", "--target", dir, "--requirement", file)
+	})
+}
+
+// install runs a command that fills a directory, unless an earlier run with the
+// same locks has. The directory's name comes from the locks and from the version
+// of the first tool.
+func (w *workshop) install(kind string, tools, locks []string, fill func(dir string) *exec.Cmd) (string, error) {
+	switch os.Getenv(clientsVariable) {
+	case "install", "required":
+	default:
+		return "", errNotAsked
+	}
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			return "", fmt.Errorf("there is no %s in the PATH", tool)
+		}
+	}
+	version, err := exec.Command(tools[0], "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("%s --version: %w", tools[0], err)
+	}
+	sum := sha256.New()
+	fmt.Fprintln(sum, runtime.GOOS, runtime.GOARCH, string(version))
+	for _, l := range locks {
+		b, err := os.ReadFile(l)
+		if err != nil {
+			return "", err
+		}
+		sum.Write(b)
+	}
+	cache := os.Getenv(clientsCacheVariable)
+	if cache == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return "", err
+		}
+		cache = filepath.Join(user, "hermes-sidecar")
+	}
+	dir := filepath.Join(cache, fmt.Sprintf("%s-%x", kind, sum.Sum(nil)[:8]))
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", err
+	}
+	part, err := os.MkdirTemp(cache, "part-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(part)
+	begin := time.Now()
+	if out, err := fill(part).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("installing %s: %w\n%s", locks[len(locks)-1], err, out)
+	}
+	w.t.Logf("installed %s in %.1f s", locks[len(locks)-1], time.Since(begin).Seconds())
+	if err := os.Rename(part, dir); err != nil {
+		if _, gone := os.Stat(dir); gone == nil {
+			return dir, nil // another run was faster
+		}
+		return "", err
+	}
+	return dir, nil
+}
