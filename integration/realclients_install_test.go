@@ -79,35 +79,29 @@ func missing(t testing.TB, err error) {
 	t.Skip(err)
 }
 
-// command is a driver, ready to be started. A client that cannot be had skips
-// the test.
-func (w *workshop) command(t testing.TB, c realClient) *exec.Cmd {
+// command is a driver, ready to be started, or why it cannot be.
+func (w *workshop) command(t testing.TB, c realClient) (*exec.Cmd, error) {
 	t.Helper()
 	switch c.runtime {
 	case "Node":
 		modules, err := w.node()
 		if err != nil {
-			missing(t, err)
+			return nil, err
 		}
-		cmd := exec.Command("node", append([]string{w.besideModules(t, modules, c.driver)}, c.args...)...)
-		return cmd
+		return exec.Command("node", append([]string{besideModules(t, modules, c.driver)}, c.args...)...), nil
 	case "Python":
 		site, err := w.python[c.lock]()
 		if err != nil {
-			missing(t, err)
+			return nil, err
 		}
-		driver, err := filepath.Abs(filepath.Join("clients/python", c.driver))
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command("python3", "-s", "-B", driver)
+		cmd := exec.Command("python3", "-s", "-B", filepath.Join("clients/python", c.driver))
 		cmd.Env = append(os.Environ(), "PYTHONPATH="+site)
-		return cmd
+		return cmd, nil
 	}
 	if err := w.goBin(); err != nil {
 		t.Fatal(err)
 	}
-	return exec.Command(filepath.Join(w.bin, c.driver))
+	return exec.Command(filepath.Join(w.bin, c.driver)), nil
 }
 
 // buildGo builds the drivers of all Go clients.
@@ -121,7 +115,7 @@ func (w *workshop) buildGo() error {
 }
 
 // besideModules copies the Node drivers to where node finds the modules.
-func (w *workshop) besideModules(t testing.TB, modules, driver string) string {
+func besideModules(t testing.TB, modules, driver string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"driver.mjs", driver} {

@@ -18,7 +18,8 @@ type tap struct {
 	to     string
 	mu     sync.Mutex
 	posts  int
-	last   time.Time // of bytes towards the client
+	reads  int           // of bytes towards the client
+	last   time.Time     // when that was
 	more   chan struct{} // closed and replaced at every answer
 	conns  map[net.Conn]bool
 	closed bool
@@ -115,6 +116,7 @@ func (p *tap) sawRequest(b []byte) {
 func (p *tap) sawAnswer([]byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.reads++
 	p.last = time.Now()
 	close(p.more)
 	p.more = make(chan struct{})
@@ -127,11 +129,28 @@ func (p *tap) attempts() int {
 	return p.posts
 }
 
-// next is closed when the next bytes go to the client.
-func (p *tap) next() <-chan struct{} {
+// answerCount is how often bytes have gone to the client: at most once for each
+// write of the server's. No tap has none.
+func (p *tap) answerCount() int {
+	if p == nil {
+		return 0
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.more
+	return p.reads
+}
+
+// awaitAnswers returns when bytes have gone to the client n times, or when the
+// sidecar has left.
+func (p *tap) awaitAnswers(x *exchange, n int) {
+	for {
+		p.mu.Lock()
+		more, enough := p.more, p.reads >= n
+		p.mu.Unlock()
+		if enough || !x.wait(more) {
+			return
+		}
+	}
 }
 
 // lastAnswer is when the last bytes went to the client.
@@ -139,13 +158,4 @@ func (p *tap) lastAnswer() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last
-}
-
-func readAll(t testing.TB, r io.Reader) string {
-	t.Helper()
-	b, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
 }

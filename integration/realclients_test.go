@@ -1,110 +1,170 @@
 package integration
 
 import (
-	"fmt"
-	"net/http"
-	"strings"
-	"sync/atomic"
+	"slices"
+	"sync"
 	"testing"
 )
 
+// TestRealClients shows the recordings to clients that people have, each in the
+// loop that its documentation shows: a good answer is its text and no error, and
+// a bad one is an error that the program sees within a second. What comes of it
+// is the table of docs/clients.md.
 func TestRealClients(t *testing.T) {
-	shop := newWorkshop(t)
-	book := newPlaybook(t)
-	up := newUpstream(t, book.play)
-	base, _ := serve(t, up, nil)
-	dead, _ := serve(t, &upstream{addr: freePort(t)}, nil)
-	warm(t, base)
-	for _, c := range realClients {
-		t.Run(c.name, func(t *testing.T) {
-			d := startDriver(t, shop.command(t, c))
-			t.Log(d.version)
-			m := &matrix{t: t, book: book, d: d, tap: newTap(t, base), base: base}
+	shop, lab := newWorkshop(t), newLab(t)
+	var tried []*trial
+	for _, runtime := range []string{"Go", "Node", "Python"} {
+		first := len(tried)
+		for _, c := range realClients {
+			if c.runtime == runtime {
+				tried = append(tried, begin(t, shop, lab, c))
+			}
+		}
+		for _, r := range tried[first:] {
+			t.Run(r.client.name, func(t *testing.T) { r.run(t, lab) })
+		}
+	}
+	for _, r := range tried {
+		if r.err == nil {
+			t.Run("refused "+r.client.name, r.waitForRefusals)
+		}
+	}
+	tried = slices.DeleteFunc(tried, func(r *trial) bool { return r.err != nil })
+	t.Run("docs", func(t *testing.T) { checkClientsDoc(t, tried) })
+}
+
+// A trial is what one client did.
+type trial struct {
+	client  realClient
+	err     error // why it could not be tried
+	d       *driver
+	cells   map[string]map[string][]outcome // by variant, and scenario with generation
+	refused map[string]chan refusal         // by variant
+	refusal map[string]refusal
+}
+
+// begin starts a driver and lets it ask where nobody answers, which may take
+// minutes: clients try again.
+func begin(t *testing.T, shop *workshop, lab *lab, c realClient) *trial {
+	r := &trial{client: c, cells: map[string]map[string][]outcome{}, refused: map[string]chan refusal{}, refusal: map[string]refusal{}}
+	cmd, err := shop.command(t, c)
+	if err != nil {
+		r.err = err
+		return r
+	}
+	r.d = startDriver(t, cmd)
+	for _, v := range []string{byDefault, direct} {
+		done := make(chan refusal, 1)
+		r.refused[v] = done
+		go func() { done <- lab.refuse(t, r.d, v) }()
+	}
+	return r
+}
+
+// run shows the client all there is to see, but for refused connections.
+func (r *trial) run(t *testing.T, lab *lab) {
+	if r.err != nil {
+		missing(t, r.err)
+	}
+	for _, v := range append([]variant{{name: direct}}, variants...) {
+		b := lab.bench(t, r.d, v.name)
+		switch v.name {
+		case direct, byDefault:
 			for _, s := range scenarios {
-				last := ""
-				for _, g := range generations {
-					for _, rec := range s.recs {
-						for _, kind := range s.kinds {
-							o := m.run(s, kind, g.dir, rec)
-							l := fmt.Sprintf("%-20s %s", o.cell, o.why)
-							if l != last {
-								t.Logf("%-16s %-5s %s %s", s.title, g.short, kind, l)
-							}
-							last = l
-						}
-					}
+				r.show(t, b, s)
+			}
+		case keepaliveChunk, keepaliveComment:
+			for _, s := range silences {
+				r.show(t, b, s)
+			}
+		default:
+			for _, s := range scenarios {
+				if s.tools {
+					r.show(t, b, s)
 				}
 			}
-			_ = dead
-		})
-	}
-}
-
-// warm shows the sidecar that its upstream reports usage, as any good answer
-// does: only then is text with a usage of 0/0/0 a crash.
-func warm(t testing.TB, base string) {
-	t.Helper()
-	reference(t, base, "whole "+modern+"/plain 0").checkGood(t)
-}
-
-// reference asks as a strict client does.
-func reference(t testing.TB, base, prompt string) *answer {
-	t.Helper()
-	res, err := http.Post(base+"/v1/chat/completions", "application/json",
-		strings.NewReader(fmt.Sprintf(`{"model":"hermes-agent","stream":true,"messages":[{"role":"user","content":%s}]}`, quoted(prompt))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	return decode(t, readAll(t, res.Body))
-}
-
-// A matrix runs cases of one client against one server.
-type matrix struct {
-	t    testing.TB
-	book *playbook
-	d    *driver
-	tap  *tap
-	base string
-}
-
-var nonces atomic.Int64
-
-// run shows one answer to the client.
-func (m *matrix) run(s scenario, kind, generation, rec string) outcome {
-	m.t.Helper()
-	name := generation + "/" + rec
-	want := expect(m.t, generation, rec)
-	if !s.good {
-		k := kind
-		if k == playReset {
-			k = playTorn
 		}
-		want.err = *reference(m.t, m.base, k+" "+name+" 0").err
 	}
-	nonce := fmt.Sprint(nonces.Add(1))
-	m.book.expect(nonce, m.tap)
-	before := m.tap.attempts()
-	got := m.d.ask(m.tap.url(), kind+" "+name+" "+nonce, patience)
-	attempts := m.tap.attempts() - before
-	var o outcome
-	if s.good {
-		o = judgeGood(got, want)
+	r.check(t)
+}
+
+// show plays all recordings of a scenario. Without a sidecar, where nothing is
+// timed, it plays them at once: some clients try again for seconds.
+func (r *trial) show(t *testing.T, b *bench, s scenario) {
+	var at []string
+	var all []*outcome
+	var playing sync.WaitGroup
+	for _, g := range generations {
+		for _, rec := range s.recs {
+			for _, kind := range s.kinds {
+				o := &outcome{}
+				at, all = append(at, s.title+" "+g.short), append(all, o)
+				if b.variant != direct {
+					*o = b.run(t, s, kind, g.dir, rec)
+					continue
+				}
+				own := b.lab.bench(t, b.d, direct)
+				playing.Go(func() { *o, _ = own.once(t, s, kind, g.dir, rec) })
+			}
+		}
+	}
+	playing.Wait()
+	if r.cells[b.variant] == nil {
+		r.cells[b.variant] = map[string][]outcome{}
+	}
+	for i, o := range all {
+		r.cells[b.variant][at[i]] = append(r.cells[b.variant][at[i]], *o)
+	}
+}
+
+// waitForRefusals takes what has become of the requests that were refused.
+func (r *trial) waitForRefusals(t *testing.T) {
+	for v, done := range r.refused {
+		r.refusal[v] = <-done
+		t.Logf("%s: %s, %d requests; %s", v, r.refusal[v].cell, r.refusal[v].requests, r.refusal[v].why)
+	}
+	if !r.refusal[byDefault].ok {
+		t.Errorf("refused: %s; %s", r.refusal[byDefault].cell, r.refusal[byDefault].why)
+	}
+}
+
+// check wants that the client is served as the contract promises: by default or,
+// if it is strict, with the option that is documented for it, and that it needs
+// that option.
+func (r *trial) check(t *testing.T) {
+	t.Helper()
+	if !r.client.strict {
+		r.checkVariant(t, byDefault, anyScenario)
 	} else {
-		o = judgeBad(got, want, kind != playWhole)
+		if r.fine(byDefault, anyScenario) {
+			t.Error("it needs no option: it is not strict")
+		}
+		r.checkVariant(t, byDefault, func(s scenario) bool { return !s.tools })
+		r.checkVariant(t, "unnamed", withTools)
+		r.checkVariant(t, "off", withTools)
 	}
-	if late := got.at.Sub(m.book.endOf(nonce)); late > soon {
-		o.cell = "late: " + o.cell
-		o.why += late.String()
+	early, later := r.cell(keepaliveChunk, silences[0].title), r.cell(keepaliveChunk, silences[1].title)
+	if (early == "ok") == r.client.noComments || later != "ok" {
+		t.Errorf("a keepalive before the first chunk: %s, later: %s", early, later)
 	}
-	if attempts != 1 {
-		o.cell += fmt.Sprintf(" (%d requests)", attempts)
+	if tools := r.toolsSeen(); (tools == "yes") != r.client.tools {
+		t.Errorf("it sees tool events: %s", tools)
 	}
-	if len(got.Tools) > 0 {
-		o.why += fmt.Sprint(got.Tools)
+	if reasoning := r.reasoningSeen(); (reasoning == "yes") == r.client.noReasoning {
+		t.Errorf("it sees reasoning: %s", reasoning)
 	}
-	if got.Reasoning != "" {
-		o.why += " reasoning " + got.Reasoning
+}
+
+// checkVariant fails for what is not as it should be.
+func (r *trial) checkVariant(t *testing.T, variant string, keep func(s scenario) bool) {
+	t.Helper()
+	for _, s := range scenarios {
+		for _, g := range generations {
+			for _, o := range r.cells[variant][s.title+" "+g.short] {
+				if keep(s) && !o.ok {
+					t.Errorf("%s, %s of %s: %s; %s", variant, s.title, g.short, o.cell, o.why)
+				}
+			}
+		}
 	}
-	return o
 }

@@ -26,6 +26,8 @@ const (
 	playWhole = "whole" // the recording, to its end
 	playTorn  = "torn"  // half of it, and FIN inside a chunk
 	playReset = "reset" // half of it, and RST
+	playEarly = "early" // whole, but silent before the first frame
+	playSlow  = "slow"  // whole, but silent in the middle
 )
 
 func newPlaybook(t testing.TB) *playbook {
@@ -45,9 +47,13 @@ func (p *playbook) play(x *exchange) {
 		return
 	}
 	frames := byFrame.cut(r.body)
-	if kind == playWhole {
+	before := p.tapOf(nonce).answerCount()
+	if kind == playWhole || kind == playEarly || kind == playSlow {
 		x.raw(r.header)
 		for i, f := range frames {
+			if kind == playEarly && i == 0 || kind == playSlow && i == len(frames)/2 {
+				p.tapOf(nonce).awaitAnswers(x, before+i+3) // header, frames, and two keepalives
+			}
 			if i == len(frames)-3 { // the finish chunk, [DONE], and nothing
 				p.end(nonce)
 			}
@@ -57,7 +63,6 @@ func (p *playbook) play(x *exchange) {
 		return
 	}
 	half := len(frames) / 2
-	before := p.flow(nonce)
 	x.raw(r.header)
 	for _, f := range frames[:half] {
 		x.chunk(f)
@@ -69,7 +74,7 @@ func (p *playbook) play(x *exchange) {
 		return
 	}
 	x.chunk(part)
-	x.wait(before) // a reset may overtake what was sent before it
+	p.tapOf(nonce).awaitAnswers(x, before+1) // a reset may overtake what was sent before it
 	p.end(nonce)
 	x.reset()
 }
@@ -104,15 +109,11 @@ func (p *playbook) expect(nonce string, by *tap) {
 	p.taps[nonce] = by
 }
 
-// flow is closed when the next bytes reach the client that has sent the nonce.
-func (p *playbook) flow(nonce string) <-chan struct{} {
+// tapOf is the way of the answer with a nonce, nil for none.
+func (p *playbook) tapOf(nonce string) *tap {
 	p.mu.Lock()
-	by := p.taps[nonce]
-	p.mu.Unlock()
-	if by == nil {
-		return nil
-	}
-	return by.next()
+	defer p.mu.Unlock()
+	return p.taps[nonce]
 }
 
 func (p *playbook) end(nonce string) {

@@ -89,8 +89,8 @@ func Run(module string, ask func(c Case, r *Result) error) {
 }
 
 // answer asks, and turns what the loop returns or panics with into a result.
-func answer(c Case, ask func(c Case, r *Result) error) *Result {
-	r := &Result{ID: c.ID, Tools: []string{}}
+func answer(c Case, ask func(c Case, r *Result) error) (r *Result) {
+	r = &Result{ID: c.ID, Tools: []string{}}
 	begin := time.Now()
 	defer func() {
 		if p := recover(); p != nil {

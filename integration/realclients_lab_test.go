@@ -1,0 +1,220 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A variant is a sidecar with options of its own, or none at all.
+type variant struct {
+	name    string
+	options options
+}
+
+// direct is the variant without a sidecar.
+const direct = "direct"
+
+// byDefault is the variant that most users run.
+const byDefault = "default"
+
+// The variants that speak in every silence.
+const (
+	keepaliveChunk   = "keepalive chunk"
+	keepaliveComment = "keepalive comment"
+)
+
+// quick makes the sidecar speak in every silence worth the name.
+var quick = options{"keepalive": "50ms"}
+
+var variants = []variant{
+	{byDefault, nil},
+	{"unnamed", options{"progress": "unnamed"}},
+	{"comment", options{"progress": "comment"}},
+	{"off", options{"progress": "off"}},
+	{keepaliveChunk, quick},
+	{keepaliveComment, quick.with(options{"keepalive_form": "comment"})},
+}
+
+// A lab is what clients are tried against: one upstream, and a sidecar with a
+// site for every variant.
+type lab struct {
+	book  *playbook
+	bases map[string]string // of variants
+	dead  map[string]string // those whose upstream refuses connections
+	no    apiError          // what these say
+	asked atomic.Int64
+
+	mu     sync.Mutex
+	errors map[string]apiError // of references, by variant and prompt
+}
+
+func newLab(t testing.TB) *lab {
+	t.Helper()
+	l := &lab{book: newPlaybook(t), bases: map[string]string{}, dead: map[string]string{}, errors: map[string]apiError{}}
+	up := newUpstream(t, l.book.play)
+	nobody := freePort(t)
+	l.bases[direct], l.dead[direct] = "http://"+up.addr, "http://"+nobody
+	var c config
+	for _, v := range variants {
+		s := site{listen: freePort(t), upstream: up.addr, options: v.options}
+		l.bases[v.name] = "http://" + s.listen
+		c.sites = append(c.sites, s)
+	}
+	refused := site{listen: freePort(t), upstream: nobody}
+	l.dead[byDefault] = "http://" + refused.listen
+	c.sites = append(c.sites, refused)
+	run(t, t.TempDir(), c)
+	l.no = refusedError(t, l.dead[byDefault])
+	// Text with a usage of 0/0/0 is a crash only where upstream has reported
+	// usage before, as any good answer does.
+	for _, v := range variants {
+		if a := l.reference(t, v.name, playWhole+" "+modern+"/plain 0"); a.finish != "stop" || a.err != nil {
+			t.Fatalf("%s: %+v", v.name, a.err)
+		}
+	}
+	return l
+}
+
+// reference asks as a strict decoder does.
+func (l *lab) reference(t testing.TB, variant, prompt string) *answer {
+	t.Helper()
+	body := fmt.Sprintf(`{"model":"hermes-agent","stream":true,"messages":[{"role":"user","content":%s}]}`, quoted(prompt))
+	res, err := http.Post(l.bases[variant]+"/v1/chat/completions", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	return decode(t, readAll(t, res.Body))
+}
+
+// errorOf is the error that is on the wire of an answer.
+func (l *lab) errorOf(t testing.TB, variant, kind, rec string) apiError {
+	t.Helper()
+	if kind == playReset {
+		kind = playTorn // to the client they are alike
+	}
+	prompt := kind + " " + rec + " 0"
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e, ok := l.errors[variant+prompt]
+	if !ok {
+		a := l.reference(t, variant, prompt)
+		if a.err == nil {
+			t.Fatalf("no error comes with %s of %s", prompt, variant)
+		}
+		e = *a.err
+		l.errors[variant+prompt] = e
+	}
+	return e
+}
+
+// A bench is one client at one variant.
+type bench struct {
+	lab     *lab
+	d       *driver
+	variant string
+	tap     *tap
+}
+
+func (l *lab) bench(t testing.TB, d *driver, variant string) *bench {
+	return &bench{lab: l, d: d, variant: variant, tap: newTap(t, l.bases[variant])}
+}
+
+// run shows one answer to the client. What came late is tried again: a busy
+// machine is late once, a client that waits is late each time.
+func (b *bench) run(t testing.TB, s scenario, kind, generation, rec string) outcome {
+	t.Helper()
+	var o outcome
+	for range 3 {
+		var late time.Duration
+		if o, late = b.once(t, s, kind, generation, rec); late <= soon || o.seen.hung {
+			return o
+		}
+		o.ok, o.why = false, fmt.Sprintf("%s late: %s", late, o.why)
+	}
+	o.cell += ", late"
+	return o
+}
+
+// once also says how long after the end of the answer the program knew.
+func (b *bench) once(t testing.TB, s scenario, kind, generation, rec string) (outcome, time.Duration) {
+	t.Helper()
+	name := generation + "/" + rec
+	want := expect(t, generation, rec)
+	want.direct = b.variant == direct
+	if !s.good && !want.direct {
+		want.err = b.lab.errorOf(t, b.variant, kind, name)
+	}
+	nonce := fmt.Sprint(b.lab.asked.Add(1))
+	b.lab.book.expect(nonce, b.tap)
+	before := b.tap.attempts()
+	got := b.d.ask(b.tap.url(), kind+" "+name+" "+nonce, patience)
+	o := s.judge(got, want, kind)
+	if n := b.tap.attempts() - before; n != 1 {
+		o.ok, o.cell = false, fmt.Sprintf("%s, %d requests", o.cell, n)
+	}
+	if end := b.lab.book.endOf(nonce); !end.IsZero() {
+		return o, got.at.Sub(end)
+	}
+	return o, 0 // it gave up before the end
+}
+
+// readAll reads a body to its end.
+func readAll(t testing.TB, r io.Reader) string {
+	t.Helper()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// A refusal is what became of a request whose upstream refuses connections.
+type refusal struct {
+	outcome
+	requests int
+}
+
+// refuse asks an upstream that is not there.
+func (l *lab) refuse(t testing.TB, d *driver, variant string) refusal {
+	p := newTap(t, l.dead[variant])
+	base, want := p.url(), expected{direct: variant == direct}
+	if want.direct {
+		base = l.dead[variant] // not even a tap is there
+	} else {
+		want.err = l.no
+	}
+	got := d.ask(base, "nobody listens", refusedPatience)
+	r := refusal{scenario{}.judge(got, want, playWhole), p.attempts()}
+	if late := got.at.Sub(p.lastAnswer()); !want.direct && late > soon {
+		r.ok, r.cell = false, r.cell+", late"
+		r.why += late.String()
+	}
+	return r
+}
+
+// refusedError is the error in the JSON that comes with the 502.
+func refusedError(t testing.TB, base string) apiError {
+	t.Helper()
+	res, err := http.Post(base+"/v1/chat/completions", "application/json", strings.NewReader(question))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var e struct{ Error apiError }
+	if body := readAll(t, res.Body); res.StatusCode != http.StatusBadGateway || json.Unmarshal([]byte(body), &e) != nil || e.Error.Message == "" {
+		t.Fatalf("%s: %s", res.Status, body)
+	}
+	return e.Error
+}
+
+// refusedPatience bounds a refused request. LangChain.js tries six times more, and
+// waits for up to 126 s between them.
+const refusedPatience = 3 * time.Minute
