@@ -88,7 +88,7 @@ func startDriver(t testing.TB, cmd *exec.Cmd) *driver {
 		<-d.dead
 		cmd.Wait()
 		if t.Failed() {
-			t.Logf("stderr of the driver:\n%s", d.stderr)
+			t.Logf("stderr of the driver:\n%s", clip(d.stderr.String()))
 		}
 	})
 	out := bufio.NewReader(stdout)

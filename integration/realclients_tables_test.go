@@ -91,24 +91,28 @@ func optionsTable(tried []*trial) []string {
 	return lines
 }
 
-// cell is what became of a scenario, generations collapsed that are alike.
+// cell is what became of a scenario, generations collapsed that are alike: "ok",
+// or "G0: breaks; G1–G3: ok".
 func (r *trial) cell(variant, title string) string {
-	var parts []string // such as "G0, G1: breaks"
-	last := ""
+	type group struct{ first, last, cell string }
+	var groups []group
 	for _, g := range generations {
 		c := worst(r.cells[variant][title+" "+g.short])
-		if len(parts) > 0 && c == last {
-			parts[len(parts)-1] += ", " + g.short
+		if n := len(groups); n > 0 && groups[n-1].cell == c {
+			groups[n-1].last = g.short
 			continue
 		}
-		parts, last = append(parts, g.short), c
+		groups = append(groups, group{g.short, g.short, c})
 	}
-	if len(parts) == 1 {
-		return last
+	if len(groups) == 1 {
+		return groups[0].cell
 	}
-	for i, p := range parts {
-		first, _, _ := strings.Cut(p, ",")
-		parts[i] = strings.ReplaceAll(p, ", ", " ") + " " + worst(r.cells[variant][title+" "+first])
+	var parts []string
+	for _, g := range groups {
+		if g.first != g.last {
+			g.first += "–" + g.last
+		}
+		parts = append(parts, g.first+": "+g.cell)
 	}
 	return strings.Join(parts, "; ")
 }

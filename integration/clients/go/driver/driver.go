@@ -36,7 +36,12 @@ type Error struct {
 	How     string `json:"how"` // "error", or "panic" for a client that panics
 	Type    string `json:"type"`
 	Message string `json:"message"`
+	Code    string `json:"code"`
 }
+
+// Error is the message, so that a loop can return what it has read in its
+// client's own error, as the documentation of the client says.
+func (e *Error) Error() string { return e.Message }
 
 // Tool notes a tool event, when the chunk was one. The raw values are JSON.
 func (r *Result) Tool(tool, status string) {
@@ -98,9 +103,16 @@ func answer(c Case, ask func(c Case, r *Result) error) (r *Result) {
 		}
 		r.MS = time.Since(begin).Milliseconds()
 	}()
-	if err := ask(c, r); err != nil {
-		r.Error = &Error{How: "error", Type: fmt.Sprintf("%T", err), Message: err.Error()}
+	err := ask(c, r)
+	if err == nil {
+		return r
 	}
+	if read, ok := err.(*Error); ok {
+		r.Error = read
+	} else {
+		r.Error = &Error{Type: fmt.Sprintf("%T", err), Message: err.Error()}
+	}
+	r.Error.How = "error"
 	return r
 }
 

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/clients/go/driver"
@@ -14,6 +15,15 @@ import (
 func main() { driver.Run("github.com/sashabaranov/go-openai", ask) }
 
 func ask(c driver.Case, r *driver.Result) error {
+	err := stream(c, r)
+	var apiError *openai.APIError
+	if errors.As(err, &apiError) {
+		return &driver.Error{Type: "*openai.APIError", Message: apiError.Message, Code: fmt.Sprint(apiError.Code)}
+	}
+	return err
+}
+
+func stream(c driver.Case, r *driver.Result) error {
 	config := openai.DefaultConfig("key")
 	config.BaseURL = c.BaseURL
 	client := openai.NewClientWithConfig(config)

@@ -1,9 +1,10 @@
-// The driver of github.com/openai/openai-go, in the loop for chat completions
-// that its documentation shows.
+// The driver of an old github.com/openai/openai-go, before v1.12, in the loop for
+// chat completions that its documentation shows.
 package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/clients/go/driver"
 	"github.com/openai/openai-go"
@@ -30,5 +31,10 @@ func ask(c driver.Case, r *driver.Result) error {
 			r.End(chunk.Choices[0].FinishReason)
 		}
 	}
-	return stream.Err()
+	err := stream.Err()
+	var apierr *openai.Error
+	if errors.As(err, &apierr) {
+		return &driver.Error{Type: "*openai.Error", Message: apierr.Message, Code: apierr.Code}
+	}
+	return err
 }

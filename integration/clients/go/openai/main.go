@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/clients/go/driver"
 	"github.com/openai/openai-go/v3"
@@ -30,5 +31,10 @@ func ask(c driver.Case, r *driver.Result) error {
 			r.End(chunk.Choices[0].FinishReason)
 		}
 	}
-	return stream.Err()
+	err := stream.Err()
+	var apierr *openai.Error
+	if errors.As(err, &apierr) {
+		return &driver.Error{Type: "*openai.Error", Message: apierr.Message, Code: apierr.Code}
+	}
+	return err
 }
