@@ -18,6 +18,7 @@ type driver struct {
 	t       testing.TB
 	version string // of the client, as the installed package says
 	stderr  *lockedBuffer
+	hello   chan error // how the start went
 
 	mu      sync.Mutex
 	in      *json.Encoder
@@ -65,10 +66,10 @@ func (b *lockedBuffer) String() string {
 	return b.b.String()
 }
 
-// startDriver starts a driver and returns when it has said its client's version.
+// startDriver starts a driver. It may be asked once it is ready.
 func startDriver(t testing.TB, cmd *exec.Cmd) *driver {
 	t.Helper()
-	d := &driver{t: t, stderr: &lockedBuffer{}, waiting: map[int]chan seen{}, dead: make(chan struct{})}
+	d := &driver{t: t, stderr: &lockedBuffer{}, hello: make(chan error, 1), waiting: map[int]chan seen{}, dead: make(chan struct{})}
 	cmd.Stderr = d.stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -91,18 +92,21 @@ func startDriver(t testing.TB, cmd *exec.Cmd) *driver {
 			t.Logf("stderr of the driver:\n%s", clip(d.stderr.String()))
 		}
 	})
-	out := bufio.NewReader(stdout)
-	hello := make(chan error, 1)
-	go d.listen(out, hello)
+	go d.listen(bufio.NewReader(stdout))
+	return d
+}
+
+// ready returns when the driver has said its client's version.
+func (d *driver) ready() {
+	d.t.Helper()
 	select {
-	case err := <-hello:
+	case err := <-d.hello:
 		if err != nil {
-			t.Fatalf("the driver does not start: %v\n%s", err, d.stderr)
+			d.t.Fatalf("the driver does not start: %v\n%s", err, d.stderr)
 		}
 	case <-time.After(startPatience):
-		t.Fatalf("the driver does not start\n%s", d.stderr)
+		d.t.Fatalf("the driver does not start\n%s", d.stderr)
 	}
-	return d
 }
 
 // startPatience bounds the start of a driver: an interpreter with a cold cache,
@@ -110,7 +114,7 @@ func startDriver(t testing.TB, cmd *exec.Cmd) *driver {
 const startPatience = 2 * time.Minute
 
 // listen reads the driver's lines.
-func (d *driver) listen(out *bufio.Reader, hello chan<- error) {
+func (d *driver) listen(out *bufio.Reader) {
 	defer close(d.dead)
 	first := true
 	for {
@@ -118,7 +122,7 @@ func (d *driver) listen(out *bufio.Reader, hello chan<- error) {
 		now := time.Now()
 		if err != nil {
 			if first {
-				hello <- err
+				d.hello <- err
 			}
 			return
 		}
@@ -129,7 +133,7 @@ func (d *driver) listen(out *bufio.Reader, hello chan<- error) {
 				err = fmt.Errorf("no version in %q", line)
 			}
 			d.version = strings.TrimPrefix(h.Version, "v")
-			hello <- err
+			d.hello <- err
 			first = false
 			continue
 		}

@@ -94,8 +94,8 @@ func (w *workshop) command(t testing.TB, c realClient) (*exec.Cmd, error) {
 		if err != nil {
 			return nil, err
 		}
-		cmd := exec.Command("python3", "-s", "-B", filepath.Join("clients/python", c.driver))
-		cmd.Env = append(os.Environ(), "PYTHONPATH="+site)
+		cmd := exec.Command("python3", "-s", filepath.Join("clients/python", c.driver))
+		cmd.Env = append(os.Environ(), "PYTHONPATH="+site, "PYTHONPYCACHEPREFIX="+filepath.Join(site, ".pycache"))
 		return cmd, nil
 	}
 	if err := w.goBin(); err != nil {

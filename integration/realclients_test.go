@@ -17,8 +17,11 @@ func TestRealClients(t *testing.T) {
 		first := len(tried)
 		for _, c := range realClients {
 			if c.runtime == runtime {
-				tried = append(tried, begin(t, shop, lab, c))
+				tried = append(tried, begin(t, shop, c))
 			}
+		}
+		for _, r := range tried[first:] {
+			r.refuse(lab)
 		}
 		for _, r := range tried[first:] {
 			t.Run(r.client.name, func(t *testing.T) { r.run(t, lab) })
@@ -43,9 +46,8 @@ type trial struct {
 	refusal map[string]refusal
 }
 
-// begin starts a driver and lets it ask where nobody answers, which may take
-// minutes: clients try again.
-func begin(t *testing.T, shop *workshop, lab *lab, c realClient) *trial {
+// begin starts a driver.
+func begin(t *testing.T, shop *workshop, c realClient) *trial {
 	r := &trial{client: c, cells: map[string]map[string][]outcome{}, refused: map[string]chan refusal{}, refusal: map[string]refusal{}}
 	cmd, err := shop.command(t, c)
 	if err != nil {
@@ -53,12 +55,21 @@ func begin(t *testing.T, shop *workshop, lab *lab, c realClient) *trial {
 		return r
 	}
 	r.d = startDriver(t, cmd)
+	return r
+}
+
+// refuse lets a driver ask where nobody answers. It does not wait for what comes
+// of it: clients try again, for minutes.
+func (r *trial) refuse(lab *lab) {
+	if r.err != nil {
+		return
+	}
+	r.d.ready()
 	for _, v := range []string{byDefault, direct} {
 		done := make(chan refusal, 1)
 		r.refused[v] = done
-		go func() { done <- lab.refuse(t, r.d, v) }()
+		go func() { done <- lab.refuse(r.d.t, r.d, v) }()
 	}
-	return r
 }
 
 // run shows the client all there is to see, but for refused connections.
