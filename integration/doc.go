@@ -7,6 +7,11 @@
 // The page of the demo is driven in a headless Chromium (browser_test.go); its
 // tests are skipped where there is none, unless HERMES_CHROMIUM is "required".
 //
+// Real clients (realclients_test.go), started as the drivers in clients/, are shown
+// the recordings; docs/clients.md is written from what they see. Those of Go run
+// always; HERMES_CLIENTS, as "install", also installs and runs those of Node and
+// Python, and as "required" fails for want of any.
+//
 // TestMain builds ./cmd/caddy of the repository; under -race the binary has the
 // race detector too, and what that finds fails the test. -short leaves out the
 // build that xcaddy would make and most of the cuts. HERMES_TEST_BINARY names a

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,6 +27,9 @@ const clientsCacheVariable = "HERMES_CLIENTS_CACHE"
 // errNotAsked is why nothing is installed by default.
 var errNotAsked = errors.New("it needs more than Go: " + clientsVariable + "=install installs that and runs it")
 
+// installPatience bounds the installation of a lock.
+const installPatience = 5 * time.Minute
+
 // A workshop makes drivers run: it builds them and installs their clients, each
 // once, in the background, from the locks in clients/.
 type workshop struct {
@@ -39,14 +44,14 @@ type workshop struct {
 func newWorkshop(t testing.TB) *workshop {
 	w := &workshop{t: t, bin: t.TempDir(), python: map[string]func() (string, error){}}
 	w.goBin = background(w.buildGo)
-	w.node = background2(w.installNode)
+	w.node = backgroundDir(w.installNode)
 	var last func() (string, error)
 	for _, c := range realClients {
 		if c.lock == "" || w.python[c.lock] != nil {
 			continue
 		}
 		before, lock := last, c.lock
-		w.python[lock] = background2(func() (string, error) {
+		w.python[lock] = backgroundDir(func() (string, error) {
 			if before != nil {
 				before() // one at a time: they share a cache
 			}
@@ -64,7 +69,8 @@ func background(f func() error) func() error {
 	return once
 }
 
-func background2(f func() (string, error)) func() (string, error) {
+// backgroundDir is the same for a directory.
+func backgroundDir(f func() (string, error)) func() (string, error) {
 	once := sync.OnceValues(f)
 	go once()
 	return once
@@ -134,7 +140,7 @@ func besideModules(t testing.TB, modules, driver string) string {
 // installNode installs the modules that package-lock.json names.
 func (w *workshop) installNode() (string, error) {
 	files := []string{"clients/node/package.json", "clients/node/package-lock.json"}
-	dir, err := w.install("node", []string{"node", "npm"}, files, func(dir string) *exec.Cmd {
+	dir, err := w.install("node", []string{"node", "npm"}, files, func(ctx context.Context, dir string) *exec.Cmd {
 		for _, f := range files {
 			b, err := os.ReadFile(f)
 			if err != nil {
@@ -142,7 +148,7 @@ func (w *workshop) installNode() (string, error) {
 			}
 			os.WriteFile(filepath.Join(dir, filepath.Base(f)), b, 0o600)
 		}
-		cmd := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+		cmd := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
 		cmd.Dir = dir
 		return cmd
 	})
@@ -152,8 +158,8 @@ func (w *workshop) installNode() (string, error) {
 // installPython installs what a lock names.
 func (w *workshop) installPython(lock string) (string, error) {
 	file := filepath.Join("clients/python", lock)
-	return w.install("python", []string{"python3"}, []string{file}, func(dir string) *exec.Cmd {
-		return exec.Command("python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile",
+	return w.install("python", []string{"python3"}, []string{file}, func(ctx context.Context, dir string) *exec.Cmd {
+		return exec.CommandContext(ctx, "python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile",
 			"--no-deps", "--only-binary", ":all:", "--target", dir, "--requirement", file)
 	})
 }
@@ -161,7 +167,7 @@ func (w *workshop) installPython(lock string) (string, error) {
 // install runs a command that fills a directory, unless an earlier run with the
 // same locks has. The directory's name comes from the locks and from the version
 // of the first tool.
-func (w *workshop) install(kind string, tools, locks []string, fill func(dir string) *exec.Cmd) (string, error) {
+func (w *workshop) install(kind string, tools, locks []string, fill func(ctx context.Context, dir string) *exec.Cmd) (string, error) {
 	switch os.Getenv(clientsVariable) {
 	case "install", "required":
 	default:
@@ -206,8 +212,12 @@ func (w *workshop) install(kind string, tools, locks []string, fill func(dir str
 	}
 	defer os.RemoveAll(part)
 	begin := time.Now()
-	if out, err := fill(part).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("installing %s: %w\n%s", locks[len(locks)-1], err, out)
+	ctx, stop := context.WithTimeout(context.Background(), installPatience)
+	defer stop()
+	if out, err := fill(ctx, part).CombinedOutput(); err != nil {
+		w.t.Logf("%s\n%s", locks[len(locks)-1], out)
+		line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		return "", fmt.Errorf("%s could not be installed: %w: %s", locks[len(locks)-1], err, line)
 	}
 	w.t.Logf("installed %s in %.1f s", locks[len(locks)-1], time.Since(begin).Seconds())
 	if err := os.Rename(part, dir); err != nil {
