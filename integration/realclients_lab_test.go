@@ -182,22 +182,32 @@ type refusal struct {
 	requests int
 }
 
-// refuse asks an upstream that is not there.
+// refuse asks an upstream that is not there, once more if what came was late.
 func (l *lab) refuse(t testing.TB, d *driver, variant string) refusal {
-	p := newTap(t, l.dead[variant])
-	base, want := p.url(), expected{direct: variant == direct}
-	if want.direct {
-		base = l.dead[variant] // not even a tap is there
-	} else {
-		want.err = l.no
+	r, late := l.refuseOnce(t, d, variant)
+	if late > soon {
+		r, late = l.refuseOnce(t, d, variant)
 	}
-	got := d.ask(base, "nobody listens", refusedPatience)
-	r := refusal{scenario{}.judge(got, want, playWhole), p.attempts()}
-	if late := got.at.Sub(p.lastAnswer()); !want.direct && late > soon {
+	if late > soon {
 		r.ok, r.cell = false, r.cell+", late"
 		r.why += late.String()
 	}
 	return r
+}
+
+// refuseOnce also says how long after the last 502 the program knew.
+func (l *lab) refuseOnce(t testing.TB, d *driver, variant string) (refusal, time.Duration) {
+	p := newTap(t, l.dead[variant])
+	base, want := p.url(), expected{err: l.no, direct: variant == direct}
+	if want.direct {
+		base = l.dead[variant] // not even a tap is there
+	}
+	got := d.ask(base, "nobody listens", refusedPatience)
+	r := refusal{scenario{}.judge(got, want, playWhole), p.attempts()}
+	if want.direct || got.hung {
+		return r, 0
+	}
+	return r, got.at.Sub(p.lastAnswer())
 }
 
 // refusedError is the error in the JSON that comes with the 502.
