@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // heldBack answers with the role, and with all that is missing once rest is closed.
@@ -126,6 +127,10 @@ func TestDeadBackendIsCounted(t *testing.T) {
 		t.Errorf("status %s without a backend", r.Status)
 	}
 	f := w.scrape()
+	// The 502 says how long it is: its client has it before the handler has returned.
+	for until := time.Now().Add(patience); f.streams("upstream_aborted") < 2 && time.Now().Before(until); {
+		f = w.scrape()
+	}
 	if n := f.streams("upstream_aborted"); n != 2 {
 		t.Errorf("%v streams, want 2", n)
 	}
