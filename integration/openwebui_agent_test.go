@@ -1,0 +1,167 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// An agent is a Hermes that offers one model and answers with recordings. The
+// last message says which, and what becomes of the tools in it:
+//
+//	play g0-v0.8.0/one_tool    a tool ends at once
+//	hold g0-v0.8.0/one_tool    a tool ends when the test says so
+//	slow g0-v0.8.0/one_tool    a tool takes a while
+//	kill g0-v0.8.0/one_tool    as hold, and the agent is killed then
+//
+// What is asked without a stream (titles, tags) gets an answer without one.
+type agent struct {
+	t     testing.TB
+	model string
+	up    *upstream
+	tapes map[string]recording
+	next  chan struct{} // ends a tool, or the agent
+	left  chan struct{} // tells that the client has gone while a tool ran
+
+	mu    sync.Mutex
+	chats []turn
+}
+
+// A turn is a request for a streamed answer.
+type turn struct {
+	header   http.Header
+	Stream   bool
+	Messages []struct{ Role, Content string }
+}
+
+// said is what the assistant has said before, according to the request.
+func (q turn) said() []string {
+	var all []string
+	for _, m := range q.Messages {
+		if m.Role == "assistant" {
+			all = append(all, m.Content)
+		}
+	}
+	return all
+}
+
+func newAgent(t testing.TB, model string) *agent {
+	t.Helper()
+	a := &agent{t: t, model: model, tapes: map[string]recording{}, next: make(chan struct{}), left: make(chan struct{}, 1)}
+	for _, r := range recordings(t, chats) {
+		a.tapes[r.String()] = r
+	}
+	a.up = newUpstream(t, a.play)
+	return a
+}
+
+func (a *agent) play(x *exchange) {
+	if strings.HasSuffix(x.req.URL.Path, "/models") {
+		asJSON("200 OK", fmt.Sprintf(`{"object": "list", "data": [{"id": %q, "object": "model", "created": 1795165766, "owned_by": "hermes"}]}`, a.model))(x)
+		return
+	}
+	q := turn{header: x.req.Header}
+	if err := json.Unmarshal(x.body, &q); err != nil || len(q.Messages) == 0 {
+		a.t.Errorf("a request without messages: %v: %s", err, clip(string(x.body)))
+		asJSON("400 Bad Request", `{"error": {"message": "no messages"}}`)(x)
+		return
+	}
+	how, name, _ := strings.Cut(q.Messages[len(q.Messages)-1].Content, " ")
+	if _, what, ok := strings.Cut(name, "/nonstream."); ok && how == "play" {
+		a.playWhole(x, what)
+		return
+	}
+	if !q.Stream {
+		asJSON("200 OK", suggestions)(x)
+		return
+	}
+	r, ok := a.tapes[name]
+	if !ok {
+		a.t.Errorf("no recording %q", name)
+		asJSON("404 Not Found", `{"error": {"message": "no such recording"}}`)(x)
+		return
+	}
+	a.mu.Lock()
+	a.chats = append(a.chats, q)
+	a.mu.Unlock()
+	x.raw(r.header)
+	for _, frame := range byFrame.cut(r.body) {
+		x.chunk(frame)
+		if how == "play" || !startsTool(string(frame)) {
+			continue
+		}
+		if how == "slow" {
+			x.pause(time.Second)
+			continue
+		}
+		if !x.wait(a.next) {
+			a.left <- struct{}{}
+			return
+		}
+		if how == "kill" {
+			x.reset()
+			return
+		}
+	}
+	x.end()
+}
+
+// playWhole answers with a recording of what Hermes 0.8 says without a stream.
+func (a *agent) playWhole(x *exchange, scenario string) {
+	b, err := os.ReadFile(filepath.Join(captures, "g0-v0.8.0", "nonstream."+scenario+".http"))
+	if err != nil {
+		a.t.Error(err)
+		x.fin()
+		return
+	}
+	x.raw(string(b))
+}
+
+// startsTool says whether a frame is a marker or the running event of a tool.
+func startsTool(frame string) bool {
+	return strings.Contains(frame, "\"content\": \"\\n`") || strings.HasPrefix(frame, "event: hermes.tool.progress") && !strings.Contains(frame, `"completed"`)
+}
+
+// proceed lets the tool that runs end.
+func (a *agent) proceed() {
+	a.t.Helper()
+	select {
+	case a.next <- struct{}{}:
+	case <-time.After(patience):
+		a.t.Fatal("no tool runs that could end")
+	}
+}
+
+// abandoned waits until the client has left while a tool ran.
+func (a *agent) abandoned() {
+	a.t.Helper()
+	select {
+	case <-a.left:
+	case <-time.After(patience / 2):
+		a.t.Error("the client has not left")
+		a.proceed()
+	}
+}
+
+// last is the latest request for a streamed answer.
+func (a *agent) last() turn {
+	a.t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.chats) == 0 {
+		a.t.Fatalf("%s has not been asked", a.model)
+	}
+	return a.chats[len(a.chats)-1]
+}
+
+// unstreamed answers each of Open WebUI's own questions: for a title, for tags
+// and for what the user may say next.
+const suggestions = `{"id": "chatcmpl-1", "object": "chat.completion", "created": 1795164827, "model": "hermes-agent",
+	"choices": [{"index": 0, "message": {"role": "assistant", "content": "{\"title\": \"Files and tests\", \"tags\": [\"General\"], \"follow_ups\": []}"}, "finish_reason": "stop"}],
+	"usage": {"prompt_tokens": 12, "completion_tokens": 5, "total_tokens": 17}}`

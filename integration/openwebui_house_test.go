@@ -1,0 +1,88 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// A connection is a line of Open WebUI's "Admin Settings, Connections": a
+// Hermes with a model of that name, and the sidecar in front of it.
+type connection struct {
+	model   string
+	options options // nil for none: straight to Hermes
+	headers string  // that Open WebUI adds, as JSON
+}
+
+// A house is a real Open WebUI with a browser in front of it, and connections
+// behind.
+type house struct {
+	*webui
+	agents map[string]*agent
+}
+
+func newHouse(t *testing.T, connections ...connection) *house {
+	program := openWebUI(t)
+	h := &house{agents: map[string]*agent{}}
+	var c config
+	var urls []string
+	extra := map[string]any{}
+	for i, con := range connections {
+		a := newAgent(t, con.model)
+		h.agents[con.model] = a
+		addr := a.up.addr
+		if con.options != nil {
+			addr = freePort(t)
+			c.sites = append(c.sites, site{listen: addr, upstream: a.up.addr, options: con.options})
+		}
+		urls = append(urls, "http://"+addr+"/v1")
+		if con.headers != "" {
+			extra[fmt.Sprint(i)] = map[string]any{"enable": true, "headers": json.RawMessage(con.headers)}
+		}
+	}
+	run(t, t.TempDir(), c)
+	configs, err := json.Marshal(extra)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.webui = newWebUI(t, startOpenWebUI(t, program, urls, "OPENAI_API_CONFIGS="+string(configs)))
+	return h
+}
+
+// scene is a subtest. The house stays, and so does its browser.
+func (h *house) scene(t *testing.T, name string, f func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) {
+		outside := h.t
+		defer func() { h.t = outside }()
+		h.t = t
+		f(t)
+		if t.Failed() {
+			h.picture("failed " + strings.ReplaceAll(t.Name(), "/", " "))
+		}
+	})
+}
+
+// move points the connection of a model at a sidecar, as an administrator does,
+// and opens its page again.
+func (h *house) move(model string, o options) {
+	h.t.Helper()
+	base, _ := serve(h.t, h.agents[model].up, o)
+	var c map[string]any
+	if err := json.Unmarshal([]byte(h.api("GET", "/openai/config", "")), &c); err != nil {
+		h.t.Fatal(err)
+	}
+	urls := c["OPENAI_API_BASE_URLS"].([]any)
+	for i, u := range urls {
+		if u == "http://"+h.agents[model].up.addr+"/v1" {
+			urls[i] = base + "/v1"
+		}
+	}
+	body, err := json.Marshal(c)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if got := h.api("POST", "/openai/config/update", string(body)); !strings.Contains(got, base) {
+		h.t.Fatalf("the connection has not moved: %s", got)
+	}
+}

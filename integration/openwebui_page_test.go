@@ -1,0 +1,165 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// A webui is a browser in front of an Open WebUI.
+type webui struct {
+	*tab
+	base   string
+	before string // id of the last message before the latest was sent, "" in a new chat
+}
+
+// newWebUI opens the page for the first time, as the only user there is.
+func newWebUI(t testing.TB, base string) *webui {
+	w := &webui{tab: newTab(t, 1000, 640), base: base}
+	w.do(chromedp.Navigate(base))
+	const notes = `[...document.querySelectorAll("button")].find((b) => b.innerText.includes("Okay, Let"))`
+	w.wait(notes) // what is new in this version
+	eval[any](w.tab, notes+`.click()`)
+	w.wait(`!` + notes)
+	return w
+}
+
+// open begins a chat with a model.
+func (w *webui) open(model string) {
+	w.t.Helper()
+	w.do(chromedp.Navigate(w.base + "/?models=" + model))
+	w.wait(`document.querySelector("#chat-input")`)
+}
+
+// ask types a message and sends it.
+func (w *webui) ask(message string) {
+	w.t.Helper()
+	w.wait(`document.querySelector("#chat-input")`)
+	w.before = ""
+	answers := w.count(".chat-assistant")
+	if answers > 0 {
+		m, _ := w.stored()
+		w.before = m.ID
+	}
+	w.click("#chat-input")
+	w.do(chromedp.KeyEvent(message))
+	w.wait(fmt.Sprintf(`document.querySelector("#chat-input").innerText.trim() === %q`, message))
+	w.click("#send-message-button")
+	w.wait(fmt.Sprintf(`document.querySelectorAll(".chat-assistant").length > %d`, answers))
+}
+
+// lastAnswer is the element of the last answer. There is none for a moment when
+// a chat gets its URL.
+const lastAnswer = `[...document.querySelectorAll(".chat-assistant")].at(-1)`
+
+// shownText is the text of the last answer, as a reader sees it, with white
+// space collapsed.
+const shownText = `[...(` + lastAnswer + `?.querySelectorAll(".markdown-prose") ?? [])].map((e) => e.innerText).join("\n").split(/\s+/).join(" ").trim()`
+
+// shows is a condition: the last answer is a text.
+func shows(text string) string { return fmt.Sprintf("%s === %q", shownText, text) }
+
+// statusLine is a condition: the line above the last answer has a text, and it
+// shimmers, as it does while something runs, or it does not.
+func statusLine(text string, running bool) string {
+	return fmt.Sprintf(`((line) => line?.innerText.trim() === %q && !!line.querySelector(".shimmer") === %v)(%s?.querySelector(".status-description"))`,
+		text, running, lastAnswer)
+}
+
+// hasStatusLine says whether there is one above the last answer.
+func (w *webui) hasStatusLine() bool {
+	w.t.Helper()
+	return eval[bool](w.tab, "!!"+lastAnswer+`.querySelector(".status-description")`)
+}
+
+// saysBeside is a condition: the last answer has a text beside what the agent
+// has said.
+func saysBeside(text string) string {
+	return fmt.Sprintf(`((copy) => {
+		copy?.querySelectorAll(".markdown-prose").forEach((e) => e.remove());
+		return !!copy?.textContent.includes(%q);
+	})(%s?.cloneNode(true))`, text, lastAnswer)
+}
+
+// A message is one that Open WebUI has stored.
+type message struct {
+	ID            string
+	Role          string
+	Content       string
+	Done          bool
+	StatusHistory []struct {
+		Description string
+		Done        bool
+	}
+	Error *struct {
+		Content json.RawMessage
+	}
+	Output []struct {
+		Type    string
+		Content []struct{ Text string }
+	}
+}
+
+// text is what a message of the kind says in its output.
+func (m message) text(kind string) string {
+	var all strings.Builder
+	for _, o := range m.Output {
+		for _, c := range o.Content {
+			if o.Type == kind {
+				all.WriteString(c.Text)
+			}
+		}
+	}
+	return all.String()
+}
+
+// chatID is the id of the chat on the page.
+func (w *webui) chatID() string {
+	w.t.Helper()
+	w.wait(`location.pathname.startsWith("/c/")`)
+	return eval[string](w.tab, `location.pathname.split("/").pop()`)
+}
+
+// stored is the last message of the chat on the page, in the database. The
+// second is all of the chat.
+func (w *webui) stored() (message, string) {
+	w.t.Helper()
+	raw := w.api("GET", "/api/v1/chats/"+w.chatID(), "")
+	var c struct {
+		Chat struct {
+			History struct {
+				CurrentID string `json:"currentId"`
+				Messages  map[string]message
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(raw), &c); err != nil {
+		w.t.Fatalf("%v in %s", err, clip(raw))
+	}
+	return c.Chat.History.Messages[c.Chat.History.CurrentID], raw
+}
+
+// ended waits until the answer to the latest message is stored as one that is
+// done.
+func (w *webui) ended() (message, string) {
+	w.t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if m, raw := w.stored(); m.Role == "assistant" && m.Done && m.ID != w.before {
+			return m, raw
+		}
+	}
+	_, raw := w.stored()
+	w.t.Fatalf("the answer never is done: %s", raw)
+	return message{}, ""
+}
+
+// api calls Open WebUI as the page does.
+func (w *webui) api(method, path, body string) string {
+	w.t.Helper()
+	return eval[string](w.tab, fmt.Sprintf(`fetch(%q, {method: %q, headers: {"Authorization": "Bearer " + localStorage.token, "Content-Type": "application/json"}, body: %q || undefined})
+		.then((r) => r.text())`, path, method, body))
+}

@@ -1,0 +1,360 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// TestOpenWebUI drives a real Open WebUI in a browser. Its scenes have one
+// process of it in common, because it takes half a minute to start.
+func TestOpenWebUI(t *testing.T) {
+	h := newHouse(t,
+		connection{model: "hermes-agent", options: options{"status_line": true}},
+		connection{model: "direct"},
+		connection{model: "default", options: options{}},
+		connection{model: "bare", options: options{"status_line": true, "progress": "bare"}},
+		connection{model: "unnamed", options: options{"status_line": true, "progress": "unnamed"}},
+		connection{model: "comment", options: options{"status_line": true, "progress": "comment"}},
+		connection{model: "off", options: options{"status_line": true, "progress": "off"}},
+		connection{model: "inline", options: options{"error_finish": "inline"}},
+		connection{model: "keepalive", options: options{"status_line": true, "keepalive": "20ms"}},
+		connection{model: "refused", options: options{}},
+		connection{model: "old"},
+		connection{model: "headers", options: options{"status_line": true},
+			headers: `{"X-Hermes-Tool-Progress": "off", "X-Hermes-Session-Id": "{{CHAT_ID}}"}`},
+	)
+	h.scene(t, "status", h.toolIsStatusLine)
+	h.scene(t, "tools", h.severalTools)
+	h.scene(t, "text", h.textIsModern)
+	h.scene(t, "progress", h.progressForms)
+	h.scene(t, "crash", h.crashIsError)
+	h.scene(t, "refused", h.refusalIsError)
+	h.scene(t, "inline", h.inlineErrorIsNotStored)
+	h.scene(t, "unstreamed", h.unstreamed)
+	h.scene(t, "without", h.withoutSidecar)
+	h.scene(t, "history", h.historyIsHealed)
+	h.scene(t, "reasoning", h.reasoningIsFolded)
+	h.scene(t, "keepalive", h.keepalivesAreNotSeen)
+	h.scene(t, "stop", h.stopReachesHermes)
+	h.scene(t, "headers", h.headersOfConnection)
+}
+
+// modern is what Hermes 0.20 says in a scenario, as Open WebUI stores it:
+// without white space at both ends.
+func modern(t testing.TB, scenario string) string {
+	t.Helper()
+	return strings.TrimSpace(decode(t, string(recorded(t, "g3-v0.20.3/"+scenario).body)).content)
+}
+
+// marked is in whatever holds a marker of the recording one_tool, in JSON too.
+const marked = "`💻"
+
+// The line above the message says what runs while it runs, with every
+// generation of Hermes, and the message is that of Hermes 0.20.
+func (h *house) toolIsStatusLine(t *testing.T) {
+	for _, generation := range []string{"g0-v0.8.0", "g1-v0.9.0", "g2-v0.13.0", "g3-v0.20.3", "g4-transcribed"} {
+		h.scene(t, generation, func(t *testing.T) {
+			h.open("hermes-agent")
+			h.ask("hold " + generation + "/one_tool")
+			h.wait(statusLine("💻 ls -la", true))
+			h.wait(shows("Let me check."))
+			h.picture("status " + generation)
+			h.agents["hermes-agent"].proceed()
+			h.wait(statusLine("💻 ls -la", false))
+			m, raw := h.ended()
+			h.checkGood(t, m, "one_tool")
+			h.wait(shows("Let me check. There are 3 files."))
+			if strings.Contains(raw, marked) {
+				t.Errorf("a marker is stored: %s", raw)
+			}
+			if n := len(m.StatusHistory); n != 2 || m.StatusHistory[0].Done || !m.StatusHistory[1].Done {
+				t.Errorf("stored status lines: %+v", m.StatusHistory)
+			}
+		})
+	}
+}
+
+// checkGood wants a stored message with the text of Hermes 0.20 and no error.
+func (h *house) checkGood(t *testing.T, m message, scenario string) {
+	t.Helper()
+	if want := modern(t, scenario); m.Content != want || m.text("message") != want {
+		t.Errorf("%s: stored are %q and %q, want %q", scenario, m.Content, m.text("message"), want)
+	}
+	if m.Error != nil {
+		t.Errorf("%s: stored with an error: %s", scenario, m.Error.Content)
+	}
+}
+
+// Each tool has a line with its beginning and one with its end, and nothing
+// goes on running.
+func (h *house) severalTools(t *testing.T) {
+	for scenario, last := range map[string]string{"seq_tools": "✍️ out.txt", "parallel_tools": "🔍 golang sse"} {
+		h.open("hermes-agent")
+		h.ask("play g0-v0.8.0/" + scenario)
+		m, _ := h.ended()
+		h.checkGood(t, m, scenario)
+		h.wait(statusLine(last, false))
+		running := map[string]int{}
+		for _, s := range m.StatusHistory {
+			if s.Done {
+				running[s.Description]--
+			} else {
+				running[s.Description]++
+			}
+		}
+		for tool, n := range running {
+			if n != 0 {
+				t.Errorf("%s: %s has begun %d times more than ended: %+v", scenario, tool, n, m.StatusHistory)
+			}
+		}
+		h.click(`[aria-label="Toggle status history"]`)
+		h.wait(fmt.Sprintf(`document.querySelectorAll(".status-description").length === %d`, len(m.StatusHistory)+1))
+		h.picture("tools " + scenario)
+	}
+}
+
+// What looks like a marker and is none stays, whatever is one goes.
+func (h *house) textIsModern(t *testing.T) {
+	for _, scenario := range []string{"plain", "inline_code", "labels", "emoji_all", "tool_first", "internal_tool", "slow_tool"} {
+		h.open("hermes-agent")
+		h.ask("play g0-v0.8.0/" + scenario)
+		m, _ := h.ended()
+		h.checkGood(t, m, scenario)
+	}
+	h.open("hermes-agent")
+	h.ask("play g0-v0.8.0/model_imitates")
+	if m, _ := h.ended(); m.Content != "Sure\ndone" || len(m.StatusHistory) != 0 {
+		t.Errorf("an imitation: stored is %q, and %+v", m.Content, m.StatusHistory)
+	}
+}
+
+// No form of tool events harms Open WebUI. The two with the members of a chunk
+// bring the status line.
+func (h *house) progressForms(t *testing.T) {
+	for _, test := range []struct {
+		model string
+		line  bool
+	}{{"default", false}, {"bare", false}, {"unnamed", true}, {"comment", false}, {"off", false}} {
+		for _, generation := range []string{"g0-v0.8.0", "g3-v0.20.3"} {
+			h.open(test.model)
+			h.ask("play " + generation + "/one_tool")
+			m, _ := h.ended()
+			h.checkGood(t, m, "one_tool")
+			if got := h.hasStatusLine(); got != test.line || len(m.StatusHistory) > 0 != test.line {
+				t.Errorf("%s, %s: a status line is %v, want %v; stored %+v", test.model, generation, got, test.line, m.StatusHistory)
+			}
+		}
+	}
+}
+
+// A crash is an error on the page, in the database, and on the page again when
+// it is read from there. What the agent had said before stays.
+func (h *house) crashIsError(t *testing.T) {
+	const crashed, lost = "the agent failed before its answer was complete and gave no reason", "the connection to the agent was lost before its answer was complete"
+	for _, test := range []struct{ ask, content, text, code string }{
+		{"play g0-v0.8.0/crash_immediate", "", crashed, "agent_crashed"},
+		{"play g0-v0.8.0/crash_after_text", "Partial answer", crashed, "agent_crashed"},
+		{"play g0-v0.8.0/crash_in_tool", "Running.", crashed, "agent_crashed"},
+		{"kill g0-v0.8.0/one_tool", "Let me check.", lost, "upstream_aborted"},
+		{"play g2-v0.13.0/crash_after_text", "Partial answer", crashed, "agent_crashed"},
+		{"play g3-v0.20.3/crash_after_text", "Partial answer", "boom after text", "agent_error"},
+		{"play g3-v0.20.3/crash_in_tool", "Running.", "boom in tool", "agent_error"},
+		{"kill g3-v0.20.3/one_tool", "Let me check.", lost, "upstream_aborted"},
+	} {
+		h.scene(t, test.ask, func(t *testing.T) {
+			h.open("hermes-agent")
+			h.ask(test.ask)
+			if strings.HasPrefix(test.ask, "kill") {
+				h.wait(statusLine("💻 ls -la", true))
+				h.agents["hermes-agent"].proceed()
+			}
+			h.wait(saysBeside(test.text))
+			h.picture("error " + strings.ReplaceAll(test.ask, "/", " "))
+			m, raw := h.ended()
+			var e struct{ Message, Code string }
+			if m.Error == nil || json.Unmarshal(m.Error.Content, &e) != nil || e.Message != test.text || e.Code != test.code {
+				t.Errorf("no error %q, %s is stored: %s", test.text, test.code, raw)
+			}
+			if m.Content != test.content {
+				t.Errorf("stored is %q, want %q", m.Content, test.content)
+			}
+			if n := len(m.StatusHistory); n > 0 && !m.StatusHistory[n-1].Done {
+				t.Errorf("a tool runs for ever: %+v", m.StatusHistory)
+			}
+			h.do(chromedp.Reload())
+			h.wait(saysBeside(test.text))
+			h.wait(shows(test.content))
+		})
+	}
+}
+
+// A dead backend is an error with words for a reader.
+func (h *house) refusalIsError(t *testing.T) {
+	h.open("refused")
+	h.agents["refused"].up.close()
+	h.ask("play g0-v0.8.0/one_tool")
+	h.wait(saysBeside("the agent could not be reached"))
+	if m, raw := h.ended(); m.Error == nil || m.Content != "" {
+		t.Errorf("no error is stored, or a text is: %s", raw)
+	}
+}
+
+// Why errors are split from the finish chunk: Open WebUI does not store one that
+// is inside.
+func (h *house) inlineErrorIsNotStored(t *testing.T) {
+	h.open("inline")
+	h.ask("play g3-v0.20.3/crash_after_text")
+	h.wait(saysBeside("boom after text"))
+	if m, raw := h.ended(); m.Error != nil {
+		t.Errorf("an error in the finish chunk is stored: error_finish inline has become as good as split: %s", raw)
+	}
+}
+
+// A model that is set to answer without a stream fails and succeeds alike.
+func (h *house) unstreamed(t *testing.T) {
+	if got := h.api("POST", "/api/v1/models/create", `{"id": "whole", "base_model_id": "default", "name": "whole", "meta": {}, "params": {"stream_response": false}}`); !strings.Contains(got, `"whole"`) {
+		t.Fatalf("no such model: %s", got)
+	}
+	h.open("whole")
+	h.ask("play g0-v0.8.0/nonstream.one_tool")
+	if m, raw := h.ended(); m.Content == "" || m.Error != nil {
+		t.Errorf("stored is %s", raw)
+	}
+	h.open("whole")
+	h.ask("play g0-v0.8.0/nonstream.crash_immediate")
+	h.picture("unstreamed crash")
+	if m, raw := h.ended(); m.Error == nil {
+		t.Errorf("stored is no error: %s", raw)
+	}
+}
+
+// The control: straight to Hermes there is a marker in the message, no status
+// line, and a crash looks like an answer.
+func (h *house) withoutSidecar(t *testing.T) {
+	ask := func(words string) (message, string) {
+		t.Helper()
+		h.open("direct")
+		h.ask(words)
+		if strings.HasPrefix(words, "kill") {
+			h.agents["direct"].proceed()
+		}
+		return h.ended()
+	}
+	m, raw := ask("play g0-v0.8.0/one_tool")
+	if !strings.Contains(m.Content, marked) || h.hasStatusLine() {
+		t.Errorf("no marker, or a status line: %s", raw)
+	}
+	h.wait(shows("Let me check. 💻 ls -la There are 3 files."))
+	for words, content := range map[string]string{
+		"play g0-v0.8.0/crash_immediate": "", "play g0-v0.8.0/crash_after_text": "Partial answer", "play g0-v0.8.0/crash_in_tool": "Running.\n`💻 make test`",
+	} {
+		if m, raw := ask(words); m.Error != nil || m.Content != content {
+			t.Errorf("%s: an error is stored, or another text: %s", words, raw)
+		}
+	}
+	// A broken connection is an error; what has been said is lost.
+	if m, raw := ask("kill g0-v0.8.0/one_tool"); m.Error == nil || m.Content != "" {
+		t.Errorf("no error is stored, or a text is: %s", raw)
+	}
+	// Hermes 0.20 says that it has crashed; that is lost.
+	if m, raw := ask("play g3-v0.20.3/crash_after_text"); m.Error != nil || m.Content != "Partial answer" {
+		t.Errorf("an error is stored, or another text: %s", raw)
+	}
+	h.wait(saysBeside("boom after text"))
+	h.do(chromedp.Reload())
+	h.wait(shows("Partial answer"))
+	if eval[bool](h.tab, saysBeside("boom")) {
+		t.Error("read again the page has the error")
+	}
+}
+
+// A chat from the time before the sidecar goes on without its markers, as soon
+// as the URL of the connection is that of the sidecar.
+func (h *house) historyIsHealed(t *testing.T) {
+	old := h.agents["old"]
+	h.open("old")
+	h.ask("play g0-v0.8.0/one_tool")
+	h.ended()
+	chat := h.chatID()
+	h.ask("play g0-v0.8.0/plain")
+	h.ended()
+	if said := old.last().said(); len(said) != 1 || !strings.Contains(said[0], marked) {
+		t.Errorf("straight to Hermes the history is %q", said)
+	}
+
+	h.move("old", options{})
+	h.do(chromedp.Navigate(h.base + "/c/" + chat))
+	h.wait(`document.querySelectorAll(".chat-assistant").length === 2`)
+	if got := eval[string](h.tab, `document.body.innerText`); !strings.Contains(got, "💻 ls -la") {
+		t.Errorf("the old chat has no marker: %s", got)
+	}
+	h.ask("play g0-v0.8.0/seq_tools")
+	h.ended()
+	want := []string{modern(t, "one_tool"), modern(t, "plain")}
+	if said := old.last().said(); !slices.Equal(said, want) {
+		t.Errorf("through the sidecar the history is %q, want %q", said, want)
+	}
+	h.ask("play g0-v0.8.0/plain")
+	h.ended()
+	if said := old.last().said(); !slices.Equal(said, append(want, modern(t, "seq_tools"))) {
+		t.Errorf("the history then is %q", said)
+	}
+}
+
+// Reasoning has its fold, whichever way Hermes sends it.
+func (h *house) reasoningIsFolded(t *testing.T) {
+	for name, thought := range map[string]string{"g0-v0.8.0/think_tags": "secret plan", "g4-transcribed/reasoning": "First I think about it"} {
+		h.open("hermes-agent")
+		h.ask("play " + name)
+		m, raw := h.ended()
+		if m.Content != "Answer 42" || m.text("message") != "Answer 42" || m.text("reasoning") != thought || m.Error != nil {
+			t.Errorf("%s: stored is %s", name, raw)
+		}
+		h.picture("reasoning")
+		h.wait(shows("Answer 42"))
+		fmt.Println(eval[string](h.tab, lastAnswer+".innerHTML"))
+	}
+}
+
+// Keepalives, which are chunks with an empty delta, leave no trace.
+func (h *house) keepalivesAreNotSeen(t *testing.T) {
+	h.open("keepalive")
+	h.ask("slow g0-v0.8.0/one_tool")
+	m, _ := h.ended()
+	h.checkGood(t, m, "one_tool")
+	if len(m.StatusHistory) != 2 {
+		t.Errorf("stored status lines: %+v", m.StatusHistory)
+	}
+}
+
+// The stop button ends the agent's run.
+func (h *house) stopReachesHermes(t *testing.T) {
+	h.open("hermes-agent")
+	h.ask("hold g0-v0.8.0/one_tool")
+	h.wait(statusLine("💻 ls -la", true))
+	h.click(`[aria-label="Stop"]`)
+	h.agents["hermes-agent"].abandoned()
+	if m, _ := h.ended(); m.Content != "Let me check." {
+		t.Errorf("stored is %q", m.Content)
+	}
+}
+
+// A connection can carry headers: one that overrides the form of tool events,
+// and one that keeps a chat in a session of its own.
+func (h *house) headersOfConnection(t *testing.T) {
+	h.open("headers")
+	h.ask("play g0-v0.8.0/one_tool")
+	m, _ := h.ended()
+	h.checkGood(t, m, "one_tool")
+	if h.hasStatusLine() || len(m.StatusHistory) > 0 {
+		t.Error("there is a status line")
+	}
+	if got, want := h.agents["headers"].last().header.Get("X-Hermes-Session-Id"), h.chatID(); got != want {
+		t.Errorf("the session is %q, want %q", got, want)
+	}
+}
