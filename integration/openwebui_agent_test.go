@@ -29,8 +29,9 @@ type agent struct {
 	next  chan struct{} // ends a tool, or the agent
 	left  chan struct{} // tells that the client has gone while a tool ran
 
-	mu    sync.Mutex
-	chats []turn
+	mu     sync.Mutex
+	chats  []turn
+	asides int // requests for titles and the like
 }
 
 // A turn is a request for a streamed answer.
@@ -38,6 +39,7 @@ type turn struct {
 	header   http.Header
 	Stream   bool
 	Messages []struct{ Role, Content string }
+	Tools    []json.RawMessage // Open WebUI's own
 }
 
 // said is what the assistant has said before, according to the request.
@@ -62,8 +64,13 @@ func newAgent(t testing.TB, model string) *agent {
 }
 
 func (a *agent) play(x *exchange) {
+	if x.req.Method == http.MethodOptions {
+		x.header("200 OK", "Access-Control-Allow-Origin: *", "Access-Control-Allow-Headers: authorization,content-type", "Content-Length: 0", "", "")
+		return
+	}
 	if strings.HasSuffix(x.req.URL.Path, "/models") {
-		asJSON("200 OK", fmt.Sprintf(`{"object": "list", "data": [{"id": %q, "object": "model", "created": 1795165766, "owned_by": "hermes"}]}`, a.model))(x)
+		list := fmt.Sprintf(`{"object": "list", "data": [{"id": %q, "object": "model", "created": 1795165766, "owned_by": "hermes"}]}`, a.model)
+		x.header("200 OK", "Content-Type: application/json", fmt.Sprintf("Content-Length: %d", len(list)), "Access-Control-Allow-Origin: *", "", list)
 		return
 	}
 	q := turn{header: x.req.Header}
@@ -78,6 +85,9 @@ func (a *agent) play(x *exchange) {
 		return
 	}
 	if !q.Stream {
+		a.mu.Lock()
+		a.asides++
+		a.mu.Unlock()
 		asJSON("200 OK", suggestions)(x)
 		return
 	}
@@ -90,6 +100,9 @@ func (a *agent) play(x *exchange) {
 	a.mu.Lock()
 	a.chats = append(a.chats, q)
 	a.mu.Unlock()
+	if x.req.Header.Get("Origin") != "" {
+		r.header = strings.Replace(r.header, "\r\n", "\r\nAccess-Control-Allow-Origin: *\r\n", 1)
+	}
 	x.raw(r.header)
 	for _, frame := range byFrame.cut(r.body) {
 		x.chunk(frame)
@@ -147,6 +160,13 @@ func (a *agent) abandoned() {
 		a.t.Error("the client has not left")
 		a.proceed()
 	}
+}
+
+// askedAside is how many titles and the like have been asked for.
+func (a *agent) askedAside() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.asides
 }
 
 // last is the latest request for a streamed answer.

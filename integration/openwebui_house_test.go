@@ -3,6 +3,7 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -46,7 +47,7 @@ func newHouse(t *testing.T, connections ...connection) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.webui = newWebUI(t, startOpenWebUI(t, program, urls, "OPENAI_API_CONFIGS="+string(configs)))
+	h.webui = newWebUI(t, startOpenWebUI(t, program, urls, "OPENAI_API_CONFIGS="+string(configs), "ENABLE_DIRECT_CONNECTIONS=true"))
 	return h
 }
 
@@ -68,21 +69,40 @@ func (h *house) scene(t *testing.T, name string, f func(t *testing.T)) {
 func (h *house) move(model string, o options) {
 	h.t.Helper()
 	base, _ := serve(h.t, h.agents[model].up, o)
+	h.configure("/openai/config", func(c map[string]any) {
+		urls := c["OPENAI_API_BASE_URLS"].([]any)
+		for i, u := range urls {
+			if u == "http://"+h.agents[model].up.addr+"/v1" {
+				urls[i] = base + "/v1"
+			}
+		}
+	})
+}
+
+// configure changes a part of Open WebUI's settings.
+func (h *house) configure(path string, change func(c map[string]any)) {
+	h.t.Helper()
 	var c map[string]any
-	if err := json.Unmarshal([]byte(h.api("GET", "/openai/config", "")), &c); err != nil {
+	if err := json.Unmarshal([]byte(h.api("GET", path, "")), &c); err != nil {
 		h.t.Fatal(err)
 	}
-	urls := c["OPENAI_API_BASE_URLS"].([]any)
-	for i, u := range urls {
-		if u == "http://"+h.agents[model].up.addr+"/v1" {
-			urls[i] = base + "/v1"
-		}
-	}
-	body, err := json.Marshal(c)
+	change(c)
+	want, err := json.Marshal(c)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	if got := h.api("POST", "/openai/config/update", string(body)); !strings.Contains(got, base) {
-		h.t.Fatalf("the connection has not moved: %s", got)
+	h.api("POST", path+"/update", string(want))
+	var have map[string]any
+	if err := json.Unmarshal([]byte(h.api("GET", path, "")), &have); err != nil || !reflect.DeepEqual(c, have) {
+		h.t.Fatalf("the settings are %v, want %v", have, c)
+	}
+}
+
+// derive makes a model of another one's, with settings as JSON.
+func (h *house) derive(model, from, meta, params string) {
+	h.t.Helper()
+	body := fmt.Sprintf(`{"id": %q, "base_model_id": %q, "name": %q, "meta": %s, "params": %s}`, model, from, model, meta, params)
+	if got := h.api("POST", "/api/v1/models/create", body); !strings.Contains(got, `"base_model_id":`) {
+		h.t.Fatalf("no model is made: %s", got)
 	}
 }

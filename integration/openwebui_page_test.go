@@ -14,6 +14,7 @@ import (
 type webui struct {
 	*tab
 	base   string
+	model  string // of the chat
 	before string // id of the last message before the latest was sent, "" in a new chat
 }
 
@@ -31,6 +32,7 @@ func newWebUI(t testing.TB, base string) *webui {
 // open begins a chat with a model.
 func (w *webui) open(model string) {
 	w.t.Helper()
+	w.model = model
 	w.do(chromedp.Navigate(w.base + "/?models=" + model))
 	w.wait(`document.querySelector("#chat-input")`)
 }
@@ -88,7 +90,7 @@ func saysBeside(text string) string {
 // A message is one that Open WebUI has stored.
 type message struct {
 	ID            string
-	Role          string
+	Role, Model   string
 	Content       string
 	Done          bool
 	StatusHistory []struct {
@@ -149,6 +151,9 @@ func (w *webui) ended() (message, string) {
 	w.t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		if m, raw := w.stored(); m.Role == "assistant" && m.Done && m.ID != w.before {
+			if m.Model != w.model {
+				w.t.Fatalf("the answer is that of %q: %s is not to be had", m.Model, w.model)
+			}
 			return m, raw
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 )
@@ -42,6 +43,8 @@ func TestOpenWebUI(t *testing.T) {
 	h.scene(t, "keepalive", h.keepalivesAreNotSeen)
 	h.scene(t, "stop", h.stopReachesHermes)
 	h.scene(t, "headers", h.headersOfConnection)
+	h.scene(t, "asides", h.settingsThatSaveRuns)
+	h.scene(t, "browser", h.browserConnects)
 }
 
 // modern is what Hermes 0.20 says in a scenario, as Open WebUI stores it:
@@ -217,19 +220,18 @@ func (h *house) inlineErrorIsNotStored(t *testing.T) {
 
 // A model that is set to answer without a stream fails and succeeds alike.
 func (h *house) unstreamed(t *testing.T) {
-	if got := h.api("POST", "/api/v1/models/create", `{"id": "whole", "base_model_id": "default", "name": "whole", "meta": {}, "params": {"stream_response": false}}`); !strings.Contains(got, `"whole"`) {
-		t.Fatalf("no such model: %s", got)
-	}
+	h.derive("whole", "default", `{}`, `{"stream_response": false}`)
 	h.open("whole")
 	h.ask("play g0-v0.8.0/nonstream.one_tool")
 	if m, raw := h.ended(); m.Content == "" || m.Error != nil {
 		t.Errorf("stored is %s", raw)
 	}
+	// The agent has failed, and Hermes 0.8 calls its error an answer.
 	h.open("whole")
-	h.ask("play g0-v0.8.0/nonstream.crash_immediate")
-	h.picture("unstreamed crash")
-	if m, raw := h.ended(); m.Error == nil {
-		t.Errorf("stored is no error: %s", raw)
+	h.ask("play g0-v0.8.0/nonstream.failed_result")
+	h.wait(saysBeside("API call failed"))
+	if m, raw := h.ended(); m.Error == nil || m.Content != "" {
+		t.Errorf("no error is stored, or a text is: %s", raw)
 	}
 }
 
@@ -356,5 +358,62 @@ func (h *house) headersOfConnection(t *testing.T) {
 	}
 	if got, want := h.agents["headers"].last().header.Get("X-Hermes-Session-Id"), h.chatID(); got != want {
 		t.Errorf("the session is %q, want %q", got, want)
+	}
+}
+
+// With the defaults a first message is four runs of the agent, and each has
+// Open WebUI's own tools in its request. The settings of docs/open-webui.md end
+// both.
+func (h *house) settingsThatSaveRuns(t *testing.T) {
+	a := h.agents["default"]
+	before := a.askedAside()
+	h.open("default")
+	h.ask("play g0-v0.8.0/plain")
+	h.ended()
+	for deadline := time.Now().Add(patience); a.askedAside() < before+3 && time.Now().Before(deadline); {
+		time.Sleep(50 * time.Millisecond)
+	}
+	if got := a.askedAside() - before; got != 3 || len(a.last().Tools) == 0 {
+		t.Errorf("%d requests aside and %d tools, want 3 and some", got, len(a.last().Tools))
+	}
+
+	h.configure("/api/v1/tasks/config", func(c map[string]any) {
+		c["ENABLE_TITLE_GENERATION"], c["ENABLE_TAGS_GENERATION"], c["ENABLE_FOLLOW_UP_GENERATION"] = false, false, false
+	})
+	h.derive("quiet", "default", `{"capabilities": {"builtin_tools": false}}`, `{}`)
+	before = a.askedAside()
+	h.open("quiet")
+	for range 2 {
+		h.ask("play g0-v0.8.0/plain")
+		m, _ := h.ended()
+		h.checkGood(t, m, "plain")
+	}
+	if got := a.askedAside() - before; got != 0 || len(a.last().Tools) != 0 {
+		t.Errorf("%d requests aside and %d tools, want none", got, len(a.last().Tools))
+	}
+}
+
+// Where the browser connects by itself ("Direct Connections") messages and
+// errors are the same, but Open WebUI shows no status line.
+func (h *house) browserConnects(t *testing.T) {
+	a := newAgent(t, "browser")
+	base, _ := serve(t, a.up, options{"status_line": true})
+	h.api("POST", "/api/v1/users/user/settings/update", fmt.Sprintf(
+		`{"ui": {"directConnections": {"OPENAI_API_BASE_URLS": [%q], "OPENAI_API_KEYS": ["key"], "OPENAI_API_CONFIGS": {"0": {"enable": true}}}}}`, base+"/v1"))
+	h.open("browser")
+	h.ask("play g0-v0.8.0/one_tool")
+	m, _ := h.ended()
+	h.checkGood(t, m, "one_tool")
+	if h.hasStatusLine() || len(m.StatusHistory) > 0 {
+		t.Error("there is a status line: docs/open-webui.md says that there is none")
+	}
+	if got := a.last().header.Get("Origin"); got != h.base {
+		t.Errorf("the request is from %q, not from the page", got)
+	}
+	h.open("browser")
+	h.ask("play g0-v0.8.0/crash_in_tool")
+	h.wait(saysBeside("the agent failed before its answer was complete"))
+	if m, raw := h.ended(); m.Error == nil || m.Content != "Running." {
+		t.Errorf("no error is stored, or another text: %s", raw)
 	}
 }
