@@ -20,6 +20,7 @@ import (
 //	slow g0-v0.8.0/one_tool    a tool takes a while
 //	kill g0-v0.8.0/one_tool    as hold, and the agent is killed then
 //
+// or, for pictures, is a question of a user (see spoken).
 // What is asked without a stream (titles, tags) gets an answer without one.
 type agent struct {
 	t     testing.TB
@@ -79,7 +80,11 @@ func (a *agent) play(x *exchange) {
 		asJSON("400 Bad Request", `{"error": {"message": "no messages"}}`)(x)
 		return
 	}
-	how, name, _ := strings.Cut(q.Messages[len(q.Messages)-1].Content, " ")
+	ask := q.Messages[len(q.Messages)-1].Content
+	if s := spoken(ask); s != "" {
+		ask = s
+	}
+	how, name, _ := strings.Cut(ask, " ")
 	if _, what, ok := strings.Cut(name, "/nonstream."); ok && how == "play" {
 		a.playWhole(x, what)
 		return
@@ -123,6 +128,17 @@ func (a *agent) play(x *exchange) {
 		}
 	}
 	x.end()
+}
+
+// spoken says what a question of a user stands for, "" for nothing.
+func spoken(question string) string {
+	switch question {
+	case "Which files are here?":
+		return "hold g0-v0.8.0/one_tool"
+	case "Do the tests pass?":
+		return "hold g0-v0.8.0/crash_in_tool"
+	}
+	return ""
 }
 
 // playWhole answers with a recording of what Hermes 0.8 says without a stream.
