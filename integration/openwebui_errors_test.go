@@ -48,14 +48,23 @@ func (h *house) crashIsError(t *testing.T) {
 	}
 }
 
-// A dead backend is an error with words for a reader.
+// A dead backend is an error with words for a reader, which it is not straight
+// to Hermes.
 func (h *house) refusalIsError(t *testing.T) {
+	const unreachable = "the agent could not be reached"
 	h.open("refused")
 	h.agents["refused"].up.close()
 	h.ask("play g0-v0.8.0/one_tool")
-	h.wait(saysBeside("the agent could not be reached"))
+	h.wait(saysBeside(unreachable))
 	if m, raw := h.ended(); m.Error == nil || m.Content != "" {
 		t.Errorf("no error is stored, or a text is: %s", raw)
+	}
+
+	h.open("refused-direct")
+	h.agents["refused-direct"].up.close()
+	h.ask("play g0-v0.8.0/one_tool")
+	if m, raw := h.ended(); m.Error == nil || strings.Contains(raw, unreachable) {
+		t.Errorf("straight to Hermes no error is stored, or the sidecar's: %s", raw)
 	}
 }
 
@@ -104,8 +113,15 @@ func (h *house) withoutSidecar(t *testing.T) {
 		t.Errorf("no marker, or a status line: %s", raw)
 	}
 	h.wait(shows("Let me check. 💻 ls -la There are 3 files."))
+	if m, raw := ask("play g3-v0.20.3/one_tool"); m.Error != nil || h.hasStatusLine() || len(m.StatusHistory) > 0 {
+		t.Errorf("a tool event brings an error, or a status line: %s", raw)
+	}
+	if m, raw := ask("play g0-v0.8.0/think_tags"); m.Content != "Answer 42" || m.text("reasoning") != "secret plan" {
+		t.Errorf("reasoning is not in its place: %s", raw)
+	}
 	for words, content := range map[string]string{
-		"play g0-v0.8.0/crash_immediate": "", "play g0-v0.8.0/crash_after_text": "Partial answer", "play g0-v0.8.0/crash_in_tool": "Running.\n`💻 make test`",
+		"play g0-v0.8.0/crash_immediate": "", "play g0-v0.8.0/crash_after_text": "Partial answer",
+		"play g0-v0.8.0/crash_in_tool": "Running.\n`💻 make test`", "play g2-v0.13.0/crash_after_text": "Partial answer",
 	} {
 		if m, raw := ask(words); m.Error != nil || m.Content != content {
 			t.Errorf("%s: an error is stored, or another text: %s", words, raw)

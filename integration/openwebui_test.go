@@ -24,6 +24,7 @@ func TestOpenWebUI(t *testing.T) {
 		connection{model: "inline", options: options{"error_finish": "inline"}},
 		connection{model: "keepalive", options: options{"status_line": true, "keepalive": "20ms"}},
 		connection{model: "refused", options: options{}},
+		connection{model: "refused-direct"},
 		connection{model: "old"},
 		connection{model: "headers", options: options{"status_line": true},
 			headers: `{"X-Hermes-Tool-Progress": "off", "X-Hermes-Session-Id": "{{CHAT_ID}}"}`},
@@ -218,15 +219,17 @@ func (h *house) keepalivesAreNotSeen(t *testing.T) {
 	}
 }
 
-// The stop button ends the agent's run.
+// The stop button ends the agent's run, as it does straight to Hermes.
 func (h *house) stopReachesHermes(t *testing.T) {
-	h.open("hermes-agent")
-	h.ask("hold g0-v0.8.0/one_tool")
-	h.wait(statusLine("💻 ls -la", true))
-	h.click(`[aria-label="Stop"]`)
-	h.agents["hermes-agent"].abandoned()
-	if m, _ := h.ended(); m.Content != "Let me check." {
-		t.Errorf("stored is %q", m.Content)
+	for model, content := range map[string]string{"hermes-agent": "Let me check.", "direct": "Let me check.\n`💻 ls -la`"} {
+		h.open(model)
+		h.ask("hold g0-v0.8.0/one_tool")
+		h.wait(lastAnswer + `?.innerText.includes("ls -la")`)
+		h.click(`[aria-label="Stop"]`)
+		h.agents[model].abandoned()
+		if m, _ := h.ended(); strings.TrimSpace(m.Content) != content {
+			t.Errorf("stored is %q, want %q", m.Content, content)
+		}
 	}
 }
 
