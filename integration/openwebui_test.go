@@ -48,9 +48,9 @@ func TestOpenWebUI(t *testing.T) {
 	h.scene(t, "browser", h.browserConnects)
 }
 
-// modern is what Hermes 0.20 says in a scenario, as Open WebUI stores it:
+// storedModern is what Hermes 0.20 says in a scenario, as Open WebUI stores it:
 // without white space at both ends.
-func modern(t testing.TB, scenario string) string {
+func storedModern(t testing.TB, scenario string) string {
 	t.Helper()
 	return strings.TrimSpace(decode(t, string(recorded(t, "g3-v0.20.3/"+scenario).body)).content)
 }
@@ -85,7 +85,7 @@ func (h *house) toolIsStatusLine(t *testing.T) {
 // checkGood wants a stored message with the text of Hermes 0.20 and no error.
 func (h *house) checkGood(t *testing.T, m message, scenario string) {
 	t.Helper()
-	if want := modern(t, scenario); m.Content != want || m.text("message") != want {
+	if want := storedModern(t, scenario); m.Content != want || m.text("message") != want {
 		t.Errorf("%s: stored are %q and %q, want %q", scenario, m.Content, m.text("message"), want)
 	}
 	if m.Error != nil {
@@ -177,13 +177,13 @@ func (h *house) historyIsHealed(t *testing.T) {
 	}
 	h.ask("play g0-v0.8.0/seq_tools")
 	h.ended()
-	want := []string{modern(t, "one_tool"), modern(t, "plain")}
+	want := []string{storedModern(t, "one_tool"), storedModern(t, "plain")}
 	if said := old.last().said(); !slices.Equal(said, want) {
 		t.Errorf("through the sidecar the history is %q, want %q", said, want)
 	}
 	h.ask("play g0-v0.8.0/plain")
 	h.ended()
-	if said := old.last().said(); !slices.Equal(said, append(want, modern(t, "seq_tools"))) {
+	if said := old.last().said(); !slices.Equal(said, append(want, storedModern(t, "seq_tools"))) {
 		t.Errorf("the history then is %q", said)
 	}
 }

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// An agent is an upstream with a health check, which says in each answer who it is.
-type agent struct {
+// A member is an upstream with a health check, which says in each answer who it is.
+type member struct {
 	*upstream
 	name string
 	ill  atomic.Bool
 }
 
-func newAgent(t testing.TB, name string, scripts router) *agent {
-	a := &agent{name: name}
+func newMember(t testing.TB, name string, scripts router) *member {
+	a := &member{name: name}
 	a.upstream = newUpstream(t, func(x *exchange) {
 		switch {
 		case x.req.URL.Path != "/health":
@@ -34,7 +34,7 @@ func newAgent(t testing.TB, name string, scripts router) *agent {
 }
 
 // asked are the requests that were not for its health.
-func (a *agent) asked() (n int) {
+func (a *member) asked() (n int) {
 	for _, r := range a.requests() {
 		if r.URL.Path != "/health" {
 			n++
@@ -46,17 +46,17 @@ func (a *agent) asked() (n int) {
 // A fleet is the recipe with three agents, asked for their health at an interval.
 type fleet struct {
 	*client
-	agents map[string]*agent
+	agents map[string]*member
 }
 
 func newFleet(t testing.TB, interval string, scripts func(name string) router) *fleet {
-	f := &fleet{agents: map[string]*agent{}}
+	f := &fleet{agents: map[string]*member{}}
 	listen := freePort(t)
 	// Without idle connections: a request on one that a dying agent is just closing
 	// gets a 502, as the page says, and whether it does is a matter of luck.
 	r := recipeOf(t, "several-agents").with(":8643", ":"+port(listen)).with("health_interval 5s", "health_interval "+interval).with("keepalive 4s", "keepalive off")
 	for i, name := range []string{"a", "b", "c"} {
-		f.agents[name] = newAgent(t, name, scripts(name))
+		f.agents[name] = newMember(t, name, scripts(name))
 		r = r.with(fmt.Sprintf("10.0.0.%d:8642", 11+i), f.agents[name].addr)
 	}
 	r.caddy()
