@@ -44,7 +44,7 @@ type workshop struct {
 func newWorkshop(t testing.TB) *workshop {
 	w := &workshop{t: t, bin: t.TempDir(), python: map[string]func() (string, error){}}
 	w.goBin = background(w.buildGo)
-	w.node = backgroundDir(w.installNode)
+	w.node = backgroundDir(func() (string, error) { return w.installModules("node") })
 	var last func() (string, error)
 	for _, c := range realClients {
 		if c.lock == "" || w.python[c.lock] != nil {
@@ -94,7 +94,7 @@ func (w *workshop) command(t testing.TB, c realClient) (*exec.Cmd, error) {
 		if err != nil {
 			return nil, err
 		}
-		return exec.Command("node", append([]string{besideModules(t, modules, c.driver)}, c.args...)...), nil
+		return exec.Command("node", append([]string{besideModules(t, modules, "node/"+c.driver)}, c.args...)...), nil
 	case "Python":
 		site, err := w.python[c.lock]()
 		if err != nil {
@@ -120,27 +120,29 @@ func (w *workshop) buildGo() error {
 	return nil
 }
 
-// besideModules copies the Node drivers to where node finds the modules.
+// besideModules copies a driver, a file below clients/, to where node finds the
+// modules, and what it shares with others.
 func besideModules(t testing.TB, modules, driver string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"driver.mjs", driver} {
-		b, err := os.ReadFile(filepath.Join("clients/node", name))
+	for _, name := range []string{"node/driver.mjs", driver} {
+		b, err := os.ReadFile(filepath.Join("clients", name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		write(t, filepath.Join(dir, name), b)
+		write(t, filepath.Join(dir, filepath.Base(name)), b)
 	}
 	if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(dir, driver)
+	return filepath.Join(dir, filepath.Base(driver))
 }
 
-// installNode installs the modules that package-lock.json names.
-func (w *workshop) installNode() (string, error) {
-	files := []string{"clients/node/package.json", "clients/node/package-lock.json"}
-	dir, err := w.install("node", []string{"node", "npm"}, files, func(ctx context.Context, dir string) *exec.Cmd {
+// installModules installs the modules that the package-lock.json of a directory
+// below clients/ names.
+func (w *workshop) installModules(name string) (string, error) {
+	files := []string{filepath.Join("clients", name, "package.json"), filepath.Join("clients", name, "package-lock.json")}
+	dir, err := w.install(name, []string{"node", "npm"}, files, func(ctx context.Context, dir string) *exec.Cmd {
 		for _, f := range files {
 			b, err := os.ReadFile(f)
 			if err != nil {

@@ -1,0 +1,42 @@
+// The driver of @librechat/agents, the part of LibreChat that talks to models, set up
+// as LibreChat does for an endpoint of its user's.
+import { randomUUID } from 'node:crypto';
+import { HumanMessage } from '@langchain/core/messages';
+import { ChatModelStreamHandler, createContentAggregator, GraphEvents, Providers, Run } from '@librechat/agents';
+import { run } from './driver.mjs';
+
+run('@librechat/agents', async (c, seen) => {
+  const { contentParts, aggregateContent } = createContentAggregator();
+  const aggregate = { handle: (event, data) => aggregateContent({ event, data }) };
+  const agent = await Run.create({
+    runId: randomUUID(),
+    graphConfig: {
+      type: 'standard',
+      instructions: 'Answer.',
+      llmConfig: {
+        provider: Providers.OPENAI,
+        model: 'hermes-agent',
+        apiKey: 'key',
+        streaming: true,
+        streamUsage: false,
+        configuration: { baseURL: c.base_url },
+      },
+    },
+    returnContent: true,
+    customHandlers: {
+      [GraphEvents.CHAT_MODEL_STREAM]: new ChatModelStreamHandler(),
+      [GraphEvents.ON_RUN_STEP]: aggregate,
+      [GraphEvents.ON_MESSAGE_DELTA]: aggregate,
+      [GraphEvents.ON_REASONING_DELTA]: aggregate,
+    },
+  });
+  const options = { configurable: { thread_id: randomUUID() }, runId: randomUUID(), streamMode: 'values', version: 'v2' };
+  try {
+    await agent.processStream({ messages: [new HumanMessage(c.prompt)] }, options);
+  } finally {
+    for (const part of contentParts) {
+      seen.text += part?.text ?? '';
+      seen.reasoning += part?.think ?? '';
+    }
+  }
+});
