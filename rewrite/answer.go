@@ -140,7 +140,7 @@ func (a *answer) repair(m *message) {
 	}
 	content := m.content.inner().of(a.b)
 	m.left = content
-	if !hasEither(content, '`', '<', `60`, `3c`, `3C`) {
+	if !hasSigns(content) {
 		return
 	}
 	tools := a.o.tools()

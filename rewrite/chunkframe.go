@@ -56,24 +56,23 @@ func (s *Stream) usable() bool {
 	if s.stays && !c.finish.ok() && !c.usage.set(data) && !c.err.set(data) && !c.hermes.ok() && s.env.same(c, data) {
 		return true
 	}
-	if s.known && s.pattern.valid {
-		return true
+	if !s.known {
+		return validJSON(data)
 	}
-	valid := validJSON(data)
-	s.pattern.valid = s.known && valid || !s.known && s.pattern.valid
-	return valid
+	s.pattern.valid = s.pattern.valid || validJSON(data)
+	return s.pattern.valid
 }
 
 // passes tells whether content is sure to be text that stays: it has no backtick
 // and no < in it, nothing is held, and no reasoning is under way.
 func (s *Stream) passes(content []byte) bool {
-	return s.eat == 0 && !s.line.active() && s.tags.idle() && !hasEither(content, '`', '<', `60`, `3c`, `3C`)
+	return s.eat == 0 && !s.line.active() && s.tags.idle() && !hasSigns(content)
 }
 
-// hasEither tells whether the inside of a JSON string has one of two characters,
-// as they are or as \u00 and one of the ends.
-func hasEither(raw []byte, a, b byte, ends ...string) bool {
-	if bytes.IndexByte(raw, a) >= 0 || bytes.IndexByte(raw, b) >= 0 {
+// hasSigns tells whether the inside of a JSON string has a backtick or a <, with
+// which markers and tags begin, as they are or escaped.
+func hasSigns(raw []byte) bool {
+	if bytes.IndexByte(raw, '`') >= 0 || bytes.IndexByte(raw, '<') >= 0 {
 		return true
 	}
 	for {
@@ -82,7 +81,7 @@ func hasEither(raw []byte, a, b byte, ends ...string) bool {
 			return false
 		}
 		raw = raw[i+len(`\u00`):]
-		for _, end := range ends {
+		for _, end := range []string{`60`, `3c`, `3C`} {
 			if bytes.HasPrefix(raw, []byte(end)) {
 				return true
 			}
