@@ -141,6 +141,22 @@ func newBehind(t testing.TB, up *upstream, keepalive string) *behind {
 	return b
 }
 
+// checkKeepalive wants of a proxy in front with a timeout of 600 ms that a keepalive
+// below it holds a silent stream, and that without one it is cut.
+func checkKeepalive(t *testing.T, start func(f *front, b *behind) *client) {
+	scripts, _ := frontScripts(t)
+	up := newUpstream(t, scripts.play)
+	for keepalive, want := range map[string]bool{"200ms": true, "off": false} {
+		t.Run(keepalive, func(t *testing.T) {
+			t.Parallel()
+			b := newBehind(t, up, keepalive)
+			if got := survives(t, start(newFront(t), b)); got != want {
+				t.Errorf("the stream survives: %v", got)
+			}
+		})
+	}
+}
+
 // checkFront wants of a proxy in front that everything arrives as it leaves.
 func checkFront(t *testing.T, up *upstream, gates *gated, b *behind, c *client) {
 	t.Helper()

@@ -62,18 +62,9 @@ func TestRecipeNginxBuffering(t *testing.T) {
 // A keepalive below the timeout of nginx holds a silent stream, and without one it
 // is cut.
 func TestRecipeNginxTimeout(t *testing.T) {
-	scripts, _ := frontScripts(t)
-	up := newUpstream(t, scripts.play)
-	for keepalive, want := range map[string]bool{"200ms": true, "off": false} {
-		t.Run(keepalive, func(t *testing.T) {
-			t.Parallel()
-			b := newBehind(t, up, keepalive)
-			c := newFront(t).nginx(t, recipeOf(t, "nginx").with("127.0.0.1:8643", b.listen).with("proxy_read_timeout 15m;", "proxy_read_timeout 600ms;"))
-			if got := survives(t, c); got != want {
-				t.Errorf("the stream survives: %v", got)
-			}
-		})
-	}
+	checkKeepalive(t, func(f *front, b *behind) *client {
+		return f.nginx(t, recipeOf(t, "nginx").with("127.0.0.1:8643", b.listen).with("proxy_read_timeout 15m;", "proxy_read_timeout 600ms;"))
+	})
 }
 
 // Behind HAProxy all arrives as it leaves, event by event.
@@ -86,19 +77,10 @@ func TestRecipeHAProxy(t *testing.T) {
 
 // HAProxy with the timeouts of a cloud's load balancer, made short.
 func TestRecipeHAProxyTimeout(t *testing.T) {
-	scripts, _ := frontScripts(t)
-	up := newUpstream(t, scripts.play)
-	for keepalive, want := range map[string]bool{"200ms": true, "off": false} {
-		t.Run(keepalive, func(t *testing.T) {
-			t.Parallel()
-			b := newBehind(t, up, keepalive)
-			c := newFront(t).haproxy(t, recipeOf(t, "haproxy").with("127.0.0.1:8643", b.listen).with("port 8644", "port "+port(b.health)).
-				with("timeout client 15m", "timeout client 600ms").with("timeout server 15m", "timeout server 600ms"))
-			if got := survives(t, c); got != want {
-				t.Errorf("the stream survives: %v", got)
-			}
-		})
-	}
+	checkKeepalive(t, func(f *front, b *behind) *client {
+		return f.haproxy(t, recipeOf(t, "haproxy").with("127.0.0.1:8643", b.listen).with("port 8644", "port "+port(b.health)).
+			with("timeout client 15m", "timeout client 600ms").with("timeout server 15m", "timeout server 600ms"))
+	})
 }
 
 // Behind Traefik all arrives as it leaves, event by event. Debian has no Traefik; it
