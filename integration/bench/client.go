@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// target is where a proxy takes requests.
+type target struct {
+	Addr, Path, Model string
+	Header            map[string]string
+}
+
+// job is what a client does: it opens streams, all within the time Spread, and
+// reads them to their ends. It is told what on its standard input.
+type job struct {
+	Target  target
+	Streams int
+	Kind    kind
+	Chunks  int
+	Every   time.Duration
+	End     ending
+	Spread  time.Duration
+}
+
+// report is what a client says at the end, on its standard output. Before that it
+// says "open" when all chunks of streams that do not end have come, and goes on
+// when its standard input ends.
+type report struct {
+	Streams    int
+	Chunks     int           // of text and markers that came
+	HTTPChunks int           // that the proxy sent
+	P50, P90   time.Duration // from a chunk's writing to its reading
+	P99        time.Duration
+	First      time.Duration // from the request to the first event, at the median
+	Verdicts   map[verdict]int
+	Kept       int // markers that stayed in the text
+	Tools      int // that began and ended
+	Errors     []string
+	Wrong      int // streams with an error
+}
+
+// client is a job being done.
+type client struct {
+	job
+	latency, first sample
+	open           atomic.Int64 // streams of which all has come and that do not end
+	allOpen        chan struct{}
+	leave          chan struct{}
+
+	mu     sync.Mutex
+	report report
+}
+
+// runClient does the job that standard input asks for.
+func runClient() error {
+	in := bufio.NewReader(os.Stdin)
+	line, err := in.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("reading the job: %w", err)
+	}
+	c := &client{allOpen: make(chan struct{}), leave: make(chan struct{})}
+	if err := json.Unmarshal(line, &c.job); err != nil {
+		return fmt.Errorf("reading the job: %w", err)
+	}
+	c.report.Verdicts = make(map[verdict]int)
+	go func() {
+		_, _ = in.ReadByte() // until it ends
+		close(c.leave)
+	}()
+	go func() {
+		<-c.allOpen
+		fmt.Println("open")
+	}()
+	var wg sync.WaitGroup
+	for i := range c.Streams {
+		wg.Go(func() { c.stream(i) })
+		time.Sleep(c.Spread / time.Duration(c.Streams))
+	}
+	wg.Wait()
+	r := &c.report
+	r.Streams = c.Streams
+	r.P50, r.P90, r.P99 = c.latency.quantile(0.5), c.latency.quantile(0.9), c.latency.quantile(0.99)
+	r.First = c.first.quantile(0.5)
+	return json.NewEncoder(os.Stdout).Encode(r)
+}
+
+// maxErrors is how many errors a client tells of.
+const maxErrors = 5
+
+// stream opens the stream i, and reads it to its end.
+func (c *client) stream(i int) {
+	s := scenario{kind: c.Kind, chunks: c.Chunks, every: c.Every, end: c.End, seed: i}
+	k := check{s: s, latency: &c.latency}
+	a, v, err := c.read(&k)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := &c.report
+	r.Verdicts[v]++
+	r.Chunks += k.next
+	r.Kept += k.kept
+	r.Tools += k.ended
+	if a != nil {
+		r.HTTPChunks += a.chunks
+	}
+	if err != nil {
+		r.Wrong++
+		if len(r.Errors) < maxErrors {
+			r.Errors = append(r.Errors, fmt.Sprintf("stream %d: %v", i, err))
+		}
+	}
+}
+
+// read reads the stream of k, and says how it ended and what was wrong with it.
+func (c *client) read(k *check) (a *answer, v verdict, wrong error) {
+	conn, err := net.DialTimeout("tcp", c.Target.Addr, time.Minute)
+	if err != nil {
+		return nil, isCut, err
+	}
+	defer conn.Close()
+	since := time.Now()
+	if a, err = get(conn, c.Target, k.s.request(c.Target.Model)); err != nil {
+		return nil, isCut, err
+	}
+	if a.status != 200 {
+		return a, saysError, fmt.Errorf("status %d", a.status)
+	}
+	events := 0
+	err = eachEvent(a, func(e event) error {
+		now := time.Now()
+		if events++; events == 1 {
+			c.first.add(now.Sub(since))
+		}
+		if wrong = k.event(e, now); wrong != nil {
+			return wrong
+		}
+		if k.s.end == endsNever && k.next == k.s.chunks {
+			c.came()
+			return errLeft
+		}
+		return nil
+	})
+	switch {
+	case wrong != nil:
+		return a, k.verdict(err), wrong
+	case errors.Is(err, errLeft):
+		return a, wasLeft, c.stay(conn, a)
+	case k.s.end == endsReset:
+		return a, k.verdict(err), nil // what has to have come is not known
+	case !k.done:
+		return a, k.verdict(err), fmt.Errorf("the stream ended without [DONE]: %w", err)
+	}
+	return a, k.verdict(err), k.complete()
+}
+
+// errLeft ends the reading of a stream that does not end.
+var errLeft = errors.New("the client leaves")
+
+// came notes that a stream that does not end has been read as far as it comes.
+func (c *client) came() {
+	if int(c.open.Add(1)) == c.Streams {
+		close(c.allOpen)
+	}
+}
+
+// stay keeps a stream that does not end open, and reads its keepalives.
+func (c *client) stay(conn net.Conn, a *answer) error {
+	go func() {
+		<-c.leave
+		conn.Close()
+	}()
+	b := make([]byte, 512)
+	for {
+		if _, err := a.Read(b); err != nil {
+			select {
+			case <-c.leave:
+				return nil
+			default:
+				return fmt.Errorf("a stream that does not end has ended: %w", err)
+			}
+		}
+	}
+}

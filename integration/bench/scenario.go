@@ -1,0 +1,113 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// scenario is what a client asks the scripted upstream for, in the text of its
+// message, which every proxy and gateway hands on. Both sides generate the same
+// stream from it, so that the client knows what it must be sent.
+type scenario struct {
+	kind   kind
+	chunks int           // with text
+	every  time.Duration // between two of them
+	end    ending
+	seed   int // makes the words of streams differ
+}
+
+// kind says what the chunks are.
+type kind string
+
+const (
+	clean   kind = "clean"   // words, in the middle of a line
+	markers kind = "markers" // the same, with a tool marker every twentieth chunk
+	lines   kind = "lines"   // each delta ends in a newline, so that the next could begin a marker
+)
+
+// ending says how the stream ends.
+type ending string
+
+const (
+	endsWell  ending = "stop"  // a finish chunk and [DONE]
+	endsReset ending = "reset" // the backend dies: the connection is reset
+	endsNever ending = "never" // the client has to leave
+)
+
+// markerEvery is how many chunks have one marker.
+const markerEvery = 20
+
+func (s scenario) String() string {
+	return url.Values{
+		"kind": {string(s.kind)}, "chunks": {strconv.Itoa(s.chunks)}, "every": {s.every.String()},
+		"end": {string(s.end)}, "seed": {strconv.Itoa(s.seed)},
+	}.Encode()
+}
+
+// parseScenario reads what String wrote.
+func parseScenario(text string) (scenario, error) {
+	v, err := url.ParseQuery(text)
+	if err != nil {
+		return scenario{}, fmt.Errorf("the message is no scenario: %w", err)
+	}
+	s := scenario{kind: kind(v.Get("kind")), end: ending(v.Get("end"))}
+	if s.chunks, err = strconv.Atoi(v.Get("chunks")); err != nil {
+		return scenario{}, fmt.Errorf("chunks: %w", err)
+	}
+	if s.every, err = time.ParseDuration(v.Get("every")); err != nil {
+		return scenario{}, fmt.Errorf("every: %w", err)
+	}
+	if s.seed, err = strconv.Atoi(v.Get("seed")); err != nil {
+		return scenario{}, fmt.Errorf("seed: %w", err)
+	}
+	return s, nil
+}
+
+// request returns the body of the request for the scenario.
+func (s scenario) request(model string) []byte {
+	b, err := json.Marshal(map[string]any{
+		"model": model, "stream": true,
+		"messages": []map[string]string{{"role": "user", "content": s.String()}},
+	})
+	if err != nil {
+		panic(err) // of strings and a bool
+	}
+	return b
+}
+
+// marks tells whether the chunk i is a tool marker.
+func (s scenario) marks(i int) bool { return s.kind == markers && i%markerEvery == markerEvery-1 }
+
+// The text of a chunk begins with its number and the time it was sent at, in
+// nanoseconds: w000017 1795164799123456789 and words.
+const (
+	numberAt  = len("w")
+	timeAt    = len("w000017 ")
+	timeWidth = len("1795164799123456789")
+	wordsAt   = timeAt + timeWidth
+)
+
+var words = strings.Fields("the agent reads a file and writes what it has found there into the answer of the user who asked for it")
+
+// text returns the text of the chunk i, with zeros for its time. Frames with it
+// are 250 to 300 bytes long.
+func (s scenario) text(i int) string {
+	b := fmt.Appendf(make([]byte, 0, 128), "w%06d %0*d", i, timeWidth, 0)
+	for k := s.seed + i; len(b) < 66+(s.seed*7+i*13)%32; k++ {
+		b = append(append(b, ' '), words[k%len(words)]...)
+	}
+	if s.kind == lines {
+		return string(append(b, '\n'))
+	}
+	return string(append(b, ' '))
+}
+
+// label returns the label of the marker i.
+func (s scenario) label(i int) string { return "ls -la /tmp/" + strconv.Itoa(i) }
+
+// marker returns the text of the marker i.
+func (s scenario) marker(i int) string { return "\n`💻 " + s.label(i) + "`\n" }
