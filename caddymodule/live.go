@@ -1,6 +1,8 @@
 package caddymodule
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -64,14 +66,18 @@ func (l *liveStreams) record(path string, res proxy.Result, now time.Time) {
 	})
 }
 
+// streams returns the open streams.
+func (l *liveStreams) streams() []*observedStream {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.open))
+}
+
 // list returns the open streams, the oldest first, and those that have ended,
 // the newest first.
 func (l *liveStreams) list(now time.Time) (open []openStream, ended []endedStream) {
 	l.mu.Lock()
-	streams := make([]*observedStream, 0, len(l.open))
-	for s := range l.open {
-		streams = append(streams, s)
-	}
+	streams := slices.Collect(maps.Keys(l.open))
 	ended = l.ended.newest()
 	l.mu.Unlock()
 

@@ -63,12 +63,12 @@ type metrics struct {
 	unexamined  prometheus.Counter
 	keepalives  prometheus.Counter
 	firstChunk  *prometheus.HistogramVec
-	outputChunk *prometheus.HistogramVec
+	outputChunk *paceHistogram
 	duration    *prometheus.HistogramVec
 	tool        prometheus.Histogram
 }
 
-func newMetrics() *metrics {
+func newMetrics(live *liveStreams) *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "caddy", Subsystem: "hermes", Name: name, Help: help})
 	}
@@ -96,7 +96,7 @@ func newMetrics() *metrics {
 		unexamined:  counter("frames_unexamined_total", "Counter of frames that were larger than max_frame and passed unexamined."),
 		keepalives:  counter("keepalives_total", "Counter of keepalives that were sent."),
 		firstChunk:  genAI("time_to_first_chunk_seconds", "Time from the request to the first chunk of a stream.", genAIBuckets),
-		outputChunk: genAI("time_per_output_chunk_seconds", "Time between the chunks of a stream.", genAIBuckets),
+		outputChunk: newPaceHistogram(live),
 		duration:    genAI("duration_seconds", "Time from the request to the end of a stream.", longBuckets, "error_type"),
 		tool: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "caddy", Subsystem: "hermes", Name: "tool_duration_seconds",
@@ -167,26 +167,9 @@ func (m *metrics) took(o operation, res proxy.Result) {
 	m.duration.WithLabelValues(string(o), kind).Observe(res.Duration.Seconds())
 }
 
-// pace are the histograms of the chunks of a stream.
-type pace struct{ first, next prometheus.Observer }
-
-// pace returns the histograms for an operation. They are looked up once for a
-// stream: that costs more than to observe.
-func (m *metrics) pace(o operation) pace {
-	return pace{m.firstChunk.WithLabelValues(string(o)), m.outputChunk.WithLabelValues(string(o))}
-}
-
-// chunks observes n chunks that have come at once, d after the request or after
-// the chunk before.
-func (p pace) chunks(n int, first bool, d time.Duration) {
-	if first {
-		p.first.Observe(d.Seconds())
-	} else {
-		p.next.Observe(d.Seconds())
-	}
-	for range n - 1 {
-		p.next.Observe(0)
-	}
+// firstCame observes the first chunk of a stream, d after the request.
+func (m *metrics) firstCame(o operation, d time.Duration) {
+	m.firstChunk.WithLabelValues(string(o)).Observe(d.Seconds())
 }
 
 // historyHealed counts a request whose history was healed.

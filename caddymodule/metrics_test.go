@@ -144,7 +144,7 @@ func TestConfigurationThatFailsToLoadCountsNothing(t *testing.T) {
 func TestForeignMetricsOfTheSameNameAreNoError(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gen_ai_client_operation_duration_seconds", Help: "Of another module."}, []string{"model"}))
-	if err := newMetrics().register(registry); err == nil {
+	if err := newMetrics(newLiveStreams()).register(registry); err == nil {
 		t.Error("nobody is told")
 	}
 	families, err := registry.Gather()
@@ -162,7 +162,7 @@ func TestForeignMetricsOfTheSameNameAreNoError(t *testing.T) {
 
 // TestLabelsAreBounded whatever upstream says.
 func TestLabelsAreBounded(t *testing.T) {
-	m := newMetrics()
+	m := newMetrics(newLiveStreams())
 	registry := prometheus.NewPedanticRegistry()
 	if err := m.register(registry); err != nil {
 		t.Fatal(err)

@@ -16,18 +16,18 @@ type observedStream struct {
 	shared *shared
 	span   *streamSpan // nil when the request is not traced
 	op     operation
-	pace   pace
 	since  time.Time
 	path   string
 
 	mu       sync.Mutex // show reads what follows
-	upstream string
-	id       string
-	looks    int // how many times it has been looked for
-	model    string
 	chunks   int
-	lastRead time.Time
-	last     time.Time // the last chunk
+	lastRead time.Duration // after since
+	last     time.Duration // likewise, the last chunk
+	pace     pace
+	looks    int // how many times the id has been looked for
+	id       string
+	model    string
+	upstream string
 	tools    []openTool
 }
 
@@ -64,8 +64,8 @@ type openToolShow struct {
 func (h *Handler) Begin(r *http.Request, since time.Time, kind proxy.Kind) proxy.StreamObserver {
 	op := operationOf(kind)
 	s := &observedStream{
-		shared: h.shared, span: startSpan(r, op, since), op: op, pace: h.shared.metrics.pace(op),
-		since: since, path: logged(r.URL.Path), upstream: upstream(r), lastRead: time.Now(),
+		shared: h.shared, span: startSpan(r, op, since), op: op,
+		since: since, path: logged(r.URL.Path), upstream: upstream(r), lastRead: time.Since(since),
 	}
 	h.shared.metrics.active.Inc()
 	h.shared.live.begin(s)
@@ -76,22 +76,38 @@ func (h *Handler) Begin(r *http.Request, since time.Time, kind proxy.Kind) proxy
 func (s *observedStream) Read(now time.Time, chunks int, sum proxy.Summarizer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lastRead = now
+	at := now.Sub(s.since)
+	s.lastRead = at
 	if chunks <= s.chunks {
 		return
 	}
-	first, before := s.chunks == 0, s.last
-	if first {
-		before = s.since
-		s.span.firstChunk(now.Sub(s.since))
+	if s.chunks == 0 {
+		s.firstCame(at, chunks-1)
+	} else {
+		s.pace.chunks(chunks-s.chunks, at-s.last)
 	}
-	s.pace.chunks(chunks-s.chunks, first, now.Sub(before))
-	s.chunks, s.last = chunks, now
+	s.chunks, s.last = chunks, at
 	if s.id == "" && s.looks < looksForID {
 		s.looks++
 		said := sum.Summary()
 		s.id, s.model = logged(said.ID), logged(said.Model)
 	}
+}
+
+// firstCame notes that the first chunk has come, and with it more.
+func (s *observedStream) firstCame(at time.Duration, more int) {
+	s.span.firstChunk(at)
+	s.shared.metrics.firstCame(s.op, at)
+	if more > 0 {
+		s.pace.chunks(more, 0)
+	}
+}
+
+// tellPace tells the histogram of the times between chunks.
+func (s *observedStream) tellPace() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shared.metrics.outputChunk.add(s.op, &s.pace)
 }
 
 // looksForID is how many times an id is looked for.
@@ -118,6 +134,7 @@ func (s *observedStream) Tool(now time.Time, e rewrite.ToolEvent) {
 // End implements proxy.StreamObserver.
 func (s *observedStream) End(res proxy.Result) {
 	s.shared.live.end(s)
+	s.tellPace()
 	s.shared.metrics.active.Dec()
 	s.shared.metrics.took(s.op, res)
 	s.span.end(res)
@@ -129,7 +146,7 @@ func (s *observedStream) show(now time.Time) openStream {
 	defer s.mu.Unlock()
 	o := openStream{
 		ID: s.id, Model: s.model, Upstream: s.upstream, Path: s.path, Since: s.since.UTC(),
-		Age: now.Sub(s.since).Seconds(), Silence: now.Sub(s.lastRead).Seconds(),
+		Age: now.Sub(s.since).Seconds(), Silence: (now.Sub(s.since) - s.lastRead).Seconds(),
 		Chunks: s.chunks, Tools: make([]openToolShow, 0, len(s.tools)),
 	}
 	for _, t := range s.tools {

@@ -35,7 +35,8 @@ type records struct {
 }
 
 func newRecords() *records {
-	return &records{newMetrics(), newLiveStreams(), new(shelves)}
+	live := newLiveStreams()
+	return &records{newMetrics(live), live, new(shelves)}
 }
 
 // processRecords are those of the process. They outlive the shared state, so

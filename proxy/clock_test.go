@@ -30,6 +30,8 @@ func (c *fakeClock) Now() time.Time {
 	return c.now
 }
 
+func (c *fakeClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
 func (c *fakeClock) AfterFunc(d time.Duration, f func()) proxy.Timer {
 	t := &fakeTimer{clock: c, f: f}
 	t.Reset(d)

@@ -87,7 +87,7 @@ func (rw *responseWriter) onTool() func(rewrite.ToolEvent) {
 	return func(e rewrite.ToolEvent) {
 		rw.observe() // a tool may come in the read with which the stream becomes ours
 		if rw.seen != nil {
-			rw.seen.Tool(rw.p.o.Clock.Now(), e)
+			rw.seen.Tool(rw.since.Add(rw.age()), e)
 		}
 	}
 }

@@ -8,7 +8,8 @@ import (
 
 // Proxy guards the streams of a handler. It is safe for concurrent use.
 type Proxy struct {
-	o Options
+	o       Options
+	buffers buffers
 }
 
 // New returns a Proxy with the options.
@@ -28,7 +29,7 @@ func New(o Options) *Proxy {
 	if o.Clock == nil {
 		o.Clock = systemClock{}
 	}
-	return &Proxy{o}
+	return &Proxy{o: o}
 }
 
 // Handler returns a handler that guards next.
@@ -116,7 +117,7 @@ func (rw *responseWriter) endLocked(panicked any, err error) (swallow, keep bool
 	}
 	if rw.engine != nil {
 		rw.finish(causeOf(panicked, err))
-	} else if rw.whole.keeps {
+	} else if rw.keeps() {
 		rw.endWhole(panicked == nil && err == nil)
 	}
 	if rw.answered == "" {
@@ -137,14 +138,14 @@ func (rw *responseWriter) result(panicked any, err error) (Result, bool) {
 	streamed := rw.guarded()
 	left := rw.chat && rw.engine == nil && rw.gone() && (!rw.decided || rw.late)
 	encoded := rw.chat && rw.encoded
-	if !streamed && rw.answered == "" && !left && !encoded && !rw.whole.done.Completion {
+	if !streamed && rw.answered == "" && !left && !encoded && !rw.repaired().Completion {
 		return Result{}, false
 	}
 	res := Result{
-		Duration: rw.p.o.Clock.Now().Sub(rw.since),
+		Duration: rw.age(),
 		Upstream: rw.p.o.Upstream(rw.r),
 		Status:   rw.status,
-		Whole:    rw.whole.done.Completion || rw.noStream && !streamed,
+		Whole:    rw.repaired().Completion || rw.noStream && !streamed,
 		Err:      err,
 	}
 	if e, ok := panicked.(error); ok {
@@ -156,7 +157,7 @@ func (rw *responseWriter) result(panicked any, err error) (Result, bool) {
 		res.Summary = rw.engine.Summary()
 		res.Chunks = rw.engine.Chunks()
 	} else {
-		res.Summary = rw.whole.done.Summary
+		res.Summary = rw.repaired().Summary
 	}
 	switch {
 	case rw.answered != "":

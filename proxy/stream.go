@@ -47,18 +47,24 @@ func (rw *responseWriter) feed(b []byte) error {
 		return rw.writeErr
 	}
 	frames, active, finished := rw.engine.Frames(), rw.engine.Active(), rw.engine.Finished()
-	now := rw.p.o.Clock.Now()
-	rw.bytesCame(now)
-	rw.out = rw.engine.Feed(rw.out[:0], b, now)
+	age := rw.age()
+	now := rw.since.Add(age)
+	rw.began, rw.byteAt = true, age
+	room := rw.p.buffers.get()
+	out := rw.engine.Feed(room.b, b, now)
 	if rw.engine.Frames() > frames {
-		rw.frameAt = now
+		rw.frameAt = age
 	}
 	rw.recordBytes(b)
 	rw.readCame(now)
-	err := rw.send()
+	err := rw.send(out)
 	// The client may have been slow: that was not upstream's silence.
-	rw.byteAt = rw.p.o.Clock.Now()
-	rw.frameAt = rw.frameAt.Add(rw.byteAt.Sub(now))
+	rw.byteAt = rw.age()
+	rw.frameAt += rw.byteAt - age
+	if len(out) > 0 {
+		rw.sentAt = rw.byteAt
+	}
+	rw.p.buffers.put(room, out)
 	if rw.overdue && rw.engine.Guarded() {
 		rw.finishNow(rewrite.CauseShutdown)
 	} else if rw.engine.Active() != active || rw.engine.Finished() != finished {
@@ -67,41 +73,35 @@ func (rw *responseWriter) feed(b []byte) error {
 	return err
 }
 
-// send writes and flushes rw.out. The header leaves with the first complete
-// frame, even when its text is held back.
-func (rw *responseWriter) send() error {
-	if len(rw.out) == 0 && (rw.committed || rw.engine.Frames() == 0) {
+// send writes and flushes out, which is not kept. The header leaves with the first
+// complete frame, even when its text is held back.
+func (rw *responseWriter) send(out []byte) error {
+	if len(out) == 0 && (rw.committed || rw.engine.Frames() == 0) {
 		return nil
 	}
 	rw.commit()
-	if len(rw.out) > 0 {
-		if _, err := rw.inner.Write(rw.out); err != nil {
+	if len(out) > 0 {
+		if _, err := rw.inner.Write(out); err != nil {
 			rw.lost(err)
 			return err
 		}
-		rw.sentAt = rw.p.o.Clock.Now()
-	}
-	if cap(rw.out) > maxIdleBuffer {
-		rw.out = nil
 	}
 	return rw.flush()
 }
-
-// maxIdleBuffer is the size in bytes up to which the buffer of a stream is kept
-// between writes.
-const maxIdleBuffer = 16 << 10
 
 // finish ends the stream: with what the client is still owed or, when it has
 // been sent nothing, with an error that has a status of its own.
 func (rw *responseWriter) finish(cause rewrite.Cause) {
 	rw.cause = cause
-	rw.out = rw.engine.Finish(rw.out[:0], cause)
+	room := rw.p.buffers.get()
+	out := rw.engine.Finish(room.b, cause)
+	defer rw.p.buffers.put(room, out)
 	if rw.engine.Active() && !rw.committed && rw.engine.Frames() == 0 {
 		rw.answerCause(cause)
 		return
 	}
 	// An error shows in rw.writeErr; there is nobody left to tell.
-	_ = rw.send()
+	_ = rw.send(out)
 }
 
 // finishNow ends the stream although the next handler goes on, and then ends

@@ -83,18 +83,13 @@ func (u *upload) failure() error {
 }
 
 // uploadCame moves what the deadlines count from to where the client was last
-// waited for, as long as no byte of the answer has come.
-func (rw *responseWriter) uploadCame(now time.Time) {
+// waited for, as long as no byte of the answer has come. The request has the age.
+func (rw *responseWriter) uploadCame(age time.Duration) {
 	if rw.sent.upload == nil || rw.began {
 		return
 	}
-	at := rw.sent.upload.at(now)
-	if at.After(rw.askedAt) {
-		rw.askedAt = at
-	}
-	if at.After(rw.byteAt) {
-		rw.byteAt = at
-	}
+	at := rw.sent.upload.at(rw.since.Add(age)).Sub(rw.since)
+	rw.askedAt, rw.byteAt = max(rw.askedAt, at), max(rw.byteAt, at)
 }
 
 // failure returns what broke the client's body off, nil for nothing.

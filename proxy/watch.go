@@ -8,16 +8,17 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// watcher holds the times that a stream's deadlines count from. All deadlines
+// watcher holds the times that a stream's deadlines count from, as ages: the time
+// since the request came. All deadlines
 // share one timer. Bytes and frames move them later and leave the timer alone:
 // when it fires early it is set again, so that a chunk costs no timer.
 type watcher struct {
 	timer   Timer
-	askedAt time.Time // the request goes on to upstream
-	byteAt  time.Time // upstream's last byte; before the first one, askedAt
-	frameAt time.Time // upstream's last frame
-	sentAt  time.Time // our last byte to the client
-	began   bool      // a byte of the answer has come
+	askedAt time.Duration // the request goes on to upstream
+	byteAt  time.Duration // upstream's last byte; before the first one, askedAt
+	frameAt time.Duration // upstream's last frame
+	sentAt  time.Duration // our last byte to the client
+	began   bool          // a byte of the answer has come
 }
 
 // Why upstream's request is cancelled. A proxy takes a cause that is a timeout
@@ -41,6 +42,9 @@ func (timeoutError) Timeout() bool { return true }
 // Temporary implements net.Error.
 func (timeoutError) Temporary() bool { return true }
 
+// age returns the time since the request came.
+func (rw *responseWriter) age() time.Duration { return rw.p.o.Clock.Since(rw.since) }
+
 // ask notes that the request has been read, as far as it is, and goes on to
 // upstream now, and sets the timer for the deadlines of its answer. It is false
 // when the process has waited long enough for its end: the request is answered.
@@ -48,7 +52,7 @@ func (rw *responseWriter) ask(asked rewrite.Asked) bool {
 	rw.mu.Lock()
 	defer rw.mu.Unlock()
 	rw.asked, rw.noStream = true, asked == rewrite.AskedWhole
-	rw.askedAt = rw.p.o.Clock.Now()
+	rw.askedAt = rw.age()
 	rw.byteAt = rw.askedAt
 	if rw.overdue && rw.watched() && !rw.gone() {
 		rw.endFor(rewrite.CauseShutdown)
@@ -64,7 +68,7 @@ func (rw *responseWriter) watchLocked() {
 	if !ok || rw.closed {
 		return
 	}
-	d := at.Sub(rw.p.o.Clock.Now())
+	d := at - rw.age()
 	if rw.timer == nil {
 		rw.timer = rw.p.o.Clock.AfterFunc(d, rw.tick)
 		return
@@ -82,18 +86,12 @@ func (rw *responseWriter) unwatch() {
 
 // headerCame notes that upstream's header has come.
 func (rw *responseWriter) headerCame() {
-	now := rw.p.o.Clock.Now()
-	rw.byteAt, rw.frameAt, rw.sentAt = now, now, now
+	age := rw.age()
+	rw.byteAt, rw.frameAt, rw.sentAt = age, age, age
 	if rw.noStream {
-		rw.askedAt = now // nobody has waited for the first byte of a stream yet
+		rw.askedAt = age // nobody has waited for the first byte of a stream yet
 	}
 	rw.watchLocked()
-}
-
-// bytesCame notes that bytes of the answer have come.
-func (rw *responseWriter) bytesCame(now time.Time) {
-	rw.began = true
-	rw.byteAt = now
 }
 
 // watched tells whether the deadlines apply: to streams of chat completions,
@@ -106,18 +104,18 @@ func (rw *responseWriter) watched() bool {
 	return rw.engine != nil && rw.engine.Active()
 }
 
-// deadline is a time at which the stream ends for a cause.
+// deadline is an age at which the stream ends for a cause.
 type deadline struct {
-	at    time.Time
+	at    time.Duration
 	cause rewrite.Cause
 }
 
 // deadlines calls each with the deadlines that are set.
 func (rw *responseWriter) deadlines(each func(deadline)) {
 	o := &rw.p.o
-	set := func(from time.Time, d time.Duration, cause rewrite.Cause) {
+	set := func(from, d time.Duration, cause rewrite.Cause) {
 		if d > 0 {
-			each(deadline{from.Add(d), cause})
+			each(deadline{from + d, cause})
 		}
 	}
 	if rw.engine != nil && rw.engine.Finished() {
@@ -133,19 +131,19 @@ func (rw *responseWriter) deadlines(each func(deadline)) {
 	}
 }
 
-// nextDeadline returns the time at which there is something to do.
-func (rw *responseWriter) nextDeadline() (at time.Time, ok bool) {
+// nextDeadline returns the age at which there is something to do.
+func (rw *responseWriter) nextDeadline() (at time.Duration, ok bool) {
 	if !rw.watched() {
 		return at, false
 	}
-	sooner := func(t time.Time) {
-		if !ok || t.Before(at) {
+	sooner := func(t time.Duration) {
+		if !ok || t < at {
 			at, ok = t, true
 		}
 	}
 	rw.deadlines(func(d deadline) { sooner(d.at) })
 	if rw.decided && rw.p.o.Keepalive > 0 {
-		sooner(rw.sentAt.Add(rw.p.o.Keepalive))
+		sooner(rw.sentAt + rw.p.o.Keepalive)
 	}
 	return at, ok
 }
@@ -157,11 +155,11 @@ func (rw *responseWriter) tick() {
 	if rw.closed || !rw.watched() || rw.gone() {
 		return
 	}
-	now := rw.p.o.Clock.Now()
-	rw.uploadCame(now)
+	age := rw.age()
+	rw.uploadCame(age)
 	var due *deadline
 	rw.deadlines(func(d deadline) {
-		if !d.at.After(now) && (due == nil || d.at.Before(due.at)) {
+		if d.at <= age && (due == nil || d.at < due.at) {
 			due = &d
 		}
 	})
@@ -169,7 +167,7 @@ func (rw *responseWriter) tick() {
 		rw.endFor(due.cause)
 		return
 	}
-	rw.keepalive(now)
+	rw.keepalive(age)
 	rw.watchLocked()
 }
 
@@ -200,12 +198,14 @@ func (rw *responseWriter) close(cause rewrite.Cause) {
 
 // keepalive sends a keepalive when the client has heard nothing for too long.
 // It neither resets nor hides the timeouts.
-func (rw *responseWriter) keepalive(now time.Time) {
+func (rw *responseWriter) keepalive(age time.Duration) {
 	k := rw.p.o.Keepalive
-	if k <= 0 || !rw.decided || now.Sub(rw.sentAt) < k {
+	if k <= 0 || !rw.decided || age-rw.sentAt < k {
 		return
 	}
-	rw.sentAt = now // also when none may leave now
-	rw.out = rw.engine.Keepalive(rw.out[:0])
-	_ = rw.send() // an error shows in rw.writeErr
+	room := rw.p.buffers.get()
+	out := rw.engine.Keepalive(room.b)
+	_ = rw.send(out)     // an error shows in rw.writeErr
+	rw.sentAt = rw.age() // also when none may leave now
+	rw.p.buffers.put(room, out)
 }

@@ -18,6 +18,17 @@ type whole struct {
 	done    rewrite.Answer // what became of it
 }
 
+// keeps tells whether the answer is kept.
+func (rw *responseWriter) keeps() bool { return rw.whole != nil && rw.whole.keeps }
+
+// repaired returns what became of an answer that was kept, nothing of another.
+func (rw *responseWriter) repaired() rewrite.Answer {
+	if rw.whole == nil {
+		return rewrite.Answer{}
+	}
+	return rw.whole.done
+}
+
 // isWhole tells whether the answer is one to be kept: a JSON object that may be
 // a chat completion. One larger than a frame may be passes unexamined.
 func (rw *responseWriter) isWhole(status int) bool {
@@ -36,7 +47,7 @@ func (rw *responseWriter) isWhole(status int) bool {
 // or more comes behind the object (JSON lines are read one by one), it passes as
 // it comes from then on.
 func (rw *responseWriter) keep(b []byte) error {
-	w := &rw.whole
+	w := rw.whole
 	w.body = append(w.body, b...)
 	if len(w.body) > rw.p.o.Rewrite.FrameLimit() || !w.object.take(b) {
 		return rw.letGo()
@@ -47,7 +58,7 @@ func (rw *responseWriter) keep(b []byte) error {
 // letGo sends what has been kept, as it is, and keeps no more.
 func (rw *responseWriter) letGo() error {
 	w := rw.whole
-	rw.whole = whole{}
+	rw.whole = nil
 	return rw.sendWhole(w.body, w.flushed)
 }
 
@@ -76,7 +87,7 @@ func (rw *responseWriter) endWhole(complete bool) {
 	}
 	a := rewrite.RepairAnswer(rw.whole.body, &rw.p.o.Rewrite, rw.usage())
 	flush := rw.whole.flushed
-	rw.whole = whole{done: a}
+	*rw.whole = whole{done: a}
 	h := rw.inner.Header()
 	if a.Code != "" {
 		// As modern Hermes says it beside the error.

@@ -40,17 +40,16 @@ type responseWriter struct {
 	committed bool            // the header has left
 	dirty     bool            // something has been written and not flushed
 	engine    *rewrite.Stream // nil for an answer that is no stream
-	whole     whole           // an answer that is kept until it has come
+	whole     *whole          // an answer that is kept until it has come, nil for others
 	seen      StreamObserver  // nil for a stream that nobody is told of
 	recorded  recorded        // for a file that shows what went wrong
 	cause     rewrite.Cause   // how upstream ended
-	out       []byte
-	writeErr  error  // the first of the inner writer: the client is gone
-	closed    bool   // nothing may be written any more
-	answered  string // the code of the error that was sent as the answer
-	encoded   bool   // the answer is a stream that is compressed
-	late      bool   // the client had left before the answer was decided
-	overdue   bool   // the drain was over before the stream was one that it ends
+	writeErr  error           // the first of the inner writer: the client is gone
+	closed    bool            // nothing may be written any more
+	answered  string          // the code of the error that was sent as the answer
+	encoded   bool            // the answer is a stream that is compressed
+	late      bool            // the client had left before the answer was decided
+	overdue   bool            // the drain was over before the stream was one that it ends
 
 	watcher
 }
@@ -60,11 +59,9 @@ type responseWriter struct {
 var errClosed = errors.New("the stream has been ended")
 
 func newResponseWriter(p *Proxy, w http.ResponseWriter, r *http.Request, cancel context.CancelCauseFunc) *responseWriter {
-	now := p.o.Clock.Now()
 	rw := &responseWriter{
-		p: p, r: r, chat: isChat(r), since: now, cancel: cancel,
+		p: p, r: r, chat: isChat(r), since: p.o.Clock.Now(), cancel: cancel,
 		inner: w, ctl: http.NewResponseController(w),
-		watcher: watcher{byteAt: now, frameAt: now, sentAt: now},
 	}
 	if rw.chat {
 		rw.header = w.Header().Clone()
@@ -137,7 +134,9 @@ func (rw *responseWriter) decide(status int) {
 	rw.handOver()
 	if !rw.isStream(status) {
 		rw.unwatch()
-		if rw.whole.keeps = rw.isWhole(status); !rw.whole.keeps {
+		if rw.isWhole(status) {
+			rw.whole = &whole{keeps: true}
+		} else {
 			rw.commit()
 		}
 		return
@@ -177,7 +176,7 @@ func (rw *responseWriter) Write(b []byte) (int, error) {
 	}
 	defer rw.mu.Unlock()
 	take := rw.feed
-	if rw.whole.keeps && !rw.closed {
+	if rw.keeps() && !rw.closed {
 		take = rw.keep
 	}
 	if err := take(b); err != nil {
@@ -188,7 +187,7 @@ func (rw *responseWriter) Write(b []byte) (int, error) {
 
 // passes tells whether the answer goes to the inner writer as it comes.
 func (rw *responseWriter) passes() bool {
-	return rw.engine == nil && !rw.whole.keeps && !rw.closed
+	return rw.engine == nil && !rw.keeps() && !rw.closed
 }
 
 // ReadFrom keeps io.Copy from going past Write: the method of an embedded
@@ -219,7 +218,9 @@ func (rw *responseWriter) FlushError() error {
 		return rw.ctl.Flush()
 	}
 	defer rw.mu.Unlock()
-	rw.whole.flushed = true
+	if rw.whole != nil {
+		rw.whole.flushed = true
+	}
 	if rw.closed || !rw.dirty {
 		return nil
 	}
