@@ -21,15 +21,20 @@ const (
 )
 
 // refusing returns an address of the loopback interface that refuses
-// connections: nobody listens there any more.
+// connections: it is the client's end of one, so that nobody can listen there.
 func refusing(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Cleanup(func() { l.Close() })
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c.LocalAddr().String()
 }
 
 // A connection that is refused costs nothing of the request: Caddy's

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"maps"
 	"net/http"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -19,8 +20,7 @@ func isChat(r *http.Request) bool { return rewrite.IsChatPath(r.URL.Path) }
 // for what comes after us looks at it (Caddy's encode, handle_errors).
 func upstreamRequest(ctx context.Context, r *http.Request) *http.Request {
 	up := r.WithContext(ctx)
-	up.Header = r.Header.Clone()
-	if up.Header == nil {
+	if up.Header = maps.Clone(r.Header); up.Header == nil {
 		up.Header = make(http.Header)
 	}
 	up.Header.Set("Accept-Encoding", "identity")

@@ -13,12 +13,12 @@ import (
 // share one timer. Bytes and frames move them later and leave the timer alone:
 // when it fires early it is set again, so that a chunk costs no timer.
 type watcher struct {
-	timer   Timer
 	askedAt time.Duration // the request goes on to upstream
 	byteAt  time.Duration // upstream's last byte; before the first one, askedAt
 	frameAt time.Duration // upstream's last frame
 	sentAt  time.Duration // our last byte to the client
 	began   bool          // a byte of the answer has come
+	timer   Timer
 }
 
 // Why upstream's request is cancelled. A proxy takes a cause that is a timeout

@@ -22,36 +22,37 @@ import (
 // whenever the inner writer is used, which has no lock of its own (Caddy:
 // idletimeout.go:401).
 type responseWriter struct {
-	p      *Proxy
-	r      *http.Request           // the client's
-	chat   bool                    // the request is one for chat completions
-	since  time.Time               // the request came
-	cancel context.CancelCauseFunc // ends upstream's request
-	inner  http.ResponseWriter
-	ctl    *http.ResponseController
-	header http.Header // the handler's, nil when it has the inner writer's
-
+	// What a chunk needs comes first, and lies together: a stream that is woken
+	// finds nothing of its own in the cache.
 	mu        sync.Mutex
-	sent      requestBody
-	asked     bool // the request has been read, and goes on
-	noStream  bool // it was read, and does not ask for a stream
 	decided   bool // the final status is known
-	status    int
-	committed bool            // the header has left
-	dirty     bool            // something has been written and not flushed
+	committed bool // the header has left
+	dirty     bool // something has been written and not flushed
+	closed    bool // nothing may be written any more
+	overdue   bool // the drain was over before the stream was one that it ends
+	p         *Proxy
 	engine    *rewrite.Stream // nil for an answer that is no stream
 	whole     *whole          // an answer that is kept until it has come, nil for others
-	seen      StreamObserver  // nil for a stream that nobody is told of
-	recorded  recorded        // for a file that shows what went wrong
-	cause     rewrite.Cause   // how upstream ended
 	writeErr  error           // the first of the inner writer: the client is gone
-	closed    bool            // nothing may be written any more
-	answered  string          // the code of the error that was sent as the answer
-	encoded   bool            // the answer is a stream that is compressed
-	late      bool            // the client had left before the answer was decided
-	overdue   bool            // the drain was over before the stream was one that it ends
-
+	inner     http.ResponseWriter
+	ctl       *http.ResponseController
+	seen      StreamObserver // nil for a stream that nobody is told of
+	since     time.Time      // the request came
 	watcher
+
+	r        *http.Request           // the client's
+	chat     bool                    // the request is one for chat completions
+	asked    bool                    // the request has been read, and goes on
+	noStream bool                    // it was read, and does not ask for a stream
+	encoded  bool                    // the answer is a stream that is compressed
+	late     bool                    // the client had left before the answer was decided
+	cancel   context.CancelCauseFunc // ends upstream's request
+	header   http.Header             // the handler's, nil when it has the inner writer's
+	sent     requestBody
+	status   int
+	recorded recorded      // for a file that shows what went wrong
+	cause    rewrite.Cause // how upstream ended
+	answered string        // the code of the error that was sent as the answer
 }
 
 // errClosed is returned to a handler that writes to a stream that has been
