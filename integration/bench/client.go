@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -25,6 +24,7 @@ type job struct {
 	Streams int
 	Kind    kind
 	Chunks  int
+	First   time.Duration
 	Every   time.Duration
 	End     ending
 	Spread  time.Duration
@@ -66,11 +66,10 @@ func runClient() error {
 	if err != nil {
 		return fmt.Errorf("reading the job: %w", err)
 	}
-	c := &client{allOpen: make(chan struct{}), leave: make(chan struct{})}
+	c := newClient()
 	if err := json.Unmarshal(line, &c.job); err != nil {
 		return fmt.Errorf("reading the job: %w", err)
 	}
-	c.report.Verdicts = make(map[verdict]int)
 	go func() {
 		_, _ = in.ReadByte() // until it ends
 		close(c.leave)
@@ -85,8 +84,18 @@ func runClient() error {
 		time.Sleep(c.Spread / time.Duration(c.Streams))
 	}
 	wg.Wait()
+	return c.say()
+}
+
+func newClient() *client {
+	c := &client{allOpen: make(chan struct{}), leave: make(chan struct{})}
+	c.report.Verdicts = make(map[verdict]int)
+	return c
+}
+
+// say tells of the streams on standard output.
+func (c *client) say() error {
 	r := &c.report
-	r.Streams = c.Streams
 	r.P50, r.P90, r.P99 = c.latency.quantile(0.5), c.latency.quantile(0.9), c.latency.quantile(0.99)
 	r.First = c.first.quantile(0.5)
 	return json.NewEncoder(os.Stdout).Encode(r)
@@ -97,12 +106,18 @@ const maxErrors = 5
 
 // stream opens the stream i, and reads it to its end.
 func (c *client) stream(i int) {
-	s := scenario{kind: c.Kind, chunks: c.Chunks, every: c.Every, end: c.End, seed: i}
+	s := scenario{kind: c.Kind, chunks: c.Chunks, first: c.First, every: c.Every, end: c.End, seed: i}
 	k := check{s: s, latency: &c.latency}
-	a, v, err := c.read(&k)
+	a, v, err := c.read(&k, c.leave)
+	c.note(&k, a, v, err)
+}
+
+// note takes down what came of a stream.
+func (c *client) note(k *check, a *answer, v verdict, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := &c.report
+	r.Streams++
 	r.Verdicts[v]++
 	r.Chunks += k.next
 	r.Kept += k.kept
@@ -113,13 +128,14 @@ func (c *client) stream(i int) {
 	if err != nil {
 		r.Wrong++
 		if len(r.Errors) < maxErrors {
-			r.Errors = append(r.Errors, fmt.Sprintf("stream %d: %v", i, err))
+			r.Errors = append(r.Errors, fmt.Sprintf("stream %d: %v", k.s.seed, err))
 		}
 	}
 }
 
-// read reads the stream of k, and says how it ended and what was wrong with it.
-func (c *client) read(k *check) (a *answer, v verdict, wrong error) {
+// read reads the stream of k, and says how it ended and what was wrong with it. One
+// that does not end is left when leave is closed.
+func (c *client) read(k *check, leave <-chan struct{}) (a *answer, v verdict, wrong error) {
 	conn, err := net.DialTimeout("tcp", c.Target.Addr, time.Minute)
 	if err != nil {
 		return nil, isCut, err
@@ -132,7 +148,13 @@ func (c *client) read(k *check) (a *answer, v verdict, wrong error) {
 	if a.status != 200 {
 		return a, saysError, fmt.Errorf("status %d", a.status)
 	}
-	events := 0
+	if k.s.end == endsNever {
+		go func() {
+			<-leave
+			conn.Close()
+		}()
+	}
+	events, open := 0, false
 	err = eachEvent(a, func(e event) error {
 		now := time.Now()
 		if events++; events == 1 {
@@ -141,17 +163,19 @@ func (c *client) read(k *check) (a *answer, v verdict, wrong error) {
 		if wrong = k.event(e, now); wrong != nil {
 			return wrong
 		}
-		if k.s.end == endsNever && k.next == k.s.chunks {
+		if k.s.end == endsNever && k.next == k.s.chunks && !open {
+			open = true
 			c.came()
-			return errLeft
 		}
 		return nil
 	})
 	switch {
 	case wrong != nil:
 		return a, k.verdict(err), wrong
-	case errors.Is(err, errLeft):
-		return a, wasLeft, c.stay(conn, a)
+	case k.s.end == endsNever && isClosed(leave):
+		return a, wasLeft, k.complete()
+	case k.s.end == endsNever:
+		return a, k.verdict(err), fmt.Errorf("a stream that does not end has ended: %w", err)
 	case k.s.end == endsReset:
 		return a, k.verdict(err), nil // what has to have come is not known
 	case !k.done:
@@ -160,9 +184,6 @@ func (c *client) read(k *check) (a *answer, v verdict, wrong error) {
 	return a, k.verdict(err), k.complete()
 }
 
-// errLeft ends the reading of a stream that does not end.
-var errLeft = errors.New("the client leaves")
-
 // came notes that a stream that does not end has been read as far as it comes.
 func (c *client) came() {
 	if int(c.open.Add(1)) == c.Streams {
@@ -170,21 +191,11 @@ func (c *client) came() {
 	}
 }
 
-// stay keeps a stream that does not end open, and reads its keepalives.
-func (c *client) stay(conn net.Conn, a *answer) error {
-	go func() {
-		<-c.leave
-		conn.Close()
-	}()
-	b := make([]byte, 512)
-	for {
-		if _, err := a.Read(b); err != nil {
-			select {
-			case <-c.leave:
-				return nil
-			default:
-				return fmt.Errorf("a stream that does not end has ended: %w", err)
-			}
-		}
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }

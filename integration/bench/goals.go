@@ -4,28 +4,31 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 )
 
 // goals says what is measured of them.
 type goals struct {
-	rounds  int
-	seconds int
-	only    string
-	weighs  int
-	idle    time.Duration
+	rounds int
+	length time.Duration
+	weighs int
+	idle   time.Duration
+	only   string
+	binary string
 }
 
 func goalFlags(f *flag.FlagSet) *goals {
 	g := new(goals)
 	f.IntVar(&g.rounds, "rounds", 15, "rounds of floor and plugin for each load")
-	f.IntVar(&g.seconds, "seconds", 4, "how long a round of streams is")
+	f.DurationVar(&g.length, "length", 4*time.Second, "of a round's streams")
 	f.IntVar(&g.weighs, "weighs", 3, "rounds of floor and plugin for memory")
-	f.DurationVar(&g.idle, "idle", 25*time.Second, "how long streams are idle before their memory is looked at")
-	f.StringVar(&g.only, "only", "", "one load: clean, markers or lines")
+	f.DurationVar(&g.idle, "idle", 15*time.Second, "how long streams are idle before their memory is looked at")
+	f.StringVar(&g.only, "only", "", "engine, cpu or memory; nothing for all")
 	return g
 }
 
+// runGoals measures the goals, and fails when one is missed.
 func runGoals(g *goals) error {
 	work, err := os.MkdirTemp("", "hermes-bench-")
 	if err != nil {
@@ -41,34 +44,74 @@ func runGoals(g *goals) error {
 		return err
 	}
 	defer b.stop()
-	if g.only == "" || g.only == "memory" {
-		for _, n := range []int{2000, min(10_000, mostStreams())} {
-			w, err := weigh(c, work, b.addr, n, g.weighs, g.idle)
-			if err != nil {
-				return err
-			}
-			fmt.Printf("%+v\n", w)
-		}
-	}
-	p, err := startPair(c, work, b.addr)
-	if err != nil {
-		return err
-	}
-	defer p.stop()
-	for _, k := range []kind{clean, markers, lines} {
-		if g.only != "" && g.only != string(k) {
+	var all []result
+	for _, part := range []struct {
+		name    string
+		measure func() ([]result, error)
+	}{
+		{"engine", func() ([]result, error) { return measureEngine(g.rounds) }},
+		{"cpu", func() ([]result, error) { return g.cpu(c, work, b.addr) }},
+		{"memory", func() ([]result, error) { return g.memory(c, work, b.addr) }},
+	} {
+		if g.only != "" && !strings.Contains(g.only, part.name) {
 			continue
 		}
+		results, err := part.measure()
+		if err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
+		all = append(all, results...)
+	}
+	return printResults(all)
+}
+
+// loads are the streams that the CPU time of a chunk is measured with.
+var loads = []struct {
+	kind  kind
+	what  string
+	limit float64
+}{
+	{clean, "a clean stream", 1.03},
+	{markers, "a marker every 20 chunks", 1.10},
+	{lines, "every delta ends in a newline", 1.25},
+}
+
+// cpu measures CPU, latency and writes for a chunk.
+func (g *goals) cpu(c caddy, work, upstream string) (results []result, err error) {
+	p, err := startPair(c, work, upstream)
+	if err != nil {
+		return nil, err
+	}
+	defer p.stop()
+	for _, load := range loads {
 		const every = 10 * time.Millisecond
-		j := job{Streams: 25, Kind: k, Chunks: g.seconds * int(time.Second/every), Every: every, End: endsWell, Spread: 100 * time.Millisecond}
-		if _, err := p.compare(j, 1); err != nil { // warm
-			return err
+		j := job{
+			Streams: 25, Kind: load.kind, Chunks: int(g.length / every), Every: every,
+			End: endsWell, Spread: 100 * time.Millisecond,
+		}
+		if _, err := p.compare(j, 1); err != nil { // warms both
+			return nil, err
 		}
 		r, err := p.compare(j, g.rounds)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		fmt.Printf("%-8s %+v\n", k, r)
+		results = append(results,
+			result{"CPU of a chunk, " + load.what, r.ratio, r.ratioScatter, load.limit, "", fmt.Sprintf("%.1f and %.1f µs", r.floorCPU, r.pluginCPU)},
+			result{"added latency of a chunk, " + load.what, r.added, r.addedScatter, 15, " µs", fmt.Sprintf("to %.0f µs", r.floorLatency)},
+			result{"writes for a chunk, " + load.what, r.writes, 0, 1, "", ""})
 	}
-	return nil
+	return results, nil
+}
+
+// memory measures what an open idle stream takes.
+func (g *goals) memory(c caddy, work, upstream string) (results []result, err error) {
+	for _, n := range []int{2000, min(10_000, mostStreams())} {
+		w, err := weigh(c, work, upstream, n, g.weighs, g.idle)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, w.results()...)
+	}
+	return results, nil
 }

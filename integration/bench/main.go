@@ -30,12 +30,17 @@ func command(args []string) error {
 	switch name {
 	case roleUpstream:
 		return runUpstream()
+	case roleSoaker:
+		return runSoaker()
 	case roleClient:
 		return runClient()
 	}
 	flags := flag.NewFlagSet("bench "+name, flag.ContinueOnError)
 	var do func() error
 	switch name {
+	case "soak":
+		s := soakFlags(flags)
+		do = func() error { return runSoak(s) }
 	case "goals":
 		g := goalFlags(flags)
 		do = func() error { return runGoals(g) }

@@ -6,26 +6,32 @@ import (
 	"time"
 )
 
-// held is what the open idle streams of one process take.
+// held is what the open idle streams of one process take, each, in kB.
 type held struct {
-	bytes  float64 // resident, for each stream
-	idle   float64 // resident before the first, in all
-	report report
+	resident float64 // as the system counts
+	live     float64 // of heap and stacks, behind a garbage collection
 }
 
 // hold opens n streams in front of a fresh process of the variant, waits for d, in
 // which their clients get keepalives, and looks at what the process has.
 func hold(c caddy, v variant, work, upstream string, n int, d time.Duration) (h held, err error) {
-	p, err := c.start(v, filepath.Join(work, v.name), upstream, "off")
+	admin, err := freePort()
+	if err != nil {
+		return h, err
+	}
+	p, err := c.start(v, filepath.Join(work, v.name), upstream, admin)
 	if err != nil {
 		return h, err
 	}
 	defer p.stop()
-	pid := p.cmd.Process.Pid
-	before := residentOf(pid)
+	a := adminOf{addr: admin, pid: p.cmd.Process.Pid}
+	before, err := a.weigh()
+	if err != nil {
+		return h, err
+	}
 	l, err := startLoad(job{
 		Target: p.target, Streams: n, Kind: clean, Chunks: 20, Every: 50 * time.Millisecond, End: endsNever,
-		Spread: time.Duration(n) * 2 * time.Millisecond,
+		Spread: time.Duration(n) * time.Millisecond,
 	})
 	if err != nil {
 		return h, err
@@ -35,47 +41,75 @@ func hold(c caddy, v variant, work, upstream string, n int, d time.Duration) (h 
 		return h, err
 	}
 	time.Sleep(d)
-	h.idle = float64(before)
-	h.bytes = float64(residentOf(pid)-before) / float64(n)
+	after, err := a.weigh()
 	l.in.Close()
-	if h.report, err = l.finish(); err != nil {
+	r, lerr := l.finish()
+	switch {
+	case err != nil:
 		return h, err
+	case lerr != nil:
+		return h, lerr
+	case r.Wrong > 0:
+		return h, fmt.Errorf("%d of %d streams are wrong, such as: %v", r.Wrong, n, r.Errors)
 	}
-	if h.report.Wrong > 0 {
-		return h, fmt.Errorf("%d of %d streams are wrong, such as: %v", h.report.Wrong, n, h.report.Errors)
-	}
-	return h, nil
+	return held{
+		resident: (after.resident - before.resident) * 1000 / float64(n),
+		live:     (after.heap + after.stacks - before.heap - before.stacks) * 1000 / float64(n),
+	}, nil
 }
 
-// weighed is what rounds of both say of n streams.
+// weighed is what rounds of both say of n streams: ratios and their scatter, and
+// kB for a stream.
 type weighed struct {
-	streams, rounds int
-	ratio, scatter  float64 // of bytes for a stream
-	floor, plugin   float64 // kB for a stream, medians
+	streams                       int
+	resident, live                float64
+	residentScatter, liveScatter  float64
+	floorResident, pluginResident float64
+	floorLive, pluginLive         float64
 }
 
 // weigh does the rounds, one process after the other, in turned order.
 func weigh(c caddy, work, upstream string, n, rounds int, d time.Duration) (w weighed, err error) {
-	var ratios, floors, plugins []float64
+	var resident, live, floorResident, pluginResident, floorLive, pluginLive []float64
 	for i := range rounds {
 		order := []variant{floor, plugin}
 		if i%2 == 1 {
 			order = []variant{plugin, floor}
 		}
-		by := make(map[string]float64)
+		by := make(map[string]held)
 		for _, v := range order {
-			h, err := hold(c, v, work, upstream, n, d)
-			if err != nil {
+			if by[v.name], err = hold(c, v, work, upstream, n, d); err != nil {
 				return w, fmt.Errorf("%s with %d streams: %w", v.name, n, err)
 			}
-			by[v.name] = h.bytes / 1000
 		}
-		ratios = append(ratios, by[plugin.name]/by[floor.name])
-		floors, plugins = append(floors, by[floor.name]), append(plugins, by[plugin.name])
+		f, p := by[floor.name], by[plugin.name]
+		resident, live = append(resident, p.resident/f.resident), append(live, p.live/f.live)
+		floorResident, pluginResident = append(floorResident, f.resident), append(pluginResident, p.resident)
+		floorLive, pluginLive = append(floorLive, f.live), append(pluginLive, p.live)
 	}
-	w.streams, w.rounds = n, rounds
-	w.ratio, w.scatter = median(ratios)
-	w.floor, _ = median(floors)
-	w.plugin, _ = median(plugins)
+	w.streams = n
+	w.resident, w.residentScatter = median(resident)
+	w.live, w.liveScatter = median(live)
+	w.floorResident, _ = median(floorResident)
+	w.pluginResident, _ = median(pluginResident)
+	w.floorLive, _ = median(floorLive)
+	w.pluginLive, _ = median(pluginLive)
 	return w, nil
+}
+
+// maxMemory is the goal.
+const maxMemory = 1.03
+
+// results returns what has been measured of the goals.
+func (w weighed) results() []result {
+	return []result{
+		{
+			fmt.Sprintf("resident bytes of an idle stream, %d streams", w.streams), w.resident, w.residentScatter, maxMemory, "",
+			fmt.Sprintf("%.1f and %.1f kB", w.floorResident, w.pluginResident),
+		},
+		{
+			"heap and stacks of one, garbage collected", w.live, w.liveScatter, maxMemory, "",
+			fmt.Sprintf("%.1f and %.1f kB", w.floorLive, w.pluginLive),
+		},
+	}
 }

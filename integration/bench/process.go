@@ -25,6 +25,7 @@ const (
 const (
 	roleUpstream = "upstream"
 	roleClient   = "client"
+	roleSoaker   = "soaker"
 )
 
 // self starts this program in a role, on the core of those.
@@ -80,8 +81,11 @@ type load struct {
 	out *bufio.Reader
 }
 
-func startLoad(j job) (*load, error) {
-	cmd, in, out, err := self(roleClient)
+func startLoad(j job) (*load, error) { return startRole(roleClient, j) }
+
+// startRole starts a client, and tells it what to do.
+func startRole(role string, j any) (*load, error) {
+	cmd, in, out, err := self(role)
 	if err != nil {
 		return nil, fmt.Errorf("starting the client: %w", err)
 	}

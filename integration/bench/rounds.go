@@ -48,12 +48,11 @@ func (p *proxyProcess) measure(j job) (m measured, err error) {
 // compared is what rounds of both say. They share the core at the same time, so that
 // what else goes on in the machine meets both alike.
 type compared struct {
-	rounds                         int
-	ratio, ratioScatter            float64 // of CPU times
-	floorCPU, pluginCPU            float64 // µs for a chunk, medians
-	added, addedScatter            float64 // µs, of the median latencies of a round
-	floorLatency                   float64 // µs, median
-	floorChunks, pluginChunks, ups float64 // HTTP chunks for a stream
+	ratio, ratioScatter float64 // of CPU times
+	floorCPU, pluginCPU float64 // µs for a chunk, medians
+	added, addedScatter float64 // µs, of the median latencies of a round
+	floorLatency        float64 // µs, median
+	writes              float64 // that clients saw for a chunk of upstream's, the most of a round
 }
 
 // compare does n rounds of the job with both at once.
@@ -75,10 +74,8 @@ func (p pair) compare(j job, n int) (c compared, err error) {
 		ratios = append(ratios, float64(g.cpu)/float64(f.cpu))
 		floors, plugins = append(floors, micros(f.cpu)), append(plugins, micros(g.cpu))
 		added, base = append(added, micros(g.P50-f.P50)), append(base, micros(f.P50))
-		c.floorChunks += float64(f.HTTPChunks) / float64(j.Streams*n)
-		c.pluginChunks += float64(g.HTTPChunks) / float64(j.Streams*n)
+		c.writes = max(c.writes, float64(g.HTTPChunks)/float64(j.Streams*(j.Chunks+2)))
 	}
-	c.rounds, c.ups = n, float64(j.Chunks+2)
 	c.ratio, c.ratioScatter = median(ratios)
 	c.added, c.addedScatter = median(added)
 	c.floorCPU, _ = median(floors)

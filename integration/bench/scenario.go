@@ -15,6 +15,7 @@ import (
 type scenario struct {
 	kind   kind
 	chunks int           // with text
+	first  time.Duration // before the first of them
 	every  time.Duration // between two of them
 	end    ending
 	seed   int // makes the words of streams differ
@@ -26,6 +27,7 @@ type kind string
 const (
 	clean   kind = "clean"   // words, in the middle of a line
 	markers kind = "markers" // the same, with a tool marker every twentieth chunk
+	tools   kind = "tools"   // the same, with one every second chunk
 	lines   kind = "lines"   // each delta ends in a newline, so that the next could begin a marker
 )
 
@@ -38,12 +40,9 @@ const (
 	endsNever ending = "never" // the client has to leave
 )
 
-// markerEvery is how many chunks have one marker.
-const markerEvery = 20
-
 func (s scenario) String() string {
 	return url.Values{
-		"kind": {string(s.kind)}, "chunks": {strconv.Itoa(s.chunks)}, "every": {s.every.String()},
+		"kind": {string(s.kind)}, "chunks": {strconv.Itoa(s.chunks)}, "first": {s.first.String()}, "every": {s.every.String()},
 		"end": {string(s.end)}, "seed": {strconv.Itoa(s.seed)},
 	}.Encode()
 }
@@ -57,6 +56,9 @@ func parseScenario(text string) (scenario, error) {
 	s := scenario{kind: kind(v.Get("kind")), end: ending(v.Get("end"))}
 	if s.chunks, err = strconv.Atoi(v.Get("chunks")); err != nil {
 		return scenario{}, fmt.Errorf("chunks: %w", err)
+	}
+	if s.first, err = time.ParseDuration(v.Get("first")); err != nil {
+		return scenario{}, fmt.Errorf("first: %w", err)
 	}
 	if s.every, err = time.ParseDuration(v.Get("every")); err != nil {
 		return scenario{}, fmt.Errorf("every: %w", err)
@@ -80,7 +82,9 @@ func (s scenario) request(model string) []byte {
 }
 
 // marks tells whether the chunk i is a tool marker.
-func (s scenario) marks(i int) bool { return s.kind == markers && i%markerEvery == markerEvery-1 }
+func (s scenario) marks(i int) bool {
+	return s.kind == markers && i%20 == 19 || s.kind == tools && i%2 == 1
+}
 
 // The text of a chunk begins with its number and the time it was sent at, in
 // nanoseconds: w000017 1795164799123456789 and words.

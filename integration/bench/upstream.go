@@ -133,10 +133,22 @@ func (u *upstream) stream(c *net.TCPConn, s scenario) bool {
 	if !send(streamHeader, f.role()) {
 		return false
 	}
-	next := time.Now()
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		_, _ = c.Read(make([]byte, 1)) // a proxy sends nothing while it is answered
+	}()
+	next := time.Now().Add(s.first)
+	at := time.NewTimer(s.first)
+	defer at.Stop()
 	for i := range s.chunks {
-		next = next.Add(s.every)
-		time.Sleep(time.Until(next))
+		select {
+		case <-gone:
+			return false
+		case <-at.C:
+			next = next.Add(s.every)
+			at.Reset(time.Until(next))
+		}
 		if !send("", f.chunk(i, time.Now())) {
 			return false
 		}
@@ -146,12 +158,16 @@ func (u *upstream) stream(c *net.TCPConn, s scenario) bool {
 		_ = c.SetLinger(0) // close sends a reset
 		return false
 	case endsNever:
-		_, _ = c.Read(out[:1]) // until the proxy leaves
+		<-gone
 		return false
 	}
 	if !send("", f.end()) {
 		return false
 	}
-	_, err := io.WriteString(c, "0\r\n\r\n")
-	return err == nil
+	if _, err := io.WriteString(c, "0\r\n\r\n"); err != nil {
+		return false
+	}
+	_ = c.SetReadDeadline(time.Now()) // the next request is not ours to read
+	<-gone
+	return c.SetReadDeadline(time.Time{}) == nil
 }

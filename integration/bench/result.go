@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// result is what has been measured of a goal.
+type result struct {
+	what    string
+	value   float64
+	scatter float64 // half the distance between the quartiles of the rounds
+	limit   float64 // the most that it may be
+	unit    string
+	beside  string // the numbers behind a ratio
+}
+
+// reached tells whether the goal is.
+func (r result) reached() bool { return r.value <= r.limit }
+
+// printResults prints a table, and says how many goals have been missed.
+func printResults(results []result) error {
+	missed := 0
+	fmt.Println("\n| goal | measured | scatter | limit | |\n| --- | --- | --- | --- | --- |")
+	for _, r := range results {
+		mark := ""
+		if !r.reached() {
+			mark = "**missed**"
+			missed++
+		}
+		fmt.Printf("| %s | %s%s | %s | %s%s | %s |\n", r.what, number(r.value), r.unit, number(r.scatter), number(r.limit), r.unit, strings.TrimSpace(r.beside+" "+mark))
+	}
+	if missed > 0 {
+		return fmt.Errorf("%d of %d goals are missed", missed, len(results))
+	}
+	return nil
+}
+
+// number prints three decimals of a ratio and one of what is larger.
+func number(v float64) string {
+	if v < 10 && v > -10 {
+		return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.3f", v), "0"), ".")
+	}
+	return fmt.Sprintf("%.0f", v)
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// soak says how long and how wide.
+type soak struct {
+	streams int
+	chunks  float64
+	length  time.Duration
+	reload  time.Duration
+	settle  time.Duration
+}
+
+func soakFlags(f *flag.FlagSet) *soak {
+	s := new(soak)
+	f.IntVar(&s.streams, "streams", 10_000, "streams that are open at a time")
+	f.Float64Var(&s.chunks, "chunks", 20, "chunks a second of all streams together")
+	f.DurationVar(&s.length, "for", 10*time.Minute, "how long")
+	f.DurationVar(&s.reload, "reload", time.Minute, "between two reloads")
+	f.DurationVar(&s.settle, "settle", 3*time.Minute, "how long goroutines and memory may take to go back")
+	return s
+}
+
+// runSoak keeps streams open, and looks at what the process has at the end.
+func runSoak(s *soak) error {
+	work, err := os.MkdirTemp("", "hermes-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	c, err := buildCaddy(work)
+	if err != nil {
+		return err
+	}
+	b, err := startBackend()
+	if err != nil {
+		return err
+	}
+	defer b.stop()
+	admin, err := freePort()
+	if err != nil {
+		return err
+	}
+	p, err := c.start(plugin, filepath.Join(work, plugin.name), b.addr, admin)
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	a := adminOf{admin, filepath.Join(work, plugin.name, "Caddyfile"), p.cmd.Process.Pid}
+
+	if n := mostStreams(); n < s.streams {
+		fmt.Printf("%d streams instead of %d: more files may not be open\n", n, s.streams)
+		s.streams = n
+	}
+	// Pools, listeners and the like are there once some streams have been.
+	warm := job{Target: p.target, Streams: 200, Kind: tools, Chunks: 20, Every: 20 * time.Millisecond, End: endsWell, Spread: time.Second}
+	if r, err := run(warm); err != nil || r.Wrong > 0 {
+		return fmt.Errorf("before the soak: %v: %w", r.Errors, err)
+	}
+	before, err := a.look()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%-8s %s\n", "before", before)
+
+	r, err := s.siege(p, a)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d streams were read, with %d chunks: %v\n", r.Streams, r.Chunks, r.Verdicts)
+	if r.Wrong > 0 {
+		err = fmt.Errorf("%d streams are wrong, such as: %v", r.Wrong, r.Errors)
+	}
+	return errors.Join(err, s.after(a, b, before))
+}
+
+// siege has the client keep the streams open, and reloads.
+func (s *soak) siege(p *proxyProcess, a adminOf) (r report, err error) {
+	l, err := startRole(roleSoaker, siege{p.target, s.streams, s.length, s.chunks})
+	if err != nil {
+		return r, err
+	}
+	if err := l.opened(); err != nil {
+		kill(l.cmd)
+		return r, err
+	}
+	type said struct {
+		report
+		err error
+	}
+	ended := make(chan said, 1)
+	go func() {
+		r, err := l.finish()
+		ended <- said{r, err}
+	}()
+	every := time.NewTicker(s.reload)
+	defer every.Stop()
+	for n := 1; ; n++ {
+		select {
+		case said := <-ended:
+			return said.report, said.err
+		case <-every.C:
+		}
+		now, err := a.look()
+		if err == nil {
+			err = a.reload(n)
+		}
+		if err != nil {
+			kill(l.cmd)
+			return r, err
+		}
+		fmt.Printf("%-8s %s\n", time.Duration(n)*s.reload, now)
+	}
+}
+
+// after waits until goroutines and memory are where they were.
+func (s *soak) after(a adminOf, b *backend, before looked) error {
+	var now looked
+	for deadline := time.Now().Add(s.settle); ; time.Sleep(5 * time.Second) {
+		var err error
+		if now, err = a.look(); err != nil {
+			return err
+		}
+		state, err := b.state()
+		if err != nil {
+			return err
+		}
+		back := now.goroutines <= before.goroutines+10 && now.heap <= before.heap*1.1 && state.Open == 0 && now.active == 0
+		if back || time.Now().After(deadline) {
+			fmt.Printf("%-8s %s, %d streams at the backend\n", "after", now, state.Open)
+			if !back {
+				return errors.New("goroutines or memory are not back where they were")
+			}
+			return nil
+		}
+	}
+}
