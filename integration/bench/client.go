@@ -176,7 +176,7 @@ func (c *client) read(k *check, leave <-chan struct{}) (a *answer, v verdict, wr
 		return a, wasLeft, k.complete()
 	case k.s.end == endsNever:
 		return a, k.verdict(err), fmt.Errorf("a stream that does not end has ended: %w", err)
-	case k.s.end == endsReset:
+	case k.s.end == endsReset, k.s.end == endsClosed:
 		return a, k.verdict(err), nil // what has to have come is not known
 	case !k.done:
 		return a, k.verdict(err), fmt.Errorf("the stream ended without [DONE]: %w", err)

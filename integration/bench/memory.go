@@ -50,7 +50,7 @@ func hold(c caddy, v variant, work, upstream string, n int, d time.Duration) (h 
 	case lerr != nil:
 		return h, lerr
 	case r.Wrong > 0:
-		return h, fmt.Errorf("%d of %d streams are wrong, such as: %v", r.Wrong, n, r.Errors)
+		return h, r.failed()
 	}
 	return held{
 		resident: (after.resident - before.resident) * 1000 / float64(n),

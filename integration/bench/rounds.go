@@ -34,15 +34,28 @@ type measured struct {
 // measure does the job with the proxy, and looks at its CPU clock before and after.
 func (p *proxyProcess) measure(j job) (m measured, err error) {
 	j.Target = p.target
-	before := cpuOf(p.cmd.Process.Pid)
+	before := p.cpu()
 	if m.report, err = run(j); err != nil {
 		return m, err
 	}
-	m.cpu = (cpuOf(p.cmd.Process.Pid) - before) / time.Duration(j.Streams*(j.Chunks+2))
-	if m.Wrong > 0 {
-		return m, fmt.Errorf("%d of %d streams are wrong, such as: %v", m.Wrong, m.Streams, m.Errors)
-	}
+	m.cpu = (p.cpu() - before) / time.Duration(j.Streams*(j.Chunks+2))
 	return m, nil
+}
+
+// cpu returns the CPU time that the proxy has taken, 0 for none.
+func (p *proxyProcess) cpu() time.Duration {
+	if p.cmd == nil {
+		return 0
+	}
+	return cpuOf(p.cmd.Process.Pid)
+}
+
+// failed is the error of a job in which a stream was wrong.
+func (r report) failed() error {
+	if r.Wrong == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d streams are wrong, such as: %v", r.Wrong, r.Streams, r.Errors)
 }
 
 // compared is what rounds of both say. They share the core at the same time, so that
@@ -65,7 +78,7 @@ func (p pair) compare(j job, n int) (c compared, err error) {
 		both.Go(func() { f, ferr = p.floor.measure(j) })
 		both.Go(func() { g, gerr = p.plugin.measure(j) })
 		both.Wait()
-		if err := errors.Join(ferr, gerr); err != nil {
+		if err := errors.Join(ferr, gerr, f.failed(), g.failed()); err != nil {
 			return c, err
 		}
 		if tools := j.Streams * marksIn(j); g.Kept > 0 || g.Tools != tools {

@@ -35,9 +35,10 @@ const (
 type ending string
 
 const (
-	endsWell  ending = "stop"  // a finish chunk and [DONE]
-	endsReset ending = "reset" // the backend dies: the connection is reset
-	endsNever ending = "never" // the client has to leave
+	endsWell   ending = "stop"   // a finish chunk and [DONE]
+	endsReset  ending = "reset"  // the backend dies: the connection is reset
+	endsClosed ending = "closed" // the same, but it is closed, as by a process that ends
+	endsNever  ending = "never"  // the client has to leave
 )
 
 func (s scenario) String() string {
@@ -101,7 +102,7 @@ var words = strings.Fields("the agent reads a file and writes what it has found 
 // are 250 to 300 bytes long.
 func (s scenario) text(i int) string {
 	b := fmt.Appendf(make([]byte, 0, 128), "w%06d %0*d", i, timeWidth, 0)
-	for k := s.seed + i; len(b) < 66+(s.seed*7+i*13)%32; k++ {
+	for k := s.seed + i; len(b) < 50+(s.seed*7+i*13)%28; k++ {
 		b = append(append(b, ' '), words[k%len(words)]...)
 	}
 	if s.kind == lines {

@@ -157,6 +157,8 @@ func (u *upstream) stream(c *net.TCPConn, s scenario) bool {
 	case endsReset:
 		_ = c.SetLinger(0) // close sends a reset
 		return false
+	case endsClosed:
+		return false
 	case endsNever:
 		<-gone
 		return false

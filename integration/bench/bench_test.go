@@ -1,0 +1,259 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestScenariosAreReadBack(t *testing.T) {
+	want := scenario{kind: tools, chunks: 7, first: time.Second, every: 30 * time.Millisecond, end: endsReset, seed: 3}
+	if got, err := parseScenario(want.String()); err != nil || got != want {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	if _, err := parseScenario("hello"); err == nil {
+		t.Error("any message is a scenario")
+	}
+}
+
+// TestFramesAreThoseOfLegacyHermes but for their ids, times and texts.
+func TestFramesAreThoseOfLegacyHermes(t *testing.T) {
+	recordings, err := filepath.Glob("../../testdata/captures/g0-v0.8.0/*.sse")
+	if err != nil || len(recordings) == 0 {
+		t.Fatal("no recordings", err)
+	}
+	var all strings.Builder
+	for _, r := range recordings {
+		b, err := os.ReadFile(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(b)
+	}
+	shape := func(frame string) (head, tail string) {
+		_, rest, _ := strings.Cut(frame, `"object"`)
+		head, rest, _ = strings.Cut(rest, `"created": `)
+		_, rest, _ = strings.Cut(rest, ",")
+		if i := strings.Index(rest, `"content": "`); i >= 0 {
+			return head + rest[:i], rest[strings.LastIndex(rest, `"}`):]
+		}
+		return head, rest
+	}
+	f := newFrames(scenario{kind: tools, chunks: 2})
+	for name, frame := range map[string]string{"role": string(f.role()), "text": string(f.chunk(0, time.Now())), "marker": string(f.chunk(1, time.Now()))} {
+		head, tail := shape(frame)
+		found := false
+		for recorded := range strings.SplitAfterSeq(all.String(), "\n\n") {
+			if h, t := shape(recorded); h == head && t == tail {
+				found = true
+				break
+			}
+		}
+		if !found {
+			t.Errorf("no recording has a frame like this one (%s):\n%s", name, frame)
+		}
+	}
+}
+
+func TestFramesAreAsLongAsTheGoalSays(t *testing.T) {
+	for seed := range 100 {
+		s := scenario{kind: clean, seed: seed}
+		f := newFrames(s)
+		for i := range 100 {
+			if n := len(f.chunk(i, time.Now())); n < 250 || n > 300 {
+				t.Fatalf("a frame of %d bytes", n)
+			}
+		}
+	}
+}
+
+// frameList returns the frames of a stream, one by one.
+func frameList(s scenario) (all []string) {
+	f := newFrames(s)
+	all = append(all, string(f.role()))
+	for i := range s.chunks {
+		all = append(all, string(f.chunk(i, time.Now())))
+	}
+	return append(all, strings.SplitAfter(strings.TrimSuffix(string(f.end()), "\n\n"), "\n\n")...)
+}
+
+// verify returns what the check says of a stream, and how it ended.
+func verify(s scenario, stream string) (verdict, error) {
+	k := check{s: s, latency: new(sample)}
+	err := eachEvent(strings.NewReader(stream+"\n\n"), func(e event) error { return k.event(e, time.Now()) })
+	if err == nil {
+		err = k.complete()
+	}
+	return k.verdict(nil), err
+}
+
+func TestStreamsAreCheckedToTheLastByte(t *testing.T) {
+	s := scenario{kind: tools, chunks: 6, end: endsWell, seed: 5}
+	all := frameList(s)
+	stream := func(edit func(f []string) []string) string {
+		return strings.Join(edit(append([]string(nil), all...)), "")
+	}
+	tool := func(id, status string) string {
+		return `data: {"toolCallId": "` + id + `", "status": "` + status + `"}` + "\n\n"
+	}
+	for name, c := range map[string]struct {
+		stream string
+		wrong  bool
+	}{
+		"as it is":                 {stream(func(f []string) []string { return f }), false},
+		"all in one":               {strings.ReplaceAll(stream(func(f []string) []string { return f }), "\n\n", "\r\n\r\n"), false},
+		"a chunk is lost":          {stream(func(f []string) []string { return append(f[:3], f[4:]...) }), true},
+		"the last chunk is lost":   {stream(func(f []string) []string { return append(f[:5], f[7:]...) }), true},
+		"two chunks change places": {stream(func(f []string) []string { f[1], f[3] = f[3], f[1]; return f }), true},
+		"a chunk comes twice":      {stream(func(f []string) []string { f[1] += f[1]; return f }), true},
+		"a word is another":        {stream(func(f []string) []string { f[3] = strings.Replace(f[3], " what", " that", 1) + ""; return f }), true},
+		"one marker is stripped":   {stream(func(f []string) []string { f[2] = ""; return f }), true},
+		"all are":                  {stream(func(f []string) []string { f[2], f[4], f[6] = "", "", ""; return f }), false},
+		"a tool has no end":        {stream(func(f []string) []string { f[2], f[4], f[6] = tool("a", "running"), "", ""; return f }), true},
+		"a tool has one": {stream(func(f []string) []string {
+			f[2], f[4], f[6] = tool("a", "running"), tool("a", "completed"), ""
+			return f
+		}), false},
+		"a tool has two": {stream(func(f []string) []string {
+			f[2], f[4], f[6] = tool("a", "running"), tool("a", "completed"), tool("a", "completed")
+			return f
+		}), true},
+		"something behind the end":  {stream(func(f []string) []string { return append(f, "\n\n", f[1]) }), true},
+		"an event that is no JSON":  {stream(func(f []string) []string { f[2] = "data: {\n\n"; return f }), true},
+		"text behind the last text": {stream(func(f []string) []string { f[7] = f[1] + f[7]; return f }), true},
+	} {
+		v, err := verify(s, c.stream)
+		if (err != nil) != c.wrong {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil && v != saysStop {
+			t.Errorf("%s: the end says %q", name, v)
+		}
+	}
+}
+
+func TestWhoSaysStop(t *testing.T) {
+	for stream, want := range map[string]verdict{
+		`data: {"choices": [{"finish_reason": "stop"}]}`:                                                        saysStop,
+		`data: {"choices": [{"finish_reason": "error"}]}`:                                                       saysError,
+		`data: {"error": {"message": "x"}}`:                                                                     saysError,
+		`data: {"error": {"message": "x"}}` + "\n\n" + `data: {"choices": [{"finish_reason": "stop"}]}`:         saysError,
+		`data: {"error": null, "choices": [{"delta": {}, "finish_reason": null}]}` + "\n\n" + `data: [DONE]`:    isShort,
+		`data: {"choices": [{"delta": {"content": null}, "finish_reason": "length"}]}` + "\n\ndata: [DONE]\n\n": saysStop,
+	} {
+		if v, err := verify(scenario{}, stream); v != want || err != nil {
+			t.Errorf("%s says %q, %v, want %q", stream, v, err, want)
+		}
+	}
+	if v := (&check{}).verdict(io.ErrUnexpectedEOF); v != isCut {
+		t.Errorf("a connection that broke off says %q", v)
+	}
+}
+
+// serveUpstream serves the scripted backend to the end of the test.
+func serveUpstream(t *testing.T) (*upstream, target) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	u := new(upstream)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go u.serve(c.(*net.TCPConn))
+		}
+	}()
+	return u, target{Addr: l.Addr().String(), Path: "/v1/chat/completions", Model: "hermes-agent"}
+}
+
+func TestBackendAndClientAgree(t *testing.T) {
+	_, at := serveUpstream(t)
+	for _, k := range []kind{clean, markers, tools, lines} {
+		for end, want := range map[ending]verdict{endsWell: saysStop, endsReset: isCut, endsClosed: isCut} {
+			c := newClient()
+			c.job = job{Target: at}
+			check := check{s: scenario{kind: k, chunks: 25, every: time.Microsecond, end: end}, latency: &c.latency}
+			a, v, err := c.read(&check, nil)
+			if err != nil || v != want {
+				t.Errorf("%s, %s: says %q, %v, want %q", k, end, v, err, want)
+			}
+			if end == endsWell && a.chunks != 27 {
+				t.Errorf("%s: %d writes, want one for each of 25 chunks, the role and the end", k, a.chunks)
+			}
+			if end == endsWell && len(c.latency.d)+check.kept != 25 {
+				t.Errorf("%s: %d times and %d markers", k, len(c.latency.d), check.kept)
+			}
+		}
+	}
+}
+
+func TestAStreamThatDoesNotEndIsLeft(t *testing.T) {
+	u, at := serveUpstream(t)
+	c := newClient()
+	c.job = job{Target: at, Streams: 1}
+	go func() {
+		<-c.allOpen
+		close(c.leave)
+	}()
+	k := check{s: scenario{kind: clean, chunks: 3, every: time.Microsecond, end: endsNever}, latency: &c.latency}
+	if _, v, err := c.read(&k, c.leave); v != wasLeft || err != nil {
+		t.Errorf("says %q, %v", v, err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); u.open.Load() != 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the backend goes on")
+		}
+	}
+}
+
+func TestWholeBodiesAreReadToTheirLength(t *testing.T) {
+	_, at := serveUpstream(t)
+	conn, err := net.Dial("tcp", at.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	a, err := get(conn, at, []byte(`{"messages": []}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(a)
+	if a.status != 400 || string(b) != `{"error": {"message": "no messages"}}` || err != nil {
+		t.Errorf("status %d, %q, %v", a.status, b, err)
+	}
+}
+
+func TestMedians(t *testing.T) {
+	for _, c := range []struct {
+		of              []float64
+		middle, scatter float64
+	}{
+		{nil, 0, 0}, {[]float64{3}, 3, 0}, {[]float64{4, 1}, 2.5, 1.5}, {[]float64{9, 1, 2, 3, 4}, 3, 1},
+	} {
+		if m, s := median(c.of); m != c.middle || s != c.scatter {
+			t.Errorf("%v: %v ± %v", c.of, m, s)
+		}
+	}
+}
+
+func TestMissedGoalsFail(t *testing.T) {
+	if err := printResults([]result{{value: 1, limit: 1}}); err != nil {
+		t.Error(err)
+	}
+	if err := printResults([]result{{value: 1, limit: 1}, {value: 1.01, limit: 1}}); err == nil {
+		t.Error("a missed goal is none")
+	}
+	if !errors.Is(cut(io.EOF), io.ErrUnexpectedEOF) {
+		t.Error("a body that is cut has ended")
+	}
+}
