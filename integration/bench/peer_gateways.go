@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -12,7 +13,11 @@ import (
 // peerLiteLLM is the proxy of LiteLLM. Its limits of 500 connections to a host and
 // 1,000 in all are lifted.
 func peerLiteLLM() (peer, error) {
-	p := peer{name: "LiteLLM " + peerPinned("litellm.txt", "litellm"), path: chatCompletions, install: peerVenv("litellm.txt")}
+	key := fmt.Sprintf("sk-%x", sha256.Sum256([]byte("a benchmark on loopback"))) // it refuses to start without one
+	p := peer{
+		name: "LiteLLM " + peerPinned("litellm.txt", "litellm"), path: chatCompletions, install: peerVenv("litellm.txt"),
+		header: map[string]string{"Authorization": "Bearer " + key},
+	}
 	if _, err := peerPython(); err != nil {
 		return p, err
 	}
@@ -54,7 +59,7 @@ general_settings:
 			return nil, err
 		}
 		return peerCommand(work, []string{
-			"LITELLM_MODE=PRODUCTION", "LITELLM_LOG=ERROR", "LITELLM_TELEMETRY=False", "LITELLM_LOCAL_MODEL_COST_MAP=True",
+			"LITELLM_MASTER_KEY=" + key, "LITELLM_MODE=PRODUCTION", "LITELLM_LOG=ERROR", "LITELLM_TELEMETRY=False", "LITELLM_LOCAL_MODEL_COST_MAP=True",
 			"DISABLE_ADMIN_UI=True", "NO_DOCS=True", "AIOHTTP_CONNECTOR_LIMIT=0", "AIOHTTP_CONNECTOR_LIMIT_PER_HOST=0",
 		}, filepath.Join(dir, "venv/bin/litellm"), "--config", file, "--host", host, "--port", port, "--num_workers", "1"), nil
 	}
@@ -105,6 +110,13 @@ api_key = "none"
 [api_key_check]
 class = "lm_proxy.api_key_check.AllowAll"
 `
+	// Its own command logs every request, and no option says otherwise.
+	const quiet = `import logging, sys, uvicorn
+from lm_proxy.bootstrap import bootstrap
+logging.disable(logging.WARNING)
+bootstrap(config=sys.argv[1], env_file="")
+uvicorn.run("lm_proxy.app:web_app", factory=True, host=sys.argv[2], port=int(sys.argv[3]), access_log=False, log_level="error")
+`
 	p.start = func(dir, work, listen, upstream string) (*exec.Cmd, error) {
 		text, err := peerFill(conf, listen, upstream)
 		if err != nil {
@@ -114,14 +126,18 @@ class = "lm_proxy.api_key_check.AllowAll"
 		if err != nil {
 			return nil, err
 		}
-		return peerCommand(work, nil, filepath.Join(dir, "venv/bin/lm-proxy"), "--config", file, "--env", ""), nil
+		host, port, err := peerSplit(listen)
+		if err != nil {
+			return nil, err
+		}
+		return peerCommand(work, nil, filepath.Join(dir, "venv/bin/python"), "-c", quiet, file, host, port), nil
 	}
 	return p, nil
 }
 
 // peerForward is OpenAI Forward, whose code limits it to 500 connections.
 func peerForward() (peer, error) {
-	p := peer{name: "OpenAI Forward " + peerPinned("openai-forward.txt", "openai-forward"), path: chatCompletions, most: 500, install: peerVenv("openai-forward.txt")}
+	p := peer{name: "OpenAI Forward " + peerPinned("openai-forward.txt", "openai_forward"), path: chatCompletions, most: 500, install: peerVenv("openai-forward.txt")}
 	if _, err := peerPython(); err != nil {
 		return p, err
 	}

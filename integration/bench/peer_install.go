@@ -156,7 +156,7 @@ func (m peerModule) build(name string, prepare func(src string) error) func(dir 
 			if err := prepare(src); err != nil {
 				return err
 			}
-			_, err = peerRun(src, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, name), m.command)
+			_, err = peerRun(src, "go", "build", "-ldflags", "-s -w", "-o", filepath.Join(dir, name), m.command)
 			return err
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -23,6 +24,9 @@ const peersVariable = "HERMES_BENCH_PEERS"
 
 // peerStart bounds the start of a peer. LiteLLM takes half a minute on a busy core.
 const peerStart = 2 * time.Minute
+
+// peerSilence is how long a client waits for the end of a stream.
+const peerSilence = 10 * time.Second
 
 // What each peer does to what Hermes streams, and what its client sees of a death.
 var peerFacts = map[string]peerFact{}
@@ -156,7 +160,7 @@ func startPeer(t *testing.T, p peer, dir, upstream string) *peerClient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &peerClient{p: p, addr: "127.0.0.1:" + port, up: upstream, http: http.Client{Timeout: time.Minute}}
+	c := &peerClient{p: p, addr: "127.0.0.1:" + port, up: upstream, http: http.Client{Timeout: peerSilence}}
 	cmd, err := p.start(dir, t.TempDir(), c.addr, upstream)
 	if err != nil {
 		t.Fatal(err)
@@ -308,7 +312,11 @@ func (a peerAnswer) ending() string {
 	if a.done {
 		all = append(all, "[DONE]")
 	}
-	if a.err != nil {
+	var late net.Error
+	switch {
+	case errors.As(a.err, &late) && late.Timeout():
+		all = append(all, "silence")
+	case a.err != nil:
 		all = append(all, "aborted")
 	}
 	if len(all) == 0 {
