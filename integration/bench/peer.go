@@ -52,16 +52,18 @@ func (p peer) slug() string {
 // they are not measured.
 func peerCannot() map[string]string {
 	return map[string]string{
-		"Bifrost":          "the Go module proxy answers that github.com/maximhq/bifrost/transports is not available",
-		"one-api":          "the Go module proxy answers that github.com/songquanpeng/one-api is not available",
-		"new-api":          "the Go module proxy answers that github.com/QuantumNous/new-api is not available",
-		"Envoy AI Gateway": "the Go module proxy answers that github.com/envoyproxy/ai-gateway is not available",
-		"agentgateway":     "it is published as container images and release files only, in no package registry",
-		"TensorZero":       "its gateway is published as a container image only; the packages of its name are clients",
-		"Helicone gateway": "the npm package @helicone/ai-gateway is not available",
-		"any-llm, otari":   "the packages are clients; the gateway is published as a container image only",
-		"Kong, APISIX":     "they are in no package registry of a language, nor in Debian",
-		"Open WebUI":       "it is an application whose proxy answers signed-in users only, and stores what they say",
+		"Bifrost":          "the Go module proxy does not have github.com/maximhq/bifrost/transports",
+		"one-api":          "the Go module proxy does not have github.com/songquanpeng/one-api",
+		"new-api":          "the Go module proxy does not have github.com/QuantumNous/new-api",
+		"Envoy AI Gateway": "the Go module proxy does not have github.com/envoyproxy/ai-gateway",
+		"Helicone gateway": "npm does not have @helicone/ai-gateway, crates.io has no helicone-ai-gateway",
+		"agentgateway":     "crates.io and the Go module proxy do not have it",
+		"TensorZero":       "its gateway comes as a container image; the crate of its name is empty, the Python package a client",
+		"any-llm, otari":   "the Python packages are clients of a gateway that comes as a container image",
+		"MLflow":           "its command gateway is gone; what has followed is a part of a server with a database",
+		"LLMG":             "it listens on every interface, and no option of llmg-gateway 0.4.0 says otherwise",
+		"Open WebUI":       "it is an application, whose proxy serves the users that have signed in, and keeps a database",
+		"Kong, APISIX":     "they are neither in Debian nor in the registry of a language",
 	}
 }
 

@@ -28,14 +28,50 @@ const peerStart = 2 * time.Minute
 // peerSilence is how long a client waits for the end of a stream.
 const peerSilence = 10 * time.Second
 
-// What each peer does to what Hermes streams, and what its client sees of a death.
-var peerFacts = map[string]peerFact{}
-
 // A peerFact is what is said of a peer, and measured.
 type peerFact struct {
 	g0, g3, g4, comments string // what is left of a stream, see kept
-	reset, torn, early   string // how a stream ends, see ending
-	crash, failed        string // the same, where Hermes itself ends it
+	reset, torn, early   string // how a stream ends that upstream breaks off, see ending
+	crash, failed        string // the same, where Hermes ends it after a crash: 0.8 and 0.20
+}
+
+// untouched is what passes bytes on and knows nothing of them.
+var untouched = peerFact{
+	g0: "bytes", g3: "bytes", g4: "bytes", comments: "bytes",
+	reset: "aborted", torn: "aborted", early: "nothing",
+	crash: "stop, [DONE]", failed: "an error, error, [DONE]",
+}
+
+// with changes what is said of the three ends.
+func (f peerFact) with(reset, torn, early string) peerFact {
+	f.reset, f.torn, f.early = reset, torn, early
+	return f
+}
+
+// peerFacts are by the name without its version.
+var peerFacts = map[string]peerFact{
+	"nginx":          untouched,
+	"HAProxy":        untouched,
+	"Caddy, bare":    untouched,
+	"Envoy":          untouched,
+	"Traefik":        untouched,
+	"SGLang router":  untouched,
+	"vLLM router":    untouched,
+	"OpenAI Forward": untouched.with("silence", "silence", "nothing"),
+	// A reset is a clean end of the body for its client.
+	"Portkey gateway": untouched.with("nothing", "nothing", "nothing"),
+	// It parses each chunk and makes its own; it says stop for an agent that did not.
+	"LiteLLM": {
+		g0: "content, end", g3: "content, no event names, no tools, end", g4: "content, reasoning, end", comments: "content, no comments, end",
+		reset: "an error", torn: "an error", early: "stop, [DONE]",
+		crash: "stop, [DONE]", failed: "an error",
+	},
+	// It takes the text alone; a tool event ends the stream.
+	"LM-Proxy": {
+		g0: "content, end", g3: "no content, no event names, no tools, no end", g4: "content, no reasoning, end", comments: "content, no comments, end",
+		reset: "an error, error, error, [DONE]", torn: "an error, error, error, [DONE]", early: "stop, [DONE]",
+		crash: "stop, [DONE]", failed: "an error, error, error, [DONE]",
+	},
 }
 
 // Every peer passes the text of a stream on, and does with everything else what is
