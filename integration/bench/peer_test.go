@@ -146,7 +146,8 @@ func peerHermes(w http.ResponseWriter, r *http.Request) {
 	var req struct {
 		Messages []struct{ Content any }
 	}
-	if err := json.NewDecoder(r.Body).Decode(&req); err != nil || len(req.Messages) == 0 {
+	asked, err := io.ReadAll(r.Body)
+	if err != nil || json.Unmarshal(asked, &req) != nil || len(req.Messages) == 0 {
 		http.Error(w, "bad request", http.StatusBadRequest)
 		return
 	}
