@@ -11,7 +11,7 @@ import (
 // one worker, no database, no retries, and no log of requests.
 
 // peerLiteLLM is the proxy of LiteLLM. Its limits of 500 connections to a host and
-// 1,000 in all are lifted.
+// 1,000 in all are raised (0 would be 100).
 func peerLiteLLM() (peer, error) {
 	key := fmt.Sprintf("sk-%x", sha256.Sum256([]byte("a benchmark on loopback"))) // it refuses to start without one
 	p := peer{
@@ -60,7 +60,7 @@ general_settings:
 		}
 		return peerCommand(work, []string{
 			"LITELLM_MASTER_KEY=" + key, "LITELLM_MODE=PRODUCTION", "LITELLM_LOG=ERROR", "LITELLM_TELEMETRY=False", "LITELLM_LOCAL_MODEL_COST_MAP=True",
-			"DISABLE_ADMIN_UI=True", "NO_DOCS=True", "AIOHTTP_CONNECTOR_LIMIT=0", "AIOHTTP_CONNECTOR_LIMIT_PER_HOST=0",
+			"DISABLE_ADMIN_UI=True", "NO_DOCS=True", "AIOHTTP_CONNECTOR_LIMIT=16384", "AIOHTTP_CONNECTOR_LIMIT_PER_HOST=16384",
 		}, filepath.Join(dir, "venv/bin/litellm"), "--config", file, "--host", host, "--port", port, "--num_workers", "1"), nil
 	}
 	return p, nil
@@ -88,9 +88,10 @@ func peerPortkey() (peer, error) {
 	return p, nil
 }
 
-// peerLMProxy is LM-Proxy, which makes every chunk anew of the text alone.
+// peerLMProxy is LM-Proxy, which makes every chunk anew of the text alone. The client
+// inside it has 1,000 connections at most.
 func peerLMProxy() (peer, error) {
-	p := peer{name: "LM-Proxy " + peerPinned("lm-proxy.txt", "lm-proxy"), path: chatCompletions, install: peerVenv("lm-proxy.txt")}
+	p := peer{name: "LM-Proxy " + peerPinned("lm-proxy.txt", "lm-proxy"), path: chatCompletions, most: 1000, install: peerVenv("lm-proxy.txt")}
 	if _, err := peerPython(); err != nil {
 		return p, err
 	}
