@@ -45,7 +45,7 @@ func (p peer) headers(upstream string) map[string]string {
 
 // slug names a directory for what install gets.
 func (p peer) slug() string {
-	return strings.ReplaceAll(strings.ToLower(p.name), " ", "-")
+	return strings.NewReplacer(" ", "-", ",", "").Replace(strings.ToLower(p.name))
 }
 
 // peerCannot are the gateways that were looked for in the registries, and why
@@ -56,8 +56,8 @@ func peerCannot() map[string]string {
 		"one-api":          "the Go module proxy does not have github.com/songquanpeng/one-api",
 		"new-api":          "the Go module proxy does not have github.com/QuantumNous/new-api",
 		"Envoy AI Gateway": "the Go module proxy does not have github.com/envoyproxy/ai-gateway",
-		"Helicone gateway": "npm does not have @helicone/ai-gateway, crates.io has no helicone-ai-gateway",
-		"agentgateway":     "crates.io and the Go module proxy do not have it",
+		"Helicone gateway": "npm does not have @helicone/ai-gateway, nor Cargo helicone-ai-gateway",
+		"agentgateway":     "neither Cargo nor the Go module proxy has it",
 		"TensorZero":       "its gateway comes as a container image; the crate of its name is empty, the Python package a client",
 		"any-llm, otari":   "the Python packages are clients of a gateway that comes as a container image",
 		"MLflow":           "its command gateway is gone; what has followed is a part of a server with a database",

@@ -76,7 +76,8 @@ http {
 	return p, nil
 }
 
-// peerHAProxy has one thread.
+// peerHAProxy has one thread. It resolves no names, and would open a socket to the
+// system's resolver all the same.
 func peerHAProxy() (peer, error) {
 	path, version, err := peerProgram("haproxy", `(?i)HAProxy version (\d+\.\d+\.\d+)`)
 	p := peer{name: "HAProxy " + version, path: chatCompletions}
@@ -87,6 +88,8 @@ func peerHAProxy() (peer, error) {
 	const conf = `global
 	maxconn STREAMS
 	nbthread 1
+resolvers default
+	nameserver nobody 127.0.0.1:53
 defaults
 	mode http
 	option http-no-delay
