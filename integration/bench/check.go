@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -130,6 +132,7 @@ const (
 	saysError verdict = "error" // an error, or its finish reason
 	isCut     verdict = "cut"   // the connection broke off
 	isShort   verdict = "short" // the answer ended well, without finish chunk or [DONE]
+	hangs     verdict = "hangs" // nothing came any more, until the client's patience ended
 	wasLeft   verdict = "left"  // the client left, as it was to
 )
 
@@ -140,6 +143,8 @@ func (c *check) verdict(err error) verdict {
 		return saysError
 	case c.finish != "":
 		return saysStop
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return hangs
 	case err != nil:
 		return isCut
 	}

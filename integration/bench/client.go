@@ -28,6 +28,9 @@ type job struct {
 	Every   time.Duration
 	End     ending
 	Spread  time.Duration
+	// Patience is how long a client waits for the end of a stream, 0 for as long
+	// as it takes.
+	Patience time.Duration
 }
 
 // report is what a client says at the end, on its standard output. Before that it
@@ -39,7 +42,7 @@ type report struct {
 	HTTPChunks int           // that the proxy sent
 	P50, P90   time.Duration // from a chunk's writing to its reading
 	P99        time.Duration
-	First      time.Duration // from the request to the first event, at the median
+	First      time.Duration // from the request to the first text, at the median
 	Verdicts   map[verdict]int
 	Kept       int // markers that stayed in the text
 	Tools      int // that began and ended
@@ -142,6 +145,11 @@ func (c *client) read(k *check, leave <-chan struct{}) (a *answer, v verdict, wr
 	}
 	defer conn.Close()
 	since := time.Now()
+	if c.Patience > 0 {
+		if err := conn.SetDeadline(since.Add(c.Patience)); err != nil {
+			return nil, isCut, err
+		}
+	}
 	if a, err = get(conn, c.Target, k.s.request(c.Target.Model)); err != nil {
 		return nil, isCut, err
 	}
@@ -154,14 +162,15 @@ func (c *client) read(k *check, leave <-chan struct{}) (a *answer, v verdict, wr
 			conn.Close()
 		}()
 	}
-	events, open := 0, false
+	read, open := false, false
 	err = eachEvent(a, func(e event) error {
 		now := time.Now()
-		if events++; events == 1 {
-			c.first.add(now.Sub(since))
-		}
 		if wrong = k.event(e, now); wrong != nil {
 			return wrong
+		}
+		if !read && k.next > 0 {
+			read = true
+			c.first.add(now.Sub(since))
 		}
 		if k.s.end == endsNever && k.next == k.s.chunks && !open {
 			open = true
@@ -176,7 +185,7 @@ func (c *client) read(k *check, leave <-chan struct{}) (a *answer, v verdict, wr
 		return a, wasLeft, k.complete()
 	case k.s.end == endsNever:
 		return a, k.verdict(err), fmt.Errorf("a stream that does not end has ended: %w", err)
-	case k.s.end == endsReset, k.s.end == endsClosed:
+	case k.s.end != endsWell:
 		return a, k.verdict(err), nil // what has to have come is not known
 	case !k.done:
 		return a, k.verdict(err), fmt.Errorf("the stream ended without [DONE]: %w", err)

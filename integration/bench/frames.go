@@ -14,6 +14,7 @@ const (
 	roleTail   = `{"role": "assistant"}, "finish_reason": null}]}`
 	textTail   = `{"content": "%s"}, "finish_reason": null}]}`
 	finishTail = `{}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 11, "completion_tokens": 22, "total_tokens": 33}}`
+	crashTail  = `{}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}}`
 	doneFrame  = "data: [DONE]\n\n"
 	frameEnd   = "\n\n"
 )
@@ -43,9 +44,13 @@ func (f *frames) chunk(i int, now time.Time) []byte {
 	return b
 }
 
-// end returns the last frames of a stream that ends well.
+// end returns the last frames of a stream that has any.
 func (f *frames) end() []byte {
-	return append(f.frame(finishTail), doneFrame...)
+	tail := finishTail
+	if f.s.end == endsCrash {
+		tail = crashTail
+	}
+	return append(f.frame(tail), doneFrame...)
 }
 
 func (f *frames) frame(tail string) []byte {

@@ -41,6 +41,9 @@ func command(args []string) error {
 	case "soak":
 		s := soakFlags(flags)
 		do = func() error { return runSoak(s) }
+	case "peers":
+		b := besideFlags(flags)
+		do = func() error { return runBeside(b) }
 	case "goals":
 		g := goalFlags(flags)
 		do = func() error { return runGoals(g) }

@@ -38,6 +38,8 @@ const (
 	endsWell   ending = "stop"   // a finish chunk and [DONE]
 	endsReset  ending = "reset"  // the backend dies: the connection is reset
 	endsClosed ending = "closed" // the same, but it is closed, as by a process that ends
+	endsEarly  ending = "early"  // the answer ends in order, without finish chunk and [DONE]
+	endsCrash  ending = "crash"  // as Hermes 0.8 ends when its agent crashes: stop, and no usage
 	endsNever  ending = "never"  // the client has to leave
 )
 

@@ -163,7 +163,7 @@ func (u *upstream) stream(c *net.TCPConn, s scenario) bool {
 		<-gone
 		return false
 	}
-	if !send("", f.end()) {
+	if s.end != endsEarly && !send("", f.end()) {
 		return false
 	}
 	if _, err := io.WriteString(c, "0\r\n\r\n"); err != nil {
