@@ -257,15 +257,6 @@ func TestHugeEnvelopeIsNotTakenOver(t *testing.T) {
 	}
 }
 
-func TestHugeHeadIsNotRemembered(t *testing.T) {
-	s := New(&Options{}, chat)
-	in := strings.ReplaceAll(text("x"), "chatcmpl-1", strings.Repeat("i", maxHead+1))
-	feedAll(s, in+in, whole)
-	if len(s.head.head) > maxHead {
-		t.Errorf("%d bytes of a chunk's beginning are remembered", len(s.head.head))
-	}
-}
-
 func TestHugeUsageIsNotKept(t *testing.T) {
 	usage := `, "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, "x": "` + strings.Repeat("u", maxUsage) + `"}`
 	in := role() + `data: {` + envelopeOfTests + `, "choices": []` + usage + "}\n\n"

@@ -89,23 +89,11 @@ func hasSigns(raw []byte) bool {
 	}
 }
 
-// noteChoices notes which choices have begun and which have finished. Beyond
-// the 64th they are taken to end with the others.
+// noteChoices notes which choices have begun and which have finished.
 func (s *Stream) noteChoices() {
-	for _, i := range s.c.seen {
-		s.manyChoices = s.manyChoices || i != 0
-		s.begun |= bit(i)
-	}
-	for _, i := range s.c.finished {
-		s.ended |= bit(i)
-	}
-}
-
-func bit(i int64) uint64 {
-	if i < 0 || i > 63 {
-		return 0
-	}
-	return 1 << i
+	s.manyChoices = s.manyChoices || s.c.further
+	s.begun |= s.c.begun
+	s.ended |= s.c.ended
 }
 
 // isMarker takes a chunk whose whole content is a tool marker out of the stream

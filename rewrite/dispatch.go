@@ -132,7 +132,7 @@ func (s *Stream) frame(raw []byte) {
 	case isDone(data):
 		s.doneFrame()
 		return
-	case firstByte(data) != '{' || !s.c.parse(data, &s.head):
+	case firstByte(data) != '{' || !s.c.parse(data):
 		s.forward()
 		return
 	}

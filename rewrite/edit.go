@@ -131,7 +131,7 @@ const maxIdleItems = 256
 // trim gives back what the frames of a feed took and the next need not.
 func (s *Stream) trim() {
 	s.edits, s.cuts, s.parts = trimmed(s.edits), trimmed(s.cuts), trimmed(s.parts)
-	s.f.lines, s.c.seen, s.c.finished = trimmed(s.f.lines), trimmed(s.c.seen), trimmed(s.c.finished)
+	s.f.lines = trimmed(s.f.lines)
 	if cap(s.f.join)+cap(s.scratch)+cap(s.room) > maxIdleBuffer {
 		s.f.join, s.scratch, s.room = nil, nil, nil
 	}

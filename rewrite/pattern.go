@@ -19,7 +19,7 @@ type pattern struct {
 }
 
 // maxPattern is the length in bytes up to which head and tail are remembered.
-const maxPattern = maxHead
+const maxPattern = 1 << 10
 
 // maxPatternWait is how many frames at most are let pass before one is learnt
 // again in a stream whose frames are never alike.
@@ -44,7 +44,6 @@ func (p *pattern) learn(f *frame, c *chunk, in span, reasoning bool) bool {
 	p.data, p.behind = f.lines[0], len(f.raw)-at-len(f.data)
 	p.text, p.reasoning, p.known, p.valid = in, reasoning, true, false
 	p.c = *c
-	p.c.seen, p.c.finished = nil, nil
 	return true
 }
 
@@ -129,11 +128,9 @@ func escapeClass(b []byte) textClass {
 }
 
 // chunk returns the chunk of a frame like the pattern, whose text is longer by
-// more than the one it was learnt from. The lists of room are used again.
+// more than the one it was learnt from.
 func (p *pattern) chunk(room *chunk, more int) {
-	seen, finished := append(room.seen[:0], 0), room.finished[:0]
 	*room = p.c
-	room.seen, room.finished = seen, finished
 	room.shut += more
 	for _, v := range [...]*span{
 		&room.id, &room.object, &room.created, &room.model, &room.choices, &room.usage, &room.err, &room.tool, &room.emoji, &room.label, &room.callID,

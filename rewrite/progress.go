@@ -318,7 +318,7 @@ func (s *Stream) commentEvent(line []byte) bool {
 		lines: append(s.f.lines[:0], dataLine{0, len(progressComment)}),
 		join:  s.f.join,
 	}
-	if !s.c.parse(s.f.data, &s.head) || !s.c.isToolEvent(s.f.data) || !validJSON(s.f.data) {
+	if !s.c.parse(s.f.data) || !s.c.isToolEvent(s.f.data) || !validJSON(s.f.data) {
 		return false
 	}
 	s.edits, s.room = s.edits[:0], s.room[:0]

@@ -76,7 +76,6 @@ type Stream struct {
 	scan scanner
 	f    frame
 	c    chunk
-	head headCache
 
 	pattern pattern
 	known   bool // the frame s.f is like it
@@ -337,7 +336,7 @@ func missingEnd(tail []byte) string {
 // chunkComes tells whether the frame s.f is a chunk, at which a stream becomes
 // active.
 func (s *Stream) chunkComes() bool {
-	return s.c.parse(s.f.data, &s.head) && s.c.isChunk(s.f.data)
+	return s.c.parse(s.f.data) && s.c.isChunk(s.f.data)
 }
 
 // Keepalive appends a keepalive to dst when one may leave now: between frames
