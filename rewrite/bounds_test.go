@@ -275,10 +275,12 @@ func TestBuffersShrinkAgain(t *testing.T) {
 		t.Errorf("the scanner keeps a buffer of %d bytes", c)
 	}
 	s = New(&Options{}, chat)
+	s.borrow()
+	w := s.work
 	for range 4000 {
 		feedAll(s, text("`💻 x"[:len("`💻 x")]), whole)
 	}
-	if c := cap(s.hold.buf); s.hold.empty() && c > 2*maxIdleBuffer {
+	if c := cap(w.hold.buf); w.hold.empty() && c > 2*maxIdleBuffer {
 		t.Errorf("the hold keeps a buffer of %d bytes", c)
 	}
 }

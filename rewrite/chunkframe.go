@@ -18,7 +18,7 @@ func (s *Stream) chunkFrame() {
 	}
 	s.learn()
 	s.rest = kept{}
-	s.env.update(c, data)
+	s.updateEnvelope()
 	s.noteUsage()
 	s.noteChoices()
 	if s.isMarker() {
@@ -198,7 +198,7 @@ func (s *Stream) textFrame(in span) {
 	s.parts = s.parts[:0]
 	s.begin(in.from, s.tags.inside)
 	if s.stays {
-		s.readPlain(in)
+		s.readPlain(in.of(s.f.data))
 	} else {
 		s.readText(in)
 	}

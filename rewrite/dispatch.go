@@ -123,7 +123,7 @@ func (s *Stream) frame(raw []byte) {
 			s.otherFrame()
 			return
 		}
-		s.active, s.scan.lines = true, false
+		s.active, s.scan.lines, s.other = true, false, nil
 	}
 	switch {
 	case !s.f.has:

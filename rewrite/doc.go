@@ -24,6 +24,7 @@
 //	thought.go    reasoning that leaves the content
 //	fence.go      open code fences
 //	pattern.go    frames that are as the one before, but for their text
+//	lines.go      text that is of no consequence but for its lines
 //	hold.go       frames that wait for the end of a line
 //	tools.go      emoji      → the tool's name
 //	lifecycle.go  open tools and their ends           (contract section 2)
@@ -47,5 +48,6 @@
 //	options.go    what can be chosen
 //	path.go       what the path of a request says
 //	stream.go     Stream: bytes in, bytes out
+//	work.go       what a Stream needs while it handles a frame, and not between
 //	edit.go       ranges of a frame replaced
 package rewrite

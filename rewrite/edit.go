@@ -115,24 +115,3 @@ func oneLine(b []byte) []byte {
 	}
 	return bytes.ReplaceAll(b, []byte("\n"), []byte(" "))
 }
-
-// trimmed returns s empty, and without its room where that is large: one large
-// frame must not cost memory for as long as its stream lasts.
-func trimmed[T any](s []T) []T {
-	if cap(s) > maxIdleItems {
-		return nil
-	}
-	return s[:0]
-}
-
-// maxIdleItems is up to how many items a list keeps its room for the next frame.
-const maxIdleItems = 256
-
-// trim gives back what the frames of a feed took and the next need not.
-func (s *Stream) trim() {
-	s.edits, s.cuts, s.parts = trimmed(s.edits), trimmed(s.cuts), trimmed(s.parts)
-	s.f.lines = trimmed(s.f.lines)
-	if cap(s.f.join)+cap(s.scratch)+cap(s.room) > maxIdleBuffer {
-		s.f.join, s.scratch, s.room = nil, nil, nil
-	}
-}

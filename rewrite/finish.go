@@ -38,7 +38,7 @@ func (s *Stream) writeErrorFinish(code string) {
 	}
 	s.writeLF()
 	s.out = append(s.out, "data: {"...)
-	s.out = append(s.env.appendHead(s.out), `[{"index":0,"delta":{},"finish_reason":"error"}]`...)
+	s.out = append(s.envelope().appendHead(s.out), `[{"index":0,"delta":{},"finish_reason":"error"}]`...)
 	if len(s.usage) > 0 {
 		s.out = append(s.out, `,"usage":`...)
 		s.out = append(s.out, s.usage...)

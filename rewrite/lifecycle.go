@@ -140,7 +140,7 @@ func (s *Stream) startDerived(t *tool, source ToolSource) {
 // derive gives a tool of which upstream sends nothing but the start its id.
 func (s *Stream) derive(t *tool) {
 	from := len(s.room)
-	s.room = appendDerivedID(s.room, s.env.id, s.tools.count+1)
+	s.room = appendDerivedID(s.room, s.envelope().id(), s.tools.count+1)
 	t.id = s.room[from:]
 	t.inferred = true
 }

@@ -14,14 +14,8 @@ type marker struct {
 // A backtick and a newline inside say that a hop has merged more than a marker
 // into the chunk: its lines are then looked at one by one.
 func wholeMarker(s []byte) (m marker, ok bool) {
-	if len(s) < len(`\n`+"`") || s[0] != '\\' {
-		return m, false
-	}
-	r, i := nextRune(s, 0)
-	if r != '\n' || i >= len(s) {
-		return m, false
-	}
-	if r, i = nextRune(s, i); r != '`' {
+	i := markerBegins(s)
+	if i < 0 {
 		return m, false
 	}
 	m.emoji.from = i
@@ -31,6 +25,22 @@ func wholeMarker(s []byte) (m marker, ok bool) {
 	m.emoji.to = i
 	_, m.label.from = nextRune(s, i)
 	return m, m.endAt(s)
+}
+
+// markerBegins returns the index behind the newline and the backtick that s begins
+// with, -1 when it does not.
+func markerBegins(s []byte) int {
+	if len(s) < len(`\n`+"`") || s[0] != '\\' {
+		return -1
+	}
+	r, i := nextRune(s, 0)
+	if r != '\n' || i >= len(s) {
+		return -1
+	}
+	if r, i = nextRune(s, i); r != '`' {
+		return -1
+	}
+	return i
 }
 
 // tokenEnd returns the index of the space behind the emoji that begins at i, -1

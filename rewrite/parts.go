@@ -130,7 +130,7 @@ func (s *Stream) writeDelta(reasoning bool, lead []byte, k kept) {
 func (s *Stream) writeOwn(role, repeat []byte, reasoning bool, lead []byte, k kept) {
 	s.writeLF()
 	s.out = append(s.out, "data: {"...)
-	s.out = append(s.env.appendHead(s.out), `[{"index":0,`...)
+	s.out = append(s.envelope().appendHead(s.out), `[{"index":0,`...)
 	if len(repeat) > 0 && !reasoning {
 		s.out = append(s.out, `"text":"`...)
 		s.out = append(k.appendTo(s.out, s.f.data), `",`...)

@@ -5,29 +5,40 @@ package rewrite
 // their text, so that their JSON need not be read again: see Stream.alike and
 // Stream.recognise.
 type pattern struct {
-	head, tail []byte // up to the text, from its closing quote on
-	known      bool
-	reasoning  bool     // the text is reasoning, in a member of its own
-	valid      bool     // a frame like it was well-formed JSON
-	calm       bool     // the frame before was like it, left as it came, and so may the next
-	data       dataLine // where its data is
-	behind     int      // bytes behind its data
-	text       span     // of the text, in the data
-	c          chunk    // of the frame that it was learnt from
+	around []byte // what stands before and, from tail on, behind the text
+	tail   int
+	*shape
 
-	unused, wait int // frames learnt in vain, and how many are not to be learnt
+	known bool
+	valid bool // a frame like it was well-formed JSON
+	calm  bool // the frame before was like it, left as it came, and so may the next
+
+	unused, wait uint8 // frames learnt in vain, and how many are not to be learnt
+	unread       int   // frames that have left without being read
 }
 
-// maxPattern is the length in bytes up to which head and tail are remembered.
+// shape is what frames that are alike have in common whatever they say: where
+// their parts are, when their text is empty. The streams of one backend share
+// it.
+type shape struct {
+	data, behind int  // where the data begins, and the bytes behind it
+	text         int  // where the text is in the data
+	reasoning    bool // the text is reasoning, in a member of its own
+	c            chunk
+}
+
+// maxPattern is the length in bytes up to which what stands around the text is
+// remembered.
 const maxPattern = 1 << 10
 
 // maxPatternWait is how many frames at most are let pass before one is learnt
 // again in a stream whose frames are never alike.
 const maxPatternWait = 64
 
-// learn remembers the frame f with the chunk c, whose text is at in of the data.
-// It is false when it does not.
-func (p *pattern) learn(f *frame, c *chunk, in span, reasoning bool) bool {
+// learn remembers the frame s.f with the chunk s.c, whose text is at in of the
+// data. It is false when it does not.
+func (s *Stream) learnText(in span, reasoning bool) bool {
+	p, f := &s.pattern, &s.f
 	if p.wait > 0 {
 		p.wait--
 		return false
@@ -37,25 +48,28 @@ func (p *pattern) learn(f *frame, c *chunk, in span, reasoning bool) bool {
 	if from+len(f.raw)-to > maxPattern {
 		return false
 	}
-	if p.unused++; p.unused > 8 {
-		p.wait = min(p.unused, maxPatternWait)
+	if p.unused = min(p.unused+1, maxPatternWait); p.unused > 8 {
+		p.wait = p.unused
 	}
-	p.head, p.tail = append(p.head[:0], f.raw[:from]...), append(p.tail[:0], f.raw[to:]...)
-	p.data, p.behind = f.lines[0], len(f.raw)-at-len(f.data)
-	p.text, p.reasoning, p.known, p.valid = in, reasoning, true, false
-	p.c = *c
+	p.around = append(append(p.around[:0], f.raw[:from]...), f.raw[to:]...)
+	p.tail, p.known, p.valid = from, true, false
+	learnt := shape{at, len(f.raw) - at - len(f.data), in.from, reasoning, s.c}
+	learnt.c.reasoning, learnt.c.text = false, false
+	learnt.c.move(in.from, in.from-in.to)
+	p.shape = s.work.shared(&learnt)
 	return true
 }
 
 // match returns where the text is of the frame that b begins with, and what is
 // in it. It is false when that frame is not like the pattern, or not complete.
 func (p *pattern) match(b []byte) (in span, has textClass, ok bool) {
-	from := len(p.head)
-	if !p.known || len(b) < from || string(b[:from]) != string(p.head) {
+	from := p.tail
+	if !p.known || len(b) < from || string(b[:from]) != string(p.around[:from]) {
 		return in, 0, false
 	}
 	to, has := scanText(b, from)
-	if has&hasFault != 0 || len(b)-to < len(p.tail) || string(b[to:to+len(p.tail)]) != string(p.tail) {
+	tail := p.around[from:]
+	if has&hasFault != 0 || len(b)-to < len(tail) || string(b[to:to+len(tail)]) != string(tail) {
 		return in, 0, false
 	}
 	p.unused, p.wait = 0, 0
@@ -127,20 +141,18 @@ func escapeClass(b []byte) textClass {
 	return hasFault
 }
 
-// chunk returns the chunk of a frame like the pattern, whose text is longer by
-// more than the one it was learnt from.
-func (p *pattern) chunk(room *chunk, more int) {
-	*room = p.c
-	room.shut += more
+// move moves what stands behind the index i of the data by n bytes.
+func (c *chunk) move(i, n int) {
+	c.shut += n
 	for _, v := range [...]*span{
-		&room.id, &room.object, &room.created, &room.model, &room.choices, &room.usage, &room.err, &room.tool, &room.emoji, &room.label, &room.callID,
-		&room.status, &room.statusLine, &room.delta, &room.content, &room.contentKey, &room.thought, &room.role,
+		&c.id, &c.object, &c.created, &c.model, &c.choices, &c.usage, &c.err, &c.tool, &c.emoji, &c.label, &c.callID,
+		&c.status, &c.statusLine, &c.delta, &c.content, &c.contentKey, &c.thought, &c.role,
 	} {
-		if v.from > p.text.to {
-			v.from += more
+		if v.from > i {
+			v.from += n
 		}
-		if v.to > p.text.to {
-			v.to += more
+		if v.to > i {
+			v.to += n
 		}
 	}
 }
@@ -156,17 +168,15 @@ func (s *Stream) alike() bool {
 	}
 	b := s.scan.ahead()
 	in, has, ok := p.match(b)
-	n := in.to + len(p.tail)
+	n := in.to + len(p.around) - p.tail
 	switch {
 	case !ok || n > s.scan.max:
 		return false
-	case p.reasoning, has&hasNewline == 0 && s.midLine():
-	case has&hasSign != 0:
+	case p.reasoning, has&hasNewline == 0 && s.midLine(): // which changes nothing
+	case markerBegins(in.of(b)) >= 0 || !s.readLines(in.of(b)):
 		return false
-	default:
-		s.f.data = b[:n]
-		s.readPlain(in)
 	}
+	p.unread++
 	s.sum.Frames++
 	s.sum.Chunks++
 	s.fate = fateForward
@@ -175,25 +185,20 @@ func (s *Stream) alike() bool {
 	return true
 }
 
-// midLine tells whether text without a newline changes nothing: it stands in a
-// line that is neither a fence nor the place for a tag, whatever follows.
-func (s *Stream) midLine() bool {
-	return s.fence.phase == fenceText && s.fence.begun && s.tags.text && s.tags.newlines == 0
-}
-
 // recognise reads the frame raw into s.f and s.c by the pattern. It is false when
 // it is not like that.
 func (s *Stream) recognise(raw []byte) bool {
 	p := &s.pattern
 	in, _, ok := p.match(raw)
-	if !ok || in.to+len(p.tail) != len(raw) {
+	if !ok || in.to+len(p.around)-p.tail != len(raw) {
 		return false
 	}
 	f := &s.f
-	f.raw, f.data = raw, raw[p.data.raw:len(raw)-p.behind]
+	f.raw, f.data = raw, raw[p.data:len(raw)-p.behind]
 	f.event, f.named, f.has, f.plain = nil, span{}, true, true
-	f.lines = append(f.lines[:0], p.data)
-	p.chunk(&s.c, in.to-in.from-(p.text.to-p.text.from))
+	f.lines = append(f.lines[:0], dataLine{0, p.data})
+	s.c = p.c
+	s.c.move(p.text, in.to-in.from)
 	text := hasText(in.of(raw))
 	if p.reasoning {
 		s.c.reasoning = text
@@ -212,9 +217,9 @@ func (s *Stream) learn() {
 	}
 	switch {
 	case c.content.ok() && c.thoughts == 0:
-		s.known = s.pattern.learn(&s.f, c, c.content.inner(), false)
+		s.known = s.learnText(c.content.inner(), false)
 	case !c.content.ok() && c.thoughts == 1:
-		s.known = s.pattern.learn(&s.f, c, c.thought.inner(), true)
+		s.known = s.learnText(c.thought.inner(), true)
 	}
 }
 
@@ -223,10 +228,14 @@ func (s *Stream) learn() {
 // has.
 func (s *Stream) calm() {
 	p := &s.pattern
+	if !s.known { // nor was there a pattern, perhaps
+		p.calm = false
+		return
+	}
 	said := s.said.text && s.said.sinceTool
 	if p.reasoning {
 		said = s.said.reasoning
 	}
-	p.calm = s.known && said && len(s.edits) == 0 && s.env.same(&s.c, s.f.data) && !s.finished && !s.done &&
+	p.calm = said && len(s.edits) == 0 && s.env.same(&s.c, s.f.data) && !s.finished && !s.done &&
 		len(s.tools.open) == 0 && !s.line.active() && s.hold.empty() && s.tags.idle() && s.eat == 0 && !s.gap && len(s.lead) == 0
 }

@@ -33,7 +33,7 @@ func (s *Stream) writeProgress(t *tool, status string) {
 	s.out = appendBefore(s.out, form)
 	s.out = append(s.out, '{')
 	if s.envelops() {
-		s.out = append(s.env.appendEmpty(s.out), ',')
+		s.out = append(s.envelope().appendEmpty(s.out), ',')
 	}
 	s.out = appendFields(s.out, t, status)
 	if s.statusLine() {
@@ -123,7 +123,7 @@ func (s *Stream) toolFrame(in Progress) {
 	}
 	s.said.shown = true
 	if s.c.isChunk(data) { // another sidecar has written it, maybe before any chunk
-		s.env.update(&s.c, data)
+		s.updateEnvelope()
 	}
 	t := tool{
 		name:  stringOf(data, s.c.tool),
@@ -286,7 +286,7 @@ func (s *Stream) wrap(t *tool, status string, lacksID, lacksStatus bool) {
 // wrapFront writes the frame with the members of a chunk in front.
 func (s *Stream) wrapFront() {
 	s.note(sectionTools, "a named event: gets the members of a chunk")
-	head := s.env.appendEmpty(s.front[:0])
+	head := s.envelope().appendEmpty(s.front[:0])
 	if skipSpace(s.f.data, s.c.open+1, ' ') != s.c.shut {
 		head = append(head, ',')
 	}

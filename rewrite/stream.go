@@ -67,66 +67,43 @@ type Summary struct {
 // Stream repairs one event stream. It must not be used by two goroutines at
 // once.
 type Stream struct {
-	o Options
+	o *Options
 	p Params
+
+	*work // nil between reads, when nothing waits in it
 
 	out []byte    // what may leave, the caller's buffer
 	now time.Time // the caller's clock
 
-	scan scanner
-	f    frame
-	c    chunk
-
+	scan    scanner
 	pattern pattern
-	known   bool // the frame s.f is like it
-
-	edits          []edit
-	scratch, front []byte
-	room           []byte // for the fields of tools that the frame s.f starts
 
 	active bool
 	mark   bool // a byte order mark is to be written
 	left   bool // something has been
 	lf     bool // the last frame ends with a CR whose LF is yet to come
 	fate   fate
-	env    envelope
-	usage  []byte
-	sum    Summary
+	gap    bool // a marker was dropped and no text has come since
+	eat    int8 // newlines that go with the imitation before
+	said   said
 
-	// The text of the message.
-	fence    fence
-	line     candidate // the line that may be an imitation
-	lineHere bool      // it begins in the frame s.f, not in the hold
-	eat      int       // newlines that go with the imitation before
-	gap      bool      // a marker was dropped and no text has come since
-	stays    bool      // the content of the frame s.f is sure to be text that stays
-	cuts     []span
-	hold     hold
-	parts    []part // those of the content of the frame s.f
-	rest     kept   // what is left of that content in its chunk
-
-	// Reasoning between tags.
-	tags    tags
-	pending []byte // what may be a closing tag, from frames before, as in the JSON
-	closing span   // the same in the data of the frame s.f
-	lead    []byte // what was none, and goes in front of what the frame s.f says
-
+	fence fence // of the text of the message
+	tags  tags
 	tools lifecycle
-	said  said
 
-	other other // what the stream is when it is not active
-
-	notes []Note // what is done to the piece under way, for Params.Explain
+	env   envelope
+	usage []byte
+	sum   Summary
+	other *other // what the stream is when it is not active, nil when it is
 
 	manyChoices  bool
+	reported     bool   // the model's usage is in the memory
+	finished     bool   // a finish chunk has left
+	failed       bool   // an error has left
+	done         bool   // [DONE] has left
+	closed       bool   // nothing more leaves
 	begun, ended uint64 // the choices that have begun and that have finished, as bits
-
-	reported  bool   // the model's usage is in the memory
-	errorSent []byte // the message, a JSON string, of an error frame that has left
-	finished  bool   // a finish chunk has left
-	failed    bool   // an error has left
-	done      bool   // [DONE] has left
-	closed    bool   // nothing more leaves
+	errorSent    []byte // the message, a JSON string, of an error frame that has left
 }
 
 // said is what upstream has said so far.
@@ -140,13 +117,14 @@ type said struct {
 	ids             bool // tool events with an id and a status
 }
 
-// New returns the Stream of a response. The options are copied; their tools
-// are shared.
+// New returns the Stream of a response. The options are shared.
 func New(o *Options, p Params) *Stream {
-	s := &Stream{o: *o, p: p, active: p.Active}
+	s := &Stream{o: o, p: p, active: p.Active}
 	s.scan.max, s.scan.lines = o.FrameLimit(), !p.Active
-	s.env = newEnvelope(&p)
-	if p.RunID != "" {
+	if !p.Active {
+		s.other = new(other)
+	}
+	if p.RunID != "" && !p.Active {
 		s.other.kind = kindRuns
 		remember(&s.other.runs.id, quoteText(p.RunID))
 	}
@@ -195,7 +173,7 @@ func (s *Stream) Frames() int { return s.sum.Frames + s.sum.Unexamined }
 func (s *Stream) Summary() Summary {
 	sum := s.sum
 	if s.env.known {
-		sum.ID, sum.Model = unquote(s.env.id), unquote(s.env.model)
+		sum.ID, sum.Model = unquote(s.env.id()), unquote(s.envelope().modelsName())
 	} else if !s.active {
 		sum.ID, sum.Model = s.otherID()
 	}
@@ -218,14 +196,18 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 		if !ok {
 			break
 		}
+		s.borrow()
 		if s.explains() {
 			s.explain(b, func() { s.unit(u, b) })
 		} else {
 			s.unit(u, b)
 		}
 	}
+	if len(s.scan.ahead()) > 0 {
+		s.borrow()
+	}
 	s.scan.rest()
-	s.trim()
+	s.giveBack()
 	return s.taken()
 }
 
@@ -244,7 +226,9 @@ func (s *Stream) Finish(dst []byte, cause Cause) []byte {
 		return dst
 	}
 	s.out = dst
+	s.borrow()
 	s.explain(nil, func() { s.finish(cause) })
+	s.giveBack()
 	return s.taken()
 }
 
@@ -354,6 +338,6 @@ func (s *Stream) Keepalive(dst []byte) []byte {
 		return s.taken()
 	}
 	s.out = append(s.out, "data: {"...)
-	s.out = append(s.env.appendEmpty(s.out), "}\n\n"...)
+	s.out = append(s.envelope().appendEmpty(s.out), "}\n\n"...)
 	return s.taken()
 }

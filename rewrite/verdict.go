@@ -50,7 +50,7 @@ func (s *Stream) zeroUsageIsCrash() bool {
 	case ZeroUsagePass:
 		return false
 	}
-	s.sum.UsageReported = s.p.Usage != nil && s.p.Usage.Reported(unquote(s.env.model))
+	s.sum.UsageReported = s.p.Usage != nil && s.p.Usage.Reported(unquote(s.envelope().modelsName()))
 	return s.sum.UsageReported
 }
 
@@ -68,7 +68,7 @@ func (s *Stream) noteUsage() {
 	s.sum.InputTokens, s.sum.OutputTokens = tokens.input, tokens.output
 	if tokens.counts && !s.reported && s.p.Usage != nil {
 		s.reported = true
-		s.p.Usage.Report(unquote(s.env.model))
+		s.p.Usage.Report(unquote(s.envelope().modelsName()))
 	}
 }
 
