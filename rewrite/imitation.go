@@ -207,7 +207,7 @@ func (s *Stream) cutLine(in span, end, next int) {
 }
 
 // lineTool returns the tool that the line stands for which has been stripped.
-func (s *Stream) lineTool() tool {
+func (s *Stream) lineTool() toolFields {
 	return s.startedBy(s.line.emoji, s.line.label[:s.line.last])
 }
 

@@ -2,6 +2,7 @@ package rewrite
 
 import (
 	"bytes"
+	"strings"
 
 	"github.com/tidwall/gjson"
 )
@@ -184,3 +185,11 @@ func firstByte(b []byte) byte {
 
 // unquote returns the text of the JSON string raw, "" when it is none.
 func unquote(raw []byte) string { return gjson.ParseBytes(raw).String() }
+
+// plain is unquote for a string, which it returns a part of where it can.
+func plain(raw string) string {
+	if in := inside(raw); strings.IndexByte(in, '\\') < 0 {
+		return in
+	}
+	return gjson.Parse(raw).String()
+}

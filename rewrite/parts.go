@@ -4,12 +4,12 @@ package rewrite
 // Where a tag stands between two, or a marker that is trusted, the chunk is
 // taken apart: clients that get both in one delta drop one of them.
 type part struct {
-	from      int  // where it begins in the data
-	cuts      int  // how many cuts stand before it
-	reasoning bool // it stood between tags
-	spoke     bool // a non-space character is in it, or in what has left since the part before
-	starts    bool // a tool starts before it
-	tool      tool // this one
+	from      int        // where it begins in the data
+	cuts      int        // how many cuts stand before it
+	reasoning bool       // it stood between tags
+	spoke     bool       // a non-space character is in it, or in what has left since the part before
+	starts    bool       // a tool starts before it
+	tool      toolFields // of this one
 }
 
 // kept is what is left of a chunk's content: a part of it without the cuts.

@@ -106,9 +106,9 @@ func appendStatusLine(dst []byte, t *tool, status string) []byte {
 }
 
 // inside returns the inside of a JSON string.
-func inside(raw []byte) []byte {
+func inside[T string | []byte](raw T) T {
 	if len(raw) < 2 || raw[0] != '"' {
-		return nil
+		return raw[:0]
 	}
 	return raw[1 : len(raw)-1]
 }
@@ -125,7 +125,7 @@ func (s *Stream) toolFrame(in Progress) {
 	if s.c.isChunk(data) { // another sidecar has written it, maybe before any chunk
 		s.updateEnvelope()
 	}
-	t := tool{
+	t := toolFields{
 		name:  stringOf(data, s.c.tool),
 		emoji: stringOf(data, s.c.emoji),
 		label: stringOf(data, s.c.label),
@@ -175,28 +175,28 @@ func (s *Stream) settleForTool() {
 	}
 }
 
-func (s *Stream) upstreamStart(t *tool, status string, in Progress) {
-	if t.name == nil {
-		t.name = []byte(`"` + unknownTool + `"`)
+func (s *Stream) upstreamStart(f *toolFields, status string, in Progress) {
+	if f.name == nil {
+		f.name = []byte(`"` + unknownTool + `"`)
 		in = "" // its frame cannot leave as it is
 	}
-	if t.id != nil && s.tools.known(t.id) {
+	if f.id != nil && s.tools.known(f.id) {
 		s.note(sectionTools, "a tool that has started already: dropped")
 		return
 	}
 	s.settleForTool()
 	s.startsLater()
-	if t.id == nil {
-		s.derive(t)
-	} else {
-		t.inferred = status == ""
-		s.said.ids = s.said.ids || !t.inferred
+	inferred := status == "" || f.id == nil
+	s.said.ids = s.said.ids || !inferred
+	if f.id == nil {
+		s.derive(f)
 	}
-	s.writeUpstream(t, in)
-	s.open(t, SourceUpstream)
+	t := s.copied(f, inferred)
+	s.writeUpstream(&t, in)
+	s.open(&t, SourceUpstream)
 }
 
-func (s *Stream) upstreamEnd(t *tool, in Progress) {
+func (s *Stream) upstreamEnd(t *toolFields, in Progress) {
 	if t.id == nil {
 		if s.tools.findName(t.name) < 0 {
 			s.note(sectionTools, "the end of a tool that is not open: dropped")
@@ -220,7 +220,7 @@ func (s *Stream) upstreamEnd(t *tool, in Progress) {
 	}
 	ended := s.tools.end(i)
 	s.tell(&ended, true, SourceUpstream)
-	if string(ended.name) != string(t.name) || !s.asIs(in) {
+	if ended.name != string(t.name) || !s.asIs(in) {
 		s.writeEnd(&ended, in)
 		return
 	}
@@ -229,7 +229,7 @@ func (s *Stream) upstreamEnd(t *tool, in Progress) {
 
 // writeEnd writes upstream's end of a tool in the stream's form.
 func (s *Stream) writeEnd(t *tool, in Progress) {
-	if in == ProgressBare && s.envelops() && string(t.name) == string(s.c.tool.of(s.f.data)) {
+	if in == ProgressBare && s.envelops() && t.name == string(s.c.tool.of(s.f.data)) {
 		s.wrap(t, "completed", false, false)
 		return
 	}
