@@ -2,8 +2,7 @@ package rewrite
 
 // pattern is the shape of a frame with text or reasoning: what stands before and
 // behind its text, and what that says. The frames of an answer are alike but for
-// their text, so that their JSON need not be read again: see Stream.alike and
-// Stream.recognise.
+// their text, so that their JSON need not be read again: see Stream.like.
 type pattern struct {
 	around []byte // what stands before and, from tail on, behind the text
 	tail   int
@@ -157,43 +156,63 @@ func (c *chunk) move(i, n int) {
 	}
 }
 
-// alike forwards the next frame when it is like the one before it, and its text
-// is sure to stay and to be of no consequence beyond where its lines begin. What
-// it does is what frame would do, without looking at the JSON. It is false when
-// the frame has to be looked at: TestAlikeChangesNothing.
-func (s *Stream) alike() bool {
+// takeLike handles the next frame when it is like the pattern. It is false when
+// it has to be looked for, and at.
+func (s *Stream) takeLike() bool {
 	p := &s.pattern
-	if !p.calm || !s.scan.between() {
+	if !p.known || !s.scan.between() {
 		return false
 	}
 	b := s.scan.ahead()
 	in, has, ok := p.match(b)
 	n := in.to + len(p.around) - p.tail
-	switch {
-	case !ok || n > s.scan.max:
-		return false
-	case p.reasoning, has&hasNewline == 0 && s.midLine(): // which changes nothing
-	case markerBegins(in.of(b)) >= 0 || !s.readLines(in.of(b)):
+	if !ok || n > s.scan.max {
 		return false
 	}
-	p.unread++
-	s.sum.Frames++
-	s.sum.Chunks++
-	s.fate = fateForward
-	s.out = append(s.out, b[:n]...)
 	s.scan.skip(n)
+	s.writeMark()
+	s.lf = false
+	s.like(b[:n], in, has)
 	return true
 }
 
-// recognise reads the frame raw into s.f and s.c by the pattern. It is false when
-// it is not like that.
-func (s *Stream) recognise(raw []byte) bool {
+// like handles the frame raw, which is like the pattern with the text at in.
+func (s *Stream) like(raw []byte, in span, has textClass) {
+	s.sum.Frames++
+	if s.alike(raw, in, has) {
+		return
+	}
+	s.borrow()
+	s.pattern.calm = false
+	s.known = true
+	s.edits, s.cuts, s.room = s.edits[:0], s.cuts[:0], s.room[:0]
+	s.recognise(raw, in)
+	s.object()
+}
+
+// alike forwards a frame that is like the one before it when its text is sure to
+// stay and to be of no consequence beyond where its lines begin. What it does is
+// what like would do, without a look at the chunk: TestAlikeChangesNothing.
+func (s *Stream) alike(raw []byte, in span, has textClass) bool {
 	p := &s.pattern
-	in, _, ok := p.match(raw)
-	if !ok || in.to+len(p.around)-p.tail != len(raw) {
+	switch {
+	case !p.calm:
+		return false
+	case p.reasoning, has&hasNewline == 0 && s.midLine(): // which changes nothing
+	case markerBegins(in.of(raw)) >= 0 || !s.readLines(in.of(raw)):
 		return false
 	}
-	f := &s.f
+	p.unread++
+	s.sum.Chunks++
+	s.fate = fateForward
+	s.out = append(s.out, raw...)
+	return true
+}
+
+// recognise sets s.f and s.c to what they are for the frame raw, which is like
+// the pattern with the text at in.
+func (s *Stream) recognise(raw []byte, in span) {
+	p, f := &s.pattern, &s.f
 	f.raw, f.data = raw, raw[p.data:len(raw)-p.behind]
 	f.event, f.named, f.has, f.plain = nil, span{}, true, true
 	f.lines = append(f.lines[:0], dataLine{0, p.data})
@@ -205,7 +224,6 @@ func (s *Stream) recognise(raw []byte) bool {
 	} else {
 		s.c.text = text
 	}
-	return true
 }
 
 // learn remembers the frame s.f with the chunk s.c, when those that are like it

@@ -189,7 +189,7 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 	s.out, s.now = dst, now
 	s.scan.feed(in)
 	for {
-		if s.alike() {
+		if s.takeLike() {
 			continue
 		}
 		u, b, ok := s.scan.next()
