@@ -53,7 +53,7 @@ func (s *Stream) hasText() bool { return s.c.content.ok() && s.c.index }
 func (s *Stream) usable() bool {
 	c, data := &s.c, s.f.data
 	s.stays = s.passes(c.content.of(data))
-	if s.stays && !c.finish.ok() && !c.usage.set(data) && !c.err.set(data) && !c.hermes.ok() && s.env.same(c, data) {
+	if s.stays && !c.finish.ok() && !c.usage.set(data) && !c.err.set(data) && !c.hermes.ok() && s.hasEnvelope() {
 		return true
 	}
 	if !s.known {

@@ -16,6 +16,7 @@ type envelope struct {
 	values         []byte // id, created and model; none before they are needed
 	created, model int32  // where these two begin
 	known          bool   // it comes from a chunk
+	like           bool   // frames like the pattern have it
 }
 
 // envelope returns the envelope of the stream. Where no chunk has said what it
@@ -43,7 +44,8 @@ func (e *envelope) set(id, created, model []byte) {
 // updateEnvelope takes the values of the chunk s.c over.
 func (s *Stream) updateEnvelope() {
 	c, data := &s.c, s.f.data
-	if s.env.same(c, data) {
+	if s.hasEnvelope() {
+		s.env.like = s.env.like || s.known
 		return
 	}
 	fits := func(v span) bool { return v.to-v.from <= maxEnvelope }
@@ -64,7 +66,7 @@ func (s *Stream) updateEnvelope() {
 	if hasModel {
 		model = c.model.of(data)
 	}
-	e.known = true
+	e.known, e.like = true, s.known && hasID && hasCreated && hasModel
 	if len(id) == len(e.id()) && len(created) == len(e.createdAt()) && len(model) == len(e.modelsName()) {
 		copy(e.id(), id) // some gateways give each chunk a time of its own
 		copy(e.createdAt(), created)
@@ -75,6 +77,11 @@ func (s *Stream) updateEnvelope() {
 }
 
 func isDigit(b byte) bool { return b >= '0' && b <= '9' }
+
+// hasEnvelope tells whether the chunk s.c has the values of the envelope.
+func (s *Stream) hasEnvelope() bool {
+	return s.known && s.env.like || s.env.same(&s.c, s.f.data)
+}
 
 // same tells whether a chunk has the values that e has.
 func (e *envelope) same(c *chunk, data []byte) bool {

@@ -155,6 +155,12 @@ const maxDepth = 128
 // validJSON tells whether b is well-formed JSON of a reasonable depth. It is
 // asked before anything is done to a frame.
 func validJSON(b []byte) bool {
+	few := bytes.Count(b, []byte("{"))+bytes.Count(b, []byte("[")) <= maxDepth
+	return (few || isShallow(b)) && gjson.ValidBytes(b)
+}
+
+// isShallow tells whether b is nested no more than maxDepth deep.
+func isShallow(b []byte) bool {
 	depth := 0
 	for i := 0; i < len(b); i++ {
 		switch b[i] {
@@ -171,7 +177,7 @@ func validJSON(b []byte) bool {
 			depth--
 		}
 	}
-	return gjson.ValidBytes(b)
+	return true
 }
 
 // firstByte returns the first byte of b that is not white space, 0 when there

@@ -3,6 +3,7 @@ package rewrite
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"hash/maphash"
 	"slices"
 	"strconv"
 	"time"
@@ -59,6 +60,9 @@ type lifecycle struct {
 	count int // tools started so far
 }
 
+// idSeed makes the hashes of ids such that nobody can make two that agree.
+var idSeed = maphash.MakeSeed()
+
 // find returns the index of the open tool with the id, -1 when there is none.
 func (l *lifecycle) find(id []byte) int {
 	return slices.IndexFunc(l.open, func(t tool) bool { return t.id == string(id) })
@@ -72,7 +76,7 @@ func (l *lifecycle) findName(name []byte) int {
 
 // known tells whether a tool with the id is open or has ended.
 func (l *lifecycle) known(id []byte) bool {
-	return l.find(id) >= 0 || slices.Contains(l.ended, hashID(id))
+	return l.find(id) >= 0 || slices.Contains(l.ended, maphash.Bytes(idSeed, id))
 }
 
 // full tells whether a tool must be completed before t can be opened.
@@ -93,22 +97,13 @@ func (l *lifecycle) end(i int) tool {
 	t := l.open[i]
 	l.open = slices.Delete(l.open, i, i+1)
 	l.bytes -= t.size()
-	if h := hashID(t.id); len(l.ended) < maxEndedTools {
+	if h := maphash.String(idSeed, t.id); len(l.ended) < maxEndedTools {
 		l.ended = append(l.ended, h)
 	} else {
 		l.ended[l.next] = h
 		l.next = (l.next + 1) % maxEndedTools
 	}
 	return t
-}
-
-// hashID returns the FNV-1a hash of an id.
-func hashID[T string | []byte](id T) uint64 {
-	h := uint64(14695981039346656037)
-	for i := range len(id) {
-		h = (h ^ uint64(id[i])) * 1099511628211
-	}
-	return h
 }
 
 // appendDerivedID appends the id, as a JSON string, of the tool with the ordinal n in

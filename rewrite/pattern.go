@@ -56,6 +56,7 @@ func (s *Stream) learnText(in span, reasoning bool) bool {
 	learnt.c.reasoning, learnt.c.text = false, false
 	learnt.c.move(in.from, in.from-in.to)
 	p.shape = s.work.shared(&learnt)
+	s.env.like = false
 	return true
 }
 
@@ -254,6 +255,6 @@ func (s *Stream) calm() {
 	if p.reasoning {
 		said = s.said.reasoning
 	}
-	p.calm = said && len(s.edits) == 0 && s.env.same(&s.c, s.f.data) && !s.finished && !s.done &&
+	p.calm = said && len(s.edits) == 0 && s.hasEnvelope() && !s.finished && !s.done &&
 		len(s.tools.open) == 0 && !s.line.active() && s.hold.empty() && s.tags.idle() && s.eat == 0 && !s.gap && len(s.lead) == 0
 }

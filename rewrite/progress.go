@@ -321,7 +321,7 @@ func (s *Stream) commentEvent(line []byte) bool {
 	if !s.c.parse(s.f.data) || !s.c.isToolEvent(s.f.data) || !validJSON(s.f.data) {
 		return false
 	}
-	s.edits, s.room = s.edits[:0], s.room[:0]
+	s.known, s.edits, s.room = false, s.edits[:0], s.room[:0]
 	s.toolFrame(ProgressComment)
 	return true
 }

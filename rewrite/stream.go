@@ -188,7 +188,7 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 	}
 	s.out, s.now = dst, now
 	s.scan.feed(in)
-	for {
+	for len(s.scan.ahead()) > 0 {
 		if s.takeLike() {
 			continue
 		}

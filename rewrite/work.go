@@ -72,7 +72,7 @@ func (s *Stream) giveBack() {
 // it is with a frame. The rest is set before it is read.
 func (w *work) forget() {
 	w.f.raw, w.f.data, w.f.event = nil, nil, nil
-	w.lineHere, w.closing, w.rest = false, span{}, kept{}
+	w.known, w.lineHere, w.closing, w.rest = false, false, span{}, kept{}
 }
 
 // trim gives back what the frames of a feed took and the next need not: one large
