@@ -107,8 +107,8 @@ func (s *Stream) boundHold() {
 
 // frame sends a frame to where it belongs.
 func (s *Stream) frame(raw []byte) {
-	if in, has, ok := s.pattern.match(raw); ok && in.to+len(s.pattern.around)-s.pattern.tail == len(raw) {
-		s.like(raw, in, has)
+	if in, newline, end, ok := s.pattern.match(raw); ok && end == len(raw) {
+		s.like(raw, in, newline)
 		return
 	}
 	s.pattern.calm, s.known = false, false

@@ -16,6 +16,7 @@
 //	json.go       data       → members, by position
 //	chunk.go      members    → a chunk
 //	chunkframe.go what becomes of a chunk
+//	scantext.go   content    → its end, eight bytes at once
 //	text.go       content    → runes, by position
 //	marker.go     a chunk that is a tool marker       (contract section 1)
 //	imitation.go  a line that looks like one

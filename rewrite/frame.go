@@ -32,9 +32,9 @@ func (f *frame) parse(raw []byte) {
 	f.data, f.event, f.has, f.named = nil, nil, false, span{}
 	f.lines, f.join = f.lines[:0], f.join[:0]
 	f.plain = true
-	ends := newLineEnds(raw)
+	ends := noEnds
 	for i := 0; i < len(raw); {
-		end := ends.from(i)
+		end := ends.from(raw, i)
 		next := min(end+1, len(raw))
 		if end < len(raw) && raw[end] == '\r' && next < len(raw) && raw[next] == '\n' {
 			next++

@@ -60,85 +60,22 @@ func (s *Stream) learnText(in span, reasoning bool) bool {
 	return true
 }
 
-// match returns where the text is of the frame that b begins with, and what is
-// in it. It is false when that frame is not like the pattern, or not complete.
-func (p *pattern) match(b []byte) (in span, has textClass, ok bool) {
+// match returns where the text is of the frame that b begins with, whether there
+// is a newline in it, and where the frame ends. It is false when that frame is
+// not like the pattern, or not complete.
+func (p *pattern) match(b []byte) (in span, newline bool, end int, ok bool) {
 	from := p.tail
 	if !p.known || len(b) < from || string(b[:from]) != string(p.around[:from]) {
-		return in, 0, false
+		return in, false, 0, false
 	}
-	to, has := scanText(b, from)
+	to, newline, ok := scanText(b, from)
 	tail := p.around[from:]
-	if has&hasFault != 0 || len(b)-to < len(tail) || string(b[to:to+len(tail)]) != string(tail) {
-		return in, 0, false
+	end = to + len(tail)
+	if !ok || len(b) < end || string(b[to:end]) != string(tail) {
+		return in, false, 0, false
 	}
 	p.unused, p.wait = 0, 0
-	return span{from, to}, has, true
-}
-
-// textClass says what is in the inside of a JSON string, as it is or escaped.
-type textClass uint8
-
-const (
-	hasNewline textClass = 1 << iota
-	hasSign              // a backtick or a <, with which markers and tags begin
-	hasFault             // an escape that JSON does not know
-	hasEscape            // a backslash, while it is scanned
-	hasEnd               // the closing quote, or what cannot be in a string
-)
-
-// classes is the class of each byte.
-var classes = func() (c [256]textClass) {
-	for b := range ' ' {
-		c[b] = hasEnd
-	}
-	c['"'], c['\\'], c['`'], c['<'] = hasEnd, hasEscape, hasSign, hasSign
-	return c
-}()
-
-// scanText returns where the inside of the JSON string ends that begins at from,
-// or the first byte that cannot be in one, and what is in it.
-func scanText(b []byte, from int) (to int, has textClass) {
-	for i := from; i < len(b); i++ {
-		c := classes[b[i]]
-		if c == 0 {
-			continue
-		}
-		if c == hasEnd {
-			return i, has
-		}
-		if c == hasEscape {
-			c = escapeClass(b[i:])
-			i++
-		}
-		has |= c
-	}
-	return len(b), has
-}
-
-// escapeClass returns the class of the escape that b begins with.
-func escapeClass(b []byte) textClass {
-	if len(b) < 2 {
-		return hasFault
-	}
-	switch b[1] {
-	case 'n':
-		return hasNewline
-	case '"', '\\', '/', 'b', 'f', 'r', 't':
-		return 0
-	case 'u':
-		r, ok := hex4(b, 2)
-		switch {
-		case !ok:
-			return hasFault
-		case r == '\n':
-			return hasNewline
-		case r == '`' || r == '<':
-			return hasSign
-		}
-		return 0
-	}
-	return hasFault
+	return span{from, to}, newline, end, true
 }
 
 // move moves what stands behind the index i of the data by n bytes.
@@ -165,22 +102,21 @@ func (s *Stream) takeLike() bool {
 		return false
 	}
 	b := s.scan.ahead()
-	in, has, ok := p.match(b)
-	n := in.to + len(p.around) - p.tail
+	in, newline, n, ok := p.match(b)
 	if !ok || n > s.scan.max {
 		return false
 	}
 	s.scan.skip(n)
 	s.writeMark()
 	s.lf = false
-	s.like(b[:n], in, has)
+	s.like(b[:n], in, newline)
 	return true
 }
 
 // like handles the frame raw, which is like the pattern with the text at in.
-func (s *Stream) like(raw []byte, in span, has textClass) {
+func (s *Stream) like(raw []byte, in span, newline bool) {
 	s.sum.Frames++
-	if s.alike(raw, in, has) {
+	if s.alike(raw, in, newline) {
 		return
 	}
 	s.borrow()
@@ -194,12 +130,12 @@ func (s *Stream) like(raw []byte, in span, has textClass) {
 // alike forwards a frame that is like the one before it when its text is sure to
 // stay and to be of no consequence beyond where its lines begin. What it does is
 // what like would do, without a look at the chunk: TestAlikeChangesNothing.
-func (s *Stream) alike(raw []byte, in span, has textClass) bool {
+func (s *Stream) alike(raw []byte, in span, newline bool) bool {
 	p := &s.pattern
 	switch {
 	case !p.calm:
 		return false
-	case p.reasoning, has&hasNewline == 0 && s.midLine(): // which changes nothing
+	case p.reasoning, !newline && s.midLine(): // which changes nothing
 	case markerBegins(in.of(raw)) >= 0 || !s.readLines(in.of(raw)):
 		return false
 	}
