@@ -14,6 +14,7 @@
 //	scanner.go    bytes      → lines, frames          (WHATWG HTML, section 9.2.6)
 //	frame.go      a frame    → its fields
 //	json.go       data       → members, by position
+//	valid.go      data       → whether it is well formed
 //	chunk.go      members    → a chunk
 //	chunkframe.go what becomes of a chunk
 //	scantext.go   content    → its end, eight bytes at once

@@ -91,6 +91,9 @@ func (f *frame) at(i int) int {
 
 // lineOf returns the line of data that the byte i of data is in.
 func (f *frame) lineOf(i int) int {
+	if len(f.lines) == 1 {
+		return 0
+	}
 	return sort.Search(len(f.lines)-1, func(n int) bool { return f.lines[n+1].data > i })
 }
 

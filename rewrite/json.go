@@ -148,38 +148,6 @@ func skipNested(b []byte, i int) int {
 	return -1
 }
 
-// maxDepth is how deep the JSON of a frame may be nested before it passes
-// unexamined: a validator that recurses must not be led into a deep stack.
-const maxDepth = 128
-
-// validJSON tells whether b is well-formed JSON of a reasonable depth. It is
-// asked before anything is done to a frame.
-func validJSON(b []byte) bool {
-	few := bytes.Count(b, []byte("{"))+bytes.Count(b, []byte("[")) <= maxDepth
-	return (few || isShallow(b)) && gjson.ValidBytes(b)
-}
-
-// isShallow tells whether b is nested no more than maxDepth deep.
-func isShallow(b []byte) bool {
-	depth := 0
-	for i := 0; i < len(b); i++ {
-		switch b[i] {
-		case '"':
-			if i = skipString(b, i); i < 0 {
-				return false
-			}
-			i--
-		case '{', '[':
-			if depth++; depth > maxDepth {
-				return false
-			}
-		case '}', ']':
-			depth--
-		}
-	}
-	return true
-}
-
 // firstByte returns the first byte of b that is not white space, 0 when there
 // is none.
 func firstByte(b []byte) byte {

@@ -72,24 +72,27 @@ func (s *Stream) giveBack() {
 // it is with a frame. The rest is set before it is read.
 func (w *work) forget() {
 	w.f.raw, w.f.data, w.f.event = nil, nil, nil
+	w.parts = w.parts[:0]
 	w.known, w.lineHere, w.closing, w.rest = false, false, span{}, kept{}
 }
 
 // trim gives back what the frames of a feed took and the next need not: one large
 // frame must not cost memory for as long as its stream lasts.
 func (w *work) trim() {
-	w.edits, w.cuts, w.parts, w.f.lines = trimmed(w.edits), trimmed(w.cuts), trimmed(w.parts), trimmed(w.f.lines)
+	trim(&w.edits)
+	trim(&w.cuts)
+	trim(&w.parts)
+	trim(&w.f.lines)
 	if cap(w.f.join)+cap(w.scratch)+cap(w.front)+cap(w.room) > maxIdleBuffer {
 		w.f.join, w.scratch, w.front, w.room = nil, nil, nil, nil
 	}
 }
 
-// trimmed returns s empty, and without its room where that is large.
-func trimmed[T any](s []T) []T {
-	if cap(s) > maxIdleItems {
-		return nil
+// trim gives the room of s back where that is large.
+func trim[T any](s *[]T) {
+	if cap(*s) > maxIdleItems {
+		*s = nil
 	}
-	return s[:0]
 }
 
 // maxIdleItems is up to how many items a list keeps its room for the next frame.
