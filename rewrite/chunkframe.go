@@ -109,12 +109,7 @@ func (s *Stream) isMarker() bool {
 	if !ok {
 		return false
 	}
-	s.settle()
-	s.note(sectionMarkers, "a tool marker, the whole content of one chunk: leaves the text")
-	s.eat = min(s.eat, 1) // the marker's first newline ended the line before
-	t := s.startedBy(m.emoji.of(text), m.label.of(text))
-	s.sum.Markers++
-	s.gap = true
+	t := s.markerComes(m, text)
 	switch {
 	case s.droppable():
 		s.startDerived(&t, SourceMarker)
@@ -129,6 +124,17 @@ func (s *Stream) isMarker() bool {
 		s.startDerived(&t, SourceMarker)
 	}
 	return true
+}
+
+// markerComes notes that the marker m leaves the text, and returns the tool that
+// it stands for.
+func (s *Stream) markerComes(m marker, text []byte) toolFields {
+	s.settle()
+	s.note(sectionMarkers, "a tool marker, the whole content of one chunk: leaves the text")
+	s.eat = min(s.eat, 1) // the marker's first newline ended the line before
+	s.sum.Markers++
+	s.gap = true
+	return s.startedBy(m.emoji.of(text), m.label.of(text))
 }
 
 // droppable tells whether nothing is lost when the chunk is dropped once its

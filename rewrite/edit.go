@@ -28,6 +28,10 @@ func (s *Stream) edit(from, to int, with []byte) {
 // the same place the first given comes first.
 func (s *Stream) editRaw(at span, with []byte) {
 	i := len(s.edits)
+	if i == 0 || s.edits[i-1].from <= at.from {
+		s.edits = append(s.edits, edit{at, with})
+		return
+	}
 	for i > 0 && s.edits[i-1].from > at.from {
 		i--
 	}

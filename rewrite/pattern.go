@@ -23,6 +23,7 @@ type shape struct {
 	data, behind int  // where the data begins, and the bytes behind it
 	text         int  // where the text is in the data
 	reasoning    bool // the text is reasoning, in a member of its own
+	drop         bool // without its text, which is content, nothing is lost
 	c            chunk
 }
 
@@ -52,7 +53,7 @@ func (s *Stream) learnText(in span, reasoning bool) bool {
 	}
 	p.around = append(append(p.around[:0], f.raw[:from]...), f.raw[to:]...)
 	p.tail, p.known, p.valid = from, true, false
-	learnt := shape{at, len(f.raw) - at - len(f.data), in.from, reasoning, s.c}
+	learnt := shape{at, len(f.raw) - at - len(f.data), in.from, reasoning, !reasoning && s.droppable(), s.c}
 	learnt.c.reasoning, learnt.c.text = false, false
 	learnt.c.move(in.from, in.from-in.to)
 	p.shape = s.work.shared(&learnt)
@@ -123,8 +124,30 @@ func (s *Stream) like(raw []byte, in span, newline bool) {
 	s.pattern.calm = false
 	s.known = true
 	s.edits, s.cuts, s.room = s.edits[:0], s.cuts[:0], s.room[:0]
-	s.recognise(raw, in)
-	s.object()
+	if !s.likeMarker(in.of(raw)) {
+		s.recognise(raw, in)
+		s.object()
+	}
+}
+
+// likeMarker starts a tool when the text of a frame like the pattern is its
+// marker. Like alike it does what would be done without it.
+func (s *Stream) likeMarker(text []byte) bool {
+	p := &s.pattern
+	c := &p.shape.c
+	if s.said.shown || s.finished || s.done || !p.drop || !p.valid || !s.env.like {
+		return false
+	}
+	m, ok := wholeMarker(text)
+	if !ok {
+		return false
+	}
+	s.sum.Chunks++
+	s.begun |= c.begun
+	t := s.markerComes(m, text)
+	s.startDerived(&t, SourceMarker)
+	s.fate = fateDrop
+	return true
 }
 
 // alike forwards a frame that is like the one before it when its text is sure to
