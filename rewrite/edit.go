@@ -78,8 +78,9 @@ func (s *Stream) setMember(v span, name string, value []byte) {
 		s.edit(v.from, v.to, value)
 		return
 	}
-	member := append([]byte(`,"`+name+`":`), value...)
-	s.edit(s.c.shut, s.c.shut, member)
+	from := len(s.room)
+	s.room = append(append(append(append(s.room, `,"`...), name...), `":`...), value...)
+	s.edit(s.c.shut, s.c.shut, s.room[from:])
 }
 
 // removeMember takes the member with the value at v, and the comma before or

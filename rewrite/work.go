@@ -9,7 +9,8 @@ type work struct {
 	f frame
 	c chunk
 
-	known          bool // the frame s.f is like the pattern
+	tokens         usage // of the chunk s.c
+	known          bool  // the frame s.f is like the pattern
 	edits          []edit
 	scratch, front []byte
 	room           []byte    // for the fields of tools that the frame s.f starts
@@ -72,7 +73,7 @@ func (s *Stream) giveBack() {
 // it is with a frame. The rest is set before it is read.
 func (w *work) forget() {
 	w.f.raw, w.f.data, w.f.event = nil, nil, nil
-	w.parts = w.parts[:0]
+	w.parts, w.room = w.parts[:0], w.room[:0]
 	w.known, w.lineHere, w.closing, w.rest = false, false, span{}, kept{}
 }
 
