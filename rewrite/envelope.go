@@ -23,8 +23,8 @@ type envelope struct {
 // is, it is that of the stream's parameters.
 func (s *Stream) envelope() *envelope {
 	if s.env.values == nil {
-		id, _ := json.Marshal(s.p.ID) // a string cannot fail
-		s.env.set(id, strconv.AppendInt(nil, s.p.Created, 10), []byte(`"hermes-agent"`))
+		id, _ := json.Marshal(s.p.id) // a string cannot fail
+		s.env.set(id, strconv.AppendInt(nil, s.p.created, 10), []byte(`"hermes-agent"`))
 	}
 	return &s.env
 }

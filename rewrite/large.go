@@ -77,7 +77,7 @@ func (s *Stream) lookAt(b []byte) largeFrame {
 	switch {
 	case bytes.HasPrefix(name, []byte(responsePrefix)):
 		l.kind, l.named = kindResponses, isNamed(&f)
-	case name == nil && s.p.RunID != "":
+	case name == nil && s.other.run:
 		if name = m.runEvent(&f); name != nil {
 			l.kind = kindRuns
 		}

@@ -53,9 +53,9 @@ func (s *Stream) copied(f *toolFields, inferred bool) tool {
 // stream without tools.
 type lifecycle struct {
 	open  []tool
-	bytes int
 	ended []uint64 // hashes of the ids of ended tools, a ring
-	next  int      // where the ring goes on
+	next  int32    // where the ring goes on
+	bytes int32
 	last  time.Time
 	count int // tools started so far
 }
@@ -81,13 +81,13 @@ func (l *lifecycle) known(id []byte) bool {
 
 // full tells whether a tool must be completed before t can be opened.
 func (l *lifecycle) full(t *tool) bool {
-	return len(l.open) > 0 && (len(l.open) >= maxOpenTools || l.bytes+t.size() > maxOpenBytes)
+	return len(l.open) > 0 && (len(l.open) >= maxOpenTools || int(l.bytes)+t.size() > maxOpenBytes)
 }
 
 // start opens t.
 func (l *lifecycle) start(t *tool, now time.Time) {
 	l.open = append(l.open, *t)
-	l.bytes += t.size()
+	l.bytes += int32(t.size()) // a frame has no more
 	l.last = now
 	l.count++
 }
@@ -96,7 +96,7 @@ func (l *lifecycle) start(t *tool, now time.Time) {
 func (l *lifecycle) end(i int) tool {
 	t := l.open[i]
 	l.open = slices.Delete(l.open, i, i+1)
-	l.bytes -= t.size()
+	l.bytes -= int32(t.size())
 	if h := maphash.String(idSeed, t.id); len(l.ended) < maxEndedTools {
 		l.ended = append(l.ended, h)
 	} else {

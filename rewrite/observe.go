@@ -75,8 +75,8 @@ func (s *Stream) tell(t *tool, completed bool, source ToolSource) {
 	if s.explains() {
 		s.notef(sectionTools, "tool %s %s: %s", plain(t.name), doing(completed), reasons[source])
 	}
-	if s.p.OnTool == nil {
+	if s.p.onTool == nil {
 		return
 	}
-	s.p.OnTool(ToolEvent{ID: plain(t.id), Name: plain(t.name), Completed: completed, Source: source})
+	s.p.onTool(ToolEvent{ID: plain(t.id), Name: plain(t.name), Completed: completed, Source: source})
 }

@@ -23,6 +23,7 @@ const (
 // it is cut before its own last one (contract, "The other streams").
 type other struct {
 	kind    kind
+	run     bool   // the request's path is that of a run's events
 	ended   bool   // the event that ends it has left, upstream's or ours
 	failed  bool   // it was ours
 	doubt   bool   // the last frame passed unexamined, and may have been that event
@@ -90,7 +91,7 @@ func (s *Stream) kindOf(m *members, f *frame) (kind, []byte) {
 	if name := m.responseEvent(f); name != nil {
 		return kindResponses, name
 	}
-	if s.p.RunID == "" {
+	if !s.other.run {
 		return kindUnknown, nil
 	}
 	if name := m.runEvent(f); name != nil {

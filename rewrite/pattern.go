@@ -1,19 +1,22 @@
 package rewrite
 
+import "math"
+
 // pattern is the shape of a frame with text or reasoning: what stands before and
 // behind its text, and what that says. The frames of an answer are alike but for
 // their text, so that their JSON need not be read again: see Stream.like.
 type pattern struct {
 	around []byte // what stands before and, from tail on, behind the text
-	tail   int
 	*shape
+	tail uint16
 
 	known bool
 	valid bool // a frame like it was well-formed JSON
 	calm  bool // the frame before was like it, left as it came, and so may the next
 
-	unused, wait uint8 // frames learnt in vain, and how many are not to be learnt
-	unread       int   // frames that have left without being read
+	wait   uint8  // how many frames are not to be learnt
+	unused uint16 // frames learnt in vain
+	unread uint32 // frames that have left without being read
 }
 
 // shape is what frames that are alike have in common whatever they say: where
@@ -48,11 +51,14 @@ func (s *Stream) learnText(in span, reasoning bool) bool {
 	if from+len(f.raw)-to > maxPattern {
 		return false
 	}
-	if p.unused = min(p.unused+1, maxPatternWait); p.unused > 8 {
-		p.wait = p.unused
+	if p.unused = min(p.unused, math.MaxUint16-1) + 1; p.unused > 8 {
+		p.wait = uint8(min(p.unused, maxPatternWait))
+	}
+	if n := from + len(f.raw) - to; cap(p.around) < n {
+		p.around = make([]byte, 0, n)
 	}
 	p.around = append(append(p.around[:0], f.raw[:from]...), f.raw[to:]...)
-	p.tail, p.known, p.valid = from, true, false
+	p.tail, p.known, p.valid = uint16(from), true, false
 	learnt := shape{at, len(f.raw) - at - len(f.data), in.from, reasoning, !reasoning && s.droppable(), s.c}
 	learnt.c.reasoning, learnt.c.text = false, false
 	learnt.c.move(in.from, in.from-in.to)
@@ -65,7 +71,7 @@ func (s *Stream) learnText(in span, reasoning bool) bool {
 // is a newline in it, and where the frame ends. It is false when that frame is
 // not like the pattern, or not complete.
 func (p *pattern) match(b []byte) (in span, newline bool, end int, ok bool) {
-	from := p.tail
+	from := int(p.tail)
 	if !p.known || len(b) < from || string(b[:from]) != string(p.around[:from]) {
 		return in, false, 0, false
 	}

@@ -20,7 +20,7 @@ func follow(t *testing.T, in string, o Options, p Params, cut cutter, cause Caus
 		at += n
 		before := quick.pattern.unread
 		got := string(quick.Feed(nil, []byte(read), epoch))
-		alike += quick.pattern.unread - before
+		alike += int(quick.pattern.unread - before)
 		want := string(reads.Feed(nil, []byte(read), epoch))
 		same(t, got, want, "what leaves for the read that ends at "+fmt.Sprint(at))
 		if got, want := knows(quick), knows(reads); got != want {

@@ -7,13 +7,13 @@ const (
 	progressComment = ": " + progressEvent + " "
 )
 
-// form returns the form in which the stream's tool events leave.
-func (s *Stream) form() Progress {
-	if s.p.Progress != "" {
-		return s.p.Progress
-	}
-	if s.o.Progress != "" {
-		return s.o.Progress
+// form returns the form in which the tool events of a stream leave.
+func (o *Options) form(p *Params) Progress {
+	switch {
+	case p.Progress != "":
+		return p.Progress
+	case o.Progress != "":
+		return o.Progress
 	}
 	return ProgressEnvelope
 }
@@ -25,7 +25,7 @@ func (s *Stream) writeRunning(t *tool) { s.writeProgress(t, "running") }
 func (s *Stream) writeCompleted(t *tool) { s.writeProgress(t, "completed") }
 
 func (s *Stream) writeProgress(t *tool, status string) {
-	form := s.form()
+	form := s.form
 	if form == ProgressOff {
 		return
 	}
@@ -170,7 +170,7 @@ func stringOf(data []byte, v span) []byte {
 // settleForTool decides the line under suspicion before a tool event leaves. One
 // that does not leave decides nothing.
 func (s *Stream) settleForTool() {
-	if s.form() != ProgressOff {
+	if s.form != ProgressOff {
 		s.settle()
 	}
 }
@@ -253,12 +253,12 @@ func (s *Stream) writeUpstream(t *tool, in Progress) {
 
 // asIs tells whether a tool event in the form in leaves byte for byte.
 func (s *Stream) asIs(in Progress) bool {
-	return in == s.form() && (!s.statusLine() || s.c.statusLine.ok())
+	return in == s.form && (!s.statusLine() || s.c.statusLine.ok())
 }
 
 // envelops tells whether frames get the members of a chunk in front.
 func (s *Stream) envelops() bool {
-	f := s.form()
+	f := s.form
 	return f == ProgressEnvelope || f == ProgressUnnamed
 }
 
@@ -277,7 +277,7 @@ func (s *Stream) wrap(t *tool, status string, lacksID, lacksStatus bool) {
 	}
 	s.scratch = room
 	s.edit(s.c.shut, s.c.shut, room)
-	if s.form() == ProgressUnnamed {
+	if s.form == ProgressUnnamed {
 		s.editRaw(s.f.named, nil)
 	}
 	s.wrapFront()

@@ -65,10 +65,12 @@ type Summary struct {
 }
 
 // Stream repairs one event stream. It must not be used by two goroutines at
-// once.
+// once. Most streams do nothing most of the time: what a field takes here, each
+// of them keeps, see TestIdleStreamsAreSmall.
 type Stream struct {
-	o *Options
-	p Params
+	o    *Options
+	p    params
+	form Progress
 
 	*work // nil between reads, when nothing waits in it
 
@@ -77,6 +79,12 @@ type Stream struct {
 
 	scan    scanner
 	pattern pattern
+	env     envelope
+
+	tools lifecycle
+	fence fence // of the text of the message
+	tags  tags
+	said  said
 
 	active bool
 	mark   bool // a byte order mark is to be written
@@ -85,16 +93,6 @@ type Stream struct {
 	fate   fate
 	gap    bool // a marker was dropped and no text has come since
 	eat    int8 // newlines that go with the imitation before
-	said   said
-
-	fence fence // of the text of the message
-	tags  tags
-	tools lifecycle
-
-	env   envelope
-	usage []byte
-	sum   Summary
-	other *other // what the stream is when it is not active, nil when it is
 
 	manyChoices  bool
 	reported     bool   // the model's usage is in the memory
@@ -103,7 +101,32 @@ type Stream struct {
 	done         bool   // [DONE] has left
 	closed       bool   // nothing more leaves
 	begun, ended uint64 // the choices that have begun and that have finished, as bits
+	usage        []byte // upstream's, for an error finish
 	errorSent    []byte // the message, a JSON string, of an error frame that has left
+
+	sum   tally
+	other *other // what the stream is when it is not active, nil when it is
+}
+
+// params are those of Params that are needed all the time.
+type params struct {
+	id      string
+	created int64
+	usage   UsageMemory
+	onTool  func(ToolEvent)
+	explain func(Step)
+}
+
+// tally is what a Summary says that is counted.
+type tally struct {
+	FinishReason, Code        string
+	Frames, Chunks            int
+	Tools, Markers            int
+	Imitations, Reasoning     int
+	Unexamined, Keepalives    int
+	InputTokens, OutputTokens int64
+	UsageReported             bool
+	ZeroUsagePassed           bool
 }
 
 // said is what upstream has said so far.
@@ -119,25 +142,25 @@ type said struct {
 
 // New returns the Stream of a response. The options are shared.
 func New(o *Options, p Params) *Stream {
-	s := &Stream{o: o, p: p, active: p.Active}
+	s := &Stream{o: o, p: params{p.ID, p.Created, p.Usage, p.OnTool, p.Explain}, form: o.form(&p), active: p.Active}
 	s.scan.max, s.scan.lines = o.FrameLimit(), !p.Active
 	if !p.Active {
 		s.other = new(other)
 	}
 	if p.RunID != "" && !p.Active {
-		s.other.kind = kindRuns
+		s.other.run, s.other.kind = true, kindRuns
 		remember(&s.other.runs.id, quoteText(p.RunID))
 	}
 	return s
 }
 
 // FrameLimit returns the size in bytes above which a frame, or an answer that is
-// not streamed, passes unexamined: MaxFrame or its default.
+// not streamed, passes unexamined: MaxFrame or its default, at most 1 GiB.
 func (o *Options) FrameLimit() int {
 	if o.MaxFrame <= 0 {
 		return DefaultMaxFrame
 	}
-	return o.MaxFrame
+	return min(o.MaxFrame, 1<<30)
 }
 
 func (o *Options) parallelWindow() time.Duration {
@@ -171,7 +194,13 @@ func (s *Stream) Frames() int { return s.sum.Frames + s.sum.Unexamined }
 
 // Summary returns what can be said of the stream so far.
 func (s *Stream) Summary() Summary {
-	sum := s.sum
+	c := &s.sum
+	sum := Summary{
+		FinishReason: c.FinishReason, Code: c.Code,
+		Frames: c.Frames, Chunks: c.Chunks, Tools: c.Tools, Markers: c.Markers, Imitations: c.Imitations, Reasoning: c.Reasoning,
+		Unexamined: c.Unexamined, Keepalives: c.Keepalives, InputTokens: c.InputTokens, OutputTokens: c.OutputTokens,
+		UsageReported: c.UsageReported, ZeroUsagePassed: c.ZeroUsagePassed,
+	}
 	if s.env.known {
 		sum.ID, sum.Model = unquote(s.env.id()), unquote(s.envelope().modelsName())
 	} else if !s.active {

@@ -50,7 +50,7 @@ func (s *Stream) zeroUsageIsCrash() bool {
 	case ZeroUsagePass:
 		return false
 	}
-	s.sum.UsageReported = s.p.Usage != nil && s.p.Usage.Reported(unquote(s.envelope().modelsName()))
+	s.sum.UsageReported = s.p.usage != nil && s.p.usage.Reported(unquote(s.envelope().modelsName()))
 	return s.sum.UsageReported
 }
 
@@ -66,9 +66,9 @@ func (s *Stream) noteUsage() {
 		s.usage = append(s.usage[:0], oneLine(u.of(s.f.data))...)
 	}
 	s.sum.InputTokens, s.sum.OutputTokens = s.tokens.input, s.tokens.output
-	if s.tokens.counts && !s.reported && s.p.Usage != nil {
+	if s.tokens.counts && !s.reported && s.p.usage != nil {
 		s.reported = true
-		s.p.Usage.Report(unquote(s.envelope().modelsName()))
+		s.p.usage.Report(unquote(s.envelope().modelsName()))
 	}
 }
 
