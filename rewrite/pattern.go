@@ -38,8 +38,8 @@ const maxPattern = 1 << 10
 // again in a stream whose frames are never alike.
 const maxPatternWait = 64
 
-// learn remembers the frame s.f with the chunk s.c, whose text is at in of the
-// data. It is false when it does not.
+// learnText remembers the frame s.f with the chunk s.c, whose text is at in of
+// the data. It is false when it does not.
 func (s *Stream) learnText(in span, reasoning bool) bool {
 	p, f := &s.pattern, &s.f
 	if p.wait > 0 {

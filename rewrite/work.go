@@ -58,6 +58,7 @@ func (s *Stream) giveBack() {
 		return
 	}
 	w.trim()
+	// What waits is bounded by what may be held back.
 	if len(w.pending) > 0 || len(w.lead) > 0 || w.line.active() || !w.hold.empty() {
 		return
 	}
@@ -74,6 +75,9 @@ func (s *Stream) giveBack() {
 func (w *work) forget() {
 	w.f.raw, w.f.data, w.f.event = nil, nil, nil
 	w.parts, w.room = w.parts[:0], w.room[:0]
+	if cap(w.pending)+cap(w.lead) > maxIdleBuffer {
+		w.pending, w.lead = nil, nil
+	}
 	w.known, w.lineHere, w.closing, w.rest = false, false, span{}, kept{}
 }
 
@@ -86,6 +90,9 @@ func (w *work) trim() {
 	trim(&w.f.lines)
 	if cap(w.f.join)+cap(w.scratch)+cap(w.front)+cap(w.room) > maxIdleBuffer {
 		w.f.join, w.scratch, w.front, w.room = nil, nil, nil, nil
+	}
+	if w.hold.empty() {
+		trim(&w.hold.frames)
 	}
 }
 
