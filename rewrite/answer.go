@@ -76,7 +76,7 @@ type message struct {
 // parse reads the answer, and is false when it is no chat completion, or not
 // well formed.
 func (a *answer) parse() bool {
-	if firstByte(a.b) != '{' || !validJSON(a.b) || !a.c.parse(a.b, new(headCache)) {
+	if firstByte(a.b) != '{' || !validJSON(a.b) || !a.c.parse(a.b) {
 		return false
 	}
 	if !a.c.object.is(a.b, `"chat.completion"`) || !a.c.choices.ok() || a.b[a.c.choices.from] != '[' {

@@ -257,15 +257,6 @@ func TestHugeEnvelopeIsNotTakenOver(t *testing.T) {
 	}
 }
 
-func TestHugeHeadIsNotRemembered(t *testing.T) {
-	s := New(&Options{}, chat)
-	in := strings.ReplaceAll(text("x"), "chatcmpl-1", strings.Repeat("i", maxHead+1))
-	feedAll(s, in+in, whole)
-	if len(s.head.head) > maxHead {
-		t.Errorf("%d bytes of a chunk's beginning are remembered", len(s.head.head))
-	}
-}
-
 func TestHugeUsageIsNotKept(t *testing.T) {
 	usage := `, "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, "x": "` + strings.Repeat("u", maxUsage) + `"}`
 	in := role() + `data: {` + envelopeOfTests + `, "choices": []` + usage + "}\n\n"
@@ -284,10 +275,12 @@ func TestBuffersShrinkAgain(t *testing.T) {
 		t.Errorf("the scanner keeps a buffer of %d bytes", c)
 	}
 	s = New(&Options{}, chat)
+	s.borrow()
+	w := s.work
 	for range 4000 {
 		feedAll(s, text("`💻 x"[:len("`💻 x")]), whole)
 	}
-	if c := cap(s.hold.buf); s.hold.empty() && c > 2*maxIdleBuffer {
+	if c := cap(w.hold.buf); w.hold.empty() && c > 2*maxIdleBuffer {
 		t.Errorf("the hold keeps a buffer of %d bytes", c)
 	}
 }

@@ -34,51 +34,26 @@ type chunk struct {
 	more       bool // the choice has a member that not every choice has
 	role       span // the value of delta.role, when it is a string
 
-	finished []int64 // indexes of the choices that finish in this chunk
-	seen     []int64 // indexes of all choices of this chunk
+	begun, ended uint64 // the choices that say something in this chunk and that finish in it, as bits
+	further      bool   // there is one whose index is not 0
 }
-
-// headCache remembers the bytes up to the choices of the chunk before: those
-// of the next chunk are the same, so that they need not be read again.
-type headCache struct {
-	head []byte
-	c    chunk
-}
-
-// maxHead is the length in bytes up to which the beginning of a chunk is
-// remembered.
-const maxHead = 1 << 10
 
 // parse finds the members of data. It is false when data is no object. The
 // JSON is trusted to be well formed; validJSON is asked before a frame is
 // changed.
-func (c *chunk) parse(data []byte, cache *headCache) bool {
-	finished, seen := c.finished[:0], c.seen[:0]
-	i := 0
-	if n := len(cache.head); n > 0 && bytes.HasPrefix(data, cache.head) {
-		*c = cache.c
-		i = n
-		end := skipValue(data, i)
-		if end < 0 {
-			return false
-		}
-		c.choices = span{i, end}
-		i = end
-	} else {
-		i = skipSpace(data, 0, ' ')
-		if i >= len(data) || data[i] != '{' {
-			return false
-		}
-		*c = chunk{open: i}
-		i++
+func (c *chunk) parse(data []byte) bool {
+	i := skipSpace(data, 0, ' ')
+	if i >= len(data) || data[i] != '{' {
+		return false
 	}
-	c.finished, c.seen = finished, seen
+	*c = chunk{open: i}
+	i++
 	for {
 		key, value, next, ok := nextMember(data, i)
 		if !ok {
 			break
 		}
-		c.member(data, key, value, cache)
+		c.member(string(key.of(data)), value)
 		i = next
 	}
 	c.shut = skipSpace(data, i, ' ')
@@ -89,8 +64,8 @@ func (c *chunk) parse(data []byte, cache *headCache) bool {
 	return true
 }
 
-func (c *chunk) member(data []byte, key, value span, cache *headCache) {
-	switch string(key.of(data)) {
+func (c *chunk) member(name string, value span) {
+	switch name {
 	case "id":
 		c.id = value
 	case "object":
@@ -100,11 +75,6 @@ func (c *chunk) member(data []byte, key, value span, cache *headCache) {
 	case "model":
 		c.model = value
 	case "choices":
-		if !c.choices.ok() && c.isChunk(data) && value.from <= maxHead {
-			cache.head = append(cache.head[:0], data[:value.from]...)
-			cache.c = *c
-			cache.c.finished, cache.c.seen = nil, nil
-		}
 		c.choices = value
 	case "usage":
 		c.usage = value
@@ -186,12 +156,22 @@ func (c *chunk) readChoice(data []byte, choice span) {
 		c.repeat = text
 	}
 	c.more = c.more || text.ok() && !c.repeat.ok() && filled(text.of(data))
-	c.seen = append(c.seen, index)
+	c.begun |= bit(index)
+	c.further = c.further || index != 0
 	if finish.isString(data) && finish.to-finish.from > 2 { // some providers send ""
 		c.finish = finish
-		c.finished = append(c.finished, index)
+		c.ended |= bit(index)
 	}
 	c.index = c.count == 1 && index == 0
+}
+
+// bit returns the bit of the choice i. Those beyond the 64th are taken to end with
+// the others.
+func bit(i int64) uint64 {
+	if i < 0 || i > 63 {
+		return 0
+	}
+	return 1 << i
 }
 
 func (c *chunk) readDelta(data []byte, delta span) {

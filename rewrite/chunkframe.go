@@ -18,7 +18,7 @@ func (s *Stream) chunkFrame() {
 	}
 	s.learn()
 	s.rest = kept{}
-	s.env.update(c, data)
+	s.updateEnvelope()
 	s.noteUsage()
 	s.noteChoices()
 	if s.isMarker() {
@@ -53,7 +53,7 @@ func (s *Stream) hasText() bool { return s.c.content.ok() && s.c.index }
 func (s *Stream) usable() bool {
 	c, data := &s.c, s.f.data
 	s.stays = s.passes(c.content.of(data))
-	if s.stays && !c.finish.ok() && !c.usage.set(data) && !c.err.set(data) && !c.hermes.ok() && s.env.same(c, data) {
+	if s.stays && !c.finish.ok() && !c.usage.set(data) && !c.err.set(data) && !c.hermes.ok() && s.hasEnvelope() {
 		return true
 	}
 	if !s.known {
@@ -89,23 +89,11 @@ func hasSigns(raw []byte) bool {
 	}
 }
 
-// noteChoices notes which choices have begun and which have finished. Beyond
-// the 64th they are taken to end with the others.
+// noteChoices notes which choices have begun and which have finished.
 func (s *Stream) noteChoices() {
-	for _, i := range s.c.seen {
-		s.manyChoices = s.manyChoices || i != 0
-		s.begun |= bit(i)
-	}
-	for _, i := range s.c.finished {
-		s.ended |= bit(i)
-	}
-}
-
-func bit(i int64) uint64 {
-	if i < 0 || i > 63 {
-		return 0
-	}
-	return 1 << i
+	s.manyChoices = s.manyChoices || s.c.further
+	s.begun |= s.c.begun
+	s.ended |= s.c.ended
 }
 
 // isMarker takes a chunk whose whole content is a tool marker out of the stream
@@ -121,12 +109,7 @@ func (s *Stream) isMarker() bool {
 	if !ok {
 		return false
 	}
-	s.settle()
-	s.note(sectionMarkers, "a tool marker, the whole content of one chunk: leaves the text")
-	s.eat = min(s.eat, 1) // the marker's first newline ended the line before
-	t := s.startedBy(m.emoji.of(text), m.label.of(text))
-	s.sum.Markers++
-	s.gap = true
+	t := s.markerComes(m, text)
 	switch {
 	case s.droppable():
 		s.startDerived(&t, SourceMarker)
@@ -141,6 +124,17 @@ func (s *Stream) isMarker() bool {
 		s.startDerived(&t, SourceMarker)
 	}
 	return true
+}
+
+// markerComes notes that the marker m leaves the text, and returns the tool that
+// it stands for.
+func (s *Stream) markerComes(m marker, text []byte) toolFields {
+	s.settle()
+	s.note(sectionMarkers, "a tool marker, the whole content of one chunk: leaves the text")
+	s.eat = min(s.eat, 1) // the marker's first newline ended the line before
+	s.sum.Markers++
+	s.gap = true
+	return s.startedBy(m.emoji.of(text), m.label.of(text))
 }
 
 // droppable tells whether nothing is lost when the chunk is dropped once its
@@ -210,7 +204,7 @@ func (s *Stream) textFrame(in span) {
 	s.parts = s.parts[:0]
 	s.begin(in.from, s.tags.inside)
 	if s.stays {
-		s.readPlain(in)
+		s.readPlain(in.of(s.f.data))
 	} else {
 		s.readText(in)
 	}

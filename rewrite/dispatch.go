@@ -14,7 +14,7 @@ const (
 
 // unit handles a unit of the stream.
 func (s *Stream) unit(u unit, b []byte) {
-	s.pattern.calm = false
+	s.pattern.calm = s.pattern.calm && u == unitFrame
 	if u == unitMark {
 		s.mark = !s.left // behind a keepalive it would be part of a field's name
 		return
@@ -107,12 +107,12 @@ func (s *Stream) boundHold() {
 
 // frame sends a frame to where it belongs.
 func (s *Stream) frame(raw []byte) {
-	s.edits, s.cuts, s.room = s.edits[:0], s.cuts[:0], s.room[:0]
-	if s.known = s.active && s.recognise(raw); s.known {
-		s.sum.Frames++
-		s.object()
+	if in, newline, end, ok := s.pattern.match(raw); ok && end == len(raw) {
+		s.like(raw, in, newline)
 		return
 	}
+	s.pattern.calm, s.known = false, false
+	s.edits, s.cuts, s.room = s.edits[:0], s.cuts[:0], s.room[:0]
 	s.f.parse(raw)
 	data := s.f.data
 	if s.f.has {
@@ -123,7 +123,7 @@ func (s *Stream) frame(raw []byte) {
 			s.otherFrame()
 			return
 		}
-		s.active, s.scan.lines = true, false
+		s.active, s.scan.lines, s.other = true, false, nil
 	}
 	switch {
 	case !s.f.has:
@@ -132,7 +132,7 @@ func (s *Stream) frame(raw []byte) {
 	case isDone(data):
 		s.doneFrame()
 		return
-	case firstByte(data) != '{' || !s.c.parse(data, &s.head):
+	case firstByte(data) != '{' || !s.c.parse(data):
 		s.forward()
 		return
 	}

@@ -14,8 +14,10 @@
 //	scanner.go    bytes      → lines, frames          (WHATWG HTML, section 9.2.6)
 //	frame.go      a frame    → its fields
 //	json.go       data       → members, by position
+//	valid.go      data       → whether it is well formed
 //	chunk.go      members    → a chunk
 //	chunkframe.go what becomes of a chunk
+//	scantext.go   content    → its end, eight bytes at once
 //	text.go       content    → runes, by position
 //	marker.go     a chunk that is a tool marker       (contract section 1)
 //	imitation.go  a line that looks like one
@@ -24,6 +26,7 @@
 //	thought.go    reasoning that leaves the content
 //	fence.go      open code fences
 //	pattern.go    frames that are as the one before, but for their text
+//	lines.go      text that is of no consequence but for its lines
 //	hold.go       frames that wait for the end of a line
 //	tools.go      emoji      → the tool's name
 //	lifecycle.go  open tools and their ends           (contract section 2)
@@ -47,5 +50,6 @@
 //	options.go    what can be chosen
 //	path.go       what the path of a request says
 //	stream.go     Stream: bytes in, bytes out
+//	work.go       what a Stream needs while it handles a frame, and not between
 //	edit.go       ranges of a frame replaced
 package rewrite

@@ -28,6 +28,10 @@ func (s *Stream) edit(from, to int, with []byte) {
 // the same place the first given comes first.
 func (s *Stream) editRaw(at span, with []byte) {
 	i := len(s.edits)
+	if i == 0 || s.edits[i-1].from <= at.from {
+		s.edits = append(s.edits, edit{at, with})
+		return
+	}
 	for i > 0 && s.edits[i-1].from > at.from {
 		i--
 	}
@@ -74,8 +78,9 @@ func (s *Stream) setMember(v span, name string, value []byte) {
 		s.edit(v.from, v.to, value)
 		return
 	}
-	member := append([]byte(`,"`+name+`":`), value...)
-	s.edit(s.c.shut, s.c.shut, member)
+	from := len(s.room)
+	s.room = append(append(append(append(s.room, `,"`...), name...), `":`...), value...)
+	s.edit(s.c.shut, s.c.shut, s.room[from:])
 }
 
 // removeMember takes the member with the value at v, and the comma before or
@@ -114,25 +119,4 @@ func oneLine(b []byte) []byte {
 		return b
 	}
 	return bytes.ReplaceAll(b, []byte("\n"), []byte(" "))
-}
-
-// trimmed returns s empty, and without its room where that is large: one large
-// frame must not cost memory for as long as its stream lasts.
-func trimmed[T any](s []T) []T {
-	if cap(s) > maxIdleItems {
-		return nil
-	}
-	return s[:0]
-}
-
-// maxIdleItems is up to how many items a list keeps its room for the next frame.
-const maxIdleItems = 256
-
-// trim gives back what the frames of a feed took and the next need not.
-func (s *Stream) trim() {
-	s.edits, s.cuts, s.parts = trimmed(s.edits), trimmed(s.cuts), trimmed(s.parts)
-	s.f.lines, s.c.seen, s.c.finished = trimmed(s.f.lines), trimmed(s.c.seen), trimmed(s.c.finished)
-	if cap(s.f.join)+cap(s.scratch)+cap(s.room) > maxIdleBuffer {
-		s.f.join, s.scratch, s.room = nil, nil, nil
-	}
 }

@@ -10,53 +10,93 @@ import (
 // upstream.
 const maxEnvelope = 1 << 10
 
-// envelope is the part that the chunks of a stream have in common, as values in
-// JSON.
+// envelope is the part that the chunks of a stream have in common: values in
+// JSON, one behind the other.
 type envelope struct {
-	id, created, model []byte
-	known              bool // it comes from a chunk
+	values         []byte // id, created and model; none before they are needed
+	created, model int32  // where these two begin
+	known          bool   // it comes from a chunk
+	like           bool   // frames like the pattern have it
 }
 
-// newEnvelope returns the one to use before any chunk has come.
-func newEnvelope(p *Params) envelope {
-	id, _ := json.Marshal(p.ID) // a string cannot fail
-	return envelope{
-		id:      id,
-		created: strconv.AppendInt(nil, p.Created, 10),
-		model:   []byte(`"hermes-agent"`),
+// envelope returns the envelope of the stream. Where no chunk has said what it
+// is, it is that of the stream's parameters.
+func (s *Stream) envelope() *envelope {
+	if s.env.values == nil {
+		id, _ := json.Marshal(s.p.id) // a string cannot fail
+		s.env.set(id, strconv.AppendInt(nil, s.p.created, 10), []byte(`"hermes-agent"`))
 	}
+	return &s.env
 }
 
-// update takes the values of a chunk over. It allocates only when they differ
-// from those it has.
-func (e *envelope) update(c *chunk, data []byte) {
-	take := func(dst *[]byte, s span, ok bool) {
-		if ok && s.to-s.from <= maxEnvelope && !bytes.Equal(*dst, s.of(data)) {
-			*dst = append((*dst)[:0], s.of(data)...)
-		}
+// id returns the completion's id. All three are shared, and valid until update.
+func (e *envelope) id() []byte         { return e.values[:e.created] }
+func (e *envelope) createdAt() []byte  { return e.values[e.created:e.model] }
+func (e *envelope) modelsName() []byte { return e.values[e.model:] }
+
+func (e *envelope) set(id, created, model []byte) {
+	values := make([]byte, 0, len(id)+len(created)+len(model))
+	e.values = append(append(append(values, id...), created...), model...)
+	e.created = int32(len(id))
+	e.model = int32(len(id) + len(created))
+}
+
+// updateEnvelope takes the values of the chunk s.c over.
+func (s *Stream) updateEnvelope() {
+	c, data := &s.c, s.f.data
+	if s.hasEnvelope() {
+		s.env.like = s.env.like || s.known
+		return
 	}
-	take(&e.id, c.id, c.id.isString(data) && c.id.to-c.id.from > 2)
-	take(&e.created, c.created, c.created.ok() && isDigit(data[c.created.from]))
-	take(&e.model, c.model, c.model.isString(data) && c.model.to-c.model.from > 2)
-	e.known = true
+	fits := func(v span) bool { return v.to-v.from <= maxEnvelope }
+	hasID := c.id.isString(data) && c.id.to-c.id.from > 2 && fits(c.id)
+	hasCreated := c.created.ok() && isDigit(data[c.created.from]) && fits(c.created)
+	hasModel := c.model.isString(data) && c.model.to-c.model.from > 2 && fits(c.model)
+	e := &s.env
+	if !hasID || !hasCreated || !hasModel {
+		e = s.envelope()
+	}
+	id, created, model := e.id(), e.createdAt(), e.modelsName()
+	if hasID {
+		id = c.id.of(data)
+	}
+	if hasCreated {
+		created = c.created.of(data)
+	}
+	if hasModel {
+		model = c.model.of(data)
+	}
+	e.known, e.like = true, s.known && hasID && hasCreated && hasModel
+	if len(id) == len(e.id()) && len(created) == len(e.createdAt()) && len(model) == len(e.modelsName()) {
+		copy(e.id(), id) // some gateways give each chunk a time of its own
+		copy(e.createdAt(), created)
+		copy(e.modelsName(), model)
+		return
+	}
+	e.set(id, created, model)
 }
 
 func isDigit(b byte) bool { return b >= '0' && b <= '9' }
 
+// hasEnvelope tells whether the chunk s.c has the values of the envelope.
+func (s *Stream) hasEnvelope() bool {
+	return s.known && s.env.like || s.env.same(&s.c, s.f.data)
+}
+
 // same tells whether a chunk has the values that e has.
 func (e *envelope) same(c *chunk, data []byte) bool {
-	return e.known && bytes.Equal(e.id, c.id.of(data)) &&
-		bytes.Equal(e.created, c.created.of(data)) && bytes.Equal(e.model, c.model.of(data))
+	return e.known && bytes.Equal(e.id(), c.id.of(data)) &&
+		bytes.Equal(e.createdAt(), c.created.of(data)) && bytes.Equal(e.modelsName(), c.model.of(data))
 }
 
 // appendHead appends the first four members, and the name of the fifth.
 func (e *envelope) appendHead(dst []byte) []byte {
 	dst = append(dst, `"id":`...)
-	dst = append(dst, e.id...)
+	dst = append(dst, e.id()...)
 	dst = append(dst, `,"object":"chat.completion.chunk","created":`...)
-	dst = append(dst, e.created...)
+	dst = append(dst, e.createdAt()...)
 	dst = append(dst, `,"model":`...)
-	dst = append(dst, e.model...)
+	dst = append(dst, e.modelsName()...)
 	return append(dst, `,"choices":`...)
 }
 

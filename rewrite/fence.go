@@ -1,14 +1,16 @@
 package rewrite
 
+import "math"
+
 // fence follows the lines of a Markdown text and knows whether the next line is
 // inside a fenced code block (CommonMark 4.5). Unlike CommonMark it takes any
 // indentation before a fence, for models fence code inside lists.
 type fence struct {
-	char  rune // what the open fence is made of, 0 when none is open
-	size  int  // how long it is
+	size  int32 // how long the open fence is
+	char  byte  // what it is made of, 0 when none is open
+	run   byte  // what the line under way begins with
+	n     int32 // how often
 	phase fencePhase
-	run   rune // what the line under way begins with
-	n     int  // how often
 	begun bool // a rune of the line under way has come
 }
 
@@ -55,7 +57,7 @@ func (f *fence) step(r rune) {
 func (f *fence) begin(r rune) {
 	switch {
 	case r == '`' || r == '~':
-		f.phase, f.run, f.n = fenceRun, r, 1
+		f.phase, f.run, f.n = fenceRun, byte(r), 1
 	case !isSpace(r):
 		f.phase = fenceText
 	}
@@ -63,8 +65,8 @@ func (f *fence) begin(r rune) {
 
 func (f *fence) inRun(r rune) {
 	switch {
-	case r == f.run:
-		f.n++
+	case r == rune(f.run):
+		f.n = min(f.n, math.MaxInt32-1) + 1
 	case f.n < 3:
 		f.phase = fenceText
 	case !f.open():

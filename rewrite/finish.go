@@ -22,9 +22,11 @@ func (s *Stream) fail(code string) {
 // writeErrorFinish writes the finish of a stream that upstream has not
 // finished, but for [DONE].
 func (s *Stream) writeErrorFinish(code string) {
-	message := quoteText(Message(code))
-	if s.errorSent != nil {
-		message, code = s.errorSent, CodeAgentError
+	message := s.errorSent
+	if message == nil {
+		message = s.quotedMessage(code)
+	} else {
+		code = CodeAgentError
 	}
 	if s.explains() {
 		s.notef(sectionEnd, "error finish, code %s", code)
@@ -34,11 +36,11 @@ func (s *Stream) writeErrorFinish(code string) {
 	s.sum.FinishReason = "error"
 	inline := s.o.ErrorFinish == ErrorFinishInline
 	if !inline {
-		s.writeError(appendError(nil, message, code))
+		s.writeError(s.errorObject(message, code))
 	}
 	s.writeLF()
 	s.out = append(s.out, "data: {"...)
-	s.out = append(s.env.appendHead(s.out), `[{"index":0,"delta":{},"finish_reason":"error"}]`...)
+	s.out = append(s.envelope().appendHead(s.out), `[{"index":0,"delta":{},"finish_reason":"error"}]`...)
 	if len(s.usage) > 0 {
 		s.out = append(s.out, `,"usage":`...)
 		s.out = append(s.out, s.usage...)
@@ -51,11 +53,33 @@ func (s *Stream) writeErrorFinish(code string) {
 	s.out = append(s.appendHermes(s.out, message), "}\n\n"...)
 }
 
+// quotedMessage returns the message of the code as a JSON string. It stays valid
+// until the next frame, as does what the two functions below return.
+func (s *Stream) quotedMessage(code string) []byte {
+	from := len(s.room)
+	s.room = appendQuoted(s.room, Message(code))
+	return s.room[from:]
+}
+
+// errorObject returns the object of an error frame.
+func (s *Stream) errorObject(message []byte, code string) []byte {
+	from := len(s.room)
+	s.room = appendError(s.room, message, code)
+	return s.room[from:]
+}
+
+// hermes returns the hermes block of an error finish.
+func (s *Stream) hermes(message []byte) []byte {
+	from := len(s.room)
+	s.room = s.appendHermes(s.room, message)
+	return s.room[from:]
+}
+
 // finishFrame handles a chunk with a finish reason. Its content has been read;
 // edits of it stand.
 func (s *Stream) finishFrame() {
 	s.completeAll()
-	reason := string(s.c.finish.inner().of(s.f.data))
+	reason := finishReason(s.c.finish.inner().of(s.f.data))
 	if s.finished {
 		s.redactError()
 		s.writeEdited() // some providers say it twice
@@ -78,6 +102,19 @@ func (s *Stream) finishFrame() {
 	s.writeEdited()
 }
 
+// finishReason returns a finish reason as a string, of which most say the same.
+func finishReason(b []byte) string {
+	switch string(b) {
+	case "stop":
+		return "stop"
+	case "error":
+		return "error"
+	case "length":
+		return "length"
+	}
+	return string(b)
+}
+
 // crash turns the finish chunk of an agent that failed and says stop into an
 // error finish.
 func (s *Stream) crash() {
@@ -85,16 +122,16 @@ func (s *Stream) crash() {
 	s.moveText()
 	message := s.errorSent
 	if message == nil {
-		message = quoteText(Message(CodeCrashed))
+		message = s.quotedMessage(CodeCrashed)
 	}
 	s.edit(s.c.finish.from, s.c.finish.to, []byte(`"error"`))
 	if s.o.ErrorFinish == ErrorFinishInline && s.errorSent == nil {
 		s.setMember(s.c.err, "error", appendErrorValue(nil, message, CodeCrashed))
 	} else {
-		s.writeError(appendError(nil, message, CodeCrashed))
+		s.writeError(s.errorObject(message, CodeCrashed))
 		s.removeMember(s.c.err)
 	}
-	s.setMember(s.c.hermes, "hermes", s.appendHermes(nil, message))
+	s.setMember(s.c.hermes, "hermes", s.hermes(message))
 }
 
 // writeError writes the frame of an error, unless there has been one.
@@ -136,11 +173,11 @@ func (s *Stream) upstreamError() {
 	if s.c.err.set(data) {
 		s.writeError(s.upstreamErrorObject(message))
 	} else {
-		s.writeError(appendError(nil, message, CodeAgentError))
+		s.writeError(s.errorObject(message, CodeAgentError))
 	}
 	s.removeMember(s.c.err)
 	if !s.c.hermes.set(data) {
-		s.setMember(s.c.hermes, "hermes", s.appendHermes(nil, message))
+		s.setMember(s.c.hermes, "hermes", s.hermes(message))
 	}
 }
 
@@ -155,7 +192,7 @@ func (s *Stream) reason() []byte {
 	if s.errorSent != nil {
 		return s.errorSent
 	}
-	return quoteText(Message(CodeAgentError))
+	return s.quotedMessage(CodeAgentError)
 }
 
 // upstreamErrorObject returns upstream's error with the members that clients
@@ -163,30 +200,33 @@ func (s *Stream) reason() []byte {
 func (s *Stream) upstreamErrorObject(message []byte) []byte {
 	data, e := s.f.data, s.c.err
 	if !e.isObject(data) {
-		return appendError(nil, message, CodeAgentError)
+		return s.errorObject(message, CodeAgentError)
 	}
-	object := []byte(`{"error":`)
+	from := len(s.room)
+	s.room = append(s.room, `{"error":`...)
 	if v := memberOf(data, e, "message"); v.ok() && stringOf(data, v) == nil {
-		object = append(append(object, redact(data[e.from:v.from])...), message...)
-		object = append(object, redact(data[v.to:e.to-1])...)
+		s.room = append(append(s.room, redact(data[e.from:v.from])...), message...)
+		s.room = append(s.room, redact(data[v.to:e.to-1])...)
 	} else {
-		object = append(object, redact(data[e.from:e.to-1])...)
+		s.room = append(s.room, redact(data[e.from:e.to-1])...)
 	}
-	object = oneLine(object)
-	add := func(name, value string) {
-		if memberOf(data, e, name).ok() {
-			return
+	object := oneLine(s.room[from:])
+	for _, m := range [...]struct{ name, value string }{
+		{"message", ""}, {"type", `"` + ErrorType + `"`}, {"param", "null"}, {"code", `"` + CodeAgentError + `"`},
+	} {
+		if memberOf(data, e, m.name).ok() {
+			continue
 		}
 		if object[len(object)-1] != '{' {
 			object = append(object, ',')
 		}
-		object = append(object, `"`+name+`":`+value...)
+		object = append(append(append(object, '"'), m.name...), `":`...)
+		if object = append(object, m.value...); m.value == "" {
+			object = append(object, message...)
+		}
 	}
-	add("message", string(message))
-	add("type", `"`+ErrorType+`"`)
-	add("param", "null")
-	add("code", `"`+CodeAgentError+`"`)
-	return append(object, "}}"...)
+	s.room = append(append(s.room[:from], object...), "}}"...)
+	return s.room[from:]
 }
 
 // errorCode returns the code of the error in s.c where it is one of ours, which

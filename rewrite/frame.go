@@ -32,9 +32,9 @@ func (f *frame) parse(raw []byte) {
 	f.data, f.event, f.has, f.named = nil, nil, false, span{}
 	f.lines, f.join = f.lines[:0], f.join[:0]
 	f.plain = true
-	ends := newLineEnds(raw)
+	ends := noEnds
 	for i := 0; i < len(raw); {
-		end := ends.from(i)
+		end := ends.from(raw, i)
 		next := min(end+1, len(raw))
 		if end < len(raw) && raw[end] == '\r' && next < len(raw) && raw[next] == '\n' {
 			next++
@@ -91,6 +91,9 @@ func (f *frame) at(i int) int {
 
 // lineOf returns the line of data that the byte i of data is in.
 func (f *frame) lineOf(i int) int {
+	if len(f.lines) == 1 {
+		return 0
+	}
 	return sort.Search(len(f.lines)-1, func(n int) bool { return f.lines[n+1].data > i })
 }
 

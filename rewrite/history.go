@@ -134,7 +134,8 @@ func (h *healer) messages() {
 // message walks over a message, and heals it when it is the assistant's. Its
 // role may stand behind its content.
 func (h *healer) message() {
-	h.texts = trimmed(h.texts)
+	trim(&h.texts)
+	h.texts = h.texts[:0]
 	assistant := false
 	for {
 		key, ok := h.member()

@@ -67,7 +67,7 @@ func TestHugeFramesAreNotRemembered(t *testing.T) {
 		in := strings.Replace(text("x"), at, `"y": "`+strings.Repeat("y", maxPattern)+`", `+at, 1)
 		for range 20 {
 			same(t, string(s.Feed(nil, []byte(in), epoch)), in, "bytes")
-			if n := len(s.pattern.head) + len(s.pattern.tail); n > maxPattern {
+			if n := len(s.pattern.around); n > maxPattern {
 				t.Fatalf("%d bytes are remembered", n)
 			}
 		}

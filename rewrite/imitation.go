@@ -110,6 +110,16 @@ func (c *candidate) complete() bool {
 func (s *Stream) readText(in span) {
 	text := s.f.data[:in.to]
 	for i := in.from; i < in.to; {
+		if s.midLine() && s.eat == 0 && !s.gap && !s.line.active() && s.tags.idle() {
+			from := i
+			i = newlineFrom(text, i)
+			if hasText(text[from:i]) {
+				s.speaks()
+			}
+			if i == in.to {
+				break
+			}
+		}
 		r, next := nextRune(text, i)
 		if s.takesTags() && (!s.line.active() || s.line.phase == candidateTag) {
 			if at, taken := s.readTag(in, i, next, r); taken {
@@ -143,14 +153,12 @@ func (s *Stream) readText(in span) {
 }
 
 // readPlain is readText for content that is sure to stay.
-func (s *Stream) readPlain(in span) {
-	text := s.f.data[:in.to]
-	s.gap = s.gap && !in.ok()
-	for i := in.from; i < in.to; {
-		r, next := nextRune(text, i)
-		s.sent(r)
-		i = next
+func (s *Stream) readPlain(text []byte) {
+	s.gap = s.gap && len(text) == 0
+	if hasText(text) {
+		s.speaks()
 	}
+	s.readLines(text)
 }
 
 // suspects tells whether a backtick that comes now may begin an imitation: at
@@ -165,9 +173,14 @@ func (s *Stream) sent(r rune) {
 	s.fence.step(r)
 	s.tags.sent(r)
 	if !isSpace(r) {
-		s.said.text, s.said.sinceTool = true, true
-		s.spoken()
+		s.speaks()
 	}
+}
+
+// speaks notes that a non-space character of the content leaves.
+func (s *Stream) speaks() {
+	s.said.text, s.said.sinceTool = true, true
+	s.spoken()
 }
 
 // cutLine takes the line under suspicion, which ends with the newline at
@@ -194,7 +207,7 @@ func (s *Stream) cutLine(in span, end, next int) {
 }
 
 // lineTool returns the tool that the line stands for which has been stripped.
-func (s *Stream) lineTool() tool {
+func (s *Stream) lineTool() toolFields {
 	return s.startedBy(s.line.emoji, s.line.label[:s.line.last])
 }
 
@@ -236,7 +249,7 @@ func (s *Stream) stripLine() {
 
 // newlinesBehind returns how many newlines go with an imitation whose own newline
 // is yet to come.
-func newlinesBehind(inText bool) int {
+func newlinesBehind(inText bool) int8 {
 	if inText {
 		return 1
 	}

@@ -2,6 +2,7 @@ package rewrite
 
 import (
 	"bytes"
+	"strings"
 
 	"github.com/tidwall/gjson"
 )
@@ -147,32 +148,6 @@ func skipNested(b []byte, i int) int {
 	return -1
 }
 
-// maxDepth is how deep the JSON of a frame may be nested before it passes
-// unexamined: a validator that recurses must not be led into a deep stack.
-const maxDepth = 128
-
-// validJSON tells whether b is well-formed JSON of a reasonable depth. It is
-// asked before anything is done to a frame.
-func validJSON(b []byte) bool {
-	depth := 0
-	for i := 0; i < len(b); i++ {
-		switch b[i] {
-		case '"':
-			if i = skipString(b, i); i < 0 {
-				return false
-			}
-			i--
-		case '{', '[':
-			if depth++; depth > maxDepth {
-				return false
-			}
-		case '}', ']':
-			depth--
-		}
-	}
-	return gjson.ValidBytes(b)
-}
-
 // firstByte returns the first byte of b that is not white space, 0 when there
 // is none.
 func firstByte(b []byte) byte {
@@ -184,3 +159,11 @@ func firstByte(b []byte) byte {
 
 // unquote returns the text of the JSON string raw, "" when it is none.
 func unquote(raw []byte) string { return gjson.ParseBytes(raw).String() }
+
+// plain is unquote for a string, which it returns a part of where it can.
+func plain(raw string) string {
+	if in := inside(raw); strings.IndexByte(in, '\\') < 0 {
+		return in
+	}
+	return gjson.Parse(raw).String()
+}

@@ -19,7 +19,7 @@ const maxLook = 512
 // otherRaw learns from bytes of a frame that passes unexamined. It is true when
 // they are to be dropped: they come behind a failed event of ours.
 func (s *Stream) otherRaw(b []byte) (drop bool) {
-	o := &s.other
+	o := s.other
 	if s.active || o.ended {
 		return !s.active && o.failed
 	}
@@ -34,7 +34,7 @@ func (s *Stream) otherRaw(b []byte) (drop bool) {
 
 // largeEnds learns from a frame that has passed unexamined.
 func (s *Stream) largeEnds() {
-	o := &s.other
+	o := s.other
 	if o.kind == kindUnknown {
 		o.kind = o.large.kind
 	}
@@ -77,7 +77,7 @@ func (s *Stream) lookAt(b []byte) largeFrame {
 	switch {
 	case bytes.HasPrefix(name, []byte(responsePrefix)):
 		l.kind, l.named = kindResponses, isNamed(&f)
-	case name == nil && s.p.RunID != "":
+	case name == nil && s.other.run:
 		if name = m.runEvent(&f); name != nil {
 			l.kind = kindRuns
 		}

@@ -1,10 +1,9 @@
 package rewrite
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"hash/fnv"
+	"hash/maphash"
 	"slices"
 	"strconv"
 	"time"
@@ -23,57 +22,72 @@ const (
 	maxEndedTools = 1024
 )
 
-// tool is a tool call. The fields are values as they stand in JSON, quotes
-// included; emoji and label may be absent.
-type tool struct {
+// toolFields are what a frame says of a tool: values as they stand in JSON, quotes
+// included. Emoji and label may be absent.
+type toolFields struct {
 	name, emoji, label, id []byte
+}
+
+// tool is a tool call, with a copy of its fields.
+type tool struct {
+	name, emoji, label, id string
 
 	inferred bool // upstream will not say when it ends
 }
 
 func (t *tool) size() int { return len(t.name) + len(t.emoji) + len(t.label) + len(t.id) }
 
+// copied returns a tool with the fields, in one string.
+func (s *Stream) copied(f *toolFields, inferred bool) tool {
+	from := len(s.room)
+	s.room = append(append(append(append(s.room, f.name...), f.emoji...), f.label...), f.id...)
+	all := string(s.room[from:])
+	take := func(v []byte) (part string) {
+		part, all = all[:len(v)], all[len(v):]
+		return part
+	}
+	return tool{take(f.name), take(f.emoji), take(f.label), take(f.id), inferred}
+}
+
 // lifecycle knows which tools of a stream are open. The zero value is one of a
 // stream without tools.
 type lifecycle struct {
 	open  []tool
-	bytes int
 	ended []uint64 // hashes of the ids of ended tools, a ring
-	next  int      // where the ring goes on
+	next  int32    // where the ring goes on
+	bytes int32
 	last  time.Time
 	count int // tools started so far
 }
 
+// idSeed makes the hashes of ids such that nobody can make two that agree.
+var idSeed = maphash.MakeSeed()
+
 // find returns the index of the open tool with the id, -1 when there is none.
 func (l *lifecycle) find(id []byte) int {
-	return slices.IndexFunc(l.open, func(t tool) bool { return bytes.Equal(t.id, id) })
+	return slices.IndexFunc(l.open, func(t tool) bool { return t.id == string(id) })
 }
 
 // findName returns the index of the first open tool with the name, -1 when
 // there is none.
 func (l *lifecycle) findName(name []byte) int {
-	return slices.IndexFunc(l.open, func(t tool) bool { return bytes.Equal(t.name, name) })
+	return slices.IndexFunc(l.open, func(t tool) bool { return t.name == string(name) })
 }
 
 // known tells whether a tool with the id is open or has ended.
 func (l *lifecycle) known(id []byte) bool {
-	return l.find(id) >= 0 || slices.Contains(l.ended, hashID(id))
+	return l.find(id) >= 0 || slices.Contains(l.ended, maphash.Bytes(idSeed, id))
 }
 
 // full tells whether a tool must be completed before t can be opened.
 func (l *lifecycle) full(t *tool) bool {
-	return len(l.open) > 0 && (len(l.open) >= maxOpenTools || l.bytes+t.size() > maxOpenBytes)
+	return len(l.open) > 0 && (len(l.open) >= maxOpenTools || int(l.bytes)+t.size() > maxOpenBytes)
 }
 
-// start opens t, which keeps a copy of its fields.
+// start opens t.
 func (l *lifecycle) start(t *tool, now time.Time) {
-	b := make([]byte, 0, t.size())
-	keep := func(v []byte) []byte {
-		b = append(b, v...)
-		return b[len(b)-len(v) : len(b) : len(b)]
-	}
-	l.open = append(l.open, tool{keep(t.name), keep(t.emoji), keep(t.label), keep(t.id), t.inferred})
-	l.bytes += t.size()
+	l.open = append(l.open, *t)
+	l.bytes += int32(t.size()) // a frame has no more
 	l.last = now
 	l.count++
 }
@@ -81,21 +95,15 @@ func (l *lifecycle) start(t *tool, now time.Time) {
 // end closes the open tool i and returns it.
 func (l *lifecycle) end(i int) tool {
 	t := l.open[i]
-	l.open = append(l.open[:i], l.open[i+1:]...)
-	l.bytes -= t.size()
-	if h := hashID(t.id); len(l.ended) < maxEndedTools {
+	l.open = slices.Delete(l.open, i, i+1)
+	l.bytes -= int32(t.size())
+	if h := maphash.String(idSeed, t.id); len(l.ended) < maxEndedTools {
 		l.ended = append(l.ended, h)
 	} else {
 		l.ended[l.next] = h
 		l.next = (l.next + 1) % maxEndedTools
 	}
 	return t
-}
-
-func hashID(id []byte) uint64 {
-	h := fnv.New64a()
-	h.Write(id)
-	return h.Sum64()
 }
 
 // appendDerivedID appends the id, as a JSON string, of the tool with the ordinal n in
@@ -111,10 +119,10 @@ func appendDerivedID(dst, completion []byte, n int) []byte {
 
 // startedBy returns the tool that a marker stands for: emoji and label are the
 // insides of JSON strings.
-func (s *Stream) startedBy(emoji, label []byte) tool {
+func (s *Stream) startedBy(emoji, label []byte) toolFields {
 	var room [maxEmoji + 8]byte
 	bare := appendEmoji(room[:0], emoji)
-	return tool{
+	return toolFields{
 		name:  s.o.tools().name(bare, label),
 		emoji: s.quoted(emoji),
 		label: s.quoted(label),
@@ -130,19 +138,19 @@ func (s *Stream) quoted(inner []byte) []byte {
 
 // startDerived starts a tool that upstream gave no id, and writes its running
 // frame.
-func (s *Stream) startDerived(t *tool, source ToolSource) {
+func (s *Stream) startDerived(f *toolFields, source ToolSource) {
 	s.startsLater()
-	s.derive(t)
-	s.writeRunning(t)
-	s.open(t, source)
+	s.derive(f)
+	t := s.copied(f, true)
+	s.writeRunning(&t)
+	s.open(&t, source)
 }
 
 // derive gives a tool of which upstream sends nothing but the start its id.
-func (s *Stream) derive(t *tool) {
+func (s *Stream) derive(f *toolFields) {
 	from := len(s.room)
-	s.room = appendDerivedID(s.room, s.env.id, s.tools.count+1)
-	t.id = s.room[from:]
-	t.inferred = true
+	s.room = appendDerivedID(s.room, s.envelope().id(), s.tools.count+1)
+	f.id = s.room[from:]
 }
 
 // startsLater completes the open tools when the start that comes now is late

@@ -1,6 +1,9 @@
 package rewrite
 
-import "unicode/utf8"
+import (
+	"bytes"
+	"unicode/utf8"
+)
 
 // marker is a tool marker by position in the inside of a JSON string.
 type marker struct {
@@ -14,14 +17,8 @@ type marker struct {
 // A backtick and a newline inside say that a hop has merged more than a marker
 // into the chunk: its lines are then looked at one by one.
 func wholeMarker(s []byte) (m marker, ok bool) {
-	if len(s) < len(`\n`+"`") || s[0] != '\\' {
-		return m, false
-	}
-	r, i := nextRune(s, 0)
-	if r != '\n' || i >= len(s) {
-		return m, false
-	}
-	if r, i = nextRune(s, i); r != '`' {
+	i := markerBegins(s)
+	if i < 0 {
 		return m, false
 	}
 	m.emoji.from = i
@@ -31,6 +28,22 @@ func wholeMarker(s []byte) (m marker, ok bool) {
 	m.emoji.to = i
 	_, m.label.from = nextRune(s, i)
 	return m, m.endAt(s)
+}
+
+// markerBegins returns the index behind the newline and the backtick that s begins
+// with, -1 when it does not.
+func markerBegins(s []byte) int {
+	if len(s) < len(`\n`+"`") || s[0] != '\\' {
+		return -1
+	}
+	r, i := nextRune(s, 0)
+	if r != '\n' || i >= len(s) {
+		return -1
+	}
+	if r, i = nextRune(s, i); r != '`' {
+		return -1
+	}
+	return i
 }
 
 // tokenEnd returns the index of the space behind the emoji that begins at i, -1
@@ -54,22 +67,31 @@ func tokenEnd(s []byte, i int) int {
 	return -1
 }
 
-// endAt sets the label's end, and is false when s does not end with a backtick
-// and a newline behind the label's beginning.
+// endAt sets the label's end, and is false when s does not end with the first
+// backtick and newline behind the label's beginning. It goes from escape to
+// escape, for a newline is one.
 func (m *marker) endAt(s []byte) bool {
-	last, before := rune(0), rune(0)
-	lastAt, beforeAt := 0, 0
-	for i := m.label.from; i < len(s); {
-		if last == '\n' && before == '`' {
+	escaped := span{} // the last backtick that was one
+	for i := m.label.from; ; {
+		n := bytes.IndexByte(s[i:], '\\')
+		if n < 0 {
 			return false
 		}
-		before, beforeAt = last, lastAt
+		i += n
 		r, next := nextRune(s, i)
-		last, lastAt = r, i
+		switch {
+		case r == '`':
+			escaped = span{i, next}
+		case r != '\n':
+		case escaped.ok() && escaped.to == i:
+			m.label.to = escaped.from
+			return next == len(s)
+		case i > m.label.from && s[i-1] == '`':
+			m.label.to = i - 1
+			return next == len(s)
+		}
 		i = next
 	}
-	m.label.to = beforeAt
-	return last == '\n' && before == '`'
 }
 
 // appendEmoji appends the text of the emoji raw, the inside of a JSON string,

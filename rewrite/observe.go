@@ -73,10 +73,10 @@ func (s *Stream) Chunks() int {
 // tell tells of the tool t.
 func (s *Stream) tell(t *tool, completed bool, source ToolSource) {
 	if s.explains() {
-		s.notef(sectionTools, "tool %s %s: %s", unquote(t.name), doing(completed), reasons[source])
+		s.notef(sectionTools, "tool %s %s: %s", plain(t.name), doing(completed), reasons[source])
 	}
-	if s.p.OnTool == nil {
+	if s.p.onTool == nil {
 		return
 	}
-	s.p.OnTool(ToolEvent{ID: unquote(t.id), Name: unquote(t.name), Completed: completed, Source: source})
+	s.p.onTool(ToolEvent{ID: plain(t.id), Name: plain(t.name), Completed: completed, Source: source})
 }

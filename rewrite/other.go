@@ -23,6 +23,7 @@ const (
 // it is cut before its own last one (contract, "The other streams").
 type other struct {
 	kind    kind
+	run     bool   // the request's path is that of a run's events
 	ended   bool   // the event that ends it has left, upstream's or ours
 	failed  bool   // it was ours
 	doubt   bool   // the last frame passed unexamined, and may have been that event
@@ -31,7 +32,6 @@ type other struct {
 	responses responses
 	runs      runs
 	large     largeFrame
-	m         members
 }
 
 // members are those of a frame's data that tell of the other streams, by
@@ -91,7 +91,7 @@ func (s *Stream) kindOf(m *members, f *frame) (kind, []byte) {
 	if name := m.responseEvent(f); name != nil {
 		return kindResponses, name
 	}
-	if s.p.RunID == "" {
+	if !s.other.run {
 		return kindUnknown, nil
 	}
 	if name := m.runEvent(f); name != nil {
@@ -120,7 +120,7 @@ func (s *Stream) otherCut(cause Cause) bool {
 // otherGoesOn notes that a frame has begun, in tail, behind one that passed
 // unexamined: that was not the last event.
 func (s *Stream) otherGoesOn(tail []byte) {
-	if len(tail) > 0 && tail[0] != ':' && tail[0] != '\n' && tail[0] != '\r' {
+	if !s.active && len(tail) > 0 && tail[0] != ':' && tail[0] != '\n' && tail[0] != '\r' {
 		s.other.doubt = false
 	}
 }
@@ -128,18 +128,18 @@ func (s *Stream) otherGoesOn(tail []byte) {
 // otherComes tells whether the frame s.f, which lacks its blank line, belongs to
 // a stream of another kind whose end has not come.
 func (s *Stream) otherComes() bool {
-	o := &s.other
-	if o.kind != kindUnknown || !o.m.parse(s.f.data) {
+	o := s.other
+	if o.kind != kindUnknown || !s.m.parse(s.f.data) {
 		return s.otherOpen()
 	}
-	k, _ := s.kindOf(&o.m, &s.f)
+	k, _ := s.kindOf(&s.m, &s.f)
 	return k != kindUnknown
 }
 
 // otherFrame handles the frame s.f of a stream that is not one of chat
 // completions.
 func (s *Stream) otherFrame() {
-	o := &s.other
+	o := s.other
 	switch {
 	case o.failed:
 		s.fate = fateDrop // nothing that upstream sends takes an error back
@@ -149,16 +149,16 @@ func (s *Stream) otherFrame() {
 		if s.otherOpen() && !o.doubt {
 			s.failOther(CodeIncomplete)
 		}
-	case o.m.parse(s.f.data):
+	case s.m.parse(s.f.data):
 		s.otherEvent()
 	}
 	s.forward()
 }
 
-// otherEvent learns from the frame s.f, whose members are in s.other.m.
+// otherEvent learns from the frame s.f, whose members are s.m.
 func (s *Stream) otherEvent() {
-	o := &s.other
-	k, name := s.kindOf(&o.m, &s.f)
+	o := s.other
+	k, name := s.kindOf(&s.m, &s.f)
 	if o.kind == kindUnknown {
 		o.kind = k
 	}
@@ -166,13 +166,13 @@ func (s *Stream) otherEvent() {
 	case o.kind == kindUnknown:
 		return
 	case k == kindUnknown:
-		o.noteError(&s.f)
+		o.noteError(&s.f, &s.m)
 	case k == o.kind:
 		o.doubt = false
 		if k == kindResponses {
-			o.responses.note(&s.f, &o.m)
+			o.responses.note(&s.f, &s.m)
 		} else {
-			o.runs.note(&s.f, &o.m)
+			o.runs.note(&s.f, &s.m)
 		}
 		s.otherEnds(name)
 	}
@@ -194,19 +194,19 @@ func (s *Stream) otherEnds(name []byte) {
 
 // noteError remembers the message of an error event: what ends the stream in
 // upstream's stead says the same.
-func (o *other) noteError(f *frame) {
+func (o *other) noteError(f *frame, m *members) {
 	data := f.data
 	named := isNamed(f)
-	isError := o.m.typ.is(data, `"error"`) || string(f.event) == "error"
-	if !isError && (named || o.m.typ.ok() || !o.m.err.set(data)) {
+	isError := m.typ.is(data, `"error"`) || string(f.event) == "error"
+	if !isError && (named || m.typ.ok() || !m.err.set(data)) {
 		return
 	}
 	if o.kind == kindResponses {
-		o.responses.count(f.data, &o.m)
+		o.responses.count(f.data, m)
 	}
-	for _, v := range []span{memberOf(data, o.m.err, "message"), o.m.err, o.m.message} {
-		if m := stringOf(data, v); m != nil && len(m) <= maxMessage && gjson.ValidBytes(m) {
-			o.message = bytes.Clone(redact(m))
+	for _, v := range []span{memberOf(data, m.err, "message"), m.err, m.message} {
+		if text := stringOf(data, v); text != nil && len(text) <= maxMessage && gjson.ValidBytes(text) {
+			o.message = bytes.Clone(redact(text))
 			return
 		}
 	}
@@ -223,7 +223,7 @@ func isNamed(f *frame) bool { return len(f.event) > 0 && string(f.event) != "mes
 // at its end: a stream that upstream has ended as it is, complete, does not
 // keep them.
 func (s *Stream) finishOther(cause Cause, added int) {
-	o := &s.other
+	o := s.other
 	switch {
 	case s.otherCut(cause):
 		s.failOther(cause.Code())
@@ -234,7 +234,7 @@ func (s *Stream) finishOther(cause Cause, added int) {
 
 // failOther writes the event that says that the stream has failed.
 func (s *Stream) failOther(code string) {
-	o := &s.other
+	o := s.other
 	message := quoteText(Message(code))
 	if o.message != nil {
 		message, code = o.message, CodeAgentError
@@ -252,7 +252,7 @@ func (s *Stream) failOther(code string) {
 
 // otherID returns the id of the response or of the run, and the model.
 func (s *Stream) otherID() (id, model string) {
-	o := &s.other
+	o := s.other
 	if o.kind == kindRuns {
 		return unquote(o.runs.id), ""
 	}

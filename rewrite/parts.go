@@ -4,12 +4,12 @@ package rewrite
 // Where a tag stands between two, or a marker that is trusted, the chunk is
 // taken apart: clients that get both in one delta drop one of them.
 type part struct {
-	from      int  // where it begins in the data
-	cuts      int  // how many cuts stand before it
-	reasoning bool // it stood between tags
-	spoke     bool // a non-space character is in it, or in what has left since the part before
-	starts    bool // a tool starts before it
-	tool      tool // this one
+	from      int        // where it begins in the data
+	cuts      int        // how many cuts stand before it
+	reasoning bool       // it stood between tags
+	spoke     bool       // a non-space character is in it, or in what has left since the part before
+	starts    bool       // a tool starts before it
+	tool      toolFields // of this one
 }
 
 // kept is what is left of a chunk's content: a part of it without the cuts.
@@ -130,7 +130,7 @@ func (s *Stream) writeDelta(reasoning bool, lead []byte, k kept) {
 func (s *Stream) writeOwn(role, repeat []byte, reasoning bool, lead []byte, k kept) {
 	s.writeLF()
 	s.out = append(s.out, "data: {"...)
-	s.out = append(s.env.appendHead(s.out), `[{"index":0,`...)
+	s.out = append(s.envelope().appendHead(s.out), `[{"index":0,`...)
 	if len(repeat) > 0 && !reasoning {
 		s.out = append(s.out, `"text":"`...)
 		s.out = append(k.appendTo(s.out, s.f.data), `",`...)

@@ -1,33 +1,47 @@
 package rewrite
 
+import "math"
+
 // pattern is the shape of a frame with text or reasoning: what stands before and
 // behind its text, and what that says. The frames of an answer are alike but for
-// their text, so that their JSON need not be read again: see Stream.alike and
-// Stream.recognise.
+// their text, so that their JSON need not be read again: see Stream.like.
 type pattern struct {
-	head, tail []byte // up to the text, from its closing quote on
-	known      bool
-	reasoning  bool     // the text is reasoning, in a member of its own
-	valid      bool     // a frame like it was well-formed JSON
-	calm       bool     // the frame before was like it, left as it came, and so may the next
-	data       dataLine // where its data is
-	behind     int      // bytes behind its data
-	text       span     // of the text, in the data
-	c          chunk    // of the frame that it was learnt from
+	around []byte // what stands before and, from tail on, behind the text
+	*shape
+	tail uint16
 
-	unused, wait int // frames learnt in vain, and how many are not to be learnt
+	known bool
+	valid bool // a frame like it was well-formed JSON
+	calm  bool // the frame before was like it, left as it came, and so may the next
+
+	wait   uint8  // how many frames are not to be learnt
+	unused uint16 // frames learnt in vain
+	unread uint32 // frames that have left without being read
 }
 
-// maxPattern is the length in bytes up to which head and tail are remembered.
-const maxPattern = maxHead
+// shape is what frames that are alike have in common whatever they say: where
+// their parts are, when their text is empty. The streams of one backend share
+// it.
+type shape struct {
+	data, behind int  // where the data begins, and the bytes behind it
+	text         int  // where the text is in the data
+	reasoning    bool // the text is reasoning, in a member of its own
+	drop         bool // without its text, which is content, nothing is lost
+	c            chunk
+}
+
+// maxPattern is the length in bytes up to which what stands around the text is
+// remembered.
+const maxPattern = 1 << 10
 
 // maxPatternWait is how many frames at most are let pass before one is learnt
 // again in a stream whose frames are never alike.
 const maxPatternWait = 64
 
-// learn remembers the frame f with the chunk c, whose text is at in of the data.
-// It is false when it does not.
-func (p *pattern) learn(f *frame, c *chunk, in span, reasoning bool) bool {
+// learnText remembers the frame s.f with the chunk s.c, whose text is at in of
+// the data. It is false when it does not.
+func (s *Stream) learnText(in span, reasoning bool) bool {
+	p, f := &s.pattern, &s.f
 	if p.wait > 0 {
 		p.wait--
 		return false
@@ -37,173 +51,145 @@ func (p *pattern) learn(f *frame, c *chunk, in span, reasoning bool) bool {
 	if from+len(f.raw)-to > maxPattern {
 		return false
 	}
-	if p.unused++; p.unused > 8 {
-		p.wait = min(p.unused, maxPatternWait)
+	if p.unused = min(p.unused, math.MaxUint16-1) + 1; p.unused > 8 {
+		p.wait = uint8(min(p.unused, maxPatternWait))
 	}
-	p.head, p.tail = append(p.head[:0], f.raw[:from]...), append(p.tail[:0], f.raw[to:]...)
-	p.data, p.behind = f.lines[0], len(f.raw)-at-len(f.data)
-	p.text, p.reasoning, p.known, p.valid = in, reasoning, true, false
-	p.c = *c
-	p.c.seen, p.c.finished = nil, nil
+	if n := from + len(f.raw) - to; cap(p.around) < n {
+		p.around = make([]byte, 0, n)
+	}
+	p.around = append(append(p.around[:0], f.raw[:from]...), f.raw[to:]...)
+	p.tail, p.known, p.valid = uint16(from), true, false
+	learnt := shape{at, len(f.raw) - at - len(f.data), in.from, reasoning, !reasoning && s.droppable(), s.c}
+	learnt.c.reasoning, learnt.c.text = false, false
+	learnt.c.move(in.from, in.from-in.to)
+	p.shape = s.work.shared(&learnt)
+	s.env.like = false
 	return true
 }
 
-// match returns where the text is of the frame that b begins with, and what is
-// in it. It is false when that frame is not like the pattern, or not complete.
-func (p *pattern) match(b []byte) (in span, has textClass, ok bool) {
-	from := len(p.head)
-	if !p.known || len(b) < from || string(b[:from]) != string(p.head) {
-		return in, 0, false
+// match returns where the text is of the frame that b begins with, whether there
+// is a newline in it, and where the frame ends. It is false when that frame is
+// not like the pattern, or not complete.
+func (p *pattern) match(b []byte) (in span, newline bool, end int, ok bool) {
+	from := int(p.tail)
+	if !p.known || len(b) < from || string(b[:from]) != string(p.around[:from]) {
+		return in, false, 0, false
 	}
-	to, has := scanText(b, from)
-	if has&hasFault != 0 || len(b)-to < len(p.tail) || string(b[to:to+len(p.tail)]) != string(p.tail) {
-		return in, 0, false
+	to, newline, ok := scanText(b, from)
+	tail := p.around[from:]
+	end = to + len(tail)
+	if !ok || len(b) < end || string(b[to:end]) != string(tail) {
+		return in, false, 0, false
 	}
 	p.unused, p.wait = 0, 0
-	return span{from, to}, has, true
+	return span{from, to}, newline, end, true
 }
 
-// textClass says what is in the inside of a JSON string, as it is or escaped.
-type textClass uint8
-
-const (
-	hasNewline textClass = 1 << iota
-	hasSign              // a backtick or a <, with which markers and tags begin
-	hasFault             // an escape that JSON does not know
-	hasEscape            // a backslash, while it is scanned
-	hasEnd               // the closing quote, or what cannot be in a string
-)
-
-// classes is the class of each byte.
-var classes = func() (c [256]textClass) {
-	for b := range ' ' {
-		c[b] = hasEnd
-	}
-	c['"'], c['\\'], c['`'], c['<'] = hasEnd, hasEscape, hasSign, hasSign
-	return c
-}()
-
-// scanText returns where the inside of the JSON string ends that begins at from,
-// or the first byte that cannot be in one, and what is in it.
-func scanText(b []byte, from int) (to int, has textClass) {
-	for i := from; i < len(b); i++ {
-		c := classes[b[i]]
-		if c == 0 {
-			continue
-		}
-		if c == hasEnd {
-			return i, has
-		}
-		if c == hasEscape {
-			c = escapeClass(b[i:])
-			i++
-		}
-		has |= c
-	}
-	return len(b), has
-}
-
-// escapeClass returns the class of the escape that b begins with.
-func escapeClass(b []byte) textClass {
-	if len(b) < 2 {
-		return hasFault
-	}
-	switch b[1] {
-	case 'n':
-		return hasNewline
-	case '"', '\\', '/', 'b', 'f', 'r', 't':
-		return 0
-	case 'u':
-		r, ok := hex4(b, 2)
-		switch {
-		case !ok:
-			return hasFault
-		case r == '\n':
-			return hasNewline
-		case r == '`' || r == '<':
-			return hasSign
-		}
-		return 0
-	}
-	return hasFault
-}
-
-// chunk returns the chunk of a frame like the pattern, whose text is longer by
-// more than the one it was learnt from. The lists of room are used again.
-func (p *pattern) chunk(room *chunk, more int) {
-	seen, finished := append(room.seen[:0], 0), room.finished[:0]
-	*room = p.c
-	room.seen, room.finished = seen, finished
-	room.shut += more
+// move moves what stands behind the index i of the data by n bytes.
+func (c *chunk) move(i, n int) {
+	c.shut += n
 	for _, v := range [...]*span{
-		&room.id, &room.object, &room.created, &room.model, &room.choices, &room.usage, &room.err, &room.tool, &room.emoji, &room.label, &room.callID,
-		&room.status, &room.statusLine, &room.delta, &room.content, &room.contentKey, &room.thought, &room.role,
+		&c.id, &c.object, &c.created, &c.model, &c.choices, &c.usage, &c.err, &c.tool, &c.emoji, &c.label, &c.callID,
+		&c.status, &c.statusLine, &c.delta, &c.content, &c.contentKey, &c.thought, &c.role,
 	} {
-		if v.from > p.text.to {
-			v.from += more
+		if v.from > i {
+			v.from += n
 		}
-		if v.to > p.text.to {
-			v.to += more
+		if v.to > i {
+			v.to += n
 		}
 	}
 }
 
-// alike forwards the next frame when it is like the one before it, and its text
-// is sure to stay and to be of no consequence beyond where its lines begin. What
-// it does is what frame would do, without looking at the JSON. It is false when
-// the frame has to be looked at: TestAlikeChangesNothing.
-func (s *Stream) alike() bool {
+// takeLike handles the next frame when it is like the pattern. It is false when
+// it has to be looked for, and at.
+func (s *Stream) takeLike() bool {
 	p := &s.pattern
-	if !p.calm || !s.scan.between() {
+	if !p.known || !s.scan.between() {
 		return false
 	}
 	b := s.scan.ahead()
-	in, has, ok := p.match(b)
-	n := in.to + len(p.tail)
-	switch {
-	case !ok || n > s.scan.max:
+	in, newline, n, ok := p.match(b)
+	if !ok || n > s.scan.max {
 		return false
-	case p.reasoning, has&hasNewline == 0 && s.midLine():
-	case has&hasSign != 0:
-		return false
-	default:
-		s.f.data = b[:n]
-		s.readPlain(in)
 	}
-	s.sum.Frames++
-	s.sum.Chunks++
-	s.fate = fateForward
-	s.out = append(s.out, b[:n]...)
 	s.scan.skip(n)
+	s.writeMark()
+	s.lf = false
+	s.like(b[:n], in, newline)
 	return true
 }
 
-// midLine tells whether text without a newline changes nothing: it stands in a
-// line that is neither a fence nor the place for a tag, whatever follows.
-func (s *Stream) midLine() bool {
-	return s.fence.phase == fenceText && s.fence.begun && s.tags.text && s.tags.newlines == 0
+// like handles the frame raw, which is like the pattern with the text at in.
+func (s *Stream) like(raw []byte, in span, newline bool) {
+	s.sum.Frames++
+	if s.alike(raw, in, newline) {
+		return
+	}
+	s.borrow()
+	s.pattern.calm = false
+	s.known = true
+	s.edits, s.cuts, s.room = s.edits[:0], s.cuts[:0], s.room[:0]
+	if !s.likeMarker(in.of(raw)) {
+		s.recognise(raw, in)
+		s.object()
+	}
 }
 
-// recognise reads the frame raw into s.f and s.c by the pattern. It is false when
-// it is not like that.
-func (s *Stream) recognise(raw []byte) bool {
+// likeMarker starts a tool when the text of a frame like the pattern is its
+// marker. Like alike it does what would be done without it.
+func (s *Stream) likeMarker(text []byte) bool {
 	p := &s.pattern
-	in, _, ok := p.match(raw)
-	if !ok || in.to+len(p.tail) != len(raw) {
+	c := &p.shape.c
+	if s.said.shown || s.finished || s.done || !p.drop || !p.valid || !s.env.like {
 		return false
 	}
-	f := &s.f
-	f.raw, f.data = raw, raw[p.data.raw:len(raw)-p.behind]
+	m, ok := wholeMarker(text)
+	if !ok {
+		return false
+	}
+	s.sum.Chunks++
+	s.begun |= c.begun
+	t := s.markerComes(m, text)
+	s.startDerived(&t, SourceMarker)
+	s.fate = fateDrop
+	return true
+}
+
+// alike forwards a frame that is like the one before it when its text is sure to
+// stay and to be of no consequence beyond where its lines begin. What it does is
+// what like would do, without a look at the chunk: TestAlikeChangesNothing.
+func (s *Stream) alike(raw []byte, in span, newline bool) bool {
+	p := &s.pattern
+	switch {
+	case !p.calm:
+		return false
+	case p.reasoning, !newline && s.midLine(): // which changes nothing
+	case markerBegins(in.of(raw)) >= 0 || !s.readLines(in.of(raw)):
+		return false
+	}
+	p.unread++
+	s.sum.Chunks++
+	s.fate = fateForward
+	s.out = append(s.out, raw...)
+	return true
+}
+
+// recognise sets s.f and s.c to what they are for the frame raw, which is like
+// the pattern with the text at in.
+func (s *Stream) recognise(raw []byte, in span) {
+	p, f := &s.pattern, &s.f
+	f.raw, f.data = raw, raw[p.data:len(raw)-p.behind]
 	f.event, f.named, f.has, f.plain = nil, span{}, true, true
-	f.lines = append(f.lines[:0], p.data)
-	p.chunk(&s.c, in.to-in.from-(p.text.to-p.text.from))
+	f.lines = append(f.lines[:0], dataLine{0, p.data})
+	s.c = p.c
+	s.c.move(p.text, in.to-in.from)
 	text := hasText(in.of(raw))
 	if p.reasoning {
 		s.c.reasoning = text
 	} else {
 		s.c.text = text
 	}
-	return true
 }
 
 // learn remembers the frame s.f with the chunk s.c, when those that are like it
@@ -215,9 +201,9 @@ func (s *Stream) learn() {
 	}
 	switch {
 	case c.content.ok() && c.thoughts == 0:
-		s.known = s.pattern.learn(&s.f, c, c.content.inner(), false)
+		s.known = s.learnText(c.content.inner(), false)
 	case !c.content.ok() && c.thoughts == 1:
-		s.known = s.pattern.learn(&s.f, c, c.thought.inner(), true)
+		s.known = s.learnText(c.thought.inner(), true)
 	}
 }
 
@@ -226,10 +212,14 @@ func (s *Stream) learn() {
 // has.
 func (s *Stream) calm() {
 	p := &s.pattern
+	if !s.known { // nor was there a pattern, perhaps
+		p.calm = false
+		return
+	}
 	said := s.said.text && s.said.sinceTool
 	if p.reasoning {
 		said = s.said.reasoning
 	}
-	p.calm = s.known && said && len(s.edits) == 0 && s.env.same(&s.c, s.f.data) && !s.finished && !s.done &&
+	p.calm = said && len(s.edits) == 0 && s.hasEnvelope() && !s.finished && !s.done &&
 		len(s.tools.open) == 0 && !s.line.active() && s.hold.empty() && s.tags.idle() && s.eat == 0 && !s.gap && len(s.lead) == 0
 }

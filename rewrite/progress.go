@@ -7,13 +7,13 @@ const (
 	progressComment = ": " + progressEvent + " "
 )
 
-// form returns the form in which the stream's tool events leave.
-func (s *Stream) form() Progress {
-	if s.p.Progress != "" {
-		return s.p.Progress
-	}
-	if s.o.Progress != "" {
-		return s.o.Progress
+// form returns the form in which the tool events of a stream leave.
+func (o *Options) form(p *Params) Progress {
+	switch {
+	case p.Progress != "":
+		return p.Progress
+	case o.Progress != "":
+		return o.Progress
 	}
 	return ProgressEnvelope
 }
@@ -25,7 +25,7 @@ func (s *Stream) writeRunning(t *tool) { s.writeProgress(t, "running") }
 func (s *Stream) writeCompleted(t *tool) { s.writeProgress(t, "completed") }
 
 func (s *Stream) writeProgress(t *tool, status string) {
-	form := s.form()
+	form := s.form
 	if form == ProgressOff {
 		return
 	}
@@ -33,7 +33,7 @@ func (s *Stream) writeProgress(t *tool, status string) {
 	s.out = appendBefore(s.out, form)
 	s.out = append(s.out, '{')
 	if s.envelops() {
-		s.out = append(s.env.appendEmpty(s.out), ',')
+		s.out = append(s.envelope().appendEmpty(s.out), ',')
 	}
 	s.out = appendFields(s.out, t, status)
 	if s.statusLine() {
@@ -106,9 +106,9 @@ func appendStatusLine(dst []byte, t *tool, status string) []byte {
 }
 
 // inside returns the inside of a JSON string.
-func inside(raw []byte) []byte {
+func inside[T string | []byte](raw T) T {
 	if len(raw) < 2 || raw[0] != '"' {
-		return nil
+		return raw[:0]
 	}
 	return raw[1 : len(raw)-1]
 }
@@ -123,9 +123,9 @@ func (s *Stream) toolFrame(in Progress) {
 	}
 	s.said.shown = true
 	if s.c.isChunk(data) { // another sidecar has written it, maybe before any chunk
-		s.env.update(&s.c, data)
+		s.updateEnvelope()
 	}
-	t := tool{
+	t := toolFields{
 		name:  stringOf(data, s.c.tool),
 		emoji: stringOf(data, s.c.emoji),
 		label: stringOf(data, s.c.label),
@@ -170,33 +170,33 @@ func stringOf(data []byte, v span) []byte {
 // settleForTool decides the line under suspicion before a tool event leaves. One
 // that does not leave decides nothing.
 func (s *Stream) settleForTool() {
-	if s.form() != ProgressOff {
+	if s.form != ProgressOff {
 		s.settle()
 	}
 }
 
-func (s *Stream) upstreamStart(t *tool, status string, in Progress) {
-	if t.name == nil {
-		t.name = []byte(`"` + unknownTool + `"`)
+func (s *Stream) upstreamStart(f *toolFields, status string, in Progress) {
+	if f.name == nil {
+		f.name = []byte(`"` + unknownTool + `"`)
 		in = "" // its frame cannot leave as it is
 	}
-	if t.id != nil && s.tools.known(t.id) {
+	if f.id != nil && s.tools.known(f.id) {
 		s.note(sectionTools, "a tool that has started already: dropped")
 		return
 	}
 	s.settleForTool()
 	s.startsLater()
-	if t.id == nil {
-		s.derive(t)
-	} else {
-		t.inferred = status == ""
-		s.said.ids = s.said.ids || !t.inferred
+	inferred := status == "" || f.id == nil
+	s.said.ids = s.said.ids || !inferred
+	if f.id == nil {
+		s.derive(f)
 	}
-	s.writeUpstream(t, in)
-	s.open(t, SourceUpstream)
+	t := s.copied(f, inferred)
+	s.writeUpstream(&t, in)
+	s.open(&t, SourceUpstream)
 }
 
-func (s *Stream) upstreamEnd(t *tool, in Progress) {
+func (s *Stream) upstreamEnd(t *toolFields, in Progress) {
 	if t.id == nil {
 		if s.tools.findName(t.name) < 0 {
 			s.note(sectionTools, "the end of a tool that is not open: dropped")
@@ -220,7 +220,7 @@ func (s *Stream) upstreamEnd(t *tool, in Progress) {
 	}
 	ended := s.tools.end(i)
 	s.tell(&ended, true, SourceUpstream)
-	if string(ended.name) != string(t.name) || !s.asIs(in) {
+	if ended.name != string(t.name) || !s.asIs(in) {
 		s.writeEnd(&ended, in)
 		return
 	}
@@ -229,7 +229,7 @@ func (s *Stream) upstreamEnd(t *tool, in Progress) {
 
 // writeEnd writes upstream's end of a tool in the stream's form.
 func (s *Stream) writeEnd(t *tool, in Progress) {
-	if in == ProgressBare && s.envelops() && string(t.name) == string(s.c.tool.of(s.f.data)) {
+	if in == ProgressBare && s.envelops() && t.name == string(s.c.tool.of(s.f.data)) {
 		s.wrap(t, "completed", false, false)
 		return
 	}
@@ -253,12 +253,12 @@ func (s *Stream) writeUpstream(t *tool, in Progress) {
 
 // asIs tells whether a tool event in the form in leaves byte for byte.
 func (s *Stream) asIs(in Progress) bool {
-	return in == s.form() && (!s.statusLine() || s.c.statusLine.ok())
+	return in == s.form && (!s.statusLine() || s.c.statusLine.ok())
 }
 
 // envelops tells whether frames get the members of a chunk in front.
 func (s *Stream) envelops() bool {
-	f := s.form()
+	f := s.form
 	return f == ProgressEnvelope || f == ProgressUnnamed
 }
 
@@ -277,7 +277,7 @@ func (s *Stream) wrap(t *tool, status string, lacksID, lacksStatus bool) {
 	}
 	s.scratch = room
 	s.edit(s.c.shut, s.c.shut, room)
-	if s.form() == ProgressUnnamed {
+	if s.form == ProgressUnnamed {
 		s.editRaw(s.f.named, nil)
 	}
 	s.wrapFront()
@@ -286,7 +286,7 @@ func (s *Stream) wrap(t *tool, status string, lacksID, lacksStatus bool) {
 // wrapFront writes the frame with the members of a chunk in front.
 func (s *Stream) wrapFront() {
 	s.note(sectionTools, "a named event: gets the members of a chunk")
-	head := s.env.appendEmpty(s.front[:0])
+	head := s.envelope().appendEmpty(s.front[:0])
 	if skipSpace(s.f.data, s.c.open+1, ' ') != s.c.shut {
 		head = append(head, ',')
 	}
@@ -318,10 +318,10 @@ func (s *Stream) commentEvent(line []byte) bool {
 		lines: append(s.f.lines[:0], dataLine{0, len(progressComment)}),
 		join:  s.f.join,
 	}
-	if !s.c.parse(s.f.data, &s.head) || !s.c.isToolEvent(s.f.data) || !validJSON(s.f.data) {
+	if !s.c.parse(s.f.data) || !s.c.isToolEvent(s.f.data) || !validJSON(s.f.data) {
 		return false
 	}
-	s.edits, s.room = s.edits[:0], s.room[:0]
+	s.known, s.edits, s.room = false, s.edits[:0], s.room[:0]
 	s.toolFrame(ProgressComment)
 	return true
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // apiKey and bearer match what must not leave in upstream's messages (contract
@@ -18,7 +20,12 @@ const redacted = "[redacted]"
 
 // redactText returns text without secrets.
 func redactText(text string) string {
-	text = apiKey.ReplaceAllLiteralString(text, redacted)
+	if strings.Contains(text, "sk-") {
+		text = apiKey.ReplaceAllLiteralString(text, redacted)
+	}
+	if !hasBearer(text) {
+		return text
+	}
 	return bearer.ReplaceAllStringFunc(text, func(s string) string {
 		m := bearer.FindStringSubmatch(s)
 		scheme, between, token := m[1], m[2], m[3]
@@ -64,6 +71,9 @@ func redact(b []byte) []byte {
 // eachSecret calls each with the strings of the JSON value b that have secrets
 // in them, and what to put in their place.
 func eachSecret(b []byte, each func(at span, with []byte)) {
+	if !mayHoldSecret(b) {
+		return
+	}
 	for i := 0; i < len(b); i++ {
 		if b[i] != '"' {
 			continue
@@ -80,11 +90,49 @@ func eachSecret(b []byte, each func(at span, with []byte)) {
 	}
 }
 
+// mayHoldSecret tells whether there may be a secret in the JSON value b. It is
+// cheap, and may be wrong in saying so.
+func mayHoldSecret(b []byte) bool {
+	return bytes.IndexByte(b, '\\') >= 0 || bytes.Contains(b, []byte("sk-")) || hasBearer(b)
+}
+
+// hasBearer tells whether the word is in b, in letters of either case.
+func hasBearer[T string | []byte](b T) bool {
+	const word = "bearer"
+next:
+	for i := 0; i+len(word) <= len(b); i++ {
+		for j := range len(word) {
+			if b[i+j]|0x20 != word[j] {
+				continue next
+			}
+		}
+		return true
+	}
+	return false
+}
+
 // quoteText returns text as a JSON string, with no more escapes than it needs.
-func quoteText(text string) []byte {
+func quoteText(text string) []byte { return appendQuoted(nil, text) }
+
+// appendQuoted appends text as a JSON string.
+func appendQuoted(dst []byte, text string) []byte {
+	if isPlainASCII(text) {
+		dst = append(append(slices.Grow(dst, len(text)+2), '"'), text...)
+		return append(dst, '"')
+	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	_ = e.Encode(text) // a string cannot fail
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
+}
+
+// isPlainASCII tells whether text needs no escape, and no look at its encoding.
+func isPlainASCII(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }

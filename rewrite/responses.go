@@ -78,7 +78,7 @@ func (r *responses) count(data []byte, m *members) {
 
 // appendFailed appends response.failed, in the form that the API's reference
 // gives it: response, with status and error, and the next sequence number.
-func (r *responses) appendFailed(dst, message []byte, p *Params) []byte {
+func (r *responses) appendFailed(dst, message []byte, p *params) []byte {
 	if r.named {
 		dst = append(dst, "event: response.failed\n"...)
 	}
@@ -93,7 +93,7 @@ func (r *responses) appendFailed(dst, message []byte, p *Params) []byte {
 
 // failed returns the response as it is when it has failed: upstream's with its
 // status and error, or the least that clients expect.
-func (r *responses) failed(message []byte, p *Params) []byte {
+func (r *responses) failed(message []byte, p *params) []byte {
 	object := r.object
 	if object == nil {
 		object = r.least(p)
@@ -106,14 +106,14 @@ func (r *responses) failed(message []byte, p *Params) []byte {
 }
 
 // least returns a response of which upstream has shown at most the beginning.
-func (r *responses) least(p *Params) []byte {
+func (r *responses) least(p *params) []byte {
 	id := r.id
 	if id == nil {
-		id = quoteText("resp_" + strings.TrimPrefix(p.ID, "chatcmpl-"))
+		id = quoteText("resp_" + strings.TrimPrefix(p.id, "chatcmpl-"))
 	}
 	created := r.created
 	if created == nil {
-		created = strconv.AppendInt(nil, p.Created, 10)
+		created = strconv.AppendInt(nil, p.created, 10)
 	}
 	model := r.model
 	if model == nil {

@@ -52,7 +52,7 @@ func (c *scanner) feed(p []byte) {
 		c.buf = append(c.buf, p...)
 		c.src = c.buf
 	}
-	c.ends = newLineEnds(c.src)
+	c.ends = noEnds
 }
 
 // next returns the next unit. It stays valid until rest.
@@ -76,7 +76,7 @@ func (c *scanner) next() (unit, []byte, bool) {
 				}
 			}
 		}
-		end := c.ends.from(c.pos)
+		end := c.ends.from(c.src, c.pos)
 		if end == len(c.src) {
 			c.pos = end
 			break
@@ -154,8 +154,11 @@ func (c *scanner) skip(n int) {
 func (c *scanner) rest() {
 	left := c.src[c.from:]
 	switch {
-	case len(left) == 0 && cap(c.buf) > maxIdleBuffer:
-		c.buf = nil
+	case len(left) == 0:
+		c.buf = c.buf[:0]
+		if cap(c.buf) > maxIdleBuffer {
+			c.buf = nil
+		}
 	case c.from == 0 && len(c.buf) > 0: // it is there already: TestFrameInSmallReadsCostsLinearTime
 	default:
 		c.buf = append(c.buf[:0], left...)
@@ -163,7 +166,7 @@ func (c *scanner) rest() {
 	c.pos -= c.from
 	c.line -= c.from
 	c.from = 0
-	c.src, c.ends = nil, lineEnds{}
+	c.src = nil
 }
 
 // tail returns the bytes of the unit under way. After a unit that has left
@@ -174,23 +177,23 @@ func (c *scanner) tail() []byte { return c.buf }
 // frame.
 const maxIdleBuffer = 16 << 10
 
-// lineEnds finds the ends of lines. It looks at each byte once for either
-// character, however the two are mixed.
+// lineEnds finds the ends of lines in some bytes. It looks at each byte once for
+// either character, however the two are mixed.
 type lineEnds struct {
-	b      []byte
-	lf, cr int // the next of each, len(b) when there is none
+	lf, cr int // the next of each, the length of the bytes when there is none
 }
 
-func newLineEnds(b []byte) lineEnds { return lineEnds{b, -1, -1} }
+// noEnds are those of bytes that have not been looked at.
+var noEnds = lineEnds{-1, -1}
 
-// from returns the index of the first CR or LF from i on, len(b) when there is
-// none. i must not become smaller from call to call.
-func (l *lineEnds) from(i int) int {
+// from returns the index of the first CR or LF in b from i on, len(b) when there
+// is none. i must not become smaller from call to call.
+func (l *lineEnds) from(b []byte, i int) int {
 	if l.lf < i {
-		l.lf = indexFrom(l.b, i, '\n')
+		l.lf = indexFrom(b, i, '\n')
 	}
 	if l.cr < i {
-		l.cr = indexFrom(l.b, i, '\r')
+		l.cr = indexFrom(b, i, '\r')
 	}
 	return min(l.lf, l.cr)
 }

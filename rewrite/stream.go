@@ -65,69 +65,68 @@ type Summary struct {
 }
 
 // Stream repairs one event stream. It must not be used by two goroutines at
-// once.
+// once. Most streams do nothing most of the time: what a field takes here, each
+// of them keeps, see TestIdleStreamsAreSmall.
 type Stream struct {
-	o Options
-	p Params
+	o    *Options
+	p    params
+	form Progress
+
+	*work // nil between reads, when nothing waits in it
 
 	out []byte    // what may leave, the caller's buffer
 	now time.Time // the caller's clock
 
-	scan scanner
-	f    frame
-	c    chunk
-	head headCache
-
+	scan    scanner
 	pattern pattern
-	known   bool // the frame s.f is like it
+	env     envelope
 
-	edits          []edit
-	scratch, front []byte
-	room           []byte // for the fields of tools that the frame s.f starts
+	tools lifecycle
+	fence fence // of the text of the message
+	tags  tags
+	said  said
 
 	active bool
 	mark   bool // a byte order mark is to be written
 	left   bool // something has been
 	lf     bool // the last frame ends with a CR whose LF is yet to come
 	fate   fate
-	env    envelope
-	usage  []byte
-	sum    Summary
-
-	// The text of the message.
-	fence    fence
-	line     candidate // the line that may be an imitation
-	lineHere bool      // it begins in the frame s.f, not in the hold
-	eat      int       // newlines that go with the imitation before
-	gap      bool      // a marker was dropped and no text has come since
-	stays    bool      // the content of the frame s.f is sure to be text that stays
-	cuts     []span
-	hold     hold
-	parts    []part // those of the content of the frame s.f
-	rest     kept   // what is left of that content in its chunk
-
-	// Reasoning between tags.
-	tags    tags
-	pending []byte // what may be a closing tag, from frames before, as in the JSON
-	closing span   // the same in the data of the frame s.f
-	lead    []byte // what was none, and goes in front of what the frame s.f says
-
-	tools lifecycle
-	said  said
-
-	other other // what the stream is when it is not active
-
-	notes []Note // what is done to the piece under way, for Params.Explain
+	gap    bool // a marker was dropped and no text has come since
+	eat    int8 // newlines that go with the imitation before
 
 	manyChoices  bool
+	reported     bool   // the model's usage is in the memory
+	finished     bool   // a finish chunk has left
+	failed       bool   // an error has left
+	done         bool   // [DONE] has left
+	closed       bool   // nothing more leaves
 	begun, ended uint64 // the choices that have begun and that have finished, as bits
+	usage        []byte // upstream's, for an error finish
+	errorSent    []byte // the message, a JSON string, of an error frame that has left
 
-	reported  bool   // the model's usage is in the memory
-	errorSent []byte // the message, a JSON string, of an error frame that has left
-	finished  bool   // a finish chunk has left
-	failed    bool   // an error has left
-	done      bool   // [DONE] has left
-	closed    bool   // nothing more leaves
+	sum   tally
+	other *other // what the stream is when it is not active, nil when it is
+}
+
+// params are those of Params that are needed all the time.
+type params struct {
+	id      string
+	created int64
+	usage   UsageMemory
+	onTool  func(ToolEvent)
+	explain func(Step)
+}
+
+// tally is what a Summary says that is counted.
+type tally struct {
+	FinishReason, Code        string
+	Frames, Chunks            int
+	Tools, Markers            int
+	Imitations, Reasoning     int
+	Unexamined, Keepalives    int
+	InputTokens, OutputTokens int64
+	UsageReported             bool
+	ZeroUsagePassed           bool
 }
 
 // said is what upstream has said so far.
@@ -141,26 +140,27 @@ type said struct {
 	ids             bool // tool events with an id and a status
 }
 
-// New returns the Stream of a response. The options are copied; their tools
-// are shared.
+// New returns the Stream of a response. The options are shared.
 func New(o *Options, p Params) *Stream {
-	s := &Stream{o: *o, p: p, active: p.Active}
+	s := &Stream{o: o, p: params{p.ID, p.Created, p.Usage, p.OnTool, p.Explain}, form: o.form(&p), active: p.Active}
 	s.scan.max, s.scan.lines = o.FrameLimit(), !p.Active
-	s.env = newEnvelope(&p)
-	if p.RunID != "" {
-		s.other.kind = kindRuns
+	if !p.Active {
+		s.other = new(other)
+	}
+	if p.RunID != "" && !p.Active {
+		s.other.run, s.other.kind = true, kindRuns
 		remember(&s.other.runs.id, quoteText(p.RunID))
 	}
 	return s
 }
 
 // FrameLimit returns the size in bytes above which a frame, or an answer that is
-// not streamed, passes unexamined: MaxFrame or its default.
+// not streamed, passes unexamined: MaxFrame or its default, at most 1 GiB.
 func (o *Options) FrameLimit() int {
 	if o.MaxFrame <= 0 {
 		return DefaultMaxFrame
 	}
-	return o.MaxFrame
+	return min(o.MaxFrame, 1<<30)
 }
 
 func (o *Options) parallelWindow() time.Duration {
@@ -194,9 +194,15 @@ func (s *Stream) Frames() int { return s.sum.Frames + s.sum.Unexamined }
 
 // Summary returns what can be said of the stream so far.
 func (s *Stream) Summary() Summary {
-	sum := s.sum
+	c := &s.sum
+	sum := Summary{
+		FinishReason: c.FinishReason, Code: c.Code,
+		Frames: c.Frames, Chunks: c.Chunks, Tools: c.Tools, Markers: c.Markers, Imitations: c.Imitations, Reasoning: c.Reasoning,
+		Unexamined: c.Unexamined, Keepalives: c.Keepalives, InputTokens: c.InputTokens, OutputTokens: c.OutputTokens,
+		UsageReported: c.UsageReported, ZeroUsagePassed: c.ZeroUsagePassed,
+	}
 	if s.env.known {
-		sum.ID, sum.Model = unquote(s.env.id), unquote(s.env.model)
+		sum.ID, sum.Model = unquote(s.env.id()), unquote(s.envelope().modelsName())
 	} else if !s.active {
 		sum.ID, sum.Model = s.otherID()
 	}
@@ -211,22 +217,26 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 	}
 	s.out, s.now = dst, now
 	s.scan.feed(in)
-	for {
-		if s.alike() {
+	for len(s.scan.ahead()) > 0 {
+		if s.takeLike() {
 			continue
 		}
 		u, b, ok := s.scan.next()
 		if !ok {
 			break
 		}
+		s.borrow()
 		if s.explains() {
 			s.explain(b, func() { s.unit(u, b) })
 		} else {
 			s.unit(u, b)
 		}
 	}
+	if len(s.scan.ahead()) > 0 {
+		s.borrow()
+	}
 	s.scan.rest()
-	s.trim()
+	s.giveBack()
 	return s.taken()
 }
 
@@ -245,7 +255,9 @@ func (s *Stream) Finish(dst []byte, cause Cause) []byte {
 		return dst
 	}
 	s.out = dst
+	s.borrow()
 	s.explain(nil, func() { s.finish(cause) })
+	s.giveBack()
 	return s.taken()
 }
 
@@ -337,7 +349,7 @@ func missingEnd(tail []byte) string {
 // chunkComes tells whether the frame s.f is a chunk, at which a stream becomes
 // active.
 func (s *Stream) chunkComes() bool {
-	return s.c.parse(s.f.data, &s.head) && s.c.isChunk(s.f.data)
+	return s.c.parse(s.f.data) && s.c.isChunk(s.f.data)
 }
 
 // Keepalive appends a keepalive to dst when one may leave now: between frames
@@ -355,6 +367,6 @@ func (s *Stream) Keepalive(dst []byte) []byte {
 		return s.taken()
 	}
 	s.out = append(s.out, "data: {"...)
-	s.out = append(s.env.appendEmpty(s.out), "}\n\n"...)
+	s.out = append(s.envelope().appendEmpty(s.out), "}\n\n"...)
 	return s.taken()
 }

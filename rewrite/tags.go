@@ -13,24 +13,28 @@ var tagNames = [...]string{"think", "thinking", "reasoning", "thought", "reasoni
 // tags can. Reasoning ends with the first closing tag of the same name that is
 // not code.
 type tags struct {
-	inside bool   // behind an opening tag
-	name   string // of that tag
+	inside bool  // behind an opening tag
+	name   uint8 // of that tag, in tagNames
 
-	matched int                 // runes of what may be a tag, 0 for none
+	matched uint8               // runes of what may be a tag, 0 for none
 	names   [len(tagNames)]bool // the names that agree with them
 	code    codeBehindTag       // the closing tag is complete and may be code
 	cr      bool                // a CR has come behind it, which may belong to a newline
 
 	spent bool // the white space behind a closing tag is not over
 
-	// Where a tag may open.
-	text     bool  // text stands between here and where one could
-	newlines uint8 // since the last character that is no space, up to 2
-	indent   uint8 // white space at the beginning of the line, up to 4
+	opening
 
 	// Code within the reasoning.
 	fence fence
 	tick  bool // the last rune was a backtick
+}
+
+// opening is where in a text a tag may open.
+type opening struct {
+	text     bool  // text stands between here and where one could
+	newlines uint8 // since the last character that is no space, up to 2
+	indent   uint8 // white space at the beginning of the line, up to 4
 }
 
 // codeBehindTag says what would prove that a closing tag is code.
@@ -80,10 +84,10 @@ func (t *tags) step(r rune, inCode bool) tagStep {
 }
 
 // mayOpen tells whether a tag may open here.
-func (t *tags) mayOpen() bool { return !t.text && t.indent < 4 }
+func (t *opening) mayOpen() bool { return !t.text && t.indent < 4 }
 
 // sent takes a rune in that leaves as content.
-func (t *tags) sent(r rune) {
+func (t *opening) sent(r rune) {
 	switch {
 	case r == '\n':
 		t.indent = 0
@@ -106,12 +110,12 @@ func (t *tags) boundary() {
 
 // stepOpening takes a rune in that may belong to an opening tag.
 func (t *tags) stepOpening(r rune) tagStep {
-	at, agree := t.matched-1, false
+	at, agree := int(t.matched)-1, false
 	for i, name := range tagNames {
 		switch {
 		case !t.names[i]:
 		case at == len(name) && r == '>':
-			*t = tags{inside: true, name: name}
+			*t = tags{inside: true, name: uint8(i)}
 			return stepTag
 		case at < len(name) && lower(r) == rune(name[at]):
 			agree = true
@@ -150,12 +154,12 @@ func (t *tags) reasoned(r rune) {
 
 // stepClosing takes a rune in that may belong to the closing tag.
 func (t *tags) stepClosing(r rune) tagStep {
-	if lower(r) != t.closing(t.matched) {
+	if lower(r) != t.closing(int(t.matched)) {
 		t.noTag()
 		return stepNot
 	}
 	t.matched++
-	if t.matched < len("</>")+len(t.name) {
+	if int(t.matched) < len("</>")+len(tagNames[t.name]) {
 		return stepMaybe
 	}
 	switch {
@@ -172,11 +176,12 @@ func (t *tags) stepClosing(r rune) tagStep {
 
 // closing returns the rune i of the closing tag.
 func (t *tags) closing(i int) rune {
+	name := tagNames[t.name]
 	switch {
 	case i == 1:
 		return '/'
-	case i < len("</")+len(t.name):
-		return rune(t.name[i-len("</")])
+	case i < len("</")+len(name):
+		return rune(name[i-len("</")])
 	}
 	return '>'
 }

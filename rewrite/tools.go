@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -159,20 +160,23 @@ func (t *Tools) name(emoji, label []byte) []byte {
 	if len(n.names) < 2 || len(label) > maxTellingLabel {
 		return n.quoted
 	}
-	text := unquote([]byte(`"` + string(label) + `"`))
+	text := label
+	if bytes.IndexByte(label, '\\') >= 0 {
+		text = []byte(unquote([]byte(`"` + string(label) + `"`)))
+	}
 	for _, name := range n.names {
-		if text == name {
+		if string(text) == name {
 			return []byte(`"` + name + `"`)
 		}
 	}
 	switch string(emoji) {
 	case "🔍":
-		if strings.HasPrefix(text, `recall: "`) {
+		if bytes.HasPrefix(text, []byte(`recall: "`)) {
 			return []byte(`"session_search"`)
 		}
 		return []byte(`"web_search"`)
 	case "🧠":
-		if isMemoryLabel(text) {
+		if isMemoryLabel(string(text)) {
 			return []byte(`"memory"`)
 		}
 		return []byte(`"mixture_of_agents"`)

@@ -21,7 +21,7 @@ func (s *Stream) falseStop() bool {
 		return s.crashed("it ends on a tool, and this Hermes does not say when one failed")
 	}
 	switch {
-	case !s.c.readUsage(s.f.data).zero:
+	case !s.tokens.zero:
 		return false
 	case !s.said.text && !s.said.reasoning && !s.said.dropped && !s.said.other:
 		return s.crashed("no answer, usage 0/0/0")
@@ -50,25 +50,25 @@ func (s *Stream) zeroUsageIsCrash() bool {
 	case ZeroUsagePass:
 		return false
 	}
-	s.sum.UsageReported = s.p.Usage != nil && s.p.Usage.Reported(unquote(s.env.model))
+	s.sum.UsageReported = s.p.usage != nil && s.p.usage.Reported(unquote(s.envelope().modelsName()))
 	return s.sum.UsageReported
 }
 
 // noteUsage remembers the usage of a chunk, for an error finish, and that this
-// model reports it.
+// model reports it. The chunk is well formed.
 func (s *Stream) noteUsage() {
+	s.tokens = s.c.readUsage(s.f.data)
 	u := s.c.usage
 	if !u.isObject(s.f.data) {
 		return
 	}
-	if u.to-u.from <= maxUsage && validJSON(u.of(s.f.data)) {
+	if u.to-u.from <= maxUsage {
 		s.usage = append(s.usage[:0], oneLine(u.of(s.f.data))...)
 	}
-	tokens := s.c.readUsage(s.f.data)
-	s.sum.InputTokens, s.sum.OutputTokens = tokens.input, tokens.output
-	if tokens.counts && !s.reported && s.p.Usage != nil {
+	s.sum.InputTokens, s.sum.OutputTokens = s.tokens.input, s.tokens.output
+	if s.tokens.counts && !s.reported && s.p.usage != nil {
 		s.reported = true
-		s.p.Usage.Report(unquote(s.env.model))
+		s.p.usage.Report(unquote(s.envelope().modelsName()))
 	}
 }
 

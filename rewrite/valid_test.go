@@ -1,0 +1,67 @@
+package rewrite
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// checkValid compares validJSON with the standard library's, which allows deeper
+// nesting.
+func checkValid(t *testing.T, b []byte) {
+	t.Helper()
+	if got, want := validJSON(b), json.Valid(b); got != want && strings.Count(string(b), "{")+strings.Count(string(b), "[") <= maxDepth {
+		t.Fatalf("%q: valid is %v, want %v", b, got, want)
+	}
+}
+
+var jsonSeeds = []string{
+	`{"a": [1, -2.5e+3, "x\u00e9\n", true, false, null, {}, []], "b": {"c": "\ud83d"}}`, ` 0 `, `-0`, `01`, `1.`, `.5`, `1e`, `1e+`, `-`, `+1`, `1.0E-2`, `00`, `"\x"`, `"a`, `"`, `""`, `tru`, `nulll`,
+	`[]`, `[ ]`, `{ }`, `[1,]`, `[,1]`, `{"a"}`, `{"a":}`, `{"a":1,}`, `{,}`, `{1:2}`, `[1}`, `{"a":1]`, `[[]`, `]`, `}`, ``, ` `, `1 2`, `{"a":1}{}`, "\"\n\"", "\"\x7f\"", "\v1", "[1\f]", `["a" "b"]`, `{"a" 1}`, `[1:2]`,
+}
+
+func TestValidIsWhatTheStandardSays(t *testing.T) {
+	for _, s := range jsonSeeds {
+		checkValid(t, []byte(s))
+	}
+	r := rand.New(rand.NewPCG(3, 4))
+	const near = `{}[]",:0123-+.eEtruefalsn\ud ` + "\n\t\x00\x80"
+	for range 300000 { // a byte or two of something well formed, changed
+		b := []byte(jsonSeeds[r.IntN(len(jsonSeeds))])
+		for range 1 + r.IntN(3) {
+			if len(b) == 0 {
+				break
+			}
+			i := r.IntN(len(b))
+			switch r.IntN(3) {
+			case 0:
+				b[i] = near[r.IntN(len(near))]
+			case 1:
+				b = append(b[:i], b[i+1:]...)
+			default:
+				b = append(b[:i], append([]byte{near[r.IntN(len(near))]}, b[i:]...)...)
+			}
+		}
+		checkValid(t, b)
+	}
+}
+
+func FuzzValid(f *testing.F) {
+	for _, s := range jsonSeeds {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) { checkValid(t, b) })
+}
+
+func TestValidIsNestedNoMoreThanMaxDepth(t *testing.T) {
+	for _, pair := range []string{"[]", "{}"} {
+		unit := map[string]string{"[]": "[", "{}": `{"a":`}[pair]
+		for depth, want := range map[int]bool{maxDepth: true, maxDepth + 1: false, 1 << 20: false} {
+			in := strings.Repeat(unit, depth-1) + pair + strings.Repeat(pair[1:], depth-1)
+			if got := validJSON([]byte(in)); got != want {
+				t.Errorf("%d times %s: %v", depth, pair, got)
+			}
+		}
+	}
+}
