@@ -50,8 +50,11 @@ func (rw *responseWriter) feed(b []byte) error {
 	age := rw.age()
 	now := rw.since.Add(age)
 	rw.began, rw.byteAt = true, age
-	room := rw.p.buffers.get()
-	out := rw.engine.Feed(room.b, b, now)
+	out, room := b, (*buffer)(nil)
+	if !rw.engine.Pass(b, now) {
+		room = rw.p.buffers.get()
+		out = rw.engine.Feed(room.b, b, now)
+	}
 	if rw.engine.Frames() > frames {
 		rw.frameAt = age
 	}
@@ -64,7 +67,9 @@ func (rw *responseWriter) feed(b []byte) error {
 	if len(out) > 0 {
 		rw.sentAt = rw.byteAt
 	}
-	rw.p.buffers.put(room, out)
+	if room != nil {
+		rw.p.buffers.put(room, out)
+	}
 	if rw.header != nil {
 		rw.letHeaderGo()
 	}

@@ -1,6 +1,9 @@
 package rewrite
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 // pattern is the shape of a frame with text or reasoning: what stands before and
 // behind its text, and what that says. The frames of an answer are alike but for
@@ -122,10 +125,11 @@ func (s *Stream) takeLike() bool {
 
 // like handles the frame raw, which is like the pattern with the text at in.
 func (s *Stream) like(raw []byte, in span, newline bool) {
-	s.sum.Frames++
 	if s.alike(raw, in, newline) {
+		s.out = append(s.out, raw...)
 		return
 	}
+	s.sum.Frames++
 	s.borrow()
 	s.pattern.calm = false
 	s.known = true
@@ -156,9 +160,9 @@ func (s *Stream) likeMarker(text []byte) bool {
 	return true
 }
 
-// alike forwards a frame that is like the one before it when its text is sure to
-// stay and to be of no consequence beyond where its lines begin. What it does is
-// what like would do, without a look at the chunk: TestAlikeChangesNothing.
+// alike takes a frame that is like the one before it when its text is sure to stay
+// and to be of no consequence beyond where its lines begin: it leaves as it is. What
+// it does is what like would do, without a look at the chunk: TestAlikeChangesNothing.
 func (s *Stream) alike(raw []byte, in span, newline bool) bool {
 	p := &s.pattern
 	switch {
@@ -169,9 +173,25 @@ func (s *Stream) alike(raw []byte, in span, newline bool) bool {
 		return false
 	}
 	p.unread++
+	s.sum.Frames++
 	s.sum.Chunks++
 	s.fate = fateForward
-	s.out = append(s.out, raw...)
+	return true
+}
+
+// Pass takes bytes of upstream's that leave as they are, all of them: the next
+// frame of a stream whose frames are alike. It is false when they have to be fed,
+// and has then done nothing. What it spares is to copy them.
+func (s *Stream) Pass(in []byte, now time.Time) bool {
+	p := &s.pattern
+	if !p.calm || s.closed || s.mark || s.work != nil || !s.scan.between() || len(s.scan.buf) > 0 || len(in) > s.scan.max {
+		return false
+	}
+	text, newline, n, ok := p.match(in)
+	if !ok || n != len(in) || !s.alike(in, text, newline) {
+		return false
+	}
+	s.now, s.lf = now, false
 	return true
 }
 

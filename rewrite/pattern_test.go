@@ -14,6 +14,8 @@ func follow(t *testing.T, in string, o Options, p Params, cut cutter, cause Caus
 	quick := New(&o, p)
 	p.Explain = func(Step) {} // what is explained is read
 	reads := New(&o, p)
+	p.Explain = nil
+	passes := New(&o, p)
 	for at := 0; at < len(in) && !t.Failed(); {
 		n := cut(len(in) - at)
 		read := in[at : at+n]
@@ -23,11 +25,20 @@ func follow(t *testing.T, in string, o Options, p Params, cut cutter, cause Caus
 		alike += int(quick.pattern.unread - before)
 		want := string(reads.Feed(nil, []byte(read), epoch))
 		same(t, got, want, "what leaves for the read that ends at "+fmt.Sprint(at))
-		if got, want := knows(quick), knows(reads); got != want {
-			t.Errorf("after %q:\nknows %+v\nwant  %+v", read, got, want)
+		passed := read
+		if !passes.Pass([]byte(read), epoch) {
+			passed = string(passes.Feed(nil, []byte(read), epoch))
+		}
+		same(t, passed, want, "what passes or leaves for the read that ends at "+fmt.Sprint(at))
+		for _, s := range []*Stream{quick, passes} {
+			if got, want := knows(s), knows(reads); got != want {
+				t.Errorf("after %q:\nknows %+v\nwant  %+v", read, got, want)
+			}
 		}
 	}
-	same(t, string(quick.Finish(nil, cause)), string(reads.Finish(nil, cause)), "the end")
+	end := string(reads.Finish(nil, cause))
+	same(t, string(quick.Finish(nil, cause)), end, "the end")
+	same(t, string(passes.Finish(nil, cause)), end, "the end of what passes")
 	if got, want := quick.Summary(), reads.Summary(); got != want {
 		t.Errorf("summaries: %+v, %+v", got, want)
 	}
@@ -219,5 +230,30 @@ func TestUselessPatternsAreSeldomLearnt(t *testing.T) {
 	}
 	if !s.pattern.calm {
 		t.Error("the frames that are alike are read")
+	}
+}
+
+// TestLikeFramesPass as they are, one by one, and nothing else does.
+func TestLikeFramesPass(t *testing.T) {
+	s := New(&Options{}, chat)
+	for _, c := range []struct {
+		in   string
+		want bool
+	}{
+		{text("a"), false}, // nothing is known yet
+		{text("b"), true},
+		{text("c\n"), true},
+		{texts("d", "e"), false}, // two of them
+		{text("f"), true},
+		{text("g")[:20], false},
+		{text("g")[20:], false},
+		{text("h"), true},
+		{markerChunk("💻", "ls"), false},
+	} {
+		if got := s.Pass([]byte(c.in), epoch); got != c.want {
+			t.Errorf("%q passes: %t", c.in, got)
+		} else if !got {
+			s.Feed(nil, []byte(c.in), epoch)
+		}
 	}
 }
