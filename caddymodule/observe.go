@@ -13,22 +13,23 @@ import (
 
 // observedStream is an open stream, as metrics, traces and the admin API see it.
 type observedStream struct {
-	shared *shared
-	span   *streamSpan // nil when the request is not traced
-	op     operation
-	since  time.Time
-	path   string
-
-	mu       sync.Mutex // show reads what follows
+	// What a chunk needs comes first, and lies together.
+	mu       sync.Mutex // show reads what follows, but for since
 	chunks   int
+	since    time.Time
 	lastRead time.Duration // after since
 	last     time.Duration // likewise, the last chunk
-	pace     pace
-	looks    int // how many times the id has been looked for
 	id       string
+	pace     pace
+	looks    uint8 // how many times the id has been looked for
 	model    string
 	upstream string
 	tools    []openTool
+
+	shared *shared
+	span   *streamSpan // nil when the request is not traced
+	op     operation
+	path   string
 }
 
 // openTool is a tool that is open.

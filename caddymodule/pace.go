@@ -15,8 +15,8 @@ const paceBuckets = 14 + 1
 // pace counts the times between the chunks of one stream, until they are told to
 // the histogram of all: a chunk costs an addition, and no memory that others use.
 type pace struct {
-	buckets [paceBuckets]uint32
 	sum     time.Duration
+	buckets [paceBuckets]uint32
 }
 
 // chunks counts n chunks that have come at once, d after the chunk before.
