@@ -15,6 +15,8 @@
 // A real Open WebUI is driven in the same browser (openwebui_test.go) where
 // HERMES_OPENWEBUI names one, or is "install"; see docs/open-webui.md.
 //
+// What it costs is measured by the command in bench/.
+//
 // TestMain builds ./cmd/caddy of the repository; under -race the binary has the
 // race detector too, and what that finds fails the test. -short leaves out the
 // build that xcaddy would make and most of the cuts. HERMES_TEST_BINARY names a

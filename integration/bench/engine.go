@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"regexp"
 	"strconv"
-	"strings"
 )
 
 // engineGoals are the benchmarks of package rewrite that are goals.
@@ -13,19 +12,25 @@ var engineGoals = []struct {
 	benchmark, what string
 	ns, allocs      float64
 }{
-	{"UntouchedFrame", "engine: an untouched frame", 120, 0},
-	{"MarkerFrame", "engine: a marker", 600, 1},
-	{"ToolEvent", "engine: a tool event", 600, 1},
-	{"StrippedText", "engine: text that is stripped", 600, 1},
+	{"GoalUntouched/prose", "an untouched frame", 120, 0},
+	{"GoalUntouched/varied", "untouched frames of all kinds", 120, 0},
+	{"GoalUntouched/newline", "an untouched frame that ends in a newline", 120, 0},
+	{"GoalUntouched/code", "an untouched frame with code", 120, 0},
+	{"GoalUntouched/line", "an untouched frame that begins a line", 120, 0},
+	{"GoalUntouched/reasoning", "an untouched frame of reasoning", 120, 0},
+	{"GoalEdited/marker", "a marker, for which two events leave", 600, 1},
+	{"GoalEdited/marker_behind_text", "a marker and the text before it, each", 600, 1},
+	{"GoalEdited/stripped", "a frame of a marker that is stripped", 600, 1},
+	{"GoalEdited/reasoning", "a frame with reasoning between tags", 600, 1},
+	{"GoalEvent", "a tool event", 600, 1},
+	{"GoalEdited/event", "a tool event without id, for which two leave", 600, 1},
+	{"GoalLast/stop", "the last two frames, each", 600, 1},
+	{"GoalLast/crash", "the last frames of a crash, each", 600, 1},
 }
 
 // measureEngine runs those benchmarks n times, and takes the medians.
 func measureEngine(n int) (results []result, err error) {
-	var names []string
-	for _, g := range engineGoals {
-		names = append(names, g.benchmark)
-	}
-	cmd := exec.Command("go", "test", "-run", "^$", "-bench", "^Benchmark("+strings.Join(names, "|")+")$", "-count", strconv.Itoa(n), "-cpu", "1", "./rewrite")
+	cmd := exec.Command("go", "test", "-run", "^$", "-bench", "^BenchmarkGoal", "-count", strconv.Itoa(n), "-cpu", "1", "./rewrite")
 	cmd.Dir = ".."
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -33,7 +38,7 @@ func measureEngine(n int) (results []result, err error) {
 	}
 	for _, g := range engineGoals {
 		var ns, allocs []float64
-		for _, m := range regexp.MustCompile(`(?m)^Benchmark`+g.benchmark+`\s.*?(\S+) allocs/frame\s+(\S+) ns/frame`).FindAllStringSubmatch(string(out), -1) {
+		for _, m := range regexp.MustCompile(`(?m)^Benchmark`+g.benchmark+`\s.*?(\S+) allocs/frame.*?(\S+) ns/frame$`).FindAllStringSubmatch(string(out), -1) {
 			a, _ := strconv.ParseFloat(m[1], 64)
 			t, _ := strconv.ParseFloat(m[2], 64)
 			allocs, ns = append(allocs, a), append(ns, t)
@@ -41,10 +46,10 @@ func measureEngine(n int) (results []result, err error) {
 		if len(ns) == 0 {
 			return nil, fmt.Errorf("no benchmark %s in\n%s", g.benchmark, out)
 		}
-		r := result{what: g.what, limit: g.ns, unit: " ns"}
+		r := result{what: "engine: " + g.what, limit: g.ns, unit: " ns"}
 		r.value, r.scatter = median(ns)
 		results = append(results, r)
-		r = result{what: g.what + ", allocations", limit: g.allocs}
+		r = result{what: "engine: " + g.what + ", allocations", limit: g.allocs}
 		r.value, r.scatter = median(allocs)
 		results = append(results, r)
 	}
