@@ -71,7 +71,7 @@ func peerCannot() map[string]string {
 func peers() (can []peer, cannot map[string]string) {
 	cannot = peerCannot()
 	for _, make := range []func() (peer, error){
-		peerNginx, peerHAProxy, peerEnvoy, peerTraefik,
+		peerNginx, peerHAProxy, peerEnvoy, peerTraefik, peerSpring,
 		peerLiteLLM, peerPortkey, peerSGLang, peerVLLM, peerLMProxy, peerForward,
 	} {
 		p, err := make()
