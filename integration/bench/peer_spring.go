@@ -10,6 +10,8 @@ import (
 
 // peerSpring is Spring Cloud Gateway in the smallest application around it, which has
 // one route. Its JVM believes in one core, and has one event loop instead of four.
+// It is not warm after the requests of a measurement: its first chunks get faster for
+// hundreds of them. What it keeps of a stream fits into the heap that it has already.
 func peerSpring() (peer, error) {
 	p := peer{name: "Spring Cloud Gateway 5.0.3", path: chatCompletions, install: peerJars("spring", "Gateway")}
 	for _, name := range []string{"java", "javac", "mvn"} {
