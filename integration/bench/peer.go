@@ -62,6 +62,7 @@ func peerCannot() map[string]string {
 		"any-llm, otari":   "the Python packages are clients of a gateway that comes as a container image",
 		"MLflow":           "its command gateway is gone; what has followed is a part of a server with a database",
 		"LLMG":             "it listens on every interface, and no option of llmg-gateway 0.4.0 says otherwise",
+		"litellm-rs":       "the release build of litellm-rs 0.9.0 was not done after a quarter of an hour on two cores that had other work too",
 		"Open WebUI":       "it is an application, whose proxy serves the users that have signed in, and keeps a database",
 		"Kong, APISIX":     "they are neither in Debian nor in the registry of a language",
 	}
@@ -71,7 +72,7 @@ func peerCannot() map[string]string {
 func peers() (can []peer, cannot map[string]string) {
 	cannot = peerCannot()
 	for _, make := range []func() (peer, error){
-		peerNginx, peerHAProxy, peerEnvoy, peerTraefik,
+		peerNginx, peerHAProxy, peerEnvoy, peerTraefik, peerSpring,
 		peerLiteLLM, peerPortkey, peerSGLang, peerVLLM, peerLMProxy, peerForward,
 	} {
 		p, err := make()

@@ -57,6 +57,8 @@ var peerFacts = map[string]peerFact{
 	"SGLang router":  untouched,
 	"vLLM router":    untouched,
 	"OpenAI Forward": untouched.with("silence", "silence", "nothing"),
+	// For its client, a reset is a clean end of the body, and what is torn is not.
+	"Spring Cloud Gateway": untouched.with("nothing", "aborted", "nothing"),
 	// A reset is a clean end of the body for its client.
 	"Portkey gateway": untouched.with("nothing", "nothing", "nothing"),
 	// It parses each chunk and makes its own; it says stop for an agent that did not.
