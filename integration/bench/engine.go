@@ -30,7 +30,7 @@ var engineGoals = []struct {
 
 // measureEngine runs those benchmarks n times, and takes the medians.
 func measureEngine(n int) (results []result, err error) {
-	cmd := exec.Command("go", "test", "-run", "^$", "-bench", "^BenchmarkGoal", "-count", strconv.Itoa(n), "-cpu", "1", "./rewrite")
+	cmd := exec.Command("go", "test", "-run", "^$", "-bench", "^BenchmarkGoal", "-count", strconv.Itoa(n), "-benchtime", "0.5s", "-cpu", "1", "./rewrite")
 	cmd.Dir = ".."
 	out, err := cmd.CombinedOutput()
 	if err != nil {

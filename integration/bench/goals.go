@@ -49,13 +49,14 @@ func runGoals(g *goals) error {
 		name    string
 		measure func() ([]result, error)
 	}{
-		{"engine", func() ([]result, error) { return measureEngine(g.rounds) }},
+		{"engine", func() ([]result, error) { return measureEngine(min(g.rounds, 5)) }},
 		{"cpu", func() ([]result, error) { return g.cpu(c, work, b.addr) }},
 		{"memory", func() ([]result, error) { return g.memory(c, work, b.addr) }},
 	} {
 		if g.only != "" && !strings.Contains(g.only, part.name) {
 			continue
 		}
+		fmt.Fprintln(os.Stderr, part.name)
 		results, err := part.measure()
 		if err != nil {
 			return fmt.Errorf("%s: %w", part.name, err)
