@@ -176,11 +176,13 @@ func (rw *responseWriter) Write(b []byte) (int, error) {
 		return rw.inner.Write(b)
 	}
 	defer rw.mu.Unlock()
-	take := rw.feed
+	var err error
 	if rw.keeps() && !rw.closed {
-		take = rw.keep
+		err = rw.keep(b)
+	} else {
+		err = rw.feed(b)
 	}
-	if err := take(b); err != nil {
+	if err != nil {
 		return 0, err
 	}
 	return len(b), nil

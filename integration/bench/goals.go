@@ -21,7 +21,7 @@ type goals struct {
 func goalFlags(f *flag.FlagSet) *goals {
 	g := new(goals)
 	f.IntVar(&g.rounds, "rounds", 15, "rounds of floor and plugin for each load")
-	f.DurationVar(&g.length, "length", 4*time.Second, "of a round's streams")
+	f.DurationVar(&g.length, "length", 6*time.Second, "of a round's streams")
 	f.IntVar(&g.weighs, "weighs", 3, "rounds of floor and plugin for memory")
 	f.DurationVar(&g.idle, "idle", 15*time.Second, "how long streams are idle before their memory is looked at")
 	f.StringVar(&g.only, "only", "", "engine, cpu or memory; nothing for all")
@@ -102,7 +102,16 @@ func (g *goals) cpu(c caddy, work, upstream string) (results []result, err error
 			result{"added latency of a chunk, " + load.what, r.added, r.addedScatter, 15, " µs", fmt.Sprintf("to %.0f µs", r.floorLatency)},
 			result{"writes for a chunk, " + load.what, r.writes, 0, 1, "", ""})
 	}
-	return results, nil
+	opening := job{Streams: 400, Kind: clean, Chunks: 1, End: endsWell, Spread: 2 * time.Second}
+	r, err := p.compare(opening, g.rounds)
+	if err != nil {
+		return nil, err
+	}
+	perStream := float64(opening.Chunks + 2)
+	return append(results, result{
+		"CPU of a stream with one chunk, from its opening to its end", r.ratio, r.ratioScatter, noGoal, "",
+		fmt.Sprintf("%.0f and %.0f µs", r.floorCPU*perStream, r.pluginCPU*perStream),
+	}), nil
 }
 
 // memory measures what an open idle stream takes.

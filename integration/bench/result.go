@@ -10,25 +10,31 @@ type result struct {
 	what    string
 	value   float64
 	scatter float64 // half the distance between the quartiles of the rounds
-	limit   float64 // the most that it may be
+	limit   float64 // the most that it may be, noGoal for any
 	unit    string
 	beside  string // the numbers behind a ratio
 }
 
+// noGoal is the limit of what is told beside the goals.
+const noGoal = -1
+
 // reached tells whether the goal is.
-func (r result) reached() bool { return r.value <= r.limit }
+func (r result) reached() bool { return r.limit == noGoal || r.value <= r.limit }
 
 // printResults prints a table, and says how many goals have been missed.
 func printResults(results []result) error {
 	missed := 0
 	fmt.Println("\n| goal | measured | scatter | limit | |\n| --- | --- | --- | --- | --- |")
 	for _, r := range results {
-		mark := ""
+		mark, limit := "", number(r.limit)+r.unit
+		if r.limit == noGoal {
+			limit = ""
+		}
 		if !r.reached() {
 			mark = "**missed**"
 			missed++
 		}
-		fmt.Printf("| %s | %s%s | %s | %s%s | %s |\n", r.what, number(r.value), r.unit, number(r.scatter), number(r.limit), r.unit, strings.TrimSpace(r.beside+" "+mark))
+		fmt.Printf("| %s | %s%s | %s | %s | %s |\n", r.what, number(r.value), r.unit, number(r.scatter), limit, strings.TrimSpace(r.beside+" "+mark))
 	}
 	if missed > 0 {
 		return fmt.Errorf("%d of %d goals are missed", missed, len(results))
