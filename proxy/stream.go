@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -46,15 +47,15 @@ func (rw *responseWriter) feed(b []byte) error {
 	if rw.writeErr != nil {
 		return rw.writeErr
 	}
-	frames, active, finished := rw.engine.Frames(), rw.engine.Active(), rw.engine.Finished()
 	age := rw.age()
 	now := rw.since.Add(age)
 	rw.began, rw.byteAt = true, age
-	out, room := b, (*buffer)(nil)
-	if !rw.engine.Pass(b, now) {
-		room = rw.p.buffers.get()
-		out = rw.engine.Feed(room.b, b, now)
+	if rw.engine.Pass(b, now) {
+		return rw.pass(b, now)
 	}
+	frames, active, finished := rw.engine.Frames(), rw.engine.Active(), rw.engine.Finished()
+	room := rw.p.buffers.get()
+	out := rw.engine.Feed(room.b, b, now)
 	if rw.engine.Frames() > frames {
 		rw.frameAt = age
 	}
@@ -67,9 +68,7 @@ func (rw *responseWriter) feed(b []byte) error {
 	if len(out) > 0 {
 		rw.sentAt = rw.byteAt
 	}
-	if room != nil {
-		rw.p.buffers.put(room, out)
-	}
+	rw.p.buffers.put(room, out)
 	if rw.header != nil {
 		rw.letHeaderGo()
 	}
@@ -77,6 +76,25 @@ func (rw *responseWriter) feed(b []byte) error {
 		rw.finishNow(rewrite.CauseShutdown)
 	} else if rw.engine.Active() != active || rw.engine.Finished() != finished {
 		rw.watchLocked()
+	}
+	return err
+}
+
+// pass sends b, a frame like the one before it, which the engine has let pass. It does
+// what feed does for others, as far as such a frame can change anything: almost all of
+// a stream comes through here, mostly when nothing of it is in the cache.
+func (rw *responseWriter) pass(b []byte, now time.Time) error {
+	if rw.p.o.Record != nil {
+		rw.recordBytes(b)
+	}
+	if rw.seen != nil {
+		rw.seen.Read(now, rw.engine.Chunks(), rw.engine)
+	}
+	err := rw.send(b)
+	rw.byteAt = rw.age()
+	rw.frameAt, rw.sentAt = rw.byteAt, rw.byteAt
+	if rw.overdue {
+		rw.finishNow(rewrite.CauseShutdown)
 	}
 	return err
 }

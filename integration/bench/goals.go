@@ -24,7 +24,7 @@ func goalFlags(f *flag.FlagSet) *goals {
 	f.DurationVar(&g.length, "length", 6*time.Second, "of a round's streams")
 	f.IntVar(&g.weighs, "weighs", 3, "rounds of floor and plugin for memory")
 	f.DurationVar(&g.idle, "idle", 15*time.Second, "how long streams are idle before their memory is looked at")
-	f.StringVar(&g.only, "only", "", "engine, cpu or memory; nothing for all")
+	f.StringVar(&g.only, "only", "", "engine, cpu, noise or memory; nothing for all")
 	return g
 }
 
@@ -51,6 +51,7 @@ func runGoals(g *goals) error {
 	}{
 		{"engine", func() ([]result, error) { return measureEngine(min(g.rounds, 5)) }},
 		{"cpu", func() ([]result, error) { return g.cpu(c, work, b.addr) }},
+		{"noise", func() ([]result, error) { return g.noise(c, work, b.addr) }},
 		{"memory", func() ([]result, error) { return g.memory(c, work, b.addr) }},
 	} {
 		if g.only != "" && !strings.Contains(g.only, part.name) {
@@ -77,19 +78,41 @@ var loads = []struct {
 	{lines, "every delta ends in a newline", 1.25},
 }
 
+// load returns a round of streams.
+func (g *goals) load(k kind) job {
+	const every = 10 * time.Millisecond
+	return job{
+		Streams: 25, Kind: k, Chunks: int(g.length / every), Every: every,
+		End: endsWell, Spread: 100 * time.Millisecond,
+	}
+}
+
+// noise compares the floor with itself: what is measured then is the harness.
+func (g *goals) noise(c caddy, work, upstream string) ([]result, error) {
+	p, err := startPair(c, floor, work, upstream)
+	if err != nil {
+		return nil, err
+	}
+	defer p.stop()
+	r, err := p.compare(g.load(clean), g.rounds)
+	if err != nil {
+		return nil, err
+	}
+	return []result{
+		{"the floor beside itself: CPU of a chunk", r.ratio, r.ratioScatter, noGoal, "", fmt.Sprintf("%.1f and %.1f µs", r.floorCPU, r.pluginCPU)},
+		{"the floor beside itself: added latency", r.added, r.addedScatter, noGoal, " µs", ""},
+	}, nil
+}
+
 // cpu measures CPU, latency and writes for a chunk.
 func (g *goals) cpu(c caddy, work, upstream string) (results []result, err error) {
-	p, err := startPair(c, work, upstream)
+	p, err := startPair(c, plugin, work, upstream)
 	if err != nil {
 		return nil, err
 	}
 	defer p.stop()
 	for _, load := range loads {
-		const every = 10 * time.Millisecond
-		j := job{
-			Streams: 25, Kind: load.kind, Chunks: int(g.length / every), Every: every,
-			End: endsWell, Spread: 100 * time.Millisecond,
-		}
+		j := g.load(load.kind)
 		if _, err := p.compare(j, 1); err != nil { // warms both
 			return nil, err
 		}

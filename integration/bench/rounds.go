@@ -10,11 +10,12 @@ import (
 // pair is floor and plugin, both running, in front of one backend.
 type pair struct{ floor, plugin *proxyProcess }
 
-func startPair(c caddy, work, upstream string) (p pair, err error) {
+// startPair starts the floor and, beside it, the variant.
+func startPair(c caddy, v variant, work, upstream string) (p pair, err error) {
 	if p.floor, err = c.start(floor, work+"/floor", upstream, "off"); err != nil {
 		return p, err
 	}
-	if p.plugin, err = c.start(plugin, work+"/plugin", upstream, "off"); err != nil {
+	if p.plugin, err = c.start(v, work+"/beside", upstream, "off"); err != nil {
 		p.floor.stop()
 	}
 	return p, err
