@@ -59,17 +59,12 @@ const besideKind = markers
 
 // runBeside measures ours beside the peers.
 func runBeside(b *beside) error {
-	work, err := os.MkdirTemp("", "hermes-bench-")
+	s, err := newStage()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
-	up, err := startBackend()
-	if err != nil {
-		return err
-	}
-	defer up.stop()
-	all, cannot, err := b.start(work, up.addr)
+	defer s.close()
+	all, cannot, err := b.start(s)
 	defer func() {
 		for _, c := range all {
 			c.stop()
@@ -93,15 +88,11 @@ func runBeside(b *beside) error {
 }
 
 // start starts everything that can be had.
-func (b *beside) start(work, upstream string) (all []*contender, cannot map[string]string, err error) {
-	direct := target{Addr: upstream, Path: chatCompletions, Model: "hermes-agent"}
+func (b *beside) start(s stage) (all []*contender, cannot map[string]string, err error) {
+	direct := target{Addr: s.backend.addr, Path: chatCompletions, Model: "hermes-agent"}
 	all = append(all, &contender{name: "no proxy", p: &proxyProcess{target: direct}})
-	c, err := buildCaddy(work)
-	if err != nil {
-		return all, nil, err
-	}
 	for _, v := range []variant{plugin, floor} {
-		p, err := c.start(v, filepath.Join(work, v.name), upstream, "off")
+		p, err := s.caddy.start(v, filepath.Join(s.work, v.name), s.backend.addr, "off")
 		if err != nil {
 			return all, nil, err
 		}
@@ -113,7 +104,7 @@ func (b *beside) start(work, upstream string) (all []*contender, cannot map[stri
 			continue
 		}
 		fmt.Fprintf(os.Stderr, "%s\n", peer.name)
-		p, err := b.startPeer(peer, work, upstream)
+		p, err := b.startPeer(peer, s)
 		if err != nil {
 			cannot[peer.name] = err.Error()
 			continue
@@ -130,8 +121,8 @@ func (b *beside) wants(name string) bool {
 	})
 }
 
-func (b *beside) startPeer(p peer, work, upstream string) (*proxyProcess, error) {
-	dir, own := filepath.Join(b.install, p.slug()), filepath.Join(work, p.slug())
+func (b *beside) startPeer(p peer, s stage) (*proxyProcess, error) {
+	dir, own := filepath.Join(b.install, p.slug()), filepath.Join(s.work, p.slug())
 	for _, d := range []string{dir, own} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return nil, err
@@ -147,10 +138,10 @@ func (b *beside) startPeer(p peer, work, upstream string) (*proxyProcess, error)
 		return nil, err
 	}
 	var cmd *exec.Cmd
-	if cmd, err = p.start(dir, own, listen, upstream); err != nil {
+	if cmd, err = p.start(dir, own, listen, s.backend.addr); err != nil {
 		return nil, fmt.Errorf("starting it: %w", err)
 	}
-	t := target{Addr: listen, Path: p.path, Model: p.model, Header: p.headers(upstream)}
+	t := target{Addr: listen, Path: p.path, Model: p.model, Header: p.headers(s.backend.addr)}
 	if t.Model == "" {
 		t.Model = "hermes-agent"
 	}

@@ -30,29 +30,20 @@ func goalFlags(f *flag.FlagSet) *goals {
 
 // runGoals measures the goals, and fails when one is missed.
 func runGoals(g *goals) error {
-	work, err := os.MkdirTemp("", "hermes-bench-")
+	s, err := newStage()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
-	c, err := buildCaddy(work)
-	if err != nil {
-		return err
-	}
-	b, err := startBackend()
-	if err != nil {
-		return err
-	}
-	defer b.stop()
+	defer s.close()
 	var all []result
 	for _, part := range []struct {
 		name    string
 		measure func() ([]result, error)
 	}{
 		{"engine", func() ([]result, error) { return measureEngine(min(g.rounds, 5)) }},
-		{"cpu", func() ([]result, error) { return g.cpu(c, work, b.addr) }},
-		{"noise", func() ([]result, error) { return g.noise(c, work, b.addr) }},
-		{"memory", func() ([]result, error) { return g.memory(c, work, b.addr) }},
+		{"cpu", func() ([]result, error) { return g.cpu(s) }},
+		{"noise", func() ([]result, error) { return g.noise(s) }},
+		{"memory", func() ([]result, error) { return g.memory(s) }},
 	} {
 		if g.only != "" && !strings.Contains(g.only, part.name) {
 			continue
@@ -88,8 +79,8 @@ func (g *goals) load(k kind) job {
 }
 
 // noise compares the floor with itself: what is measured then is the harness.
-func (g *goals) noise(c caddy, work, upstream string) ([]result, error) {
-	p, err := startPair(c, floor, work, upstream)
+func (g *goals) noise(s stage) ([]result, error) {
+	p, err := startPair(s, floor)
 	if err != nil {
 		return nil, err
 	}
@@ -105,8 +96,8 @@ func (g *goals) noise(c caddy, work, upstream string) ([]result, error) {
 }
 
 // cpu measures CPU, latency and writes for a chunk.
-func (g *goals) cpu(c caddy, work, upstream string) (results []result, err error) {
-	p, err := startPair(c, plugin, work, upstream)
+func (g *goals) cpu(s stage) (results []result, err error) {
+	p, err := startPair(s, plugin)
 	if err != nil {
 		return nil, err
 	}
@@ -138,9 +129,9 @@ func (g *goals) cpu(c caddy, work, upstream string) (results []result, err error
 }
 
 // memory measures what an open idle stream takes.
-func (g *goals) memory(c caddy, work, upstream string) (results []result, err error) {
+func (g *goals) memory(s stage) (results []result, err error) {
 	for _, n := range []int{2000, min(10_000, mostStreams())} {
-		w, err := weigh(c, work, upstream, n, g.weighs, g.idle)
+		w, err := weigh(s, n, g.weighs, g.idle)
 		if err != nil {
 			return nil, err
 		}

@@ -14,12 +14,12 @@ type held struct {
 
 // hold opens n streams in front of a fresh process of the variant, waits for d, in
 // which their clients get keepalives, and looks at what the process has.
-func hold(c caddy, v variant, work, upstream string, n int, d time.Duration) (h held, err error) {
+func hold(s stage, v variant, n int, d time.Duration) (h held, err error) {
 	admin, err := freePort()
 	if err != nil {
 		return h, err
 	}
-	p, err := c.start(v, filepath.Join(work, v.name), upstream, admin)
+	p, err := s.caddy.start(v, filepath.Join(s.work, v.name), s.backend.addr, admin)
 	if err != nil {
 		return h, err
 	}
@@ -69,7 +69,7 @@ type weighed struct {
 }
 
 // weigh does the rounds, one process after the other, in turned order.
-func weigh(c caddy, work, upstream string, n, rounds int, d time.Duration) (w weighed, err error) {
+func weigh(s stage, n, rounds int, d time.Duration) (w weighed, err error) {
 	var resident, live, floorResident, pluginResident, floorLive, pluginLive []float64
 	for i := range rounds {
 		order := []variant{floor, plugin}
@@ -78,7 +78,7 @@ func weigh(c caddy, work, upstream string, n, rounds int, d time.Duration) (w we
 		}
 		by := make(map[string]held)
 		for _, v := range order {
-			if by[v.name], err = hold(c, v, work, upstream, n, d); err != nil {
+			if by[v.name], err = hold(s, v, n, d); err != nil {
 				return w, fmt.Errorf("%s with %d streams: %w", v.name, n, err)
 			}
 		}

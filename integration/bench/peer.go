@@ -156,11 +156,10 @@ func peerSplit(addr string) (host, port string, err error) {
 // peerFree is a port on loopback that nobody listens on, for what a peer insists on
 // serving beside its proxy.
 func peerFree() (string, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := freePort()
 	if err != nil {
 		return "", err
 	}
-	defer ln.Close()
-	_, port, err := net.SplitHostPort(ln.Addr().String())
+	_, port, err := net.SplitHostPort(addr)
 	return port, err
 }

@@ -11,11 +11,11 @@ import (
 type pair struct{ floor, plugin *proxyProcess }
 
 // startPair starts the floor and, beside it, the variant.
-func startPair(c caddy, v variant, work, upstream string) (p pair, err error) {
-	if p.floor, err = c.start(floor, work+"/floor", upstream, "off"); err != nil {
+func startPair(s stage, v variant) (p pair, err error) {
+	if p.floor, err = s.caddy.start(floor, s.work+"/floor", s.backend.addr, "off"); err != nil {
 		return p, err
 	}
-	if p.plugin, err = c.start(v, work+"/beside", upstream, "off"); err != nil {
+	if p.plugin, err = s.caddy.start(v, s.work+"/beside", s.backend.addr, "off"); err != nil {
 		p.floor.stop()
 	}
 	return p, err

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 )
@@ -30,30 +29,21 @@ func soakFlags(f *flag.FlagSet) *soak {
 
 // runSoak keeps streams open, and looks at what the process has at the end.
 func runSoak(s *soak) error {
-	work, err := os.MkdirTemp("", "hermes-bench-")
+	on, err := newStage()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
-	c, err := buildCaddy(work)
-	if err != nil {
-		return err
-	}
-	b, err := startBackend()
-	if err != nil {
-		return err
-	}
-	defer b.stop()
+	defer on.close()
 	admin, err := freePort()
 	if err != nil {
 		return err
 	}
-	p, err := c.start(plugin, filepath.Join(work, plugin.name), b.addr, admin)
+	p, err := on.caddy.start(plugin, filepath.Join(on.work, plugin.name), on.backend.addr, admin)
 	if err != nil {
 		return err
 	}
 	defer p.stop()
-	a := adminOf{admin, filepath.Join(work, plugin.name, "Caddyfile"), p.cmd.Process.Pid}
+	a := adminOf{admin, filepath.Join(on.work, plugin.name, "Caddyfile"), p.cmd.Process.Pid}
 
 	if n := mostStreams(); n < s.streams {
 		fmt.Printf("%d streams instead of %d: more files may not be open\n", n, s.streams)
@@ -78,7 +68,7 @@ func runSoak(s *soak) error {
 	if r.Wrong > 0 {
 		err = fmt.Errorf("%d streams are wrong, such as: %v", r.Wrong, r.Errors)
 	}
-	return errors.Join(err, s.after(a, b, before))
+	return errors.Join(err, s.after(a, on.backend, before))
 }
 
 // siege has the client keep the streams open, and reloads.
