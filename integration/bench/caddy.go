@@ -41,6 +41,7 @@ const caddyfile = `{
 	admin %s
 	persist_config off
 	auto_https off
+	default_bind 127.0.0.1
 }
 http://%s {
 	%s
