@@ -137,17 +137,20 @@ func (s *soak) after(a adminOf, b *backend, before looked) error {
 	return nil
 }
 
-// settled waits until no stream is open and what the process has is enough.
+// settled waits until no stream is open, the heap gets no smaller (what pools have
+// goes with the second collection), and what the process has is enough.
 func (s *soak) settled(a adminOf, b *backend, enough func(looked) bool) (l looked, err error) {
 	for deadline := time.Now().Add(s.settle); ; time.Sleep(5 * time.Second) {
+		before := l.heap
 		if l, err = a.look(); err != nil {
 			return l, err
 		}
+		still := before > 0 && l.heap > before*0.98
 		state, err := b.state()
 		if err != nil {
 			return l, err
 		}
-		if state.Open == 0 && l.active == 0 && enough(l) {
+		if still && state.Open == 0 && l.active == 0 && enough(l) {
 			return l, nil
 		}
 		if time.Now().After(deadline) {
