@@ -26,6 +26,7 @@ var engineGoals = []struct {
 	{"GoalEdited/event", "a tool event without id, for which two leave", 600, 1},
 	{"GoalLast/stop", "the last two frames, each", 600, 1},
 	{"GoalLast/crash", "the last frames of a crash, each", 600, 1},
+	{"GoalLast/error", "the last frames of an error with upstream's message, each", 600, 1},
 }
 
 // measureEngine runs those benchmarks n times, and takes the medians.
