@@ -84,12 +84,8 @@ func (rw *responseWriter) feed(b []byte) error {
 // what feed does for others, as far as such a frame can change anything: almost all of
 // a stream comes through here, mostly when nothing of it is in the cache.
 func (rw *responseWriter) pass(b []byte, now time.Time) error {
-	if rw.p.o.Record != nil {
-		rw.recordBytes(b)
-	}
-	if rw.seen != nil {
-		rw.seen.Read(now, rw.engine.Chunks(), rw.engine)
-	}
+	rw.recordBytes(b)
+	rw.readCame(now)
 	err := rw.send(b)
 	rw.byteAt = rw.age()
 	rw.frameAt, rw.sentAt = rw.byteAt, rw.byteAt

@@ -9,9 +9,9 @@ import (
 )
 
 // watcher holds the times that a stream's deadlines count from, as ages: the time
-// since the request came. All deadlines
-// share one timer. Bytes and frames move them later and leave the timer alone:
-// when it fires early it is set again, so that a chunk costs no timer.
+// since the request came. All deadlines share one timer. Bytes and frames move them
+// later and leave the timer alone: when it fires early it is set again, so that a
+// chunk costs no timer.
 type watcher struct {
 	askedAt time.Duration // the request goes on to upstream
 	byteAt  time.Duration // upstream's last byte; before the first one, askedAt

@@ -167,12 +167,3 @@ func (c *check) complete() error {
 	}
 	return nil
 }
-
-// repaired tells whether the stream has been repaired: no marker stayed, and each
-// is a tool that has ended.
-func (c *check) repaired() error {
-	if c.kept > 0 || c.ended != c.stripped {
-		return fmt.Errorf("%d markers stayed, %d left, and %d tools ended", c.kept, c.stripped, c.ended)
-	}
-	return nil
-}

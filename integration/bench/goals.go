@@ -15,7 +15,6 @@ type goals struct {
 	weighs int
 	idle   time.Duration
 	only   string
-	binary string
 }
 
 func goalFlags(f *flag.FlagSet) *goals {

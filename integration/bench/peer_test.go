@@ -257,13 +257,13 @@ func (c *peerClient) post(script string) (*http.Response, error) {
 
 // A peerAnswer is what a client has got.
 type peerAnswer struct {
-	status              int
-	err                 error // how the body ended, nil for an end as it should be
-	raw                 []byte
-	content, reasoning  string
-	events, finish      []string
-	tools, comments     int
-	failed, done, empty bool
+	status             int
+	err                error // how the body ended, nil for an end as it should be
+	raw                []byte
+	content, reasoning string
+	events, finish     []string
+	tools, comments    int
+	failed, done       bool
 }
 
 func (c *peerClient) ask(t *testing.T, script string) peerAnswer {

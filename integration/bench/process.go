@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -179,7 +178,7 @@ func (p *proxyProcess) answers() error {
 	if err := eachEvent(a, func(e event) error { return k.event(e, time.Now()) }); err != nil {
 		return err
 	}
-	return errors.Join(k.complete())
+	return k.complete()
 }
 
 // freePort returns an address that is free now.
