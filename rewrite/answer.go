@@ -56,7 +56,6 @@ type answer struct {
 	sum   Summary
 
 	c        chunk // its members outside the choices
-	tokens   usage
 	messages []message
 
 	out []byte // the repaired answer so far
@@ -76,7 +75,7 @@ type message struct {
 // parse reads the answer, and is false when it is no chat completion, or not
 // well formed.
 func (a *answer) parse() bool {
-	if firstByte(a.b) != '{' || !validJSON(a.b) || !a.c.parse(a.b) {
+	if !a.c.parse(a.b) {
 		return false
 	}
 	if !a.c.object.is(a.b, `"chat.completion"`) || !a.c.choices.ok() || a.b[a.c.choices.from] != '[' {
@@ -198,9 +197,9 @@ func (a *answer) replace(v span, with []byte) {
 
 // noteUsage remembers that this model reports usage.
 func (a *answer) noteUsage() {
-	a.tokens = a.c.readUsage(a.b)
-	a.sum.InputTokens, a.sum.OutputTokens = a.tokens.input, a.tokens.output
-	if a.tokens.counts && a.usage != nil {
+	u := &a.c.tokens
+	a.sum.InputTokens, a.sum.OutputTokens = u.input, u.output
+	if u.counts && a.usage != nil {
 		a.usage.Report(a.sum.Model)
 	}
 }
@@ -219,7 +218,7 @@ var hermesError = regexp.MustCompile(`^API call failed after [0-9]+ retries: `)
 // reported before, unless zero_usage says otherwise: a stream would still
 // deliver it, a status would not, and clients repeat the request.
 func (a *answer) failed() bool {
-	if !a.tokens.zero || len(a.messages) != 1 || a.c.hermes.set(a.b) || a.c.err.set(a.b) {
+	if !a.c.tokens.zero || len(a.messages) != 1 || a.c.hermes.set(a.b) || a.c.err.set(a.b) {
 		return false
 	}
 	m := &a.messages[0]

@@ -14,6 +14,13 @@ type chunk struct {
 	tool, emoji, label         span
 	callID, status, statusLine span
 
+	tokens usage // what the usage counts
+	extra  bool  // a member that not every chunk has
+	inChoices
+}
+
+// inChoices is what the choices of a chunk say, taken together.
+type inChoices struct {
 	list       bool // choices is an array
 	count      int  // how many choices there are
 	index      bool // the only choice has index 0, or none
@@ -28,7 +35,6 @@ type chunk struct {
 	thoughts   int  // how many there are
 	reasoning  bool // a non-space character in reasoning_content or reasoning
 	text       bool // a non-space character in the content of any choice
-	extra      bool // a member that not every chunk has
 	other      bool // the delta has a member with something in it that is no text
 	acts       bool // that is one of the API's: a call or a refusal
 	more       bool // the choice has a member that not every choice has
@@ -38,30 +44,32 @@ type chunk struct {
 	further      bool   // there is one whose index is not 0
 }
 
-// parse finds the members of data. It is false when data is no object. The
-// JSON is trusted to be well formed; validJSON is asked before a frame is
-// changed.
+// parse finds the members of data. It is false when data is no object, or is not
+// well formed: that passes as it is.
 func (c *chunk) parse(data []byte) bool {
-	i := skipSpace(data, 0, ' ')
-	if i >= len(data) || data[i] != '{' {
+	r := reader{b: data, i: blankFrom(data, 0)}
+	if !r.opens('{') {
 		return false
 	}
-	*c = chunk{open: i}
-	i++
-	for {
-		key, value, next, ok := nextMember(data, i)
+	*c = chunk{open: r.i}
+	for r.open(); ; {
+		name, ok := r.member()
 		if !ok {
 			break
 		}
-		c.member(string(key.of(data)), value)
-		i = next
+		from := r.i
+		switch string(name.of(data)) {
+		case "choices":
+			c.readChoices(&r)
+		case "usage":
+			c.readUsage(&r)
+		default:
+			r.value()
+		}
+		c.member(string(name.of(data)), span{from, r.i})
 	}
-	c.shut = skipSpace(data, i, ' ')
-	if c.shut >= len(data) || data[c.shut] != '}' {
-		return false
-	}
-	c.readChoices(data)
-	return true
+	c.shut = r.i - 1
+	return r.ends()
 }
 
 func (c *chunk) member(name string, value span) {
@@ -110,55 +118,52 @@ func (c *chunk) isToolEvent(data []byte) bool {
 	return c.tool.isString(data) && (c.callID.isString(data) || c.label.ok() || c.status.isString(data))
 }
 
-func (c *chunk) readChoices(data []byte) {
-	if !c.choices.ok() || data[c.choices.from] != '[' {
+func (c *chunk) readChoices(r *reader) {
+	c.inChoices = inChoices{}
+	if !r.opens('[') {
+		r.value()
 		return
 	}
 	c.list = true
-	for i := c.choices.from + 1; ; {
-		choice, next, ok := nextElement(data, i)
-		if !ok || next > c.choices.to {
-			return
-		}
-		c.readChoice(data, choice)
-		i = next
+	for r.open(); r.element(); {
+		c.readChoice(r)
 	}
 }
 
-func (c *chunk) readChoice(data []byte, choice span) {
+func (c *chunk) readChoice(r *reader) {
 	c.count++
-	if !choice.isObject(data) {
+	if !r.opens('{') {
+		r.value()
 		return
 	}
 	var index int64
 	var finish, text span
-	for i := choice.from + 1; ; {
-		key, value, next, ok := nextMember(data, i)
+	for r.open(); ; {
+		name, ok := r.member()
 		if !ok {
 			break
 		}
-		switch string(key.of(data)) {
+		switch string(name.of(r.b)) {
 		case "index":
-			index = smallInt(value.of(data))
+			index = smallInt(r.value().of(r.b))
 		case "delta":
-			c.readDelta(data, value)
+			c.readDelta(r)
 		case "finish_reason":
-			finish = value
+			finish = r.value()
 		case "text": // some providers say all twice
-			text = value
+			text = r.value()
 		default:
-			c.more = c.more || !value.is(data, "null")
+			c.more = !r.value().is(r.b, "null") || c.more
 		}
-		i = next
 	}
 	c.repeat = span{}
-	if text.isString(data) && c.content.ok() && bytes.Equal(text.of(data), c.content.of(data)) {
+	if text.isString(r.b) && c.content.ok() && bytes.Equal(text.of(r.b), c.content.of(r.b)) {
 		c.repeat = text
 	}
-	c.more = c.more || text.ok() && !c.repeat.ok() && filled(text.of(data))
+	c.more = c.more || text.ok() && !c.repeat.ok() && filled(text.of(r.b))
 	c.begun |= bit(index)
 	c.further = c.further || index != 0
-	if finish.isString(data) && finish.to-finish.from > 2 { // some providers send ""
+	if finish.isString(r.b) && finish.to-finish.from > 2 { // some providers send ""
 		c.finish = finish
 		c.ended |= bit(index)
 	}
@@ -174,39 +179,41 @@ func bit(i int64) uint64 {
 	return 1 << i
 }
 
-func (c *chunk) readDelta(data []byte, delta span) {
-	if !delta.isObject(data) {
+func (c *chunk) readDelta(r *reader) {
+	from := r.i
+	if !r.opens('{') {
+		r.value()
 		return
 	}
-	c.delta = delta
 	c.content, c.alone, c.bare = span{}, true, true
-	for i := delta.from + 1; ; {
-		key, value, next, ok := nextMember(data, i)
+	for r.open(); ; {
+		name, ok := r.member()
 		if !ok {
-			return
+			break
 		}
-		switch string(key.of(data)) {
+		value := r.value()
+		switch string(name.of(r.b)) {
 		case "content":
-			c.contentKey = key
-			c.readContent(data, value)
+			c.contentKey = name
+			c.readContent(r.b, value)
 		case "reasoning_content", "reasoning":
 			c.alone, c.bare = false, false
-			c.readThought(data, value)
+			c.readThought(r.b, value)
 		case "role":
 			c.alone = false
-			if value.isString(data) && value.to-value.from < maxEnvelope {
+			if value.isString(r.b) && value.to-value.from < maxEnvelope {
 				c.role = value
 			}
 		case "tool_calls", "function_call", "refusal", "audio":
 			c.alone, c.bare = false, false
-			c.acts = c.acts || filled(value.of(data))
+			c.acts = c.acts || filled(value.of(r.b))
 			c.other = c.other || c.acts
 		default:
 			c.alone, c.bare = false, false
-			c.other = c.other || filled(value.of(data))
+			c.other = c.other || filled(value.of(r.b))
 		}
-		i = next
 	}
+	c.delta = span{from, r.i}
 }
 
 func (c *chunk) readContent(data []byte, value span) {
@@ -246,39 +253,39 @@ type usage struct {
 	input, output int64
 }
 
-// readUsage reads the usage. Without one, nothing is known.
-func (c *chunk) readUsage(data []byte) (u usage) {
-	if !c.usage.isObject(data) {
-		return u
+func (c *chunk) readUsage(r *reader) {
+	c.tokens = usage{}
+	if !r.opens('{') {
+		r.value()
+		return
 	}
+	u := &c.tokens
 	var n, zeros int
-	for i := c.usage.from + 1; ; {
-		key, value, next, ok := nextMember(data, i)
+	for r.open(); ; {
+		name, ok := r.member()
 		if !ok {
 			break
 		}
-		count := max(0, smallInt(value.of(data)))
-		switch string(key.of(data)) {
+		value := r.value()
+		count := max(0, smallInt(value.of(r.b)))
+		switch string(name.of(r.b)) {
 		case "prompt_tokens":
 			u.input = count
 		case "completion_tokens":
 			u.output = count
 		case "total_tokens":
 		default:
-			i = next
 			continue
 		}
 		n++
-		switch first := data[value.from]; {
-		case value.is(data, "0"):
+		switch {
+		case value.is(r.b, "0"):
 			zeros++
-		case first >= '1' && first <= '9':
+		case value.ok() && r.b[value.from] >= '1' && r.b[value.from] <= '9':
 			u.counts = true
 		}
-		i = next
 	}
 	u.zero = zeros == 3 && n == 3
-	return u
 }
 
 // smallInt reads a JSON number that is a small integer, -1 when it is none.

@@ -11,11 +11,7 @@ func (s *Stream) chunkFrame() {
 		s.fate = fateDrop
 		return
 	}
-	if !s.usable() {
-		s.note(sectionHarm, "not well-formed JSON: passes")
-		s.forward()
-		return
-	}
+	s.stays = s.passes(c.content.of(data))
 	s.learn()
 	s.rest = kept{}
 	s.updateEnvelope()
@@ -47,21 +43,6 @@ func (s *Stream) says() bool { return s.hasText() && s.c.content.inner().ok() }
 
 // hasText tells whether the chunk has content of the choice that is looked at.
 func (s *Stream) hasText() bool { return s.c.content.ok() && s.c.index }
-
-// usable tells whether a chunk can be acted upon. One that will not be changed,
-// and is as the one before it, is taken on trust.
-func (s *Stream) usable() bool {
-	c, data := &s.c, s.f.data
-	s.stays = s.passes(c.content.of(data))
-	if s.stays && !c.finish.ok() && !c.usage.set(data) && !c.err.set(data) && !c.hermes.ok() && s.hasEnvelope() {
-		return true
-	}
-	if !s.known {
-		return validJSON(data)
-	}
-	s.pattern.valid = s.pattern.valid || validJSON(data)
-	return s.pattern.valid
-}
 
 // passes tells whether content is sure to be text that stays: it has no backtick
 // and no < in it, nothing is held, and no reasoning is under way.

@@ -132,7 +132,8 @@ func (s *Stream) frame(raw []byte) {
 	case isDone(data):
 		s.doneFrame()
 		return
-	case firstByte(data) != '{' || !s.c.parse(data):
+	case !s.c.parse(data):
+		s.note(sectionHarm, "no well-formed JSON object: passes")
 		s.forward()
 		return
 	}

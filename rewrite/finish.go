@@ -242,10 +242,6 @@ func (s *Stream) errorCode() string {
 
 // errorFrame handles an error of upstream's that is no chunk.
 func (s *Stream) errorFrame() {
-	if !validJSON(s.f.data) {
-		s.forward()
-		return
-	}
 	s.settle()
 	s.completeAll()
 	s.redactIn(s.c.err)

@@ -14,7 +14,6 @@ type pattern struct {
 	tail uint16
 
 	known bool
-	valid bool // a frame like it was well-formed JSON
 	calm  bool // the frame before was like it, left as it came, and so may the next
 
 	wait   uint8  // how many frames are not to be learnt
@@ -61,7 +60,7 @@ func (s *Stream) learnText(in span, reasoning bool) bool {
 		p.around = make([]byte, 0, n)
 	}
 	p.around = append(append(p.around[:0], f.raw[:from]...), f.raw[to:]...)
-	p.tail, p.known, p.valid = uint16(from), true, false
+	p.tail, p.known = uint16(from), true
 	learnt := shape{at, len(f.raw) - at - len(f.data), in.from, reasoning, !reasoning && s.droppable(), s.c}
 	learnt.c.reasoning, learnt.c.text = false, false
 	learnt.c.move(in.from, in.from-in.to)
@@ -145,7 +144,7 @@ func (s *Stream) like(raw []byte, in span, newline bool) {
 func (s *Stream) likeMarker(text []byte) bool {
 	p := &s.pattern
 	c := &p.shape.c
-	if s.said.shown || s.finished || s.done || !p.drop || !p.valid || !s.env.like {
+	if s.said.shown || s.finished || s.done || !p.drop || !s.env.like {
 		return false
 	}
 	m, ok := wholeMarker(text)

@@ -117,10 +117,6 @@ func inside[T string | []byte](raw T) T {
 // with the object s.c.
 func (s *Stream) toolFrame(in Progress) {
 	data := s.f.data
-	if !validJSON(data) {
-		s.forward()
-		return
-	}
 	s.said.shown = true
 	if s.c.isChunk(data) { // another sidecar has written it, maybe before any chunk
 		s.updateEnvelope()
@@ -298,7 +294,7 @@ func (s *Stream) wrapFront() {
 // namedFrame handles a named event that is no tool event: without the members
 // of a chunk strict clients break on it (contract section 2).
 func (s *Stream) namedFrame() {
-	if s.c.choices.ok() || !s.envelops() || !validJSON(s.f.data) {
+	if s.c.choices.ok() || !s.envelops() {
 		s.forward()
 		return
 	}
@@ -318,7 +314,7 @@ func (s *Stream) commentEvent(line []byte) bool {
 		lines: append(s.f.lines[:0], dataLine{0, len(progressComment)}),
 		join:  s.f.join,
 	}
-	if !s.c.parse(s.f.data) || !s.c.isToolEvent(s.f.data) || !validJSON(s.f.data) {
+	if !s.c.parse(s.f.data) || !s.c.isToolEvent(s.f.data) {
 		return false
 	}
 	s.known, s.edits, s.room = false, s.edits[:0], s.room[:0]

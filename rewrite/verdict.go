@@ -21,7 +21,7 @@ func (s *Stream) falseStop() bool {
 		return s.crashed("it ends on a tool, and this Hermes does not say when one failed")
 	}
 	switch {
-	case !s.tokens.zero:
+	case !s.c.tokens.zero:
 		return false
 	case !s.said.text && !s.said.reasoning && !s.said.dropped && !s.said.other:
 		return s.crashed("no answer, usage 0/0/0")
@@ -57,16 +57,15 @@ func (s *Stream) zeroUsageIsCrash() bool {
 // noteUsage remembers the usage of a chunk, for an error finish, and that this
 // model reports it. The chunk is well formed.
 func (s *Stream) noteUsage() {
-	s.tokens = s.c.readUsage(s.f.data)
-	u := s.c.usage
+	u, tokens := s.c.usage, &s.c.tokens
 	if !u.isObject(s.f.data) {
 		return
 	}
 	if u.to-u.from <= maxUsage {
 		s.usage = append(s.usage[:0], oneLine(u.of(s.f.data))...)
 	}
-	s.sum.InputTokens, s.sum.OutputTokens = s.tokens.input, s.tokens.output
-	if s.tokens.counts && !s.reported && s.p.usage != nil {
+	s.sum.InputTokens, s.sum.OutputTokens = tokens.input, tokens.output
+	if tokens.counts && !s.reported && s.p.usage != nil {
 		s.reported = true
 		s.p.usage.Report(unquote(s.envelope().modelsName()))
 	}

@@ -9,8 +9,7 @@ type work struct {
 	f frame
 	c chunk
 
-	tokens         usage // of the chunk s.c
-	known          bool  // the frame s.f is like the pattern
+	known          bool // the frame s.f is like the pattern
 	edits          []edit
 	scratch, front []byte
 	room           []byte    // for the fields of tools that the frame s.f starts

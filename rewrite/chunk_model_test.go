@@ -1,0 +1,229 @@
+package rewrite
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// modelChunk reads a chunk level by level: each object is found first, and then
+// gone through again. What it is given is well formed.
+type modelChunk struct{ chunk }
+
+func (c *modelChunk) parse(data []byte) bool {
+	i := skipSpace(data, 0, ' ')
+	if i >= len(data) || data[i] != '{' {
+		return false
+	}
+	c.chunk = chunk{open: i}
+	i++
+	for {
+		key, value, next, ok := nextMember(data, i)
+		if !ok {
+			break
+		}
+		c.member(string(key.of(data)), value)
+		i = next
+	}
+	c.shut = skipSpace(data, i, ' ')
+	if c.shut >= len(data) || data[c.shut] != '}' {
+		return false
+	}
+	c.readChoices(data)
+	c.tokens = c.readUsage(data)
+	return true
+}
+
+func (c *modelChunk) readChoices(data []byte) {
+	if !c.choices.ok() || data[c.choices.from] != '[' {
+		return
+	}
+	c.list = true
+	for i := c.choices.from + 1; ; {
+		choice, next, ok := nextElement(data, i)
+		if !ok || next > c.choices.to {
+			return
+		}
+		c.readChoice(data, choice)
+		i = next
+	}
+}
+
+func (c *modelChunk) readChoice(data []byte, choice span) {
+	c.count++
+	if !choice.isObject(data) {
+		return
+	}
+	var index int64
+	var finish, text span
+	for i := choice.from + 1; ; {
+		key, value, next, ok := nextMember(data, i)
+		if !ok {
+			break
+		}
+		switch string(key.of(data)) {
+		case "index":
+			index = smallInt(value.of(data))
+		case "delta":
+			c.readDelta(data, value)
+		case "finish_reason":
+			finish = value
+		case "text": // some providers say all twice
+			text = value
+		default:
+			c.more = c.more || !value.is(data, "null")
+		}
+		i = next
+	}
+	c.repeat = span{}
+	if text.isString(data) && c.content.ok() && bytes.Equal(text.of(data), c.content.of(data)) {
+		c.repeat = text
+	}
+	c.more = c.more || text.ok() && !c.repeat.ok() && filled(text.of(data))
+	c.begun |= bit(index)
+	c.further = c.further || index != 0
+	if finish.isString(data) && finish.to-finish.from > 2 { // some providers send ""
+		c.finish = finish
+		c.ended |= bit(index)
+	}
+	c.index = c.count == 1 && index == 0
+}
+
+func (c *modelChunk) readDelta(data []byte, delta span) {
+	if !delta.isObject(data) {
+		return
+	}
+	c.delta = delta
+	c.content, c.alone, c.bare = span{}, true, true
+	for i := delta.from + 1; ; {
+		key, value, next, ok := nextMember(data, i)
+		if !ok {
+			return
+		}
+		switch string(key.of(data)) {
+		case "content":
+			c.contentKey = key
+			c.readContent(data, value)
+		case "reasoning_content", "reasoning":
+			c.alone, c.bare = false, false
+			c.readThought(data, value)
+		case "role":
+			c.alone = false
+			if value.isString(data) && value.to-value.from < maxEnvelope {
+				c.role = value
+			}
+		case "tool_calls", "function_call", "refusal", "audio":
+			c.alone, c.bare = false, false
+			c.acts = c.acts || filled(value.of(data))
+			c.other = c.other || c.acts
+		default:
+			c.alone, c.bare = false, false
+			c.other = c.other || filled(value.of(data))
+		}
+		i = next
+	}
+}
+
+func (c *modelChunk) readUsage(data []byte) (u usage) {
+	if !c.usage.isObject(data) {
+		return u
+	}
+	var n, zeros int
+	for i := c.usage.from + 1; ; {
+		key, value, next, ok := nextMember(data, i)
+		if !ok {
+			break
+		}
+		count := max(0, smallInt(value.of(data)))
+		switch string(key.of(data)) {
+		case "prompt_tokens":
+			u.input = count
+		case "completion_tokens":
+			u.output = count
+		case "total_tokens":
+		default:
+			i = next
+			continue
+		}
+		n++
+		switch first := data[value.from]; {
+		case value.is(data, "0"):
+			zeros++
+		case first >= '1' && first <= '9':
+			u.counts = true
+		}
+		i = next
+	}
+	u.zero = zeros == 3 && n == 3
+	return u
+}
+
+// checkChunk compares what chunk.parse reads with the model.
+func checkChunk(t *testing.T, data []byte) {
+	t.Helper()
+	var got chunk
+	var want modelChunk
+	valid := firstByte(data) == '{' && validJSON(data)
+	if ok := got.parse(data); ok != valid {
+		t.Fatalf("%q: parsed is %v, well formed %v", data, ok, valid)
+	}
+	if valid && (!want.parse(data) || got != want.chunk) {
+		t.Fatalf("%q:\n%+v, want\n%+v", data, got, want.chunk)
+	}
+}
+
+// chunkSeeds are chunks, whole and of odd shapes.
+var chunkSeeds = []string{
+	`{"id":"a","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"x\n"},"finish_reason":null}]}`,
+	` { "choices" : [ { "index" : 0 , "delta" : { } , "finish_reason" : "stop" } ] , "usage" : { "prompt_tokens" : 0 , "completion_tokens" : 0 , "total_tokens" : 0 } } `,
+	`{"choices":[],"choices":[{"index":1,"delta":{"content":"x"},"delta":{"reasoning":"y","content":null}},{"text":"x","delta":{"content":"x"},"logprobs":{}}],"usage":null}`,
+	`{"choices":[{"delta":{"content":"x"}}],"choices":7,"usage":{"prompt_tokens":3},"usage":{}}`,
+	`{"choices":[7,null,[{}],{"delta":3,"index":64},{"delta":{"tool_calls":[{}],"refusal":"","x":{"y":[1]}},"finish_reason":""}],"error":{"message":"e"},"hermes":{}}`,
+	`{"tool":"terminal","emoji":"x","label":"l","toolCallId":"c","status":"running","event":{"type":"status"}}`,
+	`{}`, `{"choices":{}}`, `{"choices":[{}]}`, `{"usage":[]}`, `{"choices":[{"text":"a","delta":{"content":"b"}}]}`,
+}
+
+func TestChunkIsReadAsTheModelReadsIt(t *testing.T) {
+	for _, r := range recordings(t) {
+		for _, f := range frames(r.body) {
+			var parsed frame
+			parsed.parse([]byte(f))
+			checkChunk(t, parsed.data)
+		}
+	}
+	for _, s := range chunkSeeds {
+		for i := range len(s) + 1 {
+			checkChunk(t, []byte(s[:i]))
+		}
+	}
+	r := rand.New(rand.NewPCG(5, 6))
+	const near = `{}[]",:0123-+.eEtruefalsn\ud ` + "\n\t\x00\x80"
+	for range 200000 { // parts of them, joined, and a byte or two changed
+		one, two := chunkSeeds[r.IntN(len(chunkSeeds))], chunkSeeds[r.IntN(len(chunkSeeds))]
+		b := []byte(one)
+		if i := strings.IndexByte(two, ','); i > 0 && r.IntN(2) == 0 {
+			b = append(bytes.TrimSuffix(bytes.TrimSpace(b), []byte("}")), two[i:]...)
+		}
+		for range r.IntN(3) {
+			b[r.IntN(len(b))] = near[r.IntN(len(near))]
+		}
+		checkChunk(t, b)
+	}
+}
+
+func TestChunkIsNestedNoMoreThanMaxDepth(t *testing.T) {
+	for depth, want := range map[int]bool{maxDepth - 4: true, maxDepth - 3: false, 1 << 20: false} {
+		data := `{"choices":[{"delta":{"content":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + `}}]}`
+		if got := new(chunk).parse([]byte(data)); got != want {
+			t.Errorf("%d deep: %v", depth, got)
+		}
+	}
+}
+
+func FuzzChunk(f *testing.F) {
+	for _, s := range chunkSeeds {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) { checkChunk(t, data) })
+}

@@ -1,0 +1,94 @@
+package rewrite
+
+// reader goes through JSON once, from value to value, and checks it on the way:
+// when the whole has been read and nothing was broken, it is well formed. What is
+// wanted of an object or an array is read where it stands, the rest is passed over.
+type reader struct {
+	b      []byte
+	i      int  // how far it has read; at a value, where that begins
+	depth  int  // how many objects and arrays are open
+	first  bool // the one that is read has had no member yet
+	broken bool // the JSON is not well formed
+}
+
+// open goes into the object or array that begins here.
+func (r *reader) open() {
+	r.i++
+	r.depth++
+	r.first = true
+}
+
+// opens tells whether the value here begins with c.
+func (r *reader) opens(c byte) bool { return r.i < len(r.b) && r.b[r.i] == c }
+
+// member goes to the value of the next member of the object that is open, and
+// returns the name as it stands there, without its quotes. At the object's end it
+// leaves that and is false.
+func (r *reader) member() (name span, ok bool) {
+	if !r.next('}') {
+		return name, false
+	}
+	from := r.i
+	if !r.opens('"') {
+		return name, r.fail()
+	}
+	to := stringEnd(r.b, from)
+	if to < 0 {
+		return name, r.fail()
+	}
+	if r.i = blankFrom(r.b, to); !r.opens(':') {
+		return name, r.fail()
+	}
+	r.i = blankFrom(r.b, r.i+1)
+	return span{from + 1, to - 1}, true
+}
+
+// element goes to the next value of the array that is open. At the array's end it
+// leaves that and is false.
+func (r *reader) element() bool { return r.next(']') }
+
+// next goes behind the comma before the next member or element.
+func (r *reader) next(shut byte) bool {
+	r.i = blankFrom(r.b, r.i)
+	if r.i == len(r.b) {
+		return r.fail()
+	}
+	switch c := r.b[r.i]; {
+	case c == shut && !r.broken:
+		r.i++
+		r.depth--
+		r.first = false
+		return false
+	case r.first:
+		r.first = false
+	case c == ',':
+		r.i = blankFrom(r.b, r.i+1)
+	default:
+		return r.fail()
+	}
+	return true
+}
+
+// value goes behind the value here, and returns where it is.
+func (r *reader) value() span {
+	from, to := r.i, -1
+	if from < len(r.b) {
+		to = valueEnd(r.b, from, r.depth)
+	}
+	if to < 0 {
+		r.fail()
+		return span{}
+	}
+	r.i = to
+	return span{from, to}
+}
+
+// fail notes that the JSON is not well formed: there is nothing more to read. It
+// is false.
+func (r *reader) fail() bool {
+	r.broken, r.i = true, len(r.b)
+	return false
+}
+
+// ends tells whether nothing follows.
+func (r *reader) ends() bool { return !r.broken && blankFrom(r.b, r.i) == len(r.b) }
