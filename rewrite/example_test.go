@@ -58,10 +58,10 @@ func ExampleStream() {
 	fmt.Println(s.Summary().Tools, "tool,", s.Summary().Code)
 	// Output:
 	// event: hermes.tool.progress
-	// data: {"tool":"terminal","emoji":"💻","label":"ls","toolCallId":"call_0acce0448b3d8e1b69801ac7","status":"running"}
+	// data: {"tool":"terminal","emoji":"💻","label":"ls","toolCallId":"call_ee64bef593d536091d1f0001","status":"running"}
 	//
 	// event: hermes.tool.progress
-	// data: {"tool":"terminal","toolCallId":"call_0acce0448b3d8e1b69801ac7","status":"completed"}
+	// data: {"tool":"terminal","toolCallId":"call_ee64bef593d536091d1f0001","status":"completed"}
 	//
 	// data: {"error":{"message":"the agent's answer ended before it was complete","type":"upstream_error","param":null,"code":"upstream_incomplete"}}
 	//

@@ -1,11 +1,8 @@
 package rewrite
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"hash/maphash"
 	"slices"
-	"strconv"
 	"time"
 )
 
@@ -106,17 +103,6 @@ func (l *lifecycle) end(i int) tool {
 	return t
 }
 
-// appendDerivedID appends the id, as a JSON string, of the tool with the ordinal n in
-// the completion whose id is completion: every replica derives the same
-// (contract section 2). It is short enough for clients that allow 40
-// characters.
-func appendDerivedID(dst, completion []byte, n int) []byte {
-	from := append(append(make([]byte, 0, 64), completion...), '/')
-	h := sha256.Sum256(strconv.AppendInt(from, int64(n), 10))
-	dst = append(dst, `"call_`...)
-	return append(hex.AppendEncode(dst, h[:12]), '"')
-}
-
 // startedBy returns the tool that a marker stands for: emoji and label are the
 // insides of JSON strings.
 func (s *Stream) startedBy(emoji, label []byte) toolFields {
@@ -149,7 +135,7 @@ func (s *Stream) startDerived(f *toolFields, source ToolSource) {
 // derive gives a tool of which upstream sends nothing but the start its id.
 func (s *Stream) derive(f *toolFields) {
 	from := len(s.room)
-	s.room = appendDerivedID(s.room, s.envelope().id(), s.tools.count+1)
+	s.room = s.envelope().forTools().appendCallID(s.room, s.tools.count+1)
 	f.id = s.room[from:]
 }
 

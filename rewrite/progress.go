@@ -33,7 +33,7 @@ func (s *Stream) writeProgress(t *tool, status string) {
 	s.out = appendBefore(s.out, form)
 	s.out = append(s.out, '{')
 	if s.envelops() {
-		s.out = append(s.envelope().appendEmpty(s.out), ',')
+		s.out = append(append(s.out, s.envelope().forTools().empty...), ',')
 	}
 	s.out = appendFields(s.out, t, status)
 	if s.statusLine() {
@@ -282,7 +282,7 @@ func (s *Stream) wrap(t *tool, status string, lacksID, lacksStatus bool) {
 // wrapFront writes the frame with the members of a chunk in front.
 func (s *Stream) wrapFront() {
 	s.note(sectionTools, "a named event: gets the members of a chunk")
-	head := s.envelope().appendEmpty(s.front[:0])
+	head := append(s.front[:0], s.envelope().forTools().empty...)
 	if skipSpace(s.f.data, s.c.open+1, ' ') != s.c.shut {
 		head = append(head, ',')
 	}

@@ -238,3 +238,37 @@ func TestNamedEventWithAnErrorMemberIsNoErrorOfTheStream(t *testing.T) {
 	}
 	look(t, repair(in)).checkErrorFinish(t, "upstream_incomplete")
 }
+
+// What tool events have in common is made once, and again when the chunks have
+// changed it.
+func TestEnvelopeOfToolEventsFollowsTheChunks(t *testing.T) {
+	later := strings.NewReplacer("chatcmpl-1", "chatcmpl-2", `"created": 1795164800`, `"created": 1795164801`)
+	longer := strings.NewReplacer("chatcmpl-1", "chatcmpl-10000")
+	in := role() + markerChunk("💻", "a") + text("x") + g1("terminal", "💻", "b") + later.Replace(text("x")) + g1("terminal", "💻", "c") + g1("terminal", "💻", "d") + longer.Replace(text("x"))
+	ids := []string{"chatcmpl-1", "chatcmpl-1", "chatcmpl-1", "chatcmpl-2", "chatcmpl-2", "chatcmpl-2", "chatcmpl-10000", "chatcmpl-10000", ""}
+	var calls []string
+	for i, f := range toolFrames(repair(in)) {
+		var c wireChunk
+		if err := json.Unmarshal([]byte(f), &c); err != nil {
+			t.Fatal(err)
+		}
+		if *c.ID != ids[i] || (*c.Created == 1795164801) != (ids[i] == "chatcmpl-2") {
+			t.Errorf("event %d has the id %s and the time %d, want %s", i, *c.ID, *c.Created, ids[i])
+		}
+		if *c.Status == "running" {
+			calls = append(calls, *c.ToolCallID)
+		}
+	}
+	if len(calls) != 4 || calls[0][:25] != calls[1][:25] || calls[1][:25] == calls[2][:25] || calls[2][:25] != calls[3][:25] {
+		t.Errorf("the tools have the ids %v", calls)
+	}
+}
+
+func TestIDsOfToolsCountThem(t *testing.T) {
+	m := (&envelope{values: []byte(`"chatcmpl-1"`), created: 12, model: 12}).forTools()
+	for n, want := range map[int]string{1: "0001", 9: "0009", 10: "0010", 256: "0256", 999: "0999", 1000: "1000", 12345: "12345"} {
+		if got := string(m.appendCallID(nil, n)); got != `"call_`+string(m.calls[:])+want+`"` || len(got) > len(`""`)+40 {
+			t.Errorf("%d: %s", n, got)
+		}
+	}
+}
