@@ -15,8 +15,8 @@ func (s *Stream) chunkFrame() {
 	s.learn()
 	s.rest = kept{}
 	s.updateEnvelope()
-	s.noteUsage()
 	s.noteChoices()
+	s.noteUsage()
 	if s.isMarker() {
 		return
 	}
@@ -76,6 +76,9 @@ func (s *Stream) noteChoices() {
 	s.begun |= s.c.begun
 	s.ended |= s.c.ended
 }
+
+// allEnded tells whether all choices that have begun have finished.
+func (s *Stream) allEnded() bool { return s.begun&^s.ended == 0 }
 
 // isMarker takes a chunk whose whole content is a tool marker out of the stream
 // and starts the tool (contract section 1).

@@ -85,7 +85,7 @@ func (s *Stream) finishFrame() {
 		s.writeEdited() // some providers say it twice
 		return
 	}
-	s.finished = s.begun&^s.ended == 0
+	s.finished = s.allEnded()
 	s.sum.FinishReason = reason
 	switch {
 	case reason == "stop" && s.errorSent != nil: // it has said that it failed
@@ -124,9 +124,11 @@ func (s *Stream) crash() {
 	if message == nil {
 		message = s.quotedMessage(CodeCrashed)
 	}
-	s.edit(s.c.finish.from, s.c.finish.to, []byte(`"error"`))
+	s.edit(s.c.finish.from, s.c.finish.to, s.literal(`"error"`))
 	if s.o.ErrorFinish == ErrorFinishInline && s.errorSent == nil {
-		s.setMember(s.c.err, "error", appendErrorValue(nil, message, CodeCrashed))
+		from := len(s.room)
+		s.room = appendErrorValue(s.room, message, CodeCrashed)
+		s.setMember(s.c.err, "error", s.room[from:])
 	} else {
 		s.writeError(s.errorObject(message, CodeCrashed))
 		s.removeMember(s.c.err)

@@ -109,7 +109,7 @@ func (s *Stream) startedBy(emoji, label []byte) toolFields {
 	var room [maxEmoji + 8]byte
 	bare := appendEmoji(room[:0], emoji)
 	return toolFields{
-		name:  s.o.tools().name(bare, label),
+		name:  s.literal(s.o.tools().name(bare, label)),
 		emoji: s.quoted(emoji),
 		label: s.quoted(label),
 	}
@@ -119,6 +119,13 @@ func (s *Stream) startedBy(emoji, label []byte) toolFields {
 func (s *Stream) quoted(inner []byte) []byte {
 	from := len(s.room)
 	s.room = append(append(append(s.room, '"'), inner...), '"')
+	return s.room[from:]
+}
+
+// literal returns text as bytes, valid as long.
+func (s *Stream) literal(text string) []byte {
+	from := len(s.room)
+	s.room = append(s.room, text...)
 	return s.room[from:]
 }
 

@@ -173,7 +173,7 @@ func (s *Stream) settleForTool() {
 
 func (s *Stream) upstreamStart(f *toolFields, status string, in Progress) {
 	if f.name == nil {
-		f.name = []byte(`"` + unknownTool + `"`)
+		f.name = s.literal(`"` + unknownTool + `"`)
 		in = "" // its frame cannot leave as it is
 	}
 	if f.id != nil && s.tools.known(f.id) {

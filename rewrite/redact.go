@@ -82,9 +82,11 @@ func eachSecret(b []byte, each func(at span, with []byte)) {
 		if end < 0 {
 			return
 		}
-		text := unquote(b[i:end])
-		if clean := redactText(text); clean != text {
-			each(span{i, end}, quoteText(clean))
+		if textMayHoldSecret(b[i+1 : end-1]) {
+			text := unquote(b[i:end])
+			if clean := redactText(text); clean != text {
+				each(span{i, end}, quoteText(clean))
+			}
 		}
 		i = end - 1
 	}
@@ -93,8 +95,21 @@ func eachSecret(b []byte, each func(at span, with []byte)) {
 // mayHoldSecret tells whether there may be a secret in the JSON value b. It is
 // cheap, and may be wrong in saying so.
 func mayHoldSecret(b []byte) bool {
-	return bytes.IndexByte(b, '\\') >= 0 || bytes.Contains(b, []byte("sk-")) || hasBearer(b)
+	return bytes.IndexByte(b, '\\') >= 0 || hasSecretsWord(b)
 }
+
+// textMayHoldSecret is mayHoldSecret for the inside of a JSON string, whatever its
+// escapes stand for.
+func textMayHoldSecret(inner []byte) bool {
+	if bytes.IndexByte(inner, '\\') < 0 {
+		return hasSecretsWord(inner)
+	}
+	var room [512]byte
+	return hasSecretsWord(appendText(room[:0], inner))
+}
+
+// hasSecretsWord tells whether a word is in b that secrets begin with.
+func hasSecretsWord(b []byte) bool { return bytes.Contains(b, []byte("sk-")) || hasBearer(b) }
 
 // hasBearer tells whether the word is in b, in letters of either case.
 func hasBearer[T string | []byte](b T) bool {

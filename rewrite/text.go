@@ -52,6 +52,16 @@ func nextRune(s []byte, i int) (rune, int) {
 	return rune(s[i+1]), i + 2
 }
 
+// appendText appends what inner, the inside of a JSON string, says.
+func appendText(dst, inner []byte) []byte {
+	for i := 0; i < len(inner); {
+		r, next := nextRune(inner, i)
+		dst = utf8.AppendRune(dst, r)
+		i = next
+	}
+	return dst
+}
+
 // hex4 reads four hexadecimal digits at s[i:].
 func hex4(s []byte, i int) (rune, bool) {
 	if i+4 > len(s) {

@@ -67,7 +67,7 @@ type Tools struct {
 // them as a JSON string.
 type toolNames struct {
 	names  []string
-	quoted []byte
+	quoted string
 }
 
 var hermesOnly = mustTools()
@@ -147,39 +147,40 @@ func newToolNames(names []string) toolNames {
 		name = names[0]
 	}
 	quoted, _ := json.Marshal(name) // a string cannot fail
-	return toolNames{names, quoted}
+	return toolNames{names, string(quoted)}
 }
 
 // name returns the name, as a JSON string, of the tool that emoji and label in a
 // marker stand for. label is the inside of a JSON string.
-func (t *Tools) name(emoji, label []byte) []byte {
+func (t *Tools) name(emoji, label []byte) string {
 	n, ok := t.byEmoji[string(emoji)]
 	if !ok {
-		return []byte(`"` + unknownTool + `"`)
+		return `"` + unknownTool + `"`
 	}
 	if len(n.names) < 2 || len(label) > maxTellingLabel {
 		return n.quoted
 	}
 	text := label
 	if bytes.IndexByte(label, '\\') >= 0 {
-		text = []byte(unquote([]byte(`"` + string(label) + `"`)))
+		var room [256]byte
+		text = appendText(room[:0], label)
 	}
 	for _, name := range n.names {
 		if string(text) == name {
-			return []byte(`"` + name + `"`)
+			return `"` + name + `"`
 		}
 	}
 	switch string(emoji) {
 	case "🔍":
 		if bytes.HasPrefix(text, []byte(`recall: "`)) {
-			return []byte(`"session_search"`)
+			return `"session_search"`
 		}
-		return []byte(`"web_search"`)
+		return `"web_search"`
 	case "🧠":
-		if isMemoryLabel(string(text)) {
-			return []byte(`"memory"`)
+		if isMemoryLabel(text) {
+			return `"memory"`
 		}
-		return []byte(`"mixture_of_agents"`)
+		return `"mixture_of_agents"`
 	}
 	return n.quoted
 }
@@ -190,12 +191,12 @@ const maxTellingLabel = 64 << 10
 
 // isMemoryLabel tells whether a label is one of the memory tool's, +x: ", ~x: "
 // or -x: ".
-func isMemoryLabel(s string) bool {
-	if s == "" || !strings.ContainsRune("+~-", rune(s[0])) {
+func isMemoryLabel(s []byte) bool {
+	if len(s) == 0 || !strings.ContainsRune("+~-", rune(s[0])) {
 		return false
 	}
-	target, _, ok := strings.Cut(s[1:], `: "`)
-	return ok && target != "" && !strings.ContainsAny(target, " \t")
+	target, _, ok := bytes.Cut(s[1:], []byte(`: "`))
+	return ok && len(target) > 0 && !bytes.ContainsAny(target, " \t")
 }
 
 // begins tells whether s is the beginning of an emoji that is known and a

@@ -18,18 +18,18 @@ func (s *Stream) falseStop() bool {
 	}
 	endsOnTool := s.tools.count > 0 && !s.said.sinceTool
 	if endsOnTool && !s.said.ids && !s.said.imitation {
-		return s.crashed("it ends on a tool, and this Hermes does not say when one failed")
+		return s.crashed("a false stop: it ends on a tool, and this Hermes does not say when one failed")
 	}
 	switch {
 	case !s.c.tokens.zero:
 		return false
 	case !s.said.text && !s.said.reasoning && !s.said.dropped && !s.said.other:
-		return s.crashed("no answer, usage 0/0/0")
+		return s.crashed("a false stop: no answer, usage 0/0/0")
 	case endsOnTool:
-		return s.crashed("it ends on a tool, usage 0/0/0")
+		return s.crashed("a false stop: it ends on a tool, usage 0/0/0")
 	}
 	if s.zeroUsageIsCrash() {
-		return s.crashed("usage 0/0/0 where usage is reported, or zero_usage says so")
+		return s.crashed("a false stop: usage 0/0/0 where usage is reported, or zero_usage says so")
 	}
 	s.note(sectionEnd, "text with usage 0/0/0, which may be a crash: passes")
 	s.sum.ZeroUsagePassed = true
@@ -38,7 +38,7 @@ func (s *Stream) falseStop() bool {
 
 // crashed notes why a stop is false, and is true.
 func (s *Stream) crashed(why string) bool {
-	s.note(sectionEnd, "a false stop: "+why)
+	s.note(sectionEnd, why)
 	return true
 }
 
@@ -61,7 +61,7 @@ func (s *Stream) noteUsage() {
 	if !u.isObject(s.f.data) {
 		return
 	}
-	if u.to-u.from <= maxUsage {
+	if !(s.c.finish.ok() && s.allEnded()) && u.to-u.from <= maxUsage {
 		s.usage = append(s.usage[:0], oneLine(u.of(s.f.data))...)
 	}
 	s.sum.InputTokens, s.sum.OutputTokens = tokens.input, tokens.output
