@@ -15,6 +15,7 @@ type chunk struct {
 	callID, status, statusLine span
 
 	tokens usage // what the usage counts
+	fault  fault // what the error says, and the hermes block of it
 	extra  bool  // a member that not every chunk has
 	inChoices
 }
@@ -57,53 +58,46 @@ func (c *chunk) parse(data []byte) bool {
 		if !ok {
 			break
 		}
-		from := r.i
-		switch string(name.of(data)) {
-		case "choices":
-			c.readChoices(&r)
-		case "usage":
-			c.readUsage(&r)
-		default:
-			r.value()
-		}
-		c.member(string(name.of(data)), span{from, r.i})
+		c.member(&r, string(name.of(data)))
 	}
 	c.shut = r.i - 1
 	return r.ends()
 }
 
-func (c *chunk) member(name string, value span) {
+// member reads the value of the member with the name.
+func (c *chunk) member(r *reader, name string) {
 	switch name {
 	case "id":
-		c.id = value
+		c.id = r.value()
 	case "object":
-		c.object = value
+		c.object = r.value()
 	case "created":
-		c.created = value
+		c.created = r.value()
 	case "model":
-		c.model = value
+		c.model = r.value()
 	case "choices":
-		c.choices = value
+		c.choices = c.readChoices(r)
 	case "usage":
-		c.usage = value
+		c.usage = c.readUsage(r)
 	case "error":
-		c.err = value
+		c.err = c.fault.read(r)
 	case "hermes":
-		c.hermes = value
+		c.hermes = c.fault.readHermes(r)
 	case "tool":
-		c.tool = value
+		c.tool = r.value()
 	case "emoji":
-		c.emoji = value
+		c.emoji = r.value()
 	case "label":
-		c.label = value
+		c.label = r.value()
 	case "toolCallId":
-		c.callID = value
+		c.callID = r.value()
 	case "status":
-		c.status = value
+		c.status = r.value()
 	case "event":
-		c.statusLine = value
+		c.statusLine = r.value()
 		c.extra = true
 	default:
+		r.value()
 		c.extra = true
 	}
 }
@@ -118,16 +112,17 @@ func (c *chunk) isToolEvent(data []byte) bool {
 	return c.tool.isString(data) && (c.callID.isString(data) || c.label.ok() || c.status.isString(data))
 }
 
-func (c *chunk) readChoices(r *reader) {
+func (c *chunk) readChoices(r *reader) span {
 	c.inChoices = inChoices{}
 	if !r.opens('[') {
-		r.value()
-		return
+		return r.value()
 	}
 	c.list = true
+	from := r.i
 	for r.open(); r.element(); {
 		c.readChoice(r)
 	}
+	return span{from, r.i}
 }
 
 func (c *chunk) readChoice(r *reader) {
@@ -253,13 +248,12 @@ type usage struct {
 	input, output int64
 }
 
-func (c *chunk) readUsage(r *reader) {
+func (c *chunk) readUsage(r *reader) span {
 	c.tokens = usage{}
 	if !r.opens('{') {
-		r.value()
-		return
+		return r.value()
 	}
-	u := &c.tokens
+	from, u := r.i, &c.tokens
 	var n, zeros int
 	for r.open(); ; {
 		name, ok := r.member()
@@ -286,6 +280,7 @@ func (c *chunk) readUsage(r *reader) {
 		}
 	}
 	u.zero = zeros == 3 && n == 3
+	return span{from, r.i}
 }
 
 // smallInt reads a JSON number that is a small integer, -1 when it is none.

@@ -32,7 +32,47 @@ func (c *modelChunk) parse(data []byte) bool {
 	}
 	c.readChoices(data)
 	c.tokens = c.readUsage(data)
+	c.fault = fault{
+		memberOf(data, c.err, "message"), memberOf(data, c.err, "type"), memberOf(data, c.err, "param"), memberOf(data, c.err, "code"),
+		memberOf(data, c.hermes, "error"),
+	}
 	return true
+}
+
+func (c *modelChunk) member(name string, value span) {
+	switch name {
+	case "id":
+		c.id = value
+	case "object":
+		c.object = value
+	case "created":
+		c.created = value
+	case "model":
+		c.model = value
+	case "choices":
+		c.choices = value
+	case "usage":
+		c.usage = value
+	case "error":
+		c.err = value
+	case "hermes":
+		c.hermes = value
+	case "tool":
+		c.tool = value
+	case "emoji":
+		c.emoji = value
+	case "label":
+		c.label = value
+	case "toolCallId":
+		c.callID = value
+	case "status":
+		c.status = value
+	case "event":
+		c.statusLine = value
+		c.extra = true
+	default:
+		c.extra = true
+	}
 }
 
 func (c *modelChunk) readChoices(data []byte) {
@@ -181,6 +221,7 @@ var chunkSeeds = []string{
 	`{"choices":[{"delta":{"content":"x"}}],"choices":7,"usage":{"prompt_tokens":3},"usage":{}}`,
 	`{"choices":[7,null,[{}],{"delta":3,"index":64},{"delta":{"tool_calls":[{}],"refusal":"","x":{"y":[1]}},"finish_reason":""}],"error":{"message":"e"},"hermes":{}}`,
 	`{"tool":"terminal","emoji":"x","label":"l","toolCallId":"c","status":"running","event":{"type":"status"}}`,
+	`{"error":{"message":"m","type":null,"code":{"a":1},"message":"n"},"hermes":{"error":"e","completed":false}}`, `{"error":{"param":1},"error":"x","hermes":{"error":1},"hermes":[]}`,
 	`{}`, `{"choices":{}}`, `{"choices":[{}]}`, `{"usage":[]}`, `{"choices":[{"text":"a","delta":{"content":"b"}}]}`,
 }
 

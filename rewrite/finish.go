@@ -186,7 +186,7 @@ func (s *Stream) upstreamError() {
 // reason returns the message, a JSON string, of the error in s.c.
 func (s *Stream) reason() []byte {
 	data := s.f.data
-	for _, v := range []span{memberOf(data, s.c.err, "message"), s.c.err, memberOf(data, s.c.hermes, "error")} {
+	for _, v := range [...]span{s.c.fault.message, s.c.err, s.c.fault.hermes} {
 		if m := stringOf(data, v); m != nil {
 			return redact(m)
 		}
@@ -206,17 +206,21 @@ func (s *Stream) upstreamErrorObject(message []byte) []byte {
 	}
 	from := len(s.room)
 	s.room = append(s.room, `{"error":`...)
-	if v := memberOf(data, e, "message"); v.ok() && stringOf(data, v) == nil {
+	f := &s.c.fault
+	if v := f.message; v.ok() && stringOf(data, v) == nil {
 		s.room = append(append(s.room, redact(data[e.from:v.from])...), message...)
 		s.room = append(s.room, redact(data[v.to:e.to-1])...)
 	} else {
 		s.room = append(s.room, redact(data[e.from:e.to-1])...)
 	}
 	object := oneLine(s.room[from:])
-	for _, m := range [...]struct{ name, value string }{
-		{"message", ""}, {"type", `"` + ErrorType + `"`}, {"param", "null"}, {"code", `"` + CodeAgentError + `"`},
+	for _, m := range [...]struct {
+		is          span
+		name, value string
+	}{
+		{f.message, "message", ""}, {f.typ, "type", `"` + ErrorType + `"`}, {f.param, "param", "null"}, {f.code, "code", `"` + CodeAgentError + `"`},
 	} {
-		if memberOf(data, e, m.name).ok() {
+		if m.is.ok() {
 			continue
 		}
 		if object[len(object)-1] != '{' {
@@ -234,7 +238,7 @@ func (s *Stream) upstreamErrorObject(message []byte) []byte {
 // errorCode returns the code of the error in s.c where it is one of ours, which
 // another sidecar has sent.
 func (s *Stream) errorCode() string {
-	code := string(inside(stringOf(s.f.data, memberOf(s.f.data, s.c.err, "code"))))
+	code := string(inside(stringOf(s.f.data, s.c.fault.code)))
 	switch code {
 	case CodeAborted, CodeIncomplete, CodeTimeout, CodeCrashed, CodeShutdown:
 		return code

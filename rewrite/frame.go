@@ -53,27 +53,11 @@ func (f *frame) field(from, end, next int) {
 	if len(line) == 0 {
 		return
 	}
-	name, value, _ := bytes.Cut(line, []byte(":"))
-	if len(value) > 0 && value[0] == ' ' {
-		value = value[1:]
-	}
+	name, value := cutField(line)
 	switch string(name) {
 	case "data":
-		at := end - len(value)
-		switch {
-		case !f.has:
-			f.data = value
-			f.lines = append(f.lines, dataLine{0, at})
-		default:
-			if len(f.lines) == 1 {
-				f.join = append(f.join, f.data...)
-			}
-			f.join = append(f.join, '\n')
-			f.lines = append(f.lines, dataLine{len(f.join), at})
-			f.join = append(f.join, value...)
-			f.plain = false
-		}
 		f.has = true
+		f.addData(value, end-len(value))
 	case "event":
 		f.event = value
 		f.named = span{from, next}
@@ -81,6 +65,37 @@ func (f *frame) field(from, end, next int) {
 	default:
 		f.plain = false
 	}
+}
+
+// cutField returns the name and the value of the field in line.
+func cutField(line []byte) (name, value []byte) {
+	i := len("data")
+	if i >= len(line) || line[i] != ':' || string(line[:i]) != "data" { // as most do
+		if i = bytes.IndexByte(line, ':'); i < 0 {
+			return line, nil
+		}
+	}
+	name, value = line[:i], line[i+1:]
+	if len(value) > 0 && value[0] == ' ' {
+		value = value[1:]
+	}
+	return name, value
+}
+
+// addData adds a line of data, which is at in raw.
+func (f *frame) addData(value []byte, at int) {
+	if len(f.lines) == 0 {
+		f.data = value
+		f.lines = append(f.lines, dataLine{0, at})
+		return
+	}
+	if len(f.lines) == 1 {
+		f.join = append(f.join, f.data...)
+	}
+	f.join = append(f.join, '\n')
+	f.lines = append(f.lines, dataLine{len(f.join), at})
+	f.join = append(f.join, value...)
+	f.plain = false
 }
 
 // at returns where the byte i of data is in raw.

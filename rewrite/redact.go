@@ -82,8 +82,8 @@ func eachSecret(b []byte, each func(at span, with []byte)) {
 		if end < 0 {
 			return
 		}
-		if textMayHoldSecret(b[i+1 : end-1]) {
-			text := unquote(b[i:end])
+		if raw := b[i:end]; mayHoldSecret(raw) {
+			text := unquote(raw)
 			if clean := redactText(text); clean != text {
 				each(span{i, end}, quoteText(clean))
 			}
@@ -95,35 +95,51 @@ func eachSecret(b []byte, each func(at span, with []byte)) {
 // mayHoldSecret tells whether there may be a secret in the JSON value b. It is
 // cheap, and may be wrong in saying so.
 func mayHoldSecret(b []byte) bool {
-	return bytes.IndexByte(b, '\\') >= 0 || hasSecretsWord(b)
+	return bytes.Contains(b, []byte("sk-")) || hasBearer(b) || hasEscapedWord(b)
 }
 
-// textMayHoldSecret is mayHoldSecret for the inside of a JSON string, whatever its
-// escapes stand for.
-func textMayHoldSecret(inner []byte) bool {
-	if bytes.IndexByte(inner, '\\') < 0 {
-		return hasSecretsWord(inner)
-	}
-	var room [512]byte
-	return hasSecretsWord(appendText(room[:0], inner))
-}
-
-// hasSecretsWord tells whether a word is in b that secrets begin with.
-func hasSecretsWord(b []byte) bool { return bytes.Contains(b, []byte("sk-")) || hasBearer(b) }
-
-// hasBearer tells whether the word is in b, in letters of either case.
+// hasBearer tells whether the word is in b, in letters of either case. From what is
+// where the word would end it knows how far the next can be.
 func hasBearer[T string | []byte](b T) bool {
 	const word = "bearer"
 next:
-	for i := 0; i+len(word) <= len(b); i++ {
-		for j := range len(word) {
-			if b[i+j]|0x20 != word[j] {
-				continue next
+	for i := len(word) - 1; i < len(b); {
+		switch b[i] | 0x20 {
+		case 'r':
+			for j := range len(word) - 1 {
+				if b[i-len(word)+1+j]|0x20 != word[j] {
+					i += 2
+					continue next
+				}
 			}
+			return true
+		case 'e':
+			i++
+		case 'a':
+			i += 3
+		case 'b':
+			i += 5
+		default:
+			i += len(word)
 		}
-		return true
 	}
 	return false
+}
+
+// hasEscapedWord tells whether there is a letter or a hyphen in the JSON value b
+// that is an escape.
+func hasEscapedWord(b []byte) bool {
+	const before = `\u00`
+	for {
+		i := bytes.Index(b, []byte(before))
+		if i < 0 || i+len(before)+2 > len(b) {
+			return false
+		}
+		b = b[i+len(before):]
+		if b[0] >= '4' && b[0] <= '7' || b[0] == '2' && b[1]|0x20 == 'd' {
+			return true
+		}
+	}
 }
 
 // quoteText returns text as a JSON string, with no more escapes than it needs.

@@ -189,6 +189,9 @@ var noEnds = lineEnds{-1, -1}
 // from returns the index of the first CR or LF in b from i on, len(b) when there
 // is none. i must not become smaller from call to call.
 func (l *lineEnds) from(b []byte, i int) int {
+	if i < len(b) && b[i] == '\n' { // of each frame the last
+		return i
+	}
 	if l.lf < i {
 		l.lf = indexFrom(b, i, '\n')
 	}
