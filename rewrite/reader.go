@@ -28,18 +28,19 @@ func (r *reader) member() (name span, ok bool) {
 	if !r.next('}') {
 		return name, false
 	}
-	from := r.i
+	b, from := r.b, r.i
 	if !r.opens('"') {
 		return name, r.fail()
 	}
-	to := stringEnd(r.b, from)
+	to := stringEnd(b, from)
 	if to < 0 {
 		return name, r.fail()
 	}
-	if r.i = blankFrom(r.b, to); !r.opens(':') {
+	i := blankFrom(b, to)
+	if i == len(b) || b[i] != ':' {
 		return name, r.fail()
 	}
-	r.i = blankFrom(r.b, r.i+1)
+	r.i = blankFrom(b, i+1)
 	return span{from + 1, to - 1}, true
 }
 
@@ -49,30 +50,32 @@ func (r *reader) element() bool { return r.next(']') }
 
 // next goes behind the comma before the next member or element.
 func (r *reader) next(shut byte) bool {
-	r.i = blankFrom(r.b, r.i)
-	if r.i == len(r.b) {
+	b := r.b
+	i := blankFrom(b, r.i)
+	if i == len(b) {
 		return r.fail()
 	}
-	switch c := r.b[r.i]; {
+	switch c := b[i]; {
+	case c == ',' && !r.first:
+		i = blankFrom(b, i+1)
 	case c == shut && !r.broken:
-		r.i++
+		r.i, r.first = i+1, false
 		r.depth--
-		r.first = false
 		return false
-	case r.first:
-		r.first = false
-	case c == ',':
-		r.i = blankFrom(r.b, r.i+1)
-	default:
+	case !r.first:
 		return r.fail()
 	}
+	r.i, r.first = i, false
 	return true
 }
 
 // value goes behind the value here, and returns where it is.
 func (r *reader) value() span {
 	from, to := r.i, -1
-	if from < len(r.b) {
+	switch {
+	case r.opens('"'):
+		to = stringEnd(r.b, from)
+	case from < len(r.b):
 		to = valueEnd(r.b, from, r.depth)
 	}
 	if to < 0 {

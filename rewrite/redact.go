@@ -95,7 +95,18 @@ func eachSecret(b []byte, each func(at span, with []byte)) {
 // mayHoldSecret tells whether there may be a secret in the JSON value b. It is
 // cheap, and may be wrong in saying so.
 func mayHoldSecret(b []byte) bool {
-	return bytes.Contains(b, []byte("sk-")) || hasBearer(b) || hasEscapedWord(b)
+	return hasKey(b) || hasEscapedWord(b) || hasBearer(b)
+}
+
+// hasKey tells whether what keys begin with is in b. It looks for the hyphen, which
+// is rarer than what stands before it.
+func hasKey(b []byte) bool {
+	for i := indexFrom(b, 0, '-'); i < len(b); i = indexFrom(b, i+1, '-') {
+		if i >= 2 && b[i-1] == 'k' && b[i-2] == 's' {
+			return true
+		}
+	}
+	return false
 }
 
 // hasBearer tells whether the word is in b, in letters of either case. From what is
@@ -129,17 +140,12 @@ next:
 // hasEscapedWord tells whether there is a letter or a hyphen in the JSON value b
 // that is an escape.
 func hasEscapedWord(b []byte) bool {
-	const before = `\u00`
-	for {
-		i := bytes.Index(b, []byte(before))
-		if i < 0 || i+len(before)+2 > len(b) {
-			return false
-		}
-		b = b[i+len(before):]
-		if b[0] >= '4' && b[0] <= '7' || b[0] == '2' && b[1]|0x20 == 'd' {
+	for i := indexFrom(b, 0, '\\'); i+5 < len(b); i = indexFrom(b, i+1, '\\') {
+		if string(b[i:i+4]) == `\u00` && (b[i+4] >= '4' && b[i+4] <= '7' || b[i+4] == '2' && b[i+5]|0x20 == 'd') {
 			return true
 		}
 	}
+	return false
 }
 
 // quoteText returns text as a JSON string, with no more escapes than it needs.

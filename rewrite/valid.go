@@ -105,7 +105,11 @@ func keyEnd(b []byte, i int) int {
 // stringEnd returns the index behind the string that begins at i, -1 when it is
 // not well formed.
 func stringEnd(b []byte, i int) int {
-	to, _, ok := scanText(b, i+1)
+	to := plainFrom(b, i+1)
+	if to < len(b) && b[to] == '"' { // as most do
+		return to + 1
+	}
+	to, _, ok := scanText(b, to)
 	if !ok || to == len(b) || b[to] != '"' {
 		return -1
 	}
