@@ -2,8 +2,6 @@ package rewrite
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"strconv"
 )
@@ -15,18 +13,11 @@ const maxEnvelope = 1 << 10
 // envelope is the part that the chunks of a stream have in common: values in
 // JSON, one behind the other.
 type envelope struct {
-	values         []byte // id, created and model; none before they are needed
-	created, model int32  // where these two begin
-	known          bool   // it comes from a chunk
-	like           bool   // frames like the pattern have it
-	made           *made  // nil before a tool event is written
-}
-
-// made is what is made of an envelope for the tool events of its stream, once.
-type made struct {
-	stale bool     // the envelope has changed since
-	empty []byte   // the members of a chunk that says nothing
-	calls [20]byte // what the ids of tools that upstream gave none begin with
+	values         []byte     // id, created and model; none before they are needed
+	created, model int32      // where these two begin
+	known          bool       // it comes from a chunk
+	like           bool       // frames like the pattern have it
+	tools          *toolFront // nil before a tool event is written
 }
 
 // envelope returns the envelope of the stream. Where no chunk has said what it
@@ -53,34 +44,9 @@ func (e *envelope) set(id, created, model []byte) {
 }
 
 func (e *envelope) changed() {
-	if e.made != nil {
-		e.made.stale = true
+	if e.tools != nil {
+		e.tools.stale = true
 	}
-}
-
-// forTools returns what the tool events of the stream have in common.
-func (e *envelope) forTools() *made {
-	if e.made == nil {
-		e.made = &made{stale: true}
-	}
-	if m := e.made; m.stale {
-		m.stale = false
-		m.empty = e.appendEmpty(m.empty[:0])
-		h := sha256.Sum256(e.id())
-		hex.Encode(m.calls[:], h[:len(m.calls)/2])
-	}
-	return e.made
-}
-
-// appendCallID appends the id, as a JSON string, of the tool with the ordinal n in
-// the completion, when upstream has given it none: every replica derives the same
-// (contract section 2). It is short enough for clients that allow 40 characters.
-func (m *made) appendCallID(dst []byte, n int) []byte {
-	dst = append(append(dst, `"call_`...), m.calls[:]...)
-	for most := 1000; most > max(n, 1); most /= 10 {
-		dst = append(dst, '0')
-	}
-	return append(strconv.AppendInt(dst, int64(n), 10), '"')
 }
 
 // updateEnvelope takes the values of the chunk s.c over.

@@ -142,7 +142,7 @@ func (s *Stream) startDerived(f *toolFields, source ToolSource) {
 // derive gives a tool of which upstream sends nothing but the start its id.
 func (s *Stream) derive(f *toolFields) {
 	from := len(s.room)
-	s.room = s.envelope().forTools().appendCallID(s.room, s.tools.count+1)
+	s.room = s.toolFront().appendCallID(s.room, s.tools.count+1)
 	f.id = s.room[from:]
 }
 

@@ -25,21 +25,27 @@ func (s *Stream) writeRunning(t *tool) { s.writeProgress(t, "running") }
 func (s *Stream) writeCompleted(t *tool) { s.writeProgress(t, "completed") }
 
 func (s *Stream) writeProgress(t *tool, status string) {
-	form := s.form
-	if form == ProgressOff {
+	if s.form == ProgressOff {
 		return
 	}
 	s.writeLF()
-	s.out = appendBefore(s.out, form)
-	s.out = append(s.out, '{')
-	if s.envelops() {
-		s.out = append(append(s.out, s.envelope().forTools().empty...), ',')
+	dst := append(s.out, s.toolFront().event...)
+	dst = append(dst, t.name...)
+	if status == "running" { // upstream's five fields for a start, three for an end
+		if len(t.emoji) > 0 {
+			dst = append(dst, `,"emoji":`...)
+			dst = append(dst, t.emoji...)
+		}
+		if len(t.label) > 0 {
+			dst = append(dst, `,"label":`...)
+			dst = append(dst, t.label...)
+		}
 	}
-	s.out = appendFields(s.out, t, status)
+	dst = appendStatus(appendCallID(dst, t), status)
 	if s.statusLine() {
-		s.out = appendStatusLine(s.out, t, status)
+		dst = appendStatusLine(dst, t, status)
 	}
-	s.out = append(s.out, "}\n\n"...)
+	s.out = append(dst, "}\n\n"...)
 }
 
 // appendBefore appends what stands before the object.
@@ -53,23 +59,6 @@ func appendBefore(dst []byte, form Progress) []byte {
 	return append(dst, "event: "+progressEvent+"\ndata: "...)
 }
 
-// appendFields appends upstream's fields: five for a start, three for an end.
-func appendFields(dst []byte, t *tool, status string) []byte {
-	dst = append(dst, `"tool":`...)
-	dst = append(dst, t.name...)
-	if status == "running" {
-		if len(t.emoji) > 0 {
-			dst = append(dst, `,"emoji":`...)
-			dst = append(dst, t.emoji...)
-		}
-		if len(t.label) > 0 {
-			dst = append(dst, `,"label":`...)
-			dst = append(dst, t.label...)
-		}
-	}
-	return appendStatus(appendCallID(dst, t), status)
-}
-
 // appendCallID appends the id, which G1 lacks.
 func appendCallID(dst []byte, t *tool) []byte {
 	return append(append(dst, `,"toolCallId":`...), t.id...)
@@ -77,8 +66,10 @@ func appendCallID(dst []byte, t *tool) []byte {
 
 // appendStatus appends the status, which G1 lacks.
 func appendStatus(dst []byte, status string) []byte {
-	dst = append(append(dst, `,"status":"`...), status...)
-	return append(dst, '"')
+	if status == "completed" {
+		return append(dst, `,"status":"completed"`...)
+	}
+	return append(dst, `,"status":"running"`...)
 }
 
 // statusLine tells whether tool events carry the member that Open WebUI shows.
@@ -282,12 +273,12 @@ func (s *Stream) wrap(t *tool, status string, lacksID, lacksStatus bool) {
 // wrapFront writes the frame with the members of a chunk in front.
 func (s *Stream) wrapFront() {
 	s.note(sectionTools, "a named event: gets the members of a chunk")
-	head := append(s.front[:0], s.envelope().forTools().empty...)
+	f := s.toolFront()
+	front := f.empty
 	if skipSpace(s.f.data, s.c.open+1, ' ') != s.c.shut {
-		head = append(head, ',')
+		front.to += len(",")
 	}
-	s.front = head
-	s.edit(s.c.open+1, s.c.open+1, head)
+	s.edit(s.c.open+1, s.c.open+1, front.of(f.event))
 	s.writeEdited()
 }
 

@@ -9,12 +9,12 @@ type work struct {
 	f frame
 	c chunk
 
-	known          bool // the frame s.f is like the pattern
-	edits          []edit
-	scratch, front []byte
-	room           []byte    // for the fields of tools that the frame s.f starts
-	buf            []byte    // room for the scanner's
-	shapes         [2]*shape // the last of text and of reasoning that have been learnt, by whatever stream
+	known   bool // the frame s.f is like the pattern
+	edits   []edit
+	scratch []byte
+	room    []byte    // for the fields of tools that the frame s.f starts
+	buf     []byte    // room for the scanner's
+	shapes  [2]*shape // the last of text and of reasoning that have been learnt, by whatever stream
 
 	// The text of the message.
 	line     candidate // the line that may be an imitation
@@ -87,8 +87,8 @@ func (w *work) trim() {
 	trim(&w.cuts)
 	trim(&w.parts)
 	trim(&w.f.lines)
-	if cap(w.f.join)+cap(w.scratch)+cap(w.front)+cap(w.room) > maxIdleBuffer {
-		w.f.join, w.scratch, w.front, w.room = nil, nil, nil, nil
+	if cap(w.f.join)+cap(w.scratch)+cap(w.room) > maxIdleBuffer {
+		w.f.join, w.scratch, w.room = nil, nil, nil
 	}
 	if w.hold.empty() {
 		trim(&w.hold.frames)
