@@ -344,8 +344,10 @@ func BenchmarkServedChunk(b *testing.B) {
 				w.Header().Set("Content-Type", "text/event-stream")
 				_, _ = w.Write(frame)
 				b.ResetTimer()
-				for b.Loop() {
+				flush := http.NewResponseController(w).Flush
+				for b.Loop() { // as a proxy does
 					_, _ = w.Write(frame)
+					_ = flush()
 				}
 				return nil
 			})

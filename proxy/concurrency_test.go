@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -40,6 +41,7 @@ func TestNothingIsTorn(t *testing.T) {
 							return
 						default:
 							f()
+							runtime.Gosched() // a flush with nothing to do waits for nobody
 						}
 					}
 				})

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -47,12 +46,12 @@ func (rw *responseWriter) feed(b []byte) error {
 	if rw.writeErr != nil {
 		return rw.writeErr
 	}
+	if rw.engine.Pass(b) {
+		return rw.pass(b)
+	}
 	age := rw.age()
 	now := rw.since.Add(age)
 	rw.began, rw.byteAt = true, age
-	if rw.engine.Pass(b, now) {
-		return rw.pass(b, now)
-	}
 	frames, active, finished := rw.engine.Frames(), rw.engine.Active(), rw.engine.Finished()
 	room := rw.p.buffers.get()
 	out := rw.engine.Feed(room.b, b, now)
@@ -83,12 +82,12 @@ func (rw *responseWriter) feed(b []byte) error {
 // pass sends b, a frame like the one before it, which the engine has let pass. It does
 // what feed does for others, as far as such a frame can change anything: almost all of
 // a stream comes through here, mostly when nothing of it is in the cache.
-func (rw *responseWriter) pass(b []byte, now time.Time) error {
+func (rw *responseWriter) pass(b []byte) error {
 	rw.recordBytes(b)
-	rw.readCame(now)
 	err := rw.send(b)
-	rw.byteAt = rw.age()
-	rw.frameAt, rw.sentAt = rw.byteAt, rw.byteAt
+	age := rw.age() // behind the write, for the client may have been slow
+	rw.byteAt, rw.frameAt, rw.sentAt = age, age, age
+	rw.readCame(rw.since.Add(age))
 	if rw.overdue {
 		rw.finishNow(rewrite.CauseShutdown)
 	}

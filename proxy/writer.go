@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -25,11 +26,12 @@ type responseWriter struct {
 	// What a chunk needs comes first, and lies together: a stream that is woken
 	// finds nothing of its own in the cache.
 	mu        sync.Mutex
-	decided   bool // the final status is known
-	committed bool // the header has left
-	dirty     bool // something has been written and not flushed
-	closed    bool // nothing may be written any more
-	overdue   bool // the drain was over before the stream was one that it ends
+	flushed   atomic.Bool // a stream whose header has left: each write is flushed
+	decided   bool        // the final status is known
+	committed bool        // the header has left
+	dirty     bool        // something has been written and not flushed
+	closed    bool        // nothing may be written any more
+	overdue   bool        // the drain was over before the stream was one that it ends
 	p         *Proxy
 	engine    *rewrite.Stream // nil for an answer that is no stream
 	whole     *whole          // an answer that is kept until it has come, nil for others
@@ -212,6 +214,9 @@ func (rw *responseWriter) ReadFrom(r io.Reader) (int64, error) {
 // each write has been flushed already; what is left is the header of one that
 // may not be ours.
 func (rw *responseWriter) FlushError() error {
+	if rw.flushed.Load() { // as of almost all: it is asked with each chunk
+		return nil
+	}
 	rw.mu.Lock()
 	if !rw.decided && !rw.closed {
 		rw.decide(http.StatusOK)
@@ -236,6 +241,9 @@ func (rw *responseWriter) flush() error {
 	if err := rw.ctl.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		rw.lost(err)
 		return err
+	}
+	if rw.engine != nil && !rw.flushed.Load() {
+		rw.flushed.Store(true)
 	}
 	return nil
 }

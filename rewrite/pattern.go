@@ -1,9 +1,6 @@
 package rewrite
 
-import (
-	"math"
-	"time"
-)
+import "math"
 
 // pattern is the shape of a frame with text or reasoning: what stands before and
 // behind its text, and what that says. The frames of an answer are alike but for
@@ -181,7 +178,7 @@ func (s *Stream) alike(raw []byte, in span, newline bool) bool {
 // Pass takes bytes of upstream's that leave as they are, all of them: the next
 // frame of a stream whose frames are alike. It is false when they have to be fed,
 // and has then done nothing. What it spares is to copy them.
-func (s *Stream) Pass(in []byte, now time.Time) bool {
+func (s *Stream) Pass(in []byte) bool {
 	p := &s.pattern
 	if !p.calm || s.closed || s.mark || s.work != nil || !s.scan.between() || len(s.scan.buf) > 0 || len(in) > s.scan.max {
 		return false
@@ -190,7 +187,7 @@ func (s *Stream) Pass(in []byte, now time.Time) bool {
 	if !ok || n != len(in) || !s.alike(in, text, newline) {
 		return false
 	}
-	s.now, s.lf = now, false
+	s.lf = false
 	return true
 }
 

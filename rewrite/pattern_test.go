@@ -26,7 +26,7 @@ func follow(t *testing.T, in string, o Options, p Params, cut cutter, cause Caus
 		want := string(reads.Feed(nil, []byte(read), epoch))
 		same(t, got, want, "what leaves for the read that ends at "+fmt.Sprint(at))
 		passed := read
-		if !passes.Pass([]byte(read), epoch) {
+		if !passes.Pass([]byte(read)) {
 			passed = string(passes.Feed(nil, []byte(read), epoch))
 		}
 		same(t, passed, want, "what passes or leaves for the read that ends at "+fmt.Sprint(at))
@@ -250,7 +250,7 @@ func TestLikeFramesPass(t *testing.T) {
 		{text("h"), true},
 		{markerChunk("💻", "ls"), false},
 	} {
-		if got := s.Pass([]byte(c.in), epoch); got != c.want {
+		if got := s.Pass([]byte(c.in)); got != c.want {
 			t.Errorf("%q passes: %t", c.in, got)
 		} else if !got {
 			s.Feed(nil, []byte(c.in), epoch)
