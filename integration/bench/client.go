@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"sync"
@@ -84,7 +85,9 @@ func runClient() error {
 	var wg sync.WaitGroup
 	for i := range c.Streams {
 		wg.Go(func() { c.stream(i) })
-		time.Sleep(c.Spread / time.Duration(c.Streams))
+		if gap := c.Spread / time.Duration(c.Streams); gap > 0 {
+			time.Sleep(rand.N(2 * gap)) // at random, so that their chunks do not come together
+		}
 	}
 	wg.Wait()
 	return c.say()

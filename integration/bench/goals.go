@@ -79,12 +79,7 @@ func (g *goals) load(k kind) job {
 
 // noise compares the floor with itself: what is measured then is the harness.
 func (g *goals) noise(s stage) ([]result, error) {
-	p, err := startPair(s, floor)
-	if err != nil {
-		return nil, err
-	}
-	defer p.stop()
-	r, err := p.compare(g.load(clean), g.rounds)
+	r, err := s.compare(floor, g.load(clean), g.rounds)
 	if err != nil {
 		return nil, err
 	}
@@ -96,17 +91,8 @@ func (g *goals) noise(s stage) ([]result, error) {
 
 // cpu measures CPU, latency and writes for a chunk.
 func (g *goals) cpu(s stage) (results []result, err error) {
-	p, err := startPair(s, plugin)
-	if err != nil {
-		return nil, err
-	}
-	defer p.stop()
 	for _, load := range loads {
-		j := g.load(load.kind)
-		if _, err := p.compare(j, 1); err != nil { // warms both
-			return nil, err
-		}
-		r, err := p.compare(j, g.rounds)
+		r, err := s.compare(plugin, g.load(load.kind), g.rounds)
 		if err != nil {
 			return nil, err
 		}
@@ -116,7 +102,7 @@ func (g *goals) cpu(s stage) (results []result, err error) {
 			result{"writes for a chunk, " + load.what, r.writes, 0, 1, "", ""})
 	}
 	opening := job{Streams: 400, Kind: clean, Chunks: 1, End: endsWell, Spread: 2 * time.Second}
-	r, err := p.compare(opening, g.rounds)
+	r, err := s.compare(plugin, opening, g.rounds)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -10,20 +11,37 @@ import (
 // pair is floor and plugin, both running, in front of one backend.
 type pair struct{ floor, plugin *proxyProcess }
 
-// startPair starts the floor and, beside it, the variant.
-func startPair(s stage, v variant) (p pair, err error) {
-	if p.floor, err = s.caddy.start(floor, s.work+"/floor", s.backend.addr, "off"); err != nil {
-		return p, err
+// startPair starts the floor and, beside it, the variant: which of them first is
+// the other way round in every other pair.
+func startPair(s stage, v variant, i int) (p pair, err error) {
+	starts := []func() error{
+		func() (err error) {
+			p.floor, err = s.caddy.start(floor, s.work+"/floor", s.backend.addr, "off")
+			return err
+		},
+		func() (err error) {
+			p.plugin, err = s.caddy.start(v, s.work+"/beside", s.backend.addr, "off")
+			return err
+		},
 	}
-	if p.plugin, err = s.caddy.start(v, s.work+"/beside", s.backend.addr, "off"); err != nil {
-		p.floor.stop()
+	if i%2 == 1 {
+		slices.Reverse(starts)
 	}
-	return p, err
+	for _, start := range starts {
+		if err := start(); err != nil {
+			p.stop()
+			return p, err
+		}
+	}
+	return p, nil
 }
 
 func (p pair) stop() {
-	p.floor.stop()
-	p.plugin.stop()
+	for _, x := range []*proxyProcess{p.floor, p.plugin} {
+		if x != nil {
+			x.stop()
+		}
+	}
 }
 
 // measured is what one round says of a proxy.
@@ -69,10 +87,44 @@ type compared struct {
 	writes              float64 // that clients saw for a chunk of upstream's, the most of a round
 }
 
-// compare does n rounds of the job with both at once.
-func (p pair) compare(j job, n int) (c compared, err error) {
-	var ratios, floors, plugins, added, base []float64
-	for range n {
+// roundsOfPair is how many rounds two processes do. What one costs depends a little
+// on how its memory happens to lie, so that more rounds of the same two would only
+// tell that better.
+const roundsOfPair = 3
+
+// compare does n rounds of the job with floor and variant at once.
+func (s stage) compare(v variant, j job, n int) (c compared, err error) {
+	var t tally
+	for i := 0; i*roundsOfPair < n; i++ {
+		p, err := startPair(s, v, i)
+		if err != nil {
+			return c, err
+		}
+		err = p.rounds(j, min(roundsOfPair, n-i*roundsOfPair), &t)
+		p.stop()
+		if err != nil {
+			return c, err
+		}
+	}
+	return t.compared(), nil
+}
+
+// tally is what the rounds of all pairs say.
+type tally struct{ ratios, floors, plugins, added, base, writes []float64 }
+
+func (t *tally) compared() (c compared) {
+	c.ratio, c.ratioScatter = median(t.ratios)
+	c.added, c.addedScatter = median(t.added)
+	c.floorCPU, _ = median(t.floors)
+	c.pluginCPU, _ = median(t.plugins)
+	c.floorLatency, _ = median(t.base)
+	c.writes = slices.Max(t.writes)
+	return c
+}
+
+// rounds does n rounds, and one before them that does not count.
+func (p pair) rounds(j job, n int, t *tally) error {
+	for i := range n + 1 {
 		var f, g measured
 		var ferr, gerr error
 		var both sync.WaitGroup
@@ -80,22 +132,20 @@ func (p pair) compare(j job, n int) (c compared, err error) {
 		both.Go(func() { g, gerr = p.plugin.measure(j) })
 		both.Wait()
 		if err := errors.Join(ferr, gerr, f.failed(), g.failed()); err != nil {
-			return c, err
+			return err
 		}
 		if tools := j.Streams * marksIn(j); g.Kept > 0 || g.Tools != tools {
-			return c, fmt.Errorf("%d tools of %d, and %d markers stayed", g.Tools, tools, g.Kept)
+			return fmt.Errorf("%d tools of %d, and %d markers stayed", g.Tools, tools, g.Kept)
 		}
-		ratios = append(ratios, float64(g.cpu)/float64(f.cpu))
-		floors, plugins = append(floors, micros(f.cpu)), append(plugins, micros(g.cpu))
-		added, base = append(added, micros(g.P50-f.P50)), append(base, micros(f.P50))
-		c.writes = max(c.writes, float64(g.HTTPChunks)/float64(j.Streams*(j.Chunks+2)))
+		if i == 0 {
+			continue
+		}
+		t.ratios = append(t.ratios, float64(g.cpu)/float64(f.cpu))
+		t.floors, t.plugins = append(t.floors, micros(f.cpu)), append(t.plugins, micros(g.cpu))
+		t.added, t.base = append(t.added, micros(g.P50-f.P50)), append(t.base, micros(f.P50))
+		t.writes = append(t.writes, float64(g.HTTPChunks)/float64(j.Streams*(j.Chunks+2)))
 	}
-	c.ratio, c.ratioScatter = median(ratios)
-	c.added, c.addedScatter = median(added)
-	c.floorCPU, _ = median(floors)
-	c.pluginCPU, _ = median(plugins)
-	c.floorLatency, _ = median(base)
-	return c, nil
+	return nil
 }
 
 // marksIn returns how many markers a stream of the job has.
