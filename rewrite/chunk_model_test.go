@@ -34,7 +34,7 @@ func (c *modelChunk) parse(data []byte) bool {
 	c.tokens = c.readUsage(data)
 	c.fault = fault{
 		memberOf(data, c.err, "message"), memberOf(data, c.err, "type"), memberOf(data, c.err, "param"), memberOf(data, c.err, "code"),
-		memberOf(data, c.hermes, "error"),
+		memberOf(data, c.hermes, "error"), false, false,
 	}
 	return true
 }

@@ -5,6 +5,8 @@ package rewrite
 type fault struct {
 	message, typ, param, code span
 	hermes                    span
+
+	looked, secret bool // see mayTellSecret
 }
 
 // read reads the error here, which may be no object.

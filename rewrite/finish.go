@@ -188,7 +188,7 @@ func (s *Stream) reason() []byte {
 	data := s.f.data
 	for _, v := range [...]span{s.c.fault.message, s.c.err, s.c.fault.hermes} {
 		if m := stringOf(data, v); m != nil {
-			return redact(m)
+			return s.redact(m)
 		}
 	}
 	if s.errorSent != nil {
@@ -208,10 +208,10 @@ func (s *Stream) upstreamErrorObject(message []byte) []byte {
 	s.room = append(s.room, `{"error":`...)
 	f := &s.c.fault
 	if v := f.message; v.ok() && stringOf(data, v) == nil {
-		s.room = append(append(s.room, redact(data[e.from:v.from])...), message...)
-		s.room = append(s.room, redact(data[v.to:e.to-1])...)
+		s.room = append(append(s.room, s.redact(data[e.from:v.from])...), message...)
+		s.room = append(s.room, s.redact(data[v.to:e.to-1])...)
 	} else {
-		s.room = append(s.room, redact(data[e.from:e.to-1])...)
+		s.room = append(s.room, s.redact(data[e.from:e.to-1])...)
 	}
 	object := oneLine(s.room[from:])
 	for _, m := range [...]struct {

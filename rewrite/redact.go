@@ -43,9 +43,28 @@ func (s *Stream) redactIn(v span) {
 		s.note(sectionEnd, "a secret in the message: redacted")
 		s.edit(v.from+at.from, v.from+at.to, raw)
 	}
-	if v.ok() {
+	if v.ok() && s.mayTellSecret() {
 		eachSecret(v.of(s.f.data), each)
 	}
+}
+
+// redact returns b, a part of what the chunk s.c says of an error, without secrets.
+func (s *Stream) redact(b []byte) []byte {
+	if !s.mayTellSecret() {
+		return b
+	}
+	return redact(b)
+}
+
+// mayTellSecret tells whether there may be a secret in what the chunk s.c says of an
+// error. It looks once.
+func (s *Stream) mayTellSecret() bool {
+	f := &s.c.fault
+	if !f.looked {
+		f.looked = true
+		f.secret = mayHoldSecret(s.c.err.of(s.f.data)) || mayHoldSecret(s.c.hermes.of(s.f.data))
+	}
+	return f.secret
 }
 
 // redactError takes secrets out of what the chunk s.c says of an error.
