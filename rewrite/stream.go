@@ -235,8 +235,9 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 	if len(s.scan.ahead()) > 0 {
 		s.borrow()
 	}
+	fed := len(s.scan.src)
 	s.scan.rest()
-	s.giveBack()
+	s.giveBack(fed)
 	return s.taken()
 }
 
@@ -257,7 +258,7 @@ func (s *Stream) Finish(dst []byte, cause Cause) []byte {
 	s.out = dst
 	s.borrow()
 	s.explain(nil, func() { s.finish(cause) })
-	s.giveBack()
+	s.giveBack(len(s.scan.tail()))
 	return s.taken()
 }
 

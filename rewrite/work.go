@@ -50,13 +50,16 @@ func (s *Stream) borrow() {
 	}
 }
 
-// giveBack gives that back when nothing waits in it for the bytes to come.
-func (s *Stream) giveBack() {
+// giveBack gives that back when nothing waits in it for the bytes to come. So many
+// bytes have been fed; no item of a list stands for less than four of them.
+func (s *Stream) giveBack(fed int) {
 	w := s.work
 	if w == nil {
 		return
 	}
-	w.trim()
+	if fed > 4*maxIdleItems {
+		w.trim()
+	}
 	// What waits is bounded by what may be held back.
 	if len(w.pending) > 0 || len(w.lead) > 0 || w.line.active() || !w.hold.empty() {
 		return
