@@ -58,7 +58,7 @@ func (r *reader) next(shut byte) bool {
 	switch c := b[i]; {
 	case c == ',' && !r.first:
 		i = blankFrom(b, i+1)
-	case c == shut && !r.broken:
+	case c == shut:
 		r.i, r.first = i+1, false
 		r.depth--
 		return false
