@@ -193,4 +193,6 @@ func (s *Stream) doneFrame() {
 }
 
 // isDone tells whether data is the one that ends a stream.
-func isDone(data []byte) bool { return string(bytes.TrimSpace(data)) == "[DONE]" }
+func isDone(data []byte) bool {
+	return firstByte(data) == '[' && string(bytes.TrimSpace(data)) == "[DONE]"
+}

@@ -255,11 +255,20 @@ func (s *Stream) Finish(dst []byte, cause Cause) []byte {
 	if s.closed {
 		return dst
 	}
+	if s.isOver() {
+		s.closed = true
+		return dst
+	}
 	s.out = dst
 	s.borrow()
 	s.explain(nil, func() { s.finish(cause) })
 	s.giveBack(len(s.scan.tail()))
 	return s.taken()
+}
+
+// isOver tells whether upstream has said all, and the client has got it.
+func (s *Stream) isOver() bool {
+	return s.active && s.finished && s.done && s.work == nil && s.scan.between() && len(s.scan.tail()) == 0 && !s.explains()
 }
 
 // finish does what Finish does.

@@ -19,7 +19,7 @@ type goals struct {
 
 func goalFlags(f *flag.FlagSet) *goals {
 	g := new(goals)
-	f.IntVar(&g.rounds, "rounds", 15, "rounds of floor and plugin for each load")
+	f.IntVar(&g.rounds, "rounds", 24, "rounds of floor and plugin for each load")
 	f.DurationVar(&g.length, "length", 6*time.Second, "of a round's streams")
 	f.IntVar(&g.weighs, "weighs", 3, "rounds of floor and plugin for memory")
 	f.DurationVar(&g.idle, "idle", 15*time.Second, "how long streams are idle before their memory is looked at")
