@@ -13,6 +13,11 @@ type edit struct {
 // edit replaces data[from:to] of the frame s.f. Where that spans lines of data,
 // each loses its part and stays: what stands between them is not data.
 func (s *Stream) edit(from, to int, with []byte) {
+	if len(s.f.lines) == 1 { // as of almost all
+		at := s.f.lines[0].raw
+		s.editRaw(span{at + from, at + to}, with)
+		return
+	}
 	for n := s.f.lineOf(from); ; n++ {
 		end := min(to, s.f.endOf(n))
 		at := s.f.at(from)

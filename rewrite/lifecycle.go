@@ -30,12 +30,13 @@ type tool struct {
 	name, emoji, label, id string
 
 	inferred bool // upstream will not say when it ends
+	derived  bool // its id is ours: upstream will not send it
 }
 
 func (t *tool) size() int { return len(t.name) + len(t.emoji) + len(t.label) + len(t.id) }
 
 // copied returns a tool with the fields, in one string.
-func (s *Stream) copied(f *toolFields, inferred bool) tool {
+func (s *Stream) copied(f *toolFields, inferred, derived bool) tool {
 	from := len(s.room)
 	s.room = append(append(append(append(s.room, f.name...), f.emoji...), f.label...), f.id...)
 	all := string(s.room[from:])
@@ -43,7 +44,7 @@ func (s *Stream) copied(f *toolFields, inferred bool) tool {
 		part, all = all[:len(v)], all[len(v):]
 		return part
 	}
-	return tool{take(f.name), take(f.emoji), take(f.label), take(f.id), inferred}
+	return tool{take(f.name), take(f.emoji), take(f.label), take(f.id), inferred, derived}
 }
 
 // lifecycle knows which tools of a stream are open. The zero value is one of a
@@ -94,6 +95,9 @@ func (l *lifecycle) end(i int) tool {
 	t := l.open[i]
 	l.open = slices.Delete(l.open, i, i+1)
 	l.bytes -= int32(t.size())
+	if t.derived {
+		return t
+	}
 	if h := maphash.String(idSeed, t.id); len(l.ended) < maxEndedTools {
 		l.ended = append(l.ended, h)
 	} else {
@@ -134,7 +138,7 @@ func (s *Stream) literal(text string) []byte {
 func (s *Stream) startDerived(f *toolFields, source ToolSource) {
 	s.startsLater()
 	s.derive(f)
-	t := s.copied(f, true)
+	t := s.copied(f, true, true)
 	s.writeRunning(&t)
 	s.open(&t, source)
 }

@@ -175,10 +175,11 @@ func (s *Stream) upstreamStart(f *toolFields, status string, in Progress) {
 	s.startsLater()
 	inferred := status == "" || f.id == nil
 	s.said.ids = s.said.ids || !inferred
-	if f.id == nil {
+	derived := f.id == nil
+	if derived {
 		s.derive(f)
 	}
-	t := s.copied(f, inferred)
+	t := s.copied(f, inferred, derived)
 	s.writeUpstream(&t, in)
 	s.open(&t, SourceUpstream)
 }
