@@ -113,7 +113,7 @@ func (s *Stream) frame(raw []byte) {
 	}
 	s.pattern.calm, s.known = false, false
 	s.edits, s.cuts, s.room = s.edits[:0], s.cuts[:0], s.room[:0]
-	s.f.parse(raw)
+	s.f.parseCut(raw, s.scan.seen)
 	data := s.f.data
 	if s.f.has {
 		s.sum.Frames++

@@ -28,10 +28,7 @@ type dataLine struct {
 // parse finds the fields of raw. It keeps raw, and allocates nothing unless the
 // data has several lines.
 func (f *frame) parse(raw []byte) {
-	f.raw = raw
-	f.data, f.event, f.has, f.named = nil, nil, false, span{}
-	f.lines, f.join = f.lines[:0], f.join[:0]
-	f.plain = true
+	f.begin(raw)
 	ends := noEnds
 	for i := 0; i < len(raw); {
 		end := ends.from(raw, i)
@@ -42,6 +39,33 @@ func (f *frame) parse(raw []byte) {
 		f.field(i, end, next)
 		i = next
 	}
+	f.end()
+}
+
+// parseCut is parse for a frame whose lines the scanner has seen.
+func (f *frame) parseCut(raw []byte, l unitLines) {
+	if l.cr || l.n == 0 || l.n > 2 {
+		f.parse(raw)
+		return
+	}
+	f.begin(raw)
+	from, end := 0, len(raw)-len("\n\n")
+	if l.n == 2 {
+		from = int(l.first) + len("\n")
+		f.field(0, int(l.first), from)
+	}
+	f.field(from, end, end+len("\n"))
+	f.end()
+}
+
+func (f *frame) begin(raw []byte) {
+	f.raw = raw
+	f.data, f.event, f.has, f.named = nil, nil, false, span{}
+	f.lines, f.join = f.lines[:0], f.join[:0]
+	f.plain = true
+}
+
+func (f *frame) end() {
 	if len(f.lines) > 1 {
 		f.data = f.join
 	}

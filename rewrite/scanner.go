@@ -38,6 +38,7 @@ type scanner struct {
 	line int    // where the current line begins; before src when parts have left raw
 
 	ends    lineEnds
+	seen    unitLines
 	begun   bool // the place for a byte order mark is past
 	inFrame bool // a line of the unit was a field
 	afterCR bool // the last byte was a CR; an LF belongs to it
@@ -57,6 +58,9 @@ func (c *scanner) feed(p []byte) {
 
 // next returns the next unit. It stays valid until rest.
 func (c *scanner) next() (unit, []byte, bool) {
+	if c.pos == c.from {
+		c.seen = unitLines{}
+	}
 	if !c.begun {
 		if u, b, ok := c.mark(); ok || !c.begun {
 			return u, b, ok
@@ -82,6 +86,7 @@ func (c *scanner) next() (unit, []byte, bool) {
 			break
 		}
 		empty := end == c.line
+		c.seen.add(end-c.from, empty, c.src[end] == '\r')
 		isComment := c.comment || !c.raw && !c.inFrame && !empty && c.src[c.line] == ':'
 		c.afterCR = c.src[end] == '\r'
 		c.pos = end + 1
@@ -176,6 +181,26 @@ func (c *scanner) tail() []byte { return c.buf }
 // maxIdleBuffer is the size in bytes up to which a buffer is kept for the next
 // frame.
 const maxIdleBuffer = 16 << 10
+
+// unitLines is what the scanner knows of the lines of a unit when it has cut it, so
+// that they need not be looked for again.
+type unitLines struct {
+	first int32 // where the first ends
+	n     uint8 // how many there are but for the blank one, at most 3
+	cr    bool  // one of them ends with a CR
+}
+
+// add adds a line that ends at the byte end of its unit.
+func (l *unitLines) add(end int, empty, cr bool) {
+	l.cr = l.cr || cr
+	if empty {
+		return
+	}
+	if l.n == 0 {
+		l.first = int32(end) // of a larger frame nobody asks: see FrameLimit
+	}
+	l.n = min(l.n+1, 3)
+}
 
 // lineEnds finds the ends of lines in some bytes. It looks at each byte once for
 // either character, however the two are mixed.

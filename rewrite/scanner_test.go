@@ -3,6 +3,8 @@ package rewrite
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -329,4 +331,41 @@ func TestCutInTheSecondLineOfAFrame(t *testing.T) {
 func TestInvalidJSONWithAMarkerLeaves(t *testing.T) {
 	in := role() + `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {"content": "\n\u0060\ud83d\udcbb ls\u0060\n"}, "finish_reason": nul}]}` + "\n\n" + text("x") + stop()
 	same(t, repair(in), in, "bytes")
+}
+
+// Of lines that the scanner has seen no field is lost, and none is found twice.
+func TestFieldsAreWhereTheScannerSawTheirLines(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 12))
+	pieces := []string{"data: {\"a\":1}", "data:", "data", "event: x", "event:message", ": c", "id: 7", "\n", "\n", "\n", "\n\n", "\r", "\r\n", "\ufeff", "x"}
+	for range 20000 {
+		var in []byte
+		for range 1 + r.IntN(14) {
+			in = append(in, pieces[r.IntN(len(pieces))]...)
+			if r.IntN(2) == 0 {
+				in = append(in, '\n')
+			}
+		}
+		c := scanner{max: 1 << 20, lines: r.IntN(2) == 0}
+		for len(in) > 0 {
+			n := 1 + r.IntN(len(in))
+			c.feed(in[:n])
+			in = in[n:]
+			for {
+				u, b, ok := c.next()
+				if !ok {
+					break
+				}
+				if u != unitFrame {
+					continue
+				}
+				var got, want frame
+				got.parseCut(b, c.seen)
+				want.parse(b)
+				if !reflect.DeepEqual(got, want) {
+					t.Fatalf("%q: %+v, want %+v", b, got, want)
+				}
+			}
+			c.rest()
+		}
+	}
 }

@@ -123,7 +123,7 @@ type tally struct {
 	Frames, Chunks            int
 	Tools, Markers            int
 	Imitations, Reasoning     int
-	Unexamined, Keepalives    int
+	Unexamined, Keepalives    int32
 	InputTokens, OutputTokens int64
 	UsageReported             bool
 	ZeroUsagePassed           bool
@@ -190,7 +190,7 @@ func (s *Stream) Done() bool { return s.done || !s.active && s.other.ended }
 
 // Frames returns how many complete frames with data have come, those that
 // passed unexamined among them.
-func (s *Stream) Frames() int { return s.sum.Frames + s.sum.Unexamined }
+func (s *Stream) Frames() int { return s.sum.Frames + int(s.sum.Unexamined) }
 
 // Summary returns what can be said of the stream so far.
 func (s *Stream) Summary() Summary {
@@ -198,7 +198,7 @@ func (s *Stream) Summary() Summary {
 	sum := Summary{
 		FinishReason: c.FinishReason, Code: c.Code,
 		Frames: c.Frames, Chunks: c.Chunks, Tools: c.Tools, Markers: c.Markers, Imitations: c.Imitations, Reasoning: c.Reasoning,
-		Unexamined: c.Unexamined, Keepalives: c.Keepalives, InputTokens: c.InputTokens, OutputTokens: c.OutputTokens,
+		Unexamined: int(c.Unexamined), Keepalives: int(c.Keepalives), InputTokens: c.InputTokens, OutputTokens: c.OutputTokens,
 		UsageReported: c.UsageReported, ZeroUsagePassed: c.ZeroUsagePassed,
 	}
 	if s.env.known {
@@ -313,6 +313,7 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 	case s.isWhole(tail) && (s.active || s.chunkComes() || s.otherComes()):
 		s.note(sectionEnd, "the last frame is complete but for its blank line: it counts")
 		end := missingEnd(tail)
+		s.scan.seen = unitLines{} // the scanner has not seen that
 		s.unit(unitFrame, append(bytes.Clone(tail), end...))
 		return len(end)
 	case !s.active && !s.otherCut(cause), s.done && isComments(tail):
