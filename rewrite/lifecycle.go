@@ -35,16 +35,20 @@ type tool struct {
 
 func (t *tool) size() int { return len(t.name) + len(t.emoji) + len(t.label) + len(t.id) }
 
-// copied returns a tool with the fields, in one string.
-func (s *Stream) copied(f *toolFields, inferred, derived bool) tool {
-	from := len(s.room)
+// copied returns a tool with the fields, in one string. One that upstream has given no
+// id gets its own.
+func (s *Stream) copied(f *toolFields, inferred bool) tool {
+	from, derived := len(s.room), f.id == nil
 	s.room = append(append(append(append(s.room, f.name...), f.emoji...), f.label...), f.id...)
+	if derived {
+		s.room = s.toolFront().appendCallID(s.room, s.tools.count+1)
+	}
 	all := string(s.room[from:])
-	take := func(v []byte) (part string) {
-		part, all = all[:len(v)], all[len(v):]
+	take := func(n int) (part string) {
+		part, all = all[:n], all[n:]
 		return part
 	}
-	return tool{take(f.name), take(f.emoji), take(f.label), take(f.id), inferred, derived}
+	return tool{take(len(f.name)), take(len(f.emoji)), take(len(f.label)), all, inferred, derived}
 }
 
 // lifecycle knows which tools of a stream are open. The zero value is one of a
@@ -137,17 +141,9 @@ func (s *Stream) literal(text string) []byte {
 // frame.
 func (s *Stream) startDerived(f *toolFields, source ToolSource) {
 	s.startsLater()
-	s.derive(f)
-	t := s.copied(f, true, true)
+	t := s.copied(f, true)
 	s.writeRunning(&t)
 	s.open(&t, source)
-}
-
-// derive gives a tool of which upstream sends nothing but the start its id.
-func (s *Stream) derive(f *toolFields) {
-	from := len(s.room)
-	s.room = s.toolFront().appendCallID(s.room, s.tools.count+1)
-	f.id = s.room[from:]
 }
 
 // startsLater completes the open tools when the start that comes now is late

@@ -175,11 +175,7 @@ func (s *Stream) upstreamStart(f *toolFields, status string, in Progress) {
 	s.startsLater()
 	inferred := status == "" || f.id == nil
 	s.said.ids = s.said.ids || !inferred
-	derived := f.id == nil
-	if derived {
-		s.derive(f)
-	}
-	t := s.copied(f, inferred, derived)
+	t := s.copied(f, inferred)
 	s.writeUpstream(&t, in)
 	s.open(&t, SourceUpstream)
 }
@@ -264,15 +260,16 @@ func (s *Stream) wrap(t *tool, status string, lacksID, lacksStatus bool) {
 		room = appendStatusLine(room, t, status)
 	}
 	s.scratch = room
-	s.edit(s.c.shut, s.c.shut, room)
 	if s.form == ProgressUnnamed {
 		s.editRaw(s.f.named, nil)
 	}
-	s.wrapFront()
+	s.addFront()
+	s.edit(s.c.shut, s.c.shut, room)
+	s.writeEdited()
 }
 
-// wrapFront writes the frame with the members of a chunk in front.
-func (s *Stream) wrapFront() {
+// addFront adds the members of a chunk to the front of the frame's own.
+func (s *Stream) addFront() {
 	s.note(sectionTools, "a named event: gets the members of a chunk")
 	f := s.toolFront()
 	front := f.empty
@@ -280,7 +277,6 @@ func (s *Stream) wrapFront() {
 		front.to += len(",")
 	}
 	s.edit(s.c.open+1, s.c.open+1, front.of(f.event))
-	s.writeEdited()
 }
 
 // namedFrame handles a named event that is no tool event: without the members
@@ -290,8 +286,9 @@ func (s *Stream) namedFrame() {
 		s.forward()
 		return
 	}
+	s.addFront()
 	s.redactIn(s.c.err)
-	s.wrapFront()
+	s.writeEdited()
 }
 
 // commentEvent handles a tool event in a comment, which another sidecar wrote.
