@@ -80,9 +80,9 @@ func (c *chunk) member(r *reader, name string) {
 	case "usage":
 		c.usage = c.readUsage(r)
 	case "error":
-		c.err = c.fault.read(r)
+		c.err = c.fault.read(r, false)
 	case "hermes":
-		c.hermes = c.fault.readHermes(r)
+		c.hermes = c.fault.read(r, true)
 	case "tool":
 		c.tool = r.value()
 	case "emoji":

@@ -9,9 +9,14 @@ type fault struct {
 	looked, secret bool // see mayTellSecret
 }
 
-// read reads the error here, which may be no object.
-func (f *fault) read(r *reader) span {
-	f.message, f.typ, f.param, f.code = span{}, span{}, span{}, span{}
+// read reads the error here or, when hermes is true, the hermes block. It may be no
+// object.
+func (f *fault) read(r *reader, hermes bool) span {
+	if hermes {
+		f.hermes = span{}
+	} else {
+		*f = fault{hermes: f.hermes}
+	}
 	if !r.opens('{') {
 		return r.value()
 	}
@@ -21,33 +26,19 @@ func (f *fault) read(r *reader) span {
 		if !ok {
 			return span{from, r.i}
 		}
-		switch value := r.value(); string(name.of(r.b)) {
-		case "message":
-			f.message = value
-		case "type":
-			f.typ = value
-		case "param":
-			f.param = value
-		case "code":
-			f.code = value
-		}
-	}
-}
-
-// readHermes reads the hermes block here.
-func (f *fault) readHermes(r *reader) span {
-	f.hermes = span{}
-	if !r.opens('{') {
-		return r.value()
-	}
-	from := r.i
-	for r.open(); ; {
-		name, ok := r.member()
-		if !ok {
-			return span{from, r.i}
-		}
-		if value := r.value(); name.is(r.b, "error") {
+		value := r.value()
+		switch member := string(name.of(r.b)); {
+		case hermes && member == "error":
 			f.hermes = value
+		case hermes:
+		case member == "message":
+			f.message = value
+		case member == "type":
+			f.typ = value
+		case member == "param":
+			f.param = value
+		case member == "code":
+			f.code = value
 		}
 	}
 }
