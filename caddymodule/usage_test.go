@@ -27,6 +27,7 @@ type fakeStorage struct {
 	stores int
 	fail   error
 	hang   chan struct{} // while not closed, calls wait; nil for never
+	loaded chan struct{} // gets one for each load that has begun; nil for nobody
 }
 
 func (s *fakeStorage) Load(_ context.Context, key string) ([]byte, error) {
@@ -34,6 +35,9 @@ func (s *fakeStorage) Load(_ context.Context, key string) ([]byte, error) {
 	s.loads++
 	hang := s.hang
 	s.mu.Unlock()
+	if s.loaded != nil {
+		s.loaded <- struct{}{}
+	}
 	if hang != nil {
 		<-hang
 	}
@@ -291,7 +295,7 @@ func TestUsageFailedWriteIsRetriedByALaterReport(t *testing.T) {
 }
 
 func TestUsageStorageThatHangsDoesNotHoldUpAStream(t *testing.T) {
-	storage := &fakeStorage{hang: make(chan struct{})}
+	storage := &fakeStorage{hang: make(chan struct{}), loaded: make(chan struct{}, 10)}
 	s, _, logs := newUsage(storage)
 	s.lookupLimit = time.Millisecond
 
@@ -299,6 +303,7 @@ func TestUsageStorageThatHangsDoesNotHoldUpAStream(t *testing.T) {
 	if s.Reported("a:1", "m") {
 		t.Error("reported when storage hangs")
 	}
+	<-storage.loaded // which may begin late on a busy machine
 	s.lookupLimit = time.Hour
 	if s.Reported("a:1", "m") {
 		t.Error("reported when storage hangs")
