@@ -26,10 +26,9 @@ type responseWriter struct {
 	// What a chunk needs comes first, and lies together: a stream that is woken
 	// finds nothing of its own in the cache.
 	mu        sync.Mutex
-	flushed   atomic.Bool // a stream whose header has left: each write is flushed
+	flushed   atomic.Bool // a stream has been, and so is each further write to it
 	decided   bool        // the final status is known
 	committed bool        // the header has left
-	dirty     bool        // something has been written and not flushed
 	closed    bool        // nothing may be written any more
 	overdue   bool        // the drain was over before the stream was one that it ends
 	p         *Proxy
@@ -162,7 +161,7 @@ func (rw *responseWriter) commit() {
 	if rw.committed {
 		return
 	}
-	rw.committed, rw.dirty = true, true
+	rw.committed = true
 	rw.inner.WriteHeader(rw.status)
 }
 
@@ -229,7 +228,7 @@ func (rw *responseWriter) FlushError() error {
 	if rw.whole != nil {
 		rw.whole.flushed = true
 	}
-	if rw.closed || !rw.dirty {
+	if rw.closed || !rw.committed {
 		return nil
 	}
 	return rw.flush()
@@ -237,13 +236,13 @@ func (rw *responseWriter) FlushError() error {
 
 // flush sends what has been written.
 func (rw *responseWriter) flush() error {
-	rw.dirty = false
-	if err := rw.ctl.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		rw.lost(err)
-		return err
-	}
+	err := rw.ctl.Flush()
 	if rw.engine != nil && !rw.flushed.Load() {
 		rw.flushed.Store(true)
+	}
+	if err != nil && !errors.Is(err, http.ErrNotSupported) {
+		rw.lost(err)
+		return err
 	}
 	return nil
 }
