@@ -14,21 +14,16 @@ type pair struct{ floor, plugin *proxyProcess }
 // startPair starts the floor and, beside it, the variant: which of them first is
 // the other way round in every other pair.
 func startPair(s stage, v variant, i int) (p pair, err error) {
-	starts := []func() error{
-		func() (err error) {
-			p.floor, err = s.caddy.start(floor, s.work+"/floor", s.backend.addr, "off")
-			return err
-		},
-		func() (err error) {
-			p.plugin, err = s.caddy.start(v, s.work+"/beside", s.backend.addr, "off")
-			return err
-		},
-	}
+	order := []struct {
+		v    variant
+		dir  string
+		into **proxyProcess
+	}{{floor, "/floor", &p.floor}, {v, "/beside", &p.plugin}}
 	if i%2 == 1 {
-		slices.Reverse(starts)
+		slices.Reverse(order)
 	}
-	for _, start := range starts {
-		if err := start(); err != nil {
+	for _, o := range order {
+		if *o.into, err = s.caddy.start(o.v, s.work+o.dir, s.backend.addr, "off"); err != nil {
 			p.stop()
 			return p, err
 		}
