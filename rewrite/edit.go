@@ -45,6 +45,14 @@ func (s *Stream) editRaw(at span, with []byte) {
 	s.edits[i] = edit{at, with}
 }
 
+// added keeps room, which is s.room and more, and returns what is more. That stays
+// valid until the next frame.
+func (s *Stream) added(room []byte) []byte {
+	more := room[len(s.room):]
+	s.room = room
+	return more
+}
+
 // writeEdited writes the frame s.f with its edits.
 func (s *Stream) writeEdited() {
 	s.writeLF()
@@ -83,9 +91,7 @@ func (s *Stream) setMember(v span, name string, value []byte) {
 		s.edit(v.from, v.to, value)
 		return
 	}
-	from := len(s.room)
-	s.room = append(append(append(append(s.room, `,"`...), name...), `":`...), value...)
-	s.edit(s.c.shut, s.c.shut, s.room[from:])
+	s.edit(s.c.shut, s.c.shut, s.added(append(append(append(append(s.room, `,"`...), name...), `":`...), value...)))
 }
 
 // removeMember takes the member with the value at v, and the comma before or

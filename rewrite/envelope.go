@@ -45,7 +45,7 @@ func (e *envelope) set(id, created, model []byte) {
 
 func (e *envelope) changed() {
 	if e.tools != nil {
-		e.tools.stale = true
+		e.tools.fresh = false
 	}
 }
 

@@ -56,23 +56,17 @@ func (s *Stream) writeErrorFinish(code string) {
 // quotedMessage returns the message of the code as a JSON string. It stays valid
 // until the next frame, as does what the two functions below return.
 func (s *Stream) quotedMessage(code string) []byte {
-	from := len(s.room)
-	s.room = appendQuoted(s.room, Message(code))
-	return s.room[from:]
+	return s.added(appendQuoted(s.room, Message(code)))
 }
 
 // errorObject returns the object of an error frame.
 func (s *Stream) errorObject(message []byte, code string) []byte {
-	from := len(s.room)
-	s.room = appendError(s.room, message, code)
-	return s.room[from:]
+	return s.added(appendError(s.room, message, code))
 }
 
 // hermes returns the hermes block of an error finish.
 func (s *Stream) hermes(message []byte) []byte {
-	from := len(s.room)
-	s.room = s.appendHermes(s.room, message)
-	return s.room[from:]
+	return s.added(s.appendHermes(s.room, message))
 }
 
 // finishFrame handles a chunk with a finish reason. Its content has been read;
@@ -126,9 +120,7 @@ func (s *Stream) crash() {
 	}
 	s.edit(s.c.finish.from, s.c.finish.to, s.literal(`"error"`))
 	if s.o.ErrorFinish == ErrorFinishInline && s.errorSent == nil {
-		from := len(s.room)
-		s.room = appendErrorValue(s.room, message, CodeCrashed)
-		s.setMember(s.c.err, "error", s.room[from:])
+		s.setMember(s.c.err, "error", s.added(appendErrorValue(s.room, message, CodeCrashed)))
 	} else {
 		s.writeError(s.errorObject(message, CodeCrashed))
 		s.removeMember(s.c.err)

@@ -125,17 +125,11 @@ func (s *Stream) startedBy(emoji, label []byte) toolFields {
 
 // quoted returns inner as a JSON string. It stays valid until the next frame.
 func (s *Stream) quoted(inner []byte) []byte {
-	from := len(s.room)
-	s.room = append(append(append(s.room, '"'), inner...), '"')
-	return s.room[from:]
+	return s.added(append(append(append(s.room, '"'), inner...), '"'))
 }
 
 // literal returns text as bytes, valid as long.
-func (s *Stream) literal(text string) []byte {
-	from := len(s.room)
-	s.room = append(s.room, text...)
-	return s.room[from:]
-}
+func (s *Stream) literal(text string) []byte { return s.added(append(s.room, text...)) }
 
 // startDerived starts a tool that upstream gave no id, and writes its running
 // frame.

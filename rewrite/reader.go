@@ -1,14 +1,13 @@
 package rewrite
 
 // reader goes through JSON once, from value to value, and checks it on the way:
-// when the whole has been read and nothing was broken, it is well formed. What is
+// when it ends, all of it is well formed. What is
 // wanted of an object or an array is read where it stands, the rest is passed over.
 type reader struct {
-	b      []byte
-	i      int  // how far it has read; at a value, where that begins
-	depth  int  // how many objects and arrays are open
-	first  bool // the one that is read has had no member yet
-	broken bool // the JSON is not well formed
+	b     []byte
+	i     int  // how far it has read; at a value, where that begins
+	depth int  // how many objects and arrays are open; where it has failed, those stay so
+	first bool // the one that is read has had no member yet
 }
 
 // open goes into the object or array that begins here.
@@ -28,20 +27,12 @@ func (r *reader) member() (name span, ok bool) {
 	if !r.next('}') {
 		return name, false
 	}
-	b, from := r.b, r.i
-	if !r.opens('"') {
+	name, value := keyAt(r.b, r.i)
+	if value < 0 {
 		return name, r.fail()
 	}
-	to := stringEnd(b, from)
-	if to < 0 {
-		return name, r.fail()
-	}
-	i := blankFrom(b, to)
-	if i == len(b) || b[i] != ':' {
-		return name, r.fail()
-	}
-	r.i = blankFrom(b, i+1)
-	return span{from + 1, to - 1}, true
+	r.i = value
+	return name, true
 }
 
 // element goes to the next value of the array that is open. At the array's end it
@@ -89,9 +80,9 @@ func (r *reader) value() span {
 // fail notes that the JSON is not well formed: there is nothing more to read. It
 // is false.
 func (r *reader) fail() bool {
-	r.broken, r.i = true, len(r.b)
+	r.i = len(r.b)
 	return false
 }
 
-// ends tells whether nothing follows.
-func (r *reader) ends() bool { return !r.broken && blankFrom(r.b, r.i) == len(r.b) }
+// ends tells whether all has been read to its end, and nothing follows.
+func (r *reader) ends() bool { return r.depth == 0 && blankFrom(r.b, r.i) == len(r.b) }

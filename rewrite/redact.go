@@ -90,9 +90,6 @@ func redact(b []byte) []byte {
 // eachSecret calls each with the strings of the JSON value b that have secrets
 // in them, and what to put in their place.
 func eachSecret(b []byte, each func(at span, with []byte)) {
-	if !mayHoldSecret(b) {
-		return
-	}
 	for i := 0; i < len(b); i++ {
 		if b[i] != '"' {
 			continue

@@ -86,9 +86,9 @@ func (c *scanner) next() (unit, []byte, bool) {
 			break
 		}
 		empty := end == c.line
-		c.seen.add(end-c.from, empty, c.src[end] == '\r')
 		isComment := c.comment || !c.raw && !c.inFrame && !empty && c.src[c.line] == ':'
 		c.afterCR = c.src[end] == '\r'
+		c.seen.add(end-c.from, empty, c.afterCR)
 		c.pos = end + 1
 		c.line = c.pos
 		switch {

@@ -268,7 +268,7 @@ func (s *Stream) Finish(dst []byte, cause Cause) []byte {
 
 // isOver tells whether upstream has said all, and the client has got it.
 func (s *Stream) isOver() bool {
-	return s.active && s.finished && s.done && s.work == nil && s.scan.between() && len(s.scan.tail()) == 0 && !s.explains()
+	return s.active && s.finished && s.done && s.work == nil && s.scan.between() && !s.explains()
 }
 
 // finish does what Finish does.

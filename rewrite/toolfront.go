@@ -9,7 +9,7 @@ import (
 // toolFront is what the tool events of a stream have in common. It is made once,
 // and again when a chunk has changed the envelope.
 type toolFront struct {
-	stale bool
+	fresh bool     // it is that of the envelope as it stands
 	event []byte   // one of our own up to the tool's name
 	empty span     // the members of a chunk that says nothing, in event; a comma follows
 	calls [20]byte // what ids begin with where upstream has given none
@@ -19,13 +19,13 @@ type toolFront struct {
 func (s *Stream) toolFront() *toolFront {
 	e := s.envelope()
 	if e.tools == nil {
-		e.tools = &toolFront{stale: true}
+		e.tools = new(toolFront)
 	}
 	f := e.tools
-	if !f.stale {
+	if f.fresh {
 		return f
 	}
-	f.stale = false
+	f.fresh = true
 	f.event = append(appendBefore(f.event[:0], s.form), '{')
 	if s.envelops() {
 		f.empty.from = len(f.event)

@@ -38,7 +38,7 @@ func valueEnd(b []byte, i, depth int) int {
 			}
 			if b[i] != c+2 { // the ASCII code of } is that of { and 2, as is that of ]
 				if isObject {
-					if i = keyEnd(b, i); i < 0 {
+					if _, i = keyAt(b, i); i < 0 {
 						return -1
 					}
 				}
@@ -60,7 +60,7 @@ func valueEnd(b []byte, i, depth int) int {
 			if b[i] == ',' {
 				i = blankFrom(b, i+1)
 				if isObject {
-					i = keyEnd(b, i)
+					_, i = keyAt(b, i)
 				}
 				if i < 0 || i == len(b) {
 					return -1
@@ -85,21 +85,23 @@ func blankFrom(b []byte, i int) int {
 	return i
 }
 
-// keyEnd returns the index of the value behind the name at i, -1 when there is none.
-func keyEnd(b []byte, i int) int {
+// keyAt returns the name at i, without its quotes, and where its value begins, which
+// is -1 when there is none.
+func keyAt(b []byte, i int) (name span, value int) {
 	if i == len(b) || b[i] != '"' {
-		return -1
+		return name, -1
 	}
-	if i = stringEnd(b, i); i < 0 {
-		return -1
+	end := stringEnd(b, i)
+	if end < 0 {
+		return name, -1
 	}
-	if i = blankFrom(b, i); i == len(b) || b[i] != ':' {
-		return -1
+	if value = blankFrom(b, end); value == len(b) || b[value] != ':' {
+		return name, -1
 	}
-	if i = blankFrom(b, i+1); i == len(b) {
-		return -1
+	if value = blankFrom(b, value+1); value == len(b) {
+		return name, -1
 	}
-	return i
+	return span{i + 1, end - 1}, value
 }
 
 // stringEnd returns the index behind the string that begins at i, -1 when it is

@@ -21,12 +21,14 @@ var jsonSeeds = []string{
 	`[]`, `[ ]`, `{ }`, `[1,]`, `[,1]`, `{"a"}`, `{"a":}`, `{"a":1,}`, `{,}`, `{1:2}`, `[1}`, `{"a":1]`, `[[]`, `]`, `}`, ``, ` `, `1 2`, `{"a":1}{}`, "\"\n\"", "\"\x7f\"", "\v1", "[1\f]", `["a" "b"]`, `{"a" 1}`, `[1:2]`,
 }
 
+// nearJSON are the bytes that turn JSON into something like it.
+const nearJSON = `{}[]",:0123-+.eEtruefalsn\ud ` + "\n\t\x00\x80"
+
 func TestValidIsWhatTheStandardSays(t *testing.T) {
 	for _, s := range jsonSeeds {
 		checkValid(t, []byte(s))
 	}
 	r := rand.New(rand.NewPCG(3, 4))
-	const near = `{}[]",:0123-+.eEtruefalsn\ud ` + "\n\t\x00\x80"
 	for range 300000 { // a byte or two of something well formed, changed
 		b := []byte(jsonSeeds[r.IntN(len(jsonSeeds))])
 		for range 1 + r.IntN(3) {
@@ -36,11 +38,11 @@ func TestValidIsWhatTheStandardSays(t *testing.T) {
 			i := r.IntN(len(b))
 			switch r.IntN(3) {
 			case 0:
-				b[i] = near[r.IntN(len(near))]
+				b[i] = nearJSON[r.IntN(len(nearJSON))]
 			case 1:
 				b = append(b[:i], b[i+1:]...)
 			default:
-				b = append(b[:i], append([]byte{near[r.IntN(len(near))]}, b[i:]...)...)
+				b = append(b[:i], append([]byte{nearJSON[r.IntN(len(nearJSON))]}, b[i:]...)...)
 			}
 		}
 		checkValid(t, b)

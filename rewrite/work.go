@@ -12,7 +12,7 @@ type work struct {
 	known   bool // the frame s.f is like the pattern
 	edits   []edit
 	scratch []byte
-	room    []byte    // for the fields of tools that the frame s.f starts
+	room    []byte    // for what is written of the frame s.f, see added
 	buf     []byte    // room for the scanner's
 	shapes  [2]*shape // the last of text and of reasoning that have been learnt, by whatever stream
 
