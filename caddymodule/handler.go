@@ -99,7 +99,7 @@ type Handler struct {
 	// The time between the starts of two tools from which on the second one
 	// proves that the first has ended. It matters only for versions of Hermes
 	// that do not say when a tool ends. With 0, tools never run in parallel.
-	// Default: 50ms.
+	// Default: 500ms.
 	ParallelWindow *caddy.Duration `json:"parallel_window,omitempty"`
 
 	// Names for tools whose emoji Hermes' own table lacks, by emoji. The

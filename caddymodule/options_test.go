@@ -43,7 +43,7 @@ func TestOptionsDefaults(t *testing.T) {
 		ErrorFinish:    rewrite.ErrorFinishSplit,
 		ZeroUsage:      rewrite.ZeroUsageAuto,
 		KeepaliveForm:  rewrite.KeepaliveChunk,
-		ParallelWindow: 50 * time.Millisecond,
+		ParallelWindow: 500 * time.Millisecond,
 		MaxFrame:       1 << 20,
 		IdleTimeout:    15 * time.Minute,
 		Keepalive:      10 * time.Second,

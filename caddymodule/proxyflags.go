@@ -114,7 +114,7 @@ var optionHelp = map[string]struct{ values, standard, usage string }{
 	"reasoning":          {"extract|keep|drop", "extract", "Reasoning between tags in the text"},
 	"history":            {"heal|keep", "heal", "Markers in the histories that clients send"},
 	"max_request":        {"size", "10MB", "Larger requests pass as they are"},
-	"parallel_window":    {"duration", "50ms", "Tools that start closer together than this run in parallel"},
+	"parallel_window":    {"duration", "500ms", "Tools that start closer together than this run in parallel"},
 	"tool":               {"'emoji name'", "", `Name of a tool whose emoji Hermes lacks, repeatable, such as "🛰️ satellite"`},
 	"progress":           {"envelope|bare|unnamed|comment|off", "envelope", "Form of tool events"},
 	"status_line":        {"on|off", "off", "Add a status to tool events, which Open WebUI shows"},

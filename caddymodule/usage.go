@@ -84,6 +84,12 @@ func (s *usageStore) Report(upstream, model string) {
 	s.memory.report(key, func() error { return s.write(key, model) })
 }
 
+// Missed records that an answer without usage has been taken for a crash.
+func (s *usageStore) Missed(upstream, model string) {}
+
+// ReportsFailures records whether the upstream reports its failures itself.
+func (s *usageStore) ReportsFailures(upstream string, does bool) {}
+
 // lookUp asks storage for the pair, for at most the lookup limit. An answer
 // that comes later is still remembered.
 func (s *usageStore) lookUp(key usageKey) bool {

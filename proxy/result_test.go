@@ -146,6 +146,10 @@ func (m *memory) Report(upstream, model string) {
 	m.reported[upstream+" "+model] = true
 }
 
+func (m *memory) Missed(string, string) {}
+
+func (m *memory) ReportsFailures(string, bool) {}
+
 func TestUsageIsRememberedByUpstreamAndModel(t *testing.T) {
 	m := &memory{reported: make(map[string]bool)}
 	answer := func(upstream, model, finish string) string {

@@ -4,14 +4,20 @@ import (
 	"net/http"
 )
 
-// UsageStore remembers which models of which upstreams have reported usage
-// (contract section 3, "false stop"). It is used by many streams at once, and
-// Report must not make them wait.
+// UsageStore remembers which models of which upstreams have reported usage, and
+// which upstreams report their failures themselves (contract section 3, third rule
+// of "false stop"). It is used by many streams at once. Only Reported may make them
+// wait.
 type UsageStore interface {
-	// Reported tells whether an answer of the model has reported usage.
+	// Reported reports whether an answer of the model that has no usage is one of
+	// an agent that failed; see rewrite.UsageMemory, as for the others.
 	Reported(upstream, model string) bool
-	// Report notes that one has.
+	// Report records that an answer of the model has reported usage.
 	Report(upstream, model string)
+	// Missed records that an answer without usage has been taken for a crash.
+	Missed(upstream, model string)
+	// ReportsFailures records whether the upstream reports its failures itself.
+	ReportsFailures(upstream string, does bool)
 }
 
 // usageMemory is the part of a UsageStore that belongs to the upstream of a
@@ -29,3 +35,11 @@ func (m usageMemory) Reported(model string) bool {
 
 // Report implements rewrite.UsageMemory.
 func (m usageMemory) Report(model string) { m.store.Report(m.upstream(m.r), model) }
+
+// Missed implements rewrite.UsageMemory.
+func (m usageMemory) Missed(model string) { m.store.Missed(m.upstream(m.r), model) }
+
+// ReportsFailures implements rewrite.UsageMemory.
+func (m usageMemory) ReportsFailures(does bool) {
+	m.store.ReportsFailures(m.upstream(m.r), does)
+}

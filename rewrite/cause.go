@@ -21,6 +21,7 @@ const (
 	CodeIncomplete = "upstream_incomplete"
 	CodeTimeout    = "upstream_timeout"
 	CodeCrashed    = "agent_crashed"
+	CodeEmpty      = "empty_answer"
 	CodeAgentError = "agent_error"
 	CodeShutdown   = "shutting_down"
 )
@@ -49,6 +50,8 @@ func Message(code string) string {
 		return "the agent was silent for too long"
 	case CodeCrashed:
 		return "the agent failed before its answer was complete and gave no reason"
+	case CodeEmpty:
+		return "the agent ended without an answer"
 	case CodeAgentError:
 		return "the agent reported an error and gave no reason"
 	case CodeShutdown:

@@ -107,6 +107,8 @@ type memory map[string]bool
 
 func (m memory) Reported(model string) bool { return m[model] }
 func (m memory) Report(model string)        { m[model] = true }
+func (m memory) Missed(string)              {}
+func (m memory) ReportsFailures(bool)       {}
 
 // compact writes JSON without white space, for comparisons.
 func compact(t testing.TB, s string) string {

@@ -89,8 +89,8 @@ func TestToolsWithoutIDsRunInParallelInsideTheWindow(t *testing.T) {
 			want            string
 		}{
 			{0, 0, "running running completed completed text finish done"},
-			{0, 49 * time.Millisecond, "running running completed completed text finish done"},
-			{0, 50 * time.Millisecond, "running completed running completed text finish done"},
+			{0, 499 * time.Millisecond, "running running completed completed text finish done"},
+			{0, 500 * time.Millisecond, "running completed running completed text finish done"},
 			{0, time.Hour, "running completed running completed text finish done"},
 			{time.Second, 999 * time.Millisecond, "running running completed completed text finish done"},
 			{time.Second, time.Second, "running completed running completed text finish done"},
@@ -113,9 +113,9 @@ func TestWindowBeginsAtThePreviousStart(t *testing.T) {
 	s := New(&Options{}, chat)
 	var out []byte
 	for i := range 5 {
-		out = s.Feed(out, []byte(markerChunk("💻", fmt.Sprint(i))), epoch.Add(time.Duration(i)*40*time.Millisecond))
+		out = s.Feed(out, []byte(markerChunk("💻", fmt.Sprint(i))), epoch.Add(time.Duration(i)*400*time.Millisecond))
 	}
-	out = s.Finish(s.Feed(out, []byte(text("x")+stop()), epoch.Add(time.Second)), CauseEOF)
+	out = s.Finish(s.Feed(out, []byte(text("x")+stop()), epoch.Add(time.Hour)), CauseEOF)
 	v := look(t, string(out))
 	if want := strings.Repeat("running ", 5) + strings.Repeat("completed ", 5) + "text finish done"; v.story() != want {
 		t.Errorf("%s, want %s", v.story(), want)

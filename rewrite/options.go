@@ -98,6 +98,24 @@ func ZeroUsageValues() []ZeroUsage {
 	return []ZeroUsage{ZeroUsageAuto, ZeroUsageError, ZeroUsagePass}
 }
 
+// EmptyAnswer decides the false stop of an answer that says nothing, or ends on
+// a tool, whatever usage it has (contract section 3, second rule of "false
+// stop").
+type EmptyAnswer string
+
+// What an answer without text is. The zero value means EmptyAnswerError.
+const (
+	// EmptyAnswerError takes it for a failure. The default.
+	EmptyAnswerError EmptyAnswer = "error"
+	// EmptyAnswerPass lets it pass.
+	EmptyAnswerPass EmptyAnswer = "pass"
+)
+
+// EmptyAnswerValues lists the allowed values of EmptyAnswer, the default first.
+func EmptyAnswerValues() []EmptyAnswer {
+	return []EmptyAnswer{EmptyAnswerError, EmptyAnswerPass}
+}
+
 // KeepaliveForm is what breaks a silence (contract section 3).
 type KeepaliveForm string
 
@@ -141,8 +159,9 @@ const (
 	// unexamined (contract section 0).
 	DefaultMaxFrame = 1 << 20
 	// DefaultParallelWindow is the time between two starts from which on the
-	// second one proves that the first tool has ended (contract section 2).
-	DefaultParallelWindow = 50 * time.Millisecond
+	// second one proves that the first tool has ended (contract section 2): a busy
+	// machine starts a batch with gaps of up to 370 ms.
+	DefaultParallelWindow = 500 * time.Millisecond
 )
 
 // Options say how streams and histories are repaired. The zero value means the
@@ -161,6 +180,8 @@ type Options struct {
 	ErrorFinish ErrorFinish
 	// ZeroUsage decides what an answer with text and usage 0/0/0 is.
 	ZeroUsage ZeroUsage
+	// EmptyAnswer decides what an answer without text is.
+	EmptyAnswer EmptyAnswer
 	// KeepaliveForm is what Keepalive writes.
 	KeepaliveForm KeepaliveForm
 	// ParallelWindow is the time between two tool starts without ids from

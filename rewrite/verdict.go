@@ -1,13 +1,23 @@
 package rewrite
 
-// UsageMemory remembers which models have reported usage. With it, an answer
-// whose usage is 0/0/0 can be told from one of a provider that never reports
-// any (contract section 3, "false stop").
+// UsageMemory remembers which models of an upstream have reported usage, and
+// whether the upstream reports its failures itself. With it, an answer whose usage
+// is 0/0/0 can be told from one of a provider that never reports any (contract
+// section 3, third rule of "false stop").
 type UsageMemory interface {
-	// Reported tells whether an answer of the model has reported usage.
+	// Reported reports whether an answer of the model that has no usage is one of
+	// an agent that failed: the model has reported usage, and upstream is not
+	// known to report its failures.
 	Reported(model string) bool
-	// Report notes that one has.
+	// Report records that an answer of the model has reported usage.
 	Report(model string)
+	// Missed records that an answer of the model with text and without usage has
+	// been taken for a crash, because Reported said so. After three in a row the
+	// model is forgotten, until Report.
+	Missed(model string)
+	// ReportsFailures records whether upstream reports its failures itself: true
+	// once it has shown that it does, false once it has shown that it is too old.
+	ReportsFailures(does bool)
 }
 
 // falseStop tells whether the finish chunk s.c, which says stop, is the end of

@@ -70,6 +70,12 @@ func (k known) Reported(string) bool { return bool(k) }
 // Report implements rewrite.UsageMemory.
 func (k known) Report(string) {}
 
+// Missed implements rewrite.UsageMemory.
+func (k known) Missed(string) {}
+
+// ReportsFailures implements rewrite.UsageMemory.
+func (k known) ReportsFailures(bool) {}
+
 // repairStream repairs an event stream. Its times are not known: time stands
 // still.
 func repairStream(body []byte, out io.Writer, o Options) (rewrite.Summary, error) {
