@@ -75,7 +75,7 @@ func TestRequestsAreLetGoOnceTheyAreAnswered(t *testing.T) {
 			})
 			whole := !strings.HasPrefix(c.body, "[")
 			if held := body.held(); whole && !held {
-				t.Error("the body was let go while it may be sent again")
+				t.Error("the body was let go while an error route may ask for it")
 			}
 			if c.answer == nil {
 				c.answer = func(x *exchange) { x.stream(); x.write(role) }
@@ -98,9 +98,6 @@ func TestRequestsAreLetGoOnceTheyAreAnswered(t *testing.T) {
 			}
 			x.do(func() {
 				if whole {
-					if _, err := x.up.GetBody(); !errors.Is(err, http.ErrBodyReadAfterClose) {
-						t.Errorf("GetBody: %v", err)
-					}
 					if n, err := x.r.Body.Read(make([]byte, 9)); n != 0 || !errors.Is(err, http.ErrBodyReadAfterClose) {
 						t.Errorf("the client's request gives %d bytes, %v", n, err)
 					}
