@@ -183,7 +183,7 @@ func TestShutdownWhileTheClientSends(t *testing.T) {
 				if err != nil || rec.status != http.StatusBadGateway {
 					t.Errorf("status %d, error %v; want 502", rec.status, err)
 				}
-				checkAnswer(t, rec.sent, rec.body.Bytes(), "shutting_down")
+				checkAnswer(t, rec.sent, rec.body.Bytes(), "shutting_down", false)
 			}
 			if n := streams.Open(); n != 0 {
 				t.Errorf("%d requests are left", n)

@@ -58,6 +58,7 @@ func (rw *responseWriter) ask(asked rewrite.Asked) bool {
 		rw.endFor(rewrite.CauseShutdown)
 		return false
 	}
+	rw.reach.passed = true
 	rw.watchLocked()
 	return true
 }

@@ -93,7 +93,7 @@ func (rw *responseWriter) endWhole(complete bool) {
 		// As modern Hermes says it beside the error.
 		h.Set("X-Hermes-Completed", "false")
 		h.Set("X-Hermes-Partial", "false")
-		rw.answerWith(http.StatusBadGateway, a.Code, append(a.Body, '\n'))
+		rw.answerWith(http.StatusBadGateway, a.Code, append(a.Body, '\n'), true)
 		return
 	}
 	if a.Changed {

@@ -56,7 +56,7 @@ func TestFailedAnswerGetsAStatus(t *testing.T) {
 		`"param":null,"code":"agent_incomplete","hermes":{"completed":false,"partial":false,"failed":true}}}` + "\n")
 	for name, want := range map[string]string{
 		"X-Hermes-Session-Id": "b58e0870", "X-Hermes-Completed": "false", "X-Hermes-Partial": "false",
-		"Content-Type": "application/json", "Etag": "", "Trailer": "", "Content-Length": fmt.Sprint(x.rec.body.Len()),
+		"X-Should-Retry": "false", "Content-Type": "application/json", "Etag": "", "Trailer": "", "Content-Length": fmt.Sprint(x.rec.body.Len()),
 	} {
 		if got := x.rec.sent.Get(name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)

@@ -50,6 +50,7 @@ type responseWriter struct {
 	cancel   context.CancelCauseFunc // ends upstream's request
 	header   http.Header             // the handler's, nil when it has the inner writer's
 	sent     requestBody
+	reach    reach
 	status   int
 	recorded recorded      // for a file that shows what went wrong
 	cause    rewrite.Cause // how upstream ended
