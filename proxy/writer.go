@@ -135,6 +135,7 @@ func (rw *responseWriter) decide(status int) {
 	rw.decided, rw.status, rw.late = true, status, rw.gone()
 	rw.sent.decide()
 	rw.handOver()
+	rw.noteCompleted()
 	if !rw.isStream(status) {
 		rw.unwatch()
 		if rw.isWhole(status) {
