@@ -64,7 +64,7 @@ func (h *heldBody) spent() bool {
 func (h *heldBody) unheal() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.touched && !h.decided && h.ours != h.theirs {
+	if !h.touched && h.ours != h.theirs {
 		h.theirs.b = h.came
 	}
 }

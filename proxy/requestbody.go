@@ -90,12 +90,7 @@ func (s *requestBody) decide() {
 
 // same tells whether two bodies are the same. Those that cannot be compared are
 // not.
-func same(a, b io.ReadCloser) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return reflect.ValueOf(a).Comparable() && a == b
-}
+func same(a, b io.ReadCloser) bool { return reflect.ValueOf(a).Comparable() && a == b }
 
 // fitHeader fits the header of a request to a body that has changed and is n
 // bytes long. A body that came without a length leaves without one.

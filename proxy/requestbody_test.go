@@ -218,6 +218,22 @@ type readerFunc func(b []byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
+// A request without a body has none for the next handler, whatever it says.
+func TestRequestsWithoutABody(t *testing.T) {
+	for _, body := range []io.ReadCloser{nil, http.NoBody} {
+		for _, length := range []int64{-1, 0, 9} {
+			r := httptest.NewRequest(http.MethodPost, chatPath, nil)
+			r.Body, r.ContentLength = body, length
+			_ = proxy.New(proxy.Options{}).Serve(httptest.NewRecorder(), r, func(_ http.ResponseWriter, r *http.Request) error {
+				if r.Body != body || r.ContentLength != length {
+					t.Errorf("length %d: the body %v became %v", length, body, r.Body)
+				}
+				return nil
+			})
+		}
+	}
+}
+
 // A body that breaks off breaks off for the next handler as well, with the same
 // bytes and the very error.
 func TestBodiesThatBreakOff(t *testing.T) {
