@@ -148,8 +148,9 @@ type Handler struct {
 	// ends with an error. 0 means no limit. Default: 15m.
 	IdleTimeout *caddy.Duration `json:"idle_timeout,omitempty"`
 
-	// How long upstream may send nothing but comments. When it has passed,
-	// the stream ends with an error. 0 means no limit. Default: 0.
+	// How long upstream may send nothing but comments, before its answer as well
+	// if the request may have asked for a stream. When it has passed, the stream
+	// ends with an error. 0 means no limit. Default: 0.
 	StallTimeout caddy.Duration `json:"stall_timeout,omitempty"`
 
 	// The silence towards the client after which a keepalive is sent. 0 means

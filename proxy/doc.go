@@ -16,6 +16,7 @@
 //	whole.go       an answer that is not streamed
 //	watch.go       the deadlines of a stream, on one timer
 //	answer.go      the JSON error in the answer's stead
+//	reach.go       whether the agent may have got the request
 //	drain.go       the open streams of a process, and its end
 //	options.go     Options, and the clock
 //	usage.go       the memory of who reports usage

@@ -363,11 +363,19 @@ func (e ending) wantError(t *testing.T, err error) {
 	}
 }
 
-// wantAnswer checks that the client was sent an error as JSON.
+// wantAnswer checks that the client was sent an error as JSON, which says that the
+// agent may be running.
 func (x *exchange) wantAnswer(status int, code string) {
+	x.t.Helper()
+	x.wantAnswerOf(status, code, true)
+}
+
+// wantAnswerOf checks the same of an error behind which the agent may be running,
+// or not.
+func (x *exchange) wantAnswerOf(status int, code string, running bool) {
 	x.t.Helper()
 	if x.rec.status != status {
 		x.t.Errorf("status %d, want %d", x.rec.status, status)
 	}
-	checkAnswer(x.t, x.rec.sent, x.rec.body.Bytes(), code)
+	checkAnswer(x.t, x.rec.sent, x.rec.body.Bytes(), code, running)
 }

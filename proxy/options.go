@@ -29,8 +29,9 @@ type Options struct {
 	// IdleTimeout is how long upstream may send no byte at all. Before an
 	// answer it applies like FirstByteTimeout. Zero means no limit.
 	IdleTimeout time.Duration
-	// StallTimeout is how long a stream may go on without a frame; comments
-	// do not count. Zero means no limit.
+	// StallTimeout is how long upstream may send no frame; comments do not
+	// count, nor does its header. Before an answer it applies like
+	// FirstByteTimeout. Zero means no limit.
 	StallTimeout time.Duration
 	// Keepalive is the silence towards the client after which a keepalive is
 	// sent, once upstream's header has come. Zero means none.
@@ -54,7 +55,10 @@ type Options struct {
 	// header has come.
 	Upstream func(*http.Request) string
 	// ErrorStatus returns the HTTP status that an error of the next handler
-	// stands for, 0 when it stands for none. Nil means 0.
+	// stands for, 0 when it stands for none. Nil means 0. Of a request for chat
+	// completions 502, 503 and 504 are answered: the agent may be running, and the
+	// client is told not to send the request again, unless its transport could
+	// make no connection, or there was none to make, which is 503.
 	ErrorStatus func(error) int
 	// OnEnd is called when a stream of chat completions, of a response or of a
 	// run has ended. For chat completions it is also called when the stream has

@@ -69,6 +69,9 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 			panic(panicked)
 		}
 	}()
+	if rw.chat {
+		ctx = rw.reach.traced(ctx)
+	}
 	up := upstreamRequest(ctx, r)
 	// No lock is held and no deadline runs while the client sends its request,
 	// for which it may take its time.

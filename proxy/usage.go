@@ -28,6 +28,21 @@ type usageMemory struct {
 	r        *http.Request
 }
 
+// completedHeader is the header in which an upstream says whether its agent has
+// ended well. One that has it reports its failures itself (contract section 3,
+// third rule of "false stop").
+const completedHeader = "X-Hermes-Completed"
+
+// noteCompleted remembers what the header of the answer says of its upstream.
+func (rw *responseWriter) noteCompleted() {
+	if !rw.chat || rw.p.o.Usage == nil {
+		return
+	}
+	if _, says := rw.inner.Header()[completedHeader]; says {
+		rw.usage().ReportsFailures(true)
+	}
+}
+
 // Reported implements rewrite.UsageMemory.
 func (m usageMemory) Reported(model string) bool {
 	return m.store.Reported(m.upstream(m.r), model)

@@ -50,6 +50,7 @@ type responseWriter struct {
 	cancel   context.CancelCauseFunc // ends upstream's request
 	header   http.Header             // the handler's, nil when it has the inner writer's
 	sent     requestBody
+	reach    reach
 	status   int
 	recorded recorded      // for a file that shows what went wrong
 	cause    rewrite.Cause // how upstream ended
@@ -134,6 +135,7 @@ func (rw *responseWriter) decide(status int) {
 	rw.decided, rw.status, rw.late = true, status, rw.gone()
 	rw.sent.decide()
 	rw.handOver()
+	rw.noteCompleted()
 	if !rw.isStream(status) {
 		rw.unwatch()
 		if rw.isWhole(status) {
