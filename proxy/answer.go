@@ -25,6 +25,7 @@ func (rw *responseWriter) answerWith(status int, code string, body []byte) {
 	h.Set("Cache-Control", "no-store")
 	rw.decided, rw.status, rw.answered = true, status, code
 	rw.sent.decide()
+	rw.liftDeadline()
 	rw.commit()
 	if rw.r.Method == http.MethodHead {
 		return
