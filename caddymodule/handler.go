@@ -229,6 +229,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 
 	o.Upstream = upstream
 	o.ErrorStatus = errorStatus
+	o.Timeouts = timeouts
 	o.OnEnd = h.onEnd
 	o.OnHeal = h.onHeal
 	o.Observer = h

@@ -33,6 +33,7 @@ func (rw *responseWriter) answerWith(status int, code string, body []byte, runni
 	}
 	rw.decided, rw.status, rw.answered = true, status, code
 	rw.sent.decide()
+	rw.liftDeadline()
 	rw.commit()
 	if rw.r.Method == http.MethodHead {
 		return

@@ -62,6 +62,7 @@ type recorder struct {
 	onWrite func(b []byte) (int, error) // in place of taking b
 	onFlush func() error
 	sealed  atomic.Bool // nothing may be called any more
+	looks   int         // how many times the header was looked at
 }
 
 func (rec *recorder) called(format string, args ...any) {
@@ -70,9 +71,16 @@ func (rec *recorder) called(format string, args ...any) {
 		rec.t.Errorf("the writer was touched behind the guard: %s", call)
 	}
 	rec.log = append(rec.log, call)
+	for range rec.header { // as net/http does over HTTP/2, for trailers
+		rec.looks++
+	}
 }
 
-func (rec *recorder) Header() http.Header { return rec.header }
+// Header notes, as net/http's over HTTP/1.1, that it was called.
+func (rec *recorder) Header() http.Header {
+	rec.looks++
+	return rec.header
+}
 
 func (rec *recorder) WriteHeader(status int) {
 	rec.called("header %d", status)

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -77,8 +78,22 @@ type Options struct {
 	// one that is not recorded. The request is the client's, status and header
 	// are those of the answer. Nil means that nothing is recorded.
 	Record func(r *http.Request, status int, h http.Header) Recording
+	// Timeouts returns the context that the next handler gets in the place of
+	// ctx, and the timeouts of writes that handlers may set by it; nil for
+	// none. Nil means that there are none but those of http.ResponseController.
+	Timeouts func(ctx context.Context) (context.Context, Timeouts)
 	// Clock is the clock to go by. Nil means the system's.
 	Clock Clock
+}
+
+// Timeouts are timeouts of the inner writer that handlers set by the context of
+// their request. They take effect while nobody else uses that writer.
+type Timeouts interface {
+	// Apply is called when the final status is known, before it is written.
+	Apply()
+	// Restore is called at the end of the answer, also of one that has not
+	// begun.
+	Restore()
 }
 
 // History says what becomes of markers in the history that a request carries

@@ -66,8 +66,11 @@ func (rw *responseWriter) hold(up *http.Request) rewrite.Asked {
 // next handler without us: whoever handles an error of that sends it elsewhere.
 // What is wrapped around the body stays around it (a limit of Caddy's
 // request_body), what has been read is not read again, and what has not, because
-// upstream could not be reached, is there as it came.
+// upstream could not be reached, is there as it came. net/http looks at the request
+// when it writes the header, which a timer may do now.
 func (rw *responseWriter) giveBack(up *http.Request) {
+	rw.mu.Lock()
+	defer rw.unlock()
 	r, s := rw.r, &rw.sent
 	wrapped := !same(up.Body, s.given)
 	if wrapped && up.ContentLength != s.length {

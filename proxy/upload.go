@@ -145,7 +145,7 @@ func (rw *responseWriter) blame(err error) error {
 		return err // whoever limits the body has its own way of saying so
 	}
 	rw.mu.Lock()
-	defer rw.mu.Unlock()
+	defer rw.unlock()
 	if rw.decided {
 		return err
 	}

@@ -50,7 +50,7 @@ func (rw *responseWriter) age() time.Duration { return rw.p.o.Clock.Since(rw.sin
 // when the process has waited long enough for its end: the request is answered.
 func (rw *responseWriter) ask(asked rewrite.Asked) bool {
 	rw.mu.Lock()
-	defer rw.mu.Unlock()
+	defer rw.unlock()
 	rw.asked, rw.noStream = true, asked == rewrite.AskedWhole
 	rw.askedAt = rw.age()
 	rw.byteAt, rw.frameAt = rw.askedAt, rw.askedAt
@@ -150,7 +150,7 @@ func (rw *responseWriter) nextDeadline() (at time.Duration, ok bool) {
 // tick does what is due and sets the timer again.
 func (rw *responseWriter) tick() {
 	rw.mu.Lock()
-	defer rw.mu.Unlock()
+	defer rw.rescue()
 	if rw.closed || !rw.watched() || rw.gone() {
 		return
 	}
@@ -204,7 +204,9 @@ func (rw *responseWriter) keepalive(age time.Duration) {
 	}
 	room := rw.p.buffers.get()
 	out := rw.engine.Keepalive(room.b)
-	_ = rw.send(out)     // an error shows in rw.writeErr
+	rw.liftDeadline()
+	_ = rw.send(out) // an error shows in rw.writeErr
+	rw.dropDeadline()
 	rw.sentAt = rw.age() // also when none may leave now
 	rw.p.buffers.put(room, out)
 }
