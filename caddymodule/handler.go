@@ -137,6 +137,12 @@ type Handler struct {
 	// reloads and restarts. Default: `auto`.
 	ZeroUsage string `json:"zero_usage,omitempty"`
 
+	// What an answer is that says `stop` and has no text, no reasoning and no
+	// tool, or ends on a tool, although it reports its usage: `error` takes it
+	// for a failure, `pass` lets it pass. One with a usage of zero tokens is
+	// always a failure. Default: `error`.
+	EmptyAnswer string `json:"empty_answer,omitempty"`
+
 	// How long upstream may take to send the first byte of its answer. When it
 	// has passed, the client gets an error. It does not apply when the request
 	// does not ask for a stream; a request that was not read (see `history` and

@@ -78,6 +78,8 @@ func endMessage(res proxy.Result) (zapcore.Level, string) {
 		return zapcore.DebugLevel, "client left"
 	case res.Outcome == rewrite.CodeAgentIncomplete:
 		return zapcore.WarnLevel, "agent failed and said stop; answered with an error"
+	case res.Outcome == rewrite.CodeEmpty:
+		return zapcore.WarnLevel, "answer said nothing or ended on a tool, and was ended with an error; see empty_answer"
 	case res.Outcome != proxy.OutcomeOK && res.Whole:
 		return zapcore.WarnLevel, "no answer came; answered with an error"
 	case res.Outcome != proxy.OutcomeOK && res.Status != http.StatusOK:
