@@ -132,9 +132,11 @@ type Handler struct {
 
 	// What an answer is that has text, the finish reason `stop` and a usage
 	// of zero tokens: `auto` takes it for a crash when this upstream and
-	// model have reported usage before, `error` always does, `pass` never
-	// does. What has been reported is kept in Caddy's storage, so it survives
-	// reloads and restarts. Default: `auto`.
+	// model have reported usage before and the upstream does not report its
+	// failures itself, `error` always does, `pass` never does. After three in
+	// a row `auto` takes the provider for one that reports no usage, until it
+	// does again. What is known is kept in Caddy's storage, below `hermes/`, so
+	// it survives reloads and restarts. Default: `auto`.
 	ZeroUsage string `json:"zero_usage,omitempty"`
 
 	// What an answer is that says `stop` and has no text, no reasoning and no
