@@ -286,7 +286,7 @@ func (h *Handler) Cleanup() error {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	h.shared.hold()
 	defer leave()
-	return requestError(h.proxy.Serve(w, r, next.ServeHTTP))
+	return passedError(h.proxy.Serve(w, r, next.ServeHTTP))
 }
 
 // Interface guards

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -53,9 +54,16 @@ func (c *recorder) begin(r *http.Request, status int, h http.Header) proxy.Recor
 	return &recording{
 		recorder: c, file: file, name: name, left: share,
 		meta: repair.Meta{
-			Path: r.URL.Path, Began: now, Status: status, ContentType: h.Get("Content-Type"), Progress: r.Header.Get(proxy.ProgressHeader),
+			Path: pathEnd(r.URL.Path), Began: now, Status: status,
+			ContentType: logged(h.Get("Content-Type")), Progress: logged(r.Header.Get(proxy.ProgressHeader)),
 		},
 	}
+}
+
+// pathEnd returns the last maxLogged bytes of a path: its end tells what the
+// stream is.
+func pathEnd(path string) string {
+	return strings.ToValidUTF8(path[max(len(path)-maxLogged, 0):], "")
 }
 
 // fail says that recording fails, the first time as a warning.

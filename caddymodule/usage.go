@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -212,7 +211,7 @@ func (s *usageStore) write(ctx context.Context, key usageKey, model string, is, 
 		}
 	}
 	value, err := json.Marshal(usageRecord{
-		Model:    strings.ToValidUTF8(model[:min(len(model), maxUsageModel)], ""),
+		Model:    cutText(model, maxUsageModel),
 		Reported: s.memory.time().UTC(),
 		Missed:   is.missed,
 	})
