@@ -178,7 +178,8 @@ type Handler struct {
 	// A directory to record streams in, as upstream sends them, for bug reports
 	// and `caddy hermes-repair`: each a file `.sse`, and a file `.json` with what
 	// is known of it beside its bytes. The files hold what the agent said, and
-	// nothing of the request but its path; only their owner can read them.
+	// nothing of the request but its path; only their owner can read them. It is
+	// made when it is needed. One that cannot be written to is refused.
 	// Default: none, nothing is recorded.
 	Record string `json:"record,omitempty"`
 
@@ -207,7 +208,8 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 
 // Provision compiles the options, joins what all configurations of the process
 // share, and subscribes to the end of the process. It writes nothing and
-// starts nothing, for it also runs to validate a configuration.
+// starts nothing, for it also runs to validate a configuration, and one that is
+// refused changes nothing.
 func (h *Handler) Provision(ctx caddy.Context) error {
 	h.logger, h.ctx = ctx.Logger(), ctx
 
@@ -240,26 +242,38 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	o.OnHeal = h.onHeal
 	o.Observer = h
 	if h.Record != "" {
-		o.Record = newRecorder(h.shared.shelves.get(h.Record, h.RecordMax), h.logger).begin
+		o.Record = newRecorder(h.shared.shelves.get(h.Record), h.RecordMax, h.runs, h.logger).begin
 	}
 	o.Streams = &h.shared.streams
 	h.usage = &usageStore{memory: &h.shared.usage, storage: ctx.Storage(), logger: h.logger}
 	o.Usage = h.usage
 	h.proxy = proxy.New(o)
 
-	return subscribe(ctx, &drain{
+	d := &drain{
 		streams: &h.shared.streams,
 		timeout: o.DrainTimeout,
 		exiting: caddy.Exiting,
 		times:   func() (grace, delay time.Duration) { return stopTimes(ctx) },
 		logger:  h.logger,
-	})
+	}
+	d.warnTooShort(configuredTimes(ctx))
+	return subscribe(ctx, d)
 }
 
-// Validate reports the first option whose value is not allowed. The error
-// names the option, the value and what is allowed.
+// Validate reports the first option whose value is not allowed, and a directory for
+// recordings that cannot be written to. The error names the option, the value and
+// what is allowed.
 func (h *Handler) Validate() error {
-	return h.check()
+	if err := h.check(); err != nil {
+		return err
+	}
+	if h.Record == "" {
+		return nil
+	}
+	if err := checkWritable(h.Record); err != nil {
+		return fmt.Errorf("invalid record %q: streams cannot be recorded there, name a directory that the user of this process can write to: %w", h.Record, err)
+	}
+	return nil
 }
 
 // Cleanup leaves what all configurations share. Streams of this configuration
