@@ -30,6 +30,7 @@ http://:8643 {
 		done_grace 3s
 		error_finish inline
 		zero_usage error
+		empty_answer pass
 		first_byte_timeout 30s
 		idle_timeout 1m
 		stall_timeout 45s
@@ -46,7 +47,7 @@ var everyMember = map[string]any{
 	"handler": "hermes", "max_frame": 2 << 20, "imitations": "keep",
 	"reasoning": "drop", "history": "keep", "max_request": 5_000_000, "parallel_window": 80 * time.Millisecond,
 	"tool": map[string]string{"🛰️": "satellite", "🧲": "magnet"}, "progress": "unnamed", "status_line": true,
-	"done_grace": 3 * time.Second, "error_finish": "inline", "zero_usage": "error", "first_byte_timeout": 30 * time.Second,
+	"done_grace": 3 * time.Second, "error_finish": "inline", "zero_usage": "error", "empty_answer": "pass", "first_byte_timeout": 30 * time.Second,
 	"idle_timeout": time.Minute, "stall_timeout": 45 * time.Second, "keepalive": 7 * time.Second, "keepalive_form": "comment",
 	"drain_timeout": 4 * time.Second,
 }
@@ -176,6 +177,7 @@ func TestRefusedValues(t *testing.T) {
 		{"imitations maybe", []string{"imitations", "strip", "keep", "trust"}},
 		{"error_finish none", []string{"error_finish", "split", "inline"}},
 		{"zero_usage never", []string{"zero_usage", "auto", "error", "pass"}},
+		{"empty_answer never", []string{"empty_answer", "error", "pass"}},
 		{"keepalive_form ping", []string{"keepalive_form", "chunk", "comment"}},
 		{"status_line yes", []string{"status_line", "on", "off"}},
 		{"reasoning on", []string{"reasoning", "extract", "keep", "drop"}},
@@ -232,6 +234,7 @@ func TestRefusedValuesInJSON(t *testing.T) {
 		{"imitations", "maybe", []string{"strip", "keep", "trust"}},
 		{"error_finish", "none", []string{"split", "inline"}},
 		{"zero_usage", "never", []string{"auto", "error", "pass"}},
+		{"empty_answer", "never", []string{"error", "pass"}},
 		{"keepalive_form", "ping", []string{"chunk", "comment"}},
 		{"reasoning", "on", []string{"extract", "keep", "drop"}},
 		{"history", "clean", []string{"heal", "keep"}},
