@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
 )
 
 // proxiesVariable says, as "required", that the tests behind other proxies must not
@@ -64,7 +66,7 @@ func (f *front) start(t testing.TB, path string, args ...string) *client {
 	cmd := exec.Command(path, args...)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
+	if err := child.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	exited := make(chan struct{})

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
 	"go.yaml.in/yaml/v2"
 )
 
@@ -320,7 +321,7 @@ func (d deployment) prestop(t *testing.T, health string) (ended <-chan time.Time
 	cmd := exec.Command(python, d.hook[1], script)
 	var bad strings.Builder
 	cmd.Stderr = &bad
-	if err := cmd.Start(); err != nil {
+	if err := child.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	c := make(chan time.Time, 1)

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
 )
 
 // openWebUIVariable names the program open-webui of an installation, or is
@@ -97,7 +99,7 @@ func startOpenWebUI(t testing.TB, program string, connections []string, more ...
 		t.Fatal(err)
 	}
 	cmd.Stdout = cmd.Stderr
-	if err := cmd.Start(); err != nil {
+	if err := child.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	exited := make(chan struct{})

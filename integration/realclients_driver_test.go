@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
 )
 
 // A driver is a running program that uses one client as its documentation
@@ -79,7 +81,7 @@ func startDriver(t testing.TB, cmd *exec.Cmd) *driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := child.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	d.in = json.NewEncoder(stdin)

@@ -4,19 +4,19 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/freeport"
 )
 
 // A sidecar is a running process of the binary under test.
@@ -71,7 +71,7 @@ func follow(t testing.TB, cmd *exec.Cmd, ready string) *sidecar {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := child.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	s := &sidecar{t: t, cmd: cmd, log: newLogBook(), exited: make(chan struct{})}
@@ -263,21 +263,16 @@ func needsModule(t testing.TB, id string) {
 	t.Skipf("needs full Caddy: %s has no module %s", filepath.Base(binary), id)
 }
 
-// freePort is an address of the loopback interface that nobody listens on. Its
-// port is below those that the system gives to outgoing connections, so that
-// none of them takes it before the sidecar does.
+// freePort is an address of the loopback interface that nobody listens on, and that
+// no other test is given until this one ends.
 func freePort(t testing.TB) string {
 	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(10000+rand.IntN(20000))))
-		if err != nil {
-			continue
-		}
-		defer l.Close()
-		return l.Addr().String()
+	addr, release, err := freeport.Take()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free port")
-	return ""
+	t.Cleanup(release)
+	return addr
 }
 
 // onLoopback opens a site of a Caddyfile that listens nowhere else.
