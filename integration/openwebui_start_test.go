@@ -121,7 +121,7 @@ func startOpenWebUI(t testing.TB, program string, connections []string, more ...
 		}
 	})
 	base := "http://" + host + ":" + port
-	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 		select {
 		case <-exited:
 			t.Fatalf("Open WebUI has ended:\n%s", log)

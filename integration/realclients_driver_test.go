@@ -113,7 +113,7 @@ func (d *driver) ready() {
 
 // startPatience bounds the start of a driver: an interpreter with a cold cache,
 // on a busy machine.
-const startPatience = 2 * time.Minute
+const startPatience = 5 * time.Minute
 
 // listen reads the driver's lines.
 func (d *driver) listen(out *bufio.Reader) {
