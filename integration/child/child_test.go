@@ -60,7 +60,10 @@ func parent(how string) {
 	if err := <-started; err != nil {
 		panic(err)
 	}
-	addr, _ := bufio.NewReader(out).ReadString('\n')
+	addr, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		panic(err)
+	}
 	fmt.Print(addr)
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // until it is to end
 	switch how {
