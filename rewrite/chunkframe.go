@@ -168,7 +168,7 @@ func (s *Stream) otherText() {
 func (s *Stream) quietFrame() {
 	c := &s.c
 	s.otherText()
-	switch quiet := !c.finish.ok() && !c.extra && !c.text && !c.reasoning && !c.other && !c.err.set(s.f.data) && c.count <= 1; {
+	switch quiet := !c.finish.ok() && !c.extra && !c.text && !c.reasoning && !c.other && !c.err.set(s.f.data) && !c.hermes.ok() && c.count <= 1; {
 	case !quiet:
 		s.settle()
 	case !s.hold.empty():
@@ -259,6 +259,7 @@ func (s *Stream) holdFrame(in span, k kept) {
 		s.note(sectionMarkers, "may be an imitated marker: held back to the end of the line")
 	}
 	s.keep(in, k, nil, false)
+	s.redactError()
 	start := s.hold.size()
 	held := func(v span) span { return span{start + s.moved(v.from), start + s.moved(v.to)} }
 	h := heldFrame{text: held(in), drop: s.droppable()}

@@ -60,11 +60,12 @@ func (s *Stream) writeMark() {
 	s.mark, s.left = false, true
 }
 
-// forward writes the frame s.f byte for byte, behind what is held.
+// forward writes the frame s.f, byte for byte but for its edits, behind what is held.
 func (s *Stream) forward() {
 	s.settle()
 	s.fate = fateForward
-	s.out = append(s.out, s.f.raw...)
+	s.out = s.render(s.out)
+	s.edits = s.edits[:0]
 	s.owesLF()
 }
 
@@ -134,6 +135,9 @@ func (s *Stream) frame(raw []byte) {
 		return
 	case !s.c.parse(data):
 		s.note(sectionHarm, "no well-formed JSON object: passes")
+		if s.f.tellsState() {
+			s.redactData()
+		}
 		s.forward()
 		return
 	}
@@ -146,6 +150,7 @@ func (s *Stream) object() {
 	named := len(s.f.event) > 0 && string(s.f.event) != "message"
 	switch {
 	case s.done:
+		s.redactFrame()
 		s.late()
 	case string(s.f.event) == progressEvent && (s.c.tool.isString(data) || s.c.callID.isString(data)):
 		if s.c.choices.ok() {
@@ -163,6 +168,7 @@ func (s *Stream) object() {
 		s.settle()
 		s.namedFrame()
 	default:
+		s.redactFrame()
 		s.forward()
 	}
 }

@@ -90,7 +90,7 @@ func (s *Stream) finishFrame() {
 		s.crash()
 	case reason == "error":
 		s.upstreamError()
-	case reason != "length": // which passes byte for byte
+	default:
 		s.redactError()
 	}
 	s.writeEdited()
@@ -126,6 +126,7 @@ func (s *Stream) crash() {
 		s.removeMember(s.c.err)
 	}
 	s.setMember(s.c.hermes, "hermes", s.hermes(message))
+	s.redactTwins()
 }
 
 // writeError writes the frame of an error, unless there has been one.
@@ -158,9 +159,10 @@ func (s *Stream) upstreamError() {
 	s.note(sectionEnd, "upstream says that the agent failed: an error finish, without secrets")
 	s.fail(CodeAgentError)
 	s.moveText()
-	s.redactIn(s.c.hermes)
+	s.redactOf(s.c.hermes)
+	s.redactTwins()
 	if s.o.ErrorFinish == ErrorFinishInline {
-		s.redactIn(s.c.err)
+		s.redactOf(s.c.err)
 		return
 	}
 	data, message := s.f.data, s.reason()
@@ -242,7 +244,7 @@ func (s *Stream) errorCode() string {
 func (s *Stream) errorFrame() {
 	s.settle()
 	s.completeAll()
-	s.redactIn(s.c.err)
+	s.redactAll()
 	if !s.finished {
 		s.noteError()
 	}

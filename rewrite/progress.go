@@ -132,6 +132,7 @@ func (s *Stream) toolFrame(in Progress) {
 	case in == ProgressBare:
 		s.namedFrame()
 	default:
+		s.redactFrame()
 		s.forward()
 	}
 }
@@ -208,6 +209,7 @@ func (s *Stream) upstreamEnd(t *toolFields, in Progress) {
 		s.writeEnd(&ended, in)
 		return
 	}
+	s.redactError()
 	s.forward()
 }
 
@@ -227,6 +229,7 @@ func (s *Stream) writeUpstream(t *tool, in Progress) {
 	whole := stringOf(s.f.data, s.c.callID) != nil && !lacksStatus
 	switch {
 	case whole && s.asIs(in):
+		s.redactError()
 		s.forward()
 	case in == ProgressBare && s.envelops() && (whole || lacksID):
 		s.wrap(t, "running", lacksID, lacksStatus)
@@ -264,6 +267,7 @@ func (s *Stream) wrap(t *tool, status string, lacksID, lacksStatus bool) {
 		s.editRaw(s.f.named, nil)
 	}
 	s.addFront()
+	s.redactError()
 	s.edit(s.c.shut, s.c.shut, room)
 	s.writeEdited()
 }
@@ -282,12 +286,12 @@ func (s *Stream) addFront() {
 // namedFrame handles a named event that is no tool event: without the members
 // of a chunk strict clients break on it (contract section 2).
 func (s *Stream) namedFrame() {
+	s.redactFrame()
 	if s.c.choices.ok() || !s.envelops() {
 		s.forward()
 		return
 	}
 	s.addFront()
-	s.redactIn(s.c.err)
 	s.writeEdited()
 }
 

@@ -1,0 +1,322 @@
+package rewrite
+
+import (
+	"slices"
+	"strings"
+)
+
+// Which texts are secrets (contract section 3). The list is kept by hand: gitleaks
+// and trufflehog are programs with hundreds of modules, or the wrong licence, whose
+// regular expressions look for names in source code, and take milliseconds and
+// megabytes to compile. What they find is replaced as a whole, and in text, where
+// here the bytes of JSON have to be found; of their formats the usual ones are here.
+
+// keyFormat is a format of keys that have a prefix.
+type keyFormat struct {
+	prefix string
+	least  int  // how many characters it has behind the prefix
+	wordy  bool // words begin with the prefix, too: what follows must look like a key
+}
+
+var keyFormats = [...]keyFormat{
+	{"sk-", 3, false}, {"sk_live_", 4, false}, {"sk_test_", 4, false}, // OpenAI, Anthropic, OpenRouter; Stripe
+	{"shpat_", 6, false}, {"sntrys_", 6, false},
+	{"gsk_", 6, false}, {"ghp_", 6, false}, {"gho_", 6, false}, {"ghu_", 6, false}, {"ghs_", 6, false}, {"ghr_", 6, false},
+	{"github_pat_", 6, false}, {"glpat-", 6, false}, {"glsa_", 6, false}, {"GOCSPX-", 6, false},
+	{"AIz", 7, false}, {"AKIA", 8, true}, {"ASIA", 8, true},
+	{"hf_", 6, true}, {"hvs.", 10, true},
+	{"xoxa-", 4, false}, {"xoxb-", 4, false}, {"xoxe-", 4, false}, {"xoxp-", 4, false}, {"xoxr-", 4, false}, {"xoxs-", 4, false},
+	{"xapp-", 6, true}, {"xai-", 6, true},
+	{"r8_", 6, false}, {"rk_live_", 4, false}, {"rk_test_", 4, false},
+	{"pplx-", 6, true}, {"pypi-", 6, true},
+	{"eyJ", 10, false}, // a JSON Web Token
+	{"nvapi-", 6, false}, {"npm_", 6, true},
+	{"tvly-", 6, false}, {"whsec_", 6, false}, {"ya29.", 6, false}, {"dop_v1_", 6, false}, {"lin_api_", 6, false},
+}
+
+// secretNames are what the names end with of which the value is a secret. Only, as a
+// word, has another meaning.
+var secretNames = [...]struct {
+	name string
+	only bool // it has no other meaning
+}{
+	{"apikey", true}, {"authorization", true}, {"auth", false}, {"cookie", false}, {"credentials", false}, {"credential", false},
+	{"key", false}, {"passphrase", true}, {"password", true}, {"passwd", true}, {"provided", false}, {"pwd", true},
+	{"secret", true}, {"signature", false}, {"token", false},
+}
+
+// schemes are those of an Authorization header whose value is a secret.
+var schemes = [...]string{"bearer", "basic", "token", "digest", "apikey", "key"}
+
+// noSecrets are words that stand where a secret would.
+var noSecrets = [...]string{
+	"access", "auth", "authentication", "authorization", "code", "credentials", "default", "empty", "error", "expired", "false", "format",
+	"header", "headers", "incorrect", "invalid", "malformed", "missing", "none", "not", "null", "optional", "provided", "realm",
+	"redacted", "required", "scheme", "scope", "string", "token", "tokens", "true", "type", "undefined", "unknown", "value",
+}
+
+// The classes of characters.
+const (
+	isLower = 1 << iota
+	isUpper
+	isDecimal
+	inKey   // stands in a key with a prefix
+	inValue // stands in what follows a name or a scheme
+	isBlank // white space and controls
+	isQuote
+	begins // a secret, or what stands before one, begins with it
+)
+
+var (
+	classes                     = classesOf()
+	hints, prefixEnds, nameEnds = hintsOf() // see mayHoldSecret
+)
+
+// endings are what words end with that have the same last character: what stands
+// before that, and before it, as bits.
+type endings [2]uint64
+
+// hintsOf returns the characters at which mayHoldSecret looks around, and how the
+// prefixes of keys and the names of secrets end.
+func hintsOf() (at [256]bool, prefixes, names [256]endings) {
+	for _, c := range []byte("\\:=%@,bB") {
+		at[c] = true
+	}
+	add := func(to *endings, word string) {
+		n := len(word)
+		to[0] |= 1 << (word[n-2] & 63)
+		to[1] |= 1 << (word[n-3] & 63)
+	}
+	for _, f := range keyFormats {
+		last := f.prefix[len(f.prefix)-1]
+		at[last] = true
+		add(&prefixes[last], f.prefix)
+	}
+	for _, n := range secretNames {
+		last := n.name[len(n.name)-1]
+		upper := strings.ToUpper(n.name)
+		for _, last := range []byte{last, upper[len(upper)-1]} {
+			add(&names[last], n.name)
+			add(&names[last], upper)
+		}
+	}
+	return at, prefixes, names
+}
+
+// fit tells whether b may end with one of the words.
+func (e *endings) fit(b []byte) bool {
+	n := len(b)
+	return n > 2 && e[0]>>(b[n-2]&63)&1 != 0 && e[1]>>(b[n-3]&63)&1 != 0
+}
+
+func classesOf() (of [256]uint16) {
+	for c := range 256 {
+		b := byte(c)
+		switch {
+		case b >= 'a' && b <= 'z':
+			of[c] = isLower | inKey | inValue
+		case b >= 'A' && b <= 'Z':
+			of[c] = isUpper | inKey | inValue
+		case isDigit(b):
+			of[c] = isDecimal | inKey | inValue
+		case b <= ' ' || b == 0x7f:
+			of[c] = isBlank
+		case b == '"' || b == '\'' || b == '`':
+			of[c] = isQuote
+		}
+	}
+	set := func(class uint16, chars string) {
+		for _, c := range []byte(chars) {
+			of[c] |= class
+		}
+	}
+	set(inKey, "_-*.")
+	set(inValue, "_-*.~+/=%:!?@#$^")
+	set(begins, ":bBmM")
+	for _, f := range keyFormats {
+		set(begins, f.prefix[:1])
+	}
+	for _, n := range secretNames {
+		set(begins, n.name[:1]+string(n.name[0]-'a'+'A'))
+	}
+	return of
+}
+
+const letter = isLower | isUpper
+
+func folded(c byte) byte {
+	if c >= 'A' && c <= 'Z' {
+		return c | 0x20
+	}
+	return c
+}
+
+// charAt returns the character at i of the inside of a JSON string, and the index
+// behind it; any that is not ASCII is 0x80 or more. Escapes are read however often
+// the text was escaped: an error often has another's JSON in it.
+func charAt(b []byte, i int) (c byte, next int) {
+	if b[i] != '\\' {
+		return b[i], i + 1
+	}
+	r, next := nextRune(b, i)
+	if r == '\\' {
+		if c, behind := escapedAgain(b, next); behind > 0 {
+			return c, behind
+		}
+	}
+	if r >= 0x80 {
+		return 0x80, next
+	}
+	return byte(r), next
+}
+
+// escapedAgain returns the character that an escaped backslash before i escapes, and
+// the index behind it, which is 0 where it escapes none that matters here.
+func escapedAgain(b []byte, i int) (c byte, next int) {
+	for range 8 { // as often as that it is not escaped
+		if i >= len(b) {
+			return 0, 0
+		}
+		switch b[i] {
+		case '/', '\'':
+			return b[i], i + 1
+		case 'u':
+			if r, ok := hex4(b, i+1); ok {
+				return byte(min(r, 0x80)), i + 5
+			}
+			return 0, 0
+		case '\\':
+			r, behind := nextRune(b, i)
+			if r == '"' || r == '/' {
+				return byte(r), behind
+			}
+			if r != '\\' {
+				return 0, 0
+			}
+			i = behind
+		default:
+			return 0, 0
+		}
+	}
+	return 0, 0
+}
+
+// wordAt returns the index behind the word at i, in letters of either case where
+// fold is true, 0 when another stands there.
+func wordAt(b []byte, i int, word string, fold bool) int {
+	for k := range len(word) {
+		if i >= len(b) {
+			return 0
+		}
+		c, next := charAt(b, i)
+		if fold {
+			c = folded(c)
+		}
+		if c != word[k] {
+			return 0
+		}
+		i = next
+	}
+	return i
+}
+
+// enough is how many characters are a secret in any case where one is expected.
+const enough = 40
+
+// value is what may be a secret.
+type value struct {
+	at      span
+	n       int    // characters
+	kinds   uint16 // the classes of those that are letters or digits
+	mixed   bool   // a capital stands behind a small letter
+	other   bool   // there is one that is no letter, digit or hyphen
+	stars   bool   // nothing but stars
+	isWord  bool   // it is one of noSecrets
+	longest int    // the longest stretch of letters and digits
+	keyish  bool   // there is a stretch as keys have them
+}
+
+// valueAt reads the characters of the class at i. What ends a sentence is not part
+// of it.
+func valueAt(b []byte, i int, class uint16) (v value) {
+	v = value{at: span{i, i}, stars: true}
+	end, last := i, byte(0)
+	var part value // the stretch that is read
+	var word [16]byte
+	for i < len(b) {
+		c, next := charAt(b, i)
+		if classes[c]&class == 0 {
+			break
+		}
+		i = next
+		if v.n < len(word) {
+			word[v.n] = folded(c)
+		}
+		v.n++
+		v.take(c, last)
+		if classes[c]&(letter|isDecimal) == 0 {
+			part = value{}
+		} else {
+			part.n++
+			part.take(c, last)
+			v.longest = max(v.longest, part.n)
+			v.keyish = v.keyish || part.n >= 8 && (part.mixed || part.kinds&isDecimal != 0 && part.kinds&letter != 0)
+		}
+		if last = c; c != '.' && c != ':' && c != '!' && c != '?' {
+			end = i
+		}
+	}
+	v.at.to = end
+	if v.n <= len(word) {
+		text := word[:v.n]
+		for len(text) > 0 && classes[text[len(text)-1]]&letter == 0 {
+			text = text[:len(text)-1]
+		}
+		v.isWord = v.kinds&isDecimal == 0 && (slices.Contains(noSecrets[:], string(text)) || slices.Contains(schemes[:], string(text)))
+	}
+	return v
+}
+
+// take notes that the character c stands in the value, behind last.
+func (v *value) take(c, last byte) {
+	kind := classes[c]
+	v.kinds |= kind & (letter | isDecimal)
+	v.mixed = v.mixed || kind&isUpper != 0 && classes[last]&isLower != 0
+	v.other = v.other || kind&(letter|isDecimal) == 0 && c != '-'
+	v.stars = v.stars && c == '*'
+}
+
+// isSecretOf tells whether the value is one behind a name that says so for sure, or
+// may only say so.
+func (v *value) isSecretOf(sure bool) bool {
+	digits, letters := v.kinds&isDecimal != 0, v.kinds&letter != 0
+	switch {
+	case !v.at.ok() || v.n < 3 || v.stars && v.n < enough || v.isWord:
+		return false
+	case v.n >= enough:
+		return true
+	case !sure:
+		return digits && letters && v.n >= 6 || v.mixed && v.n >= 8 || v.longest >= 16
+	case digits && !letters && !v.other:
+		return v.n >= 4
+	case digits || v.mixed:
+		return true
+	}
+	return v.n >= 6
+}
+
+// isSecretBehind tells whether the value is one behind the scheme.
+func (v *value) isSecretBehind(scheme string) bool {
+	digits := v.kinds&isDecimal != 0
+	switch {
+	case !v.at.ok() || v.n < 3 || v.stars && v.n < enough || v.isWord:
+		return false
+	case v.n >= enough:
+		return true
+	case scheme == "Bearer" || digits || v.mixed && v.n >= 4 || v.longest >= 16:
+		return true
+	case scheme == "basic":
+		return false
+	}
+	return v.other
+}
