@@ -1,6 +1,9 @@
 package rewrite
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // What upstream says about a failure, or about its state, by the frame it stands in
 // (contract section 3).
@@ -42,17 +45,22 @@ func (s *Stream) redactOf(v span) {
 // members that stand twice, of which clients differ in the one they take, or whose
 // name is escaped, and in choices.
 func (s *Stream) redactTwins() {
-	if !s.c.twins && !s.c.errors {
-		return
+	if s.c.twins || s.c.errors {
+		s.eachTwin(span{s.c.open, s.c.shut + 1}, s.c.err, s.c.hermes)
 	}
+}
+
+// eachTwin takes secrets out of the errors in the object at v, but for those that are
+// seen to.
+func (s *Stream) eachTwin(v span, but ...span) {
 	data := s.f.data
-	for i := s.c.open + 1; ; {
+	for i := v.from + 1; ; {
 		key, value, next, ok := nextMember(data, i)
 		if !ok {
 			return
 		}
 		switch {
-		case value == s.c.err || value == s.c.hermes:
+		case slices.Contains(but, value):
 		case saysError(key.of(data)):
 			s.redactIn(value)
 		case key.is(data, "choices") && data[value.from] == '[':
@@ -143,4 +151,28 @@ func redactAnswer(body []byte, failed bool) []byte {
 			}
 		}
 	})
+}
+
+// redactOther takes secrets out of what the frame s.f, whose members are s.m, says of a
+// failure or of the agent's state, in a stream of another kind that is known.
+func (s *Stream) redactOther() {
+	if !s.Guarded() {
+		return
+	}
+	data, m := s.f.data, &s.m
+	whole := span{skipSpace(data, 0, ' '), len(data)}
+	switch {
+	case s.other.kind == kindSession && isNamed(&s.f) && string(s.f.event) != "error" && string(s.f.event) != "hermes.status":
+	case s.f.tellsState(), m.typ.isString(data) && tellsState(m.typ.inner().of(data)), m.event.isString(data) && tellsState(m.event.inner().of(data)):
+		s.redactIn(whole)
+		return
+	}
+	s.redactIn(m.err)
+	if m.response.isObject(data) {
+		s.redactIn(memberOf(data, m.response, "error"))
+		s.redactIn(memberOf(data, m.response, "incomplete_details"))
+	}
+	if m.twins {
+		s.eachTwin(whole, m.err)
+	}
 }
