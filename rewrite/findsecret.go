@@ -33,6 +33,9 @@ func (f *finder) next() (secret span, ok bool) {
 // there or follows.
 func (f *finder) secretAt(at, next int, c byte) span {
 	for k := range keyFormats {
+		if classes[c]&beginsKey == 0 {
+			break
+		}
 		if format := &keyFormats[k]; format.prefix[0] == c {
 			if i := wordAt(f.b, at, format.prefix, false); i > 0 && f.isKey(i, format) {
 				return span{at, valueAt(f.b, i, inKey).at.to}
@@ -50,7 +53,11 @@ func (f *finder) secretAt(at, next int, c byte) span {
 		}
 		return span{}
 	}
-	for _, n := range secretNames {
+	if classes[c]&beginsName == 0 {
+		return span{}
+	}
+	for k := range secretNames {
+		n := &secretNames[k]
 		if n.name[0] != folded(c) {
 			continue
 		}

@@ -59,7 +59,7 @@ func redactEach(b []byte, find func(each func(span))) []byte {
 	at := 0
 	find(func(s span) {
 		if at == 0 {
-			out = make([]byte, 0, len(b)+len(redacted))
+			out = make([]byte, 0, min(2*len(b), len(b)+maxRedactedGrowth)+len(redacted))
 		}
 		out = append(append(out, b[at:s.from]...), r.of(s)...)
 		at = s.to
@@ -101,6 +101,7 @@ func (s *Stream) redactBy(v span, find func(each func(secret span))) {
 		}
 		if rest == nil {
 			from, at = secret.from, secret.from
+			rest = make([]byte, 0, min(2*(len(b)-at), len(b)-at+2*maxRedactedGrowth))
 		}
 		rest = append(append(rest, b[at:secret.from]...), with...)
 		at = secret.to

@@ -1,9 +1,6 @@
 package rewrite
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // Which texts are secrets (contract section 3). The list is kept by hand: gitleaks
 // and trufflehog are programs with hundreds of modules, or the wrong licence, whose
@@ -34,11 +31,10 @@ var keyFormats = [...]keyFormat{
 	{"tvly-", 6, false}, {"whsec_", 6, false}, {"ya29.", 6, false}, {"dop_v1_", 6, false}, {"lin_api_", 6, false},
 }
 
-// secretNames are what the names end with of which the value is a secret. Only, as a
-// word, has another meaning.
+// secretNames are what names end with whose value is a secret.
 var secretNames = [...]struct {
 	name string
-	only bool // it has no other meaning
+	only bool // it means nothing else
 }{
 	{"apikey", true}, {"authorization", true}, {"auth", false}, {"cookie", false}, {"credentials", false}, {"credential", false},
 	{"key", false}, {"passphrase", true}, {"password", true}, {"passwd", true}, {"provided", false}, {"pwd", true},
@@ -48,11 +44,16 @@ var secretNames = [...]struct {
 // schemes are those of an Authorization header whose value is a secret.
 var schemes = [...]string{"bearer", "basic", "token", "digest", "apikey", "key"}
 
-// noSecrets are words that stand where a secret would.
-var noSecrets = [...]string{
-	"access", "auth", "authentication", "authorization", "code", "credentials", "default", "empty", "error", "expired", "false", "format",
-	"header", "headers", "incorrect", "invalid", "malformed", "missing", "none", "not", "null", "optional", "provided", "realm",
-	"redacted", "required", "scheme", "scope", "string", "token", "tokens", "true", "type", "undefined", "unknown", "value",
+// isNoSecret tells whether the text is a word that stands where a secret would.
+func isNoSecret(text []byte) bool {
+	switch string(text) {
+	case "access", "apikey", "auth", "authentication", "authorization", "basic", "bearer", "code", "credentials", "default",
+		"digest", "empty", "error", "expired", "false", "format", "header", "headers", "incorrect", "invalid", "key", "malformed",
+		"missing", "none", "not", "null", "optional", "provided", "realm", "redacted", "required", "scheme", "scope", "string",
+		"token", "tokens", "true", "type", "undefined", "unknown", "value":
+		return true
+	}
+	return false
 }
 
 // The classes of characters.
@@ -64,7 +65,9 @@ const (
 	inValue // stands in what follows a name or a scheme
 	isBlank // white space and controls
 	isQuote
-	begins // a secret, or what stands before one, begins with it
+	begins     // a secret, or what stands before one, begins with it
+	beginsKey  // a prefix of a key does
+	beginsName // the name of a secret does
 )
 
 var (
@@ -134,10 +137,10 @@ func classesOf() (of [256]uint16) {
 	set(inValue, "_-*.~+/=%:!?@#$^")
 	set(begins, ":bBmM")
 	for _, f := range keyFormats {
-		set(begins, f.prefix[:1])
+		set(begins|beginsKey, f.prefix[:1])
 	}
 	for _, n := range secretNames {
-		set(begins, n.name[:1]+string(n.name[0]-'a'+'A'))
+		set(begins|beginsName, n.name[:1]+string(n.name[0]-'a'+'A'))
 	}
 	return of
 }
@@ -231,7 +234,7 @@ type value struct {
 	mixed   bool   // a capital stands behind a small letter
 	other   bool   // there is one that is no letter, digit or hyphen
 	stars   bool   // nothing but stars
-	isWord  bool   // it is one of noSecrets
+	isWord  bool   // see isNoSecret
 	longest int    // the longest stretch of letters and digits
 	keyish  bool   // there is a stretch as keys have them
 }
@@ -272,7 +275,7 @@ func valueAt(b []byte, i int, class uint16) (v value) {
 		for len(text) > 0 && classes[text[len(text)-1]]&letter == 0 {
 			text = text[:len(text)-1]
 		}
-		v.isWord = v.kinds&isDecimal == 0 && (slices.Contains(noSecrets[:], string(text)) || slices.Contains(schemes[:], string(text)))
+		v.isWord = v.kinds&isDecimal == 0 && isNoSecret(text)
 	}
 	return v
 }

@@ -80,6 +80,7 @@ func TestUpstreamErrorOfAnyFormIsSplit(t *testing.T) {
 		`{"message": {"a": 1}}`:          "",
 		`[1]`:                            "",
 		`7`:                              "",
+		`-5`:                             "",
 		`true`:                           "",
 		`{"message": "m", "param": "p"}`: "m",
 	} {
