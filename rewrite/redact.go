@@ -167,14 +167,14 @@ func mayHoldSecret(b []byte) bool {
 			} else if c == ',' && at > 0 && classes[b[at]]&isQuote == 0 && classes[b[at]]&isBlank == 0 {
 				continue
 			}
-			if at > 0 && classes[b[at]]&letter != 0 && !nameEnds[b[at]].fit(b[:at+1]) {
+			if at > 0 && classes[b[at]]&letter != 0 && !nameEnds.fit(b[:at+1]) {
 				continue // as of most
 			}
 			if endsName(b[:i]) {
 				return true
 			}
 		default:
-			if prefixEnds[c].fit(b[:i+1]) && endsPrefix(b[:i+1]) {
+			if prefixEnds.fit(b[:i+1]) && endsPrefix(b[:i+1]) {
 				return true
 			}
 		}
@@ -204,7 +204,7 @@ func endsName(b []byte) bool {
 		}
 		i--
 	}
-	if i == 0 || !nameEnds[b[i-1]].fit(b[:i]) {
+	if i == 0 || !nameEnds.fit(b[:i]) {
 		return false
 	}
 	for k := range secretNames {

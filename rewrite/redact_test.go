@@ -19,6 +19,7 @@ var secretTexts = []string{
 	"«ghp_abcDEF123456» «gho_abcDEF123456» «ghu_abcDEF123456» «ghs_abcDEF123456» «ghr_abcDEF123456»", "«github_pat_11ABCDE_abcdef»",
 	"«xoxa-2-abcd», «xoxb-123-456-abc», «xoxp-1-2-3-abc», «xoxr-1-2abc», «xoxs-1-2abc»", "«AKIAIOSFODNN7EXAMPLE» «ASIAIOSFODNN7EXAMPLE»",
 	"«r8_abcDEF123456»", "«pplx-abcdef0123456789abcd»", "«glpat-abcDEF123-456_»", "«sk_live_abcDEF1234» «rk_live_abcDEF1234»",
+	"«SG.abcDEF1234567890.abcdef», «shpss_abcDEF1234», «rubygems_0123456789abcdef» «ntn_12345678901abcdEFG» «hvb.AAAAAQabcdef123»",
 	"«eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc-_DEF»!", "«nvapi-abcDEF123456», «npm_abcDEF1234567890», «ya29.a0AfH6SMBx-abc»",
 
 	// What follows a scheme.
