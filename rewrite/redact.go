@@ -36,6 +36,10 @@ func (r *redaction) of(secret span) string {
 	return redacted
 }
 
+// Redact returns text, in which upstream says something of a failure, without secrets
+// (contract section 3).
+func Redact(text string) string { return string(redactText([]byte(text))) }
+
 // redactText returns text, the inside of a JSON string or any other, without secrets.
 func redactText(text []byte) []byte {
 	if !mayHoldSecret(text) {
