@@ -14,6 +14,9 @@ type Params struct {
 	// RunID is the id of the run whose events the stream has, by the request's
 	// path, empty for others: only then is it a stream of /v1/runs.
 	RunID string
+	// SessionID is the id of the session in which the stream is, by the request's
+	// path, empty for others: only then is it a stream of /api/sessions.
+	SessionID string
 	// Progress overrides Options.Progress unless it is empty.
 	Progress Progress
 	// ID and Created, in Unix seconds, are used in an error finish when no
@@ -152,6 +155,10 @@ func New(o *Options, p Params) *Stream {
 	if p.RunID != "" && !p.Active {
 		s.other.run, s.other.kind = true, kindRuns
 		remember(&s.other.runs.id, quoteText(p.RunID))
+	}
+	if p.SessionID != "" && !p.Active {
+		s.other.kind = kindSession
+		remember(&s.other.session.id, quoteText(p.SessionID))
 	}
 	return s
 }
