@@ -220,6 +220,31 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 	}
 }
 
+// Elsewhere than in chat completions, and without a failure of the client's, the next
+// handler's error is its own.
+func TestErrorsThatAreNotTheClientsStayWhatTheyAre(t *testing.T) {
+	torn := func(_ *proxy.Options, r *http.Request, _ *recorder) {
+		r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, errTest })), -1
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for name, sets := range map[string][]setting{
+		"another path": {path(otherPath), torn},
+		"a good body":  {path(otherPath), header("Content-Type", "application/json"), asking(clean)},
+		"no body":      {path(otherPath)},
+	} {
+		x := begin(t, append(sets, withStatuses())...)
+		e := x.finish(func() error {
+			if x.up.Body != nil {
+				_, _ = io.ReadAll(x.up.Body)
+			}
+			return statusError(http.StatusBadGateway)
+		})
+		if e.err != statusError(http.StatusBadGateway) { //nolint:errorlint // the very error
+			t.Errorf("%s: %v", name, e.err)
+		}
+	}
+}
+
 // So is one of a client of whom the server says that it has gone.
 func TestRequestsThatEndWithTheirClient(t *testing.T) {
 	x := begin(t, withStatuses(), func(_ *proxy.Options, r *http.Request, _ *recorder) {
