@@ -245,6 +245,18 @@ func TestErrorsThatAreNotTheClientsStayWhatTheyAre(t *testing.T) {
 	}
 }
 
+// Whoever limits the body says so himself: where he does not, it is no failure of the
+// client's that we would name.
+func TestLimitsOfBodiesAreNotTheClientsFailure(t *testing.T) {
+	for _, failure := range []error{&http.MaxBytesError{}, fmt.Errorf("x: %w", statusError(413))} {
+		x := begin(t, withStatuses(), func(_ *proxy.Options, r *http.Request, _ *recorder) {
+			r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, failure })), -1
+		})
+		x.ret(statusError(http.StatusBadGateway)).wantSwallowed(t)
+		x.wantAnswer(http.StatusBadGateway, "upstream_aborted")
+	}
+}
+
 // So is one of a client of whom the server says that it has gone.
 func TestRequestsThatEndWithTheirClient(t *testing.T) {
 	x := begin(t, withStatuses(), func(_ *proxy.Options, r *http.Request, _ *recorder) {
