@@ -245,6 +245,25 @@ func TestErrorsThatAreNotTheClientsStayWhatTheyAre(t *testing.T) {
 	}
 }
 
+// Nor is an error behind the answer, which has begun, and no error is none.
+func TestErrorsBehindAnAnswerAreNotTheClientsFailure(t *testing.T) {
+	for _, err := range []error{statusError(http.StatusBadGateway), nil} {
+		x := begin(t, func(o *proxy.Options, r *http.Request, _ *recorder) {
+			r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, errTest })), -1
+			o.ErrorStatus = func(err error) int {
+				if err == nil {
+					t.Error("ErrorStatus was asked about no error")
+				}
+				return http.StatusBadGateway
+			}
+		})
+		x.do(func() { x.w.WriteHeader(http.StatusNotFound) })
+		if e := x.ret(err); e.err != err || x.rec.status != http.StatusNotFound { //nolint:errorlint // the very error
+			t.Errorf("error %v, want %v; status %d", e.err, err, x.rec.status)
+		}
+	}
+}
+
 // Whoever limits the body says so himself: where he does not, it is no failure of the
 // client's that we would name.
 func TestLimitsOfBodiesAreNotTheClientsFailure(t *testing.T) {
