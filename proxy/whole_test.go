@@ -256,6 +256,34 @@ func TestTrailersOfARepairedAnswer(t *testing.T) {
 	}
 }
 
+// TestAnswerThatBreaksOff fails as it would without us, wherever it does: nobody knows
+// what would have followed.
+func TestAnswerThatBreaksOff(t *testing.T) {
+	for _, body := range []string{completion("<think>a</think>b", someTokens), completion("", zeroTokens)} {
+		for _, came := range []string{"", body[:50], body} {
+			for _, how := range []string{"abort", "panic", "error"} {
+				x := begin(t)
+				x.answerWhole(body + " ")
+				x.write(came)
+				var e ending
+				switch how {
+				case "abort":
+					e = x.abort()
+				case "panic":
+					e = x.panics("boom")
+				default:
+					e = x.ret(errTest)
+				}
+				e.want(t, how)
+				x.wantBody(came)
+				if x.rec.status != http.StatusOK {
+					t.Errorf("%s behind %d bytes: status %d", how, len(came), x.rec.status)
+				}
+			}
+		}
+	}
+}
+
 // TestAnswerOfAClientThatLeft is written to nobody.
 func TestAnswerOfAClientThatLeft(t *testing.T) {
 	body := completion("Hello", zeroTokens)

@@ -48,7 +48,7 @@ var secretPlaces = map[string]string{
 	"another named event":                 role() + named("x.y", `{"error": {"message": %s}}`) + text("x") + stop(),
 	"an event that says that it failed":   role() + named("x.failed", `{"why": %s}`) + text("x") + stop(),
 	"a tool event":                        role() + named("hermes.tool.progress", `{"tool": "t", "toolCallId": "c", "status": "running", "error": %s}`) + text("x") + stop(),
-	"behind [DONE]":                       role() + stop() + `data: {` + envelopeOfTests + `, "choices": [], "error": %s}` + "\n\n",
+	"behind [DONE]":                       role() + text("x") + stop() + `data: {` + envelopeOfTests + `, "choices": [], "error": %s}` + "\n\n",
 	"data of several lines":               role() + "event: error\ndata: {\"error\":\ndata:{\"message\": %s,\ndata: \"x\": 1}}\n\n" + stop(),
 	"a frame with CRLF":                   role() + "event: error\r\ndata: {\"error\": {\"message\": %s}}\r\n\r\n" + stop(),
 	"a response's error event":            created(0, responseOfTests) + named("error", `{"type":"error","message":%s,"param":%s,"sequence_number":1}`),
