@@ -156,8 +156,9 @@ type Handler struct {
 	// ends with an error. 0 means no limit. Default: 15m.
 	IdleTimeout *caddy.Duration `json:"idle_timeout,omitempty"`
 
-	// How long upstream may send nothing but comments. When it has passed,
-	// the stream ends with an error. 0 means no limit. Default: 0.
+	// How long upstream may send nothing but comments, before its answer as well
+	// if the request may have asked for a stream. When it has passed, the stream
+	// ends with an error. 0 means no limit. Default: 0.
 	StallTimeout caddy.Duration `json:"stall_timeout,omitempty"`
 
 	// The silence towards the client after which a keepalive is sent. 0 means
@@ -238,6 +239,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 
 	o.Upstream = upstream
 	o.ErrorStatus = errorStatus
+	o.Timeouts = timeouts
 	o.OnEnd = h.onEnd
 	o.OnHeal = h.onHeal
 	o.Observer = h

@@ -155,18 +155,29 @@ func (d *driver) listen(out *bufio.Reader) {
 // ask has the client send a prompt, and returns what the program has seen, or a
 // hang when that takes longer than the bound.
 func (d *driver) ask(base, prompt string, bound time.Duration) seen {
-	c := make(chan seen, 1)
+	return d.send(map[string]any{"base_url": base + "/v1", "prompt": prompt}, bound)
+}
+
+// askWhole is ask for an answer that is not streamed.
+func (d *driver) askWhole(base, prompt string, bound time.Duration) seen {
+	return d.send(map[string]any{"base_url": base + "/v1", "prompt": prompt, "whole": true}, bound)
+}
+
+// send sends a case, to which it gives an id.
+func (d *driver) send(c map[string]any, bound time.Duration) seen {
+	got := make(chan seen, 1)
 	d.mu.Lock()
 	d.ids++
 	id := d.ids
-	d.waiting[id] = c
-	err := d.in.Encode(map[string]any{"id": id, "base_url": base + "/v1", "prompt": prompt})
+	d.waiting[id] = got
+	c["id"] = id
+	err := d.in.Encode(c)
 	d.mu.Unlock()
 	if err != nil {
 		return seen{Error: &seenFail{How: "crash", Message: err.Error()}, at: time.Now()}
 	}
 	select {
-	case s := <-c:
+	case s := <-got:
 		return s
 	case <-d.dead:
 		return seen{Error: &seenFail{How: "crash", Message: "the program has ended"}, at: time.Now()}

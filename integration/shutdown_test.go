@@ -188,9 +188,11 @@ func TestShutdownBeforeTheFirstFrame(t *testing.T) {
 			<-up.asked
 			s.terminate()
 			if r := <-got; r != nil {
-				if e := checkJSON(t, r, http.StatusBadGateway, up.addr); e.Code != "shutting_down" {
+				e := checkJSON(t, r, http.StatusBadGateway, up.addr)
+				if e.Code != "shutting_down" {
 					t.Errorf("code %q", e.Code)
 				}
+				checkAgain(t, r, e, true)
 			}
 			s.exit()
 		})

@@ -91,9 +91,11 @@ func TestIdleTimeout(t *testing.T) {
 	}
 }
 
-// Comments do not count for stall_timeout, data does.
+// Comments do not count for stall_timeout, nor does a header; data does.
 func TestStallTimeout(t *testing.T) {
 	up := newUpstream(t, router{
+		"no header":      (*exchange).silence,
+		"no body":        func(x *exchange) { x.events(); x.silence() },
 		"comments alone": func(x *exchange) { x.events(); x.frame(role); x.frame(delta("content", "hi")); x.beat(1000) },
 		"silence":        func(x *exchange) { x.events(); x.frame(role); x.silence() },
 		"data": func(x *exchange) {
@@ -113,6 +115,12 @@ func TestStallTimeout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			defer within(t, 250*time.Millisecond)()
 			c.of(t).play(name).answer().checkError(t, "upstream_timeout")
+		})
+	}
+	for _, name := range []string{"no header", "no body"} {
+		t.Run(name, func(t *testing.T) {
+			defer within(t, 250*time.Millisecond)()
+			checkJSON(t, c.of(t).play(name), http.StatusGatewayTimeout, up.addr)
 		})
 	}
 	t.Run("data", func(t *testing.T) { c.of(t).play("data").answer().checkGood(t) })

@@ -25,7 +25,8 @@ const (
 
 	envelope = `"id":"chatcmpl-1","object":"chat.completion.chunk","created":1795164799,"model":"hermes-agent","choices":`
 	role     = `data: {` + envelope + `[{"index":0,"delta":{"role":"assistant"},"finish_reason":null}]}` + "\n\n"
-	stop     = `data: {` + envelope + `[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}` + "\n\n"
+	stop     = `data: {` + envelope + `[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n"
+	fullStop = `data: {` + envelope + `[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}` + "\n\n"
 	zeroStop = `data: {` + envelope + `[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}}` + "\n\n"
 	done     = "data: [DONE]\n\n"
 	beat     = ": keepalive\n\n"
@@ -41,6 +42,9 @@ func text(s string) string {
 // errorFinish returns what a stream that began with role is ended with.
 func errorFinish(code string, partial bool) string {
 	message := rewrite.Message(code)
+	if code == rewrite.CodeShutdown { // no tool has started
+		message = "the service is shutting down; send the request again"
+	}
 	return fmt.Sprintf(`data: {"error":{"message":%q,"type":"upstream_error","param":null,"code":%q}}`+"\n\n", message, code) +
 		fmt.Sprintf(`data: {`+envelope+`[{"index":0,"delta":{},"finish_reason":"error"}],"hermes":{"completed":false,"partial":%v,"failed":true,"error":%q,"error_code":"agent_error"}}`+"\n\n", partial, message) +
 		done
@@ -58,6 +62,7 @@ type recorder struct {
 	onWrite func(b []byte) (int, error) // in place of taking b
 	onFlush func() error
 	sealed  atomic.Bool // nothing may be called any more
+	looks   int         // how many times the header was looked at
 }
 
 func (rec *recorder) called(format string, args ...any) {
@@ -66,9 +71,16 @@ func (rec *recorder) called(format string, args ...any) {
 		rec.t.Errorf("the writer was touched behind the guard: %s", call)
 	}
 	rec.log = append(rec.log, call)
+	for range rec.header { // as net/http does over HTTP/2, for trailers
+		rec.looks++
+	}
 }
 
-func (rec *recorder) Header() http.Header { return rec.header }
+// Header notes, as net/http's over HTTP/1.1, that it was called.
+func (rec *recorder) Header() http.Header {
+	rec.looks++
+	return rec.header
+}
 
 func (rec *recorder) WriteHeader(status int) {
 	rec.called("header %d", status)
@@ -359,11 +371,19 @@ func (e ending) wantError(t *testing.T, err error) {
 	}
 }
 
-// wantAnswer checks that the client was sent an error as JSON.
+// wantAnswer checks that the client was sent an error as JSON, which says that the
+// agent may be running.
 func (x *exchange) wantAnswer(status int, code string) {
+	x.t.Helper()
+	x.wantAnswerOf(status, code, true)
+}
+
+// wantAnswerOf checks the same of an error behind which the agent may be running,
+// or not.
+func (x *exchange) wantAnswerOf(status int, code string, running bool) {
 	x.t.Helper()
 	if x.rec.status != status {
 		x.t.Errorf("status %d, want %d", x.rec.status, status)
 	}
-	checkAnswer(x.t, x.rec.sent, x.rec.body.Bytes(), code)
+	checkAnswer(x.t, x.rec.sent, x.rec.body.Bytes(), code, running)
 }
