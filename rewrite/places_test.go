@@ -49,6 +49,8 @@ var secretPlaces = map[string]string{
 	"another named event":                 role() + named("x.y", `{"error": {"message": %s}}`) + text("x") + stop(),
 	"an event that says that it failed":   role() + named("x.failed", `{"why": %s}`) + text("x") + stop(),
 	"a tool event":                        role() + named("hermes.tool.progress", `{"tool": "t", "toolCallId": "c", "status": "running", "error": %s}`) + text("x") + stop(),
+	"a tool event of its end":             role() + g2Start("t", "x", "l", "c") + named("hermes.tool.progress", `{"tool": "t", "toolCallId": "c", "status": "completed", "error": %s}`) + text("x") + stop(),
+	"a tool event of another kind":        role() + named("hermes.tool.progress", `{"tool": "t", "toolCallId": "c", "status": "failed", "error": %s}`) + named("hermes.tool.progress", `{`+envelopeOfTests+`, "choices": [], "tool": "t", "toolCallId": "d", "status": "failed", "error": %s}`) + text("x") + stop(),
 	"behind [DONE]":                       role() + stop() + `data: {"error": %s}` + "\n\n",
 	"data of several lines":               role() + "event: error\ndata: {\"error\":\ndata:{\"message\": %s,\ndata: \"x\": 1}}\n\n" + stop(),
 	"a frame with CRLF":                   role() + "event: error\r\ndata: {\"error\": {\"message\": %s}}\r\n\r\n" + stop(),
@@ -95,7 +97,7 @@ func TestSecretsInEveryPlaceAreRedacted(t *testing.T) {
 			for _, o := range options {
 				p := placeParams(in)
 				want, _ := run(clean, o, p, whole, CauseAborted)
-				if !strings.Contains(want, redacted) && name != "a tool event" && name != "an error that is an array" {
+				if !strings.Contains(want, redacted) && !strings.HasPrefix(name, "a tool event") && name != "an error that is an array" {
 					t.Fatalf("%s, %+v: the message does not leave", name, o)
 				}
 				for _, cut := range []cutter{whole, oneByte} {
