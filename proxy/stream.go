@@ -12,6 +12,7 @@ import (
 func (rw *responseWriter) params() rewrite.Params {
 	return rewrite.Params{
 		Active:    rw.chat,
+		Responses: rewrite.IsResponsesPath(rw.r.URL.Path),
 		RunID:     rewrite.RunOfPath(rw.r.URL.Path),
 		SessionID: rewrite.SessionOfPath(rw.r.URL.Path),
 		Progress:  rewrite.ProgressOf(rw.r.Header.Get(ProgressHeader)),

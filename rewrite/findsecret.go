@@ -165,6 +165,9 @@ func (f *finder) behindName(i int, sure, only bool) span {
 	if f.isQuote(i) {
 		quote, next := charAt(f.b, i)
 		if end := f.closing(next, quote); end > 0 {
+			if pair && !f.closesPair(end) {
+				return span{}
+			}
 			return f.whole(span{next, end}, sure, only)
 		}
 		i = next
@@ -217,6 +220,17 @@ func (f *finder) closing(i int, quote byte) int {
 		i = next
 	}
 	return 0
+}
+
+// closesPair tells whether a parenthesis closes behind the quote at i: without it the
+// two are none, but in a list.
+func (f *finder) closesPair(i int) bool {
+	_, i = charAt(f.b, i)
+	if i >= len(f.b) {
+		return false
+	}
+	c, _ := charAt(f.b, i)
+	return c == ')'
 }
 
 // behindWord returns the index of the value at i behind a scheme, as an Authorization

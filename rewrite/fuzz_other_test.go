@@ -50,16 +50,19 @@ func FuzzOther(f *testing.F) {
 			same(t, got, string(in), "bytes of a foreign stream")
 			return
 		}
+		again, _ := run(got, o, p, byScript(a), CauseEOF)
+		if limit == 0 {
+			same(t, again, got, "outputs of a second sidecar")
+		}
+		if strings.Count(got, redacted) > strings.Count(string(in), redacted) {
+			return // the rest is FuzzRedaction's
+		}
 		if !s.other.failed {
 			// A blank line may have been added to the last event.
 			same(t, strings.TrimRight(got, "\r\n"), strings.TrimRight(string(in), "\r\n"), "bytes of a stream that is complete")
 			return
 		}
 		checkFailedOnce(t, string(in), got, s.other.kind)
-		again, _ := run(got, o, p, byScript(a), CauseEOF)
-		if limit == 0 {
-			same(t, again, got, "outputs of a second sidecar")
-		}
 	})
 }
 

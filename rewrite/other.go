@@ -26,6 +26,7 @@ const (
 type other struct {
 	kind    kind
 	run     bool   // the request's path is that of a run's events
+	looksAt bool   // the request's path says that errors are to be looked at
 	ended   bool   // the event that ends it has left, upstream's or ours
 	failed  bool   // it was ours
 	doubt   bool   // the last frame passed unexamined, and may have been that event
@@ -130,6 +131,10 @@ func (s *Stream) kindOf(m *members, f *frame) (kind, []byte) {
 // leaves as it came.
 func (s *Stream) Guarded() bool { return s.active || s.other.kind != kindUnknown }
 
+// looksAtErrors tells whether secrets are taken out of the errors of a stream of
+// another kind.
+func (s *Stream) looksAtErrors() bool { return s.Guarded() || s.other.looksAt }
+
 // otherOpen tells whether the stream is of another kind that is known, and has
 // not had the event that ends it.
 func (s *Stream) otherOpen() bool {
@@ -179,7 +184,7 @@ func (s *Stream) otherFrame() {
 			s.otherEvent()
 		}
 		s.redactOther()
-	case s.Guarded():
+	case s.looksAtErrors():
 		if o.kind == kindSession && !o.ended {
 			s.otherEnds(s.f.event)
 		}

@@ -6,6 +6,10 @@ import "strings"
 // its answer is one whatever it looks like (contract section 0).
 func IsChatPath(path string) bool { return strings.HasSuffix(path, "/chat/completions") }
 
+// IsResponsesPath tells whether the path of a request is one for a response of
+// /v1/responses.
+func IsResponsesPath(path string) bool { return strings.HasSuffix(path, "/v1/responses") }
+
 // RunOfPath returns the id of the run whose events the path of a request asks
 // for, which ends in /runs/{id}/events; "" for another path.
 func RunOfPath(path string) string {

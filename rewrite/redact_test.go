@@ -50,7 +50,9 @@ var noSecretTexts = []string{
 	"invalid key: temperature", "KeyError: 'choices'", "keyboard: broken", "the password is missing", "password: required", "Bearer [redacted]", "key=[redacted]",
 	"https://user:[redacted]@host", "api_key: '[redacted]'", "mailto:support@openai.com", "git@github.com:org/repo.git", "http://127.0.0.1:8080/v1@2", "at 10:30, x@y.z",
 	"token: ***", "password=********", "https://u:***@h", "xoxb", "AKIA", "AIza", "ghp_", "eyJ", "Bearer", "Bearer ", "Basic", "key=", "key:", "token = ", `password=""`, "key", "mailto:",
-	"sort key", "monkey: banana", "highs_and_lows_of_it", "task_live_update", `{"x": "y"}`, "'", "::::", "a:b:c", "a@b", "@", "://", "\\", `\\`, `\u00e9`, "%", "%3D",
+	"sort key", "Authorization: forbidden", "{'param': 'api_key', 'message': 'x'}", "unsupported: ['api_key', 'temperature']",
+	"{'error': {'message': 'no', 'type': 'invalid_request_error', 'param': None, 'code': 'invalid_api_key'}}", "API call failed after 3 retries: HTTP 401: no",
+	"Retrying in 2.0s (attempt 1/3)...", "http://localhost:11434/v1: connection refused", `File "/x/y.py", line 3, in <module>`, "monkey: banana", "highs_and_lows_of_it", "task_live_update", `{"x": "y"}`, "'", "::::", "a:b:c", "a@b", "@", "://", "\\", `\\`, `\u00e9`, "%", "%3D",
 }
 
 // plain returns a text of secretTexts, and what becomes of it.

@@ -156,7 +156,7 @@ func redactAnswer(body []byte, failed bool) []byte {
 // redactOther takes secrets out of what the frame s.f, whose members are s.m, says of a
 // failure or of the agent's state, in a stream of another kind that is known.
 func (s *Stream) redactOther() {
-	if !s.Guarded() {
+	if !s.looksAtErrors() {
 		return
 	}
 	data, m := s.f.data, &s.m

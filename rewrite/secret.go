@@ -52,10 +52,11 @@ var schemes = [...]string{"bearer", "basic", "token", "digest", "apikey", "key"}
 // isNoSecret tells whether the text is a word that stands where a secret would.
 func isNoSecret(text []byte) bool {
 	switch string(text) {
-	case "access", "apikey", "auth", "authentication", "authorization", "basic", "bearer", "code", "credentials", "default",
-		"digest", "empty", "error", "expired", "false", "format", "header", "headers", "incorrect", "invalid", "key", "malformed",
-		"missing", "none", "not", "null", "optional", "provided", "realm", "redacted", "required", "scheme", "scope", "string",
-		"token", "tokens", "true", "type", "undefined", "unknown", "value":
+	case "access", "apikey", "auth", "authentication", "authorization", "basic", "bearer", "cannot", "code", "credentials",
+		"default", "denied", "digest", "disabled", "empty", "error", "exceeded", "expired", "failed", "false", "forbidden", "format",
+		"found", "header", "headers", "incorrect", "invalid", "key", "malformed", "missing", "none", "not", "null", "optional",
+		"please", "provide", "provided", "realm", "redacted", "rejected", "required", "revoked", "scheme", "scope", "should",
+		"string", "supplied", "token", "tokens", "true", "type", "unauthorized", "undefined", "unknown", "value", "wrong":
 		return true
 	}
 	return false
