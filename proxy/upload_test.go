@@ -254,7 +254,9 @@ func TestErrorsBehindAnAnswerAreNotTheClientsFailure(t *testing.T) {
 				if err == nil {
 					t.Error("ErrorStatus was asked about no error")
 				}
-				return http.StatusBadGateway
+				var s statusError
+				errors.As(err, &s)
+				return int(s)
 			}
 		})
 		x.do(func() { x.w.WriteHeader(http.StatusNotFound) })
