@@ -28,14 +28,14 @@ func newUsage(storage certmagic.Storage) (*usageStore, *clock, *observer.Observe
 		memory:      &usageMemory{now: c.now},
 		storage:     storage,
 		logger:      zap.New(core),
-		lookupLimit: 10 * time.Second,
+		lookupLimit: time.Hour,
 	}, c, logs
 }
 
 // written waits until everything reported so far has been written.
 func written(t *testing.T, s *usageStore) {
 	t.Helper()
-	s.memory.flush(10 * time.Second)
+	s.memory.flush(time.Hour)
 	if s.memory.hung {
 		t.Fatal("the writer hangs")
 	}

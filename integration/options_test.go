@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
 )
 
 // everyOption is a Caddyfile that sets all options, none to its default.
@@ -59,7 +61,7 @@ func caddy(t testing.TB, home string, args ...string) (stdout, stderr string, er
 	cmd.Env = environment(home)
 	var out, bad strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &bad
-	err = cmd.Run()
+	err = child.Run(cmd)
 	return out.String(), bad.String(), err
 }
 

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
 )
 
 // A driver is a running program that uses one client as its documentation
@@ -79,7 +81,7 @@ func startDriver(t testing.TB, cmd *exec.Cmd) *driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := child.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	d.in = json.NewEncoder(stdin)
@@ -111,7 +113,7 @@ func (d *driver) ready() {
 
 // startPatience bounds the start of a driver: an interpreter with a cold cache,
 // on a busy machine.
-const startPatience = 2 * time.Minute
+const startPatience = 5 * time.Minute
 
 // listen reads the driver's lines.
 func (d *driver) listen(out *bufio.Reader) {

@@ -86,6 +86,24 @@ func TestGoodAnswerLeavesAsItCame(t *testing.T) {
 }
 
 // TestFlushedAnswerIsFlushed: one without a length is flushed by proxies.
+// TestSecretsOfAnAnswerThatFailed leave neither its body nor its header.
+func TestSecretsOfAnAnswerThatFailed(t *testing.T) {
+	const said, clean = "Error code: 401 - bad key sk-abcdEFGH1234567890", "Error code: 401 - bad key [redacted]"
+	failed := func(message string) string {
+		answer := strings.Replace(completion(message, someTokens), `"stop"`, `"error"`, 1)
+		return strings.TrimSuffix(answer, "}") + `, "hermes": {"failed": true, "error": "` + message + `"}}`
+	}
+	x := begin(t)
+	x.answerWhole(failed(said), "X-Hermes-Error", said)
+	x.write(failed(said))
+	x.ret(nil).wantSwallowed(t)
+	x.wantBody(failed(clean))
+	h := x.rec.Header()
+	if got := h.Get("X-Hermes-Error"); got != clean || h.Get("Content-Length") != fmt.Sprint(len(failed(clean))) || x.rec.status != http.StatusOK {
+		t.Errorf("status %d, X-Hermes-Error %q, Content-Length %q", x.rec.status, got, h.Get("Content-Length"))
+	}
+}
+
 func TestFlushedAnswerIsFlushed(t *testing.T) {
 	body := completion("Hello", someTokens)
 	x := begin(t)

@@ -1,6 +1,9 @@
 package rewrite
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+)
 
 // chunk is the JSON object in a frame's data: a chat.completion.chunk, a tool
 // event, an error or something else. Its members are kept by position in data;
@@ -17,6 +20,7 @@ type chunk struct {
 	tokens usage // what the usage counts
 	fault  fault // what the error says, and the hermes block of it
 	extra  bool  // a member that not every chunk has
+	twins  bool  // an error, or a hermes block, may stand in it that is none of the two
 	inChoices
 }
 
@@ -34,15 +38,21 @@ type inChoices struct {
 	bare       bool // delta has no member but content and role
 	thought    span // the value of the last member with reasoning, when it is a string
 	thoughts   int  // how many there are
-	reasoning  bool // a non-space character in reasoning_content or reasoning
-	text       bool // a non-space character in the content of any choice
-	other      bool // the delta has a member with something in it that is no text
-	acts       bool // that is one of the API's: a call or a refusal
+	errors     bool // a choice may have an error of its own
 	more       bool // the choice has a member that not every choice has
 	role       span // the value of delta.role, when it is a string
+	speech
 
 	begun, ended uint64 // the choices that say something in this chunk and that finish in it, as bits
 	further      bool   // there is one whose index is not 0
+}
+
+// speech is what the deltas of a chunk say.
+type speech struct {
+	reasoning bool // a non-space character in reasoning_content or reasoning
+	text      bool // a non-space character in the content of any choice
+	other     bool // a delta has a member with something in it that is no text
+	acts      bool // that is one of the API's: a call or a refusal
 }
 
 // parse finds the members of data. It is false when data is no object, or is not
@@ -80,8 +90,10 @@ func (c *chunk) member(r *reader, name string) {
 	case "usage":
 		c.usage = c.readUsage(r)
 	case "error":
+		c.twins = c.twins || c.err.ok()
 		c.err = c.fault.read(r, false)
 	case "hermes":
+		c.twins = c.twins || c.hermes.ok()
 		c.hermes = c.fault.read(r, true)
 	case "tool":
 		c.tool = r.value()
@@ -98,7 +110,7 @@ func (c *chunk) member(r *reader, name string) {
 		c.extra = true
 	default:
 		r.value()
-		c.extra = true
+		c.extra, c.twins = true, c.twins || strings.IndexByte(name, '\\') >= 0
 	}
 }
 
@@ -133,6 +145,7 @@ func (c *chunk) readChoice(r *reader) {
 	}
 	var index int64
 	var finish, text span
+	before := c.speech
 	for r.open(); ; {
 		name, ok := r.member()
 		if !ok {
@@ -142,6 +155,8 @@ func (c *chunk) readChoice(r *reader) {
 		case "index":
 			index = smallInt(r.value().of(r.b))
 		case "delta":
+			c.speech = before // of two the last counts
+			c.content, c.role, c.alone, c.bare = span{}, span{}, false, false
 			c.readDelta(r)
 		case "finish_reason":
 			finish = r.value()
@@ -149,6 +164,7 @@ func (c *chunk) readChoice(r *reader) {
 			text = r.value()
 		default:
 			c.more = !r.value().is(r.b, "null") || c.more
+			c.errors = c.errors || string(name.of(r.b)) == "error" || bytes.IndexByte(name.of(r.b), '\\') >= 0
 		}
 	}
 	c.repeat = span{}
@@ -180,7 +196,8 @@ func (c *chunk) readDelta(r *reader) {
 		r.value()
 		return
 	}
-	c.content, c.alone, c.bare = span{}, true, true
+	c.alone, c.bare = true, true
+	before := c.text
 	for r.open(); ; {
 		name, ok := r.member()
 		if !ok {
@@ -189,7 +206,7 @@ func (c *chunk) readDelta(r *reader) {
 		value := r.value()
 		switch string(name.of(r.b)) {
 		case "content":
-			c.contentKey = name
+			c.contentKey, c.text = name, before
 			c.readContent(r.b, value)
 		case "reasoning_content", "reasoning":
 			c.alone, c.bare = false, false
@@ -212,7 +229,7 @@ func (c *chunk) readDelta(r *reader) {
 }
 
 func (c *chunk) readContent(data []byte, value span) {
-	if !value.isString(data) {
+	if c.content = (span{}); !value.isString(data) {
 		c.alone, c.bare = false, false
 		c.other = c.other || filled(value.of(data))
 		return

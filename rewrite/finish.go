@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"bytes"
 	"math/bits"
 	"strconv"
 )
@@ -127,7 +128,7 @@ func (s *Stream) finishFrame() {
 		s.crash(failure)
 	case reason == "error":
 		s.upstreamError()
-	case reason != "length": // which passes byte for byte
+	default:
 		s.redactError()
 	}
 	s.writeEdited()
@@ -164,6 +165,7 @@ func (s *Stream) crash(code string) {
 		s.removeMember(s.c.err)
 	}
 	s.setMember(s.c.hermes, "hermes", s.hermes(message))
+	s.redactTwins()
 }
 
 // eachStop calls each with every finish reason of the chunk s.c that is stop.
@@ -230,7 +232,7 @@ func (s *Stream) moveText() {
 	if s.o.ErrorFinish == ErrorFinishInline || s.errorSent != nil || s.rest.left() == 0 {
 		return
 	}
-	s.writeDelta(false, nil, s.rest)
+	s.writeDelta(false, s.rest)
 	in := s.c.content.inner()
 	s.edits = s.edits[:0]
 	s.keepNothing(in)
@@ -242,9 +244,10 @@ func (s *Stream) upstreamError() {
 	s.note(sectionEnd, "upstream says that the agent failed: an error finish, without secrets")
 	s.fail(CodeAgentError)
 	s.moveText()
-	s.redactIn(s.c.hermes)
+	s.redactOf(s.c.hermes)
+	s.redactTwins()
 	if s.o.ErrorFinish == ErrorFinishInline {
-		s.redactIn(s.c.err)
+		s.redactOf(s.c.err)
 		return
 	}
 	data, message := s.f.data, s.reason()
@@ -327,7 +330,7 @@ func (s *Stream) errorCode() string {
 func (s *Stream) errorFrame() {
 	s.settle()
 	s.completeAll(!s.finished)
-	s.redactIn(s.c.err)
+	s.redactAll()
 	if !s.finished {
 		s.noteError()
 	}
@@ -338,5 +341,5 @@ func (s *Stream) errorFrame() {
 func (s *Stream) noteError() {
 	s.note(sectionEnd, "an error of upstream's: an error finish will not repeat it")
 	s.fail(s.errorCode())
-	s.errorSent = append([]byte(nil), s.reason()...)
+	s.errorSent = bytes.Clone(cutString(s.reason(), maxMessage))
 }

@@ -159,7 +159,7 @@ var lifeFinishes = []string{
 
 var lifeEvents = []string{
 	named("hermes.status", `{"type": "waiting", "n": 1}`),
-	named("hermes.status", `{"kind": "warn", "text": "boom", "error": "x"}`),
+	named("hermes.status", `{"kind": "warn", "text": "boom sk-abcdefghij", "error": "x"}`),
 	named("approval.request", approval),
 	named("other", `{"id": 1, "error": {"message": "m"}, "choices": []}`),
 }

@@ -1,7 +1,6 @@
 package rewrite
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -26,38 +25,21 @@ func TestEndlessTextIsNotHeld(t *testing.T) {
 
 // A frame that comes byte by byte is not copied with each of them.
 func TestFrameInSmallReadsCostsLinearTime(t *testing.T) {
-	s := New(&Options{}, chat)
-	in := []byte(text(strings.Repeat("x", DefaultMaxFrame-1000)))
-	begun := time.Now()
-	n := 0
-	for i := range in {
-		n += len(s.Feed(nil, in[i:i+1], epoch))
-	}
-	if d := time.Since(begun); d > 8*time.Second {
-		t.Errorf("%v for %d bytes", d, len(in))
-	}
-	if n != len(in) {
-		t.Errorf("%d of %d bytes have left", n, len(in))
-	}
-}
-
-// Trusted markers become frames that are much longer than they are, so that one
-// chunk starts no more tools than may be open.
-func TestTrustedMarkersOfOneChunkAreBounded(t *testing.T) {
-	names := strings.NewReplacer("chatcmpl-1", strings.Repeat("i", maxEnvelope-2), "hermes-agent", strings.Repeat("m", maxEnvelope-2))
-	s := New(&Options{Imitations: ImitationsTrust}, chat)
-	feedAll(s, names.Replace(text("a\n")), whole)
-	out := s.Feed(nil, []byte(`data: {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "`+strings.Repeat("`💻 x`\\n", 50000)+`b"}, "finish_reason": null}]}`+"\n\n"), epoch)
-	if len(out) > 2*DefaultMaxFrame {
-		t.Errorf("one frame becomes %d bytes", len(out))
-	}
-	if n := s.Summary().Tools; n != maxOpenTools {
-		t.Errorf("%d tools", n)
-	}
-	out = s.Finish(out, CauseEOF)
-	if bytes.Contains(out, []byte("`")) || bytes.Count(out, []byte(`running"}`)) != bytes.Count(out, []byte(`completed"}`)) {
-		t.Error("a marker is left, or a tool is open")
-	}
+	const times = 16
+	checkLinear(t, "a frame", (DefaultMaxFrame-1000)/times, times, func(size int) time.Duration {
+		s := New(&Options{}, chat)
+		in := []byte(text(strings.Repeat("x", size)))
+		begun := cpuTime()
+		n := 0
+		for i := range in {
+			n += len(s.Feed(nil, in[i:i+1], epoch))
+		}
+		took := cpuTime() - begun
+		if n != len(in) {
+			t.Errorf("%d of %d bytes have left", n, len(in))
+		}
+		return took
+	})
 }
 
 // Of frames that are alike, and large but for their text, nothing is remembered.

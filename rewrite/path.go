@@ -16,3 +16,14 @@ func RunOfPath(path string) string {
 	}
 	return rest[i+1:]
 }
+
+// SessionOfPath returns the id of the session in which the path of a request begins a
+// stream, which ends in /api/sessions/{id}/chat/stream; "" for another path.
+func SessionOfPath(path string) string {
+	rest, ok := strings.CutSuffix(path, "/chat/stream")
+	i := strings.LastIndexByte(rest, '/')
+	if !ok || i < 0 || !strings.HasSuffix(rest[:i], "/api/sessions") {
+		return ""
+	}
+	return rest[i+1:]
+}

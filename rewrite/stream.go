@@ -14,6 +14,9 @@ type Params struct {
 	// RunID is the id of the run whose events the stream has, by the request's
 	// path, empty for others: only then is it a stream of /v1/runs.
 	RunID string
+	// SessionID is the id of the session in which the stream is, by the request's
+	// path, empty for others: only then is it a stream of /api/sessions.
+	SessionID string
 	// Progress overrides Options.Progress unless it is empty.
 	Progress Progress
 	// ID and Created, in Unix seconds, are used in an error finish when no
@@ -91,7 +94,8 @@ type Stream struct {
 	left   bool // something has been
 	lf     bool // the last frame ends with a CR whose LF is yet to come
 	fate   fate
-	gap    bool // a marker was dropped and no text has come since
+	owed   bool // a marker was dropped behind text: a newline goes before the next
+	breaks bool // the reasoning to come begins a stretch behind another
 	eat    int8 // newlines that go with the imitation before
 
 	manyChoices  bool
@@ -131,6 +135,7 @@ type tally struct {
 
 // said is what upstream has said so far.
 type said struct {
+	begun           bool // a character of text, and it was sent
 	text, reasoning bool // with a non-space character, and it was sent
 	dropped         bool // reasoning, which was not sent
 	other           bool // tool calls, a refusal and the like
@@ -150,6 +155,10 @@ func New(o *Options, p Params) *Stream {
 	if p.RunID != "" && !p.Active {
 		s.other.run, s.other.kind = true, kindRuns
 		remember(&s.other.runs.id, quoteText(p.RunID))
+	}
+	if p.SessionID != "" && !p.Active {
+		s.other.kind = kindSession
+		remember(&s.other.session.id, quoteText(p.SessionID))
 	}
 	return s
 }
@@ -279,7 +288,7 @@ func (s *Stream) finish(cause Cause) {
 		s.finishOther(cause, added)
 		return
 	}
-	torn := s.hold.tearsCRLF()
+	torn := tearsCRLF(s.hold.buf)
 	s.settle()
 	s.lf = s.lf || torn && bytes.HasSuffix(s.out, []byte("\r"))
 	if !s.finished {

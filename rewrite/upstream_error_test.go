@@ -3,6 +3,7 @@ package rewrite
 import (
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // g3Error is the finish chunk of a modern Hermes that failed.
@@ -80,6 +81,7 @@ func TestUpstreamErrorOfAnyFormIsSplit(t *testing.T) {
 		`{"message": {"a": 1}}`:          "",
 		`[1]`:                            "",
 		`7`:                              "",
+		`-5`:                             "",
 		`true`:                           "",
 		`{"message": "m", "param": "p"}`: "m",
 	} {
@@ -102,11 +104,13 @@ func TestUpstreamErrorInlinePassesByteForByte(t *testing.T) {
 	}
 }
 
+// TestLengthPassesByteForByte but for secrets.
 func TestLengthPassesByteForByte(t *testing.T) {
 	for _, more := range []string{realUsage, zeroUsage, zeroUsage + `, "error": {"message": "truncated sk-abcdefghijkl", "type": "x"}, "hermes": {"error_code": "output_truncated"}`} {
 		for _, o := range []Options{{}, {ErrorFinish: ErrorFinishInline}, {ZeroUsage: ZeroUsageError}} {
 			in := role() + text("x") + finishChunk("length", more) + doneFrame
-			same(t, repairWith(in, o), in, "bytes")
+			want := strings.ReplaceAll(in, "sk-abcdefghijkl", "[redacted]")
+			same(t, repairWith(in, o), want, "bytes")
 		}
 	}
 }
@@ -183,6 +187,27 @@ func TestSecretsBehindAnEscapeAreRedacted(t *testing.T) {
 			out := repairWith(role()+finishChunk("error", `, "error": {"message": `+asciiJSON(m)+`}, "hermes": {"error": `+asciiJSON(m)+`}`)+doneFrame, Options{ErrorFinish: form})
 			if strings.Contains(out, "abcdEFGH") {
 				t.Errorf("%s: %q leaves", form, m)
+			}
+		}
+	}
+}
+
+// The message of an error that has been sent is repeated by the error finish, but no
+// more of it than is kept.
+func TestLongErrorIsNotRepeated(t *testing.T) {
+	for _, escape := range []string{"x", `\n`, "\u00e9", `\u00e9`, "💻", `\ud83d\udcbb`} {
+		for n := range 13 {
+			message := strings.Repeat("a", n) + strings.Repeat(escape, 2*maxMessage/len(escape))
+			failure := `data: {"error": {"message": "` + message + `"}}` + "\n\n"
+			out := repair(role() + text("a") + failure)
+			v := look(t, out)
+			if !strings.Contains(out, failure) {
+				t.Fatalf("the error itself does not leave:\n%s", out)
+			}
+			block, _, _ := strings.Cut(out[strings.LastIndex(out, `"hermes":`):], "\n")
+			said := *v.finish.Hermes.Error
+			if len(block) > maxMessage+200 || len(block) < maxMessage || said == "" || strings.ContainsRune(said, utf8.RuneError) {
+				t.Fatalf("%d bytes of %q are repeated", len(block), escape)
 			}
 		}
 	}

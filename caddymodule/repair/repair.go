@@ -86,7 +86,8 @@ func (k known) ReportsFailures(bool) {}
 // still.
 func repairStream(body []byte, out io.Writer, o Options) (rewrite.Summary, error) {
 	p := rewrite.Params{
-		Active: rewrite.IsChatPath(o.Meta.Path), RunID: rewrite.RunOfPath(o.Meta.Path), ID: "chatcmpl-offline",
+		Active: rewrite.IsChatPath(o.Meta.Path), RunID: rewrite.RunOfPath(o.Meta.Path), SessionID: rewrite.SessionOfPath(o.Meta.Path),
+		ID:       "chatcmpl-offline",
 		Progress: rewrite.ProgressOf(o.Meta.Progress), Usage: known(o.Meta.UsageReported),
 	}
 	e := explainer{out: out, width: o.Width}

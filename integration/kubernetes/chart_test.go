@@ -54,6 +54,7 @@ func TestChartRefuses(t *testing.T) {
 		"no policy by accident":           {"networkPolicy: null", "networkPolicy"},
 		"a peer that says nothing":        {"networkPolicy: {from: [{}]}", "/networkPolicy/from/0"},
 		"a peer that is misspelt":         {"networkPolicy: {from: [{podSelectors: {}}]}", "podSelectors"},
+		"an address for a network":        {"networkPolicy: {from: [{ipBlock: {cidr: 203.0.113.7}}]}", "cidr"},
 		"a balancer behind its policy":    {"service: {type: LoadBalancer}", "networkPolicy.from keeps them out"},
 		"a node's port behind its policy": {"service: {type: NodePort}", "networkPolicy.from keeps them out"},
 		"more pods than there may be":     {"autoscaling: {enabled: true, minReplicas: 5}", "at most autoscaling.maxReplicas"},

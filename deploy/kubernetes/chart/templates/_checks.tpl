@@ -16,7 +16,7 @@
 {{- fail (printf "hermes.env.%s is set by the chart: remove it. The port is hermes.port, the key belongs into the Secret that hermes.secret names" $name) -}}
 {{- end -}}
 {{- end -}}
-{{- if or (hasKey $env "WEBHOOK_PORT") (has (include "hermes.value" $env.WEBHOOK_ENABLED | lower) (list "true" "1" "yes")) -}}
+{{- if or (hasKey $env "WEBHOOK_PORT") (has (include "hermes.value" $env.WEBHOOK_ENABLED | lower) (list "true" "1" "yes" "on")) -}}
 {{- $webhooks := default 8644 $env.WEBHOOK_PORT | int -}}
 {{- if has $webhooks $ports -}}
 {{- fail (printf "Hermes' webhooks listen on port %d, which is sidecar.port, sidecar.healthPort or hermes.port: set hermes.env.WEBHOOK_PORT or that one to another" $webhooks) -}}
