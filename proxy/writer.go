@@ -47,6 +47,7 @@ type responseWriter struct {
 	noStream bool                    // it was read, and does not ask for a stream
 	encoded  bool                    // the answer is a stream that is compressed
 	late     bool                    // the client had left before the answer was decided
+	handed   bool                    // the next handler has the request
 	cancel   context.CancelCauseFunc // ends upstream's request
 	header   http.Header             // the handler's own
 	sent     requestBody
