@@ -5,7 +5,8 @@
 //	.ci/mutate                                      # rewrite and proxy
 //	.ci/mutate -sample 300 -seed 2 ./rewrite        # 300 of its mutants
 //	.ci/mutate -files scanner -log /tmp/mutants     # goes on where it was interrupted
-//	.ci/mutate -log /tmp/mutants -again             # tries those that had survived
+//	.ci/mutate -log /tmp/mutants -quick             # without the tests that take long,
+//	.ci/mutate -log /tmp/mutants -again             # and with them those that survived
 //
 // Those that are known to change nothing are in equivalent.txt.
 package main
@@ -38,6 +39,7 @@ type options struct {
 	files  *regexp.Regexp
 	log    string
 	again  bool
+	quick  bool
 	list   bool
 }
 
@@ -50,6 +52,7 @@ func command(args []string) error {
 	files := flags.String("files", "", "only those of files whose name matches this pattern")
 	flags.StringVar(&o.log, "log", "", "a file that keeps results; those that it has are not found again")
 	flags.BoolVar(&o.again, "again", false, "try again those that survived by the log, and only these")
+	flags.BoolVar(&o.quick, "quick", false, "leave out the slow tests: most mutants die of the others")
 	flags.BoolVar(&o.list, "list", false, "only list the mutants")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -120,7 +123,7 @@ func (o *options) tryPackage(name string, known *equivalents, results *log) erro
 		got := results.of(m)
 		if got == "" || o.again && got == survived {
 			if s == nil {
-				if s, err = newSuite(p); err != nil {
+				if s, err = newSuite(p, o.quick); err != nil {
 					return err
 				}
 				defer s.close()

@@ -112,7 +112,7 @@ func TestSum(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newSuite(p)
+	s, err := newSuite(p, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 type suite struct {
 	p     *code
 	tmp   string
+	quick bool    // the slow ones are left out
 	tests []*test // the quickest first
 }
 
@@ -34,12 +35,12 @@ type test struct {
 const slow = 250 * time.Millisecond
 
 // newSuite runs the tests of p as they are, and finds what each takes and covers.
-func newSuite(p *code) (*suite, error) {
+func newSuite(p *code, quick bool) (*suite, error) {
 	tmp, err := os.MkdirTemp("", "mutate")
 	if err != nil {
 		return nil, err
 	}
-	s := &suite{p: p, tmp: tmp}
+	s := &suite{p: p, tmp: tmp, quick: quick}
 	if err := s.measure(); err != nil {
 		s.close()
 		return nil, err
@@ -66,6 +67,9 @@ func (s *suite) measure() error {
 	for _, found := range regexp.MustCompile(`(?m)^--- PASS: (\S+) \(([0-9.]+)s\)$`).FindAllSubmatch(out, -1) {
 		seconds, _ := strconv.ParseFloat(string(found[2]), 64)
 		t := &test{name: string(found[1]), takes: time.Duration(seconds * float64(time.Second))}
+		if s.quick && t.takes >= slow {
+			continue
+		}
 		profile := filepath.Join(s.tmp, "profile")
 		c := exec.Command(covering, "-test.run", t.pattern(), "-test.coverprofile", profile)
 		c.Dir = s.p.dir

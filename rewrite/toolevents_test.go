@@ -1,0 +1,84 @@
+package rewrite
+
+import (
+	"strings"
+	"testing"
+)
+
+// An end of upstream's is known by its id: it need not name the tool.
+func TestEndOfAToolWithoutItsName(t *testing.T) {
+	end := named("hermes.tool.progress", `{"toolCallId": "c", "status": "completed"}`)
+	for _, form := range []Progress{ProgressEnvelope, ProgressBare, ProgressUnnamed, ProgressComment} {
+		v := look(t, repairWith(role()+g2Start("terminal", "💻", "ls", "c")+end+text("x")+stop(), Options{Progress: form}))
+		v.checkLifecycle(t)
+		if s := v.story(); s != "other running completed text finish done" {
+			t.Errorf("%s: %s", form, s)
+		}
+		if last := v.tools[len(v.tools)-1]; last.tool != "terminal" || last.id != "c" {
+			t.Errorf("%s: the end is of %+v", form, last)
+		}
+	}
+	// Of a tool that has not started it is dropped.
+	if v := look(t, repair(role()+end+text("x")+stop())); v.story() != "other text finish done" {
+		t.Errorf("an orphan: %s", v.story())
+	}
+}
+
+// A tool event that has neither a name nor an id is none: it is a named event like any
+// other.
+func TestProgressEventOfNoTool(t *testing.T) {
+	in := role() + named("hermes.tool.progress", `{"percent": 5}`) + text("x") + stop()
+	v := look(t, repair(in))
+	if len(v.tools) != 0 || v.names["hermes.tool.progress"] != 1 {
+		t.Errorf("%d tools, events %v", len(v.tools), v.names)
+	}
+	same(t, repairWith(in, Options{Progress: ProgressBare}), in, "bytes in the form bare")
+}
+
+// An end without an id is of the first open tool of its name.
+func TestEndOfAToolWithoutItsID(t *testing.T) {
+	end := func(tool string) string {
+		return named("hermes.tool.progress", `{"tool": "`+tool+`", "status": "completed"}`)
+	}
+	in := role() + g1("terminal", "💻", "a") + g1("read_file", "📖", "b") + end("read_file") + end("read_file") + end("other") + end("terminal")
+	v := look(t, repair(in+text("x")+stop()))
+	v.checkLifecycle(t)
+	if s := v.story(); s != "other running running completed completed text finish done" {
+		t.Fatalf("%s", s)
+	}
+	if v.tools[2].tool != "read_file" || v.tools[2].id != v.tools[1].id || v.tools[3].id != v.tools[0].id {
+		t.Errorf("%+v", v.tools)
+	}
+}
+
+// A status that nobody knows is no reason to lose the event.
+func TestToolEventOfAnotherStatus(t *testing.T) {
+	odd := `{"tool": "terminal", "toolCallId": "c", "status": "paused"}`
+	in := role() + g2Start("terminal", "💻", "ls", "c") + named("hermes.tool.progress", odd) + g2End("terminal", "c") + text("x") + stop()
+	same(t, repairWith(in, Options{Progress: ProgressBare}), in, "bytes in the form bare")
+	out := repair(in)
+	if strings.Count(out, `"paused"`) != 1 || strings.Count(out, `"running"`) != 1 || strings.Count(out, `"completed"`) < 1 {
+		t.Errorf("%s", out)
+	}
+}
+
+// The selector of an emoji may stand anywhere in it: a marker is known with it and
+// without.
+func TestAddedEmojiOfSeveralRunes(t *testing.T) {
+	for _, added := range []string{"❤\u200d🔥", "❤\ufe0f\u200d🔥"} {
+		tools, err := NewTools(map[string]string{added: "fire"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, emoji := range []string{"❤\u200d🔥", "❤\ufe0f\u200d🔥", "❤\u200d🔥\ufe0f"} {
+			out := repairWith(text("a\n`"+emoji+" x`\nb")+markerChunk(emoji, "y")+text("c")+stop(), Options{Tools: tools})
+			if v := look(t, out); v.content != "a\nb\nc" && v.content != "a\nbc" || len(v.starts()) != 1 || v.starts()[0].tool != "fire" {
+				t.Errorf("added as %+q, sent as %+q: content %q, %+v", added, emoji, v.content, v.starts())
+			}
+		}
+		// A part of it is another emoji.
+		if v := look(t, repairWith(text("a\n`❤ x`\nb")+stop(), Options{Tools: tools})); v.content != "a\n`❤ x`\nb" {
+			t.Errorf("content %q", v.content)
+		}
+	}
+}
