@@ -252,3 +252,40 @@ func TestFrameOfHundredsOfLines(t *testing.T) {
 		look(t, repair(in)).checkErrorFinish(t, CodeCrashed)
 	}
 }
+
+// Whatever is done to a piece of the stream, a note of that piece says so.
+func TestNotesOfWhatIsDone(t *testing.T) {
+	const think = "<think>a</think> \n b"
+	large := "data: " + strings.Repeat("x", 500) + "\n\n"
+	failed := named("response.created", `{"type": "response.created", "sequence_number": 0, "response": {"id": "r"}}`)
+	for _, c := range []struct {
+		name, in, section, says string
+		p                       Params
+	}{
+		{"a tool behind the finish", finishChunk("stop", realUsage) + g2Start("t", "💻", "l", "1"), "2", "behind the finish chunk", chat},
+		{"an orphan without an id", named("hermes.tool.progress", `{"tool": "t", "status": "completed"}`), "2", "not open", chat},
+		{"a frame without its blank line", strings.TrimSuffix(text("a"), "\n"), "3", "blank line", chat},
+		{"what is behind the end", stop() + ": c\n", "0", "passes", chat},
+		{"a frame that is too large", role() + large, "0", "max_frame", chat},
+		{"no JSON", role() + "data: {\"a\n\n", "0", "JSON", chat},
+		{"text without usage", text("a") + finishChunk("stop", zeroUsage), "3", "0/0/0", chat},
+		{"an error frame", role() + "data: {\"error\": {\"message\": \"m\"}}\n\n", "3", "error", chat},
+		{"a stop behind it", role() + "data: {\"error\": {\"message\": \"m\"}}\n\n" + stop(), "3", "stop behind", chat},
+		{"a stop on a tool", g1("terminal", "💻", "l") + finishChunk("stop", zeroUsage), "3", "false stop", chat},
+		{"[DONE] is lacking", text("a") + finishChunk("stop", realUsage), "3", "[DONE]", chat},
+		{"white space behind a tag", text(think) + stop(), "4", "white space", chat},
+		{"a part of a closing tag", text("<think>a</thi") + text("nk>b") + stop(), "4", "may be a closing tag", chat},
+		{"another stream that is cut", failed, "other streams", "cut", Params{}},
+	} {
+		steps, _ := explained(c.in, Options{MaxFrame: 400}, c.p, whole, CauseEOF)
+		found := false
+		for _, s := range steps {
+			for _, n := range s.Notes {
+				found = found || n.Section == c.section && strings.Contains(n.Text, c.says)
+			}
+		}
+		if !found {
+			t.Errorf("%s: no note of section %s says %q: %v", c.name, c.section, c.says, steps)
+		}
+	}
+}

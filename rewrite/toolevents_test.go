@@ -82,3 +82,24 @@ func TestAddedEmojiOfSeveralRunes(t *testing.T) {
 		}
 	}
 }
+
+// A token is the emoji of a marker from the first rune on that is not ASCII.
+func TestTheFirstRunesThatAreNotASCII(t *testing.T) {
+	for emoji, is := range map[string]bool{"\u0080": true, "\u00ff": true, "\u007f": false, "~": false, "a\u0080": true, "\u0085": false, "\u00a0": false} {
+		v := look(t, repair(role()+markerChunk(emoji, "x")+text("y")+stop()))
+		if started := len(v.starts()) == 1; started != is {
+			t.Errorf("%+q: %+v", emoji, v.starts())
+		}
+	}
+}
+
+// A label that is too long to be read tells nothing, however it begins.
+func TestLabelsThatAreTooLongTellNothing(t *testing.T) {
+	recall := `recall: "`
+	for more, want := range map[int]string{0: "session_search", 1: "tool"} {
+		label := recall + strings.Repeat("x", maxTellingLabel-len(recall)-len(`\`)+more)
+		if s := look(t, repair(markerChunk("🔍", label)+text("x")+stop())).starts(); len(s) != 1 || s[0].tool != want {
+			t.Errorf("%d bytes: %s, want %s", len(label)+1, s[0].tool, want)
+		}
+	}
+}
