@@ -144,6 +144,7 @@ func TestStepsSayWhatIsHeld(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{role() + text("a") + text("\n`💻 l") + ": c\n\n" + text("s`\n") + text("b"), "- - held held - - end"},
 		{role() + text("a\n`💻 l"), "- held end"},
+		{role() + text("a") + stop(), "- - - - end"},
 		{inCRLF(role() + text("a\n`💻 l")), "- - held held end"},
 	} {
 		steps, _ := explained(c.in, Options{}, chat, whole, CauseAborted)

@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -79,6 +80,25 @@ func TestContentOfOneEscape(t *testing.T) {
 			if v := look(t, repair(in)); v.content != look(t, in).content {
 				t.Errorf("%s becomes %q", s, v.content)
 			}
+		}
+	}
+}
+
+// Text is unescaped as the standard library does it, lone surrogates included.
+func TestTextIsUnescapedAsTheStandardSays(t *testing.T) {
+	pieces := []string{`\ud83d`, `\uDCBB`, `\udcbb`, "u", "x", `\n`, "dcbb", "udcbb", `\\`, `\"`, `\/`, `\b`, `\f`, `\r`, `\t`, `\u0041`, `\u00E9`, `\uffff`, `\ue000`, `\ud7ff`, `\udbff`, `\udfff`, "é", "💻", `\u0000`, "\ufffd"}
+	r := rand.New(rand.NewPCG(7, 8))
+	for range 20000 {
+		var b strings.Builder
+		for range 1 + r.IntN(4) {
+			b.WriteString(pieces[r.IntN(len(pieces))])
+		}
+		var want string
+		if err := json.Unmarshal([]byte(`"`+b.String()+`"`), &want); err != nil {
+			t.Fatal(err)
+		}
+		if got := unescaped(b.String()); got != want {
+			t.Fatalf("%s is %+q, want %+q", b.String(), got, want)
 		}
 	}
 }

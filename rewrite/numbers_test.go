@@ -91,3 +91,21 @@ func TestIndexOfAChoice(t *testing.T) {
 		t.Errorf("no index: %+v", v.starts())
 	}
 }
+
+// What is known of the usage stands in an error finish, whenever it came (contract
+// section 3).
+func TestUsageOfAnErrorFinish(t *testing.T) {
+	const usage = `{"prompt_tokens":7,"completion_tokens":8,"total_tokens":15}`
+	alone := `data: {` + envelopeOfTests + `, "choices": [], "usage": ` + usage + "}\n\n"
+	with := strings.Replace(text("a"), `}]}`, `}], "usage": `+usage+`}`, 1)
+	for name, in := range map[string]string{"before all else": alone, "before the text": role() + alone + text("a"), "with the text": role() + with, "behind it": role() + text("a") + alone, "null later": role() + alone + strings.Replace(text("a"), `}]}`, `}], "usage": null}`, 1)} {
+		v := look(t, repair(in))
+		v.checkErrorFinish(t, CodeIncomplete)
+		if string(v.finish.Usage) != usage {
+			t.Errorf("%s: the error finish has the usage %s", name, v.finish.Usage)
+		}
+	}
+	if v := look(t, repair(role()+text("a"))); v.finish.Usage != nil {
+		t.Errorf("a usage of nobody's: %s", v.finish.Usage)
+	}
+}
