@@ -15,17 +15,29 @@ func TestFalseStops(t *testing.T) {
 		"g0-v0.8.0/zero_usage_empty", "g3-v0.20.3/zero_usage_empty", "gm1-v0.6.0/crash_immediate",
 		// It ends on a tool.
 		"g0-v0.8.0/crash_in_tool", "g1-v0.9.0/crash_in_tool", "g2-v0.13.0/crash_in_tool",
-		// The same, with usage.
-		"agent-loop/g0-v0.8.0/fail_second_call",
+	}
+	// The same, with usage.
+	empty := []string{
+		"g0-v0.8.0/empty", "g0-v0.8.0/unstreamed", "g3-v0.20.3/empty", "live-g0-v0.8.0/empty", "live-g3-v0.20.0/empty",
+		"agent-loop/g0-v0.8.0/fail_second_call", "agent-loop/g2-v0.13.0/fail_second_call",
+		"live-g0-v0.8.0/err500second", "live-g2-v0.12.0/err500second",
 	}
 	scripts := router{}
-	for _, name := range crashes {
+	for _, name := range append(crashes, empty...) {
 		scripts[name] = replay(recorded(t, name), byFrame)
 	}
-	c := newClient(t, first(serve(t, newUpstream(t, scripts.play), options{"zero_usage": "pass"})))
+	up := newUpstream(t, scripts.play)
+	c := newClient(t, first(serve(t, up, options{"zero_usage": "pass"})))
 	for _, name := range crashes {
 		t.Run(name, func(t *testing.T) {
 			c.of(t).play(name).answer().checkError(t, "agent_crashed")
+		})
+	}
+	passes := newClient(t, first(serve(t, up, options{"empty_answer": "pass"})))
+	for _, name := range empty {
+		t.Run(name, func(t *testing.T) {
+			c.of(t).play(name).answer().checkError(t, "empty_answer")
+			passes.of(t).play(name).answer().checkGood(t)
 		})
 	}
 }
@@ -33,11 +45,10 @@ func TestFalseStops(t *testing.T) {
 // Answers that look like a crash and are none pass, byte for byte.
 func TestStopsThatAreNone(t *testing.T) {
 	fine := []string{
-		// No text, but usage.
-		"g0-v0.8.0/empty", "g0-v0.8.0/unstreamed", "g3-v0.20.3/empty",
 		// A provider that reports no usage.
 		"agent-loop/g0-v0.8.0/no_usage", "agent-loop/g2-v0.13.0/no_usage", "agent-loop/g3-v0.20.3/no_usage",
 		"g0-v0.8.0/zero_usage_success", "g2-v0.13.0/zero_usage_success", "g3-v0.20.3/zero_usage_success",
+		"live-g0-v0.8.0/nousage", "live-g3-v0.18.2/nousage",
 	}
 	for _, name := range fine {
 		t.Run(name, func(t *testing.T) {
@@ -53,8 +64,8 @@ func TestStopsThatAreNone(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a G2 answer with usage that ends on a tool", func(t *testing.T) {
-		base, _ := serve(t, newUpstream(t, replay(recorded(t, "agent-loop/g2-v0.13.0/fail_second_call"), byFrame)), nil)
+	t.Run("an answer that ends on housekeeping", func(t *testing.T) {
+		base, _ := serve(t, newUpstream(t, replay(recorded(t, "live-g0-v0.8.0/housekeep"), byFrame)), nil)
 		newClient(t, base).chat().answer().checkGood(t)
 	})
 	t.Run("reasoning without text", func(t *testing.T) {

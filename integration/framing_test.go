@@ -94,7 +94,8 @@ func TestFrameAboveTheLimitPassesUnexamined(t *testing.T) {
 // the client has the one before.
 func TestEveryEventLeavesAtOnce(t *testing.T) {
 	all := recordings(t, func(r recording) bool {
-		return chats(r) && r.scenario != "model_imitates" && r.scenario != "emoji_all" && !strings.HasPrefix(r.scenario, "zero") && !strings.Contains(r.scenario, "think")
+		return chats(r) && r.scenario != "model_imitates" && r.scenario != "emoji_all" && !strings.HasPrefix(r.scenario, "zero") && !strings.Contains(r.scenario, "think") &&
+			r.String() != "live-g0-v0.8.0/plain" // a line of it begins with a backtick at the end of a frame
 	})
 	step := make(chan struct{})
 	scripts, counts := router{}, map[string]int{}

@@ -25,7 +25,7 @@ func (r recording) String() string { return r.generation + "/" + r.scenario }
 
 // legacy says that tools come without ids and completions: G0 and G1.
 func (r recording) legacy() bool {
-	g := strings.TrimPrefix(r.generation, "agent-loop/")
+	g := strings.TrimPrefix(strings.TrimPrefix(r.generation, "agent-loop/"), "live-")
 	return strings.HasPrefix(g, "g0") || strings.HasPrefix(g, "g1")
 }
 

@@ -25,7 +25,8 @@ const (
 
 	envelope = `"id":"chatcmpl-1","object":"chat.completion.chunk","created":1795164799,"model":"hermes-agent","choices":`
 	role     = `data: {` + envelope + `[{"index":0,"delta":{"role":"assistant"},"finish_reason":null}]}` + "\n\n"
-	stop     = `data: {` + envelope + `[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}` + "\n\n"
+	stop     = `data: {` + envelope + `[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n"
+	fullStop = `data: {` + envelope + `[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}` + "\n\n"
 	zeroStop = `data: {` + envelope + `[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}}` + "\n\n"
 	done     = "data: [DONE]\n\n"
 	beat     = ": keepalive\n\n"
@@ -41,6 +42,9 @@ func text(s string) string {
 // errorFinish returns what a stream that began with role is ended with.
 func errorFinish(code string, partial bool) string {
 	message := rewrite.Message(code)
+	if code == rewrite.CodeShutdown { // no tool has started
+		message = "the service is shutting down; send the request again"
+	}
 	return fmt.Sprintf(`data: {"error":{"message":%q,"type":"upstream_error","param":null,"code":%q}}`+"\n\n", message, code) +
 		fmt.Sprintf(`data: {`+envelope+`[{"index":0,"delta":{},"finish_reason":"error"}],"hermes":{"completed":false,"partial":%v,"failed":true,"error":%q,"error_code":"agent_error"}}`+"\n\n", partial, message) +
 		done

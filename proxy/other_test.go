@@ -213,7 +213,7 @@ func TestRunThatHasShownNothingIsDrained(t *testing.T) {
 	x.stream()
 	streams.Shutdown(0)
 	x.clock.Advance(time.Second)
-	x.wantBody(`data: {"event": "run.failed", "run_id": "run_9", "error": "the service is shutting down; send the request again"}` + "\n\n")
+	x.wantBody(`data: {"event": "run.failed", "run_id": "run_9", "error": "the service is shutting down, and the agent's answer is not complete"}` + "\n\n")
 	x.wantStopped()
 	x.abort().wantSwallowed(t)
 }

@@ -32,6 +32,7 @@ func TestEndIsToldOnceWithItsOutcome(t *testing.T) {
 		"[DONE] without a finish": {role + text("a") + done, returns(nil), "upstream_incomplete", "upstream_incomplete", "error"},
 		"timeout":                 {role + text("a"), returns(timedOut{}), "upstream_timeout", "upstream_timeout", "error"},
 		"false stop":              {role + zeroStop + done, returns(nil), "agent_crashed", "agent_crashed", "error"},
+		"no answer":               {role + fullStop + done, returns(nil), "empty_answer", "empty_answer", "error"},
 		"the agent says so":       {role + strings.Replace(stop, `"stop"`, `"error"`, 1) + done, abort, "agent_error", "agent_error", "error"},
 		"no frame":                {"", abort, "upstream_aborted", "upstream_aborted", ""},
 	} {
@@ -166,7 +167,7 @@ func TestUsageIsRememberedByUpstreamAndModel(t *testing.T) {
 	}
 	for i, c := range []struct{ upstream, model, finish, want string }{
 		{"a", "m", zeroStop, "ok"},
-		{"a", "m", stop, "ok"},
+		{"a", "m", fullStop, "ok"},
 		{"a", "m", zeroStop, "agent_crashed"},
 		{"b", "m", zeroStop, "ok"},
 		{"a", "n", zeroStop, "ok"},

@@ -205,11 +205,27 @@ func (a *answer) noteUsage() {
 }
 
 // noAnswer is what legacy Hermes answers when the agent has said nothing
-// (nonstream.empty.http), and hermesError how the errors begin that it sends as
-// an answer (nonstream.failed_result.http).
+// (nonstream.empty.http).
 const noAnswer = "(No response generated)"
 
-var hermesError = regexp.MustCompile(`^API call failed after [0-9]+ retries: `)
+// hermesError matches the errors that Hermes sends as its answer, with stop, when no
+// call of the model has succeeded (nonstream.failed_result.http): the texts of 0.5 to
+// 0.13, and those of later versions whose usage is 0/0/0.
+var hermesError = regexp.MustCompile(`^(?:` + strings.Join([]string{
+	`API call failed after \d+ retries: `,
+	`Error code: \d{3}(?: - |$)`,
+	`Invalid API response shape\. Likely rate limited`,
+	`Invalid API response after \d+ retries: `,
+	`⏳ Nous Portal rate limit active — resets in `,
+	`Request payload too large(?:: max compression attempts \(\d+\) reached\.| \(413\)\. Cannot compress further\.)$`,
+	`Context length exceeded(?:: max compression attempts \(\d+\) reached\.| \([\d,]+ tokens\)\. Cannot compress further\.)$`,
+	`(?:First response|Response) truncated due to output length limit$`,
+	`Response remained truncated after 3 continuation attempts$`,
+	`⚠️ \*\*Thinking Budget Exhausted\*\*\n\n`,
+	`Operation interrupted(?:: (?:waiting for model response|handling API error|retrying API call)| (?:during retry|after rate limit) \()`,
+	`⚠️ No reply: (?s:.*)all API retries`,
+	`⚠️ Provider (?:authentication failed|rate-limited): `,
+}, "|") + `)`)
 
 // failed tells whether the agent failed, and did not say so: the answer ends
 // with stop, with a usage of 0/0/0, and it is none, or one of Hermes' own

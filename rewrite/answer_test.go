@@ -264,3 +264,55 @@ func messageOf(t testing.TB, body []byte) answerMessage {
 	}
 	return a.Choices[0].Message
 }
+
+// The texts with which Hermes says that its agent failed, and others that look like
+// them. With real usage tools may have run, and clients repeat what fails.
+func TestHermesOwnErrorsAreErrors(t *testing.T) {
+	for said, fails := range map[string]bool{
+		"API call failed after 3 retries: HTTP 500: boom": true,
+		"API call failed after many retries: boom":        false,
+		"Error code: 401 - {'error': {'message': 'no'}}":  true,
+		"Error code: 401":                 true,
+		"Error code: 401 is what it said": false,
+		"Error code: 4011 - x":            false,
+		"Invalid API response shape. Likely rate limited or malformed provider response.":        true,
+		"Invalid API response after 3 retries: response.choices is empty":                        true,
+		"⏳ Nous Portal rate limit active — resets in 5m.":                                        true,
+		"Request payload too large: max compression attempts (3) reached.":                       true,
+		"Request payload too large (413). Cannot compress further.":                              true,
+		"Request payload too large (413). Cannot compress further. Try again":                    false,
+		"Context length exceeded: max compression attempts (3) reached.":                         true,
+		"Context length exceeded (200,000 tokens). Cannot compress further.":                     true,
+		"First response truncated due to output length limit":                                    true,
+		"Response truncated due to output length limit":                                          true,
+		"Response truncated due to output length limit, I fear":                                  false,
+		"Response remained truncated after 3 continuation attempts":                              true,
+		"⚠️ **Thinking Budget Exhausted**\n\nThe model used all its output tokens on reasoning.": true,
+		"Operation interrupted: waiting for model response (2.1s elapsed).":                      true,
+		"Operation interrupted: handling API error (boom).":                                      true,
+		"Operation interrupted: retrying API call after error (retry 1/3).":                      true,
+		"Operation interrupted during retry (attempt 1/3).":                                      true,
+		"Operation interrupted after rate limit (attempt 1/3).":                                  true,
+		"Operation interrupted by the user":                                                      false,
+		"⚠️ No reply: all API retries were exhausted.":                                           true,
+		"⚠️ No reply: the model returned nothing.":                                               false,
+		"⚠️ Provider authentication failed: check your key":                                      true,
+		"⚠️ Provider rate-limited: wait":                                                         true,
+		"I reached the maximum iterations (90) but couldn't summarize. Error: boom":              false,
+		"(empty)":                 false,
+		"(No response generated)": true,
+		"The server says: Error code: 500 - internal": false,
+	} {
+		in := completion(content(said), "stop", zeroUsage)
+		if a := RepairAnswer([]byte(in), &Options{}, nil); (a.Code == CodeAgentIncomplete) != fails {
+			t.Errorf("%q: code %q", said, a.Code)
+		}
+		in = completion(content(said), "stop", realUsage)
+		same(t, string(RepairAnswer([]byte(in), &Options{}, nil).Body), in, "with real usage")
+	}
+	in := readFile(t, captures+"/live-g0-v0.8.0/nonstream.err401.body")
+	a := RepairAnswer([]byte(in), &Options{}, nil)
+	if a.Code != CodeAgentIncomplete || strings.Contains(string(a.Body), "sk-abc") {
+		t.Errorf("code %q: %s", a.Code, a.Body)
+	}
+}

@@ -55,10 +55,14 @@ func Message(code string) string {
 	case CodeAgentError:
 		return "the agent reported an error and gave no reason"
 	case CodeShutdown:
-		return "the service is shutting down; send the request again"
+		return "the service is shutting down, and the agent's answer is not complete"
 	}
 	return "the agent's answer ended before it was complete"
 }
+
+// shutdownBeforeTools is the message of CodeShutdown where no tool has started: to
+// send the request again then does nothing twice (contract section 3).
+const shutdownBeforeTools = "the service is shutting down; send the request again"
 
 // ErrorType is the type of the errors that are not upstream's own.
 const ErrorType = "upstream_error"

@@ -243,6 +243,7 @@ func filled(value []byte) bool {
 
 // usage is what a chunk or an answer says of tokens.
 type usage struct {
+	reported      bool // it has one of the three members
 	zero          bool // it is 0/0/0
 	counts        bool // it counts a token
 	input, output int64
@@ -279,7 +280,7 @@ func (c *chunk) readUsage(r *reader) span {
 			u.counts = true
 		}
 	}
-	u.zero = zeros == 3 && n == 3
+	u.reported, u.zero = n > 0, zeros == 3 && n == 3
 	return span{from, r.i}
 }
 

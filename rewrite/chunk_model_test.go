@@ -195,7 +195,7 @@ func (c *modelChunk) readUsage(data []byte) (u usage) {
 		}
 		i = next
 	}
-	u.zero = zeros == 3 && n == 3
+	u.reported, u.zero = n > 0, zeros == 3 && n == 3
 	return u
 }
 

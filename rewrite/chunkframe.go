@@ -27,7 +27,9 @@ func (s *Stream) chunkFrame() {
 		s.inferEnds() // an agent that speaks waits for no tool
 	}
 	s.said.reasoning = s.said.reasoning || c.reasoning
-	s.said.other = s.said.other || c.other
+	if c.other {
+		s.said.other, s.said.sinceTool = true, true
+	}
 	switch {
 	case s.hasText():
 		s.textFrame(c.content.inner())
@@ -183,7 +185,7 @@ func (s *Stream) quietFrame() {
 // the chunk, or holds it back.
 func (s *Stream) textFrame(in span) {
 	if s.c.finish.ok() && in.ok() {
-		s.completeAll() // not between a line that is held and its end
+		s.completeAll(s.willFail()) // not between a line that is held and its end
 	}
 	s.parts = s.parts[:0]
 	s.begin(in.from, s.tags.inside)

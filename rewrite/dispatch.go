@@ -29,6 +29,10 @@ func (s *Stream) unit(u unit, b []byte) {
 			s.forwardQuiet(b)
 		}
 	case unitRaw:
+		if s.done {
+			s.dropLate()
+			return
+		}
 		s.settle()
 		if s.otherRaw(b) {
 			s.fate = fateDrop
@@ -133,6 +137,10 @@ func (s *Stream) frame(raw []byte) {
 		s.doneFrame()
 		return
 	case !s.c.parse(data):
+		if s.done {
+			s.dropLate()
+			return
+		}
 		s.note(sectionHarm, "no well-formed JSON object: passes")
 		s.forward()
 		return
@@ -143,7 +151,7 @@ func (s *Stream) frame(raw []byte) {
 // object handles a frame whose data is the object s.c.
 func (s *Stream) object() {
 	data := s.f.data
-	named := len(s.f.event) > 0 && string(s.f.event) != "message"
+	named := isNamed(&s.f)
 	switch {
 	case s.done:
 		s.late()
@@ -155,37 +163,50 @@ func (s *Stream) object() {
 		}
 	case !named && s.c.isToolEvent(data) && s.c.callID.isString(data) && s.c.choices.ok():
 		s.toolFrame(ProgressUnnamed)
+	case s.isWrapped():
+		s.wrappedFrame()
 	case s.c.isChunk(data) || !named && s.c.list:
 		s.chunkFrame()
 	case s.c.err.set(data) && (!named || string(s.f.event) == "error"):
 		s.errorFrame()
 	case named:
-		s.settle()
 		s.namedFrame()
 	default:
 		s.forward()
 	}
 }
 
-// late handles a frame behind [DONE].
+// late handles a frame with the object s.c behind [DONE]: only a chunk without
+// choices, such as one of usage, passes (contract section 2).
 func (s *Stream) late() {
-	if s.failed {
-		s.note(sectionEnd, "behind the error finish nothing takes it back: dropped")
-		s.fate = fateDrop
+	isChunk := s.c.isChunk(s.f.data) || !isNamed(&s.f) && s.c.list
+	if s.failed || !isChunk || s.c.count > 0 {
+		s.dropLate()
 		return
 	}
-	s.forward()
+	s.redactError()
+	s.writeEdited()
+}
+
+// dropLate drops what comes behind [DONE].
+func (s *Stream) dropLate() {
+	if s.failed {
+		s.note(sectionEnd, "behind the error finish nothing takes it back: dropped")
+	} else {
+		s.note(sectionEnd, "behind [DONE]: dropped")
+	}
+	s.fate = fateDrop
 }
 
 // doneFrame handles [DONE].
 func (s *Stream) doneFrame() {
 	if s.done {
-		s.late()
+		s.dropLate()
 		return
 	}
 	s.settle()
 	if !s.finished {
-		s.completeAll()
+		s.completeAll(true)
 		s.writeErrorFinish(CodeIncomplete)
 	}
 	s.done = true

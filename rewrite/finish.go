@@ -1,6 +1,9 @@
 package rewrite
 
-import "strconv"
+import (
+	"math/bits"
+	"strconv"
+)
 
 // appendHermes appends the hermes block of an error finish.
 func (s *Stream) appendHermes(dst, message []byte) []byte {
@@ -40,7 +43,7 @@ func (s *Stream) writeErrorFinish(code string) {
 	}
 	s.writeLF()
 	s.out = append(s.out, "data: {"...)
-	s.out = append(s.envelope().appendHead(s.out), `[{"index":0,"delta":{},"finish_reason":"error"}]`...)
+	s.out = s.appendChoices(s.envelope().appendHead(s.out))
 	if len(s.usage) > 0 {
 		s.out = append(s.out, `,"usage":`...)
 		s.out = append(s.out, s.usage...)
@@ -53,10 +56,31 @@ func (s *Stream) writeErrorFinish(code string) {
 	s.out = append(s.appendHermes(s.out, message), "}\n\n"...)
 }
 
+// appendChoices appends the choices of an error finish: all that have begun and not
+// finished, so that nobody waits for one, and the first where none has begun.
+func (s *Stream) appendChoices(dst []byte) []byte {
+	open := s.begun &^ s.ended
+	if open == 0 {
+		open = 1
+	}
+	before := byte('[')
+	for ; open != 0; open &= open - 1 {
+		dst = append(append(dst, before), `{"index":`...)
+		dst = strconv.AppendInt(dst, int64(bits.TrailingZeros64(open)), 10)
+		dst = append(dst, `,"delta":{},"finish_reason":"error"}`...)
+		before = ','
+	}
+	return append(dst, ']')
+}
+
 // quotedMessage returns the message of the code as a JSON string. It stays valid
 // until the next frame, as does what the two functions below return.
 func (s *Stream) quotedMessage(code string) []byte {
-	return s.added(appendQuoted(s.room, Message(code)))
+	message := Message(code)
+	if code == CodeShutdown && s.tools.count == 0 && s.sum.Unexamined == 0 {
+		message = shutdownBeforeTools
+	}
+	return s.added(appendQuoted(s.room, message))
 }
 
 // errorObject returns the object of an error frame.
@@ -72,8 +96,11 @@ func (s *Stream) hermes(message []byte) []byte {
 // finishFrame handles a chunk with a finish reason. Its content has been read;
 // edits of it stand.
 func (s *Stream) finishFrame() {
-	s.completeAll()
-	reason := finishReason(s.c.finish.inner().of(s.f.data))
+	c, data := &s.c, s.f.data
+	reason := finishReason(c.finish.inner().of(data))
+	if c.err.set(data) || c.hermes.set(data) {
+		s.reportsFailures(true)
+	}
 	if s.finished {
 		s.redactError()
 		s.writeEdited() // some providers say it twice
@@ -81,13 +108,23 @@ func (s *Stream) finishFrame() {
 	}
 	s.finished = s.allEnded()
 	s.sum.FinishReason = reason
+	failure := ""
 	switch {
-	case reason == "stop" && s.errorSent != nil: // it has said that it failed
+	case reason != "stop":
+	case s.errorSent != nil: // it has said that it failed
 		s.note(sectionEnd, "stop behind an error of upstream's: becomes error")
-		s.crash()
-	case reason == "stop" && s.falseStop():
-		s.fail(CodeCrashed)
-		s.crash()
+		failure = CodeCrashed
+	default:
+		failure = s.falseStop()
+	}
+	s.completeAll(failure != "" || reason == "error")
+	switch {
+	case failure != "":
+		if s.sum.UsageReported { // it was asked, and that decided
+			s.p.usage.Missed(unquote(s.envelope().modelsName()))
+		}
+		s.fail(failure)
+		s.crash(failure)
 	case reason == "error":
 		s.upstreamError()
 	case reason != "length": // which passes byte for byte
@@ -110,22 +147,69 @@ func finishReason(b []byte) string {
 }
 
 // crash turns the finish chunk of an agent that failed and says stop into an
-// error finish.
-func (s *Stream) crash() {
+// error finish with the code.
+func (s *Stream) crash(code string) {
 	s.sum.FinishReason = "error"
 	s.moveText()
 	message := s.errorSent
 	if message == nil {
-		message = s.quotedMessage(CodeCrashed)
+		message = s.quotedMessage(code)
 	}
-	s.edit(s.c.finish.from, s.c.finish.to, s.literal(`"error"`))
+	s.fillEnvelope()
+	s.eachStop(func(at span) { s.edit(at.from, at.to, s.literal(`"error"`)) })
 	if s.o.ErrorFinish == ErrorFinishInline && s.errorSent == nil {
-		s.setMember(s.c.err, "error", s.added(appendErrorValue(s.room, message, CodeCrashed)))
+		s.setMember(s.c.err, "error", s.added(appendErrorValue(s.room, message, code)))
 	} else {
-		s.writeError(s.errorObject(message, CodeCrashed))
+		s.writeError(s.errorObject(message, code))
 		s.removeMember(s.c.err)
 	}
 	s.setMember(s.c.hermes, "hermes", s.hermes(message))
+}
+
+// eachStop calls each with every finish reason of the chunk s.c that is stop.
+func (s *Stream) eachStop(each func(span)) {
+	data := s.f.data
+	if s.c.count == 1 { // as of almost all
+		each(s.c.finish)
+		return
+	}
+	for i := s.c.choices.from + 1; ; {
+		choice, next, ok := nextElement(data, i)
+		if !ok {
+			return
+		}
+		if reason := memberOf(data, choice, "finish_reason"); reason.is(data, `"stop"`) {
+			each(reason)
+		}
+		i = next
+	}
+}
+
+// fillEnvelope gives the finish chunk s.c those members of the stream's chunks that it
+// lacks: the writer of Hermes 0.13 sends a chunk of nothing but choices when it fails
+// (contract section 3).
+func (s *Stream) fillEnvelope() {
+	c, data, e := &s.c, s.f.data, s.envelope()
+	at := c.open + 1
+	for _, m := range [...]struct {
+		is    span
+		there bool
+		name  string
+		value []byte
+	}{
+		{c.id, stringOf(data, c.id) != nil, `"id":`, e.id()},
+		{c.object, stringOf(data, c.object) != nil, `"object":`, []byte(`"chat.completion.chunk"`)},
+		{c.created, c.created.ok() && isDigit(data[c.created.from]), `"created":`, e.createdAt()},
+		{c.model, stringOf(data, c.model) != nil, `"model":`, e.modelsName()},
+	} {
+		switch {
+		case m.there:
+		case m.is.ok(): // it is null, or empty
+			s.edit(m.is.from, m.is.to, m.value)
+		default:
+			s.edit(at, at, s.added(append(append(append(s.room, m.name...), m.value...), ',')))
+		}
+	}
 }
 
 // writeError writes the frame of an error, unless there has been one.
@@ -164,6 +248,7 @@ func (s *Stream) upstreamError() {
 		return
 	}
 	data, message := s.f.data, s.reason()
+	s.fillEnvelope()
 	if s.c.err.set(data) {
 		s.writeError(s.upstreamErrorObject(message))
 	} else {
@@ -241,7 +326,7 @@ func (s *Stream) errorCode() string {
 // errorFrame handles an error of upstream's that is no chunk.
 func (s *Stream) errorFrame() {
 	s.settle()
-	s.completeAll()
+	s.completeAll(!s.finished)
 	s.redactIn(s.c.err)
 	if !s.finished {
 		s.noteError()

@@ -249,3 +249,109 @@ func TestParamsIDIsQuotedAsJSON(t *testing.T) {
 	out, _ := run("", Options{}, Params{Active: true, ID: "a\x01\x7f\u200b\U000e0001é"}, whole, CauseEOF)
 	look(t, out).checkErrorFinish(t, "upstream_incomplete")
 }
+
+// Each choice that is open gets its finish, so that nobody waits for one; and a second
+// sidecar finds the stream complete.
+func TestCutStreamsOfSeveralChoicesFinishAllOfThem(t *testing.T) {
+	of := func(i int, delta, finish string) string {
+		return fmt.Sprintf(`data: {%s, "choices": [{"index": %d, "delta": {%s}, "finish_reason": %s}]}`, envelopeOfTests, i, delta, finish) + "\n\n"
+	}
+	for in, want := range map[string]string{
+		of(0, `"content": "a"`, "null") + of(1, `"content": "b"`, "null"):                       "0 1",
+		of(0, `"content": "a"`, "null") + of(1, `"content": "b"`, "null") + of(0, "", `"stop"`): "1",
+		of(3, `"content": "a"`, "null"):                                                         "3",
+		of(0, `"content": "a"`, "null") + of(63, "", "null") + of(64, "", "null"):               "0 63",
+		of(70, "", "null"): "0",
+	} {
+		for _, form := range ErrorFinishForms() {
+			o := Options{ErrorFinish: form}
+			out := repairWith(in, o)
+			var got []string
+			for _, e := range decode(out) {
+				var c struct {
+					Choices []struct {
+						Index        int
+						FinishReason string `json:"finish_reason"`
+					}
+				}
+				_ = json.Unmarshal([]byte(e.data), &c)
+				for _, choice := range c.Choices {
+					if choice.FinishReason == "error" {
+						got = append(got, fmt.Sprint(choice.Index))
+					}
+				}
+			}
+			if strings.Join(got, " ") != want {
+				t.Errorf("choices %v finish, want %s, of %s", got, want, in)
+			}
+			same(t, repairWith(out, o), out, "twice and once")
+		}
+	}
+}
+
+func TestNoChoiceSaysStopBehindAnError(t *testing.T) {
+	in := role() + `data: {"error": {"message": "m"}}` + "\n\n" +
+		`data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}, {"index": 1, "delta": {}, "finish_reason": "length"}, {"index": 2, "delta": {}, "finish_reason": "stop"}]}` + "\n\n" + doneFrame
+	if v := look(t, repair(in)); strings.Join(v.finishes, " ") != "error length error" {
+		t.Errorf("finish reasons %q", v.finishes)
+	}
+}
+
+// The writer of Hermes 0.13 sends a chunk of nothing but choices when it fails.
+func TestErrorFinishOfUpstreamGetsTheMembersItLacks(t *testing.T) {
+	const choices = `"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]`
+	const id, object, created, model = `"id":"chatcmpl-1",`, `"object":"chat.completion.chunk",`, `"created":1795164800,`, `"model":"hermes-agent",`
+	for in, want := range map[string]string{
+		`{` + choices + `}`:                                    `{` + id + object + created + model + choices,
+		`{"id": "x", ` + choices + `, "model": null}`:          `{` + object + created + `"id": "x", ` + choices + `, "model": "hermes-agent"`,
+		`{"id": "", "created": null, ` + choices + `}`:         `{` + object + model + `"id": "chatcmpl-1", "created": 1795164800, ` + choices,
+		`{"object": "chat.completion.chunk", ` + choices + `}`: `{` + id + created + model + `"object": "chat.completion.chunk", ` + choices,
+	} {
+		out := repair(role() + text("x") + "data: " + in + "\n\n" + doneFrame)
+		v := look(t, out)
+		v.checkErrorFinish(t, CodeAgentError)
+		if !strings.Contains(out, "data: "+want) {
+			t.Errorf("%s becomes\n%s\nwant %s", in, out, want)
+		}
+		same(t, repair(out), out, "twice and once")
+		inline := repairWith(role()+text("x")+"data: "+in+"\n\n"+doneFrame, Options{ErrorFinish: ErrorFinishInline})
+		if !strings.Contains(inline, in) {
+			t.Errorf("inline: %s becomes\n%s", in, inline)
+		}
+	}
+	crash := `data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]` + zeroUsage + "}\n\n"
+	if v := look(t, repair(role()+crash+doneFrame)); v.finish.ID == nil || *v.finish.ID != "chatcmpl-1" || v.finish.Model == nil {
+		t.Errorf("a false stop: %+v", v.finish)
+	}
+	good := role() + text("x") + `data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}` + "\n\n" + doneFrame
+	same(t, repair(good), good, "bytes of a good end")
+}
+
+func TestErrorFrameLeavesBehindHeldText(t *testing.T) {
+	for held, want := range map[string]string{"a\n`💻 ls": "a\n`💻 ls", "a\n`💻 ls`": "a\n"} {
+		v := look(t, repair(role()+text(held)+`data: {"error": {"message": "m"}}`+"\n\n"+finishChunk("error", "")+doneFrame))
+		if v.story() != "other text error finish done" || v.content != want {
+			t.Errorf("%s, content %q", v.story(), v.content)
+		}
+	}
+}
+
+// To send a request again is safe only where no tool has started.
+func TestShutdownAsksForTheRequestOnlyBeforeTools(t *testing.T) {
+	for in, asks := range map[string]bool{
+		role():                          true,
+		role() + text("x"):              true,
+		role() + markerChunk("💻", "ls"): false,
+		role() + g1("t", "💻", "ls") + text("x"):         false,
+		role() + g2Start("t", "💻", "l", "1"):            false,
+		role() + text(strings.Repeat("a", 3000)):        false, // nobody knows what was in it
+		role() + g1("_thinking", "💭", "hm") + text("x"): true,
+	} {
+		out, _ := run(in, Options{MaxFrame: 1000}, chat, whole, CauseShutdown)
+		v := look(t, out)
+		v.checkErrorFinish(t, CodeShutdown)
+		if got := strings.Contains(v.errors[0].Message, "again"); got != asks {
+			t.Errorf("%q behind %s", v.errors[0].Message, in)
+		}
+	}
+}

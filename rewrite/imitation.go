@@ -240,7 +240,6 @@ func (s *Stream) stripLine() {
 		s.sum.Imitations++
 	}
 	s.note(sectionMarkers, "an imitated marker: stripped")
-	s.said.imitation = true
 	s.out = s.hold.strip(s.out, s.line.from)
 	s.line.phase = candidateNone
 	s.lineHere = false

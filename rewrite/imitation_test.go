@@ -113,7 +113,7 @@ func TestImitationsTrustStartsATool(t *testing.T) {
 func TestTrustedImitationAtTheEndIsACrash(t *testing.T) {
 	v := look(t, repairWith(role()+texts("Sure\n`💻 ls", " -la`\n")+stop(), Options{Imitations: ImitationsTrust}))
 	v.checkLifecycle(t)
-	v.checkErrorFinish(t, CodeCrashed)
+	v.checkErrorFinish(t, CodeEmpty)
 }
 
 func TestImitationInAFinishChunkIsStripped(t *testing.T) {

@@ -134,6 +134,7 @@ func (s *Stream) literal(text string) []byte { return s.added(append(s.room, tex
 // startDerived starts a tool that upstream gave no id, and writes its running
 // frame.
 func (s *Stream) startDerived(f *toolFields, source ToolSource) {
+	s.reportsFailures(false)
 	s.startsLater()
 	t := s.copied(f, true)
 	s.writeRunning(&t)
@@ -167,7 +168,9 @@ func (s *Stream) open(t *tool, source ToolSource) {
 		s.complete(0, SourceInferred)
 	}
 	s.tools.start(t, s.now)
-	s.said.sinceTool, s.said.imitation = false, false
+	first := s.tools.count == 1 || s.said.sinceTool // since the last text
+	s.said.housekeeping = isHousekeeping(t.name) && (first || s.said.housekeeping)
+	s.said.sinceTool = false
 	if !s.tags.inside && source != SourceImitation { // what is behind that has been read
 		s.tags.boundary()
 	}
@@ -181,12 +184,16 @@ func (s *Stream) open(t *tool, source ToolSource) {
 func (s *Stream) complete(i int, source ToolSource) {
 	t := s.tools.end(i)
 	s.tell(&t, true, source)
-	s.writeCompleted(&t)
+	s.writeCompleted(&t, false)
 }
 
-// completeAll ends all open tools, in the order in which they started.
-func (s *Stream) completeAll() {
+// completeAll ends all open tools, in the order in which they started. Where the
+// stream ends in an error they are interrupted: nobody knows whether they have ended
+// (contract section 2).
+func (s *Stream) completeAll(interrupted bool) {
 	for len(s.tools.open) > 0 {
-		s.complete(0, SourceEnd)
+		t := s.tools.end(0)
+		s.tell(&t, true, SourceEnd)
+		s.writeCompleted(&t, interrupted)
 	}
 }

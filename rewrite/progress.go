@@ -1,6 +1,9 @@
 package rewrite
 
-import "bytes"
+import (
+	"bytes"
+	"strconv"
+)
 
 const (
 	progressEvent   = "hermes.tool.progress"
@@ -19,12 +22,15 @@ func (o *Options) form(p *Params) Progress {
 }
 
 // writeRunning writes the frame that says that t has started.
-func (s *Stream) writeRunning(t *tool) { s.writeProgress(t, "running") }
+func (s *Stream) writeRunning(t *tool) { s.writeProgress(t, "running", false) }
 
-// writeCompleted writes the frame that says that t has ended.
-func (s *Stream) writeCompleted(t *tool) { s.writeProgress(t, "completed") }
+// writeCompleted writes the frame that says that t has ended or, where it is
+// interrupted, that the stream has.
+func (s *Stream) writeCompleted(t *tool, interrupted bool) {
+	s.writeProgress(t, "completed", interrupted)
+}
 
-func (s *Stream) writeProgress(t *tool, status string) {
+func (s *Stream) writeProgress(t *tool, status string, interrupted bool) {
 	if s.form == ProgressOff {
 		return
 	}
@@ -42,6 +48,9 @@ func (s *Stream) writeProgress(t *tool, status string) {
 		}
 	}
 	dst = appendStatus(appendCallID(dst, t), status)
+	if interrupted && s.envelops() {
+		dst = append(dst, `,"interrupted":true`...)
+	}
 	if s.statusLine() {
 		dst = appendStatusLine(dst, t, status)
 	}
@@ -79,7 +88,7 @@ func (s *Stream) statusLine() bool {
 
 // appendStatusLine appends Open WebUI's status member.
 func appendStatusLine(dst []byte, t *tool, status string) []byte {
-	dst = append(dst, `,"event":{"type":"status","data":{"description":"`...)
+	dst = append(dst, statusLineHead...)
 	emoji, label := inside(t.emoji), inside(t.label)
 	dst = append(dst, emoji...)
 	if len(emoji) > 0 && len(label) > 0 {
@@ -89,11 +98,14 @@ func appendStatusLine(dst []byte, t *tool, status string) []byte {
 	if len(emoji)+len(label) == 0 {
 		dst = append(dst, inside(t.name)...)
 	}
-	dst = append(dst, `","done":`...)
-	if status == "completed" {
-		return append(dst, `true}}`...)
-	}
-	return append(dst, `false}}`...)
+	return appendStatusLineTail(dst, status == "completed")
+}
+
+// statusLineHead is what Open WebUI's status member begins with.
+const statusLineHead = `,"event":{"type":"status","data":{"description":"`
+
+func appendStatusLineTail(dst []byte, done bool) []byte {
+	return append(strconv.AppendBool(append(dst, `","done":`...), done), `}}`...)
 }
 
 // inside returns the inside of a JSON string.
@@ -174,7 +186,9 @@ func (s *Stream) upstreamStart(f *toolFields, status string, in Progress) {
 	s.settleForTool()
 	s.startsLater()
 	inferred := status == "" || f.id == nil
-	s.said.ids = s.said.ids || !inferred
+	if inferred {
+		s.reportsFailures(false)
+	}
 	t := s.copied(f, inferred)
 	s.writeUpstream(&t, in)
 	s.open(&t, SourceUpstream)
@@ -192,7 +206,6 @@ func (s *Stream) upstreamEnd(t *toolFields, in Progress) {
 		}
 		return
 	}
-	s.said.ids = true
 	if s.tools.find(t.id) < 0 {
 		s.note(sectionTools, "the end of a tool that is not open: dropped")
 		return
@@ -217,18 +230,18 @@ func (s *Stream) writeEnd(t *tool, in Progress) {
 		s.wrap(t, "completed", false, false)
 		return
 	}
-	s.writeCompleted(t)
+	s.writeCompleted(t, false)
 }
 
 // writeUpstream writes upstream's start of a tool in the stream's form,
 // byte for byte where it has that form.
 func (s *Stream) writeUpstream(t *tool, in Progress) {
-	lacksID, lacksStatus := !s.c.callID.ok(), !s.c.status.ok()
-	whole := stringOf(s.f.data, s.c.callID) != nil && !lacksStatus
+	lacksID := stringOf(s.f.data, s.c.callID) == nil
+	lacksStatus := stringOf(s.f.data, s.c.status) == nil
 	switch {
-	case whole && s.asIs(in):
+	case !lacksID && !lacksStatus && s.asIs(in):
 		s.forward()
-	case in == ProgressBare && s.envelops() && (whole || lacksID):
+	case in == ProgressBare && s.envelops():
 		s.wrap(t, "running", lacksID, lacksStatus)
 	default:
 		s.writeRunning(t)
@@ -250,10 +263,18 @@ func (s *Stream) envelops() bool {
 // own and those that it lacks behind them.
 func (s *Stream) wrap(t *tool, status string, lacksID, lacksStatus bool) {
 	room := s.scratch[:0]
-	if lacksID {
+	switch v := s.c.callID; {
+	case !lacksID:
+	case v.ok(): // it is null, or empty
+		s.edit(v.from, v.to, s.literal(t.id))
+	default:
 		room = appendCallID(room, t)
 	}
-	if lacksStatus {
+	switch v := s.c.status; {
+	case !lacksStatus:
+	case v.ok():
+		s.edit(v.from, v.to, s.literal(`"`+status+`"`))
+	default:
 		room = appendStatus(room, status)
 	}
 	if s.statusLine() && !s.c.statusLine.ok() {
@@ -277,18 +298,6 @@ func (s *Stream) addFront() {
 		front.to += len(",")
 	}
 	s.edit(s.c.open+1, s.c.open+1, front.of(f.event))
-}
-
-// namedFrame handles a named event that is no tool event: without the members
-// of a chunk strict clients break on it (contract section 2).
-func (s *Stream) namedFrame() {
-	if s.c.choices.ok() || !s.envelops() {
-		s.forward()
-		return
-	}
-	s.addFront()
-	s.redactIn(s.c.err)
-	s.writeEdited()
 }
 
 // commentEvent handles a tool event in a comment, which another sidecar wrote.

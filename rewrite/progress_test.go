@@ -181,62 +181,126 @@ func TestG2EventsKeepTheirIDs(t *testing.T) {
 	}
 }
 
-func TestOtherNamedEventsGetTheEnvelope(t *testing.T) {
-	in := named("hermes.status", `{"type": "waiting", "n": 1.50}`)
-	wrapped := `{` + envelopeWritten + `,"type": "waiting", "n": 1.50}`
-	for form, want := range map[Progress]string{
-		ProgressEnvelope: named("hermes.status", wrapped),
-		ProgressUnnamed:  named("hermes.status", wrapped),
-		ProgressBare:     in,
-		ProgressComment:  in,
-		ProgressOff:      in,
+func TestEventsWhoseIDOrStatusIsNullOrEmptyGainThem(t *testing.T) {
+	for members, ends := range map[string]bool{
+		`"toolCallId": null, "status": null`:          false,
+		`"toolCallId": "", "status": ""`:              false,
+		`"status": null`:                              false,
+		`"toolCallId": "call_9", "status": null`:      false,
+		`"toolCallId": "call_9", "status": 5`:         false,
+		`"toolCallId": null, "status": "running"`:     false,
+		`"status": "running", "status": null`:         false,
+		`"toolCallId": "call_9", "status": "running"`: true,
 	} {
-		same(t, repairWith(role()+in+text("x")+stop(), Options{Progress: form}), role()+want+text("x")+stop(), string(form)+": bytes")
-	}
-}
-
-func TestOtherNamedEventOfAnEmptyObjectGetsTheEnvelope(t *testing.T) {
-	out := repair(role() + named("hermes.status", `{ }`) + text("x") + stop())
-	if es := decode(out); es[1].name != "hermes.status" || compact(t, es[1].data) != "{"+envelopeWritten+"}" {
-		t.Errorf("%q", es[1])
-	}
-}
-
-func TestNamedEventsWithChoicesOfTheirOwnPassByteForByte(t *testing.T) {
-	for _, choices := range []string{`["once", "always"]`, `[]`, `{"a": 1}`, `null`, `"x"`} {
-		in := role() + named("approval.request", `{"command": "rm", "choices": `+choices+`}`) + text("x") + stop()
+		in := named("hermes.tool.progress", `{"tool": "terminal", "emoji": "\ud83d\udcbb", `+members+`, "label": "ls", "more": 1}`)
 		for _, form := range ProgressForms() {
-			same(t, repairWith(in, Options{Progress: form}), in, choices+": bytes")
+			out := repairWith(role()+in+text("x")+stop(), Options{Progress: form})
+			v := look(t, out)
+			v.checkLifecycle(t)
+			if form == ProgressOff {
+				continue
+			}
+			if want := "other running completed text finish done"; !ends && v.story() != want {
+				t.Errorf("%s, %s: %s", members, form, v.story())
+			}
+			id := v.tools[0].id
+			if id == "" || strings.Contains(members, "call_9") != (id == "call_9") || v.tools[0].label != "ls" || v.tools[0].emoji != "💻" {
+				t.Errorf("%s, %s: %+v", members, form, v.tools[0])
+			}
+			if first := toolFrames(out)[0]; form == ProgressEnvelope && !strings.Contains(first, `"more": 1`) {
+				t.Errorf("%s: upstream's bytes have changed: %s", members, first)
+			}
+			if form == ProgressEnvelope || form == ProgressUnnamed {
+				same(t, repairWith(out, Options{Progress: form}), out, "twice and once")
+			}
 		}
 	}
 }
 
-func TestNamedEventsOfOtherDataPassByteForByte(t *testing.T) {
-	for _, data := range []string{`[1]`, `"x"`, `text`, `{"open": `, `{"a": 1}}`, `7`, ``} {
-		in := role() + named("hermes.status", data) + text("x") + stop()
-		same(t, repair(in), in, data+": bytes")
+// Nobody knows whether a tool has ended that the end of a broken stream closes.
+func TestToolsOfBrokenStreamsAreInterrupted(t *testing.T) {
+	open := g2Start("terminal", "💻", "ls", "call_1") + g2Start("t", "💻", "b", "call_2") + g2End("t", "call_2")
+	failed := `, "error": {"message": "m"}`
+	for in, interrupted := range map[string]bool{
+		open:                                             true,
+		open + doneFrame:                                 true,
+		open + finishChunk("error", failed):              true,
+		open + finishChunk("error", ""):                  true,
+		open + finishChunk("stop", realUsage):            true, // no answer
+		open + finishChunk("stop", zeroUsage):            true,
+		open + text("x") + finishChunk("length", failed): false,
+		open + text("x") + stop():                        false,
+		open + text("x") + finishChunk("tool_calls", ""): false,
+		open + "data: {\"error\": {\"message\": \"m\"}}\n\n" + finishChunk("stop", realUsage): true,
+		open + finishChunkWith(`"content": "x"`, "error", failed):                             true,
+		open + finishChunkWith(`"content": "x"`, "stop", realUsage):                           false,
+		open + finishChunkWith(`"content": " "`, "stop", realUsage):                           true,
+		markerChunk("💻", "ls"):                                     true,
+		markerChunk("💻", "ls") + text("x"):                         false, // the text shows that it has ended
+		g1("terminal", "💻", "ls") + finishChunk("stop", zeroUsage): true,
+	} {
+		for _, form := range ProgressForms() {
+			out := repairWith(role()+in, Options{Progress: form})
+			v := look(t, out)
+			v.checkLifecycle(t)
+			for _, e := range v.tools {
+				want := interrupted && e.status == "completed" && e.id != "call_2" && (form == ProgressEnvelope || form == ProgressUnnamed)
+				if e.interrupted != want {
+					t.Errorf("%s: %s of %s is interrupted: %t, want %t", form, e.status, e.id, e.interrupted, want)
+				}
+			}
+			if form == ProgressEnvelope || form == ProgressUnnamed {
+				same(t, repairWith(out, Options{Progress: form}), out, "twice and once")
+			}
+		}
 	}
-}
-
-func TestNamedEventBehindTheFinishChunkGetsTheEnvelope(t *testing.T) {
-	out := repair(role() + text("x") + finishChunk("stop", realUsage) + named("hermes.status", `{"type": "x"}`) + doneFrame)
-	for _, e := range decode(out) {
-		if e.name == "hermes.status" && !strings.Contains(e.data, `"choices"`) {
-			t.Errorf("no envelope: %s", e.data)
+	// With zero_usage, text in the finish chunk may be that of a crash, too.
+	in := role() + open + finishChunkWith(`"content": "x"`, "stop", zeroUsage)
+	for _, e := range look(t, repairWith(in, Options{ZeroUsage: ZeroUsageError})).tools {
+		if e.id == "call_1" && e.status == "completed" && !e.interrupted {
+			t.Error("the tool of a crash is not interrupted")
 		}
 	}
 }
 
-func TestNamedEventWithAnErrorMemberIsNoErrorOfTheStream(t *testing.T) {
-	in := role() + text("x") + named("hermes.status", `{"type": "tool_failed", "error": "exit 1"}`) + text("y")
-	out, sum := run(in+stop(), Options{}, chat, whole, CauseEOF)
-	if sum.Code != "" {
-		t.Errorf("a good end has the code %s", sum.Code)
+// finishChunkWith is finishChunk with members of its delta.
+func finishChunkWith(members, reason, more string) string {
+	return strings.Replace(finishChunk(reason, more), `"delta": {}`, `"delta": {`+members+`}`, 1)
+}
+
+func TestBehindDoneOnlyCommentsAndChunksWithoutChoicesPass(t *testing.T) {
+	usage := `data: {` + envelopeOfTests + `, "choices": []` + realUsage + "}\n\n"
+	for late, passes := range map[string]bool{
+		": bye\n\n":                  true,
+		usage:                        true,
+		doneFrame:                    false,
+		text("x"):                    false,
+		markerChunk("💻", "ls"):       false,
+		g1("terminal", "💻", "ls"):    false,
+		g2Start("t", "💻", "l", "1"):  false,
+		g2Start("_t", "💻", "l", "1"): false,
+		named("hermes.status", `{"kind": "warn"}`):    false,
+		named("x", "[1]"):                             false,
+		"data: {\"error\": {\"message\": \"m\"}}\n\n": false,
+		"data: text\n\n":                              false,
+		finishChunk("stop", realUsage):                false,
+		text(strings.Repeat("a", 3000)):               false, // larger than max_frame
+	} {
+		for _, imitations := range ImitationsValues() {
+			o := Options{Imitations: imitations, MaxFrame: 1000}
+			good := role() + text("x") + stop()
+			want := good
+			if passes {
+				want += late
+			}
+			same(t, repairWith(good+late, o), want, "bytes behind [DONE]")
+			out, sum := run(good+late, o, chat, oneByte, CauseEOF)
+			same(t, out, want, "bytes behind [DONE], one by one")
+			if sum.Tools != 0 || sum.Code != "" {
+				t.Errorf("%q: %+v", late, sum)
+			}
+		}
 	}
-	if e := decode(out)[2]; !strings.Contains(e.data, `"choices"`) {
-		t.Errorf("no envelope: %s", e.data)
-	}
-	look(t, repair(in)).checkErrorFinish(t, "upstream_incomplete")
 }
 
 // What tool events have in common is made once, and again when the chunks have

@@ -135,9 +135,9 @@ type said struct {
 	dropped         bool // reasoning, which was not sent
 	other           bool // tool calls, a refusal and the like
 	sinceTool       bool // text since the last tool started
-	imitation       bool // an imitation since then, which was stripped
+	housekeeping    bool // all tools since the last text are; see isHousekeeping
 	shown           bool // a tool event
-	ids             bool // tool events with an id and a status
+	upstream        upstreamAge
 }
 
 // New returns the Stream of a response. The options are shared.
@@ -283,7 +283,7 @@ func (s *Stream) finish(cause Cause) {
 	s.settle()
 	s.lf = s.lf || torn && bytes.HasSuffix(s.out, []byte("\r"))
 	if !s.finished {
-		s.completeAll()
+		s.completeAll(true)
 		s.writeErrorFinish(cause.Code())
 	}
 	if !s.done {

@@ -29,11 +29,11 @@ func TestUpstreamErrorAnywhereInTheChunkIsSplit(t *testing.T) {
 	const e = `"error": {"message": "boom", "type": "T"}`
 	const choices = `"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]`
 	for in, want := range map[string]string{
-		`{` + e + `, "id": "c", ` + choices + `}`:          `{"id": "c", ` + choices + `}`,
-		`{"id": "c", ` + e + `, ` + choices + `}`:          `{"id": "c", ` + choices + `}`,
-		`{"id": "c", ` + choices + `, ` + e + `}`:          `{"id": "c", ` + choices + `}`,
-		`{"id": "c" , ` + choices + " ,\t" + e + ` }`:      `{"id": "c" , ` + choices + ` }`,
-		`{"hermes": {"x": 1}, ` + e + `, ` + choices + `}`: `{"hermes": {"x": 1}, ` + choices + `}`,
+		`{` + e + `, ` + envelopeOfTests + `, ` + choices + `}`:                     `{` + envelopeOfTests + `, ` + choices + `}`,
+		`{` + envelopeOfTests + `, ` + e + `, ` + choices + `}`:                     `{` + envelopeOfTests + `, ` + choices + `}`,
+		`{` + envelopeOfTests + `, ` + choices + `, ` + e + `}`:                     `{` + envelopeOfTests + `, ` + choices + `}`,
+		`{` + envelopeOfTests + ` , ` + choices + " ,\t" + e + ` }`:                 `{` + envelopeOfTests + ` , ` + choices + ` }`,
+		`{"hermes": {"x": 1}, ` + e + `, ` + envelopeOfTests + `, ` + choices + `}`: `{"hermes": {"x": 1}, ` + envelopeOfTests + `, ` + choices + `}`,
 	} {
 		out := repair(role() + "data: " + in + "\n\n" + doneFrame)
 		v := look(t, out)

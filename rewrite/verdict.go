@@ -20,37 +20,90 @@ type UsageMemory interface {
 	ReportsFailures(does bool)
 }
 
-// falseStop tells whether the finish chunk s.c, which says stop, is the end of
-// an agent that crashed (contract section 3).
-func (s *Stream) falseStop() bool {
+// falseStop returns the code of the error that the finish chunk s.c, which says
+// stop, stands for, "" when the agent has ended well (contract section 3, "False
+// stop").
+func (s *Stream) falseStop() (code string) {
 	if s.manyChoices {
-		return false // Hermes sends one
+		return "" // Hermes sends one
 	}
-	endsOnTool := s.tools.count > 0 && !s.said.sinceTool
-	if endsOnTool && !s.said.ids && !s.said.imitation {
-		return s.crashed("a false stop: it ends on a tool, and this Hermes does not say when one failed")
-	}
+	u := &s.c.tokens
+	silent := !s.said.text && !s.said.reasoning && !s.said.dropped && !s.said.other
+	onTool := s.tools.count > 0 && !s.said.sinceTool
+	housekeeping := u.counts && s.said.text && s.said.housekeeping
 	switch {
-	case !s.c.tokens.zero:
-		return false
-	case !s.said.text && !s.said.reasoning && !s.said.dropped && !s.said.other:
-		return s.crashed("a false stop: no answer, usage 0/0/0")
-	case endsOnTool:
-		return s.crashed("a false stop: it ends on a tool, usage 0/0/0")
-	}
-	if s.zeroUsageIsCrash() {
-		return s.crashed("a false stop: usage 0/0/0 where usage is reported, or zero_usage says so")
+	case u.zero && (silent || onTool):
+		s.note(sectionEnd, "a false stop: no answer, usage 0/0/0")
+		return CodeCrashed
+	case u.reported && (silent || onTool && !housekeeping):
+		if s.o.EmptyAnswer == EmptyAnswerPass {
+			s.note(sectionEnd, "no answer, and empty_answer says that this is none of ours: passes")
+			return ""
+		}
+		s.note(sectionEnd, "a false stop: no answer")
+		return CodeEmpty
+	case !u.zero:
+		return ""
+	case s.zeroUsageIsCrash():
+		s.note(sectionEnd, "a false stop: usage 0/0/0 where usage is reported, or zero_usage says so")
+		return CodeCrashed
 	}
 	s.note(sectionEnd, "text with usage 0/0/0, which may be a crash: passes")
 	s.sum.ZeroUsagePassed = true
+	return ""
+}
+
+// willFail reports whether the finish chunk s.c, whose text has not been read, is that
+// of an agent that failed.
+func (s *Stream) willFail() bool {
+	reason := finishReason(s.c.finish.inner().of(s.f.data))
+	switch {
+	case s.finished:
+		return false
+	case reason != "stop":
+		return reason == "error"
+	case s.errorSent != nil:
+		return true
+	case s.c.text:
+		return !s.manyChoices && s.c.tokens.zero && s.zeroUsageIsCrash()
+	}
+	return s.falseStop() != ""
+}
+
+// isHousekeeping reports whether the tool with the name, a JSON string, is one that
+// Hermes may call behind its answer: it then takes the text before for the answer
+// (contract section 3, rule 2).
+func isHousekeeping(name string) bool {
+	switch name {
+	case `"memory"`, `"todo"`, `"todo_list"`, `"skill_manage"`, `"session_search"`:
+		return true
+	}
 	return false
 }
 
-// crashed notes why a stop is false, and is true.
-func (s *Stream) crashed(why string) bool {
-	s.note(sectionEnd, why)
-	return true
+// reportsFailures records what upstream has shown of its age, for the third rule:
+// that it reports its failures itself, or that it is too old to. It asks the memory
+// once.
+func (s *Stream) reportsFailures(does bool) {
+	shown := upstreamOld
+	if does {
+		shown = upstreamReports
+	}
+	if s.p.usage == nil || s.said.upstream == shown {
+		return
+	}
+	s.said.upstream = shown
+	s.p.usage.ReportsFailures(does)
 }
+
+// upstreamAge is what upstream has shown of whether it reports its failures.
+type upstreamAge uint8
+
+const (
+	upstreamUnknown upstreamAge = iota
+	upstreamReports
+	upstreamOld
+)
 
 // zeroUsageIsCrash decides the third rule of the false stop.
 func (s *Stream) zeroUsageIsCrash() bool {

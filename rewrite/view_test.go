@@ -86,17 +86,21 @@ type wireChunk struct {
 		Error     *string `json:"error"`
 		ErrorCode *string `json:"error_code"`
 	} `json:"hermes"`
-	Tool       *string         `json:"tool"`
-	Emoji      *string         `json:"emoji"`
-	Label      *string         `json:"label"`
-	ToolCallID *string         `json:"toolCallId"`
-	Status     *string         `json:"status"`
-	Event      json.RawMessage `json:"event"`
+	Tool       *string `json:"tool"`
+	Emoji      *string `json:"emoji"`
+	Label      *string `json:"label"`
+	ToolCallID *string `json:"toolCallId"`
+	Status     *string `json:"status"`
+
+	Interrupted bool `json:"interrupted"`
+
+	Event json.RawMessage `json:"event"`
 }
 
 // toolEvent is a tool event as a client sees it.
 type toolEvent struct {
 	tool, emoji, label, id, status string
+	interrupted                    bool
 	at                             int // the item in view.order
 }
 
@@ -147,7 +151,7 @@ func look(t testing.TB, stream string) *view {
 			continue
 		}
 		var c wireChunk
-		if err := json.Unmarshal([]byte(e.data), &c); err != nil {
+		if err := json.Unmarshal([]byte(e.data), &c); err != nil || e.name == "hermes.status" || e.name == "approval.request" || e.name == "other" {
 			v.item("other")
 			continue
 		}
@@ -176,7 +180,7 @@ func (v *view) chunk(t testing.TB, c *wireChunk) {
 		return *p
 	}
 	if c.Tool != nil || c.ToolCallID != nil {
-		v.tools = append(v.tools, toolEvent{str(c.Tool), str(c.Emoji), str(c.Label), str(c.ToolCallID), str(c.Status), len(v.order)})
+		v.tools = append(v.tools, toolEvent{str(c.Tool), str(c.Emoji), str(c.Label), str(c.ToolCallID), str(c.Status), c.Interrupted, len(v.order)})
 		v.item(str(c.Status))
 		return
 	}

@@ -1,0 +1,163 @@
+package rewrite
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+func TestOtherNamedEventsGetTheEnvelope(t *testing.T) {
+	in := named("hermes.status", `{"type": "waiting", "n": 1.50}`)
+	wrapped := `{` + envelopeWritten + `,"type": "waiting", "n": 1.50}`
+	for form, want := range map[Progress]string{
+		ProgressEnvelope: named("hermes.status", wrapped),
+		ProgressUnnamed:  named("hermes.status", wrapped),
+		ProgressBare:     in,
+		ProgressComment:  in,
+		ProgressOff:      in,
+	} {
+		same(t, repairWith(role()+in+text("x")+stop(), Options{Progress: form}), role()+want+text("x")+stop(), string(form)+": bytes")
+	}
+}
+
+func TestOtherNamedEventOfAnEmptyObjectGetsTheEnvelope(t *testing.T) {
+	out := repair(role() + named("hermes.status", `{ }`) + text("x") + stop())
+	if es := decode(out); es[1].name != "hermes.status" || compact(t, es[1].data) != "{"+envelopeWritten+"}" {
+		t.Errorf("%q", es[1])
+	}
+}
+
+func TestNamedEventsOfOtherDataPassByteForByte(t *testing.T) {
+	for _, data := range []string{`[1]`, `"x"`, `text`, `{"open": `, `{"a": 1}}`, `7`, ``} {
+		in := role() + named("hermes.status", data) + text("x") + stop()
+		same(t, repair(in), in, data+": bytes")
+	}
+}
+
+func TestNamedEventBehindTheFinishChunkGetsTheEnvelope(t *testing.T) {
+	out := repair(role() + text("x") + finishChunk("stop", realUsage) + named("hermes.status", `{"type": "x"}`) + doneFrame)
+	for _, e := range decode(out) {
+		if e.name == "hermes.status" && !strings.Contains(e.data, `"choices"`) {
+			t.Errorf("no envelope: %s", e.data)
+		}
+	}
+}
+
+func TestNamedEventWithAnErrorMemberIsNoErrorOfTheStream(t *testing.T) {
+	in := role() + text("x") + named("hermes.status", `{"type": "tool_failed", "error": "exit 1"}`) + text("y")
+	out, sum := run(in+stop(), Options{}, chat, whole, CauseEOF)
+	if sum.Code != "" {
+		t.Errorf("a good end has the code %s", sum.Code)
+	}
+	if e := decode(out)[2]; !strings.Contains(e.data, `"choices"`) {
+		t.Errorf("no envelope: %s", e.data)
+	}
+	look(t, repair(in)).checkErrorFinish(t, "upstream_incomplete")
+}
+
+// approval is what the newest Hermes asks of people, with its own choices.
+const approval = `{"command": "rm -rf x", "description": "recursive delete", "request_id": "0f", "event": "approval.request", "run_id": "chatcmpl-9", "choices": ["once", "session", "always", "deny"]}`
+
+func TestMembersThatWouldStandTwiceAreRenamed(t *testing.T) {
+	for data, want := range map[string]string{
+		approval:            `{` + envelopeWritten + `,"command": "rm -rf x", "description": "recursive delete", "request_id": "0f", "hermes_event": "approval.request", "run_id": "chatcmpl-9", "hermes_choices": ["once", "session", "always", "deny"]}`,
+		`{"choices": []}`:   `{` + envelopeWritten + `,"hermes_choices": []}`,
+		`{"choices": null}`: `{` + envelopeWritten + `,"hermes_choices": null}`,
+		`{"id": 1, "object": "x", "created": 2, "model": [], "a": {"id": 1}}`: `{` + envelopeWritten + `,"hermes_id": 1, "hermes_object": "x", "hermes_created": 2, "hermes_model": [], "a": {"id": 1}}`,
+		`{"id": 1, "id": 2}`:       `{` + envelopeWritten + `,"hermes_id": 1, "hermes_id": 2}`,
+		`{"\u0069d": 1}`:           `{` + envelopeWritten + `,"hermes_\u0069d": 1}`,
+		`{"event": {"type": "x"}}`: `{` + envelopeWritten + `,"event": {"type": "x"}}`,
+		`{"events": "x", "ID": 1}`: `{` + envelopeWritten + `,"events": "x", "ID": 1}`,
+	} {
+		in := named("approval.request", data)
+		for form, want := range map[Progress]string{
+			ProgressEnvelope: named("approval.request", want), ProgressUnnamed: named("approval.request", want),
+			ProgressBare: in, ProgressComment: in, ProgressOff: in,
+		} {
+			for _, before := range []string{role() + text("y"), role() + text("y") + g2Start("t", "💻", "l", "1")} {
+				out := repairWith(before+in+text("x")+stop(), Options{Progress: form})
+				if !strings.Contains(out, "\n\n"+want+text("x")) {
+					t.Errorf("%s: %s becomes\n%s", form, in, out)
+				}
+				same(t, repairWith(out, Options{Progress: form}), out, "twice and once")
+			}
+		}
+	}
+}
+
+// Wrapped, an event is no chunk: what is in it is its own affair, for a second
+// sidecar as well.
+func TestWrappedEventsAreNoChunks(t *testing.T) {
+	for _, event := range []string{
+		named("hermes.status", `{"type": "tool_failed", "error": "exit 1"}`),
+		named("tool.failed", `{"error": {"message": "exit 1"}, "usage": {"prompt_tokens": 1}, "hermes": {"failed": true}}`),
+		named("error", `{"message": "boom"}`),
+		named("approval.request", approval),
+	} {
+		for _, c := range []struct{ before, behind, code string }{
+			{role() + text("x"), stop(), ""},
+			{role() + text("x"), "", CodeIncomplete},
+			{"", role() + text("x") + stop(), ""},
+			{role() + finishChunk("stop", zeroUsage), doneFrame, CodeCrashed},
+			{role() + text("x") + finishChunk("error", `, "error": {"message": "m"}`), doneFrame, CodeAgentError},
+			{role() + text("a\n`💻 ls"), text("b") + stop(), ""},
+		} {
+			in := c.before + event + c.behind
+			once, sum := run(in, Options{}, chat, whole, CauseEOF)
+			if sum.Code != c.code {
+				t.Errorf("%s: code %q, want %q", in, sum.Code, c.code)
+			}
+			if n := strings.Count(once, "event: "); n != 1 {
+				t.Errorf("%d events in\n%s", n, once)
+			}
+			twice, sum := run(once, Options{}, chat, oneByte, CauseEOF)
+			same(t, twice, once, "twice and once")
+			wasOurs := c.code == CodeIncomplete || c.code == CodeCrashed
+			if sum.Code != c.code && !(wasOurs && sum.Code != "") {
+				t.Errorf("the second time: code %q, want %q", sum.Code, c.code)
+			}
+		}
+	}
+}
+
+func TestStatusLinesOfUpstreamsState(t *testing.T) {
+	for _, c := range []struct {
+		in, description string
+		done            bool
+	}{
+		{named("hermes.status", `{"kind": "lifecycle", "text": "\u23f3 Retrying in 2.0s"}`), "⏳ Retrying in 2.0s", true},
+		{named("approval.request", approval), "Approval needed: rm -rf x", false},
+		{named("hermes.status", `{"text": "key sk-abcdefghijklmnop"}`), "key [redacted]", true},
+		{named("hermes.status", `{"text": 7}`), "", false},
+		{named("hermes.status", `{"text": ""}`), "", false},
+		{named("hermes.status", `{"text": "t", "event": {"type": "status"}}`), "", false},
+		{named("other", `{"text": "t", "command": "c"}`), "", false},
+	} {
+		for _, form := range ProgressForms() {
+			out := repairWith(role()+c.in+text("x")+stop(), Options{StatusLine: true, Progress: form})
+			var got struct {
+				Event struct {
+					Type string
+					Data struct {
+						Description string
+						Done        bool
+					}
+				}
+			}
+			if err := json.Unmarshal([]byte(decode(out)[1].data), &got); err != nil && (form == ProgressEnvelope || form == ProgressUnnamed) {
+				t.Fatalf("%v in %s", err, out)
+			}
+			want := c.description
+			if form != ProgressEnvelope && form != ProgressUnnamed {
+				want = ""
+			}
+			if got.Event.Data.Description != want || want != "" && (got.Event.Data.Done != c.done || got.Event.Type != "status") {
+				t.Errorf("%s: %+v of %s", form, got, c.in)
+			}
+			same(t, repairWith(out, Options{StatusLine: true, Progress: form}), out, "twice and once")
+		}
+		if out := repair(role() + c.in + text("x") + stop()); strings.Contains(out, `"data":{"description":`) {
+			t.Errorf("a status line although it is off:\n%s", out)
+		}
+	}
+}
