@@ -290,3 +290,15 @@ func TestNotesOfWhatIsDone(t *testing.T) {
 		}
 	}
 }
+
+// An error that has been sent stands before the text of the finish chunk as it is: that
+// stays where it was.
+func TestTextOfAFinishChunkBehindAnErrorFrame(t *testing.T) {
+	failed := role() + "data: {\"error\": {\"message\": \"boom\"}}\n\n"
+	last := strings.Replace(text("bye"), `"finish_reason": null`, `"finish_reason": "stop"`, 1)
+	out := repair(failed + last + doneFrame)
+	v := look(t, out)
+	if v.content != "bye" || len(v.errors) != 1 || v.finishes[0] != "error" || strings.Count(out, `"delta"`) != 2 {
+		t.Errorf("content %q, errors %v, finish %v:\n%s", v.content, v.errors, v.finishes, out)
+	}
+}
