@@ -18,3 +18,48 @@ func TestHeldFramesOfMaxFrame(t *testing.T) {
 		t.Errorf("a comment more, and the frames are held still:\n%s", out)
 	}
 }
+
+// What is remembered of upstream is remembered up to its bound, to the byte, and not
+// beyond it.
+func TestWhatIsRememberedToTheByte(t *testing.T) {
+	const usage = `{"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, "x": ""}`
+	for more, kept := range map[int]bool{0: true, 1: false} {
+		large := strings.Replace(usage, `""`, `"`+strings.Repeat("u", maxUsage-len(usage)+more)+`"`, 1)
+		v := look(t, repair(role()+`data: {`+envelopeOfTests+`, "choices": [], "usage": `+large+"}\n\n"))
+		if got := string(v.finish.Usage) == large; got != kept {
+			t.Errorf("a usage of %d bytes is kept: %v", len(large), got)
+		}
+		response := responseOfTests + `,"x":""`
+		response = strings.Replace(response, `"x":""`, `"x":"`+strings.Repeat("x", maxResponse-len(response)-len("{}")+more)+`"`, 1)
+		out, _ := run(created(0, response), Options{}, Params{}, whole, CauseEOF)
+		if got := strings.Count(out, "xxx") > 0 && strings.Count(out, `"metadata":{}`) == 2; got != kept {
+			t.Errorf("a response of %d bytes is kept: %v", len(response)+len("{}"), got)
+		}
+		message := strings.Repeat("m", maxMessage-len(`""`)+more)
+		out, _ = run(created(0, responseOfTests)+named("error", `{"type":"error","message":"`+message+`","sequence_number":1}`), Options{}, Params{}, whole, CauseEOF)
+		if got := strings.Count(out, message) == 2; got != kept {
+			t.Errorf("a message of %d bytes is kept: %v", len(message)+len(`""`), got)
+		}
+	}
+}
+
+// Behind the event that ends a stream of another kind nothing changes how it has ended.
+func TestWhatComesBehindTheEndOfAnotherStream(t *testing.T) {
+	event := func(name string, seq int) string {
+		return named(name, `{"type":"`+name+`","sequence_number":`+string(rune('0'+seq))+`,"response":{"id":"resp_1"}}`)
+	}
+	for _, c := range []struct{ in, code string }{
+		{created(0, responseOfTests) + event("response.completed", 1) + event("response.failed", 2), ""},
+		{created(0, responseOfTests) + event("response.completed", 1) + named("error", `{"type":"error","message":"late"}`) + doneFrame, ""},
+		{created(0, responseOfTests) + event("response.failed", 1) + event("response.completed", 2), CodeAgentError},
+		{created(0, responseOfTests) + event("response.cancelled", 1) + outputDelta(2), ""},
+	} {
+		for _, cause := range []Cause{CauseEOF, CauseAborted} {
+			out, sum := run(c.in, Options{}, Params{}, oneByte, cause)
+			same(t, out, c.in, "bytes")
+			if sum.Code != c.code {
+				t.Errorf("the code is %q behind %s", sum.Code, c.in)
+			}
+		}
+	}
+}

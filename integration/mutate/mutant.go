@@ -34,7 +34,8 @@ func (m *mutant) lines(middle []byte) string {
 	return string(m.source[from:m.from]) + string(middle) + string(m.source[m.to:to])
 }
 
-// oneLine returns s in one line, cut where it is long. Comments at the end go.
+// oneLine returns s in one line: of many lines the first two and the last. Comments at
+// the end go.
 func oneLine(s string) string {
 	var lines []string
 	for line := range strings.Lines(s) {
@@ -43,11 +44,10 @@ func oneLine(s string) string {
 			lines = append(lines, line)
 		}
 	}
-	s = strings.Join(lines, " ⏎ ")
-	if r := []rune(s); len(r) > 160 {
-		return string(r[:140]) + " … " + string(r[len(r)-17:])
+	if n := len(lines); n > 4 {
+		lines = []string{lines[0], lines[1], "…", lines[n-1]}
 	}
-	return s
+	return strings.Join(lines, " ⏎ ")
 }
 
 // name says which mutant it is, whatever line it is in.
