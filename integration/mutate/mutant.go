@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"go/ast"
 	"go/token"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,11 @@ type mutant struct {
 	from, to   int // in the file
 	with       string
 	source     []byte
+
+	node             ast.Node // the expression or the statements that are another in it
+	nodeFrom, nodeTo int
+	removes          bool // nothing is left of these
+	number           int  // in the binary that has them all, 0 when it is not there
 }
 
 // before returns the lines of the file that the range is in, and after the same in

@@ -116,7 +116,7 @@ var operators = map[token.Token][]string{
 
 // binary changes an operator, or leaves one side of && and || out.
 func (m *maker) binary(n *ast.BinaryExpr) {
-	if t := m.info.Types[n]; t.Value != nil || n.Op == token.ADD && !isNumber(t.Type) {
+	if t := m.info.Types[n]; t.Value != nil || !t.IsValue() || n.Op == token.ADD && !isNumber(t.Type) {
 		return
 	}
 	if n.Op == token.LAND || n.Op == token.LOR {
@@ -124,8 +124,9 @@ func (m *maker) binary(n *ast.BinaryExpr) {
 		m.replace(n, "("+m.text(n.Y)+")")
 		return
 	}
+	to := n.OpPos + token.Pos(len(n.Op.String()))
 	for _, op := range operators[n.Op] {
-		m.add(n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), op)
+		m.add(n, n.OpPos, to, op)
 	}
 }
 
@@ -149,11 +150,11 @@ func (m *maker) statements(list []ast.Stmt) {
 			}
 			m.remove(s, s)
 			if flip := map[token.Token]string{token.ADD_ASSIGN: "-=", token.SUB_ASSIGN: "+="}[s.Tok]; flip != "" && isNumber(m.info.Types[s.Lhs[0]].Type) {
-				m.add(s.TokPos, s.TokPos+2, flip)
+				m.add(s, s.TokPos, s.TokPos+2, flip)
 			}
 		case *ast.IncDecStmt:
 			m.remove(s, s)
-			m.add(s.TokPos, s.TokPos+2, map[token.Token]string{token.INC: "--", token.DEC: "++"}[s.Tok])
+			m.add(s, s.TokPos, s.TokPos+2, map[token.Token]string{token.INC: "--", token.DEC: "++"}[s.Tok])
 		case *ast.ExprStmt, *ast.DeferStmt, *ast.GoStmt, *ast.SendStmt:
 			m.remove(s, s)
 		}
@@ -209,8 +210,15 @@ func (m *maker) remove(first, last ast.Stmt) {
 	whole := &ast.BlockStmt{}
 	within(m, first, last, whole)
 	ast.Inspect(whole, look)
-	m.add(first.Pos(), last.End(), strings.Join(uses, "; "))
+	m.add(stretch{first, last}, first.Pos(), last.End(), strings.Join(uses, "; "))
+	m.made[len(m.made)-1].removes = true
 }
+
+// stretch is the statements from first to last.
+type stretch struct{ first, last ast.Stmt }
+
+func (s stretch) Pos() token.Pos { return s.first.Pos() }
+func (s stretch) End() token.Pos { return s.last.End() }
 
 // within collects the statements from first to last.
 func within(m *maker, first, last ast.Stmt, into *ast.BlockStmt) {
@@ -238,7 +246,7 @@ func (m *maker) returned(n *ast.ReturnStmt, results *types.Tuple) {
 	}
 	for i, e := range n.Results {
 		if with, ok := m.other(e, results.At(i).Type()); ok {
-			m.replace(e, with)
+			m.add(n, e.Pos(), e.End(), with)
 		}
 	}
 }
@@ -274,17 +282,21 @@ func (m *maker) other(e ast.Expr, t types.Type) (string, bool) {
 		if strings.HasSuffix(text, "{}") {
 			return "", false
 		}
-		name := types.TypeString(t, func(p *types.Package) string {
-			if p == m.types {
-				return ""
-			}
-			return p.Name()
-		})
-		return "*new(" + name + ")", true
+		return "*new(" + m.name(t) + ")", true
 	case *types.Pointer, *types.Slice, *types.Map, *types.Chan, *types.Signature, *types.Interface:
 		return "nil", text != "nil"
 	}
 	return "", false
+}
+
+// name returns the name of a type in the package.
+func (p *code) name(t types.Type) string {
+	return types.TypeString(t, func(other *types.Package) string {
+		if other == p.types {
+			return ""
+		}
+		return other.Name()
+	})
 }
 
 func isNumber(t types.Type) bool {
@@ -298,13 +310,16 @@ func (m *maker) text(n ast.Node) string {
 
 func (m *maker) offset(p token.Pos) int { return m.fset.Position(p).Offset }
 
-func (m *maker) replace(n ast.Node, with string) { m.add(n.Pos(), n.End(), with) }
+func (m *maker) replace(n ast.Node, with string) { m.add(n, n.Pos(), n.End(), with) }
 
-func (m *maker) add(from, to token.Pos, with string) {
+// add adds a mutant of the expression or the statements n, which has the text with from
+// from to to.
+func (m *maker) add(n ast.Node, from, to token.Pos, with string) {
 	at := m.fset.Position(from)
 	made := &mutant{
 		root: m.root, file: m.file, line: at.Line, pos: at,
 		from: at.Offset, to: m.offset(to), with: with, source: m.source[m.file],
+		node: n, nodeFrom: m.offset(n.Pos()), nodeTo: m.offset(n.End()),
 	}
 	if m.function != nil {
 		made.function = m.function.Name.Name
