@@ -76,6 +76,7 @@ func TestAdaptEveryValue(t *testing.T) {
 		"progress":       {"envelope", "bare", "unnamed", "comment", "off"},
 		"error_finish":   {"split", "inline"},
 		"zero_usage":     {"auto", "error", "pass"},
+		"empty_answer":   {"error", "pass"},
 		"keepalive_form": {"chunk", "comment"},
 	} {
 		for _, value := range values {
@@ -172,8 +173,8 @@ func TestExampleAdapts(t *testing.T) {
 			t.Fatal(err)
 		}
 		sameOptions(t, shown, defaults)
-		if len(options) != 20 {
-			t.Errorf("%d options, want 20", len(options))
+		if len(options) != 21 {
+			t.Errorf("%d options, want 21", len(options))
 		}
 	})
 }

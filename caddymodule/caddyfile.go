@@ -35,6 +35,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    done_grace         <duration>
 //	    error_finish       split|inline
 //	    zero_usage         auto|error|pass
+//	    empty_answer       error|pass
 //	    first_byte_timeout <duration>|off
 //	    idle_timeout       <duration>|off
 //	    stall_timeout      <duration>|off

@@ -129,6 +129,7 @@ type plainOptions struct {
 	MaxRequest     int64
 	ErrorFinish    rewrite.ErrorFinish
 	ZeroUsage      rewrite.ZeroUsage
+	EmptyAnswer    rewrite.EmptyAnswer
 	KeepaliveForm  rewrite.KeepaliveForm
 	ParallelWindow time.Duration
 	MaxFrame       int
@@ -148,6 +149,7 @@ func plain(o proxy.Options) plainOptions {
 		MaxRequest:       or(o.MaxRequest, proxy.DefaultMaxRequest),
 		ErrorFinish:      or(r.ErrorFinish, rewrite.ErrorFinishForms()[0]),
 		ZeroUsage:        or(r.ZeroUsage, rewrite.ZeroUsageValues()[0]),
+		EmptyAnswer:      or(r.EmptyAnswer, rewrite.EmptyAnswerValues()[0]),
 		KeepaliveForm:    or(r.KeepaliveForm, rewrite.KeepaliveForms()[0]),
 		ParallelWindow:   or(r.ParallelWindow, rewrite.DefaultParallelWindow),
 		MaxFrame:         or(r.MaxFrame, rewrite.DefaultMaxFrame),

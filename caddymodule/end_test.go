@@ -84,8 +84,8 @@ func load(t *testing.T, name, addr string, hermes bool) {
 	}
 }
 
-// patience bounds what these tests wait for.
-const patience = 20 * time.Second
+// patience bounds what these tests wait for, on a machine however busy.
+const patience = 4 * time.Minute
 
 // TestEventsOfStreams reach who listens, also of a stream that outlives its
 // configuration: then those who listen now.

@@ -53,6 +53,13 @@ func (e *emitters) active() (emitter, bool) {
 	return one, ok
 }
 
+// runs reports whether the handler's configuration is the one that runs: a new one
+// is from when it has started for good.
+func (h *Handler) runs() bool {
+	app, err := caddy.ActiveContext().AppIfConfigured("events")
+	return err == nil && app == h.events
+}
+
 // emitter returns by what this handler's events are emitted. The configuration
 // of a stream that outlives it listens no more (its events app refuses to call
 // handlers, with an error in the log); then it is the one that runs, if that has

@@ -132,10 +132,18 @@ type Handler struct {
 
 	// What an answer is that has text, the finish reason `stop` and a usage
 	// of zero tokens: `auto` takes it for a crash when this upstream and
-	// model have reported usage before, `error` always does, `pass` never
-	// does. What has been reported is kept in Caddy's storage, so it survives
-	// reloads and restarts. Default: `auto`.
+	// model have reported usage before and the upstream does not report its
+	// failures itself, `error` always does, `pass` never does. After three in
+	// a row `auto` takes the provider for one that reports no usage, until it
+	// does again. What is known is kept in Caddy's storage, below `hermes/`, so
+	// it survives reloads and restarts. Default: `auto`.
 	ZeroUsage string `json:"zero_usage,omitempty"`
+
+	// What an answer is that says `stop` and has no text, no reasoning and no
+	// tool, or ends on a tool, although it reports its usage: `error` takes it
+	// for a failure, `pass` lets it pass. One with a usage of zero tokens is
+	// always a failure. Default: `error`.
+	EmptyAnswer string `json:"empty_answer,omitempty"`
 
 	// How long upstream may take to send the first byte of its answer. When it
 	// has passed, the client gets an error. It does not apply when the request
@@ -148,8 +156,9 @@ type Handler struct {
 	// ends with an error. 0 means no limit. Default: 15m.
 	IdleTimeout *caddy.Duration `json:"idle_timeout,omitempty"`
 
-	// How long upstream may send nothing but comments. When it has passed,
-	// the stream ends with an error. 0 means no limit. Default: 0.
+	// How long upstream may send nothing but comments, before its answer as well
+	// if the request may have asked for a stream. When it has passed, the stream
+	// ends with an error. 0 means no limit. Default: 0.
 	StallTimeout caddy.Duration `json:"stall_timeout,omitempty"`
 
 	// The silence towards the client after which a keepalive is sent. 0 means
@@ -170,7 +179,8 @@ type Handler struct {
 	// A directory to record streams in, as upstream sends them, for bug reports
 	// and `caddy hermes-repair`: each a file `.sse`, and a file `.json` with what
 	// is known of it beside its bytes. The files hold what the agent said, and
-	// nothing of the request but its path; only their owner can read them.
+	// nothing of the request but its path; only their owner can read them. It is
+	// made when it is needed. One that cannot be written to is refused.
 	// Default: none, nothing is recorded.
 	Record string `json:"record,omitempty"`
 
@@ -199,7 +209,8 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 
 // Provision compiles the options, joins what all configurations of the process
 // share, and subscribes to the end of the process. It writes nothing and
-// starts nothing, for it also runs to validate a configuration.
+// starts nothing, for it also runs to validate a configuration, and one that is
+// refused changes nothing.
 func (h *Handler) Provision(ctx caddy.Context) error {
 	h.logger, h.ctx = ctx.Logger(), ctx
 
@@ -228,30 +239,43 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 
 	o.Upstream = upstream
 	o.ErrorStatus = errorStatus
+	o.Timeouts = timeouts
 	o.OnEnd = h.onEnd
 	o.OnHeal = h.onHeal
 	o.Observer = h
 	if h.Record != "" {
-		o.Record = newRecorder(h.shared.shelves.get(h.Record, h.RecordMax), h.logger).begin
+		o.Record = newRecorder(h.shared.shelves.get(h.Record), h.RecordMax, h.runs, h.logger).begin
 	}
 	o.Streams = &h.shared.streams
 	h.usage = &usageStore{memory: &h.shared.usage, storage: ctx.Storage(), logger: h.logger}
 	o.Usage = h.usage
 	h.proxy = proxy.New(o)
 
-	return subscribe(ctx, &drain{
+	d := &drain{
 		streams: &h.shared.streams,
 		timeout: o.DrainTimeout,
 		exiting: caddy.Exiting,
 		times:   func() (grace, delay time.Duration) { return stopTimes(ctx) },
 		logger:  h.logger,
-	})
+	}
+	d.warnTooShort(configuredTimes(ctx))
+	return subscribe(ctx, d)
 }
 
-// Validate reports the first option whose value is not allowed. The error
-// names the option, the value and what is allowed.
+// Validate reports the first option whose value is not allowed, and a directory for
+// recordings that cannot be written to. The error names the option, the value and
+// what is allowed.
 func (h *Handler) Validate() error {
-	return h.check()
+	if err := h.check(); err != nil {
+		return err
+	}
+	if h.Record == "" {
+		return nil
+	}
+	if err := checkWritable(h.Record); err != nil {
+		return fmt.Errorf("invalid record %q: streams cannot be recorded there, name a directory that the user of this process can write to: %w", h.Record, err)
+	}
+	return nil
 }
 
 // Cleanup leaves what all configurations share. Streams of this configuration
@@ -278,7 +302,7 @@ func (h *Handler) Cleanup() error {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	h.shared.hold()
 	defer leave()
-	return requestError(h.proxy.Serve(w, r, next.ServeHTTP))
+	return passedError(h.proxy.Serve(w, r, next.ServeHTTP))
 }
 
 // Interface guards

@@ -14,8 +14,14 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// maxLogged is how many bytes of a name that upstream gave are logged.
-const maxLogged = 256
+// Nothing of upstream's reaches a file or a log line uncut (contract section 7).
+const (
+	// maxLogged is how many bytes of a name that upstream gave are logged.
+	maxLogged = 256
+	// maxLoggedError is how many bytes of the text of an error are logged: Go's
+	// transport quotes a header that is malformed, which may have megabytes.
+	maxLoggedError = 1 << 10
+)
 
 // logEnd logs the end of a stream, in one line and at the level that endMessage
 // says. It logs names and numbers, nothing of what was said.
@@ -61,9 +67,9 @@ func reason(err error) error {
 	case errors.Is(err, http.ErrAbortHandler):
 		return nil
 	case errors.As(err, &he) && he.Err != nil:
-		return he.Err
+		return shortened(he.Err)
 	}
-	return err
+	return shortened(err)
 }
 
 // endMessage says at which level and as what the end of a stream is logged: a
@@ -78,6 +84,8 @@ func endMessage(res proxy.Result) (zapcore.Level, string) {
 		return zapcore.DebugLevel, "client left"
 	case res.Outcome == rewrite.CodeAgentIncomplete:
 		return zapcore.WarnLevel, "agent failed and said stop; answered with an error"
+	case res.Outcome == rewrite.CodeEmpty:
+		return zapcore.WarnLevel, "answer said nothing or ended on a tool, and was ended with an error; see empty_answer"
 	case res.Outcome != proxy.OutcomeOK && res.Whole:
 		return zapcore.WarnLevel, "no answer came; answered with an error"
 	case res.Outcome != proxy.OutcomeOK && res.Status != http.StatusOK:
@@ -98,8 +106,11 @@ func endMessage(res proxy.Result) (zapcore.Level, string) {
 }
 
 // logged returns a name as valid UTF-8 of at most maxLogged bytes.
-func logged(s string) string {
-	return strings.ToValidUTF8(s[:min(len(s), maxLogged)], "")
+func logged(s string) string { return cutText(s, maxLogged) }
+
+// cutText returns s as valid UTF-8 of at most max bytes.
+func cutText(s string, max int) string {
+	return strings.ToValidUTF8(s[:min(len(s), max)], "")
 }
 
 // upstream names the server that answered, the host and port that reverse_proxy
@@ -110,7 +121,7 @@ func upstream(r *http.Request) string {
 		return ""
 	}
 	hostport, _ := repl.GetString("http.reverse_proxy.upstream.hostport")
-	return hostport
+	return logged(hostport)
 }
 
 // errorStatus returns the HTTP status of an error of the next handler, 0 when
@@ -123,11 +134,42 @@ func errorStatus(err error) int {
 	return 0
 }
 
-// requestError returns err, with its status for Caddy if it is one of the
-// client's request.
-func requestError(err error) error {
+// passedError returns err for Caddy, which logs it, and for its error routes: with
+// its status if it is one of the client's request, and with a text of at most
+// maxLoggedError bytes. errors.Is and errors.As find what they found in err.
+func passedError(err error) error {
 	if e, ok := errors.AsType[*proxy.RequestError](err); ok {
 		return caddyhttp.Error(e.Status, e)
 	}
-	return err
+	he, ok := errors.AsType[caddyhttp.HandlerError](err)
+	if !ok || he.Err == nil || len(err.Error()) <= maxLoggedError {
+		return shortened(err)
+	}
+	// Caddy logs the text of what the first HandlerError has, wherever that is
+	// (caddy logging.go:234).
+	he.Err = &shortError{cutText(he.Err.Error(), maxLoggedError), err}
+	return he
+}
+
+// shortError is an error whose text is cut.
+type shortError struct {
+	text string
+	err  error
+}
+
+func (e *shortError) Error() string { return e.text }
+
+// Unwrap returns the whole error.
+func (e *shortError) Unwrap() error { return e.err }
+
+// shortened returns err or, if its text is too long, one that wraps it.
+func shortened(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	if len(text) <= maxLoggedError {
+		return err
+	}
+	return &shortError{cutText(text, maxLoggedError), err}
 }

@@ -48,6 +48,10 @@ func TestEndIsLoggedAtTheLevelItDeserves(t *testing.T) {
 			zap.WarnLevel, "stream ended in an error",
 		},
 		{
+			"no answer", proxy.Result{Outcome: rewrite.CodeEmpty, Status: 200},
+			zap.WarnLevel, "answer said nothing or ended on a tool, and was ended with an error; see empty_answer",
+		},
+		{
 			"error before the stream", proxy.Result{Outcome: rewrite.CodeAborted, Status: 502},
 			zap.WarnLevel, "no stream came; answered with an error",
 		},

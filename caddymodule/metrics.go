@@ -43,7 +43,7 @@ const provider = "hermes"
 // outcomes are the values of the label outcome.
 var outcomes = []string{
 	proxy.OutcomeOK, proxy.OutcomeClientGone, proxy.OutcomeEncoded,
-	rewrite.CodeAborted, rewrite.CodeIncomplete, rewrite.CodeTimeout, rewrite.CodeCrashed,
+	rewrite.CodeAborted, rewrite.CodeIncomplete, rewrite.CodeTimeout, rewrite.CodeCrashed, rewrite.CodeEmpty,
 	rewrite.CodeAgentError, rewrite.CodeAgentIncomplete, rewrite.CodeShutdown,
 }
 

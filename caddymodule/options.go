@@ -41,6 +41,7 @@ func (h *Handler) options() (proxy.Options, error) {
 	o.Rewrite.Progress = rewrite.Progress(h.Progress)
 	o.Rewrite.ErrorFinish = rewrite.ErrorFinish(h.ErrorFinish)
 	o.Rewrite.ZeroUsage = rewrite.ZeroUsage(h.ZeroUsage)
+	o.Rewrite.EmptyAnswer = rewrite.EmptyAnswer(h.EmptyAnswer)
 	o.Rewrite.KeepaliveForm = rewrite.KeepaliveForm(h.KeepaliveForm)
 	if h.MaxFrame != 0 {
 		o.Rewrite.MaxFrame = int(h.MaxFrame)
@@ -89,6 +90,7 @@ func (h *Handler) check() error {
 		checkEnum("progress", h.Progress, rewrite.ProgressForms()),
 		checkEnum("error_finish", h.ErrorFinish, rewrite.ErrorFinishForms()),
 		checkEnum("zero_usage", h.ZeroUsage, rewrite.ZeroUsageValues()),
+		checkEnum("empty_answer", h.EmptyAnswer, rewrite.EmptyAnswerValues()),
 		checkEnum("keepalive_form", h.KeepaliveForm, rewrite.KeepaliveForms()),
 		checkDuration("parallel_window", h.ParallelWindow),
 		checkDuration("done_grace", h.DoneGrace),

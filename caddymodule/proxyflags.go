@@ -120,6 +120,7 @@ var optionHelp = map[string]struct{ values, standard, usage string }{
 	"status_line":        {"on|off", "off", "Add a status to tool events, which Open WebUI shows"},
 	"done_grace":         {"duration", "5s", "How long to wait for the end of a stream after its finish chunk"},
 	"error_finish":       {"split|inline", "split", "Errors in a frame before the finish chunk, or in it"},
+	"empty_answer":       {"error|pass", "error", "What an answer is that says nothing, or ends on a tool"},
 	"zero_usage":         {"auto|error|pass", "auto", "What an answer with text and a usage of zero tokens is"},
 	"first_byte_timeout": {"duration|off", "off", "Limit for upstream to send its first byte"},
 	"idle_timeout":       {"duration|off", "15m", "Limit for upstream to send nothing at all"},

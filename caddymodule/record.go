@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -24,17 +26,30 @@ import (
 // for. The files are for their owner only.
 type recorder struct {
 	shelf  *shelf
+	max    int64       // what all recordings on the shelf may take
+	runs   func() bool // whether the configuration runs for good
 	logger *zap.Logger
 	now    func() time.Time
-	failed sync.Once // that recording fails is said once
+	told   atomic.Bool // the shelf has been told max for good
+	failed sync.Once   // that recording fails is said once
 }
 
-func newRecorder(s *shelf, logger *zap.Logger) *recorder {
-	return &recorder{shelf: s, logger: logger, now: time.Now}
+// newRecorder returns a recorder of a configuration that runs reports to run, and
+// that lets all recordings take max bytes, 0 for the default.
+func newRecorder(s *shelf, max int64, runs func() bool, logger *zap.Logger) *recorder {
+	if max == 0 {
+		max = defaultRecordMax
+	}
+	return &recorder{shelf: s, max: max, runs: runs, logger: logger, now: time.Now}
 }
 
 // begin begins a recording, nil where that fails.
 func (c *recorder) begin(r *http.Request, status int, h http.Header) proxy.Recording {
+	if !c.told.Load() {
+		runs := c.runs()
+		c.shelf.limit(c.max, runs)
+		c.told.Store(runs)
+	}
 	now := c.now().UTC()
 	var id [4]byte
 	_, _ = rand.Read(id[:]) // never fails
@@ -53,9 +68,16 @@ func (c *recorder) begin(r *http.Request, status int, h http.Header) proxy.Recor
 	return &recording{
 		recorder: c, file: file, name: name, left: share,
 		meta: repair.Meta{
-			Path: r.URL.Path, Began: now, Status: status, ContentType: h.Get("Content-Type"), Progress: r.Header.Get(proxy.ProgressHeader),
+			Path: pathEnd(r.URL.Path), Began: now, Status: status,
+			ContentType: logged(h.Get("Content-Type")), Progress: logged(r.Header.Get(proxy.ProgressHeader)),
 		},
 	}
+}
+
+// pathEnd returns the last maxLogged bytes of a path: its end tells what the
+// stream is.
+func pathEnd(path string) string {
+	return strings.ToValidUTF8(path[max(len(path)-maxLogged, 0):], "")
 }
 
 // fail says that recording fails, the first time as a warning.

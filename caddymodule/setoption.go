@@ -15,7 +15,7 @@ import (
 // flag for each.
 var subdirectives = []string{
 	"max_frame", "imitations", "reasoning", "history", "max_request", "parallel_window",
-	"tool", "progress", "status_line", "done_grace", "error_finish", "zero_usage",
+	"tool", "progress", "status_line", "done_grace", "error_finish", "zero_usage", "empty_answer",
 	"first_byte_timeout", "idle_timeout", "stall_timeout", "keepalive", "keepalive_form",
 	"drain_timeout", "record", "record_max",
 }
@@ -51,6 +51,8 @@ func (h *Handler) setOption(option string, args []string) (err error) {
 		h.ErrorFinish, err = enumArg(option, args, rewrite.ErrorFinishForms())
 	case "zero_usage":
 		h.ZeroUsage, err = enumArg(option, args, rewrite.ZeroUsageValues())
+	case "empty_answer":
+		h.EmptyAnswer, err = enumArg(option, args, rewrite.EmptyAnswerValues())
 	case "first_byte_timeout":
 		h.FirstByteTimeout, err = timeoutArg(option, args)
 	case "idle_timeout":

@@ -36,13 +36,13 @@ var recordingName = regexp.MustCompile(`^(` + recordingPrefix + `[0-9]{8}T[0-9]{
 
 // shelf knows the recordings in a directory, and keeps them within bounds: those
 // that are under way have their share reserved, the oldest of the others go
-// first. It reads the directory once.
+// first. It reads the directory once, and again where it is another one.
 type shelf struct {
 	dir string
 
 	mu    sync.Mutex
-	max   int64 // bytes of all recordings together
-	read  bool
+	max   int64            // bytes of all recordings together, 0 before they are known
+	read  fs.FileInfo      // the directory that has been read, nil for none
 	kept  []shelved        // the oldest first
 	open  map[string]int64 // what is reserved for those under way
 	taken int64            // bytes kept and reserved
@@ -58,14 +58,15 @@ var errNoRoom = errors.New("the streams that are being recorded take all of reco
 
 func newShelf(dir string) *shelf { return &shelf{dir: dir, open: make(map[string]int64)} }
 
-// limit sets how many bytes all recordings may take, 0 for the default.
-func (s *shelf) limit(max int64) {
-	if max == 0 {
-		max = defaultRecordMax
-	}
+// limit sets how many bytes all recordings may take. While the configuration that
+// wants it does not run for good, and may be refused yet, the limit of the one that
+// does stays.
+func (s *shelf) limit(max int64, forGood bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.max = max
+	if forGood || s.max == 0 {
+		s.max = max
+	}
 }
 
 func (s *shelf) path(name string) string { return filepath.Join(s.dir, name) }
@@ -119,22 +120,33 @@ func (s *shelf) release(name string) {
 // blocks returns what a file of size bytes takes.
 func blocks(size int64) int64 { return (size + diskBlock - 1) / diskBlock * diskBlock }
 
-// look makes the directory, and finds the recordings that are in it already.
+// look makes the directory, also where somebody has removed it, and finds the
+// recordings that are in it already.
 func (s *shelf) look() error {
-	if s.read {
+	dir, err := os.Stat(s.dir)
+	if err == nil && s.read != nil && os.SameFile(s.read, dir) {
 		return nil
 	}
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(s.dir, 0o700); err == nil {
+			dir, err = os.Stat(s.dir)
+		}
+	}
+	if err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(s.dir) // sorted by name, and so by time
 	if err != nil {
 		return err
 	}
+	s.kept, s.taken = nil, 0
+	for _, share := range s.open {
+		s.taken += share
+	}
 	for _, e := range entries {
 		m := recordingName.FindStringSubmatch(e.Name())
 		info, err := e.Info()
-		if m == nil || err != nil || !info.Mode().IsRegular() {
+		if m == nil || err != nil || !info.Mode().IsRegular() || s.open[m[1]] > 0 {
 			continue
 		}
 		size := blocks(info.Size())
@@ -146,19 +158,23 @@ func (s *shelf) look() error {
 		}
 		s.taken += size
 	}
-	s.read = true
+	s.read = dir
 	return nil
 }
 
-// write writes a file whole or not at all.
+// write writes a file whole or not at all. It follows no link that somebody has
+// put where the file comes, or is written before.
 func (s *shelf) write(name string, b []byte) error {
-	temporary := s.path(name + ".tmp")
-	err := os.WriteFile(temporary, b, 0o600)
-	if err == nil {
-		err = os.Rename(temporary, s.path(name))
+	temporary, err := os.CreateTemp(s.dir, name+".*.tmp") // mode 0600, and new
+	if err != nil {
+		return err
+	}
+	_, err = temporary.Write(b)
+	if err = errors.Join(err, temporary.Close()); err == nil {
+		err = os.Rename(temporary.Name(), s.path(name))
 	}
 	if err != nil {
-		_ = os.Remove(temporary) // there may be none
+		_ = os.Remove(temporary.Name())
 	}
 	return err
 }
@@ -180,8 +196,8 @@ type shelves struct {
 	byDir map[string]*shelf
 }
 
-// get returns the shelf of a directory, which from now on may take max bytes.
-func (s *shelves) get(dir string, max int64) *shelf {
+// get returns the shelf of a directory.
+func (s *shelves) get(dir string) *shelf {
 	if whole, err := filepath.Abs(dir); err == nil {
 		dir = whole
 	}
@@ -193,6 +209,26 @@ func (s *shelves) get(dir string, max int64) *shelf {
 	if s.byDir[dir] == nil {
 		s.byDir[dir] = newShelf(dir)
 	}
-	s.byDir[dir].limit(max)
 	return s.byDir[dir]
+}
+
+// checkWritable reports why files cannot be made in a directory, or the directory
+// in the one it would be in. It leaves neither: what says so for certain, with
+// capabilities, read-only mounts and quotas, is only a file.
+func checkWritable(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	for {
+		file, err := os.CreateTemp(dir, ".hermes-check-*")
+		if err == nil {
+			return errors.Join(file.Close(), os.Remove(file.Name()))
+		}
+		up := filepath.Dir(dir)
+		if _, there := os.Lstat(dir); !errors.Is(there, fs.ErrNotExist) || up == dir {
+			return err
+		}
+		dir = up
+	}
 }

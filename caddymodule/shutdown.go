@@ -58,6 +58,26 @@ func (d *drain) Handle(context.Context, caddy.Event) error {
 	return nil
 }
 
+// warnTooShort warns of a grace period that ends before drain_timeout does, when
+// the configuration is loaded: at the end of the process it is too late to change.
+func (d *drain) warnTooShort(grace, delay time.Duration) {
+	if limit := drainLimit(grace, delay); limit > 0 && limit < d.timeout {
+		d.logger.Warn("grace_period is too short for drain_timeout; raise grace_period in the global options, or lower drain_timeout",
+			zap.Duration("drain_timeout", d.timeout), zap.Duration("grace_period", grace), zap.Duration("streams_end_after", limit))
+	}
+}
+
+// configuredTimes returns the grace period and the shutdown delay of the http app
+// that a handler is provisioned in.
+func configuredTimes(ctx caddy.Context) (grace, delay time.Duration) {
+	for _, m := range ctx.Modules() {
+		if app, ok := m.(*caddyhttp.App); ok {
+			return time.Duration(app.GracePeriod), time.Duration(app.ShutdownDelay)
+		}
+	}
+	return 0, 0
+}
+
 // minDrainReserve is the least time kept between the error finish of streams
 // and the end of the grace period, so that the finish is written before the
 // servers close connections.

@@ -8,72 +8,87 @@ import (
 )
 
 const (
-	// maxUsagePairs is how many pairs of upstream and model are kept in
-	// memory. Upstream names the models, so it has to be bounded. The pair
-	// known longest makes room for a new one.
+	// maxUsagePairs is how many pairs of upstream and model, and upstreams, are
+	// kept in memory. Upstream names the models, so it has to be bounded. What
+	// has been known longest makes room.
 	maxUsagePairs = 1024
-	// maxUsageWrites is how many writes to storage one process attempts.
-	maxUsageWrites = 1024
+	// maxUsageForgotten is how many answers without usage in a row make a pair
+	// forgotten (contract section 3, third rule of "false stop").
+	maxUsageForgotten = 3
 	// usageMissTime is how long a lookup that found nothing is believed
 	// before storage is asked again; a replica may have reported meanwhile.
 	usageMissTime = 30 * time.Second
-	// usageRetryTime is how long after a failed write the next report of the
-	// pair tries again.
-	usageRetryTime = time.Minute
 )
 
-// usageKey identifies a pair of upstream and model: a prefix of the SHA-256 of
-// both, so that a pair takes the same memory whatever upstream calls its
+// usageKey identifies a pair of upstream and model, or an upstream: a prefix of
+// the SHA-256, so that it takes the same memory whatever upstream calls its
 // models, and no address is readable in storage.
-type usageKey [16]byte
+type usageKey struct {
+	sum      [16]byte
+	upstream bool // not a pair
+}
 
 // newUsageKey returns the key of a pair.
 func newUsageKey(upstream, model string) usageKey {
 	sum := sha256.Sum256([]byte(upstream + "\x00" + model))
-	return usageKey(sum[:len(usageKey{})])
+	return usageKey{sum: [16]byte(sum[:16])}
 }
 
-// path is where the pair lies in storage.
+// newUpstreamKey returns the key of an upstream.
+func newUpstreamKey(upstream string) usageKey {
+	sum := sha256.Sum256([]byte(upstream))
+	return usageKey{sum: [16]byte(sum[:16]), upstream: true}
+}
+
+// path is where it lies in storage.
 func (k usageKey) path() string {
-	return usagePrefix + hex.EncodeToString(k[:])
+	prefix := usagePrefix
+	if k.upstream {
+		prefix = upstreamPrefix
+	}
+	return prefix + hex.EncodeToString(k.sum[:])
 }
 
-// What memory says of a pair.
+// What memory says of a pair, or of an upstream.
 const (
 	usageUnknown = iota // ask storage
-	usageKnown          // usage has been reported
-	usageMissed         // storage has been asked lately, and had nothing
+	usageKnown          // it reports usage, or its failures
+	usageMissed         // it does not, or storage has been asked lately and had nothing
 )
 
-// usageMemory is what the process knows of pairs of upstream and model. The
-// zero value knows nothing and is ready. It is safe for concurrent use and
-// calls nothing of the caller's while it is locked.
+// usageState is what is known of a pair, or of an upstream.
+type usageState struct {
+	// yes is that the pair reports usage, or the upstream its failures.
+	yes bool
+	// missed counts the answers in a row that a pair has ended without usage.
+	missed int
+}
+
+// usageFact is a usageState, and what storage has of it.
+type usageFact struct {
+	key    usageKey
+	is     usageState
+	stored usageState
+	sure   bool      // storage has stored; otherwise it may have anything
+	queued bool      // or being written
+	retry  time.Time // when a write that failed may be tried again
+}
+
+// usageMemory is what the process knows of pairs of upstream and model, and of
+// upstreams. What this process has seen outweighs what storage says. The zero
+// value knows nothing and is ready. It is safe for concurrent use and calls
+// nothing of the caller's while it is locked.
 type usageMemory struct {
 	// now is the clock, for tests. Nil means time.Now.
 	now func() time.Time
 
 	mu     sync.Mutex
-	known  map[usageKey]*usagePair
-	order  []usageKey             // of known, the pair known longest first
+	facts  map[usageKey]*usageFact
+	order  []usageKey             // of facts, the one known longest first
 	missed map[usageKey]time.Time // until when the miss is believed
 
-	lookups int           // under way
-	writes  int           // attempted so far
-	queue   []queuedWrite // to be written
-	idle    chan struct{} // closed when the writer has emptied the queue; nil while none runs
-	hung    bool          // a flush has waited in vain
-}
-
-// usagePair is what is known of one pair.
-type usagePair struct {
-	stored bool      // or about to be
-	retry  time.Time // when a failed write may be tried again
-}
-
-// queuedWrite is a write to storage that waits for its turn.
-type queuedWrite struct {
-	key   usageKey
-	write func() error
+	lookups int // under way
+	usageQueue
 }
 
 func (m *usageMemory) time() time.Time {
@@ -83,12 +98,19 @@ func (m *usageMemory) time() time.Time {
 	return time.Now()
 }
 
-// recall says what is known of a pair.
-func (m *usageMemory) recall(key usageKey) int {
+// recall says what is known. Storage that could not be written is tried again, if
+// there is a write.
+func (m *usageMemory) recall(key usageKey, write usageWrite) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.known[key] != nil {
-		return usageKnown
+	if f := m.facts[key]; f != nil {
+		if write != nil {
+			m.enqueue(f, write)
+		}
+		if f.is.yes {
+			return usageKnown
+		}
+		return usageMissed
 	}
 	if until, ok := m.missed[key]; ok && m.time().Before(until) {
 		return usageMissed
@@ -96,18 +118,22 @@ func (m *usageMemory) recall(key usageKey) int {
 	return usageUnknown
 }
 
-// know remembers a pair that storage has.
-func (m *usageMemory) know(key usageKey) {
+// know remembers what storage has, unless something is known already.
+func (m *usageMemory) know(key usageKey, state usageState) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.add(key).stored = true
+	if m.facts[key] != nil {
+		return
+	}
+	f := m.add(key)
+	f.is, f.stored, f.sure = state, state, true
 }
 
-// miss remembers that storage does not have a pair. What is known stays known.
+// miss remembers that storage has nothing. What is known stays known.
 func (m *usageMemory) miss(key usageKey) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.known[key] != nil {
+	if m.facts[key] != nil {
 		return
 	}
 	if m.missed == nil || len(m.missed) >= maxUsagePairs {
@@ -117,94 +143,50 @@ func (m *usageMemory) miss(key usageKey) {
 	m.missed[key] = m.time().Add(usageMissTime)
 }
 
-// report remembers a pair, and has write called in the background if the pair
-// is not in storage yet.
-func (m *usageMemory) report(key usageKey, write func() error) {
+// set remembers whether it is so, with no miss counted, and has write called in
+// the background where storage has something else.
+func (m *usageMemory) set(key usageKey, yes bool, write usageWrite) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p := m.add(key)
-	if p.stored || m.writes >= maxUsageWrites || m.time().Before(p.retry) {
-		return
+	f := m.facts[key]
+	if f == nil {
+		f = m.add(key)
 	}
-	p.stored = true // or failed will take it back
-	m.writes++
-	m.queue = append(m.queue, queuedWrite{key, write})
-	if m.idle == nil {
-		m.idle = make(chan struct{})
-		go m.writeAll()
-	}
+	f.is = usageState{yes: yes}
+	m.enqueue(f, write)
 }
 
-// add returns a pair, which is known from now on. m is locked.
-func (m *usageMemory) add(key usageKey) *usagePair {
-	delete(m.missed, key)
-	if p := m.known[key]; p != nil {
-		return p
+// count counts an answer without usage of a pair that is known, and reports
+// whether it is forgotten with that.
+func (m *usageMemory) count(key usageKey, write usageWrite) (forgotten bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f := m.facts[key]
+	if f == nil || !f.is.yes {
+		return false // forgotten while this answer ran
 	}
-	if m.known == nil {
-		m.known = make(map[usageKey]*usagePair)
+	f.is.missed++
+	if f.is.missed >= maxUsageForgotten {
+		f.is, forgotten = usageState{}, true
+	}
+	m.enqueue(f, write)
+	return forgotten
+}
+
+// add returns a new fact. m is locked.
+func (m *usageMemory) add(key usageKey) *usageFact {
+	delete(m.missed, key)
+	if m.facts == nil {
+		m.facts = make(map[usageKey]*usageFact)
 	}
 	if len(m.order) >= maxUsagePairs {
-		delete(m.known, m.order[0])
+		delete(m.facts, m.order[0])
 		m.order = append(m.order[:0], m.order[1:]...)
 	}
-	p := new(usagePair)
-	m.known[key] = p
+	f := &usageFact{key: key}
+	m.facts[key] = f
 	m.order = append(m.order, key)
-	return p
-}
-
-// writeAll empties the queue. One goroutine of it runs at a time, so storage
-// that hangs holds up one goroutine and at most maxUsageWrites writes.
-func (m *usageMemory) writeAll() {
-	for {
-		m.mu.Lock()
-		if len(m.queue) == 0 {
-			m.queue = nil
-			close(m.idle)
-			m.idle = nil
-			m.mu.Unlock()
-			return
-		}
-		w := m.queue[0]
-		m.queue = m.queue[1:]
-		m.mu.Unlock()
-
-		if err := w.write(); err != nil {
-			m.failed(w.key)
-		}
-	}
-}
-
-// failed takes back that a pair is stored.
-func (m *usageMemory) failed(key usageKey) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if p := m.known[key]; p != nil {
-		p.stored = false
-		p.retry = m.time().Add(usageRetryTime)
-	}
-}
-
-// flush waits until the queue is empty, for at most limit. Once it has waited
-// in vain, it does not wait again: storage hangs, and every handler of a
-// configuration calls it when the process ends.
-func (m *usageMemory) flush(limit time.Duration) {
-	m.mu.Lock()
-	idle, hung := m.idle, m.hung
-	m.mu.Unlock()
-	if idle == nil || hung {
-		return
-	}
-	t := time.NewTimer(limit)
-	defer t.Stop()
-	select {
-	case <-idle:
-	case <-t.C:
-		m.mu.Lock()
-		m.hung = true
-		m.mu.Unlock()
-	}
+	return f
 }
 
 // beginLookup reports whether one more lookup may begin; endLookup has to

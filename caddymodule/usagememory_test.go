@@ -15,7 +15,13 @@ func (m *usageMemory) idleChan() chan struct{} {
 	return m.idle
 }
 
-func noWrite() error { return nil }
+func noWrite(is, _ usageState) (usageState, error) { return is, nil }
+
+// report is set for a pair that reports usage.
+func (m *usageMemory) report(key usageKey, write usageWrite) { m.set(key, true, write) }
+
+// known is recall for one that has nothing to write.
+func (m *usageMemory) known(key usageKey) int { return m.recall(key, noWrite) }
 
 func numbered(i int) usageKey { return newUsageKey("a:1", strconv.Itoa(i)) }
 
@@ -24,14 +30,14 @@ func TestUsageMemoryKeepsABoundedNumberOfPairs(t *testing.T) {
 	for i := range maxUsagePairs + 10 {
 		m.report(numbered(i), noWrite)
 	}
-	m.flush(10 * time.Second)
-	if len(m.known) != maxUsagePairs || len(m.order) != maxUsagePairs {
-		t.Errorf("%d pairs in %d places, want %d", len(m.known), len(m.order), maxUsagePairs)
+	m.flush(time.Hour)
+	if len(m.facts) != maxUsagePairs || len(m.order) != maxUsagePairs {
+		t.Errorf("%d pairs in %d places, want %d", len(m.facts), len(m.order), maxUsagePairs)
 	}
-	if m.recall(numbered(9)) != usageUnknown {
+	if m.known(numbered(9)) != usageUnknown {
 		t.Error("the pair known longest has not made room")
 	}
-	if m.recall(numbered(10)) != usageKnown || m.recall(numbered(maxUsagePairs+9)) != usageKnown {
+	if m.known(numbered(10)) != usageKnown || m.known(numbered(maxUsagePairs+9)) != usageKnown {
 		t.Error("a younger pair has made room")
 	}
 }
@@ -44,7 +50,7 @@ func TestUsageMemoryKeepsABoundedNumberOfMisses(t *testing.T) {
 			t.Fatalf("%d misses, want at most %d", len(m.missed), maxUsagePairs)
 		}
 	}
-	if m.recall(numbered(3*maxUsagePairs)) != usageMissed {
+	if m.known(numbered(3*maxUsagePairs)) != usageMissed {
 		t.Error("the last miss is forgotten")
 	}
 }
@@ -54,20 +60,20 @@ func TestUsageMemoryAttemptsABoundedNumberOfWrites(t *testing.T) {
 	var mu sync.Mutex
 	writes := 0
 	for i := range maxUsageWrites + 10 {
-		m.report(numbered(i), func() error {
+		m.report(numbered(i), func(is, _ usageState) (usageState, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			writes++
-			return nil
+			return is, nil
 		})
 	}
-	m.flush(10 * time.Second)
+	m.flush(time.Hour)
 	mu.Lock()
 	defer mu.Unlock()
 	if writes != maxUsageWrites {
 		t.Errorf("%d writes, want %d", writes, maxUsageWrites)
 	}
-	if m.recall(numbered(maxUsageWrites+9)) != usageKnown {
+	if m.known(numbered(maxUsageWrites+9)) != usageKnown {
 		t.Error("a pair that was not written is not known")
 	}
 }
@@ -76,10 +82,10 @@ func TestUsageMemoryMissDoesNotUndoAReport(t *testing.T) {
 	var m usageMemory
 	m.report(numbered(1), noWrite)
 	m.miss(numbered(1)) // a slow lookup that ends after the report
-	if m.recall(numbered(1)) != usageKnown {
+	if m.known(numbered(1)) != usageKnown {
 		t.Error("forgotten")
 	}
-	m.flush(10 * time.Second)
+	m.flush(time.Hour)
 }
 
 func TestUsageMemoryFlushReturnsWhenNothingWaits(t *testing.T) {
@@ -109,7 +115,7 @@ func TestUsageMemoryIsSafeForConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	s.memory.flush(10 * time.Second)
+	s.memory.flush(time.Hour)
 	for i := range 10 {
 		if !s.Reported("a:1", strconv.Itoa(i)) {
 			t.Errorf("model %d is not known", i)

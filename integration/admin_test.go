@@ -73,7 +73,7 @@ func TestAdminListsStreams(t *testing.T) {
 		if !strings.HasPrefix(o.ID, "chatcmpl-") || o.Model != "hermes-agent" || o.Upstream != up.addr || o.Path != "/v1/chat/completions" || o.Chunks != 2 {
 			t.Errorf("%s: %+v", when, o)
 		}
-		if o.Age <= 0 || o.Silence <= 0 || o.Silence > o.Age || time.Since(o.Since) > time.Minute {
+		if o.Age <= 0 || o.Silence <= 0 || o.Silence > o.Age || time.Since(o.Since) > time.Hour {
 			t.Errorf("%s: times %+v", when, o)
 		}
 		if len(o.Tools) != 1 || o.Tools[0].Name != "terminal" || !strings.HasPrefix(o.Tools[0].ID, "call_") || o.Tools[0].Seconds <= 0 {
@@ -95,7 +95,7 @@ func TestAdminListsStreams(t *testing.T) {
 		t.Fatalf("at the end: %+v", l)
 	}
 	e := l.Ended[0]
-	if e.Outcome != "upstream_aborted" || e.Status != 200 || e.Finish != "error" || e.Chunks != 2 || e.Tools != 1 || e.Seconds <= 0 || time.Since(e.Ended) > time.Minute || e.Upstream != up.addr {
+	if e.Outcome != "upstream_aborted" || e.Status != 200 || e.Finish != "error" || e.Chunks != 2 || e.Tools != 1 || e.Seconds <= 0 || time.Since(e.Ended) > time.Hour || e.Upstream != up.addr {
 		t.Errorf("ended: %+v", e)
 	}
 }

@@ -17,6 +17,9 @@
 //
 // What it costs is measured by the command in bench/.
 //
+// What tests start ends with them (child/) and listens on an address of its own
+// (freeport/). No test depends on how fast the machine is (pace_test.go).
+//
 // TestMain builds ./cmd/caddy of the repository; under -race the binary has the
 // race detector too, and what that finds fails the test. -short leaves out the
 // build that xcaddy would make and most of the cuts. HERMES_TEST_BINARY names a

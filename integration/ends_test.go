@@ -60,7 +60,7 @@ func TestEnds(t *testing.T) {
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) {
 			if strings.HasSuffix(r.name, "silence of done_grace") {
-				defer within(t, 100*time.Millisecond)()
+				defer atLeast(t, 100*time.Millisecond)()
 			}
 			a := c.of(t).play(r.name).answer()
 			want := "hi"

@@ -12,19 +12,20 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
 )
 
 // proxiesVariable says, as "required", that the tests behind other proxies must not
 // be skipped for want of one.
 const proxiesVariable = "HERMES_PROXIES"
 
-// program is the path of another program. Without it the test is skipped.
+// program is the path of another program. Without it the test is skipped: t, which
+// has to be the test that calls, and not its parent.
 func program(t testing.TB, name, variable string) string {
 	t.Helper()
-	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), "/usr/sbin", "/usr/local/sbin") {
-		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-			return path
-		}
+	if path, err := exec.LookPath(name); err == nil {
+		return path
 	}
 	message := fmt.Sprintf("the PATH has no %s", name)
 	if os.Getenv(variable) == "required" {
@@ -64,7 +65,7 @@ func (f *front) start(t testing.TB, path string, args ...string) *client {
 	cmd := exec.Command(path, args...)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
+	if err := child.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	exited := make(chan struct{})
@@ -141,18 +142,24 @@ func newBehind(t testing.TB, up *upstream, keepalive string) *behind {
 	return b
 }
 
-// checkKeepalive wants of a proxy in front with a timeout of 600 ms that a keepalive
-// below it holds a silent stream, and that without one it is cut.
-func checkKeepalive(t *testing.T, start func(f *front, b *behind) *client) {
+// checkKeepalive wants of a proxy in front, whose timeout start is told, that a
+// keepalive below it holds a silent stream, and that without one it is cut.
+func checkKeepalive(t *testing.T, start func(t testing.TB, f *front, b *behind, timeout time.Duration) *client) {
 	scripts, _ := frontScripts(t)
 	up := newUpstream(t, scripts.play)
-	for keepalive, want := range map[string]bool{"200ms": true, "off": false} {
-		t.Run(keepalive, func(t *testing.T) {
+	for name, want := range map[string]bool{"keepalive": true, "off": false} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBehind(t, up, keepalive)
-			if got := survives(t, start(newFront(t), b)); got != want {
-				t.Errorf("the stream survives: %v", got)
-			}
+			atAnyPace(t, 600*time.Millisecond, func(t testing.TB, d time.Duration) {
+				keepalive := "off"
+				if want {
+					keepalive = (d / 3).String()
+				}
+				b := newBehind(t, up, keepalive)
+				if got := survives(t, start(t, newFront(t), b, d), 2*d); got != want {
+					t.Errorf("the stream survives: %v", got)
+				}
+			})
 		})
 	}
 }
@@ -200,13 +207,14 @@ type gated struct {
 	got  chan struct{} // one for each frame that the client has
 	gone chan struct{} // the sidecar has left the silent stream
 	late chan bool     // whether each frame was waited for in vain
+	hold chan struct{} // closed when the stream that is held may go on
 }
 
 const gatedFrames = 5
 
 // frontScripts are the scripts that a front is tested with.
 func frontScripts(t testing.TB) (router, *gated) {
-	g := &gated{got: make(chan struct{}), gone: make(chan struct{}, 1), late: make(chan bool, gatedFrames)}
+	g := &gated{got: make(chan struct{}), gone: make(chan struct{}, 1), late: make(chan bool, gatedFrames), hold: make(chan struct{})}
 	scripts := library([]recording{recorded(t, "g0-v0.8.0/one_tool"), recorded(t, "g0-v0.8.0/crash_in_tool")}, byFrame)
 	scripts["gated"] = func(x *exchange) {
 		x.events()
@@ -215,7 +223,7 @@ func frontScripts(t testing.TB) (router, *gated) {
 			select {
 			case <-g.got:
 				g.late <- false
-			case <-time.After(2 * time.Second):
+			case <-time.After(patience / 2):
 				g.late <- true
 			case <-x.gone:
 				return
@@ -242,15 +250,25 @@ func frontScripts(t testing.TB) (router, *gated) {
 		default:
 		}
 	}
-	scripts["slow"] = func(x *exchange) {
-		x.events()
-		x.frame(role)
-		x.pause(1200 * time.Millisecond)
-		x.frame(delta("content", "hi"))
-		x.frame(finish("stop", 5))
-		x.frame("data: [DONE]")
-		x.end()
+	then := func(wait func(x *exchange)) script {
+		return func(x *exchange) {
+			x.events()
+			x.frame(role)
+			wait(x)
+			x.frame(delta("content", "hi"))
+			x.frame(finish("stop", 5))
+			x.frame("data: [DONE]")
+			x.end()
+		}
 	}
+	scripts["held"] = then(func(x *exchange) { x.wait(g.hold) })
+	scripts["slow"] = then(func(x *exchange) {
+		d, err := time.ParseDuration(x.req.Header.Get("X-Pause"))
+		if err != nil {
+			t.Error(err)
+		}
+		x.pause(d)
+	})
 	return scripts, g
 }
 
@@ -274,10 +292,10 @@ func (g *gated) frameByFrame(t testing.TB, c *client, headers ...string) {
 	decode(t, body.String()).checkGood(t)
 }
 
-// survives plays a stream that is silent for longer than the front's timeout.
-func survives(t testing.TB, c *client) bool {
+// survives plays a stream that is silent for so long.
+func survives(t testing.TB, c *client, silence time.Duration) bool {
 	t.Helper()
-	r := c.play("slow")
+	r := c.play("slow", "X-Pause", silence.String())
 	var body strings.Builder
 	for {
 		e, err := r.next()

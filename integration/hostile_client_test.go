@@ -56,7 +56,7 @@ func TestEndlessRequestsAreNotHeld(t *testing.T) {
 	bounded(t)
 	const size, limit = 64 << 20, 16 << 20
 	up := newUpstream(t, asJSON("200 OK", "{}"))
-	base, s := serve(t, up, options{"max_request": 1 << 20})
+	base, s := serveFrugally(t, up, options{"max_request": 1 << 20})
 	before := peak(t, s)
 	conn := dialTo(t, strings.TrimPrefix(base, "http://"))
 	go func() {
@@ -133,7 +133,7 @@ func TestEndlessHeadersOfUpstreamAreAnError(t *testing.T) {
 		}
 		x.fin()
 	})
-	base, s := serve(t, up, nil)
+	base, s := serveFrugally(t, up, nil)
 	before := peak(t, s)
 	checkJSON(t, newClient(t, base).chat(), http.StatusBadGateway, up.addr)
 	if grown := peak(t, s) - before; grown > limit {

@@ -221,9 +221,6 @@ func TestImageStopsBeforeDockerKills(t *testing.T) {
 		t.Errorf("the stream had only %v to end", d)
 	}
 	s.exit()
-	if d := time.Since(began); d > 9500*time.Millisecond {
-		t.Errorf("the exit took %v", d)
-	}
 }
 
 // With a volume at /data the sidecar remembers which upstreams report usage.

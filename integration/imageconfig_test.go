@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -16,6 +17,11 @@ func TestImageCaddyfile(t *testing.T) {
 	source, err := os.ReadFile("../deploy/image/Caddyfile")
 	if err != nil {
 		t.Fatal(err)
+	}
+	// docker stop kills after 10 seconds: by then the process has gone.
+	grace := regexp.MustCompile(`\{\$HERMES_GRACE_PERIOD:(\d+)s\}`).FindStringSubmatch(string(source))
+	if grace == nil || len(grace[1]) > 1 || grace[1] > "8" {
+		t.Errorf("grace_period %q, want at most 8 seconds", grace)
 	}
 	const healthPort = ":8644 {"
 	if strings.Count(string(source), healthPort) != 1 {

@@ -86,9 +86,11 @@ func TestLifecycle(t *testing.T) {
 
 // A start that comes parallel_window after the one before completes it.
 func TestLateStartCompletesTheToolBefore(t *testing.T) {
+	read := make(chan struct{})
 	base, _ := serve(t, newUpstream(t, func(x *exchange) {
 		x.events()
 		x.frame(delta("content", "\n`💻 ls`\n"))
+		x.wait(read) // then the sidecar has it, too
 		x.pause(50 * time.Millisecond)
 		x.frame(delta("content", "\n`📖 a.txt`\n"))
 		x.frame(delta("content", "\n\nok"))
@@ -97,7 +99,10 @@ func TestLateStartCompletesTheToolBefore(t *testing.T) {
 		}
 		x.end()
 	}), options{"parallel_window": "10ms", "keepalive": 0})
-	a := newClient(t, base).chat().answer()
+	r := newClient(t, base).chat()
+	start := r.frame()
+	close(read)
+	a := decode(t, start.raw+r.all())
 	a.checkGood(t)
 	if got := strings.Join(a.names(), " "); got != "running completed running completed text finish stop done" {
 		t.Errorf("frames %q", got)

@@ -49,7 +49,7 @@ func TestAnswersThatAreNotStreamed(t *testing.T) {
 			if e.Message != "API call failed after 3 retries: Error code: 401 - invalid api key" {
 				t.Errorf("message %q", e.Message)
 			}
-			if had := bytes.Contains(head, []byte("Session-Id")); had != (r.Header.Get("X-Hermes-Session-Id") != "") || r.Header.Get("X-Hermes-Completed") != "false" {
+			if had := bytes.Contains(head, []byte("Session-Id")); had != (r.Header.Get("X-Hermes-Session-Id") != "") || r.Header.Get("X-Hermes-Completed") != "false" || r.Header.Get("X-Should-Retry") != "false" {
 				t.Errorf("header %v", r.Header)
 			}
 		})

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
 )
 
 // openWebUIVariable names the program open-webui of an installation, or is
@@ -97,7 +99,7 @@ func startOpenWebUI(t testing.TB, program string, connections []string, more ...
 		t.Fatal(err)
 	}
 	cmd.Stdout = cmd.Stderr
-	if err := cmd.Start(); err != nil {
+	if err := child.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	exited := make(chan struct{})
@@ -119,7 +121,7 @@ func startOpenWebUI(t testing.TB, program string, connections []string, more ...
 		}
 	})
 	base := "http://" + host + ":" + port
-	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 		select {
 		case <-exited:
 			t.Fatalf("Open WebUI has ended:\n%s", log)

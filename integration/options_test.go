@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
 )
 
 // everyOption is a Caddyfile that sets all options, none to its default.
@@ -30,6 +32,7 @@ http://:8643 {
 		done_grace 3s
 		error_finish inline
 		zero_usage error
+		empty_answer pass
 		first_byte_timeout 30s
 		idle_timeout 1m
 		stall_timeout 45s
@@ -46,7 +49,7 @@ var everyMember = map[string]any{
 	"handler": "hermes", "max_frame": 2 << 20, "imitations": "keep",
 	"reasoning": "drop", "history": "keep", "max_request": 5_000_000, "parallel_window": 80 * time.Millisecond,
 	"tool": map[string]string{"🛰️": "satellite", "🧲": "magnet"}, "progress": "unnamed", "status_line": true,
-	"done_grace": 3 * time.Second, "error_finish": "inline", "zero_usage": "error", "first_byte_timeout": 30 * time.Second,
+	"done_grace": 3 * time.Second, "error_finish": "inline", "zero_usage": "error", "empty_answer": "pass", "first_byte_timeout": 30 * time.Second,
 	"idle_timeout": time.Minute, "stall_timeout": 45 * time.Second, "keepalive": 7 * time.Second, "keepalive_form": "comment",
 	"drain_timeout": 4 * time.Second,
 }
@@ -58,7 +61,7 @@ func caddy(t testing.TB, home string, args ...string) (stdout, stderr string, er
 	cmd.Env = environment(home)
 	var out, bad strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &bad
-	err = cmd.Run()
+	err = child.Run(cmd)
 	return out.String(), bad.String(), err
 }
 
@@ -176,6 +179,7 @@ func TestRefusedValues(t *testing.T) {
 		{"imitations maybe", []string{"imitations", "strip", "keep", "trust"}},
 		{"error_finish none", []string{"error_finish", "split", "inline"}},
 		{"zero_usage never", []string{"zero_usage", "auto", "error", "pass"}},
+		{"empty_answer never", []string{"empty_answer", "error", "pass"}},
 		{"keepalive_form ping", []string{"keepalive_form", "chunk", "comment"}},
 		{"status_line yes", []string{"status_line", "on", "off"}},
 		{"reasoning on", []string{"reasoning", "extract", "keep", "drop"}},
@@ -232,6 +236,7 @@ func TestRefusedValuesInJSON(t *testing.T) {
 		{"imitations", "maybe", []string{"strip", "keep", "trust"}},
 		{"error_finish", "none", []string{"split", "inline"}},
 		{"zero_usage", "never", []string{"auto", "error", "pass"}},
+		{"empty_answer", "never", []string{"error", "pass"}},
 		{"keepalive_form", "ping", []string{"chunk", "comment"}},
 		{"reasoning", "on", []string{"extract", "keep", "drop"}},
 		{"history", "clean", []string{"heal", "keep"}},

@@ -156,7 +156,7 @@ func TestOtherStreamsAcrossAReloadAndTheEnd(t *testing.T) {
 					},
 					"held": func(x *exchange) { o.begin(x); x.silence() },
 				}.play)
-				conf := config{admin: freePort(t), grace: "10s", sites: []site{{listen: freePort(t), upstream: up.addr, tls: dir, options: options{"drain_timeout": "300ms"}}}}
+				conf := config{admin: freePort(t), grace: "1h", sites: []site{{listen: freePort(t), upstream: up.addr, tls: dir, options: options{"drain_timeout": "300ms"}}}}
 				s := run(t, t.TempDir(), conf)
 				c := &client{t: t, http: &http.Client{Transport: transport}, base: "https://" + conf.sites[0].listen}
 				live, held := c.post(o.path(), "X-Play", "whole"), c.post(o.path(), "X-Play", "held")

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
 )
 
 // A driver is a running program that uses one client as its documentation
@@ -79,7 +81,7 @@ func startDriver(t testing.TB, cmd *exec.Cmd) *driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := child.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	d.in = json.NewEncoder(stdin)
@@ -111,7 +113,7 @@ func (d *driver) ready() {
 
 // startPatience bounds the start of a driver: an interpreter with a cold cache,
 // on a busy machine.
-const startPatience = 2 * time.Minute
+const startPatience = 5 * time.Minute
 
 // listen reads the driver's lines.
 func (d *driver) listen(out *bufio.Reader) {
@@ -155,18 +157,29 @@ func (d *driver) listen(out *bufio.Reader) {
 // ask has the client send a prompt, and returns what the program has seen, or a
 // hang when that takes longer than the bound.
 func (d *driver) ask(base, prompt string, bound time.Duration) seen {
-	c := make(chan seen, 1)
+	return d.send(map[string]any{"base_url": base + "/v1", "prompt": prompt}, bound)
+}
+
+// askWhole is ask for an answer that is not streamed.
+func (d *driver) askWhole(base, prompt string, bound time.Duration) seen {
+	return d.send(map[string]any{"base_url": base + "/v1", "prompt": prompt, "whole": true}, bound)
+}
+
+// send sends a case, to which it gives an id.
+func (d *driver) send(c map[string]any, bound time.Duration) seen {
+	got := make(chan seen, 1)
 	d.mu.Lock()
 	d.ids++
 	id := d.ids
-	d.waiting[id] = c
-	err := d.in.Encode(map[string]any{"id": id, "base_url": base + "/v1", "prompt": prompt})
+	d.waiting[id] = got
+	c["id"] = id
+	err := d.in.Encode(c)
 	d.mu.Unlock()
 	if err != nil {
 		return seen{Error: &seenFail{How: "crash", Message: err.Error()}, at: time.Now()}
 	}
 	select {
-	case s := <-c:
+	case s := <-got:
 		return s
 	case <-d.dead:
 		return seen{Error: &seenFail{How: "crash", Message: "the program has ended"}, at: time.Now()}

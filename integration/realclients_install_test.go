@@ -28,7 +28,7 @@ const clientsCacheVariable = "HERMES_CLIENTS_CACHE"
 var errNotAsked = errors.New("it needs more than Go: " + clientsVariable + "=install installs that and runs it")
 
 // installPatience bounds the installation of a lock.
-const installPatience = 5 * time.Minute
+const installPatience = 15 * time.Minute
 
 // A workshop makes drivers run: it builds them and installs their clients, each
 // once, in the background, from the locks in clients/.

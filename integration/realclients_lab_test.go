@@ -227,4 +227,4 @@ func refusedError(t testing.TB, base string) apiError {
 
 // refusedPatience bounds a refused request. LangChain.js tries six times more, and
 // waits for up to 126 s between them.
-const refusedPatience = 3 * time.Minute
+const refusedPatience = 8 * time.Minute

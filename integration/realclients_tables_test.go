@@ -59,10 +59,11 @@ func directTable(tried []*trial) []string {
 
 // seenTable is how programs see what is no text.
 func seenTable(tried []*trial) []string {
-	lines := head("client", "an error in the stream", "the 502 when Hermes is not there", "requests until then", "tool events", "reasoning")
+	lines := head("client", "an error in the stream", "the 502 when Hermes is not there", "requests until then",
+		"the agent's runs when it is lost", "tool events", "reasoning")
 	for _, r := range tried {
 		refused := r.refusal[byDefault]
-		lines = append(lines, row(r.client.name, r.errorsSeen(), refused.how, fmt.Sprint(refused.requests), r.toolsSeen(), r.reasoningSeen()))
+		lines = append(lines, row(r.client.name, r.errorsSeen(), refused.how, fmt.Sprint(refused.requests), r.lossesSeen(), r.toolsSeen(), r.reasoningSeen()))
 	}
 	return lines
 }

@@ -22,6 +22,7 @@ func TestRealClients(t *testing.T) {
 		}
 		for _, r := range tried[first:] {
 			r.refuse(lab)
+			r.lose(lab)
 		}
 		for _, r := range tried[first:] {
 			t.Run(r.client.name, func(t *testing.T) { r.run(t, lab) })
@@ -30,6 +31,7 @@ func TestRealClients(t *testing.T) {
 	for _, r := range tried {
 		if r.err == nil {
 			t.Run("refused "+r.client.name, r.waitForRefusals)
+			t.Run("lost "+r.client.name, r.waitForLosses)
 		}
 	}
 	tried = slices.DeleteFunc(tried, func(r *trial) bool { return r.err != nil })
@@ -44,11 +46,17 @@ type trial struct {
 	cells   map[string]map[string][]outcome // by variant, and scenario with generation
 	refused map[string]chan refusal         // by variant
 	refusal map[string]refusal
+	losing  map[string]chan loss // by way
+	losses  map[string]loss
 }
 
 // begin starts a driver.
 func begin(t *testing.T, shop *workshop, c realClient) *trial {
-	r := &trial{client: c, cells: map[string]map[string][]outcome{}, refused: map[string]chan refusal{}, refusal: map[string]refusal{}}
+	r := &trial{
+		client: c, cells: map[string]map[string][]outcome{},
+		refused: map[string]chan refusal{}, refusal: map[string]refusal{},
+		losing: map[string]chan loss{}, losses: map[string]loss{},
+	}
 	cmd, err := shop.command(t, c)
 	if err != nil {
 		r.err = err

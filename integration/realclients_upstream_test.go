@@ -19,6 +19,7 @@ type playbook struct {
 	mu    sync.Mutex
 	ended map[string]time.Time // by nonce
 	taps  map[string]*tap      // by nonce
+	asked map[string]int       // likewise
 }
 
 // The kinds of answers.
@@ -28,10 +29,11 @@ const (
 	playReset = "reset" // half of it, and RST
 	playEarly = "early" // whole, but silent before the first frame
 	playSlow  = "slow"  // whole, but silent in the middle
+	playLost  = "lost"  // none: the request is read, and the connection closed
 )
 
 func newPlaybook(t testing.TB) *playbook {
-	p := &playbook{t: t, recs: map[string]recording{}, ended: map[string]time.Time{}, taps: map[string]*tap{}}
+	p := &playbook{t: t, recs: map[string]recording{}, ended: map[string]time.Time{}, taps: map[string]*tap{}, asked: map[string]int{}}
 	for _, r := range recordings(t, chats) {
 		p.recs[r.String()] = r
 	}
@@ -41,6 +43,13 @@ func newPlaybook(t testing.TB) *playbook {
 // play is the upstream's script.
 func (p *playbook) play(x *exchange) {
 	kind, rec, nonce := p.read(x.body)
+	p.mu.Lock()
+	p.asked[nonce]++
+	p.mu.Unlock()
+	if kind == playLost {
+		x.fin()
+		return
+	}
 	r, ok := p.recs[rec]
 	if !ok {
 		asJSON("404 Not Found", `{"error":{"message":"no such recording"}}`)(x)
@@ -114,6 +123,13 @@ func (p *playbook) tapOf(nonce string) *tap {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.taps[nonce]
+}
+
+// requests is how often the answer with a nonce has been asked for.
+func (p *playbook) requests(nonce string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked[nonce]
 }
 
 func (p *playbook) end(nonce string) {

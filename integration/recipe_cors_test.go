@@ -54,6 +54,9 @@ func TestRecipeCORS(t *testing.T) {
 	if got := r.Header["Access-Control-Allow-Origin"]; len(got) != 1 || got[0] != page.URL {
 		t.Errorf("Access-Control-Allow-Origin %q", got)
 	}
+	if got := r.Header["Access-Control-Expose-Headers"]; len(got) != 1 || got[0] != "X-Hermes-Session-Id, X-Should-Retry" {
+		t.Errorf("Access-Control-Expose-Headers %q", got) // what an SDK in the page has to read
+	}
 	r.checkRepaired(t)
 	foreign := c.chat("Origin", "https://elsewhere.example")
 	if got := foreign.Header["Access-Control-Expose-Headers"]; len(got) != 0 {

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -41,7 +42,7 @@ func TestRecipeNginxBuffering(t *testing.T) {
 		c := newFront(t).nginx(t, ignoring)
 		first := make(chan struct{})
 		go func() {
-			if r, err := c.try("/v1/chat/completions", "X-Play", "slow"); err == nil {
+			if r, err := c.try("/v1/chat/completions", "X-Play", "held"); err == nil {
 				r.next()
 			}
 			close(first)
@@ -50,8 +51,9 @@ func TestRecipeNginxBuffering(t *testing.T) {
 		select {
 		case <-first:
 			t.Error("nginx has not buffered: the page says that it does")
-		case <-time.After(600 * time.Millisecond): // half of the silence
+		case <-time.After(600 * time.Millisecond):
 		}
+		close(gates.hold)
 		<-first
 	})
 	t.Run("HTTP/1.0, the header ignored, no buffering", func(t *testing.T) {
@@ -62,8 +64,10 @@ func TestRecipeNginxBuffering(t *testing.T) {
 // A keepalive below the timeout of nginx holds a silent stream, and without one it
 // is cut.
 func TestRecipeNginxTimeout(t *testing.T) {
-	checkKeepalive(t, func(f *front, b *behind) *client {
-		return f.nginx(t, recipeOf(t, "nginx").with("127.0.0.1:8643", b.listen).with("proxy_read_timeout 15m;", "proxy_read_timeout 600ms;"))
+	program(t, "nginx", proxiesVariable)
+	checkKeepalive(t, func(t testing.TB, f *front, b *behind, timeout time.Duration) *client {
+		return f.nginx(t, recipeOf(t, "nginx").with("127.0.0.1:8643", b.listen).
+			with("proxy_read_timeout 15m;", fmt.Sprintf("proxy_read_timeout %dms;", timeout.Milliseconds())))
 	})
 }
 
@@ -77,9 +81,11 @@ func TestRecipeHAProxy(t *testing.T) {
 
 // HAProxy with the timeouts of a cloud's load balancer, made short.
 func TestRecipeHAProxyTimeout(t *testing.T) {
-	checkKeepalive(t, func(f *front, b *behind) *client {
+	program(t, "haproxy", proxiesVariable)
+	checkKeepalive(t, func(t testing.TB, f *front, b *behind, timeout time.Duration) *client {
+		ms := fmt.Sprintf("%dms", timeout.Milliseconds())
 		return f.haproxy(t, recipeOf(t, "haproxy").with("127.0.0.1:8643", b.listen).with("port 8644", "port "+port(b.health)).
-			with("timeout client 15m", "timeout client 600ms").with("timeout server 15m", "timeout server 600ms"))
+			with("timeout client 15m", "timeout client "+ms).with("timeout server 15m", "timeout server "+ms))
 	})
 }
 
@@ -109,14 +115,14 @@ func TestRecipeTraefik(t *testing.T) {
 	}
 	c := start(t, f, static, dynamic)
 	checkFront(t, up, gates, b, c)
-	if !survives(t, c) {
+	if !survives(t, c, 1200*time.Millisecond) {
 		t.Error("a stream that is silent is cut")
 	}
 
 	// What the page says of a timeout and of middlewares.
 	t.Run("writeTimeout", func(t *testing.T) {
 		c := start(t, newFront(t), static.with("websecure:\n", "websecure:\n    transport: {respondingTimeouts: {writeTimeout: 600ms}}\n"), dynamic)
-		if survives(t, c) {
+		if survives(t, c, 1200*time.Millisecond) {
 			t.Error("the stream survives: the page says otherwise")
 		}
 	})
@@ -131,7 +137,7 @@ func TestRecipeTraefik(t *testing.T) {
 	t.Run("buffering", func(t *testing.T) {
 		c := start(t, newFront(t), static, with("buffering: {maxResponseBodyBytes: 1000000}"))
 		begun := time.Now()
-		if r, err := c.try("/v1/chat/completions", "X-Play", "slow"); err != nil {
+		if r, err := c.try("/v1/chat/completions", "X-Play", "slow", "X-Pause", "1200ms"); err != nil {
 			t.Error(err)
 		} else if r.next(); time.Since(begun) < time.Second {
 			t.Error("the stream is not held back: the page says otherwise")

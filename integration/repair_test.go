@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
 )
 
 // repaired runs caddy hermes-repair and returns its exit status and output.
@@ -17,7 +19,7 @@ func repaired(t testing.TB, stdin string, args ...string) (status int, stdout st
 	cmd.Stdin = strings.NewReader(stdin)
 	var out bytes.Buffer
 	cmd.Stdout = &out
-	err := cmd.Run()
+	err := child.Run(cmd)
 	if cmd.ProcessState == nil {
 		t.Fatal(err)
 	}

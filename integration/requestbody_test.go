@@ -143,28 +143,30 @@ func TestRequestsThatAreNotSentInGoodOrder(t *testing.T) {
 
 // The client may take longer to send its request than upstream to answer it.
 func TestFirstByteTimeoutWhileTheClientSends(t *testing.T) {
-	up, got := arrivals(t)
-	base, _ := serve(t, up, options{"history": "keep", "first_byte_timeout": "400ms", "idle_timeout": "400ms"})
-	body := history(pollutedContent)
-	out, in := io.Pipe()
-	go func() {
-		third := len(body) / 3
-		for _, part := range []string{body[:third], body[third : 2*third], body[2*third:]} {
-			_, _ = io.WriteString(in, part)
-			<-time.After(300 * time.Millisecond)
+	atAnyPace(t, 400*time.Millisecond, func(t testing.TB, d time.Duration) {
+		up, got := arrivals(t)
+		base, _ := serve(t, up, options{"history": "keep", "first_byte_timeout": d.String(), "idle_timeout": d.String()})
+		body := history(pollutedContent)
+		out, in := io.Pipe()
+		go func() {
+			third := len(body) / 3
+			for _, part := range []string{body[:third], body[third : 2*third], body[2*third:]} {
+				_, _ = io.WriteString(in, part)
+				<-time.After(3 * d / 4)
+			}
+			_ = in.Close()
+		}()
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		r, _ := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/chat/completions", out)
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
 		}
-		_ = in.Close()
-	}()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	r, _ := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/chat/completions", out)
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		t.Fatal(res.Status)
-	}
-	receive(t, got).want(t, body, true)
+		res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			t.Fatal(res.Status)
+		}
+		receive(t, got).want(t, body, true)
+	})
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // held is an upstream whose streams wait for their rest after the first frames.
-func held(t *testing.T) (up *upstream, rest chan struct{}) {
+func held(t testing.TB) (up *upstream, rest chan struct{}) {
 	rest = make(chan struct{})
 	up = newUpstream(t, router{
 		"": func(x *exchange) {
@@ -32,73 +32,75 @@ func held(t *testing.T) (up *upstream, rest chan struct{}) {
 // After SIGTERM streams may end in good order for drain_timeout.
 func TestStreamsThatEndWithinDrainTimeoutEndWell(t *testing.T) {
 	up, rest := held(t)
-	conf := config{grace: "10s", sites: []site{{listen: freePort(t), upstream: up.addr, options: options{"drain_timeout": "8s"}}}}
+	conf := config{grace: "2h", sites: []site{{listen: freePort(t), upstream: up.addr, options: options{"drain_timeout": "1h"}}}}
 	s := run(t, t.TempDir(), conf)
 	live := newClient(t, "http://"+conf.sites[0].listen).chat()
 	for range 3 {
 		live.frame()
 	}
 	s.terminate()
-	began := time.Now()
 	close(rest)
 	a := decode(t, live.all())
 	if a.finish != "stop" || a.err != nil || !a.done || a.content != "\n\nok" {
 		t.Errorf("frames %v, error %+v", a.names(), a.err)
 	}
-	s.exit()
-	if d := time.Since(began); d > 5*time.Second {
-		t.Errorf("the exit took %v with no stream left", d)
-	}
+	s.exit() // within patience: with no stream left it does not wait for drain_timeout
 }
 
 // Those that are still open then get an error finish, before the grace period
 // ends, in whichever configuration they were opened.
 func TestStreamsBeyondDrainTimeoutGetAnErrorFinish(t *testing.T) {
 	for name, test := range map[string]struct {
-		grace, drain string
-		least, most  time.Duration
+		grace, drain float64 // in multiples of a duration, 0 for none
 		reload       bool
 		stop         func(s *sidecar)
 	}{
-		"drain_timeout below the grace period":        {"10s", "300ms", 250 * time.Millisecond, 5 * time.Second, false, (*sidecar).terminate},
-		"no grace period":                             {"", "300ms", 250 * time.Millisecond, 5 * time.Second, false, (*sidecar).terminate},
-		"drain_timeout above the grace period":        {"2s", "30s", 0, 3 * time.Second, false, (*sidecar).terminate},
-		"a stream from before a reload":               {"10s", "300ms", 250 * time.Millisecond, 5 * time.Second, true, (*sidecar).terminate},
-		"SIGINT":                                      {"10s", "300ms", 250 * time.Millisecond, 5 * time.Second, false, (*sidecar).interrupt},
-		"a stop by the admin API":                     {"10s", "300ms", 250 * time.Millisecond, 5 * time.Second, false, (*sidecar).stopByAdmin},
-		"from before a reload, grace below the drain": {"2s", "30s", 0, 3 * time.Second, true, (*sidecar).terminate},
+		"drain_timeout below the grace period":        {30, 1, false, (*sidecar).terminate},
+		"no grace period":                             {0, 1, false, (*sidecar).terminate},
+		"drain_timeout above the grace period":        {6, 1e4, false, (*sidecar).terminate},
+		"a stream from before a reload":               {30, 1, true, (*sidecar).terminate},
+		"SIGINT":                                      {30, 1, false, (*sidecar).interrupt},
+		"a stop by the admin API":                     {30, 1, false, (*sidecar).stopByAdmin},
+		"from before a reload, grace below the drain": {6, 1e4, true, (*sidecar).terminate},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			up, _ := held(t)
-			conf := config{admin: freePort(t), grace: test.grace, sites: []site{{listen: freePort(t), upstream: up.addr, options: options{"drain_timeout": test.drain}}}}
-			s := run(t, t.TempDir(), conf)
-			c := newClient(t, "http://"+conf.sites[0].listen)
-			live := c.chat()
-			for range 3 {
-				live.frame()
-			}
-			if test.reload {
-				next := conf
-				next.sites = []site{{listen: conf.sites[0].listen, upstream: up.addr, options: options{"drain_timeout": test.drain, "progress": "off"}}}
-				s.load(next)
-			}
-			test.stop(s)
-			began := time.Now()
-			a := decode(t, live.all())
-			took := time.Since(began)
-			if a.finish != "error" || a.err == nil || a.err.Code != "shutting_down" || !a.done || a.last.Hermes == nil {
-				t.Errorf("frames %v, error %+v", a.names(), a.err)
-			}
-			if n := a.names(); len(n) == 0 || n[0] != "completed" {
-				t.Errorf("frames %v: the open tool completes first", n)
-			}
-			// That it came before the end of the grace period shows in the body,
-			// which would break off otherwise.
-			if took < test.least || took > test.most {
-				t.Errorf("the error finish came after %v", took)
-			}
-			s.exit()
+			atAnyPace(t, 300*time.Millisecond, func(t testing.TB, d time.Duration) {
+				times := func(n float64) time.Duration { return time.Duration(n * float64(d)) }
+				up, _ := held(t)
+				conf := config{admin: freePort(t), sites: []site{{listen: freePort(t), upstream: up.addr, options: options{"drain_timeout": times(test.drain).String()}}}}
+				if test.grace > 0 {
+					conf.grace = times(test.grace).String()
+				}
+				s := run(t, t.TempDir(), conf)
+				c := newClient(t, "http://"+conf.sites[0].listen)
+				live := c.chat()
+				for range 3 {
+					live.frame()
+				}
+				if test.reload {
+					next := conf
+					next.sites = []site{{listen: conf.sites[0].listen, upstream: up.addr, options: conf.sites[0].options.with(options{"progress": "off"})}}
+					s.load(next)
+				}
+				began := time.Now()
+				test.stop(s)
+				a := decode(t, live.all())
+				took := time.Since(began)
+				if a.finish != "error" || a.err == nil || a.err.Code != "shutting_down" || !a.done || a.last.Hermes == nil {
+					t.Errorf("frames %v, error %+v", a.names(), a.err)
+				}
+				if n := a.names(); len(n) == 0 || n[0] != "completed" {
+					t.Errorf("frames %v: the open tool completes first", n)
+				}
+				// That it came before the end of the grace period shows in the body,
+				// which would break off otherwise. That it came before drain_timeout
+				// where that is longer, in that it came before patience ended.
+				if test.drain == 1 && took < d {
+					t.Errorf("the error finish came after %v, and drain_timeout is %v", took, d)
+				}
+				s.exit()
+			})
 		})
 	}
 }
@@ -107,7 +109,7 @@ func TestStreamsBeyondDrainTimeoutGetAnErrorFinish(t *testing.T) {
 // the end all the same.
 func TestShutdownWithoutAHandlerToHearOfIt(t *testing.T) {
 	up, _ := held(t)
-	conf := config{admin: freePort(t), grace: "10s", sites: []site{{listen: freePort(t), upstream: up.addr, options: options{"drain_timeout": "300ms"}}}}
+	conf := config{admin: freePort(t), grace: "1h", sites: []site{{listen: freePort(t), upstream: up.addr, options: options{"drain_timeout": "300ms"}}}}
 	s := run(t, t.TempDir(), conf)
 	live := newClient(t, "http://"+conf.sites[0].listen).chat()
 	for range 3 {
@@ -130,7 +132,7 @@ func TestShutdownInEveryProtocol(t *testing.T) {
 	for protocol, transport := range protocols(t, pool) {
 		t.Run(protocol, func(t *testing.T) {
 			up, _ := held(t)
-			conf := config{grace: "10s", sites: []site{{listen: freePort(t), upstream: up.addr, tls: dir, options: options{"drain_timeout": "300ms"}}}}
+			conf := config{grace: "1h", sites: []site{{listen: freePort(t), upstream: up.addr, tls: dir, options: options{"drain_timeout": "300ms"}}}}
 			s := run(t, t.TempDir(), conf)
 			c := &client{t: t, http: &http.Client{Transport: transport}, base: "https://" + conf.sites[0].listen}
 			live := c.chat()
@@ -161,12 +163,8 @@ func TestShutdownWithAClientThatDoesNotRead(t *testing.T) {
 	s := run(t, t.TempDir(), conf)
 	live := newClient(t, "http://"+conf.sites[0].listen).chat()
 	live.frame()
-	began := time.Now()
 	s.terminate()
 	s.exit()
-	if d := time.Since(began); d > 8*time.Second {
-		t.Errorf("the exit took %v", d)
-	}
 }
 
 // A request that has no frame yet gets an HTTP error.
@@ -174,7 +172,7 @@ func TestShutdownBeforeTheFirstFrame(t *testing.T) {
 	for _, name := range []string{"header alone", "no header"} {
 		t.Run(name, func(t *testing.T) {
 			up, _ := held(t)
-			conf := config{grace: "10s", sites: []site{{listen: freePort(t), upstream: up.addr, options: options{"drain_timeout": "200ms", "keepalive": 0}}}}
+			conf := config{grace: "1h", sites: []site{{listen: freePort(t), upstream: up.addr, options: options{"drain_timeout": "200ms", "keepalive": 0}}}}
 			s := run(t, t.TempDir(), conf)
 			got := make(chan *reply)
 			c := newClient(t, "http://"+conf.sites[0].listen)
@@ -188,27 +186,25 @@ func TestShutdownBeforeTheFirstFrame(t *testing.T) {
 			<-up.asked
 			s.terminate()
 			if r := <-got; r != nil {
-				if e := checkJSON(t, r, http.StatusBadGateway, up.addr); e.Code != "shutting_down" {
+				e := checkJSON(t, r, http.StatusBadGateway, up.addr)
+				if e.Code != "shutting_down" {
 					t.Errorf("code %q", e.Code)
 				}
+				checkAgain(t, r, e, true)
 			}
 			s.exit()
 		})
 	}
 }
 
-// Without streams the process exits at once.
+// Without streams the process does not wait.
 func TestShutdownWithoutStreams(t *testing.T) {
 	up := newUpstream(t, replay(recorded(t, "g0-v0.8.0/plain"), byFrame))
-	conf := config{grace: "10s", sites: []site{{listen: freePort(t), upstream: up.addr}}}
+	conf := config{grace: "2h", sites: []site{{listen: freePort(t), upstream: up.addr, options: options{"drain_timeout": "1h"}}}}
 	s := run(t, t.TempDir(), conf)
 	c := newClient(t, "http://"+conf.sites[0].listen)
 	c.chat().answer().checkGood(t)
 	c.http.CloseIdleConnections()
-	began := time.Now()
 	s.terminate()
 	s.exit()
-	if d := time.Since(began); d > 3*time.Second {
-		t.Errorf("the exit took %v", d)
-	}
 }

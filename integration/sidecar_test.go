@@ -4,19 +4,19 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/freeport"
 )
 
 // A sidecar is a running process of the binary under test.
@@ -71,7 +71,7 @@ func follow(t testing.TB, cmd *exec.Cmd, ready string) *sidecar {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := child.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	s := &sidecar{t: t, cmd: cmd, log: newLogBook(), exited: make(chan struct{})}
@@ -95,9 +95,13 @@ func (s *sidecar) stop() {
 		s.cmd.Process.Kill()
 		<-s.exited
 	}
+	t := s.t
+	if a, ok := t.(*attempt); ok {
+		t = a.TB // no attempt excuses these
+	}
 	for _, bad := range []string{"DATA RACE", "panic:", "panic serving", "fatal error:"} {
 		if strings.Contains(s.log.String(), bad) {
-			s.t.Errorf("the sidecar's log has %q", bad)
+			t.Errorf("the sidecar's log has %q", bad)
 		}
 	}
 	if s.t.Failed() {
@@ -111,8 +115,18 @@ func (s *sidecar) terminate() { s.signal(syscall.SIGTERM) }
 // interrupt does the same with SIGINT.
 func (s *sidecar) interrupt() { s.signal(syscall.SIGINT) }
 
+// signal sends it once Caddy takes signals itself. It begins to in goroutines that a
+// busy machine may run after the sidecar serves, and dies of a signal until then.
+// Of SIGUSR2 it does not die, and it says so as soon as it takes it.
 func (s *sidecar) signal(sig os.Signal) {
 	s.t.Helper()
+	deadline := time.Now().Add(patience)
+	for trapped := false; !trapped && time.Now().Before(deadline); {
+		if err := s.cmd.Process.Signal(syscall.SIGUSR2); err != nil {
+			s.t.Fatal(err)
+		}
+		trapped = s.log.waitFor(`"signal":"SIGUSR2"`, s.exited, 50*time.Millisecond)
+	}
 	if err := s.cmd.Process.Signal(sig); err != nil {
 		s.t.Fatal(err)
 	}
@@ -210,7 +224,12 @@ func (l *logBook) String() string {
 // wait returns true once a line contains text, false when the process ends or
 // patience does.
 func (l *logBook) wait(text string, exited <-chan struct{}) bool {
-	deadline := time.After(patience)
+	return l.waitFor(text, exited, patience)
+}
+
+// waitFor is wait for as long as the caller wants.
+func (l *logBook) waitFor(text string, exited <-chan struct{}, d time.Duration) bool {
+	deadline := time.After(d)
 	for {
 		l.mu.Lock()
 		more := l.more
@@ -263,21 +282,16 @@ func needsModule(t testing.TB, id string) {
 	t.Skipf("needs full Caddy: %s has no module %s", filepath.Base(binary), id)
 }
 
-// freePort is an address of the loopback interface that nobody listens on. Its
-// port is below those that the system gives to outgoing connections, so that
-// none of them takes it before the sidecar does.
+// freePort is an address of the loopback interface that nobody listens on, and that
+// no other test is given until this one ends.
 func freePort(t testing.TB) string {
 	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(10000+rand.IntN(20000))))
-		if err != nil {
-			continue
-		}
-		defer l.Close()
-		return l.Addr().String()
+	addr, release, err := freeport.Take()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free port")
-	return ""
+	t.Cleanup(release)
+	return addr
 }
 
 // onLoopback opens a site of a Caddyfile that listens nowhere else.

@@ -198,7 +198,8 @@ func (x *exchange) wait(c <-chan struct{}) bool {
 func (x *exchange) silence() { x.wait(nil) }
 
 // pause lets time pass for the sidecar, whose clock is under test; it ends early
-// when the sidecar leaves.
+// when the sidecar leaves. What else is to happen in that time may not have happened
+// at its end: see atAnyPace.
 func (x *exchange) pause(d time.Duration) {
 	select {
 	case <-x.gone:

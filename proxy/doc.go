@@ -11,11 +11,13 @@
 //	heldbody.go    what has been read, for as long as somebody may ask for it
 //	upload.go      what is still being sent, and whose failure that is
 //	writer.go      the http.ResponseWriter that upstream's answer is written to
+//	guard.go       its lock, and panics, and deadlines of writes
 //	header.go      which answers are streams, and what becomes of their header
 //	stream.go      the stream in it: feed, finish, keepalive
 //	whole.go       an answer that is not streamed
 //	watch.go       the deadlines of a stream, on one timer
 //	answer.go      the JSON error in the answer's stead
+//	reach.go       whether the agent may have got the request
 //	drain.go       the open streams of a process, and its end
 //	options.go     Options, and the clock
 //	usage.go       the memory of who reports usage

@@ -83,7 +83,7 @@ func (s *Streams) remove(rw *responseWriter) {
 // drained ends the stream: the process has waited for it long enough.
 func (rw *responseWriter) drained() {
 	rw.mu.Lock()
-	defer rw.mu.Unlock()
+	defer rw.rescue()
 	if rw.closed || rw.gone() {
 		return
 	}
@@ -110,7 +110,7 @@ func (s *Streams) over(rw *responseWriter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	left := s.limit - rw.p.o.Clock.Now().Sub(s.began)
-	if s.limit > 0 && left > 0 {
+	if _, open := s.open[rw]; open && s.limit > 0 && left > 0 {
 		s.open[rw] = rw.p.o.Clock.AfterFunc(left, rw.drained)
 	}
 	return s.limit > 0 && left <= 0

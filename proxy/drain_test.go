@@ -193,6 +193,41 @@ func TestDrainLeavesOtherAnswersAlone(t *testing.T) {
 	}
 }
 
+// Nor does the limit of the drain: what is no answer of ours is cut by the server,
+// as it would be without us.
+func TestTheDrainsLimitLeavesOtherAnswersAlone(t *testing.T) {
+	for name, c := range map[string]struct{ path, media string }{ // no media type for no answer yet
+		"another request":          {otherPath, ""},
+		"another's JSON":           {otherPath, "application/json"},
+		"a foreign stream":         {otherPath, "text/event-stream"},
+		"a download":               {chatPath, "application/octet-stream"},
+		"a download that is large": {chatPath, "application/json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			streams := new(proxy.Streams)
+			x := begin(t, among(streams, time.Second), path(c.path), asking(`{"stream": false}`))
+			if c.media != "" {
+				x.do(func() {
+					x.w.Header().Set("Content-Type", c.media)
+					if name == "a download that is large" {
+						x.w.Header().Set("Content-Length", "9999999")
+					}
+					x.w.WriteHeader(http.StatusOK)
+				})
+			}
+			streams.Shutdown(5 * time.Second)
+			x.clock.Advance(time.Hour)
+			x.wantRunning()
+			x.write("as it is")
+			x.ret(nil).wantSwallowed(t)
+			x.wantBody("as it is")
+			if x.rec.status != http.StatusOK {
+				t.Errorf("status %d", x.rec.status)
+			}
+		})
+	}
+}
+
 func TestShutdownTwiceIsOnce(t *testing.T) {
 	streams := new(proxy.Streams)
 	x := begin(t, among(streams, 10*time.Second))

@@ -2,9 +2,9 @@ package proxy
 
 import (
 	"errors"
+	"maps"
 	"mime"
 	"net/http"
-	"slices"
 	"strings"
 )
 
@@ -59,37 +59,50 @@ func prepareHeader(h http.Header) {
 }
 
 // handOver gives the inner writer what the handler has in its header. It is
-// called in the handler's goroutine, or in one that the handler waits for.
+// called in the handler's goroutine, or in one that the handler waits for, as all
+// that looks at the handler's header.
 func (rw *responseWriter) handOver() {
-	if rw.header == nil {
-		return
+	n := 0
+	for _, values := range rw.header {
+		n += len(values)
 	}
-	inner := rw.inner.Header()
+	inner, all := rw.inner.Header(), make([]string, 0, n)
 	clear(inner)
 	for name, values := range rw.header {
-		inner[name] = slices.Clone(values)
+		if values != nil { // which keeps net/http from setting the field
+			from := len(all)
+			all = append(all, values...)
+			values = all[from:len(all):len(all)]
+		}
+		inner[name] = values
 	}
 }
 
-// letHeaderGo gives the handler the inner writer's header for its own, once that has
-// left and nothing but the trailers is taken from it, unless it has announced some.
-// It is called in the handler's goroutine. A stream takes less memory without.
-func (rw *responseWriter) letHeaderGo() {
-	if rw.committed && rw.header["Trailer"] == nil {
-		rw.header = nil
+// inform sends an informational answer. Its fields are not those of the answer
+// to come, which may be a timer's.
+func (rw *responseWriter) inform(status int) {
+	inner := rw.inner.Header()
+	before := maps.Clone(inner)
+	rw.handOver()
+	if rw.r.ProtoMajor == 2 {
+		// When the client leaves, net/http comes back while it may still read the
+		// map (h2_bundle.go, writeHeaders). It reads a copy where there is a
+		// length, which it leaves out.
+		inner.Set("Content-Length", "0")
 	}
+	rw.inner.WriteHeader(status)
+	clear(inner)
+	maps.Copy(inner, before)
 }
 
 // handOverTrailers gives the inner writer the trailers of the answer: what its
 // header has announced, and what bears net/http's prefix for the others.
 func (rw *responseWriter) handOverTrailers() {
-	if rw.header == nil {
-		return
-	}
 	inner := rw.inner.Header()
+	announced := announcedBy(inner)
 	for name, values := range rw.header {
-		if strings.HasPrefix(name, http.TrailerPrefix) || announces(inner, name) {
-			inner[name] = slices.Clone(values)
+		if announced[name] || strings.HasPrefix(name, http.TrailerPrefix) {
+			inner[name] = values
 		}
 	}
 }
@@ -105,14 +118,17 @@ func (rw *responseWriter) hasTrailers() bool {
 	return false
 }
 
-// announces tells whether the header h says that the trailer name will come.
-func announces(h http.Header, name string) bool {
+// announcedBy returns the names of the trailers that the header h announces, nil
+// for none. Upstream chooses how many there are: each is looked at once.
+func announcedBy(h http.Header) map[string]bool {
+	var names map[string]bool
 	for _, line := range h["Trailer"] {
-		for t := range strings.SplitSeq(line, ",") {
-			if http.CanonicalHeaderKey(strings.TrimSpace(t)) == name {
-				return true
+		for name := range strings.SplitSeq(line, ",") {
+			if names == nil {
+				names = make(map[string]bool)
 			}
+			names[http.CanonicalHeaderKey(strings.TrimSpace(name))] = true
 		}
 	}
-	return false
+	return names
 }

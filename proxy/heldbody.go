@@ -12,8 +12,8 @@ import (
 // and for the client's request, as it came; whoever has that one (a placeholder
 // of Caddy's with the body, an error route) finds in it what it would find
 // without us. Histories are large and answers take long, so that nothing is
-// held that nobody will ask for: when the answer is decided nothing is sent a
-// second time, and what has been read is not read again.
+// held that nobody will ask for: when the answer is decided no error route follows,
+// and what has been read is not read again.
 type heldBody struct {
 	client io.ReadCloser // the client's
 	err    error         // what comes behind what has been read, nil for the rest of client
@@ -22,7 +22,6 @@ type heldBody struct {
 	theirs  *heldReader // the next handler's
 	ours    *heldReader // the client's request's; theirs, where the body has not come whole
 	came    []byte      // a body that came whole, nil once it is dropped
-	again   []byte      // what is sent if it is sent again, nil once it is dropped
 	decided bool        // the answer is
 	touched bool        // theirs has been read, or closed
 }
@@ -31,7 +30,7 @@ type heldBody struct {
 func (h *heldBody) decide() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.decided, h.again = true, nil
+	h.decided = true
 	h.drop()
 }
 
@@ -44,7 +43,7 @@ func (h *heldBody) touch(r *heldReader) {
 }
 
 // drop drops what the client's request has for itself, once it would have been
-// sent without us, and is not sent again.
+// sent without us, and no error route follows.
 func (h *heldBody) drop() {
 	if h.decided && h.touched && h.ours != h.theirs {
 		h.came = nil
@@ -65,19 +64,9 @@ func (h *heldBody) spent() bool {
 func (h *heldBody) unheal() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.touched && !h.decided && h.ours != h.theirs {
+	if !h.touched && h.ours != h.theirs {
 		h.theirs.b = h.came
 	}
-}
-
-// body gives the body once more, for GetBody of a request.
-func (h *heldBody) body() (io.ReadCloser, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.decided {
-		return nil, http.ErrBodyReadAfterClose
-	}
-	return &heldReader{of: h, b: h.again}, nil
 }
 
 // heldReader reads a heldBody. Like the server's body it cannot be read any more

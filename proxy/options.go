@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -29,8 +30,9 @@ type Options struct {
 	// IdleTimeout is how long upstream may send no byte at all. Before an
 	// answer it applies like FirstByteTimeout. Zero means no limit.
 	IdleTimeout time.Duration
-	// StallTimeout is how long a stream may go on without a frame; comments
-	// do not count. Zero means no limit.
+	// StallTimeout is how long upstream may send no frame; comments do not
+	// count, nor does its header. Before an answer it applies like
+	// FirstByteTimeout. Zero means no limit.
 	StallTimeout time.Duration
 	// Keepalive is the silence towards the client after which a keepalive is
 	// sent, once upstream's header has come. Zero means none.
@@ -54,7 +56,10 @@ type Options struct {
 	// header has come.
 	Upstream func(*http.Request) string
 	// ErrorStatus returns the HTTP status that an error of the next handler
-	// stands for, 0 when it stands for none. Nil means 0.
+	// stands for, 0 when it stands for none. Nil means 0. Of a request for chat
+	// completions 502, 503 and 504 are answered: the agent may be running, and the
+	// client is told not to send the request again, unless its transport could
+	// make no connection, or there was none to make, which is 503.
 	ErrorStatus func(error) int
 	// OnEnd is called when a stream of chat completions, of a response or of a
 	// run has ended. For chat completions it is also called when the stream has
@@ -73,8 +78,22 @@ type Options struct {
 	// one that is not recorded. The request is the client's, status and header
 	// are those of the answer. Nil means that nothing is recorded.
 	Record func(r *http.Request, status int, h http.Header) Recording
+	// Timeouts returns the context that the next handler gets in the place of
+	// ctx, and the timeouts of writes that handlers may set by it; nil for
+	// none. Nil means that there are none but those of http.ResponseController.
+	Timeouts func(ctx context.Context) (context.Context, Timeouts)
 	// Clock is the clock to go by. Nil means the system's.
 	Clock Clock
+}
+
+// Timeouts are timeouts of the inner writer that handlers set by the context of
+// their request. They take effect while nobody else uses that writer.
+type Timeouts interface {
+	// Apply is called when the final status is known, before it is written.
+	Apply()
+	// Restore is called at the end of the answer, also of one that has not
+	// begun.
+	Restore()
 }
 
 // History says what becomes of markers in the history that a request carries

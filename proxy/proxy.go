@@ -64,11 +64,16 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 		// Panicking again from here keeps the stack of the first panic.
 		panicked := recover()
 		p.o.Streams.remove(rw)
-		var swallow bool
-		if swallow, err = rw.end(panicked, err); panicked != nil && !swallow {
+		if panicked, err = rw.end(panicked, err); panicked != nil {
 			panic(panicked)
 		}
 	}()
+	if rw.chat {
+		ctx = rw.reach.traced(ctx)
+	}
+	if p.o.Timeouts != nil {
+		ctx, rw.timeouts = p.o.Timeouts(ctx)
+	}
 	up := upstreamRequest(ctx, r)
 	// No lock is held and no deadline runs while the client sends its request,
 	// for which it may take its time.
@@ -80,31 +85,57 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 }
 
 // end ends the answer after the next handler has panicked, returned err, or
-// returned nil. Nothing is written behind it. swallow says that the panic was
-// the way in which upstream's death is told, and has been dealt with.
-func (rw *responseWriter) end(panicked any, err error) (swallow bool, _ error) {
-	rw.mu.Lock()
-	swallow, keep := rw.endLocked(panicked, err)
-	result, tell := rw.result(panicked, err)
-	if tell {
-		rw.observeEnd(result)
+// returned nil. Nothing is written behind it. It returns the panic that goes on,
+// nil for none: upstream's death is told by one, and has been dealt with.
+func (rw *responseWriter) end(panicked any, err error) (any, error) {
+	swallow, keep := rw.endAnswer(panicked, err)
+	if rw.panicked != nil && (panicked == nil || isAbort(panicked)) {
+		panicked, swallow = rw.panicked, false
 	}
-	rw.endRecording(result)
-	rw.closed = true
-	rw.unwatch()
-	rw.mu.Unlock()
-	if tell && rw.p.o.OnEnd != nil {
+	if result, tell := rw.endStream(panicked, err); tell && rw.p.o.OnEnd != nil {
 		rw.p.o.OnEnd(rw.r, result)
+	}
+	if swallow {
+		panicked = nil
 	}
 	if !keep {
 		err = nil
 	}
-	return swallow, err
+	return panicked, err
 }
 
-// endLocked does what end does, and says whether the error is to be returned.
+// endAnswer sends what the client is owed. swallow says that the panic was the way
+// in which upstream's death is told, keep that the error is to be returned.
+func (rw *responseWriter) endAnswer(panicked any, err error) (swallow, keep bool) {
+	rw.mu.Lock()
+	defer rw.rescue() // and tells of the end
+	defer rw.shut()
+	return rw.endLocked(panicked, err)
+}
+
+// shut lets nothing be written any more.
+func (rw *responseWriter) shut() {
+	rw.closed = true
+	rw.unwatch()
+	if rw.timeouts != nil {
+		rw.timeouts.Restore()
+	}
+}
+
+// endStream tells observer and recording of the end.
+func (rw *responseWriter) endStream(panicked any, err error) (result Result, tell bool) {
+	rw.mu.Lock()
+	defer rw.unlock()
+	if result, tell = rw.result(panicked, err); tell {
+		rw.observeEnd(result)
+	}
+	rw.endRecording(result)
+	return result, tell
+}
+
+// endLocked does what endAnswer does.
 func (rw *responseWriter) endLocked(panicked any, err error) (swallow, keep bool) {
-	aborted := panicked == http.ErrAbortHandler //nolint:errorlint // the very value is the signal
+	aborted := isAbort(panicked)
 	switch {
 	case rw.gone():
 		return false, true // TestClientGoneNothingIsWritten
@@ -113,6 +144,7 @@ func (rw *responseWriter) endLocked(panicked any, err error) (swallow, keep bool
 	case !rw.decided:
 		// An abort before the header is somebody's wish, such as Caddy's abort
 		// directive: TestAbortBeforeTheHeaderGoesOn.
+		rw.handOver() // for whoever answers
 		return false, panicked != nil || !rw.answerFor(err)
 	}
 	if rw.engine != nil {

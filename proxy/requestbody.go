@@ -50,12 +50,9 @@ func (rw *responseWriter) hold(up *http.Request) rewrite.Asked {
 		return rewrite.AskedUnknown
 	}
 	b, healed := rewrite.Heal(came, p.o.Rewrite.Tools)
-	held.came, held.again = came, b
+	held.came = came
 	held.theirs = &heldReader{of: held, b: b}
 	up.Body = held.theirs
-	if !promisesIdempotence(up) {
-		up.GetBody = held.body
-	}
 	if healed.Markers > 0 {
 		fitHeader(up, len(b))
 		if p.o.OnHeal != nil {
@@ -69,8 +66,11 @@ func (rw *responseWriter) hold(up *http.Request) rewrite.Asked {
 // next handler without us: whoever handles an error of that sends it elsewhere.
 // What is wrapped around the body stays around it (a limit of Caddy's
 // request_body), what has been read is not read again, and what has not, because
-// upstream could not be reached, is there as it came.
+// upstream could not be reached, is there as it came. net/http looks at the request
+// when it writes the header, which a timer may do now.
 func (rw *responseWriter) giveBack(up *http.Request) {
+	rw.mu.Lock()
+	defer rw.unlock()
 	r, s := rw.r, &rw.sent
 	wrapped := !same(up.Body, s.given)
 	if wrapped && up.ContentLength != s.length {
@@ -93,21 +93,7 @@ func (s *requestBody) decide() {
 
 // same tells whether two bodies are the same. Those that cannot be compared are
 // not.
-func same(a, b io.ReadCloser) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return reflect.ValueOf(a).Comparable() && a == b
-}
-
-// promisesIdempotence tells whether net/http would repeat the request, if it
-// could, after upstream has closed a connection that the request was sent on.
-// SDKs say so of every request, but an agent then runs twice. Without a way to
-// get the body again it does not repeat it, as it would not without us; what has
-// not been written at all may be repeated.
-func promisesIdempotence(r *http.Request) bool {
-	return r.Header.Get("Idempotency-Key") != "" || r.Header.Get("X-Idempotency-Key") != ""
-}
+func same(a, b io.ReadCloser) bool { return reflect.ValueOf(a).Comparable() && a == b }
 
 // fitHeader fits the header of a request to a body that has changed and is n
 // bytes long. A body that came without a length leaves without one.

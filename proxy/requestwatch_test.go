@@ -38,6 +38,13 @@ func timeouts(d time.Duration) setting {
 	return option(func(o *proxy.Options) { o.FirstByteTimeout, o.IdleTimeout = d, d })
 }
 
+// deadlines are the timeouts that count from the request on, each alone.
+var deadlines = map[string]func(time.Duration) setting{
+	"first byte": func(d time.Duration) setting { return option(func(o *proxy.Options) { o.FirstByteTimeout = d }) },
+	"idle":       func(d time.Duration) setting { return option(func(o *proxy.Options) { o.IdleTimeout = d }) },
+	"stall":      func(d time.Duration) setting { return option(func(o *proxy.Options) { o.StallTimeout = d }) },
+}
+
 const plainAnswer = `{"object":"chat.completion"}`
 
 // answers has the handler answer with JSON, which must pass.
@@ -55,17 +62,21 @@ func (x *exchange) answers() {
 }
 
 func TestTimeoutsDoNotCountTheClientsUpload(t *testing.T) {
-	clock := newClock()
-	x := beginAt(t, clock, timeouts(time.Minute), slowly(polluted, func() { clock.Advance(time.Hour) }))
-	clock.Advance(time.Minute - 1)
-	if x.rec.status != 0 {
-		t.Fatalf("answered with %d already", x.rec.status)
-	}
-	clock.Advance(1)
-	x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-	x.ret(nil).wantSwallowed(t)
-	if d := x.result().Duration; d != time.Hour+time.Minute {
-		t.Errorf("duration %v, want that since the request came", d)
+	for name, timeout := range deadlines {
+		t.Run(name, func(t *testing.T) {
+			clock := newClock()
+			x := beginAt(t, clock, timeout(time.Minute), slowly(polluted, func() { clock.Advance(time.Hour) }))
+			clock.Advance(time.Minute - 1)
+			if x.rec.status != 0 {
+				t.Fatalf("answered with %d already", x.rec.status)
+			}
+			clock.Advance(1)
+			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+			x.ret(nil).wantSwallowed(t)
+			if d := x.result().Duration; d != time.Hour+time.Minute {
+				t.Errorf("duration %v, want that since the request came", d)
+			}
+		})
 	}
 }
 
@@ -74,7 +85,8 @@ func TestTimeoutsDoNotCountTheClientsUpload(t *testing.T) {
 func TestAnswersThatAreNoStreamsHaveNoDeadline(t *testing.T) {
 	for _, body := range []string{`{}`, `{"stream":false}`, `{"messages":[],"stream":null}`, strings.Replace(polluted, "true", "false", 1)} {
 		streams := new(proxy.Streams)
-		x := begin(t, timeouts(time.Minute), among(streams, time.Minute), asking(body))
+		stall := deadlines["stall"](time.Minute)
+		x := begin(t, timeouts(time.Minute), stall, among(streams, time.Minute), asking(body))
 		x.clock.Advance(24 * time.Hour)
 		streams.Shutdown(0)
 		x.clock.Advance(24 * time.Hour)
@@ -99,13 +111,15 @@ func TestAnswersThatMayBeStreamsHaveDeadlines(t *testing.T) {
 		"too large": {`{"stream":false}`, small}, "compressed": {`{"stream":false}`, header("Content-Encoding", "gzip")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := begin(t, timeouts(time.Minute), asking(c.body), c.set)
-			x.clock.Advance(time.Minute)
-			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-			x.ret(nil).wantSwallowed(t)
+			for _, timeout := range deadlines {
+				x := begin(t, timeout(time.Minute), asking(c.body), c.set)
+				x.clock.Advance(time.Minute)
+				x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+				x.ret(nil).wantSwallowed(t)
+			}
 
 			streams := new(proxy.Streams)
-			x = begin(t, among(streams, time.Minute), asking(c.body), c.set)
+			x := begin(t, among(streams, time.Minute), asking(c.body), c.set)
 			streams.Shutdown(0)
 			x.clock.Advance(time.Minute)
 			x.wantAnswer(http.StatusBadGateway, "shutting_down")
@@ -116,19 +130,21 @@ func TestAnswersThatMayBeStreamsHaveDeadlines(t *testing.T) {
 
 // A stream that nobody has asked for is one all the same, from its header on.
 func TestStreamsThatNobodyAskedForHaveDeadlines(t *testing.T) {
-	x := begin(t, timeouts(time.Minute), asking(`{}`))
-	x.clock.Advance(time.Hour)
-	x.stream()
-	x.clock.Advance(time.Minute - 1)
-	if x.rec.status != 0 {
-		t.Fatalf("answered with %d already", x.rec.status)
+	for name, timeout := range deadlines {
+		x := begin(t, timeout(time.Minute), asking(`{}`))
+		x.clock.Advance(time.Hour)
+		x.stream()
+		x.clock.Advance(time.Minute - 1)
+		if x.rec.status != 0 {
+			t.Fatalf("%s: answered with %d already", name, x.rec.status)
+		}
+		x.clock.Advance(1)
+		x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+		x.ret(nil).wantSwallowed(t)
 	}
-	x.clock.Advance(1)
-	x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-	x.ret(nil).wantSwallowed(t)
 
 	streams := new(proxy.Streams)
-	x = begin(t, among(streams, time.Minute), asking(`{}`))
+	x := begin(t, among(streams, time.Minute), asking(`{}`))
 	streams.Shutdown(0)
 	x.clock.Advance(time.Minute)
 	x.stream()
@@ -183,7 +199,7 @@ func TestShutdownWhileTheClientSends(t *testing.T) {
 				if err != nil || rec.status != http.StatusBadGateway {
 					t.Errorf("status %d, error %v; want 502", rec.status, err)
 				}
-				checkAnswer(t, rec.sent, rec.body.Bytes(), "shutting_down")
+				checkAnswer(t, rec.sent, rec.body.Bytes(), "shutting_down", false)
 			}
 			if n := streams.Open(); n != 0 {
 				t.Errorf("%d requests are left", n)

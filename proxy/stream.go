@@ -21,12 +21,14 @@ func (rw *responseWriter) params() rewrite.Params {
 	}
 }
 
-// usage returns the memory of reported usage, nil when there is none.
+// usage returns the memory of reported usage, nil when there is none. Upstream is
+// named here, in the handler's goroutine: a timer, which may end the stream, must
+// not look at what handlers have set.
 func (rw *responseWriter) usage() rewrite.UsageMemory {
 	if rw.p.o.Usage == nil {
 		return nil
 	}
-	return usageMemory{rw.p.o.Usage, rw.p.o.Upstream, rw.r}
+	return usageMemory{rw.p.o.Usage, rw.p.o.Upstream(rw.r)}
 }
 
 // newID returns an id for a completion that upstream has given none, in the
@@ -68,9 +70,6 @@ func (rw *responseWriter) feed(b []byte) error {
 		rw.sentAt = rw.byteAt
 	}
 	rw.p.buffers.put(room, out)
-	if rw.header != nil {
-		rw.letHeaderGo()
-	}
 	if rw.overdue && rw.engine.Guarded() {
 		rw.finishNow(rewrite.CauseShutdown)
 	} else if rw.engine.Active() != active || rw.engine.Finished() != finished {
@@ -114,6 +113,7 @@ func (rw *responseWriter) send(out []byte) error {
 // been sent nothing, with an error that has a status of its own.
 func (rw *responseWriter) finish(cause rewrite.Cause) {
 	rw.cause = cause
+	rw.liftDeadline()
 	room := rw.p.buffers.get()
 	out := rw.engine.Finish(room.b, cause)
 	defer rw.p.buffers.put(room, out)

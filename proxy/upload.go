@@ -32,7 +32,7 @@ type upload struct {
 // transports look at its type.
 func (rw *responseWriter) follow(up *http.Request) {
 	o := &rw.p.o
-	if !rw.chat || up.Body == nil || up.Body == http.NoBody || o.FirstByteTimeout <= 0 && o.IdleTimeout <= 0 {
+	if !rw.chat || up.Body == nil || up.Body == http.NoBody || max(o.FirstByteTimeout, o.IdleTimeout, o.StallTimeout) <= 0 {
 		return
 	}
 	rw.sent.upload = &upload{ReadCloser: up.Body, clock: o.Clock}
@@ -89,7 +89,7 @@ func (rw *responseWriter) uploadCame(age time.Duration) {
 		return
 	}
 	at := rw.sent.upload.at(rw.since.Add(age)).Sub(rw.since)
-	rw.askedAt, rw.byteAt = max(rw.askedAt, at), max(rw.byteAt, at)
+	rw.askedAt, rw.byteAt, rw.frameAt = max(rw.askedAt, at), max(rw.byteAt, at), max(rw.frameAt, at)
 }
 
 // failure returns what broke the client's body off, nil for nothing.
@@ -145,7 +145,7 @@ func (rw *responseWriter) blame(err error) error {
 		return err // whoever limits the body has its own way of saying so
 	}
 	rw.mu.Lock()
-	defer rw.mu.Unlock()
+	defer rw.unlock()
 	if rw.decided {
 		return err
 	}

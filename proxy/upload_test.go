@@ -48,42 +48,46 @@ func sending(portions int, meanwhile func()) setting {
 // upstream may wait for as long as the client takes, for one portion or for all.
 func TestTimeoutsDoNotCountAnUploadThatGoesOnWhileItComes(t *testing.T) {
 	for name, set := range unread {
-		t.Run(name, func(t *testing.T) {
-			clock := newClock()
-			x := beginAt(t, clock, timeouts(time.Minute), sending(100, func() { clock.Advance(10 * time.Minute) }), set)
-			x.do(func() {
-				if b, err := io.ReadAll(x.up.Body); len(b) != 100 || err != nil {
-					t.Errorf("upstream gets %d bytes, %v", len(b), err)
+		for of, timeout := range deadlines {
+			t.Run(name+", "+of, func(t *testing.T) {
+				clock := newClock()
+				x := beginAt(t, clock, timeout(time.Minute), sending(100, func() { clock.Advance(10 * time.Minute) }), set)
+				x.do(func() {
+					if b, err := io.ReadAll(x.up.Body); len(b) != 100 || err != nil {
+						t.Errorf("upstream gets %d bytes, %v", len(b), err)
+					}
+				})
+				clock.Advance(time.Minute - 1)
+				if x.rec.status != 0 {
+					t.Fatalf("answered with %d already", x.rec.status)
+				}
+				clock.Advance(1)
+				x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+				x.ret(nil).wantSwallowed(t)
+				if n := clock.Pending(); n != 0 {
+					t.Errorf("%d timers are left", n)
 				}
 			})
-			clock.Advance(time.Minute - 1)
-			if x.rec.status != 0 {
-				t.Fatalf("answered with %d already", x.rec.status)
-			}
-			clock.Advance(1)
-			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-			x.ret(nil).wantSwallowed(t)
-			if n := clock.Pending(); n != 0 {
-				t.Errorf("%d timers are left", n)
-			}
-		})
+		}
 	}
 }
 
 // An upstream that does not take what the client sends is silent.
 func TestTimeoutsCountWhatUpstreamDoesNotRead(t *testing.T) {
 	for name, set := range unread {
-		x := begin(t, timeouts(time.Minute), sending(100, func() {}), set)
-		for range 5 {
-			x.do(func() { _, _ = x.up.Body.Read(make([]byte, 1)) })
-			x.clock.Advance(time.Minute - 1)
+		for of, timeout := range deadlines {
+			x := begin(t, timeout(time.Minute), sending(100, func() {}), set)
+			for range 5 {
+				x.do(func() { _, _ = x.up.Body.Read(make([]byte, 1)) })
+				x.clock.Advance(time.Minute - 1)
+			}
+			if x.rec.status != 0 {
+				t.Fatalf("%s, %s: answered with %d already", name, of, x.rec.status)
+			}
+			x.clock.Advance(1)
+			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+			x.ret(nil)
 		}
-		if x.rec.status != 0 {
-			t.Fatalf("%s: answered with %d already", name, x.rec.status)
-		}
-		x.clock.Advance(1)
-		x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-		x.ret(nil)
 	}
 }
 

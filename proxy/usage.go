@@ -1,9 +1,5 @@
 package proxy
 
-import (
-	"net/http"
-)
-
 // UsageStore remembers which models of which upstreams have reported usage, and
 // which upstreams report their failures themselves (contract section 3, third rule
 // of "false stop"). It is used by many streams at once. Only Reported may make them
@@ -24,22 +20,36 @@ type UsageStore interface {
 // request.
 type usageMemory struct {
 	store    UsageStore
-	upstream func(*http.Request) string
-	r        *http.Request
+	upstream string
+}
+
+// completedHeader is the header in which an upstream says whether its agent has
+// ended well. One that has it reports its failures itself (contract section 3,
+// third rule of "false stop").
+const completedHeader = "X-Hermes-Completed"
+
+// noteCompleted remembers what the header of the answer says of its upstream.
+func (rw *responseWriter) noteCompleted() {
+	if !rw.chat || rw.p.o.Usage == nil {
+		return
+	}
+	if _, says := rw.inner.Header()[completedHeader]; says {
+		rw.usage().ReportsFailures(true)
+	}
 }
 
 // Reported implements rewrite.UsageMemory.
 func (m usageMemory) Reported(model string) bool {
-	return m.store.Reported(m.upstream(m.r), model)
+	return m.store.Reported(m.upstream, model)
 }
 
 // Report implements rewrite.UsageMemory.
-func (m usageMemory) Report(model string) { m.store.Report(m.upstream(m.r), model) }
+func (m usageMemory) Report(model string) { m.store.Report(m.upstream, model) }
 
 // Missed implements rewrite.UsageMemory.
-func (m usageMemory) Missed(model string) { m.store.Missed(m.upstream(m.r), model) }
+func (m usageMemory) Missed(model string) { m.store.Missed(m.upstream, model) }
 
 // ReportsFailures implements rewrite.UsageMemory.
 func (m usageMemory) ReportsFailures(does bool) {
-	m.store.ReportsFailures(m.upstream(m.r), does)
+	m.store.ReportsFailures(m.upstream, does)
 }

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 )
 
 // checkAnswer checks the header and the body of an error as JSON.
-func checkAnswer(t *testing.T, h http.Header, body []byte, code string) {
+func checkAnswer(t *testing.T, h http.Header, body []byte, code string, running bool) {
 	t.Helper()
 	if got := h.Get("Content-Type"); got != "application/json" {
 		t.Errorf("Content-Type %q, want application/json", got)
@@ -30,6 +31,13 @@ func checkAnswer(t *testing.T, h http.Header, body []byte, code string) {
 	}
 	if a.Error.Code != code || a.Error.Type != "upstream_error" || a.Error.Message == "" || a.Error.Param != nil {
 		t.Errorf("the answer is %s, want an upstream_error with a message, param null and the code %s", body, code)
+	}
+	retry, says := "", strings.HasSuffix(a.Error.Message, "; the agent may be running")
+	if running {
+		retry = "false"
+	}
+	if got := h.Get("X-Should-Retry"); got != retry || says != running {
+		t.Errorf("X-Should-Retry %q with %q; the agent may be running: %v", got, a.Error.Message, running)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 type watcher struct {
 	askedAt time.Duration // the request goes on to upstream
 	byteAt  time.Duration // upstream's last byte; before the first one, askedAt
-	frameAt time.Duration // upstream's last frame
+	frameAt time.Duration // upstream's last frame; before the first one, askedAt
 	sentAt  time.Duration // our last byte to the client
 	began   bool          // a byte of the answer has come
 	timer   Timer
@@ -50,14 +50,15 @@ func (rw *responseWriter) age() time.Duration { return rw.p.o.Clock.Since(rw.sin
 // when the process has waited long enough for its end: the request is answered.
 func (rw *responseWriter) ask(asked rewrite.Asked) bool {
 	rw.mu.Lock()
-	defer rw.mu.Unlock()
+	defer rw.unlock()
 	rw.asked, rw.noStream = true, asked == rewrite.AskedWhole
 	rw.askedAt = rw.age()
-	rw.byteAt = rw.askedAt
+	rw.byteAt, rw.frameAt = rw.askedAt, rw.askedAt
 	if rw.overdue && rw.watched() && !rw.gone() {
 		rw.endFor(rewrite.CauseShutdown)
 		return false
 	}
+	rw.reach.passed = true
 	rw.watchLocked()
 	return true
 }
@@ -87,9 +88,9 @@ func (rw *responseWriter) unwatch() {
 // headerCame notes that upstream's header has come.
 func (rw *responseWriter) headerCame() {
 	age := rw.age()
-	rw.byteAt, rw.frameAt, rw.sentAt = age, age, age
+	rw.byteAt, rw.sentAt = age, age
 	if rw.noStream {
-		rw.askedAt = age // nobody has waited for the first byte of a stream yet
+		rw.askedAt, rw.frameAt = age, age // nobody has waited for a stream yet
 	}
 	rw.watchLocked()
 }
@@ -126,9 +127,7 @@ func (rw *responseWriter) deadlines(each func(deadline)) {
 		set(rw.askedAt, o.FirstByteTimeout, rewrite.CauseTimeout)
 	}
 	set(rw.byteAt, o.IdleTimeout, rewrite.CauseTimeout)
-	if rw.decided {
-		set(rw.frameAt, o.StallTimeout, rewrite.CauseTimeout)
-	}
+	set(rw.frameAt, o.StallTimeout, rewrite.CauseTimeout)
 }
 
 // nextDeadline returns the age at which there is something to do.
@@ -151,7 +150,7 @@ func (rw *responseWriter) nextDeadline() (at time.Duration, ok bool) {
 // tick does what is due and sets the timer again.
 func (rw *responseWriter) tick() {
 	rw.mu.Lock()
-	defer rw.mu.Unlock()
+	defer rw.rescue()
 	if rw.closed || !rw.watched() || rw.gone() {
 		return
 	}
@@ -205,7 +204,9 @@ func (rw *responseWriter) keepalive(age time.Duration) {
 	}
 	room := rw.p.buffers.get()
 	out := rw.engine.Keepalive(room.b)
-	_ = rw.send(out)     // an error shows in rw.writeErr
+	rw.liftDeadline()
+	_ = rw.send(out) // an error shows in rw.writeErr
+	rw.dropDeadline()
 	rw.sentAt = rw.age() // also when none may leave now
 	rw.p.buffers.put(room, out)
 }

@@ -203,7 +203,6 @@ func TestStallTimeoutIsNotResetByComments(t *testing.T) {
 
 func TestStallTimeoutIsResetByFrames(t *testing.T) {
 	x := begin(t, option(func(o *proxy.Options) { o.StallTimeout = time.Minute }))
-	x.clock.Advance(time.Hour) // it is of streams only
 	x.stream()
 	for range 3 {
 		x.clock.Advance(time.Minute - 1)
@@ -215,12 +214,26 @@ func TestStallTimeoutIsResetByFrames(t *testing.T) {
 	x.wantStopped()
 }
 
-func TestStallTimeoutCountsFromTheHeader(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.StallTimeout = time.Minute }))
-	x.stream()
-	x.clock.Advance(time.Minute)
-	x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-	x.wantStopped()
+// The timeout covers an agent that freezes before its header, or behind it: the
+// header is no frame, and no comment is.
+func TestStallTimeoutCountsFromTheRequest(t *testing.T) {
+	for name, meanwhile := range map[string]func(*exchange){
+		"no header": func(*exchange) {},
+		"a header":  func(x *exchange) { x.stream() },
+		"a comment": func(x *exchange) { x.stream(); x.write(": hello") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := begin(t, option(func(o *proxy.Options) { o.StallTimeout = time.Minute }))
+			x.clock.Advance(time.Minute / 2)
+			meanwhile(x)
+			x.clock.Advance(time.Minute/2 - 1)
+			x.wantRunning()
+			x.wantLog()
+			x.clock.Advance(1)
+			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+			x.wantStopped()
+		})
+	}
 }
 
 func TestEarliestDeadlineCounts(t *testing.T) {

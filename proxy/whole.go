@@ -91,9 +91,9 @@ func (rw *responseWriter) endWhole(complete bool) {
 	h := rw.inner.Header()
 	if a.Code != "" {
 		// As modern Hermes says it beside the error.
-		h.Set("X-Hermes-Completed", "false")
+		h.Set(completedHeader, "false")
 		h.Set("X-Hermes-Partial", "false")
-		rw.answerWith(http.StatusBadGateway, a.Code, append(a.Body, '\n'))
+		rw.answerWith(http.StatusBadGateway, a.Code, append(a.Body, '\n'), true)
 		return
 	}
 	if a.Changed {

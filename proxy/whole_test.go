@@ -56,7 +56,7 @@ func TestFailedAnswerGetsAStatus(t *testing.T) {
 		`"param":null,"code":"agent_incomplete","hermes":{"completed":false,"partial":false,"failed":true}}}` + "\n")
 	for name, want := range map[string]string{
 		"X-Hermes-Session-Id": "b58e0870", "X-Hermes-Completed": "false", "X-Hermes-Partial": "false",
-		"Content-Type": "application/json", "Etag": "", "Trailer": "", "Content-Length": fmt.Sprint(x.rec.body.Len()),
+		"X-Should-Retry": "false", "Content-Type": "application/json", "Etag": "", "Trailer": "", "Content-Length": fmt.Sprint(x.rec.body.Len()),
 	} {
 		if got := x.rec.sent.Get(name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
@@ -181,6 +181,34 @@ func TestAnswerThatGrowsTooLarge(t *testing.T) {
 	x.write(body[50:70], body[70:])
 	x.wantLog("header 200", "write "+body[:70], "write "+body[70:])
 	x.ret(nil).wantSwallowed(t)
+}
+
+// An answer is kept up to the size of a frame, whether it says how long it is or
+// not; one that is a byte larger passes as it comes.
+func TestTheLargestAnswerThatIsKept(t *testing.T) {
+	body := completion("<think>a</think>b", someTokens)
+	for more, kept := range map[int]bool{0: true, 1: false} {
+		for _, length := range []bool{true, false} {
+			x := begin(t, option(func(o *proxy.Options) { o.Rewrite.MaxFrame = len(body) - more }))
+			if length {
+				x.answerWhole(body)
+			} else {
+				x.answerWhole(body, "Content-Length", "")
+			}
+			x.write(body[:50])
+			if got := len(x.rec.log) == 0; got != (kept || !length) {
+				t.Errorf("%d bytes more, with a length: %v: kept %v", more, length, got)
+			}
+			x.write(body[50:])
+			if got := len(x.rec.log) == 0; got != kept {
+				t.Errorf("%d bytes more, with a length: %v: kept %v to its end", more, length, got)
+			}
+			x.ret(nil).wantSwallowed(t)
+			if got := x.rec.body.String() == body; got == kept {
+				t.Errorf("%d bytes more, with a length: %v: the client was sent\n%s", more, length, x.rec.body.String())
+			}
+		}
+	}
 }
 
 // TestJSONLinesDoNotWait: the first is kept until the second comes.

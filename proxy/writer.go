@@ -48,12 +48,16 @@ type responseWriter struct {
 	encoded  bool                    // the answer is a stream that is compressed
 	late     bool                    // the client had left before the answer was decided
 	cancel   context.CancelCauseFunc // ends upstream's request
-	header   http.Header             // the handler's, nil when it has the inner writer's
+	header   http.Header             // the handler's own
 	sent     requestBody
+	reach    reach
 	status   int
 	recorded recorded      // for a file that shows what went wrong
 	cause    rewrite.Cause // how upstream ended
 	answered string        // the code of the error that was sent as the answer
+	timeouts Timeouts      // nil for none
+	deadline time.Time     // that the handler has set for its writes, zero for none
+	panicked any           // a panic to go on in the handler's goroutine, nil for none
 }
 
 // errClosed is returned to a handler that writes to a stream that has been
@@ -65,42 +69,34 @@ func newResponseWriter(p *Proxy, w http.ResponseWriter, r *http.Request, cancel 
 		p: p, r: r, chat: isChat(r), since: p.o.Clock.Now(), cancel: cancel,
 		inner: w, ctl: http.NewResponseController(w),
 	}
-	if rw.chat {
-		rw.header = w.Header().Clone()
-		if rw.header == nil {
-			rw.header = make(http.Header)
-		}
+	if rw.header = w.Header().Clone(); rw.header == nil {
+		rw.header = make(http.Header)
 	}
 	return rw
 }
 
-// Header implements http.ResponseWriter. Where the timer may send the header, a
-// held one or that of an error, the handler has a map of its own: net/http lets
-// it write to its map at any time, for trailers, and a map that is written to
-// while it is read ends the process.
-func (rw *responseWriter) Header() http.Header {
-	if rw.header != nil {
-		return rw.header
-	}
-	return rw.inner.Header()
-}
+// Header implements http.ResponseWriter. The handler has a map of its own
+// (contract section 7): net/http lets it write to its map at any time, for
+// trailers, while a timer's write reads that of the inner writer, and a map that
+// is written to while it is read ends the process. No timer looks at this one.
+func (rw *responseWriter) Header() http.Header { return rw.header }
 
-// Unwrap lets http.ResponseController find what we do not implement: deadlines
-// and full duplex.
+// Unwrap lets http.ResponseController find what we do not implement: the deadline
+// of the request's body, which nothing that is written looks at.
 func (rw *responseWriter) Unwrap() http.ResponseWriter { return rw.inner }
 
 // Hijack implements http.Hijacker. A connection that has been handed over is
 // none of ours any more; httputil.ReverseProxy does that before it says 101.
 func (rw *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	rw.mu.Lock()
-	defer rw.mu.Unlock()
+	defer rw.unlock()
 	if rw.closed {
 		return nil, nil, errClosed
 	}
 	rw.handOver()
 	conn, buffered, err := rw.ctl.Hijack()
 	if err == nil {
-		rw.decided, rw.committed, rw.header = true, true, nil
+		rw.decided, rw.committed = true, true
 		rw.sent.decide()
 		rw.unwatch()
 	}
@@ -112,14 +108,13 @@ func (rw *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // status of its own (contract section 3).
 func (rw *responseWriter) WriteHeader(status int) {
 	rw.mu.Lock()
-	defer rw.mu.Unlock()
+	defer rw.unlock()
 	if rw.closed {
 		return
 	}
 	if status >= 100 && status < 200 && status != http.StatusSwitchingProtocols {
 		if !rw.decided {
-			rw.handOver()
-			rw.inner.WriteHeader(status)
+			rw.inform(status)
 		}
 		return // the final status is yet to come
 	}
@@ -134,6 +129,10 @@ func (rw *responseWriter) decide(status int) {
 	rw.decided, rw.status, rw.late = true, status, rw.gone()
 	rw.sent.decide()
 	rw.handOver()
+	rw.noteCompleted()
+	if rw.timeouts != nil {
+		rw.timeouts.Apply()
+	}
 	if !rw.isStream(status) {
 		rw.unwatch()
 		if rw.isWhole(status) {
@@ -168,25 +167,34 @@ func (rw *responseWriter) commit() {
 // Write implements http.ResponseWriter. Of a stream it takes all of b even when
 // some of it is held back: copiers take less for a short write.
 func (rw *responseWriter) Write(b []byte) (int, error) {
-	rw.mu.Lock()
-	if !rw.decided && !rw.closed {
-		rw.decide(http.StatusOK)
-	}
-	if rw.passes() {
-		rw.mu.Unlock()
+	passes, err := rw.take(b)
+	switch {
+	case passes:
 		return rw.inner.Write(b)
-	}
-	defer rw.mu.Unlock()
-	var err error
-	if rw.keeps() && !rw.closed {
-		err = rw.keep(b)
-	} else {
-		err = rw.feed(b)
-	}
-	if err != nil {
+	case err != nil:
 		return 0, err
 	}
 	return len(b), nil
+}
+
+// take takes b, unless the answer is one that passes.
+func (rw *responseWriter) take(b []byte) (passes bool, err error) {
+	rw.mu.Lock()
+	defer rw.unlock()
+	switch rw.decideOK(); {
+	case rw.passes():
+		return true, nil
+	case rw.keeps() && !rw.closed:
+		return false, rw.keep(b)
+	}
+	return false, rw.feed(b)
+}
+
+// decideOK decides what the answer is, of which the handler has said no status.
+func (rw *responseWriter) decideOK() {
+	if !rw.decided && !rw.closed {
+		rw.decide(http.StatusOK)
+	}
 }
 
 // passes tells whether the answer goes to the inner writer as it comes.
@@ -197,16 +205,18 @@ func (rw *responseWriter) passes() bool {
 // ReadFrom keeps io.Copy from going past Write: the method of an embedded
 // writer would (TestReadFromIsRepaired).
 func (rw *responseWriter) ReadFrom(r io.Reader) (int64, error) {
-	rw.mu.Lock()
-	if !rw.decided && !rw.closed {
-		rw.decide(http.StatusOK)
-	}
-	passes := rw.passes()
-	rw.mu.Unlock()
-	if passes {
+	if rw.begin() {
 		return io.Copy(rw.inner, r)
 	}
 	return io.Copy(struct{ io.Writer }{rw}, r)
+}
+
+// begin begins the answer, if it has not begun, and tells whether it passes.
+func (rw *responseWriter) begin() (passes bool) {
+	rw.mu.Lock()
+	defer rw.unlock()
+	rw.decideOK()
+	return rw.passes()
 }
 
 // FlushError implements the flushing of http.ResponseController. Of a stream
@@ -216,15 +226,11 @@ func (rw *responseWriter) FlushError() error {
 	if rw.flushed.Load() { // as of almost all: it is asked with each chunk
 		return nil
 	}
-	rw.mu.Lock()
-	if !rw.decided && !rw.closed {
-		rw.decide(http.StatusOK)
-	}
-	if rw.passes() {
-		rw.mu.Unlock()
+	if rw.begin() {
 		return rw.ctl.Flush()
 	}
-	defer rw.mu.Unlock()
+	rw.mu.Lock()
+	defer rw.unlock()
 	if rw.whole != nil {
 		rw.whole.flushed = true
 	}

@@ -59,17 +59,17 @@ func hostile(n int) map[string]string {
 	}
 }
 
-// Ten times the bytes cost about ten times the time. The bound is far above
-// what a linear scan takes and far below what a quadratic one does.
+// Sixteen times the bytes cost about sixteen times the time.
 func TestHostileBodiesCostLinearTime(t *testing.T) {
-	const n = 4 << 20
-	for name, body := range hostile(n) {
-		in := []byte(body)
-		begun := time.Now()
-		Heal(in, nil)
-		if d := time.Since(begun); d > 8*time.Second {
-			t.Errorf("%s: %v for %d bytes", name, d, len(in))
-		}
+	const small, times = 256 << 10, 16
+	bodies := map[int]map[string]string{small: hostile(small), times * small: hostile(times * small)}
+	for name := range bodies[small] {
+		checkLinear(t, name, small, times, func(n int) time.Duration {
+			in := []byte(bodies[n][name])
+			begun := cpuTime()
+			Heal(in, nil)
+			return cpuTime() - begun
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -152,21 +153,14 @@ func TestPartsAreLinear(t *testing.T) {
 			for _, o := range []Options{{}, {Imitations: ImitationsTrust}} {
 				took := func(n int) time.Duration {
 					in := frame(n, c, form)
-					began := time.Now()
+					began := cpuTime()
 					out := repairWith(in, o)
 					if len(out) > 60*len(in)+10000 {
 						t.Errorf("%q %s: %d bytes become %d", c, name, len(in), len(out))
 					}
-					return time.Since(began)
+					return cpuTime() - began
 				}
-				took(1 << 10)
-				small, large := max(took(10<<10), time.Millisecond), took(320<<10)
-				for try := 0; try < 3 && large > 32*10*small; try++ { // the machine may be busy
-					large = min(large, took(320<<10))
-				}
-				if large > 32*10*small { // it is 32 times as large
-					t.Errorf("%q %s: 10 KiB take %v, 320 KiB %v", c, name, small, large)
-				}
+				checkLinear(t, fmt.Sprintf("%q %s", c, name), 10<<10, 32, took)
 			}
 		}
 	}

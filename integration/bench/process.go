@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/freeport"
 )
 
 // The cores: the proxy has one for itself, and backend and clients share another.
@@ -183,10 +185,6 @@ func (p *proxyProcess) answers() error {
 
 // freePort returns an address that is free now.
 func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	addr, _, err := freeport.Take()
+	return addr, err
 }

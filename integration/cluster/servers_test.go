@@ -17,7 +17,7 @@ import (
 )
 
 // patience bounds every wait.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // version is that of the API server. Built from modules, it does not know.
 const version = "1.36.3"
@@ -39,15 +39,24 @@ func build(t *testing.T, pkg string) string {
 	return path
 }
 
-// free is an address of the loopback interface that nobody listens on.
+// freed are the addresses that free has returned.
+var freed = map[string]bool{}
+
+// free is an address of the loopback interface that nobody listens on, another one
+// each time.
 func free(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		if addr := l.Addr().String(); !freed[addr] {
+			freed[addr] = true
+			return addr
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // start runs a server until the end of the test.
@@ -57,7 +66,7 @@ func start(t *testing.T, path string, args ...string) {
 	cmd.Dir = t.TempDir()
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
+	if err := startTied(cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

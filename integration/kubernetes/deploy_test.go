@@ -291,26 +291,3 @@ func TestHelmLint(t *testing.T) {
 		}
 	}
 }
-
-// TestChartRefuses values that would not work, or would harm.
-func TestChartRefuses(t *testing.T) {
-	for name, test := range map[string]struct{ values, says string }{
-		"a name that is misspelt":         {"sidecar: {ports: 1}", "ports"},
-		"an option that does not exist":   {"sidecar: {options: {progres: off}}", "progres"},
-		"a value that does not exist":     {"sidecar: {options: {progress: loud}}", "progress"},
-		"an option with a line break":     {`sidecar: {options: {keepalive: "10s\n\t}\n\tadmin"}}`, "keepalive"},
-		"a tool that ends its line":       {`sidecar: {options: {tool: {"a\"": "b"}}}`, "propertyName"},
-		"recordings, without a volume":    {"sidecar: {options: {record: /tmp}}", "record"},
-		"latest":                          {"image: {tag: latest}", "tag"},
-		"a drain that outlasts the grace": {"sidecar: {drainTimeout: 20}", "must be below"},
-		"two servers on one port":         {"sidecar: {port: 8642}", "must differ"},
-		"a policy that lets everybody in": {"networkPolicy: {from: []}", "from"},
-	} {
-		out, err := helm(t, test.values, "template", "hermes", filepath.Join(deployed, "chart"), "--kube-version", "1.36.3")
-		if err == nil {
-			t.Errorf("%s is rendered:\n%s", name, out)
-		} else if !strings.Contains(err.Error(), test.says) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}

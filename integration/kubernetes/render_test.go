@@ -147,7 +147,7 @@ sidecar:
     max_frame: 2097152
     tool: {"🛰️": satellite}
 termination: {waitSeconds: 20, hermesSeconds: 60}
-service: {port: 80, type: LoadBalancer}`,
+service: {port: 80}`,
 	"all": `
 image: {repository: registry.example.com/hermes-sidecar, digest: "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}
 imagePullSecrets: [{name: registry}]

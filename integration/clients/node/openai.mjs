@@ -7,6 +7,14 @@ const { default: OpenAI } = await import(name);
 
 run(name, async (c, seen) => {
   const client = new OpenAI({ baseURL: c.base_url, apiKey: 'key' });
+  if (c.whole) {
+    const completion = await client.chat.completions.create({
+      model: 'hermes-agent',
+      messages: [{ role: 'user', content: c.prompt }],
+    });
+    seen.text = completion.choices[0].message.content;
+    return;
+  }
   const stream = await client.chat.completions.create({
     model: 'hermes-agent',
     messages: [{ role: 'user', content: c.prompt }],

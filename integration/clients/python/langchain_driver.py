@@ -13,6 +13,9 @@ def llm(base_url):
 
 
 def ask(case, seen):
+    if case.get("whole"):
+        seen.text = llm(case["base_url"]).invoke([("human", case["prompt"])]).content
+        return
     for chunk in llm(case["base_url"]).stream([("human", case["prompt"])]):
         seen.text += chunk.text if isinstance(chunk.text, str) else chunk.text()
         seen.reasoning += chunk.additional_kwargs.get("reasoning_content", "")

@@ -13,6 +13,13 @@ def client(base_url):
 
 
 def ask(case, seen):
+    if case.get("whole"):
+        completion = client(case["base_url"]).chat.completions.create(
+            model="hermes-agent",
+            messages=[{"role": "user", "content": case["prompt"]}],
+        )
+        seen.text = completion.choices[0].message.content
+        return
     try:
         stream = client(case["base_url"]).chat.completions.create(
             model="hermes-agent",

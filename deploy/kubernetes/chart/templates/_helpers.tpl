@@ -1,10 +1,19 @@
 {{- define "hermes.fullname" -}}
-{{- default .Release.Name .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- $name := default .Release.Name .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- if not (regexMatch "^[a-z]([a-z0-9-]*[a-z0-9])?$" $name) -}}
+{{- fail (printf "a Service cannot be named %s: set fullnameOverride to a name of a-z, 0-9 and -, which begins with a letter" $name) -}}
+{{- end -}}
+{{- $name -}}
+{{- end -}}
+
+{{/* A value as the text that it was in the values file: numbers there are floats here. */}}
+{{- define "hermes.value" -}}
+{{- if kindIs "string" . -}}{{- . -}}{{- else -}}{{- toJson . -}}{{- end -}}
 {{- end -}}
 
 {{- define "hermes.selector" -}}
 app.kubernetes.io/name: hermes-agent
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "hermes.labels" -}}
@@ -24,13 +33,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
 {{- define "hermes.grace" -}}
-{{- if ge (int .Values.sidecar.drainTimeout) (int .Values.sidecar.gracePeriod) -}}
-{{- fail "sidecar.drainTimeout must be below sidecar.gracePeriod: streams get their error only before that" -}}
-{{- end -}}
-{{- if ne 3 (len (uniq (list (int .Values.sidecar.port) (int .Values.sidecar.healthPort) (int .Values.hermes.port)))) -}}
-{{- fail "sidecar.port, sidecar.healthPort and hermes.port must differ: they are in one pod" -}}
-{{- end -}}
 {{- add .Values.termination.waitSeconds .Values.termination.hermesSeconds .Values.sidecar.gracePeriod 10 -}}
+{{- end -}}
+
+{{/* How often Hermes' liveness probe may fail: a sidecar that hangs is found after 30
+seconds, killed after its grace period, and may take 60 to start again. */}}
+{{- define "hermes.patience" -}}
+{{- max 9 (add 1 (div (add .Values.sidecar.gracePeriod 90) 20)) -}}
 {{- end -}}
 
 {{- define "hermes.caddyfile" -}}
@@ -48,14 +57,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- range $name, $value := .Values.sidecar.options }}
 {{- if kindIs "map" $value }}
 {{- range $key, $of := $value }}
-		{{ $name }} {{ quote $key }} {{ $of }}
+		{{ $name }} "{{ $key }}" "{{ $of }}"
 {{- end }}
 {{- else if kindIs "bool" $value }}{{/* what YAML makes of on and off */}}
 		{{ $name }} {{ ternary "on" "off" $value }}
-{{- else if kindIs "float64" $value }}
-		{{ $name }} {{ int64 $value }}
 {{- else }}
-		{{ $name }} {{ $value }}
+		{{ $name }} {{ include "hermes.value" $value }}
 {{- end }}
 {{- end }}
 	}

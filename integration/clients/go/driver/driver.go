@@ -18,6 +18,7 @@ type Case struct {
 	ID      int    `json:"id"`
 	BaseURL string `json:"base_url"` // ends in /v1
 	Prompt  string `json:"prompt"`   // the user's message, which chooses the answer
+	Whole   bool   `json:"whole"`    // the answer is not to be streamed
 }
 
 // A Result is what a program that uses the client has seen.

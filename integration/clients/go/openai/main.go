@@ -15,10 +15,19 @@ func main() { driver.Run("github.com/openai/openai-go/v3", ask) }
 
 func ask(c driver.Case, r *driver.Result) error {
 	client := openai.NewClient(option.WithBaseURL(c.BaseURL), option.WithAPIKey("key"))
-	stream := client.Chat.Completions.NewStreaming(context.Background(), openai.ChatCompletionNewParams{
+	params := openai.ChatCompletionNewParams{
 		Model:    "hermes-agent",
 		Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(c.Prompt)},
-	})
+	}
+	if c.Whole {
+		completion, err := client.Chat.Completions.New(context.Background(), params)
+		if err != nil {
+			return failure(err)
+		}
+		r.Text = completion.Choices[0].Message.Content
+		return nil
+	}
+	stream := client.Chat.Completions.NewStreaming(context.Background(), params)
 	defer stream.Close()
 	acc := openai.ChatCompletionAccumulator{}
 	for stream.Next() {
@@ -31,7 +40,11 @@ func ask(c driver.Case, r *driver.Result) error {
 			r.End(chunk.Choices[0].FinishReason)
 		}
 	}
-	err := stream.Err()
+	return failure(stream.Err())
+}
+
+// failure is what a program reads in an error.
+func failure(err error) error {
 	var apierr *openai.Error
 	if errors.As(err, &apierr) {
 		return &driver.Error{Type: "*openai.Error", Message: apierr.Message, Code: apierr.Code}

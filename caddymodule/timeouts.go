@@ -1,0 +1,45 @@
+package caddymodule
+
+import (
+	"context"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+)
+
+// idleTimeouts keep Caddy's timeouts handler, where it stands behind this one, off
+// the server's writer: that has no lock, and a keepalive may be using it.
+type idleTimeouts struct {
+	server  *caddyhttp.IdleTimeoutWriter
+	behind  caddyhttp.IdleTimeoutWriter // overridden in the place of server, writes nothing
+	restore func()                      // nil until something has been applied
+}
+
+// timeouts returns ctx with a writer whose settings may be overridden, nil where
+// the server has none.
+func timeouts(ctx context.Context) (context.Context, proxy.Timeouts) {
+	reader, writer := caddyhttp.IdleTimeoutsFromContext(ctx)
+	if writer == nil {
+		return ctx, nil
+	}
+	t := &idleTimeouts{server: writer}
+	return caddyhttp.ContextWithIdleTimeouts(ctx, reader, &t.behind), t
+}
+
+// Apply implements proxy.Timeouts.
+func (t *idleTimeouts) Apply() {
+	if d := &t.behind.Deadline; d.Timeout > 0 {
+		t.restore = t.server.Override(d.Timeout, d.MinRate, t.behind.MaxChunk)
+	}
+}
+
+// Restore implements proxy.Timeouts.
+func (t *idleTimeouts) Restore() {
+	if t.restore != nil {
+		t.restore()
+	}
+}
+
+// Interface guards
+var _ proxy.Timeouts = (*idleTimeouts)(nil)

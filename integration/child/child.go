@@ -1,0 +1,17 @@
+// Package child starts processes that do not outlive the one that starts them,
+// however that ends: by a panic, by os.Exit, or killed. Linux sees to it; other
+// systems cannot, and leave a process that nobody stops.
+package child
+
+import "os/exec"
+
+// Start is cmd.Start, of a process that is killed when this one ends.
+func Start(cmd *exec.Cmd) error { return start(cmd) }
+
+// Run is cmd.Run of such a process.
+func Run(cmd *exec.Cmd) error {
+	if err := Start(cmd); err != nil {
+		return err
+	}
+	return cmd.Wait()
+}

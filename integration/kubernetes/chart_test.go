@@ -1,0 +1,266 @@
+package kubernetes
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// template renders the chart for a release with values.
+func template(t *testing.T, release, values string, args ...string) ([]byte, error) {
+	t.Helper()
+	return helm(t, values, append([]string{"template", release, filepath.Join(deployed, "chart"), "--kube-version", "1.36.3"}, args...)...)
+}
+
+// TestChartRefuses values that would not work, or would harm; the error says what
+// to do, or at least where.
+func TestChartRefuses(t *testing.T) {
+	const outside = "networkPolicy: {from: [{ipBlock: {cidr: 203.0.113.0/24}}]}"
+	for name, test := range map[string]struct{ values, says string }{
+		"a name that is misspelt":         {"sidecar: {ports: 1}", "ports"},
+		"an option that does not exist":   {"sidecar: {options: {progres: off}}", "progres"},
+		"a value that does not exist":     {"sidecar: {options: {progress: loud}}", "progress"},
+		"an option with a line break":     {`sidecar: {options: {keepalive: "10s\n\t}\n\tadmin"}}`, "keepalive"},
+		"a tool that ends its line":       {`sidecar: {options: {tool: {"a\"": "b"}}}`, "propertyName"},
+		"an emoji twice":                  {`sidecar: {options: {tool: {"🛰️": a, "🛰": b}}}`, "give each once"},
+		"recordings, without a volume":    {"sidecar: {options: {record: /tmp}}", "record"},
+		"latest":                          {"image: {tag: latest}", "tag"},
+		"a tag in the repository":         {"image: {repository: hermes-sidecar:1.2.3}", "repository"},
+		"no version of Hermes":            {`hermes: {image: {tag: ""}}`, "/hermes/image"},
+		"a version without its tag":       {`hermes: {image: {tag: null}}`, "/hermes/image"},
+		"a tag that YAML takes apart":     {"hermes: {image: {tag: 0.10}}", "/hermes/image/tag"},
+		"a drain that outlasts the grace": {"sidecar: {drainTimeout: 20}", "must be below"},
+		"two servers on one port":         {"sidecar: {port: 8642}", "must differ"},
+		"one port for both of ours":       {"sidecar: {port: 8644}", "must differ"},
+		"webhooks on the sidecar's port":  {"hermes: {env: {WEBHOOK_ENABLED: true}}", "set hermes.env.WEBHOOK_PORT"},
+		"webhooks set to another's port":  {`hermes: {env: {WEBHOOK_PORT: "8643"}}`, "set hermes.env.WEBHOOK_PORT"},
+		"Hermes for everybody":            {"hermes: {env: {API_SERVER_HOST: 0.0.0.0}}", "hermes.env.API_SERVER_HOST is set by the chart"},
+		"a key beside the Secret":         {"hermes: {env: {API_SERVER_KEY: abc}}", "hermes.secret"},
+		"another home":                    {"hermes: {env: {HERMES_HOME: /tmp}}", "HERMES_HOME is set by the chart"},
+		"a list for a variable":           {"hermes: {env: {A: [1]}}", "/hermes/env/A"},
+		"an object for a variable":        {"hermes: {env: {A: {b: c}}}", "/hermes/env/A"},
+		"nothing for a variable":          {"hermes: {env: {A: null}}", "/hermes/env/A"},
+		"a number that YAML has rounded":  {"hermes: {env: {A: 12345678901234567890}}", "/hermes/env/A"},
+		"a variable without a name":       {`hermes: {env: {"A=B": c}}`, "A=B"},
+		"no Secret":                       {"hermes: {secret: null}", "secret"},
+		"a Secret of no name":             {"hermes: {secret: My_Secret}", "secret"},
+		"a policy that lets everybody in": {"networkPolicy: {from: []}", "from"},
+		"a policy of nobody":              {"networkPolicy: {from: null}", "would let everybody in: name peers"},
+		"no policy by accident":           {"networkPolicy: null", "networkPolicy"},
+		"a peer that says nothing":        {"networkPolicy: {from: [{}]}", "/networkPolicy/from/0"},
+		"a peer that is misspelt":         {"networkPolicy: {from: [{podSelectors: {}}]}", "podSelectors"},
+		"an address for a network":        {"networkPolicy: {from: [{ipBlock: {cidr: 203.0.113.7}}]}", "cidr"},
+		"a balancer behind its policy":    {"service: {type: LoadBalancer}", "networkPolicy.from keeps them out"},
+		"a node's port behind its policy": {"service: {type: NodePort}", "networkPolicy.from keeps them out"},
+		"more pods than there may be":     {"autoscaling: {enabled: true, minReplicas: 5}", "at most autoscaling.maxReplicas"},
+		"one claim for many pods":         {"autoscaling: {enabled: true}\nhermes: {home: {existingClaim: mine}}", "remove one of the two"},
+		"a label of ours":                 {`podLabels: {hermes-sidecar: "false"}`, "podLabels: hermes-sidecar is set by the chart"},
+		"a label that selects":            {"podLabels: {app.kubernetes.io/instance: x}", "is set by the chart"},
+		"a label that is none":            {`podLabels: {a: "b c"}`, "/podLabels/a"},
+		"a label of PodMonitor's, twice":  {"podMonitor: {enabled: true, labels: {app.kubernetes.io/name: x}}", "podMonitor.labels: app.kubernetes.io/name is set"},
+		"an annotation of ours":           {"podAnnotations: {checksum/caddyfile: x}", "podAnnotations: checksum/caddyfile is set"},
+		"an annotation that is a number":  {outside + "\nservice: {type: LoadBalancer, annotations: {a: 1}}", "/service/annotations/a"},
+		"a name with capitals":            {"fullnameOverride: Hermes", "fullnameOverride"},
+		"a name with a number first":      {"fullnameOverride: 9lives", "fullnameOverride"},
+		"a name that ends in a hyphen":    {"fullnameOverride: hermes-", "fullnameOverride"},
+		"a name that is too long":         {"fullnameOverride: " + strings.Repeat("a", 64), "fullnameOverride"},
+		"no limits by accident":           {"sidecar: {resources: null}", "resources"},
+		"resources that are misspelt":     {"sidecar: {resources: {limit: {memory: 1Gi}}}", "limit"},
+		"an amount that is none":          {"hermes: {resources: {limits: {memory: 4GB}}}", "/hermes/resources/limits/memory"},
+		"a home of no size":               {`hermes: {home: {size: "0"}}`, "/hermes/home/size"},
+		"a Secret by its bare name":       {"imagePullSecrets: [registry]", "/imagePullSecrets/0"},
+	} {
+		out, err := template(t, "hermes", test.values)
+		if err == nil {
+			t.Errorf("%s is rendered:\n%s", name, out)
+		} else if !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for release, says := range map[string]string{"9lives": "set fullnameOverride", "my.agent": "set fullnameOverride"} {
+		if out, err := template(t, release, ""); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("release %s: %v\n%s", release, err, out)
+		}
+		if _, err := template(t, release, "fullnameOverride: agent"); err != nil {
+			t.Errorf("release %s under another name: %v", release, err)
+		}
+	}
+}
+
+// TestChartKeepsWhatIsNeeded: null takes a default away. Where the chart cannot do
+// without, it says so; elsewhere null is as good as what is empty.
+func TestChartKeepsWhatIsNeeded(t *testing.T) {
+	var values map[string]any
+	if err := yaml.Unmarshal([]byte(read(t, filepath.Join(deployed, "chart/values.yaml"))), &values); err != nil {
+		t.Fatal(err)
+	}
+	empty := func(v any) bool {
+		switch v := v.(type) {
+		case string:
+			return v == ""
+		case map[string]any:
+			return len(v) == 0
+		case []any:
+			return len(v) == 0
+		}
+		return false
+	}
+	n := 0
+	var walk func(path []string, v any)
+	walk = func(path []string, v any) {
+		at := strings.Join(path, ".")
+		if m, ok := v.(map[string]any); ok && !strings.HasSuffix(at, "resources") {
+			for _, key := range slices.Sorted(maps.Keys(m)) {
+				walk(append(slices.Clip(path), key), m[key])
+			}
+		}
+		if len(path) == 0 || at == "hermes.command" || at == "hermes.args" {
+			return
+		}
+		n++
+		out, err := template(t, "hermes", strings.Join(path, ": {")+": null"+strings.Repeat("}", len(path)-1))
+		if (err == nil) != empty(v) {
+			t.Errorf("%s: null, %v\n%s", at, err, out)
+		}
+		if err != nil && (strings.Contains(err.Error(), "nil pointer") || !strings.Contains(err.Error(), path[len(path)-1])) {
+			t.Errorf("%s: null says %v", at, err)
+		}
+	}
+	walk(nil, values)
+	if n < 40 {
+		t.Errorf("%d values", n)
+	}
+}
+
+// TestChartPassesVariables as they stand in the values file, or on the command line.
+func TestChartPassesVariables(t *testing.T) {
+	want := map[string]string{
+		"BIG": "123456789", "BIGGER": "9007199254740991", "NEGATIVE": "-86400000", "SMALL": "7", "FRACTION": "0.7", "YES": "true", "NO": "false",
+		"ZERO": "0", "MODE": "0755", "LONG": "12345678901234567890", "FLOAT": "1.10", "WORD": "null", "EXP": "1e9", "EMPTY": "", "QUOTED": "a \"b\" 'c' \\d # e", "LINES": "a\nb",
+		"EMOJI": "👩‍🚀", "TEMPLATE": "{{ .Values }}", "COMMAND": "$(HOME)",
+	}
+	const values = `
+hermes:
+  env:
+    BIG: 123456789
+    BIGGER: 9007199254740991
+    NEGATIVE: -86400000
+    SMALL: 7
+    FRACTION: 0.7
+    "YES": on
+    "NO": false
+    ZERO: 0
+    MODE: "0755"
+    LONG: "12345678901234567890"
+    FLOAT: "1.10"
+    WORD: "null"
+    EXP: "1e9"
+    EMPTY: ""
+    QUOTED: 'a "b" ''c'' \d # e'
+    LINES: "a\nb"
+    EMOJI: 👩‍🚀
+    TEMPLATE: "{{ .Values }}"
+    COMMAND: $(HOME)`
+	check := func(out []byte, want map[string]string) {
+		t.Helper()
+		o := must(t, rendering{"variables", out})
+		have := map[string]string{}
+		for _, e := range o.pods()[0].hermes().Env {
+			if _, twice := have[e.Name]; twice {
+				t.Errorf("%s is there twice", e.Name)
+			}
+			have[e.Name] = e.Value
+		}
+		for name, v := range want {
+			if have[name] != v {
+				t.Errorf("%s is %q, want %q", name, have[name], v)
+			}
+		}
+	}
+	out, err := template(t, "hermes", values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(out, want)
+	out, err = template(t, "hermes", "", "--set", "hermes.env.BIG=123456789,hermes.env.YES=true,sidecar.options.max_frame=2097152,sidecar.options.idle_timeout=0", "--set-string", "hermes.env.LONG=12345678901234567890")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(out, map[string]string{"BIG": "123456789", "YES": "true", "LONG": "12345678901234567890"})
+	if c := caddyfile(must(t, rendering{"variables", out})); !strings.Contains(c, "max_frame 2097152\n") || !strings.Contains(c, "idle_timeout 0\n") {
+		t.Error(c)
+	}
+}
+
+// TestChartPassesNumbers that YAML's floats would be written with an exponent.
+func TestChartPassesNumbers(t *testing.T) {
+	out, err := template(t, "hermes", "hermes: {user: 1000660000, group: 1000660000}\nautoscaling: {enabled: true, maxReplicas: 2000000, streams: 3000000}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := must(t, rendering{"numbers", out})
+	p, s := o.pods()[0], o.scalers[0].Spec
+	if c := p.hermes().SecurityContext; *c.RunAsUser != 1000660000 || *c.RunAsGroup != 1000660000 || *p.spec.SecurityContext.FSGroup != 1000660000 {
+		t.Errorf("user %d, group %d and %d", *c.RunAsUser, *c.RunAsGroup, *p.spec.SecurityContext.FSGroup)
+	}
+	if s.MaxReplicas != 2000000 || s.Metrics[0].Pods.Target.AverageValue.String() != "3M" {
+		t.Errorf("%d pods, %s streams", s.MaxReplicas, s.Metrics[0].Pods.Target.AverageValue)
+	}
+}
+
+// TestChartNamesAreText, whatever YAML would take them for.
+func TestChartNamesAreText(t *testing.T) {
+	for _, name := range []string{"on", "true", "null", "e1", "y"} {
+		for release, values := range map[string]string{name: "", "1e3": "fullnameOverride: '" + name + "'"} {
+			out, err := template(t, release, values+"\nautoscaling: {enabled: true}\npodMonitor: {enabled: true, prometheusNamespace: '1e3'}\nhermes: {secret: 'true'}")
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := must(t, rendering{name, out})
+			if in := o.policies[0].Spec.Ingress; len(in) != 2 || in[1].From[0].NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] != "1e3" {
+				t.Errorf("Prometheus is let in from %+v", in)
+			}
+			if o.deployments[0].Name != name || o.services[0].Name != name || o.scalers[0].Spec.ScaleTargetRef.Name != name {
+				t.Errorf("Deployment %s, Service %s, want %s", o.deployments[0].Name, o.services[0].Name, name)
+			}
+		}
+	}
+}
+
+// TestChartBehindABalancer: with peers outside the cluster its policy lets them in,
+// and without a policy nothing keeps them out.
+func TestChartBehindABalancer(t *testing.T) {
+	for _, kind := range []string{"LoadBalancer", "NodePort"} {
+		out, err := template(t, "hermes", fmt.Sprintf("service: {type: %s}\nnetworkPolicy: {from: [{podSelector: {}}, {ipBlock: {cidr: 203.0.113.0/24}}]}", kind))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := must(t, rendering{kind, out})
+		check(t, o, always)
+		if from := o.policies[0].Spec.Ingress[0].From; len(from) != 2 || from[1].IPBlock.CIDR != "203.0.113.0/24" || string(o.services[0].Spec.Type) != kind {
+			t.Errorf("%s: %+v, from %+v", kind, o.services[0].Spec.Type, from)
+		}
+		if _, err := template(t, "hermes", fmt.Sprintf("service: {type: %s}\nnetworkPolicy: {enabled: false}", kind)); err != nil {
+			t.Errorf("%s without a policy: %v", kind, err)
+		}
+	}
+}
+
+// TestChartWaitsForALongGrace: Hermes' liveness probe outlasts any grace period of
+// the sidecar.
+func TestChartWaitsForALongGrace(t *testing.T) {
+	for _, grace := range []int{11, 89, 90, 91, 109, 110, 3600, 86400} {
+		out, err := template(t, "hermes", fmt.Sprintf("sidecar: {gracePeriod: %d}", grace))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := must(t, rendering{"grace", out})
+		check(t, o, always)
+		check(t, o, ours)
+	}
+}

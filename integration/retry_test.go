@@ -1,0 +1,107 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// checkAgain wants an answer that tells SDKs not to send the request again, and
+// says why, where the agent may be running; and one that says nothing of the kind
+// where it could not be reached.
+func checkAgain(t *testing.T, r *reply, e apiError, running bool) {
+	t.Helper()
+	got, said := r.Header.Values("X-Should-Retry"), strings.Contains(e.Message, "the agent may be running")
+	switch {
+	case running && (len(got) != 1 || got[0] != "false" || !said):
+		t.Errorf("X-Should-Retry %q with %q, want false: the agent may be running", got, e.Message)
+	case !running && (len(got) != 0 || e.Message != "the agent could not be reached"):
+		t.Errorf("X-Should-Retry %q with %q, want none: nobody could be asked", got, e.Message)
+	}
+}
+
+// Each error in an answer's stead says whether it may stand for a run that began.
+func TestErrorsSayWhetherTheAgentMayBeRunning(t *testing.T) {
+	play := func(x *exchange) {
+		switch x.req.Header.Get("X-Play") {
+		case "reset":
+			x.reset()
+		case "header":
+			x.events("X-Should-Retry: true")
+			x.fin()
+		case "silent":
+			x.silence()
+		case "500":
+			asJSON("500 Internal Server Error", `{}`)(x)
+		}
+		x.fin()
+	}
+	up, one, two := newUpstream(t, play), newUpstream(t, play), newUpstream(t, play)
+	over2 := agentOverHTTP2(t, "closes")
+	over2.took("") // so that it reads the first request, too
+	var none [6]string
+	for i := range none {
+		none[i] = freePort(t)
+	}
+	nobody := none[0]
+	again := "lb_policy first\nlb_retries 1\nfail_duration 1m\n" // so that the second try is another's
+	post := "lb_retry_match {\nmethod POST\n}\n"
+	cases := []struct {
+		name    string
+		hermes  string
+		behind  string // directives
+		to      string
+		proxy   string // options of reverse_proxy
+		play    string
+		status  int
+		running bool
+	}{
+		{name: "refused", to: nobody, status: 502},
+		{name: "refused over h2c", to: "h2c://" + nobody, status: 502},
+		{name: "refused, for a request that was not read", hermes: "{\nhistory keep\n}", to: nobody, status: 502},
+		{name: "refused, for a request that Caddy has read", to: nobody, proxy: "request_buffers 1MB", status: 502},
+		{name: "refused, for another body", behind: "request_body {\nset `{}`\n}", to: nobody, status: 502},
+		{name: "refused twice", to: none[1] + " " + none[2], proxy: again, status: 502},
+		{name: "no TLS", to: "https://" + up.addr, status: 502},
+		{name: "nobody to ask", to: none[3], proxy: "fail_duration 1m\nmax_fails 1", status: 503},
+		{name: "lost", to: up.addr, status: 502, running: true},
+		{name: "lost by a reset", to: up.addr, play: "reset", status: 502, running: true},
+		{name: "lost behind its header", to: up.addr, play: "header", status: 502, running: true},
+		{name: "lost over h2c", to: over2.url, status: 502, running: true},
+		{name: "lost, with a request that was not read", hermes: "{\nhistory keep\n}", to: up.addr, status: 502, running: true},
+		{name: "lost, with another body", behind: "request_body {\nset `{}`\n}", to: up.addr, status: 502, running: true},
+		{name: "lost, and then refused", to: one.addr + " " + none[4], proxy: again + post + "request_buffers 1MB", status: 502, running: true},
+		{name: "refused, and then lost", to: none[5] + " " + two.addr, proxy: again, status: 502, running: true},
+		{name: "silent, first_byte_timeout", hermes: "{\nfirst_byte_timeout 100ms\n}", to: up.addr, play: "silent", status: 504, running: true},
+		{name: "silent, idle_timeout", hermes: "{\nidle_timeout 100ms\n}", to: up.addr, play: "silent", status: 504, running: true},
+		{name: "silent, stall_timeout", hermes: "{\nstall_timeout 100ms\n}", to: up.addr, play: "silent", status: 504, running: true},
+		{name: "silent, Caddy's timeout", to: up.addr, proxy: "transport http {\nresponse_header_timeout 100ms\n}", play: "silent", status: 504, running: true},
+		{name: "failed, and tried in vain", to: up.addr, proxy: "lb_retries 1\nrequest_buffers 1MB\nlb_retry_match {\nexpression `{rp.status_code} == 500`\n}", play: "500", status: 500, running: true},
+	}
+	var directives string
+	for i, c := range cases {
+		directives += fmt.Sprintf("handle /%d/* {\nroute {\nhermes %s\n%s\nreverse_proxy %s {\n%s\n}\n}\n}\n", i, c.hermes, c.behind, c.to, c.proxy)
+	}
+	base, _ := caddyWith(t, directives)
+	for i, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			client := newClient(t, base)
+			path := fmt.Sprintf("/%d/v1/chat/completions", i)
+			if c.status == http.StatusServiceUnavailable {
+				client.post(path).all() // after this one it is known that nobody is there
+			}
+			r := client.post(path, "X-Play", c.play)
+			if c.status == http.StatusInternalServerError { // Caddy's own page
+				if r.StatusCode != c.status || r.Header.Get("X-Should-Retry") != "false" {
+					t.Errorf("%s, header %v", r.Status, r.Header)
+				}
+				return
+			}
+			checkAgain(t, r, checkJSON(t, r, c.status, up.addr), c.running)
+		})
+	}
+	if len(one.requests()) != 1 || len(two.requests()) != 1 {
+		t.Errorf("agents beside one that refuses were asked %d and %d times, want once each", len(one.requests()), len(two.requests()))
+	}
+}

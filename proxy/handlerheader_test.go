@@ -1,0 +1,189 @@
+package proxy_test
+
+import (
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+)
+
+// paths are one of each kind.
+var paths = []string{chatPath, "/v1/responses", "/v1/runs/run_1/events", "/api/sessions/s1/chat/stream", otherPath}
+
+// TestHeaderIsTheHandlersAloneOnAnyPath has a timer write while the handler sets
+// trailers, which net/http lets it do at any time, in the map that it had from the
+// beginning and in the one that it asks for then. The recorder reads its map with
+// each write, as net/http does over HTTP/2.
+func TestHeaderIsTheHandlersAloneOnAnyPath(t *testing.T) {
+	for _, p := range paths {
+		for _, trailer := range []string{"X-Sum", http.TrailerPrefix + "X-Sum"} {
+			t.Run(p+" "+trailer, func(t *testing.T) {
+				streams := new(proxy.Streams)
+				x := begin(t, path(p), option(func(o *proxy.Options) {
+					o.Streams, o.Keepalive, o.DrainTimeout = streams, time.Millisecond, time.Second
+				}))
+				var kept http.Header
+				x.do(func() { kept = x.w.Header() })
+				if strings.HasPrefix(trailer, http.TrailerPrefix) {
+					x.stream()
+				} else {
+					x.stream("Trailer", "x-other, x-sum")
+				}
+				x.write(role) // with which it is ours on any path
+
+				var timer sync.WaitGroup
+				timer.Go(func() { x.clock.Advance(100 * time.Millisecond) })
+				x.do(func() {
+					for i := range 100 {
+						x.w.Header().Set(trailer, fmt.Sprint(i))
+						kept.Set(trailer+"-Kept", fmt.Sprint(i))
+					}
+				})
+				timer.Wait()
+				if !strings.Contains(x.rec.body.String(), beatForm) {
+					t.Error("no keepalive was sent")
+				}
+				x.write(stop, done)
+				x.ret(nil).wantSwallowed(t)
+				if got := x.rec.header.Get(trailer); got != "99" {
+					t.Errorf("the trailer is %q, want 99", got)
+				}
+				if strings.HasPrefix(trailer, http.TrailerPrefix) && x.rec.header.Get(trailer+"-Kept") != "99" {
+					t.Error("the trailer that was set in the map of the beginning is missing")
+				}
+			})
+		}
+	}
+}
+
+// TestTimersEndStreamsBesideTheHandler has the drain end the stream while the
+// handler sets trailers.
+func TestTimersEndStreamsBesideTheHandler(t *testing.T) {
+	for _, p := range paths {
+		t.Run(p, func(t *testing.T) {
+			streams := new(proxy.Streams)
+			x := begin(t, path(p), among(streams, 0))
+			x.stream("Trailer", "X-Sum")
+			x.write(role)
+			var timer sync.WaitGroup
+			timer.Go(func() { streams.Shutdown(0); x.clock.Advance(0) })
+			x.do(func() {
+				for range 100 {
+					x.w.Header().Set("X-Sum", "1")
+				}
+			})
+			timer.Wait()
+			x.abort().wantSwallowed(t)
+			if !strings.HasSuffix(x.rec.body.String(), errorFinish("shutting_down", false)) {
+				t.Errorf("the client was sent\n%s", x.rec.body.String())
+			}
+		})
+	}
+}
+
+// TestHeaderWithoutAnAnswerIsHandedOver: whoever answers behind the guard, such as
+// an error route, has the header that the handler has left.
+func TestHeaderWithoutAnAnswerIsHandedOver(t *testing.T) {
+	for _, p := range paths {
+		for name, e := range map[string]error{"nothing": nil, "an error": errTest} {
+			x := begin(t, path(p))
+			x.do(func() {
+				x.w.Header().Set("Link", "</early>")
+				x.w.WriteHeader(http.StatusEarlyHints)
+				x.w.Header().Del("Link")
+				x.w.Header().Set("X-Handler", "1")
+			})
+			x.ret(e)
+			if got := x.rec.header; got.Get("X-Handler") != "1" || got.Get("Link") != "" {
+				t.Errorf("%s, %s: the header is %v", p, name, got)
+			}
+		}
+	}
+}
+
+// TestFieldsOfAnInformationalAnswerStayWithIt: an answer of a timer's has none of
+// them.
+func TestFieldsOfAnInformationalAnswerStayWithIt(t *testing.T) {
+	for _, major := range []int{1, 2} {
+		x := begin(t, option(func(o *proxy.Options) { o.FirstByteTimeout = time.Second }),
+			func(_ *proxy.Options, r *http.Request, rec *recorder) {
+				r.ProtoMajor = major
+				rec.header.Set("Server", "Caddy")
+			})
+		x.do(func() {
+			x.w.Header().Set("Link", "</early>")
+			x.w.WriteHeader(http.StatusEarlyHints)
+		})
+		x.clock.Advance(time.Second)
+		x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+		if got := x.rec.sent; got.Get("Link") != "" || got.Get("Server") != "Caddy" {
+			t.Errorf("HTTP/%d: the header is %v", major, got)
+		}
+	}
+}
+
+// TestManyTrailersAreHandedOverInTime: upstream chooses how many there are. What
+// looks at all for each takes minutes.
+func TestManyTrailersAreHandedOverInTime(t *testing.T) {
+	const many = 50_000
+	var names strings.Builder
+	for i := range many {
+		fmt.Fprintf(&names, "X-%d, ", i)
+	}
+	x := begin(t)
+	x.stream("Trailer", names.String())
+	x.write(role, stop, done)
+	x.do(func() {
+		for i := range many {
+			x.w.Header()[fmt.Sprintf("X-%d", i)] = []string{"1"}
+		}
+	})
+	x.ret(nil).wantSwallowed(t)
+	if n := len(x.rec.header); n < many {
+		t.Errorf("%d fields, want %d", n, many)
+	}
+}
+
+// lookingAtTheRequest is a writer that reads the request with its header, as
+// net/http does over HTTP/1.1 (server.go, chunkWriter.writeHeader).
+type lookingAtTheRequest struct {
+	*recorder
+	r     *http.Request
+	looks chan struct{} // closed when it begins to
+}
+
+func (w lookingAtTheRequest) WriteHeader(status int) {
+	close(w.looks)
+	for range 1000 {
+		if w.r.Body == nil || w.r.ContentLength == 0 {
+			w.t.Error("the request has no body")
+		}
+		runtime.Gosched()
+	}
+	w.recorder.WriteHeader(status)
+}
+
+// TestTheBodyIsGivenBackBesideATimersAnswer has the handler fail while a timer
+// answers.
+func TestTheBodyIsGivenBackBesideATimersAnswer(t *testing.T) {
+	clock := newClock()
+	p := proxy.New(proxy.Options{Clock: clock, FirstByteTimeout: time.Second})
+	r := chatRequest(`{"messages":[],"stream":true}`)
+	w := lookingAtTheRequest{&recorder{t: t, header: make(http.Header)}, r, make(chan struct{})}
+	var timer sync.WaitGroup
+	_ = p.Serve(w, r, func(_ http.ResponseWriter, up *http.Request) error {
+		timer.Go(func() { clock.Advance(time.Second) })
+		receive(t, w.looks)
+		up.Body, up.ContentLength = http.NoBody, 1 // is given back
+		return errTest
+	})
+	timer.Wait()
+	if r.Body != http.NoBody {
+		t.Error("the request has not been given the body")
+	}
+}

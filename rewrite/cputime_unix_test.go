@@ -1,0 +1,18 @@
+//go:build unix
+
+package rewrite
+
+import (
+	"syscall"
+	"time"
+)
+
+// cpuTime is what this process has taken of the processor so far. Unlike the time on
+// a clock it does not depend on what else the machine does.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
