@@ -302,3 +302,13 @@ func TestTextOfAFinishChunkBehindAnErrorFrame(t *testing.T) {
 		t.Errorf("content %q, errors %v, finish %v:\n%s", v.content, v.errors, v.finishes, out)
 	}
 }
+
+// An error of upstream's is said once, in either form of the finish.
+func TestErrorBeforeACutIsSaidOnce(t *testing.T) {
+	for _, form := range ErrorFinishForms() {
+		out := repairWith(role()+text("a")+"data: {\"error\": {\"message\": \"boom\"}}\n\n", Options{ErrorFinish: form})
+		if strings.Count(out, `"message"`) != 1 || strings.Count(out, `"error": {`)+strings.Count(out, `"error":{`) != 1 || strings.Count(out, `"finish_reason":"error"`) != 1 {
+			t.Errorf("%s:\n%s", form, out)
+		}
+	}
+}

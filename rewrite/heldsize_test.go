@@ -63,3 +63,14 @@ func TestWhatComesBehindTheEndOfAnotherStream(t *testing.T) {
 		}
 	}
 }
+
+// A run has the id of the request's path until an event names it with a string.
+func TestRunWhoseEventsNameItOtherwise(t *testing.T) {
+	for _, id := range []string{`7`, `null`, `["run_2"]`} {
+		in := `data: {"event": "message.delta", "run_id": ` + id + `, "timestamp": 5, "delta": "a"}` + "\n\n"
+		out, sum := run(in, Options{}, Params{RunID: "run_1"}, whole, CauseEOF)
+		if !strings.HasPrefix(out, in) || !strings.Contains(out[len(in):], `"run_id": "run_1"`) || sum.ID != "run_1" {
+			t.Errorf("%s: %q, %s", id, sum.ID, out[len(in):])
+		}
+	}
+}

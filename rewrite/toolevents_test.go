@@ -57,7 +57,8 @@ func TestToolEventOfAnotherStatus(t *testing.T) {
 	in := role() + g2Start("terminal", "💻", "ls", "c") + named("hermes.tool.progress", odd) + g2End("terminal", "c") + text("x") + stop()
 	same(t, repairWith(in, Options{Progress: ProgressBare}), in, "bytes in the form bare")
 	out := repair(in)
-	if strings.Count(out, `"paused"`) != 1 || strings.Count(out, `"running"`) != 1 || strings.Count(out, `"completed"`) < 1 {
+	// It gets the members of a chunk as any other named event.
+	if strings.Count(out, `"object":"chat.completion.chunk"`) < 3 || strings.Count(out, `"paused"`) != 1 || strings.Count(out, `"running"`) != 1 || strings.Count(out, `"completed"`) < 1 {
 		t.Errorf("%s", out)
 	}
 }
@@ -100,6 +101,31 @@ func TestLabelsThatAreTooLongTellNothing(t *testing.T) {
 		label := recall + strings.Repeat("x", maxTellingLabel-len(recall)-len(`\`)+more)
 		if s := look(t, repair(markerChunk("🔍", label)+text("x")+stop())).starts(); len(s) != 1 || s[0].tool != want {
 			t.Errorf("%d bytes: %s, want %s", len(label)+1, s[0].tool, want)
+		}
+	}
+}
+
+// A token that only begins with the longest emoji there may be is another.
+func TestTokensLongerThanTheLongestEmoji(t *testing.T) {
+	longest := strings.Repeat("🛰", maxEmoji/len("🛰"))
+	tools, err := NewTools(map[string]string{longest: "fleet"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for emoji, want := range map[string]string{longest: "fleet", longest + "\ufe0f": "fleet", longest + "🛰": "tool", longest + "x": "tool"} {
+		if s := look(t, repairWith(markerChunk(emoji, "x")+text("y")+stop(), Options{Tools: tools})).starts(); len(s) != 1 || s[0].tool != want {
+			t.Errorf("%s: %+v, want %s", emoji, s, want)
+		}
+	}
+}
+
+// What is counted of markers is what has become of them.
+func TestMarkersThatAreCounted(t *testing.T) {
+	in := role() + text("a\n`💻 x`\n`📖 y`\nb") + markerChunk("💻", "z") + text("c") + stop()
+	for imitations, want := range map[Imitations][3]int{ImitationsStrip: {1, 1, 2}, ImitationsKeep: {1, 1, 0}, ImitationsTrust: {3, 3, 0}} {
+		sum := repairSummary(in, Options{Imitations: imitations})
+		if got := [3]int{sum.Tools, sum.Markers, sum.Imitations}; got != want {
+			t.Errorf("%s: tools, markers, imitations are %v, want %v", imitations, got, want)
 		}
 	}
 }
