@@ -312,3 +312,18 @@ func TestErrorBeforeACutIsSaidOnce(t *testing.T) {
 		}
 	}
 }
+
+// Behind an error finish the usage still comes: a chunk without choices takes nothing
+// back.
+func TestUsageBehindAnErrorFinish(t *testing.T) {
+	alone := `data: {` + envelopeOfTests + `, "choices": []` + realUsage + "}\n\n"
+	for name, in := range map[string]string{
+		"upstream's":   finishChunk("error", `, "error": {"message": "boom"}`),
+		"a false stop": finishChunk("stop", zeroUsage),
+	} {
+		in = role() + in
+		if out := repair(in + alone + text("late") + ": c\n\n"); strings.Count(out, alone) != 1 || strings.Contains(out, "late") || !strings.Contains(out, ": c\n\n") {
+			t.Errorf("%s:\n%s", name, out)
+		}
+	}
+}

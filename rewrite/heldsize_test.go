@@ -74,3 +74,16 @@ func TestRunWhoseEventsNameItOtherwise(t *testing.T) {
 		}
 	}
 }
+
+// Where a large frame may have been the last, comments behind it decide nothing: a frame
+// that begins does.
+func TestWhatBeginsBehindALargeFrame(t *testing.T) {
+	large := `data: {"x": "` + strings.Repeat("x", 600) + "\"}\n\n"
+	for tail, cut := range map[string]bool{"": false, ": c": false, ":": false, ": c\n": false, "\n": false, "\r": false, "data": true, "data: {\"type\"": true, "event: x\n": true} {
+		in := created(0, `"id":"resp_1"`) + large
+		out, sum := run(in+tail, Options{MaxFrame: 400}, Params{}, whole, CauseEOF)
+		if got := strings.Contains(out, "response.failed"); got != cut || (sum.Code != "") != cut || !cut && out != in+tail {
+			t.Errorf("%q: failed is %v, code %q\n%s", tail, got, sum.Code, out[len(in):])
+		}
+	}
+}
