@@ -62,6 +62,10 @@ type answer struct {
 	at  int    // up to where b is in out
 }
 
+// maxChoices is how many choices of an answer at most are looked at (contract
+// section 4).
+const maxChoices = 64
+
 // message is the message of a choice.
 type message struct {
 	left []byte // what is left of the content, the inside of a JSON string
@@ -82,7 +86,7 @@ func (a *answer) parse() bool {
 		return false
 	}
 	a.sum.ID, a.sum.Model = unquote(a.c.id.of(a.b)), unquote(a.c.model.of(a.b))
-	for i := a.c.choices.from + 1; ; {
+	for i := a.c.choices.from + 1; len(a.messages) < maxChoices; {
 		choice, next, ok := nextElement(a.b, i)
 		if !ok {
 			break
@@ -178,7 +182,7 @@ func (a *answer) write(m *message, content, thought []byte) {
 		a.replace(m.content, append(append(append(content, `,"reasoning_content":"`...), thought...), '"'))
 	default:
 		said := inside(stringOf(a.b, m.reasoning))
-		thought = quote(append(append([]byte(nil), said...), thought...))
+		thought = quote(appendThought(append([]byte(nil), said...), thought, hasText(said)))
 		if m.reasoning.from < m.content.from {
 			a.replace(m.reasoning, thought)
 			a.replace(m.content, content)

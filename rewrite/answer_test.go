@@ -111,6 +111,8 @@ func TestFailedAnswers(t *testing.T) {
 		{"no choice", `{"object": "chat.completion", "model": "m", "choices": []` + zeroUsage + `}`, Options{}, nil, "", false},
 		{"an error beside it", completion(content(""), "stop", zeroUsage+`, "error": {"message": "x"}`), Options{}, nil, "", false},
 		{"an error of Hermes' own that is quoted", completion(content("It said: "+apiFailed), "stop", zeroUsage), Options{}, nil, "", true},
+		{"white space for reasoning", completion(`, "content": "", "reasoning_content": " \n", "reasoning": "\t"`, "stop", zeroUsage), Options{}, nil, Message(CodeCrashed), false},
+		{"white space between tags", completion(content("<think>\n</think>"), "stop", zeroUsage), Options{}, nil, Message(CodeCrashed), false},
 		{"reasoning by its other name", completion(`, "content": "", "reasoning": "hm"`, "stop", zeroUsage), Options{}, nil, "", true},
 		{"reasoning between tags", completion(content("<think>hm</think>"), "stop", zeroUsage), Options{Reasoning: ReasoningKeep}, nil, "", true},
 	} {
@@ -140,6 +142,15 @@ func TestAnswersReportUsage(t *testing.T) {
 	if !m["hermes-agent"] {
 		t.Error("real usage has not been noted")
 	}
+	m = memory{}
+	a := RepairAnswer([]byte(completion(content("Hello"), "stop", zeroUsage)), &Options{}, m)
+	if m["hermes-agent"] || a.InputTokens != 0 || a.OutputTokens != 0 {
+		t.Errorf("usage %+v of an answer without", a.Summary)
+	}
+	a = RepairAnswer([]byte(completion(content("Hello"), "stop", realUsage)), &Options{}, nil)
+	if a.InputTokens != 1234 || a.OutputTokens != 56 {
+		t.Errorf("%d and %d tokens, want 1234 and 56", a.InputTokens, a.OutputTokens)
+	}
 }
 
 // TestAnswersWithReasoningAndMarkers: the content loses both, the reasoning is
@@ -153,12 +164,12 @@ func TestAnswersWithReasoningAndMarkers(t *testing.T) {
 		{"markers", content("Hi\n`💻 ls`\n\n\nAnswer"), `, "content": "Hi\n\nAnswer"`},
 		{"both", content("<think>a\n`💻 ls`\n</think>`💻 ls`\nAnswer"), `, "content": "Answer","reasoning_content":"a\n` + "`\\ud83d\\udcbb ls`" + `\n"`},
 		{"escapes", `, "content": "\u003cthink\u003e\u00e9\u003c/think\u003e\ud83d\ude00"`, `, "content": "\ud83d\ude00","reasoning_content":"\u00e9"`},
-		{"reasoning of upstream's behind", content("<think>a</think>b") + `, "reasoning_content": "c"`, `, "content": "b", "reasoning_content": "ca"`},
-		{"reasoning of upstream's before", `, "reasoning_content": "c"` + content("<think>a</think>b"), `, "reasoning_content": "ca", "content": "b"`},
+		{"reasoning of upstream's behind", content("<think>a</think>b") + `, "reasoning_content": "c"`, `, "content": "b", "reasoning_content": "c\n\na"`},
+		{"reasoning of upstream's before", `, "reasoning_content": "c"` + content("<think>a</think>b"), `, "reasoning_content": "c\n\na", "content": "b"`},
 		{"null reasoning", content("<think>a</think>b") + `, "reasoning_content": null`, `, "content": "b", "reasoning_content": "a"`},
 		{"a marker, then a tag", content("A\n`💻 ls`\n<think>a</think>B"), `, "content": "A\nB","reasoning_content":"a"`},
 		{"a marker's beginning within reasoning", content("<think>`💻 ls </think>Answer`\nB"), `, "content": "Answer` + "`" + `\nB","reasoning_content":"` + "`\\ud83d\\udcbb ls" + ` "`},
-		{"reasoning behind a marker", content("A\n\n`💻 ls`\n<think>a</think>`📖 x`\n\n<think>b</think>B"), `, "content": "A\n\nB","reasoning_content":"ab"`},
+		{"reasoning behind a marker", content("A\n\n`💻 ls`\n<think>a</think>`📖 x`\n\n<think>b</think>B"), `, "content": "A\n\nB","reasoning_content":"a\n\nb"`},
 		{"tool calls", content("<think>a</think>") + `, "tool_calls": [ {"id": "<think>"} ]`, `, "content": "","reasoning_content":"a", "tool_calls": [ {"id": "<think>"} ]`},
 	} {
 		in, want := completion(c.in, "stop", realUsage), completion(c.want, "stop", realUsage)
@@ -209,6 +220,11 @@ func TestOtherAnswersStay(t *testing.T) {
 		`{"object": "chat.completion", "choices": [null, 1, {}, {"message": null}, {"message": {"content": {"a": "<think>"}}}]}`,
 		`{"object": "chat.completion", "choices": [{"message": {"content": ` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}}]}`,
 		`{"error": {"message": "<think>"}}`,
+		strings.Replace(good, `"stop"`, `stop`, 1),
+		strings.Replace(good, `"message"`, `"x": 01, "message"`, 1),
+		strings.Replace(good, `"message"`, `"x": "\x", "message"`, 1),
+		strings.Replace(good, `"message"`, `"x": tru, "message"`, 1),
+		strings.Replace(good, `"message"`, `"x": [1,], "message"`, 1),
 		completion(content("a < b `x`"), "stop", realUsage),
 		completion(content("<think>a</think>b")+`, "reasoning_content": ["c"]`, "stop", realUsage),
 	} {

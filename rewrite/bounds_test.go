@@ -198,28 +198,36 @@ func TestAtMostMaxOpenToolsAreOpen(t *testing.T) {
 }
 
 func TestOpenToolsHoldAtMostMaxOpenBytes(t *testing.T) {
-	label := strings.Repeat("x", 100<<10)
-	s := New(&Options{}, chat)
-	in := ""
-	for i := range 20 {
-		in += g2Start("terminal", "💻", label, fmt.Sprint("call_", i))
-	}
-	out := s.Feed(nil, []byte(in), epoch)
-	if s.tools.bytes > maxOpenBytes {
-		t.Errorf("open tools hold %d bytes", s.tools.bytes)
-	}
-	look(t, string(s.Finish(out, CauseEOF))).checkLifecycle(t)
-	huge := strings.Repeat("y", maxOpenBytes+1)
-	for _, in := range []string{g2Start("terminal", "💻", "l", huge), markerChunk("💻", huge), g1("terminal", "💻", huge)} {
-		s := New(&Options{}, chat)
-		out := s.Feed(nil, []byte(in), epoch)
-		if s.tools.bytes > maxOpenBytes {
-			t.Errorf("a tool of %d bytes stays open", s.tools.bytes)
-		}
-		v := look(t, string(s.Finish(out, CauseEOF)))
-		v.checkLifecycle(t)
-		if len(v.tools) != 2 {
-			t.Errorf("%d tool events", len(v.tools))
+	label, huge := strings.Repeat("x", 40<<10), strings.Repeat("y", 4*maxOpenBytes)
+	for name, start := range map[string]func(i int) string{
+		"many": func(i int) string { return g2Start("terminal", "💻", label, fmt.Sprint("call_", i)) },
+		"small, then large": func(i int) string {
+			if i < 20 {
+				return strings.Repeat(markerChunk("💻", "ls"), 5)
+			}
+			return markerChunk("💻", label)
+		},
+		"many of G0":       func(i int) string { return markerChunk("💻", label) },
+		"a huge id":        func(i int) string { return g2Start("terminal", "💻", "l", fmt.Sprint(i, huge)) },
+		"a huge marker":    func(i int) string { return markerChunk("💻", huge) },
+		"a huge tool name": func(i int) string { return g1(huge, "💻", "l") },
+	} {
+		for _, form := range []Progress{ProgressEnvelope, ProgressOff} {
+			s := New(&Options{Progress: form}, chat)
+			running, completed := 0, 0
+			count := func(out []byte) {
+				running += bytes.Count(out, []byte(`"status":"running"`)) + bytes.Count(out, []byte(`"status": "running"`))
+				completed += bytes.Count(out, []byte(`"status":"completed"`))
+			}
+			checkHeld(t, held(s, 30, start, count), maxOpenBytes+64<<10)
+			count(s.Finish(nil, CauseEOF))
+			want := 30
+			if name == "small, then large" {
+				want = 110
+			}
+			if form != ProgressOff && (running != want || completed != want) {
+				t.Errorf("%s: %d start, %d end, want %d", name, running, completed, want)
+			}
 		}
 	}
 }

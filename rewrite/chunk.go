@@ -34,15 +34,20 @@ type inChoices struct {
 	bare       bool // delta has no member but content and role
 	thought    span // the value of the last member with reasoning, when it is a string
 	thoughts   int  // how many there are
-	reasoning  bool // a non-space character in reasoning_content or reasoning
-	text       bool // a non-space character in the content of any choice
-	other      bool // the delta has a member with something in it that is no text
-	acts       bool // that is one of the API's: a call or a refusal
 	more       bool // the choice has a member that not every choice has
 	role       span // the value of delta.role, when it is a string
+	speech
 
 	begun, ended uint64 // the choices that say something in this chunk and that finish in it, as bits
 	further      bool   // there is one whose index is not 0
+}
+
+// speech is what the deltas of a chunk say.
+type speech struct {
+	reasoning bool // a non-space character in reasoning_content or reasoning
+	text      bool // a non-space character in the content of any choice
+	other     bool // a delta has a member with something in it that is no text
+	acts      bool // that is one of the API's: a call or a refusal
 }
 
 // parse finds the members of data. It is false when data is no object, or is not
@@ -133,6 +138,7 @@ func (c *chunk) readChoice(r *reader) {
 	}
 	var index int64
 	var finish, text span
+	before := c.speech
 	for r.open(); ; {
 		name, ok := r.member()
 		if !ok {
@@ -142,6 +148,8 @@ func (c *chunk) readChoice(r *reader) {
 		case "index":
 			index = smallInt(r.value().of(r.b))
 		case "delta":
+			c.speech = before // of two the last counts
+			c.content, c.role, c.alone, c.bare = span{}, span{}, false, false
 			c.readDelta(r)
 		case "finish_reason":
 			finish = r.value()
@@ -180,7 +188,8 @@ func (c *chunk) readDelta(r *reader) {
 		r.value()
 		return
 	}
-	c.content, c.alone, c.bare = span{}, true, true
+	c.alone, c.bare = true, true
+	before := c.text
 	for r.open(); ; {
 		name, ok := r.member()
 		if !ok {
@@ -189,7 +198,7 @@ func (c *chunk) readDelta(r *reader) {
 		value := r.value()
 		switch string(name.of(r.b)) {
 		case "content":
-			c.contentKey = name
+			c.contentKey, c.text = name, before
 			c.readContent(r.b, value)
 		case "reasoning_content", "reasoning":
 			c.alone, c.bare = false, false
@@ -212,7 +221,7 @@ func (c *chunk) readDelta(r *reader) {
 }
 
 func (c *chunk) readContent(data []byte, value span) {
-	if !value.isString(data) {
+	if c.content = (span{}); !value.isString(data) {
 		c.alone, c.bare = false, false
 		c.other = c.other || filled(value.of(data))
 		return

@@ -97,6 +97,7 @@ func (c *modelChunk) readChoice(data []byte, choice span) {
 	}
 	var index int64
 	var finish, text span
+	before := c.speech
 	for i := choice.from + 1; ; {
 		key, value, next, ok := nextMember(data, i)
 		if !ok {
@@ -106,6 +107,10 @@ func (c *modelChunk) readChoice(data []byte, choice span) {
 		case "index":
 			index = smallInt(value.of(data))
 		case "delta":
+			c.content, c.role, c.alone, c.bare = span{}, span{}, false, false
+			if value.from == memberOf(data, choice, "delta").from { // the last
+				c.speech = before
+			}
 			c.readDelta(data, value)
 		case "finish_reason":
 			finish = value
@@ -135,7 +140,8 @@ func (c *modelChunk) readDelta(data []byte, delta span) {
 		return
 	}
 	c.delta = delta
-	c.content, c.alone, c.bare = span{}, true, true
+	c.alone, c.bare = true, true
+	last := memberOf(data, delta, "content")
 	for i := delta.from + 1; ; {
 		key, value, next, ok := nextMember(data, i)
 		if !ok {
@@ -143,8 +149,13 @@ func (c *modelChunk) readDelta(data []byte, delta span) {
 		}
 		switch string(key.of(data)) {
 		case "content":
-			c.contentKey = key
-			c.readContent(data, value)
+			c.contentKey, c.content = key, span{}
+			if text := c.text; value != last {
+				c.readContent(data, value)
+				c.text = text
+			} else {
+				c.readContent(data, value)
+			}
 		case "reasoning_content", "reasoning":
 			c.alone, c.bare = false, false
 			c.readThought(data, value)

@@ -117,10 +117,22 @@ func (s *Stream) isMarker() bool {
 func (s *Stream) markerComes(m marker, text []byte) toolFields {
 	s.settle()
 	s.note(sectionMarkers, "a tool marker, the whole content of one chunk: leaves the text")
-	s.eat = min(s.eat, 1) // the marker's first newline ended the line before
+	s.owes()
 	s.sum.Markers++
-	s.gap = true
 	return s.startedBy(m.emoji.of(text), m.label.of(text))
+}
+
+// owes notes that a marker goes with its newlines, of which one has to keep the
+// texts around it apart.
+func (s *Stream) owes() {
+	switch {
+	case s.owed:
+		s.eat = 0 // the marker's first newline ended the line before
+	case s.eat > 0:
+		s.eat = 1 // and so here, where one has left before that line
+	default:
+		s.owed = s.said.begun
+	}
 }
 
 // droppable tells whether nothing is lost when the chunk is dropped once its
@@ -187,8 +199,8 @@ func (s *Stream) textFrame(in span) {
 	if s.c.finish.ok() && in.ok() {
 		s.completeAll(s.willFail()) // not between a line that is held and its end
 	}
-	s.parts = s.parts[:0]
-	s.begin(in.from, s.tags.inside)
+	s.parts, s.stretches, s.growth = s.parts[:0], 0, maxGrowth-s.tools.cost(s.endSize())
+	s.begin(in.from, s.tags.inside).breaks = s.breaks
 	if s.stays {
 		s.readPlain(in.of(s.f.data))
 	} else {
@@ -200,8 +212,12 @@ func (s *Stream) textFrame(in span) {
 	} else {
 		s.keepClosing(in)
 	}
+	s.splitMarkers(in)
 	p, k := s.writeParts(in)
 	if s.line.active() {
+		if s.owed && s.lineHere {
+			k.front = newlineInJSON
+		}
 		s.holdFrame(in, k)
 		return
 	}
@@ -211,23 +227,23 @@ func (s *Stream) textFrame(in span) {
 // writeText writes the chunk with nothing of its content at in but k. Reasoning
 // gets a delta of its own (contract section 4).
 func (s *Stream) writeText(in span, k kept, reasoning bool) {
-	lead := s.takeLead()
-	left := k.left() + len(lead)
+	left := k.left()
 	if reasoning && left > 0 {
 		s.note(sectionReasoning, "reasoning: leaves the content")
 	}
 	if reasoning && left > 0 && !s.renamable() {
 		if s.o.Reasoning != ReasoningDrop {
-			s.writeDelta(true, lead, k)
+			s.writeDelta(true, k)
 		}
-		k, lead, left = nothing(in), nil, 0
+		k, left = nothing(in), 0
 	}
 	if in.ok() && left == 0 && s.droppable() {
+		s.writeLF() // of the parts that have left
 		s.fate = fateDrop
 		return
 	}
 	s.rest = k
-	s.keep(in, k, lead, reasoning && left > 0)
+	s.keep(in, k, reasoning && left > 0)
 	s.calm()
 	s.writeChunk()
 }
@@ -244,9 +260,8 @@ func (s *Stream) closeLine(in span) {
 	switch {
 	case !s.line.active():
 	case s.line.complete():
-		inText := s.line.inText
-		s.cutLine(in, in.to, in.to)
-		s.eat = newlinesBehind(inText)
+		s.cutLine(in, in.to)
+		s.eat++ // its own newline is yet to come
 	default:
 		s.clearLine()
 	}
@@ -260,15 +275,19 @@ func (s *Stream) holdFrame(in span, k kept) {
 	} else {
 		s.note(sectionMarkers, "may be an imitated marker: held back to the end of the line")
 	}
-	s.keep(in, k, nil, false)
+	s.writeLF() // of the parts that have left
+	s.keep(in, k, false)
 	start := s.hold.size()
-	held := func(v span) span { return span{start + s.moved(v.from), start + s.moved(v.to)} }
+	held := func(v span) span { return span{start + s.movedBefore(v.from), start + s.moved(v.to)} }
 	h := heldFrame{text: held(in), drop: s.droppable()}
 	if s.c.repeat.ok() {
 		h.repeat = held(s.c.repeat.inner())
 	}
 	if s.lineHere {
 		s.line.from = start + s.moved(s.line.from)
+		if s.owed {
+			s.line.from -= len(k.front) // which goes with the line
+		}
 		s.lineHere = false
 	}
 	s.hold.buf = s.render(s.hold.buf)

@@ -34,6 +34,7 @@ func (s *Stream) unit(u unit, b []byte) {
 			return
 		}
 		s.settle()
+		s.owed, s.eat = false, 0 // for all that is known it is text
 		if s.otherRaw(b) {
 			s.fate = fateDrop
 			return
@@ -51,7 +52,8 @@ func (s *Stream) unit(u unit, b []byte) {
 		case fateForward:
 			s.out = append(s.out, b...)
 		case fateHold:
-			s.forwardQuiet(b)
+			s.hold.addLF(b)
+			s.boundHold()
 		}
 	}
 }
@@ -75,8 +77,12 @@ func (s *Stream) forward() {
 // owesLF notes that the frame s.f, which has been written, ends with a CR whose
 // LF is yet to come.
 func (s *Stream) owesLF() {
-	raw := s.f.raw
-	s.lf = raw[len(raw)-1] == '\r' && bytes.Contains(raw, []byte("\r\n"))
+	s.lf = tearsCRLF(s.f.raw)
+}
+
+// tearsCRLF tells whether b ends with a CR whose LF is yet to come.
+func tearsCRLF(b []byte) bool {
+	return bytes.HasSuffix(b, []byte("\r")) && bytes.Contains(b, []byte("\r\n"))
 }
 
 // writeLF writes the LF that is owed before a frame of our own: the two must not
@@ -94,6 +100,7 @@ func (s *Stream) forwardQuiet(b []byte) {
 	if s.hold.empty() {
 		s.fate = fateForward
 		s.out = append(s.out, b...)
+		s.lf = tearsCRLF(b)
 		return
 	}
 	s.fate = fateHold
@@ -104,8 +111,9 @@ func (s *Stream) forwardQuiet(b []byte) {
 // boundHold lets the line under suspicion go when too much waits for its end.
 func (s *Stream) boundHold() {
 	if s.hold.size() > s.scan.max {
+		torn := tearsCRLF(s.hold.buf)
 		s.clearLine()
-		s.fate = fateForward
+		s.lf, s.fate = torn, fateForward
 	}
 }
 

@@ -22,6 +22,7 @@
 //	marker.go     a chunk that is a tool marker       (contract section 1)
 //	imitation.go  a line that looks like one
 //	parts.go      a content that is text, tools and reasoning
+//	growth.go     how much longer that may leave       (contract section 7)
 //	tags.go       text         → content and reasoning (contract section 4)
 //	thought.go    reasoning that leaves the content
 //	fence.go      open code fences

@@ -11,31 +11,40 @@ type edit struct {
 }
 
 // edit replaces data[from:to] of the frame s.f. Where that spans lines of data,
-// each loses its part and stays: what stands between them is not data.
+// each loses its part and stays: what stands between them is not data. Of very many
+// those go whose data goes, where nothing stands between them: an edit of each takes
+// more memory than the frame.
 func (s *Stream) edit(from, to int, with []byte) {
 	if len(s.f.lines) == 1 { // as of almost all
-		at := s.f.lines[0].raw
+		at := int(s.f.lines[0].raw)
 		s.editRaw(span{at + from, at + to}, with)
 		return
 	}
-	for n := s.f.lineOf(from); ; n++ {
+	first := s.f.lineOf(from)
+	many := s.f.lineOf(to)-first > maxIdleItems
+	for n, last := first, 0; ; n++ {
 		end := min(to, s.f.endOf(n))
 		at := s.f.at(from)
-		s.editRaw(span{at, at + max(end-from, 0)}, with)
+		cut := span{at, at + max(end-from, 0)}
+		if many && n > first && s.edits[last].to+len("\r\ndata: ") >= cut.from {
+			s.edits[last].to = cut.to
+		} else {
+			last = s.editRaw(cut, with)
+		}
 		if end == to || n+1 == len(s.f.lines) {
 			return
 		}
-		from, with = s.f.lines[n+1].data, nil
+		from, with = int(s.f.lines[n+1].data), nil
 	}
 }
 
 // editRaw replaces bytes of the frame s.f. Edits are kept in order; of two at
-// the same place the first given comes first.
-func (s *Stream) editRaw(at span, with []byte) {
+// the same place the first given comes first. It returns which it is.
+func (s *Stream) editRaw(at span, with []byte) int {
 	i := len(s.edits)
 	if i == 0 || s.edits[i-1].from <= at.from {
 		s.edits = append(s.edits, edit{at, with})
-		return
+		return i
 	}
 	for i > 0 && s.edits[i-1].from > at.from {
 		i--
@@ -43,6 +52,7 @@ func (s *Stream) editRaw(at span, with []byte) {
 	s.edits = append(s.edits, edit{})
 	copy(s.edits[i+1:], s.edits[i:])
 	s.edits[i] = edit{at, with}
+	return i
 }
 
 // added keeps room, which is s.room and more, and returns what is more. That stays
@@ -79,6 +89,19 @@ func (s *Stream) moved(i int) int {
 	to := at
 	for _, e := range s.edits {
 		if e.to <= at {
+			to += len(e.with) - (e.to - e.from)
+		}
+	}
+	return to
+}
+
+// movedBefore is moved for the first byte of a range, before what is put in front
+// of it.
+func (s *Stream) movedBefore(i int) int {
+	at := s.f.at(i)
+	to := at
+	for _, e := range s.edits {
+		if e.from < at {
 			to += len(e.with) - (e.to - e.from)
 		}
 	}

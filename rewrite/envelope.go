@@ -82,6 +82,7 @@ func (s *Stream) updateEnvelope() {
 		e.changed()
 		return
 	}
+	s.endBefore(len(id) + len(created) + len(model) - len(e.values))
 	e.set(id, created, model)
 }
 

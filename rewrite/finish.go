@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"bytes"
 	"math/bits"
 	"strconv"
 )
@@ -230,7 +231,7 @@ func (s *Stream) moveText() {
 	if s.o.ErrorFinish == ErrorFinishInline || s.errorSent != nil || s.rest.left() == 0 {
 		return
 	}
-	s.writeDelta(false, nil, s.rest)
+	s.writeDelta(false, s.rest)
 	in := s.c.content.inner()
 	s.edits = s.edits[:0]
 	s.keepNothing(in)
@@ -338,5 +339,5 @@ func (s *Stream) errorFrame() {
 func (s *Stream) noteError() {
 	s.note(sectionEnd, "an error of upstream's: an error finish will not repeat it")
 	s.fail(s.errorCode())
-	s.errorSent = append([]byte(nil), s.reason()...)
+	s.errorSent = bytes.Clone(cutString(s.reason(), maxMessage))
 }

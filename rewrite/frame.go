@@ -2,6 +2,7 @@ package rewrite
 
 import (
 	"bytes"
+	"slices"
 	"sort"
 )
 
@@ -21,8 +22,8 @@ type frame struct {
 
 // dataLine maps one line of a frame's data to the frame's bytes.
 type dataLine struct {
-	data int // where the line begins in data
-	raw  int // where it begins in raw
+	data int32 // where the line begins in data
+	raw  int32 // where it begins in raw
 }
 
 // parse finds the fields of raw. It keeps raw, and allocates nothing unless the
@@ -110,14 +111,19 @@ func cutField(line []byte) (name, value []byte) {
 func (f *frame) addData(value []byte, at int) {
 	if len(f.lines) == 0 {
 		f.data = value
-		f.lines = append(f.lines, dataLine{0, at})
+		f.lines = append(f.lines, dataLine{0, int32(at)})
 		return
 	}
-	if len(f.lines) == 1 {
+	switch len(f.lines) {
+	case 1:
 		f.join = append(f.join, f.data...)
+	case maxIdleItems: // there will be many: room for all of them, once
+		rest := f.raw[at:]
+		f.lines = slices.Grow(f.lines, bytes.Count(rest, []byte("\n"))+bytes.Count(rest, []byte("\r"))+1)
+		f.join = slices.Grow(f.join, len(rest))
 	}
 	f.join = append(f.join, '\n')
-	f.lines = append(f.lines, dataLine{len(f.join), at})
+	f.lines = append(f.lines, dataLine{int32(len(f.join)), int32(at)})
 	f.join = append(f.join, value...)
 	f.plain = false
 }
@@ -125,7 +131,7 @@ func (f *frame) addData(value []byte, at int) {
 // at returns where the byte i of data is in raw.
 func (f *frame) at(i int) int {
 	l := f.lines[f.lineOf(i)]
-	return l.raw + i - l.data
+	return int(l.raw) + i - int(l.data)
 }
 
 // lineOf returns the line of data that the byte i of data is in.
@@ -133,13 +139,13 @@ func (f *frame) lineOf(i int) int {
 	if len(f.lines) == 1 {
 		return 0
 	}
-	return sort.Search(len(f.lines)-1, func(n int) bool { return f.lines[n+1].data > i })
+	return sort.Search(len(f.lines)-1, func(n int) bool { return int(f.lines[n+1].data) > i })
 }
 
 // endOf returns the end of the line n of data, in data.
 func (f *frame) endOf(n int) int {
 	if n+1 < len(f.lines) {
-		return f.lines[n+1].data - 1
+		return int(f.lines[n+1].data) - 1
 	}
 	return len(f.data)
 }

@@ -46,6 +46,7 @@ func (h *healer) healText(in span) {
 					run, before, first = span{i, i}, last, kept == 1
 				}
 				h.said.Markers++
+				h.lone = h.lone || hasLoneSurrogate(text[i:to])
 				extra, more = true, false
 				run.to, i = to, to
 				continue

@@ -40,14 +40,14 @@ const (
 // parts with the type text. Of members that stand there twice, each messages,
 // content and text is healed, for nobody knows which one a server takes; of
 // role, type and stream the last counts, as it does for most. A body that is
-// not well-formed JSON in UTF-8, or nested deeper than maxDepth, passes
-// untouched.
+// not well-formed JSON in UTF-8, or nested deeper than maxDepth, or has a lone
+// surrogate within a marker, passes untouched.
 func Heal(body []byte, tools *Tools) ([]byte, Healed) {
 	h := healer{b: body, tools: (&Options{Tools: tools}).tools()}
 	if !h.body() {
 		return body, Healed{}
 	}
-	if h.invalid || h.said.Markers == 0 {
+	if h.invalid || h.lone || h.said.Markers == 0 {
 		h.said.Markers = 0
 		return body, h.said
 	}
@@ -72,6 +72,7 @@ type healer struct {
 	out     []byte // the healed body so far, nil before the first cut
 	at      int    // up to where b is in out
 	invalid bool   // there is something to cut, but the body is not to be touched
+	lone    bool   // nor when a marker has a lone surrogate in it: no text can have said that
 
 	begin []byte // room for what is compared with emoji
 }

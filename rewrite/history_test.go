@@ -221,6 +221,8 @@ func TestWhatIsNotHealed(t *testing.T) {
 		"name alone":                `{"messages"`,
 		"name and colon":            `{"messages":`,
 		"half a surrogate":          `{"messages":[{"role":"assistant","content":"a\n` + "`\\ud83d ls`" + `\nb"}]}`,
+		"half a surrogate within":   `{"messages":[` + message + `,{"role":"assistant","content":"a\n` + "`💻 \\ud83d ls`" + `\nb"}]}`,
+		"the other half of one":     `{"messages":[` + message + `,{"role":"assistant","content":"a\n` + "`💻 \\uDC00`" + `\nb"}]}`,
 		"half an escape":            `{"messages":[{"role":"assistant","content":"` + "`" + `\u27`,
 	} {
 		got, req := heal(t, body)

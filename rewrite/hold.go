@@ -1,7 +1,5 @@
 package rewrite
 
-import "bytes"
-
 // hold keeps frames back whose text may be the beginning of an imitation. They
 // leave byte for byte, or without the text that was one.
 type hold struct {
@@ -39,9 +37,10 @@ func (h *hold) addText(f heldFrame) {
 	h.frames = append(h.frames, f)
 }
 
-// tearsCRLF tells whether what is held ends with a CR whose LF is yet to come.
-func (h *hold) tearsCRLF() bool {
-	return bytes.HasSuffix(h.buf, []byte("\r")) && bytes.Contains(h.buf, []byte("\r\n"))
+// addLF keeps the LF of the last that was kept.
+func (h *hold) addLF(lf []byte) {
+	h.buf = append(h.buf, lf...)
+	h.frames[len(h.frames)-1].end = len(h.buf)
 }
 
 // release appends all that is held to dst as it is.

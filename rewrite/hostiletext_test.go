@@ -1,7 +1,6 @@
 package rewrite
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -41,25 +40,6 @@ func TestFrameInSmallReadsCostsLinearTime(t *testing.T) {
 		}
 		return took
 	})
-}
-
-// Trusted markers become frames that are much longer than they are, so that one
-// chunk starts no more tools than may be open.
-func TestTrustedMarkersOfOneChunkAreBounded(t *testing.T) {
-	names := strings.NewReplacer("chatcmpl-1", strings.Repeat("i", maxEnvelope-2), "hermes-agent", strings.Repeat("m", maxEnvelope-2))
-	s := New(&Options{Imitations: ImitationsTrust}, chat)
-	feedAll(s, names.Replace(text("a\n")), whole)
-	out := s.Feed(nil, []byte(`data: {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "`+strings.Repeat("`💻 x`\\n", 50000)+`b"}, "finish_reason": null}]}`+"\n\n"), epoch)
-	if len(out) > 2*DefaultMaxFrame {
-		t.Errorf("one frame becomes %d bytes", len(out))
-	}
-	if n := s.Summary().Tools; n != maxOpenTools {
-		t.Errorf("%d tools", n)
-	}
-	out = s.Finish(out, CauseEOF)
-	if bytes.Contains(out, []byte("`")) || bytes.Count(out, []byte(`running"}`)) != bytes.Count(out, []byte(`completed"}`)) {
-		t.Error("a marker is left, or a tool is open")
-	}
 }
 
 // Of frames that are alike, and large but for their text, nothing is remembered.

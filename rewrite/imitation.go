@@ -1,6 +1,9 @@
 package rewrite
 
-import "unicode/utf8"
+import (
+	"slices"
+	"unicode/utf8"
+)
 
 // maxHeldLine is how many bytes of text a line may have and still be taken for
 // an imitation; so many are held back at most (contract section 1).
@@ -16,8 +19,6 @@ type candidate struct {
 	begin []byte // the text behind a backtick, while it is compared with emoji
 	after int    // runes behind the space
 	tick  bool   // the last rune was a backtick
-
-	inText bool // no newline has left before it
 
 	emoji, label []byte // as in the JSON, for ImitationsTrust
 	last         int    // where the last rune of label begins
@@ -37,9 +38,9 @@ const (
 func (c *candidate) active() bool { return c.phase != candidateNone }
 
 // start begins a candidate whose first rune is at from.
-func (c *candidate) start(from int, phase candidatePhase, inText bool) {
+func (c *candidate) start(from int, phase candidatePhase) {
 	*c = candidate{
-		phase: phase, from: from, size: 1, inText: inText,
+		phase: phase, from: from, size: 1,
 		begin: c.begin[:0], emoji: c.emoji[:0], label: c.label[:0],
 	}
 }
@@ -110,7 +111,7 @@ func (c *candidate) complete() bool {
 func (s *Stream) readText(in span) {
 	text := s.f.data[:in.to]
 	for i := in.from; i < in.to; {
-		if s.midLine() && s.eat == 0 && !s.gap && !s.line.active() && s.tags.idle() {
+		if s.midLine() && s.eat == 0 && !s.owed && !s.line.active() && s.tags.idle() {
 			from := i
 			i = newlineFrom(text, i)
 			if hasText(text[from:i]) {
@@ -123,7 +124,6 @@ func (s *Stream) readText(in span) {
 		r, next := nextRune(text, i)
 		if s.takesTags() && (!s.line.active() || s.line.phase == candidateTag) {
 			if at, taken := s.readTag(in, i, next, r); taken {
-				s.gap = false
 				i = at
 				continue
 			}
@@ -133,28 +133,31 @@ func (s *Stream) readText(in span) {
 			s.eat--
 			s.cut(i, next)
 		case s.line.active() && r == '\n' && s.line.complete():
-			s.cutLine(in, i, next)
+			s.cutLine(in, next)
 		case s.line.active():
 			if r == '\n' || !s.line.step(r, text[i:next], s.o.tools()) {
 				s.clearLine()
 				s.sent(r)
 			}
 		case r == '`' && s.suspects():
-			s.line.start(i, candidateEmoji, !s.fence.lineStart())
+			s.line.start(i, candidateEmoji)
 			s.lineHere = true
 			s.eat = 0
 		default:
 			s.sent(r)
 			s.eat = 0
 		}
-		s.gap = false
 		i = next
 	}
 }
 
 // readPlain is readText for content that is sure to stay.
 func (s *Stream) readPlain(text []byte) {
-	s.gap = s.gap && len(text) == 0
+	if len(text) == 0 {
+		return
+	}
+	first, _ := nextRune(text, 0)
+	s.begins(first)
 	if hasText(text) {
 		s.speaks()
 	}
@@ -162,19 +165,42 @@ func (s *Stream) readPlain(text []byte) {
 }
 
 // suspects tells whether a backtick that comes now may begin an imitation: at
-// the start of a line, and behind a marker that was dropped with the newline
-// behind it.
+// the start of a line, and behind a marker that was dropped, for there a line
+// begins.
 func (s *Stream) suspects() bool {
-	return s.o.Imitations != ImitationsKeep && (s.fence.lineStart() || s.gap) && !s.fence.open()
+	return s.o.Imitations != ImitationsKeep && (s.fence.lineStart() || s.owed) && !s.fence.open()
 }
 
 // sent notes that the rune r of the content leaves.
 func (s *Stream) sent(r rune) {
+	s.begins(r)
 	s.fence.step(r)
 	s.tags.sent(r)
 	if !isSpace(r) {
 		s.speaks()
 	}
+}
+
+// begins notes that text leaves which begins with the rune r. Behind a marker that
+// was dropped a newline goes in front of it, unless it is one (contract section 1).
+func (s *Stream) begins(r rune) {
+	s.said.begun = true
+	if !s.owed {
+		return
+	}
+	if r == '\n' {
+		s.owed = false
+		return
+	}
+	s.paid()
+	s.parts[len(s.parts)-1].newline = true
+}
+
+// paid notes that the newline leaves which was owed.
+func (s *Stream) paid() {
+	s.owed = false
+	s.fence.step('\n')
+	s.tags.sent('\n')
 }
 
 // speaks notes that a non-space character of the content leaves.
@@ -183,25 +209,21 @@ func (s *Stream) speaks() {
 	s.spoken()
 }
 
-// cutLine takes the line under suspicion, which ends with the newline at
-// text[end:next] or, where that is empty, with the content, out of the content
+// cutLine takes the line under suspicion, behind which is next, out of the content
 // at in.
-func (s *Stream) cutLine(in span, end, next int) {
+func (s *Stream) cutLine(in span, next int) {
 	from := in.from
 	if s.lineHere {
 		from = s.line.from
 	}
-	s.eat = 1
-	to := next
-	if s.line.inText {
-		to = end // the newline keeps the texts apart: TestImitationRightBehindAMarker
-		s.sent('\n')
-	}
-	s.cut(from, to)
-	s.stripLine()
-	if s.o.Imitations == ImitationsTrust && len(s.parts) <= maxOpenTools { // a tool's events are longer than its marker
+	s.cut(from, next)
+	s.eat = s.further()
+	starts := s.trusts() && s.mayStart(in)
+	s.stripLine(starts)
+	if starts {
 		s.said.sinceTool = false
-		p := s.begin(to, false)
+		s.room = slices.Grow(s.room, in.to-from) // for this and those to come
+		p := s.begin(next, false)
 		p.starts, p.tool = true, s.lineTool()
 	}
 }
@@ -218,6 +240,9 @@ func (s *Stream) clearLine() {
 		first = '<'
 		s.tags.matched = 0
 	}
+	if s.owed && !s.hold.empty() {
+		s.paid() // it is held with the line
+	}
 	s.sent(first)
 	if s.line.size > 1 {
 		s.sent('x') // whatever it was, it makes no fence
@@ -231,10 +256,16 @@ func (s *Stream) clearLine() {
 	}
 }
 
+// trusts tells whether a marker that the text has starts a tool. Behind the finish
+// chunk none does (contract section 2).
+func (s *Stream) trusts() bool {
+	return s.o.Imitations == ImitationsTrust && !s.finished && !s.done
+}
+
 // stripLine takes the line under suspicion, as far as it is held, for an
-// imitation.
-func (s *Stream) stripLine() {
-	if s.o.Imitations == ImitationsTrust {
+// imitation, which starts a tool or does not.
+func (s *Stream) stripLine(starts bool) {
+	if starts {
 		s.sum.Markers++
 	} else {
 		s.sum.Imitations++
@@ -246,13 +277,14 @@ func (s *Stream) stripLine() {
 	s.tags.boundary() // what follows may open a message
 }
 
-// newlinesBehind returns how many newlines go with an imitation whose own newline
-// is yet to come.
-func newlinesBehind(inText bool) int8 {
-	if inText {
-		return 1
+// further returns how many newlines go with an imitation behind its own: one, for
+// the one before it has left. Where that is owed yet, the one behind takes its
+// place.
+func (s *Stream) further() int8 {
+	if s.owed {
+		return 0
 	}
-	return 2
+	return 1
 }
 
 // settle decides the line under suspicion as if it ended here: Hermes writes
@@ -267,9 +299,10 @@ func (s *Stream) settle() {
 		s.clearLine()
 		return
 	}
-	s.eat = newlinesBehind(s.line.inText)
-	s.stripLine()
-	if s.o.Imitations == ImitationsTrust {
+	s.eat = 1 + s.further() // its own is yet to come
+	starts := s.trusts()
+	s.stripLine(starts)
+	if starts {
 		t := s.lineTool()
 		s.startDerived(&t, SourceImitation)
 		s.said.sinceTool = false

@@ -260,7 +260,7 @@ func TestImitationRightBehindAMarker(t *testing.T) {
 		{"foo\nbar", []string{"foo", "\n`💻 ls`\n", "`💻", " x`\n", "bar"}},
 		{"foo\n\nbar", []string{"foo", "\n`💻 ls`\n", "`💻 x`\n", "\n\nbar"}},
 		{"bar", []string{"\n`💻 ls`\n", "`💻 x`\nbar"}},
-		{"foo\nbar", []string{"foo\n", "\n`💻 ls`\n", "`💻 x`\nbar"}},
+		{"foo\n\nbar", []string{"foo\n", "\n`💻 ls`\n", "`💻 x`\nbar"}},
 	} {
 		once := repair(role() + texts(test.deltas...) + stop())
 		if v := look(t, once); v.content != test.want {

@@ -12,8 +12,9 @@ import (
 const (
 	// maxOpenTools is how many tools may be open at once.
 	maxOpenTools = 256
-	// maxOpenBytes is how many bytes their names, ids and labels may take.
-	maxOpenBytes = 256 << 10
+	// maxOpenBytes is how many bytes the events may take that say that they have
+	// ended: one delta ends them all (contract section 7).
+	maxOpenBytes = 128 << 10
 	// maxEndedTools is how many ended tools are remembered, to drop what comes
 	// twice.
 	maxEndedTools = 1024
@@ -44,6 +45,7 @@ func (s *Stream) copied(f *toolFields, inferred bool) tool {
 		s.room = s.toolFront().appendCallID(s.room, s.tools.count+1)
 	}
 	all := string(s.room[from:])
+	s.room = s.room[:from]
 	take := func(n int) (part string) {
 		part, all = all[:n], all[n:]
 		return part
@@ -81,10 +83,14 @@ func (l *lifecycle) known(id []byte) bool {
 	return l.find(id) >= 0 || slices.Contains(l.ended, maphash.Bytes(idSeed, id))
 }
 
-// full tells whether a tool must be completed before t can be opened.
-func (l *lifecycle) full(t *tool) bool {
-	return len(l.open) > 0 && (len(l.open) >= maxOpenTools || int(l.bytes)+t.size() > maxOpenBytes)
+// full tells whether more is open than may be, where an event takes so many bytes
+// beside a tool's fields.
+func (l *lifecycle) full(event int) bool {
+	return len(l.open) > maxOpenTools || len(l.open) > 0 && l.cost(event) > maxOpenBytes
 }
+
+// cost returns how many bytes it takes to complete the open tools.
+func (l *lifecycle) cost(event int) int { return int(l.bytes) + len(l.open)*event }
 
 // start opens t.
 func (l *lifecycle) start(t *tool, now time.Time) {
@@ -164,9 +170,6 @@ func (s *Stream) inferEnds() {
 // open notes that t has started; its running frame has been written.
 func (s *Stream) open(t *tool, source ToolSource) {
 	s.tell(t, false, source)
-	for s.tools.full(t) {
-		s.complete(0, SourceInferred)
-	}
 	s.tools.start(t, s.now)
 	first := s.tools.count == 1 || s.said.sinceTool // since the last text
 	s.said.housekeeping = isHousekeeping(t.name) && (first || s.said.housekeeping)
@@ -175,7 +178,7 @@ func (s *Stream) open(t *tool, source ToolSource) {
 		s.tags.boundary()
 	}
 	s.sum.Tools++
-	if s.tools.bytes > maxOpenBytes {
+	for s.tools.full(s.endSize()) {
 		s.complete(0, SourceInferred)
 	}
 }

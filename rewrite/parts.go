@@ -1,5 +1,7 @@
 package rewrite
 
+import "slices"
+
 // part is a stretch of a chunk's content that is all text or all reasoning.
 // Where a tag stands between two, or a marker that is trusted, the chunk is
 // taken apart: clients that get both in one delta drop one of them.
@@ -8,19 +10,27 @@ type part struct {
 	cuts      int        // how many cuts stand before it
 	reasoning bool       // it stood between tags
 	spoke     bool       // a non-space character is in it, or in what has left since the part before
+	newline   bool       // one that is owed goes in front of it
+	breaks    bool       // it begins a stretch of reasoning behind another, and nothing of it has left
 	starts    bool       // a tool starts before it
 	tool      toolFields // of this one
 }
 
-// kept is what is left of a chunk's content: a part of it without the cuts.
+// kept is what is left of a chunk's content: a part of it without the cuts, and
+// what goes in front of it.
 type kept struct {
 	span
-	cuts []span
+	cuts  []span
+	front []byte
 }
+
+// newlineInJSON and breakInJSON are a newline and a paragraph break, inside a JSON
+// string.
+var newlineInJSON, breakInJSON = []byte(`\n`), []byte(`\n\n`)
 
 // left returns how many bytes are.
 func (k kept) left() int {
-	n := k.to - k.from
+	n := len(k.front) + k.to - k.from
 	for _, c := range k.cuts {
 		n -= c.to - c.from
 	}
@@ -29,6 +39,7 @@ func (k kept) left() int {
 
 // appendTo appends it to dst. It stands in data.
 func (k kept) appendTo(dst, data []byte) []byte {
+	dst = append(dst, k.front...)
 	at := k.from
 	for _, c := range k.cuts {
 		dst = append(dst, data[at:c.from]...)
@@ -52,6 +63,9 @@ func (s *Stream) cut(from, to int) {
 	case n > s.parts[len(s.parts)-1].cuts && s.cuts[n-1].to == from:
 		s.cuts[n-1].to = to
 	default:
+		if n == maxIdleItems { // there will be many: room for all of them, once
+			s.cuts = slices.Grow(s.cuts, (len(s.f.data)-from)/len("a`💻 x`"))
+		}
 		s.cuts = append(s.cuts, span{from, to})
 	}
 }
@@ -65,7 +79,7 @@ func (s *Stream) spoken() {
 
 // kept returns what is left of the part i of the content at in.
 func (s *Stream) kept(in span, i int) kept {
-	k := kept{span{s.parts[i].from, in.to}, s.cuts[s.parts[i].cuts:]}
+	k := kept{span: span{s.parts[i].from, in.to}, cuts: s.cuts[s.parts[i].cuts:]}
 	if i+1 < len(s.parts) {
 		k.to = s.parts[i+1].from
 		k.cuts = s.cuts[s.parts[i].cuts:s.parts[i+1].cuts]
@@ -89,45 +103,67 @@ func (s *Stream) writeParts(in span) (last part, k kept) {
 		if p.spoke {
 			s.inferEnds()
 		}
+		k = s.kept(in, i) // what follows the last is cut
+		k.front = s.frontOf(p, k)
 		if i < n-1 {
-			s.writePart(in, p, s.kept(in, i))
+			s.writePart(in, p, k)
 		}
 	}
-	last, k = s.parts[n-1], s.kept(in, n-1) // what follows is cut
+	last = s.parts[n-1]
+	s.breaks = s.parts[len(s.parts)-1].breaks
 	if n > 1 {
 		s.said.sinceTool = since
 	}
 	return last, k
 }
 
+// frontOf returns what goes in front of the part p, of which k is left.
+func (s *Stream) frontOf(p *part, k kept) []byte {
+	lead := s.takeLead()
+	switch {
+	case p.newline:
+		return newlineInJSON
+	case p.breaks && k.left()+len(lead) > 0:
+		p.breaks = false
+		return s.broken(lead)
+	}
+	return lead
+}
+
 // writePart writes one part of several: as a copy of the chunk where nothing
 // else is in that, and nothing large, or as a chunk of our own.
 func (s *Stream) writePart(in span, p *part, k kept) {
-	lead := s.takeLead()
-	if p.reasoning && k.left()+len(lead) > 0 {
+	if p.reasoning && k.left() > 0 {
 		s.note(sectionReasoning, "reasoning: leaves the content")
 	}
-	if k.left()+len(lead) == 0 || p.reasoning && s.o.Reasoning == ReasoningDrop {
+	if k.left() == 0 || p.reasoning && s.o.Reasoning == ReasoningDrop {
 		return
 	}
-	if !s.droppable() || len(s.f.raw)-(in.to-in.from) > maxEnvelope {
-		s.writeDelta(p.reasoning, lead, k)
+	if !s.copies(in) {
+		s.writeDelta(p.reasoning, k)
 		return
 	}
 	s.edits = s.edits[:0]
-	s.keep(in, k, lead, p.reasoning)
+	s.keep(in, k, p.reasoning)
 	s.writeEdited()
 }
 
-// writeDelta writes a chunk of our own with what is kept of the chunk s.c behind
-// lead. The chunk's role comes first, and may come again.
-func (s *Stream) writeDelta(reasoning bool, lead []byte, k kept) {
-	s.writeOwn(s.c.role.of(s.f.data), s.c.repeat.of(s.f.data), reasoning, lead, k)
+// copies tells whether parts of the content at in leave as copies of the chunk.
+func (s *Stream) copies(in span) bool {
+	return s.droppable() && len(s.f.raw)-(in.to-in.from) <= maxEnvelope
 }
 
-// writeOwn writes a chunk of our own with what is kept of the frame s.f behind
-// lead. Where upstream repeats the content, it does.
-func (s *Stream) writeOwn(role, repeat []byte, reasoning bool, lead []byte, k kept) {
+// writeDelta writes a chunk of our own with what is kept of the chunk s.c. The
+// chunk's role comes first, and comes again only in the chunk itself.
+func (s *Stream) writeDelta(reasoning bool, k kept) {
+	role := s.c.role
+	s.c.role = span{}
+	s.writeOwn(role.of(s.f.data), s.c.repeat.of(s.f.data), reasoning, k)
+}
+
+// writeOwn writes a chunk of our own with what is kept of the frame s.f. Where
+// upstream repeats the content, it does.
+func (s *Stream) writeOwn(role, repeat []byte, reasoning bool, k kept) {
 	s.writeLF()
 	s.out = append(s.out, "data: {"...)
 	s.out = append(s.envelope().appendHead(s.out), `[{"index":0,`...)
@@ -144,52 +180,61 @@ func (s *Stream) writeOwn(role, repeat []byte, reasoning bool, lead []byte, k ke
 	} else {
 		s.out = append(s.out, `"content":"`...)
 	}
-	s.out = append(s.out, lead...)
 	s.out = k.appendTo(s.out, s.f.data)
 	s.out = append(s.out, "\"},\"finish_reason\":null}]}\n\n"...)
 }
 
-// keep adds the edits that leave nothing of the content at in but k, behind
-// lead, and have it be reasoning. Where the chunk repeats its content, the
-// repeat follows.
-func (s *Stream) keep(in span, k kept, lead []byte, reasoning bool) {
+// keep adds the edits that leave nothing of the content at in but k, and have it be
+// reasoning. Where the chunk repeats its content, the repeat follows.
+func (s *Stream) keep(in span, k kept, reasoning bool) {
 	shift := s.c.repeat.from - s.c.content.from
 	if s.c.repeat.ok() && shift < 0 { // edits are cheapest in order
-		s.keepRepeat(in, k, lead, reasoning, shift)
+		s.keepRepeat(in, k, reasoning, shift)
 	}
 	if reasoning {
 		s.edit(s.c.contentKey.from, s.c.contentKey.to, []byte("reasoning_content"))
 	}
-	s.keepAt(in, k, lead, 0)
+	s.keepAt(in, k, 0)
 	if s.c.repeat.ok() && shift > 0 {
-		s.keepRepeat(in, k, lead, reasoning, shift)
+		s.keepRepeat(in, k, reasoning, shift)
 	}
 }
 
 // keepRepeat does to the repeat what keep does to the content: of reasoning
 // nothing stays.
-func (s *Stream) keepRepeat(in span, k kept, lead []byte, reasoning bool, shift int) {
+func (s *Stream) keepRepeat(in span, k kept, reasoning bool, shift int) {
 	if reasoning {
-		k, lead = nothing(in), nil
+		k = nothing(in)
 	}
-	s.keepAt(in, k, lead, shift)
+	s.keepAt(in, k, shift)
 }
 
 // keepNothing adds the edits that leave nothing of the content at in.
-func (s *Stream) keepNothing(in span) { s.keep(in, nothing(in), nil, false) }
+func (s *Stream) keepNothing(in span) { s.keep(in, nothing(in), false) }
 
 // nothing returns nothing of the content at in.
-func nothing(in span) kept { return kept{span{in.to, in.to}, nil} }
+func nothing(in span) kept { return kept{span: span{in.to, in.to}} }
 
-// keepAt adds the edits that leave nothing but k behind lead, for a copy of the
-// content at in that stands shift bytes further on.
-func (s *Stream) keepAt(in span, k kept, lead []byte, shift int) {
+// manyCuts is the number of cuts from which on what is left of a content is written
+// anew: an edit of each takes more memory than the text.
+const manyCuts = 64
+
+// keepAt adds the edits that leave nothing but k, for a copy of the content at in
+// that stands shift bytes further on.
+func (s *Stream) keepAt(in span, k kept, shift int) {
 	cut := func(from, to int, with []byte) {
 		if from < to || len(with) > 0 {
 			s.edit(from+shift, to+shift, with)
 		}
 	}
-	cut(in.from, k.from, lead)
+	if n := len(k.cuts); n > manyCuts {
+		head := k
+		head.to = k.cuts[n-1].to
+		s.edit(in.from+shift, head.to+shift, s.added(head.appendTo(slices.Grow(s.room, head.left()), s.f.data)))
+		cut(k.to, in.to, nil)
+		return
+	}
+	cut(in.from, k.from, k.front)
 	for _, c := range k.cuts {
 		cut(c.from, c.to, nil)
 	}

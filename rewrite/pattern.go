@@ -45,7 +45,7 @@ func (s *Stream) learnText(in span, reasoning bool) bool {
 		p.wait--
 		return false
 	}
-	at := f.lines[0].raw
+	at := int(f.lines[0].raw)
 	from, to := at+in.from, at+in.to
 	if from+len(f.raw)-to > maxPattern {
 		return false
@@ -197,7 +197,7 @@ func (s *Stream) recognise(raw []byte, in span) {
 	p, f := &s.pattern, &s.f
 	f.raw, f.data = raw, raw[p.data:len(raw)-p.behind]
 	f.event, f.named, f.has, f.plain = nil, span{}, true, true
-	f.lines = append(f.lines[:0], dataLine{0, p.data})
+	f.lines = append(f.lines[:0], dataLine{0, int32(p.data)})
 	s.c = p.c
 	s.c.move(p.text, in.to-in.from)
 	text := hasText(in.of(raw))
@@ -237,5 +237,5 @@ func (s *Stream) calm() {
 		said = s.said.reasoning
 	}
 	p.calm = said && len(s.edits) == 0 && s.hasEnvelope() && !s.finished && !s.done &&
-		len(s.tools.open) == 0 && !s.line.active() && s.hold.empty() && s.tags.idle() && s.eat == 0 && !s.gap && len(s.lead) == 0
+		len(s.tools.open) == 0 && !s.line.active() && s.hold.empty() && s.tags.idle() && s.eat == 0 && !s.owed && len(s.lead) == 0
 }

@@ -54,7 +54,7 @@ type knowledge struct {
 	eat                    int8
 	open, held, lead       int
 	line                   candidatePhase
-	gap, lf                bool
+	owed, breaks, lf       bool
 	finished, failed, done bool
 	begun, ended           uint64
 	pending, env           string
@@ -62,7 +62,7 @@ type knowledge struct {
 
 func knows(s *Stream) knowledge {
 	k := knowledge{
-		sum: s.Summary(), said: s.said, fence: s.fence, tags: s.tags, eat: s.eat, open: len(s.tools.open), gap: s.gap, lf: s.lf,
+		sum: s.Summary(), said: s.said, fence: s.fence, tags: s.tags, eat: s.eat, open: len(s.tools.open), owed: s.owed, breaks: s.breaks, lf: s.lf,
 		finished: s.finished, failed: s.failed, done: s.done, begun: s.begun, ended: s.ended, env: string(s.env.values),
 	}
 	if w := s.work; w != nil { // something waits

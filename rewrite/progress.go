@@ -309,7 +309,7 @@ func (s *Stream) commentEvent(line []byte) bool {
 	s.f = frame{
 		raw:   line,
 		data:  bytes.TrimRight(line[len(progressComment):], "\r\n"), // the blank line as well
-		lines: append(s.f.lines[:0], dataLine{0, len(progressComment)}),
+		lines: append(s.f.lines[:0], dataLine{0, int32(len(progressComment))}),
 		join:  s.f.join,
 	}
 	if !s.c.parse(s.f.data) || !s.c.isToolEvent(s.f.data) {

@@ -9,7 +9,7 @@ import (
 // reasoningTokens are what FuzzReasoning makes text of.
 var reasoningTokens = []string{
 	"<think>", "</think>", "<thinking>", "</thinking>", "<reasoning>", "</reasoning>", "<thought>", "</thought>",
-	"<REASONING_SCRATCHPAD>", "</REASONING_SCRATCHPAD>", "<Think>", "<thi", "nk>", "<", "</", "</thi", "<<think>", ">",
+	"<REASONING_SCRATCHPAD>", "</REASONING_SCRATCHPAD>", "<Think>", "<mm:think>", "</mm:think>", "<thi", "nk>", "<", "</", "</thi", "<<think>", ">",
 	"\n", "\n\n", " ", "   ", "\t", "a", "word ", "`", "```", "```\n", "~~~\n", "é", "💻", "\u00a0", "\r", "`</think>`", "`💻 ls`\n",
 }
 

@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-var openingTag = regexp.MustCompile(`(?i)^<(think|thinking|reasoning|thought|reasoning_scratchpad)>`)
+var openingTag = regexp.MustCompile(`(?i)^<(think|thinking|reasoning|thought|mm:think|reasoning_scratchpad)>`)
 
 // paragraphEnds matches a paragraph break, or what may be one when the text ends
 // within it.
@@ -24,6 +24,9 @@ func withoutReasoning(text string) (content, reasoning string) {
 		}
 		text = text[len(tag):]
 		n := closingAt(text, "</"+tag[1:])
+		if strings.TrimSpace(reasoning) != "" && n > 0 {
+			reasoning += "\n\n"
+		}
 		reasoning += text[:n]
 		if text = text[n:]; text != "" {
 			text = text[len("</")+len(tag)-1:]

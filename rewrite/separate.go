@@ -30,6 +30,7 @@ type separator struct {
 	held   int // where what may be a tag begins
 
 	content, reasoning []byte
+	thinks             bool // the reasoning has a non-space character
 	stretches          int
 }
 
@@ -80,11 +81,23 @@ func (s *separator) markerLine(r rune, next int) (to int, ok bool) {
 
 // take ends the stretch under way at to.
 func (s *separator) take(to int) {
-	if s.inside {
-		s.reasoning = append(s.reasoning, s.text[s.from:to]...)
-	} else {
-		s.content = append(s.content, s.text[s.from:to]...)
+	stretch := s.text[s.from:to]
+	if !s.inside {
+		s.content = append(s.content, stretch...)
+		return
 	}
+	s.reasoning = appendThought(s.reasoning, stretch, s.thinks)
+	s.thinks = s.thinks || hasText(stretch)
+}
+
+// appendThought appends a stretch of reasoning to what has been said of it. thinks
+// says that this has a non-space character: then a paragraph break keeps the two
+// apart (contract section 4).
+func appendThought(said, stretch []byte, thinks bool) []byte {
+	if thinks && len(stretch) > 0 {
+		said = append(said, breakInJSON...)
+	}
+	return append(said, stretch...)
 }
 
 // sent notes that the rune r is content.

@@ -91,7 +91,8 @@ type Stream struct {
 	left   bool // something has been
 	lf     bool // the last frame ends with a CR whose LF is yet to come
 	fate   fate
-	gap    bool // a marker was dropped and no text has come since
+	owed   bool // a marker was dropped behind text: a newline goes before the next
+	breaks bool // the reasoning to come begins a stretch behind another
 	eat    int8 // newlines that go with the imitation before
 
 	manyChoices  bool
@@ -131,6 +132,7 @@ type tally struct {
 
 // said is what upstream has said so far.
 type said struct {
+	begun           bool // a character of text, and it was sent
 	text, reasoning bool // with a non-space character, and it was sent
 	dropped         bool // reasoning, which was not sent
 	other           bool // tool calls, a refusal and the like
@@ -279,7 +281,7 @@ func (s *Stream) finish(cause Cause) {
 		s.finishOther(cause, added)
 		return
 	}
-	torn := s.hold.tearsCRLF()
+	torn := tearsCRLF(s.hold.buf)
 	s.settle()
 	s.lf = s.lf || torn && bytes.HasSuffix(s.out, []byte("\r"))
 	if !s.finished {

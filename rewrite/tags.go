@@ -2,7 +2,7 @@ package rewrite
 
 // tagNames are the names of the tags between which models write their
 // reasoning (contract section 4), in lower case: models do not agree on one.
-var tagNames = [...]string{"think", "thinking", "reasoning", "thought", "reasoning_scratchpad"}
+var tagNames = [...]string{"think", "thinking", "reasoning", "thought", "mm:think", "reasoning_scratchpad"}
 
 // tags follows a text rune by rune and tells its reasoning from its content.
 // The zero value is at the start of a message.

@@ -17,6 +17,14 @@ func separated(in string) (content, reasoning string) {
 		}
 		out.WriteString(s)
 	}
+	again := false // a stretch behind another has begun, and said nothing yet
+	think := func(s string) {
+		if again && s != "" {
+			thought.WriteString("\n\n")
+			again = false
+		}
+		thought.WriteString(s)
+	}
 	rs := []rune(in)
 	for i := 0; i < len(rs); i++ {
 		inside := tg.inside
@@ -24,18 +32,19 @@ func separated(in string) (content, reasoning string) {
 		case stepText:
 			text(string(rs[i]))
 		case stepReasoning:
-			thought.WriteRune(rs[i])
+			think(string(rs[i]))
 		case stepSpace:
 		case stepMaybe:
 			held.WriteRune(rs[i])
 		case stepTag:
 			held.Reset()
+			again = tg.inside && strings.TrimSpace(thought.String()) != ""
 		case stepClosed:
 			held.Reset()
 			i--
 		case stepNot:
 			if inside {
-				thought.WriteString(held.String())
+				think(held.String())
 			} else {
 				text(held.String())
 			}
@@ -47,7 +56,7 @@ func separated(in string) (content, reasoning string) {
 	switch {
 	case tg.settle():
 	case inside:
-		thought.WriteString(held.String())
+		think(held.String())
 	default:
 		text(held.String())
 	}
@@ -70,9 +79,14 @@ var taggedTexts = []struct{ name, in, content, reasoning string }{
 	{"behind a line break", "Hi\n<think>plan</think>Answer", "Hi\n<think>plan</think>Answer", ""},
 	{"within a line", "Use <think> tags.", "Use <think> tags.", ""},
 	{"behind a space in a paragraph", "Hi\n\nUse <think>", "Hi\n\nUse <think>", ""},
-	{"twice", "<think>a</think>\n<think>b</think>Answer", "Answer", "ab"},
-	{"twice without a break", "<think>a</think><thought>b</thought>Answer", "Answer", "ab"},
-	{"again later", "<think>a</think>One\n\n<think>b</think>Two", "One\n\nTwo", "ab"},
+	{"twice", "<think>a</think>\n<think>b</think>Answer", "Answer", "a\n\nb"},
+	{"twice without a break", "<think>a</think><thought>b</thought>Answer", "Answer", "a\n\nb"},
+	{"again later", "<think>a</think>One\n\n<think>b</think>Two", "One\n\nTwo", "a\n\nb"},
+	{"white space, then a thought", "<think>\n</think><think>a</think><think></think>Answer", "Answer", "\na"},
+	{"a thought, then white space", "<think>a</think><think>\n</think>Answer", "Answer", "a\n\n\n"},
+	{"a thought that ends with newlines", "<think>a\n\n</think><think>b</think>Answer", "Answer", "a\n\n\n\nb"},
+	{"behind what was no closing tag", "<think>a</think><think></thi b</think>Answer", "Answer", "a\n\n</thi b"},
+	{"a name of two words", "<mm:think>a</think></mm:think>Answer", "Answer", "a</think>"},
 	{"empty", "<think>\n\n</think>\n\nAnswer", "Answer", "\n\n"},
 	{"empty without anything", "<think></think>Answer", "Answer", ""},
 	{"unclosed", "<think>plan", "", "plan"},

@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"bytes"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -50,6 +51,23 @@ func nextRune(s []byte, i int) (rune, int) {
 		return utf8.RuneError, i + 6
 	}
 	return rune(s[i+1]), i + 2
+}
+
+// hasLoneSurrogate reports whether the inside of a JSON string has an escape that is
+// one half of a pair without the other.
+func hasLoneSurrogate(s []byte) bool {
+	for i := bytes.IndexByte(s, '\\'); i >= 0 && i < len(s); {
+		r, next := nextRune(s, i)
+		if r == utf8.RuneError && next == i+len(`\ud800`) && (s[i+2] == 'd' || s[i+2] == 'D') {
+			return true
+		}
+		n := bytes.IndexByte(s[next:], '\\')
+		if n < 0 {
+			return false
+		}
+		i = next + n
+	}
+	return false
 }
 
 // appendText appends what inner, the inside of a JSON string, says.
@@ -103,4 +121,20 @@ func hasText(s []byte) bool {
 		i = next
 	}
 	return false
+}
+
+// cutString returns the JSON string raw with at most n bytes between its quotes.
+func cutString(raw []byte, n int) []byte {
+	text := inside(raw)
+	if len(text) <= n {
+		return raw
+	}
+	end := 0
+	for {
+		_, next := nextRune(text, end)
+		if next > n {
+			return append(raw[:1+end:1+end], '"')
+		}
+		end = next
+	}
 }

@@ -8,7 +8,7 @@ func (s *Stream) takesTags() bool { return s.o.Reasoning != ReasoningKeep }
 // go. It is false when the rune is content, or to be looked at again.
 func (s *Stream) readTag(in span, i, next int, r rune) (at int, taken bool) {
 	inside := s.tags.inside
-	switch s.tags.step(r, s.fence.open()) {
+	switch s.tags.step(r, s.fence.open() || r == '<' && !s.mayOpen(in)) {
 	case stepReasoning:
 		if !isSpace(r) {
 			s.thought()
@@ -54,13 +54,29 @@ func (s *Stream) thought() {
 	s.spoken()
 }
 
+// maxStretches is how many stretches of reasoning at most are taken out of one chunk
+// (contract section 4).
+const maxStretches = 64
+
+// mayOpen tells whether one more stretch of reasoning may be taken out of the
+// content at in: it and the text behind it get chunks of their own.
+func (s *Stream) mayOpen(in span) bool {
+	return s.tags.inside || s.stretches < maxStretches && s.growth >= 2*s.partSize(in)
+}
+
+// broken returns reasoning that begins a stretch behind another with a paragraph
+// break in front of it (contract section 4).
+func (s *Stream) broken(reasoning []byte) []byte {
+	return s.added(append(append(s.room, breakInJSON...), reasoning...))
+}
+
 // suspectOpening holds back what may be an opening tag.
 func (s *Stream) suspectOpening(i int) {
 	if s.line.active() {
 		s.line.size++
 		return
 	}
-	s.line.start(i, candidateTag, false)
+	s.line.start(i, candidateTag)
 	s.lineHere = true
 	s.eat = 0
 }
@@ -75,8 +91,10 @@ func (s *Stream) openThought(in span, next int) {
 	s.out = s.hold.strip(s.out, s.line.from)
 	s.line.phase, s.lineHere = candidateNone, false
 	s.sum.Reasoning++
+	s.stretches++
+	s.growth -= 2 * s.partSize(in)
 	s.note(sectionReasoning, "an opening tag: reasoning begins, the tag goes")
-	s.begin(next, true)
+	s.begin(next, true).breaks = s.said.reasoning
 }
 
 // suspectClosing notes that what may be a closing tag goes on at i.
@@ -150,7 +168,11 @@ func (s *Stream) settleThought() {
 	if !s.tags.settle() {
 		s.thought()
 		if s.o.Reasoning != ReasoningDrop {
-			s.writeOwn(nil, nil, true, s.pending, kept{})
+			said := s.pending
+			if s.breaks {
+				s.breaks, said = false, s.broken(said)
+			}
+			s.writeOwn(nil, nil, true, kept{front: said})
 		}
 	}
 	s.pending = s.pending[:0]

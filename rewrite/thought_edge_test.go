@@ -120,8 +120,8 @@ func TestTagsAndTheirNeighbours(t *testing.T) {
 		{"a bracket ends an imitation's newlines", texts("`💻 ls`\n<\ny") + stop(), "<\ny", ""},
 		{"lines that are no paragraph", texts("Hi\nyou\n<think>x</think>y") + stop(), "Hi\nyou\n<think>x</think>y", ""},
 		{"a tool within half a closing tag", texts("<think>", "a</thi") + markerChunk("💻", "ls") + texts("b</th", "x</think>c") + stop(), "c", "a</thib</thx"},
-		{"a tool within half an opening tag", texts("<thi") + markerChunk("💻", "ls") + texts("nk>x</think>y") + stop(), "<think>x</think>y", ""},
-		{"indentation before a tool", texts("Hi\n    ") + markerChunk("💻", "ls") + texts("<think>x</think>c") + stop(), "Hi\n    c", "x"},
+		{"a tool within half an opening tag", texts("<thi") + markerChunk("💻", "ls") + texts("nk>x</think>y") + stop(), "<thi\nnk>x</think>y", ""},
+		{"indentation before a tool", texts("Hi\n    ") + markerChunk("💻", "ls") + texts("<think>x</think>c") + stop(), "Hi\n    \nc", "x"},
 		{"a backtick before what is no closing tag", texts("<think>a `<</think>` b</think>c") + stop(), "` b</think>c", "a `<"},
 	} {
 		out := repair(c.in)

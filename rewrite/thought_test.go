@@ -202,7 +202,7 @@ func TestTextBehindAToolKeepsItsWhiteSpace(t *testing.T) {
 	v := look(t, repair(texts("<think>", "a", "</think>")+markerChunk("💻", "ls")+texts("\n\nAnswer")+stop()))
 	same(t, v.content, "\n\nAnswer", "contents")
 	v = look(t, repair(texts("Hi")+markerChunk("💻", "ls")+texts("<think>a</think>Answer")+stop()))
-	same(t, v.content, "HiAnswer", "contents")
+	same(t, v.content, "Hi\nAnswer", "contents")
 }
 
 // TestImitationBesideReasoning: both leave the content, in either order.

@@ -3,6 +3,7 @@ package rewrite
 import (
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // g3Error is the finish chunk of a modern Hermes that failed.
@@ -183,6 +184,27 @@ func TestSecretsBehindAnEscapeAreRedacted(t *testing.T) {
 			out := repairWith(role()+finishChunk("error", `, "error": {"message": `+asciiJSON(m)+`}, "hermes": {"error": `+asciiJSON(m)+`}`)+doneFrame, Options{ErrorFinish: form})
 			if strings.Contains(out, "abcdEFGH") {
 				t.Errorf("%s: %q leaves", form, m)
+			}
+		}
+	}
+}
+
+// The message of an error that has been sent is repeated by the error finish, but no
+// more of it than is kept.
+func TestLongErrorIsNotRepeated(t *testing.T) {
+	for _, escape := range []string{"x", `\n`, "\u00e9", `\u00e9`, "💻", `\ud83d\udcbb`} {
+		for n := range 13 {
+			message := strings.Repeat("a", n) + strings.Repeat(escape, 2*maxMessage/len(escape))
+			failure := `data: {"error": {"message": "` + message + `"}}` + "\n\n"
+			out := repair(role() + text("a") + failure)
+			v := look(t, out)
+			if !strings.Contains(out, failure) {
+				t.Fatalf("the error itself does not leave:\n%s", out)
+			}
+			block, _, _ := strings.Cut(out[strings.LastIndex(out, `"hermes":`):], "\n")
+			said := *v.finish.Hermes.Error
+			if len(block) > maxMessage+200 || len(block) < maxMessage || said == "" || strings.ContainsRune(said, utf8.RuneError) {
+				t.Fatalf("%d bytes of %q are repeated", len(block), escape)
 			}
 		}
 	}

@@ -25,6 +25,9 @@ type work struct {
 	parts    []part // those of the content of the frame s.f
 	rest     kept   // what is left of that content in its chunk
 
+	growth    int // by how many bytes more that content may grow
+	stretches int // of reasoning that have been taken out of it
+
 	// Reasoning between tags.
 	pending []byte // what may be a closing tag, from frames before, as in the JSON
 	closing span   // the same in the data of the frame s.f
