@@ -87,3 +87,19 @@ func TestWhatBeginsBehindALargeFrame(t *testing.T) {
 		}
 	}
 }
+
+// Of a response that is too large to be remembered, its members are, unless they are
+// empty.
+func TestLargeResponseWithEmptyMembers(t *testing.T) {
+	huge := `"x":"` + strings.Repeat("x", maxResponse) + `"`
+	p := Params{ID: "chatcmpl-abc", Created: 1700000000}
+	for members, want := range map[string]string{
+		`"id":"r","created_at":5,"model":"m"`:     `{"id":"r","object":"response","status":"failed","created_at":5,"model":"m"`,
+		`"id":"","created_at":null,"model":""`:    `{"id":"resp_abc","object":"response","status":"failed","created_at":1700000000,"model":"hermes-agent"`,
+		`"id":7,"created_at":"now","model":["m"]`: `{"id":"resp_abc","object":"response","status":"failed","created_at":1700000000,"model":"hermes-agent"`,
+	} {
+		if out, _ := run(created(0, members+","+huge), Options{}, p, whole, CauseEOF); !strings.Contains(out, want) {
+			t.Errorf("%s: want %s in %s", members, want, out[strings.LastIndex(out, "event:"):])
+		}
+	}
+}
