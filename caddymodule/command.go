@@ -253,13 +253,14 @@ func checkFree(addr string) error {
 // no log unless verbose.
 func demoConfig(addr, upstream, storage string, verbose bool) *caddy.Config {
 	proxy := &reverseproxy.Handler{Upstreams: reverseproxy.UpstreamPool{{Dial: upstream}}}
+	drain := caddy.Duration(demoGrace / 2)
 	app := caddyhttp.App{
 		GracePeriod: caddy.Duration(demoGrace),
 		Servers: map[string]*caddyhttp.Server{"hermes-demo": {
 			Listen:    []string{addr},
 			Protocols: []string{"h1"}, // the others need TLS
 			AutoHTTPS: &caddyhttp.AutoHTTPSConfig{Disabled: true},
-			Routes:    caddyhttp.RouteList{{HandlersRaw: repairAndProxy(new(Handler), proxy)}},
+			Routes:    caddyhttp.RouteList{{HandlersRaw: repairAndProxy(&Handler{DrainTimeout: &drain}, proxy)}},
 		}},
 	}
 	// To another writer Caddy would log that it has redirected its log.

@@ -25,7 +25,7 @@ func TestDemoShowsEveryScenarioRepaired(t *testing.T) {
 		t.Fatalf("%v in\n%s", err, out.String())
 	}
 	for _, want := range []string{
-		"`💻 ls -la` ", "│ [💻 terminal  ls -la]", "│    running → completed",
+		"`💻 ls -la` ", "│ [💻 terminal  ls -la]", "│    running → completed", "│    running → interrupted",
 		"│ Error: ", "error agent_crashed", "error upstream_aborted",
 		"Network error: ", "[DONE]: no error", "(thought: secret plan)", "All 11 as they should be",
 	} {

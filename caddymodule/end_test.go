@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -90,23 +91,29 @@ const patience = 4 * time.Minute
 // TestEventsOfStreams reach who listens, also of a stream that outlives its
 // configuration: then those who listen now.
 func TestEventsOfStreams(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	dir, err := os.MkdirTemp("", "") // short, for a socket; a port could be another's by now
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := l.Addr().String()
-	l.Close()
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "socket")
+	addr, c := "unix/"+socket, &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+	}}
+	t.Cleanup(c.CloseIdleConnections)
 	_ = t.TempDir() // the directories go last
 	t.Cleanup(func() { _ = caddy.Stop() })
 	begin := func(stream string) *http.Response {
 		t.Helper()
-		req, err := http.NewRequest(http.MethodPost, "http://"+addr+"/v1/chat/completions", strings.NewReader(`{"stream":true,"messages":[]}`))
+		req, err := http.NewRequest(http.MethodPost, "http://caddy/v1/chat/completions", strings.NewReader(`{"stream":true,"messages":[]}`))
 		if err != nil {
 			t.Fatal(err)
 		}
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("X-Stream", stream)
-		res, err := http.DefaultClient.Do(req)
+		res, err := c.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -239,7 +239,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 
 	o.Upstream = upstream
 	o.ErrorStatus = errorStatus
-	o.Timeouts = timeouts
+	o.Timeouts = timeoutsFor
 	o.OnEnd = h.onEnd
 	o.OnHeal = h.onHeal
 	o.Observer = h

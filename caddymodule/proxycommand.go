@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,7 +17,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+	"github.com/caddyserver/caddy/v2/modules/caddypki"
 	"github.com/caddyserver/caddy/v2/modules/caddytls"
+	"github.com/caddyserver/certmagic"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 )
@@ -39,7 +43,7 @@ const (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name: "hermes-proxy",
-		Usage: `[--from <addr>] [--to <addr>] [--bind <ip>] [--change-host-header] [--insecure] [--internal-certs] [--disable-redirects] ` +
+		Usage: `[--from <addr>] [--to <addr>] [--bind <ip>] [--change-host-header] [--insecure] [--internal-certs] [--install-trust] [--disable-redirects] ` +
 			`[--header-up "Field: value"] [--header-down "Field: value"] [--access-log] [--debug] [--<option of the hermes directive> <value>]`,
 		Short: "Repairs the streams of a Hermes agent, as a reverse proxy in front of it",
 		Long: `
@@ -67,9 +71,16 @@ a host is open to this machine only:
 says, such as 0.0.0.0 in a container.
 
 If serving HTTPS:
-  --disable-redirects can be used to avoid binding to the HTTP port.
+  --disable-redirects can be used to avoid binding to the HTTP port, which
+    is bound to redirect from it. It is not for certs of the internal CA on
+    another port than 443.
   --internal-certs can be used to force issuance certs using the internal
-    CA instead of attempting to issue a public certificate.
+    CA instead of attempting to issue a public certificate. It is used for
+    localhost and IP addresses in any case.
+  --install-trust puts the internal CA's root certificate in the trust stores
+    of this system, if the user may. Without it, unlike in caddy
+    reverse-proxy, clients have to be given the certificate: the log says
+    where it is.
 
 For proxying:
   --header-up can be used to set a request header to send to the upstream.
@@ -110,6 +121,7 @@ type proxyCommand struct {
 	insecure         bool
 	disableRedirects bool
 	internalCerts    bool
+	installTrust     bool
 	accessLog, debug bool
 	options          optionFlags
 }
@@ -137,6 +149,10 @@ func (c *proxyCommand) run(caddycmd.Flags) (int, error) {
 	if len(c.to) > 1 {
 		log.Info("using default load balancing policy", zap.String("policy", "random"))
 	}
+	if c.internal(p.from) && !c.installTrust {
+		log.Info("the certificate is the internal CA's: clients have to trust its root, or use --install-trust",
+			zap.String("root", filepath.Join(caddy.AppDataDir(), "pki", "authorities", caddypki.DefaultCAID, "root.crt")))
+	}
 	if !onlyLoopback(p.listen) {
 		log.Warn("other machines may connect, and Hermes runs commands: set its API_SERVER_KEY, or use --bind 127.0.0.1")
 	}
@@ -162,6 +178,9 @@ func (c *proxyCommand) prepare() (p preparedProxy, err error) {
 	if c.internalCerts && p.from.scheme != "https" {
 		return p, fmt.Errorf("--internal-certs: --from %s is served without TLS; name a host, such as --from localhost:8643", c.from)
 	}
+	if c.installTrust && !c.internal(p.from) {
+		return p, fmt.Errorf("--install-trust: --from %s has no certificate of the internal CA; add --internal-certs", c.from)
+	}
 	if p.listen, err = p.from.listen(c.bind); err != nil {
 		return p, err
 	}
@@ -174,6 +193,11 @@ func (c *proxyCommand) prepare() (p preparedProxy, err error) {
 	}
 	p.config, err = c.config(p.from, p.listen, handler, proxy)
 	return p, err
+}
+
+// internal reports whether the certificate is one of Caddy's internal CA.
+func (c *proxyCommand) internal(from fromAddr) bool {
+	return from.scheme == "https" && (c.internalCerts || !certmagic.SubjectQualifiesForPublicCert(from.host))
 }
 
 // config is the configuration of a proxy with these two handlers.
@@ -191,7 +215,8 @@ func (c *proxyCommand) config(from fromAddr, listen []string, handler *Handler, 
 	case from.scheme == "http":
 		server.AutoHTTPS = &caddyhttp.AutoHTTPSConfig{Disabled: true}
 		server.Protocols = []string{"h1"} // the others need TLS
-	case c.disableRedirects:
+	case c.disableRedirects, c.internal(from) && from.port != strconv.Itoa(caddyhttp.DefaultHTTPSPort):
+		// Nobody looks for that on port 80, which may be taken, or not allowed.
 		server.AutoHTTPS = &caddyhttp.AutoHTTPSConfig{DisableRedir: true}
 	}
 	if c.accessLog {
@@ -201,6 +226,12 @@ func (c *proxyCommand) config(from fromAddr, listen []string, handler *Handler, 
 		GracePeriod: caddy.Duration(options.DrainTimeout + proxyGraceReserve),
 		Servers:     map[string]*caddyhttp.Server{"hermes-proxy": server},
 	})
+	if c.internal(from) && !c.installTrust {
+		no := false
+		cfg.AppsRaw["pki"] = caddyconfig.JSON(caddypki.PKI{
+			CAs: map[string]*caddypki.CA{caddypki.DefaultCAID: {InstallTrust: &no}},
+		}, nil)
+	}
 	if c.internalCerts {
 		cfg.AppsRaw["tls"] = caddyconfig.JSON(caddytls.TLS{Automation: &caddytls.AutomationConfig{
 			Policies: []*caddytls.AutomationPolicy{{

@@ -19,6 +19,7 @@ func (c *proxyCommand) flags(cmd *cobra.Command) {
 	f.BoolVar(&c.insecure, "insecure", false, "Disable TLS verification (WARNING: DISABLES SECURITY BY NOT VERIFYING TLS CERTIFICATES!)")
 	f.BoolVarP(&c.disableRedirects, "disable-redirects", "r", false, "Disable HTTP->HTTPS redirects")
 	f.BoolVarP(&c.internalCerts, "internal-certs", "i", false, "Use internal CA for issuing certs")
+	f.BoolVar(&c.installTrust, "install-trust", false, "Put the internal CA's root certificate in the trust stores of this system")
 	f.StringArrayVarP(&c.headerUp, "header-up", "H", nil, `Set a request header to send to the upstream (format: "Field: value")`)
 	f.StringArrayVarP(&c.headerDown, "header-down", "d", nil, `Set a response header to send back to the client (format: "Field: value")`)
 	f.BoolVar(&c.accessLog, "access-log", false, "Enable the access log")

@@ -46,6 +46,29 @@ func TestPlantedLinksAreNotFollowed(t *testing.T) {
 	}
 }
 
+// TestDirectoryThatIsAPlantedLinkIsNotFollowed: in /tmp anybody may put one. An
+// operator's own is followed.
+func TestDirectoryThatIsAPlantedLinkIsNotFollowed(t *testing.T) {
+	for mode, recorded := range map[os.FileMode]int{0o777 | os.ModeSticky: 0, 0o755: 2} {
+		parent, victim := t.TempDir(), t.TempDir()
+		if err := os.Chmod(parent, mode); err != nil {
+			t.Fatal(err)
+		}
+		link := filepath.Join(parent, "recordings")
+		if err := os.Symlink(victim, link); err != nil {
+			t.Fatal(err)
+		}
+		c, _ := newTestRecorder(link, 0)
+		record(c, "x")
+		if files := recordings(t, victim); len(files) != recorded {
+			t.Errorf("%v: %d files behind the link, want %d", mode, len(files), recorded)
+		}
+		if err := provisionError(t, `"record":"`+filepath.ToSlash(link)+`"`); (err == nil) != (recorded > 0) {
+			t.Errorf("%v: %v", mode, err)
+		}
+	}
+}
+
 // TestRemovedDirectoryIsMadeAgain, for its owner only, and keeps its bounds.
 func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "recordings")
@@ -118,9 +141,9 @@ func TestConfigurationThatIsNotRunDeletesNoRecordings(t *testing.T) {
 
 // provisionError provisions a configuration with one hermes handler and returns the
 // error.
-func provisionError(t *testing.T, options, app string) error {
+func provisionError(t *testing.T, options string) error {
 	t.Helper()
-	config := `{"apps":{"http":{` + app + `"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes",` + options + `}]}]}}}}}`
+	config := `{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes",` + options + `}]}]}}}}}`
 	return caddy.Validate(parseConfig(t, []byte(config)))
 }
 
@@ -145,7 +168,7 @@ func TestDirectoryThatCannotBeWrittenToIsRefused(t *testing.T) {
 		refused = append(refused, locked, filepath.Join(locked, "a", "b"))
 	}
 	for _, dir := range refused {
-		err := provisionError(t, `"record":"`+filepath.ToSlash(dir)+`"`, "")
+		err := provisionError(t, `"record":"`+filepath.ToSlash(dir)+`"`)
 		if err == nil || !strings.Contains(err.Error(), "record") || !strings.Contains(err.Error(), dir) {
 			t.Errorf("%s: %v", dir, err)
 		}
@@ -155,7 +178,7 @@ func TestDirectoryThatCannotBeWrittenToIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{there, filepath.Join(there, "a", "b")} {
-		if err := provisionError(t, `"record":"`+filepath.ToSlash(dir)+`"`, ""); err != nil {
+		if err := provisionError(t, `"record":"`+filepath.ToSlash(dir)+`"`); err != nil {
 			t.Error(err)
 		}
 	}

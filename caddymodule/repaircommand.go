@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/repair"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // The exit statuses of hermes-repair.
@@ -56,13 +54,15 @@ A recording has no times. So tools of Hermes 0.7 to 0.11, whose ends are
 inferred, may all seem to run in parallel where they did not.
 
 Exits with 0 when the answer ended well, with 4 when it ended in an error, and
-with 1 when it could not be read.
+with 1 when it could not be read, or is none of Hermes'.
 `,
 		CobraFunc: func(cmd *cobra.Command) {
 			var c repairCommand
 			c.flags(cmd)
 			cmd.Args = cobra.MaximumNArgs(1)
 			cmd.RunE = caddycmd.WrapCommandFuncForCobra(func(f caddycmd.Flags) (int, error) {
+				// From here on errors are logged by Caddy, and an exit status is none.
+				cmd.SilenceErrors = true
 				return c.run(f.Args(), os.Stdin, os.Stdout)
 			})
 		},
@@ -124,11 +124,6 @@ func (c *repairCommand) run(args []string, in io.Reader, out io.Writer) (int, er
 		return exitNotRead, err
 	case sum.Code != "":
 		return exitBadAnswer, nil
-	case sum == rewrite.Summary{}:
-		return exitNotRead, errNothing
 	}
 	return exitRepaired, nil
 }
-
-// errNothing says that a recording had nothing of Hermes in it.
-var errNothing = errors.New("the recording has no frame of Hermes: give the bytes that upstream sent, as curl -N shows them")

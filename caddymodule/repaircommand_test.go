@@ -50,12 +50,26 @@ func TestRepairCommand(t *testing.T) {
 		{"no file", "", []string{"nope.sse"}, 1, "", "opening the recording: open nope.sse"},
 		{"a wrong option", "", []string{"--progress", "loud"}, 1, "", `--progress: invalid progress "loud": must be envelope, bare, unnamed, comment or off`},
 		{"a wrong cause", "", []string{"--cause", "bad"}, 1, "", `invalid cause "bad": must be eof, aborted, timeout or shutdown`},
+		{"an answer", `{"object":"chat.completion","choices":[{"message":{"role":"assistant","content":"Hi"}}]}`, nil, 0, "Hi", ""},
+		{"an answer, explained", `{"object":"chat.completion","choices":[{"message":{"role":"assistant","content":"Hi"}}]}`, []string{"--explain"}, 0, "ended well", ""},
+		{"a refusal", `{"error":{"message":"Invalid API key"}}`, nil, 4, "Invalid API key", ""},
+		{"a refusal, explained", `{"error":{"message":"Invalid API key"}}`, []string{"--explain"}, 4, "ended in an error", ""},
+		{"another answer", `{"object":"list","data":[]}`, nil, 1, `"list"`, "no chat completion"},
 		{"nothing", "", nil, 1, "", "no frame of Hermes"},
 		{"something else", "hello\n", nil, 1, "hello", "no frame of Hermes"},
 	} {
 		status, out, err := repairRun(t, c.in, c.args...)
 		if status != c.status || !strings.Contains(out, c.has) || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: status %d, error %v, output\n%s", c.name, status, err, out)
+		}
+	}
+}
+
+// TestRepairCommandDoesNotSayHowNothingEnded: it is not known.
+func TestRepairCommandDoesNotSayHowNothingEnded(t *testing.T) {
+	for _, in := range []string{`{"object":"list","data":[]}`, "hello\n", "{"} {
+		if _, out, err := repairRun(t, in, "--explain"); err == nil || strings.Contains(out, "ended") {
+			t.Errorf("%q: error %v, output\n%s", in, err, out)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -132,6 +133,9 @@ func (s *shelf) look() error {
 			dir, err = os.Stat(s.dir)
 		}
 	}
+	if err == nil {
+		err = checkLink(s.dir)
+	}
 	if err != nil {
 		return err
 	}
@@ -212,11 +216,28 @@ func (s *shelves) get(dir string) *shelf {
 	return s.byDir[dir]
 }
 
+// checkLink refuses a directory that is a symbolic link where anybody may have put
+// it, such as in /tmp.
+func checkLink(dir string) error {
+	link, err := os.Lstat(dir)
+	if err != nil || link.Mode()&fs.ModeSymlink == 0 {
+		return nil // what else is wrong shows when it is used
+	}
+	const others = 0o002
+	if in, err := os.Stat(filepath.Dir(dir)); err == nil && in.Mode().Perm()&others == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s is a symbolic link in a directory that anybody can write to: name the directory itself", dir)
+}
+
 // checkWritable reports why files cannot be made in a directory, or the directory
 // in the one it would be in. It leaves neither: what says so for certain, with
 // capabilities, read-only mounts and quotas, is only a file.
 func checkWritable(dir string) error {
 	dir, err := filepath.Abs(dir)
+	if err == nil {
+		err = checkLink(dir)
+	}
 	if err != nil {
 		return err
 	}

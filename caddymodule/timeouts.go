@@ -16,9 +16,9 @@ type idleTimeouts struct {
 	restore func()                      // nil until something has been applied
 }
 
-// timeouts returns ctx with a writer whose settings may be overridden, nil where
+// timeoutsFor returns ctx with a writer whose settings may be overridden, nil where
 // the server has none.
-func timeouts(ctx context.Context) (context.Context, proxy.Timeouts) {
+func timeoutsFor(ctx context.Context) (context.Context, proxy.Timeouts) {
 	reader, writer := caddyhttp.IdleTimeoutsFromContext(ctx)
 	if writer == nil {
 		return ctx, nil

@@ -346,11 +346,3 @@ func TestUsageKeysThatAreRemovedMakeRoom(t *testing.T) {
 		t.Errorf("%d values, want %d", values, maxUsageWrites)
 	}
 }
-
-// has reports whether a pair is stored.
-func (s *fakeStorage) has(upstream, model string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, ok := s.values[newUsageKey(upstream, model).path()]
-	return ok
-}

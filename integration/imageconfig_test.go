@@ -68,7 +68,7 @@ func TestImageCaddyfile(t *testing.T) {
 // askHealth runs hermes-health, and wants 0 or 1 as its exit status.
 func askHealth(t *testing.T, url string) (healthy bool, said string) {
 	t.Helper()
-	out, err := exec.Command(binary, "hermes-health", "--url", url).CombinedOutput()
+	out, err := exec.Command(binary, "hermes-health", "--url", url, "--timeout", patience.String()).CombinedOutput()
 	if exit, ok := err.(*exec.ExitError); err != nil && (!ok || exit.ExitCode() != 1) {
 		t.Fatalf("%v: %s", err, out)
 	}

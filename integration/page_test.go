@@ -46,7 +46,7 @@ func TestPageShowsBothSides(t *testing.T) {
 		without, with string // the facts
 		leaks         int    // marked in the text on the left
 		cards, done   int    // on the left
-		repaired      int    // cards on the right, all completed
+		repaired      int    // cards on the right, all completed or, where it crashed, interrupted
 	}{
 		{"", "bad: Bad: 4 tool markers in the text\nbad: Bad: No tool card, though 4 tools ran\ngood: Good: Ends in “stop”",
 			"good: Good: Clean text\ngood: Good: 4 tools, all completed\ngood: Good: Ends in “stop”", 4, 0, 0, 4},
@@ -57,7 +57,7 @@ func TestPageShowsBothSides(t *testing.T) {
 		{"model_imitates", "bad: Bad: 1 tool marker in the text\nneutral: No tools\ngood: Good: Ends in “stop”",
 			"good: Good: Clean text\nneutral: No tools\ngood: Good: Ends in “stop”", 1, 0, 0, 0},
 		{"endless_crash", "good: Good: Clean text\nbad: Bad: Its card spins for ever\nbad: Bad: The agent crashed, and it says “stop”",
-			"good: Good: Clean text\ngood: Good: 1 tool, completed\ngood: Good: Ends in an error that says why: agent_crashed", 0, 1, 0, 1},
+			"good: Good: Clean text\ngood: Good: 1 tool, interrupted\ngood: Good: Ends in an error that says why: agent_crashed", 0, 1, 0, 1},
 		{"crash_immediate", "neutral: No text\nneutral: No tools\nbad: Bad: The agent crashed, and it says “stop”",
 			"neutral: No text\nneutral: No tools\ngood: Good: Ends in an error that says why: agent_crashed", 0, 0, 0, 0},
 		{"inline_code", "good: Good: Clean text\nneutral: No tools\ngood: Good: Ends in “stop”",
@@ -72,10 +72,14 @@ func TestPageShowsBothSides(t *testing.T) {
 		if got := b.verdict("with"); got != test.with {
 			t.Errorf("%s: with the sidecar\n%s\nwant\n%s", test.name, got, test.with)
 		}
+		completed, interrupted := test.repaired, 0
+		if strings.Contains(test.with, "interrupted") {
+			completed, interrupted = 0, test.repaired
+		}
 		for selector, want := range map[string]int{
 			".without .leak": test.leaks, ".with .leak": 0,
 			".without .card": test.cards, ".without .card.completed": test.done,
-			".with .card": test.repaired, ".with .card.completed": test.repaired,
+			".with .card": test.repaired, ".with .card.completed": completed, ".with .card.interrupted": interrupted,
 		} {
 			if got := b.count(selector); got != want {
 				t.Errorf("%s: %d of %s, want %d", test.name, got, selector, want)
@@ -138,7 +142,7 @@ func TestPageKillsTheBackend(t *testing.T) {
 	if got, want := b.verdict("without"), "bad: Bad: 1 tool marker in the text\nbad: Bad: No tool card, though 1 tool ran\nbad: Bad: Breaks off, and nobody says why"; got != want {
 		t.Errorf("without the sidecar\n%s\nwant\n%s", got, want)
 	}
-	if got, want := b.verdict("with"), "good: Good: Clean text\ngood: Good: 1 tool, completed\ngood: Good: Ends in an error that says why: upstream_aborted"; got != want {
+	if got, want := b.verdict("with"), "good: Good: Clean text\ngood: Good: 1 tool, interrupted\ngood: Good: Ends in an error that says why: upstream_aborted"; got != want {
 		t.Errorf("with the sidecar\n%s\nwant\n%s", got, want)
 	}
 	if got := b.text(".with .failure"); !strings.Contains(got, "connection to the agent was lost") || !strings.Contains(got, "upstream_aborted") {

@@ -88,13 +88,22 @@ func TestProxyCommandServesTLS(t *testing.T) {
 	home, listen := t.TempDir(), freePort(t)
 	// Without a PATH Caddy has no program to make the machine trust its CA.
 	s := launch(t, environment(home, "PATH="+home), "certificate obtained successfully",
-		"hermes-proxy", "--from", listen, "--to", up.addr, "--internal-certs", "--disable-redirects")
+		"hermes-proxy", "--from", listen, "--to", up.addr, "--internal-certs")
 	if !s.log.wait("hermes proxying", s.exited) {
 		t.Fatalf("it does not serve:\n%s", s.log)
 	}
 	root, err := os.ReadFile(filepath.Join(home, "data", "caddy", "pki", "authorities", "local", "root.crt"))
 	if err != nil {
 		t.Fatal(err)
+	}
+	// It asks neither for port 80 nor for the trust of this system.
+	for _, line := range []string{"remaining_auto_https_redirects", "installing root certificate"} {
+		if strings.Contains(s.log.String(), line) {
+			t.Errorf("%q is in the log:\n%s", line, s.log)
+		}
+	}
+	if !strings.Contains(s.log.String(), "root.crt") {
+		t.Errorf("the log does not say where the root certificate is:\n%s", s.log)
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(root)

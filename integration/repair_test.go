@@ -26,6 +26,33 @@ func repaired(t testing.TB, stdin string, args ...string) (status int, stdout st
 	return cmd.ProcessState.ExitCode(), out.String()
 }
 
+// TestRepairSaysNothingOfItsExitStatus: it is documented, and no error. What is one
+// is said.
+func TestRepairSaysNothingOfItsExitStatus(t *testing.T) {
+	half := recorded(t, "g0-v0.8.0/one_tool").body
+	half = half[:len(half)/2]
+	for _, c := range []struct {
+		args, in, says string
+	}{
+		{"", `{"error":{"message":"Invalid API key"}}`, ""},
+		{"--cause=aborted", string(half), ""},
+		{"--no-such-flag", "", "--no-such-flag"},
+		{"nowhere.sse", "", "nowhere.sse"},
+	} {
+		cmd := exec.Command(binary, append([]string{"hermes-repair"}, strings.Fields(c.args)...)...)
+		cmd.Env = environment(t.TempDir())
+		cmd.Stdin = strings.NewReader(c.in)
+		var bad bytes.Buffer
+		cmd.Stderr = &bad
+		if err := cmd.Run(); err == nil {
+			t.Errorf("%q: exits with 0", c.args)
+		}
+		if said := bad.String(); c.says == "" && said != "" || !strings.Contains(said, c.says) {
+			t.Errorf("%q says %q, want %q", c.args, said, c.says)
+		}
+	}
+}
+
 // What the record option writes, hermes-repair repairs as the sidecar did.
 func TestRecordedStreamsAreRepairedOffline(t *testing.T) {
 	const secret = "sk-0123456789abcdef"

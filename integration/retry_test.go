@@ -1,10 +1,14 @@
 package integration
 
 import (
+	"bufio"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 // checkAgain wants an answer that tells SDKs not to send the request again, and
@@ -103,5 +107,57 @@ func TestErrorsSayWhetherTheAgentMayBeRunning(t *testing.T) {
 	}
 	if len(one.requests()) != 1 || len(two.requests()) != 1 {
 		t.Errorf("agents beside one that refuses were asked %d and %d times, want once each", len(one.requests()), len(two.requests()))
+	}
+}
+
+// While the client still sends its request, it is the same: what has gone out may
+// have begun something, and what could not be sent has not.
+func TestErrorsWhileTheClientSends(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	closed := make(chan struct{}, 10)
+	go func() { // an agent that closes behind the first bytes of a request's body
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			if r, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+				_, _ = r.Body.Read(make([]byte, 1))
+			}
+			conn.Close()
+			closed <- struct{}{}
+		}
+	}()
+	for to, running := range map[string]bool{ln.Addr().String(): true, freePort(t): false} {
+		for _, hermes := range []string{"hermes", "hermes {\nhistory keep\n}", "hermes {\nhistory keep\nidle_timeout off\n}"} {
+			base, _ := caddyWith(t, hermes+"\nreverse_proxy "+to)
+			conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_ = conn.SetDeadline(time.Now().Add(patience))
+			// It does not begin like an object: it goes on while it comes. Go's server
+			// reads on before it answers, hence the rest.
+			_, _ = io.WriteString(conn, strings.Replace(chunkedHead, "Host: x", "Host: 127.0.0.1", 1)+"3\r\n[1,\r\n")
+			if running {
+				select {
+				case <-closed:
+				case <-time.After(patience):
+					t.Fatalf("%s: the agent was not asked", hermes)
+				}
+			}
+			_, _ = io.WriteString(conn, "2\r\n2]\r\n0\r\n\r\n")
+			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatalf("%s, running %v: %v", hermes, running, err)
+			}
+			r := &reply{Response: res, t: t, in: bufio.NewReader(res.Body), cancel: func() {}}
+			checkAgain(t, r, checkJSON(t, r, http.StatusBadGateway, to), running)
+		}
 	}
 }

@@ -159,6 +159,16 @@ func TestRequestWithoutAnAnswerIsAnsweredAtTheEndOfTheDrain(t *testing.T) {
 		x.wantStopped()
 		x.abort().wantSwallowed(t)
 	})
+	t.Run("no timer is left", func(t *testing.T) {
+		streams := new(proxy.Streams)
+		x := begin(t, among(streams, 10*time.Second), timeouts(time.Minute))
+		streams.Shutdown(0)
+		x.clock.Advance(10 * time.Second)
+		x.wantAnswer(http.StatusBadGateway, "shutting_down")
+		if n := x.clock.Pending(); n != 0 {
+			t.Errorf("%d timers are left while the handler goes on", n)
+		}
+	})
 }
 
 func TestDrainLeavesOtherAnswersAlone(t *testing.T) {

@@ -187,3 +187,89 @@ func TestTheBodyIsGivenBackBesideATimersAnswer(t *testing.T) {
 		t.Error("the request has not been given the body")
 	}
 }
+
+// readingOn is a writer that reads the header of an informational answer when it
+// has come back, as net/http's HTTP/2 does where the client has left meanwhile; and
+// a copy of it where there is a length, which it leaves out.
+type readingOn struct {
+	*recorder
+	on   chan struct{} // it may
+	late sync.WaitGroup
+}
+
+func (w *readingOn) WriteHeader(status int) {
+	if status != http.StatusEarlyHints {
+		w.recorder.WriteHeader(status)
+		return
+	}
+	h := w.recorder.header
+	if _, ok := h["Content-Length"]; ok {
+		h = h.Clone()
+	}
+	n := 0
+	w.late.Go(func() {
+		<-w.on
+		for range h {
+			n++
+		}
+	})
+}
+
+// TestInformationalAnswerIsReadBehindOurBack has the answer follow at once.
+func TestInformationalAnswerIsReadBehindOurBack(t *testing.T) {
+	w := &readingOn{recorder: &recorder{t: t, header: make(http.Header)}, on: make(chan struct{})}
+	r := chatRequest(`{"stream":true}`)
+	r.ProtoMajor = 2
+	_ = proxy.New(proxy.Options{}).Serve(w, r, func(rw http.ResponseWriter, _ *http.Request) error {
+		rw.Header().Set("Link", "</early>")
+		rw.WriteHeader(http.StatusEarlyHints)
+		close(w.on)
+		writeStream(rw, role+stop+done)
+		return nil
+	})
+	w.late.Wait()
+	if w.body.String() != role+stop+done {
+		t.Errorf("the client was sent\n%s", w.body.String())
+	}
+}
+
+// usageOf is a UsageStore that knows nothing.
+type usageOf struct{ asked func(upstream string) }
+
+func (u usageOf) Reported(upstream, _ string) bool { u.asked(upstream); return false }
+func (u usageOf) Report(upstream, _ string)        { u.asked(upstream) }
+func (u usageOf) Missed(upstream, _ string)        { u.asked(upstream) }
+func (u usageOf) ReportsFailures(upstream string, _ bool) {
+	u.asked(upstream)
+}
+
+// TestUpstreamIsNamedInTheHandlersGoroutine, also where a timer ends the stream
+// and asks who reports usage: what names it may be what handlers set.
+func TestUpstreamIsNamedInTheHandlersGoroutine(t *testing.T) {
+	var timer bool
+	asked := 0
+	x := begin(t, option(func(o *proxy.Options) {
+		o.IdleTimeout = time.Second
+		o.Upstream = func(*http.Request) string {
+			if timer {
+				t.Error("a timer has the upstream named")
+			}
+			return "one"
+		}
+		o.Usage = usageOf{func(upstream string) {
+			if asked++; upstream != "one" {
+				t.Errorf("upstream %q", upstream)
+			}
+		}}
+	}))
+	x.stream()
+	x.write(role, text("hi"), strings.TrimSuffix(zeroStop, "\n\n"))
+	asked = 0
+	timer = true
+	x.clock.Advance(time.Second)
+	timer = false
+	if asked == 0 {
+		t.Error("the timer has asked for no usage")
+	}
+	x.ret(nil)
+}

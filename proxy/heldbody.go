@@ -36,7 +36,7 @@ func (h *heldBody) decide() {
 
 // touch notes that the next handler's body is no more what it was.
 func (h *heldBody) touch(r *heldReader) {
-	if r == h.theirs && !h.touched {
+	if r == h.theirs {
 		h.touched = true
 		h.drop()
 	}

@@ -47,6 +47,19 @@ var otherStreams = map[string]otherStream{
 		},
 		id: "run_1",
 	},
+	"sessions": {
+		path:  "/p/coder/api/sessions/s1/chat/stream",
+		begin: "event: run.started\ndata: {\"user_message\": {}, \"session_id\": \"s1\", \"run_id\": \"run_1\", \"seq\": 1, \"ts\": 1.5}\n\n",
+		more:  "event: tool.started\ndata: {\"message_id\": \"m\", \"tool_name\": \"terminal\", \"session_id\": \"s1\", \"run_id\": \"run_1\", \"seq\": 2, \"ts\": 2.5}\n\n",
+		end:   "event: done\ndata: {\"session_id\": \"s1\", \"run_id\": \"run_1\", \"seq\": 3, \"ts\": 3.5}\n\n",
+		cut:   "event: tool.completed\ndata: {\"mess",
+		failed: func(code string) string {
+			const tail = `"session_id": "s1", "run_id": "run_1", "seq": %d, "ts": 2.5}` + "\n\n"
+			return fmt.Sprintf("event: tool.completed\ndata: {\"message_id\": \"m\", \"tool_name\": \"terminal\", \"preview\": null, \"args\": null, "+tail, 3) +
+				fmt.Sprintf("event: error\ndata: {\"message\": %q, "+tail, rewrite.Message(code), 4) + fmt.Sprintf("event: done\ndata: {"+tail, 5)
+		},
+		id: "run_1",
+	},
 }
 
 // eachOther runs a test for each of the other streams.
@@ -191,7 +204,7 @@ func TestOtherStreamsAreDrained(t *testing.T) {
 // by its path, and ends at the drain (TestRunThatHasShownNothingIsDrained).
 func TestOtherStreamThatComesAfterTheDrain(t *testing.T) {
 	eachOther(t, func(t *testing.T, s otherStream) {
-		if strings.Contains(s.path, "/runs/") {
+		if s.path != "/v1/responses" {
 			return
 		}
 		streams := new(proxy.Streams)
@@ -216,6 +229,25 @@ func TestRunThatHasShownNothingIsDrained(t *testing.T) {
 	x.wantBody(`data: {"event": "run.failed", "run_id": "run_9", "error": "the service is shutting down, and the agent's answer is not complete"}` + "\n\n")
 	x.wantStopped()
 	x.abort().wantSwallowed(t)
+}
+
+func TestSessionThatHasShownNothingIsDrained(t *testing.T) {
+	streams := new(proxy.Streams)
+	x := begin(t, path("/api/sessions/s9/chat/stream"), among(streams, time.Second))
+	x.stream()
+	streams.Shutdown(0)
+	x.clock.Advance(time.Second)
+	x.wantStopped()
+	x.abort().wantSwallowed(t)
+	body := x.rec.body.String()
+	for _, event := range []string{"event: error\ndata: {\"message\": \"the service is shutting down", "event: done\ndata: {\"session_id\": \"s9\", \"seq\": 2, \"ts\": "} {
+		if !strings.Contains(body, event) {
+			t.Errorf("no %q in %s", event, body)
+		}
+	}
+	if res := x.result(); strings.Count(body, "event:") != 2 || res.Outcome != "shutting_down" {
+		t.Errorf("%+v: %s", res, body)
+	}
 }
 
 // TestRunsAreKnownByTheirPath: what looks like a run's event elsewhere is none.

@@ -87,6 +87,9 @@ func TestAnswersThatAreNoStreamsHaveNoDeadline(t *testing.T) {
 		streams := new(proxy.Streams)
 		stall := deadlines["stall"](time.Minute)
 		x := begin(t, timeouts(time.Minute), stall, among(streams, time.Minute), asking(body))
+		if n := x.clock.Pending(); n != 0 {
+			t.Errorf("%d timers for nothing", n)
+		}
 		x.clock.Advance(24 * time.Hour)
 		streams.Shutdown(0)
 		x.clock.Advance(24 * time.Hour)

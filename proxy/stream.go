@@ -11,13 +11,15 @@ import (
 // params returns what the engine must know of the request.
 func (rw *responseWriter) params() rewrite.Params {
 	return rewrite.Params{
-		Active:   rw.chat,
-		RunID:    rewrite.RunOfPath(rw.r.URL.Path),
-		Progress: rewrite.ProgressOf(rw.r.Header.Get(ProgressHeader)),
-		ID:       newID(),
-		Created:  rw.since.Unix(),
-		Usage:    rw.usage(),
-		OnTool:   rw.onTool(),
+		Active:    rw.chat,
+		Responses: rewrite.IsResponsesPath(rw.r.URL.Path),
+		RunID:     rewrite.RunOfPath(rw.r.URL.Path),
+		SessionID: rewrite.SessionOfPath(rw.r.URL.Path),
+		Progress:  rewrite.ProgressOf(rw.r.Header.Get(ProgressHeader)),
+		ID:        newID(),
+		Created:   rw.since.Unix(),
+		Usage:     rw.usage(),
+		OnTool:    rw.onTool(),
 	}
 }
 

@@ -220,6 +220,62 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 	}
 }
 
+// Elsewhere than in chat completions, and without a failure of the client's, the next
+// handler's error is its own.
+func TestErrorsThatAreNotTheClientsStayWhatTheyAre(t *testing.T) {
+	torn := func(_ *proxy.Options, r *http.Request, _ *recorder) {
+		r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, errTest })), -1
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for name, sets := range map[string][]setting{
+		"another path": {path(otherPath), torn},
+		"a good body":  {path(otherPath), header("Content-Type", "application/json"), asking(clean)},
+		"no body":      {path(otherPath)},
+	} {
+		x := begin(t, append(sets, withStatuses())...)
+		e := x.finish(func() error {
+			if x.up.Body != nil {
+				_, _ = io.ReadAll(x.up.Body)
+			}
+			return statusError(http.StatusBadGateway)
+		})
+		if e.err != statusError(http.StatusBadGateway) { //nolint:errorlint // the very error
+			t.Errorf("%s: %v", name, e.err)
+		}
+	}
+}
+
+// Nor is an error behind the answer, which has begun, and no error is none.
+func TestErrorsBehindAnAnswerAreNotTheClientsFailure(t *testing.T) {
+	for _, err := range []error{statusError(http.StatusBadGateway), nil} {
+		x := begin(t, func(o *proxy.Options, r *http.Request, _ *recorder) {
+			r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, errTest })), -1
+			o.ErrorStatus = func(err error) int {
+				if err == nil {
+					t.Error("ErrorStatus was asked about no error")
+				}
+				return http.StatusBadGateway
+			}
+		})
+		x.do(func() { x.w.WriteHeader(http.StatusNotFound) })
+		if e := x.ret(err); e.err != err || x.rec.status != http.StatusNotFound { //nolint:errorlint // the very error
+			t.Errorf("error %v, want %v; status %d", e.err, err, x.rec.status)
+		}
+	}
+}
+
+// Whoever limits the body says so himself: where he does not, it is no failure of the
+// client's that we would name.
+func TestLimitsOfBodiesAreNotTheClientsFailure(t *testing.T) {
+	for _, failure := range []error{&http.MaxBytesError{}, fmt.Errorf("x: %w", statusError(413))} {
+		x := begin(t, withStatuses(), func(_ *proxy.Options, r *http.Request, _ *recorder) {
+			r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, failure })), -1
+		})
+		x.ret(statusError(http.StatusBadGateway)).wantSwallowed(t)
+		x.wantAnswer(http.StatusBadGateway, "upstream_aborted")
+	}
+}
+
 // So is one of a client of whom the server says that it has gone.
 func TestRequestsThatEndWithTheirClient(t *testing.T) {
 	x := begin(t, withStatuses(), func(_ *proxy.Options, r *http.Request, _ *recorder) {

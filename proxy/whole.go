@@ -89,6 +89,11 @@ func (rw *responseWriter) endWhole(complete bool) {
 	flush := rw.whole.flushed
 	*rw.whole = whole{done: a}
 	h := rw.inner.Header()
+	if a.Completion {
+		for i, text := range h["X-Hermes-Error"] { // which repeats the error in the body
+			h["X-Hermes-Error"][i] = rewrite.Redact(text)
+		}
+	}
 	if a.Code != "" {
 		// As modern Hermes says it beside the error.
 		h.Set(completedHeader, "false")

@@ -86,6 +86,24 @@ func TestGoodAnswerLeavesAsItCame(t *testing.T) {
 }
 
 // TestFlushedAnswerIsFlushed: one without a length is flushed by proxies.
+// TestSecretsOfAnAnswerThatFailed leave neither its body nor its header.
+func TestSecretsOfAnAnswerThatFailed(t *testing.T) {
+	const said, clean = "Error code: 401 - bad key sk-abcdEFGH1234567890", "Error code: 401 - bad key [redacted]"
+	failed := func(message string) string {
+		answer := strings.Replace(completion(message, someTokens), `"stop"`, `"error"`, 1)
+		return strings.TrimSuffix(answer, "}") + `, "hermes": {"failed": true, "error": "` + message + `"}}`
+	}
+	x := begin(t)
+	x.answerWhole(failed(said), "X-Hermes-Error", said)
+	x.write(failed(said))
+	x.ret(nil).wantSwallowed(t)
+	x.wantBody(failed(clean))
+	h := x.rec.Header()
+	if got := h.Get("X-Hermes-Error"); got != clean || h.Get("Content-Length") != fmt.Sprint(len(failed(clean))) || x.rec.status != http.StatusOK {
+		t.Errorf("status %d, X-Hermes-Error %q, Content-Length %q", x.rec.status, got, h.Get("Content-Length"))
+	}
+}
+
 func TestFlushedAnswerIsFlushed(t *testing.T) {
 	body := completion("Hello", someTokens)
 	x := begin(t)
@@ -234,6 +252,34 @@ func TestTrailersOfARepairedAnswer(t *testing.T) {
 		x.ret(nil).wantSwallowed(t)
 		if got := x.rec.header.Get(name); got != "1" || x.rec.sent.Get("Content-Length") != "" {
 			t.Errorf("%s is %q, the header was %v", name, got, x.rec.sent)
+		}
+	}
+}
+
+// TestAnswerThatBreaksOff fails as it would without us, wherever it does: nobody knows
+// what would have followed.
+func TestAnswerThatBreaksOff(t *testing.T) {
+	for _, body := range []string{completion("<think>a</think>b", someTokens), completion("", zeroTokens)} {
+		for _, came := range []string{"", body[:50], body} {
+			for _, how := range []string{"abort", "panic", "error"} {
+				x := begin(t)
+				x.answerWhole(body + " ")
+				x.write(came)
+				var e ending
+				switch how {
+				case "abort":
+					e = x.abort()
+				case "panic":
+					e = x.panics("boom")
+				default:
+					e = x.ret(errTest)
+				}
+				e.want(t, how)
+				x.wantBody(came)
+				if x.rec.status != http.StatusOK {
+					t.Errorf("%s behind %d bytes: status %d", how, len(came), x.rec.status)
+				}
+			}
 		}
 	}
 }

@@ -335,7 +335,7 @@ func TestWriteErrorIsRemembered(t *testing.T) {
 	}
 }
 
-func TestHeaderMapIsShared(t *testing.T) {
+func TestTrailersBehindTheBodyAreHandedOver(t *testing.T) {
 	x := begin(t)
 	x.stream("Trailer", "X-Sum")
 	x.write(role, stop, done)

@@ -1,8 +1,10 @@
 package rewrite
 
 import (
+	"bytes"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 )
 
 // CodeAgentIncomplete is the code of the error that answers a request when the
@@ -42,10 +44,12 @@ func RepairAnswer(body []byte, o *Options, usage UsageMemory) Answer {
 		a.sum.Code, a.sum.FinishReason = CodeAgentIncomplete, ""
 		return Answer{a.appendFailure(nil), a.sum, true, true}
 	}
-	if a.at == 0 {
-		return Answer{body, a.sum, true, false}
+	repaired := body
+	if a.at > 0 {
+		repaired = append(a.out, body[a.at:]...)
 	}
-	return Answer{append(a.out, body[a.at:]...), a.sum, true, true}
+	clean := redactAnswer(repaired, a.saysError())
+	return Answer{clean, a.sum, true, !bytes.Equal(clean, body)}
 }
 
 // answer is a chat completion by position in its bytes.
@@ -254,23 +258,46 @@ func (a *answer) failed() bool {
 	return !a.sum.ZeroUsagePassed
 }
 
+// saysError tells whether the answer says that the agent failed: its content is why.
+func (a *answer) saysError() bool {
+	return a.sum.FinishReason == "error" || a.c.err.set(a.b) || memberOf(a.b, a.c.hermes, "failed").is(a.b, "true")
+}
+
 // text returns what the message says.
 func (m *message) text() string { return strings.TrimSpace(unquote(quote(m.left))) }
 
 // appendFailure appends the error object of modern Hermes. What legacy Hermes
 // sends as the answer is its message, as far as that is repaired, and short.
 func (a *answer) appendFailure(dst []byte) []byte {
-	message := a.messages[0].text()
-	if message == "" || message == noAnswer {
-		message = Message(CodeCrashed)
-	}
-	if len(message) > maxMessage {
-		message = strings.ToValidUTF8(message[:maxMessage], "")
+	message := quoteText(Message(CodeCrashed))
+	if text := a.messages[0].text(); text != "" && text != noAnswer {
+		message = quote(a.messages[0].failure())
 	}
 	dst = append(dst, `{"error":{"message":`...)
-	dst = append(dst, quoteText(redactText(message))...)
+	dst = append(dst, message...)
 	return append(dst, `,"type":"server_error","param":null,"code":"`+CodeAgentIncomplete+
 		`","hermes":{"completed":false,"partial":false,"failed":true}}}`...)
+}
+
+// failure returns what the message says, the inside of a JSON string, without secrets,
+// at most maxMessage bytes, and as it is escaped.
+func (m *message) failure() []byte {
+	text := redactText(m.left)
+	from, to, n := 0, 0, 0
+	for i := 0; i < len(text); {
+		r, next := nextRune(text, i)
+		if n += utf8.RuneLen(r); n > maxMessage {
+			break
+		}
+		switch {
+		case !isSpace(r):
+			to = next
+		case to == 0:
+			from, n = next, 0
+		}
+		i = next
+	}
+	return text[from:to]
 }
 
 // quote returns inner as a JSON string.

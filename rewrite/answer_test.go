@@ -128,7 +128,11 @@ func TestFailedAnswers(t *testing.T) {
 			same(t, string(a.Body), c.in, c.name)
 			continue
 		}
-		want := `{"error":{"message":` + string(quoteText(c.message)) + `,"type":"server_error","param":null,"code":"agent_incomplete","hermes":{"completed":false,"partial":false,"failed":true}}}`
+		message := string(quoteText(c.message))
+		if !strings.HasPrefix(c.message, "the agent") { // upstream's keeps its escapes
+			message = asciiJSON(c.message)
+		}
+		want := `{"error":{"message":` + message + `,"type":"server_error","param":null,"code":"agent_incomplete","hermes":{"completed":false,"partial":false,"failed":true}}}`
 		same(t, string(a.Body), want, c.name)
 		if a.Code != CodeAgentIncomplete || a.FinishReason != "" || !a.Changed {
 			t.Errorf("%s: %+v", c.name, a.Summary)

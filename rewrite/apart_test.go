@@ -160,3 +160,59 @@ func TestHistoriesOfMarkersAreHealedAsStreamsAre(t *testing.T) {
 		}
 	}
 }
+
+// apartTokens are what FuzzApart makes a message of: each in a chunk of its own,
+// or, where it follows a +, in one with the token before.
+var apartTokens = []string{
+	"M", "M", "Q", "+", "+", "+", "Hello", "World", "\n", "\n\n", " ", "`📖 a`", "`⚙ y`\n", "\n`💻 b`", "`💻", " c`", "`", "` x", "`git`", "\n`📖 d`\n", "é",
+}
+
+// FuzzApart: a message without markers is what is left of it when they are taken out
+// of the whole text, as of a history, but for the newlines at its ends.
+func FuzzApart(f *testing.F) {
+	f.Add([]byte{6, 0, 11, 0, 8, 7})
+	f.Add([]byte{6, 0, 11, 2, 8, 3, 12, 3, 7})
+	f.Add([]byte{6, 8, 11, 0, 0, 12, 8, 7, 0, 14, 15, 6})
+	f.Add([]byte{6, 0, 12, 4, 16, 17, 0, 10, 7})
+	f.Fuzz(func(t *testing.T, script []byte) {
+		if len(script) > 60 {
+			return
+		}
+		var list []string
+		joined := false
+		for _, b := range script {
+			switch token := apartTokens[int(b)%len(apartTokens)]; {
+			case token == "+":
+				joined = true
+			case joined && len(list) > 0 && !strings.ContainsAny(token[:1]+list[len(list)-1][:1], "MQ"):
+				list[len(list)-1] += token
+				joined = false
+			default:
+				list = append(list, token)
+				joined = false
+			}
+		}
+		for _, p := range list {
+			if _, ok := wholeMarker(inside(quoteText(p))); ok && !isMarkerLine(strings.Trim(p, "\n")) {
+				return // in a text it would be prose about tools
+			}
+		}
+		in := role() + piecesOf(list...) + stop()
+		said := look(t, in).content
+		if strings.Contains(said, "```") {
+			return // a real marker goes from a fence, too
+		}
+		want, _ := withoutMarkers(said)
+		for _, o := range []Options{{}, {Imitations: ImitationsTrust}, {Progress: ProgressOff, EmptyAnswer: EmptyAnswerPass}} {
+			out := repairWith(in, o)
+			got := look(t, out).content
+			same(t, strings.Trim(got, "\n"), strings.Trim(want, "\n"), "contents")
+			same(t, repairWith(out, o), out, "twice and once")
+			cut, _ := run(in, o, chat, oneByte, CauseEOF)
+			same(t, cut, out, "outputs of two cuts")
+			if t.Failed() {
+				t.Fatalf("%q with %+v:\n%s", list, o, out)
+			}
+		}
+	})
+}

@@ -1,6 +1,9 @@
 package rewrite
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+)
 
 // chunk is the JSON object in a frame's data: a chat.completion.chunk, a tool
 // event, an error or something else. Its members are kept by position in data;
@@ -17,6 +20,7 @@ type chunk struct {
 	tokens usage // what the usage counts
 	fault  fault // what the error says, and the hermes block of it
 	extra  bool  // a member that not every chunk has
+	twins  bool  // an error, or a hermes block, may stand in it that is none of the two
 	inChoices
 }
 
@@ -34,6 +38,7 @@ type inChoices struct {
 	bare       bool // delta has no member but content and role
 	thought    span // the value of the last member with reasoning, when it is a string
 	thoughts   int  // how many there are
+	errors     bool // a choice may have an error of its own
 	more       bool // the choice has a member that not every choice has
 	role       span // the value of delta.role, when it is a string
 	speech
@@ -85,8 +90,10 @@ func (c *chunk) member(r *reader, name string) {
 	case "usage":
 		c.usage = c.readUsage(r)
 	case "error":
+		c.twins = c.twins || c.err.ok()
 		c.err = c.fault.read(r, false)
 	case "hermes":
+		c.twins = c.twins || c.hermes.ok()
 		c.hermes = c.fault.read(r, true)
 	case "tool":
 		c.tool = r.value()
@@ -103,7 +110,7 @@ func (c *chunk) member(r *reader, name string) {
 		c.extra = true
 	default:
 		r.value()
-		c.extra = true
+		c.extra, c.twins = true, c.twins || strings.IndexByte(name, '\\') >= 0
 	}
 }
 
@@ -157,6 +164,7 @@ func (c *chunk) readChoice(r *reader) {
 			text = r.value()
 		default:
 			c.more = !r.value().is(r.b, "null") || c.more
+			c.errors = c.errors || string(name.of(r.b)) == "error" || bytes.IndexByte(name.of(r.b), '\\') >= 0
 		}
 	}
 	c.repeat = span{}

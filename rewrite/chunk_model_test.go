@@ -54,8 +54,10 @@ func (c *modelChunk) member(name string, value span) {
 	case "usage":
 		c.usage = value
 	case "error":
+		c.twins = c.twins || c.err.ok()
 		c.err = value
 	case "hermes":
+		c.twins = c.twins || c.hermes.ok()
 		c.hermes = value
 	case "tool":
 		c.tool = value
@@ -72,6 +74,7 @@ func (c *modelChunk) member(name string, value span) {
 		c.extra = true
 	default:
 		c.extra = true
+		c.twins = c.twins || strings.Contains(name, `\`)
 	}
 }
 
@@ -118,6 +121,7 @@ func (c *modelChunk) readChoice(data []byte, choice span) {
 			text = value
 		default:
 			c.more = c.more || !value.is(data, "null")
+			c.errors = c.errors || key.is(data, "error") || strings.Contains(string(key.of(data)), `\`)
 		}
 		i = next
 	}

@@ -182,7 +182,7 @@ func (s *Stream) otherText() {
 func (s *Stream) quietFrame() {
 	c := &s.c
 	s.otherText()
-	switch quiet := !c.finish.ok() && !c.extra && !c.text && !c.reasoning && !c.other && !c.err.set(s.f.data) && c.count <= 1; {
+	switch quiet := !c.finish.ok() && !c.extra && !c.text && !c.reasoning && !c.other && !c.err.set(s.f.data) && !c.hermes.ok() && c.count <= 1; {
 	case !quiet:
 		s.settle()
 	case !s.hold.empty():
@@ -277,6 +277,7 @@ func (s *Stream) holdFrame(in span, k kept) {
 	}
 	s.writeLF() // of the parts that have left
 	s.keep(in, k, false)
+	s.redactError()
 	start := s.hold.size()
 	held := func(v span) span { return span{start + s.movedBefore(v.from), start + s.moved(v.to)} }
 	h := heldFrame{text: held(in), drop: s.droppable()}

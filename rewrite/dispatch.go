@@ -66,11 +66,12 @@ func (s *Stream) writeMark() {
 	s.mark, s.left = false, true
 }
 
-// forward writes the frame s.f byte for byte, behind what is held.
+// forward writes the frame s.f, byte for byte but for its edits, behind what is held.
 func (s *Stream) forward() {
 	s.settle()
 	s.fate = fateForward
-	s.out = append(s.out, s.f.raw...)
+	s.out = s.render(s.out)
+	s.edits = s.edits[:0]
 	s.owesLF()
 }
 
@@ -150,6 +151,9 @@ func (s *Stream) frame(raw []byte) {
 			return
 		}
 		s.note(sectionHarm, "no well-formed JSON object: passes")
+		if s.f.tellsState() {
+			s.redactData()
+		}
 		s.forward()
 		return
 	}
@@ -162,6 +166,7 @@ func (s *Stream) object() {
 	named := isNamed(&s.f)
 	switch {
 	case s.done:
+		s.redactFrame()
 		s.late()
 	case string(s.f.event) == progressEvent && (s.c.tool.isString(data) || s.c.callID.isString(data)):
 		if s.c.choices.ok() {
@@ -180,6 +185,7 @@ func (s *Stream) object() {
 	case named:
 		s.namedFrame()
 	default:
+		s.redactFrame()
 		s.forward()
 	}
 }
@@ -192,7 +198,6 @@ func (s *Stream) late() {
 		s.dropLate()
 		return
 	}
-	s.redactError()
 	s.writeEdited()
 }
 

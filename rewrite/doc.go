@@ -41,8 +41,12 @@
 //	other.go      streams that are none of chat completions, and their end
 //	responses.go  those of /v1/responses
 //	runs.go       those of /v1/runs/{id}/events
+//	sessions.go   those of /api/sessions/{id}/chat/stream
 //	large.go      their frames that are larger than max_frame
-//	redact.go     secrets in messages
+//	redactframe.go what says something of a failure
+//	redact.go     secrets in that
+//	findsecret.go text       → secrets, by position
+//	secret.go     which texts are secrets
 //	history.go    the history that a request carries  (contract section 5)
 //	healtext.go   marker lines in a text of it
 //	answer.go     an answer that is not streamed

@@ -128,7 +128,7 @@ func (s *Stream) finishFrame() {
 		s.crash(failure)
 	case reason == "error":
 		s.upstreamError()
-	case reason != "length": // which passes byte for byte
+	default:
 		s.redactError()
 	}
 	s.writeEdited()
@@ -165,6 +165,7 @@ func (s *Stream) crash(code string) {
 		s.removeMember(s.c.err)
 	}
 	s.setMember(s.c.hermes, "hermes", s.hermes(message))
+	s.redactTwins()
 }
 
 // eachStop calls each with every finish reason of the chunk s.c that is stop.
@@ -243,9 +244,10 @@ func (s *Stream) upstreamError() {
 	s.note(sectionEnd, "upstream says that the agent failed: an error finish, without secrets")
 	s.fail(CodeAgentError)
 	s.moveText()
-	s.redactIn(s.c.hermes)
+	s.redactOf(s.c.hermes)
+	s.redactTwins()
 	if s.o.ErrorFinish == ErrorFinishInline {
-		s.redactIn(s.c.err)
+		s.redactOf(s.c.err)
 		return
 	}
 	data, message := s.f.data, s.reason()
@@ -328,7 +330,7 @@ func (s *Stream) errorCode() string {
 func (s *Stream) errorFrame() {
 	s.settle()
 	s.completeAll(!s.finished)
-	s.redactIn(s.c.err)
+	s.redactAll()
 	if !s.finished {
 		s.noteError()
 	}

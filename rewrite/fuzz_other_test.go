@@ -50,14 +50,49 @@ func FuzzOther(f *testing.F) {
 			same(t, got, string(in), "bytes of a foreign stream")
 			return
 		}
+		again, _ := run(got, o, p, byScript(a), CauseEOF)
+		if limit == 0 {
+			same(t, again, got, "outputs of a second sidecar")
+		}
+		if strings.Count(got, redacted) > strings.Count(string(in), redacted) {
+			return // the rest is FuzzRedaction's
+		}
 		if !s.other.failed {
 			// A blank line may have been added to the last event.
 			same(t, strings.TrimRight(got, "\r\n"), strings.TrimRight(string(in), "\r\n"), "bytes of a stream that is complete")
 			return
 		}
 		checkFailedOnce(t, string(in), got, s.other.kind)
-		again, _ := run(got, o, p, byScript(a), CauseEOF)
+	})
+}
+
+// FuzzSessions: the same of the streams of sessions, whatever they have in them.
+func FuzzSessions(f *testing.F) {
+	for _, body := range sessionStreams(f) {
+		for _, at := range []int{len(body), len(body) * 2 / 3, len(body) / 2} {
+			f.Add([]byte(body[:at]), []byte{0}, []byte{200, 3, 17}, byte(at), byte(at%30))
+			f.Add([]byte(strings.ReplaceAll(body[:at], "\n", "\r\n")), []byte{0}, []byte{9}, byte(at), byte(0))
+		}
+	}
+	f.Fuzz(func(t *testing.T, in, a, b []byte, cause, limit byte) {
+		o := Options{MaxFrame: int(limit) * 16}
+		how := Cause(cause % 4)
+		s := New(&o, sessionParams)
+		fed := string(feedAll(s, string(in), byScript(a)))
+		want := string(s.Finish([]byte(fed), how))
+		got, sum := run(string(in), o, sessionParams, byScript(b), how)
+		same(t, got, want, "outputs of two cuts")
+		if wantSum := s.Summary(); sum != wantSum {
+			t.Errorf("summaries of two cuts: %+v, %+v", sum, wantSum)
+		}
+		if s.Active() {
+			return
+		}
+		if s.other.failed && !strings.HasPrefix(got[strings.LastIndex(got, "event: "):], "event: done\ndata: {\"session_id\": ") && !strings.HasSuffix(strings.TrimSpace(got), "[DONE]") {
+			t.Errorf("does not end with done: %q", got)
+		}
 		if limit == 0 {
+			again, _ := run(got, o, sessionParams, byScript(a), CauseEOF)
 			same(t, again, got, "outputs of a second sidecar")
 		}
 	})

@@ -144,6 +144,7 @@ func (l *lifeScript) next() byte {
 
 var lifeTexts = []string{
 	"Hello", " ", "\n\n", "\n\nMore text.", "`💻 ls`", "\n`💻 ls`\n", "`💻", " ls", "`\n", "a\n`📖 b`\nc", "```\n", "\n```\n", "`", "\n", "a\n`💻 c`", "`💻 c`\n`📖 d`\n\ne", "\n`🦄 u`\n",
+	"\n`💻 b`\n`🦄 x`\n", "\n`🦄 x`\n`💻", "a\n\n<think>b</think>`", "<think>x</think>y\n\n", "World",
 }
 
 var lifeTools = [][3]string{{"terminal", "💻", "ls -la"}, {"read_file", "📖", "a.go"}, {"_thinking", "💭", "hm"}, {"web_search", "🔍", "recall: \"x\""}, {"tool", "🦄", "`q` \"<b>\\"}}
@@ -159,7 +160,7 @@ var lifeFinishes = []string{
 
 var lifeEvents = []string{
 	named("hermes.status", `{"type": "waiting", "n": 1}`),
-	named("hermes.status", `{"kind": "warn", "text": "boom", "error": "x"}`),
+	named("hermes.status", `{"kind": "warn", "text": "boom sk-abcdefghij", "error": "x"}`),
 	named("approval.request", approval),
 	named("other", `{"id": 1, "error": {"message": "m"}, "choices": []}`),
 }
@@ -281,7 +282,10 @@ func FuzzLifecycle(f *testing.F) {
 				if i == len(l.chunks)-1 && !finished && end&16 != 0 {
 					c = c[:int(end)*len(c)/256]
 				}
-				out = s.Feed(out, []byte(c), now)
+				from := len(out)
+				if out = s.Feed(out, []byte(c), now); len(out)-from > 3*len(c)+256<<10 {
+					t.Errorf("%d bytes are written for %d", len(out)-from, len(c))
+				}
 			}
 		}
 		if cut := end&16 != 0 && !finished; end&32 != 0 && !cut {

@@ -11,6 +11,8 @@ type largeFrame struct {
 	kind    kind
 	name    []byte // of its event; nil when its beginning does not say
 	named   bool
+
+	tool, message []byte // of a session's event, JSON strings
 }
 
 // maxLook is how many bytes of a large frame are looked at, at most.
@@ -40,6 +42,11 @@ func (s *Stream) largeEnds() {
 	}
 	switch {
 	case o.kind == kindUnknown:
+	case o.kind == kindSession:
+		if o.large.name != nil {
+			o.session.noteLarge(&o.large)
+			s.sessionEnds(o.large.name)
+		}
 	case o.large.name == nil:
 		o.responses.next++
 		o.doubt = true
@@ -75,6 +82,10 @@ func (s *Stream) lookAt(b []byte) largeFrame {
 		}
 	}
 	switch {
+	case s.other.kind == kindSession:
+		if l.kind, name = sessionEvent(&f); name != nil {
+			l.tool, l.message = bytes.Clone(stringOf(f.data, m.toolName)), bytes.Clone(stringOf(f.data, m.messageID))
+		}
 	case bytes.HasPrefix(name, []byte(responsePrefix)):
 		l.kind, l.named = kindResponses, isNamed(&f)
 	case name == nil && s.other.run:

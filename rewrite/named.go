@@ -19,7 +19,7 @@ func (s *Stream) namedFrame() {
 	if name := string(s.f.event); name == statusEvent || name == approvalEvent {
 		s.reportsFailures(true)
 	}
-	s.redactIn(s.c.err)
+	s.redactFrame()
 	if s.envelops() {
 		s.renameOwn()
 		s.addFront()
@@ -94,6 +94,6 @@ func (s *Stream) isWrapped() bool {
 func (s *Stream) wrappedFrame() {
 	s.settle()
 	s.updateEnvelope() // it may come before any chunk
-	s.redactIn(s.c.err)
+	s.redactFrame()
 	s.writeEdited()
 }

@@ -16,6 +16,8 @@ const (
 	kindResponses
 	// kindRuns is one of /v1/runs/{id}/events.
 	kindRuns
+	// kindSession is one of /api/sessions/{id}/chat/stream.
+	kindSession
 )
 
 // other is what is known of a stream that is not one of chat completions. It
@@ -24,6 +26,7 @@ const (
 type other struct {
 	kind    kind
 	run     bool   // the request's path is that of a run's events
+	looksAt bool   // the request's path says that errors are to be looked at
 	ended   bool   // the event that ends it has left, upstream's or ours
 	failed  bool   // it was ours
 	doubt   bool   // the last frame passed unexamined, and may have been that event
@@ -31,6 +34,7 @@ type other struct {
 
 	responses responses
 	runs      runs
+	session   session
 	large     largeFrame
 }
 
@@ -41,6 +45,11 @@ type members struct {
 	sequence, response span
 	runID, timestamp   span
 	err, message       span
+
+	sessionID, seq, ts  span // of a session's event
+	messageID, toolName span
+
+	twins bool // an error may stand in it that is not err
 }
 
 // parse finds the members of the object in data. It is false when data is no
@@ -56,6 +65,7 @@ func (m *members) parse(data []byte) bool {
 		if !ok {
 			break
 		}
+		m.twins = m.twins || bytes.IndexByte(key.of(data), '\\') >= 0
 		m.take(string(key.of(data)), value)
 		i = next
 	}
@@ -78,9 +88,22 @@ func (m *members) take(name string, value span) {
 	case "timestamp":
 		m.timestamp = value
 	case "error":
+		m.twins = m.twins || m.err.ok()
 		m.err = value
+	case "hermes":
+		m.twins = true
 	case "message":
 		m.message = value
+	case "session_id":
+		m.sessionID = value
+	case "seq":
+		m.seq = value
+	case "ts":
+		m.ts = value
+	case "message_id":
+		m.messageID = value
+	case "tool_name":
+		m.toolName = value
 	}
 }
 
@@ -88,6 +111,9 @@ func (m *members) take(name string, value span) {
 // the name of its event. Streams of runs are known by their path: what they send
 // is too common.
 func (s *Stream) kindOf(m *members, f *frame) (kind, []byte) {
+	if s.other.kind == kindSession {
+		return sessionEvent(f)
+	}
 	if name := m.responseEvent(f); name != nil {
 		return kindResponses, name
 	}
@@ -104,6 +130,10 @@ func (s *Stream) kindOf(m *members, f *frame) (kind, []byte) {
 // completions, or of another kind that is known. A stream that is not guarded
 // leaves as it came.
 func (s *Stream) Guarded() bool { return s.active || s.other.kind != kindUnknown }
+
+// looksAtErrors tells whether secrets are taken out of the errors of a stream of
+// another kind.
+func (s *Stream) looksAtErrors() bool { return s.Guarded() || s.other.looksAt }
 
 // otherOpen tells whether the stream is of another kind that is known, and has
 // not had the event that ends it.
@@ -144,13 +174,23 @@ func (s *Stream) otherFrame() {
 	case o.failed:
 		s.fate = fateDrop // nothing that upstream sends takes an error back
 		return
-	case o.ended || !s.f.has:
+	case !s.f.has:
 	case isDone(s.f.data):
 		if s.otherOpen() && !o.doubt {
 			s.failOther(CodeIncomplete)
 		}
 	case s.m.parse(s.f.data):
-		s.otherEvent()
+		if !o.ended {
+			s.otherEvent()
+		}
+		s.redactOther()
+	case s.looksAtErrors():
+		if o.kind == kindSession && !o.ended {
+			s.otherEnds(s.f.event)
+		}
+		if s.f.tellsState() {
+			s.redactData()
+		}
 	}
 	s.forward()
 }
@@ -169,10 +209,13 @@ func (s *Stream) otherEvent() {
 		o.noteError(&s.f, &s.m)
 	case k == o.kind:
 		o.doubt = false
-		if k == kindResponses {
+		switch k {
+		case kindResponses:
 			o.responses.note(&s.f, &s.m)
-		} else {
+		case kindRuns:
 			o.runs.note(&s.f, &s.m)
+		case kindSession:
+			o.session.note(&s.f, &s.m)
 		}
 		s.otherEnds(name)
 	}
@@ -180,8 +223,12 @@ func (s *Stream) otherEvent() {
 
 // otherEnds notes the event that ends a stream, if name is that of one.
 func (s *Stream) otherEnds(name []byte) {
+	if s.other.kind == kindSession {
+		s.sessionEnds(name)
+		return
+	}
 	switch string(name) {
-	case "response.failed", "run.failed":
+	case "response.failed", "run.failed", "run.interrupted":
 		s.sum.Code = CodeAgentError
 	case "response.completed", "response.incomplete", "response.cancelled", "response.canceled", "response.done",
 		"run.completed", "run.cancelled", "run.canceled":
@@ -239,11 +286,17 @@ func (s *Stream) failOther(code string) {
 	if o.message != nil {
 		message, code = o.message, CodeAgentError
 	}
+	if o.session.failed { // it has said why
+		code = CodeAgentError
+	}
 	s.writeLF()
-	if o.kind == kindResponses {
+	switch o.kind {
+	case kindResponses:
 		s.out = o.responses.appendFailed(s.out, message, &s.p)
-	} else {
+	case kindRuns:
 		s.out = o.runs.appendFailed(s.out, message)
+	case kindSession:
+		s.out = o.session.appendFailed(s.out, message, s.p.created)
 	}
 	s.note(sectionOther, "cut before its last event: gets one that says so")
 	s.sum.Code = code
@@ -253,8 +306,11 @@ func (s *Stream) failOther(code string) {
 // otherID returns the id of the response or of the run, and the model.
 func (s *Stream) otherID() (id, model string) {
 	o := s.other
-	if o.kind == kindRuns {
+	switch o.kind {
+	case kindRuns:
 		return unquote(o.runs.id), ""
+	case kindSession:
+		return unquote(o.session.run), ""
 	}
 	return unquote(o.responses.id), unquote(o.responses.model)
 }

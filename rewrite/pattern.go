@@ -212,7 +212,7 @@ func (s *Stream) recognise(raw []byte, in span) {
 // differ in nothing but their text.
 func (s *Stream) learn() {
 	c, data := &s.c, s.f.data
-	if s.known || s.explains() || !s.f.plain || s.f.raw[len(s.f.raw)-1] != '\n' || !c.index || c.other || c.repeat.ok() || c.finish.ok() || c.usage.set(data) || c.err.set(data) || c.hermes.ok() {
+	if s.known || s.explains() || !s.f.plain || s.f.raw[len(s.f.raw)-1] != '\n' || !c.index || c.other || c.repeat.ok() || c.finish.ok() || c.usage.set(data) || c.err.set(data) || c.hermes.ok() || c.twins {
 		return
 	}
 	switch {

@@ -144,6 +144,7 @@ func (s *Stream) toolFrame(in Progress) {
 	case in == ProgressBare:
 		s.namedFrame()
 	default:
+		s.redactFrame()
 		s.forward()
 	}
 }
@@ -221,6 +222,7 @@ func (s *Stream) upstreamEnd(t *toolFields, in Progress) {
 		s.writeEnd(&ended, in)
 		return
 	}
+	s.redactError()
 	s.forward()
 }
 
@@ -240,6 +242,7 @@ func (s *Stream) writeUpstream(t *tool, in Progress) {
 	lacksStatus := stringOf(s.f.data, s.c.status) == nil
 	switch {
 	case !lacksID && !lacksStatus && s.asIs(in):
+		s.redactError()
 		s.forward()
 	case in == ProgressBare && s.envelops():
 		s.wrap(t, "running", lacksID, lacksStatus)
@@ -285,6 +288,7 @@ func (s *Stream) wrap(t *tool, status string, lacksID, lacksStatus bool) {
 		s.editRaw(s.f.named, nil)
 	}
 	s.addFront()
+	s.redactError()
 	s.edit(s.c.shut, s.c.shut, room)
 	s.writeEdited()
 }

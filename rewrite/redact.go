@@ -3,82 +3,69 @@ package rewrite
 import (
 	"bytes"
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
-// apiKey and bearer match what must not leave in upstream's messages (contract
-// section 3).
-var (
-	apiKey = regexp.MustCompile(`\bsk-[A-Za-z0-9_*.\-]{3,}`)
-	bearer = regexp.MustCompile(`(?i)\b(bearer)([\s:="']+)([A-Za-z0-9_*.~+/=\-]{3,})`)
+// What stands where a secret stood. Of a text with so many that they make it much
+// longer the rest get stars.
+const (
+	redacted = "[redacted]"
+	starred  = "***"
 )
 
-const redacted = "[redacted]"
+// Bounds on what redaction costs.
+const (
+	// maxRedactedGrowth is how many bytes longer a text may become.
+	maxRedactedGrowth = 64 << 10
+	// maxRedactedEdits is how many secrets of a value are replaced one by one.
+	// Behind those the value is written anew, up to its end.
+	maxRedactedEdits = 1024
+)
 
-// redactText returns text without secrets.
-func redactText(text string) string {
-	if strings.Contains(text, "sk-") {
-		text = apiKey.ReplaceAllLiteralString(text, redacted)
+// redaction says what to put in the place of the secrets of a text.
+type redaction struct{ grown int }
+
+func (r *redaction) of(secret span) string {
+	n := len(redacted) - (secret.to - secret.from)
+	if n > 0 && r.grown+n > maxRedactedGrowth {
+		return starred
 	}
-	if !hasBearer(text) {
+	r.grown += max(n, 0)
+	return redacted
+}
+
+// Redact returns text, in which upstream says something of a failure, without secrets
+// (contract section 3).
+func Redact(text string) string { return string(redactText([]byte(text))) }
+
+// redactText returns text, the inside of a JSON string or any other, without secrets.
+func redactText(text []byte) []byte {
+	if !mayHoldSecret(text) {
 		return text
 	}
-	return bearer.ReplaceAllStringFunc(text, func(s string) string {
-		m := bearer.FindStringSubmatch(s)
-		scheme, between, token := m[1], m[2], m[3]
-		if token == redacted[1:len(redacted)-1] || scheme != "Bearer" && !strings.ContainsAny(token, "0123456789_.+/=*") {
-			return s // a word, as in "missing bearer authentication"
-		}
-		return scheme + between + redacted
-	})
-}
-
-// redactIn adds the edits that take secrets out of the strings in the JSON
-// value at v. They are looked for in the text, not in its escapes.
-func (s *Stream) redactIn(v span) {
-	each := func(at span, raw []byte) {
-		s.note(sectionEnd, "a secret in the message: redacted")
-		s.edit(v.from+at.from, v.from+at.to, raw)
-	}
-	if v.ok() && s.mayTellSecret() {
-		eachSecret(v.of(s.f.data), each)
-	}
-}
-
-// redact returns b, a part of what the chunk s.c says of an error, without secrets.
-func (s *Stream) redact(b []byte) []byte {
-	if !s.mayTellSecret() {
-		return b
-	}
-	return redact(b)
-}
-
-// mayTellSecret tells whether there may be a secret in what the chunk s.c says of an
-// error. It looks once.
-func (s *Stream) mayTellSecret() bool {
-	f := &s.c.fault
-	if !f.looked {
-		f.looked = true
-		f.secret = mayHoldSecret(s.c.err.of(s.f.data)) || mayHoldSecret(s.c.hermes.of(s.f.data))
-	}
-	return f.secret
-}
-
-// redactError takes secrets out of what the chunk s.c says of an error.
-func (s *Stream) redactError() {
-	s.redactIn(s.c.err)
-	s.redactIn(s.c.hermes)
+	return redactEach(text, func(each func(span)) { eachSecretOf(text, each) })
 }
 
 // redact returns the JSON value b without secrets.
 func redact(b []byte) []byte {
+	if !mayHoldSecret(b) {
+		return b
+	}
+	return redactEach(b, func(each func(span)) { eachSecret(b, each) })
+}
+
+// redactEach returns b without the secrets that find calls its argument with.
+func redactEach(b []byte, find func(each func(span))) []byte {
 	var out []byte
+	var r redaction
 	at := 0
-	eachSecret(b, func(s span, raw []byte) {
-		out = append(append(out, b[at:s.from]...), raw...)
+	find(func(s span) {
+		if at == 0 {
+			out = make([]byte, 0, min(2*len(b), len(b)+maxRedactedGrowth)+len(redacted))
+		}
+		out = append(append(out, b[at:s.from]...), r.of(s)...)
 		at = s.to
 	})
 	if at == 0 {
@@ -87,77 +74,146 @@ func redact(b []byte) []byte {
 	return append(out, b[at:]...)
 }
 
-// eachSecret calls each with the strings of the JSON value b that have secrets
-// in them, and what to put in their place.
-func eachSecret(b []byte, each func(at span, with []byte)) {
-	for i := 0; i < len(b); i++ {
-		if b[i] != '"' {
-			continue
-		}
-		end := skipString(b, i)
-		if end < 0 {
+// redactIn adds the edits that take secrets out of the strings in the JSON value at
+// v. All other bytes stay.
+func (s *Stream) redactIn(v span) {
+	if b := v.of(s.f.data); mayHoldSecret(b) {
+		s.redactBy(v, func(each func(span)) { eachSecret(b, each) })
+	}
+}
+
+// redactData does so where the data of the frame s.f is no JSON that is well formed.
+func (s *Stream) redactData() {
+	if b := s.f.data; mayHoldSecret(b) {
+		s.redactBy(span{0, len(b)}, func(each func(span)) { eachSecretOf(b, each) })
+	}
+}
+
+// redactBy adds the edits that replace the secrets in the data at v that find calls
+// its argument with.
+func (s *Stream) redactBy(v span, find func(each func(secret span))) {
+	b := v.of(s.f.data)
+	var r redaction
+	var rest []byte
+	n, from, at := 0, 0, 0
+	find(func(secret span) {
+		s.note(sectionEnd, "a secret in what upstream says of a failure: redacted")
+		with := r.of(secret)
+		if n++; n <= maxRedactedEdits {
+			s.edit(v.from+secret.from, v.from+secret.to, s.literal(with))
 			return
 		}
-		if raw := b[i:end]; mayHoldSecret(raw) {
-			text := unquote(raw)
-			if clean := redactText(text); clean != text {
-				each(span{i, end}, quoteText(clean))
-			}
+		if rest == nil {
+			from, at = secret.from, secret.from
+			rest = make([]byte, 0, min(2*(len(b)-at), len(b)-at+2*maxRedactedGrowth))
 		}
-		i = end - 1
+		rest = append(append(rest, b[at:secret.from]...), with...)
+		at = secret.to
+	})
+	if rest != nil {
+		s.edit(v.from+from, v.to, oneLine(append(rest, b[at:]...)))
 	}
 }
 
-// mayHoldSecret tells whether there may be a secret in the JSON value b. It is
-// cheap, and may be wrong in saying so.
+// eachSecretOf calls each with the secrets in a text.
+func eachSecretOf(text []byte, each func(secret span)) {
+	f := finder{b: text}
+	for s, ok := f.next(); ok; s, ok = f.next() {
+		each(s)
+	}
+}
+
+// eachSecret calls each with the secrets in the strings of the JSON value b.
+func eachSecret(b []byte, each func(secret span)) {
+	var sure, only bool // of the name of the member
+	for i := indexFrom(b, 0, '"'); i < len(b); i = indexFrom(b, i, '"') {
+		in, end := i+1, skipString(b, i)
+		if end < 0 { // it is torn
+			end = len(b) + 1
+		}
+		text := b[in : end-1]
+		i = min(end, len(b))
+		if next := skipSpace(b, i, ' '); next < len(b) && b[next] == ':' {
+			sure, only = ownsSecret(text)
+		} else if sure {
+			f := finder{b: text}
+			if s := f.whole(span{0, len(text)}, sure, only); s.ok() {
+				each(span{in + s.from, in + s.to})
+				continue
+			}
+		}
+		eachSecretOf(text, func(s span) { each(span{in + s.from, in + s.to}) })
+	}
+}
+
+// mayHoldSecret tells whether there may be a secret in b, a JSON value or a text. It
+// is cheap, and may be wrong in saying so.
 func mayHoldSecret(b []byte) bool {
-	return hasKey(b) || hasEscapedWord(b) || hasBearer(b)
-}
-
-// hasKey tells whether what keys begin with is in b. It looks for the hyphen, which
-// is rarer than what stands before it.
-func hasKey(b []byte) bool {
-	for i := indexFrom(b, 0, '-'); i < len(b); i = indexFrom(b, i+1, '-') {
-		if i >= 2 && b[i-1] == 'k' && b[i-2] == 's' {
-			return true
+	for i, c := range b {
+		if !hints[c] {
+			continue
 		}
-	}
-	return false
-}
-
-// hasBearer tells whether the word is in b, in letters of either case. From what is
-// where the word would end it knows how far the next can be.
-func hasBearer[T string | []byte](b T) bool {
-	const word = "bearer"
-next:
-	for i := len(word) - 1; i < len(b); {
-		switch b[i] | 0x20 {
-		case 'r':
-			for j := range len(word) - 1 {
-				if b[i-len(word)+1+j]|0x20 != word[j] {
-					i += 2
-					continue next
-				}
+		switch c {
+		case '\\':
+			if i+5 < len(b) && string(b[i+1:i+4]) == "u00" && b[i+4] >= '2' && b[i+4] <= '7' {
+				return true
 			}
+		case '@':
 			return true
-		case 'e':
-			i++
-		case 'a':
-			i += 3
-		case 'b':
-			i += 5
+		case 'b', 'B':
+			if i+1 < len(b) && (b[i+1]|0x20 == 'e' || b[i+1]|0x20 == 'a') && (wordAt(b, i, "bearer", true) > 0 || wordAt(b, i, "basic", true) > 0) {
+				return true
+			}
+		case ':', '=', '%', ',':
+			at := i - 1
+			if at > 0 && b[at] == '"' {
+				at--
+			} else if c == ',' && at > 0 && classes[b[at]]&isQuote == 0 && classes[b[at]]&isBlank == 0 {
+				continue
+			}
+			if at > 0 && classes[b[at]]&letter != 0 && !nameEnds.fit(b[:at+1]) {
+				continue // as of most
+			}
+			if endsName(b[:i]) {
+				return true
+			}
 		default:
-			i += len(word)
+			if prefixEnds.fit(b[:i+1]) && endsPrefix(b[:i+1]) {
+				return true
+			}
 		}
 	}
 	return false
 }
 
-// hasEscapedWord tells whether there is a letter or a hyphen in the JSON value b
-// that is an escape.
-func hasEscapedWord(b []byte) bool {
-	for i := indexFrom(b, 0, '\\'); i+5 < len(b); i = indexFrom(b, i+1, '\\') {
-		if string(b[i:i+4]) == `\u00` && (b[i+4] >= '4' && b[i+4] <= '7' || b[i+4] == '2' && b[i+5]|0x20 == 'd') {
+// endsPrefix tells whether b ends with the prefix of a format of keys.
+func endsPrefix(b []byte) bool {
+	for k := range keyFormats {
+		if bytes.HasSuffix(b, []byte(keyFormats[k].prefix)) {
+			return true
+		}
+	}
+	return false
+}
+
+// endsName tells whether b ends with the name of a secret, with no more behind it than
+// quotes, white space and their escapes.
+func endsName(b []byte) bool {
+	i := len(b)
+	for i > 0 {
+		c := b[i-1]
+		escape := i > 1 && b[i-2] == '\\' && strings.IndexByte("nrtbf", c) >= 0
+		if classes[c]&(isBlank|isQuote) == 0 && c != ']' && c != ')' && c != '\\' && !escape {
+			break
+		}
+		i--
+	}
+	if i == 0 || !nameEnds.fit(b[:i]) {
+		return false
+	}
+	for k := range secretNames {
+		n := secretNames[k].name
+		if from := i - len(n); from >= 0 && wordAt(b, from, n, true) == i {
 			return true
 		}
 	}

@@ -98,7 +98,7 @@ func (r *responses) failed(message []byte, p *params) []byte {
 	if object == nil {
 		object = r.least(p)
 	}
-	object = withMember(object, "status", `"failed"`)
+	object = withMember(redact(object), "status", `"failed"`)
 	// The API's error has these two members, and this code for what is not the
 	// client's fault. Strict clients know no other codes.
 	object = withMember(object, "error", `{"code":"server_error","message":`+string(message)+`}`)

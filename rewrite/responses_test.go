@@ -161,6 +161,7 @@ func TestErrorEventOfAResponse(t *testing.T) {
 		if c.message == "" {
 			c.message, code = Message(CodeAborted), CodeAborted
 		}
+		in = strings.Replace(in, "sk-abcdef123456", redacted, 1)
 		want := `"error":{"code":"server_error","message":"` + c.message + `"}`
 		if !strings.HasPrefix(out, in) || !strings.Contains(out[len(in):], want) || !strings.HasSuffix(out, `,"sequence_number":`+c.number+"}\n\n") || sum.Code != code {
 			t.Errorf("%s: %+v, %s", name, sum, strings.TrimPrefix(out, in))

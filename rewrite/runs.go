@@ -10,7 +10,7 @@ type runs struct {
 
 // runEvents are what the names of a run's events begin with. Others send run_id
 // and event as well, with names such as on_chain_start or RunContent.
-var runEvents = [...]string{"run.", "message.", "tool.", "reasoning.", "approval."}
+var runEvents = [...]string{"run.", "message.", "tool.", "reasoning.", "approval.", "subagent."}
 
 // runEvent returns the name of the frame's event, nil when it is none of a run.
 func (m *members) runEvent(f *frame) []byte {

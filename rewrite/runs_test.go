@@ -26,6 +26,10 @@ func TestRunFailed(t *testing.T) {
 			runEvent("reasoning.available", `, "timestamp": 1x`), `data: {"event": "run.failed", "run_id": "run_1", "error": ` + message + "}\n\n"},
 		"another event between": {
 			runEvent("message.delta", `, "timestamp": 2`) + "data: {\"event\": \"ping\"}\n\n: x\n\n", `data: {"event": "run.failed", "run_id": "run_1", "timestamp": 2, "error": ` + message + "}\n\n"},
+		"a new event": {
+			runEvent("message.delta", `, "timestamp": 2`) + runEvent("subagent.start", `, "timestamp": 3, "goal": "x"`), `data: {"event": "run.failed", "run_id": "run_1", "timestamp": 3, "error": ` + message + "}\n\n"},
+		"numbered, as newer ones are": {
+			"id: 1\n" + runEvent("message.interim", `, "timestamp": 2, "text": "x"`) + "id: 2\n" + runEvent("run.steered", `, "timestamp": 4, "accepted": true`), `data: {"event": "run.failed", "run_id": "run_1", "timestamp": 4, "error": ` + message + "}\n\n"},
 		"a long id": {
 			strings.ReplaceAll(runEvent("message.delta", ``), "run_1", strings.Repeat("r", maxEnvelope)), `data: {"event": "run.failed", "run_id": "run_1", "error": ` + message + "}\n\n"},
 		"an end without one": {
@@ -46,7 +50,7 @@ func TestRunFailed(t *testing.T) {
 }
 
 func TestEventsThatEndARun(t *testing.T) {
-	for name, code := range map[string]string{"run.completed": "", "run.cancelled": "", "run.canceled": "", "run.failed": CodeAgentError} {
+	for name, code := range map[string]string{"run.completed": "", "run.cancelled": "", "run.canceled": "", "run.failed": CodeAgentError, "run.interrupted": CodeAgentError} {
 		in := runEvent("message.delta", `, "delta": "a"`) + runEvent(name, ``)
 		for _, tail := range []string{"", ": stream closed\n\n", ": stream cl", "data: {\"a"} {
 			for _, cause := range causes {

@@ -11,9 +11,16 @@ type Params struct {
 	// byte on: the request's path ends in /chat/completions. Otherwise it
 	// becomes active at its first chunk (contract section 0).
 	Active bool
+	// Responses says that the stream is one of /v1/responses, by the request's path.
+	// What such a stream is its events have to show (contract, "The other
+	// streams"), but secrets leave its errors from the first on.
+	Responses bool
 	// RunID is the id of the run whose events the stream has, by the request's
 	// path, empty for others: only then is it a stream of /v1/runs.
 	RunID string
+	// SessionID is the id of the session in which the stream is, by the request's
+	// path, empty for others: only then is it a stream of /api/sessions.
+	SessionID string
 	// Progress overrides Options.Progress unless it is empty.
 	Progress Progress
 	// ID and Created, in Unix seconds, are used in an error finish when no
@@ -147,11 +154,15 @@ func New(o *Options, p Params) *Stream {
 	s := &Stream{o: o, p: params{p.ID, p.Created, p.Usage, p.OnTool, p.Explain}, form: o.form(&p), active: p.Active}
 	s.scan.max, s.scan.lines = o.FrameLimit(), !p.Active
 	if !p.Active {
-		s.other = new(other)
+		s.other = &other{looksAt: p.Responses}
 	}
 	if p.RunID != "" && !p.Active {
 		s.other.run, s.other.kind = true, kindRuns
 		remember(&s.other.runs.id, quoteText(p.RunID))
+	}
+	if p.SessionID != "" && !p.Active {
+		s.other.kind = kindSession
+		remember(&s.other.session.id, quoteText(p.SessionID))
 	}
 	return s
 }

@@ -81,6 +81,7 @@ func TestUpstreamErrorOfAnyFormIsSplit(t *testing.T) {
 		`{"message": {"a": 1}}`:          "",
 		`[1]`:                            "",
 		`7`:                              "",
+		`-5`:                             "",
 		`true`:                           "",
 		`{"message": "m", "param": "p"}`: "m",
 	} {
@@ -103,11 +104,13 @@ func TestUpstreamErrorInlinePassesByteForByte(t *testing.T) {
 	}
 }
 
+// TestLengthPassesByteForByte but for secrets.
 func TestLengthPassesByteForByte(t *testing.T) {
 	for _, more := range []string{realUsage, zeroUsage, zeroUsage + `, "error": {"message": "truncated sk-abcdefghijkl", "type": "x"}, "hermes": {"error_code": "output_truncated"}`} {
 		for _, o := range []Options{{}, {ErrorFinish: ErrorFinishInline}, {ZeroUsage: ZeroUsageError}} {
 			in := role() + text("x") + finishChunk("length", more) + doneFrame
-			same(t, repairWith(in, o), in, "bytes")
+			want := strings.ReplaceAll(in, "sk-abcdefghijkl", "[redacted]")
+			same(t, repairWith(in, o), want, "bytes")
 		}
 	}
 }

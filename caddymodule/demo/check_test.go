@@ -21,7 +21,7 @@ event: hermes.tool.progress
 data: {"tool":"terminal","emoji":"💻","label":"make test","toolCallId":"a","status":"running"}
 
 event: hermes.tool.progress
-data: {"tool":"terminal","toolCallId":"a","status":"completed"}
+data: {"tool":"terminal","toolCallId":"a","status":"completed","interrupted":true}
 
 ` + errorFinish
 

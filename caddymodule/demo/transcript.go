@@ -34,6 +34,9 @@ type chunk struct {
 	Label      string `json:"label"`
 	ToolCallID string `json:"toolCallId"`
 	Status     string `json:"status"`
+	// Interrupted says of a completed tool that the stream has ended in an error:
+	// nobody knows whether the tool has ended (contract section 2).
+	Interrupted bool `json:"interrupted"`
 }
 
 // A StreamError is an error that the server reports.
@@ -55,6 +58,9 @@ type Tool struct {
 	Starts, Ends int
 	// Started and Ended are the times of the first such events.
 	Started, Ended time.Time
+	// Interrupted says that the end of the stream ended it, too: nobody knows
+	// whether it has ended itself.
+	Interrupted bool
 }
 
 // A Block is a piece of an answer: a tool card, reasoning, or text.
@@ -184,7 +190,7 @@ func (t *Transcript) tool(c chunk, now time.Time) {
 		t.fault("tool %q completed without having started", c.ToolCallID)
 	case c.Status == statusCompleted:
 		if tools[i].Ends == 0 {
-			tools[i].Ended = now
+			tools[i].Ended, tools[i].Interrupted = now, c.Interrupted
 		}
 		tools[i].Ends++
 	default:

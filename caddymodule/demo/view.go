@@ -111,6 +111,10 @@ func card(tool *Tool, w int) []line {
 	if tool.Ends == 0 {
 		return append(out, hang("   running", w, 3, dim)...)
 	}
+	if tool.Interrupted {
+		cut := fmt.Sprintf("   running → interrupted (%.1f s)", tool.Ended.Sub(tool.Started).Seconds())
+		return append(out, hang(cut, w, 3, odd)...)
+	}
 	took := fmt.Sprintf("   running → completed (%.1f s)", tool.Ended.Sub(tool.Started).Seconds())
 	return append(out, hang(took, w, 3, good)...)
 }
@@ -148,11 +152,21 @@ func summary(s Scenario, t *Transcript, w int) [][]line {
 	}
 	tools, toolStyle := "none", plain
 	if n := len(t.Tools()); n > 0 {
-		ended := 0
+		ended, cut := 0, 0
 		for _, tool := range t.Tools() {
-			ended += min(tool.Ends, 1)
+			if tool.Interrupted {
+				cut++
+			} else {
+				ended += min(tool.Ends, 1)
+			}
 		}
-		tools, toolStyle = fmt.Sprintf("%d started, %d completed", n, ended), good
+		tools, toolStyle = fmt.Sprintf("%d started", n), good
+		if ended > 0 || cut == 0 {
+			tools += fmt.Sprintf(", %d completed", ended)
+		}
+		if cut > 0 {
+			tools += fmt.Sprintf(", %d interrupted", cut)
+		}
 	} else if real, _ := s.tools(); len(real) > 0 {
 		tools, toolStyle = fmt.Sprintf("none shown, %d ran", len(real)), odd
 	}

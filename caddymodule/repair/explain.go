@@ -153,8 +153,11 @@ func (e *explainer) meta(m Meta) {
 // answer writes what became of an answer that is not streamed.
 func (e *explainer) answer(a rewrite.Answer) {
 	switch {
+	case !a.Completion && a.Code != "":
+		e.printf("an error, and no chat completion: passes as it is\n")
 	case !a.Completion:
 		e.printf("no chat completion: passes as it is\n")
+		return // nothing is known of how it ended
 	case a.Code != "":
 		e.printf("§4 the agent failed and said stop: status 502\n")
 		e.lines("       "+signAdded+"  ", a.Body)

@@ -5,6 +5,8 @@ package repair
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -32,7 +34,8 @@ type Options struct {
 // Run reads a recorded answer from in and writes the repaired one to out. The
 // recording is an event stream, or the JSON of an answer that is not streamed,
 // as upstream sent it; an HTTP header in front, as curl -i shows it, is skipped.
-// The summary's Code says in which error it ended, "" for none.
+// The summary's Code says in which error it ended, "" for none. The error is
+// ErrNothing where nothing of Hermes was in it; it has been written all the same.
 func Run(in io.Reader, out io.Writer, o Options) (rewrite.Summary, error) {
 	recording, err := io.ReadAll(in)
 	if err != nil {
@@ -44,6 +47,9 @@ func Run(in io.Reader, out io.Writer, o Options) (rewrite.Summary, error) {
 	}
 	return repairStream(body, out, o)
 }
+
+// ErrNothing says that a recording had nothing of Hermes in it.
+var ErrNothing = errors.New("the recording has no frame of Hermes and is no chat completion: give the bytes that upstream sent, as curl -N shows them")
 
 // withoutHeader returns a recording without its HTTP header, if it has one.
 func withoutHeader(b []byte) []byte {
@@ -80,7 +86,8 @@ func (k known) ReportsFailures(bool) {}
 // still.
 func repairStream(body []byte, out io.Writer, o Options) (rewrite.Summary, error) {
 	p := rewrite.Params{
-		Active: rewrite.IsChatPath(o.Meta.Path), RunID: rewrite.RunOfPath(o.Meta.Path), ID: "chatcmpl-offline",
+		Active: rewrite.IsChatPath(o.Meta.Path), Responses: rewrite.IsResponsesPath(o.Meta.Path), RunID: rewrite.RunOfPath(o.Meta.Path), SessionID: rewrite.SessionOfPath(o.Meta.Path),
+		ID:       "chatcmpl-offline",
 		Progress: rewrite.ProgressOf(o.Meta.Progress), Usage: known(o.Meta.UsageReported),
 	}
 	e := explainer{out: out, width: o.Width}
@@ -91,27 +98,46 @@ func repairStream(body []byte, out io.Writer, o Options) (rewrite.Summary, error
 	repaired := s.Feed(nil, body, time.Time{})
 	repaired = s.Finish(repaired, o.Cause)
 	sum := s.Summary()
+	nothing := sum == rewrite.Summary{}
 	if o.Explain {
-		e.end(sum)
+		if !nothing {
+			e.end(sum)
+		}
 		e.meta(o.Meta)
-		return sum, e.err
-	}
-	if _, err := out.Write(repaired); err != nil {
+	} else if _, err := out.Write(repaired); err != nil {
 		return sum, fmt.Errorf("writing the repaired stream: %w", err)
 	}
-	return sum, nil
+	if nothing && e.err == nil {
+		return sum, ErrNothing
+	}
+	return sum, e.err
 }
 
 // repairAnswer repairs an answer that is not streamed.
 func repairAnswer(body []byte, out io.Writer, o Options) (rewrite.Summary, error) {
 	a := rewrite.RepairAnswer(bytes.TrimRight(body, "\r\n"), &o.Rewrite, nil)
+	if !a.Completion && a.Code == "" && isError(body) {
+		a.Code = rewrite.CodeAgentError
+	}
 	if o.Explain {
 		e := explainer{out: out, width: o.Width}
-		e.answer(a)
-		return a.Summary, e.err
-	}
-	if _, err := fmt.Fprintf(out, "%s\n", a.Body); err != nil {
+		if e.answer(a); e.err != nil {
+			return a.Summary, e.err
+		}
+	} else if _, err := fmt.Fprintf(out, "%s\n", a.Body); err != nil {
 		return a.Summary, fmt.Errorf("writing the repaired answer: %w", err)
 	}
+	if !a.Completion && a.Code == "" {
+		return a.Summary, ErrNothing
+	}
 	return a.Summary, nil
+}
+
+// isError reports whether an answer is an error object, as Hermes answers a
+// request that it refuses.
+func isError(body []byte) bool {
+	var o struct {
+		Error any `json:"error"`
+	}
+	return json.Unmarshal(body, &o) == nil && o.Error != nil
 }

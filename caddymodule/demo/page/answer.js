@@ -113,8 +113,9 @@ function card(tool) {
       }
       if (completed) return;
       completed = true;
-      node.className = "card completed";
-      state.replaceChildren(ornament("tick", "✓"), `completed in ${seconds(tool.ended - tool.started, 1)}`);
+      const [kind, sign, word] = tool.interrupted ? ["interrupted", "–", "interrupted after"] : ["completed", "✓", "completed in"];
+      node.className = `card ${kind}`;
+      state.replaceChildren(ornament("tick", sign), `${word} ${seconds(tool.ended - tool.started, 1)}`);
     },
   };
 }

@@ -11,6 +11,7 @@ const TOOL_EVENT = "hermes.tool.progress";
  * @property {string} label
  * @property {number} started  in milliseconds
  * @property {number} ended    0 while it runs
+ * @property {boolean} interrupted  the stream's end ended it, too
  */
 
 /** A piece of the answer is {text}, {reasoning} or {tool}. */
@@ -80,11 +81,14 @@ export class Transcript {
     const id = chunk.toolCallId ?? "";
     const known = id && this.tools.find((t) => t.id === id);
     if (chunk.status === "completed") {
-      if (known && !known.ended) known.ended = now;
+      if (known && !known.ended) {
+        known.ended = now;
+        known.interrupted = chunk.interrupted === true; // nobody knows whether it has ended itself
+      }
       return;
     }
     if (known) return;
-    const tool = { id, name: chunk.tool ?? "tool", emoji: chunk.emoji ?? "", label: chunk.label ?? "", started: now, ended: 0 };
+    const tool = { id, name: chunk.tool ?? "tool", emoji: chunk.emoji ?? "", label: chunk.label ?? "", started: now, ended: 0, interrupted: false };
     this.blocks.push({ tool });
   }
 }

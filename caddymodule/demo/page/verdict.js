@@ -31,6 +31,8 @@ function tools(t, ran) {
   if (open === 1 && shown === 1) return bad("Its card spins for ever");
   if (open) return bad(`${open} of ${count(shown, "card")} ${open === 1 ? "spins" : "spin"} for ever`);
   if (shown !== ran) return bad(`${count(shown, "card")}, though ${count(ran, "tool")} ran`);
+  const cut = t.tools.filter((tool) => tool.interrupted).length;
+  if (cut) return good(shown === 1 ? "1 tool, interrupted" : `${shown} tools, ${cut} interrupted`);
   return good(shown === 1 ? "1 tool, completed" : `${shown} tools, all completed`);
 }
 

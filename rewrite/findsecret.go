@@ -1,0 +1,358 @@
+package rewrite
+
+// finder goes through a text, the inside of a JSON string, from secret to secret.
+// Each byte is read a few times at most: what fails is short, or is remembered.
+type finder struct {
+	b            []byte
+	i            int  // how far it has read
+	before, last byte // the two characters before that
+	dull         int  // up to here keys that have to look like one do not
+	alone        int  // up to here there is no @ behind a password
+}
+
+// next returns the next secret, and is false when there is none.
+func (f *finder) next() (secret span, ok bool) {
+	for f.i < len(f.b) {
+		at := f.i
+		c, next := charAt(f.b, at)
+		if classes[c]&begins != 0 {
+			if secret = f.secretAt(at, next, c); secret.ok() {
+				f.i, f.before, f.last = secret.to, 'd', ']'
+				return secret, true
+			}
+			if i := wordAt(f.b, at, "mailto:", true); i > 0 {
+				c, next = ':', i // no user with a password
+			}
+		}
+		f.i, f.before, f.last = next, f.last, c
+	}
+	return secret, false
+}
+
+// secretAt returns the secret that what is at the index at, the character c, says is
+// there or follows.
+func (f *finder) secretAt(at, next int, c byte) span {
+	for k := range keyFormats {
+		if classes[c]&beginsKey == 0 {
+			break
+		}
+		if format := &keyFormats[k]; format.prefix[0] == c {
+			if i := wordAt(f.b, at, format.prefix, false); i > 0 && f.isKey(i, format) {
+				return span{at, valueAt(f.b, i, inKey).at.to}
+			}
+		}
+	}
+	switch c {
+	case ':':
+		return f.password(next)
+	case 'b', 'B':
+		for _, scheme := range [...]string{"Bearer", "bearer", "basic"} {
+			if i := wordAt(f.b, at, scheme, scheme != "Bearer"); i > 0 {
+				return f.behindScheme(i, scheme)
+			}
+		}
+		return span{}
+	}
+	if classes[c]&beginsName == 0 {
+		return span{}
+	}
+	for k := range secretNames {
+		n := &secretNames[k]
+		if n.name[0] != folded(c) {
+			continue
+		}
+		if i := wordAt(f.b, at, n.name, true); i > 0 && !f.goesOn(i) {
+			sure := n.only || f.last == '-' || f.last == '_' || classes[c]&isUpper != 0 && classes[f.last]&isLower != 0
+			return f.behindName(i, sure, n.only)
+		}
+	}
+	return span{}
+}
+
+// goesOn tells whether a word goes on at i.
+func (f *finder) goesOn(i int) bool {
+	if i >= len(f.b) {
+		return true // no value follows
+	}
+	c, _ := charAt(f.b, i)
+	return classes[c]&(letter|isDecimal) != 0
+}
+
+// isKey tells whether what follows the prefix of a format, at i, is a key's. Words
+// may end with that prefix: task-force.
+func (f *finder) isKey(i int, format *keyFormat) bool {
+	inWord := classes[f.last]&letter != 0 && !(f.before == '\\' && (f.last == 'n' || f.last == 'r' || f.last == 't'))
+	if (inWord || format.wordy) && i < f.dull {
+		return false
+	}
+	v := valueAt(f.b, i, inKey)
+	switch {
+	case v.n < format.least || !v.at.ok():
+		return false
+	case v.keyish, v.longest >= 20, !inWord && (!format.wordy || v.longest >= 12):
+		return true
+	}
+	f.dull = v.at.to
+	return false
+}
+
+// behindScheme returns the secret behind the name of a scheme, which ends at i.
+func (f *finder) behindScheme(i int, scheme string) span {
+	from := i
+	for i < len(f.b) {
+		c, next := charAt(f.b, i)
+		if n := f.encoded(i); n > 0 {
+			next = n
+		} else if classes[c]&(isBlank|isQuote) == 0 && c < 0x80 && c != ':' && c != '=' && c != '<' && c != '(' && c != '{' {
+			break
+		}
+		i = next
+	}
+	if i == from {
+		return span{}
+	}
+	if v := valueAt(f.b, i, inValue); v.isSecretBehind(scheme) {
+		return v.at
+	}
+	return span{}
+}
+
+// encoded returns the index behind the separator at i, where it is encoded as in an
+// address, and 0 where it is none.
+func (f *finder) encoded(i int) int {
+	if c, _ := charAt(f.b, i); c != '%' {
+		return 0
+	}
+	for _, e := range [...]string{"%20", "%3a", "%3d", "%22"} {
+		if n := wordAt(f.b, i, e, true); n > 0 {
+			return n
+		}
+	}
+	return 0
+}
+
+// behindName returns the secret behind a name, which ends at i: "name": "…", name=…,
+// ('name', '…') and the like.
+func (f *finder) behindName(i int, sure, only bool) span {
+	quoted, apart := false, false
+	for i < len(f.b) {
+		c, next := charAt(f.b, i)
+		if classes[c]&(isBlank|isQuote) == 0 && c != ']' && c != ')' {
+			break
+		}
+		quoted = quoted || classes[c]&isQuote != 0
+		apart = apart || classes[c]&isBlank != 0
+		i = next
+	}
+	i, equals, pair := f.separator(i)
+	if i == 0 || pair && !quoted {
+		return span{}
+	}
+	from := i
+	for i < len(f.b) {
+		c, next := charAt(f.b, i)
+		if classes[c]&isBlank == 0 {
+			break
+		}
+		i = next
+	}
+	sure = sure || quoted || equals && !apart && i == from
+	if i < len(f.b) {
+		if c, next := charAt(f.b, i); (c == 'b' || c == 'u') && f.isQuote(next) { // Python's b'…'
+			i = next
+		}
+	}
+	if f.isQuote(i) {
+		quote, next := charAt(f.b, i)
+		if end := f.closing(next, quote); end > 0 {
+			if pair && !f.closesPair(end) {
+				return span{}
+			}
+			return f.whole(span{next, end}, sure, only)
+		}
+		i = next
+	} else if pair {
+		return span{}
+	}
+	v := valueAt(f.b, f.behindWord(i), inValue)
+	if v.isSecretOf(sure) {
+		return v.at
+	}
+	return span{}
+}
+
+// separator returns the index behind what is between a name and its value, 0 where
+// there is none, whether it is an equals sign, and whether it is that of a pair.
+func (f *finder) separator(i int) (next int, equals, pair bool) {
+	for i < len(f.b) {
+		c, behind := charAt(f.b, i)
+		switch n := f.encoded(i); {
+		case n > 0:
+			behind, equals = n, true
+		case c == '=':
+			equals = true
+		case c == ',' && next == 0:
+			return behind, false, true
+		case c != ':' && (c != '>' || next == 0):
+			return next, equals, false
+		}
+		i, next = behind, behind
+	}
+	return next, equals, false
+}
+
+// isQuote tells whether a quote is at i.
+func (f *finder) isQuote(i int) bool {
+	if i >= len(f.b) {
+		return false
+	}
+	c, _ := charAt(f.b, i)
+	return classes[c]&isQuote != 0
+}
+
+// closing returns the index of the next such quote, 0 when there is none.
+func (f *finder) closing(i int, quote byte) int {
+	for i < len(f.b) {
+		c, next := charAt(f.b, i)
+		if c == quote {
+			return i
+		}
+		i = next
+	}
+	return 0
+}
+
+// closesPair tells whether a parenthesis closes behind the quote at i: without it the
+// two are none, but in a list.
+func (f *finder) closesPair(i int) bool {
+	_, i = charAt(f.b, i)
+	if i >= len(f.b) {
+		return false
+	}
+	c, _ := charAt(f.b, i)
+	return c == ')'
+}
+
+// behindWord returns the index of the value at i behind a scheme, as an Authorization
+// header has it.
+func (f *finder) behindWord(i int) int {
+	for _, scheme := range schemes {
+		n := wordAt(f.b, i, scheme, true)
+		if n == 0 || n >= len(f.b) {
+			continue
+		}
+		if c, next := charAt(f.b, n); classes[c]&isBlank != 0 {
+			return next
+		}
+	}
+	return i
+}
+
+// whole returns the secret in the value at v, which is all that a pair of quotes has
+// between them.
+func (f *finder) whole(v span, sure, only bool) span {
+	text := f.b[:v.to]
+	in := finder{b: text}
+	if from := in.behindWord(v.from); from > v.from {
+		v.from, only = from, false
+	}
+	first := valueAt(text, v.from, inValue)
+	rest := first.at.to
+	for rest < v.to && classes[text[rest]]&inValue != 0 { // which ends a sentence
+		rest++
+	}
+	blank := false
+	for i := rest; i < v.to && !blank; {
+		var c byte
+		c, i = charAt(text, i)
+		blank = classes[c]&isBlank != 0
+	}
+	switch {
+	case string(v.of(text)) == redacted:
+		return span{}
+	case rest == v.to && !first.isSecretOf(sure):
+		return span{}
+	case rest == v.to, !blank && sure && v.to-v.from >= 6, only && !first.isWord:
+		return v
+	case first.isSecretOf(false):
+		return first.at
+	}
+	return span{}
+}
+
+// password returns the password behind the user of an address, user:password@host,
+// where i is behind the colon.
+func (f *finder) password(i int) span {
+	user := classes[f.last]&inValue != 0 || f.last == ']' || f.last >= 0x80
+	if !user || i < f.alone {
+		return span{}
+	}
+	from, at, behind := i, 0, 0 // the @, and what follows it
+	digits, path := true, false
+	for i < len(f.b) {
+		c, next := charAt(f.b, i)
+		if c == '/' && !path {
+			if digits || at > 0 { // nothing, or a port
+				break
+			}
+			path = true
+		}
+		if classes[c]&(isBlank|isQuote) != 0 || c == '<' || c == '>' || c == '[' || c == ']' || c == ',' || c == '\\' {
+			break
+		}
+		digits = digits && classes[c]&isDecimal != 0
+		if c == '@' {
+			at, behind = i, next
+			if path {
+				break
+			}
+		}
+		i = next
+	}
+	if at > from && f.isHost(behind) {
+		if v := valueAt(f.b, from, inKey); !v.stars || v.n >= enough {
+			return span{from, at}
+		}
+	}
+	if at > 0 || !digits {
+		f.alone = i
+	}
+	return span{}
+}
+
+// isHost tells whether a host's name or address begins at i.
+func (f *finder) isHost(i int) bool {
+	if i >= len(f.b) {
+		return false
+	}
+	c, _ := charAt(f.b, i)
+	return classes[c]&(letter|isDecimal) != 0 || c == '[' || c == '{' || c == '%' || c >= 0x80
+}
+
+// ownsSecret tells whether the member with the name has a secret as its value: for
+// sure, and a password.
+func ownsSecret(name []byte) (sure, only bool) {
+	var room [64]byte
+	text := room[:0]
+	for i := 0; i < len(name); {
+		if len(text) == len(room) {
+			return false, false
+		}
+		var c byte
+		c, i = charAt(name, i)
+		text = append(text, c)
+	}
+	if wordAt(text, 0, "pattern", true) > 0 { // what an approval is asked for
+		return false, false
+	}
+	for _, n := range secretNames {
+		at := len(text) - len(n.name)
+		if at < 0 || wordAt(text, at, n.name, true) == 0 || n.name == "provided" {
+			continue
+		}
+		if n.only || at == 0 || classes[text[at-1]]&(letter|isDecimal) == 0 || classes[text[at]]&isUpper != 0 && classes[text[at-1]]&isLower != 0 {
+			return true, n.only
+		}
+	}
+	return false, false
+}

@@ -1,0 +1,330 @@
+package rewrite
+
+// Which texts are secrets (contract section 3). Prefixes are those of gitleaks' rules
+// (MIT) and of providers of models. The library itself is not used: it has 74 modules,
+// its 221 regular expressions take 20 ms and 2.4 MiB to compile and 2 ms for each
+// message, they look for keys of the exact length in source code, and they do not see
+// through the escapes of JSON.
+
+// keyFormat is a format of keys that have a prefix.
+type keyFormat struct {
+	prefix string
+	least  int  // how many characters it has behind the prefix
+	wordy  bool // words begin with the prefix, too: what follows must look like a key
+}
+
+var keyFormats = [...]keyFormat{
+	{"sk-", 3, false}, {"sk_live_", 4, false}, {"sk_test_", 4, false}, // OpenAI, Anthropic, OpenRouter; Stripe
+	{"shpat_", 6, false}, {"sntrys_", 6, false},
+	{"gsk_", 6, false}, {"ghp_", 6, false}, {"gho_", 6, false}, {"ghu_", 6, false}, {"ghs_", 6, false}, {"ghr_", 6, false},
+	{"github_pat_", 6, false}, {"glpat-", 6, false}, {"glsa_", 6, false}, {"GOCSPX-", 6, false},
+	{"AIz", 7, false}, {"AKIA", 8, true}, {"ASIA", 8, true},
+	{"hf_", 6, true}, {"hvs.", 10, true},
+	{"xoxa-", 4, false}, {"xoxb-", 4, false}, {"xoxe-", 4, false}, {"xoxp-", 4, false}, {"xoxr-", 4, false}, {"xoxs-", 4, false},
+	{"xapp-", 6, true}, {"xai-", 6, true},
+	{"r8_", 6, false}, {"rk_live_", 4, false}, {"rk_test_", 4, false},
+	{"pplx-", 6, true}, {"pypi-", 6, true},
+	{"eyJ", 10, false}, // a JSON Web Token
+	{"nvapi-", 6, false}, {"npm_", 6, true},
+	{"ABIA", 8, true}, {"ACCA", 8, true}, {"AGE-SECRET-KEY-", 8, true}, {"HRKU-", 8, true}, {"PMAK-", 8, true}, {"SG.", 8, true},
+	{"api_org_", 8, true}, {"doo_v1_", 6, false}, {"dor_v1_", 6, false}, {"dt0c01.", 8, true},
+	{"glagent-", 8, true}, {"glc_", 8, true}, {"glcbt-", 8, true}, {"gldt-", 8, true}, {"glffct-", 8, true}, {"glft-", 8, true}, {"glimt-", 8, true},
+	{"gloas-", 8, true}, {"glptt-", 8, true}, {"glrt-", 8, true}, {"glsoat-", 8, true}, {"hvb.", 10, true}, {"ntn_", 8, true}, {"pnu_", 8, true},
+	{"pscale_oauth_", 8, true}, {"pscale_pw_", 8, true}, {"pscale_tkn_", 8, true}, {"pul-", 8, true}, {"rdme_", 8, true}, {"rk_prod_", 4, false},
+	{"rubygems_", 8, true}, {"sgp_", 8, true}, {"shippo_live_", 8, true}, {"shpca_", 6, false}, {"shppa_", 6, false}, {"shpss_", 6, false},
+	{"sk_prod_", 4, false}, {"sntryu_", 6, false}, {"sq0atp-", 8, true}, {"xkeysib-", 8, true},
+	{"tvly-", 6, false}, {"whsec_", 6, false}, {"ya29.", 6, false}, {"dop_v1_", 6, false}, {"lin_api_", 6, false},
+}
+
+// secretNames are what names end with whose value is a secret.
+var secretNames = [...]struct {
+	name string
+	only bool // it means nothing else
+}{
+	{"apikey", true}, {"authorization", true}, {"auth", false}, {"cookie", false}, {"credentials", false}, {"credential", false},
+	{"key", false}, {"passphrase", true}, {"password", true}, {"passwd", true}, {"provided", false}, {"pwd", true},
+	{"secret", true}, {"signature", false}, {"token", false},
+}
+
+// schemes are those of an Authorization header whose value is a secret.
+var schemes = [...]string{"bearer", "basic", "token", "digest", "apikey", "key"}
+
+// isNoSecret tells whether the text is a word that stands where a secret would.
+func isNoSecret(text []byte) bool {
+	switch string(text) {
+	case "access", "apikey", "auth", "authentication", "authorization", "basic", "bearer", "cannot", "code", "credentials",
+		"default", "denied", "digest", "disabled", "empty", "error", "exceeded", "expired", "failed", "false", "forbidden", "format",
+		"found", "header", "headers", "incorrect", "invalid", "key", "malformed", "missing", "none", "not", "null", "optional",
+		"please", "provide", "provided", "realm", "redacted", "rejected", "required", "revoked", "scheme", "scope", "should",
+		"string", "supplied", "token", "tokens", "true", "type", "unauthorized", "undefined", "unknown", "value", "wrong":
+		return true
+	}
+	return false
+}
+
+// The classes of characters.
+const (
+	isLower = 1 << iota
+	isUpper
+	isDecimal
+	inKey   // stands in a key with a prefix
+	inValue // stands in what follows a name or a scheme
+	isBlank // white space and controls
+	isQuote
+	begins     // a secret, or what stands before one, begins with it
+	beginsKey  // a prefix of a key does
+	beginsName // the name of a secret does
+)
+
+var (
+	classes                     = classesOf()
+	hints, prefixEnds, nameEnds = hintsOf() // see mayHoldSecret
+)
+
+// endings are the last three characters of words, in letters of either case, as bits.
+type endings [64]uint64
+
+func ending(b []byte) (word, bit uint) {
+	n := len(b)
+	h := uint(b[n-1]|0x20) + 37*uint(b[n-2]|0x20) + 101*uint(b[n-3]|0x20)
+	return h / 64 % 64, h % 64
+}
+
+// fit tells whether b may end with one of the words.
+func (e *endings) fit(b []byte) bool {
+	if len(b) < 3 {
+		return false
+	}
+	word, bit := ending(b)
+	return e[word]>>bit&1 != 0
+}
+
+// hintsOf returns the characters at which mayHoldSecret looks around, and how the
+// prefixes of keys and the names of secrets end.
+func hintsOf() (at [256]bool, prefixes, names endings) {
+	for _, c := range []byte("\\:=%@,bB") {
+		at[c] = true
+	}
+	for _, f := range keyFormats {
+		at[f.prefix[len(f.prefix)-1]] = true
+		word, bit := ending([]byte(f.prefix))
+		prefixes[word] |= 1 << bit
+	}
+	for _, n := range secretNames {
+		word, bit := ending([]byte(n.name))
+		names[word] |= 1 << bit
+	}
+	return at, prefixes, names
+}
+
+func classesOf() (of [256]uint16) {
+	for c := range 256 {
+		b := byte(c)
+		switch {
+		case b >= 'a' && b <= 'z':
+			of[c] = isLower | inKey | inValue
+		case b >= 'A' && b <= 'Z':
+			of[c] = isUpper | inKey | inValue
+		case isDigit(b):
+			of[c] = isDecimal | inKey | inValue
+		case b <= ' ' || b == 0x7f:
+			of[c] = isBlank
+		case b == '"' || b == '\'' || b == '`':
+			of[c] = isQuote
+		}
+	}
+	set := func(class uint16, chars string) {
+		for _, c := range []byte(chars) {
+			of[c] |= class
+		}
+	}
+	set(inKey, "_-*.")
+	set(inValue, "_-*.~+/=%:!?@#$^")
+	set(begins, ":bBmM")
+	for _, f := range keyFormats {
+		set(begins|beginsKey, f.prefix[:1])
+	}
+	for _, n := range secretNames {
+		set(begins|beginsName, n.name[:1]+string(n.name[0]-'a'+'A'))
+	}
+	return of
+}
+
+const letter = isLower | isUpper
+
+func folded(c byte) byte {
+	if c >= 'A' && c <= 'Z' {
+		return c | 0x20
+	}
+	return c
+}
+
+// charAt returns the character at i of the inside of a JSON string, and the index
+// behind it; any that is not ASCII is 0x80 or more. Escapes are read however often
+// the text was escaped: an error often has another's JSON in it.
+func charAt(b []byte, i int) (c byte, next int) {
+	if b[i] != '\\' {
+		return b[i], i + 1
+	}
+	r, next := nextRune(b, i)
+	if r == '\\' {
+		if c, behind := escapedAgain(b, next); behind > 0 {
+			return c, behind
+		}
+	}
+	if r >= 0x80 {
+		return 0x80, next
+	}
+	return byte(r), next
+}
+
+// escapedAgain returns the character that an escaped backslash before i escapes, and
+// the index behind it, which is 0 where it escapes none that matters here.
+func escapedAgain(b []byte, i int) (c byte, next int) {
+	for range 8 { // as often as that it is not escaped
+		if i >= len(b) {
+			return 0, 0
+		}
+		switch b[i] {
+		case '/', '\'':
+			return b[i], i + 1
+		case 'u':
+			if r, ok := hex4(b, i+1); ok {
+				return byte(min(r, 0x80)), i + 5
+			}
+			return 0, 0
+		case '\\':
+			r, behind := nextRune(b, i)
+			if r == '"' || r == '/' {
+				return byte(r), behind
+			}
+			if r != '\\' {
+				return 0, 0
+			}
+			i = behind
+		default:
+			return 0, 0
+		}
+	}
+	return 0, 0
+}
+
+// wordAt returns the index behind the word at i, in letters of either case where
+// fold is true, 0 when another stands there.
+func wordAt(b []byte, i int, word string, fold bool) int {
+	for k := range len(word) {
+		if i >= len(b) {
+			return 0
+		}
+		c, next := charAt(b, i)
+		if fold {
+			c = folded(c)
+		}
+		if c != word[k] {
+			return 0
+		}
+		i = next
+	}
+	return i
+}
+
+// enough is how many characters are a secret in any case where one is expected.
+const enough = 40
+
+// value is what may be a secret.
+type value struct {
+	at      span
+	n       int    // characters
+	kinds   uint16 // the classes of those that are letters or digits
+	mixed   bool   // a capital stands behind a small letter
+	other   bool   // there is one that is no letter, digit or hyphen
+	stars   bool   // nothing but stars
+	isWord  bool   // see isNoSecret
+	longest int    // the longest stretch of letters and digits
+	keyish  bool   // there is a stretch as keys have them
+}
+
+// valueAt reads the characters of the class at i. What ends a sentence is not part
+// of it.
+func valueAt(b []byte, i int, class uint16) (v value) {
+	v = value{at: span{i, i}, stars: true}
+	end, last := i, byte(0)
+	var part value // the stretch that is read
+	var word [16]byte
+	for i < len(b) {
+		c, next := charAt(b, i)
+		if classes[c]&class == 0 {
+			break
+		}
+		i = next
+		if v.n < len(word) {
+			word[v.n] = folded(c)
+		}
+		v.n++
+		v.take(c, last)
+		if classes[c]&(letter|isDecimal) == 0 {
+			part = value{}
+		} else {
+			part.n++
+			part.take(c, last)
+			v.longest = max(v.longest, part.n)
+			v.keyish = v.keyish || part.n >= 8 && (part.mixed || part.kinds&isDecimal != 0 && part.kinds&letter != 0)
+		}
+		if last = c; c != '.' && c != ':' && c != '!' && c != '?' {
+			end = i
+		}
+	}
+	v.at.to = end
+	if v.n <= len(word) {
+		text := word[:v.n]
+		for len(text) > 0 && classes[text[len(text)-1]]&letter == 0 {
+			text = text[:len(text)-1]
+		}
+		v.isWord = v.kinds&isDecimal == 0 && isNoSecret(text)
+	}
+	return v
+}
+
+// take notes that the character c stands in the value, behind last.
+func (v *value) take(c, last byte) {
+	kind := classes[c]
+	v.kinds |= kind & (letter | isDecimal)
+	v.mixed = v.mixed || kind&isUpper != 0 && classes[last]&isLower != 0
+	v.other = v.other || kind&(letter|isDecimal) == 0 && c != '-'
+	v.stars = v.stars && c == '*'
+}
+
+// isSecretOf tells whether the value is one behind a name that says so for sure, or
+// may only say so.
+func (v *value) isSecretOf(sure bool) bool {
+	digits, letters := v.kinds&isDecimal != 0, v.kinds&letter != 0
+	switch {
+	case !v.at.ok() || v.n < 3 || v.stars && v.n < enough || v.isWord:
+		return false
+	case v.n >= enough:
+		return true
+	case !sure:
+		return digits && letters && v.n >= 6 || v.mixed && v.n >= 8 || v.longest >= 16
+	case digits && !letters && !v.other:
+		return v.n >= 4
+	case digits || v.mixed:
+		return true
+	}
+	return v.n >= 6
+}
+
+// isSecretBehind tells whether the value is one behind the scheme.
+func (v *value) isSecretBehind(scheme string) bool {
+	digits := v.kinds&isDecimal != 0
+	switch {
+	case !v.at.ok() || v.n < 3 || v.stars && v.n < enough || v.isWord:
+		return false
+	case v.n >= enough:
+		return true
+	case scheme == "Bearer" || digits || v.mixed && v.n >= 4 || v.longest >= 16:
+		return true
+	case scheme == "basic":
+		return false
+	}
+	return v.other
+}
