@@ -128,3 +128,21 @@ func TestNobodyIsToldOfWhatIsNoStream(t *testing.T) {
 		t.Errorf("recorded %q", tp.bytes)
 	}
 }
+
+// 101 is the answer, not a word before it: what comes behind it is no stream, and no
+// timeout ends it.
+func TestSwitchingProtocolsIsTheAnswer(t *testing.T) {
+	for _, p := range []string{chatPath, otherPath} {
+		x := begin(t, path(p), option(func(o *proxy.Options) { o.IdleTimeout, o.Keepalive = time.Second, time.Second }))
+		x.do(func() {
+			x.w.Header().Set("Content-Type", "text/event-stream")
+			x.w.WriteHeader(http.StatusSwitchingProtocols)
+			x.w.WriteHeader(http.StatusOK)
+		})
+		x.wantLog("header 101")
+		x.clock.Advance(time.Minute)
+		x.write("raw")
+		x.ret(nil).wantSwallowed(t)
+		x.wantLog("header 101", "write raw")
+	}
+}

@@ -103,3 +103,13 @@ func TestLargeResponseWithEmptyMembers(t *testing.T) {
 		}
 	}
 }
+
+// A run whose id is too long to be remembered ends without it.
+func TestRunWithAnIDThatIsTooLong(t *testing.T) {
+	for more, want := range map[int]string{0: strings.Repeat("r", maxEnvelope-2), 1: ""} {
+		out, _ := run("data: 1\n\n", Options{}, Params{RunID: strings.Repeat("r", maxEnvelope-2+more)}, whole, CauseEOF)
+		if !strings.Contains(out, `"run_id": "`+want+`"`) {
+			t.Errorf("%d bytes more: %s", more, out)
+		}
+	}
+}

@@ -129,3 +129,36 @@ func TestMarkersThatAreCounted(t *testing.T) {
 		}
 	}
 }
+
+// A tool event that has Open WebUI's member already gets no second one.
+func TestStatusLineOfUpstreams(t *testing.T) {
+	own := `"event": {"type": "status", "data": {"description": "own", "done": false}}`
+	in := role() + named("hermes.tool.progress", `{"tool": "terminal", "emoji": "💻", "label": "ls", `+own+`}`) + text("x") + stop()
+	for _, form := range []Progress{ProgressEnvelope, ProgressUnnamed} {
+		events := toolFrames(repairWith(in, Options{Progress: form, StatusLine: true}))
+		if len(events) != 2 || strings.Count(events[0], `"event"`) != 1 || !strings.Contains(events[0], own) || strings.Count(events[1], `"event"`) != 1 {
+			t.Errorf("%s: %q", form, events)
+		}
+	}
+}
+
+// A marker's chunk that says something else too stays, without the marker, however many
+// like it have come before.
+func TestMarkerInAChunkLikeOthersThatSaysMore(t *testing.T) {
+	for name, chunk := range map[string]func(s string) string{
+		"the role": func(s string) string { return delta(`"role": "assistant", "content": ` + asciiJSON(s)) },
+		"logprobs": func(s string) string {
+			return strings.Replace(text(s), `"finish_reason"`, `"logprobs": {"a": 1}, "finish_reason"`, 1)
+		},
+		"its system": func(s string) string {
+			return strings.Replace(text(s), `"choices"`, `"system_fingerprint": "fp", "choices"`, 1)
+		},
+	} {
+		in := chunk("a") + chunk("b") + chunk("c") + chunk("\n`💻 ls`\n") + chunk("\n\nd") + stop()
+		out := repair(in)
+		v := look(t, out)
+		if v.content != "abc\n\nd" || len(v.starts()) != 1 || strings.Count(out, `"content"`) != 5 || !strings.Contains(out, chunk("")) {
+			t.Errorf("%s: content %q, %d starts\n%s", name, v.content, len(v.starts()), out)
+		}
+	}
+}
