@@ -15,6 +15,10 @@
 // A real Open WebUI is driven in the same browser (openwebui_test.go) where
 // HERMES_OPENWEBUI names one, or is "install"; see docs/open-webui.md.
 //
+// TestNoRaces builds the binary with the race detector as well, and has all that
+// can happen to streams happen at once; HERMES_RACE_SEED repeats its requests. It is
+// skipped where there is no C compiler, unless HERMES_RACE is "required".
+//
 // What it costs is measured by the command in bench/.
 //
 // What tests start ends with them (child/) and listens on an address of its own

@@ -254,6 +254,7 @@ func TestRecipeSeveralAgentsAndTheirUsage(t *testing.T) {
 		r := f.play("zero", "X-Hermes-Session-Id", id)
 		if r.Header.Get("X-Agent") == knows {
 			r.answer().checkError(t, "agent_crashed")
+			f.whose(first) // reports usage: after three answers without, it would be forgotten
 			continue
 		}
 		r.answer().checkGood(t)

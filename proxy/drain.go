@@ -101,7 +101,7 @@ func (rw *responseWriter) drained() {
 // waitsForWhole tells whether the request waits for an answer that is not
 // streamed. It may take until the limit of the drain, where it would be cut.
 func (rw *responseWriter) waitsForWhole() bool {
-	return rw.chat && !rw.committed && (rw.keeps() || rw.asked && !rw.decided)
+	return rw.chat && (rw.keeps() || rw.asked && !rw.decided)
 }
 
 // over tells whether the limit of the drain has come, and has the stream asked

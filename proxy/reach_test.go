@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"testing"
 
@@ -77,6 +78,15 @@ func TestErrorsThatGoOnAreNotToBeSentAgain(t *testing.T) {
 		x.ret(errTest).wantError(t, errTest)
 		if got := x.rec.header.Get("X-Should-Retry"); got != c.want {
 			t.Errorf("%s, %s, %d: X-Should-Retry %q, want %q", c.path, c.try, c.status, got, c.want)
+		}
+	}
+}
+
+// Other requests are not traced: they have no errors of ours.
+func TestOtherRequestsAreNotTraced(t *testing.T) {
+	for p, traced := range map[string]bool{chatPath: true, otherPath: false} {
+		if x := begin(t, path(p)); (httptrace.ContextClientTrace(x.up.Context()) != nil) != traced {
+			t.Errorf("%s is traced: %v", p, !traced)
 		}
 	}
 }

@@ -254,7 +254,9 @@ func TestErrorsBehindAnAnswerAreNotTheClientsFailure(t *testing.T) {
 				if err == nil {
 					t.Error("ErrorStatus was asked about no error")
 				}
-				return http.StatusBadGateway
+				var s statusError
+				errors.As(err, &s)
+				return int(s)
 			}
 		})
 		x.do(func() { x.w.WriteHeader(http.StatusNotFound) })
@@ -316,4 +318,12 @@ func TestBodiesThatUpstreamClosesAreNotTheClientsFailure(t *testing.T) {
 	})
 	x.ret(statusError(http.StatusBadGateway)).wantSwallowed(t)
 	x.wantAnswer(http.StatusBadGateway, "upstream_aborted")
+	late := make(chan error, 1)
+	go func() { // a transport may still be at it
+		_, err := x.up.Body.Read(make([]byte, 9))
+		late <- err
+	}()
+	if receive(t, late) == nil {
+		t.Error("a closed body is read behind the answer")
+	}
 }

@@ -60,6 +60,7 @@ var apart = []struct {
 	{[]string{"Hello", "M", "`📖 a`\n\n`⚙ y`\nWorld"}, "Hello\nWorld"},
 	{[]string{"Hello", "M", "`📖 a`", "M", "World"}, "Hello\nWorld"},
 	{[]string{"Hello", "M", "`📖 a`", "M", "\nWorld"}, "Hello\nWorld"},
+	{[]string{"Hello", "M", "`📖 a`", "M", "\n\nWorld"}, "Hello\n\nWorld"},
 	{[]string{"Hello", "M", "`📖 a`", "M", "\n`⚙ y`\nrest"}, "Hello\nrest"},
 	{[]string{"Hello", "M", "`📖 a`", "E", "\n`⚙ y`\nrest"}, "Hello\nrest"},
 	{[]string{"Hello", "M", "`📖 a`", "R", "\n`⚙ y`\nrest"}, "Hello\nrest"},
@@ -157,6 +158,18 @@ func TestHistoriesOfMarkersAreHealedAsStreamsAre(t *testing.T) {
 		once := inside(quoteText(look(t, repair(upstream)).content))
 		if again, n := stripMarkers(once, hermesOnly); n > 0 || string(again) != string(once) {
 			t.Errorf("%q: what the client got is healed again: %q", c.pieces, again)
+		}
+	}
+}
+
+// A frame that passes unexamined is, for all that is known, text: nothing is owed
+// behind it, and nothing goes.
+func TestUnexaminedFrameKeepsTextsApart(t *testing.T) {
+	large := text(strings.Repeat("x", 1000))
+	for _, c := range [][2]string{{"Hello", "World"}, {"Hello\n`📖 a`\n", "\nWorld"}} {
+		out := repairWith(role()+text(c[0])+markerChunk("💻", "ls")+large+text(c[1])+stop(), Options{MaxFrame: 900})
+		if !strings.Contains(out, large) || !strings.Contains(out, text(c[1])) {
+			t.Errorf("the text behind it has changed:\n%s", out)
 		}
 	}
 }

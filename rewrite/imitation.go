@@ -259,7 +259,7 @@ func (s *Stream) clearLine() {
 // trusts tells whether a marker that the text has starts a tool. Behind the finish
 // chunk none does (contract section 2).
 func (s *Stream) trusts() bool {
-	return s.o.Imitations == ImitationsTrust && !s.finished && !s.done
+	return s.o.Imitations == ImitationsTrust && !s.finished
 }
 
 // stripLine takes the line under suspicion, as far as it is held, for an

@@ -98,3 +98,13 @@ func TestPartsKeepTheirLF(t *testing.T) {
 		}
 	}
 }
+
+// A frame that is dropped from those that are held takes its LF with it.
+func TestHeldFrameGoesWithItsLF(t *testing.T) {
+	crlf := func(s string) string { return strings.ReplaceAll(s, "\n\n", "\r\n\r\n") }
+	in := role() + texts("a\n`💻", " ls", "`\n", "b") + stop()
+	for _, cut := range []cutter{whole, oneByte} {
+		out, _ := run(crlf(in), Options{}, chat, cut, CauseEOF)
+		same(t, out, crlf(repair(in)), "bytes")
+	}
+}
