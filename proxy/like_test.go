@@ -146,3 +146,30 @@ func TestSwitchingProtocolsIsTheAnswer(t *testing.T) {
 		x.wantLog("header 101", "write raw")
 	}
 }
+
+// To read nothing of a request's body is no end of it.
+func TestReadingNothingOfARequest(t *testing.T) {
+	for _, body := range []string{clean, polluted, "[" + clean, ""} {
+		x := begin(t, func(_ *proxy.Options, r *http.Request, _ *recorder) {
+			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+		})
+		x.do(func() {
+			var all []byte
+			for {
+				if n, err := x.up.Body.Read(nil); len(all) < int(x.up.ContentLength) && (n != 0 || err != nil) {
+					t.Errorf("behind %d bytes Read(nil) = %d, %v", len(all), n, err)
+					return
+				}
+				b := make([]byte, 7)
+				n, err := x.up.Body.Read(b)
+				if all = append(all, b[:n]...); err != nil {
+					break
+				}
+			}
+			if len(all) != int(x.up.ContentLength) {
+				t.Errorf("%d bytes of %d", len(all), x.up.ContentLength)
+			}
+		})
+		x.ret(nil)
+	}
+}
