@@ -2,7 +2,6 @@ package proxy_test
 
 import (
 	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -95,81 +94,4 @@ func TestFramesThatAreAlikeAndTheClock(t *testing.T) {
 		t.Errorf("10 s behind the last frame the stream goes on:\n%s", got[len(body):])
 	}
 	x.abort()
-}
-
-// A stream is recorded from its first byte on if up to 64 KiB of it have come before it
-// is known, to the byte.
-func TestWhatIsRecordedOfAnUnknownStream(t *testing.T) {
-	for more, kept := range map[int]bool{0: true, 1: false} {
-		tp := new(tape)
-		x := begin(t, recorded(tp), path("/elsewhere"))
-		x.stream()
-		early := ": " + strings.Repeat("c", 64<<10-4+more) + "\n\n"
-		x.write(early)
-		x.write(role, stop, done)
-		x.ret(nil)
-		if tp.ended == 1 != kept || kept && tp.bytes != early+role+stop+done {
-			t.Errorf("%d bytes before: ended %d, %d bytes", len(early), tp.ended, len(tp.bytes))
-		}
-	}
-}
-
-// A header that nobody has sent is no reason to record, or to tell of, anything.
-func TestNobodyIsToldOfWhatIsNoStream(t *testing.T) {
-	tp, d := new(tape), new(diary)
-	x := begin(t, recorded(tp), observed(d), method(http.MethodGet), path("/v1/models"))
-	x.do(func() {
-		x.w.Header().Set("Content-Type", "application/json")
-		_, _ = x.w.Write([]byte("{}"))
-	})
-	x.ret(nil).wantSwallowed(t)
-	d.want(t)
-	if tp.ended != 0 || tp.bytes != "" {
-		t.Errorf("recorded %q", tp.bytes)
-	}
-}
-
-// 101 is the answer, not a word before it: what comes behind it is no stream, and no
-// timeout ends it.
-func TestSwitchingProtocolsIsTheAnswer(t *testing.T) {
-	for _, p := range []string{chatPath, otherPath} {
-		x := begin(t, path(p), option(func(o *proxy.Options) { o.IdleTimeout, o.Keepalive = time.Second, time.Second }))
-		x.do(func() {
-			x.w.Header().Set("Content-Type", "text/event-stream")
-			x.w.WriteHeader(http.StatusSwitchingProtocols)
-			x.w.WriteHeader(http.StatusOK)
-		})
-		x.wantLog("header 101")
-		x.clock.Advance(time.Minute)
-		x.write("raw")
-		x.ret(nil).wantSwallowed(t)
-		x.wantLog("header 101", "write raw")
-	}
-}
-
-// To read nothing of a request's body is no end of it.
-func TestReadingNothingOfARequest(t *testing.T) {
-	for _, body := range []string{clean, polluted, "[" + clean, ""} {
-		x := begin(t, func(_ *proxy.Options, r *http.Request, _ *recorder) {
-			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
-		})
-		x.do(func() {
-			var all []byte
-			for {
-				if n, err := x.up.Body.Read(nil); len(all) < int(x.up.ContentLength) && (n != 0 || err != nil) {
-					t.Errorf("behind %d bytes Read(nil) = %d, %v", len(all), n, err)
-					return
-				}
-				b := make([]byte, 7)
-				n, err := x.up.Body.Read(b)
-				if all = append(all, b[:n]...); err != nil {
-					break
-				}
-			}
-			if len(all) != int(x.up.ContentLength) {
-				t.Errorf("%d bytes of %d", len(all), x.up.ContentLength)
-			}
-		})
-		x.ret(nil)
-	}
 }
