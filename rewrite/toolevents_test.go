@@ -162,3 +162,31 @@ func TestMarkerInAChunkLikeOthersThatSaysMore(t *testing.T) {
 		}
 	}
 }
+
+// Where a backend says its text twice, both copies say the same, however the chunk is
+// taken apart.
+func TestRepeatedTextOfChunksTakenApart(t *testing.T) {
+	twice := func(s, more string) string {
+		return `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "text": ` + asciiJSON(s) + `, "delta": {"content": ` + asciiJSON(s) + `}, "finish_reason": ` + more + `}]}` + "\n\n"
+	}
+	for _, c := range []struct{ in, content, reasoning string }{
+		{"a\n\n<think>b</think>c", "a\n\nc", "b"},
+		{"a\n\n<think>b</think>c\n\n<think>d</think>\ne", "a\n\nc\n\ne", ""},
+		{"a\n`💻 ls`\nb\n\n<think>c</think>d", "a\nb\n\nd", "c"},
+		{"<think>b</think>c", "c", "b"},
+	} {
+		for _, o := range []Options{{}, {Reasoning: ReasoningDrop}, {Imitations: ImitationsTrust}} {
+			for _, end := range []string{"null", `"stop"`} {
+				in := role() + twice(c.in, end)
+				if end == "null" {
+					in += stop()
+				}
+				out := repairWith(in+doneFrame, o)
+				v := look(t, out)
+				if v.content != c.content || repeats(t, out) != c.content || c.reasoning != "" && o.Reasoning == "" && v.reasoning != c.reasoning {
+					t.Errorf("%+v, %q: content %q, repeated %q, reasoning %q", o, c.in, v.content, repeats(t, out), v.reasoning)
+				}
+			}
+		}
+	}
+}
