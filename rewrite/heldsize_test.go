@@ -113,3 +113,24 @@ func TestRunWithAnIDThatIsTooLong(t *testing.T) {
 		}
 	}
 }
+
+// The name of an event that is cut where a large frame is no longer looked at may go on:
+// it is none.
+func TestNameThatIsCutInALargeFrame(t *testing.T) {
+	const ends = "event: response.completed"
+	begun := created(0, responseOfTests)
+	for _, c := range []struct {
+		limit  int
+		more   string
+		failed bool
+	}{
+		{len(ends), "", true}, {len(ends), "x", true}, {len(ends), ".then", true}, {len(ends), " ", true},
+		{len(ends) + 1, "", false}, {len(ends) + 1, "\r", false}, {len(ends) + 1, "x", true}, {len(ends) + 1, " ", true},
+	} {
+		in := begun + ends + c.more + "\ndata: {\"x\": 1}\n\n"
+		out, _ := run(in, Options{MaxFrame: c.limit}, Params{}, whole, CauseAborted)
+		if got := strings.Contains(out, "response.failed"); got != c.failed || !strings.HasPrefix(out, in) {
+			t.Errorf("%d bytes, %q: failed is %v\n%s", c.limit, c.more, got, out[len(begun):])
+		}
+	}
+}
