@@ -52,7 +52,7 @@ func (rw *responseWriter) answerCause(cause rewrite.Cause) {
 	if cause == rewrite.CauseTimeout {
 		status = http.StatusGatewayTimeout
 	}
-	rw.answer(status, cause.Code(), message(cause, rw.reach.passed), rw.reach.passed)
+	rw.answer(status, cause.Code(), message(cause, rw.handed), rw.handed)
 }
 
 // unreachable is the message when there is no answer to be lost.

@@ -30,10 +30,10 @@ func (rw *responseWriter) unlock() {
 // upstream is told to end.
 func (rw *responseWriter) rescue() {
 	if v := recover(); v != nil {
-		rw.panicked = v
 		if !isAbort(v) {
-			rw.panicked = &latePanic{v, debug.Stack()}
+			v = &latePanic{v, debug.Stack()}
 		}
+		rw.rarely().panicked = v
 		rw.lost(errPanicked)
 		rw.closed = true
 		rw.unwatch()
@@ -72,7 +72,7 @@ func (rw *responseWriter) SetWriteDeadline(t time.Time) error {
 	}
 	err := rw.ctl.SetWriteDeadline(t)
 	if err == nil {
-		rw.deadline = t
+		rw.rarely().deadline = t
 	}
 	return err
 }
@@ -91,14 +91,14 @@ func (rw *responseWriter) EnableFullDuplex() error {
 // liftDeadline lifts the deadline that the handler has set for its own writes, for
 // one of ours.
 func (rw *responseWriter) liftDeadline() {
-	if !rw.deadline.IsZero() {
+	if rw.rare != nil && !rw.rare.deadline.IsZero() {
 		_ = rw.ctl.SetWriteDeadline(time.Time{}) // it could be set
 	}
 }
 
 // dropDeadline puts it back.
 func (rw *responseWriter) dropDeadline() {
-	if !rw.deadline.IsZero() {
-		_ = rw.ctl.SetWriteDeadline(rw.deadline) // likewise
+	if rw.rare != nil && !rw.rare.deadline.IsZero() {
+		_ = rw.ctl.SetWriteDeadline(rw.rare.deadline) // likewise
 	}
 }

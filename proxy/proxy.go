@@ -89,8 +89,8 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 // nil for none: upstream's death is told by one, and has been dealt with.
 func (rw *responseWriter) end(panicked any, err error) (any, error) {
 	swallow, keep := rw.endAnswer(panicked, err)
-	if rw.panicked != nil && (panicked == nil || isAbort(panicked)) {
-		panicked, swallow = rw.panicked, false
+	if rw.rare != nil && rw.rare.panicked != nil && (panicked == nil || isAbort(panicked)) {
+		panicked, swallow = rw.rare.panicked, false
 	}
 	if result, tell := rw.endStream(panicked, err); tell && rw.p.o.OnEnd != nil {
 		rw.p.o.OnEnd(rw.r, result)

@@ -12,7 +12,6 @@ import (
 // client takes for a reason to try again would begin a second one (contract section
 // 3, "Again").
 type reach struct {
-	passed    bool        // the next handler has it
 	dialed    atomic.Bool // a transport has looked for a connection
 	connected atomic.Bool // and has got one
 }

@@ -28,10 +28,14 @@ const maxEarly = 64 << 10
 
 // recordBytes records bytes of upstream's, which the engine has read.
 func (rw *responseWriter) recordBytes(b []byte) {
-	c := &rw.recorded
-	switch {
-	case rw.p.o.Record == nil:
+	if rw.p.o.Record == nil {
 		return
+	}
+	if rw.recorded == nil {
+		rw.recorded = new(recorded)
+	}
+	c := rw.recorded
+	switch {
 	case !c.asked && !rw.guarded():
 		c.early = append(c.early, b...)
 		if len(c.early) > maxEarly {
@@ -49,8 +53,10 @@ func (rw *responseWriter) recordBytes(b []byte) {
 
 // endRecording ends the recording.
 func (rw *responseWriter) endRecording(res Result) {
-	if c := rw.recorded.recording; c != nil {
-		rw.recorded = recorded{asked: true}
-		c.End(res, rw.cause)
+	if rw.recorded == nil || rw.recorded.recording == nil {
+		return
 	}
+	c := rw.recorded.recording
+	*rw.recorded = recorded{asked: true}
+	c.End(res, rw.cause)
 }

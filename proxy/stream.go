@@ -16,7 +16,7 @@ func (rw *responseWriter) params() rewrite.Params {
 		RunID:     rewrite.RunOfPath(rw.r.URL.Path),
 		SessionID: rewrite.SessionOfPath(rw.r.URL.Path),
 		Progress:  rewrite.ProgressOf(rw.r.Header.Get(ProgressHeader)),
-		ID:        newID(),
+		ID:        newID,
 		Created:   rw.since.Unix(),
 		Usage:     rw.usage(),
 		OnTool:    rw.onTool(),

@@ -58,7 +58,7 @@ func (rw *responseWriter) ask(asked rewrite.Asked) bool {
 		rw.endFor(rewrite.CauseShutdown)
 		return false
 	}
-	rw.reach.passed = true
+	rw.handed = true
 	rw.watchLocked()
 	return true
 }

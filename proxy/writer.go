@@ -47,17 +47,31 @@ type responseWriter struct {
 	noStream bool                    // it was read, and does not ask for a stream
 	encoded  bool                    // the answer is a stream that is compressed
 	late     bool                    // the client had left before the answer was decided
+	handed   bool                    // the next handler has the request
 	cancel   context.CancelCauseFunc // ends upstream's request
 	header   http.Header             // the handler's own
 	sent     requestBody
 	reach    reach
 	status   int
-	recorded recorded      // for a file that shows what went wrong
+	recorded *recorded     // for a file that shows what went wrong, nil for none
 	cause    rewrite.Cause // how upstream ended
 	answered string        // the code of the error that was sent as the answer
 	timeouts Timeouts      // nil for none
-	deadline time.Time     // that the handler has set for its writes, zero for none
-	panicked any           // a panic to go on in the handler's goroutine, nil for none
+	rare     *rare         // nil for most
+}
+
+// rare is what few answers need, so that the others do not pay for it.
+type rare struct {
+	deadline time.Time // that the handler has set for its writes, zero for none
+	panicked any       // a panic to go on in the handler's goroutine, nil for none
+}
+
+// rarely returns rare, to be set.
+func (rw *responseWriter) rarely() *rare {
+	if rw.rare == nil {
+		rw.rare = new(rare)
+	}
+	return rw.rare
 }
 
 // errClosed is returned to a handler that writes to a stream that has been

@@ -219,7 +219,7 @@ func idleStreams(t testing.TB, n int) float64 {
 	var out []byte
 	before := heap()
 	for i := range all {
-		all[i] = New(o, Params{Active: true, ID: "chatcmpl-8ca4abcb511c417fbc7d6471ce168", OnTool: func(ToolEvent) {}})
+		all[i] = New(o, Params{Active: true, ID: always("chatcmpl-8ca4abcb511c417fbc7d6471ce168"), OnTool: func(ToolEvent) {}})
 		out = all[i].Feed(out[:0], first, epoch)
 		for _, f := range in {
 			out = all[i].Feed(out[:0], f, epoch)

@@ -24,7 +24,7 @@ type envelope struct {
 // is, it is that of the stream's parameters.
 func (s *Stream) envelope() *envelope {
 	if s.env.values == nil {
-		id, _ := json.Marshal(s.p.id) // a string cannot fail
+		id, _ := json.Marshal(s.p.id()) // a string cannot fail
 		s.env.set(id, strconv.AppendInt(nil, s.p.created, 10), []byte(`"hermes-agent"`))
 	}
 	return &s.env

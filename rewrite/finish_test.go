@@ -246,7 +246,7 @@ func TestCodesAreThoseOfTheContract(t *testing.T) {
 }
 
 func TestParamsIDIsQuotedAsJSON(t *testing.T) {
-	out, _ := run("", Options{}, Params{Active: true, ID: "a\x01\x7f\u200b\U000e0001é"}, whole, CauseEOF)
+	out, _ := run("", Options{}, Params{Active: true, ID: always("a\x01\x7f\u200b\U000e0001é")}, whole, CauseEOF)
 	look(t, out).checkErrorFinish(t, "upstream_incomplete")
 }
 

@@ -25,7 +25,7 @@ func TestDerivedIDsAreUniqueAndTheSameOnEveryReplica(t *testing.T) {
 	}
 	in.WriteString(text("x") + stop())
 	a := look(t, repair(in.String()))
-	b, _ := run(in.String(), Options{}, Params{Active: true, ID: "another", Created: 5}, oneByte, CauseEOF)
+	b, _ := run(in.String(), Options{}, Params{Active: true, ID: always("another"), Created: 5}, oneByte, CauseEOF)
 	a.checkLifecycle(t)
 	seen := map[string]bool{}
 	for i, e := range look(t, b).tools {

@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"encoding/json"
 	"fmt"
 	"runtime"
 	"strings"
@@ -285,5 +286,11 @@ func TestManySecretsOfAValue(t *testing.T) {
 		place := role() + "data: {\"error\": [\ndata: \"" + strings.Repeat("\\u00e9 %s\", \"", n) + "\", 1 ] }\n\n" + doneFrame
 		out := repair(strings.ReplaceAll(place, "%s", long))
 		same(t, out, repair(strings.ReplaceAll(place, "%s", redacted)), fmt.Sprint(n, " secrets"))
+	}
+	// In data of several lines no line ends within what is written anew.
+	in := role() + "data: {\"error\": [\ndata: \"" + strings.Repeat("sk-abcdEF1234\",\ndata: \"", 2*maxRedactedEdits) + "\" ] }\n\n" + doneFrame
+	out := repair(in)
+	if events := decode(out); strings.Contains(out, "sk-abc") || !json.Valid([]byte(events[1].data)) || strings.Count(events[1].data, redacted) != 2*maxRedactedEdits {
+		t.Errorf("got %.300q", out)
 	}
 }

@@ -109,7 +109,7 @@ func (r *responses) failed(message []byte, p *params) []byte {
 func (r *responses) least(p *params) []byte {
 	id := r.id
 	if id == nil {
-		id = quoteText("resp_" + strings.TrimPrefix(p.id, "chatcmpl-"))
+		id = quoteText("resp_" + strings.TrimPrefix(p.id(), "chatcmpl-"))
 	}
 	created := r.created
 	if created == nil {

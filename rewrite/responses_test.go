@@ -37,7 +37,7 @@ func TestResponseFailed(t *testing.T) {
 	}
 	full := `{"id":"resp_1","object":"response","created_at":1741487325,"status":"failed","error":` + incompleteError +
 		`,"incomplete_details":null,"model":"gpt","output":[],"usage":null,"metadata":{}}`
-	p := Params{ID: "chatcmpl-abc", Created: 1700000000}
+	p := Params{ID: always("chatcmpl-abc"), Created: 1700000000}
 	huge := strings.Repeat("x", maxResponse)
 	for name, c := range map[string]struct{ in, want string }{
 		"the next number": {

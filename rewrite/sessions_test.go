@@ -217,6 +217,8 @@ func TestEndOfASession(t *testing.T) {
 		"no numbers":                              {named("assistant.delta", `{"delta": "a"}`), strings.NewReplacer("sess_1", sessionID, `"run_id": "run_1", `, "", "1795165131.1", "1795165000").Replace(at(end(1), 1)), CodeIncomplete},
 		"an error of a proxy's": {sessionFrame("assistant.delta", `"delta": "a"`, 1) + `data: {"error": {"message": "overloaded"}}` + "\n\n",
 			strings.Replace(at(end(2), 1), incomplete, `"message": "overloaded"`, 1), CodeAgentError},
+		"a name that is no JSON": {started("\\x", m1, 1) + started("t", `"message_id": "\x", `, 2), at(end(3), 2), CodeIncomplete},
+		"a run that failed":      {sessionFrame("run.failed", m1+`"failed": true`, 1) + sessionFrame("done", "", 2), "", CodeAgentError},
 		"a done that is no JSON": {"event: done\ndata: ok\n\n", "", ""},
 	} {
 		for _, cut := range []cutter{whole, oneByte} {
@@ -270,6 +272,9 @@ func TestLargeEventsOfASession(t *testing.T) {
 		out, _ = run(whole, o, sessionParams, cut, CauseAborted)
 		if rest = strings.TrimPrefix(out, whole); strings.Contains(rest, "event: error") || strings.Count(rest, "event:") != 2 {
 			t.Errorf("got %q", rest)
+		}
+		if _, sum := run(whole+sessionFrame("done", "", 4), o, sessionParams, cut, CauseEOF); sum.Code != CodeAgentError {
+			t.Errorf("%+v", sum)
 		}
 	}
 }

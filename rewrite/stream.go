@@ -23,9 +23,9 @@ type Params struct {
 	SessionID string
 	// Progress overrides Options.Progress unless it is empty.
 	Progress Progress
-	// ID and Created, in Unix seconds, are used in an error finish when no
-	// chunk has come.
-	ID      string
+	// ID, which is asked at most once, and Created, in Unix seconds, are used in
+	// an error finish when no chunk has come. Nil means an empty id.
+	ID      func() string
 	Created int64
 	// Usage remembers which models report usage, nil for no memory.
 	Usage UsageMemory
@@ -118,11 +118,19 @@ type Stream struct {
 
 // params are those of Params that are needed all the time.
 type params struct {
-	id      string
+	newID   func() string // nil for ""
 	created int64
 	usage   UsageMemory
 	onTool  func(ToolEvent)
 	explain func(Step)
+}
+
+// id returns the id of a completion that upstream has given none.
+func (p *params) id() string {
+	if p.newID == nil {
+		return ""
+	}
+	return p.newID()
 }
 
 // tally is what a Summary says that is counted.

@@ -9,7 +9,10 @@ import (
 	"unicode/utf16"
 )
 
-var chat = Params{Active: true, ID: "chatcmpl-none", Created: 1700000000}
+// always returns what returns id.
+func always(id string) func() string { return func() string { return id } }
+
+var chat = Params{Active: true, ID: always("chatcmpl-none"), Created: 1700000000}
 
 const envelopeOfTests = `"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1795164800, "model": "hermes-agent"`
 

@@ -181,3 +181,12 @@ func TestToolEndsWhileTextIsHeld(t *testing.T) {
 		}
 	}
 }
+
+// What was no closing tag, and is all that a second stretch says, begins with a
+// paragraph break as well.
+func TestSecondStretchThatIsHalfAClosingTag(t *testing.T) {
+	for _, end := range []string{"", g2Start("t", "💻", "l", "call_1")} {
+		out, _ := run(role()+texts("<think>a</think>", "<think>", "</thi")+end, Options{}, chat, whole, CauseAborted)
+		same(t, look(t, out).reasoning, "a\n\n</thi", "reasonings")
+	}
+}

@@ -87,7 +87,7 @@ func (k known) ReportsFailures(bool) {}
 func repairStream(body []byte, out io.Writer, o Options) (rewrite.Summary, error) {
 	p := rewrite.Params{
 		Active: rewrite.IsChatPath(o.Meta.Path), Responses: rewrite.IsResponsesPath(o.Meta.Path), RunID: rewrite.RunOfPath(o.Meta.Path), SessionID: rewrite.SessionOfPath(o.Meta.Path),
-		ID:       "chatcmpl-offline",
+		ID:       func() string { return "chatcmpl-offline" },
 		Progress: rewrite.ProgressOf(o.Meta.Progress), Usage: known(o.Meta.UsageReported),
 	}
 	e := explainer{out: out, width: o.Width}
