@@ -92,7 +92,7 @@ func TestWhatBeginsBehindALargeFrame(t *testing.T) {
 // empty.
 func TestLargeResponseWithEmptyMembers(t *testing.T) {
 	huge := `"x":"` + strings.Repeat("x", maxResponse) + `"`
-	p := Params{ID: "chatcmpl-abc", Created: 1700000000}
+	p := Params{ID: func() string { return "chatcmpl-abc" }, Created: 1700000000}
 	for members, want := range map[string]string{
 		`"id":"r","created_at":5,"model":"m"`:     `{"id":"r","object":"response","status":"failed","created_at":5,"model":"m"`,
 		`"id":"","created_at":null,"model":""`:    `{"id":"resp_abc","object":"response","status":"failed","created_at":1700000000,"model":"hermes-agent"`,
