@@ -19,7 +19,7 @@ var spellings = [][]string{
 // is mostly the beginnings of markers, tags and fences.
 func spelt(r *rand.Rand) (plain, escaped string) {
 	var a, b strings.Builder
-	phrases := []string{"n`CsX`n", "n`CsX`", "`CsX`n", "n`UsX`n", "n```nX", "nn<T>X<Q/T>", "<T>", "<Q/T>", "X", "n", "s", "`", "nnX", "n`GsX`nn", "~~~n", "tX", "n`Cs`n", "n`Cs``n", "r"}
+	phrases := []string{"n`CsX`n", "n`CsX`X`n", "n`CsX`", "`CsX`n", "n`UsX`n", "n```nX", "nn<T>X<Q/T>", "<T>", "<Q/T>", "X", "n", "s", "`", "nnX", "n`GsX`nn", "~~~n", "tX", "n`Cs`n", "n`Cs``n", "r"}
 	names := map[rune]int{'n': 0, '`': 1, 'C': 2, 'G': 3, 's': 4, '<': 6, 'T': 7, 'Q': 8, '>': 9, 't': 10, 'U': 14, '~': 15, 'r': 16}
 	letters := []int{5, 5, 11, 12, 13}
 	for range 1 + r.IntN(6) {
