@@ -115,3 +115,20 @@ func TestCauseOfTheEndOfUpstreamsRequest(t *testing.T) {
 	})
 	x.abort()
 }
+
+// Trailers that are not announced need a body without a length, too.
+func TestTrailersOfAnAnswerThatNobodyAnnounced(t *testing.T) {
+	body := completion("<think>a</think>b", someTokens)
+	for _, name := range []string{http.TrailerPrefix + "X-Sum", ""} {
+		x := begin(t)
+		x.answerWhole(body)
+		x.write(body)
+		if name != "" {
+			x.do(func() { x.w.Header().Set(name, "1") })
+		}
+		x.ret(nil).wantSwallowed(t)
+		if length := x.rec.sent.Get("Content-Length"); (length == "") != (name != "") {
+			t.Errorf("with the trailer %q the answer has the length %q", name, length)
+		}
+	}
+}
