@@ -107,6 +107,16 @@ func (rw *responseWriter) handOverTrailers() {
 	}
 }
 
+// letHeaderGo drops the handler's header once that of a chat stream has left, unless
+// it says something of trailers: a stream takes less memory without. Whoever asks for
+// it again gets a new one, and sets trailers there. It is called in the handler's
+// goroutine.
+func (rw *responseWriter) letHeaderGo() {
+	if rw.chat && rw.committed && !rw.hasTrailers() {
+		rw.header = nil
+	}
+}
+
 // hasTrailers tells whether the handler has announced trailers, or has set some
 // without.
 func (rw *responseWriter) hasTrailers() bool {

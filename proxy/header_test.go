@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"io"
 	"net/http"
 	"testing"
 )
@@ -32,5 +33,25 @@ func TestHeaderMapTellsWhatWasSent(t *testing.T) {
 		if rec.header.Get("Content-Length") != "" {
 			t.Errorf("%s: the map has a Content-Length again", media)
 		}
+	}
+}
+
+// The handler's header is dropped once it has left; trailers that it sets later, of
+// which it has said nothing before, are handed over all the same.
+func TestTrailersThatNobodyAnnouncedBehindFrames(t *testing.T) {
+	rec := &recorder{t: t, header: make(http.Header)}
+	serve(rec, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("X-Upstream", "a")
+		for _, s := range []string{role, text("a"), text("b"), stop, done} {
+			_, _ = io.WriteString(w, s)
+			if got := w.Header().Get("X-Upstream"); got != "a" {
+				t.Errorf("the header has X-Upstream %q, want a", got)
+			}
+		}
+		w.Header().Set(http.TrailerPrefix+"X-Late", "b")
+	})
+	if got := rec.header.Get(http.TrailerPrefix + "X-Late"); got != "b" {
+		t.Errorf("the trailer is %q, want b", got)
 	}
 }

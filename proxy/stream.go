@@ -72,6 +72,9 @@ func (rw *responseWriter) feed(b []byte) error {
 		rw.sentAt = rw.byteAt
 	}
 	rw.p.buffers.put(room, out)
+	if frames == 0 {
+		rw.letHeaderGo()
+	}
 	if rw.overdue && rw.engine.Guarded() {
 		rw.finishNow(rewrite.CauseShutdown)
 	} else if rw.engine.Active() != active || rw.engine.Finished() != finished {

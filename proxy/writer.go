@@ -93,7 +93,14 @@ func newResponseWriter(p *Proxy, w http.ResponseWriter, r *http.Request, cancel 
 // (contract section 7): net/http lets it write to its map at any time, for
 // trailers, while a timer's write reads that of the inner writer, and a map that
 // is written to while it is read ends the process. No timer looks at this one.
-func (rw *responseWriter) Header() http.Header { return rw.header }
+func (rw *responseWriter) Header() http.Header {
+	if rw.header == nil { // see letHeaderGo
+		rw.mu.Lock()
+		defer rw.unlock()
+		rw.header = rw.inner.Header().Clone() // net/http notes that it was asked for
+	}
+	return rw.header
+}
 
 // Unwrap lets http.ResponseController find what we do not implement: the deadline
 // of the request's body, which nothing that is written looks at.
