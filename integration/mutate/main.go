@@ -1,6 +1,8 @@
+//go:build unix
+
 // Command mutate breaks the packages in one place after another and counts how often
 // their tests notice. A mutant that survives is behaviour that no test holds. It is
-// run by hand, for it takes hours to try all.
+// run by hand, for it takes hours to try all, and needs bash and its ulimit.
 //
 // No library does this here: gremlins v0.6.0, the only one that the module proxy has,
 // takes no statement, branch or returned value away, compiles and runs all for each
