@@ -18,20 +18,25 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"sort"
 	"strings"
+	"syscall"
 )
 
 func main() {
-	if err := command(os.Args[1:]); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
@@ -49,7 +54,7 @@ type options struct {
 	list   bool
 }
 
-func command(args []string) error {
+func command(ctx context.Context, args []string) error {
 	var o options
 	flags := flag.NewFlagSet("mutate", flag.ContinueOnError)
 	flags.StringVar(&o.root, "root", "..", "the directory of the module")
@@ -86,7 +91,7 @@ func command(args []string) error {
 		packages = []string{"./rewrite", "./proxy"}
 	}
 	for _, name := range packages {
-		if err := o.tryPackage(name, known, results); err != nil {
+		if err := o.tryPackage(ctx, name, known, results); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -94,7 +99,7 @@ func command(args []string) error {
 }
 
 // tryPackage tries mutants of a package and says how many were killed.
-func (o *options) tryPackage(name string, known *equivalents, results *log) error {
+func (o *options) tryPackage(ctx context.Context, name string, known *equivalents, results *log) error {
 	p, err := loadPackage(o.root, name)
 	if err != nil {
 		return err
@@ -129,14 +134,17 @@ func (o *options) tryPackage(name string, known *equivalents, results *log) erro
 		got := results.of(m)
 		if got == "" || o.again && got == survived {
 			if s == nil {
-				if s, err = newSuite(p, all, o.quick); err != nil {
+				if s, err = newSuite(ctx, p, all, o.quick); err != nil {
 					return err
 				}
 				defer s.close()
 			}
 			var by string
-			if got, by, err = s.try(m); err != nil {
+			if got, by, err = s.try(ctx, m); err != nil {
 				return err
+			}
+			if ctx.Err() != nil { // what it has come to is nothing of the mutant's
+				break
 			}
 			if err := results.add(m, got, by); err != nil {
 				return err
@@ -146,7 +154,7 @@ func (o *options) tryPackage(name string, known *equivalents, results *log) erro
 		t.add(m, got)
 	}
 	t.print(name)
-	return nil
+	return ctx.Err()
 }
 
 // A result is what became of a mutant.

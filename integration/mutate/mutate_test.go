@@ -115,7 +115,7 @@ func TestSum(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := p.mutants()
-	s, err := newSuite(p, all, false)
+	s, err := newSuite(t.Context(), p, all, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestSum(t *testing.T) {
 			continue
 		}
 		delete(want, m.name())
-		got, by, err := s.try(m)
+		got, by, err := s.try(t.Context(), m)
 		if err != nil || got != expected {
 			t.Errorf("%s: %s by %q, want %s: %v", m, got, by, expected, err)
 		}

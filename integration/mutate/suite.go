@@ -41,17 +41,17 @@ type test struct {
 const slow = 250 * time.Millisecond
 
 // newSuite runs the tests of p as they are, and finds what each takes and covers.
-func newSuite(p *code, all []*mutant, quick bool) (*suite, error) {
+func newSuite(ctx context.Context, p *code, all []*mutant, quick bool) (*suite, error) {
 	tmp, err := os.MkdirTemp("", "mutate")
 	if err != nil {
 		return nil, err
 	}
 	s := &suite{p: p, tmp: tmp, quick: quick}
-	if err := s.measure(); err != nil {
+	if err := s.measure(ctx); err != nil {
 		s.close()
 		return nil, err
 	}
-	if err := s.buildTogether(all); err != nil {
+	if err := s.buildTogether(ctx, all); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func newSuite(p *code, all []*mutant, quick bool) (*suite, error) {
 
 // buildTogether builds the binary with many mutants, and finds the tests that fail in it
 // although none of them is on: those that count allocations.
-func (s *suite) buildTogether(all []*mutant) error {
+func (s *suite) buildTogether(ctx context.Context, all []*mutant) error {
 	out := map[*mutant]bool{}
 	for range 20 {
 		replace := map[string]string{filepath.Join(s.p.dir, "mutants_of_all.go"): filepath.Join(s.tmp, "switches.go")}
@@ -75,9 +75,9 @@ func (s *suite) buildTogether(all []*mutant) error {
 			}
 		}
 		s.together = filepath.Join(s.tmp, "together")
-		message, err := s.buildWith(s.together, replace)
+		message, err := s.buildWith(ctx, s.together, replace)
 		if err == nil {
-			return s.findAlone()
+			return s.findAlone(ctx)
 		}
 		bad := refused(all, s.p.fset, message)
 		if len(bad) == 0 {
@@ -90,12 +90,12 @@ func (s *suite) buildTogether(all []*mutant) error {
 	return errors.New("the binary with many mutants does not compile")
 }
 
-func (s *suite) findAlone() error {
+func (s *suite) findAlone(ctx context.Context) error {
 	var patterns []string
 	for _, t := range s.tests {
 		patterns = append(patterns, t.pattern())
 	}
-	c := exec.Command(s.together, "-test.v", "-test.run", strings.Join(patterns, "|"))
+	c := exec.CommandContext(ctx, s.together, "-test.v", "-test.run", strings.Join(patterns, "|"))
 	c.Dir = s.p.dir
 	text, _ := c.CombinedOutput() // some may fail
 	passed := map[string]bool{}
@@ -112,15 +112,15 @@ var passes = regexp.MustCompile(`(?m)^--- PASS: (\S+) \(([0-9.]+)s\)$`)
 
 func (s *suite) close() { os.RemoveAll(s.tmp) }
 
-func (s *suite) measure() error {
+func (s *suite) measure(ctx context.Context) error {
 	plain, covering := filepath.Join(s.tmp, "plain"), filepath.Join(s.tmp, "covering")
-	if out, err := s.build(plain); err != nil {
+	if out, err := s.build(ctx, plain); err != nil {
 		return fmt.Errorf("the tests do not compile: %w\n%s", err, out)
 	}
-	if out, err := s.build(covering, "-cover", "-covermode=set"); err != nil {
+	if out, err := s.build(ctx, covering, "-cover", "-covermode=set"); err != nil {
 		return fmt.Errorf("the tests do not compile: %w\n%s", err, out)
 	}
-	c := exec.Command(plain, "-test.v")
+	c := exec.CommandContext(ctx, plain, "-test.v")
 	c.Dir = s.p.dir
 	out, err := c.CombinedOutput()
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *suite) measure() error {
 			continue
 		}
 		profile := filepath.Join(s.tmp, "profile")
-		c := exec.Command(covering, "-test.run", t.pattern(), "-test.coverprofile", profile)
+		c := exec.CommandContext(ctx, covering, "-test.run", t.pattern(), "-test.coverprofile", profile)
 		c.Dir = s.p.dir
 		if c.Run() == nil { // otherwise it is taken to cover all
 			if t.covers, err = readBlocks(profile); err != nil {
@@ -149,9 +149,9 @@ func (s *suite) measure() error {
 
 func (t *test) pattern() string { return "^" + regexp.QuoteMeta(t.name) + "$" }
 
-func (s *suite) build(to string, flags ...string) ([]byte, error) {
+func (s *suite) build(ctx context.Context, to string, flags ...string) ([]byte, error) {
 	args := append([]string{"test", "-c", "-buildvcs=false", "-ldflags=-s -w", "-o", to}, flags...)
-	c := exec.Command("go", append(args, s.p.path)...)
+	c := exec.CommandContext(ctx, "go", append(args, s.p.path)...)
 	c.Dir = s.p.root
 	return c.CombinedOutput()
 }
@@ -159,7 +159,7 @@ func (s *suite) build(to string, flags ...string) ([]byte, error) {
 // try runs the tests that cover the place of m, until one fails: the quick ones
 // together, then the slow ones one by one, and those that have to be compiled with it
 // alone.
-func (s *suite) try(m *mutant) (result, by string, err error) {
+func (s *suite) try(ctx context.Context, m *mutant) (result, by string, err error) {
 	var there, alone []*test
 	for _, t := range s.tests {
 		switch {
@@ -173,7 +173,7 @@ func (s *suite) try(m *mutant) (result, by string, err error) {
 	if len(there)+len(alone) == 0 {
 		return survived, "no test comes here", nil
 	}
-	result, by = s.runAll(s.together, m.number, there)
+	result, by = s.runAll(ctx, s.together, m.number, there)
 	if result != survived || len(alone) == 0 {
 		return result, by, nil
 	}
@@ -181,25 +181,25 @@ func (s *suite) try(m *mutant) (result, by string, err error) {
 	if err := os.WriteFile(file, m.bytes(), 0o600); err != nil {
 		return "", "", err
 	}
-	if out, err := s.buildWith(binary, map[string]string{m.file: file}); err != nil {
+	if out, err := s.buildWith(ctx, binary, map[string]string{m.file: file}); err != nil {
 		line, _, _ := strings.Cut(string(bytes.TrimSpace(out)), "\n\n")
 		return unviable, strings.ReplaceAll(line, "\n", " "), nil
 	}
-	result, by = s.runAll(binary, 0, alone)
+	result, by = s.runAll(ctx, binary, 0, alone)
 	return result, by, nil
 }
 
 // buildWith builds the tests with other files in the place of some.
-func (s *suite) buildWith(to string, replace map[string]string) ([]byte, error) {
+func (s *suite) buildWith(ctx context.Context, to string, replace map[string]string) ([]byte, error) {
 	overlay := filepath.Join(s.tmp, "overlay.json")
 	list, _ := json.Marshal(map[string]map[string]string{"Replace": replace}) // strings cannot fail
 	if err := os.WriteFile(overlay, list, 0o600); err != nil {
 		return nil, err
 	}
-	return s.build(to, "-overlay", overlay, "-gcflags=-e")
+	return s.build(ctx, to, "-overlay", overlay, "-gcflags=-e")
 }
 
-func (s *suite) runAll(binary string, number int, tests []*test) (result, by string) {
+func (s *suite) runAll(ctx context.Context, binary string, number int, tests []*test) (result, by string) {
 	first := len(tests)
 	for i, t := range tests { // which are in the order of what they take
 		if t.takes >= slow {
@@ -207,19 +207,19 @@ func (s *suite) runAll(binary string, number int, tests []*test) (result, by str
 			break
 		}
 	}
-	result, by = s.run(binary, number, tests[:first])
+	result, by = s.run(ctx, binary, number, tests[:first])
 	for _, t := range tests[first:] {
 		if result != survived {
 			break
 		}
-		result, by = s.run(binary, number, []*test{t})
+		result, by = s.run(ctx, binary, number, []*test{t})
 	}
 	return result, by
 }
 
 // run runs the tests and returns what came of it and which of them failed. What is
 // bounded first is the time of the processor, which is the same on a busy machine.
-func (s *suite) run(binary string, number int, tests []*test) (result, by string) {
+func (s *suite) run(ctx context.Context, binary string, number int, tests []*test) (result, by string) {
 	if len(tests) == 0 {
 		return survived, ""
 	}
@@ -231,7 +231,7 @@ func (s *suite) run(binary string, number int, tests []*test) (result, by string
 	}
 	cpu := 4 + int(6*takes.Seconds())
 	wall := 30*time.Second + 20*takes
-	ctx, cancel := context.WithTimeout(context.Background(), wall)
+	ctx, cancel := context.WithTimeout(ctx, wall)
 	defer cancel()
 	limits := fmt.Sprintf("ulimit -t %d -v %d; exec \"$0\" \"$@\"", cpu, 8<<20)
 	c := exec.CommandContext(ctx, "bash", "-c", limits, binary, "-test.failfast", "-test.run", strings.Join(patterns, "|"))
