@@ -132,3 +132,17 @@ func TestTrailersOfAnAnswerThatNobodyAnnounced(t *testing.T) {
 		}
 	}
 }
+
+// A field that is nil keeps net/http from setting it, and has to arrive so.
+func TestFieldsThatAreNil(t *testing.T) {
+	for _, p := range []string{chatPath, otherPath} {
+		x := begin(t, path(p))
+		x.do(func() { x.w.Header()["Date"] = nil })
+		x.stream("X-One", "1")
+		x.write(role)
+		if date, ok := x.rec.sent["Date"]; !ok || date != nil || x.rec.sent.Get("X-One") != "1" {
+			t.Errorf("%s: the header is %v", p, x.rec.sent)
+		}
+		x.abort()
+	}
+}

@@ -190,3 +190,19 @@ func TestRepeatedTextOfChunksTakenApart(t *testing.T) {
 		}
 	}
 }
+
+// An emoji that is taken over stands for the one tool that it was added for, whatever
+// its label would say of Hermes' own.
+func TestEmojiTakenOverWhateverTheLabel(t *testing.T) {
+	tools, err := NewTools(map[string]string{"🔍": "my_search", "🧠": "my_memory"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for marker, want := range map[[2]string]string{
+		{"🔍", `recall: "x"`}: "my_search", {"🔍", "x"}: "my_search", {"🔍", "session_search"}: "my_search", {"🧠", `+user: "x"`}: "my_memory", {"🧠", "x"}: "my_memory", {"🧠", "memory"}: "my_memory",
+	} {
+		if s := look(t, repairWith(markerChunk(marker[0], marker[1])+text("y")+stop(), Options{Tools: tools})).starts(); len(s) != 1 || s[0].tool != want {
+			t.Errorf("%v: %+v, want %s", marker, s, want)
+		}
+	}
+}
