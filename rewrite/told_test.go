@@ -123,7 +123,7 @@ func TestLabelsThatTellTools(t *testing.T) {
 		}
 	}
 	for label, want := range map[string]string{
-		`recall: "x`: "session_search", `recall: x`: "web_search", `x recall: "x"`: "web_search", `recall`: "web_search", "session\\u005fsearch": "session_search",
+		`recall: "x`: "session_search", `recall: x`: "web_search", `x recall: "x"`: "web_search", `recall`: "web_search", "session\\u005fsearch": "session_search", "\\u0073ession_search": "session_search",
 	} {
 		in := strings.ReplaceAll(markerChunk("🔍", label), `\\u`, `\u`)
 		if s := look(t, repair(in+text("y")+stop())).starts(); len(s) != 1 || s[0].tool != want {
