@@ -162,6 +162,7 @@ func (s *Stream) frame(raw []byte) {
 
 // object handles a frame whose data is the object s.c.
 func (s *Stream) object() {
+	s.redactMany()
 	data := s.f.data
 	named := isNamed(&s.f)
 	switch {

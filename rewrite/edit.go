@@ -1,6 +1,9 @@
 package rewrite
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // edit replaces a range of a frame's bytes. All others keep their place, so
 // that key order, escapes and framing stay as upstream sent them (contract
@@ -42,6 +45,9 @@ func (s *Stream) edit(from, to int, with []byte) {
 // the same place the first given comes first. It returns which it is.
 func (s *Stream) editRaw(at span, with []byte) int {
 	i := len(s.edits)
+	if i == maxIdleItems { // there will be many: room for all of them, once
+		s.edits = slices.Grow(s.edits, (len(s.f.raw)-at.from)/len(`"error":"k"`))
+	}
 	if i == 0 || s.edits[i-1].from <= at.from {
 		s.edits = append(s.edits, edit{at, with})
 		return i

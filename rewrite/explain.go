@@ -36,7 +36,7 @@ const (
 	sectionTools     = "2"
 	sectionEnd       = "3"
 	sectionReasoning = "4"
-	sectionOther     = "other streams"
+	sectionOther     = "6"
 )
 
 // note notes what is done to the piece under way, once. What costs something to

@@ -1,7 +1,6 @@
 package rewrite
 
 import (
-	"bytes"
 	"unicode/utf8"
 )
 
@@ -215,26 +214,8 @@ func (h *healer) string(want string) bool {
 	return v.isString(h.b) && h.means(v.inner(), want)
 }
 
-// means tells whether the inside of a JSON string at s stands for want, which
-// is ASCII. Escapes are allowed in names as anywhere.
-func (h *healer) means(s span, want string) bool {
-	raw := s.of(h.b)
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return string(raw) == want
-	}
-	i := 0
-	for _, w := range want {
-		if i >= len(raw) {
-			return false
-		}
-		r, next := nextRune(raw, i)
-		if r != w {
-			return false
-		}
-		i = next
-	}
-	return i == len(raw)
-}
+// means tells whether the inside of a JSON string at s stands for want.
+func (h *healer) means(s span, want string) bool { return spells(s.of(h.b), want) }
 
 // enter goes behind the next byte that is no white space, if that is c.
 func (h *healer) enter(c byte) bool {

@@ -10,7 +10,7 @@ const (
 )
 
 // renamedPrefix is what the names of members get that would stand there twice.
-const renamedPrefix = "hermes_"
+var renamedPrefix = []byte("hermes_")
 
 // namedFrame handles the frame s.f, a named event with the object s.c that is no
 // chunk.
@@ -19,9 +19,11 @@ func (s *Stream) namedFrame() {
 	if name := string(s.f.event); name == statusEvent || name == approvalEvent {
 		s.reportsFailures(true)
 	}
-	s.redactFrame()
 	if s.envelops() {
 		s.renameOwn()
+	}
+	s.redactFrame()
+	if s.envelops() {
 		s.addFront()
 		s.addStatus()
 	}
@@ -30,29 +32,52 @@ func (s *Stream) namedFrame() {
 
 // renameOwn renames the members of the frame that the members of a chunk, and Open
 // WebUI's status, would stand beside: clients that loop over choices break on those
-// of approval.request, and Open WebUI on an event that is a string.
+// of approval.request, and Open WebUI on an event that is a string. It comes before
+// all edits: of very many names it makes a new frame.
 func (s *Stream) renameOwn() {
-	data := s.f.data
-	for r := (reader{b: data, i: s.c.open}); ; {
-		if r.depth == 0 {
-			r.open()
+	n := 0
+	s.eachRenamed(func(int) { n++ })
+	if n <= maxIdleItems {
+		s.eachRenamed(func(at int) { s.edit(at, at, renamedPrefix) })
+		return
+	}
+	data, from, at := s.f.data, -1, 0
+	renamed := make([]byte, 0, len(data)+n*len(renamedPrefix))
+	s.eachRenamed(func(name int) {
+		if from < 0 {
+			from, at = name, name
 		}
+		renamed = append(append(renamed, data[at:name]...), renamedPrefix...)
+		at = name
+	})
+	s.edit(from, at, oneLine(renamed))
+	s.rewriteFrame()
+}
+
+// eachRenamed calls each with where the names begin that renameOwn renames.
+func (s *Stream) eachRenamed(each func(at int)) {
+	data := s.f.data
+	r := reader{b: data, i: s.c.open}
+	for r.open(); ; {
 		name, ok := r.member()
 		if !ok {
 			return
 		}
-		value := r.value()
-		switch unquote(data[name.from-1 : name.to+1]) {
-		case "id", "object", "created", "model", "choices":
-		case "event":
-			if !value.isString(data) {
-				continue
-			}
-		default:
-			continue
+		value, raw := r.value(), name.of(data)
+		if standsTwice(raw) || spells(raw, "event") && value.isString(data) {
+			each(name.from)
 		}
-		s.edit(name.from, name.from, []byte(renamedPrefix))
 	}
+}
+
+// standsTwice reports whether the name is that of a member of every chunk.
+func standsTwice(name []byte) bool {
+	for _, of := range [...]string{"id", "object", "created", "model", "choices"} {
+		if spells(name, of) {
+			return true
+		}
+	}
+	return false
 }
 
 // addStatus adds the member that Open WebUI shows to what tells of upstream's state. A

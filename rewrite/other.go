@@ -22,7 +22,7 @@ const (
 
 // other is what is known of a stream that is not one of chat completions. It
 // passes byte for byte; what is remembered is for the event that it gets when
-// it is cut before its own last one (contract, "The other streams").
+// it is cut before its own last one (contract section 6).
 type other struct {
 	kind    kind
 	run     bool   // the request's path is that of a run's events

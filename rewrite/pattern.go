@@ -232,7 +232,7 @@ func (s *Stream) calm() {
 		p.calm = false
 		return
 	}
-	said := s.said.text && s.said.sinceTool
+	said := s.said.text && s.said.begun && s.said.sinceTool
 	if p.reasoning {
 		said = s.said.reasoning
 	}

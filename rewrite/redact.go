@@ -27,14 +27,17 @@ const (
 // redaction says what to put in the place of the secrets of a text.
 type redaction struct{ grown int }
 
-func (r *redaction) of(secret span) string {
+func (r *redaction) of(secret span) []byte {
 	n := len(redacted) - (secret.to - secret.from)
 	if n > 0 && r.grown+n > maxRedactedGrowth {
-		return starred
+		return starredBytes
 	}
 	r.grown += max(n, 0)
-	return redacted
+	return redactedBytes
 }
+
+// The two as bytes.
+var redactedBytes, starredBytes = []byte(redacted), []byte(starred)
 
 // Redact returns text, in which upstream says something of a failure, without secrets
 // (contract section 3).
@@ -100,7 +103,7 @@ func (s *Stream) redactBy(v span, find func(each func(secret span))) {
 		s.note(sectionEnd, "a secret in what upstream says of a failure: redacted")
 		with := r.of(secret)
 		if n++; n <= maxRedactedEdits {
-			s.edit(v.from+secret.from, v.from+secret.to, s.literal(with))
+			s.edit(v.from+secret.from, v.from+secret.to, with)
 			return
 		}
 		if rest == nil {

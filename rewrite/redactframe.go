@@ -46,33 +46,40 @@ func (s *Stream) redactOf(v span) {
 // name is escaped, and in choices.
 func (s *Stream) redactTwins() {
 	if s.c.twins || s.c.errors {
-		s.eachTwin(span{s.c.open, s.c.shut + 1}, s.c.err, s.c.hermes)
+		s.redactOthers(s.c.err, s.c.hermes)
 	}
 }
 
-// eachTwin takes secrets out of the errors in the object at v, but for those that are
-// seen to.
-func (s *Stream) eachTwin(v span, but ...span) {
-	data := s.f.data
-	for i := v.from + 1; ; {
+// redactOthers takes secrets out of the errors in the frame's object, but for those
+// that are seen to.
+func (s *Stream) redactOthers(but ...span) {
+	eachError(s.f.data, func(value span) {
+		if !slices.Contains(but, value) {
+			s.redactIn(value)
+		}
+	})
+}
+
+// eachError calls each with the errors and hermes blocks in the object in data and in
+// its choices, in order.
+func eachError(data []byte, each func(value span)) {
+	for i := blankFrom(data, 0) + 1; ; {
 		key, value, next, ok := nextMember(data, i)
 		if !ok {
 			return
 		}
 		switch {
-		case slices.Contains(but, value):
 		case saysError(key.of(data)):
-			s.redactIn(value)
+			each(value)
 		case key.is(data, "choices") && data[value.from] == '[':
-			s.redactChoices(value)
+			eachErrorOfChoices(data, value, each)
 		}
 		i = next
 	}
 }
 
-// redactChoices takes secrets out of the errors in the choices at v.
-func (s *Stream) redactChoices(v span) {
-	data := s.f.data
+// eachErrorOfChoices does so for the choices at v.
+func eachErrorOfChoices(data []byte, v span, each func(value span)) {
 	for i := v.from + 1; ; {
 		choice, next, ok := nextElement(data, i)
 		if !ok {
@@ -88,7 +95,7 @@ func (s *Stream) redactChoices(v span) {
 				break
 			}
 			if saysError(key.of(data)) {
-				s.redactIn(value)
+				each(value)
 			}
 			i = next
 		}
@@ -96,24 +103,69 @@ func (s *Stream) redactChoices(v span) {
 }
 
 // saysError tells whether the name is that of an error or of a hermes block.
-func saysError(name []byte) bool {
-	if bytes.IndexByte(name, '\\') >= 0 {
-		if len(name) > 6*len("hermes") {
-			return false
-		}
-		name = appendText(nil, name)
-	}
-	return string(name) == "error" || string(name) == "hermes"
-}
+func saysError(name []byte) bool { return spells(name, "error") || spells(name, "hermes") }
 
 // redactFrame takes secrets out of what the frame s.f with the object s.c says of a
 // failure or of the agent's state: out of all of it where it says nothing else.
 func (s *Stream) redactFrame() {
-	if s.f.tellsState() || s.c.extra && tellsState(inside(memberOf(s.f.data, span{s.c.open, s.c.shut + 1}, "type").of(s.f.data))) {
+	if s.tellsState() {
 		s.redactAll()
 		return
 	}
 	s.redactError()
+}
+
+// tellsState tells whether the frame s.f with the object s.c says nothing else.
+func (s *Stream) tellsState() bool {
+	return s.f.tellsState() || s.c.extra && tellsState(inside(memberOf(s.f.data, span{s.c.open, s.c.shut + 1}, "type").of(s.f.data)))
+}
+
+// redactMany writes a frame that may have very many secrets anew without them, before
+// it is handled: an edit of each would take more memory than the frame.
+func (s *Stream) redactMany() {
+	c, data := &s.c, s.f.data
+	if len(data) <= 4*maxRedactedEdits || s.known || !(c.extra || c.err.ok() || c.hermes.ok() || c.twins || c.errors || len(s.f.event) > 0) {
+		return
+	}
+	isError := !isNamed(&s.f) && !c.isChunk(data) && !c.list && c.err.set(data) // see errorFrame
+	n, from, to := 0, 0, 0 // of what is written anew
+	clean := redactEach(data, func(each func(span)) {
+		count := func(secret span) {
+			if n++; n == 1 {
+				from = secret.from
+			}
+			to = secret.to
+			each(secret)
+		}
+		if isError || s.tellsState() {
+			eachSecret(data, count)
+		} else {
+			eachError(data, func(value span) { eachSecretIn(data, value, count) })
+		}
+	})
+	if n > maxRedactedEdits {
+		s.note(sectionEnd, "a secret in what upstream says of a failure: redacted")
+		s.edit(from, to, oneLine(clean[from:len(clean)-len(data)+to]))
+		s.rewriteFrame()
+	}
+}
+
+// eachSecretIn calls each with the secrets in the JSON value at v of data.
+func eachSecretIn(data []byte, v span, each func(secret span)) {
+	if b := v.of(data); mayHoldSecret(b) {
+		eachSecret(b, func(s span) { each(span{v.from + s.from, v.from + s.to}) })
+	}
+}
+
+// rewriteFrame makes the frame s.f what its edits have it say, and reads it again.
+func (s *Stream) rewriteFrame() {
+	size := len(s.f.raw)
+	for _, e := range s.edits {
+		size += len(e.with) - (e.to - e.from)
+	}
+	s.f.parse(s.render(make([]byte, 0, size)))
+	s.c.parse(s.f.data)
+	s.edits = s.edits[:0]
 }
 
 // redactAll takes secrets out of all that the object s.c says.
@@ -145,9 +197,7 @@ func redactAnswer(body []byte, failed bool) []byte {
 			switch name := string(key.of(body)); {
 			case failed && name != "id" && name != "object" && name != "created" && name != "model" && name != "usage",
 				saysError(key.of(body)):
-				if mayHoldSecret(value.of(body)) {
-					eachSecret(value.of(body), func(s span) { each(span{value.from + s.from, value.from + s.to}) })
-				}
+				eachSecretIn(body, value, each)
 			}
 		}
 	})
@@ -173,6 +223,6 @@ func (s *Stream) redactOther() {
 		s.redactIn(memberOf(data, m.response, "incomplete_details"))
 	}
 	if m.twins {
-		s.eachTwin(whole, m.err)
+		s.redactOthers(m.err)
 	}
 }

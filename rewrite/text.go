@@ -70,6 +70,26 @@ func hasLoneSurrogate(s []byte) bool {
 	return false
 }
 
+// spells reports whether raw, the inside of a JSON string, stands for want, which is
+// ASCII. Escapes are allowed in names as anywhere.
+func spells(raw []byte, want string) bool {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw) == want
+	}
+	i := 0
+	for _, w := range want {
+		if i >= len(raw) {
+			return false
+		}
+		r, next := nextRune(raw, i)
+		if r != w {
+			return false
+		}
+		i = next
+	}
+	return i == len(raw)
+}
+
 // appendText appends what inner, the inside of a JSON string, says.
 func appendText(dst, inner []byte) []byte {
 	for i := 0; i < len(inner); {
