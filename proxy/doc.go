@@ -14,7 +14,9 @@
 //	guard.go       its lock, and panics, and deadlines of writes
 //	header.go      which answers are streams, and what becomes of their header
 //	stream.go      the stream in it: feed, finish, keepalive
+//	buffers.go     what it is repaired into
 //	whole.go       an answer that is not streamed
+//	object.go      where its object ends
 //	watch.go       the deadlines of a stream, on one timer
 //	answer.go      the JSON error in the answer's stead
 //	reach.go       whether the agent may have got the request

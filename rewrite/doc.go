@@ -15,6 +15,7 @@
 //	frame.go      a frame    → its fields
 //	json.go       data       → members, by position
 //	valid.go      data       → whether it is well formed
+//	reader.go     the same, value by value
 //	chunk.go      members    → a chunk
 //	chunkframe.go what becomes of a chunk
 //	scantext.go   content    → its end, eight bytes at once
@@ -32,12 +33,15 @@
 //	tools.go      emoji      → the tool's name
 //	lifecycle.go  open tools and their ends           (contract section 2)
 //	progress.go   the forms of a tool event
+//	toolfront.go  what tool events have in common
+//	named.go      named events that are none
 //	observe.go    what is told of tools
 //	explain.go    what was done, and by which rule
 //	envelope.go   the members that every chunk has
 //	verdict.go    is this stop a crash?               (contract section 3)
 //	cause.go      how upstream ended, codes and messages
 //	finish.go     finish chunks and error finishes
+//	fault.go      what a chunk says of an error
 //	other.go      streams that are none of chat completions, and their end
 //	responses.go  those of /v1/responses
 //	runs.go       those of /v1/runs/{id}/events

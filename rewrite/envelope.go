@@ -30,6 +30,14 @@ func (s *Stream) envelope() *envelope {
 	return &s.env
 }
 
+// id returns the id of a completion that upstream has given none.
+func (p *params) id() string {
+	if p.newID == nil {
+		return ""
+	}
+	return p.newID()
+}
+
 // id returns the completion's id. All three are shared, and valid until update.
 func (e *envelope) id() []byte         { return e.values[:e.created] }
 func (e *envelope) createdAt() []byte  { return e.values[e.created:e.model] }

@@ -125,14 +125,6 @@ type params struct {
 	explain func(Step)
 }
 
-// id returns the id of a completion that upstream has given none.
-func (p *params) id() string {
-	if p.newID == nil {
-		return ""
-	}
-	return p.newID()
-}
-
 // tally is what a Summary says that is counted.
 type tally struct {
 	FinishReason, Code        string
