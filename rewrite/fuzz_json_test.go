@@ -38,7 +38,11 @@ func FuzzJSON(f *testing.F) {
 		middle := string(out[first:])
 		out = s.Finish(out, CauseEOF)
 		if !json.Valid([]byte(data)) {
-			same(t, middle, frame, "bytes of what is no JSON")
+			want := frame
+			if strings.HasPrefix(frame, "event: hermes.status") { // it tells of the agent's state
+				want = frame[:len(frame)-len(data)-2] + string(redactText([]byte(data))) + "\n\n"
+			}
+			same(t, middle, want, "bytes of what is no JSON")
 			return
 		}
 		for _, e := range decode(progressComments(string(out))) {

@@ -290,6 +290,7 @@ func (s *Stream) failOther(code string) {
 		code = CodeAgentError
 	}
 	s.writeLF()
+	from := len(s.out)
 	switch o.kind {
 	case kindResponses:
 		s.out = o.responses.appendFailed(s.out, message, &s.p)
@@ -298,9 +299,27 @@ func (s *Stream) failOther(code string) {
 	case kindSession:
 		s.out = o.session.appendFailed(s.out, message, s.p.created)
 	}
+	s.out = append(s.out[:from], redactFailed(s.out[from:])...)
 	s.note(sectionOther, "cut before its last event: gets one that says so")
 	s.sum.Code = code
 	o.ended, o.failed, o.responses.object = true, true, nil
+}
+
+// redactFailed returns the events in b, of which those that say that something has
+// failed have no secrets: what they repeat of upstream's is looked at as upstream's
+// own would be.
+func redactFailed(b []byte) []byte {
+	if !mayHoldSecret(b) {
+		return b
+	}
+	var out []byte
+	for event := range bytes.SplitAfterSeq(b, []byte("\n\n")) {
+		if !bytes.HasPrefix(event, []byte("event: tool.")) && !bytes.HasPrefix(event, []byte("event: done")) {
+			event = redact(event)
+		}
+		out = append(out, event...)
+	}
+	return out
 }
 
 // otherID returns the id of the response or of the run, and the model.
