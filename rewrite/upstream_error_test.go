@@ -245,3 +245,32 @@ func TestWrappedErrorEventHasNoSecrets(t *testing.T) {
 		same(t, repairWith(out, o), out, "twice and once")
 	}
 }
+
+// A frame that keeps its place behind text that is held back has its secrets taken out
+// as any other.
+func TestNoSecretLeavesBehindHeldText(t *testing.T) {
+	for _, odd := range []string{
+		strings.Replace(delta(""), `"finish_reason"`, `"error": "sk-abcdefghij", "finish_reason"`, 1),
+		strings.Replace(delta(""), `"choices"`, `"error": "sk-abcdefghij", "error": null, "choices"`, 1),
+		strings.Replace(delta(""), `"choices"`, `"err\u006fr": "sk-abcdefghij", "choices"`, 1),
+	} {
+		for _, begun := range []string{"`💻 ", "<thi", "a\n`"} {
+			for _, o := range allOptions() {
+				if out := repairWith(role()+text(begun)+odd+text("b")+stop(), o); strings.Contains(out, "sk-abcdefghij") {
+					t.Errorf("%+v, behind %q: a secret has left:\n%s", o, begun, out)
+				}
+			}
+		}
+	}
+}
+
+// An error of upstream's without any member gets those that clients expect, and stays
+// JSON, wherever its white space is.
+func TestEmptyErrorsStayJSON(t *testing.T) {
+	for _, e := range []string{`{}`, `{ }`, "{\ndata: }", `{"a": 1 }`, "{ \ndata: \"message\": null }"} {
+		in := role() + text("a") + finishChunk("error", `, "error": `+e) + doneFrame
+		out := repair(in)
+		look(t, out).checkErrorFinish(t, CodeAgentError)
+		same(t, repair(out), out, "twice and once")
+	}
+}
