@@ -124,6 +124,12 @@ func (c *chunk) isToolEvent(data []byte) bool {
 	return c.tool.isString(data) && (c.callID.isString(data) || c.label.ok() || c.status.isString(data))
 }
 
+// tellsTool tells whether an event of a tool's name says anything of a tool, whatever
+// the types of its other members are.
+func (c *chunk) tellsTool(data []byte) bool {
+	return c.tool.isString(data) || c.callID.isString(data) || c.label.isString(data) || c.status.isString(data)
+}
+
 func (c *chunk) readChoices(r *reader) span {
 	c.inChoices = inChoices{}
 	if !r.opens('[') {

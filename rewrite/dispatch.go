@@ -169,7 +169,7 @@ func (s *Stream) object() {
 	case s.done:
 		s.redactFrame()
 		s.late()
-	case string(s.f.event) == progressEvent && (s.c.tool.isString(data) || s.c.callID.isString(data)):
+	case string(s.f.event) == progressEvent && s.c.tellsTool(data):
 		if s.c.choices.ok() {
 			s.toolFrame(ProgressEnvelope)
 		} else {
@@ -192,10 +192,10 @@ func (s *Stream) object() {
 }
 
 // late handles a frame with the object s.c behind [DONE]: only a chunk without
-// choices, such as one of usage, passes (contract section 2).
+// choices, such as one of usage, passes, and no event of a tool (contract section 2).
 func (s *Stream) late() {
 	isChunk := s.c.isChunk(s.f.data) || !isNamed(&s.f) && s.c.list
-	if s.failed || !isChunk || s.c.count > 0 {
+	if s.failed || !isChunk || s.c.count > 0 || string(s.f.event) == progressEvent || s.c.isToolEvent(s.f.data) {
 		s.dropLate()
 		return
 	}

@@ -134,7 +134,8 @@ func (s *Stream) finishFrame() {
 	s.writeEdited()
 }
 
-// finishReason returns a finish reason as a string, of which most say the same.
+// finishReason returns a finish reason, the inside of a JSON string, as a string, of
+// which most say the same.
 func finishReason(b []byte) string {
 	switch string(b) {
 	case "stop":
@@ -144,7 +145,7 @@ func finishReason(b []byte) string {
 	case "length":
 		return "length"
 	}
-	return string(b)
+	return string(appendText(nil, b))
 }
 
 // crash turns the finish chunk of an agent that failed and says stop into an
@@ -180,7 +181,7 @@ func (s *Stream) eachStop(each func(span)) {
 		if !ok {
 			return
 		}
-		if reason := memberOf(data, choice, "finish_reason"); reason.is(data, `"stop"`) {
+		if reason := memberOf(data, choice, "finish_reason"); reason.isString(data) && spells(reason.inner().of(data), "stop") {
 			each(reason)
 		}
 		i = next

@@ -111,14 +111,17 @@ func (s *Stream) addStatus() {
 func (s *Stream) isWrapped() bool {
 	c, data := &s.c, s.f.data
 	return isNamed(&s.f) && c.isChunk(data) && c.count == 1 && c.index && !c.finish.ok() &&
-		c.delta.isObject(data) && firstByte(data[c.delta.from+1:]) == '}' &&
-		!(string(s.f.event) == "error" && c.err.set(data))
+		c.delta.isObject(data) && firstByte(data[c.delta.from+1:]) == '}'
 }
 
 // wrappedFrame handles a named event that another sidecar has wrapped.
 func (s *Stream) wrappedFrame() {
 	s.settle()
 	s.updateEnvelope() // it may come before any chunk
+	if string(s.f.event) == "error" && s.c.err.set(s.f.data) {
+		s.errorFrame() // upstream's, all the same
+		return
+	}
 	s.redactFrame()
 	s.writeEdited()
 }

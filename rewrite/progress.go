@@ -265,6 +265,7 @@ func (s *Stream) envelops() bool {
 // wrap writes upstream's tool event with the members of a chunk in front of its
 // own and those that it lacks behind them.
 func (s *Stream) wrap(t *tool, status string, lacksID, lacksStatus bool) {
+	s.renameOwn()
 	room := s.scratch[:0]
 	switch v := s.c.callID; {
 	case !lacksID:
@@ -280,7 +281,7 @@ func (s *Stream) wrap(t *tool, status string, lacksID, lacksStatus bool) {
 	default:
 		room = appendStatus(room, status)
 	}
-	if s.statusLine() && !s.c.statusLine.ok() {
+	if s.statusLine() && (!s.c.statusLine.ok() || s.c.statusLine.isString(s.f.data)) {
 		room = appendStatusLine(room, t, status)
 	}
 	s.scratch = room

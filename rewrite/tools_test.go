@@ -141,3 +141,69 @@ func TestOptionsListTheirValuesDefaultFirst(t *testing.T) {
 		same(t, repairWith(r.body, explicit), repair(r.body), r.name()+": outputs")
 	}
 }
+
+// Behind [DONE] no tool starts: an event of a tool is no chunk without choices,
+// whatever else it says that it is.
+func TestNoToolStartsBehindDone(t *testing.T) {
+	const event = `{"tool": "terminal", "emoji": "💻", "label": "ls", "toolCallId": "call_1", "status": "running", "object": "chat.completion.chunk"}`
+	in := role() + text("a") + stop()
+	for _, late := range []string{named(progressEvent, event), "data: " + event + "\n\n"} {
+		for _, o := range allOptions() {
+			same(t, repairWith(in+late, o), repairWith(in, o), "a tool event behind [DONE]")
+		}
+	}
+}
+
+// A tool event with members of its own that those of a chunk would stand beside is
+// wrapped like any other event.
+func TestToolEventsHaveNoMemberTwice(t *testing.T) {
+	event := named(progressEvent, `{"id": 7, "tool": "terminal", "emoji": "💻", "label": "ls", "object": "x", "created": "y", "m\u006fdel": null, "event": "start"}`)
+	for _, o := range []Options{{}, {StatusLine: true}, {Progress: ProgressUnnamed}, {Progress: ProgressUnnamed, StatusLine: true}} {
+		out := repairWith(role()+event+text("a")+stop(), o)
+		look(t, out).checkLifecycle(t)
+		for _, e := range decode(out) {
+			if e.data == "[DONE]" {
+				continue
+			}
+			seen := map[string]bool{}
+			for _, key := range keysInOrder(t, e.data) {
+				if seen[key] {
+					t.Errorf("%+v: %s stands twice in %s", o, key, e.data)
+				}
+				seen[key] = true
+			}
+			if strings.Contains(e.data, `"running"`) && (!seen["hermes_id"] || !seen["hermes_event"] || seen["event"] != o.StatusLine) {
+				t.Errorf("%+v: %s", o, e.data)
+			}
+		}
+		same(t, repairWith(out, o), out, "twice and once")
+	}
+}
+
+// An event of a tool whose members are of other types than they should be is one all
+// the same: it says neither running nor completed without the other, and has the
+// stream's form.
+func TestOddToolEventsPairUp(t *testing.T) {
+	for _, members := range []string{
+		`"tool": 5, "toolCallId": 5, "status": "completed"`,
+		`"tool": null, "toolCallId": null, "status": "completed"`,
+		`"tool": 5, "emoji": null, "label": null, "toolCallId": 5, "status": "running"`,
+		`"tool": null, "emoji": "💻", "label": "ls", "toolCallId": null`,
+		`"tool": {}, "label": "ls", "status": 3`,
+		`"label": "ls"`,
+	} {
+		in := role() + named(progressEvent, "{"+members+"}") + text("a") + stop()
+		for _, o := range allOptions() {
+			out := repairWith(in, o)
+			v := look(t, out)
+			v.checkLifecycle(t)
+			if o.Progress == ProgressOff && strings.Contains(out, progressEvent) {
+				t.Errorf("%s: a tool event although progress is off", members)
+			}
+			if o.Progress != ProgressOff && len(v.starts()) != 1 && !strings.Contains(members, "completed") {
+				t.Errorf("%s: %d tools start:\n%s", members, len(v.starts()), out)
+			}
+			same(t, repairWith(out, o), out, "twice and once")
+		}
+	}
+}

@@ -212,3 +212,65 @@ func TestLongErrorIsNotRepeated(t *testing.T) {
 		}
 	}
 }
+
+// A finish reason is what it stands for, however it is escaped.
+func TestFinishReasonMayBeEscaped(t *testing.T) {
+	for _, c := range []struct{ in, reason, code string }{
+		{role() + text("a") + named("error", `{"error": {"message": "m"}}`) + finishChunk(`st\u006fp`, realUsage), "error", CodeAgentError},
+		{role() + finishChunk(`st\u006fp`, realUsage), "error", CodeEmpty},
+		{role() + text("a") + finishChunk(`\u0065rror`, ""), "error", CodeAgentError},
+		{role() + text("a") + finishChunk(`st\u006fp`, realUsage), "stop", ""},
+	} {
+		out, sum := run(c.in+doneFrame, Options{}, chat, whole, CauseEOF)
+		v := look(t, out)
+		if len(v.finishes) != 1 || v.finishes[0] != c.reason || sum.FinishReason != c.reason || sum.Code != c.code {
+			t.Errorf("%q: finish reasons %q, summary %+v, want %q with the code %q", c.in, v.finishes, sum, c.reason, c.code)
+		}
+	}
+}
+
+// Of an event: error secrets go wherever they stand, also where another sidecar has
+// given it the members of a chunk.
+func TestWrappedErrorEventHasNoSecrets(t *testing.T) {
+	const empty = envelopeOfTests + `, "choices": [{"index": 0, "delta": {}, "finish_reason": null}]`
+	in := role() + text("a") + g2Start("terminal", "💻", "ls", "call_1") + named("error", `{`+empty+`, "detail": "sk-abcdefghij", "error": "boom"}`) + finishChunk("stop", realUsage) + doneFrame
+	for _, o := range allOptions() {
+		out, sum := run(in, o, chat, oneByte, CauseEOF)
+		if strings.Contains(out, "sk-abcdefghij") {
+			t.Errorf("%+v: a secret has left:\n%s", o, out)
+		}
+		if sum.FinishReason != "error" || sum.Code != CodeAgentError {
+			t.Errorf("%+v: summary %+v", o, sum)
+		}
+		same(t, repairWith(out, o), out, "twice and once")
+	}
+}
+
+// A frame that keeps its place behind text that is held back has its secrets taken out
+// as any other.
+func TestNoSecretLeavesBehindHeldText(t *testing.T) {
+	for _, odd := range []string{
+		strings.Replace(delta(""), `"finish_reason"`, `"error": "sk-abcdefghij", "finish_reason"`, 1),
+		strings.Replace(delta(""), `"choices"`, `"error": "sk-abcdefghij", "error": null, "choices"`, 1),
+		strings.Replace(delta(""), `"choices"`, `"err\u006fr": "sk-abcdefghij", "choices"`, 1),
+	} {
+		for _, begun := range []string{"`💻 ", "<thi", "a\n`"} {
+			for _, o := range allOptions() {
+				if out := repairWith(role()+text(begun)+odd+text("b")+stop(), o); strings.Contains(out, "sk-abcdefghij") {
+					t.Errorf("%+v, behind %q: a secret has left:\n%s", o, begun, out)
+				}
+			}
+		}
+	}
+}
+
+// An error of upstream's without any member gets those that clients expect, and stays
+// JSON, wherever its white space is.
+func TestEmptyErrorsStayJSON(t *testing.T) {
+	for _, e := range []string{`{}`, `{ }`, "{\ndata: }", `{"a": 1 }`, "{ \ndata: \"message\": null }"} {
+		in := role() + text("a") + finishChunk("error", `, "error": `+e) + doneFrame
+		out := repair(in)
+		look(t, out).checkErrorFinish(t, CodeAgentError)
+		same(t, repair(out), out, "twice and once")
+	}
+}
