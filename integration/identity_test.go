@@ -71,6 +71,9 @@ func TestTwiceThroughIsOnceThrough(t *testing.T) {
 	}
 	for variant, o := range variants {
 		once, twice := freePort(t), freePort(t)
+		if o["zero_usage"] == nil { // what is remembered of one upstream is not what is of the other
+			o = o.with(options{"zero_usage": "pass"})
+		}
 		o = still.with(o)
 		run(t, t.TempDir(), config{sites: []site{
 			{listen: once, upstream: up.addr, options: o}, {listen: twice, upstream: once, options: o},

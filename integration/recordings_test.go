@@ -29,6 +29,10 @@ func (r recording) legacy() bool {
 	return strings.HasPrefix(g, "g0") || strings.HasPrefix(g, "g1")
 }
 
+// live says that it was taken of a whole gateway, and that no other generation has the
+// same scenario.
+func (r recording) live() bool { return strings.HasPrefix(r.generation, "live-") }
+
 // path is where the request of such a recording went.
 func (r recording) path() string {
 	switch {
