@@ -182,7 +182,7 @@ func (s *Stream) otherText() {
 func (s *Stream) quietFrame() {
 	c := &s.c
 	s.otherText()
-	switch quiet := !c.finish.ok() && !c.extra && !c.text && !c.reasoning && !c.other && !c.err.set(s.f.data) && !c.hermes.ok() && c.count <= 1; {
+	switch quiet := !c.finish.ok() && !c.extra && !c.twins && !c.errors && !c.text && !c.reasoning && !c.other && !c.err.set(s.f.data) && !c.hermes.ok() && c.count <= 1; {
 	case !quiet:
 		s.settle()
 	case !s.hold.empty():

@@ -304,7 +304,7 @@ func (s *Stream) upstreamErrorObject(message []byte) []byte {
 		if m.is.ok() {
 			continue
 		}
-		if object[len(object)-1] != '{' {
+		if !bytes.HasSuffix(bytes.TrimRight(object, " \t\r"), []byte("{")) {
 			object = append(object, ',')
 		}
 		object = append(append(append(object, '"'), m.name...), `":`...)
