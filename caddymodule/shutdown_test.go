@@ -76,6 +76,7 @@ func TestDrainLimitLeavesTimeBeforeTheGracePeriodEnds(t *testing.T) {
 		{-1, 0, 0},                               //
 		{10 * time.Second, 0, 9 * time.Second},   // a tenth is kept
 		{time.Second, 0, 750 * time.Millisecond}, // at least minDrainReserve
+		{125 * time.Second, 0, 2 * time.Minute},  // at most maxDrainReserve
 		{100 * time.Millisecond, 0, 50 * time.Millisecond}, // but never all of it
 		{2, 0, 1},
 		{10 * time.Second, 5 * time.Second, 14 * time.Second}, // it begins after the delay
