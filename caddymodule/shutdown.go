@@ -78,20 +78,23 @@ func configuredTimes(ctx caddy.Context) (grace, delay time.Duration) {
 	return 0, 0
 }
 
-// minDrainReserve is the least time kept between the error finish of streams
-// and the end of the grace period, so that the finish is written before the
-// servers close connections.
-const minDrainReserve = 250 * time.Millisecond
+// minDrainReserve and maxDrainReserve are the least and the most time kept between
+// the error finish of streams and the end of the grace period, so that the finish
+// is written before the servers close connections.
+const (
+	minDrainReserve = 250 * time.Millisecond
+	maxDrainReserve = 5 * time.Second
+)
 
 // drainLimit returns when, after the event, the last stream has to have its
 // error finish, 0 for no limit. The grace period begins after the delay; a
-// tenth of it, at least minDrainReserve, is kept for writing, and half of one
-// that is shorter than that.
+// tenth of it, at least minDrainReserve and at most maxDrainReserve, is kept for
+// writing, and half of one that is shorter than that.
 func drainLimit(grace, delay time.Duration) time.Duration {
 	if grace <= 0 {
 		return 0
 	}
-	reserve := max(minDrainReserve, grace/10)
+	reserve := min(max(minDrainReserve, grace/10), maxDrainReserve)
 	reserve = min(reserve, grace/2)
 	return max(delay, 0) + grace - reserve
 }
