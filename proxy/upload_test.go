@@ -51,7 +51,8 @@ func TestTimeoutsDoNotCountAnUploadThatGoesOnWhileItComes(t *testing.T) {
 		for of, timeout := range deadlines {
 			t.Run(name+", "+of, func(t *testing.T) {
 				clock := newClock()
-				x := beginAt(t, clock, timeout(time.Minute), sending(100, func() { clock.Advance(10 * time.Minute) }), set)
+				beats := option(func(o *proxy.Options) { o.Keepalive = time.Second }) // of which none may leave before the header
+				x := beginAt(t, clock, timeout(time.Minute), beats, sending(100, func() { clock.Advance(10 * time.Minute) }), set)
 				x.do(func() {
 					if b, err := io.ReadAll(x.up.Body); len(b) != 100 || err != nil {
 						t.Errorf("upstream gets %d bytes, %v", len(b), err)

@@ -79,14 +79,10 @@ func (rw *responseWriter) rarely() *rare {
 var errClosed = errors.New("the stream has been ended")
 
 func newResponseWriter(p *Proxy, w http.ResponseWriter, r *http.Request, cancel context.CancelCauseFunc) *responseWriter {
-	rw := &responseWriter{
+	return &responseWriter{
 		p: p, r: r, chat: isChat(r), since: p.o.Clock.Now(), cancel: cancel,
-		inner: w, ctl: http.NewResponseController(w),
+		inner: w, ctl: http.NewResponseController(w), header: w.Header().Clone(),
 	}
-	if rw.header = w.Header().Clone(); rw.header == nil {
-		rw.header = make(http.Header)
-	}
-	return rw
 }
 
 // Header implements http.ResponseWriter. The handler has a map of its own

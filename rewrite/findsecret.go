@@ -61,21 +61,12 @@ func (f *finder) secretAt(at, next int, c byte) span {
 		if n.name[0] != folded(c) {
 			continue
 		}
-		if i := wordAt(f.b, at, n.name, true); i > 0 && !f.goesOn(i) {
+		if i := wordAt(f.b, at, n.name, true); i > 0 {
 			sure := n.only || f.last == '-' || f.last == '_' || classes[c]&isUpper != 0 && classes[f.last]&isLower != 0
 			return f.behindName(i, sure, n.only)
 		}
 	}
 	return span{}
-}
-
-// goesOn tells whether a word goes on at i.
-func (f *finder) goesOn(i int) bool {
-	if i >= len(f.b) {
-		return true // no value follows
-	}
-	c, _ := charAt(f.b, i)
-	return classes[c]&(letter|isDecimal) != 0
 }
 
 // isKey tells whether what follows the prefix of a format, at i, is a key's. Words

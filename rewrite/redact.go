@@ -28,11 +28,11 @@ const (
 type redaction struct{ grown int }
 
 func (r *redaction) of(secret span) []byte {
-	n := len(redacted) - (secret.to - secret.from)
-	if n > 0 && r.grown+n > maxRedactedGrowth {
+	n := max(len(redacted)-(secret.to-secret.from), 0)
+	if r.grown+n > maxRedactedGrowth {
 		return starredBytes
 	}
-	r.grown += max(n, 0)
+	r.grown += n
 	return redactedBytes
 }
 

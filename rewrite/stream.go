@@ -355,7 +355,7 @@ func isComments(tail []byte) bool {
 // isWhole tells whether the frame s.f, which is tail, lacks only its end: its
 // data is complete, and so is its last line.
 func (s *Stream) isWhole(tail []byte) bool {
-	if !s.f.has || !isDone(s.f.data) && (firstByte(s.f.data) != '{' || !validJSON(s.f.data)) {
+	if !isDone(s.f.data) && (firstByte(s.f.data) != '{' || !validJSON(s.f.data)) {
 		return false
 	}
 	last := tail[bytes.LastIndexAny(tail, "\r\n")+1:]
