@@ -88,7 +88,7 @@ func FuzzSessions(f *testing.F) {
 		if s.Active() {
 			return
 		}
-		if s.other.failed && !strings.HasPrefix(got[strings.LastIndex(got, "event: "):], "event: done\ndata: {\"session_id\": ") && !strings.HasSuffix(strings.TrimSpace(got), "[DONE]") {
+		if s.other.failed && !strings.HasPrefix(got[strings.LastIndex(got, "\nevent: ")+1:], "event: done\ndata: {\"session_id\": ") && !strings.HasSuffix(strings.TrimSpace(got), "[DONE]") {
 			t.Errorf("does not end with done: %q", got)
 		}
 		if limit == 0 {

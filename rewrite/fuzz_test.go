@@ -331,7 +331,7 @@ func checkLife(t *testing.T, out string, o Options, sum Summary, finished bool) 
 	}
 	for _, e := range v.tools {
 		if e.interrupted && (sum.Code == "" || e.status != "completed") {
-			t.Errorf("%s is interrupted in a stream with the code %q", e.id, sum.Code)
+			t.Errorf("%s is interrupted in a stream with the code %q:\n%s", e.id, sum.Code, out)
 		}
 	}
 	if strings.Contains(out, "sk-abcdefghij") {

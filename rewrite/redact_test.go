@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -190,6 +191,9 @@ func FuzzRedaction(f *testing.F) {
 		if strings.ContainsAny(secret, " =:") { // the name would be part of another word, or secret
 			before += " "
 		}
+		if halfEscape.MatchString(before) { // the secret's beginning would be its other half
+			t.Skip()
+		}
 		text := escaped(before, r) + escaped(secret, r) + escaped(" "+behind, r)
 		in := `{"error":{"message":"` + text + `","param":"` + escaped(behind, r) + `"}}`
 		if !json.Valid([]byte(in)) { // a control character
@@ -209,6 +213,9 @@ func FuzzRedaction(f *testing.F) {
 		}
 	})
 }
+
+// halfEscape matches a text that ends within an escape of JSON, which JSON in JSON has.
+var halfEscape = regexp.MustCompile(`\\(u[0-9A-Fa-f]{0,3})?$`)
 
 // checkRest checks that out is in, but for what stands in it instead of secrets.
 func checkRest(t *testing.T, in, out string) {
