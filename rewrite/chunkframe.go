@@ -139,7 +139,7 @@ func (s *Stream) owes() {
 // content is gone.
 func (s *Stream) droppable() bool {
 	c := &s.c
-	return s.f.plain && c.alone && c.index && !c.extra && !c.more && !c.finish.ok() &&
+	return s.f.plain && c.alone && c.index && !c.extra && !c.twins && !c.more && !c.finish.ok() &&
 		!c.usage.set(s.f.data) && !c.err.set(s.f.data) && !c.hermes.ok()
 }
 

@@ -274,37 +274,6 @@ func TestNoSecretLeavesInParts(t *testing.T) {
 	}
 }
 
-// A finish chunk in which an error stands twice becomes the same error finish as one
-// in which it stands once: no error stays beside the finish reason.
-func TestErrorThatStandsTwiceIsSplit(t *testing.T) {
-	const one, two = `"error": {"message": "m"}`, `"error": {"message": "sk-abcdefghij"}`
-	head, choices := envelopeOfTests, `"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]`
-	for _, members := range [][]string{
-		{head, choices, two, one},
-		{two, one, head, choices},
-		{two, head, one, choices},
-		{head, two, one, choices},
-		{two, head, `"error": null`, choices, two, one},
-		{"\ndata: " + two + "\ndata: ", "\ndata:" + head, choices, one},
-	} {
-		for _, sep := range []string{",", ", ", " , "} {
-			for _, reason := range []string{"error", "stop"} {
-				in := role() + "data: {" + strings.Replace(strings.Join(members, sep), `"error"}]`, `"`+reason+`"}]`, 1) + "}\n\n" + doneFrame
-				out := repairWith(in, Options{EmptyAnswer: EmptyAnswerError, ZeroUsage: ZeroUsageError})
-				if reason == "stop" {
-					in = strings.Replace(in, `"choices"`, `"usage": {"prompt_tokens": 0}, "choices"`, 1)
-					out = repair(in)
-				}
-				v := look(t, out)
-				if v.finish.Error != nil || len(v.errors) != 1 || strings.Contains(out, "sk-abcdefghij") {
-					t.Errorf("%s:\n%s", in, out)
-				}
-				same(t, repair(out), out, "twice and once")
-			}
-		}
-	}
-}
-
 // An error of upstream's without any member gets those that clients expect, and stays
 // JSON, wherever its white space is.
 func TestEmptyErrorsStayJSON(t *testing.T) {
