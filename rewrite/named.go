@@ -35,6 +35,10 @@ func (s *Stream) namedFrame() {
 // of approval.request, and Open WebUI on an event that is a string. It comes before
 // all edits: of very many names it makes a new frame.
 func (s *Stream) renameOwn() {
+	c := &s.c
+	if !c.extra && !c.id.ok() && !c.object.ok() && !c.created.ok() && !c.model.ok() && !c.choices.ok() {
+		return // as in almost all tool events
+	}
 	n := 0
 	s.eachRenamed(func(int) { n++ })
 	if n <= maxIdleItems {
