@@ -245,8 +245,10 @@ func TestShutdownTwiceIsOnce(t *testing.T) {
 	x.write(role)
 	streams.Shutdown(0)
 	x.clock.Advance(9 * time.Second)
-	streams.Shutdown(time.Minute)
-	x.clock.Advance(time.Second)
+	streams.Shutdown(time.Second)
+	x.clock.Advance(time.Second - 1)
+	x.wantBody(role)
+	x.clock.Advance(1)
 	x.wantBody(role + errorFinish("shutting_down", false))
 	x.wantStopped()
 }

@@ -66,6 +66,9 @@ func TestTimersThatComeTooLateDoNothing(t *testing.T) {
 			if got := x.rec.log[before:]; len(got) > 0 {
 				t.Errorf("the client was sent %q", got)
 			}
+			if !x.over {
+				x.ret(nil).wantSwallowed(t)
+			}
 		})
 	}
 }
@@ -98,7 +101,6 @@ func TestTheFirstErrorOfTheClientIsKept(t *testing.T) {
 	first := errors.New("broken pipe")
 	x := begin(t)
 	x.stream()
-	x.write(role)
 	x.rec.onWrite = func([]byte) (int, error) { return 0, first }
 	x.rec.onFlush = func() error { return errors.New("another") }
 	for range 2 {

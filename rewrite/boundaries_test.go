@@ -84,3 +84,44 @@ func TestToolEventsInCRLF(t *testing.T) {
 		same(t, strings.ReplaceAll(got, "\r\n", "\n"), want, string(form)+": bytes")
 	}
 }
+
+// What is half a tag before something that is no text is none, and says nothing of the
+// text behind it.
+func TestHalfATagBeforeATool(t *testing.T) {
+	tool := g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1")
+	for _, c := range []struct{ before, behind, content, reasoning string }{
+		{"<think>x`</", "</think>`answer", "`answer", "x`</"},
+		{"<think>x`</think", "y</think>answer", "answer", "x`</thinky"},
+		{"<think>x</thi", "nk></think>answer", "answer", "x</think>"},
+		{"<think>```\nx\n``</", "`</think>answer", "", "```\nx\n``</`</think>answer"},
+		{"<thi", "nk>a</think>b", "<think>a</think>b", ""},
+		{"<", "think>a", "<think>a", ""},
+	} {
+		for _, cut := range []cutter{whole, oneByte} {
+			out, _ := run(role()+text(c.before)+tool+text(c.behind)+stop(), Options{}, chat, cut, CauseEOF)
+			v := look(t, out)
+			same(t, v.content, c.content, c.before+": contents")
+			same(t, v.reasoning, c.reasoning, c.before+": reasonings")
+		}
+	}
+}
+
+// Errors whose name is escaped, or that stand twice, are looked at as well, in each
+// kind of stream.
+func TestTwinsOfErrorsInOtherStreams(t *testing.T) {
+	for name, p := range map[string]Params{"responses": {Responses: true}, "run": {RunID: "run_1"}, "session": sessionParams} {
+		for _, members := range []string{`"error": "%s", "error": "x"`, `"error": "x", "error": "%s"`, `"\u0065rror": "%s"`, `"err\u006fr": "%s", "error": null`} {
+			frame := func(s string) string {
+				data := `{"type": "response.created", "run_id": "run_1", "event": "x", ` + strings.ReplaceAll(members, "%s", s) + "}"
+				if name == "session" {
+					return named("error", data)
+				}
+				return "data: " + data + "\n\n"
+			}
+			out, _ := run(frame("sk-abcdef"), Options{}, p, whole, CauseEOF)
+			if want := frame(redacted); !strings.HasPrefix(out, want) {
+				t.Errorf("%s: %s becomes\n%s", name, frame("sk-abcdef"), out)
+			}
+		}
+	}
+}

@@ -124,8 +124,8 @@ func (h *healer) messages() {
 	for h.element() {
 		if h.enter('{') {
 			h.message()
-		} else if !h.skip().ok() {
-			break
+		} else {
+			h.skip() // to the end, where there is none
 		}
 	}
 	h.enter(']')
@@ -169,8 +169,8 @@ func (h *healer) content() {
 	for h.element() {
 		if h.enter('{') {
 			h.part()
-		} else if !h.skip().ok() {
-			break
+		} else {
+			h.skip() // to the end, where there is none
 		}
 	}
 	h.enter(']')
