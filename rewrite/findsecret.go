@@ -326,8 +326,8 @@ func ownsSecret(name []byte) (sure, only bool) {
 	var room [64]byte
 	text := room[:0]
 	for i := 0; i < len(name); {
-		if len(text) == len(room) {
-			return false, false
+		if len(text) == len(room) { // of a long name the end tells
+			text = room[:copy(room[:], room[len(room)/2:])]
 		}
 		var c byte
 		c, i = charAt(name, i)
