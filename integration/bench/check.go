@@ -70,17 +70,21 @@ func (c *check) content(text string, now time.Time) error {
 			}
 			continue
 		}
-		want := c.s.text(c.next)
+		want := c.s.lead(c.next) + c.s.text(c.next)
 		if len(c.text) < len(want) {
 			return nil
 		}
-		got := c.text[:len(want)]
+		lead := len(c.s.lead(c.next))
+		if c.text[:lead] != want[:lead] {
+			return fmt.Errorf("chunk %d begins with %.10q", c.next, c.text)
+		}
+		got, want := c.text[lead:len(want)], want[lead:]
 		sent, err := strconv.ParseInt(got[timeAt:wordsAt], 10, 64)
 		if err != nil || got[:timeAt] != want[:timeAt] || got[wordsAt:] != want[wordsAt:] {
 			return fmt.Errorf("chunk %d is %q instead of %q", c.next, got, want)
 		}
 		c.latency.add(now.Sub(time.Unix(0, sent)))
-		c.text = c.text[len(want):]
+		c.text = c.text[lead+len(want):]
 		c.next++
 	}
 	if c.text != "" && c.next == c.s.chunks {

@@ -38,8 +38,9 @@ func (f *frames) chunk(i int, now time.Time) []byte {
 	if f.s.marks(i) {
 		return f.frame(fmt.Sprintf(textTail, python.Replace(f.s.marker(i))))
 	}
-	b := f.frame(fmt.Sprintf(textTail, python.Replace(f.s.text(i))))
-	at := bytes.Index(b, []byte(`"content": "w`)) + len(`"content": "`) + timeAt
+	lead := python.Replace(f.s.lead(i))
+	b := f.frame(fmt.Sprintf(textTail, lead+python.Replace(f.s.text(i))))
+	at := bytes.Index(b, []byte(`"content": "`)) + len(`"content": "`) + len(lead) + timeAt
 	copy(b[at:], fmt.Sprintf("%0*d", timeWidth, now.UnixNano()))
 	return b
 }

@@ -113,6 +113,15 @@ func (s scenario) text(i int) string {
 	return string(append(b, ' '))
 }
 
+// lead returns what stands before the text of the chunk i: behind a marker Hermes
+// begins a paragraph.
+func (s scenario) lead(i int) string {
+	if i > 0 && s.marks(i-1) {
+		return "\n\n"
+	}
+	return ""
+}
+
 // label returns the label of the marker i.
 func (s scenario) label(i int) string { return "ls -la /tmp/" + strconv.Itoa(i) }
 
