@@ -90,7 +90,7 @@ func (s *Stream) addStatus() {
 	if !s.o.StatusLine || s.c.statusLine.ok() && !s.c.statusLine.isString(s.f.data) {
 		return
 	}
-	from, says, before := len(s.room), "", ""
+	says, before := "", ""
 	switch string(s.f.event) {
 	case statusEvent:
 		says = "text"
@@ -104,10 +104,9 @@ func (s *Stream) addStatus() {
 	if text == nil {
 		return
 	}
-	s.room = append(append(s.room, statusLineHead...), before...)
-	s.room = append(s.room, inside(redact(text))...)
-	s.room = appendStatusLineTail(s.room, says == "text")
-	s.edit(s.c.shut, s.c.shut, s.room[from:])
+	room := append(append(s.room, statusLineHead...), before...)
+	room = append(room, inside(redact(text))...)
+	s.edit(s.c.shut, s.c.shut, s.added(appendStatusLineTail(room, says == "text")))
 }
 
 // isWrapped reports whether the frame s.f is a named event that has got the members

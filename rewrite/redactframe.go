@@ -128,7 +128,7 @@ func (s *Stream) redactMany() {
 		return
 	}
 	isError := !isNamed(&s.f) && !c.isChunk(data) && !c.list && c.err.set(data) // see errorFrame
-	n, from, to := 0, 0, 0                                                      // of what is written anew
+	var n, from, to int                                                         // the secrets, and where the first begins and the last ends
 	clean := redactEach(data, func(each func(span)) {
 		count := func(secret span) {
 			if n++; n == 1 {
