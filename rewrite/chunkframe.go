@@ -199,6 +199,7 @@ func (s *Stream) textFrame(in span) {
 	if s.c.finish.ok() && in.ok() {
 		s.completeAll(s.willFail()) // not between a line that is held and its end
 	}
+	since := s.said.sinceTool
 	s.parts, s.stretches, s.growth = s.parts[:0], 0, maxGrowth-s.tools.cost(s.endSize())
 	s.begin(in.from, s.tags.inside).breaks = s.breaks
 	if s.stays {
@@ -213,7 +214,7 @@ func (s *Stream) textFrame(in span) {
 		s.keepClosing(in)
 	}
 	s.splitMarkers(in)
-	p, k := s.writeParts(in)
+	p, k := s.writeParts(in, since)
 	if s.line.active() {
 		if s.owed && s.lineHere {
 			k.front = newlineInJSON

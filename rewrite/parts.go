@@ -89,12 +89,12 @@ func (s *Stream) kept(in span, i int) kept {
 
 // writeParts writes the content at in but for the last part that has anything
 // in it, which it returns: with that the chunk itself leaves.
-func (s *Stream) writeParts(in span) (last part, k kept) {
+func (s *Stream) writeParts(in span, since bool) (last part, k kept) {
 	n := len(s.parts)
 	for n > 1 && !s.parts[n-1].starts && s.kept(in, n-1).left() == 0 {
 		n--
 	}
-	since := s.said.sinceTool // what the frame says, of which nothing has been written
+	s.said.sinceTool = since // of what the frame says nothing has been written
 	for i := range s.parts[:n] {
 		p := &s.parts[i]
 		if p.starts {
@@ -102,6 +102,7 @@ func (s *Stream) writeParts(in span) (last part, k kept) {
 		}
 		if p.spoke {
 			s.inferEnds()
+			s.said.sinceTool = s.said.sinceTool || !p.reasoning
 		}
 		k = s.kept(in, i) // what follows the last is cut
 		k.front = s.frontOf(p, k)
@@ -111,9 +112,6 @@ func (s *Stream) writeParts(in span) (last part, k kept) {
 	}
 	last = s.parts[n-1]
 	s.breaks = s.parts[len(s.parts)-1].breaks
-	if n > 1 {
-		s.said.sinceTool = since
-	}
 	return last, k
 }
 

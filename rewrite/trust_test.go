@@ -21,6 +21,20 @@ func TestTextBehindATrustedMarkerInTheSameDeltaIsAnAnswer(t *testing.T) {
 	}
 }
 
+// Text between two markers of a delta stands between their tools: Hermes takes it
+// for its answer where only housekeeping follows (contract section 3, rule 2).
+func TestTextBetweenTrustedMarkersOfADelta(t *testing.T) {
+	o := Options{Imitations: ImitationsTrust}
+	in := role() + text("Sure\n`💻 ls`\n\nDone.\n`🧠 +user: \"x\"`\n") + finishChunk("stop", realUsage) + doneFrame
+	if v := look(t, repairWith(in, o)); v.finishes[0] != "stop" {
+		t.Errorf("finish reason %q, want stop: %s", v.finishes, v.story())
+	}
+	in = role() + text("Sure\n`💻 ls`\n`🧠 +user: \"x\"`\n") + finishChunk("stop", realUsage) + doneFrame
+	if v := look(t, repairWith(in, o)); v.finishes[0] != "error" {
+		t.Errorf("finish reason %q of an answer that ends on two tools, want error: %s", v.finishes, v.story())
+	}
+}
+
 // Behind the finish chunk no tool starts, whatever the form and the option
 // (contract section 2), nor where the text is only what a client does not see.
 func TestWhatStartsNoTool(t *testing.T) {
