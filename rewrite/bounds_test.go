@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // heap returns the bytes that are reachable.
@@ -125,7 +127,7 @@ func TestHeldEmptyFramesAreBounded(t *testing.T) {
 }
 
 func TestDeepNestingPassesByteForByte(t *testing.T) {
-	for _, depth := range []int{maxDepth + 1, 10000, 400000} {
+	for _, depth := range []int{jsonspan.MaxDepth + 1, 10000, 400000} {
 		for _, pair := range []string{"[]", "{}"} {
 			nested := strings.Repeat(pair[:1]+map[string]string{"[]": "", "{}": `"a":`}[pair], depth) + "1" + strings.Repeat(pair[1:], depth)
 			if len(nested) > 900<<10 {
@@ -142,7 +144,7 @@ func TestDeepNestingPassesByteForByte(t *testing.T) {
 			}
 		}
 	}
-	in := strings.Replace(finishChunk("stop", zeroUsage), `"usage"`, `"x": `+strings.Repeat("[", maxDepth-1)+strings.Repeat("]", maxDepth-1)+`, "usage"`, 1)
+	in := strings.Replace(finishChunk("stop", zeroUsage), `"usage"`, `"x": `+strings.Repeat("[", jsonspan.MaxDepth-1)+strings.Repeat("]", jsonspan.MaxDepth-1)+`, "usage"`, 1)
 	look(t, repair(role()+in+doneFrame)).checkErrorFinish(t, CodeCrashed)
 }
 

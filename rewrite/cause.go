@@ -1,5 +1,7 @@
 package rewrite
 
+import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+
 // Cause says how upstream ended.
 type Cause uint8
 
@@ -70,7 +72,7 @@ const ErrorType = "upstream_error"
 // AppendError appends the JSON object of an error with the code, as it is sent
 // in an error finish and in an answer that is no stream.
 func AppendError(dst []byte, code, message string) []byte {
-	return appendError(dst, quoteText(message), code)
+	return appendError(dst, jsonspan.Quote(message), code)
 }
 
 // appendError appends the error object with a message that is a JSON string.

@@ -170,18 +170,18 @@ func (s *Stream) object() {
 		s.redactFrame()
 		s.late()
 	case string(s.f.event) == progressEvent && s.c.tellsTool(data):
-		if s.c.choices.ok() {
+		if s.c.choices.Ok() {
 			s.toolFrame(ProgressEnvelope)
 		} else {
 			s.toolFrame(ProgressBare)
 		}
-	case !named && s.c.isToolEvent(data) && s.c.callID.isString(data) && s.c.choices.ok():
+	case !named && s.c.isToolEvent(data) && s.c.callID.IsString(data) && s.c.choices.Ok():
 		s.toolFrame(ProgressUnnamed)
 	case s.isWrapped():
 		s.wrappedFrame()
 	case s.c.isChunk(data) || !named && s.c.list:
 		s.chunkFrame()
-	case s.c.err.set(data) && (!named || string(s.f.event) == "error"):
+	case s.c.err.IsSet(data) && (!named || string(s.f.event) == "error"):
 		s.errorFrame()
 	case named:
 		s.namedFrame()

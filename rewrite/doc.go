@@ -4,6 +4,9 @@
 // finish. What it does is written in the wire contract, whose sections the
 // comments name.
 //
+// Below it is internal/jsonspan: values of JSON and runes of its strings, by
+// position, and whether they are well formed.
+//
 // The engine is push style: Stream.Feed takes bytes as they come and appends
 // what may leave to a buffer of the caller's, Stream.Finish says how upstream
 // ended. It knows nothing of HTTP and reads no clock. Same bytes in, same bytes
@@ -14,12 +17,8 @@
 //	scanner.go    bytes      → lines, frames          (WHATWG HTML, section 9.2.6)
 //	frame.go      a frame    → its fields
 //	json.go       data       → members, by position
-//	valid.go      data       → whether it is well formed
-//	reader.go     the same, value by value
 //	chunk.go      members    → a chunk
 //	chunkframe.go what becomes of a chunk
-//	scantext.go   content    → its end, eight bytes at once
-//	text.go       content    → runes, by position
 //	marker.go     a chunk that is a tool marker       (contract section 1)
 //	imitation.go  a line that looks like one
 //	parts.go      a content that is text, tools and reasoning

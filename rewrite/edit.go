@@ -1,15 +1,16 @@
 package rewrite
 
 import (
-	"bytes"
 	"slices"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // edit replaces a range of a frame's bytes. All others keep their place, so
 // that key order, escapes and framing stay as upstream sent them (contract
 // section 0).
 type edit struct {
-	span
+	jsonspan.Span
 	with []byte
 }
 
@@ -20,7 +21,7 @@ type edit struct {
 func (s *Stream) edit(from, to int, with []byte) {
 	if len(s.f.lines) == 1 { // as of almost all
 		at := int(s.f.lines[0].raw)
-		s.editRaw(span{at + from, at + to}, with)
+		s.editRaw(jsonspan.Span{From: at + from, To: at + to}, with)
 		return
 	}
 	first := s.f.lineOf(from)
@@ -28,9 +29,9 @@ func (s *Stream) edit(from, to int, with []byte) {
 	for n, last := first, 0; ; n++ {
 		end := min(to, s.f.endOf(n))
 		at := s.f.at(from)
-		cut := span{at, at + max(end-from, 0)}
-		if many && n > first && s.edits[last].to+len("\r\ndata: ") >= cut.from {
-			s.edits[last].to = cut.to
+		cut := jsonspan.Span{From: at, To: at + max(end-from, 0)}
+		if many && n > first && s.edits[last].To+len("\r\ndata: ") >= cut.From {
+			s.edits[last].To = cut.To
 		} else {
 			last = s.editRaw(cut, with)
 		}
@@ -43,16 +44,16 @@ func (s *Stream) edit(from, to int, with []byte) {
 
 // editRaw replaces bytes of the frame s.f. Edits are kept in order; of two at
 // the same place the first given comes first. It returns which it is.
-func (s *Stream) editRaw(at span, with []byte) int {
+func (s *Stream) editRaw(at jsonspan.Span, with []byte) int {
 	i := len(s.edits)
 	if i == maxIdleItems { // there will be many: room for all of them, once
-		s.edits = slices.Grow(s.edits, (len(s.f.raw)-at.from)/len(`"error":"k"`))
+		s.edits = slices.Grow(s.edits, (len(s.f.raw)-at.From)/len(`"error":"k"`))
 	}
-	if i == 0 || s.edits[i-1].from <= at.from {
+	if i == 0 || s.edits[i-1].From <= at.From {
 		s.edits = append(s.edits, edit{at, with})
 		return i
 	}
-	for i > 0 && s.edits[i-1].from > at.from {
+	for i > 0 && s.edits[i-1].From > at.From {
 		i--
 	}
 	s.edits = append(s.edits, edit{})
@@ -82,9 +83,9 @@ func (s *Stream) writeEdited() {
 func (s *Stream) render(dst []byte) []byte {
 	at := 0
 	for _, e := range s.edits {
-		dst = append(dst, s.f.raw[at:e.from]...)
+		dst = append(dst, s.f.raw[at:e.From]...)
 		dst = append(dst, e.with...)
-		at = e.to
+		at = e.To
 	}
 	return append(dst, s.f.raw[at:]...)
 }
@@ -94,8 +95,8 @@ func (s *Stream) moved(i int) int {
 	at := s.f.at(i)
 	to := at
 	for _, e := range s.edits {
-		if e.to <= at {
-			to += len(e.with) - (e.to - e.from)
+		if e.To <= at {
+			to += len(e.with) - (e.To - e.From)
 		}
 	}
 	return to
@@ -107,17 +108,17 @@ func (s *Stream) movedBefore(i int) int {
 	at := s.f.at(i)
 	to := at
 	for _, e := range s.edits {
-		if e.from < at {
-			to += len(e.with) - (e.to - e.from)
+		if e.From < at {
+			to += len(e.with) - (e.To - e.From)
 		}
 	}
 	return to
 }
 
 // setMember replaces the value at v, or adds a member where there is none.
-func (s *Stream) setMember(v span, name string, value []byte) {
-	if v.ok() {
-		s.edit(v.from, v.to, value)
+func (s *Stream) setMember(v jsonspan.Span, name string, value []byte) {
+	if v.Ok() {
+		s.edit(v.From, v.To, value)
 		return
 	}
 	s.edit(s.c.shut, s.c.shut, s.added(append(append(append(append(s.room, `,"`...), name...), `":`...), value...)))
@@ -126,12 +127,12 @@ func (s *Stream) setMember(v span, name string, value []byte) {
 // removeMember takes the member with the value at v, and the comma before or
 // behind it, out of the frame. An error, even null, beside a finish reason ends
 // some clients' streams before they have read it.
-func (s *Stream) removeMember(v span) {
-	if !v.ok() {
+func (s *Stream) removeMember(v jsonspan.Span) {
+	if !v.Ok() {
 		return
 	}
 	data := s.f.data
-	from, to := v.from, v.to
+	from, to := v.From, v.To
 	for from > s.c.open && data[from] != ':' {
 		from--
 	}
@@ -151,12 +152,4 @@ func (s *Stream) removeMember(v span) {
 		to = skipSpace(data, next+1, ' ')
 	}
 	s.edit(from, to, nil)
-}
-
-// oneLine returns JSON in which no line ends, for a frame of our own.
-func oneLine(b []byte) []byte {
-	if bytes.IndexByte(b, '\n') < 0 {
-		return b
-	}
-	return bytes.ReplaceAll(b, []byte("\n"), []byte(" "))
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"math/bits"
 	"strconv"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // appendHermes appends the hermes block of an error finish.
@@ -81,7 +83,7 @@ func (s *Stream) quotedMessage(code string) []byte {
 	if code == CodeShutdown && s.tools.count == 0 && s.sum.Unexamined == 0 {
 		message = shutdownBeforeTools
 	}
-	return s.added(appendQuoted(s.room, message))
+	return s.added(jsonspan.AppendQuoted(s.room, message))
 }
 
 // errorObject returns the object of an error frame.
@@ -98,8 +100,8 @@ func (s *Stream) hermes(message []byte) []byte {
 // edits of it stand.
 func (s *Stream) finishFrame() {
 	c, data := &s.c, s.f.data
-	reason := finishReason(c.finish.inner().of(data))
-	if c.err.set(data) || c.hermes.set(data) {
+	reason := finishReason(c.finish.Inner().Of(data))
+	if c.err.IsSet(data) || c.hermes.IsSet(data) {
 		s.reportsFailures(true)
 	}
 	if s.finished {
@@ -145,7 +147,7 @@ func finishReason(b []byte) string {
 	case "length":
 		return "length"
 	}
-	return string(appendText(nil, b))
+	return string(jsonspan.AppendText(nil, b))
 }
 
 // crash turns the finish chunk of an agent that failed and says stop into an
@@ -158,7 +160,7 @@ func (s *Stream) crash(code string) {
 		message = s.quotedMessage(code)
 	}
 	s.fillEnvelope()
-	s.eachStop(func(at span) { s.edit(at.from, at.to, s.literal(`"error"`)) })
+	s.eachStop(func(at jsonspan.Span) { s.edit(at.From, at.To, s.literal(`"error"`)) })
 	if s.o.ErrorFinish == ErrorFinishInline && s.errorSent == nil {
 		s.setMember(s.c.err, "error", s.added(appendErrorValue(s.room, message, code)))
 	} else {
@@ -170,18 +172,18 @@ func (s *Stream) crash(code string) {
 }
 
 // eachStop calls each with every finish reason of the chunk s.c that is stop.
-func (s *Stream) eachStop(each func(span)) {
+func (s *Stream) eachStop(each func(jsonspan.Span)) {
 	data := s.f.data
 	if s.c.count == 1 { // as of almost all
 		each(s.c.finish)
 		return
 	}
-	for i := s.c.choices.from + 1; ; {
+	for i := s.c.choices.From + 1; ; {
 		choice, next, ok := nextElement(data, i)
 		if !ok {
 			return
 		}
-		if reason := memberOf(data, choice, "finish_reason"); reason.isString(data) && spells(reason.inner().of(data), "stop") {
+		if reason := memberOf(data, choice, "finish_reason"); reason.IsString(data) && jsonspan.Spells(reason.Inner().Of(data), "stop") {
 			each(reason)
 		}
 		i = next
@@ -195,20 +197,20 @@ func (s *Stream) fillEnvelope() {
 	c, data, e := &s.c, s.f.data, s.envelope()
 	at := c.open + 1
 	for _, m := range [...]struct {
-		is    span
+		is    jsonspan.Span
 		there bool
 		name  string
 		value []byte
 	}{
-		{c.id, stringOf(data, c.id) != nil, `"id":`, e.id()},
-		{c.object, stringOf(data, c.object) != nil, `"object":`, []byte(`"chat.completion.chunk"`)},
-		{c.created, c.created.ok() && isDigit(data[c.created.from]), `"created":`, e.createdAt()},
-		{c.model, stringOf(data, c.model) != nil, `"model":`, e.modelsName()},
+		{c.id, jsonspan.StringAt(data, c.id) != nil, `"id":`, e.id()},
+		{c.object, jsonspan.StringAt(data, c.object) != nil, `"object":`, []byte(`"chat.completion.chunk"`)},
+		{c.created, c.created.Ok() && jsonspan.IsDigit(data[c.created.From]), `"created":`, e.createdAt()},
+		{c.model, jsonspan.StringAt(data, c.model) != nil, `"model":`, e.modelsName()},
 	} {
 		switch {
 		case m.there:
-		case m.is.ok(): // it is null, or empty
-			s.edit(m.is.from, m.is.to, m.value)
+		case m.is.Ok(): // it is null, or empty
+			s.edit(m.is.From, m.is.To, m.value)
 		default:
 			s.edit(at, at, s.added(append(append(append(s.room, m.name...), m.value...), ',')))
 		}
@@ -234,7 +236,7 @@ func (s *Stream) moveText() {
 		return
 	}
 	s.writeDelta(false, s.rest)
-	in := s.c.content.inner()
+	in := s.c.content.Inner()
 	s.edits = s.edits[:0]
 	s.keepNothing(in)
 }
@@ -253,13 +255,13 @@ func (s *Stream) upstreamError() {
 	}
 	data, message := s.f.data, s.reason()
 	s.fillEnvelope()
-	if s.c.err.set(data) {
+	if s.c.err.IsSet(data) {
 		s.writeError(s.upstreamErrorObject(message))
 	} else {
 		s.writeError(s.errorObject(message, CodeAgentError))
 	}
 	s.removeMember(s.c.err)
-	if !s.c.hermes.set(data) {
+	if !s.c.hermes.IsSet(data) {
 		s.setMember(s.c.hermes, "hermes", s.hermes(message))
 	}
 }
@@ -267,8 +269,8 @@ func (s *Stream) upstreamError() {
 // reason returns the message, a JSON string, of the error in s.c.
 func (s *Stream) reason() []byte {
 	data := s.f.data
-	for _, v := range [...]span{s.c.fault.message, s.c.err, s.c.fault.hermes} {
-		if m := stringOf(data, v); m != nil {
+	for _, v := range [...]jsonspan.Span{s.c.fault.message, s.c.err, s.c.fault.hermes} {
+		if m := jsonspan.StringAt(data, v); m != nil {
 			return s.redact(m)
 		}
 	}
@@ -282,26 +284,26 @@ func (s *Stream) reason() []byte {
 // expect and it lacks.
 func (s *Stream) upstreamErrorObject(message []byte) []byte {
 	data, e := s.f.data, s.c.err
-	if !e.isObject(data) {
+	if !e.IsObject(data) {
 		return s.errorObject(message, CodeAgentError)
 	}
 	from := len(s.room)
 	s.room = append(s.room, `{"error":`...)
 	f := &s.c.fault
-	if v := f.message; v.ok() && stringOf(data, v) == nil {
-		s.room = append(append(s.room, s.redact(data[e.from:v.from])...), message...)
-		s.room = append(s.room, s.redact(data[v.to:e.to-1])...)
+	if v := f.message; v.Ok() && jsonspan.StringAt(data, v) == nil {
+		s.room = append(append(s.room, s.redact(data[e.From:v.From])...), message...)
+		s.room = append(s.room, s.redact(data[v.To:e.To-1])...)
 	} else {
-		s.room = append(s.room, s.redact(data[e.from:e.to-1])...)
+		s.room = append(s.room, s.redact(data[e.From:e.To-1])...)
 	}
-	object := oneLine(s.room[from:])
+	object := jsonspan.OneLine(s.room[from:])
 	for _, m := range [...]struct {
-		is          span
+		is          jsonspan.Span
 		name, value string
 	}{
 		{f.message, "message", ""}, {f.typ, "type", `"` + ErrorType + `"`}, {f.param, "param", "null"}, {f.code, "code", `"` + CodeAgentError + `"`},
 	} {
-		if m.is.ok() {
+		if m.is.Ok() {
 			continue
 		}
 		if !bytes.HasSuffix(bytes.TrimRight(object, " \t\r"), []byte("{")) {
@@ -319,7 +321,7 @@ func (s *Stream) upstreamErrorObject(message []byte) []byte {
 // errorCode returns the code of the error in s.c where it is one of ours, which
 // another sidecar has sent.
 func (s *Stream) errorCode() string {
-	code := string(inside(stringOf(s.f.data, s.c.fault.code)))
+	code := string(jsonspan.Inside(jsonspan.StringAt(s.f.data, s.c.fault.code)))
 	switch code {
 	case CodeAborted, CodeIncomplete, CodeTimeout, CodeCrashed, CodeShutdown:
 		return code
@@ -342,5 +344,5 @@ func (s *Stream) errorFrame() {
 func (s *Stream) noteError() {
 	s.note(sectionEnd, "an error of upstream's: an error finish will not repeat it")
 	s.fail(s.errorCode())
-	s.errorSent = bytes.Clone(cutString(s.reason(), maxMessage))
+	s.errorSent = bytes.Clone(jsonspan.Truncate(s.reason(), maxMessage))
 }

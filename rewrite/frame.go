@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"sort"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // frame is one event of the stream as upstream sent it, with its fields by
@@ -15,9 +17,9 @@ type frame struct {
 	has   bool   // there is a data field: without one, clients see no event
 	plain bool   // one data line and nothing else: nothing is lost by dropping it
 
-	lines []dataLine // where the lines of data are in raw
-	named span       // the event line in raw, its end included
-	join  []byte     // room for data of several lines
+	lines []dataLine    // where the lines of data are in raw
+	named jsonspan.Span // the event line in raw, its end included
+	join  []byte        // room for data of several lines
 }
 
 // dataLine maps one line of a frame's data to the frame's bytes.
@@ -61,7 +63,7 @@ func (f *frame) parseCut(raw []byte, l unitLines) {
 
 func (f *frame) begin(raw []byte) {
 	f.raw = raw
-	f.data, f.event, f.has, f.named = nil, nil, false, span{}
+	f.data, f.event, f.has, f.named = nil, nil, false, jsonspan.Span{}
 	f.lines, f.join = f.lines[:0], f.join[:0]
 	f.plain = true
 }
@@ -85,7 +87,7 @@ func (f *frame) field(from, end, next int) {
 		f.addData(value, end-len(value))
 	case "event":
 		f.event = value
-		f.named = span{from, next}
+		f.named = jsonspan.Span{From: from, To: next}
 		f.plain = false
 	default:
 		f.plain = false

@@ -2,6 +2,8 @@ package rewrite
 
 import (
 	"unicode/utf8"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // Healed is what Heal took out of the body of a request, and what that says.
@@ -39,7 +41,7 @@ const (
 // parts with the type text. Of members that stand there twice, each messages,
 // content and text is healed, for nobody knows which one a server takes; of
 // role, type and stream the last counts, as it does for most. A body that is
-// not well-formed JSON in UTF-8, or nested deeper than maxDepth, or has a lone
+// not well-formed JSON in UTF-8, or nested deeper than jsonspan.MaxDepth, or has a lone
 // surrogate within a marker, passes untouched.
 func Heal(body []byte, tools *Tools) ([]byte, Healed) {
 	h := healer{b: body, tools: (&Options{Tools: tools}).tools()}
@@ -66,7 +68,7 @@ type healer struct {
 	tools *Tools
 	said  Healed
 
-	texts []span // insides of the strings in the content of the message under way
+	texts []jsonspan.Span // insides of the strings in the content of the message under way
 
 	out     []byte // the healed body so far, nil before the first cut
 	at      int    // up to where b is in out
@@ -95,7 +97,7 @@ func (h *healer) body() bool {
 		case h.means(key, "stream"):
 			h.said.Asked = h.stream()
 		default:
-			ok = h.skip().ok()
+			ok = h.skip().Ok()
 		}
 		if !ok {
 			return false
@@ -106,7 +108,7 @@ func (h *healer) body() bool {
 
 // stream reads the value of the member stream.
 func (h *healer) stream() Asked {
-	switch string(h.skip().of(h.b)) {
+	switch string(h.skip().Of(h.b)) {
 	case "true":
 		return AskedStream
 	case "false", "null":
@@ -203,19 +205,19 @@ func (h *healer) part() {
 // text notes the value as a text, if it is a string that may have a marker.
 func (h *healer) text() {
 	v := h.skip()
-	if v.isString(h.b) && h.suspects(v.inner()) {
-		h.texts = append(h.texts, v.inner())
+	if v.IsString(h.b) && h.suspects(v.Inner()) {
+		h.texts = append(h.texts, v.Inner())
 	}
 }
 
 // string tells whether the value is the string want.
 func (h *healer) string(want string) bool {
 	v := h.skip()
-	return v.isString(h.b) && h.means(v.inner(), want)
+	return v.IsString(h.b) && h.means(v.Inner(), want)
 }
 
 // means tells whether the inside of a JSON string at s stands for want.
-func (h *healer) means(s span, want string) bool { return spells(s.of(h.b), want) }
+func (h *healer) means(s jsonspan.Span, want string) bool { return jsonspan.Spells(s.Of(h.b), want) }
 
 // enter goes behind the next byte that is no white space, if that is c.
 func (h *healer) enter(c byte) bool {
@@ -229,7 +231,7 @@ func (h *healer) enter(c byte) bool {
 
 // member goes to the value of the next member of an object, and returns the
 // inside of its name. It is false when there is none.
-func (h *healer) member() (key span, ok bool) {
+func (h *healer) member() (key jsonspan.Span, ok bool) {
 	i := skipSpace(h.b, h.i, ',')
 	if i >= len(h.b) || h.b[i] != '"' {
 		return key, false
@@ -239,7 +241,7 @@ func (h *healer) member() (key span, ok bool) {
 		return key, false
 	}
 	h.i = skipSpace(h.b, end, ':')
-	return span{i + 1, end - 1}, h.i < len(h.b)
+	return jsonspan.Span{From: i + 1, To: end - 1}, h.i < len(h.b)
 }
 
 // element goes to the next element of an array, and is false when there is
@@ -251,19 +253,19 @@ func (h *healer) element() bool {
 
 // skip goes behind the value, and returns where it is. Where there is none, or
 // it does not end, it goes to the end: nothing behind it is looked at.
-func (h *healer) skip() span {
+func (h *healer) skip() jsonspan.Span {
 	from := h.i
 	if h.i = skipValue(h.b, from); h.i < 0 {
 		h.i = len(h.b)
-		return span{}
+		return jsonspan.Span{}
 	}
-	return span{from, h.i}
+	return jsonspan.Span{From: from, To: h.i}
 }
 
 // cut leaves b[from:to] out. Cuts come in order.
 func (h *healer) cut(from, to int) {
 	if h.out == nil && !h.invalid {
-		h.invalid = !utf8.Valid(h.b) || !validJSON(h.b)
+		h.invalid = !utf8.Valid(h.b) || !jsonspan.Valid(h.b)
 		if !h.invalid {
 			h.out = make([]byte, 0, len(h.b))
 		}

@@ -3,6 +3,8 @@ package rewrite
 import (
 	"slices"
 	"unicode/utf8"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // maxHeldLine is how many bytes of text a line may have and still be taken for
@@ -108,20 +110,20 @@ func (c *candidate) complete() bool {
 // newline before an imitation has left already; the imitation goes with the
 // newline after it, and one further newline if the text that follows begins
 // with one (contract section 1).
-func (s *Stream) readText(in span) {
-	text := s.f.data[:in.to]
-	for i := in.from; i < in.to; {
+func (s *Stream) readText(in jsonspan.Span) {
+	text := s.f.data[:in.To]
+	for i := in.From; i < in.To; {
 		if s.midLine() && s.eat == 0 && !s.owed && !s.line.active() && s.tags.idle() {
 			from := i
-			i = newlineFrom(text, i)
-			if hasText(text[from:i]) {
+			i = jsonspan.NextNewline(text, i)
+			if jsonspan.HasText(text[from:i]) {
 				s.speaks()
 			}
-			if i == in.to {
+			if i == in.To {
 				break
 			}
 		}
-		r, next := nextRune(text, i)
+		r, next := jsonspan.NextRune(text, i)
 		if s.takesTags() && (!s.line.active() || s.line.phase == candidateTag) {
 			if at, taken := s.readTag(in, i, next, r); taken {
 				i = at
@@ -156,9 +158,9 @@ func (s *Stream) readPlain(text []byte) {
 	if len(text) == 0 {
 		return
 	}
-	first, _ := nextRune(text, 0)
+	first, _ := jsonspan.NextRune(text, 0)
 	s.begins(first)
-	if hasText(text) {
+	if jsonspan.HasText(text) {
 		s.speaks()
 	}
 	s.readLines(text)
@@ -176,7 +178,7 @@ func (s *Stream) sent(r rune) {
 	s.begins(r)
 	s.fence.step(r)
 	s.tags.sent(r)
-	if !isSpace(r) {
+	if !jsonspan.IsSpace(r) {
 		s.speaks()
 	}
 }
@@ -211,8 +213,8 @@ func (s *Stream) speaks() {
 
 // cutLine takes the line under suspicion, behind which is next, out of the content
 // at in.
-func (s *Stream) cutLine(in span, next int) {
-	from := in.from
+func (s *Stream) cutLine(in jsonspan.Span, next int) {
+	from := in.From
 	if s.lineHere {
 		from = s.line.from
 	}
@@ -222,7 +224,7 @@ func (s *Stream) cutLine(in span, next int) {
 	s.stripLine(starts)
 	if starts {
 		s.said.sinceTool = false
-		s.room = slices.Grow(s.room, in.to-from) // for this and those to come
+		s.room = slices.Grow(s.room, in.To-from) // for this and those to come
 		p := s.begin(next, false)
 		p.starts, p.tool = true, s.lineTool()
 	}

@@ -4,31 +4,15 @@ import (
 	"bytes"
 	"strings"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/tidwall/gjson"
 )
-
-// span is a range of bytes, to exclusive. The zero span means "absent".
-type span struct{ from, to int }
-
-func (s span) ok() bool                   { return s.to > s.from }
-func (s span) of(b []byte) []byte         { return b[s.from:s.to] }
-func (s span) inner() span                { return span{s.from + 1, s.to - 1} }
-func (s span) is(b []byte, v string) bool { return string(b[s.from:s.to]) == v }
-
-// isString tells whether the value at s is a JSON string.
-func (s span) isString(b []byte) bool { return s.ok() && b[s.from] == '"' && s.to-s.from >= 2 }
-
-// isObject tells whether the value at s is a JSON object.
-func (s span) isObject(b []byte) bool { return s.ok() && b[s.from] == '{' }
-
-// set tells whether the value at s is there and is not null.
-func (s span) set(b []byte) bool { return s.ok() && b[s.from] != 'n' }
 
 // nextMember finds the first member of an object at or after i, where i is
 // behind the opening brace or behind another member. It trusts the JSON to be
 // well formed and returns false when it is over, or is not. gjson's iterator
 // is not used here because it unescapes, and so allocates for, each string.
-func nextMember(b []byte, i int) (key, value span, next int, ok bool) {
+func nextMember(b []byte, i int) (key, value jsonspan.Span, next int, ok bool) {
 	i = skipSpace(b, i, ',')
 	if i >= len(b) || b[i] != '"' {
 		return
@@ -37,17 +21,17 @@ func nextMember(b []byte, i int) (key, value span, next int, ok bool) {
 	if j < 0 {
 		return
 	}
-	key = span{i + 1, j - 1}
+	key = jsonspan.Span{From: i + 1, To: j - 1}
 	i = skipSpace(b, j, ':')
 	j = skipValue(b, i)
 	if j < 0 {
 		return
 	}
-	return key, span{i, j}, j, true
+	return key, jsonspan.Span{From: i, To: j}, j, true
 }
 
 // nextElement finds the first element of an array at or after i.
-func nextElement(b []byte, i int) (value span, next int, ok bool) {
+func nextElement(b []byte, i int) (value jsonspan.Span, next int, ok bool) {
 	i = skipSpace(b, i, ',')
 	if i >= len(b) || b[i] == ']' {
 		return
@@ -56,20 +40,20 @@ func nextElement(b []byte, i int) (value span, next int, ok bool) {
 	if j < 0 {
 		return
 	}
-	return span{i, j}, j, true
+	return jsonspan.Span{From: i, To: j}, j, true
 }
 
 // memberOf returns the value of a member of the object at v.
-func memberOf(data []byte, v span, name string) (value span) {
-	if !v.isObject(data) {
+func memberOf(data []byte, v jsonspan.Span, name string) (value jsonspan.Span) {
+	if !v.IsObject(data) {
 		return value
 	}
-	for i := v.from + 1; ; {
+	for i := v.From + 1; ; {
 		key, val, next, ok := nextMember(data, i)
 		if !ok {
 			return value
 		}
-		if key.is(data, name) {
+		if key.Is(data, name) {
 			value = val
 		}
 		i = next
@@ -162,7 +146,7 @@ func unquote(raw []byte) string { return gjson.ParseBytes(raw).String() }
 
 // plain is unquote for a string, which it returns a part of where it can.
 func plain(raw string) string {
-	if in := inside(raw); strings.IndexByte(in, '\\') < 0 {
+	if in := jsonspan.Inside(raw); strings.IndexByte(in, '\\') < 0 {
 		return in
 	}
 	return gjson.Parse(raw).String()

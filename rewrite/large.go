@@ -1,6 +1,10 @@
 package rewrite
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
 
 // largeFrame is a frame of another stream that passes unexamined. Its beginning
 // usually says what it is: the last event repeats the whole answer, and must
@@ -70,21 +74,21 @@ func (s *Stream) lookAt(b []byte) largeFrame {
 	var f frame
 	var m members
 	f.parse(b[:min(len(b), s.scan.max, maxLook)])
-	if f.named.to == len(f.raw) && !bytes.HasSuffix(f.raw, []byte("\n")) && !bytes.HasSuffix(f.raw, []byte("\r")) {
+	if f.named.To == len(f.raw) && !bytes.HasSuffix(f.raw, []byte("\n")) && !bytes.HasSuffix(f.raw, []byte("\r")) {
 		f.event = nil // it may go on
 	}
 	m.parse(f.data)
 	name := f.event
 	if !isNamed(&f) {
 		name = nil
-		if m.typ.isString(f.data) {
-			name = m.typ.inner().of(f.data)
+		if m.typ.IsString(f.data) {
+			name = m.typ.Inner().Of(f.data)
 		}
 	}
 	switch {
 	case s.other.kind == kindSession:
 		if l.kind, name = sessionEvent(&f); name != nil {
-			l.tool, l.message = bytes.Clone(stringOf(f.data, m.toolName)), bytes.Clone(stringOf(f.data, m.messageID))
+			l.tool, l.message = bytes.Clone(jsonspan.StringAt(f.data, m.toolName)), bytes.Clone(jsonspan.StringAt(f.data, m.messageID))
 		}
 	case bytes.HasPrefix(name, []byte(responsePrefix)):
 		l.kind, l.named = kindResponses, isNamed(&f)

@@ -3,11 +3,13 @@ package rewrite
 import (
 	"bytes"
 	"unicode/utf8"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // marker is a tool marker by position in the inside of a JSON string.
 type marker struct {
-	emoji, label span
+	emoji, label jsonspan.Span
 }
 
 // wholeMarker reads s, the inside of a JSON string, as a marker that is the
@@ -21,12 +23,12 @@ func wholeMarker(s []byte) (m marker, ok bool) {
 	if i < 0 {
 		return m, false
 	}
-	m.emoji.from = i
+	m.emoji.From = i
 	if i = tokenEnd(s, i); i < 0 {
 		return m, false
 	}
-	m.emoji.to = i
-	_, m.label.from = nextRune(s, i)
+	m.emoji.To = i
+	_, m.label.From = jsonspan.NextRune(s, i)
 	return m, m.endAt(s)
 }
 
@@ -36,11 +38,11 @@ func markerBegins(s []byte) int {
 	if len(s) < len(`\n`+"`") || s[0] != '\\' {
 		return -1
 	}
-	r, i := nextRune(s, 0)
+	r, i := jsonspan.NextRune(s, 0)
 	if r != '\n' || i >= len(s) {
 		return -1
 	}
-	if r, i = nextRune(s, i); r != '`' {
+	if r, i = jsonspan.NextRune(s, i); r != '`' {
 		return -1
 	}
 	return i
@@ -51,14 +53,14 @@ func markerBegins(s []byte) int {
 func tokenEnd(s []byte, i int) int {
 	ascii := true
 	for i < len(s) {
-		r, next := nextRune(s, i)
+		r, next := jsonspan.NextRune(s, i)
 		if r == ' ' {
 			if ascii {
 				return -1
 			}
 			return i
 		}
-		if r == '`' || isSpace(r) {
+		if r == '`' || jsonspan.IsSpace(r) {
 			return -1
 		}
 		ascii = ascii && r < utf8.RuneSelf
@@ -71,23 +73,23 @@ func tokenEnd(s []byte, i int) int {
 // backtick and newline behind the label's beginning. It goes from escape to
 // escape, for a newline is one.
 func (m *marker) endAt(s []byte) bool {
-	escaped := span{} // the last backtick that was one
-	for i := m.label.from; ; {
+	escaped := jsonspan.Span{} // the last backtick that was one
+	for i := m.label.From; ; {
 		n := bytes.IndexByte(s[i:], '\\')
 		if n < 0 {
 			return false
 		}
 		i += n
-		r, next := nextRune(s, i)
+		r, next := jsonspan.NextRune(s, i)
 		switch {
 		case r == '`':
-			escaped = span{i, next}
+			escaped = jsonspan.Span{From: i, To: next}
 		case r != '\n':
-		case escaped.ok() && escaped.to == i:
-			m.label.to = escaped.from
+		case escaped.Ok() && escaped.To == i:
+			m.label.To = escaped.From
 			return next == len(s)
-		case i > m.label.from && s[i-1] == '`':
-			m.label.to = i - 1
+		case i > m.label.From && s[i-1] == '`':
+			m.label.To = i - 1
 			return next == len(s)
 		}
 		i = next
@@ -99,7 +101,7 @@ func (m *marker) endAt(s []byte) bool {
 // known.
 func appendEmoji(dst, raw []byte) []byte {
 	for i := 0; i < len(raw) && len(dst) <= maxEmoji; {
-		r, next := nextRune(raw, i)
+		r, next := jsonspan.NextRune(raw, i)
 		if r != '\ufe0f' {
 			dst = utf8.AppendRune(dst, r)
 		}

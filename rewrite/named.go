@@ -1,5 +1,7 @@
 package rewrite
 
+import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+
 // The named events of a chat stream that are no tool events: without the members of
 // a chunk strict clients break on them (contract section 2).
 
@@ -36,7 +38,7 @@ func (s *Stream) namedFrame() {
 // all edits: of very many names it makes a new frame.
 func (s *Stream) renameOwn() {
 	c := &s.c
-	if !c.extra && !c.id.ok() && !c.object.ok() && !c.created.ok() && !c.model.ok() && !c.choices.ok() {
+	if !c.extra && !c.id.Ok() && !c.object.Ok() && !c.created.Ok() && !c.model.Ok() && !c.choices.Ok() {
 		return // as in almost all tool events
 	}
 	n := 0
@@ -54,22 +56,22 @@ func (s *Stream) renameOwn() {
 		renamed = append(append(renamed, data[at:name]...), renamedPrefix...)
 		at = name
 	})
-	s.edit(from, at, oneLine(renamed))
+	s.edit(from, at, jsonspan.OneLine(renamed))
 	s.rewriteFrame()
 }
 
 // eachRenamed calls each with where the names begin that renameOwn renames.
 func (s *Stream) eachRenamed(each func(at int)) {
 	data := s.f.data
-	r := reader{b: data, i: s.c.open}
-	for r.open(); ; {
-		name, ok := r.member()
+	r := jsonspan.Reader{Data: data, Pos: s.c.open}
+	for r.Open(); ; {
+		name, ok := r.Member()
 		if !ok {
 			return
 		}
-		value, raw := r.value(), name.of(data)
-		if standsTwice(raw) || spells(raw, "event") && value.isString(data) {
-			each(name.from)
+		value, raw := r.Value(), name.Of(data)
+		if standsTwice(raw) || jsonspan.Spells(raw, "event") && value.IsString(data) {
+			each(name.From)
 		}
 	}
 }
@@ -77,7 +79,7 @@ func (s *Stream) eachRenamed(each func(at int)) {
 // standsTwice reports whether the name is that of a member of every chunk.
 func standsTwice(name []byte) bool {
 	for _, of := range [...]string{"id", "object", "created", "model", "choices"} {
-		if spells(name, of) {
+		if jsonspan.Spells(name, of) {
 			return true
 		}
 	}
@@ -87,7 +89,7 @@ func standsTwice(name []byte) bool {
 // addStatus adds the member that Open WebUI shows to what tells of upstream's state. A
 // notice is done when it comes; an approval when its tool is.
 func (s *Stream) addStatus() {
-	if !s.o.StatusLine || s.c.statusLine.ok() && !s.c.statusLine.isString(s.f.data) {
+	if !s.o.StatusLine || s.c.statusLine.Ok() && !s.c.statusLine.IsString(s.f.data) {
 		return
 	}
 	says, before := "", ""
@@ -100,12 +102,12 @@ func (s *Stream) addStatus() {
 		return
 	}
 	data := s.f.data
-	text := stringOf(data, memberOf(data, span{s.c.open, s.c.shut + 1}, says))
+	text := jsonspan.StringAt(data, memberOf(data, jsonspan.Span{From: s.c.open, To: s.c.shut + 1}, says))
 	if text == nil {
 		return
 	}
 	room := append(append(s.room, statusLineHead...), before...)
-	room = append(room, inside(redact(text))...)
+	room = append(room, jsonspan.Inside(redact(text))...)
 	s.edit(s.c.shut, s.c.shut, s.added(appendStatusLineTail(room, says == "text")))
 }
 
@@ -113,15 +115,15 @@ func (s *Stream) addStatus() {
 // of a chunk: it is no chunk, whatever else is in it.
 func (s *Stream) isWrapped() bool {
 	c, data := &s.c, s.f.data
-	return isNamed(&s.f) && c.isChunk(data) && c.count == 1 && c.index && !c.finish.ok() &&
-		c.delta.isObject(data) && firstByte(data[c.delta.from+1:]) == '}'
+	return isNamed(&s.f) && c.isChunk(data) && c.count == 1 && c.index && !c.finish.Ok() &&
+		c.delta.IsObject(data) && firstByte(data[c.delta.From+1:]) == '}'
 }
 
 // wrappedFrame handles a named event that another sidecar has wrapped.
 func (s *Stream) wrappedFrame() {
 	s.settle()
 	s.updateEnvelope() // it may come before any chunk
-	if string(s.f.event) == "error" && s.c.err.set(s.f.data) {
+	if string(s.f.event) == "error" && s.c.err.IsSet(s.f.data) {
 		s.errorFrame() // upstream's, all the same
 		return
 	}

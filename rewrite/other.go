@@ -3,6 +3,7 @@ package rewrite
 import (
 	"bytes"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/tidwall/gjson"
 )
 
@@ -41,13 +42,13 @@ type other struct {
 // members are those of a frame's data that tell of the other streams, by
 // position. Of members that stand there twice the last counts.
 type members struct {
-	typ, event         span
-	sequence, response span
-	runID, timestamp   span
-	err, message       span
+	typ, event         jsonspan.Span
+	sequence, response jsonspan.Span
+	runID, timestamp   jsonspan.Span
+	err, message       jsonspan.Span
 
-	sessionID, seq, ts  span // of a session's event
-	messageID, toolName span
+	sessionID, seq, ts  jsonspan.Span // of a session's event
+	messageID, toolName jsonspan.Span
 
 	twins bool // an error may stand in it that is not err
 }
@@ -65,15 +66,15 @@ func (m *members) parse(data []byte) bool {
 		if !ok {
 			break
 		}
-		m.twins = m.twins || bytes.IndexByte(key.of(data), '\\') >= 0
-		m.take(string(key.of(data)), value)
+		m.twins = m.twins || bytes.IndexByte(key.Of(data), '\\') >= 0
+		m.take(string(key.Of(data)), value)
 		i = next
 	}
 	i = skipSpace(data, i, ' ')
 	return i < len(data) && data[i] == '}'
 }
 
-func (m *members) take(name string, value span) {
+func (m *members) take(name string, value jsonspan.Span) {
 	switch name {
 	case "type":
 		m.typ = value
@@ -88,7 +89,7 @@ func (m *members) take(name string, value span) {
 	case "timestamp":
 		m.timestamp = value
 	case "error":
-		m.twins = m.twins || m.err.ok()
+		m.twins = m.twins || m.err.Ok()
 		m.err = value
 	case "hermes":
 		m.twins = true
@@ -244,15 +245,15 @@ func (s *Stream) otherEnds(name []byte) {
 func (o *other) noteError(f *frame, m *members) {
 	data := f.data
 	named := isNamed(f)
-	isError := m.typ.is(data, `"error"`) || string(f.event) == "error"
-	if !isError && (named || m.typ.ok() || !m.err.set(data)) {
+	isError := m.typ.Is(data, `"error"`) || string(f.event) == "error"
+	if !isError && (named || m.typ.Ok() || !m.err.IsSet(data)) {
 		return
 	}
 	if o.kind == kindResponses {
 		o.responses.count(f.data, m)
 	}
-	for _, v := range []span{memberOf(data, m.err, "message"), m.err, m.message} {
-		if text := stringOf(data, v); text != nil && len(text) <= maxMessage && gjson.ValidBytes(text) {
+	for _, v := range []jsonspan.Span{memberOf(data, m.err, "message"), m.err, m.message} {
+		if text := jsonspan.StringAt(data, v); text != nil && len(text) <= maxMessage && gjson.ValidBytes(text) {
 			o.message = bytes.Clone(redact(text))
 			return
 		}
@@ -282,7 +283,7 @@ func (s *Stream) finishOther(cause Cause, added int) {
 // failOther writes the event that says that the stream has failed.
 func (s *Stream) failOther(code string) {
 	o := s.other
-	message := quoteText(Message(code))
+	message := jsonspan.Quote(Message(code))
 	if o.message != nil {
 		message, code = o.message, CodeAgentError
 	}

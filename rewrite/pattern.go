@@ -1,6 +1,10 @@
 package rewrite
 
-import "math"
+import (
+	"math"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
 
 // pattern is the shape of a frame with text or reasoning: what stands before and
 // behind its text, and what that says. The frames of an answer are alike but for
@@ -39,14 +43,14 @@ const maxPatternWait = 64
 
 // learnText remembers the frame s.f with the chunk s.c, whose text is at in of
 // the data. It is false when it does not.
-func (s *Stream) learnText(in span, reasoning bool) bool {
+func (s *Stream) learnText(in jsonspan.Span, reasoning bool) bool {
 	p, f := &s.pattern, &s.f
 	if p.wait > 0 {
 		p.wait--
 		return false
 	}
 	at := int(f.lines[0].raw)
-	from, to := at+in.from, at+in.to
+	from, to := at+in.From, at+in.To
 	if from+len(f.raw)-to > maxPattern {
 		return false
 	}
@@ -58,9 +62,9 @@ func (s *Stream) learnText(in span, reasoning bool) bool {
 	}
 	p.around = append(append(p.around[:0], f.raw[:from]...), f.raw[to:]...)
 	p.tail, p.known = uint16(from), true
-	learnt := shape{at, len(f.raw) - at - len(f.data), in.from, reasoning, !reasoning && s.droppable(), s.c}
+	learnt := shape{at, len(f.raw) - at - len(f.data), in.From, reasoning, !reasoning && s.droppable(), s.c}
 	learnt.c.reasoning, learnt.c.text = false, false
-	learnt.c.move(in.from, in.from-in.to)
+	learnt.c.move(in.From, in.From-in.To)
 	p.shape = s.work.shared(&learnt)
 	s.env.like = false
 	return true
@@ -69,33 +73,33 @@ func (s *Stream) learnText(in span, reasoning bool) bool {
 // match returns where the text is of the frame that b begins with, whether there
 // is a newline in it, and where the frame ends. It is false when that frame is
 // not like the pattern, or not complete.
-func (p *pattern) match(b []byte) (in span, newline bool, end int, ok bool) {
+func (p *pattern) match(b []byte) (in jsonspan.Span, newline bool, end int, ok bool) {
 	from := int(p.tail)
 	if !p.known || len(b) < from || string(b[:from]) != string(p.around[:from]) {
 		return in, false, 0, false
 	}
-	to, newline, ok := scanText(b, from)
+	to, newline, ok := jsonspan.ScanText(b, from)
 	tail := p.around[from:]
 	end = to + len(tail)
 	if !ok || len(b) < end || string(b[to:end]) != string(tail) {
 		return in, false, 0, false
 	}
 	p.unused, p.wait = 0, 0
-	return span{from, to}, newline, end, true
+	return jsonspan.Span{From: from, To: to}, newline, end, true
 }
 
 // move moves what stands behind the index i of the data by n bytes.
 func (c *chunk) move(i, n int) {
 	c.shut += n
-	for _, v := range [...]*span{
+	for _, v := range [...]*jsonspan.Span{
 		&c.id, &c.object, &c.created, &c.model, &c.choices, &c.usage, &c.err, &c.tool, &c.emoji, &c.label, &c.callID,
 		&c.status, &c.statusLine, &c.delta, &c.content, &c.contentKey, &c.thought, &c.role,
 	} {
-		if v.from > i {
-			v.from += n
+		if v.From > i {
+			v.From += n
 		}
-		if v.to > i {
-			v.to += n
+		if v.To > i {
+			v.To += n
 		}
 	}
 }
@@ -120,7 +124,7 @@ func (s *Stream) takeLike() bool {
 }
 
 // like handles the frame raw, which is like the pattern with the text at in.
-func (s *Stream) like(raw []byte, in span, newline bool) {
+func (s *Stream) like(raw []byte, in jsonspan.Span, newline bool) {
 	if s.alike(raw, in, newline) {
 		s.out = append(s.out, raw...)
 		return
@@ -130,7 +134,7 @@ func (s *Stream) like(raw []byte, in span, newline bool) {
 	s.pattern.calm = false
 	s.known = true
 	s.edits, s.cuts, s.room = s.edits[:0], s.cuts[:0], s.room[:0]
-	if !s.likeMarker(in.of(raw)) {
+	if !s.likeMarker(in.Of(raw)) {
 		s.recognise(raw, in)
 		s.object()
 	}
@@ -159,13 +163,13 @@ func (s *Stream) likeMarker(text []byte) bool {
 // alike takes a frame that is like the one before it when its text is sure to stay
 // and to be of no consequence beyond where its lines begin: it leaves as it is. What
 // it does is what like would do, without a look at the chunk: TestAlikeChangesNothing.
-func (s *Stream) alike(raw []byte, in span, newline bool) bool {
+func (s *Stream) alike(raw []byte, in jsonspan.Span, newline bool) bool {
 	p := &s.pattern
 	switch {
 	case !p.calm:
 		return false
 	case p.reasoning, !newline && s.midLine(): // which changes nothing
-	case markerBegins(in.of(raw)) >= 0 || !s.readLines(in.of(raw)):
+	case markerBegins(in.Of(raw)) >= 0 || !s.readLines(in.Of(raw)):
 		return false
 	}
 	p.unread++
@@ -193,14 +197,14 @@ func (s *Stream) Pass(in []byte) bool {
 
 // recognise sets s.f and s.c to what they are for the frame raw, which is like
 // the pattern with the text at in.
-func (s *Stream) recognise(raw []byte, in span) {
+func (s *Stream) recognise(raw []byte, in jsonspan.Span) {
 	p, f := &s.pattern, &s.f
 	f.raw, f.data = raw, raw[p.data:len(raw)-p.behind]
-	f.event, f.named, f.has, f.plain = nil, span{}, true, true
+	f.event, f.named, f.has, f.plain = nil, jsonspan.Span{}, true, true
 	f.lines = append(f.lines[:0], dataLine{0, int32(p.data)})
 	s.c = p.c
-	s.c.move(p.text, in.to-in.from)
-	text := hasText(in.of(raw))
+	s.c.move(p.text, in.To-in.From)
+	text := jsonspan.HasText(in.Of(raw))
 	if p.reasoning {
 		s.c.reasoning = text
 	} else {
@@ -212,14 +216,14 @@ func (s *Stream) recognise(raw []byte, in span) {
 // differ in nothing but their text.
 func (s *Stream) learn() {
 	c, data := &s.c, s.f.data
-	if s.known || s.explains() || !s.f.plain || s.f.raw[len(s.f.raw)-1] != '\n' || !c.index || c.other || c.repeat.ok() || c.finish.ok() || c.usage.set(data) || c.err.set(data) || c.hermes.ok() || c.twins {
+	if s.known || s.explains() || !s.f.plain || s.f.raw[len(s.f.raw)-1] != '\n' || !c.index || c.other || c.repeat.Ok() || c.finish.Ok() || c.usage.IsSet(data) || c.err.IsSet(data) || c.hermes.Ok() || c.twins {
 		return
 	}
 	switch {
-	case c.content.ok() && c.thoughts == 0:
-		s.known = s.learnText(c.content.inner(), false)
-	case !c.content.ok() && c.thoughts == 1:
-		s.known = s.learnText(c.thought.inner(), true)
+	case c.content.Ok() && c.thoughts == 0:
+		s.known = s.learnText(c.content.Inner(), false)
+	case !c.content.Ok() && c.thoughts == 1:
+		s.known = s.learnText(c.thought.Inner(), true)
 	}
 }
 

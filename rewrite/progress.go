@@ -3,6 +3,8 @@ package rewrite
 import (
 	"bytes"
 	"strconv"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 const (
@@ -89,14 +91,14 @@ func (s *Stream) statusLine() bool {
 // appendStatusLine appends Open WebUI's status member.
 func appendStatusLine(dst []byte, t *tool, status string) []byte {
 	dst = append(dst, statusLineHead...)
-	emoji, label := inside(t.emoji), inside(t.label)
+	emoji, label := jsonspan.Inside(t.emoji), jsonspan.Inside(t.label)
 	dst = append(dst, emoji...)
 	if len(emoji) > 0 && len(label) > 0 {
 		dst = append(dst, ' ')
 	}
 	dst = append(dst, label...)
 	if len(emoji)+len(label) == 0 {
-		dst = append(dst, inside(t.name)...)
+		dst = append(dst, jsonspan.Inside(t.name)...)
 	}
 	return appendStatusLineTail(dst, status == "completed")
 }
@@ -108,14 +110,6 @@ func appendStatusLineTail(dst []byte, done bool) []byte {
 	return append(strconv.AppendBool(append(dst, `","done":`...), done), `}}`...)
 }
 
-// inside returns the inside of a JSON string.
-func inside[T string | []byte](raw T) T {
-	if len(raw) < 2 || raw[0] != '"' {
-		return raw[:0]
-	}
-	return raw[1 : len(raw)-1]
-}
-
 // toolFrame handles a tool event of upstream's, in the form in: the frame s.f
 // with the object s.c.
 func (s *Stream) toolFrame(in Progress) {
@@ -125,12 +119,12 @@ func (s *Stream) toolFrame(in Progress) {
 		s.updateEnvelope()
 	}
 	t := toolFields{
-		name:  stringOf(data, s.c.tool),
-		emoji: stringOf(data, s.c.emoji),
-		label: stringOf(data, s.c.label),
-		id:    stringOf(data, s.c.callID),
+		name:  jsonspan.StringAt(data, s.c.tool),
+		emoji: jsonspan.StringAt(data, s.c.emoji),
+		label: jsonspan.StringAt(data, s.c.label),
+		id:    jsonspan.StringAt(data, s.c.callID),
 	}
-	status := string(inside(stringOf(data, s.c.status)))
+	status := string(jsonspan.Inside(jsonspan.StringAt(data, s.c.status)))
 	s.fate = fateDrop
 	switch {
 	case s.finished: // too late to be completed before the finish chunk
@@ -154,17 +148,8 @@ func isInternal(name []byte) bool {
 	if len(name) < 3 {
 		return false
 	}
-	r, _ := nextRune(inside(name), 0)
+	r, _ := jsonspan.NextRune(jsonspan.Inside(name), 0)
 	return r == '_'
-}
-
-// stringOf returns the JSON string at v, nil when the value is no string or an
-// empty one.
-func stringOf(data []byte, v span) []byte {
-	if !v.isString(data) || v.to-v.from == 2 {
-		return nil
-	}
-	return v.of(data)
 }
 
 // settleForTool decides the line under suspicion before a tool event leaves. One
@@ -228,7 +213,7 @@ func (s *Stream) upstreamEnd(t *toolFields, in Progress) {
 
 // writeEnd writes upstream's end of a tool in the stream's form.
 func (s *Stream) writeEnd(t *tool, in Progress) {
-	if in == ProgressBare && s.envelops() && t.name == string(s.c.tool.of(s.f.data)) {
+	if in == ProgressBare && s.envelops() && t.name == string(s.c.tool.Of(s.f.data)) {
 		s.wrap(t, "completed", false, false)
 		return
 	}
@@ -238,8 +223,8 @@ func (s *Stream) writeEnd(t *tool, in Progress) {
 // writeUpstream writes upstream's start of a tool in the stream's form,
 // byte for byte where it has that form.
 func (s *Stream) writeUpstream(t *tool, in Progress) {
-	lacksID := stringOf(s.f.data, s.c.callID) == nil
-	lacksStatus := stringOf(s.f.data, s.c.status) == nil
+	lacksID := jsonspan.StringAt(s.f.data, s.c.callID) == nil
+	lacksStatus := jsonspan.StringAt(s.f.data, s.c.status) == nil
 	switch {
 	case !lacksID && !lacksStatus && s.asIs(in):
 		s.redactError()
@@ -253,7 +238,7 @@ func (s *Stream) writeUpstream(t *tool, in Progress) {
 
 // asIs tells whether a tool event in the form in leaves byte for byte.
 func (s *Stream) asIs(in Progress) bool {
-	return in == s.form && (!s.statusLine() || s.c.statusLine.ok())
+	return in == s.form && (!s.statusLine() || s.c.statusLine.Ok())
 }
 
 // envelops tells whether frames get the members of a chunk in front.
@@ -269,19 +254,19 @@ func (s *Stream) wrap(t *tool, status string, lacksID, lacksStatus bool) {
 	room := s.scratch[:0]
 	switch v := s.c.callID; {
 	case !lacksID:
-	case v.ok(): // it is null, or empty
-		s.edit(v.from, v.to, s.literal(t.id))
+	case v.Ok(): // it is null, or empty
+		s.edit(v.From, v.To, s.literal(t.id))
 	default:
 		room = appendCallID(room, t)
 	}
 	switch v := s.c.status; {
 	case !lacksStatus:
-	case v.ok():
-		s.edit(v.from, v.to, s.literal(`"`+status+`"`))
+	case v.Ok():
+		s.edit(v.From, v.To, s.literal(`"`+status+`"`))
 	default:
 		room = appendStatus(room, status)
 	}
-	if s.statusLine() && (!s.c.statusLine.ok() || s.c.statusLine.isString(s.f.data)) {
+	if s.statusLine() && (!s.c.statusLine.Ok() || s.c.statusLine.IsString(s.f.data)) {
 		room = appendStatusLine(room, t, status)
 	}
 	s.scratch = room
@@ -300,9 +285,9 @@ func (s *Stream) addFront() {
 	f := s.toolFront()
 	front := f.empty
 	if skipSpace(s.f.data, s.c.open+1, ' ') != s.c.shut {
-		front.to += len(",")
+		front.To += len(",")
 	}
-	s.edit(s.c.open+1, s.c.open+1, front.of(f.event))
+	s.edit(s.c.open+1, s.c.open+1, front.Of(f.event))
 }
 
 // commentEvent handles a tool event in a comment, which another sidecar wrote.

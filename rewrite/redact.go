@@ -2,10 +2,9 @@ package rewrite
 
 import (
 	"bytes"
-	"encoding/json"
-	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // What stands where a secret stood. Of a text with so many that they make it much
@@ -27,8 +26,8 @@ const (
 // redaction says what to put in the place of the secrets of a text.
 type redaction struct{ grown int }
 
-func (r *redaction) of(secret span) []byte {
-	n := max(len(redacted)-(secret.to-secret.from), 0)
+func (r *redaction) of(secret jsonspan.Span) []byte {
+	n := max(len(redacted)-(secret.To-secret.From), 0)
 	if r.grown+n > maxRedactedGrowth {
 		return starredBytes
 	}
@@ -48,7 +47,7 @@ func redactText(text []byte) []byte {
 	if !mayHoldSecret(text) {
 		return text
 	}
-	return redactEach(text, func(each func(span)) { eachSecretOf(text, each) })
+	return redactEach(text, func(each func(jsonspan.Span)) { eachSecretOf(text, each) })
 }
 
 // redact returns the JSON value b without secrets.
@@ -56,20 +55,20 @@ func redact(b []byte) []byte {
 	if !mayHoldSecret(b) {
 		return b
 	}
-	return redactEach(b, func(each func(span)) { eachSecret(b, each) })
+	return redactEach(b, func(each func(jsonspan.Span)) { eachSecret(b, each) })
 }
 
 // redactEach returns b without the secrets that find calls its argument with.
-func redactEach(b []byte, find func(each func(span))) []byte {
+func redactEach(b []byte, find func(each func(jsonspan.Span))) []byte {
 	var out []byte
 	var r redaction
 	at := 0
-	find(func(s span) {
+	find(func(s jsonspan.Span) {
 		if at == 0 {
 			out = make([]byte, 0, min(2*len(b), len(b)+maxRedactedGrowth)+len(redacted))
 		}
-		out = append(append(out, b[at:s.from]...), r.of(s)...)
-		at = s.to
+		out = append(append(out, b[at:s.From]...), r.of(s)...)
+		at = s.To
 	})
 	if at == 0 {
 		return b
@@ -79,47 +78,47 @@ func redactEach(b []byte, find func(each func(span))) []byte {
 
 // redactIn adds the edits that take secrets out of the strings in the JSON value at
 // v. All other bytes stay.
-func (s *Stream) redactIn(v span) {
-	if b := v.of(s.f.data); mayHoldSecret(b) {
-		s.redactBy(v, func(each func(span)) { eachSecret(b, each) })
+func (s *Stream) redactIn(v jsonspan.Span) {
+	if b := v.Of(s.f.data); mayHoldSecret(b) {
+		s.redactBy(v, func(each func(jsonspan.Span)) { eachSecret(b, each) })
 	}
 }
 
 // redactData does so where the data of the frame s.f is no JSON that is well formed.
 func (s *Stream) redactData() {
 	if b := s.f.data; mayHoldSecret(b) {
-		s.redactBy(span{0, len(b)}, func(each func(span)) { eachSecretOf(b, each) })
+		s.redactBy(jsonspan.Span{From: 0, To: len(b)}, func(each func(jsonspan.Span)) { eachSecretOf(b, each) })
 	}
 }
 
 // redactBy adds the edits that replace the secrets in the data at v that find calls
 // its argument with.
-func (s *Stream) redactBy(v span, find func(each func(secret span))) {
-	b := v.of(s.f.data)
+func (s *Stream) redactBy(v jsonspan.Span, find func(each func(secret jsonspan.Span))) {
+	b := v.Of(s.f.data)
 	var r redaction
 	var rest []byte
 	n, from, at := 0, 0, 0
-	find(func(secret span) {
+	find(func(secret jsonspan.Span) {
 		s.note(sectionEnd, "a secret in what upstream says of a failure: redacted")
 		with := r.of(secret)
 		if n++; n <= maxRedactedEdits {
-			s.edit(v.from+secret.from, v.from+secret.to, with)
+			s.edit(v.From+secret.From, v.From+secret.To, with)
 			return
 		}
 		if rest == nil {
-			from, at = secret.from, secret.from
+			from, at = secret.From, secret.From
 			rest = make([]byte, 0, min(2*(len(b)-at), len(b)-at+2*maxRedactedGrowth))
 		}
-		rest = append(append(rest, b[at:secret.from]...), with...)
-		at = secret.to
+		rest = append(append(rest, b[at:secret.From]...), with...)
+		at = secret.To
 	})
 	if rest != nil {
-		s.edit(v.from+from, v.to, oneLine(append(rest, b[at:]...)))
+		s.edit(v.From+from, v.To, jsonspan.OneLine(append(rest, b[at:]...)))
 	}
 }
 
 // eachSecretOf calls each with the secrets in a text.
-func eachSecretOf(text []byte, each func(secret span)) {
+func eachSecretOf(text []byte, each func(secret jsonspan.Span)) {
 	f := finder{b: text}
 	for s, ok := f.next(); ok; s, ok = f.next() {
 		each(s)
@@ -127,7 +126,7 @@ func eachSecretOf(text []byte, each func(secret span)) {
 }
 
 // eachSecret calls each with the secrets in the strings of the JSON value b.
-func eachSecret(b []byte, each func(secret span)) {
+func eachSecret(b []byte, each func(secret jsonspan.Span)) {
 	var sure, only bool // of the name of the member
 	for i := indexFrom(b, 0, '"'); i < len(b); i = indexFrom(b, i, '"') {
 		in, end := i+1, skipString(b, i)
@@ -140,12 +139,12 @@ func eachSecret(b []byte, each func(secret span)) {
 			sure, only = ownsSecret(text)
 		} else if sure {
 			f := finder{b: text}
-			if s := f.whole(span{0, len(text)}, sure, only); s.ok() {
-				each(span{in + s.from, in + s.to})
+			if s := f.whole(jsonspan.Span{From: 0, To: len(text)}, sure, only); s.Ok() {
+				each(jsonspan.Span{From: in + s.From, To: in + s.To})
 				continue
 			}
 		}
-		eachSecretOf(text, func(s span) { each(span{in + s.from, in + s.to}) })
+		eachSecretOf(text, func(s jsonspan.Span) { each(jsonspan.Span{From: in + s.From, To: in + s.To}) })
 	}
 }
 
@@ -221,30 +220,4 @@ func endsName(b []byte) bool {
 		}
 	}
 	return false
-}
-
-// quoteText returns text as a JSON string, with no more escapes than it needs.
-func quoteText(text string) []byte { return appendQuoted(nil, text) }
-
-// appendQuoted appends text as a JSON string.
-func appendQuoted(dst []byte, text string) []byte {
-	if isPlainASCII(text) {
-		dst = append(append(slices.Grow(dst, len(text)+2), '"'), text...)
-		return append(dst, '"')
-	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(text) // a string cannot fail
-	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
-}
-
-// isPlainASCII tells whether text needs no escape, and no look at its encoding.
-func isPlainASCII(text string) bool {
-	for i := range len(text) {
-		if c := text[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
 }

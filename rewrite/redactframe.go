@@ -3,6 +3,8 @@ package rewrite
 import (
 	"bytes"
 	"slices"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // What upstream says about a failure, or about its state, by the frame it stands in
@@ -22,7 +24,7 @@ func (s *Stream) mayTellSecret() bool {
 	f := &s.c.fault
 	if !f.looked {
 		f.looked = true
-		f.secret = mayHoldSecret(s.c.err.of(s.f.data)) || mayHoldSecret(s.c.hermes.of(s.f.data))
+		f.secret = mayHoldSecret(s.c.err.Of(s.f.data)) || mayHoldSecret(s.c.hermes.Of(s.f.data))
 	}
 	return f.secret
 }
@@ -35,7 +37,7 @@ func (s *Stream) redactError() {
 }
 
 // redactOf takes secrets out of one of the two.
-func (s *Stream) redactOf(v span) {
+func (s *Stream) redactOf(v jsonspan.Span) {
 	if s.mayTellSecret() {
 		s.redactIn(v)
 	}
@@ -52,8 +54,8 @@ func (s *Stream) redactTwins() {
 
 // redactOthers takes secrets out of the errors in the frame's object, but for those
 // that are seen to.
-func (s *Stream) redactOthers(but ...span) {
-	eachError(s.f.data, func(value span) {
+func (s *Stream) redactOthers(but ...jsonspan.Span) {
+	eachError(s.f.data, func(value jsonspan.Span) {
 		if !slices.Contains(but, value) {
 			s.redactIn(value)
 		}
@@ -62,16 +64,16 @@ func (s *Stream) redactOthers(but ...span) {
 
 // eachError calls each with the errors and hermes blocks in the object in data and in
 // its choices, in order.
-func eachError(data []byte, each func(value span)) {
-	for i := blankFrom(data, 0) + 1; ; {
+func eachError(data []byte, each func(value jsonspan.Span)) {
+	for i := jsonspan.SkipSpace(data, 0) + 1; ; {
 		key, value, next, ok := nextMember(data, i)
 		if !ok {
 			return
 		}
 		switch {
-		case saysError(key.of(data)):
+		case saysError(key.Of(data)):
 			each(value)
-		case key.is(data, "choices") && data[value.from] == '[':
+		case key.Is(data, "choices") && data[value.From] == '[':
 			eachErrorOfChoices(data, value, each)
 		}
 		i = next
@@ -79,22 +81,22 @@ func eachError(data []byte, each func(value span)) {
 }
 
 // eachErrorOfChoices does so for the choices at v.
-func eachErrorOfChoices(data []byte, v span, each func(value span)) {
-	for i := v.from + 1; ; {
+func eachErrorOfChoices(data []byte, v jsonspan.Span, each func(value jsonspan.Span)) {
+	for i := v.From + 1; ; {
 		choice, next, ok := nextElement(data, i)
 		if !ok {
 			return
 		}
 		i = next
-		if !choice.isObject(data) {
+		if !choice.IsObject(data) {
 			continue
 		}
-		for i := choice.from + 1; ; {
+		for i := choice.From + 1; ; {
 			key, value, next, ok := nextMember(data, i)
 			if !ok {
 				break
 			}
-			if saysError(key.of(data)) {
+			if saysError(key.Of(data)) {
 				each(value)
 			}
 			i = next
@@ -103,7 +105,9 @@ func eachErrorOfChoices(data []byte, v span, each func(value span)) {
 }
 
 // saysError tells whether the name is that of an error or of a hermes block.
-func saysError(name []byte) bool { return spells(name, "error") || spells(name, "hermes") }
+func saysError(name []byte) bool {
+	return jsonspan.Spells(name, "error") || jsonspan.Spells(name, "hermes")
+}
 
 // redactFrame takes secrets out of what the frame s.f with the object s.c says of a
 // failure or of the agent's state: out of all of it where it says nothing else.
@@ -117,43 +121,43 @@ func (s *Stream) redactFrame() {
 
 // tellsState tells whether the frame s.f with the object s.c says nothing else.
 func (s *Stream) tellsState() bool {
-	return s.f.tellsState() || s.c.extra && tellsState(inside(memberOf(s.f.data, span{s.c.open, s.c.shut + 1}, "type").of(s.f.data)))
+	return s.f.tellsState() || s.c.extra && tellsState(jsonspan.Inside(memberOf(s.f.data, jsonspan.Span{From: s.c.open, To: s.c.shut + 1}, "type").Of(s.f.data)))
 }
 
 // redactMany writes a frame that may have very many secrets anew without them, before
 // it is handled: an edit of each would take more memory than the frame.
 func (s *Stream) redactMany() {
 	c, data := &s.c, s.f.data
-	if len(data) <= 4*maxRedactedEdits || s.known || !(c.extra || c.err.ok() || c.hermes.ok() || c.twins || c.errors || len(s.f.event) > 0) {
+	if len(data) <= 4*maxRedactedEdits || s.known || !(c.extra || c.err.Ok() || c.hermes.Ok() || c.twins || c.errors || len(s.f.event) > 0) {
 		return
 	}
-	isError := !isNamed(&s.f) && !c.isChunk(data) && !c.list && c.err.set(data) // see errorFrame
-	var n, from, to int                                                         // the secrets, and where the first begins and the last ends
-	clean := redactEach(data, func(each func(span)) {
-		count := func(secret span) {
+	isError := !isNamed(&s.f) && !c.isChunk(data) && !c.list && c.err.IsSet(data) // see errorFrame
+	var n, from, to int                                                           // the secrets, and where the first begins and the last ends
+	clean := redactEach(data, func(each func(jsonspan.Span)) {
+		count := func(secret jsonspan.Span) {
 			if n++; n == 1 {
-				from = secret.from
+				from = secret.From
 			}
-			to = secret.to
+			to = secret.To
 			each(secret)
 		}
 		if isError || s.tellsState() {
 			eachSecret(data, count)
 		} else {
-			eachError(data, func(value span) { eachSecretIn(data, value, count) })
+			eachError(data, func(value jsonspan.Span) { eachSecretIn(data, value, count) })
 		}
 	})
 	if n > maxRedactedEdits {
 		s.note(sectionEnd, "a secret in what upstream says of a failure: redacted")
-		s.edit(from, to, oneLine(clean[from:len(clean)-len(data)+to]))
+		s.edit(from, to, jsonspan.OneLine(clean[from:len(clean)-len(data)+to]))
 		s.rewriteFrame()
 	}
 }
 
 // eachSecretIn calls each with the secrets in the JSON value at v of data.
-func eachSecretIn(data []byte, v span, each func(secret span)) {
-	if b := v.of(data); mayHoldSecret(b) {
-		eachSecret(b, func(s span) { each(span{v.from + s.from, v.from + s.to}) })
+func eachSecretIn(data []byte, v jsonspan.Span, each func(secret jsonspan.Span)) {
+	if b := v.Of(data); mayHoldSecret(b) {
+		eachSecret(b, func(s jsonspan.Span) { each(jsonspan.Span{From: v.From + s.From, To: v.From + s.To}) })
 	}
 }
 
@@ -161,7 +165,7 @@ func eachSecretIn(data []byte, v span, each func(secret span)) {
 func (s *Stream) rewriteFrame() {
 	size := len(s.f.raw)
 	for _, e := range s.edits {
-		size += len(e.with) - (e.to - e.from)
+		size += len(e.with) - (e.To - e.From)
 	}
 	s.f.parse(s.render(make([]byte, 0, size)))
 	s.c.parse(s.f.data)
@@ -169,7 +173,7 @@ func (s *Stream) rewriteFrame() {
 }
 
 // redactAll takes secrets out of all that the object s.c says.
-func (s *Stream) redactAll() { s.redactIn(span{s.c.open, s.c.shut + 1}) }
+func (s *Stream) redactAll() { s.redactIn(jsonspan.Span{From: s.c.open, To: s.c.shut + 1}) }
 
 // tellsState tells whether the frame says nothing but that something has failed, or
 // how the agent is.
@@ -187,16 +191,16 @@ func tellsState(event []byte) bool {
 // in what it says of an error. Where it says one, that is all that it says but for what
 // names it.
 func redactAnswer(body []byte, failed bool) []byte {
-	return redactEach(body, func(each func(span)) {
-		for i := blankFrom(body, 0) + 1; ; {
+	return redactEach(body, func(each func(jsonspan.Span)) {
+		for i := jsonspan.SkipSpace(body, 0) + 1; ; {
 			key, value, next, ok := nextMember(body, i)
 			if !ok {
 				return
 			}
 			i = next
-			switch name := string(key.of(body)); {
+			switch name := string(key.Of(body)); {
 			case failed && name != "id" && name != "object" && name != "created" && name != "model" && name != "usage",
-				saysError(key.of(body)):
+				saysError(key.Of(body)):
 				eachSecretIn(body, value, each)
 			}
 		}
@@ -210,15 +214,15 @@ func (s *Stream) redactOther() {
 		return
 	}
 	data, m := s.f.data, &s.m
-	whole := span{skipSpace(data, 0, ' '), len(data)}
+	whole := jsonspan.Span{From: skipSpace(data, 0, ' '), To: len(data)}
 	switch {
 	case s.other.kind == kindSession && isNamed(&s.f) && string(s.f.event) != "error" && string(s.f.event) != "hermes.status":
-	case s.f.tellsState(), m.typ.isString(data) && tellsState(m.typ.inner().of(data)), m.event.isString(data) && tellsState(m.event.inner().of(data)):
+	case s.f.tellsState(), m.typ.IsString(data) && tellsState(m.typ.Inner().Of(data)), m.event.IsString(data) && tellsState(m.event.Inner().Of(data)):
 		s.redactIn(whole)
 		return
 	}
 	s.redactIn(m.err)
-	if m.response.isObject(data) {
+	if m.response.IsObject(data) {
 		s.redactIn(memberOf(data, m.response, "error"))
 		s.redactIn(memberOf(data, m.response, "incomplete_details"))
 	}

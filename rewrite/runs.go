@@ -1,6 +1,10 @@
 package rewrite
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
 
 // runs is what is remembered of a stream of /v1/runs/{id}/events.
 type runs struct {
@@ -14,10 +18,10 @@ var runEvents = [...]string{"run.", "message.", "tool.", "reasoning.", "approval
 
 // runEvent returns the name of the frame's event, nil when it is none of a run.
 func (m *members) runEvent(f *frame) []byte {
-	if isNamed(f) || !m.runID.isString(f.data) || !m.event.isString(f.data) {
+	if isNamed(f) || !m.runID.IsString(f.data) || !m.event.IsString(f.data) {
 		return nil
 	}
-	name := m.event.inner().of(f.data)
+	name := m.event.Inner().Of(f.data)
 	for _, family := range runEvents {
 		if bytes.HasPrefix(name, []byte(family)) {
 			return name
@@ -28,12 +32,12 @@ func (m *members) runEvent(f *frame) []byte {
 
 // note remembers what an event says.
 func (r *runs) note(f *frame, m *members) {
-	remember(&r.id, m.runID.of(f.data))
-	if !m.timestamp.ok() || !isDigit(f.data[m.timestamp.from]) {
+	remember(&r.id, m.runID.Of(f.data))
+	if !m.timestamp.Ok() || !jsonspan.IsDigit(f.data[m.timestamp.From]) {
 		r.timestamp = r.timestamp[:0]
 		return
 	}
-	remember(&r.timestamp, m.timestamp.of(f.data))
+	remember(&r.timestamp, m.timestamp.Of(f.data))
 }
 
 // appendFailed appends run.failed, as Hermes writes it.

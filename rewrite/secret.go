@@ -1,5 +1,7 @@
 package rewrite
 
+import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+
 // Which texts are secrets (contract section 3). Prefixes are those of gitleaks' rules
 // (MIT) and of providers of models. The library itself is not used: it has 74 modules,
 // its 221 regular expressions take 20 ms and 2.4 MiB to compile and 2 ms for each
@@ -125,7 +127,7 @@ func classesOf() (of [256]uint16) {
 			of[c] = isLower | inKey | inValue
 		case b >= 'A' && b <= 'Z':
 			of[c] = isUpper | inKey | inValue
-		case isDigit(b):
+		case jsonspan.IsDigit(b):
 			of[c] = isDecimal | inKey | inValue
 		case b <= ' ' || b == 0x7f:
 			of[c] = isBlank
@@ -166,7 +168,7 @@ func charAt(b []byte, i int) (c byte, next int) {
 	if b[i] != '\\' {
 		return b[i], i + 1
 	}
-	r, next := nextRune(b, i)
+	r, next := jsonspan.NextRune(b, i)
 	if r == '\\' {
 		if c, behind := escapedAgain(b, next); behind > 0 {
 			return c, behind
@@ -189,12 +191,12 @@ func escapedAgain(b []byte, i int) (c byte, next int) {
 		case '/', '\'':
 			return b[i], i + 1
 		case 'u':
-			if r, ok := hex4(b, i+1); ok {
+			if r, ok := jsonspan.Hex4(b, i+1); ok {
 				return byte(min(r, 0x80)), i + 5
 			}
 			return 0, 0
 		case '\\':
-			r, behind := nextRune(b, i)
+			r, behind := jsonspan.NextRune(b, i)
 			if r == '"' || r == '/' {
 				return byte(r), behind
 			}
@@ -233,7 +235,7 @@ const enough = 40
 
 // value is what may be a secret.
 type value struct {
-	at      span
+	at      jsonspan.Span
 	n       int    // characters
 	kinds   uint16 // the classes of those that are letters or digits
 	mixed   bool   // a capital stands behind a small letter
@@ -247,7 +249,7 @@ type value struct {
 // valueAt reads the characters of the class at i. What ends a sentence is not part
 // of it.
 func valueAt(b []byte, i int, class uint16) (v value) {
-	v = value{at: span{i, i}, stars: true}
+	v = value{at: jsonspan.Span{From: i, To: i}, stars: true}
 	end, last := i, byte(0)
 	var part value // the stretch that is read
 	var word [16]byte
@@ -274,7 +276,7 @@ func valueAt(b []byte, i int, class uint16) (v value) {
 			end = i
 		}
 	}
-	v.at.to = end
+	v.at.To = end
 	if v.n <= len(word) {
 		text := word[:v.n]
 		for len(text) > 0 && classes[text[len(text)-1]]&letter == 0 {
@@ -299,7 +301,7 @@ func (v *value) take(c, last byte) {
 func (v *value) isSecretOf(sure bool) bool {
 	digits, letters := v.kinds&isDecimal != 0, v.kinds&letter != 0
 	switch {
-	case !v.at.ok() || v.n < 3 || v.stars && v.n < enough || v.isWord:
+	case !v.at.Ok() || v.n < 3 || v.stars && v.n < enough || v.isWord:
 		return false
 	case v.n >= enough:
 		return true
@@ -317,7 +319,7 @@ func (v *value) isSecretOf(sure bool) bool {
 func (v *value) isSecretBehind(scheme string) bool {
 	digits := v.kinds&isDecimal != 0
 	switch {
-	case !v.at.ok() || v.n < 3 || v.stars && v.n < enough || v.isWord:
+	case !v.at.Ok() || v.n < 3 || v.stars && v.n < enough || v.isWord:
 		return false
 	case v.n >= enough:
 		return true

@@ -1,5 +1,7 @@
 package rewrite
 
+import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+
 // separate takes the reasoning between tags out of a whole text, and returns
 // what is left, the reasoning, and how many stretches of it there were. All
 // texts are insides of JSON strings. A stream does the same delta by delta. What
@@ -36,7 +38,7 @@ type separator struct {
 
 // step reads on at i, and returns where to go on.
 func (s *separator) step(i int) int {
-	r, next := nextRune(s.text, i)
+	r, next := jsonspan.NextRune(s.text, i)
 	maybe := s.tags.matched > 0
 	if to, ok := s.markerLine(r, next); ok {
 		s.tags.boundary()
@@ -87,7 +89,7 @@ func (s *separator) take(to int) {
 		return
 	}
 	s.reasoning = appendThought(s.reasoning, stretch, s.thinks)
-	s.thinks = s.thinks || hasText(stretch)
+	s.thinks = s.thinks || jsonspan.HasText(stretch)
 }
 
 // appendThought appends a stretch of reasoning to what has been said of it. thinks

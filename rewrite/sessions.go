@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // session is what is remembered of a stream of /api/sessions/{id}/chat/stream.
@@ -31,19 +33,19 @@ func sessionEvent(f *frame) (kind, []byte) {
 
 // note remembers what an event says.
 func (e *session) note(f *frame, m *members) {
-	if m.sessionID.isString(f.data) {
-		remember(&e.id, m.sessionID.of(f.data))
+	if m.sessionID.IsString(f.data) {
+		remember(&e.id, m.sessionID.Of(f.data))
 	}
-	if m.runID.isString(f.data) {
-		remember(&e.run, m.runID.of(f.data))
+	if m.runID.IsString(f.data) {
+		remember(&e.run, m.runID.Of(f.data))
 	}
-	if m.ts.ok() && isDigit(f.data[m.ts.from]) {
-		remember(&e.ts, m.ts.of(f.data))
+	if m.ts.Ok() && jsonspan.IsDigit(f.data[m.ts.From]) {
+		remember(&e.ts, m.ts.Of(f.data))
 	}
-	if n := smallInt(m.seq.of(f.data)); n >= 0 {
+	if n := jsonspan.SmallInt(m.seq.Of(f.data)); n >= 0 {
 		e.last = n
 	}
-	e.tell(f.event, stringOf(f.data, m.toolName), stringOf(f.data, m.messageID))
+	e.tell(f.event, jsonspan.StringAt(f.data, m.toolName), jsonspan.StringAt(f.data, m.messageID))
 }
 
 // noteLarge remembers what the beginning of an event says that passed unexamined. Its
@@ -69,7 +71,7 @@ func (e *session) tell(event, tool, message []byte) {
 // one that started first is forgotten.
 func (e *session) start(name, message []byte) {
 	size := len(name) + len(message)
-	if name == nil || size > maxOpenBytes || !validJSON(name) || message != nil && !validJSON(message) {
+	if name == nil || size > maxOpenBytes || !jsonspan.Valid(name) || message != nil && !jsonspan.Valid(message) {
 		return
 	}
 	for len(e.open) >= maxOpenTools || e.bytes+size > maxOpenBytes {

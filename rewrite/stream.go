@@ -3,6 +3,8 @@ package rewrite
 import (
 	"bytes"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // Params are what is particular to one stream.
@@ -158,11 +160,11 @@ func New(o *Options, p Params) *Stream {
 	}
 	if p.RunID != "" && !p.Active {
 		s.other.run, s.other.kind = true, kindRuns
-		remember(&s.other.runs.id, quoteText(p.RunID))
+		remember(&s.other.runs.id, jsonspan.Quote(p.RunID))
 	}
 	if p.SessionID != "" && !p.Active {
 		s.other.kind = kindSession
-		remember(&s.other.session.id, quoteText(p.SessionID))
+		remember(&s.other.session.id, jsonspan.Quote(p.SessionID))
 	}
 	return s
 }
@@ -355,7 +357,7 @@ func isComments(tail []byte) bool {
 // isWhole tells whether the frame s.f, which is tail, lacks only its end: its
 // data is complete, and so is its last line.
 func (s *Stream) isWhole(tail []byte) bool {
-	if !isDone(s.f.data) && (firstByte(s.f.data) != '{' || !validJSON(s.f.data)) {
+	if !isDone(s.f.data) && (firstByte(s.f.data) != '{' || !jsonspan.Valid(s.f.data)) {
 		return false
 	}
 	last := tail[bytes.LastIndexAny(tail, "\r\n")+1:]

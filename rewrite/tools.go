@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // hermesTools maps the emoji of Hermes' markers, without U+FE0F, to the tools
@@ -133,7 +135,7 @@ const maxEmoji = 64
 func isMarkerToken(s string) bool {
 	ascii := true
 	for _, r := range s {
-		if r == '`' || isSpace(r) {
+		if r == '`' || jsonspan.IsSpace(r) {
 			return false
 		}
 		ascii = ascii && r <= unicode.MaxASCII
@@ -163,7 +165,7 @@ func (t *Tools) name(emoji, label []byte) string {
 	text := label
 	if bytes.IndexByte(label, '\\') >= 0 {
 		var room [256]byte
-		text = appendText(room[:0], label)
+		text = jsonspan.AppendText(room[:0], label)
 	}
 	for _, name := range n.names {
 		if string(text) == name {

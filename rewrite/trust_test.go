@@ -3,6 +3,8 @@ package rewrite
 import (
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 func TestTextBehindATrustedMarkerInTheSameDeltaIsAnAnswer(t *testing.T) {
@@ -70,7 +72,7 @@ func TestBackticksBehindThreeOpenNoFence(t *testing.T) {
 				}
 			}
 		}
-		if healed, n := stripMarkers(inside(quoteText(in)), hermesOnly); n != 1 {
+		if healed, n := stripMarkers(jsonspan.Inside(jsonspan.Quote(in)), hermesOnly); n != 1 {
 			t.Errorf("%q: healed %q", in, healed)
 		}
 	}

@@ -1,5 +1,7 @@
 package rewrite
 
+import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+
 // UsageMemory remembers which models of an upstream have reported usage, and
 // whether the upstream reports its failures itself. With it, an answer whose usage
 // is 0/0/0 can be told from one of a provider that never reports any (contract
@@ -56,7 +58,7 @@ func (s *Stream) falseStop() (code string) {
 // willFail reports whether the finish chunk s.c, whose text has not been read, is that
 // of an agent that failed.
 func (s *Stream) willFail() bool {
-	reason := finishReason(s.c.finish.inner().of(s.f.data))
+	reason := finishReason(s.c.finish.Inner().Of(s.f.data))
 	switch {
 	case s.finished:
 		return false
@@ -121,11 +123,11 @@ func (s *Stream) zeroUsageIsCrash() bool {
 // model reports it. The chunk is well formed.
 func (s *Stream) noteUsage() {
 	u, tokens := s.c.usage, &s.c.tokens
-	if !u.isObject(s.f.data) {
+	if !u.IsObject(s.f.data) {
 		return
 	}
-	if !(s.c.finish.ok() && s.allEnded()) && u.to-u.from <= maxUsage {
-		s.usage = append(s.usage[:0], oneLine(u.of(s.f.data))...)
+	if !(s.c.finish.Ok() && s.allEnded()) && u.To-u.From <= maxUsage {
+		s.usage = append(s.usage[:0], jsonspan.OneLine(u.Of(s.f.data))...)
 	}
 	s.sum.InputTokens, s.sum.OutputTokens = tokens.input, tokens.output
 	if tokens.counts && !s.reported && s.p.usage != nil {

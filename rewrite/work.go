@@ -1,6 +1,10 @@
 package rewrite
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
 
 // work is what a Stream needs to handle a frame. Between two reads it is given
 // back, unless something waits in it: most of the time most streams wait for
@@ -20,7 +24,7 @@ type work struct {
 	line     candidate // the line that may be an imitation
 	lineHere bool      // it begins in the frame s.f, not in the hold
 	stays    bool      // the content of the frame s.f is sure to be text that stays
-	cuts     []span
+	cuts     []jsonspan.Span
 	hold     hold
 	parts    []part // those of the content of the frame s.f
 	rest     kept   // what is left of that content in its chunk
@@ -29,9 +33,9 @@ type work struct {
 	stretches int // of reasoning that have been taken out of it
 
 	// Reasoning between tags.
-	pending []byte // what may be a closing tag, from frames before, as in the JSON
-	closing span   // the same in the data of the frame s.f
-	lead    []byte // what was none, and goes in front of what the frame s.f says
+	pending []byte        // what may be a closing tag, from frames before, as in the JSON
+	closing jsonspan.Span // the same in the data of the frame s.f
+	lead    []byte        // what was none, and goes in front of what the frame s.f says
 
 	m members // of the frame s.f, in a stream of another kind
 
@@ -83,7 +87,7 @@ func (w *work) forget() {
 	if cap(w.pending)+cap(w.lead) > maxIdleBuffer {
 		w.pending, w.lead = nil, nil
 	}
-	w.known, w.lineHere, w.closing, w.rest = false, false, span{}, kept{}
+	w.known, w.lineHere, w.closing, w.rest = false, false, jsonspan.Span{}, kept{}
 }
 
 // trim gives back what the frames of a feed took and the next need not: one large
