@@ -281,7 +281,7 @@ func TestBuffersShrinkAgain(t *testing.T) {
 	s := New(&Options{}, chat)
 	feedAll(s, text(strings.Repeat("a", 900<<10)), atRandom(1, 64<<10))
 	feedAll(s, role(), oneByte)
-	if c := cap(s.scan.buf); c > 2*maxIdleBuffer {
+	if c := cap(s.scan.Tail()); c > 2*maxIdleBuffer {
 		t.Errorf("the scanner keeps a buffer of %d bytes", c)
 	}
 	s = New(&Options{}, chat)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
 // modelChunk reads a chunk level by level: each object is found first, and then
@@ -245,9 +246,9 @@ var chunkSeeds = []string{
 func TestChunkIsReadAsTheModelReadsIt(t *testing.T) {
 	for _, r := range recordings(t) {
 		for _, f := range frames(r.body) {
-			var parsed frame
-			parsed.parse([]byte(f))
-			checkChunk(t, parsed.data)
+			var parsed sse.Frame
+			parsed.Parse([]byte(f))
+			checkChunk(t, parsed.Data)
 		}
 	}
 	for _, s := range chunkSeeds {

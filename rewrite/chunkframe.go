@@ -8,11 +8,11 @@ import (
 
 // chunkFrame handles the frame s.f with the chunk s.c.
 func (s *Stream) chunkFrame() {
-	c, data := &s.c, s.f.data
+	c, data := &s.c, s.f.Data
 	s.sum.Chunks++
 	if s.finished && s.failed && c.count > 0 {
 		s.note(sectionEnd, "behind the error finish nothing takes it back: dropped")
-		s.fate = fateDrop
+		s.framing.Drop()
 		return
 	}
 	s.stays = s.passes(c.content.Of(data))
@@ -94,7 +94,7 @@ func (s *Stream) isMarker() bool {
 		return false
 	}
 	inner := c.content.Inner()
-	text := inner.Of(s.f.data)
+	text := inner.Of(s.f.Data)
 	m, ok := wholeMarker(text)
 	if !ok {
 		return false
@@ -103,7 +103,7 @@ func (s *Stream) isMarker() bool {
 	switch {
 	case s.droppable():
 		s.startDerived(&t, SourceMarker)
-		s.fate = fateDrop
+		s.framing.Drop()
 	case c.finish.Ok():
 		s.startDerived(&t, SourceMarker)
 		s.keepNothing(inner)
@@ -143,8 +143,8 @@ func (s *Stream) owes() {
 // content is gone.
 func (s *Stream) droppable() bool {
 	c := &s.c
-	return s.f.plain && c.alone && c.index && !c.extra && !c.twins && !c.more && !c.finish.Ok() &&
-		!c.usage.IsSet(s.f.data) && !c.err.IsSet(s.f.data) && !c.hermes.Ok()
+	return s.f.OnlyData && c.alone && c.index && !c.extra && !c.twins && !c.more && !c.finish.Ok() &&
+		!c.usage.IsSet(s.f.Data) && !c.err.IsSet(s.f.Data) && !c.hermes.Ok()
 }
 
 // writeChunk writes the chunk with its edits.
@@ -161,7 +161,7 @@ func (s *Stream) writeChunk() {
 // as gateways send it: it is upstream's, and is not said twice.
 func (s *Stream) errorInside() {
 	s.redactError()
-	if s.c.err.IsSet(s.f.data) && !s.finished {
+	if s.c.err.IsSet(s.f.Data) && !s.finished {
 		s.noteError()
 	}
 }
@@ -186,11 +186,11 @@ func (s *Stream) otherText() {
 func (s *Stream) quietFrame() {
 	c := &s.c
 	s.otherText()
-	switch quiet := !c.finish.Ok() && !c.extra && !c.twins && !c.errors && !c.text && !c.reasoning && !c.other && !c.err.IsSet(s.f.data) && !c.hermes.Ok() && c.count <= 1; {
+	switch quiet := !c.finish.Ok() && !c.extra && !c.twins && !c.errors && !c.text && !c.reasoning && !c.other && !c.err.IsSet(s.f.Data) && !c.hermes.Ok() && c.count <= 1; {
 	case !quiet:
 		s.settle()
 	case !s.hold.empty():
-		s.forwardQuiet(s.f.raw)
+		s.forwardQuiet(s.f.Raw)
 		return
 	}
 	s.calm()
@@ -206,11 +206,11 @@ func (s *Stream) textFrame(in jsonspan.Span) {
 	s.parts, s.stretches, s.growth = s.parts[:0], 0, maxGrowth-s.tools.cost(s.endSize())
 	s.begin(in.From, s.tags.inside).breaks = s.breaks
 	if s.stays {
-		s.readPlain(in.Of(s.f.data))
+		s.readPlain(in.Of(s.f.Data))
 	} else {
 		s.readText(in)
 	}
-	if s.c.finish.Ok() || s.c.err.IsSet(s.f.data) || s.c.reasoning || s.c.acts {
+	if s.c.finish.Ok() || s.c.err.IsSet(s.f.Data) || s.c.reasoning || s.c.acts {
 		s.closeLine(in)
 		s.decideClosing(in)
 	} else {
@@ -243,7 +243,7 @@ func (s *Stream) writeText(in jsonspan.Span, k kept, reasoning bool) {
 	}
 	if in.Ok() && left == 0 && s.droppable() {
 		s.writeLF() // of the parts that have left
-		s.fate = fateDrop
+		s.framing.Drop()
 		return
 	}
 	s.rest = k
@@ -255,7 +255,7 @@ func (s *Stream) writeText(in jsonspan.Span, k kept, reasoning bool) {
 // renamable tells whether the chunk may leave with its content as reasoning.
 func (s *Stream) renamable() bool {
 	c := &s.c
-	return s.o.Reasoning != ReasoningDrop && c.bare && !c.finish.Ok() && !c.err.IsSet(s.f.data)
+	return s.o.Reasoning != ReasoningDrop && c.bare && !c.finish.Ok() && !c.err.IsSet(s.f.Data)
 }
 
 // closeLine decides the line under suspicion: neither a finish chunk nor an
@@ -284,21 +284,21 @@ func (s *Stream) holdFrame(in jsonspan.Span, k kept) {
 	s.redactError()
 	start := s.hold.size()
 	held := func(v jsonspan.Span) jsonspan.Span {
-		return jsonspan.Span{From: start + s.movedBefore(v.From), To: start + s.moved(v.To)}
+		return jsonspan.Span{From: start + s.edits.MovedBefore(&s.f, v.From), To: start + s.edits.Moved(&s.f, v.To)}
 	}
 	h := heldFrame{text: held(in), drop: s.droppable()}
 	if s.c.repeat.Ok() {
 		h.repeat = held(s.c.repeat.Inner())
 	}
 	if s.lineHere {
-		s.line.from = start + s.moved(s.line.from)
+		s.line.from = start + s.edits.Moved(&s.f, s.line.from)
 		if s.owed {
 			s.line.from -= len(k.front) // which goes with the line
 		}
 		s.lineHere = false
 	}
-	s.hold.buf = s.render(s.hold.buf)
+	s.hold.buf = s.edits.Append(s.hold.buf, &s.f)
 	s.hold.addText(h)
-	s.fate = fateHold
+	s.framing.Hold()
 	s.boundHold()
 }

@@ -4,7 +4,8 @@
 // finish. What it does is written in the wire contract, whose sections the
 // comments name.
 //
-// Below it is internal/jsonspan: values of JSON and runes of its strings, by
+// Below it are packages that know less: sse, bytes to frames and fields, and what is
+// replaced in them; internal/jsonspan, values of JSON and runes of its strings, by
 // position, and whether they are well formed.
 //
 // The engine is push style: Stream.Feed takes bytes as they come and appends
@@ -14,8 +15,6 @@
 // earlier streams out of the history that a request carries, and RepairAnswer,
 // for answers that are not streamed.
 //
-//	scanner.go    bytes      → lines, frames          (WHATWG HTML, section 9.2.6)
-//	frame.go      a frame    → its fields
 //	json.go       data       → members, by position
 //	chunk.go      members    → a chunk
 //	chunkframe.go what becomes of a chunk
@@ -59,5 +58,5 @@
 //	path.go       what the path of a request says
 //	stream.go     Stream: bytes in, bytes out
 //	work.go       what a Stream needs while it handles a frame, and not between
-//	edit.go       ranges of a frame replaced
+//	edit.go       members of a frame replaced, added and removed
 package rewrite

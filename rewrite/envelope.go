@@ -61,7 +61,7 @@ func (e *envelope) changed() {
 
 // updateEnvelope takes the values of the chunk s.c over.
 func (s *Stream) updateEnvelope() {
-	c, data := &s.c, s.f.data
+	c, data := &s.c, s.f.Data
 	if s.hasEnvelope() {
 		s.env.like = s.env.like || s.known
 		return
@@ -98,7 +98,7 @@ func (s *Stream) updateEnvelope() {
 
 // hasEnvelope tells whether the chunk s.c has the values of the envelope.
 func (s *Stream) hasEnvelope() bool {
-	return s.known && s.env.like || s.env.same(&s.c, s.f.data)
+	return s.known && s.env.like || s.env.same(&s.c, s.f.Data)
 }
 
 // same tells whether a chunk has the values that e has.

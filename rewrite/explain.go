@@ -62,5 +62,5 @@ func (s *Stream) explain(in []byte, step func()) {
 	s.notes = s.notes[:0]
 	from := len(s.out)
 	step()
-	s.p.explain(Step{In: in, Out: s.out[from:], Held: in != nil && s.fate == fateHold, Notes: s.notes})
+	s.p.explain(Step{In: in, Out: s.out[from:], Held: in != nil && s.framing.IsHeld(), Notes: s.notes})
 }

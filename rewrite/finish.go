@@ -99,7 +99,7 @@ func (s *Stream) hermes(message []byte) []byte {
 // finishFrame handles a chunk with a finish reason. Its content has been read;
 // edits of it stand.
 func (s *Stream) finishFrame() {
-	c, data := &s.c, s.f.data
+	c, data := &s.c, s.f.Data
 	reason := finishReason(c.finish.Inner().Of(data))
 	if c.err.IsSet(data) || c.hermes.IsSet(data) {
 		s.reportsFailures(true)
@@ -160,7 +160,7 @@ func (s *Stream) crash(code string) {
 		message = s.quotedMessage(code)
 	}
 	s.fillEnvelope()
-	s.eachStop(func(at jsonspan.Span) { s.edit(at.From, at.To, s.literal(`"error"`)) })
+	s.eachStop(func(at jsonspan.Span) { s.edits.Replace(&s.f, at.From, at.To, s.literal(`"error"`)) })
 	if s.o.ErrorFinish == ErrorFinishInline && s.errorSent == nil {
 		s.setMember(s.c.err, "error", s.added(appendErrorValue(s.room, message, code)))
 	} else {
@@ -173,7 +173,7 @@ func (s *Stream) crash(code string) {
 
 // eachStop calls each with every finish reason of the chunk s.c that is stop.
 func (s *Stream) eachStop(each func(jsonspan.Span)) {
-	data := s.f.data
+	data := s.f.Data
 	if s.c.count == 1 { // as of almost all
 		each(s.c.finish)
 		return
@@ -194,7 +194,7 @@ func (s *Stream) eachStop(each func(jsonspan.Span)) {
 // lacks: the writer of Hermes 0.13 sends a chunk of nothing but choices when it fails
 // (contract section 3).
 func (s *Stream) fillEnvelope() {
-	c, data, e := &s.c, s.f.data, s.envelope()
+	c, data, e := &s.c, s.f.Data, s.envelope()
 	at := c.open + 1
 	for _, m := range [...]struct {
 		is    jsonspan.Span
@@ -210,9 +210,9 @@ func (s *Stream) fillEnvelope() {
 		switch {
 		case m.there:
 		case m.is.Ok(): // it is null, or empty
-			s.edit(m.is.From, m.is.To, m.value)
+			s.edits.Replace(&s.f, m.is.From, m.is.To, m.value)
 		default:
-			s.edit(at, at, s.added(append(append(append(s.room, m.name...), m.value...), ',')))
+			s.edits.Replace(&s.f, at, at, s.added(append(append(append(s.room, m.name...), m.value...), ',')))
 		}
 	}
 }
@@ -237,7 +237,7 @@ func (s *Stream) moveText() {
 	}
 	s.writeDelta(false, s.rest)
 	in := s.c.content.Inner()
-	s.edits = s.edits[:0]
+	s.edits.Reset()
 	s.keepNothing(in)
 }
 
@@ -253,7 +253,7 @@ func (s *Stream) upstreamError() {
 		s.redactOf(s.c.err)
 		return
 	}
-	data, message := s.f.data, s.reason()
+	data, message := s.f.Data, s.reason()
 	s.fillEnvelope()
 	if s.c.err.IsSet(data) {
 		s.writeError(s.upstreamErrorObject(message))
@@ -268,7 +268,7 @@ func (s *Stream) upstreamError() {
 
 // reason returns the message, a JSON string, of the error in s.c.
 func (s *Stream) reason() []byte {
-	data := s.f.data
+	data := s.f.Data
 	for _, v := range [...]jsonspan.Span{s.c.fault.message, s.c.err, s.c.fault.hermes} {
 		if m := jsonspan.StringAt(data, v); m != nil {
 			return s.redact(m)
@@ -283,7 +283,7 @@ func (s *Stream) reason() []byte {
 // upstreamErrorObject returns upstream's error with the members that clients
 // expect and it lacks.
 func (s *Stream) upstreamErrorObject(message []byte) []byte {
-	data, e := s.f.data, s.c.err
+	data, e := s.f.Data, s.c.err
 	if !e.IsObject(data) {
 		return s.errorObject(message, CodeAgentError)
 	}
@@ -321,7 +321,7 @@ func (s *Stream) upstreamErrorObject(message []byte) []byte {
 // errorCode returns the code of the error in s.c where it is one of ours, which
 // another sidecar has sent.
 func (s *Stream) errorCode() string {
-	code := string(jsonspan.Inside(jsonspan.StringAt(s.f.data, s.c.fault.code)))
+	code := string(jsonspan.Inside(jsonspan.StringAt(s.f.Data, s.c.fault.code)))
 	switch code {
 	case CodeAborted, CodeIncomplete, CodeTimeout, CodeCrashed, CodeShutdown:
 		return code

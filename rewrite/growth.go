@@ -16,7 +16,7 @@ const maxGrowth = 236 << 10
 // text, when that is taken apart.
 func (s *Stream) partSize(in jsonspan.Span) int {
 	if s.copies(in) {
-		return len(s.f.raw) - (in.To - in.From) + len("reasoning_content") + len(breakInJSON)
+		return len(s.f.Raw) - (in.To - in.From) + len("reasoning_content") + len(breakInJSON)
 	}
 	return len(s.envelope().values) + ownSize
 }
@@ -59,7 +59,7 @@ func (s *Stream) splitMarkers(in jsonspan.Span) {
 			if !s.parts[i].newline {
 				for at = s.firstOf(k); cuts < len(s.cuts) && s.cuts[cuts].From < at; cuts++ {
 				}
-				_, at = jsonspan.NextRune(s.f.data, at)
+				_, at = jsonspan.NextRune(s.f.Data, at)
 			}
 			i++
 			s.parts = slices.Insert(s.parts, i, part{from: at, cuts: cuts})
@@ -88,10 +88,10 @@ func (s *Stream) looksLikeMarker(in jsonspan.Span, i int) bool {
 	}
 	if s.parts[i].newline {
 		k.front = newlineInJSON
-	} else if at := s.firstOf(k); at >= k.To || s.f.data[at] != '\\' {
+	} else if at := s.firstOf(k); at >= k.To || s.f.Data[at] != '\\' {
 		return false
 	}
-	s.scratch = k.appendTo(s.scratch[:0], s.f.data)
+	s.scratch = k.appendTo(s.scratch[:0], s.f.Data)
 	_, ok := wholeMarker(s.scratch)
 	return ok
 }

@@ -111,7 +111,7 @@ func (c *candidate) complete() bool {
 // newline after it, and one further newline if the text that follows begins
 // with one (contract section 1).
 func (s *Stream) readText(in jsonspan.Span) {
-	text := s.f.data[:in.To]
+	text := s.f.Data[:in.To]
 	for i := in.From; i < in.To; {
 		if s.midLine() && s.eat == 0 && !s.owed && !s.line.active() && s.tags.idle() {
 			from := i

@@ -18,7 +18,7 @@ var renamedPrefix = []byte("hermes_")
 // chunk.
 func (s *Stream) namedFrame() {
 	s.settle()
-	if name := string(s.f.event); name == statusEvent || name == approvalEvent {
+	if name := string(s.f.Event); name == statusEvent || name == approvalEvent {
 		s.reportsFailures(true)
 	}
 	if s.envelops() {
@@ -44,10 +44,10 @@ func (s *Stream) renameOwn() {
 	n := 0
 	s.eachRenamed(func(int) { n++ })
 	if n <= maxIdleItems {
-		s.eachRenamed(func(at int) { s.edit(at, at, renamedPrefix) })
+		s.eachRenamed(func(at int) { s.edits.Replace(&s.f, at, at, renamedPrefix) })
 		return
 	}
-	data, from, at := s.f.data, -1, 0
+	data, from, at := s.f.Data, -1, 0
 	renamed := make([]byte, 0, len(data)+n*len(renamedPrefix))
 	s.eachRenamed(func(name int) {
 		if from < 0 {
@@ -56,13 +56,13 @@ func (s *Stream) renameOwn() {
 		renamed = append(append(renamed, data[at:name]...), renamedPrefix...)
 		at = name
 	})
-	s.edit(from, at, jsonspan.OneLine(renamed))
+	s.edits.Replace(&s.f, from, at, jsonspan.OneLine(renamed))
 	s.rewriteFrame()
 }
 
 // eachRenamed calls each with where the names begin that renameOwn renames.
 func (s *Stream) eachRenamed(each func(at int)) {
-	data := s.f.data
+	data := s.f.Data
 	r := jsonspan.Reader{Data: data, Pos: s.c.open}
 	for r.Open(); ; {
 		name, ok := r.Member()
@@ -89,11 +89,11 @@ func standsTwice(name []byte) bool {
 // addStatus adds the member that Open WebUI shows to what tells of upstream's state. A
 // notice is done when it comes; an approval when its tool is.
 func (s *Stream) addStatus() {
-	if !s.o.StatusLine || s.c.statusLine.Ok() && !s.c.statusLine.IsString(s.f.data) {
+	if !s.o.StatusLine || s.c.statusLine.Ok() && !s.c.statusLine.IsString(s.f.Data) {
 		return
 	}
 	says, before := "", ""
-	switch string(s.f.event) {
+	switch string(s.f.Event) {
 	case statusEvent:
 		says = "text"
 	case approvalEvent:
@@ -101,20 +101,20 @@ func (s *Stream) addStatus() {
 	default:
 		return
 	}
-	data := s.f.data
+	data := s.f.Data
 	text := jsonspan.StringAt(data, memberOf(data, jsonspan.Span{From: s.c.open, To: s.c.shut + 1}, says))
 	if text == nil {
 		return
 	}
 	room := append(append(s.room, statusLineHead...), before...)
 	room = append(room, jsonspan.Inside(redact(text))...)
-	s.edit(s.c.shut, s.c.shut, s.added(appendStatusLineTail(room, says == "text")))
+	s.edits.Replace(&s.f, s.c.shut, s.c.shut, s.added(appendStatusLineTail(room, says == "text")))
 }
 
 // isWrapped reports whether the frame s.f is a named event that has got the members
 // of a chunk: it is no chunk, whatever else is in it.
 func (s *Stream) isWrapped() bool {
-	c, data := &s.c, s.f.data
+	c, data := &s.c, s.f.Data
 	return isNamed(&s.f) && c.isChunk(data) && c.count == 1 && c.index && !c.finish.Ok() &&
 		c.delta.IsObject(data) && firstByte(data[c.delta.From+1:]) == '}'
 }
@@ -123,7 +123,7 @@ func (s *Stream) isWrapped() bool {
 func (s *Stream) wrappedFrame() {
 	s.settle()
 	s.updateEnvelope() // it may come before any chunk
-	if string(s.f.event) == "error" && s.c.err.IsSet(s.f.data) {
+	if string(s.f.Event) == "error" && s.c.err.IsSet(s.f.Data) {
 		s.errorFrame() // upstream's, all the same
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 	"github.com/tidwall/gjson"
 )
 
@@ -111,7 +112,7 @@ func (m *members) take(name string, value jsonspan.Span) {
 // kindOf returns the kind of stream that the frame belongs to for certain, and
 // the name of its event. Streams of runs are known by their path: what they send
 // is too common.
-func (s *Stream) kindOf(m *members, f *frame) (kind, []byte) {
+func (s *Stream) kindOf(m *members, f *sse.Frame) (kind, []byte) {
 	if s.other.kind == kindSession {
 		return sessionEvent(f)
 	}
@@ -160,7 +161,7 @@ func (s *Stream) otherGoesOn(tail []byte) {
 // a stream of another kind whose end has not come.
 func (s *Stream) otherComes() bool {
 	o := s.other
-	if o.kind != kindUnknown || !s.m.parse(s.f.data) {
+	if o.kind != kindUnknown || !s.m.parse(s.f.Data) {
 		return s.otherOpen()
 	}
 	k, _ := s.kindOf(&s.m, &s.f)
@@ -173,23 +174,23 @@ func (s *Stream) otherFrame() {
 	o := s.other
 	switch {
 	case o.failed:
-		s.fate = fateDrop // nothing that upstream sends takes an error back
+		s.framing.Drop() // nothing that upstream sends takes an error back
 		return
-	case !s.f.has:
-	case isDone(s.f.data):
+	case !s.f.HasData:
+	case isDone(s.f.Data):
 		if s.otherOpen() && !o.doubt {
 			s.failOther(CodeIncomplete)
 		}
-	case s.m.parse(s.f.data):
+	case s.m.parse(s.f.Data):
 		if !o.ended {
 			s.otherEvent()
 		}
 		s.redactOther()
 	case s.looksAtErrors():
 		if o.kind == kindSession && !o.ended {
-			s.otherEnds(s.f.event)
+			s.otherEnds(s.f.Event)
 		}
-		if s.f.tellsState() {
+		if tellsState(s.f.Event) {
 			s.redactData()
 		}
 	}
@@ -242,15 +243,15 @@ func (s *Stream) otherEnds(name []byte) {
 
 // noteError remembers the message of an error event: what ends the stream in
 // upstream's stead says the same.
-func (o *other) noteError(f *frame, m *members) {
-	data := f.data
+func (o *other) noteError(f *sse.Frame, m *members) {
+	data := f.Data
 	named := isNamed(f)
-	isError := m.typ.Is(data, `"error"`) || string(f.event) == "error"
+	isError := m.typ.Is(data, `"error"`) || string(f.Event) == "error"
 	if !isError && (named || m.typ.Ok() || !m.err.IsSet(data)) {
 		return
 	}
 	if o.kind == kindResponses {
-		o.responses.count(f.data, m)
+		o.responses.count(f.Data, m)
 	}
 	for _, v := range []jsonspan.Span{memberOf(data, m.err, "message"), m.err, m.message} {
 		if text := jsonspan.StringAt(data, v); text != nil && len(text) <= maxMessage && gjson.ValidBytes(text) {
@@ -265,7 +266,7 @@ func (o *other) noteError(f *frame, m *members) {
 const maxMessage = 4 << 10
 
 // isNamed tells whether a frame has a name of its own.
-func isNamed(f *frame) bool { return len(f.event) > 0 && string(f.event) != "message" }
+func isNamed(f *sse.Frame) bool { return len(f.Event) > 0 && string(f.Event) != "message" }
 
 // finishOther ends a stream of another kind. The last frame has got added bytes
 // at its end: a stream that upstream has ended as it is, complete, does not

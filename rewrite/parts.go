@@ -68,7 +68,7 @@ func (s *Stream) cut(from, to int) {
 		s.cuts[n-1].To = to
 	default:
 		if n == maxIdleItems { // there will be many: room for all of them, once
-			s.cuts = slices.Grow(s.cuts, (len(s.f.data)-from)/len("a`💻 x`"))
+			s.cuts = slices.Grow(s.cuts, (len(s.f.Data)-from)/len("a`💻 x`"))
 		}
 		s.cuts = append(s.cuts, jsonspan.Span{From: from, To: to})
 	}
@@ -147,14 +147,14 @@ func (s *Stream) writePart(in jsonspan.Span, p *part, k kept) {
 		s.writeDelta(p.reasoning, k)
 		return
 	}
-	s.edits = s.edits[:0]
+	s.edits.Reset()
 	s.keep(in, k, p.reasoning)
 	s.writeEdited()
 }
 
 // copies tells whether parts of the content at in leave as copies of the chunk.
 func (s *Stream) copies(in jsonspan.Span) bool {
-	return s.droppable() && len(s.f.raw)-(in.To-in.From) <= maxEnvelope
+	return s.droppable() && len(s.f.Raw)-(in.To-in.From) <= maxEnvelope
 }
 
 // writeDelta writes a chunk of our own with what is kept of the chunk s.c. The
@@ -162,7 +162,7 @@ func (s *Stream) copies(in jsonspan.Span) bool {
 func (s *Stream) writeDelta(reasoning bool, k kept) {
 	role := s.c.role
 	s.c.role = jsonspan.Span{}
-	s.writeOwn(role.Of(s.f.data), s.c.repeat.Of(s.f.data), reasoning, k)
+	s.writeOwn(role.Of(s.f.Data), s.c.repeat.Of(s.f.Data), reasoning, k)
 }
 
 // writeOwn writes a chunk of our own with what is kept of the frame s.f. Where
@@ -173,7 +173,7 @@ func (s *Stream) writeOwn(role, repeat []byte, reasoning bool, k kept) {
 	s.out = append(s.envelope().appendHead(s.out), `[{"index":0,`...)
 	if len(repeat) > 0 && !reasoning {
 		s.out = append(s.out, `"text":"`...)
-		s.out = append(k.appendTo(s.out, s.f.data), `",`...)
+		s.out = append(k.appendTo(s.out, s.f.Data), `",`...)
 	}
 	s.out = append(s.out, `"delta":{`...)
 	if len(role) > 0 {
@@ -184,7 +184,7 @@ func (s *Stream) writeOwn(role, repeat []byte, reasoning bool, k kept) {
 	} else {
 		s.out = append(s.out, `"content":"`...)
 	}
-	s.out = k.appendTo(s.out, s.f.data)
+	s.out = k.appendTo(s.out, s.f.Data)
 	s.out = append(s.out, "\"},\"finish_reason\":null}]}\n\n"...)
 }
 
@@ -196,7 +196,7 @@ func (s *Stream) keep(in jsonspan.Span, k kept, reasoning bool) {
 		s.keepRepeat(in, k, reasoning, shift)
 	}
 	if reasoning {
-		s.edit(s.c.contentKey.From, s.c.contentKey.To, []byte("reasoning_content"))
+		s.edits.Replace(&s.f, s.c.contentKey.From, s.c.contentKey.To, []byte("reasoning_content"))
 	}
 	s.keepAt(in, k, 0)
 	if s.c.repeat.Ok() && shift > 0 {
@@ -228,13 +228,13 @@ const manyCuts = 64
 func (s *Stream) keepAt(in jsonspan.Span, k kept, shift int) {
 	cut := func(from, to int, with []byte) {
 		if from < to || len(with) > 0 {
-			s.edit(from+shift, to+shift, with)
+			s.edits.Replace(&s.f, from+shift, to+shift, with)
 		}
 	}
 	if n := len(k.cuts); n > manyCuts {
 		head := k
 		head.To = k.cuts[n-1].To
-		s.edit(in.From+shift, head.To+shift, s.added(head.appendTo(slices.Grow(s.room, head.left()), s.f.data)))
+		s.edits.Replace(&s.f, in.From+shift, head.To+shift, s.added(head.appendTo(slices.Grow(s.room, head.left()), s.f.Data)))
 		cut(k.To, in.To, nil)
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
 // pattern is the shape of a frame with text or reasoning: what stands before and
@@ -49,20 +50,20 @@ func (s *Stream) learnText(in jsonspan.Span, reasoning bool) bool {
 		p.wait--
 		return false
 	}
-	at := int(f.lines[0].raw)
+	at := f.At(0)
 	from, to := at+in.From, at+in.To
-	if from+len(f.raw)-to > maxPattern {
+	if from+len(f.Raw)-to > maxPattern {
 		return false
 	}
 	if p.unused = min(p.unused, math.MaxUint16-1) + 1; p.unused > 8 {
 		p.wait = uint8(min(p.unused, maxPatternWait))
 	}
-	if n := from + len(f.raw) - to; cap(p.around) < n {
+	if n := from + len(f.Raw) - to; cap(p.around) < n {
 		p.around = make([]byte, 0, n)
 	}
-	p.around = append(append(p.around[:0], f.raw[:from]...), f.raw[to:]...)
+	p.around = append(append(p.around[:0], f.Raw[:from]...), f.Raw[to:]...)
 	p.tail, p.known = uint16(from), true
-	learnt := shape{at, len(f.raw) - at - len(f.data), in.From, reasoning, !reasoning && s.droppable(), s.c}
+	learnt := shape{at, len(f.Raw) - at - len(f.Data), in.From, reasoning, !reasoning && s.droppable(), s.c}
 	learnt.c.reasoning, learnt.c.text = false, false
 	learnt.c.move(in.From, in.From-in.To)
 	p.shape = s.work.shared(&learnt)
@@ -108,17 +109,16 @@ func (c *chunk) move(i, n int) {
 // it has to be looked for, and at.
 func (s *Stream) takeLike() bool {
 	p := &s.pattern
-	if !p.known || !s.scan.between() {
+	if !p.known || !s.scan.Between() {
 		return false
 	}
-	b := s.scan.ahead()
+	b := s.scan.Ahead()
 	in, newline, n, ok := p.match(b)
-	if !ok || n > s.scan.max {
+	if !ok || n > s.scan.MaxFrame {
 		return false
 	}
-	s.scan.skip(n)
-	s.writeMark()
-	s.lf = false
+	s.scan.Skip(n)
+	s.out = s.framing.Next(s.out, sse.UnitFrame)
 	s.like(b[:n], in, newline)
 	return true
 }
@@ -133,7 +133,8 @@ func (s *Stream) like(raw []byte, in jsonspan.Span, newline bool) {
 	s.borrow()
 	s.pattern.calm = false
 	s.known = true
-	s.edits, s.cuts, s.room = s.edits[:0], s.cuts[:0], s.room[:0]
+	s.edits.Reset()
+	s.cuts, s.room = s.cuts[:0], s.room[:0]
 	if !s.likeMarker(in.Of(raw)) {
 		s.recognise(raw, in)
 		s.object()
@@ -156,7 +157,7 @@ func (s *Stream) likeMarker(text []byte) bool {
 	s.begun |= c.begun
 	t := s.markerComes(m, text)
 	s.startDerived(&t, SourceMarker)
-	s.fate = fateDrop
+	s.framing.Drop()
 	return true
 }
 
@@ -175,7 +176,7 @@ func (s *Stream) alike(raw []byte, in jsonspan.Span, newline bool) bool {
 	p.unread++
 	s.sum.Frames++
 	s.sum.Chunks++
-	s.fate = fateForward
+	s.framing.ForwardWhole()
 	return true
 }
 
@@ -184,24 +185,21 @@ func (s *Stream) alike(raw []byte, in jsonspan.Span, newline bool) bool {
 // and has then done nothing. What it spares is to copy them.
 func (s *Stream) Pass(in []byte) bool {
 	p := &s.pattern
-	if !p.calm || s.closed || s.mark || s.work != nil || !s.scan.between() || len(s.scan.buf) > 0 || len(in) > s.scan.max {
+	if !p.calm || s.closed || s.framing.MarkWaits() || s.work != nil || !s.scan.Between() || len(s.scan.Tail()) > 0 || len(in) > s.scan.MaxFrame {
 		return false
 	}
 	text, newline, n, ok := p.match(in)
 	if !ok || n != len(in) || !s.alike(in, text, newline) {
 		return false
 	}
-	s.lf = false
 	return true
 }
 
 // recognise sets s.f and s.c to what they are for the frame raw, which is like
 // the pattern with the text at in.
 func (s *Stream) recognise(raw []byte, in jsonspan.Span) {
-	p, f := &s.pattern, &s.f
-	f.raw, f.data = raw, raw[p.data:len(raw)-p.behind]
-	f.event, f.named, f.has, f.plain = nil, jsonspan.Span{}, true, true
-	f.lines = append(f.lines[:0], dataLine{0, int32(p.data)})
+	p := &s.pattern
+	s.f.SetData(raw, p.data, len(raw)-p.behind)
 	s.c = p.c
 	s.c.move(p.text, in.To-in.From)
 	text := jsonspan.HasText(in.Of(raw))
@@ -215,8 +213,8 @@ func (s *Stream) recognise(raw []byte, in jsonspan.Span) {
 // learn remembers the frame s.f with the chunk s.c, when those that are like it
 // differ in nothing but their text.
 func (s *Stream) learn() {
-	c, data := &s.c, s.f.data
-	if s.known || s.explains() || !s.f.plain || s.f.raw[len(s.f.raw)-1] != '\n' || !c.index || c.other || c.repeat.Ok() || c.finish.Ok() || c.usage.IsSet(data) || c.err.IsSet(data) || c.hermes.Ok() || c.twins {
+	c, data := &s.c, s.f.Data
+	if s.known || s.explains() || !s.f.OnlyData || s.f.Raw[len(s.f.Raw)-1] != '\n' || !c.index || c.other || c.repeat.Ok() || c.finish.Ok() || c.usage.IsSet(data) || c.err.IsSet(data) || c.hermes.Ok() || c.twins {
 		return
 	}
 	switch {
@@ -240,6 +238,6 @@ func (s *Stream) calm() {
 	if p.reasoning {
 		said = s.said.reasoning
 	}
-	p.calm = said && len(s.edits) == 0 && s.hasEnvelope() && !s.finished && !s.done &&
+	p.calm = said && s.edits.Empty() && s.hasEnvelope() && !s.finished && !s.done &&
 		len(s.tools.open) == 0 && !s.line.active() && s.hold.empty() && s.tags.idle() && s.eat == 0 && !s.owed && len(s.lead) == 0
 }

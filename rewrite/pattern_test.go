@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
 // follow feeds in to two streams, of which one reads each frame, in the same
@@ -54,7 +56,8 @@ type knowledge struct {
 	eat                    int8
 	open, held, lead       int
 	line                   candidatePhase
-	owed, breaks, lf       bool
+	owed, breaks           bool
+	framing                sse.Output
 	finished, failed, done bool
 	begun, ended           uint64
 	pending, env           string
@@ -62,7 +65,7 @@ type knowledge struct {
 
 func knows(s *Stream) knowledge {
 	k := knowledge{
-		sum: s.Summary(), said: s.said, fence: s.fence, tags: s.tags, eat: s.eat, open: len(s.tools.open), owed: s.owed, breaks: s.breaks, lf: s.lf,
+		sum: s.Summary(), said: s.said, fence: s.fence, tags: s.tags, eat: s.eat, open: len(s.tools.open), owed: s.owed, breaks: s.breaks, framing: s.framing,
 		finished: s.finished, failed: s.failed, done: s.done, begun: s.begun, ended: s.ended, env: string(s.env.values),
 	}
 	if w := s.work; w != nil { // something waits

@@ -113,7 +113,7 @@ func appendStatusLineTail(dst []byte, done bool) []byte {
 // toolFrame handles a tool event of upstream's, in the form in: the frame s.f
 // with the object s.c.
 func (s *Stream) toolFrame(in Progress) {
-	data := s.f.data
+	data := s.f.Data
 	s.said.shown = true
 	if s.c.isChunk(data) { // another sidecar has written it, maybe before any chunk
 		s.updateEnvelope()
@@ -125,7 +125,7 @@ func (s *Stream) toolFrame(in Progress) {
 		id:    jsonspan.StringAt(data, s.c.callID),
 	}
 	status := string(jsonspan.Inside(jsonspan.StringAt(data, s.c.status)))
-	s.fate = fateDrop
+	s.framing.Drop()
 	switch {
 	case s.finished: // too late to be completed before the finish chunk
 		s.note(sectionTools, "a tool event behind the finish chunk: dropped")
@@ -213,7 +213,7 @@ func (s *Stream) upstreamEnd(t *toolFields, in Progress) {
 
 // writeEnd writes upstream's end of a tool in the stream's form.
 func (s *Stream) writeEnd(t *tool, in Progress) {
-	if in == ProgressBare && s.envelops() && t.name == string(s.c.tool.Of(s.f.data)) {
+	if in == ProgressBare && s.envelops() && t.name == string(s.c.tool.Of(s.f.Data)) {
 		s.wrap(t, "completed", false, false)
 		return
 	}
@@ -223,8 +223,8 @@ func (s *Stream) writeEnd(t *tool, in Progress) {
 // writeUpstream writes upstream's start of a tool in the stream's form,
 // byte for byte where it has that form.
 func (s *Stream) writeUpstream(t *tool, in Progress) {
-	lacksID := jsonspan.StringAt(s.f.data, s.c.callID) == nil
-	lacksStatus := jsonspan.StringAt(s.f.data, s.c.status) == nil
+	lacksID := jsonspan.StringAt(s.f.Data, s.c.callID) == nil
+	lacksStatus := jsonspan.StringAt(s.f.Data, s.c.status) == nil
 	switch {
 	case !lacksID && !lacksStatus && s.asIs(in):
 		s.redactError()
@@ -255,27 +255,28 @@ func (s *Stream) wrap(t *tool, status string, lacksID, lacksStatus bool) {
 	switch v := s.c.callID; {
 	case !lacksID:
 	case v.Ok(): // it is null, or empty
-		s.edit(v.From, v.To, s.literal(t.id))
+		s.edits.Replace(&s.f, v.From, v.To, s.literal(t.id))
 	default:
 		room = appendCallID(room, t)
 	}
 	switch v := s.c.status; {
 	case !lacksStatus:
 	case v.Ok():
-		s.edit(v.From, v.To, s.literal(`"`+status+`"`))
+		s.edits.Replace(&s.f, v.From, v.To, s.literal(`"`+status+`"`))
 	default:
 		room = appendStatus(room, status)
 	}
-	if s.statusLine() && (!s.c.statusLine.Ok() || s.c.statusLine.IsString(s.f.data)) {
+	if s.statusLine() && (!s.c.statusLine.Ok() || s.c.statusLine.IsString(s.f.Data)) {
 		room = appendStatusLine(room, t, status)
 	}
 	s.scratch = room
 	if s.form == ProgressUnnamed {
-		s.editRaw(s.f.named, nil)
+		from, to := s.f.EventLine()
+		s.edits.ReplaceRaw(&s.f, from, to, nil)
 	}
 	s.addFront()
 	s.redactError()
-	s.edit(s.c.shut, s.c.shut, room)
+	s.edits.Replace(&s.f, s.c.shut, s.c.shut, room)
 	s.writeEdited()
 }
 
@@ -284,10 +285,10 @@ func (s *Stream) addFront() {
 	s.note(sectionTools, "a named event: gets the members of a chunk")
 	f := s.toolFront()
 	front := f.empty
-	if skipSpace(s.f.data, s.c.open+1, ' ') != s.c.shut {
+	if skipSpace(s.f.Data, s.c.open+1, ' ') != s.c.shut {
 		front.To += len(",")
 	}
-	s.edit(s.c.open+1, s.c.open+1, front.Of(f.event))
+	s.edits.Replace(&s.f, s.c.open+1, s.c.open+1, front.Of(f.event))
 }
 
 // commentEvent handles a tool event in a comment, which another sidecar wrote.
@@ -296,16 +297,13 @@ func (s *Stream) commentEvent(line []byte) bool {
 	if !bytes.HasPrefix(line, []byte(progressComment)) {
 		return false
 	}
-	s.f = frame{
-		raw:   line,
-		data:  bytes.TrimRight(line[len(progressComment):], "\r\n"), // the blank line as well
-		lines: append(s.f.lines[:0], dataLine{0, int32(len(progressComment))}),
-		join:  s.f.join,
-	}
-	if !s.c.parse(s.f.data) || !s.c.isToolEvent(s.f.data) {
+	end := len(bytes.TrimRight(line, "\r\n")) // without the blank line
+	s.f.SetData(line, len(progressComment), end)
+	if !s.c.parse(s.f.Data) || !s.c.isToolEvent(s.f.Data) {
 		return false
 	}
-	s.known, s.edits, s.room = false, s.edits[:0], s.room[:0]
+	s.edits.Reset()
+	s.known, s.room = false, s.room[:0]
 	s.toolFrame(ProgressComment)
 	return true
 }

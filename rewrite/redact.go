@@ -79,14 +79,14 @@ func redactEach(b []byte, find func(each func(jsonspan.Span))) []byte {
 // redactIn adds the edits that take secrets out of the strings in the JSON value at
 // v. All other bytes stay.
 func (s *Stream) redactIn(v jsonspan.Span) {
-	if b := v.Of(s.f.data); mayHoldSecret(b) {
+	if b := v.Of(s.f.Data); mayHoldSecret(b) {
 		s.redactBy(v, func(each func(jsonspan.Span)) { eachSecret(b, each) })
 	}
 }
 
 // redactData does so where the data of the frame s.f is no JSON that is well formed.
 func (s *Stream) redactData() {
-	if b := s.f.data; mayHoldSecret(b) {
+	if b := s.f.Data; mayHoldSecret(b) {
 		s.redactBy(jsonspan.Span{From: 0, To: len(b)}, func(each func(jsonspan.Span)) { eachSecretOf(b, each) })
 	}
 }
@@ -94,7 +94,7 @@ func (s *Stream) redactData() {
 // redactBy adds the edits that replace the secrets in the data at v that find calls
 // its argument with.
 func (s *Stream) redactBy(v jsonspan.Span, find func(each func(secret jsonspan.Span))) {
-	b := v.Of(s.f.data)
+	b := v.Of(s.f.Data)
 	var r redaction
 	var rest []byte
 	n, from, at := 0, 0, 0
@@ -102,7 +102,7 @@ func (s *Stream) redactBy(v jsonspan.Span, find func(each func(secret jsonspan.S
 		s.note(sectionEnd, "a secret in what upstream says of a failure: redacted")
 		with := r.of(secret)
 		if n++; n <= maxRedactedEdits {
-			s.edit(v.From+secret.From, v.From+secret.To, with)
+			s.edits.Replace(&s.f, v.From+secret.From, v.From+secret.To, with)
 			return
 		}
 		if rest == nil {
@@ -113,7 +113,7 @@ func (s *Stream) redactBy(v jsonspan.Span, find func(each func(secret jsonspan.S
 		at = secret.To
 	})
 	if rest != nil {
-		s.edit(v.From+from, v.To, jsonspan.OneLine(append(rest, b[at:]...)))
+		s.edits.Replace(&s.f, v.From+from, v.To, jsonspan.OneLine(append(rest, b[at:]...)))
 	}
 }
 
@@ -146,6 +146,14 @@ func eachSecret(b []byte, each func(secret jsonspan.Span)) {
 		}
 		eachSecretOf(text, func(s jsonspan.Span) { each(jsonspan.Span{From: in + s.From, To: in + s.To}) })
 	}
+}
+
+// indexFrom returns the index of the first c in b from i on, len(b) if there is none.
+func indexFrom(b []byte, i int, c byte) int {
+	if n := bytes.IndexByte(b[i:], c); n >= 0 {
+		return i + n
+	}
+	return len(b)
 }
 
 // mayHoldSecret tells whether there may be a secret in b, a JSON value or a text. It

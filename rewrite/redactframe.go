@@ -24,7 +24,7 @@ func (s *Stream) mayTellSecret() bool {
 	f := &s.c.fault
 	if !f.looked {
 		f.looked = true
-		f.secret = mayHoldSecret(s.c.err.Of(s.f.data)) || mayHoldSecret(s.c.hermes.Of(s.f.data))
+		f.secret = mayHoldSecret(s.c.err.Of(s.f.Data)) || mayHoldSecret(s.c.hermes.Of(s.f.Data))
 	}
 	return f.secret
 }
@@ -55,7 +55,7 @@ func (s *Stream) redactTwins() {
 // redactOthers takes secrets out of the errors in the frame's object, but for those
 // that are seen to.
 func (s *Stream) redactOthers(but ...jsonspan.Span) {
-	eachError(s.f.data, func(value jsonspan.Span) {
+	eachError(s.f.Data, func(value jsonspan.Span) {
 		if !slices.Contains(but, value) {
 			s.redactIn(value)
 		}
@@ -121,14 +121,14 @@ func (s *Stream) redactFrame() {
 
 // tellsState tells whether the frame s.f with the object s.c says nothing else.
 func (s *Stream) tellsState() bool {
-	return s.f.tellsState() || s.c.extra && tellsState(jsonspan.Inside(memberOf(s.f.data, jsonspan.Span{From: s.c.open, To: s.c.shut + 1}, "type").Of(s.f.data)))
+	return tellsState(s.f.Event) || s.c.extra && tellsState(jsonspan.Inside(memberOf(s.f.Data, jsonspan.Span{From: s.c.open, To: s.c.shut + 1}, "type").Of(s.f.Data)))
 }
 
 // redactMany writes a frame that may have very many secrets anew without them, before
 // it is handled: an edit of each would take more memory than the frame.
 func (s *Stream) redactMany() {
-	c, data := &s.c, s.f.data
-	if len(data) <= 4*maxRedactedEdits || s.known || !(c.extra || c.err.Ok() || c.hermes.Ok() || c.twins || c.errors || len(s.f.event) > 0) {
+	c, data := &s.c, s.f.Data
+	if len(data) <= 4*maxRedactedEdits || s.known || !(c.extra || c.err.Ok() || c.hermes.Ok() || c.twins || c.errors || len(s.f.Event) > 0) {
 		return
 	}
 	isError := !isNamed(&s.f) && !c.isChunk(data) && !c.list && c.err.IsSet(data) // see errorFrame
@@ -149,7 +149,7 @@ func (s *Stream) redactMany() {
 	})
 	if n > maxRedactedEdits {
 		s.note(sectionEnd, "a secret in what upstream says of a failure: redacted")
-		s.edit(from, to, jsonspan.OneLine(clean[from:len(clean)-len(data)+to]))
+		s.edits.Replace(&s.f, from, to, jsonspan.OneLine(clean[from:len(clean)-len(data)+to]))
 		s.rewriteFrame()
 	}
 }
@@ -163,22 +163,16 @@ func eachSecretIn(data []byte, v jsonspan.Span, each func(secret jsonspan.Span))
 
 // rewriteFrame makes the frame s.f what its edits have it say, and reads it again.
 func (s *Stream) rewriteFrame() {
-	size := len(s.f.raw)
-	for _, e := range s.edits {
-		size += len(e.with) - (e.To - e.From)
-	}
-	s.f.parse(s.render(make([]byte, 0, size)))
-	s.c.parse(s.f.data)
-	s.edits = s.edits[:0]
+	s.f.Parse(s.edits.Append(make([]byte, 0, s.edits.Size(&s.f)), &s.f))
+	s.c.parse(s.f.Data)
+	s.edits.Reset()
 }
 
 // redactAll takes secrets out of all that the object s.c says.
 func (s *Stream) redactAll() { s.redactIn(jsonspan.Span{From: s.c.open, To: s.c.shut + 1}) }
 
-// tellsState tells whether the frame says nothing but that something has failed, or
-// how the agent is.
-func (f *frame) tellsState() bool { return len(f.event) > 0 && tellsState(f.event) }
-
+// tellsState reports whether an event of the name says nothing but that something has
+// failed, or how the agent is.
 func tellsState(event []byte) bool {
 	switch string(event) {
 	case "error", "hermes.status", "approval.request", "hermes.approval.request", "run.interrupted":
@@ -213,11 +207,11 @@ func (s *Stream) redactOther() {
 	if !s.looksAtErrors() {
 		return
 	}
-	data, m := s.f.data, &s.m
+	data, m := s.f.Data, &s.m
 	whole := jsonspan.Span{From: skipSpace(data, 0, ' '), To: len(data)}
 	switch {
-	case s.other.kind == kindSession && isNamed(&s.f) && string(s.f.event) != "error" && string(s.f.event) != "hermes.status":
-	case s.f.tellsState(), m.typ.IsString(data) && tellsState(m.typ.Inner().Of(data)), m.event.IsString(data) && tellsState(m.event.Inner().Of(data)):
+	case s.other.kind == kindSession && isNamed(&s.f) && string(s.f.Event) != "error" && string(s.f.Event) != "hermes.status":
+	case tellsState(s.f.Event), m.typ.IsString(data) && tellsState(m.typ.Inner().Of(data)), m.event.IsString(data) && tellsState(m.event.Inner().Of(data)):
 		s.redactIn(whole)
 		return
 	}

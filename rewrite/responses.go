@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
 // responses is what is remembered of a stream of /v1/responses.
@@ -26,15 +27,15 @@ const responsePrefix = "response."
 
 // responseEvent returns the type of the frame's event, nil when it is none of a
 // response: its type agrees with its name, and it has the response or a number.
-func (m *members) responseEvent(f *frame) []byte {
-	if !m.typ.IsString(f.data) {
+func (m *members) responseEvent(f *sse.Frame) []byte {
+	if !m.typ.IsString(f.Data) {
 		return nil
 	}
-	name := m.typ.Inner().Of(f.data)
+	name := m.typ.Inner().Of(f.Data)
 	switch {
 	case !bytes.HasPrefix(name, []byte(responsePrefix)),
-		isNamed(f) && !bytes.Equal(name, f.event),
-		!m.response.IsObject(f.data) && !m.numbered(f.data):
+		isNamed(f) && !bytes.Equal(name, f.Event),
+		!m.response.IsObject(f.Data) && !m.numbered(f.Data):
 		return nil
 	}
 	return name
@@ -46,13 +47,13 @@ func (m *members) numbered(data []byte) bool {
 }
 
 // note remembers what an event says.
-func (r *responses) note(f *frame, m *members) {
+func (r *responses) note(f *sse.Frame, m *members) {
 	r.named = isNamed(f)
-	r.count(f.data, m)
-	if !m.response.IsObject(f.data) {
+	r.count(f.Data, m)
+	if !m.response.IsObject(f.Data) {
 		return
 	}
-	object := m.response.Of(f.data)
+	object := m.response.Of(f.Data)
 	whole := jsonspan.Span{From: 0, To: len(object)}
 	if v := memberOf(object, whole, "id"); v.IsString(object) && v.To-v.From > 2 {
 		remember(&r.id, v.Of(object))

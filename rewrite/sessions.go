@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
 // session is what is remembered of a stream of /api/sessions/{id}/chat/stream.
@@ -24,28 +25,28 @@ type session struct {
 type sessionTool struct{ name, message []byte }
 
 // sessionEvent returns the name of the frame's event, nil when it is none of a session.
-func sessionEvent(f *frame) (kind, []byte) {
+func sessionEvent(f *sse.Frame) (kind, []byte) {
 	if !isNamed(f) {
 		return kindUnknown, nil
 	}
-	return kindSession, f.event
+	return kindSession, f.Event
 }
 
 // note remembers what an event says.
-func (e *session) note(f *frame, m *members) {
-	if m.sessionID.IsString(f.data) {
-		remember(&e.id, m.sessionID.Of(f.data))
+func (e *session) note(f *sse.Frame, m *members) {
+	if m.sessionID.IsString(f.Data) {
+		remember(&e.id, m.sessionID.Of(f.Data))
 	}
-	if m.runID.IsString(f.data) {
-		remember(&e.run, m.runID.Of(f.data))
+	if m.runID.IsString(f.Data) {
+		remember(&e.run, m.runID.Of(f.Data))
 	}
-	if m.ts.Ok() && jsonspan.IsDigit(f.data[m.ts.From]) {
-		remember(&e.ts, m.ts.Of(f.data))
+	if m.ts.Ok() && jsonspan.IsDigit(f.Data[m.ts.From]) {
+		remember(&e.ts, m.ts.Of(f.Data))
 	}
-	if n := jsonspan.SmallInt(m.seq.Of(f.data)); n >= 0 {
+	if n := jsonspan.SmallInt(m.seq.Of(f.Data)); n >= 0 {
 		e.last = n
 	}
-	e.tell(f.event, jsonspan.StringAt(f.data, m.toolName), jsonspan.StringAt(f.data, m.messageID))
+	e.tell(f.Event, jsonspan.StringAt(f.Data, m.toolName), jsonspan.StringAt(f.Data, m.messageID))
 }
 
 // noteLarge remembers what the beginning of an event says that passed unexamined. Its

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
 // Params are what is particular to one stream.
@@ -86,7 +87,7 @@ type Stream struct {
 	out []byte    // what may leave, the caller's buffer
 	now time.Time // the caller's clock
 
-	scan    scanner
+	scan    sse.Scanner
 	pattern pattern
 	env     envelope
 
@@ -95,14 +96,11 @@ type Stream struct {
 	tags  tags
 	said  said
 
-	active bool
-	mark   bool // a byte order mark is to be written
-	left   bool // something has been
-	lf     bool // the last frame ends with a CR whose LF is yet to come
-	fate   fate
-	owed   bool // a marker was dropped behind text: a newline goes before the next
-	breaks bool // the reasoning to come begins a stretch behind another
-	eat    int8 // newlines that go with the imitation before
+	active  bool
+	framing sse.Output // what became of the last unit
+	owed    bool       // a marker was dropped behind text: a newline goes before the next
+	breaks  bool       // the reasoning to come begins a stretch behind another
+	eat     int8       // newlines that go with the imitation before
 
 	manyChoices  bool
 	reported     bool   // the model's usage is in the memory
@@ -154,7 +152,7 @@ type said struct {
 // New returns the Stream of a response. The options are shared.
 func New(o *Options, p Params) *Stream {
 	s := &Stream{o: o, p: params{p.ID, p.Created, p.Usage, p.OnTool, p.Explain}, form: o.form(&p), active: p.Active}
-	s.scan.max, s.scan.lines = o.FrameLimit(), !p.Active
+	s.scan.MaxFrame, s.scan.CommentUnits = o.FrameLimit(), !p.Active
 	if !p.Active {
 		s.other = &other{looksAt: p.Responses}
 	}
@@ -231,12 +229,12 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 		return dst
 	}
 	s.out, s.now = dst, now
-	s.scan.feed(in)
-	for len(s.scan.ahead()) > 0 {
+	s.scan.Feed(in)
+	for len(s.scan.Ahead()) > 0 {
 		if s.takeLike() {
 			continue
 		}
-		u, b, ok := s.scan.next()
+		u, b, ok := s.scan.Next()
 		if !ok {
 			break
 		}
@@ -247,11 +245,11 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 			s.unit(u, b)
 		}
 	}
-	if len(s.scan.ahead()) > 0 {
+	if len(s.scan.Ahead()) > 0 {
 		s.borrow()
 	}
-	fed := len(s.scan.src)
-	s.scan.rest()
+	fed := s.scan.Fed()
+	s.scan.Rest()
 	s.giveBack(fed)
 	return s.taken()
 }
@@ -277,13 +275,13 @@ func (s *Stream) Finish(dst []byte, cause Cause) []byte {
 	s.out = dst
 	s.borrow()
 	s.explain(nil, func() { s.finish(cause) })
-	s.giveBack(len(s.scan.tail()))
+	s.giveBack(len(s.scan.Tail()))
 	return s.taken()
 }
 
 // isOver tells whether upstream has said all, and the client has got it.
 func (s *Stream) isOver() bool {
-	return s.active && s.finished && s.done && s.work == nil && s.scan.between() && !s.explains()
+	return s.active && s.finished && s.done && s.work == nil && s.scan.Between() && !s.explains()
 }
 
 // finish does what Finish does.
@@ -294,9 +292,9 @@ func (s *Stream) finish(cause Cause) {
 		s.finishOther(cause, added)
 		return
 	}
-	torn := tearsCRLF(s.hold.buf)
+	held := s.hold.buf
 	s.settle()
-	s.lf = s.lf || torn && bytes.HasSuffix(s.out, []byte("\r"))
+	s.framing.Release(held, s.out)
 	if !s.finished {
 		s.completeAll(true)
 		s.writeErrorFinish(cause.Code())
@@ -315,27 +313,26 @@ func (s *Stream) finish(cause Cause) {
 // keeps what follows apart from it. It returns how many bytes of ours the frame
 // that counts has got at its end.
 func (s *Stream) finishTail(cause Cause) (added int) {
-	if s.scan.raw {
+	if s.scan.Raw() {
 		if s.active || s.otherOpen() {
 			s.out = append(s.out, "\n\n"...)
 		}
 		return 0
 	}
-	tail := s.scan.tail()
-	s.f.parse(tail)
+	tail := s.scan.End()
+	s.f.Parse(tail)
 	s.otherGoesOn(tail)
 	switch {
 	case s.isWhole(tail) && (s.active || s.chunkComes() || s.otherComes()):
 		s.note(sectionEnd, "the last frame is complete but for its blank line: it counts")
 		end := missingEnd(tail)
-		s.scan.seen = unitLines{} // the scanner has not seen that
-		s.unit(unitFrame, append(bytes.Clone(tail), end...))
+		s.unit(sse.UnitFrame, append(bytes.Clone(tail), end...))
 		return len(end)
 	case !s.active && !s.otherCut(cause), s.done && isComments(tail):
 		if len(tail) > 0 {
 			s.note(sectionHarm, "what is behind the last frame: passes")
 		}
-		s.writeMark()
+		s.out = s.framing.AppendMark(s.out)
 		s.out = append(s.out, tail...)
 	case len(tail) > 0:
 		s.note(sectionEnd, "a frame that was cut in the middle: dropped")
@@ -357,7 +354,7 @@ func isComments(tail []byte) bool {
 // isWhole tells whether the frame s.f, which is tail, lacks only its end: its
 // data is complete, and so is its last line.
 func (s *Stream) isWhole(tail []byte) bool {
-	if !isDone(s.f.data) && (firstByte(s.f.data) != '{' || !jsonspan.Valid(s.f.data)) {
+	if !isDone(s.f.Data) && (firstByte(s.f.Data) != '{' || !jsonspan.Valid(s.f.Data)) {
 		return false
 	}
 	last := tail[bytes.LastIndexAny(tail, "\r\n")+1:]
@@ -375,18 +372,17 @@ func missingEnd(tail []byte) string {
 // chunkComes tells whether the frame s.f is a chunk, at which a stream becomes
 // active.
 func (s *Stream) chunkComes() bool {
-	return s.c.parse(s.f.data) && s.c.isChunk(s.f.data)
+	return s.c.parse(s.f.Data) && s.c.isChunk(s.f.Data)
 }
 
 // Keepalive appends a keepalive to dst when one may leave now: between frames
 // of an active stream that has not finished (contract section 3).
 func (s *Stream) Keepalive(dst []byte) []byte {
-	if !s.active || s.scan.raw || s.finished || s.closed {
+	if !s.active || s.scan.Raw() || s.finished || s.closed {
 		return dst
 	}
 	s.sum.Keepalives++
-	s.out = dst
-	s.writeMark()
+	s.out = s.framing.AppendMark(dst)
 	s.writeLF()
 	if s.o.KeepaliveForm == KeepaliveComment || !s.env.known {
 		s.out = append(s.out, ": keepalive\n\n"...)

@@ -139,7 +139,7 @@ func (s *Stream) keepClosing(in jsonspan.Span) {
 	s.note(sectionReasoning, "may be a closing tag: held back")
 	from := s.closingFrom(in)
 	s.cut(from, in.To)
-	s.pending = append(s.pending, s.f.data[from:in.To]...)
+	s.pending = append(s.pending, s.f.Data[from:in.To]...)
 	s.closing = jsonspan.Span{}
 }
 

@@ -58,7 +58,7 @@ func (s *Stream) falseStop() (code string) {
 // willFail reports whether the finish chunk s.c, whose text has not been read, is that
 // of an agent that failed.
 func (s *Stream) willFail() bool {
-	reason := finishReason(s.c.finish.Inner().Of(s.f.data))
+	reason := finishReason(s.c.finish.Inner().Of(s.f.Data))
 	switch {
 	case s.finished:
 		return false
@@ -123,11 +123,11 @@ func (s *Stream) zeroUsageIsCrash() bool {
 // model reports it. The chunk is well formed.
 func (s *Stream) noteUsage() {
 	u, tokens := s.c.usage, &s.c.tokens
-	if !u.IsObject(s.f.data) {
+	if !u.IsObject(s.f.Data) {
 		return
 	}
 	if !(s.c.finish.Ok() && s.allEnded()) && u.To-u.From <= maxUsage {
-		s.usage = append(s.usage[:0], jsonspan.OneLine(u.Of(s.f.data))...)
+		s.usage = append(s.usage[:0], jsonspan.OneLine(u.Of(s.f.Data))...)
 	}
 	s.sum.InputTokens, s.sum.OutputTokens = tokens.input, tokens.output
 	if tokens.counts && !s.reported && s.p.usage != nil {
