@@ -90,13 +90,11 @@ func (a *answer) parse() bool {
 		return false
 	}
 	a.sum.ID, a.sum.Model = unquote(a.c.id.of(a.b)), unquote(a.c.model.of(a.b))
-	for i := a.c.choices.from + 1; len(a.messages) < maxChoices; {
-		choice, next, ok := nextElement(a.b, i)
-		if !ok {
+	for choice := range elementsOf(a.b, a.c.choices) {
+		if len(a.messages) == maxChoices {
 			break
 		}
 		a.messages = append(a.messages, a.readChoice(choice))
-		i = next
 	}
 	return true
 }
@@ -110,14 +108,7 @@ func (a *answer) readChoice(choice span) message {
 }
 
 func (a *answer) readMessage(v span) (m message) {
-	if !v.isObject(a.b) {
-		return m
-	}
-	for i := v.from + 1; ; {
-		key, value, next, ok := nextMember(a.b, i)
-		if !ok {
-			return m
-		}
+	for key, value := range membersOf(a.b, v) {
 		switch string(key.of(a.b)) {
 		case "role":
 		case "content":
@@ -131,8 +122,8 @@ func (a *answer) readMessage(v span) (m message) {
 		default:
 			m.other = m.other || filled(value.of(a.b))
 		}
-		i = next
 	}
+	return m
 }
 
 // says tells whether the value is a string with a non-space character.

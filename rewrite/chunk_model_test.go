@@ -5,38 +5,48 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/tidwall/gjson"
 )
 
 // modelChunk reads a chunk level by level: each object is found first, and then
 // gone through again. What it is given is well formed.
 type modelChunk struct{ chunk }
 
-func (c *modelChunk) parse(data []byte) bool {
-	i := skipSpace(data, 0, ' ')
-	if i >= len(data) || data[i] != '{' {
-		return false
-	}
-	c.chunk = chunk{open: i}
-	i++
-	for {
-		key, value, next, ok := nextMember(data, i)
-		if !ok {
-			break
-		}
-		c.member(string(key.of(data)), value)
-		i = next
-	}
-	c.shut = skipSpace(data, i, ' ')
-	if c.shut >= len(data) || data[c.shut] != '}' {
-		return false
-	}
+func (c *modelChunk) parse(data []byte) {
+	c.chunk = chunk{open: bytes.IndexByte(data, '{'), shut: bytes.LastIndexByte(data, '}')}
+	eachIn(data, span{c.open, c.shut + 1}, func(key, value span) { c.member(string(key.of(data)), value) })
 	c.readChoices(data)
 	c.tokens = c.readUsage(data)
 	c.fault = fault{
-		memberOf(data, c.err, "message"), memberOf(data, c.err, "type"), memberOf(data, c.err, "param"), memberOf(data, c.err, "code"),
-		memberOf(data, c.hermes, "error"), false, false,
+		lastIn(data, c.err, "message"), lastIn(data, c.err, "type"), lastIn(data, c.err, "param"), lastIn(data, c.err, "code"),
+		lastIn(data, c.hermes, "error"), false, false,
 	}
-	return true
+}
+
+// eachIn calls each with the names and the values in the object, or the array, at v.
+func eachIn(data []byte, v span, each func(key, value span)) {
+	at := func(r gjson.Result) span { return span{v.from + r.Index, v.from + r.Index + len(r.Raw)} }
+	gjson.ParseBytes(v.of(data)).ForEach(func(key, value gjson.Result) bool {
+		if data[v.from] == '[' {
+			each(span{}, at(value))
+		} else {
+			each(at(key).inner(), at(value))
+		}
+		return true
+	})
+}
+
+// lastIn returns the value of the last member with the name in the object at v.
+func lastIn(data []byte, v span, name string) (found span) {
+	if v.isObject(data) {
+		eachIn(data, v, func(key, value span) {
+			if key.is(data, name) {
+				found = value
+			}
+		})
+	}
+	return found
 }
 
 func (c *modelChunk) member(name string, value span) {
@@ -83,14 +93,7 @@ func (c *modelChunk) readChoices(data []byte) {
 		return
 	}
 	c.list = true
-	for i := c.choices.from + 1; ; {
-		choice, next, ok := nextElement(data, i)
-		if !ok || next > c.choices.to {
-			return
-		}
-		c.readChoice(data, choice)
-		i = next
-	}
+	eachIn(data, c.choices, func(_, choice span) { c.readChoice(data, choice) })
 }
 
 func (c *modelChunk) readChoice(data []byte, choice span) {
@@ -101,17 +104,13 @@ func (c *modelChunk) readChoice(data []byte, choice span) {
 	var index int64
 	var finish, text span
 	before := c.speech
-	for i := choice.from + 1; ; {
-		key, value, next, ok := nextMember(data, i)
-		if !ok {
-			break
-		}
+	eachIn(data, choice, func(key, value span) {
 		switch string(key.of(data)) {
 		case "index":
 			index = smallInt(value.of(data))
 		case "delta":
 			c.content, c.role, c.alone, c.bare = span{}, span{}, false, false
-			if value.from == memberOf(data, choice, "delta").from { // the last
+			if value.from == lastIn(data, choice, "delta").from { // the last
 				c.speech = before
 			}
 			c.readDelta(data, value)
@@ -123,8 +122,7 @@ func (c *modelChunk) readChoice(data []byte, choice span) {
 			c.more = c.more || !value.is(data, "null")
 			c.errors = c.errors || key.is(data, "error") || strings.Contains(string(key.of(data)), `\`)
 		}
-		i = next
-	}
+	})
 	c.repeat = span{}
 	if text.isString(data) && c.content.ok() && bytes.Equal(text.of(data), c.content.of(data)) {
 		c.repeat = text
@@ -145,12 +143,8 @@ func (c *modelChunk) readDelta(data []byte, delta span) {
 	}
 	c.delta = delta
 	c.alone, c.bare = true, true
-	last := memberOf(data, delta, "content")
-	for i := delta.from + 1; ; {
-		key, value, next, ok := nextMember(data, i)
-		if !ok {
-			return
-		}
+	last := lastIn(data, delta, "content")
+	eachIn(data, delta, func(key, value span) {
 		switch string(key.of(data)) {
 		case "content":
 			c.contentKey, c.content = key, span{}
@@ -176,8 +170,7 @@ func (c *modelChunk) readDelta(data []byte, delta span) {
 			c.alone, c.bare = false, false
 			c.other = c.other || filled(value.of(data))
 		}
-		i = next
-	}
+	})
 }
 
 func (c *modelChunk) readUsage(data []byte) (u usage) {
@@ -185,11 +178,7 @@ func (c *modelChunk) readUsage(data []byte) (u usage) {
 		return u
 	}
 	var n, zeros int
-	for i := c.usage.from + 1; ; {
-		key, value, next, ok := nextMember(data, i)
-		if !ok {
-			break
-		}
+	eachIn(data, c.usage, func(key, value span) {
 		count := max(0, smallInt(value.of(data)))
 		switch string(key.of(data)) {
 		case "prompt_tokens":
@@ -198,8 +187,7 @@ func (c *modelChunk) readUsage(data []byte) (u usage) {
 			u.output = count
 		case "total_tokens":
 		default:
-			i = next
-			continue
+			return
 		}
 		n++
 		switch first := data[value.from]; {
@@ -208,8 +196,7 @@ func (c *modelChunk) readUsage(data []byte) (u usage) {
 		case first >= '1' && first <= '9':
 			u.counts = true
 		}
-		i = next
-	}
+	})
 	u.reported, u.zero = n > 0, zeros == 3 && n == 3
 	return u
 }
@@ -223,7 +210,10 @@ func checkChunk(t *testing.T, data []byte) {
 	if ok := got.parse(data); ok != valid {
 		t.Fatalf("%q: parsed is %v, well formed %v", data, ok, valid)
 	}
-	if valid && (!want.parse(data) || got != want.chunk) {
+	if !valid {
+		return
+	}
+	if want.parse(data); got != want.chunk {
 		t.Fatalf("%q:\n%+v, want\n%+v", data, got, want.chunk)
 	}
 }

@@ -130,25 +130,15 @@ func (s *Stream) removeMember(v span) {
 	if !v.ok() {
 		return
 	}
-	data := s.f.data
-	from, to := v.from, v.to
-	for from > s.c.open && data[from] != ':' {
-		from--
-	}
-	for from--; data[from] != '"'; from-- {
-	}
-	for from--; data[from] != '"'; from-- {
-	}
-	before := from
-	for before > 0 && data[before-1] <= ' ' {
-		before--
-	}
-	if data[before-1] == ',' {
-		s.edit(before-1, to, nil)
+	data, to := s.f.data, v.to
+	from := bytes.LastIndexByte(data[:v.from], '"') // of a name without an escape
+	from = bytes.LastIndexByte(data[:from], '"')
+	if before := bytes.TrimRight(data[:from], blanks); before[len(before)-1] == ',' {
+		s.edit(len(before)-1, to, nil)
 		return
 	}
-	if next := skipSpace(data, to, ' '); data[next] == ',' {
-		to = skipSpace(data, next+1, ' ')
+	if next := blankFrom(data, to); data[next] == ',' {
+		to = blankFrom(data, next+1)
 	}
 	s.edit(from, to, nil)
 }

@@ -176,15 +176,10 @@ func (s *Stream) eachStop(each func(span)) {
 		each(s.c.finish)
 		return
 	}
-	for i := s.c.choices.from + 1; ; {
-		choice, next, ok := nextElement(data, i)
-		if !ok {
-			return
-		}
+	for choice := range elementsOf(data, s.c.choices) {
 		if reason := memberOf(data, choice, "finish_reason"); reason.isString(data) && spells(reason.inner().of(data), "stop") {
 			each(reason)
 		}
-		i = next
 	}
 }
 

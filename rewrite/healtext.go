@@ -132,7 +132,7 @@ func (h *healer) begins(text []byte, i int) bool {
 // stripMarkers takes the marker lines out of a text, the inside of a JSON
 // string, and returns it with their number.
 func stripMarkers(text []byte, tools *Tools) ([]byte, int) {
-	h := healer{b: text, tools: tools, out: make([]byte, 0, len(text))}
+	h := healer{reader: reader{b: text}, tools: tools, out: make([]byte, 0, len(text))}
 	h.healText(span{0, len(text)})
 	return append(h.out, text[h.at:]...), h.said.Markers
 }

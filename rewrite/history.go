@@ -42,7 +42,7 @@ const (
 // not well-formed JSON in UTF-8, or nested deeper than maxDepth, or has a lone
 // surrogate within a marker, passes untouched.
 func Heal(body []byte, tools *Tools) ([]byte, Healed) {
-	h := healer{b: body, tools: (&Options{Tools: tools}).tools()}
+	h := healer{reader: reader{b: body}, tools: (&Options{Tools: tools}).tools()}
 	if !h.body() {
 		return body, Healed{}
 	}
@@ -57,12 +57,10 @@ func Heal(body []byte, tools *Tools) ([]byte, Healed) {
 // be and skips all else. It trusts the JSON to be well formed, and asks whether
 // it is before the first byte is cut.
 //
-// member and element stop in front of a value, and skip or a step down goes
-// behind it. nextMember and nextElement would go behind it first, so that the
-// messages, nearly all of a body, would be scanned once for each level.
+// It does not use membersOf and elementsOf, which go behind a value before it is
+// looked at: the messages, nearly all of a body, would be scanned once for each level.
 type healer struct {
-	b     []byte
-	i     int // the next byte to look at
+	reader
 	tools *Tools
 	said  Healed
 
@@ -79,34 +77,29 @@ type healer struct {
 // body walks over the whole body, and is false when that is no JSON object with
 // nothing behind it.
 func (h *healer) body() bool {
-	h.i = skipSpace(h.b, 0, ' ')
-	if !h.enter('{') {
+	h.i = blankFrom(h.b, 0)
+	if !h.opens('{') {
 		return false
 	}
 	h.said.Asked = AskedWhole
-	for {
+	for h.open(); ; {
 		key, ok := h.member()
-		if !ok {
-			break
-		}
 		switch {
+		case !ok:
+			return h.ends()
 		case h.means(key, "messages"):
 			h.messages()
 		case h.means(key, "stream"):
 			h.said.Asked = h.stream()
 		default:
-			ok = h.skip().ok()
-		}
-		if !ok {
-			return false
+			h.pass()
 		}
 	}
-	return h.enter('}') && skipSpace(h.b, h.i, ' ') == len(h.b)
 }
 
 // stream reads the value of the member stream.
 func (h *healer) stream() Asked {
-	switch string(h.skip().of(h.b)) {
+	switch string(h.pass().of(h.b)) {
 	case "true":
 		return AskedStream
 	case "false", "null":
@@ -117,18 +110,17 @@ func (h *healer) stream() Asked {
 
 // messages walks over the messages, if they are an array.
 func (h *healer) messages() {
-	if !h.enter('[') {
-		h.skip()
+	if !h.opens('[') {
+		h.pass()
 		return
 	}
-	for h.element() {
-		if h.enter('{') {
+	for h.open(); h.element(); {
+		if h.opens('{') {
 			h.message()
 		} else {
-			h.skip() // to the end, where there is none
+			h.pass()
 		}
 	}
-	h.enter(']')
 }
 
 // message walks over a message, and heals it when it is the assistant's. Its
@@ -137,7 +129,7 @@ func (h *healer) message() {
 	trim(&h.texts)
 	h.texts = h.texts[:0]
 	assistant := false
-	for {
+	for h.open(); ; {
 		key, ok := h.member()
 		if !ok {
 			break
@@ -148,10 +140,9 @@ func (h *healer) message() {
 		case h.means(key, "content"):
 			h.content()
 		default:
-			h.skip()
+			h.pass()
 		}
 	}
-	h.enter('}')
 	if !assistant {
 		return
 	}
@@ -162,25 +153,24 @@ func (h *healer) message() {
 
 // content notes the texts of a message's content.
 func (h *healer) content() {
-	if !h.enter('[') {
+	if !h.opens('[') {
 		h.text()
 		return
 	}
-	for h.element() {
-		if h.enter('{') {
+	for h.open(); h.element(); {
+		if h.opens('{') {
 			h.part()
 		} else {
-			h.skip() // to the end, where there is none
+			h.pass()
 		}
 	}
-	h.enter(']')
 }
 
 // part notes the text of a part of a content, if it has the type text.
 func (h *healer) part() {
 	n := len(h.texts)
 	isText := false
-	for {
+	for h.open(); ; {
 		key, ok := h.member()
 		if !ok {
 			break
@@ -191,10 +181,9 @@ func (h *healer) part() {
 		case h.means(key, "text"):
 			h.text()
 		default:
-			h.skip()
+			h.pass()
 		}
 	}
-	h.enter('}')
 	if !isText {
 		h.texts = h.texts[:n]
 	}
@@ -202,7 +191,7 @@ func (h *healer) part() {
 
 // text notes the value as a text, if it is a string that may have a marker.
 func (h *healer) text() {
-	v := h.skip()
+	v := h.pass()
 	if v.isString(h.b) && h.suspects(v.inner()) {
 		h.texts = append(h.texts, v.inner())
 	}
@@ -210,55 +199,12 @@ func (h *healer) text() {
 
 // string tells whether the value is the string want.
 func (h *healer) string(want string) bool {
-	v := h.skip()
+	v := h.pass()
 	return v.isString(h.b) && h.means(v.inner(), want)
 }
 
 // means tells whether the inside of a JSON string at s stands for want.
 func (h *healer) means(s span, want string) bool { return spells(s.of(h.b), want) }
-
-// enter goes behind the next byte that is no white space, if that is c.
-func (h *healer) enter(c byte) bool {
-	i := skipSpace(h.b, h.i, ' ')
-	if i >= len(h.b) || h.b[i] != c {
-		return false
-	}
-	h.i = i + 1
-	return true
-}
-
-// member goes to the value of the next member of an object, and returns the
-// inside of its name. It is false when there is none.
-func (h *healer) member() (key span, ok bool) {
-	i := skipSpace(h.b, h.i, ',')
-	if i >= len(h.b) || h.b[i] != '"' {
-		return key, false
-	}
-	end := skipString(h.b, i)
-	if end < 0 {
-		return key, false
-	}
-	h.i = skipSpace(h.b, end, ':')
-	return span{i + 1, end - 1}, h.i < len(h.b)
-}
-
-// element goes to the next element of an array, and is false when there is
-// none.
-func (h *healer) element() bool {
-	h.i = skipSpace(h.b, h.i, ',')
-	return h.i < len(h.b) && h.b[h.i] != ']'
-}
-
-// skip goes behind the value, and returns where it is. Where there is none, or
-// it does not end, it goes to the end: nothing behind it is looked at.
-func (h *healer) skip() span {
-	from := h.i
-	if h.i = skipValue(h.b, from); h.i < 0 {
-		h.i = len(h.b)
-		return span{}
-	}
-	return span{from, h.i}
-}
 
 // cut leaves b[from:to] out. Cuts come in order.
 func (h *healer) cut(from, to int) {

@@ -22,13 +22,8 @@ func TestMembersAreFoundByPosition(t *testing.T) {
 	} {
 		var got []string
 		b := []byte(object)
-		for i := 1; ; {
-			key, value, next, ok := nextMember(b, i)
-			if !ok {
-				break
-			}
+		for key, value := range membersOf(b, span{0, len(b)}) {
 			got = append(got, string(key.of(b))+"="+string(value.of(b)))
-			i = next
 		}
 		if s := strings.Join(got, " "); s != want {
 			t.Errorf("%s: %s, want %s", object, s, want)
@@ -39,12 +34,19 @@ func TestMembersAreFoundByPosition(t *testing.T) {
 func TestBrokenJSONEndsTheSearch(t *testing.T) {
 	for _, b := range []string{``, `"`, `"a`, `"a"`, `"a":`, `"a": "x`, `"a": [1`, `"a": {"b": 1`, `"a": "x\`, `"a":}`, `"a":,`, `:`, `\`, `"a": [}`} {
 		for i := range len(b) + 1 {
-			nextMember([]byte(b), i) // must not panic
-			nextElement([]byte(b), i)
-			skipValue([]byte(b), i)
+			object, array := []byte("{"+b[i:]), []byte("["+b[i:])
+			for range membersOf(object, span{0, len(object)}) { // must not panic
+			}
+			for range elementsOf(array, span{0, len(array)}) {
+			}
+			r := reader{b: []byte(b), i: i}
+			r.pass()
 		}
-		if _, _, _, ok := nextMember([]byte(b), 0); ok && !strings.HasPrefix(b, `"a": [}`) {
-			t.Errorf("a member in %q", b)
+		object := []byte("{" + b)
+		for range membersOf(object, span{0, len(object)}) {
+			if !strings.HasPrefix(b, `"a": [}`) {
+				t.Errorf("a member in %q", b)
+			}
 		}
 	}
 }

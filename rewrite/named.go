@@ -61,13 +61,8 @@ func (s *Stream) renameOwn() {
 // eachRenamed calls each with where the names begin that renameOwn renames.
 func (s *Stream) eachRenamed(each func(at int)) {
 	data := s.f.data
-	r := reader{b: data, i: s.c.open}
-	for r.open(); ; {
-		name, ok := r.member()
-		if !ok {
-			return
-		}
-		value, raw := r.value(), name.of(data)
+	for name, value := range membersOf(data, span{s.c.open, s.c.shut + 1}) {
+		raw := name.of(data)
 		if standsTwice(raw) || spells(raw, "event") && value.isString(data) {
 			each(name.from)
 		}

@@ -56,21 +56,20 @@ type members struct {
 // object, or one that does not end: its first members are found even then.
 func (m *members) parse(data []byte) bool {
 	*m = members{}
-	i := skipSpace(data, 0, ' ')
-	if i >= len(data) || data[i] != '{' {
+	r := reader{b: data, i: blankFrom(data, 0)}
+	if !r.opens('{') {
 		return false
 	}
-	for i++; ; {
-		key, value, next, ok := nextMember(data, i)
+	for r.open(); ; {
+		name, ok := r.member()
 		if !ok {
-			break
+			return r.depth == 0
 		}
-		m.twins = m.twins || bytes.IndexByte(key.of(data), '\\') >= 0
-		m.take(string(key.of(data)), value)
-		i = next
+		if value := r.pass(); value.ok() {
+			m.twins = m.twins || bytes.IndexByte(name.of(data), '\\') >= 0
+			m.take(string(name.of(data)), value)
+		}
 	}
-	i = skipSpace(data, i, ' ')
-	return i < len(data) && data[i] == '}'
 }
 
 func (m *members) take(name string, value span) {

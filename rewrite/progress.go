@@ -299,7 +299,7 @@ func (s *Stream) addFront() {
 	s.note(sectionTools, "a named event: gets the members of a chunk")
 	f := s.toolFront()
 	front := f.empty
-	if skipSpace(s.f.data, s.c.open+1, ' ') != s.c.shut {
+	if blankFrom(s.f.data, s.c.open+1) != s.c.shut {
 		front.to += len(",")
 	}
 	s.edit(s.c.open+1, s.c.open+1, front.of(f.event))

@@ -136,7 +136,7 @@ func eachSecret(b []byte, each func(secret span)) {
 		}
 		text := b[in : end-1]
 		i = min(end, len(b))
-		if next := skipSpace(b, i, ' '); next < len(b) && b[next] == ':' {
+		if next := blankFrom(b, i); next < len(b) && b[next] == ':' {
 			sure, only = ownsSecret(text)
 		} else if sure {
 			f := finder{b: text}

@@ -63,41 +63,18 @@ func (s *Stream) redactOthers(but ...span) {
 // eachError calls each with the errors and hermes blocks in the object in data and in
 // its choices, in order.
 func eachError(data []byte, each func(value span)) {
-	for i := blankFrom(data, 0) + 1; ; {
-		key, value, next, ok := nextMember(data, i)
-		if !ok {
-			return
-		}
+	for key, value := range membersOf(data, span{blankFrom(data, 0), len(data)}) {
 		switch {
 		case saysError(key.of(data)):
 			each(value)
-		case key.is(data, "choices") && data[value.from] == '[':
-			eachErrorOfChoices(data, value, each)
-		}
-		i = next
-	}
-}
-
-// eachErrorOfChoices does so for the choices at v.
-func eachErrorOfChoices(data []byte, v span, each func(value span)) {
-	for i := v.from + 1; ; {
-		choice, next, ok := nextElement(data, i)
-		if !ok {
-			return
-		}
-		i = next
-		if !choice.isObject(data) {
-			continue
-		}
-		for i := choice.from + 1; ; {
-			key, value, next, ok := nextMember(data, i)
-			if !ok {
-				break
+		case key.is(data, "choices"):
+			for choice := range elementsOf(data, value) {
+				for key, value := range membersOf(data, choice) {
+					if saysError(key.of(data)) {
+						each(value)
+					}
+				}
 			}
-			if saysError(key.of(data)) {
-				each(value)
-			}
-			i = next
 		}
 	}
 }
@@ -188,12 +165,7 @@ func tellsState(event []byte) bool {
 // names it.
 func redactAnswer(body []byte, failed bool) []byte {
 	return redactEach(body, func(each func(span)) {
-		for i := blankFrom(body, 0) + 1; ; {
-			key, value, next, ok := nextMember(body, i)
-			if !ok {
-				return
-			}
-			i = next
+		for key, value := range membersOf(body, span{blankFrom(body, 0), len(body)}) {
 			switch name := string(key.of(body)); {
 			case failed && name != "id" && name != "object" && name != "created" && name != "model" && name != "usage",
 				saysError(key.of(body)):
@@ -210,7 +182,7 @@ func (s *Stream) redactOther() {
 		return
 	}
 	data, m := s.f.data, &s.m
-	whole := span{skipSpace(data, 0, ' '), len(data)}
+	whole := span{blankFrom(data, 0), len(data)}
 	switch {
 	case s.other.kind == kindSession && isNamed(&s.f) && string(s.f.event) != "error" && string(s.f.event) != "hermes.status":
 	case s.f.tellsState(), m.typ.isString(data) && tellsState(m.typ.inner().of(data)), m.event.isString(data) && tellsState(m.event.inner().of(data)):
