@@ -13,9 +13,9 @@
 //
 //	scanner.go    bytes      → lines, frames          (WHATWG HTML, section 9.2.6)
 //	frame.go      a frame    → its fields
-//	json.go       data       → members, by position
+//	json.go       ranges of bytes, strings of JSON
+//	reader.go     data       → members, by position
 //	valid.go      data       → whether it is well formed
-//	reader.go     the same, value by value
 //	chunk.go      members    → a chunk
 //	chunkframe.go what becomes of a chunk
 //	scantext.go   content    → its end, eight bytes at once

@@ -1,10 +1,6 @@
 package rewrite
 
-import (
-	"bytes"
-
-	"github.com/tidwall/gjson"
-)
+import "bytes"
 
 // kind is what a stream is that is not one of chat completions.
 type kind uint8
@@ -251,7 +247,7 @@ func (o *other) noteError(f *frame, m *members) {
 		o.responses.count(f.data, m)
 	}
 	for _, v := range []span{memberOf(data, m.err, "message"), m.err, m.message} {
-		if text := stringOf(data, v); text != nil && len(text) <= maxMessage && gjson.ValidBytes(text) {
+		if text := stringOf(data, v); text != nil && len(text) <= maxMessage && validJSON(text) {
 			o.message = bytes.Clone(redact(text))
 			return
 		}
@@ -336,7 +332,7 @@ func (s *Stream) otherID() (id, model string) {
 // remember keeps the JSON value v where it is well formed and not too long. It
 // allocates only when v differs from what is kept.
 func remember(dst *[]byte, v []byte) {
-	if len(v) == 0 || len(v) > maxEnvelope || bytes.Equal(*dst, v) || !gjson.ValidBytes(v) {
+	if len(v) == 0 || len(v) > maxEnvelope || bytes.Equal(*dst, v) || !validJSON(v) {
 		return
 	}
 	*dst = append((*dst)[:0], v...)

@@ -1,6 +1,9 @@
 package rewrite
 
-import "iter"
+import (
+	"iter"
+	"strings"
+)
 
 // reader goes through JSON once, from value to value, by position. What is wanted of
 // an object or an array is read where it stands.
@@ -94,7 +97,7 @@ func (r *reader) pass() span {
 	if r.opens('"') {
 		to = skipString(r.b, from)
 	} else {
-		to = passedFrom(r.b, from)
+		to = skipOther(r.b, from)
 	}
 	if to <= from {
 		r.fail()
@@ -104,23 +107,24 @@ func (r *reader) pass() span {
 	return span{from, to}
 }
 
-// passedFrom returns the index behind the value at i, -1 when it does not end, and i
-// when there is none. It goes from quote to quote, and counts brackets between them.
-func passedFrom(b []byte, i int) int {
+// skipOther returns the index behind the value at i, which is no string: -1 when it
+// does not end, i when there is none. A number or a literal reaches to what cannot be
+// in one, so that brackets count the same at each level.
+func skipOther(b []byte, i int) int {
 	for depth := 0; i < len(b); {
 		switch c := b[i]; {
-		case c == '"':
-			if i = skipString(b, i); i < 0 || depth == 0 {
-				return i
-			}
 		case c == '{' || c == '[':
 			depth++
 			i++
-		case depth == 0: // a number or a literal
-			for i < len(b) && b[i] > ' ' && b[i] != ',' && b[i] != ':' && b[i] != '}' && b[i] != ']' {
+		case depth == 0:
+			for i < len(b) && b[i] > ' ' && strings.IndexByte(`,:"{}[]`, b[i]) < 0 {
 				i++
 			}
 			return i
+		case c == '"':
+			if i = skipString(b, i); i < 0 {
+				return -1
+			}
 		case c == '}' || c == ']':
 			i++
 			if depth--; depth == 0 {
@@ -150,7 +154,7 @@ func membersOf(b []byte, v span) iter.Seq2[span, span] {
 		if !v.isObject(b) {
 			return
 		}
-		r := reader{b: b, i: v.from}
+		r := reader{b: b[:v.to], i: v.from}
 		for r.open(); ; {
 			name, ok := r.member()
 			if !ok {
@@ -169,7 +173,7 @@ func elementsOf(b []byte, v span) iter.Seq[span] {
 		if !v.ok() || b[v.from] != '[' {
 			return
 		}
-		r := reader{b: b, i: v.from}
+		r := reader{b: b[:v.to], i: v.from}
 		for r.open(); r.element(); {
 			if value := r.pass(); !value.ok() || !yield(value) {
 				return
