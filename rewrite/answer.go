@@ -92,34 +92,25 @@ func (a *answer) parse() bool {
 		return false
 	}
 	a.sum.ID, a.sum.Model = unquote(a.c.id.Of(a.b)), unquote(a.c.model.Of(a.b))
-	for i := a.c.choices.From + 1; len(a.messages) < maxChoices; {
-		choice, next, ok := nextElement(a.b, i)
-		if !ok {
+	for choice := range jsonspan.Elements(a.b, a.c.choices) {
+		if len(a.messages) == maxChoices {
 			break
 		}
 		a.messages = append(a.messages, a.readChoice(choice))
-		i = next
 	}
 	return true
 }
 
 func (a *answer) readChoice(choice jsonspan.Span) message {
-	m := a.readMessage(memberOf(a.b, choice, "message"))
-	reason := memberOf(a.b, choice, "finish_reason")
+	m := a.readMessage(jsonspan.MemberOf(a.b, choice, "message"))
+	reason := jsonspan.MemberOf(a.b, choice, "finish_reason")
 	m.stop = reason.Is(a.b, `"stop"`)
 	a.sum.FinishReason = unquote(reason.Of(a.b))
 	return m
 }
 
 func (a *answer) readMessage(v jsonspan.Span) (m message) {
-	if !v.IsObject(a.b) {
-		return m
-	}
-	for i := v.From + 1; ; {
-		key, value, next, ok := nextMember(a.b, i)
-		if !ok {
-			return m
-		}
+	for key, value := range jsonspan.Members(a.b, v) {
 		switch string(key.Of(a.b)) {
 		case "role":
 		case "content":
@@ -133,8 +124,8 @@ func (a *answer) readMessage(v jsonspan.Span) (m message) {
 		default:
 			m.other = m.other || filled(value.Of(a.b))
 		}
-		i = next
 	}
+	return m
 }
 
 // says tells whether the value is a string with a non-space character.
@@ -262,7 +253,7 @@ func (a *answer) failed() bool {
 
 // saysError tells whether the answer says that the agent failed: its content is why.
 func (a *answer) saysError() bool {
-	return a.sum.FinishReason == "error" || a.c.err.IsSet(a.b) || memberOf(a.b, a.c.hermes, "failed").Is(a.b, "true")
+	return a.sum.FinishReason == "error" || a.c.err.IsSet(a.b) || jsonspan.MemberOf(a.b, a.c.hermes, "failed").Is(a.b, "true")
 }
 
 // text returns what the message says.

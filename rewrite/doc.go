@@ -15,7 +15,7 @@
 // earlier streams out of the history that a request carries, and RepairAnswer,
 // for answers that are not streamed.
 //
-//	json.go       data       → members, by position
+//	json.go       strings of JSON
 //	chunk.go      members    → a chunk
 //	chunkframe.go what becomes of a chunk
 //	marker.go     a chunk that is a tool marker       (contract section 1)

@@ -1,6 +1,8 @@
 package rewrite
 
 import (
+	"bytes"
+
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
@@ -41,25 +43,15 @@ func (s *Stream) removeMember(v jsonspan.Span) {
 	if !v.Ok() {
 		return
 	}
-	data := s.f.Data
-	from, to := v.From, v.To
-	for from > s.c.open && data[from] != ':' {
-		from--
-	}
-	for from--; data[from] != '"'; from-- {
-	}
-	for from--; data[from] != '"'; from-- {
-	}
-	before := from
-	for before > 0 && data[before-1] <= ' ' {
-		before--
-	}
-	if data[before-1] == ',' {
-		s.edits.Replace(&s.f, before-1, to, nil)
+	data, to := s.f.Data, v.To
+	from := bytes.LastIndexByte(data[:v.From], '"') // of a name without an escape
+	from = bytes.LastIndexByte(data[:from], '"')
+	if before := bytes.TrimRight(data[:from], blanks); before[len(before)-1] == ',' {
+		s.edits.Replace(&s.f, len(before)-1, to, nil)
 		return
 	}
-	if next := skipSpace(data, to, ' '); data[next] == ',' {
-		to = skipSpace(data, next+1, ' ')
+	if next := jsonspan.SkipSpace(data, to); data[next] == ',' {
+		to = jsonspan.SkipSpace(data, next+1)
 	}
 	s.edits.Replace(&s.f, from, to, nil)
 }

@@ -178,15 +178,10 @@ func (s *Stream) eachStop(each func(jsonspan.Span)) {
 		each(s.c.finish)
 		return
 	}
-	for i := s.c.choices.From + 1; ; {
-		choice, next, ok := nextElement(data, i)
-		if !ok {
-			return
-		}
-		if reason := memberOf(data, choice, "finish_reason"); reason.IsString(data) && jsonspan.Spells(reason.Inner().Of(data), "stop") {
+	for choice := range jsonspan.Elements(data, s.c.choices) {
+		if reason := jsonspan.MemberOf(data, choice, "finish_reason"); reason.IsString(data) && jsonspan.Spells(reason.Inner().Of(data), "stop") {
 			each(reason)
 		}
-		i = next
 	}
 }
 

@@ -5,50 +5,6 @@ import (
 	"testing"
 )
 
-func TestMembersAreFoundByPosition(t *testing.T) {
-	for object, want := range map[string]string{
-		`{}`:                                 "",
-		`{ }`:                                "",
-		`{"a":1}`:                            `a=1`,
-		`{ "a" : 1 , "b" : "x" }`:            `a=1 b="x"`,
-		"{\t\"a\"\r\n:\n[1, {\"b\": 2}]}":    `a=[1, {"b": 2}]`,
-		`{"a": "}\"]{", "b\"": null}`:        `a="}\"]{" b\"=null`,
-		`{"a": {"b": {"c": []}}, "d": -1e5}`: `a={"b": {"c": []}} d=-1e5`,
-		`{"a": "\\", "b": true}`:             `a="\\" b=true`,
-		`{"": 0}`:                            `=0`,
-		`{"a": 1, "a": 2}`:                   `a=1 a=2`,
-		`{"💻": "\ud83d\udcbb"}`:              `💻="\ud83d\udcbb"`,
-		`{"a":[],"b":{},"c":""}`:             `a=[] b={} c=""`,
-	} {
-		var got []string
-		b := []byte(object)
-		for i := 1; ; {
-			key, value, next, ok := nextMember(b, i)
-			if !ok {
-				break
-			}
-			got = append(got, string(key.Of(b))+"="+string(value.Of(b)))
-			i = next
-		}
-		if s := strings.Join(got, " "); s != want {
-			t.Errorf("%s: %s, want %s", object, s, want)
-		}
-	}
-}
-
-func TestBrokenJSONEndsTheSearch(t *testing.T) {
-	for _, b := range []string{``, `"`, `"a`, `"a"`, `"a":`, `"a": "x`, `"a": [1`, `"a": {"b": 1`, `"a": "x\`, `"a":}`, `"a":,`, `:`, `\`, `"a": [}`} {
-		for i := range len(b) + 1 {
-			nextMember([]byte(b), i) // must not panic
-			nextElement([]byte(b), i)
-			skipValue([]byte(b), i)
-		}
-		if _, _, _, ok := nextMember([]byte(b), 0); ok && !strings.HasPrefix(b, `"a": [}`) {
-			t.Errorf("a member in %q", b)
-		}
-	}
-}
-
 func TestTheLastOfMembersThatStandTwiceCounts(t *testing.T) {
 	in := `data: {` + envelopeOfTests + `, "choices": [], "choices": [{"index": 0, "delta": {"content": "x"}, "delta": {"content": "lost", "content": "a\n` + "`💻 ls`" + `\nb"}}]}` + "\n\n"
 	out := repair(in + stop())

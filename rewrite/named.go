@@ -63,13 +63,8 @@ func (s *Stream) renameOwn() {
 // eachRenamed calls each with where the names begin that renameOwn renames.
 func (s *Stream) eachRenamed(each func(at int)) {
 	data := s.f.Data
-	r := jsonspan.Reader{Data: data, Pos: s.c.open}
-	for r.Open(); ; {
-		name, ok := r.Member()
-		if !ok {
-			return
-		}
-		value, raw := r.Value(), name.Of(data)
+	for name, value := range jsonspan.Members(data, jsonspan.Span{From: s.c.open, To: s.c.shut + 1}) {
+		raw := name.Of(data)
 		if standsTwice(raw) || jsonspan.Spells(raw, "event") && value.IsString(data) {
 			each(name.From)
 		}
@@ -102,7 +97,7 @@ func (s *Stream) addStatus() {
 		return
 	}
 	data := s.f.Data
-	text := jsonspan.StringAt(data, memberOf(data, jsonspan.Span{From: s.c.open, To: s.c.shut + 1}, says))
+	text := jsonspan.StringAt(data, jsonspan.MemberOf(data, jsonspan.Span{From: s.c.open, To: s.c.shut + 1}, says))
 	if text == nil {
 		return
 	}

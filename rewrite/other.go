@@ -5,7 +5,6 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
-	"github.com/tidwall/gjson"
 )
 
 // kind is what a stream is that is not one of chat completions.
@@ -58,21 +57,20 @@ type members struct {
 // object, or one that does not end: its first members are found even then.
 func (m *members) parse(data []byte) bool {
 	*m = members{}
-	i := skipSpace(data, 0, ' ')
-	if i >= len(data) || data[i] != '{' {
+	r := jsonspan.Reader{Data: data, Pos: jsonspan.SkipSpace(data, 0)}
+	if !r.At('{') {
 		return false
 	}
-	for i++; ; {
-		key, value, next, ok := nextMember(data, i)
+	for r.Open(); ; {
+		name, ok := r.Member()
 		if !ok {
-			break
+			return r.Closed()
 		}
-		m.twins = m.twins || bytes.IndexByte(key.Of(data), '\\') >= 0
-		m.take(string(key.Of(data)), value)
-		i = next
+		if value := r.Skip(); value.Ok() {
+			m.twins = m.twins || bytes.IndexByte(name.Of(data), '\\') >= 0
+			m.take(string(name.Of(data)), value)
+		}
 	}
-	i = skipSpace(data, i, ' ')
-	return i < len(data) && data[i] == '}'
 }
 
 func (m *members) take(name string, value jsonspan.Span) {
@@ -253,8 +251,8 @@ func (o *other) noteError(f *sse.Frame, m *members) {
 	if o.kind == kindResponses {
 		o.responses.count(f.Data, m)
 	}
-	for _, v := range []jsonspan.Span{memberOf(data, m.err, "message"), m.err, m.message} {
-		if text := jsonspan.StringAt(data, v); text != nil && len(text) <= maxMessage && gjson.ValidBytes(text) {
+	for _, v := range []jsonspan.Span{jsonspan.MemberOf(data, m.err, "message"), m.err, m.message} {
+		if text := jsonspan.StringAt(data, v); text != nil && len(text) <= maxMessage && jsonspan.Valid(text) {
 			o.message = bytes.Clone(redact(text))
 			return
 		}
@@ -339,7 +337,7 @@ func (s *Stream) otherID() (id, model string) {
 // remember keeps the JSON value v where it is well formed and not too long. It
 // allocates only when v differs from what is kept.
 func remember(dst *[]byte, v []byte) {
-	if len(v) == 0 || len(v) > maxEnvelope || bytes.Equal(*dst, v) || !gjson.ValidBytes(v) {
+	if len(v) == 0 || len(v) > maxEnvelope || bytes.Equal(*dst, v) || !jsonspan.Valid(v) {
 		return
 	}
 	*dst = append((*dst)[:0], v...)

@@ -285,7 +285,7 @@ func (s *Stream) addFront() {
 	s.note(sectionTools, "a named event: gets the members of a chunk")
 	f := s.toolFront()
 	front := f.empty
-	if skipSpace(s.f.Data, s.c.open+1, ' ') != s.c.shut {
+	if jsonspan.SkipSpace(s.f.Data, s.c.open+1) != s.c.shut {
 		front.To += len(",")
 	}
 	s.edits.Replace(&s.f, s.c.open+1, s.c.open+1, front.Of(f.event))

@@ -129,13 +129,13 @@ func eachSecretOf(text []byte, each func(secret jsonspan.Span)) {
 func eachSecret(b []byte, each func(secret jsonspan.Span)) {
 	var sure, only bool // of the name of the member
 	for i := indexFrom(b, 0, '"'); i < len(b); i = indexFrom(b, i, '"') {
-		in, end := i+1, skipString(b, i)
+		in, end := i+1, jsonspan.SkipString(b, i)
 		if end < 0 { // it is torn
 			end = len(b) + 1
 		}
 		text := b[in : end-1]
 		i = min(end, len(b))
-		if next := skipSpace(b, i, ' '); next < len(b) && b[next] == ':' {
+		if next := jsonspan.SkipSpace(b, i); next < len(b) && b[next] == ':' {
 			sure, only = ownsSecret(text)
 		} else if sure {
 			f := finder{b: text}

@@ -210,7 +210,7 @@ func FuzzRedaction(f *testing.F) {
 			t.Fatalf("%q becomes %q, and %q the second time", in, out, again)
 		}
 		core := strings.TrimSuffix(strings.Trim(secret[strings.LastIndexAny(secret, " =:")+1:], `"`), "@host")
-		if said := unquote(memberOf(out, memberOf(out, jsonspan.Span{From: 0, To: len(out)}, "error"), "message").Of(out)); strings.Contains(said, core) && !strings.Contains(behind, core[:4]) && !strings.Contains(before, core[:4]) {
+		if said := unquote(jsonspan.MemberOf(out, jsonspan.MemberOf(out, jsonspan.Span{From: 0, To: len(out)}, "error"), "message").Of(out)); strings.Contains(said, core) && !strings.Contains(behind, core[:4]) && !strings.Contains(before, core[:4]) {
 			t.Fatalf("%q becomes %q", in, out)
 		}
 	})

@@ -65,41 +65,18 @@ func (s *Stream) redactOthers(but ...jsonspan.Span) {
 // eachError calls each with the errors and hermes blocks in the object in data and in
 // its choices, in order.
 func eachError(data []byte, each func(value jsonspan.Span)) {
-	for i := jsonspan.SkipSpace(data, 0) + 1; ; {
-		key, value, next, ok := nextMember(data, i)
-		if !ok {
-			return
-		}
+	for key, value := range jsonspan.Members(data, jsonspan.Span{From: jsonspan.SkipSpace(data, 0), To: len(data)}) {
 		switch {
 		case saysError(key.Of(data)):
 			each(value)
-		case key.Is(data, "choices") && data[value.From] == '[':
-			eachErrorOfChoices(data, value, each)
-		}
-		i = next
-	}
-}
-
-// eachErrorOfChoices does so for the choices at v.
-func eachErrorOfChoices(data []byte, v jsonspan.Span, each func(value jsonspan.Span)) {
-	for i := v.From + 1; ; {
-		choice, next, ok := nextElement(data, i)
-		if !ok {
-			return
-		}
-		i = next
-		if !choice.IsObject(data) {
-			continue
-		}
-		for i := choice.From + 1; ; {
-			key, value, next, ok := nextMember(data, i)
-			if !ok {
-				break
+		case key.Is(data, "choices"):
+			for choice := range jsonspan.Elements(data, value) {
+				for key, value := range jsonspan.Members(data, choice) {
+					if saysError(key.Of(data)) {
+						each(value)
+					}
+				}
 			}
-			if saysError(key.Of(data)) {
-				each(value)
-			}
-			i = next
 		}
 	}
 }
@@ -121,7 +98,7 @@ func (s *Stream) redactFrame() {
 
 // tellsState tells whether the frame s.f with the object s.c says nothing else.
 func (s *Stream) tellsState() bool {
-	return tellsState(s.f.Event) || s.c.extra && tellsState(jsonspan.Inside(memberOf(s.f.Data, jsonspan.Span{From: s.c.open, To: s.c.shut + 1}, "type").Of(s.f.Data)))
+	return tellsState(s.f.Event) || s.c.extra && tellsState(jsonspan.Inside(jsonspan.MemberOf(s.f.Data, jsonspan.Span{From: s.c.open, To: s.c.shut + 1}, "type").Of(s.f.Data)))
 }
 
 // redactMany writes a frame that may have very many secrets anew without them, before
@@ -186,12 +163,7 @@ func tellsState(event []byte) bool {
 // names it.
 func redactAnswer(body []byte, failed bool) []byte {
 	return redactEach(body, func(each func(jsonspan.Span)) {
-		for i := jsonspan.SkipSpace(body, 0) + 1; ; {
-			key, value, next, ok := nextMember(body, i)
-			if !ok {
-				return
-			}
-			i = next
+		for key, value := range jsonspan.Members(body, jsonspan.Span{From: jsonspan.SkipSpace(body, 0), To: len(body)}) {
 			switch name := string(key.Of(body)); {
 			case failed && name != "id" && name != "object" && name != "created" && name != "model" && name != "usage",
 				saysError(key.Of(body)):
@@ -208,7 +180,7 @@ func (s *Stream) redactOther() {
 		return
 	}
 	data, m := s.f.Data, &s.m
-	whole := jsonspan.Span{From: skipSpace(data, 0, ' '), To: len(data)}
+	whole := jsonspan.Span{From: jsonspan.SkipSpace(data, 0), To: len(data)}
 	switch {
 	case s.other.kind == kindSession && isNamed(&s.f) && string(s.f.Event) != "error" && string(s.f.Event) != "hermes.status":
 	case tellsState(s.f.Event), m.typ.IsString(data) && tellsState(m.typ.Inner().Of(data)), m.event.IsString(data) && tellsState(m.event.Inner().Of(data)):
@@ -217,8 +189,8 @@ func (s *Stream) redactOther() {
 	}
 	s.redactIn(m.err)
 	if m.response.IsObject(data) {
-		s.redactIn(memberOf(data, m.response, "error"))
-		s.redactIn(memberOf(data, m.response, "incomplete_details"))
+		s.redactIn(jsonspan.MemberOf(data, m.response, "error"))
+		s.redactIn(jsonspan.MemberOf(data, m.response, "incomplete_details"))
 	}
 	if m.twins {
 		s.redactOthers(m.err)

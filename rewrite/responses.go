@@ -55,13 +55,13 @@ func (r *responses) note(f *sse.Frame, m *members) {
 	}
 	object := m.response.Of(f.Data)
 	whole := jsonspan.Span{From: 0, To: len(object)}
-	if v := memberOf(object, whole, "id"); v.IsString(object) && v.To-v.From > 2 {
+	if v := jsonspan.MemberOf(object, whole, "id"); v.IsString(object) && v.To-v.From > 2 {
 		remember(&r.id, v.Of(object))
 	}
-	if v := memberOf(object, whole, "created_at"); v.Ok() && jsonspan.IsDigit(object[v.From]) {
+	if v := jsonspan.MemberOf(object, whole, "created_at"); v.Ok() && jsonspan.IsDigit(object[v.From]) {
 		remember(&r.created, v.Of(object))
 	}
-	if v := memberOf(object, whole, "model"); v.IsString(object) && v.To-v.From > 2 {
+	if v := jsonspan.MemberOf(object, whole, "model"); v.IsString(object) && v.To-v.From > 2 {
 		remember(&r.model, v.Of(object))
 	}
 	if !bytes.Equal(r.object, object) && len(object) <= maxResponse && jsonspan.Valid(object) {
@@ -136,7 +136,7 @@ func (r *responses) least(p *params) []byte {
 // withMember returns a copy of the object with the value of one member replaced
 // or, where there is none, added behind the last. All else keeps its bytes.
 func withMember(object []byte, name, value string) []byte {
-	v := memberOf(object, jsonspan.Span{From: 0, To: len(object)}, name)
+	v := jsonspan.MemberOf(object, jsonspan.Span{From: 0, To: len(object)}, name)
 	if !v.Ok() {
 		at := len(object) - 1
 		v = jsonspan.Span{From: at, To: at}
