@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 // heap returns the bytes that are reachable.
@@ -296,7 +297,7 @@ func TestBuffersShrinkAgain(t *testing.T) {
 }
 
 func TestLongLabelsAreNotReadToTellToolsApart(t *testing.T) {
-	long := `recall: "` + strings.Repeat("x", maxTellingLabel)
+	long := `recall: "` + strings.Repeat("x", marker.MaxTellingLabel)
 	v := look(t, repair(markerChunk("🔍", long)+text("x")+stop()))
 	if s := v.starts(); len(s) != 1 || s[0].label != long {
 		t.Errorf("%d starts", len(s))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 // chunkFrame handles the frame s.f with the chunk s.c.
@@ -53,7 +54,7 @@ func (s *Stream) hasText() bool { return s.c.content.Ok() && s.c.index }
 // passes tells whether content is sure to be text that stays: it has no backtick
 // and no < in it, nothing is held, and no reasoning is under way.
 func (s *Stream) passes(content []byte) bool {
-	return s.eat == 0 && !s.line.active() && s.tags.idle() && !hasSigns(content)
+	return s.eat == 0 && !s.line.Active() && s.tags.idle() && !hasSigns(content)
 }
 
 // hasSigns tells whether the inside of a JSON string has a backtick or a <, with
@@ -95,7 +96,7 @@ func (s *Stream) isMarker() bool {
 	}
 	inner := c.content.Inner()
 	text := inner.Of(s.f.Data)
-	m, ok := wholeMarker(text)
+	m, ok := marker.Whole(text)
 	if !ok {
 		return false
 	}
@@ -118,12 +119,12 @@ func (s *Stream) isMarker() bool {
 
 // markerComes notes that the marker m leaves the text, and returns the tool that
 // it stands for.
-func (s *Stream) markerComes(m marker, text []byte) toolFields {
+func (s *Stream) markerComes(m marker.Marker, text []byte) toolFields {
 	s.settle()
 	s.note(sectionMarkers, "a tool marker, the whole content of one chunk: leaves the text")
 	s.owes()
 	s.sum.Markers++
-	return s.startedBy(m.emoji.Of(text), m.label.Of(text))
+	return s.startedBy(m.Emoji.Of(text), m.Label.Of(text))
 }
 
 // owes notes that a marker goes with its newlines, of which one has to keep the
@@ -218,7 +219,7 @@ func (s *Stream) textFrame(in jsonspan.Span) {
 	}
 	s.splitMarkers(in)
 	p, k := s.writeParts(in)
-	if s.line.active() {
+	if s.line.Active() {
 		if s.owed && s.lineHere {
 			k.front = newlineInJSON
 		}
@@ -262,8 +263,8 @@ func (s *Stream) renamable() bool {
 // error waits, nor what else the model does.
 func (s *Stream) closeLine(in jsonspan.Span) {
 	switch {
-	case !s.line.active():
-	case s.line.complete():
+	case !s.line.Active():
+	case s.line.Complete():
 		s.cutLine(in, in.To)
 		s.eat++ // its own newline is yet to come
 	default:
@@ -274,7 +275,7 @@ func (s *Stream) closeLine(in jsonspan.Span) {
 // holdFrame keeps the chunk back with nothing of its content at in but k, whose
 // last line may be an imitation, or a tag.
 func (s *Stream) holdFrame(in jsonspan.Span, k kept) {
-	if s.line.phase == candidateTag {
+	if s.line.Phase == marker.InTag {
 		s.note(sectionReasoning, "may be a tag: held back")
 	} else {
 		s.note(sectionMarkers, "may be an imitated marker: held back to the end of the line")
@@ -291,9 +292,9 @@ func (s *Stream) holdFrame(in jsonspan.Span, k kept) {
 		h.repeat = held(s.c.repeat.Inner())
 	}
 	if s.lineHere {
-		s.line.from = start + s.edits.Moved(&s.f, s.line.from)
+		s.line.From = start + s.edits.Moved(&s.f, s.line.From)
 		if s.owed {
-			s.line.from -= len(k.front) // which goes with the line
+			s.line.From -= len(k.front) // which goes with the line
 		}
 		s.lineHere = false
 	}

@@ -5,7 +5,7 @@
 // comments name.
 //
 // Below it are packages that know less: sse, bytes to frames and fields, and what is
-// replaced in them; internal/jsonspan, values of JSON and runes of its strings, by
+// replaced in them; internal/marker, what a tool marker is; internal/jsonspan, values of JSON and runes of its strings, by
 // position, and whether they are well formed.
 //
 // The engine is push style: Stream.Feed takes bytes as they come and appends
@@ -18,8 +18,7 @@
 //	json.go       strings of JSON
 //	chunk.go      members    → a chunk
 //	chunkframe.go what becomes of a chunk
-//	marker.go     a chunk that is a tool marker       (contract section 1)
-//	imitation.go  a line that looks like one
+//	imitation.go  a line that looks like a marker     (contract section 1)
 //	parts.go      a content that is text, tools and reasoning
 //	growth.go     how much longer that may leave       (contract section 7)
 //	tags.go       text         → content and reasoning (contract section 4)
@@ -28,7 +27,7 @@
 //	pattern.go    frames that are as the one before, but for their text
 //	lines.go      text that is of no consequence but for its lines
 //	hold.go       frames that wait for the end of a line
-//	tools.go      emoji      → the tool's name
+//	tools.go      the table of tools
 //	lifecycle.go  open tools and their ends           (contract section 2)
 //	progress.go   the forms of a tool event
 //	toolfront.go  what tool events have in common

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 // maxGrowth is by how many bytes a frame may leave longer than three times what it
@@ -50,7 +51,7 @@ func (s *Stream) mayStart(in jsonspan.Span) bool {
 // marker, whole in a chunk of its own: whoever comes behind us would start a tool
 // for it. The newline that it begins with gets a chunk of its own.
 func (s *Stream) splitMarkers(in jsonspan.Span) {
-	if len(s.parts) == 1 && len(s.cuts) == 0 && !s.parts[0].newline && !s.line.active() {
+	if len(s.parts) == 1 && len(s.cuts) == 0 && !s.parts[0].newline && !s.line.Active() {
 		return
 	}
 	for i := 0; i < len(s.parts); i++ {
@@ -83,8 +84,8 @@ func (s *Stream) firstOf(k kept) int {
 // for the line under suspicion, looks like a marker.
 func (s *Stream) looksLikeMarker(in jsonspan.Span, i int) bool {
 	k := s.kept(in, i)
-	if i == len(s.parts)-1 && s.line.active() && s.lineHere {
-		k.To = s.line.from
+	if i == len(s.parts)-1 && s.line.Active() && s.lineHere {
+		k.To = s.line.From
 	}
 	if s.parts[i].newline {
 		k.front = newlineInJSON
@@ -92,7 +93,7 @@ func (s *Stream) looksLikeMarker(in jsonspan.Span, i int) bool {
 		return false
 	}
 	s.scratch = k.appendTo(s.scratch[:0], s.f.Data)
-	_, ok := wholeMarker(s.scratch)
+	_, ok := marker.Whole(s.scratch)
 	return ok
 }
 

@@ -45,7 +45,7 @@ func (h *healer) healText(in jsonspan.Span) {
 			continue
 		}
 		if r == '`' && f.lineStart() && !f.open() {
-			if to, ok := h.markerLine(text, next); ok {
+			if to, ok := h.line.ReadWhole(text, next, h.tools); ok {
 				if !run.Ok() {
 					run, before, first = jsonspan.Span{From: i, To: i}, last, kept == 1
 				}
@@ -68,25 +68,6 @@ func (h *healer) healText(in jsonspan.Span) {
 	end(true)
 }
 
-// markerLine tells whether the line whose first rune, a backtick, ends at i is
-// the marker of a known tool, and returns where the next line begins. Unlike in
-// a stream it may have any length.
-func (h *healer) markerLine(text []byte, i int) (next int, ok bool) {
-	c := candidate{phase: candidateEmoji, begin: h.begin[:0]}
-	for i < len(text) {
-		r, next := jsonspan.NextRune(text, i)
-		if r == '\n' {
-			return next, c.complete()
-		}
-		ok := c.read(r, h.tools)
-		if h.begin = c.begin; !ok {
-			return 0, false
-		}
-		i = next
-	}
-	return i, c.complete()
-}
-
 // suspects tells whether the text at in, the inside of a JSON string, may have
 // a marker line. It is cheap, and may be wrong in saying so.
 func (h *healer) suspects(in jsonspan.Span) bool {
@@ -96,7 +77,7 @@ func (h *healer) suspects(in jsonspan.Span) bool {
 		if n < 0 {
 			break
 		}
-		if i += n; endsLine(text[:i]) && h.begins(text, i+1) {
+		if i += n; endsLine(text[:i]) && h.line.OpensAt(text, i+1, h.tools) {
 			return true
 		}
 	}
@@ -115,23 +96,6 @@ func endsLine(s []byte) bool {
 		return true
 	}
 	return false
-}
-
-// begins tells whether the emoji of a known tool and a space are at text[i:].
-func (h *healer) begins(text []byte, i int) bool {
-	if i < len(text) && text[i] != '\\' && !h.tools.first[text[i]] {
-		return false
-	}
-	c := candidate{phase: candidateEmoji, begin: h.begin[:0]}
-	for i < len(text) && c.phase == candidateEmoji {
-		r, next := jsonspan.NextRune(text, i)
-		ok := c.read(r, h.tools)
-		if h.begin = c.begin; !ok {
-			return false
-		}
-		i = next
-	}
-	return c.phase == candidateLabel
 }
 
 // stripMarkers takes the marker lines out of a text, the inside of a JSON

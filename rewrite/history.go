@@ -4,6 +4,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 // Healed is what Heal took out of the body of a request, and what that says.
@@ -59,11 +60,12 @@ func Heal(body []byte, tools *Tools) ([]byte, Healed) {
 // be and skips all else. It trusts the JSON to be well formed, and asks whether
 // it is before the first byte is cut.
 //
-// It does not use jsonspan.Members and jsonspan.Elements, which go behind a value before it is
-// looked at: the messages, nearly all of a body, would be scanned once for each level.
+// It does not use jsonspan.Members and jsonspan.Elements, which go behind a value before
+// it is looked at: the messages, nearly all of a body, would be scanned once for each level.
 type healer struct {
 	jsonspan.Reader
 	tools *Tools
+	line  marker.Line // room to read one
 	said  Healed
 
 	texts []jsonspan.Span // insides of the strings in the content of the message under way
@@ -72,8 +74,6 @@ type healer struct {
 	at      int    // up to where b is in out
 	invalid bool   // there is something to cut, but the body is not to be touched
 	lone    bool   // nor when a marker has a lone surrogate in it: no text can have said that
-
-	begin []byte // room for what is compared with emoji
 }
 
 // body walks over the whole body, and is false when that is no JSON object with

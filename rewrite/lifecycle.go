@@ -120,10 +120,8 @@ func (l *lifecycle) end(i int) tool {
 // startedBy returns the tool that a marker stands for: emoji and label are the
 // insides of JSON strings.
 func (s *Stream) startedBy(emoji, label []byte) toolFields {
-	var room [maxEmoji + 8]byte
-	bare := appendEmoji(room[:0], emoji)
 	return toolFields{
-		name:  s.literal(s.o.tools().name(bare, label)),
+		name:  s.literal(s.o.tools().Name(emoji, label)),
 		emoji: s.quoted(emoji),
 		label: s.quoted(label),
 	}

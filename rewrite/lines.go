@@ -26,7 +26,7 @@ func (s *Stream) readLines(text []byte) bool {
 		r, next := jsonspan.NextRune(text, i)
 		switch {
 		case f.open():
-		case r == '`' && f.lineStart() && s.mayBeMarker(text[next:]), r == '<' && o.mayOpen():
+		case r == '`' && f.lineStart() && s.o.tools().MayBegin(text[next:]), r == '<' && o.mayOpen():
 			return false
 		}
 		f.step(r)
@@ -35,10 +35,4 @@ func (s *Stream) readLines(text []byte) bool {
 	}
 	s.fence, s.tags.opening = f, o
 	return true
-}
-
-// mayBeMarker tells whether what stands behind a backtick may be the emoji of a
-// known tool. It is cheap, and may be wrong in saying so.
-func (s *Stream) mayBeMarker(text []byte) bool {
-	return len(text) == 0 || text[0] == '\\' || s.o.tools().first[text[0]]
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
@@ -149,7 +150,7 @@ func (s *Stream) likeMarker(text []byte) bool {
 	if s.said.shown || s.finished || s.done || !p.drop || !s.env.like {
 		return false
 	}
-	m, ok := wholeMarker(text)
+	m, ok := marker.Whole(text)
 	if !ok {
 		return false
 	}
@@ -170,7 +171,7 @@ func (s *Stream) alike(raw []byte, in jsonspan.Span, newline bool) bool {
 	case !p.calm:
 		return false
 	case p.reasoning, !newline && s.midLine(): // which changes nothing
-	case markerBegins(in.Of(raw)) >= 0 || !s.readLines(in.Of(raw)):
+	case marker.Begins(in.Of(raw)) >= 0 || !s.readLines(in.Of(raw)):
 		return false
 	}
 	p.unread++
@@ -239,5 +240,5 @@ func (s *Stream) calm() {
 		said = s.said.reasoning
 	}
 	p.calm = said && s.edits.Empty() && s.hasEnvelope() && !s.finished && !s.done &&
-		len(s.tools.open) == 0 && !s.line.active() && s.hold.empty() && s.tags.idle() && s.eat == 0 && !s.owed && len(s.lead) == 0
+		len(s.tools.open) == 0 && !s.line.Active() && s.hold.empty() && s.tags.idle() && s.eat == 0 && !s.owed && len(s.lead) == 0
 }

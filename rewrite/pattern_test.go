@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
@@ -55,7 +56,7 @@ type knowledge struct {
 	tags                   tags
 	eat                    int8
 	open, held, lead       int
-	line                   candidatePhase
+	line                   marker.Phase
 	owed, breaks           bool
 	framing                sse.Output
 	finished, failed, done bool
@@ -69,7 +70,7 @@ func knows(s *Stream) knowledge {
 		finished: s.finished, failed: s.failed, done: s.done, begun: s.begun, ended: s.ended, env: string(s.env.values),
 	}
 	if w := s.work; w != nil { // something waits
-		k.held, k.lead, k.line, k.pending = w.hold.size(), len(w.lead), w.line.phase, string(w.pending)
+		k.held, k.lead, k.line, k.pending = w.hold.size(), len(w.lead), w.line.Phase, string(w.pending)
 	}
 	if k.tags.text { // it is counted from the next line on
 		k.tags.indent = 0

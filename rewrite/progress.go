@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 const (
@@ -162,7 +163,7 @@ func (s *Stream) settleForTool() {
 
 func (s *Stream) upstreamStart(f *toolFields, status string, in Progress) {
 	if f.name == nil {
-		f.name = s.literal(`"` + unknownTool + `"`)
+		f.name = s.literal(`"` + marker.UnknownTool + `"`)
 		in = "" // its frame cannot leave as it is
 	}
 	if f.id != nil && s.tools.known(f.id) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
@@ -185,7 +186,7 @@ func (o *Options) parallelWindow() time.Duration {
 
 func (o *Options) tools() *Tools {
 	if o.Tools == nil {
-		return hermesOnly
+		return marker.Hermes
 	}
 	return o.Tools
 }

@@ -1,6 +1,9 @@
 package rewrite
 
-import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+import (
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+)
 
 // takesTags tells whether reasoning between tags is taken out of the text
 // (contract section 4).
@@ -74,11 +77,11 @@ func (s *Stream) broken(reasoning []byte) []byte {
 
 // suspectOpening holds back what may be an opening tag.
 func (s *Stream) suspectOpening(i int) {
-	if s.line.active() {
-		s.line.size++
+	if s.line.Active() {
+		s.line.Size++
 		return
 	}
-	s.line.start(i, candidateTag)
+	s.line.Start(i, marker.InTag)
 	s.lineHere = true
 	s.eat = 0
 }
@@ -87,11 +90,11 @@ func (s *Stream) suspectOpening(i int) {
 func (s *Stream) openThought(in jsonspan.Span, next int) {
 	from := in.From
 	if s.lineHere {
-		from = s.line.from
+		from = s.line.From
 	}
 	s.cut(from, next)
-	s.out = s.hold.strip(s.out, s.line.from)
-	s.line.phase, s.lineHere = candidateNone, false
+	s.out = s.hold.strip(s.out, s.line.From)
+	s.line.Phase, s.lineHere = marker.None, false
 	s.sum.Reasoning++
 	s.stretches++
 	s.growth -= 2 * s.partSize(in)

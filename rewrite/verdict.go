@@ -66,7 +66,7 @@ func (s *Stream) willFail() bool {
 		return reason == "error"
 	case s.errorSent != nil:
 		return true
-	case s.c.text, s.line.active(), s.tags.pending(): // what is held is an answer, most likely
+	case s.c.text, s.line.Active(), s.tags.pending(): // what is held is an answer, most likely
 		return !s.manyChoices && s.c.tokens.zero && s.zeroUsageIsCrash()
 	}
 	return s.falseStop() != ""

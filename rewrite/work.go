@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
@@ -22,9 +23,9 @@ type work struct {
 	shapes  [2]*shape // the last of text and of reasoning that have been learnt, by whatever stream
 
 	// The text of the message.
-	line     candidate // the line that may be an imitation
-	lineHere bool      // it begins in the frame s.f, not in the hold
-	stays    bool      // the content of the frame s.f is sure to be text that stays
+	line     marker.Line // the line that may be an imitation
+	lineHere bool        // it begins in the frame s.f, not in the hold
+	stays    bool        // the content of the frame s.f is sure to be text that stays
 	cuts     []jsonspan.Span
 	hold     hold
 	parts    []part // those of the content of the frame s.f
@@ -67,7 +68,7 @@ func (s *Stream) giveBack(fed int) {
 		w.trim()
 	}
 	// What waits is bounded by what may be held back.
-	if len(w.pending) > 0 || len(w.lead) > 0 || w.line.active() || !w.hold.empty() {
+	if len(w.pending) > 0 || len(w.lead) > 0 || w.line.Active() || !w.hold.empty() {
 		return
 	}
 	s.scan.GiveBuffer(&w.buf)

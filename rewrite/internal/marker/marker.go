@@ -1,4 +1,4 @@
-package rewrite
+package marker
 
 import (
 	"bytes"
@@ -7,34 +7,34 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
-// marker is a tool marker by position in the inside of a JSON string.
-type marker struct {
-	emoji, label jsonspan.Span
+// Marker is a tool marker by position in the inside of a JSON string.
+type Marker struct {
+	Emoji, Label jsonspan.Span
 }
 
-// wholeMarker reads s, the inside of a JSON string, as a marker that is the
-// whole content of a chunk: a newline, a backtick, a token with a non-ASCII
+// Whole reads s, the inside of a JSON string, as a marker that is the whole content of
+// a chunk, and returns false if it is none: a newline, a backtick, a token with a non-ASCII
 // rune, a space, a label of any kind, a backtick, a newline (contract section
 // 1; Hermes' own pattern: \A\n`([^\s`]+) (.*)`\n\z, the dot matching newlines).
 // A backtick and a newline inside say that a hop has merged more than a marker
-// into the chunk: its lines are then looked at one by one.
-func wholeMarker(s []byte) (m marker, ok bool) {
-	i := markerBegins(s)
+// into the chunk; the caller then looks at its lines one by one.
+func Whole(s []byte) (m Marker, ok bool) {
+	i := Begins(s)
 	if i < 0 {
 		return m, false
 	}
-	m.emoji.From = i
+	m.Emoji.From = i
 	if i = tokenEnd(s, i); i < 0 {
 		return m, false
 	}
-	m.emoji.To = i
-	_, m.label.From = jsonspan.NextRune(s, i)
+	m.Emoji.To = i
+	_, m.Label.From = jsonspan.NextRune(s, i)
 	return m, m.endAt(s)
 }
 
-// markerBegins returns the index behind the newline and the backtick that s begins
-// with, -1 when it does not.
-func markerBegins(s []byte) int {
+// Begins returns the index behind the newline and the backtick that s, the inside of a
+// JSON string, begins with, or -1 if it does not.
+func Begins(s []byte) int {
 	if len(s) < len(`\n`+"`") || s[0] != '\\' {
 		return -1
 	}
@@ -48,8 +48,8 @@ func markerBegins(s []byte) int {
 	return i
 }
 
-// tokenEnd returns the index of the space behind the emoji that begins at i, -1
-// when no marker begins so.
+// tokenEnd returns the index of the space behind the emoji that begins at i, or -1 if
+// no marker begins so.
 func tokenEnd(s []byte, i int) int {
 	ascii := true
 	for i < len(s) {
@@ -69,12 +69,12 @@ func tokenEnd(s []byte, i int) int {
 	return -1
 }
 
-// endAt sets the label's end, and is false when s does not end with the first
-// backtick and newline behind the label's beginning. It goes from escape to
-// escape, for a newline is one.
-func (m *marker) endAt(s []byte) bool {
+// endAt sets the end of the label. It returns false if s does not end with the first
+// backtick and newline behind the beginning of the label. It goes from escape to
+// escape, because a newline is one.
+func (m *Marker) endAt(s []byte) bool {
 	escaped := jsonspan.Span{} // the last backtick that was one
-	for i := m.label.From; ; {
+	for i := m.Label.From; ; {
 		n := bytes.IndexByte(s[i:], '\\')
 		if n < 0 {
 			return false
@@ -86,10 +86,10 @@ func (m *marker) endAt(s []byte) bool {
 			escaped = jsonspan.Span{From: i, To: next}
 		case r != '\n':
 		case escaped.Ok() && escaped.To == i:
-			m.label.To = escaped.From
+			m.Label.To = escaped.From
 			return next == len(s)
-		case i > m.label.From && s[i-1] == '`':
-			m.label.To = i - 1
+		case i > m.Label.From && s[i-1] == '`':
+			m.Label.To = i - 1
 			return next == len(s)
 		}
 		i = next
@@ -100,7 +100,7 @@ func (m *marker) endAt(s []byte) bool {
 // without U+FE0F. It stops where the emoji is longer than any that can be
 // known.
 func appendEmoji(dst, raw []byte) []byte {
-	for i := 0; i < len(raw) && len(dst) <= maxEmoji; {
+	for i := 0; i < len(raw) && len(dst) <= MaxEmoji; {
 		r, next := jsonspan.NextRune(raw, i)
 		if r != '\ufe0f' {
 			dst = utf8.AppendRune(dst, r)
