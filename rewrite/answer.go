@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 )
 
 // CodeAgentIncomplete is the code of the error that answers a request when the
@@ -275,7 +276,7 @@ func (a *answer) appendFailure(dst []byte) []byte {
 // failure returns what the message says, the inside of a JSON string, without secrets,
 // at most maxMessage bytes, and as it is escaped.
 func (m *message) failure() []byte {
-	text := redactText(m.left)
+	text := redact.Text(m.left)
 	from, to, n := 0, 0, 0
 	for i := 0; i < len(text); {
 		r, next := jsonspan.NextRune(text, i)

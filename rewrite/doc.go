@@ -5,7 +5,8 @@
 // comments name.
 //
 // Below it are packages that know less: sse, bytes to frames and fields, and what is
-// replaced in them; internal/marker, what a tool marker is; internal/jsonspan, values of JSON and runes of its strings, by
+// replaced in them; internal/marker, what a tool marker is; internal/redact, what a
+// secret is; internal/jsonspan, values of JSON and runes of its strings, by
 // position, and whether they are well formed.
 //
 // The engine is push style: Stream.Feed takes bytes as they come and appends
@@ -45,9 +46,6 @@
 //	sessions.go   those of /api/sessions/{id}/chat/stream
 //	large.go      their frames that are larger than max_frame
 //	redactframe.go what says something of a failure
-//	redact.go     secrets in that
-//	findsecret.go text       → secrets, by position
-//	secret.go     which texts are secrets
 //	history.go    the history that a request carries  (contract section 5)
 //	healtext.go   marker lines in a text of it
 //	answer.go     an answer that is not streamed

@@ -1,6 +1,9 @@
 package rewrite
 
-import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+import (
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
+)
 
 // The named events of a chat stream that are no tool events: without the members of
 // a chunk strict clients break on them (contract section 2).
@@ -102,7 +105,7 @@ func (s *Stream) addStatus() {
 		return
 	}
 	room := append(append(s.room, statusLineHead...), before...)
-	room = append(room, jsonspan.Inside(redact(text))...)
+	room = append(room, jsonspan.Inside(redact.Value(text))...)
 	s.edits.Replace(&s.f, s.c.shut, s.c.shut, s.added(appendStatusLineTail(room, says == "text")))
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
@@ -253,7 +254,7 @@ func (o *other) noteError(f *sse.Frame, m *members) {
 	}
 	for _, v := range []jsonspan.Span{jsonspan.MemberOf(data, m.err, "message"), m.err, m.message} {
 		if text := jsonspan.StringAt(data, v); text != nil && len(text) <= maxMessage && jsonspan.Valid(text) {
-			o.message = bytes.Clone(redact(text))
+			o.message = bytes.Clone(redact.Value(text))
 			return
 		}
 	}
@@ -309,13 +310,13 @@ func (s *Stream) failOther(code string) {
 // failed have no secrets: what they repeat of upstream's is looked at as upstream's
 // own would be.
 func redactFailed(b []byte) []byte {
-	if !mayHoldSecret(b) {
+	if !redact.MayHold(b) {
 		return b
 	}
 	var out []byte
 	for event := range bytes.SplitAfterSeq(b, []byte("\n\n")) {
 		if !bytes.HasPrefix(event, []byte("event: tool.")) && !bytes.HasPrefix(event, []byte("event: done")) {
-			event = redact(event)
+			event = redact.Value(event)
 		}
 		out = append(out, event...)
 	}

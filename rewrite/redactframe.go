@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 )
 
 // What upstream says about a failure, or about its state, by the frame it stands in
@@ -15,7 +16,7 @@ func (s *Stream) redact(b []byte) []byte {
 	if !s.mayTellSecret() {
 		return b
 	}
-	return redact(b)
+	return redact.Value(b)
 }
 
 // mayTellSecret tells whether there may be a secret in what the chunk s.c says of an
@@ -24,7 +25,7 @@ func (s *Stream) mayTellSecret() bool {
 	f := &s.c.fault
 	if !f.looked {
 		f.looked = true
-		f.secret = mayHoldSecret(s.c.err.Of(s.f.Data)) || mayHoldSecret(s.c.hermes.Of(s.f.Data))
+		f.secret = redact.MayHold(s.c.err.Of(s.f.Data)) || redact.MayHold(s.c.hermes.Of(s.f.Data))
 	}
 	return f.secret
 }
@@ -110,7 +111,7 @@ func (s *Stream) redactMany() {
 	}
 	isError := !isNamed(&s.f) && !c.isChunk(data) && !c.list && c.err.IsSet(data) // see errorFrame
 	var n, from, to int                                                           // the secrets, and where the first begins and the last ends
-	clean := redactEach(data, func(each func(jsonspan.Span)) {
+	clean := redact.Replace(data, func(each func(jsonspan.Span)) {
 		count := func(secret jsonspan.Span) {
 			if n++; n == 1 {
 				from = secret.From
@@ -119,7 +120,7 @@ func (s *Stream) redactMany() {
 			each(secret)
 		}
 		if isError || s.tellsState() {
-			eachSecret(data, count)
+			redact.EachInValue(data, count)
 		} else {
 			eachError(data, func(value jsonspan.Span) { eachSecretIn(data, value, count) })
 		}
@@ -133,8 +134,53 @@ func (s *Stream) redactMany() {
 
 // eachSecretIn calls each with the secrets in the JSON value at v of data.
 func eachSecretIn(data []byte, v jsonspan.Span, each func(secret jsonspan.Span)) {
-	if b := v.Of(data); mayHoldSecret(b) {
-		eachSecret(b, func(s jsonspan.Span) { each(jsonspan.Span{From: v.From + s.From, To: v.From + s.To}) })
+	if b := v.Of(data); redact.MayHold(b) {
+		redact.EachInValue(b, func(s jsonspan.Span) { each(jsonspan.Span{From: v.From + s.From, To: v.From + s.To}) })
+	}
+}
+
+// maxRedactedEdits is how many secrets of a value are replaced one by one. Behind those
+// the value is written anew, up to its end.
+const maxRedactedEdits = 1024
+
+// redactIn adds the edits that take secrets out of the strings in the JSON value at
+// v. All other bytes stay.
+func (s *Stream) redactIn(v jsonspan.Span) {
+	if b := v.Of(s.f.Data); redact.MayHold(b) {
+		s.redactBy(v, func(each func(jsonspan.Span)) { redact.EachInValue(b, each) })
+	}
+}
+
+// redactData does so where the data of the frame s.f is no JSON that is well formed.
+func (s *Stream) redactData() {
+	if b := s.f.Data; redact.MayHold(b) {
+		s.redactBy(jsonspan.Span{From: 0, To: len(b)}, func(each func(jsonspan.Span)) { redact.EachInText(b, each) })
+	}
+}
+
+// redactBy adds the edits that replace the secrets in the data at v that find calls
+// its argument with.
+func (s *Stream) redactBy(v jsonspan.Span, find func(each func(secret jsonspan.Span))) {
+	b := v.Of(s.f.Data)
+	var r redact.Replacer
+	var rest []byte
+	n, from, at := 0, 0, 0
+	find(func(secret jsonspan.Span) {
+		s.note(sectionEnd, "a secret in what upstream says of a failure: redacted")
+		with := r.For(secret)
+		if n++; n <= maxRedactedEdits {
+			s.edits.Replace(&s.f, v.From+secret.From, v.From+secret.To, with)
+			return
+		}
+		if rest == nil {
+			from, at = secret.From, secret.From
+			rest = make([]byte, 0, min(2*(len(b)-at), len(b)-at+2*redact.MaxGrowth))
+		}
+		rest = append(append(rest, b[at:secret.From]...), with...)
+		at = secret.To
+	})
+	if rest != nil {
+		s.edits.Replace(&s.f, v.From+from, v.To, jsonspan.OneLine(append(rest, b[at:]...)))
 	}
 }
 
@@ -162,7 +208,7 @@ func tellsState(event []byte) bool {
 // in what it says of an error. Where it says one, that is all that it says but for what
 // names it.
 func redactAnswer(body []byte, failed bool) []byte {
-	return redactEach(body, func(each func(jsonspan.Span)) {
+	return redact.Replace(body, func(each func(jsonspan.Span)) {
 		for key, value := range jsonspan.Members(body, jsonspan.Span{From: jsonspan.SkipSpace(body, 0), To: len(body)}) {
 			switch name := string(key.Of(body)); {
 			case failed && name != "id" && name != "object" && name != "created" && name != "model" && name != "usage",
@@ -196,3 +242,7 @@ func (s *Stream) redactOther() {
 		s.redactOthers(m.err)
 	}
 }
+
+// Redact returns text, in which upstream says something of a failure, without secrets
+// (contract section 3).
+func Redact(text string) string { return string(redact.Text([]byte(text))) }

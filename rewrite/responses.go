@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
@@ -101,7 +102,7 @@ func (r *responses) failed(message []byte, p *params) []byte {
 	if object == nil {
 		object = r.least(p)
 	}
-	object = withMember(redact(object), "status", `"failed"`)
+	object = withMember(redact.Value(object), "status", `"failed"`)
 	// The API's error has these two members, and this code for what is not the
 	// client's fault. Strict clients know no other codes.
 	object = withMember(object, "error", `{"code":"server_error","message":`+string(message)+`}`)

@@ -1,12 +1,6 @@
-package rewrite
+package redact
 
 import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
-
-// Which texts are secrets (contract section 3). Prefixes are those of gitleaks' rules
-// (MIT) and of providers of models. The library itself is not used: it has 74 modules,
-// its 221 regular expressions take 20 ms and 2.4 MiB to compile and 2 ms for each
-// message, they look for keys of the exact length in source code, and they do not see
-// through the escapes of JSON.
 
 // keyFormat is a format of keys that have a prefix.
 type keyFormat struct {
@@ -51,7 +45,7 @@ var secretNames = [...]struct {
 // schemes are those of an Authorization header whose value is a secret.
 var schemes = [...]string{"bearer", "basic", "token", "digest", "apikey", "key"}
 
-// isNoSecret tells whether the text is a word that stands where a secret would.
+// isNoSecret reports whether the text is a word that stands where a secret would.
 func isNoSecret(text []byte) bool {
 	switch string(text) {
 	case "access", "apikey", "auth", "authentication", "authorization", "basic", "bearer", "cannot", "code", "credentials",
@@ -80,7 +74,7 @@ const (
 
 var (
 	classes                     = classesOf()
-	hints, prefixEnds, nameEnds = hintsOf() // see mayHoldSecret
+	hints, prefixEnds, nameEnds = hintsOf() // see MayHold
 )
 
 // endings are the last three characters of words, in letters of either case, as bits.
@@ -92,7 +86,7 @@ func ending(b []byte) (word, bit uint) {
 	return h / 64 % 64, h % 64
 }
 
-// fit tells whether b may end with one of the words.
+// fit reports whether b may end with one of the words.
 func (e *endings) fit(b []byte) bool {
 	if len(b) < 3 {
 		return false
@@ -101,7 +95,7 @@ func (e *endings) fit(b []byte) bool {
 	return e[word]>>bit&1 != 0
 }
 
-// hintsOf returns the characters at which mayHoldSecret looks around, and how the
+// hintsOf returns the characters at which MayHold looks around, and how the
 // prefixes of keys and the names of secrets end.
 func hintsOf() (at [256]bool, prefixes, names endings) {
 	for _, c := range []byte("\\:=%@,bB") {
@@ -296,7 +290,7 @@ func (v *value) take(c, last byte) {
 	v.stars = v.stars && c == '*'
 }
 
-// isSecretOf tells whether the value is one behind a name that says so for sure, or
+// isSecretOf reports whether the value is one behind a name that says so for sure, or
 // may only say so.
 func (v *value) isSecretOf(sure bool) bool {
 	digits, letters := v.kinds&isDecimal != 0, v.kinds&letter != 0
@@ -315,7 +309,7 @@ func (v *value) isSecretOf(sure bool) bool {
 	return v.n >= 6
 }
 
-// isSecretBehind tells whether the value is one behind the scheme.
+// isSecretBehind reports whether the value is one behind the scheme.
 func (v *value) isSecretBehind(scheme string) bool {
 	digits := v.kinds&isDecimal != 0
 	switch {

@@ -1,4 +1,4 @@
-package rewrite
+package redact
 
 import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 
@@ -12,7 +12,7 @@ type finder struct {
 	alone        int  // up to here there is no @ behind a password
 }
 
-// next returns the next secret, and is false when there is none.
+// next returns the next secret, or false if there is none.
 func (f *finder) next() (secret jsonspan.Span, ok bool) {
 	for f.i < len(f.b) {
 		at := f.i
@@ -71,7 +71,7 @@ func (f *finder) secretAt(at, next int, c byte) jsonspan.Span {
 	return jsonspan.Span{}
 }
 
-// isKey tells whether what follows the prefix of a format, at i, is a key's. Words
+// isKey reports whether what follows the prefix of a format, at i, is a key's. Words
 // may end with that prefix: task-force.
 func (f *finder) isKey(i int, format *keyFormat) bool {
 	inWord := classes[f.last]&letter != 0 && !(f.before == '\\' && (f.last == 'n' || f.last == 'r' || f.last == 't'))
@@ -194,7 +194,7 @@ func (f *finder) separator(i int) (next int, equals, pair bool) {
 	return next, equals, false
 }
 
-// isQuote tells whether a quote is at i.
+// isQuote reports whether a quote is at i.
 func (f *finder) isQuote(i int) bool {
 	if i >= len(f.b) {
 		return false
@@ -215,7 +215,7 @@ func (f *finder) closing(i int, quote byte) int {
 	return 0
 }
 
-// closesPair tells whether a parenthesis closes behind the quote at i: without it the
+// closesPair reports whether a parenthesis closes behind the quote at i: without it the
 // two are none, but in a list.
 func (f *finder) closesPair(i int) bool {
 	_, i = charAt(f.b, i)
@@ -261,7 +261,7 @@ func (f *finder) whole(v jsonspan.Span, sure, only bool) jsonspan.Span {
 		blank = classes[c]&isBlank != 0
 	}
 	switch {
-	case string(v.Of(text)) == redacted:
+	case string(v.Of(text)) == mark:
 		return jsonspan.Span{}
 	case rest == v.To && !first.isSecretOf(sure):
 		return jsonspan.Span{}
@@ -313,7 +313,7 @@ func (f *finder) password(i int) jsonspan.Span {
 	return jsonspan.Span{}
 }
 
-// isHost tells whether a host's name or address begins at i.
+// isHost reports whether a host's name or address begins at i.
 func (f *finder) isHost(i int) bool {
 	if i >= len(f.b) {
 		return false
@@ -322,7 +322,7 @@ func (f *finder) isHost(i int) bool {
 	return classes[c]&(letter|isDecimal) != 0 || c == '[' || c == '{' || c == '%' || c >= 0x80
 }
 
-// ownsSecret tells whether the member with the name has a secret as its value: for
+// ownsSecret reports whether the member with the name has a secret as its value: for
 // sure, and a password.
 func ownsSecret(name []byte) (sure, only bool) {
 	var room [64]byte
