@@ -144,7 +144,7 @@ func (a *answer) repair(m *message) {
 	if !hasSigns(content) {
 		return
 	}
-	tools := a.o.tools()
+	tools := a.o.ToolTable()
 	if a.o.Imitations == ImitationsKeep {
 		tools = nil
 	}

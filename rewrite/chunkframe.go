@@ -3,6 +3,7 @@ package rewrite
 import (
 	"bytes"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
@@ -12,7 +13,7 @@ func (s *Stream) chunkFrame() {
 	c, data := &s.c, s.f.Data
 	s.sum.Chunks++
 	if s.finished && s.failed && c.count > 0 {
-		s.note(sectionEnd, "behind the error finish nothing takes it back: dropped")
+		s.note(contract.SectionEnd, "behind the error finish nothing takes it back: dropped")
 		s.framing.Drop()
 		return
 	}
@@ -121,7 +122,7 @@ func (s *Stream) isMarker() bool {
 // it stands for.
 func (s *Stream) markerComes(m marker.Marker, text []byte) toolFields {
 	s.settle()
-	s.note(sectionMarkers, "a tool marker, the whole content of one chunk: leaves the text")
+	s.note(contract.SectionMarkers, "a tool marker, the whole content of one chunk: leaves the text")
 	s.owes()
 	s.sum.Markers++
 	return s.startedBy(m.Emoji.Of(text), m.Label.Of(text))
@@ -234,7 +235,7 @@ func (s *Stream) textFrame(in jsonspan.Span) {
 func (s *Stream) writeText(in jsonspan.Span, k kept, reasoning bool) {
 	left := k.left()
 	if reasoning && left > 0 {
-		s.note(sectionReasoning, "reasoning: leaves the content")
+		s.note(contract.SectionReasoning, "reasoning: leaves the content")
 	}
 	if reasoning && left > 0 && !s.renamable() {
 		if s.o.Reasoning != ReasoningDrop {
@@ -276,9 +277,9 @@ func (s *Stream) closeLine(in jsonspan.Span) {
 // last line may be an imitation, or a tag.
 func (s *Stream) holdFrame(in jsonspan.Span, k kept) {
 	if s.line.Phase == marker.InTag {
-		s.note(sectionReasoning, "may be a tag: held back")
+		s.note(contract.SectionReasoning, "may be a tag: held back")
 	} else {
-		s.note(sectionMarkers, "may be an imitated marker: held back to the end of the line")
+		s.note(contract.SectionMarkers, "may be an imitated marker: held back to the end of the line")
 	}
 	s.writeLF() // of the parts that have left
 	s.keep(in, k, false)

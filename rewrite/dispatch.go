@@ -3,6 +3,7 @@ package rewrite
 import (
 	"bytes"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
@@ -34,7 +35,7 @@ func (s *Stream) unit(u sse.Unit, b []byte) {
 		}
 		s.out = append(s.out, b...)
 		s.framing.ForwardWhole()
-		s.note(sectionHarm, "larger than max_frame: passes unexamined")
+		s.note(contract.SectionHarm, "larger than max_frame: passes unexamined")
 		s.said.other, s.said.sinceTool = true, true // for all that is known
 		if !s.scan.Raw() {
 			s.sum.Unexamined++
@@ -113,7 +114,7 @@ func (s *Stream) frame(raw []byte) {
 			s.dropLate()
 			return
 		}
-		s.note(sectionHarm, "no well-formed JSON object: passes")
+		s.note(contract.SectionHarm, "no well-formed JSON object: passes")
 		if tellsState(s.f.Event) {
 			s.redactData()
 		}
@@ -168,9 +169,9 @@ func (s *Stream) late() {
 // dropLate drops what comes behind [DONE].
 func (s *Stream) dropLate() {
 	if s.failed {
-		s.note(sectionEnd, "behind the error finish nothing takes it back: dropped")
+		s.note(contract.SectionEnd, "behind the error finish nothing takes it back: dropped")
 	} else {
-		s.note(sectionEnd, "behind [DONE]: dropped")
+		s.note(contract.SectionEnd, "behind [DONE]: dropped")
 	}
 	s.framing.Drop()
 }

@@ -4,7 +4,7 @@
 // finish. What it does is written in the wire contract, whose sections the
 // comments name.
 //
-// Below it are packages that know less: sse, bytes to frames and fields, and what is
+// Below it are packages that know less: internal/contract, the vocabulary; sse, bytes to frames and fields, and what is
 // replaced in them; internal/marker, what a tool marker is; internal/redact, what a
 // secret is; internal/jsonspan, values of JSON and runes of its strings, by
 // position, and whether they are well formed.
@@ -28,7 +28,6 @@
 //	pattern.go    frames that are as the one before, but for their text
 //	lines.go      text that is of no consequence but for its lines
 //	hold.go       frames that wait for the end of a line
-//	tools.go      the table of tools
 //	lifecycle.go  open tools and their ends           (contract section 2)
 //	progress.go   the forms of a tool event
 //	toolfront.go  what tool events have in common
@@ -37,7 +36,6 @@
 //	explain.go    what was done, and by which rule
 //	envelope.go   the members that every chunk has
 //	verdict.go    is this stop a crash?               (contract section 3)
-//	cause.go      how upstream ended, codes and messages
 //	finish.go     finish chunks and error finishes
 //	fault.go      what a chunk says of an error
 //	other.go      streams that are none of chat completions, and their end
@@ -51,8 +49,7 @@
 //	answer.go     an answer that is not streamed
 //	separate.go   content and reasoning of a whole text
 //	dispatch.go   which of these a frame goes to
-//	options.go    what can be chosen
-//	path.go       what the path of a request says
+//	api.go        what is exported of the packages below
 //	stream.go     Stream: bytes in, bytes out
 //	work.go       what a Stream needs while it handles a frame, and not between
 //	edit.go       members of a frame replaced, added and removed

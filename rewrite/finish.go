@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"strconv"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
@@ -35,7 +36,7 @@ func (s *Stream) writeErrorFinish(code string) {
 		code = CodeAgentError
 	}
 	if s.explains() {
-		s.notef(sectionEnd, "error finish, code %s", code)
+		s.notef(contract.SectionEnd, "error finish, code %s", code)
 	}
 	s.fail(code)
 	s.finished = true
@@ -53,7 +54,7 @@ func (s *Stream) writeErrorFinish(code string) {
 	}
 	if inline && s.errorSent == nil {
 		s.out = append(s.out, `,"error":`...)
-		s.out = appendErrorValue(s.out, message, code)
+		s.out = contract.AppendErrorValue(s.out, message, code)
 	}
 	s.out = append(s.out, `,"hermes":`...)
 	s.out = append(s.appendHermes(s.out, message), "}\n\n"...)
@@ -81,14 +82,14 @@ func (s *Stream) appendChoices(dst []byte) []byte {
 func (s *Stream) quotedMessage(code string) []byte {
 	message := Message(code)
 	if code == CodeShutdown && s.tools.count == 0 && s.sum.Unexamined == 0 {
-		message = shutdownBeforeTools
+		message = contract.ShutdownBeforeTools
 	}
 	return s.added(jsonspan.AppendQuoted(s.room, message))
 }
 
 // errorObject returns the object of an error frame.
 func (s *Stream) errorObject(message []byte, code string) []byte {
-	return s.added(appendError(s.room, message, code))
+	return s.added(contract.AppendErrorObject(s.room, message, code))
 }
 
 // hermes returns the hermes block of an error finish.
@@ -115,7 +116,7 @@ func (s *Stream) finishFrame() {
 	switch {
 	case reason != "stop":
 	case s.errorSent != nil: // it has said that it failed
-		s.note(sectionEnd, "stop behind an error of upstream's: becomes error")
+		s.note(contract.SectionEnd, "stop behind an error of upstream's: becomes error")
 		failure = CodeCrashed
 	default:
 		failure = s.falseStop()
@@ -162,7 +163,7 @@ func (s *Stream) crash(code string) {
 	s.fillEnvelope()
 	s.eachStop(func(at jsonspan.Span) { s.edits.Replace(&s.f, at.From, at.To, s.literal(`"error"`)) })
 	if s.o.ErrorFinish == ErrorFinishInline && s.errorSent == nil {
-		s.setMember(s.c.err, "error", s.added(appendErrorValue(s.room, message, code)))
+		s.setMember(s.c.err, "error", s.added(contract.AppendErrorValue(s.room, message, code)))
 	} else {
 		s.writeError(s.errorObject(message, code))
 		s.removeMember(s.c.err)
@@ -239,7 +240,7 @@ func (s *Stream) moveText() {
 // upstreamError splits the finish chunk of an agent that says why it failed:
 // the error in a frame of its own, the rest without it.
 func (s *Stream) upstreamError() {
-	s.note(sectionEnd, "upstream says that the agent failed: an error finish, without secrets")
+	s.note(contract.SectionEnd, "upstream says that the agent failed: an error finish, without secrets")
 	s.fail(CodeAgentError)
 	s.moveText()
 	s.redactOf(s.c.hermes)
@@ -337,7 +338,7 @@ func (s *Stream) errorFrame() {
 
 // noteError remembers that the error in s.c is sent to the client.
 func (s *Stream) noteError() {
-	s.note(sectionEnd, "an error of upstream's: an error finish will not repeat it")
+	s.note(contract.SectionEnd, "an error of upstream's: an error finish will not repeat it")
 	s.fail(s.errorCode())
 	s.errorSent = bytes.Clone(jsonspan.Truncate(s.reason(), maxMessage))
 }

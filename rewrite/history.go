@@ -45,7 +45,7 @@ const (
 // not well-formed JSON in UTF-8, or nested deeper than jsonspan.MaxDepth, or has a lone
 // surrogate within a marker, passes untouched.
 func Heal(body []byte, tools *Tools) ([]byte, Healed) {
-	h := healer{Reader: jsonspan.Reader{Data: body}, tools: (&Options{Tools: tools}).tools()}
+	h := healer{Reader: jsonspan.Reader{Data: body}, tools: (&Options{Tools: tools}).ToolTable()}
 	if !h.body() {
 		return body, Healed{}
 	}

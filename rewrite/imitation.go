@@ -3,6 +3,7 @@ package rewrite
 import (
 	"slices"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
@@ -39,7 +40,7 @@ func (s *Stream) readText(in jsonspan.Span) {
 		case s.line.Active() && r == '\n' && s.line.Complete():
 			s.cutLine(in, next)
 		case s.line.Active():
-			if r == '\n' || !s.line.Step(r, text[i:next], s.o.tools()) {
+			if r == '\n' || !s.line.Step(r, text[i:next], s.o.ToolTable()) {
 				s.clearLine()
 				s.sent(r)
 			}
@@ -154,7 +155,7 @@ func (s *Stream) clearLine() {
 	s.line.Phase = marker.None
 	s.lineHere = false
 	if !s.hold.empty() {
-		s.note(sectionMarkers, "what was held back is text: it leaves")
+		s.note(contract.SectionMarkers, "what was held back is text: it leaves")
 		s.inferEnds() // before the text: TestTrustedToolEndsBeforeHeldText
 		s.out = s.hold.release(s.out)
 	}
@@ -174,7 +175,7 @@ func (s *Stream) stripLine(starts bool) {
 	} else {
 		s.sum.Imitations++
 	}
-	s.note(sectionMarkers, "an imitated marker: stripped")
+	s.note(contract.SectionMarkers, "an imitated marker: stripped")
 	s.out = s.hold.strip(s.out, s.line.From)
 	s.line.Phase = marker.None
 	s.lineHere = false

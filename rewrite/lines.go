@@ -26,7 +26,7 @@ func (s *Stream) readLines(text []byte) bool {
 		r, next := jsonspan.NextRune(text, i)
 		switch {
 		case f.open():
-		case r == '`' && f.lineStart() && s.o.tools().MayBegin(text[next:]), r == '<' && o.mayOpen():
+		case r == '`' && f.lineStart() && s.o.ToolTable().MayBegin(text[next:]), r == '<' && o.mayOpen():
 			return false
 		}
 		f.step(r)

@@ -3,6 +3,7 @@ package rewrite
 import (
 	"bytes"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
@@ -301,7 +302,7 @@ func (s *Stream) failOther(code string) {
 		s.out = o.session.appendFailed(s.out, message, s.p.created)
 	}
 	s.out = append(s.out[:from], redactFailed(s.out[from:])...)
-	s.note(sectionOther, "cut before its last event: gets one that says so")
+	s.note(contract.SectionOther, "cut before its last event: gets one that says so")
 	s.sum.Code = code
 	o.ended, o.failed, o.responses.object = true, true, nil
 }

@@ -3,6 +3,7 @@ package rewrite
 import (
 	"slices"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
@@ -138,7 +139,7 @@ func (s *Stream) frontOf(p *part, k kept) []byte {
 // else is in that, and nothing large, or as a chunk of our own.
 func (s *Stream) writePart(in jsonspan.Span, p *part, k kept) {
 	if p.reasoning && k.left() > 0 {
-		s.note(sectionReasoning, "reasoning: leaves the content")
+		s.note(contract.SectionReasoning, "reasoning: leaves the content")
 	}
 	if k.left() == 0 || p.reasoning && s.o.Reasoning == ReasoningDrop {
 		return

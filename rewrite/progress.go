@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strconv"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
@@ -12,17 +13,6 @@ const (
 	progressEvent   = "hermes.tool.progress"
 	progressComment = ": " + progressEvent + " "
 )
-
-// form returns the form in which the tool events of a stream leave.
-func (o *Options) form(p *Params) Progress {
-	switch {
-	case p.Progress != "":
-		return p.Progress
-	case o.Progress != "":
-		return o.Progress
-	}
-	return ProgressEnvelope
-}
 
 // writeRunning writes the frame that says that t has started.
 func (s *Stream) writeRunning(t *tool) { s.writeProgress(t, "running", false) }
@@ -129,9 +119,9 @@ func (s *Stream) toolFrame(in Progress) {
 	s.framing.Drop()
 	switch {
 	case s.finished: // too late to be completed before the finish chunk
-		s.note(sectionTools, "a tool event behind the finish chunk: dropped")
+		s.note(contract.SectionTools, "a tool event behind the finish chunk: dropped")
 	case isInternal(t.name): // the ends of internal tools are orphans anyway
-		s.note(sectionTools, "a tool event of an internal tool: dropped")
+		s.note(contract.SectionTools, "a tool event of an internal tool: dropped")
 	case status == "completed":
 		s.upstreamEnd(&t, in)
 	case status == "running" || status == "":
@@ -167,7 +157,7 @@ func (s *Stream) upstreamStart(f *toolFields, status string, in Progress) {
 		in = "" // its frame cannot leave as it is
 	}
 	if f.id != nil && s.tools.known(f.id) {
-		s.note(sectionTools, "a tool that has started already: dropped")
+		s.note(contract.SectionTools, "a tool that has started already: dropped")
 		return
 	}
 	s.settleForTool()
@@ -184,7 +174,7 @@ func (s *Stream) upstreamStart(f *toolFields, status string, in Progress) {
 func (s *Stream) upstreamEnd(t *toolFields, in Progress) {
 	if t.id == nil {
 		if s.tools.findName(t.name) < 0 {
-			s.note(sectionTools, "the end of a tool that is not open: dropped")
+			s.note(contract.SectionTools, "the end of a tool that is not open: dropped")
 			return
 		}
 		s.settleForTool() // which may end tools
@@ -194,7 +184,7 @@ func (s *Stream) upstreamEnd(t *toolFields, in Progress) {
 		return
 	}
 	if s.tools.find(t.id) < 0 {
-		s.note(sectionTools, "the end of a tool that is not open: dropped")
+		s.note(contract.SectionTools, "the end of a tool that is not open: dropped")
 		return
 	}
 	s.settleForTool() // which may end tools: TestToolEndsWhileTextIsHeld
@@ -283,7 +273,7 @@ func (s *Stream) wrap(t *tool, status string, lacksID, lacksStatus bool) {
 
 // addFront adds the members of a chunk to the front of the frame's own.
 func (s *Stream) addFront() {
-	s.note(sectionTools, "a named event: gets the members of a chunk")
+	s.note(contract.SectionTools, "a named event: gets the members of a chunk")
 	f := s.toolFront()
 	front := f.empty
 	if jsonspan.SkipSpace(s.f.Data, s.c.open+1) != s.c.shut {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 )
@@ -126,7 +127,7 @@ func (s *Stream) redactMany() {
 		}
 	})
 	if n > maxRedactedEdits {
-		s.note(sectionEnd, "a secret in what upstream says of a failure: redacted")
+		s.note(contract.SectionEnd, "a secret in what upstream says of a failure: redacted")
 		s.edits.Replace(&s.f, from, to, jsonspan.OneLine(clean[from:len(clean)-len(data)+to]))
 		s.rewriteFrame()
 	}
@@ -166,7 +167,7 @@ func (s *Stream) redactBy(v jsonspan.Span, find func(each func(secret jsonspan.S
 	var rest []byte
 	n, from, at := 0, 0, 0
 	find(func(secret jsonspan.Span) {
-		s.note(sectionEnd, "a secret in what upstream says of a failure: redacted")
+		s.note(contract.SectionEnd, "a secret in what upstream says of a failure: redacted")
 		with := r.For(secret)
 		if n++; n <= maxRedactedEdits {
 			s.edits.Replace(&s.f, v.From+secret.From, v.From+secret.To, with)
@@ -242,7 +243,3 @@ func (s *Stream) redactOther() {
 		s.redactOthers(m.err)
 	}
 }
-
-// Redact returns text, in which upstream says something of a failure, without secrets
-// (contract section 3).
-func Redact(text string) string { return string(redact.Text([]byte(text))) }

@@ -4,76 +4,10 @@ import (
 	"bytes"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
-
-// Params are what is particular to one stream.
-type Params struct {
-	// Active says that the stream is one of chat completions from its first
-	// byte on: the request's path ends in /chat/completions. Otherwise it
-	// becomes active at its first chunk (contract section 0).
-	Active bool
-	// Responses says that the stream is one of /v1/responses, by the request's path.
-	// What such a stream is its events have to show (contract, "The other
-	// streams"), but secrets leave its errors from the first on.
-	Responses bool
-	// RunID is the id of the run whose events the stream has, by the request's
-	// path, empty for others: only then is it a stream of /v1/runs.
-	RunID string
-	// SessionID is the id of the session in which the stream is, by the request's
-	// path, empty for others: only then is it a stream of /api/sessions.
-	SessionID string
-	// Progress overrides Options.Progress unless it is empty.
-	Progress Progress
-	// ID, which is asked at most once, and Created, in Unix seconds, are used in
-	// an error finish when no chunk has come. Nil means an empty id.
-	ID      func() string
-	Created int64
-	// Usage remembers which models report usage, nil for no memory.
-	Usage UsageMemory
-	// OnTool is called when a tool starts or ends, in order, whatever form the
-	// client gets it in. Nil for nobody.
-	OnTool func(ToolEvent)
-	// Explain is called with what becomes of each piece of the stream, and of
-	// its end. Nil for nobody.
-	Explain func(Step)
-}
-
-// Summary is what can be said of a stream.
-type Summary struct {
-	// ID and Model are those of the completion, empty while no chunk has come,
-	// or of the response; ID is also that of the run.
-	ID, Model string
-	// FinishReason is the one that was sent, empty when none was.
-	FinishReason string
-	// Code is the code of the error that the stream ended with, empty when it
-	// ended well.
-	Code string
-	// Frames counts complete frames with data, Chunks those that are chunks.
-	Frames, Chunks int
-	// Tools counts tool starts, Markers the ones that were markers.
-	Tools, Markers int
-	// Imitations counts the markers that were stripped and no tool.
-	Imitations int
-	// Reasoning counts the stretches of reasoning that stood between tags in
-	// the text.
-	Reasoning int
-	// Unexamined counts frames that were larger than Options.MaxFrame.
-	Unexamined int
-	// Keepalives counts those written.
-	Keepalives int
-	// InputTokens and OutputTokens are the usage that upstream has reported
-	// last, 0 when it has reported none.
-	InputTokens, OutputTokens int64
-	// UsageReported says that the model was known to report usage when the
-	// finish chunk came.
-	UsageReported bool
-	// ZeroUsagePassed says that the answer had text and usage 0/0/0 and has
-	// been let pass.
-	ZeroUsagePassed bool
-}
 
 // Stream repairs one event stream. It must not be used by two goroutines at
 // once. Most streams do nothing most of the time: what a field takes here, each
@@ -152,7 +86,7 @@ type said struct {
 
 // New returns the Stream of a response. The options are shared.
 func New(o *Options, p Params) *Stream {
-	s := &Stream{o: o, p: params{p.ID, p.Created, p.Usage, p.OnTool, p.Explain}, form: o.form(&p), active: p.Active}
+	s := &Stream{o: o, p: params{p.ID, p.Created, p.Usage, p.OnTool, p.Explain}, form: o.ProgressForm(&p), active: p.Active}
 	s.scan.MaxFrame, s.scan.CommentUnits = o.FrameLimit(), !p.Active
 	if !p.Active {
 		s.other = &other{looksAt: p.Responses}
@@ -166,29 +100,6 @@ func New(o *Options, p Params) *Stream {
 		remember(&s.other.session.id, jsonspan.Quote(p.SessionID))
 	}
 	return s
-}
-
-// FrameLimit returns the size in bytes above which a frame, or an answer that is
-// not streamed, passes unexamined: MaxFrame or its default, at most 1 GiB.
-func (o *Options) FrameLimit() int {
-	if o.MaxFrame <= 0 {
-		return DefaultMaxFrame
-	}
-	return min(o.MaxFrame, 1<<30)
-}
-
-func (o *Options) parallelWindow() time.Duration {
-	if o.ParallelWindow == 0 {
-		return DefaultParallelWindow
-	}
-	return o.ParallelWindow
-}
-
-func (o *Options) tools() *Tools {
-	if o.Tools == nil {
-		return marker.Hermes
-	}
-	return o.Tools
 }
 
 // Active tells whether the stream is one of chat completions. What is not
@@ -301,7 +212,7 @@ func (s *Stream) finish(cause Cause) {
 		s.writeErrorFinish(cause.Code())
 	}
 	if !s.done {
-		s.note(sectionEnd, "[DONE] is added")
+		s.note(contract.SectionEnd, "[DONE] is added")
 		s.writeLF()
 		s.out = append(s.out, "data: [DONE]\n\n"...)
 		s.done = true
@@ -325,18 +236,18 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 	s.otherGoesOn(tail)
 	switch {
 	case s.isWhole(tail) && (s.active || s.chunkComes() || s.otherComes()):
-		s.note(sectionEnd, "the last frame is complete but for its blank line: it counts")
+		s.note(contract.SectionEnd, "the last frame is complete but for its blank line: it counts")
 		end := missingEnd(tail)
 		s.unit(sse.UnitFrame, append(bytes.Clone(tail), end...))
 		return len(end)
 	case !s.active && !s.otherCut(cause), s.done && isComments(tail):
 		if len(tail) > 0 {
-			s.note(sectionHarm, "what is behind the last frame: passes")
+			s.note(contract.SectionHarm, "what is behind the last frame: passes")
 		}
 		s.out = s.framing.AppendMark(s.out)
 		s.out = append(s.out, tail...)
 	case len(tail) > 0:
-		s.note(sectionEnd, "a frame that was cut in the middle: dropped")
+		s.note(contract.SectionEnd, "a frame that was cut in the middle: dropped")
 	}
 	return 0
 }

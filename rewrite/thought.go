@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
@@ -19,7 +20,7 @@ func (s *Stream) readTag(in jsonspan.Span, i, next int, r rune) (at int, taken b
 			s.thought()
 		}
 	case stepSpace:
-		s.note(sectionReasoning, "white space behind a closing tag: goes")
+		s.note(contract.SectionReasoning, "white space behind a closing tag: goes")
 		s.cut(i, next)
 	case stepMaybe:
 		if inside {
@@ -98,7 +99,7 @@ func (s *Stream) openThought(in jsonspan.Span, next int) {
 	s.sum.Reasoning++
 	s.stretches++
 	s.growth -= 2 * s.partSize(in)
-	s.note(sectionReasoning, "an opening tag: reasoning begins, the tag goes")
+	s.note(contract.SectionReasoning, "an opening tag: reasoning begins, the tag goes")
 	s.begin(next, true).breaks = s.said.reasoning
 }
 
@@ -128,7 +129,7 @@ func (s *Stream) clearClosing() {
 // closeThought cuts the closing tag, which ends at to, and goes on with text.
 func (s *Stream) closeThought(in jsonspan.Span, to int) {
 	s.cut(s.closingFrom(in), to)
-	s.note(sectionReasoning, "a closing tag: reasoning ends, the tag goes")
+	s.note(contract.SectionReasoning, "a closing tag: reasoning ends, the tag goes")
 	s.pending, s.closing = s.pending[:0], jsonspan.Span{}
 	s.begin(to, false)
 }
@@ -139,7 +140,7 @@ func (s *Stream) keepClosing(in jsonspan.Span) {
 	if !s.tags.pending() {
 		return
 	}
-	s.note(sectionReasoning, "may be a closing tag: held back")
+	s.note(contract.SectionReasoning, "may be a closing tag: held back")
 	from := s.closingFrom(in)
 	s.cut(from, in.To)
 	s.pending = append(s.pending, s.f.Data[from:in.To]...)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
@@ -168,7 +169,7 @@ func TestNotesOfWhatIsDone(t *testing.T) {
 		{"[DONE] is lacking", text("a") + finishChunk("stop", realUsage), "3", "[DONE]", chat},
 		{"white space behind a tag", text(think) + stop(), "4", "white space", chat},
 		{"a part of a closing tag", text("<think>a</thi") + text("nk>b") + stop(), "4", "may be a closing tag", chat},
-		{"another stream that is cut", failed, sectionOther, "cut", Params{}},
+		{"another stream that is cut", failed, contract.SectionOther, "cut", Params{}},
 	} {
 		steps, _ := explained(c.in, Options{MaxFrame: 400}, c.p, whole, CauseEOF)
 		found := false
