@@ -1,9 +1,6 @@
 package rewrite
 
-import (
-	"iter"
-	"strings"
-)
+import "iter"
 
 // reader goes through JSON once, from value to value, by position. What is wanted of
 // an object or an array is read where it stands.
@@ -93,11 +90,16 @@ func (r *reader) value() span {
 
 // pass goes behind the value here without a check, and returns where it is.
 func (r *reader) pass() span {
-	from, to := r.i, -1
-	if r.opens('"') {
+	from, to := r.i, r.i
+	switch {
+	case r.opens('"'):
 		to = skipString(r.b, from)
-	} else {
-		to = skipOther(r.b, from)
+	case r.opens('{'), r.opens('['):
+		to = skipNested(r.b, from)
+	default:
+		for to < len(r.b) && inLiteral(r.b[to]) {
+			to++
+		}
 	}
 	if to <= from {
 		r.fail()
@@ -107,34 +109,30 @@ func (r *reader) pass() span {
 	return span{from, to}
 }
 
-// skipOther returns the index behind the value at i, which is no string: -1 when it
-// does not end, i when there is none. A number or a literal reaches to what cannot be
-// in one, so that brackets count the same at each level.
-func skipOther(b []byte, i int) int {
-	for depth := 0; i < len(b); {
-		switch c := b[i]; {
-		case c == '{' || c == '[':
-			depth++
-			i++
-		case depth == 0:
-			for i < len(b) && b[i] > ' ' && strings.IndexByte(`,:"{}[]`, b[i]) < 0 {
-				i++
-			}
-			return i
-		case c == '"':
-			if i = skipString(b, i); i < 0 {
+// skipNested returns the index behind the object or array that begins at i, -1 when it
+// does not end. It checks nothing.
+func skipNested(b []byte, i int) int {
+	for depth := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			if i = skipString(b, i) - 1; i < 0 {
 				return -1
 			}
-		case c == '}' || c == ']':
-			i++
+		case '{', '[':
+			depth++
+		case '}', ']':
 			if depth--; depth == 0 {
-				return i
+				return i + 1
 			}
-		default:
-			i++
 		}
 	}
 	return -1
+}
+
+// inLiteral reports whether c may be in a number or a literal, those included that JSON
+// does not know.
+func inLiteral(c byte) bool {
+	return c >= '-' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' || c == '+'
 }
 
 // fail notes that the JSON is not well formed: there is nothing more to read. It
