@@ -81,8 +81,15 @@ func (h *healer) suspects(in jsonspan.Span) bool {
 			return true
 		}
 	}
-	// The first is found faster than backslashes are, which many a text is full of.
-	return bytes.Contains(text, []byte("0060")) && bytes.Contains(text, []byte(`\u0060`))
+	for i := 0; ; i++ { // \u0060, by its rarest byte
+		n := bytes.IndexByte(text[i:], '6')
+		if n < 0 {
+			return false
+		}
+		if i += n; bytes.HasSuffix(text[:i], []byte(`\u00`)) && bytes.HasPrefix(text[i:], []byte("60")) {
+			return true
+		}
+	}
 }
 
 // endsLine tells whether a line may begin behind s: its end looks like that of

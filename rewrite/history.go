@@ -56,12 +56,11 @@ func Heal(body []byte, tools *Tools) ([]byte, Healed) {
 	return append(h.out, body[h.at:]...), h.said
 }
 
-// healer walks once over the body of a request. It goes down where content can
-// be and skips all else. It trusts the JSON to be well formed, and asks whether
-// it is before the first byte is cut.
+// healer walks once over the body of a request. It reads what content can be in and
+// passes over all else. It checks the values before it cuts the first byte.
 //
-// It does not use jsonspan.Members and jsonspan.Elements, which go behind a value before
-// it is looked at: the messages, nearly all of a body, would be scanned once for each level.
+// It does not use jsonspan.Members and Elements. They go behind a value before the caller
+// sees it, so that the messages, nearly all of a body, would be scanned once for each level.
 type healer struct {
 	jsonspan.Reader
 	tools *Tools
@@ -76,8 +75,8 @@ type healer struct {
 	lone    bool   // nor when a marker has a lone surrogate in it: no text can have said that
 }
 
-// body walks over the whole body, and is false when that is no JSON object with
-// nothing behind it.
+// body walks over the whole body. It returns false if that is no JSON object, or if
+// something follows it.
 func (h *healer) body() bool {
 	h.Pos = jsonspan.SkipSpace(h.Data, 0)
 	if !h.At('{') {

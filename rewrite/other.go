@@ -55,8 +55,8 @@ type members struct {
 	twins bool // an error may stand in it that is not err
 }
 
-// parse finds the members of the object in data. It is false when data is no
-// object, or one that does not end: its first members are found even then.
+// parse finds the members of the object in data. It returns false if data is no object,
+// or one that is cut or malformed: it finds the members in front of that even then.
 func (m *members) parse(data []byte) bool {
 	*m = members{}
 	r := jsonspan.Reader{Data: data, Pos: jsonspan.SkipSpace(data, 0)}

@@ -239,6 +239,16 @@ func TestOtherStreamThatBecomesOneOfChatCompletions(t *testing.T) {
 	}
 }
 
+// What stands behind the object that a member is looked for in is none of it, however
+// the quotes of an event that is not well formed stand.
+func TestEventWithAQuoteTooManyPasses(t *testing.T) {
+	in := `data: {"response": {"a"b" "incomplete_details": {"}": ">", "error": "sk-abcdefgh"}` + "\n\n"
+	for _, in := range []string{in, strings.ReplaceAll(in, " ", "")} {
+		out, _ := run(in, Options{}, Params{Responses: true}, whole, CauseEOF)
+		same(t, out, in, "bytes")
+	}
+}
+
 // Where the CR that ends the last event is all that has come of its CRLF, the
 // LF comes before the failed event: the two are not torn apart.
 func TestFailedEventBehindATornCRLF(t *testing.T) {

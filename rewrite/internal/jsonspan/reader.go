@@ -2,7 +2,6 @@ package jsonspan
 
 import (
 	"bytes"
-	"strings"
 )
 
 // Reader goes through a JSON document once, from value to value. Open enters an
@@ -20,7 +19,7 @@ import (
 // has been skipped and AtEnd returns true, all of the document is well formed. Skip
 // checks nothing, because a history is nearly all text that nobody wants: it moves over
 // an image of 1 MB in a fifteenth of gjson's time. What servers write that is not JSON,
-// such as NaN, then hides no other member.
+// such as NaN, then hides no other member of an event.
 //
 // Behind an error every method but Closed returns false or the zero Span, and Pos is
 // len(Data).
@@ -100,11 +99,17 @@ func (r *Reader) Value() Span {
 
 // Skip moves behind the value at Pos without a check, and returns where it is.
 func (r *Reader) Skip() Span {
-	from, to := r.Pos, -1
-	if r.At('"') {
-		to = SkipString(r.Data, from)
-	} else {
-		to = skipOther(r.Data, from)
+	b, from, to := r.Data, r.Pos, r.Pos
+	switch {
+	case from == len(b):
+	case b[from] == '"':
+		to = SkipString(b, from)
+	case b[from] == '{' || b[from] == '[':
+		to = skipNested(b, from)
+	default:
+		for to < len(b) && inLiteral(b[to]) {
+			to++
+		}
 	}
 	if to <= from {
 		r.fail()
@@ -134,34 +139,30 @@ func SkipString(b []byte, i int) int {
 	}
 }
 
-// skipOther returns the index behind the value at i, which is not a string, -1 if it
-// does not end, or i if there is none. A number or a literal reaches to what cannot be
-// in one, so that brackets count the same at each level.
-func skipOther(b []byte, i int) int {
-	for depth := 0; i < len(b); {
-		switch c := b[i]; {
-		case c == '{' || c == '[':
-			depth++
-			i++
-		case depth == 0:
-			for i < len(b) && b[i] > ' ' && strings.IndexByte(`,:"{}[]`, b[i]) < 0 {
-				i++
-			}
-			return i
-		case c == '"':
-			if i = SkipString(b, i); i < 0 {
+// skipNested returns the index behind the object or array that begins at i, or -1 if it
+// does not end. It checks nothing.
+func skipNested(b []byte, i int) int {
+	for depth := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			if i = SkipString(b, i) - 1; i < 0 {
 				return -1
 			}
-		case c == '}' || c == ']':
-			i++
+		case '{', '[':
+			depth++
+		case '}', ']':
 			if depth--; depth == 0 {
-				return i
+				return i + 1
 			}
-		default:
-			i++
 		}
 	}
 	return -1
+}
+
+// inLiteral reports whether c may be in a number or a literal, those included that JSON
+// does not know.
+func inLiteral(c byte) bool {
+	return c >= '-' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' || c == '+'
 }
 
 // fail records that the JSON is not well formed: there is nothing more to read. It

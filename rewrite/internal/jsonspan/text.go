@@ -73,7 +73,7 @@ func HasLoneSurrogate(s []byte) bool {
 // Spells reports whether raw, the inside of a JSON string, stands for want, which is
 // ASCII. Escapes are allowed in names as anywhere.
 func Spells(raw []byte, want string) bool {
-	if bytes.IndexByte(raw, '\\') < 0 {
+	if len(raw) <= len(want) || bytes.IndexByte(raw, '\\') < 0 { // an escape takes more bytes
 		return string(raw) == want
 	}
 	i := 0
