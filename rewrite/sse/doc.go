@@ -15,7 +15,7 @@
 // A proxy goes through them in this order: see the example. A client needs Scanner and
 // Frame only.
 //
-// The state that lasts from read to read is that of Scanner and Output: 128 bytes, and
+// The state that lasts from read to read is that of Scanner and Output: 124 bytes, and
 // the unit under way where a read ends within one, which Scanner.MaxFrame bounds. Frame
 // and Splice may be shared by streams, for they hold nothing between frames but room,
 // which Trim bounds to 16 KiB. None of the types may be used by two goroutines at once.
