@@ -6,6 +6,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/whole"
 )
 
 func TestTextBehindATrustedMarkerInTheSameDeltaIsAnAnswer(t *testing.T) {
@@ -24,20 +25,6 @@ func TestTextBehindATrustedMarkerInTheSameDeltaIsAnAnswer(t *testing.T) {
 	}
 }
 
-// Text between two markers of a delta stands between their tools: Hermes takes it
-// for its answer where only housekeeping follows (contract section 3, rule 2).
-func TestTextBetweenTrustedMarkersOfADelta(t *testing.T) {
-	o := Options{Imitations: ImitationsTrust}
-	in := role() + text("Sure\n`💻 ls`\n\nDone.\n`🧠 +user: \"x\"`\n") + finishChunk("stop", realUsage) + doneFrame
-	if v := look(t, repairWith(in, o)); v.finishes[0] != "stop" {
-		t.Errorf("finish reason %q, want stop: %s", v.finishes, v.story())
-	}
-	in = role() + text("Sure\n`💻 ls`\n`🧠 +user: \"x\"`\n") + finishChunk("stop", realUsage) + doneFrame
-	if v := look(t, repairWith(in, o)); v.finishes[0] != "error" {
-		t.Errorf("finish reason %q of an answer that ends on two tools, want error: %s", v.finishes, v.story())
-	}
-}
-
 // Behind the finish chunk no tool starts, whatever the form and the option
 // (contract section 2), nor where the text is only what a client does not see.
 func TestWhatStartsNoTool(t *testing.T) {
@@ -53,7 +40,7 @@ func TestWhatStartsNoTool(t *testing.T) {
 		"a delta of which another counts": role() + text("Sure") + strings.Replace(delta(""), `"delta": {}`, `"delta": {"content": "\n`+"`💻 ls`"+`\n"}, "delta": {}`, 1) + stop(),
 	} {
 		for _, o := range allOptions() {
-			out, sum := run(in, o, chat, whole, CauseEOF)
+			out, sum := run(in, o, chatParams, inOne, CauseEOF)
 			if v := look(t, out); len(v.tools) > 0 || sum.Tools > 0 || v.finishes[0] != "stop" {
 				t.Errorf("%s: %d tools, finish %q with %+v:\n%s", name, sum.Tools, v.finishes, o, out)
 			}
@@ -87,7 +74,7 @@ func TestBackticksBehindThreeOpenNoFence(t *testing.T) {
 				}
 			}
 		}
-		if healed, n := stripMarkers(jsonspan.Inside(jsonspan.Quote(in)), marker.Hermes); n != 1 {
+		if healed, n := whole.StripMarkers(jsonspan.Inside(jsonspan.Quote(in)), marker.Hermes); n != 1 {
 			t.Errorf("%q: healed %q", in, healed)
 		}
 	}
