@@ -27,27 +27,10 @@ import (
 // skipped for want of a Chromium.
 const chromiumVariable = "HERMES_CHROMIUM"
 
-// chromium is the path of a Chromium. Without one the test is skipped.
-func chromium(t testing.TB) string {
-	t.Helper()
-	names := []string{"chromium", "chromium-browser", "google-chrome-stable", "google-chrome"}
-	for _, name := range names {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	message := fmt.Sprintf("the demo's page is tested in a browser, and the PATH has none of %s", strings.Join(names, ", "))
-	if os.Getenv(chromiumVariable) == "required" {
-		t.Fatal(message)
-	}
-	t.Skip(message)
-	return ""
-}
-
 // demoPage starts caddy hermes-demo with a page and returns its URL.
 func demoPage(t testing.TB, args ...string) string {
 	t.Helper()
-	cmd := exec.Command(binary, append([]string{"hermes-demo", "--page", "--page-addr", "127.0.0.1:0"}, args...)...)
+	cmd := exec.Command(binary(t), append([]string{"hermes-demo", "--page", "--page-addr", "127.0.0.1:0"}, args...)...)
 	cmd.Env = environment(t.TempDir())
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
@@ -88,7 +71,7 @@ type tab struct {
 func newTab(t testing.TB, width, height int64, features ...string) *tab {
 	t.Helper()
 	opts := []chromedp.ExecAllocatorOption{
-		chromedp.ExecPath(chromium(t)), chromedp.UserDataDir(t.TempDir()), chromedp.Headless, chromedp.NoSandbox, chromedp.NoFirstRun,
+		chromedp.ExecPath(program(t, chromiumVariable, "chromium", "chromium-browser", "google-chrome-stable", "google-chrome")), chromedp.UserDataDir(t.TempDir()), chromedp.Headless, chromedp.NoSandbox, chromedp.NoFirstRun,
 	}
 	for _, flag := range []string{
 		"disable-gpu", "disable-quic", "disable-background-networking", "disable-component-update", "disable-sync", "disable-dev-shm-usage",

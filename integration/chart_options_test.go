@@ -1,13 +1,11 @@
 package integration
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -183,11 +181,7 @@ type chartOptions struct {
 func newChartOptions(t *testing.T) *chartOptions {
 	t.Helper()
 	file := filepath.Join(manifests, "chart/values.schema.json")
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(read(t, file)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +197,7 @@ func newChartOptions(t *testing.T) *chartOptions {
 	for part := range strings.SplitSeq(options[1:], "/") {
 		doc = doc.(map[string]any)[part]
 	}
-	b, err = json.Marshal(doc.(map[string]any)["properties"])
+	b, err := json.Marshal(doc.(map[string]any)["properties"])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func TestClientGone(t *testing.T) {
 	for protocol, transport := range protocols(t, pool) {
 		for name, m := range moments {
 			t.Run(protocol+" "+name, func(t *testing.T) {
-				abandon(&client{t: t, http: &http.Client{Transport: transport}, base: "https://" + listen}, protocol, name, m.reads, asked)
+				abandon(clientOver(t, transport, "https://"+listen), protocol, name, m.reads, asked)
 				select {
 				case <-gone:
 				case <-time.After(patience / 2):

@@ -59,6 +59,11 @@ func newClient(t testing.TB, base string) *client {
 	return c
 }
 
+// clientOver speaks to base over a transport.
+func clientOver(t testing.TB, transport http.RoundTripper, base string) *client {
+	return &client{t: t, http: &http.Client{Transport: transport}, base: base}
+}
+
 // protocols are the transports of HTTP/1.1, HTTP/2 and HTTP/3 that trust the
 // certificate in pool.
 func protocols(t testing.TB, pool *x509.CertPool) map[string]http.RoundTripper {
@@ -145,6 +150,43 @@ func (c *client) try(path string, headers ...string) (*reply, error) {
 	r := &reply{Response: res, t: c.t, in: bufio.NewReader(res.Body), cancel: cancel}
 	c.t.Cleanup(r.leave)
 	return r, nil
+}
+
+// get sends a GET until it is answered, for as long as patience lasts: a server that
+// has just been started or reloaded may refuse or close the first connections. Headers
+// are name, value, name, value; Host is one of them.
+func get(t testing.TB, c *http.Client, url string, headers ...string) (res *http.Response, body string) {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		if headers[i] == "Host" {
+			req.Host = headers[i+1]
+		}
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err = c.Do(req)
+	for deadline := time.Now().Add(patience); err != nil && time.Now().Before(deadline); {
+		res, err = c.Do(req)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatalf("%s: %s: %v", url, res.Status, err)
+	}
+	return res, string(b)
+}
+
+// get is the body of the answer to a GET.
+func (c *client) get(path string) string {
+	c.t.Helper()
+	_, body := get(c.t, c.http, c.base+path)
+	return body
 }
 
 // chat posts to /v1/chat/completions.

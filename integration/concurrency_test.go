@@ -44,9 +44,7 @@ func TestOneStreamDoesNotHoldAnother(t *testing.T) {
 			x.frame(delta("content", "\n`💻 ls`\n"))
 			if x.wait(rest) {
 				x.frame(delta("content", "hi"))
-				x.frame(finish("stop", 5))
-				x.frame("data: [DONE]")
-				x.end()
+				x.finish()
 			}
 		},
 		"plain": replay(plain, byFrame),

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"strconv"
 	"testing"
 )
@@ -72,12 +73,19 @@ func (c config) json(t testing.TB) []byte {
 	return b
 }
 
+// write writes the configuration below home, and returns its path.
+func (c config) write(t testing.TB, home string) string {
+	t.Helper()
+	file := filepath.Join(home, "caddy.json")
+	write(t, file, c.json(t))
+	return file
+}
+
 // serve starts a sidecar with one site in front of up and returns its URL.
 func serve(t testing.TB, up *upstream, o options) (string, *sidecar) {
 	t.Helper()
 	listen := freePort(t)
-	s := run(t, t.TempDir(), config{sites: []site{{listen: listen, upstream: up.addr, options: o}}})
-	return "http://" + listen, s
+	return "http://" + listen, run(t, t.TempDir(), config{sites: []site{{listen: listen, upstream: up.addr, options: o}}})
 }
 
 // with is o and the members of more.

@@ -38,16 +38,12 @@ func built(t testing.TB) image {
 	if root == "" {
 		t.Skip("no image: .ci/image builds it and runs this test")
 	}
-	b, err := os.ReadFile(os.Getenv("HERMES_IMAGE_INSPECT"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var inspect struct {
 		Docker struct {
 			Config imageConfig `json:"config"`
 		}
 	}
-	if err := json.Unmarshal(b, &inspect); err != nil {
+	if err := json.Unmarshal([]byte(read(t, os.Getenv("HERMES_IMAGE_INSPECT"))), &inspect); err != nil {
 		t.Fatal(err)
 	}
 	return image{root, inspect.Docker.Config}
@@ -109,11 +105,7 @@ func (i image) health(t testing.TB) (healthy bool, said string) {
 // status is a field of /proc/<pid>/status.
 func (s *sidecar) status(field string) string {
 	s.t.Helper()
-	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.cmd.Process.Pid), "status"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for line := range strings.Lines(string(b)) {
+	for line := range strings.Lines(read(s.t, filepath.Join("/proc", strconv.Itoa(s.cmd.Process.Pid), "status"))) {
 		if name, value, ok := strings.Cut(line, ":"); ok && name == field {
 			return strings.Join(strings.Fields(value), " ")
 		}

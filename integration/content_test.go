@@ -88,8 +88,7 @@ func modernOf(r recording, generation string) string {
 
 // of is the client in a subtest.
 func (c *client) of(t testing.TB) *client {
-	sub := &client{t: t, http: c.http, base: c.base}
-	return sub
+	return &client{t: t, http: c.http, base: c.base}
 }
 
 // texts is a G0 stream of deltas with these contents, and a good end.
@@ -187,9 +186,7 @@ func TestMarkerAfterAToolEventIsAnImitation(t *testing.T) {
 		x.frame("event: hermes.tool.progress", `data: {"tool": "terminal", "toolCallId": "c1", "status": "completed"}`)
 		x.frame(delta("content", "\n`💻 rm`\n"))
 		x.frame(delta("content", "b"))
-		x.frame(finish("stop", 5))
-		x.frame("data: [DONE]")
-		x.end()
+		x.finish()
 	}), nil)
 	a := newClient(t, base).chat().answer()
 	a.checkGood(t)
@@ -209,9 +206,7 @@ func TestHeldTextLeavesAtFourKiB(t *testing.T) {
 		if !x.wait(rest) {
 			return
 		}
-		x.frame(finish("stop", 5))
-		x.frame("data: [DONE]")
-		x.end()
+		x.finish()
 	}), nil)
 	r := newClient(t, base).chat()
 	if e := r.frame(); e.chunk == nil || e.Choices[0].Delta.Content != text {

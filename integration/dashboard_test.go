@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -18,7 +17,7 @@ import (
 )
 
 // deployed is where the dashboard and the rules are.
-const deployed = "../deploy/observability"
+var deployed = path("deploy/observability")
 
 // exposed is what the binary exposes after a few streams of every kind.
 func exposed(t *testing.T) families {
@@ -75,11 +74,7 @@ type source struct{ Type, UID string }
 
 func readDashboard(t *testing.T) (d dashboard) {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(deployed, "dashboard.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(b, &d); err != nil {
+	if err := json.Unmarshal([]byte(read(t, filepath.Join(deployed, "dashboard.json"))), &d); err != nil {
 		t.Fatal(err)
 	}
 	return d
@@ -98,7 +93,7 @@ func TestDashboardIsAboutWhatIsExposed(t *testing.T) {
 			t.Errorf("panel %q shows nothing", p.Title)
 		}
 		for _, target := range p.Targets {
-			metrics, known := f.check(t, target.Expr)
+			metrics, known := checkExpression(t, f, target.Expr)
 			for _, m := range metrics {
 				used[m] = true
 			}
@@ -145,7 +140,7 @@ func TestDashboardCanBeImported(t *testing.T) {
 			t.Errorf("variable %s: query %v", v.Name, v.Query)
 			continue
 		}
-		if _, known := f.check(t, m[1]); !slices.Contains(known, m[2]) {
+		if _, known := checkExpression(t, f, m[1]); !slices.Contains(known, m[2]) {
 			t.Errorf("variable %s: %s has no label %s", v.Name, m[1], m[2])
 		}
 	}
@@ -193,22 +188,15 @@ type rules struct {
 
 // TestRulesAreAboutWhatIsExposed, and say what an alert has to say.
 func TestRulesAreAboutWhatIsExposed(t *testing.T) {
-	b, err := os.ReadFile(filepath.Join(deployed, "hermes.rules.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var r rules
-	if err := yaml.UnmarshalStrict(b, &r); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(read(t, filepath.Join(deployed, "hermes.rules.yml"))), &r); err != nil {
 		t.Fatal(err)
 	}
-	readme, err := os.ReadFile(filepath.Join(deployed, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := read(t, filepath.Join(deployed, "README.md"))
 	f, names := exposed(t), make(map[string]bool)
 	for _, g := range r.Groups {
 		for _, rule := range g.Rules {
-			f.check(t, rule.Expr)
+			checkExpression(t, f, rule.Expr)
 			if d, err := model.ParseDuration(rule.For); err != nil || d == 0 {
 				t.Errorf("%s: for %q: %v", rule.Alert, rule.For, err)
 			}
@@ -223,7 +211,7 @@ func TestRulesAreAboutWhatIsExposed(t *testing.T) {
 					t.Errorf("%s: the annotations name %s, which the expression has not", rule.Alert, l[1])
 				}
 			}
-			if rule.Alert == "" || names[rule.Alert] || !strings.Contains(string(readme), "`"+rule.Alert+"`") {
+			if rule.Alert == "" || names[rule.Alert] || !strings.Contains(readme, "`"+rule.Alert+"`") {
 				t.Errorf("%q: no name, one that is there twice, or not in README.md", rule.Alert)
 			}
 			names[rule.Alert] = true

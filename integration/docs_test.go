@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,11 +13,7 @@ import (
 // documented is docs/observability.md.
 func documented(t *testing.T) string {
 	t.Helper()
-	b, err := os.ReadFile("../docs/observability.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
+	return read(t, path("docs/observability.md"))
 }
 
 // TestDocumentedMetricsAreExposed, with the types and the labels that the table

@@ -20,18 +20,27 @@ import (
 // be skipped for want of one.
 const proxiesVariable = "HERMES_PROXIES"
 
-// program is the path of another program. Without it the test is skipped: t, which
-// has to be the test that calls, and not its parent.
-func program(t testing.TB, name, variable string) string {
+// missing skips a test for want of something, or fails it where the environment
+// variable says "required". t is the test that calls, never its parent: to skip that
+// would end all tests of the package.
+func missing(t testing.TB, variable, what string) {
 	t.Helper()
-	if path, err := exec.LookPath(name); err == nil {
-		return path
-	}
-	message := fmt.Sprintf("the PATH has no %s", name)
 	if os.Getenv(variable) == "required" {
-		t.Fatal(message)
+		t.Fatal(what)
 	}
-	t.Skip(message)
+	t.Skip(what)
+}
+
+// program is the path of the first of the programs that the PATH has. Without one the
+// test is skipped, as by missing.
+func program(t testing.TB, variable string, names ...string) string {
+	t.Helper()
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	missing(t, variable, "the PATH has no "+strings.Join(names, ", nor "))
 	return ""
 }
 
@@ -47,15 +56,11 @@ func newFront(t testing.TB) *front {
 	t.Helper()
 	f := &front{addr: freePort(t)}
 	f.certs, f.pool = certificate(t, "agent.example.com")
-	var both []byte
+	var both string
 	for _, name := range []string{"cert.pem", "key.pem"} {
-		b, err := os.ReadFile(filepath.Join(f.certs, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		both = append(both, b...)
+		both += read(t, filepath.Join(f.certs, name))
 	}
-	write(t, filepath.Join(f.certs, "both.pem"), both)
+	write(t, filepath.Join(f.certs, "both.pem"), []byte(both))
 	return f
 }
 
@@ -97,7 +102,7 @@ func (f *front) start(t testing.TB, path string, args ...string) *client {
 // nginx starts nginx with the servers of a recipe.
 func (f *front) nginx(t testing.TB, servers recipe) *client {
 	t.Helper()
-	path, dir := program(t, "nginx", proxiesVariable), t.TempDir()
+	path, dir := program(t, proxiesVariable, "nginx"), t.TempDir()
 	conf := "daemon off;\nmaster_process off;\nerror_log stderr;\npid nginx.pid;\nevents {}\nhttp {\n\taccess_log off;\n"
 	for _, temp := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		conf += "\t" + temp + "_temp_path " + temp + ";\n"
@@ -110,7 +115,7 @@ func (f *front) nginx(t testing.TB, servers recipe) *client {
 // haproxy starts HAProxy with a recipe.
 func (f *front) haproxy(t testing.TB, conf recipe) *client {
 	t.Helper()
-	path, dir := program(t, "haproxy", proxiesVariable), t.TempDir()
+	path, dir := program(t, proxiesVariable, "haproxy"), t.TempDir()
 	conf = conf.with("bind :443 ", "bind "+f.addr+" ").with("/etc/haproxy/agent.pem", f.certs+"/both.pem")
 	write(t, filepath.Join(dir, "haproxy.cfg"), []byte(conf.text))
 	return f.start(t, path, "-db", "-f", filepath.Join(dir, "haproxy.cfg"))
@@ -119,7 +124,7 @@ func (f *front) haproxy(t testing.TB, conf recipe) *client {
 // traefik starts Traefik with its two files, of which the first names the second.
 func (f *front) traefik(t testing.TB, static, dynamic recipe) *client {
 	t.Helper()
-	path, dir := program(t, "traefik", "HERMES_TRAEFIK"), t.TempDir()
+	path, dir := program(t, "HERMES_TRAEFIK", "traefik"), t.TempDir()
 	dynamic = dynamic.with("/etc/traefik/agent.pem", f.certs+"/cert.pem").with("/etc/traefik/agent.key", f.certs+"/key.pem")
 	write(t, filepath.Join(dir, "agent.yaml"), []byte(dynamic.text))
 	static = static.with(`":443"`, `"`+f.addr+`"`).with("/etc/traefik/agent.yaml", dir+"/agent.yaml")
@@ -230,9 +235,7 @@ func frontScripts(t testing.TB) (router, *gated) {
 			}
 			x.frame(delta("content", fmt.Sprintf("word %d ", i)))
 		}
-		x.frame(finish("stop", 5))
-		x.frame("data: [DONE]")
-		x.end()
+		x.finish()
 	}
 	scripts["reset"] = func(x *exchange) {
 		x.events()
@@ -256,9 +259,7 @@ func frontScripts(t testing.TB) (router, *gated) {
 			x.frame(role)
 			wait(x)
 			x.frame(delta("content", "hi"))
-			x.frame(finish("stop", 5))
-			x.frame("data: [DONE]")
-			x.end()
+			x.finish()
 		}
 	}
 	scripts["held"] = then(func(x *exchange) { x.wait(g.hold) })

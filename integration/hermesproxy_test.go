@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -10,9 +9,7 @@ import (
 // what is reverse_proxy's in it does its work.
 func TestHermesProxyDirective(t *testing.T) {
 	up := newUpstream(t, library(recordings(t, chats), byFrame).play)
-	home, listen := t.TempDir(), freePort(t)
-	file := filepath.Join(home, "Caddyfile")
-	write(t, file, []byte("{\n\tadmin off\n}\n"+onLoopback(listen)+`
+	base, _ := caddyWith(t, `
 	hermes_proxy /v1/* `+up.addr+` {
 		header_up X-Team progress
 		progress off
@@ -23,11 +20,8 @@ func TestHermesProxyDirective(t *testing.T) {
 	}
 	handle /elsewhere {
 		respond "not here" 404
-	}
-}
-`))
-	runArgs(t, environment(home), "run", "--config", file, "--adapter", "caddyfile")
-	c := newClient(t, "http://"+listen)
+	}`)
+	c := newClient(t, base)
 	a := c.play("g0-v0.8.0/one_tool").answer()
 	a.checkGood(t)
 	if len(a.starts) != 0 || strings.Contains(a.content, "`") {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -215,9 +214,8 @@ func TestExpectContinue(t *testing.T) {
 // of a request's size is in force.
 func TestRequestsWithCaddysOwnDirectives(t *testing.T) {
 	up, got := arrivals(t)
-	home, listen, dead := t.TempDir(), freePort(t), freePort(t)
-	file := filepath.Join(home, "Caddyfile")
-	write(t, file, []byte("{\n\tadmin off\n}\n"+onLoopback(listen)+`
+	dead := freePort(t)
+	base, _ := caddyWith(t, `
 	hermes
 	request_body /limited/* {
 		max_size 100
@@ -234,11 +232,7 @@ func TestRequestsWithCaddysOwnDirectives(t *testing.T) {
 	}
 	handle_errors 502 {
 		reverse_proxy `+up.addr+`
-	}
-}
-`))
-	runArgs(t, environment(home), "run", "--config", file, "--adapter", "caddyfile")
-	base := "http://" + listen
+	}`)
 	upload(t, base, history(pollutedContent), false)
 	receive(t, got).want(t, history(healedContent), false)
 

@@ -3,8 +3,6 @@ package integration
 import (
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -116,10 +114,9 @@ func TestFramesThatBecomeLongerAreForgotten(t *testing.T) {
 // the peak depends on how long a busy machine takes to collect.
 func serveFrugally(t testing.TB, up *upstream, o options) (base string, s *sidecar) {
 	t.Helper()
-	home, listen := t.TempDir(), freePort(t)
+	listen := freePort(t)
 	conf := config{sites: []site{{listen: listen, upstream: up.addr, options: o}}}
-	write(t, filepath.Join(home, "caddy.json"), conf.json(t))
-	return "http://" + listen, runArgs(t, environment(home, "GOGC=20", "GODEBUG=gcstoptheworld=1"), "run", "--config", filepath.Join(home, "caddy.json"))
+	return "http://" + listen, run(t, t.TempDir(), conf, "GOGC=20", "GODEBUG=gcstoptheworld=1")
 }
 
 // closingTagWithoutEnd is reasoning, in a fence, whose closing tag is followed by
@@ -137,19 +134,9 @@ func closingTagWithoutEnd() func(i int) []string {
 // peak is the most memory that a sidecar has had, in bytes.
 func peak(t testing.TB, s *sidecar) int {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	kb, err := strconv.Atoi(strings.TrimSuffix(s.status("VmHWM"), " kB"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for l := range strings.SplitSeq(string(status), "\n") {
-		if v, ok := strings.CutPrefix(l, "VmHWM:"); ok {
-			kb, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(v), " kB"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return kb << 10
-		}
-	}
-	t.Fatal("no VmHWM")
-	return 0
+	return kb << 10
 }

@@ -3,7 +3,6 @@ package integration
 import (
 	"crypto/x509"
 	"debug/elf"
-	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -70,8 +69,8 @@ func TestImageHoldsNothingElse(t *testing.T) {
 	if size > imageMax {
 		t.Errorf("the image has %d bytes, more than %d", size, imageMax)
 	}
-	checkFile(t, filepath.Join(i.root, "etc/hermes-sidecar/Caddyfile"), "../deploy/image/Caddyfile")
-	checkFile(t, filepath.Join(i.root, "LICENSE"), "../LICENSE")
+	checkFile(t, filepath.Join(i.root, "etc/hermes-sidecar/Caddyfile"), path("deploy/image/Caddyfile"))
+	checkFile(t, filepath.Join(i.root, "LICENSE"), path("LICENSE"))
 	pem, err := os.ReadFile(filepath.Join(i.root, "etc/ssl/certs/ca-certificates.crt"))
 	if err != nil || !x509.NewCertPool().AppendCertsFromPEM(pem) {
 		t.Errorf("no CA certificates: %v", err)
@@ -84,11 +83,7 @@ func checkFile(t *testing.T, file, source string) {
 	if err != nil {
 		t.Error(err)
 	}
-	want, err := os.ReadFile(source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != string(want) {
+	if string(got) != read(t, source) {
 		t.Errorf("%s is not %s", file, source)
 	}
 }
@@ -165,9 +160,9 @@ func TestImageServes(t *testing.T) {
 		t.Errorf("healthy %v, %q", healthy, said)
 	}
 	for path, want := range map[string]int{"/healthz": 200, "/metrics": 200, "/": 404, "/v1/chat/completions": 404} {
-		status, body := fetch(t, "http://"+outside+":8644"+path)
-		if status != want || path == "/metrics" && !strings.Contains(body, "caddy_hermes_streams_total{") {
-			t.Errorf("%s: %d %s", path, status, clip(body))
+		res, body := get(t, http.DefaultClient, "http://"+outside+":8644"+path)
+		if res.StatusCode != want || path == "/metrics" && !strings.Contains(body, "caddy_hermes_streams_total{") {
+			t.Errorf("%s: %d %s", path, res.StatusCode, clip(body))
 		}
 	}
 	for field, want := range map[string]string{
@@ -280,19 +275,4 @@ func TestImageShowsTheDemo(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "running → completed") {
 		t.Errorf("%v\n%s", err, out)
 	}
-}
-
-// fetch is the answer to a GET.
-func fetch(t *testing.T, url string) (status int, body string) {
-	t.Helper()
-	res, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res.StatusCode, string(b)
 }

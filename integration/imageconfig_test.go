@@ -1,7 +1,7 @@
 package integration
 
 import (
-	"os"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -14,17 +14,14 @@ import (
 // hermes-health tells by them whether the sidecar serves. What a container adds is
 // in image_test.go.
 func TestImageCaddyfile(t *testing.T) {
-	source, err := os.ReadFile("../deploy/image/Caddyfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := read(t, path("deploy/image/Caddyfile"))
 	// docker stop kills after 10 seconds: by then the process has gone.
-	grace := regexp.MustCompile(`\{\$HERMES_GRACE_PERIOD:(\d+)s\}`).FindStringSubmatch(string(source))
+	grace := regexp.MustCompile(`\{\$HERMES_GRACE_PERIOD:(\d+)s\}`).FindStringSubmatch(source)
 	if grace == nil || len(grace[1]) > 1 || grace[1] > "8" {
 		t.Errorf("grace_period %q, want at most 8 seconds", grace)
 	}
 	const healthPort = ":8644 {"
-	if strings.Count(string(source), healthPort) != 1 {
+	if strings.Count(source, healthPort) != 1 {
 		t.Fatal("the health port is not " + healthPort)
 	}
 	up := newUpstream(t, library(recordings(t, chats), byFrame).play)
@@ -32,7 +29,7 @@ func TestImageCaddyfile(t *testing.T) {
 	_, port, _ := strings.Cut(listen, ":")
 	_, healthy, _ := strings.Cut(health, ":")
 	file := filepath.Join(home, "Caddyfile")
-	write(t, file, []byte(strings.Replace(string(source), healthPort, ":"+healthy+" {", 1)))
+	write(t, file, []byte(strings.Replace(source, healthPort, ":"+healthy+" {", 1)))
 
 	url := "http://" + health + "/healthz"
 	if ok, said := askHealth(t, url); ok || strings.Count(said, "\n") != 1 || !strings.Contains(said, "connection refused") {
@@ -53,9 +50,9 @@ func TestImageCaddyfile(t *testing.T) {
 		t.Errorf("another path: %v, %q", ok, said)
 	}
 	for path, want := range map[string]int{"/healthz": 200, "/metrics": 200, "/": 404, "/v1/chat/completions": 404} {
-		status, body := fetch(t, "http://"+health+path)
-		if status != want || path == "/metrics" && !strings.Contains(body, "caddy_hermes_streams_total{") {
-			t.Errorf("%s: %d %s", path, status, clip(body))
+		res, body := get(t, http.DefaultClient, "http://"+health+path)
+		if res.StatusCode != want || path == "/metrics" && !strings.Contains(body, "caddy_hermes_streams_total{") {
+			t.Errorf("%s: %d %s", path, res.StatusCode, clip(body))
 		}
 	}
 	if strings.Contains(s.log.String(), `"level":"error"`) {
@@ -68,7 +65,7 @@ func TestImageCaddyfile(t *testing.T) {
 // askHealth runs hermes-health, and wants 0 or 1 as its exit status.
 func askHealth(t *testing.T, url string) (healthy bool, said string) {
 	t.Helper()
-	out, err := exec.Command(binary, "hermes-health", "--url", url, "--timeout", patience.String()).CombinedOutput()
+	out, err := exec.Command(binary(t), "hermes-health", "--url", url, "--timeout", patience.String()).CombinedOutput()
 	if exit, ok := err.(*exec.ExitError); err != nil && (!ok || exit.ExitCode() != 1) {
 		t.Fatalf("%v: %s", err, out)
 	}

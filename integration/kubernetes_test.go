@@ -3,7 +3,6 @@ package integration
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -17,7 +16,7 @@ import (
 
 // manifests is where the manifests are. That they are right as such, and that
 // the ConfigMap has this Caddyfile, tests the package kubernetes.
-const manifests = "../deploy/kubernetes"
+var manifests = path("deploy/kubernetes")
 
 // A workload is what matters of a Deployment.
 type workload struct {
@@ -69,11 +68,7 @@ func inCluster() map[string]func(t *testing.T) deployment {
 	return map[string]func(t *testing.T) deployment{
 		"kustomize": func(t *testing.T) deployment {
 			read := func(name string) []byte {
-				b, err := os.ReadFile(filepath.Join(manifests, name))
-				if err != nil {
-					t.Fatal(err)
-				}
-				return b
+				return []byte(read(t, filepath.Join(manifests, name)))
 			}
 			d := deployment{caddyfile: string(read("components/sidecar/Caddyfile")), port: "8643", health: "8644"}
 			return d.with(t, read("components/sidecar/pod.yaml"), read("base/deployment.yaml"))
@@ -104,19 +99,12 @@ func inCluster() map[string]func(t *testing.T) deployment {
 	}
 }
 
-// helm is the path of helm. Without one the test is skipped.
+// helm is the path of helm, which renders the chart:
+//
+//	go install helm.sh/helm/v3/cmd/helm@v3.22.0
 func helm(t *testing.T) string {
 	t.Helper()
-	path, err := exec.LookPath("helm")
-	if err == nil {
-		return path
-	}
-	const message = "no helm in the PATH, which renders the chart: go install helm.sh/helm/v3/cmd/helm@v3.22.0"
-	if os.Getenv("HERMES_HELM") == "required" {
-		t.Fatal(message)
-	}
-	t.Skip(message)
-	return ""
+	return program(t, "HERMES_HELM", "helm")
 }
 
 // with adds what the containers say.
@@ -190,17 +178,6 @@ func (d deployment) start(t *testing.T, upstream string) (s *sidecar, base, heal
 	return runArgs(t, env, args...), "http://" + base, "http://" + health
 }
 
-// status is that of a GET.
-func status(t *testing.T, url string) int {
-	t.Helper()
-	res, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res.Body.Close()
-	return res.StatusCode
-}
-
 // TestDeployedCaddyfileRepairs, and answers the kubelet and Prometheus.
 func TestDeployedCaddyfileRepairs(t *testing.T) {
 	for name, way := range inCluster() {
@@ -215,12 +192,11 @@ func TestDeployedCaddyfileRepairs(t *testing.T) {
 				t.Errorf("starts %v, content %q", a.starts, a.content)
 			}
 			for path, want := range map[string]int{"/healthz": 200, "/metrics": 200, "/": 404, "/config/": 404, "/v1/models": 404} {
-				if got := status(t, health+path); got != want {
-					t.Errorf("%s on the port of the kubelet: %d", path, got)
+				if res, _ := get(t, http.DefaultClient, health+path); res.StatusCode != want {
+					t.Errorf("%s on the port of the kubelet: %d", path, res.StatusCode)
 				}
 			}
-			w := &watched{t: t, client: newClient(t, health)}
-			f := w.scrapeAt(health + "/metrics")
+			f := scrape(t, health+"/metrics")
 			if f.value("caddy_hermes_streams_active") != 0 || f.streams("ok") != 1 {
 				t.Error("the stream is not in the metrics")
 			}
@@ -245,11 +221,11 @@ func TestReadinessFollowsHermes(t *testing.T) {
 			_, base, health := way(t).start(t, up.addr)
 			want := func(state string, readiness int) {
 				t.Helper()
-				if got := status(t, base+"/health"); got != readiness {
-					t.Errorf("%s: readiness is %d", state, got)
+				if res, _ := get(t, http.DefaultClient, base+"/health"); res.StatusCode != readiness {
+					t.Errorf("%s: readiness is %d", state, res.StatusCode)
 				}
-				if got := status(t, health+"/healthz"); got != 200 {
-					t.Errorf("%s: the sidecar's own health is %d", state, got)
+				if res, _ := get(t, http.DefaultClient, health+"/healthz"); res.StatusCode != 200 {
+					t.Errorf("%s: the sidecar's own health is %d", state, res.StatusCode)
 				}
 			}
 			want("a good Hermes", 200)

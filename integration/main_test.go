@@ -1,11 +1,15 @@
 package integration
 
 import (
-	"flag"
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -15,37 +19,62 @@ import (
 // measure of what is tested.
 const patience = 4 * time.Minute
 
-// binary is the path of the caddy under test, built by TestMain.
-var binary string
-
-func TestMain(m *testing.M) {
-	flag.Parse()
-	os.Exit(buildAndRun(m))
+// binary is the path of the Caddy under test. HERMES_TEST_BINARY names one; otherwise
+// it is ./cmd/caddy of the repository, under -race with the race detector.
+func binary(t testing.TB) string {
+	t.Helper()
+	if given := os.Getenv(binaryVariable); given != "" {
+		return given
+	}
+	return build(t, raceEnabled)
 }
 
-// buildAndRun builds ./cmd/caddy of the repository and runs the tests on it.
-// HERMES_TEST_BINARY names a binary to test instead.
-func buildAndRun(m *testing.M) int {
-	if binary = os.Getenv("HERMES_TEST_BINARY"); binary != "" {
-		return m.Run()
-	}
-	dir, err := os.MkdirTemp("", "hermes-integration-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
+// binaryVariable names a binary to test instead of a fresh one.
+const binaryVariable = "HERMES_TEST_BINARY"
 
-	binary = filepath.Join(dir, "caddy")
-	args := []string{"build", "-o", binary}
-	if raceEnabled {
-		args = append(args, "-race")
+// build returns the path of ./cmd/caddy of the repository, with the race detector if
+// race says so.
+func build(t testing.TB, race bool) string {
+	t.Helper()
+	caddy, err := builds[race]()
+	if err != nil {
+		t.Fatal(err)
 	}
-	cmd := exec.Command("go", append(args, "./cmd/caddy")...)
-	cmd.Dir = ".."
-	if out, err := cmd.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building ./cmd/caddy: %v\n%s", err, out)
-		return 1
+	return caddy
+}
+
+// builds has one build of each kind, done at its first use.
+var builds = map[bool]func() (string, error){
+	false: sync.OnceValues(func() (string, error) { return cached() }),
+	true:  sync.OnceValues(func() (string, error) { return cached("-race") }),
+}
+
+// cached builds ./cmd/caddy in Go's build cache, and returns its path there. All test
+// binaries of a run share it: one builds while the others wait for the lock.
+func cached(flags ...string) (string, error) {
+	lock, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("hermes-integration-%d.lock", os.Getuid())), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", err
 	}
-	return m.Run()
+	defer lock.Close() // which unlocks
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", fmt.Errorf("%s: %w", lock.Name(), err)
+	}
+	// "go run" keeps what it builds in the cache, and tells -exec where. It has just
+	// built the program only in a directory of its own, which is gone afterwards.
+	for range 2 {
+		cmd := exec.Command("go", append(append([]string{"run"}, flags...), "-exec", "echo", "./cmd/caddy")...)
+		cmd.Dir = path("")
+		var bad bytes.Buffer
+		cmd.Stderr = &bad
+		out, err := cmd.Output()
+		if err != nil {
+			return "", fmt.Errorf("building ./cmd/caddy: %w\n%s", err, bad.String())
+		}
+		caddy := strings.TrimSpace(string(out))
+		if _, err := os.Stat(caddy); err == nil {
+			return caddy, nil
+		}
+	}
+	return "", errors.New("go run does not keep ./cmd/caddy in its cache")
 }

@@ -15,9 +15,7 @@ func heldBack(rest <-chan struct{}) script {
 		x.frame(role)
 		if x.wait(rest) {
 			x.frame(delta("content", "hi"))
-			x.frame(finish("stop", 5))
-			x.frame("data: [DONE]")
-			x.end()
+			x.finish()
 		}
 	}
 }
@@ -69,7 +67,7 @@ func TestCountersGoOn(t *testing.T) {
 	close(rest)
 	live.answer().checkGood(t)
 	w.play("cut").answer()
-	want("at the admin endpoint", w.scrapeAt("http://"+w.admin+"/metrics"), map[string]float64{"ok": 3, "agent_crashed": 1, "upstream_aborted": 1})
+	want("at the admin endpoint", scrape(t, "http://"+w.admin+"/metrics"), map[string]float64{"ok": 3, "agent_crashed": 1, "upstream_aborted": 1})
 
 	if failed := w.reload("header X-Hermes none"); failed != "" {
 		t.Fatal(failed)

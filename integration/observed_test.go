@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -27,14 +26,11 @@ type watched struct {
 // up with directives, and the directive metrics at /metrics. global are options.
 func watch(t testing.TB, up *upstream, global, directives string, env ...string) *watched {
 	t.Helper()
-	home := t.TempDir()
 	w := &watched{t: t, up: up, site: freePort(t)}
 	w.client = newClient(t, "http://"+w.site)
 	w.client.reloading = true
 	admin := freePort(t)
-	file := filepath.Join(home, "Caddyfile")
-	write(t, file, []byte(w.caddyfile(admin, global, directives)))
-	w.sidecar = runArgs(t, environment(home, env...), "run", "--config", file, "--adapter", "caddyfile")
+	w.sidecar = runCaddyfile(t, t.TempDir(), w.caddyfile(admin, global, directives), env...)
 	w.admin = admin
 	return w
 }
@@ -68,31 +64,11 @@ func (w *watched) reload(directives string) (failed string) {
 // get is a GET that must be answered with the status.
 func (w *watched) get(url string, status int, headers ...string) (*http.Response, string) {
 	w.t.Helper()
-	req, err := http.NewRequest(http.MethodGet, url, nil)
-	if err != nil {
-		w.t.Fatal(err)
+	res, body := get(w.t, http.DefaultClient, url, headers...)
+	if res.StatusCode != status {
+		w.t.Fatalf("%s: %s, want %d: %s", url, res.Status, status, clip(body))
 	}
-	for i := 0; i+1 < len(headers); i += 2 {
-		if headers[i] == "Host" {
-			req.Host = headers[i+1]
-		}
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	var res *http.Response
-	for deadline := time.Now().Add(patience); ; {
-		if res, err = http.DefaultClient.Do(req); err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatal(err)
-		}
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != status {
-		w.t.Fatalf("%s: %s, want %d (%v): %s", url, res.Status, status, err, clip(string(body)))
-	}
-	return res, string(body)
+	return res, body
 }
 
 // families is what a scrape finds, by name.
@@ -101,17 +77,20 @@ type families map[string]*dto.MetricFamily
 // scrape reads the metrics that the site exposes.
 func (w *watched) scrape() families {
 	w.t.Helper()
-	return w.scrapeAt("http://" + w.site + "/metrics")
+	return scrape(w.t, "http://"+w.site+"/metrics")
 }
 
-// scrapeAt reads metrics as Prometheus does, strictly.
-func (w *watched) scrapeAt(url string) families {
-	w.t.Helper()
-	_, body := w.get(url, http.StatusOK)
+// scrape reads the metrics at url as Prometheus does, strictly.
+func scrape(t testing.TB, url string) families {
+	t.Helper()
+	res, body := get(t, http.DefaultClient, url)
+	if res.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s: %s", url, res.Status, clip(body))
+	}
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	all, err := parser.TextToMetricFamilies(strings.NewReader(body))
 	if err != nil {
-		w.t.Fatalf("metrics: %v", err)
+		t.Fatalf("metrics: %v", err)
 	}
 	return all
 }

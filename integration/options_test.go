@@ -57,7 +57,7 @@ var everyMember = map[string]any{
 // caddy runs a subcommand that ends by itself.
 func caddy(t testing.TB, home string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
-	cmd := exec.Command(binary, args...)
+	cmd := exec.Command(binary(t), args...)
 	cmd.Env = environment(home)
 	var out, bad strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &bad
@@ -92,10 +92,7 @@ func handlers(t testing.TB, config string) []map[string]any {
 }
 
 func TestEveryOptionInTheCaddyfile(t *testing.T) {
-	home := t.TempDir()
-	file := filepath.Join(home, "Caddyfile")
-	write(t, file, []byte(everyOption))
-	out, bad, err := caddy(t, home, "adapt", "--config", file, "--adapter", "caddyfile", "--validate")
+	out, bad, err := commandOn(t, "adapt", everyOption, "--validate")
 	if err != nil {
 		t.Fatalf("%v: %s", err, bad)
 	}
@@ -121,10 +118,7 @@ func asMap(t testing.TB, b []byte) (m map[string]any) {
 // The directive without options is the handler without members, and it stands
 // behind encode.
 func TestNoOptionsInTheCaddyfile(t *testing.T) {
-	home := t.TempDir()
-	file := filepath.Join(home, "Caddyfile")
-	write(t, file, []byte("http://:8643 {\n\treverse_proxy 127.0.0.1:8642\n\thermes\n\tencode gzip\n}\n"))
-	out, bad, err := caddy(t, home, "adapt", "--config", file, "--adapter", "caddyfile")
+	out, bad, err := commandOn(t, "adapt", "http://:8643 {\n\treverse_proxy 127.0.0.1:8642\n\thermes\n\tencode gzip\n}\n")
 	if err != nil {
 		t.Fatalf("%v: %s", err, bad)
 	}
@@ -137,10 +131,7 @@ func TestNoOptionsInTheCaddyfile(t *testing.T) {
 
 // Timeouts and keepalives that are off are off in the JSON too.
 func TestOffInTheCaddyfile(t *testing.T) {
-	home := t.TempDir()
-	file := filepath.Join(home, "Caddyfile")
-	write(t, file, []byte("http://:8643 {\n\thermes {\n\t\tkeepalive off\n\t\tidle_timeout off\n\t\tfirst_byte_timeout off\n\t\tstall_timeout off\n\t\tstatus_line off\n\t}\n}\n"))
-	out, bad, err := caddy(t, home, "adapt", "--config", file, "--adapter", "caddyfile", "--validate")
+	out, bad, err := commandOn(t, "adapt", "http://:8643 {\n\thermes {\n\t\tkeepalive off\n\t\tidle_timeout off\n\t\tfirst_byte_timeout off\n\t\tstall_timeout off\n\t\tstatus_line off\n\t}\n}\n", "--validate")
 	if err != nil {
 		t.Fatalf("%v: %s", err, bad)
 	}
@@ -206,10 +197,7 @@ func TestRefusedValues(t *testing.T) {
 	}
 	for _, r := range rules {
 		t.Run(r.lines, func(t *testing.T) {
-			home := t.TempDir()
-			file := filepath.Join(home, "Caddyfile")
-			write(t, file, []byte("http://:8643 {\n\thermes {\n\t\t"+r.lines+"\n\t}\n}\n"))
-			_, bad, err := caddy(t, home, "validate", "--config", file, "--adapter", "caddyfile")
+			_, bad, err := commandOn(t, "validate", "http://:8643 {\n\thermes {\n\t\t"+r.lines+"\n\t}\n}\n")
 			if err == nil {
 				t.Fatal("it is accepted")
 			}
@@ -254,8 +242,7 @@ func TestRefusedValuesInJSON(t *testing.T) {
 	} {
 		t.Run(r.option, func(t *testing.T) {
 			home := t.TempDir()
-			file := filepath.Join(home, "caddy.json")
-			write(t, file, config{sites: []site{{listen: ":8643", upstream: "127.0.0.1:8642", options: options{r.option: r.value}}}}.json(t))
+			file := config{sites: []site{{listen: ":8643", upstream: "127.0.0.1:8642", options: options{r.option: r.value}}}}.write(t, home)
 			_, bad, err := caddy(t, home, "validate", "--config", file)
 			if err == nil {
 				t.Fatal("it is accepted")
@@ -272,11 +259,8 @@ func TestRefusedValuesInJSON(t *testing.T) {
 // A configuration in a Caddyfile and its JSON do the same.
 func TestCaddyfileAndJSONDoTheSame(t *testing.T) {
 	up := newUpstream(t, replay(recorded(t, "g0-v0.8.0/crash_in_tool"), byFrame))
-	home, listen := t.TempDir(), freePort(t)
-	file := filepath.Join(home, "Caddyfile")
-	text := strings.NewReplacer("http://:8643 {\n", onLoopback(listen), "127.0.0.1:8642", up.addr).Replace(everyOption)
-	write(t, file, []byte(text))
-	runArgs(t, environment(home), "run", "--config", file, "--adapter", "caddyfile")
+	listen := freePort(t)
+	runCaddyfile(t, t.TempDir(), strings.NewReplacer("http://:8643 {\n", onLoopback(listen), "127.0.0.1:8642", up.addr).Replace(everyOption))
 	got := newClient(t, "http://"+listen).chat().all()
 
 	base, _ := serve(t, up, options(everyMember))

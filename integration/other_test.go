@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -111,7 +110,7 @@ func TestOtherStreamsThatAreCut(t *testing.T) {
 	for protocol, transport := range protocols(t, pool) {
 		for kind, o := range streams {
 			t.Run(protocol+" "+kind, func(t *testing.T) {
-				c := &client{t: t, http: &http.Client{Transport: transport}, base: "https://" + listen}
+				c := clientOver(t, transport, "https://"+listen)
 				for how, words := range map[string]string{"RST": "connection to the agent was lost", "FIN": "connection to the agent was lost", "clean": "ended before", "close": "ended before"} {
 					o.checkFailed(t, c.post(o.path(), "X-Play", kind+" "+how).all(), words)
 				}
@@ -158,7 +157,7 @@ func TestOtherStreamsAcrossAReloadAndTheEnd(t *testing.T) {
 				}.play)
 				conf := config{admin: freePort(t), grace: "1h", sites: []site{{listen: freePort(t), upstream: up.addr, tls: dir, options: options{"drain_timeout": "300ms"}}}}
 				s := run(t, t.TempDir(), conf)
-				c := &client{t: t, http: &http.Client{Transport: transport}, base: "https://" + conf.sites[0].listen}
+				c := clientOver(t, transport, "https://"+conf.sites[0].listen)
 				live, held := c.post(o.path(), "X-Play", "whole"), c.post(o.path(), "X-Play", "held")
 				start := make([]byte, len(o.frames[0]))
 				if _, err := io.ReadFull(live.in, start); err != nil {

@@ -33,7 +33,7 @@ func TestNothingOutlivesTheTests(t *testing.T) {
 	for _, how := range []string{"is killed", "panics"} {
 		t.Run(how, func(t *testing.T) {
 			cmd := exec.Command(os.Args[0], "-test.run", "^TestNothingOutlivesTheTests$", "-test.timeout", "0")
-			cmd.Env = append(os.Environ(), holdsVariable+"="+how, "HERMES_TEST_BINARY="+binary, "TMPDIR="+t.TempDir())
+			cmd.Env = append(os.Environ(), holdsVariable+"="+how, binaryVariable+"="+binary(t), "TMPDIR="+t.TempDir())
 			out, err := cmd.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"image/png"
@@ -68,7 +67,7 @@ func TestPageLooks(t *testing.T) {
 			b.wait(bothEnded)
 			b.picture(test.name)
 			for _, name := range []string{"endless_crash", "think_tags", "kill"} {
-				b.playRecording(name)
+				playRecording(b, name)
 				b.picture(test.name + " " + name)
 				if poor := eval[string](b, contrast); poor != "" {
 					t.Errorf("%s: hard to read:\n%s", name, poor)
@@ -119,7 +118,7 @@ func TestPageIsCalm(t *testing.T) {
 	if n := b.count(".answer > *"); n != 0 {
 		t.Errorf("%d pieces of an answer before anybody asked", n)
 	}
-	b.playRecording("endless_cards")
+	playRecording(b, "endless_cards")
 	if b.count(".without .spinner") != 3 {
 		t.Error("the cards do not run")
 	}
@@ -134,11 +133,8 @@ func TestPageScreenshot(t *testing.T) {
 	const limit = 200 << 10
 	file := os.Getenv(screenshotVariable)
 	if file == "" {
-		shot, err := os.ReadFile("../docs/demo-page.png")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := png.Decode(bytes.NewReader(shot)); err != nil || len(shot) > limit {
+		shot := read(t, path("docs/demo-page.png"))
+		if _, err := png.Decode(strings.NewReader(shot)); err != nil || len(shot) > limit {
 			t.Errorf("%d bytes, %v", len(shot), err)
 		}
 		return

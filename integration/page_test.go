@@ -25,7 +25,7 @@ const bothEnded = `["without", "with"].every((side) =>
 	document.getElementById(side + "-answer").getAttribute("aria-busy") === "false")`
 
 // playRecording chooses a recording with the pointer, which plays it.
-func (b *tab) playRecording(name string) {
+func playRecording(b *tab, name string) {
 	b.t.Helper()
 	b.click(`input[value="` + name + `"]`)
 	b.wait(`document.querySelector("#with-verdict").innerText.includes("Streaming")`)
@@ -33,7 +33,7 @@ func (b *tab) playRecording(name string) {
 }
 
 // verdict are the three facts of a side, and whether each is good.
-func (b *tab) verdict(side string) string {
+func verdict(b *tab, side string) string {
 	b.t.Helper()
 	return eval[string](b, `[...document.querySelectorAll("#`+side+`-verdict li")].map((li) => li.className + ": " + li.lastChild.innerText.replace(/\s+/g, " ")).join("\n")`)
 }
@@ -64,12 +64,12 @@ func TestPageShowsBothSides(t *testing.T) {
 			"good: Good: Clean text\nneutral: No tools\ngood: Good: Ends in “stop”", 0, 0, 0, 0},
 	} {
 		if test.name != "" {
-			b.playRecording(test.name)
+			playRecording(b, test.name)
 		}
-		if got := b.verdict("without"); got != test.without {
+		if got := verdict(b, "without"); got != test.without {
 			t.Errorf("%s: without the sidecar\n%s\nwant\n%s", test.name, got, test.without)
 		}
-		if got := b.verdict("with"); got != test.with {
+		if got := verdict(b, "with"); got != test.with {
 			t.Errorf("%s: with the sidecar\n%s\nwant\n%s", test.name, got, test.with)
 		}
 		completed, interrupted := test.repaired, 0
@@ -112,7 +112,7 @@ func TestPageShowsTextAndCards(t *testing.T) {
 // Reasoning is folded, and unfolds.
 func TestPageFoldsReasoning(t *testing.T) {
 	b, page := openPage(t, "--speed", "4")
-	b.playRecording("think_tags")
+	playRecording(b, "think_tags")
 	if left := b.text("#without-answer"); !strings.Contains(left, "<think>secret plan</think>") {
 		t.Errorf("on the left\n%s", left)
 	}
@@ -139,10 +139,10 @@ func TestPageKillsTheBackend(t *testing.T) {
 	b.picture("running")
 	b.click("#kill")
 	b.wait(bothEnded)
-	if got, want := b.verdict("without"), "bad: Bad: 1 tool marker in the text\nbad: Bad: No tool card, though 1 tool ran\nbad: Bad: Breaks off, and nobody says why"; got != want {
+	if got, want := verdict(b, "without"), "bad: Bad: 1 tool marker in the text\nbad: Bad: No tool card, though 1 tool ran\nbad: Bad: Breaks off, and nobody says why"; got != want {
 		t.Errorf("without the sidecar\n%s\nwant\n%s", got, want)
 	}
-	if got, want := b.verdict("with"), "good: Good: Clean text\ngood: Good: 1 tool, interrupted\ngood: Good: Ends in an error that says why: upstream_aborted"; got != want {
+	if got, want := verdict(b, "with"), "good: Good: Clean text\ngood: Good: 1 tool, interrupted\ngood: Good: Ends in an error that says why: upstream_aborted"; got != want {
 		t.Errorf("with the sidecar\n%s\nwant\n%s", got, want)
 	}
 	if got := b.text(".with .failure"); !strings.Contains(got, "connection to the agent was lost") || !strings.Contains(got, "upstream_aborted") {
@@ -155,7 +155,7 @@ func TestPageKillsTheBackend(t *testing.T) {
 // The drawer has the frames of both sides, as text, and says what differs.
 func TestPageShowsRawFrames(t *testing.T) {
 	b, page := openPage(t, "--speed", "4")
-	b.playRecording("one_tool")
+	playRecording(b, "one_tool")
 	if got, want := b.text("#tally"), "8 the same, 0 changed, 1 taken out, 2 added"; got != want {
 		t.Errorf("the tally is %q, want %q", got, want)
 	}
@@ -171,7 +171,7 @@ func TestPageShowsRawFrames(t *testing.T) {
 	if got := b.text("#frames .added pre"); !strings.HasPrefix(got, "event: hermes.tool.progress\ndata: {") {
 		t.Errorf("the added frame is %q", got)
 	}
-	b.playRecording("endless_cards")
+	playRecording(b, "endless_cards")
 	if got, want := b.text("#tally"), "7 the same, 3 changed, 0 taken out, 3 added"; got != want {
 		t.Errorf("the tally is %q, want %q", got, want)
 	}
@@ -202,7 +202,7 @@ func TestPageWorksWithTheKeyboard(t *testing.T) {
 	if got := focused(); got != "think_tags" {
 		t.Fatalf("three further is %q", got)
 	}
-	if got := b.verdict("without"); !strings.Contains(got, "4 tool markers") {
+	if got := verdict(b, "without"); !strings.Contains(got, "4 tool markers") {
 		t.Error("an arrow key has played a recording")
 	}
 	order := []string{"prompt", "send", "kill", "slow", "summary"}

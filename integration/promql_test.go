@@ -17,10 +17,10 @@ var scraped = []string{"job", "instance"}
 // variables are Grafana's own, with a value of the kind that it puts in.
 var variables = strings.NewReplacer("$__rate_interval", "5m", "$__range", "3h")
 
-// check parses an expression and checks each metric, label and value in it
+// checkExpression parses an expression and checks each metric, label and value in it
 // against what is exposed. It returns the metrics and the labels that may be in
 // the result.
-func (f families) check(t testing.TB, expr string) (metrics, known []string) {
+func checkExpression(t testing.TB, f families, expr string) (metrics, known []string) {
 	t.Helper()
 	e, err := parser.NewParser(parser.Options{}).ParseExpr(variables.Replace(expr))
 	if err != nil {
@@ -36,8 +36,8 @@ func (f families) check(t testing.TB, expr string) (metrics, known []string) {
 		if v.Name == "up" { // Prometheus' own
 			return nil
 		}
-		name, family := f.family(v.Name)
-		if family == nil {
+		name, exposed := family(f, v.Name)
+		if exposed == nil {
 			t.Errorf("%s: %s is not exposed", expr, v.Name)
 			return nil
 		}
@@ -45,13 +45,13 @@ func (f families) check(t testing.TB, expr string) (metrics, known []string) {
 		if strings.HasSuffix(v.Name, "_bucket") {
 			known = append(known, "le")
 		}
-		for _, m := range family.GetMetric() {
+		for _, m := range exposed.GetMetric() {
 			for _, l := range m.GetLabel() {
 				known = append(known, l.GetName())
 			}
 		}
 		for _, m := range v.LabelMatchers {
-			checkMatcher(t, expr, family, m)
+			checkMatcher(t, expr, exposed, m)
 		}
 		return nil
 	})
@@ -76,7 +76,7 @@ func (f families) check(t testing.TB, expr string) (metrics, known []string) {
 }
 
 // family finds the family of a series, which of a histogram has a longer name.
-func (f families) family(series string) (string, *dto.MetricFamily) {
+func family(f families, series string) (string, *dto.MetricFamily) {
 	for _, suffix := range []string{"_bucket", "_count", "_sum"} {
 		if name, ok := strings.CutSuffix(series, suffix); ok && f[name].GetType() == dto.MetricType_HISTOGRAM {
 			return name, f[name]
@@ -135,7 +135,7 @@ func TestCheckOfExpressionsFinds(t *testing.T) {
 		`caddy_hermes_streams_active * on (model) caddy_hermes_keepalives_total`: true,
 	} {
 		finds := &finder{TB: t}
-		if f.check(finds, expr); finds.found != wrong {
+		if checkExpression(finds, f, expr); finds.found != wrong {
 			t.Errorf("%s: wrong is %t, want %t", expr, finds.found, wrong)
 		}
 	}

@@ -37,7 +37,7 @@ func TestProtocols(t *testing.T) {
 
 	for protocol, transport := range protocols(t, pool) {
 		t.Run(protocol, func(t *testing.T) {
-			c := &client{t: t, http: &http.Client{Transport: transport}, base: "https://" + listen}
+			c := clientOver(t, transport, "https://"+listen)
 			for _, name := range []string{"g0-v0.8.0/one_tool", "g0-v0.8.0/parallel_tools", "g2-v0.13.0/one_tool", "g3-v0.20.3/emoji_all"} {
 				r := c.play(name)
 				if r.Proto != protocol {

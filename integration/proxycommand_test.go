@@ -92,10 +92,7 @@ func TestProxyCommandServesTLS(t *testing.T) {
 	if !s.log.wait("hermes proxying", s.exited) {
 		t.Fatalf("it does not serve:\n%s", s.log)
 	}
-	root, err := os.ReadFile(filepath.Join(home, "data", "caddy", "pki", "authorities", "local", "root.crt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := read(t, filepath.Join(home, "data", "caddy", "pki", "authorities", "local", "root.crt"))
 	// It asks neither for port 80 nor for the trust of this system.
 	for _, line := range []string{"remaining_auto_https_redirects", "installing root certificate"} {
 		if strings.Contains(s.log.String(), line) {
@@ -106,11 +103,11 @@ func TestProxyCommandServesTLS(t *testing.T) {
 		t.Errorf("the log does not say where the root certificate is:\n%s", s.log)
 	}
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(root)
+	pool.AppendCertsFromPEM([]byte(root))
 	handshake(t, listen, pool)
 	for protocol, transport := range protocols(t, pool) {
 		t.Run(protocol, func(t *testing.T) {
-			c := &client{t: t, http: &http.Client{Transport: transport}, base: "https://" + listen}
+			c := clientOver(t, transport, "https://"+listen)
 			r := c.chat()
 			if r.Proto != protocol {
 				t.Errorf("spoken is %s", r.Proto)

@@ -73,10 +73,10 @@ const raceVariable = "HERMES_RACE"
 func raceBinary(t *testing.T) string {
 	t.Helper()
 	switch {
-	case os.Getenv("HERMES_TEST_BINARY") != "":
+	case os.Getenv(binaryVariable) != "":
 		t.Skip("the binary under test is given")
 	case raceEnabled:
-		return binary
+		return binary(t)
 	}
 	out, err := exec.Command("go", "env", "CGO_ENABLED", "CC").Output()
 	if err != nil {
@@ -87,18 +87,9 @@ func raceBinary(t *testing.T) string {
 		_, err = exec.LookPath(env[1])
 	}
 	if len(env) < 2 || env[0] != "1" || err != nil {
-		if os.Getenv(raceVariable) == "required" {
-			t.Fatal("the race detector needs cgo and a C compiler")
-		}
-		t.Skip("the race detector needs cgo and a C compiler")
+		missing(t, raceVariable, "the race detector needs cgo and a C compiler")
 	}
-	caddy := filepath.Join(t.TempDir(), "caddy")
-	build := exec.Command("go", "build", "-race", "-o", caddy, "./cmd/caddy")
-	build.Dir = ".."
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building ./cmd/caddy with -race: %v\n%s", err, out)
-	}
-	return caddy
+	return build(t, true)
 }
 
 // A raceSite is a listener whose handlers are put together at random.

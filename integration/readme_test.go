@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -11,15 +10,12 @@ import (
 // TestReadmesCaddyfiles run as they stand, but for their port and Hermes' address,
 // and are open to this machine only. Caddy finds nothing to format in them.
 func TestReadmesCaddyfiles(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sites := regexp.MustCompile(`(?m)^    (:8643 \{\n(?:    .*\n)*?    \}\n)`).FindAllStringSubmatch(string(readme), -1)
+	readme := read(t, path("README.md"))
+	sites := regexp.MustCompile(`(?m)^    (:8643 \{\n(?:    .*\n)*?    \}\n)`).FindAllStringSubmatch(readme, -1)
 	if len(sites) != 2 {
 		t.Fatalf("%d sites", len(sites))
 	}
-	options := regexp.MustCompile(`(?m)^    (hermes \{\n(?:    .*\n)*?    \}\n)`).FindAllStringSubmatch(string(readme), -1)
+	options := regexp.MustCompile(`(?m)^    (hermes \{\n(?:    .*\n)*?    \}\n)`).FindAllStringSubmatch(readme, -1)
 	if len(options) != 1 {
 		t.Fatalf("%d blocks of options", len(options))
 	}
@@ -52,12 +48,9 @@ func TestReadmesCaddyfiles(t *testing.T) {
 // TestReloadLogsWhatTheReadmeQuotes where a stream is open for longer than the
 // grace period; and the stream goes on.
 func TestReloadLogsWhatTheReadmeQuotes(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := read(t, path("README.md"))
 	const quoted = `"msg":"server shutdown","error":"server graceful shutdown 20s timeout"`
-	if !strings.Contains(strings.ReplaceAll(string(readme), "\n", " "), quoted) {
+	if !strings.Contains(strings.ReplaceAll(readme, "\n", " "), quoted) {
 		t.Fatalf("the README does not quote %s", quoted)
 	}
 	up, rest := held(t)

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"flag"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -11,7 +10,7 @@ import (
 // updateDocs writes the tables of docs/clients.md instead of comparing them.
 var updateDocs = flag.Bool("update", false, "write the tables of docs/clients.md")
 
-const clientsDoc = "../docs/clients.md"
+var clientsDoc = path("docs/clients.md")
 
 // generated is a table between two comments of the document.
 var generated = regexp.MustCompile(`(?s)(<!-- generated: ([a-z ]+) -->\n)(.*?)(<!-- end -->)`)
@@ -19,16 +18,13 @@ var generated = regexp.MustCompile(`(?s)(<!-- generated: ([a-z ]+) -->\n)(.*?)(<
 // checkClientsDoc compares the tables of the document with what the clients did.
 // Rows of clients that could not be tried are not looked at.
 func checkClientsDoc(t *testing.T, tried []*trial) {
-	b, err := os.ReadFile(clientsDoc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := read(t, clientsDoc)
 	whole := len(tried) == len(realClients)
 	if *updateDocs && !whole {
 		t.Fatalf("only %d of %d clients could be tried: the tables need them all", len(tried), len(realClients))
 	}
 	seen := 0
-	updated := generated.ReplaceAllStringFunc(string(b), func(block string) string {
+	updated := generated.ReplaceAllStringFunc(page, func(block string) string {
 		m := generated.FindStringSubmatch(block)
 		table := tables[m[2]]
 		if table == nil {

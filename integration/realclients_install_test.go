@@ -76,15 +76,6 @@ func backgroundDir(f func() (string, error)) func() (string, error) {
 	return once
 }
 
-// missing skips a client that cannot be had, or fails for it.
-func missing(t testing.TB, err error) {
-	t.Helper()
-	if os.Getenv(clientsVariable) == "required" {
-		t.Fatal(err)
-	}
-	t.Skip(err)
-}
-
 // command is a driver, ready to be started, or why it cannot be.
 func (w *workshop) command(t testing.TB, c realClient) (*exec.Cmd, error) {
 	t.Helper()

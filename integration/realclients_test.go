@@ -83,7 +83,7 @@ func (r *trial) refuse(lab *lab) {
 // run shows the client all there is to see, but for refused connections.
 func (r *trial) run(t *testing.T, lab *lab) {
 	if r.err != nil {
-		missing(t, r.err)
+		missing(t, clientsVariable, r.err.Error())
 	}
 	for _, v := range append([]variant{{name: direct}}, variants...) {
 		b := lab.bench(t, r.d, v.name)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,7 +15,7 @@ import (
 )
 
 // certified fills in the certificate of agent.example.com.
-func (r recipe) certified() (recipe, *x509.CertPool) {
+func certified(r recipe) (recipe, *x509.CertPool) {
 	r.t.Helper()
 	dir, pool := certificate(r.t, "agent.example.com")
 	return r.with("/etc/caddy/agent.pem", dir+"/cert.pem").with("/etc/caddy/agent.key", dir+"/key.pem"), pool
@@ -39,7 +38,7 @@ func TestRecipeExistingSite(t *testing.T) {
 	coder := newUpstream(t, replay(recorded(t, "g1-v0.9.0/one_tool"), byFrame))
 	www := t.TempDir()
 	write(t, filepath.Join(www, "index.html"), []byte("welcome"))
-	r, pool := recipeOf(t, "existing-site").certified()
+	r, pool := certified(recipeOf(t, "existing-site"))
 	d := r.with("127.0.0.1:8642", up.addr).with("127.0.0.1:8652", coder.addr).with("/srv/www", www).caddy()
 
 	c := d.client(t, "agent.example.com", pool)
@@ -67,44 +66,23 @@ func TestRecipeExistingSite(t *testing.T) {
 	}
 	decode(t, string(body)).checkGood(t)
 
-	if body := get(t, c, "/"); body != "welcome" {
+	if body := c.get("/"); body != "welcome" {
 		t.Errorf("the files: %q", body)
 	}
 	if !d.log.wait("certificate obtained successfully", d.exited) {
 		t.Fatal("no certificate of Caddy's own authority")
 	}
-	root, err := os.ReadFile(filepath.Join(d.home, "data", "caddy", "pki", "authorities", "local", "root.crt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool.AppendCertsFromPEM(root)
-	if body := get(t, d.client(t, "wiki.example.com", pool), "/"); body != "the wiki" {
+	root := read(t, filepath.Join(d.home, "data", "caddy", "pki", "authorities", "local", "root.crt"))
+	pool.AppendCertsFromPEM([]byte(root))
+	if body := d.client(t, "wiki.example.com", pool).get("/"); body != "the wiki" {
 		t.Errorf("the other site: %q", body)
 	}
-}
-
-// get is a GET's body.
-func get(t testing.TB, c *client, path string) string {
-	t.Helper()
-	res, err := c.http.Get(c.base + path)
-	for deadline := time.Now().Add(patience); err != nil && time.Now().Before(deadline); {
-		res, err = c.http.Get(c.base + path) // a certificate just obtained is in use a little later
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
 }
 
 // Keys in front, the agent's own behind, and nothing of a stranger is read.
 func TestRecipeKeys(t *testing.T) {
 	up := newUpstream(t, replay(recorded(t, "g0-v0.8.0/one_tool"), byFrame))
-	r, pool := recipeOf(t, "keys").certified()
+	r, pool := certified(recipeOf(t, "keys"))
 	d := r.with("127.0.0.1:8642", up.addr).caddy("KEY_ALICE=0123456789abcdef", "API_SERVER_KEY=the-agents-own")
 	c := d.client(t, "agent.example.com", pool)
 	c.chat("Authorization", "Bearer 0123456789abcdef").checkRepaired(t)
@@ -163,7 +141,7 @@ func TestRecipeOrderOfAuthentication(t *testing.T) {
 // A password in front, the agent's key behind.
 func TestRecipePasswords(t *testing.T) {
 	up := newUpstream(t, replay(recorded(t, "g0-v0.8.0/one_tool"), byFrame))
-	r, pool := recipeOf(t, "passwords").certified()
+	r, pool := certified(recipeOf(t, "passwords"))
 	d := r.with("127.0.0.1:8642", up.addr).caddy("API_SERVER_KEY=the-agents-own")
 	c := d.client(t, "agent.example.com", pool)
 	basic := func(password string) string {
@@ -193,7 +171,7 @@ func TestRecipeForwardAuth(t *testing.T) {
 		}
 		x.header("200 OK", "Remote-User: alice", "Content-Length: 0")
 	})
-	r, pool := recipeOf(t, "forward-auth").certified()
+	r, pool := certified(recipeOf(t, "forward-auth"))
 	d := r.with("127.0.0.1:8642", up.addr).with("127.0.0.1:9091", authority.addr).caddy("API_SERVER_KEY=the-agents-own")
 	c := d.client(t, "agent.example.com", pool)
 	if res := c.chat("Remote-User", "root"); res.StatusCode != http.StatusFound || len(up.requests()) != 0 {

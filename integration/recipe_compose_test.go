@@ -15,7 +15,7 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 )
 
-const composeDir = "../deploy/compose"
+var composeDir = path("deploy/compose")
 
 // composed reads compose.yaml as Docker Compose does, with the variables of
 // .env.example and more.
@@ -143,7 +143,7 @@ func TestRecipeComposeCaddyfile(t *testing.T) {
 	if res, err := c.http.Get(c.base + "/healthz"); err != nil || res.StatusCode != 200 {
 		t.Errorf("health: %v %v", res, err)
 	}
-	if !strings.Contains(get(t, c, "/metrics"), "hermes_streams_total") {
+	if !strings.Contains(c.get("/metrics"), "hermes_streams_total") {
 		t.Error("no metrics")
 	}
 	if !strings.Contains(d.log.String(), "admin endpoint disabled") {

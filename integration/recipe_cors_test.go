@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 
@@ -16,11 +15,7 @@ import (
 // page's origin leave in all other answers, as Hermes does.
 func preflights(t testing.TB, origin string, then script) script {
 	t.Helper()
-	b, err := os.ReadFile(captures + "/g3-v0.20.3/cors.preflight.http")
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer := strings.ReplaceAll(strings.ReplaceAll(string(b), "\r\n", "\n"), "\n", "\r\n")
+	answer := strings.ReplaceAll(strings.ReplaceAll(read(t, captures+"/g3-v0.20.3/cors.preflight.http"), "\r\n", "\n"), "\n", "\r\n")
 	if !strings.Contains(answer, "http://ui.example") {
 		t.Fatal("the recording is of another origin")
 	}

@@ -64,7 +64,7 @@ func TestRecipeNginxBuffering(t *testing.T) {
 // A keepalive below the timeout of nginx holds a silent stream, and without one it
 // is cut.
 func TestRecipeNginxTimeout(t *testing.T) {
-	program(t, "nginx", proxiesVariable)
+	program(t, proxiesVariable, "nginx")
 	checkKeepalive(t, func(t testing.TB, f *front, b *behind, timeout time.Duration) *client {
 		return f.nginx(t, recipeOf(t, "nginx").with("127.0.0.1:8643", b.listen).
 			with("proxy_read_timeout 15m;", fmt.Sprintf("proxy_read_timeout %dms;", timeout.Milliseconds())))
@@ -81,7 +81,7 @@ func TestRecipeHAProxy(t *testing.T) {
 
 // HAProxy with the timeouts of a cloud's load balancer, made short.
 func TestRecipeHAProxyTimeout(t *testing.T) {
-	program(t, "haproxy", proxiesVariable)
+	program(t, proxiesVariable, "haproxy")
 	checkKeepalive(t, func(t testing.TB, f *front, b *behind, timeout time.Duration) *client {
 		ms := fmt.Sprintf("%dms", timeout.Milliseconds())
 		return f.haproxy(t, recipeOf(t, "haproxy").with("127.0.0.1:8643", b.listen).with("port 8644", "port "+port(b.health)).

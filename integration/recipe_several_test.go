@@ -211,9 +211,7 @@ func TestRecipeSeveralAgentsWithoutASession(t *testing.T) {
 			x.frame(role)
 			x.wait(rest)
 			x.frame(delta("content", "hi"))
-			x.frame(finish("stop", 5))
-			x.frame("data: [DONE]")
-			x.end()
+			x.finish()
 		}}
 	})
 	f.agents["a"].close() // no health check sees it

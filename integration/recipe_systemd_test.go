@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-const unitFile = "../deploy/systemd/hermes-sidecar.service"
+var unitFile = path("deploy/systemd/hermes-sidecar.service")
 
 // A unit is the service that the repository has, moved into a test's directory.
 type unit struct {
@@ -33,9 +33,9 @@ func newUnit(t testing.TB, listen, health string) *unit {
 			t.Fatal(err)
 		}
 	}
-	u.file = fileRecipe(t, unitFile).with("/usr/local/bin/hermes-sidecar", binary).with("/etc/hermes-sidecar", u.dir+"/etc").
+	u.file = fileRecipe(t, unitFile).with("/usr/local/bin/hermes-sidecar", binary(t)).with("/etc/hermes-sidecar", u.dir+"/etc").
 		with("/run/hermes-sidecar", u.dir+"/run").with("/var/lib/hermes-sidecar", u.dir+"/lib")
-	u.conf = fileRecipe(t, "../deploy/systemd/Caddyfile").with("/run/hermes-sidecar", u.dir+"/run").with(":8643", ":"+port(listen)).with(":8644", ":"+port(health))
+	u.conf = fileRecipe(t, path("deploy/systemd/Caddyfile")).with("/run/hermes-sidecar", u.dir+"/run").with(":8643", ":"+port(listen)).with(":8644", ":"+port(health))
 	write(t, filepath.Join(u.dir, "etc", "Caddyfile"), []byte(u.conf.text))
 	return u
 }
@@ -63,16 +63,7 @@ func (u *unit) environment(more ...string) []string {
 // and drains within the time that systemd gives it.
 func TestRecipeSystemd(t *testing.T) {
 	rest := make(chan struct{})
-	up := newUpstream(t, router{"tool": replay(recorded(t, "g0-v0.8.0/one_tool"), byFrame), "held": func(x *exchange) {
-		x.events()
-		x.frame(role)
-		if x.wait(rest) {
-			x.frame(delta("content", "hi"))
-			x.frame(finish("stop", 5))
-			x.frame("data: [DONE]")
-			x.end()
-		}
-	}}.play)
+	up := newUpstream(t, router{"tool": replay(recorded(t, "g0-v0.8.0/one_tool"), byFrame), "held": heldBack(rest)}.play)
 	listen, health := freePort(t), freePort(t)
 	u := newUnit(t, listen, health)
 
@@ -97,7 +88,7 @@ func TestRecipeSystemd(t *testing.T) {
 	}
 	env := u.environment("NOTIFY_SOCKET="+filepath.Join(u.dir, "notify"), "HERMES_UPSTREAM="+up.addr)
 	command := strings.Fields(u.values("ExecStart")[0])
-	if command[0] != binary {
+	if command[0] != binary(t) {
 		t.Fatalf("the command is %q", command)
 	}
 	s := runArgs(t, env, command[1:]...)
@@ -105,7 +96,7 @@ func TestRecipeSystemd(t *testing.T) {
 	c := newClient(t, "http://"+listen)
 	c.play("tool").checkRepaired(t)
 	monitor := newClient(t, "http://"+health)
-	if m := get(t, monitor, "/metrics"); !strings.Contains(m, "hermes_streams_total") {
+	if m := monitor.get("/metrics"); !strings.Contains(m, "hermes_streams_total") {
 		t.Errorf("metrics: %q", clip(m))
 	}
 
@@ -190,7 +181,7 @@ func TestRecipeSystemdTimes(t *testing.T) {
 
 // systemd understands every line, and takes the service for one that is locked in.
 func TestRecipeSystemdUnit(t *testing.T) {
-	analyze := program(t, "systemd-analyze", "HERMES_SYSTEMD")
+	analyze := program(t, "HERMES_SYSTEMD", "systemd-analyze")
 	u := newUnit(t, "x:1", "x:2")
 	file := filepath.Join(t.TempDir(), "hermes-sidecar.service")
 	write(t, file, []byte(u.file.text))

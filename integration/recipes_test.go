@@ -14,7 +14,7 @@ import (
 )
 
 // recipePages is where the recipes are, and the pages beside them that have some.
-const recipePages = "../docs/recipes/*.md"
+var recipePages = path("docs/recipes/*.md")
 
 // A recipe is a configuration of the documentation: a fenced block whose info
 // string is a language and a name, such as "```caddyfile keys".
@@ -43,13 +43,9 @@ func recipeOf(t testing.TB, name string) recipe {
 }
 
 // fileRecipe reads a configuration that is a file of the repository.
-func fileRecipe(t testing.TB, path string) recipe {
+func fileRecipe(t testing.TB, file string) recipe {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return recipe{t, string(b)}
+	return recipe{t, read(t, file)}
 }
 
 func pages(t testing.TB) []string {
@@ -60,11 +56,7 @@ func pages(t testing.TB) []string {
 	}
 	var all []string
 	for _, n := range names {
-		b, err := os.ReadFile(n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, string(b))
+		all = append(all, read(t, n))
 	}
 	return all
 }
@@ -101,9 +93,7 @@ func (r recipe) caddy(env ...string) *runningRecipe {
 	if at := regexp.MustCompile(`(?m)^\{\n`).FindStringIndex(r.text); at != nil {
 		text = r.text[:at[1]] + global + r.text[at[1]:]
 	}
-	file := filepath.Join(d.home, "Caddyfile")
-	write(r.t, file, []byte(text))
-	d.sidecar = runArgs(r.t, environment(d.home, env...), "run", "--config", file, "--adapter", "caddyfile")
+	d.sidecar = runCaddyfile(r.t, d.home, text, env...)
 	return d
 }
 
@@ -127,7 +117,9 @@ func newTLSClient(t testing.TB, host, addr string, pool *x509.CertPool) *client 
 		},
 	}
 	t.Cleanup(tr.CloseIdleConnections)
-	return &client{t: t, http: &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, base: "https://" + host}
+	c := clientOver(t, tr, "https://"+host)
+	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return c
 }
 
 // Every configuration on the pages has a name, and a test that runs it.
@@ -138,11 +130,7 @@ func TestEveryRecipeIsRun(t *testing.T) {
 	}
 	var tests strings.Builder
 	for _, s := range sources {
-		b, err := os.ReadFile(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tests.Write(b)
+		tests.WriteString(read(t, s))
 	}
 	n := 0
 	for _, page := range pages(t) {
@@ -165,7 +153,7 @@ func TestLinksOfRecipesLead(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 	for _, page := range pages(t) {
 		for _, m := range link.FindAllStringSubmatch(page, -1) {
-			if _, err := os.Stat(filepath.Join("../docs/recipes", m[1])); err != nil {
+			if _, err := os.Stat(filepath.Join(path("docs/recipes"), m[1])); err != nil {
 				t.Errorf("a link leads to %s: %v", m[1], err)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // captures is where the recordings of real Hermes servers are.
-const captures = "../testdata/captures"
+var captures = path("testdata/captures")
 
 // A recording is what a Hermes server has answered.
 type recording struct {

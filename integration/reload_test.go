@@ -2,7 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -76,14 +75,12 @@ func TestReloadInEveryProtocol(t *testing.T) {
 					if x.wait(rest) {
 						x.pause(2 * grace)
 						x.frame(delta("content", "hi"))
-						x.frame(finish("stop", 5))
-						x.frame("data: [DONE]")
-						x.end()
+						x.finish()
 					}
 				})
 				conf := config{admin: freePort(t), grace: period, sites: []site{{listen: freePort(t), upstream: up.addr, tls: dir}}}
 				s := run(t, t.TempDir(), conf)
-				c := &client{t: t, http: &http.Client{Transport: transport}, base: "https://" + conf.sites[0].listen}
+				c := clientOver(t, transport, "https://"+conf.sites[0].listen)
 				live := c.chat()
 				live.frame()
 				next := conf
@@ -103,16 +100,7 @@ func TestReloadInEveryProtocol(t *testing.T) {
 // Several reloads are not noticed either.
 func TestSeveralReloadsMidStream(t *testing.T) {
 	rest := make(chan struct{})
-	up := newUpstream(t, func(x *exchange) {
-		x.events()
-		x.frame(role)
-		if x.wait(rest) {
-			x.frame(delta("content", "hi"))
-			x.frame(finish("stop", 5))
-			x.frame("data: [DONE]")
-			x.end()
-		}
-	})
+	up := newUpstream(t, heldBack(rest))
 	conf := config{admin: freePort(t), sites: []site{{listen: freePort(t), upstream: up.addr}}}
 	s := run(t, t.TempDir(), conf)
 	live := newClient(t, "http://"+conf.sites[0].listen).chat()

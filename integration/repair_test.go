@@ -14,7 +14,7 @@ import (
 // repaired runs caddy hermes-repair and returns its exit status and output.
 func repaired(t testing.TB, stdin string, args ...string) (status int, stdout string) {
 	t.Helper()
-	cmd := exec.Command(binary, append([]string{"hermes-repair"}, args...)...)
+	cmd := exec.Command(binary(t), append([]string{"hermes-repair"}, args...)...)
 	cmd.Env = environment(t.TempDir())
 	cmd.Stdin = strings.NewReader(stdin)
 	var out bytes.Buffer
@@ -39,7 +39,7 @@ func TestRepairSaysNothingOfItsExitStatus(t *testing.T) {
 		{"--no-such-flag", "", "--no-such-flag"},
 		{"nowhere.sse", "", "nowhere.sse"},
 	} {
-		cmd := exec.Command(binary, append([]string{"hermes-repair"}, strings.Fields(c.args)...)...)
+		cmd := exec.Command(binary(t), append([]string{"hermes-repair"}, strings.Fields(c.args)...)...)
 		cmd.Env = environment(t.TempDir())
 		cmd.Stdin = strings.NewReader(c.in)
 		var bad bytes.Buffer

@@ -7,21 +7,10 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 )
-
-// caddyWith runs Caddy with a Caddyfile whose site has the directives, and returns
-// its base URL.
-func caddyWith(t testing.TB, directives string) (base string, s *sidecar) {
-	t.Helper()
-	home, listen := t.TempDir(), freePort(t)
-	file := filepath.Join(home, "Caddyfile")
-	write(t, file, []byte("{\n\tadmin off\n}\n"+onLoopback(listen)+"\n"+directives+"\n}\n"))
-	return "http://" + listen, runArgs(t, environment(home), "run", "--config", file, "--adapter", "caddyfile")
-}
 
 // byHand sends what is written of a request, and closes the client's half of the
 // connection if it leaves. It returns the status of the answer, 0 for none.

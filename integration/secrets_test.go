@@ -92,7 +92,7 @@ func TestNothingSaidIsKept(t *testing.T) {
 	for _, global := range []string{"", "debug"} {
 		t.Run("log "+global, func(t *testing.T) {
 			w, _, home := tellAll(t, global)
-			checkSilent(t, "the metrics", get(t, w.client, "/metrics"))
+			checkSilent(t, "the metrics", w.client.get("/metrics"))
 			_, list := w.get("http://"+w.admin+"/hermes/streams", http.StatusOK)
 			checkSilent(t, "the list of streams", list)
 			if !strings.Contains(list, `"outcome"`) {

@@ -18,28 +18,24 @@ import (
 // securityPage is docs/security.md.
 func securityPage(t *testing.T) string {
 	t.Helper()
-	b, err := os.ReadFile("../docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
+	return read(t, path("docs/security.md"))
 }
 
 // goFiles calls each with the Go files of the repository.
-func goFiles(t *testing.T, each func(path string, f *ast.File)) {
+func goFiles(t *testing.T, each func(file string, f *ast.File)) {
 	t.Helper()
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(os.DirFS(path("")), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
 		case d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata"):
 			return filepath.SkipDir
-		case d.IsDir() || !strings.HasSuffix(path, ".go"):
+		case d.IsDir() || !strings.HasSuffix(name, ".go"):
 			return nil
 		}
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		f, err := parser.ParseFile(token.NewFileSet(), path(name), nil, parser.SkipObjectResolution)
 		if err == nil {
-			each(path, f)
+			each(name, f)
 		}
 		return err
 	})
@@ -51,9 +47,9 @@ func goFiles(t *testing.T, each func(path string, f *ast.File)) {
 // Every test that the page names is one.
 func TestSecurityPageNamesTests(t *testing.T) {
 	tests := map[string]bool{}
-	goFiles(t, func(path string, f *ast.File) {
+	goFiles(t, func(file string, f *ast.File) {
 		for _, d := range f.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && strings.HasSuffix(path, "_test.go") {
+			if fn, ok := d.(*ast.FuncDecl); ok && strings.HasSuffix(file, "_test.go") {
 				tests[fn.Name.Name] = true
 			}
 		}
@@ -95,9 +91,9 @@ func TestSecurityLimitsHaveTests(t *testing.T) {
 func TestSecurityLimitsAreThoseOfTheCode(t *testing.T) {
 	isBound := regexp.MustCompile(`^(max|DefaultMax|defaultRecordMax$)`)
 	code, alias := map[string]int64{}, map[string]string{}
-	goFiles(t, func(path string, f *ast.File) {
-		dir := filepath.ToSlash(filepath.Dir(path))
-		if strings.HasSuffix(path, "_test.go") || dir != "../rewrite" && dir != "../proxy" && dir != "../caddymodule" {
+	goFiles(t, func(file string, f *ast.File) {
+		dir := filepath.Dir(file)
+		if strings.HasSuffix(file, "_test.go") || dir != "rewrite" && dir != "proxy" && dir != "caddymodule" {
 			return
 		}
 		for _, d := range f.Decls {

@@ -18,9 +18,7 @@ func held(t testing.TB) (up *upstream, rest chan struct{}) {
 			x.frame(delta("content", "\n`💻 make`\n"))
 			if x.wait(rest) {
 				x.frame(delta("content", "\n\nok"))
-				x.frame(finish("stop", 5))
-				x.frame("data: [DONE]")
-				x.end()
+				x.finish()
 			}
 		},
 		"header alone": func(x *exchange) { x.events(); x.wait(rest) },
@@ -134,7 +132,7 @@ func TestShutdownInEveryProtocol(t *testing.T) {
 			up, _ := held(t)
 			conf := config{grace: "1h", sites: []site{{listen: freePort(t), upstream: up.addr, tls: dir, options: options{"drain_timeout": "300ms"}}}}
 			s := run(t, t.TempDir(), conf)
-			c := &client{t: t, http: &http.Client{Transport: transport}, base: "https://" + conf.sites[0].listen}
+			c := clientOver(t, transport, "https://"+conf.sites[0].listen)
 			live := c.chat()
 			for range 3 {
 				live.frame()

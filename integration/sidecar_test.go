@@ -39,11 +39,9 @@ func environment(home string, more ...string) []string {
 // run starts the sidecar with a config of Caddy's JSON below home, and returns
 // when it serves. The process is killed at the end of the test, if it still
 // runs.
-func run(t testing.TB, home string, c config) *sidecar {
+func run(t testing.TB, home string, c config, env ...string) *sidecar {
 	t.Helper()
-	file := filepath.Join(home, "caddy.json")
-	write(t, file, c.json(t))
-	s := runArgs(t, environment(home), "run", "--config", file)
+	s := runArgs(t, environment(home, env...), "run", "--config", c.write(t, home))
 	s.admin = c.admin
 	return s
 }
@@ -55,10 +53,39 @@ func runArgs(t testing.TB, env []string, args ...string) *sidecar {
 	return launch(t, env, "serving initial configuration", args...)
 }
 
+// runCaddyfile writes a Caddyfile below home and runs it.
+func runCaddyfile(t testing.TB, home, text string, env ...string) *sidecar {
+	t.Helper()
+	return runArgs(t, environment(home, env...), "run", "--config", caddyfile(t, home, text), "--adapter", "caddyfile")
+}
+
+// caddyfile writes a Caddyfile below home and returns its path.
+func caddyfile(t testing.TB, home, text string) string {
+	t.Helper()
+	file := filepath.Join(home, "Caddyfile")
+	write(t, file, []byte(text))
+	return file
+}
+
+// commandOn runs a subcommand, such as "validate", on a Caddyfile.
+func commandOn(t testing.TB, subcommand, text string, flags ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	home := t.TempDir()
+	return caddy(t, home, append([]string{subcommand, "--config", caddyfile(t, home, text), "--adapter", "caddyfile"}, flags...)...)
+}
+
+// caddyWith runs Caddy with a Caddyfile whose site has the directives, and returns
+// its base URL.
+func caddyWith(t testing.TB, directives string) (base string, s *sidecar) {
+	t.Helper()
+	listen := freePort(t)
+	return "http://" + listen, runCaddyfile(t, t.TempDir(), "{\n\tadmin off\n}\n"+onLoopback(listen)+"\n"+directives+"\n}\n")
+}
+
 // launch starts the binary, and returns when its log has the text ready.
 func launch(t testing.TB, env []string, ready string, args ...string) *sidecar {
 	t.Helper()
-	cmd := exec.Command(binary, args...)
+	cmd := exec.Command(binary(t), args...)
 	cmd.Env = env
 	return follow(t, cmd, ready)
 }
@@ -269,17 +296,17 @@ func (l *logBook) entries() []map[string]any {
 // them all.
 func needsModule(t testing.TB, id string) {
 	t.Helper()
-	out, err := exec.Command(binary, "list-modules").Output()
+	out, err := exec.Command(binary(t), "list-modules").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if slices.Contains(strings.Fields(string(out)), id) {
 		return
 	}
-	if os.Getenv("HERMES_TEST_BINARY") == "" {
+	if os.Getenv(binaryVariable) == "" {
 		t.Fatalf("cmd/caddy has no module %s", id)
 	}
-	t.Skipf("needs full Caddy: %s has no module %s", filepath.Base(binary), id)
+	t.Skipf("needs full Caddy: %s has no module %s", filepath.Base(binary(t)), id)
 }
 
 // freePort is an address of the loopback interface that nobody listens on, and that
@@ -304,4 +331,34 @@ func write(t testing.TB, file string, content []byte) {
 	if err := os.WriteFile(file, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// path is the path of a file of the repository.
+func path(name string) string { return filepath.Join(repository(), name) }
+
+// repository is the root of the repository: the first directory from the working
+// directory upwards that has this module below it.
+var repository = sync.OnceValue(func() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		panic(err)
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Stat(filepath.Join(at, "integration", "go.mod")); err == nil {
+			return at
+		}
+		if at == filepath.Dir(at) {
+			panic("the tests run in the repository, and " + dir + " is not in it")
+		}
+	}
+})
+
+// read is what a file has.
+func read(t testing.TB, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }

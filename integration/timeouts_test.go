@@ -8,7 +8,7 @@ import (
 )
 
 // beat sends a comment every d, until the sidecar leaves and at most n times.
-func (x *exchange) beat(n int, d time.Duration) {
+func beat(x *exchange, n int, d time.Duration) {
 	for range n {
 		x.frame(": keepalive")
 		x.pause(d)
@@ -51,9 +51,7 @@ func TestFirstByteTimeoutIsForTheFirstByte(t *testing.T) {
 			x.frame(role)
 			x.pause(2 * d)
 			x.frame(delta("content", "hi"))
-			x.frame(finish("stop", 5))
-			x.frame("data: [DONE]")
-			x.end()
+			x.finish()
 		}), options{"first_byte_timeout": d.String()})))
 		c.chat().answer().checkGood(t)
 	})
@@ -70,10 +68,8 @@ func TestIdleTimeout(t *testing.T) {
 						x.events()
 						x.frame(role)
 						x.frame(delta("content", "hi"))
-						x.beat(30, d/12)
-						x.frame(finish("stop", 5))
-						x.frame("data: [DONE]")
-						x.end()
+						beat(x, 30, d/12)
+						x.finish()
 					},
 				}.play)
 				c := newClient(t, first(serve(t, up, options{"idle_timeout": d.String(), "keepalive": keepalive})))
@@ -96,16 +92,14 @@ func TestIdleTimeout(t *testing.T) {
 // Comments do not count for stall_timeout, nor does a header; data does.
 func TestStallTimeout(t *testing.T) {
 	for name, play := range map[string]func(x *exchange, d time.Duration){
-		"comments alone": func(x *exchange, d time.Duration) { x.beat(10000, d/12) },
+		"comments alone": func(x *exchange, d time.Duration) { beat(x, 10000, d/12) },
 		"silence":        func(x *exchange, d time.Duration) { x.silence() },
 		"data": func(x *exchange, d time.Duration) {
 			for range 30 {
 				x.frame(delta("content", "a"))
 				x.pause(d / 12)
 			}
-			x.frame(finish("stop", 5))
-			x.frame("data: [DONE]")
-			x.end()
+			x.finish()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -172,9 +166,7 @@ func TestKeepalive(t *testing.T) {
 		case <-rest:
 		case <-x.gone:
 		}
-		x.frame(finish("stop", 5))
-		x.frame("data: [DONE]")
-		x.end()
+		x.finish()
 	})
 	for _, form := range []string{"chunk", "comment"} {
 		t.Run(form, func(t *testing.T) {
@@ -258,9 +250,7 @@ func TestNoKeepaliveInsideAFrame(t *testing.T) {
 		x.chunk([]byte(big[:4<<10]))
 		x.pause(300 * time.Millisecond)
 		x.chunk([]byte(big[4<<10:] + "\n\n"))
-		x.frame(finish("stop", 5))
-		x.frame("data: [DONE]")
-		x.end()
+		x.finish()
 	})
 	body := newClient(t, first(serve(t, up, options{"keepalive": "50ms", "max_frame": 1024}))).chat().all()
 	if !strings.Contains(body, big+"\n\n") {

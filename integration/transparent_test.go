@@ -21,7 +21,7 @@ import (
 
 // corpus has streams of other providers, in place: they are not part of the
 // project.
-const corpus = "../../shared/corpus"
+var corpus = path("../shared/corpus")
 
 // A stream of another provider that ends well passes byte for byte; one that
 // only lacks [DONE] gains it.

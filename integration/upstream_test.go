@@ -163,6 +163,13 @@ func (x *exchange) frame(lines ...string) {
 // end ends a chunked body as it should end.
 func (x *exchange) end() { x.raw("0\r\n\r\n") }
 
+// finish ends a stream well: a finish chunk with usage, [DONE] and the end of the body.
+func (x *exchange) finish() {
+	x.frame(finish("stop", 5))
+	x.frame("data: [DONE]")
+	x.end()
+}
+
 // torn sends a part of a chunk that promised to be longer, and closes.
 func (x *exchange) torn(part []byte) {
 	x.raw(fmt.Sprintf("%x\r\n%s", len(part)+100, part))

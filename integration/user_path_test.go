@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -11,19 +10,14 @@ import (
 // The Caddyfile that users start from serves, with upstream from the
 // environment.
 func TestCaddyfileExample(t *testing.T) {
-	example, err := os.ReadFile("../Caddyfile.example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	example := read(t, path("Caddyfile.example"))
 	const port = "\n:8643 {\n"
-	if strings.Count(string(example), port) != 1 {
+	if strings.Count(example, port) != 1 {
 		t.Fatalf("the example has no line %q", strings.TrimSpace(port))
 	}
 	up := newUpstream(t, replay(recorded(t, "g0-v0.8.0/one_tool"), byFrame))
 	home, listen := t.TempDir(), freePort(t)
-	file := filepath.Join(home, "Caddyfile")
-	write(t, file, []byte(strings.Replace(string(example), port, "\n"+onLoopback(listen), 1)))
-	runArgs(t, environment(home, "HERMES_UPSTREAM="+up.addr), "run", "--config", file, "--adapter", "caddyfile")
+	runCaddyfile(t, home, strings.Replace(example, port, "\n"+onLoopback(listen), 1), "HERMES_UPSTREAM="+up.addr)
 	a := newClient(t, "http://"+listen).chat().answer()
 	a.checkGood(t)
 	if len(a.starts) != 1 || strings.Contains(a.content, "`") {
@@ -33,21 +27,15 @@ func TestCaddyfileExample(t *testing.T) {
 
 // What is commented out in the example are options, and their defaults.
 func TestCaddyfileExampleWithEveryLine(t *testing.T) {
-	example, err := os.ReadFile("../Caddyfile.example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	example := read(t, path("Caddyfile.example"))
 	var lines []string
-	for l := range strings.SplitSeq(string(example), "\n") {
-		if strings.HasPrefix(l, "\t\t# ") && !strings.Contains(string(example[:strings.Index(string(example), l)]), "reverse_proxy {$") {
+	for l := range strings.SplitSeq(example, "\n") {
+		if strings.HasPrefix(l, "\t\t# ") && !strings.Contains(example[:strings.Index(example, l)], "reverse_proxy {$") {
 			l = "\t\t" + strings.TrimPrefix(l, "\t\t# ")
 		}
 		lines = append(lines, l)
 	}
-	home := t.TempDir()
-	file := filepath.Join(home, "Caddyfile")
-	write(t, file, []byte(strings.Join(lines, "\n")))
-	out, bad, err := caddy(t, home, "adapt", "--config", file, "--adapter", "caddyfile", "--validate")
+	out, bad, err := commandOn(t, "adapt", strings.Join(lines, "\n"), "--validate")
 	if err != nil {
 		t.Fatalf("%v: %s", err, bad)
 	}
@@ -62,10 +50,6 @@ func TestCaddyfileExampleWithEveryLine(t *testing.T) {
 func TestBuildAsXcaddyDoes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds Caddy once more")
-	}
-	root, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "main.go"), []byte(`package main
@@ -83,7 +67,7 @@ func main() {
 `))
 	for _, args := range [][]string{
 		{"mod", "init", "caddy"},
-		{"mod", "edit", "-require=github.com/hermes-sidecar/hermes-sidecar@v0.0.0", "-replace=github.com/hermes-sidecar/hermes-sidecar=" + root},
+		{"mod", "edit", "-require=github.com/hermes-sidecar/hermes-sidecar@v0.0.0", "-replace=github.com/hermes-sidecar/hermes-sidecar=" + path("")},
 		{"mod", "tidy", "-e"},
 		{"build", "-o", filepath.Join(dir, "caddy"), "."},
 	} {

@@ -21,11 +21,8 @@ func TestEncodeCompressesTheRepairedStream(t *testing.T) {
 	}
 	up := newUpstream(t, scripts.play)
 	for _, order := range []string{"hermes\n\tencode gzip", "encode gzip\n\thermes"} {
-		home, listen := t.TempDir(), freePort(t)
-		file := filepath.Join(home, "Caddyfile")
-		write(t, file, []byte("{\n\tadmin off\n}\n"+onLoopback(listen)+"\t"+order+"\n\treverse_proxy "+up.addr+"\n}\n"))
-		runArgs(t, environment(home), "run", "--config", file, "--adapter", "caddyfile")
-		c := newClient(t, "http://"+listen)
+		base, _ := caddyWith(t, "\t"+order+"\n\treverse_proxy "+up.addr)
+		c := newClient(t, base)
 		for name := range scripts {
 			want := c.play(name).all()
 			r := c.play(name, "Accept-Encoding", "gzip")
@@ -50,11 +47,8 @@ func TestHandleErrorsStaysOutOfStreams(t *testing.T) {
 		"cut":     func(x *exchange) { x.events(); x.frame(role); x.frame(delta("content", "hi")); x.reset() },
 		"nothing": (*exchange).fin,
 	}.play)
-	home, listen := t.TempDir(), freePort(t)
-	file := filepath.Join(home, "Caddyfile")
-	write(t, file, []byte("{\n\tadmin off\n}\n"+onLoopback(listen)+"\thermes\n\treverse_proxy "+up.addr+"\n\thandle_errors {\n\t\trespond \"<html>error page</html>\"\n\t}\n}\n"))
-	runArgs(t, environment(home), "run", "--config", file, "--adapter", "caddyfile")
-	c := newClient(t, "http://"+listen)
+	base, _ := caddyWith(t, "\thermes\n\treverse_proxy "+up.addr+"\n\thandle_errors {\n\t\trespond \"<html>error page</html>\"\n\t}")
+	c := newClient(t, base)
 	c.play("cut").answer().checkError(t, "upstream_aborted")
 	if e := checkJSON(t, c.play("nothing"), 502, up.addr); e.Code != "upstream_aborted" {
 		t.Errorf("code %q", e.Code)
@@ -69,12 +63,10 @@ func TestHandleErrorsStaysOutOfStreams(t *testing.T) {
 func TestStreamsOfOtherHandlersAreRepaired(t *testing.T) {
 	needsModule(t, "http.handlers.file_server")
 	r := recorded(t, "g0-v0.8.0/one_tool")
-	home, listen := t.TempDir(), freePort(t)
-	write(t, filepath.Join(home, "answer.sse"), r.body)
-	file := filepath.Join(home, "Caddyfile")
-	write(t, file, []byte("{\n\tadmin off\n}\n"+onLoopback(listen)+"\troot "+home+"\n\thermes\n\theader Content-Type text/event-stream\n\trewrite * /answer.sse\n\tmethod GET\n\tfile_server\n}\n"))
-	runArgs(t, environment(home), "run", "--config", file, "--adapter", "caddyfile")
-	a := newClient(t, "http://"+listen).chat().answer()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "answer.sse"), r.body)
+	base, _ := caddyWith(t, "\troot "+dir+"\n\thermes\n\theader Content-Type text/event-stream\n\trewrite * /answer.sse\n\tmethod GET\n\tfile_server")
+	a := newClient(t, base).chat().answer()
 	a.checkGood(t)
 	if len(a.starts) != 1 || a.content != "Let me check.\n\nThere are 3 files." {
 		t.Errorf("starts %v, content %q", a.starts, a.content)
