@@ -40,7 +40,7 @@ func TestClientGone(t *testing.T) {
 	for protocol, transport := range protocols(t, pool) {
 		for name, m := range moments {
 			t.Run(protocol+" "+name, func(t *testing.T) {
-				abandon(clientOver(t, transport, "https://"+listen), protocol, name, m.reads, asked)
+				abandon(t, clientOver(t, transport, "https://"+listen), protocol, name, m.reads, asked)
 				select {
 				case <-gone:
 				case <-time.After(patience / 2):
@@ -52,8 +52,8 @@ func TestClientGone(t *testing.T) {
 }
 
 // abandon sends a request, reads some frames of the answer and leaves.
-func abandon(c *client, protocol, name string, reads int, asked <-chan struct{}) {
-	c.t.Helper()
+func abandon(t testing.TB, c *client, protocol, name string, reads int, asked <-chan struct{}) {
+	t.Helper()
 	if reads > 0 {
 		r := c.play(name)
 		<-asked
@@ -61,7 +61,7 @@ func abandon(c *client, protocol, name string, reads int, asked <-chan struct{})
 			r.frame()
 		}
 		if r.Proto != protocol {
-			c.t.Errorf("spoken was %s", r.Proto)
+			t.Errorf("spoken was %s", r.Proto)
 		}
 		r.leave()
 		return
@@ -74,11 +74,11 @@ func abandon(c *client, protocol, name string, reads int, asked <-chan struct{})
 	}()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/v1/chat/completions", nil)
 	if err != nil {
-		c.t.Fatal(err)
+		t.Fatal(err)
 	}
 	req.Header.Set("X-Play", name)
 	if res, err := c.http.Do(req); err == nil {
-		c.t.Errorf("an answer before the first byte: %s", res.Status)
+		t.Errorf("an answer before the first byte: %s", res.Status)
 		res.Body.Close()
 	}
 }

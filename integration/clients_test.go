@@ -147,9 +147,14 @@ func (c *client) try(path string, headers ...string) (*reply, error) {
 		cancel()
 		return nil, err
 	}
-	r := &reply{Response: res, t: c.t, in: bufio.NewReader(res.Body), cancel: cancel}
-	c.t.Cleanup(r.leave)
-	return r, nil
+	return newReply(c.t, res, cancel), nil
+}
+
+// newReply reads a response until it is left, at the latest at the end of the test.
+func newReply(t testing.TB, res *http.Response, cancel context.CancelFunc) *reply {
+	r := &reply{Response: res, t: t, in: bufio.NewReader(res.Body), cancel: cancel}
+	t.Cleanup(r.leave)
+	return r
 }
 
 // get sends a GET until it is answered, for as long as patience lasts: a server that

@@ -113,15 +113,15 @@ func TestMarkers(t *testing.T) {
 		starts  []start
 	}{
 		{"of an emoji that nobody knows start a tool", nil,
-			[]string{"Hi", "\n`🦤 x`\n", "\n\nok"}, "Hi\n\nok", []start{{"🦤", "x", "tool"}}},
+			[]string{"Hi", "\n`🦤 x`\n", "\n\nok"}, "Hi\n\nok", []start{{emoji: "🦤", label: "x", tool: "tool"}}},
 		{"with a newline in the label", nil,
-			[]string{"Hi", "\n`🧪 lr=1\n2`\n", "\n\nok"}, "Hi\n\nok", []start{{"🧪", "lr=1\n2", ""}}},
+			[]string{"Hi", "\n`🧪 lr=1\n2`\n", "\n\nok"}, "Hi\n\nok", []start{{emoji: "🧪", label: "lr=1\n2", tool: ""}}},
 		{"whose label is a backtick", nil,
-			[]string{"\n`💻 ``\n", "\n\nok"}, "\n\nok", []start{{"💻", "`", "terminal"}}},
+			[]string{"\n`💻 ``\n", "\n\nok"}, "\n\nok", []start{{emoji: "💻", label: "`", tool: "terminal"}}},
 		{"need an emoji: an inline command is text", nil,
 			[]string{"\n`git status`\n", "ok"}, "\n`git status`\nok", nil},
 		{"back to back are a start each", nil,
-			[]string{"a", "\n`💻 ls`\n", "\n`💻 ls`\n", "\n\nb"}, "a\n\nb", []start{{"💻", "ls", "terminal"}, {"💻", "ls", "terminal"}}},
+			[]string{"a", "\n`💻 ls`\n", "\n`💻 ls`\n", "\n\nb"}, "a\n\nb", []start{{emoji: "💻", label: "ls", tool: "terminal"}, {emoji: "💻", label: "ls", tool: "terminal"}}},
 		{"merged with text are imitations", nil,
 			[]string{"Sure\n`💻 ls`\ndone"}, "Sure\ndone", nil},
 		{"merged with text that has its own newline leave no other", nil,
@@ -145,7 +145,7 @@ func TestMarkers(t *testing.T) {
 		{"imitated and kept", options{"imitations": "keep"},
 			[]string{"Sure\n`💻 ls`\ndone"}, "Sure\n`💻 ls`\ndone", nil},
 		{"imitated and trusted start a tool", options{"imitations": "trust"},
-			[]string{"Sure\n`💻 ls`\n\ndone"}, "Sure\ndone", []start{{"💻", "ls", "terminal"}}},
+			[]string{"Sure\n`💻 ls`\n\ndone"}, "Sure\ndone", []start{{emoji: "💻", label: "ls", tool: "terminal"}}},
 	}
 	scripts := router{}
 	for _, r := range rule {

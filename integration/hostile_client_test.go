@@ -100,7 +100,7 @@ func TestClientThatDoesNotReadIsCut(t *testing.T) {
 		x.fin()
 	})
 	listen := freePort(t)
-	d := recipe{t, "{\n\tservers {\n\t\ttimeouts {\n\t\t\twrite_idle 500ms\n\t\t}\n\t}\n}\n:" + port(listen) + " {\n\thermes\n\treverse_proxy " + up.addr + "\n}\n"}.caddy()
+	d := newRecipe(t, "{\n\tservers {\n\t\ttimeouts {\n\t\t\twrite_idle 500ms\n\t\t}\n\t}\n}\n:"+port(listen)+" {\n\thermes\n\treverse_proxy "+up.addr+"\n}\n").caddy()
 	before := peak(t, d.sidecar)
 	conn := dialTo(t, listen)
 	fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(question), question)

@@ -3,7 +3,6 @@ package integration
 import (
 	"net/http"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -25,18 +24,16 @@ func TestImageCaddyfile(t *testing.T) {
 		t.Fatal("the health port is not " + healthPort)
 	}
 	up := newUpstream(t, library(recordings(t, chats), byFrame).play)
-	home, listen, health := t.TempDir(), freePort(t), freePort(t)
+	listen, health := freePort(t), freePort(t)
 	_, port, _ := strings.Cut(listen, ":")
 	_, healthy, _ := strings.Cut(health, ":")
-	file := filepath.Join(home, "Caddyfile")
-	write(t, file, []byte(strings.Replace(source, healthPort, ":"+healthy+" {", 1)))
 
 	url := "http://" + health + "/healthz"
 	if ok, said := askHealth(t, url); ok || strings.Count(said, "\n") != 1 || !strings.Contains(said, "connection refused") {
 		t.Errorf("nothing runs: %v, %q", ok, said)
 	}
-	s := runArgs(t, environment(home, "HERMES_BIND=127.0.0.1", "HERMES_HEALTH_BIND=127.0.0.1", "HERMES_PORT="+port, "HERMES_UPSTREAM="+up.addr),
-		"run", "--config", file, "--adapter", "caddyfile")
+	s := runCaddyfile(t, t.TempDir(), strings.Replace(source, healthPort, ":"+healthy+" {", 1),
+		"HERMES_BIND=127.0.0.1", "HERMES_HEALTH_BIND=127.0.0.1", "HERMES_PORT="+port, "HERMES_UPSTREAM="+up.addr)
 	c := newClient(t, "http://"+listen)
 	a := c.play("g0-v0.8.0/one_tool").answer()
 	a.checkGood(t)

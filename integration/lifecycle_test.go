@@ -198,7 +198,7 @@ func TestToolNames(t *testing.T) {
 		t.Fatalf("%d starts of %d", len(a.starts), len(rules))
 	}
 	for i, r := range rules {
-		if got := a.starts[i]; got != (start{r.emoji, r.label, r.tool}) {
+		if got := a.starts[i]; got != (start{emoji: r.emoji, label: r.label, tool: r.tool}) {
 			t.Errorf("start %v, want %v", got, r)
 		}
 	}

@@ -15,9 +15,9 @@ import (
 )
 
 // certified fills in the certificate of agent.example.com.
-func certified(r recipe) (recipe, *x509.CertPool) {
-	r.t.Helper()
-	dir, pool := certificate(r.t, "agent.example.com")
+func certified(t testing.TB, r recipe) (recipe, *x509.CertPool) {
+	t.Helper()
+	dir, pool := certificate(t, "agent.example.com")
 	return r.with("/etc/caddy/agent.pem", dir+"/cert.pem").with("/etc/caddy/agent.key", dir+"/key.pem"), pool
 }
 
@@ -38,7 +38,7 @@ func TestRecipeExistingSite(t *testing.T) {
 	coder := newUpstream(t, replay(recorded(t, "g1-v0.9.0/one_tool"), byFrame))
 	www := t.TempDir()
 	write(t, filepath.Join(www, "index.html"), []byte("welcome"))
-	r, pool := certified(recipeOf(t, "existing-site"))
+	r, pool := certified(t, recipeOf(t, "existing-site"))
 	d := r.with("127.0.0.1:8642", up.addr).with("127.0.0.1:8652", coder.addr).with("/srv/www", www).caddy()
 
 	c := d.client(t, "agent.example.com", pool)
@@ -82,7 +82,7 @@ func TestRecipeExistingSite(t *testing.T) {
 // Keys in front, the agent's own behind, and nothing of a stranger is read.
 func TestRecipeKeys(t *testing.T) {
 	up := newUpstream(t, replay(recorded(t, "g0-v0.8.0/one_tool"), byFrame))
-	r, pool := certified(recipeOf(t, "keys"))
+	r, pool := certified(t, recipeOf(t, "keys"))
 	d := r.with("127.0.0.1:8642", up.addr).caddy("KEY_ALICE=0123456789abcdef", "API_SERVER_KEY=the-agents-own")
 	c := d.client(t, "agent.example.com", pool)
 	c.chat("Authorization", "Bearer 0123456789abcdef").checkRepaired(t)
@@ -141,7 +141,7 @@ func TestRecipeOrderOfAuthentication(t *testing.T) {
 // A password in front, the agent's key behind.
 func TestRecipePasswords(t *testing.T) {
 	up := newUpstream(t, replay(recorded(t, "g0-v0.8.0/one_tool"), byFrame))
-	r, pool := certified(recipeOf(t, "passwords"))
+	r, pool := certified(t, recipeOf(t, "passwords"))
 	d := r.with("127.0.0.1:8642", up.addr).caddy("API_SERVER_KEY=the-agents-own")
 	c := d.client(t, "agent.example.com", pool)
 	basic := func(password string) string {
@@ -171,7 +171,7 @@ func TestRecipeForwardAuth(t *testing.T) {
 		}
 		x.header("200 OK", "Remote-User: alice", "Content-Length: 0")
 	})
-	r, pool := certified(recipeOf(t, "forward-auth"))
+	r, pool := certified(t, recipeOf(t, "forward-auth"))
 	d := r.with("127.0.0.1:8642", up.addr).with("127.0.0.1:9091", authority.addr).caddy("API_SERVER_KEY=the-agents-own")
 	c := d.client(t, "agent.example.com", pool)
 	if res := c.chat("Remote-User", "root"); res.StatusCode != http.StatusFound || len(up.requests()) != 0 {

@@ -16,7 +16,7 @@ import (
 // agent dies, and is missed when it leaves. Others are told where HTTP/3 is.
 func TestRecipeHTTP3(t *testing.T) {
 	scripts, gates := frontScripts(t)
-	r, pool := certified(recipeOf(t, "http3"))
+	r, pool := certified(t, recipeOf(t, "http3"))
 	d := r.with("127.0.0.1:8642", newUpstream(t, scripts.play).addr).caddy()
 
 	old := d.client(t, "agent.example.com", pool).play("g0-v0.8.0/one_tool")

@@ -46,11 +46,12 @@ func (a *member) asked() (n int) {
 // A fleet is the recipe with three agents, asked for their health at an interval.
 type fleet struct {
 	*client
+	t      testing.TB
 	agents map[string]*member
 }
 
 func newFleet(t testing.TB, interval string, scripts func(name string) router) *fleet {
-	f := &fleet{agents: map[string]*member{}}
+	f := &fleet{t: t, agents: map[string]*member{}}
 	listen := freePort(t)
 	// Without idle connections: a request on one that a dying agent is just closing
 	// gets a 502, as the page says, and whether it does is a matter of luck.

@@ -23,6 +23,9 @@ type recipe struct {
 	text string
 }
 
+// newRecipe is a configuration of its text.
+func newRecipe(t testing.TB, text string) recipe { return recipe{t, text} }
+
 var fence = regexp.MustCompile("(?ms)^```(\\S+)(?: (\\S+))?\n(.*?)^```$")
 
 // recipeOf reads the recipe of a name.
@@ -39,13 +42,13 @@ func recipeOf(t testing.TB, name string) recipe {
 	if len(found) != 1 {
 		t.Fatalf("%d recipes are named %q", len(found), name)
 	}
-	return recipe{t, found[0]}
+	return newRecipe(t, found[0])
 }
 
 // fileRecipe reads a configuration that is a file of the repository.
 func fileRecipe(t testing.TB, file string) recipe {
 	t.Helper()
-	return recipe{t, read(t, file)}
+	return newRecipe(t, read(t, file))
 }
 
 func pages(t testing.TB) []string {

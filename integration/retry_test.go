@@ -90,12 +90,12 @@ func TestErrorsSayWhetherTheAgentMayBeRunning(t *testing.T) {
 	base, _ := caddyWith(t, directives)
 	for i, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			client := newClient(t, base)
+			cl := newClient(t, base)
 			path := fmt.Sprintf("/%d/v1/chat/completions", i)
 			if c.status == http.StatusServiceUnavailable {
-				client.post(path).all() // after this one it is known that nobody is there
+				cl.post(path).all() // after this one it is known that nobody is there
 			}
-			r := client.post(path, "X-Play", c.play)
+			r := cl.post(path, "X-Play", c.play)
 			if c.status == http.StatusInternalServerError { // Caddy's own page
 				if r.StatusCode != c.status || r.Header.Get("X-Should-Retry") != "false" {
 					t.Errorf("%s, header %v", r.Status, r.Header)
@@ -156,7 +156,7 @@ func TestErrorsWhileTheClientSends(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s, running %v: %v", hermes, running, err)
 			}
-			r := &reply{Response: res, t: t, in: bufio.NewReader(res.Body), cancel: func() {}}
+			r := newReply(t, res, func() {})
 			checkAgain(t, r, checkJSON(t, r, http.StatusBadGateway, to), running)
 		}
 	}
