@@ -6,6 +6,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // listing is what the admin endpoint answers, the names as in its documentation.
@@ -32,7 +37,7 @@ type listing struct {
 
 func (w *watched) list() (l listing) {
 	w.t.Helper()
-	res, body := w.get("http://"+w.admin+"/hermes/streams", http.StatusOK)
+	res, body := w.get("http://"+w.Admin+"/hermes/streams", http.StatusOK)
 	if got := res.Header.Get("Content-Type"); got != "application/json" {
 		w.t.Errorf("Content-Type %q", got)
 	}
@@ -48,21 +53,21 @@ func (w *watched) list() (l listing) {
 // and once they have ended.
 func TestAdminListsStreams(t *testing.T) {
 	rest := make(chan struct{})
-	up := newUpstream(t, func(x *exchange) {
-		x.events()
-		x.frame(role)
-		x.frame(delta("content", "\n`💻 ls -la /secret`\n"))
-		if x.wait(rest) {
-			x.reset()
+	up := upstream.New(t, func(x *upstream.Exchange) {
+		x.Events()
+		x.Frame(hermes.Role)
+		x.Frame(hermes.Delta("content", "\n`💻 ls -la /secret`\n"))
+		if x.Wait(rest) {
+			x.Reset()
 		}
 	})
 	w := watch(t, up, "", "hermes")
 	if l := w.list(); l.Open == nil || l.Ended == nil || len(l.Open)+len(l.Ended) != 0 {
 		t.Fatalf("at the beginning: %+v", l)
 	}
-	live := w.chat()
-	live.frame()
-	live.frame()
+	live := w.Chat()
+	live.Frame()
+	live.Frame()
 	check := func(when string) {
 		t.Helper()
 		l := w.list()
@@ -70,7 +75,7 @@ func TestAdminListsStreams(t *testing.T) {
 			t.Fatalf("%s: %+v", when, l)
 		}
 		o := l.Open[0]
-		if !strings.HasPrefix(o.ID, "chatcmpl-") || o.Model != "hermes-agent" || o.Upstream != up.addr || o.Path != "/v1/chat/completions" || o.Chunks != 2 {
+		if !strings.HasPrefix(o.ID, "chatcmpl-") || o.Model != "hermes-agent" || o.Upstream != up.Addr || o.Path != "/v1/chat/completions" || o.Chunks != 2 {
 			t.Errorf("%s: %+v", when, o)
 		}
 		if o.Age <= 0 || o.Silence <= 0 || o.Silence > o.Age || time.Since(o.Since) > time.Hour {
@@ -85,17 +90,17 @@ func TestAdminListsStreams(t *testing.T) {
 		t.Fatal(failed)
 	}
 	check("behind a reload")
-	if _, body := w.get("http://"+w.admin+"/hermes/streams", http.StatusOK); strings.Contains(body, "secret") {
+	if _, body := w.get("http://"+w.Admin+"/hermes/streams", http.StatusOK); strings.Contains(body, "secret") {
 		t.Errorf("it tells what a tool does: %s", body)
 	}
 	close(rest)
-	live.all()
+	live.All()
 	l := w.list()
 	if len(l.Open) != 0 || len(l.Ended) != 1 {
 		t.Fatalf("at the end: %+v", l)
 	}
 	e := l.Ended[0]
-	if e.Outcome != "upstream_aborted" || e.Status != 200 || e.Finish != "error" || e.Chunks != 2 || e.Tools != 1 || e.Seconds <= 0 || time.Since(e.Ended) > time.Hour || e.Upstream != up.addr {
+	if e.Outcome != "upstream_aborted" || e.Status != 200 || e.Finish != "error" || e.Chunks != 2 || e.Tools != 1 || e.Seconds <= 0 || time.Since(e.Ended) > time.Hour || e.Upstream != up.Addr {
 		t.Errorf("ended: %+v", e)
 	}
 }
@@ -103,8 +108,8 @@ func TestAdminListsStreams(t *testing.T) {
 // TestAdminEndpointIsGuarded as Caddy guards its own: other methods, hosts and
 // origins are refused.
 func TestAdminEndpointIsGuarded(t *testing.T) {
-	w := watch(t, newUpstream(t, asJSON("200 OK", "{}")), "", "hermes")
-	url := "http://" + w.admin + "/hermes/streams"
+	w := watch(t, upstream.New(t, upstream.AsJSON("200 OK", "{}")), "", "hermes")
+	url := "http://" + w.Admin + "/hermes/streams"
 	w.get(url, http.StatusForbidden, "Host", "evil.example")
 	w.get(url, http.StatusForbidden, "Origin", "http://evil.example", "Sec-Fetch-Mode", "cors")
 	w.get(url+"/more", http.StatusNotFound)
@@ -120,10 +125,10 @@ func TestAdminEndpointIsGuarded(t *testing.T) {
 
 // TestAdminOff: the endpoint does not exist, and streams do not mind.
 func TestAdminOff(t *testing.T) {
-	url, _ := serve(t, newUpstream(t, replay(recorded(t, "g0-v0.8.0/one_tool"), byFrame)), nil)
-	c := newClient(t, url)
-	c.chat().answer().checkGood(t)
-	res, err := c.http.Get(url + "/hermes/streams")
+	url, _ := sidecar.Serve(t, upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame)), nil)
+	c := client.New(t, url)
+	c.Chat().Answer().CheckGood(t)
+	res, err := c.HTTP.Get(url + "/hermes/streams")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // A resend is a way in which Go's transport could be brought to send a request
@@ -51,19 +55,19 @@ func TestWhatAnAgentHasReadIsNotSentAgain(t *testing.T) {
 						directives += fmt.Sprintf("handle %s/* {\nroute {\n%s\n%s\nreverse_proxy %s {\n%s\n}\n}\n}\n", at, hermes, r.behind, agents[at].url, r.proxy)
 					}
 				}
-				base, _ := caddyWith(t, directives)
-				c := newClient(t, base)
+				base, _ := sidecar.ServeCaddyfile(t, directives)
+				c := client.New(t, base)
 				for i, r := range resends {
 					for j, with := range []string{"without hermes", "with hermes", "with history keep"} {
 						at := fmt.Sprintf("/%d/%d", i, j)
-						if got := c.post(at+"/v1/chat/completions", r.client...).all(); got != "{}" {
+						if got := c.Post(at+"/v1/chat/completions", r.client...).All(); got != "{}" {
 							t.Fatalf("%s, %s: the first answer is %q", r.name, with, got)
 						}
-						res := c.post(at+"/v1/chat/completions", r.client...)
-						if res.all(); res.StatusCode != http.StatusBadGateway {
+						res := c.Post(at+"/v1/chat/completions", r.client...)
+						if res.All(); res.StatusCode != http.StatusBadGateway {
 							t.Errorf("%s, %s: %s", r.name, with, res.Status)
 						}
-						want := question
+						want := client.Question
 						if strings.Contains(r.behind, "request_body") {
 							want = otherQuestion
 						}
@@ -108,16 +112,16 @@ func (a *askedAgent) requests() []string {
 
 func agentOverHTTP1(t testing.TB, how string) *askedAgent {
 	a := new(askedAgent)
-	a.url = newUpstream(t, func(x *exchange) {
-		switch n := a.took(string(x.body)); {
+	a.url = upstream.New(t, func(x *upstream.Exchange) {
+		switch n := a.took(string(x.Body)); {
 		case n == 1:
-			asJSON("200 OK", "{}")(x)
+			upstream.AsJSON("200 OK", "{}")(x)
 		case how == "resets":
-			x.reset()
+			x.Reset()
 		default:
-			x.fin()
+			x.Fin()
 		}
-	}).addr
+	}).Addr
 	return a
 }
 

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"sigs.k8s.io/yaml"
 )
@@ -136,7 +138,7 @@ func TestChartWritesOptions(t *testing.T) {
 			values += "    " + name + ": " + text + "\n"
 		}
 		file := filepath.Join(t.TempDir(), "values.yaml")
-		write(t, file, []byte(values))
+		harness.WriteFile(t, file, []byte(values))
 		out, err := exec.Command(program, "template", "hermes", filepath.Join(manifests, "chart"), "--kube-version", "1.36.3", "--values", file, "--show-only", "templates/configmap.yaml").CombinedOutput()
 		return string(out), err
 	}
@@ -174,14 +176,14 @@ func TestChartWritesOptions(t *testing.T) {
 type chartOptions struct {
 	properties map[string]struct{ Enum []any }
 	options    *jsonschema.Schema
-	s          *sidecar
+	s          *sidecar.Process
 	listen     string
 }
 
 func newChartOptions(t *testing.T) *chartOptions {
 	t.Helper()
 	file := filepath.Join(manifests, "chart/values.schema.json")
-	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(read(t, file)))
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(harness.ReadFile(t, file)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,8 +209,8 @@ func newChartOptions(t *testing.T) *chartOptions {
 	if len(c.properties) < 15 {
 		t.Fatalf("the schema has %d options", len(c.properties))
 	}
-	conf := config{admin: freePort(t)}
-	c.s, c.listen = run(t, t.TempDir(), conf), freePort(t)
+	conf := sidecar.Config{Admin: harness.FreePort(t)}
+	c.s, c.listen = sidecar.Run(t, t.TempDir(), conf), harness.FreePort(t)
 	return c
 }
 
@@ -220,12 +222,12 @@ func (c *chartOptions) schema(name string, value any) error {
 // directive is what the sidecar says of it when it is to run with it.
 func (c *chartOptions) directive(t *testing.T, name string, value any) error {
 	t.Helper()
-	conf := fmt.Sprintf("{\n\tadmin %s\n\tpersist_config off\n}\n\n%s\thermes {\n\t\t%s\n\t}\n}\n", c.s.admin, onLoopback(c.listen), strings.Join(optionLines(name, value), "\n\t\t"))
+	conf := fmt.Sprintf("{\n\tadmin %s\n\tpersist_config off\n}\n\n%s\thermes {\n\t\t%s\n\t}\n}\n", c.s.Admin, sidecar.OnLoopback(c.listen), strings.Join(optionLines(name, value), "\n\t\t"))
 	post := func() (*http.Response, error) {
-		return http.Post("http://"+c.s.admin+"/load", "text/caddyfile", strings.NewReader(conf))
+		return http.Post("http://"+c.s.Admin+"/load", "text/caddyfile", strings.NewReader(conf))
 	}
 	res, err := post()
-	for deadline := time.Now().Add(patience); err != nil && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(harness.Patience); err != nil && time.Now().Before(deadline); {
 		res, err = post() // the admin server of the configuration before has gone
 	}
 	if err != nil {

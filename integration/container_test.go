@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 )
 
 // An image is what .ci/image has built: its root file system, unpacked, and its
@@ -43,7 +43,7 @@ func built(t testing.TB) image {
 			Config imageConfig `json:"config"`
 		}
 	}
-	if err := json.Unmarshal([]byte(read(t, os.Getenv("HERMES_IMAGE_INSPECT"))), &inspect); err != nil {
+	if err := json.Unmarshal([]byte(harness.ReadFile(t, os.Getenv("HERMES_IMAGE_INSPECT"))), &inspect); err != nil {
 		t.Fatal(err)
 	}
 	return image{root, inspect.Docker.Config}
@@ -79,14 +79,14 @@ func (i image) command(c container, args ...string) *exec.Cmd {
 }
 
 // serve runs the image, and returns when it serves.
-func (i image) serve(t testing.TB, c container) *sidecar {
+func (i image) serve(t testing.TB, c container) *sidecar.Process {
 	t.Helper()
 	ready := "serving initial configuration"
 	args := i.Cmd
 	if c.args != nil {
 		args, ready = c.args, "hermes proxying"
 	}
-	return follow(t, i.command(c, append(append([]string{}, i.Entrypoint...), args...)...), ready)
+	return sidecar.Follow(t, i.command(c, append(append([]string{}, i.Entrypoint...), args...)...), ready)
 }
 
 // health runs the image's health check in the same way.
@@ -100,16 +100,4 @@ func (i image) health(t testing.TB) (healthy bool, said string) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return err == nil, string(out)
-}
-
-// status is a field of /proc/<pid>/status.
-func (s *sidecar) status(field string) string {
-	s.t.Helper()
-	for line := range strings.Lines(read(s.t, filepath.Join("/proc", strconv.Itoa(s.cmd.Process.Pid), "status"))) {
-		if name, value, ok := strings.Cut(line, ":"); ok && name == field {
-			return strings.Join(strings.Fields(value), " ")
-		}
-	}
-	s.t.Fatalf("no field %s", field)
-	return ""
 }

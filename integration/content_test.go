@@ -4,6 +4,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // sharedEmoji are the emoji of Hermes that stand for several tools, which only
@@ -13,29 +20,29 @@ const sharedEmoji = "🔍 🧠 👁️ ⌨️ 📚 🏠 🧪 ⚡"
 // The content of a repaired G0 or G1 answer is what a modern Hermes sends for
 // the same scenario.
 func TestContentIsThatOfModernHermes(t *testing.T) {
-	legacy := recordings(t, func(r recording) bool {
-		return chats(r) && r.legacy() && !r.live()
+	legacy := hermes.Recordings(t, func(r hermes.Recording) bool {
+		return hermes.Chats(r) && r.Legacy() && !r.Live()
 	})
-	all := recordings(t, chats)
-	base, _ := serve(t, newUpstream(t, library(all, byFrame).play), nil)
-	c := newClient(t, base)
+	all := hermes.Recordings(t, hermes.Chats)
+	base, _ := sidecar.Serve(t, upstream.New(t, upstream.Library(all, upstream.ByFrame).Play), nil)
+	c := client.New(t, base)
 	for _, r := range legacy {
 		t.Run(r.String(), func(t *testing.T) {
 			modern := modernOf(r, "g3-v0.20.3")
-			c := c.of(t)
-			got := c.play(r.String()).answer()
-			got.checkLifecycle(t)
-			want := decode(t, string(recorded(t, modern).body)).content
-			if r.scenario == "model_imitates" {
+			c := c.Of(t)
+			got := c.Play(r.String()).Answer()
+			got.CheckLifecycle(t)
+			want := strict.Decode(t, string(hermes.Recorded(t, modern).Body)).Content
+			if r.Scenario == "model_imitates" {
 				// A model's imitation of a marker is content to Hermes of any
 				// release, and no content to the sidecar: both repaired are alike.
-				want = c.play(modern).answer().content
+				want = c.Play(modern).Answer().Content
 				if want != "Sure\ndone" {
 					t.Errorf("the imitation leaves %q", want)
 				}
 			}
-			if got.content != want {
-				t.Errorf("content\n%q, want that of %s\n%q", got.content, modern, want)
+			if got.Content != want {
+				t.Errorf("content\n%q, want that of %s\n%q", got.Content, modern, want)
 			}
 		})
 	}
@@ -43,17 +50,17 @@ func TestContentIsThatOfModernHermes(t *testing.T) {
 
 // The tools of a repaired G0 or G1 answer are those that G2 announces itself.
 func TestToolStartsAreThoseOfG2(t *testing.T) {
-	legacy := recordings(t, func(r recording) bool { return chats(r) && r.legacy() && !r.live() })
-	base, _ := serve(t, newUpstream(t, library(legacy, byFrame).play), nil)
-	c := newClient(t, base)
+	legacy := hermes.Recordings(t, func(r hermes.Recording) bool { return hermes.Chats(r) && r.Legacy() && !r.Live() })
+	base, _ := sidecar.Serve(t, upstream.New(t, upstream.Library(legacy, upstream.ByFrame).Play), nil)
+	c := client.New(t, base)
 	for _, r := range legacy {
 		t.Run(r.String(), func(t *testing.T) {
-			got := c.of(t).play(r.String()).answer().starts
-			want := decode(t, string(recorded(t, modernOf(r, "g2-v0.13.0")).body)).starts
-			if r.scenario == "emoji_all" {
+			got := c.Of(t).Play(r.String()).Answer().Starts
+			want := strict.Decode(t, string(hermes.Recorded(t, modernOf(r, "g2-v0.13.0")).Body)).Starts
+			if r.Scenario == "emoji_all" {
 				// It starts every tool that a release has: G2 has more of them.
-				want = slices.DeleteFunc(want, func(w start) bool {
-					return !slices.ContainsFunc(got, func(g start) bool { return g.label == w.label })
+				want = slices.DeleteFunc(want, func(w strict.Start) bool {
+					return !slices.ContainsFunc(got, func(g strict.Start) bool { return g.Label == w.Label })
 				})
 				if len(want) < 40 {
 					t.Fatalf("only %d tools of G2 are in the answer", len(want))
@@ -64,11 +71,11 @@ func TestToolStartsAreThoseOfG2(t *testing.T) {
 			}
 			for i, g := range got {
 				w := want[i]
-				if strings.Contains(sharedEmoji, w.emoji) && strings.HasPrefix(r.generation, "g0") && w.label != w.tool {
-					w.tool = g.tool
+				if strings.Contains(sharedEmoji, w.Emoji) && strings.HasPrefix(r.Generation, "g0") && w.Label != w.Tool {
+					w.Tool = g.Tool
 				}
-				if w.emoji == "⚡" && strings.HasPrefix(r.generation, "g0") {
-					w.tool = "tool" // of a tool that has no emoji nothing is known
+				if w.Emoji == "⚡" && strings.HasPrefix(r.Generation, "g0") {
+					w.Tool = "tool" // of a tool that has no emoji nothing is known
 				}
 				if g != w {
 					t.Errorf("start %d: %v, want %v", i, g, w)
@@ -79,49 +86,44 @@ func TestToolStartsAreThoseOfG2(t *testing.T) {
 }
 
 // modernOf is the recording of r's scenario by another generation.
-func modernOf(r recording, generation string) string {
-	if dir, _, ok := strings.Cut(r.generation, "/"); ok {
+func modernOf(r hermes.Recording, generation string) string {
+	if dir, _, ok := strings.Cut(r.Generation, "/"); ok {
 		generation = dir + "/" + generation
 	}
-	return generation + "/" + r.scenario
-}
-
-// of is the client in a subtest.
-func (c *client) of(t testing.TB) *client {
-	return &client{t: t, http: c.http, base: c.base}
+	return generation + "/" + r.Scenario
 }
 
 // texts is a G0 stream of deltas with these contents, and a good end.
-func texts(contents ...string) script {
-	return func(x *exchange) {
-		x.events()
+func texts(contents ...string) upstream.Script {
+	return func(x *upstream.Exchange) {
+		x.Events()
 		for _, s := range contents {
-			x.frame(delta("content", s))
+			x.Frame(hermes.Delta("content", s))
 		}
-		x.frame(finish("stop", 56))
-		x.frame("data: [DONE]")
-		x.end()
+		x.Frame(hermes.Finish("stop", 56))
+		x.Frame("data: [DONE]")
+		x.End()
 	}
 }
 
 func TestMarkers(t *testing.T) {
 	rule := []struct {
 		name    string
-		options options
+		options sidecar.Options
 		deltas  []string
 		content string
-		starts  []start
+		starts  []strict.Start
 	}{
 		{"of an emoji that nobody knows start a tool", nil,
-			[]string{"Hi", "\n`🦤 x`\n", "\n\nok"}, "Hi\n\nok", []start{{emoji: "🦤", label: "x", tool: "tool"}}},
+			[]string{"Hi", "\n`🦤 x`\n", "\n\nok"}, "Hi\n\nok", []strict.Start{{Emoji: "🦤", Label: "x", Tool: "tool"}}},
 		{"with a newline in the label", nil,
-			[]string{"Hi", "\n`🧪 lr=1\n2`\n", "\n\nok"}, "Hi\n\nok", []start{{emoji: "🧪", label: "lr=1\n2", tool: ""}}},
+			[]string{"Hi", "\n`🧪 lr=1\n2`\n", "\n\nok"}, "Hi\n\nok", []strict.Start{{Emoji: "🧪", Label: "lr=1\n2", Tool: ""}}},
 		{"whose label is a backtick", nil,
-			[]string{"\n`💻 ``\n", "\n\nok"}, "\n\nok", []start{{emoji: "💻", label: "`", tool: "terminal"}}},
+			[]string{"\n`💻 ``\n", "\n\nok"}, "\n\nok", []strict.Start{{Emoji: "💻", Label: "`", Tool: "terminal"}}},
 		{"need an emoji: an inline command is text", nil,
 			[]string{"\n`git status`\n", "ok"}, "\n`git status`\nok", nil},
 		{"back to back are a start each", nil,
-			[]string{"a", "\n`💻 ls`\n", "\n`💻 ls`\n", "\n\nb"}, "a\n\nb", []start{{emoji: "💻", label: "ls", tool: "terminal"}, {emoji: "💻", label: "ls", tool: "terminal"}}},
+			[]string{"a", "\n`💻 ls`\n", "\n`💻 ls`\n", "\n\nb"}, "a\n\nb", []strict.Start{{Emoji: "💻", Label: "ls", Tool: "terminal"}, {Emoji: "💻", Label: "ls", Tool: "terminal"}}},
 		{"merged with text are imitations", nil,
 			[]string{"Sure\n`💻 ls`\ndone"}, "Sure\ndone", nil},
 		{"merged with text that has its own newline leave no other", nil,
@@ -142,36 +144,36 @@ func TestMarkers(t *testing.T) {
 			[]string{"see `💻 ls`\nok"}, "see `💻 ls`\nok", nil},
 		{"alone in backticks stay", nil,
 			[]string{"a\n`💻`\n", "ok"}, "a\n`💻`\nok", nil},
-		{"imitated and kept", options{"imitations": "keep"},
+		{"imitated and kept", sidecar.Options{"imitations": "keep"},
 			[]string{"Sure\n`💻 ls`\ndone"}, "Sure\n`💻 ls`\ndone", nil},
-		{"imitated and trusted start a tool", options{"imitations": "trust"},
-			[]string{"Sure\n`💻 ls`\n\ndone"}, "Sure\ndone", []start{{emoji: "💻", label: "ls", tool: "terminal"}}},
+		{"imitated and trusted start a tool", sidecar.Options{"imitations": "trust"},
+			[]string{"Sure\n`💻 ls`\n\ndone"}, "Sure\ndone", []strict.Start{{Emoji: "💻", Label: "ls", Tool: "terminal"}}},
 	}
-	scripts := router{}
+	scripts := upstream.Router{}
 	for _, r := range rule {
 		scripts[r.name] = texts(r.deltas...)
 	}
-	up := newUpstream(t, scripts.play)
+	up := upstream.New(t, scripts.Play)
 	bases := map[string]string{}
 	for _, value := range []string{"", "keep", "trust"} {
-		o := options{}
+		o := sidecar.Options{}
 		if value != "" {
 			o["imitations"] = value
 		}
-		bases[value], _ = serve(t, up, o)
+		bases[value], _ = sidecar.Serve(t, up, o)
 	}
 	for _, r := range rule {
 		t.Run(r.name, func(t *testing.T) {
 			value, _ := r.options["imitations"].(string)
-			a := newClient(t, bases[value]).play(r.name).answer()
-			a.checkGood(t)
-			for i := range min(len(a.starts), len(r.starts)) {
-				if r.starts[i].tool == "" {
-					a.starts[i].tool = "" // the contract leaves it open
+			a := client.New(t, bases[value]).Play(r.name).Answer()
+			a.CheckGood(t)
+			for i := range min(len(a.Starts), len(r.starts)) {
+				if r.starts[i].Tool == "" {
+					a.Starts[i].Tool = "" // the contract leaves it open
 				}
 			}
-			if a.content != r.content || !slices.Equal(a.starts, r.starts) {
-				t.Errorf("content %q, starts %v; want %q, %v", a.content, a.starts, r.content, r.starts)
+			if a.Content != r.content || !slices.Equal(a.Starts, r.starts) {
+				t.Errorf("content %q, starts %v; want %q, %v", a.Content, a.Starts, r.content, r.starts)
 			}
 		})
 	}
@@ -179,19 +181,19 @@ func TestMarkers(t *testing.T) {
 
 // A whole-chunk marker after a tool event of upstream's own is the model's doing.
 func TestMarkerAfterAToolEventIsAnImitation(t *testing.T) {
-	base, _ := serve(t, newUpstream(t, func(x *exchange) {
-		x.events()
-		x.frame(delta("content", "a"))
-		x.frame("event: hermes.tool.progress", `data: {"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "ls", "toolCallId": "c1", "status": "running"}`)
-		x.frame("event: hermes.tool.progress", `data: {"tool": "terminal", "toolCallId": "c1", "status": "completed"}`)
-		x.frame(delta("content", "\n`💻 rm`\n"))
-		x.frame(delta("content", "b"))
-		x.finish()
+	base, _ := sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
+		x.Events()
+		x.Frame(hermes.Delta("content", "a"))
+		x.Frame("event: hermes.tool.progress", `data: {"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "ls", "toolCallId": "c1", "status": "running"}`)
+		x.Frame("event: hermes.tool.progress", `data: {"tool": "terminal", "toolCallId": "c1", "status": "completed"}`)
+		x.Frame(hermes.Delta("content", "\n`💻 rm`\n"))
+		x.Frame(hermes.Delta("content", "b"))
+		x.Finish()
 	}), nil)
-	a := newClient(t, base).chat().answer()
-	a.checkGood(t)
-	if a.content != "a\nb" || len(a.starts) != 1 {
-		t.Errorf("content %q, starts %v; want the imitated marker gone and no second tool", a.content, a.starts)
+	a := client.New(t, base).Chat().Answer()
+	a.CheckGood(t)
+	if a.Content != "a\nb" || len(a.Starts) != 1 {
+		t.Errorf("content %q, starts %v; want the imitated marker gone and no second tool", a.Content, a.Starts)
 	}
 }
 
@@ -200,18 +202,18 @@ func TestMarkerAfterAToolEventIsAnImitation(t *testing.T) {
 func TestHeldTextLeavesAtFourKiB(t *testing.T) {
 	text := "`💻 " + strings.Repeat("x", 5<<10)
 	rest := make(chan struct{})
-	base, _ := serve(t, newUpstream(t, func(x *exchange) {
-		x.events()
-		x.frame(delta("content", text))
-		if !x.wait(rest) {
+	base, _ := sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
+		x.Events()
+		x.Frame(hermes.Delta("content", text))
+		if !x.Wait(rest) {
 			return
 		}
-		x.finish()
+		x.Finish()
 	}), nil)
-	r := newClient(t, base).chat()
-	if e := r.frame(); e.chunk == nil || e.Choices[0].Delta.Content != text {
-		t.Errorf("got %q, want the long line", clip(e.raw))
+	r := client.New(t, base).Chat()
+	if e := r.Frame(); e.Chunk == nil || e.Choices[0].Delta.Content != text {
+		t.Errorf("got %q, want the long line", harness.Clip(e.Raw))
 	}
 	close(rest)
-	r.answer().checkLifecycle(t)
+	r.Answer().CheckLifecycle(t)
 }

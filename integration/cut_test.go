@@ -12,6 +12,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // The ways in which a stream is cut.
@@ -34,28 +41,28 @@ func TestCutAtEveryByte(t *testing.T) {
 	names := []string{"g0-v0.8.0/one_tool", "g0-v0.8.0/crash_in_tool", "g0-v0.8.0/parallel_tools", "g1-v0.9.0/one_tool",
 		"g2-v0.13.0/one_tool", "g3-v0.20.3/one_tool", "g3-v0.20.3/crash_in_tool", "g0-v0.8.0/model_imitates"}
 	step := 1
-	if raceEnabled || testing.Short() {
+	if harness.RaceEnabled || testing.Short() {
 		names, step = names[:2], 7
 	}
 	for _, name := range names {
-		r := recorded(t, name)
+		r := hermes.Recorded(t, name)
 		acks := &sync.Map{} // of chan struct{}, by case
-		up := newUpstream(t, cutScript(r, acks))
-		base, _ := serve(t, up, still)
+		up := upstream.New(t, cutScript(r, acks))
+		base, _ := sidecar.Serve(t, up, sidecar.Still)
 		for _, mode := range []string{finInChunk, byReset, plainClose} {
-			if mode == byReset && r.scenario == "model_imitates" {
+			if mode == byReset && r.Scenario == "model_imitates" {
 				continue // its text is held: no client can say that it has come
 			}
 			t.Run(name+" "+mode, func(t *testing.T) {
 				var next atomic.Int64
 				var wg sync.WaitGroup
 				const workers = 6
-				c := newClient(t, base)
+				c := client.New(t, base)
 				for range workers {
 					wg.Go(func() {
 						for {
 							at := int(next.Add(int64(step))) - step
-							if at > len(r.body) || t.Failed() {
+							if at > len(r.Body) || t.Failed() {
 								return
 							}
 							cutOnce(t, c, r, mode, at, acks)
@@ -66,7 +73,7 @@ func TestCutAtEveryByte(t *testing.T) {
 				// No cut may cost the client its connection. Some more than there
 				// are workers come of dials that a free connection overtook.
 				cuts := next.Load() / int64(step)
-				if n := c.dials.Load(); n > max(5*workers, cuts/4) && !t.Failed() {
+				if n := c.Dials.Load(); n > max(5*workers, cuts/4) && !t.Failed() {
 					t.Errorf("%d connections for %d cuts by %d workers", n, cuts, workers)
 				}
 			})
@@ -77,36 +84,36 @@ func TestCutAtEveryByte(t *testing.T) {
 // cutScript sends r up to the byte of the X-Cut header and ends as X-Mode says.
 // Before a reset it waits until the client has what was complete: what a peer
 // had not read when a reset came may be lost to it.
-func cutScript(r recording, acks *sync.Map) script {
-	frames := bytes.SplitAfter(r.body, []byte("\n\n"))
-	return func(x *exchange) {
-		at, _ := strconv.Atoi(x.req.Header.Get("X-Cut"))
-		mode := x.req.Header.Get("X-Mode")
+func cutScript(r hermes.Recording, acks *sync.Map) upstream.Script {
+	frames := bytes.SplitAfter(r.Body, []byte("\n\n"))
+	return func(x *upstream.Exchange) {
+		at, _ := strconv.Atoi(x.Req.Header.Get("X-Cut"))
+		mode := x.Req.Header.Get("X-Mode")
 		if mode == plainClose {
-			x.header("200 OK", "Content-Type: text/event-stream", "Connection: close")
-			x.raw(string(r.body[:at]))
-			x.fin()
+			x.Header("200 OK", "Content-Type: text/event-stream", "Connection: close")
+			x.Raw(string(r.Body[:at]))
+			x.Fin()
 			return
 		}
-		x.raw(r.header)
-		part := r.body[:at]
+		x.Raw(r.Header)
+		part := r.Body[:at]
 		for _, f := range frames {
 			if len(f) == 0 || len(part) < len(f) {
 				break
 			}
-			x.chunk(f)
+			x.Chunk(f)
 			part = part[len(f):]
 		}
 		if mode == finInChunk {
-			x.torn(part)
+			x.Torn(part)
 			return
 		}
-		if ack, ok := acks.Load(x.req.Header.Get("X-Case")); ok && !x.wait(ack.(chan struct{})) {
-			x.fin()
+		if ack, ok := acks.Load(x.Req.Header.Get("X-Case")); ok && !x.Wait(ack.(chan struct{})) {
+			x.Fin()
 			return
 		}
-		x.chunk(part)
-		x.reset()
+		x.Chunk(part)
+		x.Reset()
 	}
 }
 
@@ -122,9 +129,9 @@ type prefix struct {
 
 // complete reads what a cut at a byte leaves. A last frame that lacks only its
 // blank line counts.
-func complete(r recording, at int) prefix {
+func complete(r hermes.Recording, at int) prefix {
 	var p prefix
-	cut := r.body[:at]
+	cut := r.Body[:at]
 	for len(cut) > 0 {
 		frame, rest, whole := bytes.Cut(cut, []byte("\n\n"))
 		cut = rest
@@ -137,7 +144,7 @@ func complete(r recording, at int) prefix {
 		if whole {
 			p.received++
 		}
-		var c chunk
+		var c strict.Chunk
 		if json.Unmarshal([]byte(data), &c) != nil {
 			continue // [DONE]
 		}
@@ -148,7 +155,7 @@ func complete(r recording, at int) prefix {
 			continue
 		}
 		text := c.Choices[0].Delta.Content
-		if r.legacy() && wholeMarker.MatchString(text) {
+		if r.Legacy() && wholeMarker.MatchString(text) {
 			p.starts++
 		} else {
 			p.content += text
@@ -158,14 +165,14 @@ func complete(r recording, at int) prefix {
 			p.failed = p.finish == "error" || c.Usage.TotalTokens == 0
 		}
 	}
-	if r.scenario == "model_imitates" {
+	if r.Scenario == "model_imitates" {
 		p.content = strings.Replace(p.content, "`💻 ls -la`\n", "", 1)
 	}
 	return p
 }
 
 // cutOnce makes one request and checks its answer.
-func cutOnce(t *testing.T, c *client, r recording, mode string, at int, acks *sync.Map) {
+func cutOnce(t *testing.T, c *client.Client, r hermes.Recording, mode string, at int, acks *sync.Map) {
 	id := fmt.Sprintf("%s %s %d", r, mode, at)
 	want := complete(r, at)
 	ack := make(chan struct{})
@@ -177,55 +184,55 @@ func cutOnce(t *testing.T, c *client, r recording, mode string, at int, acks *sy
 		acked = func() {}
 	}
 	bad := func(format string, args ...any) {
-		t.Errorf("cut at byte %d of %d: %s", at, len(r.body), fmt.Sprintf(format, args...))
+		t.Errorf("cut at byte %d of %d: %s", at, len(r.Body), fmt.Sprintf(format, args...))
 	}
-	res, err := c.try("/v1/chat/completions", "X-Cut", strconv.Itoa(at), "X-Mode", mode, "X-Case", id)
+	res, err := c.Try("/v1/chat/completions", "X-Cut", strconv.Itoa(at), "X-Mode", mode, "X-Case", id)
 	if err != nil {
 		bad("%v", err)
 		return
 	}
-	defer res.leave()
+	defer res.Leave()
 	if want.frames == 0 {
-		body, err := io.ReadAll(res.in)
-		var got struct{ Error apiError }
+		body, err := io.ReadAll(res.In)
+		var got struct{ Error strict.APIError }
 		if json.Unmarshal(body, &got) != nil || err != nil || res.StatusCode != http.StatusBadGateway || got.Error.Code != cutCode[mode] {
-			bad("%s: %q, %v; want 502 and code %s", res.Status, clip(string(body)), err, cutCode[mode])
+			bad("%s: %q, %v; want 502 and code %s", res.Status, harness.Clip(string(body)), err, cutCode[mode])
 		}
 		return
 	}
 	if res.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(res.in)
-		bad("%s: %q", res.Status, clip(string(body)))
+		body, _ := io.ReadAll(res.In)
+		bad("%s: %q", res.Status, harness.Clip(string(body)))
 		return
 	}
 	var body strings.Builder
 	for received := 0; ; {
-		e, err := res.next()
-		body.WriteString(e.raw)
+		e, err := res.Next()
+		body.WriteString(e.Raw)
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
-			bad("after %q: %v", clip(body.String()), err)
+			bad("after %q: %v", harness.Clip(body.String()), err)
 			return
 		}
 		// What the sidecar infers is no answer to a frame of upstream's.
-		if e.chunk == nil || e.Status != "completed" || !r.legacy() {
+		if e.Chunk == nil || e.Status != "completed" || !r.Legacy() {
 			if received++; received == want.received {
 				acked()
 			}
 		}
 	}
-	a := decode(t, body.String())
-	a.checkLifecycle(t)
+	a := strict.Decode(t, body.String())
+	a.CheckLifecycle(t)
 	switch {
-	case a.content != want.content:
-		bad("content %q, want %q", a.content, want.content)
-	case len(a.starts) != want.starts:
-		bad("%d tools, want %d", len(a.starts), want.starts)
+	case a.Content != want.content:
+		bad("content %q, want %q", a.Content, want.content)
+	case len(a.Starts) != want.starts:
+		bad("%d tools, want %d", len(a.Starts), want.starts)
 	case want.finish != "" && !want.failed:
-		if a.finish != want.finish || a.err != nil || !a.done {
-			bad("a whole finish, but %v", a.names())
+		if a.Finish != want.finish || a.Err != nil || !a.Done {
+			bad("a whole finish, but %v", a.Names())
 		}
 	default:
 		code := cutCode[mode]
@@ -234,10 +241,10 @@ func cutOnce(t *testing.T, c *client, r recording, mode string, at int, acks *sy
 		} else if want.finish != "" {
 			code = "agent_error"
 		}
-		if a.finish != "error" || a.err == nil || a.err.Code != code || !a.done || a.last.Hermes == nil {
-			bad("frames %v, error %+v, want code %s", a.names(), a.err, code)
-		} else if h := a.last.Hermes; want.finish == "" && h.Partial != (strings.TrimSpace(a.content) != "") {
-			bad("partial %v with content %q", h.Partial, a.content)
+		if a.Finish != "error" || a.Err == nil || a.Err.Code != code || !a.Done || a.Last.Hermes == nil {
+			bad("frames %v, error %+v, want code %s", a.Names(), a.Err, code)
+		} else if h := a.Last.Hermes; want.finish == "" && h.Partial != (strings.TrimSpace(a.Content) != "") {
+			bad("partial %v with content %q", h.Partial, a.Content)
 		}
 	}
 }

@@ -11,26 +11,30 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/metrics"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/model"
 	"go.yaml.in/yaml/v2"
 )
 
 // deployed is where the dashboard and the rules are.
-var deployed = path("deploy/observability")
+var deployed = harness.Path("deploy/observability")
 
 // exposed is what the binary exposes after a few streams of every kind.
-func exposed(t *testing.T) families {
+func exposed(t *testing.T) metrics.Families {
 	t.Helper()
 	scripts := scenes(t)
-	scripts["run"] = replay(recorded(t, "g3-v0.20.3/runs.one_tool"), byFrame)
-	w := watch(t, newUpstream(t, scripts.play), "", "hermes")
+	scripts["run"] = upstream.Replay(hermes.Recorded(t, "g3-v0.20.3/runs.one_tool"), upstream.ByFrame)
+	w := watch(t, upstream.New(t, scripts.Play), "", "hermes")
 	for _, name := range slices.Sorted(maps.Keys(scripts)) {
 		path := "/v1/chat/completions"
 		if name == "run" {
 			path = "/v1/runs/run_1/events"
 		}
-		w.post(path, "X-Play", name).all()
+		w.Post(path, "X-Play", name).All()
 	}
 	all := w.scrape()
 	maps.DeleteFunc(all, func(name string, _ *dto.MetricFamily) bool {
@@ -74,7 +78,7 @@ type source struct{ Type, UID string }
 
 func readDashboard(t *testing.T) (d dashboard) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(read(t, filepath.Join(deployed, "dashboard.json"))), &d); err != nil {
+	if err := json.Unmarshal([]byte(harness.ReadFile(t, filepath.Join(deployed, "dashboard.json"))), &d); err != nil {
 		t.Fatal(err)
 	}
 	return d
@@ -189,10 +193,10 @@ type rules struct {
 // TestRulesAreAboutWhatIsExposed, and say what an alert has to say.
 func TestRulesAreAboutWhatIsExposed(t *testing.T) {
 	var r rules
-	if err := yaml.UnmarshalStrict([]byte(read(t, filepath.Join(deployed, "hermes.rules.yml"))), &r); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(harness.ReadFile(t, filepath.Join(deployed, "hermes.rules.yml"))), &r); err != nil {
 		t.Fatal(err)
 	}
-	readme := read(t, filepath.Join(deployed, "README.md"))
+	readme := harness.ReadFile(t, filepath.Join(deployed, "README.md"))
 	f, names := exposed(t), make(map[string]bool)
 	for _, g := range r.Groups {
 		for _, rule := range g.Rules {

@@ -8,12 +8,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // documented is docs/observability.md.
 func documented(t *testing.T) string {
 	t.Helper()
-	return read(t, path("docs/observability.md"))
+	return harness.ReadFile(t, harness.Path("docs/observability.md"))
 }
 
 // TestDocumentedMetricsAreExposed, with the types and the labels that the table
@@ -56,21 +60,21 @@ func TestDocumentedMetricsAreExposed(t *testing.T) {
 func TestDocumentedJSONIsWhatComes(t *testing.T) {
 	rest := make(chan struct{})
 	scripts := scenes(t)
-	scripts["tool"] = func(x *exchange) {
-		x.events()
-		x.frame(role)
-		x.frame(delta("content", "\n`💻 ls -la`\n"))
-		x.wait(rest)
-		x.end()
+	scripts["tool"] = func(x *upstream.Exchange) {
+		x.Events()
+		x.Frame(hermes.Role)
+		x.Frame(hermes.Delta("content", "\n`💻 ls -la`\n"))
+		x.Wait(rest)
+		x.End()
 	}
-	w := watch(t, newUpstream(t, scripts.play), "debug", "hermes")
-	w.play("crash").all()
-	live := w.play("tool")
-	live.frame()
-	live.frame()
-	_, admin := w.get("http://"+w.admin+"/hermes/streams", http.StatusOK)
+	w := watch(t, upstream.New(t, scripts.Play), "debug", "hermes")
+	w.Play("crash").All()
+	live := w.Play("tool")
+	live.Frame()
+	live.Frame()
+	_, admin := w.get("http://"+w.Admin+"/hermes/streams", http.StatusOK)
 	close(rest)
-	live.all()
+	live.All()
 	var list any
 	if err := json.Unmarshal([]byte(admin), &list); err != nil {
 		t.Fatal(err)
@@ -115,13 +119,13 @@ func members(v any) []string {
 // TestDocumentedAttributesAreThose of real spans.
 func TestDocumentedAttributesAreThose(t *testing.T) {
 	c := newCollector(t)
-	w := watch(t, newUpstream(t, router{
-		"good":  replay(recorded(t, "g3-v0.20.3/one_tool"), byFrame),
-		"crash": replay(recorded(t, "g0-v0.8.0/crash_in_tool"), byFrame),
-	}.play), "", "tracing\n\thermes", c.environment()...)
+	w := watch(t, upstream.New(t, upstream.Router{
+		"good":  upstream.Replay(hermes.Recorded(t, "g3-v0.20.3/one_tool"), upstream.ByFrame),
+		"crash": upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/crash_in_tool"), upstream.ByFrame),
+	}.Play), "", "tracing\n\thermes", c.environment()...)
 	have := make(map[string]bool)
 	for _, name := range []string{"good", "crash"} {
-		w.play(name).all()
+		w.Play(name).All()
 		s := c.receive("chat hermes-agent")
 		for a := range attributes(s.GetAttributes()) {
 			have[a] = true

@@ -1,79 +1,82 @@
 package integration
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
-)
 
-// role is the first chunk of every stream.
-var role = delta("role", "assistant")
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
+)
 
 // The table of contract section 3, line by line.
 func TestEnds(t *testing.T) {
-	text, end := one(delta("content", "hi")), one(finish("stop", 56))
-	marker := one(delta("content", "\n`💻 ls`\n"))
-	start := func(frames ...[]string) script {
-		return func(x *exchange) {
-			x.events()
-			for _, f := range append([][]string{one(role)}, frames...) {
-				x.frame(f...)
+	text, end := hermes.One(hermes.Delta("content", "hi")), hermes.One(hermes.Finish("stop", 56))
+	marker := hermes.One(hermes.Delta("content", "\n`💻 ls`\n"))
+	start := func(frames ...[]string) upstream.Script {
+		return func(x *upstream.Exchange) {
+			x.Events()
+			for _, f := range append([][]string{hermes.One(hermes.Role)}, frames...) {
+				x.Frame(f...)
 			}
 		}
 	}
-	then := func(s script, more func(x *exchange)) script {
-		return func(x *exchange) { s(x); more(x) }
+	then := func(s upstream.Script, more func(x *upstream.Exchange)) upstream.Script {
+		return func(x *upstream.Exchange) { s(x); more(x) }
 	}
-	clean := func(x *exchange) { x.end() }
+	clean := func(x *upstream.Exchange) { x.End() }
 	rules := []struct {
 		name string
-		play script
+		play upstream.Script
 		code string // "" for a success
 	}{
-		{"finish and [DONE]", then(start(text, end, one("data: [DONE]")), clean), ""},
-		{"finish and [DONE], then silence", then(start(text, end, one("data: [DONE]")), (*exchange).silence), ""},
-		{"finish and [DONE], then a reset", then(start(text, end, one("data: [DONE]")), (*exchange).reset), ""},
+		{"finish and [DONE]", then(start(text, end, hermes.One("data: [DONE]")), clean), ""},
+		{"finish and [DONE], then silence", then(start(text, end, hermes.One("data: [DONE]")), (*upstream.Exchange).Silence), ""},
+		{"finish and [DONE], then a reset", then(start(text, end, hermes.One("data: [DONE]")), (*upstream.Exchange).Reset), ""},
 		{"finish, then a clean end", then(start(text, end), clean), ""},
-		{"finish, then FIN inside a chunk", then(start(text, end), func(x *exchange) { x.torn(nil) }), ""},
-		{"finish, then a reset", then(start(text, end), (*exchange).reset), ""},
-		{"finish, then silence of done_grace", then(start(text, end), (*exchange).silence), ""},
+		{"finish, then FIN inside a chunk", then(start(text, end), func(x *upstream.Exchange) { x.Torn(nil) }), ""},
+		{"finish, then a reset", then(start(text, end), (*upstream.Exchange).Reset), ""},
+		{"finish, then silence of done_grace", then(start(text, end), (*upstream.Exchange).Silence), ""},
 		{"a clean end without finish", then(start(text), clean), "upstream_incomplete"},
-		{"a clean end inside a frame", then(start(text), func(x *exchange) { x.chunk([]byte(`data: {"id": "chat`)); x.end() }), "upstream_incomplete"},
-		{"[DONE] without finish", then(start(text, one("data: [DONE]")), clean), "upstream_incomplete"},
-		{"[DONE] without finish, then silence", then(start(text, one("data: [DONE]")), (*exchange).silence), "upstream_incomplete"},
-		{"FIN inside a chunk", then(start(text), func(x *exchange) { x.torn([]byte(`data: {"id"`)) }), "upstream_aborted"},
-		{"a reset", then(start(text), (*exchange).reset), "upstream_aborted"},
-		{"a reset while a tool runs", then(start(text, marker), (*exchange).reset), "upstream_aborted"},
-		{"a reset while a G2 tool runs", then(start(text, running("terminal", "c1")), (*exchange).reset), "upstream_aborted"},
-		{"a reset after the role alone", then(start(), (*exchange).reset), "upstream_aborted"},
-		{"finish error alone", then(start(text, one("data: "+envelope+`"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]}`), one("data: [DONE]")), clean), "agent_error"},
-		{"a last frame that lacks its blank line", then(start(text), func(x *exchange) { x.chunk([]byte(finish("stop", 56))); x.end() }), ""},
+		{"a clean end inside a frame", then(start(text), func(x *upstream.Exchange) { x.Chunk([]byte(`data: {"id": "chat`)); x.End() }), "upstream_incomplete"},
+		{"[DONE] without finish", then(start(text, hermes.One("data: [DONE]")), clean), "upstream_incomplete"},
+		{"[DONE] without finish, then silence", then(start(text, hermes.One("data: [DONE]")), (*upstream.Exchange).Silence), "upstream_incomplete"},
+		{"FIN inside a chunk", then(start(text), func(x *upstream.Exchange) { x.Torn([]byte(`data: {"id"`)) }), "upstream_aborted"},
+		{"a reset", then(start(text), (*upstream.Exchange).Reset), "upstream_aborted"},
+		{"a reset while a tool runs", then(start(text, marker), (*upstream.Exchange).Reset), "upstream_aborted"},
+		{"a reset while a G2 tool runs", then(start(text, hermes.Running("terminal", "c1")), (*upstream.Exchange).Reset), "upstream_aborted"},
+		{"a reset after the role alone", then(start(), (*upstream.Exchange).Reset), "upstream_aborted"},
+		{"finish error alone", then(start(text, hermes.One("data: "+hermes.Envelope+`"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]}`), hermes.One("data: [DONE]")), clean), "agent_error"},
+		{"a last frame that lacks its blank line", then(start(text), func(x *upstream.Exchange) { x.Chunk([]byte(hermes.Finish("stop", 56))); x.End() }), ""},
 	}
-	scripts := router{}
+	scripts := upstream.Router{}
 	for _, r := range rules {
 		scripts[r.name] = r.play
 	}
-	base, _ := serve(t, newUpstream(t, scripts.play), options{"done_grace": "100ms", "keepalive": 0})
-	c := newClient(t, base)
+	base, _ := sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Options{"done_grace": "100ms", "keepalive": 0})
+	c := client.New(t, base)
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) {
 			if strings.HasSuffix(r.name, "silence of done_grace") {
-				defer atLeast(t, 100*time.Millisecond)()
+				defer harness.AtLeast(t, 100*time.Millisecond)()
 			}
-			a := c.of(t).play(r.name).answer()
+			a := c.Of(t).Play(r.name).Answer()
 			want := "hi"
 			if strings.Contains(r.name, "alone") && r.code == "upstream_aborted" {
 				want = ""
 			}
-			if a.content != want {
-				t.Errorf("content %q, want %q", a.content, want)
+			if a.Content != want {
+				t.Errorf("content %q, want %q", a.Content, want)
 			}
 			if r.code == "" {
-				a.checkGood(t)
+				a.CheckGood(t)
 			} else {
-				a.checkError(t, r.code)
+				a.CheckError(t, r.code)
 			}
 		})
 	}
@@ -82,42 +85,42 @@ func TestEnds(t *testing.T) {
 // A cut inside a frame that passed unexamined is closed with a blank line first.
 func TestCutInsideAnUnexaminedFrame(t *testing.T) {
 	big := strings.Repeat("x", 4<<10)
-	open := "data: " + envelope + `"choices": [{"index": 0, "delta": {"content": "` + big
-	base, _ := serve(t, newUpstream(t, func(x *exchange) {
-		x.events()
-		x.frame(role)
-		x.chunk([]byte(open))
-		x.torn(nil)
-	}), still.with(options{"max_frame": 1024}))
-	body := newClient(t, base).chat().all()
-	rest, ok := strings.CutPrefix(body, role+"\n\n"+open+"\n\n")
+	open := "data: " + hermes.Envelope + `"choices": [{"index": 0, "delta": {"content": "` + big
+	base, _ := sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
+		x.Events()
+		x.Frame(hermes.Role)
+		x.Chunk([]byte(open))
+		x.Torn(nil)
+	}), sidecar.Still.With(sidecar.Options{"max_frame": 1024}))
+	body := client.New(t, base).Chat().All()
+	rest, ok := strings.CutPrefix(body, hermes.Role+"\n\n"+open+"\n\n")
 	if !ok {
-		t.Fatalf("got %q", clip(body[len(role):]))
+		t.Fatalf("got %q", harness.Clip(body[len(hermes.Role):]))
 	}
-	decode(t, rest).checkError(t, "upstream_aborted")
+	strict.Decode(t, rest).CheckError(t, "upstream_aborted")
 }
 
 // An error that upstream has sent in a frame of its own is not sent again: the
 // finish chunk that lacks is added.
 func TestErrorOfUpstreamsOwnIsSentOnce(t *testing.T) {
-	failure := one(`data: {"error": {"message": "overloaded", "type": "server_error", "param": null, "code": "busy"}}`)
-	scripts := router{
-		"[DONE]":  lines(one(role), one(delta("content", "hi")), failure, one("data: [DONE]")),
-		"the end": lines(one(role), one(delta("content", "hi")), failure),
-		"a reset": func(x *exchange) {
-			x.events()
-			x.frame(role)
-			x.frame(delta("content", "hi"))
-			x.frame(failure...)
-			x.reset()
+	failure := hermes.One(`data: {"error": {"message": "overloaded", "type": "server_error", "param": null, "code": "busy"}}`)
+	scripts := upstream.Router{
+		"[DONE]":  upstream.Lines(hermes.One(hermes.Role), hermes.One(hermes.Delta("content", "hi")), failure, hermes.One("data: [DONE]")),
+		"the end": upstream.Lines(hermes.One(hermes.Role), hermes.One(hermes.Delta("content", "hi")), failure),
+		"a reset": func(x *upstream.Exchange) {
+			x.Events()
+			x.Frame(hermes.Role)
+			x.Frame(hermes.Delta("content", "hi"))
+			x.Frame(failure...)
+			x.Reset()
 		},
 	}
-	c := newClient(t, first(serve(t, newUpstream(t, scripts.play), still)))
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Still)))
 	for name := range scripts {
 		t.Run("then "+name, func(t *testing.T) {
-			a := c.of(t).play(name).answer()
-			if got := strings.Join(a.names(), " "); got != "chunk text error finish error done" || a.err.Message != "overloaded" {
-				t.Errorf("frames %q, error %+v", got, a.err)
+			a := c.Of(t).Play(name).Answer()
+			if got := strings.Join(a.Names(), " "); got != "chunk text error finish error done" || a.Err.Message != "overloaded" {
+				t.Errorf("frames %q, error %+v", got, a.Err)
 			}
 		})
 	}
@@ -126,91 +129,77 @@ func TestErrorOfUpstreamsOwnIsSentOnce(t *testing.T) {
 // What an answer says and what tools are told is nobody's business but the
 // client's.
 func TestLogsHaveNoContent(t *testing.T) {
-	all := []recording{recorded(t, "g0-v0.8.0/one_tool"), recorded(t, "g0-v0.8.0/crash_in_tool"), recorded(t, "g0-v0.8.0/model_imitates"),
-		recorded(t, "g2-v0.13.0/crash_in_tool"), recorded(t, "g0-v0.8.0/crash_after_text")}
-	scripts := library(all, byFrame)
-	scripts["cut"] = func(x *exchange) { x.events(); x.frame(role); x.frame(delta("content", "make test")); x.reset() }
-	base, s := serve(t, newUpstream(t, scripts.play), nil)
-	for name := range scripts {
-		newClient(t, base).play(name, "Authorization", "Bearer hermes-key-1").answer()
+	all := []hermes.Recording{hermes.Recorded(t, "g0-v0.8.0/one_tool"), hermes.Recorded(t, "g0-v0.8.0/crash_in_tool"), hermes.Recorded(t, "g0-v0.8.0/model_imitates"),
+		hermes.Recorded(t, "g2-v0.13.0/crash_in_tool"), hermes.Recorded(t, "g0-v0.8.0/crash_after_text")}
+	scripts := upstream.Library(all, upstream.ByFrame)
+	scripts["cut"] = func(x *upstream.Exchange) {
+		x.Events()
+		x.Frame(hermes.Role)
+		x.Frame(hermes.Delta("content", "make test"))
+		x.Reset()
 	}
-	s.terminate() // what is logged of a stream is logged behind its end
-	s.exit()
-	if len(s.log.entries()) == 0 {
+	base, s := sidecar.Serve(t, upstream.New(t, scripts.Play), nil)
+	for name := range scripts {
+		client.New(t, base).Play(name, "Authorization", "Bearer hermes-key-1").Answer()
+	}
+	s.Terminate() // what is logged of a stream is logged behind its end
+	s.Exit()
+	if len(s.Log.Entries()) == 0 {
 		t.Error("nothing is logged of crashes")
 	}
 	for _, text := range []string{"ls -la", "make test", "There are", "Running", "Partial", "hermes-key-1", `"hi"`} {
-		if strings.Contains(s.log.String(), text) {
-			t.Errorf("%q is in the log:\n%s", text, s.log)
+		if strings.Contains(s.Log.String(), text) {
+			t.Errorf("%q is in the log:\n%s", text, s.Log)
 		}
 	}
 }
 
 // Before the first complete frame a failure is an HTTP status with JSON.
 func TestFailuresBeforeTheFirstFrame(t *testing.T) {
-	scripts := router{
-		"closed without an answer": (*exchange).fin,
-		"reset without an answer":  (*exchange).reset,
-		"a clean end without a frame": func(x *exchange) {
-			x.events()
-			x.end()
+	scripts := upstream.Router{
+		"closed without an answer": (*upstream.Exchange).Fin,
+		"reset without an answer":  (*upstream.Exchange).Reset,
+		"a clean end without a frame": func(x *upstream.Exchange) {
+			x.Events()
+			x.End()
 		},
-		"FIN inside the first frame":   func(x *exchange) { x.events(); x.torn([]byte(role[:40])) },
-		"reset inside the first frame": func(x *exchange) { x.events(); x.chunk([]byte(role[:40])); x.reset() },
-		"a plain close inside the first frame": func(x *exchange) {
-			x.header("200 OK", "Content-Type: text/event-stream", "Connection: close")
-			x.raw(role[:40])
-			x.fin()
+		"FIN inside the first frame":   func(x *upstream.Exchange) { x.Events(); x.Torn([]byte(hermes.Role[:40])) },
+		"reset inside the first frame": func(x *upstream.Exchange) { x.Events(); x.Chunk([]byte(hermes.Role[:40])); x.Reset() },
+		"a plain close inside the first frame": func(x *upstream.Exchange) {
+			x.Header("200 OK", "Content-Type: text/event-stream", "Connection: close")
+			x.Raw(hermes.Role[:40])
+			x.Fin()
 		},
 	}
-	up := newUpstream(t, scripts.play)
-	c := newClient(t, first(serve(t, up, nil)))
+	up := upstream.New(t, scripts.Play)
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, up, nil)))
 	for name := range scripts {
 		t.Run(name, func(t *testing.T) {
-			checkJSON(t, c.of(t).play(name), http.StatusBadGateway, up.addr)
+			client.CheckJSON(t, c.Of(t).Play(name), http.StatusBadGateway, up.Addr)
 		})
 	}
 	t.Run("connection refused", func(t *testing.T) {
-		dead := &upstream{addr: freePort(t)}
-		checkJSON(t, newClient(t, first(serve(t, dead, nil))).chat(), http.StatusBadGateway, dead.addr)
+		dead := &upstream.Server{Addr: harness.FreePort(t)}
+		client.CheckJSON(t, client.New(t, sidecar.URL(sidecar.Serve(t, dead, nil))).Chat(), http.StatusBadGateway, dead.Addr)
 	})
-}
-
-// checkJSON wants a status with an OpenAI error in JSON that names no address.
-func checkJSON(t *testing.T, r *reply, status int, addr string) apiError {
-	t.Helper()
-	body := r.all()
-	var got struct {
-		Error apiError `json:"error"`
-	}
-	if err := json.Unmarshal([]byte(body), &got); err != nil || got.Error.Message == "" || got.Error.Type == "" {
-		t.Fatalf("%s, body %q: %v", r.Status, clip(body), err)
-	}
-	if r.StatusCode != status || !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
-		t.Errorf("%s %s, want %d and JSON", r.Status, r.Header.Get("Content-Type"), status)
-	}
-	if strings.Contains(body, addr) || strings.Contains(body, "127.0.0.1") {
-		t.Errorf("the message names an address: %s", body)
-	}
-	return got.Error
 }
 
 // What G3 puts into one chunk is split; message, type, usage and block stay.
 func TestErrorFinishOfG3IsSplit(t *testing.T) {
-	all := recordings(t, func(r recording) bool {
-		return chats(r) && strings.Contains(string(r.body), `"finish_reason": "error"`) && !strings.Contains(string(r.body), "sk-")
+	all := hermes.Recordings(t, func(r hermes.Recording) bool {
+		return hermes.Chats(r) && strings.Contains(string(r.Body), `"finish_reason": "error"`) && !strings.Contains(string(r.Body), "sk-")
 	})
-	c := newClient(t, first(serve(t, newUpstream(t, library(all, byFrame).play), still)))
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, upstream.Library(all, upstream.ByFrame).Play), sidecar.Still)))
 	for _, r := range all {
 		t.Run(r.String(), func(t *testing.T) {
-			was := decode(t, string(r.body))
-			a := c.of(t).play(r.String()).answer()
-			a.checkError(t, "agent_error")
-			if was.err != nil && (a.err.Message != was.err.Message || a.err.Type != was.err.Type) {
-				t.Errorf("error %+v, want %+v", *a.err, *was.err)
+			was := strict.Decode(t, string(r.Body))
+			a := c.Of(t).Play(r.String()).Answer()
+			a.CheckError(t, "agent_error")
+			if was.Err != nil && (a.Err.Message != was.Err.Message || a.Err.Type != was.Err.Type) {
+				t.Errorf("error %+v, want %+v", *a.Err, *was.Err)
 			}
-			if *a.last.Hermes != *was.last.Hermes || a.last.Usage == nil || *a.last.Usage != *was.last.Usage {
-				t.Errorf("block %+v, usage %v; want %+v, %v", *a.last.Hermes, a.last.Usage, *was.last.Hermes, *was.last.Usage)
+			if *a.Last.Hermes != *was.Last.Hermes || a.Last.Usage == nil || *a.Last.Usage != *was.Last.Usage {
+				t.Errorf("block %+v, usage %v; want %+v, %v", *a.Last.Hermes, a.Last.Usage, *was.Last.Hermes, *was.Last.Usage)
 			}
 		})
 	}
@@ -218,35 +207,35 @@ func TestErrorFinishOfG3IsSplit(t *testing.T) {
 
 // With error_finish inline G3's chunk stays, and generated errors look like it.
 func TestInlineErrorFinish(t *testing.T) {
-	all := recordings(t, func(r recording) bool {
-		return chats(r) && strings.Contains(string(r.body), `"finish_reason": "error"`) && !strings.Contains(string(r.body), "sk-")
+	all := hermes.Recordings(t, func(r hermes.Recording) bool {
+		return hermes.Chats(r) && strings.Contains(string(r.Body), `"finish_reason": "error"`) && !strings.Contains(string(r.Body), "sk-")
 	})
-	scripts := library(all, byFrame)
-	scripts["cut"] = func(x *exchange) {
-		x.events()
-		x.frame(role)
-		x.frame(delta("content", "hi"))
-		x.frame(running("terminal", "c1")...)
-		x.reset()
+	scripts := upstream.Library(all, upstream.ByFrame)
+	scripts["cut"] = func(x *upstream.Exchange) {
+		x.Events()
+		x.Frame(hermes.Role)
+		x.Frame(hermes.Delta("content", "hi"))
+		x.Frame(hermes.Running("terminal", "c1")...)
+		x.Reset()
 	}
-	c := newClient(t, first(serve(t, newUpstream(t, scripts.play), still.with(options{"error_finish": "inline", "progress": "bare"}))))
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Still.With(sidecar.Options{"error_finish": "inline", "progress": "bare"}))))
 	for _, r := range all {
-		got := c.play(r.String()).all()
-		if r.scenario == "crash_in_tool" {
+		got := c.Play(r.String()).All()
+		if r.Scenario == "crash_in_tool" {
 			// It leaves its tool open, so one completed is added.
 			got = strings.Replace(got, "event: hermes.tool.progress\n"+frameWith(got, `"completed"}`)+"\n\n", "", 1)
 		}
-		if got != string(r.body) {
-			t.Errorf("%s: got\n%s\nwant\n%s", r, got, r.body)
+		if got != string(r.Body) {
+			t.Errorf("%s: got\n%s\nwant\n%s", r, got, r.Body)
 		}
 	}
-	a := decode(t, c.play("cut").all())
-	if got := strings.Join(a.names(), " "); got != "chunk text running completed finish error done" {
+	a := strict.Decode(t, c.Play("cut").All())
+	if got := strings.Join(a.Names(), " "); got != "chunk text running completed finish error done" {
 		t.Fatalf("frames %q", got)
 	}
-	if a.last.Error == nil || a.last.Error.Message == "" || a.last.Error.Code != "" && a.last.Error.Code != "upstream_aborted" ||
-		a.last.Hermes == nil || a.last.Hermes.ErrorCode == "" || !a.last.Hermes.Partial || a.last.Hermes.Completed || !a.last.Hermes.Failed {
-		t.Errorf("error %+v, block %+v", a.last.Error, a.last.Hermes)
+	if a.Last.Error == nil || a.Last.Error.Message == "" || a.Last.Error.Code != "" && a.Last.Error.Code != "upstream_aborted" ||
+		a.Last.Hermes == nil || a.Last.Hermes.ErrorCode == "" || !a.Last.Hermes.Partial || a.Last.Hermes.Completed || !a.Last.Hermes.Failed {
+		t.Errorf("error %+v, block %+v", a.Last.Error, a.Last.Hermes)
 	}
 }
 
@@ -262,13 +251,13 @@ func frameWith(s, text string) string {
 
 // finish_reason length passes byte for byte, error object and all.
 func TestLengthPassesAsItIs(t *testing.T) {
-	all := recordings(t, func(r recording) bool {
-		return chats(r) && strings.Contains(string(r.body), `"finish_reason": "length"`)
+	all := hermes.Recordings(t, func(r hermes.Recording) bool {
+		return hermes.Chats(r) && strings.Contains(string(r.Body), `"finish_reason": "length"`)
 	})
-	c := newClient(t, first(serve(t, newUpstream(t, library(all, byFrame).play), still)))
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, upstream.Library(all, upstream.ByFrame).Play), sidecar.Still)))
 	for _, r := range all {
-		if got := c.play(r.String()).all(); got != string(r.body) {
-			t.Errorf("%s: got\n%s\nwant\n%s", r, got, r.body)
+		if got := c.Play(r.String()).All(); got != string(r.Body) {
+			t.Errorf("%s: got\n%s\nwant\n%s", r, got, r.Body)
 		}
 	}
 }
@@ -288,30 +277,30 @@ func TestSecretsAreRedacted(t *testing.T) {
 		"a small token":      "401: authorization: bearer " + token,
 		"both":               "401: Bearer " + token + ", Bearer " + key,
 	}
-	scripts := router{}
+	scripts := upstream.Router{}
 	for name, m := range messages {
-		m := ascii(m)
-		last := "data: " + envelope + `"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}], "error": {"message": ` + m +
+		m := hermes.ASCII(m)
+		last := "data: " + hermes.Envelope + `"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}], "error": {"message": ` + m +
 			`, "type": "AuthError"}, "hermes": {"completed": false, "partial": false, "failed": true, "error": ` + m + `, "error_code": "agent_error"}}`
-		scripts[name] = lines(one(role), one(last), one("data: [DONE]"))
+		scripts[name] = upstream.Lines(hermes.One(hermes.Role), hermes.One(last), hermes.One("data: [DONE]"))
 	}
-	up := newUpstream(t, scripts.play)
+	up := upstream.New(t, scripts.Play)
 	for _, form := range []string{"split", "inline"} {
-		base, s := serve(t, up, still.with(options{"error_finish": form}))
+		base, s := sidecar.Serve(t, up, sidecar.Still.With(sidecar.Options{"error_finish": form}))
 		for name := range messages {
 			t.Run(form+" "+name, func(t *testing.T) {
-				body := newClient(t, base).play(name, "Authorization", "Bearer "+token).all()
+				body := client.New(t, base).Play(name, "Authorization", "Bearer "+token).All()
 				if strings.Contains(body, key) || strings.Contains(body, token) {
 					t.Errorf("a secret is in the answer:\n%s", body)
 				}
-				if a := decode(t, body); a.finish != "error" || a.err == nil || !strings.Contains(a.err.Message, "401") {
+				if a := strict.Decode(t, body); a.Finish != "error" || a.Err == nil || !strings.Contains(a.Err.Message, "401") {
 					t.Errorf("the message is gone:\n%s", body)
 				}
 			})
 		}
-		s.terminate()
-		s.exit()
-		if log := s.log.String(); strings.Contains(log, key) || strings.Contains(log, token) {
+		s.Terminate()
+		s.Exit()
+		if log := s.Log.String(); strings.Contains(log, key) || strings.Contains(log, token) {
 			t.Errorf("a secret is in the log:\n%s", log)
 		}
 	}

@@ -4,6 +4,12 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // Crashes that upstream dressed up as a stop end in the error finish.
@@ -22,22 +28,22 @@ func TestFalseStops(t *testing.T) {
 		"agent-loop/g0-v0.8.0/fail_second_call", "agent-loop/g2-v0.13.0/fail_second_call",
 		"live-g0-v0.8.0/err500second", "live-g2-v0.12.0/err500second",
 	}
-	scripts := router{}
+	scripts := upstream.Router{}
 	for _, name := range append(crashes, empty...) {
-		scripts[name] = replay(recorded(t, name), byFrame)
+		scripts[name] = upstream.Replay(hermes.Recorded(t, name), upstream.ByFrame)
 	}
-	up := newUpstream(t, scripts.play)
-	c := newClient(t, first(serve(t, up, options{"zero_usage": "pass"})))
+	up := upstream.New(t, scripts.Play)
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Options{"zero_usage": "pass"})))
 	for _, name := range crashes {
 		t.Run(name, func(t *testing.T) {
-			c.of(t).play(name).answer().checkError(t, "agent_crashed")
+			c.Of(t).Play(name).Answer().CheckError(t, "agent_crashed")
 		})
 	}
-	passes := newClient(t, first(serve(t, up, options{"empty_answer": "pass"})))
+	passes := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Options{"empty_answer": "pass"})))
 	for _, name := range empty {
 		t.Run(name, func(t *testing.T) {
-			c.of(t).play(name).answer().checkError(t, "empty_answer")
-			passes.of(t).play(name).answer().checkGood(t)
+			c.Of(t).Play(name).Answer().CheckError(t, "empty_answer")
+			passes.Of(t).Play(name).Answer().CheckGood(t)
 		})
 	}
 }
@@ -52,31 +58,31 @@ func TestStopsThatAreNone(t *testing.T) {
 	}
 	for _, name := range fine {
 		t.Run(name, func(t *testing.T) {
-			r := recorded(t, name)
-			base, s := serve(t, newUpstream(t, replay(r, byFrame)), nil)
-			if got := newClient(t, base).chat().all(); got != string(r.body) {
-				t.Errorf("got\n%s\nwant\n%s", got, r.body)
+			r := hermes.Recorded(t, name)
+			base, s := sidecar.Serve(t, upstream.New(t, upstream.Replay(r, upstream.ByFrame)), nil)
+			if got := client.New(t, base).Chat().All(); got != string(r.Body) {
+				t.Errorf("got\n%s\nwant\n%s", got, r.Body)
 			}
-			s.terminate() // what is logged of a stream is logged behind its end
-			s.exit()
-			if zero := strings.Contains(string(r.body), `"total_tokens": 0`); zero != warned(s) {
+			s.Terminate() // what is logged of a stream is logged behind its end
+			s.Exit()
+			if zero := strings.Contains(string(r.Body), `"total_tokens": 0`); zero != warned(s) {
 				t.Errorf("a warning in the log: %v, want %v", warned(s), zero)
 			}
 		})
 	}
 	t.Run("an answer that ends on housekeeping", func(t *testing.T) {
-		base, _ := serve(t, newUpstream(t, replay(recorded(t, "live-g0-v0.8.0/housekeep"), byFrame)), nil)
-		newClient(t, base).chat().answer().checkGood(t)
+		base, _ := sidecar.Serve(t, upstream.New(t, upstream.Replay(hermes.Recorded(t, "live-g0-v0.8.0/housekeep"), upstream.ByFrame)), nil)
+		client.New(t, base).Chat().Answer().CheckGood(t)
 	})
 	t.Run("reasoning without text", func(t *testing.T) {
-		base, _ := serve(t, newUpstream(t, lines(one(role), one(delta("reasoning_content", "hm")), one(finish("stop", 0)), one("data: [DONE]"))), nil)
-		newClient(t, base).chat().answer().checkGood(t)
+		base, _ := sidecar.Serve(t, upstream.New(t, upstream.Lines(hermes.One(hermes.Role), hermes.One(hermes.Delta("reasoning_content", "hm")), hermes.One(hermes.Finish("stop", 0)), hermes.One("data: [DONE]"))), nil)
+		client.New(t, base).Chat().Answer().CheckGood(t)
 	})
 }
 
 // warned says that the handler has logged a warning.
-func warned(s *sidecar) bool {
-	for _, e := range s.log.entries() {
+func warned(s *sidecar.Process) bool {
+	for _, e := range s.Log.Entries() {
 		if e["level"] == "warn" {
 			return true
 		}
@@ -87,19 +93,19 @@ func warned(s *sidecar) bool {
 // zero_usage decides about text with usage 0/0/0 when it is not left to
 // knowledge.
 func TestZeroUsageOption(t *testing.T) {
-	scripts := library(recordings(t, chats), byFrame)
-	up := newUpstream(t, scripts.play)
+	scripts := upstream.Library(hermes.Recordings(t, hermes.Chats), upstream.ByFrame)
+	up := upstream.New(t, scripts.Play)
 	names := []string{"g0-v0.8.0/crash_after_text", "g2-v0.13.0/crash_after_text", "agent-loop/g0-v0.8.0/no_usage"}
 	for _, value := range []string{"error", "pass"} {
-		c := newClient(t, first(serve(t, up, options{"zero_usage": value})))
-		c.play("g0-v0.8.0/plain").answer().checkGood(t) // now usage is known to be reported
+		c := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Options{"zero_usage": value})))
+		c.Play("g0-v0.8.0/plain").Answer().CheckGood(t) // now usage is known to be reported
 		for _, name := range names {
 			t.Run(value+" "+name, func(t *testing.T) {
-				a := c.of(t).play(name).answer()
+				a := c.Of(t).Play(name).Answer()
 				if value == "pass" {
-					a.checkGood(t)
+					a.CheckGood(t)
 				} else {
-					a.checkError(t, "agent_crashed")
+					a.CheckError(t, "agent_crashed")
 				}
 			})
 		}
@@ -109,47 +115,47 @@ func TestZeroUsageOption(t *testing.T) {
 // By default text with usage 0/0/0 is a crash once this upstream has reported
 // usage for this model. A reload and a restart do not forget that.
 func TestZeroUsageIsACrashOnceUsageIsKnown(t *testing.T) {
-	crash, plain := recorded(t, "g0-v0.8.0/crash_after_text"), recorded(t, "g0-v0.8.0/plain")
+	crash, plain := hermes.Recorded(t, "g0-v0.8.0/crash_after_text"), hermes.Recorded(t, "g0-v0.8.0/plain")
 	other := crash
-	other.body = bytes.ReplaceAll(crash.body, []byte(`"hermes-agent"`), []byte(`"other-agent"`))
-	scripts := router{"crash": replay(crash, byFrame), "plain": replay(plain, byFrame), "other model": replay(other, byFrame)}
-	up, second := newUpstream(t, scripts.play), newUpstream(t, scripts.play)
+	other.Body = bytes.ReplaceAll(crash.Body, []byte(`"hermes-agent"`), []byte(`"other-agent"`))
+	scripts := upstream.Router{"crash": upstream.Replay(crash, upstream.ByFrame), "plain": upstream.Replay(plain, upstream.ByFrame), "other model": upstream.Replay(other, upstream.ByFrame)}
+	up, second := upstream.New(t, scripts.Play), upstream.New(t, scripts.Play)
 
 	home := t.TempDir()
-	conf := config{admin: freePort(t), sites: []site{
-		{listen: freePort(t), upstream: up.addr}, {listen: freePort(t), upstream: second.addr},
+	conf := sidecar.Config{Admin: harness.FreePort(t), Sites: []sidecar.Site{
+		{Listen: harness.FreePort(t), Upstream: up.Addr}, {Listen: harness.FreePort(t), Upstream: second.Addr},
 	}}
-	clients := func(t *testing.T) (c, elsewhere *client) {
-		c, elsewhere = newClient(t, "http://"+conf.sites[0].listen), newClient(t, "http://"+conf.sites[1].listen)
-		c.reloading, elsewhere.reloading = true, true
+	clients := func(t *testing.T) (c, elsewhere *client.Client) {
+		c, elsewhere = client.New(t, "http://"+conf.Sites[0].Listen), client.New(t, "http://"+conf.Sites[1].Listen)
+		c.Reloading, elsewhere.Reloading = true, true
 		return c, elsewhere
 	}
 	known := func(t *testing.T) {
 		t.Helper()
 		c, elsewhere := clients(t)
-		c.play("crash").answer().checkError(t, "agent_crashed")
-		c.play("other model").answer().checkGood(t)
-		elsewhere.play("crash").answer().checkGood(t)
+		c.Play("crash").Answer().CheckError(t, "agent_crashed")
+		c.Play("other model").Answer().CheckGood(t)
+		elsewhere.Play("crash").Answer().CheckGood(t)
 	}
-	s := run(t, home, conf)
+	s := sidecar.Run(t, home, conf)
 	t.Run("unknown", func(t *testing.T) {
 		c, _ := clients(t)
-		c.play("crash").answer().checkGood(t)
+		c.Play("crash").Answer().CheckGood(t)
 	})
 	t.Run("known", func(t *testing.T) {
 		c, _ := clients(t)
-		c.play("plain").answer().checkGood(t)
+		c.Play("plain").Answer().CheckGood(t)
 		known(t)
 	})
 	t.Run("after a reload", func(t *testing.T) {
-		conf.grace = "1m"
-		s.load(conf)
+		conf.Grace = "1m"
+		s.Load(conf)
 		known(t)
 	})
 	t.Run("after a restart", func(t *testing.T) {
-		s.terminate()
-		s.exit()
-		run(t, home, conf)
+		s.Terminate()
+		s.Exit()
+		sidecar.Run(t, home, conf)
 		known(t)
 	})
 }

@@ -13,11 +13,18 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // history is a request whose assistant said content, and whose user quotes it.
 func history(content string) string {
-	said := ascii(content)
+	said := hermes.ASCII(content)
 	return `{"model": "hermes-agent", "stream": true, "messages": [{"role": "assistant", "content": ` + said +
 		`}, {"role": "assistant", "content": [{"type": "text", "text": ` + said + `}]}, {"role": "user", "content": "` + "\\n`\\ud83d\\udcbb ls`\\n" + `"}]}`
 }
@@ -34,18 +41,18 @@ type arrival struct {
 }
 
 // arrivals is an upstream that answers {} and tells what has come.
-func arrivals(t testing.TB) (*upstream, chan arrival) {
+func arrivals(t testing.TB) (*upstream.Server, chan arrival) {
 	got := make(chan arrival, 1)
-	return newUpstream(t, func(x *exchange) {
-		got <- arrival{x.req, string(x.body)}
-		asJSON("200 OK", "{}")(x)
+	return upstream.New(t, func(x *upstream.Exchange) {
+		got <- arrival{x.Req, string(x.Body)}
+		upstream.AsJSON("200 OK", "{}")(x)
 	}), got
 }
 
 // upload posts a body, of known length or chunked, and wants the answer {}.
 func upload(t testing.TB, base, body string, chunked bool, headers ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
 	defer cancel()
 	var in io.Reader = strings.NewReader(body)
 	if chunked {
@@ -75,7 +82,7 @@ func receive(t testing.TB, got chan arrival) arrival {
 	select {
 	case a := <-got:
 		return a
-	case <-time.After(patience):
+	case <-time.After(harness.Patience):
 		t.Fatal("upstream has got no request")
 		return arrival{}
 	}
@@ -109,7 +116,7 @@ func TestHistories(t *testing.T) {
 	polluted, healed := history(pollutedContent), history(healedContent)
 	gone := len(polluted) - len(healed)
 	up, got := arrivals(t)
-	base, s := serve(t, up, nil)
+	base, s := sidecar.Serve(t, up, nil)
 	for _, c := range []struct {
 		name, in, want string
 		headers        []string
@@ -134,7 +141,7 @@ func TestHistories(t *testing.T) {
 		}
 	}
 	lines := 0
-	for _, e := range s.log.entries() {
+	for _, e := range s.Log.Entries() {
 		if e["msg"] == "history healed" {
 			lines++
 			if e["level"] != "info" || e["markers"] != 4.0 || e["path"] != "/v1/chat/completions" {
@@ -145,24 +152,24 @@ func TestHistories(t *testing.T) {
 	if lines != 6 {
 		t.Errorf("%d lines about healed histories, want 6", lines)
 	}
-	if strings.Contains(s.log.String(), "Let me look") {
+	if strings.Contains(s.Log.String(), "Let me look") {
 		t.Error("the log has what was said")
 	}
 }
 
 func TestHistoryKeep(t *testing.T) {
 	up, got := arrivals(t)
-	base, s := serve(t, up, options{"history": "keep"})
+	base, s := sidecar.Serve(t, up, sidecar.Options{"history": "keep"})
 	upload(t, base, history(pollutedContent), false)
 	receive(t, got).want(t, history(pollutedContent), false)
-	if strings.Contains(s.log.String(), "history healed") {
+	if strings.Contains(s.Log.String(), "history healed") {
 		t.Error("the log says that the history was healed")
 	}
 }
 
 func TestMaxRequest(t *testing.T) {
 	up, got := arrivals(t)
-	base, _ := serve(t, up, options{"max_request": 1024})
+	base, _ := sidecar.Serve(t, up, sidecar.Options{"max_request": 1024})
 	long := history(pollutedContent + strings.Repeat("x", 1024))
 	for _, chunked := range []bool{false, true} {
 		upload(t, base, long, chunked)
@@ -176,10 +183,10 @@ func TestMaxRequest(t *testing.T) {
 // have said it.
 func TestRecordedHistoriesAreHealed(t *testing.T) {
 	up, got := arrivals(t)
-	base, _ := serve(t, up, nil)
+	base, _ := sidecar.Serve(t, up, nil)
 	for _, scenario := range []string{"one_tool", "parallel_tools", "seq_tools", "labels", "tool_first", "inline_code"} {
-		said := decode(t, string(recorded(t, "g0-v0.8.0/"+scenario).body)).content
-		want := decode(t, string(recorded(t, "g3-v0.20.3/"+scenario).body)).content
+		said := strict.Decode(t, string(hermes.Recorded(t, "g0-v0.8.0/"+scenario).Body)).Content
+		want := strict.Decode(t, string(hermes.Recorded(t, "g3-v0.20.3/"+scenario).Body)).Content
 		upload(t, base, history(said), false)
 		receive(t, got).want(t, history(want), false)
 	}
@@ -187,13 +194,13 @@ func TestRecordedHistoriesAreHealed(t *testing.T) {
 
 func TestExpectContinue(t *testing.T) {
 	up, got := arrivals(t)
-	base, _ := serve(t, up, nil)
+	base, _ := sidecar.Serve(t, up, nil)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(harness.Patience))
 	in := bufio.NewReader(conn)
 	body := history(pollutedContent)
 	fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", len(body))
@@ -214,8 +221,8 @@ func TestExpectContinue(t *testing.T) {
 // of a request's size is in force.
 func TestRequestsWithCaddysOwnDirectives(t *testing.T) {
 	up, got := arrivals(t)
-	dead := freePort(t)
-	base, _ := caddyWith(t, `
+	dead := harness.FreePort(t)
+	base, _ := sidecar.ServeCaddyfile(t, `
 	hermes
 	request_body /limited/* {
 		max_size 100
@@ -224,14 +231,14 @@ func TestRequestsWithCaddysOwnDirectives(t *testing.T) {
 		reverse_proxy `+dead+`
 	}
 	handle {
-		reverse_proxy `+dead+" "+up.addr+` {
+		reverse_proxy `+dead+" "+up.Addr+` {
 			lb_policy first
 			lb_retries 1
 			fail_duration 1m
 		}
 	}
 	handle_errors 502 {
-		reverse_proxy `+up.addr+`
+		reverse_proxy `+up.Addr+`
 	}`)
 	upload(t, base, history(pollutedContent), false)
 	receive(t, got).want(t, history(healedContent), false)
@@ -263,13 +270,13 @@ func TestRequestsWithCaddysOwnDirectives(t *testing.T) {
 // An answer that is no stream has no deadline, neither of a timeout nor of the
 // sidecar's end.
 func TestAnswersThatAreNoStreamsTakeTheirTime(t *testing.T) {
-	up := newUpstream(t, func(x *exchange) {
-		x.pause(600 * time.Millisecond)
-		asJSON("200 OK", "{}")(x)
+	up := upstream.New(t, func(x *upstream.Exchange) {
+		x.Pause(600 * time.Millisecond)
+		upstream.AsJSON("200 OK", "{}")(x)
 	})
-	base, _ := serve(t, up, options{"first_byte_timeout": "100ms", "idle_timeout": "100ms", "drain_timeout": 0})
+	base, _ := sidecar.Serve(t, up, sidecar.Options{"first_byte_timeout": "100ms", "idle_timeout": "100ms", "drain_timeout": 0})
 	upload(t, base, `{"messages": [], "stream": false}`, false)
-	if r := newClient(t, base).chat(); r.StatusCode != http.StatusGatewayTimeout {
+	if r := client.New(t, base).Chat(); r.StatusCode != http.StatusGatewayTimeout {
 		t.Errorf("%s for a stream, want 504", r.Status)
 	}
 }

@@ -13,6 +13,11 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // outside is an address that .ci/image gives the loopback interface of the tests'
@@ -69,8 +74,8 @@ func TestImageHoldsNothingElse(t *testing.T) {
 	if size > imageMax {
 		t.Errorf("the image has %d bytes, more than %d", size, imageMax)
 	}
-	checkFile(t, filepath.Join(i.root, "etc/hermes-sidecar/Caddyfile"), path("deploy/image/Caddyfile"))
-	checkFile(t, filepath.Join(i.root, "LICENSE"), path("LICENSE"))
+	checkFile(t, filepath.Join(i.root, "etc/hermes-sidecar/Caddyfile"), harness.Path("deploy/image/Caddyfile"))
+	checkFile(t, filepath.Join(i.root, "LICENSE"), harness.Path("LICENSE"))
 	pem, err := os.ReadFile(filepath.Join(i.root, "etc/ssl/certs/ca-certificates.crt"))
 	if err != nil || !x509.NewCertPool().AppendCertsFromPEM(pem) {
 		t.Errorf("no CA certificates: %v", err)
@@ -83,7 +88,7 @@ func checkFile(t *testing.T, file, source string) {
 	if err != nil {
 		t.Error(err)
 	}
-	if string(got) != read(t, source) {
+	if string(got) != harness.ReadFile(t, source) {
 		t.Errorf("%s is not %s", file, source)
 	}
 }
@@ -145,51 +150,51 @@ func TestImageServes(t *testing.T) {
 	if healthy, said := i.health(t); healthy || strings.Count(said, "\n") != 1 || !strings.Contains(said, "connection refused") {
 		t.Errorf("nothing runs: healthy %v, %q", healthy, said)
 	}
-	up := newUpstream(t, library(recordings(t, chats), byFrame).play)
-	s := i.serve(t, container{env: []string{"HERMES_UPSTREAM=" + up.addr}})
+	up := upstream.New(t, upstream.Library(hermes.Recordings(t, hermes.Chats), upstream.ByFrame).Play)
+	s := i.serve(t, container{env: []string{"HERMES_UPSTREAM=" + up.Addr}})
 	for _, host := range []string{"127.0.0.1", outside} {
-		c := newClient(t, "http://"+host+":8643")
-		a := c.play("g0-v0.8.0/one_tool").answer()
-		a.checkGood(t)
-		if len(a.starts) != 1 || a.content != "Let me check.\n\nThere are 3 files." {
-			t.Errorf("%s: starts %v, content %q", host, a.starts, a.content)
+		c := client.New(t, "http://"+host+":8643")
+		a := c.Play("g0-v0.8.0/one_tool").Answer()
+		a.CheckGood(t)
+		if len(a.Starts) != 1 || a.Content != "Let me check.\n\nThere are 3 files." {
+			t.Errorf("%s: starts %v, content %q", host, a.Starts, a.Content)
 		}
-		c.play("g0-v0.8.0/crash_in_tool").answer().checkError(t, "agent_crashed")
+		c.Play("g0-v0.8.0/crash_in_tool").Answer().CheckError(t, "agent_crashed")
 	}
 	if healthy, said := i.health(t); !healthy || said != "" {
 		t.Errorf("healthy %v, %q", healthy, said)
 	}
 	for path, want := range map[string]int{"/healthz": 200, "/metrics": 200, "/": 404, "/v1/chat/completions": 404} {
-		res, body := get(t, http.DefaultClient, "http://"+outside+":8644"+path)
+		res, body := client.Get(t, http.DefaultClient, "http://"+outside+":8644"+path)
 		if res.StatusCode != want || path == "/metrics" && !strings.Contains(body, "caddy_hermes_streams_total{") {
-			t.Errorf("%s: %d %s", path, res.StatusCode, clip(body))
+			t.Errorf("%s: %d %s", path, res.StatusCode, harness.Clip(body))
 		}
 	}
 	for field, want := range map[string]string{
 		"Uid": "65532 65532 65532 65532", "Gid": "65532 65532 65532 65532", "Groups": "", "NoNewPrivs": "1",
 		"CapEff": "0000000000000000", "CapPrm": "0000000000000000", "CapInh": "0000000000000000", "CapAmb": "0000000000000000",
 	} {
-		if got := s.status(field); got != want {
+		if got := s.Status(field); got != want {
 			t.Errorf("%s is %q, want %q", field, got, want)
 		}
 	}
 	// What it could not store it says once, as a warning, and no more.
-	if strings.Contains(s.log.String(), `"level":"error"`) {
+	if strings.Contains(s.Log.String(), `"level":"error"`) {
 		t.Error("there are errors in the log")
 	}
-	if n := strings.Count(s.log.String(), "storage failed; streams go on"); n != 1 {
+	if n := strings.Count(s.Log.String(), "storage failed; streams go on"); n != 1 {
 		t.Errorf("%d warnings of storage, want 1", n)
 	}
-	s.terminate()
-	s.exit()
+	s.Terminate()
+	s.Exit()
 }
 
 // HERMES_BIND closes the ports to other machines; both are then on one address.
 func TestImageBindsWhereItIsTold(t *testing.T) {
 	i := built(t)
-	up := newUpstream(t, library(recordings(t, chats), byFrame).play)
-	i.serve(t, container{env: []string{"HERMES_UPSTREAM=" + up.addr, "HERMES_BIND=127.0.0.1", "HERMES_HEALTH_BIND=127.0.0.1", "HERMES_PORT=9000"}})
-	newClient(t, "http://127.0.0.1:9000").play("g3-v0.20.3/one_tool").answer().checkGood(t)
+	up := upstream.New(t, upstream.Library(hermes.Recordings(t, hermes.Chats), upstream.ByFrame).Play)
+	i.serve(t, container{env: []string{"HERMES_UPSTREAM=" + up.Addr, "HERMES_BIND=127.0.0.1", "HERMES_HEALTH_BIND=127.0.0.1", "HERMES_PORT=9000"}})
+	client.New(t, "http://127.0.0.1:9000").Play("g3-v0.20.3/one_tool").Answer().CheckGood(t)
 	if healthy, said := i.health(t); !healthy {
 		t.Error(said)
 	}
@@ -205,32 +210,32 @@ func TestImageBindsWhereItIsTold(t *testing.T) {
 // not end has got its error, and the process has gone.
 func TestImageStopsBeforeDockerKills(t *testing.T) {
 	i := built(t)
-	up, _ := held(t)
-	s := i.serve(t, container{env: []string{"HERMES_UPSTREAM=" + up.addr}})
-	live := newClient(t, "http://127.0.0.1:8643").chat()
-	live.frame()
+	up, _ := upstream.Held(t)
+	s := i.serve(t, container{env: []string{"HERMES_UPSTREAM=" + up.Addr}})
+	live := client.New(t, "http://127.0.0.1:8643").Chat()
+	live.Frame()
 	began := time.Now()
-	s.terminate()
-	live.answer().checkError(t, "shutting_down")
+	s.Terminate()
+	live.Answer().CheckError(t, "shutting_down")
 	if d := time.Since(began); d < 5*time.Second {
 		t.Errorf("the stream had only %v to end", d)
 	}
-	s.exit()
+	s.Exit()
 }
 
 // With a volume at /data the sidecar remembers which upstreams report usage.
 func TestImageKeepsUsageInAVolume(t *testing.T) {
 	i := built(t)
-	up := newUpstream(t, library(recordings(t, chats), byFrame).play)
+	up := upstream.New(t, upstream.Library(hermes.Recordings(t, hermes.Chats), upstream.ByFrame).Play)
 	data := t.TempDir()
 	if err := os.Chown(data, 65532, 65532); err != nil {
 		t.Fatal(err)
 	}
-	s := i.serve(t, container{env: []string{"HERMES_UPSTREAM=" + up.addr}, data: data})
-	newClient(t, "http://127.0.0.1:8643").play("g0-v0.8.0/plain").answer().checkGood(t)
-	s.terminate()
-	s.exit()
-	if strings.Contains(s.log.String(), "storage failed") {
+	s := i.serve(t, container{env: []string{"HERMES_UPSTREAM=" + up.Addr}, data: data})
+	client.New(t, "http://127.0.0.1:8643").Play("g0-v0.8.0/plain").Answer().CheckGood(t)
+	s.Terminate()
+	s.Exit()
+	if strings.Contains(s.Log.String(), "storage failed") {
 		t.Error("storage failed")
 	}
 	kept, err := filepath.Glob(filepath.Join(data, "caddy/hermes/usage/*"))
@@ -242,24 +247,24 @@ func TestImageKeepsUsageInAVolume(t *testing.T) {
 // Instead of the image's configuration, one of the user's, or flags.
 func TestImageTakesAnotherConfiguration(t *testing.T) {
 	i := built(t)
-	up := newUpstream(t, library(recordings(t, chats), byFrame).play)
+	up := upstream.New(t, upstream.Library(hermes.Recordings(t, hermes.Chats), upstream.ByFrame).Play)
 	file := filepath.Join(t.TempDir(), "Caddyfile")
-	write(t, file, []byte("{\n\tadmin off\n\tpersist_config off\n}\nhttp://:8700 {\n\thermes_proxy "+up.addr+" {\n\t\tprogress off\n\t}\n}\n"))
+	harness.WriteFile(t, file, []byte("{\n\tadmin off\n\tpersist_config off\n}\nhttp://:8700 {\n\thermes_proxy "+up.Addr+" {\n\t\tprogress off\n\t}\n}\n"))
 	if err := os.Chmod(file, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]container{
 		"a Caddyfile": {caddyfile: file},
-		"flags":       {args: []string{"hermes-proxy", "--bind", "0.0.0.0", "--from", ":8700", "--to", up.addr, "--progress", "off"}},
+		"flags":       {args: []string{"hermes-proxy", "--bind", "0.0.0.0", "--from", ":8700", "--to", up.Addr, "--progress", "off"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := i.serve(t, c)
-			a := newClient(t, "http://"+outside+":8700").play("g0-v0.8.0/one_tool").answer()
-			if a.finish != "stop" || len(a.starts) != 0 || strings.Contains(a.content, "`") {
-				t.Errorf("finish %q, starts %v, content %q", a.finish, a.starts, a.content)
+			a := client.New(t, "http://"+outside+":8700").Play("g0-v0.8.0/one_tool").Answer()
+			if a.Finish != "stop" || len(a.Starts) != 0 || strings.Contains(a.Content, "`") {
+				t.Errorf("finish %q, starts %v, content %q", a.Finish, a.Starts, a.Content)
 			}
-			s.terminate()
-			s.exit()
+			s.Terminate()
+			s.Exit()
 		})
 	}
 }

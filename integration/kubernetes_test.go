@@ -11,12 +11,19 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/metrics"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 	"go.yaml.in/yaml/v2"
 )
 
 // manifests is where the manifests are. That they are right as such, and that
 // the ConfigMap has this Caddyfile, tests the package kubernetes.
-var manifests = path("deploy/kubernetes")
+var manifests = harness.Path("deploy/kubernetes")
 
 // A workload is what matters of a Deployment.
 type workload struct {
@@ -68,14 +75,14 @@ func inCluster() map[string]func(t *testing.T) deployment {
 	return map[string]func(t *testing.T) deployment{
 		"kustomize": func(t *testing.T) deployment {
 			read := func(name string) []byte {
-				return []byte(read(t, filepath.Join(manifests, name)))
+				return []byte(harness.ReadFile(t, filepath.Join(manifests, name)))
 			}
 			d := deployment{caddyfile: string(read("components/sidecar/Caddyfile")), port: "8643", health: "8644"}
 			return d.with(t, read("components/sidecar/pod.yaml"), read("base/deployment.yaml"))
 		},
 		"chart": func(t *testing.T) deployment {
 			values := filepath.Join(t.TempDir(), "values.yaml")
-			write(t, values, []byte(chartValues))
+			harness.WriteFile(t, values, []byte(chartValues))
 			render := func(template string) []byte {
 				cmd := exec.Command(helm(t), "template", "hermes", filepath.Join(manifests, "chart"), "--kube-version", "1.36.3", "--values", values, "--show-only", "templates/"+template)
 				out, err := cmd.Output()
@@ -104,7 +111,7 @@ func inCluster() map[string]func(t *testing.T) deployment {
 //	go install helm.sh/helm/v3/cmd/helm@v3.22.0
 func helm(t *testing.T) string {
 	t.Helper()
-	return program(t, "HERMES_HELM", "helm")
+	return harness.Program(t, "HERMES_HELM", "helm")
 }
 
 // with adds what the containers say.
@@ -141,20 +148,20 @@ func (d deployment) with(t *testing.T, sidecar, hermes []byte) deployment {
 
 // start runs the sidecar as in its pod. Of the Caddyfile only the two ports are
 // others, and on the loopback interface alone.
-func (d deployment) start(t *testing.T, upstream string) (s *sidecar, base, health string) {
+func (d deployment) start(t *testing.T, upstream string) (s *sidecar.Process, base, health string) {
 	t.Helper()
 	home := t.TempDir()
 	conf := d.caddyfile
 	for port, to := range map[string]*string{d.port: &base, d.health: &health} {
-		*to = freePort(t)
+		*to = harness.FreePort(t)
 		site := "\n:" + port + " {\n"
 		if strings.Count(conf, site) != 1 {
 			t.Fatalf("the Caddyfile has no line %q", strings.TrimSpace(site))
 		}
-		conf = strings.Replace(conf, site, "\n"+onLoopback(*to), 1)
+		conf = strings.Replace(conf, site, "\n"+sidecar.OnLoopback(*to), 1)
 	}
 	file := filepath.Join(home, "Caddyfile")
-	write(t, file, []byte(conf))
+	harness.WriteFile(t, file, []byte(conf))
 	args, found := append([]string(nil), d.args...), false
 	for i := range args {
 		if args[i] == "/etc/hermes-sidecar/Caddyfile" {
@@ -164,7 +171,7 @@ func (d deployment) start(t *testing.T, upstream string) (s *sidecar, base, heal
 	if !found {
 		t.Fatalf("the sidecar is started with %q", args)
 	}
-	env := environment(home)
+	env := sidecar.Environment(home)
 	for _, e := range d.env {
 		switch name, value, _ := strings.Cut(e, "="); {
 		case name == "HERMES_UPSTREAM" && value == "127.0.0.1:8642":
@@ -175,7 +182,7 @@ func (d deployment) start(t *testing.T, upstream string) (s *sidecar, base, heal
 			t.Fatalf("the sidecar has the variable %s", e)
 		}
 	}
-	return runArgs(t, env, args...), "http://" + base, "http://" + health
+	return sidecar.RunArgs(t, env, args...), "http://" + base, "http://" + health
 }
 
 // TestDeployedCaddyfileRepairs, and answers the kubelet and Prometheus.
@@ -183,24 +190,24 @@ func TestDeployedCaddyfileRepairs(t *testing.T) {
 	for name, way := range inCluster() {
 		t.Run(name, func(t *testing.T) {
 			d := way(t)
-			up := newUpstream(t, replay(recorded(t, "g0-v0.8.0/one_tool"), byFrame))
-			s, base, health := d.start(t, up.addr)
-			a := newClient(t, base).chat().answer()
-			a.checkGood(t)
+			up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
+			s, base, health := d.start(t, up.Addr)
+			a := client.New(t, base).Chat().Answer()
+			a.CheckGood(t)
 			// The values of the chart say "progress: off".
-			if want := map[string]int{"kustomize": 1, "chart": 0}[name]; len(a.starts) != want || strings.Contains(a.content, "`") {
-				t.Errorf("starts %v, content %q", a.starts, a.content)
+			if want := map[string]int{"kustomize": 1, "chart": 0}[name]; len(a.Starts) != want || strings.Contains(a.Content, "`") {
+				t.Errorf("starts %v, content %q", a.Starts, a.Content)
 			}
 			for path, want := range map[string]int{"/healthz": 200, "/metrics": 200, "/": 404, "/config/": 404, "/v1/models": 404} {
-				if res, _ := get(t, http.DefaultClient, health+path); res.StatusCode != want {
+				if res, _ := client.Get(t, http.DefaultClient, health+path); res.StatusCode != want {
 					t.Errorf("%s on the port of the kubelet: %d", path, res.StatusCode)
 				}
 			}
-			f := scrape(t, health+"/metrics")
-			if f.value("caddy_hermes_streams_active") != 0 || f.streams("ok") != 1 {
+			f := metrics.Scrape(t, health+"/metrics")
+			if f.Value("caddy_hermes_streams_active") != 0 || f.Streams("ok") != 1 {
 				t.Error("the stream is not in the metrics")
 			}
-			if !strings.Contains(s.log.String(), "admin endpoint disabled") {
+			if !strings.Contains(s.Log.String(), "admin endpoint disabled") {
 				t.Error("the agent could reconfigure the sidecar")
 			}
 		})
@@ -211,27 +218,27 @@ func TestDeployedCaddyfileRepairs(t *testing.T) {
 func TestReadinessFollowsHermes(t *testing.T) {
 	for name, way := range inCluster() {
 		t.Run(name, func(t *testing.T) {
-			answer := asJSON("200 OK", `{"status":"ok","platform":"hermes-agent"}`)
-			up := newUpstream(t, func(x *exchange) {
-				if x.req.Method != http.MethodGet || x.req.URL.Path != "/health" {
-					t.Errorf("%s %s", x.req.Method, x.req.URL)
+			answer := upstream.AsJSON("200 OK", `{"status":"ok","platform":"hermes-agent"}`)
+			up := upstream.New(t, func(x *upstream.Exchange) {
+				if x.Req.Method != http.MethodGet || x.Req.URL.Path != "/health" {
+					t.Errorf("%s %s", x.Req.Method, x.Req.URL)
 				}
 				answer(x)
 			})
-			_, base, health := way(t).start(t, up.addr)
+			_, base, health := way(t).start(t, up.Addr)
 			want := func(state string, readiness int) {
 				t.Helper()
-				if res, _ := get(t, http.DefaultClient, base+"/health"); res.StatusCode != readiness {
+				if res, _ := client.Get(t, http.DefaultClient, base+"/health"); res.StatusCode != readiness {
 					t.Errorf("%s: readiness is %d", state, res.StatusCode)
 				}
-				if res, _ := get(t, http.DefaultClient, health+"/healthz"); res.StatusCode != 200 {
+				if res, _ := client.Get(t, http.DefaultClient, health+"/healthz"); res.StatusCode != 200 {
 					t.Errorf("%s: the sidecar's own health is %d", state, res.StatusCode)
 				}
 			}
 			want("a good Hermes", 200)
-			answer = asJSON("503 Service Unavailable", `{"status":"starting"}`)
+			answer = upstream.AsJSON("503 Service Unavailable", `{"status":"starting"}`)
 			want("a Hermes that is not well", 503)
-			up.close()
+			up.Close()
 			want("no Hermes", 502)
 		})
 	}
@@ -246,19 +253,19 @@ func TestPodEndsInTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := way(t)
-			up, _ := held(t)
-			s, base, _ := d.start(t, up.addr)
-			live := newClient(t, base).chat()
+			up, _ := upstream.Held(t)
+			s, base, _ := d.start(t, up.Addr)
+			live := client.New(t, base).Chat()
 			for range 2 {
-				live.frame()
+				live.Frame()
 			}
 			began := time.Now()
-			s.terminate()
-			a := decode(t, live.all())
-			if a.err == nil || a.err.Code != "shutting_down" || a.finish != "error" || !a.done {
-				t.Errorf("frames %v, error %+v", a.names(), a.err)
+			s.Terminate()
+			a := strict.Decode(t, live.All())
+			if a.Err == nil || a.Err.Code != "shutting_down" || a.Finish != "error" || !a.Done {
+				t.Errorf("frames %v, error %+v", a.Names(), a.Err)
 			}
-			s.exit()
+			s.Exit()
 			if took := time.Since(began); took < d.drain {
 				t.Errorf("the exit took %v, drain_timeout is %v", took, d.drain)
 			}
@@ -330,24 +337,24 @@ func TestHermesWaitsForWhatIsInFlight(t *testing.T) {
 					if took := at.Sub(began); took < idle-2*time.Second {
 						t.Errorf("%s: the hook ended after %v", what, took)
 					}
-				case <-time.After(patience):
+				case <-time.After(harness.Patience):
 					t.Errorf("%s: the hook does not end", what)
 				}
 			}
-			up, rest := held(t)
-			silent, _ := held(t)
+			up, rest := upstream.Held(t)
+			silent, _ := upstream.Held(t)
 			hooks, began := map[string]<-chan time.Time{}, time.Now()
-			for what, of := range map[string]*upstream{"a stream": up, "no answer yet": silent, "no request": up, "no sidecar": up} {
-				s, base, health := d.start(t, of.addr)
+			for what, of := range map[string]*upstream.Server{"a stream": up, "no answer yet": silent, "no request": up, "no sidecar": up} {
+				s, base, health := d.start(t, of.Addr)
 				switch what {
 				case "a stream":
-					live := newClient(t, base).chat()
-					live.frame()
+					live := client.New(t, base).Chat()
+					live.Frame()
 				case "no answer yet":
-					go newClient(t, base).try("/v1/chat/completions", "X-Play", "no header")
-					<-silent.asked
+					go client.New(t, base).Try("/v1/chat/completions", "X-Play", "no header")
+					<-silent.Asked
 				case "no sidecar":
-					s.stop()
+					s.Stop()
 				}
 				hooks[what] = d.prestop(t, health)
 			}
@@ -364,7 +371,7 @@ func TestHermesWaitsForWhatIsInFlight(t *testing.T) {
 			}
 			began = time.Now()
 			close(rest)
-			silent.close()
+			silent.Close()
 			for _, what := range []string{"a stream", "no answer yet"} {
 				ends(what, hooks[what], began)
 			}

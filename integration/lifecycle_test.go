@@ -6,31 +6,21 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
-
-// lines is a chunked stream of frames given by their lines, ended well.
-func lines(frames ...[]string) script {
-	return func(x *exchange) {
-		x.events()
-		for _, f := range frames {
-			x.frame(f...)
-		}
-		x.end()
-	}
-}
-
-// one is a frame of one line.
-func one(line string) []string { return []string{line} }
-
-// good is the end of a successful stream.
-func good() [][]string { return [][]string{one(finish("stop", 56)), one("data: [DONE]")} }
 
 func TestLifecycle(t *testing.T) {
 	const g0 = "\n`💻 ls`\n"
-	marker := one(delta("content", g0))
+	marker := hermes.One(hermes.Delta("content", g0))
 	g1 := []string{"event: hermes.tool.progress", `data: {"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "ls"}`}
-	text, space := one(delta("content", "hi")), one(delta("content", " \n"))
-	reasoning := one(delta("reasoning_content", "hm"))
+	text, space := hermes.One(hermes.Delta("content", "hi")), hermes.One(hermes.Delta("content", " \n"))
+	reasoning := hermes.One(hermes.Delta("reasoning_content", "hm"))
 	rules := []struct {
 		name   string
 		frames [][]string
@@ -49,35 +39,35 @@ func TestLifecycle(t *testing.T) {
 		{"G1 starts inside parallel_window run in parallel",
 			[][]string{g1, g1, text}, "running running completed completed text"},
 		{"on G2 text infers no completion",
-			[][]string{running("terminal", "c1"), text, completed("terminal", "c1"), text}, "running text completed text"},
+			[][]string{hermes.Running("terminal", "c1"), text, hermes.Completed("terminal", "c1"), text}, "running text completed text"},
 		{"on G2 a further start infers no completion",
-			[][]string{running("terminal", "c1"), running("terminal", "c2"), completed("terminal", "c1"), completed("terminal", "c2"), text},
+			[][]string{hermes.Running("terminal", "c1"), hermes.Running("terminal", "c2"), hermes.Completed("terminal", "c1"), hermes.Completed("terminal", "c2"), text},
 			"running running completed completed text"},
 		{"on G2 the end of the stream completes the rest",
-			[][]string{running("terminal", "c1"), text}, "running text completed"},
+			[][]string{hermes.Running("terminal", "c1"), text}, "running text completed"},
 		{"a second running of the same id collapses",
-			[][]string{running("terminal", "c1"), running("terminal", "c1"), completed("terminal", "c1"), text}, "running completed text"},
+			[][]string{hermes.Running("terminal", "c1"), hermes.Running("terminal", "c1"), hermes.Completed("terminal", "c1"), text}, "running completed text"},
 		{"a second completed of the same id collapses",
-			[][]string{running("terminal", "c1"), completed("terminal", "c1"), completed("terminal", "c1"), text}, "running completed text"},
+			[][]string{hermes.Running("terminal", "c1"), hermes.Completed("terminal", "c1"), hermes.Completed("terminal", "c1"), text}, "running completed text"},
 		{"an orphaned completed is dropped",
-			[][]string{completed("terminal", "c9"), text}, "text"},
+			[][]string{hermes.Completed("terminal", "c9"), text}, "text"},
 		{"an internal tool of G2 is dropped",
-			[][]string{running("_thinking", "c1"), completed("_thinking", "c1"), text}, "text"},
+			[][]string{hermes.Running("_thinking", "c1"), hermes.Completed("_thinking", "c1"), text}, "text"},
 		{"an internal tool of G1 is dropped",
 			[][]string{{"event: hermes.tool.progress", `data: {"tool": "_thinking", "emoji": "\ud83d\udcad", "label": "hm"}`}, text}, "text"},
 	}
-	scripts := router{}
+	scripts := upstream.Router{}
 	for _, r := range rules {
-		frames := append([][]string{one(role)}, r.frames...)
-		scripts[r.name] = lines(append(frames, good()...)...)
+		frames := append([][]string{hermes.One(hermes.Role)}, r.frames...)
+		scripts[r.name] = upstream.Lines(append(frames, hermes.Good()...)...)
 	}
-	base, _ := serve(t, newUpstream(t, scripts.play), still)
-	c := newClient(t, base)
+	base, _ := sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Still)
+	c := client.New(t, base)
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) {
-			a := c.of(t).play(r.name).answer()
-			a.checkGood(t)
-			if got := strings.Join(a.names(), " "); got != "chunk "+r.want+" finish stop done" {
+			a := c.Of(t).Play(r.name).Answer()
+			a.CheckGood(t)
+			if got := strings.Join(a.Names(), " "); got != "chunk "+r.want+" finish stop done" {
 				t.Errorf("frames %q, want %q", got, r.want)
 			}
 		})
@@ -87,65 +77,65 @@ func TestLifecycle(t *testing.T) {
 // A start that comes parallel_window after the one before completes it.
 func TestLateStartCompletesTheToolBefore(t *testing.T) {
 	read := make(chan struct{})
-	base, _ := serve(t, newUpstream(t, func(x *exchange) {
-		x.events()
-		x.frame(delta("content", "\n`💻 ls`\n"))
-		x.wait(read) // then the sidecar has it, too
-		x.pause(50 * time.Millisecond)
-		x.frame(delta("content", "\n`📖 a.txt`\n"))
-		x.frame(delta("content", "\n\nok"))
-		for _, f := range good() {
-			x.frame(f...)
+	base, _ := sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
+		x.Events()
+		x.Frame(hermes.Delta("content", "\n`💻 ls`\n"))
+		x.Wait(read) // then the sidecar has it, too
+		x.Pause(50 * time.Millisecond)
+		x.Frame(hermes.Delta("content", "\n`📖 a.txt`\n"))
+		x.Frame(hermes.Delta("content", "\n\nok"))
+		for _, f := range hermes.Good() {
+			x.Frame(f...)
 		}
-		x.end()
-	}), options{"parallel_window": "10ms", "keepalive": 0})
-	r := newClient(t, base).chat()
-	start := r.frame()
+		x.End()
+	}), sidecar.Options{"parallel_window": "10ms", "keepalive": 0})
+	r := client.New(t, base).Chat()
+	start := r.Frame()
 	close(read)
-	a := decode(t, start.raw+r.all())
-	a.checkGood(t)
-	if got := strings.Join(a.names(), " "); got != "running completed running completed text finish stop done" {
+	a := strict.Decode(t, start.Raw+r.All())
+	a.CheckGood(t)
+	if got := strings.Join(a.Names(), " "); got != "running completed running completed text finish stop done" {
 		t.Errorf("frames %q", got)
 	}
 }
 
 // It holds for more tools than any agent runs at once.
 func TestLifecycleHoldsForThousandsOfTools(t *testing.T) {
-	many := func(frame func(i int) []string) script {
-		frames := [][]string{one(role)}
+	many := func(frame func(i int) []string) upstream.Script {
+		frames := [][]string{hermes.One(hermes.Role)}
 		for i := range 20000 {
 			frames = append(frames, frame(i))
 		}
-		return lines(append(append(frames, one(delta("content", "hi"))), good()...)...)
+		return upstream.Lines(append(append(frames, hermes.One(hermes.Delta("content", "hi"))), hermes.Good()...)...)
 	}
-	scripts := router{
-		"G0":        many(func(i int) []string { return one(delta("content", fmt.Sprintf("\n`💻 %d`\n", i))) }),
-		"G2":        many(func(i int) []string { return running("terminal", fmt.Sprint("call_", i)) }),
-		"G2 orphan": many(func(i int) []string { return completed("terminal", fmt.Sprint("call_", i)) }),
+	scripts := upstream.Router{
+		"G0":        many(func(i int) []string { return hermes.One(hermes.Delta("content", fmt.Sprintf("\n`💻 %d`\n", i))) }),
+		"G2":        many(func(i int) []string { return hermes.Running("terminal", fmt.Sprint("call_", i)) }),
+		"G2 orphan": many(func(i int) []string { return hermes.Completed("terminal", fmt.Sprint("call_", i)) }),
 	}
-	c := newClient(t, first(serve(t, newUpstream(t, scripts.play), still)))
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Still)))
 	for name := range scripts {
 		t.Run(name, func(t *testing.T) {
-			a := c.of(t).play(name).answer()
-			a.checkGood(t)
-			if (len(a.starts) == 0) != (name == "G2 orphan") || a.content != "hi" {
-				t.Errorf("%d starts, content %q", len(a.starts), clip(a.content))
+			a := c.Of(t).Play(name).Answer()
+			a.CheckGood(t)
+			if (len(a.Starts) == 0) != (name == "G2 orphan") || a.Content != "hi" {
+				t.Errorf("%d starts, content %q", len(a.Starts), harness.Clip(a.Content))
 			}
-			t.Logf("%d of 20000 tools were shown", len(a.starts))
+			t.Logf("%d of 20000 tools were shown", len(a.Starts))
 		})
 	}
 }
 
 // Every replica derives the same ids for tools that come without.
 func TestDerivedIDsAreAlikeInEveryReplica(t *testing.T) {
-	all := recordings(t, func(r recording) bool { return chats(r) && r.legacy() && r.scenario != "emoji_all" })
-	up := newUpstream(t, library(all, byFrame).play)
+	all := hermes.Recordings(t, func(r hermes.Recording) bool { return hermes.Chats(r) && r.Legacy() && r.Scenario != "emoji_all" })
+	up := upstream.New(t, upstream.Library(all, upstream.ByFrame).Play)
 	var ids [2][]string
 	for i := range ids {
-		base, _ := serve(t, up, still)
+		base, _ := sidecar.Serve(t, up, sidecar.Still)
 		for _, r := range all {
-			for _, e := range newClient(t, base).play(r.String()).answer().events {
-				if e.chunk != nil && e.Status == "running" {
+			for _, e := range client.New(t, base).Play(r.String()).Answer().Events {
+				if e.Chunk != nil && e.Status == "running" {
 					ids[i] = append(ids[i], r.String()+" "+e.ToolCallID)
 				}
 			}
@@ -158,14 +148,14 @@ func TestDerivedIDsAreAlikeInEveryReplica(t *testing.T) {
 
 // Every recording comes out with a lifecycle that holds.
 func TestLifecycleHoldsInEveryRecording(t *testing.T) {
-	all := recordings(t, chats)
-	base, _ := serve(t, newUpstream(t, library(all, byFrame).play), nil)
-	c := newClient(t, base)
+	all := hermes.Recordings(t, hermes.Chats)
+	base, _ := sidecar.Serve(t, upstream.New(t, upstream.Library(all, upstream.ByFrame).Play), nil)
+	c := client.New(t, base)
 	for _, r := range all {
 		t.Run(r.String(), func(t *testing.T) {
-			a := c.of(t).play(r.String()).answer()
-			a.checkLifecycle(t)
-			if !a.done {
+			a := c.Of(t).Play(r.String()).Answer()
+			a.CheckLifecycle(t)
+			if !a.Done {
 				t.Error("no [DONE]")
 			}
 		})
@@ -188,17 +178,17 @@ func TestToolNames(t *testing.T) {
 	}
 	var frames [][]string
 	for _, r := range rules {
-		frames = append(frames, one(delta("content", "\n`"+r.emoji+" "+r.label+"`\n")))
+		frames = append(frames, hermes.One(hermes.Delta("content", "\n`"+r.emoji+" "+r.label+"`\n")))
 	}
-	frames = append(frames, one(delta("content", "\n\nok")))
-	base, _ := serve(t, newUpstream(t, lines(append(frames, good()...)...)), still.with(options{"tool": map[string]string{"🛰️": "satellite"}}))
-	a := newClient(t, base).chat().answer()
-	a.checkGood(t)
-	if len(a.starts) != len(rules) {
-		t.Fatalf("%d starts of %d", len(a.starts), len(rules))
+	frames = append(frames, hermes.One(hermes.Delta("content", "\n\nok")))
+	base, _ := sidecar.Serve(t, upstream.New(t, upstream.Lines(append(frames, hermes.Good()...)...)), sidecar.Still.With(sidecar.Options{"tool": map[string]string{"🛰️": "satellite"}}))
+	a := client.New(t, base).Chat().Answer()
+	a.CheckGood(t)
+	if len(a.Starts) != len(rules) {
+		t.Fatalf("%d starts of %d", len(a.Starts), len(rules))
 	}
 	for i, r := range rules {
-		if got := a.starts[i]; got != (start{emoji: r.emoji, label: r.label, tool: r.tool}) {
+		if got := a.Starts[i]; got != (strict.Start{Emoji: r.emoji, Label: r.label, Tool: r.tool}) {
 			t.Errorf("start %v, want %v", got, r)
 		}
 	}
@@ -207,16 +197,16 @@ func TestToolNames(t *testing.T) {
 // A modern stream is not touched but for the envelope of its tool events: each
 // other frame keeps its bytes.
 func TestG2FramesBesideToolEventsKeepTheirBytes(t *testing.T) {
-	all := recordings(t, func(r recording) bool {
-		return chats(r) && !r.legacy() && !strings.Contains(r.scenario, "crash") && !strings.Contains(r.scenario, "fail") && !strings.HasPrefix(r.scenario, "err") &&
-			!strings.HasPrefix(r.scenario, "zero") && r.scenario != "model_imitates" && r.scenario != "think_tags" && r.scenario != "status_wait"
+	all := hermes.Recordings(t, func(r hermes.Recording) bool {
+		return hermes.Chats(r) && !r.Legacy() && !strings.Contains(r.Scenario, "crash") && !strings.Contains(r.Scenario, "fail") && !strings.HasPrefix(r.Scenario, "err") &&
+			!strings.HasPrefix(r.Scenario, "zero") && r.Scenario != "model_imitates" && r.Scenario != "think_tags" && r.Scenario != "status_wait"
 	})
-	base, _ := serve(t, newUpstream(t, library(all, byFrame).play), still.with(options{"zero_usage": "pass", "empty_answer": "pass"}))
-	c := newClient(t, base)
+	base, _ := sidecar.Serve(t, upstream.New(t, upstream.Library(all, upstream.ByFrame).Play), sidecar.Still.With(sidecar.Options{"zero_usage": "pass", "empty_answer": "pass"}))
+	c := client.New(t, base)
 	for _, r := range all {
 		t.Run(r.String(), func(t *testing.T) {
-			got := without(c.of(t).play(r.String()).all(), "event: hermes.tool.progress\n")
-			if want := without(string(r.body), "event: hermes.tool.progress\n"); got != want {
+			got := without(c.Of(t).Play(r.String()).All(), "event: hermes.tool.progress\n")
+			if want := without(string(r.Body), "event: hermes.tool.progress\n"); got != want {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 		})

@@ -5,15 +5,19 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // named waits for a line of the logger whose name begins with the prefix and that
 // has the text, and returns it decoded.
 func (w *watched) named(prefix, text string) map[string]any {
 	w.t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(harness.Patience)
 	for time.Now().Before(deadline) {
-		for line := range strings.SplitSeq(w.log.String(), "\n") {
+		for line := range strings.SplitSeq(w.Log.String(), "\n") {
 			var e map[string]any
 			if json.Unmarshal([]byte(line), &e) != nil {
 				continue
@@ -22,31 +26,36 @@ func (w *watched) named(prefix, text string) map[string]any {
 				return e
 			}
 		}
-		w.log.wait(text, w.exited)
+		w.Says(text)
 	}
 	w.t.Fatalf("no line of %s with %s", prefix, text)
 	return nil
 }
 
 // scenes are answers that end in each way.
-func scenes(t *testing.T) router {
-	return router{
-		"good":  replay(recorded(t, "g0-v0.8.0/one_tool"), byFrame),
-		"crash": replay(recorded(t, "g0-v0.8.0/crash_in_tool"), byFrame),
-		"cut":   func(x *exchange) { x.events(); x.frame(role); x.frame(delta("content", "hi")); x.reset() },
-		"none":  func(x *exchange) { x.reset() },
-		"other": asJSON("200 OK", `{"object":"list"}`),
+func scenes(t *testing.T) upstream.Router {
+	return upstream.Router{
+		"good":  upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame),
+		"crash": upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/crash_in_tool"), upstream.ByFrame),
+		"cut": func(x *upstream.Exchange) {
+			x.Events()
+			x.Frame(hermes.Role)
+			x.Frame(hermes.Delta("content", "hi"))
+			x.Reset()
+		},
+		"none":  func(x *upstream.Exchange) { x.Reset() },
+		"other": upstream.AsJSON("200 OK", `{"object":"list"}`),
 	}
 }
 
 // TestAbnormalEndIsOneLine with all that is known of the stream.
 func TestAbnormalEndIsOneLine(t *testing.T) {
-	up := newUpstream(t, scenes(t).play)
+	up := upstream.New(t, scenes(t).Play)
 	w := watch(t, up, "", "hermes")
 	for _, name := range []string{"good", "crash", "cut", "none", "other"} {
-		w.play(name).all()
+		w.Play(name).All()
 	}
-	lines := w.log.entries()
+	lines := w.Log.Entries()
 	if len(lines) != 3 {
 		t.Fatalf("%d lines, want one for each abnormal end: %v", len(lines), lines)
 	}
@@ -56,7 +65,7 @@ func TestAbnormalEndIsOneLine(t *testing.T) {
 		{"outcome": "upstream_aborted", "status": 502., "finish_reason": "", "tools": 0., "chunks": 0., "model": ""},
 	} {
 		line := lines[i]
-		if line["level"] != "warn" || line["upstream"] != up.addr || line["seconds"].(float64) <= 0 {
+		if line["level"] != "warn" || line["upstream"] != up.Addr || line["seconds"].(float64) <= 0 {
 			t.Errorf("line %v", line)
 		}
 		if id := line["completion_id"].(string); strings.HasPrefix(id, "chatcmpl-") != (want["status"] == 200.) {
@@ -72,7 +81,7 @@ func TestAbnormalEndIsOneLine(t *testing.T) {
 
 // TestAccessLogHasTheOutcome, and what log_append makes of placeholders.
 func TestAccessLogHasTheOutcome(t *testing.T) {
-	up := newUpstream(t, scenes(t).play)
+	up := upstream.New(t, scenes(t).Play)
 	w := watch(t, up, "", "log\n\tlog_append hermes_id {http.hermes.completion_id}\n\tlog_append hermes_seconds {http.hermes.seconds}\n\tlog_append hermes_model {http.hermes.model}\n\thermes")
 	for name, want := range map[string]map[string]any{
 		"good":  {"hermes_outcome": "ok", "hermes_tools": 1., "hermes_model": "hermes-agent", "status": 200.},
@@ -80,7 +89,7 @@ func TestAccessLogHasTheOutcome(t *testing.T) {
 		"none":  {"hermes_outcome": "upstream_aborted", "hermes_tools": 0., "hermes_model": "", "status": 502.},
 		"other": {"hermes_outcome": nil, "hermes_tools": nil, "hermes_model": nil, "status": 200.},
 	} {
-		w.play(name).all()
+		w.Play(name).All()
 		line := w.named("http.log.access", `"X-Play":["`+name+`"]`)
 		for field, v := range want {
 			if line[field] != v {
@@ -97,10 +106,10 @@ func TestAccessLogHasTheOutcome(t *testing.T) {
 
 // TestAccessLogOfAClientThatLeft has the outcome, though log_append does not run.
 func TestAccessLogOfAClientThatLeft(t *testing.T) {
-	w := watch(t, newUpstream(t, heldBack(nil)), "", "log\n\tlog_append hermes_id {http.hermes.completion_id}\n\thermes")
-	live := w.chat()
-	live.frame()
-	live.leave()
+	w := watch(t, upstream.New(t, upstream.HeldBack(nil)), "", "log\n\tlog_append hermes_id {http.hermes.completion_id}\n\thermes")
+	live := w.Chat()
+	live.Frame()
+	live.Leave()
 	line := w.named("http.log.access", "/v1/chat/completions")
 	if line["hermes_outcome"] != "client_gone" || line["hermes_tools"] != 0. {
 		t.Errorf("line %v", line)
@@ -113,9 +122,9 @@ func TestAccessLogOfAClientThatLeft(t *testing.T) {
 // TestEventsAreEmitted: Caddy's debug log shows each. Handlers of events are
 // plugins, of which this binary has none.
 func TestEventsAreEmitted(t *testing.T) {
-	w := watch(t, newUpstream(t, scenes(t).play), "debug", "hermes")
+	w := watch(t, upstream.New(t, scenes(t).Play), "debug", "hermes")
 	for name, want := range map[string]string{"good": "hermes_stream_ended", "crash": "hermes_stream_failed"} {
-		w.play(name).all()
+		w.Play(name).All()
 		line := w.named("events", want)
 		data, _ := line["data"].(map[string]any)
 		if line["msg"] != "event" || line["origin"] != "http.handlers.hermes" || data["model"] != "hermes-agent" || data["tools"] != 1. {

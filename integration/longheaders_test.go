@@ -8,29 +8,32 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 	"google.golang.org/protobuf/proto"
 )
 
 // TestHeadersOfUpstreamStayShort: none of them reaches a file or a log line uncut
 // (contract section 7), neither in an answer nor in an error that quotes it.
 func TestHeadersOfUpstreamStayShort(t *testing.T) {
-	bounded(t)
+	sidecar.NeedsMemory(t)
 	const large, limit = 1 << 20, 16 << 10
 	long := strings.Repeat("\x01x", large/2) // four times as long, quoted
 	text := strings.Repeat("x", large)
 	body := "\r\nTransfer-Encoding: chunked\r\n\r\n"
-	good := string(recorded(t, "g3-v0.20.3/one_tool").body)
-	stream := func(header string) script {
-		return func(x *exchange) {
-			x.raw("HTTP/1.1 200 OK\r\n" + header + body)
-			x.chunk([]byte(good))
-			x.end()
+	good := string(hermes.Recorded(t, "g3-v0.20.3/one_tool").Body)
+	stream := func(header string) upstream.Script {
+		return func(x *upstream.Exchange) {
+			x.Raw("HTTP/1.1 200 OK\r\n" + header + body)
+			x.Chunk([]byte(good))
+			x.End()
 		}
 	}
-	raw := func(s string) script {
-		return func(x *exchange) { x.raw(s); x.fin() }
+	raw := func(s string) upstream.Script {
+		return func(x *upstream.Exchange) { x.Raw(s); x.Fin() }
 	}
-	scripts := router{
+	scripts := upstream.Router{
 		"type":      stream("Content-Type: text/event-stream; x=" + text),
 		"encoding":  stream("Content-Type: text/event-stream\r\nContent-Encoding: " + text),
 		"other":     stream("Content-Type: text/event-stream\r\nX-Hermes-Completed: " + text),
@@ -45,7 +48,7 @@ func TestHeadersOfUpstreamStayShort(t *testing.T) {
 		"bad trailer": raw("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTrailer: X" + body + "3\r\nabc\r\n0\r\n" +
 			text + "\r\n\r\n"),
 	}
-	up := newUpstream(t, scripts.play)
+	up := upstream.New(t, scripts.Play)
 	spans := newCollector(t)
 	dir := filepath.Join(t.TempDir(), "recordings")
 	w := watch(t, up, "", "tracing\n\thermes {\n\t\trecord "+dir+"\n\t\trecord_max 1GB\n\t}", spans.environment()...)
@@ -66,7 +69,7 @@ func TestHeadersOfUpstreamStayShort(t *testing.T) {
 			res.Body.Close()
 		}
 	}
-	_, list := w.get("http://"+w.admin+"/hermes/streams", http.StatusOK)
+	_, list := w.get("http://"+w.Admin+"/hermes/streams", http.StatusOK)
 	if len(list) > 100<<10 {
 		t.Errorf("the admin API lists %d bytes", len(list))
 	}
@@ -78,7 +81,7 @@ func TestHeadersOfUpstreamStayShort(t *testing.T) {
 	w.named("http.handlers.hermes", "upstream_aborted")
 	w.named("http.log.error", "malformed")
 	lines := 0
-	for line := range strings.SplitSeq(w.log.String(), "\n") {
+	for line := range strings.SplitSeq(w.Log.String(), "\n") {
 		lines++
 		if len(line) > limit {
 			t.Errorf("a log line has %d bytes: %.300s", len(line), line)

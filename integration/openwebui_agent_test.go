@@ -10,6 +10,10 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // An agent is a Hermes that offers one model and answers with recordings. The
@@ -25,8 +29,8 @@ import (
 type agent struct {
 	t     testing.TB
 	model string
-	up    *upstream
-	tapes map[string]recording
+	up    *upstream.Server
+	tapes map[string]hermes.Recording
 	next  chan struct{} // ends a tool, or the agent
 	left  chan struct{} // tells that the client has gone while a tool ran
 
@@ -56,28 +60,28 @@ func (q turn) said() []string {
 
 func newAgent(t testing.TB, model string) *agent {
 	t.Helper()
-	a := &agent{t: t, model: model, tapes: map[string]recording{}, next: make(chan struct{}), left: make(chan struct{}, 1)}
-	for _, r := range recordings(t, chats) {
+	a := &agent{t: t, model: model, tapes: map[string]hermes.Recording{}, next: make(chan struct{}), left: make(chan struct{}, 1)}
+	for _, r := range hermes.Recordings(t, hermes.Chats) {
 		a.tapes[r.String()] = r
 	}
-	a.up = newUpstream(t, a.play)
+	a.up = upstream.New(t, a.play)
 	return a
 }
 
-func (a *agent) play(x *exchange) {
-	if x.req.Method == http.MethodOptions {
-		x.header("200 OK", "Access-Control-Allow-Origin: *", "Access-Control-Allow-Headers: authorization,content-type", "Content-Length: 0", "", "")
+func (a *agent) play(x *upstream.Exchange) {
+	if x.Req.Method == http.MethodOptions {
+		x.Header("200 OK", "Access-Control-Allow-Origin: *", "Access-Control-Allow-Headers: authorization,content-type", "Content-Length: 0", "", "")
 		return
 	}
-	if strings.HasSuffix(x.req.URL.Path, "/models") {
+	if strings.HasSuffix(x.Req.URL.Path, "/models") {
 		list := fmt.Sprintf(`{"object": "list", "data": [{"id": %q, "object": "model", "created": 1795165766, "owned_by": "hermes"}]}`, a.model)
-		x.header("200 OK", "Content-Type: application/json", fmt.Sprintf("Content-Length: %d", len(list)), "Access-Control-Allow-Origin: *", "", list)
+		x.Header("200 OK", "Content-Type: application/json", fmt.Sprintf("Content-Length: %d", len(list)), "Access-Control-Allow-Origin: *", "", list)
 		return
 	}
-	q := turn{header: x.req.Header}
-	if err := json.Unmarshal(x.body, &q); err != nil || len(q.Messages) == 0 {
-		a.t.Errorf("a request without messages: %v: %s", err, clip(string(x.body)))
-		asJSON("400 Bad Request", `{"error": {"message": "no messages"}}`)(x)
+	q := turn{header: x.Req.Header}
+	if err := json.Unmarshal(x.Body, &q); err != nil || len(q.Messages) == 0 {
+		a.t.Errorf("a request without messages: %v: %s", err, harness.Clip(string(x.Body)))
+		upstream.AsJSON("400 Bad Request", `{"error": {"message": "no messages"}}`)(x)
 		return
 	}
 	ask := q.Messages[len(q.Messages)-1].Content
@@ -93,41 +97,41 @@ func (a *agent) play(x *exchange) {
 		a.mu.Lock()
 		a.asides++
 		a.mu.Unlock()
-		asJSON("200 OK", suggestions)(x)
+		upstream.AsJSON("200 OK", suggestions)(x)
 		return
 	}
 	r, ok := a.tapes[name]
 	if !ok {
 		a.t.Errorf("no recording %q", name)
-		asJSON("404 Not Found", `{"error": {"message": "no such recording"}}`)(x)
+		upstream.AsJSON("404 Not Found", `{"error": {"message": "no such recording"}}`)(x)
 		return
 	}
 	a.mu.Lock()
 	a.chats = append(a.chats, q)
 	a.mu.Unlock()
-	if x.req.Header.Get("Origin") != "" {
-		r.header = strings.Replace(r.header, "\r\n", "\r\nAccess-Control-Allow-Origin: *\r\n", 1)
+	if x.Req.Header.Get("Origin") != "" {
+		r.Header = strings.Replace(r.Header, "\r\n", "\r\nAccess-Control-Allow-Origin: *\r\n", 1)
 	}
-	x.raw(r.header)
-	for _, frame := range byFrame.cut(r.body) {
-		x.chunk(frame)
+	x.Raw(r.Header)
+	for _, frame := range upstream.ByFrame.Cut(r.Body) {
+		x.Chunk(frame)
 		if how == "play" || !startsTool(string(frame)) {
 			continue
 		}
 		if how == "slow" {
-			x.pause(time.Second)
+			x.Pause(time.Second)
 			continue
 		}
-		if !x.wait(a.next) {
+		if !x.Wait(a.next) {
 			a.left <- struct{}{}
 			return
 		}
 		if how == "kill" {
-			x.reset()
+			x.Reset()
 			return
 		}
 	}
-	x.end()
+	x.End()
 }
 
 // spoken says what a question of a user stands for, "" for nothing.
@@ -142,14 +146,14 @@ func spoken(question string) string {
 }
 
 // playWhole answers with a recording of what Hermes 0.8 says without a stream.
-func (a *agent) playWhole(x *exchange, scenario string) {
-	b, err := os.ReadFile(filepath.Join(captures, "g0-v0.8.0", "nonstream."+scenario+".http"))
+func (a *agent) playWhole(x *upstream.Exchange, scenario string) {
+	b, err := os.ReadFile(filepath.Join(hermes.Captures, "g0-v0.8.0", "nonstream."+scenario+".http"))
 	if err != nil {
 		a.t.Error(err)
-		x.fin()
+		x.Fin()
 		return
 	}
-	x.raw(string(b))
+	x.Raw(string(b))
 }
 
 // startsTool says whether a frame is a marker or the running event of a tool.
@@ -162,7 +166,7 @@ func (a *agent) proceed() {
 	a.t.Helper()
 	select {
 	case a.next <- struct{}{}:
-	case <-time.After(patience):
+	case <-time.After(harness.Patience):
 		a.t.Fatal("no tool runs that could end")
 	}
 }
@@ -172,7 +176,7 @@ func (a *agent) abandoned() {
 	a.t.Helper()
 	select {
 	case <-a.left:
-	case <-time.After(patience / 2):
+	case <-time.After(harness.Patience / 2):
 		a.t.Error("the client has not left")
 		a.proceed()
 	}

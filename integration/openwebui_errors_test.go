@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/browser"
 )
 
 // A crash is an error on the page, in the database, and on the page again when
@@ -26,10 +27,10 @@ func (h *house) crashIsError(t *testing.T) {
 			h.open("hermes-agent")
 			h.ask(test.ask)
 			if strings.HasPrefix(test.ask, "kill") {
-				h.wait(statusLine("💻 ls -la", true))
+				h.Wait(statusLine("💻 ls -la", true))
 				h.agents["hermes-agent"].proceed()
 			}
-			h.wait(saysBeside(test.text))
+			h.Wait(saysBeside(test.text))
 			m, raw := h.ended()
 			var e struct{ Message, Code string }
 			if m.Error == nil || json.Unmarshal(m.Error.Content, &e) != nil || e.Message != test.text || e.Code != test.code {
@@ -41,9 +42,9 @@ func (h *house) crashIsError(t *testing.T) {
 			if n := len(m.StatusHistory); n > 0 && !m.StatusHistory[n-1].Done {
 				t.Errorf("a tool runs for ever: %+v", m.StatusHistory)
 			}
-			h.do(chromedp.Reload())
-			h.wait(saysBeside(test.text))
-			h.wait(shows(test.content))
+			h.Do(chromedp.Reload())
+			h.Wait(saysBeside(test.text))
+			h.Wait(shows(test.content))
 		})
 	}
 }
@@ -53,15 +54,15 @@ func (h *house) crashIsError(t *testing.T) {
 func (h *house) refusalIsError(t *testing.T) {
 	const unreachable = "the agent could not be reached"
 	h.open("refused")
-	h.agents["refused"].up.close()
+	h.agents["refused"].up.Close()
 	h.ask("play g0-v0.8.0/one_tool")
-	h.wait(saysBeside(unreachable))
+	h.Wait(saysBeside(unreachable))
 	if m, raw := h.ended(); m.Error == nil || m.Content != "" {
 		t.Errorf("no error is stored, or a text is: %s", raw)
 	}
 
 	h.open("refused-direct")
-	h.agents["refused-direct"].up.close()
+	h.agents["refused-direct"].up.Close()
 	h.ask("play g0-v0.8.0/one_tool")
 	if m, raw := h.ended(); m.Error == nil || strings.Contains(raw, unreachable) {
 		t.Errorf("straight to Hermes no error is stored, or the sidecar's: %s", raw)
@@ -73,7 +74,7 @@ func (h *house) refusalIsError(t *testing.T) {
 func (h *house) inlineErrorIsNotStored(t *testing.T) {
 	h.open("inline")
 	h.ask("play g3-v0.20.3/crash_after_text")
-	h.wait(saysBeside("boom after text"))
+	h.Wait(saysBeside("boom after text"))
 	if m, raw := h.ended(); m.Error != nil {
 		t.Errorf("an error in the finish chunk is stored: error_finish inline has become as good as split: %s", raw)
 	}
@@ -90,7 +91,7 @@ func (h *house) unstreamed(t *testing.T) {
 	// The agent has failed, and Hermes 0.8 calls its error an answer.
 	h.open("whole")
 	h.ask("play g0-v0.8.0/nonstream.failed_result")
-	h.wait(saysBeside("API call failed"))
+	h.Wait(saysBeside("API call failed"))
 	if m, raw := h.ended(); m.Error == nil || m.Content != "" {
 		t.Errorf("no error is stored, or a text is: %s", raw)
 	}
@@ -112,7 +113,7 @@ func (h *house) withoutSidecar(t *testing.T) {
 	if !strings.Contains(m.Content, marked) || h.hasStatusLine() {
 		t.Errorf("no marker, or a status line: %s", raw)
 	}
-	h.wait(shows("Let me check. 💻 ls -la There are 3 files."))
+	h.Wait(shows("Let me check. 💻 ls -la There are 3 files."))
 	if m, raw := ask("play g3-v0.20.3/one_tool"); m.Error != nil || h.hasStatusLine() || len(m.StatusHistory) > 0 {
 		t.Errorf("a tool event brings an error, or a status line: %s", raw)
 	}
@@ -135,10 +136,10 @@ func (h *house) withoutSidecar(t *testing.T) {
 	if m, raw := ask("play g3-v0.20.3/crash_after_text"); m.Error != nil || m.Content != "Partial answer" {
 		t.Errorf("an error is stored, or another text: %s", raw)
 	}
-	h.wait(saysBeside("boom after text"))
-	h.do(chromedp.Reload())
-	h.wait(shows("Partial answer"))
-	if eval[bool](h.tab, saysBeside("boom")) {
+	h.Wait(saysBeside("boom after text"))
+	h.Do(chromedp.Reload())
+	h.Wait(shows("Partial answer"))
+	if browser.Eval[bool](h.Tab, saysBeside("boom")) {
 		t.Error("read again the page has the error")
 	}
 }

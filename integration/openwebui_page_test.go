@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/browser"
 )
 
 // A webui is a browser in front of an Open WebUI.
 type webui struct {
-	*tab
+	*browser.Tab
 	base   string
 	model  string // of the chat
 	before string // id of the last message before the latest was sent, "" in a new chat
@@ -20,38 +22,38 @@ type webui struct {
 
 // newWebUI opens the page for the first time, as the only user there is.
 func newWebUI(t testing.TB, base string) *webui {
-	w := &webui{tab: newTab(t, 1000, 640), base: base}
-	w.do(chromedp.Navigate(base))
+	w := &webui{Tab: browser.New(t, 1000, 640), base: base}
+	w.Do(chromedp.Navigate(base))
 	const notes = `[...document.querySelectorAll("button")].find((b) => b.innerText.includes("Okay, Let"))`
-	w.wait(notes) // what is new in this version
-	eval[any](w.tab, notes+`.click()`)
-	w.wait(`!` + notes)
+	w.Wait(notes) // what is new in this version
+	browser.Eval[any](w.Tab, notes+`.click()`)
+	w.Wait(`!` + notes)
 	return w
 }
 
 // open begins a chat with a model.
 func (w *webui) open(model string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.model = model
-	w.do(chromedp.Navigate(w.base + "/?models=" + model))
-	w.wait(`document.querySelector("#chat-input")`)
+	w.Do(chromedp.Navigate(w.base + "/?models=" + model))
+	w.Wait(`document.querySelector("#chat-input")`)
 }
 
 // ask types a message and sends it.
 func (w *webui) ask(message string) {
-	w.t.Helper()
-	w.wait(`document.querySelector("#chat-input")`)
+	w.T.Helper()
+	w.Wait(`document.querySelector("#chat-input")`)
 	w.before = ""
-	answers := w.count(".chat-assistant")
+	answers := w.Count(".chat-assistant")
 	if answers > 0 {
 		m, _ := w.stored()
 		w.before = m.ID
 	}
-	w.click("#chat-input")
-	w.do(chromedp.KeyEvent(message))
-	w.wait(fmt.Sprintf(`document.querySelector("#chat-input").innerText.trim() === %q`, message))
-	w.click("#send-message-button")
-	w.wait(fmt.Sprintf(`document.querySelectorAll(".chat-assistant").length > %d`, answers))
+	w.Click("#chat-input")
+	w.Do(chromedp.KeyEvent(message))
+	w.Wait(fmt.Sprintf(`document.querySelector("#chat-input").innerText.trim() === %q`, message))
+	w.Click("#send-message-button")
+	w.Wait(fmt.Sprintf(`document.querySelectorAll(".chat-assistant").length > %d`, answers))
 }
 
 // lastAnswer is the element of the last answer. There is none for a moment when
@@ -74,8 +76,8 @@ func statusLine(text string, running bool) string {
 
 // hasStatusLine says whether there is one above the last answer.
 func (w *webui) hasStatusLine() bool {
-	w.t.Helper()
-	return eval[bool](w.tab, "!!"+lastAnswer+`.querySelector(".status-description")`)
+	w.T.Helper()
+	return browser.Eval[bool](w.Tab, "!!"+lastAnswer+`.querySelector(".status-description")`)
 }
 
 // saysBeside is a condition: the last answer has a text beside what the agent
@@ -121,15 +123,15 @@ func (m message) text(kind string) string {
 
 // chatID is the id of the chat on the page.
 func (w *webui) chatID() string {
-	w.t.Helper()
-	w.wait(`location.pathname.startsWith("/c/")`)
-	return eval[string](w.tab, `location.pathname.split("/").pop()`)
+	w.T.Helper()
+	w.Wait(`location.pathname.startsWith("/c/")`)
+	return browser.Eval[string](w.Tab, `location.pathname.split("/").pop()`)
 }
 
 // stored is the last message of the chat on the page, in the database. The
 // second is all of the chat.
 func (w *webui) stored() (message, string) {
-	w.t.Helper()
+	w.T.Helper()
 	raw := w.api("GET", "/api/v1/chats/"+w.chatID(), "")
 	var c struct {
 		Chat struct {
@@ -140,7 +142,7 @@ func (w *webui) stored() (message, string) {
 		}
 	}
 	if err := json.Unmarshal([]byte(raw), &c); err != nil {
-		w.t.Fatalf("%v in %s", err, clip(raw))
+		w.T.Fatalf("%v in %s", err, harness.Clip(raw))
 	}
 	return c.Chat.History.Messages[c.Chat.History.CurrentID], raw
 }
@@ -148,23 +150,23 @@ func (w *webui) stored() (message, string) {
 // ended waits until the answer to the latest message is stored as one that is
 // done.
 func (w *webui) ended() (message, string) {
-	w.t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	w.T.Helper()
+	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		if m, raw := w.stored(); m.Role == "assistant" && m.Done && m.ID != w.before {
 			if m.Model != w.model {
-				w.t.Fatalf("the answer is that of %q: %s is not to be had", m.Model, w.model)
+				w.T.Fatalf("the answer is that of %q: %s is not to be had", m.Model, w.model)
 			}
 			return m, raw
 		}
 	}
 	_, raw := w.stored()
-	w.t.Fatalf("the answer never is done: %s", raw)
+	w.T.Fatalf("the answer never is done: %s", raw)
 	return message{}, ""
 }
 
 // api calls Open WebUI as the page does.
 func (w *webui) api(method, path, body string) string {
-	w.t.Helper()
-	return eval[string](w.tab, fmt.Sprintf(`fetch(%q, {method: %q, headers: {"Authorization": "Bearer " + localStorage.token, "Content-Type": "application/json"}, body: %q || undefined})
+	w.T.Helper()
+	return browser.Eval[string](w.Tab, fmt.Sprintf(`fetch(%q, {method: %q, headers: {"Authorization": "Bearer " + localStorage.token, "Content-Type": "application/json"}, body: %q || undefined})
 		.then((r) => r.text())`, path, method, body))
 }

@@ -12,7 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 )
 
 // openWebUIVariable names the program open-webui of an installation, or is
@@ -63,7 +64,7 @@ func installOpenWebUI(t testing.TB) string {
 			t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
-	write(t, installed, list)
+	harness.WriteFile(t, installed, list)
 	t.Logf("Open WebUI %s installed in %s in %s", version[1], dir, time.Since(begin).Round(time.Second))
 	return program
 }
@@ -85,46 +86,27 @@ func python(t testing.TB) string {
 func startOpenWebUI(t testing.TB, program string, connections []string, more ...string) string {
 	t.Helper()
 	home := t.TempDir()
-	host, port, _ := strings.Cut(freePort(t), ":")
+	host, port, _ := strings.Cut(harness.FreePort(t), ":")
 	cmd := exec.Command(program, "serve", "--host", host, "--port", port)
 	cmd.Dir = home
-	cmd.Env = append(environment(home),
+	cmd.Env = append(sidecar.Environment(home),
 		"DATA_DIR="+home, "WEBUI_SECRET_KEY=test", "WEBUI_AUTH=false", "CORS_ALLOW_ORIGIN=http://"+host+":"+port,
 		"USE_SLIM_DOCKER=true", "OFFLINE_MODE=true", "HF_HUB_OFFLINE=1", "ENABLE_VERSION_UPDATE_CHECK=false", "ENABLE_OLLAMA_API=false",
 		"OPENAI_API_BASE_URLS="+strings.Join(connections, ";"), "OPENAI_API_KEYS="+strings.Repeat("key;", len(connections)-1)+"key")
 	cmd.Env = append(cmd.Env, more...)
-	log := newLogBook()
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stdout = cmd.Stderr
-	if err := child.Start(cmd); err != nil {
-		t.Fatal(err)
-	}
-	exited := make(chan struct{})
-	go func() {
-		log.fill(stderr)
-		cmd.Wait()
-		close(exited)
-	}()
+	p := harness.Start(t, cmd)
 	t.Cleanup(func() {
 		cmd.Process.Signal(syscall.SIGTERM)
 		select {
-		case <-exited:
-		case <-time.After(patience):
-			cmd.Process.Kill()
-			<-exited
-		}
-		if t.Failed() {
-			t.Logf("log of Open WebUI:\n%s", log)
+		case <-p.Exited:
+		case <-time.After(harness.Patience):
 		}
 	})
 	base := "http://" + host + ":" + port
 	for deadline := time.Now().Add(10 * time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 		select {
-		case <-exited:
-			t.Fatalf("Open WebUI has ended:\n%s", log)
+		case <-p.Exited:
+			t.Fatalf("Open WebUI has ended:\n%s", p.Log)
 		default:
 		}
 		if res, err := http.Get(base + "/health"); err == nil {
@@ -134,6 +116,6 @@ func startOpenWebUI(t testing.TB, program string, connections []string, more ...
 			}
 		}
 	}
-	t.Fatalf("Open WebUI does not start:\n%s", log)
+	t.Fatalf("Open WebUI does not start:\n%s", p.Log)
 	return ""
 }

@@ -8,25 +8,30 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/browser"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
 )
 
 // TestOpenWebUI drives a real Open WebUI in a browser. Its scenes have one
 // process of it in common, because it takes half a minute to start.
 func TestOpenWebUI(t *testing.T) {
 	h := newHouse(t,
-		connection{model: "hermes-agent", options: options{"status_line": true}},
+		connection{model: "hermes-agent", options: sidecar.Options{"status_line": true}},
 		connection{model: "direct"},
-		connection{model: "default", options: options{}},
-		connection{model: "bare", options: options{"status_line": true, "progress": "bare"}},
-		connection{model: "unnamed", options: options{"status_line": true, "progress": "unnamed"}},
-		connection{model: "comment", options: options{"status_line": true, "progress": "comment"}},
-		connection{model: "off", options: options{"status_line": true, "progress": "off"}},
-		connection{model: "inline", options: options{"error_finish": "inline"}},
-		connection{model: "keepalive", options: options{"status_line": true, "keepalive": "20ms"}},
-		connection{model: "refused", options: options{}},
+		connection{model: "default", options: sidecar.Options{}},
+		connection{model: "bare", options: sidecar.Options{"status_line": true, "progress": "bare"}},
+		connection{model: "unnamed", options: sidecar.Options{"status_line": true, "progress": "unnamed"}},
+		connection{model: "comment", options: sidecar.Options{"status_line": true, "progress": "comment"}},
+		connection{model: "off", options: sidecar.Options{"status_line": true, "progress": "off"}},
+		connection{model: "inline", options: sidecar.Options{"error_finish": "inline"}},
+		connection{model: "keepalive", options: sidecar.Options{"status_line": true, "keepalive": "20ms"}},
+		connection{model: "refused", options: sidecar.Options{}},
 		connection{model: "refused-direct"},
 		connection{model: "old"},
-		connection{model: "headers", options: options{"status_line": true},
+		connection{model: "headers", options: sidecar.Options{"status_line": true},
 			headers: `{"X-Hermes-Tool-Progress": "off", "X-Hermes-Session-Id": "{{CHAT_ID}}"}`},
 	)
 	h.scene(t, "status", h.toolIsStatusLine)
@@ -52,7 +57,7 @@ func TestOpenWebUI(t *testing.T) {
 // without white space at both ends.
 func storedModern(t testing.TB, scenario string) string {
 	t.Helper()
-	return strings.TrimSpace(decode(t, string(recorded(t, "g3-v0.20.3/"+scenario).body)).content)
+	return strings.TrimSpace(strict.Decode(t, string(hermes.Recorded(t, "g3-v0.20.3/"+scenario).Body)).Content)
 }
 
 // marked is in whatever holds a marker of the recording one_tool, in JSON too.
@@ -65,13 +70,13 @@ func (h *house) toolIsStatusLine(t *testing.T) {
 		h.scene(t, generation, func(t *testing.T) {
 			h.open("hermes-agent")
 			h.ask("hold " + generation + "/one_tool")
-			h.wait(statusLine("💻 ls -la", true))
-			h.wait(shows("Let me check."))
+			h.Wait(statusLine("💻 ls -la", true))
+			h.Wait(shows("Let me check."))
 			h.agents["hermes-agent"].proceed()
-			h.wait(statusLine("💻 ls -la", false))
+			h.Wait(statusLine("💻 ls -la", false))
 			m, raw := h.ended()
 			h.checkGood(t, m, "one_tool")
-			h.wait(shows("Let me check. There are 3 files."))
+			h.Wait(shows("Let me check. There are 3 files."))
 			if strings.Contains(raw, marked) {
 				t.Errorf("a marker is stored: %s", raw)
 			}
@@ -101,7 +106,7 @@ func (h *house) severalTools(t *testing.T) {
 		h.ask("play g0-v0.8.0/" + scenario)
 		m, _ := h.ended()
 		h.checkGood(t, m, scenario)
-		h.wait(statusLine(last, false))
+		h.Wait(statusLine(last, false))
 		running := map[string]int{}
 		for _, s := range m.StatusHistory {
 			if s.Done {
@@ -115,9 +120,9 @@ func (h *house) severalTools(t *testing.T) {
 				t.Errorf("%s: %s has begun %d times more than ended: %+v", scenario, tool, n, m.StatusHistory)
 			}
 		}
-		h.click(`[aria-label="Toggle status history"]`)
-		h.wait(fmt.Sprintf(`document.querySelectorAll(".status-description").length === %d`, len(m.StatusHistory)+1))
-		h.picture("tools " + scenario)
+		h.Click(`[aria-label="Toggle status history"]`)
+		h.Wait(fmt.Sprintf(`document.querySelectorAll(".status-description").length === %d`, len(m.StatusHistory)+1))
+		h.Picture("tools " + scenario)
 	}
 }
 
@@ -169,10 +174,10 @@ func (h *house) historyIsHealed(t *testing.T) {
 		t.Errorf("straight to Hermes the history is %q", said)
 	}
 
-	h.move("old", options{})
-	h.do(chromedp.Navigate(h.base + "/c/" + chat))
-	h.wait(`document.querySelectorAll(".chat-assistant").length === 2`)
-	if got := eval[string](h.tab, `document.body.innerText`); !strings.Contains(got, "💻 ls -la") {
+	h.move("old", sidecar.Options{})
+	h.Do(chromedp.Navigate(h.base + "/c/" + chat))
+	h.Wait(`document.querySelectorAll(".chat-assistant").length === 2`)
+	if got := browser.Eval[string](h.Tab, `document.body.innerText`); !strings.Contains(got, "💻 ls -la") {
 		t.Errorf("the old chat has no marker: %s", got)
 	}
 	h.ask("play g0-v0.8.0/seq_tools")
@@ -197,14 +202,14 @@ func (h *house) reasoningIsFolded(t *testing.T) {
 		if m.Content != "Answer 42" || m.text("message") != "Answer 42" || m.text("reasoning") != thought || m.Error != nil {
 			t.Errorf("%s: stored is %s", name, raw)
 		}
-		h.wait(shows("Answer 42"))
+		h.Wait(shows("Answer 42"))
 		const fold = `.chat-assistant #response-content-container button[aria-expanded]`
-		if got := h.text(fold); !strings.HasPrefix(got, "Thought for") || eval[bool](h.tab, saysBeside(thought)) {
+		if got := h.Text(fold); !strings.HasPrefix(got, "Thought for") || browser.Eval[bool](h.Tab, saysBeside(thought)) {
 			t.Errorf("%s: the fold says %q, or is open", name, got)
 		}
-		h.click(fold)
-		h.wait(fmt.Sprintf(`[...document.querySelectorAll("#response-content-container *")].some((e) => e.innerText?.trim() === %q && e.offsetHeight > 15)`, thought))
-		h.picture("reasoning " + strings.ReplaceAll(name, "/", " "))
+		h.Click(fold)
+		h.Wait(fmt.Sprintf(`[...document.querySelectorAll("#response-content-container *")].some((e) => e.innerText?.trim() === %q && e.offsetHeight > 15)`, thought))
+		h.Picture("reasoning " + strings.ReplaceAll(name, "/", " "))
 	}
 }
 
@@ -224,8 +229,8 @@ func (h *house) stopReachesHermes(t *testing.T) {
 	for model, content := range map[string]string{"hermes-agent": "Let me check.", "direct": "Let me check.\n`💻 ls -la`"} {
 		h.open(model)
 		h.ask("hold g0-v0.8.0/one_tool")
-		h.wait(lastAnswer + `?.innerText.includes("ls -la")`)
-		h.click(`[aria-label="Stop"]`)
+		h.Wait(lastAnswer + `?.innerText.includes("ls -la")`)
+		h.Click(`[aria-label="Stop"]`)
 		h.agents[model].abandoned()
 		if m, _ := h.ended(); strings.TrimSpace(m.Content) != content {
 			t.Errorf("stored is %q, want %q", m.Content, content)
@@ -256,14 +261,14 @@ func (h *house) picturesOfAChat(t *testing.T) {
 	a.proceed()
 	h.ended()
 	h.ask("Do the tests pass?")
-	h.wait(statusLine("💻 make test", true))
-	h.wait(shows("Running."))
-	h.picture("open webui status")
+	h.Wait(statusLine("💻 make test", true))
+	h.Wait(shows("Running."))
+	h.Picture("open webui status")
 	a.proceed()
-	h.wait(saysBeside("gave no reason"))
+	h.Wait(saysBeside("gave no reason"))
 	h.ended()
-	h.wait(`!document.querySelector("[data-sonner-toast]")`)
-	h.picture("open webui error")
+	h.Wait(`!document.querySelector("[data-sonner-toast]")`)
+	h.Picture("open webui error")
 }
 
 // With the defaults a first message is four runs of the agent, and each has
@@ -275,7 +280,7 @@ func (h *house) settingsThatSaveRuns(t *testing.T) {
 	h.open("default")
 	h.ask("play g0-v0.8.0/plain")
 	h.ended()
-	for deadline := time.Now().Add(patience); a.askedAside() < before+3 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(harness.Patience); a.askedAside() < before+3 && time.Now().Before(deadline); {
 		time.Sleep(50 * time.Millisecond)
 	}
 	if got := a.askedAside() - before; got != 3 || len(a.last().Tools) == 0 {
@@ -302,7 +307,7 @@ func (h *house) settingsThatSaveRuns(t *testing.T) {
 // errors are the same, but Open WebUI shows no status line.
 func (h *house) browserConnects(t *testing.T) {
 	a := newAgent(t, "browser")
-	base, _ := serve(t, a.up, options{"status_line": true})
+	base, _ := sidecar.Serve(t, a.up, sidecar.Options{"status_line": true})
 	h.api("POST", "/api/v1/users/user/settings/update", fmt.Sprintf(
 		`{"ui": {"directConnections": {"OPENAI_API_BASE_URLS": [%q], "OPENAI_API_KEYS": ["key"], "OPENAI_API_CONFIGS": {"0": {"enable": true}}}}}`, base+"/v1"))
 	h.open("browser")
@@ -317,7 +322,7 @@ func (h *house) browserConnects(t *testing.T) {
 	}
 	h.open("browser")
 	h.ask("play g0-v0.8.0/crash_in_tool")
-	h.wait(saysBeside("the agent failed before its answer was complete"))
+	h.Wait(saysBeside("the agent failed before its answer was complete"))
 	if m, raw := h.ended(); m.Error == nil || m.Content != "Running." {
 		t.Errorf("no error is stored, or another text: %s", raw)
 	}

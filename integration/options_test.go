@@ -2,14 +2,18 @@ package integration
 
 import (
 	"encoding/json"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // everyOption is a Caddyfile that sets all options, none to its default.
@@ -54,17 +58,6 @@ var everyMember = map[string]any{
 	"drain_timeout": 4 * time.Second,
 }
 
-// caddy runs a subcommand that ends by itself.
-func caddy(t testing.TB, home string, args ...string) (stdout, stderr string, err error) {
-	t.Helper()
-	cmd := exec.Command(binary(t), args...)
-	cmd.Env = environment(home)
-	var out, bad strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &bad
-	err = child.Run(cmd)
-	return out.String(), bad.String(), err
-}
-
 // handlers are the handlers of the only route in a configuration.
 func handlers(t testing.TB, config string) []map[string]any {
 	t.Helper()
@@ -92,7 +85,7 @@ func handlers(t testing.TB, config string) []map[string]any {
 }
 
 func TestEveryOptionInTheCaddyfile(t *testing.T) {
-	out, bad, err := commandOn(t, "adapt", everyOption, "--validate")
+	out, bad, err := sidecar.CommandOn(t, "adapt", everyOption, "--validate")
 	if err != nil {
 		t.Fatalf("%v: %s", err, bad)
 	}
@@ -118,7 +111,7 @@ func asMap(t testing.TB, b []byte) (m map[string]any) {
 // The directive without options is the handler without members, and it stands
 // behind encode.
 func TestNoOptionsInTheCaddyfile(t *testing.T) {
-	out, bad, err := commandOn(t, "adapt", "http://:8643 {\n\treverse_proxy 127.0.0.1:8642\n\thermes\n\tencode gzip\n}\n")
+	out, bad, err := sidecar.CommandOn(t, "adapt", "http://:8643 {\n\treverse_proxy 127.0.0.1:8642\n\thermes\n\tencode gzip\n}\n")
 	if err != nil {
 		t.Fatalf("%v: %s", err, bad)
 	}
@@ -131,7 +124,7 @@ func TestNoOptionsInTheCaddyfile(t *testing.T) {
 
 // Timeouts and keepalives that are off are off in the JSON too.
 func TestOffInTheCaddyfile(t *testing.T) {
-	out, bad, err := commandOn(t, "adapt", "http://:8643 {\n\thermes {\n\t\tkeepalive off\n\t\tidle_timeout off\n\t\tfirst_byte_timeout off\n\t\tstall_timeout off\n\t\tstatus_line off\n\t}\n}\n", "--validate")
+	out, bad, err := sidecar.CommandOn(t, "adapt", "http://:8643 {\n\thermes {\n\t\tkeepalive off\n\t\tidle_timeout off\n\t\tfirst_byte_timeout off\n\t\tstall_timeout off\n\t\tstatus_line off\n\t}\n}\n", "--validate")
 	if err != nil {
 		t.Fatalf("%v: %s", err, bad)
 	}
@@ -143,16 +136,16 @@ func TestOffInTheCaddyfile(t *testing.T) {
 
 // The same options as JSON, durations in either of Caddy's ways.
 func TestEveryOptionInJSON(t *testing.T) {
-	for name, change := range map[string]options{
+	for name, change := range map[string]sidecar.Options{
 		"nanoseconds": {},
 		"strings":     {"parallel_window": "80ms", "done_grace": "3s", "idle_timeout": "1m", "keepalive": "7s", "drain_timeout": "4s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			home := t.TempDir()
 			file := filepath.Join(home, "caddy.json")
-			conf := config{sites: []site{{listen: ":8643", upstream: "127.0.0.1:8642", options: options(everyMember).with(change)}}}
-			write(t, file, conf.json(t))
-			if _, bad, err := caddy(t, home, "validate", "--config", file); err != nil {
+			conf := sidecar.Config{Sites: []sidecar.Site{{Listen: ":8643", Upstream: "127.0.0.1:8642", Options: sidecar.Options(everyMember).With(change)}}}
+			harness.WriteFile(t, file, conf.JSON(t))
+			if _, bad, err := sidecar.Command(t, home, "validate", "--config", file); err != nil {
 				t.Errorf("%v: %s", err, bad)
 			}
 		})
@@ -197,7 +190,7 @@ func TestRefusedValues(t *testing.T) {
 	}
 	for _, r := range rules {
 		t.Run(r.lines, func(t *testing.T) {
-			_, bad, err := commandOn(t, "validate", "http://:8643 {\n\thermes {\n\t\t"+r.lines+"\n\t}\n}\n")
+			_, bad, err := sidecar.CommandOn(t, "validate", "http://:8643 {\n\thermes {\n\t\t"+r.lines+"\n\t}\n}\n")
 			if err == nil {
 				t.Fatal("it is accepted")
 			}
@@ -242,8 +235,8 @@ func TestRefusedValuesInJSON(t *testing.T) {
 	} {
 		t.Run(r.option, func(t *testing.T) {
 			home := t.TempDir()
-			file := config{sites: []site{{listen: ":8643", upstream: "127.0.0.1:8642", options: options{r.option: r.value}}}}.write(t, home)
-			_, bad, err := caddy(t, home, "validate", "--config", file)
+			file := sidecar.Config{Sites: []sidecar.Site{{Listen: ":8643", Upstream: "127.0.0.1:8642", Options: sidecar.Options{r.option: r.value}}}}.Write(t, home)
+			_, bad, err := sidecar.Command(t, home, "validate", "--config", file)
 			if err == nil {
 				t.Fatal("it is accepted")
 			}
@@ -258,17 +251,17 @@ func TestRefusedValuesInJSON(t *testing.T) {
 
 // A configuration in a Caddyfile and its JSON do the same.
 func TestCaddyfileAndJSONDoTheSame(t *testing.T) {
-	up := newUpstream(t, replay(recorded(t, "g0-v0.8.0/crash_in_tool"), byFrame))
-	listen := freePort(t)
-	runCaddyfile(t, t.TempDir(), strings.NewReplacer("http://:8643 {\n", onLoopback(listen), "127.0.0.1:8642", up.addr).Replace(everyOption))
-	got := newClient(t, "http://"+listen).chat().all()
+	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/crash_in_tool"), upstream.ByFrame))
+	listen := harness.FreePort(t)
+	sidecar.RunCaddyfile(t, t.TempDir(), strings.NewReplacer("http://:8643 {\n", sidecar.OnLoopback(listen), "127.0.0.1:8642", up.Addr).Replace(everyOption))
+	got := client.New(t, "http://"+listen).Chat().All()
 
-	base, _ := serve(t, up, options(everyMember))
-	if want := newClient(t, base).chat().all(); got != want {
+	base, _ := sidecar.Serve(t, up, sidecar.Options(everyMember))
+	if want := client.New(t, base).Chat().All(); got != want {
 		t.Errorf("from the Caddyfile\n%s\nfrom JSON\n%s", got, want)
 	}
-	a := decode(t, got)
-	if a.err == nil || a.last == nil || a.last.Error == nil || len(a.starts) != 1 || strings.Contains(got, "event: ") || !strings.Contains(got, `"done"`) {
+	a := strict.Decode(t, got)
+	if a.Err == nil || a.Last == nil || a.Last.Error == nil || len(a.Starts) != 1 || strings.Contains(got, "event: ") || !strings.Contains(got, `"done"`) {
 		t.Errorf("the options have no effect:\n%s", got)
 	}
 }

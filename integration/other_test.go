@@ -7,12 +7,18 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // An otherStream is what Hermes sends on one of the other paths, cut before its
 // last event.
 type otherStream struct {
-	recording
+	hermes.Recording
 	frames []string // without their blank lines, and without the last event
 	last   string   // the one that ends it
 }
@@ -21,8 +27,8 @@ type otherStream struct {
 func otherStreams(t testing.TB) map[string]otherStream {
 	all := map[string]otherStream{}
 	for kind, name := range map[string]string{"responses": "g3-v0.20.3/responses.one_tool", "runs": "g3-v0.20.3/runs.one_tool"} {
-		o := otherStream{recording: recorded(t, name)}
-		for f := range strings.SplitSeq(strings.TrimSuffix(string(o.body), "\n\n"), "\n\n") {
+		o := otherStream{Recording: hermes.Recorded(t, name)}
+		for f := range strings.SplitSeq(strings.TrimSuffix(string(o.Body), "\n\n"), "\n\n") {
 			if strings.HasPrefix(f, ":") {
 				continue
 			}
@@ -36,10 +42,10 @@ func otherStreams(t testing.TB) map[string]otherStream {
 }
 
 // begin sends the frames.
-func (o otherStream) begin(x *exchange) {
-	x.events()
+func (o otherStream) begin(x *upstream.Exchange) {
+	x.Events()
 	for _, f := range o.frames {
-		x.frame(f)
+		x.Frame(f)
 	}
 }
 
@@ -92,38 +98,38 @@ func (o otherStream) checkFailed(t testing.TB, body, words string) {
 // speaks, and the client's connection ends well.
 func TestOtherStreamsThatAreCut(t *testing.T) {
 	streams := otherStreams(t)
-	scripts := router{}
+	scripts := upstream.Router{}
 	for kind, o := range streams {
-		scripts[kind+" RST"] = func(x *exchange) { o.begin(x); x.pause(50 * time.Millisecond); x.reset() }
-		scripts[kind+" FIN"] = func(x *exchange) { o.begin(x); x.torn([]byte(o.last[:30])) }
-		scripts[kind+" clean"] = func(x *exchange) { o.begin(x); x.chunk([]byte(o.last[:30])); x.end() }
-		scripts[kind+" close"] = func(x *exchange) {
-			x.header("200 OK", "Content-Type: text/event-stream", "Connection: close")
-			x.raw(strings.Join(o.frames, "\n\n") + "\n\n" + o.last[:30])
-			x.fin()
+		scripts[kind+" RST"] = func(x *upstream.Exchange) { o.begin(x); x.Pause(50 * time.Millisecond); x.Reset() }
+		scripts[kind+" FIN"] = func(x *upstream.Exchange) { o.begin(x); x.Torn([]byte(o.last[:30])) }
+		scripts[kind+" clean"] = func(x *upstream.Exchange) { o.begin(x); x.Chunk([]byte(o.last[:30])); x.End() }
+		scripts[kind+" close"] = func(x *upstream.Exchange) {
+			x.Header("200 OK", "Content-Type: text/event-stream", "Connection: close")
+			x.Raw(strings.Join(o.frames, "\n\n") + "\n\n" + o.last[:30])
+			x.Fin()
 		}
-		scripts[kind+" ended"] = func(x *exchange) { o.begin(x); x.frame(o.last); x.torn(nil) }
+		scripts[kind+" ended"] = func(x *upstream.Exchange) { o.begin(x); x.Frame(o.last); x.Torn(nil) }
 	}
-	dir, pool := certificate(t)
-	listen := freePort(t)
-	s := run(t, t.TempDir(), config{sites: []site{{listen: listen, upstream: newUpstream(t, scripts.play).addr, tls: dir}}})
-	for protocol, transport := range protocols(t, pool) {
+	dir, pool := client.Certificate(t)
+	listen := harness.FreePort(t)
+	s := sidecar.Run(t, t.TempDir(), sidecar.Config{Sites: []sidecar.Site{{Listen: listen, Upstream: upstream.New(t, scripts.Play).Addr, TLS: dir}}})
+	for protocol, transport := range client.Protocols(t, pool) {
 		for kind, o := range streams {
 			t.Run(protocol+" "+kind, func(t *testing.T) {
-				c := clientOver(t, transport, "https://"+listen)
+				c := client.Over(t, transport, "https://"+listen)
 				for how, words := range map[string]string{"RST": "connection to the agent was lost", "FIN": "connection to the agent was lost", "clean": "ended before", "close": "ended before"} {
-					o.checkFailed(t, c.post(o.path(), "X-Play", kind+" "+how).all(), words)
+					o.checkFailed(t, c.Post(o.Path(), "X-Play", kind+" "+how).All(), words)
 				}
-				if got, want := c.post(o.path(), "X-Play", kind+" ended").all(), strings.Join(o.frames, "\n\n")+"\n\n"+o.last+"\n\n"; got != want {
+				if got, want := c.Post(o.Path(), "X-Play", kind+" ended").All(), strings.Join(o.frames, "\n\n")+"\n\n"+o.last+"\n\n"; got != want {
 					t.Errorf("got %q", got)
 				}
 			})
 		}
 	}
-	s.terminate() // what is logged of a stream is logged behind its end
-	s.exit()
+	s.Terminate() // what is logged of a stream is logged behind its end
+	s.Exit()
 	told := map[any]int{}
-	for _, e := range s.log.entries() {
+	for _, e := range s.Log.Entries() {
 		if o, ok := e["outcome"]; ok && e["completion_id"] != "" {
 			told[o]++
 		}
@@ -137,42 +143,42 @@ func TestOtherStreamsThatAreCut(t *testing.T) {
 // fail before the grace period ends.
 func TestOtherStreamsAcrossAReloadAndTheEnd(t *testing.T) {
 	streams := otherStreams(t)
-	dir, pool := certificate(t)
-	for protocol, transport := range protocols(t, pool) {
+	dir, pool := client.Certificate(t)
+	for protocol, transport := range client.Protocols(t, pool) {
 		if protocol == "HTTP/3.0" {
 			continue // Caddy's closes its connections (see TestReloadInEveryProtocol)
 		}
 		for kind, o := range streams {
 			t.Run(protocol+" "+kind, func(t *testing.T) {
 				rest := make(chan struct{})
-				up := newUpstream(t, router{
-					"whole": func(x *exchange) {
+				up := upstream.New(t, upstream.Router{
+					"whole": func(x *upstream.Exchange) {
 						o.begin(x)
-						if x.wait(rest) {
-							x.frame(o.last)
-							x.end()
+						if x.Wait(rest) {
+							x.Frame(o.last)
+							x.End()
 						}
 					},
-					"held": func(x *exchange) { o.begin(x); x.silence() },
-				}.play)
-				conf := config{admin: freePort(t), grace: "1h", sites: []site{{listen: freePort(t), upstream: up.addr, tls: dir, options: options{"drain_timeout": "300ms"}}}}
-				s := run(t, t.TempDir(), conf)
-				c := clientOver(t, transport, "https://"+conf.sites[0].listen)
-				live, held := c.post(o.path(), "X-Play", "whole"), c.post(o.path(), "X-Play", "held")
+					"held": func(x *upstream.Exchange) { o.begin(x); x.Silence() },
+				}.Play)
+				conf := sidecar.Config{Admin: harness.FreePort(t), Grace: "1h", Sites: []sidecar.Site{{Listen: harness.FreePort(t), Upstream: up.Addr, TLS: dir, Options: sidecar.Options{"drain_timeout": "300ms"}}}}
+				s := sidecar.Run(t, t.TempDir(), conf)
+				c := client.Over(t, transport, "https://"+conf.Sites[0].Listen)
+				live, held := c.Post(o.Path(), "X-Play", "whole"), c.Post(o.Path(), "X-Play", "held")
 				start := make([]byte, len(o.frames[0]))
-				if _, err := io.ReadFull(live.in, start); err != nil {
+				if _, err := io.ReadFull(live.In, start); err != nil {
 					t.Fatal(err)
 				}
 				next := conf
-				next.sites = []site{{listen: conf.sites[0].listen, upstream: up.addr, tls: dir, options: options{"drain_timeout": "300ms", "progress": "off"}}}
-				s.load(next)
+				next.Sites = []sidecar.Site{{Listen: conf.Sites[0].Listen, Upstream: up.Addr, TLS: dir, Options: sidecar.Options{"drain_timeout": "300ms", "progress": "off"}}}
+				s.Load(next)
 				close(rest)
-				if got, want := string(start)+live.all(), strings.Join(o.frames, "\n\n")+"\n\n"+o.last+"\n\n"; got != want {
+				if got, want := string(start)+live.All(), strings.Join(o.frames, "\n\n")+"\n\n"+o.last+"\n\n"; got != want {
 					t.Errorf("got %q", got)
 				}
-				s.terminate()
-				o.checkFailed(t, held.all(), "shutting down")
-				s.exit()
+				s.Terminate()
+				o.checkFailed(t, held.All(), "shutting down")
+				s.Exit()
 			})
 		}
 	}
@@ -183,20 +189,20 @@ func TestClientOfAnotherStreamLeaves(t *testing.T) {
 	for kind, o := range otherStreams(t) {
 		t.Run(kind, func(t *testing.T) {
 			gone := make(chan struct{})
-			base, s := serve(t, newUpstream(t, func(x *exchange) { o.begin(x); x.silence(); close(gone) }), nil)
-			r := newClient(t, base).post(o.path())
-			if _, err := io.ReadFull(r.in, make([]byte, len(o.frames[0]))); err != nil {
+			base, s := sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) { o.begin(x); x.Silence(); close(gone) }), nil)
+			r := client.New(t, base).Post(o.Path())
+			if _, err := io.ReadFull(r.In, make([]byte, len(o.frames[0]))); err != nil {
 				t.Fatal(err)
 			}
-			r.leave()
+			r.Leave()
 			select {
 			case <-gone:
-			case <-time.After(patience):
+			case <-time.After(harness.Patience):
 				t.Error("upstream was never left")
 			}
-			s.terminate()
-			s.exit()
-			for _, e := range s.log.entries() {
+			s.Terminate()
+			s.Exit()
+			for _, e := range s.Log.Entries() {
 				if e["level"] == "warn" && strings.Contains(fmt.Sprint(e["msg"]), "stream ended") {
 					t.Errorf("logged: %v", e)
 				}

@@ -1,14 +1,14 @@
 package integration
 
 import (
-	"context"
-	"fmt"
 	"image/png"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/browser"
 )
 
 // screenshotVariable names the file that the README's picture of the page is
@@ -62,70 +62,49 @@ func TestPageLooks(t *testing.T) {
 		{"narrow, dark", 360, 740, []string{"prefers-color-scheme: dark"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			b := newTab(t, test.width, test.height, test.features...)
-			b.do(chromedp.Navigate(page))
-			b.wait(bothEnded)
-			b.picture(test.name)
+			b := browser.New(t, test.width, test.height, test.features...)
+			b.Do(chromedp.Navigate(page))
+			b.Wait(bothEnded)
+			b.Picture(test.name)
 			for _, name := range []string{"endless_crash", "think_tags", "kill"} {
 				playRecording(b, name)
-				b.picture(test.name + " " + name)
-				if poor := eval[string](b, contrast); poor != "" {
+				b.Picture(test.name + " " + name)
+				if poor := browser.Eval[string](b, contrast); poor != "" {
 					t.Errorf("%s: hard to read:\n%s", name, poor)
 				}
 			}
-			eval[any](b, `document.getElementById("drawer").open = true`)
-			b.wait(`document.querySelector("#frames li")`)
-			b.picture(test.name + " frames")
-			if poor := eval[string](b, contrast); poor != "" {
+			browser.Eval[any](b, `document.getElementById("drawer").open = true`)
+			b.Wait(`document.querySelector("#frames li")`)
+			b.Picture(test.name + " frames")
+			if poor := browser.Eval[string](b, contrast); poor != "" {
 				t.Errorf("the drawer is hard to read:\n%s", poor)
 			}
-			if over := eval[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+			if over := browser.Eval[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
 				t.Errorf("the page is %d pixels wider than the screen", over)
 			}
-			b.checkQuiet(page, "ERR_INCOMPLETE_CHUNKED_ENCODING ("+page+"without/")
+			b.CheckQuiet(page, "ERR_INCOMPLETE_CHUNKED_ENCODING ("+page+"without/")
 		})
 	}
-}
-
-// picture writes a picture of the whole page for whoever wants to look at it:
-// HERMES_PICTURES names a directory.
-func (b *tab) picture(name string) {
-	b.t.Helper()
-	dir := os.Getenv("HERMES_PICTURES")
-	if dir == "" {
-		return
-	}
-	shot := b.shoot(chromedp.FullScreenshot(100))
-	write(b.t, fmt.Sprintf("%s/%s.png", dir, strings.ReplaceAll(name, " ", "-")), shot)
-}
-
-func (b *tab) shoot(shot chromedp.Action[[]byte]) []byte {
-	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	out, err := chromedp.Run(ctx, shot)
-	b.must(err)
-	return out
 }
 
 // Nothing moves by itself for whoever has asked for calm, neither at the
 // beginning nor in a card that runs.
 func TestPageIsCalm(t *testing.T) {
-	b := newTab(t, 1280, 860, "prefers-reduced-motion: reduce")
+	b := browser.New(t, 1280, 860, "prefers-reduced-motion: reduce")
 	page := demoPage(t, "--speed", "4")
-	b.do(chromedp.Navigate(page))
-	b.wait(`document.getElementById("status").innerText.includes("Ask both")`)
-	if n := b.count(".answer > *"); n != 0 {
+	b.Do(chromedp.Navigate(page))
+	b.Wait(`document.getElementById("status").innerText.includes("Ask both")`)
+	if n := b.Count(".answer > *"); n != 0 {
 		t.Errorf("%d pieces of an answer before anybody asked", n)
 	}
 	playRecording(b, "endless_cards")
-	if b.count(".without .spinner") != 3 {
+	if b.Count(".without .spinner") != 3 {
 		t.Error("the cards do not run")
 	}
-	if n := eval[int](b, `document.getAnimations().length`); n != 0 {
+	if n := browser.Eval[int](b, `document.getAnimations().length`); n != 0 {
 		t.Errorf("%d animations", n)
 	}
-	b.checkQuiet(page)
+	b.CheckQuiet(page)
 }
 
 // The README's picture is what the page looks like, and not too large.
@@ -133,14 +112,14 @@ func TestPageScreenshot(t *testing.T) {
 	const limit = 200 << 10
 	file := os.Getenv(screenshotVariable)
 	if file == "" {
-		shot := read(t, path("docs/demo-page.png"))
+		shot := harness.ReadFile(t, harness.Path("docs/demo-page.png"))
 		if _, err := png.Decode(strings.NewReader(shot)); err != nil || len(shot) > limit {
 			t.Errorf("%d bytes, %v", len(shot), err)
 		}
 		return
 	}
-	b := newTab(t, 1180, 800, "prefers-color-scheme: light")
-	b.do(chromedp.Navigate(demoPage(t)))
-	b.wait(bothEnded)
-	b.must(os.WriteFile(file, b.shoot(chromedp.FullScreenshot(100)), 0o644))
+	b := browser.New(t, 1180, 800, "prefers-color-scheme: light")
+	b.Do(chromedp.Navigate(demoPage(t)))
+	b.Wait(bothEnded)
+	b.Must(os.WriteFile(file, b.Shoot(chromedp.FullScreenshot(100)), 0o644))
 }

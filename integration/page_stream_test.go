@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/browser"
 )
 
 // framesOf makes the frames of a list of chunks of a stream, in the browser.
@@ -21,9 +22,9 @@ const framesOf = `async (chunks) => {
 // The page's parser reads event streams as the standard says, and the frames
 // do not depend on where the bytes were cut.
 func TestPageParsesEventStreams(t *testing.T) {
-	b := newTab(t, 800, 600, "prefers-reduced-motion: reduce")
+	b := browser.New(t, 800, 600, "prefers-reduced-motion: reduce")
 	page := demoPage(t)
-	b.do(chromedp.Navigate(page))
+	b.Do(chromedp.Navigate(page))
 	type frame struct {
 		Raw, Event, Data string
 		HasData, Torn    bool
@@ -51,7 +52,7 @@ func TestPageParsesEventStreams(t *testing.T) {
 		for _, cut := range cuts {
 			var got []frame
 			script := fmt.Sprintf(`(%s)(%s)`, framesOf, octets(cut))
-			if err := json.Unmarshal([]byte(eval[string](b, script)), &got); err != nil {
+			if err := json.Unmarshal([]byte(browser.Eval[string](b, script)), &got); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(got, test.want) {
@@ -59,7 +60,7 @@ func TestPageParsesEventStreams(t *testing.T) {
 			}
 		}
 	}
-	b.checkQuiet(page)
+	b.CheckQuiet(page)
 }
 
 // single cuts a string into its bytes.
@@ -84,13 +85,13 @@ func octets(chunks []string) string {
 func TestPageShowsHTMLAsText(t *testing.T) {
 	const hostile = `<img src=/x onerror="document.title='owned'"><script>document.title='owned'</script>`
 	b, page := openPage(t, "--speed", "4")
-	eval[any](b, fmt.Sprintf(`document.getElementById("prompt").value = %q`, hostile))
-	b.click("#send")
-	b.wait(bothEnded)
-	if got := b.text("#with-question"); got != hostile {
+	browser.Eval[any](b, fmt.Sprintf(`document.getElementById("prompt").value = %q`, hostile))
+	b.Click("#send")
+	b.Wait(bothEnded)
+	if got := b.Text("#with-question"); got != hostile {
 		t.Errorf("the question is %q", got)
 	}
-	eval[any](b, fmt.Sprintf(`(async () => {
+	browser.Eval[any](b, fmt.Sprintf(`(async () => {
 		const { Answer } = await import("/answer.js");
 		const { Transcript } = await import("/transcript.js");
 		const { Frames } = await import("/frames.js");
@@ -105,14 +106,14 @@ func TestPageShowsHTMLAsText(t *testing.T) {
 		document.getElementById("drawer").open = true;
 		new Frames(document.getElementById("drawer"), document.getElementById("frames"), document.getElementById("tally")).show(t.frames, []);
 	})()`, hostile))
-	if n := b.count("main img, main script"); n != 0 {
+	if n := b.Count("main img, main script"); n != 0 {
 		t.Errorf("%d elements of the text's own", n)
 	}
-	if n := strings.Count(b.text("#with-answer"), "onerror"); n < 7 {
+	if n := strings.Count(b.Text("#with-answer"), "onerror"); n < 7 {
 		t.Errorf("%d of the texts are shown", n)
 	}
-	if got := eval[string](b, "document.title"); strings.Contains(got, "owned") {
+	if got := browser.Eval[string](b, "document.title"); strings.Contains(got, "owned") {
 		t.Error("a script of the text's own has run")
 	}
-	b.checkQuiet(page)
+	b.CheckQuiet(page)
 }

@@ -4,6 +4,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 var forms = []string{"envelope", "bare", "unnamed", "comment", "off"}
@@ -19,18 +26,18 @@ var (
 
 // The option says in which form tools leave; the request header overrides it.
 func TestProgressForms(t *testing.T) {
-	all := []recording{
-		recorded(t, "g0-v0.8.0/seq_tools"), recorded(t, "g1-v0.9.0/labels"), recorded(t, "g2-v0.13.0/parallel_tools"), recorded(t, "g3-v0.20.3/one_tool"),
+	all := []hermes.Recording{
+		hermes.Recorded(t, "g0-v0.8.0/seq_tools"), hermes.Recorded(t, "g1-v0.9.0/labels"), hermes.Recorded(t, "g2-v0.13.0/parallel_tools"), hermes.Recorded(t, "g3-v0.20.3/one_tool"),
 	}
-	up := newUpstream(t, library(all, byFrame).play)
-	fixed := newClient(t, first(serve(t, up, still)))
+	up := upstream.New(t, upstream.Library(all, upstream.ByFrame).Play)
+	fixed := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Still)))
 	for _, form := range forms {
-		c := newClient(t, first(serve(t, up, still.with(options{"progress": form}))))
+		c := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Still.With(sidecar.Options{"progress": form}))))
 		for _, r := range all {
 			t.Run(form+" of "+r.String(), func(t *testing.T) {
-				body := c.of(t).play(r.String()).all()
+				body := c.Of(t).Play(r.String()).All()
 				checkForm(t, form, body, r)
-				if other := fixed.of(t).play(r.String(), "X-Hermes-Tool-Progress", form).all(); other != body {
+				if other := fixed.Of(t).Play(r.String(), "X-Hermes-Tool-Progress", form).All(); other != body {
 					t.Errorf("by the request header\n%s\nby the option\n%s", other, body)
 				}
 			})
@@ -38,19 +45,16 @@ func TestProgressForms(t *testing.T) {
 	}
 }
 
-// first is the URL of a sidecar.
-func first(base string, _ *sidecar) string { return base }
-
 // checkForm wants every tool event of a body in a form, and as many as the
 // recording has.
-func checkForm(t *testing.T, form, body string, r recording) {
+func checkForm(t *testing.T, form, body string, r hermes.Recording) {
 	t.Helper()
-	want := len(decode(t, string(r.body)).starts)
-	if strings.HasPrefix(r.generation, "g0") {
-		want = strings.Count(string(r.body), "\\n`\\u")
+	want := len(strict.Decode(t, string(r.Body)).Starts)
+	if strings.HasPrefix(r.Generation, "g0") {
+		want = strings.Count(string(r.Body), "\\n`\\u")
 	}
-	if strings.HasPrefix(r.generation, "g1") {
-		want = strings.Count(string(r.body), "event: hermes.tool.progress")
+	if strings.HasPrefix(r.Generation, "g1") {
+		want = strings.Count(string(r.Body), "event: hermes.tool.progress")
 	}
 	runs, ends := 0, 0
 	for _, f := range strings.SplitAfter(body, "\n\n") {
@@ -65,7 +69,7 @@ func checkForm(t *testing.T, form, body string, r recording) {
 		}
 		if data == f || data == "" {
 			if strings.Contains(f, "toolCallId") || strings.HasPrefix(f, "event:") {
-				t.Errorf("a tool event in another form: %q", clip(f))
+				t.Errorf("a tool event in another form: %q", harness.Clip(f))
 			}
 			continue
 		}
@@ -78,7 +82,7 @@ func checkForm(t *testing.T, form, body string, r recording) {
 			ok = fields.MatchString(data) || fieldsEnd.MatchString(data)
 		}
 		if !ok {
-			t.Errorf("form %s: %q", form, clip(f))
+			t.Errorf("form %s: %q", form, harness.Clip(f))
 		}
 		if strings.Contains(data, "completed\"}") {
 			ends++
@@ -96,15 +100,15 @@ func checkForm(t *testing.T, form, body string, r recording) {
 
 // In the form bare a modern stream passes byte for byte.
 func TestBareLeavesModernStreamsAsTheyAre(t *testing.T) {
-	all := recordings(t, func(r recording) bool {
-		return chats(r) && !r.legacy() && strings.Contains(r.scenario, "tool") && r.scenario != "crash_in_tool" || r.scenario == "labels" && !r.legacy()
+	all := hermes.Recordings(t, func(r hermes.Recording) bool {
+		return hermes.Chats(r) && !r.Legacy() && strings.Contains(r.Scenario, "tool") && r.Scenario != "crash_in_tool" || r.Scenario == "labels" && !r.Legacy()
 	})
-	base, _ := serve(t, newUpstream(t, library(all, byFrame).play), still.with(options{"progress": "bare"}))
-	c := newClient(t, base)
+	base, _ := sidecar.Serve(t, upstream.New(t, upstream.Library(all, upstream.ByFrame).Play), sidecar.Still.With(sidecar.Options{"progress": "bare"}))
+	c := client.New(t, base)
 	for _, r := range all {
 		t.Run(r.String(), func(t *testing.T) {
-			if got := c.of(t).play(r.String()).all(); got != string(r.body) {
-				t.Errorf("got\n%s\nwant\n%s", got, r.body)
+			if got := c.Of(t).Play(r.String()).All(); got != string(r.Body) {
+				t.Errorf("got\n%s\nwant\n%s", got, r.Body)
 			}
 		})
 	}
@@ -112,29 +116,29 @@ func TestBareLeavesModernStreamsAsTheyAre(t *testing.T) {
 
 // An unknown value of the request header changes nothing.
 func TestUnknownProgressHeaderIsIgnored(t *testing.T) {
-	all := []recording{recorded(t, "g2-v0.13.0/one_tool")}
-	c := newClient(t, first(serve(t, newUpstream(t, library(all, byFrame).play), still)))
-	want := c.play(all[0].String()).all()
-	if got := c.play(all[0].String(), "X-Hermes-Tool-Progress", "sometimes").all(); got != want {
+	all := []hermes.Recording{hermes.Recorded(t, "g2-v0.13.0/one_tool")}
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, upstream.Library(all, upstream.ByFrame).Play), sidecar.Still)))
+	want := c.Play(all[0].String()).All()
+	if got := c.Play(all[0].String(), "X-Hermes-Tool-Progress", "sometimes").All(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 
 // status_line adds what Open WebUI shows.
 func TestStatusLine(t *testing.T) {
-	all := []recording{recorded(t, "g0-v0.8.0/one_tool"), recorded(t, "g2-v0.13.0/one_tool")}
-	c := newClient(t, first(serve(t, newUpstream(t, library(all, byFrame).play), still.with(options{"status_line": true}))))
+	all := []hermes.Recording{hermes.Recorded(t, "g0-v0.8.0/one_tool"), hermes.Recorded(t, "g2-v0.13.0/one_tool")}
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, upstream.Library(all, upstream.ByFrame).Play), sidecar.Still.With(sidecar.Options{"status_line": true}))))
 	for _, r := range all {
-		a := c.play(r.String()).answer()
-		a.checkGood(t)
+		a := c.Play(r.String()).Answer()
+		a.CheckGood(t)
 		n := 0
-		for _, e := range a.events {
-			if e.chunk == nil || e.Status == "" {
+		for _, e := range a.Events {
+			if e.Chunk == nil || e.Status == "" {
 				continue
 			}
 			n++
 			if e.Event == nil || e.Event.Type != "status" || e.Event.Data.Description != "💻 ls -la" || e.Event.Data.Done != (e.Status == "completed") {
-				t.Errorf("%s: no status line in %q", r, e.raw)
+				t.Errorf("%s: no status line in %q", r, e.Raw)
 			}
 		}
 		if n != 2 {
@@ -148,17 +152,17 @@ func TestStatusEventsGetTheEnvelope(t *testing.T) {
 	const own = `"kind": "lifecycle", "text": "\u23f3 Retrying in 2.0s (attempt 1/3)..."}`
 	const ask = `"choices": ["once", "deny"], "command": "rm"}`
 	const approval = "event: approval.request\ndata: {" + ask + "\n\n"
-	status := recorded(t, "g4-transcribed/status_wait")
-	body := string(status.body)
+	status := hermes.Recorded(t, "g4-transcribed/status_wait")
+	body := string(status.Body)
 	at := strings.Index(body, "event: hermes.status")
-	status.body = []byte(body[:at] + approval + body[at:])
-	up := newUpstream(t, replay(status, byFrame))
+	status.Body = []byte(body[:at] + approval + body[at:])
+	up := upstream.New(t, upstream.Replay(status, upstream.ByFrame))
 	for _, form := range forms {
 		t.Run(form, func(t *testing.T) {
-			got := newClient(t, first(serve(t, up, still.with(options{"progress": form})))).chat().all()
+			got := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Still.With(sidecar.Options{"progress": form})))).Chat().All()
 			if form != "envelope" && form != "unnamed" {
-				if got != string(status.body) {
-					t.Errorf("got\n%s\nwant\n%s", got, status.body)
+				if got != string(status.Body) {
+					t.Errorf("got\n%s\nwant\n%s", got, status.Body)
 				}
 				return
 			}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/metrics"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -20,7 +21,7 @@ var variables = strings.NewReplacer("$__rate_interval", "5m", "$__range", "3h")
 // checkExpression parses an expression and checks each metric, label and value in it
 // against what is exposed. It returns the metrics and the labels that may be in
 // the result.
-func checkExpression(t testing.TB, f families, expr string) (metrics, known []string) {
+func checkExpression(t testing.TB, f metrics.Families, expr string) (metrics, known []string) {
 	t.Helper()
 	e, err := parser.NewParser(parser.Options{}).ParseExpr(variables.Replace(expr))
 	if err != nil {
@@ -76,7 +77,7 @@ func checkExpression(t testing.TB, f families, expr string) (metrics, known []st
 }
 
 // family finds the family of a series, which of a histogram has a longer name.
-func family(f families, series string) (string, *dto.MetricFamily) {
+func family(f metrics.Families, series string) (string, *dto.MetricFamily) {
 	for _, suffix := range []string{"_bucket", "_count", "_sum"} {
 		if name, ok := strings.CutSuffix(series, suffix); ok && f[name].GetType() == dto.MetricType_HISTOGRAM {
 			return name, f[name]
@@ -148,4 +149,5 @@ type finder struct {
 }
 
 func (f *finder) Errorf(string, ...any) { f.found = true }
-func (f *finder) Helper()               {}
+
+func (f *finder) Helper() {}

@@ -15,46 +15,53 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // proxyOf starts caddy hermes-proxy in front of up, on a port of its own, and
 // returns its URL.
-func proxyOf(t testing.TB, up *upstream, args ...string) (string, *sidecar) {
+func proxyOf(t testing.TB, up *upstream.Server, args ...string) (string, *sidecar.Process) {
 	t.Helper()
-	_, port, _ := net.SplitHostPort(freePort(t))
-	args = append([]string{"hermes-proxy", "--from", ":" + port, "--to", up.addr}, args...)
-	return "http://127.0.0.1:" + port, launch(t, environment(t.TempDir()), "hermes proxying", args...)
+	_, port, _ := net.SplitHostPort(harness.FreePort(t))
+	args = append([]string{"hermes-proxy", "--from", ":" + port, "--to", up.Addr}, args...)
+	return "http://127.0.0.1:" + port, sidecar.Launch(t, sidecar.Environment(t.TempDir()), "hermes proxying", args...)
 }
 
 // The command repairs streams without a configuration, and an option is a flag.
 func TestProxyCommand(t *testing.T) {
-	up := newUpstream(t, library(recordings(t, chats), byFrame).play)
+	up := upstream.New(t, upstream.Library(hermes.Recordings(t, hermes.Chats), upstream.ByFrame).Play)
 	url, _ := proxyOf(t, up)
-	a := newClient(t, url).play("g0-v0.8.0/one_tool").answer()
-	a.checkGood(t)
-	if len(a.starts) != 1 || strings.Contains(a.content, "`") {
-		t.Errorf("starts %v, content %q", a.starts, a.content)
+	a := client.New(t, url).Play("g0-v0.8.0/one_tool").Answer()
+	a.CheckGood(t)
+	if len(a.Starts) != 1 || strings.Contains(a.Content, "`") {
+		t.Errorf("starts %v, content %q", a.Starts, a.Content)
 	}
-	newClient(t, url).play("g0-v0.8.0/crash_in_tool").answer().checkError(t, "agent_crashed")
+	client.New(t, url).Play("g0-v0.8.0/crash_in_tool").Answer().CheckError(t, "agent_crashed")
 
 	url, _ = proxyOf(t, up, "--progress", "off", "--header-up", "X-Team: blue", "--header-down", "X-Via: hermes", "--change-host-header")
-	r := newClient(t, url).play("g0-v0.8.0/one_tool")
+	r := client.New(t, url).Play("g0-v0.8.0/one_tool")
 	if got := r.Header.Get("X-Via"); got != "hermes" {
 		t.Errorf("X-Via %q", got)
 	}
-	if a = r.answer(); len(a.starts) != 0 || strings.Contains(a.content, "`") {
-		t.Errorf("starts %v, content %q", a.starts, a.content)
+	if a = r.Answer(); len(a.Starts) != 0 || strings.Contains(a.Content, "`") {
+		t.Errorf("starts %v, content %q", a.Starts, a.Content)
 	}
-	seen := up.requests()
+	seen := up.Requests()
 	last := seen[len(seen)-1]
-	if last.Header.Get("X-Team") != "blue" || last.Host != up.addr {
+	if last.Header.Get("X-Team") != "blue" || last.Host != up.Addr {
 		t.Errorf("upstream saw X-Team %q, Host %q", last.Header.Get("X-Team"), last.Host)
 	}
 }
 
 // Without a host in --from only this machine may connect.
 func TestProxyCommandListensOnLoopback(t *testing.T) {
-	up := newUpstream(t, replay(recorded(t, "g0-v0.8.0/plain"), byFrame))
+	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/plain"), upstream.ByFrame))
 	url, s := proxyOf(t, up)
 	port, _ := strconv.Atoi(url[strings.LastIndex(url, ":")+1:])
 	listening := 0
@@ -77,45 +84,45 @@ func TestProxyCommandListensOnLoopback(t *testing.T) {
 	if listening != 1 {
 		t.Errorf("%d sockets listen on port %d, want 1", listening, port)
 	}
-	if strings.Contains(s.log.String(), "other machines may connect") {
+	if strings.Contains(s.Log.String(), "other machines may connect") {
 		t.Error("the log warns of other machines")
 	}
 }
 
 // Certificates of the internal CA, in every protocol.
 func TestProxyCommandServesTLS(t *testing.T) {
-	up := newUpstream(t, replay(recorded(t, "g0-v0.8.0/one_tool"), byFrame))
-	home, listen := t.TempDir(), freePort(t)
+	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
+	home, listen := t.TempDir(), harness.FreePort(t)
 	// Without a PATH Caddy has no program to make the machine trust its CA.
-	s := launch(t, environment(home, "PATH="+home), "certificate obtained successfully",
-		"hermes-proxy", "--from", listen, "--to", up.addr, "--internal-certs")
-	if !s.log.wait("hermes proxying", s.exited) {
-		t.Fatalf("it does not serve:\n%s", s.log)
+	s := sidecar.Launch(t, sidecar.Environment(home, "PATH="+home), "certificate obtained successfully",
+		"hermes-proxy", "--from", listen, "--to", up.Addr, "--internal-certs")
+	if !s.Says("hermes proxying") {
+		t.Fatalf("it does not serve:\n%s", s.Log)
 	}
-	root := read(t, filepath.Join(home, "data", "caddy", "pki", "authorities", "local", "root.crt"))
+	root := harness.ReadFile(t, filepath.Join(home, "data", "caddy", "pki", "authorities", "local", "root.crt"))
 	// It asks neither for port 80 nor for the trust of this system.
 	for _, line := range []string{"remaining_auto_https_redirects", "installing root certificate"} {
-		if strings.Contains(s.log.String(), line) {
-			t.Errorf("%q is in the log:\n%s", line, s.log)
+		if strings.Contains(s.Log.String(), line) {
+			t.Errorf("%q is in the log:\n%s", line, s.Log)
 		}
 	}
-	if !strings.Contains(s.log.String(), "root.crt") {
-		t.Errorf("the log does not say where the root certificate is:\n%s", s.log)
+	if !strings.Contains(s.Log.String(), "root.crt") {
+		t.Errorf("the log does not say where the root certificate is:\n%s", s.Log)
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM([]byte(root))
 	handshake(t, listen, pool)
-	for protocol, transport := range protocols(t, pool) {
+	for protocol, transport := range client.Protocols(t, pool) {
 		t.Run(protocol, func(t *testing.T) {
-			c := clientOver(t, transport, "https://"+listen)
-			r := c.chat()
+			c := client.Over(t, transport, "https://"+listen)
+			r := c.Chat()
 			if r.Proto != protocol {
 				t.Errorf("spoken is %s", r.Proto)
 			}
-			a := r.answer()
-			a.checkGood(t)
-			if len(a.starts) != 1 {
-				t.Errorf("starts %v", a.starts)
+			a := r.Answer()
+			a.CheckGood(t)
+			if len(a.Starts) != 1 {
+				t.Errorf("starts %v", a.Starts)
 			}
 		})
 	}
@@ -126,7 +133,7 @@ func TestProxyCommandServesTLS(t *testing.T) {
 func handshake(t *testing.T, addr string, pool *x509.CertPool) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); {
 		var conn *tls.Conn
 		if conn, err = tls.Dial("tcp", addr, &tls.Config{RootCAs: pool}); err == nil {
 			conn.Close()
@@ -139,34 +146,34 @@ func handshake(t *testing.T, addr string, pool *x509.CertPool) {
 // --insecure and https:// reach an upstream whose certificate nobody has
 // signed; without --insecure it is refused.
 func TestProxyCommandToTLS(t *testing.T) {
-	up := newUpstream(t, replay(recorded(t, "g0-v0.8.0/one_tool"), byFrame))
-	dir, _ := certificate(t)
-	secure := freePort(t)
-	run(t, t.TempDir(), config{sites: []site{{listen: secure, upstream: up.addr, plain: true, tls: dir}}})
-	behind := &upstream{addr: "https://" + secure}
+	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
+	dir, _ := client.Certificate(t)
+	secure := harness.FreePort(t)
+	sidecar.Run(t, t.TempDir(), sidecar.Config{Sites: []sidecar.Site{{Listen: secure, Upstream: up.Addr, Plain: true, TLS: dir}}})
+	behind := &upstream.Server{Addr: "https://" + secure}
 
 	url, _ := proxyOf(t, behind, "--insecure")
-	newClient(t, url).chat().answer().checkGood(t)
+	client.New(t, url).Chat().Answer().CheckGood(t)
 	url, _ = proxyOf(t, behind)
-	checkJSON(t, newClient(t, url).chat(), http.StatusBadGateway, secure)
+	client.CheckJSON(t, client.New(t, url).Chat(), http.StatusBadGateway, secure)
 }
 
 func TestProxyCommandAccessLog(t *testing.T) {
-	up := newUpstream(t, replay(recorded(t, "g0-v0.8.0/one_tool"), byFrame))
+	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
 	url, s := proxyOf(t, up, "--access-log", "--debug")
-	newClient(t, url).chat().answer().checkGood(t)
+	client.New(t, url).Chat().Answer().CheckGood(t)
 	for _, want := range []string{`"msg":"handled request"`, `"hermes_outcome":"ok"`, `"level":"debug"`} {
-		if !s.log.wait(want, s.exited) {
+		if !s.Says(want) {
 			t.Errorf("no %s in the log", want)
 		}
 	}
 
 	url, quiet := proxyOf(t, up)
-	newClient(t, url).chat().answer().checkGood(t)
-	quiet.terminate()
-	quiet.exit()
+	client.New(t, url).Chat().Answer().CheckGood(t)
+	quiet.Terminate()
+	quiet.Exit()
 	for _, bad := range []string{`"msg":"handled request"`, `"level":"debug"`} {
-		if strings.Contains(quiet.log.String(), bad) {
+		if strings.Contains(quiet.Log.String(), bad) {
 			t.Errorf("%s in the log", bad)
 		}
 	}
@@ -193,11 +200,11 @@ func TestProxyCommandDoesNotStart(t *testing.T) {
 		"header":             {[]string{"--header-up", "X-Team"}, "header-up 0: invalid format"},
 		"TLS without a host": {[]string{"--internal-certs"}, "is served without TLS"},
 		"taken port":         {[]string{"--from", ":" + port}, "127.0.0.1:" + port + " is in use by another program"},
-		"refused by Caddy":   {[]string{"--from", freePort(t), "--keepalive", "1us"}, "invalid keepalive"},
+		"refused by Caddy":   {[]string{"--from", harness.FreePort(t), "--keepalive", "1us"}, "invalid keepalive"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			home := t.TempDir()
-			_, stderr, err := caddy(t, home, append([]string{"hermes-proxy"}, test.args...)...)
+			_, stderr, err := sidecar.Command(t, home, append([]string{"hermes-proxy"}, test.args...)...)
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) || exit.ExitCode() != 1 {
 				t.Errorf("exit: %v, want status 1", err)
@@ -231,33 +238,33 @@ func TestProxyCommandDrains(t *testing.T) {
 	for name, test := range map[string]struct {
 		drain, finish string
 		release       bool
-		stop          func(*sidecar)
+		stop          func(*sidecar.Process)
 	}{
-		"SIGTERM, the stream ends": {"1h", "stop", true, (*sidecar).terminate},
-		"SIGTERM, it does not":     {"300ms", "error", false, (*sidecar).terminate},
-		"SIGINT":                   {"300ms", "error", false, (*sidecar).interrupt},
+		"SIGTERM, the stream ends": {"1h", "stop", true, (*sidecar.Process).Terminate},
+		"SIGTERM, it does not":     {"300ms", "error", false, (*sidecar.Process).Terminate},
+		"SIGINT":                   {"300ms", "error", false, (*sidecar.Process).Interrupt},
 	} {
 		t.Run(name, func(t *testing.T) {
-			up, rest := held(t)
-			home, listen := t.TempDir(), freePort(t)
-			s := launch(t, environment(home), "hermes proxying",
-				"hermes-proxy", "--from", "http://"+listen, "--to", up.addr, "--drain-timeout", test.drain)
-			live := newClient(t, "http://"+listen).chat()
+			up, rest := upstream.Held(t)
+			home, listen := t.TempDir(), harness.FreePort(t)
+			s := sidecar.Launch(t, sidecar.Environment(home), "hermes proxying",
+				"hermes-proxy", "--from", "http://"+listen, "--to", up.Addr, "--drain-timeout", test.drain)
+			live := client.New(t, "http://"+listen).Chat()
 			for range 3 {
-				live.frame()
+				live.Frame()
 			}
 			test.stop(s)
 			if test.release {
 				close(rest)
 			}
-			a := decode(t, live.all())
-			if a.finish != test.finish || !a.done {
-				t.Errorf("frames %v, error %+v", a.names(), a.err)
+			a := strict.Decode(t, live.All())
+			if a.Finish != test.finish || !a.Done {
+				t.Errorf("frames %v, error %+v", a.Names(), a.Err)
 			}
-			if test.finish == "error" && (a.err == nil || a.err.Code != "shutting_down") {
-				t.Errorf("error %+v", a.err)
+			if test.finish == "error" && (a.Err == nil || a.Err.Code != "shutting_down") {
+				t.Errorf("error %+v", a.Err)
 			}
-			s.exit()
+			s.Exit()
 			if _, err := os.Stat(filepath.Join(home, "config", "caddy", "autosave.json")); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("the configuration was saved: %v", err)
 			}
@@ -267,27 +274,27 @@ func TestProxyCommandDrains(t *testing.T) {
 
 // A second Ctrl-C does not wait, as with caddy run.
 func TestProxyCommandForced(t *testing.T) {
-	up, _ := held(t)
+	up, _ := upstream.Held(t)
 	url, s := proxyOf(t, up)
-	live := newClient(t, url).chat()
-	live.frame()
-	s.interrupt()
-	if err := s.cmd.Process.Signal(os.Interrupt); err != nil {
+	live := client.New(t, url).Chat()
+	live.Frame()
+	s.Interrupt()
+	if err := s.Cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
 	select {
-	case <-s.exited:
-	case <-time.After(patience):
+	case <-s.Exited:
+	case <-time.After(harness.Patience):
 		t.Fatal("it does not exit")
 	}
-	if code := s.cmd.ProcessState.ExitCode(); code != 2 {
+	if code := s.Cmd.ProcessState.ExitCode(); code != 2 {
 		t.Errorf("exit status %d, want 2", code)
 	}
 }
 
 // The help says who may connect.
 func TestProxyCommandHelp(t *testing.T) {
-	out, bad, err := caddy(t, t.TempDir(), "hermes-proxy", "--help")
+	out, bad, err := sidecar.Command(t, t.TempDir(), "hermes-proxy", "--help")
 	if err != nil {
 		t.Fatalf("%v: %s", err, bad)
 	}

@@ -16,6 +16,12 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // The races are sought in so many processes, of which each gets so many requests
@@ -40,26 +46,26 @@ func TestNoRaces(t *testing.T) {
 		}
 	}
 	t.Logf("HERMES_RACE_SEED=%d", seed)
-	dir, pool := certificate(t)
+	dir, pool := client.Certificate(t)
 	for round := range raceRounds {
 		t.Run(strconv.Itoa(round), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, uint64(round)))
-			up := newUpstream(t, playRace)
+			up := upstream.New(t, playRace)
 			home := t.TempDir()
 			sites := raceSites(t, r, home)
 			file := filepath.Join(home, "caddy.json")
-			write(t, file, raceConfig(t, sites, up.addr, dir))
+			harness.WriteFile(t, file, raceConfig(t, sites, up.Addr, dir))
 			cmd := exec.Command(caddy, "run", "--config", file)
-			cmd.Env = environment(home, "GORACE=halt_on_error=0 exitcode=66")
-			s := follow(t, cmd, "serving initial configuration")
+			cmd.Env = sidecar.Environment(home, "GORACE=halt_on_error=0 exitcode=66")
+			s := sidecar.Follow(t, cmd, "serving initial configuration")
 
 			// The last requests are left open, for the drain to end them.
 			stop := make(chan struct{})
 			open := race(t, r.Uint64(), raceTransports(t, pool), sites, stop)
 			<-stop
-			s.terminate()
+			s.Terminate()
 			open.Wait()
-			s.exit()
+			s.Exit()
 		})
 	}
 }
@@ -73,10 +79,10 @@ const raceVariable = "HERMES_RACE"
 func raceBinary(t *testing.T) string {
 	t.Helper()
 	switch {
-	case os.Getenv(binaryVariable) != "":
+	case os.Getenv(sidecar.BinaryVariable) != "":
 		t.Skip("the binary under test is given")
-	case raceEnabled:
-		return binary(t)
+	case harness.RaceEnabled:
+		return sidecar.Binary(t)
 	}
 	out, err := exec.Command("go", "env", "CGO_ENABLED", "CC").Output()
 	if err != nil {
@@ -87,9 +93,9 @@ func raceBinary(t *testing.T) string {
 		_, err = exec.LookPath(env[1])
 	}
 	if len(env) < 2 || env[0] != "1" || err != nil {
-		missing(t, raceVariable, "the race detector needs cgo and a C compiler")
+		harness.Missing(t, raceVariable, "the race detector needs cgo and a C compiler")
 	}
-	return build(t, true)
+	return sidecar.Build(t, true)
 }
 
 // A raceSite is a listener whose handlers are put together at random.
@@ -128,7 +134,7 @@ func raceSites(t *testing.T, r *rand.Rand, home string) []raceSite {
 	}
 	for i := range sites {
 		s := &sites[i]
-		s.listen = freePort(t)
+		s.listen = harness.FreePort(t)
 		h := object{
 			"handler": "hermes", "keepalive": "1ms", "parallel_window": "1ms",
 			"first_byte_timeout": ms(5 + r.IntN(30)), "idle_timeout": ms(20 + r.IntN(30)), "stall_timeout": ms(20 + r.IntN(30)),
@@ -175,7 +181,7 @@ func raceConfig(t *testing.T, sites []raceSite, upstream, cert string) []byte {
 
 // raceTransports are those of HTTP/1.1 and HTTP/2.
 func raceTransports(t *testing.T, pool *x509.CertPool) []http.RoundTripper {
-	all := protocols(t, pool)
+	all := client.Protocols(t, pool)
 	return []http.RoundTripper{all["HTTP/1.1"], all["HTTP/2.0"]}
 }
 
@@ -205,7 +211,7 @@ var racePaths = []string{"/v1/chat/completions", "/v1/responses", "/v1/runs/run_
 
 // ask sends a request, and reads the answer as far as it likes.
 func ask(t *testing.T, r *rand.Rand, transport http.RoundTripper, base string) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
 	defer cancel()
 	if r.IntN(4) == 0 { // leaves while it is answered, or before
 		time.AfterFunc(time.Duration(r.IntN(20))*time.Millisecond, cancel)
@@ -247,50 +253,50 @@ func (s *slowly) Read(b []byte) (int, error) {
 }
 
 // playRace answers as the seed of the request says.
-func playRace(x *exchange) {
-	seed, _ := strconv.ParseUint(x.req.Header.Get("X-Seed"), 10, 64)
+func playRace(x *upstream.Exchange) {
+	seed, _ := strconv.ParseUint(x.Req.Header.Get("X-Seed"), 10, 64)
 	r := rand.New(rand.NewPCG(seed, 0))
 	pause := func(most int) {
 		if n := r.IntN(most + 1); n > 0 {
-			x.pause(time.Duration(n) * time.Millisecond)
+			x.Pause(time.Duration(n) * time.Millisecond)
 		}
 	}
 	for range r.IntN(3) {
-		x.header("103 Early Hints", "Link: </a>; rel=preload", "X-Early: 1")
+		x.Header("103 Early Hints", "Link: </a>; rel=preload", "X-Early: 1")
 		pause(1)
 	}
 	switch r.IntN(10) {
 	case 0:
-		x.pause(100 * time.Millisecond) // longer than first_byte_timeout
-		x.fin()
+		x.Pause(100 * time.Millisecond) // longer than first_byte_timeout
+		x.Fin()
 		return
 	case 1:
-		x.reset()
+		x.Reset()
 		return
 	case 2:
-		asJSON("200 OK", `{"object":"chat.completion","choices":[{"message":{"content":"hi"}}],"usage":{"total_tokens":0}}`)(x)
+		upstream.AsJSON("200 OK", `{"object":"chat.completion","choices":[{"message":{"content":"hi"}}],"usage":{"total_tokens":0}}`)(x)
 		return
 	}
 	pause(8)
 	announced, sent := raceTrailers(r)
-	x.events(announced...)
-	for _, f := range raceFrames(r, x.req.URL.Path) {
-		x.frame(f...)
+	x.Events(announced...)
+	for _, f := range raceFrames(r, x.Req.URL.Path) {
+		x.Frame(f...)
 		pause(r.IntN(5))
 	}
 	pause(4) // in which a keepalive looks for trailers
 	switch r.IntN(8) {
 	case 0:
-		x.torn([]byte(role[:20]))
+		x.Torn([]byte(hermes.Role[:20]))
 	case 1:
-		x.reset()
+		x.Reset()
 	case 2:
-		x.pause(100 * time.Millisecond) // longer than any timeout
-		x.fin()
+		x.Pause(100 * time.Millisecond) // longer than any timeout
+		x.Fin()
 	case 3:
-		x.fin()
+		x.Fin()
 	default:
-		x.raw("0\r\n" + sent + "\r\n")
+		x.Raw("0\r\n" + sent + "\r\n")
 	}
 }
 
@@ -317,8 +323,8 @@ func raceTrailers(r *rand.Rand) (announced []string, sent string) {
 // chat.
 func raceFrames(r *rand.Rand, path string) [][]string {
 	chat := [][]string{
-		one(role), one(delta("content", "hi")), one(delta("content", "\n`💻 ls`\n")), one(delta("content", "<think>a</think>")), one(": keepalive"),
-		running("terminal", "call_1"), completed("terminal", "call_1"), one(finish("stop", 5)), one("data: [DONE]"),
+		hermes.One(hermes.Role), hermes.One(hermes.Delta("content", "hi")), hermes.One(hermes.Delta("content", "\n`💻 ls`\n")), hermes.One(hermes.Delta("content", "<think>a</think>")), hermes.One(": keepalive"),
+		hermes.Running("terminal", "call_1"), hermes.Completed("terminal", "call_1"), hermes.One(hermes.Finish("stop", 5)), hermes.One("data: [DONE]"),
 	}
 	own := map[string][][]string{
 		racePaths[0]: chat,
@@ -328,16 +334,16 @@ func raceFrames(r *rand.Rand, path string) [][]string {
 			{"event: response.completed", `data: {"type":"response.completed","sequence_number":2,"response":{"id":"resp_1","object":"response","status":"completed"}}`},
 		},
 		racePaths[2]: {
-			one(`data: {"event":"tool.started","run_id":"run_1","timestamp":1,"tool":"terminal"}`),
-			one(`data: {"event":"message.delta","run_id":"run_1","timestamp":1,"delta":"hi"}`),
-			one(`data: {"event":"run.completed","run_id":"run_1","timestamp":1}`),
+			hermes.One(`data: {"event":"tool.started","run_id":"run_1","timestamp":1,"tool":"terminal"}`),
+			hermes.One(`data: {"event":"message.delta","run_id":"run_1","timestamp":1,"delta":"hi"}`),
+			hermes.One(`data: {"event":"run.completed","run_id":"run_1","timestamp":1}`),
 		},
 		racePaths[3]: {
 			{"event: run.started", `data: {"session_id":"s1","run_id":"run_1","seq":1,"ts":1}`},
 			{"event: tool.started", `data: {"session_id":"s1","run_id":"run_1","seq":2,"ts":1,"tool_name":"terminal"}`},
 			{"event: done", `data: {"session_id":"s1","run_id":"run_1","seq":3,"ts":1}`},
 		},
-		racePaths[4]: {{"event: ping", `data: {"a":1}`}, one(`data: {"b":2}`)},
+		racePaths[4]: {{"event: ping", `data: {"a":1}`}, hermes.One(`data: {"b":2}`)},
 	}[path]
 	var frames [][]string
 	for range r.IntN(12) {
@@ -348,7 +354,7 @@ func raceFrames(r *rand.Rand, path string) [][]string {
 		frames = append(frames, from[r.IntN(len(from))])
 	}
 	if r.IntN(2) == 0 {
-		frames = append([][]string{one(role)}, frames...)
+		frames = append([][]string{hermes.One(hermes.Role)}, frames...)
 	}
 	return frames
 }

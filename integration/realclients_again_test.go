@@ -6,6 +6,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
 )
 
 // A loss is what became of a request that an agent has read and not answered.
@@ -34,15 +37,15 @@ func (l *lab) lose(t testing.TB, d *driver, way string) loss {
 
 // lost is the error in the JSON that comes with the 502 for it, and not the one for
 // an agent that is not there.
-func (l *lab) lost(t testing.TB) apiError {
-	body := fmt.Sprintf(`{"stream":true,"messages":[{"role":"user","content":%s}]}`, quoted(playLost+" - 0"))
+func (l *lab) lost(t testing.TB) strict.APIError {
+	body := fmt.Sprintf(`{"stream":true,"messages":[{"role":"user","content":%s}]}`, hermes.Quoted(playLost+" - 0"))
 	res, err := http.Post(l.bases[byDefault]+"/v1/chat/completions", "application/json", strings.NewReader(body))
 	if err != nil {
 		t.Error(err)
-		return apiError{}
+		return strict.APIError{}
 	}
 	defer res.Body.Close()
-	var e struct{ Error apiError }
+	var e struct{ Error strict.APIError }
 	if err := json.NewDecoder(res.Body).Decode(&e); err != nil || !strings.Contains(e.Error.Message, "may be running") {
 		t.Errorf("%s: %+v, %v", res.Status, e, err)
 	}

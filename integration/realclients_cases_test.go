@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
 )
 
 // The generations of recordings that clients are shown, by their short names.
@@ -48,8 +51,8 @@ var silences = []scenario{
 type expected struct {
 	text      string
 	reasoning string
-	err       apiError // what comes on the wire, of a failure
-	direct    bool     // no sidecar: an error may be any
+	err       strict.APIError // what comes on the wire, of a failure
+	direct    bool            // no sidecar: an error may be any
 }
 
 // thought is reasoning between tags.
@@ -58,8 +61,8 @@ var thought = regexp.MustCompile(`(?s)<think>(.*?)</think>`)
 // expect reads what is to be seen of a scenario.
 func expect(t testing.TB, generation, rec string) expected {
 	t.Helper()
-	e := expected{text: decode(t, string(recorded(t, modern+"/"+rec).body)).content}
-	raw := decode(t, string(recorded(t, generation+"/"+rec).body)).content
+	e := expected{text: strict.Decode(t, string(hermes.Recorded(t, modern+"/"+rec).Body)).Content}
+	raw := strict.Decode(t, string(hermes.Recorded(t, generation+"/"+rec).Body)).Content
 	if m := thought.FindStringSubmatch(raw); m != nil {
 		e.reasoning = m[1]
 	}

@@ -5,12 +5,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 )
 
 // updateDocs writes the tables of docs/clients.md instead of comparing them.
 var updateDocs = flag.Bool("update", false, "write the tables of docs/clients.md")
 
-var clientsDoc = path("docs/clients.md")
+var clientsDoc = harness.Path("docs/clients.md")
 
 // generated is a table between two comments of the document.
 var generated = regexp.MustCompile(`(?s)(<!-- generated: ([a-z ]+) -->\n)(.*?)(<!-- end -->)`)
@@ -18,7 +20,7 @@ var generated = regexp.MustCompile(`(?s)(<!-- generated: ([a-z ]+) -->\n)(.*?)(<
 // checkClientsDoc compares the tables of the document with what the clients did.
 // Rows of clients that could not be tried are not looked at.
 func checkClientsDoc(t *testing.T, tried []*trial) {
-	page := read(t, clientsDoc)
+	page := harness.ReadFile(t, clientsDoc)
 	whole := len(tried) == len(realClients)
 	if *updateDocs && !whole {
 		t.Fatalf("only %d of %d clients could be tried: the tables need them all", len(tried), len(realClients))
@@ -42,7 +44,7 @@ func checkClientsDoc(t *testing.T, tried []*trial) {
 		t.Errorf("%d of %d tables are in %s", seen, len(tables), clientsDoc)
 	}
 	if *updateDocs {
-		write(t, clientsDoc, []byte(updated))
+		harness.WriteFile(t, clientsDoc, []byte(updated))
 	}
 }
 

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os/exec"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 )
 
 // A driver is a running program that uses one client as its documentation
@@ -19,7 +19,7 @@ import (
 type driver struct {
 	t       testing.TB
 	version string // of the client, as the installed package says
-	stderr  *lockedBuffer
+	stderr  *harness.Log
 	hello   chan error // how the start went
 
 	mu      sync.Mutex
@@ -50,28 +50,10 @@ type seenFail struct {
 	Code    string `json:"code"`
 }
 
-// A lockedBuffer is what a process writes to stderr.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 // startDriver starts a driver. It may be asked once it is ready.
 func startDriver(t testing.TB, cmd *exec.Cmd) *driver {
 	t.Helper()
-	d := &driver{t: t, stderr: &lockedBuffer{}, hello: make(chan error, 1), waiting: map[int]chan seen{}, dead: make(chan struct{})}
+	d := &driver{t: t, stderr: harness.NewLog(), hello: make(chan error, 1), waiting: map[int]chan seen{}, dead: make(chan struct{})}
 	cmd.Stderr = d.stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -91,7 +73,7 @@ func startDriver(t testing.TB, cmd *exec.Cmd) *driver {
 		<-d.dead
 		cmd.Wait()
 		if t.Failed() {
-			t.Logf("stderr of the driver:\n%s", clip(d.stderr.String()))
+			t.Logf("stderr of the driver:\n%s", harness.Clip(d.stderr.String()))
 		}
 	})
 	go d.listen(bufio.NewReader(stdout))

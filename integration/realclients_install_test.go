@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 )
 
 // clientsVariable says what to do about clients that need more than Go:
@@ -121,7 +123,7 @@ func besideModules(t testing.TB, modules, driver string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		write(t, filepath.Join(dir, filepath.Base(name)), b)
+		harness.WriteFile(t, filepath.Join(dir, filepath.Base(name)), b)
 	}
 	if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
 		t.Fatal(err)

@@ -10,12 +10,19 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // A variant is a sidecar with options of its own, or none at all.
 type variant struct {
 	name    string
-	options options
+	options sidecar.Options
 }
 
 // direct is the variant without a sidecar.
@@ -31,15 +38,15 @@ const (
 )
 
 // quick makes the sidecar speak in every silence worth the name.
-var quick = options{"keepalive": "50ms"}
+var quick = sidecar.Options{"keepalive": "50ms"}
 
 var variants = []variant{
 	{byDefault, nil},
-	{"unnamed", options{"progress": "unnamed"}},
-	{"comment", options{"progress": "comment"}},
-	{"off", options{"progress": "off"}},
+	{"unnamed", sidecar.Options{"progress": "unnamed"}},
+	{"comment", sidecar.Options{"progress": "comment"}},
+	{"off", sidecar.Options{"progress": "off"}},
 	{keepaliveChunk, quick},
-	{keepaliveComment, quick.with(options{"keepalive_form": "comment"})},
+	{keepaliveComment, quick.With(sidecar.Options{"keepalive_form": "comment"})},
 }
 
 // A lab is what clients are tried against: one upstream, and a sidecar with a
@@ -48,54 +55,54 @@ type lab struct {
 	book  *playbook
 	bases map[string]string // of variants
 	dead  map[string]string // those whose upstream refuses connections
-	no    apiError          // what these say
+	no    strict.APIError   // what these say
 	asked atomic.Int64
 
 	mu     sync.Mutex
-	errors map[string]apiError // of references, by variant and prompt
+	errors map[string]strict.APIError // of references, by variant and prompt
 }
 
 func newLab(t testing.TB) *lab {
 	t.Helper()
-	l := &lab{book: newPlaybook(t), bases: map[string]string{}, dead: map[string]string{}, errors: map[string]apiError{}}
-	up := newUpstream(t, l.book.play)
-	nobody := freePort(t)
-	l.bases[direct], l.dead[direct] = "http://"+up.addr, "http://"+nobody
-	var c config
+	l := &lab{book: newPlaybook(t), bases: map[string]string{}, dead: map[string]string{}, errors: map[string]strict.APIError{}}
+	up := upstream.New(t, l.book.play)
+	nobody := harness.FreePort(t)
+	l.bases[direct], l.dead[direct] = "http://"+up.Addr, "http://"+nobody
+	var c sidecar.Config
 	for _, v := range variants {
 		// One upstream plays all generations here, and whoever reports its failures
 		// is believed: what is remembered of it must not decide.
-		s := site{listen: freePort(t), upstream: up.addr, options: v.options.with(options{"zero_usage": "error"})}
-		l.bases[v.name] = "http://" + s.listen
-		c.sites = append(c.sites, s)
+		s := sidecar.Site{Listen: harness.FreePort(t), Upstream: up.Addr, Options: v.options.With(sidecar.Options{"zero_usage": "error"})}
+		l.bases[v.name] = "http://" + s.Listen
+		c.Sites = append(c.Sites, s)
 	}
-	refused := site{listen: freePort(t), upstream: nobody}
-	l.dead[byDefault] = "http://" + refused.listen
-	c.sites = append(c.sites, refused)
-	run(t, t.TempDir(), c)
+	refused := sidecar.Site{Listen: harness.FreePort(t), Upstream: nobody}
+	l.dead[byDefault] = "http://" + refused.Listen
+	c.Sites = append(c.Sites, refused)
+	sidecar.Run(t, t.TempDir(), c)
 	l.no = refusedError(t, l.dead[byDefault])
 	for _, v := range variants {
-		if a := l.reference(t, v.name, playWhole+" "+modern+"/plain 0"); a.finish != "stop" || a.err != nil {
-			t.Fatalf("%s: %+v", v.name, a.err)
+		if a := l.reference(t, v.name, playWhole+" "+modern+"/plain 0"); a.Finish != "stop" || a.Err != nil {
+			t.Fatalf("%s: %+v", v.name, a.Err)
 		}
 	}
 	return l
 }
 
 // reference asks as a strict decoder does.
-func (l *lab) reference(t testing.TB, variant, prompt string) *answer {
+func (l *lab) reference(t testing.TB, variant, prompt string) *strict.Answer {
 	t.Helper()
-	body := fmt.Sprintf(`{"model":"hermes-agent","stream":true,"messages":[{"role":"user","content":%s}]}`, quoted(prompt))
+	body := fmt.Sprintf(`{"model":"hermes-agent","stream":true,"messages":[{"role":"user","content":%s}]}`, hermes.Quoted(prompt))
 	res, err := http.Post(l.bases[variant]+"/v1/chat/completions", "application/json", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	return decode(t, readAll(t, res.Body))
+	return strict.Decode(t, readAll(t, res.Body))
 }
 
 // errorOf is the error that is on the wire of an answer.
-func (l *lab) errorOf(t testing.TB, variant, kind, rec string) apiError {
+func (l *lab) errorOf(t testing.TB, variant, kind, rec string) strict.APIError {
 	t.Helper()
 	if kind == playReset {
 		kind = playTorn // to the client they are alike
@@ -106,10 +113,10 @@ func (l *lab) errorOf(t testing.TB, variant, kind, rec string) apiError {
 	e, ok := l.errors[variant+prompt]
 	if !ok {
 		a := l.reference(t, variant, prompt)
-		if a.err == nil {
+		if a.Err == nil {
 			t.Fatalf("no error comes with %s of %s", prompt, variant)
 		}
-		e = *a.err
+		e = *a.Err
 		l.errors[variant+prompt] = e
 	}
 	return e
@@ -155,7 +162,7 @@ func (b *bench) once(t testing.TB, s scenario, kind, generation, rec string) (ou
 	nonce := fmt.Sprint(b.lab.asked.Add(1))
 	b.lab.book.expect(nonce, b.tap)
 	before := b.tap.attempts()
-	got := b.d.ask(b.tap.url(), kind+" "+name+" "+nonce, patience)
+	got := b.d.ask(b.tap.url(), kind+" "+name+" "+nonce, harness.Patience)
 	o := s.judge(got, want, kind)
 	if n := b.tap.attempts() - before; n != 1 {
 		o.ok, o.cell = false, fmt.Sprintf("%s, %d requests", o.cell, n)
@@ -211,14 +218,14 @@ func (l *lab) refuseOnce(t testing.TB, d *driver, variant string) (refusal, time
 }
 
 // refusedError is the error in the JSON that comes with the 502.
-func refusedError(t testing.TB, base string) apiError {
+func refusedError(t testing.TB, base string) strict.APIError {
 	t.Helper()
-	res, err := http.Post(base+"/v1/chat/completions", "application/json", strings.NewReader(question))
+	res, err := http.Post(base+"/v1/chat/completions", "application/json", strings.NewReader(client.Question))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	var e struct{ Error apiError }
+	var e struct{ Error strict.APIError }
 	if body := readAll(t, res.Body); res.StatusCode != http.StatusBadGateway || json.Unmarshal([]byte(body), &e) != nil || e.Error.Message == "" {
 		t.Fatalf("%s: %s", res.Status, body)
 	}

@@ -145,6 +145,7 @@ func (r *trial) fine(variant string, keep func(s scenario) bool) bool {
 }
 
 func anyScenario(scenario) bool { return true }
+
 func withTools(s scenario) bool { return s.tools }
 
 // needs are the options with which a client works that does not by default.

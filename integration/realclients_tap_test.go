@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // A tap hands connections on to an address, byte for byte, and notes how many
@@ -142,12 +144,12 @@ func (p *tap) answerCount() int {
 
 // awaitAnswers returns when bytes have gone to the client n times, or when the
 // sidecar has left.
-func (p *tap) awaitAnswers(x *exchange, n int) {
+func (p *tap) awaitAnswers(x *upstream.Exchange, n int) {
 	for {
 		p.mu.Lock()
 		more, enough := p.more, p.reads >= n
 		p.mu.Unlock()
-		if enough || !x.wait(more) {
+		if enough || !x.Wait(more) {
 			return
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 )
 
 // TestRealClients shows the recordings to clients that people have, each in the
@@ -83,7 +85,7 @@ func (r *trial) refuse(lab *lab) {
 // run shows the client all there is to see, but for refused connections.
 func (r *trial) run(t *testing.T, lab *lab) {
 	if r.err != nil {
-		missing(t, clientsVariable, r.err.Error())
+		harness.Missing(t, clientsVariable, r.err.Error())
 	}
 	for _, v := range append([]variant{{name: direct}}, variants...) {
 		b := lab.bench(t, r.d, v.name)

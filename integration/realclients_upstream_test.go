@@ -6,6 +6,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // A playbook is an upstream that is told by the user's message what to answer,
@@ -14,7 +17,7 @@ import (
 // came to its end or broke off.
 type playbook struct {
 	t    testing.TB
-	recs map[string]recording
+	recs map[string]hermes.Recording
 
 	mu    sync.Mutex
 	ended map[string]time.Time // by nonce
@@ -33,32 +36,32 @@ const (
 )
 
 func newPlaybook(t testing.TB) *playbook {
-	p := &playbook{t: t, recs: map[string]recording{}, ended: map[string]time.Time{}, taps: map[string]*tap{}, asked: map[string]int{}}
-	for _, r := range recordings(t, chats) {
+	p := &playbook{t: t, recs: map[string]hermes.Recording{}, ended: map[string]time.Time{}, taps: map[string]*tap{}, asked: map[string]int{}}
+	for _, r := range hermes.Recordings(t, hermes.Chats) {
 		p.recs[r.String()] = r
 	}
 	return p
 }
 
 // play is the upstream's script.
-func (p *playbook) play(x *exchange) {
-	kind, rec, nonce := p.read(x.body)
+func (p *playbook) play(x *upstream.Exchange) {
+	kind, rec, nonce := p.read(x.Body)
 	p.mu.Lock()
 	p.asked[nonce]++
 	p.mu.Unlock()
 	if kind == playLost {
-		x.fin()
+		x.Fin()
 		return
 	}
 	r, ok := p.recs[rec]
 	if !ok {
-		asJSON("404 Not Found", `{"error":{"message":"no such recording"}}`)(x)
+		upstream.AsJSON("404 Not Found", `{"error":{"message":"no such recording"}}`)(x)
 		return
 	}
-	frames := byFrame.cut(r.body)
+	frames := upstream.ByFrame.Cut(r.Body)
 	before := p.tapOf(nonce).answerCount()
 	if kind == playWhole || kind == playEarly || kind == playSlow {
-		x.raw(r.header)
+		x.Raw(r.Header)
 		for i, f := range frames {
 			if kind == playEarly && i == 0 || kind == playSlow && i == len(frames)/2 {
 				p.tapOf(nonce).awaitAnswers(x, before+i+3) // header, frames, and two keepalives
@@ -66,26 +69,26 @@ func (p *playbook) play(x *exchange) {
 			if i == len(frames)-3 { // the finish chunk, [DONE], and nothing
 				p.end(nonce)
 			}
-			x.chunk(f)
+			x.Chunk(f)
 		}
-		x.end()
+		x.End()
 		return
 	}
 	half := len(frames) / 2
-	x.raw(r.header)
+	x.Raw(r.Header)
 	for _, f := range frames[:half] {
-		x.chunk(f)
+		x.Chunk(f)
 	}
 	part := frames[half][:len(frames[half])/2]
 	if kind == playTorn {
 		p.end(nonce)
-		x.torn(part)
+		x.Torn(part)
 		return
 	}
-	x.chunk(part)
+	x.Chunk(part)
 	p.tapOf(nonce).awaitAnswers(x, before+1) // a reset may overtake what was sent before it
 	p.end(nonce)
-	x.reset()
+	x.Reset()
 }
 
 // read finds the last user's message in a request.

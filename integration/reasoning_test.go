@@ -6,44 +6,50 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // The recordings in which a model thinks between tags: the content is that of a
 // modern Hermes, and the reasoning what the tags held.
 func TestThinkTagsBecomeReasoning(t *testing.T) {
-	all := recordings(t, func(r recording) bool { return r.scenario == "think_tags" })
-	for _, cut := range []cutter{byFrame, byByte, whole} {
-		c := newClient(t, first(serve(t, newUpstream(t, library(all, cut).play), nil)))
+	all := hermes.Recordings(t, func(r hermes.Recording) bool { return r.Scenario == "think_tags" })
+	for _, cut := range []upstream.Cutter{upstream.ByFrame, upstream.ByByte, upstream.Whole} {
+		c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, upstream.Library(all, cut).Play), nil)))
 		for _, r := range all {
-			a := c.play(r.String()).answer()
-			a.checkGood(t)
-			if a.content != "Answer 42" {
-				t.Errorf("%s, %s: content %q", r, cut.name, a.content)
+			a := c.Play(r.String()).Answer()
+			a.CheckGood(t)
+			if a.Content != "Answer 42" {
+				t.Errorf("%s, %s: content %q", r, cut.Name, a.Content)
 			}
 			want := ""
-			if strings.Contains(string(r.body), "<think>") {
+			if strings.Contains(string(r.Body), "<think>") {
 				want = "secret plan"
 			}
-			if a.reasoning != want {
-				t.Errorf("%s, %s: reasoning %q", r, cut.name, a.reasoning)
+			if a.Reasoning != want {
+				t.Errorf("%s, %s: reasoning %q", r, cut.Name, a.Reasoning)
 			}
 		}
 	}
 }
 
 func TestReasoningOption(t *testing.T) {
-	r := recorded(t, "g0-v0.8.0/think_tags")
-	up := newUpstream(t, replay(r, byFrame))
+	r := hermes.Recorded(t, "g0-v0.8.0/think_tags")
+	up := upstream.New(t, upstream.Replay(r, upstream.ByFrame))
 	t.Run("keep", func(t *testing.T) {
-		c := newClient(t, first(serve(t, up, still.with(options{"reasoning": "keep"}))))
-		if got := c.chat().all(); got != string(r.body) {
+		c := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Still.With(sidecar.Options{"reasoning": "keep"}))))
+		if got := c.Chat().All(); got != string(r.Body) {
 			t.Errorf("the stream has changed:\n%s", got)
 		}
 	})
 	t.Run("drop", func(t *testing.T) {
-		c := newClient(t, first(serve(t, up, options{"reasoning": "drop"})))
-		if a := c.chat().answer(); a.content != "Answer 42" || a.reasoning != "" {
-			t.Errorf("content %q, reasoning %q", a.content, a.reasoning)
+		c := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Options{"reasoning": "drop"})))
+		if a := c.Chat().Answer(); a.Content != "Answer 42" || a.Reasoning != "" {
+			t.Errorf("content %q, reasoning %q", a.Content, a.Reasoning)
 		}
 	})
 }
@@ -51,18 +57,18 @@ func TestReasoningOption(t *testing.T) {
 // A backend that dies while the model thinks: what has been thought arrives, and
 // then an error.
 func TestCrashInsideReasoning(t *testing.T) {
-	up := newUpstream(t, func(x *exchange) {
-		x.events()
+	up := upstream.New(t, func(x *upstream.Exchange) {
+		x.Events()
 		for _, s := range []string{"<thi", "nk>", "a plan", " that </th"} {
-			x.frame(delta("content", s))
+			x.Frame(hermes.Delta("content", s))
 		}
-		x.reset()
+		x.Reset()
 	})
-	c := newClient(t, first(serve(t, up, nil)))
-	a := c.chat().answer()
-	a.checkError(t, "upstream_aborted")
-	if a.content != "" || !strings.HasPrefix("a plan that </th", a.reasoning) || !a.last.Hermes.Partial {
-		t.Errorf("content %q, reasoning %q", a.content, a.reasoning)
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, up, nil)))
+	a := c.Chat().Answer()
+	a.CheckError(t, "upstream_aborted")
+	if a.Content != "" || !strings.HasPrefix("a plan that </th", a.Reasoning) || !a.Last.Hermes.Partial {
+		t.Errorf("content %q, reasoning %q", a.Content, a.Reasoning)
 	}
 }
 
@@ -71,16 +77,16 @@ func TestCrashInsideReasoning(t *testing.T) {
 func TestReasoningOfProviders(t *testing.T) {
 	const head = `{"id":"chatcmpl-7c","object":"chat.completion.chunk","created":1741000000,"model":"deepseek-r1-distill-llama-70b",`
 	groq := func(s string) string {
-		return "data: " + head + `"system_fingerprint":"fp_1","choices":[{"index":0,"delta":{"content":` + quoted(s) + `},"logprobs":null,"finish_reason":null}]}`
+		return "data: " + head + `"system_fingerprint":"fp_1","choices":[{"index":0,"delta":{"content":` + hermes.Quoted(s) + `},"logprobs":null,"finish_reason":null}]}`
 	}
 	together := func(s string) string {
-		return "data: " + head + `"choices":[{"index":0,"text":` + quoted(s) + `,"logprobs":null,"finish_reason":null,"seed":null,"delta":{"token_id":128013,"role":"assistant","content":` +
-			quoted(s) + `,"tool_calls":null}}],"usage":null}`
+		return "data: " + head + `"choices":[{"index":0,"text":` + hermes.Quoted(s) + `,"logprobs":null,"finish_reason":null,"seed":null,"delta":{"token_id":128013,"role":"assistant","content":` +
+			hermes.Quoted(s) + `,"tool_calls":null}}],"usage":null}`
 	}
 	deepseek := func(s string) string {
-		member := `"content":null,"reasoning_content":` + quoted(s)
+		member := `"content":null,"reasoning_content":` + hermes.Quoted(s)
 		if !strings.HasPrefix(s, "I ") {
-			member = `"content":` + quoted(s) + `,"reasoning_content":null`
+			member = `"content":` + hermes.Quoted(s) + `,"reasoning_content":null`
 		}
 		return "data: " + head + `"choices":[{"index":0,"delta":{` + member + `},"logprobs":null,"finish_reason":null}]}`
 	}
@@ -98,23 +104,23 @@ func TestReasoningOfProviders(t *testing.T) {
 		{"a member of its own", deepseek, []string{"I think", "The", " answer"}, "I think"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			up := newUpstream(t, func(x *exchange) {
-				x.events()
+			up := upstream.New(t, func(x *upstream.Exchange) {
+				x.Events()
 				for _, s := range c.parts {
-					x.frame(c.form(s))
+					x.Frame(c.form(s))
 				}
-				x.frame(end)
-				x.frame("data: [DONE]")
-				x.end()
+				x.Frame(end)
+				x.Frame("data: [DONE]")
+				x.End()
 			})
-			cl := newClient(t, first(serve(t, up, nil)))
-			body := cl.chat().all()
-			a := decode(t, body)
-			a.checkGood(t)
-			if a.content != "The answer" || a.reasoning != c.reasoning {
-				t.Errorf("content %q, reasoning %q", a.content, a.reasoning)
+			cl := client.New(t, sidecar.URL(sidecar.Serve(t, up, nil)))
+			body := cl.Chat().All()
+			a := strict.Decode(t, body)
+			a.CheckGood(t)
+			if a.Content != "The answer" || a.Reasoning != c.reasoning {
+				t.Errorf("content %q, reasoning %q", a.Content, a.Reasoning)
 			}
-			if repeated := repeats(t, a); c.name == "tags and a repeat" && repeated != a.content {
+			if repeated := repeats(t, a); c.name == "tags and a repeat" && repeated != a.Content {
 				t.Errorf("the text that is repeated is %q", repeated)
 			}
 			if c.name == "a member of its own" && strings.Count(body, head) != len(c.parts)+1 {
@@ -124,19 +130,13 @@ func TestReasoningOfProviders(t *testing.T) {
 	}
 }
 
-// quoted is a JSON string.
-func quoted(s string) string {
-	b, _ := json.Marshal(s)
-	return string(b)
-}
-
 // repeats is the text of the choices of an answer.
-func repeats(t testing.TB, a *answer) string {
+func repeats(t testing.TB, a *strict.Answer) string {
 	t.Helper()
 	var b strings.Builder
-	for _, e := range a.events {
+	for _, e := range a.Events {
 		var c struct{ Choices []struct{ Text string } }
-		if err := json.Unmarshal([]byte(e.data), &c); err == nil && len(c.Choices) > 0 {
+		if err := json.Unmarshal([]byte(e.Data), &c); err == nil && len(c.Choices) > 0 {
 			b.WriteString(c.Choices[0].Text)
 		}
 	}
@@ -149,9 +149,9 @@ func TestReasoningOfAnswersThatAreNotStreamed(t *testing.T) {
 	body := strings.NewReplacer("\n", "", "\t", "").Replace(`{"id": "chatcmpl-1", "object": "chat.completion", "created": 1795164827, "model": "hermes-agent",
 		 "choices": [{"index": 0, "message": {"role": "assistant", "content": "<think>a plan</think>\n\nHi\n` + "`\\ud83d\\udcbb ls`" + `\n\n\nAnswer"}, "finish_reason": "stop"}],
 		 "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}}`)
-	up := newUpstream(t, asJSON("200 OK", body))
-	r := newClient(t, first(serve(t, up, nil))).chat()
-	got := r.all()
+	up := upstream.New(t, upstream.AsJSON("200 OK", body))
+	r := client.New(t, sidecar.URL(sidecar.Serve(t, up, nil))).Chat()
+	got := r.All()
 	want := strings.Replace(body, `"<think>a plan</think>\n\nHi\n`+"`\\ud83d\\udcbb ls`"+`\n\n\nAnswer"`, `"Hi\n\nAnswer","reasoning_content":"a plan"`, 1)
 	if got != want || r.StatusCode != http.StatusOK {
 		t.Errorf("%s\n%s\nwant\n%s", r.Status, got, want)

@@ -13,9 +13,15 @@ import (
 
 	"github.com/compose-spec/compose-go/v2/cli"
 	"github.com/compose-spec/compose-go/v2/types"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
-var composeDir = path("deploy/compose")
+var composeDir = harness.Path("deploy/compose")
 
 // composed reads compose.yaml as Docker Compose does, with the variables of
 // .env.example and more.
@@ -97,7 +103,7 @@ func TestRecipeComposeFits(t *testing.T) {
 	}
 	conf := fileRecipe(t, filepath.Join(composeDir, "Caddyfile"))
 	base, err := url.Parse(value(webui, "OPENAI_API_BASE_URL"))
-	if err != nil || base.Hostname() != sidecar.Name || !strings.Contains(conf.text, "\n:"+base.Port()+" {\n") || base.Path != "/v1" {
+	if err != nil || base.Hostname() != sidecar.Name || !strings.Contains(conf.Text, "\n:"+base.Port()+" {\n") || base.Path != "/v1" {
 		t.Errorf("Open WebUI asks %v: %v", base, err)
 	}
 	if got, want := value(sidecar, "HERMES_UPSTREAM"), hermes.Name+":"+value(hermes, "API_SERVER_PORT"); got != want {
@@ -107,7 +113,7 @@ func TestRecipeComposeFits(t *testing.T) {
 		t.Error("the key of clients is not the agent's")
 	}
 	for _, port := range sidecar.Ports {
-		if !strings.Contains(conf.text, "\n:"+port.Published+" {\n") || port.Published == "8644" {
+		if !strings.Contains(conf.Text, "\n:"+port.Published+" {\n") || port.Published == "8644" {
 			t.Errorf("port %s is published", port.Published)
 		}
 	}
@@ -121,7 +127,7 @@ func TestRecipeComposeFits(t *testing.T) {
 	if !mounted {
 		t.Errorf("the Caddyfile is not mounted: %v", sidecar.Volumes)
 	}
-	grace, err := time.ParseDuration(regexp.MustCompile(`grace_period (\S+)`).FindStringSubmatch(conf.text)[1])
+	grace, err := time.ParseDuration(regexp.MustCompile(`grace_period (\S+)`).FindStringSubmatch(conf.Text)[1])
 	if err != nil || time.Duration(*sidecar.StopGracePeriod) < grace+5*time.Second || grace < 15*time.Second {
 		t.Errorf("stop_grace_period %v, grace_period %v (%v)", sidecar.StopGracePeriod, grace, err)
 	}
@@ -130,23 +136,29 @@ func TestRecipeComposeFits(t *testing.T) {
 // The sidecar's Caddyfile serves: repaired streams, a status line, its health, and
 // no remote control.
 func TestRecipeComposeCaddyfile(t *testing.T) {
-	up := newUpstream(t, replay(recorded(t, "g0-v0.8.0/one_tool"), byFrame))
-	listen, health := freePort(t), freePort(t)
-	d := fileRecipe(t, filepath.Join(composeDir, "Caddyfile")).with(":8643 {", ":"+port(listen)+" {").with(":8644 {", ":"+port(health)+" {").caddy("HERMES_UPSTREAM=" + up.addr)
-	body := newClient(t, "http://"+listen).chat().all()
-	a := decode(t, body)
-	a.checkGood(t)
-	if len(a.starts) != 1 || !strings.Contains(body, `"event":{"type":"status"`) {
-		t.Errorf("got %q", clip(body))
+	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
+	listen, health := harness.FreePort(t), harness.FreePort(t)
+	d := fileRecipe(t, filepath.Join(composeDir, "Caddyfile")).With(":8643 {", ":"+harness.Port(listen)+" {").With(":8644 {", ":"+harness.Port(health)+" {").Caddy("HERMES_UPSTREAM=" + up.Addr)
+	body := client.New(t, "http://"+listen).Chat().All()
+	a := strict.Decode(t, body)
+	a.CheckGood(t)
+	if len(a.Starts) != 1 || !strings.Contains(body, `"event":{"type":"status"`) {
+		t.Errorf("got %q", harness.Clip(body))
 	}
-	c := newClient(t, "http://"+health)
-	if res, err := c.http.Get(c.base + "/healthz"); err != nil || res.StatusCode != 200 {
+	c := client.New(t, "http://"+health)
+	if res, err := c.HTTP.Get(c.Base + "/healthz"); err != nil || res.StatusCode != 200 {
 		t.Errorf("health: %v %v", res, err)
 	}
-	if !strings.Contains(c.get("/metrics"), "hermes_streams_total") {
+	if !strings.Contains(c.Get("/metrics"), "hermes_streams_total") {
 		t.Error("no metrics")
 	}
-	if !strings.Contains(d.log.String(), "admin endpoint disabled") {
+	if !strings.Contains(d.Log.String(), "admin endpoint disabled") {
 		t.Error("there is an admin endpoint")
 	}
+}
+
+// fileRecipe reads a configuration that is a file of the repository.
+func fileRecipe(t testing.TB, file string) sidecar.Recipe {
+	t.Helper()
+	return sidecar.NewRecipe(t, harness.ReadFile(t, file))
 }

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 )
@@ -17,37 +20,37 @@ import (
 func TestRecipeHTTP3(t *testing.T) {
 	scripts, gates := frontScripts(t)
 	r, pool := certified(t, recipeOf(t, "http3"))
-	d := r.with("127.0.0.1:8642", newUpstream(t, scripts.play).addr).caddy()
+	d := r.With("127.0.0.1:8642", upstream.New(t, scripts.Play).Addr).Caddy()
 
-	old := d.client(t, "agent.example.com", pool).play("g0-v0.8.0/one_tool")
-	old.checkRepaired(t)
-	if got, want := old.Header.Get("Alt-Svc"), `h3=":`+port(d.https)+`"`; !strings.Contains(got, want) {
+	old := d.Client(t, "agent.example.com", pool).Play("g0-v0.8.0/one_tool")
+	old.CheckRepaired(t)
+	if got, want := old.Header.Get("Alt-Svc"), `h3=":`+harness.Port(d.HTTPS)+`"`; !strings.Contains(got, want) {
 		t.Errorf("Alt-Svc %q, want %s", got, want)
 	}
 
 	tr := &http3.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: pool}, DisableCompression: true,
 		Dial: func(ctx context.Context, _ string, tc *tls.Config, qc *quic.Config) (*quic.Conn, error) {
-			return quic.DialAddrEarly(ctx, d.https, tc, qc)
+			return quic.DialAddrEarly(ctx, d.HTTPS, tc, qc)
 		},
 	}
 	t.Cleanup(func() { tr.Close() })
-	c := clientOver(t, tr, "https://agent.example.com")
-	live := c.play("g0-v0.8.0/one_tool")
+	c := client.Over(t, tr, "https://agent.example.com")
+	live := c.Play("g0-v0.8.0/one_tool")
 	if live.Proto != "HTTP/3.0" {
 		t.Errorf("spoken is %s", live.Proto)
 	}
-	live.checkRepaired(t)
+	live.CheckRepaired(t)
 	gates.frameByFrame(t, c)
-	c.play("reset").answer().checkError(t, "upstream_aborted")
-	checkJSON(t, c.play("nothing"), http.StatusBadGateway, "127.0.0.1")
+	c.Play("reset").Answer().CheckError(t, "upstream_aborted")
+	client.CheckJSON(t, c.Play("nothing"), http.StatusBadGateway, "127.0.0.1")
 
-	live = c.play("silent")
-	live.frame()
-	live.leave()
+	live = c.Play("silent")
+	live.Frame()
+	live.Leave()
 	select {
 	case <-gates.gone:
-	case <-time.After(patience):
+	case <-time.After(harness.Patience):
 		t.Error("the client has left, and the agent does not hear of it")
 	}
 }

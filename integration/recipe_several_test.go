@@ -9,25 +9,31 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // A member is an upstream with a health check, which says in each answer who it is.
 type member struct {
-	*upstream
+	*upstream.Server
 	name string
 	ill  atomic.Bool
 }
 
-func newMember(t testing.TB, name string, scripts router) *member {
+func newMember(t testing.TB, name string, scripts upstream.Router) *member {
 	a := &member{name: name}
-	a.upstream = newUpstream(t, func(x *exchange) {
+	a.Server = upstream.New(t, func(x *upstream.Exchange) {
 		switch {
-		case x.req.URL.Path != "/health":
-			scripts.play(x)
+		case x.Req.URL.Path != "/health":
+			scripts.Play(x)
 		case a.ill.Load():
-			asJSON("503 Service Unavailable", `{"status": "ill"}`)(x)
+			upstream.AsJSON("503 Service Unavailable", `{"status": "ill"}`)(x)
 		default:
-			asJSON("200 OK", `{"status": "ok", "platform": "hermes-agent", "version": "0.20.3"}`)(x)
+			upstream.AsJSON("200 OK", `{"status": "ok", "platform": "hermes-agent", "version": "0.20.3"}`)(x)
 		}
 	})
 	return a
@@ -35,7 +41,7 @@ func newMember(t testing.TB, name string, scripts router) *member {
 
 // asked are the requests that were not for its health.
 func (a *member) asked() (n int) {
-	for _, r := range a.requests() {
+	for _, r := range a.Requests() {
 		if r.URL.Path != "/health" {
 			n++
 		}
@@ -45,31 +51,31 @@ func (a *member) asked() (n int) {
 
 // A fleet is the recipe with three agents, asked for their health at an interval.
 type fleet struct {
-	*client
+	*client.Client
 	t      testing.TB
 	agents map[string]*member
 }
 
-func newFleet(t testing.TB, interval string, scripts func(name string) router) *fleet {
+func newFleet(t testing.TB, interval string, scripts func(name string) upstream.Router) *fleet {
 	f := &fleet{t: t, agents: map[string]*member{}}
-	listen := freePort(t)
+	listen := harness.FreePort(t)
 	// Without idle connections: a request on one that a dying agent is just closing
 	// gets a 502, as the page says, and whether it does is a matter of luck.
-	r := recipeOf(t, "several-agents").with(":8643", ":"+port(listen)).with("health_interval 5s", "health_interval "+interval).with("keepalive 4s", "keepalive off")
+	r := recipeOf(t, "several-agents").With(":8643", ":"+harness.Port(listen)).With("health_interval 5s", "health_interval "+interval).With("keepalive 4s", "keepalive off")
 	for i, name := range []string{"a", "b", "c"} {
 		f.agents[name] = newMember(t, name, scripts(name))
-		r = r.with(fmt.Sprintf("10.0.0.%d:8642", 11+i), f.agents[name].addr)
+		r = r.With(fmt.Sprintf("10.0.0.%d:8642", 11+i), f.agents[name].Addr)
 	}
-	r.caddy()
-	f.client = newClient(t, "http://"+listen)
+	r.Caddy()
+	f.Client = client.New(t, "http://"+listen)
 	return f
 }
 
 // whose is the agent that answers a session now.
 func (f *fleet) whose(session string) string {
 	f.t.Helper()
-	r := f.play("plain", "X-Hermes-Session-Id", session)
-	r.answer().checkGood(f.t)
+	r := f.Play("plain", "X-Hermes-Session-Id", session)
+	r.Answer().CheckGood(f.t)
 	return r.Header.Get("X-Agent")
 }
 
@@ -87,7 +93,7 @@ func (f *fleet) owners(n int) map[string]string {
 // until asks for a session until it is answered by the right agent.
 func (f *fleet) until(session string, right func(agent string) bool) {
 	f.t.Helper()
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(harness.Patience); ; {
 		if got := f.whose(session); right(got) {
 			return
 		} else if time.Now().After(deadline) {
@@ -97,24 +103,24 @@ func (f *fleet) until(session string, right func(agent string) bool) {
 }
 
 // saying is a script that says who it is.
-func saying(name string, r recording) script {
-	r.header = strings.Replace(r.header, "\r\n", "\r\nX-Agent: "+name+"\r\n", 1)
-	return replay(r, byFrame)
+func saying(name string, r hermes.Recording) upstream.Script {
+	r.Header = strings.Replace(r.Header, "\r\n", "\r\nX-Agent: "+name+"\r\n", 1)
+	return upstream.Replay(r, upstream.ByFrame)
 }
 
 func TestRecipeSeveralAgents(t *testing.T) {
-	plain, tools := recorded(t, "g0-v0.8.0/plain"), recorded(t, "g0-v0.8.0/parallel_tools")
-	f := newFleet(t, "100ms", func(name string) router {
-		return router{
+	plain, tools := hermes.Recorded(t, "g0-v0.8.0/plain"), hermes.Recorded(t, "g0-v0.8.0/parallel_tools")
+	f := newFleet(t, "100ms", func(name string) upstream.Router {
+		return upstream.Router{
 			"plain": saying(name, plain), "tools": saying(name, tools),
-			"begin": func(x *exchange) {
-				x.events("X-Agent: " + name)
-				x.frame(role)
-				x.frame(delta("content", "hi"))
-				x.frame(delta("content", "\n`💻 make`\n"))
-				x.silence()
+			"begin": func(x *upstream.Exchange) {
+				x.Events("X-Agent: " + name)
+				x.Frame(hermes.Role)
+				x.Frame(hermes.Delta("content", "hi"))
+				x.Frame(hermes.Delta("content", "\n`💻 make`\n"))
+				x.Silence()
 			},
-			"shut": (*exchange).fin,
+			"shut": (*upstream.Exchange).Fin,
 		}
 	})
 
@@ -136,7 +142,7 @@ func TestRecipeSeveralAgents(t *testing.T) {
 	bodies := map[string]string{}
 	for id, name := range owners {
 		if bodies[name] == "" {
-			bodies[name] = f.play("tools", "X-Hermes-Session-Id", id).all()
+			bodies[name] = f.Play("tools", "X-Hermes-Session-Id", id).All()
 		}
 	}
 	if bodies["a"] != bodies["b"] || bodies["b"] != bodies["c"] || !strings.Contains(bodies["a"], `"toolCallId":"call_`) {
@@ -162,14 +168,14 @@ func TestRecipeSeveralAgents(t *testing.T) {
 	f.until(ofA, func(agent string) bool { return agent == "a" })
 
 	// An agent dies in the middle of an answer.
-	live := f.play("begin", "X-Hermes-Session-Id", ofA)
+	live := f.Play("begin", "X-Hermes-Session-Id", ofA)
 	for range 3 {
-		live.frame()
+		live.Frame()
 	}
-	f.agents["a"].close()
-	end := decode(t, live.all())
-	if end.finish != "error" || end.err == nil || end.err.Code != "upstream_aborted" || !end.done || end.names()[0] != "completed" {
-		t.Errorf("frames %v, error %+v", end.names(), end.err)
+	f.agents["a"].Close()
+	end := strict.Decode(t, live.All())
+	if end.Finish != "error" || end.Err == nil || end.Err.Code != "upstream_aborted" || !end.Done || end.Names()[0] != "completed" {
+		t.Errorf("frames %v, error %+v", end.Names(), end.Err)
 	}
 	if got := f.whose(ofA); got == "a" || got == "" {
 		t.Errorf("the next request is answered by %q", got)
@@ -177,8 +183,8 @@ func TestRecipeSeveralAgents(t *testing.T) {
 
 	// An agent that has read the request is not asked twice, and no other is.
 	b, c := f.agents["b"].asked(), f.agents["c"].asked()
-	r := f.play("shut", "X-Hermes-Session-Id", ofB)
-	if e := checkJSON(t, r, http.StatusBadGateway, f.agents["b"].addr); e.Code != "upstream_aborted" {
+	r := f.Play("shut", "X-Hermes-Session-Id", ofB)
+	if e := client.CheckJSON(t, r, http.StatusBadGateway, f.agents["b"].Addr); e.Code != "upstream_aborted" {
 		t.Errorf("code %q", e.Code)
 	}
 	if nb, nc := f.agents["b"].asked()-b, f.agents["c"].asked()-c; nb != 1 || nc != 0 {
@@ -189,37 +195,37 @@ func TestRecipeSeveralAgents(t *testing.T) {
 	}
 
 	// Nobody is left.
-	f.agents["c"].close()
-	r = f.play("plain", "X-Hermes-Session-Id", ofB)
-	for deadline := time.Now().Add(patience); r.StatusCode != http.StatusServiceUnavailable && time.Now().Before(deadline); {
-		r.all()
-		r = f.play("plain", "X-Hermes-Session-Id", ofB)
+	f.agents["c"].Close()
+	r = f.Play("plain", "X-Hermes-Session-Id", ofB)
+	for deadline := time.Now().Add(harness.Patience); r.StatusCode != http.StatusServiceUnavailable && time.Now().Before(deadline); {
+		r.All()
+		r = f.Play("plain", "X-Hermes-Session-Id", ofB)
 	}
-	checkJSON(t, r, http.StatusServiceUnavailable, f.agents["c"].addr)
+	client.CheckJSON(t, r, http.StatusServiceUnavailable, f.agents["c"].Addr)
 }
 
 // Requests without a session go to whoever is free, whole, also when the first
 // choice cannot be reached.
 func TestRecipeSeveralAgentsWithoutASession(t *testing.T) {
-	plain := recorded(t, "g0-v0.8.0/plain")
+	plain := hermes.Recorded(t, "g0-v0.8.0/plain")
 	rest := make(chan struct{})
-	f := newFleet(t, "1h", func(name string) router {
-		return router{"plain": saying(name, plain), "hold": func(x *exchange) {
-			if string(x.body) != question {
-				t.Errorf("%s got %q", name, x.body)
+	f := newFleet(t, "1h", func(name string) upstream.Router {
+		return upstream.Router{"plain": saying(name, plain), "hold": func(x *upstream.Exchange) {
+			if string(x.Body) != client.Question {
+				t.Errorf("%s got %q", name, x.Body)
 			}
-			x.events("X-Agent: " + name)
-			x.frame(role)
-			x.wait(rest)
-			x.frame(delta("content", "hi"))
-			x.finish()
+			x.Events("X-Agent: " + name)
+			x.Frame(hermes.Role)
+			x.Wait(rest)
+			x.Frame(hermes.Delta("content", "hi"))
+			x.Finish()
 		}}
 	})
-	f.agents["a"].close() // no health check sees it
-	var live []*reply
+	f.agents["a"].Close() // no health check sees it
+	var live []*client.Reply
 	used := map[string]int{}
 	for range 4 {
-		r := f.play("hold")
+		r := f.Play("hold")
 		live = append(live, r)
 		used[r.Header.Get("X-Agent")]++
 	}
@@ -228,21 +234,21 @@ func TestRecipeSeveralAgentsWithoutASession(t *testing.T) {
 	}
 	close(rest)
 	for _, r := range live {
-		decode(t, r.all()).checkGood(t)
+		strict.Decode(t, r.All()).CheckGood(t)
 	}
 }
 
 // What an agent has reported is known of that agent alone.
 func TestRecipeSeveralAgentsAndTheirUsage(t *testing.T) {
-	f := newFleet(t, "1h", func(name string) router {
-		return router{
-			"plain": saying(name, recorded(t, "g0-v0.8.0/plain")),
-			"zero": func(x *exchange) {
-				x.events("X-Agent: " + name)
-				for _, l := range []string{role, delta("content", "hi"), finish("stop", 0), "data: [DONE]"} {
-					x.frame(l)
+	f := newFleet(t, "1h", func(name string) upstream.Router {
+		return upstream.Router{
+			"plain": saying(name, hermes.Recorded(t, "g0-v0.8.0/plain")),
+			"zero": func(x *upstream.Exchange) {
+				x.Events("X-Agent: " + name)
+				for _, l := range []string{hermes.Role, hermes.Delta("content", "hi"), hermes.Finish("stop", 0), "data: [DONE]"} {
+					x.Frame(l)
 				}
-				x.end()
+				x.End()
 			},
 		}
 	})
@@ -250,14 +256,14 @@ func TestRecipeSeveralAgentsAndTheirUsage(t *testing.T) {
 	knows := f.whose(first)
 	for i := 1; ; i++ {
 		id := "session-" + strconv.Itoa(i)
-		r := f.play("zero", "X-Hermes-Session-Id", id)
+		r := f.Play("zero", "X-Hermes-Session-Id", id)
 		if r.Header.Get("X-Agent") == knows {
-			r.answer().checkError(t, "agent_crashed")
+			r.Answer().CheckError(t, "agent_crashed")
 			f.whose(first) // reports usage: after three answers without, it would be forgotten
 			continue
 		}
-		r.answer().checkGood(t)
+		r.Answer().CheckGood(t)
 		break
 	}
-	f.play("zero", "X-Hermes-Session-Id", first).answer().checkError(t, "agent_crashed")
+	f.Play("zero", "X-Hermes-Session-Id", first).Answer().CheckError(t, "agent_crashed")
 }

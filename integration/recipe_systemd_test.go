@@ -12,16 +12,23 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
-var unitFile = path("deploy/systemd/hermes-sidecar.service")
+var unitFile = harness.Path("deploy/systemd/hermes-sidecar.service")
 
 // A unit is the service that the repository has, moved into a test's directory.
 type unit struct {
 	t    testing.TB
 	dir  string
-	file recipe
-	conf recipe
+	file sidecar.Recipe
+	conf sidecar.Recipe
 }
 
 // newUnit moves the unit and its Caddyfile, to serve in front of up.
@@ -33,10 +40,10 @@ func newUnit(t testing.TB, listen, health string) *unit {
 			t.Fatal(err)
 		}
 	}
-	u.file = fileRecipe(t, unitFile).with("/usr/local/bin/hermes-sidecar", binary(t)).with("/etc/hermes-sidecar", u.dir+"/etc").
-		with("/run/hermes-sidecar", u.dir+"/run").with("/var/lib/hermes-sidecar", u.dir+"/lib")
-	u.conf = fileRecipe(t, path("deploy/systemd/Caddyfile")).with("/run/hermes-sidecar", u.dir+"/run").with(":8643", ":"+port(listen)).with(":8644", ":"+port(health))
-	write(t, filepath.Join(u.dir, "etc", "Caddyfile"), []byte(u.conf.text))
+	u.file = fileRecipe(t, unitFile).With("/usr/local/bin/hermes-sidecar", sidecar.Binary(t)).With("/etc/hermes-sidecar", u.dir+"/etc").
+		With("/run/hermes-sidecar", u.dir+"/run").With("/var/lib/hermes-sidecar", u.dir+"/lib")
+	u.conf = fileRecipe(t, harness.Path("deploy/systemd/Caddyfile")).With("/run/hermes-sidecar", u.dir+"/run").With(":8643", ":"+harness.Port(listen)).With(":8644", ":"+harness.Port(health))
+	harness.WriteFile(t, filepath.Join(u.dir, "etc", "Caddyfile"), []byte(u.conf.Text))
 	return u
 }
 
@@ -44,7 +51,7 @@ func newUnit(t testing.TB, listen, health string) *unit {
 func (u *unit) values(name string) []string {
 	u.t.Helper()
 	var all []string
-	for _, m := range regexp.MustCompile("(?m)^"+name+"=(.*)$").FindAllStringSubmatch(u.file.text, -1) {
+	for _, m := range regexp.MustCompile("(?m)^"+name+"=(.*)$").FindAllStringSubmatch(u.file.Text, -1) {
 		all = append(all, m[1])
 	}
 	if len(all) == 0 {
@@ -63,8 +70,8 @@ func (u *unit) environment(more ...string) []string {
 // and drains within the time that systemd gives it.
 func TestRecipeSystemd(t *testing.T) {
 	rest := make(chan struct{})
-	up := newUpstream(t, router{"tool": replay(recorded(t, "g0-v0.8.0/one_tool"), byFrame), "held": heldBack(rest)}.play)
-	listen, health := freePort(t), freePort(t)
+	up := upstream.New(t, upstream.Router{"tool": upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame), "held": upstream.HeldBack(rest)}.Play)
+	listen, health := harness.FreePort(t), harness.FreePort(t)
 	u := newUnit(t, listen, health)
 
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(u.dir, "notify"), Net: "unixgram"})
@@ -76,7 +83,7 @@ func TestRecipeSystemd(t *testing.T) {
 		t.Helper()
 		buf := make([]byte, 4096)
 		for {
-			socket.SetReadDeadline(time.Now().Add(patience))
+			socket.SetReadDeadline(time.Now().Add(harness.Patience))
 			n, err := socket.Read(buf)
 			if err != nil {
 				t.Fatalf("systemd is not told %s: %v", want, err)
@@ -86,23 +93,23 @@ func TestRecipeSystemd(t *testing.T) {
 			}
 		}
 	}
-	env := u.environment("NOTIFY_SOCKET="+filepath.Join(u.dir, "notify"), "HERMES_UPSTREAM="+up.addr)
+	env := u.environment("NOTIFY_SOCKET="+filepath.Join(u.dir, "notify"), "HERMES_UPSTREAM="+up.Addr)
 	command := strings.Fields(u.values("ExecStart")[0])
-	if command[0] != binary(t) {
+	if command[0] != sidecar.Binary(t) {
 		t.Fatalf("the command is %q", command)
 	}
-	s := runArgs(t, env, command[1:]...)
+	s := sidecar.RunArgs(t, env, command[1:]...)
 	told("READY=1")
-	c := newClient(t, "http://"+listen)
-	c.play("tool").checkRepaired(t)
-	monitor := newClient(t, "http://"+health)
-	if m := monitor.get("/metrics"); !strings.Contains(m, "hermes_streams_total") {
-		t.Errorf("metrics: %q", clip(m))
+	c := client.New(t, "http://"+listen)
+	c.Play("tool").CheckRepaired(t)
+	monitor := client.New(t, "http://"+health)
+	if m := monitor.Get("/metrics"); !strings.Contains(m, "hermes_streams_total") {
+		t.Errorf("metrics: %q", harness.Clip(m))
 	}
 
-	live := c.play("held")
-	live.frame()
-	write(t, filepath.Join(u.dir, "etc", "Caddyfile"), []byte(u.conf.with("hermes\n", "hermes {\n\t\tprogress off\n\t}\n").text))
+	live := c.Play("held")
+	live.Frame()
+	harness.WriteFile(t, filepath.Join(u.dir, "etc", "Caddyfile"), []byte(u.conf.With("hermes\n", "hermes {\n\t\tprogress off\n\t}\n").Text))
 	command = strings.Fields(u.values("ExecReload")[0])
 	reload := exec.Command(command[0], command[1:]...)
 	reload.Env = env
@@ -111,22 +118,22 @@ func TestRecipeSystemd(t *testing.T) {
 	}
 	told("RELOADING=1")
 	told("READY=1")
-	c.reloading = true
-	if a := c.play("tool").answer(); len(a.starts) != 0 {
+	c.Reloading = true
+	if a := c.Play("tool").Answer(); len(a.Starts) != 0 {
 		t.Error("the new configuration is not in force")
 	}
 	close(rest)
-	decode(t, live.all()).checkGood(t)
+	strict.Decode(t, live.All()).CheckGood(t)
 
 	admin, err := os.Stat(filepath.Join(u.dir, "run", "admin.sock"))
 	if err != nil || admin.Mode().Perm()&0o077 != 0 {
 		t.Errorf("the admin socket: %v, %v", admin.Mode(), err)
 	}
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := s.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	told("STOPPING=1")
-	s.exit()
+	s.Exit()
 	// What is left is what is remembered of usage, and the mark of storage.
 	checkState(t, filepath.Join(u.dir, "lib"))
 }
@@ -169,7 +176,7 @@ func TestRecipeSystemdTimes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := regexp.MustCompile(`grace_period (\S+)`).FindStringSubmatch(u.conf.text)
+	m := regexp.MustCompile(`grace_period (\S+)`).FindStringSubmatch(u.conf.Text)
 	grace, err := time.ParseDuration(m[1])
 	if err != nil {
 		t.Fatal(err)
@@ -181,10 +188,10 @@ func TestRecipeSystemdTimes(t *testing.T) {
 
 // systemd understands every line, and takes the service for one that is locked in.
 func TestRecipeSystemdUnit(t *testing.T) {
-	analyze := program(t, "HERMES_SYSTEMD", "systemd-analyze")
+	analyze := harness.Program(t, "HERMES_SYSTEMD", "systemd-analyze")
 	u := newUnit(t, "x:1", "x:2")
 	file := filepath.Join(t.TempDir(), "hermes-sidecar.service")
-	write(t, file, []byte(u.file.text))
+	harness.WriteFile(t, file, []byte(u.file.Text))
 	out, err := exec.Command(analyze, "verify", "--man=no", "--recursive-errors=no", file).CombinedOutput()
 	if err != nil || strings.Contains(string(out), "hermes-sidecar.service") {
 		t.Errorf("%v:\n%s", err, out)

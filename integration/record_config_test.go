@@ -6,19 +6,24 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // TestReloadThatIsRefusedKeepsTheRecordings: a smaller record_max takes effect when
 // the configuration that has it runs for good.
 func TestReloadThatIsRefusedKeepsTheRecordings(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "recordings")
-	up := newUpstream(t, router{"good": replay(recorded(t, "g3-v0.20.3/one_tool"), byFrame)}.play)
+	up := upstream.New(t, upstream.Router{"good": upstream.Replay(hermes.Recorded(t, "g3-v0.20.3/one_tool"), upstream.ByFrame)}.Play)
 	record := "hermes {\n\t\trecord " + dir + "\n\t\trecord_max "
 	w := watch(t, up, "", record+"100MB\n\t}")
 	play := func(n int) int {
 		t.Helper()
 		for range n {
-			w.play("good").all()
+			w.Play("good").All()
 		}
 		files, err := filepath.Glob(filepath.Join(dir, "*.sse"))
 		if err != nil {
@@ -30,7 +35,7 @@ func TestReloadThatIsRefusedKeepsTheRecordings(t *testing.T) {
 		t.Fatalf("%d recordings, want 10", n)
 	}
 	// The second site wants an address that is taken.
-	taken := record + "20KB\n\t}\n}\n" + onLoopback(up.addr)
+	taken := record + "20KB\n\t}\n}\n" + sidecar.OnLoopback(up.Addr)
 	if w.reload(taken) == "" {
 		t.Fatal("the configuration is not refused")
 	}
@@ -49,21 +54,21 @@ func TestReloadThatIsRefusedKeepsTheRecordings(t *testing.T) {
 func TestWhatOnlyShowsAtUseIsSaidAtTheStart(t *testing.T) {
 	home := t.TempDir()
 	file := filepath.Join(home, "file")
-	write(t, file, nil)
+	harness.WriteFile(t, file, nil)
 	site := func(global, option string) string {
 		name := filepath.Join(home, "Caddyfile")
-		write(t, name, fmt.Appendf(nil, "{\n\tadmin off\n\t%s\n}\n%s\thermes {\n\t\t%s\n\t}\n}\n", global, onLoopback(freePort(t)), option))
+		harness.WriteFile(t, name, fmt.Appendf(nil, "{\n\tadmin off\n\t%s\n}\n%s\thermes {\n\t\t%s\n\t}\n}\n", global, sidecar.OnLoopback(harness.FreePort(t)), option))
 		return name
 	}
 	for _, command := range []string{"validate", "run"} {
-		_, stderr, err := caddy(t, home, command, "--adapter", "caddyfile", "--config", site("", "record "+file+"/recordings"))
+		_, stderr, err := sidecar.Command(t, home, command, "--adapter", "caddyfile", "--config", site("", "record "+file+"/recordings"))
 		if err == nil || !strings.Contains(stderr, "record") || !strings.Contains(stderr, file) {
 			t.Errorf("%s: %v, %s", command, err, stderr)
 		}
 	}
 
 	fine := filepath.Join(home, "fine")
-	if _, stderr, err := caddy(t, home, "validate", "--adapter", "caddyfile", "--config", site("", "record "+fine)); err != nil {
+	if _, stderr, err := sidecar.Command(t, home, "validate", "--adapter", "caddyfile", "--config", site("", "record "+fine)); err != nil {
 		t.Errorf("%v: %s", err, stderr)
 	}
 	if _, err := os.Lstat(fine); err == nil {
@@ -81,7 +86,7 @@ func TestWhatOnlyShowsAtUseIsSaidAtTheStart(t *testing.T) {
 		{"shutdown_delay 1m\n\tgrace_period 5s", "drain_timeout 10s", false},
 		{"", "drain_timeout 1h", false}, // it is without end
 	} {
-		_, stderr, err := caddy(t, home, "validate", "--adapter", "caddyfile", "--config", site(c.global, c.option))
+		_, stderr, err := sidecar.Command(t, home, "validate", "--adapter", "caddyfile", "--config", site(c.global, c.option))
 		if err != nil {
 			t.Fatalf("%v: %s", err, stderr)
 		}

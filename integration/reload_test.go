@@ -5,50 +5,56 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // A reload in the middle of a stream is not noticed: not by a stream, and not
 // by the rules that it runs under.
 func TestReloadMidStream(t *testing.T) {
 	for _, name := range []string{"g0-v0.8.0/parallel_tools", "g2-v0.13.0/seq_tools", "g0-v0.8.0/crash_in_tool"} {
-		r := recorded(t, name)
-		frames := strings.SplitAfter(strings.TrimSuffix(string(r.body), "\n\n"), "\n\n")
+		r := hermes.Recorded(t, name)
+		frames := strings.SplitAfter(strings.TrimSuffix(string(r.Body), "\n\n"), "\n\n")
 		for i := range frames {
 			frames[i] = strings.TrimSuffix(frames[i], "\n\n") + "\n\n"
 		}
 		for _, grace := range []string{"", "10s"} {
 			t.Run(fmt.Sprintf("%s with grace period %q", name, grace), func(t *testing.T) {
 				rest := make(chan struct{})
-				up := newUpstream(t, router{
-					"whole": replay(r, byFrame),
-					"held": func(x *exchange) {
-						x.raw(r.header)
+				up := upstream.New(t, upstream.Router{
+					"whole": upstream.Replay(r, upstream.ByFrame),
+					"held": func(x *upstream.Exchange) {
+						x.Raw(r.Header)
 						for i, f := range frames {
-							if i == 2 && !x.wait(rest) {
+							if i == 2 && !x.Wait(rest) {
 								return
 							}
-							x.chunk([]byte(f))
+							x.Chunk([]byte(f))
 						}
-						x.end()
+						x.End()
 					},
-				}.play)
-				conf := config{admin: freePort(t), grace: grace, sites: []site{{listen: freePort(t), upstream: up.addr, options: still}}}
-				s := run(t, t.TempDir(), conf)
-				c := newClient(t, "http://"+conf.sites[0].listen)
-				want := c.play("whole").all()
+				}.Play)
+				conf := sidecar.Config{Admin: harness.FreePort(t), Grace: grace, Sites: []sidecar.Site{{Listen: harness.FreePort(t), Upstream: up.Addr, Options: sidecar.Still}}}
+				s := sidecar.Run(t, t.TempDir(), conf)
+				c := client.New(t, "http://"+conf.Sites[0].Listen)
+				want := c.Play("whole").All()
 
-				live := c.play("held")
-				got := live.frame().raw + live.frame().raw
+				live := c.Play("held")
+				got := live.Frame().Raw + live.Frame().Raw
 				next := conf
-				next.sites = []site{{listen: conf.sites[0].listen, upstream: up.addr, options: still.with(options{"progress": "off", "error_finish": "inline"})}}
-				s.load(next)
-				fresh := newClient(t, c.base)
-				fresh.reloading = true
-				if after := fresh.play("whole").all(); strings.Contains(after, "hermes.tool.progress") {
+				next.Sites = []sidecar.Site{{Listen: conf.Sites[0].Listen, Upstream: up.Addr, Options: sidecar.Still.With(sidecar.Options{"progress": "off", "error_finish": "inline"})}}
+				s.Load(next)
+				fresh := client.New(t, c.Base)
+				fresh.Reloading = true
+				if after := fresh.Play("whole").All(); strings.Contains(after, "hermes.tool.progress") {
 					t.Errorf("the new configuration is not in force:\n%s", after)
 				}
 				close(rest)
-				if got += live.all(); got != want {
+				if got += live.All(); got != want {
 					t.Errorf("got\n%s\nwant\n%s", got, want)
 				}
 			})
@@ -59,8 +65,8 @@ func TestReloadMidStream(t *testing.T) {
 // A stream outlives its configuration by as much as it wants, in every protocol.
 func TestReloadInEveryProtocol(t *testing.T) {
 	const grace = 300 * time.Millisecond
-	dir, pool := certificate(t)
-	for protocol, transport := range protocols(t, pool) {
+	dir, pool := client.Certificate(t)
+	for protocol, transport := range client.Protocols(t, pool) {
 		for _, period := range []string{"", grace.String()} {
 			if period != "" && protocol == "HTTP/3.0" {
 				// Caddy's HTTP/3 server closes its connections when the grace
@@ -69,28 +75,28 @@ func TestReloadInEveryProtocol(t *testing.T) {
 			}
 			t.Run(protocol+" with grace period "+period, func(t *testing.T) {
 				rest := make(chan struct{})
-				up := newUpstream(t, func(x *exchange) {
-					x.events()
-					x.frame(role)
-					if x.wait(rest) {
-						x.pause(2 * grace)
-						x.frame(delta("content", "hi"))
-						x.finish()
+				up := upstream.New(t, func(x *upstream.Exchange) {
+					x.Events()
+					x.Frame(hermes.Role)
+					if x.Wait(rest) {
+						x.Pause(2 * grace)
+						x.Frame(hermes.Delta("content", "hi"))
+						x.Finish()
 					}
 				})
-				conf := config{admin: freePort(t), grace: period, sites: []site{{listen: freePort(t), upstream: up.addr, tls: dir}}}
-				s := run(t, t.TempDir(), conf)
-				c := clientOver(t, transport, "https://"+conf.sites[0].listen)
-				live := c.chat()
-				live.frame()
+				conf := sidecar.Config{Admin: harness.FreePort(t), Grace: period, Sites: []sidecar.Site{{Listen: harness.FreePort(t), Upstream: up.Addr, TLS: dir}}}
+				s := sidecar.Run(t, t.TempDir(), conf)
+				c := client.Over(t, transport, "https://"+conf.Sites[0].Listen)
+				live := c.Chat()
+				live.Frame()
 				next := conf
-				next.sites = []site{{listen: conf.sites[0].listen, upstream: up.addr, tls: dir, options: options{"progress": "off"}}}
-				s.load(next)
+				next.Sites = []sidecar.Site{{Listen: conf.Sites[0].Listen, Upstream: up.Addr, TLS: dir, Options: sidecar.Options{"progress": "off"}}}
+				s.Load(next)
 				close(rest)
-				a := live.answer()
-				a.checkGood(t)
-				if a.content != "hi" {
-					t.Errorf("content %q", a.content)
+				a := live.Answer()
+				a.CheckGood(t)
+				if a.Content != "hi" {
+					t.Errorf("content %q", a.Content)
 				}
 			})
 		}
@@ -100,16 +106,16 @@ func TestReloadInEveryProtocol(t *testing.T) {
 // Several reloads are not noticed either.
 func TestSeveralReloadsMidStream(t *testing.T) {
 	rest := make(chan struct{})
-	up := newUpstream(t, heldBack(rest))
-	conf := config{admin: freePort(t), sites: []site{{listen: freePort(t), upstream: up.addr}}}
-	s := run(t, t.TempDir(), conf)
-	live := newClient(t, "http://"+conf.sites[0].listen).chat()
-	live.frame()
-	for _, o := range []options{{"progress": "bare"}, {"progress": "off"}, {"keepalive": "1s"}} {
+	up := upstream.New(t, upstream.HeldBack(rest))
+	conf := sidecar.Config{Admin: harness.FreePort(t), Sites: []sidecar.Site{{Listen: harness.FreePort(t), Upstream: up.Addr}}}
+	s := sidecar.Run(t, t.TempDir(), conf)
+	live := client.New(t, "http://"+conf.Sites[0].Listen).Chat()
+	live.Frame()
+	for _, o := range []sidecar.Options{{"progress": "bare"}, {"progress": "off"}, {"keepalive": "1s"}} {
 		next := conf
-		next.sites = []site{{listen: conf.sites[0].listen, upstream: up.addr, options: o}}
-		s.load(next)
+		next.Sites = []sidecar.Site{{Listen: conf.Sites[0].Listen, Upstream: up.Addr, Options: o}}
+		s.Load(next)
 	}
 	close(rest)
-	live.answer().checkGood(t)
+	live.Answer().CheckGood(t)
 }

@@ -9,13 +9,17 @@ import (
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // repaired runs caddy hermes-repair and returns its exit status and output.
 func repaired(t testing.TB, stdin string, args ...string) (status int, stdout string) {
 	t.Helper()
-	cmd := exec.Command(binary(t), append([]string{"hermes-repair"}, args...)...)
-	cmd.Env = environment(t.TempDir())
+	cmd := exec.Command(sidecar.Binary(t), append([]string{"hermes-repair"}, args...)...)
+	cmd.Env = sidecar.Environment(t.TempDir())
 	cmd.Stdin = strings.NewReader(stdin)
 	var out bytes.Buffer
 	cmd.Stdout = &out
@@ -29,7 +33,7 @@ func repaired(t testing.TB, stdin string, args ...string) (status int, stdout st
 // TestRepairSaysNothingOfItsExitStatus: it is documented, and no error. What is one
 // is said.
 func TestRepairSaysNothingOfItsExitStatus(t *testing.T) {
-	half := recorded(t, "g0-v0.8.0/one_tool").body
+	half := hermes.Recorded(t, "g0-v0.8.0/one_tool").Body
 	half = half[:len(half)/2]
 	for _, c := range []struct {
 		args, in, says string
@@ -39,8 +43,8 @@ func TestRepairSaysNothingOfItsExitStatus(t *testing.T) {
 		{"--no-such-flag", "", "--no-such-flag"},
 		{"nowhere.sse", "", "nowhere.sse"},
 	} {
-		cmd := exec.Command(binary(t), append([]string{"hermes-repair"}, strings.Fields(c.args)...)...)
-		cmd.Env = environment(t.TempDir())
+		cmd := exec.Command(sidecar.Binary(t), append([]string{"hermes-repair"}, strings.Fields(c.args)...)...)
+		cmd.Env = sidecar.Environment(t.TempDir())
 		cmd.Stdin = strings.NewReader(c.in)
 		var bad bytes.Buffer
 		cmd.Stderr = &bad
@@ -56,23 +60,23 @@ func TestRepairSaysNothingOfItsExitStatus(t *testing.T) {
 // What the record option writes, hermes-repair repairs as the sidecar did.
 func TestRecordedStreamsAreRepairedOffline(t *testing.T) {
 	const secret = "sk-0123456789abcdef"
-	all := recordings(t, func(r recording) bool {
-		return r.generation == "g0-v0.8.0" && strings.Contains("one_tool crash_in_tool think_tags model_imitates", r.scenario)
+	all := hermes.Recordings(t, func(r hermes.Recording) bool {
+		return r.Generation == "g0-v0.8.0" && strings.Contains("one_tool crash_in_tool think_tags model_imitates", r.Scenario)
 	})
-	scripts := library(all, byFrame)
-	scripts["killed"] = func(x *exchange) {
-		x.events()
-		x.chunk([]byte(strings.Split(string(all[0].body), "\n\n")[0] + "\n\n"))
-		x.reset()
+	scripts := upstream.Library(all, upstream.ByFrame)
+	scripts["killed"] = func(x *upstream.Exchange) {
+		x.Events()
+		x.Chunk([]byte(strings.Split(string(all[0].Body), "\n\n")[0] + "\n\n"))
+		x.Reset()
 	}
-	up := newUpstream(t, scripts.play)
+	up := upstream.New(t, scripts.Play)
 	for name := range scripts {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "recordings")
-			base, s := serve(t, up, still.with(options{"record": dir, "zero_usage": "pass"}))
-			want := newClient(t, base).play(name, "Authorization", "Bearer "+secret).all()
-			s.terminate()
-			s.exit()
+			base, s := sidecar.Serve(t, up, sidecar.Still.With(sidecar.Options{"record": dir, "zero_usage": "pass"}))
+			want := client.New(t, base).Play(name, "Authorization", "Bearer "+secret).All()
+			s.Terminate()
+			s.Exit()
 			files, err := filepath.Glob(filepath.Join(dir, "*"))
 			if err != nil || len(files) != 2 {
 				t.Fatalf("files %q, %v", files, err)

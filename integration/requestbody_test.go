@@ -10,6 +10,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 )
 
 // byHand sends what is written of a request, and closes the client's half of the
@@ -21,7 +25,7 @@ func byHand(t testing.TB, base string, leaves bool, parts ...string) int {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(harness.Patience))
 	for _, part := range parts {
 		if _, err := io.WriteString(conn, part); err != nil {
 			t.Fatal(err)
@@ -39,16 +43,14 @@ func byHand(t testing.TB, base string, leaves bool, parts ...string) int {
 	return res.StatusCode
 }
 
-const chunkedHead = "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
-
 // A body that is a byte too large is so as well when its end comes along with
 // its last bytes.
 func TestARequestThatIsTooLargeByItsLastByte(t *testing.T) {
 	up, got := arrivals(t)
-	base, _ := serve(t, up, options{"max_request": 1024})
+	base, _ := sidecar.Serve(t, up, sidecar.Options{"max_request": 1024})
 	polluted := history(pollutedContent)
 	body := polluted + strings.Repeat(" ", 1025-len(polluted))
-	if status := byHand(t, base, false, chunkedHead+fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)); status != http.StatusOK {
+	if status := byHand(t, base, false, client.ChunkedHead+fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)); status != http.StatusOK {
 		t.Fatalf("status %d", status)
 	}
 	receive(t, got).want(t, body, true)
@@ -64,15 +66,15 @@ func TestALimitOfTheBodyBehindHermes(t *testing.T) {
 			for i, directive := range []string{"", "hermes", "hermes {\nhistory keep\n}"} {
 				first, _ := arrivals(t)
 				second, _ := arrivals(t)
-				base, _ := caddyWith(t, directive+`
+				base, _ := sidecar.ServeCaddyfile(t, directive+`
 	handle {
 		request_body {
 			max_size 50
 		}
-		reverse_proxy `+first.addr+`
+		reverse_proxy `+first.Addr+`
 	}
 	handle_errors {
-		reverse_proxy `+second.addr+"\n\t}")
+		reverse_proxy `+second.Addr+"\n\t}")
 				status := postTo(t, base+"/api", body, chunked)
 				if i == 0 {
 					bare = status
@@ -80,7 +82,7 @@ func TestALimitOfTheBodyBehindHermes(t *testing.T) {
 				if status != bare {
 					t.Errorf("%q: status %d, without it %d", directive, status, bare)
 				}
-				if n := len(first.requests()) + len(second.requests()); n != 0 {
+				if n := len(first.Requests()) + len(second.Requests()); n != 0 {
 					t.Errorf("%q: %d requests have passed whole", directive, n)
 				}
 			}
@@ -110,21 +112,21 @@ func postTo(t testing.TB, url, body string, chunked bool) int {
 // one of the agent's that is worth another try.
 func TestRequestsThatAreNotSentInGoodOrder(t *testing.T) {
 	body := history(pollutedContent)
-	for _, o := range []options{nil, {"history": "keep"}} {
+	for _, o := range []sidecar.Options{nil, {"history": "keep"}} {
 		up, _ := arrivals(t)
-		base, s := serve(t, up, o)
-		part := chunkedHead + fmt.Sprintf("%x\r\n%s\r\n", len(body), body)
+		base, s := sidecar.Serve(t, up, o)
+		part := client.ChunkedHead + fmt.Sprintf("%x\r\n%s\r\n", len(body), body)
 		if status := byHand(t, base, false, part, "zz\r\n"); status != http.StatusBadRequest {
 			t.Errorf("%v: status %d for a malformed chunk, want 400", o, status)
 		}
 		if status := byHand(t, base, true, part); status != 0 && status != 499 {
 			t.Errorf("%v: status %d for a client that has gone", o, status)
 		}
-		if n := len(up.requests()); n != 0 {
+		if n := len(up.Requests()); n != 0 {
 			t.Errorf("%v: %d requests have come whole", o, n)
 		}
-		s.stop()
-		if log := s.log.String(); strings.Contains(log, "upstream_aborted") {
+		s.Stop()
+		if log := s.Log.String(); strings.Contains(log, "upstream_aborted") {
 			t.Errorf("%v: the log blames upstream:\n%s", o, log)
 		}
 	}
@@ -132,9 +134,9 @@ func TestRequestsThatAreNotSentInGoodOrder(t *testing.T) {
 
 // The client may take longer to send its request than upstream to answer it.
 func TestFirstByteTimeoutWhileTheClientSends(t *testing.T) {
-	atAnyPace(t, 400*time.Millisecond, func(t testing.TB, d time.Duration) {
+	harness.AtAnyPace(t, 400*time.Millisecond, func(t testing.TB, d time.Duration) {
 		up, got := arrivals(t)
-		base, _ := serve(t, up, options{"history": "keep", "first_byte_timeout": d.String(), "idle_timeout": d.String()})
+		base, _ := sidecar.Serve(t, up, sidecar.Options{"history": "keep", "first_byte_timeout": d.String(), "idle_timeout": d.String()})
 		body := history(pollutedContent)
 		out, in := io.Pipe()
 		go func() {
@@ -145,7 +147,7 @@ func TestFirstByteTimeoutWhileTheClientSends(t *testing.T) {
 			}
 			_ = in.Close()
 		}()
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
 		defer cancel()
 		r, _ := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/chat/completions", out)
 		res, err := http.DefaultClient.Do(r)

@@ -9,12 +9,18 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // checkAgain wants an answer that tells SDKs not to send the request again, and
 // says why, where the agent may be running; and one that says nothing of the kind
 // where it could not be reached.
-func checkAgain(t *testing.T, r *reply, e apiError, running bool) {
+func checkAgain(t *testing.T, r *client.Reply, e strict.APIError, running bool) {
 	t.Helper()
 	got, said := r.Header.Values("X-Should-Retry"), strings.Contains(e.Message, "the agent may be running")
 	switch {
@@ -27,26 +33,26 @@ func checkAgain(t *testing.T, r *reply, e apiError, running bool) {
 
 // Each error in an answer's stead says whether it may stand for a run that began.
 func TestErrorsSayWhetherTheAgentMayBeRunning(t *testing.T) {
-	play := func(x *exchange) {
-		switch x.req.Header.Get("X-Play") {
+	play := func(x *upstream.Exchange) {
+		switch x.Req.Header.Get("X-Play") {
 		case "reset":
-			x.reset()
+			x.Reset()
 		case "header":
-			x.events("X-Should-Retry: true")
-			x.fin()
+			x.Events("X-Should-Retry: true")
+			x.Fin()
 		case "silent":
-			x.silence()
+			x.Silence()
 		case "500":
-			asJSON("500 Internal Server Error", `{}`)(x)
+			upstream.AsJSON("500 Internal Server Error", `{}`)(x)
 		}
-		x.fin()
+		x.Fin()
 	}
-	up, one, two := newUpstream(t, play), newUpstream(t, play), newUpstream(t, play)
+	up, one, two := upstream.New(t, play), upstream.New(t, play), upstream.New(t, play)
 	over2 := agentOverHTTP2(t, "closes")
 	over2.took("") // so that it reads the first request, too
 	var none [6]string
 	for i := range none {
-		none[i] = freePort(t)
+		none[i] = harness.FreePort(t)
 	}
 	nobody := none[0]
 	again := "lb_policy first\nlb_retries 1\nfail_duration 1m\n" // so that the second try is another's
@@ -67,46 +73,46 @@ func TestErrorsSayWhetherTheAgentMayBeRunning(t *testing.T) {
 		{name: "refused, for a request that Caddy has read", to: nobody, proxy: "request_buffers 1MB", status: 502},
 		{name: "refused, for another body", behind: "request_body {\nset `{}`\n}", to: nobody, status: 502},
 		{name: "refused twice", to: none[1] + " " + none[2], proxy: again, status: 502},
-		{name: "no TLS", to: "https://" + up.addr, status: 502},
+		{name: "no TLS", to: "https://" + up.Addr, status: 502},
 		{name: "nobody to ask", to: none[3], proxy: "fail_duration 1m\nmax_fails 1", status: 503},
-		{name: "lost", to: up.addr, status: 502, running: true},
-		{name: "lost by a reset", to: up.addr, play: "reset", status: 502, running: true},
-		{name: "lost behind its header", to: up.addr, play: "header", status: 502, running: true},
+		{name: "lost", to: up.Addr, status: 502, running: true},
+		{name: "lost by a reset", to: up.Addr, play: "reset", status: 502, running: true},
+		{name: "lost behind its header", to: up.Addr, play: "header", status: 502, running: true},
 		{name: "lost over h2c", to: over2.url, status: 502, running: true},
-		{name: "lost, with a request that was not read", hermes: "{\nhistory keep\n}", to: up.addr, status: 502, running: true},
-		{name: "lost, with another body", behind: "request_body {\nset `{}`\n}", to: up.addr, status: 502, running: true},
-		{name: "lost, and then refused", to: one.addr + " " + none[4], proxy: again + post + "request_buffers 1MB", status: 502, running: true},
-		{name: "refused, and then lost", to: none[5] + " " + two.addr, proxy: again, status: 502, running: true},
-		{name: "silent, first_byte_timeout", hermes: "{\nfirst_byte_timeout 100ms\n}", to: up.addr, play: "silent", status: 504, running: true},
-		{name: "silent, idle_timeout", hermes: "{\nidle_timeout 100ms\n}", to: up.addr, play: "silent", status: 504, running: true},
-		{name: "silent, stall_timeout", hermes: "{\nstall_timeout 100ms\n}", to: up.addr, play: "silent", status: 504, running: true},
-		{name: "silent, Caddy's timeout", to: up.addr, proxy: "transport http {\nresponse_header_timeout 100ms\n}", play: "silent", status: 504, running: true},
-		{name: "failed, and tried in vain", to: up.addr, proxy: "lb_retries 1\nrequest_buffers 1MB\nlb_retry_match {\nexpression `{rp.status_code} == 500`\n}", play: "500", status: 500, running: true},
+		{name: "lost, with a request that was not read", hermes: "{\nhistory keep\n}", to: up.Addr, status: 502, running: true},
+		{name: "lost, with another body", behind: "request_body {\nset `{}`\n}", to: up.Addr, status: 502, running: true},
+		{name: "lost, and then refused", to: one.Addr + " " + none[4], proxy: again + post + "request_buffers 1MB", status: 502, running: true},
+		{name: "refused, and then lost", to: none[5] + " " + two.Addr, proxy: again, status: 502, running: true},
+		{name: "silent, first_byte_timeout", hermes: "{\nfirst_byte_timeout 100ms\n}", to: up.Addr, play: "silent", status: 504, running: true},
+		{name: "silent, idle_timeout", hermes: "{\nidle_timeout 100ms\n}", to: up.Addr, play: "silent", status: 504, running: true},
+		{name: "silent, stall_timeout", hermes: "{\nstall_timeout 100ms\n}", to: up.Addr, play: "silent", status: 504, running: true},
+		{name: "silent, Caddy's timeout", to: up.Addr, proxy: "transport http {\nresponse_header_timeout 100ms\n}", play: "silent", status: 504, running: true},
+		{name: "failed, and tried in vain", to: up.Addr, proxy: "lb_retries 1\nrequest_buffers 1MB\nlb_retry_match {\nexpression `{rp.status_code} == 500`\n}", play: "500", status: 500, running: true},
 	}
 	var directives string
 	for i, c := range cases {
 		directives += fmt.Sprintf("handle /%d/* {\nroute {\nhermes %s\n%s\nreverse_proxy %s {\n%s\n}\n}\n}\n", i, c.hermes, c.behind, c.to, c.proxy)
 	}
-	base, _ := caddyWith(t, directives)
+	base, _ := sidecar.ServeCaddyfile(t, directives)
 	for i, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			cl := newClient(t, base)
+			cl := client.New(t, base)
 			path := fmt.Sprintf("/%d/v1/chat/completions", i)
 			if c.status == http.StatusServiceUnavailable {
-				cl.post(path).all() // after this one it is known that nobody is there
+				cl.Post(path).All() // after this one it is known that nobody is there
 			}
-			r := cl.post(path, "X-Play", c.play)
+			r := cl.Post(path, "X-Play", c.play)
 			if c.status == http.StatusInternalServerError { // Caddy's own page
 				if r.StatusCode != c.status || r.Header.Get("X-Should-Retry") != "false" {
 					t.Errorf("%s, header %v", r.Status, r.Header)
 				}
 				return
 			}
-			checkAgain(t, r, checkJSON(t, r, c.status, up.addr), c.running)
+			checkAgain(t, r, client.CheckJSON(t, r, c.status, up.Addr), c.running)
 		})
 	}
-	if len(one.requests()) != 1 || len(two.requests()) != 1 {
-		t.Errorf("agents beside one that refuses were asked %d and %d times, want once each", len(one.requests()), len(two.requests()))
+	if len(one.Requests()) != 1 || len(two.Requests()) != 1 {
+		t.Errorf("agents beside one that refuses were asked %d and %d times, want once each", len(one.Requests()), len(two.Requests()))
 	}
 }
 
@@ -132,22 +138,22 @@ func TestErrorsWhileTheClientSends(t *testing.T) {
 			closed <- struct{}{}
 		}
 	}()
-	for to, running := range map[string]bool{ln.Addr().String(): true, freePort(t): false} {
+	for to, running := range map[string]bool{ln.Addr().String(): true, harness.FreePort(t): false} {
 		for _, hermes := range []string{"hermes", "hermes {\nhistory keep\n}", "hermes {\nhistory keep\nidle_timeout off\n}"} {
-			base, _ := caddyWith(t, hermes+"\nreverse_proxy "+to)
+			base, _ := sidecar.ServeCaddyfile(t, hermes+"\nreverse_proxy "+to)
 			conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(patience))
+			_ = conn.SetDeadline(time.Now().Add(harness.Patience))
 			// It does not begin like an object: it goes on while it comes. Go's server
 			// reads on before it answers, hence the rest.
-			_, _ = io.WriteString(conn, strings.Replace(chunkedHead, "Host: x", "Host: 127.0.0.1", 1)+"3\r\n[1,\r\n")
+			_, _ = io.WriteString(conn, strings.Replace(client.ChunkedHead, "Host: x", "Host: 127.0.0.1", 1)+"3\r\n[1,\r\n")
 			if running {
 				select {
 				case <-closed:
-				case <-time.After(patience):
+				case <-time.After(harness.Patience):
 					t.Fatalf("%s: the agent was not asked", hermes)
 				}
 			}
@@ -156,8 +162,8 @@ func TestErrorsWhileTheClientSends(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s, running %v: %v", hermes, running, err)
 			}
-			r := newReply(t, res, func() {})
-			checkAgain(t, r, checkJSON(t, r, http.StatusBadGateway, to), running)
+			r := client.NewReply(t, res, func() {})
+			checkAgain(t, r, client.CheckJSON(t, r, http.StatusBadGateway, to), running)
 		}
 	}
 }

@@ -8,6 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // said is what must be in nobody's log: keys, what was asked, and what was
@@ -26,36 +32,36 @@ var said = map[string]string{
 // answered with each of said in all ways: good, crashed, cut, refused, whole.
 func tellAll(t *testing.T, global string) (w *watched, recordings, home string) {
 	t.Helper()
-	begin := [][]string{one(role), one(delta("content", "<think>"+said["the reasoning"]+"</think>")),
-		one(delta("content", "\n`💻 "+said["a tool's argument"]+"`\n")), one(delta("content", said["the answer"]))}
-	whole := `{"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [{"index": 0, "message": {"role": "assistant", "content": ` + ascii(said["the answer"]) +
+	begin := [][]string{hermes.One(hermes.Role), hermes.One(hermes.Delta("content", "<think>"+said["the reasoning"]+"</think>")),
+		hermes.One(hermes.Delta("content", "\n`💻 "+said["a tool's argument"]+"`\n")), hermes.One(hermes.Delta("content", said["the answer"]))}
+	whole := `{"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [{"index": 0, "message": {"role": "assistant", "content": ` + hermes.ASCII(said["the answer"]) +
 		`}, "finish_reason": "stop"}], "usage": {"total_tokens": 0}}`
-	scripts := router{
-		"good":  lines(append(begin, good()...)...),
-		"crash": lines(append(begin, one(finish("stop", 0)), one("data: [DONE]"))...),
-		"error": lines(append(begin, one("data: "+envelope+`"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}], "error": {"message": "401: `+said["a key in an error"]+`"}}`), one("data: [DONE]"))...),
-		"cut": func(x *exchange) {
-			x.events()
+	scripts := upstream.Router{
+		"good":  upstream.Lines(append(begin, hermes.Good()...)...),
+		"crash": upstream.Lines(append(begin, hermes.One(hermes.Finish("stop", 0)), hermes.One("data: [DONE]"))...),
+		"error": upstream.Lines(append(begin, hermes.One("data: "+hermes.Envelope+`"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}], "error": {"message": "401: `+said["a key in an error"]+`"}}`), hermes.One("data: [DONE]"))...),
+		"cut": func(x *upstream.Exchange) {
+			x.Events()
 			for _, f := range begin {
-				x.frame(f...)
+				x.Frame(f...)
 			}
-			x.torn([]byte(role[:9]))
+			x.Torn([]byte(hermes.Role[:9]))
 		},
-		"nothing": (*exchange).fin,
-		"whole":   asJSON("200 OK", whole),
-		"status":  asJSON("500 Internal Server Error", `{"error": {"message": `+ascii(said["the answer"])+`}}`),
+		"nothing": (*upstream.Exchange).Fin,
+		"whole":   upstream.AsJSON("200 OK", whole),
+		"status":  upstream.AsJSON("500 Internal Server Error", `{"error": {"message": `+hermes.ASCII(said["the answer"])+`}}`),
 	}
-	up := newUpstream(t, scripts.play)
+	up := upstream.New(t, scripts.Play)
 	recordings = filepath.Join(t.TempDir(), "recordings")
 	w = watch(t, up, global, "log\n\thermes {\n\t\trecord "+recordings+"\n\t}")
-	for _, e := range w.cmd.Env {
+	for _, e := range w.Cmd.Env {
 		if h, ok := strings.CutPrefix(e, "HOME="); ok {
 			home = h // the last one counts
 		}
 	}
-	body := `{"model":"hermes-agent","stream":true,"messages":[{"role":"user","content":` + ascii(said["the question"]) + "},{\"role\":\"assistant\",\"content\":\"`💻 ls`\\n" + said["the answer"] + `"}]}`
+	body := `{"model":"hermes-agent","stream":true,"messages":[{"role":"user","content":` + hermes.ASCII(said["the question"]) + "},{\"role\":\"assistant\",\"content\":\"`💻 ls`\\n" + said["the answer"] + `"}]}`
 	for name := range scripts {
-		req, err := http.NewRequest(http.MethodPost, w.base+"/v1/chat/completions", strings.NewReader(body))
+		req, err := http.NewRequest(http.MethodPost, w.Base+"/v1/chat/completions", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +69,7 @@ func tellAll(t *testing.T, global string) (w *watched, recordings, home string) 
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("Authorization", "Bearer "+said["the key"])
 		req.Header.Set("Cookie", "session="+said["a cookie"])
-		res, err := w.http.Do(req)
+		res, err := w.HTTP.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,15 +98,15 @@ func TestNothingSaidIsKept(t *testing.T) {
 	for _, global := range []string{"", "debug"} {
 		t.Run("log "+global, func(t *testing.T) {
 			w, _, home := tellAll(t, global)
-			checkSilent(t, "the metrics", w.client.get("/metrics"))
-			_, list := w.get("http://"+w.admin+"/hermes/streams", http.StatusOK)
+			checkSilent(t, "the metrics", w.Client.Get("/metrics"))
+			_, list := w.get("http://"+w.Admin+"/hermes/streams", http.StatusOK)
 			checkSilent(t, "the list of streams", list)
 			if !strings.Contains(list, `"outcome"`) {
 				t.Errorf("the list is empty: %s", list)
 			}
-			w.terminate()
-			w.exit()
-			log := w.log.String()
+			w.Terminate()
+			w.Exit()
+			log := w.Log.String()
 			checkSilent(t, "the log", log)
 			for _, sign := range []string{`"Authorization":["REDACTED"]`, "http.log.access", "http.handlers.hermes", "history healed"} {
 				if !strings.Contains(log, sign) {
@@ -126,8 +132,8 @@ func TestNothingSaidIsKept(t *testing.T) {
 // nothing of the request; nobody else may read them.
 func TestRecordingsHaveNothingOfTheRequest(t *testing.T) {
 	w, dir, _ := tellAll(t, "")
-	w.terminate()
-	w.exit()
+	w.Terminate()
+	w.Exit()
 	n := 0
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -148,7 +154,7 @@ func TestRecordingsHaveNothingOfTheRequest(t *testing.T) {
 			}
 		}
 		if strings.HasSuffix(path, ".sse") && !strings.Contains(string(b), said["the answer"]) {
-			t.Errorf("%s has no answer: %q", path, clip(string(b)))
+			t.Errorf("%s has no answer: %q", path, harness.Clip(string(b)))
 		}
 		return err
 	})
@@ -159,28 +165,28 @@ func TestRecordingsHaveNothingOfTheRequest(t *testing.T) {
 
 // Many requests whose bodies are held do not add up once they are answered.
 func TestRequestsAreNotKeptWhileTheirAnswersRun(t *testing.T) {
-	bounded(t)
+	sidecar.NeedsMemory(t)
 	const clients, size, limit = 12, 8 << 20, 6
 	rest := make(chan struct{})
-	up := newUpstream(t, func(x *exchange) {
-		x.body = nil
-		x.events()
-		x.frame(role)
-		x.wait(rest)
-		x.end()
+	up := upstream.New(t, func(x *upstream.Exchange) {
+		x.Body = nil
+		x.Events()
+		x.Frame(hermes.Role)
+		x.Wait(rest)
+		x.End()
 	})
-	base, s := serve(t, up, nil)
-	c := newClient(t, base)
+	base, s := sidecar.Serve(t, up, nil)
+	c := client.New(t, base)
 	body := `{"stream":true,"messages":[{"role":"user","content":"` + strings.Repeat("x", size) + `"}]}`
-	before := peak(t, s)
+	before := sidecar.Peak(t, s)
 	for range clients {
-		res, err := c.http.Post(base+"/v1/chat/completions", "application/json", strings.NewReader(body))
+		res, err := c.HTTP.Post(base+"/v1/chat/completions", "application/json", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer res.Body.Close()
 	}
-	if grown := peak(t, s) - before; grown > limit*size {
+	if grown := sidecar.Peak(t, s) - before; grown > limit*size {
 		t.Errorf("%d open streams, whose requests had %d MiB each, took %d MiB", clients, size>>20, grown>>20)
 	} else {
 		t.Logf("%d open streams, whose requests had %d MiB each, took %d MiB", clients, size>>20, grown>>20)

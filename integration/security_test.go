@@ -13,18 +13,20 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 )
 
 // securityPage is docs/security.md.
 func securityPage(t *testing.T) string {
 	t.Helper()
-	return read(t, path("docs/security.md"))
+	return harness.ReadFile(t, harness.Path("docs/security.md"))
 }
 
 // goFiles calls each with the Go files of the repository.
 func goFiles(t *testing.T, each func(file string, f *ast.File)) {
 	t.Helper()
-	err := fs.WalkDir(os.DirFS(path("")), ".", func(name string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(os.DirFS(harness.Path("")), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -33,7 +35,7 @@ func goFiles(t *testing.T, each func(file string, f *ast.File)) {
 		case d.IsDir() || !strings.HasSuffix(name, ".go"):
 			return nil
 		}
-		f, err := parser.ParseFile(token.NewFileSet(), path(name), nil, parser.SkipObjectResolution)
+		f, err := parser.ParseFile(token.NewFileSet(), harness.Path(name), nil, parser.SkipObjectResolution)
 		if err == nil {
 			each(name, f)
 		}

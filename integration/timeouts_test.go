@@ -5,38 +5,33 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // beat sends a comment every d, until the sidecar leaves and at most n times.
-func beat(x *exchange, n int, d time.Duration) {
+func beat(x *upstream.Exchange, n int, d time.Duration) {
 	for range n {
-		x.frame(": keepalive")
-		x.pause(d)
-	}
-}
-
-// atLeast returns a function that wants at least d to have passed since. How much
-// more it is, the machine decides.
-func atLeast(t testing.TB, d time.Duration) func() {
-	began := time.Now()
-	return func() {
-		t.Helper()
-		if took := time.Since(began); took < d {
-			t.Errorf("it took %v, want %v", took, d)
-		}
+		x.Frame(": keepalive")
+		x.Pause(d)
 	}
 }
 
 func TestFirstByteTimeout(t *testing.T) {
-	up := newUpstream(t, router{
-		"no header": (*exchange).silence,
-		"no body":   func(x *exchange) { x.events(); x.silence() },
-	}.play)
-	c := newClient(t, first(serve(t, up, options{"first_byte_timeout": "100ms", "keepalive": 0})))
+	up := upstream.New(t, upstream.Router{
+		"no header": (*upstream.Exchange).Silence,
+		"no body":   func(x *upstream.Exchange) { x.Events(); x.Silence() },
+	}.Play)
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Options{"first_byte_timeout": "100ms", "keepalive": 0})))
 	for _, name := range []string{"no header", "no body"} {
 		t.Run(name, func(t *testing.T) {
-			defer atLeast(t, 100*time.Millisecond)()
-			if e := checkJSON(t, c.of(t).play(name), http.StatusGatewayTimeout, up.addr); e.Code != "upstream_timeout" {
+			defer harness.AtLeast(t, 100*time.Millisecond)()
+			if e := client.CheckJSON(t, c.Of(t).Play(name), http.StatusGatewayTimeout, up.Addr); e.Code != "upstream_timeout" {
 				t.Errorf("code %q", e.Code)
 			}
 		})
@@ -45,91 +40,101 @@ func TestFirstByteTimeout(t *testing.T) {
 
 // After the first byte first_byte_timeout is over.
 func TestFirstByteTimeoutIsForTheFirstByte(t *testing.T) {
-	atAnyPace(t, 150*time.Millisecond, func(t testing.TB, d time.Duration) {
-		c := newClient(t, first(serve(t, newUpstream(t, func(x *exchange) {
-			x.events()
-			x.frame(role)
-			x.pause(2 * d)
-			x.frame(delta("content", "hi"))
-			x.finish()
-		}), options{"first_byte_timeout": d.String()})))
-		c.chat().answer().checkGood(t)
+	harness.AtAnyPace(t, 150*time.Millisecond, func(t testing.TB, d time.Duration) {
+		c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
+			x.Events()
+			x.Frame(hermes.Role)
+			x.Pause(2 * d)
+			x.Frame(hermes.Delta("content", "hi"))
+			x.Finish()
+		}), sidecar.Options{"first_byte_timeout": d.String()})))
+		c.Chat().Answer().CheckGood(t)
 	})
 }
 
 func TestIdleTimeout(t *testing.T) {
 	for _, keepalive := range []string{"0s", "30ms"} {
 		t.Run("keepalive "+keepalive, func(t *testing.T) {
-			atAnyPace(t, 250*time.Millisecond, func(t testing.TB, d time.Duration) {
-				up := newUpstream(t, router{
-					"mid-stream":     func(x *exchange) { x.events(); x.frame(role); x.frame(delta("content", "hi")); x.silence() },
-					"inside a frame": func(x *exchange) { x.events(); x.frame(role); x.chunk([]byte(role[:50])); x.silence() },
-					"comments are bytes": func(x *exchange) {
-						x.events()
-						x.frame(role)
-						x.frame(delta("content", "hi"))
-						beat(x, 30, d/12)
-						x.finish()
+			harness.AtAnyPace(t, 250*time.Millisecond, func(t testing.TB, d time.Duration) {
+				up := upstream.New(t, upstream.Router{
+					"mid-stream": func(x *upstream.Exchange) {
+						x.Events()
+						x.Frame(hermes.Role)
+						x.Frame(hermes.Delta("content", "hi"))
+						x.Silence()
 					},
-				}.play)
-				c := newClient(t, first(serve(t, up, options{"idle_timeout": d.String(), "keepalive": keepalive})))
+					"inside a frame": func(x *upstream.Exchange) {
+						x.Events()
+						x.Frame(hermes.Role)
+						x.Chunk([]byte(hermes.Role[:50]))
+						x.Silence()
+					},
+					"comments are bytes": func(x *upstream.Exchange) {
+						x.Events()
+						x.Frame(hermes.Role)
+						x.Frame(hermes.Delta("content", "hi"))
+						beat(x, 30, d/12)
+						x.Finish()
+					},
+				}.Play)
+				c := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Options{"idle_timeout": d.String(), "keepalive": keepalive})))
 				for _, name := range []string{"mid-stream", "inside a frame"} {
-					in := atLeast(t, d)
-					c.play(name).answer().checkError(t, "upstream_timeout")
+					in := harness.AtLeast(t, d)
+					c.Play(name).Answer().CheckError(t, "upstream_timeout")
 					in()
 				}
-				c.play("comments are bytes").answer().checkGood(t)
+				c.Play("comments are bytes").Answer().CheckGood(t)
 			})
 		})
 	}
 	t.Run("before the first frame", func(t *testing.T) {
-		up := newUpstream(t, func(x *exchange) { x.events(); x.silence() })
-		c := newClient(t, first(serve(t, up, options{"idle_timeout": "250ms", "keepalive": 0})))
-		checkJSON(t, c.chat(), http.StatusGatewayTimeout, up.addr)
+		up := upstream.New(t, func(x *upstream.Exchange) { x.Events(); x.Silence() })
+		c := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Options{"idle_timeout": "250ms", "keepalive": 0})))
+		client.CheckJSON(t, c.Chat(), http.StatusGatewayTimeout, up.Addr)
 	})
 }
 
 // Comments do not count for stall_timeout, nor does a header; data does.
 func TestStallTimeout(t *testing.T) {
-	for name, play := range map[string]func(x *exchange, d time.Duration){
-		"comments alone": func(x *exchange, d time.Duration) { beat(x, 10000, d/12) },
-		"silence":        func(x *exchange, d time.Duration) { x.silence() },
-		"data": func(x *exchange, d time.Duration) {
+	for name, play := range map[string]func(x *upstream.Exchange, d time.Duration){
+		"comments alone": func(x *upstream.Exchange, d time.Duration) { beat(x, 10000, d/12) },
+		"silence":        func(x *upstream.Exchange, d time.Duration) { x.Silence() },
+		"data": func(x *upstream.Exchange, d time.Duration) {
 			for range 30 {
-				x.frame(delta("content", "a"))
-				x.pause(d / 12)
+				x.Frame(hermes.Delta("content", "a"))
+				x.Pause(d / 12)
 			}
-			x.finish()
+			x.Finish()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			atAnyPace(t, 250*time.Millisecond, func(t testing.TB, d time.Duration) {
-				c := newClient(t, first(serve(t, newUpstream(t, func(x *exchange) {
-					x.events()
-					x.frame(role)
-					x.frame(delta("content", "hi"))
+			harness.AtAnyPace(t, 250*time.Millisecond, func(t testing.TB, d time.Duration) {
+				c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
+					x.Events()
+					x.Frame(hermes.Role)
+					x.Frame(hermes.Delta("content", "hi"))
 					play(x, d)
-				}), options{"stall_timeout": d.String()})))
-				enough := atLeast(t, d)
-				a := c.chat().answer()
+				}), sidecar.Options{"stall_timeout": d.String()})))
+				enough := harness.AtLeast(t, d)
+				a := c.Chat().Answer()
 				enough()
 				if name == "data" {
-					a.checkGood(t)
+					a.CheckGood(t)
 				} else {
-					a.checkError(t, "upstream_timeout")
+					a.CheckError(t, "upstream_timeout")
 				}
 			})
 		})
 	}
-	for name, play := range map[string]script{
-		"no header": (*exchange).silence,
-		"no body":   func(x *exchange) { x.events(); x.silence() },
+	for name, play := range map[string]upstream.Script{
+		"no header": (*upstream.Exchange).Silence,
+		"no body":   func(x *upstream.Exchange) { x.Events(); x.Silence() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			up := newUpstream(t, play)
-			c := newClient(t, first(serve(t, up, options{"stall_timeout": "250ms"})))
-			enough := atLeast(t, 250*time.Millisecond)
-			checkJSON(t, c.chat(), http.StatusGatewayTimeout, up.addr)
+			up := upstream.New(t, play)
+			c := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Options{"stall_timeout": "250ms"})))
+			enough := harness.AtLeast(t, 250*time.Millisecond)
+			client.CheckJSON(t, c.Chat(), http.StatusGatewayTimeout, up.Addr)
 			enough()
 		})
 	}
@@ -137,18 +142,18 @@ func TestStallTimeout(t *testing.T) {
 
 // A timeout leaves upstream. Nothing else would, before patience ends.
 func TestTimeoutCancelsUpstream(t *testing.T) {
-	atAnyPace(t, 100*time.Millisecond, func(t testing.TB, d time.Duration) {
+	harness.AtAnyPace(t, 100*time.Millisecond, func(t testing.TB, d time.Duration) {
 		gone := make(chan struct{})
-		c := newClient(t, first(serve(t, newUpstream(t, func(x *exchange) {
-			x.events()
-			x.frame(role)
-			x.silence()
+		c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
+			x.Events()
+			x.Frame(hermes.Role)
+			x.Silence()
 			close(gone)
-		}), options{"idle_timeout": d.String(), "keepalive": 0})))
-		c.chat().answer().checkError(t, "upstream_timeout")
+		}), sidecar.Options{"idle_timeout": d.String(), "keepalive": 0})))
+		c.Chat().Answer().CheckError(t, "upstream_timeout")
 		select {
 		case <-gone:
-		case <-time.After(patience / 2):
+		case <-time.After(harness.Patience / 2):
 			t.Error("upstream's connection is still open behind the timeout")
 		}
 	})
@@ -157,45 +162,45 @@ func TestTimeoutCancelsUpstream(t *testing.T) {
 // In a silence the client gets chunks of the stream's own envelope, or comments.
 func TestKeepalive(t *testing.T) {
 	rest, sent := make(chan struct{}, 10), make(chan time.Time, 10)
-	up := newUpstream(t, func(x *exchange) {
-		x.events()
-		x.frame(role)
+	up := upstream.New(t, func(x *upstream.Exchange) {
+		x.Events()
+		x.Frame(hermes.Role)
 		sent <- time.Now()
-		x.frame(delta("content", "hi"))
+		x.Frame(hermes.Delta("content", "hi"))
 		select {
 		case <-rest:
-		case <-x.gone:
+		case <-x.Gone:
 		}
-		x.finish()
+		x.Finish()
 	})
 	for _, form := range []string{"chunk", "comment"} {
 		t.Run(form, func(t *testing.T) {
-			r := newClient(t, first(serve(t, up, options{"keepalive": "100ms", "keepalive_form": form}))).chat()
-			last := r.frame()
-			for !strings.Contains(last.raw, `"hi"`) { // a busy machine may need a keepalive before
-				last = r.frame()
+			r := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Options{"keepalive": "100ms", "keepalive_form": form}))).Chat()
+			last := r.Frame()
+			for !strings.Contains(last.Raw, `"hi"`) { // a busy machine may need a keepalive before
+				last = r.Frame()
 			}
 			began := <-sent
 			for i := range 3 {
-				e := r.frame()
+				e := r.Frame()
 				if form == "comment" {
-					if e.raw != ": keepalive\n\n" {
-						t.Fatalf("keepalive %q", e.raw)
+					if e.Raw != ": keepalive\n\n" {
+						t.Fatalf("keepalive %q", e.Raw)
 					}
 					continue
 				}
-				if e.chunk == nil || e.name != "" || len(e.Choices) != 1 || strings.Contains(e.raw, "content") || e.finishes() ||
+				if e.Chunk == nil || e.Name != "" || len(e.Choices) != 1 || strings.Contains(e.Raw, "content") || e.Finishes() ||
 					e.ID != last.ID || e.Created != last.Created || e.Model != last.Model || e.Object != "chat.completion.chunk" {
-					t.Fatalf("keepalive %d: %q", i, e.raw)
+					t.Fatalf("keepalive %d: %q", i, e.Raw)
 				}
 			}
 			if d := time.Since(began); d < 300*time.Millisecond {
 				t.Errorf("three keepalives of 100 ms took %v", d)
 			}
 			rest <- struct{}{}
-			a := decode(t, r.all())
-			if a.finish != "stop" || !a.done || a.err != nil {
-				t.Errorf("after the keepalives: %v", a.names())
+			a := strict.Decode(t, r.All())
+			if a.Finish != "stop" || !a.Done || a.Err != nil {
+				t.Errorf("after the keepalives: %v", a.Names())
 			}
 		})
 	}
@@ -204,56 +209,56 @@ func TestKeepalive(t *testing.T) {
 // While no chunk has come the keepalive is a comment; it commits the header.
 func TestKeepaliveBeforeTheFirstChunk(t *testing.T) {
 	rest := make(chan struct{})
-	up := newUpstream(t, func(x *exchange) {
-		x.events()
-		x.wait(rest)
-		x.reset()
+	up := upstream.New(t, func(x *upstream.Exchange) {
+		x.Events()
+		x.Wait(rest)
+		x.Reset()
 	})
-	r := newClient(t, first(serve(t, up, options{"keepalive": "50ms"}))).chat()
+	r := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Options{"keepalive": "50ms"}))).Chat()
 	if r.StatusCode != http.StatusOK {
 		t.Fatal(r.Status)
 	}
-	if e := r.frame(); e.raw != ": keepalive\n\n" {
-		t.Errorf("keepalive %q", e.raw)
+	if e := r.Frame(); e.Raw != ": keepalive\n\n" {
+		t.Errorf("keepalive %q", e.Raw)
 	}
 	close(rest)
-	a := decode(t, r.all())
-	for a.events[0].raw == ": keepalive\n\n" {
-		a.events = a.events[1:]
+	a := strict.Decode(t, r.All())
+	for a.Events[0].Raw == ": keepalive\n\n" {
+		a.Events = a.Events[1:]
 	}
-	if got := strings.Join(a.names(), " "); got != "error finish error done" || a.err.Code != "upstream_aborted" {
-		t.Fatalf("frames %q, error %+v", got, a.err)
+	if got := strings.Join(a.Names(), " "); got != "error finish error done" || a.Err.Code != "upstream_aborted" {
+		t.Fatalf("frames %q, error %+v", got, a.Err)
 	}
-	if a.last.ID == "" || a.last.Object != "chat.completion.chunk" || a.last.Created == 0 || a.last.Hermes == nil || a.last.Hermes.Partial {
-		t.Errorf("finish chunk %q", a.events[1].raw)
+	if a.Last.ID == "" || a.Last.Object != "chat.completion.chunk" || a.Last.Created == 0 || a.Last.Hermes == nil || a.Last.Hermes.Partial {
+		t.Errorf("finish chunk %q", a.Events[1].Raw)
 	}
 }
 
 // No keepalive leaves before upstream's header: its status is not known yet.
 func TestNoKeepaliveBeforeTheHeader(t *testing.T) {
-	up := newUpstream(t, func(x *exchange) {
-		x.pause(300 * time.Millisecond)
-		asJSON("401 Unauthorized", `{"error":{"message":"Invalid API key"}}`)(x)
+	up := upstream.New(t, func(x *upstream.Exchange) {
+		x.Pause(300 * time.Millisecond)
+		upstream.AsJSON("401 Unauthorized", `{"error":{"message":"Invalid API key"}}`)(x)
 	})
-	r := newClient(t, first(serve(t, up, options{"keepalive": "50ms"}))).chat()
-	if body := r.all(); r.StatusCode != http.StatusUnauthorized || body != `{"error":{"message":"Invalid API key"}}` {
+	r := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Options{"keepalive": "50ms"}))).Chat()
+	if body := r.All(); r.StatusCode != http.StatusUnauthorized || body != `{"error":{"message":"Invalid API key"}}` {
 		t.Errorf("%s: %q", r.Status, body)
 	}
 }
 
 // No keepalive gets into a frame that is on its way.
 func TestNoKeepaliveInsideAFrame(t *testing.T) {
-	big := delta("content", strings.Repeat("x", 8<<10))
-	up := newUpstream(t, func(x *exchange) {
-		x.events()
-		x.frame(role)
-		x.chunk([]byte(big[:4<<10]))
-		x.pause(300 * time.Millisecond)
-		x.chunk([]byte(big[4<<10:] + "\n\n"))
-		x.finish()
+	big := hermes.Delta("content", strings.Repeat("x", 8<<10))
+	up := upstream.New(t, func(x *upstream.Exchange) {
+		x.Events()
+		x.Frame(hermes.Role)
+		x.Chunk([]byte(big[:4<<10]))
+		x.Pause(300 * time.Millisecond)
+		x.Chunk([]byte(big[4<<10:] + "\n\n"))
+		x.Finish()
 	})
-	body := newClient(t, first(serve(t, up, options{"keepalive": "50ms", "max_frame": 1024}))).chat().all()
+	body := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Options{"keepalive": "50ms", "max_frame": 1024}))).Chat().All()
 	if !strings.Contains(body, big+"\n\n") {
-		t.Errorf("the frame is torn: %q", clip(body[len(role):]))
+		t.Errorf("the frame is torn: %q", harness.Clip(body[len(hermes.Role):]))
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	trace "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
@@ -52,7 +55,7 @@ func (c *collector) environment() []string {
 // receive waits for a span of the name.
 func (c *collector) receive(name string) *trace.Span {
 	c.t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(harness.Patience)
 	for {
 		select {
 		case s := <-c.spans:
@@ -90,14 +93,14 @@ func text(v *common.AnyValue) string {
 
 // TestStreamsAreTraced to a collector, below the span of their request.
 func TestStreamsAreTraced(t *testing.T) {
-	up := newUpstream(t, router{
-		"tool":  replay(recorded(t, "g3-v0.20.3/one_tool"), byFrame),
-		"crash": replay(recorded(t, "g0-v0.8.0/crash_in_tool"), byFrame),
-	}.play)
+	up := upstream.New(t, upstream.Router{
+		"tool":  upstream.Replay(hermes.Recorded(t, "g3-v0.20.3/one_tool"), upstream.ByFrame),
+		"crash": upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/crash_in_tool"), upstream.ByFrame),
+	}.Play)
 	c := newCollector(t)
 	w := watch(t, up, "", "tracing {\n\t\tspan handler\n\t\tspan_attributes {\n\t\t\thermes.tools {http.hermes.tools}\n\t\t}\n\t}\n\thermes", c.environment()...)
 
-	w.play("tool", "Traceparent", "00-11111111111111111111111111111111-2222222222222222-01").answer()
+	w.Play("tool", "Traceparent", "00-11111111111111111111111111111111-2222222222222222-01").Answer()
 	s := c.receive("chat hermes-agent")
 	if s.GetKind() != trace.Span_SPAN_KIND_CLIENT || string(s.GetTraceId()) != strings.Repeat("\x11", 16) || s.GetStatus().GetCode() != trace.Status_STATUS_CODE_UNSET {
 		t.Errorf("span %v", s)
@@ -134,7 +137,7 @@ func TestStreamsAreTraced(t *testing.T) {
 		t.Errorf("the placeholder in the span of the request is %q, want 1", got)
 	}
 
-	w.play("crash").answer()
+	w.Play("crash").Answer()
 	s = c.receive("chat hermes-agent")
 	if s.GetStatus().GetCode() != trace.Status_STATUS_CODE_ERROR || attributes(s.GetAttributes())["error.type"] != "agent_crashed" {
 		t.Errorf("span of a crash: %v", s)
@@ -144,11 +147,11 @@ func TestStreamsAreTraced(t *testing.T) {
 // TestNothingIsTracedWithoutTheDirective, whatever the environment says.
 func TestNothingIsTracedWithoutTheDirective(t *testing.T) {
 	c := newCollector(t)
-	up := newUpstream(t, router{"tool": replay(recorded(t, "g3-v0.20.3/one_tool"), byFrame)}.play)
+	up := upstream.New(t, upstream.Router{"tool": upstream.Replay(hermes.Recorded(t, "g3-v0.20.3/one_tool"), upstream.ByFrame)}.Play)
 	w := watch(t, up, "", "hermes", c.environment()...)
-	w.play("tool", "Traceparent", "00-11111111111111111111111111111111-2222222222222222-01").answer()
-	w.terminate() // which exports what there is
-	w.exit()
+	w.Play("tool", "Traceparent", "00-11111111111111111111111111111111-2222222222222222-01").Answer()
+	w.Terminate() // which exports what there is
+	w.Exit()
 	if len(c.spans) > 0 {
 		t.Errorf("span %v", <-c.spans)
 	}

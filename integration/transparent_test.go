@@ -17,11 +17,17 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // corpus has streams of other providers, in place: they are not part of the
 // project.
-var corpus = path("../shared/corpus")
+var corpus = harness.Path("../shared/corpus")
 
 // A stream of another provider that ends well passes byte for byte; one that
 // only lacks [DONE] gains it.
@@ -35,7 +41,7 @@ func TestOtherProvidersPassByteForByte(t *testing.T) {
 		t.Fatal(err)
 	}
 	paths := map[string]string{"chat": "/v1/chat/completions", "responses": "/v1/responses", "completions": "/v1/completions"}
-	scripts, bodies := router{}, map[string]string{}
+	scripts, bodies := upstream.Router{}, map[string]string{}
 	for _, e := range entries {
 		b, err := os.ReadFile(filepath.Join(corpus, e.File))
 		if err != nil {
@@ -44,7 +50,7 @@ func TestOtherProvidersPassByteForByte(t *testing.T) {
 		bodies[e.File] = string(b)
 		scripts[e.File] = stream(b)
 	}
-	c := newClient(t, first(serve(t, newUpstream(t, scripts.play), still)))
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Still)))
 	n := 0
 	for _, e := range entries {
 		path := paths[e.API]
@@ -57,7 +63,7 @@ func TestOtherProvidersPassByteForByte(t *testing.T) {
 			if e.API == "chat" && !strings.Contains(want, "data: [DONE]") {
 				want += "data: [DONE]\n\n"
 			}
-			if got := c.of(t).post(path, "X-Play", e.File).all(); got != want {
+			if got := c.Of(t).Post(path, "X-Play", e.File).All(); got != want {
 				t.Errorf("it differs at byte %d:\n%s", differs(got, want), around(got, differs(got, want)))
 			}
 		})
@@ -73,7 +79,7 @@ func TestForeignEventStreamsPassByteForByte(t *testing.T) {
 	if len(files) == 0 {
 		t.Skip("no corpus of other providers' streams")
 	}
-	scripts := router{}
+	scripts := upstream.Router{}
 	for _, f := range files {
 		b, err := os.ReadFile(f)
 		if err != nil {
@@ -81,24 +87,24 @@ func TestForeignEventStreamsPassByteForByte(t *testing.T) {
 		}
 		scripts[f] = stream(b)
 	}
-	c := newClient(t, first(serve(t, newUpstream(t, scripts.play), still)))
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Still)))
 	for _, f := range files {
 		want, _ := os.ReadFile(f)
-		if got := c.post("/events", "X-Play", f).all(); got != string(want) {
-			t.Errorf("%s: got %q, want %q", f, clip(got), clip(string(want)))
+		if got := c.Post("/events", "X-Play", f).All(); got != string(want) {
+			t.Errorf("%s: got %q, want %q", f, harness.Clip(got), harness.Clip(string(want)))
 		}
 	}
 }
 
 // stream answers with an event stream in random pieces.
-func stream(b []byte) script {
-	parts := atRandom(7).cut(b)
-	return func(x *exchange) {
-		x.events()
+func stream(b []byte) upstream.Script {
+	parts := upstream.AtRandom(7).Cut(b)
+	return func(x *upstream.Exchange) {
+		x.Events()
 		for _, p := range parts {
-			x.chunk(p)
+			x.Chunk(p)
 		}
-		x.end()
+		x.End()
 	}
 }
 
@@ -115,12 +121,12 @@ func around(s string, at int) string { return s[max(0, at-200):min(len(s), at+20
 
 // The other streams of Hermes pass byte for byte, in every generation.
 func TestResponsesAndRunsPassByteForByte(t *testing.T) {
-	all := recordings(t, func(r recording) bool { return !chats(r) })
-	c := newClient(t, first(serve(t, newUpstream(t, library(all, byFrame).play), nil)))
+	all := hermes.Recordings(t, func(r hermes.Recording) bool { return !hermes.Chats(r) })
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, upstream.Library(all, upstream.ByFrame).Play), nil)))
 	for _, r := range all {
 		t.Run(r.String(), func(t *testing.T) {
-			if got := c.of(t).post(r.path(), "X-Play", r.String()).all(); got != string(r.body) {
-				t.Errorf("got\n%s\nwant\n%s", got, r.body)
+			if got := c.Of(t).Post(r.Path(), "X-Play", r.String()).All(); got != string(r.Body) {
+				t.Errorf("got\n%s\nwant\n%s", got, r.Body)
 			}
 		})
 	}
@@ -128,12 +134,12 @@ func TestResponsesAndRunsPassByteForByte(t *testing.T) {
 
 // A stream that is none of ours breaks off as it broke off.
 func TestForeignStreamsBreakOffAsTheyDo(t *testing.T) {
-	c := newClient(t, first(serve(t, newUpstream(t, func(x *exchange) {
-		x.events()
-		x.frame("event: response.created", `data: {"type": "response.created"}`)
-		x.torn([]byte("event: resp"))
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
+		x.Events()
+		x.Frame("event: response.created", `data: {"type": "response.created"}`)
+		x.Torn([]byte("event: resp"))
 	}), nil)))
-	b, err := io.ReadAll(c.post("/v1/responses").Body)
+	b, err := io.ReadAll(c.Post("/v1/responses").Body)
 	if err == nil || strings.Contains(string(b), "DONE") || strings.Contains(string(b), "error") {
 		t.Errorf("body %q, error %v; want upstream's abort", b, err)
 	}
@@ -141,11 +147,11 @@ func TestForeignStreamsBreakOffAsTheyDo(t *testing.T) {
 
 // Any path becomes active with the first chunk of a chat completion.
 func TestChunksOfAChatAreRepairedOnAnyPath(t *testing.T) {
-	r := recorded(t, "g0-v0.8.0/one_tool")
-	c := newClient(t, first(serve(t, newUpstream(t, replay(r, byFrame)), still)))
-	want := c.chat().all()
+	r := hermes.Recorded(t, "g0-v0.8.0/one_tool")
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, upstream.Replay(r, upstream.ByFrame)), sidecar.Still)))
+	want := c.Chat().All()
 	for _, path := range []string{"/api/agents/1/stream", "/proxy/v1/chat/completions", "/v1/chat/completions?x=1"} {
-		if got := c.post(path).all(); got != want {
+		if got := c.Post(path).All(); got != want {
 			t.Errorf("%s: got\n%s\nwant\n%s", path, got, want)
 		}
 	}
@@ -157,15 +163,15 @@ func TestChunksOfAChatAreRepairedOnAnyPath(t *testing.T) {
 // What is no event stream with status 200 passes: the recorded JSON answers, but
 // for those of agents that failed (TestAnswersThatAreNotStreamed).
 func TestJSONAnswersPassByteForByte(t *testing.T) {
-	files, _ := filepath.Glob(filepath.Join(captures, "*", "*.http"))
+	files, _ := filepath.Glob(filepath.Join(hermes.Captures, "*", "*.http"))
 	if len(files) == 0 {
 		t.Fatal("no recordings")
 	}
-	scripts := router{}
+	scripts := upstream.Router{}
 	for _, f := range files {
-		scripts[f] = func(x *exchange) { x.raw(asCRLF(t, f)) }
+		scripts[f] = func(x *upstream.Exchange) { x.Raw(asCRLF(t, f)) }
 	}
-	c := newClient(t, first(serve(t, newUpstream(t, scripts.play), nil)))
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, scripts.Play), nil)))
 	for _, f := range files {
 		want, err := http.ReadResponse(bufio.NewReader(strings.NewReader(asCRLF(t, f))), nil)
 		if err != nil {
@@ -175,9 +181,9 @@ func TestJSONAnswersPassByteForByte(t *testing.T) {
 		if strings.HasSuffix(f, "nonstream.failed_result.http") && want.StatusCode == http.StatusOK {
 			continue
 		}
-		r := c.play(f)
-		if got := r.all(); got != string(body) || r.StatusCode != want.StatusCode || r.ContentLength != want.ContentLength {
-			t.Errorf("%s: %s, %d bytes: %q; want %s, %q", f, r.Status, r.ContentLength, clip(got), want.Status, clip(string(body)))
+		r := c.Play(f)
+		if got := r.All(); got != string(body) || r.StatusCode != want.StatusCode || r.ContentLength != want.ContentLength {
+			t.Errorf("%s: %s, %d bytes: %q; want %s, %q", f, r.Status, r.ContentLength, harness.Clip(got), want.Status, harness.Clip(string(body)))
 		}
 		for name := range want.Header {
 			if r.Header.Get(name) != want.Header.Get(name) {
@@ -201,33 +207,33 @@ func asCRLF(t testing.TB, file string) string {
 // Answers that are not acted on: they have what a repair would change, and keep
 // it.
 func TestResponsesThatAreNotActedOn(t *testing.T) {
-	sse := string(recorded(t, "g0-v0.8.0/crash_in_tool").body)
+	sse := string(hermes.Recorded(t, "g0-v0.8.0/crash_in_tool").Body)
 	var zipped bytes.Buffer
 	z := gzip.NewWriter(&zipped)
 	io.WriteString(z, sse)
 	z.Close()
-	plain := func(status, body string, header ...string) script {
-		return func(x *exchange) {
-			x.header(status, append(header, fmt.Sprintf("Content-Length: %d", len(body)))...)
-			x.raw(body)
+	plain := func(status, body string, header ...string) upstream.Script {
+		return func(x *upstream.Exchange) {
+			x.Header(status, append(header, fmt.Sprintf("Content-Length: %d", len(body)))...)
+			x.Raw(body)
 		}
 	}
-	scripts := router{
+	scripts := upstream.Router{
 		"gzip":       plain("200 OK", zipped.String(), "Content-Type: text/event-stream", "Content-Encoding: gzip"),
 		"status 500": plain("500 Internal Server Error", sse, "Content-Type: text/event-stream"),
 		"status 201": plain("201 Created", sse, "Content-Type: text/event-stream"),
 		"text/plain": plain("200 OK", sse, "Content-Type: text/plain"),
 		"no type":    plain("200 OK", sse, "Content-Type: application/octet-stream"),
 	}
-	c := newClient(t, first(serve(t, newUpstream(t, scripts.play), nil)))
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, scripts.Play), nil)))
 	for name := range scripts {
 		want := sse
 		if name == "gzip" {
 			want = zipped.String()
 		}
-		r := c.play(name)
-		if got := r.all(); got != want || r.ContentLength != int64(len(want)) {
-			t.Errorf("%s: %d bytes %q", name, r.ContentLength, clip(got))
+		r := c.Play(name)
+		if got := r.All(); got != want || r.ContentLength != int64(len(want)) {
+			t.Errorf("%s: %d bytes %q", name, r.ContentLength, harness.Clip(got))
 		}
 		if name == "gzip" && r.Header.Get("Content-Encoding") != "gzip" {
 			t.Errorf("gzip: Content-Encoding %q", r.Header.Get("Content-Encoding"))
@@ -237,15 +243,15 @@ func TestResponsesThatAreNotActedOn(t *testing.T) {
 
 // Parameters of the media type and its case do not matter.
 func TestMediaTypeParametersDoNotMatter(t *testing.T) {
-	body := recorded(t, "g0-v0.8.0/one_tool").body
+	body := hermes.Recorded(t, "g0-v0.8.0/one_tool").Body
 	for _, mime := range []string{"text/event-stream; charset=utf-8", "Text/Event-Stream", "text/event-stream;charset=UTF-8"} {
-		c := newClient(t, first(serve(t, newUpstream(t, func(x *exchange) {
-			x.header("200 OK", "Content-Type: "+mime, "Transfer-Encoding: chunked")
-			x.chunk(body)
-			x.end()
+		c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
+			x.Header("200 OK", "Content-Type: "+mime, "Transfer-Encoding: chunked")
+			x.Chunk(body)
+			x.End()
 		}), nil)))
-		r := c.chat()
-		if got := r.all(); !strings.Contains(got, "hermes.tool.progress") {
+		r := c.Chat()
+		if got := r.All(); !strings.Contains(got, "hermes.tool.progress") {
 			t.Errorf("%s: not repaired", mime)
 		}
 		if r.Header.Get("Content-Type") != mime {
@@ -256,29 +262,29 @@ func TestMediaTypeParametersDoNotMatter(t *testing.T) {
 
 // The request and response headers of a stream that is acted on.
 func TestHeaders(t *testing.T) {
-	body := recorded(t, "g0-v0.8.0/one_tool").body
-	scripts := router{
-		"none": func(x *exchange) {
-			x.header("200 OK", "Content-Type: text/event-stream", fmt.Sprintf("Content-Length: %d", len(body)), "X-Hermes-Session-Id: s1")
-			x.raw(string(body))
+	body := hermes.Recorded(t, "g0-v0.8.0/one_tool").Body
+	scripts := upstream.Router{
+		"none": func(x *upstream.Exchange) {
+			x.Header("200 OK", "Content-Type: text/event-stream", fmt.Sprintf("Content-Length: %d", len(body)), "X-Hermes-Session-Id: s1")
+			x.Raw(string(body))
 		},
-		"both": func(x *exchange) {
-			x.events("X-Accel-Buffering: yes", "Cache-Control: no-store")
-			x.chunk(body)
-			x.end()
+		"both": func(x *upstream.Exchange) {
+			x.Events("X-Accel-Buffering: yes", "Cache-Control: no-store")
+			x.Chunk(body)
+			x.End()
 		},
 	}
-	up := newUpstream(t, scripts.play)
-	c := newClient(t, first(serve(t, up, nil)))
-	r := c.play("none", "Accept-Encoding", "gzip, br")
-	if r.answer(); r.ContentLength != -1 || r.Header.Get("X-Accel-Buffering") != "no" || r.Header.Get("Cache-Control") != "no-cache" || r.Header.Get("X-Hermes-Session-Id") != "s1" {
+	up := upstream.New(t, scripts.Play)
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, up, nil)))
+	r := c.Play("none", "Accept-Encoding", "gzip, br")
+	if r.Answer(); r.ContentLength != -1 || r.Header.Get("X-Accel-Buffering") != "no" || r.Header.Get("Cache-Control") != "no-cache" || r.Header.Get("X-Hermes-Session-Id") != "s1" {
 		t.Errorf("length %d, header %v", r.ContentLength, r.Header)
 	}
-	r = c.play("both")
-	if r.answer(); r.Header.Get("X-Accel-Buffering") != "yes" || r.Header.Get("Cache-Control") != "no-store" {
+	r = c.Play("both")
+	if r.Answer(); r.Header.Get("X-Accel-Buffering") != "yes" || r.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("header %v", r.Header)
 	}
-	for _, req := range up.requests() {
+	for _, req := range up.Requests() {
 		if got := req.Header.Values("Accept-Encoding"); len(got) != 1 || got[0] != "identity" {
 			t.Errorf("upstream was asked for %q", got)
 		}
@@ -287,11 +293,11 @@ func TestHeaders(t *testing.T) {
 
 // HEAD has a header and no body.
 func TestHEAD(t *testing.T) {
-	c := newClient(t, first(serve(t, newUpstream(t, func(x *exchange) {
-		x.header("200 OK", "Content-Type: text/event-stream", "Content-Length: 1234")
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
+		x.Header("200 OK", "Content-Type: text/event-stream", "Content-Length: 1234")
 	}), nil)))
-	req, _ := http.NewRequest(http.MethodHead, c.base+"/v1/chat/completions", nil)
-	res, err := c.http.Do(req)
+	req, _ := http.NewRequest(http.MethodHead, c.Base+"/v1/chat/completions", nil)
+	res, err := c.HTTP.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,11 +309,11 @@ func TestHEAD(t *testing.T) {
 
 // Early hints come through before the final header, and do not replace it.
 func TestEarlyHints(t *testing.T) {
-	for _, body := range []string{string(recorded(t, "g0-v0.8.0/one_tool").body), ""} {
-		c := newClient(t, first(serve(t, newUpstream(t, func(x *exchange) {
-			x.header("103 Early Hints", "Link: </style.css>; rel=preload")
+	for _, body := range []string{string(hermes.Recorded(t, "g0-v0.8.0/one_tool").Body), ""} {
+		c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
+			x.Header("103 Early Hints", "Link: </style.css>; rel=preload")
 			if body == "" {
-				asJSON("200 OK", `{"ok":true}`)(x)
+				upstream.AsJSON("200 OK", `{"ok":true}`)(x)
 				return
 			}
 			stream([]byte(body))(x)
@@ -321,8 +327,8 @@ func TestEarlyHints(t *testing.T) {
 				return nil
 			},
 		})
-		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/v1/chat/completions", strings.NewReader(question))
-		res, err := c.http.Do(req)
+		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, c.Base+"/v1/chat/completions", strings.NewReader(client.Question))
+		res, err := c.HTTP.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -339,15 +345,15 @@ func TestEarlyHints(t *testing.T) {
 
 // Trailers arrive behind a stream, foreign or repaired.
 func TestTrailers(t *testing.T) {
-	body := recorded(t, "g0-v0.8.0/one_tool").body
-	c := newClient(t, first(serve(t, newUpstream(t, func(x *exchange) {
-		x.events("Trailer: X-Checksum")
-		x.chunk(body)
-		x.raw("0\r\nX-Checksum: abc\r\n\r\n")
+	body := hermes.Recorded(t, "g0-v0.8.0/one_tool").Body
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
+		x.Events("Trailer: X-Checksum")
+		x.Chunk(body)
+		x.Raw("0\r\nX-Checksum: abc\r\n\r\n")
 	}), nil)))
 	for _, path := range []string{"/v1/chat/completions", "/v1/responses"} {
-		r := c.post(path)
-		r.all()
+		r := c.Post(path)
+		r.All()
 		if got := r.Trailer.Get("X-Checksum"); got != "abc" {
 			t.Errorf("%s: trailer %q", path, got)
 		}
@@ -356,16 +362,16 @@ func TestTrailers(t *testing.T) {
 
 // An upgraded connection carries bytes both ways.
 func TestUpgrade(t *testing.T) {
-	base, _ := serve(t, newUpstream(t, func(x *exchange) {
-		x.header("101 Switching Protocols", "Connection: Upgrade", "Upgrade: echo")
-		io.Copy(x.Conn, x.in)
+	base, _ := sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
+		x.Header("101 Switching Protocols", "Connection: Upgrade", "Upgrade: echo")
+		io.Copy(x.Conn, x.In)
 	}), nil)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(patience))
+	conn.SetDeadline(time.Now().Add(harness.Patience))
 	fmt.Fprintf(conn, "GET /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 	in := bufio.NewReader(conn)
 	res, err := http.ReadResponse(in, nil)

@@ -5,29 +5,35 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // The Caddyfile that users start from serves, with upstream from the
 // environment.
 func TestCaddyfileExample(t *testing.T) {
-	example := read(t, path("Caddyfile.example"))
+	example := harness.ReadFile(t, harness.Path("Caddyfile.example"))
 	const port = "\n:8643 {\n"
 	if strings.Count(example, port) != 1 {
 		t.Fatalf("the example has no line %q", strings.TrimSpace(port))
 	}
-	up := newUpstream(t, replay(recorded(t, "g0-v0.8.0/one_tool"), byFrame))
-	home, listen := t.TempDir(), freePort(t)
-	runCaddyfile(t, home, strings.Replace(example, port, "\n"+onLoopback(listen), 1), "HERMES_UPSTREAM="+up.addr)
-	a := newClient(t, "http://"+listen).chat().answer()
-	a.checkGood(t)
-	if len(a.starts) != 1 || strings.Contains(a.content, "`") {
-		t.Errorf("starts %v, content %q", a.starts, a.content)
+	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
+	home, listen := t.TempDir(), harness.FreePort(t)
+	sidecar.RunCaddyfile(t, home, strings.Replace(example, port, "\n"+sidecar.OnLoopback(listen), 1), "HERMES_UPSTREAM="+up.Addr)
+	a := client.New(t, "http://"+listen).Chat().Answer()
+	a.CheckGood(t)
+	if len(a.Starts) != 1 || strings.Contains(a.Content, "`") {
+		t.Errorf("starts %v, content %q", a.Starts, a.Content)
 	}
 }
 
 // What is commented out in the example are options, and their defaults.
 func TestCaddyfileExampleWithEveryLine(t *testing.T) {
-	example := read(t, path("Caddyfile.example"))
+	example := harness.ReadFile(t, harness.Path("Caddyfile.example"))
 	var lines []string
 	for l := range strings.SplitSeq(example, "\n") {
 		if strings.HasPrefix(l, "\t\t# ") && !strings.Contains(example[:strings.Index(example, l)], "reverse_proxy {$") {
@@ -35,7 +41,7 @@ func TestCaddyfileExampleWithEveryLine(t *testing.T) {
 		}
 		lines = append(lines, l)
 	}
-	out, bad, err := commandOn(t, "adapt", strings.Join(lines, "\n"), "--validate")
+	out, bad, err := sidecar.CommandOn(t, "adapt", strings.Join(lines, "\n"), "--validate")
 	if err != nil {
 		t.Fatalf("%v: %s", err, bad)
 	}
@@ -52,7 +58,7 @@ func TestBuildAsXcaddyDoes(t *testing.T) {
 		t.Skip("it builds Caddy once more")
 	}
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "main.go"), []byte(`package main
+	harness.WriteFile(t, filepath.Join(dir, "main.go"), []byte(`package main
 
 import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -67,7 +73,7 @@ func main() {
 `))
 	for _, args := range [][]string{
 		{"mod", "init", "caddy"},
-		{"mod", "edit", "-require=github.com/hermes-sidecar/hermes-sidecar@v0.0.0", "-replace=github.com/hermes-sidecar/hermes-sidecar=" + path("")},
+		{"mod", "edit", "-require=github.com/hermes-sidecar/hermes-sidecar@v0.0.0", "-replace=github.com/hermes-sidecar/hermes-sidecar=" + harness.Path("")},
 		{"mod", "tidy", "-e"},
 		{"build", "-o", filepath.Join(dir, "caddy"), "."},
 	} {
@@ -78,7 +84,7 @@ func main() {
 		}
 	}
 	cmd := exec.Command(filepath.Join(dir, "caddy"), "list-modules")
-	cmd.Env = environment(dir)
+	cmd.Env = sidecar.Environment(dir)
 	out, err := cmd.Output()
 	if err != nil || !strings.Contains(string(out), "\nhttp.handlers.hermes\n") {
 		t.Errorf("%v: the module is not in the list", err)

@@ -1,4 +1,4 @@
-package integration
+package sidecar
 
 import (
 	"bytes"
@@ -11,30 +11,25 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 )
 
-// patience bounds every wait of the suite: what has not happened by then will
-// not happen, however busy the machine is. It is the sign of a hang, and never a
-// measure of what is tested.
-const patience = 4 * time.Minute
-
-// binary is the path of the Caddy under test. HERMES_TEST_BINARY names one; otherwise
-// it is ./cmd/caddy of the repository, under -race with the race detector.
-func binary(t testing.TB) string {
+// Binary returns the path of the program under test.
+func Binary(t testing.TB) string {
 	t.Helper()
-	if given := os.Getenv(binaryVariable); given != "" {
+	if given := os.Getenv(BinaryVariable); given != "" {
 		return given
 	}
-	return build(t, raceEnabled)
+	return Build(t, harness.RaceEnabled)
 }
 
-// binaryVariable names a binary to test instead of a fresh one.
-const binaryVariable = "HERMES_TEST_BINARY"
+// BinaryVariable names a binary to test instead of building one.
+const BinaryVariable = "HERMES_TEST_BINARY"
 
-// build returns the path of ./cmd/caddy of the repository, with the race detector if
-// race says so.
-func build(t testing.TB, race bool) string {
+// Build returns the path of ./cmd/caddy of the repository, built with the race detector or
+// without.
+func Build(t testing.TB, race bool) string {
 	t.Helper()
 	caddy, err := builds[race]()
 	if err != nil {
@@ -43,13 +38,13 @@ func build(t testing.TB, race bool) string {
 	return caddy
 }
 
-// builds has one build of each kind, done at its first use.
+// builds has a build of each kind, which happens at its first use.
 var builds = map[bool]func() (string, error){
 	false: sync.OnceValues(func() (string, error) { return cached() }),
 	true:  sync.OnceValues(func() (string, error) { return cached("-race") }),
 }
 
-// cached builds ./cmd/caddy in Go's build cache, and returns its path there. All test
+// cached builds ./cmd/caddy in Go's build cache and returns its path there. All test
 // binaries of a run share it: one builds while the others wait for the lock.
 func cached(flags ...string) (string, error) {
 	lock, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("hermes-integration-%d.lock", os.Getuid())), os.O_CREATE|os.O_RDWR, 0o600)
@@ -60,11 +55,11 @@ func cached(flags ...string) (string, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", fmt.Errorf("%s: %w", lock.Name(), err)
 	}
-	// "go run" keeps what it builds in the cache, and tells -exec where. It has just
-	// built the program only in a directory of its own, which is gone afterwards.
+	// "go run" keeps the program in the cache, and -exec gets its path. Only the run that
+	// builds it has it in a temporary directory, which is gone afterwards.
 	for range 2 {
 		cmd := exec.Command("go", append(append([]string{"run"}, flags...), "-exec", "echo", "./cmd/caddy")...)
-		cmd.Dir = path("")
+		cmd.Dir = harness.Path("")
 		var bad bytes.Buffer
 		cmd.Stderr = &bad
 		out, err := cmd.Output()

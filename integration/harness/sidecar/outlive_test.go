@@ -1,4 +1,4 @@
-package integration
+package sidecar
 
 import (
 	"bufio"
@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // holdsVariable has TestNothingOutlivesTheTests start a sidecar and stay.
@@ -20,7 +22,7 @@ const holdsVariable = "HERMES_TEST_HOLDS"
 // No sidecar is left behind by tests that are killed or that panic.
 func TestNothingOutlivesTheTests(t *testing.T) {
 	if how := os.Getenv(holdsVariable); how != "" {
-		base, _ := serve(t, newUpstream(t, (*exchange).silence), nil)
+		base, _ := Serve(t, upstream.New(t, (*upstream.Exchange).Silence), nil)
 		fmt.Println("holds " + strings.TrimPrefix(base, "http://"))
 		if how == "panics" {
 			go panic(how)
@@ -33,7 +35,7 @@ func TestNothingOutlivesTheTests(t *testing.T) {
 	for _, how := range []string{"is killed", "panics"} {
 		t.Run(how, func(t *testing.T) {
 			cmd := exec.Command(os.Args[0], "-test.run", "^TestNothingOutlivesTheTests$", "-test.timeout", "0")
-			cmd.Env = append(os.Environ(), holdsVariable+"="+how, binaryVariable+"="+binary(t), "TMPDIR="+t.TempDir())
+			cmd.Env = append(os.Environ(), holdsVariable+"="+how, BinaryVariable+"="+Binary(t), "TMPDIR="+t.TempDir())
 			out, err := cmd.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -52,7 +54,7 @@ func TestNothingOutlivesTheTests(t *testing.T) {
 				cmd.Process.Kill()
 			}
 			cmd.Wait()
-			for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+			for deadline := time.Now().Add(harness.Patience); ; time.Sleep(10 * time.Millisecond) {
 				c, err := net.Dial("tcp", addr)
 				if err != nil {
 					return
