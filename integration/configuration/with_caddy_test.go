@@ -19,9 +19,7 @@ func TestEncodeCompressesTheRepairedStream(t *testing.T) {
 	scripts := upstream.Router{
 		"good": upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/labels"), upstream.ByFrame),
 		"cut": func(x *upstream.Exchange) {
-			x.Events()
-			x.Frame(hermes.Role)
-			x.Frame(hermes.Delta("content", "hi"))
+			x.Begin("hi")
 			x.Torn([]byte(hermes.Role[:9]))
 		},
 	}
@@ -51,9 +49,7 @@ func TestEncodeCompressesTheRepairedStream(t *testing.T) {
 func TestHandleErrorsStaysOutOfStreams(t *testing.T) {
 	up := upstream.New(t, upstream.Router{
 		"cut": func(x *upstream.Exchange) {
-			x.Events()
-			x.Frame(hermes.Role)
-			x.Frame(hermes.Delta("content", "hi"))
+			x.Begin("hi")
 			x.Reset()
 		},
 		"nothing": (*upstream.Exchange).Fin,
@@ -77,9 +73,5 @@ func TestStreamsOfOtherHandlersAreRepaired(t *testing.T) {
 	dir := t.TempDir()
 	harness.WriteFile(t, filepath.Join(dir, "answer.sse"), r.Body)
 	base, _ := sidecar.ServeCaddyfile(t, "\troot "+dir+"\n\thermes\n\theader Content-Type text/event-stream\n\trewrite * /answer.sse\n\tmethod GET\n\tfile_server")
-	a := client.New(t, base).Chat().Answer()
-	a.CheckGood(t)
-	if len(a.Starts) != 1 || a.Content != "Let me check.\n\nThere are 3 files." {
-		t.Errorf("starts %v, content %q", a.Starts, a.Content)
-	}
+	client.New(t, base).Chat().CheckRepaired(t)
 }

@@ -31,9 +31,7 @@ func TestClientGone(t *testing.T) {
 			}
 		}, 3},
 		"in silence": {func(x *upstream.Exchange) {
-			x.Events()
-			x.Frame(hermes.Role)
-			x.Frame(hermes.Delta("content", "hi"))
+			x.Begin("hi")
 			x.Silence()
 		}, 2},
 		"while a tool runs": {func(x *upstream.Exchange) { x.Events(); x.Frame(hermes.Delta("content", "\n`💻 ls`\n")); x.Silence() }, 1},

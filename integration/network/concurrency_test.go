@@ -45,9 +45,7 @@ func TestOneStreamDoesNotHoldAnother(t *testing.T) {
 	plain := hermes.Recorded(t, "g0-v0.8.0/one_tool")
 	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, upstream.Router{
 		"held": func(x *upstream.Exchange) {
-			x.Events()
-			x.Frame(hermes.Role)
-			x.Frame(hermes.Delta("content", "\n`💻 ls`\n"))
+			x.Begin("\n`💻 ls`\n")
 			if x.Wait(rest) {
 				x.Frame(hermes.Delta("content", "hi"))
 				x.Finish()

@@ -20,8 +20,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	repeat := func(part string) upstream.Script {
 		block := []byte(strings.Repeat(part, 1+(64<<10)/len(part)))
 		return func(x *upstream.Exchange) {
-			x.Events()
-			x.Frame(hermes.Role)
+			x.Begin()
 			for n := 0; n < size; n += len(block) {
 				x.Chunk(block)
 			}
@@ -30,8 +29,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	counted := func(part func(i int) []string) upstream.Script {
 		return func(x *upstream.Exchange) {
-			x.Events()
-			x.Frame(hermes.Role)
+			x.Begin()
 			var b strings.Builder
 			for i, n := 0, 0; n < size; i++ {
 				b.WriteString(strings.Join(part(i), "\n") + "\n\n")
@@ -75,16 +73,12 @@ func TestMemoryIsBounded(t *testing.T) {
 	for name, play := range hostile {
 		t.Run(name, func(t *testing.T) {
 			base, s := sidecar.ServeFrugally(t, upstream.New(t, play), sidecar.Still)
-			before := sidecar.Peak(t, s)
+			check := sidecar.LimitGrowth(t, s, limit)
 			n, err := io.Copy(io.Discard, client.New(t, base).Chat().In)
 			if err != nil {
 				t.Errorf("after %d bytes: %v", n, err)
 			}
-			if grown := sidecar.Peak(t, s) - before; grown > limit {
-				t.Errorf("%d bytes of upstream's took %d bytes of memory", size, grown)
-			} else {
-				t.Logf("%d MiB of upstream's took %d MiB of memory", size>>20, grown>>20)
-			}
+			check(fmt.Sprintf("%d MiB of upstream's", size>>20))
 		})
 	}
 }
@@ -102,16 +96,12 @@ func TestFramesThatBecomeLongerAreForgotten(t *testing.T) {
 		}
 		x.Fin()
 	}), sidecar.Still)
-	before := sidecar.Peak(t, s)
+	check := sidecar.LimitGrowth(t, s, limit)
 	n, err := io.Copy(io.Discard, client.New(t, base).Chat().In)
 	if most := int64(3*len(frame) + 256<<10); err != nil || n > frames*most || n < frames*int64(len(frame)) {
 		t.Errorf("%d bytes: %v", n, err)
 	}
-	if grown := sidecar.Peak(t, s) - before; grown > limit {
-		t.Errorf("%d bytes of upstream's took %d bytes of memory", frames*len(frame), grown)
-	} else {
-		t.Logf("%d KiB of upstream's became %d MiB and took %d MiB of memory", frames*len(frame)>>10, n>>20, grown>>20)
-	}
+	check(fmt.Sprintf("%d KiB of upstream's, which became %d MiB,", frames*len(frame)>>10, n>>20))
 }
 
 // closingTagWithoutEnd is reasoning, in a fence, whose closing tag is followed by

@@ -22,15 +22,11 @@ func patiently() (context.Context, context.CancelFunc) {
 func TestProtocols(t *testing.T) {
 	scripts := upstream.Library(hermes.Recordings(t, hermes.Chats), upstream.ByFrame)
 	scripts["FIN inside a chunk"] = func(x *upstream.Exchange) {
-		x.Events()
-		x.Frame(hermes.Role)
-		x.Frame(hermes.Delta("content", "hi"))
+		x.Begin("hi")
 		x.Torn([]byte(hermes.Role[:9]))
 	}
 	scripts["reset"] = func(x *upstream.Exchange) {
-		x.Events()
-		x.Frame(hermes.Role)
-		x.Frame(hermes.Delta("content", "hi"))
+		x.Begin("hi")
 		x.Reset()
 	}
 	scripts["plain close"] = func(x *upstream.Exchange) {

@@ -137,8 +137,7 @@ func TestShutdownInEveryProtocol(t *testing.T) {
 // A client that does not read keeps nobody beyond the grace period.
 func TestShutdownWithAClientThatDoesNotRead(t *testing.T) {
 	up := upstream.New(t, func(x *upstream.Exchange) {
-		x.Events()
-		x.Frame(hermes.Role)
+		x.Begin()
 		big := []byte(hermes.Delta("content", strings.Repeat("x", 64<<10)) + "\n\n")
 		for range 1000 {
 			x.Chunk(big)

@@ -42,8 +42,7 @@ func TestFirstByteTimeout(t *testing.T) {
 func TestFirstByteTimeoutIsForTheFirstByte(t *testing.T) {
 	harness.AtAnyPace(t, 150*time.Millisecond, func(t testing.TB, d time.Duration) {
 		c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
-			x.Events()
-			x.Frame(hermes.Role)
+			x.Begin()
 			x.Pause(2 * d)
 			x.Frame(hermes.Delta("content", "hi"))
 			x.Finish()
@@ -58,21 +57,16 @@ func TestIdleTimeout(t *testing.T) {
 			harness.AtAnyPace(t, 250*time.Millisecond, func(t testing.TB, d time.Duration) {
 				up := upstream.New(t, upstream.Router{
 					"mid-stream": func(x *upstream.Exchange) {
-						x.Events()
-						x.Frame(hermes.Role)
-						x.Frame(hermes.Delta("content", "hi"))
+						x.Begin("hi")
 						x.Silence()
 					},
 					"inside a frame": func(x *upstream.Exchange) {
-						x.Events()
-						x.Frame(hermes.Role)
+						x.Begin()
 						x.Chunk([]byte(hermes.Role[:50]))
 						x.Silence()
 					},
 					"comments are bytes": func(x *upstream.Exchange) {
-						x.Events()
-						x.Frame(hermes.Role)
-						x.Frame(hermes.Delta("content", "hi"))
+						x.Begin("hi")
 						beat(x, 30, d/12)
 						x.Finish()
 					},
@@ -110,9 +104,7 @@ func TestStallTimeout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			harness.AtAnyPace(t, 250*time.Millisecond, func(t testing.TB, d time.Duration) {
 				c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
-					x.Events()
-					x.Frame(hermes.Role)
-					x.Frame(hermes.Delta("content", "hi"))
+					x.Begin("hi")
 					play(x, d)
 				}), sidecar.Options{"stall_timeout": d.String()})))
 				enough := harness.AtLeast(t, d)
@@ -145,8 +137,7 @@ func TestTimeoutCancelsUpstream(t *testing.T) {
 	harness.AtAnyPace(t, 100*time.Millisecond, func(t testing.TB, d time.Duration) {
 		gone := make(chan struct{})
 		c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
-			x.Events()
-			x.Frame(hermes.Role)
+			x.Begin()
 			x.Silence()
 			close(gone)
 		}), sidecar.Options{"idle_timeout": d.String(), "keepalive": 0})))
@@ -163,8 +154,7 @@ func TestTimeoutCancelsUpstream(t *testing.T) {
 func TestKeepalive(t *testing.T) {
 	rest, sent := make(chan struct{}, 10), make(chan time.Time, 10)
 	up := upstream.New(t, func(x *upstream.Exchange) {
-		x.Events()
-		x.Frame(hermes.Role)
+		x.Begin()
 		sent <- time.Now()
 		x.Frame(hermes.Delta("content", "hi"))
 		select {
@@ -250,8 +240,7 @@ func TestNoKeepaliveBeforeTheHeader(t *testing.T) {
 func TestNoKeepaliveInsideAFrame(t *testing.T) {
 	big := hermes.Delta("content", strings.Repeat("x", 8<<10))
 	up := upstream.New(t, func(x *upstream.Exchange) {
-		x.Events()
-		x.Frame(hermes.Role)
+		x.Begin()
 		x.Chunk([]byte(big[:4<<10]))
 		x.Pause(300 * time.Millisecond)
 		x.Chunk([]byte(big[4<<10:] + "\n\n"))

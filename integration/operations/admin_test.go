@@ -54,9 +54,7 @@ func (w *watched) list() (l listing) {
 func TestAdminListsStreams(t *testing.T) {
 	rest := make(chan struct{})
 	up := upstream.New(t, func(x *upstream.Exchange) {
-		x.Events()
-		x.Frame(hermes.Role)
-		x.Frame(hermes.Delta("content", "\n`💻 ls -la /secret`\n"))
+		x.Begin("\n`💻 ls -la /secret`\n")
 		if x.Wait(rest) {
 			x.Reset()
 		}

@@ -61,9 +61,7 @@ func TestDocumentedJSONIsWhatComes(t *testing.T) {
 	rest := make(chan struct{})
 	scripts := scenes(t)
 	scripts["tool"] = func(x *upstream.Exchange) {
-		x.Events()
-		x.Frame(hermes.Role)
-		x.Frame(hermes.Delta("content", "\n`💻 ls -la`\n"))
+		x.Begin("\n`💻 ls -la`\n")
 		x.Wait(rest)
 		x.End()
 	}

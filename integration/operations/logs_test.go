@@ -38,9 +38,7 @@ func scenes(t *testing.T) upstream.Router {
 		"good":  upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame),
 		"crash": upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/crash_in_tool"), upstream.ByFrame),
 		"cut": func(x *upstream.Exchange) {
-			x.Events()
-			x.Frame(hermes.Role)
-			x.Frame(hermes.Delta("content", "hi"))
+			x.Begin("hi")
 			x.Reset()
 		},
 		"none":  func(x *upstream.Exchange) { x.Reset() },

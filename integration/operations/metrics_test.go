@@ -22,9 +22,7 @@ func TestCountersGoOn(t *testing.T) {
 		"tool":  upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame),
 		"crash": upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/crash_in_tool"), upstream.ByFrame),
 		"cut": func(x *upstream.Exchange) {
-			x.Events()
-			x.Frame(hermes.Role)
-			x.Frame(hermes.Delta("content", "hi"))
+			x.Begin("hi")
 			x.Reset()
 		},
 		"held": upstream.HeldBack(rest),
@@ -109,9 +107,7 @@ func TestObservedConfigurationIsValid(t *testing.T) {
 // connections.
 func TestDeadBackendIsCounted(t *testing.T) {
 	up := upstream.New(t, func(x *upstream.Exchange) {
-		x.Events()
-		x.Frame(hermes.Role)
-		x.Frame(hermes.Delta("content", "hi"))
+		x.Begin("hi")
 		x.Silence()
 	})
 	w := watch(t, up, "", "hermes")

@@ -76,8 +76,7 @@ func TestReloadInEveryProtocol(t *testing.T) {
 			t.Run(protocol+" with grace period "+period, func(t *testing.T) {
 				rest := make(chan struct{})
 				up := upstream.New(t, func(x *upstream.Exchange) {
-					x.Events()
-					x.Frame(hermes.Role)
+					x.Begin()
 					if x.Wait(rest) {
 						x.Pause(2 * grace)
 						x.Frame(hermes.Delta("content", "hi"))

@@ -187,8 +187,7 @@ func frontScripts(t testing.TB) (upstream.Router, *gated) {
 	g := &gated{got: make(chan struct{}), gone: make(chan struct{}, 1), late: make(chan bool, gatedFrames), hold: make(chan struct{})}
 	scripts := upstream.Library([]hermes.Recording{hermes.Recorded(t, "g0-v0.8.0/one_tool"), hermes.Recorded(t, "g0-v0.8.0/crash_in_tool")}, upstream.ByFrame)
 	scripts["gated"] = func(x *upstream.Exchange) {
-		x.Events()
-		x.Frame(hermes.Role)
+		x.Begin()
 		for i := range gatedFrames - 1 {
 			select {
 			case <-g.got:
@@ -203,15 +202,12 @@ func frontScripts(t testing.TB) (upstream.Router, *gated) {
 		x.Finish()
 	}
 	scripts["reset"] = func(x *upstream.Exchange) {
-		x.Events()
-		x.Frame(hermes.Role)
-		x.Frame(hermes.Delta("content", "hi"))
+		x.Begin("hi")
 		x.Torn([]byte(hermes.Role[:9]))
 	}
 	scripts["nothing"] = (*upstream.Exchange).Fin
 	scripts["silent"] = func(x *upstream.Exchange) {
-		x.Events()
-		x.Frame(hermes.Role)
+		x.Begin()
 		x.Silence()
 		select {
 		case g.gone <- struct{}{}:
@@ -220,8 +216,7 @@ func frontScripts(t testing.TB) (upstream.Router, *gated) {
 	}
 	then := func(wait func(x *upstream.Exchange)) upstream.Script {
 		return func(x *upstream.Exchange) {
-			x.Events()
-			x.Frame(hermes.Role)
+			x.Begin()
 			wait(x)
 			x.Frame(hermes.Delta("content", "hi"))
 			x.Finish()

@@ -87,8 +87,7 @@ func TestCutInsideAnUnexaminedFrame(t *testing.T) {
 	big := strings.Repeat("x", 4<<10)
 	open := "data: " + hermes.Envelope + `"choices": [{"index": 0, "delta": {"content": "` + big
 	base, _ := sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
-		x.Events()
-		x.Frame(hermes.Role)
+		x.Begin()
 		x.Chunk([]byte(open))
 		x.Torn(nil)
 	}), sidecar.Still.With(sidecar.Options{"max_frame": 1024}))
@@ -108,9 +107,7 @@ func TestErrorOfUpstreamsOwnIsSentOnce(t *testing.T) {
 		"[DONE]":  upstream.Lines(hermes.One(hermes.Role), hermes.One(hermes.Delta("content", "hi")), failure, hermes.One("data: [DONE]")),
 		"the end": upstream.Lines(hermes.One(hermes.Role), hermes.One(hermes.Delta("content", "hi")), failure),
 		"a reset": func(x *upstream.Exchange) {
-			x.Events()
-			x.Frame(hermes.Role)
-			x.Frame(hermes.Delta("content", "hi"))
+			x.Begin("hi")
 			x.Frame(failure...)
 			x.Reset()
 		},
@@ -133,9 +130,7 @@ func TestLogsHaveNoContent(t *testing.T) {
 		hermes.Recorded(t, "g2-v0.13.0/crash_in_tool"), hermes.Recorded(t, "g0-v0.8.0/crash_after_text")}
 	scripts := upstream.Library(all, upstream.ByFrame)
 	scripts["cut"] = func(x *upstream.Exchange) {
-		x.Events()
-		x.Frame(hermes.Role)
-		x.Frame(hermes.Delta("content", "make test"))
+		x.Begin("make test")
 		x.Reset()
 	}
 	base, s := sidecar.Serve(t, upstream.New(t, scripts.Play), nil)
@@ -212,9 +207,7 @@ func TestInlineErrorFinish(t *testing.T) {
 	})
 	scripts := upstream.Library(all, upstream.ByFrame)
 	scripts["cut"] = func(x *upstream.Exchange) {
-		x.Events()
-		x.Frame(hermes.Role)
-		x.Frame(hermes.Delta("content", "hi"))
+		x.Begin("hi")
 		x.Frame(hermes.Running("terminal", "c1")...)
 		x.Reset()
 	}

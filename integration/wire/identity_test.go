@@ -45,15 +45,11 @@ func TestTwiceThroughIsOnceThrough(t *testing.T) {
 	all := hermes.Recordings(t, hermes.Chats)
 	scripts := upstream.Library(all, upstream.ByFrame)
 	scripts["cut"] = func(x *upstream.Exchange) {
-		x.Events()
-		x.Frame(hermes.Role)
-		x.Frame(hermes.Delta("content", "hi"))
-		x.Frame(hermes.Delta("content", "\n`💻 ls`\n"))
+		x.Begin("hi", "\n`💻 ls`\n")
 		x.Torn([]byte(hermes.Role[:9]))
 	}
 	scripts["reset after G2 start"] = func(x *upstream.Exchange) {
-		x.Events()
-		x.Frame(hermes.Role)
+		x.Begin()
 		x.Frame(hermes.Running("terminal", "c1")...)
 		x.Reset()
 	}

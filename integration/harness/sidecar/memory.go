@@ -44,8 +44,23 @@ func ServeFrugally(t testing.TB, up *upstream.Server, o Options) (base string, s
 	return "http://" + listen, Run(t, t.TempDir(), conf, "GOGC=20", "GODEBUG=gcstoptheworld=1")
 }
 
-// Peak returns the most memory that a sidecar has had, in bytes.
-func Peak(t testing.TB, s *Process) int {
+// LimitGrowth returns a function that fails the test if the peak of the sidecar's memory has
+// grown by more than limit bytes since, and says what took it.
+func LimitGrowth(t testing.TB, s *Process, limit int) func(what string) {
+	t.Helper()
+	before := s.peak(t)
+	return func(what string) {
+		t.Helper()
+		grown := s.peak(t) - before
+		if grown > limit {
+			t.Errorf("%s took %d bytes of memory, limit %d", what, grown, limit)
+		}
+		t.Logf("%s took %d MiB of memory", what, grown>>20)
+	}
+}
+
+// peak returns the most memory that the sidecar has had, in bytes.
+func (s *Process) peak(t testing.TB) int {
 	t.Helper()
 	kb, err := strconv.Atoi(strings.TrimSuffix(s.Status("VmHWM"), " kB"))
 	if err != nil {

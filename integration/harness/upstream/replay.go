@@ -24,8 +24,7 @@ func Lines(frames ...[]string) Script {
 // closed.
 func HeldBack(rest <-chan struct{}) Script {
 	return func(x *Exchange) {
-		x.Events()
-		x.Frame(hermes.Role)
+		x.Begin()
 		if x.Wait(rest) {
 			x.Frame(hermes.Delta("content", "hi"))
 			x.Finish()
@@ -112,10 +111,7 @@ func Held(t testing.TB) (up *Server, rest chan struct{}) {
 	rest = make(chan struct{})
 	up = New(t, Router{
 		"": func(x *Exchange) {
-			x.Events()
-			x.Frame(hermes.Role)
-			x.Frame(hermes.Delta("content", "hi"))
-			x.Frame(hermes.Delta("content", "\n`💻 make`\n"))
+			x.Begin("hi", "\n`💻 make`\n")
 			if x.Wait(rest) {
 				x.Frame(hermes.Delta("content", "\n\nok"))
 				x.Finish()

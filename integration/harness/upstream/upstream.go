@@ -151,6 +151,15 @@ func (x *Exchange) Events(lines ...string) {
 	x.Header("200 OK", append([]string{"Content-Type: text/event-stream", "Transfer-Encoding: chunked"}, lines...)...)
 }
 
+// Begin starts a chat stream: the header, the role and some texts, each in a frame.
+func (x *Exchange) Begin(texts ...string) {
+	x.Events()
+	x.Frame(hermes.Role)
+	for _, text := range texts {
+		x.Frame(hermes.Delta("content", text))
+	}
+}
+
 // Chunk sends one HTTP chunk in one write.
 func (x *Exchange) Chunk(b []byte) {
 	if len(b) > 0 {
