@@ -131,7 +131,7 @@ func TestChartsNumbersAreTheDirectives(t *testing.T) {
 // TestChartWritesOptions: what helm writes for values that pass is what the tests
 // above take it for, and it refuses those that do not.
 func TestChartWritesOptions(t *testing.T) {
-	program := helm(t)
+	program := harness.Helm(t)
 	render := func(options map[string]string) (string, error) {
 		values := "sidecar:\n  options:\n"
 		for name, text := range options {

@@ -84,7 +84,7 @@ func inCluster() map[string]func(t *testing.T) deployment {
 			values := filepath.Join(t.TempDir(), "values.yaml")
 			harness.WriteFile(t, values, []byte(chartValues))
 			render := func(template string) []byte {
-				cmd := exec.Command(helm(t), "template", "hermes", filepath.Join(manifests, "chart"), "--kube-version", "1.36.3", "--values", values, "--show-only", "templates/"+template)
+				cmd := exec.Command(harness.Helm(t), "template", "hermes", filepath.Join(manifests, "chart"), "--kube-version", "1.36.3", "--values", values, "--show-only", "templates/"+template)
 				out, err := cmd.Output()
 				if err != nil {
 					t.Fatal(err)
@@ -104,14 +104,6 @@ func inCluster() map[string]func(t *testing.T) deployment {
 			return d.with(t, pod, pod)
 		},
 	}
-}
-
-// helm is the path of helm, which renders the chart:
-//
-//	go install helm.sh/helm/v3/cmd/helm@v3.22.0
-func helm(t *testing.T) string {
-	t.Helper()
-	return harness.Program(t, "HERMES_HELM", "helm")
 }
 
 // with adds what the containers say.

@@ -36,6 +36,16 @@ func Program(t testing.TB, variable string, names ...string) string {
 	return ""
 }
 
+// Helm returns the path of helm 3, which renders the chart.
+func Helm(t testing.TB) string {
+	t.Helper()
+	path, err := exec.LookPath("helm")
+	if err != nil {
+		Missing(t, "HERMES_HELM", "no helm in the PATH: go install helm.sh/helm/v3/cmd/helm@v3.22.0")
+	}
+	return path
+}
+
 // Port returns the port of an address.
 func Port(addr string) string {
 	_, p, _ := net.SplitHostPort(addr)

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -17,23 +16,11 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
-// dialTo connects to a site by hand.
-func dialTo(t testing.TB, addr string) net.Conn {
-	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(harness.Patience))
-	return conn
-}
-
 // A header that is too long is refused before anybody is asked.
 func TestLongRequestHeadersAreRefused(t *testing.T) {
 	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/plain"), upstream.ByFrame))
 	base, _ := sidecar.Serve(t, up, nil)
-	conn := dialTo(t, strings.TrimPrefix(base, "http://"))
+	conn := client.Dial(t, base)
 	go fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Long: %s\r\n\r\n", strings.Repeat("x", 64<<10))
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil || res.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
@@ -52,7 +39,7 @@ func TestEndlessRequestsAreNotHeld(t *testing.T) {
 	up := upstream.New(t, upstream.AsJSON("200 OK", "{}"))
 	base, s := sidecar.ServeFrugally(t, up, sidecar.Options{"max_request": 1 << 20})
 	check := sidecar.LimitGrowth(t, s, limit)
-	conn := dialTo(t, strings.TrimPrefix(base, "http://"))
+	conn := client.Dial(t, base)
 	go func() {
 		io.WriteString(conn, client.ChunkedHead+"1\r\n{\r\n")
 		block := fmt.Sprintf("%x\r\n%s\r\n", 64<<10, strings.Repeat(" ", 64<<10))
@@ -91,7 +78,7 @@ func TestClientThatDoesNotReadIsCut(t *testing.T) {
 	listen := harness.FreePort(t)
 	d := sidecar.NewRecipe(t, "{\n\tservers {\n\t\ttimeouts {\n\t\t\twrite_idle 500ms\n\t\t}\n\t}\n}\n:"+harness.Port(listen)+" {\n\thermes\n\treverse_proxy "+up.Addr+"\n}\n").Caddy()
 	check := sidecar.LimitGrowth(t, d.Process, limit)
-	conn := dialTo(t, listen)
+	conn := client.Dial(t, "http://"+listen)
 	fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(client.Question), client.Question)
 	select {
 	case sent := <-left:

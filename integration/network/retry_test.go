@@ -141,12 +141,7 @@ func TestErrorsWhileTheClientSends(t *testing.T) {
 	for to, running := range map[string]bool{ln.Addr().String(): true, harness.FreePort(t): false} {
 		for _, hermes := range []string{"hermes", "hermes {\nhistory keep\n}", "hermes {\nhistory keep\nidle_timeout off\n}"} {
 			base, _ := sidecar.ServeCaddyfile(t, hermes+"\nreverse_proxy "+to)
-			conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(harness.Patience))
+			conn := client.Dial(t, base)
 			// It does not begin like an object: it goes on while it comes. Go's server
 			// reads on before it answers, hence the rest.
 			_, _ = io.WriteString(conn, strings.Replace(client.ChunkedHead, "Host: x", "Host: 127.0.0.1", 1)+"3\r\n[1,\r\n")

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -110,15 +109,12 @@ func TestRecipeOrderOfAuthentication(t *testing.T) {
 	part := `{"messages":[{"role":"user","content":"` + strings.Repeat("x", 300<<10)
 	answered := func(within time.Duration, directives string) bool {
 		base, _ := sidecar.ServeCaddyfile(t, stranger+directives)
-		conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := client.Dial(t, base)
 		defer conn.Close()
 		go io.WriteString(conn, head+part)
 		conn.SetReadDeadline(time.Now().Add(within))
 		status := make([]byte, len("HTTP/1.1 401"))
-		_, err = io.ReadFull(conn, status)
+		_, err := io.ReadFull(conn, status)
 		if err == nil && string(status) != "HTTP/1.1 401" {
 			t.Errorf("answered by %s", status)
 		}

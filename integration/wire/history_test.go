@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -195,12 +194,7 @@ func TestRecordedHistoriesAreHealed(t *testing.T) {
 func TestExpectContinue(t *testing.T) {
 	up, got := arrivals(t)
 	base, _ := sidecar.Serve(t, up, nil)
-	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(harness.Patience))
+	conn := client.Dial(t, base)
 	in := bufio.NewReader(conn)
 	body := history(pollutedContent)
 	fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", len(body))

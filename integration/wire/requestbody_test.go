@@ -20,12 +20,8 @@ import (
 // connection if it leaves. It returns the status of the answer, 0 for none.
 func byHand(t testing.TB, base string, leaves bool, parts ...string) int {
 	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := client.Dial(t, base)
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(harness.Patience))
 	for _, part := range parts {
 		if _, err := io.WriteString(conn, part); err != nil {
 			t.Fatal(err)

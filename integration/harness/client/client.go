@@ -260,5 +260,17 @@ func NewTLS(t testing.TB, host, addr string, pool *x509.CertPool) *Client {
 	return c
 }
 
+// Dial connects to base, for a test that writes a request by hand.
+func Dial(t testing.TB, base string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(harness.Patience))
+	return conn
+}
+
 // ChunkedHead is the header of a request whose chunked body a test writes by hand.
 const ChunkedHead = "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
