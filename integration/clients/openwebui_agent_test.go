@@ -32,7 +32,7 @@ type agent struct {
 	up    *upstream.Server
 	tapes map[string]hermes.Recording
 	next  chan struct{} // ends a tool, or the agent
-	left  chan struct{} // tells that the client has gone while a tool ran
+	left  chan struct{} // gets a value if the client has gone while a tool ran
 
 	mu     sync.Mutex
 	chats  []turn
@@ -156,7 +156,7 @@ func (a *agent) playWhole(x *upstream.Exchange, scenario string) {
 	x.Raw(string(b))
 }
 
-// startsTool says whether a frame is a marker or the running event of a tool.
+// startsTool reports whether a frame is a marker or the running event of a tool.
 func startsTool(frame string) bool {
 	return strings.Contains(frame, "\"content\": \"\\n`") || strings.HasPrefix(frame, "event: hermes.tool.progress") && !strings.Contains(frame, `"completed"`)
 }

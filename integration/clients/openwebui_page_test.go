@@ -74,7 +74,7 @@ func statusLine(text string, running bool) string {
 		text, running, lastAnswer)
 }
 
-// hasStatusLine says whether there is one above the last answer.
+// hasStatusLine reports whether there is one above the last answer.
 func (w *webui) hasStatusLine() bool {
 	w.T.Helper()
 	return browser.Eval[bool](w.Tab, "!!"+lastAnswer+`.querySelector(".status-description")`)

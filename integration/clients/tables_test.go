@@ -188,7 +188,7 @@ func (r *trial) errorsSeen() string {
 	return strings.Join(ways, "; ")
 }
 
-// toolsSeen says whether a program sees the beginning and the end of a tool.
+// toolsSeen reports whether a program sees the beginning and the end of a tool.
 func (r *trial) toolsSeen() string {
 	for _, g := range generations {
 		for _, o := range r.cells[r.best()]["one tool "+g.short] {
@@ -200,7 +200,7 @@ func (r *trial) toolsSeen() string {
 	return "yes"
 }
 
-// reasoningSeen says whether a program sees reasoning apart from the text.
+// reasoningSeen reports whether a program sees reasoning apart from the text.
 func (r *trial) reasoningSeen() string {
 	for _, o := range r.cells[byDefault]["reasoning G0"] {
 		if o.seen.Reasoning != "" {

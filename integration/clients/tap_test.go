@@ -12,7 +12,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
-// A tap hands connections on to an address, byte for byte, and notes how many
+// A tap hands connections on to an address, byte for byte, and records how many
 // requests went through it and when the last bytes came back. Each client has
 // its own, so that attempts can be counted where nothing else sees them.
 type tap struct {
@@ -54,7 +54,7 @@ func (p *tap) close() {
 	p.wg.Wait()
 }
 
-// keep notes an open connection, or closes it when the test is over.
+// keep records an open connection, or closes it when the test is over.
 func (p *tap) keep(c net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 
 // A playbook is an upstream that is told by the user's message what to answer,
 // because that is all that every client sends as its program wants it: "kind
-// recording nonce", such as "whole g0-v0.8.0/plain 17". It notes when each answer
+// recording nonce", such as "whole g0-v0.8.0/plain 17". It records when each answer
 // came to its end or broke off.
 type playbook struct {
 	t    testing.TB
@@ -114,7 +114,7 @@ func (p *playbook) read(body []byte) (kind, rec, nonce string) {
 	return words[0], words[1], words[2]
 }
 
-// expect tells on which way the answer with a nonce goes.
+// expect says on which way the answer with a nonce goes.
 func (p *playbook) expect(nonce string, by *tap) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 
 // The image's configuration, told by the environment where to listen: streams are
 // repaired on one port; health and metrics, and nothing else, are on the other.
-// hermes-health tells by them whether the sidecar serves. What a container adds is
+// hermes-health reports by them whether the sidecar serves. What a container adds is
 // in image_test.go.
 func TestImageCaddyfile(t *testing.T) {
 	source := harness.ReadFile(t, harness.Path("deploy/image/Caddyfile"))

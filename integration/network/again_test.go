@@ -95,7 +95,7 @@ type askedAgent struct {
 	got []string // the bodies of its requests
 }
 
-// took notes a request, and says which one it is.
+// took records a request and returns its number.
 func (a *askedAgent) took(body string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

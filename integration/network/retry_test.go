@@ -31,7 +31,7 @@ func checkAgain(t *testing.T, r *client.Reply, e strict.APIError, running bool) 
 	}
 }
 
-// Each error in an answer's stead says whether it may stand for a run that began.
+// Each error instead of an answer says whether the agent may have begun a run.
 func TestErrorsSayWhetherTheAgentMayBeRunning(t *testing.T) {
 	play := func(x *upstream.Exchange) {
 		switch x.Req.Header.Get("X-Play") {

@@ -142,7 +142,7 @@ func TestCheckOfExpressionsFinds(t *testing.T) {
 	}
 }
 
-// finder is a test that notes errors.
+// finder is a test that records errors.
 type finder struct {
 	testing.TB
 	found bool

@@ -16,7 +16,8 @@ var recipePages = harness.Path("docs/recipes/*.md")
 
 var fence = regexp.MustCompile("(?ms)^```(\\S+)(?: (\\S+))?\n(.*?)^```$")
 
-// recipeOf reads the recipe of a name.
+// recipeOf returns the recipe of a name: a fenced block of a page whose info string is a
+// language and the name, such as "```caddyfile keys".
 func recipeOf(t testing.TB, name string) sidecar.Recipe {
 	t.Helper()
 	var found []string

@@ -39,7 +39,7 @@ type arrival struct {
 	body string
 }
 
-// arrivals is an upstream that answers {} and tells what has come.
+// arrivals is an upstream that answers {} and passes on what has come.
 func arrivals(t testing.TB) (*upstream.Server, chan arrival) {
 	got := make(chan arrival, 1)
 	return upstream.New(t, func(x *upstream.Exchange) {
