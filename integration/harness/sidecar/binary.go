@@ -47,7 +47,7 @@ var builds = map[bool]func() (string, error){
 // cached builds ./cmd/caddy in Go's build cache and returns its path there. All test
 // binaries of a run share it: one builds while the others wait for the lock.
 func cached(flags ...string) (string, error) {
-	lock, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("hermes-integration-%d.lock", os.Getuid())), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("hermes-integration-%d%s.lock", os.Getuid(), strings.Join(flags, ""))), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return "", err
 	}
