@@ -32,7 +32,7 @@ func (rw *responseWriter) answerWith(status int, code string, body []byte, runni
 		h.Set(retryHeader, "false")
 	}
 	rw.decided, rw.status, rw.answered = true, status, code
-	rw.sent.decide()
+	rw.body.Decided()
 	rw.liftDeadline()
 	rw.commit()
 	if rw.r.Method == http.MethodHead {

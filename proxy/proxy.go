@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // Proxy guards the streams of a handler. It is safe for concurrent use.
@@ -77,11 +79,28 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	up := upstreamRequest(ctx, r)
 	// No lock is held and no deadline runs while the client sends its request,
 	// for which it may take its time.
-	if asked := rw.heal(up); !rw.ask(asked) {
+	if asked := rw.readBody(up); !rw.ask(asked) {
 		return nil
 	}
 	defer rw.giveBack(up)
-	return rw.blame(next(rw, up))
+	return rw.requestError(next(rw, up))
+}
+
+// readBody reads the body of the request, and returns what it asks for.
+func (rw *responseWriter) readBody(up *http.Request) rewrite.Asked {
+	healed := rw.body.Prepare(rw.r, up, rw.p.bodyPlan(rw.r))
+	if healed.Markers > 0 && rw.p.o.OnHeal != nil {
+		rw.p.o.OnHeal(rw.r, healed.Markers)
+	}
+	return healed.Asked
+}
+
+// giveBack gives the client's request back what is left of its body. net/http looks
+// at the request when it writes the header, which a timer may do now.
+func (rw *responseWriter) giveBack(up *http.Request) {
+	rw.mu.Lock()
+	defer rw.unlock()
+	rw.body.GiveBack(rw.r, up)
 }
 
 // end ends the answer after the next handler has panicked, returned err, or

@@ -155,7 +155,7 @@ func (rw *responseWriter) tick() {
 		return
 	}
 	age := rw.age()
-	rw.uploadCame(age)
+	rw.requestWaited(age)
 	var due *deadline
 	rw.deadlines(func(d deadline) {
 		if d.at <= age && (due == nil || d.at < due.at) {
@@ -168,6 +168,16 @@ func (rw *responseWriter) tick() {
 	}
 	rw.keepalive(age)
 	rw.watchLocked()
+}
+
+// requestWaited moves what the deadlines count from to where the client was last
+// waited for, as long as no byte of the answer has come. The request has the age.
+func (rw *responseWriter) requestWaited(age time.Duration) {
+	if rw.began {
+		return
+	}
+	at := rw.body.Waited(rw.since.Add(age)).Sub(rw.since)
+	rw.askedAt, rw.byteAt, rw.frameAt = max(rw.askedAt, at), max(rw.byteAt, at), max(rw.frameAt, at)
 }
 
 // endFor ends the stream for a cause of ours, or answers in upstream's stead

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/reqbody"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -50,7 +51,7 @@ type responseWriter struct {
 	handed   bool                    // the next handler has the request
 	cancel   context.CancelCauseFunc // ends upstream's request
 	header   http.Header             // the handler's own
-	sent     requestBody
+	body     reqbody.Body
 	reach    reach
 	status   int
 	recorded *recorded     // for a file that shows what went wrong, nil for none
@@ -114,7 +115,7 @@ func (rw *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := rw.ctl.Hijack()
 	if err == nil {
 		rw.decided, rw.committed = true, true
-		rw.sent.decide()
+		rw.body.Decided()
 		rw.unwatch()
 	}
 	return conn, buffered, err
@@ -144,7 +145,7 @@ func (rw *responseWriter) decide(status int) {
 		return
 	}
 	rw.decided, rw.status, rw.late = true, status, rw.gone()
-	rw.sent.decide()
+	rw.body.Decided()
 	rw.handOver()
 	rw.noteCompleted()
 	if rw.timeouts != nil {
