@@ -7,26 +7,50 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// Observer is told what becomes of the streams of a Proxy while they run, for
-// metrics, traces and the like. It is called from several goroutines.
+// Observer is told what becomes of the requests of a Proxy and of their answers, for
+// logs, metrics, traces, recordings and the like. It is called from several
+// goroutines. Every request that it is given is the client's.
 type Observer interface {
-	// Begin is called when an answer has turned out to be a stream whose end
-	// is seen to, and right before End for what is told at its end alone: a
-	// stream that is compressed, and an error in the stead of a stream. The
-	// request is the client's; it came at the time since. kind says what the
-	// stream is.
-	Begin(r *http.Request, since time.Time, kind Kind) StreamObserver
+	// Healed is called when markers have been removed from the history that r
+	// carries, with their number, before r goes on.
+	Healed(r *http.Request, markers int)
+	// Begin is called when an answer to r has turned out to be a stream whose end is
+	// seen to: of chat completions, of a response or of a run.
+	//
+	// Of a request for chat completions it is also called right before End where
+	// there is nothing else to tell: for a stream that has passed because it is
+	// compressed, an error instead of an answer, a client that has left before there
+	// was an answer, and an answer that is not streamed.
+	//
+	// What it returns must not be nil.
+	Begin(r *http.Request, b Begun) AnswerObserver
 }
 
-// Kind is what a stream is one of.
+// Begun is what is known of an answer that an Observer begins to be told of.
+type Begun struct {
+	// Since is when the request came.
+	Since time.Time
+	// Kind is what the answer is.
+	Kind Kind
+	// Status and Header are those of a stream. Header must not be kept.
+	Status int
+	Header http.Header
+	// Raw says that AnswerObserver.Raw will get all bytes of the stream.
+	Raw bool
+}
+
+// Kind is what an answer is one of.
 type Kind string
 
 const (
-	// KindChat is a stream of chat completions.
+	// KindChat is a stream of chat completions, or an error instead of one.
 	KindChat Kind = "chat"
 	// KindOther is a stream of another kind that the engine knows: of a
 	// response or of a run.
 	KindOther Kind = "other"
+	// KindWhole is an answer that is not streamed, or was not to be; see
+	// Result.Whole.
+	KindWhole Kind = "whole"
 )
 
 // Summarizer says what can be said of a stream so far.
@@ -35,59 +59,20 @@ type Summarizer interface {
 	Summary() rewrite.Summary
 }
 
-// StreamObserver is told what becomes of one stream. Its methods are called one
-// at a time, while the stream waits: they must not block, nor use the stream.
-type StreamObserver interface {
+// AnswerObserver is told what becomes of one answer. Its methods are called one at a
+// time, while the answer waits: they must not block, nor use the answer.
+type AnswerObserver interface {
+	// Raw is called with bytes of the stream, as upstream has sent them, if
+	// Options.ObserveRaw is set. b must not be kept.
+	Raw(b []byte)
 	// Read is called when bytes of the stream have come at the time now, with
 	// which as many chunks are complete, or events of a stream of another kind.
 	// s must not be kept.
 	Read(now time.Time, chunks int, s Summarizer)
 	// Tool is called when a tool starts or ends.
 	Tool(now time.Time, e rewrite.ToolEvent)
-	// End is called at the end, once.
-	End(Result)
-}
-
-// observe begins to tell of the stream, once it is one to be told of.
-func (rw *responseWriter) observe() {
-	if rw.seen != nil || rw.p.o.Observer == nil || !rw.guarded() {
-		return
-	}
-	kind := KindOther
-	if rw.engine.Active() {
-		kind = KindChat
-	}
-	rw.seen = rw.p.o.Observer.Begin(rw.r, rw.since, kind)
-}
-
-// observeEnd tells of the end of the stream. One that has not begun for the
-// observer is an error in the stead of one, or compressed: it begins now.
-func (rw *responseWriter) observeEnd(res Result) {
-	if rw.seen == nil && rw.p.o.Observer != nil && !res.Whole {
-		rw.seen = rw.p.o.Observer.Begin(rw.r, rw.since, KindChat)
-	}
-	if rw.seen != nil {
-		rw.seen.End(res)
-	}
-}
-
-// readCame tells of bytes.
-func (rw *responseWriter) readCame(now time.Time) {
-	rw.observe()
-	if rw.seen != nil {
-		rw.seen.Read(now, rw.engine.Chunks(), rw.engine)
-	}
-}
-
-// onTool returns what tells of tools, nil when there is nobody to tell.
-func (rw *responseWriter) onTool() func(rewrite.ToolEvent) {
-	if rw.p.o.Observer == nil {
-		return nil
-	}
-	return func(e rewrite.ToolEvent) {
-		rw.observe() // a tool may come in the read with which the stream becomes ours
-		if rw.seen != nil {
-			rw.seen.Tool(rw.since.Add(rw.age()), e)
-		}
-	}
+	// End is called at the end, once, with the request that Begin was called with.
+	// The client has been sent everything by then, save the end of the body, and
+	// nothing waits.
+	End(r *http.Request, res Result)
 }

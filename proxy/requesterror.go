@@ -50,18 +50,18 @@ func (rw *responseWriter) requestError(err error) error {
 	}
 	rw.mu.Lock()
 	defer rw.unlock()
-	if rw.decided {
+	if rw.closed || rw.answer != nil {
 		return err
 	}
 	failed := &RequestError{Status: http.StatusBadRequest, Err: failure}
 	switch t := (interface{ Timeout() bool })(nil); {
-	case rw.gone():
+	case rw.client.gone():
 		failed.Status = statusGone
 	case errors.As(failure, &t) && t.Timeout():
 		failed.Status = http.StatusRequestTimeout
 	case isGone(failure):
 		failed.Status = statusGone
-		rw.lost(failure)
+		rw.client.fail(failure)
 	}
 	return failed
 }

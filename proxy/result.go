@@ -17,8 +17,8 @@ const (
 	OutcomeEncoded = "passed_encoded"
 )
 
-// Result is what can be said of a stream that has ended, or of what was answered
-// in its stead.
+// Result is what became of a stream that has ended, or of what was answered instead
+// of one.
 type Result struct {
 	rewrite.Summary
 	// Outcome is OutcomeOK, OutcomeClientGone, or the code of the error that
@@ -30,8 +30,10 @@ type Result struct {
 	Duration time.Duration
 	// Status is the HTTP status that the client was sent.
 	Status int
+	// Cause is how upstream ended, CauseEOF for what was no stream.
+	Cause rewrite.Cause
 	// Whole says that the answer was none that is streamed, or was not to be:
-	// it has been repaired, or an error was sent in its stead.
+	// it has been repaired, or an error was sent instead.
 	Whole bool
 	// Err is what the next handler returned or, as an error, panicked with;
 	// nil for neither.

@@ -64,7 +64,7 @@ func TestFailedAnswerGetsAStatus(t *testing.T) {
 	}
 	res := x.result()
 	if res.Outcome != "agent_incomplete" || res.Status != http.StatusBadGateway || res.Model != "hermes-agent" {
-		t.Errorf("OnEnd was told %+v", res)
+		t.Errorf("the observer was told %+v", res)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestGoodAnswerLeavesAsItCame(t *testing.T) {
 		t.Errorf("the header was %v", x.rec.sent)
 	}
 	if res := x.result(); res.Outcome != proxy.OutcomeOK || !res.Whole || res.FinishReason != "stop" || res.OutputTokens != 9 {
-		t.Errorf("OnEnd was told %+v", res)
+		t.Errorf("the observer was told %+v", res)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestAnswerWithReasoningIsRepaired(t *testing.T) {
 		t.Errorf("the header was %v", h)
 	}
 	if res := x.result(); res.Outcome != proxy.OutcomeOK || res.Reasoning != 1 || res.ID != "chatcmpl-1" {
-		t.Errorf("OnEnd was told %+v", res)
+		t.Errorf("the observer was told %+v", res)
 	}
 }
 
@@ -183,7 +183,7 @@ func TestAnswersThatAreNotKept(t *testing.T) {
 			x.wantLog("header 200", "write "+c.before+body[:80], "write "+body[80:])
 			x.ret(nil).wantSwallowed(t)
 			if len(x.ends) > 0 {
-				t.Errorf("OnEnd was told of it: %+v", x.ends)
+				t.Errorf("the observer was told of it: %+v", x.ends)
 			}
 		})
 	}

@@ -25,10 +25,8 @@ import (
 // Body is the body of a request. Prepare comes first, and once; Decided, Waited
 // and Err may then be called at any time, by any goroutine.
 type Body struct {
-	upstream io.ReadCloser // what the next handler's request begins with
-	length   int64         // and its ContentLength
-	held     *held         // as far as it has been read; nil if it was not
-	upload   *upload       // what is still to be read; nil if nobody times that
+	held   *held   // as far as it has been read; nil if it was not
+	upload *upload // what is still to be read; nil if nobody times that
 }
 
 // Plan says what becomes of a body.
@@ -56,14 +54,13 @@ func (b *Body) Prepare(r, up *http.Request, plan Plan) (healed rewrite.Healed) {
 		b.upload = &upload{ReadCloser: up.Body, clock: plan.Clock}
 		up.Body = b.upload
 	}
-	b.upstream, b.length = up.Body, up.ContentLength
 	return healed
 }
 
 // heal reads the body, and heals it if it has come whole.
 func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 	came, err := read(r.Body, r.ContentLength, plan.Limit)
-	h := &held{client: r.Body, err: err}
+	h := &held{client: r.Body, err: err, length: r.ContentLength}
 	b.held = h
 	h.own = &heldReader{of: h, rest: came}
 	h.upstream = h.own
@@ -79,6 +76,7 @@ func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 	up.Body = h.upstream
 	if healed.Markers > 0 {
 		fitHeader(up, len(body))
+		h.length = up.ContentLength
 	}
 	return healed
 }
@@ -110,8 +108,9 @@ func (b *Body) Decided() {
 // Caddy's request_body), what has been read is not read again, and what has not,
 // because upstream could not be reached, is there as it came.
 func (b *Body) GiveBack(r, up *http.Request) {
-	wrapped := !same(up.Body, b.upstream)
-	if wrapped && up.ContentLength != b.length {
+	body, length := b.given(r)
+	wrapped := !same(up.Body, body)
+	if wrapped && up.ContentLength != length {
 		r.ContentLength = up.ContentLength
 	}
 	if wrapped || b.held != nil && b.held.spent() {
@@ -120,6 +119,19 @@ func (b *Body) GiveBack(r, up *http.Request) {
 	if wrapped && b.held != nil {
 		b.held.restoreOriginal()
 	}
+}
+
+// given returns what the next handler's request, for the client's request r, began
+// with: its body, and the length of that.
+func (b *Body) given(r *http.Request) (body io.ReadCloser, length int64) {
+	body, length = r.Body, r.ContentLength
+	if b.held != nil {
+		body, length = b.held.upstream, b.held.length
+	}
+	if b.upload != nil {
+		body = b.upload
+	}
+	return body, length
 }
 
 // same reports whether two bodies are the same. Those that cannot be compared are

@@ -17,6 +17,7 @@ import (
 type held struct {
 	client io.ReadCloser // the client's
 	err    error         // what comes behind what has been read, nil for the rest of client
+	length int64         // the ContentLength of the next handler's request
 
 	mu       sync.Mutex
 	upstream *heldReader // of the next handler's request
