@@ -25,11 +25,11 @@ type answer interface {
 	// cut ends the answer for a cause of ours. The next handler may still be at it.
 	cut(cause rewrite.Cause)
 	// end ends the answer of a next handler that has ended like that. It reports
-	// whether the client has been told of a failure, so that nobody else needs to be.
-	end(cause rewrite.Cause) (told bool)
+	// whether a failure is dealt with: the client knows.
+	end(cause rewrite.Cause) (handled bool)
 	// report returns res with what became of the answer, and whether an Observer is
 	// told.
-	report(res Result) (_ Result, told bool)
+	report(res Result) (_ Result, observed bool)
 }
 
 // choose returns the answer that the status and the header of the inner writer are

@@ -68,19 +68,16 @@ func (c *client) flush() error {
 
 // liftDeadline lifts the deadline that the handler has set for its own writes, for
 // one of ours.
-func (c *client) liftDeadline() { c.setDeadline(time.Time{}) }
+func (c *client) liftDeadline() {
+	if c.deadline != nil {
+		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Time{}) // it could be set
+	}
+}
 
 // restoreDeadline puts it back.
 func (c *client) restoreDeadline() {
 	if c.deadline != nil {
-		c.setDeadline(*c.deadline)
-	}
-}
-
-// setDeadline sets the deadline of writes to t if the handler has set one.
-func (c *client) setDeadline(t time.Time) {
-	if c.deadline != nil {
-		_ = http.NewResponseController(c.w).SetWriteDeadline(t) // it could be set
+		_ = http.NewResponseController(c.w).SetWriteDeadline(*c.deadline) // likewise
 	}
 }
 

@@ -97,10 +97,10 @@ func (rw *responseWriter) drainEnded() {
 	if rw.closed || rw.client.gone() {
 		return
 	}
-	end := rw.times.Phase().DrainEnd()
-	if end == deadline.EndNow || end == deadline.EndAtLimit && rw.p.o.Streams.limitPassed(rw) {
+	phase := rw.times.Phase()
+	if phase >= deadline.Awaiting || phase == deadline.Whole && rw.p.o.Streams.limitPassed(rw) {
 		rw.endNow(rewrite.CauseShutdown)
 		return
 	}
-	rw.drained = true // it may yet turn out to be a stream
+	rw.drained = true
 }

@@ -96,9 +96,6 @@ func (x *exchange) sendErrorOf(err error) bool {
 	return true
 }
 
-// unreachable is the message when there is no answer to be lost.
-const unreachable = "the agent could not be reached"
-
 // message returns what an error instead of an answer tells the client. It names no
 // address.
 func message(cause rewrite.Cause, running bool) string {
@@ -106,7 +103,7 @@ func message(cause rewrite.Cause, running bool) string {
 	case !running && cause == rewrite.CauseShutdown:
 		return "the service is shutting down; send the request again"
 	case !running:
-		return unreachable
+		return "the agent could not be reached"
 	}
 	what := "the agent's answer ended before it had begun"
 	switch cause {

@@ -138,9 +138,9 @@ type Clock interface {
 
 // Timer is a call to come, as of time.AfterFunc.
 type Timer interface {
-	// Reset has the call come after d, and tells whether it was yet to come.
+	// Reset has the call come after d, and reports whether it was yet to come.
 	Reset(d time.Duration) bool
-	// Stop calls it off, and tells whether it was yet to come.
+	// Stop calls it off, and reports whether it was yet to come.
 	Stop() bool
 }
 

@@ -1,9 +1,7 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"net/http"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
@@ -108,18 +106,20 @@ func (rw *responseWriter) giveBack(up *http.Request) {
 
 // end ends the answer after the next handler has panicked, returned err, or
 // returned nil. Nothing is written behind it. It returns the panic and the error
-// that go on, nil for none: where the client has been told of upstream's failure,
-// nobody else needs to be, and a panic with the wish to abort was one.
+// that go on, nil for none: a failure that the client has been told of is dealt
+// with, and a panic with the wish to abort was one.
 func (rw *responseWriter) end(panicked any, err error) (any, error) {
-	told := rw.endAnswer(panicked, err)
+	handled := rw.endAnswer(panicked, err)
 	aborted := isAbort(panicked)
 	if rw.panicked != nil && (panicked == nil || aborted) {
 		panicked, aborted = rw.panicked.again(), false
 	}
-	if res, ok := rw.result(panicked, err); ok && rw.observer != nil {
-		rw.observer.End(rw.client.r, res)
+	if rw.p.o.Observer != nil {
+		if res, observed := rw.result(panicked, err); observed {
+			rw.observer.End(rw.client.r, res)
+		}
 	}
-	if told {
+	if handled {
 		err = nil
 		if aborted {
 			panicked = nil
@@ -129,8 +129,8 @@ func (rw *responseWriter) end(panicked any, err error) (any, error) {
 }
 
 // endAnswer sends what the client is owed, and lets nothing be written any more. It
-// reports whether the client has been told of a failure of upstream's, if it was one.
-func (rw *responseWriter) endAnswer(panicked any, err error) (told bool) {
+// reports whether a failure of the next handler's is dealt with: the client knows.
+func (rw *responseWriter) endAnswer(panicked any, err error) (handled bool) {
 	rw.mu.Lock()
 	defer rw.unlockLate() // the end is told all the same
 	defer func() {
@@ -149,57 +149,14 @@ func (rw *responseWriter) endAnswer(panicked any, err error) (told bool) {
 		copyHeader(c.w.Header(), rw.header) // for whoever answers
 		// An abort before the header is somebody's wish, such as Caddy's abort
 		// directive: TestAbortBeforeTheHeaderGoesOn.
-		if told = panicked == nil && rw.sendErrorOf(err); told {
+		if handled = panicked == nil && rw.sendErrorOf(err); handled {
 			rw.body.Decided()
 		}
-		return told
+		return handled
 	}
-	told = rw.answer.end(causeOf(panicked, err))
+	handled = rw.answer.end(causeOf(panicked, err))
 	if c.code == "" {
 		copyTrailers(c.w.Header(), rw.header)
 	}
-	return told
-}
-
-// result returns what became of the answer, and whether an Observer is told.
-func (rw *responseWriter) result(panicked any, err error) (res Result, told bool) {
-	rw.mu.Lock()
-	defer rw.unlock()
-	c := &rw.client
-	res = Result{
-		Duration: rw.age(),
-		Status:   c.status,
-		Whole:    rw.noStream,
-		Err:      err,
-	}
-	if e, ok := panicked.(error); ok {
-		res.Err = e
-	} else if panicked != nil {
-		res.Err = fmt.Errorf("panic: %v", panicked)
-	}
-	if c.gone() {
-		res.Outcome = OutcomeClientGone
-		told = rw.chat && (rw.answer == nil || rw.late)
-	}
-	if rw.answer != nil {
-		var tells bool
-		res, tells = rw.answer.report(res)
-		told = told || tells
-	}
-	switch {
-	case c.code != "":
-		res.Outcome, res.Code = c.code, c.code
-		told = true
-	case res.Outcome == "":
-		res.Outcome = cmp.Or(res.Code, OutcomeOK)
-	}
-	if told {
-		res.Upstream = rw.p.o.Upstream(c.r)
-		kind := KindChat
-		if res.Whole {
-			kind = KindWhole
-		}
-		rw.observe(Begun{Kind: kind})
-	}
-	return res, told
+	return handled
 }

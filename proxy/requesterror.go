@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // A RequestError says that the next handler failed because the body of the
@@ -25,12 +27,6 @@ func (e *RequestError) Unwrap() error { return e.Err }
 
 // statusGone is the status that Caddy logs for a client that has gone.
 const statusGone = 499
-
-// isGone reports whether err, of the client's body, says that the client has left.
-func isGone(err error) bool {
-	var op *net.OpError
-	return errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &op)
-}
 
 // requestError returns err, the next handler's, or a RequestError if err says that
 // upstream could not be asked and the client has not sent its request: an error of
@@ -54,12 +50,13 @@ func (rw *responseWriter) requestError(err error) error {
 		return err
 	}
 	failed := &RequestError{Status: http.StatusBadRequest, Err: failure}
-	switch t := (interface{ Timeout() bool })(nil); {
+	var network *net.OpError
+	switch {
 	case rw.client.gone():
 		failed.Status = statusGone
-	case errors.As(failure, &t) && t.Timeout():
+	case causeOf(nil, failure) == rewrite.CauseTimeout:
 		failed.Status = http.StatusRequestTimeout
-	case isGone(failure):
+	case errors.Is(failure, io.ErrUnexpectedEOF) || errors.As(failure, &network): // it has left
 		failed.Status = statusGone
 		rw.client.fail(failure)
 	}

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"cmp"
+	"fmt"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -38,4 +40,48 @@ type Result struct {
 	// Err is what the next handler returned or, as an error, panicked with;
 	// nil for neither.
 	Err error
+}
+
+// result returns what became of the answer, and whether that is told the Observer,
+// which has begun then.
+func (rw *responseWriter) result(panicked any, err error) (res Result, observed bool) {
+	rw.mu.Lock()
+	defer rw.unlock()
+	c := &rw.client
+	res = Result{
+		Duration: rw.age(),
+		Status:   c.status,
+		Whole:    rw.noStream,
+		Err:      err,
+	}
+	if e, ok := panicked.(error); ok {
+		res.Err = e
+	} else if panicked != nil {
+		res.Err = fmt.Errorf("panic: %v", panicked)
+	}
+	if c.gone() {
+		res.Outcome = OutcomeClientGone
+		observed = rw.chat && (rw.answer == nil || rw.late)
+	}
+	if rw.answer != nil {
+		var reported bool
+		res, reported = rw.answer.report(res)
+		observed = observed || reported
+	}
+	switch {
+	case c.code != "":
+		res.Outcome, res.Code = c.code, c.code
+		observed = true
+	case res.Outcome == "":
+		res.Outcome = cmp.Or(res.Code, OutcomeOK)
+	}
+	if observed {
+		res.Upstream = rw.p.o.Upstream(c.r)
+		kind := KindChat
+		if res.Whole {
+			kind = KindWhole
+		}
+		rw.observe(Begun{Kind: kind})
+	}
+	return res, observed
 }

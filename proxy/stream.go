@@ -3,6 +3,7 @@ package proxy
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -90,10 +91,10 @@ func (s *stream) write(b []byte) (int, error) {
 	if s.engine.Frames() > frames {
 		x.times.FrameReceived(age)
 	}
-	s.observe()
-	s.tellRaw(b)
-	if x.observer != nil {
-		x.observer.Read(now, s.engine.Chunks(), s.engine)
+	if x.p.o.Observer != nil {
+		s.observe()
+		s.tellRaw(b)
+		s.tellRead(now)
 	}
 	err := s.send(out)
 	sent := x.age()
@@ -118,13 +119,13 @@ func (s *stream) write(b []byte) (int, error) {
 // cache.
 func (s *stream) pass(b []byte) (int, error) {
 	x := s.x
-	s.tellRaw(b)
+	if s.raw {
+		s.tellRaw(b)
+	}
 	err := s.send(b)
 	age := x.age() // behind the write, for the client may have been slow
 	x.times.Passed(age)
-	if x.observer != nil {
-		x.observer.Read(x.since.Add(age), s.engine.Chunks(), s.engine)
-	}
+	s.tellRead(x.since.Add(age))
 	if err != nil {
 		return 0, err
 	}
@@ -141,19 +142,15 @@ func (s *stream) send(out []byte) error {
 	if err := c.write(out); err != nil {
 		return err
 	}
-	return s.flushNow()
+	return s.flush()
 }
 
-// flush flushes the header of a stream that may not be ours: all else has been
-// flushed.
+// flush flushes what has been sent. When the next handler asks for it, that is the
+// header at most, of a stream that may not be ours.
 func (s *stream) flush() error {
 	if !s.x.client.committed {
 		return nil
 	}
-	return s.flushNow()
-}
-
-func (s *stream) flushNow() error {
 	err := s.x.client.flush()
 	if !s.x.flushed.Load() {
 		s.x.flushed.Store(true)
@@ -212,7 +209,7 @@ func (s *stream) report(res Result) (Result, bool) {
 // observe begins to tell of the stream, as soon as its end is seen to.
 func (s *stream) observe() {
 	x := s.x
-	if x.observer != nil || x.p.o.Observer == nil || !s.engine.Guarded() {
+	if x.observer != nil || !s.engine.Guarded() {
 		return
 	}
 	kind := KindOther
@@ -220,6 +217,13 @@ func (s *stream) observe() {
 		kind = KindChat
 	}
 	x.observe(Begun{Kind: kind, Status: x.client.status, Header: x.client.w.Header(), Raw: s.raw})
+}
+
+// tellRead tells of bytes that have come.
+func (s *stream) tellRead(now time.Time) {
+	if s.x.observer != nil {
+		s.x.observer.Read(now, s.engine.Chunks(), s.engine)
+	}
 }
 
 // maxEarly is how many bytes are kept of a stream that is not told of yet.

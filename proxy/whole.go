@@ -61,7 +61,7 @@ func (w *whole) cut(cause rewrite.Cause) { w.x.sendCause(cause) }
 
 // end repairs the answer and sends it. One that broke off leaves as far as it came:
 // it fails as it would without us.
-func (w *whole) end(cause rewrite.Cause) (told bool) {
+func (w *whole) end(cause rewrite.Cause) bool {
 	if cause != rewrite.CauseEOF {
 		_ = w.release() // an error shows in w.x.client.err
 		return false

@@ -31,15 +31,16 @@ type Phase uint8
 
 const (
 	// Free is an exchange that has no deadline: its request is still being read, or
-	// its answer passes. The zero value.
+	// its answer passes. A drain ends it once it turns out to be a stream whose end
+	// is seen to. The zero value.
 	Free Phase = iota
+	// Whole is one whose answer is not streamed: it is awaited, or kept until it
+	// has come. It may take until the limit of a drain, where it would be cut.
+	Whole
 	// Awaiting is one whose request may be for a stream, and has no answer yet.
 	Awaiting
-	// Whole is one whose answer is not streamed: it is awaited, or kept until it
-	// has come.
-	Whole
 	// Other is a stream of another kind than of chat completions. It may be silent
-	// for as long as it likes.
+	// for as long as it likes, and only a drain ends it.
 	Other
 	// Streaming is a stream of chat completions.
 	Streaming

@@ -122,15 +122,11 @@ func TestDeadlines(t *testing.T) {
 }
 
 func TestPhases(t *testing.T) {
-	for p, c := range map[Phase]struct {
-		stream bool
-		end    DrainEnd
-	}{
-		Free: {false, EndIfStream}, Awaiting: {false, EndNow}, Whole: {false, EndAtLimit},
-		Other: {true, EndNow}, Streaming: {true, EndNow}, Finished: {true, EndNow},
+	for p, stream := range map[Phase]bool{
+		Free: false, Whole: false, Awaiting: false, Other: true, Streaming: true, Finished: true,
 	} {
-		if p.Stream() != c.stream || p.DrainEnd() != c.end {
-			t.Errorf("phase %d: stream %t, end %d", p, p.Stream(), p.DrainEnd())
+		if p.Stream() != stream {
+			t.Errorf("phase %d: stream %t", p, p.Stream())
 		}
 		st := told(func(st *State) { st.Enter(p) })
 		if st.Phase() != p {

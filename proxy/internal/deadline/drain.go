@@ -21,30 +21,6 @@ func (d Drain) Left(timeout time.Duration, now time.Time) time.Duration {
 
 // LimitLeft returns the time until the limit, zero or less if it has passed. It
 // returns false if there is none.
-func (d Drain) LimitLeft(now time.Time) (time.Duration, bool) {
+func (d Drain) LimitLeft(now time.Time) (left time.Duration, limited bool) {
 	return d.Limit - now.Sub(d.Began), d.Limit > 0
-}
-
-// DrainEnd is what becomes of an exchange whose timeout in a drain has passed.
-type DrainEnd uint8
-
-const (
-	// EndIfStream lets it go on until it turns out to be a stream whose end is seen
-	// to.
-	EndIfStream DrainEnd = iota
-	// EndAtLimit lets it go on until the drain's limit.
-	EndAtLimit
-	// EndNow ends it.
-	EndNow
-)
-
-// DrainEnd returns what becomes of an exchange in the phase.
-func (p Phase) DrainEnd() DrainEnd {
-	switch {
-	case p == Awaiting || p.Stream():
-		return EndNow
-	case p == Whole:
-		return EndAtLimit // it may take until then, where the server would cut it
-	}
-	return EndIfStream
 }

@@ -108,7 +108,13 @@ func (b *Body) Decided() {
 // Caddy's request_body), what has been read is not read again, and what has not,
 // because upstream could not be reached, is there as it came.
 func (b *Body) GiveBack(r, up *http.Request) {
-	body, length := b.given(r)
+	body, length := r.Body, r.ContentLength // what up began with
+	if b.held != nil {
+		body, length = b.held.upstream, b.held.length
+	}
+	if b.upload != nil {
+		body = b.upload
+	}
 	wrapped := !same(up.Body, body)
 	if wrapped && up.ContentLength != length {
 		r.ContentLength = up.ContentLength
@@ -119,19 +125,6 @@ func (b *Body) GiveBack(r, up *http.Request) {
 	if wrapped && b.held != nil {
 		b.held.restoreOriginal()
 	}
-}
-
-// given returns what the next handler's request, for the client's request r, began
-// with: its body, and the length of that.
-func (b *Body) given(r *http.Request) (body io.ReadCloser, length int64) {
-	body, length = r.Body, r.ContentLength
-	if b.held != nil {
-		body, length = b.held.upstream, b.held.length
-	}
-	if b.upload != nil {
-		body = b.upload
-	}
-	return body, length
 }
 
 // same reports whether two bodies are the same. Those that cannot be compared are
