@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -98,6 +99,7 @@ func TestGiveBack(t *testing.T) {
 		{"wrapped, and read", plan, func(up *http.Request) { up.Body = io.NopCloser(up.Body); _, _ = up.Body.Read(make([]byte, 9)) }, healed[9:], ""},
 		{"not healed", Plan{}, func(*http.Request) {}, polluted, ""},
 		{"not healed, wrapped", Plan{}, func(up *http.Request) { up.Body = io.NopCloser(up.Body) }, polluted, ""},
+		{"timed, not read", Plan{Clock: &clock{}}, func(*http.Request) {}, polluted, ""},
 		{"timed", Plan{Clock: &clock{}}, func(up *http.Request) { _, _ = up.Body.Read(make([]byte, 9)) }, polluted[9:], ""},
 	} {
 		r, up, b, _ := prepared(strings.NewReader(polluted), int64(len(polluted)), c.plan)
@@ -186,6 +188,9 @@ func TestErr(t *testing.T) {
 		if _, err := io.ReadAll(up.Body); !errors.Is(err, errTest) || !errors.Is(b.Err(), errTest) {
 			t.Errorf("%+v: %v, %v", plan, err, b.Err())
 		}
+		if _, up, b, _ = prepared(strings.NewReader(polluted), -1, plan); all(t, up.Body) == "" || b.Err() != nil {
+			t.Errorf("%+v: %v at the end", plan, b.Err())
+		}
 		_, up, b, _ = prepared(iotest.ErrReader(errTest), -1, Plan{Clock: &clock{}})
 		up.Body.Close()
 		if _, err := up.Body.Read(make([]byte, 1)); err == nil || b.Err() != nil {
@@ -212,5 +217,109 @@ func TestWhatIsTimed(t *testing.T) {
 		if _, _, b, _ := prepared(c.body, -1, c.plan); (b.upload != nil) != c.timed {
 			t.Errorf("%s: timed %t", c.name, b.upload != nil)
 		}
+	}
+}
+
+// What the next handler's request says of a body that has changed is true; what the
+// client's says stays.
+func TestHeaderOfAHealedBody(t *testing.T) {
+	for _, c := range []struct {
+		body, said string // the client's Content-Length
+		length     int64
+		want       string // upstream's
+		digests    int    // and how many it has
+	}{
+		{polluted, "1", int64(len(polluted)), strconv.Itoa(len(healed)), 0},
+		{polluted, "", int64(len(polluted)), "", 0},
+		{polluted, "", -1, "", 0},
+		{healed, "1", int64(len(healed)), "1", 4},
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(c.body))
+		r.ContentLength = c.length
+		if c.said != "" {
+			r.Header.Set("Content-Length", c.said)
+		}
+		for _, name := range []string{"Content-Md5", "Digest", "Content-Digest", "Repr-Digest"} {
+			r.Header.Set(name, "x")
+		}
+		up := r.WithContext(r.Context())
+		up.Header = r.Header.Clone()
+		new(Body).Prepare(r, up, Plan{Heal: true, Limit: 1000})
+		if got := up.Header.Get("Content-Length"); got != c.want {
+			t.Errorf("Content-Length %q, want %q", got, c.want)
+		}
+		up.Header.Del("Content-Length")
+		if len(up.Header) != c.digests || len(r.Header) < 4 {
+			t.Errorf("%d fields, want %d; the client's request has %d", len(up.Header), c.digests, len(r.Header))
+		}
+	}
+}
+
+// Whoever closes a reader closes the client's body, and reads no more by it.
+func TestClose(t *testing.T) {
+	for _, plan := range []Plan{{Heal: true, Limit: 1000}, {Heal: true, Limit: 9}, {Clock: &clock{}}} {
+		closed := &closing{Reader: strings.NewReader(polluted)}
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Body, r.ContentLength = closed, -1
+		up := r.WithContext(r.Context())
+		new(Body).Prepare(r, up, plan)
+		up.Body.Close()
+		if closed.times != 1 {
+			t.Errorf("%+v: closed %d times", plan, closed.times)
+		}
+		if n, err := up.Body.Read(make([]byte, 9)); plan.Heal && (n != 0 || !errors.Is(err, http.ErrBodyReadAfterClose)) {
+			t.Errorf("%+v: %d bytes, %v", plan, n, err)
+		}
+	}
+}
+
+type closing struct {
+	io.Reader
+	times int
+}
+
+func (c *closing) Close() error { c.times++; return nil }
+
+// A body that cannot be compared is taken for another.
+func TestSame(t *testing.T) {
+	a, b := &closing{}, &closing{}
+	if !same(a, a) || same(a, b) || same(uncomparable{}, uncomparable{}) {
+		t.Error("not told apart")
+	}
+}
+
+type uncomparable []byte
+
+func (uncomparable) Read([]byte) (int, error) { return 0, io.EOF }
+func (uncomparable) Close() error             { return nil }
+
+// The first buffer has what is announced, up to a bound; a larger one becomes 1/8 of
+// that by doubling, and then all of it.
+func TestBuffers(t *testing.T) {
+	for _, length := range []int64{-1, 0, 1, maxFirst - 1, maxFirst, 100_000, 1 << 20, 3_333_333} {
+		first := firstBuffer(length)
+		switch {
+		case length < 0 && first != minBody, length >= 0 && length < maxFirst && first != length+1:
+			t.Errorf("%d bytes for %d", first, length)
+		case length >= maxFirst && (first > maxFirst || first < maxFirst/2-8 && first < length/advance):
+			t.Errorf("%d bytes for %d", first, length)
+		}
+		sizes := []int64{first}
+		for b := make([]byte, first); length >= 0 && int64(len(b)) <= length; b = b[:cap(b)] {
+			b = grow(b, length, length)
+			sizes = append(sizes, int64(cap(b)))
+		}
+		if last := sizes[len(sizes)-1]; length >= 0 && last != length+1 {
+			t.Errorf("%v for %d", sizes, length)
+		}
+		if n := len(sizes); n > 1 && (sizes[n-2] < (length+1)/advance || sizes[n-2] > (length+1)/advance+8) {
+			t.Errorf("%v for %d: all of it is there too early or too late", sizes, length)
+		}
+	}
+	if b := grow(make([]byte, 10), -1, 100); cap(b) != 20 || len(b) != 10 {
+		t.Errorf("%d bytes, room for %d", len(b), cap(b))
+	}
+	if b := grow(make([]byte, 90), -1, 100); cap(b) != 101 {
+		t.Errorf("room for %d", cap(b))
 	}
 }
