@@ -10,7 +10,8 @@ import (
 )
 
 // answer is upstream's answer, of one of three kinds: passing, stream and whole. It
-// is chosen once, at the final status.
+// is chosen once, at the final status; only a whole one that turns out to be
+// something else is exchanged for one that passes.
 type answer interface {
 	// passes reports whether the answer goes to the client as it comes. Then it is
 	// written and flushed without the lock.

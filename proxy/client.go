@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 	"time"
 )
 
@@ -20,7 +19,7 @@ type client struct {
 	status    int                     // of the answer
 	committed bool                    // the header has left
 	code      string                  // of the error that was sent instead of the answer, "" for none
-	deadline  *time.Time              // that the handler has set for its writes, nil for none
+	deadline  *time.Time              // of the handler's writes, nil if it has set none
 }
 
 // gone reports whether the client has left.
@@ -66,46 +65,28 @@ func (c *client) flush() error {
 	return err
 }
 
-// liftDeadline lifts the deadline that the handler has set for its own writes, for
-// one of ours.
+// setDeadline sets the deadline of the handler's writes.
+func (c *client) setDeadline(t time.Time) error {
+	if err := http.NewResponseController(c.w).SetWriteDeadline(t); err != nil {
+		return err
+	}
+	if c.deadline == nil {
+		c.deadline = new(time.Time)
+	}
+	*c.deadline = t
+	return nil
+}
+
+// liftDeadline lifts that deadline for a write of ours.
 func (c *client) liftDeadline() {
-	if c.deadline != nil {
+	if c.deadline != nil && !c.deadline.IsZero() {
 		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Time{}) // it could be set
 	}
 }
 
 // restoreDeadline puts it back.
 func (c *client) restoreDeadline() {
-	if c.deadline != nil {
+	if c.deadline != nil && !c.deadline.IsZero() {
 		_ = http.NewResponseController(c.w).SetWriteDeadline(*c.deadline) // likewise
-	}
-}
-
-// retryHeader is the header that tells SDKs whether to send the request again,
-// whatever they would make of the status.
-const retryHeader = "X-Should-Retry"
-
-// sendError sends body, the JSON of an error with the code, instead of the answer,
-// which has not begun: what clients handle best, and SDKs try again (contract
-// section 3), unless running says that the agent may be at work.
-func (c *client) sendError(status int, code string, body []byte, running bool) {
-	h := c.w.Header()
-	dropOfBody(h)
-	for _, name := range []string{"Content-Encoding", "X-Accel-Buffering", "Trailer", "Transfer-Encoding"} {
-		h.Del(name)
-	}
-	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	h.Set("Cache-Control", "no-store")
-	if running {
-		h.Set(retryHeader, "false")
-	}
-	c.status, c.code = status, code
-	c.liftDeadline()
-	if c.r.Method == http.MethodHead {
-		body = nil
-	}
-	if c.write(body) == nil && body != nil {
-		_ = c.flush() // an error shows in c.err
 	}
 }

@@ -9,7 +9,7 @@
 //	requesterror.go           whose failure one is while the request is read
 //	writer.go, guard.go       the http.ResponseWriter, its lock, and panics under that
 //	watch.go, drain.go        timers: the deadlines, and the end of the process
-//	exchange.go               what all kinds of answers share
+//	exchange.go, failure.go   what all kinds of answers share; an error instead of one
 //	client.go, header.go      what has left for the client
 //	answer.go                 the kinds of answers, and one that passes
 //	stream.go, buffers.go     one that the engine repairs

@@ -72,10 +72,13 @@ func (rw *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	copyHeader(rw.client.w.Header(), rw.header)
 	conn, buffered, err := http.NewResponseController(rw.client.w).Hijack()
 	if err == nil {
-		rw.answer, rw.client.committed = passing{&rw.exchange}, true
-		rw.answer.begin()
+		rw.client.committed = true
+		if rw.answer == nil {
+			rw.answer = passing{&rw.exchange}
+			rw.answer.begin()
+		}
 		rw.body.Decided()
-		rw.watch()
+		rw.unwatch()
 	}
 	return conn, buffered, err
 }
@@ -89,11 +92,7 @@ func (rw *responseWriter) SetWriteDeadline(t time.Time) error {
 	if rw.closed {
 		return errClosed
 	}
-	err := http.NewResponseController(rw.client.w).SetWriteDeadline(t)
-	if err == nil {
-		rw.client.deadline = &t
-	}
-	return err
+	return rw.client.setDeadline(t)
 }
 
 // EnableFullDuplex implements the same of http.ResponseController: net/http looks
@@ -134,9 +133,9 @@ func (rw *responseWriter) decide(status int) {
 	rw.watch()
 }
 
-// start returns the answer that is to be written to, nil for one that has ended. An
-// answer without a status of the handler's is a good one.
-func (rw *responseWriter) start() answer {
+// started returns the answer, nil if it has ended. One that the handler gives no
+// status begins with a good one.
+func (rw *responseWriter) started() answer {
 	if rw.closed {
 		return nil
 	}
@@ -148,18 +147,18 @@ func (rw *responseWriter) start() answer {
 
 // Write implements http.ResponseWriter.
 func (rw *responseWriter) Write(b []byte) (int, error) {
-	passing, n, err := rw.writeLocked(b)
-	if passing != nil {
-		return passing.write(b)
+	passes, n, err := rw.writeLocked(b)
+	if passes != nil {
+		return passes.write(b)
 	}
 	return n, err
 }
 
-// writeLocked writes b, or returns the answer to write it to if that passes.
-func (rw *responseWriter) writeLocked(b []byte) (passing answer, n int, err error) {
+// writeLocked writes b, unless it returns an answer to write it to, which passes.
+func (rw *responseWriter) writeLocked(b []byte) (passes answer, n int, err error) {
 	rw.mu.Lock()
 	defer rw.unlock()
-	a := rw.start()
+	a := rw.started()
 	switch {
 	case a == nil:
 		return nil, 0, errClosed
@@ -177,12 +176,11 @@ func (rw *responseWriter) writeLocked(b []byte) (passing answer, n int, err erro
 	return nil, n, err
 }
 
-// begin begins the answer, if it has not begun, and returns it if it passes, nil
-// otherwise.
-func (rw *responseWriter) begin() (passing answer) {
+// begin begins the answer, if it has not begun. It returns it if it passes.
+func (rw *responseWriter) begin() (passes answer) {
 	rw.mu.Lock()
 	defer rw.unlock()
-	if a := rw.start(); a != nil && a.passes() {
+	if a := rw.started(); a != nil && a.passes() {
 		return a
 	}
 	return nil
@@ -202,8 +200,8 @@ func (rw *responseWriter) FlushError() error {
 	if rw.flushed.Load() { // as of almost all: it is asked with each chunk
 		return nil
 	}
-	if passing := rw.begin(); passing != nil {
-		return passing.flush()
+	if passes := rw.begin(); passes != nil {
+		return passes.flush()
 	}
 	rw.mu.Lock()
 	defer rw.unlock()
