@@ -97,7 +97,7 @@ func (rw *responseWriter) drainEnded() {
 	if rw.closed || rw.client.gone() {
 		return
 	}
-	phase := rw.times.Phase()
+	phase := rw.times.Phase
 	if phase >= deadline.Awaiting || phase == deadline.Whole && rw.p.o.Streams.limitPassed(rw) {
 		rw.endNow(rewrite.CauseShutdown)
 		return

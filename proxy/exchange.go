@@ -49,11 +49,3 @@ func (x *exchange) dropHeader() {
 		x.header = nil
 	}
 }
-
-// observe begins to tell of the answer.
-func (x *exchange) observe(b Begun) {
-	if x.observer == nil && x.p.o.Observer != nil {
-		b.Since = x.since
-		x.observer = x.p.o.Observer.Begin(x.client.r, b)
-	}
-}

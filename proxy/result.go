@@ -75,13 +75,16 @@ func (rw *responseWriter) result(panicked any, err error) (res Result, observed 
 	case res.Outcome == "":
 		res.Outcome = cmp.Or(res.Code, OutcomeOK)
 	}
-	if observed {
-		res.Upstream = rw.p.o.Upstream(c.r)
+	if !observed {
+		return res, false
+	}
+	res.Upstream = rw.p.o.Upstream(c.r)
+	if rw.observer == nil {
 		kind := KindChat
 		if res.Whole {
 			kind = KindWhole
 		}
-		rw.observe(Begun{Kind: kind})
+		rw.observer = rw.p.o.Observer.Begin(c.r, Begun{Since: rw.since, Kind: kind})
 	}
-	return res, observed
+	return res, true
 }

@@ -3,7 +3,6 @@ package proxy
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -51,7 +50,7 @@ func (*stream) passes() bool { return false }
 func (s *stream) begin() {
 	x := s.x
 	prepareHeader(x.client.w.Header())
-	s.observe()
+	s.beginToObserve()
 	if !x.chat {
 		x.client.commit() // most likely not ours: nothing is held back
 	}
@@ -70,7 +69,7 @@ func (s *stream) enter() {
 	case s.engine.Guarded():
 		p = deadline.Other
 	}
-	s.x.times.Enter(p)
+	s.x.times.Phase = p
 }
 
 // write repairs b and sends what may leave: one write and one flush.
@@ -91,11 +90,7 @@ func (s *stream) write(b []byte) (int, error) {
 	if s.engine.Frames() > frames {
 		x.times.FrameReceived(age)
 	}
-	if x.p.o.Observer != nil {
-		s.observe()
-		s.tellRaw(b)
-		s.tellRead(now)
-	}
+	s.observe(now, b)
 	err := s.send(out)
 	sent := x.age()
 	x.times.ClientWaited(sent - age)
@@ -120,12 +115,14 @@ func (s *stream) write(b []byte) (int, error) {
 func (s *stream) pass(b []byte) (int, error) {
 	x := s.x
 	if s.raw {
-		s.tellRaw(b)
+		s.observeRaw(b)
 	}
 	err := s.send(b)
 	age := x.age() // behind the write, for the client may have been slow
 	x.times.Passed(age)
-	s.tellRead(x.since.Add(age))
+	if x.observer != nil {
+		x.observer.Read(x.since.Add(age), s.engine.Chunks(), s.engine)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -204,56 +201,4 @@ func (s *stream) report(res Result) (Result, bool) {
 		res.Outcome = "" // it has got everything
 	}
 	return res, true
-}
-
-// observe begins to tell of the stream, as soon as its end is seen to.
-func (s *stream) observe() {
-	x := s.x
-	if x.observer != nil || !s.engine.Guarded() {
-		return
-	}
-	kind := KindOther
-	if s.engine.Active() {
-		kind = KindChat
-	}
-	x.observe(Begun{Kind: kind, Status: x.client.status, Header: x.client.w.Header(), Raw: s.raw})
-}
-
-// tellRead tells of bytes that have come.
-func (s *stream) tellRead(now time.Time) {
-	if s.x.observer != nil {
-		s.x.observer.Read(now, s.engine.Chunks(), s.engine)
-	}
-}
-
-// maxEarly is how many bytes are kept of a stream that is not told of yet.
-const maxEarly = 64 << 10
-
-// tellRaw tells of b, which upstream has sent, and of what came before.
-func (s *stream) tellRaw(b []byte) {
-	switch {
-	case !s.raw || len(b) == 0:
-	case s.x.observer != nil && s.early == nil:
-		s.x.observer.Raw(b)
-	case s.x.observer != nil:
-		s.x.observer.Raw(append(s.early, b...))
-		s.early = nil
-	case len(s.early)+len(b) > maxEarly:
-		s.raw, s.early = false, nil
-	default:
-		s.early = append(s.early, b...)
-	}
-}
-
-// onTool returns what tells of tools, nil when there is nobody to tell.
-func (s *stream) onTool() func(rewrite.ToolEvent) {
-	if s.x.p.o.Observer == nil {
-		return nil
-	}
-	return func(e rewrite.ToolEvent) {
-		s.observe() // a tool may come in the read with which the stream becomes ours
-		if s.x.observer != nil {
-			s.x.observer.Tool(s.x.since.Add(s.x.age()), e)
-		}
-	}
 }

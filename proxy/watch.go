@@ -39,11 +39,11 @@ func (rw *responseWriter) requestRead(asked rewrite.Asked) bool {
 	rw.times.RequestRead(rw.age())
 	switch {
 	case rw.chat && rw.noStream:
-		rw.times.Enter(deadline.Whole)
+		rw.times.Phase = deadline.Whole
 	case rw.chat:
-		rw.times.Enter(deadline.Awaiting)
+		rw.times.Phase = deadline.Awaiting
 	}
-	if rw.drained && rw.times.Phase() == deadline.Awaiting && !rw.client.gone() {
+	if rw.drained && rw.times.Phase == deadline.Awaiting && !rw.client.gone() {
 		rw.endNow(rewrite.CauseShutdown)
 		return false
 	}

@@ -21,7 +21,7 @@ type whole struct {
 
 func (*whole) passes() bool { return false }
 
-func (w *whole) begin() { w.x.times.Enter(deadline.Whole) }
+func (w *whole) begin() { w.x.times.Phase = deadline.Whole }
 
 // write keeps b. If there is too much, the answer does not begin like an object
 // (some gateways break the silence with white space), or more comes behind the
@@ -44,7 +44,7 @@ func (w *whole) flush() error {
 // release sends what has been kept as it is, and lets the rest pass.
 func (w *whole) release() error {
 	w.x.answer = passing{w.x}
-	w.x.times.Enter(deadline.Free)
+	w.x.times.Phase = deadline.Free
 	return w.send(w.body)
 }
 
@@ -59,13 +59,19 @@ func (w *whole) send(body []byte) error {
 
 func (w *whole) cut(cause rewrite.Cause) { w.x.sendCause(cause) }
 
-// end repairs the answer and sends it. One that broke off leaves as far as it came:
-// it fails as it would without us.
+// end sends the answer, repaired. One that broke off leaves as far as it came: it
+// fails as it would without us.
 func (w *whole) end(cause rewrite.Cause) bool {
-	if cause != rewrite.CauseEOF {
+	if cause == rewrite.CauseEOF {
+		w.repair()
+	} else {
 		_ = w.release() // an error shows in w.x.client.err
-		return false
 	}
+	return false
+}
+
+// repair repairs the answer and sends it, or an error if the agent failed.
+func (w *whole) repair() {
 	a := rewrite.RepairAnswer(w.body, &w.x.p.o.Rewrite, w.x.usage())
 	w.done, w.body = a, nil
 	h := w.x.client.w.Header()
@@ -79,7 +85,7 @@ func (w *whole) end(cause rewrite.Cause) bool {
 		h.Set(completedHeader, "false")
 		h.Set("X-Hermes-Partial", "false")
 		w.x.client.sendError(http.StatusBadGateway, a.Code, append(a.Body, '\n'), true)
-		return false
+		return
 	}
 	if a.Changed {
 		dropOfBody(h)
@@ -88,7 +94,6 @@ func (w *whole) end(cause rewrite.Cause) bool {
 		}
 	}
 	_ = w.send(a.Body) // likewise
-	return false
 }
 
 func (w *whole) report(res Result) (Result, bool) {

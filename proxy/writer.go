@@ -165,9 +165,9 @@ func (rw *responseWriter) writeLocked(b []byte) (passes answer, n int, err error
 	case a.passes():
 		return a, 0, nil
 	}
-	before := rw.times.Phase()
+	before := rw.times.Phase
 	n, err = a.write(b)
-	switch now := rw.times.Phase(); {
+	switch now := rw.times.Phase; {
 	case rw.drained && now.Stream():
 		rw.endNow(rewrite.CauseShutdown)
 	case now != before:

@@ -77,14 +77,10 @@ type State struct {
 	frame    time.Duration // upstream's last frame
 	sent     time.Duration // the last byte to the client
 	began    bool          // a byte of the answer has come
-	phase    Phase
+
+	// Phase is how far the exchange has come.
+	Phase Phase
 }
-
-// Phase returns the phase.
-func (s *State) Phase() Phase { return s.phase }
-
-// Enter records that the phase is p now.
-func (s *State) Enter(p Phase) { s.phase = p }
 
 // RequestRead records that the request has been read, as far as it is, and goes on
 // to upstream.
@@ -138,7 +134,7 @@ func (s *State) Next(l *Limits) (at time.Duration, ok bool) {
 // Due returns what is due at an age.
 func (s *State) Due(l *Limits, age time.Duration) Due {
 	switch {
-	case s.end(l) <= age && s.phase == Finished:
+	case s.end(l) <= age && s.Phase == Finished:
 		return Grace
 	case s.end(l) <= age:
 		return Silence
@@ -150,7 +146,7 @@ func (s *State) Due(l *Limits, age time.Duration) Due {
 
 // end returns the age at which the exchange ends.
 func (s *State) end(l *Limits) time.Duration {
-	switch s.phase {
+	switch s.Phase {
 	case Awaiting, Streaming:
 		at := min(after(s.received, l.Idle), after(s.frame, l.Stall))
 		if !s.began {
@@ -166,7 +162,7 @@ func (s *State) end(l *Limits) time.Duration {
 // keepalive returns the age at which a keepalive is due. It neither resets nor hides
 // the timeouts.
 func (s *State) keepalive(l *Limits) time.Duration {
-	if s.phase < Streaming {
+	if s.Phase < Streaming {
 		return never
 	}
 	return after(s.sent, l.Keepalive)
