@@ -98,7 +98,7 @@ func (rw *responseWriter) drainEnded() {
 		return
 	}
 	phase := rw.times.Phase
-	if phase >= deadline.Awaiting || phase == deadline.Whole && rw.p.o.Streams.limitPassed(rw) {
+	if phase.EndsWithDrain() || phase == deadline.Whole && rw.p.o.Streams.limitPassed(rw) {
 		rw.endNow(rewrite.CauseShutdown)
 		return
 	}

@@ -51,6 +51,10 @@ const (
 // Stream reports whether the phase is that of a stream whose end is seen to.
 func (p Phase) Stream() bool { return p >= Other }
 
+// EndsWithDrain reports whether an exchange in the phase ends as soon as it may go on
+// no longer in a drain.
+func (p Phase) EndsWithDrain() bool { return p >= Awaiting }
+
 // Due is what is due.
 type Due uint8
 

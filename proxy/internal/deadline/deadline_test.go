@@ -122,11 +122,12 @@ func TestDeadlines(t *testing.T) {
 }
 
 func TestPhases(t *testing.T) {
-	for p, stream := range map[Phase]bool{
-		Free: false, Whole: false, Awaiting: false, Other: true, Streaming: true, Finished: true,
+	for p, c := range map[Phase]struct{ stream, ends bool }{
+		Free: {false, false}, Whole: {false, false}, Awaiting: {false, true},
+		Other: {true, true}, Streaming: {true, true}, Finished: {true, true},
 	} {
-		if p.Stream() != stream {
-			t.Errorf("phase %d: stream %t", p, p.Stream())
+		if p.Stream() != c.stream || p.EndsWithDrain() != c.ends {
+			t.Errorf("phase %d: stream %t, ends with a drain %t", p, p.Stream(), p.EndsWithDrain())
 		}
 	}
 }
