@@ -13,9 +13,6 @@ import (
 // is chosen once, at the final status; only a whole one that turns out to be
 // something else is exchanged for one that passes.
 type answer interface {
-	// passes reports whether the answer goes to the client as it comes. Then it is
-	// written and flushed without the lock.
-	passes() bool
 	// begin begins the answer, whose header is that of the inner writer.
 	begin()
 	// write takes bytes of upstream's: all of them, even if some are held back, for
@@ -72,13 +69,12 @@ func causeOf(panicked any, err error) rewrite.Cause {
 	return rewrite.CauseAborted
 }
 
-// passing is an answer that passes byte for byte. No deadline applies to it.
+// passing is an answer that passes byte for byte. No deadline applies to it, and it
+// is written and flushed without the lock.
 type passing struct{ x *exchange }
 
-func (passing) passes() bool { return true }
-
 func (a passing) begin() {
-	a.x.times.Phase = deadline.Free
+	a.x.passes, a.x.times.Phase = true, deadline.Free
 	a.x.client.commit()
 }
 

@@ -18,6 +18,7 @@ type exchange struct {
 	chat     bool        // the request is one for chat completions
 	noStream bool        // it was read, and does not ask for a stream
 	running  bool        // the next handler has it: the agent may be running
+	passes   bool        // the answer is passing
 	answer   answer      // nil before the final status
 	client   client
 	p        *Proxy

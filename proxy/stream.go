@@ -45,8 +45,6 @@ func newID() string {
 	return "chatcmpl-" + hex.EncodeToString(b[:])[:29]
 }
 
-func (*stream) passes() bool { return false }
-
 func (s *stream) begin() {
 	x := s.x
 	prepareHeader(x.client.w.Header())
@@ -139,20 +137,20 @@ func (s *stream) send(out []byte) error {
 	if err := c.write(out); err != nil {
 		return err
 	}
-	return s.flush()
+	if !s.x.flushed.Load() {
+		s.x.flushed.Store(true)
+	}
+	return c.flush()
 }
 
-// flush flushes what has been sent. When the next handler asks for it, that is the
-// header at most, of a stream that may not be ours.
+// flush flushes the header of a stream that may not be ours: all else has been
+// flushed.
 func (s *stream) flush() error {
 	if !s.x.client.committed {
 		return nil
 	}
-	err := s.x.client.flush()
-	if !s.x.flushed.Load() {
-		s.x.flushed.Store(true)
-	}
-	return err
+	s.x.flushed.Store(true)
+	return s.x.client.flush()
 }
 
 // keepalive sends a keepalive.

@@ -19,8 +19,6 @@ type whole struct {
 	done    rewrite.Answer // what became of it
 }
 
-func (*whole) passes() bool { return false }
-
 func (w *whole) begin() { w.x.times.Phase = deadline.Whole }
 
 // write keeps b. If there is too much, the answer does not begin like an object
@@ -44,7 +42,7 @@ func (w *whole) flush() error {
 // release sends what has been kept as it is, and lets the rest pass.
 func (w *whole) release() error {
 	w.x.answer = passing{w.x}
-	w.x.times.Phase = deadline.Free
+	w.x.answer.begin()
 	return w.send(w.body)
 }
 

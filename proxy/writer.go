@@ -162,7 +162,7 @@ func (rw *responseWriter) writeLocked(b []byte) (passes answer, n int, err error
 	switch {
 	case a == nil:
 		return nil, 0, errClosed
-	case a.passes():
+	case rw.passes:
 		return a, 0, nil
 	}
 	before := rw.times.Phase
@@ -180,7 +180,7 @@ func (rw *responseWriter) writeLocked(b []byte) (passes answer, n int, err error
 func (rw *responseWriter) begin() (passes answer) {
 	rw.mu.Lock()
 	defer rw.unlock()
-	if a := rw.started(); a != nil && a.passes() {
+	if a := rw.started(); rw.passes {
 		return a
 	}
 	return nil
