@@ -72,14 +72,22 @@ type onEnd func(*http.Request, proxy.Result)
 
 func (onEnd) Healed(*http.Request, int) {}
 
-func (f onEnd) Begin(*http.Request, proxy.Begun) proxy.AnswerObserver { return endOf{f: f} }
+func (f onEnd) Begin(_ *http.Request, b proxy.Begun) proxy.AnswerObserver {
+	return endOf{f: f, kind: b.Kind}
+}
 
 type endOf struct {
 	deaf
-	f onEnd
+	f    onEnd
+	kind proxy.Kind
 }
 
-func (e endOf) End(r *http.Request, res proxy.Result) { e.f(r, res) }
+func (e endOf) End(r *http.Request, res proxy.Result) {
+	if res.Whole != (e.kind == proxy.KindWhole) {
+		panic("of the kind " + string(e.kind))
+	}
+	e.f(r, res)
+}
 
 // onHeal is told of histories that were healed.
 type onHeal func(*http.Request, int)

@@ -42,6 +42,9 @@ func ask(t *testing.T, o proxy.Options, body string, set ...func(*http.Request))
 		if healed != r {
 			t.Error("the observer was not given the client's request")
 		}
+		if n == 0 {
+			t.Error("the observer was told of nothing")
+		}
 		got.markers += n
 	})
 	err := proxy.New(o).Serve(httptest.NewRecorder(), r, func(w http.ResponseWriter, r *http.Request) error {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // completion is an answer that is not streamed.
@@ -315,6 +316,9 @@ func TestWholeAnswersAreDrainedAtTheLimit(t *testing.T) {
 			x.wantAnswer(http.StatusBadGateway, "shutting_down")
 			x.wantStopped()
 			x.abort().wantSwallowed(t)
+			if res := x.result(); !res.Whole || res.Outcome != rewrite.CodeShutdown {
+				t.Errorf("result %+v", res)
+			}
 
 			streams = new(proxy.Streams)
 			x = begin(t, asking(`{"stream": false}`), among(streams, time.Second))
