@@ -18,6 +18,7 @@ type client struct {
 	cancel    context.CancelCauseFunc // ends upstream's request
 	status    int                     // of the answer
 	committed bool                    // the header has left
+	late      bool                    // the client had left before the answer was decided
 	code      string                  // of the error that was sent instead of the answer, "" for none
 	deadline  *time.Time              // of the handler's writes, nil if it has set none
 }

@@ -40,7 +40,7 @@ func (s *Streams) Shutdown(limit time.Duration) {
 
 // schedule sets the timer of the drain of rw. s.mu is held.
 func (s *Streams) schedule(rw *responseWriter) {
-	o := &rw.p.o
+	o := &rw.x.p.o
 	now := o.Clock.Now()
 	if s.drain.Began.IsZero() {
 		s.drain.Began = now
@@ -81,7 +81,7 @@ func (s *Streams) remove(rw *responseWriter) {
 func (s *Streams) limitPassed(rw *responseWriter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	clock := rw.p.o.Clock
+	clock := rw.x.p.o.Clock
 	left, limited := s.drain.LimitLeft(clock.Now())
 	if _, open := s.open[rw]; open && limited && left > 0 {
 		s.open[rw] = clock.AfterFunc(left, rw.drainEnded)
@@ -94,11 +94,11 @@ func (s *Streams) limitPassed(rw *responseWriter) bool {
 func (rw *responseWriter) drainEnded() {
 	rw.mu.Lock()
 	defer rw.unlockLate()
-	if rw.closed || rw.client.gone() {
+	if rw.closed || rw.x.client.gone() {
 		return
 	}
-	phase := rw.times.Phase
-	if phase.EndsWithDrain() || phase == deadline.Whole && rw.p.o.Streams.limitPassed(rw) {
+	phase := rw.x.times.Phase
+	if phase.EndsWithDrain() || phase == deadline.Whole && rw.x.p.o.Streams.limitPassed(rw) {
 		rw.endNow(rewrite.CauseShutdown)
 		return
 	}

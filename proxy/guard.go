@@ -17,7 +17,7 @@ var errPanicked = fmt.Errorf("the writer of the answer panicked: %w", context.Ca
 // again.
 func (rw *responseWriter) unlock() {
 	if v := recover(); v != nil {
-		rw.client.fail(errPanicked)
+		rw.x.client.fail(errPanicked)
 		rw.mu.Unlock()
 		panic(v) // keeps the stack
 	}
@@ -30,7 +30,7 @@ func (rw *responseWriter) unlock() {
 func (rw *responseWriter) unlockLate() {
 	if v := recover(); v != nil {
 		rw.panicked = &latePanic{v, debug.Stack()}
-		rw.client.fail(errPanicked)
+		rw.x.client.fail(errPanicked)
 		rw.shut()
 	}
 	rw.mu.Unlock()

@@ -76,8 +76,8 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 			panic(panicked)
 		}
 	}()
-	if rw.chat {
-		ctx = rw.reach.traced(ctx)
+	if rw.x.chat {
+		ctx = rw.x.reach.traced(ctx)
 	}
 	if p.o.Timeouts != nil {
 		ctx, rw.timeouts = p.o.Timeouts(ctx)
@@ -92,16 +92,14 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	if !rw.requestRead(healed.Asked) {
 		return nil
 	}
-	defer rw.giveBack(up)
+	defer func() {
+		// net/http looks at the request when it writes the header, which a timer may
+		// do now.
+		rw.mu.Lock()
+		defer rw.unlock()
+		rw.body.GiveBack(r, up)
+	}()
 	return rw.requestError(next(rw, up))
-}
-
-// giveBack gives the client's request back what is left of its body. net/http looks
-// at the request when it writes the header, which a timer may do now.
-func (rw *responseWriter) giveBack(up *http.Request) {
-	rw.mu.Lock()
-	defer rw.unlock()
-	rw.body.GiveBack(rw.client.r, up)
 }
 
 // end ends the answer after the next handler has panicked, returned err, or
@@ -114,9 +112,9 @@ func (rw *responseWriter) end(panicked any, err error) (any, error) {
 	if rw.panicked != nil && (panicked == nil || aborted) {
 		panicked, aborted = rw.panicked.again(), false
 	}
-	if rw.p.o.Observer != nil {
-		if res, observed := rw.result(panicked, err); observed {
-			rw.observer.End(rw.client.r, res)
+	if rw.x.p.o.Observer != nil {
+		if res, observed := rw.x.result(panicked, err); observed {
+			rw.x.observer.End(rw.x.client.r, res)
 		}
 	}
 	if handled {
@@ -139,24 +137,24 @@ func (rw *responseWriter) endAnswer(panicked any, err error) (handled bool) {
 			rw.timeouts.Restore()
 		}
 	}()
-	c := &rw.client
+	c := &rw.x.client
 	switch {
 	case c.gone():
 		return false // TestClientGoneNothingIsWritten
 	case rw.closed:
 		return true // a deadline has ended the answer
-	case rw.answer == nil:
-		copyHeader(c.w.Header(), rw.header) // for whoever answers
+	case rw.x.answer == nil:
+		copyHeader(c.w.Header(), rw.x.header) // for whoever answers
 		// An abort before the header is somebody's wish, such as Caddy's abort
 		// directive: TestAbortBeforeTheHeaderGoesOn.
-		if handled = panicked == nil && rw.sendErrorOf(err); handled {
+		if handled = panicked == nil && rw.x.sendErrorOf(err); handled {
 			rw.body.Decided()
 		}
 		return handled
 	}
-	handled = rw.answer.end(causeOf(panicked, err))
+	handled = rw.x.answer.end(causeOf(panicked, err))
 	if c.code == "" {
-		copyTrailers(c.w.Header(), rw.header)
+		copyTrailers(c.w.Header(), rw.x.header)
 	}
 	return handled
 }

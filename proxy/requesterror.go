@@ -33,32 +33,32 @@ const statusGone = 499
 // the agent's would be counted, and sent to try again.
 func (rw *responseWriter) requestError(err error) error {
 	failure := rw.body.Err()
-	if err == nil || failure == nil || !rw.chat {
+	if err == nil || failure == nil || !rw.x.chat {
 		return err
 	}
-	status := rw.p.o.ErrorStatus(err)
+	status := rw.x.p.o.ErrorStatus(err)
 	if status != http.StatusBadGateway && status != http.StatusGatewayTimeout {
 		return err
 	}
 	var tooLarge *http.MaxBytesError
-	if rw.p.o.ErrorStatus(failure) != 0 || errors.As(failure, &tooLarge) {
+	if rw.x.p.o.ErrorStatus(failure) != 0 || errors.As(failure, &tooLarge) {
 		return err // whoever limits the body has its own way of saying so
 	}
 	rw.mu.Lock()
 	defer rw.unlock()
-	if rw.closed || rw.answer != nil {
+	if rw.closed || rw.x.answer != nil {
 		return err
 	}
 	failed := &RequestError{Status: http.StatusBadRequest, Err: failure}
 	var network *net.OpError
 	switch {
-	case rw.client.gone():
+	case rw.x.client.gone():
 		failed.Status = statusGone
 	case causeOf(nil, failure) == rewrite.CauseTimeout:
 		failed.Status = http.StatusRequestTimeout
 	case errors.Is(failure, io.ErrUnexpectedEOF) || errors.As(failure, &network): // it has left
 		failed.Status = statusGone
-		rw.client.fail(failure)
+		rw.x.client.fail(failure)
 	}
 	return failed
 }

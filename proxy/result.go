@@ -42,16 +42,15 @@ type Result struct {
 	Err error
 }
 
-// result returns what became of the answer, and whether that is told the Observer,
-// which has begun then.
-func (rw *responseWriter) result(panicked any, err error) (res Result, observed bool) {
-	rw.mu.Lock()
-	defer rw.unlock()
-	c := &rw.client
+// result returns what became of the answer of a next handler that has ended like
+// that, and whether the Observer is told, which has begun then. Nobody else uses the
+// exchange any more.
+func (x *exchange) result(panicked any, err error) (res Result, observed bool) {
+	c := &x.client
 	res = Result{
-		Duration: rw.age(),
+		Duration: x.age(),
 		Status:   c.status,
-		Whole:    rw.noStream,
+		Whole:    x.noStream,
 		Err:      err,
 	}
 	if e, ok := panicked.(error); ok {
@@ -61,11 +60,11 @@ func (rw *responseWriter) result(panicked any, err error) (res Result, observed 
 	}
 	if c.gone() {
 		res.Outcome = OutcomeClientGone
-		observed = rw.chat && (rw.answer == nil || rw.late)
+		observed = x.chat && (x.answer == nil || c.late)
 	}
-	if rw.answer != nil {
+	if x.answer != nil {
 		var reported bool
-		res, reported = rw.answer.report(res)
+		res, reported = x.answer.report(res)
 		observed = observed || reported
 	}
 	switch {
@@ -78,13 +77,13 @@ func (rw *responseWriter) result(panicked any, err error) (res Result, observed 
 	if !observed {
 		return res, false
 	}
-	res.Upstream = rw.p.o.Upstream(c.r)
-	if rw.observer == nil {
+	res.Upstream = x.p.o.Upstream(c.r)
+	if x.observer == nil {
 		kind := KindChat
 		if res.Whole {
 			kind = KindWhole
 		}
-		rw.observer = rw.p.o.Observer.Begin(c.r, Begun{Since: rw.since, Kind: kind})
+		x.observer = x.p.o.Observer.Begin(c.r, Begun{Since: x.since, Kind: kind})
 	}
 	return res, true
 }

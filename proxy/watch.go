@@ -35,42 +35,35 @@ func (timeoutError) Temporary() bool { return true }
 func (rw *responseWriter) requestRead(asked rewrite.Asked) bool {
 	rw.mu.Lock()
 	defer rw.unlock()
-	rw.noStream = asked == rewrite.AskedWhole
-	rw.times.RequestRead(rw.age())
+	rw.x.noStream = asked == rewrite.AskedWhole
+	rw.x.times.RequestRead(rw.x.age())
 	switch {
-	case rw.chat && rw.noStream:
-		rw.times.Phase = deadline.Whole
-	case rw.chat:
-		rw.times.Phase = deadline.Awaiting
+	case rw.x.chat && rw.x.noStream:
+		rw.x.times.Phase = deadline.Whole
+	case rw.x.chat:
+		rw.x.times.Phase = deadline.Awaiting
 	}
-	if rw.drained && rw.times.Phase == deadline.Awaiting && !rw.client.gone() {
+	if rw.drained && rw.x.times.Phase == deadline.Awaiting && !rw.x.client.gone() {
 		rw.endNow(rewrite.CauseShutdown)
 		return false
 	}
-	rw.running = true
+	rw.x.running = true
 	rw.watch()
 	return true
 }
 
-// watch sets the timer to the next deadline, and stops it if there is none.
+// watch sets the timer to the next deadline, and stops it if there is none. A tick
+// that is under way then waits for the lock and finds nothing to do.
 func (rw *responseWriter) watch() {
-	at, ok := rw.times.Next(&rw.p.limits)
+	at, ok := rw.x.times.Next(&rw.x.p.limits)
 	switch {
-	case rw.closed:
-	case !ok:
-		rw.unwatch()
-	case rw.timer == nil:
-		rw.timer = rw.p.o.Clock.AfterFunc(at-rw.age(), rw.tick)
-	default:
-		rw.timer.Reset(at - rw.age())
-	}
-}
-
-// unwatch stops the timer. A tick that is under way waits for the lock and then
-// finds nothing to do.
-func (rw *responseWriter) unwatch() {
-	if rw.timer != nil {
+	case (rw.closed || !ok) && rw.timer != nil:
 		rw.timer.Stop()
+	case rw.closed || !ok:
+	case rw.timer == nil:
+		rw.timer = rw.x.p.o.Clock.AfterFunc(at-rw.x.age(), rw.tick)
+	default:
+		rw.timer.Reset(at - rw.x.age())
 	}
 }
 
@@ -78,18 +71,18 @@ func (rw *responseWriter) unwatch() {
 func (rw *responseWriter) tick() {
 	rw.mu.Lock()
 	defer rw.unlockLate()
-	if rw.closed || rw.client.gone() {
+	if rw.closed || rw.x.client.gone() {
 		return
 	}
-	age := rw.age()
-	rw.times.RequestWaited(rw.body.Waited(rw.since.Add(age)).Sub(rw.since))
-	switch rw.times.Due(&rw.p.limits, age) {
+	age := rw.x.age()
+	rw.x.times.RequestWaited(rw.body.Waited(rw.x.since.Add(age)).Sub(rw.x.since))
+	switch rw.x.times.Due(&rw.x.p.limits, age) {
 	case deadline.Silence:
 		rw.endNow(rewrite.CauseTimeout)
 	case deadline.Grace:
 		rw.endNow(rewrite.CauseEOF)
 	case deadline.Keepalive:
-		if s, ok := rw.answer.(*stream); ok { // as of the phase
+		if s, ok := rw.x.answer.(*stream); ok { // as of the phase
 			s.keepalive()
 		}
 	}
@@ -100,25 +93,25 @@ func (rw *responseWriter) tick() {
 // and then ends upstream's request. The client does not wait for the handler to
 // notice.
 func (rw *responseWriter) endNow(cause rewrite.Cause) {
-	if rw.answer == nil {
+	if rw.x.answer == nil {
 		rw.body.Decided()
-		rw.sendCause(cause)
+		rw.x.sendCause(cause)
 	} else {
-		rw.answer.cut(cause)
+		rw.x.answer.cut(cause)
 	}
 	rw.shut()
 	switch cause {
 	case rewrite.CauseTimeout:
-		rw.client.cancel(errTimeout)
+		rw.x.client.cancel(errTimeout)
 	case rewrite.CauseShutdown:
-		rw.client.cancel(errShutdown)
+		rw.x.client.cancel(errShutdown)
 	default:
-		rw.client.cancel(errOver)
+		rw.x.client.cancel(errOver)
 	}
 }
 
 // shut lets nothing be written any more.
 func (rw *responseWriter) shut() {
 	rw.closed = true
-	rw.unwatch()
+	rw.watch()
 }

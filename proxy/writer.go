@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/reqbody"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -23,11 +24,10 @@ import (
 type responseWriter struct {
 	// What a chunk needs comes first, and lies together: a stream that is woken
 	// finds nothing of its own in the cache.
-	mu      sync.Mutex
-	closed  bool // nothing may be written any more
-	drained bool // the drain was over before the answer was one that it ends
-	late    bool // the client had left before the answer was decided
-	exchange
+	mu       sync.Mutex
+	closed   bool // nothing may be written any more
+	drained  bool // the drain was over before the answer was one that it ends
+	x        exchange
 	timer    Timer // of the deadlines, nil as long as there was none
 	body     reqbody.Body
 	timeouts Timeouts   // nil for none
@@ -38,7 +38,7 @@ type responseWriter struct {
 var errClosed = errors.New("the stream has been ended")
 
 func newResponseWriter(p *Proxy, w http.ResponseWriter, r *http.Request, cancel context.CancelCauseFunc) *responseWriter {
-	return &responseWriter{exchange: exchange{
+	return &responseWriter{x: exchange{
 		p: p, chat: isChat(r), since: p.o.Clock.Now(), header: w.Header().Clone(),
 		client: client{w: w, r: r, cancel: cancel},
 	}}
@@ -49,17 +49,17 @@ func newResponseWriter(p *Proxy, w http.ResponseWriter, r *http.Request, cancel 
 // trailers, while a timer's write reads that of the inner writer, and a map that
 // is written to while it is read ends the process. No timer looks at this one.
 func (rw *responseWriter) Header() http.Header {
-	if rw.header == nil { // see dropHeader
+	if rw.x.header == nil { // see dropHeader
 		rw.mu.Lock()
 		defer rw.unlock()
-		rw.header = rw.client.w.Header().Clone() // net/http records that it was asked for
+		rw.x.header = rw.x.client.w.Header().Clone() // net/http records that it was asked for
 	}
-	return rw.header
+	return rw.x.header
 }
 
 // Unwrap lets http.ResponseController find what we do not implement: the deadline
 // of the request's body, which nothing that is written looks at.
-func (rw *responseWriter) Unwrap() http.ResponseWriter { return rw.client.w }
+func (rw *responseWriter) Unwrap() http.ResponseWriter { return rw.x.client.w }
 
 // Hijack implements http.Hijacker. A connection that has been handed over is
 // none of ours any more; httputil.ReverseProxy does that before it says 101.
@@ -69,16 +69,17 @@ func (rw *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if rw.closed {
 		return nil, nil, errClosed
 	}
-	copyHeader(rw.client.w.Header(), rw.header)
-	conn, buffered, err := http.NewResponseController(rw.client.w).Hijack()
+	copyHeader(rw.x.client.w.Header(), rw.x.header)
+	conn, buffered, err := http.NewResponseController(rw.x.client.w).Hijack()
 	if err == nil {
-		rw.client.committed = true
-		if rw.answer == nil {
-			rw.answer = passing{&rw.exchange}
-			rw.answer.begin()
+		rw.x.client.committed = true
+		if rw.x.answer == nil {
+			rw.x.answer = passing{&rw.x}
+			rw.x.answer.begin()
 		}
+		rw.x.times.Phase = deadline.Free
+		rw.watch()
 		rw.body.Decided()
-		rw.unwatch()
 	}
 	return conn, buffered, err
 }
@@ -92,7 +93,7 @@ func (rw *responseWriter) SetWriteDeadline(t time.Time) error {
 	if rw.closed {
 		return errClosed
 	}
-	return rw.client.setDeadline(t)
+	return rw.x.client.setDeadline(t)
 }
 
 // EnableFullDuplex implements the same of http.ResponseController: net/http looks
@@ -103,7 +104,7 @@ func (rw *responseWriter) EnableFullDuplex() error {
 	if rw.closed {
 		return errClosed
 	}
-	return http.NewResponseController(rw.client.w).EnableFullDuplex()
+	return http.NewResponseController(rw.x.client.w).EnableFullDuplex()
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -111,9 +112,9 @@ func (rw *responseWriter) WriteHeader(status int) {
 	rw.mu.Lock()
 	defer rw.unlock()
 	switch {
-	case rw.closed || rw.answer != nil:
+	case rw.closed || rw.x.answer != nil:
 	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols:
-		rw.client.sendInformational(status, rw.header)
+		rw.x.client.sendInformational(status, rw.x.header)
 	default:
 		rw.decide(status)
 	}
@@ -121,15 +122,16 @@ func (rw *responseWriter) WriteHeader(status int) {
 
 // decide decides what the answer is.
 func (rw *responseWriter) decide(status int) {
-	rw.late, rw.client.status = rw.client.gone(), status
+	c := &rw.x.client
+	c.status, c.late = status, c.gone()
 	rw.body.Decided()
-	copyHeader(rw.client.w.Header(), rw.header)
-	rw.recordCompletedHeader()
+	copyHeader(c.w.Header(), rw.x.header)
+	rw.x.recordCompletedHeader()
 	if rw.timeouts != nil {
 		rw.timeouts.Apply()
 	}
-	rw.answer = rw.choose(status)
-	rw.answer.begin()
+	rw.x.answer = rw.x.choose(status)
+	rw.x.answer.begin()
 	rw.watch()
 }
 
@@ -139,10 +141,10 @@ func (rw *responseWriter) started() answer {
 	if rw.closed {
 		return nil
 	}
-	if rw.answer == nil {
+	if rw.x.answer == nil {
 		rw.decide(http.StatusOK)
 	}
-	return rw.answer
+	return rw.x.answer
 }
 
 // Write implements http.ResponseWriter.
@@ -162,12 +164,12 @@ func (rw *responseWriter) writeLocked(b []byte) (passes answer, n int, err error
 	switch {
 	case a == nil:
 		return nil, 0, errClosed
-	case rw.passes:
+	case rw.x.passes:
 		return a, 0, nil
 	}
-	before := rw.times.Phase
+	before := rw.x.times.Phase
 	n, err = a.write(b)
-	switch now := rw.times.Phase; {
+	switch now := rw.x.times.Phase; {
 	case rw.drained && now.Stream():
 		rw.endNow(rewrite.CauseShutdown)
 	case now != before:
@@ -180,7 +182,7 @@ func (rw *responseWriter) writeLocked(b []byte) (passes answer, n int, err error
 func (rw *responseWriter) begin() (passes answer) {
 	rw.mu.Lock()
 	defer rw.unlock()
-	if a := rw.started(); rw.passes {
+	if a := rw.started(); rw.x.passes {
 		return a
 	}
 	return nil
@@ -190,14 +192,14 @@ func (rw *responseWriter) begin() (passes answer) {
 // writer would (TestReadFromIsRepaired).
 func (rw *responseWriter) ReadFrom(r io.Reader) (int64, error) {
 	if rw.begin() != nil {
-		return io.Copy(rw.client.w, r)
+		return io.Copy(rw.x.client.w, r)
 	}
 	return io.Copy(struct{ io.Writer }{rw}, r)
 }
 
 // FlushError implements the flushing of http.ResponseController.
 func (rw *responseWriter) FlushError() error {
-	if rw.flushed.Load() { // as of almost all: it is asked with each chunk
+	if rw.x.flushed.Load() { // as of almost all: it is asked with each chunk
 		return nil
 	}
 	if passes := rw.begin(); passes != nil {
@@ -208,5 +210,5 @@ func (rw *responseWriter) FlushError() error {
 	if rw.closed {
 		return nil
 	}
-	return rw.answer.flush()
+	return rw.x.answer.flush()
 }
