@@ -150,22 +150,22 @@ func (rw *responseWriter) started() answer {
 // Write implements http.ResponseWriter.
 func (rw *responseWriter) Write(b []byte) (int, error) {
 	passes, n, err := rw.writeLocked(b)
-	if passes != nil {
-		return passes.write(b)
+	if passes {
+		return passing{&rw.x}.write(b)
 	}
 	return n, err
 }
 
-// writeLocked writes b, unless it returns an answer to write it to, which passes.
-func (rw *responseWriter) writeLocked(b []byte) (passes answer, n int, err error) {
+// writeLocked writes b, unless the answer passes.
+func (rw *responseWriter) writeLocked(b []byte) (passes bool, n int, err error) {
 	rw.mu.Lock()
 	defer rw.unlock()
 	a := rw.started()
 	switch {
 	case a == nil:
-		return nil, 0, errClosed
+		return false, 0, errClosed
 	case rw.x.passes:
-		return a, 0, nil
+		return true, 0, nil
 	}
 	before := rw.x.times.Phase
 	n, err = a.write(b)
@@ -175,23 +175,20 @@ func (rw *responseWriter) writeLocked(b []byte) (passes answer, n int, err error
 	case now != before:
 		rw.watch()
 	}
-	return nil, n, err
+	return false, n, err
 }
 
-// begin begins the answer, if it has not begun. It returns it if it passes.
-func (rw *responseWriter) begin() (passes answer) {
+// begin begins the answer, if it has not begun, and reports whether it passes.
+func (rw *responseWriter) begin() (passes bool) {
 	rw.mu.Lock()
 	defer rw.unlock()
-	if a := rw.started(); rw.x.passes {
-		return a
-	}
-	return nil
+	return rw.started() != nil && rw.x.passes
 }
 
 // ReadFrom keeps io.Copy from going past Write: the method of an embedded
 // writer would (TestReadFromIsRepaired).
 func (rw *responseWriter) ReadFrom(r io.Reader) (int64, error) {
-	if rw.begin() != nil {
+	if rw.begin() {
 		return io.Copy(rw.x.client.w, r)
 	}
 	return io.Copy(struct{ io.Writer }{rw}, r)
@@ -202,8 +199,8 @@ func (rw *responseWriter) FlushError() error {
 	if rw.x.flushed.Load() { // as of almost all: it is asked with each chunk
 		return nil
 	}
-	if passes := rw.begin(); passes != nil {
-		return passes.flush()
+	if rw.begin() {
+		return passing{&rw.x}.flush()
 	}
 	rw.mu.Lock()
 	defer rw.unlock()
