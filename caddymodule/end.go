@@ -30,8 +30,8 @@ func (h *Handler) onEnd(r *http.Request, res proxy.Result) {
 	h.emit(res, facts)
 }
 
-// onHeal tells that markers have been removed from the history of a request.
-func (h *Handler) onHeal(r *http.Request, markers int) {
+// Healed implements proxy.Observer.
+func (h *Handler) Healed(r *http.Request, markers int) {
 	h.shared.metrics.historyHealed(markers)
 	addToAccessLog(r, zap.Int("hermes_healed", markers))
 	h.logHeal(r, markers)

@@ -240,11 +240,10 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	o.Upstream = upstream
 	o.ErrorStatus = errorStatus
 	o.Timeouts = timeoutsFor
-	o.OnEnd = h.onEnd
-	o.OnHeal = h.onHeal
 	o.Observer = h
 	if h.Record != "" {
-		o.Record = newRecorder(h.shared.shelves.get(h.Record), h.RecordMax, h.runs, h.logger).begin
+		recorder := newRecorder(h.shared.shelves.get(h.Record), h.RecordMax, h.runs, h.logger)
+		o.Observer, o.ObserveRaw = recordingObserver{h, recorder}, true
 	}
 	o.Streams = &h.shared.streams
 	h.usage = &usageStore{memory: &h.shared.usage, storage: ctx.Storage(), logger: h.logger}

@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -295,7 +296,7 @@ func observedChunks() (chunk func()) {
 	h := &Handler{shared: newShared(newRecords())}
 	r := httptest.NewRequest("POST", "/v1/chat/completions", nil)
 	now, n := time.Unix(1795164799, 0), 0
-	s := h.Begin(r, now, proxy.KindChat)
+	s := h.Begin(r, proxy.Begun{Since: now, Kind: proxy.KindChat})
 	return func() {
 		n++
 		now = now.Add(20 * time.Millisecond)
@@ -335,7 +336,7 @@ func BenchmarkServedChunk(b *testing.B) {
 		b.Run(fmt.Sprintf("observed=%t", observed), func(b *testing.B) {
 			o := proxy.DefaultOptions()
 			if observed {
-				o.Observer = &Handler{shared: newShared(newRecords())}
+				o.Observer = &Handler{shared: newShared(newRecords()), logger: zap.NewNop()}
 			}
 			r := httptest.NewRequest("POST", "/v1/chat/completions", nil)
 			frame := bytes.Clone([]byte(textFrame))

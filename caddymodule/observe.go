@@ -26,10 +26,10 @@ type observedStream struct {
 	upstream string
 	tools    []openTool
 
-	shared *shared
-	span   *streamSpan // nil when the request is not traced
-	op     operation
-	path   string
+	h    *Handler
+	span *streamSpan // nil when the request is not traced
+	op   operation
+	path string
 }
 
 // openTool is a tool that is open.
@@ -62,10 +62,13 @@ type openToolShow struct {
 }
 
 // Begin implements proxy.Observer.
-func (h *Handler) Begin(r *http.Request, since time.Time, kind proxy.Kind) proxy.StreamObserver {
-	op := operationOf(kind)
+func (h *Handler) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
+	if b.Kind == proxy.KindWhole {
+		return wholeAnswer{h}
+	}
+	op, since := operationOf(b.Kind), b.Since
 	s := &observedStream{
-		shared: h.shared, span: startSpan(r, op, since), op: op,
+		h: h, span: startSpan(r, op, since), op: op,
 		since: since, path: logged(r.URL.Path), upstream: upstream(r), lastRead: time.Since(since),
 	}
 	h.shared.metrics.active.Inc()
@@ -73,7 +76,10 @@ func (h *Handler) Begin(r *http.Request, since time.Time, kind proxy.Kind) proxy
 	return s
 }
 
-// Read implements proxy.StreamObserver.
+// Raw implements proxy.AnswerObserver.
+func (s *observedStream) Raw([]byte) {}
+
+// Read implements proxy.AnswerObserver.
 func (s *observedStream) Read(now time.Time, chunks int, sum proxy.Summarizer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +104,7 @@ func (s *observedStream) Read(now time.Time, chunks int, sum proxy.Summarizer) {
 // firstCame notes that the first chunk has come, and with it more.
 func (s *observedStream) firstCame(at time.Duration, more int) {
 	s.span.firstChunk(at)
-	s.shared.metrics.firstCame(s.op, at)
+	s.h.shared.metrics.firstCame(s.op, at)
 	if more > 0 {
 		s.pace.chunks(more, 0)
 	}
@@ -108,15 +114,15 @@ func (s *observedStream) firstCame(at time.Duration, more int) {
 func (s *observedStream) tellPace() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.shared.metrics.outputChunk.add(s.op, &s.pace)
+	s.h.shared.metrics.outputChunk.add(s.op, &s.pace)
 }
 
 // looksForID is how many times an id is looked for.
 const looksForID = 16
 
-// Tool implements proxy.StreamObserver.
+// Tool implements proxy.AnswerObserver.
 func (s *observedStream) Tool(now time.Time, e rewrite.ToolEvent) {
-	s.shared.metrics.toolTold(e)
+	s.h.shared.metrics.toolTold(e)
 	s.span.tool(now, e)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,18 +134,39 @@ func (s *observedStream) Tool(now time.Time, e rewrite.ToolEvent) {
 	if i < 0 {
 		return
 	}
-	s.shared.metrics.toolTook(now.Sub(s.tools[i].started))
+	s.h.shared.metrics.toolTook(now.Sub(s.tools[i].started))
 	s.tools = slices.Delete(s.tools, i, i+1)
 }
 
-// End implements proxy.StreamObserver.
-func (s *observedStream) End(res proxy.Result) {
-	s.shared.live.end(s)
+// End implements proxy.AnswerObserver.
+func (s *observedStream) End(r *http.Request, res proxy.Result) {
+	s.end(res)
+	s.h.onEnd(r, res)
+}
+
+// end ends what is shown of the stream while it is open.
+func (s *observedStream) end(res proxy.Result) {
+	s.h.shared.live.end(s)
 	s.tellPace()
-	s.shared.metrics.active.Dec()
-	s.shared.metrics.took(s.op, res)
+	s.h.shared.metrics.active.Dec()
+	s.h.shared.metrics.took(s.op, res)
 	s.span.end(res)
 }
+
+// wholeAnswer is an answer that is not streamed: only its end is told.
+type wholeAnswer struct{ h *Handler }
+
+// Raw implements proxy.AnswerObserver.
+func (wholeAnswer) Raw([]byte) {}
+
+// Read implements proxy.AnswerObserver.
+func (wholeAnswer) Read(time.Time, int, proxy.Summarizer) {}
+
+// Tool implements proxy.AnswerObserver.
+func (wholeAnswer) Tool(time.Time, rewrite.ToolEvent) {}
+
+// End implements proxy.AnswerObserver.
+func (a wholeAnswer) End(r *http.Request, res proxy.Result) { a.h.onEnd(r, res) }
 
 // show returns what can be seen of the stream now.
 func (s *observedStream) show(now time.Time) openStream {
@@ -166,5 +193,5 @@ func sortByAge(streams []openStream) {
 // Interface guards
 var (
 	_ proxy.Observer       = (*Handler)(nil)
-	_ proxy.StreamObserver = (*observedStream)(nil)
+	_ proxy.AnswerObserver = (*observedStream)(nil)
 )

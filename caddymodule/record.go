@@ -44,7 +44,7 @@ func newRecorder(s *shelf, max int64, runs func() bool, logger *zap.Logger) *rec
 }
 
 // begin begins a recording, nil where that fails.
-func (c *recorder) begin(r *http.Request, status int, h http.Header) proxy.Recording {
+func (c *recorder) begin(r *http.Request, status int, h http.Header) *recording {
 	if !c.told.Load() {
 		runs := c.runs()
 		c.shelf.limit(c.max, runs)
@@ -115,7 +115,7 @@ func (r *recording) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// End implements proxy.Recording.
+// End ends the recording of a stream that upstream ended by cause.
 func (r *recording) End(res proxy.Result, cause rewrite.Cause) {
 	r.meta.Ended, r.meta.Cause, r.meta.Outcome = r.now().UTC(), repair.CauseName(cause), res.Outcome
 	if res.Outcome == proxy.OutcomeClientGone {
@@ -133,5 +133,35 @@ func (r *recording) End(res proxy.Result, cause rewrite.Cause) {
 	}
 }
 
-// Interface guards
-var _ proxy.Recording = (*recording)(nil)
+// recordingObserver has streams recorded besides what they are told of.
+type recordingObserver struct {
+	proxy.Observer
+	recorder *recorder
+}
+
+// Begin implements proxy.Observer.
+func (o recordingObserver) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
+	a := o.Observer.Begin(r, b)
+	if b.Raw {
+		if rec := o.recorder.begin(r, b.Status, b.Header); rec != nil {
+			return recordedStream{a, rec}
+		}
+	}
+	return a
+}
+
+// recordedStream is a stream that is being recorded.
+type recordedStream struct {
+	proxy.AnswerObserver
+	recording *recording
+}
+
+// Raw implements proxy.AnswerObserver. What goes wrong with a recording is its own
+// affair: the stream goes on.
+func (s recordedStream) Raw(b []byte) { _, _ = s.recording.Write(b) }
+
+// End implements proxy.AnswerObserver.
+func (s recordedStream) End(r *http.Request, res proxy.Result) {
+	s.recording.End(res, res.Cause)
+	s.AnswerObserver.End(r, res)
+}

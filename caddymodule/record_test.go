@@ -73,7 +73,7 @@ func TestStreamIsRecorded(t *testing.T) {
 }
 
 // record records body with c.
-func record(c *recorder, body string) proxy.Recording {
+func record(c *recorder, body string) *recording {
 	rec := c.begin(httptest.NewRequest("POST", "/x", nil), http.StatusOK, http.Header{})
 	if rec != nil {
 		rec.Write([]byte(body))
@@ -161,7 +161,7 @@ func TestThereAreAtMostMaxRecordings(t *testing.T) {
 func TestOpenRecordingsHaveTheirRoom(t *testing.T) {
 	dir := t.TempDir()
 	c, logs := newTestRecorder(dir, 200_000)
-	var open []proxy.Recording
+	var open []*recording
 	for range 30 {
 		if rec := c.begin(httptest.NewRequest("POST", "/x", nil), http.StatusOK, http.Header{}); rec != nil {
 			rec.Write([]byte(strings.Repeat("x", 50_000)))

@@ -24,7 +24,7 @@ func TestPlantedLinksAreNotFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, logs := newTestRecorder(dir, 0)
-	rec := c.begin(httptest.NewRequest("POST", "/x", nil), http.StatusOK, http.Header{}).(*recording)
+	rec := c.begin(httptest.NewRequest("POST", "/x", nil), http.StatusOK, http.Header{})
 	for _, name := range []string{rec.name + ".json.tmp", rec.name + ".json"} {
 		if err := os.Symlink(victim, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"go.uber.org/zap"
+
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
@@ -47,7 +49,7 @@ func openStreams(h *Handler, n int) (end func()) {
 // (docs/performance.md).
 func TestOpenStreamIsLight(t *testing.T) {
 	const most = 5 << 10
-	if n := openStreamBytes(&Handler{shared: newShared(newRecords())}, 500); n > most {
+	if n := openStreamBytes(&Handler{shared: newShared(newRecords()), logger: zap.NewNop()}, 500); n > most {
 		t.Errorf("an open stream takes %d bytes, want at most %d", n, most)
 	}
 }
@@ -74,7 +76,7 @@ func collect() {
 // BenchmarkOpenStream is what an open stream takes of the heap, the goroutine's
 // request of the test's own included.
 func BenchmarkOpenStream(b *testing.B) {
-	h := &Handler{shared: newShared(newRecords())}
+	h := &Handler{shared: newShared(newRecords()), logger: zap.NewNop()}
 	for b.Loop() {
 		b.ReportMetric(float64(openStreamBytes(h, 2000)), "B/stream")
 	}
