@@ -1,14 +1,14 @@
 package caddymodule
 
 import (
-	"encoding/json"
 	"slices"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/site"
 )
 
 func init() {
@@ -106,18 +106,9 @@ func parseHermesProxy(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, erro
 		return nil, d.Errf("no upstream: name one, such as hermes_proxy 127.0.0.1:8642")
 	}
 
-	route := caddyhttp.Route{HandlersRaw: repairAndProxy(handler, proxy)}
+	route := caddyhttp.Route{HandlersRaw: site.Handlers(handler, proxy)}
 	if matchers != nil {
 		route.MatcherSetsRaw = []caddy.ModuleMap{matchers}
 	}
 	return []httpcaddyfile.ConfigValue{{Class: "route", Value: route}}, nil
-}
-
-// repairAndProxy is the handlers of a route that hermes_proxy, hermes-proxy and
-// hermes-demo all have: h, and behind it proxy.
-func repairAndProxy(h *Handler, proxy *reverseproxy.Handler) []json.RawMessage {
-	return []json.RawMessage{
-		caddyconfig.JSONModuleObject(h, "handler", "hermes", nil),
-		caddyconfig.JSONModuleObject(proxy, "handler", "reverse_proxy", nil),
-	}
 }

@@ -22,6 +22,8 @@ import (
 	"github.com/caddyserver/certmagic"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
+
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/site"
 )
 
 const (
@@ -136,7 +138,7 @@ func (c *proxyCommand) run(caddycmd.Flags) (int, error) {
 		return caddy.ExitCodeFailedStartup, err
 	}
 	for _, addr := range p.listen {
-		if err := portFree(addr); err != nil {
+		if err := site.PortFree(addr); err != nil {
 			return caddy.ExitCodeFailedStartup, fmt.Errorf("%w (--from and --bind choose where to listen)", err)
 		}
 	}
@@ -206,7 +208,7 @@ func (c *proxyCommand) config(from fromAddr, listen []string, handler *Handler, 
 	if err != nil {
 		return nil, err
 	}
-	route := caddyhttp.Route{HandlersRaw: repairAndProxy(handler, proxy)}
+	route := caddyhttp.Route{HandlersRaw: site.Handlers(handler, proxy)}
 	if from.host != "" {
 		route.MatcherSetsRaw = []caddy.ModuleMap{{"host": caddyconfig.JSON(caddyhttp.MatchHost{from.host}, nil)}}
 	}
@@ -222,7 +224,7 @@ func (c *proxyCommand) config(from fromAddr, listen []string, handler *Handler, 
 	if c.accessLog {
 		server.Logs = new(caddyhttp.ServerLogConfig)
 	}
-	cfg := commandConfig(caddyhttp.App{
+	cfg := site.Config(caddyhttp.App{
 		GracePeriod: caddy.Duration(options.DrainTimeout + proxyGraceReserve),
 		Servers:     map[string]*caddyhttp.Server{"hermes-proxy": server},
 	})

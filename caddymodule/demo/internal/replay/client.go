@@ -1,0 +1,100 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// maxErrorBody is how many bytes of a refusal are read.
+const maxErrorBody = 64 << 10
+
+// A RefusedError is an answer that is no stream.
+type RefusedError struct {
+	// Status is the HTTP status.
+	Status int
+	// StreamError is what the body says.
+	StreamError
+}
+
+// Error implements error.
+func (e *RefusedError) Error() string {
+	if e.Message == "" {
+		return fmt.Sprintf("http status %d", e.Status)
+	}
+	return fmt.Sprintf("http status %d: %s", e.Status, e.Message)
+}
+
+// A Client reads streams of chat completions over HTTP.
+type Client struct {
+	http *http.Client
+}
+
+// NewClient returns a Client that opens a connection for each stream and goes
+// through no proxy.
+func NewClient() *Client {
+	return &Client{http: &http.Client{Transport: &http.Transport{
+		DisableKeepAlives:  true,
+		DisableCompression: true,
+	}}}
+}
+
+// Stream asks the server at base, such as "http://127.0.0.1:8643", for a
+// completion by model and hands each frame to each as it arrives. It returns
+// nil after a clean end, a *RefusedError when the answer is no stream, and
+// the error of the connection when it broke.
+func (c *Client) Stream(ctx context.Context, base, model string, each func(Frame)) error {
+	body, err := json.Marshal(map[string]any{
+		"model":    model,
+		"stream":   true,
+		"messages": []map[string]string{{"role": "user", "content": "hello"}},
+	})
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/chat/completions", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "text/event-stream")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return refused(resp)
+	}
+	d := NewDecoder(resp.Body)
+	for {
+		f, err := d.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		each(f)
+	}
+}
+
+// refused reads the error in the body of an answer that is no stream.
+func refused(resp *http.Response) error {
+	e := &RefusedError{Status: resp.StatusCode}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	if err != nil {
+		return e
+	}
+	var answer struct {
+		Error StreamError `json:"error"`
+	}
+	if json.Unmarshal(body, &answer) == nil {
+		e.StreamError = answer.Error
+	}
+	return e
+}
