@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/options"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -117,6 +118,9 @@ func onlyHandler(t *testing.T, config []byte) *Handler {
 	}
 	return found[0]
 }
+
+// compile returns what the options of h stand for.
+func compile(h *Handler) (proxy.Options, error) { return options.Of(h).Compile() }
 
 // plainOptions are the options that can be compared, with zero values replaced
 // by the defaults they stand for.

@@ -16,6 +16,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	// The commands register themselves.
+	_ "github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/command"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/options"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
@@ -214,7 +217,7 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 func (h *Handler) Provision(ctx caddy.Context) error {
 	h.logger, h.ctx = ctx.Logger(), ctx
 
-	o, err := h.options()
+	o, err := options.Of(h).Compile()
 	if err != nil {
 		return err
 	}
@@ -266,7 +269,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 // recordings that cannot be written to. The error names the option, the value and
 // what is allowed.
 func (h *Handler) Validate() error {
-	if err := h.check(); err != nil {
+	if err := options.Of(h).Check(); err != nil {
 		return err
 	}
 	if h.Record == "" {

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/repair"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/repair"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -147,7 +147,7 @@ func TestRecordingsAreBounded(t *testing.T) {
 // TestThereAreAtMostMaxRecordings, however small they are.
 func TestThereAreAtMostMaxRecordings(t *testing.T) {
 	dir := t.TempDir()
-	c, _ := newTestRecorder(dir, maxSize)
+	c, _ := newTestRecorder(dir, 1<<30)
 	for range maxRecordings + 20 {
 		record(c, "x")
 	}

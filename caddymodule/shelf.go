@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/repair"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/repair"
 )
 
 // Bounds of recordings.

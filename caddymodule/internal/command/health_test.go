@@ -1,4 +1,4 @@
-package caddymodule
+package command
 
 import (
 	"net"
@@ -6,9 +6,30 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 )
+
+// patience bounds what these tests wait for, on a machine however busy.
+const patience = 4 * time.Minute
+
+// refusing returns an address of the loopback interface that refuses
+// connections: it is the client's end of one, so that nobody can listen there.
+func refusing(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c.LocalAddr().String()
+}
 
 // healthRun runs caddy hermes-health with arguments.
 func healthRun(t *testing.T, args ...string) error {

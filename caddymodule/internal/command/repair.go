@@ -1,15 +1,17 @@
-package caddymodule
+package command
 
 import (
 	"cmp"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/repair"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/options"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/repair"
 )
 
 // The exit statuses of hermes-repair.
@@ -83,16 +85,18 @@ func (c *repairCommand) flags(cmd *cobra.Command) {
 	f.IntVar(&c.width, "width", 160, "Columns of a frame's line that --explain shows, 0 for all")
 	f.StringVar(&c.path, "path", "", "Path of the request")
 	f.StringVar(&c.cause, "cause", "", "How upstream ended: eof, aborted, timeout or shutdown (default eof)")
-	c.options = newOptionFlags(cmd, repairOptions)
+	c.options = newOptionFlags(cmd, slices.DeleteFunc(slices.Clone(options.All()), func(o *options.Option) bool {
+		return !slices.Contains(repairOptions, o.Name)
+	}))
 }
 
 // run repairs the file in args, or in when there is none.
 func (c *repairCommand) run(args []string, in io.Reader, out io.Writer) (int, error) {
-	var h Handler
-	if err := c.options.set(&h); err != nil {
+	given, err := c.options.values()
+	if err != nil {
 		return exitNotRead, err
 	}
-	o, err := h.options()
+	o, err := given.Compile()
 	if err != nil {
 		return exitNotRead, err
 	}
@@ -109,7 +113,7 @@ func (c *repairCommand) run(args []string, in io.Reader, out io.Writer) (int, er
 		}
 	}
 	meta.Path, meta.Cause = cmp.Or(c.path, meta.Path), cmp.Or(c.cause, meta.Cause)
-	if len(c.options["progress"].given) > 0 {
+	if c.options.given("progress") {
 		meta.Progress = ""
 	}
 	ended, err := repair.ParseCause(meta.Cause)

@@ -1,4 +1,4 @@
-package caddymodule
+package command
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ func repairRun(t *testing.T, in string, args ...string) (status int, out string,
 }
 
 func TestRepairCommand(t *testing.T) {
-	const captures = "../testdata/captures/"
+	const captures = "../../../testdata/captures/"
 	good := captures + "g0-v0.8.0/one_tool.sse"
 	body, err := os.ReadFile(good)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-const captures = "../../testdata/captures"
+const captures = "../../../testdata/captures"
 
 func read(t testing.TB, path ...string) string {
 	t.Helper()

@@ -1,0 +1,179 @@
+package options
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/dustin/go-humanize"
+)
+
+// A kind says which values an option takes.
+type kind interface {
+	// usage returns what a value looks like.
+	usage() string
+	// parse returns the value of the arguments of a line. before is the value of
+	// the lines before it, nil for none.
+	parse(o *Option, args []string, before any) (any, error)
+	// check refuses a value that is not allowed. Its type is that of parse.
+	check(o *Option, value any) error
+}
+
+// words is the kind of options that take one of a few words.
+type words []string
+
+func wordsOf[T ~string](allowed []T) words {
+	w := make(words, len(allowed))
+	for i, a := range allowed {
+		w[i] = string(a)
+	}
+	return w
+}
+
+func (w words) usage() string { return strings.Join(w, "|") }
+
+func (w words) parse(o *Option, args []string, _ any) (any, error) {
+	word, err := oneArg(o, args, choice(w))
+	if err != nil {
+		return nil, err
+	}
+	return word, w.check(o, word)
+}
+
+func (w words) check(o *Option, value any) error {
+	if slices.Contains(w, value.(string)) {
+		return nil
+	}
+	return fmt.Errorf("invalid %s %q: must be %s", o.Name, value, choice(w))
+}
+
+// choice writes the allowed values as a sentence does: a, b or c.
+func choice(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// onOff is the kind of options that are on or off, a bool in JSON.
+type onOff struct{}
+
+func (onOff) usage() string { return "on|off" }
+
+func (onOff) parse(o *Option, args []string, _ any) (any, error) {
+	word, err := words{"on", "off"}.parse(o, args, nil)
+	return word == "on", err
+}
+
+func (onOff) check(*Option, any) error { return nil }
+
+// Bounds of sizes in bytes. A frame below the lower one could not even hold a
+// chunk; the upper one keeps a typing error from taking all memory.
+const (
+	minSize = 1 << 10
+	maxSize = 1 << 30
+)
+
+// size is the kind of options that take a number of bytes.
+type size struct{}
+
+func (size) usage() string { return "size" }
+
+func (size) parse(o *Option, args []string, _ any) (any, error) {
+	v, err := oneArg(o, args, "a size")
+	if err != nil {
+		return nil, err
+	}
+	n, err := humanize.ParseBytes(v)
+	if err != nil || n < minSize || n > maxSize {
+		return nil, invalidSize(o, v)
+	}
+	return int64(n), nil
+}
+
+func (size) check(o *Option, value any) error {
+	if n := value.(int64); n < minSize || n > maxSize {
+		return invalidSize(o, fmt.Sprint(n))
+	}
+	return nil
+}
+
+// invalidSize returns the error of a size; shown is how the configuration writes it.
+func invalidSize(o *Option, shown string) error {
+	n, _ := humanize.ParseBytes(o.Default)
+	return fmt.Errorf("invalid %s %q: must be a size from 1KiB to 1GiB, such as %s (%d bytes)", o.Name, shown, o.Default, n)
+}
+
+// duration is the kind of options that take a duration.
+type duration struct {
+	off bool // the option may be off, which JSON writes as 0
+}
+
+func (d duration) usage() string {
+	if d.off {
+		return "duration|off"
+	}
+	return "duration"
+}
+
+func (d duration) parse(o *Option, args []string, _ any) (any, error) {
+	allowed := "a duration"
+	if d.off {
+		allowed = "a duration or off"
+	}
+	v, err := oneArg(o, args, allowed)
+	if err != nil {
+		return nil, err
+	}
+	if d.off && v == "off" {
+		return caddy.Duration(0), nil
+	}
+	t, err := caddy.ParseDuration(v)
+	if err != nil || t < 0 {
+		return nil, d.invalid(o, v)
+	}
+	return caddy.Duration(t), nil
+}
+
+// check refuses a negative duration, and one so short that it must be a number
+// that was not meant as nanoseconds.
+func (d duration) check(o *Option, value any) error {
+	switch t := time.Duration(value.(caddy.Duration)); {
+	case t == 0 || t >= time.Millisecond:
+		return nil
+	case t > 0:
+		return fmt.Errorf("invalid %s %q: must be at least 1ms; a number in JSON is nanoseconds, so write a string such as \"5s\"", o.Name, t)
+	default:
+		return d.invalid(o, t.String())
+	}
+}
+
+func (d duration) invalid(o *Option, shown string) error {
+	if d.off {
+		return fmt.Errorf("invalid %s %q: must be a duration such as 30s, not negative, or off (0 in JSON)", o.Name, shown)
+	}
+	return fmt.Errorf("invalid %s %q: must be a duration such as 500ms or 5s, not negative", o.Name, shown)
+}
+
+// directory is the kind of options that take the path of a directory.
+type directory struct{}
+
+func (directory) usage() string { return "directory" }
+
+func (directory) parse(o *Option, args []string, _ any) (any, error) {
+	return oneArg(o, args, "a directory")
+}
+
+func (directory) check(*Option, any) error { return nil }
+
+// oneArg returns the only argument of an option; allowed says in errors what it
+// must be.
+func oneArg(o *Option, args []string, allowed string) (string, error) {
+	if len(args) != 1 {
+		return "", fmt.Errorf("wrong number of arguments for %s: got %d, must be one: %s", o.Name, len(args), allowed)
+	}
+	return args[0], nil
+}
