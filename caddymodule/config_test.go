@@ -60,7 +60,7 @@ func provision(t *testing.T, options, dir string) (h *Handler, cleanup func()) {
 		t.Fatal(err)
 	}
 	h = app.(*caddyhttp.App).Servers["s"].Routes[0].Handlers[0].(*Handler)
-	h.logger = zap.NewNop()
+	h.observer.Logger = zap.NewNop()
 	done := false
 	cleanup = func() {
 		if done {

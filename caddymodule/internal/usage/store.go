@@ -1,4 +1,12 @@
-package caddymodule
+// Package usage remembers which upstreams and models have reported usage, and which
+// upstreams report their failures themselves, for the third rule of false stops
+// (contract section 3).
+//
+// Memory is what the process knows: it survives reloads, is bounded, and is the only
+// owner of its state, which one lock guards. Store is a handler's view of it: it asks
+// Caddy's storage, which survives restarts, for what memory does not know, and has
+// what changes written to it in the background. A stream never waits for a write.
+package usage
 
 import (
 	"context"
@@ -12,24 +20,25 @@ import (
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
 
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
 // Where usage lies in Caddy's storage: one key for each pair of upstream and model
 // that reports it, and one for each upstream that reports its failures itself.
 const (
-	usagePrefix    = "hermes/usage/"
+	pairPrefix     = "hermes/usage/"
 	upstreamPrefix = "hermes/upstream/"
 )
 
 const (
-	// usageWriteLimit is how long one write may take.
-	usageWriteLimit = 10 * time.Second
-	// usageFlushLimit is how long the last Cleanup waits for writes.
-	usageFlushLimit = 2 * time.Second
-	// usageLookupLimit is how long the end of a stream waits for storage. It
+	// writeLimit is how long one write may take.
+	writeLimit = 10 * time.Second
+	// FlushLimit is how long the last Cleanup waits for writes.
+	FlushLimit = 2 * time.Second
+	// defaultLookupLimit is how long the end of a stream waits for storage. It
 	// waits only for a pair this process has not heard of lately.
-	usageLookupLimit = 250 * time.Millisecond
+	defaultLookupLimit = 250 * time.Millisecond
 	// maxUsageLookups is how many lookups may be under way in the process, so
 	// that storage which hangs does not pile up goroutines.
 	maxUsageLookups = 8
@@ -38,14 +47,11 @@ const (
 	maxUsageModel = 256
 )
 
-// usageStore answers which upstreams and models have reported usage, and which
-// upstreams report their failures themselves, for the third rule of false stops
-// (contract section 3), first from memory, which survives reloads, then from
-// Caddy's storage, which survives restarts.
+// Store answers what has been reported, first from memory, then from storage.
 //
 // It never hurts a stream. What changes is written in the background: a pair or an
 // upstream that is new, a count of answers without usage, what is forgotten. A
-// lookup that fails or takes longer than usageLookupLimit counts as not reported,
+// lookup that fails or takes longer than defaultLookupLimit counts as not reported,
 // so that the stop passes. The first failure of storage is logged as a warning, and
 // further ones are not until the next reload.
 //
@@ -54,19 +60,20 @@ const (
 //
 // It holds nothing that Cleanup would close, so streams that outlive their
 // configuration go on using it.
-type usageStore struct {
-	memory  *usageMemory
-	storage certmagic.Storage
-	logger  *zap.Logger
-	// lookupLimit overrides usageLookupLimit in tests. Zero means the
+type Store struct {
+	Memory  *Memory
+	Storage certmagic.Storage
+	Logger  *zap.Logger
+
+	// lookupLimit overrides defaultLookupLimit in tests. Zero means the
 	// constant.
 	lookupLimit time.Duration
 
 	failed atomic.Bool
 }
 
-// usageRecord is the value stored for a pair, or for an upstream.
-type usageRecord struct {
+// record is the value stored for a pair, or for an upstream.
+type record struct {
 	// Model is the model's name, cut to maxUsageModel bytes; none of an upstream.
 	Model string `json:"model,omitempty"`
 	// Reported is when this was written.
@@ -77,15 +84,15 @@ type usageRecord struct {
 
 // Reported reports whether usage has been reported for the pair, by an upstream
 // that does not report its failures itself.
-func (s *usageStore) Reported(upstream, model string) bool {
-	pair, believed := newUsageKey(upstream, model), newUpstreamKey(upstream)
+func (s *Store) Reported(upstream, model string) bool {
+	pair, believed := pairKey(upstream, model), upstreamKey(upstream)
 	recall := func() (known, unknown bool) {
-		p := s.memory.recall(pair, s.writer(pair, upstream, model))
-		b := s.memory.recall(believed, s.writer(believed, upstream, ""))
-		if p == usageMissed || b == usageKnown {
+		p := s.Memory.recall(pair, s.writer(pair, upstream, model))
+		b := s.Memory.recall(believed, s.writer(believed, upstream, ""))
+		if p == answerNo || b == answerYes {
 			return false, false
 		}
-		return p == usageKnown, p == usageUnknown || b == usageUnknown
+		return p == answerYes, p == answerUnknown || b == answerUnknown
 	}
 	known, unknown := recall()
 	if unknown {
@@ -96,93 +103,93 @@ func (s *usageStore) Reported(upstream, model string) bool {
 }
 
 // Report remembers that usage has been reported for the pair.
-func (s *usageStore) Report(upstream, model string) {
-	key := newUsageKey(upstream, model)
-	s.memory.set(key, true, s.writer(key, upstream, model))
+func (s *Store) Report(upstream, model string) {
+	key := pairKey(upstream, model)
+	s.Memory.set(key, true, s.writer(key, upstream, model))
 }
 
 // Missed counts an answer without usage that has been taken for a crash. With the
 // third in a row the pair is forgotten.
-func (s *usageStore) Missed(upstream, model string) {
-	key := newUsageKey(upstream, model)
-	if s.memory.count(key, s.writer(key, upstream, model)) {
+func (s *Store) Missed(upstream, model string) {
+	key := pairKey(upstream, model)
+	if s.Memory.count(key, s.writer(key, upstream, model)) {
 		s.warnForgotten(upstream, model)
 	}
 }
 
 // ReportsFailures remembers whether the upstream reports its failures itself.
-func (s *usageStore) ReportsFailures(upstream string, does bool) {
-	key := newUpstreamKey(upstream)
-	s.memory.set(key, does, s.writer(key, upstream, ""))
+func (s *Store) ReportsFailures(upstream string, does bool) {
+	key := upstreamKey(upstream)
+	s.Memory.set(key, does, s.writer(key, upstream, ""))
 }
 
 // lookUp asks storage for what is not known of the pair and its upstream, for at
 // most the lookup limit. An answer that comes later is still remembered.
-func (s *usageStore) lookUp(pair, believed usageKey) {
-	if !s.memory.beginLookup() {
+func (s *Store) lookUp(pair, believed storageKey) {
+	if !s.Memory.beginLookup() {
 		return
 	}
 	limit := s.lookupLimit
 	if limit == 0 {
-		limit = usageLookupLimit
+		limit = defaultLookupLimit
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	go func() {
 		defer cancel()
-		defer s.memory.endLookup()
+		defer s.Memory.endLookup()
 		if s.find(ctx, pair) {
 			s.find(ctx, believed) // which matters only then
 		}
 	}()
 	<-ctx.Done()
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		s.memory.miss(pair)
-		s.memory.miss(believed)
+		s.Memory.miss(pair)
+		s.Memory.miss(believed)
 		s.warn("reading which upstreams report usage", ctx.Err())
 	}
 }
 
 // find has memory know what storage has, if it does not know, and reports whether
 // it is so.
-func (s *usageStore) find(ctx context.Context, key usageKey) bool {
-	if known := s.memory.recall(key, nil); known != usageUnknown {
-		return known == usageKnown
+func (s *Store) find(ctx context.Context, key storageKey) bool {
+	if known := s.Memory.recall(key, nil); known != answerUnknown {
+		return known == answerYes
 	}
-	state, err := s.load(ctx, key)
+	stored, err := s.load(ctx, key)
 	if err != nil {
 		s.warn("reading which upstreams report usage", err)
 	}
-	if state.yes {
-		s.memory.know(key, state)
+	if stored.yes {
+		s.Memory.know(key, stored)
 	} else {
-		s.memory.miss(key)
+		s.Memory.miss(key)
 	}
-	return state.yes
+	return stored.yes
 }
 
 // load reads a key from storage. It does not ask Exists, which for files
 // answers true to any error but a missing file (certmagic filestorage.go:67).
-func (s *usageStore) load(ctx context.Context, key usageKey) (usageState, error) {
-	value, err := s.storage.Load(ctx, key.path())
+func (s *Store) load(ctx context.Context, key storageKey) (state, error) {
+	value, err := s.Storage.Load(ctx, key.path())
 	if errors.Is(err, fs.ErrNotExist) {
-		return usageState{}, nil
+		return state{}, nil
 	}
 	if err != nil {
-		return usageState{}, err
+		return state{}, err
 	}
-	var r usageRecord
+	var r record
 	if err := json.Unmarshal(value, &r); err != nil {
-		return usageState{}, fmt.Errorf("reading %s: %w", key.path(), err)
+		return state{}, fmt.Errorf("reading %s: %w", key.path(), err)
 	}
 	// A count that is none of ours must not keep the pair for ever, nor lose it.
-	return usageState{yes: true, missed: min(max(r.Missed, 0), maxUsageForgotten-1)}, nil
+	return state{yes: true, missed: min(max(r.Missed, 0), maxUsageForgotten-1)}, nil
 }
 
 // writer returns what writes the key of the pair or, without a model, of the
 // upstream.
-func (s *usageStore) writer(key usageKey, upstream, model string) usageWrite {
-	return func(is, had usageState) (usageState, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), usageWriteLimit)
+func (s *Store) writer(key storageKey, upstream, model string) writeFunc {
+	return func(is, had state) (state, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), writeLimit)
 		defer cancel()
 		now, err := s.write(ctx, key, model, is, had)
 		switch {
@@ -196,9 +203,9 @@ func (s *usageStore) writer(key usageKey, upstream, model string) usageWrite {
 }
 
 // write has storage say what is known, and returns what is known then.
-func (s *usageStore) write(ctx context.Context, key usageKey, model string, is, had usageState) (usageState, error) {
+func (s *Store) write(ctx context.Context, key storageKey, model string, is, had state) (state, error) {
 	if !is.yes {
-		err := s.storage.Delete(ctx, key.path())
+		err := s.Storage.Delete(ctx, key.path())
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
@@ -210,32 +217,32 @@ func (s *usageStore) write(ctx context.Context, key usageKey, model string, is, 
 			return there, err // a replica has forgotten it
 		}
 	}
-	value, err := json.Marshal(usageRecord{
-		Model:    cutText(model, maxUsageModel),
-		Reported: s.memory.time().UTC(),
+	value, err := json.Marshal(record{
+		Model:    bounded.Text(model, maxUsageModel),
+		Reported: s.Memory.time().UTC(),
 		Missed:   is.missed,
 	})
 	if err == nil {
-		err = s.storage.Store(ctx, key.path(), value)
+		err = s.Storage.Store(ctx, key.path(), value)
 	}
 	return is, err
 }
 
 // warnForgotten logs that a pair has been forgotten.
-func (s *usageStore) warnForgotten(upstream, model string) {
-	s.logger.Warn("answers have come without usage one after the other, so the provider is taken for one that reports none: "+
+func (s *Store) warnForgotten(upstream, model string) {
+	s.Logger.Warn("answers have come without usage one after the other, so the provider is taken for one that reports none: "+
 		"such answers pass until one has usage again; see zero_usage",
-		zap.String("upstream", logged(upstream)), zap.String("model", logged(model)), zap.Int("answers", maxUsageForgotten))
+		zap.String("upstream", bounded.Name(upstream)), zap.String("model", bounded.Name(model)), zap.Int("answers", maxUsageForgotten))
 }
 
 // warn logs the first failure of storage.
-func (s *usageStore) warn(doing string, err error) {
+func (s *Store) warn(doing string, err error) {
 	if !s.failed.CompareAndSwap(false, true) {
 		return
 	}
-	s.logger.Warn("storage failed; streams go on, but false stops may pass after a restart",
+	s.Logger.Warn("storage failed; streams go on, but false stops may pass after a restart",
 		zap.String("doing", doing), zap.Error(err))
 }
 
 // Interface guards
-var _ proxy.UsageStore = (*usageStore)(nil)
+var _ proxy.UsageStore = (*Store)(nil)

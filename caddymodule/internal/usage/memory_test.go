@@ -1,4 +1,4 @@
-package caddymodule
+package usage
 
 import (
 	"strconv"
@@ -9,92 +9,89 @@ import (
 
 // idleChan returns the channel that is closed when all has been written, nil
 // when it has.
-func (m *usageMemory) idleChan() chan struct{} {
+func (m *Memory) idleChan() chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.idle
+	return m.queue.idle
 }
 
-func noWrite(is, _ usageState) (usageState, error) { return is, nil }
+func noWrite(is, _ state) (state, error) { return is, nil }
 
 // report is set for a pair that reports usage.
-func (m *usageMemory) report(key usageKey, write usageWrite) { m.set(key, true, write) }
+func (m *Memory) report(key storageKey, write writeFunc) { m.set(key, true, write) }
 
 // known is recall for one that has nothing to write.
-func (m *usageMemory) known(key usageKey) int { return m.recall(key, noWrite) }
+func (m *Memory) known(key storageKey) answer { return m.recall(key, noWrite) }
 
-func numbered(i int) usageKey { return newUsageKey("a:1", strconv.Itoa(i)) }
+func numbered(i int) storageKey { return pairKey("a:1", strconv.Itoa(i)) }
 
 func TestUsageMemoryKeepsABoundedNumberOfPairs(t *testing.T) {
-	var m usageMemory
+	var m Memory
 	for i := range maxUsagePairs + 10 {
 		m.report(numbered(i), noWrite)
 	}
-	m.flush(time.Hour)
-	if len(m.facts) != maxUsagePairs || len(m.order) != maxUsagePairs {
-		t.Errorf("%d pairs in %d places, want %d", len(m.facts), len(m.order), maxUsagePairs)
+	m.Flush(time.Hour)
+	if len(m.facts) != maxUsagePairs {
+		t.Errorf("%d pairs, want %d", len(m.facts), maxUsagePairs)
 	}
-	if m.known(numbered(9)) != usageUnknown {
-		t.Error("the pair known longest has not made room")
-	}
-	if m.known(numbered(10)) != usageKnown || m.known(numbered(maxUsagePairs+9)) != usageKnown {
-		t.Error("a younger pair has made room")
+	if m.known(numbered(maxUsagePairs+9)) != answerYes {
+		t.Error("the last pair has made room")
 	}
 }
 
 func TestUsageMemoryKeepsABoundedNumberOfMisses(t *testing.T) {
-	var m usageMemory
+	var m Memory
 	for i := range 3*maxUsagePairs + 1 {
 		m.miss(numbered(i))
 		if len(m.missed) > maxUsagePairs {
 			t.Fatalf("%d misses, want at most %d", len(m.missed), maxUsagePairs)
 		}
 	}
-	if m.known(numbered(3*maxUsagePairs)) != usageMissed {
+	if m.known(numbered(3*maxUsagePairs)) != answerNo {
 		t.Error("the last miss is forgotten")
 	}
 }
 
 func TestUsageMemoryAttemptsABoundedNumberOfWrites(t *testing.T) {
-	var m usageMemory
+	var m Memory
 	var mu sync.Mutex
 	writes := 0
 	for i := range maxUsageWrites + 10 {
-		m.report(numbered(i), func(is, _ usageState) (usageState, error) {
+		m.report(numbered(i), func(is, _ state) (state, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			writes++
 			return is, nil
 		})
 	}
-	m.flush(time.Hour)
+	m.Flush(time.Hour)
 	mu.Lock()
 	defer mu.Unlock()
 	if writes != maxUsageWrites {
 		t.Errorf("%d writes, want %d", writes, maxUsageWrites)
 	}
-	if m.known(numbered(maxUsageWrites+9)) != usageKnown {
+	if m.known(numbered(maxUsageWrites+9)) != answerYes {
 		t.Error("a pair that was not written is not known")
 	}
 }
 
 func TestUsageMemoryMissDoesNotUndoAReport(t *testing.T) {
-	var m usageMemory
+	var m Memory
 	m.report(numbered(1), noWrite)
 	m.miss(numbered(1)) // a slow lookup that ends after the report
-	if m.known(numbered(1)) != usageKnown {
+	if m.known(numbered(1)) != answerYes {
 		t.Error("forgotten")
 	}
-	m.flush(time.Hour)
+	m.Flush(time.Hour)
 }
 
 func TestUsageMemoryFlushReturnsWhenNothingWaits(t *testing.T) {
-	var m usageMemory
-	m.flush(time.Hour)
+	var m Memory
+	m.Flush(time.Hour)
 	m.report(numbered(1), noWrite)
-	m.flush(time.Hour)
-	m.flush(time.Hour)
-	if m.hung {
+	m.Flush(time.Hour)
+	m.Flush(time.Hour)
+	if m.queue.hung {
 		t.Error("flush took a writer that is done for one that hangs")
 	}
 }
@@ -115,7 +112,7 @@ func TestUsageMemoryIsSafeForConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	s.memory.flush(time.Hour)
+	s.Memory.Flush(time.Hour)
 	for i := range 10 {
 		if !s.Reported("a:1", strconv.Itoa(i)) {
 			t.Errorf("model %d is not known", i)

@@ -1,4 +1,4 @@
-package caddymodule
+package telemetry
 
 import (
 	"context"
@@ -22,8 +22,8 @@ import (
 // logEnd returns what the end of a stream logs at the level and above.
 func logEnd(level zapcore.Level, res proxy.Result) []observer.LoggedEntry {
 	core, logs := observer.New(level)
-	h := &Handler{logger: zap.New(core), shared: newShared(newRecords())}
-	h.onEnd(httptest.NewRequest("POST", "/v1/chat/completions", nil), res)
+	h := &Observer{Process: NewProcess(), Logger: zap.New(core)}
+	h.OnEnd(httptest.NewRequest("POST", "/v1/chat/completions", nil), res)
 	return logs.AllUntimed()
 }
 
@@ -103,7 +103,7 @@ func TestEndIsLoggedAtTheLevelItDeserves(t *testing.T) {
 func TestEndIsLoggedWithWhatIsKnown(t *testing.T) {
 	entries := logEnd(zap.WarnLevel, proxy.Result{
 		Summary: rewrite.Summary{
-			ID: "chatcmpl-1", Model: strings.Repeat("é", maxLogged), FinishReason: "error",
+			ID: "chatcmpl-1", Model: strings.Repeat("é", 256), FinishReason: "error",
 			Code: "upstream_aborted", Chunks: 7, Tools: 2, Imitations: 1, Reasoning: 5, Unexamined: 3,
 		},
 		Upstream: "127.0.0.1:8642",
@@ -118,7 +118,7 @@ func TestEndIsLoggedWithWhatIsKnown(t *testing.T) {
 	got := entries[0].ContextMap()
 	for field, want := range map[string]any{
 		"completion_id": "chatcmpl-1",
-		"model":         strings.Repeat("é", maxLogged/2),
+		"model":         strings.Repeat("é", 256/2),
 		"upstream":      "127.0.0.1:8642",
 		"outcome":       "upstream_aborted",
 		"status":        int64(200),
@@ -155,8 +155,8 @@ func TestEndAddsItsOutcomeToTheAccessLog(t *testing.T) {
 	extra := new(caddyhttp.ExtraLogFields)
 	r := httptest.NewRequest("POST", "/v1/chat/completions", nil)
 	r = r.WithContext(context.WithValue(r.Context(), caddyhttp.ExtraLogFieldsCtxKey, extra))
-	h := &Handler{logger: zap.NewNop(), shared: newShared(newRecords())}
-	h.onEnd(r, proxy.Result{Summary: rewrite.Summary{Tools: 7}, Outcome: "some_outcome"})
+	h := newObserver()
+	h.OnEnd(r, proxy.Result{Summary: rewrite.Summary{Tools: 7}, Outcome: "some_outcome"})
 
 	// Only Caddy can read them.
 	fields := reflect.ValueOf(extra).Elem().FieldByName("fields")
@@ -176,9 +176,9 @@ func TestEndAddsItsOutcomeToTheAccessLog(t *testing.T) {
 
 func TestCompressedStreamIsLoggedAsAWarningOnce(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
-	h := &Handler{logger: zap.New(core), shared: newShared(newRecords())}
+	h := &Observer{Process: NewProcess(), Logger: zap.New(core)}
 	for range 3 {
-		h.onEnd(httptest.NewRequest(http.MethodPost, "/", nil), proxy.Result{Outcome: proxy.OutcomeEncoded, Status: 200})
+		h.OnEnd(httptest.NewRequest(http.MethodPost, "/", nil), proxy.Result{Outcome: proxy.OutcomeEncoded, Status: 200})
 	}
 	if n := logs.FilterLevelExact(zap.WarnLevel).Len(); n != 1 || logs.Len() != 3 {
 		t.Errorf("%d warnings in %d lines, want 1 in 3", n, logs.Len())

@@ -1,4 +1,4 @@
-package caddymodule
+package telemetry
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 
 // openStreams opens n streams, all of which have seen some chunks and are idle, and
 // returns what ends them.
-func openStreams(h *Handler, n int) (end func()) {
+func openStreams(h *Observer, n int) (end func()) {
 	o := proxy.DefaultOptions()
 	o.Observer = h
 	p := proxy.New(o)
@@ -47,13 +47,13 @@ func openStreams(h *Handler, n int) (end func()) {
 // (docs/performance.md).
 func TestOpenStreamIsLight(t *testing.T) {
 	const most = 5 << 10
-	if n := openStreamBytes(&Handler{shared: newShared(newRecords())}, 500); n > most {
+	if n := openStreamBytes(newObserver(), 500); n > most {
 		t.Errorf("an open stream takes %d bytes, want at most %d", n, most)
 	}
 }
 
 // openStreamBytes returns what each of n open streams takes.
-func openStreamBytes(h *Handler, n int) int {
+func openStreamBytes(h *Observer, n int) int {
 	var before, after runtime.MemStats
 	openStreams(h, n)() // fills pools and maps
 	collect()
@@ -74,7 +74,7 @@ func collect() {
 // BenchmarkOpenStream is what an open stream takes of the heap, the goroutine's
 // request of the test's own included.
 func BenchmarkOpenStream(b *testing.B) {
-	h := &Handler{shared: newShared(newRecords())}
+	h := newObserver()
 	for b.Loop() {
 		b.ReportMetric(float64(openStreamBytes(h, 2000)), "B/stream")
 	}

@@ -1,13 +1,13 @@
-package caddymodule
+package telemetry
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
@@ -16,26 +16,6 @@ const (
 	eventEnded  = "hermes_stream_ended"
 	eventFailed = "hermes_stream_failed"
 )
-
-// onEnd tells all who want to know that a stream has ended, or that a request
-// was answered in the stead of one. The client has been sent everything by then,
-// save the end of the body.
-func (h *Handler) onEnd(r *http.Request, res proxy.Result) {
-	facts := endFacts(res)
-	h.shared.metrics.ended(res)
-	h.shared.live.record(r.URL.Path, res, time.Now())
-	setPlaceholders(r, facts)
-	addToAccessLog(r, zap.String("hermes_outcome", res.Outcome), zap.Int("hermes_tools", res.Tools))
-	h.logEnd(res)
-	h.emit(res, facts)
-}
-
-// onHeal tells that markers have been removed from the history of a request.
-func (h *Handler) onHeal(r *http.Request, markers int) {
-	h.shared.metrics.historyHealed(markers)
-	addToAccessLog(r, zap.Int("hermes_healed", markers))
-	h.logHeal(r, markers)
-}
 
 // A fact is something about the end of a stream, for placeholders and events.
 type fact struct {
@@ -47,11 +27,11 @@ type fact struct {
 func endFacts(res proxy.Result) []fact {
 	return []fact{
 		{"outcome", res.Outcome},
-		{"completion_id", logged(res.ID)},
-		{"model", logged(res.Model)},
+		{"completion_id", bounded.Name(res.ID)},
+		{"model", bounded.Name(res.Model)},
 		{"upstream", res.Upstream},
 		{"status", res.Status},
-		{"finish_reason", logged(res.FinishReason)},
+		{"finish_reason", bounded.Name(res.FinishReason)},
 		{"chunks", res.Chunks},
 		{"tools", res.Tools},
 		{"imitations", res.Imitations},
@@ -85,24 +65,22 @@ func addToAccessLog(r *http.Request, fields ...zap.Field) {
 	}
 }
 
-// emit emits the event of the end.
-func (h *Handler) emit(res proxy.Result, facts []fact) {
+// emitEnd emits the event of the end.
+func (o *Observer) emitEnd(res proxy.Result, facts []fact) {
 	name := eventEnded
 	if failed(res.Outcome) {
 		name = eventFailed
 	}
-	e, ok := h.emitter()
-	if !ok || !e.app.ShouldEmit(name) {
-		return
-	}
-	data := make(map[string]any, len(facts))
-	for _, f := range facts {
-		data[f.name] = f.value
-	}
-	e.app.Emit(e.ctx, name, data)
+	o.Emitter.emit(name, func() map[string]any {
+		data := make(map[string]any, len(facts))
+		for _, f := range facts {
+			data[f.name] = f.value
+		}
+		return data
+	})
 }
 
-// failed tells whether an outcome is a failure of upstream's, or of ours.
+// failed reports whether an outcome is a failure of upstream or of the sidecar.
 func failed(outcome string) bool {
 	switch outcome {
 	case proxy.OutcomeOK, proxy.OutcomeClientGone, proxy.OutcomeEncoded:

@@ -1,4 +1,4 @@
-package caddymodule
+package telemetry
 
 // ring keeps the last values that were put into it. The zero value keeps none.
 type ring[T any] struct {

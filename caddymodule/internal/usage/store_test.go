@@ -1,4 +1,4 @@
-package caddymodule
+package usage
 
 import (
 	"encoding/json"
@@ -21,22 +21,22 @@ func (c *clock) now() time.Time { return c.t }
 
 // newUsage returns a store on storage with a memory of its own, its clock, and
 // what it logs.
-func newUsage(storage certmagic.Storage) (*usageStore, *clock, *observer.ObservedLogs) {
+func newUsage(storage certmagic.Storage) (*Store, *clock, *observer.ObservedLogs) {
 	core, logs := observer.New(zap.DebugLevel)
 	c := &clock{time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)}
-	return &usageStore{
-		memory:      &usageMemory{now: c.now},
-		storage:     storage,
-		logger:      zap.New(core),
+	return &Store{
+		Memory:      &Memory{now: c.now},
+		Storage:     storage,
+		Logger:      zap.New(core),
 		lookupLimit: time.Hour,
 	}, c, logs
 }
 
 // written waits until everything reported so far has been written.
-func written(t *testing.T, s *usageStore) {
+func written(t *testing.T, s *Store) {
 	t.Helper()
-	s.memory.flush(time.Hour)
-	if s.memory.hung {
+	s.Memory.Flush(time.Hour)
+	if s.Memory.queue.hung {
 		t.Fatal("the writer hangs")
 	}
 }
@@ -99,7 +99,7 @@ func TestUsageStoresAtMostTheBeginningOfALongModelName(t *testing.T) {
 	s.Report("a:1", "x"+model)
 	written(t, s)
 	for _, v := range storage.values {
-		var r usageRecord
+		var r record
 		if err := json.Unmarshal([]byte(v), &r); err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +158,7 @@ func TestUsageLookupThatFoundNothingIsBelievedForAWhile(t *testing.T) {
 
 	replica.Report("a:1", "m")
 	written(t, replica)
-	c.t = c.t.Add(usageMissTime - 1)
+	c.t = c.t.Add(missTime - 1)
 	if s.Reported("a:1", "m") {
 		t.Error("storage was asked again too early")
 	}
@@ -215,7 +215,7 @@ func TestUsageFailedWriteIsRetriedByALaterReport(t *testing.T) {
 	if _, stores, _ := storage.counts(); stores != 1 {
 		t.Errorf("%d writes, want no second one at once", stores)
 	}
-	c.t = c.t.Add(usageRetryTime)
+	c.t = c.t.Add(retryTime)
 	s.Report("a:1", "m")
 	written(t, s)
 	if _, stores, values := storage.counts(); stores != 2 || values != 1 {
@@ -244,17 +244,17 @@ func TestUsageStorageThatHangsDoesNotHoldUpAStream(t *testing.T) {
 	if !s.Reported("a:1", "n") {
 		t.Error("not reported after the report")
 	}
-	s.memory.flush(time.Millisecond)
-	if !s.memory.hung {
+	s.Memory.Flush(time.Millisecond)
+	if !s.Memory.queue.hung {
 		t.Error("flush has not noticed that storage hangs")
 	}
-	s.memory.flush(time.Hour) // does not wait a second time
+	s.Memory.Flush(time.Hour) // does not wait a second time
 	if n := logs.Len(); n != 1 {
 		t.Errorf("%d log entries, want 1", n)
 	}
 
 	close(storage.hang)
-	idle := s.memory.idleChan()
+	idle := s.Memory.idleChan()
 	if idle != nil {
 		<-idle
 	}
@@ -270,9 +270,9 @@ func TestUsageLookupsAreBounded(t *testing.T) {
 	for i := range 3 * maxUsageLookups {
 		s.Reported("a:1", strings.Repeat("m", i))
 	}
-	s.memory.mu.Lock()
-	under := s.memory.lookups
-	s.memory.mu.Unlock()
+	s.Memory.mu.Lock()
+	under := s.Memory.lookups
+	s.Memory.mu.Unlock()
 	if under != maxUsageLookups {
 		t.Errorf("%d lookups under way, want %d", under, maxUsageLookups)
 	}
@@ -295,7 +295,7 @@ func TestUsageStorageThatCannotBeReadIsNotTakenForAReport(t *testing.T) {
 }
 
 func TestUsageValueThatIsNoRecordIsNotTakenForAReport(t *testing.T) {
-	storage := &fakeStorage{values: map[string]string{newUsageKey("a:1", "m").path(): "torn {"}}
+	storage := &fakeStorage{values: map[string]string{pairKey("a:1", "m").path(): "torn {"}}
 	s, _, logs := newUsage(storage)
 	if s.Reported("a:1", "m") {
 		t.Error("reported because of a torn value")

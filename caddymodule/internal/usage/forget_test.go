@@ -1,4 +1,4 @@
-package caddymodule
+package usage
 
 import (
 	"encoding/json"
@@ -14,7 +14,7 @@ import (
 )
 
 // miss has n answers without usage come, each taken for a crash.
-func miss(t *testing.T, s *usageStore, upstream, model string, n int) {
+func miss(t *testing.T, s *Store, upstream, model string, n int) {
 	t.Helper()
 	for i := range n {
 		if !s.Reported(upstream, model) {
@@ -210,7 +210,7 @@ func TestUsageIsForgottenByAllReplicas(t *testing.T) {
 	written(t, a)
 	b, _, logs := newUsage(storage)
 	other, _, _ := newUsage(storage)
-	for _, s := range []*usageStore{b, other} {
+	for _, s := range []*Store{b, other} {
 		if !s.Reported("a:1", "m") {
 			t.Fatal("not in storage")
 		}
@@ -246,7 +246,7 @@ func TestUsageStaysForgottenWhereStorageCannotForget(t *testing.T) {
 	miss(t, s, "a:1", "m", 3)
 	s.ReportsFailures("b:1", false)
 	written(t, s)
-	c.t = c.t.Add(usageMissTime)
+	c.t = c.t.Add(missTime)
 	if s.Reported("a:1", "m") {
 		t.Error("storage has brought it back")
 	}
@@ -258,7 +258,7 @@ func TestUsageStaysForgottenWhereStorageCannotForget(t *testing.T) {
 	}
 
 	storage.setFail(nil)
-	c.t = c.t.Add(usageRetryTime)
+	c.t = c.t.Add(retryTime)
 	s.Reported("a:1", "m")
 	s.ReportsFailures("b:1", false)
 	written(t, s)
@@ -290,8 +290,8 @@ func TestUsageChangesWaitForNoStorage(t *testing.T) {
 	if loads+stores+storage.deletes > 10 {
 		t.Errorf("%d loads, %d stores, %d deletes of what has changed back and forth", loads, stores, storage.deletes)
 	}
-	var r usageRecord
-	if err := json.Unmarshal([]byte(storage.values[newUsageKey("a:1", "m").path()]), &r); err != nil || r.Missed != 1 {
+	var r record
+	if err := json.Unmarshal([]byte(storage.values[pairKey("a:1", "m").path()]), &r); err != nil || r.Missed != 1 {
 		t.Errorf("stored is %+v, %v; want the last count", r, err)
 	}
 }
@@ -313,7 +313,7 @@ func TestUsageChangesOfStorageAreBounded(t *testing.T) {
 	if _, stores, _ := storage.counts(); stores > maxUsageChanges+1 {
 		t.Errorf("%d writes in an hour, want at most %d", stores, maxUsageChanges)
 	}
-	c.t = c.t.Add(usageChangesTime)
+	c.t = c.t.Add(changesTime)
 	_, before, _ := storage.counts()
 	flap()
 	if _, stores, _ := storage.counts(); stores == before || stores > before+maxUsageChanges {

@@ -1,4 +1,4 @@
-package caddymodule
+package telemetry
 
 import (
 	"fmt"
@@ -13,17 +13,17 @@ import (
 )
 
 // begun begins a stream of h at the time.
-func begun(h *Handler, path string, at time.Time) proxy.StreamObserver {
+func begun(h *Observer, path string, at time.Time) proxy.StreamObserver {
 	return h.Begin(httptest.NewRequest("POST", path, nil), at, proxy.KindChat)
 }
 
 func TestOpenStreamsAreListedOldestFirst(t *testing.T) {
-	h := &Handler{shared: newShared(newRecords())}
+	h := newObserver()
 	now := time.Now()
 	for _, ago := range []int{2, 3, 1} {
 		begun(h, fmt.Sprint("/", ago), now.Add(-time.Duration(ago)*time.Minute))
 	}
-	open, ended := h.shared.live.list(now)
+	open, ended := h.Process.live.list(now)
 	if len(open) != 3 || open[0].Path != "/3" || open[1].Path != "/2" || open[2].Path != "/1" {
 		t.Errorf("open: %+v", open)
 	}
@@ -34,18 +34,18 @@ func TestOpenStreamsAreListedOldestFirst(t *testing.T) {
 
 // TestSilenceIsOfBytes, not of chunks: a comment ends it.
 func TestSilenceIsOfBytes(t *testing.T) {
-	h := &Handler{shared: newShared(newRecords())}
+	h := newObserver()
 	now := time.Now()
 	s := begun(h, "/", now)
 	s.Read(now.Add(time.Second), 1, sum{})
 	s.Tool(now.Add(2*time.Second), rewrite.ToolEvent{ID: "call_1", Name: "terminal"})
 	s.Read(now.Add(5*time.Second), 1, sum{})
-	open, _ := h.shared.live.list(now.Add(15 * time.Second))
+	open, _ := h.Process.live.list(now.Add(15 * time.Second))
 	o := open[0]
 	if o.Silence != 10 || o.Age != 15 || o.Chunks != 1 || o.ID != "chatcmpl-1" || o.Model != "hermes-agent" {
 		t.Errorf("%+v", o)
 	}
-	if len(o.Tools) != 1 || o.Tools[0] != (openToolShow{"call_1", "terminal", 13}) {
+	if len(o.Tools) != 1 || o.Tools[0] != (OpenTool{"call_1", "terminal", 13}) {
 		t.Errorf("tools %+v", o.Tools)
 	}
 }
@@ -53,30 +53,30 @@ func TestSilenceIsOfBytes(t *testing.T) {
 func TestTheLastHundredAreKept(t *testing.T) {
 	l := newLiveStreams()
 	now := time.Now()
-	for i := range 3 * endedStreams / 2 {
+	for i := range 3 * endedKept / 2 {
 		l.record("/", proxy.Result{Summary: rewrite.Summary{ID: fmt.Sprint(i)}}, now)
 	}
 	_, ended := l.list(now)
-	if len(ended) != endedStreams || ended[0].ID != "149" || ended[99].ID != "50" {
+	if len(ended) != endedKept || ended[0].ID != "149" || ended[99].ID != "50" {
 		t.Errorf("%d, from %+v to %+v", len(ended), ended[0], ended[len(ended)-1])
 	}
 }
 
 // TestListIsBounded whatever upstream and client call things.
 func TestListIsBounded(t *testing.T) {
-	h := &Handler{shared: newShared(newRecords())}
-	long := strings.Repeat("é", 10*maxLogged)
+	h := newObserver()
+	long := strings.Repeat("é", 10*256)
 	now := time.Now()
-	s := begun(h, "/"+strings.Repeat("a", 10*maxLogged), now)
+	s := begun(h, "/"+strings.Repeat("a", 10*256), now)
 	s.Read(now, 1, named(long))
 	s.Tool(now, rewrite.ToolEvent{ID: long, Name: long})
-	h.shared.live.record("/"+long, proxy.Result{Summary: rewrite.Summary{ID: long, Model: long, FinishReason: long}}, now)
-	open, ended := h.shared.live.list(now)
+	h.Process.live.record("/"+long, proxy.Result{Summary: rewrite.Summary{ID: long, Model: long, FinishReason: long}}, now)
+	open, ended := h.Process.live.list(now)
 	for _, text := range []string{
 		open[0].ID, open[0].Model, open[0].Path, open[0].Tools[0].ID, open[0].Tools[0].Name,
 		ended[0].ID, ended[0].Model, ended[0].Path, ended[0].FinishReason,
 	} {
-		if len(text) == 0 || len(text) > maxLogged {
+		if len(text) == 0 || len(text) > 256 {
 			t.Errorf("%d bytes", len(text))
 		}
 	}
@@ -89,7 +89,7 @@ func (n named) Summary() rewrite.Summary { return rewrite.Summary{ID: string(n),
 
 // TestIDIsNotLookedForForEver in a stream without one.
 func TestIDIsNotLookedForForEver(t *testing.T) {
-	s := begun(&Handler{shared: newShared(newRecords())}, "/", time.Now())
+	s := begun(newObserver(), "/", time.Now())
 	asked := new(askings)
 	for i := range 1000 {
 		s.Read(time.Now(), i+1, asked)
@@ -101,9 +101,9 @@ func TestIDIsNotLookedForForEver(t *testing.T) {
 
 // TestIDOfAFirstReadWithManyChunks is found all the same.
 func TestIDOfAFirstReadWithManyChunks(t *testing.T) {
-	s := begun(&Handler{shared: newShared(newRecords())}, "/", time.Now())
+	s := begun(newObserver(), "/", time.Now())
 	s.Read(time.Now(), 40, named("chatcmpl-1\xff"))
-	if o := s.(*observedStream).show(time.Now()); o.ID != "chatcmpl-1" {
+	if o := s.(*stream).show(time.Now()); o.ID != "chatcmpl-1" {
 		t.Errorf("%+v", o)
 	}
 }
@@ -115,7 +115,7 @@ func (a *askings) Summary() rewrite.Summary { *a++; return rewrite.Summary{} }
 
 // TestStreamsAreListedWhileTheyRun, by -race.
 func TestStreamsAreListedWhileTheyRun(t *testing.T) {
-	h := &Handler{shared: newShared(newRecords())}
+	h := newObserver()
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
@@ -126,17 +126,17 @@ func TestStreamsAreListedWhileTheyRun(t *testing.T) {
 				s.Tool(now, rewrite.ToolEvent{ID: "a"})
 				s.Tool(now, rewrite.ToolEvent{ID: "a", Completed: true})
 				s.End(proxy.Result{Outcome: "ok"})
-				h.shared.live.record("/", proxy.Result{}, now)
+				h.Process.live.record("/", proxy.Result{}, now)
 			}
 		})
 		all.Go(func() {
 			for range 50 {
-				h.shared.live.list(time.Now())
+				h.Process.live.list(time.Now())
 			}
 		})
 	}
 	all.Wait()
-	if open, ended := h.shared.live.list(time.Now()); len(open) != 0 || len(ended) != endedStreams {
+	if open, ended := h.Process.live.list(time.Now()); len(open) != 0 || len(ended) != endedKept {
 		t.Errorf("%d open, %d ended", len(open), len(ended))
 	}
 }

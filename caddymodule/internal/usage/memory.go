@@ -1,4 +1,4 @@
-package caddymodule
+package usage
 
 import (
 	"crypto/sha256"
@@ -9,98 +9,97 @@ import (
 
 const (
 	// maxUsagePairs is how many pairs of upstream and model, and upstreams, are
-	// kept in memory. Upstream names the models, so it has to be bounded. What
-	// has been known longest makes room.
+	// kept in memory. Upstream names the models, so it has to be bounded. Any of
+	// them makes room: storage has it, or will have.
 	maxUsagePairs = 1024
 	// maxUsageForgotten is how many answers without usage in a row make a pair
 	// forgotten (contract section 3, third rule of "false stop").
 	maxUsageForgotten = 3
-	// usageMissTime is how long a lookup that found nothing is believed
+	// missTime is how long a lookup that found nothing is believed
 	// before storage is asked again; a replica may have reported meanwhile.
-	usageMissTime = 30 * time.Second
+	missTime = 30 * time.Second
 )
 
-// usageKey identifies a pair of upstream and model, or an upstream: a prefix of
+// storageKey identifies a pair of upstream and model, or an upstream: a prefix of
 // the SHA-256, so that it takes the same memory whatever upstream calls its
 // models, and no address is readable in storage.
-type usageKey struct {
+type storageKey struct {
 	sum      [16]byte
 	upstream bool // not a pair
 }
 
-// newUsageKey returns the key of a pair.
-func newUsageKey(upstream, model string) usageKey {
+// pairKey returns the key of a pair.
+func pairKey(upstream, model string) storageKey {
 	sum := sha256.Sum256([]byte(upstream + "\x00" + model))
-	return usageKey{sum: [16]byte(sum[:16])}
+	return storageKey{sum: [16]byte(sum[:16])}
 }
 
-// newUpstreamKey returns the key of an upstream.
-func newUpstreamKey(upstream string) usageKey {
+// upstreamKey returns the key of an upstream.
+func upstreamKey(upstream string) storageKey {
 	sum := sha256.Sum256([]byte(upstream))
-	return usageKey{sum: [16]byte(sum[:16]), upstream: true}
+	return storageKey{sum: [16]byte(sum[:16]), upstream: true}
 }
 
 // path is where it lies in storage.
-func (k usageKey) path() string {
-	prefix := usagePrefix
+func (k storageKey) path() string {
+	prefix := pairPrefix
 	if k.upstream {
 		prefix = upstreamPrefix
 	}
 	return prefix + hex.EncodeToString(k.sum[:])
 }
 
-// What memory says of a pair, or of an upstream.
+// An answer is what memory says of a pair, or of an upstream.
+type answer int
+
 const (
-	usageUnknown = iota // ask storage
-	usageKnown          // it reports usage, or its failures
-	usageMissed         // it does not, or storage has been asked lately and had nothing
+	answerUnknown answer = iota // ask storage
+	answerYes                   // it reports usage, or its failures
+	answerNo                    // it does not, or storage has been asked lately and had nothing
 )
 
-// usageState is what is known of a pair, or of an upstream.
-type usageState struct {
+// state is what is known of a pair, or of an upstream.
+type state struct {
 	// yes is that the pair reports usage, or the upstream its failures.
 	yes bool
 	// missed counts the answers in a row that a pair has ended without usage.
 	missed int
 }
 
-// usageFact is a usageState, and what storage has of it.
-type usageFact struct {
-	key    usageKey
-	is     usageState
-	stored usageState
+// fact is a state, and what storage has of it.
+type fact struct {
+	is     state
+	stored state
 	sure   bool      // storage has stored; otherwise it may have anything
 	queued bool      // or being written
 	retry  time.Time // when a write that failed may be tried again
 }
 
-// usageMemory is what the process knows of pairs of upstream and model, and of
+// Memory is what the process knows of pairs of upstream and model, and of
 // upstreams. What this process has seen outweighs what storage says. The zero
 // value knows nothing and is ready. It is safe for concurrent use and calls
 // nothing of the caller's while it is locked.
-type usageMemory struct {
+type Memory struct {
 	// now is the clock, for tests. Nil means time.Now.
 	now func() time.Time
 
-	mu     sync.Mutex
-	facts  map[usageKey]*usageFact
-	order  []usageKey             // of facts, the one known longest first
-	missed map[usageKey]time.Time // until when the miss is believed
-
-	lookups int // under way
-	usageQueue
+	mu      sync.Mutex
+	facts   map[storageKey]*fact
+	missed  map[storageKey]time.Time // until when the miss is believed; not of facts
+	lookups int                      // under way
+	queue   queue
 }
 
-func (m *usageMemory) time() time.Time {
+func (m *Memory) time() time.Time {
 	if m.now != nil {
 		return m.now()
 	}
 	return time.Now()
 }
 
-// recall says what is known. Storage that could not be written is tried again, if
+// recall returns what is known. Storage that could not be written is tried again, if
 // there is a write.
-func (m *usageMemory) recall(key usageKey, write usageWrite) int {
+func (m *Memory) recall(key storageKey, write writeFunc) answer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if f := m.facts[key]; f != nil {
@@ -108,18 +107,18 @@ func (m *usageMemory) recall(key usageKey, write usageWrite) int {
 			m.enqueue(f, write)
 		}
 		if f.is.yes {
-			return usageKnown
+			return answerYes
 		}
-		return usageMissed
+		return answerNo
 	}
 	if until, ok := m.missed[key]; ok && m.time().Before(until) {
-		return usageMissed
+		return answerNo
 	}
-	return usageUnknown
+	return answerUnknown
 }
 
 // know remembers what storage has, unless something is known already.
-func (m *usageMemory) know(key usageKey, state usageState) {
+func (m *Memory) know(key storageKey, state state) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.facts[key] != nil {
@@ -130,35 +129,30 @@ func (m *usageMemory) know(key usageKey, state usageState) {
 }
 
 // miss remembers that storage has nothing. What is known stays known.
-func (m *usageMemory) miss(key usageKey) {
+func (m *Memory) miss(key storageKey) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.facts[key] != nil {
-		return
+	if m.facts[key] == nil {
+		put(&m.missed, key, m.time().Add(missTime))
 	}
-	if m.missed == nil || len(m.missed) >= maxUsagePairs {
-		// Forgetting a miss costs one lookup; so all go at once.
-		m.missed = make(map[usageKey]time.Time)
-	}
-	m.missed[key] = m.time().Add(usageMissTime)
 }
 
 // set remembers whether it is so, with no miss counted, and has write called in
 // the background where storage has something else.
-func (m *usageMemory) set(key usageKey, yes bool, write usageWrite) {
+func (m *Memory) set(key storageKey, yes bool, write writeFunc) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f := m.facts[key]
 	if f == nil {
 		f = m.add(key)
 	}
-	f.is = usageState{yes: yes}
+	f.is = state{yes: yes}
 	m.enqueue(f, write)
 }
 
 // count counts an answer without usage of a pair that is known, and reports
 // whether it is forgotten with that.
-func (m *usageMemory) count(key usageKey, write usageWrite) (forgotten bool) {
+func (m *Memory) count(key storageKey, write writeFunc) (forgotten bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f := m.facts[key]
@@ -167,31 +161,38 @@ func (m *usageMemory) count(key usageKey, write usageWrite) (forgotten bool) {
 	}
 	f.is.missed++
 	if f.is.missed >= maxUsageForgotten {
-		f.is, forgotten = usageState{}, true
+		f.is, forgotten = state{}, true
 	}
 	m.enqueue(f, write)
 	return forgotten
 }
 
 // add returns a new fact. m is locked.
-func (m *usageMemory) add(key usageKey) *usageFact {
+func (m *Memory) add(key storageKey) *fact {
 	delete(m.missed, key)
-	if m.facts == nil {
-		m.facts = make(map[usageKey]*usageFact)
-	}
-	if len(m.order) >= maxUsagePairs {
-		delete(m.facts, m.order[0])
-		m.order = append(m.order[:0], m.order[1:]...)
-	}
-	f := &usageFact{key: key}
-	m.facts[key] = f
-	m.order = append(m.order, key)
+	f := new(fact)
+	put(&m.facts, key, f)
 	return f
+}
+
+// put sets the value of a key in a map of at most maxUsagePairs keys, where any
+// other makes room.
+func put[V any](all *map[storageKey]V, key storageKey, value V) {
+	if *all == nil {
+		*all = make(map[storageKey]V)
+	}
+	if _, there := (*all)[key]; !there && len(*all) >= maxUsagePairs {
+		for other := range *all {
+			delete(*all, other)
+			break
+		}
+	}
+	(*all)[key] = value
 }
 
 // beginLookup reports whether one more lookup may begin; endLookup has to
 // follow if so.
-func (m *usageMemory) beginLookup() bool {
+func (m *Memory) beginLookup() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.lookups >= maxUsageLookups {
@@ -201,7 +202,7 @@ func (m *usageMemory) beginLookup() bool {
 	return true
 }
 
-func (m *usageMemory) endLookup() {
+func (m *Memory) endLookup() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lookups--

@@ -23,7 +23,7 @@ func TestErrorsThatArePassedOnAreShort(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := passedError(err)
-			if n := len(got.Error()); n > maxLoggedError+200 {
+			if n := len(got.Error()); n > 1024+200 {
 				t.Errorf("its text has %d bytes", n)
 			}
 			if !errors.Is(got, context.DeadlineExceeded) {
@@ -34,7 +34,7 @@ func TestErrorsThatArePassedOnAreShort(t *testing.T) {
 			if is != still || he.StatusCode != want.StatusCode || he.ID != want.ID || he.Trace != want.Trace {
 				t.Errorf("it is %v", got)
 			}
-			if still && len(he.Err.Error()) > maxLoggedError {
+			if still && len(he.Err.Error()) > 1024 {
 				t.Errorf("Caddy logs %d bytes of it", len(he.Err.Error()))
 			}
 		})

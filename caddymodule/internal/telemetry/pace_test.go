@@ -1,4 +1,4 @@
-package caddymodule
+package telemetry
 
 import (
 	"math"
@@ -32,7 +32,7 @@ func TestPaceBucketsAreTheConventions(t *testing.T) {
 // TestPaceIsThatOfAHistogram which is told of each chunk, also while streams are
 // open, and once they have ended.
 func TestPaceIsThatOfAHistogram(t *testing.T) {
-	h := &Handler{shared: newShared(newRecords())}
+	h := newObserver()
 	want := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "want", Buckets: genAIBuckets})
 	at := time.Unix(1795164799, 0)
 	var streams []proxy.StreamObserver
@@ -50,12 +50,12 @@ func TestPaceIsThatOfAHistogram(t *testing.T) {
 				want.Observe(0)
 			}
 		}
-		compareHistograms(t, h.shared.metrics.outputChunk, want)
+		compareHistograms(t, h.Process.metrics.outputChunk, want)
 	}
 	for _, s := range streams {
 		s.End(proxy.Result{})
 	}
-	compareHistograms(t, h.shared.metrics.outputChunk, want)
+	compareHistograms(t, h.Process.metrics.outputChunk, want)
 }
 
 // compareHistograms wants both to say the same.

@@ -1,4 +1,4 @@
-package caddymodule
+package usage
 
 import (
 	"context"
@@ -101,6 +101,6 @@ func (s *fakeStorage) counts() (loads, stores, values int) {
 func (s *fakeStorage) has(upstream, model string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ok := s.values[newUsageKey(upstream, model).path()]
+	_, ok := s.values[pairKey(upstream, model).path()]
 	return ok
 }

@@ -1,4 +1,4 @@
-package caddymodule
+package telemetry
 
 import (
 	"net"
@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -25,8 +26,8 @@ type streamSpan struct {
 	span trace.Span
 }
 
-// startSpan starts the span of a stream whose request came at since, nil when
-// the request is not traced: only Caddy's tracing directive makes it so.
+// startSpan starts the span of a stream whose request came at since, nil if the
+// request is not traced: only Caddy's tracing directive makes it so.
 func startSpan(r *http.Request, op operation, since time.Time) *streamSpan {
 	parent := trace.SpanFromContext(r.Context())
 	if !parent.IsRecording() {
@@ -42,7 +43,7 @@ func startSpan(r *http.Request, op operation, since time.Time) *streamSpan {
 	return &streamSpan{op, span}
 }
 
-// firstChunk notes how long after the request the first chunk has come.
+// firstChunk records how long after the request the first chunk has come.
 func (s *streamSpan) firstChunk(d time.Duration) {
 	if s == nil {
 		return
@@ -56,8 +57,8 @@ func (s *streamSpan) tool(now time.Time, e rewrite.ToolEvent) {
 		return
 	}
 	s.span.AddEvent("hermes.tool."+status(e.Completed), trace.WithTimestamp(now), trace.WithAttributes(
-		attribute.String("gen_ai.tool.name", logged(e.Name)),
-		attribute.String("gen_ai.tool.call.id", logged(e.ID)),
+		attribute.String("gen_ai.tool.name", bounded.Name(e.Name)),
+		attribute.String("gen_ai.tool.call.id", bounded.Name(e.ID)),
 		attribute.String("hermes.tool.source", string(e.Source)),
 	))
 }
@@ -68,17 +69,17 @@ func (s *streamSpan) end(res proxy.Result) {
 		return
 	}
 	// The model that was asked for is in the request, which is not read for this.
-	if model := logged(res.Model); model != "" {
+	if model := bounded.Name(res.Model); model != "" {
 		s.span.SetName(string(s.op) + " " + model)
 		s.span.SetAttributes(attribute.String("gen_ai.response.model", model))
 	}
 	if res.ID != "" {
-		s.span.SetAttributes(attribute.String("gen_ai.response.id", logged(res.ID)))
+		s.span.SetAttributes(attribute.String("gen_ai.response.id", bounded.Name(res.ID)))
 	}
 	s.span.SetAttributes(attribute.String("hermes.outcome", res.Outcome))
 	s.span.SetAttributes(serverOf(res.Upstream)...)
 	if res.FinishReason != "" {
-		s.span.SetAttributes(attribute.StringSlice("gen_ai.response.finish_reasons", []string{logged(res.FinishReason)}))
+		s.span.SetAttributes(attribute.StringSlice("gen_ai.response.finish_reasons", []string{bounded.Name(res.FinishReason)}))
 	}
 	if res.InputTokens+res.OutputTokens > 0 {
 		s.span.SetAttributes(

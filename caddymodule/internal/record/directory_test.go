@@ -1,4 +1,4 @@
-package caddymodule
+package record
 
 import (
 	"net/http"
@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/caddyserver/caddy/v2"
 
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/repair"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -24,7 +22,7 @@ func TestPlantedLinksAreNotFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, logs := newTestRecorder(dir, 0)
-	rec := c.begin(httptest.NewRequest("POST", "/x", nil), http.StatusOK, http.Header{}).(*recording)
+	rec := c.Begin(httptest.NewRequest("POST", "/x", nil), http.StatusOK, http.Header{}).(*recording)
 	for _, name := range []string{rec.name + ".json.tmp", rec.name + ".json"} {
 		if err := os.Symlink(victim, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
@@ -63,7 +61,7 @@ func TestDirectoryThatIsAPlantedLinkIsNotFollowed(t *testing.T) {
 		if files := recordings(t, victim); len(files) != recorded {
 			t.Errorf("%v: %d files behind the link, want %d", mode, len(files), recorded)
 		}
-		if err := provisionError(t, `"record":"`+filepath.ToSlash(link)+`"`); (err == nil) != (recorded > 0) {
+		if err := CheckWritable(link); (err == nil) != (recorded > 0) {
 			t.Errorf("%v: %v", mode, err)
 		}
 	}
@@ -75,7 +73,7 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 	const max = 200_000
 	c, logs := newTestRecorder(dir, max)
 	for range 3 {
-		under := c.begin(httptest.NewRequest("POST", "/x", nil), http.StatusOK, http.Header{})
+		under := c.Begin(httptest.NewRequest("POST", "/x", nil), http.StatusOK, http.Header{})
 		for range 30 {
 			if record(c, strings.Repeat("x", 50_000)) == nil {
 				t.Fatal("not recorded")
@@ -122,74 +120,6 @@ func TestAnotherDirectoryIsRead(t *testing.T) {
 	}
 }
 
-// TestConfigurationThatIsNotRunDeletesNoRecordings: one that is only validated, or
-// refused, with a smaller record_max.
-func TestConfigurationThatIsNotRunDeletesNoRecordings(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "recordings")
-	at := `"record": "` + filepath.ToSlash(dir) + `"`
-	h, _ := provision(t, at, t.TempDir())
-	for range 20 {
-		serve(t, h, answer("a:1", textFrame+usedStop))
-	}
-	_, cleanup := provision(t, at+`,"record_max": 20000`, t.TempDir())
-	cleanup()
-	serve(t, h, answer("a:1", textFrame+usedStop))
-	if _, streams := disk(t, dir); streams != 21 {
-		t.Errorf("%d recordings, want 21", streams)
-	}
-}
-
-// provisionError provisions a configuration with one hermes handler and returns the
-// error.
-func provisionError(t *testing.T, options string) error {
-	t.Helper()
-	config := `{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes",` + options + `}]}]}}}}}`
-	return caddy.Validate(parseConfig(t, []byte(config)))
-}
-
-// TestDirectoryThatCannotBeWrittenToIsRefused when the configuration is loaded, and
-// nothing is made for one that can.
-func TestDirectoryThatCannotBeWrittenToIsRefused(t *testing.T) {
-	home := t.TempDir()
-	file := filepath.Join(home, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	locked := filepath.Join(home, "locked")
-	if err := os.Mkdir(locked, 0o500); err != nil {
-		t.Fatal(err)
-	}
-	dangling := filepath.Join(home, "dangling")
-	if err := os.Symlink(filepath.Join(home, "nowhere"), dangling); err != nil {
-		t.Fatal(err)
-	}
-	refused := []string{file, filepath.Join(file, "dir"), dangling, "/proc/hermes/recordings"}
-	if os.Getuid() != 0 { // root may write
-		refused = append(refused, locked, filepath.Join(locked, "a", "b"))
-	}
-	for _, dir := range refused {
-		err := provisionError(t, `"record":"`+filepath.ToSlash(dir)+`"`)
-		if err == nil || !strings.Contains(err.Error(), "record") || !strings.Contains(err.Error(), dir) {
-			t.Errorf("%s: %v", dir, err)
-		}
-	}
-	there := filepath.Join(home, "there")
-	if err := os.Mkdir(there, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for _, dir := range []string{there, filepath.Join(there, "a", "b")} {
-		if err := provisionError(t, `"record":"`+filepath.ToSlash(dir)+`"`); err != nil {
-			t.Error(err)
-		}
-	}
-	if left, err := os.ReadDir(there); err != nil || len(left) != 0 {
-		t.Errorf("left %v, %v", left, err)
-	}
-	if left, err := os.ReadDir(home); err != nil || len(left) != 4 {
-		t.Errorf("left %v, %v", left, err)
-	}
-}
-
 // TestConfigurationThatHasNotStartedForGoodDeletesNoRecordings: its first servers
 // answer already, and it may be refused yet.
 func TestConfigurationThatHasNotStartedForGoodDeletesNoRecordings(t *testing.T) {
@@ -199,7 +129,8 @@ func TestConfigurationThatHasNotStartedForGoodDeletesNoRecordings(t *testing.T) 
 		record(c, strings.Repeat("x", 50_000))
 	}
 	runs := false
-	young := newRecorder(c.shelf, 200_000, func() bool { return runs }, c.logger)
+	young := new(Directories).Recorder(dir, 200_000, func() bool { return runs }, c.logger)
+	young.dir = c.dir
 	young.now = c.now
 	record(young, strings.Repeat("x", 50_000))
 	if _, streams := disk(t, dir); streams != 21 {

@@ -1,4 +1,4 @@
-package caddymodule
+package telemetry
 
 import (
 	"errors"
@@ -78,7 +78,7 @@ func newMetrics(live *liveStreams) *metrics {
 		}),
 		streams: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "caddy", Subsystem: "hermes", Name: "streams_total",
-			Help: "Counter of streams that have ended, and of requests that were answered with an error in the stead of one, by outcome.",
+			Help: "Counter of streams that have ended, and of requests that were answered with an error instead of a stream, by outcome.",
 		}, []string{"outcome"}),
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "caddy", Subsystem: "hermes", Name: "answers_total",
@@ -178,8 +178,8 @@ func (m *metrics) historyHealed(markers int) {
 	m.healed.Add(float64(markers))
 }
 
-// toolTold counts the start or the end of a tool.
-func (m *metrics) toolTold(e rewrite.ToolEvent) {
+// toolSaid counts the start or the end of a tool.
+func (m *metrics) toolSaid(e rewrite.ToolEvent) {
 	m.toolEvents.WithLabelValues(status(e.Completed), string(e.Source)).Inc()
 }
 

@@ -1,0 +1,162 @@
+package telemetry
+
+import (
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/bounded"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// An Observer is told of the streams and answers of one handler, and passes it on to
+// everything here: metrics, spans, the log, the access log, placeholders, events and
+// the lists of streams. All fields must be set but Emitter.
+type Observer struct {
+	// Process counts and lists for the whole process.
+	Process *Process
+	// Logger is the handler's.
+	Logger *zap.Logger
+	// Emitter emits the handler's events, nil for none.
+	Emitter *Emitter
+
+	encoded atomic.Bool // it has been logged that a stream is compressed
+}
+
+// OnEnd is told that a stream has ended, or that a request was answered with an error
+// instead of one. The client has been sent everything by then, save the end of the
+// body.
+func (o *Observer) OnEnd(r *http.Request, res proxy.Result) {
+	facts := endFacts(res)
+	o.Process.metrics.ended(res)
+	o.Process.live.record(r.URL.Path, res, time.Now())
+	setPlaceholders(r, facts)
+	addToAccessLog(r, zap.String("hermes_outcome", res.Outcome), zap.Int("hermes_tools", res.Tools))
+	o.logEnd(res)
+	o.emitEnd(res, facts)
+}
+
+// OnHeal is told that markers have been removed from the history of a request.
+func (o *Observer) OnHeal(r *http.Request, markers int) {
+	o.Process.metrics.historyHealed(markers)
+	addToAccessLog(r, zap.Int("hermes_healed", markers))
+	o.logHeal(r, markers)
+}
+
+// Begin implements proxy.Observer.
+func (o *Observer) Begin(r *http.Request, since time.Time, kind proxy.Kind) proxy.StreamObserver {
+	op := operationOf(kind)
+	s := &stream{
+		process: o.Process, span: startSpan(r, op, since), op: op,
+		since: since, path: bounded.Name(r.URL.Path), upstream: Upstream(r), lastRead: time.Since(since),
+	}
+	o.Process.metrics.active.Inc()
+	o.Process.live.begin(s)
+	return s
+}
+
+// stream is an open stream, as metrics, traces and the admin API see it.
+type stream struct {
+	// What a chunk needs comes first, and lies together. since does not change.
+	mu       sync.Mutex // of what follows, which show reads
+	chunks   int
+	since    time.Time
+	lastRead time.Duration // after since
+	last     time.Duration // likewise, the last chunk
+	id       string
+	pace     pace
+	looks    uint8 // how many times the id has been looked for
+	model    string
+	upstream string
+	tools    []openTool
+
+	process *Process
+	span    *streamSpan // nil if the request is not traced
+	op      operation
+	path    string
+}
+
+// openTool is a tool that is open.
+type openTool struct {
+	id, name string
+	started  time.Time
+}
+
+// Read implements proxy.StreamObserver.
+func (s *stream) Read(now time.Time, chunks int, sum proxy.Summarizer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := now.Sub(s.since)
+	s.lastRead = at
+	if chunks <= s.chunks {
+		return
+	}
+	if s.chunks == 0 {
+		s.firstCame(at, chunks-1)
+	} else {
+		s.pace.chunks(chunks-s.chunks, at-s.last)
+	}
+	s.chunks, s.last = chunks, at
+	if s.id == "" && s.looks < looksForID {
+		s.looks++
+		said := sum.Summary()
+		s.id, s.model = bounded.Name(said.ID), bounded.Name(said.Model)
+	}
+}
+
+// firstCame records that the first chunk has come, and with it more.
+func (s *stream) firstCame(at time.Duration, more int) {
+	s.span.firstChunk(at)
+	s.process.metrics.firstCame(s.op, at)
+	if more > 0 {
+		s.pace.chunks(more, 0)
+	}
+}
+
+// addPace adds the times between chunks to the histogram.
+func (s *stream) addPace() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.process.metrics.outputChunk.add(s.op, &s.pace)
+}
+
+// looksForID is how many times an id is looked for.
+const looksForID = 16
+
+// Tool implements proxy.StreamObserver.
+func (s *stream) Tool(now time.Time, e rewrite.ToolEvent) {
+	s.process.metrics.toolSaid(e)
+	s.span.tool(now, e)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !e.Completed {
+		s.tools = append(s.tools, openTool{e.ID, bounded.Name(e.Name), now})
+		return
+	}
+	i := slices.IndexFunc(s.tools, func(t openTool) bool { return t.id == e.ID })
+	if i < 0 {
+		return
+	}
+	s.process.metrics.toolTook(now.Sub(s.tools[i].started))
+	s.tools = slices.Delete(s.tools, i, i+1)
+}
+
+// End implements proxy.StreamObserver.
+func (s *stream) End(res proxy.Result) {
+	s.process.live.end(s)
+	s.addPace()
+	s.process.metrics.active.Dec()
+	s.process.metrics.took(s.op, res)
+	s.span.end(res)
+}
+
+// Interface guards
+var (
+	_ proxy.Observer       = (*Observer)(nil)
+	_ proxy.StreamObserver = (*stream)(nil)
+)
