@@ -11,8 +11,8 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
-// endedKept is how many streams that have ended are listed.
-const endedKept = 100
+// endedStreams is how many streams that have ended are listed.
+const endedStreams = 100
 
 // liveStreams are the open streams of all configurations of the process, and
 // the last ones that have ended, for the admin API.
@@ -25,7 +25,7 @@ type liveStreams struct {
 func newLiveStreams() *liveStreams {
 	return &liveStreams{
 		open:  make(map[*stream]struct{}),
-		ended: newRing[EndedStream](endedKept),
+		ended: newRing[EndedStream](endedStreams),
 	}
 }
 

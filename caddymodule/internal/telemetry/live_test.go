@@ -53,11 +53,11 @@ func TestSilenceIsOfBytes(t *testing.T) {
 func TestTheLastHundredAreKept(t *testing.T) {
 	l := newLiveStreams()
 	now := time.Now()
-	for i := range 3 * endedKept / 2 {
+	for i := range 3 * endedStreams / 2 {
 		l.record("/", proxy.Result{Summary: rewrite.Summary{ID: fmt.Sprint(i)}}, now)
 	}
 	_, ended := l.list(now)
-	if len(ended) != endedKept || ended[0].ID != "149" || ended[99].ID != "50" {
+	if len(ended) != endedStreams || ended[0].ID != "149" || ended[99].ID != "50" {
 		t.Errorf("%d, from %+v to %+v", len(ended), ended[0], ended[len(ended)-1])
 	}
 }
@@ -136,7 +136,7 @@ func TestStreamsAreListedWhileTheyRun(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if open, ended := h.Process.live.list(time.Now()); len(open) != 0 || len(ended) != endedKept {
+	if open, ended := h.Process.live.list(time.Now()); len(open) != 0 || len(ended) != endedStreams {
 		t.Errorf("%d open, %d ended", len(open), len(ended))
 	}
 }

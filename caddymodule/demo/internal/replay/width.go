@@ -3,74 +3,19 @@ package replay
 import (
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
-	"golang.org/x/text/width"
+	"github.com/rivo/uniseg"
 )
 
-// Runes that join others into one character on the screen.
-const (
-	zeroWidthJoiner   = '\u200d'
-	emojiPresentation = '\ufe0f' // variation selector 16
-	softHyphen        = '\u00ad'
-)
-
-// cluster returns the first character of s as a reader sees it, with the
-// runes that join it, and how many columns of a terminal it takes. It knows
-// the sequences that emoji are made of, not all of Unicode's grapheme rules.
+// cluster returns the first character of s as a reader sees it (a grapheme cluster),
+// and how many columns of a terminal it takes.
 func cluster(s string) (first string, columns int) {
-	r, n := utf8.DecodeRuneInString(s)
-	columns = runeWidth(r)
-	if regionalIndicator(r) {
-		if next, m := utf8.DecodeRuneInString(s[n:]); regionalIndicator(next) {
-			return s[:n+m], 2
-		}
-	}
-	for n < len(s) {
-		next, m := utf8.DecodeRuneInString(s[n:])
-		switch {
-		case next == emojiPresentation:
-			columns = 2
-		case next == zeroWidthJoiner:
-			_, joined := utf8.DecodeRuneInString(s[n+m:])
-			m += joined
-		case runeWidth(next) > 0 && !skinTone(next):
-			return s[:n], columns
-		}
-		n += m
-	}
-	return s, columns
+	first, _, columns, _ = uniseg.FirstGraphemeClusterInString(s, -1)
+	return first, columns
 }
 
-// runeWidth is how many columns a rune takes on its own.
-func runeWidth(r rune) int {
-	if r <= unicode.MaxASCII {
-		return 1
-	}
-	if r != softHyphen && unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) {
-		return 0
-	}
-	switch width.LookupRune(r).Kind() {
-	case width.EastAsianWide, width.EastAsianFullwidth:
-		return 2
-	}
-	return 1
-}
-
-func regionalIndicator(r rune) bool { return r >= 0x1f1e6 && r <= 0x1f1ff }
-
-func skinTone(r rune) bool { return r >= 0x1f3fb && r <= 0x1f3ff }
-
-// columns is how many columns of a terminal s takes.
-func columns(s string) int {
-	n := 0
-	for s != "" {
-		first, w := cluster(s)
-		n += w
-		s = s[len(first):]
-	}
-	return n
-}
+// columns returns how many columns of a terminal s takes.
+func columns(s string) int { return uniseg.StringWidth(s) }
 
 // wrap breaks a line of text at spaces so that no part takes more than max
 // columns; a word that is longer is cut.
