@@ -198,7 +198,7 @@ func (c *command) defaultAddrs() {
 	}
 }
 
-// terminal says what the file can show: escape sequences only when it is a
+// terminal returns what the file can show: escape sequences only if it is a
 // terminal and NO_COLOR (no-color.org) is not set.
 func terminal(f *os.File) replay.Screen {
 	w, h, err := term.GetSize(int(f.Fd()))

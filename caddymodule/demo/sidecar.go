@@ -51,8 +51,8 @@ func (s *sidecar) stop() error {
 	return errors.Join(caddy.Stop(), os.RemoveAll(s.storage))
 }
 
-// checkFree returns an error if addr is not a loopback address or when its
-// port is taken.
+// checkFree returns an error if addr is not a loopback address or its port is
+// taken.
 func checkFree(addr string) error {
 	if err := replay.CheckLoopback(addr); err != nil {
 		return err

@@ -65,7 +65,7 @@ func (c *healthCommand) flags(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&c.timeout, "timeout", healthTimeout, "How long the answer may take")
 }
 
-// run returns nil when the answer has a status 2xx.
+// run returns nil if the answer has a status 2xx.
 func (c *healthCommand) run() error {
 	if c.timeout <= 0 {
 		return fmt.Errorf("--timeout %v: use a duration above 0", c.timeout)

@@ -90,7 +90,7 @@ func (c *repairCommand) flags(cmd *cobra.Command) {
 	}))
 }
 
-// run repairs the file in args, or in when there is none.
+// run repairs the file in args, or in if there is none.
 func (c *repairCommand) run(args []string, in io.Reader, out io.Writer) (int, error) {
 	given, err := c.options.values()
 	if err != nil {

@@ -47,7 +47,7 @@ func (d *Directories) Recorder(path string, max int64, runs func() bool, logger 
 	return &Recorder{dir: d.get(path), max: max, runs: runs, logger: logger, now: time.Now}
 }
 
-// Begin begins a recording, nil where that fails.
+// Begin begins a recording. It returns nil if that fails.
 func (c *Recorder) Begin(r *http.Request, status int, h http.Header) proxy.Recording {
 	if !c.told.Load() {
 		runs := c.runs()

@@ -16,7 +16,7 @@ const (
 	signChanged = "~" // left changed, or something left with it
 	signDropped = "-" // did not leave
 	signHeld    = "." // waits
-	signAdded   = "+" // a line that left in its stead
+	signAdded   = "+" // a line that left instead of it
 )
 
 // explainer writes what became of a stream.

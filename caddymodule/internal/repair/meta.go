@@ -43,7 +43,7 @@ const (
 	MetaExtension = ".json"
 )
 
-// ReadMeta reads the Meta of the recording in the file. Without one, or where that
+// ReadMeta reads the Meta of the recording in the file. Without one, or if that
 // is not whole, it is empty.
 func ReadMeta(file string) (m Meta, err error) {
 	base, ok := strings.CutSuffix(file, Extension)

@@ -35,7 +35,7 @@ type Options struct {
 // recording is an event stream, or the JSON of an answer that is not streamed,
 // as upstream sent it; an HTTP header in front, as curl -i shows it, is skipped.
 // The summary's Code says in which error it ended, "" for none. The error is
-// ErrNothing where nothing of Hermes was in it; it has been written all the same.
+// ErrNothing if nothing of Hermes was in it; it has been written all the same.
 func Run(in io.Reader, out io.Writer, o Options) (rewrite.Summary, error) {
 	recording, err := io.ReadAll(in)
 	if err != nil {

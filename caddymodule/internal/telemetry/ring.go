@@ -9,7 +9,7 @@ type ring[T any] struct {
 // newRing returns a ring that keeps the last n values.
 func newRing[T any](n int) ring[T] { return ring[T]{values: make([]T, 0, n)} }
 
-// put adds v, in the place of the oldest value where all are taken.
+// put adds v, in place of the oldest value if all places are taken.
 func (r *ring[T]) put(v T) {
 	switch {
 	case len(r.values) < cap(r.values):

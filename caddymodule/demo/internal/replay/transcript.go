@@ -164,7 +164,7 @@ func (t *Transcript) Tools() []*Tool {
 	return tools
 }
 
-// say appends words to the answer: to its last block where that has such words.
+// say appends words to the answer: to its last block if that has such words.
 func (t *Transcript) say(s string, of func(*Block) *string) {
 	if s == "" {
 		return
