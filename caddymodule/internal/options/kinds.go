@@ -14,8 +14,10 @@ import (
 type kind interface {
 	// usage returns what a value looks like.
 	usage() string
-	// parse returns the value of the arguments of a line. before is the value of
-	// the lines before it, nil for none.
+	// allowed says in errors what the arguments of a line must be.
+	allowed() string
+	// parse returns the value of the arguments of a line, which are as many as they
+	// must be. before is the value of the lines before it, nil for none.
 	parse(o *Option, args []string, before any) (any, error)
 	// check refuses a value that is not allowed. Its type is that of parse.
 	check(o *Option, value any) error
@@ -34,12 +36,10 @@ func wordsOf[T ~string](allowed []T) words {
 
 func (w words) usage() string { return strings.Join(w, "|") }
 
+func (w words) allowed() string { return choice(w) }
+
 func (w words) parse(o *Option, args []string, _ any) (any, error) {
-	word, err := oneArg(o, args, choice(w))
-	if err != nil {
-		return nil, err
-	}
-	return word, w.check(o, word)
+	return args[0], w.check(o, args[0])
 }
 
 func (w words) check(o *Option, value any) error {
@@ -59,13 +59,10 @@ func choice(words []string) string {
 }
 
 // onOff is the kind of options that are on or off, a bool in JSON.
-type onOff struct{}
+type onOff struct{ words }
 
-func (onOff) usage() string { return "on|off" }
-
-func (onOff) parse(o *Option, args []string, _ any) (any, error) {
-	word, err := words{"on", "off"}.parse(o, args, nil)
-	return word == "on", err
+func (k onOff) parse(o *Option, args []string, _ any) (any, error) {
+	return args[0] == "on", k.words.check(o, args[0])
 }
 
 func (onOff) check(*Option, any) error { return nil }
@@ -82,14 +79,12 @@ type size struct{}
 
 func (size) usage() string { return "size" }
 
+func (size) allowed() string { return "a size" }
+
 func (size) parse(o *Option, args []string, _ any) (any, error) {
-	v, err := oneArg(o, args, "a size")
-	if err != nil {
-		return nil, err
-	}
-	n, err := humanize.ParseBytes(v)
+	n, err := humanize.ParseBytes(args[0])
 	if err != nil || n < minSize || n > maxSize {
-		return nil, invalidSize(o, v)
+		return nil, invalidSize(o, args[0])
 	}
 	return int64(n), nil
 }
@@ -119,21 +114,15 @@ func (d duration) usage() string {
 	return "duration"
 }
 
+func (d duration) allowed() string { return "a " + strings.Replace(d.usage(), "|", " or ", 1) }
+
 func (d duration) parse(o *Option, args []string, _ any) (any, error) {
-	allowed := "a duration"
-	if d.off {
-		allowed = "a duration or off"
-	}
-	v, err := oneArg(o, args, allowed)
-	if err != nil {
-		return nil, err
-	}
-	if d.off && v == "off" {
+	if d.off && args[0] == "off" {
 		return caddy.Duration(0), nil
 	}
-	t, err := caddy.ParseDuration(v)
+	t, err := caddy.ParseDuration(args[0])
 	if err != nil || t < 0 {
-		return nil, d.invalid(o, v)
+		return nil, d.invalid(o, args[0])
 	}
 	return caddy.Duration(t), nil
 }
@@ -163,17 +152,8 @@ type directory struct{}
 
 func (directory) usage() string { return "directory" }
 
-func (directory) parse(o *Option, args []string, _ any) (any, error) {
-	return oneArg(o, args, "a directory")
-}
+func (directory) allowed() string { return "a directory" }
+
+func (directory) parse(_ *Option, args []string, _ any) (any, error) { return args[0], nil }
 
 func (directory) check(*Option, any) error { return nil }
-
-// oneArg returns the only argument of an option; allowed says in errors what it
-// must be.
-func oneArg(o *Option, args []string, allowed string) (string, error) {
-	if len(args) != 1 {
-		return "", fmt.Errorf("wrong number of arguments for %s: got %d, must be one: %s", o.Name, len(args), allowed)
-	}
-	return args[0], nil
-}

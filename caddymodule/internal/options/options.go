@@ -111,6 +111,13 @@ func (v Values) Set(name string, args []string) error {
 		}
 		return fmt.Errorf("unrecognized subdirective %q: must be %s", name, choice(names))
 	}
+	n, must := 1, "one"
+	if _, two := o.kind.(tools); two {
+		n, must = 2, "two"
+	}
+	if len(args) != n {
+		return fmt.Errorf("wrong number of arguments for %s: got %d, must be %s: %s", name, len(args), must, o.kind.allowed())
+	}
 	value, err := o.kind.parse(o, args, v[name])
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ var table = []*Option{
 	{Name: "tool", kind: tools{}, Help: `Name of a tool whose emoji Hermes lacks, repeatable, such as "🛰️ satellite"`},
 	{Name: "progress", kind: wordsOf(rewrite.ProgressForms()), Default: "envelope", Help: "Form of tool events",
 		apply: func(o *proxy.Options, v any) { o.Rewrite.Progress = rewrite.Progress(v.(string)) }},
-	{Name: "status_line", kind: onOff{}, Default: "off", Help: "Add a status to tool events, which Open WebUI shows",
+	{Name: "status_line", kind: onOff{words{"on", "off"}}, Default: "off", Help: "Add a status to tool events, which Open WebUI shows",
 		apply: func(o *proxy.Options, v any) { o.Rewrite.StatusLine = v.(bool) }},
 	{Name: "done_grace", kind: duration{}, Default: "5s", Help: "How long to wait for the end of a stream after its finish chunk",
 		// Zero means no limit there, and no grace here.

@@ -14,10 +14,9 @@ type tools struct{}
 
 func (tools) usage() string { return "'emoji name'" }
 
+func (tools) allowed() string { return "an emoji and a name" }
+
 func (tools) parse(_ *Option, args []string, before any) (any, error) {
-	if len(args) != 2 {
-		return nil, fmt.Errorf("wrong number of arguments for tool: got %d, must be two: an emoji and a name", len(args))
-	}
 	added, _ := before.(map[string]string)
 	seen := make(map[string]string, len(added))
 	for emoji, name := range added {

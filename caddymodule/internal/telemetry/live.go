@@ -22,13 +22,6 @@ type liveStreams struct {
 	ended ring[EndedStream]
 }
 
-func newLiveStreams() *liveStreams {
-	return &liveStreams{
-		open:  make(map[*stream]struct{}),
-		ended: newRing[EndedStream](endedStreams),
-	}
-}
-
 // OpenStream is an open stream as the admin API shows it.
 type OpenStream struct {
 	ID       string    `json:"id,omitempty"`
@@ -98,9 +91,10 @@ func (l *liveStreams) streams() []*stream {
 	return slices.Collect(maps.Keys(l.open))
 }
 
-// list returns the open streams, the oldest first, and those that have ended,
-// the newest first.
-func (l *liveStreams) list(now time.Time) (open []OpenStream, ended []EndedStream) {
+// List returns the open streams, the oldest first, and the last hundred that have
+// ended, the newest first.
+func (p *Process) List(now time.Time) (open []OpenStream, ended []EndedStream) {
+	l := p.live
 	l.mu.Lock()
 	streams := slices.Collect(maps.Keys(l.open))
 	ended = l.ended.newest()

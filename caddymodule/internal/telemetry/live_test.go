@@ -23,7 +23,7 @@ func TestOpenStreamsAreListedOldestFirst(t *testing.T) {
 	for _, ago := range []int{2, 3, 1} {
 		begun(h, fmt.Sprint("/", ago), now.Add(-time.Duration(ago)*time.Minute))
 	}
-	open, ended := h.Process.live.list(now)
+	open, ended := h.Process.List(now)
 	if len(open) != 3 || open[0].Path != "/3" || open[1].Path != "/2" || open[2].Path != "/1" {
 		t.Errorf("open: %+v", open)
 	}
@@ -40,7 +40,7 @@ func TestSilenceIsOfBytes(t *testing.T) {
 	s.Read(now.Add(time.Second), 1, sum{})
 	s.Tool(now.Add(2*time.Second), rewrite.ToolEvent{ID: "call_1", Name: "terminal"})
 	s.Read(now.Add(5*time.Second), 1, sum{})
-	open, _ := h.Process.live.list(now.Add(15 * time.Second))
+	open, _ := h.Process.List(now.Add(15 * time.Second))
 	o := open[0]
 	if o.Silence != 10 || o.Age != 15 || o.Chunks != 1 || o.ID != "chatcmpl-1" || o.Model != "hermes-agent" {
 		t.Errorf("%+v", o)
@@ -51,12 +51,12 @@ func TestSilenceIsOfBytes(t *testing.T) {
 }
 
 func TestTheLastHundredAreKept(t *testing.T) {
-	l := newLiveStreams()
+	p := NewProcess()
 	now := time.Now()
 	for i := range 3 * endedStreams / 2 {
-		l.record("/", proxy.Result{Summary: rewrite.Summary{ID: fmt.Sprint(i)}}, now)
+		p.live.record("/", proxy.Result{Summary: rewrite.Summary{ID: fmt.Sprint(i)}}, now)
 	}
-	_, ended := l.list(now)
+	_, ended := p.List(now)
 	if len(ended) != endedStreams || ended[0].ID != "149" || ended[99].ID != "50" {
 		t.Errorf("%d, from %+v to %+v", len(ended), ended[0], ended[len(ended)-1])
 	}
@@ -71,7 +71,7 @@ func TestListIsBounded(t *testing.T) {
 	s.Read(now, 1, named(long))
 	s.Tool(now, rewrite.ToolEvent{ID: long, Name: long})
 	h.Process.live.record("/"+long, proxy.Result{Summary: rewrite.Summary{ID: long, Model: long, FinishReason: long}}, now)
-	open, ended := h.Process.live.list(now)
+	open, ended := h.Process.List(now)
 	for _, text := range []string{
 		open[0].ID, open[0].Model, open[0].Path, open[0].Tools[0].ID, open[0].Tools[0].Name,
 		ended[0].ID, ended[0].Model, ended[0].Path, ended[0].FinishReason,
@@ -131,12 +131,12 @@ func TestStreamsAreListedWhileTheyRun(t *testing.T) {
 		})
 		all.Go(func() {
 			for range 50 {
-				h.Process.live.list(time.Now())
+				h.Process.List(time.Now())
 			}
 		})
 	}
 	all.Wait()
-	if open, ended := h.Process.live.list(time.Now()); len(open) != 0 || len(ended) != endedStreams {
+	if open, ended := h.Process.List(time.Now()); len(open) != 0 || len(ended) != endedStreams {
 		t.Errorf("%d open, %d ended", len(open), len(ended))
 	}
 }

@@ -3,7 +3,6 @@ package telemetry
 import (
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -127,9 +126,10 @@ func genAI(name, help string, buckets []float64, labels ...string) *prometheus.H
 	}, append([]string{"gen_ai_operation_name"}, labels...))
 }
 
-// register registers the metrics, unless another handler of the same
-// configuration has. One that cannot be registered keeps none of the others out.
-func (m *metrics) register(registry prometheus.Registerer) error {
+// Register registers the metrics with the registry of a configuration, unless another
+// handler of it has. One that cannot be registered keeps none of the others out.
+func (p *Process) Register(registry prometheus.Registerer) error {
+	m := p.metrics
 	var failed []error
 	for _, c := range []prometheus.Collector{
 		m.active, m.streams, m.answers, m.toolEvents, m.markers, m.imitations, m.reasoning, m.histories, m.healed,
@@ -166,25 +166,6 @@ func (m *metrics) took(o operation, res proxy.Result) {
 	}
 	m.duration.WithLabelValues(string(o), kind).Observe(res.Duration.Seconds())
 }
-
-// firstCame observes the first chunk of a stream, d after the request.
-func (m *metrics) firstCame(o operation, d time.Duration) {
-	m.firstChunk.WithLabelValues(string(o)).Observe(d.Seconds())
-}
-
-// historyHealed counts a request whose history was healed.
-func (m *metrics) historyHealed(markers int) {
-	m.histories.Inc()
-	m.healed.Add(float64(markers))
-}
-
-// toolSaid counts the start or the end of a tool.
-func (m *metrics) toolSaid(e rewrite.ToolEvent) {
-	m.toolEvents.WithLabelValues(status(e.Completed), string(e.Source)).Inc()
-}
-
-// toolTook observes how long a tool took.
-func (m *metrics) toolTook(d time.Duration) { m.tool.Observe(d.Seconds()) }
 
 // outcomeLabel bounds the label outcome.
 func outcomeLabel(outcome string) string {

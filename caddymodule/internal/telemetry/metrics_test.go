@@ -27,7 +27,7 @@ const textFrame = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","cr
 func TestForeignMetricsOfTheSameNameAreNoError(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gen_ai_client_operation_duration_seconds", Help: "Of another module."}, []string{"model"}))
-	if err := newMetrics(newLiveStreams()).register(registry); err == nil {
+	if err := NewProcess().Register(registry); err == nil {
 		t.Error("nobody is told")
 	}
 	families, err := registry.Gather()
@@ -45,9 +45,10 @@ func TestForeignMetricsOfTheSameNameAreNoError(t *testing.T) {
 
 // TestLabelsAreBounded whatever upstream says.
 func TestLabelsAreBounded(t *testing.T) {
-	m := newMetrics(newLiveStreams())
+	process := NewProcess()
+	m := process.metrics
 	registry := prometheus.NewPedanticRegistry()
-	if err := m.register(registry); err != nil {
+	if err := process.Register(registry); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 100 {

@@ -43,7 +43,8 @@ func (o *Observer) OnEnd(r *http.Request, res proxy.Result) {
 
 // OnHeal is told that markers have been removed from the history of a request.
 func (o *Observer) OnHeal(r *http.Request, markers int) {
-	o.Process.metrics.historyHealed(markers)
+	o.Process.metrics.histories.Inc()
+	o.Process.metrics.healed.Add(float64(markers))
 	addToAccessLog(r, zap.Int("hermes_healed", markers))
 	o.logHeal(r, markers)
 }
@@ -112,7 +113,7 @@ func (s *stream) Read(now time.Time, chunks int, sum proxy.Summarizer) {
 // firstCame records that the first chunk has come, and with it more.
 func (s *stream) firstCame(at time.Duration, more int) {
 	s.span.firstChunk(at)
-	s.process.metrics.firstCame(s.op, at)
+	s.process.metrics.firstChunk.WithLabelValues(string(s.op)).Observe(at.Seconds())
 	if more > 0 {
 		s.pace.chunks(more, 0)
 	}
@@ -130,7 +131,7 @@ const looksForID = 16
 
 // Tool implements proxy.StreamObserver.
 func (s *stream) Tool(now time.Time, e rewrite.ToolEvent) {
-	s.process.metrics.toolSaid(e)
+	s.process.metrics.toolEvents.WithLabelValues(status(e.Completed), string(e.Source)).Inc()
 	s.span.tool(now, e)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +143,7 @@ func (s *stream) Tool(now time.Time, e rewrite.ToolEvent) {
 	if i < 0 {
 		return
 	}
-	s.process.metrics.toolTook(now.Sub(s.tools[i].started))
+	s.process.metrics.tool.Observe(now.Sub(s.tools[i].started).Seconds())
 	s.tools = slices.Delete(s.tools, i, i+1)
 }
 

@@ -11,9 +11,6 @@ package telemetry
 
 import (
 	"sync"
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Process is what is counted and listed of the streams of all configurations: metrics,
@@ -25,7 +22,7 @@ type Process struct {
 
 // NewProcess returns a Process that has seen nothing.
 func NewProcess() *Process {
-	live := newLiveStreams()
+	live := &liveStreams{open: make(map[*stream]struct{}), ended: newRing[EndedStream](endedStreams)}
 	return &Process{newMetrics(live), live}
 }
 
@@ -33,14 +30,3 @@ func NewProcess() *Process {
 // go on where they were when hermes leaves the configuration and comes back, as
 // Prometheus expects of a process that goes on.
 var OfProcess = sync.OnceValue(NewProcess)
-
-// Register registers the metrics with the registry of a configuration.
-func (p *Process) Register(registry prometheus.Registerer) error {
-	return p.metrics.register(registry)
-}
-
-// List returns the open streams, the oldest first, and the last hundred that have
-// ended, the newest first.
-func (p *Process) List(now time.Time) (open []OpenStream, ended []EndedStream) {
-	return p.live.list(now)
-}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -83,11 +84,12 @@ type Memory struct {
 	// now is the clock, for tests. Nil means time.Now.
 	now func() time.Time
 
-	mu      sync.Mutex
-	facts   map[storageKey]*fact
-	missed  map[storageKey]time.Time // until when the miss is believed; not of facts
-	lookups int                      // under way
-	queue   queue
+	lookups atomic.Int64 // under way
+
+	mu     sync.Mutex
+	facts  map[storageKey]*fact
+	missed map[storageKey]time.Time // until when the miss is believed; not of facts
+	queue  queue
 }
 
 func (m *Memory) time() time.Time {
@@ -188,22 +190,4 @@ func put[V any](all *map[storageKey]V, key storageKey, value V) {
 		}
 	}
 	(*all)[key] = value
-}
-
-// beginLookup reports whether one more lookup may begin; endLookup has to
-// follow if so.
-func (m *Memory) beginLookup() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.lookups >= maxUsageLookups {
-		return false
-	}
-	m.lookups++
-	return true
-}
-
-func (m *Memory) endLookup() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.lookups--
 }

@@ -126,7 +126,8 @@ func (s *Store) ReportsFailures(upstream string, does bool) {
 // lookUp asks storage for what is not known of the pair and its upstream, for at
 // most the lookup limit. An answer that comes later is still remembered.
 func (s *Store) lookUp(pair, believed storageKey) {
-	if !s.Memory.beginLookup() {
+	if s.Memory.lookups.Add(1) > maxUsageLookups {
+		s.Memory.lookups.Add(-1)
 		return
 	}
 	limit := s.lookupLimit
@@ -136,7 +137,7 @@ func (s *Store) lookUp(pair, believed storageKey) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	go func() {
 		defer cancel()
-		defer s.Memory.endLookup()
+		defer s.Memory.lookups.Add(-1)
 		if s.find(ctx, pair) {
 			s.find(ctx, believed) // which matters only then
 		}

@@ -270,10 +270,7 @@ func TestUsageLookupsAreBounded(t *testing.T) {
 	for i := range 3 * maxUsageLookups {
 		s.Reported("a:1", strings.Repeat("m", i))
 	}
-	s.Memory.mu.Lock()
-	under := s.Memory.lookups
-	s.Memory.mu.Unlock()
-	if under != maxUsageLookups {
+	if under := s.Memory.lookups.Load(); under != maxUsageLookups {
 		t.Errorf("%d lookups under way, want %d", under, maxUsageLookups)
 	}
 	close(storage.hang)
