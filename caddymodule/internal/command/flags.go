@@ -22,28 +22,25 @@ func newOptionFlags(cmd *cobra.Command, table []*options.Option) (flags optionFl
 	return flags
 }
 
-// values returns the options that have been given. Errors are those of the
+// values returns the options that have been given: the last value of each, and all of
+// one that may be repeated, whose words are the arguments. Errors are those of the
 // Caddyfile, with the flag in front.
 func (flags optionFlags) values() (options.Values, error) {
 	v := make(options.Values)
 	for _, f := range flags {
-		for _, args := range f.lines() {
+		for i, given := range f.given {
+			args := []string{given}
+			if f.option.Repeatable() {
+				args = strings.Fields(given)
+			} else if i < len(f.given)-1 {
+				continue
+			}
 			if err := v.Set(f.option.Name, args); err != nil {
 				return nil, fmt.Errorf("--%s: %w", f.name(), err)
 			}
 		}
 	}
 	return v, nil
-}
-
-// given reports whether the option with the name has been given.
-func (flags optionFlags) given(name string) bool {
-	for _, f := range flags {
-		if f.option.Name == name {
-			return len(f.given) > 0
-		}
-	}
-	return false
 }
 
 // An optionFlag is the flag of an option (a pflag.Value). It takes any text:
@@ -75,17 +72,3 @@ func (f *optionFlag) Set(v string) error {
 
 // Type returns what the help shows behind the flag.
 func (f *optionFlag) Type() string { return f.option.Usage() }
-
-// lines returns the arguments that lines of a Caddyfile would have: none where
-// nothing was given, those of the last value for an option that is given once, and
-// the words of each value for one that may be repeated.
-func (f *optionFlag) lines() (lines [][]string) {
-	if f.option.Repeatable() {
-		for _, v := range f.given {
-			lines = append(lines, strings.Fields(v))
-		}
-	} else if len(f.given) > 0 {
-		lines = [][]string{{f.String()}}
-	}
-	return lines
-}

@@ -113,7 +113,7 @@ func (c *repairCommand) run(args []string, in io.Reader, out io.Writer) (int, er
 		}
 	}
 	meta.Path, meta.Cause = cmp.Or(c.path, meta.Path), cmp.Or(c.cause, meta.Cause)
-	if c.options.given("progress") {
+	if given["progress"] != nil {
 		meta.Progress = ""
 	}
 	ended, err := repair.ParseCause(meta.Cause)

@@ -6,6 +6,10 @@ package site
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
@@ -30,4 +34,18 @@ func Config(app caddyhttp.App) *caddy.Config {
 		Admin:   &caddy.AdminConfig{Disabled: true, Config: &caddy.ConfigSettings{Persist: &persist}},
 		AppsRaw: caddy.ModuleMap{"http": caddyconfig.JSON(app, nil)},
 	}
+}
+
+// PortFree returns an error if nobody could listen on addr, host and port.
+// Caddy itself would share a port with another Caddy, for it sets SO_REUSEPORT
+// (listen_unix.go).
+func PortFree(addr string) error {
+	ln, err := net.Listen("tcp", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%s is in use by another program", addr)
+	}
+	if err != nil {
+		return err
+	}
+	return ln.Close()
 }
