@@ -29,7 +29,10 @@ type sidecar struct {
 
 // startSidecar runs Caddy with the hermes handler in front of upstream.
 func startSidecar(addr, upstream string, verbose bool) (*sidecar, error) {
-	if err := checkFree(addr); err != nil {
+	if err := replay.CheckLoopback(addr); err != nil {
+		return nil, err
+	}
+	if err := site.PortFree(addr); err != nil {
 		return nil, err
 	}
 	storage, err := os.MkdirTemp("", "hermes-demo-")
@@ -49,15 +52,6 @@ func startSidecar(addr, upstream string, verbose bool) (*sidecar, error) {
 // stop ends Caddy and removes what it stored.
 func (s *sidecar) stop() error {
 	return errors.Join(caddy.Stop(), os.RemoveAll(s.storage))
-}
-
-// checkFree returns an error if addr is not a loopback address or its port is
-// taken.
-func checkFree(addr string) error {
-	if err := replay.CheckLoopback(addr); err != nil {
-		return err
-	}
-	return site.PortFree(addr)
 }
 
 // config is the Caddyfile of the documentation,

@@ -108,14 +108,3 @@ func checkBind(bind []string) error {
 	}
 	return nil
 }
-
-// onlyLoopback reports whether nobody but this machine can connect.
-func onlyLoopback(listen []string) bool {
-	for _, addr := range listen {
-		ap, err := netip.ParseAddrPort(addr)
-		if err != nil || !ap.Addr().Unmap().IsLoopback() {
-			return false
-		}
-	}
-	return true
-}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,7 +47,12 @@ type Prepared struct {
 }
 
 // Loopback reports whether nobody but this machine can connect.
-func (p Prepared) Loopback() bool { return onlyLoopback(p.Listen) }
+func (p Prepared) Loopback() bool {
+	return !slices.ContainsFunc(p.Listen, func(addr string) bool {
+		ap, err := netip.ParseAddrPort(addr)
+		return err != nil || !ap.Addr().Unmap().IsLoopback()
+	})
+}
 
 // Prepare reads the flags.
 func (c *Proxy) Prepare() (p Prepared, err error) {

@@ -57,10 +57,6 @@ type recorded struct {
 
 var errNoRoom = errors.New("the streams that are being recorded take all of record_max")
 
-func newDirectory(path string) *directory {
-	return &directory{path: path, open: make(map[string]int64)}
-}
-
 // limit sets how many bytes all recordings may take. While the configuration that
 // wants it does not run for good, and may be refused yet, the limit of the one that
 // does stays.
@@ -213,7 +209,7 @@ func (d *Directories) get(path string) *directory {
 		d.byPath = make(map[string]*directory)
 	}
 	if d.byPath[path] == nil {
-		d.byPath[path] = newDirectory(path)
+		d.byPath[path] = &directory{path: path, open: make(map[string]int64)}
 	}
 	return d.byPath[path]
 }

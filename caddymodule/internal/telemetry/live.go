@@ -104,7 +104,9 @@ func (p *Process) List(now time.Time) (open []OpenStream, ended []EndedStream) {
 	for _, s := range streams {
 		open = append(open, s.show(now))
 	}
-	sortByAge(open)
+	slices.SortFunc(open, func(a, b OpenStream) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
+	})
 	return open, ended
 }
 
@@ -121,11 +123,4 @@ func (s *stream) show(now time.Time) OpenStream {
 		o.Tools = append(o.Tools, OpenTool{bounded.Name(t.id), t.name, now.Sub(t.started).Seconds()})
 	}
 	return o
-}
-
-// sortByAge sorts streams, the oldest first.
-func sortByAge(streams []OpenStream) {
-	slices.SortFunc(streams, func(a, b OpenStream) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
-	})
 }

@@ -98,7 +98,11 @@ func (s *stream) Read(now time.Time, chunks int, sum proxy.Summarizer) {
 		return
 	}
 	if s.chunks == 0 {
-		s.firstCame(at, chunks-1)
+		s.span.firstChunk(at)
+		s.process.metrics.firstChunk.WithLabelValues(string(s.op)).Observe(at.Seconds())
+		if chunks > 1 {
+			s.pace.chunks(chunks-1, 0)
+		}
 	} else {
 		s.pace.chunks(chunks-s.chunks, at-s.last)
 	}
@@ -107,15 +111,6 @@ func (s *stream) Read(now time.Time, chunks int, sum proxy.Summarizer) {
 		s.looks++
 		said := sum.Summary()
 		s.id, s.model = bounded.Name(said.ID), bounded.Name(said.Model)
-	}
-}
-
-// firstCame records that the first chunk has come, and with it more.
-func (s *stream) firstCame(at time.Duration, more int) {
-	s.span.firstChunk(at)
-	s.process.metrics.firstChunk.WithLabelValues(string(s.op)).Observe(at.Seconds())
-	if more > 0 {
-		s.pace.chunks(more, 0)
 	}
 }
 

@@ -98,7 +98,7 @@ func TestBackendStopsWhenTheClientLeaves(t *testing.T) {
 	addr := serve(t, &Backend{Scenarios: Scenarios(), Speed: 1, Clock: clock})
 	ctx, leave := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- NewClient().Stream(ctx, "http://"+addr, "one_tool", func(Frame) {}) }()
+	go func() { ended <- readStream(ctx, "http://"+addr, "one_tool", func(Frame) {}) }()
 	<-clock.asleep
 	leave()
 	<-clock.woken

@@ -29,25 +29,14 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("http status %d: %s", e.Status, e.Message)
 }
 
-// A Client reads streams of chat completions over HTTP.
-type Client struct {
-	http *http.Client
-}
+// client opens a connection for each stream and goes through no proxy.
+var client = http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
 
-// NewClient returns a Client that opens a connection for each stream and goes
-// through no proxy.
-func NewClient() *Client {
-	return &Client{http: &http.Client{Transport: &http.Transport{
-		DisableKeepAlives:  true,
-		DisableCompression: true,
-	}}}
-}
-
-// Stream asks the server at base, such as "http://127.0.0.1:8643", for a
+// readStream asks the server at base, such as "http://127.0.0.1:8643", for a
 // completion by model and hands each frame to each as it arrives. It returns
 // nil after a clean end, a *RefusedError when the answer is no stream, and
 // the error of the connection when it broke.
-func (c *Client) Stream(ctx context.Context, base, model string, each func(Frame)) error {
+func readStream(ctx context.Context, base, model string, each func(Frame)) error {
 	body, err := json.Marshal(map[string]any{
 		"model":    model,
 		"stream":   true,
@@ -62,7 +51,7 @@ func (c *Client) Stream(ctx context.Context, base, model string, each func(Frame
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "text/event-stream")
-	resp, err := c.http.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 func TestClientHandsOverEachFrame(t *testing.T) {
 	addr := serve(t, &Backend{Scenarios: Scenarios()})
 	stream := ""
-	err := NewClient().Stream(context.Background(), "http://"+addr, "parallel_tools", func(f Frame) { stream += string(f.Raw) })
+	err := readStream(context.Background(), "http://"+addr, "parallel_tools", func(f Frame) { stream += string(f.Raw) })
 	if err != nil || stream != string(recording(t, "g0-v0.8.0", "parallel_tools")) {
 		t.Errorf("stream %q, error %v", stream, err)
 	}
@@ -20,7 +20,7 @@ func TestClientHandsOverEachFrame(t *testing.T) {
 func TestClientReportsABrokenConnection(t *testing.T) {
 	addr := serve(t, &Backend{Scenarios: Scenarios()})
 	frames, torn := 0, 0
-	err := NewClient().Stream(context.Background(), "http://"+addr, "kill", func(f Frame) {
+	err := readStream(context.Background(), "http://"+addr, "kill", func(f Frame) {
 		frames++
 		if f.Torn {
 			torn++
@@ -40,7 +40,7 @@ func TestClientReportsARefusal(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 			io.WriteString(w, body)
 		}))
-		err := NewClient().Stream(context.Background(), "http://"+addr, "plain", func(Frame) {})
+		err := readStream(context.Background(), "http://"+addr, "plain", func(Frame) {})
 		if refused := (*RefusedError)(nil); !errors.As(err, &refused) || refused.Status != 502 || err.Error() != want {
 			t.Errorf("error %v, want %s", err, want)
 		}

@@ -101,7 +101,7 @@ func (d *Demo) read(ctx context.Context, p play) error {
 
 	var sides sync.WaitGroup
 	side := func(addr string, t *Transcript) {
-		err := NewClient().Stream(limited, "http://"+addr, p.scenario.Name, func(f Frame) {
+		err := readStream(limited, "http://"+addr, p.scenario.Name, func(f Frame) {
 			now := orSystem(d.Clock).Now()
 			update(func() { t.Add(f, now) })
 		})
