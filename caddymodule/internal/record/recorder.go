@@ -29,13 +29,13 @@ import (
 // recording but its path and the form of tool events that it asks for. The files are
 // for their owner only.
 type Recorder struct {
-	dir    *directory
-	max    int64       // bytes that all recordings in the directory may take
-	runs   func() bool // whether the configuration runs for good
-	logger *zap.Logger
-	now    func() time.Time
-	told   atomic.Bool // the directory has been told max for good
-	failed sync.Once   // that recording fails is said once
+	dir     *directory
+	max     int64       // bytes that all recordings in the directory may take
+	runs    func() bool // whether the configuration runs for good
+	logger  *zap.Logger
+	now     func() time.Time
+	limited atomic.Bool // max is the directory's limit for good
+	failed  sync.Once   // that recording fails is said once
 }
 
 // Recorder returns what records in the directory with the path, for a configuration
@@ -49,10 +49,10 @@ func (d *Directories) Recorder(path string, max int64, runs func() bool, logger 
 
 // Begin begins a recording. It returns nil if that fails.
 func (c *Recorder) Begin(r *http.Request, status int, h http.Header) proxy.Recording {
-	if !c.told.Load() {
+	if !c.limited.Load() {
 		runs := c.runs()
 		c.dir.limit(c.max, runs)
-		c.told.Store(runs)
+		c.limited.Store(runs)
 	}
 	now := c.now().UTC()
 	var id [4]byte

@@ -1,6 +1,6 @@
-// Package telemetry is everything that can be seen of the streams: metrics, spans, the
-// log of their ends, placeholders and fields of the access log, events, and the lists
-// of the admin API. It changes no stream.
+// Package telemetry shows what becomes of streams: metrics, spans, the log of their
+// ends, placeholders and fields of the access log, events, and the lists of the admin
+// API. It changes no stream.
 //
 // A Process is what is counted and listed for all configurations of the process; its
 // metrics and its lists each have a lock of their own. An Observer is a handler's: it
@@ -9,9 +9,7 @@
 // allocates nothing.
 package telemetry
 
-import (
-	"sync"
-)
+import "sync"
 
 // Process is what is counted and listed of the streams of all configurations: metrics,
 // the open streams, and the last ones that have ended.
@@ -26,7 +24,9 @@ func NewProcess() *Process {
 	return &Process{newMetrics(live), live}
 }
 
+var ofProcess = sync.OnceValue(NewProcess)
+
 // OfProcess returns the one of this process. It outlives all handlers, so that counters
 // go on where they were when hermes leaves the configuration and comes back, as
 // Prometheus expects of a process that goes on.
-var OfProcess = sync.OnceValue(NewProcess)
+func OfProcess() *Process { return ofProcess() }

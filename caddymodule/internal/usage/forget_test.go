@@ -246,7 +246,7 @@ func TestUsageStaysForgottenWhereStorageCannotForget(t *testing.T) {
 	miss(t, s, "a:1", "m", 3)
 	s.ReportsFailures("b:1", false)
 	written(t, s)
-	c.t = c.t.Add(missTime)
+	c.t = c.t.Add(absentTime)
 	if s.Reported("a:1", "m") {
 		t.Error("storage has brought it back")
 	}

@@ -16,9 +16,9 @@ const (
 	// maxUsageForgotten is how many answers without usage in a row make a pair
 	// forgotten (contract section 3, third rule of "false stop").
 	maxUsageForgotten = 3
-	// missTime is how long a lookup that found nothing is believed
+	// absentTime is how long a lookup that found nothing is believed
 	// before storage is asked again; a replica may have reported meanwhile.
-	missTime = 30 * time.Second
+	absentTime = 30 * time.Second
 )
 
 // storageKey identifies a pair of upstream and model, or an upstream: a prefix of
@@ -88,7 +88,7 @@ type Memory struct {
 
 	mu     sync.Mutex
 	facts  map[storageKey]*fact
-	missed map[storageKey]time.Time // until when the miss is believed; not of facts
+	absent map[storageKey]time.Time // until when storage is taken to have nothing; not of facts
 	queue  queue
 }
 
@@ -113,7 +113,7 @@ func (m *Memory) recall(key storageKey, write writeFunc) answer {
 		}
 		return answerNo
 	}
-	if until, ok := m.missed[key]; ok && m.time().Before(until) {
+	if until, ok := m.absent[key]; ok && m.time().Before(until) {
 		return answerNo
 	}
 	return answerUnknown
@@ -130,12 +130,12 @@ func (m *Memory) know(key storageKey, state state) {
 	f.is, f.stored, f.sure = state, state, true
 }
 
-// miss remembers that storage has nothing. What is known stays known.
-func (m *Memory) miss(key storageKey) {
+// setAbsent remembers that storage has nothing. What is known stays known.
+func (m *Memory) setAbsent(key storageKey) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.facts[key] == nil {
-		put(&m.missed, key, m.time().Add(missTime))
+		put(&m.absent, key, m.time().Add(absentTime))
 	}
 }
 
@@ -171,7 +171,7 @@ func (m *Memory) count(key storageKey, write writeFunc) (forgotten bool) {
 
 // add returns a new fact. m is locked.
 func (m *Memory) add(key storageKey) *fact {
-	delete(m.missed, key)
+	delete(m.absent, key)
 	f := new(fact)
 	put(&m.facts, key, f)
 	return f

@@ -42,9 +42,9 @@ func TestUsageMemoryKeepsABoundedNumberOfPairs(t *testing.T) {
 func TestUsageMemoryKeepsABoundedNumberOfMisses(t *testing.T) {
 	var m Memory
 	for i := range 3*maxUsagePairs + 1 {
-		m.miss(numbered(i))
-		if len(m.missed) > maxUsagePairs {
-			t.Fatalf("%d misses, want at most %d", len(m.missed), maxUsagePairs)
+		m.setAbsent(numbered(i))
+		if len(m.absent) > maxUsagePairs {
+			t.Fatalf("%d misses, want at most %d", len(m.absent), maxUsagePairs)
 		}
 	}
 	if m.known(numbered(3*maxUsagePairs)) != answerNo {
@@ -78,7 +78,7 @@ func TestUsageMemoryAttemptsABoundedNumberOfWrites(t *testing.T) {
 func TestUsageMemoryMissDoesNotUndoAReport(t *testing.T) {
 	var m Memory
 	m.report(numbered(1), noWrite)
-	m.miss(numbered(1)) // a slow lookup that ends after the report
+	m.setAbsent(numbered(1)) // a slow lookup that ends after the report
 	if m.known(numbered(1)) != answerYes {
 		t.Error("forgotten")
 	}

@@ -144,8 +144,8 @@ func (s *Store) lookUp(pair, believed storageKey) {
 	}()
 	<-ctx.Done()
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		s.Memory.miss(pair)
-		s.Memory.miss(believed)
+		s.Memory.setAbsent(pair)
+		s.Memory.setAbsent(believed)
 		s.warn("reading which upstreams report usage", ctx.Err())
 	}
 }
@@ -163,7 +163,7 @@ func (s *Store) find(ctx context.Context, key storageKey) bool {
 	if stored.yes {
 		s.Memory.know(key, stored)
 	} else {
-		s.Memory.miss(key)
+		s.Memory.setAbsent(key)
 	}
 	return stored.yes
 }

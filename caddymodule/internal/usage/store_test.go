@@ -158,7 +158,7 @@ func TestUsageLookupThatFoundNothingIsBelievedForAWhile(t *testing.T) {
 
 	replica.Report("a:1", "m")
 	written(t, replica)
-	c.t = c.t.Add(missTime - 1)
+	c.t = c.t.Add(absentTime - 1)
 	if s.Reported("a:1", "m") {
 		t.Error("storage was asked again too early")
 	}
