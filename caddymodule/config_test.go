@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/options"
@@ -42,6 +43,9 @@ func parseConfigIn(t *testing.T, config []byte, dir string) *caddy.Config {
 	return &c
 }
 
+// registries are those of the configurations that handlers have been provisioned in.
+var registries = make(map[*Handler]*prometheus.Registry)
+
 // provision provisions a configuration with one hermes handler of the options,
 // JSON members, and returns the handler. It is cleaned up at the end of the
 // test, or by calling cleanup.
@@ -61,6 +65,7 @@ func provision(t *testing.T, options, dir string) (h *Handler, cleanup func()) {
 	}
 	h = app.(*caddyhttp.App).Servers["s"].Routes[0].Handlers[0].(*Handler)
 	h.observer.Logger = zap.NewNop()
+	registries[h] = ctx.GetMetricsRegistry()
 	done := false
 	cleanup = func() {
 		if done {

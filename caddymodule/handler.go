@@ -190,8 +190,6 @@ type Handler struct {
 	RecordMax int64 `json:"record_max,omitempty"`
 
 	// What follows is nil until Provision.
-	logger   *zap.Logger
-	ctx      caddy.Context
 	proxy    *proxy.Proxy
 	shared   *shared
 	emitter  *telemetry.Emitter
@@ -213,8 +211,7 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 // starts nothing, for it also runs to validate a configuration, and one that is
 // refused changes nothing.
 func (h *Handler) Provision(ctx caddy.Context) error {
-	h.logger, h.ctx = ctx.Logger(), ctx
-
+	logger := ctx.Logger()
 	o, err := options.Of(h).Compile()
 	if err != nil {
 		return err
@@ -229,12 +226,12 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	process := telemetry.OfProcess()
 	if err := process.Register(ctx.GetMetricsRegistry()); err != nil {
 		// Streams are worth more than their metrics.
-		h.logger.Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))
+		logger.Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))
 	}
 	if h.emitter, err = h.shared.emitters.Add(ctx); err != nil {
 		return err
 	}
-	h.observer = &telemetry.Observer{Process: process, Logger: h.logger, Emitter: h.emitter}
+	h.observer = &telemetry.Observer{Process: process, Logger: logger, Emitter: h.emitter}
 
 	o.Upstream = telemetry.Upstream
 	o.ErrorStatus = errorStatus
@@ -243,10 +240,10 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	o.OnHeal = h.observer.OnHeal
 	o.Observer = h.observer
 	if h.Record != "" {
-		o.Record = h.shared.recordings.Recorder(h.Record, h.RecordMax, h.emitter.Runs, h.logger).Begin
+		o.Record = h.shared.recordings.Recorder(h.Record, h.RecordMax, h.emitter.Runs, logger).Begin
 	}
 	o.Streams = &h.shared.streams
-	h.usage = &usage.Store{Memory: &h.shared.usage, Storage: ctx.Storage(), Logger: h.logger}
+	h.usage = &usage.Store{Memory: &h.shared.usage, Storage: ctx.Storage(), Logger: logger}
 	o.Usage = h.usage
 	h.proxy = proxy.New(o)
 
@@ -255,7 +252,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		timeout: o.DrainTimeout,
 		exiting: caddy.Exiting,
 		times:   func() (grace, delay time.Duration) { return stopTimes(ctx) },
-		logger:  h.logger,
+		logger:  logger,
 	}
 	d.warnTooShort(configuredTimes(ctx))
 	return h.emitter.On("stopping", d)

@@ -18,7 +18,7 @@ import (
 // values by name and labels, of histograms how many samples there are.
 func scrape(t *testing.T, h *Handler) map[string]float64 {
 	t.Helper()
-	families, err := h.ctx.GetMetricsRegistry().Gather()
+	families, err := registries[h].Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestCountersGoOnAcrossReloads(t *testing.T) {
 	first := scrape(t, old)[okStreams]
 	serve(t, old, answer("a:1", textFrame+usedStop))
 	young, cleanYoung := provision(t, "", t.TempDir())
-	if old.ctx.GetMetricsRegistry() == young.ctx.GetMetricsRegistry() {
+	if registries[old] == registries[young] {
 		t.Fatal("both configurations have one registry, which this test is not about")
 	}
 	serve(t, old, answer("a:1", textFrame+usedStop)) // a stream that outlives its configuration
@@ -108,6 +108,7 @@ func TestTwoHandlersOfOneConfigurationShareMetrics(t *testing.T) {
 	var handlers []*Handler
 	for _, m := range app.(*caddyhttp.App).Servers["s"].Routes[0].Handlers {
 		h := m.(*Handler)
+		registries[h] = ctx.GetMetricsRegistry()
 		t.Cleanup(func() { _ = h.Cleanup() })
 		handlers = append(handlers, h)
 	}
