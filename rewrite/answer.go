@@ -5,6 +5,9 @@ import (
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 )
 
 // CodeAgentIncomplete is the code of the error that answers a request when the
@@ -74,10 +77,10 @@ const maxChoices = 64
 type message struct {
 	left []byte // what is left of the content, the inside of a JSON string
 
-	content, reasoning span // reasoning_content
-	thinks             bool // reasoning, of either name, has a non-space character
-	other              bool // there is something in it that is no text
-	stop               bool // the choice's finish_reason is stop
+	content, reasoning jsonspan.Span // reasoning_content
+	thinks             bool          // reasoning, of either name, has a non-space character
+	other              bool          // there is something in it that is no text
+	stop               bool          // the choice's finish_reason is stop
 }
 
 // parse reads the answer, and is false when it is no chat completion, or not
@@ -86,76 +89,67 @@ func (a *answer) parse() bool {
 	if !a.c.parse(a.b) {
 		return false
 	}
-	if !a.c.object.is(a.b, `"chat.completion"`) || !a.c.choices.ok() || a.b[a.c.choices.from] != '[' {
+	if !a.c.object.Is(a.b, `"chat.completion"`) || !a.c.choices.Ok() || a.b[a.c.choices.From] != '[' {
 		return false
 	}
-	a.sum.ID, a.sum.Model = unquote(a.c.id.of(a.b)), unquote(a.c.model.of(a.b))
-	for i := a.c.choices.from + 1; len(a.messages) < maxChoices; {
-		choice, next, ok := nextElement(a.b, i)
-		if !ok {
+	a.sum.ID, a.sum.Model = unquote(a.c.id.Of(a.b)), unquote(a.c.model.Of(a.b))
+	for choice := range jsonspan.Elements(a.b, a.c.choices) {
+		if len(a.messages) == maxChoices {
 			break
 		}
 		a.messages = append(a.messages, a.readChoice(choice))
-		i = next
 	}
 	return true
 }
 
-func (a *answer) readChoice(choice span) message {
-	m := a.readMessage(memberOf(a.b, choice, "message"))
-	reason := memberOf(a.b, choice, "finish_reason")
-	m.stop = reason.is(a.b, `"stop"`)
-	a.sum.FinishReason = unquote(reason.of(a.b))
+func (a *answer) readChoice(choice jsonspan.Span) message {
+	m := a.readMessage(jsonspan.MemberOf(a.b, choice, "message"))
+	reason := jsonspan.MemberOf(a.b, choice, "finish_reason")
+	m.stop = reason.Is(a.b, `"stop"`)
+	a.sum.FinishReason = unquote(reason.Of(a.b))
 	return m
 }
 
-func (a *answer) readMessage(v span) (m message) {
-	if !v.isObject(a.b) {
-		return m
-	}
-	for i := v.from + 1; ; {
-		key, value, next, ok := nextMember(a.b, i)
-		if !ok {
-			return m
-		}
-		switch string(key.of(a.b)) {
+func (a *answer) readMessage(v jsonspan.Span) (m message) {
+	for key, value := range jsonspan.Members(a.b, v) {
+		switch string(key.Of(a.b)) {
 		case "role":
 		case "content":
 			m.content = value
-			m.other = m.other || !value.isString(a.b) && filled(value.of(a.b))
+			m.other = m.other || !value.IsString(a.b) && filled(value.Of(a.b))
 		case "reasoning_content":
 			m.reasoning = value
 			m.thinks = m.thinks || a.says(value)
 		case "reasoning":
 			m.thinks = m.thinks || a.says(value)
 		default:
-			m.other = m.other || filled(value.of(a.b))
+			m.other = m.other || filled(value.Of(a.b))
 		}
-		i = next
 	}
+	return m
 }
 
 // says tells whether the value is a string with a non-space character.
-func (a *answer) says(v span) bool {
-	return v.isString(a.b) && hasText(v.inner().of(a.b))
+func (a *answer) says(v jsonspan.Span) bool {
+	return v.IsString(a.b) && jsonspan.HasText(v.Inner().Of(a.b))
 }
 
 // repair takes reasoning and markers out of a message.
 func (a *answer) repair(m *message) {
-	if !m.content.isString(a.b) {
+	if !m.content.IsString(a.b) {
 		return
 	}
-	content := m.content.inner().of(a.b)
+	content := m.content.Inner().Of(a.b)
 	m.left = content
 	if !hasSigns(content) {
 		return
 	}
-	tools := a.o.tools()
+	tools := a.o.ToolTable()
 	if a.o.Imitations == ImitationsKeep {
 		tools = nil
 	}
 	var thought []byte
-	if a.o.Reasoning != ReasoningKeep && (!m.reasoning.set(a.b) || m.reasoning.isString(a.b)) {
+	if a.o.Reasoning != ReasoningKeep && (!m.reasoning.IsSet(a.b) || m.reasoning.IsString(a.b)) {
 		var n int
 		content, thought, n = separate(content, tools)
 		a.sum.Reasoning += n
@@ -165,10 +159,10 @@ func (a *answer) repair(m *message) {
 		content, n = stripMarkers(content, tools)
 		a.sum.Imitations += n
 	}
-	if len(content) == m.content.to-m.content.from-len(`""`) {
+	if len(content) == m.content.To-m.content.From-len(`""`) {
 		return // what is removed leaves it shorter
 	}
-	m.left, m.thinks = content, m.thinks || hasText(thought)
+	m.left, m.thinks = content, m.thinks || jsonspan.HasText(thought)
 	if a.o.Reasoning == ReasoningDrop {
 		thought = nil
 	}
@@ -182,12 +176,12 @@ func (a *answer) write(m *message, content, thought []byte) {
 	switch {
 	case len(thought) == 0:
 		a.replace(m.content, content)
-	case !m.reasoning.ok():
+	case !m.reasoning.Ok():
 		a.replace(m.content, append(append(append(content, `,"reasoning_content":"`...), thought...), '"'))
 	default:
-		said := inside(stringOf(a.b, m.reasoning))
-		thought = quote(appendThought(append([]byte(nil), said...), thought, hasText(said)))
-		if m.reasoning.from < m.content.from {
+		said := jsonspan.Inside(jsonspan.StringAt(a.b, m.reasoning))
+		thought = quote(appendThought(append([]byte(nil), said...), thought, jsonspan.HasText(said)))
+		if m.reasoning.From < m.content.From {
 			a.replace(m.reasoning, thought)
 			a.replace(m.content, content)
 		} else {
@@ -198,9 +192,9 @@ func (a *answer) write(m *message, content, thought []byte) {
 }
 
 // replace replaces a value. Values are replaced in order.
-func (a *answer) replace(v span, with []byte) {
-	a.out = append(append(a.out, a.b[a.at:v.from]...), with...)
-	a.at = v.to
+func (a *answer) replace(v jsonspan.Span, with []byte) {
+	a.out = append(append(a.out, a.b[a.at:v.From]...), with...)
+	a.at = v.To
 }
 
 // noteUsage remembers that this model reports usage.
@@ -242,7 +236,7 @@ var hermesError = regexp.MustCompile(`^(?:` + strings.Join([]string{
 // reported before, unless zero_usage says otherwise: a stream would still
 // deliver it, a status would not, and clients repeat the request.
 func (a *answer) failed() bool {
-	if !a.c.tokens.zero || len(a.messages) != 1 || a.c.hermes.set(a.b) || a.c.err.set(a.b) {
+	if !a.c.tokens.zero || len(a.messages) != 1 || a.c.hermes.IsSet(a.b) || a.c.err.IsSet(a.b) {
 		return false
 	}
 	m := &a.messages[0]
@@ -260,7 +254,7 @@ func (a *answer) failed() bool {
 
 // saysError tells whether the answer says that the agent failed: its content is why.
 func (a *answer) saysError() bool {
-	return a.sum.FinishReason == "error" || a.c.err.set(a.b) || memberOf(a.b, a.c.hermes, "failed").is(a.b, "true")
+	return a.sum.FinishReason == "error" || a.c.err.IsSet(a.b) || jsonspan.MemberOf(a.b, a.c.hermes, "failed").Is(a.b, "true")
 }
 
 // text returns what the message says.
@@ -269,7 +263,7 @@ func (m *message) text() string { return strings.TrimSpace(unquote(quote(m.left)
 // appendFailure appends the error object of modern Hermes. What legacy Hermes
 // sends as the answer is its message, as far as that is repaired, and short.
 func (a *answer) appendFailure(dst []byte) []byte {
-	message := quoteText(Message(CodeCrashed))
+	message := jsonspan.Quote(Message(CodeCrashed))
 	if text := a.messages[0].text(); text != "" && text != noAnswer {
 		message = quote(a.messages[0].failure())
 	}
@@ -282,15 +276,15 @@ func (a *answer) appendFailure(dst []byte) []byte {
 // failure returns what the message says, the inside of a JSON string, without secrets,
 // at most maxMessage bytes, and as it is escaped.
 func (m *message) failure() []byte {
-	text := redactText(m.left)
+	text := redact.Text(m.left)
 	from, to, n := 0, 0, 0
 	for i := 0; i < len(text); {
-		r, next := nextRune(text, i)
+		r, next := jsonspan.NextRune(text, i)
 		if n += utf8.RuneLen(r); n > maxMessage {
 			break
 		}
 		switch {
-		case !isSpace(r):
+		case !jsonspan.IsSpace(r):
 			to = next
 		case to == 0:
 			from, n = next, 0

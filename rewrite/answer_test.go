@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // nonstream is a recorded answer that was not streamed.
@@ -128,7 +130,7 @@ func TestFailedAnswers(t *testing.T) {
 			same(t, string(a.Body), c.in, c.name)
 			continue
 		}
-		message := string(quoteText(c.message))
+		message := string(jsonspan.Quote(c.message))
 		if !strings.HasPrefix(c.message, "the agent") { // upstream's keeps its escapes
 			message = asciiJSON(c.message)
 		}

@@ -4,6 +4,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 // piecesOf returns a message in pieces: M is a marker of its own, E a tool event, R
@@ -151,12 +154,12 @@ func TestHistoriesOfMarkersAreHealedAsStreamsAre(t *testing.T) {
 			continue // the line ends only for who sees the event
 		}
 		raw := look(t, upstream).content
-		healed, _ := stripMarkers(inside(quoteText(raw)), hermesOnly)
+		healed, _ := stripMarkers(jsonspan.Inside(jsonspan.Quote(raw)), marker.Hermes)
 		if got := unquote(quote(healed)); strings.TrimRight(got, "\n") != strings.TrimRight(c.want, "\n") {
 			t.Errorf("%q: healed %q, want %q", c.pieces, got, c.want)
 		}
-		once := inside(quoteText(look(t, repair(upstream)).content))
-		if again, n := stripMarkers(once, hermesOnly); n > 0 || string(again) != string(once) {
+		once := jsonspan.Inside(jsonspan.Quote(look(t, repair(upstream)).content))
+		if again, n := stripMarkers(once, marker.Hermes); n > 0 || string(again) != string(once) {
 			t.Errorf("%q: what the client got is healed again: %q", c.pieces, again)
 		}
 	}
@@ -206,7 +209,7 @@ func FuzzApart(f *testing.F) {
 			}
 		}
 		for _, p := range list {
-			if _, ok := wholeMarker(inside(quoteText(p))); ok && !isMarkerLine(strings.Trim(p, "\n")) {
+			if _, ok := marker.Whole(jsonspan.Inside(jsonspan.Quote(p))); ok && !isMarkerLine(strings.Trim(p, "\n")) {
 				return // in a text it would be prose about tools
 			}
 		}

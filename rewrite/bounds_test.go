@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 // heap returns the bytes that are reachable.
@@ -125,7 +128,7 @@ func TestHeldEmptyFramesAreBounded(t *testing.T) {
 }
 
 func TestDeepNestingPassesByteForByte(t *testing.T) {
-	for _, depth := range []int{maxDepth + 1, 10000, 400000} {
+	for _, depth := range []int{jsonspan.MaxDepth + 1, 10000, 400000} {
 		for _, pair := range []string{"[]", "{}"} {
 			nested := strings.Repeat(pair[:1]+map[string]string{"[]": "", "{}": `"a":`}[pair], depth) + "1" + strings.Repeat(pair[1:], depth)
 			if len(nested) > 900<<10 {
@@ -142,7 +145,7 @@ func TestDeepNestingPassesByteForByte(t *testing.T) {
 			}
 		}
 	}
-	in := strings.Replace(finishChunk("stop", zeroUsage), `"usage"`, `"x": `+strings.Repeat("[", maxDepth-1)+strings.Repeat("]", maxDepth-1)+`, "usage"`, 1)
+	in := strings.Replace(finishChunk("stop", zeroUsage), `"usage"`, `"x": `+strings.Repeat("[", jsonspan.MaxDepth-1)+strings.Repeat("]", jsonspan.MaxDepth-1)+`, "usage"`, 1)
 	look(t, repair(role()+in+doneFrame)).checkErrorFinish(t, CodeCrashed)
 }
 
@@ -279,7 +282,7 @@ func TestBuffersShrinkAgain(t *testing.T) {
 	s := New(&Options{}, chat)
 	feedAll(s, text(strings.Repeat("a", 900<<10)), atRandom(1, 64<<10))
 	feedAll(s, role(), oneByte)
-	if c := cap(s.scan.buf); c > 2*maxIdleBuffer {
+	if c := cap(s.scan.Tail()); c > 2*maxIdleBuffer {
 		t.Errorf("the scanner keeps a buffer of %d bytes", c)
 	}
 	s = New(&Options{}, chat)
@@ -294,7 +297,7 @@ func TestBuffersShrinkAgain(t *testing.T) {
 }
 
 func TestLongLabelsAreNotReadToTellToolsApart(t *testing.T) {
-	long := `recall: "` + strings.Repeat("x", maxTellingLabel)
+	long := `recall: "` + strings.Repeat("x", marker.MaxTellingLabel)
 	v := look(t, repair(markerChunk("🔍", long)+text("x")+stop()))
 	if s := v.starts(); len(s) != 1 || s[0].label != long {
 		t.Errorf("%d starts", len(s))

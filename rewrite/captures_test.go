@@ -3,6 +3,8 @@ package rewrite
 import (
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // modern returns the recording of the same scenario by another generation.
@@ -382,7 +384,7 @@ func completeFrames(in string) string {
 // jsonLine tells whether the last line's data is complete JSON.
 func jsonLine(frame string) bool {
 	events := decode(frame + "\n\n")
-	return len(events) == 1 && validJSON([]byte(events[0].data))
+	return len(events) == 1 && jsonspan.Valid([]byte(events[0].data))
 }
 
 // hasFinish tells whether a stream has a finish chunk.

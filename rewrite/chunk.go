@@ -3,6 +3,8 @@ package rewrite
 import (
 	"bytes"
 	"strings"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // chunk is the JSON object in a frame's data: a chat.completion.chunk, a tool
@@ -11,11 +13,11 @@ import (
 type chunk struct {
 	open, shut int // where the object's braces are
 
-	id, object, created, model span
-	choices                    span
-	usage, err, hermes         span
-	tool, emoji, label         span
-	callID, status, statusLine span
+	id, object, created, model jsonspan.Span
+	choices                    jsonspan.Span
+	usage, err, hermes         jsonspan.Span
+	tool, emoji, label         jsonspan.Span
+	callID, status, statusLine jsonspan.Span
 
 	tokens usage // what the usage counts
 	fault  fault // what the error says, and the hermes block of it
@@ -29,18 +31,18 @@ type inChoices struct {
 	list       bool // choices is an array
 	count      int  // how many choices there are
 	index      bool // the only choice has index 0, or none
-	delta      span
-	content    span // the value of delta.content, when it is a string
-	contentKey span // the name of that member, without its quotes
-	repeat     span // the value of the choice's text, when it repeats the content
-	finish     span // the value of finish_reason, when it gives one
-	alone      bool // delta has no member but content
-	bare       bool // delta has no member but content and role
-	thought    span // the value of the last member with reasoning, when it is a string
-	thoughts   int  // how many there are
-	errors     bool // a choice may have an error of its own
-	more       bool // the choice has a member that not every choice has
-	role       span // the value of delta.role, when it is a string
+	delta      jsonspan.Span
+	content    jsonspan.Span // the value of delta.content, when it is a string
+	contentKey jsonspan.Span // the name of that member, without its quotes
+	repeat     jsonspan.Span // the value of the choice's text, when it repeats the content
+	finish     jsonspan.Span // the value of finish_reason, when it gives one
+	alone      bool          // delta has no member but content
+	bare       bool          // delta has no member but content and role
+	thought    jsonspan.Span // the value of the last member with reasoning, when it is a string
+	thoughts   int           // how many there are
+	errors     bool          // a choice may have an error of its own
+	more       bool          // the choice has a member that not every choice has
+	role       jsonspan.Span // the value of delta.role, when it is a string
 	speech
 
 	begun, ended uint64 // the choices that say something in this chunk and that finish in it, as bits
@@ -58,129 +60,129 @@ type speech struct {
 // parse finds the members of data. It is false when data is no object, or is not
 // well formed: that passes as it is.
 func (c *chunk) parse(data []byte) bool {
-	r := reader{b: data, i: blankFrom(data, 0)}
-	if !r.opens('{') {
+	r := jsonspan.Reader{Data: data, Pos: jsonspan.SkipSpace(data, 0)}
+	if !r.At('{') {
 		return false
 	}
-	*c = chunk{open: r.i}
-	for r.open(); ; {
-		name, ok := r.member()
+	*c = chunk{open: r.Pos}
+	for r.Open(); ; {
+		name, ok := r.Member()
 		if !ok {
 			break
 		}
-		c.member(&r, string(name.of(data)))
+		c.member(&r, string(name.Of(data)))
 	}
-	c.shut = r.i - 1
-	return r.ends()
+	c.shut = r.Pos - 1
+	return r.AtEnd()
 }
 
 // member reads the value of the member with the name.
-func (c *chunk) member(r *reader, name string) {
+func (c *chunk) member(r *jsonspan.Reader, name string) {
 	switch name {
 	case "id":
-		c.id = r.value()
+		c.id = r.Value()
 	case "object":
-		c.object = r.value()
+		c.object = r.Value()
 	case "created":
-		c.created = r.value()
+		c.created = r.Value()
 	case "model":
-		c.model = r.value()
+		c.model = r.Value()
 	case "choices":
 		c.choices = c.readChoices(r)
 	case "usage":
 		c.usage = c.readUsage(r)
 	case "error":
-		c.twins = c.twins || c.err.ok()
+		c.twins = c.twins || c.err.Ok()
 		c.err = c.fault.read(r, false)
 	case "hermes":
-		c.twins = c.twins || c.hermes.ok()
+		c.twins = c.twins || c.hermes.Ok()
 		c.hermes = c.fault.read(r, true)
 	case "tool":
-		c.tool = r.value()
+		c.tool = r.Value()
 	case "emoji":
-		c.emoji = r.value()
+		c.emoji = r.Value()
 	case "label":
-		c.label = r.value()
+		c.label = r.Value()
 	case "toolCallId":
-		c.callID = r.value()
+		c.callID = r.Value()
 	case "status":
-		c.status = r.value()
+		c.status = r.Value()
 	case "event":
-		c.statusLine = r.value()
+		c.statusLine = r.Value()
 		c.extra = true
 	default:
-		r.value()
+		r.Value()
 		c.extra, c.twins = true, c.twins || strings.IndexByte(name, '\\') >= 0
 	}
 }
 
 // isChunk tells whether the object says that it is a chat.completion.chunk.
 func (c *chunk) isChunk(data []byte) bool {
-	return c.object.is(data, `"chat.completion.chunk"`)
+	return c.object.Is(data, `"chat.completion.chunk"`)
 }
 
 // isToolEvent tells whether the object has the members of a tool event.
 func (c *chunk) isToolEvent(data []byte) bool {
-	return c.tool.isString(data) && (c.callID.isString(data) || c.label.ok() || c.status.isString(data))
+	return c.tool.IsString(data) && (c.callID.IsString(data) || c.label.Ok() || c.status.IsString(data))
 }
 
 // tellsTool tells whether an event of a tool's name says anything of a tool, whatever
 // the types of its other members are.
 func (c *chunk) tellsTool(data []byte) bool {
-	return c.tool.isString(data) || c.callID.isString(data) || c.label.isString(data) || c.status.isString(data)
+	return c.tool.IsString(data) || c.callID.IsString(data) || c.label.IsString(data) || c.status.IsString(data)
 }
 
-func (c *chunk) readChoices(r *reader) span {
+func (c *chunk) readChoices(r *jsonspan.Reader) jsonspan.Span {
 	c.inChoices = inChoices{}
-	if !r.opens('[') {
-		return r.value()
+	if !r.At('[') {
+		return r.Value()
 	}
 	c.list = true
-	from := r.i
-	for r.open(); r.element(); {
+	from := r.Pos
+	for r.Open(); r.Element(); {
 		c.readChoice(r)
 	}
-	return span{from, r.i}
+	return jsonspan.Span{From: from, To: r.Pos}
 }
 
-func (c *chunk) readChoice(r *reader) {
+func (c *chunk) readChoice(r *jsonspan.Reader) {
 	c.count++
-	if !r.opens('{') {
-		r.value()
+	if !r.At('{') {
+		r.Value()
 		return
 	}
 	var index int64
-	var finish, text span
+	var finish, text jsonspan.Span
 	before := c.speech
-	for r.open(); ; {
-		name, ok := r.member()
+	for r.Open(); ; {
+		name, ok := r.Member()
 		if !ok {
 			break
 		}
-		switch string(name.of(r.b)) {
+		switch string(name.Of(r.Data)) {
 		case "index":
-			index = smallInt(r.value().of(r.b))
+			index = jsonspan.SmallInt(r.Value().Of(r.Data))
 		case "delta":
 			c.speech = before // of two the last counts
-			c.content, c.role, c.alone, c.bare = span{}, span{}, false, false
+			c.content, c.role, c.alone, c.bare = jsonspan.Span{}, jsonspan.Span{}, false, false
 			c.readDelta(r)
 		case "finish_reason":
-			finish = r.value()
+			finish = r.Value()
 		case "text": // some providers say all twice
-			text = r.value()
+			text = r.Value()
 		default:
-			c.more = !r.value().is(r.b, "null") || c.more
-			c.errors = c.errors || string(name.of(r.b)) == "error" || bytes.IndexByte(name.of(r.b), '\\') >= 0
+			c.more = !r.Value().Is(r.Data, "null") || c.more
+			c.errors = c.errors || string(name.Of(r.Data)) == "error" || bytes.IndexByte(name.Of(r.Data), '\\') >= 0
 		}
 	}
-	c.repeat = span{}
-	if text.isString(r.b) && c.content.ok() && bytes.Equal(text.of(r.b), c.content.of(r.b)) {
+	c.repeat = jsonspan.Span{}
+	if text.IsString(r.Data) && c.content.Ok() && bytes.Equal(text.Of(r.Data), c.content.Of(r.Data)) {
 		c.repeat = text
 	}
-	c.more = c.more || text.ok() && !c.repeat.ok() && filled(text.of(r.b))
+	c.more = c.more || text.Ok() && !c.repeat.Ok() && filled(text.Of(r.Data))
 	c.begun |= bit(index)
 	c.further = c.further || index != 0
-	if finish.isString(r.b) && finish.to-finish.from > 2 { // some providers send ""
+	if finish.IsString(r.Data) && finish.To-finish.From > 2 { // some providers send ""
 		c.finish = finish
 		c.ended |= bit(index)
 	}
@@ -196,61 +198,61 @@ func bit(i int64) uint64 {
 	return 1 << i
 }
 
-func (c *chunk) readDelta(r *reader) {
-	from := r.i
-	if !r.opens('{') {
-		r.value()
+func (c *chunk) readDelta(r *jsonspan.Reader) {
+	from := r.Pos
+	if !r.At('{') {
+		r.Value()
 		return
 	}
 	c.alone, c.bare = true, true
 	before := c.text
-	for r.open(); ; {
-		name, ok := r.member()
+	for r.Open(); ; {
+		name, ok := r.Member()
 		if !ok {
 			break
 		}
-		value := r.value()
-		switch string(name.of(r.b)) {
+		value := r.Value()
+		switch string(name.Of(r.Data)) {
 		case "content":
 			c.contentKey, c.text = name, before
-			c.readContent(r.b, value)
+			c.readContent(r.Data, value)
 		case "reasoning_content", "reasoning":
 			c.alone, c.bare = false, false
-			c.readThought(r.b, value)
+			c.readThought(r.Data, value)
 		case "role":
 			c.alone = false
-			if value.isString(r.b) && value.to-value.from < maxEnvelope {
+			if value.IsString(r.Data) && value.To-value.From < maxEnvelope {
 				c.role = value
 			}
 		case "tool_calls", "function_call", "refusal", "audio":
 			c.alone, c.bare = false, false
-			c.acts = c.acts || filled(value.of(r.b))
+			c.acts = c.acts || filled(value.Of(r.Data))
 			c.other = c.other || c.acts
 		default:
 			c.alone, c.bare = false, false
-			c.other = c.other || filled(value.of(r.b))
+			c.other = c.other || filled(value.Of(r.Data))
 		}
 	}
-	c.delta = span{from, r.i}
+	c.delta = jsonspan.Span{From: from, To: r.Pos}
 }
 
-func (c *chunk) readContent(data []byte, value span) {
-	if c.content = (span{}); !value.isString(data) {
+func (c *chunk) readContent(data []byte, value jsonspan.Span) {
+	if c.content = (jsonspan.Span{}); !value.IsString(data) {
 		c.alone, c.bare = false, false
-		c.other = c.other || filled(value.of(data))
+		c.other = c.other || filled(value.Of(data))
 		return
 	}
 	c.content = value
-	c.text = c.text || hasText(value.inner().of(data))
+	c.text = c.text || jsonspan.HasText(value.Inner().Of(data))
 }
 
-func (c *chunk) readThought(data []byte, value span) {
-	if !value.isString(data) {
+func (c *chunk) readThought(data []byte, value jsonspan.Span) {
+	if !value.IsString(data) {
 		return
 	}
 	c.thought = value
 	c.thoughts++
-	c.reasoning = c.reasoning || hasText(value.inner().of(data))
+	c.reasoning = c.reasoning || jsonspan.HasText(value.Inner().Of(data))
 }
 
 // filled tells whether a value says anything to the client: it is a string, an
@@ -272,21 +274,21 @@ type usage struct {
 	input, output int64
 }
 
-func (c *chunk) readUsage(r *reader) span {
+func (c *chunk) readUsage(r *jsonspan.Reader) jsonspan.Span {
 	c.tokens = usage{}
-	if !r.opens('{') {
-		return r.value()
+	if !r.At('{') {
+		return r.Value()
 	}
-	from, u := r.i, &c.tokens
+	from, u := r.Pos, &c.tokens
 	var n, zeros int
-	for r.open(); ; {
-		name, ok := r.member()
+	for r.Open(); ; {
+		name, ok := r.Member()
 		if !ok {
 			break
 		}
-		value := r.value()
-		count := max(0, smallInt(value.of(r.b)))
-		switch string(name.of(r.b)) {
+		value := r.Value()
+		count := max(0, jsonspan.SmallInt(value.Of(r.Data)))
+		switch string(name.Of(r.Data)) {
 		case "prompt_tokens":
 			u.input = count
 		case "completion_tokens":
@@ -297,27 +299,12 @@ func (c *chunk) readUsage(r *reader) span {
 		}
 		n++
 		switch {
-		case value.is(r.b, "0"):
+		case value.Is(r.Data, "0"):
 			zeros++
-		case value.ok() && r.b[value.from] >= '1' && r.b[value.from] <= '9':
+		case value.Ok() && r.Data[value.From] >= '1' && r.Data[value.From] <= '9':
 			u.counts = true
 		}
 	}
 	u.reported, u.zero = n > 0, zeros == 3 && n == 3
-	return span{from, r.i}
-}
-
-// smallInt reads a JSON number that is a small integer, -1 when it is none.
-func smallInt(b []byte) int64 {
-	var n int64
-	if len(b) == 0 || len(b) > 9 {
-		return -1
-	}
-	for _, d := range b {
-		if d < '0' || d > '9' {
-			return -1
-		}
-		n = n*10 + int64(d-'0')
-	}
-	return n
+	return jsonspan.Span{From: from, To: r.Pos}
 }

@@ -5,41 +5,55 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
+	"github.com/tidwall/gjson"
 )
 
 // modelChunk reads a chunk level by level: each object is found first, and then
 // gone through again. What it is given is well formed.
 type modelChunk struct{ chunk }
 
-func (c *modelChunk) parse(data []byte) bool {
-	i := skipSpace(data, 0, ' ')
-	if i >= len(data) || data[i] != '{' {
-		return false
-	}
-	c.chunk = chunk{open: i}
-	i++
-	for {
-		key, value, next, ok := nextMember(data, i)
-		if !ok {
-			break
-		}
-		c.member(string(key.of(data)), value)
-		i = next
-	}
-	c.shut = skipSpace(data, i, ' ')
-	if c.shut >= len(data) || data[c.shut] != '}' {
-		return false
-	}
+func (c *modelChunk) parse(data []byte) {
+	c.chunk = chunk{open: bytes.IndexByte(data, '{'), shut: bytes.LastIndexByte(data, '}')}
+	eachIn(data, jsonspan.Span{From: c.open, To: c.shut + 1}, func(key, value jsonspan.Span) { c.member(string(key.Of(data)), value) })
 	c.readChoices(data)
 	c.tokens = c.readUsage(data)
 	c.fault = fault{
-		memberOf(data, c.err, "message"), memberOf(data, c.err, "type"), memberOf(data, c.err, "param"), memberOf(data, c.err, "code"),
-		memberOf(data, c.hermes, "error"), false, false,
+		lastIn(data, c.err, "message"), lastIn(data, c.err, "type"), lastIn(data, c.err, "param"), lastIn(data, c.err, "code"),
+		lastIn(data, c.hermes, "error"), false, false,
 	}
-	return true
 }
 
-func (c *modelChunk) member(name string, value span) {
+// eachIn calls each with the names and the values in the object, or the array, at v.
+func eachIn(data []byte, v jsonspan.Span, each func(key, value jsonspan.Span)) {
+	at := func(r gjson.Result) jsonspan.Span {
+		return jsonspan.Span{From: v.From + r.Index, To: v.From + r.Index + len(r.Raw)}
+	}
+	gjson.ParseBytes(v.Of(data)).ForEach(func(key, value gjson.Result) bool {
+		if data[v.From] == '[' {
+			each(jsonspan.Span{}, at(value))
+		} else {
+			each(at(key).Inner(), at(value))
+		}
+		return true
+	})
+}
+
+// lastIn returns the value of the last member with the name in the object at v.
+func lastIn(data []byte, v jsonspan.Span, name string) (found jsonspan.Span) {
+	if v.IsObject(data) {
+		eachIn(data, v, func(key, value jsonspan.Span) {
+			if key.Is(data, name) {
+				found = value
+			}
+		})
+	}
+	return found
+}
+
+func (c *modelChunk) member(name string, value jsonspan.Span) {
 	switch name {
 	case "id":
 		c.id = value
@@ -54,10 +68,10 @@ func (c *modelChunk) member(name string, value span) {
 	case "usage":
 		c.usage = value
 	case "error":
-		c.twins = c.twins || c.err.ok()
+		c.twins = c.twins || c.err.Ok()
 		c.err = value
 	case "hermes":
-		c.twins = c.twins || c.hermes.ok()
+		c.twins = c.twins || c.hermes.Ok()
 		c.hermes = value
 	case "tool":
 		c.tool = value
@@ -79,39 +93,28 @@ func (c *modelChunk) member(name string, value span) {
 }
 
 func (c *modelChunk) readChoices(data []byte) {
-	if !c.choices.ok() || data[c.choices.from] != '[' {
+	if !c.choices.Ok() || data[c.choices.From] != '[' {
 		return
 	}
 	c.list = true
-	for i := c.choices.from + 1; ; {
-		choice, next, ok := nextElement(data, i)
-		if !ok || next > c.choices.to {
-			return
-		}
-		c.readChoice(data, choice)
-		i = next
-	}
+	eachIn(data, c.choices, func(_, choice jsonspan.Span) { c.readChoice(data, choice) })
 }
 
-func (c *modelChunk) readChoice(data []byte, choice span) {
+func (c *modelChunk) readChoice(data []byte, choice jsonspan.Span) {
 	c.count++
-	if !choice.isObject(data) {
+	if !choice.IsObject(data) {
 		return
 	}
 	var index int64
-	var finish, text span
+	var finish, text jsonspan.Span
 	before := c.speech
-	for i := choice.from + 1; ; {
-		key, value, next, ok := nextMember(data, i)
-		if !ok {
-			break
-		}
-		switch string(key.of(data)) {
+	eachIn(data, choice, func(key, value jsonspan.Span) {
+		switch string(key.Of(data)) {
 		case "index":
-			index = smallInt(value.of(data))
+			index = jsonspan.SmallInt(value.Of(data))
 		case "delta":
-			c.content, c.role, c.alone, c.bare = span{}, span{}, false, false
-			if value.from == memberOf(data, choice, "delta").from { // the last
+			c.content, c.role, c.alone, c.bare = jsonspan.Span{}, jsonspan.Span{}, false, false
+			if value.From == lastIn(data, choice, "delta").From { // the last
 				c.speech = before
 			}
 			c.readDelta(data, value)
@@ -120,40 +123,35 @@ func (c *modelChunk) readChoice(data []byte, choice span) {
 		case "text": // some providers say all twice
 			text = value
 		default:
-			c.more = c.more || !value.is(data, "null")
-			c.errors = c.errors || key.is(data, "error") || strings.Contains(string(key.of(data)), `\`)
+			c.more = c.more || !value.Is(data, "null")
+			c.errors = c.errors || key.Is(data, "error") || strings.Contains(string(key.Of(data)), `\`)
 		}
-		i = next
-	}
-	c.repeat = span{}
-	if text.isString(data) && c.content.ok() && bytes.Equal(text.of(data), c.content.of(data)) {
+	})
+	c.repeat = jsonspan.Span{}
+	if text.IsString(data) && c.content.Ok() && bytes.Equal(text.Of(data), c.content.Of(data)) {
 		c.repeat = text
 	}
-	c.more = c.more || text.ok() && !c.repeat.ok() && filled(text.of(data))
+	c.more = c.more || text.Ok() && !c.repeat.Ok() && filled(text.Of(data))
 	c.begun |= bit(index)
 	c.further = c.further || index != 0
-	if finish.isString(data) && finish.to-finish.from > 2 { // some providers send ""
+	if finish.IsString(data) && finish.To-finish.From > 2 { // some providers send ""
 		c.finish = finish
 		c.ended |= bit(index)
 	}
 	c.index = c.count == 1 && index == 0
 }
 
-func (c *modelChunk) readDelta(data []byte, delta span) {
-	if !delta.isObject(data) {
+func (c *modelChunk) readDelta(data []byte, delta jsonspan.Span) {
+	if !delta.IsObject(data) {
 		return
 	}
 	c.delta = delta
 	c.alone, c.bare = true, true
-	last := memberOf(data, delta, "content")
-	for i := delta.from + 1; ; {
-		key, value, next, ok := nextMember(data, i)
-		if !ok {
-			return
-		}
-		switch string(key.of(data)) {
+	last := lastIn(data, delta, "content")
+	eachIn(data, delta, func(key, value jsonspan.Span) {
+		switch string(key.Of(data)) {
 		case "content":
-			c.contentKey, c.content = key, span{}
+			c.contentKey, c.content = key, jsonspan.Span{}
 			if text := c.text; value != last {
 				c.readContent(data, value)
 				c.text = text
@@ -165,51 +163,44 @@ func (c *modelChunk) readDelta(data []byte, delta span) {
 			c.readThought(data, value)
 		case "role":
 			c.alone = false
-			if value.isString(data) && value.to-value.from < maxEnvelope {
+			if value.IsString(data) && value.To-value.From < maxEnvelope {
 				c.role = value
 			}
 		case "tool_calls", "function_call", "refusal", "audio":
 			c.alone, c.bare = false, false
-			c.acts = c.acts || filled(value.of(data))
+			c.acts = c.acts || filled(value.Of(data))
 			c.other = c.other || c.acts
 		default:
 			c.alone, c.bare = false, false
-			c.other = c.other || filled(value.of(data))
+			c.other = c.other || filled(value.Of(data))
 		}
-		i = next
-	}
+	})
 }
 
 func (c *modelChunk) readUsage(data []byte) (u usage) {
-	if !c.usage.isObject(data) {
+	if !c.usage.IsObject(data) {
 		return u
 	}
 	var n, zeros int
-	for i := c.usage.from + 1; ; {
-		key, value, next, ok := nextMember(data, i)
-		if !ok {
-			break
-		}
-		count := max(0, smallInt(value.of(data)))
-		switch string(key.of(data)) {
+	eachIn(data, c.usage, func(key, value jsonspan.Span) {
+		count := max(0, jsonspan.SmallInt(value.Of(data)))
+		switch string(key.Of(data)) {
 		case "prompt_tokens":
 			u.input = count
 		case "completion_tokens":
 			u.output = count
 		case "total_tokens":
 		default:
-			i = next
-			continue
+			return
 		}
 		n++
-		switch first := data[value.from]; {
-		case value.is(data, "0"):
+		switch first := data[value.From]; {
+		case value.Is(data, "0"):
 			zeros++
 		case first >= '1' && first <= '9':
 			u.counts = true
 		}
-		i = next
-	}
+	})
 	u.reported, u.zero = n > 0, zeros == 3 && n == 3
 	return u
 }
@@ -219,11 +210,14 @@ func checkChunk(t *testing.T, data []byte) {
 	t.Helper()
 	var got chunk
 	var want modelChunk
-	valid := firstByte(data) == '{' && validJSON(data)
+	valid := firstByte(data) == '{' && jsonspan.Valid(data)
 	if ok := got.parse(data); ok != valid {
 		t.Fatalf("%q: parsed is %v, well formed %v", data, ok, valid)
 	}
-	if valid && (!want.parse(data) || got != want.chunk) {
+	if !valid {
+		return
+	}
+	if want.parse(data); got != want.chunk {
 		t.Fatalf("%q:\n%+v, want\n%+v", data, got, want.chunk)
 	}
 }
@@ -243,9 +237,9 @@ var chunkSeeds = []string{
 func TestChunkIsReadAsTheModelReadsIt(t *testing.T) {
 	for _, r := range recordings(t) {
 		for _, f := range frames(r.body) {
-			var parsed frame
-			parsed.parse([]byte(f))
-			checkChunk(t, parsed.data)
+			var parsed sse.Frame
+			parsed.Parse([]byte(f))
+			checkChunk(t, parsed.Data)
 		}
 	}
 	for _, s := range chunkSeeds {
@@ -261,14 +255,14 @@ func TestChunkIsReadAsTheModelReadsIt(t *testing.T) {
 			b = append(bytes.TrimSuffix(bytes.TrimSpace(b), []byte("}")), two[i:]...)
 		}
 		for range r.IntN(3) {
-			b[r.IntN(len(b))] = nearJSON[r.IntN(len(nearJSON))]
+			b[r.IntN(len(b))] = nearChunk[r.IntN(len(nearChunk))]
 		}
 		checkChunk(t, b)
 	}
 }
 
 func TestChunkIsNestedNoMoreThanMaxDepth(t *testing.T) {
-	for depth, want := range map[int]bool{maxDepth - 4: true, maxDepth - 3: false, 1 << 20: false} {
+	for depth, want := range map[int]bool{jsonspan.MaxDepth - 4: true, jsonspan.MaxDepth - 3: false, 1 << 20: false} {
 		data := `{"choices":[{"delta":{"content":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + `}}]}`
 		if got := new(chunk).parse([]byte(data)); got != want {
 			t.Errorf("%d deep: %v", depth, got)
@@ -282,3 +276,6 @@ func FuzzChunk(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) { checkChunk(t, data) })
 }
+
+// nearChunk are the bytes that turn a chunk into something like it.
+const nearChunk = `{}[]",:0123-+.eEtruefalsn\ud ` + "\n\t\x00\x80"

@@ -1,17 +1,23 @@
 package rewrite
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+)
 
 // chunkFrame handles the frame s.f with the chunk s.c.
 func (s *Stream) chunkFrame() {
-	c, data := &s.c, s.f.data
+	c, data := &s.c, s.f.Data
 	s.sum.Chunks++
 	if s.finished && s.failed && c.count > 0 {
-		s.note(sectionEnd, "behind the error finish nothing takes it back: dropped")
-		s.fate = fateDrop
+		s.note(contract.SectionEnd, "behind the error finish nothing takes it back: dropped")
+		s.framing.Drop()
 		return
 	}
-	s.stays = s.passes(c.content.of(data))
+	s.stays = s.passes(c.content.Of(data))
 	s.learn()
 	s.rest = kept{}
 	s.updateEnvelope()
@@ -32,8 +38,8 @@ func (s *Stream) chunkFrame() {
 	}
 	switch {
 	case s.hasText():
-		s.textFrame(c.content.inner())
-	case c.count == 1 && !c.index && !c.finish.ok() && !c.err.set(data):
+		s.textFrame(c.content.Inner())
+	case c.count == 1 && !c.index && !c.finish.Ok() && !c.err.IsSet(data):
 		s.otherChoice()
 	default:
 		s.quietFrame()
@@ -41,15 +47,15 @@ func (s *Stream) chunkFrame() {
 }
 
 // says tells whether the chunk says something that is looked at.
-func (s *Stream) says() bool { return s.hasText() && s.c.content.inner().ok() }
+func (s *Stream) says() bool { return s.hasText() && s.c.content.Inner().Ok() }
 
-// hasText tells whether the chunk has content of the choice that is looked at.
-func (s *Stream) hasText() bool { return s.c.content.ok() && s.c.index }
+// jsonspan.HasText tells whether the chunk has content of the choice that is looked at.
+func (s *Stream) hasText() bool { return s.c.content.Ok() && s.c.index }
 
 // passes tells whether content is sure to be text that stays: it has no backtick
 // and no < in it, nothing is held, and no reasoning is under way.
 func (s *Stream) passes(content []byte) bool {
-	return s.eat == 0 && !s.line.active() && s.tags.idle() && !hasSigns(content)
+	return s.eat == 0 && !s.line.Active() && s.tags.idle() && !hasSigns(content)
 }
 
 // hasSigns tells whether the inside of a JSON string has a backtick or a <, with
@@ -86,12 +92,12 @@ func (s *Stream) allEnded() bool { return s.begun&^s.ended == 0 }
 // and starts the tool (contract section 1).
 func (s *Stream) isMarker() bool {
 	c := &s.c
-	if s.said.shown || s.finished || !c.index || !c.content.ok() {
+	if s.said.shown || s.finished || !c.index || !c.content.Ok() {
 		return false
 	}
-	inner := c.content.inner()
-	text := inner.of(s.f.data)
-	m, ok := wholeMarker(text)
+	inner := c.content.Inner()
+	text := inner.Of(s.f.Data)
+	m, ok := marker.Whole(text)
 	if !ok {
 		return false
 	}
@@ -99,8 +105,8 @@ func (s *Stream) isMarker() bool {
 	switch {
 	case s.droppable():
 		s.startDerived(&t, SourceMarker)
-		s.fate = fateDrop
-	case c.finish.ok():
+		s.framing.Drop()
+	case c.finish.Ok():
 		s.startDerived(&t, SourceMarker)
 		s.keepNothing(inner)
 		s.writeChunk()
@@ -114,12 +120,12 @@ func (s *Stream) isMarker() bool {
 
 // markerComes notes that the marker m leaves the text, and returns the tool that
 // it stands for.
-func (s *Stream) markerComes(m marker, text []byte) toolFields {
+func (s *Stream) markerComes(m marker.Marker, text []byte) toolFields {
 	s.settle()
-	s.note(sectionMarkers, "a tool marker, the whole content of one chunk: leaves the text")
+	s.note(contract.SectionMarkers, "a tool marker, the whole content of one chunk: leaves the text")
 	s.owes()
 	s.sum.Markers++
-	return s.startedBy(m.emoji.of(text), m.label.of(text))
+	return s.startedBy(m.Emoji.Of(text), m.Label.Of(text))
 }
 
 // owes notes that a marker goes with its newlines, of which one has to keep the
@@ -139,13 +145,13 @@ func (s *Stream) owes() {
 // content is gone.
 func (s *Stream) droppable() bool {
 	c := &s.c
-	return s.f.plain && c.alone && c.index && !c.extra && !c.twins && !c.more && !c.finish.ok() &&
-		!c.usage.set(s.f.data) && !c.err.set(s.f.data) && !c.hermes.ok()
+	return s.f.OnlyData && c.alone && c.index && !c.extra && !c.twins && !c.more && !c.finish.Ok() &&
+		!c.usage.IsSet(s.f.Data) && !c.err.IsSet(s.f.Data) && !c.hermes.Ok()
 }
 
 // writeChunk writes the chunk with its edits.
 func (s *Stream) writeChunk() {
-	if s.c.finish.ok() {
+	if s.c.finish.Ok() {
 		s.finishFrame()
 		return
 	}
@@ -157,7 +163,7 @@ func (s *Stream) writeChunk() {
 // as gateways send it: it is upstream's, and is not said twice.
 func (s *Stream) errorInside() {
 	s.redactError()
-	if s.c.err.set(s.f.data) && !s.finished {
+	if s.c.err.IsSet(s.f.Data) && !s.finished {
 		s.noteError()
 	}
 }
@@ -182,11 +188,11 @@ func (s *Stream) otherText() {
 func (s *Stream) quietFrame() {
 	c := &s.c
 	s.otherText()
-	switch quiet := !c.finish.ok() && !c.extra && !c.twins && !c.errors && !c.text && !c.reasoning && !c.other && !c.err.set(s.f.data) && !c.hermes.ok() && c.count <= 1; {
+	switch quiet := !c.finish.Ok() && !c.extra && !c.twins && !c.errors && !c.text && !c.reasoning && !c.other && !c.err.IsSet(s.f.Data) && !c.hermes.Ok() && c.count <= 1; {
 	case !quiet:
 		s.settle()
 	case !s.hold.empty():
-		s.forwardQuiet(s.f.raw)
+		s.forwardQuiet(s.f.Raw)
 		return
 	}
 	s.calm()
@@ -195,18 +201,18 @@ func (s *Stream) quietFrame() {
 
 // textFrame takes imitations and reasoning out of the content at in and writes
 // the chunk, or holds it back.
-func (s *Stream) textFrame(in span) {
-	if s.c.finish.ok() && in.ok() {
+func (s *Stream) textFrame(in jsonspan.Span) {
+	if s.c.finish.Ok() && in.Ok() {
 		s.completeAll(s.willFail()) // not between a line that is held and its end
 	}
 	s.parts, s.stretches, s.growth = s.parts[:0], 0, maxGrowth-s.tools.cost(s.endSize())
-	s.begin(in.from, s.tags.inside).breaks = s.breaks
+	s.begin(in.From, s.tags.inside).breaks = s.breaks
 	if s.stays {
-		s.readPlain(in.of(s.f.data))
+		s.readPlain(in.Of(s.f.Data))
 	} else {
 		s.readText(in)
 	}
-	if s.c.finish.ok() || s.c.err.set(s.f.data) || s.c.reasoning || s.c.acts {
+	if s.c.finish.Ok() || s.c.err.IsSet(s.f.Data) || s.c.reasoning || s.c.acts {
 		s.closeLine(in)
 		s.decideClosing(in)
 	} else {
@@ -214,7 +220,7 @@ func (s *Stream) textFrame(in span) {
 	}
 	s.splitMarkers(in)
 	p, k := s.writeParts(in)
-	if s.line.active() {
+	if s.line.Active() {
 		if s.owed && s.lineHere {
 			k.front = newlineInJSON
 		}
@@ -226,10 +232,10 @@ func (s *Stream) textFrame(in span) {
 
 // writeText writes the chunk with nothing of its content at in but k. Reasoning
 // gets a delta of its own (contract section 4).
-func (s *Stream) writeText(in span, k kept, reasoning bool) {
+func (s *Stream) writeText(in jsonspan.Span, k kept, reasoning bool) {
 	left := k.left()
 	if reasoning && left > 0 {
-		s.note(sectionReasoning, "reasoning: leaves the content")
+		s.note(contract.SectionReasoning, "reasoning: leaves the content")
 	}
 	if reasoning && left > 0 && !s.renamable() {
 		if s.o.Reasoning != ReasoningDrop {
@@ -237,9 +243,9 @@ func (s *Stream) writeText(in span, k kept, reasoning bool) {
 		}
 		k, left = nothing(in), 0
 	}
-	if in.ok() && left == 0 && s.droppable() {
+	if in.Ok() && left == 0 && s.droppable() {
 		s.writeLF() // of the parts that have left
-		s.fate = fateDrop
+		s.framing.Drop()
 		return
 	}
 	s.rest = k
@@ -251,16 +257,16 @@ func (s *Stream) writeText(in span, k kept, reasoning bool) {
 // renamable tells whether the chunk may leave with its content as reasoning.
 func (s *Stream) renamable() bool {
 	c := &s.c
-	return s.o.Reasoning != ReasoningDrop && c.bare && !c.finish.ok() && !c.err.set(s.f.data)
+	return s.o.Reasoning != ReasoningDrop && c.bare && !c.finish.Ok() && !c.err.IsSet(s.f.Data)
 }
 
 // closeLine decides the line under suspicion: neither a finish chunk nor an
 // error waits, nor what else the model does.
-func (s *Stream) closeLine(in span) {
+func (s *Stream) closeLine(in jsonspan.Span) {
 	switch {
-	case !s.line.active():
-	case s.line.complete():
-		s.cutLine(in, in.to)
+	case !s.line.Active():
+	case s.line.Complete():
+		s.cutLine(in, in.To)
 		s.eat++ // its own newline is yet to come
 	default:
 		s.clearLine()
@@ -269,30 +275,32 @@ func (s *Stream) closeLine(in span) {
 
 // holdFrame keeps the chunk back with nothing of its content at in but k, whose
 // last line may be an imitation, or a tag.
-func (s *Stream) holdFrame(in span, k kept) {
-	if s.line.phase == candidateTag {
-		s.note(sectionReasoning, "may be a tag: held back")
+func (s *Stream) holdFrame(in jsonspan.Span, k kept) {
+	if s.line.Phase == marker.InTag {
+		s.note(contract.SectionReasoning, "may be a tag: held back")
 	} else {
-		s.note(sectionMarkers, "may be an imitated marker: held back to the end of the line")
+		s.note(contract.SectionMarkers, "may be an imitated marker: held back to the end of the line")
 	}
 	s.writeLF() // of the parts that have left
 	s.keep(in, k, false)
 	s.redactError()
 	start := s.hold.size()
-	held := func(v span) span { return span{start + s.movedBefore(v.from), start + s.moved(v.to)} }
+	held := func(v jsonspan.Span) jsonspan.Span {
+		return jsonspan.Span{From: start + s.edits.MovedBefore(&s.f, v.From), To: start + s.edits.Moved(&s.f, v.To)}
+	}
 	h := heldFrame{text: held(in), drop: s.droppable()}
-	if s.c.repeat.ok() {
-		h.repeat = held(s.c.repeat.inner())
+	if s.c.repeat.Ok() {
+		h.repeat = held(s.c.repeat.Inner())
 	}
 	if s.lineHere {
-		s.line.from = start + s.moved(s.line.from)
+		s.line.From = start + s.edits.Moved(&s.f, s.line.From)
 		if s.owed {
-			s.line.from -= len(k.front) // which goes with the line
+			s.line.From -= len(k.front) // which goes with the line
 		}
 		s.lineHere = false
 	}
-	s.hold.buf = s.render(s.hold.buf)
+	s.hold.buf = s.edits.Append(s.hold.buf, &s.f)
 	s.hold.addText(h)
-	s.fate = fateHold
+	s.framing.Hold()
 	s.boundHold()
 }

@@ -1,34 +1,28 @@
 package rewrite
 
-import "bytes"
+import (
+	"bytes"
 
-// fate is what becomes of an LF whose CR has ended a unit: the same as of the
-// unit.
-type fate uint8
-
-const (
-	fateForward fate = iota
-	fateHold
-	fateDrop
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
 // unit handles a unit of the stream.
-func (s *Stream) unit(u unit, b []byte) {
-	s.pattern.calm = s.pattern.calm && u == unitFrame
-	if u == unitMark {
-		s.mark = !s.left // behind a keepalive it would be part of a field's name
+func (s *Stream) unit(u sse.Unit, b []byte) {
+	s.pattern.calm = s.pattern.calm && u == sse.UnitFrame
+	if u == sse.UnitMark {
+		s.framing.Mark()
 		return
 	}
-	s.writeMark()
-	s.lf = s.lf && u == unitLF // what is not owed at once is not owed
+	s.out = s.framing.Next(s.out, u)
 	switch u {
-	case unitFrame:
+	case sse.UnitFrame:
 		s.frame(b)
-	case unitNoise:
+	case sse.UnitNoise:
 		if !s.active || !s.commentEvent(b) {
 			s.forwardQuiet(b)
 		}
-	case unitRaw:
+	case sse.UnitRaw:
 		if s.done {
 			s.dropLate()
 			return
@@ -36,85 +30,54 @@ func (s *Stream) unit(u unit, b []byte) {
 		s.settle()
 		s.owed, s.eat = false, 0 // for all that is known it is text
 		if s.otherRaw(b) {
-			s.fate = fateDrop
+			s.framing.Drop()
 			return
 		}
 		s.out = append(s.out, b...)
-		s.fate = fateForward
-		s.note(sectionHarm, "larger than max_frame: passes unexamined")
+		s.framing.ForwardWhole()
+		s.note(contract.SectionHarm, "larger than max_frame: passes unexamined")
 		s.said.other, s.said.sinceTool = true, true // for all that is known
-		if !s.scan.raw {
+		if !s.scan.Raw() {
 			s.sum.Unexamined++
 		}
-	case unitLF:
-		s.lf = false
-		switch s.fate {
-		case fateForward:
+	case sse.UnitLF:
+		switch s.framing.LF() {
+		case sse.Forwarded:
 			s.out = append(s.out, b...)
-		case fateHold:
+		case sse.Held:
 			s.hold.addLF(b)
 			s.boundHold()
 		}
 	}
 }
 
-// writeMark writes the byte order mark. It leaves with what comes next.
-func (s *Stream) writeMark() {
-	if s.mark {
-		s.out = append(s.out, byteOrderMark...)
-	}
-	s.mark, s.left = false, true
-}
-
 // forward writes the frame s.f, byte for byte but for its edits, behind what is held.
 func (s *Stream) forward() {
 	s.settle()
-	s.fate = fateForward
-	s.out = s.render(s.out)
-	s.edits = s.edits[:0]
-	s.owesLF()
+	s.writeFrame()
 }
 
-// owesLF notes that the frame s.f, which has been written, ends with a CR whose
-// LF is yet to come.
-func (s *Stream) owesLF() {
-	s.lf = tearsCRLF(s.f.raw)
-}
-
-// tearsCRLF tells whether b ends with a CR whose LF is yet to come.
-func tearsCRLF(b []byte) bool {
-	return bytes.HasSuffix(b, []byte("\r")) && bytes.Contains(b, []byte("\r\n"))
-}
-
-// writeLF writes the LF that is owed before a frame of our own: the two must not
-// be torn apart, and upstream's is dropped when it comes.
-func (s *Stream) writeLF() {
-	if s.lf {
-		s.out = append(s.out, '\n')
-		s.lf, s.fate = false, fateDrop
-	}
-}
+// writeLF completes a torn CRLF before a frame of our own.
+func (s *Stream) writeLF() { s.out = s.framing.AppendLF(s.out) }
 
 // forwardQuiet writes bytes that say nothing. They do not decide a line that is
 // held, and keep their place behind it.
 func (s *Stream) forwardQuiet(b []byte) {
 	if s.hold.empty() {
-		s.fate = fateForward
 		s.out = append(s.out, b...)
-		s.lf = tearsCRLF(b)
+		s.framing.Forward(b)
 		return
 	}
-	s.fate = fateHold
+	s.framing.Hold()
 	s.hold.add(b)
 	s.boundHold()
 }
 
 // boundHold lets the line under suspicion go when too much waits for its end.
 func (s *Stream) boundHold() {
-	if s.hold.size() > s.scan.max {
-		torn := tearsCRLF(s.hold.buf)
+	if n := s.hold.size(); n > s.scan.MaxFrame {
 		s.clearLine()
-		s.lf, s.fate = torn, fateForward
+		s.framing.Forward(s.out[len(s.out)-n:])
 	}
 }
 
@@ -125,21 +88,22 @@ func (s *Stream) frame(raw []byte) {
 		return
 	}
 	s.pattern.calm, s.known = false, false
-	s.edits, s.cuts, s.room = s.edits[:0], s.cuts[:0], s.room[:0]
-	s.f.parseCut(raw, s.scan.seen)
-	data := s.f.data
-	if s.f.has {
+	s.edits.Reset()
+	s.cuts, s.room = s.cuts[:0], s.room[:0]
+	s.scan.ParseFrame(&s.f, raw)
+	data := s.f.Data
+	if s.f.HasData {
 		s.sum.Frames++
 	}
 	if !s.active {
-		if !s.f.has || !s.chunkComes() {
+		if !s.f.HasData || !s.chunkComes() {
 			s.otherFrame()
 			return
 		}
-		s.active, s.scan.lines, s.other = true, false, nil
+		s.active, s.scan.CommentUnits, s.other = true, false, nil
 	}
 	switch {
-	case !s.f.has:
+	case !s.f.HasData:
 		s.forwardQuiet(raw)
 		return
 	case isDone(data):
@@ -150,8 +114,8 @@ func (s *Stream) frame(raw []byte) {
 			s.dropLate()
 			return
 		}
-		s.note(sectionHarm, "no well-formed JSON object: passes")
-		if s.f.tellsState() {
+		s.note(contract.SectionHarm, "no well-formed JSON object: passes")
+		if tellsState(s.f.Event) {
 			s.redactData()
 		}
 		s.forward()
@@ -163,25 +127,25 @@ func (s *Stream) frame(raw []byte) {
 // object handles a frame whose data is the object s.c.
 func (s *Stream) object() {
 	s.redactMany()
-	data := s.f.data
+	data := s.f.Data
 	named := isNamed(&s.f)
 	switch {
 	case s.done:
 		s.redactFrame()
 		s.late()
-	case string(s.f.event) == progressEvent && s.c.tellsTool(data):
-		if s.c.choices.ok() {
+	case string(s.f.Event) == progressEvent && s.c.tellsTool(data):
+		if s.c.choices.Ok() {
 			s.toolFrame(ProgressEnvelope)
 		} else {
 			s.toolFrame(ProgressBare)
 		}
-	case !named && s.c.isToolEvent(data) && s.c.callID.isString(data) && s.c.choices.ok():
+	case !named && s.c.isToolEvent(data) && s.c.callID.IsString(data) && s.c.choices.Ok():
 		s.toolFrame(ProgressUnnamed)
 	case s.isWrapped():
 		s.wrappedFrame()
 	case s.c.isChunk(data) || !named && s.c.list:
 		s.chunkFrame()
-	case s.c.err.set(data) && (!named || string(s.f.event) == "error"):
+	case s.c.err.IsSet(data) && (!named || string(s.f.Event) == "error"):
 		s.errorFrame()
 	case named:
 		s.namedFrame()
@@ -194,8 +158,8 @@ func (s *Stream) object() {
 // late handles a frame with the object s.c behind [DONE]: only a chunk without
 // choices, such as one of usage, passes, and no event of a tool (contract section 2).
 func (s *Stream) late() {
-	isChunk := s.c.isChunk(s.f.data) || !isNamed(&s.f) && s.c.list
-	if s.failed || !isChunk || s.c.count > 0 || string(s.f.event) == progressEvent || s.c.isToolEvent(s.f.data) {
+	isChunk := s.c.isChunk(s.f.Data) || !isNamed(&s.f) && s.c.list
+	if s.failed || !isChunk || s.c.count > 0 || string(s.f.Event) == progressEvent || s.c.isToolEvent(s.f.Data) {
 		s.dropLate()
 		return
 	}
@@ -205,11 +169,11 @@ func (s *Stream) late() {
 // dropLate drops what comes behind [DONE].
 func (s *Stream) dropLate() {
 	if s.failed {
-		s.note(sectionEnd, "behind the error finish nothing takes it back: dropped")
+		s.note(contract.SectionEnd, "behind the error finish nothing takes it back: dropped")
 	} else {
-		s.note(sectionEnd, "behind [DONE]: dropped")
+		s.note(contract.SectionEnd, "behind [DONE]: dropped")
 	}
-	s.fate = fateDrop
+	s.framing.Drop()
 }
 
 // doneFrame handles [DONE].

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // maxEnvelope is the length in bytes up to which an id or a model is taken from
@@ -59,28 +61,28 @@ func (e *envelope) changed() {
 
 // updateEnvelope takes the values of the chunk s.c over.
 func (s *Stream) updateEnvelope() {
-	c, data := &s.c, s.f.data
+	c, data := &s.c, s.f.Data
 	if s.hasEnvelope() {
 		s.env.like = s.env.like || s.known
 		return
 	}
-	fits := func(v span) bool { return v.to-v.from <= maxEnvelope }
-	hasID := c.id.isString(data) && c.id.to-c.id.from > 2 && fits(c.id)
-	hasCreated := c.created.ok() && isDigit(data[c.created.from]) && fits(c.created)
-	hasModel := c.model.isString(data) && c.model.to-c.model.from > 2 && fits(c.model)
+	fits := func(v jsonspan.Span) bool { return v.To-v.From <= maxEnvelope }
+	hasID := c.id.IsString(data) && c.id.To-c.id.From > 2 && fits(c.id)
+	hasCreated := c.created.Ok() && jsonspan.IsDigit(data[c.created.From]) && fits(c.created)
+	hasModel := c.model.IsString(data) && c.model.To-c.model.From > 2 && fits(c.model)
 	e := &s.env
 	if !hasID || !hasCreated || !hasModel {
 		e = s.envelope()
 	}
 	id, created, model := e.id(), e.createdAt(), e.modelsName()
 	if hasID {
-		id = c.id.of(data)
+		id = c.id.Of(data)
 	}
 	if hasCreated {
-		created = c.created.of(data)
+		created = c.created.Of(data)
 	}
 	if hasModel {
-		model = c.model.of(data)
+		model = c.model.Of(data)
 	}
 	e.known, e.like = true, s.known && hasID && hasCreated && hasModel
 	if len(id) == len(e.id()) && len(created) == len(e.createdAt()) && len(model) == len(e.modelsName()) {
@@ -94,17 +96,15 @@ func (s *Stream) updateEnvelope() {
 	e.set(id, created, model)
 }
 
-func isDigit(b byte) bool { return b >= '0' && b <= '9' }
-
 // hasEnvelope tells whether the chunk s.c has the values of the envelope.
 func (s *Stream) hasEnvelope() bool {
-	return s.known && s.env.like || s.env.same(&s.c, s.f.data)
+	return s.known && s.env.like || s.env.same(&s.c, s.f.Data)
 }
 
 // same tells whether a chunk has the values that e has.
 func (e *envelope) same(c *chunk, data []byte) bool {
-	return e.known && bytes.Equal(e.id(), c.id.of(data)) &&
-		bytes.Equal(e.createdAt(), c.created.of(data)) && bytes.Equal(e.modelsName(), c.model.of(data))
+	return e.known && bytes.Equal(e.id(), c.id.Of(data)) &&
+		bytes.Equal(e.createdAt(), c.created.Of(data)) && bytes.Equal(e.modelsName(), c.model.Of(data))
 }
 
 // appendHead appends the first four members, and the name of the fifth.

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // spellings are ways to write the same in a JSON string.
@@ -57,7 +59,7 @@ func TestEscapesDecideNothing(t *testing.T) {
 			a := RepairAnswer([]byte(completion(`, "content": "`+answers[i]+`"`, "stop", realUsage)), &o, nil)
 			m := messageOf(t, a.Body)
 			h, healed := Heal([]byte(`{"messages": [{"role": "assistant", "content": "`+answers[i]+`"}]}`), nil)
-			history := unquote(memberOf(h, span{0, len(h)}, "messages").of(h))
+			history := unquote(jsonspan.MemberOf(h, jsonspan.Span{From: 0, To: len(h)}, "messages").Of(h))
 			saw[i] = fmt.Sprintf("%q %q %q %v %+v\n%+v\n%d %q", v.content, v.reasoning, v.story(), v.starts(), sum, m, healed.Markers, unescaped(history))
 		}
 		same(t, saw[1], saw[0], fmt.Sprintf("%+v: what is seen of %s", o, ways[1]))
@@ -68,7 +70,7 @@ func TestEscapesDecideNothing(t *testing.T) {
 }
 
 // unescaped returns the text of a JSON array's messages, without escapes.
-func unescaped(s string) string { return string(appendText(nil, []byte(s))) }
+func unescaped(s string) string { return string(jsonspan.AppendText(nil, []byte(s))) }
 
 // A text that is one escape is no more than that.
 func TestContentOfOneEscape(t *testing.T) {

@@ -1,6 +1,10 @@
 package rewrite
 
-import "math"
+import (
+	"math"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
 
 // fence follows the lines of a Markdown text and knows whether the next line is
 // inside a fenced code block (CommonMark 4.5). Unlike CommonMark it takes any
@@ -48,7 +52,7 @@ func (f *fence) step(r rune) {
 			f.phase = fenceText // the info string of a backtick fence has no backtick
 		}
 	case fenceTrail:
-		if !isSpace(r) {
+		if !jsonspan.IsSpace(r) {
 			f.phase = fenceText
 		}
 	}
@@ -58,7 +62,7 @@ func (f *fence) begin(r rune) {
 	switch {
 	case r == '`' || r == '~':
 		f.phase, f.run, f.n = fenceRun, byte(r), 1
-	case !isSpace(r):
+	case !jsonspan.IsSpace(r):
 		f.phase = fenceText
 	}
 }
@@ -71,7 +75,7 @@ func (f *fence) inRun(r rune) {
 		f.phase = fenceText
 	case !f.open():
 		f.phase = fenceInfo
-	case f.closes() && isSpace(r):
+	case f.closes() && jsonspan.IsSpace(r):
 		f.phase = fenceTrail
 	default:
 		f.phase = fenceText

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"math/bits"
 	"strconv"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // appendHermes appends the hermes block of an error finish.
@@ -33,7 +36,7 @@ func (s *Stream) writeErrorFinish(code string) {
 		code = CodeAgentError
 	}
 	if s.explains() {
-		s.notef(sectionEnd, "error finish, code %s", code)
+		s.notef(contract.SectionEnd, "error finish, code %s", code)
 	}
 	s.fail(code)
 	s.finished = true
@@ -51,7 +54,7 @@ func (s *Stream) writeErrorFinish(code string) {
 	}
 	if inline && s.errorSent == nil {
 		s.out = append(s.out, `,"error":`...)
-		s.out = appendErrorValue(s.out, message, code)
+		s.out = contract.AppendErrorValue(s.out, message, code)
 	}
 	s.out = append(s.out, `,"hermes":`...)
 	s.out = append(s.appendHermes(s.out, message), "}\n\n"...)
@@ -79,14 +82,14 @@ func (s *Stream) appendChoices(dst []byte) []byte {
 func (s *Stream) quotedMessage(code string) []byte {
 	message := Message(code)
 	if code == CodeShutdown && s.tools.count == 0 && s.sum.Unexamined == 0 {
-		message = shutdownBeforeTools
+		message = contract.ShutdownBeforeTools
 	}
-	return s.added(appendQuoted(s.room, message))
+	return s.added(jsonspan.AppendQuoted(s.room, message))
 }
 
 // errorObject returns the object of an error frame.
 func (s *Stream) errorObject(message []byte, code string) []byte {
-	return s.added(appendError(s.room, message, code))
+	return s.added(contract.AppendErrorObject(s.room, message, code))
 }
 
 // hermes returns the hermes block of an error finish.
@@ -97,9 +100,9 @@ func (s *Stream) hermes(message []byte) []byte {
 // finishFrame handles a chunk with a finish reason. Its content has been read;
 // edits of it stand.
 func (s *Stream) finishFrame() {
-	c, data := &s.c, s.f.data
-	reason := finishReason(c.finish.inner().of(data))
-	if c.err.set(data) || c.hermes.set(data) {
+	c, data := &s.c, s.f.Data
+	reason := finishReason(c.finish.Inner().Of(data))
+	if c.err.IsSet(data) || c.hermes.IsSet(data) {
 		s.reportsFailures(true)
 	}
 	if s.finished {
@@ -113,7 +116,7 @@ func (s *Stream) finishFrame() {
 	switch {
 	case reason != "stop":
 	case s.errorSent != nil: // it has said that it failed
-		s.note(sectionEnd, "stop behind an error of upstream's: becomes error")
+		s.note(contract.SectionEnd, "stop behind an error of upstream's: becomes error")
 		failure = CodeCrashed
 	default:
 		failure = s.falseStop()
@@ -145,7 +148,7 @@ func finishReason(b []byte) string {
 	case "length":
 		return "length"
 	}
-	return string(appendText(nil, b))
+	return string(jsonspan.AppendText(nil, b))
 }
 
 // crash turns the finish chunk of an agent that failed and says stop into an
@@ -158,9 +161,9 @@ func (s *Stream) crash(code string) {
 		message = s.quotedMessage(code)
 	}
 	s.fillEnvelope()
-	s.eachStop(func(at span) { s.edit(at.from, at.to, s.literal(`"error"`)) })
+	s.eachStop(func(at jsonspan.Span) { s.edits.Replace(&s.f, at.From, at.To, s.literal(`"error"`)) })
 	if s.o.ErrorFinish == ErrorFinishInline && s.errorSent == nil {
-		s.setMember(s.c.err, "error", s.added(appendErrorValue(s.room, message, code)))
+		s.setMember(s.c.err, "error", s.added(contract.AppendErrorValue(s.room, message, code)))
 	} else {
 		s.writeError(s.errorObject(message, code))
 		s.removeMember(s.c.err)
@@ -170,21 +173,16 @@ func (s *Stream) crash(code string) {
 }
 
 // eachStop calls each with every finish reason of the chunk s.c that is stop.
-func (s *Stream) eachStop(each func(span)) {
-	data := s.f.data
+func (s *Stream) eachStop(each func(jsonspan.Span)) {
+	data := s.f.Data
 	if s.c.count == 1 { // as of almost all
 		each(s.c.finish)
 		return
 	}
-	for i := s.c.choices.from + 1; ; {
-		choice, next, ok := nextElement(data, i)
-		if !ok {
-			return
-		}
-		if reason := memberOf(data, choice, "finish_reason"); reason.isString(data) && spells(reason.inner().of(data), "stop") {
+	for choice := range jsonspan.Elements(data, s.c.choices) {
+		if reason := jsonspan.MemberOf(data, choice, "finish_reason"); reason.IsString(data) && jsonspan.Spells(reason.Inner().Of(data), "stop") {
 			each(reason)
 		}
-		i = next
 	}
 }
 
@@ -192,25 +190,25 @@ func (s *Stream) eachStop(each func(span)) {
 // lacks: the writer of Hermes 0.13 sends a chunk of nothing but choices when it fails
 // (contract section 3).
 func (s *Stream) fillEnvelope() {
-	c, data, e := &s.c, s.f.data, s.envelope()
+	c, data, e := &s.c, s.f.Data, s.envelope()
 	at := c.open + 1
 	for _, m := range [...]struct {
-		is    span
+		is    jsonspan.Span
 		there bool
 		name  string
 		value []byte
 	}{
-		{c.id, stringOf(data, c.id) != nil, `"id":`, e.id()},
-		{c.object, stringOf(data, c.object) != nil, `"object":`, []byte(`"chat.completion.chunk"`)},
-		{c.created, c.created.ok() && isDigit(data[c.created.from]), `"created":`, e.createdAt()},
-		{c.model, stringOf(data, c.model) != nil, `"model":`, e.modelsName()},
+		{c.id, jsonspan.StringAt(data, c.id) != nil, `"id":`, e.id()},
+		{c.object, jsonspan.StringAt(data, c.object) != nil, `"object":`, []byte(`"chat.completion.chunk"`)},
+		{c.created, c.created.Ok() && jsonspan.IsDigit(data[c.created.From]), `"created":`, e.createdAt()},
+		{c.model, jsonspan.StringAt(data, c.model) != nil, `"model":`, e.modelsName()},
 	} {
 		switch {
 		case m.there:
-		case m.is.ok(): // it is null, or empty
-			s.edit(m.is.from, m.is.to, m.value)
+		case m.is.Ok(): // it is null, or empty
+			s.edits.Replace(&s.f, m.is.From, m.is.To, m.value)
 		default:
-			s.edit(at, at, s.added(append(append(append(s.room, m.name...), m.value...), ',')))
+			s.edits.Replace(&s.f, at, at, s.added(append(append(append(s.room, m.name...), m.value...), ',')))
 		}
 	}
 }
@@ -234,15 +232,15 @@ func (s *Stream) moveText() {
 		return
 	}
 	s.writeDelta(false, s.rest)
-	in := s.c.content.inner()
-	s.edits = s.edits[:0]
+	in := s.c.content.Inner()
+	s.edits.Reset()
 	s.keepNothing(in)
 }
 
 // upstreamError splits the finish chunk of an agent that says why it failed:
 // the error in a frame of its own, the rest without it.
 func (s *Stream) upstreamError() {
-	s.note(sectionEnd, "upstream says that the agent failed: an error finish, without secrets")
+	s.note(contract.SectionEnd, "upstream says that the agent failed: an error finish, without secrets")
 	s.fail(CodeAgentError)
 	s.moveText()
 	s.redactOf(s.c.hermes)
@@ -251,24 +249,24 @@ func (s *Stream) upstreamError() {
 		s.redactOf(s.c.err)
 		return
 	}
-	data, message := s.f.data, s.reason()
+	data, message := s.f.Data, s.reason()
 	s.fillEnvelope()
-	if s.c.err.set(data) {
+	if s.c.err.IsSet(data) {
 		s.writeError(s.upstreamErrorObject(message))
 	} else {
 		s.writeError(s.errorObject(message, CodeAgentError))
 	}
 	s.removeMember(s.c.err)
-	if !s.c.hermes.set(data) {
+	if !s.c.hermes.IsSet(data) {
 		s.setMember(s.c.hermes, "hermes", s.hermes(message))
 	}
 }
 
 // reason returns the message, a JSON string, of the error in s.c.
 func (s *Stream) reason() []byte {
-	data := s.f.data
-	for _, v := range [...]span{s.c.fault.message, s.c.err, s.c.fault.hermes} {
-		if m := stringOf(data, v); m != nil {
+	data := s.f.Data
+	for _, v := range [...]jsonspan.Span{s.c.fault.message, s.c.err, s.c.fault.hermes} {
+		if m := jsonspan.StringAt(data, v); m != nil {
 			return s.redact(m)
 		}
 	}
@@ -281,27 +279,27 @@ func (s *Stream) reason() []byte {
 // upstreamErrorObject returns upstream's error with the members that clients
 // expect and it lacks.
 func (s *Stream) upstreamErrorObject(message []byte) []byte {
-	data, e := s.f.data, s.c.err
-	if !e.isObject(data) {
+	data, e := s.f.Data, s.c.err
+	if !e.IsObject(data) {
 		return s.errorObject(message, CodeAgentError)
 	}
 	from := len(s.room)
 	s.room = append(s.room, `{"error":`...)
 	f := &s.c.fault
-	if v := f.message; v.ok() && stringOf(data, v) == nil {
-		s.room = append(append(s.room, s.redact(data[e.from:v.from])...), message...)
-		s.room = append(s.room, s.redact(data[v.to:e.to-1])...)
+	if v := f.message; v.Ok() && jsonspan.StringAt(data, v) == nil {
+		s.room = append(append(s.room, s.redact(data[e.From:v.From])...), message...)
+		s.room = append(s.room, s.redact(data[v.To:e.To-1])...)
 	} else {
-		s.room = append(s.room, s.redact(data[e.from:e.to-1])...)
+		s.room = append(s.room, s.redact(data[e.From:e.To-1])...)
 	}
-	object := oneLine(s.room[from:])
+	object := jsonspan.OneLine(s.room[from:])
 	for _, m := range [...]struct {
-		is          span
+		is          jsonspan.Span
 		name, value string
 	}{
 		{f.message, "message", ""}, {f.typ, "type", `"` + ErrorType + `"`}, {f.param, "param", "null"}, {f.code, "code", `"` + CodeAgentError + `"`},
 	} {
-		if m.is.ok() {
+		if m.is.Ok() {
 			continue
 		}
 		if !bytes.HasSuffix(bytes.TrimRight(object, " \t\r"), []byte("{")) {
@@ -319,7 +317,7 @@ func (s *Stream) upstreamErrorObject(message []byte) []byte {
 // errorCode returns the code of the error in s.c where it is one of ours, which
 // another sidecar has sent.
 func (s *Stream) errorCode() string {
-	code := string(inside(stringOf(s.f.data, s.c.fault.code)))
+	code := string(jsonspan.Inside(jsonspan.StringAt(s.f.Data, s.c.fault.code)))
 	switch code {
 	case CodeAborted, CodeIncomplete, CodeTimeout, CodeCrashed, CodeShutdown:
 		return code
@@ -340,7 +338,7 @@ func (s *Stream) errorFrame() {
 
 // noteError remembers that the error in s.c is sent to the client.
 func (s *Stream) noteError() {
-	s.note(sectionEnd, "an error of upstream's: an error finish will not repeat it")
+	s.note(contract.SectionEnd, "an error of upstream's: an error finish will not repeat it")
 	s.fail(s.errorCode())
-	s.errorSent = bytes.Clone(cutString(s.reason(), maxMessage))
+	s.errorSent = bytes.Clone(jsonspan.Truncate(s.reason(), maxMessage))
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 )
 
 // FuzzJSON: whatever the data is, nothing panics, what is no JSON leaves as it
@@ -40,7 +42,7 @@ func FuzzJSON(f *testing.F) {
 		if !json.Valid([]byte(data)) {
 			want := frame
 			if strings.HasPrefix(frame, "event: hermes.status") { // it tells of the agent's state
-				want = frame[:len(frame)-len(data)-2] + string(redactText([]byte(data))) + "\n\n"
+				want = frame[:len(frame)-len(data)-2] + string(redact.Text([]byte(data))) + "\n\n"
 			}
 			same(t, middle, want, "bytes of what is no JSON")
 			return

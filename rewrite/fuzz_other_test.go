@@ -55,7 +55,7 @@ func FuzzOther(f *testing.F) {
 			same(t, again, got, "outputs of a second sidecar")
 		}
 		if strings.Count(got, redacted) > strings.Count(string(in), redacted) {
-			return // the rest is FuzzRedaction's
+			return // the rest is redact.FuzzRedaction's
 		}
 		if !s.other.failed {
 			// A blank line may have been added to the last event.

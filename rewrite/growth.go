@@ -1,6 +1,11 @@
 package rewrite
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+)
 
 // maxGrowth is by how many bytes a frame may leave longer than three times what it
 // was, with the ends of the tools that are open (contract section 7). What beside
@@ -10,9 +15,9 @@ const maxGrowth = 236 << 10
 
 // partSize returns how many bytes each part of the content at in takes beside its
 // text, when that is taken apart.
-func (s *Stream) partSize(in span) int {
+func (s *Stream) partSize(in jsonspan.Span) int {
 	if s.copies(in) {
-		return len(s.f.raw) - (in.to - in.from) + len("reasoning_content") + len(breakInJSON)
+		return len(s.f.Raw) - (in.To - in.From) + len("reasoning_content") + len(breakInJSON)
 	}
 	return len(s.envelope().values) + ownSize
 }
@@ -33,7 +38,7 @@ func (s *Stream) endSize() int {
 // mayStart reports whether one more marker of the content at in, which is trusted,
 // may start a tool: its events are longer than it is, and so are the parts of the
 // text around it.
-func (s *Stream) mayStart(in span) bool {
+func (s *Stream) mayStart(in jsonspan.Span) bool {
 	n := 2*s.partSize(in) + 2*(len(s.toolFront().event)+ownSize)
 	if s.growth < n {
 		return false
@@ -45,17 +50,17 @@ func (s *Stream) mayStart(in span) bool {
 // splitMarkers has no part of the content at in that has changed look like a tool's
 // marker, whole in a chunk of its own: whoever comes behind us would start a tool
 // for it. The newline that it begins with gets a chunk of its own.
-func (s *Stream) splitMarkers(in span) {
-	if len(s.parts) == 1 && len(s.cuts) == 0 && !s.parts[0].newline && !s.line.active() {
+func (s *Stream) splitMarkers(in jsonspan.Span) {
+	if len(s.parts) == 1 && len(s.cuts) == 0 && !s.parts[0].newline && !s.line.Active() {
 		return
 	}
 	for i := 0; i < len(s.parts); i++ {
 		if k := s.kept(in, i); !s.parts[i].reasoning && s.looksLikeMarker(in, i) {
-			cuts, at := s.parts[i].cuts, k.from
+			cuts, at := s.parts[i].cuts, k.From
 			if !s.parts[i].newline {
-				for at = s.firstOf(k); cuts < len(s.cuts) && s.cuts[cuts].from < at; cuts++ {
+				for at = s.firstOf(k); cuts < len(s.cuts) && s.cuts[cuts].From < at; cuts++ {
 				}
-				_, at = nextRune(s.f.data, at)
+				_, at = jsonspan.NextRune(s.f.Data, at)
 			}
 			i++
 			s.parts = slices.Insert(s.parts, i, part{from: at, cuts: cuts})
@@ -65,30 +70,30 @@ func (s *Stream) splitMarkers(in span) {
 
 // firstOf returns where the first byte is that is left.
 func (s *Stream) firstOf(k kept) int {
-	at := k.from
+	at := k.From
 	for _, c := range k.cuts {
-		if c.from > at {
+		if c.From > at {
 			break
 		}
-		at = c.to
+		at = c.To
 	}
 	return at
 }
 
 // looksLikeMarker reports whether what leaves of the part i of the content at in, but
 // for the line under suspicion, looks like a marker.
-func (s *Stream) looksLikeMarker(in span, i int) bool {
+func (s *Stream) looksLikeMarker(in jsonspan.Span, i int) bool {
 	k := s.kept(in, i)
-	if i == len(s.parts)-1 && s.line.active() && s.lineHere {
-		k.to = s.line.from
+	if i == len(s.parts)-1 && s.line.Active() && s.lineHere {
+		k.To = s.line.From
 	}
 	if s.parts[i].newline {
 		k.front = newlineInJSON
-	} else if at := s.firstOf(k); at >= k.to || s.f.data[at] != '\\' {
+	} else if at := s.firstOf(k); at >= k.To || s.f.Data[at] != '\\' {
 		return false
 	}
-	s.scratch = k.appendTo(s.scratch[:0], s.f.data)
-	_, ok := wholeMarker(s.scratch)
+	s.scratch = k.appendTo(s.scratch[:0], s.f.Data)
+	_, ok := marker.Whole(s.scratch)
 	return ok
 }
 

@@ -140,3 +140,6 @@ func keysInOrder(t testing.TB, object string) (keys []string) {
 	}
 	return keys
 }
+
+// What stands where a secret stood.
+const redacted = "[redacted]"

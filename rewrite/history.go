@@ -2,6 +2,9 @@ package rewrite
 
 import (
 	"unicode/utf8"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 // Healed is what Heal took out of the body of a request, and what that says.
@@ -39,10 +42,10 @@ const (
 // parts with the type text. Of members that stand there twice, each messages,
 // content and text is healed, for nobody knows which one a server takes; of
 // role, type and stream the last counts, as it does for most. A body that is
-// not well-formed JSON in UTF-8, or nested deeper than maxDepth, or has a lone
+// not well-formed JSON in UTF-8, or nested deeper than jsonspan.MaxDepth, or has a lone
 // surrogate within a marker, passes untouched.
 func Heal(body []byte, tools *Tools) ([]byte, Healed) {
-	h := healer{b: body, tools: (&Options{Tools: tools}).tools()}
+	h := healer{Reader: jsonspan.Reader{Data: body}, tools: (&Options{Tools: tools}).ToolTable()}
 	if !h.body() {
 		return body, Healed{}
 	}
@@ -53,60 +56,51 @@ func Heal(body []byte, tools *Tools) ([]byte, Healed) {
 	return append(h.out, body[h.at:]...), h.said
 }
 
-// healer walks once over the body of a request. It goes down where content can
-// be and skips all else. It trusts the JSON to be well formed, and asks whether
-// it is before the first byte is cut.
+// healer walks once over the body of a request. It reads what content can be in and
+// passes over all else. It checks the values before it cuts the first byte.
 //
-// member and element stop in front of a value, and skip or a step down goes
-// behind it. nextMember and nextElement would go behind it first, so that the
-// messages, nearly all of a body, would be scanned once for each level.
+// It does not use jsonspan.Members and Elements. They go behind a value before the caller
+// sees it, so that the messages, nearly all of a body, would be scanned once for each level.
 type healer struct {
-	b     []byte
-	i     int // the next byte to look at
+	jsonspan.Reader
 	tools *Tools
+	line  marker.Line // room to read one
 	said  Healed
 
-	texts []span // insides of the strings in the content of the message under way
+	texts []jsonspan.Span // insides of the strings in the content of the message under way
 
 	out     []byte // the healed body so far, nil before the first cut
 	at      int    // up to where b is in out
 	invalid bool   // there is something to cut, but the body is not to be touched
 	lone    bool   // nor when a marker has a lone surrogate in it: no text can have said that
-
-	begin []byte // room for what is compared with emoji
 }
 
-// body walks over the whole body, and is false when that is no JSON object with
-// nothing behind it.
+// body walks over the whole body. It returns false if that is no JSON object, or if
+// something follows it.
 func (h *healer) body() bool {
-	h.i = skipSpace(h.b, 0, ' ')
-	if !h.enter('{') {
+	h.Pos = jsonspan.SkipSpace(h.Data, 0)
+	if !h.At('{') {
 		return false
 	}
 	h.said.Asked = AskedWhole
-	for {
-		key, ok := h.member()
-		if !ok {
-			break
-		}
+	for h.Open(); ; {
+		key, ok := h.Member()
 		switch {
+		case !ok:
+			return h.AtEnd()
 		case h.means(key, "messages"):
 			h.messages()
 		case h.means(key, "stream"):
 			h.said.Asked = h.stream()
 		default:
-			ok = h.skip().ok()
-		}
-		if !ok {
-			return false
+			h.Skip()
 		}
 	}
-	return h.enter('}') && skipSpace(h.b, h.i, ' ') == len(h.b)
 }
 
 // stream reads the value of the member stream.
 func (h *healer) stream() Asked {
-	switch string(h.skip().of(h.b)) {
+	switch string(h.Skip().Of(h.Data)) {
 	case "true":
 		return AskedStream
 	case "false", "null":
@@ -117,18 +111,17 @@ func (h *healer) stream() Asked {
 
 // messages walks over the messages, if they are an array.
 func (h *healer) messages() {
-	if !h.enter('[') {
-		h.skip()
+	if !h.At('[') {
+		h.Skip()
 		return
 	}
-	for h.element() {
-		if h.enter('{') {
+	for h.Open(); h.Element(); {
+		if h.At('{') {
 			h.message()
 		} else {
-			h.skip() // to the end, where there is none
+			h.Skip()
 		}
 	}
-	h.enter(']')
 }
 
 // message walks over a message, and heals it when it is the assistant's. Its
@@ -137,8 +130,8 @@ func (h *healer) message() {
 	trim(&h.texts)
 	h.texts = h.texts[:0]
 	assistant := false
-	for {
-		key, ok := h.member()
+	for h.Open(); ; {
+		key, ok := h.Member()
 		if !ok {
 			break
 		}
@@ -148,10 +141,9 @@ func (h *healer) message() {
 		case h.means(key, "content"):
 			h.content()
 		default:
-			h.skip()
+			h.Skip()
 		}
 	}
-	h.enter('}')
 	if !assistant {
 		return
 	}
@@ -162,26 +154,25 @@ func (h *healer) message() {
 
 // content notes the texts of a message's content.
 func (h *healer) content() {
-	if !h.enter('[') {
+	if !h.At('[') {
 		h.text()
 		return
 	}
-	for h.element() {
-		if h.enter('{') {
+	for h.Open(); h.Element(); {
+		if h.At('{') {
 			h.part()
 		} else {
-			h.skip() // to the end, where there is none
+			h.Skip()
 		}
 	}
-	h.enter(']')
 }
 
 // part notes the text of a part of a content, if it has the type text.
 func (h *healer) part() {
 	n := len(h.texts)
 	isText := false
-	for {
-		key, ok := h.member()
+	for h.Open(); ; {
+		key, ok := h.Member()
 		if !ok {
 			break
 		}
@@ -191,10 +182,9 @@ func (h *healer) part() {
 		case h.means(key, "text"):
 			h.text()
 		default:
-			h.skip()
+			h.Skip()
 		}
 	}
-	h.enter('}')
 	if !isText {
 		h.texts = h.texts[:n]
 	}
@@ -202,75 +192,32 @@ func (h *healer) part() {
 
 // text notes the value as a text, if it is a string that may have a marker.
 func (h *healer) text() {
-	v := h.skip()
-	if v.isString(h.b) && h.suspects(v.inner()) {
-		h.texts = append(h.texts, v.inner())
+	v := h.Skip()
+	if v.IsString(h.Data) && h.suspects(v.Inner()) {
+		h.texts = append(h.texts, v.Inner())
 	}
 }
 
 // string tells whether the value is the string want.
 func (h *healer) string(want string) bool {
-	v := h.skip()
-	return v.isString(h.b) && h.means(v.inner(), want)
+	v := h.Skip()
+	return v.IsString(h.Data) && h.means(v.Inner(), want)
 }
 
 // means tells whether the inside of a JSON string at s stands for want.
-func (h *healer) means(s span, want string) bool { return spells(s.of(h.b), want) }
-
-// enter goes behind the next byte that is no white space, if that is c.
-func (h *healer) enter(c byte) bool {
-	i := skipSpace(h.b, h.i, ' ')
-	if i >= len(h.b) || h.b[i] != c {
-		return false
-	}
-	h.i = i + 1
-	return true
-}
-
-// member goes to the value of the next member of an object, and returns the
-// inside of its name. It is false when there is none.
-func (h *healer) member() (key span, ok bool) {
-	i := skipSpace(h.b, h.i, ',')
-	if i >= len(h.b) || h.b[i] != '"' {
-		return key, false
-	}
-	end := skipString(h.b, i)
-	if end < 0 {
-		return key, false
-	}
-	h.i = skipSpace(h.b, end, ':')
-	return span{i + 1, end - 1}, h.i < len(h.b)
-}
-
-// element goes to the next element of an array, and is false when there is
-// none.
-func (h *healer) element() bool {
-	h.i = skipSpace(h.b, h.i, ',')
-	return h.i < len(h.b) && h.b[h.i] != ']'
-}
-
-// skip goes behind the value, and returns where it is. Where there is none, or
-// it does not end, it goes to the end: nothing behind it is looked at.
-func (h *healer) skip() span {
-	from := h.i
-	if h.i = skipValue(h.b, from); h.i < 0 {
-		h.i = len(h.b)
-		return span{}
-	}
-	return span{from, h.i}
-}
+func (h *healer) means(s jsonspan.Span, want string) bool { return jsonspan.Spells(s.Of(h.Data), want) }
 
 // cut leaves b[from:to] out. Cuts come in order.
 func (h *healer) cut(from, to int) {
 	if h.out == nil && !h.invalid {
-		h.invalid = !utf8.Valid(h.b) || !validJSON(h.b)
+		h.invalid = !utf8.Valid(h.Data) || !jsonspan.Valid(h.Data)
 		if !h.invalid {
-			h.out = make([]byte, 0, len(h.b))
+			h.out = make([]byte, 0, len(h.Data))
 		}
 	}
 	if h.invalid {
 		return
 	}
-	h.out = append(h.out, h.b[h.at:from]...)
+	h.out = append(h.out, h.Data[h.at:from]...)
 	h.at = to
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // rawJSON writes a string as JSON with nothing escaped that need not be.
@@ -210,7 +212,7 @@ func TestWhatIsNotHealed(t *testing.T) {
 		"NaN":                       `{"messages":[` + message + `],"x":NaN}`,
 		"BOM":                       "\ufeff" + `{"messages":[` + message + `]}`,
 		"invalid UTF-8":             `{"messages":[` + message + `],"x":"` + "\xff" + `"}`,
-		"too deep":                  `{"messages":[` + message + `],"x":` + strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth) + `}`,
+		"too deep":                  `{"messages":[` + message + `],"x":` + strings.Repeat("[", jsonspan.MaxDepth) + strings.Repeat("]", jsonspan.MaxDepth) + `}`,
 		"much too deep":             `{"messages":[` + message + `],"x":` + strings.Repeat(`{"a":`, 1<<20),
 		"deep messages":             `{"messages":` + strings.Repeat("[", 1<<20),
 		"nothing":                   "",
@@ -239,7 +241,7 @@ func TestOddBodiesThatAreHealed(t *testing.T) {
 	for name, body := range map[string]string{
 		"lone surrogates elsewhere": `{"messages":[{"role":"user","content":"\ud83d \udcbb"},{"role":"assistant","content":"\ud800` + m + `\udc00"}]}`,
 		"messages that are odd":     `{"messages":[1,null,"x",[],{},[{}],{"role":"assistant","content":"` + m + `"},-1.5e+3,true]}`,
-		"deep as can be":            `{"messages":[{"role":"assistant","content":"` + m + `"}],"x":` + strings.Repeat("[", maxDepth-1) + strings.Repeat("]", maxDepth-1) + `}`,
+		"deep as can be":            `{"messages":[{"role":"assistant","content":"` + m + `"}],"x":` + strings.Repeat("[", jsonspan.MaxDepth-1) + strings.Repeat("]", jsonspan.MaxDepth-1) + `}`,
 		"two contents":              `{"messages":[{"content":"` + m + `","role":"assistant","content":[{"text":"` + m + `","type":"text","text":"` + m + `"}]}]}`,
 		"space behind":              "{\"messages\":[{\"role\":\"assistant\",\"content\":\"" + m + "\"}]} \r\n\t",
 		"empty names":               `{"":1,"messages":[{"":"","role":"assistant","content":"` + m + `"}]}`,

@@ -1,5 +1,7 @@
 package rewrite
 
+import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+
 // hold keeps frames back whose text may be the beginning of an imitation. They
 // leave byte for byte, or without the text that was one.
 type hold struct {
@@ -9,10 +11,10 @@ type hold struct {
 
 // heldFrame is a frame, or noise between frames, by position in the hold.
 type heldFrame struct {
-	end    int  // where it ends; it begins where the one before ends
-	text   span // the content that is held, empty when it has none
-	repeat span // the same text elsewhere in the frame, empty when it is not there
-	drop   bool // nothing is lost by dropping it without the text
+	end    int           // where it ends; it begins where the one before ends
+	text   jsonspan.Span // the content that is held, empty when it has none
+	repeat jsonspan.Span // the same text elsewhere in the frame, empty when it is not there
+	drop   bool          // nothing is lost by dropping it without the text
 }
 
 // empty tells whether nothing is held.
@@ -24,7 +26,7 @@ func (h *hold) size() int { return len(h.buf) }
 // add keeps raw, which has no text.
 func (h *hold) add(raw []byte) {
 	h.buf = append(h.buf, raw...)
-	if n := len(h.frames); n > 0 && !h.frames[n-1].text.ok() {
+	if n := len(h.frames); n > 0 && !h.frames[n-1].text.Ok() {
 		h.frames[n-1].end = len(h.buf) // bytes cost their place, not a frame each
 		return
 	}
@@ -57,20 +59,20 @@ func (h *hold) strip(dst []byte, from int) []byte {
 	for i, f := range h.frames {
 		first, second := f.text, f.repeat
 		if i == 0 {
-			first.from = from
-			second.from += from - f.text.from
+			first.From = from
+			second.From += from - f.text.From
 		}
-		if f.drop && first == f.text && first.ok() {
+		if f.drop && first == f.text && first.Ok() {
 			at = f.end
 			continue
 		}
-		if second.ok() && second.from < first.from {
+		if second.Ok() && second.From < first.From {
 			first, second = second, first
 		}
-		for _, cut := range []span{first, second} {
-			if cut.ok() {
-				dst = append(dst, h.buf[at:cut.from]...)
-				at = cut.to
+		for _, cut := range []jsonspan.Span{first, second} {
+			if cut.Ok() {
+				dst = append(dst, h.buf[at:cut.From]...)
+				at = cut.To
 			}
 		}
 		dst = append(dst, h.buf[at:f.end]...)

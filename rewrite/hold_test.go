@@ -3,6 +3,8 @@ package rewrite
 import (
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 func TestWholeFramesAreHeldAndLeaveByteForByte(t *testing.T) {
@@ -80,8 +82,8 @@ func TestHeldLineIsBoundedTo4KiB(t *testing.T) {
 			}
 		}
 	}
-	if maxHeldLine != 4096 {
-		t.Errorf("maxHeldLine = %d, want 4 KiB", maxHeldLine)
+	if marker.MaxHeldLine != 4096 {
+		t.Errorf("maxHeldLine = %d, want 4 KiB", marker.MaxHeldLine)
 	}
 }
 

@@ -2,127 +2,32 @@ package rewrite
 
 import (
 	"slices"
-	"unicode/utf8"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
-
-// maxHeldLine is how many bytes of text a line may have and still be taken for
-// an imitation; so many are held back at most (contract section 1).
-const maxHeldLine = 4 << 10
-
-// candidate is a line that has begun like the marker of a known tool: a
-// backtick at the start of a line outside code fences, a known emoji, a space.
-// Its text is held back until the line ends.
-type candidate struct {
-	phase candidatePhase
-	from  int    // where its backtick is, in the data of its frame or in the hold
-	size  int    // bytes of text so far
-	begin []byte // the text behind a backtick, while it is compared with emoji
-	after int    // runes behind the space
-	tick  bool   // the last rune was a backtick
-
-	emoji, label []byte // as in the JSON, for ImitationsTrust
-	last         int    // where the last rune of label begins
-	again        bool   // begin is what came behind a further backtick
-}
-
-type candidatePhase uint8
-
-const (
-	candidateNone candidatePhase = iota
-	candidateEmoji
-	candidateLabel
-	candidateTag // it is what may be an opening tag, which s.tags follows
-)
-
-// active tells whether a line is under suspicion.
-func (c *candidate) active() bool { return c.phase != candidateNone }
-
-// start begins a candidate whose first rune is at from.
-func (c *candidate) start(from int, phase candidatePhase) {
-	*c = candidate{
-		phase: phase, from: from, size: 1,
-		begin: c.begin[:0], emoji: c.emoji[:0], label: c.label[:0],
-	}
-}
-
-// step takes the next rune in, which is not a newline, and its bytes in the
-// JSON. It is false when with it the line is no marker.
-func (c *candidate) step(r rune, raw []byte, tools *Tools) bool {
-	size := c.size + utf8.RuneLen(r)
-	if size > maxHeldLine {
-		return false
-	}
-	if c.phase == candidateLabel {
-		c.last = len(c.label)
-		c.label = append(c.label, raw...)
-	}
-	if !c.read(r, tools) {
-		return false
-	}
-	if c.phase == candidateEmoji {
-		c.emoji = append(c.emoji, raw...)
-	}
-	c.size = size
-	return true
-}
-
-// read is step for a line of any length, of which nothing is kept.
-func (c *candidate) read(r rune, tools *Tools) bool {
-	if c.phase == candidateLabel {
-		c.after++
-		c.tick = r == '`'
-		return !c.another(r, tools)
-	}
-	c.begin = utf8.AppendRune(c.begin, r)
-	partly, wholly := tools.begins(c.begin)
-	if wholly {
-		c.phase = candidateLabel
-	}
-	return partly
-}
-
-// another tells whether with the rune r a second marker begins in the line: then
-// it is prose about tools.
-func (c *candidate) another(r rune, tools *Tools) bool {
-	if r == '`' {
-		c.begin, c.again = c.begin[:0], true
-		return false
-	}
-	if !c.again {
-		return false
-	}
-	c.begin = utf8.AppendRune(c.begin, r)
-	partly, wholly := tools.begins(c.begin)
-	c.again = partly
-	return wholly
-}
-
-// complete tells whether the line, if it ended here, would be a marker: it has
-// a label and closes with a backtick.
-func (c *candidate) complete() bool {
-	return c.phase == candidateLabel && c.tick && c.after > 1
-}
 
 // readText follows the content at in, takes imitations out of it by adding to
 // s.cuts, and leaves s.line active when the last line may yet be one. The
 // newline before an imitation has left already; the imitation goes with the
 // newline after it, and one further newline if the text that follows begins
 // with one (contract section 1).
-func (s *Stream) readText(in span) {
-	text := s.f.data[:in.to]
-	for i := in.from; i < in.to; {
-		if s.midLine() && s.eat == 0 && !s.owed && !s.line.active() && s.tags.idle() {
+func (s *Stream) readText(in jsonspan.Span) {
+	text := s.f.Data[:in.To]
+	for i := in.From; i < in.To; {
+		if s.midLine() && s.eat == 0 && !s.owed && !s.line.Active() && s.tags.idle() {
 			from := i
-			i = newlineFrom(text, i)
-			if hasText(text[from:i]) {
+			i = jsonspan.NextNewline(text, i)
+			if jsonspan.HasText(text[from:i]) {
 				s.speaks()
 			}
-			if i == in.to {
+			if i == in.To {
 				break
 			}
 		}
-		r, next := nextRune(text, i)
-		if s.takesTags() && (!s.line.active() || s.line.phase == candidateTag) {
+		r, next := jsonspan.NextRune(text, i)
+		if s.takesTags() && (!s.line.Active() || s.line.Phase == marker.InTag) {
 			if at, taken := s.readTag(in, i, next, r); taken {
 				i = at
 				continue
@@ -132,15 +37,15 @@ func (s *Stream) readText(in span) {
 		case s.eat > 0 && r == '\n':
 			s.eat--
 			s.cut(i, next)
-		case s.line.active() && r == '\n' && s.line.complete():
+		case s.line.Active() && r == '\n' && s.line.Complete():
 			s.cutLine(in, next)
-		case s.line.active():
-			if r == '\n' || !s.line.step(r, text[i:next], s.o.tools()) {
+		case s.line.Active():
+			if r == '\n' || !s.line.Step(r, text[i:next], s.o.ToolTable()) {
 				s.clearLine()
 				s.sent(r)
 			}
 		case r == '`' && s.suspects():
-			s.line.start(i, candidateEmoji)
+			s.line.Start(i, marker.InEmoji)
 			s.lineHere = true
 			s.eat = 0
 		default:
@@ -156,9 +61,9 @@ func (s *Stream) readPlain(text []byte) {
 	if len(text) == 0 {
 		return
 	}
-	first, _ := nextRune(text, 0)
+	first, _ := jsonspan.NextRune(text, 0)
 	s.begins(first)
-	if hasText(text) {
+	if jsonspan.HasText(text) {
 		s.speaks()
 	}
 	s.readLines(text)
@@ -176,7 +81,7 @@ func (s *Stream) sent(r rune) {
 	s.begins(r)
 	s.fence.step(r)
 	s.tags.sent(r)
-	if !isSpace(r) {
+	if !jsonspan.IsSpace(r) {
 		s.speaks()
 	}
 }
@@ -211,10 +116,10 @@ func (s *Stream) speaks() {
 
 // cutLine takes the line under suspicion, behind which is next, out of the content
 // at in.
-func (s *Stream) cutLine(in span, next int) {
-	from := in.from
+func (s *Stream) cutLine(in jsonspan.Span, next int) {
+	from := in.From
 	if s.lineHere {
-		from = s.line.from
+		from = s.line.From
 	}
 	s.cut(from, next)
 	s.eat = s.further()
@@ -222,7 +127,7 @@ func (s *Stream) cutLine(in span, next int) {
 	s.stripLine(starts)
 	if starts {
 		s.said.sinceTool = false
-		s.room = slices.Grow(s.room, in.to-from) // for this and those to come
+		s.room = slices.Grow(s.room, in.To-from) // for this and those to come
 		p := s.begin(next, false)
 		p.starts, p.tool = true, s.lineTool()
 	}
@@ -230,13 +135,13 @@ func (s *Stream) cutLine(in span, next int) {
 
 // lineTool returns the tool that the line stands for which has been stripped.
 func (s *Stream) lineTool() toolFields {
-	return s.startedBy(s.line.emoji, s.line.label[:s.line.last])
+	return s.startedBy(s.line.Tool())
 }
 
 // clearLine lets the line under suspicion go: it is no marker.
 func (s *Stream) clearLine() {
 	first := '`'
-	if s.line.phase == candidateTag {
+	if s.line.Phase == marker.InTag {
 		first = '<'
 		s.tags.matched = 0
 	}
@@ -244,13 +149,13 @@ func (s *Stream) clearLine() {
 		s.paid() // it is held with the line
 	}
 	s.sent(first)
-	if s.line.size > 1 {
+	if s.line.Size > 1 {
 		s.sent('x') // whatever it was, it makes no fence
 	}
-	s.line.phase = candidateNone
+	s.line.Phase = marker.None
 	s.lineHere = false
 	if !s.hold.empty() {
-		s.note(sectionMarkers, "what was held back is text: it leaves")
+		s.note(contract.SectionMarkers, "what was held back is text: it leaves")
 		s.inferEnds() // before the text: TestTrustedToolEndsBeforeHeldText
 		s.out = s.hold.release(s.out)
 	}
@@ -270,9 +175,9 @@ func (s *Stream) stripLine(starts bool) {
 	} else {
 		s.sum.Imitations++
 	}
-	s.note(sectionMarkers, "an imitated marker: stripped")
-	s.out = s.hold.strip(s.out, s.line.from)
-	s.line.phase = candidateNone
+	s.note(contract.SectionMarkers, "an imitated marker: stripped")
+	s.out = s.hold.strip(s.out, s.line.From)
+	s.line.Phase = marker.None
 	s.lineHere = false
 	s.tags.boundary() // what follows may open a message
 }
@@ -293,9 +198,9 @@ func (s *Stream) further() int8 {
 func (s *Stream) settle() {
 	s.settleThought()
 	switch {
-	case !s.line.active():
+	case !s.line.Active():
 		return
-	case !s.line.complete():
+	case !s.line.Complete():
 		s.clearLine()
 		return
 	}

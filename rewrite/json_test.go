@@ -5,66 +5,6 @@ import (
 	"testing"
 )
 
-func TestMembersAreFoundByPosition(t *testing.T) {
-	for object, want := range map[string]string{
-		`{}`:                                 "",
-		`{ }`:                                "",
-		`{"a":1}`:                            `a=1`,
-		`{ "a" : 1 , "b" : "x" }`:            `a=1 b="x"`,
-		"{\t\"a\"\r\n:\n[1, {\"b\": 2}]}":    `a=[1, {"b": 2}]`,
-		`{"a": "}\"]{", "b\"": null}`:        `a="}\"]{" b\"=null`,
-		`{"a": {"b": {"c": []}}, "d": -1e5}`: `a={"b": {"c": []}} d=-1e5`,
-		`{"a": "\\", "b": true}`:             `a="\\" b=true`,
-		`{"": 0}`:                            `=0`,
-		`{"a": 1, "a": 2}`:                   `a=1 a=2`,
-		`{"💻": "\ud83d\udcbb"}`:              `💻="\ud83d\udcbb"`,
-		`{"a":[],"b":{},"c":""}`:             `a=[] b={} c=""`,
-	} {
-		var got []string
-		b := []byte(object)
-		for i := 1; ; {
-			key, value, next, ok := nextMember(b, i)
-			if !ok {
-				break
-			}
-			got = append(got, string(key.of(b))+"="+string(value.of(b)))
-			i = next
-		}
-		if s := strings.Join(got, " "); s != want {
-			t.Errorf("%s: %s, want %s", object, s, want)
-		}
-	}
-}
-
-func TestBrokenJSONEndsTheSearch(t *testing.T) {
-	for _, b := range []string{``, `"`, `"a`, `"a"`, `"a":`, `"a": "x`, `"a": [1`, `"a": {"b": 1`, `"a": "x\`, `"a":}`, `"a":,`, `:`, `\`, `"a": [}`} {
-		for i := range len(b) + 1 {
-			nextMember([]byte(b), i) // must not panic
-			nextElement([]byte(b), i)
-			skipValue([]byte(b), i)
-		}
-		if _, _, _, ok := nextMember([]byte(b), 0); ok && !strings.HasPrefix(b, `"a": [}`) {
-			t.Errorf("a member in %q", b)
-		}
-	}
-}
-
-func TestValidJSON(t *testing.T) {
-	for data, want := range map[string]bool{
-		`{}`: true, ` {"a": [1, 2.5e-3, "x\u00e9", null, true]} `: true, `"x"`: true, `7`: true,
-		``: false, `{`: false, `{"a"}`: false, `{"a": 1,}`: false, `{"a": nul}`: false, `{"a": 1}}`: false, `{'a': 1}`: false, `{"a": "` + "\n" + `"}`: false, `{"a": "\x"}`: false,
-		strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth):     true,
-		strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1): false,
-		strings.Repeat("[", 1<<20):                                        false,
-		`"` + strings.Repeat("[", maxDepth*2) + `"`:                       true,
-		`[` + strings.Repeat("[],", maxDepth*2) + `[]]`:                   true,
-	} {
-		if got := validJSON([]byte(data)); got != want {
-			t.Errorf("%.60q: %v, want %v", data, got, want)
-		}
-	}
-}
-
 func TestTheLastOfMembersThatStandTwiceCounts(t *testing.T) {
 	in := `data: {` + envelopeOfTests + `, "choices": [], "choices": [{"index": 0, "delta": {"content": "x"}, "delta": {"content": "lost", "content": "a\n` + "`💻 ls`" + `\nb"}}]}` + "\n\n"
 	out := repair(in + stop())

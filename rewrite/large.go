@@ -1,6 +1,11 @@
 package rewrite
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
+)
 
 // largeFrame is a frame of another stream that passes unexamined. Its beginning
 // usually says what it is: the last event repeats the whole answer, and must
@@ -28,7 +33,7 @@ func (s *Stream) otherRaw(b []byte) (drop bool) {
 	if !o.large.open {
 		o.large = s.lookAt(b)
 	}
-	if o.large.open = s.scan.raw; !o.large.open && !o.large.comment {
+	if o.large.open = s.scan.Raw(); !o.large.open && !o.large.comment {
 		s.largeEnds()
 	}
 	return false
@@ -67,24 +72,24 @@ func (s *Stream) lookAt(b []byte) largeFrame {
 	if l.comment {
 		return l
 	}
-	var f frame
+	var f sse.Frame
 	var m members
-	f.parse(b[:min(len(b), s.scan.max, maxLook)])
-	if f.named.to == len(f.raw) && !bytes.HasSuffix(f.raw, []byte("\n")) && !bytes.HasSuffix(f.raw, []byte("\r")) {
-		f.event = nil // it may go on
+	f.Parse(b[:min(len(b), s.scan.MaxFrame, maxLook)])
+	if _, end := f.EventLine(); end == len(f.Raw) && !bytes.HasSuffix(f.Raw, []byte("\n")) && !bytes.HasSuffix(f.Raw, []byte("\r")) {
+		f.Event = nil // it may go on
 	}
-	m.parse(f.data)
-	name := f.event
+	m.parse(f.Data)
+	name := f.Event
 	if !isNamed(&f) {
 		name = nil
-		if m.typ.isString(f.data) {
-			name = m.typ.inner().of(f.data)
+		if m.typ.IsString(f.Data) {
+			name = m.typ.Inner().Of(f.Data)
 		}
 	}
 	switch {
 	case s.other.kind == kindSession:
 		if l.kind, name = sessionEvent(&f); name != nil {
-			l.tool, l.message = bytes.Clone(stringOf(f.data, m.toolName)), bytes.Clone(stringOf(f.data, m.messageID))
+			l.tool, l.message = bytes.Clone(jsonspan.StringAt(f.Data, m.toolName)), bytes.Clone(jsonspan.StringAt(f.Data, m.messageID))
 		}
 	case bytes.HasPrefix(name, []byte(responsePrefix)):
 		l.kind, l.named = kindResponses, isNamed(&f)

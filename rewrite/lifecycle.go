@@ -120,10 +120,8 @@ func (l *lifecycle) end(i int) tool {
 // startedBy returns the tool that a marker stands for: emoji and label are the
 // insides of JSON strings.
 func (s *Stream) startedBy(emoji, label []byte) toolFields {
-	var room [maxEmoji + 8]byte
-	bare := appendEmoji(room[:0], emoji)
 	return toolFields{
-		name:  s.literal(s.o.tools().name(bare, label)),
+		name:  s.literal(s.o.ToolTable().Name(emoji, label)),
 		emoji: s.quoted(emoji),
 		label: s.quoted(label),
 	}
@@ -150,7 +148,7 @@ func (s *Stream) startDerived(f *toolFields, source ToolSource) {
 // startsLater completes the open tools when the start that comes now is late
 // enough to prove that they have ended.
 func (s *Stream) startsLater() {
-	if s.now.Sub(s.tools.last) >= s.o.parallelWindow() {
+	if s.now.Sub(s.tools.last) >= s.o.Window() {
 		s.inferEnds()
 	}
 }

@@ -1,6 +1,6 @@
 package rewrite
 
-import "bytes"
+import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 
 // Most of what a text says is of no consequence: in a line that has begun with a
 // word nothing opens and nothing is suspected, whatever comes, until it ends.
@@ -19,14 +19,14 @@ func (s *Stream) readLines(text []byte) bool {
 	f, o := s.fence, s.tags.opening
 	for i := 0; i < len(text); {
 		if midLine(&f, &o) {
-			if i = newlineFrom(text, i); i == len(text) {
+			if i = jsonspan.NextNewline(text, i); i == len(text) {
 				break
 			}
 		}
-		r, next := nextRune(text, i)
+		r, next := jsonspan.NextRune(text, i)
 		switch {
 		case f.open():
-		case r == '`' && f.lineStart() && s.mayBeMarker(text[next:]), r == '<' && o.mayOpen():
+		case r == '`' && f.lineStart() && s.o.ToolTable().MayBegin(text[next:]), r == '<' && o.mayOpen():
 			return false
 		}
 		f.step(r)
@@ -35,27 +35,4 @@ func (s *Stream) readLines(text []byte) bool {
 	}
 	s.fence, s.tags.opening = f, o
 	return true
-}
-
-// mayBeMarker tells whether what stands behind a backtick may be the emoji of a
-// known tool. It is cheap, and may be wrong in saying so.
-func (s *Stream) mayBeMarker(text []byte) bool {
-	return len(text) == 0 || text[0] == '\\' || s.o.tools().first[text[0]]
-}
-
-// newlineFrom returns where the first newline from i on is in the inside of a
-// JSON string, its length when there is none.
-func newlineFrom(text []byte, i int) int {
-	for {
-		n := bytes.IndexByte(text[i:], '\\')
-		if n < 0 {
-			return len(text)
-		}
-		i += n
-		r, next := nextRune(text, i)
-		if r == '\n' {
-			return i
-		}
-		i = next
-	}
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 )
 
 // A hop between Hermes and us has merged what Hermes sends one by one.
@@ -64,11 +66,11 @@ func TestShortSecretsAreRedacted(t *testing.T) {
 		"Missing bearer authentication in header": "Missing bearer authentication in header",
 		"a risk-assessment of the task-force":     "a risk-assessment of the task-force",
 	} {
-		if got := string(redactText([]byte(in))); got != want {
+		if got := string(redact.Text([]byte(in))); got != want {
 			t.Errorf("%q becomes %q, want %q", in, got, want)
 		}
-		if once := redactText([]byte(in)); !bytes.Equal(redactText(once), once) {
-			t.Errorf("%q: twice is %q", in, redactText(once))
+		if once := redact.Text([]byte(in)); !bytes.Equal(redact.Text(once), once) {
+			t.Errorf("%q: twice is %q", in, redact.Text(once))
 		}
 	}
 }

@@ -1,49 +1,6 @@
 package rewrite
 
-// ToolEvent is told when a tool starts or ends. It has what identifies the tool
-// and nothing of what it does: labels may hold secrets.
-type ToolEvent struct {
-	// ID is the tool call id, Name the tool's name.
-	ID, Name string
-	// Completed says that the tool has ended; otherwise it has started.
-	Completed bool
-	// Source is what said so.
-	Source ToolSource
-}
-
-// ToolSource is what said that a tool has started or ended.
-type ToolSource string
-
-// What says that a tool has started or ended (contract sections 1 and 2).
-const (
-	// SourceUpstream is a tool event of upstream's.
-	SourceUpstream ToolSource = "upstream"
-	// SourceMarker is a marker in the text; it only starts tools.
-	SourceMarker ToolSource = "marker"
-	// SourceImitation is an imitation that is trusted; it only starts tools.
-	SourceImitation ToolSource = "imitation"
-	// SourceInferred is what has come since, such as text; it only ends tools.
-	SourceInferred ToolSource = "inferred"
-	// SourceEnd is the end of the stream; it only ends tools.
-	SourceEnd ToolSource = "end"
-)
-
-// ToolSources lists all of them.
-func ToolSources() []ToolSource {
-	return []ToolSource{SourceUpstream, SourceMarker, SourceImitation, SourceInferred, SourceEnd}
-}
-
-// Tells tells whether the source can say that a tool has started or, when
-// completed is true, that one has ended.
-func (s ToolSource) Tells(completed bool) bool {
-	switch s {
-	case SourceMarker, SourceImitation:
-		return !completed
-	case SourceInferred, SourceEnd:
-		return completed
-	}
-	return true
-}
+import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 
 // reasons are the sources in words.
 var reasons = map[ToolSource]string{
@@ -73,7 +30,7 @@ func (s *Stream) Chunks() int {
 // tell tells of the tool t.
 func (s *Stream) tell(t *tool, completed bool, source ToolSource) {
 	if s.explains() {
-		s.notef(sectionTools, "tool %s %s: %s", plain(t.name), doing(completed), reasons[source])
+		s.notef(contract.SectionTools, "tool %s %s: %s", plain(t.name), doing(completed), reasons[source])
 	}
 	if s.p.onTool == nil {
 		return

@@ -3,7 +3,10 @@ package rewrite
 import (
 	"bytes"
 
-	"github.com/tidwall/gjson"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
 // kind is what a stream is that is not one of chat completions.
@@ -41,39 +44,38 @@ type other struct {
 // members are those of a frame's data that tell of the other streams, by
 // position. Of members that stand there twice the last counts.
 type members struct {
-	typ, event         span
-	sequence, response span
-	runID, timestamp   span
-	err, message       span
+	typ, event         jsonspan.Span
+	sequence, response jsonspan.Span
+	runID, timestamp   jsonspan.Span
+	err, message       jsonspan.Span
 
-	sessionID, seq, ts  span // of a session's event
-	messageID, toolName span
+	sessionID, seq, ts  jsonspan.Span // of a session's event
+	messageID, toolName jsonspan.Span
 
 	twins bool // an error may stand in it that is not err
 }
 
-// parse finds the members of the object in data. It is false when data is no
-// object, or one that does not end: its first members are found even then.
+// parse finds the members of the object in data. It returns false if data is no object,
+// or one that is cut or malformed: it finds the members in front of that even then.
 func (m *members) parse(data []byte) bool {
 	*m = members{}
-	i := skipSpace(data, 0, ' ')
-	if i >= len(data) || data[i] != '{' {
+	r := jsonspan.Reader{Data: data, Pos: jsonspan.SkipSpace(data, 0)}
+	if !r.At('{') {
 		return false
 	}
-	for i++; ; {
-		key, value, next, ok := nextMember(data, i)
+	for r.Open(); ; {
+		name, ok := r.Member()
 		if !ok {
-			break
+			return r.Closed()
 		}
-		m.twins = m.twins || bytes.IndexByte(key.of(data), '\\') >= 0
-		m.take(string(key.of(data)), value)
-		i = next
+		if value := r.Skip(); value.Ok() {
+			m.twins = m.twins || bytes.IndexByte(name.Of(data), '\\') >= 0
+			m.take(string(name.Of(data)), value)
+		}
 	}
-	i = skipSpace(data, i, ' ')
-	return i < len(data) && data[i] == '}'
 }
 
-func (m *members) take(name string, value span) {
+func (m *members) take(name string, value jsonspan.Span) {
 	switch name {
 	case "type":
 		m.typ = value
@@ -88,7 +90,7 @@ func (m *members) take(name string, value span) {
 	case "timestamp":
 		m.timestamp = value
 	case "error":
-		m.twins = m.twins || m.err.ok()
+		m.twins = m.twins || m.err.Ok()
 		m.err = value
 	case "hermes":
 		m.twins = true
@@ -110,7 +112,7 @@ func (m *members) take(name string, value span) {
 // kindOf returns the kind of stream that the frame belongs to for certain, and
 // the name of its event. Streams of runs are known by their path: what they send
 // is too common.
-func (s *Stream) kindOf(m *members, f *frame) (kind, []byte) {
+func (s *Stream) kindOf(m *members, f *sse.Frame) (kind, []byte) {
 	if s.other.kind == kindSession {
 		return sessionEvent(f)
 	}
@@ -159,7 +161,7 @@ func (s *Stream) otherGoesOn(tail []byte) {
 // a stream of another kind whose end has not come.
 func (s *Stream) otherComes() bool {
 	o := s.other
-	if o.kind != kindUnknown || !s.m.parse(s.f.data) {
+	if o.kind != kindUnknown || !s.m.parse(s.f.Data) {
 		return s.otherOpen()
 	}
 	k, _ := s.kindOf(&s.m, &s.f)
@@ -172,23 +174,23 @@ func (s *Stream) otherFrame() {
 	o := s.other
 	switch {
 	case o.failed:
-		s.fate = fateDrop // nothing that upstream sends takes an error back
+		s.framing.Drop() // nothing that upstream sends takes an error back
 		return
-	case !s.f.has:
-	case isDone(s.f.data):
+	case !s.f.HasData:
+	case isDone(s.f.Data):
 		if s.otherOpen() && !o.doubt {
 			s.failOther(CodeIncomplete)
 		}
-	case s.m.parse(s.f.data):
+	case s.m.parse(s.f.Data):
 		if !o.ended {
 			s.otherEvent()
 		}
 		s.redactOther()
 	case s.looksAtErrors():
 		if o.kind == kindSession && !o.ended {
-			s.otherEnds(s.f.event)
+			s.otherEnds(s.f.Event)
 		}
-		if s.f.tellsState() {
+		if tellsState(s.f.Event) {
 			s.redactData()
 		}
 	}
@@ -241,19 +243,19 @@ func (s *Stream) otherEnds(name []byte) {
 
 // noteError remembers the message of an error event: what ends the stream in
 // upstream's stead says the same.
-func (o *other) noteError(f *frame, m *members) {
-	data := f.data
+func (o *other) noteError(f *sse.Frame, m *members) {
+	data := f.Data
 	named := isNamed(f)
-	isError := m.typ.is(data, `"error"`) || string(f.event) == "error"
-	if !isError && (named || m.typ.ok() || !m.err.set(data)) {
+	isError := m.typ.Is(data, `"error"`) || string(f.Event) == "error"
+	if !isError && (named || m.typ.Ok() || !m.err.IsSet(data)) {
 		return
 	}
 	if o.kind == kindResponses {
-		o.responses.count(f.data, m)
+		o.responses.count(f.Data, m)
 	}
-	for _, v := range []span{memberOf(data, m.err, "message"), m.err, m.message} {
-		if text := stringOf(data, v); text != nil && len(text) <= maxMessage && gjson.ValidBytes(text) {
-			o.message = bytes.Clone(redact(text))
+	for _, v := range []jsonspan.Span{jsonspan.MemberOf(data, m.err, "message"), m.err, m.message} {
+		if text := jsonspan.StringAt(data, v); text != nil && len(text) <= maxMessage && jsonspan.Valid(text) {
+			o.message = bytes.Clone(redact.Value(text))
 			return
 		}
 	}
@@ -264,7 +266,7 @@ func (o *other) noteError(f *frame, m *members) {
 const maxMessage = 4 << 10
 
 // isNamed tells whether a frame has a name of its own.
-func isNamed(f *frame) bool { return len(f.event) > 0 && string(f.event) != "message" }
+func isNamed(f *sse.Frame) bool { return len(f.Event) > 0 && string(f.Event) != "message" }
 
 // finishOther ends a stream of another kind. The last frame has got added bytes
 // at its end: a stream that upstream has ended as it is, complete, does not
@@ -282,7 +284,7 @@ func (s *Stream) finishOther(cause Cause, added int) {
 // failOther writes the event that says that the stream has failed.
 func (s *Stream) failOther(code string) {
 	o := s.other
-	message := quoteText(Message(code))
+	message := jsonspan.Quote(Message(code))
 	if o.message != nil {
 		message, code = o.message, CodeAgentError
 	}
@@ -300,7 +302,7 @@ func (s *Stream) failOther(code string) {
 		s.out = o.session.appendFailed(s.out, message, s.p.created)
 	}
 	s.out = append(s.out[:from], redactFailed(s.out[from:])...)
-	s.note(sectionOther, "cut before its last event: gets one that says so")
+	s.note(contract.SectionOther, "cut before its last event: gets one that says so")
 	s.sum.Code = code
 	o.ended, o.failed, o.responses.object = true, true, nil
 }
@@ -309,13 +311,13 @@ func (s *Stream) failOther(code string) {
 // failed have no secrets: what they repeat of upstream's is looked at as upstream's
 // own would be.
 func redactFailed(b []byte) []byte {
-	if !mayHoldSecret(b) {
+	if !redact.MayHold(b) {
 		return b
 	}
 	var out []byte
 	for event := range bytes.SplitAfterSeq(b, []byte("\n\n")) {
 		if !bytes.HasPrefix(event, []byte("event: tool.")) && !bytes.HasPrefix(event, []byte("event: done")) {
-			event = redact(event)
+			event = redact.Value(event)
 		}
 		out = append(out, event...)
 	}
@@ -337,7 +339,7 @@ func (s *Stream) otherID() (id, model string) {
 // remember keeps the JSON value v where it is well formed and not too long. It
 // allocates only when v differs from what is kept.
 func remember(dst *[]byte, v []byte) {
-	if len(v) == 0 || len(v) > maxEnvelope || bytes.Equal(*dst, v) || !gjson.ValidBytes(v) {
+	if len(v) == 0 || len(v) > maxEnvelope || bytes.Equal(*dst, v) || !jsonspan.Valid(v) {
 		return
 	}
 	*dst = append((*dst)[:0], v...)

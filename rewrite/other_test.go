@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 var causes = []Cause{CauseEOF, CauseAborted, CauseTimeout, CauseShutdown}
@@ -96,7 +98,7 @@ func wholeFrames(in string) (frames []string, ended bool) {
 // failedBehind returns the event that says that a recording has failed whose
 // frames so far are these.
 func failedBehind(frames []string, cause Cause) string {
-	message := string(quoteText(Message(cause.Code())))
+	message := string(jsonspan.Quote(Message(cause.Code())))
 	first := frames[0]
 	if !strings.HasPrefix(first, "event:") {
 		var e struct {
@@ -126,7 +128,7 @@ func TestOtherStreamsCutAnywhere(t *testing.T) {
 				want := in
 				switch {
 				case len(whole) == 0 && otherParams(r.body).RunID != "":
-					want = `data: {"event": "run.failed", "run_id": "run_1", "error": ` + string(quoteText(Message(cause.Code()))) + "}\n\n"
+					want = `data: {"event": "run.failed", "run_id": "run_1", "error": ` + string(jsonspan.Quote(Message(cause.Code()))) + "}\n\n"
 				case len(whole) == 0 || ended && cause == CauseEOF:
 				case ended: // its last event may lack the blank line
 					if n := strings.Join(whole, "\n\n") + "\n\n"; len(n) > len(in) {
@@ -234,6 +236,16 @@ func TestOtherStreamThatBecomesOneOfChatCompletions(t *testing.T) {
 	look(t, out).checkErrorFinish(t, CodeAborted)
 	if strings.Contains(out, "run.failed") || sum.ID != "chatcmpl-1" {
 		t.Errorf("%+v of %s", sum, out)
+	}
+}
+
+// What stands behind the object that a member is looked for in is none of it, however
+// the quotes of an event that is not well formed stand.
+func TestEventWithAQuoteTooManyPasses(t *testing.T) {
+	in := `data: {"response": {"a"b" "incomplete_details": {"}": ">", "error": "sk-abcdefgh"}` + "\n\n"
+	for _, in := range []string{in, strings.ReplaceAll(in, " ", "")} {
+		out, _ := run(in, Options{}, Params{Responses: true}, whole, CauseEOF)
+		same(t, out, in, "bytes")
 	}
 }
 

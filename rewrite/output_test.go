@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 // A hostileFrame is a frame just under max_frame, behind others.
@@ -20,7 +22,7 @@ var longNames = strings.NewReplacer("chatcmpl-1", strings.Repeat("i", maxEnvelop
 func hostileFrames() (all []hostileFrame) {
 	const size = DefaultMaxFrame - 8<<10
 	fill := func(unit string, n int) string { return strings.Repeat(unit, n/len(unit)) }
-	line := strings.Repeat("l", maxHeldLine-32)
+	line := strings.Repeat("l", marker.MaxHeldLine-32)
 	var manyTools strings.Builder
 	for i := range 2 * maxOpenTools {
 		manyTools.WriteString(g2Start("terminal", "💻", strings.Repeat("l", 300), fmt.Sprint("call_", i)))

@@ -1,6 +1,11 @@
 package rewrite
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
 
 // part is a stretch of a chunk's content that is all text or all reasoning.
 // Where a tag stands between two, or a marker that is trusted, the chunk is
@@ -19,8 +24,8 @@ type part struct {
 // kept is what is left of a chunk's content: a part of it without the cuts, and
 // what goes in front of it.
 type kept struct {
-	span
-	cuts  []span
+	jsonspan.Span
+	cuts  []jsonspan.Span
 	front []byte
 }
 
@@ -30,9 +35,9 @@ var newlineInJSON, breakInJSON = []byte(`\n`), []byte(`\n\n`)
 
 // left returns how many bytes are.
 func (k kept) left() int {
-	n := len(k.front) + k.to - k.from
+	n := len(k.front) + k.To - k.From
 	for _, c := range k.cuts {
-		n -= c.to - c.from
+		n -= c.To - c.From
 	}
 	return n
 }
@@ -40,12 +45,12 @@ func (k kept) left() int {
 // appendTo appends it to dst. It stands in data.
 func (k kept) appendTo(dst, data []byte) []byte {
 	dst = append(dst, k.front...)
-	at := k.from
+	at := k.From
 	for _, c := range k.cuts {
-		dst = append(dst, data[at:c.from]...)
-		at = c.to
+		dst = append(dst, data[at:c.From]...)
+		at = c.To
 	}
-	return append(dst, data[at:k.to]...)
+	return append(dst, data[at:k.To]...)
 }
 
 // begin begins a part at the index from of the data.
@@ -60,13 +65,13 @@ func (s *Stream) cut(from, to int) {
 	n := len(s.cuts)
 	switch {
 	case from >= to:
-	case n > s.parts[len(s.parts)-1].cuts && s.cuts[n-1].to == from:
-		s.cuts[n-1].to = to
+	case n > s.parts[len(s.parts)-1].cuts && s.cuts[n-1].To == from:
+		s.cuts[n-1].To = to
 	default:
 		if n == maxIdleItems { // there will be many: room for all of them, once
-			s.cuts = slices.Grow(s.cuts, (len(s.f.data)-from)/len("a`💻 x`"))
+			s.cuts = slices.Grow(s.cuts, (len(s.f.Data)-from)/len("a`💻 x`"))
 		}
-		s.cuts = append(s.cuts, span{from, to})
+		s.cuts = append(s.cuts, jsonspan.Span{From: from, To: to})
 	}
 }
 
@@ -78,10 +83,10 @@ func (s *Stream) spoken() {
 }
 
 // kept returns what is left of the part i of the content at in.
-func (s *Stream) kept(in span, i int) kept {
-	k := kept{span: span{s.parts[i].from, in.to}, cuts: s.cuts[s.parts[i].cuts:]}
+func (s *Stream) kept(in jsonspan.Span, i int) kept {
+	k := kept{Span: jsonspan.Span{From: s.parts[i].from, To: in.To}, cuts: s.cuts[s.parts[i].cuts:]}
 	if i+1 < len(s.parts) {
-		k.to = s.parts[i+1].from
+		k.To = s.parts[i+1].from
 		k.cuts = s.cuts[s.parts[i].cuts:s.parts[i+1].cuts]
 	}
 	return k
@@ -89,7 +94,7 @@ func (s *Stream) kept(in span, i int) kept {
 
 // writeParts writes the content at in but for the last part that has anything
 // in it, which it returns: with that the chunk itself leaves.
-func (s *Stream) writeParts(in span) (last part, k kept) {
+func (s *Stream) writeParts(in jsonspan.Span) (last part, k kept) {
 	n := len(s.parts)
 	for n > 1 && !s.parts[n-1].starts && s.kept(in, n-1).left() == 0 {
 		n--
@@ -132,9 +137,9 @@ func (s *Stream) frontOf(p *part, k kept) []byte {
 
 // writePart writes one part of several: as a copy of the chunk where nothing
 // else is in that, and nothing large, or as a chunk of our own.
-func (s *Stream) writePart(in span, p *part, k kept) {
+func (s *Stream) writePart(in jsonspan.Span, p *part, k kept) {
 	if p.reasoning && k.left() > 0 {
-		s.note(sectionReasoning, "reasoning: leaves the content")
+		s.note(contract.SectionReasoning, "reasoning: leaves the content")
 	}
 	if k.left() == 0 || p.reasoning && s.o.Reasoning == ReasoningDrop {
 		return
@@ -143,22 +148,22 @@ func (s *Stream) writePart(in span, p *part, k kept) {
 		s.writeDelta(p.reasoning, k)
 		return
 	}
-	s.edits = s.edits[:0]
+	s.edits.Reset()
 	s.keep(in, k, p.reasoning)
 	s.writeEdited()
 }
 
 // copies tells whether parts of the content at in leave as copies of the chunk.
-func (s *Stream) copies(in span) bool {
-	return s.droppable() && len(s.f.raw)-(in.to-in.from) <= maxEnvelope
+func (s *Stream) copies(in jsonspan.Span) bool {
+	return s.droppable() && len(s.f.Raw)-(in.To-in.From) <= maxEnvelope
 }
 
 // writeDelta writes a chunk of our own with what is kept of the chunk s.c. The
 // chunk's role comes first, and comes again only in the chunk itself.
 func (s *Stream) writeDelta(reasoning bool, k kept) {
 	role := s.c.role
-	s.c.role = span{}
-	s.writeOwn(role.of(s.f.data), s.c.repeat.of(s.f.data), reasoning, k)
+	s.c.role = jsonspan.Span{}
+	s.writeOwn(role.Of(s.f.Data), s.c.repeat.Of(s.f.Data), reasoning, k)
 }
 
 // writeOwn writes a chunk of our own with what is kept of the frame s.f. Where
@@ -169,7 +174,7 @@ func (s *Stream) writeOwn(role, repeat []byte, reasoning bool, k kept) {
 	s.out = append(s.envelope().appendHead(s.out), `[{"index":0,`...)
 	if len(repeat) > 0 && !reasoning {
 		s.out = append(s.out, `"text":"`...)
-		s.out = append(k.appendTo(s.out, s.f.data), `",`...)
+		s.out = append(k.appendTo(s.out, s.f.Data), `",`...)
 	}
 	s.out = append(s.out, `"delta":{`...)
 	if len(role) > 0 {
@@ -180,29 +185,29 @@ func (s *Stream) writeOwn(role, repeat []byte, reasoning bool, k kept) {
 	} else {
 		s.out = append(s.out, `"content":"`...)
 	}
-	s.out = k.appendTo(s.out, s.f.data)
+	s.out = k.appendTo(s.out, s.f.Data)
 	s.out = append(s.out, "\"},\"finish_reason\":null}]}\n\n"...)
 }
 
 // keep adds the edits that leave nothing of the content at in but k, and have it be
 // reasoning. Where the chunk repeats its content, the repeat follows.
-func (s *Stream) keep(in span, k kept, reasoning bool) {
-	shift := s.c.repeat.from - s.c.content.from
-	if s.c.repeat.ok() && shift < 0 { // edits are cheapest in order
+func (s *Stream) keep(in jsonspan.Span, k kept, reasoning bool) {
+	shift := s.c.repeat.From - s.c.content.From
+	if s.c.repeat.Ok() && shift < 0 { // edits are cheapest in order
 		s.keepRepeat(in, k, reasoning, shift)
 	}
 	if reasoning {
-		s.edit(s.c.contentKey.from, s.c.contentKey.to, []byte("reasoning_content"))
+		s.edits.Replace(&s.f, s.c.contentKey.From, s.c.contentKey.To, []byte("reasoning_content"))
 	}
 	s.keepAt(in, k, 0)
-	if s.c.repeat.ok() && shift > 0 {
+	if s.c.repeat.Ok() && shift > 0 {
 		s.keepRepeat(in, k, reasoning, shift)
 	}
 }
 
 // keepRepeat does to the repeat what keep does to the content: of reasoning
 // nothing stays.
-func (s *Stream) keepRepeat(in span, k kept, reasoning bool, shift int) {
+func (s *Stream) keepRepeat(in jsonspan.Span, k kept, reasoning bool, shift int) {
 	if reasoning {
 		k = nothing(in)
 	}
@@ -210,10 +215,10 @@ func (s *Stream) keepRepeat(in span, k kept, reasoning bool, shift int) {
 }
 
 // keepNothing adds the edits that leave nothing of the content at in.
-func (s *Stream) keepNothing(in span) { s.keep(in, nothing(in), false) }
+func (s *Stream) keepNothing(in jsonspan.Span) { s.keep(in, nothing(in), false) }
 
 // nothing returns nothing of the content at in.
-func nothing(in span) kept { return kept{span: span{in.to, in.to}} }
+func nothing(in jsonspan.Span) kept { return kept{Span: jsonspan.Span{From: in.To, To: in.To}} }
 
 // manyCuts is the number of cuts from which on what is left of a content is written
 // anew: an edit of each takes more memory than the text.
@@ -221,22 +226,22 @@ const manyCuts = 64
 
 // keepAt adds the edits that leave nothing but k, for a copy of the content at in
 // that stands shift bytes further on.
-func (s *Stream) keepAt(in span, k kept, shift int) {
+func (s *Stream) keepAt(in jsonspan.Span, k kept, shift int) {
 	cut := func(from, to int, with []byte) {
 		if from < to || len(with) > 0 {
-			s.edit(from+shift, to+shift, with)
+			s.edits.Replace(&s.f, from+shift, to+shift, with)
 		}
 	}
 	if n := len(k.cuts); n > manyCuts {
 		head := k
-		head.to = k.cuts[n-1].to
-		s.edit(in.from+shift, head.to+shift, s.added(head.appendTo(slices.Grow(s.room, head.left()), s.f.data)))
-		cut(k.to, in.to, nil)
+		head.To = k.cuts[n-1].To
+		s.edits.Replace(&s.f, in.From+shift, head.To+shift, s.added(head.appendTo(slices.Grow(s.room, head.left()), s.f.Data)))
+		cut(k.To, in.To, nil)
 		return
 	}
-	cut(in.from, k.from, k.front)
+	cut(in.From, k.From, k.front)
 	for _, c := range k.cuts {
-		cut(c.from, c.to, nil)
+		cut(c.From, c.To, nil)
 	}
-	cut(k.to, in.to, nil)
+	cut(k.To, in.To, nil)
 }

@@ -1,6 +1,12 @@
 package rewrite
 
-import "math"
+import (
+	"math"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
+)
 
 // pattern is the shape of a frame with text or reasoning: what stands before and
 // behind its text, and what that says. The frames of an answer are alike but for
@@ -39,28 +45,28 @@ const maxPatternWait = 64
 
 // learnText remembers the frame s.f with the chunk s.c, whose text is at in of
 // the data. It is false when it does not.
-func (s *Stream) learnText(in span, reasoning bool) bool {
+func (s *Stream) learnText(in jsonspan.Span, reasoning bool) bool {
 	p, f := &s.pattern, &s.f
 	if p.wait > 0 {
 		p.wait--
 		return false
 	}
-	at := int(f.lines[0].raw)
-	from, to := at+in.from, at+in.to
-	if from+len(f.raw)-to > maxPattern {
+	at := f.At(0)
+	from, to := at+in.From, at+in.To
+	if from+len(f.Raw)-to > maxPattern {
 		return false
 	}
 	if p.unused = min(p.unused, math.MaxUint16-1) + 1; p.unused > 8 {
 		p.wait = uint8(min(p.unused, maxPatternWait))
 	}
-	if n := from + len(f.raw) - to; cap(p.around) < n {
+	if n := from + len(f.Raw) - to; cap(p.around) < n {
 		p.around = make([]byte, 0, n)
 	}
-	p.around = append(append(p.around[:0], f.raw[:from]...), f.raw[to:]...)
+	p.around = append(append(p.around[:0], f.Raw[:from]...), f.Raw[to:]...)
 	p.tail, p.known = uint16(from), true
-	learnt := shape{at, len(f.raw) - at - len(f.data), in.from, reasoning, !reasoning && s.droppable(), s.c}
+	learnt := shape{at, len(f.Raw) - at - len(f.Data), in.From, reasoning, !reasoning && s.droppable(), s.c}
 	learnt.c.reasoning, learnt.c.text = false, false
-	learnt.c.move(in.from, in.from-in.to)
+	learnt.c.move(in.From, in.From-in.To)
 	p.shape = s.work.shared(&learnt)
 	s.env.like = false
 	return true
@@ -69,33 +75,33 @@ func (s *Stream) learnText(in span, reasoning bool) bool {
 // match returns where the text is of the frame that b begins with, whether there
 // is a newline in it, and where the frame ends. It is false when that frame is
 // not like the pattern, or not complete.
-func (p *pattern) match(b []byte) (in span, newline bool, end int, ok bool) {
+func (p *pattern) match(b []byte) (in jsonspan.Span, newline bool, end int, ok bool) {
 	from := int(p.tail)
 	if !p.known || len(b) < from || string(b[:from]) != string(p.around[:from]) {
 		return in, false, 0, false
 	}
-	to, newline, ok := scanText(b, from)
+	to, newline, ok := jsonspan.ScanText(b, from)
 	tail := p.around[from:]
 	end = to + len(tail)
 	if !ok || len(b) < end || string(b[to:end]) != string(tail) {
 		return in, false, 0, false
 	}
 	p.unused, p.wait = 0, 0
-	return span{from, to}, newline, end, true
+	return jsonspan.Span{From: from, To: to}, newline, end, true
 }
 
 // move moves what stands behind the index i of the data by n bytes.
 func (c *chunk) move(i, n int) {
 	c.shut += n
-	for _, v := range [...]*span{
+	for _, v := range [...]*jsonspan.Span{
 		&c.id, &c.object, &c.created, &c.model, &c.choices, &c.usage, &c.err, &c.tool, &c.emoji, &c.label, &c.callID,
 		&c.status, &c.statusLine, &c.delta, &c.content, &c.contentKey, &c.thought, &c.role,
 	} {
-		if v.from > i {
-			v.from += n
+		if v.From > i {
+			v.From += n
 		}
-		if v.to > i {
-			v.to += n
+		if v.To > i {
+			v.To += n
 		}
 	}
 }
@@ -104,23 +110,22 @@ func (c *chunk) move(i, n int) {
 // it has to be looked for, and at.
 func (s *Stream) takeLike() bool {
 	p := &s.pattern
-	if !p.known || !s.scan.between() {
+	if !p.known || !s.scan.Between() {
 		return false
 	}
-	b := s.scan.ahead()
+	b := s.scan.Ahead()
 	in, newline, n, ok := p.match(b)
-	if !ok || n > s.scan.max {
+	if !ok || n > s.scan.MaxFrame {
 		return false
 	}
-	s.scan.skip(n)
-	s.writeMark()
-	s.lf = false
+	s.scan.Skip(n)
+	s.out = s.framing.Next(s.out, sse.UnitFrame)
 	s.like(b[:n], in, newline)
 	return true
 }
 
 // like handles the frame raw, which is like the pattern with the text at in.
-func (s *Stream) like(raw []byte, in span, newline bool) {
+func (s *Stream) like(raw []byte, in jsonspan.Span, newline bool) {
 	if s.alike(raw, in, newline) {
 		s.out = append(s.out, raw...)
 		return
@@ -129,8 +134,9 @@ func (s *Stream) like(raw []byte, in span, newline bool) {
 	s.borrow()
 	s.pattern.calm = false
 	s.known = true
-	s.edits, s.cuts, s.room = s.edits[:0], s.cuts[:0], s.room[:0]
-	if !s.likeMarker(in.of(raw)) {
+	s.edits.Reset()
+	s.cuts, s.room = s.cuts[:0], s.room[:0]
+	if !s.likeMarker(in.Of(raw)) {
 		s.recognise(raw, in)
 		s.object()
 	}
@@ -144,7 +150,7 @@ func (s *Stream) likeMarker(text []byte) bool {
 	if s.said.shown || s.finished || s.done || !p.drop || !s.env.like {
 		return false
 	}
-	m, ok := wholeMarker(text)
+	m, ok := marker.Whole(text)
 	if !ok {
 		return false
 	}
@@ -152,26 +158,26 @@ func (s *Stream) likeMarker(text []byte) bool {
 	s.begun |= c.begun
 	t := s.markerComes(m, text)
 	s.startDerived(&t, SourceMarker)
-	s.fate = fateDrop
+	s.framing.Drop()
 	return true
 }
 
 // alike takes a frame that is like the one before it when its text is sure to stay
 // and to be of no consequence beyond where its lines begin: it leaves as it is. What
 // it does is what like would do, without a look at the chunk: TestAlikeChangesNothing.
-func (s *Stream) alike(raw []byte, in span, newline bool) bool {
+func (s *Stream) alike(raw []byte, in jsonspan.Span, newline bool) bool {
 	p := &s.pattern
 	switch {
 	case !p.calm:
 		return false
 	case p.reasoning, !newline && s.midLine(): // which changes nothing
-	case markerBegins(in.of(raw)) >= 0 || !s.readLines(in.of(raw)):
+	case marker.Begins(in.Of(raw)) >= 0 || !s.readLines(in.Of(raw)):
 		return false
 	}
 	p.unread++
 	s.sum.Frames++
 	s.sum.Chunks++
-	s.fate = fateForward
+	s.framing.ForwardWhole()
 	return true
 }
 
@@ -180,27 +186,24 @@ func (s *Stream) alike(raw []byte, in span, newline bool) bool {
 // and has then done nothing. What it spares is to copy them.
 func (s *Stream) Pass(in []byte) bool {
 	p := &s.pattern
-	if !p.calm || s.closed || s.mark || s.work != nil || !s.scan.between() || len(s.scan.buf) > 0 || len(in) > s.scan.max {
+	if !p.calm || s.closed || s.framing.MarkWaits() || s.work != nil || !s.scan.Between() || len(s.scan.Tail()) > 0 || len(in) > s.scan.MaxFrame {
 		return false
 	}
 	text, newline, n, ok := p.match(in)
 	if !ok || n != len(in) || !s.alike(in, text, newline) {
 		return false
 	}
-	s.lf = false
 	return true
 }
 
 // recognise sets s.f and s.c to what they are for the frame raw, which is like
 // the pattern with the text at in.
-func (s *Stream) recognise(raw []byte, in span) {
-	p, f := &s.pattern, &s.f
-	f.raw, f.data = raw, raw[p.data:len(raw)-p.behind]
-	f.event, f.named, f.has, f.plain = nil, span{}, true, true
-	f.lines = append(f.lines[:0], dataLine{0, int32(p.data)})
+func (s *Stream) recognise(raw []byte, in jsonspan.Span) {
+	p := &s.pattern
+	s.f.SetData(raw, p.data, len(raw)-p.behind)
 	s.c = p.c
-	s.c.move(p.text, in.to-in.from)
-	text := hasText(in.of(raw))
+	s.c.move(p.text, in.To-in.From)
+	text := jsonspan.HasText(in.Of(raw))
 	if p.reasoning {
 		s.c.reasoning = text
 	} else {
@@ -211,15 +214,15 @@ func (s *Stream) recognise(raw []byte, in span) {
 // learn remembers the frame s.f with the chunk s.c, when those that are like it
 // differ in nothing but their text.
 func (s *Stream) learn() {
-	c, data := &s.c, s.f.data
-	if s.known || s.explains() || !s.f.plain || s.f.raw[len(s.f.raw)-1] != '\n' || !c.index || c.other || c.repeat.ok() || c.finish.ok() || c.usage.set(data) || c.err.set(data) || c.hermes.ok() || c.twins {
+	c, data := &s.c, s.f.Data
+	if s.known || s.explains() || !s.f.OnlyData || s.f.Raw[len(s.f.Raw)-1] != '\n' || !c.index || c.other || c.repeat.Ok() || c.finish.Ok() || c.usage.IsSet(data) || c.err.IsSet(data) || c.hermes.Ok() || c.twins {
 		return
 	}
 	switch {
-	case c.content.ok() && c.thoughts == 0:
-		s.known = s.learnText(c.content.inner(), false)
-	case !c.content.ok() && c.thoughts == 1:
-		s.known = s.learnText(c.thought.inner(), true)
+	case c.content.Ok() && c.thoughts == 0:
+		s.known = s.learnText(c.content.Inner(), false)
+	case !c.content.Ok() && c.thoughts == 1:
+		s.known = s.learnText(c.thought.Inner(), true)
 	}
 }
 
@@ -236,6 +239,6 @@ func (s *Stream) calm() {
 	if p.reasoning {
 		said = s.said.reasoning
 	}
-	p.calm = said && len(s.edits) == 0 && s.hasEnvelope() && !s.finished && !s.done &&
-		len(s.tools.open) == 0 && !s.line.active() && s.hold.empty() && s.tags.idle() && s.eat == 0 && !s.owed && len(s.lead) == 0
+	p.calm = said && s.edits.Empty() && s.hasEnvelope() && !s.finished && !s.done &&
+		len(s.tools.open) == 0 && !s.line.Active() && s.hold.empty() && s.tags.idle() && s.eat == 0 && !s.owed && len(s.lead) == 0
 }

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
 // follow feeds in to two streams, of which one reads each frame, in the same
@@ -53,8 +56,9 @@ type knowledge struct {
 	tags                   tags
 	eat                    int8
 	open, held, lead       int
-	line                   candidatePhase
-	owed, breaks, lf       bool
+	line                   marker.Phase
+	owed, breaks           bool
+	framing                sse.Output
 	finished, failed, done bool
 	begun, ended           uint64
 	pending, env           string
@@ -62,11 +66,11 @@ type knowledge struct {
 
 func knows(s *Stream) knowledge {
 	k := knowledge{
-		sum: s.Summary(), said: s.said, fence: s.fence, tags: s.tags, eat: s.eat, open: len(s.tools.open), owed: s.owed, breaks: s.breaks, lf: s.lf,
+		sum: s.Summary(), said: s.said, fence: s.fence, tags: s.tags, eat: s.eat, open: len(s.tools.open), owed: s.owed, breaks: s.breaks, framing: s.framing,
 		finished: s.finished, failed: s.failed, done: s.done, begun: s.begun, ended: s.ended, env: string(s.env.values),
 	}
 	if w := s.work; w != nil { // something waits
-		k.held, k.lead, k.line, k.pending = w.hold.size(), len(w.lead), w.line.phase, string(w.pending)
+		k.held, k.lead, k.line, k.pending = w.hold.size(), len(w.lead), w.line.Phase, string(w.pending)
 	}
 	if k.tags.text { // it is counted from the next line on
 		k.tags.indent = 0

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact/redacttest"
 )
 
 // placeSecrets are secrets, as they may stand in the JSON of a message.
@@ -115,11 +118,11 @@ func TestSecretsInEveryPlaceAreRedacted(t *testing.T) {
 
 // Formats of secrets, each in one place.
 func TestSecretsOfEveryFormatAreRedacted(t *testing.T) {
-	for _, text := range secretTexts {
+	for _, text := range redacttest.Secrets {
 		if strings.Contains(text, `\`) {
 			continue // is in JSON already
 		}
-		in, want := marked(text)
+		in, want := redacttest.Marked(text)
 		place := secretPlaces["the error of a finish chunk"]
 		out := repair(strings.ReplaceAll(place, "%s", asciiJSON(in)))
 		same(t, out, repair(strings.ReplaceAll(place, "%s", asciiJSON(want))), text)
@@ -254,11 +257,11 @@ func TestRedactionIsBounded(t *testing.T) {
 	for name, unit := range hostileErrors {
 		value := []byte(`["` + strings.Repeat(unit, size/len(unit)) + `"]`)
 		before := allocated()
-		out := redact(value)
+		out := redact.Value(value)
 		if took := allocated() - before; took > uint64(5*len(value)) {
 			t.Errorf("%s: %d bytes take %d", name, len(value), took)
 		}
-		if len(out) > len(value)*4/3+maxRedactedGrowth {
+		if len(out) > len(value)*4/3+redact.MaxGrowth {
 			t.Errorf("%s: %d bytes become %d", name, len(value), len(out))
 		}
 		lines := func(unit string) string {

@@ -3,23 +3,16 @@ package rewrite
 import (
 	"bytes"
 	"strconv"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 const (
 	progressEvent   = "hermes.tool.progress"
 	progressComment = ": " + progressEvent + " "
 )
-
-// form returns the form in which the tool events of a stream leave.
-func (o *Options) form(p *Params) Progress {
-	switch {
-	case p.Progress != "":
-		return p.Progress
-	case o.Progress != "":
-		return o.Progress
-	}
-	return ProgressEnvelope
-}
 
 // writeRunning writes the frame that says that t has started.
 func (s *Stream) writeRunning(t *tool) { s.writeProgress(t, "running", false) }
@@ -89,14 +82,14 @@ func (s *Stream) statusLine() bool {
 // appendStatusLine appends Open WebUI's status member.
 func appendStatusLine(dst []byte, t *tool, status string) []byte {
 	dst = append(dst, statusLineHead...)
-	emoji, label := inside(t.emoji), inside(t.label)
+	emoji, label := jsonspan.Inside(t.emoji), jsonspan.Inside(t.label)
 	dst = append(dst, emoji...)
 	if len(emoji) > 0 && len(label) > 0 {
 		dst = append(dst, ' ')
 	}
 	dst = append(dst, label...)
 	if len(emoji)+len(label) == 0 {
-		dst = append(dst, inside(t.name)...)
+		dst = append(dst, jsonspan.Inside(t.name)...)
 	}
 	return appendStatusLineTail(dst, status == "completed")
 }
@@ -108,35 +101,27 @@ func appendStatusLineTail(dst []byte, done bool) []byte {
 	return append(strconv.AppendBool(append(dst, `","done":`...), done), `}}`...)
 }
 
-// inside returns the inside of a JSON string.
-func inside[T string | []byte](raw T) T {
-	if len(raw) < 2 || raw[0] != '"' {
-		return raw[:0]
-	}
-	return raw[1 : len(raw)-1]
-}
-
 // toolFrame handles a tool event of upstream's, in the form in: the frame s.f
 // with the object s.c.
 func (s *Stream) toolFrame(in Progress) {
-	data := s.f.data
+	data := s.f.Data
 	s.said.shown = true
 	if s.c.isChunk(data) { // another sidecar has written it, maybe before any chunk
 		s.updateEnvelope()
 	}
 	t := toolFields{
-		name:  stringOf(data, s.c.tool),
-		emoji: stringOf(data, s.c.emoji),
-		label: stringOf(data, s.c.label),
-		id:    stringOf(data, s.c.callID),
+		name:  jsonspan.StringAt(data, s.c.tool),
+		emoji: jsonspan.StringAt(data, s.c.emoji),
+		label: jsonspan.StringAt(data, s.c.label),
+		id:    jsonspan.StringAt(data, s.c.callID),
 	}
-	status := string(inside(stringOf(data, s.c.status)))
-	s.fate = fateDrop
+	status := string(jsonspan.Inside(jsonspan.StringAt(data, s.c.status)))
+	s.framing.Drop()
 	switch {
 	case s.finished: // too late to be completed before the finish chunk
-		s.note(sectionTools, "a tool event behind the finish chunk: dropped")
+		s.note(contract.SectionTools, "a tool event behind the finish chunk: dropped")
 	case isInternal(t.name): // the ends of internal tools are orphans anyway
-		s.note(sectionTools, "a tool event of an internal tool: dropped")
+		s.note(contract.SectionTools, "a tool event of an internal tool: dropped")
 	case status == "completed":
 		s.upstreamEnd(&t, in)
 	case status == "running" || status == "":
@@ -154,17 +139,8 @@ func isInternal(name []byte) bool {
 	if len(name) < 3 {
 		return false
 	}
-	r, _ := nextRune(inside(name), 0)
+	r, _ := jsonspan.NextRune(jsonspan.Inside(name), 0)
 	return r == '_'
-}
-
-// stringOf returns the JSON string at v, nil when the value is no string or an
-// empty one.
-func stringOf(data []byte, v span) []byte {
-	if !v.isString(data) || v.to-v.from == 2 {
-		return nil
-	}
-	return v.of(data)
 }
 
 // settleForTool decides the line under suspicion before a tool event leaves. One
@@ -177,11 +153,11 @@ func (s *Stream) settleForTool() {
 
 func (s *Stream) upstreamStart(f *toolFields, status string, in Progress) {
 	if f.name == nil {
-		f.name = s.literal(`"` + unknownTool + `"`)
+		f.name = s.literal(`"` + marker.UnknownTool + `"`)
 		in = "" // its frame cannot leave as it is
 	}
 	if f.id != nil && s.tools.known(f.id) {
-		s.note(sectionTools, "a tool that has started already: dropped")
+		s.note(contract.SectionTools, "a tool that has started already: dropped")
 		return
 	}
 	s.settleForTool()
@@ -198,7 +174,7 @@ func (s *Stream) upstreamStart(f *toolFields, status string, in Progress) {
 func (s *Stream) upstreamEnd(t *toolFields, in Progress) {
 	if t.id == nil {
 		if s.tools.findName(t.name) < 0 {
-			s.note(sectionTools, "the end of a tool that is not open: dropped")
+			s.note(contract.SectionTools, "the end of a tool that is not open: dropped")
 			return
 		}
 		s.settleForTool() // which may end tools
@@ -208,7 +184,7 @@ func (s *Stream) upstreamEnd(t *toolFields, in Progress) {
 		return
 	}
 	if s.tools.find(t.id) < 0 {
-		s.note(sectionTools, "the end of a tool that is not open: dropped")
+		s.note(contract.SectionTools, "the end of a tool that is not open: dropped")
 		return
 	}
 	s.settleForTool() // which may end tools: TestToolEndsWhileTextIsHeld
@@ -228,7 +204,7 @@ func (s *Stream) upstreamEnd(t *toolFields, in Progress) {
 
 // writeEnd writes upstream's end of a tool in the stream's form.
 func (s *Stream) writeEnd(t *tool, in Progress) {
-	if in == ProgressBare && s.envelops() && t.name == string(s.c.tool.of(s.f.data)) {
+	if in == ProgressBare && s.envelops() && t.name == string(s.c.tool.Of(s.f.Data)) {
 		s.wrap(t, "completed", false, false)
 		return
 	}
@@ -238,8 +214,8 @@ func (s *Stream) writeEnd(t *tool, in Progress) {
 // writeUpstream writes upstream's start of a tool in the stream's form,
 // byte for byte where it has that form.
 func (s *Stream) writeUpstream(t *tool, in Progress) {
-	lacksID := stringOf(s.f.data, s.c.callID) == nil
-	lacksStatus := stringOf(s.f.data, s.c.status) == nil
+	lacksID := jsonspan.StringAt(s.f.Data, s.c.callID) == nil
+	lacksStatus := jsonspan.StringAt(s.f.Data, s.c.status) == nil
 	switch {
 	case !lacksID && !lacksStatus && s.asIs(in):
 		s.redactError()
@@ -253,7 +229,7 @@ func (s *Stream) writeUpstream(t *tool, in Progress) {
 
 // asIs tells whether a tool event in the form in leaves byte for byte.
 func (s *Stream) asIs(in Progress) bool {
-	return in == s.form && (!s.statusLine() || s.c.statusLine.ok())
+	return in == s.form && (!s.statusLine() || s.c.statusLine.Ok())
 }
 
 // envelops tells whether frames get the members of a chunk in front.
@@ -269,40 +245,41 @@ func (s *Stream) wrap(t *tool, status string, lacksID, lacksStatus bool) {
 	room := s.scratch[:0]
 	switch v := s.c.callID; {
 	case !lacksID:
-	case v.ok(): // it is null, or empty
-		s.edit(v.from, v.to, s.literal(t.id))
+	case v.Ok(): // it is null, or empty
+		s.edits.Replace(&s.f, v.From, v.To, s.literal(t.id))
 	default:
 		room = appendCallID(room, t)
 	}
 	switch v := s.c.status; {
 	case !lacksStatus:
-	case v.ok():
-		s.edit(v.from, v.to, s.literal(`"`+status+`"`))
+	case v.Ok():
+		s.edits.Replace(&s.f, v.From, v.To, s.literal(`"`+status+`"`))
 	default:
 		room = appendStatus(room, status)
 	}
-	if s.statusLine() && (!s.c.statusLine.ok() || s.c.statusLine.isString(s.f.data)) {
+	if s.statusLine() && (!s.c.statusLine.Ok() || s.c.statusLine.IsString(s.f.Data)) {
 		room = appendStatusLine(room, t, status)
 	}
 	s.scratch = room
 	if s.form == ProgressUnnamed {
-		s.editRaw(s.f.named, nil)
+		from, to := s.f.EventLine()
+		s.edits.ReplaceRaw(&s.f, from, to, nil)
 	}
 	s.addFront()
 	s.redactError()
-	s.edit(s.c.shut, s.c.shut, room)
+	s.edits.Replace(&s.f, s.c.shut, s.c.shut, room)
 	s.writeEdited()
 }
 
 // addFront adds the members of a chunk to the front of the frame's own.
 func (s *Stream) addFront() {
-	s.note(sectionTools, "a named event: gets the members of a chunk")
+	s.note(contract.SectionTools, "a named event: gets the members of a chunk")
 	f := s.toolFront()
 	front := f.empty
-	if skipSpace(s.f.data, s.c.open+1, ' ') != s.c.shut {
-		front.to += len(",")
+	if jsonspan.SkipSpace(s.f.Data, s.c.open+1) != s.c.shut {
+		front.To += len(",")
 	}
-	s.edit(s.c.open+1, s.c.open+1, front.of(f.event))
+	s.edits.Replace(&s.f, s.c.open+1, s.c.open+1, front.Of(f.event))
 }
 
 // commentEvent handles a tool event in a comment, which another sidecar wrote.
@@ -311,16 +288,13 @@ func (s *Stream) commentEvent(line []byte) bool {
 	if !bytes.HasPrefix(line, []byte(progressComment)) {
 		return false
 	}
-	s.f = frame{
-		raw:   line,
-		data:  bytes.TrimRight(line[len(progressComment):], "\r\n"), // the blank line as well
-		lines: append(s.f.lines[:0], dataLine{0, int32(len(progressComment))}),
-		join:  s.f.join,
-	}
-	if !s.c.parse(s.f.data) || !s.c.isToolEvent(s.f.data) {
+	end := len(bytes.TrimRight(line, "\r\n")) // without the blank line
+	s.f.SetData(line, len(progressComment), end)
+	if !s.c.parse(s.f.Data) || !s.c.isToolEvent(s.f.Data) {
 		return false
 	}
-	s.known, s.edits, s.room = false, s.edits[:0], s.room[:0]
+	s.edits.Reset()
+	s.known, s.room = false, s.room[:0]
 	s.toolFrame(ProgressComment)
 	return true
 }

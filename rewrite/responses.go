@@ -4,6 +4,10 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
 // responses is what is remembered of a stream of /v1/responses.
@@ -24,15 +28,15 @@ const responsePrefix = "response."
 
 // responseEvent returns the type of the frame's event, nil when it is none of a
 // response: its type agrees with its name, and it has the response or a number.
-func (m *members) responseEvent(f *frame) []byte {
-	if !m.typ.isString(f.data) {
+func (m *members) responseEvent(f *sse.Frame) []byte {
+	if !m.typ.IsString(f.Data) {
 		return nil
 	}
-	name := m.typ.inner().of(f.data)
+	name := m.typ.Inner().Of(f.Data)
 	switch {
 	case !bytes.HasPrefix(name, []byte(responsePrefix)),
-		isNamed(f) && !bytes.Equal(name, f.event),
-		!m.response.isObject(f.data) && !m.numbered(f.data):
+		isNamed(f) && !bytes.Equal(name, f.Event),
+		!m.response.IsObject(f.Data) && !m.numbered(f.Data):
 		return nil
 	}
 	return name
@@ -40,28 +44,28 @@ func (m *members) responseEvent(f *frame) []byte {
 
 // numbered tells whether the event has a sequence number.
 func (m *members) numbered(data []byte) bool {
-	return m.sequence.ok() && isDigit(data[m.sequence.from])
+	return m.sequence.Ok() && jsonspan.IsDigit(data[m.sequence.From])
 }
 
 // note remembers what an event says.
-func (r *responses) note(f *frame, m *members) {
+func (r *responses) note(f *sse.Frame, m *members) {
 	r.named = isNamed(f)
-	r.count(f.data, m)
-	if !m.response.isObject(f.data) {
+	r.count(f.Data, m)
+	if !m.response.IsObject(f.Data) {
 		return
 	}
-	object := m.response.of(f.data)
-	whole := span{0, len(object)}
-	if v := memberOf(object, whole, "id"); v.isString(object) && v.to-v.from > 2 {
-		remember(&r.id, v.of(object))
+	object := m.response.Of(f.Data)
+	whole := jsonspan.Span{From: 0, To: len(object)}
+	if v := jsonspan.MemberOf(object, whole, "id"); v.IsString(object) && v.To-v.From > 2 {
+		remember(&r.id, v.Of(object))
 	}
-	if v := memberOf(object, whole, "created_at"); v.ok() && isDigit(object[v.from]) {
-		remember(&r.created, v.of(object))
+	if v := jsonspan.MemberOf(object, whole, "created_at"); v.Ok() && jsonspan.IsDigit(object[v.From]) {
+		remember(&r.created, v.Of(object))
 	}
-	if v := memberOf(object, whole, "model"); v.isString(object) && v.to-v.from > 2 {
-		remember(&r.model, v.of(object))
+	if v := jsonspan.MemberOf(object, whole, "model"); v.IsString(object) && v.To-v.From > 2 {
+		remember(&r.model, v.Of(object))
 	}
-	if !bytes.Equal(r.object, object) && len(object) <= maxResponse && validJSON(object) {
+	if !bytes.Equal(r.object, object) && len(object) <= maxResponse && jsonspan.Valid(object) {
 		r.object = append(r.object[:0], object...)
 	}
 }
@@ -71,7 +75,7 @@ func (r *responses) count(data []byte, m *members) {
 	if !m.numbered(data) {
 		return
 	}
-	if n := smallInt(m.sequence.of(data)); n >= 0 {
+	if n := jsonspan.SmallInt(m.sequence.Of(data)); n >= 0 {
 		r.next, r.counted = max(r.next, n+1), true
 	}
 }
@@ -98,18 +102,18 @@ func (r *responses) failed(message []byte, p *params) []byte {
 	if object == nil {
 		object = r.least(p)
 	}
-	object = withMember(redact(object), "status", `"failed"`)
+	object = withMember(redact.Value(object), "status", `"failed"`)
 	// The API's error has these two members, and this code for what is not the
 	// client's fault. Strict clients know no other codes.
 	object = withMember(object, "error", `{"code":"server_error","message":`+string(message)+`}`)
-	return oneLine(object)
+	return jsonspan.OneLine(object)
 }
 
 // least returns a response of which upstream has shown at most the beginning.
 func (r *responses) least(p *params) []byte {
 	id := r.id
 	if id == nil {
-		id = quoteText("resp_" + strings.TrimPrefix(p.id(), "chatcmpl-"))
+		id = jsonspan.Quote("resp_" + strings.TrimPrefix(p.id(), "chatcmpl-"))
 	}
 	created := r.created
 	if created == nil {
@@ -133,10 +137,10 @@ func (r *responses) least(p *params) []byte {
 // withMember returns a copy of the object with the value of one member replaced
 // or, where there is none, added behind the last. All else keeps its bytes.
 func withMember(object []byte, name, value string) []byte {
-	v := memberOf(object, span{0, len(object)}, name)
-	if !v.ok() {
+	v := jsonspan.MemberOf(object, jsonspan.Span{From: 0, To: len(object)}, name)
+	if !v.Ok() {
 		at := len(object) - 1
-		v = span{at, at}
+		v = jsonspan.Span{From: at, To: at}
 		member := `"` + name + `":` + value
 		if firstByte(object[1:]) != '}' {
 			member = "," + member
@@ -144,7 +148,7 @@ func withMember(object []byte, name, value string) []byte {
 		value = member
 	}
 	out := make([]byte, 0, len(object)+len(value))
-	out = append(out, object[:v.from]...)
+	out = append(out, object[:v.From]...)
 	out = append(out, value...)
-	return append(out, object[v.to:]...)
+	return append(out, object[v.To:]...)
 }

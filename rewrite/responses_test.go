@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // The events of the tests are built as the API's reference has them.
@@ -75,7 +77,7 @@ func TestResponseFailed(t *testing.T) {
 		"a response that is no JSON": {
 			created(0, `"id":"resp_1","model":nil`), failed(`{"id":"resp_1","object":"response","status":"failed","created_at":1700000000,"model":"hermes-agent","output":[],"error":`+incompleteError+`}`, `,"sequence_number":1`)},
 		"a response that is nested too deep": {
-			created(0, `"id":"resp_1","model":"m","a":`+strings.Repeat("[", maxDepth+1)+strings.Repeat("]", maxDepth+1)),
+			created(0, `"id":"resp_1","model":"m","a":`+strings.Repeat("[", jsonspan.MaxDepth+1)+strings.Repeat("]", jsonspan.MaxDepth+1)),
 			failed(`{"id":"resp_1","object":"response","status":"failed","created_at":1700000000,"model":"m","output":[],"error":`+incompleteError+`}`, `,"sequence_number":1`)},
 	} {
 		for _, cut := range []cutter{whole, oneByte} {

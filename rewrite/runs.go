@@ -1,6 +1,11 @@
 package rewrite
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
+)
 
 // runs is what is remembered of a stream of /v1/runs/{id}/events.
 type runs struct {
@@ -13,11 +18,11 @@ type runs struct {
 var runEvents = [...]string{"run.", "message.", "tool.", "reasoning.", "approval.", "subagent."}
 
 // runEvent returns the name of the frame's event, nil when it is none of a run.
-func (m *members) runEvent(f *frame) []byte {
-	if isNamed(f) || !m.runID.isString(f.data) || !m.event.isString(f.data) {
+func (m *members) runEvent(f *sse.Frame) []byte {
+	if isNamed(f) || !m.runID.IsString(f.Data) || !m.event.IsString(f.Data) {
 		return nil
 	}
-	name := m.event.inner().of(f.data)
+	name := m.event.Inner().Of(f.Data)
 	for _, family := range runEvents {
 		if bytes.HasPrefix(name, []byte(family)) {
 			return name
@@ -27,13 +32,13 @@ func (m *members) runEvent(f *frame) []byte {
 }
 
 // note remembers what an event says.
-func (r *runs) note(f *frame, m *members) {
-	remember(&r.id, m.runID.of(f.data))
-	if !m.timestamp.ok() || !isDigit(f.data[m.timestamp.from]) {
+func (r *runs) note(f *sse.Frame, m *members) {
+	remember(&r.id, m.runID.Of(f.Data))
+	if !m.timestamp.Ok() || !jsonspan.IsDigit(f.Data[m.timestamp.From]) {
 		r.timestamp = r.timestamp[:0]
 		return
 	}
-	remember(&r.timestamp, m.timestamp.of(f.data))
+	remember(&r.timestamp, m.timestamp.Of(f.Data))
 }
 
 // appendFailed appends run.failed, as Hermes writes it.

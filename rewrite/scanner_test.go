@@ -3,10 +3,10 @@ package rewrite
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
 // framings are streams of every form that the standard allows.
@@ -215,20 +215,20 @@ func TestWebPlatformTestsOfTheEventStream(t *testing.T) {
 func TestUnitsJoinedAreTheStream(t *testing.T) {
 	for _, in := range framings {
 		for _, limit := range []int{1, 5, 12, 1000} {
-			sc := scanner{max: limit}
+			sc := sse.Scanner{MaxFrame: limit}
 			var out []byte
 			for i := range len(in) {
-				sc.feed([]byte{in[i]})
+				sc.Feed([]byte{in[i]})
 				for {
-					_, b, ok := sc.next()
+					_, b, ok := sc.Next()
 					if !ok {
 						break
 					}
 					out = append(out, b...)
 				}
-				sc.rest()
+				sc.Rest()
 			}
-			same(t, string(append(out, sc.tail()...)), in, fmt.Sprintf("limit %d: bytes", limit))
+			same(t, string(append(out, sc.Tail()...)), in, fmt.Sprintf("limit %d: bytes", limit))
 		}
 	}
 }
@@ -299,19 +299,19 @@ func TestEngineSeesTheEventsOfTheWebPlatformTests(t *testing.T) {
 
 // eventsOf returns the events that the engine sees in a stream.
 func eventsOf(in string) (events []event) {
-	sc := scanner{max: DefaultMaxFrame}
-	var f frame
-	sc.feed([]byte(in))
+	sc := sse.Scanner{MaxFrame: DefaultMaxFrame}
+	var f sse.Frame
+	sc.Feed([]byte(in))
 	for {
-		u, b, ok := sc.next()
+		u, b, ok := sc.Next()
 		if !ok {
 			return events
 		}
-		if u != unitFrame {
+		if u != sse.UnitFrame {
 			continue
 		}
-		if f.parse(b); f.has {
-			e := event{string(f.event), string(f.data)}
+		if f.Parse(b); f.HasData {
+			e := event{string(f.Event), string(f.Data)}
 			if e.name == "" {
 				e.name = "message"
 			}
@@ -331,41 +331,4 @@ func TestCutInTheSecondLineOfAFrame(t *testing.T) {
 func TestInvalidJSONWithAMarkerLeaves(t *testing.T) {
 	in := role() + `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {"content": "\n\u0060\ud83d\udcbb ls\u0060\n"}, "finish_reason": nul}]}` + "\n\n" + text("x") + stop()
 	same(t, repair(in), in, "bytes")
-}
-
-// Of lines that the scanner has seen no field is lost, and none is found twice.
-func TestFieldsAreWhereTheScannerSawTheirLines(t *testing.T) {
-	r := rand.New(rand.NewPCG(11, 12))
-	pieces := []string{"data: {\"a\":1}", "data:", "data", "event: x", "event:message", ": c", "id: 7", "\n", "\n", "\n", "\n\n", "\r", "\r\n", "\ufeff", "x"}
-	for range 20000 {
-		var in []byte
-		for range 1 + r.IntN(14) {
-			in = append(in, pieces[r.IntN(len(pieces))]...)
-			if r.IntN(2) == 0 {
-				in = append(in, '\n')
-			}
-		}
-		c := scanner{max: 1 << 20, lines: r.IntN(2) == 0}
-		for len(in) > 0 {
-			n := 1 + r.IntN(len(in))
-			c.feed(in[:n])
-			in = in[n:]
-			for {
-				u, b, ok := c.next()
-				if !ok {
-					break
-				}
-				if u != unitFrame {
-					continue
-				}
-				var got, want frame
-				got.parseCut(b, c.seen)
-				want.parse(b)
-				if !reflect.DeepEqual(got, want) {
-					t.Fatalf("%q: %+v, want %+v", b, got, want)
-				}
-			}
-			c.rest()
-		}
-	}
 }

@@ -1,12 +1,17 @@
 package rewrite
 
+import (
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+)
+
 // separate takes the reasoning between tags out of a whole text, and returns
 // what is left, the reasoning, and how many stretches of it there were. All
 // texts are insides of JSON strings. A stream does the same delta by delta. What
 // stands behind the marker line of one of the tools may open a message, for the
 // line will go: nil tools are none.
 func separate(text []byte, tools *Tools) (content, reasoning []byte, stretches int) {
-	s := separator{text: text, lines: healer{tools: tools}}
+	s := separator{text: text, tools: tools}
 	for i := 0; i < len(text); {
 		i = s.step(i)
 	}
@@ -22,8 +27,9 @@ func separate(text []byte, tools *Tools) (content, reasoning []byte, stretches i
 type separator struct {
 	text  []byte
 	tags  tags
-	fence fence // of the content
-	lines healer
+	fence fence       // of the content
+	tools *Tools      // nil to leave marker lines
+	line  marker.Line // room to read one
 
 	inside bool // what has been read since from is reasoning
 	from   int
@@ -36,7 +42,7 @@ type separator struct {
 
 // step reads on at i, and returns where to go on.
 func (s *separator) step(i int) int {
-	r, next := nextRune(s.text, i)
+	r, next := jsonspan.NextRune(s.text, i)
 	maybe := s.tags.matched > 0
 	if to, ok := s.markerLine(r, next); ok {
 		s.tags.boundary()
@@ -73,10 +79,10 @@ func (s *separator) step(i int) int {
 // markerLine tells whether the rune r, behind which is next, begins the marker
 // line of a tool, and returns where the next line begins.
 func (s *separator) markerLine(r rune, next int) (to int, ok bool) {
-	if r != '`' || s.lines.tools == nil || s.tags.inside || s.tags.matched > 0 || !s.fence.lineStart() || s.fence.open() {
+	if r != '`' || s.tools == nil || s.tags.inside || s.tags.matched > 0 || !s.fence.lineStart() || s.fence.open() {
 		return 0, false
 	}
-	return s.lines.markerLine(s.text, next)
+	return s.line.ReadWhole(s.text, next, s.tools)
 }
 
 // take ends the stretch under way at to.
@@ -87,7 +93,7 @@ func (s *separator) take(to int) {
 		return
 	}
 	s.reasoning = appendThought(s.reasoning, stretch, s.thinks)
-	s.thinks = s.thinks || hasText(stretch)
+	s.thinks = s.thinks || jsonspan.HasText(stretch)
 }
 
 // appendThought appends a stretch of reasoning to what has been said of it. thinks

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
 // session is what is remembered of a stream of /api/sessions/{id}/chat/stream.
@@ -22,28 +25,28 @@ type session struct {
 type sessionTool struct{ name, message []byte }
 
 // sessionEvent returns the name of the frame's event, nil when it is none of a session.
-func sessionEvent(f *frame) (kind, []byte) {
+func sessionEvent(f *sse.Frame) (kind, []byte) {
 	if !isNamed(f) {
 		return kindUnknown, nil
 	}
-	return kindSession, f.event
+	return kindSession, f.Event
 }
 
 // note remembers what an event says.
-func (e *session) note(f *frame, m *members) {
-	if m.sessionID.isString(f.data) {
-		remember(&e.id, m.sessionID.of(f.data))
+func (e *session) note(f *sse.Frame, m *members) {
+	if m.sessionID.IsString(f.Data) {
+		remember(&e.id, m.sessionID.Of(f.Data))
 	}
-	if m.runID.isString(f.data) {
-		remember(&e.run, m.runID.of(f.data))
+	if m.runID.IsString(f.Data) {
+		remember(&e.run, m.runID.Of(f.Data))
 	}
-	if m.ts.ok() && isDigit(f.data[m.ts.from]) {
-		remember(&e.ts, m.ts.of(f.data))
+	if m.ts.Ok() && jsonspan.IsDigit(f.Data[m.ts.From]) {
+		remember(&e.ts, m.ts.Of(f.Data))
 	}
-	if n := smallInt(m.seq.of(f.data)); n >= 0 {
+	if n := jsonspan.SmallInt(m.seq.Of(f.Data)); n >= 0 {
 		e.last = n
 	}
-	e.tell(f.event, stringOf(f.data, m.toolName), stringOf(f.data, m.messageID))
+	e.tell(f.Event, jsonspan.StringAt(f.Data, m.toolName), jsonspan.StringAt(f.Data, m.messageID))
 }
 
 // noteLarge remembers what the beginning of an event says that passed unexamined. Its
@@ -69,7 +72,7 @@ func (e *session) tell(event, tool, message []byte) {
 // one that started first is forgotten.
 func (e *session) start(name, message []byte) {
 	size := len(name) + len(message)
-	if name == nil || size > maxOpenBytes || !validJSON(name) || message != nil && !validJSON(message) {
+	if name == nil || size > maxOpenBytes || !jsonspan.Valid(name) || message != nil && !jsonspan.Valid(message) {
 		return
 	}
 	for len(e.open) >= maxOpenTools || e.bytes+size > maxOpenBytes {

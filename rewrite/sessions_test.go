@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 const sessionID = "sess_3f9c2a"
@@ -45,7 +47,7 @@ func sessionEnd(t testing.TB, frames []string, cause Cause) string {
 		Seq       int             `json:"seq"`
 		TS        json.Number     `json:"ts"`
 	}
-	last := event{SessionID: quoteText(sessionID), TS: "1795165000"}
+	last := event{SessionID: jsonspan.Quote(sessionID), TS: "1795165000"}
 	var open []event
 	failed := false
 	for _, f := range frames {
@@ -85,7 +87,7 @@ func sessionEnd(t testing.TB, frames []string, cause Cause) string {
 		write("tool.completed", fmt.Sprintf(`"message_id": %s, "tool_name": %s, "preview": null, "args": null, `, e.MessageID, e.ToolName))
 	}
 	if !failed {
-		write("error", `"message": `+string(quoteText(Message(cause.Code())))+", ")
+		write("error", `"message": `+string(jsonspan.Quote(Message(cause.Code())))+", ")
 	}
 	write("done", "")
 	return b.String()

@@ -3,73 +3,11 @@ package rewrite
 import (
 	"bytes"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
-
-// Params are what is particular to one stream.
-type Params struct {
-	// Active says that the stream is one of chat completions from its first
-	// byte on: the request's path ends in /chat/completions. Otherwise it
-	// becomes active at its first chunk (contract section 0).
-	Active bool
-	// Responses says that the stream is one of /v1/responses, by the request's path.
-	// What such a stream is its events have to show (contract, "The other
-	// streams"), but secrets leave its errors from the first on.
-	Responses bool
-	// RunID is the id of the run whose events the stream has, by the request's
-	// path, empty for others: only then is it a stream of /v1/runs.
-	RunID string
-	// SessionID is the id of the session in which the stream is, by the request's
-	// path, empty for others: only then is it a stream of /api/sessions.
-	SessionID string
-	// Progress overrides Options.Progress unless it is empty.
-	Progress Progress
-	// ID, which is asked at most once, and Created, in Unix seconds, are used in
-	// an error finish when no chunk has come. Nil means an empty id.
-	ID      func() string
-	Created int64
-	// Usage remembers which models report usage, nil for no memory.
-	Usage UsageMemory
-	// OnTool is called when a tool starts or ends, in order, whatever form the
-	// client gets it in. Nil for nobody.
-	OnTool func(ToolEvent)
-	// Explain is called with what becomes of each piece of the stream, and of
-	// its end. Nil for nobody.
-	Explain func(Step)
-}
-
-// Summary is what can be said of a stream.
-type Summary struct {
-	// ID and Model are those of the completion, empty while no chunk has come,
-	// or of the response; ID is also that of the run.
-	ID, Model string
-	// FinishReason is the one that was sent, empty when none was.
-	FinishReason string
-	// Code is the code of the error that the stream ended with, empty when it
-	// ended well.
-	Code string
-	// Frames counts complete frames with data, Chunks those that are chunks.
-	Frames, Chunks int
-	// Tools counts tool starts, Markers the ones that were markers.
-	Tools, Markers int
-	// Imitations counts the markers that were stripped and no tool.
-	Imitations int
-	// Reasoning counts the stretches of reasoning that stood between tags in
-	// the text.
-	Reasoning int
-	// Unexamined counts frames that were larger than Options.MaxFrame.
-	Unexamined int
-	// Keepalives counts those written.
-	Keepalives int
-	// InputTokens and OutputTokens are the usage that upstream has reported
-	// last, 0 when it has reported none.
-	InputTokens, OutputTokens int64
-	// UsageReported says that the model was known to report usage when the
-	// finish chunk came.
-	UsageReported bool
-	// ZeroUsagePassed says that the answer had text and usage 0/0/0 and has
-	// been let pass.
-	ZeroUsagePassed bool
-}
 
 // Stream repairs one event stream. It must not be used by two goroutines at
 // once. Most streams do nothing most of the time: what a field takes here, each
@@ -84,7 +22,7 @@ type Stream struct {
 	out []byte    // what may leave, the caller's buffer
 	now time.Time // the caller's clock
 
-	scan    scanner
+	scan    sse.Scanner
 	pattern pattern
 	env     envelope
 
@@ -93,14 +31,11 @@ type Stream struct {
 	tags  tags
 	said  said
 
-	active bool
-	mark   bool // a byte order mark is to be written
-	left   bool // something has been
-	lf     bool // the last frame ends with a CR whose LF is yet to come
-	fate   fate
-	owed   bool // a marker was dropped behind text: a newline goes before the next
-	breaks bool // the reasoning to come begins a stretch behind another
-	eat    int8 // newlines that go with the imitation before
+	active  bool
+	framing sse.Output // what became of the last unit
+	owed    bool       // a marker was dropped behind text: a newline goes before the next
+	breaks  bool       // the reasoning to come begins a stretch behind another
+	eat     int8       // newlines that go with the imitation before
 
 	manyChoices  bool
 	reported     bool   // the model's usage is in the memory
@@ -151,43 +86,20 @@ type said struct {
 
 // New returns the Stream of a response. The options are shared.
 func New(o *Options, p Params) *Stream {
-	s := &Stream{o: o, p: params{p.ID, p.Created, p.Usage, p.OnTool, p.Explain}, form: o.form(&p), active: p.Active}
-	s.scan.max, s.scan.lines = o.FrameLimit(), !p.Active
+	s := &Stream{o: o, p: params{p.ID, p.Created, p.Usage, p.OnTool, p.Explain}, form: o.ProgressForm(&p), active: p.Active}
+	s.scan.MaxFrame, s.scan.CommentUnits = o.FrameLimit(), !p.Active
 	if !p.Active {
 		s.other = &other{looksAt: p.Responses}
 	}
 	if p.RunID != "" && !p.Active {
 		s.other.run, s.other.kind = true, kindRuns
-		remember(&s.other.runs.id, quoteText(p.RunID))
+		remember(&s.other.runs.id, jsonspan.Quote(p.RunID))
 	}
 	if p.SessionID != "" && !p.Active {
 		s.other.kind = kindSession
-		remember(&s.other.session.id, quoteText(p.SessionID))
+		remember(&s.other.session.id, jsonspan.Quote(p.SessionID))
 	}
 	return s
-}
-
-// FrameLimit returns the size in bytes above which a frame, or an answer that is
-// not streamed, passes unexamined: MaxFrame or its default, at most 1 GiB.
-func (o *Options) FrameLimit() int {
-	if o.MaxFrame <= 0 {
-		return DefaultMaxFrame
-	}
-	return min(o.MaxFrame, 1<<30)
-}
-
-func (o *Options) parallelWindow() time.Duration {
-	if o.ParallelWindow == 0 {
-		return DefaultParallelWindow
-	}
-	return o.ParallelWindow
-}
-
-func (o *Options) tools() *Tools {
-	if o.Tools == nil {
-		return hermesOnly
-	}
-	return o.Tools
 }
 
 // Active tells whether the stream is one of chat completions. What is not
@@ -229,12 +141,12 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 		return dst
 	}
 	s.out, s.now = dst, now
-	s.scan.feed(in)
-	for len(s.scan.ahead()) > 0 {
+	s.scan.Feed(in)
+	for len(s.scan.Ahead()) > 0 {
 		if s.takeLike() {
 			continue
 		}
-		u, b, ok := s.scan.next()
+		u, b, ok := s.scan.Next()
 		if !ok {
 			break
 		}
@@ -245,11 +157,11 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 			s.unit(u, b)
 		}
 	}
-	if len(s.scan.ahead()) > 0 {
+	if len(s.scan.Ahead()) > 0 {
 		s.borrow()
 	}
-	fed := len(s.scan.src)
-	s.scan.rest()
+	fed := s.scan.Fed()
+	s.scan.Rest()
 	s.giveBack(fed)
 	return s.taken()
 }
@@ -275,13 +187,13 @@ func (s *Stream) Finish(dst []byte, cause Cause) []byte {
 	s.out = dst
 	s.borrow()
 	s.explain(nil, func() { s.finish(cause) })
-	s.giveBack(len(s.scan.tail()))
+	s.giveBack(len(s.scan.Tail()))
 	return s.taken()
 }
 
 // isOver tells whether upstream has said all, and the client has got it.
 func (s *Stream) isOver() bool {
-	return s.active && s.finished && s.done && s.work == nil && s.scan.between() && !s.explains()
+	return s.active && s.finished && s.done && s.work == nil && s.scan.Between() && !s.explains()
 }
 
 // finish does what Finish does.
@@ -292,15 +204,15 @@ func (s *Stream) finish(cause Cause) {
 		s.finishOther(cause, added)
 		return
 	}
-	torn := tearsCRLF(s.hold.buf)
+	held := s.hold.buf
 	s.settle()
-	s.lf = s.lf || torn && bytes.HasSuffix(s.out, []byte("\r"))
+	s.framing.Release(held, s.out)
 	if !s.finished {
 		s.completeAll(true)
 		s.writeErrorFinish(cause.Code())
 	}
 	if !s.done {
-		s.note(sectionEnd, "[DONE] is added")
+		s.note(contract.SectionEnd, "[DONE] is added")
 		s.writeLF()
 		s.out = append(s.out, "data: [DONE]\n\n"...)
 		s.done = true
@@ -313,30 +225,29 @@ func (s *Stream) finish(cause Cause) {
 // keeps what follows apart from it. It returns how many bytes of ours the frame
 // that counts has got at its end.
 func (s *Stream) finishTail(cause Cause) (added int) {
-	if s.scan.raw {
+	if s.scan.Raw() {
 		if s.active || s.otherOpen() {
 			s.out = append(s.out, "\n\n"...)
 		}
 		return 0
 	}
-	tail := s.scan.tail()
-	s.f.parse(tail)
+	tail := s.scan.End()
+	s.f.Parse(tail)
 	s.otherGoesOn(tail)
 	switch {
 	case s.isWhole(tail) && (s.active || s.chunkComes() || s.otherComes()):
-		s.note(sectionEnd, "the last frame is complete but for its blank line: it counts")
+		s.note(contract.SectionEnd, "the last frame is complete but for its blank line: it counts")
 		end := missingEnd(tail)
-		s.scan.seen = unitLines{} // the scanner has not seen that
-		s.unit(unitFrame, append(bytes.Clone(tail), end...))
+		s.unit(sse.UnitFrame, append(bytes.Clone(tail), end...))
 		return len(end)
 	case !s.active && !s.otherCut(cause), s.done && isComments(tail):
 		if len(tail) > 0 {
-			s.note(sectionHarm, "what is behind the last frame: passes")
+			s.note(contract.SectionHarm, "what is behind the last frame: passes")
 		}
-		s.writeMark()
+		s.out = s.framing.AppendMark(s.out)
 		s.out = append(s.out, tail...)
 	case len(tail) > 0:
-		s.note(sectionEnd, "a frame that was cut in the middle: dropped")
+		s.note(contract.SectionEnd, "a frame that was cut in the middle: dropped")
 	}
 	return 0
 }
@@ -355,7 +266,7 @@ func isComments(tail []byte) bool {
 // isWhole tells whether the frame s.f, which is tail, lacks only its end: its
 // data is complete, and so is its last line.
 func (s *Stream) isWhole(tail []byte) bool {
-	if !isDone(s.f.data) && (firstByte(s.f.data) != '{' || !validJSON(s.f.data)) {
+	if !isDone(s.f.Data) && (firstByte(s.f.Data) != '{' || !jsonspan.Valid(s.f.Data)) {
 		return false
 	}
 	last := tail[bytes.LastIndexAny(tail, "\r\n")+1:]
@@ -373,18 +284,17 @@ func missingEnd(tail []byte) string {
 // chunkComes tells whether the frame s.f is a chunk, at which a stream becomes
 // active.
 func (s *Stream) chunkComes() bool {
-	return s.c.parse(s.f.data) && s.c.isChunk(s.f.data)
+	return s.c.parse(s.f.Data) && s.c.isChunk(s.f.Data)
 }
 
 // Keepalive appends a keepalive to dst when one may leave now: between frames
 // of an active stream that has not finished (contract section 3).
 func (s *Stream) Keepalive(dst []byte) []byte {
-	if !s.active || s.scan.raw || s.finished || s.closed {
+	if !s.active || s.scan.Raw() || s.finished || s.closed {
 		return dst
 	}
 	s.sum.Keepalives++
-	s.out = dst
-	s.writeMark()
+	s.out = s.framing.AppendMark(dst)
 	s.writeLF()
 	if s.o.KeepaliveForm == KeepaliveComment || !s.env.known {
 		s.out = append(s.out, ": keepalive\n\n"...)

@@ -1,5 +1,7 @@
 package rewrite
 
+import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+
 // tagNames are the names of the tags between which models write their
 // reasoning (contract section 4), in lower case: models do not agree on one.
 var tagNames = [...]string{"think", "thinking", "reasoning", "thought", "mm:think", "reasoning_scratchpad"}
@@ -69,7 +71,7 @@ func (t *tags) step(r rune, inCode bool) tagStep {
 	if t.matched > 0 {
 		return t.stepOpening(r)
 	}
-	if t.spent && isSpace(r) {
+	if t.spent && jsonspan.IsSpace(r) {
 		return stepSpace
 	}
 	t.spent = false
@@ -96,7 +98,7 @@ func (t *opening) sent(r rune) {
 		}
 	case r == '\t':
 		t.indent = 4
-	case isSpace(r):
+	case jsonspan.IsSpace(r):
 		t.indent = min(t.indent+1, 4)
 	default:
 		t.text, t.newlines = true, 0

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // The summary counts what came and names what it was.
@@ -138,7 +141,7 @@ func TestWhatIsNoSpaceIsText(t *testing.T) {
 		`\b`: true, `\u0008`: true, `\u000e`: true, `\u001f`: true, `!`: true, `\u007f`: true, `\u0080`: true, `\u00a1`: true,
 		`\t`: false, `\u0009`: false, `\n\u000B\f\u000c\r\u000D`: false, "\u2028\u3000": false, `\/`: true, `\u00A0`: false, `\u00a0`: false,
 	} {
-		if got := hasText([]byte(inner)); got != want {
+		if got := jsonspan.HasText([]byte(inner)); got != want {
 			t.Errorf("%q: text is %v, want %v", inner, got, want)
 		}
 	}
@@ -166,7 +169,7 @@ func TestNotesOfWhatIsDone(t *testing.T) {
 		{"[DONE] is lacking", text("a") + finishChunk("stop", realUsage), "3", "[DONE]", chat},
 		{"white space behind a tag", text(think) + stop(), "4", "white space", chat},
 		{"a part of a closing tag", text("<think>a</thi") + text("nk>b") + stop(), "4", "may be a closing tag", chat},
-		{"another stream that is cut", failed, sectionOther, "cut", Params{}},
+		{"another stream that is cut", failed, contract.SectionOther, "cut", Params{}},
 	} {
 		steps, _ := explained(c.in, Options{MaxFrame: 400}, c.p, whole, CauseEOF)
 		found := false

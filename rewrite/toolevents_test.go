@@ -3,6 +3,8 @@ package rewrite
 import (
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 // An end of upstream's is known by its id: it need not name the tool.
@@ -98,7 +100,7 @@ func TestTheFirstRunesThatAreNotASCII(t *testing.T) {
 func TestLabelsThatAreTooLongTellNothing(t *testing.T) {
 	recall := `recall: "`
 	for more, want := range map[int]string{0: "session_search", 1: "tool"} {
-		label := recall + strings.Repeat("x", maxTellingLabel-len(recall)-len(`\`)+more)
+		label := recall + strings.Repeat("x", marker.MaxTellingLabel-len(recall)-len(`\`)+more)
 		if s := look(t, repair(markerChunk("🔍", label)+text("x")+stop())).starts(); len(s) != 1 || s[0].tool != want {
 			t.Errorf("%d bytes: %s, want %s", len(label)+1, s[0].tool, want)
 		}
@@ -107,7 +109,7 @@ func TestLabelsThatAreTooLongTellNothing(t *testing.T) {
 
 // A token that only begins with the longest emoji there may be is another.
 func TestTokensLongerThanTheLongestEmoji(t *testing.T) {
-	longest := strings.Repeat("🛰", maxEmoji/len("🛰"))
+	longest := strings.Repeat("🛰", marker.MaxEmoji/len("🛰"))
 	tools, err := NewTools(map[string]string{longest: "fleet"})
 	if err != nil {
 		t.Fatal(err)

@@ -4,15 +4,17 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strconv"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // toolFront is what the tool events of a stream have in common. It is made once,
 // and again when a chunk has changed the envelope.
 type toolFront struct {
-	fresh bool     // it is that of the envelope as it stands
-	event []byte   // one of our own up to the tool's name
-	empty span     // the members of a chunk that says nothing, in event; a comma follows
-	calls [20]byte // what ids begin with where upstream has given none
+	fresh bool          // it is that of the envelope as it stands
+	event []byte        // one of our own up to the tool's name
+	empty jsonspan.Span // the members of a chunk that says nothing, in event; a comma follows
+	calls [20]byte      // what ids begin with where upstream has given none
 }
 
 // toolFront returns that of the stream as it stands.
@@ -28,9 +30,9 @@ func (s *Stream) toolFront() *toolFront {
 	f.fresh = true
 	f.event = append(appendBefore(f.event[:0], s.form), '{')
 	if s.envelops() {
-		f.empty.from = len(f.event)
+		f.empty.From = len(f.event)
 		f.event = e.appendEmpty(f.event)
-		f.empty.to = len(f.event)
+		f.empty.To = len(f.event)
 		f.event = append(f.event, ',')
 	}
 	f.event = append(f.event, `"tool":`...)

@@ -3,6 +3,8 @@ package rewrite
 import (
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 // toolNamesOfHermes is the table of Hermes' tools: emoji, label, name.
@@ -72,7 +74,7 @@ func TestAddedEmojiNamesItsTool(t *testing.T) {
 
 func TestToolsThatNoMarkerCanHaveAreRefused(t *testing.T) {
 	for _, x := range [][2]string{
-		{"", "x"}, {"abc", "x"}, {"a b", "x"}, {"🛰 x", "x"}, {"`🛰", "x"}, {"🛰\n", "x"}, {"🛰\u00a0", "x"}, {strings.Repeat("🛰", maxEmoji), "x"},
+		{"", "x"}, {"abc", "x"}, {"a b", "x"}, {"🛰 x", "x"}, {"`🛰", "x"}, {"🛰\n", "x"}, {"🛰\u00a0", "x"}, {strings.Repeat("🛰", marker.MaxEmoji), "x"},
 		{"🛰", ""}, {"🛰", "  "}, {"🛰", "_internal"},
 	} {
 		if _, err := NewTools(map[string]string{x[0]: x[1]}); err == nil {
@@ -92,7 +94,7 @@ func TestToolsThatNoMarkerCanHaveAreRefused(t *testing.T) {
 }
 
 func TestLongestAddedEmojiIsKnown(t *testing.T) {
-	emoji := strings.Repeat("🛰", maxEmoji/len("🛰"))
+	emoji := strings.Repeat("🛰", marker.MaxEmoji/len("🛰"))
 	tools, err := NewTools(map[string]string{emoji: "fleet"})
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,9 @@ package rewrite
 import (
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 func TestTextBehindATrustedMarkerInTheSameDeltaIsAnAnswer(t *testing.T) {
@@ -70,7 +73,7 @@ func TestBackticksBehindThreeOpenNoFence(t *testing.T) {
 				}
 			}
 		}
-		if healed, n := stripMarkers(inside(quoteText(in)), hermesOnly); n != 1 {
+		if healed, n := stripMarkers(jsonspan.Inside(jsonspan.Quote(in)), marker.Hermes); n != 1 {
 			t.Errorf("%q: healed %q", in, healed)
 		}
 	}

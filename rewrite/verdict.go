@@ -1,24 +1,9 @@
 package rewrite
 
-// UsageMemory remembers which models of an upstream have reported usage, and
-// whether the upstream reports its failures itself. With it, an answer whose usage
-// is 0/0/0 can be told from one of a provider that never reports any (contract
-// section 3, third rule of "false stop").
-type UsageMemory interface {
-	// Reported reports whether an answer of the model that has no usage is one of
-	// an agent that failed: the model has reported usage, and upstream is not
-	// known to report its failures.
-	Reported(model string) bool
-	// Report records that an answer of the model has reported usage.
-	Report(model string)
-	// Missed records that an answer of the model with text and without usage has
-	// been taken for a crash, because Reported said so. After three in a row the
-	// model is forgotten, until Report.
-	Missed(model string)
-	// ReportsFailures records whether upstream reports its failures itself: true
-	// once it has shown that it does, false once it has shown that it is too old.
-	ReportsFailures(does bool)
-}
+import (
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
 
 // falseStop returns the code of the error that the finish chunk s.c, which says
 // stop, stands for, "" when the agent has ended well (contract section 3, "False
@@ -33,22 +18,22 @@ func (s *Stream) falseStop() (code string) {
 	housekeeping := u.counts && s.said.text && s.said.housekeeping
 	switch {
 	case u.zero && (silent || onTool):
-		s.note(sectionEnd, "a false stop: no answer, usage 0/0/0")
+		s.note(contract.SectionEnd, "a false stop: no answer, usage 0/0/0")
 		return CodeCrashed
 	case u.reported && (silent || onTool && !housekeeping):
 		if s.o.EmptyAnswer == EmptyAnswerPass {
-			s.note(sectionEnd, "no answer, and empty_answer says that this is none of ours: passes")
+			s.note(contract.SectionEnd, "no answer, and empty_answer says that this is none of ours: passes")
 			return ""
 		}
-		s.note(sectionEnd, "a false stop: no answer")
+		s.note(contract.SectionEnd, "a false stop: no answer")
 		return CodeEmpty
 	case !u.zero:
 		return ""
 	case s.zeroUsageIsCrash():
-		s.note(sectionEnd, "a false stop: usage 0/0/0 where usage is reported, or zero_usage says so")
+		s.note(contract.SectionEnd, "a false stop: usage 0/0/0 where usage is reported, or zero_usage says so")
 		return CodeCrashed
 	}
-	s.note(sectionEnd, "text with usage 0/0/0, which may be a crash: passes")
+	s.note(contract.SectionEnd, "text with usage 0/0/0, which may be a crash: passes")
 	s.sum.ZeroUsagePassed = true
 	return ""
 }
@@ -56,7 +41,7 @@ func (s *Stream) falseStop() (code string) {
 // willFail reports whether the finish chunk s.c, whose text has not been read, is that
 // of an agent that failed.
 func (s *Stream) willFail() bool {
-	reason := finishReason(s.c.finish.inner().of(s.f.data))
+	reason := finishReason(s.c.finish.Inner().Of(s.f.Data))
 	switch {
 	case s.finished:
 		return false
@@ -64,7 +49,7 @@ func (s *Stream) willFail() bool {
 		return reason == "error"
 	case s.errorSent != nil:
 		return true
-	case s.c.text, s.line.active(), s.tags.pending(): // what is held is an answer, most likely
+	case s.c.text, s.line.Active(), s.tags.pending(): // what is held is an answer, most likely
 		return !s.manyChoices && s.c.tokens.zero && s.zeroUsageIsCrash()
 	}
 	return s.falseStop() != ""
@@ -121,11 +106,11 @@ func (s *Stream) zeroUsageIsCrash() bool {
 // model reports it. The chunk is well formed.
 func (s *Stream) noteUsage() {
 	u, tokens := s.c.usage, &s.c.tokens
-	if !u.isObject(s.f.data) {
+	if !u.IsObject(s.f.Data) {
 		return
 	}
-	if !(s.c.finish.ok() && s.allEnded()) && u.to-u.from <= maxUsage {
-		s.usage = append(s.usage[:0], oneLine(u.of(s.f.data))...)
+	if !(s.c.finish.Ok() && s.allEnded()) && u.To-u.From <= maxUsage {
+		s.usage = append(s.usage[:0], jsonspan.OneLine(u.Of(s.f.Data))...)
 	}
 	s.sum.InputTokens, s.sum.OutputTokens = tokens.input, tokens.output
 	if tokens.counts && !s.reported && s.p.usage != nil {

@@ -1,26 +1,32 @@
 package rewrite
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
+)
 
 // work is what a Stream needs to handle a frame. Between two reads it is given
 // back, unless something waits in it: most of the time most streams wait for
 // their next frame, and keep nothing but what they know.
 type work struct {
-	f frame
+	f sse.Frame
 	c chunk
 
 	known   bool // the frame s.f is like the pattern
-	edits   []edit
+	edits   sse.Splice
 	scratch []byte
 	room    []byte    // for what is written of the frame s.f, see added
 	buf     []byte    // room for the scanner's
 	shapes  [2]*shape // the last of text and of reasoning that have been learnt, by whatever stream
 
 	// The text of the message.
-	line     candidate // the line that may be an imitation
-	lineHere bool      // it begins in the frame s.f, not in the hold
-	stays    bool      // the content of the frame s.f is sure to be text that stays
-	cuts     []span
+	line     marker.Line // the line that may be an imitation
+	lineHere bool        // it begins in the frame s.f, not in the hold
+	stays    bool        // the content of the frame s.f is sure to be text that stays
+	cuts     []jsonspan.Span
 	hold     hold
 	parts    []part // those of the content of the frame s.f
 	rest     kept   // what is left of that content in its chunk
@@ -29,9 +35,9 @@ type work struct {
 	stretches int // of reasoning that have been taken out of it
 
 	// Reasoning between tags.
-	pending []byte // what may be a closing tag, from frames before, as in the JSON
-	closing span   // the same in the data of the frame s.f
-	lead    []byte // what was none, and goes in front of what the frame s.f says
+	pending []byte        // what may be a closing tag, from frames before, as in the JSON
+	closing jsonspan.Span // the same in the data of the frame s.f
+	lead    []byte        // what was none, and goes in front of what the frame s.f says
 
 	m members // of the frame s.f, in a stream of another kind
 
@@ -48,9 +54,7 @@ func (s *Stream) borrow() {
 		return
 	}
 	s.work = works.Get().(*work)
-	if s.scan.buf == nil {
-		s.scan.buf, s.work.buf = s.work.buf, nil
-	}
+	s.scan.TakeBuffer(&s.work.buf)
 }
 
 // giveBack gives that back when nothing waits in it for the bytes to come. So many
@@ -64,12 +68,10 @@ func (s *Stream) giveBack(fed int) {
 		w.trim()
 	}
 	// What waits is bounded by what may be held back.
-	if len(w.pending) > 0 || len(w.lead) > 0 || w.line.active() || !w.hold.empty() {
+	if len(w.pending) > 0 || len(w.lead) > 0 || w.line.Active() || !w.hold.empty() {
 		return
 	}
-	if len(s.scan.buf) == 0 {
-		w.buf, s.scan.buf = s.scan.buf, nil
-	}
+	s.scan.GiveBuffer(&w.buf)
 	s.work = nil
 	w.forget()
 	works.Put(w)
@@ -78,23 +80,23 @@ func (s *Stream) giveBack(fed int) {
 // forget lets go of the bytes that a stream has been fed, and of what says how far
 // it is with a frame. The rest is set before it is read.
 func (w *work) forget() {
-	w.f.raw, w.f.data, w.f.event = nil, nil, nil
+	w.f.Forget()
 	w.parts, w.room = w.parts[:0], w.room[:0]
 	if cap(w.pending)+cap(w.lead) > maxIdleBuffer {
 		w.pending, w.lead = nil, nil
 	}
-	w.known, w.lineHere, w.closing, w.rest = false, false, span{}, kept{}
+	w.known, w.lineHere, w.closing, w.rest = false, false, jsonspan.Span{}, kept{}
 }
 
 // trim gives back what the frames of a feed took and the next need not: one large
 // frame must not cost memory for as long as its stream lasts.
 func (w *work) trim() {
-	trim(&w.edits)
+	w.edits.Trim()
 	trim(&w.cuts)
 	trim(&w.parts)
-	trim(&w.f.lines)
-	if cap(w.f.join)+cap(w.scratch)+cap(w.room) > maxIdleBuffer {
-		w.f.join, w.scratch, w.room = nil, nil, nil
+	w.f.Trim()
+	if cap(w.scratch)+cap(w.room) > maxIdleBuffer {
+		w.scratch, w.room = nil, nil
 	}
 	if w.hold.empty() {
 		trim(&w.hold.frames)
@@ -108,8 +110,13 @@ func trim[T any](s *[]T) {
 	}
 }
 
-// maxIdleItems is up to how many items a list keeps its room for the next frame.
-const maxIdleItems = 256
+// Bounds on what is kept for the next frame.
+const (
+	// maxIdleBuffer is the size in bytes up to which a buffer is kept.
+	maxIdleBuffer = 16 << 10
+	// maxIdleItems is the number of items up to which a list keeps its room.
+	maxIdleItems = 256
+)
 
 // shared returns a shape like v that other streams may have as well. It must not
 // be changed.

@@ -1,4 +1,4 @@
-package rewrite
+package jsonspan
 
 import (
 	"encoding/json"
@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// checkValid compares validJSON with the standard library's, which allows deeper
+// checkValid compares Valid with the standard library's, which allows deeper
 // nesting.
 func checkValid(t *testing.T, b []byte) {
 	t.Helper()
-	if got, want := validJSON(b), json.Valid(b); got != want && strings.Count(string(b), "{")+strings.Count(string(b), "[") <= maxDepth {
+	if got, want := Valid(b), json.Valid(b); got != want && strings.Count(string(b), "{")+strings.Count(string(b), "[") <= MaxDepth {
 		t.Fatalf("%q: valid is %v, want %v", b, got, want)
 	}
 }
@@ -59,11 +59,27 @@ func FuzzValid(f *testing.F) {
 func TestValidIsNestedNoMoreThanMaxDepth(t *testing.T) {
 	for _, pair := range []string{"[]", "{}"} {
 		unit := map[string]string{"[]": "[", "{}": `{"a":`}[pair]
-		for depth, want := range map[int]bool{maxDepth: true, maxDepth + 1: false, 1 << 20: false} {
+		for depth, want := range map[int]bool{MaxDepth: true, MaxDepth + 1: false, 1 << 20: false} {
 			in := strings.Repeat(unit, depth-1) + pair + strings.Repeat(pair[1:], depth-1)
-			if got := validJSON([]byte(in)); got != want {
+			if got := Valid([]byte(in)); got != want {
 				t.Errorf("%d times %s: %v", depth, pair, got)
 			}
+		}
+	}
+}
+
+func TestValidJSON(t *testing.T) {
+	for data, want := range map[string]bool{
+		`{}`: true, ` {"a": [1, 2.5e-3, "x\u00e9", null, true]} `: true, `"x"`: true, `7`: true,
+		``: false, `{`: false, `{"a"}`: false, `{"a": 1,}`: false, `{"a": nul}`: false, `{"a": 1}}`: false, `{'a': 1}`: false, `{"a": "` + "\n" + `"}`: false, `{"a": "\x"}`: false,
+		strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth):     true,
+		strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1): false,
+		strings.Repeat("[", 1<<20):                                        false,
+		`"` + strings.Repeat("[", MaxDepth*2) + `"`:                       true,
+		`[` + strings.Repeat("[],", MaxDepth*2) + `[]]`:                   true,
+	} {
+		if got := Valid([]byte(data)); got != want {
+			t.Errorf("%.60q: %v, want %v", data, got, want)
 		}
 	}
 }

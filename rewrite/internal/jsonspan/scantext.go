@@ -1,14 +1,15 @@
-package rewrite
+package jsonspan
 
 import (
 	"encoding/binary"
 	"math/bits"
 )
 
-// scanText returns where the inside of the JSON string ends that begins at from,
-// or the first byte that cannot be in one, and whether there is a newline in it.
-// It is false when an escape in it is none that JSON knows.
-func scanText(b []byte, from int) (to int, newline, ok bool) {
+// ScanText scans the inside of a JSON string from the index from on. It returns the
+// index of its closing quote or of another byte that cannot be in one, len(b) if
+// there is none, and reports whether an escape on the way stands for a newline. It
+// returns ok false at an escape that JSON does not know.
+func ScanText(b []byte, from int) (to int, newline, ok bool) {
 	for i := from; ; {
 		i = plainFrom(b, i)
 		if i == len(b) || b[i] != '\\' {
@@ -23,9 +24,8 @@ func scanText(b []byte, from int) (to int, newline, ok bool) {
 	}
 }
 
-// plainFrom returns the index of the first byte from i on that is not simply text
-// in a JSON string: a quote, a backslash or a control character. It looks at eight
-// bytes at once.
+// plainFrom returns the index of the first quote, backslash or control character
+// from i on, or len(b). It looks at eight bytes at once.
 func plainFrom(b []byte, i int) int {
 	const each = 0x0101010101010101
 	for ; i+8 <= len(b); i += 8 {
@@ -43,8 +43,8 @@ func plainFrom(b []byte, i int) int {
 	return i
 }
 
-// escapeAt returns how long the escape at b[i:] is, 0 when it is none that JSON
-// knows, and whether it is a newline.
+// escapeAt returns the length of the escape at b[i:], 0 if JSON does not know it,
+// and reports whether it stands for a newline.
 func escapeAt(b []byte, i int) (n int, newline bool) {
 	if i+1 >= len(b) {
 		return 0, false
@@ -55,7 +55,7 @@ func escapeAt(b []byte, i int) (n int, newline bool) {
 	case '"', '\\', '/', 'b', 'f', 'r', 't':
 		return 2, false
 	case 'u':
-		if r, ok := hex4(b, i+2); ok {
+		if r, ok := Hex4(b, i+2); ok {
 			return 6, r == '\n'
 		}
 	}

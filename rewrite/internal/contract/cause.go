@@ -1,4 +1,6 @@
-package rewrite
+package contract
+
+import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 
 // Cause says how upstream ended.
 type Cause uint8
@@ -15,7 +17,7 @@ const (
 	CauseShutdown
 )
 
-// The codes of errors (contract section 3).
+// The codes of errors (contract section 3); Message says what each of them means.
 const (
 	CodeAborted    = "upstream_aborted"
 	CodeIncomplete = "upstream_incomplete"
@@ -60,27 +62,28 @@ func Message(code string) string {
 	return "the agent's answer ended before it was complete"
 }
 
-// shutdownBeforeTools is the message of CodeShutdown where no tool has started: to
-// send the request again then does nothing twice (contract section 3).
-const shutdownBeforeTools = "the service is shutting down; send the request again"
+// ShutdownBeforeTools is the message of CodeShutdown if no tool has started: to send the
+// request again then does nothing twice (contract section 3).
+const ShutdownBeforeTools = "the service is shutting down; send the request again"
 
 // ErrorType is the type of the errors that are not upstream's own.
 const ErrorType = "upstream_error"
 
-// AppendError appends the JSON object of an error with the code, as it is sent
-// in an error finish and in an answer that is no stream.
+// AppendError appends the JSON object of an error with the code to dst, as it is sent in
+// an error finish and in an answer that is no stream.
 func AppendError(dst []byte, code, message string) []byte {
-	return appendError(dst, quoteText(message), code)
+	return AppendErrorObject(dst, jsonspan.Quote(message), code)
 }
 
-// appendError appends the error object with a message that is a JSON string.
-func appendError(dst, message []byte, code string) []byte {
+// AppendErrorObject is AppendError with a message that is a JSON string already.
+func AppendErrorObject(dst, message []byte, code string) []byte {
 	dst = append(dst, `{"error":`...)
-	dst = appendErrorValue(dst, message, code)
+	dst = AppendErrorValue(dst, message, code)
 	return append(dst, '}')
 }
 
-func appendErrorValue(dst, message []byte, code string) []byte {
+// AppendErrorValue appends the value of its member error.
+func AppendErrorValue(dst, message []byte, code string) []byte {
 	dst = append(dst, `{"message":`...)
 	dst = append(dst, message...)
 	dst = append(dst, `,"type":"`+ErrorType+`","param":null,"code":"`...)

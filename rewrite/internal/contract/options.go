@@ -1,9 +1,11 @@
-package rewrite
+package contract
 
 import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 // Progress is the form in which tool events leave (contract section 2).
@@ -193,5 +195,42 @@ type Options struct {
 	MaxFrame int
 	// Tools are the emoji that are known beside Hermes' own, nil for none;
 	// see NewTools.
-	Tools *Tools
+	Tools *marker.Table
+}
+
+// ProgressForm returns the form in which the tool events of a stream with the parameters
+// leave.
+func (o *Options) ProgressForm(p *Params) Progress {
+	switch {
+	case p.Progress != "":
+		return p.Progress
+	case o.Progress != "":
+		return o.Progress
+	}
+	return ProgressEnvelope
+}
+
+// FrameLimit returns the size in bytes above which a frame, or an answer that is
+// not streamed, passes unexamined: MaxFrame or its default, at most 1 GiB.
+func (o *Options) FrameLimit() int {
+	if o.MaxFrame <= 0 {
+		return DefaultMaxFrame
+	}
+	return min(o.MaxFrame, 1<<30)
+}
+
+// Window returns ParallelWindow or its default.
+func (o *Options) Window() time.Duration {
+	if o.ParallelWindow == 0 {
+		return DefaultParallelWindow
+	}
+	return o.ParallelWindow
+}
+
+// ToolTable returns Tools or its default, Hermes' own.
+func (o *Options) ToolTable() *marker.Table {
+	if o.Tools == nil {
+		return marker.Hermes
+	}
+	return o.Tools
 }

@@ -1,4 +1,4 @@
-package rewrite
+package jsonspan
 
 import (
 	"math/rand/v2"
@@ -65,7 +65,7 @@ func TestScanTextEndsWhereTheStringDoes(t *testing.T) {
 		`a\u00"`:             {1, false, false},
 		`a\u00zz"`:           {1, false, false},
 	} {
-		to, newline, ok := scanText([]byte(in), 0)
+		to, newline, ok := ScanText([]byte(in), 0)
 		if to != want.to || newline != want.newline || ok != want.ok {
 			t.Errorf("%q: %d %v %v, want %+v", in, to, newline, ok, want)
 		}

@@ -1,10 +1,6 @@
-package rewrite
+package redact
 
-// Which texts are secrets (contract section 3). Prefixes are those of gitleaks' rules
-// (MIT) and of providers of models. The library itself is not used: it has 74 modules,
-// its 221 regular expressions take 20 ms and 2.4 MiB to compile and 2 ms for each
-// message, they look for keys of the exact length in source code, and they do not see
-// through the escapes of JSON.
+import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 
 // keyFormat is a format of keys that have a prefix.
 type keyFormat struct {
@@ -49,7 +45,7 @@ var secretNames = [...]struct {
 // schemes are those of an Authorization header whose value is a secret.
 var schemes = [...]string{"bearer", "basic", "token", "digest", "apikey", "key"}
 
-// isNoSecret tells whether the text is a word that stands where a secret would.
+// isNoSecret reports whether the text is a word that stands where a secret would.
 func isNoSecret(text []byte) bool {
 	switch string(text) {
 	case "access", "apikey", "auth", "authentication", "authorization", "basic", "bearer", "cannot", "code", "credentials",
@@ -78,7 +74,7 @@ const (
 
 var (
 	classes                     = classesOf()
-	hints, prefixEnds, nameEnds = hintsOf() // see mayHoldSecret
+	hints, prefixEnds, nameEnds = hintsOf() // see MayHold
 )
 
 // endings are the last three characters of words, in letters of either case, as bits.
@@ -90,7 +86,7 @@ func ending(b []byte) (word, bit uint) {
 	return h / 64 % 64, h % 64
 }
 
-// fit tells whether b may end with one of the words.
+// fit reports whether b may end with one of the words.
 func (e *endings) fit(b []byte) bool {
 	if len(b) < 3 {
 		return false
@@ -99,7 +95,7 @@ func (e *endings) fit(b []byte) bool {
 	return e[word]>>bit&1 != 0
 }
 
-// hintsOf returns the characters at which mayHoldSecret looks around, and how the
+// hintsOf returns the characters at which MayHold looks around, and how the
 // prefixes of keys and the names of secrets end.
 func hintsOf() (at [256]bool, prefixes, names endings) {
 	for _, c := range []byte("\\:=%@,bB") {
@@ -125,7 +121,7 @@ func classesOf() (of [256]uint16) {
 			of[c] = isLower | inKey | inValue
 		case b >= 'A' && b <= 'Z':
 			of[c] = isUpper | inKey | inValue
-		case isDigit(b):
+		case jsonspan.IsDigit(b):
 			of[c] = isDecimal | inKey | inValue
 		case b <= ' ' || b == 0x7f:
 			of[c] = isBlank
@@ -166,7 +162,7 @@ func charAt(b []byte, i int) (c byte, next int) {
 	if b[i] != '\\' {
 		return b[i], i + 1
 	}
-	r, next := nextRune(b, i)
+	r, next := jsonspan.NextRune(b, i)
 	if r == '\\' {
 		if c, behind := escapedAgain(b, next); behind > 0 {
 			return c, behind
@@ -189,12 +185,12 @@ func escapedAgain(b []byte, i int) (c byte, next int) {
 		case '/', '\'':
 			return b[i], i + 1
 		case 'u':
-			if r, ok := hex4(b, i+1); ok {
+			if r, ok := jsonspan.Hex4(b, i+1); ok {
 				return byte(min(r, 0x80)), i + 5
 			}
 			return 0, 0
 		case '\\':
-			r, behind := nextRune(b, i)
+			r, behind := jsonspan.NextRune(b, i)
 			if r == '"' || r == '/' {
 				return byte(r), behind
 			}
@@ -233,7 +229,7 @@ const enough = 40
 
 // value is what may be a secret.
 type value struct {
-	at      span
+	at      jsonspan.Span
 	n       int    // characters
 	kinds   uint16 // the classes of those that are letters or digits
 	mixed   bool   // a capital stands behind a small letter
@@ -247,7 +243,7 @@ type value struct {
 // valueAt reads the characters of the class at i. What ends a sentence is not part
 // of it.
 func valueAt(b []byte, i int, class uint16) (v value) {
-	v = value{at: span{i, i}, stars: true}
+	v = value{at: jsonspan.Span{From: i, To: i}, stars: true}
 	end, last := i, byte(0)
 	var part value // the stretch that is read
 	var word [16]byte
@@ -274,7 +270,7 @@ func valueAt(b []byte, i int, class uint16) (v value) {
 			end = i
 		}
 	}
-	v.at.to = end
+	v.at.To = end
 	if v.n <= len(word) {
 		text := word[:v.n]
 		for len(text) > 0 && classes[text[len(text)-1]]&letter == 0 {
@@ -294,12 +290,12 @@ func (v *value) take(c, last byte) {
 	v.stars = v.stars && c == '*'
 }
 
-// isSecretOf tells whether the value is one behind a name that says so for sure, or
+// isSecretOf reports whether the value is one behind a name that says so for sure, or
 // may only say so.
 func (v *value) isSecretOf(sure bool) bool {
 	digits, letters := v.kinds&isDecimal != 0, v.kinds&letter != 0
 	switch {
-	case !v.at.ok() || v.n < 3 || v.stars && v.n < enough || v.isWord:
+	case !v.at.Ok() || v.n < 3 || v.stars && v.n < enough || v.isWord:
 		return false
 	case v.n >= enough:
 		return true
@@ -313,11 +309,11 @@ func (v *value) isSecretOf(sure bool) bool {
 	return v.n >= 6
 }
 
-// isSecretBehind tells whether the value is one behind the scheme.
+// isSecretBehind reports whether the value is one behind the scheme.
 func (v *value) isSecretBehind(scheme string) bool {
 	digits := v.kinds&isDecimal != 0
 	switch {
-	case !v.at.ok() || v.n < 3 || v.stars && v.n < enough || v.isWord:
+	case !v.at.Ok() || v.n < 3 || v.stars && v.n < enough || v.isWord:
 		return false
 	case v.n >= enough:
 		return true

@@ -1,12 +1,12 @@
-package rewrite
+package contract
 
 import "strings"
 
-// IsChatPath tells whether the path of a request is one for chat completions:
+// IsChatPath reports whether the path of a request is one for chat completions:
 // its answer is one whatever it looks like (contract section 0).
 func IsChatPath(path string) bool { return strings.HasSuffix(path, "/chat/completions") }
 
-// IsResponsesPath tells whether the path of a request is one for a response of
+// IsResponsesPath reports whether the path of a request is one for a response of
 // /v1/responses.
 func IsResponsesPath(path string) bool { return strings.HasSuffix(path, "/v1/responses") }
 

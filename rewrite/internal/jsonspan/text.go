@@ -1,4 +1,4 @@
-package rewrite
+package jsonspan
 
 import (
 	"bytes"
@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// nextRune decodes the rune at s[i:], where s is the inside of a JSON string,
+// NextRune decodes the rune at s[i:], where s is the inside of a JSON string,
 // and returns the index behind it. Escapes count as the rune they stand for, a
 // pair of surrogates as one rune, a lone one or an invalid byte as U+FFFD.
-func nextRune(s []byte, i int) (rune, int) {
+func NextRune(s []byte, i int) (rune, int) {
 	c := s[i]
 	if c != '\\' {
 		if c < utf8.RuneSelf {
@@ -34,7 +34,7 @@ func nextRune(s []byte, i int) (rune, int) {
 	case 'f':
 		return '\f', i + 2
 	case 'u':
-		r, ok := hex4(s, i+2)
+		r, ok := Hex4(s, i+2)
 		if !ok {
 			return utf8.RuneError, i + 2
 		}
@@ -42,7 +42,7 @@ func nextRune(s []byte, i int) (rune, int) {
 			return r, i + 6
 		}
 		if i+7 < len(s) && s[i+6] == '\\' && s[i+7] == 'u' {
-			if low, ok := hex4(s, i+8); ok {
+			if low, ok := Hex4(s, i+8); ok {
 				if r = utf16.DecodeRune(r, low); r != utf8.RuneError {
 					return r, i + 12
 				}
@@ -53,11 +53,11 @@ func nextRune(s []byte, i int) (rune, int) {
 	return rune(s[i+1]), i + 2
 }
 
-// hasLoneSurrogate reports whether the inside of a JSON string has an escape that is
+// HasLoneSurrogate reports whether the inside of a JSON string has an escape that is
 // one half of a pair without the other.
-func hasLoneSurrogate(s []byte) bool {
+func HasLoneSurrogate(s []byte) bool {
 	for i := bytes.IndexByte(s, '\\'); i >= 0 && i < len(s); {
-		r, next := nextRune(s, i)
+		r, next := NextRune(s, i)
 		if r == utf8.RuneError && next == i+len(`\ud800`) && (s[i+2] == 'd' || s[i+2] == 'D') {
 			return true
 		}
@@ -70,10 +70,10 @@ func hasLoneSurrogate(s []byte) bool {
 	return false
 }
 
-// spells reports whether raw, the inside of a JSON string, stands for want, which is
+// Spells reports whether raw, the inside of a JSON string, stands for want, which is
 // ASCII. Escapes are allowed in names as anywhere.
-func spells(raw []byte, want string) bool {
-	if bytes.IndexByte(raw, '\\') < 0 {
+func Spells(raw []byte, want string) bool {
+	if len(raw) <= len(want) || bytes.IndexByte(raw, '\\') < 0 { // an escape takes more bytes
 		return string(raw) == want
 	}
 	i := 0
@@ -81,7 +81,7 @@ func spells(raw []byte, want string) bool {
 		if i >= len(raw) {
 			return false
 		}
-		r, next := nextRune(raw, i)
+		r, next := NextRune(raw, i)
 		if r != w {
 			return false
 		}
@@ -90,18 +90,18 @@ func spells(raw []byte, want string) bool {
 	return i == len(raw)
 }
 
-// appendText appends what inner, the inside of a JSON string, says.
-func appendText(dst, inner []byte) []byte {
+// AppendText appends the text of inner, the inside of a JSON string, to dst.
+func AppendText(dst, inner []byte) []byte {
 	for i := 0; i < len(inner); {
-		r, next := nextRune(inner, i)
+		r, next := NextRune(inner, i)
 		dst = utf8.AppendRune(dst, r)
 		i = next
 	}
 	return dst
 }
 
-// hex4 reads four hexadecimal digits at s[i:].
-func hex4(s []byte, i int) (rune, bool) {
+// Hex4 returns the value of the four hexadecimal digits at s[i:].
+func Hex4(s []byte, i int) (rune, bool) {
 	if i+4 > len(s) {
 		return 0, false
 	}
@@ -122,20 +122,20 @@ func hex4(s []byte, i int) (rune, bool) {
 	return r, true
 }
 
-// isSpace tells whether r is white space. ASCII, the usual case, is decided
+// IsSpace reports whether r is white space. ASCII, the usual case, is decided
 // without a table.
-func isSpace(r rune) bool {
+func IsSpace(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r == ' ' || r >= '\t' && r <= '\r'
 	}
 	return unicode.IsSpace(r)
 }
 
-// hasText tells whether the inside of a JSON string has a non-space character.
-func hasText(s []byte) bool {
+// HasText reports whether the inside of a JSON string has a non-space character.
+func HasText(s []byte) bool {
 	for i := 0; i < len(s); {
-		r, next := nextRune(s, i)
-		if !isSpace(r) {
+		r, next := NextRune(s, i)
+		if !IsSpace(r) {
 			return true
 		}
 		i = next
@@ -143,18 +143,36 @@ func hasText(s []byte) bool {
 	return false
 }
 
-// cutString returns the JSON string raw with at most n bytes between its quotes.
-func cutString(raw []byte, n int) []byte {
-	text := inside(raw)
+// Truncate returns the JSON string raw with at most n bytes between its quotes. It
+// cuts between runes and escapes, and copies what it cuts.
+func Truncate(raw []byte, n int) []byte {
+	text := Inside(raw)
 	if len(text) <= n {
 		return raw
 	}
 	end := 0
 	for {
-		_, next := nextRune(text, end)
+		_, next := NextRune(text, end)
 		if next > n {
 			return append(raw[:1+end:1+end], '"')
 		}
 		end = next
+	}
+}
+
+// NextNewline returns the index of the first newline from i on in text, the inside
+// of a JSON string, or len(text) if there is none. A newline is always an escape.
+func NextNewline(text []byte, i int) int {
+	for {
+		n := bytes.IndexByte(text[i:], '\\')
+		if n < 0 {
+			return len(text)
+		}
+		i += n
+		r, next := NextRune(text, i)
+		if r == '\n' {
+			return i
+		}
+		i = next
 	}
 }

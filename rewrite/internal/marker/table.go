@@ -1,4 +1,4 @@
-package rewrite
+package marker
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // hermesTools maps the emoji of Hermes' markers, without U+FE0F, to the tools
@@ -52,12 +54,12 @@ var hermesTools = map[string][]string{
 	"⚡": nil,
 }
 
-// unknownTool is the name of a tool whose emoji says too little.
-const unknownTool = "tool"
+// UnknownTool is the name of a tool whose emoji, or whose label, says too little.
+const UnknownTool = "tool"
 
-// Tools know which tool an emoji in a marker stands for (contract section 2).
-// They do not change once made.
-type Tools struct {
+// Table knows which tool an emoji in a marker stands for (contract section 2). It does
+// not change once made, and may be used by many goroutines.
+type Table struct {
 	byEmoji map[string]toolNames
 	markers map[rune][]string // what an imitation begins with: emoji, with and without U+FE0F, and a space; by its first rune
 	first   [256]bool         // the bytes that markers begin with
@@ -70,21 +72,22 @@ type toolNames struct {
 	quoted string
 }
 
-var hermesOnly = mustTools()
+// Hermes is the table of Hermes' own tools.
+var Hermes = mustTable()
 
-func mustTools() *Tools {
-	t, err := NewTools(nil)
+func mustTable() *Table {
+	t, err := NewTable(nil)
 	if err != nil {
 		panic(err)
 	}
 	return t
 }
 
-// NewTools returns Hermes' own table with the emoji in added, each for the tool
-// that it is mapped to. An emoji that Hermes uses is taken over. It refuses an
-// emoji that no marker can have and an empty or internal tool name.
-func NewTools(added map[string]string) (*Tools, error) {
-	t := &Tools{
+// NewTable returns Hermes' own table with the emoji in added, each for the tool that it
+// is mapped to. An emoji that Hermes uses is taken over. It returns the error of
+// CheckTool for an emoji that no marker can have, and for an empty or internal name.
+func NewTable(added map[string]string) (*Table, error) {
+	t := &Table{
 		byEmoji: make(map[string]toolNames, len(hermesTools)+len(added)),
 		markers: make(map[rune][]string),
 	}
@@ -108,14 +111,14 @@ func NewTools(added map[string]string) (*Tools, error) {
 	return t, nil
 }
 
-// CheckTool tells why emoji cannot stand for the tool name in a marker, nil
-// when it can.
+// CheckTool returns an error that says why emoji cannot stand for the tool name in a
+// marker, or nil if it can.
 func CheckTool(emoji, name string) error {
 	if !isMarkerToken(emoji) {
 		return fmt.Errorf("emoji %q: want one token with a non-ASCII character and without white space or backticks", emoji)
 	}
-	if len(emoji) > maxEmoji {
-		return fmt.Errorf("emoji %q: want at most %d bytes", emoji, maxEmoji)
+	if len(emoji) > MaxEmoji {
+		return fmt.Errorf("emoji %q: want at most %d bytes", emoji, MaxEmoji)
 	}
 	if strings.TrimSpace(name) == "" {
 		return errors.New("tool name is empty: want the name that the tool's events shall carry")
@@ -126,14 +129,14 @@ func CheckTool(emoji, name string) error {
 	return nil
 }
 
-// maxEmoji is the length in bytes of the longest emoji that can be known.
-const maxEmoji = 64
+// MaxEmoji is the length in bytes of the longest emoji that can be known.
+const MaxEmoji = 64
 
-// isMarkerToken tells whether s can be the emoji of a marker.
+// isMarkerToken reports whether s can be the emoji of a marker.
 func isMarkerToken(s string) bool {
 	ascii := true
 	for _, r := range s {
-		if r == '`' || isSpace(r) {
+		if r == '`' || jsonspan.IsSpace(r) {
 			return false
 		}
 		ascii = ascii && r <= unicode.MaxASCII
@@ -142,7 +145,7 @@ func isMarkerToken(s string) bool {
 }
 
 func newToolNames(names []string) toolNames {
-	name := unknownTool
+	name := UnknownTool
 	if len(names) == 1 {
 		name = names[0]
 	}
@@ -150,20 +153,22 @@ func newToolNames(names []string) toolNames {
 	return toolNames{names, string(quoted)}
 }
 
-// name returns the name, as a JSON string, of the tool that emoji and label in a
-// marker stand for. label is the inside of a JSON string.
-func (t *Tools) name(emoji, label []byte) string {
+// Name returns the name, as a JSON string, of the tool that emoji and label in a
+// marker stand for, or UnknownTool. Both are insides of JSON strings.
+func (t *Table) Name(emoji, label []byte) string {
+	var bare [MaxEmoji + 8]byte
+	emoji = appendEmoji(bare[:0], emoji)
 	n, ok := t.byEmoji[string(emoji)]
 	if !ok {
-		return `"` + unknownTool + `"`
+		return `"` + UnknownTool + `"`
 	}
-	if len(n.names) < 2 || len(label) > maxTellingLabel {
+	if len(n.names) < 2 || len(label) > MaxTellingLabel {
 		return n.quoted
 	}
 	text := label
 	if bytes.IndexByte(label, '\\') >= 0 {
 		var room [256]byte
-		text = appendText(room[:0], label)
+		text = jsonspan.AppendText(room[:0], label)
 	}
 	for _, name := range n.names {
 		if string(text) == name {
@@ -185,11 +190,11 @@ func (t *Tools) name(emoji, label []byte) string {
 	return n.quoted
 }
 
-// maxTellingLabel is the length in bytes up to which a label is read to tell
+// MaxTellingLabel is the length in bytes up to which a label is read to tell
 // tools apart.
-const maxTellingLabel = 64 << 10
+const MaxTellingLabel = 64 << 10
 
-// isMemoryLabel tells whether a label is one of the memory tool's, +x: ", ~x: "
+// isMemoryLabel reports whether a label is one of the memory tool's, +x: ", ~x: "
 // or -x: ".
 func isMemoryLabel(s []byte) bool {
 	if len(s) == 0 || !strings.ContainsRune("+~-", rune(s[0])) {
@@ -199,9 +204,9 @@ func isMemoryLabel(s []byte) bool {
 	return ok && len(target) > 0 && !bytes.ContainsAny(target, " \t")
 }
 
-// begins tells whether s is the beginning of an emoji that is known and a
-// space, or begins with one. It has a rune at least, and whole ones.
-func (t *Tools) begins(s []byte) (partly, wholly bool) {
+// begins reports whether s is the beginning of a known emoji and a space, and whether
+// it begins with all of them. It has at least one rune, and only whole ones.
+func (t *Table) begins(s []byte) (partly, wholly bool) {
 	r, _ := utf8.DecodeRune(s)
 	for _, m := range t.markers[r] {
 		switch {
@@ -214,6 +219,12 @@ func (t *Tools) begins(s []byte) (partly, wholly bool) {
 		}
 	}
 	return partly, false
+}
+
+// MayBegin reports whether what stands behind a backtick may be the emoji of a
+// known tool. It is cheap, and may be wrong in saying so.
+func (t *Table) MayBegin(text []byte) bool {
+	return len(text) == 0 || text[0] == '\\' || t.first[text[0]]
 }
 
 // bareEmoji returns s without the variation selector U+FE0F.

@@ -1,4 +1,6 @@
-package rewrite
+package redact
+
+import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 
 // finder goes through a text, the inside of a JSON string, from secret to secret.
 // Each byte is read a few times at most: what fails is short, or is remembered.
@@ -10,14 +12,14 @@ type finder struct {
 	alone        int  // up to here there is no @ behind a password
 }
 
-// next returns the next secret, and is false when there is none.
-func (f *finder) next() (secret span, ok bool) {
+// next returns the next secret, or false if there is none.
+func (f *finder) next() (secret jsonspan.Span, ok bool) {
 	for f.i < len(f.b) {
 		at := f.i
 		c, next := charAt(f.b, at)
 		if classes[c]&begins != 0 {
-			if secret = f.secretAt(at, next, c); secret.ok() {
-				f.i, f.before, f.last = secret.to, 'd', ']'
+			if secret = f.secretAt(at, next, c); secret.Ok() {
+				f.i, f.before, f.last = secret.To, 'd', ']'
 				return secret, true
 			}
 			if i := wordAt(f.b, at, "mailto:", true); i > 0 {
@@ -31,14 +33,14 @@ func (f *finder) next() (secret span, ok bool) {
 
 // secretAt returns the secret that what is at the index at, the character c, says is
 // there or follows.
-func (f *finder) secretAt(at, next int, c byte) span {
+func (f *finder) secretAt(at, next int, c byte) jsonspan.Span {
 	for k := range keyFormats {
 		if classes[c]&beginsKey == 0 {
 			break
 		}
 		if format := &keyFormats[k]; format.prefix[0] == c {
 			if i := wordAt(f.b, at, format.prefix, false); i > 0 && f.isKey(i, format) {
-				return span{at, valueAt(f.b, i, inKey).at.to}
+				return jsonspan.Span{From: at, To: valueAt(f.b, i, inKey).at.To}
 			}
 		}
 	}
@@ -51,10 +53,10 @@ func (f *finder) secretAt(at, next int, c byte) span {
 				return f.behindScheme(i, scheme)
 			}
 		}
-		return span{}
+		return jsonspan.Span{}
 	}
 	if classes[c]&beginsName == 0 {
-		return span{}
+		return jsonspan.Span{}
 	}
 	for k := range secretNames {
 		n := &secretNames[k]
@@ -66,10 +68,10 @@ func (f *finder) secretAt(at, next int, c byte) span {
 			return f.behindName(i, sure, n.only)
 		}
 	}
-	return span{}
+	return jsonspan.Span{}
 }
 
-// isKey tells whether what follows the prefix of a format, at i, is a key's. Words
+// isKey reports whether what follows the prefix of a format, at i, is a key's. Words
 // may end with that prefix: task-force.
 func (f *finder) isKey(i int, format *keyFormat) bool {
 	inWord := classes[f.last]&letter != 0 && !(f.before == '\\' && (f.last == 'n' || f.last == 'r' || f.last == 't'))
@@ -78,17 +80,17 @@ func (f *finder) isKey(i int, format *keyFormat) bool {
 	}
 	v := valueAt(f.b, i, inKey)
 	switch {
-	case v.n < format.least || !v.at.ok():
+	case v.n < format.least || !v.at.Ok():
 		return false
 	case v.keyish, v.longest >= 20, !inWord && (!format.wordy || v.longest >= 12):
 		return true
 	}
-	f.dull = v.at.to
+	f.dull = v.at.To
 	return false
 }
 
 // behindScheme returns the secret behind the name of a scheme, which ends at i.
-func (f *finder) behindScheme(i int, scheme string) span {
+func (f *finder) behindScheme(i int, scheme string) jsonspan.Span {
 	from := i
 	for i < len(f.b) {
 		c, next := charAt(f.b, i)
@@ -100,12 +102,12 @@ func (f *finder) behindScheme(i int, scheme string) span {
 		i = next
 	}
 	if i == from {
-		return span{}
+		return jsonspan.Span{}
 	}
 	if v := valueAt(f.b, i, inValue); v.isSecretBehind(scheme) {
 		return v.at
 	}
-	return span{}
+	return jsonspan.Span{}
 }
 
 // encoded returns the index behind the separator at i, where it is encoded as in an
@@ -124,7 +126,7 @@ func (f *finder) encoded(i int) int {
 
 // behindName returns the secret behind a name, which ends at i: "name": "…", name=…,
 // ('name', '…') and the like.
-func (f *finder) behindName(i int, sure, only bool) span {
+func (f *finder) behindName(i int, sure, only bool) jsonspan.Span {
 	quoted, apart := false, false
 	for i < len(f.b) {
 		c, next := charAt(f.b, i)
@@ -137,7 +139,7 @@ func (f *finder) behindName(i int, sure, only bool) span {
 	}
 	i, equals, pair := f.separator(i)
 	if i == 0 || pair && !quoted {
-		return span{}
+		return jsonspan.Span{}
 	}
 	from := i
 	for i < len(f.b) {
@@ -157,19 +159,19 @@ func (f *finder) behindName(i int, sure, only bool) span {
 		quote, next := charAt(f.b, i)
 		if end := f.closing(next, quote); end > 0 {
 			if pair && !f.closesPair(end) {
-				return span{}
+				return jsonspan.Span{}
 			}
-			return f.whole(span{next, end}, sure, only)
+			return f.whole(jsonspan.Span{From: next, To: end}, sure, only)
 		}
 		i = next
 	} else if pair {
-		return span{}
+		return jsonspan.Span{}
 	}
 	v := valueAt(f.b, f.behindWord(i), inValue)
 	if v.isSecretOf(sure) {
 		return v.at
 	}
-	return span{}
+	return jsonspan.Span{}
 }
 
 // separator returns the index behind what is between a name and its value, 0 where
@@ -192,7 +194,7 @@ func (f *finder) separator(i int) (next int, equals, pair bool) {
 	return next, equals, false
 }
 
-// isQuote tells whether a quote is at i.
+// isQuote reports whether a quote is at i.
 func (f *finder) isQuote(i int) bool {
 	if i >= len(f.b) {
 		return false
@@ -213,7 +215,7 @@ func (f *finder) closing(i int, quote byte) int {
 	return 0
 }
 
-// closesPair tells whether a parenthesis closes behind the quote at i: without it the
+// closesPair reports whether a parenthesis closes behind the quote at i: without it the
 // two are none, but in a list.
 func (f *finder) closesPair(i int) bool {
 	_, i = charAt(f.b, i)
@@ -241,42 +243,42 @@ func (f *finder) behindWord(i int) int {
 
 // whole returns the secret in the value at v, which is all that a pair of quotes has
 // between them.
-func (f *finder) whole(v span, sure, only bool) span {
-	text := f.b[:v.to]
+func (f *finder) whole(v jsonspan.Span, sure, only bool) jsonspan.Span {
+	text := f.b[:v.To]
 	in := finder{b: text}
-	if from := in.behindWord(v.from); from > v.from {
-		v.from, only = from, false
+	if from := in.behindWord(v.From); from > v.From {
+		v.From, only = from, false
 	}
-	first := valueAt(text, v.from, inValue)
-	rest := first.at.to
-	for rest < v.to && classes[text[rest]]&inValue != 0 { // which ends a sentence
+	first := valueAt(text, v.From, inValue)
+	rest := first.at.To
+	for rest < v.To && classes[text[rest]]&inValue != 0 { // which ends a sentence
 		rest++
 	}
 	blank := false
-	for i := rest; i < v.to && !blank; {
+	for i := rest; i < v.To && !blank; {
 		var c byte
 		c, i = charAt(text, i)
 		blank = classes[c]&isBlank != 0
 	}
 	switch {
-	case string(v.of(text)) == redacted:
-		return span{}
-	case rest == v.to && !first.isSecretOf(sure):
-		return span{}
-	case rest == v.to, !blank && sure && v.to-v.from >= 6, only && !first.isWord:
+	case string(v.Of(text)) == mark:
+		return jsonspan.Span{}
+	case rest == v.To && !first.isSecretOf(sure):
+		return jsonspan.Span{}
+	case rest == v.To, !blank && sure && v.To-v.From >= 6, only && !first.isWord:
 		return v
 	case first.isSecretOf(false):
 		return first.at
 	}
-	return span{}
+	return jsonspan.Span{}
 }
 
 // password returns the password behind the user of an address, user:password@host,
 // where i is behind the colon.
-func (f *finder) password(i int) span {
+func (f *finder) password(i int) jsonspan.Span {
 	user := classes[f.last]&inValue != 0 || f.last == ']' || f.last >= 0x80
 	if !user || i < f.alone {
-		return span{}
+		return jsonspan.Span{}
 	}
 	from, at, behind := i, 0, 0 // the @, and what follows it
 	digits, path := true, false
@@ -302,16 +304,16 @@ func (f *finder) password(i int) span {
 	}
 	if at > from && f.isHost(behind) {
 		if v := valueAt(f.b, from, inKey); !v.stars || v.n >= enough {
-			return span{from, at}
+			return jsonspan.Span{From: from, To: at}
 		}
 	}
 	if at > 0 || !digits {
 		f.alone = i
 	}
-	return span{}
+	return jsonspan.Span{}
 }
 
-// isHost tells whether a host's name or address begins at i.
+// isHost reports whether a host's name or address begins at i.
 func (f *finder) isHost(i int) bool {
 	if i >= len(f.b) {
 		return false
@@ -320,7 +322,7 @@ func (f *finder) isHost(i int) bool {
 	return classes[c]&(letter|isDecimal) != 0 || c == '[' || c == '{' || c == '%' || c >= 0x80
 }
 
-// ownsSecret tells whether the member with the name has a secret as its value: for
+// ownsSecret reports whether the member with the name has a secret as its value: for
 // sure, and a password.
 func ownsSecret(name []byte) (sure, only bool) {
 	var room [64]byte

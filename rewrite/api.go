@@ -1,0 +1,234 @@
+package rewrite
+
+import (
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
+)
+
+// The vocabulary of the engine is declared in internal/contract, which every package
+// below this one may know. go doc rewrite/internal/contract has all of its comments.
+
+// Options say how streams and histories are repaired. The zero value means the defaults
+// of the contract, and those of each field's type. Options are shared by streams and
+// must not change while one of them runs.
+//
+//	Progress       Progress       the form of tool events (contract section 2)
+//	StatusLine     bool           adds a status member to them that Open WebUI shows
+//	Imitations     Imitations     what becomes of imitated markers (section 1)
+//	Reasoning      Reasoning      what becomes of reasoning between tags (section 4)
+//	ErrorFinish    ErrorFinish    the form of errors at the end of a stream (section 3)
+//	ZeroUsage      ZeroUsage      what an answer with text and usage 0/0/0 is (section 3)
+//	EmptyAnswer    EmptyAnswer    what an answer without text is (section 3)
+//	KeepaliveForm  KeepaliveForm  what Keepalive writes (section 3)
+//	ParallelWindow time.Duration  the time between two tool starts without ids from which
+//	                              on the second completes the first; 0 means
+//	                              DefaultParallelWindow, a negative one always
+//	MaxFrame       int            the size in bytes above which a frame passes unexamined;
+//	                              0 means DefaultMaxFrame
+//	Tools          *Tools         the emoji that are known, nil for Hermes' own
+type Options = contract.Options
+
+// Params are what is particular to one stream.
+//
+//	Active          bool             it is one of chat completions from its first byte on
+//	Responses       bool             it is one of /v1/responses, by the request's path
+//	RunID           string           the run whose events it has, see RunOfPath
+//	SessionID       string           the session in which it is, see SessionOfPath
+//	Progress        Progress         overrides Options.Progress unless it is empty
+//	ID, Created     func() string, int64
+//	                                 for an error finish when no chunk has come
+//	Usage           UsageMemory      which models report usage, nil for no memory
+//	OnTool          func(ToolEvent)  is called when a tool starts or ends, nil for nobody
+//	Explain         func(Step)       is called with what becomes of each piece, nil for nobody
+type Params = contract.Params
+
+// Summary is what can be said of a stream: ID, Model, FinishReason and Code; the counts
+// Frames, Chunks, Tools, Markers, Imitations, Reasoning, Unexamined and Keepalives;
+// InputTokens and OutputTokens; UsageReported and ZeroUsagePassed.
+type Summary = contract.Summary
+
+// UsageMemory remembers which models of an upstream have reported usage, and whether the
+// upstream reports its failures itself (contract section 3, third rule of "false stop").
+// Its methods are Reported, Report, Missed and ReportsFailures.
+type UsageMemory = contract.UsageMemory
+
+// ToolEvent is what Params.OnTool is told: ID, Name, Completed and Source.
+type ToolEvent = contract.ToolEvent
+
+// ToolSource is what said that a tool has started or ended.
+type ToolSource = contract.ToolSource
+
+// What says that a tool has started or ended (contract sections 1 and 2).
+const (
+	SourceUpstream  = contract.SourceUpstream  // a tool event of upstream's
+	SourceMarker    = contract.SourceMarker    // a marker in the text; it only starts tools
+	SourceImitation = contract.SourceImitation // an imitation that is trusted; it only starts tools
+	SourceInferred  = contract.SourceInferred  // what has come since, such as text; it only ends tools
+	SourceEnd       = contract.SourceEnd       // the end of the stream; it only ends tools
+)
+
+// ToolSources lists all of them.
+func ToolSources() []ToolSource { return contract.ToolSources() }
+
+// Step is what became of a piece of upstream's stream: In, Out, Held and Notes.
+type Step = contract.Step
+
+// Note is something that was done to a piece: the Section of the contract and a Text.
+type Note = contract.Note
+
+// Progress is the form in which tool events leave (contract section 2).
+type Progress = contract.Progress
+
+// The forms of a tool event. The zero value means ProgressEnvelope.
+const (
+	ProgressEnvelope = contract.ProgressEnvelope // an event with the members of a chunk in front
+	ProgressBare     = contract.ProgressBare     // upstream's five fields only
+	ProgressUnnamed  = contract.ProgressUnnamed  // the envelope without the event: line
+	ProgressComment  = contract.ProgressComment  // the five fields in a comment
+	ProgressOff      = contract.ProgressOff      // no tool events
+)
+
+// ProgressForms lists the allowed values of Progress, the default first.
+func ProgressForms() []Progress { return contract.ProgressForms() }
+
+// ProgressOf returns the form that the value of a request header asks for, or "".
+func ProgressOf(value string) Progress { return contract.ProgressOf(value) }
+
+// Imitations says what becomes of a marker that no tool stands behind (contract section 1).
+type Imitations = contract.Imitations
+
+// What becomes of imitations. The zero value means ImitationsStrip.
+const (
+	ImitationsStrip = contract.ImitationsStrip // removed from the content
+	ImitationsKeep  = contract.ImitationsKeep  // left in the content
+	ImitationsTrust = contract.ImitationsTrust // removed, and a tool starts
+)
+
+// ImitationsValues lists the allowed values of Imitations, the default first.
+func ImitationsValues() []Imitations { return contract.ImitationsValues() }
+
+// ErrorFinish is the form of an error at the end of a stream (contract section 3).
+type ErrorFinish = contract.ErrorFinish
+
+// The forms of an error finish. The zero value means ErrorFinishSplit.
+const (
+	ErrorFinishSplit  = contract.ErrorFinishSplit  // the error in a frame, then the finish chunk
+	ErrorFinishInline = contract.ErrorFinishInline // both in one chunk
+)
+
+// ErrorFinishForms lists the allowed values of ErrorFinish, the default first.
+func ErrorFinishForms() []ErrorFinish { return contract.ErrorFinishForms() }
+
+// ZeroUsage decides what an answer with text and usage 0/0/0 is (contract section 3).
+type ZeroUsage = contract.ZeroUsage
+
+// What an answer with text and usage 0/0/0 is. The zero value means ZeroUsageAuto.
+const (
+	ZeroUsageAuto  = contract.ZeroUsageAuto  // a crash if the model has reported usage before
+	ZeroUsageError = contract.ZeroUsageError // a crash
+	ZeroUsagePass  = contract.ZeroUsagePass  // an answer
+)
+
+// ZeroUsageValues lists the allowed values of ZeroUsage, the default first.
+func ZeroUsageValues() []ZeroUsage { return contract.ZeroUsageValues() }
+
+// EmptyAnswer decides what an answer without text, or behind a tool, is (contract section 3).
+type EmptyAnswer = contract.EmptyAnswer
+
+// What an answer without text is. The zero value means EmptyAnswerError.
+const (
+	EmptyAnswerError = contract.EmptyAnswerError // a failure
+	EmptyAnswerPass  = contract.EmptyAnswerPass  // an answer
+)
+
+// EmptyAnswerValues lists the allowed values of EmptyAnswer, the default first.
+func EmptyAnswerValues() []EmptyAnswer { return contract.EmptyAnswerValues() }
+
+// KeepaliveForm is what breaks a silence (contract section 3).
+type KeepaliveForm = contract.KeepaliveForm
+
+// The forms of a keepalive. The zero value means KeepaliveChunk.
+const (
+	KeepaliveChunk   = contract.KeepaliveChunk   // a chunk with an empty delta, once one has come
+	KeepaliveComment = contract.KeepaliveComment // a comment
+)
+
+// KeepaliveForms lists the allowed values of KeepaliveForm, the default first.
+func KeepaliveForms() []KeepaliveForm { return contract.KeepaliveForms() }
+
+// Reasoning says what becomes of reasoning between tags in the content (contract section 4).
+type Reasoning = contract.Reasoning
+
+// What becomes of reasoning between tags. The zero value means ReasoningExtract.
+const (
+	ReasoningExtract = contract.ReasoningExtract // moved to delta.reasoning_content
+	ReasoningKeep    = contract.ReasoningKeep    // left in the content, tags included
+	ReasoningDrop    = contract.ReasoningDrop    // removed
+)
+
+// ReasoningValues lists the allowed values of Reasoning, the default first.
+func ReasoningValues() []Reasoning { return contract.ReasoningValues() }
+
+// Defaults of Options.
+const (
+	DefaultMaxFrame       = contract.DefaultMaxFrame       // in bytes (contract section 0)
+	DefaultParallelWindow = contract.DefaultParallelWindow // contract section 2
+)
+
+// Cause says how upstream ended. Code returns the code of the error that it is.
+type Cause = contract.Cause
+
+// The ways in which upstream can end.
+const (
+	CauseEOF      = contract.CauseEOF      // a clean end
+	CauseAborted  = contract.CauseAborted  // a reset or a torn body
+	CauseTimeout  = contract.CauseTimeout  // a silence that lasted too long
+	CauseShutdown = contract.CauseShutdown // the end of the sidecar itself
+)
+
+// The codes of errors (contract section 3), and the type of those that are not upstream's.
+const (
+	CodeAborted    = contract.CodeAborted
+	CodeIncomplete = contract.CodeIncomplete
+	CodeTimeout    = contract.CodeTimeout
+	CodeCrashed    = contract.CodeCrashed
+	CodeEmpty      = contract.CodeEmpty
+	CodeAgentError = contract.CodeAgentError
+	CodeShutdown   = contract.CodeShutdown
+	ErrorType      = contract.ErrorType
+)
+
+// Message returns what an error of the code tells the client. It names no address.
+func Message(code string) string { return contract.Message(code) }
+
+// AppendError appends the JSON object of an error with the code to dst.
+func AppendError(dst []byte, code, message string) []byte {
+	return contract.AppendError(dst, code, message)
+}
+
+// IsChatPath reports whether the path of a request is one for chat completions.
+func IsChatPath(path string) bool { return contract.IsChatPath(path) }
+
+// IsResponsesPath reports whether the path of a request is one of /v1/responses.
+func IsResponsesPath(path string) bool { return contract.IsResponsesPath(path) }
+
+// RunOfPath returns the id of the run whose events a path asks for, or "".
+func RunOfPath(path string) string { return contract.RunOfPath(path) }
+
+// SessionOfPath returns the id of the session in which a path begins a stream, or "".
+func SessionOfPath(path string) string { return contract.SessionOfPath(path) }
+
+// Tools know which tool an emoji in a marker stands for (contract section 2).
+type Tools = marker.Table
+
+// NewTools returns Hermes' own table with the emoji in added, each for its tool. It
+// returns the error of CheckTool for one that no marker can have.
+func NewTools(added map[string]string) (*Tools, error) { return marker.NewTable(added) }
+
+// CheckTool returns an error that says why emoji cannot stand for the tool name, or nil.
+func CheckTool(emoji, name string) error { return marker.CheckTool(emoji, name) }
+
+// Redact returns text, in which upstream says something of a failure, without secrets
+// (contract section 3).
+func Redact(text string) string { return string(redact.Text([]byte(text))) }

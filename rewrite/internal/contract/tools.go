@@ -1,0 +1,46 @@
+package contract
+
+// ToolEvent is told when a tool starts or ends. It has what identifies the tool
+// and nothing of what it does: labels may hold secrets.
+type ToolEvent struct {
+	// ID is the tool call id, Name the tool's name.
+	ID, Name string
+	// Completed says that the tool has ended; otherwise it has started.
+	Completed bool
+	// Source is what said so.
+	Source ToolSource
+}
+
+// ToolSource is what said that a tool has started or ended.
+type ToolSource string
+
+// What says that a tool has started or ended (contract sections 1 and 2).
+const (
+	// SourceUpstream is a tool event of upstream's.
+	SourceUpstream ToolSource = "upstream"
+	// SourceMarker is a marker in the text; it only starts tools.
+	SourceMarker ToolSource = "marker"
+	// SourceImitation is an imitation that is trusted; it only starts tools.
+	SourceImitation ToolSource = "imitation"
+	// SourceInferred is what has come since, such as text; it only ends tools.
+	SourceInferred ToolSource = "inferred"
+	// SourceEnd is the end of the stream; it only ends tools.
+	SourceEnd ToolSource = "end"
+)
+
+// ToolSources lists all of them.
+func ToolSources() []ToolSource {
+	return []ToolSource{SourceUpstream, SourceMarker, SourceImitation, SourceInferred, SourceEnd}
+}
+
+// Tells reports whether the source can say that a tool has started or, when
+// completed is true, that one has ended.
+func (s ToolSource) Tells(completed bool) bool {
+	switch s {
+	case SourceMarker, SourceImitation:
+		return !completed
+	case SourceInferred, SourceEnd:
+		return completed
+	}
+	return true
+}

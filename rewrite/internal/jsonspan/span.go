@@ -1,0 +1,64 @@
+package jsonspan
+
+// Span is a range of bytes; To is exclusive. The zero Span means "absent".
+type Span struct{ From, To int }
+
+// Ok reports whether the span is not empty.
+func (s Span) Ok() bool { return s.To > s.From }
+
+// Of returns the bytes of b at s.
+func (s Span) Of(b []byte) []byte { return b[s.From:s.To] }
+
+// Inner returns the span without its first and its last byte: the inside of the
+// JSON string at s.
+func (s Span) Inner() Span { return Span{s.From + 1, s.To - 1} }
+
+// Is reports whether the bytes at s are v.
+func (s Span) Is(b []byte, v string) bool { return string(b[s.From:s.To]) == v }
+
+// IsString reports whether the value at s is a JSON string. It returns false for
+// an absent value, as IsObject and IsSet do.
+func (s Span) IsString(b []byte) bool { return s.Ok() && b[s.From] == '"' && s.To-s.From >= 2 }
+
+// IsObject reports whether the value at s is a JSON object.
+func (s Span) IsObject(b []byte) bool { return s.Ok() && b[s.From] == '{' }
+
+// IsSet reports whether the value at s is there and is not null.
+func (s Span) IsSet(b []byte) bool { return s.Ok() && b[s.From] != 'n' }
+
+// StringAt returns the JSON string at v, quotes included, or nil if the value is
+// no string or an empty one.
+func StringAt(data []byte, v Span) []byte {
+	if !v.IsString(data) || v.To-v.From == 2 {
+		return nil
+	}
+	return v.Of(data)
+}
+
+// Inside returns the inside of the JSON string raw, which is empty if raw is no
+// string.
+func Inside[T string | []byte](raw T) T {
+	if len(raw) < 2 || raw[0] != '"' {
+		return raw[:0]
+	}
+	return raw[1 : len(raw)-1]
+}
+
+// SmallInt returns the value of a JSON number that is an integer of at most nine
+// digits, or -1 if b is none.
+func SmallInt(b []byte) int64 {
+	var n int64
+	if len(b) == 0 || len(b) > 9 {
+		return -1
+	}
+	for _, d := range b {
+		if d < '0' || d > '9' {
+			return -1
+		}
+		n = n*10 + int64(d-'0')
+	}
+	return n
+}
+
+// IsDigit reports whether b is an ASCII digit.
+func IsDigit(b byte) bool { return b >= '0' && b <= '9' }

@@ -1,0 +1,53 @@
+package jsonspan
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+func TestRunesOfAJSONStringAreDecodedByPosition(t *testing.T) {
+	for _, inner := range []string{
+		``, `abc`, `é💻`, `\n\t\r\b\f\"\\\/`, `\u0041\u00e9\u20ac`, `\ud83d\udcbb`, `\uD83D\uDCBB x`, `\u270d\ufe0f`, `a\u0000b`,
+		`\ud83d`, `\udcbb`, `\ud83dx`, `\ud83d\n`, `\ud83d\u0041`, `\ud83d\ud83d\udcbb`,
+	} {
+		var want string
+		if err := json.Unmarshal([]byte(`"`+inner+`"`), &want); err != nil {
+			t.Fatal(err)
+		}
+		var got []rune
+		for i := 0; i < len(inner); {
+			r, next := NextRune([]byte(inner), i)
+			if next <= i || next > len(inner) {
+				t.Fatalf("%s: from %d to %d", inner, i, next)
+			}
+			got = append(got, r)
+			i = next
+		}
+		if string(got) != want {
+			t.Errorf("%s: %q, want %q", inner, string(got), want)
+		}
+	}
+}
+
+func TestBrokenEscapesDoNotPanic(t *testing.T) {
+	for _, inner := range []string{`\`, `\u`, `\u1`, `\u12`, `\u123`, `\uzzzz`, `\ud83d\`, `\ud83d\u`, `\ud83d\udc`, "\xff", "\xf0\x9f", `\x`} {
+		for i := 0; i < len(inner); {
+			_, next := NextRune([]byte(inner), i)
+			if next <= i || next > len(inner) {
+				t.Fatalf("%q: from %d to %d", inner, i, next)
+			}
+			i = next
+		}
+	}
+}
+
+func TestHasTextLooksForANonSpaceCharacter(t *testing.T) {
+	for inner, want := range map[string]bool{
+		``: false, ` `: false, `\n\t\r`: false, `\u00a0\u2003\u3000`: false, "\u00a0": false, `\u000b\u0085`: false,
+		`x`: true, ` x `: true, `\n.`: true, `\u0041`: true, `\ufe0f`: true, `\u200b`: true, `\\`: true, `\"`: true, `\ud83d`: true,
+	} {
+		if got := HasText([]byte(inner)); got != want {
+			t.Errorf("%q: %v, want %v", inner, got, want)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package marker
+
+import (
+	"bytes"
+	"unicode/utf8"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
+
+// Marker is a tool marker by position in the inside of a JSON string.
+type Marker struct {
+	Emoji, Label jsonspan.Span
+}
+
+// Whole reads s, the inside of a JSON string, as a marker that is the whole content of
+// a chunk, and returns false if it is none: a newline, a backtick, a token with a non-ASCII
+// rune, a space, a label of any kind, a backtick, a newline (contract section
+// 1; Hermes' own pattern: \A\n`([^\s`]+) (.*)`\n\z, the dot matching newlines).
+// A backtick and a newline inside say that a hop has merged more than a marker
+// into the chunk; the caller then looks at its lines one by one.
+func Whole(s []byte) (m Marker, ok bool) {
+	i := Begins(s)
+	if i < 0 {
+		return m, false
+	}
+	m.Emoji.From = i
+	if i = tokenEnd(s, i); i < 0 {
+		return m, false
+	}
+	m.Emoji.To = i
+	_, m.Label.From = jsonspan.NextRune(s, i)
+	return m, m.endAt(s)
+}
+
+// Begins returns the index behind the newline and the backtick that s, the inside of a
+// JSON string, begins with, or -1 if it does not.
+func Begins(s []byte) int {
+	if len(s) < len(`\n`+"`") || s[0] != '\\' {
+		return -1
+	}
+	r, i := jsonspan.NextRune(s, 0)
+	if r != '\n' || i >= len(s) {
+		return -1
+	}
+	if r, i = jsonspan.NextRune(s, i); r != '`' {
+		return -1
+	}
+	return i
+}
+
+// tokenEnd returns the index of the space behind the emoji that begins at i, or -1 if
+// no marker begins so.
+func tokenEnd(s []byte, i int) int {
+	ascii := true
+	for i < len(s) {
+		r, next := jsonspan.NextRune(s, i)
+		if r == ' ' {
+			if ascii {
+				return -1
+			}
+			return i
+		}
+		if r == '`' || jsonspan.IsSpace(r) {
+			return -1
+		}
+		ascii = ascii && r < utf8.RuneSelf
+		i = next
+	}
+	return -1
+}
+
+// endAt sets the end of the label. It returns false if s does not end with the first
+// backtick and newline behind the beginning of the label. It goes from escape to
+// escape, because a newline is one.
+func (m *Marker) endAt(s []byte) bool {
+	escaped := jsonspan.Span{} // the last backtick that was one
+	for i := m.Label.From; ; {
+		n := bytes.IndexByte(s[i:], '\\')
+		if n < 0 {
+			return false
+		}
+		i += n
+		r, next := jsonspan.NextRune(s, i)
+		switch {
+		case r == '`':
+			escaped = jsonspan.Span{From: i, To: next}
+		case r != '\n':
+		case escaped.Ok() && escaped.To == i:
+			m.Label.To = escaped.From
+			return next == len(s)
+		case i > m.Label.From && s[i-1] == '`':
+			m.Label.To = i - 1
+			return next == len(s)
+		}
+		i = next
+	}
+}
+
+// appendEmoji appends the text of the emoji raw, the inside of a JSON string,
+// without U+FE0F. It stops where the emoji is longer than any that can be
+// known.
+func appendEmoji(dst, raw []byte) []byte {
+	for i := 0; i < len(raw) && len(dst) <= MaxEmoji; {
+		r, next := jsonspan.NextRune(raw, i)
+		if r != '\ufe0f' {
+			dst = utf8.AppendRune(dst, r)
+		}
+		i = next
+	}
+	return dst
+}

@@ -1,0 +1,185 @@
+package redact
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
+
+// What replaces a secret. In a text with so many of them that it would become much
+// longer, stars replace the rest.
+const (
+	mark  = "[redacted]"
+	stars = "***"
+)
+
+// MaxGrowth is how many bytes longer a value may become (contract section 3).
+const MaxGrowth = 64 << 10
+
+// Replacer says what replaces the secrets of one value, so that it grows by MaxGrowth at
+// most.
+type Replacer struct{ grown int }
+
+// For returns what replaces the secret. It is shared, and must not be changed.
+func (r *Replacer) For(secret jsonspan.Span) []byte {
+	n := max(len(mark)-(secret.To-secret.From), 0)
+	if r.grown+n > MaxGrowth {
+		return starBytes
+	}
+	r.grown += n
+	return markBytes
+}
+
+// The two as bytes.
+var markBytes, starBytes = []byte(mark), []byte(stars)
+
+// Text returns text, the inside of a JSON string or any other, without secrets: the same
+// slice if there are none, a new one otherwise.
+func Text(text []byte) []byte {
+	if !MayHold(text) {
+		return text
+	}
+	return Replace(text, func(each func(jsonspan.Span)) { EachInText(text, each) })
+}
+
+// Value returns the JSON value b without the secrets in its strings, as Text does. All
+// other bytes stay; b need not be well formed.
+func Value(b []byte) []byte {
+	if !MayHold(b) {
+		return b
+	}
+	return Replace(b, func(each func(jsonspan.Span)) { EachInValue(b, each) })
+}
+
+// Replace returns b without the secrets that find calls each with, in order.
+func Replace(b []byte, find func(each func(jsonspan.Span))) []byte {
+	var out []byte
+	var r Replacer
+	at := 0
+	find(func(s jsonspan.Span) {
+		if at == 0 {
+			out = make([]byte, 0, min(2*len(b), len(b)+MaxGrowth)+len(mark))
+		}
+		out = append(append(out, b[at:s.From]...), r.For(s)...)
+		at = s.To
+	})
+	if at == 0 {
+		return b
+	}
+	return append(out, b[at:]...)
+}
+
+// EachInText calls each with the secrets in a text, in order.
+func EachInText(text []byte, each func(secret jsonspan.Span)) {
+	f := finder{b: text}
+	for s, ok := f.next(); ok; s, ok = f.next() {
+		each(s)
+	}
+}
+
+// EachInValue calls each with the secrets in the strings of the JSON value b, in order.
+// The value of a member may be one because of the name of the member.
+func EachInValue(b []byte, each func(secret jsonspan.Span)) {
+	var sure, only bool // of the name of the member
+	for i := indexFrom(b, 0, '"'); i < len(b); i = indexFrom(b, i, '"') {
+		in, end := i+1, jsonspan.SkipString(b, i)
+		if end < 0 { // it is torn
+			end = len(b) + 1
+		}
+		text := b[in : end-1]
+		i = min(end, len(b))
+		if next := jsonspan.SkipSpace(b, i); next < len(b) && b[next] == ':' {
+			sure, only = ownsSecret(text)
+		} else if sure {
+			f := finder{b: text}
+			if s := f.whole(jsonspan.Span{From: 0, To: len(text)}, sure, only); s.Ok() {
+				each(jsonspan.Span{From: in + s.From, To: in + s.To})
+				continue
+			}
+		}
+		EachInText(text, func(s jsonspan.Span) { each(jsonspan.Span{From: in + s.From, To: in + s.To}) })
+	}
+}
+
+// indexFrom returns the index of the first c in b from i on, len(b) if there is none.
+func indexFrom(b []byte, i int, c byte) int {
+	if n := bytes.IndexByte(b[i:], c); n >= 0 {
+		return i + n
+	}
+	return len(b)
+}
+
+// MayHold reports whether there may be a secret in b, a JSON value or a text. It is
+// cheap, and right if it returns false.
+func MayHold(b []byte) bool {
+	for i, c := range b {
+		if !hints[c] {
+			continue
+		}
+		switch c {
+		case '\\':
+			if i+5 < len(b) && string(b[i+1:i+4]) == "u00" && b[i+4] >= '2' && b[i+4] <= '7' {
+				return true
+			}
+		case '@':
+			return true
+		case 'b', 'B':
+			if i+1 < len(b) && (b[i+1]|0x20 == 'e' || b[i+1]|0x20 == 'a') && (wordAt(b, i, "bearer", true) > 0 || wordAt(b, i, "basic", true) > 0) {
+				return true
+			}
+		case ':', '=', '%', ',':
+			at := i - 1
+			if at > 0 && b[at] == '"' {
+				at--
+			} else if c == ',' && at > 0 && classes[b[at]]&isQuote == 0 && classes[b[at]]&isBlank == 0 {
+				continue
+			}
+			if at > 0 && classes[b[at]]&letter != 0 && !nameEnds.fit(b[:at+1]) {
+				continue // as of most
+			}
+			if endsName(b[:i]) {
+				return true
+			}
+		default:
+			if prefixEnds.fit(b[:i+1]) && endsPrefix(b[:i+1]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// endsPrefix reports whether b ends with the prefix of a format of keys.
+func endsPrefix(b []byte) bool {
+	for k := range keyFormats {
+		if bytes.HasSuffix(b, []byte(keyFormats[k].prefix)) {
+			return true
+		}
+	}
+	return false
+}
+
+// endsName reports whether b ends with the name of a secret, with no more behind it than
+// quotes, white space and their escapes.
+func endsName(b []byte) bool {
+	i := len(b)
+	for i > 0 {
+		c := b[i-1]
+		escape := i > 1 && b[i-2] == '\\' && strings.IndexByte("nrtbf", c) >= 0
+		if classes[c]&(isBlank|isQuote) == 0 && c != ']' && c != ')' && c != '\\' && !escape {
+			break
+		}
+		i--
+	}
+	if i == 0 || !nameEnds.fit(b[:i]) {
+		return false
+	}
+	for k := range secretNames {
+		n := secretNames[k].name
+		if from := i - len(n); from >= 0 && wordAt(b, from, n, true) == i {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,185 @@
+package redact
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact/redacttest"
+)
+
+func TestSecretsInATextAreRedacted(t *testing.T) {
+	for _, text := range redacttest.Secrets {
+		in, want := redacttest.Marked(text)
+		if got := string(Text([]byte(in))); got != want {
+			t.Errorf("%s becomes %s, want %s", in, got, want)
+		}
+	}
+	for _, text := range redacttest.NoSecrets {
+		if got := string(Text([]byte(text))); got != text {
+			t.Errorf("%s becomes %s", text, got)
+		}
+	}
+}
+
+// Values that are too short for what is looked for before a hyphen and the like.
+func TestShortValuesHaveNoSecrets(t *testing.T) {
+	for _, in := range []string{"", "-", "-5", ":", "=", "k-", "y:", ",", "%", "@", "b", "B", "_", `\`, `\u00`, "A", `""`, `"-"`, `":"`, `"y":1`, `"`, `"\`} {
+		if got := string(Value([]byte(in))); got != in {
+			t.Errorf("%q becomes %q", in, got)
+		}
+	}
+}
+
+// escaped returns a text as a JSON string may have it, with some of its characters as
+// escapes, and what is not ASCII.
+func escaped(text string, r *rand.Rand) string {
+	var b strings.Builder
+	for i, c := range text {
+		switch {
+		case c == utf8.RuneError && text[i] != 0xef:
+			b.WriteByte(text[i])
+		case c < 0x10000 && r.IntN(6) == 0:
+			fmt.Fprintf(&b, []string{`\u%04x`, `\u%04X`}[r.IntN(2)], c)
+		case c == '/' && r.IntN(2) == 0:
+			b.WriteString(`\/`)
+		case c == '"' || c == '\\':
+			b.WriteString(`\` + string(c))
+		case c == '\n':
+			b.WriteString(`\n`)
+		case c == '\t':
+			b.WriteString(`\t`)
+		default:
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}
+
+// Of a JSON value, however it is escaped, the secrets go and all other bytes stay.
+func TestSecretsAreFoundUnderAnyEscape(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 10))
+	for _, text := range append(redacttest.Secrets, redacttest.NoSecrets...) {
+		if strings.Contains(text, `\`) || strings.Contains(text, mark) {
+			continue // is escaped already, or must not be
+		}
+		for range 200 {
+			in, want, rest := "", "", text
+			for rest != "" {
+				part, more, ok := strings.Cut(rest, "«")
+				e := escaped(part, r)
+				in, want = in+e, want+e
+				if rest = more; ok {
+					part, rest, _ = strings.Cut(rest, "»")
+					in, want = in+escaped(part, r), want+mark
+				}
+			}
+			const frame = "{\"code\":\"a\\\\u0061\" , \"message\":\"\u0085\\u0085%s\",\"x\":[1,\"\x9b\"]}"
+			in, want = fmt.Sprintf(frame, in), fmt.Sprintf(frame, want)
+			if got := string(Value([]byte(in))); got != want {
+				t.Fatalf("%s becomes %s, want %s", in, got, want)
+			}
+			if twice := string(Value([]byte(want))); twice != want {
+				t.Fatalf("%s becomes %s", want, twice)
+			}
+		}
+	}
+}
+
+// TestMembersThatOwnSecrets: the name of a member says that its value is a secret.
+func TestMembersThatOwnSecrets(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"api_key":"abcdef"}`:                                 `{"api_key":"[redacted]"}`,
+		`{"x-api-key" : "abc def1"}`:                           `{"x-api-key" : "abc def1"}`,
+		`{"apiKey":"ab{cdef"}`:                                 `{"apiKey":"[redacted]"}`,
+		`{"a":{"password":"correct horse battery"}}`:           `{"a":{"password":"[redacted]"}}`,
+		`{"Authorization":"Bearer abc123","x":"abc123"}`:       `{"Authorization":"Bearer [redacted]","x":"abc123"}`,
+		`{"Authorization":"abcdef"}`:                           `{"Authorization":"[redacted]"}`,
+		`{"tok\u0065n":["abcdef","ghijkl"],"n":"abcdef"}`:      `{"tok\u0065n":["[redacted]","[redacted]"],"n":"abcdef"}`,
+		`{"token":123456789,"key":null,"secret":{"type":"x"}}`: `{"token":123456789,"key":null,"secret":{"type":"x"}}`,
+		`{"param":"api_key","code":"invalid_request"}`:         `{"param":"api_key","code":"invalid_request"}`,
+		`["api_key","abcdef"]`:                                 `["api_key","abcdef"]`,
+		`{"message":"Missing Bearer","code":"abc123def"}`:      `{"message":"Missing Bearer","code":"abc123def"}`,
+		`{"message":"no key:","token_type":"abc123def"}`:       `{"message":"no key:","token_type":"abc123def"}`,
+		`{"pattern_key":"recursive delete","pattern_keys":[]}`: `{"pattern_key":"recursive delete","pattern_keys":[]}`,
+		`{"token":"required","key":"","secret":"[redacted]"}`:  `{"token":"required","key":"","secret":"[redacted]"}`,
+		`{"sk-abcdef123":"sk-abcdef123"}`:                      `{"[redacted]":"[redacted]"}`,
+		`{"message":"sk-abcdef`:                                `{"message":"[redacted]`,
+	} {
+		if got := string(Value([]byte(in))); got != want {
+			t.Errorf("%s becomes %s, want %s", in, got, want)
+		}
+	}
+}
+
+// FuzzRedaction: what is left of a text is a part of it, byte for byte, redacting
+// twice is redacting once, and JSON stays JSON. A key that is planted in it goes.
+func FuzzRedaction(f *testing.F) {
+	for i, text := range append(redacttest.Secrets, redacttest.NoSecrets...) {
+		in, _ := redacttest.Marked(text)
+		f.Add(in, "a "+in, uint16(i))
+	}
+	planted := [...]string{
+		"sk-abcdEFGH1234567890", "gsk_abcdEFGH1234567890", "AIzaSyAabcdEFGH1234567890", "hf_abcdEFGH1234567890", "ghp_abcdEFGH1234567890",
+		"github_pat_abcdEFGH1234567890", "xoxb-abcdEFGH1234567890", "AKIAIOSFODNN7EXAMPLE", "r8_abcdEFGH1234567890", "pplx-abcdEFGH1234567890",
+		"glpat-abcdEFGH1234567890", "sk_live_abcdEFGH1234567890", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln", "Bearer abcdEFGH1234567890",
+		"basic abcdEFGH1234567890", "://u:abcdEFGH1234567890@host", "api_key=abcdEFGH1234567890", `"token": "abcdEFGH1234567890"`,
+	}
+	f.Fuzz(func(t *testing.T, before, behind string, n uint16) {
+		r := rand.New(rand.NewPCG(uint64(n), 3))
+		secret := planted[int(n)%len(planted)]
+		if strings.ContainsAny(secret, " =:") { // the name would be part of another word, or secret
+			before += " "
+		}
+		if halfEscape.MatchString(before) { // the secret's beginning would be its other half
+			t.Skip()
+		}
+		text := escaped(before, r) + escaped(secret, r) + escaped(" "+behind, r)
+		in := `{"error":{"message":"` + text + `","param":"` + escaped(behind, r) + `"}}`
+		if !json.Valid([]byte(in)) { // a control character
+			t.Skip()
+		}
+		out := Value([]byte(in))
+		if !json.Valid(out) {
+			t.Fatalf("%q becomes %q, which is no JSON", in, out)
+		}
+		checkRest(t, in, string(out))
+		if again := Value(out); string(again) != string(out) {
+			t.Fatalf("%q becomes %q, and %q the second time", in, out, again)
+		}
+		core := strings.TrimSuffix(strings.Trim(secret[strings.LastIndexAny(secret, " =:")+1:], `"`), "@host")
+		if said := textOf(jsonspan.MemberOf(out, jsonspan.MemberOf(out, jsonspan.Span{From: 0, To: len(out)}, "error"), "message").Of(out)); strings.Contains(said, core) && !strings.Contains(behind, core[:4]) && !strings.Contains(before, core[:4]) {
+			t.Fatalf("%q becomes %q", in, out)
+		}
+	})
+}
+
+// halfEscape matches a text that ends within an escape of JSON, which JSON in JSON has.
+var halfEscape = regexp.MustCompile(`\\(u[0-9A-Fa-f]{0,3})?$`)
+
+// checkRest checks that out is in, but for what stands in it instead of secrets.
+func checkRest(t *testing.T, in, out string) {
+	t.Helper()
+	parts := strings.Split(strings.ReplaceAll(out, stars, mark), mark)
+	if !strings.HasPrefix(in, parts[0]) || !strings.HasSuffix(in, parts[len(parts)-1]) {
+		t.Fatalf("%q becomes %q", in, out)
+	}
+	for _, part := range parts {
+		i := strings.Index(in, part)
+		if i < 0 {
+			t.Fatalf("%q is not in %q", part, in)
+		}
+		in = in[i+len(part):]
+	}
+}
+
+// textOf returns the text of the JSON string raw.
+func textOf(raw []byte) (text string) {
+	_ = json.Unmarshal(raw, &text)
+	return text
+}

@@ -1,0 +1,99 @@
+package sse
+
+import "bytes"
+
+// Output remembers what became of the last unit, so that what leaves keeps its
+// framing when units are forwarded, held back, dropped, or frames of the caller's
+// own stand between them. It holds no bytes. Its invariants:
+//
+//   - The byte order mark leaves in front of the first bytes, or not at all: behind
+//     others it would be part of a field's name.
+//   - An LF belongs to a CR only if it is the very next unit. It shares the fate of
+//     the unit that the CR has ended. If the caller writes a frame of its own between
+//     the two, AppendLF completes the CRLF first, and the LF is dropped when it comes.
+type Output struct {
+	mark    bool // a byte order mark waits for the first bytes
+	started bool // something has left
+	torn    bool // the last unit has left and ends with a CR whose LF may come
+	fate    Fate
+}
+
+// Fate is what became of a unit.
+type Fate uint8
+
+// What may become of a unit. The zero value means Forwarded.
+const (
+	Forwarded Fate = iota
+	Held
+	Dropped
+)
+
+// Mark records that the unit is the byte order mark.
+func (o *Output) Mark() { o.mark = !o.started }
+
+// MarkWaits reports whether a byte order mark waits for the first bytes.
+func (o *Output) MarkWaits() bool { return o.mark }
+
+// Next records that the unit u, which is not UnitMark, comes next, appends the byte
+// order mark to dst if it waits, and returns dst.
+func (o *Output) Next(dst []byte, u Unit) []byte {
+	o.torn = o.torn && u == UnitLF
+	return o.AppendMark(dst)
+}
+
+// AppendMark appends the byte order mark to dst if it waits. It is for bytes of the
+// caller's own that come first.
+func (o *Output) AppendMark(dst []byte) []byte {
+	if o.mark {
+		dst = append(dst, byteOrderMark...)
+	}
+	o.mark, o.started = false, true
+	return dst
+}
+
+// Forward records that the unit b has left, whatever has been replaced in it.
+func (o *Output) Forward(b []byte) {
+	o.fate, o.torn = Forwarded, endsTorn(b)
+}
+
+// ForwardWhole is Forward for bytes that do not end with a torn CRLF, or that an LF
+// completes wherever it stands: those of a unit that was too large, and of one that
+// ends with LF.
+func (o *Output) ForwardWhole() { o.fate, o.torn = Forwarded, false }
+
+// Hold records that the unit is held back.
+func (o *Output) Hold() { o.fate = Held }
+
+// Drop records that the unit is dropped.
+func (o *Output) Drop() { o.fate = Dropped }
+
+// IsHeld reports whether the last unit is held back.
+func (o *Output) IsHeld() bool { return o.fate == Held }
+
+// LF returns what is to become of a UnitLF: the same as of the unit before it.
+func (o *Output) LF() Fate {
+	o.torn = false
+	return o.fate
+}
+
+// AppendLF appends the LF that a frame of the caller's own must not be put in front
+// of, if there is one, to dst.
+func (o *Output) AppendLF(dst []byte) []byte {
+	if o.torn {
+		dst = append(dst, '\n')
+		o.torn, o.fate = false, Dropped
+	}
+	return dst
+}
+
+// Release records that bytes have left that had been held back until the input
+// ended. held are all of them as they came, out is what has left.
+func (o *Output) Release(held, out []byte) {
+	o.torn = o.torn || endsTorn(held) && bytes.HasSuffix(out, []byte("\r"))
+}
+
+// endsTorn reports whether b ends its lines with CRLF, but its last one with a CR
+// whose LF is yet to come.
+func endsTorn(b []byte) bool {
+	return len(b) > 0 && b[len(b)-1] == '\r' && bytes.Contains(b, []byte("\r\n"))
+}

@@ -1,0 +1,279 @@
+package sse
+
+import "bytes"
+
+// Unit is a kind of piece that a Scanner cuts a stream into. Units are contiguous:
+// joined, they are the stream.
+type Unit uint8
+
+const (
+	// UnitFrame is a complete frame with a field in it, its blank line
+	// included.
+	UnitFrame Unit = iota
+	// UnitNoise is a blank line, or comment lines and the blank line behind
+	// them; with Scanner.CommentUnits, a comment line by itself.
+	UnitNoise
+	// UnitRaw is a frame, or a part of one, that is larger than
+	// Scanner.MaxFrame.
+	UnitRaw
+	// UnitMark is the byte order mark that a stream may begin with.
+	UnitMark
+	// UnitLF is the LF of a CRLF whose CR has ended the unit before: a frame
+	// is complete at the CR, because nothing says that an LF will follow.
+	UnitLF
+)
+
+// Scanner cuts an event stream into units. Lines end with LF, CR or CRLF, a blank
+// line ends a frame, and one leading byte order mark is ignored (WHATWG HTML,
+// section 9.2.6). Where units are cut does not depend on how the bytes came.
+//
+// For each read: Feed, Next until it returns false, Rest. What Next returns aliases
+// the bytes fed and is valid until Rest, which copies the unit under way, if there
+// is one. So a stream whose reads end with its frames is never copied.
+type Scanner struct {
+	// MaxFrame is the size in bytes above which a frame leaves as UnitRaw, in as many
+	// parts as it comes in: at most 1 GiB. It bounds what the scanner holds.
+	MaxFrame int
+	// CommentUnits makes comment lines between frames units of their own: whoever
+	// sends them may never send a blank line.
+	CommentUnits bool
+
+	src  []byte // what is being scanned: buf, or the bytes fed
+	buf  []byte // the unit under way
+	from int    // where the unit under way begins in src
+	pos  int    // how far src has been scanned
+	line int    // where the current line begins; before src if parts have left raw
+
+	ends    lineEnds
+	seen    unitLines
+	begun   bool // the place for a byte order mark is past
+	inFrame bool // a line of the unit was a field
+	afterCR bool // the last byte was a CR; an LF belongs to it
+	raw     bool // part of the unit has left raw
+	comment bool // the unit that leaves raw is a comment line
+}
+
+// Feed hands p to the scanner. It is not copied before Rest.
+func (c *Scanner) Feed(p []byte) {
+	c.src = p
+	if len(c.buf) > 0 {
+		c.buf = append(c.buf, p...)
+		c.src = c.buf
+	}
+	c.ends = noEnds
+}
+
+// Next returns the next unit, or false if it is not complete.
+func (c *Scanner) Next() (Unit, []byte, bool) {
+	if c.pos == c.from {
+		c.seen = unitLines{}
+	}
+	if !c.begun {
+		if u, b, ok := c.mark(); ok || !c.begun {
+			return u, b, ok
+		}
+	}
+	for {
+		if c.afterCR {
+			if c.pos == len(c.src) {
+				break
+			}
+			c.afterCR = false
+			if c.src[c.pos] == '\n' {
+				c.pos++
+				c.line = c.pos
+				if c.from == c.pos-1 && !c.raw {
+					return c.cut(UnitLF)
+				}
+			}
+		}
+		end := c.ends.from(c.src, c.pos)
+		if end == len(c.src) {
+			c.pos = end
+			break
+		}
+		empty := end == c.line
+		isComment := c.comment || !c.raw && !c.inFrame && !empty && c.src[c.line] == ':'
+		c.afterCR = c.src[end] == '\r'
+		c.seen.add(end-c.from, empty, c.afterCR)
+		c.pos = end + 1
+		c.line = c.pos
+		switch {
+		case isComment && c.CommentUnits, empty && !c.inFrame:
+			return c.end(UnitNoise)
+		case empty:
+			return c.end(UnitFrame)
+		}
+		c.inFrame = c.inFrame || !isComment
+	}
+	if n := len(c.src) - c.from; n > c.MaxFrame || c.raw && n > 0 {
+		if !c.raw && !c.inFrame {
+			c.comment = c.CommentUnits && c.line < len(c.src) && c.src[c.line] == ':'
+			c.inFrame = !c.comment
+		}
+		c.raw = true
+		return c.cut(UnitRaw)
+	}
+	return 0, nil, false
+}
+
+// end returns the unit under way as u, or raw where it is too large.
+func (c *Scanner) end(u Unit) (Unit, []byte, bool) {
+	if c.raw || c.pos-c.from > c.MaxFrame {
+		u = UnitRaw
+	}
+	c.raw, c.comment, c.inFrame = false, false, false
+	return c.cut(u)
+}
+
+func (c *Scanner) cut(u Unit) (Unit, []byte, bool) {
+	b := c.src[c.from:c.pos]
+	c.from = c.pos
+	return u, b, true
+}
+
+// byteOrderMark is U+FEFF, which is ignored at the beginning of a stream.
+const byteOrderMark = "\xef\xbb\xbf"
+
+// mark returns the byte order mark that the stream begins with. begun stays
+// false while the bytes may still become one.
+func (c *Scanner) mark() (Unit, []byte, bool) {
+	if n := len(c.src); n < len(byteOrderMark) && string(c.src) == byteOrderMark[:n] {
+		return 0, nil, false
+	}
+	c.begun = true
+	if !bytes.HasPrefix(c.src, []byte(byteOrderMark)) {
+		return 0, nil, false
+	}
+	c.pos, c.line = len(byteOrderMark), len(byteOrderMark)
+	return c.cut(UnitMark)
+}
+
+// Between reports whether the scanner stands between two units, so that Skip may
+// take the next one. It, Ahead, Skip and Rest must inline: callers ask them of each
+// frame that they recognize without scanning it.
+func (c *Scanner) Between() bool { return c.from == c.pos && !c.afterCR && !c.raw && !c.inFrame }
+
+// Ahead returns what has been fed and no unit has taken.
+func (c *Scanner) Ahead() []byte { return c.src[c.from:] }
+
+// Skip takes the next n bytes, which are a unit. The scanner must be Between.
+func (c *Scanner) Skip(n int) {
+	c.from += n
+	c.pos, c.line = c.from, c.from
+}
+
+// Rest keeps what no unit has taken for the next Feed.
+func (c *Scanner) Rest() {
+	left := c.src[c.from:]
+	switch {
+	case len(left) == 0:
+		c.buf = c.buf[:0]
+		if cap(c.buf) > maxIdleBuffer {
+			c.buf = nil
+		}
+	case c.from == 0 && len(c.buf) > 0: // it is there already: TestFrameInSmallReadsCostsLinearTime
+	default:
+		c.buf = append(c.buf[:0], left...)
+	}
+	c.pos -= c.from
+	c.line -= c.from
+	c.from = 0
+	c.src = nil
+}
+
+// Fed returns how many bytes have been handed to the scanner that may be in a unit,
+// between Feed and Rest.
+func (c *Scanner) Fed() int { return len(c.src) }
+
+// Raw reports whether part of the unit under way has left as UnitRaw.
+func (c *Scanner) Raw() bool { return c.raw }
+
+// Tail returns the bytes of the unit under way, behind Rest. If part of it has left
+// raw, there are none.
+func (c *Scanner) Tail() []byte { return c.buf }
+
+// ParseFrame is f.Parse(b), where b is the UnitFrame that Next has returned last. It
+// looks for no line end that the scanner has seen.
+func (c *Scanner) ParseFrame(f *Frame, b []byte) { f.parseLines(b, c.seen) }
+
+// End says that nothing more will be fed, and returns Tail. What is parsed then is
+// no unit of the scanner's.
+func (c *Scanner) End() []byte {
+	c.seen = unitLines{}
+	return c.buf
+}
+
+// TakeBuffer moves the buffer *from to the scanner if that has none.
+func (c *Scanner) TakeBuffer(from *[]byte) {
+	if c.buf == nil {
+		c.buf, *from = *from, nil
+	}
+}
+
+// GiveBuffer moves the scanner's buffer to *to if nothing is kept in it, so that idle
+// streams can share a few.
+func (c *Scanner) GiveBuffer(to *[]byte) {
+	if len(c.buf) == 0 {
+		*to, c.buf = c.buf, nil
+	}
+}
+
+// Bounds on what is kept for the next frame.
+const (
+	// maxIdleBuffer is the size in bytes up to which a buffer is kept.
+	maxIdleBuffer = 16 << 10
+	// maxIdleItems is the number of items up to which a list keeps its room.
+	maxIdleItems = 256
+)
+
+// unitLines is what the scanner has seen of the lines of a unit, so that they need not
+// be looked for again.
+type unitLines struct {
+	first int32 // where the first ends
+	n     uint8 // how many there are but for the blank one, at most 3
+	cr    bool  // one of them ends with a CR
+}
+
+// add adds a line that ends at the byte end of its unit.
+func (l *unitLines) add(end int, empty, cr bool) {
+	l.cr = l.cr || cr
+	if empty {
+		return
+	}
+	if l.n == 0 {
+		l.first = int32(end) // of a larger frame nobody asks: MaxFrame is at most 1 GiB
+	}
+	l.n = min(l.n+1, 3)
+}
+
+// lineEnds finds the ends of lines in some bytes. It looks at each byte once for
+// either character, however the two are mixed.
+type lineEnds struct {
+	lf, cr int // the next of each, the length of the bytes when there is none
+}
+
+// noEnds are those of bytes that have not been looked at.
+var noEnds = lineEnds{-1, -1}
+
+// from returns the index of the first CR or LF in b from i on, len(b) when there
+// is none. i must not become smaller from call to call.
+func (l *lineEnds) from(b []byte, i int) int {
+	if i < len(b) && b[i] == '\n' { // of each frame the last
+		return i
+	}
+	if l.lf < i {
+		l.lf = indexFrom(b, i, '\n')
+	}
+	if l.cr < i {
+		l.cr = indexFrom(b, i, '\r')
+	}
+	return min(l.lf, l.cr)
+}
+
+func indexFrom(b []byte, i int, c byte) int {
+	if n := bytes.IndexByte(b[i:], c); n >= 0 {
+		return i + n
+	}
+	return len(b)
+}

@@ -1,0 +1,129 @@
+package sse
+
+import "slices"
+
+// Splice is a list of replacements in a frame. All other bytes keep their place, so
+// that framing, the order of fields and their white space stay as they came. The
+// zero Splice is empty. It holds on to the replacements until Reset.
+type Splice struct {
+	edits []edit // in order, and none overlaps another
+}
+
+// edit replaces a range of a frame's bytes.
+type edit struct {
+	from, to int
+	with     []byte
+}
+
+// Replace replaces data[from:to] of the frame f, where with has no line end. If that
+// range spans several data lines, each loses its part of it and stays: what stands
+// between them is not data. Of very many, adjacent ones go as a whole, because an
+// edit of each would take more memory than the frame.
+//
+// Of replacements at the same place the first given comes first.
+func (s *Splice) Replace(f *Frame, from, to int, with []byte) {
+	if len(f.lines) == 1 { // as of almost all
+		at := int(f.lines[0].raw)
+		s.ReplaceRaw(f, at+from, at+to, with)
+		return
+	}
+	first := f.lineOf(from)
+	many := f.lineOf(to)-first > maxIdleItems
+	for n, last := first, 0; ; n++ {
+		end := min(to, f.endOf(n))
+		at := f.At(from)
+		cut := at + max(end-from, 0)
+		if many && n > first && s.edits[last].to+len("\r\ndata: ") >= at {
+			s.edits[last].to = cut
+		} else {
+			last = s.ReplaceRaw(f, at, cut, with)
+		}
+		if end == to || n+1 == len(f.lines) {
+			return
+		}
+		from, with = int(f.lines[n+1].data), nil
+	}
+}
+
+// ReplaceRaw replaces Raw[from:to] of the frame f. It returns the index of the
+// replacement among those that there are.
+func (s *Splice) ReplaceRaw(f *Frame, from, to int, with []byte) int {
+	i := len(s.edits)
+	if i == maxIdleItems { // there will be many: room for all of them, once
+		s.edits = slices.Grow(s.edits, (len(f.Raw)-from)/minEdited)
+	}
+	if i == 0 || s.edits[i-1].from <= from {
+		s.edits = append(s.edits, edit{from, to, with})
+		return i
+	}
+	for i > 0 && s.edits[i-1].from > from {
+		i--
+	}
+	s.edits = append(s.edits, edit{})
+	copy(s.edits[i+1:], s.edits[i:])
+	s.edits[i] = edit{from, to, with}
+	return i
+}
+
+// minEdited is how many bytes of a frame a replacement stands for where there are
+// many of them. It only decides how much room is made for them.
+const minEdited = 11
+
+// Append appends the bytes of the frame f with the replacements to dst.
+func (s *Splice) Append(dst []byte, f *Frame) []byte {
+	at := 0
+	for i := range s.edits {
+		e := &s.edits[i]
+		dst = append(dst, f.Raw[at:e.from]...)
+		dst = append(dst, e.with...)
+		at = e.to
+	}
+	return append(dst, f.Raw[at:]...)
+}
+
+// Size returns how many bytes Append appends.
+func (s *Splice) Size(f *Frame) int {
+	n := len(f.Raw)
+	for _, e := range s.edits {
+		n += len(e.with) - (e.to - e.from)
+	}
+	return n
+}
+
+// Moved returns the index in what Append appends of the byte i of f's data, behind
+// what is inserted in front of it.
+func (s *Splice) Moved(f *Frame, i int) int {
+	at := f.At(i)
+	to := at
+	for _, e := range s.edits {
+		if e.to <= at {
+			to += len(e.with) - (e.to - e.from)
+		}
+	}
+	return to
+}
+
+// MovedBefore is Moved, but in front of what is inserted or replaced there.
+func (s *Splice) MovedBefore(f *Frame, i int) int {
+	at := f.At(i)
+	to := at
+	for _, e := range s.edits {
+		if e.from < at {
+			to += len(e.with) - (e.to - e.from)
+		}
+	}
+	return to
+}
+
+// Empty reports whether there are no replacements.
+func (s *Splice) Empty() bool { return len(s.edits) == 0 }
+
+// Reset drops the replacements, and keeps their room.
+func (s *Splice) Reset() { s.edits = s.edits[:0] }
+
+// Trim gives large room back. It drops the replacements.
+func (s *Splice) Trim() {
+	if s.edits = s.edits[:0]; cap(s.edits) > maxIdleItems {
+		s.edits = nil
+	}
+}

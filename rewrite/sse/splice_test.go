@@ -1,0 +1,104 @@
+package sse
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// What is replaced in the data of a frame is replaced in what a client reads, and
+// nothing else: whatever lines the data has, and however they end.
+func TestSplicedDataIsWhatAClientReads(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	ends := []string{"\n", "\r\n", "\r"}
+	for range 20000 {
+		var raw strings.Builder
+		end := ends[r.IntN(len(ends))]
+		for range r.IntN(2) {
+			raw.WriteString("id: 7" + end)
+		}
+		for range 1 + r.IntN(4) {
+			raw.WriteString([]string{"data: ", "data:"}[r.IntN(2)] + strings.Repeat("abc", r.IntN(3)) + end)
+		}
+		raw.WriteString("event: x" + end + end)
+		var f, got Frame
+		f.Parse([]byte(raw.String()))
+
+		var s Splice
+		want, at := []byte(nil), 0
+		for at < len(f.Data) {
+			from := at + r.IntN(len(f.Data)-at+1)
+			to := from + r.IntN(len(f.Data)-from+1)
+			with := []byte(strings.Repeat("x", r.IntN(3)))
+			s.Replace(&f, from, to, with)
+			want = append(append(want, f.Data[at:from]...), with...)
+			want = append(want, bytes.Repeat([]byte("\n"), bytes.Count(f.Data[from:to], []byte("\n")))...)
+			if at = to; r.IntN(2) == 0 {
+				break
+			}
+		}
+		want = append(want, f.Data[at:]...)
+		out := s.Append(nil, &f)
+		if len(out) != s.Size(&f) {
+			t.Fatalf("%d bytes, Size says %d", len(out), s.Size(&f))
+		}
+		got.Parse(out)
+		if string(got.Data) != string(want) || string(got.Event) != "x" {
+			t.Fatalf("%q: data %q, want %q", out, got.Data, want)
+		}
+	}
+}
+
+func FuzzScanner(f *testing.F) {
+	f.Add([]byte("\ufeffdata: a\r\n\r\n: c\n\ndata: b\rdata\n\n"), byte(3), byte(12), true)
+	f.Add([]byte("data: a\n\nevent: x\n\n\r\ndata: cut"), byte(0), byte(255), false)
+	f.Fuzz(func(t *testing.T, in []byte, cut, limit byte, comments bool) {
+		units := func(n int) (kinds []Unit, joined []byte) {
+			c := Scanner{MaxFrame: int(limit), CommentUnits: comments}
+			for rest := in; len(rest) > 0; {
+				n := min(n, len(rest))
+				c.Feed(rest[:n])
+				for {
+					u, b, ok := c.Next()
+					if !ok {
+						break
+					}
+					var got, want Frame
+					if u == UnitFrame {
+						c.ParseFrame(&got, b)
+						want.Parse(b)
+						if string(got.Data) != string(want.Data) || string(got.Event) != string(want.Event) {
+							t.Fatalf("%q: %q, want %q", b, got.Data, want.Data)
+						}
+					}
+					if u != UnitRaw { // which leaves in as many parts as it comes in
+						kinds = append(kinds, u)
+					}
+					joined = append(joined, b...)
+				}
+				c.Rest()
+				rest = rest[n:]
+			}
+			return kinds, append(joined, c.End()...)
+		}
+		whole, joined := units(len(in))
+		if string(joined) != string(in) {
+			t.Fatalf("the units are %q, want %q", joined, in)
+		}
+		parts, joined := units(1 + int(cut)%16)
+		if string(joined) != string(in) {
+			t.Fatalf("the units are %q, want %q", joined, in)
+		}
+		if string(unitBytes(whole)) != string(unitBytes(parts)) {
+			t.Fatalf("units %v, cut otherwise %v", whole, parts)
+		}
+	})
+}
+
+func unitBytes(units []Unit) (b []byte) {
+	for _, u := range units {
+		b = append(b, byte(u))
+	}
+	return b
+}
