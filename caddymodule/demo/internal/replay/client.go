@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -34,8 +33,8 @@ var client = http.Client{Transport: &http.Transport{DisableKeepAlives: true, Dis
 
 // readStream asks the server at base, such as "http://127.0.0.1:8643", for a
 // completion by model and hands each frame to each as it arrives. It returns
-// nil after a clean end, a *RefusedError when the answer is no stream, and
-// the error of the connection when it broke.
+// nil after a clean end, a *RefusedError if the answer is no stream, and the error
+// of the connection if it broke.
 func readStream(ctx context.Context, base, model string, each func(Frame)) error {
 	body, err := json.Marshal(map[string]any{
 		"model":    model,
@@ -59,17 +58,7 @@ func readStream(ctx context.Context, base, model string, each func(Frame)) error
 	if resp.StatusCode != http.StatusOK {
 		return refused(resp)
 	}
-	d := NewDecoder(resp.Body)
-	for {
-		f, err := d.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		each(f)
-	}
+	return readFrames(resp.Body, each)
 }
 
 // refused reads the error in the body of an answer that is no stream.

@@ -8,92 +8,63 @@ import (
 	"testing/iotest"
 )
 
-func TestDecoderCutsFramesAsTheStandardSays(t *testing.T) {
+// Package sse cuts frames as the standard says; here is what becomes of them.
+func TestFramesAreTheStream(t *testing.T) {
+	const stream = "\xef\xbb\xbf: hello\r\n\r\nevent: x\r\ndata: a\r\ndata:b\r\n\r\n\ndata\n\ndata: c\n"
 	type event struct {
 		name, data string
-		hasData    bool
 		torn       bool
 	}
-	tests := []struct {
-		name, stream string
-		want         []event
-	}{
-		{"lf", "data: a\n\ndata: b\n\n", []event{{data: "a", hasData: true}, {data: "b", hasData: true}}},
-		{"crlf", "data: a\r\n\r\ndata: b\r\n\r\n", []event{{data: "a", hasData: true}, {data: "b", hasData: true}}},
-		{"cr", "data: a\r\rdata: b\r\r", []event{{data: "a", hasData: true}, {data: "b", hasData: true}}},
-		{"name", "event: x\ndata: a\n\ndata: b\n\n", []event{{name: "x", data: "a", hasData: true}, {data: "b", hasData: true}}},
-		{"lines of data", "data: a\ndata:b\ndata\n\n", []event{{data: "a\nb\n", hasData: true}}},
-		{"one space", "data:  a\n\n", []event{{data: " a", hasData: true}}},
-		{"comment", ": keepalive\n\n", []event{{}}},
-		{"byte order mark", "\xef\xbb\xbfdata: a\n\n", []event{{data: "a", hasData: true}}},
-		{"torn", "data: a\n\ndata: b\n", []event{{data: "a", hasData: true}, {data: "b", hasData: true, torn: true}}},
-		{"torn in a line", "data: a\n\ndata: b", []event{{data: "a", hasData: true}, {torn: true}}},
-		{"empty", "", nil},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			for _, r := range []io.Reader{
-				strings.NewReader(test.stream),
-				iotest.OneByteReader(strings.NewReader(test.stream)),
-			} {
-				d := NewDecoder(r)
-				raw := ""
-				for _, want := range test.want {
-					f, err := d.Next()
-					if err != nil {
-						t.Fatal(err)
-					}
-					if got := (event{f.Name, f.Data, f.HasData, f.Torn}); got != want {
-						t.Errorf("got %+v, want %+v", got, want)
-					}
-					raw += string(f.Raw)
-				}
-				if _, err := d.Next(); err != io.EOF {
-					t.Errorf("after the last frame: error %v, want EOF", err)
-				}
-				// The LF of a last CRLF may come when its frame is out.
-				if strings.TrimSuffix(test.stream, "\n") != strings.TrimSuffix(raw, "\n") {
-					t.Errorf("raw %q, want %q", raw, test.stream)
-				}
+	want := []event{{name: "x", data: "a\nb"}, {}, {torn: true}}
+	for name, r := range map[string]io.Reader{
+		"at once": strings.NewReader(stream), "byte by byte": iotest.OneByteReader(strings.NewReader(stream)),
+	} {
+		var raw string
+		var got []event
+		if err := readFrames(r, func(f Frame) {
+			raw += string(f.Raw)
+			if f.HasData || f.Torn {
+				got = append(got, event{f.Name, f.Data, f.Torn})
 			}
-		})
+		}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if raw != stream {
+			t.Errorf("%s: raw %q, want %q", name, raw, stream)
+		}
+		if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
+			t.Errorf("%s: events %+v, want %+v", name, got, want)
+		}
 	}
 }
 
-func TestDecoderReturnsAFrameBeforeTheNextByte(t *testing.T) {
+func TestAFrameArrivesBeforeTheNextByte(t *testing.T) {
 	for _, stream := range []string{"data: a\n\n", "data: a\r\n\r\n", "data: a\r\r"} {
 		r, w := io.Pipe()
-		go io.WriteString(w, stream) // and no end: Next has to do without
-		f, err := NewDecoder(r).Next()
-		if err != nil || f.Data != "a" {
-			t.Errorf("%q: data %q, error %v", stream, f.Data, err)
+		go io.WriteString(w, stream) // and no end: the frame has to do without
+		got := make(chan Frame, 10)
+		go readFrames(r, func(f Frame) { got <- f })
+		if f := <-got; f.Data != "a" {
+			t.Errorf("%q: data %q", stream, f.Data)
 		}
 		r.Close()
 	}
 }
 
-func TestDecoderReturnsTheErrorAfterTheTornFrame(t *testing.T) {
+func TestErrorComesBehindTheTornFrame(t *testing.T) {
 	broken := errors.New("broken")
-	d := NewDecoder(io.MultiReader(strings.NewReader("data: a\n\ndata: b"), iotest.ErrReader(broken)))
-	for i, torn := range []bool{false, true} {
-		f, err := d.Next()
-		if err != nil || f.Torn != torn {
-			t.Fatalf("frame %d: torn %v, error %v", i, f.Torn, err)
-		}
-	}
-	if _, err := d.Next(); !errors.Is(err, broken) {
-		t.Errorf("error %v, want %v", err, broken)
+	var torn []bool
+	err := readFrames(io.MultiReader(strings.NewReader("data: a\n\ndata: b"), iotest.ErrReader(broken)), func(f Frame) {
+		torn = append(torn, f.Torn)
+	})
+	if !errors.Is(err, broken) || len(torn) != 2 || torn[0] || !torn[1] {
+		t.Errorf("error %v, want %v; torn %v", err, broken, torn)
 	}
 }
 
-func TestDecoderBoundsAFrame(t *testing.T) {
-	d := NewDecoder(io.LimitReader(endless{}, maxFrame+10))
-	f, err := d.Next()
-	if err != nil || !f.Torn || len(f.Raw) != maxFrame {
-		t.Fatalf("torn %v, %d bytes, error %v", f.Torn, len(f.Raw), err)
-	}
-	if _, err := d.Next(); err == nil || err == io.EOF {
-		t.Errorf("error %v, want one that names the limit", err)
+func TestFramesAreBounded(t *testing.T) {
+	if err := readFrames(io.LimitReader(endless{}, maxFrame+10), func(Frame) { t.Error("a frame") }); err == nil {
+		t.Error("no error, want one that names the limit")
 	}
 }
 

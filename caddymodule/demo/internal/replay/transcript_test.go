@@ -10,16 +10,11 @@ import (
 func transcribe(stream string) *Transcript {
 	t := new(Transcript)
 	now := time.Unix(1_800_000_000, 0)
-	d := NewDecoder(strings.NewReader(stream))
-	for {
-		f, err := d.Next()
-		if err != nil {
-			t.End(nil)
-			return t
-		}
+	t.End(readFrames(strings.NewReader(stream), func(f Frame) {
 		now = now.Add(100 * time.Millisecond)
 		t.Add(f, now)
-	}
+	}))
+	return t
 }
 
 func TestTranscriptOfALegacyStreamHasTheMarkerInTheText(t *testing.T) {
