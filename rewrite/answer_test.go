@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose/prosetest"
 )
 
 // nonstream is a recorded answer that was not streamed.
@@ -197,11 +198,11 @@ func TestAnswersWithReasoningAndMarkers(t *testing.T) {
 
 // TestAnswersAreSeparatedAsStreamsAre over all texts of tags.
 func TestAnswersAreSeparatedAsStreamsAre(t *testing.T) {
-	for _, c := range taggedTexts {
-		a := RepairAnswer([]byte(completion(content(c.in), "stop", realUsage)), &Options{}, nil)
+	for _, c := range prosetest.TaggedTexts {
+		a := RepairAnswer([]byte(completion(content(c.In), "stop", realUsage)), &Options{}, nil)
 		m := messageOf(t, a.Body)
-		if m.Content != c.content || m.ReasoningContent != c.reasoning {
-			t.Errorf("%s: %+v, want %q and %q", c.name, m, c.content, c.reasoning)
+		if m.Content != c.Content || m.ReasoningContent != c.Reasoning {
+			t.Errorf("%s: %+v, want %q and %q", c.Name, m, c.Content, c.Reasoning)
 		}
 	}
 }
@@ -248,8 +249,8 @@ func FuzzAnswer(f *testing.F) {
 	for _, n := range nonstreams(f) {
 		f.Add([]byte(n.body))
 	}
-	for _, c := range taggedTexts {
-		f.Add([]byte(completion(content(c.in), "stop", realUsage)))
+	for _, c := range prosetest.TaggedTexts {
+		f.Add([]byte(completion(content(c.In), "stop", realUsage)))
 	}
 	f.Add([]byte(completion(content("Hi\n`💻 ls`\n\n\nAnswer")+`, "reasoning_content": null`, "stop", realUsage)))
 	f.Fuzz(func(t *testing.T, in []byte) {

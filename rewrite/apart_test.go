@@ -7,6 +7,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/whole"
 )
 
 // piecesOf returns a message in pieces: M is a marker of its own, E a tool event, R
@@ -106,11 +107,11 @@ func TestTextsAroundMarkersStayApart(t *testing.T) {
 				t.Errorf("%q: content %q, want %q\n%+v", c.pieces, got, c.want, o)
 			}
 			for _, cut := range []cutter{oneByte, byFrame(in), atRandom(1, 50)} {
-				again, _ := run(in, o, chat, cut, CauseEOF)
+				again, _ := run(in, o, chatParams, cut, CauseEOF)
 				same(t, again, out, "outputs of two cuts")
 			}
 			same(t, repairWith(out, o), out, "twice and once")
-			cut, _ := run(role()+piecesOf(c.pieces...), o, chat, whole, CauseAborted)
+			cut, _ := run(role()+piecesOf(c.pieces...), o, chatParams, inOne, CauseAborted)
 			if got := look(t, cut).content; got != c.want {
 				t.Errorf("%q: content before a crash %q, want %q", c.pieces, got, c.want)
 			}
@@ -154,12 +155,12 @@ func TestHistoriesOfMarkersAreHealedAsStreamsAre(t *testing.T) {
 			continue // the line ends only for who sees the event
 		}
 		raw := look(t, upstream).content
-		healed, _ := stripMarkers(jsonspan.Inside(jsonspan.Quote(raw)), marker.Hermes)
-		if got := unquote(quote(healed)); strings.TrimRight(got, "\n") != strings.TrimRight(c.want, "\n") {
+		healed, _ := whole.StripMarkers(jsonspan.Inside(jsonspan.Quote(raw)), marker.Hermes)
+		if got := unquote(append(append([]byte{'"'}, healed...), '"')); strings.TrimRight(got, "\n") != strings.TrimRight(c.want, "\n") {
 			t.Errorf("%q: healed %q, want %q", c.pieces, got, c.want)
 		}
 		once := jsonspan.Inside(jsonspan.Quote(look(t, repair(upstream)).content))
-		if again, n := stripMarkers(once, marker.Hermes); n > 0 || string(again) != string(once) {
+		if again, n := whole.StripMarkers(once, marker.Hermes); n > 0 || string(again) != string(once) {
 			t.Errorf("%q: what the client got is healed again: %q", c.pieces, again)
 		}
 	}
@@ -224,7 +225,7 @@ func FuzzApart(f *testing.F) {
 			got := look(t, out).content
 			same(t, strings.Trim(got, "\n"), strings.Trim(want, "\n"), "contents")
 			same(t, repairWith(out, o), out, "twice and once")
-			cut, _ := run(in, o, chat, oneByte, CauseEOF)
+			cut, _ := run(in, o, chatParams, oneByte, CauseEOF)
 			same(t, cut, out, "outputs of two cuts")
 			if t.Failed() {
 				t.Fatalf("%q with %+v:\n%s", list, o, out)

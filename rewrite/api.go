@@ -4,6 +4,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/whole"
 )
 
 // The vocabulary of the engine is declared in internal/contract, which every package
@@ -232,3 +233,39 @@ func CheckTool(emoji, name string) error { return marker.CheckTool(emoji, name) 
 // Redact returns text, in which upstream says something of a failure, without secrets
 // (contract section 3).
 func Redact(text string) string { return string(redact.Text([]byte(text))) }
+
+// Heal removes the marker lines of known tools from the content of the assistant's
+// messages in body, the JSON of a request (contract section 5). Every other byte stays.
+// The healed body is a copy; if there is nothing to heal it is body itself. A body that is
+// not well-formed JSON passes untouched. Nil tools mean Hermes' own.
+func Heal(body []byte, tools *Tools) ([]byte, Healed) { return whole.Heal(body, tools) }
+
+// Healed is what Heal took out of the body of a request, and what that says: Markers, and
+// Asked.
+type Healed = whole.Healed
+
+// Asked is what a request says about the form of its answer, in its member stream.
+type Asked = whole.Asked
+
+// What a request may say about the form of its answer.
+const (
+	AskedUnknown = whole.AskedUnknown // no JSON object, or stream is no boolean; the zero value
+	AskedStream  = whole.AskedStream  // "stream": true
+	AskedWhole   = whole.AskedWhole   // stream is false, null or absent: the answer comes whole
+)
+
+// RepairAnswer repairs the chat completion in body, an answer that is not streamed, as a
+// stream would be (contract sections 1, 3 and 4). What is no chat completion stays as it
+// is. Nil usage is no memory.
+func RepairAnswer(body []byte, o *Options, usage UsageMemory) Answer {
+	return whole.RepairAnswer(body, o, usage)
+}
+
+// Answer is a chat completion that is not streamed, repaired: Body, Summary, Completion and
+// Changed. If the answer failed, Body is an error object and the Summary's Code is
+// CodeAgentIncomplete.
+type Answer = whole.Answer
+
+// CodeAgentIncomplete is the code of the error that answers a request if the agent failed
+// and its answer is not streamed.
+const CodeAgentIncomplete = whole.CodeAgentIncomplete

@@ -60,11 +60,11 @@ func BenchmarkGoalUntouched(b *testing.B) {
 	}
 	b.Run("reasoning", func(b *testing.B) {
 		frame := strings.Replace(recordedFrame(b, proseTexts[0]), `"content"`, `"reasoning_content"`, 1)
-		goalFrames(b, untouchedGoal, chat, [][]byte{[]byte(frame)})
+		goalFrames(b, untouchedGoal, chatParams, [][]byte{[]byte(frame)})
 	})
 	b.Run("pieces", func(b *testing.B) { // a frame that comes in two reads
 		frame := []byte(recordedFrame(b, proseTexts[0]))
-		goalFrames(b, 2*untouchedGoal, chat, [][]byte{frame[:150], frame[150:]})
+		goalFrames(b, 2*untouchedGoal, chatParams, [][]byte{frame[:150], frame[150:]})
 	})
 }
 
@@ -148,7 +148,7 @@ func BenchmarkGoalLast(b *testing.B) {
 			n := max(len(frames(end)), 2) // of an incomplete one the error and the finish
 			measure(b, editedGoal, n*len(streams), func() {
 				for i := range streams {
-					streams[i] = New(&Options{}, chat)
+					streams[i] = New(&Options{}, chatParams)
 					out = streams[i].Feed(out[:0], open, epoch)
 				}
 			}, func() {
@@ -247,6 +247,6 @@ func BenchmarkNew(b *testing.B) {
 	out := make([]byte, 0, 64<<10)
 	b.ReportAllocs()
 	for b.Loop() {
-		out = New(o, chat).Feed(out[:0], open, epoch)
+		out = New(o, chatParams).Feed(out[:0], open, epoch)
 	}
 }

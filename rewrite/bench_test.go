@@ -15,7 +15,7 @@ func perFrame(b *testing.B, frames int, allocs float64) {
 // steady measures frames in the middle of a stream that has begun with open.
 func steady(b *testing.B, o Options, open, frame string) {
 	b.Helper()
-	s := New(&o, chat)
+	s := New(&o, chatParams)
 	out := make([]byte, 0, 1<<20)
 	in := []byte(frame)
 	n := len(frames(frame))
@@ -89,13 +89,13 @@ func finals(b *testing.B, end string, n int) {
 	out := make([]byte, 0, 1<<20)
 	open, in := []byte(role()), []byte(end)
 	whole := func() {
-		s := New(&o, chat)
+		s := New(&o, chatParams)
 		out = s.Feed(out[:0], open, epoch)
 		out = s.Feed(out[:0], in, epoch)
 		out = s.Finish(out[:0], CauseEOF)
 	}
 	beginning := testing.AllocsPerRun(100, func() {
-		s := New(&o, chat)
+		s := New(&o, chatParams)
 		out = s.Feed(out[:0], open, epoch)
 	})
 	allocs := (testing.AllocsPerRun(100, whole) - beginning) / float64(n)
@@ -123,7 +123,7 @@ func BenchmarkRecordings(b *testing.B) {
 			out := make([]byte, 0, 1<<20)
 			all := func() {
 				for _, body := range bodies {
-					s := New(&o, chat)
+					s := New(&o, chatParams)
 					out = s.Feed(out[:0], body, epoch)
 					out = s.Finish(out[:0], CauseEOF)
 				}
@@ -160,7 +160,7 @@ func TestUntouchedFramesAllocateNothing(t *testing.T) {
 		"several frames":      texts("a", "b", "c") + keepalive + reasoning("d"),
 		"a fence":             text("```\n`💻 ls`\n```\n"),
 	} {
-		s := New(&Options{}, chat)
+		s := New(&Options{}, chatParams)
 		out := make([]byte, 0, 64<<10)
 		frame := []byte(in)
 		feed := func() { out = s.Feed(out[:0], frame, epoch) }
@@ -187,7 +187,7 @@ func TestUntouchedFramesAllocateNothing(t *testing.T) {
 func BenchmarkLineEnds(b *testing.B) {
 	for name, line := range map[string]string{"LF": "\n", "CR": "\r", "CRLF": "\r\n", "comments": ":\r"} {
 		b.Run(name, func(b *testing.B) {
-			s := New(&Options{}, chat)
+			s := New(&Options{}, chatParams)
 			block := []byte(strings.Repeat(line, (32<<10)/len(line)))
 			var out []byte
 			b.SetBytes(int64(len(block)))

@@ -22,7 +22,7 @@ func TestWhichChoicesHaveEnded(t *testing.T) {
 		"below zero":                 {says(0) + says(-1) + ends(0), ""},
 		"below zero ends":            {says(0) + ends(-1), CodeIncomplete},
 	} {
-		if _, sum := run(role()+c.in+doneFrame, Options{}, chat, whole, CauseEOF); sum.Code != c.code {
+		if _, sum := run(role()+c.in+doneFrame, Options{}, chatParams, inOne, CauseEOF); sum.Code != c.code {
 			t.Errorf("%s: code %q, want %q", name, sum.Code, c.code)
 		}
 	}
@@ -44,7 +44,7 @@ func TestWhatIsNoWrappedEvent(t *testing.T) {
 		"text":     {chunk(`{"index": 0, "delta": {"content": "y"}, "finish_reason": "stop"}`), ""},
 		"none":     {chunk(`{"index": 0, "delta": {}, "finish_reason": null}`), CodeIncomplete},
 	} {
-		if _, sum := run(role()+text("x")+named("message", c.data)+doneFrame, Options{}, chat, whole, CauseEOF); sum.Code != c.code {
+		if _, sum := run(role()+text("x")+named("message", c.data)+doneFrame, Options{}, chatParams, inOne, CauseEOF); sum.Code != c.code {
 			t.Errorf("%s: code %q, want %q", name, sum.Code, c.code)
 		}
 	}
@@ -68,8 +68,8 @@ func TestAFrameThatEndsWithACRAlone(t *testing.T) {
 		if !found {
 			t.Fatalf("%q is no longer as it was", want)
 		}
-		for _, cut := range []cutter{whole, oneByte} {
-			out, _ := run(role()+torn+rest, Options{}, chat, cut, CauseEOF)
+		for _, cut := range []cutter{inOne, oneByte} {
+			out, _ := run(role()+torn+rest, Options{}, chatParams, cut, CauseEOF)
 			same(t, out, role()+torn+want, "bytes")
 		}
 	}
@@ -97,8 +97,8 @@ func TestHalfATagBeforeATool(t *testing.T) {
 		{"<thi", "nk>a</think>b", "<think>a</think>b", ""},
 		{"<", "think>a", "<think>a", ""},
 	} {
-		for _, cut := range []cutter{whole, oneByte} {
-			out, _ := run(role()+text(c.before)+tool+text(c.behind)+stop(), Options{}, chat, cut, CauseEOF)
+		for _, cut := range []cutter{inOne, oneByte} {
+			out, _ := run(role()+text(c.before)+tool+text(c.behind)+stop(), Options{}, chatParams, cut, CauseEOF)
 			v := look(t, out)
 			same(t, v.content, c.content, c.before+": contents")
 			same(t, v.reasoning, c.reasoning, c.before+": reasonings")
@@ -118,7 +118,7 @@ func TestTwinsOfErrorsInOtherStreams(t *testing.T) {
 				}
 				return "data: " + data + "\n\n"
 			}
-			out, _ := run(frame("sk-abcdef"), Options{}, p, whole, CauseEOF)
+			out, _ := run(frame("sk-abcdef"), Options{}, p, inOne, CauseEOF)
 			if want := frame(redacted); !strings.HasPrefix(out, want) {
 				t.Errorf("%s: %s becomes\n%s", name, frame("sk-abcdef"), out)
 			}

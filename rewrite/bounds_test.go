@@ -3,6 +3,7 @@ package rewrite
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -52,8 +53,8 @@ func checkHeld(t *testing.T, got, limit int64) {
 func TestFrameOfMaxFrameIsExaminedAndALargerOneIsNot(t *testing.T) {
 	marker := markerChunk("💻", strings.Repeat("x", 500))
 	for _, limit := range []int{0, len(marker), len(marker) - 1} {
-		out, sum := run(marker+text("x")+stop(), Options{MaxFrame: limit}, chat, whole, CauseEOF)
-		bytewise, _ := run(marker+text("x")+stop(), Options{MaxFrame: limit}, chat, oneByte, CauseEOF)
+		out, sum := run(marker+text("x")+stop(), Options{MaxFrame: limit}, chatParams, inOne, CauseEOF)
+		bytewise, _ := run(marker+text("x")+stop(), Options{MaxFrame: limit}, chatParams, oneByte, CauseEOF)
 		same(t, bytewise, out, "outputs")
 		passed := strings.HasPrefix(out, marker)
 		if want := limit == len(marker)-1; passed != want || (sum.Unexamined == 1) != want || (sum.Markers == 0) != want {
@@ -77,8 +78,8 @@ func TestHostileFramePassesAndLosesNothing(t *testing.T) {
 	for i, h := range hostile {
 		in := role() + h + text("x\n`💻 ls`\ny") + stop()
 		want := role() + h + text("x\ny") + stop()
-		for _, cut := range []cutter{whole, atRandom(5, 64<<10)} {
-			out, sum := run(in, Options{}, chat, cut, CauseEOF)
+		for _, cut := range []cutter{inOne, atRandom(5, 64<<10)} {
+			out, sum := run(in, Options{}, chatParams, cut, CauseEOF)
 			same(t, out, want, fmt.Sprintf("frame %d: bytes", i))
 			if sum.Unexamined != 1 {
 				t.Errorf("frame %d: %+v", i, sum)
@@ -89,8 +90,8 @@ func TestHostileFramePassesAndLosesNothing(t *testing.T) {
 
 func TestEndlessLineIsNotHeld(t *testing.T) {
 	for _, begin := range []string{"data: ", ": ", "", "event: "} {
-		s := New(&Options{}, chat)
-		feedAll(s, begin, whole)
+		s := New(&Options{}, chatParams)
+		feedAll(s, begin, inOne)
 		chunk := strings.Repeat("x", 64<<10)
 		n := 0
 		got := held(s, 512, func(int) string { return chunk }, func(out []byte) { n += len(out) })
@@ -104,7 +105,7 @@ func TestEndlessLineIsNotHeld(t *testing.T) {
 func TestHeldFramesAreBoundedByMaxFrame(t *testing.T) {
 	// A line under suspicion in frames that are much larger than their text.
 	o := Options{MaxFrame: 8 << 10}
-	s := New(&o, chat)
+	s := New(&o, chatParams)
 	fat := strings.Replace(text("x"), "}\n\n", `, "x": "`+strings.Repeat("y", 1000)+`"}`+"\n\n", 1)
 	in := text("`💻 ")
 	left := len(s.Feed(nil, []byte(in), epoch))
@@ -121,8 +122,8 @@ func TestHeldFramesAreBoundedByMaxFrame(t *testing.T) {
 }
 
 func TestHeldEmptyFramesAreBounded(t *testing.T) {
-	s := New(&Options{}, chat)
-	feedAll(s, role()+text("`💻 "), whole)
+	s := New(&Options{}, chatParams)
+	feedAll(s, role()+text("`💻 "), inOne)
 	block := strings.Repeat(delta(""), 300)
 	checkHeld(t, held(s, 1000, func(int) string { return block }, nil), 4*DefaultMaxFrame)
 }
@@ -158,7 +159,7 @@ func TestManyToolsAreNotHeld(t *testing.T) {
 		"G0": func(i int) string { return markerChunk("💻", "ls") },
 		"G2": func(i int) string { return g2Start("terminal", "💻", "ls", fmt.Sprint("call_", i)) },
 	} {
-		s := New(&Options{ParallelWindow: time.Hour}, chat)
+		s := New(&Options{ParallelWindow: time.Hour}, chatParams)
 		running, completed := 0, 0
 		frame := ""
 		got := held(s, many/100, func(i int) string {
@@ -188,7 +189,7 @@ func TestAtMostMaxOpenToolsAreOpen(t *testing.T) {
 	for i := range maxOpenTools + 10 {
 		in.WriteString(g2Start("terminal", "💻", "ls", fmt.Sprint("call_", i)))
 	}
-	s := New(&Options{}, chat)
+	s := New(&Options{}, chatParams)
 	v := look(t, string(s.Feed(nil, []byte(in.String()), epoch)))
 	if n := len(v.tools) - len(v.starts()); n != 10 || v.tools[maxOpenTools+1].status != "completed" || v.tools[maxOpenTools+1].id != "call_0" {
 		t.Errorf("%d completed, event %d is %+v; want the oldest completed", n, maxOpenTools+1, v.tools[maxOpenTools+1])
@@ -216,7 +217,7 @@ func TestOpenToolsHoldAtMostMaxOpenBytes(t *testing.T) {
 		"a huge tool name": func(i int) string { return g1(huge, "💻", "l") },
 	} {
 		for _, form := range []Progress{ProgressEnvelope, ProgressOff} {
-			s := New(&Options{Progress: form}, chat)
+			s := New(&Options{Progress: form}, chatParams)
 			running, completed := 0, 0
 			count := func(out []byte) {
 				running += bytes.Count(out, []byte(`"status":"running"`)) + bytes.Count(out, []byte(`"status": "running"`))
@@ -236,7 +237,7 @@ func TestOpenToolsHoldAtMostMaxOpenBytes(t *testing.T) {
 }
 
 func TestEndedToolsAreRememberedUpToABound(t *testing.T) {
-	s := New(&Options{Progress: ProgressBare}, chat)
+	s := New(&Options{Progress: ProgressBare}, chatParams)
 	pair := func(i int) string {
 		id := fmt.Sprint("call_", i)
 		return g2Start("terminal", "💻", "ls", id) + g2End("terminal", id)
@@ -244,8 +245,8 @@ func TestEndedToolsAreRememberedUpToABound(t *testing.T) {
 	for i := range 10 * maxEndedTools {
 		same(t, string(s.Feed(nil, []byte(pair(i)), epoch)), pair(i), "bytes")
 	}
-	if len(s.tools.ended) > maxEndedTools {
-		t.Errorf("%d ended tools are remembered", len(s.tools.ended))
+	if n := inside(s, "chat", "tools", "ended").Len(); n > maxEndedTools {
+		t.Errorf("%d ended tools are remembered", n)
 	}
 	for i := 9*maxEndedTools + 1; i < 10*maxEndedTools; i++ {
 		if out := s.Feed(nil, []byte(pair(i)), epoch); len(out) > 0 {
@@ -279,19 +280,19 @@ func TestHugeUsageIsNotKept(t *testing.T) {
 }
 
 func TestBuffersShrinkAgain(t *testing.T) {
-	s := New(&Options{}, chat)
+	s := New(&Options{}, chatParams)
 	feedAll(s, text(strings.Repeat("a", 900<<10)), atRandom(1, 64<<10))
 	feedAll(s, role(), oneByte)
 	if c := cap(s.scan.Tail()); c > 2*maxIdleBuffer {
 		t.Errorf("the scanner keeps a buffer of %d bytes", c)
 	}
-	s = New(&Options{}, chat)
+	s = New(&Options{}, chatParams)
 	s.borrow()
-	w := s.work
+	hold := reflect.ValueOf(s.work).Elem().FieldByName("chat").FieldByName("hold").FieldByName("buf")
 	for range 4000 {
-		feedAll(s, text("`💻 x"[:len("`💻 x")]), whole)
+		feedAll(s, text("`💻 x"[:len("`💻 x")]), inOne)
 	}
-	if c := cap(w.hold.buf); w.hold.empty() && c > 2*maxIdleBuffer {
+	if c := hold.Cap(); hold.Len() == 0 && c > 2*maxIdleBuffer {
 		t.Errorf("the hold keeps a buffer of %d bytes", c)
 	}
 }
@@ -319,8 +320,8 @@ func TestManyChoicesAreBounded(t *testing.T) {
 
 func TestEndlessBlankLinesAndCommentsAreNotHeld(t *testing.T) {
 	for _, line := range []string{"\n", "\r", "\r\n", ": c\n", "id: 1\n\n"} {
-		s := New(&Options{}, chat)
-		feedAll(s, role()+text("`💻 "), whole) // with a line under suspicion
+		s := New(&Options{}, chatParams)
+		feedAll(s, role()+text("`💻 "), inOne) // with a line under suspicion
 		block := strings.Repeat(line, 64<<10/len(line))
 		checkHeld(t, held(s, 48/min(cutStride, 2), func(int) string { return block }, nil), 4*DefaultMaxFrame)
 	}
@@ -339,8 +340,8 @@ func TestHostileFrameUnderTheLimitIsForgotten(t *testing.T) {
 		"members":                        `data: {"object": "chat.completion.chunk", "choices": [{"delta": {` + strings.TrimSuffix(fill(`"content":"\n",`), ",") + "}}]}\n\n",
 	} {
 		for _, im := range []Imitations{ImitationsStrip, ImitationsTrust} {
-			s := New(&Options{Imitations: im}, chat)
-			feedAll(s, role(), whole)
+			s := New(&Options{Imitations: im}, chatParams)
+			feedAll(s, role(), inOne)
 			before := heap()
 			s.Feed(nil, []byte(in), epoch)
 			s.Feed(nil, []byte(text("\nx\n")), epoch)
@@ -359,9 +360,9 @@ func TestHostileFrameUnderTheLimitIsForgotten(t *testing.T) {
 func TestCutUnexaminedFrameLosesNothing(t *testing.T) {
 	o := Options{MaxFrame: 48}
 	in := strings.Repeat("0", 50)
-	want, _ := run(in, o, chat, whole, CauseEOF)
+	want, _ := run(in, o, chatParams, inOne, CauseEOF)
 	for _, cut := range []cutter{oneByte, byScript([]byte{48}), byScript([]byte{10})} {
-		got, _ := run(in, o, chat, cut, CauseEOF)
+		got, _ := run(in, o, chatParams, cut, CauseEOF)
 		same(t, got, want, "outputs")
 	}
 	out, _ := run(in, o, Params{}, oneByte, CauseEOF)
@@ -369,7 +370,7 @@ func TestCutUnexaminedFrameLosesNothing(t *testing.T) {
 }
 
 func TestUnexaminedFrameLeavesAsItComes(t *testing.T) {
-	s := New(&Options{MaxFrame: 48}, chat)
+	s := New(&Options{MaxFrame: 48}, chatParams)
 	s.Feed(nil, []byte(strings.Repeat("0", 50)), epoch)
 	if out := s.Feed(nil, []byte("1"), epoch); string(out) != "1" {
 		t.Errorf("%q leaves", out)

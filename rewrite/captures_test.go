@@ -154,8 +154,8 @@ func TestTwiceThroughEqualsOnceThrough(t *testing.T) {
 				// that is a whole chunk looks like a real marker.
 				continue
 			}
-			once, _ := run(r.body, o, p, whole, CauseEOF)
-			twice, _ := run(once, o, p, whole, CauseEOF)
+			once, _ := run(r.body, o, p, inOne, CauseEOF)
+			twice, _ := run(once, o, p, inOne, CauseEOF)
 			same(t, twice, once, r.name()+": twice and once")
 			if t.Failed() {
 				t.Fatalf("%s with %+v", r.name(), o)
@@ -168,7 +168,7 @@ func TestOutputDoesNotDependOnReads(t *testing.T) {
 	for _, r := range recordings(t) {
 		p := r.params()
 		for _, o := range allOptions() {
-			want, wantSum := run(r.body, o, p, whole, CauseEOF)
+			want, wantSum := run(r.body, o, p, inOne, CauseEOF)
 			for _, cut := range []cutter{oneByte, atRandom(1, 7), atRandom(2, 300), atRandom(3, 3000)} {
 				got, sum := run(r.body, o, p, cut, CauseEOF)
 				same(t, got, want, r.name()+": outputs")
@@ -268,7 +268,7 @@ func TestLookAlikesOfACrashPass(t *testing.T) {
 	for _, r := range chats(t) {
 		switch r.scenario {
 		case "no_usage", "zero_usage_success", "nousage":
-			out, sum := run(r.body, Options{}, chat, whole, CauseEOF)
+			out, sum := run(r.body, Options{}, chatParams, inOne, CauseEOF)
 			same(t, out, r.body, r.name()+": bytes")
 			if sum.Code != "" || sum.FinishReason != "stop" {
 				t.Errorf("%s: %+v", r.name(), sum)
@@ -291,7 +291,7 @@ func TestEmptyAnswersEndInTheErrorFinish(t *testing.T) {
 			continue // it says so, or sends the text late
 		}
 		n++
-		out, sum := run(r.body, Options{}, chat, whole, CauseEOF)
+		out, sum := run(r.body, Options{}, chatParams, inOne, CauseEOF)
 		look(t, out).checkErrorFinish(t, CodeEmpty)
 		if sum.Code != CodeEmpty || sum.FinishReason != "error" {
 			t.Errorf("%s: %+v", r.name(), sum)
@@ -311,7 +311,7 @@ func TestAnswersThatEndOnHousekeepingPass(t *testing.T) {
 		if r.scenario != "housekeep" {
 			continue
 		}
-		out, sum := run(r.body, Options{}, chat, whole, CauseEOF)
+		out, sum := run(r.body, Options{}, chatParams, inOne, CauseEOF)
 		if v := look(t, out); v.story() != "other text text text text text text text text running completed finish done" || v.finishes[0] != "stop" || sum.Code != "" {
 			t.Errorf("%s, %+v", v.story(), sum)
 		}
@@ -344,7 +344,7 @@ func checkCuts(t *testing.T, r recording, causes []Cause) {
 	for i := 0; i <= len(r.body); i += cutStride {
 		in := r.body[:i]
 		cause := causes[i/cutStride%len(causes)]
-		out, sum := run(in, Options{}, chat, whole, cause)
+		out, sum := run(in, Options{}, chatParams, inOne, cause)
 		if complete := completeFrames(in); i == 0 || complete != known {
 			known = complete
 			content = look(t, repair(known+doneFrame)).content

@@ -23,7 +23,7 @@ func TestStopsOfSeveralChoices(t *testing.T) {
 		"the other alone":         other + finish("1", zeroUsage) + doneFrame,
 		"one that nobody expects": role() + choicesChunk(`{"index": 64, "delta": {"content": "x"}, "finish_reason": null}`, "") + finish("0", zeroUsage) + doneFrame,
 	} {
-		out, sum := run(in, Options{ZeroUsage: ZeroUsageError}, chat, whole, CauseEOF)
+		out, sum := run(in, Options{ZeroUsage: ZeroUsageError}, chatParams, inOne, CauseEOF)
 		same(t, out, in, name+": bytes")
 		if sum.Code != "" {
 			t.Errorf("%s: %+v", name, sum)
@@ -70,7 +70,7 @@ func TestBackticksInLabels(t *testing.T) {
 func TestContentThatIsNoString(t *testing.T) {
 	for content, says := range map[string]bool{`[{"type": "text", "text": "x"}]`: true, `{"a": 1}`: true, `[]`: false, `{}`: false, `null`: false, `5`: false} {
 		in := role() + delta(`"content": `+content) + stop()
-		out, sum := run(in, Options{}, chat, whole, CauseEOF)
+		out, sum := run(in, Options{}, chatParams, inOne, CauseEOF)
 		if (sum.Code == "") != says {
 			t.Errorf("%s: %+v", content, sum)
 		}
@@ -82,7 +82,7 @@ func TestContentThatIsNoString(t *testing.T) {
 
 // A byte order mark passes, with something behind it or not.
 func TestByteOrderMarkAlone(t *testing.T) {
-	for _, cut := range []cutter{whole, oneByte} {
+	for _, cut := range []cutter{inOne, oneByte} {
 		for _, in := range []string{mark, mark + "\n", mark + mark, mark[:2]} {
 			out, _ := run(in, Options{}, Params{}, cut, CauseEOF)
 			same(t, out, in, "bytes")

@@ -21,7 +21,7 @@ func TestStreamsOfOtherProvidersPassByteForByte(t *testing.T) {
 	counts := map[string]int{}
 	for _, c := range index {
 		in := corpus(t, strings.Split(c.File, "/")...)
-		p := chat
+		p := chatParams
 		switch c.API {
 		case "chat":
 			if !endsProperly(in) {
@@ -34,7 +34,7 @@ func TestStreamsOfOtherProvidersPassByteForByte(t *testing.T) {
 		counts[c.API]++
 		p.Usage = memory{}
 		for _, o := range []Options{{}, {ErrorFinish: ErrorFinishInline}, {Progress: ProgressOff}} {
-			for _, cut := range []cutter{whole, atRandom(7, 500)} {
+			for _, cut := range []cutter{inOne, atRandom(7, 500)} {
 				out, sum := run(in, o, p, cut, CauseEOF)
 				same(t, out, in, c.File+": bytes")
 				if sum.Code != "" {

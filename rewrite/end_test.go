@@ -18,9 +18,9 @@ func TestEndBetweenCRAndLF(t *testing.T) {
 		{"a held frame", inCRLF(role() + held), inCRLF(role() + held)},
 		{"an edited frame", inCRLF(role() + text("a\n`💻 l`\nb")), inCRLF(role() + text("a\nb"))},
 	} {
-		for _, cut := range []cutter{whole, oneByte} {
-			torn, _ := run(strings.TrimSuffix(c.in, "\n"), Options{}, chat, cut, CauseEOF)
-			ended, _ := run(c.in, Options{}, chat, cut, CauseEOF)
+		for _, cut := range []cutter{inOne, oneByte} {
+			torn, _ := run(strings.TrimSuffix(c.in, "\n"), Options{}, chatParams, cut, CauseEOF)
+			ended, _ := run(c.in, Options{}, chatParams, cut, CauseEOF)
 			same(t, torn, ended, c.name+": without the LF and with it")
 			if !strings.HasPrefix(ended, c.want) {
 				t.Errorf("%s: want %q in\n%q", c.name, c.want, ended)
@@ -65,8 +65,8 @@ func TestWhatStandsBehindTheLastBlankLine(t *testing.T) {
 		{"CRLF, no blank line", inCRLF(good) + strings.TrimSuffix(inCRLF(finish), "\r\n"), inCRLF(good) + strings.TrimSuffix(inCRLF(finish), "\r\n") + "\n" + doneFrame},
 		{"an id line behind the data", good + strings.TrimSuffix(finish, "\n") + "id: 1\n", good + strings.TrimSuffix(finish, "\n") + "id: 1\n\n" + doneFrame},
 	} {
-		for _, cut := range []cutter{whole, oneByte} {
-			out, sum := run(c.in, Options{}, chat, cut, CauseAborted)
+		for _, cut := range []cutter{inOne, oneByte} {
+			out, sum := run(c.in, Options{}, chatParams, cut, CauseAborted)
 			same(t, out, c.want, c.name)
 			if sum.Code != "" || sum.FinishReason != "stop" {
 				t.Errorf("%s: %+v", c.name, sum)
@@ -82,7 +82,7 @@ func TestWhatStandsBehindTheLastBlankLine(t *testing.T) {
 // Nothing leaves behind the end, whoever asks.
 func TestNothingLeavesBehindFinish(t *testing.T) {
 	for _, in := range []string{role() + text("a"), role() + text("a") + stop(), ""} {
-		for _, p := range []Params{chat, {}} {
+		for _, p := range []Params{chatParams, {}} {
 			s := New(&Options{}, p)
 			out := s.Finish(s.Feed(nil, []byte(in), epoch), CauseEOF)
 			n := len(out)
@@ -161,8 +161,8 @@ func TestHeldLinesInCRLF(t *testing.T) {
 		role() + text("<th") + ": c\n\n" + text("e>") + stop(),
 	} {
 		in = inCRLF(in)
-		for _, cut := range []cutter{whole, oneByte, byFrame(in)} {
-			out, _ := run(in, Options{}, chat, cut, CauseEOF)
+		for _, cut := range []cutter{inOne, oneByte, byFrame(in)} {
+			out, _ := run(in, Options{}, chatParams, cut, CauseEOF)
 			same(t, out, in, "bytes")
 		}
 	}
@@ -185,8 +185,8 @@ func TestTextOfAnotherChoiceIsEvidence(t *testing.T) {
 func TestFramesBehindDoneInCRLF(t *testing.T) {
 	for _, late := range []string{"data: {\"a\n\n", "data: x\n\n", doneFrame, text("late"), named("x", "{}"), "data: {\"error\": {\"message\": \"m\"}}\n\n"} {
 		good := inCRLF(role() + text("a") + stop())
-		for _, cut := range []cutter{whole, oneByte} {
-			out, _ := run(good+inCRLF(late)+": c\r\n\r\n", Options{}, chat, cut, CauseEOF)
+		for _, cut := range []cutter{inOne, oneByte} {
+			out, _ := run(good+inCRLF(late)+": c\r\n\r\n", Options{}, chatParams, cut, CauseEOF)
 			same(t, out, good+": c\r\n\r\n", "what leaves with "+late)
 		}
 	}

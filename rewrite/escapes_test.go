@@ -54,7 +54,7 @@ func TestEscapesDecideNothing(t *testing.T) {
 		o := allOptions()[r.IntN(len(allOptions()))]
 		var saw [2]string
 		for i, in := range ways {
-			out, sum := run(in+stop(), o, chat, whole, CauseEOF)
+			out, sum := run(in+stop(), o, chatParams, inOne, CauseEOF)
 			v := look(t, out)
 			a := RepairAnswer([]byte(completion(`, "content": "`+answers[i]+`"`, "stop", realUsage)), &o, nil)
 			m := messageOf(t, a.Body)

@@ -48,7 +48,7 @@ func cause(err error) rewrite.Cause {
 func ExampleStream() {
 	upstream := strings.NewReader(
 		`data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"hermes-agent","choices":[{"index":0,"delta":{"content":"\n` + "`💻 ls`" + `\n"},"finish_reason":null}]}` + "\n\n" +
-			`data: {"id":"chatcmpl-1","object":"chat.comp`) // and here it is cut
+			`data: {"id":"chatcmpl-1","object":"chatParams.comp`) // and here it is cut
 	s := rewrite.New(&rewrite.Options{Progress: rewrite.ProgressBare}, rewrite.Params{Active: true})
 	repaired, err := io.ReadAll(&reader{body: upstream, stream: s})
 	if err != nil {

@@ -38,7 +38,7 @@ func TestStepsAreTheStream(t *testing.T) {
 				if !strings.HasPrefix(in, ins.String()) || len(in)-len(ins.String()) > len(frames(in)[len(frames(in))-1]) {
 					t.Errorf("%s: what is explained is not what came in", r.name())
 				}
-				same(t, out, func() string { out, _ := run(in, o, p, whole, CauseAborted); return out }(), r.name()+": explained and not")
+				same(t, out, func() string { out, _ := run(in, o, p, inOne, CauseAborted); return out }(), r.name()+": explained and not")
 			}
 		}
 	}
@@ -61,7 +61,7 @@ func TestNotesNameTheRule(t *testing.T) {
 			[]string{"2 a named event", "2 tool t starts: upstream", "2 a tool that has started", "2 the end of a tool that is not", "2 a tool event of an internal", "3 a false stop: no answer", "2 tool t has ended: the stream ends"}},
 		{"behind an error", finishChunk("error", realUsage) + doneFrame + text("x"), []string{"3 upstream says", "3 behind the error"}},
 	} {
-		steps, _ := explained(c.in, Options{}, chat, whole, CauseEOF)
+		steps, _ := explained(c.in, Options{}, chatParams, inOne, CauseEOF)
 		var got []string
 		for _, s := range steps {
 			for _, n := range s.Notes {

@@ -18,7 +18,7 @@ func TestFinishAndDonePassByteForByte(t *testing.T) {
 	for _, reason := range []string{"stop", "length", "tool_calls", "content_filter", "function_call"} {
 		in := role() + text("x") + finishChunk(reason, realUsage) + doneFrame
 		for cause := range causeCodes {
-			out, sum := run(in, Options{}, chat, whole, cause)
+			out, sum := run(in, Options{}, chatParams, inOne, cause)
 			same(t, out, in, reason+": bytes")
 			if sum.Code != "" || sum.FinishReason != reason {
 				t.Errorf("%s: %+v", reason, sum)
@@ -30,7 +30,7 @@ func TestFinishAndDonePassByteForByte(t *testing.T) {
 func TestDoneIsAddedBehindAFinishChunk(t *testing.T) {
 	in := role() + text("x") + finishChunk("stop", realUsage)
 	for cause := range causeCodes {
-		out, sum := run(in, Options{}, chat, whole, cause)
+		out, sum := run(in, Options{}, chatParams, inOne, cause)
 		same(t, out, in+doneFrame, "bytes")
 		if sum.Code != "" {
 			t.Errorf("%+v", sum)
@@ -45,7 +45,7 @@ func TestUsageChunkBehindTheFinishChunkPasses(t *testing.T) {
 
 func TestEndWithoutAFinishChunkIsAnErrorFinish(t *testing.T) {
 	for cause, code := range causeCodes {
-		out, sum := run(role()+text("x"), Options{}, chat, whole, cause)
+		out, sum := run(role()+text("x"), Options{}, chatParams, inOne, cause)
 		look(t, out).checkErrorFinish(t, code)
 		if !strings.HasPrefix(out, role()+text("x")) || sum.Code != code || sum.FinishReason != "error" {
 			t.Errorf("%+v\n%s", sum, out)
@@ -55,13 +55,13 @@ func TestEndWithoutAFinishChunkIsAnErrorFinish(t *testing.T) {
 
 func TestDoneWithoutAFinishChunkIsAnErrorFinish(t *testing.T) {
 	for cause := range causeCodes {
-		out, _ := run(role()+text("x")+doneFrame, Options{}, chat, whole, cause)
+		out, _ := run(role()+text("x")+doneFrame, Options{}, chatParams, inOne, cause)
 		look(t, out).checkErrorFinish(t, "upstream_incomplete")
 	}
 }
 
 func TestDoneLeavesWhenItComes(t *testing.T) {
-	s := New(&Options{}, chat)
+	s := New(&Options{}, chatParams)
 	out := s.Feed(nil, []byte(role()+text("x")+doneFrame), epoch)
 	look(t, string(out)).checkErrorFinish(t, "upstream_incomplete")
 	if !s.Done() || !s.Finished() {
@@ -130,7 +130,7 @@ func TestErrorFinishOrderIsHeldTextCompletedErrorFinishDone(t *testing.T) {
 func TestErrorFinishInlineTakesOneChunk(t *testing.T) {
 	o := Options{ErrorFinish: ErrorFinishInline}
 	for cause, code := range causeCodes {
-		out, _ := run(role()+text("x"), o, chat, whole, cause)
+		out, _ := run(role()+text("x"), o, chatParams, inOne, cause)
 		v := look(t, out)
 		if len(v.errors) != 0 || v.story() != "other text finish done" || v.finishes[0] != "error" {
 			t.Errorf("%s", v.story())
@@ -204,7 +204,7 @@ func TestCutInsideAnUnexaminedFrameIsFollowedByABlankLine(t *testing.T) {
 }
 
 func TestNothingLeavesBehindTheEnd(t *testing.T) {
-	s := New(&Options{}, chat)
+	s := New(&Options{}, chatParams)
 	s.Finish(nil, CauseEOF)
 	if out := s.Feed(nil, []byte(role()), epoch); len(out) > 0 {
 		t.Errorf("Feed: %q", out)
@@ -215,7 +215,7 @@ func TestNothingLeavesBehindTheEnd(t *testing.T) {
 }
 
 func TestFeedAndFinishAppend(t *testing.T) {
-	s := New(&Options{}, chat)
+	s := New(&Options{}, chatParams)
 	out := s.Feed([]byte("a"), []byte(role()), epoch)
 	out = s.Keepalive(out)
 	out = s.Finish(out, CauseEOF)
@@ -246,7 +246,7 @@ func TestCodesAreThoseOfTheContract(t *testing.T) {
 }
 
 func TestParamsIDIsQuotedAsJSON(t *testing.T) {
-	out, _ := run("", Options{}, Params{Active: true, ID: always("a\x01\x7f\u200b\U000e0001é")}, whole, CauseEOF)
+	out, _ := run("", Options{}, Params{Active: true, ID: always("a\x01\x7f\u200b\U000e0001é")}, inOne, CauseEOF)
 	look(t, out).checkErrorFinish(t, "upstream_incomplete")
 }
 
@@ -347,7 +347,7 @@ func TestShutdownAsksForTheRequestOnlyBeforeTools(t *testing.T) {
 		role() + text(strings.Repeat("a", 3000)):        false, // nobody knows what was in it
 		role() + g1("_thinking", "💭", "hm") + text("x"): true,
 	} {
-		out, _ := run(in, Options{MaxFrame: 1000}, chat, whole, CauseShutdown)
+		out, _ := run(in, Options{MaxFrame: 1000}, chatParams, inOne, CauseShutdown)
 		v := look(t, out)
 		v.checkErrorFinish(t, CodeShutdown)
 		if got := strings.Contains(v.errors[0].Message, "again"); got != asks {

@@ -33,7 +33,7 @@ func FuzzJSON(f *testing.F) {
 		if n := names[int(name)%len(names)]; n != "" {
 			frame = "event: " + n + "\n" + frame
 		}
-		s := New(&o, chat)
+		s := New(&o, chatParams)
 		out := s.Feed(nil, []byte(role()), epoch)
 		first := len(out)
 		out = s.Feed(out, []byte(frame), epoch)

@@ -42,7 +42,7 @@ func FuzzFraming(f *testing.F) {
 		if limit > 0 {
 			o.MaxFrame = int(limit) * 8
 		}
-		p := chat
+		p := chatParams
 		p.Active = active
 		cause := Cause(options % 4)
 		s := New(&o, p)
@@ -265,7 +265,7 @@ func FuzzLifecycle(f *testing.F) {
 		all := allOptions()
 		o := all[int(options)%len(all)]
 		o.MaxFrame = 8000
-		s := New(&o, chat)
+		s := New(&o, chatParams)
 		var out []byte
 		now := epoch
 		if l.mode&16 != 0 {
@@ -304,7 +304,7 @@ func FuzzLifecycle(f *testing.F) {
 			// says that the line ends there; one that came before, or is
 			// dropped, does not say so.
 		default:
-			twice, _ := run(string(out), o, chat, atRandom(1, 999), CauseEOF)
+			twice, _ := run(string(out), o, chatParams, atRandom(1, 999), CauseEOF)
 			same(t, twice, string(out), "twice and once")
 		}
 	})

@@ -31,12 +31,12 @@ func TestWhatIsRememberedToTheByte(t *testing.T) {
 		}
 		response := responseOfTests + `,"x":""`
 		response = strings.Replace(response, `"x":""`, `"x":"`+strings.Repeat("x", maxResponse-len(response)-len("{}")+more)+`"`, 1)
-		out, _ := run(created(0, response), Options{}, Params{}, whole, CauseEOF)
+		out, _ := run(created(0, response), Options{}, Params{}, inOne, CauseEOF)
 		if got := strings.Count(out, "xxx") > 0 && strings.Count(out, `"metadata":{}`) == 2; got != kept {
 			t.Errorf("a response of %d bytes is kept: %v", len(response)+len("{}"), got)
 		}
 		message := strings.Repeat("m", maxMessage-len(`""`)+more)
-		out, _ = run(created(0, responseOfTests)+named("error", `{"type":"error","message":"`+message+`","sequence_number":1}`), Options{}, Params{}, whole, CauseEOF)
+		out, _ = run(created(0, responseOfTests)+named("error", `{"type":"error","message":"`+message+`","sequence_number":1}`), Options{}, Params{}, inOne, CauseEOF)
 		if got := strings.Count(out, message) == 2; got != kept {
 			t.Errorf("a message of %d bytes is kept: %v", len(message)+len(`""`), got)
 		}
@@ -68,7 +68,7 @@ func TestWhatComesBehindTheEndOfAnotherStream(t *testing.T) {
 func TestRunWhoseEventsNameItOtherwise(t *testing.T) {
 	for _, id := range []string{`7`, `null`, `["run_2"]`} {
 		in := `data: {"event": "message.delta", "run_id": ` + id + `, "timestamp": 5, "delta": "a"}` + "\n\n"
-		out, sum := run(in, Options{}, Params{RunID: "run_1"}, whole, CauseEOF)
+		out, sum := run(in, Options{}, Params{RunID: "run_1"}, inOne, CauseEOF)
 		if !strings.HasPrefix(out, in) || !strings.Contains(out[len(in):], `"run_id": "run_1"`) || sum.ID != "run_1" {
 			t.Errorf("%s: %q, %s", id, sum.ID, out[len(in):])
 		}
@@ -81,7 +81,7 @@ func TestWhatBeginsBehindALargeFrame(t *testing.T) {
 	large := `data: {"x": "` + strings.Repeat("x", 600) + "\"}\n\n"
 	for tail, cut := range map[string]bool{"": false, ": c": false, ":": false, ": c\n": false, "\n": false, "\r": false, "data": true, "data: {\"type\"": true, "event: x\n": true} {
 		in := created(0, `"id":"resp_1"`) + large
-		out, sum := run(in+tail, Options{MaxFrame: 400}, Params{}, whole, CauseEOF)
+		out, sum := run(in+tail, Options{MaxFrame: 400}, Params{}, inOne, CauseEOF)
 		if got := strings.Contains(out, "response.failed"); got != cut || (sum.Code != "") != cut || !cut && out != in+tail {
 			t.Errorf("%q: failed is %v, code %q\n%s", tail, got, sum.Code, out[len(in):])
 		}
@@ -98,7 +98,7 @@ func TestLargeResponseWithEmptyMembers(t *testing.T) {
 		`"id":"","created_at":null,"model":""`:    `{"id":"resp_abc","object":"response","status":"failed","created_at":1700000000,"model":"hermes-agent"`,
 		`"id":7,"created_at":"now","model":["m"]`: `{"id":"resp_abc","object":"response","status":"failed","created_at":1700000000,"model":"hermes-agent"`,
 	} {
-		if out, _ := run(created(0, members+","+huge), Options{}, p, whole, CauseEOF); !strings.Contains(out, want) {
+		if out, _ := run(created(0, members+","+huge), Options{}, p, inOne, CauseEOF); !strings.Contains(out, want) {
 			t.Errorf("%s: want %s in %s", members, want, out[strings.LastIndex(out, "event:"):])
 		}
 	}
@@ -107,7 +107,7 @@ func TestLargeResponseWithEmptyMembers(t *testing.T) {
 // A run whose id is too long to be remembered ends without it.
 func TestRunWithAnIDThatIsTooLong(t *testing.T) {
 	for more, want := range map[int]string{0: strings.Repeat("r", maxEnvelope-2), 1: ""} {
-		out, _ := run("data: 1\n\n", Options{}, Params{RunID: strings.Repeat("r", maxEnvelope-2+more)}, whole, CauseEOF)
+		out, _ := run("data: 1\n\n", Options{}, Params{RunID: strings.Repeat("r", maxEnvelope-2+more)}, inOne, CauseEOF)
 		if !strings.Contains(out, `"run_id": "`+want+`"`) {
 			t.Errorf("%d bytes more: %s", more, out)
 		}
@@ -128,7 +128,7 @@ func TestNameThatIsCutInALargeFrame(t *testing.T) {
 		{len(ends) + 1, "", false}, {len(ends) + 1, "\r", false}, {len(ends) + 1, "x", true}, {len(ends) + 1, " ", true},
 	} {
 		in := begun + ends + c.more + "\ndata: {\"x\": 1}\n\n"
-		out, _ := run(in, Options{MaxFrame: c.limit}, Params{}, whole, CauseAborted)
+		out, _ := run(in, Options{MaxFrame: c.limit}, Params{}, inOne, CauseAborted)
 		if got := strings.Contains(out, "response.failed"); got != c.failed || !strings.HasPrefix(out, in) {
 			t.Errorf("%d bytes, %q: failed is %v\n%s", c.limit, c.more, got, out[len(begun):])
 		}

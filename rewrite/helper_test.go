@@ -16,7 +16,7 @@ var epoch = time.Unix(1795164800, 0)
 // A cutter says how many of n bytes the next read takes.
 type cutter func(n int) int
 
-func whole(n int) int   { return n }
+func inOne(n int) int   { return n }
 func oneByte(n int) int { return 1 }
 
 // atRandom cuts into reads of 1 to most bytes, the same for the same seed.
@@ -66,13 +66,13 @@ func run(in string, o Options, p Params, cut cutter, cause Cause) (string, Summa
 func repair(in string) string { return repairWith(in, Options{}) }
 
 func repairWith(in string, o Options) string {
-	out, _ := run(in, o, chat, whole, CauseEOF)
+	out, _ := run(in, o, chatParams, inOne, CauseEOF)
 	return out
 }
 
 // repairSummary is repairWith for the summary.
 func repairSummary(in string, o Options) Summary {
-	_, sum := run(in, o, chat, whole, CauseEOF)
+	_, sum := run(in, o, chatParams, inOne, CauseEOF)
 	return sum
 }
 

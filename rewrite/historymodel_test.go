@@ -1,6 +1,10 @@
 package rewrite
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose/prosetest"
+)
 
 // withoutMarkers is contract section 5 said for a whole text, a marker at a
 // time: its line goes with the newline on both sides, but one stays where text
@@ -35,7 +39,7 @@ func firstMarker(text string) (from, to int, ok bool) {
 		if fence == "" && isMarkerLine(line) {
 			return from, from + len(line), true
 		}
-		fence = fenceAfter(fence, line)
+		fence = prosetest.FenceAfter(fence, line)
 		from += len(line) + 1
 	}
 	return 0, 0, false

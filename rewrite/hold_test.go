@@ -9,7 +9,7 @@ import (
 
 func TestWholeFramesAreHeldAndLeaveByteForByte(t *testing.T) {
 	parts := []string{"Sure.\n`", "💻", " ls", "`", " is a command\n"}
-	s := New(&Options{}, chat)
+	s := New(&Options{}, chatParams)
 	var held string
 	for i, p := range parts {
 		f := text(p)
@@ -26,7 +26,7 @@ func TestWholeFramesAreHeldAndLeaveByteForByte(t *testing.T) {
 
 // heldAfter tells whether the content is held back when it comes in a stream.
 func heldAfter(content string) bool {
-	s := New(&Options{}, chat)
+	s := New(&Options{}, chatParams)
 	s.Feed(nil, []byte(role()), epoch)
 	return len(s.Feed(nil, []byte(text(content)), epoch)) == 0
 }
@@ -99,7 +99,7 @@ func deltasOf(content string, n int) string {
 }
 
 func TestLineLongerThan4KiBLeavesWithoutItsEnd(t *testing.T) {
-	s := New(&Options{}, chat)
+	s := New(&Options{}, chatParams)
 	fed, left := 0, 0
 	feed := func(f string) {
 		fed += len(f)
@@ -142,7 +142,7 @@ func TestHeldTextLeavesBeforeAFinish(t *testing.T) {
 func TestHeldTextLeavesBeforeAnErrorFinish(t *testing.T) {
 	in := role() + text("a\n`💻 l")
 	for _, cause := range []Cause{CauseEOF, CauseAborted, CauseTimeout, CauseShutdown} {
-		out, _ := run(in, Options{}, chat, whole, cause)
+		out, _ := run(in, Options{}, chatParams, inOne, cause)
 		if !strings.HasPrefix(out, in) {
 			t.Errorf("%s", out)
 		}

@@ -12,8 +12,8 @@ func TestEndlessTextIsNotHeld(t *testing.T) {
 	o := Options{MaxFrame: 16 << 10}
 	for _, start := range []string{"", "\n", "<", "<think>", "<think>`</think>", "<think>```\n</think>", "<think>```\n</think>\n", "<think>x</think>", "```\n", "`💻 ", "`💻 x`"} {
 		for _, unit := range []string{"\r", "\n", "\r\n", " ", "\t", "<", "</", "<t", "`", "x", "💻", "`💻 "} {
-			s := New(&o, chat)
-			feedAll(s, role()+text(start), whole)
+			s := New(&o, chatParams)
+			feedAll(s, role()+text(start), inOne)
 			frame := text(strings.Repeat(unit, 1000))
 			got := held(s, 200/min(cutStride, 2), func(int) string { return frame }, nil)
 			if got > 128<<10 {
@@ -27,7 +27,7 @@ func TestEndlessTextIsNotHeld(t *testing.T) {
 func TestFrameInSmallReadsCostsLinearTime(t *testing.T) {
 	const times = 16
 	checkLinear(t, "a frame", (DefaultMaxFrame-1000)/times, times, func(size int) time.Duration {
-		s := New(&Options{}, chat)
+		s := New(&Options{}, chatParams)
 		in := []byte(text(strings.Repeat("x", size)))
 		begun := cpuTime()
 		n := 0
@@ -45,11 +45,11 @@ func TestFrameInSmallReadsCostsLinearTime(t *testing.T) {
 // Of frames that are alike, and large but for their text, nothing is remembered.
 func TestHugeFramesAreNotRemembered(t *testing.T) {
 	for _, at := range []string{`"id": "chatcmpl-1"`, `"finish_reason"`} {
-		s := New(&Options{}, chat)
-		in := strings.Replace(text("x"), at, `"y": "`+strings.Repeat("y", maxPattern)+`", `+at, 1)
+		s := New(&Options{}, chatParams)
+		in := strings.Replace(text("x"), at, `"y": "`+strings.Repeat("y", maxTemplate)+`", `+at, 1)
 		for range 20 {
 			same(t, string(s.Feed(nil, []byte(in), epoch)), in, "bytes")
-			if n := len(s.pattern.around); n > maxPattern {
+			if n := inside(s, "chat", "template", "around").Len(); n > maxTemplate {
 				t.Fatalf("%d bytes are remembered", n)
 			}
 		}

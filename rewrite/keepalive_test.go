@@ -8,26 +8,26 @@ import (
 // breathe returns what a keepalive writes after in.
 func breathe(o Options, p Params, in string) string {
 	s := New(&o, p)
-	feedAll(s, in, whole)
+	feedAll(s, in, inOne)
 	return string(s.Keepalive(nil))
 }
 
 func TestKeepaliveIsAChunkInTheStreamsEnvelope(t *testing.T) {
 	want := "data: {" + envelopeWritten + "}\n\n"
 	for _, form := range []KeepaliveForm{"", KeepaliveChunk} {
-		same(t, breathe(Options{KeepaliveForm: form}, chat, role()), want, "keepalives")
+		same(t, breathe(Options{KeepaliveForm: form}, chatParams, role()), want, "keepalives")
 	}
 }
 
 func TestKeepaliveIsACommentWhileNoChunkHasCome(t *testing.T) {
 	for _, in := range []string{"", ": hello\n\n", keepalive, g1("terminal", "💻", "ls"), "data: {\"id\": \"x"} {
-		same(t, breathe(Options{}, chat, in), keepalive, "keepalives")
+		same(t, breathe(Options{}, chatParams, in), keepalive, "keepalives")
 	}
 }
 
 func TestKeepaliveFormCommentIsAlwaysAComment(t *testing.T) {
 	for _, in := range []string{"", role(), role() + text("x")} {
-		same(t, breathe(Options{KeepaliveForm: KeepaliveComment}, chat, in), keepalive, "keepalives")
+		same(t, breathe(Options{KeepaliveForm: KeepaliveComment}, chatParams, in), keepalive, "keepalives")
 	}
 }
 
@@ -46,15 +46,15 @@ func TestKeepaliveWaitsForTheEndOfAnUnexaminedFrame(t *testing.T) {
 			o.MaxFrame = 300
 			in = strings.ReplaceAll(in, strings.Repeat("x", 200), strings.Repeat("x", 400))
 		}
-		same(t, breathe(o, chat, in), want, "keepalives")
+		same(t, breathe(o, chatParams, in), want, "keepalives")
 	}
 }
 
 func TestNoKeepaliveBehindTheFinish(t *testing.T) {
 	for _, in := range []string{role() + text("x") + stop(), role() + text("x") + finishChunk("stop", realUsage), role() + doneFrame} {
-		same(t, breathe(Options{}, chat, in), "", "keepalives")
+		same(t, breathe(Options{}, chatParams, in), "", "keepalives")
 	}
-	s := New(&Options{}, chat)
+	s := New(&Options{}, chatParams)
 	s.Finish(nil, CauseAborted)
 	same(t, string(s.Keepalive(nil)), "", "keepalives behind Finish")
 }
@@ -65,7 +65,7 @@ func TestNoKeepaliveInAForeignStream(t *testing.T) {
 
 func TestKeepaliveChangesNothingElse(t *testing.T) {
 	for _, r := range chats(t, "g0-v0.8.0", "g3-v0.20.3") {
-		s := New(&Options{}, chat)
+		s := New(&Options{}, chatParams)
 		var out []byte
 		for _, f := range frames(r.body) {
 			for _, half := range []string{f[:len(f)/2], f[len(f)/2:]} {
@@ -86,7 +86,7 @@ func TestKeepaliveChangesNothingElse(t *testing.T) {
 }
 
 func TestKeepaliveLeavesBeforeHeldText(t *testing.T) {
-	s := New(&Options{}, chat)
+	s := New(&Options{}, chatParams)
 	out := s.Feed(nil, []byte(role()+text("a\n`💻 ls")), epoch)
 	out = s.Keepalive(out)
 	out = s.Finish(s.Feed(out, []byte(text("` x\n")+stop()), epoch), CauseEOF)

@@ -38,8 +38,8 @@ func TestWhatAFrameIs(t *testing.T) {
 		{"no error", `data: {"error": null}`, CodeIncomplete},
 		{"an error in a member", `data: {"x": {"error": {"message": "boom"}}}`, CodeIncomplete},
 	} {
-		for _, cut := range []cutter{whole, oneByte} {
-			_, sum := run(role()+text("a")+c.frame+"\n\n", Options{}, chat, cut, CauseEOF)
+		for _, cut := range []cutter{inOne, oneByte} {
+			_, sum := run(role()+text("a")+c.frame+"\n\n", Options{}, chatParams, cut, CauseEOF)
 			got := sum.Code
 			if got == "" {
 				got = sum.FinishReason

@@ -7,7 +7,7 @@ import (
 
 func TestLargeFrameBehindAFailedEvent(t *testing.T) {
 	began := created(0, responseOfTests)
-	want, _ := run(began+doneFrame, Options{MaxFrame: 400}, Params{}, whole, CauseEOF)
+	want, _ := run(began+doneFrame, Options{MaxFrame: 400}, Params{}, inOne, CauseEOF)
 	out, _ := run(began+doneFrame+named("x", strings.Repeat("x", 1000)), Options{MaxFrame: 400}, Params{}, oneByte, CauseEOF)
 	same(t, out, want, "bytes")
 }
@@ -43,7 +43,7 @@ func TestLargeEventOfAnotherStream(t *testing.T) {
 		"a comment":                       {began + ": " + big + "\n\n", `,"sequence_number":1}`, CauseEOF},
 		"of an unknown stream":            {named("x", `{"a":"`+big+`"}`), "", CauseAborted},
 	} {
-		for _, cut := range []cutter{whole, oneByte, atRandom(1, 700)} {
+		for _, cut := range []cutter{inOne, oneByte, atRandom(1, 700)} {
 			out, sum := run(c.in, o, otherParams(c.in), cut, c.cause)
 			if c.failed == "" {
 				same(t, out, c.in, name+": bytes")

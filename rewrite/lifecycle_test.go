@@ -96,7 +96,7 @@ func TestToolsWithoutIDsRunInParallelInsideTheWindow(t *testing.T) {
 			{time.Second, time.Second, "running completed running completed text finish done"},
 			{-1, 0, "running completed running completed text finish done"},
 		} {
-			s := New(&Options{ParallelWindow: test.window}, chat)
+			s := New(&Options{ParallelWindow: test.window}, chatParams)
 			out := s.Feed(nil, []byte(start("a")), epoch)
 			out = s.Feed(out, []byte(start("b")), epoch.Add(test.between))
 			out = s.Feed(out, []byte(text("x")+stop()), epoch.Add(time.Hour))
@@ -110,7 +110,7 @@ func TestToolsWithoutIDsRunInParallelInsideTheWindow(t *testing.T) {
 }
 
 func TestWindowBeginsAtThePreviousStart(t *testing.T) {
-	s := New(&Options{}, chat)
+	s := New(&Options{}, chatParams)
 	var out []byte
 	for i := range 5 {
 		out = s.Feed(out, []byte(markerChunk("💻", fmt.Sprint(i))), epoch.Add(time.Duration(i)*400*time.Millisecond))
@@ -128,7 +128,7 @@ func TestNothingIsInferredFromTextOnG2(t *testing.T) {
 	if got, want := story(t, in), "running text reasoning running text completed completed text finish done"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	s := New(&Options{}, chat)
+	s := New(&Options{}, chatParams)
 	out := s.Feed(nil, []byte(g2Start("terminal", "💻", "a", "call_1")), epoch)
 	out = s.Feed(out, []byte(g2Start("terminal", "💻", "b", "call_2")), epoch.Add(time.Hour))
 	if v := look(t, string(out)); v.story() != "running running" {
@@ -188,7 +188,7 @@ func TestInternalToolsAreDropped(t *testing.T) {
 }
 
 func TestInternalToolsDoNotCompleteOthers(t *testing.T) {
-	s := New(&Options{}, chat)
+	s := New(&Options{}, chatParams)
 	out := s.Feed(nil, []byte(g1("terminal", "💻", "a")), epoch)
 	out = s.Feed(out, []byte(g1("_thinking", "💭", "hm")), epoch.Add(time.Hour))
 	if v := look(t, string(out)); v.story() != "running" {

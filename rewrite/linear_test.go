@@ -13,14 +13,14 @@ var streamsByLength = map[string]struct {
 	in  func(n int) string
 	cut func() cutter
 }{
-	"frames in one read":            {many(text("so\n")), one(whole)},
+	"frames in one read":            {many(text("so\n")), one(inOne)},
 	"frames in reads of their own":  {many(text("so\n")), one(oneFrame)},
 	"frames byte by byte":           {many(text("so\n")), one(oneByte)},
 	"a frame of text byte by byte":  {after(texts("a", "b"), func(n int) string { return text(strings.Repeat("x", 100*n)) }), one(oneByte)},
 	"a frame of lines byte by byte": {after(texts("a", "b"), func(n int) string { return text(strings.Repeat("so\n", 40*n)) }), one(oneByte)},
 	"a frame of code byte by byte":  {after(texts("a", "b"), func(n int) string { return text(strings.Repeat("`so`\n<b>\n", 15*n)) }), one(oneByte)},
-	"a frame of backslashes":        {func(n int) string { return delta(`"content": "` + strings.Repeat(`\\\"`, 25*n) + `"`) }, one(whole)},
-	"a frame of many members":       {func(n int) string { return delta(strings.Repeat(`"x": "y", `, 10*n) + `"content": "a"`) }, one(whole)},
+	"a frame of backslashes":        {func(n int) string { return delta(`"content": "` + strings.Repeat(`\\\"`, 25*n) + `"`) }, one(inOne)},
+	"a frame of many members":       {func(n int) string { return delta(strings.Repeat(`"x": "y", `, 10*n) + `"content": "a"`) }, one(inOne)},
 	"a frame that never ends":       {func(n int) string { return text("a") + "data: " + strings.Repeat("x", 1000*n) }, fixed(100)},
 	"a line of data per byte":       {func(n int) string { return strings.Repeat("data:x\n", 15*n) + "\n" }, one(oneByte)},
 	"a held line, letter by letter": {after(text("\n`💻 "), many(text("x"))), one(oneFrame)},
@@ -97,7 +97,7 @@ func TestStreamsCostLinearTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			took := func(n int) time.Duration {
 				in := c.in(n)
-				s, cut := New(&Options{}, chat), c.cut()
+				s, cut := New(&Options{}, chatParams), c.cut()
 				out := make([]byte, 0, 4*len(in)+1<<20)
 				begun := cpuTime()
 				for len(in) > 0 {

@@ -20,8 +20,8 @@ func TestTextsOfLikeFramesAreLookedAt(t *testing.T) {
 		{raw("x\\n`💻 ls") + raw("`\\ny"), "x\ny"},
 		{raw("x\\n\\n<think>a</think>y"), "x\n\ny"},
 	} {
-		for _, cut := range []cutter{whole, oneByte, byFrame(role() + alike + c.in + stop())} {
-			out, sum := run(role()+alike+c.in+stop(), Options{}, chat, cut, CauseEOF)
+		for _, cut := range []cutter{inOne, oneByte, byFrame(role() + alike + c.in + stop())} {
+			out, sum := run(role()+alike+c.in+stop(), Options{}, chatParams, cut, CauseEOF)
 			if v := look(t, out); v.content != "One two three."+c.want || sum.Imitations+sum.Reasoning != 1 {
 				t.Errorf("%q: content %q", c.in, v.content)
 			}
@@ -33,8 +33,8 @@ func TestTextsOfLikeFramesAreLookedAt(t *testing.T) {
 		"[DONE]":       role() + alike + finishChunk("stop", realUsage) + doneFrame + marker,
 		"tool event":   role() + alike + g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1") + marker + stop(),
 	} {
-		for _, cut := range []cutter{whole, oneByte, byFrame(in)} {
-			out, sum := run(in, Options{}, chat, cut, CauseEOF)
+		for _, cut := range []cutter{inOne, oneByte, byFrame(in)} {
+			out, sum := run(in, Options{}, chatParams, cut, CauseEOF)
 			if v := look(t, out); sum.Markers > 0 || len(v.starts()) > 1 {
 				t.Errorf("a marker behind the %s starts a tool: %s", name, v.story())
 			}
@@ -53,9 +53,9 @@ func TestStreamThatEndsBetweenCRAndLF(t *testing.T) {
 		role() + text("a") + g2Start("t", "💻", "l", "call_1"),
 	} {
 		want := repair(crlf(in))
-		for _, cut := range []cutter{whole, oneByte} {
+		for _, cut := range []cutter{inOne, oneByte} {
 			in := strings.TrimSuffix(crlf(in), "\n")
-			got, _ := run(in, Options{}, chat, cut, CauseEOF)
+			got, _ := run(in, Options{}, chatParams, cut, CauseEOF)
 			same(t, got, want, "outputs without the last LF")
 		}
 		if strings.Contains(strings.ReplaceAll(want, "\r\n", ""), "\r") {

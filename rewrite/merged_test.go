@@ -48,7 +48,7 @@ func TestCutCommentIsDropped(t *testing.T) {
 	}
 	whole := role() + text("x") + stop() + ": bye\n"
 	same(t, repair(whole), whole, "bytes behind [DONE]")
-	s := New(&Options{}, chat)
+	s := New(&Options{}, chatParams)
 	if out := s.Feed(nil, []byte(": keepalive\n"), epoch); len(out) > 0 || s.Frames() > 0 {
 		t.Errorf("%q leaves before its blank line", out)
 	}

@@ -2,7 +2,8 @@ package rewrite
 
 import (
 	"strings"
-	"unicode"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose/prosetest"
 )
 
 // knownEmoji are the emoji of Hermes' tools, as the table of its markers has
@@ -21,7 +22,7 @@ func withoutImitations(content string) string {
 			content = strings.TrimPrefix(rest, "\n")
 			continue
 		}
-		fence = fenceAfter(fence, line)
+		fence = prosetest.FenceAfter(fence, line)
 		out.WriteString(line)
 		if ended {
 			out.WriteByte('\n')
@@ -61,24 +62,4 @@ func beginsMarker(s string) bool {
 		}
 	}
 	return false
-}
-
-// fenceAfter returns the fence that is open behind a line, "" for none.
-func fenceAfter(fence, line string) string {
-	line = strings.TrimLeftFunc(line, unicode.IsSpace)
-	if line == "" || line[0] != '`' && line[0] != '~' {
-		return fence
-	}
-	info := strings.TrimLeft(line, line[:1])
-	run := line[:len(line)-len(info)]
-	switch {
-	case len(run) < 3:
-	case fence == "":
-		if run[0] == '~' || !strings.Contains(info, "`") {
-			return run
-		}
-	case run[0] == fence[0] && len(run) >= len(fence) && strings.TrimSpace(info) == "":
-		return ""
-	}
-	return fence
 }

@@ -45,7 +45,7 @@ func TestNamedEventBehindTheFinishChunkGetsTheEnvelope(t *testing.T) {
 
 func TestNamedEventWithAnErrorMemberIsNoErrorOfTheStream(t *testing.T) {
 	in := role() + text("x") + named("hermes.status", `{"type": "tool_failed", "error": "exit 1"}`) + text("y")
-	out, sum := run(in+stop(), Options{}, chat, whole, CauseEOF)
+	out, sum := run(in+stop(), Options{}, chatParams, inOne, CauseEOF)
 	if sum.Code != "" {
 		t.Errorf("a good end has the code %s", sum.Code)
 	}
@@ -103,14 +103,14 @@ func TestWrappedEventsAreNoChunks(t *testing.T) {
 			{role() + text("a\n`💻 ls"), text("b") + stop(), ""},
 		} {
 			in := c.before + event + c.behind
-			once, sum := run(in, Options{}, chat, whole, CauseEOF)
+			once, sum := run(in, Options{}, chatParams, inOne, CauseEOF)
 			if sum.Code != c.code {
 				t.Errorf("%s: code %q, want %q", in, sum.Code, c.code)
 			}
 			if n := strings.Count(once, "event: "); n != 1 {
 				t.Errorf("%d events in\n%s", n, once)
 			}
-			twice, sum := run(once, Options{}, chat, oneByte, CauseEOF)
+			twice, sum := run(once, Options{}, chatParams, oneByte, CauseEOF)
 			same(t, twice, once, "twice and once")
 			wasOurs := c.code == CodeIncomplete || c.code == CodeCrashed
 			if sum.Code != c.code && !(wasOurs && sum.Code != "") {

@@ -42,7 +42,7 @@ func TestUsageThatIsNotZero(t *testing.T) {
 		`null`:      false,
 	} {
 		in := role() + text("x") + finishChunk("stop", `, "usage": `+usage) + doneFrame
-		out, sum := run(in, Options{ZeroUsage: ZeroUsageError}, chat, whole, CauseEOF)
+		out, sum := run(in, Options{ZeroUsage: ZeroUsageError}, chatParams, inOne, CauseEOF)
 		if crash {
 			look(t, out).checkErrorFinish(t, CodeCrashed)
 		} else {
@@ -67,9 +67,9 @@ func TestUsageThatIsReported(t *testing.T) {
 		`{}`: false, `5`: false, `null`: false,
 	} {
 		m := memory{}
-		p := chat
+		p := chatParams
 		p.Usage = m
-		run(role()+text("x")+finishChunk("stop", `, "usage": `+usage)+doneFrame, Options{}, p, whole, CauseEOF)
+		run(role()+text("x")+finishChunk("stop", `, "usage": `+usage)+doneFrame, Options{}, p, inOne, CauseEOF)
 		if m["hermes-agent"] != reported || len(m) > 1 {
 			t.Errorf("%s: reported %v", usage, m)
 		}

@@ -9,7 +9,7 @@ import (
 // told repairs in and returns the tool events that were told, one a line.
 func told(in string, o Options, cause Cause) (string, Summary) {
 	var b strings.Builder
-	p := chat
+	p := chatParams
 	p.OnTool = func(e ToolEvent) {
 		status := "running"
 		if e.Completed {
@@ -52,7 +52,7 @@ func TestToolsToldAreThoseSent(t *testing.T) {
 		for _, cause := range []Cause{CauseEOF, CauseAborted} {
 			body := r.body[:len(r.body)*2/3]
 			got, _ := told(body, Options{}, cause)
-			out, _ := run(body, Options{}, chat, whole, cause)
+			out, _ := run(body, Options{}, chatParams, inOne, cause)
 			var want strings.Builder
 			for _, e := range look(t, out).tools {
 				fmt.Fprintf(&want, "%s %s\n", e.tool, e.status)

@@ -63,7 +63,7 @@ func TestOtherStreamsThatAreCompletePassByteForByte(t *testing.T) {
 	for _, r := range others(t) {
 		for framing, in := range reframed(r.body) {
 			for _, cause := range causes {
-				for _, cut := range []cutter{whole, oneByte, atRandom(3, 99)} {
+				for _, cut := range []cutter{inOne, oneByte, atRandom(3, 99)} {
 					out, sum := run(in, Options{}, otherParams(in), cut, cause)
 					same(t, out, in, r.name()+" in "+framing+": bytes")
 					want := ""
@@ -123,19 +123,19 @@ func TestOtherStreamsCutAnywhere(t *testing.T) {
 	for _, r := range others(t) {
 		for i := 0; i < len(r.body); i += cutStride {
 			in := r.body[:i]
-			whole, ended := wholeFrames(in)
+			inOne, ended := wholeFrames(in)
 			for _, cause := range causes {
 				want := in
 				switch {
-				case len(whole) == 0 && otherParams(r.body).RunID != "":
+				case len(inOne) == 0 && otherParams(r.body).RunID != "":
 					want = `data: {"event": "run.failed", "run_id": "run_1", "error": ` + string(jsonspan.Quote(Message(cause.Code()))) + "}\n\n"
-				case len(whole) == 0 || ended && cause == CauseEOF:
+				case len(inOne) == 0 || ended && cause == CauseEOF:
 				case ended: // its last event may lack the blank line
-					if n := strings.Join(whole, "\n\n") + "\n\n"; len(n) > len(in) {
+					if n := strings.Join(inOne, "\n\n") + "\n\n"; len(n) > len(in) {
 						want = n
 					}
 				default:
-					want = strings.Join(whole, "\n\n") + "\n\n" + failedBehind(whole, cause)
+					want = strings.Join(inOne, "\n\n") + "\n\n" + failedBehind(inOne, cause)
 				}
 				out, _ := run(in, Options{}, otherParams(r.body), atRandom(uint64(i), 99), cause)
 				same(t, out, want, fmt.Sprintf("%s cut at %d with cause %d: bytes", r.name(), i, cause))
@@ -174,7 +174,7 @@ func TestOtherStreamsInEveryFramingAndCut(t *testing.T) {
 		}
 		for framing, in := range reframed(r.body[:cut]) {
 			for _, o := range []Options{{}, {MaxFrame: 300}, {MaxFrame: 20}} {
-				want, wantSum := run(in, o, otherParams(r.body), whole, CauseAborted)
+				want, wantSum := run(in, o, otherParams(r.body), inOne, CauseAborted)
 				if n := strings.Count(want, `.failed"`); o.MaxFrame == 0 && (n != 1 || wantSum.Code != CodeAborted) {
 					t.Errorf("%s in %s: %d failed events, %+v", r.name(), framing, n, wantSum)
 				}
@@ -232,7 +232,7 @@ func TestLookAlikesOfOtherStreamsPass(t *testing.T) {
 
 func TestOtherStreamThatBecomesOneOfChatCompletions(t *testing.T) {
 	in := `data: {"event": "message.delta", "run_id": "run_1", "delta": "x"}` + "\n\n" + role() + text("hi")
-	out, sum := run(in, Options{}, Params{}, whole, CauseAborted)
+	out, sum := run(in, Options{}, Params{}, inOne, CauseAborted)
 	look(t, out).checkErrorFinish(t, CodeAborted)
 	if strings.Contains(out, "run.failed") || sum.ID != "chatcmpl-1" {
 		t.Errorf("%+v of %s", sum, out)
@@ -244,7 +244,7 @@ func TestOtherStreamThatBecomesOneOfChatCompletions(t *testing.T) {
 func TestEventWithAQuoteTooManyPasses(t *testing.T) {
 	in := `data: {"response": {"a"b" "incomplete_details": {"}": ">", "error": "sk-abcdefgh"}` + "\n\n"
 	for _, in := range []string{in, strings.ReplaceAll(in, " ", "")} {
-		out, _ := run(in, Options{}, Params{Responses: true}, whole, CauseEOF)
+		out, _ := run(in, Options{}, Params{Responses: true}, inOne, CauseEOF)
 		same(t, out, in, "bytes")
 	}
 }
@@ -253,7 +253,7 @@ func TestEventWithAQuoteTooManyPasses(t *testing.T) {
 // LF comes before the failed event: the two are not torn apart.
 func TestFailedEventBehindATornCRLF(t *testing.T) {
 	in := strings.ReplaceAll(created(0, responseOfTests), "\n", "\r\n")
-	want, _ := run(in, Options{}, Params{}, whole, CauseAborted)
+	want, _ := run(in, Options{}, Params{}, inOne, CauseAborted)
 	out, _ := run(strings.TrimSuffix(in, "\n"), Options{}, Params{}, oneByte, CauseAborted)
 	same(t, out, want, "bytes")
 }

@@ -114,7 +114,7 @@ func TestNoFrameGrowsBeyondItsBound(t *testing.T) {
 	out := make([]byte, 0, 8<<20)
 	worst, most := 0.0, 0.0
 	for _, h := range hostileFrames() {
-		s := New(&h.o, chat)
+		s := New(&h.o, chatParams)
 		s.Feed(out[:0], []byte(h.before), epoch)
 		in := []byte(h.frame)
 		var before, after runtime.MemStats
@@ -152,7 +152,7 @@ func TestPartsOfOneChunkAreBounded(t *testing.T) {
 		{"markers, long names", longNames.Replace(markers), 0, 0, 20, 60},
 	} {
 		o := Options{Imitations: ImitationsTrust}
-		s := New(&o, chat)
+		s := New(&o, chatParams)
 		s.Feed(nil, []byte(longNames.Replace(role())), epoch)
 		out := s.Feed(nil, []byte(c.in), epoch)
 		if len(out) > 3*len(c.in)+256<<10 {
@@ -185,7 +185,7 @@ func TestOpenToolsTakeBoundedOutput(t *testing.T) {
 		for range 2 * maxOpenTools {
 			in.WriteString(markerChunk("💻", strings.Repeat("l", 400)))
 		}
-		s := New(&o, chat)
+		s := New(&o, chatParams)
 		v := string(s.Feed(nil, []byte(in.String()), epoch))
 		for _, last := range []string{longNames.Replace(delta("")), longNames.Replace(text("b"))} {
 			out := s.Feed(nil, []byte(last), epoch)

@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
 // follow feeds in to two streams, of which one reads each frame, in the same
@@ -23,9 +20,9 @@ func follow(t *testing.T, in string, o Options, p Params, cut cutter, cause Caus
 		n := cut(len(in) - at)
 		read := in[at : at+n]
 		at += n
-		before := quick.pattern.unread
+		before := unread(quick)
 		got := string(quick.Feed(nil, []byte(read), epoch))
-		alike += int(quick.pattern.unread - before)
+		alike += int(unread(quick) - before)
 		want := string(reads.Feed(nil, []byte(read), epoch))
 		same(t, got, want, "what leaves for the read that ends at "+fmt.Sprint(at))
 		passed := read
@@ -35,7 +32,7 @@ func follow(t *testing.T, in string, o Options, p Params, cut cutter, cause Caus
 		same(t, passed, want, "what passes or leaves for the read that ends at "+fmt.Sprint(at))
 		for _, s := range []*Stream{quick, passes} {
 			if got, want := knows(s), knows(reads); got != want {
-				t.Errorf("after %q:\nknows %+v\nwant  %+v", read, got, want)
+				t.Errorf("after %q:\nknows %s\nwant  %s", read, got, want)
 			}
 		}
 	}
@@ -48,35 +45,8 @@ func follow(t *testing.T, in string, o Options, p Params, cut cutter, cause Caus
 	return alike
 }
 
-// knowledge is what a stream has learnt so far, as far as anything depends on it.
-type knowledge struct {
-	sum                    Summary
-	said                   said
-	fence                  fence
-	tags                   tags
-	eat                    int8
-	open, held, lead       int
-	line                   marker.Phase
-	owed, breaks           bool
-	framing                sse.Output
-	finished, failed, done bool
-	begun, ended           uint64
-	pending, env           string
-}
-
-func knows(s *Stream) knowledge {
-	k := knowledge{
-		sum: s.Summary(), said: s.said, fence: s.fence, tags: s.tags, eat: s.eat, open: len(s.tools.open), owed: s.owed, breaks: s.breaks, framing: s.framing,
-		finished: s.finished, failed: s.failed, done: s.done, begun: s.begun, ended: s.ended, env: string(s.env.values),
-	}
-	if w := s.work; w != nil { // something waits
-		k.held, k.lead, k.line, k.pending = w.hold.size(), len(w.lead), w.line.Phase, string(w.pending)
-	}
-	if k.tags.text { // it is counted from the next line on
-		k.tags.indent = 0
-	}
-	return k
-}
+// unread returns how many frames have left without being read.
+func unread(s *Stream) uint64 { return inside(s, "chat", "template", "unread").Uint() }
 
 // byFrame reads frame by frame.
 func byFrame(in string) cutter {
@@ -140,7 +110,7 @@ func TestLikeFramesAreNotRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := Options{MaxFrame: 1 << 10}
-			if got := follow(t, role()+c.in, o, chat, byFrame(role()+c.in), CauseEOF); got != c.want {
+			if got := follow(t, role()+c.in, o, chatParams, byFrame(role()+c.in), CauseEOF); got != c.want {
 				t.Errorf("%d frames are not read, want %d", got, c.want)
 			}
 		})
@@ -168,7 +138,7 @@ func FuzzAlike(f *testing.F) {
 		if limit > 0 {
 			o.MaxFrame = 100 + int(limit)*4
 		}
-		follow(t, likeStream(script), o, chat, byScript(cuts), Cause(options%4))
+		follow(t, likeStream(script), o, chatParams, byScript(cuts), Cause(options%4))
 	})
 }
 
@@ -221,25 +191,25 @@ func likeStream(script []byte) string {
 // TestUselessPatternsAreSeldomLearnt: where each frame ends in another way, few
 // are copied for a next one that never comes; a good one is learnt in the end.
 func TestUselessPatternsAreSeldomLearnt(t *testing.T) {
-	s := New(&Options{}, chat)
+	s := New(&Options{}, chatParams)
 	feed := func(frame string) { s.Feed(nil, []byte(frame), epoch) }
 	for i := range 1000 {
 		feed(strings.Replace(text("a"), `"finish_reason"`, fmt.Sprintf(`"n": %d, "finish_reason"`, i), 1))
 	}
-	if s.pattern.unused > 100 {
-		t.Errorf("%d frames have been learnt in vain", s.pattern.unused)
+	if n := inside(s, "chat", "template", "unused").Uint(); n > 100 {
+		t.Errorf("%d frames have been learnt in vain", n)
 	}
-	for range maxPatternWait + 2 {
+	for range maxTemplateWait + 2 {
 		feed(text("a"))
 	}
-	if !s.pattern.calm {
+	if !s.chat.Settled() {
 		t.Error("the frames that are alike are read")
 	}
 }
 
 // TestLikeFramesPass as they are, one by one, and nothing else does.
 func TestLikeFramesPass(t *testing.T) {
-	s := New(&Options{}, chat)
+	s := New(&Options{}, chatParams)
 	for _, c := range []struct {
 		in   string
 		want bool

@@ -86,7 +86,7 @@ func placeParams(in string) Params {
 	case strings.Contains(in, `"response`):
 		return Params{}
 	}
-	return chat
+	return chatParams
 }
 
 // With a secret in it, a message leaves as it does with what stands for secrets: no
@@ -100,11 +100,11 @@ func TestSecretsInEveryPlaceAreRedacted(t *testing.T) {
 			clean := strings.ReplaceAll(place, "%s", fmt.Sprintf(message, redacted))
 			for _, o := range options {
 				p := placeParams(in)
-				want, _ := run(clean, o, p, whole, CauseAborted)
+				want, _ := run(clean, o, p, inOne, CauseAborted)
 				if !strings.Contains(want, redacted) && !strings.HasPrefix(name, "a tool event") && name != "an error that is an array" {
 					t.Fatalf("%s, %+v: the message does not leave", name, o)
 				}
-				for _, cut := range []cutter{whole, oneByte} {
+				for _, cut := range []cutter{inOne, oneByte} {
 					out, _ := run(in, o, p, cut, CauseAborted)
 					same(t, out, want, fmt.Sprintf("%s, %s, %+v: outputs", name, secret, o))
 				}
@@ -161,7 +161,7 @@ func TestSecretsInWhatIsRepeated(t *testing.T) {
 		"a response's last error": created(0, responseOfTests) + named("error", `{"message":"a \u0085 `+secret+`"}`),
 		"a run's":                 runEvent("message.delta", ``) + named("error", `{"message":"a \u0085 `+secret+`"}`),
 	} {
-		first, _ := run(in, Options{}, placeParams(in), whole, CauseAborted)
+		first, _ := run(in, Options{}, placeParams(in), inOne, CauseAborted)
 		from := strings.LastIndex(first, "data: {")
 		if name == "an error finish" {
 			from = strings.Index(first, `"hermes":{`)
@@ -218,7 +218,7 @@ func TestRedactionCostsLinearTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			took := func(n int) time.Duration {
 				in := []byte(hostileError(unit, n))
-				s := New(&Options{}, chat)
+				s := New(&Options{}, chatParams)
 				out := make([]byte, 0, 8*len(in))
 				begun := time.Now()
 				s.Feed(out, in, epoch)
@@ -248,7 +248,7 @@ func allocated() uint64 {
 func TestRedactionIsBounded(t *testing.T) {
 	const size = 256 << 10
 	feed := func(in string) (out []byte, took int64) {
-		s := New(&Options{MaxFrame: 8 << 20}, chat)
+		s := New(&Options{MaxFrame: 8 << 20}, chatParams)
 		out = make([]byte, 0, 4*len(in)+1<<20)
 		before := allocated()
 		out = s.Feed(out, []byte(in), epoch)

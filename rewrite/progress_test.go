@@ -85,13 +85,13 @@ func TestProgressForms(t *testing.T) {
 	for _, test := range tests {
 		want := role() + test.want + text("x") + stop()
 		same(t, repairWith(role()+start+end+text("x")+stop(), Options{Progress: test.form}), want, string(test.form)+": bytes")
-		p := chat
+		p := chatParams
 		p.Progress = test.form
 		if test.form == "" {
 			continue
 		}
 		for _, configured := range ProgressForms() {
-			out, _ := run(role()+start+end+text("x")+stop(), Options{Progress: configured}, p, whole, CauseEOF)
+			out, _ := run(role()+start+end+text("x")+stop(), Options{Progress: configured}, p, inOne, CauseEOF)
 			same(t, out, want, fmt.Sprintf("%s overriding %s: bytes", test.form, configured))
 		}
 	}
@@ -294,7 +294,7 @@ func TestBehindDoneOnlyCommentsAndChunksWithoutChoicesPass(t *testing.T) {
 				want += late
 			}
 			same(t, repairWith(good+late, o), want, "bytes behind [DONE]")
-			out, sum := run(good+late, o, chat, oneByte, CauseEOF)
+			out, sum := run(good+late, o, chatParams, oneByte, CauseEOF)
 			same(t, out, want, "bytes behind [DONE], one by one")
 			if sum.Tools != 0 || sum.Code != "" {
 				t.Errorf("%q: %+v", late, sum)
@@ -325,14 +325,5 @@ func TestEnvelopeOfToolEventsFollowsTheChunks(t *testing.T) {
 	}
 	if len(calls) != 4 || calls[0][:25] != calls[1][:25] || calls[1][:25] == calls[2][:25] || calls[2][:25] != calls[3][:25] {
 		t.Errorf("the tools have the ids %v", calls)
-	}
-}
-
-func TestIDsOfToolsCountThem(t *testing.T) {
-	m := New(&Options{}, chat).toolFront()
-	for n, want := range map[int]string{1: "0001", 9: "0009", 10: "0010", 256: "0256", 999: "0999", 1000: "1000", 12345: "12345"} {
-		if got := string(m.appendCallID(nil, n)); got != `"call_`+string(m.calls[:])+want+`"` || len(got) > len(`""`)+40 {
-			t.Errorf("%d: %s", n, got)
-		}
 	}
 }

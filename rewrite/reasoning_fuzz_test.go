@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose/prosetest"
 )
 
 // reasoningTokens are what FuzzReasoning makes text of.
@@ -16,8 +18,8 @@ var reasoningTokens = []string{
 // FuzzReasoning: content and reasoning are upstream's text minus tags and the
 // white space behind closing ones, however upstream cut it into deltas.
 func FuzzReasoning(f *testing.F) {
-	for _, c := range taggedTexts {
-		f.Add(c.in, []byte{}, []byte{1})
+	for _, c := range prosetest.TaggedTexts {
+		f.Add(c.In, []byte{}, []byte{1})
 	}
 	f.Add("", []byte{0, 23, 1, 18, 18, 23, 19, 0, 24, 1, 23}, []byte{0, 3, 6})
 	f.Fuzz(func(t *testing.T, raw string, script, cuts []byte) {
@@ -50,7 +52,7 @@ func FuzzReasoning(f *testing.F) {
 		if content == text && !strings.Contains(text, "`") {
 			same(t, repairWith(stream, Options{EmptyAnswer: EmptyAnswerPass}), stream, "bytes of what needs no change")
 		}
-		crashed, _ := run(shown+role()+deltas(text, cuts), keepsImitations, chat, whole, CauseAborted)
+		crashed, _ := run(shown+role()+deltas(text, cuts), keepsImitations, chatParams, inOne, CauseAborted)
 		v = look(t, crashed)
 		v.checkErrorFinish(t, CodeAborted)
 		same(t, v.content, content, "contents before a crash")

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose/prosetest"
 )
 
 var openingTag = regexp.MustCompile(`(?i)^<(think|thinking|reasoning|thought|mm:think|reasoning_scratchpad)>`)
@@ -57,7 +59,7 @@ func mayOpenBehind(content string, message int) bool {
 func fenceBehind(text string) (fence string) {
 	lines := strings.Split(text, "\n")
 	for _, line := range lines[:len(lines)-1] {
-		fence = fenceAfter(fence, line)
+		fence = prosetest.FenceAfter(fence, line)
 	}
 	return fence
 }

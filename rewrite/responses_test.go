@@ -80,7 +80,7 @@ func TestResponseFailed(t *testing.T) {
 			created(0, `"id":"resp_1","model":"m","a":`+strings.Repeat("[", jsonspan.MaxDepth+1)+strings.Repeat("]", jsonspan.MaxDepth+1)),
 			failed(`{"id":"resp_1","object":"response","status":"failed","created_at":1700000000,"model":"m","output":[],"error":`+incompleteError+`}`, `,"sequence_number":1`)},
 	} {
-		for _, cut := range []cutter{whole, oneByte} {
+		for _, cut := range []cutter{inOne, oneByte} {
 			out, sum := run(c.in, Options{}, p, cut, CauseEOF)
 			same(t, out, c.in+c.want, name+": bytes")
 			if sum.Code != CodeIncomplete {
@@ -96,7 +96,7 @@ func TestCauseOfAFailedResponse(t *testing.T) {
 	for cause, code := range map[Cause]string{
 		CauseEOF: CodeIncomplete, CauseAborted: CodeAborted, CauseTimeout: CodeTimeout, CauseShutdown: CodeShutdown,
 	} {
-		out, sum := run(created(0, responseOfTests), Options{}, Params{}, whole, cause)
+		out, sum := run(created(0, responseOfTests), Options{}, Params{}, inOne, cause)
 		if !strings.Contains(out, `"message":"`+Message(code)+`"`) || sum.Code != code || sum.ID != "resp_1" || sum.Model != "gpt" {
 			t.Errorf("cause %d: %+v, %s", cause, sum, out)
 		}
@@ -124,7 +124,7 @@ func TestEventsThatEndAResponse(t *testing.T) {
 // [DONE] without one of them is the end of a stream that was cut before it.
 func TestDoneOfAResponseThatHasNotEnded(t *testing.T) {
 	in := created(0, responseOfTests)
-	failed, _ := run(in, Options{}, Params{}, whole, CauseEOF)
+	failed, _ := run(in, Options{}, Params{}, inOne, CauseEOF)
 	for _, tail := range []string{"", "\n", ": x\n\n"} {
 		out, sum := run(in+doneFrame+tail, Options{}, Params{}, oneByte, CauseAborted)
 		same(t, out, failed+doneFrame+tail, "bytes")
@@ -176,9 +176,9 @@ func TestErrorEventOfAResponse(t *testing.T) {
 func TestLastEventOfAResponseWithoutItsBlankLine(t *testing.T) {
 	in := created(0, responseOfTests) + strings.TrimSuffix(strings.ReplaceAll(created(1, responseOfTests), "created", "completed"), "\n\n")
 	for _, end := range []string{"", "\n"} {
-		out, sum := run(in+end, Options{}, Params{}, whole, CauseEOF)
+		out, sum := run(in+end, Options{}, Params{}, inOne, CauseEOF)
 		same(t, out, in+end, "bytes")
-		out, _ = run(in+end, Options{}, Params{}, whole, CauseAborted)
+		out, _ = run(in+end, Options{}, Params{}, inOne, CauseAborted)
 		same(t, out, in+"\n\n", "bytes of a torn stream")
 		if sum.Code != "" {
 			t.Errorf("%+v", sum)

@@ -37,7 +37,7 @@ func TestRunFailed(t *testing.T) {
 		"an error event": {
 			runEvent("message.delta", ``) + named("error", `{"message": "overloaded"}`), `data: {"event": "run.failed", "run_id": "run_1", "error": "overloaded"}` + "\n\n"},
 	} {
-		for _, cut := range []cutter{whole, oneByte} {
+		for _, cut := range []cutter{inOne, oneByte} {
 			out, sum := run(c.in, Options{}, Params{RunID: "run_1"}, cut, CauseEOF)
 			same(t, out, c.in+c.want, name+": bytes")
 			if sum.Code == "" || sum.ID != "run_1" {

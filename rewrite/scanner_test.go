@@ -58,9 +58,9 @@ func TestEveryCutGivesTheSameOutput(t *testing.T) {
 	streams = append(streams, multiline(text("a"))+multiline(markerChunk("💻", "ls"))+multiline(finishChunk("stop", zeroUsage))+doneFrame)
 	for _, in := range streams {
 		for _, o := range []Options{{}, {MaxFrame: 64}, {Progress: ProgressUnnamed}} {
-			want, wantSum := run(in, o, chat, whole, CauseEOF)
+			want, wantSum := run(in, o, chatParams, inOne, CauseEOF)
 			for i := range len(in) + 1 {
-				s := New(&o, chat)
+				s := New(&o, chatParams)
 				out := s.Feed(nil, []byte(in[:i]), epoch)
 				out = s.Feed(out, []byte(in[i:]), epoch)
 				same(t, string(s.Finish(out, CauseEOF)), want, fmt.Sprintf("%q cut at %d", in, i))
@@ -71,7 +71,7 @@ func TestEveryCutGivesTheSameOutput(t *testing.T) {
 					return
 				}
 			}
-			got, _ := run(in, o, chat, oneByte, CauseEOF)
+			got, _ := run(in, o, chatParams, oneByte, CauseEOF)
 			same(t, got, want, "outputs byte by byte")
 		}
 	}
@@ -84,7 +84,7 @@ func multiline(frame string) string {
 
 func TestEventLeavesAsSoonAsItIsComplete(t *testing.T) {
 	for _, eol := range []string{"\n", "\r\n", "\r"} {
-		s := New(&Options{}, chat)
+		s := New(&Options{}, chatParams)
 		for _, f := range []string{role(), text("a"), delta(""), keepalive, text("\n"), "id: 1\n\n", reasoning("x")} {
 			f = strings.ReplaceAll(f, "\n", eol)
 			// An event is complete at the CR of its blank line: nothing says
@@ -103,7 +103,7 @@ func TestEventLeavesAsSoonAsItIsComplete(t *testing.T) {
 
 func TestEventDoesNotLeaveBeforeItIsComplete(t *testing.T) {
 	f := text("a")
-	s := New(&Options{}, chat)
+	s := New(&Options{}, chatParams)
 	for i := range len(f) - 1 {
 		if out := s.Feed(nil, []byte(f[i:i+1]), epoch); len(out) > 0 {
 			t.Fatalf("%q leaves at byte %d", out, i)
@@ -144,7 +144,7 @@ func TestChangedFrameKeepsItsFraming(t *testing.T) {
 func TestActiveAtTheFirstChunk(t *testing.T) {
 	before := "data: {\"a\": 1}\n\nevent: x\ndata: {\"b\": 2}\n\n" + g2End("x", "y")
 	in := before + text("a\n`💻 ls`\nb")
-	out, _ := run(in, Options{}, Params{}, whole, CauseEOF)
+	out, _ := run(in, Options{}, Params{}, inOne, CauseEOF)
 	if !strings.HasPrefix(out, before+text("a\nb")) {
 		t.Errorf("%s", out)
 	}
@@ -153,7 +153,7 @@ func TestActiveAtTheFirstChunk(t *testing.T) {
 
 func TestActiveAtOnceWhenThePathSaysSo(t *testing.T) {
 	look(t, repair("data: {\"a\": 1}\n\n")).checkErrorFinish(t, "upstream_incomplete")
-	s := New(&Options{}, chat)
+	s := New(&Options{}, chatParams)
 	if !s.Active() {
 		t.Error("not active")
 	}
@@ -169,7 +169,7 @@ func TestOtherObjectsDoNotActivate(t *testing.T) {
 		`: {"object": "chat.completion.chunk"}` + "\n\n",
 		doneFrame,
 	} {
-		out, _ := run(in, Options{}, Params{}, whole, CauseAborted)
+		out, _ := run(in, Options{}, Params{}, inOne, CauseAborted)
 		same(t, out, in, "bytes")
 	}
 }
@@ -205,7 +205,7 @@ func TestWebPlatformTestsOfTheEventStream(t *testing.T) {
 		if got := fmt.Sprintf("%q", decode(in)); got != fmt.Sprintf("%q", want) {
 			t.Errorf("%s: the tests' decoder says %s, want %q", name, got, want)
 		}
-		for _, cut := range []cutter{whole, oneByte, atRandom(1, 9)} {
+		for _, cut := range []cutter{inOne, oneByte, atRandom(1, 9)} {
 			out, _ := run(in, Options{}, Params{}, cut, CauseEOF)
 			same(t, out, in, name+": bytes")
 		}
@@ -255,7 +255,7 @@ func TestMarkerChunkBehindAByteOrderMark(t *testing.T) {
 }
 
 func TestKeepaliveBeforeAByteOrderMark(t *testing.T) {
-	s := New(&Options{}, chat)
+	s := New(&Options{}, chatParams)
 	out := s.Keepalive(nil)
 	out = s.Feed(out, []byte(mark+text("first")+text("second")+stop()), epoch)
 	if v := look(t, string(s.Finish(out, CauseEOF))); v.content != "firstsecond" {
@@ -321,7 +321,7 @@ func eventsOf(in string) (events []event) {
 }
 
 func TestCutInTheSecondLineOfAFrame(t *testing.T) {
-	// data line whole, event line cut: the client would get another event.
+	// data line inOne, event line cut: the client would get another event.
 	f := `data: {"tool": "terminal", "emoji": "x", "label": "l", "toolCallId": "c", "status": "running"}` + "\nevent: hermes.tool.pro"
 	same(t, repair(role()+text("x")+f), repair(role()+text("x")), "outputs")
 	f = strings.TrimSuffix(text("y"), "\n") + "da"

@@ -17,8 +17,8 @@ func TestManySecretsTakeLittleMemory(t *testing.T) {
 		times uint64 // the length of the frame
 		in    func(secret string) string
 	}{
-		"a message that is no JSON": {chat, 7, func(s string) string { return role() + named("error", strings.Repeat(s, n)) }},
-		"errors": {chat, 3, func(s string) string {
+		"a message that is no JSON": {chatParams, 7, func(s string) string { return role() + named("error", strings.Repeat(s, n)) }},
+		"errors": {chatParams, 3, func(s string) string {
 			return role() + "data: {" + strings.Repeat(`"error":"`+s+`",`, n) + `"x":1}` + "\n\n"
 		}},
 		"an error of a run": {Params{RunID: "run_1"}, 7, func(s string) string {

@@ -97,7 +97,7 @@ func TestSessionsThatAreCompletePassByteForByte(t *testing.T) {
 	for name, body := range sessionStreams(t) {
 		for framing, in := range reframed(body) {
 			for _, cause := range causes {
-				for _, cut := range []cutter{whole, oneByte, atRandom(3, 99)} {
+				for _, cut := range []cutter{inOne, oneByte, atRandom(3, 99)} {
 					out, sum := run(in, Options{}, sessionParams, cut, cause)
 					same(t, out, in, name+" in "+framing+": bytes")
 					want := ""
@@ -168,7 +168,7 @@ func TestSessionsInEveryFramingAndCut(t *testing.T) {
 	cut := strings.LastIndex(body, "event: tool.failed") + 40
 	for framing, in := range reframed(body[:cut]) {
 		for _, o := range []Options{{}, {MaxFrame: 300}, {MaxFrame: 20}} {
-			want, wantSum := run(in, o, sessionParams, whole, CauseAborted)
+			want, wantSum := run(in, o, sessionParams, inOne, CauseAborted)
 			if o.MaxFrame == 0 && (strings.Count(want, `"preview": null`) != 3 || strings.Count(want, "event: error") != 1 || wantSum.Code != CodeAborted) {
 				t.Errorf("%s: %+v, %s", framing, wantSum, want[cut:])
 			}
@@ -223,7 +223,7 @@ func TestEndOfASession(t *testing.T) {
 		"a run that failed":      {sessionFrame("run.failed", m1+`"failed": true`, 1) + sessionFrame("done", "", 2), "", CodeAgentError},
 		"a done that is no JSON": {"event: done\ndata: ok\n\n", "", ""},
 	} {
-		for _, cut := range []cutter{whole, oneByte} {
+		for _, cut := range []cutter{inOne, oneByte} {
 			in := strings.TrimSuffix(c.in, "\x00")
 			fed := in
 			if in != c.in {
@@ -264,7 +264,7 @@ func TestLargeEventsOfASession(t *testing.T) {
 	o := Options{MaxFrame: 400}
 	big := strings.Repeat("x", 1000)
 	in := sessionFrame("run.started", "", 1) + sessionFrame("tool.started", `"message_id": "m", "tool_name": "write_file", "preview": null, "args": {"content": "`+big+`"}`, 2)
-	for _, cut := range []cutter{whole, oneByte, atRandom(1, 700)} {
+	for _, cut := range []cutter{inOne, oneByte, atRandom(1, 700)} {
 		out, _ := run(in, o, sessionParams, cut, CauseAborted)
 		rest := strings.TrimPrefix(out, in)
 		if !strings.HasPrefix(rest, "event: tool.completed\ndata: {\"message_id\": \"m\", \"tool_name\": \"write_file\", ") || !strings.Contains(rest, `"seq": 3`) || !strings.HasSuffix(rest, "event: done\ndata: {\"session_id\": \"sess_1\", \"run_id\": \"run_1\", \"seq\": 5, \"ts\": 1795165131.1}\n\n") {

@@ -12,7 +12,7 @@ import (
 // always returns what returns id.
 func always(id string) func() string { return func() string { return id } }
 
-var chat = Params{Active: true, ID: always("chatcmpl-none"), Created: 1700000000}
+var chatParams = Params{Active: true, ID: always("chatcmpl-none"), Created: 1700000000}
 
 const envelopeOfTests = `"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1795164800, "model": "hermes-agent"`
 
@@ -117,7 +117,7 @@ func (r recording) chat() bool {
 // params are those of a request for the stream.
 func (r recording) params() Params {
 	if r.chat() {
-		return chat
+		return chatParams
 	}
 	return otherParams(r.body)
 }

@@ -186,7 +186,7 @@ func TestToolEndsWhileTextIsHeld(t *testing.T) {
 // paragraph break as well.
 func TestSecondStretchThatIsHalfAClosingTag(t *testing.T) {
 	for _, end := range []string{"", g2Start("t", "💻", "l", "call_1")} {
-		out, _ := run(role()+texts("<think>a</think>", "<think>", "</thi")+end, Options{}, chat, whole, CauseAborted)
+		out, _ := run(role()+texts("<think>a</think>", "<think>", "</thi")+end, Options{}, chatParams, inOne, CauseAborted)
 		same(t, look(t, out).reasoning, "a\n\n</thi", "reasonings")
 	}
 }

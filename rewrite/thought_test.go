@@ -3,6 +3,9 @@ package rewrite
 import (
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose/prosetest"
 )
 
 // inDeltas cuts a text into deltas of n runes each.
@@ -17,24 +20,24 @@ func inDeltas(s string, n int) string {
 }
 
 func TestTagsSplitAnywhere(t *testing.T) {
-	for _, c := range taggedTexts {
-		for n := 1; n <= len(c.in); n++ {
-			in := role() + inDeltas(c.in, n) + stop()
+	for _, c := range prosetest.TaggedTexts {
+		for n := 1; n <= len(c.In); n++ {
+			in := role() + inDeltas(c.In, n) + stop()
 			out := repair(in)
 			v := look(t, out)
-			same(t, v.content, c.content, c.name+": contents")
-			same(t, v.reasoning, c.reasoning, c.name+": reasonings")
-			same(t, repair(out), out, c.name+": twice and once")
-			same(t, repairWith(in, Options{Reasoning: ReasoningKeep}), in, c.name+": bytes of what is kept")
+			same(t, v.content, c.Content, c.Name+": contents")
+			same(t, v.reasoning, c.Reasoning, c.Name+": reasonings")
+			same(t, repair(out), out, c.Name+": twice and once")
+			same(t, repairWith(in, Options{Reasoning: ReasoningKeep}), in, c.Name+": bytes of what is kept")
 			dropped := look(t, repairWith(in, Options{Reasoning: ReasoningDrop}))
-			if dropped.content != c.content || dropped.reasoning != "" {
-				t.Errorf("%s: dropped: content %q, reasoning %q", c.name, dropped.content, dropped.reasoning)
+			if dropped.content != c.Content || dropped.reasoning != "" {
+				t.Errorf("%s: dropped: content %q, reasoning %q", c.Name, dropped.content, dropped.reasoning)
 			}
-			if c.reasoning == "" && c.content == c.in {
-				same(t, out, in, c.name+": bytes of what needs no change")
+			if c.Reasoning == "" && c.Content == c.In {
+				same(t, out, in, c.Name+": bytes of what needs no change")
 			}
 			if t.Failed() {
-				t.Fatalf("%s in deltas of %d", c.name, n)
+				t.Fatalf("%s in deltas of %d", c.Name, n)
 			}
 		}
 	}
@@ -268,10 +271,11 @@ func TestPartialOfReasoning(t *testing.T) {
 func TestCrashInsideReasoning(t *testing.T) {
 	for _, in := range []string{"<think>plan", "<think>plan</th", "<think>plan</think", "<think>plan `</think>"} {
 		for n := 1; n <= len(in); n++ {
-			out, sum := run(inDeltas(in, n), Options{}, chat, whole, CauseAborted)
+			out, sum := run(inDeltas(in, n), Options{}, chatParams, inOne, CauseAborted)
 			v := look(t, out)
 			v.checkErrorFinish(t, CodeAborted)
-			_, want := separated(in)
+			_, thought, _ := prose.Split([]byte(in), nil)
+			want := unquote([]byte(`"` + string(thought) + `"`))
 			same(t, v.reasoning, want, in+": reasonings")
 			if v.content != "" || sum.Reasoning != 1 {
 				t.Errorf("%s: content %q, %d stretches", in, v.content, sum.Reasoning)

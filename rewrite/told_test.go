@@ -12,7 +12,7 @@ import (
 // The summary counts what came and names what it was.
 func TestSummaryOfAStream(t *testing.T) {
 	o := Options{MaxFrame: 400}
-	s := New(&o, chat)
+	s := New(&o, chatParams)
 	var out []byte
 	out = s.Keepalive(out)
 	if sum := s.Summary(); sum != (Summary{Keepalives: 1}) || s.Frames() != 0 || s.Chunks() != 0 {
@@ -50,7 +50,7 @@ func TestStepsSayWhatIsHeld(t *testing.T) {
 		{role() + text("a") + stop(), "- - - - end"},
 		{inCRLF(role() + text("a\n`💻 l")), "- - held held end"},
 	} {
-		steps, _ := explained(c.in, Options{}, chat, whole, CauseAborted)
+		steps, _ := explained(c.in, Options{}, chatParams, inOne, CauseAborted)
 		var got []string
 		for _, s := range steps {
 			switch {
@@ -70,7 +70,7 @@ func TestStepsSayWhatIsHeld(t *testing.T) {
 
 // A note stands once in a step, however often it holds.
 func TestNotesStandOnce(t *testing.T) {
-	steps, _ := explained(text("a\n`💻 x`\n`💻 y`\n`💻 z`\nb")+stop(), Options{}, chat, whole, CauseEOF)
+	steps, _ := explained(text("a\n`💻 x`\n`💻 y`\n`💻 z`\nb")+stop(), Options{}, chatParams, inOne, CauseEOF)
 	for _, s := range steps {
 		for i, n := range s.Notes {
 			for _, other := range s.Notes[:i] {
@@ -156,22 +156,22 @@ func TestNotesOfWhatIsDone(t *testing.T) {
 		name, in, section, says string
 		p                       Params
 	}{
-		{"a tool behind the finish", finishChunk("stop", realUsage) + g2Start("t", "💻", "l", "1"), "2", "behind the finish chunk", chat},
-		{"an orphan without an id", named("hermes.tool.progress", `{"tool": "t", "status": "completed"}`), "2", "not open", chat},
-		{"a frame without its blank line", strings.TrimSuffix(text("a"), "\n"), "3", "blank line", chat},
-		{"what is behind the end", stop() + ": c\n", "0", "passes", chat},
-		{"a frame that is too large", role() + large, "0", "max_frame", chat},
-		{"no JSON", role() + "data: {\"a\n\n", "0", "JSON", chat},
-		{"text without usage", text("a") + finishChunk("stop", zeroUsage), "3", "0/0/0", chat},
-		{"an error frame", role() + "data: {\"error\": {\"message\": \"m\"}}\n\n", "3", "error", chat},
-		{"a stop behind it", role() + "data: {\"error\": {\"message\": \"m\"}}\n\n" + stop(), "3", "stop behind", chat},
-		{"a stop on a tool", g1("terminal", "💻", "l") + finishChunk("stop", zeroUsage), "3", "false stop", chat},
-		{"[DONE] is lacking", text("a") + finishChunk("stop", realUsage), "3", "[DONE]", chat},
-		{"white space behind a tag", text(think) + stop(), "4", "white space", chat},
-		{"a part of a closing tag", text("<think>a</thi") + text("nk>b") + stop(), "4", "may be a closing tag", chat},
+		{"a tool behind the finish", finishChunk("stop", realUsage) + g2Start("t", "💻", "l", "1"), "2", "behind the finish chunk", chatParams},
+		{"an orphan without an id", named("hermes.tool.progress", `{"tool": "t", "status": "completed"}`), "2", "not open", chatParams},
+		{"a frame without its blank line", strings.TrimSuffix(text("a"), "\n"), "3", "blank line", chatParams},
+		{"what is behind the end", stop() + ": c\n", "0", "passes", chatParams},
+		{"a frame that is too large", role() + large, "0", "max_frame", chatParams},
+		{"no JSON", role() + "data: {\"a\n\n", "0", "JSON", chatParams},
+		{"text without usage", text("a") + finishChunk("stop", zeroUsage), "3", "0/0/0", chatParams},
+		{"an error frame", role() + "data: {\"error\": {\"message\": \"m\"}}\n\n", "3", "error", chatParams},
+		{"a stop behind it", role() + "data: {\"error\": {\"message\": \"m\"}}\n\n" + stop(), "3", "stop behind", chatParams},
+		{"a stop on a tool", g1("terminal", "💻", "l") + finishChunk("stop", zeroUsage), "3", "false stop", chatParams},
+		{"[DONE] is lacking", text("a") + finishChunk("stop", realUsage), "3", "[DONE]", chatParams},
+		{"white space behind a tag", text(think) + stop(), "4", "white space", chatParams},
+		{"a part of a closing tag", text("<think>a</thi") + text("nk>b") + stop(), "4", "may be a closing tag", chatParams},
 		{"another stream that is cut", failed, contract.SectionOther, "cut", Params{}},
 	} {
-		steps, _ := explained(c.in, Options{MaxFrame: 400}, c.p, whole, CauseEOF)
+		steps, _ := explained(c.in, Options{MaxFrame: 400}, c.p, inOne, CauseEOF)
 		found := false
 		for _, s := range steps {
 			for _, n := range s.Notes {
@@ -198,7 +198,7 @@ func TestMessagesOfCodes(t *testing.T) {
 
 // A stream tells how far it is.
 func TestStreamTellsWhetherItIsDone(t *testing.T) {
-	s := New(&Options{}, chat)
+	s := New(&Options{}, chatParams)
 	tells := func(finished, done, guarded bool) {
 		t.Helper()
 		if s.Finished() != finished || s.Done() != done || s.Guarded() != guarded {

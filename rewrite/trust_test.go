@@ -6,6 +6,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/whole"
 )
 
 func TestTextBehindATrustedMarkerInTheSameDeltaIsAnAnswer(t *testing.T) {
@@ -39,7 +40,7 @@ func TestWhatStartsNoTool(t *testing.T) {
 		"a delta of which another counts": role() + text("Sure") + strings.Replace(delta(""), `"delta": {}`, `"delta": {"content": "\n`+"`💻 ls`"+`\n"}, "delta": {}`, 1) + stop(),
 	} {
 		for _, o := range allOptions() {
-			out, sum := run(in, o, chat, whole, CauseEOF)
+			out, sum := run(in, o, chatParams, inOne, CauseEOF)
 			if v := look(t, out); len(v.tools) > 0 || sum.Tools > 0 || v.finishes[0] != "stop" {
 				t.Errorf("%s: %d tools, finish %q with %+v:\n%s", name, sum.Tools, v.finishes, o, out)
 			}
@@ -73,7 +74,7 @@ func TestBackticksBehindThreeOpenNoFence(t *testing.T) {
 				}
 			}
 		}
-		if healed, n := stripMarkers(jsonspan.Inside(jsonspan.Quote(in)), marker.Hermes); n != 1 {
+		if healed, n := whole.StripMarkers(jsonspan.Inside(jsonspan.Quote(in)), marker.Hermes); n != 1 {
 			t.Errorf("%q: healed %q", in, healed)
 		}
 	}

@@ -42,7 +42,7 @@ func TestWhatIsLeftOfAChunkIsNoMarker(t *testing.T) {
 					t.Errorf("a tool starts:\n%s", once)
 				}
 				for _, cut := range []cutter{oneByte, atRandom(1, 99)} {
-					again, _ := run(in, o, chat, cut, CauseEOF)
+					again, _ := run(in, o, chatParams, cut, CauseEOF)
 					same(t, again, once, "outputs of two cuts")
 				}
 				if t.Failed() {
@@ -80,7 +80,7 @@ func TestPartsKeepTheirLF(t *testing.T) {
 		if s := strings.ReplaceAll(want, "\r\n", ""); strings.Contains(s, "\r") {
 			t.Errorf("%q: a CR without its LF:\n%q", c.in, want)
 		}
-		s := New(&c.o, chat)
+		s := New(&c.o, chatParams)
 		out := s.Feed(nil, []byte(in[:len(in)-1]), epoch)
 		from := len(out)
 		out = s.Keepalive(out)
@@ -103,8 +103,8 @@ func TestPartsKeepTheirLF(t *testing.T) {
 func TestHeldFrameGoesWithItsLF(t *testing.T) {
 	crlf := func(s string) string { return strings.ReplaceAll(s, "\n\n", "\r\n\r\n") }
 	in := role() + texts("a\n`💻", " ls", "`\n", "b") + stop()
-	for _, cut := range []cutter{whole, oneByte} {
-		out, _ := run(crlf(in), Options{}, chat, cut, CauseEOF)
+	for _, cut := range []cutter{inOne, oneByte} {
+		out, _ := run(crlf(in), Options{}, chatParams, cut, CauseEOF)
 		same(t, out, crlf(repair(in)), "bytes")
 	}
 }

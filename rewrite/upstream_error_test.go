@@ -221,7 +221,7 @@ func TestFinishReasonMayBeEscaped(t *testing.T) {
 		{role() + text("a") + finishChunk(`\u0065rror`, ""), "error", CodeAgentError},
 		{role() + text("a") + finishChunk(`st\u006fp`, realUsage), "stop", ""},
 	} {
-		out, sum := run(c.in+doneFrame, Options{}, chat, whole, CauseEOF)
+		out, sum := run(c.in+doneFrame, Options{}, chatParams, inOne, CauseEOF)
 		v := look(t, out)
 		if len(v.finishes) != 1 || v.finishes[0] != c.reason || sum.FinishReason != c.reason || sum.Code != c.code {
 			t.Errorf("%q: finish reasons %q, summary %+v, want %q with the code %q", c.in, v.finishes, sum, c.reason, c.code)
@@ -235,7 +235,7 @@ func TestWrappedErrorEventHasNoSecrets(t *testing.T) {
 	const empty = envelopeOfTests + `, "choices": [{"index": 0, "delta": {}, "finish_reason": null}]`
 	in := role() + text("a") + g2Start("terminal", "💻", "ls", "call_1") + named("error", `{`+empty+`, "detail": "sk-abcdefghij", "error": "boom"}`) + finishChunk("stop", realUsage) + doneFrame
 	for _, o := range allOptions() {
-		out, sum := run(in, o, chat, oneByte, CauseEOF)
+		out, sum := run(in, o, chatParams, oneByte, CauseEOF)
 		if strings.Contains(out, "sk-abcdefghij") {
 			t.Errorf("%+v: a secret has left:\n%s", o, out)
 		}

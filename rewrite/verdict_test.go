@@ -16,7 +16,7 @@ func TestStopWithoutTextAndZeroUsageIsACrash(t *testing.T) {
 		role() + g1("_thinking", "💭", "hm"),
 	} {
 		for _, z := range ZeroUsageValues() {
-			out, sum := run(in+finishChunk("stop", zeroUsage)+doneFrame, Options{ZeroUsage: z}, chat, whole, CauseEOF)
+			out, sum := run(in+finishChunk("stop", zeroUsage)+doneFrame, Options{ZeroUsage: z}, chatParams, inOne, CauseEOF)
 			look(t, out).checkErrorFinish(t, "agent_crashed")
 			if sum.Code != "agent_crashed" || sum.FinishReason != "error" {
 				t.Errorf("%+v", sum)
@@ -42,13 +42,13 @@ func TestStopWithoutAnAnswerButWithUsageIsAnEmptyAnswer(t *testing.T) {
 	} {
 		for _, in := range []string{"", role(), role() + text(" \n "), role() + reasoning(" "), role() + g1("_thinking", "💭", "hm")} {
 			in += finishChunk("stop", usage) + doneFrame
-			out, sum := run(in, Options{}, chat, whole, CauseEOF)
+			out, sum := run(in, Options{}, chatParams, inOne, CauseEOF)
 			look(t, out).checkErrorFinish(t, CodeEmpty)
 			if sum.Code != CodeEmpty || sum.FinishReason != "error" {
 				t.Errorf("%+v", sum)
 			}
 			same(t, repair(out), out, "twice and once")
-			passed, sum := run(in, Options{EmptyAnswer: EmptyAnswerPass}, chat, whole, CauseEOF)
+			passed, sum := run(in, Options{EmptyAnswer: EmptyAnswerPass}, chatParams, inOne, CauseEOF)
 			if v := look(t, passed); v.finishes[0] != "stop" || sum.Code != "" {
 				t.Errorf("empty_answer pass: %s", passed)
 			}
@@ -61,7 +61,7 @@ func TestStopWithoutAnAnswerButWithUsageIsAnEmptyAnswer(t *testing.T) {
 func TestEmptyAnswersOfOtherServersPass(t *testing.T) {
 	for _, usage := range []string{"", `, "usage": null`, `, "usage": {}`, `, "usage": 5`} {
 		for _, in := range []string{role(), role() + markerChunk("💻", "ls"), role() + text("a") + g2Start("t", "💻", "l", "1") + g2End("t", "1")} {
-			out, sum := run(in+finishChunk("stop", usage)+doneFrame, Options{}, chat, whole, CauseEOF)
+			out, sum := run(in+finishChunk("stop", usage)+doneFrame, Options{}, chatParams, inOne, CauseEOF)
 			if v := look(t, out); v.finishes[0] != "stop" || sum.Code != "" {
 				t.Errorf("%s: %+v in %s", usage, sum, out)
 			}
@@ -141,20 +141,20 @@ func TestStopOnHousekeepingIsAGoodEnd(t *testing.T) {
 				text(" ") + start:       CodeEmpty,
 				reasoning("hm") + start: CodeEmpty,
 			} {
-				out, sum := run(role()+in+stop(), Options{}, chat, whole, CauseEOF)
+				out, sum := run(role()+in+stop(), Options{}, chatParams, inOne, CauseEOF)
 				if sum.Code != code {
 					t.Errorf("%s: code %q, want %q in %s", test.tool, sum.Code, code, in)
 				}
 				same(t, repair(out), out, "twice and once")
 			}
-			_, sum := run(role()+text("Noted.")+start+finishChunk("stop", zeroUsage), Options{}, chat, whole, CauseEOF)
+			_, sum := run(role()+text("Noted.")+start+finishChunk("stop", zeroUsage), Options{}, chatParams, inOne, CauseEOF)
 			if sum.Code != CodeCrashed {
 				t.Errorf("%s without usage: code %q", test.tool, sum.Code)
 			}
 		}
 	}
 	for _, start := range []string{markerChunk("🔍", "tea"), markerChunk("🧠", "ask them all"), g1("web_search", "🔍", "tea")} {
-		if _, sum := run(role()+text("Noted.")+start+stop(), Options{}, chat, whole, CauseEOF); sum.Code != CodeEmpty {
+		if _, sum := run(role()+text("Noted.")+start+stop(), Options{}, chatParams, inOne, CauseEOF); sum.Code != CodeEmpty {
 			t.Errorf("another tool that has the emoji: code %q", sum.Code)
 		}
 	}
@@ -174,10 +174,10 @@ func TestStopOnAToolWithTextBehindPasses(t *testing.T) {
 
 func TestZeroUsageWithTextPassesUntilTheModelHasReportedUsage(t *testing.T) {
 	in := role() + text("x") + finishChunk("stop", zeroUsage) + doneFrame
-	p := chat
+	p := chatParams
 	m := memory{}
 	p.Usage = m
-	out, sum := run(in, Options{}, p, whole, CauseEOF)
+	out, sum := run(in, Options{}, p, inOne, CauseEOF)
 	same(t, out, in, "bytes")
 	if !sum.ZeroUsagePassed || sum.Code != "" {
 		t.Errorf("%+v, want a warning", sum)
@@ -185,15 +185,15 @@ func TestZeroUsageWithTextPassesUntilTheModelHasReportedUsage(t *testing.T) {
 	if len(m) != 0 {
 		t.Errorf("0/0/0 was remembered as usage: %v", m)
 	}
-	_, sum = run(role()+text("x")+stop(), Options{}, p, whole, CauseEOF)
+	_, sum = run(role()+text("x")+stop(), Options{}, p, inOne, CauseEOF)
 	if !m["hermes-agent"] || sum.ZeroUsagePassed {
 		t.Errorf("memory %v, %+v", m, sum)
 	}
-	out, _ = run(in, Options{}, p, whole, CauseEOF)
+	out, _ = run(in, Options{}, p, inOne, CauseEOF)
 	look(t, out).checkErrorFinish(t, "agent_crashed")
 	// Another model knows nothing of it.
 	other := strings.ReplaceAll(in, "hermes-agent", "another")
-	out, _ = run(other, Options{}, p, whole, CauseEOF)
+	out, _ = run(other, Options{}, p, inOne, CauseEOF)
 	same(t, out, other, "bytes of another model")
 }
 
@@ -202,10 +202,10 @@ func TestUsageIsRememberedFromAnyChunk(t *testing.T) {
 		role() + text("x") + finishChunk("length", realUsage),
 		role() + text("x") + finishChunk("stop", "") + `data: {` + envelopeOfTests + `, "choices": []` + realUsage + "}\n\n",
 	} {
-		p := chat
+		p := chatParams
 		m := memory{}
 		p.Usage = m
-		run(in+doneFrame, Options{}, p, whole, CauseEOF)
+		run(in+doneFrame, Options{}, p, inOne, CauseEOF)
 		if !m["hermes-agent"] {
 			t.Errorf("nothing was remembered of %s", in)
 		}
@@ -215,9 +215,9 @@ func TestUsageIsRememberedFromAnyChunk(t *testing.T) {
 func TestZeroUsageErrorAndPassNeedNoMemory(t *testing.T) {
 	in := role() + text("x") + finishChunk("stop", zeroUsage) + doneFrame
 	look(t, repairWith(in, Options{ZeroUsage: ZeroUsageError})).checkErrorFinish(t, "agent_crashed")
-	p := chat
+	p := chatParams
 	p.Usage = memory{"hermes-agent": true}
-	out, sum := run(in, Options{ZeroUsage: ZeroUsagePass}, p, whole, CauseEOF)
+	out, sum := run(in, Options{ZeroUsage: ZeroUsagePass}, p, inOne, CauseEOF)
 	same(t, out, in, "bytes")
 	if !sum.ZeroUsagePassed {
 		t.Errorf("%+v, want a warning", sum)
@@ -232,10 +232,10 @@ func TestZeroUsageWithReasoningOnlyIsOfTheThirdRule(t *testing.T) {
 
 func TestStopWithRealUsagePasses(t *testing.T) {
 	in := role() + text("x") + stop()
-	p := chat
+	p := chatParams
 	p.Usage = memory{"hermes-agent": true}
 	for _, z := range ZeroUsageValues() {
-		out, _ := run(in, Options{ZeroUsage: z}, p, whole, CauseEOF)
+		out, _ := run(in, Options{ZeroUsage: z}, p, inOne, CauseEOF)
 		same(t, out, in, "bytes")
 	}
 }
@@ -293,18 +293,18 @@ func TestMemoryIsToldOfAnswersTakenForCrashes(t *testing.T) {
 		text("x") + stop():                         "",
 	} {
 		m := &observedMemory{memory: memory{"hermes-agent": true}}
-		p := chat
+		p := chatParams
 		p.Usage = m
-		run(role()+in, Options{}, p, whole, CauseEOF)
+		run(role()+in, Options{}, p, inOne, CauseEOF)
 		if got := strings.Join(m.told, " "); got != want {
 			t.Errorf("told %q, want %q of %s", got, want, in)
 		}
 	}
 	m := &observedMemory{memory: memory{}}
-	p := chat
+	p := chatParams
 	p.Usage = m
-	run(role()+text("x")+finishChunk("stop", zeroUsage), Options{}, p, whole, CauseEOF)
-	run(role()+text("x")+finishChunk("stop", zeroUsage), Options{ZeroUsage: ZeroUsageError}, p, whole, CauseEOF)
+	run(role()+text("x")+finishChunk("stop", zeroUsage), Options{}, p, inOne, CauseEOF)
+	run(role()+text("x")+finishChunk("stop", zeroUsage), Options{ZeroUsage: ZeroUsageError}, p, inOne, CauseEOF)
 	if len(m.told) != 0 {
 		t.Errorf("told %q of a model that is not known", m.told)
 	}
@@ -328,9 +328,9 @@ func TestMemoryIsToldWhetherUpstreamReportsItsFailures(t *testing.T) {
 		named("hermes.status", `{}`) + markerChunk("💻", "ls") + named("hermes.status", `{}`):   "reports old reports",
 	} {
 		m := &observedMemory{memory: memory{}}
-		p := chat
+		p := chatParams
 		p.Usage = m
-		run(role()+in, Options{}, p, whole, CauseEOF)
+		run(role()+in, Options{}, p, inOne, CauseEOF)
 		if got := strings.Join(m.told, " "); got != want {
 			t.Errorf("told %q, want %q of %s", got, want, in)
 		}

@@ -97,3 +97,46 @@ func (o *Output) Release(held, out []byte) {
 func endsTorn(b []byte) bool {
 	return len(b) > 0 && b[len(b)-1] == '\r' && bytes.Contains(b, []byte("\r\n"))
 }
+
+// Writer is an Output with the bytes that leave, from when the caller sets them, so as
+// to append to what it has, until it takes them.
+type Writer struct {
+	Output
+	Bytes []byte
+}
+
+// Take returns the bytes, which are the caller's again.
+func (w *Writer) Take() []byte {
+	b := w.Bytes
+	w.Bytes = nil
+	return b
+}
+
+// Next is Output.Next.
+func (w *Writer) Next(u Unit) { w.Bytes = w.Output.Next(w.Bytes, u) }
+
+// BeginOwn must be called before a frame of the caller's own is appended to Bytes. It
+// completes a torn CRLF.
+func (w *Writer) BeginOwn() { w.Bytes = w.AppendLF(w.Bytes) }
+
+// BeginOwnFirst is BeginOwn for a frame that may come before any unit.
+func (w *Writer) BeginOwnFirst() {
+	w.Bytes = w.AppendMark(w.Bytes)
+	w.BeginOwn()
+}
+
+// Unit forwards the unit b as it is.
+func (w *Writer) Unit(b []byte) {
+	w.Bytes = append(w.Bytes, b...)
+	w.Forward(b)
+}
+
+// Frame forwards the frame f with the replacements in edits, which are then done.
+func (w *Writer) Frame(f *Frame, edits *Splice) {
+	w.Bytes = edits.Append(w.Bytes, f)
+	w.Forward(f.Raw)
+	edits.Reset()
+}
+
+// Release is Output.Release for bytes that are among those that leave.
+func (w *Writer) Release(held []byte) { w.Output.Release(held, w.Bytes) }

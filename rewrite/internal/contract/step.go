@@ -1,5 +1,7 @@
 package contract
 
+import "slices"
+
 // Step is what became of a piece of upstream's stream: of a frame, of comments,
 // of a part of a frame that is too large, or of upstream's end.
 type Step struct {
@@ -33,3 +35,23 @@ const (
 	SectionReasoning = "4"
 	SectionOther     = "6"
 )
+
+// Notes are what is done to the piece under way. A nil *Notes belongs to a stream of which
+// nobody asks for an explanation: then to add one does nothing.
+type Notes struct{ list []Note }
+
+// Add adds a note, once.
+func (n *Notes) Add(section, text string) {
+	if n == nil {
+		return
+	}
+	if note := (Note{section, text}); !slices.Contains(n.list, note) {
+		n.list = append(n.list, note)
+	}
+}
+
+// List returns the notes, which are valid until Reset.
+func (n *Notes) List() []Note { return n.list }
+
+// Reset begins with another piece.
+func (n *Notes) Reset() { n.list = n.list[:0] }

@@ -44,3 +44,18 @@ func (s ToolSource) Tells(completed bool) bool {
 	}
 	return true
 }
+
+// Reason returns the source in words.
+func (s ToolSource) Reason() string {
+	switch s {
+	case SourceUpstream:
+		return "upstream says so"
+	case SourceMarker:
+		return "its marker is here"
+	case SourceImitation:
+		return "a marker that is trusted is here"
+	case SourceInferred:
+		return "what comes now proves it"
+	}
+	return "the stream ends"
+}

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strings"
 	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
 )
 
 // Quote returns text as a JSON string, with no more escapes than it needs.
@@ -40,4 +43,14 @@ func OneLine(b []byte) []byte {
 		return b
 	}
 	return bytes.ReplaceAll(b, []byte("\n"), []byte(" "))
+}
+
+// Unquote returns what the JSON string raw says, "" if raw is no string. What has no
+// escape is returned as a part of raw.
+func Unquote(raw string) string {
+	in := Inside(raw)
+	if strings.IndexByte(in, '\\') < 0 {
+		return in
+	}
+	return gjson.Parse(raw).String()
 }

@@ -15,9 +15,8 @@ const MaxHeldLine = 4 << 10
 // at the start of a line and outside code fences, and holds its text back until the
 // line ends. A Line that is used again keeps its room.
 type Line struct {
-	Phase Phase
-	From  int    // where it begins, in the caller's coordinates
-	Size  int    // bytes of text so far
+	phase phase
+	size  int    // bytes of text so far
 	begin []byte // the text behind a backtick, while it is compared with emoji
 	after int    // runes behind the space
 	tick  bool   // the last rune was a backtick
@@ -27,41 +26,38 @@ type Line struct {
 	again        bool   // begin is what came behind a further backtick
 }
 
-// Active reports whether a line is under suspicion.
-func (l *Line) Active() bool { return l.Phase != None }
-
-// Start begins a line whose first rune is at from.
-func (l *Line) Start(from int, phase Phase) {
-	*l = Line{
-		Phase: phase, From: from, Size: 1,
-		begin: l.begin[:0], emoji: l.emoji[:0], label: l.label[:0],
-	}
+// Start begins a line, of which the backtick has come.
+func (l *Line) Start() {
+	*l = Line{size: 1, begin: l.begin[:0], emoji: l.emoji[:0], label: l.label[:0]}
 }
+
+// Size returns how many bytes of text have come.
+func (l *Line) Size() int { return l.size }
 
 // Step takes in the next rune, which is not a newline, and raw, its bytes in the JSON.
 // It returns false if with that rune the line is no marker.
 func (l *Line) Step(r rune, raw []byte, tools *Table) bool {
-	size := l.Size + utf8.RuneLen(r)
+	size := l.size + utf8.RuneLen(r)
 	if size > MaxHeldLine {
 		return false
 	}
-	if l.Phase == InLabel {
+	if l.phase == inLabel {
 		l.last = len(l.label)
 		l.label = append(l.label, raw...)
 	}
 	if !l.read(r, tools) {
 		return false
 	}
-	if l.Phase == InEmoji {
+	if l.phase == inEmoji {
 		l.emoji = append(l.emoji, raw...)
 	}
-	l.Size = size
+	l.size = size
 	return true
 }
 
 // read is Step for a line of any length, of which nothing is kept.
 func (l *Line) read(r rune, tools *Table) bool {
-	if l.Phase == InLabel {
+	if l.phase == inLabel {
 		l.after++
 		l.tick = r == '`'
 		return !l.another(r, tools)
@@ -69,7 +65,7 @@ func (l *Line) read(r rune, tools *Table) bool {
 	l.begin = utf8.AppendRune(l.begin, r)
 	partly, wholly := tools.begins(l.begin)
 	if wholly {
-		l.Phase = InLabel
+		l.phase = inLabel
 	}
 	return partly
 }
@@ -93,29 +89,26 @@ func (l *Line) another(r rune, tools *Table) bool {
 // Complete reports whether the line would be a marker if it ended here: it has a label
 // and closes with a backtick.
 func (l *Line) Complete() bool {
-	return l.Phase == InLabel && l.tick && l.after > 1
+	return l.phase == inLabel && l.tick && l.after > 1
 }
 
 // Tool returns the emoji and the label of a complete line, as in the JSON. They are
 // valid until Start.
 func (l *Line) Tool() (emoji, label []byte) { return l.emoji, l.label[:l.last] }
 
-// Phase is how far a Line has been read.
-type Phase uint8
+// phase is how far a Line has been read.
+type phase uint8
 
-// The phases of a Line. The zero value is None.
 const (
-	None    Phase = iota // no line is under suspicion
-	InEmoji              // its emoji is being compared with those that are known
-	InLabel              // it has an emoji and a space
-	InTag                // it may be an opening tag of reasoning, which the caller follows
+	inEmoji phase = iota // its emoji is being compared with those that are known
+	inLabel              // it has an emoji and a space
 )
 
 // ReadWhole reads the line in text whose first rune, a backtick, ends at i. It reports
 // whether that line is the marker of a known tool, and returns where the next line
 // begins. The line may have any length; nothing of it is kept.
 func (l *Line) ReadWhole(text []byte, i int, tools *Table) (next int, ok bool) {
-	l.Start(i, InEmoji)
+	l.Start()
 	for i < len(text) {
 		r, next := jsonspan.NextRune(text, i)
 		if r == '\n' {
@@ -134,13 +127,13 @@ func (l *Line) OpensAt(text []byte, i int, tools *Table) bool {
 	if !tools.MayBegin(text[i:]) {
 		return false
 	}
-	l.Start(i, InEmoji)
-	for i < len(text) && l.Phase == InEmoji {
+	l.Start()
+	for i < len(text) && l.phase == inEmoji {
 		r, next := jsonspan.NextRune(text, i)
 		if !l.read(r, tools) {
 			return false
 		}
 		i = next
 	}
-	return l.Phase == InLabel
+	return l.phase == inLabel
 }

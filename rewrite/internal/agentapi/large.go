@@ -1,0 +1,103 @@
+package agentapi
+
+import (
+	"bytes"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
+)
+
+// largeFrame is a frame of another stream that passes unexamined. Its beginning
+// usually says what it is: the last event repeats the whole answer, and must
+// not be missed for that.
+type largeFrame struct {
+	open    bool // it has begun and not ended
+	comment bool // it is a comment line
+	kind    kind
+	name    []byte // of its event; nil if its beginning does not say
+	named   bool
+
+	tool, message []byte // of a session's event, JSON strings
+}
+
+// maxLook is how many bytes of a large frame are looked at, at most.
+const maxLook = 512
+
+// Raw learns from bytes of a frame that passes unexamined, for it is larger than max.
+// last says that it ends with them. It reports whether they are to be dropped: they come
+// behind a failed event of ours.
+func (s *Stream) Raw(b []byte, last bool, max int) (drop bool) {
+	if s.ended {
+		return s.failed
+	}
+	if !s.large.open {
+		s.large = s.lookAt(b, max)
+	}
+	if s.large.open = !last; last && !s.large.comment {
+		s.largeEnds()
+	}
+	return false
+}
+
+// largeEnds learns from a frame that has passed unexamined.
+func (s *Stream) largeEnds() {
+	if s.kind == kindUnknown {
+		s.kind = s.large.kind
+	}
+	switch {
+	case s.kind == kindUnknown:
+	case s.kind == kindSession:
+		if s.large.name != nil {
+			s.session.noteLarge(&s.large)
+			s.ends(s.large.name)
+		}
+	case s.large.name == nil:
+		s.responses.next++
+		s.doubt = true
+	case s.large.kind == s.kind:
+		s.responses.next++
+		s.doubt = false
+		if s.kind == kindResponses {
+			s.responses.named = s.large.named
+		}
+		s.ends(s.large.name)
+	}
+}
+
+// lookAt reads the beginning of a frame that is larger than max_frame. How much
+// of it is looked at does not depend on how much of it has come.
+func (s *Stream) lookAt(b []byte, max int) largeFrame {
+	l := largeFrame{comment: b[0] == ':'}
+	if l.comment {
+		return l
+	}
+	var f sse.Frame
+	var m members
+	f.Parse(b[:min(len(b), max, maxLook)])
+	if _, end := f.EventLine(); end == len(f.Raw) && !bytes.HasSuffix(f.Raw, []byte("\n")) && !bytes.HasSuffix(f.Raw, []byte("\r")) {
+		f.Event = nil // it may go on
+	}
+	m.parse(f.Data)
+	name := f.Event
+	if !chunk.IsNamed(&f) {
+		name = nil
+		if m.typ.IsString(f.Data) {
+			name = m.typ.Inner().Of(f.Data)
+		}
+	}
+	switch {
+	case s.kind == kindSession:
+		if l.kind, name = sessionEvent(&f); name != nil {
+			l.tool, l.message = bytes.Clone(jsonspan.StringAt(f.Data, m.toolName)), bytes.Clone(jsonspan.StringAt(f.Data, m.messageID))
+		}
+	case bytes.HasPrefix(name, []byte(responsePrefix)):
+		l.kind, l.named = kindResponses, chunk.IsNamed(&f)
+	case name == nil && s.run:
+		if name = m.runEvent(&f); name != nil {
+			l.kind = kindRuns
+		}
+	}
+	l.name = bytes.Clone(name)
+	return l
+}

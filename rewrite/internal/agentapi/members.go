@@ -1,0 +1,75 @@
+package agentapi
+
+import (
+	"bytes"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
+
+// members are those of a frame's data that tell of the other streams, by
+// position. Of members that stand there twice the last counts.
+type members struct {
+	typ, event         jsonspan.Span
+	sequence, response jsonspan.Span
+	runID, timestamp   jsonspan.Span
+	err, message       jsonspan.Span
+
+	sessionID, seq, ts  jsonspan.Span // of a session's event
+	messageID, toolName jsonspan.Span
+
+	twins bool // an error may stand in it that is not err
+}
+
+// parse finds the members of the object in data. It returns false if data is no
+// object, or one that does not end: its first members are found even then.
+func (m *members) parse(data []byte) bool {
+	*m = members{}
+	r := jsonspan.Reader{Data: data, Pos: jsonspan.SkipSpace(data, 0)}
+	if !r.At('{') {
+		return false
+	}
+	for r.Open(); ; {
+		name, ok := r.Member()
+		if !ok {
+			return r.Closed()
+		}
+		if value := r.Skip(); value.Ok() {
+			m.twins = m.twins || bytes.IndexByte(name.Of(data), '\\') >= 0
+			m.take(string(name.Of(data)), value)
+		}
+	}
+}
+
+func (m *members) take(name string, value jsonspan.Span) {
+	switch name {
+	case "type":
+		m.typ = value
+	case "event":
+		m.event = value
+	case "sequence_number":
+		m.sequence = value
+	case "response":
+		m.response = value
+	case "run_id":
+		m.runID = value
+	case "timestamp":
+		m.timestamp = value
+	case "error":
+		m.twins = m.twins || m.err.Ok()
+		m.err = value
+	case "hermes":
+		m.twins = true
+	case "message":
+		m.message = value
+	case "session_id":
+		m.sessionID = value
+	case "seq":
+		m.seq = value
+	case "ts":
+		m.ts = value
+	case "message_id":
+		m.messageID = value
+	case "tool_name":
+		m.toolName = value
+	}
+}

@@ -1,0 +1,59 @@
+package agentapi
+
+import (
+	"bytes"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
+)
+
+// runs is what is remembered of a stream of /v1/runs/{id}/events.
+type runs struct {
+	id        []byte // the run's, a JSON string
+	timestamp []byte // that of the last event, a JSON number; nil when it had none
+}
+
+// runEvents are what the names of a run's events begin with. Others send run_id
+// and event as well, with names such as on_chain_start or RunContent.
+var runEvents = [...]string{"run.", "message.", "tool.", "reasoning.", "approval.", "subagent."}
+
+// runEvent returns the name of the frame's event, nil when it is none of a run.
+func (m *members) runEvent(f *sse.Frame) []byte {
+	if chunk.IsNamed(f) || !m.runID.IsString(f.Data) || !m.event.IsString(f.Data) {
+		return nil
+	}
+	name := m.event.Inner().Of(f.Data)
+	for _, family := range runEvents {
+		if bytes.HasPrefix(name, []byte(family)) {
+			return name
+		}
+	}
+	return nil
+}
+
+// note remembers what an event says.
+func (r *runs) note(f *sse.Frame, m *members) {
+	remember(&r.id, m.runID.Of(f.Data))
+	if !m.timestamp.Ok() || !jsonspan.IsDigit(f.Data[m.timestamp.From]) {
+		r.timestamp = r.timestamp[:0]
+		return
+	}
+	remember(&r.timestamp, m.timestamp.Of(f.Data))
+}
+
+// appendFailed appends run.failed, as Hermes writes it.
+func (r *runs) appendFailed(dst, message []byte) []byte {
+	dst = append(dst, `data: {"event": "run.failed", "run_id": `...)
+	if len(r.id) == 0 { // it was too long to remember
+		dst = append(dst, `""`...)
+	}
+	dst = append(dst, r.id...)
+	if len(r.timestamp) > 0 {
+		dst = append(dst, `, "timestamp": `...)
+		dst = append(dst, r.timestamp...)
+	}
+	dst = append(dst, `, "error": `...)
+	dst = append(dst, message...)
+	return append(dst, "}\n\n"...)
+}

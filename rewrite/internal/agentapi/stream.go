@@ -1,0 +1,317 @@
+package agentapi
+
+import (
+	"bytes"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
+)
+
+// kind is what a stream is that is not one of chat completions.
+type kind uint8
+
+const (
+	// kindUnknown is a stream that passes as it is.
+	kindUnknown kind = iota
+	// kindResponses is one of /v1/responses.
+	kindResponses
+	// kindRuns is one of /v1/runs/{id}/events.
+	kindRuns
+	// kindSession is one of /api/sessions/{id}/chat/stream.
+	kindSession
+)
+
+// Stream is what is known of a stream that is not one of chat completions.
+type Stream struct {
+	kind   kind
+	run    bool   // the request's path is that of a run's events
+	errors bool   // the request's path says that errors are looked at
+	ended  bool   // the event that ends it has left, upstream's or ours
+	failed bool   // it was ours
+	doubt  bool   // the last frame passed unexamined, and may have been that event
+	code   string // of the error that it ended with
+
+	message []byte // the message, a JSON string, of an error event of upstream's
+	own     identity
+	notes   *contract.Notes
+
+	responses responses
+	runs      runs
+	session   session
+	large     largeFrame
+}
+
+// identity is what an event of ours says that upstream has not said.
+type identity struct {
+	newID   func() string // nil for ""
+	created int64
+}
+
+func (i *identity) id() string {
+	if i.newID == nil {
+		return ""
+	}
+	return i.newID()
+}
+
+// New returns the Stream of a response that may become one of chat completions.
+func New(p *contract.Params, notes *contract.Notes) *Stream {
+	s := &Stream{errors: p.Responses, own: identity{p.ID, p.Created}, notes: notes}
+	if p.RunID != "" {
+		s.run, s.kind = true, kindRuns
+		remember(&s.runs.id, jsonspan.Quote(p.RunID))
+	}
+	if p.SessionID != "" {
+		s.kind = kindSession
+		remember(&s.session.id, jsonspan.Quote(p.SessionID))
+	}
+	return s
+}
+
+// Known reports whether it is known what the stream is, so that its end is seen to.
+func (s *Stream) Known() bool { return s.kind != kindUnknown }
+
+// Ended reports whether the event that ends the stream has left.
+func (s *Stream) Ended() bool { return s.ended }
+
+// Open reports whether it is known what the stream is, and the event that ends it has
+// not left.
+func (s *Stream) Open() bool { return s.Known() && !s.ended }
+
+// Cut reports whether the stream is cut, now that upstream has ended for the cause.
+func (s *Stream) Cut(cause contract.Cause) bool {
+	return s.Open() && !(s.doubt && cause == contract.CauseEOF)
+}
+
+// Summary returns the id of the response, the run or the session's run, the model, and
+// the code of the error that the stream ended with, "" for none.
+func (s *Stream) Summary() (id, model, code string) {
+	switch s.kind {
+	case kindRuns:
+		return jsonspan.Unquote(string(s.runs.id)), "", s.code
+	case kindSession:
+		return jsonspan.Unquote(string(s.session.run)), "", s.code
+	}
+	return jsonspan.Unquote(string(s.responses.id)), jsonspan.Unquote(string(s.responses.model)), s.code
+}
+
+// Begins records that a frame has begun, in tail, behind one that passed unexamined, if
+// it has: that was not the last event.
+func (s *Stream) Begins(tail []byte) {
+	if len(tail) > 0 && tail[0] != ':' && tail[0] != '\n' && tail[0] != '\r' {
+		s.doubt = false
+	}
+}
+
+// Comes reports whether the frame f, which lacks its blank line, belongs to the stream,
+// and its end has not come.
+func (s *Stream) Comes(f *sse.Frame) bool {
+	var m members
+	if s.Known() || !m.parse(f.Data) {
+		return s.Open()
+	}
+	k, _ := s.kindOf(&m, f)
+	return k != kindUnknown
+}
+
+// Frame handles the frame f, and writes it to out with edits.
+func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
+	var m members
+	switch {
+	case s.failed:
+		out.Drop() // nothing that upstream sends takes an error back
+		return
+	case !f.HasData:
+	case string(bytes.TrimSpace(f.Data)) == "[DONE]":
+		if s.Open() && !s.doubt {
+			s.fail(out, contract.CodeIncomplete)
+		}
+	case m.parse(f.Data):
+		if !s.ended {
+			s.event(f, &m)
+		}
+		if s.Known() || s.errors {
+			s.redact(f, edits, &m)
+		}
+	case s.Known() || s.errors:
+		if s.kind == kindSession && !s.ended {
+			s.ends(f.Event)
+		}
+		if chunk.TellsState(f.Event) {
+			chunk.RedactText(f, edits, s.notes)
+		}
+	}
+	out.Frame(f, edits)
+}
+
+// Finish ends the stream, which upstream has ended for the cause. The last frame has got
+// added bytes at its end: a stream that upstream has ended as it is, complete, does not
+// keep them.
+func (s *Stream) Finish(out *sse.Writer, cause contract.Cause, added int) {
+	switch {
+	case s.Cut(cause):
+		s.fail(out, cause.Code())
+	case s.ended && !s.failed && cause == contract.CauseEOF:
+		out.Bytes = out.Bytes[:len(out.Bytes)-added]
+	}
+}
+
+// kindOf returns the kind of stream that the frame belongs to for certain, and
+// the name of its event. Streams of runs are known by their path: what they send
+// is too common.
+func (s *Stream) kindOf(m *members, f *sse.Frame) (kind, []byte) {
+	if s.kind == kindSession {
+		return sessionEvent(f)
+	}
+	if name := m.responseEvent(f); name != nil {
+		return kindResponses, name
+	}
+	if s.run {
+		if name := m.runEvent(f); name != nil {
+			return kindRuns, name
+		}
+	}
+	return kindUnknown, nil
+}
+
+// event learns from the frame f with the members m.
+func (s *Stream) event(f *sse.Frame, m *members) {
+	k, name := s.kindOf(m, f)
+	if s.kind == kindUnknown {
+		s.kind = k
+	}
+	switch {
+	case s.kind == kindUnknown:
+		return
+	case k == kindUnknown:
+		s.noteError(f, m)
+	case k == s.kind:
+		s.doubt = false
+		switch k {
+		case kindResponses:
+			s.responses.note(f, m)
+		case kindRuns:
+			s.runs.note(f, m)
+		case kindSession:
+			s.session.note(f, m)
+		}
+		s.ends(name)
+	}
+}
+
+// ends records that the event with the name ends the stream, if it does.
+func (s *Stream) ends(name []byte) {
+	if s.kind == kindSession {
+		switch string(name) {
+		case "error", "run.failed":
+			s.code = contract.CodeAgentError
+		case "done":
+			s.ended, s.session.open = true, nil
+		}
+		return
+	}
+	switch string(name) {
+	case "response.failed", "run.failed", "run.interrupted":
+		s.code = contract.CodeAgentError
+	case "response.completed", "response.incomplete", "response.cancelled", "response.canceled", "response.done",
+		"run.completed", "run.cancelled", "run.canceled":
+	default:
+		return
+	}
+	s.ended, s.responses.object = true, nil
+}
+
+// fail writes the event that says that the stream has failed.
+func (s *Stream) fail(out *sse.Writer, code string) {
+	message := jsonspan.Quote(contract.Message(code))
+	if s.message != nil {
+		message, code = s.message, contract.CodeAgentError
+	}
+	if s.session.failed { // it has said why
+		code = contract.CodeAgentError
+	}
+	out.BeginOwn()
+	from := len(out.Bytes)
+	switch s.kind {
+	case kindResponses:
+		out.Bytes = s.responses.appendFailed(out.Bytes, message, &s.own)
+	case kindRuns:
+		out.Bytes = s.runs.appendFailed(out.Bytes, message)
+	case kindSession:
+		out.Bytes = s.session.appendFailed(out.Bytes, message, s.own.created)
+	}
+	out.Bytes = append(out.Bytes[:from], redactFailed(out.Bytes[from:])...)
+	s.notes.Add(contract.SectionOther, "cut before its last event: gets one that says so")
+	s.code = code
+	s.ended, s.failed, s.responses.object = true, true, nil
+}
+
+// noteError remembers the message of an error event: what ends the stream in
+// upstream's stead says the same.
+func (s *Stream) noteError(f *sse.Frame, m *members) {
+	data := f.Data
+	named := chunk.IsNamed(f)
+	isError := m.typ.Is(data, `"error"`) || string(f.Event) == "error"
+	if !isError && (named || m.typ.Ok() || !m.err.IsSet(data)) {
+		return
+	}
+	if s.kind == kindResponses {
+		s.responses.count(f.Data, m)
+	}
+	for _, v := range []jsonspan.Span{jsonspan.MemberOf(data, m.err, "message"), m.err, m.message} {
+		if text := jsonspan.StringAt(data, v); text != nil && len(text) <= contract.MaxMessage && jsonspan.Valid(text) {
+			s.message = bytes.Clone(redact.Value(text))
+			return
+		}
+	}
+}
+
+// redact adds to edits what takes secrets out of what the frame f with the members m says
+// of a failure or of the agent's state.
+func (s *Stream) redact(f *sse.Frame, edits *sse.Splice, m *members) {
+	data := f.Data
+	says := func(v jsonspan.Span) bool { return v.IsString(data) && chunk.TellsState(v.Inner().Of(data)) }
+	switch {
+	case s.kind == kindSession && chunk.IsNamed(f) && string(f.Event) != "error" && string(f.Event) != "hermes.status":
+	case chunk.TellsState(f.Event), says(m.typ), says(m.event):
+		chunk.RedactValue(f, edits, s.notes, jsonspan.Span{From: jsonspan.SkipSpace(data, 0), To: len(data)})
+		return
+	}
+	chunk.RedactValue(f, edits, s.notes, m.err)
+	if m.response.IsObject(data) {
+		chunk.RedactValue(f, edits, s.notes, jsonspan.MemberOf(data, m.response, "error"))
+		chunk.RedactValue(f, edits, s.notes, jsonspan.MemberOf(data, m.response, "incomplete_details"))
+	}
+	if m.twins {
+		chunk.RedactErrors(f, edits, s.notes, m.err)
+	}
+}
+
+// redactFailed returns the events in b, of which those that say that something has
+// failed have no secrets: what they repeat of upstream's is looked at as upstream's
+// own would be.
+func redactFailed(b []byte) []byte {
+	if !redact.MayHold(b) {
+		return b
+	}
+	var out []byte
+	for event := range bytes.SplitAfterSeq(b, []byte("\n\n")) {
+		if !bytes.HasPrefix(event, []byte("event: tool.")) && !bytes.HasPrefix(event, []byte("event: done")) {
+			event = redact.Value(event)
+		}
+		out = append(out, event...)
+	}
+	return out
+}
+
+// remember keeps the JSON value v where it is well formed and not too long. It
+// allocates only when v differs from what is kept.
+func remember(dst *[]byte, v []byte) {
+	if len(v) == 0 || len(v) > chunk.MaxEnvelope || bytes.Equal(*dst, v) || !jsonspan.Valid(v) {
+		return
+	}
+	*dst = append((*dst)[:0], v...)
+}

@@ -1,0 +1,234 @@
+package chat
+
+import (
+	"bytes"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
+
+// MaxUsage is the length in bytes up to which upstream's usage is kept for an error
+// finish.
+const MaxUsage = 4 << 10
+
+// ending is how the stream ends.
+type ending struct {
+	manyChoices  bool
+	finished     bool   // a finish chunk has left
+	failed       bool   // an error has left
+	done         bool   // [DONE] has left
+	begun, ended uint64 // the choices that have begun and that have finished, as bits
+	usage        []byte // upstream's, for an error finish
+	errorSent    []byte // the message, a JSON string, of an error frame that has left
+
+	finishReason    string // that was sent
+	code            string // of the error that the stream ended with
+	input, output   int64  // tokens
+	usageReported   bool   // the model was known to report usage when the finish chunk came
+	zeroUsagePassed bool
+}
+
+// fail records that the stream does not end well.
+func (e *ending) fail(code string) {
+	e.failed = true
+	if e.code == "" {
+		e.code = code
+	}
+}
+
+// allEnded reports whether all choices that have begun have finished.
+func (e *ending) allEnded() bool { return e.begun&^e.ended == 0 }
+
+// take records which choices the chunk x begins and ends, and its usage, and that this
+// model reports usage.
+func (e *ending) take(w *writer, x *chunk.Object) {
+	c, tokens := &x.C, &x.C.Tokens
+	e.manyChoices = e.manyChoices || c.Further
+	e.begun |= c.Begun
+	e.ended |= c.Ended
+	if !c.Usage.IsObject(x.F.Data) {
+		return
+	}
+	if !(c.Finish.Ok() && e.allEnded()) && c.Usage.To-c.Usage.From <= MaxUsage {
+		e.usage = append(e.usage[:0], jsonspan.OneLine(x.Value(c.Usage))...)
+	}
+	e.input, e.output = tokens.Input, tokens.Output
+	if u := &w.usage; tokens.Counts && !u.reported && u.memory != nil {
+		u.reported = true
+		u.memory.Report(w.model())
+	}
+}
+
+// message returns the message of the code as a JSON string, which stands in x.
+func (e *ending) message(l *tools, t *text, x *chunk.Object, code string) []byte {
+	message := contract.Message(code)
+	if code == contract.CodeShutdown && l.count == 0 && t.unread == 0 {
+		message = contract.ShutdownBeforeTools
+	}
+	return x.Keep(jsonspan.AppendQuoted(x.Room(), message))
+}
+
+// writeError writes the frame of an error with the message, unless there has been one.
+func (e *ending) writeError(w *writer, x *chunk.Object, message []byte, code string) {
+	if e.errorSent == nil {
+		w.error(x.Keep(contract.AppendErrorObject(x.Room(), message, code)))
+	}
+}
+
+// finishError writes the finish of a stream that upstream has not finished, but for
+// [DONE]. x has room.
+func (e *ending) finishError(w *writer, l *tools, t *text, x *chunk.Object, code string) {
+	l.completeAll(w, true)
+	message := e.errorSent
+	if message == nil {
+		message = e.message(l, t, x, code)
+	} else {
+		code = contract.CodeAgentError
+	}
+	if w.notes != nil {
+		w.notes.Add(contract.SectionEnd, "error finish, code "+code)
+	}
+	e.fail(code)
+	e.finished, e.finishReason = true, "error"
+	inline := w.o.ErrorFinish == contract.ErrorFinishInline
+	if !inline {
+		e.writeError(w, x, message, code)
+	}
+	env := w.envelope()
+	w.Out.BeginOwn()
+	dst := env.AppendHead(append(w.Out.Bytes, "data: {"...))
+	dst = chunk.AppendErrorChoices(dst, e.begun&^e.ended)
+	if len(e.usage) > 0 {
+		dst = append(append(dst, `,"usage":`...), e.usage...)
+	}
+	if inline && e.errorSent == nil {
+		dst = contract.AppendErrorValue(append(dst, `,"error":`...), message, code)
+	}
+	dst = chunk.AppendHermes(append(dst, `,"hermes":`...), message, t.said || t.reasoned)
+	w.Out.Bytes = append(dst, "}\n\n"...)
+}
+
+// finish handles a chunk with a finish reason, which leaves with the edits that it gets.
+// Its content has been read; edits of it stand.
+func (e *ending) finish(w *writer, l *tools, t *text, x *chunk.Object) {
+	reason := x.FinishReason()
+	if x.Fails() || x.C.Hermes.IsSet(x.F.Data) {
+		w.usage.setReportsFailures(true)
+	}
+	if e.finished { // some providers say it twice
+		x.RedactError()
+		return
+	}
+	e.finished = e.allEnded()
+	e.finishReason = reason
+	failure := ""
+	switch {
+	case reason != "stop":
+	case e.errorSent != nil: // it has said that it failed
+		w.notes.Add(contract.SectionEnd, "stop behind an error of upstream's: becomes error")
+		failure = contract.CodeCrashed
+	default:
+		failure = e.falseStop(w, l, t, &x.C)
+	}
+	l.completeAll(w, failure != "" || reason == "error")
+	switch {
+	case failure != "":
+		if e.usageReported { // it was asked, and that decided
+			w.usage.memory.Missed(w.model())
+		}
+		e.fail(failure)
+		e.crash(w, l, t, x, failure)
+	case reason == "error":
+		e.reportedFailure(w, l, t, x)
+	default:
+		x.RedactError()
+	}
+}
+
+// crash turns the finish chunk of an agent that failed and says stop into an
+// error finish with the code.
+func (e *ending) crash(w *writer, l *tools, t *text, x *chunk.Object, code string) {
+	e.finishReason = "error"
+	e.moveContent(w, x)
+	message := e.errorSent
+	if message == nil {
+		message = e.message(l, t, x, code)
+	}
+	x.Fill(w.envelope())
+	x.EachStop(func(at jsonspan.Span) { x.Replace(at.From, at.To, x.Literal(`"error"`)) })
+	if w.o.ErrorFinish == contract.ErrorFinishInline && e.errorSent == nil {
+		x.Set(x.C.Err, "error", x.Keep(contract.AppendErrorValue(x.Room(), message, code)))
+	} else {
+		e.writeError(w, x, message, code)
+		x.Remove(x.C.Err)
+	}
+	e.setHermes(t, x, message)
+	x.RedactTwins()
+}
+
+// setHermes gives the finish chunk x our hermes block.
+func (e *ending) setHermes(t *text, x *chunk.Object, message []byte) {
+	x.Set(x.C.Hermes, "hermes", x.Keep(chunk.AppendHermes(x.Room(), message, t.said || t.reasoned)))
+}
+
+// moveContent writes the content of the finish chunk x in a chunk of its own, and
+// takes it out of that chunk, if an error comes between the two: clients stop
+// reading there. It comes before all edits but those of the content.
+func (e *ending) moveContent(w *writer, x *chunk.Object) {
+	if w.o.ErrorFinish == contract.ErrorFinishInline || e.errorSent != nil || x.Rest.Len() == 0 {
+		return
+	}
+	w.delta(x, false, &x.Rest)
+	x.Edits.Reset()
+	x.DropContent()
+}
+
+// reportedFailure splits the finish chunk of an agent that says why it failed:
+// the error in a frame of its own, the rest without it.
+func (e *ending) reportedFailure(w *writer, l *tools, t *text, x *chunk.Object) {
+	w.notes.Add(contract.SectionEnd, "upstream says that the agent failed: an error finish, without secrets")
+	e.fail(contract.CodeAgentError)
+	e.moveContent(w, x)
+	x.RedactOf(x.C.Hermes)
+	x.RedactTwins()
+	if w.o.ErrorFinish == contract.ErrorFinishInline {
+		x.RedactOf(x.C.Err)
+		return
+	}
+	message := e.reason(l, t, x)
+	x.Fill(w.envelope())
+	switch {
+	case e.errorSent != nil:
+	case x.Fails():
+		w.error(x.UpstreamError(message))
+	default:
+		e.writeError(w, x, message, contract.CodeAgentError)
+	}
+	x.Remove(x.C.Err)
+	if !x.C.Hermes.IsSet(x.F.Data) {
+		e.setHermes(t, x, message)
+	}
+}
+
+// reason returns the message, a JSON string, of the error in x.
+func (e *ending) reason(l *tools, t *text, x *chunk.Object) []byte {
+	if m := x.ErrorMessage(); m != nil {
+		return m
+	}
+	if e.errorSent != nil {
+		return e.errorSent
+	}
+	return e.message(l, t, x, contract.CodeAgentError)
+}
+
+// takeError records that the error in x is sent to the client, unless the stream has
+// finished.
+func (e *ending) takeError(w *writer, l *tools, t *text, x *chunk.Object) {
+	if e.finished {
+		return
+	}
+	w.notes.Add(contract.SectionEnd, "an error of upstream's: an error finish will not repeat it")
+	e.fail(x.ErrorCode())
+	e.errorSent = bytes.Clone(jsonspan.Truncate(e.reason(l, t, x), contract.MaxMessage))
+}

@@ -1,0 +1,265 @@
+package chat
+
+import (
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
+)
+
+// handler decides what becomes of a frame that has been parsed. Of its fields each uses
+// only those before it.
+type handler struct {
+	writer
+	tools    tools
+	text     text
+	end      ending
+	template template
+	chunks   int // that have come
+}
+
+// handle handles a frame whose data is an object.
+func (h *handler) handle(k *Work) {
+	x := &k.Object
+	x.RedactMany()
+	c, data := &x.C, x.F.Data
+	named := x.Named()
+	switch {
+	case h.end.done:
+		x.RedactFrame()
+		h.late(x)
+	case string(x.F.Event) == ProgressEvent && c.TellsTool(data):
+		if c.Choices.Ok() {
+			h.toolEvent(k, contract.ProgressEnvelope)
+		} else {
+			h.toolEvent(k, contract.ProgressBare)
+		}
+	case !named && c.IsToolEvent(data) && c.CallID.IsString(data) && c.Choices.Ok():
+		h.toolEvent(k, contract.ProgressUnnamed)
+	case isWrapped(x):
+		h.wrappedEvent(k)
+	case x.IsChunk():
+		h.chunk(k)
+	case x.Fails() && (!named || string(x.F.Event) == "error"):
+		h.errorFrame(k)
+	case named:
+		h.namedEvent(k)
+	default:
+		x.RedactFrame()
+		h.forward(k)
+	}
+}
+
+// late handles a frame behind [DONE]: only a chunk without choices, such as one of
+// usage, passes, and no event of a tool (contract section 2).
+func (h *handler) late(x *chunk.Object) {
+	if h.end.failed || !x.IsChunk() || x.C.Count > 0 || string(x.F.Event) == ProgressEvent || x.C.IsToolEvent(x.F.Data) {
+		h.dropLate()
+		return
+	}
+	h.object(x)
+}
+
+// dropLate drops what comes behind [DONE], or behind an error finish.
+func (h *handler) dropLate() {
+	if h.end.failed {
+		h.notes.Add(contract.SectionEnd, "behind the error finish nothing takes it back: dropped")
+	} else {
+		h.notes.Add(contract.SectionEnd, "behind [DONE]: dropped")
+	}
+	h.Out.Drop()
+}
+
+// doneFrame handles [DONE].
+func (h *handler) doneFrame(k *Work) {
+	if h.end.done {
+		h.dropLate()
+		return
+	}
+	h.settle(k)
+	if !h.end.finished {
+		h.end.finishError(&h.writer, &h.tools, &h.text, &k.Object, contract.CodeIncomplete)
+	}
+	h.end.done = true
+	h.forward(k)
+}
+
+// errorFrame handles an error of upstream's that is no chunk.
+func (h *handler) errorFrame(k *Work) {
+	x := &k.Object
+	h.settle(k)
+	h.tools.completeAll(&h.writer, !h.end.finished)
+	x.RedactAll()
+	h.end.takeError(&h.writer, &h.tools, &h.text, x)
+	h.object(x)
+}
+
+// chunk handles a chunk.
+func (h *handler) chunk(k *Work) {
+	x := &k.Object
+	c := &x.C
+	h.chunks++
+	if h.end.finished && h.end.failed && c.Count > 0 {
+		h.dropLate()
+		return
+	}
+	if !x.Like && h.notes == nil {
+		x.Like = h.template.learn(x, k)
+	}
+	x.Rest.To = x.Rest.From
+	h.updateEnvelope(x)
+	h.end.take(&h.writer, x)
+	if h.markerChunk(k) {
+		return
+	}
+	if (c.Reasoning || c.Other) && !(c.HasContent() && c.Content.Inner().Ok()) {
+		h.settle(k)
+	}
+	if c.Reasoning || c.Text && h.o.Imitations != contract.ImitationsTrust {
+		h.tools.inferEnds(&h.writer) // an agent that speaks waits for no tool
+	}
+	h.text.reasoned = h.text.reasoned || c.Reasoning
+	if c.Other {
+		h.text.other, h.tools.textSince = true, true
+	}
+	if !c.HasContent() {
+		h.quietChunk(k)
+		return
+	}
+	if c.Finish.Ok() && c.Content.Inner().Ok() { // not between a line that is held and its end
+		h.tools.completeAll(&h.writer, h.end.willFail(&h.writer, &h.tools, &h.text, k))
+	}
+	last := c.Finish.Ok() || x.Fails() || c.Reasoning || c.Acts // which wait for nothing
+	if h.text.read(&h.writer, &h.tools, k, h.end.finished, last) == sse.Forwarded {
+		h.mayPass(k)
+		h.writeChunk(x)
+	}
+}
+
+// quietChunk handles a chunk without content of the choice that is looked at. If it is
+// another's, it says nothing about what is held back, and does not wait for it.
+func (h *handler) quietChunk(k *Work) {
+	x := &k.Object
+	c := &x.C
+	if c.Text {
+		h.text.said, h.tools.textSince = true, true
+		h.tools.inferEnds(&h.writer)
+	}
+	switch another := c.Count == 1 && !c.Index && !c.Finish.Ok() && !x.Fails(); {
+	case another:
+		h.writeChunk(x)
+		return
+	case c.Finish.Ok(), c.Extra, c.Twins, c.Errors, c.Text, c.Reasoning, c.Other, x.Fails(), c.Hermes.Ok(), c.Count > 1:
+		h.settle(k)
+	case !k.hold.empty():
+		h.text.forwardQuiet(&h.writer, &h.tools, k, x.F.Raw)
+		return
+	}
+	h.mayPass(k)
+	h.writeChunk(x)
+}
+
+// writeChunk writes a chunk with its edits. An error in one that does not finish the
+// stream, as gateways send it, is upstream's, and is not said twice.
+func (h *handler) writeChunk(x *chunk.Object) {
+	if x.C.Finish.Ok() {
+		h.end.finish(&h.writer, &h.tools, &h.text, x)
+	} else {
+		x.RedactError()
+		if x.Fails() {
+			h.end.takeError(&h.writer, &h.tools, &h.text, x)
+		}
+	}
+	h.object(x)
+}
+
+// mayStartTool reports whether a marker may start a tool.
+func (h *handler) mayStartTool() bool { return !h.tools.upstream && !h.end.finished }
+
+// markerChunk takes a chunk whose whole content is a tool marker out of the stream
+// and starts the tool (contract section 1). It returns false for another chunk.
+func (h *handler) markerChunk(k *Work) bool {
+	x := &k.Object
+	if !h.mayStartTool() || !x.C.HasContent() {
+		return false
+	}
+	text := x.Value(x.C.Content.Inner())
+	m, ok := marker.Whole(text)
+	if !ok {
+		return false
+	}
+	t := h.takeMarker(k, m, text)
+	switch {
+	case x.Droppable():
+		h.startMarked(k, &t)
+		h.Out.Drop()
+	case x.C.Finish.Ok():
+		h.startMarked(k, &t)
+		x.DropContent()
+		h.writeChunk(x)
+	default: // it may be the one with the role
+		x.DropContent()
+		h.writeChunk(x)
+		h.startMarked(k, &t)
+	}
+	return true
+}
+
+// takeMarker records that the marker m leaves the text, and returns the tool that it
+// stands for.
+func (h *handler) takeMarker(k *Work, m marker.Marker, text []byte) toolFields {
+	h.settle(k)
+	h.notes.Add(contract.SectionMarkers, "a tool marker, the whole content of one chunk: leaves the text")
+	h.text.prose.DropMarker()
+	h.text.markers++
+	return markerFields(&k.Object, h.o.ToolTable(), m.Emoji.Of(text), m.Label.Of(text))
+}
+
+// startMarked starts the tool of a marker.
+func (h *handler) startMarked(k *Work, t *toolFields) {
+	h.tools.startDerived(&h.writer, &k.Object, t, contract.SourceMarker)
+	h.text.prose.BeginMessage()
+}
+
+// settle decides what waits for more text as if the text ended here.
+func (h *handler) settle(k *Work) { h.text.settle(&h.writer, &h.tools, k, h.end.finished) }
+
+// forward writes the frame in k with its edits behind what is held.
+func (h *handler) forward(k *Work) {
+	h.settle(k)
+	h.writer.forward(&k.Object)
+}
+
+// hasEnvelope reports whether the chunk x has the values of the envelope.
+func (h *handler) hasEnvelope(x *chunk.Object) bool {
+	return x.Like && h.template.hasEnvelope || h.env.Same(x)
+}
+
+// updateEnvelope takes the values of the chunk x over.
+func (h *handler) updateEnvelope(x *chunk.Object) {
+	if h.hasEnvelope(x) {
+		h.template.hasEnvelope = h.template.hasEnvelope || x.Like
+		return
+	}
+	id, created, model := x.Values()
+	h.template.hasEnvelope = x.Like && id != nil && created != nil && model != nil
+	if id == nil || created == nil || model == nil {
+		e := h.envelope()
+		if id == nil {
+			id = e.ID()
+		}
+		if created == nil {
+			created = e.Created()
+		}
+		if model == nil {
+			model = e.Model()
+		}
+	}
+	if longer := len(id) + len(created) + len(model) - h.env.Len(); longer > 0 {
+		h.tools.bound(&h.writer, longer)
+	}
+	h.env.Set(id, created, model, true)
+	if h.front != nil {
+		h.front.fresh = false
+	}
+}

@@ -1,0 +1,163 @@
+package chat
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
+)
+
+// Stream repairs one chat stream, frame by frame. What leaves is in Out. Its methods that
+// take a Work need one whenever something waits in it.
+type Stream struct {
+	handler
+	// Frames counts complete frames with data.
+	Frames     int
+	keepalives int32
+}
+
+// Init makes s the Stream of a response.
+func (s *Stream) Init(o *contract.Options, p *contract.Params, notes *contract.Notes) {
+	s.o, s.newID, s.created, s.onTool, s.notes = o, p.ID, p.Created, p.OnTool, notes
+	s.usage.memory = p.Usage
+	s.form = o.ProgressForm(p)
+}
+
+// Continue has s go on with a stream that has not been one of chat completions, and that
+// has failed with the code, "" if it has not.
+func (s *Stream) Continue(code string) { s.end.code = code }
+
+// Begin begins to append what leaves to dst. The caller's clock says now.
+func (s *Stream) Begin(dst []byte, now time.Time) { s.Out.Bytes, s.now = dst, now }
+
+// Finished reports whether a finish chunk has left.
+func (s *Stream) Finished() bool { return s.end.finished }
+
+// Done reports whether [DONE] has left.
+func (s *Stream) Done() bool { return s.end.done }
+
+// Chunks returns how many chunks have come.
+func (s *Stream) Chunks() int { return s.chunks }
+
+// Unexamined returns how many frames passed unexamined.
+func (s *Stream) Unexamined() int { return int(s.text.unread) }
+
+// Settled reports whether the frames that come are known to leave as they come as long as
+// they are like the one before: nothing has to be written in front of them.
+func (s *Stream) Settled() bool { return s.template.passes && !s.Out.MarkWaits() }
+
+// Summary says what can be said of the stream so far, but for its frames.
+func (s *Stream) Summary() contract.Summary {
+	e, t := &s.end, &s.text
+	sum := contract.Summary{
+		FinishReason: e.finishReason, Code: e.code,
+		Frames: s.Frames, Chunks: s.chunks, Tools: s.tools.count, Markers: t.markers, Imitations: t.imitations, Reasoning: t.stretches,
+		Unexamined: int(t.unread), Keepalives: int(s.keepalives), InputTokens: e.input, OutputTokens: e.output,
+		UsageReported: e.usageReported, ZeroUsagePassed: e.zeroUsagePassed,
+	}
+	if s.env.Known() {
+		sum.ID, sum.Model = jsonspan.Unquote(string(s.env.ID())), s.model()
+	}
+	return sum
+}
+
+// Unit records that the next unit is u. Each but a byte order mark is to be handed to the
+// method of its kind.
+func (s *Stream) Unit(u sse.Unit) {
+	s.template.passes = s.template.passes && u == sse.UnitFrame
+	if u == sse.UnitMark {
+		s.Out.Mark()
+	} else {
+		s.Out.Next(u)
+	}
+}
+
+// Noise handles a blank line or comments.
+func (s *Stream) Noise(k *Work, b []byte) {
+	if !s.comment(k, b) {
+		s.Quiet(k, b)
+	}
+}
+
+// Quiet forwards bytes that say nothing.
+func (s *Stream) Quiet(k *Work, b []byte) { s.text.forwardQuiet(&s.writer, &s.tools, k, b) }
+
+// LF handles the LF of a CRLF whose CR has ended the unit before.
+func (s *Stream) LF(k *Work, b []byte) {
+	switch s.Out.LF() {
+	case sse.Forwarded:
+		s.Out.Bytes = append(s.Out.Bytes, b...)
+	case sse.Held:
+		k.hold.addLF(b)
+		s.text.boundHold(&s.writer, &s.tools, k)
+	}
+}
+
+// Raw handles bytes of a frame that is larger than the limit, which pass unexamined. last
+// says that it ends with them. For all that is known they are text, and all else.
+func (s *Stream) Raw(k *Work, b []byte, last bool) {
+	if s.end.done {
+		s.dropLate()
+		return
+	}
+	s.settle(k)
+	s.text.prose.SkipUnread()
+	s.Out.Bytes = append(s.Out.Bytes, b...)
+	s.Out.ForwardWhole()
+	s.notes.Add(contract.SectionHarm, "larger than max_frame: passes unexamined")
+	s.text.other, s.tools.textSince = true, true
+	if last {
+		s.text.unread++
+	}
+}
+
+// Frame handles the frame in k, which has been parsed, with the object in it, if that has
+// been parsed, too.
+func (s *Stream) Frame(k *Work, parsed bool) {
+	x := &k.Object
+	switch {
+	case !x.F.HasData:
+		s.Quiet(k, x.F.Raw)
+	case IsDone(x.F.Data):
+		s.doneFrame(k)
+	case parsed || x.C.Parse(x.F.Data):
+		s.handle(k)
+	case s.end.done:
+		s.dropLate()
+	default:
+		s.notes.Add(contract.SectionHarm, "no well-formed JSON object: passes")
+		if chunk.TellsState(x.F.Event) {
+			chunk.RedactText(&x.F, &x.Edits, x.Notes)
+		}
+		s.forward(k)
+	}
+}
+
+// IsDone reports whether data is the one that ends a stream.
+func IsDone(data []byte) bool { return string(bytes.TrimSpace(data)) == "[DONE]" }
+
+// Keepalive appends a keepalive if one may leave now: the stream has not finished.
+func (s *Stream) Keepalive() {
+	s.keepalives++
+	s.keepalive()
+}
+
+// Finish ends the stream, which upstream has ended for the cause: the client gets what it
+// is still owed.
+func (s *Stream) Finish(k *Work, cause contract.Cause) {
+	held := k.hold.buf
+	s.settle(k)
+	s.Out.Release(held)
+	if !s.end.finished {
+		s.end.finishError(&s.writer, &s.tools, &s.text, &k.Object, cause.Code())
+	}
+	if !s.end.done {
+		s.notes.Add(contract.SectionEnd, "[DONE] is added")
+		s.Out.BeginOwn()
+		s.Out.Bytes = append(s.Out.Bytes, "data: [DONE]\n\n"...)
+		s.end.done = true
+	}
+}

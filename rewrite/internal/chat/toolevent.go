@@ -1,0 +1,190 @@
+package chat
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
+
+const (
+	ProgressEvent   = "hermes.tool.progress"
+	progressComment = ": " + ProgressEvent + " "
+)
+
+// The statuses of a tool event.
+const (
+	running   = "running"
+	completed = "completed"
+)
+
+// toolFront is what the tool events of a stream have in common. It is made once,
+// and again when a chunk has changed the envelope.
+type toolFront struct {
+	fresh bool          // it is that of the envelope as it stands
+	event []byte        // one of our own up to the tool's name
+	empty jsonspan.Span // the members of a chunk that says nothing, in event; a comma follows
+	calls [20]byte      // what ids begin with if upstream has given none
+}
+
+// toolFront returns that of the stream as it stands.
+func (w *writer) toolFront() *toolFront {
+	e := w.envelope()
+	if w.front == nil {
+		w.front = new(toolFront)
+	}
+	f := w.front
+	if f.fresh {
+		return f
+	}
+	f.fresh = true
+	switch f.event = f.event[:0]; w.form {
+	case contract.ProgressComment:
+		f.event = append(f.event, progressComment+"{"...)
+	case contract.ProgressUnnamed:
+		f.event = append(f.event, "data: {"...)
+	default:
+		f.event = append(f.event, "event: "+ProgressEvent+"\ndata: {"...)
+	}
+	if w.envelops() {
+		f.empty.From = len(f.event)
+		f.event = e.AppendEmpty(f.event)
+		f.empty.To = len(f.event)
+		f.event = append(f.event, ',')
+	}
+	f.event = append(f.event, `"tool":`...)
+	h := sha256.Sum256(e.ID())
+	hex.Encode(f.calls[:], h[:len(f.calls)/2])
+	return f
+}
+
+// appendCallID appends the id, as a JSON string, of the tool with the ordinal n in
+// the completion, if upstream has given it none: every replica derives the same
+// (contract section 2). It is short enough for clients that allow 40 characters.
+func (f *toolFront) appendCallID(dst []byte, n int) []byte {
+	dst = append(append(dst, `"call_`...), f.calls[:]...)
+	for most := 1000; most > max(n, 1); most /= 10 {
+		dst = append(dst, '0')
+	}
+	return append(strconv.AppendInt(dst, int64(n), 10), '"')
+}
+
+// envelops reports whether named events get the members of a chunk in front.
+func (w *writer) envelops() bool {
+	return w.form == contract.ProgressEnvelope || w.form == contract.ProgressUnnamed
+}
+
+// hasStatusLine reports whether tool events carry the member that Open WebUI shows.
+func (w *writer) hasStatusLine() bool { return w.o.StatusLine && w.envelops() }
+
+// ownSize is how many bytes at most a chunk of our own takes beside the values of
+// the envelope, and an event of a tool beside its front and the tool's fields.
+const ownSize = 192
+
+// toolEvent writes the frame that says that t has started or has ended. interrupted says
+// that it has ended because the stream has.
+func (w *writer) toolEvent(t *tool, status string, interrupted bool) {
+	if w.form == contract.ProgressOff {
+		return
+	}
+	front := w.toolFront()
+	w.Out.BeginOwn()
+	dst := append(append(w.Out.Bytes, front.event...), t.name...)
+	if status == running { // upstream's five fields for a start, three for an end
+		if len(t.emoji) > 0 {
+			dst = append(append(dst, `,"emoji":`...), t.emoji...)
+		}
+		if len(t.label) > 0 {
+			dst = append(append(dst, `,"label":`...), t.label...)
+		}
+	}
+	dst = appendStatus(appendToolID(dst, t), status)
+	if interrupted && w.envelops() {
+		dst = append(dst, `,"interrupted":true`...)
+	}
+	if w.hasStatusLine() {
+		dst = appendStatusLine(dst, t, status)
+	}
+	w.Out.Bytes = append(dst, "}\n\n"...)
+}
+
+// appendToolID appends the id, which G1 lacks.
+func appendToolID(dst []byte, t *tool) []byte {
+	return append(append(dst, `,"toolCallId":`...), t.id...)
+}
+
+// appendStatus appends the status, which G1 lacks.
+func appendStatus(dst []byte, status string) []byte {
+	if status == completed {
+		return append(dst, `,"status":"completed"`...)
+	}
+	return append(dst, `,"status":"running"`...)
+}
+
+// appendStatusLine appends Open WebUI's status member.
+func appendStatusLine(dst []byte, t *tool, status string) []byte {
+	dst = append(dst, statusLineHead...)
+	emoji, label := jsonspan.Inside(t.emoji), jsonspan.Inside(t.label)
+	dst = append(dst, emoji...)
+	if len(emoji) > 0 && len(label) > 0 {
+		dst = append(dst, ' ')
+	}
+	dst = append(dst, label...)
+	if len(emoji)+len(label) == 0 {
+		dst = append(dst, jsonspan.Inside(t.name)...)
+	}
+	return appendStatusLineTail(dst, status == completed)
+}
+
+// statusLineHead is what Open WebUI's status member begins with.
+const statusLineHead = `,"event":{"type":"status","data":{"description":"`
+
+func appendStatusLineTail(dst []byte, done bool) []byte {
+	return append(strconv.AppendBool(append(dst, `","done":`...), done), `}}`...)
+}
+
+// upstreamTool writes upstream's tool event x in the stream's form, with what it lacks.
+func (w *writer) upstreamTool(x *chunk.Object, t *tool, status string, lacksID, lacksStatus bool) {
+	x.RenameOwn()
+	members := x.Room()
+	switch v := x.C.CallID; {
+	case !lacksID:
+	case v.Ok(): // it is null, or empty
+		x.Replace(v.From, v.To, []byte(t.id))
+	default:
+		members = appendToolID(members, t)
+	}
+	switch v := x.C.Status; {
+	case !lacksStatus:
+	case v.Ok():
+		x.Replace(v.From, v.To, []byte(`"`+status+`"`))
+	default:
+		members = appendStatus(members, status)
+	}
+	if w.hasStatusLine() && (!x.C.StatusLine.Ok() || x.C.StatusLine.IsString(x.F.Data)) {
+		members = appendStatusLine(members, t, status)
+	}
+	if w.form == contract.ProgressUnnamed {
+		from, to := x.F.EventLine()
+		x.Edits.ReplaceRaw(&x.F, from, to, nil)
+	}
+	members = x.Keep(members)
+	w.addFront(x)
+	x.RedactError()
+	x.Append(members)
+	w.object(x)
+}
+
+// addFront adds the members of a chunk to the front of the frame's own.
+func (w *writer) addFront(x *chunk.Object) {
+	w.notes.Add(contract.SectionTools, "a named event: gets the members of a chunk")
+	f := w.toolFront()
+	front := f.empty
+	if jsonspan.SkipSpace(x.F.Data, x.C.Open+1) != x.C.Shut {
+		front.To += len(",")
+	}
+	x.Replace(x.C.Open+1, x.C.Open+1, front.Of(f.event))
+}

@@ -1,0 +1,213 @@
+package chat
+
+import (
+	"bytes"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
+)
+
+// Tool events of upstream's, and its other named events: without the members of a chunk
+// strict clients break on them (contract section 2).
+
+// The events with which the newest Hermes tells of its state.
+const (
+	statusEvent   = "hermes.status"
+	approvalEvent = "approval.request"
+)
+
+// toolEvent handles a tool event of upstream's, which has the form in.
+func (h *handler) toolEvent(k *Work, in contract.Progress) {
+	x := &k.Object
+	h.tools.upstream = true
+	if x.C.IsChunk(x.F.Data) { // another sidecar has written it, maybe before any chunk
+		h.updateEnvelope(x)
+	}
+	f := toolFields{name: x.String(x.C.Tool), emoji: x.String(x.C.Emoji), label: x.String(x.C.Label), id: x.String(x.C.CallID)}
+	status := string(jsonspan.Inside(x.String(x.C.Status)))
+	h.Out.Drop()
+	switch {
+	case h.end.finished: // too late to be completed before the finish chunk
+		h.notes.Add(contract.SectionTools, "a tool event behind the finish chunk: dropped")
+	case isInternal(f.name): // the ends of internal tools are orphans anyway
+		h.notes.Add(contract.SectionTools, "a tool event of an internal tool: dropped")
+	case status == completed:
+		h.toolEnds(k, &f, in)
+	case status == running || status == "":
+		h.toolStarts(k, &f, status, in)
+	case in == contract.ProgressBare:
+		h.namedEvent(k)
+	default:
+		x.RedactFrame()
+		h.forward(k)
+	}
+}
+
+// isInternal reports whether the tool with the name never appears.
+func isInternal(name []byte) bool {
+	if len(name) < 3 {
+		return false
+	}
+	r, _ := jsonspan.NextRune(jsonspan.Inside(name), 0)
+	return r == '_'
+}
+
+// toolStarts starts the tool of the event under way, and writes the event in the stream's
+// form: byte for byte if it has that form.
+func (h *handler) toolStarts(k *Work, f *toolFields, status string, in contract.Progress) {
+	x := &k.Object
+	if f.name == nil {
+		f.name = x.Literal(`"` + marker.UnknownTool + `"`)
+		in = "" // its frame cannot leave as it is
+	}
+	if f.id != nil && h.tools.started(f.id) {
+		h.notes.Add(contract.SectionTools, "a tool that has started already: dropped")
+		return
+	}
+	if h.form != contract.ProgressOff { // what does not leave decides nothing
+		h.settle(k)
+	}
+	inferred := status == "" || f.id == nil
+	if inferred {
+		h.usage.setReportsFailures(false)
+	}
+	t := h.tools.begin(&h.writer, x, f, inferred)
+	switch {
+	case f.id != nil && status != "" && h.leavesAsIs(x, in):
+		x.RedactError()
+		h.forward(k)
+	case in == contract.ProgressBare && h.envelops():
+		h.upstreamTool(x, &t, running, f.id == nil, status == "")
+	default:
+		h.writer.toolEvent(&t, running, false)
+	}
+	h.tools.add(&h.writer, &t, contract.SourceUpstream)
+	h.text.prose.BeginMessage()
+}
+
+// toolEnds ends the tool of the event under way, and writes the event in the stream's
+// form. One of a tool that is not open is dropped.
+func (h *handler) toolEnds(k *Work, f *toolFields, in contract.Progress) {
+	x := &k.Object
+	find := func() int {
+		if f.id == nil {
+			return h.tools.findName(f.name)
+		}
+		return h.tools.find(f.id)
+	}
+	if find() < 0 {
+		h.notes.Add(contract.SectionTools, "the end of a tool that is not open: dropped")
+		return
+	}
+	if h.form != contract.ProgressOff {
+		h.settle(k) // which may end tools: TestToolEndsWhileTextIsHeld
+	}
+	i := find()
+	switch {
+	case i < 0:
+		return
+	case f.id == nil:
+		h.tools.complete(&h.writer, i, contract.SourceUpstream)
+		return
+	}
+	t := h.tools.remove(i)
+	h.tools.tell(&h.writer, &t, true, contract.SourceUpstream)
+	switch {
+	case t.name == string(f.name) && h.leavesAsIs(x, in):
+		x.RedactError()
+		h.forward(k)
+	case in == contract.ProgressBare && h.envelops() && t.name == string(x.Value(x.C.Tool)):
+		h.upstreamTool(x, &t, completed, false, false)
+	default:
+		h.writer.toolEvent(&t, completed, false)
+	}
+}
+
+// leavesAsIs reports whether the tool event x, which has the form in, leaves byte for
+// byte.
+func (w *writer) leavesAsIs(x *chunk.Object, in contract.Progress) bool {
+	return in == w.form && (!w.hasStatusLine() || x.C.StatusLine.Ok())
+}
+
+// comment handles a tool event in a comment, which another sidecar wrote. It returns
+// false if the comment is something else.
+func (h *handler) comment(k *Work, line []byte) bool {
+	if !bytes.HasPrefix(line, []byte(progressComment)) {
+		return false
+	}
+	x := &k.Object
+	x.Begin()
+	end := len(bytes.TrimRight(line, "\r\n")) // without the blank line
+	x.F.SetData(line, len(progressComment), max(end, len(progressComment)))
+	if !x.C.Parse(x.F.Data) || !x.C.IsToolEvent(x.F.Data) {
+		return false
+	}
+	h.toolEvent(k, contract.ProgressComment)
+	return true
+}
+
+// namedEvent handles a named event that is no chunk.
+func (h *handler) namedEvent(k *Work) {
+	h.settle(k)
+	x := &k.Object
+	if name := string(x.F.Event); name == statusEvent || name == approvalEvent {
+		h.usage.setReportsFailures(true)
+	}
+	if h.envelops() {
+		x.RenameOwn()
+	}
+	x.RedactFrame()
+	if h.envelops() {
+		h.addFront(x)
+		h.addStatusLine(x)
+	}
+	h.object(x)
+}
+
+// addStatusLine adds the member that Open WebUI shows to what tells of upstream's state. A
+// notice is done when it comes; an approval when its tool is.
+func (h *handler) addStatusLine(x *chunk.Object) {
+	if !h.o.StatusLine || x.C.StatusLine.Ok() && !x.C.StatusLine.IsString(x.F.Data) {
+		return
+	}
+	says, before := "", ""
+	switch string(x.F.Event) {
+	case statusEvent:
+		says = "text"
+	case approvalEvent:
+		says, before = "command", "Approval needed: "
+	default:
+		return
+	}
+	text := x.String(x.Member(says))
+	if text == nil {
+		return
+	}
+	line := append(append(x.Room(), statusLineHead...), before...)
+	line = append(line, jsonspan.Inside(redact.Value(text))...)
+	x.Append(x.Keep(appendStatusLineTail(line, says == "text")))
+}
+
+// isWrapped reports whether the object is a named event that has got the members of a
+// chunk: it is no chunk, whatever else is in it.
+func isWrapped(x *chunk.Object) bool {
+	c, data := &x.C, x.F.Data
+	return x.Named() && c.IsChunk(data) && c.Count == 1 && c.Index && !c.Finish.Ok() &&
+		c.Delta.IsObject(data) && data[jsonspan.SkipSpace(data, c.Delta.From+1)] == '}'
+}
+
+// wrappedEvent handles a named event that another sidecar has wrapped.
+func (h *handler) wrappedEvent(k *Work) {
+	h.settle(k)
+	x := &k.Object
+	h.updateEnvelope(x) // it may come before any chunk
+	if string(x.F.Event) == "error" && x.Fails() {
+		h.errorFrame(k) // upstream's, all the same
+		return
+	}
+	x.RedactFrame()
+	h.object(x)
+}

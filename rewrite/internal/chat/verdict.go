@@ -1,0 +1,103 @@
+package chat
+
+import (
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
+
+// usage tells the memory of what upstreams report what this one has shown.
+type usage struct {
+	memory   contract.UsageMemory // nil for none
+	age      upstreamAge
+	reported bool // that the model reports usage is in the memory
+}
+
+// upstreamAge is what upstream has shown of whether it reports its failures.
+type upstreamAge uint8
+
+const (
+	ageUnknown upstreamAge = iota
+	ageReports
+	ageTooOld
+)
+
+// setReportsFailures records what upstream has shown of its age, for the third rule of
+// the false stop: that it reports its failures itself, or that it is too old to. It tells
+// the memory once.
+func (u *usage) setReportsFailures(does bool) {
+	age := ageTooOld
+	if does {
+		age = ageReports
+	}
+	if u.memory == nil || u.age == age {
+		return
+	}
+	u.age = age
+	u.memory.ReportsFailures(does)
+}
+
+// model returns the name of the stream's model.
+func (w *writer) model() string { return jsonspan.Unquote(string(w.envelope().Model())) }
+
+// falseStop returns the code of the error that the finish chunk c, which says stop, stands
+// for, "" if the agent has ended well (contract section 3, "False stop").
+func (e *ending) falseStop(w *writer, l *tools, t *text, c *chunk.Chunk) (code string) {
+	if e.manyChoices {
+		return "" // Hermes sends one
+	}
+	u := &c.Tokens
+	silent := !t.said && !t.reasoned && !t.dropped && !t.other
+	onTool := l.count > 0 && !l.textSince
+	housekeeping := u.Counts && t.said && l.housekeeping
+	switch {
+	case u.Zero && (silent || onTool):
+		w.notes.Add(contract.SectionEnd, "a false stop: no answer, usage 0/0/0")
+		return contract.CodeCrashed
+	case u.Reported && (silent || onTool && !housekeeping):
+		if w.o.EmptyAnswer == contract.EmptyAnswerPass {
+			w.notes.Add(contract.SectionEnd, "no answer, and empty_answer says that this is none of ours: passes")
+			return ""
+		}
+		w.notes.Add(contract.SectionEnd, "a false stop: no answer")
+		return contract.CodeEmpty
+	case !u.Zero:
+		return ""
+	case e.zeroUsageIsCrash(w):
+		w.notes.Add(contract.SectionEnd, "a false stop: usage 0/0/0 where usage is reported, or zero_usage says so")
+		return contract.CodeCrashed
+	}
+	w.notes.Add(contract.SectionEnd, "text with usage 0/0/0, which may be a crash: passes")
+	e.zeroUsagePassed = true
+	return ""
+}
+
+// zeroUsageIsCrash decides the third rule of the false stop.
+func (e *ending) zeroUsageIsCrash(w *writer) bool {
+	switch w.o.ZeroUsage {
+	case contract.ZeroUsageError:
+		return true
+	case contract.ZeroUsagePass:
+		return false
+	}
+	e.usageReported = w.usage.memory != nil && w.usage.memory.Reported(w.model())
+	return e.usageReported
+}
+
+// willFail reports whether the finish chunk in k, whose text has not been read, is that
+// of an agent that failed.
+func (e *ending) willFail(w *writer, l *tools, t *text, k *Work) bool {
+	c := &k.Object.C
+	reason := k.Object.FinishReason()
+	switch {
+	case e.finished:
+		return false
+	case reason != "stop":
+		return reason == "error"
+	case e.errorSent != nil:
+		return true
+	case c.Text, t.prose.Waits(&k.text): // what is held is an answer, most likely
+		return !e.manyChoices && c.Tokens.Zero && e.zeroUsageIsCrash(w)
+	}
+	return e.falseStop(w, l, t, c) != ""
+}

@@ -1,0 +1,65 @@
+package chunk
+
+import (
+	"slices"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
+)
+
+// HasContent reports whether the chunk has content of the choice that is looked at.
+func (c *Chunk) HasContent() bool { return c.Content.Ok() && c.Index }
+
+// KeepContent adds the edits that leave nothing of the content but k, and have it be
+// reasoning. If the chunk repeats its content, so does the repeat; of reasoning it
+// keeps nothing.
+func (x *Object) KeepContent(k *prose.Kept, reasoning bool) {
+	c := &x.C
+	repeated := k
+	if none := x.NoContent(); reasoning {
+		repeated = &none
+	}
+	shift := c.Repeat.From - c.Content.From
+	if c.Repeat.Ok() && shift < 0 { // edits are cheapest in order
+		x.keepAt(repeated, shift)
+	}
+	if reasoning {
+		x.Replace(c.ContentKey.From, c.ContentKey.To, []byte("reasoning_content"))
+	}
+	x.keepAt(k, 0)
+	if c.Repeat.Ok() && shift > 0 {
+		x.keepAt(repeated, shift)
+	}
+}
+
+// DropContent adds the edits that leave nothing of the content.
+func (x *Object) DropContent() {
+	none := x.NoContent()
+	x.KeepContent(&none, false)
+}
+
+// manyCuts is the number of cuts from which on what is left of a content is written
+// anew: an edit of each takes more memory than the text.
+const manyCuts = 64
+
+// keepAt adds the edits that leave nothing but k, for a copy of the content that stands
+// shift bytes further on.
+func (x *Object) keepAt(k *prose.Kept, shift int) {
+	in := x.C.Content.Inner()
+	cut := func(from, to int, with []byte) {
+		if from < to || len(with) > 0 {
+			x.Replace(from+shift, to+shift, with)
+		}
+	}
+	if n := len(k.Cuts); n > manyCuts {
+		head := *k
+		head.To = k.Cuts[n-1].To
+		x.Replace(in.From+shift, head.To+shift, x.Keep(head.AppendTo(slices.Grow(x.room, head.Len()), x.F.Data)))
+		cut(k.To, in.To, nil)
+		return
+	}
+	cut(in.From, k.From, k.Front)
+	for _, c := range k.Cuts {
+		cut(c.From, c.To, nil)
+	}
+	cut(k.To, in.To, nil)
+}

@@ -1,0 +1,66 @@
+package chunk
+
+import (
+	"bytes"
+)
+
+// MaxEnvelope is the length in bytes up to which an id or a model is taken from
+// upstream.
+const MaxEnvelope = 1 << 10
+
+// Envelope is the part that the chunks of a stream have in common: id, created and
+// model, as JSON. The zero value has none. What its methods return is valid until the
+// next Set.
+type Envelope struct {
+	values         []byte // one behind the other
+	created, model int32  // where these two begin
+	known          bool   // it comes from a chunk
+}
+
+// IsSet reports whether there are values.
+func (e *Envelope) IsSet() bool { return e.values != nil }
+
+// Known reports whether the values come from a chunk.
+func (e *Envelope) Known() bool { return e.known }
+
+// Len returns how many bytes the values have.
+func (e *Envelope) Len() int { return len(e.values) }
+
+// ID, Created and Model return the values, in JSON.
+func (e *Envelope) ID() []byte      { return e.values[:e.created] }
+func (e *Envelope) Created() []byte { return e.values[e.created:e.model] }
+func (e *Envelope) Model() []byte   { return e.values[e.model:] }
+
+// Set sets the values. known says that they come from a chunk.
+func (e *Envelope) Set(id, created, model []byte, known bool) {
+	e.known = known
+	if e.values != nil && len(id) == len(e.ID()) && len(created) == len(e.Created()) && len(model) == len(e.Model()) {
+		copy(e.ID(), id) // some gateways give each chunk a time of its own
+		copy(e.Created(), created)
+		copy(e.Model(), model)
+		return
+	}
+	values := make([]byte, 0, len(id)+len(created)+len(model))
+	e.values = append(append(append(values, id...), created...), model...)
+	e.created = int32(len(id))
+	e.model = int32(len(id) + len(created))
+}
+
+// Same reports whether the chunk has the values of e.
+func (e *Envelope) Same(x *Object) bool {
+	c := &x.C
+	return e.known && bytes.Equal(e.ID(), x.Value(c.ID)) && bytes.Equal(e.Created(), x.Value(c.Created)) && bytes.Equal(e.Model(), x.Value(c.Model))
+}
+
+// AppendHead appends the first four members of a chunk, and the name of the fifth.
+func (e *Envelope) AppendHead(dst []byte) []byte {
+	dst = append(append(dst, `"id":`...), e.ID()...)
+	dst = append(append(dst, `,"object":"chat.completion.chunk","created":`...), e.Created()...)
+	dst = append(append(dst, `,"model":`...), e.Model()...)
+	return append(dst, `,"choices":`...)
+}
+
+// AppendEmpty appends the five members of a chunk that says nothing.
+func (e *Envelope) AppendEmpty(dst []byte) []byte {
+	return append(e.AppendHead(dst), `[{"index":0,"delta":{},"finish_reason":null}]`...)
+}

@@ -1,0 +1,178 @@
+package chunk
+
+import (
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
+)
+
+// Frame is a frame whose data is a JSON object, with its members by position.
+type Frame struct {
+	F sse.Frame
+	C Chunk
+}
+
+// Named reports whether the frame has a name of its own.
+func (x *Frame) Named() bool { return IsNamed(&x.F) }
+
+// IsNamed reports whether a frame has a name of its own.
+func IsNamed(f *sse.Frame) bool { return len(f.Event) > 0 && string(f.Event) != "message" }
+
+// IsChunk reports whether the frame is a chunk: it says so, or it is no named event and
+// has choices.
+func (x *Frame) IsChunk() bool { return x.C.IsChunk(x.F.Data) || !x.Named() && x.C.List }
+
+// Fails reports whether the object has an error that is not null.
+func (x *Frame) Fails() bool { return x.C.Err.IsSet(x.F.Data) }
+
+// Value returns the JSON value at v.
+func (x *Frame) Value(v jsonspan.Span) []byte { return v.Of(x.F.Data) }
+
+// String returns the JSON string at v, nil if the value is no string or an empty one.
+func (x *Frame) String(v jsonspan.Span) []byte { return jsonspan.StringAt(x.F.Data, v) }
+
+// Member returns the value of the object's member with the name.
+func (x *Frame) Member(name string) jsonspan.Span {
+	return jsonspan.MemberOf(x.F.Data, x.span(), name)
+}
+
+// span returns the object in the data.
+func (x *Frame) span() jsonspan.Span { return jsonspan.Span{From: x.C.Open, To: x.C.Shut + 1} }
+
+// EachStop calls each with every finish reason of the chunk that is stop.
+func (x *Frame) EachStop(each func(jsonspan.Span)) {
+	data := x.F.Data
+	if x.C.Count == 1 { // as of almost all
+		each(x.C.Finish)
+		return
+	}
+	for choice := range jsonspan.Elements(data, x.C.Choices) {
+		if reason := jsonspan.MemberOf(data, choice, "finish_reason"); reason.IsString(data) && jsonspan.Spells(reason.Inner().Of(data), "stop") {
+			each(reason)
+		}
+	}
+}
+
+// eachRenamed calls each with where the names begin that RenameOwn renames.
+func (x *Frame) eachRenamed(each func(at int)) {
+	data := x.F.Data
+	for name, value := range jsonspan.Members(data, x.span()) {
+		if isEnvelope(name.Of(data)) || jsonspan.Spells(name.Of(data), "event") && value.IsString(data) {
+			each(name.From)
+		}
+	}
+}
+
+// isEnvelope reports whether the name is that of a member of every chunk.
+func isEnvelope(name []byte) bool {
+	for _, of := range [...]string{"id", "object", "created", "model", "choices"} {
+		if jsonspan.Spells(name, of) {
+			return true
+		}
+	}
+	return false
+}
+
+// Values returns the values that the chunk has for an envelope, nil for what it lacks.
+func (x *Frame) Values() (id, created, model []byte) {
+	c, data := &x.C, x.F.Data
+	if v := x.String(c.ID); len(v) <= MaxEnvelope {
+		id = v
+	}
+	if v := x.Value(c.Created); c.Created.Ok() && jsonspan.IsDigit(data[c.Created.From]) && len(v) <= MaxEnvelope {
+		created = v
+	}
+	if v := x.String(c.Model); len(v) <= MaxEnvelope {
+		model = v
+	}
+	return id, created, model
+}
+
+// ErrorCode returns the code of the error if it is one of ours, which another sidecar
+// has sent.
+func (x *Frame) ErrorCode() string {
+	switch code := string(jsonspan.Inside(x.String(x.C.Fault.Code))); code {
+	case contract.CodeAborted, contract.CodeIncomplete, contract.CodeTimeout, contract.CodeCrashed, contract.CodeShutdown:
+		return code
+	}
+	return contract.CodeAgentError
+}
+
+// ErrorMessage returns the message, a JSON string, of the error, without secrets, nil
+// if it has none.
+func (x *Frame) ErrorMessage() []byte {
+	for _, v := range [...]jsonspan.Span{x.C.Fault.Message, x.C.Err, x.C.Fault.Hermes} {
+		if m := x.String(v); m != nil {
+			return x.Redacted(m)
+		}
+	}
+	return nil
+}
+
+// FinishReason returns the finish reason of the chunk.
+func (x *Frame) FinishReason() string {
+	switch b := x.Value(x.C.Finish.Inner()); string(b) { // most say the same
+	case "stop":
+		return "stop"
+	case "error":
+		return "error"
+	case "length":
+		return "length"
+	default:
+		return string(jsonspan.AppendText(nil, b))
+	}
+}
+
+// Redacted returns b, a part of what the object says of an error, without secrets.
+func (x *Frame) Redacted(b []byte) []byte {
+	if !x.mayTellSecret() {
+		return b
+	}
+	return redact.Value(b)
+}
+
+// mayTellSecret reports whether there may be a secret in the error or the hermes block.
+// It looks once.
+func (x *Frame) mayTellSecret() bool {
+	f := &x.C.Fault
+	if !f.looked {
+		f.looked = true
+		f.secret = redact.MayHold(x.Value(x.C.Err)) || redact.MayHold(x.Value(x.C.Hermes))
+	}
+	return f.secret
+}
+
+// tellsState reports whether the frame says nothing but that something has failed, or
+// how the agent is.
+func (x *Frame) tellsState() bool {
+	if TellsState(x.F.Event) {
+		return true
+	}
+	return x.C.Extra && TellsState(jsonspan.Inside(x.Value(jsonspan.MemberOf(x.F.Data, x.span(), "type"))))
+}
+
+// Droppable reports whether nothing is lost if the chunk is dropped once its content
+// is gone.
+func (x *Frame) Droppable() bool {
+	c := &x.C
+	return x.F.OnlyData && c.Alone && c.Index && !c.Extra && !c.Twins && !c.More && !c.Finish.Ok() &&
+		!c.Usage.IsSet(x.F.Data) && !x.Fails() && !c.Hermes.Ok()
+}
+
+// Copies reports whether parts of the content leave as copies of the chunk: nothing
+// else is in it, and nothing large.
+func (x *Frame) Copies() bool {
+	return x.Droppable() && x.around() <= MaxEnvelope
+}
+
+// around returns how many bytes the frame has beside its content.
+func (x *Frame) around() int { return len(x.F.Raw) - (x.C.Content.To - x.C.Content.From - len(`""`)) }
+
+// NoContent returns nothing of the content.
+func (x *Frame) NoContent() (k prose.Kept) {
+	k.From = x.C.Content.To - 1
+	k.To = k.From
+	return k
+}

@@ -1,0 +1,92 @@
+package chunk
+
+import (
+	"bytes"
+	"math/bits"
+	"strconv"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
+)
+
+// AppendDelta appends a frame of our own with what k keeps of the text in data. role is
+// a JSON string, nil for none. Where upstream repeats the content, repeats says so, the
+// frame does as well.
+func (e *Envelope) AppendDelta(dst, role []byte, repeats, reasoning bool, k *prose.Kept, data []byte) []byte {
+	dst = append(e.AppendHead(append(dst, "data: {"...)), `[{"index":0,`...)
+	if repeats && !reasoning {
+		dst = append(k.AppendTo(append(dst, `"text":"`...), data), `",`...)
+	}
+	dst = append(dst, `"delta":{`...)
+	if len(role) > 0 {
+		dst = append(append(append(dst, `"role":`...), role...), ',')
+	}
+	if reasoning {
+		dst = append(dst, `"reasoning_content":"`...)
+	} else {
+		dst = append(dst, `"content":"`...)
+	}
+	return append(k.AppendTo(dst, data), "\"},\"finish_reason\":null}]}\n\n"...)
+}
+
+// AppendErrorChoices appends the choices of an error finish: those whose bit is set in
+// open, so that nobody waits for one, and the first if none is.
+func AppendErrorChoices(dst []byte, open uint64) []byte {
+	if open == 0 {
+		open = 1
+	}
+	before := byte('[')
+	for ; open != 0; open &= open - 1 {
+		dst = append(append(dst, before), `{"index":`...)
+		dst = strconv.AppendInt(dst, int64(bits.TrailingZeros64(open)), 10)
+		dst = append(dst, `,"delta":{},"finish_reason":"error"}`...)
+		before = ','
+	}
+	return append(dst, ']')
+}
+
+// AppendHermes appends the hermes block of an error finish. partial says that
+// something of the answer has left.
+func AppendHermes(dst, message []byte, partial bool) []byte {
+	dst = append(dst, `{"completed":false,"partial":`...)
+	dst = strconv.AppendBool(dst, partial)
+	dst = append(append(dst, `,"failed":true,"error":`...), message...)
+	return append(dst, `,"error_code":"`+contract.CodeAgentError+`"}`...)
+}
+
+// UpstreamError returns the object of an error frame with upstream's error and the
+// members that clients expect and it lacks.
+func (x *Object) UpstreamError(message []byte) []byte {
+	data, e, f := x.F.Data, x.C.Err, &x.C.Fault
+	if !e.IsObject(data) {
+		return x.Keep(contract.AppendErrorObject(x.room, message, contract.CodeAgentError))
+	}
+	from := len(x.room)
+	object := append(x.room, `{"error":`...)
+	if v := f.Message; v.Ok() && x.String(v) == nil {
+		object = append(append(object, x.Redacted(data[e.From:v.From])...), message...)
+		object = append(object, x.Redacted(data[v.To:e.To-1])...)
+	} else {
+		object = append(object, x.Redacted(data[e.From:e.To-1])...)
+	}
+	object = jsonspan.OneLine(object[from:])
+	for _, m := range [...]struct {
+		is          jsonspan.Span
+		name, value string
+	}{
+		{f.Message, "message", ""}, {f.Type, "type", `"` + contract.ErrorType + `"`}, {f.Param, "param", "null"}, {f.Code, "code", `"` + contract.CodeAgentError + `"`},
+	} {
+		if m.is.Ok() {
+			continue
+		}
+		if !bytes.HasSuffix(bytes.TrimRight(object, " \t\r"), []byte("{")) {
+			object = append(object, ',')
+		}
+		object = append(append(append(object, '"'), m.name...), `":`...)
+		if object = append(object, m.value...); m.value == "" {
+			object = append(object, message...)
+		}
+	}
+	return x.Keep(append(append(x.room[:from], object...), "}}"...))
+}

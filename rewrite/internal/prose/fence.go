@@ -1,0 +1,97 @@
+package prose
+
+import (
+	"math"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
+
+// Fence follows the lines of a Markdown text and knows whether the next line is
+// inside a fenced code block (CommonMark 4.5). Unlike CommonMark it takes any
+// indentation before a fence, for models fence code inside lists.
+type Fence struct {
+	size  int32 // how long the open fence is
+	char  byte  // what it is made of, 0 when none is open
+	run   byte  // what the line under way begins with
+	n     int32 // how often
+	phase fencePhase
+	begun bool // a rune of the line under way has come
+}
+
+type fencePhase uint8
+
+const (
+	fenceIndent fencePhase = iota // at the start of a line, or behind white space there
+	fenceRun                      // in a run of backticks or tildes
+	fenceInfo                     // behind a run that opens a block at the line's end
+	fenceTrail                    // behind a run that closes the block at the line's end
+	fenceText                     // in a line that is no fence
+)
+
+// Open reports whether a fenced code block is open.
+func (f *Fence) Open() bool { return f.char != 0 }
+
+// LineStart reports whether the next rune is the first of its line. So it is at
+// the start of a message.
+func (f *Fence) LineStart() bool { return !f.begun }
+
+// Step takes the next rune in.
+func (f *Fence) Step(r rune) {
+	f.begun = r != '\n'
+	if r == '\n' {
+		f.endLine()
+		return
+	}
+	switch f.phase {
+	case fenceIndent:
+		f.begin(r)
+	case fenceRun:
+		f.inRun(r)
+	case fenceInfo:
+		if r == '`' && f.run == '`' {
+			f.phase = fenceText // the info string of a backtick fence has no backtick
+		}
+	case fenceTrail:
+		if !jsonspan.IsSpace(r) {
+			f.phase = fenceText
+		}
+	}
+}
+
+func (f *Fence) begin(r rune) {
+	switch {
+	case r == '`' || r == '~':
+		f.phase, f.run, f.n = fenceRun, byte(r), 1
+	case !jsonspan.IsSpace(r):
+		f.phase = fenceText
+	}
+}
+
+func (f *Fence) inRun(r rune) {
+	switch {
+	case r == rune(f.run):
+		f.n = min(f.n, math.MaxInt32-1) + 1
+	case f.n < 3:
+		f.phase = fenceText
+	case !f.Open():
+		f.phase = fenceInfo
+	case f.closes() && jsonspan.IsSpace(r):
+		f.phase = fenceTrail
+	default:
+		f.phase = fenceText
+	}
+}
+
+// closes reports whether the run at the start of the line closes the open block.
+func (f *Fence) closes() bool { return f.run == f.char && f.n >= f.size }
+
+func (f *Fence) endLine() {
+	opens := f.phase == fenceInfo || f.phase == fenceRun && f.n >= 3
+	switch {
+	case !f.Open() && opens:
+		f.char, f.size = f.run, f.n
+	case f.Open() && (f.phase == fenceTrail || f.phase == fenceRun && f.closes()):
+		f.char = 0
+	}
+	f.phase = fenceIndent
+}

@@ -1,0 +1,113 @@
+package prose
+
+import (
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+)
+
+// Split takes the reasoning between tags out of a whole text, and returns
+// what is left, the reasoning, and how many stretches of it there were. All
+// texts are insides of JSON strings. A stream does the same delta by delta. What
+// stands behind the marker line of one of the tools may open a message, for the
+// line will go: nil tools are none.
+func Split(text []byte, tools *marker.Table) (content, reasoning []byte, stretches int) {
+	s := splitter{text: text, tools: tools}
+	for i := 0; i < len(text); {
+		i = s.step(i)
+	}
+	if s.tags.settle() {
+		s.take(s.held)
+	} else {
+		s.take(len(text))
+	}
+	return s.content, s.reasoning, s.stretches
+}
+
+// splitter separates a text.
+type splitter struct {
+	text  []byte
+	tags  tags
+	fence Fence         // of the content
+	tools *marker.Table // nil to leave marker lines
+	line  marker.Line   // room to read one
+
+	inside bool // what has been read since from is reasoning
+	from   int
+	held   int // where what may be a tag begins
+
+	content, reasoning []byte
+	thinks             bool // the reasoning has a non-space character
+	stretches          int
+}
+
+// step reads on at i, and returns where to go on.
+func (s *splitter) step(i int) int {
+	r, next := jsonspan.NextRune(s.text, i)
+	maybe := s.tags.matched > 0
+	if to, ok := s.markerLine(r, next); ok {
+		s.tags.boundary()
+		return to
+	}
+	switch s.tags.step(r, s.fence.Open()) {
+	case stepText:
+		s.sent(r)
+	case stepSpace:
+		s.from = next
+	case stepMaybe:
+		if !maybe {
+			s.held = i
+		}
+	case stepTag:
+		s.take(s.held)
+		s.inside, s.from = s.tags.inside, next
+		if s.inside {
+			s.stretches++
+		}
+	case stepClosed:
+		s.take(s.held)
+		s.inside, s.from = false, i
+		return i
+	case stepNot:
+		if !s.inside {
+			s.sent('<') // which makes no fence
+		}
+		return i
+	}
+	return next
+}
+
+// markerLine reports whether the rune r, behind which is next, begins the marker
+// line of a tool, and returns where the next line begins.
+func (s *splitter) markerLine(r rune, next int) (to int, ok bool) {
+	if r != '`' || s.tools == nil || s.tags.inside || s.tags.matched > 0 || !s.fence.LineStart() || s.fence.Open() {
+		return 0, false
+	}
+	return s.line.ReadWhole(s.text, next, s.tools)
+}
+
+// take ends the stretch under way at to.
+func (s *splitter) take(to int) {
+	stretch := s.text[s.from:to]
+	if !s.inside {
+		s.content = append(s.content, stretch...)
+		return
+	}
+	s.reasoning = AppendThought(s.reasoning, stretch, s.thinks)
+	s.thinks = s.thinks || jsonspan.HasText(stretch)
+}
+
+// AppendThought appends a stretch of reasoning to what has been said of it. thinks
+// says that this has a non-space character: then a paragraph break keeps the two
+// apart (contract section 4).
+func AppendThought(said, stretch []byte, thinks bool) []byte {
+	if thinks && len(stretch) > 0 {
+		said = append(said, BreakInJSON...)
+	}
+	return append(said, stretch...)
+}
+
+// sent notes that the rune r is content.
+func (s *splitter) sent(r rune) {
+	s.tags.sent(r)
+	s.fence.Step(r)
+}

@@ -1,0 +1,255 @@
+package prose
+
+import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+
+// tagNames are the names of the tags between which models write their
+// reasoning (contract section 4), in lower case: models do not agree on one.
+var tagNames = [...]string{"think", "thinking", "reasoning", "thought", "mm:think", "reasoning_scratchpad"}
+
+// tags follows a text rune by rune and tells its reasoning from its content.
+// The zero value is at the start of a message.
+//
+// A tag opens reasoning at the start of a message, behind a tool or the marker
+// of one, and behind a paragraph break, there indented by three spaces at most,
+// outside fenced code. Elsewhere a tag is text, so that one who writes about
+// tags can. Reasoning ends with the first closing tag of the same name that is
+// not code.
+type tags struct {
+	inside bool  // behind an opening tag
+	name   uint8 // of that tag, in tagNames
+
+	matched uint8               // runes of what may be a tag, 0 for none
+	names   [len(tagNames)]bool // the names that agree with them
+	code    codeBehindTag       // the closing tag is complete and may be code
+	cr      bool                // a CR has come behind it, which may belong to a newline
+
+	spent bool // the white space behind a closing tag is not over
+
+	opening
+
+	// Code within the reasoning.
+	fence Fence
+	tick  bool // the last rune was a backtick
+}
+
+// opening is where in a text a tag may open.
+type opening struct {
+	text     bool  // text stands between here and where one could
+	newlines uint8 // since the last character that is no space, up to 2
+	indent   uint8 // white space at the beginning of the line, up to 4
+}
+
+// codeBehindTag says what would prove that a closing tag is code.
+type codeBehindTag uint8
+
+const (
+	codeNo        codeBehindTag = iota
+	codeInline                  // the backtick that follows
+	codeFence                   // anything but a paragraph break
+	codeFenceLine               // anything but a newline, for one has come
+)
+
+// A tagStep says what a rune is.
+type tagStep uint8
+
+const (
+	stepText      tagStep = iota // it is content
+	stepReasoning                // it is reasoning
+	stepSpace                    // it is white space behind a closing tag
+	stepMaybe                    // it belongs to what may be a tag
+	stepTag                      // it completes a tag
+	stepClosed                   // a closing tag was complete before it; ask again
+	stepNot                      // with it there is no tag; ask again
+)
+
+// step takes the next rune in. inCode says that the content's next line is
+// inside a fence. Of content that leaves, sent has to be told.
+func (t *tags) step(r rune, inCode bool) tagStep {
+	if t.inside {
+		return t.stepInside(r)
+	}
+	if t.matched > 0 {
+		return t.stepOpening(r)
+	}
+	if t.spent && jsonspan.IsSpace(r) {
+		return stepSpace
+	}
+	t.spent = false
+	if r == '<' && t.mayOpen() && !inCode {
+		t.matched = 1
+		for i := range t.names {
+			t.names[i] = true
+		}
+		return stepMaybe
+	}
+	return stepText
+}
+
+// mayOpen reports whether a tag may open here.
+func (t *opening) mayOpen() bool { return !t.text && t.indent < 4 }
+
+// sent takes a rune in that leaves as content.
+func (t *opening) sent(r rune) {
+	switch {
+	case r == '\n':
+		t.indent = 0
+		if t.newlines++; t.newlines >= 2 {
+			t.newlines, t.text = 2, false
+		}
+	case r == '\t':
+		t.indent = 4
+	case jsonspan.IsSpace(r):
+		t.indent = min(t.indent+1, 4)
+	default:
+		t.text, t.newlines = true, 0
+	}
+}
+
+// boundary notes that a new message of the model may begin here.
+func (t *tags) boundary() {
+	t.spent, t.text, t.indent = false, false, 0
+}
+
+// stepOpening takes a rune in that may belong to an opening tag.
+func (t *tags) stepOpening(r rune) tagStep {
+	at, agree := int(t.matched)-1, false
+	for i, name := range tagNames {
+		switch {
+		case !t.names[i]:
+		case at == len(name) && r == '>':
+			*t = tags{inside: true, name: uint8(i)}
+			return stepTag
+		case at < len(name) && lower(r) == rune(name[at]):
+			agree = true
+		default:
+			t.names[i] = false
+		}
+	}
+	if agree {
+		t.matched++
+		return stepMaybe
+	}
+	t.matched = 0
+	return stepNot
+}
+
+// stepInside takes a rune in that comes behind an opening tag.
+func (t *tags) stepInside(r rune) tagStep {
+	switch {
+	case t.code != codeNo:
+		return t.stepBehind(r)
+	case t.matched > 0:
+		return t.stepClosing(r)
+	case r == '<':
+		t.matched = 1
+		return stepMaybe
+	}
+	t.reasoned(r)
+	return stepReasoning
+}
+
+// reasoned takes a rune of the reasoning in.
+func (t *tags) reasoned(r rune) {
+	t.fence.Step(r)
+	t.tick = r == '`'
+}
+
+// stepClosing takes a rune in that may belong to the closing tag.
+func (t *tags) stepClosing(r rune) tagStep {
+	if lower(r) != t.closing(int(t.matched)) {
+		t.noTag()
+		return stepNot
+	}
+	t.matched++
+	if int(t.matched) < len("</>")+len(tagNames[t.name]) {
+		return stepMaybe
+	}
+	switch {
+	case t.fence.Open():
+		t.code = codeFence
+	case t.tick:
+		t.code = codeInline
+	default:
+		t.close()
+		return stepTag
+	}
+	return stepMaybe
+}
+
+// closing returns the rune i of the closing tag.
+func (t *tags) closing(i int) rune {
+	name := tagNames[t.name]
+	switch {
+	case i == 1:
+		return '/'
+	case i < len("</")+len(name):
+		return rune(name[i-len("</")])
+	}
+	return '>'
+}
+
+// stepBehind takes the rune in that comes behind a closing tag which may be
+// code: within backticks, or in a fence. A paragraph break behind it says that
+// the fence was never closed, as it may be in reasoning that broke off: better
+// that some code looks like an end than that an answer is lost.
+func (t *tags) stepBehind(r rune) tagStep {
+	switch {
+	case t.code == codeInline && r != '`':
+		t.close()
+		return stepClosed
+	case t.code != codeInline && r == '\r' && !t.cr:
+		t.cr = true // one: what may be a tag is held back, and has to have an end
+		return stepMaybe
+	case t.code == codeFence && r == '\n':
+		t.code, t.cr = codeFenceLine, false
+		return stepMaybe
+	case t.code == codeFenceLine && r == '\n':
+		t.close()
+		return stepTag
+	}
+	newline := t.code == codeFenceLine
+	t.noTag()
+	if newline {
+		t.reasoned('\n')
+	}
+	return stepNot
+}
+
+// noTag notes that what looked like a closing tag is reasoning.
+func (t *tags) noTag() {
+	t.matched, t.code, t.cr = 0, codeNo, false
+	t.reasoned('<')
+}
+
+// close notes that the closing tag is one.
+func (t *tags) close() {
+	*t = tags{spent: true}
+}
+
+// settle decides what may be a tag as if the text ended here, and reports whether
+// it is one.
+func (t *tags) settle() (tag bool) {
+	switch {
+	case t.code != codeNo:
+		t.close()
+		return true
+	case t.inside && t.matched > 0:
+		t.noTag()
+	}
+	t.matched = 0
+	return false
+}
+
+// pending reports whether the last runes may belong to a closing tag.
+func (t *tags) pending() bool { return t.inside && t.matched > 0 }
+
+// idle reports whether text without a < passes as it is.
+func (t *tags) idle() bool { return !t.inside && !t.spent && t.matched == 0 }
+
+// lower returns an ASCII letter in lower case.
+func lower(r rune) rune {
+	if r >= 'A' && r <= 'Z' {
+		return r + 'a' - 'A'
+	}
+	return r
+}

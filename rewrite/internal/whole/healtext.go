@@ -1,0 +1,116 @@
+package whole
+
+import (
+	"bytes"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
+)
+
+// healText takes the marker lines out of a text, the inside of the JSON string
+// at in. Here the whole text is known, so that more can go than from a stream:
+// the line goes with the newline on both sides, but of these one stays where
+// text follows that does not begin with a newline (contract sections 1 and 5).
+//
+// As in a stream, a line goes with the newline behind it and one further
+// newline, and the newline before it stays. That is the same but where there is
+// no further newline: then the newline before the line goes too, unless it
+// keeps two texts apart.
+func (h *healer) healText(in jsonspan.Span) {
+	var (
+		f      prose.Fence
+		run    jsonspan.Span // marker lines, and the newlines behind them
+		before jsonspan.Span // the newline before the run
+		first  bool          // nothing stays before that newline
+		extra  bool          // a further newline may go
+		more   bool          // one has gone
+		last   jsonspan.Span // the last rune that stays, if that is a newline
+		kept   int           // how many runes stay
+	)
+	end := func(atEnd bool) {
+		if !run.Ok() {
+			return
+		}
+		if before.Ok() && !more && (first || atEnd) {
+			run.From = before.From
+		}
+		h.cut(run.From, run.To)
+		run = jsonspan.Span{}
+	}
+	text := h.Data[:in.To]
+	for i := in.From; i < in.To; {
+		r, next := jsonspan.NextRune(text, i)
+		if extra && r == '\n' {
+			extra, more = false, true
+			run.To, i = next, next
+			continue
+		}
+		if r == '`' && f.LineStart() && !f.Open() {
+			if to, ok := h.line.ReadWhole(text, next, h.tools); ok {
+				if !run.Ok() {
+					run, before, first = jsonspan.Span{From: i, To: i}, last, kept == 1
+				}
+				h.said.Markers++
+				h.lone = h.lone || jsonspan.HasLoneSurrogate(text[i:to])
+				extra, more = true, false
+				run.To, i = to, to
+				continue
+			}
+		}
+		end(false)
+		f.Step(r)
+		extra, last = false, jsonspan.Span{}
+		if r == '\n' {
+			last = jsonspan.Span{From: i, To: next}
+		}
+		kept++
+		i = next
+	}
+	end(true)
+}
+
+// suspects reports whether the text at in, the inside of a JSON string, may have
+// a marker line. It is cheap, and may be wrong in saying so.
+func (h *healer) suspects(in jsonspan.Span) bool {
+	text := in.Of(h.Data)
+	for i := 0; ; i++ {
+		n := bytes.IndexByte(text[i:], '`')
+		if n < 0 {
+			break
+		}
+		if i += n; endsLine(text[:i]) && h.line.OpensAt(text, i+1, h.tools) {
+			return true
+		}
+	}
+	for i := 0; ; i++ { // \u0060, by its rarest byte
+		n := bytes.IndexByte(text[i:], '6')
+		if n < 0 {
+			return false
+		}
+		if i += n; bytes.HasSuffix(text[:i], []byte(`\u00`)) && bytes.HasPrefix(text[i:], []byte("60")) {
+			return true
+		}
+	}
+}
+
+// endsLine reports whether a line may begin behind s: its end looks like that of
+// an escaped newline.
+func endsLine(s []byte) bool {
+	if len(s) == 0 {
+		return true
+	}
+	switch s[len(s)-1] {
+	case 'n', 'a', 'A':
+		return true
+	}
+	return false
+}
+
+// StripMarkers takes the marker lines out of a text, the inside of a JSON
+// string, and returns it with their number.
+func StripMarkers(text []byte, tools *marker.Table) ([]byte, int) {
+	h := healer{Reader: jsonspan.Reader{Data: text}, tools: tools, out: make([]byte, 0, len(text))}
+	h.healText(jsonspan.Span{From: 0, To: len(text)})
+	return append(h.out, text[h.at:]...), h.said.Markers
+}

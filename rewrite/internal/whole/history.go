@@ -1,0 +1,228 @@
+package whole
+
+import (
+	"unicode/utf8"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+)
+
+// Healed is what Heal took out of the body of a request, and what that says.
+type Healed struct {
+	// Markers is how many marker lines were removed.
+	Markers int
+	// Asked is whether the answer is to be a stream.
+	Asked Asked
+}
+
+// Asked is what a request says about the form of its answer, in its member
+// stream.
+type Asked uint8
+
+// What a request may say about the form of its answer.
+const (
+	// AskedUnknown is said by a body that is no JSON object, or whose stream
+	// is no boolean: what a server makes of that is its own affair. The zero
+	// value.
+	AskedUnknown Asked = iota
+	// AskedStream is "stream": true.
+	AskedStream
+	// AskedWhole is a stream that is false, null or absent: the answer comes
+	// whole.
+	AskedWhole
+)
+
+// Heal removes the marker lines of known tools from the content of the
+// assistant's messages in body, the JSON of a request (contract section 5).
+// Every other byte stays. The healed body is a copy; where there is nothing to
+// heal it is body itself, which then has been scanned once. Nil tools mean
+// Hermes' own.
+//
+// A content is a string, or an array of parts, whose texts are those of the
+// parts with the type text. Of members that stand there twice, each messages,
+// content and text is healed, for nobody knows which one a server takes; of
+// role, type and stream the last counts, as it does for most. A body that is
+// not well-formed JSON in UTF-8, or nested deeper than jsonspan.MaxDepth, or has a lone
+// surrogate within a marker, passes untouched.
+func Heal(body []byte, tools *marker.Table) ([]byte, Healed) {
+	h := healer{Reader: jsonspan.Reader{Data: body}, tools: (&contract.Options{Tools: tools}).ToolTable()}
+	if !h.body() {
+		return body, Healed{}
+	}
+	if h.invalid || h.lone || h.said.Markers == 0 {
+		h.said.Markers = 0
+		return body, h.said
+	}
+	return append(h.out, body[h.at:]...), h.said
+}
+
+// healer walks once over the body of a request. It reads what content can be in and
+// passes over all else. It checks the values before it cuts the first byte.
+//
+// It does not use jsonspan.Members and Elements. They go behind a value before the caller
+// sees it, so that the messages, nearly all of a body, would be scanned once for each level.
+type healer struct {
+	jsonspan.Reader
+	tools *marker.Table
+	line  marker.Line // room to read one
+	said  Healed
+
+	texts []jsonspan.Span // insides of the strings in the content of the message under way
+
+	out     []byte // the healed body so far, nil before the first cut
+	at      int    // up to where b is in out
+	invalid bool   // there is something to cut, but the body is not to be touched
+	lone    bool   // nor when a marker has a lone surrogate in it: no text can have said that
+}
+
+// body walks over the whole body. It returns false if that is no JSON object, or if
+// something follows it.
+func (h *healer) body() bool {
+	h.Pos = jsonspan.SkipSpace(h.Data, 0)
+	if !h.At('{') {
+		return false
+	}
+	h.said.Asked = AskedWhole
+	for h.Open(); ; {
+		key, ok := h.Member()
+		switch {
+		case !ok:
+			return h.AtEnd()
+		case h.means(key, "messages"):
+			h.messages()
+		case h.means(key, "stream"):
+			h.said.Asked = h.stream()
+		default:
+			h.Skip()
+		}
+	}
+}
+
+// stream reads the value of the member stream.
+func (h *healer) stream() Asked {
+	switch string(h.Skip().Of(h.Data)) {
+	case "true":
+		return AskedStream
+	case "false", "null":
+		return AskedWhole
+	}
+	return AskedUnknown
+}
+
+// messages walks over the messages, if they are an array.
+func (h *healer) messages() {
+	if !h.At('[') {
+		h.Skip()
+		return
+	}
+	for h.Open(); h.Element(); {
+		if h.At('{') {
+			h.message()
+		} else {
+			h.Skip()
+		}
+	}
+}
+
+// message walks over a message, and heals it when it is the assistant's. Its
+// role may stand behind its content.
+func (h *healer) message() {
+	if h.texts = h.texts[:0]; cap(h.texts) > manyTexts {
+		h.texts = nil
+	}
+	assistant := false
+	for h.Open(); ; {
+		key, ok := h.Member()
+		if !ok {
+			break
+		}
+		switch {
+		case h.means(key, "role"):
+			assistant = h.string("assistant")
+		case h.means(key, "content"):
+			h.content()
+		default:
+			h.Skip()
+		}
+	}
+	if !assistant {
+		return
+	}
+	for _, t := range h.texts {
+		h.healText(t)
+	}
+}
+
+// content notes the texts of a message's content.
+func (h *healer) content() {
+	if !h.At('[') {
+		h.text()
+		return
+	}
+	for h.Open(); h.Element(); {
+		if h.At('{') {
+			h.part()
+		} else {
+			h.Skip()
+		}
+	}
+}
+
+// part notes the text of a part of a content, if it has the type text.
+func (h *healer) part() {
+	n := len(h.texts)
+	isText := false
+	for h.Open(); ; {
+		key, ok := h.Member()
+		if !ok {
+			break
+		}
+		switch {
+		case h.means(key, "type"):
+			isText = h.string("text")
+		case h.means(key, "text"):
+			h.text()
+		default:
+			h.Skip()
+		}
+	}
+	if !isText {
+		h.texts = h.texts[:n]
+	}
+}
+
+// text notes the value as a text, if it is a string that may have a marker.
+func (h *healer) text() {
+	v := h.Skip()
+	if v.IsString(h.Data) && h.suspects(v.Inner()) {
+		h.texts = append(h.texts, v.Inner())
+	}
+}
+
+// string reports whether the value is the string want.
+func (h *healer) string(want string) bool {
+	v := h.Skip()
+	return v.IsString(h.Data) && h.means(v.Inner(), want)
+}
+
+// means reports whether the inside of a JSON string at s stands for want.
+func (h *healer) means(s jsonspan.Span, want string) bool { return jsonspan.Spells(s.Of(h.Data), want) }
+
+// cut leaves b[from:to] out. Cuts come in order.
+func (h *healer) cut(from, to int) {
+	if h.out == nil && !h.invalid {
+		h.invalid = !utf8.Valid(h.Data) || !jsonspan.Valid(h.Data)
+		if !h.invalid {
+			h.out = make([]byte, 0, len(h.Data))
+		}
+	}
+	if h.invalid {
+		return
+	}
+	h.out = append(h.out, h.Data[h.at:from]...)
+	h.at = to
+}
+
+// manyTexts is the number of texts of a message from which on their list is not kept.
+const manyTexts = 256

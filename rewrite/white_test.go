@@ -1,0 +1,72 @@
+package rewrite
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/agentapi"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chat"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
+)
+
+// Bounds of the packages below that tests of whole streams drive to.
+const (
+	maxIdleBuffer    = 16 << 10 // that is kept for the next frame
+	maxEndedTools    = chat.MaxEndedTools
+	maxEnvelope      = chunk.MaxEnvelope
+	maxMessage       = contract.MaxMessage
+	maxOpenBytes     = contract.MaxOpenBytes
+	maxOpenTools     = contract.MaxOpenTools
+	maxRedactedEdits = chunk.MaxRedactedEdits
+	maxResponse      = agentapi.MaxResponse
+	maxStretches     = prose.MaxStretches
+	maxTemplate      = chat.MaxTemplate
+	maxTemplateWait  = chat.MaxTemplateWait
+	maxUsage         = chat.MaxUsage
+
+	progressEvent = chat.ProgressEvent
+)
+
+func unquote(raw []byte) string { return jsonspan.Unquote(string(raw)) }
+
+// inside returns a field of s or of what is in it, by the names of the fields.
+func inside(s *Stream, names ...string) reflect.Value {
+	v := reflect.ValueOf(s).Elem()
+	for _, name := range names {
+		for v.Kind() == reflect.Pointer {
+			v = v.Elem()
+		}
+		v = v.FieldByName(name)
+	}
+	return v
+}
+
+// knows returns what a stream has learnt so far, as far as anything depends on it.
+func knows(s *Stream) string {
+	var b strings.Builder
+	for _, name := range []string{"text", "tools", "end", "Frames", "chunks", "keepalives"} {
+		fmt.Fprintf(&b, "%s: %+v\n", name, inside(s, "chat", name))
+	}
+	for _, name := range []string{"Output", "usage", "env"} {
+		v := inside(s, "chat", "handler", "writer")
+		if name == "Output" {
+			v = v.FieldByName("Out")
+		}
+		fmt.Fprintf(&b, "%s: %+v\n", name, v.FieldByName(name))
+	}
+	if s.work != nil { // something waits
+		for _, name := range []string{"suspicion", "line", "pending", "lead"} {
+			fmt.Fprintf(&b, "%s: %+v\n", name, inside(s, "work", "chat", "text", name))
+		}
+		fmt.Fprintf(&b, "held: %d\n", inside(s, "work", "chat", "hold", "buf").Len())
+	}
+	known := b.String()
+	if opening := inside(s, "chat", "text", "prose", "tags", "opening"); opening.FieldByName("text").Bool() { // the indent is counted from the next line on
+		known = strings.Replace(known, fmt.Sprintf("%+v", opening), "in a line", 1)
+	}
+	return known
+}
