@@ -236,11 +236,10 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	o.Upstream = telemetry.Upstream
 	o.ErrorStatus = errorStatus
 	o.Timeouts = timeoutsFor
-	o.OnEnd = h.observer.OnEnd
-	o.OnHeal = h.observer.OnHeal
 	o.Observer = h.observer
 	if h.Record != "" {
-		o.Record = h.shared.recordings.Recorder(h.Record, h.RecordMax, h.emitter.Runs, logger).Begin
+		recorder := h.shared.recordings.Recorder(h.Record, h.RecordMax, h.emitter.Runs, logger)
+		o.Observer, o.ObserveRaw = recorder.Observe(h.observer), true
 	}
 	o.Streams = &h.shared.streams
 	h.usage = &usage.Store{Memory: &h.shared.usage, Storage: ctx.Storage(), Logger: logger}

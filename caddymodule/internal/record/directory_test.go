@@ -22,7 +22,7 @@ func TestPlantedLinksAreNotFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, logs := newTestRecorder(dir, 0)
-	rec := c.Begin(httptest.NewRequest("POST", "/x", nil), http.StatusOK, http.Header{}).(*recording)
+	rec := c.begin(httptest.NewRequest("POST", "/x", nil), http.StatusOK, http.Header{})
 	for _, name := range []string{rec.name + ".json.tmp", rec.name + ".json"} {
 		if err := os.Symlink(victim, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
@@ -73,7 +73,7 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 	const max = 200_000
 	c, logs := newTestRecorder(dir, max)
 	for range 3 {
-		under := c.Begin(httptest.NewRequest("POST", "/x", nil), http.StatusOK, http.Header{})
+		under := c.begin(httptest.NewRequest("POST", "/x", nil), http.StatusOK, http.Header{})
 		for range 30 {
 			if record(c, strings.Repeat("x", 50_000)) == nil {
 				t.Fatal("not recorded")

@@ -47,8 +47,12 @@ func (d *Directories) Recorder(path string, max int64, runs func() bool, logger 
 	return &Recorder{dir: d.get(path), max: max, runs: runs, logger: logger, now: time.Now}
 }
 
-// Begin begins a recording. It returns nil if that fails.
-func (c *Recorder) Begin(r *http.Request, status int, h http.Header) proxy.Recording {
+// Observe returns an observer that has streams recorded and passes everything on to
+// next. It needs proxy.Options.ObserveRaw.
+func (c *Recorder) Observe(next proxy.Observer) proxy.Observer { return recordingObserver{next, c} }
+
+// begin begins a recording. It returns nil if that fails.
+func (c *Recorder) begin(r *http.Request, status int, h http.Header) *recording {
 	if !c.limited.Load() {
 		runs := c.runs()
 		c.dir.limit(c.max, runs)
@@ -113,7 +117,7 @@ func (r *recording) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// End implements proxy.Recording.
+// End ends the recording of a stream that upstream has ended by cause.
 func (r *recording) End(res proxy.Result, cause rewrite.Cause) {
 	r.meta.Ended, r.meta.Cause, r.meta.Outcome = r.recorder.now().UTC(), repair.CauseName(cause), res.Outcome
 	if res.Outcome == proxy.OutcomeClientGone {
@@ -131,5 +135,35 @@ func (r *recording) End(res proxy.Result, cause rewrite.Cause) {
 	}
 }
 
-// Interface guards
-var _ proxy.Recording = (*recording)(nil)
+// recordingObserver has streams recorded besides what is passed on.
+type recordingObserver struct {
+	proxy.Observer
+	recorder *Recorder
+}
+
+// Begin implements proxy.Observer.
+func (o recordingObserver) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
+	a := o.Observer.Begin(r, b)
+	if b.Raw {
+		if rec := o.recorder.begin(r, b.Status, b.Header); rec != nil {
+			return recordedStream{a, rec}
+		}
+	}
+	return a
+}
+
+// recordedStream is a stream that is being recorded.
+type recordedStream struct {
+	proxy.AnswerObserver
+	recording *recording
+}
+
+// Raw implements proxy.AnswerObserver. What goes wrong with a recording is its own
+// affair: the stream goes on.
+func (s recordedStream) Raw(b []byte) { _, _ = s.recording.Write(b) }
+
+// End implements proxy.AnswerObserver.
+func (s recordedStream) End(r *http.Request, res proxy.Result) {
+	s.recording.End(res, res.Cause)
+	s.AnswerObserver.End(r, res)
+}

@@ -39,8 +39,8 @@ func recordings(t *testing.T, dir string) map[string]string {
 }
 
 // record records body with c.
-func record(c *Recorder, body string) proxy.Recording {
-	rec := c.Begin(httptest.NewRequest("POST", "/x", nil), http.StatusOK, http.Header{})
+func record(c *Recorder, body string) *recording {
+	rec := c.begin(httptest.NewRequest("POST", "/x", nil), http.StatusOK, http.Header{})
 	if rec != nil {
 		rec.Write([]byte(body))
 		rec.End(proxy.Result{Outcome: "ok"}, rewrite.CauseEOF)
@@ -127,9 +127,9 @@ func TestThereAreAtMostMaxRecordings(t *testing.T) {
 func TestOpenRecordingsHaveTheirRoom(t *testing.T) {
 	dir := t.TempDir()
 	c, logs := newTestRecorder(dir, 200_000)
-	var open []proxy.Recording
+	var open []*recording
 	for range 30 {
-		if rec := c.Begin(httptest.NewRequest("POST", "/x", nil), http.StatusOK, http.Header{}); rec != nil {
+		if rec := c.begin(httptest.NewRequest("POST", "/x", nil), http.StatusOK, http.Header{}); rec != nil {
 			rec.Write([]byte(strings.Repeat("x", 50_000)))
 			open = append(open, rec)
 		}

@@ -13,8 +13,9 @@ import (
 )
 
 // begun begins a stream of h at the time.
-func begun(h *Observer, path string, at time.Time) proxy.StreamObserver {
-	return h.Begin(httptest.NewRequest("POST", path, nil), at, proxy.KindChat)
+func begun(h *Observer, path string, at time.Time) *stream {
+	b := proxy.Begun{Since: at, Kind: proxy.KindChat}
+	return h.Begin(httptest.NewRequest("POST", path, nil), b).(*stream)
 }
 
 func TestOpenStreamsAreListedOldestFirst(t *testing.T) {
@@ -103,7 +104,7 @@ func TestIDIsNotLookedForForEver(t *testing.T) {
 func TestIDOfAFirstReadWithManyChunks(t *testing.T) {
 	s := begun(newObserver(), "/", time.Now())
 	s.Read(time.Now(), 40, named("chatcmpl-1\xff"))
-	if o := s.(*stream).show(time.Now()); o.ID != "chatcmpl-1" {
+	if o := s.show(time.Now()); o.ID != "chatcmpl-1" {
 		t.Errorf("%+v", o)
 	}
 }
@@ -125,7 +126,7 @@ func TestStreamsAreListedWhileTheyRun(t *testing.T) {
 				s.Read(now, 1, sum{})
 				s.Tool(now, rewrite.ToolEvent{ID: "a"})
 				s.Tool(now, rewrite.ToolEvent{ID: "a", Completed: true})
-				s.End(proxy.Result{Outcome: "ok"})
+				s.end(proxy.Result{Outcome: "ok"})
 				h.Process.live.record("/", proxy.Result{}, now)
 			}
 		})

@@ -23,7 +23,7 @@ import (
 func logEnd(level zapcore.Level, res proxy.Result) []observer.LoggedEntry {
 	core, logs := observer.New(level)
 	h := &Observer{Process: NewProcess(), Logger: zap.New(core)}
-	h.OnEnd(httptest.NewRequest("POST", "/v1/chat/completions", nil), res)
+	h.end(httptest.NewRequest("POST", "/v1/chat/completions", nil), res)
 	return logs.AllUntimed()
 }
 
@@ -156,7 +156,7 @@ func TestEndAddsItsOutcomeToTheAccessLog(t *testing.T) {
 	r := httptest.NewRequest("POST", "/v1/chat/completions", nil)
 	r = r.WithContext(context.WithValue(r.Context(), caddyhttp.ExtraLogFieldsCtxKey, extra))
 	h := newObserver()
-	h.OnEnd(r, proxy.Result{Summary: rewrite.Summary{Tools: 7}, Outcome: "some_outcome"})
+	h.end(r, proxy.Result{Summary: rewrite.Summary{Tools: 7}, Outcome: "some_outcome"})
 
 	// Only Caddy can read them.
 	fields := reflect.ValueOf(extra).Elem().FieldByName("fields")
@@ -178,7 +178,7 @@ func TestCompressedStreamIsLoggedAsAWarningOnce(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
 	h := &Observer{Process: NewProcess(), Logger: zap.New(core)}
 	for range 3 {
-		h.OnEnd(httptest.NewRequest(http.MethodPost, "/", nil), proxy.Result{Outcome: proxy.OutcomeEncoded, Status: 200})
+		h.end(httptest.NewRequest(http.MethodPost, "/", nil), proxy.Result{Outcome: proxy.OutcomeEncoded, Status: 200})
 	}
 	if n := logs.FilterLevelExact(zap.WarnLevel).Len(); n != 1 || logs.Len() != 3 {
 		t.Errorf("%d warnings in %d lines, want 1 in 3", n, logs.Len())

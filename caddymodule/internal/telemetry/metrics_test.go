@@ -107,7 +107,7 @@ func observedChunks() (chunk func()) {
 	h := newObserver()
 	r := httptest.NewRequest("POST", "/v1/chat/completions", nil)
 	now, n := time.Unix(1795164799, 0), 0
-	s := h.Begin(r, now, proxy.KindChat)
+	s := h.Begin(r, proxy.Begun{Since: now, Kind: proxy.KindChat})
 	return func() {
 		n++
 		now = now.Add(20 * time.Millisecond)

@@ -28,10 +28,32 @@ type Observer struct {
 	encoded atomic.Bool // it has been logged that a stream is compressed
 }
 
-// OnEnd is told that a stream has ended, or that a request was answered with an error
-// instead of one. The client has been sent everything by then, save the end of the
-// body.
-func (o *Observer) OnEnd(r *http.Request, res proxy.Result) {
+// Healed implements proxy.Observer.
+func (o *Observer) Healed(r *http.Request, markers int) {
+	o.Process.metrics.histories.Inc()
+	o.Process.metrics.healed.Add(float64(markers))
+	addToAccessLog(r, zap.Int("hermes_healed", markers))
+	o.logHeal(r, markers)
+}
+
+// Begin implements proxy.Observer.
+func (o *Observer) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
+	if b.Kind == proxy.KindWhole {
+		return wholeAnswer{o}
+	}
+	op, since := operationOf(b.Kind), b.Since
+	s := &stream{
+		observer: o, span: startSpan(r, op, since), op: op,
+		since: since, path: bounded.Name(r.URL.Path), upstream: Upstream(r), lastRead: time.Since(since),
+	}
+	o.Process.metrics.active.Inc()
+	o.Process.live.begin(s)
+	return s
+}
+
+// end passes on that an answer has ended, or that a request was answered with an error
+// instead of one.
+func (o *Observer) end(r *http.Request, res proxy.Result) {
 	facts := endFacts(res)
 	o.Process.metrics.ended(res)
 	o.Process.live.record(r.URL.Path, res, time.Now())
@@ -41,25 +63,20 @@ func (o *Observer) OnEnd(r *http.Request, res proxy.Result) {
 	o.emitEnd(res, facts)
 }
 
-// OnHeal is told that markers have been removed from the history of a request.
-func (o *Observer) OnHeal(r *http.Request, markers int) {
-	o.Process.metrics.histories.Inc()
-	o.Process.metrics.healed.Add(float64(markers))
-	addToAccessLog(r, zap.Int("hermes_healed", markers))
-	o.logHeal(r, markers)
-}
+// wholeAnswer is an answer that is not streamed: only its end is passed on.
+type wholeAnswer struct{ observer *Observer }
 
-// Begin implements proxy.Observer.
-func (o *Observer) Begin(r *http.Request, since time.Time, kind proxy.Kind) proxy.StreamObserver {
-	op := operationOf(kind)
-	s := &stream{
-		process: o.Process, span: startSpan(r, op, since), op: op,
-		since: since, path: bounded.Name(r.URL.Path), upstream: Upstream(r), lastRead: time.Since(since),
-	}
-	o.Process.metrics.active.Inc()
-	o.Process.live.begin(s)
-	return s
-}
+// Raw implements proxy.AnswerObserver.
+func (wholeAnswer) Raw([]byte) {}
+
+// Read implements proxy.AnswerObserver.
+func (wholeAnswer) Read(time.Time, int, proxy.Summarizer) {}
+
+// Tool implements proxy.AnswerObserver.
+func (wholeAnswer) Tool(time.Time, rewrite.ToolEvent) {}
+
+// End implements proxy.AnswerObserver.
+func (a wholeAnswer) End(r *http.Request, res proxy.Result) { a.observer.end(r, res) }
 
 // stream is an open stream, as metrics, traces and the admin API see it.
 type stream struct {
@@ -76,10 +93,10 @@ type stream struct {
 	upstream string
 	tools    []openTool
 
-	process *Process
-	span    *streamSpan // nil if the request is not traced
-	op      operation
-	path    string
+	observer *Observer
+	span     *streamSpan // nil if the request is not traced
+	op       operation
+	path     string
 }
 
 // openTool is a tool that is open.
@@ -88,7 +105,10 @@ type openTool struct {
 	started  time.Time
 }
 
-// Read implements proxy.StreamObserver.
+// Raw implements proxy.AnswerObserver.
+func (s *stream) Raw([]byte) {}
+
+// Read implements proxy.AnswerObserver.
 func (s *stream) Read(now time.Time, chunks int, sum proxy.Summarizer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +119,7 @@ func (s *stream) Read(now time.Time, chunks int, sum proxy.Summarizer) {
 	}
 	if s.chunks == 0 {
 		s.span.firstChunk(at)
-		s.process.metrics.firstChunk.WithLabelValues(string(s.op)).Observe(at.Seconds())
+		s.observer.Process.metrics.firstChunk.WithLabelValues(string(s.op)).Observe(at.Seconds())
 		if chunks > 1 {
 			s.pace.chunks(chunks-1, 0)
 		}
@@ -118,15 +138,15 @@ func (s *stream) Read(now time.Time, chunks int, sum proxy.Summarizer) {
 func (s *stream) addPace() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.process.metrics.outputChunk.add(s.op, &s.pace)
+	s.observer.Process.metrics.outputChunk.add(s.op, &s.pace)
 }
 
 // looksForID is how many times an id is looked for.
 const looksForID = 16
 
-// Tool implements proxy.StreamObserver.
+// Tool implements proxy.AnswerObserver.
 func (s *stream) Tool(now time.Time, e rewrite.ToolEvent) {
-	s.process.metrics.toolEvents.WithLabelValues(status(e.Completed), string(e.Source)).Inc()
+	s.observer.Process.metrics.toolEvents.WithLabelValues(status(e.Completed), string(e.Source)).Inc()
 	s.span.tool(now, e)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,21 +158,27 @@ func (s *stream) Tool(now time.Time, e rewrite.ToolEvent) {
 	if i < 0 {
 		return
 	}
-	s.process.metrics.tool.Observe(now.Sub(s.tools[i].started).Seconds())
+	s.observer.Process.metrics.tool.Observe(now.Sub(s.tools[i].started).Seconds())
 	s.tools = slices.Delete(s.tools, i, i+1)
 }
 
-// End implements proxy.StreamObserver.
-func (s *stream) End(res proxy.Result) {
-	s.process.live.end(s)
+// End implements proxy.AnswerObserver.
+func (s *stream) End(r *http.Request, res proxy.Result) {
+	s.end(res)
+	s.observer.end(r, res)
+}
+
+// end ends what is shown of the stream while it is open.
+func (s *stream) end(res proxy.Result) {
+	s.observer.Process.live.end(s)
 	s.addPace()
-	s.process.metrics.active.Dec()
-	s.process.metrics.took(s.op, res)
+	s.observer.Process.metrics.active.Dec()
+	s.observer.Process.metrics.took(s.op, res)
 	s.span.end(res)
 }
 
 // Interface guards
 var (
 	_ proxy.Observer       = (*Observer)(nil)
-	_ proxy.StreamObserver = (*stream)(nil)
+	_ proxy.AnswerObserver = (*stream)(nil)
 )

@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"math"
-	"net/http/httptest"
 	"slices"
 	"testing"
 	"time"
@@ -35,9 +34,9 @@ func TestPaceIsThatOfAHistogram(t *testing.T) {
 	h := newObserver()
 	want := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "want", Buckets: genAIBuckets})
 	at := time.Unix(1795164799, 0)
-	var streams []proxy.StreamObserver
+	var streams []*stream
 	for range 3 {
-		streams = append(streams, h.Begin(httptest.NewRequest("POST", "/v1/chat/completions", nil), at, proxy.KindChat))
+		streams = append(streams, begun(h, "/v1/chat/completions", at))
 	}
 	for i, gap := range []time.Duration{5, 10, 11, 300, 7, 90_000, 40} {
 		at = at.Add(gap * time.Millisecond)
@@ -53,7 +52,7 @@ func TestPaceIsThatOfAHistogram(t *testing.T) {
 		compareHistograms(t, h.Process.metrics.outputChunk, want)
 	}
 	for _, s := range streams {
-		s.End(proxy.Result{})
+		s.end(proxy.Result{})
 	}
 	compareHistograms(t, h.Process.metrics.outputChunk, want)
 }

@@ -11,17 +11,24 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// diary is an Observer that writes down what it is told.
+// diary is an Observer that writes down what it is told of streams.
 type diary struct {
 	begun time.Time
 	lines []string
 }
 
-func (d *diary) Begin(r *http.Request, since time.Time, kind proxy.Kind) proxy.StreamObserver {
-	d.begun = since
-	d.add("begin " + r.URL.Path + " " + string(kind))
+func (d *diary) Healed(*http.Request, int) {}
+
+func (d *diary) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
+	if b.Kind == proxy.KindWhole {
+		return deaf{}
+	}
+	d.begun = b.Since
+	d.add("begin " + r.URL.Path + " " + string(b.Kind))
 	return d
 }
+
+func (d *diary) Raw([]byte) {}
 
 func (d *diary) Read(now time.Time, chunks int, s proxy.Summarizer) {
 	d.add(fmt.Sprintf("%d chunks of %q after %v", chunks, s.Summary().ID, now.Sub(d.begun)))
@@ -31,7 +38,7 @@ func (d *diary) Tool(now time.Time, e rewrite.ToolEvent) {
 	d.add(fmt.Sprintf("tool %s %t %s after %v", e.Name, e.Completed, e.Source, now.Sub(d.begun)))
 }
 
-func (d *diary) End(res proxy.Result) { d.add("end " + res.Outcome) }
+func (d *diary) End(_ *http.Request, res proxy.Result) { d.add("end " + res.Outcome) }
 
 func (d *diary) add(line string) { d.lines = append(d.lines, line) }
 
@@ -44,7 +51,7 @@ func (d *diary) want(t *testing.T, want ...string) {
 
 // observed has the exchange told to d.
 func observed(d *diary) setting {
-	return option(func(o *proxy.Options) { o.Observer = d })
+	return option(func(o *proxy.Options) { observe(o, d) })
 }
 
 func TestStreamIsObserved(t *testing.T) {

@@ -9,33 +9,34 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// tape is a Recording in memory.
+// tape is a recording in memory.
 type tape struct {
+	deaf
 	bytes   string
 	ended   int
 	cause   rewrite.Cause
 	outcome string
 }
 
-func (t *tape) Write(b []byte) (int, error) {
-	t.bytes += string(b)
-	return 0, errTest // its own affair
+func (t *tape) Begin(_ *http.Request, b proxy.Begun) proxy.AnswerObserver {
+	if !b.Raw || b.Status != http.StatusOK || b.Header.Get("Content-Type") != "text/event-stream" {
+		return deaf{}
+	}
+	return t
 }
 
-func (t *tape) End(res proxy.Result, cause rewrite.Cause) {
+func (t *tape) Raw(b []byte) { t.bytes += string(b) }
+
+func (t *tape) End(_ *http.Request, res proxy.Result) {
 	t.ended++
-	t.cause, t.outcome = cause, res.Outcome
+	t.cause, t.outcome = res.Cause, res.Outcome
 }
 
 // recorded has streams recorded on a tape.
 func recorded(t *tape) setting {
 	return option(func(o *proxy.Options) {
-		o.Record = func(_ *http.Request, status int, h http.Header) proxy.Recording {
-			if status != http.StatusOK || h.Get("Content-Type") != "text/event-stream" {
-				return nil
-			}
-			return t
-		}
+		o.ObserveRaw = true
+		observe(o, t)
 	})
 }
 
