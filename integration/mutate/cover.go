@@ -38,7 +38,7 @@ func readBlocks(profile string) (blocks, error) {
 	return all, nil
 }
 
-// has tells whether the place of m has been run, or may have been: what is in no
+// has reports whether the place of m has been run, or may have been: what is in no
 // block, such as a case's condition, counts with the file.
 func (all blocks) has(m *mutant) bool {
 	in, some := false, false

@@ -114,7 +114,7 @@ func (s *site) count(n *int) {
 	s.last = *n
 }
 
-// switchable tells whether m can be in a binary with others: nothing is done twice, or
+// switchable reports whether m can be in a binary with others: nothing is done twice, or
 // divided by what may be 0.
 func (p *code) switchable(m *mutant) bool {
 	e, ok := m.node.(ast.Expr)
