@@ -14,19 +14,19 @@ const MaxUsage = 4 << 10
 
 // ending is how the stream ends.
 type ending struct {
-	manyChoices  bool
-	finished     bool   // a finish chunk has left
-	failed       bool   // an error has left
-	done         bool   // [DONE] has left
-	begun, ended uint64 // the choices that have begun and that have finished, as bits
-	usage        []byte // upstream's, for an error finish
-	errorSent    []byte // the message, a JSON string, of an error frame that has left
-
-	finishReason    string // that was sent
-	code            string // of the error that the stream ended with
-	input, output   int64  // tokens
-	usageReported   bool   // the model was known to report usage when the finish chunk came
+	manyChoices     bool
+	finished        bool // a finish chunk has left
+	failed          bool // an error has left
+	done            bool // [DONE] has left
+	usageReported   bool // the model was known to report usage when the finish chunk came
 	zeroUsagePassed bool
+	begun, ended    uint64 // the choices that have begun and that have finished, as bits
+	usage           []byte // upstream's, for an error finish
+	errorSent       []byte // the message, a JSON string, of an error frame that has left
+
+	finishReason  string // that was sent
+	code          string // of the error that the stream ended with
+	input, output int64  // tokens
 }
 
 // fail records that the stream does not end well.

@@ -54,7 +54,7 @@ func (s *Stream) Summary() contract.Summary {
 	e, t := &s.end, &s.text
 	sum := contract.Summary{
 		FinishReason: e.finishReason, Code: e.code,
-		Frames: s.Frames, Chunks: s.chunks, Tools: s.tools.count, Markers: t.markers, Imitations: t.imitations, Reasoning: t.stretches,
+		Frames: s.Frames, Chunks: s.chunks, Tools: int(s.tools.count), Markers: int(t.markers), Imitations: int(t.imitations), Reasoning: int(t.stretches),
 		Unexamined: int(t.unread), Keepalives: int(s.keepalives), InputTokens: e.input, OutputTokens: e.output,
 		UsageReported: e.usageReported, ZeroUsagePassed: e.zeroUsagePassed,
 	}

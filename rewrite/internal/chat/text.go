@@ -18,9 +18,9 @@ type text struct {
 	other    bool // tool calls, a refusal and the like
 
 	unread     int32 // frames that passed unexamined
-	markers    int   // that have left the text, of tools
-	imitations int   // that have left the text and were no tool
-	stretches  int   // of reasoning that have left the text
+	markers    int32 // that have left the text, of tools
+	imitations int32 // that have left the text and were no tool
+	stretches  int32 // of reasoning that have left the text
 }
 
 // maxGrowth is by how many bytes a frame may leave longer than three times what it
@@ -94,10 +94,10 @@ func (t *text) apply(w *writer, l *tools, k *Work) {
 	t.said = t.said || r.Text
 	t.reasoned = t.reasoned || r.Reasoned
 	t.dropped = t.dropped || r.Dropped
-	t.stretches += r.Stretches
+	t.stretches += int32(r.Stretches)
 	if n := len(r.Tools); n+r.Imitations > 0 {
-		t.markers += n
-		t.imitations += r.Imitations
+		t.markers += int32(n)
+		t.imitations += int32(r.Imitations)
 	}
 	switch r.Held {
 	case prose.Leaves:

@@ -19,10 +19,10 @@ const MaxEndedTools = 1024
 type tools struct {
 	open  []tool
 	ended []uint64 // hashes of the ids of ended tools, a ring
-	next  int      // the oldest of them
+	next  int32    // the oldest of them
+	count int32    // the tools that have started
+	bytes int32    // what the open ones take
 	last  time.Time
-	count int   // the tools that have started
-	bytes int32 // what the open ones take
 
 	upstream     bool // a tool event of upstream's has come
 	textSince    bool // text has left since the last tool started
@@ -83,7 +83,7 @@ func (l *tools) begin(w *writer, x *chunk.Object, f *toolFields, inferred bool) 
 	derived, n := f.id == nil, len(x.Room())
 	all := append(append(append(append(x.Room(), f.name...), f.emoji...), f.label...), f.id...)
 	if derived {
-		all = w.toolFront().appendCallID(all, l.count+1)
+		all = w.toolFront().appendCallID(all, int(l.count)+1)
 	}
 	rest := string(x.Keep(all))
 	x.Release(n)
