@@ -52,7 +52,8 @@ func TestCaddyfileExampleWithEveryLine(t *testing.T) {
 	}
 }
 
-// The program that xcaddy generates compiles and has the module.
+// The program that xcaddy generates compiles and has the module and, with the package
+// of that name, the demo.
 func TestBuildAsXcaddyDoes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds Caddy once more")
@@ -65,6 +66,7 @@ import (
 
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 	_ "github.com/hermes-sidecar/hermes-sidecar"
+	_ "github.com/hermes-sidecar/hermes-sidecar/caddymodule/demo"
 )
 
 func main() {
@@ -88,5 +90,10 @@ func main() {
 	out, err := cmd.Output()
 	if err != nil || !strings.Contains(string(out), "\nhttp.handlers.hermes\n") {
 		t.Errorf("%v: the module is not in the list", err)
+	}
+	cmd = exec.Command(filepath.Join(dir, "caddy"), "hermes-demo", "--speed", "0", "--scenario", "one_tool")
+	cmd.Env = sidecar.Environment(dir)
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "running → completed") {
+		t.Errorf("the demo: %v\n%s", err, out)
 	}
 }

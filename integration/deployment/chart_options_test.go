@@ -35,16 +35,12 @@ var (
 		"keepalive": {`"10s # x"`, "\"`10s`\""},
 		"max_frame": {"1048576.5", "\"`1MB`\"", `"1,024kB"`},
 	}
-	optionValues = map[string]struct{ good, bad []string }{
-		"parallel_window":    {goodDurations, slices.Concat([]string{"off", "false"}, badDurations)},
-		"done_grace":         {goodDurations, slices.Concat([]string{"off", "false"}, badDurations)},
-		"first_byte_timeout": {slices.Concat([]string{"off", `"off"`, "false"}, goodDurations), badDurations},
-		"idle_timeout":       {slices.Concat([]string{"off", `"off"`, "false"}, goodDurations), badDurations},
-		"stall_timeout":      {slices.Concat([]string{"off", `"off"`, "false"}, goodDurations), badDurations},
-		"keepalive":          {slices.Concat([]string{"off", `"off"`, "false"}, goodDurations), badDurations},
-		"max_frame":          {goodSizes, badSizes},
-		"max_request":        {goodSizes, badSizes},
-		"tool": {
+	// By the definition of the schema that says what they are.
+	kindValues = map[string]struct{ good, bad []string }{
+		"duration": {goodDurations, slices.Concat([]string{"off", "false"}, badDurations)},
+		"timeout":  {slices.Concat([]string{"off", `"off"`, "false"}, goodDurations), badDurations},
+		"size":     {goodSizes, badSizes},
+		"tools": {
 			[]string{"{}", `{"🛰️": satellite}`, `{"🛰️": satellite, "👩‍🚀": "fly.to:moon-1"}`, `{"é1": x}`, `{"🛰️": two words}`, `{"🏴󠁧󠁢󠁥󠁮󠁧󠁿": é}`},
 			[]string{"{a: x}", `{"": x}`, `{"🛰️": ""}`, `{"🛰️": " "}`, `{"🛰️": _x}`, `{"🛰 x": y}`, "{\"🛰\u00a0\": y}", "{\"`🛰`\": y}", `{"🛰️": null}`, `{"a\"🛰": b}`,
 				`{"🛰️": "x\"\n\t}\n\trespond"}`, `{"` + strings.Repeat("🛰", 17) + `": x}`, "x", "true", "[x]"},
@@ -58,9 +54,9 @@ var (
 func TestChartsOptionsAreTheDirectives(t *testing.T) {
 	c := newChartOptions(t)
 	for name, property := range c.properties {
-		values, ok := optionValues[name]
+		values, ok := kindValues[property.kind()]
 		if ok == (len(property.Enum) > 0) {
-			t.Errorf("%s has both words and values here, or neither: add a row to optionValues", name)
+			t.Errorf("%s has both words and values here, or neither: add a row to kindValues", name)
 		}
 		if !ok {
 			for _, word := range property.Enum {
@@ -142,10 +138,13 @@ func TestChartWritesOptions(t *testing.T) {
 		out, err := exec.Command(program, "template", "hermes", filepath.Join(manifests, "chart"), "--kube-version", "1.36.3", "--values", file, "--show-only", "templates/configmap.yaml").CombinedOutput()
 		return string(out), err
 	}
+	properties := chartProperties(t, chartSchema(t))
 	for i := range max(len(goodDurations)+3, len(goodSizes)) {
 		options := map[string]string{}
-		for name, values := range optionValues {
-			options[name] = values.good[i%len(values.good)]
+		for name, property := range properties {
+			if values, ok := kindValues[property.kind()]; ok {
+				options[name] = values.good[i%len(values.good)]
+			}
 		}
 		out, err := render(options)
 		if err != nil {
@@ -164,7 +163,7 @@ func TestChartWritesOptions(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"done_grace", "keepalive", "max_frame", "tool"} { // one of each kind
-		for _, text := range slices.Concat(optionValues[name].bad, otherForms[name]) {
+		for _, text := range slices.Concat(kindValues[properties[name].kind()].bad, otherForms[name]) {
 			if out, err := render(map[string]string{name: text}); err == nil {
 				t.Errorf("%s: %s is rendered:\n%s", name, text, out)
 			}
@@ -174,40 +173,65 @@ func TestChartWritesOptions(t *testing.T) {
 
 // chartOptions asks the schema of the chart, and a running sidecar.
 type chartOptions struct {
-	properties map[string]struct{ Enum []any }
+	properties map[string]chartProperty
 	options    *jsonschema.Schema
 	s          *sidecar.Process
 	listen     string
 }
 
-func newChartOptions(t *testing.T) *chartOptions {
+// A chartProperty is what the schema says of an option.
+type chartProperty struct {
+	Enum []any
+	Ref  string `json:"$ref"`
+}
+
+// kind is the definition that the option is of, "" for a few words.
+func (p chartProperty) kind() string { return strings.TrimPrefix(p.Ref, "#/$defs/") }
+
+// chartOptionsAt is where the schema has the options.
+const chartOptionsAt = "/properties/sidecar/properties/options"
+
+// chartSchema reads the schema of the chart.
+func chartSchema(t *testing.T) any {
 	t.Helper()
 	file := filepath.Join(manifests, "chart/values.schema.json")
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(harness.ReadFile(t, file)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	compiler := jsonschema.NewCompiler()
-	if err := compiler.AddResource("values.schema.json", doc); err != nil {
-		t.Fatal(err)
-	}
-	c := new(chartOptions)
-	const options = "/properties/sidecar/properties/options"
-	if c.options, err = compiler.Compile("values.schema.json#" + options); err != nil {
-		t.Fatal(err)
-	}
-	for part := range strings.SplitSeq(options[1:], "/") {
+	return doc
+}
+
+// chartProperties returns the options that the schema has.
+func chartProperties(t *testing.T, doc any) (properties map[string]chartProperty) {
+	t.Helper()
+	for part := range strings.SplitSeq(chartOptionsAt[1:], "/") {
 		doc = doc.(map[string]any)[part]
 	}
 	b, err := json.Marshal(doc.(map[string]any)["properties"])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(b, &c.properties); err != nil {
+	if err := json.Unmarshal(b, &properties); err != nil {
 		t.Fatal(err)
 	}
-	if len(c.properties) < 15 {
-		t.Fatalf("the schema has %d options", len(c.properties))
+	if len(properties) < 15 {
+		t.Fatalf("the schema has %d options", len(properties))
+	}
+	return properties
+}
+
+func newChartOptions(t *testing.T) *chartOptions {
+	t.Helper()
+	doc := chartSchema(t)
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource("values.schema.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	c := &chartOptions{properties: chartProperties(t, doc)}
+	var err error
+	if c.options, err = compiler.Compile("values.schema.json#" + chartOptionsAt); err != nil {
+		t.Fatal(err)
 	}
 	conf := sidecar.Config{Admin: harness.FreePort(t)}
 	c.s, c.listen = sidecar.Run(t, t.TempDir(), conf), harness.FreePort(t)
