@@ -7,6 +7,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/agentapi"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chat"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
@@ -226,7 +227,7 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 // isWhole reports whether the frame f lacks only its end: its data is complete, and so is
 // its last line.
 func isWhole(f *sse.Frame) bool {
-	if !chat.IsDone(f.Data) && !(bytes.HasPrefix(bytes.TrimLeft(f.Data, " \t\r\n"), []byte("{")) && jsonspan.Valid(f.Data)) {
+	if !chunk.IsDone(f.Data) && !(bytes.HasPrefix(bytes.TrimLeft(f.Data, " \t\r\n"), []byte("{")) && jsonspan.Valid(f.Data)) {
 		return false
 	}
 	last := f.Raw[bytes.LastIndexAny(f.Raw, "\r\n")+1:]

@@ -125,7 +125,7 @@ func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 		out.Drop() // nothing that upstream sends takes an error back
 		return
 	case !f.HasData:
-	case string(bytes.TrimSpace(f.Data)) == "[DONE]":
+	case chunk.IsDone(f.Data):
 		if s.Open() && !s.doubt {
 			s.fail(out, contract.CodeIncomplete)
 		}

@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"bytes"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
@@ -121,7 +120,7 @@ func (s *Stream) Frame(k *Work, parsed bool) {
 	switch {
 	case !x.F.HasData:
 		s.Quiet(k, x.F.Raw)
-	case IsDone(x.F.Data):
+	case chunk.IsDone(x.F.Data):
 		s.doneFrame(k)
 	case parsed || x.C.Parse(x.F.Data):
 		s.handle(k)
@@ -135,9 +134,6 @@ func (s *Stream) Frame(k *Work, parsed bool) {
 		s.forward(k)
 	}
 }
-
-// IsDone reports whether data is the one that ends a stream.
-func IsDone(data []byte) bool { return string(bytes.TrimSpace(data)) == "[DONE]" }
 
 // Keepalive appends a keepalive if one may leave now: the stream has not finished.
 func (s *Stream) Keepalive() {

@@ -1,6 +1,8 @@
 package chunk
 
 import (
+	"bytes"
+
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
@@ -12,6 +14,13 @@ import (
 type Frame struct {
 	F sse.Frame
 	C Chunk
+}
+
+// IsDone reports whether data is the one that ends a chat stream, behind white space of
+// JSON's if any.
+func IsDone(data []byte) bool {
+	i := jsonspan.SkipSpace(data, 0)
+	return i < len(data) && data[i] == '[' && string(bytes.TrimSpace(data)) == "[DONE]"
 }
 
 // Named reports whether the frame has a name of its own.
