@@ -59,8 +59,11 @@ func knows(s *Stream) string {
 		fmt.Fprintf(&b, "%s: %+v\n", name, v.FieldByName(name))
 	}
 	if s.work != nil { // something waits
-		for _, name := range []string{"suspicion", "line", "pending", "lead"} {
+		for _, name := range []string{"pending", "lead"} {
 			fmt.Fprintf(&b, "%s: %+v\n", name, inside(s, "work", "chat", "text", name))
+		}
+		if v := inside(s, "work", "chat", "text", "suspicion"); v.FieldByName("of").Uint() > 0 {
+			fmt.Fprintf(&b, "suspicion: %+v\n", v)
 		}
 		fmt.Fprintf(&b, "held: %d\n", inside(s, "work", "chat", "hold", "buf").Len())
 	}
