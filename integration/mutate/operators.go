@@ -319,7 +319,7 @@ func (m *maker) replace(n ast.Node, with string) { m.add(n, n.Pos(), n.End(), wi
 func (m *maker) add(n ast.Node, from, to token.Pos, with string) {
 	at := m.fset.Position(from)
 	made := &mutant{
-		root: m.root, file: m.file, line: at.Line, pos: at,
+		in: m.code, file: m.file, line: at.Line, pos: at,
 		from: at.Offset, to: m.offset(to), with: with, source: m.source[m.file],
 		node: n, nodeFrom: m.offset(n.Pos()), nodeTo: m.offset(n.End()),
 	}
