@@ -61,7 +61,7 @@ func oneLine(s string) string {
 
 // name says which mutant it is, whatever line it is in.
 func (m *mutant) name() string {
-	return fmt.Sprintf("%s %s: %s → %s", m.short(), m.function, m.before(), m.after())
+	return strings.TrimSpace(fmt.Sprintf("%s %s: %s → %s", m.short(), m.function, m.before(), m.after()))
 }
 
 func (m *mutant) short() string {
