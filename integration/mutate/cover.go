@@ -32,7 +32,8 @@ func readBlocks(profile string) (blocks, error) {
 			continue // the mode
 		}
 		b.run = count > 0
-		all[line[:at]] = append(all[line[:at]], b)
+		name := strings.Clone(line[:at]) // the text is not kept
+		all[name] = append(all[name], b)
 	}
 	return all, nil
 }

@@ -11,7 +11,7 @@
 //
 //	.ci/mutate                                      # rewrite and proxy
 //	.ci/mutate -sample 300 -seed 2 ./rewrite/...    # 300 of its mutants
-//	.ci/mutate -files scanner -log /tmp/mutants     # goes on where it was interrupted
+//	.ci/mutate -files sse/scanner -log /tmp/mutants # goes on where it was interrupted
 //	.ci/mutate -log /tmp/mutants -quick             # without the tests that take long,
 //	.ci/mutate -log /tmp/mutants -again             # and with them those that survived
 //
@@ -61,7 +61,7 @@ func command(ctx context.Context, args []string) error {
 	flags.StringVar(&o.root, "root", "..", "the directory of the module")
 	flags.IntVar(&o.sample, "sample", 0, "how many mutants of each pattern are tried, 0 for all")
 	flags.Uint64Var(&o.seed, "seed", 1, "which ones")
-	files := flags.String("files", "", "only those of files whose name matches this pattern")
+	files := flags.String("files", "", "only those of files whose path matches this pattern")
 	flags.StringVar(&o.log, "log", "", "a file that keeps results; those that it has are not found again")
 	flags.BoolVar(&o.again, "again", false, "try again those that survived by the log, and only these")
 	flags.BoolVar(&o.quick, "quick", false, "leave out the slow tests: most mutants die of the others")
@@ -113,7 +113,7 @@ func (o *options) tryPackages(ctx context.Context, name string, known *equivalen
 	var tried []*mutant
 	for _, m := range all {
 		switch {
-		case !o.files.MatchString(filepath.Base(m.file)), known.has(m):
+		case !o.files.MatchString(m.short()), known.has(m):
 		case o.again && results.of(m) != survived:
 		default:
 			tried = append(tried, m)
