@@ -157,6 +157,9 @@ func TestStatusLinesOfUpstreamsState(t *testing.T) {
 			if got.Event.Data.Description != want || want != "" && (got.Event.Data.Done != c.done || got.Event.Type != "status") {
 				t.Errorf("%s: %+v of %s", form, got, c.in)
 			}
+			if want == "" && strings.Contains(out, `"data":{"description":`) {
+				t.Errorf("%s: an empty status line of %s", form, c.in)
+			}
 			same(t, repairWith(out, Options{StatusLine: true, Progress: form}), out, "twice and once")
 		}
 		if out := repair(role() + c.in + text("x") + stop()); strings.Contains(out, `"data":{"description":`) {
