@@ -12,6 +12,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
+
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/options"
 )
 
 // TestAdapt adapts the Caddyfiles in testdata/adapt, which are in the format of
@@ -144,15 +146,13 @@ func TestExampleAdapts(t *testing.T) {
 		}
 	})
 	t.Run("with every option uncommented", func(t *testing.T) {
-		var options []string
 		in := string(text)
-		for _, option := range subdirectives {
-			commented := "# " + option + " "
+		for _, o := range options.All() {
+			commented := "# " + o.Name + " "
 			if strings.Count(in, commented) != 1 {
-				t.Errorf("%s is in a comment %d times, want 1", option, strings.Count(in, commented))
+				t.Errorf("%s is in a comment %d times, want 1", o.Name, strings.Count(in, commented))
 			}
-			in = strings.ReplaceAll(in, commented, option+" ")
-			options = append(options, option)
+			in = strings.ReplaceAll(in, commented, o.Name+" ")
 		}
 		got, err := adapt(in)
 		if err != nil {
@@ -160,7 +160,7 @@ func TestExampleAdapts(t *testing.T) {
 		}
 		validate(t, []byte(got))
 		h := onlyHandler(t, []byte(got))
-		defaults, err := new(Handler).options()
+		defaults, err := compile(new(Handler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,13 +168,13 @@ func TestExampleAdapts(t *testing.T) {
 			t.Error("the example shows no tool")
 		}
 		h.Tools = nil
-		shown, err := h.options()
+		shown, err := compile(h)
 		if err != nil {
 			t.Fatal(err)
 		}
 		sameOptions(t, shown, defaults)
-		if len(options) != 21 {
-			t.Errorf("%d options, want 21", len(options))
+		if n := len(options.All()); n != 21 {
+			t.Errorf("%d options, want 21", n)
 		}
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
 )
 
 func init() {
@@ -42,10 +44,10 @@ func listStreams(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	answer := struct {
-		Open  []openStream  `json:"open"`
-		Ended []endedStream `json:"ended"`
+		Open  []telemetry.OpenStream  `json:"open"`
+		Ended []telemetry.EndedStream `json:"ended"`
 	}{}
-	answer.Open, answer.Ended = processRecords().live.list(time.Now())
+	answer.Open, answer.Ended = telemetry.OfProcess().List(time.Now())
 	w.Header().Set("Content-Type", "application/json")
 	return json.NewEncoder(w).Encode(answer)
 }

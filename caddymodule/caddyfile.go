@@ -4,6 +4,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/options"
 )
 
 func init() {
@@ -53,37 +55,38 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.Errf("unexpected argument %q: hermes takes a matcher and a block of options, nothing else", d.Val())
 	}
-	lines := optionLines{h: h}
+	lines := optionLines{values: make(options.Values)}
 	for d.NextBlock(0) {
 		if err := lines.read(d); err != nil {
 			return err
 		}
 	}
+	lines.values.Fill(h)
 	return nil
 }
 
-// optionLines reads the options of one block into h, line by line.
+// optionLines reads the options of one block, line by line.
 type optionLines struct {
-	h    *Handler
-	seen map[string]bool // options that have been given
+	values options.Values
+	seen   map[string]bool // options that have been given
 }
 
 // read sets the option of the line that d stands at the beginning of, and
 // leaves d at the last argument.
 func (l *optionLines) read(d *caddyfile.Dispenser) error {
-	option := d.Val()
-	if l.seen[option] && option != "tool" {
-		return d.Errf("%s already specified: give it once", option)
+	name := d.Val()
+	if l.seen[name] && !options.Lookup(name).Repeatable() {
+		return d.Errf("%s already specified: give it once", name)
 	}
 	if l.seen == nil {
 		l.seen = make(map[string]bool)
 	}
-	l.seen[option] = true
-	if err := l.h.setOption(option, d.RemainingArgs()); err != nil {
+	l.seen[name] = true
+	if err := l.values.Set(name, d.RemainingArgs()); err != nil {
 		return d.WrapErr(err)
 	}
 	if nesting := d.Nesting(); d.NextBlock(nesting) {
-		return d.Errf("unexpected block: %s takes none", option)
+		return d.Errf("unexpected block: %s takes none", name)
 	}
 	return nil
 }

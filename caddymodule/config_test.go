@@ -9,8 +9,10 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/options"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -41,6 +43,9 @@ func parseConfigIn(t *testing.T, config []byte, dir string) *caddy.Config {
 	return &c
 }
 
+// registries are those of the configurations that handlers have been provisioned in.
+var registries = make(map[*Handler]*prometheus.Registry)
+
 // provision provisions a configuration with one hermes handler of the options,
 // JSON members, and returns the handler. It is cleaned up at the end of the
 // test, or by calling cleanup.
@@ -59,7 +64,8 @@ func provision(t *testing.T, options, dir string) (h *Handler, cleanup func()) {
 		t.Fatal(err)
 	}
 	h = app.(*caddyhttp.App).Servers["s"].Routes[0].Handlers[0].(*Handler)
-	h.logger = zap.NewNop()
+	h.observer.Logger = zap.NewNop()
+	registries[h] = ctx.GetMetricsRegistry()
 	done := false
 	cleanup = func() {
 		if done {
@@ -117,6 +123,9 @@ func onlyHandler(t *testing.T, config []byte) *Handler {
 	}
 	return found[0]
 }
+
+// compile returns what the options of h stand for.
+func compile(h *Handler) (proxy.Options, error) { return options.Of(h).Compile() }
 
 // plainOptions are the options that can be compared, with zero values replaced
 // by the defaults they stand for.

@@ -9,8 +9,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +16,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -151,34 +148,6 @@ func TestEventsOfStreams(t *testing.T) {
 	end("a", a, usedStop, "second: hermes_stream_ended"+good)
 	load(t, "third", addr, false) // nobody that the event could be of
 	end("b", b, usedStop, "")
-}
-
-func TestOutcomesThatAreFailures(t *testing.T) {
-	good := map[string]bool{proxy.OutcomeOK: true, proxy.OutcomeClientGone: true, proxy.OutcomeEncoded: true}
-	for _, o := range outcomes {
-		if failed(o) == good[o] {
-			t.Errorf("%s: %t", o, failed(o))
-		}
-	}
-}
-
-// TestPlaceholdersAreDocumented in the comment of Handler, from which Caddy's
-// documentation is made: all that are set and no others.
-func TestPlaceholdersAreDocumented(t *testing.T) {
-	source, err := os.ReadFile("handler.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var documented, set []string
-	for _, m := range regexp.MustCompile("(?m)^// `\\{http\\.hermes\\.(\\w+)}` \\| ").FindAllSubmatch(source, -1) {
-		documented = append(documented, string(m[1]))
-	}
-	for _, f := range endFacts(proxy.Result{}) {
-		set = append(set, f.name)
-	}
-	if !slices.Equal(documented, set) {
-		t.Errorf("documented are %q, set are %q", documented, set)
-	}
 }
 
 func TestPlaceholdersAreSetForAnErrorInTheSteadOfAStream(t *testing.T) {

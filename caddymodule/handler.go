@@ -1,8 +1,3 @@
-// Package caddymodule is the Caddy adapter: the HTTP handler
-// http.handlers.hermes, its Caddyfile directives hermes and hermes_proxy, and
-// the commands hermes-proxy and hermes-demo. It is thin on purpose. How a
-// stream is repaired is in package rewrite, how a response is guarded in
-// package proxy; here are configuration, lifecycle, storage and logs.
 package caddymodule
 
 import (
@@ -12,10 +7,15 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	// The commands register themselves.
+	_ "github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/command"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/options"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/record"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/usage"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
@@ -189,14 +189,13 @@ type Handler struct {
 	// Default: 100000000 (100 MB).
 	RecordMax int64 `json:"record_max,omitempty"`
 
-	logger  *zap.Logger
-	ctx     caddy.Context
-	events  *caddyevents.App
-	proxy   *proxy.Proxy
-	usage   *usageStore
-	shared  *shared
-	joined  atomic.Bool // Cleanup has to leave what Provision joined
-	encoded atomic.Bool // it has been logged that a stream is compressed
+	// What follows is nil until Provision.
+	proxy    *proxy.Proxy
+	shared   *shared
+	emitter  *telemetry.Emitter
+	observer *telemetry.Observer
+	usage    *usage.Store
+	joined   atomic.Bool // Cleanup has to leave what Provision joined
 }
 
 // CaddyModule returns the Caddy module information.
@@ -212,9 +211,8 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 // starts nothing, for it also runs to validate a configuration, and one that is
 // refused changes nothing.
 func (h *Handler) Provision(ctx caddy.Context) error {
-	h.logger, h.ctx = ctx.Logger(), ctx
-
-	o, err := h.options()
+	logger := ctx.Logger()
+	o, err := options.Of(h).Compile()
 	if err != nil {
 		return err
 	}
@@ -225,29 +223,26 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	h.joined.Store(true)
 	h.shared.handlers.Add(1)
-	if err := h.shared.metrics.register(ctx.GetMetricsRegistry()); err != nil {
+	process := telemetry.OfProcess()
+	if err := process.Register(ctx.GetMetricsRegistry()); err != nil {
 		// Streams are worth more than their metrics.
-		h.logger.Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))
+		logger.Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))
 	}
-
-	events, err := ctx.App("events")
-	if err != nil {
-		return fmt.Errorf("getting the events app: %w", err)
+	if h.emitter, err = h.shared.emitters.Add(ctx); err != nil {
+		return err
 	}
-	h.events = events.(*caddyevents.App)
-	h.shared.emitters.add(emitter{h.events, ctx})
+	h.observer = &telemetry.Observer{Process: process, Logger: logger, Emitter: h.emitter}
 
-	o.Upstream = upstream
+	o.Upstream = telemetry.Upstream
 	o.ErrorStatus = errorStatus
 	o.Timeouts = timeoutsFor
-	o.OnEnd = h.onEnd
-	o.OnHeal = h.onHeal
-	o.Observer = h
+	o.Observer = h.observer
 	if h.Record != "" {
-		o.Record = newRecorder(h.shared.shelves.get(h.Record), h.RecordMax, h.runs, h.logger).begin
+		recorder := h.shared.recordings.Recorder(h.Record, h.RecordMax, h.emitter.Runs, logger)
+		o.Observer, o.ObserveRaw = recorder.Observe(h.observer), true
 	}
 	o.Streams = &h.shared.streams
-	h.usage = &usageStore{memory: &h.shared.usage, storage: ctx.Storage(), logger: h.logger}
+	h.usage = &usage.Store{Memory: &h.shared.usage, Storage: ctx.Storage(), Logger: logger}
 	o.Usage = h.usage
 	h.proxy = proxy.New(o)
 
@@ -256,23 +251,23 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		timeout: o.DrainTimeout,
 		exiting: caddy.Exiting,
 		times:   func() (grace, delay time.Duration) { return stopTimes(ctx) },
-		logger:  h.logger,
+		logger:  logger,
 	}
 	d.warnTooShort(configuredTimes(ctx))
-	return subscribe(ctx, d)
+	return h.emitter.On("stopping", d)
 }
 
 // Validate reports the first option whose value is not allowed, and a directory for
 // recordings that cannot be written to. The error names the option, the value and
 // what is allowed.
 func (h *Handler) Validate() error {
-	if err := h.check(); err != nil {
+	if err := options.Of(h).Check(); err != nil {
 		return err
 	}
 	if h.Record == "" {
 		return nil
 	}
-	if err := checkWritable(h.Record); err != nil {
+	if err := record.CheckWritable(h.Record); err != nil {
 		return fmt.Errorf("invalid record %q: streams cannot be recorded there, name a directory that the user of this process can write to: %w", h.Record, err)
 	}
 	return nil
@@ -287,10 +282,10 @@ func (h *Handler) Cleanup() error {
 		return nil
 	}
 	h.shared.handlers.Add(-1)
-	h.shared.emitters.remove(h.events)
+	h.shared.emitters.Remove(h.emitter)
 	last := leave()
 	if last || caddy.Exiting() {
-		h.shared.usage.flush(usageFlushLimit)
+		h.shared.usage.Flush(usage.FlushLimit)
 		return nil
 	}
 	go h.shared.watchExit(caddy.Exiting, exitPoll)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
@@ -167,7 +168,7 @@ func TestReportAfterCleanupIsKnown(t *testing.T) {
 	if !h.usage.Reported("127.0.0.1:8642", "hermes-agent") {
 		t.Error("the report is lost for the streams that are left")
 	}
-	written(t, h.usage)
+	h.usage.Memory.Flush(time.Hour)
 	again, _ := provision(t, "", dir)
 	if !again.usage.Reported("127.0.0.1:8642", "hermes-agent") {
 		t.Error("the report is lost for the next configuration")
@@ -204,22 +205,6 @@ func TestProvisionSubscribesToStopping(t *testing.T) {
 	// The process is not exiting, so this is a reload: nothing may happen.
 	if e := events.(*caddyevents.App).Emit(ctx, "stopping", nil); e.Aborted != nil {
 		t.Errorf("aborted: %v", e.Aborted)
-	}
-}
-
-func TestUpstreamIsTheOneThatReverseProxyChose(t *testing.T) {
-	r := httptest.NewRequest("GET", "/", nil)
-	if got := upstream(r); got != "" {
-		t.Errorf("%q without a replacer, want none", got)
-	}
-	repl := caddy.NewReplacer()
-	r = r.WithContext(contextWith(r, repl))
-	if got := upstream(r); got != "" {
-		t.Errorf("%q before an upstream is chosen, want none", got)
-	}
-	repl.Set("http.reverse_proxy.upstream.hostport", "10.1.2.3:8642")
-	if got := upstream(r); got != "10.1.2.3:8642" {
-		t.Errorf("%q, want the upstream chosen", got)
 	}
 }
 

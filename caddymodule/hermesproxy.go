@@ -1,14 +1,13 @@
 package caddymodule
 
 import (
-	"encoding/json"
-	"slices"
-
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/options"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/site"
 )
 
 func init() {
@@ -74,12 +73,11 @@ func parseHermesProxy(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, erro
 	// is a reverse_proxy directive.
 	h.Next() // the directive's name again: the matcher has been taken out
 	d := h.NewFromNextSegment()
-	handler := new(Handler)
-	lines := optionLines{h: handler}
+	lines := optionLines{values: make(options.Values)}
 	d.Next() // the directive's name
 	d.RemainingArgs()
 	for d.NextBlock(0) {
-		if d.Nesting() != 1 || !slices.Contains(subdirectives, d.Val()) {
+		if d.Nesting() != 1 || options.Lookup(d.Val()) == nil {
 			// NextBlock goes from token to token, and an argument may be
 			// named like one of ours.
 			d.RemainingArgs()
@@ -106,18 +104,9 @@ func parseHermesProxy(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, erro
 		return nil, d.Errf("no upstream: name one, such as hermes_proxy 127.0.0.1:8642")
 	}
 
-	route := caddyhttp.Route{HandlersRaw: repairAndProxy(handler, proxy)}
+	route := caddyhttp.Route{HandlersRaw: site.Handlers(lines.values, proxy)}
 	if matchers != nil {
 		route.MatcherSetsRaw = []caddy.ModuleMap{matchers}
 	}
 	return []httpcaddyfile.ConfigValue{{Class: "route", Value: route}}, nil
-}
-
-// repairAndProxy is the handlers of a route that hermes_proxy, hermes-proxy and
-// hermes-demo all have: h, and behind it proxy.
-func repairAndProxy(h *Handler, proxy *reverseproxy.Handler) []json.RawMessage {
-	return []json.RawMessage{
-		caddyconfig.JSONModuleObject(h, "handler", "hermes", nil),
-		caddyconfig.JSONModuleObject(proxy, "handler", "reverse_proxy", nil),
-	}
 }

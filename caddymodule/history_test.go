@@ -65,7 +65,7 @@ func TestReverseProxyTriesAgainWithTheWholeRequest(t *testing.T) {
 				server := app.(*caddyhttp.App).Servers["s"]
 				handlers := server.Routes[0].Handlers
 				h, reverseProxy := handlers[0].(*Handler), handlers[1]
-				h.logger = zap.NewNop()
+				h.observer.Logger = zap.NewNop()
 				next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
 					return reverseProxy.ServeHTTP(w, r, nil)
 				})
@@ -90,7 +90,7 @@ func TestHealedHistoriesAreLogged(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	for body, want := range map[string]int{pollutedHistory: 1, healedHistory: 0} {
 		h, cleanup := provision(t, "", t.TempDir())
-		h.logger = zap.New(core)
+		h.observer.Logger = zap.New(core)
 		r := httptest.NewRequest("POST", "/v1/chat/completions?key=secret", strings.NewReader(body))
 		r = r.WithContext(contextWith(r, caddy.NewReplacer()))
 		if err := h.ServeHTTP(httptest.NewRecorder(), r, answer("127.0.0.1:8642", textFrame+usedStop)); err != nil {

@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"maps"
@@ -10,21 +9,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // scrape returns what the registry of the handler's configuration exposes of ours:
 // values by name and labels, of histograms how many samples there are.
 func scrape(t *testing.T, h *Handler) map[string]float64 {
 	t.Helper()
-	families, err := h.ctx.GetMetricsRegistry().Gather()
+	families, err := registries[h].Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +72,7 @@ func TestCountersGoOnAcrossReloads(t *testing.T) {
 	first := scrape(t, old)[okStreams]
 	serve(t, old, answer("a:1", textFrame+usedStop))
 	young, cleanYoung := provision(t, "", t.TempDir())
-	if old.ctx.GetMetricsRegistry() == young.ctx.GetMetricsRegistry() {
+	if registries[old] == registries[young] {
 		t.Fatal("both configurations have one registry, which this test is not about")
 	}
 	serve(t, old, answer("a:1", textFrame+usedStop)) // a stream that outlives its configuration
@@ -114,6 +108,7 @@ func TestTwoHandlersOfOneConfigurationShareMetrics(t *testing.T) {
 	var handlers []*Handler
 	for _, m := range app.(*caddyhttp.App).Servers["s"].Routes[0].Handlers {
 		h := m.(*Handler)
+		registries[h] = ctx.GetMetricsRegistry()
 		t.Cleanup(func() { _ = h.Cleanup() })
 		handlers = append(handlers, h)
 	}
@@ -137,70 +132,6 @@ func TestConfigurationThatFailsToLoadCountsNothing(t *testing.T) {
 	wantAdded(t, before, scrape(t, h), nil)
 	if users() != 1 {
 		t.Errorf("%d users, want 1", users())
-	}
-}
-
-// TestForeignMetricsOfTheSameNameAreNoError of the configuration.
-func TestForeignMetricsOfTheSameNameAreNoError(t *testing.T) {
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gen_ai_client_operation_duration_seconds", Help: "Of another module."}, []string{"model"}))
-	if err := newMetrics(newLiveStreams()).register(registry); err == nil {
-		t.Error("nobody is told")
-	}
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := false
-	for _, f := range families {
-		found = found || f.GetName() == "caddy_hermes_tool_duration_seconds"
-	}
-	if !found {
-		t.Error("the other metrics are missing")
-	}
-}
-
-// TestLabelsAreBounded whatever upstream says.
-func TestLabelsAreBounded(t *testing.T) {
-	m := newMetrics(newLiveStreams())
-	registry := prometheus.NewPedanticRegistry()
-	if err := m.register(registry); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 100 {
-		odd := fmt.Sprint("odd", i)
-		res := proxy.Result{Summary: rewrite.Summary{ID: odd, Model: odd, FinishReason: odd}, Outcome: odd, Upstream: odd}
-		m.ended(res)
-		res.Whole = true
-		m.ended(res)
-		m.took(operationOf(proxy.Kind(odd)), res)
-	}
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if n := len(f.GetMetric()); n > len(outcomes)+1 {
-			t.Errorf("%s has %d series", f.GetName(), n)
-		}
-		for _, s := range f.GetMetric() {
-			if strings.Contains(s.String(), "odd") {
-				t.Errorf("%s has what upstream said: %v", f.GetName(), s)
-			}
-		}
-	}
-}
-
-// TestEveryOutcomeIsThereFromTheBeginning, so that the first is an increase.
-func TestEveryOutcomeIsThereFromTheBeginning(t *testing.T) {
-	h, _ := provision(t, "", t.TempDir())
-	got := scrape(t, h)
-	for _, o := range outcomes {
-		for _, name := range []string{"streams", "answers"} {
-			if _, ok := got[fmt.Sprintf("caddy_hermes_%s_total{outcome=%q}", name, o)]; !ok {
-				t.Errorf("%s: no counter for %s", name, o)
-			}
-		}
 	}
 }
 
@@ -281,76 +212,6 @@ func TestWhatIsCounted(t *testing.T) {
 				t.Fatal(err)
 			}
 			wantAdded(t, before, scrape(t, h), c.want)
-		})
-	}
-}
-
-// sum is a Summarizer of a stream with an id.
-type sum struct{}
-
-func (sum) Summary() rewrite.Summary { return rewrite.Summary{ID: "chatcmpl-1", Model: "hermes-agent"} }
-
-// observedChunks returns what observes a chunk of a stream that has begun.
-func observedChunks() (chunk func()) {
-	h := &Handler{shared: newShared(newRecords())}
-	r := httptest.NewRequest("POST", "/v1/chat/completions", nil)
-	now, n := time.Unix(1795164799, 0), 0
-	s := h.Begin(r, now, proxy.KindChat)
-	return func() {
-		n++
-		now = now.Add(20 * time.Millisecond)
-		s.Read(now, n, sum{})
-	}
-}
-
-func TestObservingAChunkAllocatesNothing(t *testing.T) {
-	chunk := observedChunks()
-	chunk()
-	if n := testing.AllocsPerRun(1000, chunk); n != 0 {
-		t.Errorf("%v allocations for each chunk", n)
-	}
-}
-
-// BenchmarkObservedChunk is what observation costs for each chunk.
-func BenchmarkObservedChunk(b *testing.B) {
-	chunk := observedChunks()
-	chunk()
-	b.ReportAllocs()
-	for b.Loop() {
-		chunk()
-	}
-}
-
-// sink is a client that takes everything.
-type sink struct{ header http.Header }
-
-func (s sink) Header() http.Header       { return s.header }
-func (sink) WriteHeader(int)             {}
-func (sink) Write(b []byte) (int, error) { return len(b), nil }
-func (sink) FlushError() error           { return nil }
-
-// BenchmarkServedChunk is a chunk on its whole way, with an observer and without.
-func BenchmarkServedChunk(b *testing.B) {
-	for _, observed := range []bool{false, true} {
-		b.Run(fmt.Sprintf("observed=%t", observed), func(b *testing.B) {
-			o := proxy.DefaultOptions()
-			if observed {
-				o.Observer = &Handler{shared: newShared(newRecords())}
-			}
-			r := httptest.NewRequest("POST", "/v1/chat/completions", nil)
-			frame := bytes.Clone([]byte(textFrame))
-			b.ReportAllocs()
-			_ = proxy.New(o).Serve(sink{http.Header{}}, r, func(w http.ResponseWriter, _ *http.Request) error {
-				w.Header().Set("Content-Type", "text/event-stream")
-				_, _ = w.Write(frame)
-				b.ResetTimer()
-				flush := http.NewResponseController(w).Flush
-				for b.Loop() { // as a proxy does
-					_, _ = w.Write(frame)
-					_ = flush()
-				}
-				return nil
-			})
 		})
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
 )
 
 const (
@@ -19,8 +21,8 @@ const (
 
 // listed asks the admin API for the streams.
 func listed(t *testing.T) (list struct {
-	Open  []openStream
-	Ended []endedStream
+	Open  []telemetry.OpenStream
+	Ended []telemetry.EndedStream
 }) {
 	t.Helper()
 	w := httptest.NewRecorder()

@@ -25,7 +25,7 @@ func jsonConfig(members string) []byte {
 func compiled(t *testing.T, members string) proxy.Options {
 	t.Helper()
 	validate(t, jsonConfig(members))
-	o, err := onlyHandler(t, jsonConfig(members)).options()
+	o, err := compile(onlyHandler(t, jsonConfig(members)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestOptionsCaddyfileEqualsJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := onlyHandler(t, []byte(out))
-	got, err := h.options()
+	got, err := compile(h)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package caddymodule
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -12,6 +11,8 @@ import (
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
+
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/command"
 )
 
 // TestProxyCommandConfig reads the command lines in testdata/proxycommand, an
@@ -22,7 +23,7 @@ func TestProxyCommandConfig(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-		b, err := json.Marshal(p.config)
+		b, err := json.Marshal(p.Config)
 		if err != nil {
 			return "", err
 		}
@@ -33,16 +34,16 @@ func TestProxyCommandConfig(t *testing.T) {
 }
 
 // prepared reads the arguments of a command line as the command does.
-func prepared(t *testing.T, args ...string) (preparedProxy, error) {
+func prepared(t *testing.T, args ...string) (command.Prepared, error) {
 	t.Helper()
 	args = slices.DeleteFunc(args, func(a string) bool { return a == "" })
-	var c proxyCommand
+	var c command.Proxy
 	cmd := new(cobra.Command)
-	c.flags(cmd)
+	c.Flags(cmd)
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}
-	return c.prepare()
+	return c.Prepare()
 }
 
 // Who may connect follows from --from, unless --bind says it.
@@ -88,8 +89,8 @@ func TestProxyCommandListens(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if p.from.String() != test.url || !slices.Equal(p.listen, test.listen) || onlyLoopback(p.listen) != test.loopback {
-				t.Errorf("%s on %q, loopback %v", p.from, p.listen, onlyLoopback(p.listen))
+			if p.URL != test.url || !slices.Equal(p.Listen, test.listen) || p.Loopback() != test.loopback {
+				t.Errorf("%s on %q, loopback %v", p.URL, p.Listen, p.Loopback())
 			}
 		})
 	}
@@ -100,7 +101,7 @@ func TestProxyCommandListens(t *testing.T) {
 func TestProxyCommandHasTheFlagsOfReverseProxy(t *testing.T) {
 	theirs, ours := new(cobra.Command), new(cobra.Command)
 	caddycmd.Commands()["reverse-proxy"].CobraFunc(theirs)
-	new(proxyCommand).flags(ours)
+	new(command.Proxy).Flags(ours)
 	n := 0
 	for _, name := range flagNames(theirs) {
 		n++
@@ -129,51 +130,6 @@ func flagNames(cmd *cobra.Command) (names []string) {
 	return names
 }
 
-// Every option has a flag, whose help says its default and all its values.
-func TestProxyCommandHelpTellsTheTruth(t *testing.T) {
-	if got, want := slices.Sorted(maps.Keys(optionHelp)), slices.Sorted(slices.Values(subdirectives)); !slices.Equal(got, want) {
-		t.Fatalf("flags for %q, options %q", got, want)
-	}
-	defaults, err := new(Handler).options()
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := new(Handler)
-	for _, option := range subdirectives {
-		help := optionHelp[option]
-		if option == "tool" || option == "record" {
-			continue
-		}
-		if err := h.setOption(option, []string{help.standard}); err != nil {
-			t.Errorf("default: %v", err)
-		}
-		values := strings.Split(help.values, "|")
-		switch {
-		case values[0] == "duration":
-			if off := len(values) == 2 && values[1] == "off"; off != mayBeOff(option) {
-				t.Errorf("%s: %s", option, help.values)
-			}
-		case values[0] == "size":
-			if err := h.setOption(option, []string{"duration"}); err == nil || !strings.Contains(err.Error(), "must be a size") {
-				t.Errorf("%s: %v", option, err)
-			}
-		default:
-			want := "must be " + choice(values)
-			if err := new(Handler).setOption(option, []string{"size"}); err == nil || !strings.HasSuffix(err.Error(), want) {
-				t.Errorf("%s: error %v, want ...%s", option, err, want)
-			}
-		}
-		if help.usage == "" {
-			t.Errorf("%s is not described", option)
-		}
-	}
-	standard, err := h.options()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sameOptions(t, standard, defaults)
-}
-
 // A flag does what the line of a Caddyfile does.
 func TestProxyCommandOptionsAreThoseOfTheCaddyfile(t *testing.T) {
 	var args []string
@@ -185,7 +141,7 @@ func TestProxyCommandOptionsAreThoseOfTheCaddyfile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := json.Marshal(p.config)
+	config, err := json.Marshal(p.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,3 +176,6 @@ func TestProxyCommandErrorsAreThoseOfTheCaddyfile(t *testing.T) {
 		}
 	}
 }
+
+// flagName returns the flag of an option.
+func flagName(option string) string { return strings.ReplaceAll(option, "_", "-") }

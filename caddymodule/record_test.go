@@ -1,25 +1,20 @@
 package caddymodule
 
 import (
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/repair"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/repair"
 )
 
-// recordings returns the names and contents of the files in dir.
-func recordings(t *testing.T, dir string) map[string]string {
+// recorded returns the names and contents of the files in dir, which are for their
+// owner only.
+func recorded(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -32,7 +27,7 @@ func recordings(t *testing.T, dir string) map[string]string {
 			t.Fatal(err)
 		}
 		files[e.Name()] = string(b)
-		if info, _ := e.Info(); info.Mode().Perm() != 0o600 && strings.HasPrefix(e.Name(), recordingPrefix) {
+		if info, _ := e.Info(); info.Mode().Perm() != 0o600 {
 			t.Errorf("%s has mode %v", e.Name(), info.Mode())
 		}
 	}
@@ -48,7 +43,7 @@ func TestStreamIsRecorded(t *testing.T) {
 	if err := h.ServeHTTP(httptest.NewRecorder(), r, answer("127.0.0.1:8642", textFrame+markerFrame)); err != nil {
 		t.Fatal(err)
 	}
-	files := recordings(t, dir)
+	files := recorded(t, dir)
 	if len(files) != 2 {
 		t.Fatalf("files %v", files)
 	}
@@ -72,154 +67,70 @@ func TestStreamIsRecorded(t *testing.T) {
 	}
 }
 
-// record records body with c.
-func record(c *recorder, body string) proxy.Recording {
-	rec := c.begin(httptest.NewRequest("POST", "/x", nil), http.StatusOK, http.Header{})
-	if rec != nil {
-		rec.Write([]byte(body))
-		rec.End(proxy.Result{Outcome: "ok"}, rewrite.CauseEOF)
+// TestConfigurationThatIsNotRunDeletesNoRecordings: one that is only validated, or
+// refused, with a smaller record_max.
+func TestConfigurationThatIsNotRunDeletesNoRecordings(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "recordings")
+	at := `"record": "` + filepath.ToSlash(dir) + `"`
+	h, _ := provision(t, at, t.TempDir())
+	for range 20 {
+		serve(t, h, answer("a:1", textFrame+usedStop))
 	}
-	return rec
+	_, cleanup := provision(t, at+`,"record_max": 20000`, t.TempDir())
+	cleanup()
+	serve(t, h, answer("a:1", textFrame+usedStop))
+	if files := recorded(t, dir); len(files) != 2*21 {
+		t.Errorf("%d files, want two of each of 21 recordings", len(files))
+	}
 }
 
-// newTestRecorder returns one whose clock goes on by a second for each question.
-func newTestRecorder(dir string, max int64) (*recorder, *observer.ObservedLogs) {
-	core, logs := observer.New(zap.DebugLevel)
-	c := newRecorder(new(shelves).get(dir), max, func() bool { return true }, zap.New(core))
-	now := time.Unix(1795164800, 0)
-	c.now = func() time.Time {
-		now = now.Add(time.Second)
-		return now
-	}
-	return c, logs
-}
-
-// disk returns how many bytes the recordings in dir take, and how many streams
-// there are.
-func disk(t *testing.T, dir string) (bytes int64, streams int) {
+// provisionError provisions a configuration with one hermes handler and returns the
+// error.
+func provisionError(t *testing.T, options string) error {
 	t.Helper()
-	for name, content := range recordings(t, dir) {
-		if recordingName.MatchString(name) {
-			bytes += (int64(len(content)) + diskBlock - 1) / diskBlock * diskBlock
-			if strings.HasSuffix(name, repair.Extension) {
-				streams++
-			}
-		}
-	}
-	return bytes, streams
+	config := `{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes",` + options + `}]}]}}}}}`
+	return caddy.Validate(parseConfig(t, []byte(config)))
 }
 
-func TestRecordingsAreBounded(t *testing.T) {
-	dir := t.TempDir()
-	for _, mine := range []string{"mine.sse", "hermes-agent.log", "hermes-20261120T000000.000Z-0123456.sse"} {
-		if err := os.WriteFile(filepath.Join(dir, mine), make([]byte, 200_000), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const max = 200_000
-	c, _ := newTestRecorder(dir, max)
-	for range 60 {
-		record(c, strings.Repeat("x", 50_000))
-	}
-	if bytes, streams := disk(t, dir); bytes > max || streams < 5 {
-		t.Errorf("%d bytes in %d recordings", bytes, streams)
-	}
-	for name, content := range recordings(t, dir) {
-		if !recordingName.MatchString(name) || !strings.HasSuffix(name, repair.Extension) {
-			continue
-		}
-		if meta, err := repair.ReadMeta(filepath.Join(dir, name)); err != nil || !meta.Truncated || len(content) != max/recordShare {
-			t.Errorf("%s: %d bytes, %+v, %v", name, len(content), meta, err)
-		}
-	}
-	if _, err := os.Stat(filepath.Join(dir, "hermes-agent.log")); err != nil {
-		t.Errorf("a file that is none of ours is gone: %v", err)
-	}
-
-	// Another process goes on where this one was.
-	c, _ = newTestRecorder(dir, max)
-	record(c, "x")
-	if bytes, _ := disk(t, dir); bytes > max {
-		t.Errorf("%d bytes after a restart", bytes)
-	}
-}
-
-// TestThereAreAtMostMaxRecordings, however small they are.
-func TestThereAreAtMostMaxRecordings(t *testing.T) {
-	dir := t.TempDir()
-	c, _ := newTestRecorder(dir, maxSize)
-	for range maxRecordings + 20 {
-		record(c, "x")
-	}
-	if _, streams := disk(t, dir); streams != maxRecordings {
-		t.Errorf("%d recordings, want %d", streams, maxRecordings)
-	}
-}
-
-// TestOpenRecordingsHaveTheirRoom: they are not removed, nor is more begun than
-// there is room for.
-func TestOpenRecordingsHaveTheirRoom(t *testing.T) {
-	dir := t.TempDir()
-	c, logs := newTestRecorder(dir, 200_000)
-	var open []proxy.Recording
-	for range 30 {
-		if rec := c.begin(httptest.NewRequest("POST", "/x", nil), http.StatusOK, http.Header{}); rec != nil {
-			rec.Write([]byte(strings.Repeat("x", 50_000)))
-			open = append(open, rec)
-		}
-	}
-	if len(open) != recordShare || logs.FilterLevelExact(zap.WarnLevel).Len() != 1 {
-		t.Errorf("%d recordings are open, want %d; %d warnings", len(open), recordShare, logs.FilterLevelExact(zap.WarnLevel).Len())
-	}
-	for _, rec := range open {
-		rec.End(proxy.Result{Outcome: "ok"}, rewrite.CauseEOF)
-	}
-	if files := recordings(t, dir); len(files) != 2*len(open) {
-		t.Errorf("%d files of %d recordings", len(files), len(open))
-	}
-	if record(c, "x") == nil {
-		t.Error("there is no room although all have ended")
-	}
-}
-
-// TestRecordingsThatAreGoneAreNoError: somebody else may have removed them.
-func TestRecordingsThatAreGoneAreNoError(t *testing.T) {
-	dir := t.TempDir()
-	c, logs := newTestRecorder(dir, 200_000)
-	for range 30 {
-		record(c, strings.Repeat("x", 20_000))
-		for name := range recordings(t, dir) {
-			if err := os.Remove(filepath.Join(dir, name)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if logs.Len() != 0 {
-		t.Errorf("logged %v", logs.All())
-	}
-}
-
-// TestRecordersOfOneDirectoryShareIt.
-func TestRecordersOfOneDirectoryShareIt(t *testing.T) {
-	s, dir := new(shelves), t.TempDir()
-	if s.get(dir) != s.get(filepath.Join(dir, "x", "..")) {
-		t.Error("they do not")
-	}
-}
-
-// TestRecordingThatFailsHarmsNoStream, and is said once.
-func TestRecordingThatFailsHarmsNoStream(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
+// TestDirectoryThatCannotBeWrittenToIsRefused when the configuration is loaded, and
+// nothing is made for one that can.
+func TestDirectoryThatCannotBeWrittenToIsRefused(t *testing.T) {
+	home := t.TempDir()
+	file := filepath.Join(home, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, logs := newTestRecorder(filepath.Join(file, "dir"), 0)
-	for range 3 {
-		if rec := record(c, "x"); rec != nil {
-			t.Errorf("recorded %v", rec)
+	locked := filepath.Join(home, "locked")
+	if err := os.Mkdir(locked, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	dangling := filepath.Join(home, "dangling")
+	if err := os.Symlink(filepath.Join(home, "nowhere"), dangling); err != nil {
+		t.Fatal(err)
+	}
+	refused := []string{file, filepath.Join(file, "dir"), dangling, "/proc/hermes/recordings"}
+	if os.Getuid() != 0 { // root may write
+		refused = append(refused, locked, filepath.Join(locked, "a", "b"))
+	}
+	for _, dir := range refused {
+		err := provisionError(t, `"record":"`+filepath.ToSlash(dir)+`"`)
+		if err == nil || !strings.Contains(err.Error(), "record") || !strings.Contains(err.Error(), dir) {
+			t.Errorf("%s: %v", dir, err)
 		}
 	}
-	if n := logs.FilterLevelExact(zap.WarnLevel).Len(); n != 1 || logs.Len() != 3 {
-		t.Errorf("%d warnings in %d lines", n, logs.Len())
+	there := filepath.Join(home, "there")
+	if err := os.Mkdir(there, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{there, filepath.Join(there, "a", "b")} {
+		if err := provisionError(t, `"record":"`+filepath.ToSlash(dir)+`"`); err != nil {
+			t.Error(err)
+		}
+	}
+	if left, err := os.ReadDir(there); err != nil || len(left) != 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+	if left, err := os.ReadDir(home); err != nil || len(left) != 4 {
+		t.Errorf("left %v, %v", left, err)
 	}
 }

@@ -127,7 +127,7 @@ func TestShutdownReachesStreamsOfAnOldConfiguration(t *testing.T) {
 func TestErrorOfReverseProxyBecomesJSON(t *testing.T) {
 	h, _ := provision(t, "", t.TempDir())
 	core, logs := observer.New(zap.DebugLevel)
-	h.logger = zap.New(core)
+	h.observer.Logger = zap.New(core)
 	w := serve(t, h, caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
 		return caddyhttp.Error(http.StatusBadGateway, errors.New("connection refused"))
 	}))
@@ -146,7 +146,7 @@ func TestErrorOfReverseProxyBecomesJSON(t *testing.T) {
 func TestEndOfAStreamIsLoggedWithItsUpstream(t *testing.T) {
 	h, _ := provision(t, "", t.TempDir())
 	core, logs := observer.New(zap.DebugLevel)
-	h.logger = zap.New(core)
+	h.observer.Logger = zap.New(core)
 	serve(t, h, answer("127.0.0.1:8642", textFrame))
 	entries := logs.All()
 	if len(entries) != 1 || entries[0].Level != zap.WarnLevel {

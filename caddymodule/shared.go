@@ -1,11 +1,13 @@
 package caddymodule
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/record"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/usage"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
@@ -19,33 +21,12 @@ type shared struct {
 	// handlers counts the handlers between Provision and Cleanup.
 	handlers atomic.Int64
 	// usage is which upstreams and models have reported usage.
-	usage usageMemory
-	// metrics and live are what has been counted and listed.
-	*records
+	usage usage.Memory
 	// emitters are the configurations that events can be emitted by.
-	emitters emitters
+	emitters telemetry.Emitters
+	// recordings are the directories that streams are recorded in.
+	recordings record.Directories
 }
-
-// records are what is counted, listed and recorded of streams: metrics, the open
-// streams and the last ones that have ended, and the directories of recordings.
-type records struct {
-	metrics *metrics
-	live    *liveStreams
-	shelves *shelves
-}
-
-func newRecords() *records {
-	live := newLiveStreams()
-	return &records{newMetrics(live), live, new(shelves)}
-}
-
-// processRecords are those of the process. They outlive the shared state, so
-// that counters go on where they were when hermes leaves the configuration and
-// comes back, as Prometheus expects of a process that goes on; the package
-// keeps them, for nobody else lives as long.
-var processRecords = sync.OnceValue(newRecords)
-
-func newShared(r *records) *shared { return &shared{records: r} }
 
 // Destruct satisfies caddy.Destructor. There is nothing to close.
 func (*shared) Destruct() error { return nil }
@@ -61,7 +42,7 @@ var pool = caddy.NewUsagePool()
 // join returns the shared state and counts one more user of it.
 func join() (*shared, error) {
 	v, _, err := pool.LoadOrNew(sharedKey, func() (caddy.Destructor, error) {
-		return newShared(processRecords()), nil
+		return new(shared), nil
 	})
 	if err != nil {
 		return nil, err

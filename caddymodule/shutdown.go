@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -29,18 +28,6 @@ type drain struct {
 	// provisioned, its http app is not ready.
 	times  func() (grace, delay time.Duration)
 	logger *zap.Logger
-}
-
-// subscribe has d handle the event "stopping" of the configuration.
-func subscribe(ctx caddy.Context, d *drain) error {
-	app, err := ctx.App("events")
-	if err != nil {
-		return fmt.Errorf("getting the events app: %w", err)
-	}
-	if err := app.(*caddyevents.App).On("stopping", d); err != nil {
-		return fmt.Errorf("subscribing to the event stopping: %w", err)
-	}
-	return nil
 }
 
 // Handle satisfies caddyevents.Handler. It does not block: Caddy waits for it

@@ -12,11 +12,11 @@ import (
 // the server's writer: that has no lock, and a keepalive may be using it.
 type idleTimeouts struct {
 	server  *caddyhttp.IdleTimeoutWriter
-	behind  caddyhttp.IdleTimeoutWriter // overridden in the place of server, writes nothing
+	behind  caddyhttp.IdleTimeoutWriter // overridden instead of server, writes nothing
 	restore func()                      // nil until something has been applied
 }
 
-// timeoutsFor returns ctx with a writer whose settings may be overridden, nil where
+// timeoutsFor returns ctx with a writer whose settings may be overridden, nil if
 // the server has none.
 func timeoutsFor(ctx context.Context) (context.Context, proxy.Timeouts) {
 	reader, writer := caddyhttp.IdleTimeoutsFromContext(ctx)

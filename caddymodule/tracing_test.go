@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -15,8 +14,6 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
-
-	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
 // traced serves a request in a span of its own, as Caddy's tracing does, and
@@ -139,32 +136,5 @@ func TestRunHasASpanOfItsOwnOperation(t *testing.T) {
 func TestRequestThatIsNotSampledHasNoSpan(t *testing.T) {
 	if spans, _ := traced(t, "/v1/chat/completions", answer("a:1", textFrame+usedStop), sdktrace.WithSampler(sdktrace.NeverSample())); len(spans) != 0 {
 		t.Errorf("spans %+v", spans)
-	}
-}
-
-// TestNoSpanWithoutTracing: outside of Caddy's directive nothing is made.
-func TestNoSpanWithoutTracing(t *testing.T) {
-	r := httptest.NewRequest("POST", "/v1/chat/completions", nil)
-	var since time.Time
-	if n := testing.AllocsPerRun(100, func() {
-		s := startSpan(r, operationChat, since)
-		s.firstChunk(time.Second)
-		s.end(proxy.Result{})
-		if s != nil {
-			t.Error("there is a span")
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
-func TestServerIsNamedWithoutItsPort(t *testing.T) {
-	for upstream, want := range map[string]map[string]any{
-		"":                 {},
-		"localhost:80":     {"server.address": "localhost", "server.port": int64(80)},
-		"/run/hermes.sock": {"server.address": "/run/hermes.sock"},
-		"localhost:http":   {"server.address": "localhost"},
-	} {
-		sameAttributes(t, serverOf(upstream), want)
 	}
 }

@@ -36,7 +36,7 @@ func TestProviderThatReportsNoUsageAnyMore(t *testing.T) {
 	dir := t.TempDir()
 	h, cleanup := provision(t, "", dir)
 	core, logs := observer.New(zap.WarnLevel)
-	h.usage.logger = zap.New(core)
+	h.usage.Logger = zap.New(core)
 	want := func(when, body, end string) {
 		t.Helper()
 		if got := ended(t, h, upstream, body); got != end {

@@ -1,104 +1,98 @@
 package proxy
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// retryHeader is the header that tells SDKs whether to send the request again, in
-// place of what they would make of the status.
-const retryHeader = "X-Should-Retry"
-
-// answer sends an error as JSON instead of a stream that has not begun: what
-// clients handle best, and SDKs try again (contract section 3), unless running says
-// that the agent may be at work.
-func (rw *responseWriter) answer(status int, code, message string, running bool) {
-	rw.answerWith(status, code, append(rewrite.AppendError(nil, code, message), '\n'), running)
+// answer is upstream's answer, of one of three kinds: passing, stream and whole. It
+// is chosen once, at the final status; only a whole one that turns out to be
+// something else is exchanged for one that passes.
+type answer interface {
+	// begin begins the answer, whose header is that of the inner writer.
+	begin()
+	// write takes bytes of upstream's: all of them, even if some are held back, for
+	// copiers take less for a short write.
+	write(b []byte) (int, error)
+	// flush lets what has been written leave, as far as it may.
+	flush() error
+	// cut ends the answer for a cause of ours. The next handler may still be at it.
+	cut(cause rewrite.Cause)
+	// end ends the answer of a next handler that has ended like that. It reports
+	// whether a failure is dealt with: the client knows.
+	end(cause rewrite.Cause) (handled bool)
+	// report returns res with what became of the answer, and whether an Observer is
+	// told.
+	report(res Result) (_ Result, observed bool)
 }
 
-// answerWith sends body, the JSON of an error with the code, as the answer.
-func (rw *responseWriter) answerWith(status int, code string, body []byte, running bool) {
-	h := rw.inner.Header()
-	dropOfBody(h)
-	for _, name := range []string{"Content-Encoding", "X-Accel-Buffering", "Trailer", "Transfer-Encoding"} {
-		h.Del(name)
+// choose returns the answer that the status and the header of the inner writer are
+// the beginning of (contract section 0).
+func (x *exchange) choose(status int) answer {
+	h := x.client.w.Header()
+	if status != http.StatusOK || x.client.r.Method == http.MethodHead {
+		return passing{x}
 	}
-	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	h.Set("Cache-Control", "no-store")
-	if running {
-		h.Set(retryHeader, "false")
+	switch media := mediaType(h); {
+	case media == "text/event-stream" && isEncoded(h):
+		return encoded{passing{x}}
+	case media == "text/event-stream":
+		return newStream(x)
+	case media == "application/json" && x.chat && !isEncoded(h) && x.fits(h):
+		return &whole{x: x}
 	}
-	rw.decided, rw.status, rw.answered = true, status, code
-	rw.sent.decide()
-	rw.liftDeadline()
-	rw.commit()
-	if rw.r.Method == http.MethodHead {
-		return
-	}
-	if _, err := rw.inner.Write(body); err != nil {
-		rw.lost(err)
-		return
-	}
-	_ = rw.flush() // an error shows in rw.writeErr
+	return passing{x}
 }
 
-// answerCause answers a request whose stream ended for the cause before it had
-// begun. The next handler may still be at it: what it has is on its way.
-func (rw *responseWriter) answerCause(cause rewrite.Cause) {
-	status := http.StatusBadGateway
-	if cause == rewrite.CauseTimeout {
-		status = http.StatusGatewayTimeout
-	}
-	rw.answer(status, cause.Code(), message(cause, rw.handed), rw.handed)
+// fits reports whether an answer with the header h may be kept: one that is larger
+// than a frame may be passes unexamined.
+func (x *exchange) fits(h http.Header) bool {
+	n, err := strconv.Atoi(h.Get("Content-Length"))
+	return err != nil || n <= x.p.o.Rewrite.FrameLimit()
 }
 
-// unreachable is the message when there is no answer to be lost.
-const unreachable = "the agent could not be reached"
-
-// message returns what an error in a stream's stead tells the client. It names no
-// address.
-func message(cause rewrite.Cause, running bool) string {
+// causeOf returns how upstream ended.
+func causeOf(panicked any, err error) rewrite.Cause {
+	var t interface{ Timeout() bool }
 	switch {
-	case !running && cause == rewrite.CauseShutdown:
-		return "the service is shutting down; send the request again"
-	case !running:
-		return unreachable
+	case panicked != nil:
+		return rewrite.CauseAborted
+	case err == nil:
+		return rewrite.CauseEOF
+	case errors.As(err, &t) && t.Timeout():
+		return rewrite.CauseTimeout
 	}
-	what := "the agent's answer ended before it had begun"
-	switch cause {
-	case rewrite.CauseAborted:
-		what = "the connection to the agent was lost before its answer"
-	case rewrite.CauseTimeout:
-		what = "the agent was silent for too long"
-	case rewrite.CauseShutdown:
-		what = "the service is shutting down"
-	}
-	return what + "; the agent may be running"
+	return rewrite.CauseAborted
 }
 
-// answerFor answers a request for chat completions that the next handler could
-// not proxy. It is false when err is none or not of that kind: then the next
-// error handler sees it, with a header that says the same where the agent has the
-// request.
-func (rw *responseWriter) answerFor(err error) bool {
-	if !rw.chat || err == nil {
-		return false
-	}
-	status, cause := rw.p.o.ErrorStatus(err), rewrite.CauseAborted
-	switch status {
-	case http.StatusGatewayTimeout:
-		cause = rewrite.CauseTimeout
-	case http.StatusBadGateway, http.StatusServiceUnavailable:
-	default:
-		if (status == 0 || status >= 500) && rw.reach.connected.Load() {
-			rw.inner.Header().Set(retryHeader, "false")
-		}
-		return false
-	}
-	running := rw.reach.failed(status)
-	rw.answer(status, cause.Code(), message(cause, running), running)
-	return true
+// passing is an answer that passes byte for byte. No deadline applies to it, and it
+// is written and flushed without the lock.
+type passing struct{ x *exchange }
+
+func (a passing) begin() {
+	a.x.passes, a.x.times.Phase = true, deadline.Free
+	a.x.client.commit()
+}
+
+func (a passing) write(b []byte) (int, error) { return a.x.client.w.Write(b) }
+
+func (a passing) flush() error { return http.NewResponseController(a.x.client.w).Flush() }
+
+func (passing) cut(rewrite.Cause) {}
+
+func (passing) end(rewrite.Cause) bool { return false }
+
+func (passing) report(res Result) (Result, bool) { return res, false }
+
+// encoded is a stream that upstream has compressed although it was asked not to. It
+// passes.
+type encoded struct{ passing }
+
+func (a encoded) report(res Result) (Result, bool) {
+	res.Outcome = OutcomeEncoded
+	return res, a.x.chat
 }

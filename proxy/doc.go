@@ -4,26 +4,23 @@
 // reverse_proxy, httputil.ReverseProxy, or anything else that writes to an
 // http.ResponseWriter.
 //
-//	proxy.go       Proxy.Serve, the guard: who recovers what
-//	request.go     what the request says, and what upstream gets of it
-//	requestbody.go its body, healed, and given back when nobody has taken it
-//	readbody.go    how it is read
-//	heldbody.go    what has been read, for as long as somebody may ask for it
-//	upload.go      what is still being sent, and whose failure that is
-//	writer.go      the http.ResponseWriter that upstream's answer is written to
-//	guard.go       its lock, and panics, and deadlines of writes
-//	header.go      which answers are streams, and what becomes of their header
-//	stream.go      the stream in it: feed, finish, keepalive
-//	buffers.go     what it is repaired into
-//	whole.go       an answer that is not streamed
-//	object.go      where its object ends
-//	watch.go       the deadlines of a stream, on one timer
-//	answer.go      the JSON error in the answer's stead
-//	reach.go       whether the agent may have got the request
-//	drain.go       the open streams of a process, and its end
-//	options.go     Options, and the clock
-//	usage.go       the memory of who reports usage
-//	observe.go     what is told while a stream runs
-//	record.go      a stream as upstream sent it, for a file
-//	result.go      what is told when an answer has ended
+//	proxy.go, options.go      New and Serve: a request from its beginning to its end
+//	request.go, reach.go      what upstream gets of it, and whether it has got it
+//	requesterror.go           whose failure one is while the request is read
+//	writer.go, guard.go       the http.ResponseWriter, its lock, and panics under that
+//	watch.go, drain.go        timers: the deadlines, and the end of the process
+//	exchange.go, failure.go   what all kinds of answers share; an error instead of one
+//	client.go, header.go      what has left for the client
+//	answer.go                 the kinds of answers, and one that passes
+//	stream.go, buffers.go     one that the engine repairs
+//	whole.go, object.go       one that is not streamed
+//	observer.go, result.go    what is told of all that, and streamobserve.go of a stream
+//	usage.go                  the memory of who reports usage
+//
+//	internal/reqbody          the body of a request: read, healed, given back
+//	internal/deadline         what is due when
+//
+// An exchange, which is a request and its answer, has one lock: that of its
+// responseWriter. The handler and timers write to the client under it, but for an
+// answer that passes.
 package proxy

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -11,20 +12,19 @@ import (
 // can be told to them. It may be shared by several Proxies. The zero value is
 // an empty set.
 //
-// Its lock is never held while a stream's is waited for: a client that reads
-// slowly must not keep others from starting or ending.
+// Its lock is never held while that of an exchange is waited for: a client that
+// reads slowly must not keep others from starting or ending.
 type Streams struct {
 	mu       sync.Mutex
 	open     map[*responseWriter]Timer // the timer of its drain, nil before Shutdown
 	draining bool
-	limit    time.Duration
-	began    time.Time // when the drain began, as soon as a stream's clock has told
+	drain    deadline.Drain // began as soon as an exchange's clock tells the time
 }
 
 // Shutdown lets the streams that are open, and those that are opened later, go
 // on for the DrainTimeout of their Proxy from now, but not beyond limit unless
 // that is zero. Then they get the error finish with the code shutting_down
-// (contract section 3), or the failed event that they have in its stead. It
+// (contract section 3), or the failed event that they have instead of one. It
 // returns at once, and has no effect the second time.
 func (s *Streams) Shutdown(limit time.Duration) {
 	s.mu.Lock()
@@ -32,24 +32,20 @@ func (s *Streams) Shutdown(limit time.Duration) {
 	if s.draining {
 		return
 	}
-	s.draining, s.limit = true, limit
+	s.draining, s.drain.Limit = true, limit
 	for rw := range s.open {
-		s.drain(rw)
+		s.schedule(rw)
 	}
 }
 
-// drain sets the timer of a stream.
-func (s *Streams) drain(rw *responseWriter) {
-	now := rw.p.o.Clock.Now()
-	if s.began.IsZero() {
-		s.began = now
+// schedule sets the timer of the drain of rw. s.mu is held.
+func (s *Streams) schedule(rw *responseWriter) {
+	o := &rw.x.p.o
+	now := o.Clock.Now()
+	if s.drain.Began.IsZero() {
+		s.drain.Began = now
 	}
-	d := rw.p.o.DrainTimeout
-	if s.limit > 0 {
-		d = min(d, s.limit)
-	}
-	d = max(d-now.Sub(s.began), 0)
-	s.open[rw] = rw.p.o.Clock.AfterFunc(d, rw.drained)
+	s.open[rw] = o.Clock.AfterFunc(s.drain.Left(o.DrainTimeout, now), rw.drainEnded)
 }
 
 // Open returns how many requests are under way.
@@ -67,7 +63,7 @@ func (s *Streams) add(rw *responseWriter) {
 	}
 	s.open[rw] = nil
 	if s.draining {
-		s.drain(rw)
+		s.schedule(rw)
 	}
 }
 
@@ -80,38 +76,31 @@ func (s *Streams) remove(rw *responseWriter) {
 	delete(s.open, rw)
 }
 
-// drained ends the stream: the process has waited for it long enough.
-func (rw *responseWriter) drained() {
-	rw.mu.Lock()
-	defer rw.rescue()
-	if rw.closed || rw.gone() {
-		return
-	}
-	switch {
-	case rw.watched() || rw.guarded():
-		rw.endFor(rewrite.CauseShutdown)
-	case rw.waitsForWhole() && rw.p.o.Streams.over(rw):
-		rw.answerCause(rewrite.CauseShutdown)
-		rw.close(rewrite.CauseShutdown)
-	default:
-		rw.overdue = true // it may yet turn out to be one that this ends
-	}
-}
-
-// waitsForWhole tells whether the request waits for an answer that is not
-// streamed. It may take until the limit of the drain, where it would be cut.
-func (rw *responseWriter) waitsForWhole() bool {
-	return rw.chat && (rw.keeps() || rw.asked && !rw.decided)
-}
-
-// over tells whether the limit of the drain has come, and has the stream asked
-// again when it does. Without a limit it never comes.
-func (s *Streams) over(rw *responseWriter) bool {
+// limitPassed reports whether the limit of the drain has come, and has drainEnded
+// called again when it does. Without a limit it never comes.
+func (s *Streams) limitPassed(rw *responseWriter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	left := s.limit - rw.p.o.Clock.Now().Sub(s.began)
-	if _, open := s.open[rw]; open && s.limit > 0 && left > 0 {
-		s.open[rw] = rw.p.o.Clock.AfterFunc(left, rw.drained)
+	clock := rw.x.p.o.Clock
+	left, limited := s.drain.LimitLeft(clock.Now())
+	if _, open := s.open[rw]; open && limited && left > 0 {
+		s.open[rw] = clock.AfterFunc(left, rw.drainEnded)
 	}
-	return s.limit > 0 && left <= 0
+	return limited && left <= 0
+}
+
+// drainEnded ends the answer, if it is one that the end of a drain ends: the process
+// has waited for it long enough.
+func (rw *responseWriter) drainEnded() {
+	rw.mu.Lock()
+	defer rw.unlockLate()
+	if rw.closed || rw.x.client.gone() {
+		return
+	}
+	phase := rw.x.times.Phase
+	if phase.EndsWithDrain() || phase == deadline.Whole && rw.x.p.o.Streams.limitPassed(rw) {
+		rw.endNow(rewrite.CauseShutdown)
+		return
+	}
+	rw.drained = true
 }

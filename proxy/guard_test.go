@@ -237,7 +237,7 @@ func TestInactiveStreamKeepsItsTail(t *testing.T) {
 			x.wantBody(foreign + "data: {\"torn\":")
 			e.want(t, how)
 			if len(x.ends) > 0 {
-				t.Errorf("OnEnd was told of a stream that is not ours: %+v", x.ends)
+				t.Errorf("the observer was told of a stream that is not ours: %+v", x.ends)
 			}
 		})
 	}

@@ -8,19 +8,6 @@ import (
 	"strings"
 )
 
-// isStream tells whether the answer is one that we act on (contract section 0).
-func (rw *responseWriter) isStream(status int) bool {
-	if status != http.StatusOK || rw.r.Method == http.MethodHead {
-		return false
-	}
-	h := rw.inner.Header()
-	if mediaType(h) != "text/event-stream" {
-		return false
-	}
-	rw.encoded = isEncoded(h)
-	return !rw.encoded
-}
-
 // mediaType returns the media type of the body behind the header h, "" for none.
 // Parameters that are not well formed do not matter.
 func mediaType(h http.Header) string {
@@ -31,7 +18,7 @@ func mediaType(h http.Header) string {
 	return media
 }
 
-// isEncoded tells whether the body behind the header h is compressed.
+// isEncoded reports whether the body behind the header h is compressed.
 func isEncoded(h http.Header) bool {
 	encoding := h.Get("Content-Encoding")
 	return encoding != "" && !strings.EqualFold(encoding, "identity")
@@ -58,69 +45,38 @@ func prepareHeader(h http.Header) {
 	}
 }
 
-// handOver gives the inner writer what the handler has in its header. It is
-// called in the handler's goroutine, or in one that the handler waits for, as all
-// that looks at the handler's header.
-func (rw *responseWriter) handOver() {
+// copyHeader replaces all fields of the header to by copies of those of from.
+func copyHeader(to, from http.Header) {
 	n := 0
-	for _, values := range rw.header {
+	for _, values := range from {
 		n += len(values)
 	}
-	inner, all := rw.inner.Header(), make([]string, 0, n)
-	clear(inner)
-	for name, values := range rw.header {
-		if values != nil { // which keeps net/http from setting the field
-			from := len(all)
+	all := make([]string, 0, n)
+	clear(to)
+	for name, values := range from {
+		if values != nil { // a nil one keeps net/http from setting the field
+			start := len(all)
 			all = append(all, values...)
-			values = all[from:len(all):len(all)]
+			values = all[start:len(all):len(all)]
 		}
-		inner[name] = values
+		to[name] = values
 	}
 }
 
-// inform sends an informational answer. Its fields are not those of the answer
-// to come, which may be a timer's.
-func (rw *responseWriter) inform(status int) {
-	inner := rw.inner.Header()
-	before := maps.Clone(inner)
-	rw.handOver()
-	if rw.r.ProtoMajor == 2 {
-		// When the client leaves, net/http comes back while it may still read the
-		// map (h2_bundle.go, writeHeaders). It reads a copy where there is a
-		// length, which it leaves out.
-		inner.Set("Content-Length", "0")
-	}
-	rw.inner.WriteHeader(status)
-	clear(inner)
-	maps.Copy(inner, before)
-}
-
-// handOverTrailers gives the inner writer the trailers of the answer: what its
-// header has announced, and what bears net/http's prefix for the others.
-func (rw *responseWriter) handOverTrailers() {
-	inner := rw.inner.Header()
-	announced := announcedBy(inner)
-	for name, values := range rw.header {
+// copyTrailers copies the trailers of an answer to the header to: what that has
+// announced, and what bears net/http's prefix for the others.
+func copyTrailers(to, from http.Header) {
+	announced := announcedBy(to)
+	for name, values := range from {
 		if announced[name] || strings.HasPrefix(name, http.TrailerPrefix) {
-			inner[name] = values
+			to[name] = values
 		}
 	}
 }
 
-// letHeaderGo drops the handler's header once that of a chat stream has left, unless
-// it says something of trailers: a stream takes less memory without. Whoever asks for
-// it again gets a new one, and sets trailers there. It is called in the handler's
-// goroutine.
-func (rw *responseWriter) letHeaderGo() {
-	if rw.chat && rw.committed && !rw.hasTrailers() {
-		rw.header = nil
-	}
-}
-
-// hasTrailers tells whether the handler has announced trailers, or has set some
-// without.
-func (rw *responseWriter) hasTrailers() bool {
-	for name := range rw.header {
+// hasTrailers reports whether the header h announces trailers, or has some without.
+func hasTrailers(h http.Header) bool {
+	for name := range h {
 		if name == "Trailer" || strings.HasPrefix(name, http.TrailerPrefix) {
 			return true
 		}
@@ -141,4 +97,21 @@ func announcedBy(h http.Header) map[string]bool {
 		}
 	}
 	return names
+}
+
+// sendInformational sends an informational answer with the fields of header. They
+// are not those of the answer to come, which may be a timer's.
+func (c *client) sendInformational(status int, header http.Header) {
+	h := c.w.Header()
+	before := maps.Clone(h)
+	copyHeader(h, header)
+	if c.r.ProtoMajor == 2 {
+		// When the client leaves, net/http comes back while it may still read the
+		// map (h2_bundle.go, writeHeaders). It reads a copy where there is a
+		// length, which it leaves out.
+		h.Set("Content-Length", "0")
+	}
+	c.w.WriteHeader(status)
+	clear(h)
+	maps.Copy(h, before)
 }

@@ -137,7 +137,7 @@ type exchange struct {
 	ack   chan struct{}
 	ended chan ending
 	over  bool
-	ends  []proxy.Result // what OnEnd was told
+	ends  []proxy.Result // what the observer was told at the end
 }
 
 // setting changes what an exchange begins with.
@@ -183,16 +183,12 @@ func beginAt(t *testing.T, clock *fakeClock, settings ...setting) *exchange {
 	for _, set := range settings {
 		set(&o, x.r, x.rec)
 	}
-	onEnd := o.OnEnd
-	o.OnEnd = func(r *http.Request, res proxy.Result) {
+	observe(&o, onEnd(func(r *http.Request, res proxy.Result) {
 		if r != x.r {
-			t.Error("OnEnd was not given the client's request")
+			t.Error("the observer was not given the client's request")
 		}
 		x.ends = append(x.ends, res)
-		if onEnd != nil {
-			onEnd(r, res)
-		}
-	}
+	}))
 	p := proxy.New(o)
 	go func() {
 		var e ending
@@ -306,11 +302,11 @@ func (x *exchange) flush() {
 	})
 }
 
-// result returns what OnEnd was told, which must have been called once.
+// result returns what the observer was told at the end, which must have come once.
 func (x *exchange) result() proxy.Result {
 	x.t.Helper()
 	if len(x.ends) != 1 {
-		x.t.Fatalf("OnEnd was called %d times, want once", len(x.ends))
+		x.t.Fatalf("%d ends were told, want one", len(x.ends))
 	}
 	return x.ends[0]
 }

@@ -1,7 +1,8 @@
 package proxy
 
-// objectEnd follows bytes that are to be one JSON object. The zero value is at
-// its beginning.
+// objectEnd follows bytes that are to be one JSON object, in whatever pieces they
+// come, and looks at each of them once: a reader of whole documents would begin anew
+// with each piece. The zero value is at the beginning.
 type objectEnd struct {
 	depth    int // of objects and arrays
 	inString bool
@@ -9,8 +10,8 @@ type objectEnd struct {
 	begun    bool
 }
 
-// take takes bytes in. It is false when they are no beginning of one object with
-// nothing but white space behind it. It does not ask whether the JSON is well
+// take follows b. It returns false if what has come is no beginning of one object
+// with nothing but white space behind it. It does not ask whether the JSON is well
 // formed.
 func (o *objectEnd) take(b []byte) bool {
 	for _, c := range b {

@@ -61,23 +61,11 @@ type Options struct {
 	// client is told not to send the request again, unless its transport could
 	// make no connection, or there was none to make, which is 503.
 	ErrorStatus func(error) int
-	// OnEnd is called when a stream of chat completions, of a response or of a
-	// run has ended. For chat completions it is also called when the stream has
-	// passed because it is compressed, when the request has been answered with
-	// an error in its stead, when the client has left before there was an
-	// answer, and, with Result.Whole, at the end of an answer that is not
-	// streamed. The request is the client's.
-	OnEnd func(*http.Request, Result)
-	// OnHeal is called when markers have been removed from the history that a
-	// request carries, with their number, before the request goes on. The
-	// request is the client's.
-	OnHeal func(r *http.Request, markers int)
-	// Observer is told of streams while they run, nil for nobody.
+	// Observer is told of requests and their answers, nil for nobody.
 	Observer Observer
-	// Record returns what records the stream that answers a request, nil for
-	// one that is not recorded. The request is the client's, status and header
-	// are those of the answer. Nil means that nothing is recorded.
-	Record func(r *http.Request, status int, h http.Header) Recording
+	// ObserveRaw has it told of the bytes of streams, as upstream has sent them. Up
+	// to 64 KiB of a stream that is not told of yet are kept for that.
+	ObserveRaw bool
 	// Timeouts returns the context that the next handler gets in the place of
 	// ctx, and the timeouts of writes that handlers may set by it; nil for
 	// none. Nil means that there are none but those of http.ResponseController.
@@ -150,9 +138,9 @@ type Clock interface {
 
 // Timer is a call to come, as of time.AfterFunc.
 type Timer interface {
-	// Reset has the call come after d, and tells whether it was yet to come.
+	// Reset has the call come after d, and reports whether it was yet to come.
 	Reset(d time.Duration) bool
-	// Stop calls it off, and tells whether it was yet to come.
+	// Stop calls it off, and reports whether it was yet to come.
 	Stop() bool
 }
 

@@ -94,7 +94,7 @@ func TestPanicOfTheWriterGoesOn(t *testing.T) {
 					t.Run(fmt.Sprint(media, p, at, name), func(t *testing.T) {
 						var ends int
 						o := proxy.Options{
-							OnEnd:       func(*http.Request, proxy.Result) { ends++ },
+							Observer:    onEnd(func(*http.Request, proxy.Result) { ends++ }),
 							ErrorStatus: func(error) int { return http.StatusBadGateway },
 						}
 						w := newBreaking(t, at, "boom")

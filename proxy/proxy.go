@@ -2,13 +2,15 @@ package proxy
 
 import (
 	"context"
-	"fmt"
 	"net/http"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
 )
 
 // Proxy guards the streams of a handler. It is safe for concurrent use.
 type Proxy struct {
 	o       Options
+	limits  deadline.Limits
 	buffers buffers
 }
 
@@ -29,7 +31,13 @@ func New(o Options) *Proxy {
 	if o.Clock == nil {
 		o.Clock = systemClock{}
 	}
-	return &Proxy{o: o}
+	return &Proxy{o: o, limits: deadline.Limits{
+		FirstByte: o.FirstByteTimeout,
+		Idle:      o.IdleTimeout,
+		Stall:     o.StallTimeout,
+		DoneGrace: o.DoneGrace,
+		Keepalive: o.Keepalive,
+	}}
 }
 
 // Handler returns a handler that guards next.
@@ -68,8 +76,8 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 			panic(panicked)
 		}
 	}()
-	if rw.chat {
-		ctx = rw.reach.traced(ctx)
+	if rw.x.chat {
+		ctx = rw.x.reach.traced(ctx)
 	}
 	if p.o.Timeouts != nil {
 		ctx, rw.timeouts = p.o.Timeouts(ctx)
@@ -77,131 +85,76 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	up := upstreamRequest(ctx, r)
 	// No lock is held and no deadline runs while the client sends its request,
 	// for which it may take its time.
-	if asked := rw.heal(up); !rw.ask(asked) {
+	healed := rw.body.Prepare(r, up, p.bodyPlan(r))
+	if healed.Markers > 0 && p.o.Observer != nil {
+		p.o.Observer.Healed(r, healed.Markers)
+	}
+	if !rw.requestRead(healed.Asked) {
 		return nil
 	}
-	defer rw.giveBack(up)
-	return rw.blame(next(rw, up))
+	defer func() {
+		// net/http looks at the request when it writes the header, which a timer may
+		// do now.
+		rw.mu.Lock()
+		defer rw.unlock()
+		rw.body.GiveBack(r, up)
+	}()
+	return rw.requestError(next(rw, up))
 }
 
 // end ends the answer after the next handler has panicked, returned err, or
-// returned nil. Nothing is written behind it. It returns the panic that goes on,
-// nil for none: upstream's death is told by one, and has been dealt with.
+// returned nil. Nothing is written behind it. It returns the panic and the error
+// that go on, nil for none: a failure that the client has been told of is dealt
+// with, and a panic with the wish to abort was one.
 func (rw *responseWriter) end(panicked any, err error) (any, error) {
-	swallow, keep := rw.endAnswer(panicked, err)
-	if rw.rare != nil && rw.rare.panicked != nil && (panicked == nil || isAbort(panicked)) {
-		panicked, swallow = rw.rare.panicked, false
+	handled := rw.endAnswer(panicked, err)
+	aborted := isAbort(panicked)
+	if rw.panicked != nil && (panicked == nil || aborted) {
+		panicked, aborted = rw.panicked.again(), false
 	}
-	if result, tell := rw.endStream(panicked, err); tell && rw.p.o.OnEnd != nil {
-		rw.p.o.OnEnd(rw.r, result)
+	if rw.x.p.o.Observer != nil {
+		if res, observed := rw.x.result(panicked, err); observed {
+			rw.x.observer.End(rw.x.client.r, res)
+		}
 	}
-	if swallow {
-		panicked = nil
-	}
-	if !keep {
+	if handled {
 		err = nil
+		if aborted {
+			panicked = nil
+		}
 	}
 	return panicked, err
 }
 
-// endAnswer sends what the client is owed. swallow says that the panic was the way
-// in which upstream's death is told, keep that the error is to be returned.
-func (rw *responseWriter) endAnswer(panicked any, err error) (swallow, keep bool) {
+// endAnswer sends what the client is owed, and lets nothing be written any more. It
+// reports whether a failure of the next handler's is dealt with: the client knows.
+func (rw *responseWriter) endAnswer(panicked any, err error) (handled bool) {
 	rw.mu.Lock()
-	defer rw.rescue() // and tells of the end
-	defer rw.shut()
-	return rw.endLocked(panicked, err)
-}
-
-// shut lets nothing be written any more.
-func (rw *responseWriter) shut() {
-	rw.closed = true
-	rw.unwatch()
-	if rw.timeouts != nil {
-		rw.timeouts.Restore()
-	}
-}
-
-// endStream tells observer and recording of the end.
-func (rw *responseWriter) endStream(panicked any, err error) (result Result, tell bool) {
-	rw.mu.Lock()
-	defer rw.unlock()
-	if result, tell = rw.result(panicked, err); tell {
-		rw.observeEnd(result)
-	}
-	rw.endRecording(result)
-	return result, tell
-}
-
-// endLocked does what endAnswer does.
-func (rw *responseWriter) endLocked(panicked any, err error) (swallow, keep bool) {
-	aborted := isAbort(panicked)
+	defer rw.unlockLate() // the end is told all the same
+	defer func() {
+		rw.shut()
+		if rw.timeouts != nil {
+			rw.timeouts.Restore()
+		}
+	}()
+	c := &rw.x.client
 	switch {
-	case rw.gone():
-		return false, true // TestClientGoneNothingIsWritten
+	case c.gone():
+		return false // TestClientGoneNothingIsWritten
 	case rw.closed:
-		return aborted, false // a deadline has ended the stream, or answered
-	case !rw.decided:
+		return true // a deadline has ended the answer
+	case rw.x.answer == nil:
+		copyHeader(c.w.Header(), rw.x.header) // for whoever answers
 		// An abort before the header is somebody's wish, such as Caddy's abort
 		// directive: TestAbortBeforeTheHeaderGoesOn.
-		rw.handOver() // for whoever answers
-		return false, panicked != nil || !rw.answerFor(err)
+		if handled = panicked == nil && rw.x.sendErrorOf(err); handled {
+			rw.body.Decided()
+		}
+		return handled
 	}
-	if rw.engine != nil {
-		rw.finish(causeOf(panicked, err))
-	} else if rw.keeps() {
-		rw.endWhole(panicked == nil && err == nil)
+	handled = rw.x.answer.end(causeOf(panicked, err))
+	if c.code == "" {
+		copyTrailers(c.w.Header(), rw.x.header)
 	}
-	if rw.answered == "" {
-		rw.handOverTrailers()
-	}
-	if !rw.guarded() {
-		return false, true
-	}
-	return aborted, false
-}
-
-// guarded tells whether the answer is a stream whose end is seen to, one way or
-// the other.
-func (rw *responseWriter) guarded() bool { return rw.engine != nil && rw.engine.Guarded() }
-
-// result tells what became of the stream, and whether there was one.
-func (rw *responseWriter) result(panicked any, err error) (Result, bool) {
-	streamed := rw.guarded()
-	left := rw.chat && rw.engine == nil && rw.gone() && (!rw.decided || rw.late)
-	encoded := rw.chat && rw.encoded
-	if !streamed && rw.answered == "" && !left && !encoded && !rw.repaired().Completion {
-		return Result{}, false
-	}
-	res := Result{
-		Duration: rw.age(),
-		Upstream: rw.p.o.Upstream(rw.r),
-		Status:   rw.status,
-		Whole:    rw.repaired().Completion || rw.noStream && !streamed,
-		Err:      err,
-	}
-	if e, ok := panicked.(error); ok {
-		res.Err = e
-	} else if panicked != nil {
-		res.Err = fmt.Errorf("panic: %v", panicked)
-	}
-	if streamed {
-		res.Summary = rw.engine.Summary()
-		res.Chunks = rw.engine.Chunks()
-	} else {
-		res.Summary = rw.repaired().Summary
-	}
-	switch {
-	case rw.answered != "":
-		res.Outcome, res.Code = rw.answered, rw.answered
-	case encoded:
-		res.Outcome = OutcomeEncoded
-	case rw.gone() && !(streamed && rw.engine.Done()):
-		res.Outcome = OutcomeClientGone
-	case res.Code != "":
-		res.Outcome = res.Code
-	default:
-		res.Outcome = OutcomeOK
-	}
-	return res, true
+	return handled
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"maps"
 	"net/http"
+	"strings"
 
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/reqbody"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -12,7 +14,7 @@ import (
 // for one request (contract section 2).
 const ProgressHeader = "X-Hermes-Tool-Progress"
 
-// isChat tells whether r is a request for chat completions.
+// isChat reports whether r is a request for chat completions.
 func isChat(r *http.Request) bool { return rewrite.IsChatPath(r.URL.Path) }
 
 // upstreamRequest returns r as the next handler gets it: with ctx, and asking
@@ -30,4 +32,39 @@ func upstreamRequest(ctx context.Context, r *http.Request) *http.Request {
 	// has it, so that nothing is lost.
 	up.GetBody = nil
 	return up
+}
+
+// bodyPlan returns what becomes of the body of r. While the client still sends it,
+// upstream is not silent, it waits as well: the client is timed if there is a
+// deadline that this moves.
+func (p *Proxy) bodyPlan(r *http.Request) reqbody.Plan {
+	plan := reqbody.Plan{Heal: p.heals(r), Limit: p.o.MaxRequest, Tools: p.o.Rewrite.Tools}
+	if isChat(r) && max(p.o.FirstByteTimeout, p.o.IdleTimeout, p.o.StallTimeout) > 0 {
+		plan.Clock = p.o.Clock
+	}
+	return plan
+}
+
+// heals reports whether the body of r may be a request with a history, and may be
+// read before it goes on.
+func (p *Proxy) heals(r *http.Request) bool {
+	if p.o.History == HistoryKeep || r.Method != http.MethodPost {
+		return false
+	}
+	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 || r.ContentLength > p.o.MaxRequest {
+		return false
+	}
+	if isEncoded(r.Header) {
+		return false
+	}
+	// The client says that the body is to go on while it comes (the HTTP
+	// working group's draft "Incremental HTTP Messages"; Caddy heeds it too).
+	if strings.HasPrefix(r.Header.Get("Incremental"), "?1") {
+		return false
+	}
+	media := mediaType(r.Header)
+	if isChat(r) {
+		return !strings.HasPrefix(media, "multipart/")
+	}
+	return media == "application/json" || strings.HasSuffix(media, "+json")
 }

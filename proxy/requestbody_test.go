@@ -23,7 +23,7 @@ type request struct {
 	*http.Request
 	body    string
 	err     error // of the body
-	markers int   // what OnHeal was told
+	markers int   // what the observer was told
 	client  *http.Request
 	own     string // the body of the client's request meanwhile
 }
@@ -38,12 +38,15 @@ func ask(t *testing.T, o proxy.Options, body string, set ...func(*http.Request))
 		f(r)
 	}
 	got := request{client: r}
-	o.OnHeal = func(healed *http.Request, n int) {
+	o.Observer = onHeal(func(healed *http.Request, n int) {
 		if healed != r {
-			t.Error("OnHeal was not given the client's request")
+			t.Error("the observer was not given the client's request")
+		}
+		if n == 0 {
+			t.Error("the observer was told of nothing")
 		}
 		got.markers += n
-	}
+	})
 	err := proxy.New(o).Serve(httptest.NewRecorder(), r, func(w http.ResponseWriter, r *http.Request) error {
 		b, err := io.ReadAll(r.Body)
 		got.Request, got.body, got.err = r, string(b), err
@@ -102,7 +105,7 @@ func TestHistoriesAreHealed(t *testing.T) {
 			r := ask(t, proxy.Options{}, polluted, set)
 			r.want(t, clean)
 			if r.markers != 1 {
-				t.Errorf("OnHeal was told of %d markers, want 1", r.markers)
+				t.Errorf("the observer was told of %d markers, want 1", r.markers)
 			}
 			if r.Request == r.client || r.client.ContentLength != int64(len(polluted)) || r.client.Header.Get("Content-Length") != strconv.Itoa(len(polluted)) {
 				t.Error("the client's own request was changed")

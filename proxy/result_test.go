@@ -45,7 +45,7 @@ func TestEndIsToldOnceWithItsOutcome(t *testing.T) {
 			x.write(c.frames)
 			x.clock.Advance(3 * time.Second)
 			if len(x.ends) > 0 {
-				t.Fatal("OnEnd was called before the end")
+				t.Fatal("the observer was told before the end")
 			}
 			c.end(x).wantSwallowed(t)
 			res := x.result()
@@ -209,7 +209,7 @@ func TestEndOfWhatIsNoStreamIsNotTold(t *testing.T) {
 			}
 			x.ret(nil)
 			if len(x.ends) > 0 {
-				t.Errorf("OnEnd was told %q of a JSON answer", x.ends[0].Outcome)
+				t.Errorf("the observer was told %q of a JSON answer", x.ends[0].Outcome)
 			}
 		})
 	}

@@ -272,7 +272,7 @@ func TestClientThatLeavesCancelsTheReverseProxysRequest(t *testing.T) {
 					closed <- err
 				})
 				ended := make(chan proxy.Result, 1)
-				srv := guarded(t, u, proxy.Options{OnEnd: func(_ *http.Request, res proxy.Result) { ended <- res }}, http2)
+				srv := guarded(t, u, proxy.Options{Observer: onEnd(func(_ *http.Request, res proxy.Result) { ended <- res })}, http2)
 				ctx, leave := context.WithCancel(patient(t))
 				answered := make(chan struct{})
 				go func() {

@@ -3,34 +3,38 @@ package proxy
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// params returns what the engine must know of the request.
-func (rw *responseWriter) params() rewrite.Params {
-	return rewrite.Params{
-		Active:    rw.chat,
-		Responses: rewrite.IsResponsesPath(rw.r.URL.Path),
-		RunID:     rewrite.RunOfPath(rw.r.URL.Path),
-		SessionID: rewrite.SessionOfPath(rw.r.URL.Path),
-		Progress:  rewrite.ProgressOf(rw.r.Header.Get(ProgressHeader)),
-		ID:        newID,
-		Created:   rw.since.Unix(),
-		Usage:     rw.usage(),
-		OnTool:    rw.onTool(),
-	}
+// stream is an event stream, which the engine repairs. The header of one of chat
+// completions is held until there is something to send behind it: until then an
+// error can have a status of its own (contract section 3).
+type stream struct {
+	x      *exchange
+	engine *rewrite.Stream
+	early  []byte // what came before the stream was told of, for Raw
+	raw    bool   // the AnswerObserver gets the bytes, from the first one on
+	cause  rewrite.Cause
 }
 
-// usage returns the memory of reported usage, nil when there is none. Upstream is
-// named here, in the handler's goroutine: a timer, which may end the stream, must
-// not look at what handlers have set.
-func (rw *responseWriter) usage() rewrite.UsageMemory {
-	if rw.p.o.Usage == nil {
-		return nil
-	}
-	return usageMemory{rw.p.o.Usage, rw.p.o.Upstream(rw.r)}
+// newStream returns a stream for the exchange.
+func newStream(x *exchange) *stream {
+	s := &stream{x: x, raw: x.p.o.ObserveRaw && x.p.o.Observer != nil}
+	r := x.client.r
+	s.engine = rewrite.New(&x.p.o.Rewrite, rewrite.Params{
+		Active:    x.chat,
+		Responses: rewrite.IsResponsesPath(r.URL.Path),
+		RunID:     rewrite.RunOfPath(r.URL.Path),
+		SessionID: rewrite.SessionOfPath(r.URL.Path),
+		Progress:  rewrite.ProgressOf(r.Header.Get(ProgressHeader)),
+		ID:        newID,
+		Created:   x.since.Unix(),
+		Usage:     x.usage(),
+		OnTool:    s.onTool(),
+	})
+	return s
 }
 
 // newID returns an id for a completion that upstream has given none, in the
@@ -41,112 +45,158 @@ func newID() string {
 	return "chatcmpl-" + hex.EncodeToString(b[:])[:29]
 }
 
-// feed repairs bytes of upstream's and sends what may leave: one write and one
-// flush.
-func (rw *responseWriter) feed(b []byte) error {
-	if rw.closed {
-		return errClosed
+func (s *stream) begin() {
+	x := s.x
+	prepareHeader(x.client.w.Header())
+	s.beginToObserve()
+	if !x.chat {
+		x.client.commit() // most likely not ours: nothing is held back
 	}
-	if rw.writeErr != nil {
-		return rw.writeErr
-	}
-	if rw.engine.Pass(b) {
-		return rw.pass(b)
-	}
-	age := rw.age()
-	now := rw.since.Add(age)
-	rw.began, rw.byteAt = true, age
-	frames, active, finished := rw.engine.Frames(), rw.engine.Active(), rw.engine.Finished()
-	room := rw.p.buffers.get()
-	out := rw.engine.Feed(room.b, b, now)
-	if rw.engine.Frames() > frames {
-		rw.frameAt = age
-	}
-	rw.recordBytes(b)
-	rw.readCame(now)
-	err := rw.send(out)
-	// The client may have been slow: that was not upstream's silence.
-	rw.byteAt = rw.age()
-	rw.frameAt += rw.byteAt - age
-	if len(out) > 0 {
-		rw.sentAt = rw.byteAt
-	}
-	rw.p.buffers.put(room, out)
-	if frames == 0 {
-		rw.letHeaderGo()
-	}
-	if rw.overdue && rw.engine.Guarded() {
-		rw.finishNow(rewrite.CauseShutdown)
-	} else if rw.engine.Active() != active || rw.engine.Finished() != finished {
-		rw.watchLocked()
-	}
-	return err
+	s.enter()
+	x.times.HeaderReceived(x.age(), !x.noStream)
 }
 
-// pass sends b, a frame like the one before it, which the engine has let pass. It does
-// what feed does for others, as far as such a frame can change anything: almost all of
-// a stream comes through here, mostly when nothing of it is in the cache.
-func (rw *responseWriter) pass(b []byte) error {
-	rw.recordBytes(b)
-	err := rw.send(b)
-	age := rw.age() // behind the write, for the client may have been slow
-	rw.byteAt, rw.frameAt, rw.sentAt = age, age, age
-	rw.readCame(rw.since.Add(age))
-	if rw.overdue {
-		rw.finishNow(rewrite.CauseShutdown)
+// enter enters the phase that the engine says the stream is in.
+func (s *stream) enter() {
+	p := deadline.Free
+	switch {
+	case s.engine.Active() && s.engine.Finished():
+		p = deadline.Finished
+	case s.engine.Active():
+		p = deadline.Streaming
+	case s.engine.Guarded():
+		p = deadline.Other
 	}
-	return err
+	s.x.times.Phase = p
+}
+
+// write repairs b and sends what may leave: one write and one flush.
+func (s *stream) write(b []byte) (int, error) {
+	x := s.x
+	if x.client.err != nil {
+		return 0, x.client.err
+	}
+	if s.engine.Pass(b) {
+		return s.pass(b)
+	}
+	age := x.age()
+	now := x.since.Add(age)
+	x.times.Received(age)
+	frames := s.engine.Frames()
+	buf := x.p.buffers.get()
+	out := s.engine.Feed(buf.b, b, now)
+	if s.engine.Frames() > frames {
+		x.times.FrameReceived(age)
+	}
+	s.observe(now, b)
+	err := s.send(out)
+	sent := x.age()
+	x.times.ClientWaited(sent - age)
+	if len(out) > 0 {
+		x.times.Sent(sent)
+	}
+	x.p.buffers.put(buf, out)
+	if frames == 0 {
+		x.dropHeader()
+	}
+	s.enter()
+	if err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// pass sends b, a frame like the one before it, which the engine has let pass. It
+// does what write does for others, as far as such a frame can change anything:
+// almost all of a stream comes through here, mostly when nothing of it is in the
+// cache.
+func (s *stream) pass(b []byte) (int, error) {
+	x := s.x
+	if s.raw {
+		s.observeRaw(b)
+	}
+	err := s.send(b)
+	age := x.age() // behind the write, for the client may have been slow
+	x.times.Passed(age)
+	if x.observer != nil {
+		x.observer.Read(x.since.Add(age), s.engine.Chunks(), s.engine)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // send writes and flushes out, which is not kept. The header leaves with the first
 // complete frame, even when its text is held back.
-func (rw *responseWriter) send(out []byte) error {
-	if len(out) == 0 && (rw.committed || rw.engine.Frames() == 0) {
+func (s *stream) send(out []byte) error {
+	c := &s.x.client
+	if len(out) == 0 && (c.committed || s.engine.Frames() == 0) {
 		return nil
 	}
-	rw.commit()
-	if len(out) > 0 {
-		if _, err := rw.inner.Write(out); err != nil {
-			rw.lost(err)
-			return err
-		}
+	if err := c.write(out); err != nil {
+		return err
 	}
-	return rw.flush()
+	if !s.x.flushed.Load() {
+		s.x.flushed.Store(true)
+	}
+	return c.flush()
 }
 
-// finish ends the stream: with what the client is still owed or, when it has
-// been sent nothing, with an error that has a status of its own.
-func (rw *responseWriter) finish(cause rewrite.Cause) {
-	rw.cause = cause
-	rw.liftDeadline()
-	room := rw.p.buffers.get()
-	out := rw.engine.Finish(room.b, cause)
-	defer rw.p.buffers.put(room, out)
-	if rw.engine.Active() && !rw.committed && rw.engine.Frames() == 0 {
-		rw.answerCause(cause)
+// flush flushes the header of a stream that may not be ours: all else has been
+// flushed.
+func (s *stream) flush() error {
+	if !s.x.client.committed {
+		return nil
+	}
+	s.x.flushed.Store(true)
+	return s.x.client.flush()
+}
+
+// keepalive sends a keepalive.
+func (s *stream) keepalive() {
+	x := s.x
+	buf := x.p.buffers.get()
+	out := s.engine.Keepalive(buf.b)
+	x.client.liftDeadline()
+	_ = s.send(out) // an error shows in x.client.err
+	x.client.restoreDeadline()
+	x.times.Sent(x.age()) // also if none may leave now
+	x.p.buffers.put(buf, out)
+}
+
+// cut ends the stream: with what the client is still owed or, when it has been sent
+// nothing, with an error that has a status of its own.
+func (s *stream) cut(cause rewrite.Cause) {
+	x := s.x
+	s.cause = cause
+	if x.observer == nil {
+		s.raw, s.early = false, nil // what is told of from here on has lost its beginning
+	}
+	x.client.liftDeadline()
+	buf := x.p.buffers.get()
+	out := s.engine.Finish(buf.b, cause)
+	defer x.p.buffers.put(buf, out)
+	if s.engine.Active() && !x.client.committed && s.engine.Frames() == 0 {
+		x.sendCause(cause)
 		return
 	}
-	// An error shows in rw.writeErr; there is nobody left to tell.
-	_ = rw.send(out)
+	_ = s.send(out) // an error shows in x.client.err; there is nobody left to tell
 }
 
-// finishNow ends the stream although the next handler goes on, and then ends
-// upstream's request.
-func (rw *responseWriter) finishNow(cause rewrite.Cause) {
-	rw.finish(cause)
-	rw.close(cause)
+func (s *stream) end(cause rewrite.Cause) bool {
+	s.cut(cause)
+	return s.engine.Guarded()
 }
 
-// causeOf tells how upstream ended.
-func causeOf(panicked any, err error) rewrite.Cause {
-	var t interface{ Timeout() bool }
-	switch {
-	case panicked != nil:
-		return rewrite.CauseAborted
-	case err == nil:
-		return rewrite.CauseEOF
-	case errors.As(err, &t) && t.Timeout():
-		return rewrite.CauseTimeout
+func (s *stream) report(res Result) (Result, bool) {
+	if !s.engine.Guarded() {
+		return res, false
 	}
-	return rewrite.CauseAborted
+	res.Whole, res.Cause = false, s.cause
+	res.Summary, res.Chunks = s.engine.Summary(), s.engine.Chunks()
+	if s.engine.Done() && res.Outcome == OutcomeClientGone {
+		res.Outcome = "" // it has got everything
+	}
+	return res, true
 }

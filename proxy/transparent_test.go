@@ -65,10 +65,10 @@ func TestAnswersThatAreNoStreamPassByteForByte(t *testing.T) {
 			}
 			if name == "gzip" || name == "br" {
 				if len(x.ends) != 1 || x.ends[0].Outcome != proxy.OutcomeEncoded {
-					t.Errorf("OnEnd was told %+v, want that the stream was compressed", x.ends)
+					t.Errorf("the observer was told %+v, want that the stream was compressed", x.ends)
 				}
 			} else if len(x.ends) > 0 {
-				t.Errorf("OnEnd was told of it: %+v", x.ends)
+				t.Errorf("the observer was told of it: %+v", x.ends)
 			}
 		})
 	}
@@ -120,7 +120,7 @@ func TestForeignStreamPassesByteForByte(t *testing.T) {
 	x.ret(nil).wantSwallowed(t)
 	x.wantBody(strings.Join(pieces, ""))
 	if len(x.ends) > 0 {
-		t.Errorf("OnEnd was told of it: %+v", x.ends)
+		t.Errorf("the observer was told of it: %+v", x.ends)
 	}
 }
 

@@ -28,13 +28,13 @@ type usageMemory struct {
 // third rule of "false stop").
 const completedHeader = "X-Hermes-Completed"
 
-// noteCompleted remembers what the header of the answer says of its upstream.
-func (rw *responseWriter) noteCompleted() {
-	if !rw.chat || rw.p.o.Usage == nil {
+// recordCompletedHeader records what the header of the answer says of its upstream.
+func (x *exchange) recordCompletedHeader() {
+	if !x.chat || x.p.o.Usage == nil {
 		return
 	}
-	if _, says := rw.inner.Header()[completedHeader]; says {
-		rw.usage().ReportsFailures(true)
+	if _, says := x.client.w.Header()[completedHeader]; says {
+		x.usage().ReportsFailures(true)
 	}
 }
 

@@ -4,91 +4,75 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// whole is an answer to a request for chat completions that is not streamed. It
-// is kept until it has come, for only then is known whether the agent failed;
-// its header is held with it.
+// whole is an answer to a request for chat completions that is not streamed: a JSON
+// object that may be a chat completion. It is kept until it has come, for only then
+// is known whether the agent failed; its header is held with it.
 type whole struct {
-	keeps   bool // the answer is kept
+	x       *exchange
 	body    []byte
 	object  objectEnd      // whether the object in body is complete
 	flushed bool           // the next handler has asked for what has come
 	done    rewrite.Answer // what became of it
 }
 
-// keeps tells whether the answer is kept.
-func (rw *responseWriter) keeps() bool { return rw.whole != nil && rw.whole.keeps }
+func (w *whole) begin() { w.x.times.Phase = deadline.Whole }
 
-// repaired returns what became of an answer that was kept, nothing of another.
-func (rw *responseWriter) repaired() rewrite.Answer {
-	if rw.whole == nil {
-		return rewrite.Answer{}
-	}
-	return rw.whole.done
-}
-
-// isWhole tells whether the answer is one to be kept: a JSON object that may be
-// a chat completion. One larger than a frame may be passes unexamined.
-func (rw *responseWriter) isWhole(status int) bool {
-	if !rw.chat || status != http.StatusOK || rw.r.Method == http.MethodHead {
-		return false
-	}
-	h := rw.inner.Header()
-	if n, err := strconv.Atoi(h.Get("Content-Length")); err == nil && n > rw.p.o.Rewrite.FrameLimit() {
-		return false
-	}
-	return mediaType(h) == "application/json" && !isEncoded(h)
-}
-
-// keep takes bytes of an answer that is kept. Where there are too many, it does
-// not begin like an object (some gateways break the silence with white space),
-// or more comes behind the object (JSON lines are read one by one), it passes as
-// it comes from then on.
-func (rw *responseWriter) keep(b []byte) error {
-	w := rw.whole
+// write keeps b. If there is too much, the answer does not begin like an object
+// (some gateways break the silence with white space), or more comes behind the
+// object (JSON lines are read one by one), it passes as it comes from then on.
+func (w *whole) write(b []byte) (int, error) {
 	w.body = append(w.body, b...)
-	if len(w.body) > rw.p.o.Rewrite.FrameLimit() || !w.object.take(b) {
-		return rw.letGo()
+	if len(w.body) > w.x.p.o.Rewrite.FrameLimit() || !w.object.take(b) {
+		if err := w.release(); err != nil {
+			return 0, err
+		}
 	}
+	return len(b), nil
+}
+
+func (w *whole) flush() error {
+	w.flushed = true
 	return nil
 }
 
-// letGo sends what has been kept, as it is, and keeps no more.
-func (rw *responseWriter) letGo() error {
-	w := rw.whole
-	rw.whole = nil
-	return rw.sendWhole(w.body, w.flushed)
+// release sends what has been kept as it is, and lets the rest pass.
+func (w *whole) release() error {
+	w.x.answer = passing{w.x}
+	w.x.answer.begin()
+	return w.send(w.body)
 }
 
-// sendWhole sends the header and the body, and flushes them where the next
-// handler would have.
-func (rw *responseWriter) sendWhole(body []byte, flush bool) error {
-	rw.commit()
-	if len(body) > 0 {
-		if _, err := rw.inner.Write(body); err != nil {
-			rw.lost(err)
-			return err
-		}
+// send sends the header and the body, and flushes them if the next handler would
+// have.
+func (w *whole) send(body []byte) error {
+	if err := w.x.client.write(body); err != nil || !w.flushed {
+		return err
 	}
-	if !flush {
-		return nil
-	}
-	return rw.flush()
+	return w.x.client.flush()
 }
 
-// endWhole ends an answer that has been kept. One that broke off leaves as far
-// as it came: it fails as it would without us.
-func (rw *responseWriter) endWhole(complete bool) {
-	if !complete {
-		_ = rw.letGo() // an error shows in rw.writeErr
-		return
+func (w *whole) cut(cause rewrite.Cause) { w.x.sendCause(cause) }
+
+// end sends the answer, repaired. One that broke off leaves as far as it came: it
+// fails as it would without us.
+func (w *whole) end(cause rewrite.Cause) bool {
+	if cause == rewrite.CauseEOF {
+		w.repair()
+	} else {
+		_ = w.release() // an error shows in w.x.client.err
 	}
-	a := rewrite.RepairAnswer(rw.whole.body, &rw.p.o.Rewrite, rw.usage())
-	flush := rw.whole.flushed
-	*rw.whole = whole{done: a}
-	h := rw.inner.Header()
+	return false
+}
+
+// repair repairs the answer and sends it, or an error if the agent failed.
+func (w *whole) repair() {
+	a := rewrite.RepairAnswer(w.body, &w.x.p.o.Rewrite, w.x.usage())
+	w.done, w.body = a, nil
+	h := w.x.client.w.Header()
 	if a.Completion {
 		for i, text := range h["X-Hermes-Error"] { // which repeats the error in the body
 			h["X-Hermes-Error"][i] = rewrite.Redact(text)
@@ -98,14 +82,20 @@ func (rw *responseWriter) endWhole(complete bool) {
 		// As modern Hermes says it beside the error.
 		h.Set(completedHeader, "false")
 		h.Set("X-Hermes-Partial", "false")
-		rw.answerWith(http.StatusBadGateway, a.Code, append(a.Body, '\n'), true)
+		w.x.client.sendError(http.StatusBadGateway, a.Code, append(a.Body, '\n'), true)
 		return
 	}
 	if a.Changed {
 		dropOfBody(h)
-		if !rw.hasTrailers() {
+		if !hasTrailers(w.x.header) {
 			h.Set("Content-Length", strconv.Itoa(len(a.Body)))
 		}
 	}
-	_ = rw.sendWhole(a.Body, flush) // likewise
+	_ = w.send(a.Body) // likewise
+}
+
+func (w *whole) report(res Result) (Result, bool) {
+	res.Summary = w.done.Summary
+	res.Whole = res.Whole || w.done.Completion
+	return res, w.done.Completion
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // completion is an answer that is not streamed.
@@ -64,7 +65,7 @@ func TestFailedAnswerGetsAStatus(t *testing.T) {
 	}
 	res := x.result()
 	if res.Outcome != "agent_incomplete" || res.Status != http.StatusBadGateway || res.Model != "hermes-agent" {
-		t.Errorf("OnEnd was told %+v", res)
+		t.Errorf("the observer was told %+v", res)
 	}
 }
 
@@ -81,7 +82,7 @@ func TestGoodAnswerLeavesAsItCame(t *testing.T) {
 		t.Errorf("the header was %v", x.rec.sent)
 	}
 	if res := x.result(); res.Outcome != proxy.OutcomeOK || !res.Whole || res.FinishReason != "stop" || res.OutputTokens != 9 {
-		t.Errorf("OnEnd was told %+v", res)
+		t.Errorf("the observer was told %+v", res)
 	}
 }
 
@@ -129,7 +130,7 @@ func TestAnswerWithReasoningIsRepaired(t *testing.T) {
 		t.Errorf("the header was %v", h)
 	}
 	if res := x.result(); res.Outcome != proxy.OutcomeOK || res.Reasoning != 1 || res.ID != "chatcmpl-1" {
-		t.Errorf("OnEnd was told %+v", res)
+		t.Errorf("the observer was told %+v", res)
 	}
 }
 
@@ -183,7 +184,7 @@ func TestAnswersThatAreNotKept(t *testing.T) {
 			x.wantLog("header 200", "write "+c.before+body[:80], "write "+body[80:])
 			x.ret(nil).wantSwallowed(t)
 			if len(x.ends) > 0 {
-				t.Errorf("OnEnd was told of it: %+v", x.ends)
+				t.Errorf("the observer was told of it: %+v", x.ends)
 			}
 		})
 	}
@@ -315,6 +316,9 @@ func TestWholeAnswersAreDrainedAtTheLimit(t *testing.T) {
 			x.wantAnswer(http.StatusBadGateway, "shutting_down")
 			x.wantStopped()
 			x.abort().wantSwallowed(t)
+			if res := x.result(); !res.Whole || res.Outcome != rewrite.CodeShutdown {
+				t.Errorf("result %+v", res)
+			}
 
 			streams = new(proxy.Streams)
 			x = begin(t, asking(`{"stream": false}`), among(streams, time.Second))

@@ -1,6 +1,7 @@
-// Command caddy is Caddy with the Hermes sidecar built in: what
+// Command caddy is Caddy with the Hermes sidecar and its demo built in: what
 //
-//	xcaddy build --with github.com/hermes-sidecar/hermes-sidecar
+//	xcaddy build --with github.com/hermes-sidecar/hermes-sidecar \
+//		--with github.com/hermes-sidecar/hermes-sidecar/caddymodule/demo
 //
 // would produce.
 package main
@@ -8,10 +9,11 @@ package main
 import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 
-	// The standard modules and this plugin register themselves.
+	// The standard modules, this plugin and its demo register themselves.
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	_ "github.com/hermes-sidecar/hermes-sidecar/caddymodule"
+	_ "github.com/hermes-sidecar/hermes-sidecar/caddymodule/demo"
 )
 
 func main() {

@@ -47,7 +47,7 @@ func ownVersion() string {
 // download page. That one has all that is left out here, and no hermes.
 var foreign = map[string]bool{"upgrade": true, "add-package": true, "remove-package": true}
 
-// refuse returns an error when the arguments are a command that cannot work
+// refuse returns an error if the arguments are a command that cannot work
 // here. Caddy registers them all by itself, so they cannot be taken away.
 func refuse(args []string) error {
 	if len(args) == 0 || !foreign[args[0]] {

@@ -114,7 +114,7 @@ func (b *beside) start(s stage) (all []*contender, cannot map[string]string, err
 	return all, cannot, nil
 }
 
-// wants tells whether a peer is to be measured.
+// wants reports whether a peer is to be measured.
 func (b *beside) wants(name string) bool {
 	return b.only == "" || slices.ContainsFunc(strings.Split(b.only, ","), func(part string) bool {
 		return strings.Contains(strings.ToLower(name), strings.ToLower(part))

@@ -155,7 +155,7 @@ func (c *check) verdict(err error) verdict {
 	return isShort
 }
 
-// complete tells whether all that had to come has come.
+// complete reports whether all that had to come has come.
 func (c *check) complete() error {
 	if c.next < c.s.chunks && c.s.marks(c.next) && c.text == "" { // a marker at the very end
 		c.stripped++

@@ -99,7 +99,7 @@ func newClient() *client {
 	return c
 }
 
-// say tells of the streams on standard output.
+// say reports the streams on standard output.
 func (c *client) say() error {
 	r := &c.report
 	r.P50, r.P90, r.P99 = c.latency.quantile(0.5), c.latency.quantile(0.9), c.latency.quantile(0.99)
@@ -107,7 +107,7 @@ func (c *client) say() error {
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
-// maxErrors is how many errors a client tells of.
+// maxErrors is how many errors a client reports.
 const maxErrors = 5
 
 // stream opens the stream i, and reads it to its end.
@@ -196,7 +196,7 @@ func (c *client) read(k *check, leave <-chan struct{}) (a *answer, v verdict, wr
 	return a, k.verdict(err), k.complete()
 }
 
-// came notes that a stream that does not end has been read as far as it comes.
+// came records that a stream that does not end has been read as far as it comes.
 func (c *client) came() {
 	if int(c.open.Add(1)) == c.Streams {
 		close(c.allOpen)

@@ -84,7 +84,7 @@ type load struct {
 
 func startLoad(j job) (*load, error) { return startRole(roleClient, j) }
 
-// startRole starts a client, and tells it what to do.
+// startRole starts a client and gives it its job.
 func startRole(role string, j any) (*load, error) {
 	cmd, in, out, err := self(role)
 	if err != nil {

@@ -18,7 +18,7 @@ type result struct {
 // noGoal is the limit of what is told beside the goals.
 const noGoal = -1
 
-// reached tells whether the goal is.
+// reached reports whether the goal is.
 func (r result) reached() bool { return r.limit == noGoal || r.value <= r.limit }
 
 // printResults prints a table, and says how many goals have been missed.

@@ -84,7 +84,7 @@ func (s scenario) request(model string) []byte {
 	return b
 }
 
-// marks tells whether the chunk i is a tool marker.
+// marks reports whether the chunk i is a tool marker.
 func (s scenario) marks(i int) bool {
 	return s.kind == markers && i%20 == 19 || s.kind == tools && i%2 == 1
 }

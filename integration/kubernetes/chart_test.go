@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"sigs.k8s.io/yaml"
 )
 
@@ -96,7 +97,7 @@ func TestChartRefuses(t *testing.T) {
 // without, it says so; elsewhere null is as good as what is empty.
 func TestChartKeepsWhatIsNeeded(t *testing.T) {
 	var values map[string]any
-	if err := yaml.Unmarshal([]byte(read(t, filepath.Join(deployed, "chart/values.yaml"))), &values); err != nil {
+	if err := yaml.Unmarshal([]byte(harness.ReadFile(t, filepath.Join(deployed, "chart/values.yaml"))), &values); err != nil {
 		t.Fatal(err)
 	}
 	empty := func(v any) bool {

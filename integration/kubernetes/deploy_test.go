@@ -3,13 +3,13 @@ package kubernetes
 import (
 	"bytes"
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	apps "k8s.io/api/apps/v1"
 	autoscaling "k8s.io/api/autoscaling/v2"
 	core "k8s.io/api/core/v1"
@@ -36,9 +36,8 @@ func TestKustomizations(t *testing.T) {
 			if strings.HasPrefix(name, "base") {
 				check(t, o, ours)
 			}
-			want, err := os.ReadFile(filepath.Join(deployed, "components/sidecar/Caddyfile"))
-			if err != nil || caddyfile(o) != string(want) {
-				t.Errorf("the sidecar is given\n%s\n%v", caddyfile(o), err)
+			if caddyfile(o) != harness.ReadFile(t, filepath.Join(deployed, "components/sidecar/Caddyfile")) {
+				t.Errorf("the sidecar is given\n%s", caddyfile(o))
 			}
 		})
 	}
@@ -257,12 +256,9 @@ func TestRulesFindWhatIsWrong(t *testing.T) {
 
 // TestMetricOfTheAutoscalerIsDocumented, and so exposed (integration tests that).
 func TestMetricOfTheAutoscalerIsDocumented(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/observability.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := harness.ReadFile(t, harness.Path("docs/observability.md"))
 	for _, m := range must(t, kustomized(t, "base, autoscaled")).scalers[0].Spec.Metrics {
-		if !bytes.Contains(doc, []byte("| `"+m.Pods.Metric.Name+"` | gauge |")) {
+		if !strings.Contains(doc, "| `"+m.Pods.Metric.Name+"` | gauge |") {
 			t.Errorf("%s is not in docs/observability.md", m.Pods.Metric.Name)
 		}
 	}
@@ -270,7 +266,7 @@ func TestMetricOfTheAutoscalerIsDocumented(t *testing.T) {
 
 // TestKubectlRendersTheSame as the library that the other tests use.
 func TestKubectlRendersTheSame(t *testing.T) {
-	kubectl := program(t, "kubectl", "HERMES_KUBECTL", "it renders as users do")
+	kubectl := harness.Program(t, "HERMES_KUBECTL", "kubectl")
 	for _, name := range slices.Sorted(maps.Keys(overlays)) {
 		out, err := run(exec.Command(kubectl, "kustomize", overlay(t, overlays[name])))
 		if err != nil {

@@ -3,32 +3,23 @@ package kubernetes
 import (
 	"encoding/json"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"sigs.k8s.io/yaml"
 )
-
-func read(t *testing.T, name string) string {
-	t.Helper()
-	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
 
 // TestChartValuesAreDocumented, each in the README of the chart.
 func TestChartValuesAreDocumented(t *testing.T) {
 	var values map[string]any
-	if err := yaml.UnmarshalStrict([]byte(read(t, filepath.Join(deployed, "chart/values.yaml"))), &values); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(harness.ReadFile(t, filepath.Join(deployed, "chart/values.yaml"))), &values); err != nil {
 		t.Fatal(err)
 	}
-	readme := read(t, filepath.Join(deployed, "chart/README.md"))
+	readme := harness.ReadFile(t, filepath.Join(deployed, "chart/README.md"))
 	var walk func(at string, v any) int
 	walk = func(at string, v any) (n int) {
 		// Below these is what Kubernetes says, not the chart.
@@ -56,11 +47,11 @@ func TestChartHasEveryOption(t *testing.T) {
 		Properties map[string]property
 	}
 	var schema property
-	if err := json.Unmarshal([]byte(read(t, filepath.Join(deployed, "chart/values.schema.json"))), &schema); err != nil {
+	if err := json.Unmarshal([]byte(harness.ReadFile(t, filepath.Join(deployed, "chart/values.schema.json"))), &schema); err != nil {
 		t.Fatal(err)
 	}
 	options := schema.Properties["sidecar"].Properties["options"].Properties
-	_, table, found := strings.Cut(read(t, "../../README.md"), "\n## Options\n")
+	_, table, found := strings.Cut(harness.ReadFile(t, harness.Path("README.md")), "\n## Options\n")
 	if !found {
 		t.Fatal("the README has no options")
 	}
@@ -98,7 +89,7 @@ func TestChartHasEveryOption(t *testing.T) {
 
 // TestReadmesKustomizationRenders: what the README says to write.
 func TestReadmesKustomizationRenders(t *testing.T) {
-	_, text, found := strings.Cut(read(t, filepath.Join(deployed, "README.md")), "    # kustomization.yaml\n")
+	_, text, found := strings.Cut(harness.ReadFile(t, filepath.Join(deployed, "README.md")), "    # kustomization.yaml\n")
 	if !found {
 		t.Fatal("the README has no kustomization.yaml")
 	}

@@ -9,12 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
 // deployed is where the manifests are.
-const deployed = "../../deploy/kubernetes"
+var deployed = harness.Path("deploy/kubernetes")
 
 // A rendering is one way to deploy, as YAML that kubectl would apply.
 type rendering struct {
@@ -176,28 +177,10 @@ func charted(t *testing.T, release, name string) rendering {
 // helm runs helm with values, or skips the test.
 func helm(t *testing.T, values string, args ...string) ([]byte, error) {
 	t.Helper()
-	path := program(t, "helm", "HERMES_HELM", "the chart is rendered by helm 3: go install helm.sh/helm/v3/cmd/helm@v3.22.0")
+	path := harness.Helm(t)
 	file := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.WriteFile(t, file, []byte(values))
 	return run(exec.Command(path, append(args, "--values", file)...))
-}
-
-// program is the path of a program that not every machine has. Without it the
-// test is skipped, or fails if the variable says "required".
-func program(t *testing.T, name, variable, why string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err == nil {
-		return path
-	}
-	message := fmt.Sprintf("no %s in the PATH: %s", name, why)
-	if os.Getenv(variable) == "required" {
-		t.Fatal(message)
-	}
-	t.Skip(message)
-	return ""
 }
 
 // run is the standard output of a command; an error has its standard error.

@@ -44,7 +44,7 @@ type Error struct {
 // client's own error, as the documentation of the client says.
 func (e *Error) Error() string { return e.Message }
 
-// Tool notes a tool event, when the chunk was one. The raw values are JSON.
+// Tool records a tool event, when the chunk was one. The raw values are JSON.
 func (r *Result) Tool(tool, status string) {
 	var t, s string
 	if json.Unmarshal([]byte(tool), &t) == nil && json.Unmarshal([]byte(status), &s) == nil {
@@ -52,7 +52,7 @@ func (r *Result) Tool(tool, status string) {
 	}
 }
 
-// Think notes reasoning, a raw JSON string or "".
+// Think records reasoning, a raw JSON string or "".
 func (r *Result) Think(raw string) {
 	var s string
 	if json.Unmarshal([]byte(raw), &s) == nil {
@@ -60,7 +60,7 @@ func (r *Result) Think(raw string) {
 	}
 }
 
-// End notes a finish reason.
+// End records a finish reason.
 func (r *Result) End(reason string) {
 	if reason != "" {
 		r.Finish = reason

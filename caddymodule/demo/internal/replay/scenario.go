@@ -1,0 +1,285 @@
+package replay
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// recordings are streams of Hermes v0.8.0, and of v0.9.0 in a directory of
+// their own, byte for byte as they were recorded.
+//
+//go:embed recordings/*.sse recordings-v0.9.0/*.sse
+var recordings embed.FS
+
+// The pace of a replay: recordings carry no times, so these are the times of
+// an ordinary agent.
+const (
+	// firstDelay is the time until the first frame.
+	firstDelay = 300 * time.Millisecond
+	// tokenDelay is the time between two deltas of text.
+	tokenDelay = 40 * time.Millisecond
+	// callDelay is the time between the last text and a tool's start.
+	callDelay = 150 * time.Millisecond
+	// toolTime is how long a tool runs, unless the scenario says otherwise.
+	toolTime = 800 * time.Millisecond
+	// killDelay is the time between the last whole frame and the death of a
+	// backend that is killed.
+	killDelay = 400 * time.Millisecond
+)
+
+// The codes of a failed stream that scenarios end in.
+const (
+	codeCrashed = "agent_crashed"
+	codeAborted = "upstream_aborted"
+)
+
+// A Step is a frame of a replay.
+type Step struct {
+	// Delay is the time that passes before the frame is sent.
+	Delay time.Duration
+	// Frame are the bytes that are sent.
+	Frame []byte
+	// content is the text in the frame.
+	content string
+	// finish is the finish reason in the frame, "" for none.
+	finish string
+}
+
+// A Scenario is a recorded stream and what becomes of it.
+type Scenario struct {
+	// Name chooses the scenario; it is the name of a model as well.
+	Name string
+	// Title says in a few words what happens.
+	Title string
+	// About says in a sentence what to look at.
+	About string
+	// Shown says that the scenario is shown when none is chosen.
+	Shown bool
+	// Code is the error code in which the repaired stream ends, "" for a
+	// scenario in which all goes well.
+	Code string
+	// Release is the Hermes that was recorded, "" for v0.8.0.
+	Release string
+	// Steps are the frames.
+	Steps []Step
+	// Aborts says that the connection is cut after the last step.
+	Aborts bool
+}
+
+// source says how a scenario is made of a recording.
+type source struct {
+	recording string        // file name without .sse, "" for the scenario's name
+	directory string        // "" for recordings, those of v0.8.0
+	parallel  bool          // tools that start back to back
+	toolTime  time.Duration // until the next frame, 0 for the usual one
+	frames    int           // whole frames before the backend is killed, 0 for all of them
+}
+
+// Scenarios returns all scenarios, in the order in which they are shown.
+func Scenarios() []Scenario {
+	return []Scenario{
+		load(Scenario{
+			Name: "one_tool", Title: "text with one tool", Shown: true,
+			About: "Legacy Hermes announces a tool by a line in the answer, and never says that it ended.",
+		}, source{}),
+		load(Scenario{
+			Name: "parallel_tools", Title: "three tools in parallel", Shown: true,
+			About: "Three announcements come back to back; the text after them proves that all three tools have ended.",
+		}, source{parallel: true}),
+		load(Scenario{
+			Name: "model_imitates", Title: "an imitated marker", Shown: true,
+			About: "The model has learnt from its history to write such a line itself, token by token. No tool ran.",
+		}, source{}),
+		load(Scenario{
+			Name: "think_tags", Title: "a model that thinks aloud", Shown: true,
+			About: "What the model thinks stands between tags in its answer, and is stored with it.",
+		}, source{}),
+		load(Scenario{
+			Name: "crash_in_tool", Title: "a crash inside a tool", Shown: true, Code: codeCrashed,
+			About: "The agent dies while a tool runs. Legacy Hermes ends the stream as if all were well.",
+		}, source{}),
+		load(Scenario{
+			Name: "kill", Title: "the backend killed mid-stream", Shown: true, Code: codeAborted,
+			About: "The process is gone in the middle of a frame: no finish, no [DONE], a torn body.",
+		}, source{recording: "one_tool", frames: 6}),
+		load(Scenario{
+			Name: "plain", Title: "text alone",
+			About: "Nothing to repair: every byte passes as it is.",
+		}, source{}),
+		load(Scenario{
+			Name: "seq_tools", Title: "tools one after the other",
+			About: "The start of the next tool proves that the one before it has ended.",
+		}, source{}),
+		load(Scenario{
+			Name: "inline_code", Title: "code that is no marker",
+			About: "Inline code and a lone emoji in backticks stay.",
+		}, source{}),
+		load(Scenario{
+			Name: "slow_tool", Title: "a tool that takes five seconds",
+			About: "The card runs until the tool has ended.",
+		}, source{toolTime: 5 * time.Second}),
+		load(Scenario{
+			Name: "crash_immediate", Title: "a crash before the first word", Code: codeCrashed,
+			About: "Legacy Hermes ends an empty answer with a stop.",
+		}, source{}),
+	}
+}
+
+// Select returns the scenarios with these names in their order, or those that
+// are shown by default for none. An unknown name is an error that lists the
+// known ones.
+func Select(names []string) ([]Scenario, error) {
+	all := Scenarios()
+	if len(names) == 0 {
+		return slices.DeleteFunc(all, func(s Scenario) bool { return !s.Shown }), nil
+	}
+	var chosen []Scenario
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(s Scenario) bool { return s.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("unknown scenario %q: choose one of %s", name, strings.Join(Names(all), ", "))
+		}
+		chosen = append(chosen, all[i])
+	}
+	return chosen, nil
+}
+
+// Names returns the names of scenarios.
+func Names(scenarios []Scenario) []string {
+	names := make([]string, len(scenarios))
+	for i, s := range scenarios {
+		names[i] = s.Name
+	}
+	return names
+}
+
+// Duration is how long the scenario takes at speed 1.
+func (s Scenario) Duration() time.Duration {
+	var d time.Duration
+	for _, step := range s.Steps {
+		d += step.Delay
+	}
+	return d
+}
+
+// content is the text of the answer as the backend sends it.
+func (s Scenario) content() string {
+	var b strings.Builder
+	for _, step := range s.Steps {
+		b.WriteString(step.content)
+	}
+	return b.String()
+}
+
+// reasoning is what stands between tags at the beginning of the answer, and rest
+// is text without it.
+func (s Scenario) reasoning(text string) (reasoning, rest string) {
+	inside, tagged := strings.CutPrefix(text, "<think>")
+	reasoning, behind, closed := strings.Cut(inside, "</think>")
+	if !tagged || !closed {
+		return "", text
+	}
+	return reasoning, strings.TrimSpace(behind)
+}
+
+// tools are the tools that really start, and the text without their markers.
+func (s Scenario) tools() (tools []marker, rest string) {
+	var b strings.Builder
+	for _, step := range s.Steps {
+		if m, ok := parseMarker(step.content); ok {
+			tools = append(tools, m)
+			continue
+		}
+		b.WriteString(step.content)
+	}
+	return tools, b.String()
+}
+
+// finish is the finish reason that the backend sends, "" for none.
+func (s Scenario) finish() string {
+	for _, step := range s.Steps {
+		if step.finish != "" {
+			return step.finish
+		}
+	}
+	return ""
+}
+
+// load fills in the steps of a scenario. It panics when the program carries no
+// such recording, which no input can bring about.
+func load(s Scenario, from source) Scenario {
+	name := from.recording
+	if name == "" {
+		name = s.Name
+	}
+	directory := from.directory
+	if directory == "" {
+		directory = "recordings"
+	}
+	stream, err := recordings.ReadFile(directory + "/" + name + ".sse")
+	if err != nil {
+		panic(fmt.Sprintf("demo: recording of scenario %s: %v", s.Name, err))
+	}
+	s.Steps = pace(stream, from)
+	if from.frames == 0 {
+		return s
+	}
+	torn := s.Steps[from.frames].Frame
+	s.Steps = append(s.Steps[:from.frames:from.frames], Step{Delay: killDelay, Frame: torn[:len(torn)/2]})
+	s.Aborts = true
+	return s
+}
+
+// pace cuts a recorded stream into its frames and gives each its delay.
+func pace(stream []byte, from source) []Step {
+	running := from.toolTime
+	if running == 0 {
+		running = toolTime
+	}
+	var steps []Step
+	inTool := false
+	for _, frame := range bytes.SplitAfter(stream, []byte("\n\n")) {
+		if len(frame) == 0 {
+			continue
+		}
+		step := Step{Delay: tokenDelay, Frame: frame}
+		step.content, step.finish = inspect(frame)
+		starts := startsTool(step)
+		switch {
+		case len(steps) == 0:
+			step.Delay = firstDelay
+		case bytes.Contains(frame, []byte("[DONE]")):
+			step.Delay = 0 // written together with the finish
+		case starts && inTool && from.parallel:
+			step.Delay = 0
+		case inTool:
+			step.Delay = running
+		case starts:
+			step.Delay = callDelay
+		}
+		inTool = starts || inTool && frame[0] == ':' // a comment, the tool goes on
+		steps = append(steps, step)
+	}
+	return steps
+}
+
+// startsTool says that a frame announces a tool, by a marker or by an event.
+func startsTool(step Step) bool {
+	_, is := parseMarker(step.content)
+	return is || bytes.HasPrefix(step.Frame, []byte("event: "+toolEvent))
+}
+
+// inspect returns the text and the finish reason of a recorded frame.
+func inspect(frame []byte) (content, finish string) {
+	data := bytes.TrimPrefix(bytes.TrimSpace(frame), []byte("data: "))
+	var c chunk
+	if json.Unmarshal(data, &c) != nil || len(c.Choices) == 0 {
+		return "", ""
+	}
+	return c.Choices[0].Delta.Content, c.Choices[0].FinishReason
+}

@@ -1,0 +1,23 @@
+// Package caddymodule is the Caddy adapter: the HTTP handler http.handlers.hermes, its
+// Caddyfile directives hermes and hermes_proxy, the admin endpoint /hermes/streams, and
+// the handler's life from Provision to Cleanup. Importing it registers all of that and
+// the commands hermes-proxy, hermes-repair and hermes-health. It is thin on purpose:
+// how a stream is repaired is in package rewrite, how a response is guarded in package
+// proxy.
+//
+// Below it, none of which knows the Handler:
+//
+//	internal/options    the table of options
+//	internal/command    the commands
+//	internal/telemetry  metrics, spans, logs, events, lists of streams
+//	internal/usage      which upstreams and models report usage
+//	internal/record     recordings of streams, and internal/repair, which reads them
+//	internal/site       configurations that the directive and the commands share
+//	internal/bounded    cuts what upstream has said
+//
+// Package demo, which imports this one, has the command hermes-demo.
+//
+// What all configurations of a process have in common, such as the open streams, is one
+// value, shared, that handlers and running requests hold together (shared.go). A reload
+// provisions the new handlers before it cleans the old ones up, so it stays.
+package caddymodule

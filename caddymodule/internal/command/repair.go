@@ -1,0 +1,133 @@
+package command
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/options"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/repair"
+)
+
+// The exit statuses of hermes-repair.
+const (
+	exitRepaired  = 0 // the answer ended well
+	exitNotRead   = 1 // there was nothing to repair, or a flag was wrong
+	exitBadAnswer = 4 // the answer ended in an error
+)
+
+// repairOptions are the options that matter where there is no clock.
+var repairOptions = []string{
+	"max_frame", "imitations", "reasoning", "tool", "progress", "status_line", "error_finish", "zero_usage",
+	"empty_answer",
+}
+
+func init() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name:  "hermes-repair",
+		Usage: "[<file>] [--explain] [--width <columns>] [--path <path>] [--cause <cause>] [--<option of the hermes directive> <value>]",
+		Short: "Repairs a recorded stream of a Hermes agent, and explains how",
+		Long: `
+Reads a recorded answer of Hermes from the file, or from standard input, and
+writes the repaired one to standard output, with the same engine and the same
+options as the hermes directive. The recording is an event stream as upstream
+sent it, such as the record option writes them, or the JSON of an answer that
+is not streamed; an HTTP header in front, as curl -i shows it, is skipped.
+
+  $ curl -siN http://127.0.0.1:8642/v1/chat/completions -d @request.json > stream.sse
+  $ caddy hermes-repair stream.sse
+  $ caddy hermes-repair --explain stream.sse
+
+--explain writes what became of each frame instead, and by which section of the
+contract (docs/contract.md). The signs: = left as it came, ~ changed, - dropped,
+. held back, + what left.
+
+--path is the path of the request, for streams that do not tell what they are
+before they end. --cause is how upstream ended: eof, aborted, timeout or
+shutdown. A file that the record option has written knows both, and what else
+its repair depended on: it is read from the .json beside it, unless given.
+
+A recording has no times. So tools of Hermes 0.7 to 0.11, whose ends are
+inferred, may all seem to run in parallel where they did not.
+
+Exits with 0 when the answer ended well, with 4 when it ended in an error, and
+with 1 when it could not be read, or is none of Hermes'.
+`,
+		CobraFunc: func(cmd *cobra.Command) {
+			var c repairCommand
+			c.flags(cmd)
+			cmd.Args = cobra.MaximumNArgs(1)
+			cmd.RunE = caddycmd.WrapCommandFuncForCobra(func(f caddycmd.Flags) (int, error) {
+				// From here on errors are logged by Caddy, and an exit status is none.
+				cmd.SilenceErrors = true
+				return c.run(f.Args(), os.Stdin, os.Stdout)
+			})
+		},
+	})
+}
+
+// repairCommand is a run of caddy hermes-repair.
+type repairCommand struct {
+	explain     bool
+	width       int
+	path, cause string
+	options     optionFlags
+}
+
+func (c *repairCommand) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVarP(&c.explain, "explain", "e", false, "Write what became of each frame, and why")
+	f.IntVar(&c.width, "width", 160, "Columns of a frame's line that --explain shows, 0 for all")
+	f.StringVar(&c.path, "path", "", "Path of the request")
+	f.StringVar(&c.cause, "cause", "", "How upstream ended: eof, aborted, timeout or shutdown (default eof)")
+	c.options = newOptionFlags(cmd, slices.DeleteFunc(slices.Clone(options.All()), func(o *options.Option) bool {
+		return !slices.Contains(repairOptions, o.Name)
+	}))
+}
+
+// run repairs the file in args, or in if there is none.
+func (c *repairCommand) run(args []string, in io.Reader, out io.Writer) (int, error) {
+	given, err := c.options.values()
+	if err != nil {
+		return exitNotRead, err
+	}
+	o, err := given.Compile()
+	if err != nil {
+		return exitNotRead, err
+	}
+	var meta repair.Meta
+	if len(args) > 0 && args[0] != "-" {
+		file, err := os.Open(args[0])
+		if err != nil {
+			return exitNotRead, fmt.Errorf("opening the recording: %w", err)
+		}
+		defer file.Close()
+		in = file
+		if meta, err = repair.ReadMeta(args[0]); err != nil {
+			return exitNotRead, err
+		}
+	}
+	meta.Path, meta.Cause = cmp.Or(c.path, meta.Path), cmp.Or(c.cause, meta.Cause)
+	if given["progress"] != nil {
+		meta.Progress = ""
+	}
+	ended, err := repair.ParseCause(meta.Cause)
+	if err != nil {
+		return exitNotRead, err
+	}
+	sum, err := repair.Run(in, out, repair.Options{
+		Rewrite: o.Rewrite, Meta: meta, Cause: ended, Explain: c.explain, Width: c.width,
+	})
+	switch {
+	case err != nil:
+		return exitNotRead, err
+	case sum.Code != "":
+		return exitBadAnswer, nil
+	}
+	return exitRepaired, nil
+}

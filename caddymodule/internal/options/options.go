@@ -1,0 +1,175 @@
+// Package options is the one place that knows the options of the hermes handler:
+// a table of their names, kinds of values, defaults and help. The Caddyfile, the
+// flags of the commands, validation and what package proxy is given all come from
+// it; the fields of the handler, the README and the schema of the Helm chart are
+// compared with it by tests (-update writes the last two).
+//
+// A new option is an entry of the table and a field of the handler with the same
+// name in JSON. The package holds no state.
+package options
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// An Option is a subdirective of the hermes directive.
+type Option struct {
+	// Name is that of the subdirective and of the member in JSON.
+	Name string
+	// Default is the value that is the same as none, as a Caddyfile has it. It is
+	// "" if there is no such value.
+	Default string
+	// Help says in one line what the option is.
+	Help string
+
+	kind kind
+	// apply sets the value, which has been checked, in the options of package
+	// proxy. It is nil for options that are not among those.
+	apply func(o *proxy.Options, value any)
+}
+
+// Usage returns what a value looks like, such as size, duration|off or split|inline.
+func (o *Option) Usage() string { return o.kind.usage() }
+
+// Repeatable reports whether the option may be given more than once.
+func (o *Option) Repeatable() bool {
+	_, is := o.kind.(tools)
+	return is
+}
+
+// All returns the options in the order of the Caddyfile's syntax.
+func All() []*Option { return table }
+
+// Lookup returns the option with the name, nil for none.
+func Lookup(name string) *Option {
+	for _, o := range table {
+		if o.Name == name {
+			return o
+		}
+	}
+	return nil
+}
+
+// Values are the options that are given, by name, each as the handler's field of
+// that name holds it. Encoded as JSON, they are a configuration of the handler.
+type Values map[string]any
+
+// Of returns the options that are given in a handler, a pointer to a struct: the
+// fields that are not zero. A nil pointer is zero, a pointer to zero is not.
+func Of(handler any) Values {
+	v := make(Values)
+	for name, field := range fields(handler) {
+		if !field.IsZero() {
+			v[name] = reflect.Indirect(field).Interface()
+		}
+	}
+	return v
+}
+
+// Fill sets the fields of a handler, a pointer to a struct, to the values.
+func (v Values) Fill(handler any) {
+	all := fields(handler)
+	for name, value := range v {
+		field := all[name]
+		if field.Kind() == reflect.Pointer {
+			field.Set(reflect.New(field.Type().Elem()))
+			field = field.Elem()
+		}
+		field.Set(reflect.ValueOf(value))
+	}
+}
+
+// fields returns the fields of a struct that have a name in JSON.
+func fields(handler any) map[string]reflect.Value {
+	s := reflect.ValueOf(handler).Elem()
+	all := make(map[string]reflect.Value)
+	for i := range s.NumField() {
+		if name, _, _ := strings.Cut(s.Type().Field(i).Tag.Get("json"), ","); name != "" {
+			all[name] = s.Field(i)
+		}
+	}
+	return all
+}
+
+// Set sets an option from its arguments, as a line of the Caddyfile or a flag has
+// them. Errors name the option, what was given and what is allowed; where it
+// stands is for the caller to add.
+func (v Values) Set(name string, args []string) error {
+	o := Lookup(name)
+	if o == nil {
+		names := make([]string, len(table))
+		for i, o := range table {
+			names[i] = o.Name
+		}
+		return fmt.Errorf("unrecognized subdirective %q: must be %s", name, choice(names))
+	}
+	n, must := 1, "one"
+	if _, two := o.kind.(tools); two {
+		n, must = 2, "two"
+	}
+	if len(args) != n {
+		return fmt.Errorf("wrong number of arguments for %s: got %d, must be %s: %s", name, len(args), must, o.kind.allowed())
+	}
+	value, err := o.kind.parse(o, args, v[name])
+	if err != nil {
+		return err
+	}
+	v[name] = value
+	if (o.Default == "off" || o.Default == "") && reflect.ValueOf(value).IsZero() {
+		delete(v, name) // the handler's field cannot tell it from none
+	}
+	return nil
+}
+
+// Check reports the first option, in the order of the table, whose value is not
+// allowed.
+func (v Values) Check() error {
+	for _, o := range table {
+		if value, given := v[o.Name]; given {
+			if err := o.kind.check(o, value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Compile returns the options of package proxy that the values stand for. Only a
+// tool that is not allowed is an error here, because it has to be compiled; all
+// else is for Check to refuse.
+func (v Values) Compile() (proxy.Options, error) {
+	o := proxy.DefaultOptions()
+	if added, given := v["tool"].(map[string]string); given {
+		if err := checkTools(added); err != nil {
+			return proxy.Options{}, err
+		}
+		compiled, err := rewrite.NewTools(added)
+		if err != nil {
+			return proxy.Options{}, fmt.Errorf("invalid tool: %w", err)
+		}
+		o.Rewrite.Tools = compiled
+	}
+	for _, option := range table {
+		if value, given := v[option.Name]; given && option.apply != nil {
+			option.apply(&o, value)
+		}
+	}
+	return o, nil
+}
+
+// orInstead returns a duration, or instead if it is zero, for options of package
+// proxy or rewrite whose zero means something else than none.
+func orInstead(value any, instead time.Duration) time.Duration {
+	if d := time.Duration(value.(caddy.Duration)); d != 0 {
+		return d
+	}
+	return instead
+}

@@ -1,0 +1,92 @@
+package repair
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// Meta is what is known of a recording beside its bytes. It stands in a file of
+// its own, so that the recording is what upstream sent and nothing else. Nothing
+// of the request but its path is in it.
+type Meta struct {
+	// Path is the path of the request.
+	Path string `json:"path"`
+	// Began and Ended are the times of the request and of the end.
+	Began time.Time `json:"began"`
+	Ended time.Time `json:"ended"`
+	// Status and ContentType are those of upstream's answer.
+	Status      int    `json:"status"`
+	ContentType string `json:"content_type"`
+	// Cause is how upstream ended: eof, aborted, timeout or shutdown; or
+	// client_gone, when it had not.
+	Cause string `json:"cause"`
+	// Progress is the form of tool events that the request asked for, "" for
+	// the configured one.
+	Progress string `json:"progress,omitempty"`
+	// UsageReported says that the model was known to report usage.
+	UsageReported bool `json:"usage_reported,omitempty"`
+	// Outcome is what became of the stream.
+	Outcome string `json:"outcome"`
+	// Truncated says that the recording had become too large and ends early.
+	Truncated bool `json:"truncated,omitempty"`
+}
+
+// Extension and MetaExtension are those of a recording and of its Meta.
+const (
+	Extension     = ".sse"
+	MetaExtension = ".json"
+)
+
+// ReadMeta reads the Meta of the recording in the file. Without one, or if that
+// is not whole, it is empty.
+func ReadMeta(file string) (m Meta, err error) {
+	base, ok := strings.CutSuffix(file, Extension)
+	if !ok {
+		return m, nil
+	}
+	b, err := os.ReadFile(base + MetaExtension)
+	if errors.Is(err, os.ErrNotExist) {
+		return m, nil
+	}
+	if err != nil {
+		return m, fmt.Errorf("reading what is known of the recording: %w", err)
+	}
+	if json.Unmarshal(b, &m) != nil {
+		return Meta{}, nil // it was cut off: the recording itself may be good
+	}
+	return m, nil
+}
+
+// CauseClientGone is the Cause of a recording that ends where its client left.
+const CauseClientGone = "client_gone"
+
+// causes are the names of the ways in which upstream can end.
+var causes = map[string]rewrite.Cause{
+	"": rewrite.CauseEOF, "eof": rewrite.CauseEOF, "aborted": rewrite.CauseAborted,
+	"timeout": rewrite.CauseTimeout, "shutdown": rewrite.CauseShutdown, CauseClientGone: rewrite.CauseEOF,
+}
+
+// ParseCause returns the cause with the name, CauseEOF for none.
+func ParseCause(name string) (rewrite.Cause, error) {
+	c, ok := causes[name]
+	if !ok {
+		return c, fmt.Errorf("invalid cause %q: must be eof, aborted, timeout or shutdown", name)
+	}
+	return c, nil
+}
+
+// CauseName returns the name of a cause.
+func CauseName(c rewrite.Cause) string {
+	for name, cause := range causes {
+		if cause == c && name != "" && name != CauseClientGone {
+			return name
+		}
+	}
+	return ""
+}

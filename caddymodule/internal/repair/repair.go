@@ -1,0 +1,143 @@
+// Package repair repairs a recorded answer of Hermes' offline, with the engine
+// that repairs live ones, and explains what it does. It is what caddy
+// hermes-repair runs.
+package repair
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// Options say how a recording is repaired.
+type Options struct {
+	// Rewrite are the options of the engine.
+	Rewrite rewrite.Options
+	// Meta is what is known of the recording. Where its Path is not, the stream
+	// is taken for what its first chunk says.
+	Meta Meta
+	// Cause is how upstream ended.
+	Cause rewrite.Cause
+	// Explain writes what became of each frame, and why, instead of the
+	// repaired answer.
+	Explain bool
+	// Width is the number of columns up to which an explanation shows a line
+	// of a frame, 0 for all of it.
+	Width int
+}
+
+// Run reads a recorded answer from in and writes the repaired one to out. The
+// recording is an event stream, or the JSON of an answer that is not streamed,
+// as upstream sent it; an HTTP header in front, as curl -i shows it, is skipped.
+// The summary's Code says in which error it ended, "" for none. The error is
+// ErrNothing if nothing of Hermes was in it; it has been written all the same.
+func Run(in io.Reader, out io.Writer, o Options) (rewrite.Summary, error) {
+	recording, err := io.ReadAll(in)
+	if err != nil {
+		return rewrite.Summary{}, fmt.Errorf("reading the recording: %w", err)
+	}
+	body := withoutHeader(recording)
+	if bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{")) {
+		return repairAnswer(body, out, o)
+	}
+	return repairStream(body, out, o)
+}
+
+// ErrNothing says that a recording had nothing of Hermes in it.
+var ErrNothing = errors.New("the recording has no frame of Hermes and is no chat completion: give the bytes that upstream sent, as curl -N shows them")
+
+// withoutHeader returns a recording without its HTTP header, if it has one.
+func withoutHeader(b []byte) []byte {
+	for bytes.HasPrefix(b, []byte("HTTP/")) { // 100 Continue has one of its own
+		end := []byte("\n\n")
+		if i := bytes.IndexByte(b, '\n'); i > 0 && b[i-1] == '\r' {
+			end = []byte("\r\n\r\n")
+		}
+		_, body, ok := bytes.Cut(b, end)
+		if !ok {
+			return b
+		}
+		b = body
+	}
+	return b
+}
+
+// known is a rewrite.UsageMemory that knows one thing of all models.
+type known bool
+
+// Reported implements rewrite.UsageMemory.
+func (k known) Reported(string) bool { return bool(k) }
+
+// Report implements rewrite.UsageMemory.
+func (k known) Report(string) {}
+
+// Missed implements rewrite.UsageMemory.
+func (k known) Missed(string) {}
+
+// ReportsFailures implements rewrite.UsageMemory.
+func (k known) ReportsFailures(bool) {}
+
+// repairStream repairs an event stream. Its times are not known: time stands
+// still.
+func repairStream(body []byte, out io.Writer, o Options) (rewrite.Summary, error) {
+	p := rewrite.Params{
+		Active: rewrite.IsChatPath(o.Meta.Path), Responses: rewrite.IsResponsesPath(o.Meta.Path), RunID: rewrite.RunOfPath(o.Meta.Path), SessionID: rewrite.SessionOfPath(o.Meta.Path),
+		ID:       func() string { return "chatcmpl-offline" },
+		Progress: rewrite.ProgressOf(o.Meta.Progress), Usage: known(o.Meta.UsageReported),
+	}
+	e := explainer{out: out, width: o.Width}
+	if o.Explain {
+		p.Explain = e.step
+	}
+	s := rewrite.New(&o.Rewrite, p)
+	repaired := s.Feed(nil, body, time.Time{})
+	repaired = s.Finish(repaired, o.Cause)
+	sum := s.Summary()
+	nothing := sum == rewrite.Summary{}
+	if o.Explain {
+		if !nothing {
+			e.end(sum)
+		}
+		e.meta(o.Meta)
+	} else if _, err := out.Write(repaired); err != nil {
+		return sum, fmt.Errorf("writing the repaired stream: %w", err)
+	}
+	if nothing && e.err == nil {
+		return sum, ErrNothing
+	}
+	return sum, e.err
+}
+
+// repairAnswer repairs an answer that is not streamed.
+func repairAnswer(body []byte, out io.Writer, o Options) (rewrite.Summary, error) {
+	a := rewrite.RepairAnswer(bytes.TrimRight(body, "\r\n"), &o.Rewrite, nil)
+	if !a.Completion && a.Code == "" && isError(body) {
+		a.Code = rewrite.CodeAgentError
+	}
+	if o.Explain {
+		e := explainer{out: out, width: o.Width}
+		if e.answer(a); e.err != nil {
+			return a.Summary, e.err
+		}
+	} else if _, err := fmt.Fprintf(out, "%s\n", a.Body); err != nil {
+		return a.Summary, fmt.Errorf("writing the repaired answer: %w", err)
+	}
+	if !a.Completion && a.Code == "" {
+		return a.Summary, ErrNothing
+	}
+	return a.Summary, nil
+}
+
+// isError reports whether an answer is an error object, as Hermes answers a
+// request that it refuses.
+func isError(body []byte) bool {
+	var o struct {
+		Error any `json:"error"`
+	}
+	return json.Unmarshal(body, &o) == nil && o.Error != nil
+}

@@ -1,0 +1,58 @@
+package telemetry
+
+import (
+	"context"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+)
+
+func TestOutcomesThatAreFailures(t *testing.T) {
+	good := map[string]bool{proxy.OutcomeOK: true, proxy.OutcomeClientGone: true, proxy.OutcomeEncoded: true}
+	for _, o := range outcomes {
+		if failed(o) == good[o] {
+			t.Errorf("%s: %t", o, failed(o))
+		}
+	}
+}
+
+// TestPlaceholdersAreDocumented in the comment of Handler, from which Caddy's
+// documentation is made: all that are set and no others.
+func TestPlaceholdersAreDocumented(t *testing.T) {
+	source, err := os.ReadFile("../../handler.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented, set []string
+	for _, m := range regexp.MustCompile("(?m)^// `\\{http\\.hermes\\.(\\w+)}` \\| ").FindAllSubmatch(source, -1) {
+		documented = append(documented, string(m[1]))
+	}
+	for _, f := range endFacts(proxy.Result{}) {
+		set = append(set, f.name)
+	}
+	if !slices.Equal(documented, set) {
+		t.Errorf("documented are %q, set are %q", documented, set)
+	}
+}
+
+func TestUpstreamIsTheOneThatReverseProxyChose(t *testing.T) {
+	r := httptest.NewRequest("GET", "/", nil)
+	if got := Upstream(r); got != "" {
+		t.Errorf("%q without a replacer, want none", got)
+	}
+	repl := caddy.NewReplacer()
+	r = r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, repl))
+	if got := Upstream(r); got != "" {
+		t.Errorf("%q before an upstream is chosen, want none", got)
+	}
+	repl.Set("http.reverse_proxy.upstream.hostport", "10.1.2.3:8642")
+	if got := Upstream(r); got != "10.1.2.3:8642" {
+		t.Errorf("%q, want the upstream chosen", got)
+	}
+}

@@ -1,0 +1,108 @@
+package telemetry
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/bounded"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// logEnd logs the end of a stream, in one line and at the level that endMessage
+// says. It logs names and numbers, nothing of what was said.
+func (o *Observer) logEnd(res proxy.Result) {
+	level, message := endMessage(res)
+	if res.Outcome == proxy.OutcomeEncoded && !o.encoded.CompareAndSwap(false, true) {
+		level = zapcore.DebugLevel // said once
+	}
+	c := o.Logger.Check(level, message)
+	if c == nil {
+		return
+	}
+	c.Write(
+		zap.String("completion_id", bounded.Name(res.ID)),
+		zap.String("model", bounded.Name(res.Model)),
+		zap.String("upstream", res.Upstream),
+		zap.String("outcome", res.Outcome),
+		zap.Int("status", res.Status),
+		zap.String("finish_reason", bounded.Name(res.FinishReason)),
+		zap.Int("chunks", res.Chunks),
+		zap.Int("tools", res.Tools),
+		zap.Int("imitations", res.Imitations),
+		zap.Int("reasoning", res.Reasoning),
+		zap.Int("unexamined", res.Unexamined),
+		zap.Float64("seconds", res.Duration.Seconds()),
+		zap.Error(reason(res.Err)), // no field when there is none
+	)
+}
+
+// logHeal logs that markers have been removed from the history of a request.
+func (o *Observer) logHeal(r *http.Request, markers int) {
+	if c := o.Logger.Check(zapcore.InfoLevel, "history healed"); c != nil {
+		c.Write(zap.Int("markers", markers), zap.String("path", bounded.Name(r.URL.Path)))
+	}
+}
+
+// reason returns what an error says beyond the outcome: not that the answer was
+// aborted, which reverse_proxy logs with its cause, nor where in Caddy it was
+// made.
+func reason(err error) error {
+	var he caddyhttp.HandlerError
+	switch {
+	case errors.Is(err, http.ErrAbortHandler):
+		return nil
+	case errors.As(err, &he) && he.Err != nil:
+		return bounded.Error(he.Err)
+	}
+	return bounded.Error(err)
+}
+
+// endMessage says at which level and as what the end of a stream is logged: a
+// warning when it ended in an error, or passed although it may be a crash
+// (contract section 3, "false stop") or unrepaired, and otherwise nothing that
+// is seen by default but imitations and frames that passed unexamined.
+func endMessage(res proxy.Result) (zapcore.Level, string) {
+	switch {
+	case res.Outcome == proxy.OutcomeEncoded:
+		return zapcore.WarnLevel, "event stream is compressed by upstream and passes unrepaired"
+	case res.Outcome == proxy.OutcomeClientGone:
+		return zapcore.DebugLevel, "client left"
+	case res.Outcome == rewrite.CodeAgentIncomplete:
+		return zapcore.WarnLevel, "agent failed and said stop; answered with an error"
+	case res.Outcome == rewrite.CodeEmpty:
+		return zapcore.WarnLevel, "answer said nothing or ended on a tool, and was ended with an error; see empty_answer"
+	case res.Outcome != proxy.OutcomeOK && res.Whole:
+		return zapcore.WarnLevel, "no answer came; answered with an error"
+	case res.Outcome != proxy.OutcomeOK && res.Status != http.StatusOK:
+		return zapcore.WarnLevel, "no stream came; answered with an error"
+	case res.Outcome != proxy.OutcomeOK:
+		return zapcore.WarnLevel, "stream ended in an error"
+	case res.ZeroUsagePassed:
+		return zapcore.WarnLevel, "answer passed with text and a usage of zero tokens, which may be a crash; see zero_usage"
+	case res.Imitations > 0:
+		return zapcore.InfoLevel, "answer had tool markers that the model only imitated"
+	case res.Unexamined > 0:
+		return zapcore.InfoLevel, "stream had frames larger than max_frame, which passed unexamined"
+	}
+	if res.Whole {
+		return zapcore.DebugLevel, "answer ended"
+	}
+	return zapcore.DebugLevel, "stream ended"
+}
+
+// Upstream names the server that answered, the host and port that reverse_proxy
+// chose, "" when another handler answered (caddy reverseproxy.go:691).
+func Upstream(r *http.Request) string {
+	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	if !ok {
+		return ""
+	}
+	hostport, _ := repl.GetString("http.reverse_proxy.upstream.hostport")
+	return bounded.Name(hostport)
+}

@@ -1,0 +1,194 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// logEnd returns what the end of a stream logs at the level and above.
+func logEnd(level zapcore.Level, res proxy.Result) []observer.LoggedEntry {
+	core, logs := observer.New(level)
+	h := &Observer{Process: NewProcess(), Logger: zap.New(core)}
+	h.end(httptest.NewRequest("POST", "/v1/chat/completions", nil), res)
+	return logs.AllUntimed()
+}
+
+func TestEndIsLoggedAtTheLevelItDeserves(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		res     proxy.Result
+		level   zapcore.Level
+		message string
+	}{
+		{
+			"well", proxy.Result{Outcome: proxy.OutcomeOK, Status: 200},
+			zap.DebugLevel, "stream ended",
+		},
+		{
+			"client gone", proxy.Result{Outcome: proxy.OutcomeClientGone, Status: 200},
+			zap.DebugLevel, "client left",
+		},
+		{
+			"error",
+			proxy.Result{Summary: rewrite.Summary{Imitations: 1, ZeroUsagePassed: true}, Outcome: rewrite.CodeAborted, Status: 200},
+			zap.WarnLevel, "stream ended in an error",
+		},
+		{
+			"no answer", proxy.Result{Outcome: rewrite.CodeEmpty, Status: 200},
+			zap.WarnLevel, "answer said nothing or ended on a tool, and was ended with an error; see empty_answer",
+		},
+		{
+			"error before the stream", proxy.Result{Outcome: rewrite.CodeAborted, Status: 502},
+			zap.WarnLevel, "no stream came; answered with an error",
+		},
+		{
+			"error where no stream was asked for", proxy.Result{Outcome: rewrite.CodeAborted, Status: 502, Whole: true},
+			zap.WarnLevel, "no answer came; answered with an error",
+		},
+		{
+			"answer", proxy.Result{Summary: rewrite.Summary{Reasoning: 1}, Outcome: proxy.OutcomeOK, Status: 200, Whole: true},
+			zap.DebugLevel, "answer ended",
+		},
+		{
+			"zero usage",
+			proxy.Result{Summary: rewrite.Summary{ZeroUsagePassed: true, Imitations: 1}, Outcome: proxy.OutcomeOK, Status: 200},
+			zap.WarnLevel, "answer passed with text and a usage of zero tokens, which may be a crash; see zero_usage",
+		},
+		{
+			"imitations",
+			proxy.Result{Summary: rewrite.Summary{Imitations: 2}, Outcome: proxy.OutcomeOK, Status: 200},
+			zap.InfoLevel, "answer had tool markers that the model only imitated",
+		},
+		{
+			"unexamined",
+			proxy.Result{Summary: rewrite.Summary{Unexamined: 1}, Outcome: proxy.OutcomeOK, Status: 200},
+			zap.InfoLevel, "stream had frames larger than max_frame, which passed unexamined",
+		},
+		{
+			"agent failed",
+			proxy.Result{Summary: rewrite.Summary{Code: rewrite.CodeAgentIncomplete}, Outcome: rewrite.CodeAgentIncomplete, Status: 502},
+			zap.WarnLevel, "agent failed and said stop; answered with an error",
+		},
+		{
+			"compressed", proxy.Result{Outcome: proxy.OutcomeEncoded, Status: 200},
+			zap.WarnLevel, "event stream is compressed by upstream and passes unrepaired",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			entries := logEnd(zap.DebugLevel, c.res)
+			if len(entries) != 1 || entries[0].Level != c.level || entries[0].Message != c.message {
+				t.Fatalf("logged %v, want one line at %v: %s", entries, c.level, c.message)
+			}
+			if above := logEnd(c.level+1, c.res); len(above) != 0 {
+				t.Errorf("logged %v above %v", above, c.level)
+			}
+		})
+	}
+}
+
+func TestEndIsLoggedWithWhatIsKnown(t *testing.T) {
+	entries := logEnd(zap.WarnLevel, proxy.Result{
+		Summary: rewrite.Summary{
+			ID: "chatcmpl-1", Model: strings.Repeat("é", 256), FinishReason: "error",
+			Code: "upstream_aborted", Chunks: 7, Tools: 2, Imitations: 1, Reasoning: 5, Unexamined: 3,
+		},
+		Upstream: "127.0.0.1:8642",
+		Outcome:  "upstream_aborted",
+		Status:   200,
+		Err:      errors.New("connection reset"),
+		Duration: 1500 * time.Millisecond,
+	})
+	if len(entries) != 1 {
+		t.Fatalf("logged %v, want one line", entries)
+	}
+	got := entries[0].ContextMap()
+	for field, want := range map[string]any{
+		"completion_id": "chatcmpl-1",
+		"model":         strings.Repeat("é", 256/2),
+		"upstream":      "127.0.0.1:8642",
+		"outcome":       "upstream_aborted",
+		"status":        int64(200),
+		"error":         "connection reset",
+		"finish_reason": "error",
+		"chunks":        int64(7),
+		"tools":         int64(2),
+		"imitations":    int64(1),
+		"reasoning":     int64(5),
+		"unexamined":    int64(3),
+		"seconds":       1.5,
+	} {
+		if got[field] != want {
+			t.Errorf("%s is %v, want %v", field, got[field], want)
+		}
+		delete(got, field)
+	}
+	if len(got) != 0 {
+		t.Errorf("fields that nothing is known of: %v", got)
+	}
+}
+
+func TestEndByAnAbortIsLoggedWithoutIt(t *testing.T) {
+	entries := logEnd(zap.WarnLevel, proxy.Result{Outcome: rewrite.CodeAborted, Status: 200, Err: http.ErrAbortHandler})
+	if len(entries) != 1 {
+		t.Fatalf("logged %v, want one line", entries)
+	}
+	if err, ok := entries[0].ContextMap()["error"]; ok {
+		t.Errorf("logged error %v", err)
+	}
+}
+
+func TestEndAddsItsOutcomeToTheAccessLog(t *testing.T) {
+	extra := new(caddyhttp.ExtraLogFields)
+	r := httptest.NewRequest("POST", "/v1/chat/completions", nil)
+	r = r.WithContext(context.WithValue(r.Context(), caddyhttp.ExtraLogFieldsCtxKey, extra))
+	h := newObserver()
+	h.end(r, proxy.Result{Summary: rewrite.Summary{Tools: 7}, Outcome: "some_outcome"})
+
+	// Only Caddy can read them.
+	fields := reflect.ValueOf(extra).Elem().FieldByName("fields")
+	if fields.Len() != 2 {
+		t.Fatalf("%d fields, want 2", fields.Len())
+	}
+	for i, want := range []struct {
+		key, text string
+		number    int64
+	}{{"hermes_outcome", "some_outcome", 0}, {"hermes_tools", "", 7}} {
+		f := fields.Index(i)
+		if f.FieldByName("Key").String() != want.key || f.FieldByName("String").String() != want.text || f.FieldByName("Integer").Int() != want.number {
+			t.Errorf("field %d is %v, want %v", i, f, want)
+		}
+	}
+}
+
+func TestCompressedStreamIsLoggedAsAWarningOnce(t *testing.T) {
+	core, logs := observer.New(zap.DebugLevel)
+	h := &Observer{Process: NewProcess(), Logger: zap.New(core)}
+	for range 3 {
+		h.end(httptest.NewRequest(http.MethodPost, "/", nil), proxy.Result{Outcome: proxy.OutcomeEncoded, Status: 200})
+	}
+	if n := logs.FilterLevelExact(zap.WarnLevel).Len(); n != 1 || logs.Len() != 3 {
+		t.Errorf("%d warnings in %d lines, want 1 in 3", n, logs.Len())
+	}
+}
+
+func TestErrorIsLoggedWithoutWhereInCaddyItWasMade(t *testing.T) {
+	err := caddyhttp.Error(http.StatusBadGateway, errors.New("dial tcp: connection refused"))
+	entries := logEnd(zap.WarnLevel, proxy.Result{Outcome: rewrite.CodeAborted, Status: 502, Err: err})
+	if got := entries[0].ContextMap()["error"]; got != "dial tcp: connection refused" {
+		t.Errorf("error is %v", got)
+	}
+}

@@ -1,0 +1,184 @@
+package telemetry
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// genAIBuckets are the bounds in seconds that OpenTelemetry's conventions for
+// generative AI give the histograms of clients.
+var genAIBuckets = []float64{0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92}
+
+// longBuckets go on to more than two hours, for agents and tools take longer
+// than the models that the conventions were made for.
+var longBuckets = append(slices.Clone(genAIBuckets), 163.84, 327.68, 655.36, 1310.72, 2621.44, 5242.88, 10485.76)
+
+// operation is the name of an operation, as those conventions know it.
+type operation string
+
+// The operations of the streams that are looked at: chat completions, and the
+// responses and runs of an agent.
+const (
+	operationChat  operation = "chat"
+	operationAgent operation = "invoke_agent"
+)
+
+// operationOf returns the operation that a stream is of.
+func operationOf(k proxy.Kind) operation {
+	if k == proxy.KindChat {
+		return operationChat
+	}
+	return operationAgent
+}
+
+// provider is the attribute gen_ai.provider.name.
+const provider = "hermes"
+
+// outcomes are the values of the label outcome.
+var outcomes = []string{
+	proxy.OutcomeOK, proxy.OutcomeClientGone, proxy.OutcomeEncoded,
+	rewrite.CodeAborted, rewrite.CodeIncomplete, rewrite.CodeTimeout, rewrite.CodeCrashed, rewrite.CodeEmpty,
+	rewrite.CodeAgentError, rewrite.CodeAgentIncomplete, rewrite.CodeShutdown,
+}
+
+// metrics are counted for all configurations of the process, so that a reload
+// resets none. They are registered with the registry of each configuration,
+// which Caddy makes anew.
+type metrics struct {
+	active      prometheus.Gauge
+	streams     *prometheus.CounterVec
+	answers     *prometheus.CounterVec
+	toolEvents  *prometheus.CounterVec
+	markers     prometheus.Counter
+	imitations  prometheus.Counter
+	reasoning   prometheus.Counter
+	histories   prometheus.Counter
+	healed      prometheus.Counter
+	unexamined  prometheus.Counter
+	keepalives  prometheus.Counter
+	firstChunk  *prometheus.HistogramVec
+	outputChunk *paceHistogram
+	duration    *prometheus.HistogramVec
+	tool        prometheus.Histogram
+}
+
+func newMetrics(live *liveStreams) *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "caddy", Subsystem: "hermes", Name: name, Help: help})
+	}
+	m := &metrics{
+		active: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "caddy", Subsystem: "hermes", Name: "streams_active", Help: "Number of streams that are open.",
+		}),
+		streams: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "caddy", Subsystem: "hermes", Name: "streams_total",
+			Help: "Counter of streams that have ended, and of requests that were answered with an error instead of a stream, by outcome.",
+		}, []string{"outcome"}),
+		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "caddy", Subsystem: "hermes", Name: "answers_total",
+			Help: "Counter of chat completions that were not streamed, or were answered with an error, by outcome.",
+		}, []string{"outcome"}),
+		toolEvents: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "caddy", Subsystem: "hermes", Name: "tool_events_total",
+			Help: "Counter of starts and ends of tools, by what said so.",
+		}, []string{"status", "source"}),
+		markers:     counter("markers_total", "Counter of tool markers that were taken out of the text and started a tool."),
+		imitations:  counter("imitations_total", "Counter of markers that were taken out of the text and started no tool."),
+		reasoning:   counter("reasoning_total", "Counter of stretches of reasoning between tags that were taken out of the text."),
+		histories:   counter("histories_healed_total", "Counter of requests whose history had markers in it, which were removed."),
+		healed:      counter("history_markers_total", "Counter of markers that were removed from the histories of requests."),
+		unexamined:  counter("frames_unexamined_total", "Counter of frames that were larger than max_frame and passed unexamined."),
+		keepalives:  counter("keepalives_total", "Counter of keepalives that were sent."),
+		firstChunk:  genAI("time_to_first_chunk_seconds", "Time from the request to the first chunk of a stream.", genAIBuckets),
+		outputChunk: newPaceHistogram(live),
+		duration:    genAI("duration_seconds", "Time from the request to the end of a stream.", longBuckets, "error_type"),
+		tool: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "caddy", Subsystem: "hermes", Name: "tool_duration_seconds",
+			Help: "Time between the start of a tool and its end, which may be inferred.", Buckets: longBuckets,
+		}),
+	}
+	for _, o := range outcomes {
+		m.streams.WithLabelValues(o) // so that the first of a kind is an increase
+		m.answers.WithLabelValues(o)
+	}
+	for _, source := range rewrite.ToolSources() {
+		for _, completed := range []bool{false, true} {
+			if source.Tells(completed) {
+				m.toolEvents.WithLabelValues(status(completed), string(source))
+			}
+		}
+	}
+	return m
+}
+
+// genAI returns a histogram of OpenTelemetry's, named as its exporter for
+// Prometheus names it, with the attributes that its conventions require and
+// more. What upstream or a client may choose is no label.
+func genAI(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "gen_ai", Subsystem: "client_operation", Name: name, Help: help, Buckets: buckets,
+		ConstLabels: prometheus.Labels{"gen_ai_provider_name": provider},
+	}, append([]string{"gen_ai_operation_name"}, labels...))
+}
+
+// Register registers the metrics with the registry of a configuration, unless another
+// handler of it has. One that cannot be registered keeps none of the others out.
+func (p *Process) Register(registry prometheus.Registerer) error {
+	m := p.metrics
+	var failed []error
+	for _, c := range []prometheus.Collector{
+		m.active, m.streams, m.answers, m.toolEvents, m.markers, m.imitations, m.reasoning, m.histories, m.healed,
+		m.unexamined, m.keepalives, m.firstChunk, m.outputChunk, m.duration, m.tool,
+	} {
+		var again prometheus.AlreadyRegisteredError
+		if err := registry.Register(c); err != nil && !errors.As(err, &again) {
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// ended counts the end of a stream, or an answer.
+func (m *metrics) ended(res proxy.Result) {
+	counter := m.streams
+	if res.Whole {
+		counter = m.answers
+	}
+	counter.WithLabelValues(outcomeLabel(res.Outcome)).Inc()
+	m.markers.Add(float64(res.Markers))
+	m.imitations.Add(float64(res.Imitations))
+	m.reasoning.Add(float64(res.Reasoning))
+	m.unexamined.Add(float64(res.Unexamined))
+	m.keepalives.Add(float64(res.Keepalives))
+}
+
+// took observes how long a stream took. Its error is the outcome, none for one
+// that came to its end. That of a client that left is apart, for it is shorter.
+func (m *metrics) took(o operation, res proxy.Result) {
+	kind := outcomeLabel(res.Outcome)
+	if res.Outcome == proxy.OutcomeOK || res.Outcome == proxy.OutcomeEncoded {
+		kind = ""
+	}
+	m.duration.WithLabelValues(string(o), kind).Observe(res.Duration.Seconds())
+}
+
+// outcomeLabel bounds the label outcome.
+func outcomeLabel(outcome string) string {
+	if slices.Contains(outcomes, outcome) {
+		return outcome
+	}
+	return "other"
+}
+
+// status returns the status of a tool event as it is on the wire.
+func status(completed bool) string {
+	if completed {
+		return "completed"
+	}
+	return "running"
+}

@@ -1,0 +1,81 @@
+package telemetry
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+)
+
+func TestPaceBucketsAreTheConventions(t *testing.T) {
+	if len(genAIBuckets) != paceBuckets-1 {
+		t.Fatalf("%d bounds", len(genAIBuckets))
+	}
+	times := []time.Duration{-time.Second, 0, 1, time.Millisecond, time.Hour}
+	for _, bound := range genAIBuckets {
+		at := time.Duration(bound * float64(time.Second))
+		times = append(times, at-1, at, at+1)
+	}
+	for _, d := range times {
+		want, _ := slices.BinarySearch(genAIBuckets, d.Seconds())
+		if got := paceBucket(d); got != want {
+			t.Errorf("%v is in bucket %d, want %d", d, got, want)
+		}
+	}
+}
+
+// TestPaceIsThatOfAHistogram which is told of each chunk, also while streams are
+// open, and once they have ended.
+func TestPaceIsThatOfAHistogram(t *testing.T) {
+	h := newObserver()
+	want := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "want", Buckets: genAIBuckets})
+	at := time.Unix(1795164799, 0)
+	var streams []*stream
+	for range 3 {
+		streams = append(streams, begun(h, "/v1/chat/completions", at))
+	}
+	for i, gap := range []time.Duration{5, 10, 11, 300, 7, 90_000, 40} {
+		at = at.Add(gap * time.Millisecond)
+		for k, s := range streams {
+			s.Read(at, (i+1)*(k+1), sum{})
+			if i > 0 {
+				want.Observe((gap * time.Millisecond).Seconds())
+			}
+			for range k {
+				want.Observe(0)
+			}
+		}
+		compareHistograms(t, h.Process.metrics.outputChunk, want)
+	}
+	for _, s := range streams {
+		s.end(proxy.Result{})
+	}
+	compareHistograms(t, h.Process.metrics.outputChunk, want)
+}
+
+// compareHistograms wants both to say the same.
+func compareHistograms(t *testing.T, got, want prometheus.Collector) {
+	t.Helper()
+	var said [2]string
+	for i, c := range []prometheus.Collector{got, want} {
+		r := prometheus.NewPedanticRegistry()
+		r.MustRegister(c)
+		families, err := r.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			m := f.GetMetric()[0].GetHistogram()
+			m.CreatedTimestamp = nil
+			*m.SampleSum = math.Round(*m.SampleSum*1e9) / 1e9 // floats do not add up
+			said[i] = m.String()
+		}
+	}
+	if said[0] != said[1] {
+		t.Errorf("the histogram is\n%s\nwant\n%s", said[0], said[1])
+	}
+}

@@ -1,0 +1,106 @@
+package usage
+
+import (
+	"context"
+	"io/fs"
+	"sync"
+
+	"github.com/caddyserver/certmagic"
+)
+
+// fakeStorage is storage in memory that counts, fails and hangs on demand.
+type fakeStorage struct {
+	certmagic.Storage // nil: what is not below must not be called
+
+	mu      sync.Mutex
+	values  map[string]string
+	loads   int
+	stores  int
+	deletes int
+	fail    error
+	hang    chan struct{} // while not closed, calls wait; nil for never
+	loaded  chan struct{} // gets one for each load that has begun; nil for nobody
+}
+
+func (s *fakeStorage) Load(_ context.Context, key string) ([]byte, error) {
+	s.mu.Lock()
+	s.loads++
+	hang := s.hang
+	s.mu.Unlock()
+	if s.loaded != nil {
+		s.loaded <- struct{}{}
+	}
+	if hang != nil {
+		<-hang
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fail != nil {
+		return nil, s.fail
+	}
+	v, ok := s.values[key]
+	if !ok {
+		return nil, fs.ErrNotExist
+	}
+	return []byte(v), nil
+}
+
+func (s *fakeStorage) Store(_ context.Context, key string, value []byte) error {
+	s.mu.Lock()
+	s.stores++
+	hang := s.hang
+	s.mu.Unlock()
+	if hang != nil {
+		<-hang
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fail != nil {
+		return s.fail
+	}
+	if s.values == nil {
+		s.values = make(map[string]string)
+	}
+	s.values[key] = string(value)
+	return nil
+}
+
+func (s *fakeStorage) Delete(_ context.Context, key string) error {
+	s.mu.Lock()
+	s.deletes++
+	hang := s.hang
+	s.mu.Unlock()
+	if hang != nil {
+		<-hang
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fail != nil {
+		return s.fail
+	}
+	if _, ok := s.values[key]; !ok {
+		return fs.ErrNotExist
+	}
+	delete(s.values, key)
+	return nil
+}
+
+func (s *fakeStorage) setFail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = err
+}
+
+func (s *fakeStorage) counts() (loads, stores, values int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.loads, s.stores, len(s.values)
+}
+
+// has reports whether a pair is stored.
+func (s *fakeStorage) has(upstream, model string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.values[pairKey(upstream, model).path()]
+	return ok
+}

@@ -1,0 +1,309 @@
+package usage
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// clock is a clock that stands still until it is moved.
+type clock struct{ t time.Time }
+
+func (c *clock) now() time.Time { return c.t }
+
+// newUsage returns a store on storage with a memory of its own, its clock, and
+// what it logs.
+func newUsage(storage certmagic.Storage) (*Store, *clock, *observer.ObservedLogs) {
+	core, logs := observer.New(zap.DebugLevel)
+	c := &clock{time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)}
+	return &Store{
+		Memory:      &Memory{now: c.now},
+		Storage:     storage,
+		Logger:      zap.New(core),
+		lookupLimit: time.Hour,
+	}, c, logs
+}
+
+// written waits until everything reported so far has been written.
+func written(t *testing.T, s *Store) {
+	t.Helper()
+	s.Memory.Flush(time.Hour)
+	if s.Memory.queue.hung {
+		t.Fatal("the writer hangs")
+	}
+}
+
+func TestUsageIsKnownForThePairThatReportedIt(t *testing.T) {
+	s, _, logs := newUsage(new(fakeStorage))
+	if s.Reported("a:1", "m") {
+		t.Error("reported before the report")
+	}
+	s.Report("a:1", "m")
+	if !s.Reported("a:1", "m") {
+		t.Error("not reported after the report")
+	}
+	for _, other := range [][2]string{{"a:1", "n"}, {"b:1", "m"}, {"", "a:1m"}, {"a:1m", ""}, {"", ""}} {
+		if s.Reported(other[0], other[1]) {
+			t.Errorf("reported for %q, which has not", other)
+		}
+	}
+	if logs.Len() != 0 {
+		t.Errorf("logged %v although storage works", logs.All())
+	}
+}
+
+func TestUsageSurvivesARestart(t *testing.T) {
+	dir := &certmagic.FileStorage{Path: t.TempDir()}
+	s, _, _ := newUsage(dir)
+	s.Report("127.0.0.1:8642", "hermes-agent")
+	written(t, s)
+
+	again, _, _ := newUsage(dir)
+	if !again.Reported("127.0.0.1:8642", "hermes-agent") {
+		t.Error("forgotten after a restart")
+	}
+	if again.Reported("127.0.0.1:8642", "other") {
+		t.Error("another model is known after a restart")
+	}
+}
+
+func TestUsageIsOneSmallKeyForEachPair(t *testing.T) {
+	storage := new(fakeStorage)
+	s, _, _ := newUsage(storage)
+	s.Report("10.1.2.3:8642", "hermes-agent")
+	written(t, s)
+
+	// printf '10.1.2.3:8642\0hermes-agent' | sha256sum | cut -c -32
+	const key = "hermes/usage/6c034bab8ecfd2e14ea65b58105d2a81"
+	const want = `{"model":"hermes-agent","reported":"2026-11-20T09:00:00Z"}`
+	if got := storage.values[key]; got != want {
+		t.Errorf("storage has %v, want %s at %s", storage.values, want, key)
+	}
+	if len(storage.values) != 1 {
+		t.Errorf("%d keys, want 1", len(storage.values))
+	}
+}
+
+func TestUsageStoresAtMostTheBeginningOfALongModelName(t *testing.T) {
+	storage := new(fakeStorage)
+	s, _, _ := newUsage(storage)
+	model := strings.Repeat("é", 1<<19) // cut inside a character
+	s.Report("a:1", "x"+model)
+	written(t, s)
+	for _, v := range storage.values {
+		var r record
+		if err := json.Unmarshal([]byte(v), &r); err != nil {
+			t.Fatal(err)
+		}
+		if want := "x" + strings.Repeat("é", (maxUsageModel-1)/2); r.Model != want {
+			t.Errorf("model is stored as %q, want %q", r.Model, want)
+		}
+	}
+	if !s.Reported("a:1", "x"+model) || s.Reported("a:1", "x"+model+"é") {
+		t.Error("long names that begin alike are confused")
+	}
+}
+
+func TestUsageIsWrittenOnceForANewPair(t *testing.T) {
+	storage := new(fakeStorage)
+	s, _, _ := newUsage(storage)
+	for range 100 {
+		s.Report("a:1", "m")
+	}
+	s.Report("a:1", "n")
+	written(t, s)
+	if _, stores, _ := storage.counts(); stores != 2 {
+		t.Errorf("%d writes, want 2", stores)
+	}
+}
+
+func TestUsageThatStorageHasIsNotWrittenAgain(t *testing.T) {
+	storage := new(fakeStorage)
+	first, _, _ := newUsage(storage)
+	first.Report("a:1", "m")
+	written(t, first)
+
+	s, _, _ := newUsage(storage)
+	if !s.Reported("a:1", "m") {
+		t.Fatal("not in storage")
+	}
+	s.Report("a:1", "m")
+	written(t, s)
+	if loads, stores, _ := storage.counts(); stores != 1 || loads != 2 {
+		t.Errorf("%d loads and %d writes, want 2, of the pair and of its upstream, and 1", loads, stores)
+	}
+}
+
+func TestUsageLookupThatFoundNothingIsBelievedForAWhile(t *testing.T) {
+	storage := new(fakeStorage)
+	s, c, _ := newUsage(storage)
+	replica, _, _ := newUsage(storage)
+
+	for range 10 {
+		if s.Reported("a:1", "m") {
+			t.Fatal("reported before the report")
+		}
+	}
+	if loads, _, _ := storage.counts(); loads != 1 {
+		t.Errorf("%d lookups, want 1", loads)
+	}
+
+	replica.Report("a:1", "m")
+	written(t, replica)
+	c.t = c.t.Add(absentTime - 1)
+	if s.Reported("a:1", "m") {
+		t.Error("storage was asked again too early")
+	}
+	c.t = c.t.Add(1)
+	if !s.Reported("a:1", "m") {
+		t.Error("storage was not asked again")
+	}
+}
+
+func TestUsageReportOverridesALookupThatFoundNothing(t *testing.T) {
+	s, _, _ := newUsage(new(fakeStorage))
+	if s.Reported("a:1", "m") {
+		t.Fatal("reported before the report")
+	}
+	s.Report("a:1", "m")
+	if !s.Reported("a:1", "m") {
+		t.Error("the miss is still believed")
+	}
+}
+
+func TestUsageStorageFailureIsLoggedOnceAndHurtsNothing(t *testing.T) {
+	storage := &fakeStorage{fail: errors.New("disk full")}
+	s, _, logs := newUsage(storage)
+	if s.Reported("a:1", "m") {
+		t.Error("reported when storage fails")
+	}
+	s.Report("a:1", "m")
+	s.Report("a:1", "n")
+	written(t, s)
+	if !s.Reported("a:1", "m") || !s.Reported("a:1", "n") {
+		t.Error("forgotten because storage fails")
+	}
+	if s.Reported("a:1", "o") {
+		t.Error("reported when storage fails")
+	}
+	entries := logs.All()
+	if len(entries) != 1 || entries[0].Level != zap.WarnLevel {
+		t.Fatalf("logged %v, want one warning", entries)
+	}
+	if got := entries[0].ContextMap()["error"]; got != "disk full" {
+		t.Errorf("logged error %v, want storage's", got)
+	}
+}
+
+func TestUsageFailedWriteIsRetriedByALaterReport(t *testing.T) {
+	storage := &fakeStorage{fail: errors.New("disk full")}
+	s, c, _ := newUsage(storage)
+	s.Report("a:1", "m")
+	written(t, s)
+	storage.setFail(nil)
+
+	s.Report("a:1", "m")
+	written(t, s)
+	if _, stores, _ := storage.counts(); stores != 1 {
+		t.Errorf("%d writes, want no second one at once", stores)
+	}
+	c.t = c.t.Add(retryTime)
+	s.Report("a:1", "m")
+	written(t, s)
+	if _, stores, values := storage.counts(); stores != 2 || values != 1 {
+		t.Errorf("%d writes and %d values, want 2 and 1", stores, values)
+	}
+}
+
+func TestUsageStorageThatHangsDoesNotHoldUpAStream(t *testing.T) {
+	storage := &fakeStorage{hang: make(chan struct{}), loaded: make(chan struct{}, 10)}
+	s, _, logs := newUsage(storage)
+	s.lookupLimit = time.Millisecond
+
+	// All of these return, or the test does not.
+	if s.Reported("a:1", "m") {
+		t.Error("reported when storage hangs")
+	}
+	<-storage.loaded // which may begin late on a busy machine
+	s.lookupLimit = time.Hour
+	if s.Reported("a:1", "m") {
+		t.Error("reported when storage hangs")
+	}
+	if loads, _, _ := storage.counts(); loads != 1 {
+		t.Errorf("%d lookups of a pair whose lookup took too long, want 1", loads)
+	}
+	s.Report("a:1", "n")
+	if !s.Reported("a:1", "n") {
+		t.Error("not reported after the report")
+	}
+	s.Memory.Flush(time.Millisecond)
+	if !s.Memory.queue.hung {
+		t.Error("flush has not noticed that storage hangs")
+	}
+	s.Memory.Flush(time.Hour) // does not wait a second time
+	if n := logs.Len(); n != 1 {
+		t.Errorf("%d log entries, want 1", n)
+	}
+
+	close(storage.hang)
+	idle := s.Memory.idleChan()
+	if idle != nil {
+		<-idle
+	}
+	if _, _, values := storage.counts(); values != 1 {
+		t.Errorf("%d values after storage went on, want 1", values)
+	}
+}
+
+func TestUsageLookupsAreBounded(t *testing.T) {
+	storage := &fakeStorage{hang: make(chan struct{})}
+	s, _, _ := newUsage(storage)
+	s.lookupLimit = time.Millisecond
+	for i := range 3 * maxUsageLookups {
+		s.Reported("a:1", strings.Repeat("m", i))
+	}
+	if under := s.Memory.lookups.Load(); under != maxUsageLookups {
+		t.Errorf("%d lookups under way, want %d", under, maxUsageLookups)
+	}
+	close(storage.hang)
+}
+
+func TestUsageStorageThatCannotBeReadIsNotTakenForAReport(t *testing.T) {
+	// A file where a directory should be: FileStorage.Exists says true here.
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "hermes"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, _, logs := newUsage(&certmagic.FileStorage{Path: dir})
+	if s.Reported("a:1", "m") {
+		t.Error("reported because storage cannot be read")
+	}
+	if logs.Len() != 1 {
+		t.Errorf("logged %v, want one warning", logs.All())
+	}
+}
+
+func TestUsageValueThatIsNoRecordIsNotTakenForAReport(t *testing.T) {
+	storage := &fakeStorage{values: map[string]string{pairKey("a:1", "m").path(): "torn {"}}
+	s, _, logs := newUsage(storage)
+	if s.Reported("a:1", "m") {
+		t.Error("reported because of a torn value")
+	}
+	if logs.Len() != 1 {
+		t.Errorf("logged %v, want one warning", logs.All())
+	}
+	s.Report("a:1", "m")
+	written(t, s)
+	again, _, _ := newUsage(storage)
+	if !again.Reported("a:1", "m") {
+		t.Error("the torn value was not replaced")
+	}
+}

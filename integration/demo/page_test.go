@@ -1,0 +1,283 @@
+package demo
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/browser"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+)
+
+// demoPage starts caddy hermes-demo with a page and returns its URL.
+func demoPage(t testing.TB, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(sidecar.Binary(t), append([]string{"hermes-demo", "--page", "--page-addr", "127.0.0.1:0"}, args...)...)
+	cmd.Env = sidecar.Environment(t.TempDir())
+	cmd.Stderr = os.Stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(os.Interrupt)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the demo's exit: %v", err)
+		}
+	})
+	in := bufio.NewScanner(stdout)
+	for in.Scan() {
+		if m := regexp.MustCompile(`in a browser: (http://\S+/)$`).FindStringSubmatch(in.Text()); m != nil {
+			return m[1]
+		}
+	}
+	t.Fatal("the demo names no page")
+	return ""
+}
+
+// openPage opens the page, which plays the first recording by itself, and
+// returns when it has been played.
+func openPage(t *testing.T, args ...string) (*browser.Tab, string) {
+	t.Helper()
+	b := browser.New(t, 1280, 900)
+	page := demoPage(t, args...)
+	b.Do(chromedp.Navigate(page))
+	b.Wait(bothEnded)
+	return b, page
+}
+
+// bothEnded is true once both answers are there.
+const bothEnded = `["without", "with"].every((side) =>
+	document.querySelector("#" + side + "-verdict li:nth-child(3)") &&
+	document.getElementById(side + "-answer").getAttribute("aria-busy") === "false")`
+
+// playRecording chooses a recording with the pointer, which plays it.
+func playRecording(b *browser.Tab, name string) {
+	b.T.Helper()
+	b.Click(`input[value="` + name + `"]`)
+	b.Wait(`document.querySelector("#with-verdict").innerText.includes("Streaming")`)
+	b.Wait(bothEnded)
+}
+
+// verdict are the three facts of a side, and whether each is good.
+func verdict(b *browser.Tab, side string) string {
+	b.T.Helper()
+	return browser.Eval[string](b, `[...document.querySelectorAll("#`+side+`-verdict li")].map((li) => li.className + ": " + li.lastChild.innerText.replace(/\s+/g, " ")).join("\n")`)
+}
+
+// Each recording shows the fault on the left and its repair on the right.
+func TestPageShowsBothSides(t *testing.T) {
+	b, page := openPage(t, "--speed", "2")
+	for _, test := range []struct {
+		name          string // "" for the one that plays by itself
+		without, with string // the facts
+		leaks         int    // marked in the text on the left
+		cards, done   int    // on the left
+		repaired      int    // cards on the right, all completed or, where it crashed, interrupted
+	}{
+		{"", "bad: Bad: 4 tool markers in the text\nbad: Bad: No tool card, though 4 tools ran\ngood: Good: Ends in “stop”",
+			"good: Good: Clean text\ngood: Good: 4 tools, all completed\ngood: Good: Ends in “stop”", 4, 0, 0, 4},
+		{"endless_cards", "good: Good: Clean text\nbad: Bad: 3 of 3 cards spin for ever\ngood: Good: Ends in “stop”",
+			"good: Good: Clean text\ngood: Good: 3 tools, all completed\ngood: Good: Ends in “stop”", 0, 3, 0, 3},
+		{"think_tags", "bad: Bad: Thoughts in the text\nneutral: No tools\ngood: Good: Ends in “stop”",
+			"good: Good: Clean text\nneutral: No tools\ngood: Good: Ends in “stop”", 1, 0, 0, 0},
+		{"model_imitates", "bad: Bad: 1 tool marker in the text\nneutral: No tools\ngood: Good: Ends in “stop”",
+			"good: Good: Clean text\nneutral: No tools\ngood: Good: Ends in “stop”", 1, 0, 0, 0},
+		{"endless_crash", "good: Good: Clean text\nbad: Bad: Its card spins for ever\nbad: Bad: The agent crashed, and it says “stop”",
+			"good: Good: Clean text\ngood: Good: 1 tool, interrupted\ngood: Good: Ends in an error that says why: agent_crashed", 0, 1, 0, 1},
+		{"crash_immediate", "neutral: No text\nneutral: No tools\nbad: Bad: The agent crashed, and it says “stop”",
+			"neutral: No text\nneutral: No tools\ngood: Good: Ends in an error that says why: agent_crashed", 0, 0, 0, 0},
+		{"inline_code", "good: Good: Clean text\nneutral: No tools\ngood: Good: Ends in “stop”",
+			"good: Good: Clean text\nneutral: No tools\ngood: Good: Ends in “stop”", 0, 0, 0, 0},
+	} {
+		if test.name != "" {
+			playRecording(b, test.name)
+		}
+		if got := verdict(b, "without"); got != test.without {
+			t.Errorf("%s: without the sidecar\n%s\nwant\n%s", test.name, got, test.without)
+		}
+		if got := verdict(b, "with"); got != test.with {
+			t.Errorf("%s: with the sidecar\n%s\nwant\n%s", test.name, got, test.with)
+		}
+		completed, interrupted := test.repaired, 0
+		if strings.Contains(test.with, "interrupted") {
+			completed, interrupted = 0, test.repaired
+		}
+		for selector, want := range map[string]int{
+			".without .leak": test.leaks, ".with .leak": 0,
+			".without .card": test.cards, ".without .card.completed": test.done,
+			".with .card": test.repaired, ".with .card.completed": completed, ".with .card.interrupted": interrupted,
+		} {
+			if got := b.Count(selector); got != want {
+				t.Errorf("%s: %d of %s, want %d", test.name, got, selector, want)
+			}
+		}
+	}
+	b.CheckQuiet(page)
+}
+
+// The text is upstream's on the left and clean on the right, and cards say
+// how long their tool took.
+func TestPageShowsTextAndCards(t *testing.T) {
+	b, page := openPage(t)
+	left, right := b.Text("#without-answer"), b.Text("#with-answer")
+	for _, want := range []string{"`🔍 caddy sse proxy`", "`📖 /etc/hostname`", "Reading the file now."} {
+		if !strings.Contains(left, want) {
+			t.Errorf("no %q in\n%s", want, left)
+		}
+	}
+	if strings.Contains(right, "`") || !strings.Contains(right, "Reading the file now.") {
+		t.Errorf("on the right\n%s", right)
+	}
+	took := b.Text(".with .card .state")
+	if !strings.Contains(took, "completed in 0.") && !strings.Contains(took, "completed in 1.") {
+		t.Errorf("the first card says %q", took)
+	}
+	b.CheckQuiet(page)
+}
+
+// Reasoning is folded, and unfolds.
+func TestPageFoldsReasoning(t *testing.T) {
+	b, page := openPage(t, "--speed", "4")
+	playRecording(b, "think_tags")
+	if left := b.Text("#without-answer"); !strings.Contains(left, "<think>secret plan</think>") {
+		t.Errorf("on the left\n%s", left)
+	}
+	right := b.Text("#with-answer")
+	if strings.Contains(right, "secret") || !strings.Contains(right, "Reasoning") || !strings.Contains(right, "Answer 42") {
+		t.Errorf("folded:\n%s", right)
+	}
+	b.Click(".with .reasoning summary")
+	if right = b.Text("#with-answer"); !strings.Contains(right, "secret plan") {
+		t.Errorf("unfolded:\n%s", right)
+	}
+	b.CheckQuiet(page)
+}
+
+// The button kills the backend for both connections of the run, and only one
+// of the two clients is told.
+func TestPageKillsTheBackend(t *testing.T) {
+	b, page := openPage(t, "--speed", "2")
+	if got := browser.Eval[string](b, `document.getElementById("kill").getAttribute("aria-disabled")`); got != "true" {
+		t.Errorf("the button is not disabled behind the end: %q", got)
+	}
+	b.Click(`input[value="slow_tool"]`)
+	b.Wait(`document.querySelector(".with .card.running") && document.querySelector(".without .leak")`)
+	b.Picture("running")
+	b.Click("#kill")
+	b.Wait(bothEnded)
+	if got, want := verdict(b, "without"), "bad: Bad: 1 tool marker in the text\nbad: Bad: No tool card, though 1 tool ran\nbad: Bad: Breaks off, and nobody says why"; got != want {
+		t.Errorf("without the sidecar\n%s\nwant\n%s", got, want)
+	}
+	if got, want := verdict(b, "with"), "good: Good: Clean text\ngood: Good: 1 tool, interrupted\ngood: Good: Ends in an error that says why: upstream_aborted"; got != want {
+		t.Errorf("with the sidecar\n%s\nwant\n%s", got, want)
+	}
+	if got := b.Text(".with .failure"); !strings.Contains(got, "connection to the agent was lost") || !strings.Contains(got, "upstream_aborted") {
+		t.Errorf("the error is %q", got)
+	}
+	// That is the browser's own word on the connection that broke.
+	b.CheckQuiet(page, "ERR_INCOMPLETE_CHUNKED_ENCODING ("+page+"without/")
+}
+
+// The drawer has the frames of both sides, as text, and says what differs.
+func TestPageShowsRawFrames(t *testing.T) {
+	b, page := openPage(t, "--speed", "4")
+	playRecording(b, "one_tool")
+	if got, want := b.Text("#tally"), "8 the same, 0 changed, 1 taken out, 2 added"; got != want {
+		t.Errorf("the tally is %q, want %q", got, want)
+	}
+	if b.Count("#frames li") != 0 {
+		t.Error("the drawer is filled while it is closed")
+	}
+	b.Click("#drawer summary")
+	b.Wait(`document.querySelectorAll("#frames li").length === 11`)
+	kinds := browser.Eval[string](b, `[...document.querySelectorAll("#frames .kind")].map((k) => k.textContent).join()`)
+	if want := "same,same,same,taken out,added,added,same,same,same,same,same"; kinds != want {
+		t.Errorf("kinds %s, want %s", kinds, want)
+	}
+	if got := b.Text("#frames .added pre"); !strings.HasPrefix(got, "event: hermes.tool.progress\ndata: {") {
+		t.Errorf("the added frame is %q", got)
+	}
+	playRecording(b, "endless_cards")
+	if got, want := b.Text("#tally"), "7 the same, 3 changed, 0 taken out, 3 added"; got != want {
+		t.Errorf("the tally is %q, want %q", got, want)
+	}
+	if got := b.Text("#frames .changed .cell:nth-child(3) mark"); !strings.Contains(got, `"id":"chatcmpl-`) {
+		t.Errorf("what has changed is %q", got)
+	}
+	b.CheckQuiet(page)
+}
+
+// Everything can be done without a pointer.
+func TestPageWorksWithTheKeyboard(t *testing.T) {
+	b, page := openPage(t, "--speed", "4")
+	focused := func() string {
+		t.Helper()
+		return browser.Eval[string](b, `document.activeElement.id || document.activeElement.value || document.activeElement.localName`)
+	}
+	press := func(keys string) {
+		t.Helper()
+		b.Do(chromedp.KeyEvent(keys))
+	}
+	press(kb.Tab)
+	if got := focused(); got != "seq_tools" {
+		t.Fatalf("the first is %q, want the recordings", got)
+	}
+	press(kb.ArrowRight)
+	press(kb.ArrowRight)
+	press(kb.ArrowRight)
+	if got := focused(); got != "think_tags" {
+		t.Fatalf("three further is %q", got)
+	}
+	if got := verdict(b, "without"); !strings.Contains(got, "4 tool markers") {
+		t.Error("an arrow key has played a recording")
+	}
+	order := []string{"prompt", "send", "kill", "slow", "summary"}
+	for _, want := range order {
+		press(kb.Tab)
+		if got := focused(); got != want {
+			t.Errorf("focus on %q, want %q", got, want)
+		}
+		if browser.Eval[string](b, `getComputedStyle(document.activeElement).outlineStyle`) != "solid" {
+			t.Errorf("the focus on %s is not visible", want)
+		}
+	}
+	press(kb.Enter) // opens the drawer
+	b.Wait(`document.getElementById("drawer").open`)
+
+	browser.Eval[any](b, `document.getElementById("prompt").focus()`)
+	press("?")
+	press(kb.Enter)
+	b.Wait(`document.querySelector("#with-question").innerText === "What is the answer??"`)
+	b.Wait(bothEnded)
+	if got := b.Text("#with-answer"); !strings.Contains(got, "Answer 42") {
+		t.Errorf("the answer is %q", got)
+	}
+	if got := b.Text("#status"); !strings.Contains(got, "With the sidecar: Clean text, No tools, Ends in “stop”.") {
+		t.Errorf("the status is %q", got)
+	}
+
+	browser.Eval[any](b, `document.querySelector('input[value="endless_slow"]').focus()`)
+	press(" ") // chooses it
+	press(kb.Enter)
+	b.Wait(`document.querySelector(".with .card.running")`)
+	browser.Eval[any](b, `document.getElementById("kill").focus()`)
+	press(" ")
+	b.Wait(bothEnded)
+	if got := b.Text(".with .failure"); !strings.Contains(got, "upstream_aborted") {
+		t.Errorf("the error is %q", got)
+	}
+	if got := focused(); got != "kill" {
+		t.Errorf("the focus has gone to %q", got)
+	}
+	b.CheckQuiet(page, "ERR_INCOMPLETE_CHUNKED_ENCODING ("+page+"without/")
+}

@@ -1,0 +1,282 @@
+package deployment
+
+import (
+	"crypto/x509"
+	"debug/elf"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
+)
+
+// outside is an address that .ci/image gives the loopback interface of the tests'
+// network beside 127.0.0.1: what a client outside of the container connects to.
+const outside = "10.213.86.43"
+
+// imageMax is how large the image may become before somebody has to look why.
+const imageMax = 50 << 20
+
+// The image holds the binary, its configuration, certificates, a user and a
+// license, all of root's and none to be written to but /data.
+func TestImageHoldsNothingElse(t *testing.T) {
+	i := built(t)
+	want := map[string]string{
+		".": "dir", "LICENSE": "-rw-r--r--", "data": "drwxr-xr-x of the user",
+		"etc": "dir", "etc/passwd": "-rw-r--r--", "etc/group": "-rw-r--r--",
+		"etc/hermes-sidecar": "dir", "etc/hermes-sidecar/Caddyfile": "-rw-r--r--",
+		"etc/ssl": "dir", "etc/ssl/certs": "dir", "etc/ssl/certs/ca-certificates.crt": "-rw-r--r--",
+		"usr": "dir", "usr/bin": "dir", "usr/bin/hermes-sidecar": "-rwxr-xr-x",
+	}
+	have, size := map[string]string{}, int64(0)
+	err := filepath.WalkDir(i.root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		name, _ := filepath.Rel(i.root, path)
+		what := info.Mode().String()
+		if d.IsDir() && info.Mode().Perm()&0o022 == 0 && info.Mode().Perm()&0o555 == 0o555 && name != "data" {
+			what = "dir"
+		}
+		switch o := info.Sys().(*syscall.Stat_t); {
+		case o.Uid == 65532 && o.Gid == 65532:
+			what += " of the user"
+		case o.Uid != 0 || o.Gid != 0:
+			what += " of somebody"
+		}
+		have[name] = what
+		if !d.IsDir() {
+			size += info.Size()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(have, want) {
+		t.Errorf("the image has\n%v\nwant\n%v", have, want)
+	}
+	t.Logf("%.1f MB", float64(size)/1e6)
+	if size > imageMax {
+		t.Errorf("the image has %d bytes, more than %d", size, imageMax)
+	}
+	checkFile(t, filepath.Join(i.root, "etc/hermes-sidecar/Caddyfile"), harness.Path("deploy/image/Caddyfile"))
+	checkFile(t, filepath.Join(i.root, "LICENSE"), harness.Path("LICENSE"))
+	pem, err := os.ReadFile(filepath.Join(i.root, "etc/ssl/certs/ca-certificates.crt"))
+	if err != nil || !x509.NewCertPool().AppendCertsFromPEM(pem) {
+		t.Errorf("no CA certificates: %v", err)
+	}
+}
+
+func checkFile(t *testing.T, file, source string) {
+	t.Helper()
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Error(err)
+	}
+	if string(got) != harness.ReadFile(t, source) {
+		t.Errorf("%s is not %s", file, source)
+	}
+}
+
+// The binary needs no library and no interpreter.
+func TestImageBinaryIsStatic(t *testing.T) {
+	f, err := elf.Open(filepath.Join(built(t).root, "usr/bin/hermes-sidecar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	libraries, _ := f.ImportedLibraries()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
+			t.Errorf("it has a segment %s", p.Type)
+		}
+	}
+	if len(libraries) > 0 || f.Section(".symtab") != nil {
+		t.Errorf("libraries %q, symbols %v", libraries, f.Section(".symtab") != nil)
+	}
+}
+
+func TestImageConfiguration(t *testing.T) {
+	i := built(t)
+	const bin = "/usr/bin/hermes-sidecar"
+	for name, v := range map[string][2]any{
+		"user":         {i.User, "65532:65532"},
+		"entrypoint":   {i.Entrypoint, []string{bin}},
+		"command":      {i.Cmd, []string{"run", "--config", "/etc/hermes-sidecar/Caddyfile", "--adapter", "caddyfile"}},
+		"health check": {i.Healthcheck.Test, []string{"CMD", bin, "hermes-health"}},
+		"stop signal":  {i.StopSignal, "SIGTERM"},
+		"ports":        {i.ExposedPorts, map[string]struct{}{"8643/tcp": {}, "8644/tcp": {}}},
+		"volumes":      {len(i.Volumes), 0},
+		"variables":    {strings.Join(i.Env, " "), "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/data TMPDIR=/data XDG_DATA_HOME=/data XDG_CONFIG_HOME=/data"},
+	} {
+		if !reflect.DeepEqual(v[0], v[1]) {
+			t.Errorf("%s %q, want %q", name, v[0], v[1])
+		}
+	}
+	for label, pattern := range map[string]string{
+		"title": "^hermes-sidecar$", "description": "Hermes", "licenses": "^Apache-2.0$",
+		"source":  "^https://github.com/hermes-sidecar/hermes-sidecar$",
+		"version": "^v0.0.0-ci$", "revision": "^[0-9a-f]{40}$",
+	} {
+		if value := i.Labels["org.opencontainers.image."+label]; !regexp.MustCompile(pattern).MatchString(value) {
+			t.Errorf("label %s is %q", label, value)
+		}
+	}
+	out, err := i.command(container{}, bin, "version").Output()
+	if err != nil || !strings.HasPrefix(string(out), "hermes-sidecar v0.0.0-ci, Caddy v2.") {
+		t.Errorf("version: %v %q", err, out)
+	}
+}
+
+// It serves as it is, told nothing but where Hermes is: on every interface, as
+// its user, without any capability, and with nothing to write to.
+func TestImageServes(t *testing.T) {
+	i := built(t)
+	if healthy, said := i.health(t); healthy || strings.Count(said, "\n") != 1 || !strings.Contains(said, "connection refused") {
+		t.Errorf("nothing runs: healthy %v, %q", healthy, said)
+	}
+	up := upstream.New(t, upstream.Library(hermes.Recordings(t, hermes.Chats), upstream.ByFrame).Play)
+	s := i.serve(t, container{env: []string{"HERMES_UPSTREAM=" + up.Addr}})
+	for _, host := range []string{"127.0.0.1", outside} {
+		c := client.New(t, "http://"+host+":8643")
+		c.Play("g0-v0.8.0/one_tool").CheckRepaired(t)
+		c.Play("g0-v0.8.0/crash_in_tool").Answer().CheckError(t, "agent_crashed")
+	}
+	if healthy, said := i.health(t); !healthy || said != "" {
+		t.Errorf("healthy %v, %q", healthy, said)
+	}
+	for path, want := range map[string]int{"/healthz": 200, "/metrics": 200, "/": 404, "/v1/chat/completions": 404} {
+		res, body := client.Get(t, http.DefaultClient, "http://"+outside+":8644"+path)
+		if res.StatusCode != want || path == "/metrics" && !strings.Contains(body, "caddy_hermes_streams_total{") {
+			t.Errorf("%s: %d %s", path, res.StatusCode, harness.Clip(body))
+		}
+	}
+	for field, want := range map[string]string{
+		"Uid": "65532 65532 65532 65532", "Gid": "65532 65532 65532 65532", "Groups": "", "NoNewPrivs": "1",
+		"CapEff": "0000000000000000", "CapPrm": "0000000000000000", "CapInh": "0000000000000000", "CapAmb": "0000000000000000",
+	} {
+		if got := s.Status(field); got != want {
+			t.Errorf("%s is %q, want %q", field, got, want)
+		}
+	}
+	// What it could not store it says once, as a warning, and no more.
+	if strings.Contains(s.Log.String(), `"level":"error"`) {
+		t.Error("there are errors in the log")
+	}
+	if n := strings.Count(s.Log.String(), "storage failed; streams go on"); n != 1 {
+		t.Errorf("%d warnings of storage, want 1", n)
+	}
+	s.Terminate()
+	s.Exit()
+}
+
+// HERMES_BIND closes the ports to other machines; both are then on one address.
+func TestImageBindsWhereItIsTold(t *testing.T) {
+	i := built(t)
+	up := upstream.New(t, upstream.Library(hermes.Recordings(t, hermes.Chats), upstream.ByFrame).Play)
+	i.serve(t, container{env: []string{"HERMES_UPSTREAM=" + up.Addr, "HERMES_BIND=127.0.0.1", "HERMES_HEALTH_BIND=127.0.0.1", "HERMES_PORT=9000"}})
+	client.New(t, "http://127.0.0.1:9000").Play("g3-v0.20.3/one_tool").Answer().CheckGood(t)
+	if healthy, said := i.health(t); !healthy {
+		t.Error(said)
+	}
+	for _, port := range []string{"9000", "8643", "8644"} {
+		if r, err := http.Get("http://" + outside + ":" + port + "/"); err == nil {
+			r.Body.Close()
+			t.Errorf("%s answers on port %s", outside, port)
+		}
+	}
+}
+
+// docker stop sends SIGTERM and kills after 10 seconds. By then a stream that does
+// not end has got its error, and the process has gone.
+func TestImageStopsBeforeDockerKills(t *testing.T) {
+	i := built(t)
+	up, _ := upstream.Held(t)
+	s := i.serve(t, container{env: []string{"HERMES_UPSTREAM=" + up.Addr}})
+	live := client.New(t, "http://127.0.0.1:8643").Chat()
+	live.Frame()
+	began := time.Now()
+	s.Terminate()
+	live.Answer().CheckError(t, "shutting_down")
+	if d := time.Since(began); d < 5*time.Second {
+		t.Errorf("the stream had only %v to end", d)
+	}
+	s.Exit()
+}
+
+// With a volume at /data the sidecar remembers which upstreams report usage.
+func TestImageKeepsUsageInAVolume(t *testing.T) {
+	i := built(t)
+	up := upstream.New(t, upstream.Library(hermes.Recordings(t, hermes.Chats), upstream.ByFrame).Play)
+	data := t.TempDir()
+	if err := os.Chown(data, 65532, 65532); err != nil {
+		t.Fatal(err)
+	}
+	s := i.serve(t, container{env: []string{"HERMES_UPSTREAM=" + up.Addr}, data: data})
+	client.New(t, "http://127.0.0.1:8643").Play("g0-v0.8.0/plain").Answer().CheckGood(t)
+	s.Terminate()
+	s.Exit()
+	if strings.Contains(s.Log.String(), "storage failed") {
+		t.Error("storage failed")
+	}
+	kept, err := filepath.Glob(filepath.Join(data, "caddy/hermes/usage/*"))
+	if err != nil || len(kept) != 1 {
+		t.Errorf("%v: %q", err, kept)
+	}
+}
+
+// Instead of the image's configuration, one of the user's, or flags.
+func TestImageTakesAnotherConfiguration(t *testing.T) {
+	i := built(t)
+	up := upstream.New(t, upstream.Library(hermes.Recordings(t, hermes.Chats), upstream.ByFrame).Play)
+	file := filepath.Join(t.TempDir(), "Caddyfile")
+	harness.WriteFile(t, file, []byte("{\n\tadmin off\n\tpersist_config off\n}\nhttp://:8700 {\n\thermes_proxy "+up.Addr+" {\n\t\tprogress off\n\t}\n}\n"))
+	if err := os.Chmod(file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]container{
+		"a Caddyfile": {caddyfile: file},
+		"flags":       {args: []string{"hermes-proxy", "--bind", "0.0.0.0", "--from", ":8700", "--to", up.Addr, "--progress", "off"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := i.serve(t, c)
+			a := client.New(t, "http://"+outside+":8700").Play("g0-v0.8.0/one_tool").Answer()
+			if a.Finish != "stop" || len(a.Starts) != 0 || strings.Contains(a.Content, "`") {
+				t.Errorf("finish %q, starts %v, content %q", a.Finish, a.Starts, a.Content)
+			}
+			s.Terminate()
+			s.Exit()
+		})
+	}
+}
+
+// A recording is repaired in the image too, which needs nothing to write to.
+func TestImageRepairsARecording(t *testing.T) {
+	i := built(t)
+	recording, err := os.Open(filepath.Join(hermes.Captures, "g0-v0.8.0", "one_tool.sse"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer recording.Close()
+	cmd := i.command(container{}, "/usr/bin/hermes-sidecar", "hermes-repair", "--explain")
+	cmd.Stdin = recording
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "§2 tool terminal starts") || !strings.Contains(string(out), "ended well") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -1,0 +1,372 @@
+package deployment
+
+import (
+	"fmt"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/metrics"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
+	"go.yaml.in/yaml/v2"
+)
+
+// manifests is where the manifests are. That they are right as such, and that
+// the ConfigMap has this Caddyfile, tests the package kubernetes.
+var manifests = harness.Path("deploy/kubernetes")
+
+// A workload is what matters of a Deployment.
+type workload struct {
+	Spec struct {
+		Template struct {
+			Spec struct {
+				TerminationGracePeriodSeconds int `yaml:"terminationGracePeriodSeconds"`
+				InitContainers                []struct {
+					Args []string
+					Env  []struct{ Name, Value string }
+				} `yaml:"initContainers"`
+				Containers []struct {
+					Lifecycle struct {
+						PreStop struct {
+							Exec struct{ Command []string }
+						} `yaml:"preStop"`
+					}
+				}
+			}
+		}
+	}
+}
+
+// A deployment is a way to deploy: the Caddyfile, and what is around it.
+type deployment struct {
+	caddyfile    string
+	port, health string
+	args         []string
+	env          []string
+	hook         []string // Hermes' preStop hook
+	drain, grace time.Duration
+	killed       time.Duration // after the hook began
+}
+
+// Values of the chart that change all that a test can see.
+const chartValues = `
+sidecar:
+  port: 9643
+  healthPort: 9644
+  drainTimeout: 3
+  gracePeriod: 8
+  options: {progress: off, keepalive: 20s, tool: {"🛰️": satellite}}
+termination: {waitSeconds: 60, hermesSeconds: 30}
+`
+
+// inCluster are the ways to deploy. That by the chart needs helm, and skips the
+// test without.
+func inCluster() map[string]func(t *testing.T) deployment {
+	return map[string]func(t *testing.T) deployment{
+		"kustomize": func(t *testing.T) deployment {
+			read := func(name string) []byte {
+				return []byte(harness.ReadFile(t, filepath.Join(manifests, name)))
+			}
+			d := deployment{caddyfile: string(read("components/sidecar/Caddyfile")), port: "8643", health: "8644"}
+			return d.with(t, read("components/sidecar/pod.yaml"), read("base/deployment.yaml"))
+		},
+		"chart": func(t *testing.T) deployment {
+			values := filepath.Join(t.TempDir(), "values.yaml")
+			harness.WriteFile(t, values, []byte(chartValues))
+			render := func(template string) []byte {
+				cmd := exec.Command(harness.Helm(t), "template", "hermes", filepath.Join(manifests, "chart"), "--kube-version", "1.36.3", "--values", values, "--show-only", "templates/"+template)
+				out, err := cmd.Output()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return out
+			}
+			var config struct {
+				Data struct {
+					Caddyfile string `yaml:"Caddyfile"`
+				}
+			}
+			if err := yaml.Unmarshal(render("configmap.yaml"), &config); err != nil {
+				t.Fatal(err)
+			}
+			d := deployment{caddyfile: config.Data.Caddyfile, port: "9643", health: "9644"}
+			pod := render("deployment.yaml")
+			return d.with(t, pod, pod)
+		},
+	}
+}
+
+// with adds what the containers say.
+func (d deployment) with(t *testing.T, sidecar, hermes []byte) deployment {
+	t.Helper()
+	var s, h workload
+	for _, w := range []struct {
+		of []byte
+		to *workload
+	}{{sidecar, &s}, {hermes, &h}} {
+		if err := yaml.Unmarshal(w.of, w.to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := s.Spec.Template.Spec.InitContainers[0]
+	d.args = c.Args
+	for _, e := range c.Env {
+		d.env = append(d.env, e.Name+"="+e.Value)
+	}
+	d.hook = h.Spec.Template.Spec.Containers[0].Lifecycle.PreStop.Exec.Command
+	d.killed = time.Duration(h.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
+	for name, to := range map[string]*time.Duration{"drain_timeout": &d.drain, "grace_period": &d.grace} {
+		m := regexp.MustCompile(name+` (\w+)\n`).FindAllStringSubmatch(d.caddyfile, -1)
+		if len(m) != 1 {
+			t.Fatalf("%s is there %d times", name, len(m))
+		}
+		var err error
+		if *to, err = time.ParseDuration(m[0][1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return d
+}
+
+// start runs the sidecar as in its pod. Of the Caddyfile only the two ports are
+// others, and on the loopback interface alone.
+func (d deployment) start(t *testing.T, upstream string) (s *sidecar.Process, base, health string) {
+	t.Helper()
+	home := t.TempDir()
+	conf := d.caddyfile
+	for port, to := range map[string]*string{d.port: &base, d.health: &health} {
+		*to = harness.FreePort(t)
+		site := "\n:" + port + " {\n"
+		if strings.Count(conf, site) != 1 {
+			t.Fatalf("the Caddyfile has no line %q", strings.TrimSpace(site))
+		}
+		conf = strings.Replace(conf, site, "\n"+sidecar.OnLoopback(*to), 1)
+	}
+	file := filepath.Join(home, "Caddyfile")
+	harness.WriteFile(t, file, []byte(conf))
+	args, found := append([]string(nil), d.args...), false
+	for i := range args {
+		if args[i] == "/etc/hermes-sidecar/Caddyfile" {
+			args[i], found = file, true
+		}
+	}
+	if !found {
+		t.Fatalf("the sidecar is started with %q", args)
+	}
+	env := sidecar.Environment(home)
+	for _, e := range d.env {
+		switch name, value, _ := strings.Cut(e, "="); {
+		case name == "HERMES_UPSTREAM" && value == "127.0.0.1:8642":
+			env = append(env, name+"="+upstream)
+		case value == "/data":
+			env = append(env, name+"="+home)
+		default:
+			t.Fatalf("the sidecar has the variable %s", e)
+		}
+	}
+	return sidecar.RunArgs(t, env, args...), "http://" + base, "http://" + health
+}
+
+// TestDeployedCaddyfileRepairs, and answers the kubelet and Prometheus.
+func TestDeployedCaddyfileRepairs(t *testing.T) {
+	for name, way := range inCluster() {
+		t.Run(name, func(t *testing.T) {
+			d := way(t)
+			up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
+			s, base, health := d.start(t, up.Addr)
+			a := client.New(t, base).Chat().Answer()
+			a.CheckGood(t)
+			// The values of the chart say "progress: off".
+			if want := map[string]int{"kustomize": 1, "chart": 0}[name]; len(a.Starts) != want || strings.Contains(a.Content, "`") {
+				t.Errorf("starts %v, content %q", a.Starts, a.Content)
+			}
+			for path, want := range map[string]int{"/healthz": 200, "/metrics": 200, "/": 404, "/config/": 404, "/v1/models": 404} {
+				if res, _ := client.Get(t, http.DefaultClient, health+path); res.StatusCode != want {
+					t.Errorf("%s on the port of the kubelet: %d", path, res.StatusCode)
+				}
+			}
+			f := metrics.Scrape(t, health+"/metrics")
+			if f.Value("caddy_hermes_streams_active") != 0 || f.Streams("ok") != 1 {
+				t.Error("the stream is not in the metrics")
+			}
+			if !strings.Contains(s.Log.String(), "admin endpoint disabled") {
+				t.Error("the agent could reconfigure the sidecar")
+			}
+		})
+	}
+}
+
+// TestReadinessFollowsHermes through the sidecar, whose own health does not.
+func TestReadinessFollowsHermes(t *testing.T) {
+	for name, way := range inCluster() {
+		t.Run(name, func(t *testing.T) {
+			answer := upstream.AsJSON("200 OK", `{"status":"ok","platform":"hermes-agent"}`)
+			up := upstream.New(t, func(x *upstream.Exchange) {
+				if x.Req.Method != http.MethodGet || x.Req.URL.Path != "/health" {
+					t.Errorf("%s %s", x.Req.Method, x.Req.URL)
+				}
+				answer(x)
+			})
+			_, base, health := way(t).start(t, up.Addr)
+			want := func(state string, readiness int) {
+				t.Helper()
+				if res, _ := client.Get(t, http.DefaultClient, base+"/health"); res.StatusCode != readiness {
+					t.Errorf("%s: readiness is %d", state, res.StatusCode)
+				}
+				if res, _ := client.Get(t, http.DefaultClient, health+"/healthz"); res.StatusCode != 200 {
+					t.Errorf("%s: the sidecar's own health is %d", state, res.StatusCode)
+				}
+			}
+			want("a good Hermes", 200)
+			answer = upstream.AsJSON("503 Service Unavailable", `{"status":"starting"}`)
+			want("a Hermes that is not well", 503)
+			up.Close()
+			want("no Hermes", 502)
+		})
+	}
+}
+
+// TestPodEndsInTime: a stream that is open when the sidecar is told to stop gets
+// its error, and the process is gone within its grace period, and that within what is
+// left of the pod's time.
+func TestPodEndsInTime(t *testing.T) {
+	t.Parallel()
+	for name, way := range inCluster() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := way(t)
+			up, _ := upstream.Held(t)
+			s, base, _ := d.start(t, up.Addr)
+			live := client.New(t, base).Chat()
+			for range 2 {
+				live.Frame()
+			}
+			began := time.Now()
+			s.Terminate()
+			a := strict.Decode(t, live.All())
+			if a.Err == nil || a.Err.Code != "shutting_down" || a.Finish != "error" || !a.Done {
+				t.Errorf("frames %v, error %+v", a.Names(), a.Err)
+			}
+			s.Exit()
+			if took := time.Since(began); took < d.drain {
+				t.Errorf("the exit took %v, drain_timeout is %v", took, d.drain)
+			}
+			// The body is whole, so that the grace period had not ended.
+			const hermes = 30 * time.Second // for Hermes to end
+			if left := d.killed - d.waits(t) - hermes; d.grace > left {
+				t.Errorf("the exit may take %v, and %v are left", d.grace, left)
+			}
+		})
+	}
+}
+
+// waits is how long the preStop hook waits at most.
+func (d deployment) waits(t *testing.T) time.Duration {
+	t.Helper()
+	var seconds int
+	at := strings.Index(d.hook[2], "monotonic() + ")
+	if _, err := fmt.Sscanf(d.hook[2][max(at, 0):], "monotonic() + %d,", &seconds); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// prestop starts Hermes' preStop hook, with the port that the sidecar has here.
+func (d deployment) prestop(t *testing.T, health string) (ended <-chan time.Time) {
+	t.Helper()
+	python, err := exec.LookPath(d.hook[0])
+	if err != nil {
+		t.Skipf("Hermes' preStop hook is a script of %s, of which the PATH has none", d.hook[0])
+	}
+	port := health[strings.LastIndex(health, ":")+1:]
+	script := strings.Replace(d.hook[2], d.health, port, 1)
+	if script == d.hook[2] {
+		t.Fatal("the hook does not ask the sidecar")
+	}
+	cmd := exec.Command(python, d.hook[1], script)
+	var bad strings.Builder
+	cmd.Stderr = &bad
+	if err := child.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	c := make(chan time.Time, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := cmd.Wait(); err == nil {
+			c <- time.Now()
+		} else if !t.Failed() {
+			t.Errorf("the hook: %v: %s", err, bad.String())
+		}
+	}()
+	t.Cleanup(func() { cmd.Process.Kill(); <-done })
+	return c
+}
+
+// TestHermesWaitsForWhatIsInFlight: its preStop hook ends 5 seconds after the
+// last request, streamed or not, and then too if there is none or no sidecar.
+func TestHermesWaitsForWhatIsInFlight(t *testing.T) {
+	t.Parallel()
+	const idle = 5 * time.Second
+	for name, way := range inCluster() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := way(t)
+			ends := func(what string, hook <-chan time.Time, began time.Time) {
+				t.Helper()
+				select {
+				case at := <-hook:
+					if took := at.Sub(began); took < idle-2*time.Second {
+						t.Errorf("%s: the hook ended after %v", what, took)
+					}
+				case <-time.After(harness.Patience):
+					t.Errorf("%s: the hook does not end", what)
+				}
+			}
+			up, rest := upstream.Held(t)
+			silent, _ := upstream.Held(t)
+			hooks, began := map[string]<-chan time.Time{}, time.Now()
+			for what, of := range map[string]*upstream.Server{"a stream": up, "no answer yet": silent, "no request": up, "no sidecar": up} {
+				s, base, health := d.start(t, of.Addr)
+				switch what {
+				case "a stream":
+					live := client.New(t, base).Chat()
+					live.Frame()
+				case "no answer yet":
+					go client.New(t, base).Try("/v1/chat/completions", "X-Play", "no header")
+					<-silent.Asked
+				case "no sidecar":
+					s.Stop()
+				}
+				hooks[what] = d.prestop(t, health)
+			}
+			for _, what := range []string{"no request", "no sidecar"} {
+				ends(what, hooks[what], began)
+			}
+			// The others have had time to give up, and have not.
+			select {
+			case <-hooks["a stream"]:
+				t.Fatal("the hook ends while a stream is open")
+			case <-hooks["no answer yet"]:
+				t.Fatal("the hook ends while an answer is waited for")
+			case <-time.After(idle):
+			}
+			began = time.Now()
+			close(rest)
+			silent.Close()
+			for _, what := range []string{"a stream", "no answer yet"} {
+				ends(what, hooks[what], began)
+			}
+		})
+	}
+}

@@ -1,0 +1,212 @@
+package browser
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+)
+
+// chromiumVariable is "required" where a Chromium must be there.
+const chromiumVariable = "HERMES_CHROMIUM"
+
+// A Tab is a page in a browser of its own.
+type Tab struct {
+	T   testing.TB // which fails; a subtest may take its place for a while
+	ctx context.Context
+
+	mu      sync.Mutex
+	console []string        // errors, warnings and exceptions
+	hosts   map[string]bool // that were asked for something
+}
+
+// New starts a browser with a window of that size and with media features, such as
+// "prefers-color-scheme: dark".
+func New(t testing.TB, width, height int64, features ...string) *Tab {
+	t.Helper()
+	opts := []chromedp.ExecAllocatorOption{
+		chromedp.ExecPath(harness.Program(t, chromiumVariable, "chromium", "chromium-browser", "google-chrome-stable", "google-chrome")), chromedp.UserDataDir(t.TempDir()), chromedp.Headless, chromedp.NoSandbox, chromedp.NoFirstRun,
+	}
+	for _, flag := range []string{
+		"disable-gpu", "disable-quic", "disable-background-networking", "disable-component-update", "disable-sync", "disable-dev-shm-usage",
+	} {
+		opts = append(opts, chromedp.Flag(flag, true))
+	}
+	ctx, stop := chromedp.NewExecAllocator(context.Background(), opts...)
+	t.Cleanup(stop)
+	ctx, stop = chromedp.NewContext(ctx)
+	t.Cleanup(stop)
+
+	b := &Tab{T: t, ctx: ctx, hosts: map[string]bool{}}
+	var media []*emulation.MediaFeature
+	for _, f := range features {
+		name, value, _ := strings.Cut(f, ": ")
+		media = append(media, &emulation.MediaFeature{Name: name, Value: value})
+	}
+	b.Must(chromedp.Do(ctx)) // starts it, without a limit of time
+	b.Must(chromedp.Listen(ctx, b.hear))
+	b.Do(
+		call(log.Enable, cdp.Empty{}), call(network.Enable, network.EnableParams{}),
+		call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: media}),
+		chromedp.EmulateViewport(width, height),
+	)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the page's text:\n%s", Eval[string](b, "document.body.innerText"))
+		}
+	})
+	return b
+}
+
+// call is a command of the browser's protocol as an action.
+func call[P, R any](cmd cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		_, err := chromedp.Call(ctx, cmd, params)
+		return err
+	})
+}
+
+// hear records what the browser reports.
+func (b *Tab) hear(ev any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch ev := ev.(type) {
+	case *log.EventEntryAdded:
+		b.console = append(b.console, fmt.Sprintf("%s: %s (%s)", ev.Entry.Level, ev.Entry.Text, ev.Entry.URL))
+	case *runtime.EventConsoleAPICalled:
+		b.console = append(b.console, fmt.Sprintf("console.%s", ev.Type))
+	case *runtime.EventExceptionThrown:
+		b.console = append(b.console, "exception: "+ev.ExceptionDetails.Text)
+	case *network.EventRequestWillBeSent:
+		if u, err := url.Parse(ev.Request.URL); err == nil {
+			b.hosts[u.Host] = true
+		}
+	}
+}
+
+// Do runs actions one after the other.
+func (b *Tab) Do(actions ...chromedp.Action[chromedp.Void]) {
+	b.T.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, harness.Patience)
+	defer cancel()
+	b.Must(chromedp.Do(ctx, actions...))
+}
+
+// Must fails the test if there is an error.
+func (b *Tab) Must(err error) {
+	b.T.Helper()
+	if err != nil {
+		b.T.Fatal(err)
+	}
+}
+
+// Eval evaluates an expression of JavaScript and waits for a promise.
+func Eval[T any](b *Tab, expression string) T {
+	b.T.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, harness.Patience)
+	defer cancel()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		b.T.Errorf("%s: %v", expression, err)
+	}
+	return v
+}
+
+// Wait waits until a condition in JavaScript holds.
+func (b *Tab) Wait(condition string) {
+	b.T.Helper()
+	ok := Eval[bool](b, fmt.Sprintf(`new Promise((resolve) => {
+		const until = Date.now() + %d;
+		(function look() {
+			if (%s) resolve(true);
+			else if (Date.now() > until) resolve(false);
+			else setTimeout(look, 20);
+		})();
+	})`, (harness.Patience-time.Second).Milliseconds(), condition))
+	if !ok {
+		b.T.Fatalf("it never was so: %s", condition)
+	}
+}
+
+// Text returns the visible text of the first element that matches a selector.
+func (b *Tab) Text(selector string) string {
+	b.T.Helper()
+	return Eval[string](b, fmt.Sprintf(`document.querySelector(%q)?.innerText ?? "(there is none)"`, selector))
+}
+
+// Count returns how many elements match a selector.
+func (b *Tab) Count(selector string) int {
+	b.T.Helper()
+	return Eval[int](b, fmt.Sprintf(`document.querySelectorAll(%q).length`, selector))
+}
+
+// Click clicks on an element as a pointer does.
+func (b *Tab) Click(selector string) {
+	b.T.Helper()
+	b.Do(chromedp.Click(chromedp.CSS(selector)))
+}
+
+// CheckQuiet wants the console to say what is expected and nothing else, and no other host
+// than the page's to be asked for anything.
+func (b *Tab) CheckQuiet(page string, expected ...string) {
+	b.T.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, line := range b.console {
+		if !slices.ContainsFunc(expected, func(e string) bool { return strings.Contains(line, e) }) {
+			b.T.Errorf("the console says: %s", line)
+		}
+	}
+	for _, e := range expected {
+		if !slices.ContainsFunc(b.console, func(line string) bool { return strings.Contains(line, e) }) {
+			b.T.Errorf("the console does not say: %s", e)
+		}
+	}
+	u, err := url.Parse(page)
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	if !b.hosts[u.Host] {
+		b.T.Errorf("no request to %s was seen", u.Host)
+	}
+	for host := range b.hosts {
+		if host != u.Host {
+			b.T.Errorf("a request to %q", host)
+		}
+	}
+}
+
+// Picture writes a picture of the whole page to the directory that HERMES_PICTURES names, if
+// any.
+func (b *Tab) Picture(name string) {
+	b.T.Helper()
+	dir := os.Getenv("HERMES_PICTURES")
+	if dir == "" {
+		return
+	}
+	shot := b.Shoot(chromedp.FullScreenshot(100))
+	harness.WriteFile(b.T, fmt.Sprintf("%s/%s.png", dir, strings.ReplaceAll(name, " ", "-")), shot)
+}
+
+// Shoot takes a picture.
+func (b *Tab) Shoot(shot chromedp.Action[[]byte]) []byte {
+	b.T.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, harness.Patience)
+	defer cancel()
+	out, err := chromedp.Run(ctx, shot)
+	b.Must(err)
+	return out
+}

@@ -1,0 +1,276 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
+)
+
+// Question is the body of a request.
+const Question = `{"model":"hermes-agent","stream":true,"messages":[{"role":"user","content":"hi"}]}`
+
+// A Client sends requests to one sidecar and reads answers whole.
+type Client struct {
+	t     testing.TB
+	HTTP  *http.Client
+	Base  string
+	Dials atomic.Int64 // TCP connections made
+
+	// Reloading is true if the configuration may just have been reloaded. The server
+	// before may then accept a connection and close it without an answer, as Caddy does
+	// without the sidecar, too. Such a request is sent again.
+	Reloading bool
+}
+
+// New returns a client that speaks HTTP/1.1 without TLS to base.
+func New(t testing.TB, base string) *Client {
+	c := &Client{t: t, Base: base}
+	tr := &http.Transport{
+		DisableCompression:  true,
+		MaxIdleConnsPerHost: 64,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c.Dials.Add(1)
+			return (&net.Dialer{}).DialContext(ctx, network, addr)
+		},
+	}
+	t.Cleanup(tr.CloseIdleConnections)
+	c.HTTP = &http.Client{Transport: tr}
+	return c
+}
+
+// Over returns a client that speaks to base over a transport.
+func Over(t testing.TB, transport http.RoundTripper, base string) *Client {
+	return &Client{t: t, HTTP: &http.Client{Transport: transport}, Base: base}
+}
+
+// A Reply is a response that is read while it comes.
+type Reply struct {
+	*http.Response
+	t      testing.TB
+	In     *bufio.Reader
+	cancel context.CancelFunc
+	once   sync.Once
+}
+
+// Post sends Question to path and returns when the response's header has come. Headers are
+// name, value, name, value. harness.Patience bounds the whole.
+func (c *Client) Post(path string, headers ...string) *Reply {
+	c.t.Helper()
+	r, err := c.Try(path, headers...)
+	if err != nil {
+		c.t.Fatalf("%s: %v", path, err)
+	}
+	return r
+}
+
+// Try is Post for requests that may fail.
+func (c *Client) Try(path string, headers ...string) (*Reply, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Base+path, strings.NewReader(Question))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := c.HTTP.Do(req)
+	for err != nil && c.Reloading && ctx.Err() == nil && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
+		again := req.Clone(ctx)
+		again.Body = io.NopCloser(strings.NewReader(Question))
+		res, err = c.HTTP.Do(again)
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return NewReply(c.t, res, cancel), nil
+}
+
+// NewReply reads a response until it is left, at the latest at the end of the test.
+func NewReply(t testing.TB, res *http.Response, cancel context.CancelFunc) *Reply {
+	r := &Reply{Response: res, t: t, In: bufio.NewReader(res.Body), cancel: cancel}
+	t.Cleanup(r.Leave)
+	return r
+}
+
+// Get sends a GET until it is answered, for as long as harness.Patience lasts: a server that
+// has just started or reloaded may refuse or close connections. Headers are name, value,
+// name, value; Host may be one of them.
+func Get(t testing.TB, c *http.Client, url string, headers ...string) (res *http.Response, body string) {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		if headers[i] == "Host" {
+			req.Host = headers[i+1]
+		}
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err = c.Do(req)
+	for deadline := time.Now().Add(harness.Patience); err != nil && time.Now().Before(deadline); {
+		res, err = c.Do(req)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatalf("%s: %s: %v", url, res.Status, err)
+	}
+	return res, string(b)
+}
+
+// Get returns the body of the answer to a GET.
+func (c *Client) Get(path string) string {
+	c.t.Helper()
+	_, body := Get(c.t, c.HTTP, c.Base+path)
+	return body
+}
+
+// Chat posts to /v1/chat/completions.
+func (c *Client) Chat(headers ...string) *Reply {
+	c.t.Helper()
+	return c.Post("/v1/chat/completions", headers...)
+}
+
+// Play asks an upstream.Router for a script.
+func (c *Client) Play(name string, headers ...string) *Reply {
+	c.t.Helper()
+	return c.Chat(append([]string{"X-Play", name}, headers...)...)
+}
+
+// Leave abandons the response.
+func (r *Reply) Leave() {
+	r.once.Do(func() { r.cancel(); r.Body.Close() })
+}
+
+// All reads the rest of the body; a transport error fails the test.
+func (r *Reply) All() string {
+	r.t.Helper()
+	b, err := io.ReadAll(r.In)
+	if err != nil {
+		r.t.Errorf("the body breaks off after %q: %v", harness.Clip(string(b)), err)
+	}
+	r.Leave()
+	return string(b)
+}
+
+// Frame reads one frame, to its blank line.
+func (r *Reply) Frame() strict.Event {
+	r.t.Helper()
+	e, err := r.Next()
+	if err != nil {
+		r.t.Fatalf("instead of a frame: %v", err)
+	}
+	return e
+}
+
+// Next is Frame for readers that expect an end.
+func (r *Reply) Next() (strict.Event, error) {
+	var raw bytes.Buffer
+	for {
+		line, err := r.In.ReadBytes('\n')
+		raw.Write(line)
+		if err != nil {
+			return strict.Event{Raw: raw.String()}, err
+		}
+		if len(line) == 1 {
+			return strict.Parse(raw.String())
+		}
+	}
+}
+
+// Answer reads and decodes the whole stream. The response must be an event stream with
+// status 200.
+func (r *Reply) Answer() *strict.Answer {
+	r.t.Helper()
+	body := r.All()
+	if r.StatusCode != http.StatusOK || !strings.HasPrefix(r.Header.Get("Content-Type"), "text/event-stream") {
+		r.t.Fatalf("%s %s: %q", r.Status, r.Header.Get("Content-Type"), harness.Clip(body))
+	}
+	return strict.Decode(r.t, body)
+}
+
+// Of returns the client for a subtest.
+func (c *Client) Of(t testing.TB) *Client {
+	return &Client{t: t, HTTP: c.HTTP, Base: c.Base}
+}
+
+// CheckJSON wants a status with an OpenAI error in JSON. No message may name an address.
+func CheckJSON(t *testing.T, r *Reply, status int, addr string) strict.APIError {
+	t.Helper()
+	body := r.All()
+	var got struct {
+		Error strict.APIError `json:"error"`
+	}
+	if err := json.Unmarshal([]byte(body), &got); err != nil || got.Error.Message == "" || got.Error.Type == "" {
+		t.Fatalf("%s, body %q: %v", r.Status, harness.Clip(body), err)
+	}
+	if r.StatusCode != status || !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+		t.Errorf("%s %s, want %d and JSON", r.Status, r.Header.Get("Content-Type"), status)
+	}
+	if strings.Contains(body, addr) || strings.Contains(body, "127.0.0.1") {
+		t.Errorf("the message names an address: %s", body)
+	}
+	return got.Error
+}
+
+// CheckRepaired wants the tool of the recording one_tool as an event.
+func (r *Reply) CheckRepaired(t testing.TB) {
+	t.Helper()
+	a := r.Answer()
+	a.CheckGood(t)
+	if len(a.Starts) != 1 || a.Content != "Let me check.\n\nThere are 3 files." {
+		t.Errorf("starts %v, content %q", a.Starts, a.Content)
+	}
+}
+
+// NewTLS returns a client that speaks HTTP/2 or HTTP/1.1 over TLS to addr and calls it host.
+func NewTLS(t testing.TB, host, addr string, pool *x509.CertPool) *Client {
+	tr := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: pool}, DisableCompression: true, ForceAttemptHTTP2: true,
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, addr)
+		},
+	}
+	t.Cleanup(tr.CloseIdleConnections)
+	c := Over(t, tr, "https://"+host)
+	c.HTTP.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return c
+}
+
+// Dial connects to base, for a test that writes a request by hand.
+func Dial(t testing.TB, base string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(harness.Patience))
+	return conn
+}
+
+// ChunkedHead is the header of a request whose chunked body a test writes by hand.
+const ChunkedHead = "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"

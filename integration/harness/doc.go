@@ -1,0 +1,20 @@
+// Package harness has what every integration test needs, whatever it tests: processes
+// that end with the tests, free ports, files of the repository, and the pace of a machine.
+//
+// The packages below it each play one part:
+//
+//	sidecar   builds the program under test, configures it and runs it
+//	upstream  answers its requests byte by byte, as a script says
+//	hermes    what Hermes says: recordings of real servers, and frames written like theirs
+//	client    sends requests in HTTP/1.1, HTTP/2 and HTTP/3 and reads the answers
+//	strict    decodes an answer and accepts nothing that a client could stumble over
+//	metrics   reads metrics as Prometheus does
+//	browser   drives a headless Chromium
+//
+// None of them imports the plugin: strict and hermes are written from the contract, so that
+// an error in the sidecar's own reader or writer shows.
+//
+// No test depends on how fast the machine is. A test waits for what is to happen as long as
+// Patience lasts. A duration that it tests is a lower bound (AtLeast); what must not take
+// longer than a timeout is tried at other paces (AtAnyPace).
+package harness

@@ -1,0 +1,91 @@
+package hermes
+
+import (
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+)
+
+// Captures is the directory of the recordings of real Hermes servers.
+var Captures = harness.Path("testdata/captures")
+
+// A Recording is an answer of a Hermes server.
+type Recording struct {
+	Generation string // such as g0-v0.8.0 or agent-loop/g0-v0.8.0
+	Scenario   string
+	Header     string // status line and header, with the blank line
+	Body       []byte
+}
+
+// String returns the name, such as g0-v0.8.0/one_tool.
+func (r Recording) String() string { return r.Generation + "/" + r.Scenario }
+
+// Legacy reports whether tools come without ids and completions, as in G0 and G1.
+func (r Recording) Legacy() bool {
+	g := strings.TrimPrefix(strings.TrimPrefix(r.Generation, "agent-loop/"), "live-")
+	return strings.HasPrefix(g, "g0") || strings.HasPrefix(g, "g1")
+}
+
+// Live reports whether a whole gateway was recorded. No other generation has the same
+// scenario.
+func (r Recording) Live() bool { return strings.HasPrefix(r.Generation, "live-") }
+
+// Path returns the path of the request.
+func (r Recording) Path() string {
+	switch {
+	case strings.HasPrefix(r.Scenario, "responses."):
+		return "/v1/responses"
+	case strings.HasPrefix(r.Scenario, "runs."):
+		return "/v1/runs/run_1/events"
+	}
+	return "/v1/chat/completions"
+}
+
+// Recorded reads a recording, such as "g0-v0.8.0/one_tool".
+func Recorded(t testing.TB, name string) Recording {
+	t.Helper()
+	r := Recording{Generation: filepath.ToSlash(filepath.Dir(name)), Scenario: filepath.Base(name)}
+	var err error
+	if r.Body, err = os.ReadFile(filepath.Join(Captures, name+".sse")); err != nil {
+		t.Fatal(err)
+	}
+	header, err := os.ReadFile(filepath.Join(Captures, name+".headers"))
+	if err != nil {
+		header = []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n\r\n")
+	}
+	lines := strings.Split(strings.ReplaceAll(strings.TrimSpace(string(header)), "\r\n", "\n"), "\n")
+	r.Header = strings.Join(lines, "\r\n") + "\r\n\r\n"
+	return r
+}
+
+// Recordings reads all event streams for which keep returns true.
+func Recordings(t testing.TB, keep func(r Recording) bool) []Recording {
+	t.Helper()
+	var names []string
+	for _, pattern := range []string{"*/*.sse", "*/*/*.sse"} {
+		found, err := filepath.Glob(filepath.Join(Captures, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, found...)
+	}
+	sort.Strings(names)
+	var all []Recording
+	for _, n := range names {
+		n, _ = filepath.Rel(Captures, strings.TrimSuffix(n, ".sse"))
+		if r := Recorded(t, n); keep(r) {
+			all = append(all, r)
+		}
+	}
+	if len(all) == 0 {
+		t.Fatal("no recordings below " + Captures)
+	}
+	return all
+}
+
+// Chats reports whether a recording is of /v1/chat/completions.
+func Chats(r Recording) bool { return r.Path() == "/v1/chat/completions" }

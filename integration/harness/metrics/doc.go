@@ -1,0 +1,2 @@
+// Package metrics reads the metrics that a sidecar exposes.
+package metrics

@@ -1,0 +1,135 @@
+package harness
+
+import (
+	"bytes"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
+)
+
+// A Process is a running program whose output is kept. It ends with the test.
+type Process struct {
+	Cmd    *exec.Cmd
+	Log    *Log          // what it writes to stderr, and to stdout unless that goes elsewhere
+	Exited chan struct{} // closed once the process is gone
+	Err    error         // of the process, valid once Exited is closed
+}
+
+// Start starts a command. The process is killed at the end of the test if it still runs,
+// and its log is shown if the test has failed.
+func Start(t testing.TB, cmd *exec.Cmd) *Process {
+	t.Helper()
+	p := &Process{Cmd: cmd, Log: NewLog(), Exited: make(chan struct{})}
+	cmd.Stderr = p.Log
+	if cmd.Stdout == nil {
+		cmd.Stdout = p.Log
+	}
+	if err := child.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.Err = cmd.Wait()
+		p.Log.end()
+		close(p.Exited)
+	}()
+	t.Cleanup(func() {
+		p.Kill()
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", filepath.Base(cmd.Path), p.Log)
+		}
+	})
+	return p
+}
+
+// Kill kills the process and waits for its end.
+func (p *Process) Kill() {
+	select {
+	case <-p.Exited:
+	default:
+		p.Cmd.Process.Kill()
+		<-p.Exited
+	}
+}
+
+// Says waits for a text in the log. It returns false if the process or Patience ends
+// first.
+func (p *Process) Says(text string) bool { return p.SaysWithin(Patience, text) }
+
+// SaysWithin waits no longer than d.
+func (p *Process) SaysWithin(d time.Duration, text string) bool {
+	deadline := time.After(d)
+	for {
+		lines, more := p.Log.read()
+		if strings.Contains(lines, text) {
+			return true
+		}
+		select {
+		case <-more:
+		case <-p.Exited:
+			return strings.Contains(p.Log.String(), text)
+		case <-deadline:
+			return false
+		}
+	}
+}
+
+// A Log keeps the lines that a process writes.
+type Log struct {
+	mu   sync.Mutex
+	text []byte
+	more chan struct{} // closed and replaced whenever there is more
+}
+
+// NewLog returns an empty log.
+func NewLog() *Log { return &Log{more: make(chan struct{})} }
+
+// Write implements io.Writer.
+func (l *Log) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, b...)
+	close(l.more)
+	l.more = make(chan struct{})
+	return len(b), nil
+}
+
+// end ends the last line.
+func (l *Log) end() {
+	if all := len(l.String()); all < len(l.text) {
+		l.Write([]byte("\n"))
+	}
+}
+
+// read returns the whole lines, and a channel that is closed when there is more.
+func (l *Log) read() (lines string, more <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.text[:bytes.LastIndexByte(l.text, '\n')+1]), l.more
+}
+
+// String returns the lines.
+func (l *Log) String() string {
+	lines, _ := l.read()
+	return lines
+}
+
+// Entries returns the lines that the handler's own logger has written, decoded.
+func (l *Log) Entries() []map[string]any {
+	var own []map[string]any
+	for line := range strings.Lines(l.String()) {
+		var e map[string]any
+		if json.Unmarshal([]byte(line), &e) != nil {
+			continue
+		}
+		if name, _ := e["logger"].(string); strings.HasPrefix(name, "http.handlers.hermes") {
+			own = append(own, e)
+		}
+	}
+	return own
+}

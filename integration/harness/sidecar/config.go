@@ -1,0 +1,109 @@
+package sidecar
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
+)
+
+// Options are members of the handler's JSON. A duration is a string, or 0 for off.
+type Options map[string]any
+
+// A Site is a server of a configuration: a listener, the handler under test and
+// reverse_proxy.
+type Site struct {
+	Listen   string
+	Upstream string
+	Options  Options
+	Plain    bool   // reverse_proxy alone
+	TLS      string // directory of cert.pem and key.pem, "" for cleartext
+}
+
+// A Config is a configuration of the sidecar.
+type Config struct {
+	Sites []Site
+	Admin string // host:port, "" for off
+	Grace string // grace_period of the http app, "" for none
+}
+
+// JSON returns the configuration in Caddy's own form.
+func (c Config) JSON(t testing.TB) []byte {
+	t.Helper()
+	type object = map[string]any
+	servers, files := object{}, []any{}
+	for i, s := range c.Sites {
+		var handle []any
+		if !s.Plain {
+			h := object{"handler": "hermes"}
+			for k, v := range s.Options {
+				h[k] = v
+			}
+			handle = append(handle, h)
+		}
+		handle = append(handle, object{"handler": "reverse_proxy", "upstreams": []any{object{"dial": s.Upstream}}})
+		server := object{
+			"listen":          []string{s.Listen},
+			"routes":          []any{object{"handle": handle}},
+			"automatic_https": object{"disable": true},
+		}
+		if s.TLS != "" {
+			server["tls_connection_policies"] = []any{object{}}
+			files = append(files, object{"certificate": s.TLS + "/cert.pem", "key": s.TLS + "/key.pem"})
+		}
+		servers["srv"+strconv.Itoa(i)] = server
+	}
+	app := object{"servers": servers}
+	if c.Grace != "" {
+		app["grace_period"] = c.Grace
+	}
+	apps := object{"http": app}
+	if len(files) > 0 {
+		apps["tls"] = object{"certificates": object{"load_files": files}}
+	}
+	admin := object{"disabled": true, "config": object{"persist": false}}
+	if c.Admin != "" {
+		admin = object{"listen": c.Admin, "config": object{"persist": false}}
+	}
+	b, err := json.Marshal(object{"admin": admin, "apps": apps})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Write writes the configuration below home and returns its path.
+func (c Config) Write(t testing.TB, home string) string {
+	t.Helper()
+	file := filepath.Join(home, "caddy.json")
+	harness.WriteFile(t, file, c.JSON(t))
+	return file
+}
+
+// Serve starts a sidecar with one site in front of up and returns the site's URL.
+func Serve(t testing.TB, up *upstream.Server, o Options) (string, *Process) {
+	t.Helper()
+	listen := harness.FreePort(t)
+	return "http://" + listen, Run(t, t.TempDir(), Config{Sites: []Site{{Listen: listen, Upstream: up.Addr, Options: o}}})
+}
+
+// With returns o and the members of more.
+func (o Options) With(more Options) Options {
+	sum := Options{}
+	for k, v := range o {
+		sum[k] = v
+	}
+	for k, v := range more {
+		sum[k] = v
+	}
+	return sum
+}
+
+// Still are options with which no clock matters: what leaves depends only on what came.
+var Still = Options{"keepalive": 0, "parallel_window": "1h"}
+
+// URL returns the URL alone of those that start a sidecar.
+func URL(base string, _ *Process) string { return base }

@@ -1,0 +1,188 @@
+package sidecar
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+)
+
+// Command runs a subcommand that ends by itself, with its files below home.
+func Command(t testing.TB, home string, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	cmd := exec.Command(Binary(t), args...)
+	cmd.Env = Environment(home)
+	var out, bad strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &bad
+	err = child.Run(cmd)
+	return out.String(), bad.String(), err
+}
+
+// A Process is a running program under test.
+type Process struct {
+	*harness.Process
+	t     testing.TB
+	Admin string // host:port of the admin API, "" when it is off
+}
+
+// Environment keeps a process away from the user's files: Caddy stores everything below
+// home.
+func Environment(home string, more ...string) []string {
+	return append(append(os.Environ(),
+		"HOME="+home, "XDG_DATA_HOME="+filepath.Join(home, "data"), "XDG_CONFIG_HOME="+filepath.Join(home, "config")), more...)
+}
+
+// Run starts the sidecar with a configuration, which it writes below home, and returns when
+// it serves.
+func Run(t testing.TB, home string, c Config, env ...string) *Process {
+	t.Helper()
+	s := RunArgs(t, Environment(home, env...), "run", "--config", c.Write(t, home))
+	s.Admin = c.Admin
+	return s
+}
+
+// RunArgs starts the program with arguments that make it serve a configuration.
+func RunArgs(t testing.TB, env []string, args ...string) *Process {
+	t.Helper()
+	return Launch(t, env, "serving initial configuration", args...)
+}
+
+// Launch starts the program and returns when its log has the text ready.
+func Launch(t testing.TB, env []string, ready string, args ...string) *Process {
+	t.Helper()
+	cmd := exec.Command(Binary(t), args...)
+	cmd.Env = env
+	return Follow(t, cmd, ready)
+}
+
+// Follow starts a command whose process becomes the program, and returns when its log has
+// the text ready.
+func Follow(t testing.TB, cmd *exec.Cmd, ready string) *Process {
+	t.Helper()
+	s := &Process{Process: harness.Start(t, cmd), t: t}
+	t.Cleanup(s.Stop)
+	if !s.Says(ready) {
+		t.Fatalf("the sidecar did not start:\n%s", s.Log)
+	}
+	return s
+}
+
+// Stop kills the process and searches its log for panics and data races.
+func (s *Process) Stop() {
+	s.Kill()
+	t := s.t
+	if a, ok := t.(*harness.Attempt); ok {
+		t = a.TB // another attempt does not excuse these
+	}
+	for _, bad := range []string{"DATA RACE", "panic:", "panic serving", "fatal error:"} {
+		if strings.Contains(s.Log.String(), bad) {
+			t.Errorf("the sidecar's log has %q", bad)
+		}
+	}
+}
+
+// Terminate sends SIGTERM and returns once the sidecar has begun to stop.
+func (s *Process) Terminate() { s.signal(syscall.SIGTERM) }
+
+// Interrupt does the same with SIGINT.
+func (s *Process) Interrupt() { s.signal(syscall.SIGINT) }
+
+// signal sends a signal once Caddy handles signals. Until then a signal kills it, and on a
+// busy machine it may serve before it handles them. SIGUSR2 does not kill it; Caddy logs
+// that as soon as it handles it.
+func (s *Process) signal(sig os.Signal) {
+	s.t.Helper()
+	deadline := time.Now().Add(harness.Patience)
+	for trapped := false; !trapped && time.Now().Before(deadline); {
+		if err := s.Cmd.Process.Signal(syscall.SIGUSR2); err != nil {
+			s.t.Fatal(err)
+		}
+		trapped = s.SaysWithin(50*time.Millisecond, `"signal":"SIGUSR2"`)
+	}
+	if err := s.Cmd.Process.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+	s.stopping()
+}
+
+// StopByAdmin does the same by the admin API, which answers when all is over.
+func (s *Process) StopByAdmin() {
+	s.t.Helper()
+	go func() {
+		res, err := http.Post("http://"+s.Admin+"/stop", "", nil)
+		if err == nil {
+			res.Body.Close()
+		}
+	}()
+	s.stopping()
+}
+
+// stopping waits until the sidecar has begun to stop.
+func (s *Process) stopping() {
+	s.t.Helper()
+	if !s.Says("exiting; byeee") {
+		s.t.Fatalf("no word of the shutdown in the log:\n%s", s.Log)
+	}
+}
+
+// Exit waits for the end of the process, whose status must be 0.
+func (s *Process) Exit() {
+	s.t.Helper()
+	select {
+	case <-s.Exited:
+	case <-time.After(harness.Patience):
+		s.t.Fatal("the sidecar does not exit")
+	}
+	if s.Err != nil {
+		s.t.Fatalf("the sidecar's exit: %v", s.Err)
+	}
+}
+
+// Load replaces the running configuration by the admin API and returns when the new one is
+// in force. It tries again while the admin server of the configuration before closes
+// connections.
+func (s *Process) Load(c Config) {
+	s.t.Helper()
+	c.Admin = s.Admin
+	body := string(c.JSON(s.t))
+	post := func() (*http.Response, error) {
+		return http.Post("http://"+s.Admin+"/load", "application/json", strings.NewReader(body))
+	}
+	res, err := post()
+	for deadline := time.Now().Add(harness.Patience); err != nil && time.Now().Before(deadline); {
+		res, err = post()
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if body, _ := io.ReadAll(res.Body); res.StatusCode != http.StatusOK {
+		s.t.Fatalf("reload: %s: %s", res.Status, body)
+	}
+}
+
+// NeedsModule skips a test of a Caddy module that the program under test leaves out, as
+// hermes-sidecar does with some. Full Caddy has them all.
+func NeedsModule(t testing.TB, id string) {
+	t.Helper()
+	out, err := exec.Command(Binary(t), "list-modules").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(strings.Fields(string(out)), id) {
+		return
+	}
+	if os.Getenv(BinaryVariable) == "" {
+		t.Fatalf("cmd/caddy has no module %s", id)
+	}
+	t.Skipf("needs full Caddy: %s has no module %s", filepath.Base(Binary(t)), id)
+}

@@ -1,0 +1,235 @@
+package upstream
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+)
+
+// A Server answers requests as its script says.
+type Server struct {
+	Addr string
+	ln   net.Listener
+	play Script
+	wg   sync.WaitGroup
+
+	Asked chan struct{} // gets a value for a request, unless one is in it already
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+	seen  []*http.Request
+}
+
+// A Script answers one request. When it returns, the connection waits for the
+// next one, unless the script has closed it.
+type Script func(x *Exchange)
+
+// An Exchange is a request that has been read whole, and the connection it came
+// on.
+type Exchange struct {
+	net.Conn
+	Req  *http.Request
+	Body []byte
+	Gone chan struct{} // closed when the sidecar has closed the connection
+	In   *bufio.Reader // what follows the request, after an upgrade
+	shut bool
+}
+
+// New starts a server on a port of its own. It ends with the test.
+func New(t testing.TB, play Script) *Server {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &Server{Addr: ln.Addr().String(), ln: ln, play: play, Asked: make(chan struct{}, 1), conns: map[net.Conn]bool{}}
+	u.wg.Go(u.accept)
+	t.Cleanup(u.Close)
+	return u
+}
+
+func (u *Server) accept() {
+	for {
+		c, err := u.ln.Accept()
+		if err != nil {
+			return
+		}
+		u.mu.Lock()
+		u.conns[c] = true
+		u.mu.Unlock()
+		u.wg.Go(func() { u.serve(c) })
+	}
+}
+
+// Close ends the server and its connections, and waits for the scripts.
+func (u *Server) Close() {
+	u.ln.Close()
+	u.mu.Lock()
+	for c := range u.conns {
+		c.Close()
+	}
+	u.mu.Unlock()
+	u.wg.Wait()
+}
+
+func (u *Server) serve(c net.Conn) {
+	defer func() {
+		c.Close()
+		u.mu.Lock()
+		delete(u.conns, c)
+		u.mu.Unlock()
+	}()
+	in := bufio.NewReader(c)
+	for {
+		req, err := http.ReadRequest(in)
+		if err != nil {
+			return
+		}
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			return
+		}
+		u.mu.Lock()
+		u.seen = append(u.seen, req)
+		u.mu.Unlock()
+		select {
+		case u.Asked <- struct{}{}:
+		default:
+		}
+		x := &Exchange{Conn: c, Req: req, Body: body, Gone: make(chan struct{}), In: in}
+		next := make(chan error, 1)
+		upgrade := req.Header.Get("Upgrade") != ""
+		if !upgrade {
+			// Nothing follows a request before it is answered: the end of this
+			// read is the next request or the end of the connection.
+			u.wg.Go(func() {
+				_, err := in.Peek(1)
+				if err != nil {
+					close(x.Gone)
+				}
+				next <- err
+			})
+		}
+		u.play(x)
+		if x.shut || upgrade {
+			c.Close()
+			return
+		}
+		if <-next != nil {
+			return
+		}
+	}
+}
+
+// Requests returns the requests that have come so far.
+func (u *Server) Requests() []*http.Request {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return append([]*http.Request(nil), u.seen...)
+}
+
+// Raw writes bytes as they are. An error means that the sidecar has closed the connection,
+// and so does x.Gone.
+func (x *Exchange) Raw(s string) { io.WriteString(x.Conn, s) }
+
+// Header starts a response: a status such as "200 OK" and whole header lines.
+func (x *Exchange) Header(status string, lines ...string) {
+	x.Raw("HTTP/1.1 " + status + "\r\n" + strings.Join(append(lines, "\r\n"), "\r\n"))
+}
+
+// Events starts a chunked event stream.
+func (x *Exchange) Events(lines ...string) {
+	x.Header("200 OK", append([]string{"Content-Type: text/event-stream", "Transfer-Encoding: chunked"}, lines...)...)
+}
+
+// Begin starts a chat stream: the header, the role and some texts, each in a frame.
+func (x *Exchange) Begin(texts ...string) {
+	x.Events()
+	x.Frame(hermes.Role)
+	for _, text := range texts {
+		x.Frame(hermes.Delta("content", text))
+	}
+}
+
+// Chunk sends one HTTP chunk in one write.
+func (x *Exchange) Chunk(b []byte) {
+	if len(b) > 0 {
+		x.Raw(fmt.Sprintf("%x\r\n%s\r\n", len(b), b))
+	}
+}
+
+// Frame sends one event, lines and blank line, as a chunk.
+func (x *Exchange) Frame(lines ...string) {
+	x.Chunk([]byte(strings.Join(lines, "\n") + "\n\n"))
+}
+
+// End ends a chunked body well.
+func (x *Exchange) End() { x.Raw("0\r\n\r\n") }
+
+// Finish ends a stream well: a finish chunk with usage, [DONE] and the end of the body.
+func (x *Exchange) Finish() {
+	x.Frame(hermes.Finish("stop", 5))
+	x.Frame("data: [DONE]")
+	x.End()
+}
+
+// Torn sends a part of a chunk that promised to be longer, and closes.
+func (x *Exchange) Torn(part []byte) {
+	x.Raw(fmt.Sprintf("%x\r\n%s", len(part)+100, part))
+	x.Fin()
+}
+
+// Fin closes the connection by FIN.
+func (x *Exchange) Fin() {
+	x.shut = true
+	x.Conn.Close()
+}
+
+// Reset closes the connection by RST.
+func (x *Exchange) Reset() {
+	x.Conn.(*net.TCPConn).SetLinger(0)
+	x.Fin()
+}
+
+// Wait blocks until c is closed, the sidecar has left, or harness.Patience ends. It reports
+// whether c was closed.
+func (x *Exchange) Wait(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	case <-x.Gone:
+		return false
+	case <-time.After(harness.Patience):
+		return false
+	}
+}
+
+// Silence writes nothing until the sidecar leaves.
+func (x *Exchange) Silence() { x.Wait(nil) }
+
+// Pause lets time pass for the sidecar, whose clock is under test. It ends early if the
+// sidecar leaves. On a busy machine other things may not have happened at its end: see
+// harness.AtAnyPace.
+func (x *Exchange) Pause(d time.Duration) {
+	select {
+	case <-x.Gone:
+	case <-time.After(d):
+	}
+}
+
+// AsJSON returns a script that answers with a status and a JSON body.
+func AsJSON(status, body string) Script {
+	return func(x *Exchange) {
+		x.Header(status, "Content-Type: application/json", fmt.Sprintf("Content-Length: %d", len(body)))
+		x.Raw(body)
+	}
+}

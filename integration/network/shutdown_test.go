@@ -1,0 +1,194 @@
+package network
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
+)
+
+// After SIGTERM streams may end in good order for drain_timeout.
+func TestStreamsThatEndWithinDrainTimeoutEndWell(t *testing.T) {
+	up, rest := upstream.Held(t)
+	conf := sidecar.Config{Grace: "2h", Sites: []sidecar.Site{{Listen: harness.FreePort(t), Upstream: up.Addr, Options: sidecar.Options{"drain_timeout": "1h"}}}}
+	s := sidecar.Run(t, t.TempDir(), conf)
+	live := client.New(t, "http://"+conf.Sites[0].Listen).Chat()
+	for range 3 {
+		live.Frame()
+	}
+	s.Terminate()
+	close(rest)
+	a := strict.Decode(t, live.All())
+	if a.Finish != "stop" || a.Err != nil || !a.Done || a.Content != "\n\nok" {
+		t.Errorf("frames %v, error %+v", a.Names(), a.Err)
+	}
+	s.Exit() // within patience: with no stream left it does not wait for drain_timeout
+}
+
+// Those that are still open then get an error finish, before the grace period
+// ends, in whichever configuration they were opened.
+func TestStreamsBeyondDrainTimeoutGetAnErrorFinish(t *testing.T) {
+	for name, test := range map[string]struct {
+		grace, drain float64 // in multiples of a duration, 0 for none
+		reload       bool
+		stop         func(s *sidecar.Process)
+	}{
+		"drain_timeout below the grace period":        {30, 1, false, (*sidecar.Process).Terminate},
+		"no grace period":                             {0, 1, false, (*sidecar.Process).Terminate},
+		"drain_timeout above the grace period":        {6, 1e4, false, (*sidecar.Process).Terminate},
+		"a stream from before a reload":               {30, 1, true, (*sidecar.Process).Terminate},
+		"SIGINT":                                      {30, 1, false, (*sidecar.Process).Interrupt},
+		"a stop by the admin API":                     {30, 1, false, (*sidecar.Process).StopByAdmin},
+		"from before a reload, grace below the drain": {6, 1e4, true, (*sidecar.Process).Terminate},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			harness.AtAnyPace(t, 300*time.Millisecond, func(t testing.TB, d time.Duration) {
+				times := func(n float64) time.Duration { return time.Duration(n * float64(d)) }
+				up, _ := upstream.Held(t)
+				conf := sidecar.Config{Admin: harness.FreePort(t), Sites: []sidecar.Site{{Listen: harness.FreePort(t), Upstream: up.Addr, Options: sidecar.Options{"drain_timeout": times(test.drain).String()}}}}
+				if test.grace > 0 {
+					conf.Grace = times(test.grace).String()
+				}
+				s := sidecar.Run(t, t.TempDir(), conf)
+				c := client.New(t, "http://"+conf.Sites[0].Listen)
+				live := c.Chat()
+				for range 3 {
+					live.Frame()
+				}
+				if test.reload {
+					next := conf
+					next.Sites = []sidecar.Site{{Listen: conf.Sites[0].Listen, Upstream: up.Addr, Options: conf.Sites[0].Options.With(sidecar.Options{"progress": "off"})}}
+					s.Load(next)
+				}
+				began := time.Now()
+				test.stop(s)
+				a := strict.Decode(t, live.All())
+				took := time.Since(began)
+				if a.Finish != "error" || a.Err == nil || a.Err.Code != "shutting_down" || !a.Done || a.Last.Hermes == nil {
+					t.Errorf("frames %v, error %+v", a.Names(), a.Err)
+				}
+				if n := a.Names(); len(n) == 0 || n[0] != "completed" {
+					t.Errorf("frames %v: the open tool completes first", n)
+				}
+				// That it came before the end of the grace period shows in the body,
+				// which would break off otherwise. That it came before drain_timeout
+				// where that is longer, in that it came before patience ended.
+				if test.drain == 1 && took < d {
+					t.Errorf("the error finish came after %v, and drain_timeout is %v", took, d)
+				}
+				s.Exit()
+			})
+		})
+	}
+}
+
+// A stream outlives the last configuration with a handler in it, and hears of
+// the end all the same.
+func TestShutdownWithoutAHandlerToHearOfIt(t *testing.T) {
+	up, _ := upstream.Held(t)
+	conf := sidecar.Config{Admin: harness.FreePort(t), Grace: "1h", Sites: []sidecar.Site{{Listen: harness.FreePort(t), Upstream: up.Addr, Options: sidecar.Options{"drain_timeout": "300ms"}}}}
+	s := sidecar.Run(t, t.TempDir(), conf)
+	live := client.New(t, "http://"+conf.Sites[0].Listen).Chat()
+	for range 3 {
+		live.Frame()
+	}
+	next := conf
+	next.Sites = []sidecar.Site{{Listen: harness.FreePort(t), Upstream: up.Addr, Plain: true}}
+	s.Load(next)
+	s.Terminate()
+	a := strict.Decode(t, live.All())
+	if a.Finish != "error" || a.Err == nil || a.Err.Code != "shutting_down" || !a.Done {
+		t.Errorf("frames %v, error %+v", a.Names(), a.Err)
+	}
+	s.Exit()
+}
+
+// The error finish arrives whatever the client speaks.
+func TestShutdownInEveryProtocol(t *testing.T) {
+	dir, pool := client.Certificate(t)
+	for protocol, transport := range client.Protocols(t, pool) {
+		t.Run(protocol, func(t *testing.T) {
+			up, _ := upstream.Held(t)
+			conf := sidecar.Config{Grace: "1h", Sites: []sidecar.Site{{Listen: harness.FreePort(t), Upstream: up.Addr, TLS: dir, Options: sidecar.Options{"drain_timeout": "300ms"}}}}
+			s := sidecar.Run(t, t.TempDir(), conf)
+			c := client.Over(t, transport, "https://"+conf.Sites[0].Listen)
+			live := c.Chat()
+			for range 3 {
+				live.Frame()
+			}
+			s.Terminate()
+			a := strict.Decode(t, live.All())
+			if a.Finish != "error" || a.Err == nil || a.Err.Code != "shutting_down" || !a.Done {
+				t.Errorf("frames %v, error %+v", a.Names(), a.Err)
+			}
+			s.Exit()
+		})
+	}
+}
+
+// A client that does not read keeps nobody beyond the grace period.
+func TestShutdownWithAClientThatDoesNotRead(t *testing.T) {
+	up := upstream.New(t, func(x *upstream.Exchange) {
+		x.Begin()
+		big := []byte(hermes.Delta("content", strings.Repeat("x", 64<<10)) + "\n\n")
+		for range 1000 {
+			x.Chunk(big)
+		}
+	})
+	conf := sidecar.Config{Grace: "1s", Sites: []sidecar.Site{{Listen: harness.FreePort(t), Upstream: up.Addr, Options: sidecar.Options{"drain_timeout": "200ms"}}}}
+	s := sidecar.Run(t, t.TempDir(), conf)
+	live := client.New(t, "http://"+conf.Sites[0].Listen).Chat()
+	live.Frame()
+	s.Terminate()
+	s.Exit()
+}
+
+// A request that has no frame yet gets an HTTP error.
+func TestShutdownBeforeTheFirstFrame(t *testing.T) {
+	for _, name := range []string{"header alone", "no header"} {
+		t.Run(name, func(t *testing.T) {
+			up, _ := upstream.Held(t)
+			conf := sidecar.Config{Grace: "1h", Sites: []sidecar.Site{{Listen: harness.FreePort(t), Upstream: up.Addr, Options: sidecar.Options{"drain_timeout": "200ms", "keepalive": 0}}}}
+			s := sidecar.Run(t, t.TempDir(), conf)
+			got := make(chan *client.Reply)
+			c := client.New(t, "http://"+conf.Sites[0].Listen)
+			go func() {
+				r, err := c.Try("/v1/chat/completions", "X-Play", name)
+				if err != nil {
+					t.Error(err)
+				}
+				got <- r
+			}()
+			<-up.Asked
+			s.Terminate()
+			if r := <-got; r != nil {
+				e := client.CheckJSON(t, r, http.StatusBadGateway, up.Addr)
+				if e.Code != "shutting_down" {
+					t.Errorf("code %q", e.Code)
+				}
+				checkAgain(t, r, e, true)
+			}
+			s.Exit()
+		})
+	}
+}
+
+// Without streams the process does not wait.
+func TestShutdownWithoutStreams(t *testing.T) {
+	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/plain"), upstream.ByFrame))
+	conf := sidecar.Config{Grace: "2h", Sites: []sidecar.Site{{Listen: harness.FreePort(t), Upstream: up.Addr, Options: sidecar.Options{"drain_timeout": "1h"}}}}
+	s := sidecar.Run(t, t.TempDir(), conf)
+	c := client.New(t, "http://"+conf.Sites[0].Listen)
+	c.Chat().Answer().CheckGood(t)
+	c.HTTP.CloseIdleConnections()
+	s.Terminate()
+	s.Exit()
+}

@@ -1,0 +1,243 @@
+package operations
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/metrics"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/model"
+	"go.yaml.in/yaml/v2"
+)
+
+// deployed is where the dashboard and the rules are.
+var deployed = harness.Path("deploy/observability")
+
+// exposed is what the binary exposes after a few streams of every kind.
+func exposed(t *testing.T) metrics.Families {
+	t.Helper()
+	scripts := scenes(t)
+	scripts["run"] = upstream.Replay(hermes.Recorded(t, "g3-v0.20.3/runs.one_tool"), upstream.ByFrame)
+	w := watch(t, upstream.New(t, scripts.Play), "", "hermes")
+	for _, name := range slices.Sorted(maps.Keys(scripts)) {
+		path := "/v1/chat/completions"
+		if name == "run" {
+			path = "/v1/runs/run_1/events"
+		}
+		w.Post(path, "X-Play", name).All()
+	}
+	all := w.scrape()
+	maps.DeleteFunc(all, func(name string, _ *dto.MetricFamily) bool {
+		return !strings.HasPrefix(name, "caddy_hermes_") && !strings.HasPrefix(name, "gen_ai_")
+	})
+	if len(all) < 10 {
+		t.Fatalf("%d metrics are exposed", len(all))
+	}
+	return all
+}
+
+// A dashboard is what matters of Grafana's.
+type dashboard struct {
+	Inputs []struct{ Name, Type, PluginID string } `json:"__inputs"`
+	Title  string
+	UID    string
+	Schema int `json:"schemaVersion"`
+	ID     any
+	Panels []struct {
+		ID          int
+		Type, Title string
+		Datasource  *source
+		Grid        struct{ H, W, X, Y int } `json:"gridPos"`
+		Targets     []struct {
+			Datasource   *source
+			Expr         string
+			LegendFormat string
+			RefID        string
+		}
+	}
+	Templating struct {
+		List []struct {
+			Name, Type string
+			Query      any
+			Datasource *source
+		}
+	}
+}
+
+type source struct{ Type, UID string }
+
+func readDashboard(t *testing.T) (d dashboard) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(harness.ReadFile(t, filepath.Join(deployed, "dashboard.json"))), &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// inLegend are the labels that a legend names.
+var inLegend = regexp.MustCompile(`\{\{\s*(\w+)\s*\}\}`)
+
+// TestDashboardIsAboutWhatIsExposed: each metric, label and value in it exists,
+// and no metric is left out.
+func TestDashboardIsAboutWhatIsExposed(t *testing.T) {
+	f := exposed(t)
+	used := make(map[string]bool)
+	for _, p := range readDashboard(t).Panels {
+		if p.Type != "row" && len(p.Targets) == 0 {
+			t.Errorf("panel %q shows nothing", p.Title)
+		}
+		for _, target := range p.Targets {
+			metrics, known := checkExpression(t, f, target.Expr)
+			for _, m := range metrics {
+				used[m] = true
+			}
+			for _, l := range inLegend.FindAllStringSubmatch(target.LegendFormat, -1) {
+				if !slices.Contains(known, l[1]) {
+					t.Errorf("panel %q: the legend names %s", p.Title, l[1])
+				}
+			}
+		}
+	}
+	for name := range f {
+		if !used[name] {
+			t.Errorf("%s is in no panel", name)
+		}
+	}
+}
+
+// TestDashboardCanBeImported: it asks for a data source, everything uses it, and
+// no panel lies upon another.
+func TestDashboardCanBeImported(t *testing.T) {
+	d := readDashboard(t)
+	if d.Title == "" || d.UID == "" || d.ID != nil || d.Schema < 39 {
+		t.Errorf("title %q, uid %q, id %v, schemaVersion %d", d.Title, d.UID, d.ID, d.Schema)
+	}
+	if len(d.Inputs) != 1 || d.Inputs[0].Type != "datasource" || d.Inputs[0].PluginID != "prometheus" {
+		t.Errorf("inputs %+v", d.Inputs)
+	}
+	want := source{"prometheus", "${datasource}"}
+	variables := make(map[string]bool)
+	for _, v := range d.Templating.List {
+		variables[v.Name] = true
+		if v.Type == "query" && (v.Datasource == nil || *v.Datasource != want) {
+			t.Errorf("variable %s: data source %+v", v.Name, v.Datasource)
+		}
+	}
+	f, series := exposed(t), regexp.MustCompile(`^label_values\(([^,{]+)(?:\{.*\})?, (\w+)\)$`)
+	for _, v := range d.Templating.List {
+		if v.Type != "query" {
+			continue
+		}
+		q, _ := v.Query.(map[string]any)
+		m := series.FindStringSubmatch(fmt.Sprint(q["query"]))
+		if m == nil {
+			t.Errorf("variable %s: query %v", v.Name, v.Query)
+			continue
+		}
+		if _, known := checkExpression(t, f, m[1]); !slices.Contains(known, m[2]) {
+			t.Errorf("variable %s: %s has no label %s", v.Name, m[1], m[2])
+		}
+	}
+	if !variables["datasource"] {
+		t.Error("there is no variable datasource")
+	}
+	ids, cells := make(map[int]bool), make(map[string]string)
+	for _, p := range d.Panels {
+		if p.Title == "" || ids[p.ID] || p.Grid.W < 1 || p.Grid.H < 1 || p.Grid.X+p.Grid.W > 24 {
+			t.Errorf("panel %+v", p)
+		}
+		ids[p.ID] = true
+		for x := p.Grid.X; x < p.Grid.X+p.Grid.W; x++ {
+			for y := p.Grid.Y; y < p.Grid.Y+p.Grid.H; y++ {
+				cell := fmt.Sprint(x, ",", y)
+				if other, taken := cells[cell]; taken {
+					t.Fatalf("panels %q and %q lie upon each other", p.Title, other)
+				}
+				cells[cell] = p.Title
+			}
+		}
+		for _, target := range p.Targets {
+			if p.Datasource == nil || *p.Datasource != want || target.Datasource == nil || *target.Datasource != want || target.RefID == "" {
+				t.Errorf("panel %q: data source %+v", p.Title, p.Datasource)
+			}
+			for _, v := range regexp.MustCompile(`\$(\w+)`).FindAllStringSubmatch(target.Expr, -1) {
+				if !variables[v[1]] && !strings.HasPrefix(v[1], "__") {
+					t.Errorf("panel %q: there is no variable %s", p.Title, v[1])
+				}
+			}
+		}
+	}
+}
+
+// rules is a rule file of Prometheus'.
+type rules struct {
+	Groups []struct {
+		Name  string
+		Rules []struct {
+			Alert, Expr, For    string
+			Labels, Annotations map[string]string
+		}
+	}
+}
+
+// TestRulesAreAboutWhatIsExposed, and say what an alert has to say.
+func TestRulesAreAboutWhatIsExposed(t *testing.T) {
+	var r rules
+	if err := yaml.UnmarshalStrict([]byte(harness.ReadFile(t, filepath.Join(deployed, "hermes.rules.yml"))), &r); err != nil {
+		t.Fatal(err)
+	}
+	readme := harness.ReadFile(t, filepath.Join(deployed, "README.md"))
+	f, names := exposed(t), make(map[string]bool)
+	for _, g := range r.Groups {
+		for _, rule := range g.Rules {
+			checkExpression(t, f, rule.Expr)
+			if d, err := model.ParseDuration(rule.For); err != nil || d == 0 {
+				t.Errorf("%s: for %q: %v", rule.Alert, rule.For, err)
+			}
+			if !slices.Contains([]string{"critical", "warning", "info"}, rule.Labels["severity"]) {
+				t.Errorf("%s: severity %q", rule.Alert, rule.Labels["severity"])
+			}
+			if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
+				t.Errorf("%s: annotations %v", rule.Alert, rule.Annotations)
+			}
+			for _, l := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(fmt.Sprint(rule.Annotations), -1) {
+				if !strings.Contains(rule.Expr, l[1]) && !strings.HasPrefix(rule.Expr, "up{") {
+					t.Errorf("%s: the annotations name %s, which the expression has not", rule.Alert, l[1])
+				}
+			}
+			if rule.Alert == "" || names[rule.Alert] || !strings.Contains(readme, "`"+rule.Alert+"`") {
+				t.Errorf("%q: no name, one that is there twice, or not in README.md", rule.Alert)
+			}
+			names[rule.Alert] = true
+		}
+	}
+	if len(names) < 8 {
+		t.Errorf("%d alerts", len(names))
+	}
+}
+
+// TestPromtool has Prometheus' own tool check the rules and fire the alerts,
+// where there is one.
+func TestPromtool(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("no promtool in the PATH (package prometheus)")
+	}
+	for _, args := range [][]string{{"check", "rules", "hermes.rules.yml"}, {"test", "rules", "hermes.rules.test.yml"}} {
+		cmd := exec.Command(promtool, args...)
+		cmd.Dir = deployed
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package operations
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
+)
+
+// repaired runs caddy hermes-repair and returns its exit status and output.
+func repaired(t testing.TB, stdin string, args ...string) (status int, stdout string) {
+	t.Helper()
+	cmd := exec.Command(sidecar.Binary(t), append([]string{"hermes-repair"}, args...)...)
+	cmd.Env = sidecar.Environment(t.TempDir())
+	cmd.Stdin = strings.NewReader(stdin)
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	err := child.Run(cmd)
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String()
+}
+
+// TestRepairSaysNothingOfItsExitStatus: it is documented, and no error. What is one
+// is said.
+func TestRepairSaysNothingOfItsExitStatus(t *testing.T) {
+	half := hermes.Recorded(t, "g0-v0.8.0/one_tool").Body
+	half = half[:len(half)/2]
+	for _, c := range []struct {
+		args, in, says string
+	}{
+		{"", `{"error":{"message":"Invalid API key"}}`, ""},
+		{"--cause=aborted", string(half), ""},
+		{"--no-such-flag", "", "--no-such-flag"},
+		{"nowhere.sse", "", "nowhere.sse"},
+	} {
+		cmd := exec.Command(sidecar.Binary(t), append([]string{"hermes-repair"}, strings.Fields(c.args)...)...)
+		cmd.Env = sidecar.Environment(t.TempDir())
+		cmd.Stdin = strings.NewReader(c.in)
+		var bad bytes.Buffer
+		cmd.Stderr = &bad
+		if err := cmd.Run(); err == nil {
+			t.Errorf("%q: exits with 0", c.args)
+		}
+		if said := bad.String(); c.says == "" && said != "" || !strings.Contains(said, c.says) {
+			t.Errorf("%q says %q, want %q", c.args, said, c.says)
+		}
+	}
+}
+
+// What the record option writes, hermes-repair repairs as the sidecar did.
+func TestRecordedStreamsAreRepairedOffline(t *testing.T) {
+	const secret = "sk-0123456789abcdef"
+	all := hermes.Recordings(t, func(r hermes.Recording) bool {
+		return r.Generation == "g0-v0.8.0" && strings.Contains("one_tool crash_in_tool think_tags model_imitates", r.Scenario)
+	})
+	scripts := upstream.Library(all, upstream.ByFrame)
+	scripts["killed"] = func(x *upstream.Exchange) {
+		x.Events()
+		x.Chunk([]byte(strings.Split(string(all[0].Body), "\n\n")[0] + "\n\n"))
+		x.Reset()
+	}
+	up := upstream.New(t, scripts.Play)
+	for name := range scripts {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "recordings")
+			base, s := sidecar.Serve(t, up, sidecar.Still.With(sidecar.Options{"record": dir, "zero_usage": "pass"}))
+			want := client.New(t, base).Play(name, "Authorization", "Bearer "+secret).All()
+			s.Terminate()
+			s.Exit()
+			files, err := filepath.Glob(filepath.Join(dir, "*"))
+			if err != nil || len(files) != 2 {
+				t.Fatalf("files %q, %v", files, err)
+			}
+			for _, f := range files {
+				b, err := os.ReadFile(f)
+				if err != nil || bytes.Contains(b, []byte(secret)) || bytes.Contains(b, []byte("messages")) {
+					t.Errorf("%s: %v: %s", f, err, b)
+				}
+				if info, err := os.Stat(f); err != nil || info.Mode().Perm() != 0o600 {
+					t.Errorf("%s: %v, %v", f, info.Mode(), err)
+				}
+			}
+			status, got := repaired(t, "", "--zero-usage", "pass", files[1])
+			if got != want {
+				t.Errorf("repaired offline\n%s\nwant\n%s", got, want)
+			}
+			bad := strings.Contains(want, `"code":"`)
+			if bad != (status == 4) || !bad && status != 0 {
+				t.Errorf("exit status %d", status)
+			}
+			if _, why := repaired(t, "", "--explain", files[1]); !strings.Contains(why, "\nended ") {
+				t.Errorf("explained\n%s", why)
+			}
+		})
+	}
+}
+
+func TestRepairOfWhatIsNoStream(t *testing.T) {
+	if status, _ := repaired(t, "hello"); status != 1 {
+		t.Errorf("exit status %d", status)
+	}
+	if status, out := repaired(t, `{"object": "list"}`); status != 1 || !strings.Contains(out, `"list"`) {
+		t.Errorf("exit status %d: %s", status, out)
+	}
+}

@@ -1,0 +1,158 @@
+package operations
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
+	common "go.opentelemetry.io/proto/otlp/common/v1"
+	trace "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// A collector receives spans as OTLP, in protocol buffers over HTTP.
+type collector struct {
+	t     testing.TB
+	url   string
+	spans chan *trace.Span
+}
+
+func newCollector(t testing.TB) *collector {
+	c := &collector{t: t, spans: make(chan *trace.Span, 256)}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		// What is exported has the form of TracesData (otlp trace.proto).
+		var data trace.TracesData
+		if err != nil || r.URL.Path != "/v1/traces" || r.Header.Get("Content-Type") != "application/x-protobuf" || proto.Unmarshal(body, &data) != nil {
+			t.Errorf("%s %s: %v", r.URL, r.Header.Get("Content-Type"), err)
+			return
+		}
+		for _, resource := range data.GetResourceSpans() {
+			for _, scope := range resource.GetScopeSpans() {
+				for _, span := range scope.GetSpans() {
+					c.spans <- span
+				}
+			}
+		}
+		w.Header().Set("Content-Type", "application/x-protobuf")
+	}))
+	t.Cleanup(s.Close)
+	c.url = s.URL
+	return c
+}
+
+// environment has the sidecar export to the collector, soon.
+func (c *collector) environment() []string {
+	return []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.url, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf", "OTEL_BSP_SCHEDULE_DELAY=20"}
+}
+
+// receive waits for a span of the name.
+func (c *collector) receive(name string) *trace.Span {
+	c.t.Helper()
+	deadline := time.After(harness.Patience)
+	for {
+		select {
+		case s := <-c.spans:
+			if s.GetName() == name {
+				return s
+			}
+		case <-deadline:
+			c.t.Fatalf("no span %q", name)
+		}
+	}
+}
+
+// attributes are those of a span or of an event, as text.
+func attributes(all []*common.KeyValue) map[string]string {
+	m := make(map[string]string)
+	for _, a := range all {
+		m[a.GetKey()] = text(a.GetValue())
+	}
+	return m
+}
+
+func text(v *common.AnyValue) string {
+	switch v := v.GetValue().(type) {
+	case *common.AnyValue_StringValue:
+		return v.StringValue
+	case *common.AnyValue_ArrayValue:
+		var all []string
+		for _, one := range v.ArrayValue.GetValues() {
+			all = append(all, text(one))
+		}
+		return strings.Join(all, ",")
+	}
+	return v.String()
+}
+
+// TestStreamsAreTraced to a collector, below the span of their request.
+func TestStreamsAreTraced(t *testing.T) {
+	up := upstream.New(t, upstream.Router{
+		"tool":  upstream.Replay(hermes.Recorded(t, "g3-v0.20.3/one_tool"), upstream.ByFrame),
+		"crash": upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/crash_in_tool"), upstream.ByFrame),
+	}.Play)
+	c := newCollector(t)
+	w := watch(t, up, "", "tracing {\n\t\tspan handler\n\t\tspan_attributes {\n\t\t\thermes.tools {http.hermes.tools}\n\t\t}\n\t}\n\thermes", c.environment()...)
+
+	w.Play("tool", "Traceparent", "00-11111111111111111111111111111111-2222222222222222-01").Answer()
+	s := c.receive("chat hermes-agent")
+	if s.GetKind() != trace.Span_SPAN_KIND_CLIENT || string(s.GetTraceId()) != strings.Repeat("\x11", 16) || s.GetStatus().GetCode() != trace.Status_STATUS_CODE_UNSET {
+		t.Errorf("span %v", s)
+	}
+	a := attributes(s.GetAttributes())
+	for name, want := range map[string]string{
+		"gen_ai.operation.name": "chat", "gen_ai.provider.name": "hermes", "gen_ai.response.model": "hermes-agent",
+		"gen_ai.response.finish_reasons": "stop", "hermes.outcome": "ok", "server.address": "127.0.0.1",
+	} {
+		if a[name] != want {
+			t.Errorf("%s is %q, want %q", name, a[name], want)
+		}
+	}
+	if !strings.HasPrefix(a["gen_ai.response.id"], "chatcmpl-") || a["gen_ai.usage.input_tokens"] == "" || a["gen_ai.response.time_to_first_chunk"] == "" || a["server.port"] == "" {
+		t.Errorf("attributes %v", a)
+	}
+	e := s.GetEvents()
+	if len(e) != 2 || e[0].GetName() != "hermes.tool.running" || e[1].GetName() != "hermes.tool.completed" {
+		t.Fatalf("events %v", e)
+	}
+	for _, one := range e {
+		if got := attributes(one.GetAttributes()); got["gen_ai.tool.name"] != "terminal" || got["gen_ai.tool.call.id"] == "" || got["hermes.tool.source"] != "upstream" {
+			t.Errorf("event %v", one)
+		}
+		if at := one.GetTimeUnixNano(); at < s.GetStartTimeUnixNano() || at > s.GetEndTimeUnixNano() {
+			t.Errorf("event at %d, span from %d to %d", at, s.GetStartTimeUnixNano(), s.GetEndTimeUnixNano())
+		}
+	}
+	request := c.receive("handler")
+	if string(s.GetParentSpanId()) != string(request.GetSpanId()) {
+		t.Error("the stream is not below its request")
+	}
+	if got := attributes(request.GetAttributes())["hermes.tools"]; got != "1" {
+		t.Errorf("the placeholder in the span of the request is %q, want 1", got)
+	}
+
+	w.Play("crash").Answer()
+	s = c.receive("chat hermes-agent")
+	if s.GetStatus().GetCode() != trace.Status_STATUS_CODE_ERROR || attributes(s.GetAttributes())["error.type"] != "agent_crashed" {
+		t.Errorf("span of a crash: %v", s)
+	}
+}
+
+// TestNothingIsTracedWithoutTheDirective, whatever the environment says.
+func TestNothingIsTracedWithoutTheDirective(t *testing.T) {
+	c := newCollector(t)
+	up := upstream.New(t, upstream.Router{"tool": upstream.Replay(hermes.Recorded(t, "g3-v0.20.3/one_tool"), upstream.ByFrame)}.Play)
+	w := watch(t, up, "", "hermes", c.environment()...)
+	w.Play("tool", "Traceparent", "00-11111111111111111111111111111111-2222222222222222-01").Answer()
+	w.Terminate() // which exports what there is
+	w.Exit()
+	if len(c.spans) > 0 {
+		t.Errorf("span %v", <-c.spans)
+	}
+}

@@ -1,0 +1,268 @@
+package recipes
+
+import (
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
+)
+
+// proxiesVariable says, as "required", that the tests behind other proxies must not
+// be skipped for want of one.
+const proxiesVariable = "HERMES_PROXIES"
+
+// A front is a proxy of another make that has the certificate of agent.example.com
+// and stands in front of the sidecar.
+type front struct {
+	certs string // directory of cert.pem, key.pem and both.pem
+	pool  *x509.CertPool
+	addr  string // where it listens
+}
+
+func newFront(t testing.TB) *front {
+	t.Helper()
+	f := &front{addr: harness.FreePort(t)}
+	f.certs, f.pool = client.Certificate(t, "agent.example.com")
+	var both string
+	for _, name := range []string{"cert.pem", "key.pem"} {
+		both += harness.ReadFile(t, filepath.Join(f.certs, name))
+	}
+	harness.WriteFile(t, filepath.Join(f.certs, "both.pem"), []byte(both))
+	return f
+}
+
+// start starts it and returns a client of it once it listens.
+func (f *front) start(t testing.TB, path string, args ...string) *client.Client {
+	t.Helper()
+	p := harness.Start(t, exec.Command(path, args...))
+	for deadline := time.Now().Add(harness.Patience); ; {
+		if conn, err := net.Dial("tcp", f.addr); err == nil {
+			conn.Close()
+			break
+		}
+		select {
+		case <-p.Exited:
+			t.Fatalf("%s does not start:\n%s", filepath.Base(path), p.Log)
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not listen on %s", filepath.Base(path), f.addr)
+		}
+	}
+	return client.NewTLS(t, "agent.example.com", f.addr, f.pool)
+}
+
+// nginx starts nginx with the servers of a recipe.
+func (f *front) nginx(t testing.TB, servers sidecar.Recipe) *client.Client {
+	t.Helper()
+	path, dir := harness.Program(t, proxiesVariable, "nginx"), t.TempDir()
+	conf := "daemon off;\nmaster_process off;\nerror_log stderr;\npid nginx.pid;\nevents {}\nhttp {\n\taccess_log off;\n"
+	for _, temp := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		conf += "\t" + temp + "_temp_path " + temp + ";\n"
+	}
+	conf += servers.With("listen 443 ", "listen "+f.addr+" ").With("/etc/nginx/agent.pem", f.certs+"/cert.pem").With("/etc/nginx/agent.key", f.certs+"/key.pem").Text + "}\n"
+	harness.WriteFile(t, filepath.Join(dir, "nginx.conf"), []byte(conf))
+	return f.start(t, path, "-p", dir, "-e", "stderr", "-c", filepath.Join(dir, "nginx.conf"))
+}
+
+// haproxy starts HAProxy with a recipe.
+func (f *front) haproxy(t testing.TB, conf sidecar.Recipe) *client.Client {
+	t.Helper()
+	path, dir := harness.Program(t, proxiesVariable, "haproxy"), t.TempDir()
+	conf = conf.With("bind :443 ", "bind "+f.addr+" ").With("/etc/haproxy/agent.pem", f.certs+"/both.pem")
+	harness.WriteFile(t, filepath.Join(dir, "haproxy.cfg"), []byte(conf.Text))
+	return f.start(t, path, "-db", "-f", filepath.Join(dir, "haproxy.cfg"))
+}
+
+// traefik starts Traefik with its two files, of which the first names the second.
+func (f *front) traefik(t testing.TB, static, dynamic sidecar.Recipe) *client.Client {
+	t.Helper()
+	path, dir := harness.Program(t, "HERMES_TRAEFIK", "traefik"), t.TempDir()
+	dynamic = dynamic.With("/etc/traefik/agent.pem", f.certs+"/cert.pem").With("/etc/traefik/agent.key", f.certs+"/key.pem")
+	harness.WriteFile(t, filepath.Join(dir, "agent.yaml"), []byte(dynamic.Text))
+	static = static.With(`":443"`, `"`+f.addr+`"`).With("/etc/traefik/agent.yaml", dir+"/agent.yaml")
+	harness.WriteFile(t, filepath.Join(dir, "traefik.yaml"), []byte(static.Text))
+	return f.start(t, path, "--configFile="+filepath.Join(dir, "traefik.yaml"))
+}
+
+// A behind is a sidecar of the recipe behind-a-proxy.
+type behind struct {
+	*sidecar.RunningRecipe
+	listen, health string
+}
+
+// newBehind starts it in front of up.
+func newBehind(t testing.TB, up *upstream.Server, keepalive string) *behind {
+	t.Helper()
+	b := &behind{listen: harness.FreePort(t), health: harness.FreePort(t)}
+	b.RunningRecipe = recipeOf(t, "behind-a-proxy").With(":8643", ":"+harness.Port(b.listen)).With(":8644", ":"+harness.Port(b.health)).
+		With("127.0.0.1:8642", up.Addr).With("keepalive 10s", "keepalive "+keepalive).Caddy()
+	return b
+}
+
+// checkKeepalive wants of a proxy in front, whose timeout start is told, that a
+// keepalive below it holds a silent stream, and that without one it is cut.
+func checkKeepalive(t *testing.T, start func(t testing.TB, f *front, b *behind, timeout time.Duration) *client.Client) {
+	scripts, _ := frontScripts(t)
+	up := upstream.New(t, scripts.Play)
+	for name, want := range map[string]bool{"keepalive": true, "off": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			harness.AtAnyPace(t, 600*time.Millisecond, func(t testing.TB, d time.Duration) {
+				keepalive := "off"
+				if want {
+					keepalive = (d / 3).String()
+				}
+				b := newBehind(t, up, keepalive)
+				if got := survives(t, start(t, newFront(t), b, d), 2*d); got != want {
+					t.Errorf("the stream survives: %v", got)
+				}
+			})
+		})
+	}
+}
+
+// checkFront wants of a proxy in front that everything arrives as it leaves.
+func checkFront(t *testing.T, up *upstream.Server, gates *gated, b *behind, c *client.Client) {
+	t.Helper()
+	r := c.Play("g0-v0.8.0/one_tool", "Authorization", "Bearer key", "X-Hermes-Session-Id", "mine", "X-Forwarded-For", "203.0.113.7")
+	if r.Proto != "HTTP/2.0" || r.Header.Get("X-Hermes-Session-Id") != "b58e0870-7c5d-46c3-bc7d-38f81258d5c5" {
+		t.Errorf("%s, header %v", r.Proto, r.Header)
+	}
+	r.CheckRepaired(t)
+	all := up.Requests()
+	seen := all[len(all)-1]
+	if h := seen.Header; h.Get("Authorization") != "Bearer key" || h.Get("X-Hermes-Session-Id") != "mine" ||
+		h.Get("X-Forwarded-Proto") != "https" || strings.Contains(h.Get("X-Forwarded-For"), "203.0.113.7") || seen.Host != "agent.example.com" {
+		t.Errorf("the agent saw %s %v", seen.Host, h)
+	}
+
+	if res, err := http.Get("http://" + b.health + "/healthz"); err != nil || res.StatusCode != http.StatusOK {
+		t.Errorf("the health check: %v %v", res, err)
+	}
+	gates.frameByFrame(t, c)
+
+	a := c.Play("reset").Answer()
+	a.CheckError(t, "upstream_aborted")
+	if a.Content != "hi" {
+		t.Errorf("content %q", a.Content)
+	}
+	c.Play("g0-v0.8.0/crash_in_tool").Answer().CheckError(t, "agent_crashed")
+	client.CheckJSON(t, c.Play("nothing"), 502, up.Addr)
+
+	live := c.Play("silent")
+	live.Frame()
+	live.Leave()
+	select {
+	case <-gates.gone:
+	case <-time.After(harness.Patience):
+		t.Error("the client has left, and the agent does not hear of it")
+	}
+}
+
+// gated are scripts whose frames wait for the client to have the one before.
+type gated struct {
+	got  chan struct{} // one for each frame that the client has
+	gone chan struct{} // the sidecar has left the silent stream
+	late chan bool     // whether each frame was waited for in vain
+	hold chan struct{} // closed when the stream that is held may go on
+}
+
+const gatedFrames = 5
+
+// frontScripts are the scripts that a front is tested with.
+func frontScripts(t testing.TB) (upstream.Router, *gated) {
+	g := &gated{got: make(chan struct{}), gone: make(chan struct{}, 1), late: make(chan bool, gatedFrames), hold: make(chan struct{})}
+	scripts := upstream.Library([]hermes.Recording{hermes.Recorded(t, "g0-v0.8.0/one_tool"), hermes.Recorded(t, "g0-v0.8.0/crash_in_tool")}, upstream.ByFrame)
+	scripts["gated"] = func(x *upstream.Exchange) {
+		x.Begin()
+		for i := range gatedFrames - 1 {
+			select {
+			case <-g.got:
+				g.late <- false
+			case <-time.After(harness.Patience / 2):
+				g.late <- true
+			case <-x.Gone:
+				return
+			}
+			x.Frame(hermes.Delta("content", fmt.Sprintf("word %d ", i)))
+		}
+		x.Finish()
+	}
+	scripts["reset"] = func(x *upstream.Exchange) {
+		x.Begin("hi")
+		x.Torn([]byte(hermes.Role[:9]))
+	}
+	scripts["nothing"] = (*upstream.Exchange).Fin
+	scripts["silent"] = func(x *upstream.Exchange) {
+		x.Begin()
+		x.Silence()
+		select {
+		case g.gone <- struct{}{}:
+		default:
+		}
+	}
+	then := func(wait func(x *upstream.Exchange)) upstream.Script {
+		return func(x *upstream.Exchange) {
+			x.Begin()
+			wait(x)
+			x.Frame(hermes.Delta("content", "hi"))
+			x.Finish()
+		}
+	}
+	scripts["held"] = then(func(x *upstream.Exchange) { x.Wait(g.hold) })
+	scripts["slow"] = then(func(x *upstream.Exchange) {
+		d, err := time.ParseDuration(x.Req.Header.Get("X-Pause"))
+		if err != nil {
+			t.Error(err)
+		}
+		x.Pause(d)
+	})
+	return scripts, g
+}
+
+// frameByFrame wants each frame before the next one is sent.
+func (g *gated) frameByFrame(t testing.TB, c *client.Client, headers ...string) {
+	t.Helper()
+	r := c.Play("gated", headers...)
+	var body strings.Builder
+	for i := range gatedFrames - 1 {
+		body.WriteString(r.Frame().Raw)
+		select {
+		case g.got <- struct{}{}:
+		case <-time.After(harness.Patience):
+			t.Fatalf("nobody waits for frame %d to arrive", i)
+		}
+		if <-g.late {
+			t.Errorf("frame %d did not arrive before the next one was sent", i)
+		}
+	}
+	body.WriteString(r.All())
+	strict.Decode(t, body.String()).CheckGood(t)
+}
+
+// survives plays a stream that is silent for so long.
+func survives(t testing.TB, c *client.Client, silence time.Duration) bool {
+	t.Helper()
+	r := c.Play("slow", "X-Pause", silence.String())
+	var body strings.Builder
+	for {
+		e, err := r.Next()
+		body.WriteString(e.Raw)
+		if err != nil {
+			return strings.HasSuffix(body.String(), "data: [DONE]\n\n")
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package wire
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
+)
+
+// sharedEmoji are the emoji of Hermes that stand for several tools, which only
+// the label can tell apart.
+const sharedEmoji = "🔍 🧠 👁️ ⌨️ 📚 🏠 🧪 ⚡"
+
+// The content of a repaired G0 or G1 answer is what a modern Hermes sends for
+// the same scenario.
+func TestContentIsThatOfModernHermes(t *testing.T) {
+	legacy := hermes.Recordings(t, func(r hermes.Recording) bool {
+		return hermes.Chats(r) && r.Legacy() && !r.Live()
+	})
+	all := hermes.Recordings(t, hermes.Chats)
+	base, _ := sidecar.Serve(t, upstream.New(t, upstream.Library(all, upstream.ByFrame).Play), nil)
+	c := client.New(t, base)
+	for _, r := range legacy {
+		t.Run(r.String(), func(t *testing.T) {
+			modern := modernOf(r, "g3-v0.20.3")
+			c := c.Of(t)
+			got := c.Play(r.String()).Answer()
+			got.CheckLifecycle(t)
+			want := strict.Decode(t, string(hermes.Recorded(t, modern).Body)).Content
+			if r.Scenario == "model_imitates" {
+				// A model's imitation of a marker is content to Hermes of any
+				// release, and no content to the sidecar: both repaired are alike.
+				want = c.Play(modern).Answer().Content
+				if want != "Sure\ndone" {
+					t.Errorf("the imitation leaves %q", want)
+				}
+			}
+			if got.Content != want {
+				t.Errorf("content\n%q, want that of %s\n%q", got.Content, modern, want)
+			}
+		})
+	}
+}
+
+// The tools of a repaired G0 or G1 answer are those that G2 announces itself.
+func TestToolStartsAreThoseOfG2(t *testing.T) {
+	legacy := hermes.Recordings(t, func(r hermes.Recording) bool { return hermes.Chats(r) && r.Legacy() && !r.Live() })
+	base, _ := sidecar.Serve(t, upstream.New(t, upstream.Library(legacy, upstream.ByFrame).Play), nil)
+	c := client.New(t, base)
+	for _, r := range legacy {
+		t.Run(r.String(), func(t *testing.T) {
+			got := c.Of(t).Play(r.String()).Answer().Starts
+			want := strict.Decode(t, string(hermes.Recorded(t, modernOf(r, "g2-v0.13.0")).Body)).Starts
+			if r.Scenario == "emoji_all" {
+				// It starts every tool that a release has: G2 has more of them.
+				want = slices.DeleteFunc(want, func(w strict.Start) bool {
+					return !slices.ContainsFunc(got, func(g strict.Start) bool { return g.Label == w.Label })
+				})
+				if len(want) < 40 {
+					t.Fatalf("only %d tools of G2 are in the answer", len(want))
+				}
+			}
+			if len(got) != len(want) {
+				t.Fatalf("starts\n%v, want those of G2\n%v", got, want)
+			}
+			for i, g := range got {
+				w := want[i]
+				if strings.Contains(sharedEmoji, w.Emoji) && strings.HasPrefix(r.Generation, "g0") && w.Label != w.Tool {
+					w.Tool = g.Tool
+				}
+				if w.Emoji == "⚡" && strings.HasPrefix(r.Generation, "g0") {
+					w.Tool = "tool" // of a tool that has no emoji nothing is known
+				}
+				if g != w {
+					t.Errorf("start %d: %v, want %v", i, g, w)
+				}
+			}
+		})
+	}
+}
+
+// modernOf is the recording of r's scenario by another generation.
+func modernOf(r hermes.Recording, generation string) string {
+	if dir, _, ok := strings.Cut(r.Generation, "/"); ok {
+		generation = dir + "/" + generation
+	}
+	return generation + "/" + r.Scenario
+}
+
+// texts is a G0 stream of deltas with these contents, and a good end.
+func texts(contents ...string) upstream.Script {
+	return func(x *upstream.Exchange) {
+		x.Events()
+		for _, s := range contents {
+			x.Frame(hermes.Delta("content", s))
+		}
+		x.Frame(hermes.Finish("stop", 56))
+		x.Frame("data: [DONE]")
+		x.End()
+	}
+}
+
+func TestMarkers(t *testing.T) {
+	rule := []struct {
+		name    string
+		options sidecar.Options
+		deltas  []string
+		content string
+		starts  []strict.Start
+	}{
+		{"of an emoji that nobody knows start a tool", nil,
+			[]string{"Hi", "\n`🦤 x`\n", "\n\nok"}, "Hi\n\nok", []strict.Start{{Emoji: "🦤", Label: "x", Tool: "tool"}}},
+		{"with a newline in the label", nil,
+			[]string{"Hi", "\n`🧪 lr=1\n2`\n", "\n\nok"}, "Hi\n\nok", []strict.Start{{Emoji: "🧪", Label: "lr=1\n2", Tool: ""}}},
+		{"whose label is a backtick", nil,
+			[]string{"\n`💻 ``\n", "\n\nok"}, "\n\nok", []strict.Start{{Emoji: "💻", Label: "`", Tool: "terminal"}}},
+		{"need an emoji: an inline command is text", nil,
+			[]string{"\n`git status`\n", "ok"}, "\n`git status`\nok", nil},
+		{"back to back are a start each", nil,
+			[]string{"a", "\n`💻 ls`\n", "\n`💻 ls`\n", "\n\nb"}, "a\n\nb", []strict.Start{{Emoji: "💻", Label: "ls", Tool: "terminal"}, {Emoji: "💻", Label: "ls", Tool: "terminal"}}},
+		{"merged with text are imitations", nil,
+			[]string{"Sure\n`💻 ls`\ndone"}, "Sure\ndone", nil},
+		{"merged with text that has its own newline leave no other", nil,
+			[]string{"Sure\n`💻 ls`\n\ndone"}, "Sure\ndone", nil},
+		{"spread over deltas are imitations", nil,
+			[]string{"Sure", "\n", "`", "💻", " l", "s", "`", "\n", "done"}, "Sure\ndone", nil},
+		{"imitated at the start of a message leave nothing", nil,
+			[]string{"`💻", " ls`\n", "done"}, "done", nil},
+		{"imitated at the end of a message leave a newline", nil,
+			[]string{"Sure", "\n`💻 l", "s`"}, "Sure\n", nil},
+		{"imitated twice leave one newline", nil,
+			[]string{"Sure\n`💻 ls`\n`📖 a`\ndone"}, "Sure\ndone", nil},
+		{"imitated with an unknown emoji stay", nil,
+			[]string{"Sure\n`🦤", " ls`\ndone"}, "Sure\n`🦤 ls`\ndone", nil},
+		{"imitated inside a code fence stay", nil,
+			[]string{"```\n", "`💻 ls`\n", "```\nok"}, "```\n`💻 ls`\n```\nok", nil},
+		{"imitated inside a line stay", nil,
+			[]string{"see `💻 ls`\nok"}, "see `💻 ls`\nok", nil},
+		{"alone in backticks stay", nil,
+			[]string{"a\n`💻`\n", "ok"}, "a\n`💻`\nok", nil},
+		{"imitated and kept", sidecar.Options{"imitations": "keep"},
+			[]string{"Sure\n`💻 ls`\ndone"}, "Sure\n`💻 ls`\ndone", nil},
+		{"imitated and trusted start a tool", sidecar.Options{"imitations": "trust"},
+			[]string{"Sure\n`💻 ls`\n\ndone"}, "Sure\ndone", []strict.Start{{Emoji: "💻", Label: "ls", Tool: "terminal"}}},
+	}
+	scripts := upstream.Router{}
+	for _, r := range rule {
+		scripts[r.name] = texts(r.deltas...)
+	}
+	up := upstream.New(t, scripts.Play)
+	bases := map[string]string{}
+	for _, value := range []string{"", "keep", "trust"} {
+		o := sidecar.Options{}
+		if value != "" {
+			o["imitations"] = value
+		}
+		bases[value], _ = sidecar.Serve(t, up, o)
+	}
+	for _, r := range rule {
+		t.Run(r.name, func(t *testing.T) {
+			value, _ := r.options["imitations"].(string)
+			a := client.New(t, bases[value]).Play(r.name).Answer()
+			a.CheckGood(t)
+			for i := range min(len(a.Starts), len(r.starts)) {
+				if r.starts[i].Tool == "" {
+					a.Starts[i].Tool = "" // the contract leaves it open
+				}
+			}
+			if a.Content != r.content || !slices.Equal(a.Starts, r.starts) {
+				t.Errorf("content %q, starts %v; want %q, %v", a.Content, a.Starts, r.content, r.starts)
+			}
+		})
+	}
+}
+
+// A whole-chunk marker after a tool event of upstream's own is the model's doing.
+func TestMarkerAfterAToolEventIsAnImitation(t *testing.T) {
+	base, _ := sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
+		x.Events()
+		x.Frame(hermes.Delta("content", "a"))
+		x.Frame("event: hermes.tool.progress", `data: {"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "ls", "toolCallId": "c1", "status": "running"}`)
+		x.Frame("event: hermes.tool.progress", `data: {"tool": "terminal", "toolCallId": "c1", "status": "completed"}`)
+		x.Frame(hermes.Delta("content", "\n`💻 rm`\n"))
+		x.Frame(hermes.Delta("content", "b"))
+		x.Finish()
+	}), nil)
+	a := client.New(t, base).Chat().Answer()
+	a.CheckGood(t)
+	if a.Content != "a\nb" || len(a.Starts) != 1 {
+		t.Errorf("content %q, starts %v; want the imitated marker gone and no second tool", a.Content, a.Starts)
+	}
+}
+
+// Text that begins like a marker waits for the end of its line, but not beyond
+// 4 KiB.
+func TestHeldTextLeavesAtFourKiB(t *testing.T) {
+	text := "`💻 " + strings.Repeat("x", 5<<10)
+	rest := make(chan struct{})
+	base, _ := sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
+		x.Events()
+		x.Frame(hermes.Delta("content", text))
+		if !x.Wait(rest) {
+			return
+		}
+		x.Finish()
+	}), nil)
+	r := client.New(t, base).Chat()
+	if e := r.Frame(); e.Chunk == nil || e.Choices[0].Delta.Content != text {
+		t.Errorf("got %q, want the long line", harness.Clip(e.Raw))
+	}
+	close(rest)
+	r.Answer().CheckLifecycle(t)
+}

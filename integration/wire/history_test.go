@@ -1,0 +1,276 @@
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
+)
+
+// history is a request whose assistant said content, and whose user quotes it.
+func history(content string) string {
+	said := hermes.ASCII(content)
+	return `{"model": "hermes-agent", "stream": true, "messages": [{"role": "assistant", "content": ` + said +
+		`}, {"role": "assistant", "content": [{"type": "text", "text": ` + said + `}]}, {"role": "user", "content": "` + "\\n`\\ud83d\\udcbb ls`\\n" + `"}]}`
+}
+
+const (
+	pollutedContent = "Let me look.\n`💻 ls -la`\n\n`📖 a.go`\n\n\nDone."
+	healedContent   = "Let me look.\n\nDone."
+)
+
+// An arrival is a request as upstream has got it.
+type arrival struct {
+	*http.Request
+	body string
+}
+
+// arrivals is an upstream that answers {} and passes on what has come.
+func arrivals(t testing.TB) (*upstream.Server, chan arrival) {
+	got := make(chan arrival, 1)
+	return upstream.New(t, func(x *upstream.Exchange) {
+		got <- arrival{x.Req, string(x.Body)}
+		upstream.AsJSON("200 OK", "{}")(x)
+	}), got
+}
+
+// upload posts a body, of known length or chunked, and wants the answer {}.
+func upload(t testing.TB, base, body string, chunked bool, headers ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
+	defer cancel()
+	var in io.Reader = strings.NewReader(body)
+	if chunked {
+		in = io.MultiReader(in)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/chat/completions", in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if b, err := io.ReadAll(res.Body); err != nil || string(b) != "{}" || res.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %q, %v", res.Status, b, err)
+	}
+}
+
+// receive waits for what an upstream tells.
+func receive(t testing.TB, got chan arrival) arrival {
+	t.Helper()
+	select {
+	case a := <-got:
+		return a
+	case <-time.After(harness.Patience):
+		t.Fatal("upstream has got no request")
+		return arrival{}
+	}
+}
+
+// want checks the body of an arrival, and its length.
+func (a arrival) want(t testing.TB, body string, chunked bool) {
+	t.Helper()
+	if a.body != body {
+		at := differs(a.body, body)
+		t.Errorf("upstream got %d bytes, want %d; at %d\n%q\nwant\n%q", len(a.body), len(body), at, around(a.body, at), around(body, at))
+	}
+	if chunked {
+		if a.ContentLength != -1 || len(a.TransferEncoding) != 1 {
+			t.Errorf("Content-Length %d, Transfer-Encoding %v; want it chunked", a.ContentLength, a.TransferEncoding)
+		}
+	} else if a.ContentLength != int64(len(body)) {
+		t.Errorf("Content-Length %d, want %d", a.ContentLength, len(body))
+	}
+}
+
+func TestHistories(t *testing.T) {
+	zip := func(s string) string {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		_, _ = io.WriteString(z, s)
+		_ = z.Close()
+		return b.String()
+	}
+	padded := func(s string, size int) string { return s + strings.Repeat(" ", size-len(s)) }
+	polluted, healed := history(pollutedContent), history(healedContent)
+	gone := len(polluted) - len(healed)
+	up, got := arrivals(t)
+	base, s := sidecar.Serve(t, up, nil)
+	for _, c := range []struct {
+		name, in, want string
+		headers        []string
+	}{
+		{"polluted", polluted, healed, nil},
+		{"clean", healed, healed, nil},
+		{"10 MB", padded(polluted, 10_000_000), padded(healed, 10_000_000-gone), nil},
+		{"more than 10 MB", padded(polluted, 10_000_001), padded(polluted, 10_000_001), nil},
+		{"gzip", zip(polluted), zip(polluted), []string{"Content-Encoding", "gzip"}},
+		{"garbage behind", polluted + "{", polluted + "{", nil},
+		{"digest", polluted, healed, []string{"Content-Digest", "sha-256=:AAAA:"}},
+	} {
+		for _, chunked := range []bool{false, true} {
+			t.Run(c.name+" chunked "+strconv.FormatBool(chunked), func(t *testing.T) {
+				upload(t, base, c.in, chunked, c.headers...)
+				a := receive(t, got)
+				a.want(t, c.want, chunked)
+				if a.Header.Get("Content-Digest") != "" {
+					t.Error("the digest of other bytes has passed")
+				}
+			})
+		}
+	}
+	lines := 0
+	for _, e := range s.Log.Entries() {
+		if e["msg"] == "history healed" {
+			lines++
+			if e["level"] != "info" || e["markers"] != 4.0 || e["path"] != "/v1/chat/completions" {
+				t.Errorf("log %v", e)
+			}
+		}
+	}
+	if lines != 6 {
+		t.Errorf("%d lines about healed histories, want 6", lines)
+	}
+	if strings.Contains(s.Log.String(), "Let me look") {
+		t.Error("the log has what was said")
+	}
+}
+
+func TestHistoryKeep(t *testing.T) {
+	up, got := arrivals(t)
+	base, s := sidecar.Serve(t, up, sidecar.Options{"history": "keep"})
+	upload(t, base, history(pollutedContent), false)
+	receive(t, got).want(t, history(pollutedContent), false)
+	if strings.Contains(s.Log.String(), "history healed") {
+		t.Error("the log says that the history was healed")
+	}
+}
+
+func TestMaxRequest(t *testing.T) {
+	up, got := arrivals(t)
+	base, _ := sidecar.Serve(t, up, sidecar.Options{"max_request": 1024})
+	long := history(pollutedContent + strings.Repeat("x", 1024))
+	for _, chunked := range []bool{false, true} {
+		upload(t, base, long, chunked)
+		receive(t, got).want(t, long, chunked)
+		upload(t, base, history(pollutedContent), chunked)
+		receive(t, got).want(t, history(healedContent), chunked)
+	}
+}
+
+// What a client has recorded of a legacy Hermes goes back as a modern one would
+// have said it.
+func TestRecordedHistoriesAreHealed(t *testing.T) {
+	up, got := arrivals(t)
+	base, _ := sidecar.Serve(t, up, nil)
+	for _, scenario := range []string{"one_tool", "parallel_tools", "seq_tools", "labels", "tool_first", "inline_code"} {
+		said := strict.Decode(t, string(hermes.Recorded(t, "g0-v0.8.0/"+scenario).Body)).Content
+		want := strict.Decode(t, string(hermes.Recorded(t, "g3-v0.20.3/"+scenario).Body)).Content
+		upload(t, base, history(said), false)
+		receive(t, got).want(t, history(want), false)
+	}
+}
+
+func TestExpectContinue(t *testing.T) {
+	up, got := arrivals(t)
+	base, _ := sidecar.Serve(t, up, nil)
+	conn := client.Dial(t, base)
+	in := bufio.NewReader(conn)
+	body := history(pollutedContent)
+	fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", len(body))
+	if line, err := in.ReadString('\n'); line != "HTTP/1.1 100 Continue\r\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	_, _ = in.ReadString('\n')
+	_, _ = io.WriteString(conn, body)
+	res, err := http.ReadResponse(in, nil)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("%v, %v", res, err)
+	}
+	receive(t, got).want(t, history(healedContent), false)
+}
+
+// With Caddyfile directives around it: another upstream is tried with the whole
+// request, an error page's reverse_proxy gets all of it, and Caddy's own limit
+// of a request's size is in force.
+func TestRequestsWithCaddysOwnDirectives(t *testing.T) {
+	up, got := arrivals(t)
+	dead := harness.FreePort(t)
+	base, _ := sidecar.ServeCaddyfile(t, `
+	hermes
+	request_body /limited/* {
+		max_size 100
+	}
+	handle /fallback/* {
+		reverse_proxy `+dead+`
+	}
+	handle {
+		reverse_proxy `+dead+" "+up.Addr+` {
+			lb_policy first
+			lb_retries 1
+			fail_duration 1m
+		}
+	}
+	handle_errors 502 {
+		reverse_proxy `+up.Addr+`
+	}`)
+	upload(t, base, history(pollutedContent), false)
+	receive(t, got).want(t, history(healedContent), false)
+
+	for _, chunked := range []bool{false, true} {
+		body := history(pollutedContent)
+		post := func(path string) *http.Response {
+			var in io.Reader = strings.NewReader(body)
+			if chunked {
+				in = io.MultiReader(in)
+			}
+			res, err := http.Post(base+path, "application/json", in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res.Body.Close()
+			return res
+		}
+		if res := post("/limited/v1/chat/completions"); res.StatusCode != http.StatusRequestEntityTooLarge {
+			t.Errorf("chunked %v: status %d, want 413", chunked, res.StatusCode)
+		}
+		if res := post("/fallback/api"); res.StatusCode != http.StatusOK {
+			t.Errorf("chunked %v: status %d", chunked, res.StatusCode)
+		}
+		receive(t, got).want(t, body, chunked)
+	}
+}
+
+// An answer that is no stream has no deadline, neither of a timeout nor of the
+// sidecar's end.
+func TestAnswersThatAreNoStreamsTakeTheirTime(t *testing.T) {
+	up := upstream.New(t, func(x *upstream.Exchange) {
+		x.Pause(600 * time.Millisecond)
+		upstream.AsJSON("200 OK", "{}")(x)
+	})
+	base, _ := sidecar.Serve(t, up, sidecar.Options{"first_byte_timeout": "100ms", "idle_timeout": "100ms", "drain_timeout": 0})
+	upload(t, base, `{"messages": [], "stream": false}`, false)
+	if r := client.New(t, base).Chat(); r.StatusCode != http.StatusGatewayTimeout {
+		t.Errorf("%s for a stream, want 504", r.Status)
+	}
+}

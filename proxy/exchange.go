@@ -1,0 +1,52 @@
+package proxy
+
+import (
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// exchange is a request under guard and what has become of it: what all kinds of
+// answers share. The lock of its responseWriter is held whenever it is used, but for
+// flushed, header and reach. Its responseWriter chooses the answer; from then on the
+// answer alone enters the phases of times, and writes to the client.
+type exchange struct {
+	flushed  atomic.Bool // a stream has been, and is with each write from then on
+	chat     bool        // the request is one for chat completions
+	noStream bool        // it was read, and does not ask for a stream
+	running  bool        // the next handler has it: the agent may be running
+	passes   bool        // the answer is passing
+	answer   answer      // nil before the final status
+	client   client
+	p        *Proxy
+	since    time.Time      // the request came
+	times    deadline.State // what the deadlines count from
+	observer AnswerObserver // nil as long as nobody is told of the answer
+	header   http.Header    // the handler's own, for its goroutine alone; nil once it is dropped
+	reach    reach
+}
+
+// age returns the time since the request came.
+func (x *exchange) age() time.Duration { return x.p.o.Clock.Since(x.since) }
+
+// usage returns the memory of reported usage, nil when there is none. Upstream is
+// named here, in the handler's goroutine: a timer, which may end the stream, must
+// not look at what handlers have set.
+func (x *exchange) usage() rewrite.UsageMemory {
+	if x.p.o.Usage == nil {
+		return nil
+	}
+	return usageMemory{x.p.o.Usage, x.p.o.Upstream(x.client.r)}
+}
+
+// dropHeader drops the handler's header once that of a chat stream has left, unless
+// it says something of trailers: a stream takes less memory without. Whoever asks
+// for it again gets a new one, and sets trailers there.
+func (x *exchange) dropHeader() {
+	if x.chat && x.client.committed && !hasTrailers(x.header) {
+		x.header = nil
+	}
+}

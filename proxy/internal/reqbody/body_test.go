@@ -1,0 +1,325 @@
+package reqbody
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+const (
+	polluted = `{"stream":false,"messages":[{"role":"assistant","content":"Let me look.\n` + "`💻 ls`" + `\n\n\nDone."}]}`
+	healed   = `{"stream":false,"messages":[{"role":"assistant","content":"Let me look.\n\nDone."}]}`
+)
+
+var errTest = errors.New("some error")
+
+// clock is a Clock that stands where it is set.
+type clock struct{ now time.Time }
+
+func (c *clock) Now() time.Time { return c.now }
+
+// prepared returns the client's request with the body, what the next handler gets,
+// and what becomes of the body by the plan.
+func prepared(body io.Reader, length int64, plan Plan) (r, up *http.Request, b *Body, h rewrite.Healed) {
+	r = httptest.NewRequest(http.MethodPost, "/", body)
+	r.ContentLength = length
+	up = r.WithContext(r.Context())
+	up.Header = r.Header.Clone()
+	b = new(Body)
+	h = b.Prepare(r, up, plan)
+	return r, up, b, h
+}
+
+func all(t *testing.T, r io.Reader) string {
+	t.Helper()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(b)
+}
+
+func TestPrepare(t *testing.T) {
+	n := int64(len(polluted))
+	for _, c := range []struct {
+		name   string
+		body   string
+		length int64
+		plan   Plan
+		want   string // what upstream gets
+		asked  rewrite.Asked
+	}{
+		{"healed", polluted, n, Plan{Heal: true, Limit: n}, healed, rewrite.AskedWhole},
+		{"of unknown length", polluted, -1, Plan{Heal: true, Limit: n}, healed, rewrite.AskedWhole},
+		{"clean", healed, int64(len(healed)), Plan{Heal: true, Limit: n}, healed, rewrite.AskedWhole},
+		{"not to be read", polluted, n, Plan{Limit: n}, polluted, rewrite.AskedUnknown},
+		{"too large", polluted, n, Plan{Heal: true, Limit: n - 1}, polluted, rewrite.AskedUnknown},
+		{"much too large", polluted, n, Plan{Heal: true, Limit: 9}, polluted, rewrite.AskedUnknown},
+		{"longer than announced", polluted, n - 1, Plan{Heal: true, Limit: n}, polluted, rewrite.AskedUnknown},
+		{"no object", " [" + polluted, n + 2, Plan{Heal: true, Limit: 2 * n}, " [" + polluted, rewrite.AskedUnknown},
+	} {
+		for form, reader := range map[string]io.Reader{
+			"": strings.NewReader(c.body), ", byte by byte": iotest.OneByteReader(strings.NewReader(c.body)),
+			", its end with its bytes": iotest.DataErrReader(strings.NewReader(c.body)),
+		} {
+			r, up, b, h := prepared(reader, c.length, c.plan)
+			if got := all(t, up.Body); got != c.want || h.Asked != c.asked {
+				t.Errorf("%s%s: upstream gets %q, asked %v", c.name, form, got, h.Asked)
+			}
+			if length := int64(len(c.want)); c.want == healed && c.length >= 0 && up.ContentLength != length || c.want != healed && up.ContentLength != c.length {
+				t.Errorf("%s%s: ContentLength %d", c.name, form, up.ContentLength)
+			}
+			if r.ContentLength != c.length || b.Err() != nil {
+				t.Errorf("%s%s: the client's ContentLength %d, error %v", c.name, form, r.ContentLength, b.Err())
+			}
+		}
+	}
+}
+
+func TestGiveBack(t *testing.T) {
+	plan := Plan{Heal: true, Limit: 1000}
+	for _, c := range []struct {
+		name string
+		plan Plan
+		next func(up *http.Request)
+		want string // what the client's request gives behind it
+		up   string // and then the next handler's
+	}{
+		{"not read", plan, func(*http.Request) {}, polluted, healed},
+		{"read", plan, func(up *http.Request) { _, _ = io.ReadAll(up.Body) }, "", ""},
+		{"wrapped", plan, func(up *http.Request) { up.Body = io.NopCloser(up.Body) }, polluted, ""},
+		{"wrapped, and read", plan, func(up *http.Request) { up.Body = io.NopCloser(up.Body); _, _ = up.Body.Read(make([]byte, 9)) }, healed[9:], ""},
+		{"not healed", Plan{}, func(*http.Request) {}, polluted, ""},
+		{"not healed, wrapped", Plan{}, func(up *http.Request) { up.Body = io.NopCloser(up.Body) }, polluted, ""},
+		{"timed, not read", Plan{Clock: &clock{}}, func(*http.Request) {}, polluted, ""},
+		{"timed", Plan{Clock: &clock{}}, func(up *http.Request) { _, _ = up.Body.Read(make([]byte, 9)) }, polluted[9:], ""},
+	} {
+		r, up, b, _ := prepared(strings.NewReader(polluted), int64(len(polluted)), c.plan)
+		c.next(up)
+		b.GiveBack(r, up)
+		if got := all(t, r.Body); got != c.want {
+			t.Errorf("%s: the client's request has %q", c.name, got)
+		}
+		if got := all(t, up.Body); got != c.up {
+			t.Errorf("%s: the next handler's has %q", c.name, got)
+		}
+		if r.ContentLength != int64(len(polluted)) {
+			t.Errorf("%s: ContentLength %d", c.name, r.ContentLength)
+		}
+	}
+}
+
+// The length of a body that the next handler has replaced goes with it.
+func TestGiveBackOfAnotherBody(t *testing.T) {
+	for _, heal := range []bool{false, true} {
+		r, up, b, _ := prepared(strings.NewReader(polluted), int64(len(polluted)), Plan{Heal: heal, Limit: 1000})
+		up.Body, up.ContentLength = io.NopCloser(strings.NewReader("x")), 1
+		b.GiveBack(r, up)
+		if got := all(t, r.Body); got != "x" || r.ContentLength != 1 {
+			t.Errorf("heal %t: %q of length %d", heal, got, r.ContentLength)
+		}
+	}
+}
+
+// The original is released once the answer is decided and upstream has begun to read.
+func TestDecided(t *testing.T) {
+	for _, readFirst := range []bool{false, true} {
+		r, up, b, _ := prepared(strings.NewReader(polluted), int64(len(polluted)), Plan{Heal: true, Limit: 1000})
+		steps := []func(){b.Decided, func() { _, _ = up.Body.Read(make([]byte, 1)) }}
+		if readFirst {
+			steps[0], steps[1] = steps[1], steps[0]
+		}
+		steps[0]()
+		if b.held.original == nil {
+			t.Error("released too early")
+		}
+		steps[1]()
+		if b.held.original != nil {
+			t.Error("not released")
+		}
+		if _, err := r.Body.Read(make([]byte, 1)); !errors.Is(err, http.ErrBodyReadAfterClose) {
+			t.Errorf("the client's request gives %v", err)
+		}
+		if got := all(t, up.Body); got != healed[1:] {
+			t.Errorf("upstream gets %q", got)
+		}
+	}
+}
+
+func TestWaited(t *testing.T) {
+	now := time.Unix(1795164800, 0)
+	c := &clock{now}
+	var b *Body
+	body := readerFunc(func([]byte) (int, error) {
+		if got := b.Waited(now.Add(9)); !got.Equal(now.Add(9)) {
+			t.Errorf("waited until %v while it is read", got)
+		}
+		c.now = now.Add(5)
+		return 1, nil
+	})
+	_, up, b, _ := prepared(body, -1, Plan{Clock: c})
+	if got := b.Waited(now); !got.IsZero() {
+		t.Errorf("waited until %v before it is read", got)
+	}
+	_, _ = up.Body.Read(make([]byte, 1))
+	if got := b.Waited(now.Add(9)); !got.Equal(now.Add(5)) {
+		t.Errorf("waited until %v, want the end of the read", got)
+	}
+	if got := new(Body).Waited(now); !got.IsZero() {
+		t.Errorf("waited until %v for nothing", got)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+func TestErr(t *testing.T) {
+	for _, plan := range []Plan{{Heal: true, Limit: 1000}, {Clock: &clock{}}, {Heal: true, Limit: 3, Clock: &clock{}}} {
+		_, up, b, _ := prepared(io.MultiReader(strings.NewReader(polluted), iotest.ErrReader(errTest)), -1, plan)
+		if _, err := io.ReadAll(up.Body); !errors.Is(err, errTest) || !errors.Is(b.Err(), errTest) {
+			t.Errorf("%+v: %v, %v", plan, err, b.Err())
+		}
+		if _, up, b, _ = prepared(strings.NewReader(polluted), -1, plan); all(t, up.Body) == "" || b.Err() != nil {
+			t.Errorf("%+v: %v at the end", plan, b.Err())
+		}
+		_, up, b, _ = prepared(iotest.ErrReader(errTest), -1, Plan{Clock: &clock{}})
+		up.Body.Close()
+		if _, err := up.Body.Read(make([]byte, 1)); err == nil || b.Err() != nil {
+			t.Errorf("closed: %v, %v", err, b.Err())
+		}
+	}
+}
+
+// A body that nobody times, or that has come whole, keeps its type: transports look at
+// it.
+func TestWhatIsTimed(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		body  io.Reader
+		plan  Plan
+		timed bool
+	}{
+		{"timed", strings.NewReader(polluted), Plan{Clock: &clock{}}, true},
+		{"read in part", strings.NewReader(polluted), Plan{Heal: true, Limit: 9, Clock: &clock{}}, true},
+		{"whole", strings.NewReader(polluted), Plan{Heal: true, Limit: 1000, Clock: &clock{}}, false},
+		{"no clock", strings.NewReader(polluted), Plan{}, false},
+		{"no body", http.NoBody, Plan{Clock: &clock{}}, false},
+	} {
+		if _, _, b, _ := prepared(c.body, -1, c.plan); (b.upload != nil) != c.timed {
+			t.Errorf("%s: timed %t", c.name, b.upload != nil)
+		}
+	}
+}
+
+// What the next handler's request says of a body that has changed is true; what the
+// client's says stays.
+func TestHeaderOfAHealedBody(t *testing.T) {
+	for _, c := range []struct {
+		body, said string // the client's Content-Length
+		length     int64
+		want       string // upstream's
+		digests    int    // and how many it has
+	}{
+		{polluted, "1", int64(len(polluted)), strconv.Itoa(len(healed)), 0},
+		{polluted, "", int64(len(polluted)), "", 0},
+		{polluted, "", -1, "", 0},
+		{healed, "1", int64(len(healed)), "1", 4},
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(c.body))
+		r.ContentLength = c.length
+		if c.said != "" {
+			r.Header.Set("Content-Length", c.said)
+		}
+		for _, name := range []string{"Content-Md5", "Digest", "Content-Digest", "Repr-Digest"} {
+			r.Header.Set(name, "x")
+		}
+		up := r.WithContext(r.Context())
+		up.Header = r.Header.Clone()
+		new(Body).Prepare(r, up, Plan{Heal: true, Limit: 1000})
+		if got := up.Header.Get("Content-Length"); got != c.want {
+			t.Errorf("Content-Length %q, want %q", got, c.want)
+		}
+		up.Header.Del("Content-Length")
+		if len(up.Header) != c.digests || len(r.Header) < 4 {
+			t.Errorf("%d fields, want %d; the client's request has %d", len(up.Header), c.digests, len(r.Header))
+		}
+	}
+}
+
+// Whoever closes a reader closes the client's body, and reads no more by it.
+func TestClose(t *testing.T) {
+	for _, plan := range []Plan{{Heal: true, Limit: 1000}, {Heal: true, Limit: 9}, {Clock: &clock{}}} {
+		closed := &closing{Reader: strings.NewReader(polluted)}
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Body, r.ContentLength = closed, -1
+		up := r.WithContext(r.Context())
+		new(Body).Prepare(r, up, plan)
+		up.Body.Close()
+		if closed.times != 1 {
+			t.Errorf("%+v: closed %d times", plan, closed.times)
+		}
+		if n, err := up.Body.Read(make([]byte, 9)); plan.Heal && (n != 0 || !errors.Is(err, http.ErrBodyReadAfterClose)) {
+			t.Errorf("%+v: %d bytes, %v", plan, n, err)
+		}
+	}
+}
+
+type closing struct {
+	io.Reader
+	times int
+}
+
+func (c *closing) Close() error { c.times++; return nil }
+
+// A body that cannot be compared is taken for another.
+func TestSame(t *testing.T) {
+	a, b := &closing{}, &closing{}
+	if !same(a, a) || same(a, b) || same(uncomparable{}, uncomparable{}) {
+		t.Error("not told apart")
+	}
+}
+
+type uncomparable []byte
+
+func (uncomparable) Read([]byte) (int, error) { return 0, io.EOF }
+func (uncomparable) Close() error             { return nil }
+
+// The first buffer has what is announced, up to a bound; a larger one becomes 1/8 of
+// that by doubling, and then all of it.
+func TestBuffers(t *testing.T) {
+	for _, length := range []int64{-1, 0, 1, maxFirst - 1, maxFirst, 100_000, 1 << 20, 3_333_333} {
+		first := firstBuffer(length)
+		switch {
+		case length < 0 && first != minBody, length >= 0 && length < maxFirst && first != length+1:
+			t.Errorf("%d bytes for %d", first, length)
+		case length >= maxFirst && (first > maxFirst || first < maxFirst/2-8 && first < length/advance):
+			t.Errorf("%d bytes for %d", first, length)
+		}
+		sizes := []int64{first}
+		for b := make([]byte, first); length >= 0 && int64(len(b)) <= length; b = b[:cap(b)] {
+			b = grow(b, length, length)
+			sizes = append(sizes, int64(cap(b)))
+		}
+		if last := sizes[len(sizes)-1]; length >= 0 && last != length+1 {
+			t.Errorf("%v for %d", sizes, length)
+		}
+		if n := len(sizes); n > 1 && (sizes[n-2] < (length+1)/advance || sizes[n-2] > (length+1)/advance+8) {
+			t.Errorf("%v for %d: all of it is there too early or too late", sizes, length)
+		}
+	}
+	if b := grow(make([]byte, 10), -1, 100); cap(b) != 20 || len(b) != 10 {
+		t.Errorf("%d bytes, room for %d", len(b), cap(b))
+	}
+	if b := grow(make([]byte, 90), -1, 100); cap(b) != 101 {
+		t.Errorf("room for %d", cap(b))
+	}
+}

@@ -1,0 +1,73 @@
+package reqbody
+
+import (
+	"bytes"
+	"io"
+)
+
+// read reads a body of length bytes, -1 for unknown, to its end, which is the
+// error io.EOF. Any other error is the body's. It stops without an error behind
+// more than limit bytes, and if the body is no JSON object, so that protocols
+// whose requests are answered while they are sent go on working. One byte more
+// than limit may come with the end.
+func read(body io.Reader, length, limit int64) ([]byte, error) {
+	b := make([]byte, 0, min(firstBuffer(length), limit+1))
+	for begun := false; int64(len(b)) <= limit; {
+		if len(b) == cap(b) {
+			b = grow(b, length, limit)
+		}
+		n, err := body.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if err != nil {
+			return b, err
+		}
+		if begun {
+			continue
+		}
+		first := bytes.TrimLeft(b[len(b)-n:], " \t\r\n")
+		if begun = len(first) > 0; begun && first[0] != '{' {
+			return b, nil
+		}
+	}
+	return b, nil
+}
+
+const (
+	// minBody is the size in bytes of the first buffer for a body of unknown
+	// length.
+	minBody = 4 << 10
+	// maxFirst is the size in bytes up to which the first buffer has the length
+	// that the client announces.
+	maxFirst = 64 << 10
+	// advance is how many times as much as has come a client may have allocated
+	// by announcing it.
+	advance = 8
+)
+
+// firstBuffer returns the size in bytes of the first buffer for a body of length
+// bytes, one more than them, so that the end is seen without growing. A large
+// one begins so that it becomes 1/advance of the whole by doubling: then what is
+// allocated on the way to it is at most a quarter of the whole.
+func firstBuffer(length int64) int64 {
+	if length < 0 {
+		return minBody
+	}
+	size := length + 1
+	if size <= maxFirst {
+		return size
+	}
+	for size = (size + advance - 1) / advance; size > maxFirst; {
+		size = (size + 1) / 2
+	}
+	return size
+}
+
+// grow returns b, which is full, with more room: twice as much, or all that was
+// announced once enough of it has come, but at most one byte more than limit.
+func grow(b []byte, length, limit int64) []byte {
+	size := int64(cap(b)) * 2
+	if all := length + 1; int64(cap(b)) < all && int64(cap(b)) >= all/advance {
+		size = all
+	}
+	return append(make([]byte, 0, min(size, limit+1)), b...)
+}

@@ -1,0 +1,71 @@
+package reqbody
+
+import (
+	"io"
+	"sync"
+	"time"
+)
+
+// Clock tells the time.
+type Clock interface {
+	// Now returns the time.
+	Now() time.Time
+}
+
+// upload is a body that the client still sends while upstream reads it. It
+// records until when the client has been waited for.
+//
+// Its mutex is not held while the client is read: that may take as long as the
+// client likes.
+type upload struct {
+	io.ReadCloser
+	clock Clock
+
+	mu      sync.Mutex
+	reading int       // how many reads are under way
+	last    time.Time // the end of the last one
+	err     error     // what broke the body off
+	closed  bool
+}
+
+// Read implements io.Reader.
+func (u *upload) Read(b []byte) (int, error) {
+	u.mu.Lock()
+	u.reading++
+	u.mu.Unlock()
+	n, err := u.ReadCloser.Read(b)
+	now := u.clock.Now()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.reading--
+	u.last = now
+	if err != nil && err != io.EOF && !u.closed { //nolint:errorlint // the end is that very value
+		u.err = err
+	}
+	return n, err
+}
+
+// Close implements io.Closer. Errors of reads that it ends are not the client's.
+func (u *upload) Close() error {
+	u.mu.Lock()
+	u.closed = true
+	u.mu.Unlock()
+	return u.ReadCloser.Close()
+}
+
+// waited returns until when the client has been waited for: now, if it still is.
+func (u *upload) waited(now time.Time) time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.reading > 0 {
+		return now
+	}
+	return u.last
+}
+
+// failure returns what broke the body off, nil for nothing.
+func (u *upload) failure() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.err
+}

@@ -1,0 +1,78 @@
+package proxy
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// Observer is told what becomes of the requests of a Proxy and of their answers, for
+// logs, metrics, traces, recordings and the like. It is called from several
+// goroutines. Every request that it is given is the client's.
+type Observer interface {
+	// Healed is called when markers have been removed from the history that r
+	// carries, with their number, before r goes on.
+	Healed(r *http.Request, markers int)
+	// Begin is called when an answer to r has turned out to be a stream whose end is
+	// seen to: of chat completions, of a response or of a run.
+	//
+	// Of a request for chat completions it is also called right before End where
+	// there is nothing else to tell: for a stream that has passed because it is
+	// compressed, an error instead of an answer, a client that has left before there
+	// was an answer, and an answer that is not streamed.
+	//
+	// What it returns must not be nil.
+	Begin(r *http.Request, b Begun) AnswerObserver
+}
+
+// Begun is what is known of an answer that an Observer begins to be told of.
+type Begun struct {
+	// Since is when the request came.
+	Since time.Time
+	// Kind is what the answer is.
+	Kind Kind
+	// Status and Header are those of a stream. Header must not be kept.
+	Status int
+	Header http.Header
+	// Raw says that AnswerObserver.Raw will get all bytes of the stream.
+	Raw bool
+}
+
+// Kind is what an answer is one of.
+type Kind string
+
+const (
+	// KindChat is a stream of chat completions, or an error instead of one.
+	KindChat Kind = "chat"
+	// KindOther is a stream of another kind that the engine knows: of a
+	// response or of a run.
+	KindOther Kind = "other"
+	// KindWhole is an answer that is not streamed, or was not to be; see
+	// Result.Whole.
+	KindWhole Kind = "whole"
+)
+
+// Summarizer says what can be said of a stream so far.
+type Summarizer interface {
+	// Summary costs enough not to be called for each chunk.
+	Summary() rewrite.Summary
+}
+
+// AnswerObserver is told what becomes of one answer. Its methods are called one at a
+// time, while the answer waits: they must not block, nor use the answer.
+type AnswerObserver interface {
+	// Raw is called with bytes of the stream, as upstream has sent them, if
+	// Options.ObserveRaw is set. b must not be kept.
+	Raw(b []byte)
+	// Read is called when bytes of the stream have come at the time now, with
+	// which as many chunks are complete, or events of a stream of another kind.
+	// s must not be kept.
+	Read(now time.Time, chunks int, s Summarizer)
+	// Tool is called when a tool starts or ends.
+	Tool(now time.Time, e rewrite.ToolEvent)
+	// End is called at the end, once, with the request that Begin was called with.
+	// The client has been sent everything by then, save the end of the body, and
+	// nothing waits.
+	End(r *http.Request, res Result)
+}

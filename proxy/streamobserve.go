@@ -1,0 +1,63 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// observe tells of b, which upstream has sent, and the engine has read now.
+func (s *stream) observe(now time.Time, b []byte) {
+	s.beginToObserve()
+	if s.raw {
+		s.observeRaw(b)
+	}
+	if s.x.observer != nil {
+		s.x.observer.Read(now, s.engine.Chunks(), s.engine)
+	}
+}
+
+// beginToObserve begins to tell of the stream, as soon as its end is seen to.
+func (s *stream) beginToObserve() {
+	x := s.x
+	if x.observer != nil || x.p.o.Observer == nil || !s.engine.Guarded() {
+		return
+	}
+	kind := KindOther
+	if s.engine.Active() {
+		kind = KindChat
+	}
+	x.observer = x.p.o.Observer.Begin(x.client.r, Begun{
+		Since: x.since, Kind: kind, Status: x.client.status, Header: x.client.w.Header(), Raw: s.raw,
+	})
+}
+
+// maxEarly is how many bytes are kept of a stream that is not told of yet.
+const maxEarly = 64 << 10
+
+// observeRaw tells of b, and of what came before the stream was told of.
+func (s *stream) observeRaw(b []byte) {
+	if s.x.observer == nil {
+		if s.early = append(s.early, b...); len(s.early) > maxEarly {
+			s.raw, s.early = false, nil
+		}
+		return
+	}
+	if s.early != nil {
+		b, s.early = append(s.early, b...), nil
+	}
+	s.x.observer.Raw(b)
+}
+
+// onTool returns what tells of tools, nil when there is nobody to tell.
+func (s *stream) onTool() func(rewrite.ToolEvent) {
+	if s.x.p.o.Observer == nil {
+		return nil
+	}
+	return func(e rewrite.ToolEvent) {
+		s.beginToObserve() // a tool may come in the read with which the stream becomes ours
+		if s.x.observer != nil {
+			s.x.observer.Tool(s.x.since.Add(s.x.age()), e)
+		}
+	}
+}
