@@ -297,6 +297,22 @@ func TestBuffersShrinkAgain(t *testing.T) {
 	}
 }
 
+// A hold that has become large, in bytes or in frames, is small again once it has left.
+func TestLargeHoldShrinksAgain(t *testing.T) {
+	s := New(&Options{}, chatParams)
+	s.borrow()
+	hold := reflect.ValueOf(s.work).Elem().FieldByName("chat").FieldByName("hold")
+	buf, frames := hold.FieldByName("buf"), hold.FieldByName("frames")
+	feedAll(s, role()+text("a\n`💻 l")+strings.Repeat(text("s"), 1000), inOne)
+	if buf.Len() < 4*maxIdleBuffer || frames.Len() < 1000 {
+		t.Fatalf("%d bytes in %d frames are held", buf.Len(), frames.Len())
+	}
+	feedAll(s, text("\n"+strings.Repeat("b", 2<<10)), inOne)
+	if buf.Cap() > 2*maxIdleBuffer || frames.Cap() > 2*256 {
+		t.Errorf("the hold keeps room for %d bytes and %d frames", buf.Cap(), frames.Cap())
+	}
+}
+
 func TestLongLabelsAreNotReadToTellToolsApart(t *testing.T) {
 	long := `recall: "` + strings.Repeat("x", marker.MaxTellingLabel)
 	v := look(t, repair(markerChunk("🔍", long)+text("x")+stop()))

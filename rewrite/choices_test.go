@@ -89,3 +89,15 @@ func TestByteOrderMarkAlone(t *testing.T) {
 		}
 	}
 }
+
+// Text of another choice ends the tools that markers started before it leaves, whatever
+// is done with imitations.
+func TestTextOfAnotherChoiceEndsTools(t *testing.T) {
+	another := choicesChunk(`{"index": 1, "delta": {"content": "x"}, "finish_reason": null}`, "")
+	for _, o := range []Options{{}, {Imitations: ImitationsKeep}, {Imitations: ImitationsTrust}} {
+		out := repairWith(role()+markerChunk("💻", "ls")+another, o)
+		if i, j := strings.Index(out, `"completed"`), strings.Index(out, another); i < 0 || j < i {
+			t.Errorf("%+v: the tool does not end before the text:\n%s", o, out)
+		}
+	}
+}

@@ -33,6 +33,8 @@ func TestEnvelopeIsWhatChunksHaveSaidLast(t *testing.T) {
 		{"only a longer time", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": "a", "created": 56, "model": "m"`), `"a" 56 "m"`},
 		{"only a longer model", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": "a", "created": 5, "model": "mn"`), `"a" 5 "mn"`},
 		{"a shorter time, a longer model", chunkWith(`, "id": "a", "created": 55, "model": "m"`) + chunkWith(`, "id": "a", "created": 6, "model": "nn"`), `"a" 6 "nn"`},
+		{"the first again", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": "b", "created": 5, "model": "m"`+realUsage) + chunkWith(`, "id": "a", "created": 5, "model": "m"`), `"a" 5 "m"`},
+		{"an event that is wrapped", named("x", `{"object": "chat.completion.chunk", "id": "a", "created": 5, "model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": null}]}`), `"a" 5 "m"`},
 		{"empty ones", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": "", "created": null, "model": ""`), `"a" 5 "m"`},
 		{"null", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": null, "created": null, "model": null`), `"a" 5 "m"`},
 		{"none of their kind", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": 1, "created": "6", "model": ["n"]`), `"a" 5 "m"`},

@@ -269,3 +269,15 @@ func TestImitationRightBehindAMarker(t *testing.T) {
 		same(t, repair(once), once, "twice and once")
 	}
 }
+
+// What was held back and is no marker begins no fence with the backticks behind it: the
+// marker in the next line is one.
+func TestNoFenceBeginsWithWhatWasHeldBack(t *testing.T) {
+	for _, in := range []string{"`x```\n`💻 ls`\nb", "`💻```\n`💻 ls`\nb", "a\n`x````\n`💻 ls`\nb"} {
+		for _, cut := range []string{texts(strings.Split(in, "")...), text(in)} {
+			if out := repair(role() + cut + stop()); look(t, out).content != strings.Replace(in, "`💻 ls`\n", "", 1) {
+				t.Errorf("%q becomes %q", in, look(t, out).content)
+			}
+		}
+	}
+}

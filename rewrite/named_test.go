@@ -64,6 +64,9 @@ func TestMembersThatWouldStandTwiceAreRenamed(t *testing.T) {
 		`{"choices": []}`:   `{` + envelopeWritten + `,"hermes_choices": []}`,
 		`{"choices": null}`: `{` + envelopeWritten + `,"hermes_choices": null}`,
 		`{"id": 1, "object": "x", "created": 2, "model": [], "a": {"id": 1}}`: `{` + envelopeWritten + `,"hermes_id": 1, "hermes_object": "x", "hermes_created": 2, "hermes_model": [], "a": {"id": 1}}`,
+		`{"object": "x"}`:          `{` + envelopeWritten + `,"hermes_object": "x"}`,
+		`{"created": 2}`:           `{` + envelopeWritten + `,"hermes_created": 2}`,
+		`{"model": "m"}`:           `{` + envelopeWritten + `,"hermes_model": "m"}`,
 		`{"id": 1, "id": 2}`:       `{` + envelopeWritten + `,"hermes_id": 1, "hermes_id": 2}`,
 		`{"\u0069d": 1}`:           `{` + envelopeWritten + `,"hermes_\u0069d": 1}`,
 		`{"event": {"type": "x"}}`: `{` + envelopeWritten + `,"event": {"type": "x"}}`,
@@ -131,7 +134,7 @@ func TestStatusLinesOfUpstreamsState(t *testing.T) {
 		{named("hermes.status", `{"text": 7}`), "", false},
 		{named("hermes.status", `{"text": ""}`), "", false},
 		{named("hermes.status", `{"text": "t", "event": {"type": "status"}}`), "", false},
-		{named("other", `{"text": "t", "command": "c"}`), "", false},
+		{named("other", `{"text": "t", "command": "c", "": "e"}`), "", false},
 	} {
 		for _, form := range ProgressForms() {
 			out := repairWith(role()+c.in+text("x")+stop(), Options{StatusLine: true, Progress: form})
@@ -153,6 +156,9 @@ func TestStatusLinesOfUpstreamsState(t *testing.T) {
 			}
 			if got.Event.Data.Description != want || want != "" && (got.Event.Data.Done != c.done || got.Event.Type != "status") {
 				t.Errorf("%s: %+v of %s", form, got, c.in)
+			}
+			if want == "" && strings.Contains(out, `"data":{"description":`) {
+				t.Errorf("%s: an empty status line of %s", form, c.in)
 			}
 			same(t, repairWith(out, Options{StatusLine: true, Progress: form}), out, "twice and once")
 		}

@@ -58,6 +58,7 @@ var secretPlaces = map[string]string{
 	"a tool event of another kind":        role() + named("hermes.tool.progress", `{"tool": "t", "toolCallId": "c", "status": "failed", "error": %s}`) + named("hermes.tool.progress", `{`+envelopeOfTests+`, "choices": [], "tool": "t", "toolCallId": "d", "status": "failed", "error": %s}`) + text("x") + stop(),
 	"data of several lines":               role() + "event: error\ndata: {\"error\":\ndata:{\"message\": %s,\ndata: \"x\": 1}}\n\n" + stop(),
 	"a frame with CRLF":                   role() + "event: error\r\ndata: {\"error\": {\"message\": %s}}\r\n\r\n" + stop(),
+	"an event of an error":                role() + named("tool.error", `{"message": %s}`) + stop(),
 	"a response's error event":            created(0, responseOfTests) + named("error", `{"type":"error","message":%s,"param":%s,"sequence_number":1}`),
 	"a response that failed":              created(0, responseOfTests) + named("response.failed", `{"type":"response.failed","response":{"id":"resp_1","error":{"message":%s},"output":[%s]}}`),
 	"a response with an error":            created(0, responseOfTests) + named("response.incomplete", `{"type":"response.incomplete","response":{"id":"resp_1","error":{"message":%s},"incomplete_details":{"reason":%s}}}`),

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// blocks are the blocks of a cover profile, by the base name of their file.
+// blocks are the blocks of a cover profile, by their file: its package's path and name.
 type blocks map[string][]block
 
 type block struct {
@@ -32,7 +32,7 @@ func readBlocks(profile string) (blocks, error) {
 			continue // the mode
 		}
 		b.run = count > 0
-		name := path.Base(line[:at])
+		name := strings.Clone(line[:at]) // the text is not kept
 		all[name] = append(all[name], b)
 	}
 	return all, nil
@@ -42,7 +42,7 @@ func readBlocks(profile string) (blocks, error) {
 // block, such as a case's condition, counts with the file.
 func (all blocks) has(m *mutant) bool {
 	in, some := false, false
-	for _, b := range all[filepath.Base(m.file)] {
+	for _, b := range all[path.Join(m.in.path, filepath.Base(m.file))] {
 		some = some || b.run
 		if !b.contains(m.pos.Line, m.pos.Column) {
 			continue

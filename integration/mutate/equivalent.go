@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path"
 	"strings"
 )
 
@@ -48,15 +49,17 @@ func (e *equivalents) has(m *mutant) bool {
 	return ok
 }
 
-// checkStale says which of those in the package of the name are no mutants of it any
+// checkStale prints which of those in the packages of the pattern are no mutants any
 // more.
-func (e *equivalents) checkStale(name string, all []*mutant) {
+func (e *equivalents) checkStale(pattern string, all []*mutant) {
+	dir, below := strings.CutSuffix(path.Clean(pattern), "/...")
 	there := map[string]bool{}
 	for _, m := range all {
 		there[m.name()] = true
 	}
 	for known := range e.reasons {
-		if strings.HasPrefix(known, strings.TrimPrefix(name, "./")+"/") && !there[known] {
+		file, _, _ := strings.Cut(known, " ")
+		if in := path.Dir(file); !there[known] && (in == dir || below && strings.HasPrefix(in, dir+"/")) {
 			fmt.Println("no longer a mutant, take it out of equivalent.txt:", known)
 		}
 	}

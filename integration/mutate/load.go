@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // code is a package, parsed and with its types.
@@ -23,59 +24,76 @@ type code struct {
 	root, path, dir string
 	fset            *token.FileSet
 	files           []*ast.File
+	imports         types.Importer
 	info            *types.Info
 	types           *types.Package
 	source          map[string][]byte // by the file's name
 }
 
-// loadPackage reads the package that the go command calls by name.
-func loadPackage(root, name string) (*code, error) {
-	type listed struct {
-		ImportPath, Dir, Export string
-		GoFiles                 []string
-		DepOnly                 bool
-	}
-	c := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,DepOnly", name)
+// listed is what the go command says of a package.
+type listed struct {
+	ImportPath, Dir, Export            string
+	GoFiles, TestGoFiles, XTestGoFiles []string
+	DepOnly, Standard                  bool
+}
+
+func goList(root string, args ...string) (all []listed, err error) {
+	c := exec.Command("go", append([]string{"list", "-json=ImportPath,Dir,Export,GoFiles,TestGoFiles,XTestGoFiles,DepOnly,Standard"}, args...)...)
 	c.Dir, c.Stderr = root, os.Stderr
 	out, err := c.Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)
 	}
-	exports := map[string]string{}
-	var own listed
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var l listed
 		if err := d.Decode(&l); errors.Is(err, io.EOF) {
-			break
+			return all, nil
 		} else if err != nil {
 			return nil, err
 		}
-		exports[l.ImportPath] = l.Export
-		if !l.DepOnly {
-			own = l
-		}
+		all = append(all, l)
 	}
-	p := &code{root: root, path: own.ImportPath, dir: own.Dir, fset: token.NewFileSet(), source: map[string][]byte{}}
-	for _, f := range own.GoFiles {
-		name := filepath.Join(own.Dir, f)
-		b, err := os.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		file, err := parser.ParseFile(p.fset, name, b, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			return nil, err
-		}
-		p.source[name] = b
-		p.files = append(p.files, file)
-	}
-	open := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
-	return p, p.check(importer.ForCompiler(p.fset, "gc", open))
 }
 
-// check finds the types.
-func (p *code) check(from types.Importer) (err error) {
+// loadPackages reads the packages that match a pattern of the go command, but for
+// those that only tests import: their names end in test.
+func loadPackages(root, pattern string) (packages []*code, err error) {
+	all, err := goList(root, "-export", "-deps", pattern, "os", "strconv") // which switches import
+	if err != nil {
+		return nil, err
+	}
+	exports := map[string]string{}
+	for _, l := range all {
+		exports[l.ImportPath] = l.Export
+	}
+	fset := token.NewFileSet()
+	imports := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	for _, l := range all {
+		if l.DepOnly || l.Standard || strings.HasSuffix(l.ImportPath, "test") {
+			continue
+		}
+		p := &code{root: root, path: l.ImportPath, dir: l.Dir, fset: fset, imports: imports, source: map[string][]byte{}}
+		if err := p.load(l.GoFiles); err != nil {
+			return nil, err
+		}
+		packages = append(packages, p)
+	}
+	return packages, nil
+}
+
+func (p *code) load(files []string) (err error) {
+	for _, f := range files {
+		name := filepath.Join(p.dir, f)
+		if p.source[name], err = os.ReadFile(name); err != nil {
+			return err
+		}
+		file, err := parser.ParseFile(p.fset, name, p.source[name], parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		p.files = append(p.files, file)
+	}
 	p.info = &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}}
-	p.types, err = (&types.Config{Importer: from}).Check(p.path, p.fset, p.files, p.info)
+	p.types, err = (&types.Config{Importer: p.imports}).Check(p.path, p.fset, p.files, p.info)
 	return err
 }

@@ -1,16 +1,17 @@
 //go:build unix
 
-// Command mutate breaks the packages in one place after another and counts how often
-// their tests notice. A mutant that survives is behaviour that no test holds. It is
-// run by hand, for it takes hours to try all, and needs bash and its ulimit.
+// Command mutate breaks packages in one place after another and counts how often their
+// tests notice, or those of other packages of the same tree, ./rewrite/... or
+// ./proxy/.... A mutant that survives is behaviour that no test holds. It is run by
+// hand, for it takes hours to try all, and needs bash and its ulimit.
 //
 // No library does this here: gremlins v0.6.0, the only one that the module proxy has,
 // takes no statement, branch or returned value away, compiles and runs all for each
 // mutant, takes no sample, and counts what does not end as nothing.
 //
 //	.ci/mutate                                      # rewrite and proxy
-//	.ci/mutate -sample 300 -seed 2 ./rewrite        # 300 of its mutants
-//	.ci/mutate -files scanner -log /tmp/mutants     # goes on where it was interrupted
+//	.ci/mutate -sample 300 -seed 2 ./rewrite/...    # 300 of its mutants
+//	.ci/mutate -files sse/scanner -log /tmp/mutants # goes on where it was interrupted
 //	.ci/mutate -log /tmp/mutants -quick             # without the tests that take long,
 //	.ci/mutate -log /tmp/mutants -again             # and with them those that survived
 //
@@ -18,6 +19,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -28,7 +30,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"sort"
 	"strings"
 	"syscall"
 )
@@ -58,9 +59,9 @@ func command(ctx context.Context, args []string) error {
 	var o options
 	flags := flag.NewFlagSet("mutate", flag.ContinueOnError)
 	flags.StringVar(&o.root, "root", "..", "the directory of the module")
-	flags.IntVar(&o.sample, "sample", 0, "how many mutants of each package are tried, 0 for all")
+	flags.IntVar(&o.sample, "sample", 0, "how many mutants of each pattern are tried, 0 for all")
 	flags.Uint64Var(&o.seed, "seed", 1, "which ones")
-	files := flags.String("files", "", "only those of files whose name matches this pattern")
+	files := flags.String("files", "", "only those of files whose path matches this pattern")
 	flags.StringVar(&o.log, "log", "", "a file that keeps results; those that it has are not found again")
 	flags.BoolVar(&o.again, "again", false, "try again those that survived by the log, and only these")
 	flags.BoolVar(&o.quick, "quick", false, "leave out the slow tests: most mutants die of the others")
@@ -86,30 +87,33 @@ func command(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	packages := flags.Args()
-	if len(packages) == 0 {
-		packages = []string{"./rewrite", "./proxy"}
+	patterns := flags.Args()
+	if len(patterns) == 0 {
+		patterns = []string{"./rewrite/...", "./proxy/..."}
 	}
-	for _, name := range packages {
-		if err := o.tryPackage(ctx, name, known, results); err != nil {
+	for _, name := range patterns {
+		if err := o.tryPackages(ctx, name, known, results); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return results.close()
 }
 
-// tryPackage tries mutants of a package and says how many were killed.
-func (o *options) tryPackage(ctx context.Context, name string, known *equivalents, results *log) error {
-	p, err := loadPackage(o.root, name)
+// tryPackages tries mutants of the packages of a pattern and prints how many were killed.
+func (o *options) tryPackages(ctx context.Context, name string, known *equivalents, results *log) error {
+	packages, err := loadPackages(o.root, name)
 	if err != nil {
 		return err
 	}
-	all := p.mutants()
+	var all []*mutant
+	for _, p := range packages {
+		all = append(all, p.mutants()...)
+	}
 	known.checkStale(name, all)
 	var tried []*mutant
 	for _, m := range all {
 		switch {
-		case !o.files.MatchString(filepath.Base(m.file)), known.has(m):
+		case !o.files.MatchString(m.short()), known.has(m):
 		case o.again && results.of(m) != survived:
 		default:
 			tried = append(tried, m)
@@ -134,7 +138,7 @@ func (o *options) tryPackage(ctx context.Context, name string, known *equivalent
 		got := results.of(m)
 		if got == "" || o.again && got == survived {
 			if s == nil {
-				if s, err = newSuite(ctx, p, all, o.quick); err != nil {
+				if s, err = newSuite(ctx, o.root, name, packages, all, o.quick); err != nil {
 					return err
 				}
 				defer s.close()
@@ -184,10 +188,8 @@ func (t *tally) add(m *mutant, result string) {
 func (t *tally) tried() int { return t.count[killed] + t.count[timeout] + t.count[survived] }
 
 func (t *tally) print(name string) {
-	slices.SortFunc(t.survivors, func(a, b *mutant) int { return strings.Compare(a.file, b.file)*2 + a.line - b.line })
-	sort.SliceStable(t.survivors, func(i, j int) bool {
-		a, b := t.survivors[i], t.survivors[j]
-		return a.file < b.file || a.file == b.file && a.line < b.line
+	slices.SortStableFunc(t.survivors, func(a, b *mutant) int {
+		return cmp.Or(strings.Compare(a.file, b.file), a.line-b.line)
 	})
 	fmt.Printf("\n%s: survivors\n", name)
 	for _, m := range t.survivors {

@@ -14,13 +14,14 @@ import (
 
 // mutant is a package with one range of one file replaced.
 type mutant struct {
-	root, file string
-	function   string
-	line       int
-	pos        token.Position
-	from, to   int // in the file
-	with       string
-	source     []byte
+	in       *code
+	file     string
+	function string
+	line     int
+	pos      token.Position
+	from, to int // in the file
+	with     string
+	source   []byte
 
 	node             ast.Node // the expression or the statements that are another in it
 	nodeFrom, nodeTo int
@@ -60,11 +61,11 @@ func oneLine(s string) string {
 
 // name says which mutant it is, whatever line it is in.
 func (m *mutant) name() string {
-	return fmt.Sprintf("%s %s: %s → %s", m.short(), m.function, m.before(), m.after())
+	return strings.TrimSpace(fmt.Sprintf("%s %s: %s → %s", m.short(), m.function, m.before(), m.after()))
 }
 
 func (m *mutant) short() string {
-	if name, err := filepath.Rel(m.root, m.file); err == nil {
+	if name, err := filepath.Rel(m.in.root, m.file); err == nil {
 		return filepath.ToSlash(name)
 	}
 	return m.file

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,7 +17,8 @@ func aModule(t *testing.T, files map[string]string) string {
 	dir := t.TempDir()
 	files["go.mod"] = "module example\n\ngo 1.26\n"
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		name = filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -46,12 +48,12 @@ func has(s string) (found bool, err error) {
 `
 
 func TestOperators(t *testing.T) {
-	p, err := loadPackage(aModule(t, map[string]string{"a.go": example}), ".")
+	packages, err := loadPackages(aModule(t, map[string]string{"a.go": example}), ".")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, m := range p.mutants() {
+	for _, m := range packages[0].mutants() {
 		got = append(got, m.name())
 	}
 	for _, want := range []string{
@@ -99,9 +101,38 @@ func sum(n int) (s int) {
 
 func never() int { return 7 }
 `,
-		"a_test.go": `package example
+		"below/a.go": `package below
+
+type Number int
+
+func Twice(n Number) Number { return 2 * n }
+
+func Thrice(n Number) Number { return 3 * n }
+`,
+		"below/a_test.go": `package below
 
 import "testing"
+
+func TestTwice(t *testing.T) {
+	if Twice(2) != 4 {
+		t.Error("it is wrong")
+	}
+}
+`,
+		"below/belowtest/a.go": "package belowtest\n\nfunc Two() int { return 2 }\n",
+		"a_test.go": `package example
+
+import (
+	"testing"
+
+	"example/below"
+)
+
+func TestThrice(t *testing.T) {
+	if below.Thrice(2) != 6 {
+		t.Error("it is wrong")
+	}
+}
 
 func TestSum(t *testing.T) {
 	if sum(1) != 0 || sum(2) < 0 {
@@ -110,12 +141,15 @@ func TestSum(t *testing.T) {
 }
 `,
 	})
-	p, err := loadPackage(dir, ".")
+	packages, err := loadPackages(dir, "./...")
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := p.mutants()
-	s, err := newSuite(t.Context(), p, all, false)
+	var all []*mutant
+	for _, p := range packages {
+		all = append(all, p.mutants()...)
+	}
+	s, err := newSuite(t.Context(), dir, "./...", packages, all, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,9 +159,14 @@ func TestSum(t *testing.T) {
 		"a.go sum: s += i → _ = s; _ = i": survived,
 		"a.go sum: return s → return 0":   survived,
 		"a.go sum: i++ → _ = i":           timeout,
-		"a.go never: func never() int { return 7 } → func never() int { return 0 }": survived,
+		"a.go never: func never() int { return 7 } → func never() int { return 0 }":                                        survived,
+		"below/a.go Twice: func Twice(n Number) Number { return 2 * n } → func Twice(n Number) Number { return 2 / n }":    killed,
+		"below/a.go Thrice: func Thrice(n Number) Number { return 3 * n } → func Thrice(n Number) Number { return 3 / n }": killed,
 	}
 	for _, m := range all {
+		if strings.HasSuffix(m.in.path, "test") {
+			t.Errorf("a mutant of a package for tests: %s", m)
+		}
 		expected, ok := want[m.name()]
 		if !ok {
 			continue

@@ -150,15 +150,15 @@ func (m *maker) statements(list []ast.Stmt) {
 			if s.Tok == token.DEFINE {
 				continue
 			}
-			m.remove(s, s)
+			m.remove(s)
 			if flip := map[token.Token]string{token.ADD_ASSIGN: "-=", token.SUB_ASSIGN: "+="}[s.Tok]; flip != "" && isNumber(m.info.Types[s.Lhs[0]].Type) {
 				m.add(s, s.TokPos, s.TokPos+2, flip)
 			}
 		case *ast.IncDecStmt:
-			m.remove(s, s)
+			m.remove(s)
 			m.add(s, s.TokPos, s.TokPos+2, map[token.Token]string{token.INC: "--", token.DEC: "++"}[s.Tok])
 		case *ast.ExprStmt, *ast.DeferStmt, *ast.GoStmt, *ast.SendStmt:
-			m.remove(s, s)
+			m.remove(s)
 		}
 	}
 }
@@ -178,11 +178,12 @@ func (m *maker) emptied(list []ast.Stmt) {
 			return
 		}
 	}
-	m.remove(list[0], list[len(list)-1])
+	m.remove(list...)
 }
 
 // remove takes statements out. What they used is used still, so that it compiles.
-func (m *maker) remove(first, last ast.Stmt) {
+func (m *maker) remove(list ...ast.Stmt) {
+	first, last := list[0], list[len(list)-1]
 	var uses []string
 	use := func(s string) {
 		if !slices.Contains(uses, s) {
@@ -209,9 +210,9 @@ func (m *maker) remove(first, last ast.Stmt) {
 		}
 		return true
 	}
-	whole := &ast.BlockStmt{}
-	within(m, first, last, whole)
-	ast.Inspect(whole, look)
+	for _, s := range list {
+		ast.Inspect(s, look)
+	}
 	m.add(stretch{first, last}, first.Pos(), last.End(), strings.Join(uses, "; "))
 	m.made[len(m.made)-1].removes = true
 }
@@ -221,25 +222,6 @@ type stretch struct{ first, last ast.Stmt }
 
 func (s stretch) Pos() token.Pos { return s.first.Pos() }
 func (s stretch) End() token.Pos { return s.last.End() }
-
-// within collects the statements from first to last.
-func within(m *maker, first, last ast.Stmt, into *ast.BlockStmt) {
-	for _, f := range m.files {
-		if f.FileStart > first.Pos() || f.FileEnd < last.End() {
-			continue
-		}
-		ast.Inspect(f, func(n ast.Node) bool {
-			if n == nil || n.End() <= first.Pos() || n.Pos() >= last.End() {
-				return false
-			}
-			if s, ok := n.(ast.Stmt); ok && s.Pos() >= first.Pos() && s.End() <= last.End() {
-				into.List = append(into.List, s)
-				return false
-			}
-			return true
-		})
-	}
-}
 
 // returned changes the values that are returned.
 func (m *maker) returned(n *ast.ReturnStmt, results *types.Tuple) {
@@ -319,7 +301,7 @@ func (m *maker) replace(n ast.Node, with string) { m.add(n, n.Pos(), n.End(), wi
 func (m *maker) add(n ast.Node, from, to token.Pos, with string) {
 	at := m.fset.Position(from)
 	made := &mutant{
-		root: m.root, file: m.file, line: at.Line, pos: at,
+		in: m.code, file: m.file, line: at.Line, pos: at,
 		from: at.Offset, to: m.offset(to), with: with, source: m.source[m.file],
 		node: n, nodeFrom: m.offset(n.Pos()), nodeTo: m.offset(n.End()),
 	}

@@ -4,12 +4,15 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -19,18 +22,22 @@ import (
 	"time"
 )
 
-// suite is the tests of a package.
+// suite is the tests of a tree: of the packages of a pattern and those beside, above
+// and below them.
 type suite struct {
-	p     *code
-	tmp   string
-	quick bool    // the slow ones are left out
-	tests []*test // the quickest first
-
-	together string // the binary with many mutants, empty when there is none
+	root, tree string
+	tmp        string
+	quick      bool // the slow ones are left out
+	packages   []*tested
+	tests      []*test // the quickest first
 }
+
+// tested is a package that has tests, and binary the name of theirs.
+type tested struct{ path, dir, binary string }
 
 // test is one of them, with its subtests.
 type test struct {
+	in     *tested
 	name   string
 	takes  time.Duration
 	covers blocks
@@ -40,202 +47,227 @@ type test struct {
 // slow is what a test takes that runs by itself, after the others.
 const slow = 250 * time.Millisecond
 
-// newSuite runs the tests of p as they are, and finds what each takes and covers.
-func newSuite(ctx context.Context, p *code, all []*mutant, quick bool) (*suite, error) {
-	tmp, err := os.MkdirTemp("", "mutate")
+// The directories of binaries: of the code as it is, for a cover profile, with many
+// mutants, and with one.
+const plain, covering, together, alone = "plain", "covering", "together", "alone"
+
+// newSuite runs the tests of the tree of a pattern as they are, finds what each takes
+// and covers, and builds them with the mutants of the packages.
+func newSuite(ctx context.Context, root, pattern string, packages []*code, all []*mutant, quick bool) (*suite, error) {
+	top, _, _ := strings.Cut(strings.TrimSuffix(path.Clean(pattern), "..."), "/")
+	s := &suite{root: root, tree: "./" + path.Join(top, "..."), quick: quick}
+	listed, err := goList(root, s.tree)
 	if err != nil {
 		return nil, err
 	}
-	s := &suite{p: p, tmp: tmp, quick: quick}
-	if err := s.measure(ctx); err != nil {
-		s.close()
+	for _, l := range listed {
+		if len(l.TestGoFiles)+len(l.XTestGoFiles) > 0 {
+			s.packages = append(s.packages, &tested{l.ImportPath, l.Dir, path.Base(l.ImportPath) + ".test"})
+		}
+	}
+	if s.tmp, err = os.MkdirTemp("", "mutate"); err != nil {
 		return nil, err
 	}
-	if err := s.buildTogether(ctx, all); err != nil {
+	if err = s.measure(ctx); err == nil {
+		err = s.buildTogether(ctx, packages, all)
+	}
+	if err != nil {
 		s.close()
 		return nil, err
 	}
 	return s, nil
 }
 
-// buildTogether builds the binary with many mutants, and finds the tests that fail in it
-// although none of them is on: those that count allocations.
-func (s *suite) buildTogether(ctx context.Context, all []*mutant) error {
-	out := map[*mutant]bool{}
-	for range 20 {
-		replace := map[string]string{filepath.Join(s.p.dir, "mutants_of_all.go"): filepath.Join(s.tmp, "switches.go")}
-		files := map[string][]byte{"switches.go": fmt.Appendf(nil, switches, s.p.types.Name())}
-		for name, text := range s.p.together(all, out) {
-			files[filepath.Base(name)] = text
-			replace[name] = filepath.Join(s.tmp, filepath.Base(name))
+func (s *suite) close() { os.RemoveAll(s.tmp) }
+
+// buildTogether builds the binaries with many mutants, and finds the tests that fail in
+// them although none of the mutants is on: those that count allocations.
+func (s *suite) buildTogether(ctx context.Context, packages []*code, all []*mutant) error {
+	files, last := map[string][]byte{}, 0
+	for _, p := range packages {
+		own, err := p.together(all, &last)
+		if err != nil {
+			return err
 		}
-		for name, text := range files {
-			if err := os.WriteFile(filepath.Join(s.tmp, name), text, 0o600); err != nil {
-				return err
+		maps.Copy(files, own)
+	}
+	if out, err := s.build(ctx, together, files, s.packages); err != nil {
+		return fmt.Errorf("the tests with many mutants: %w\n%s", err, out)
+	}
+	for _, in := range s.packages {
+		var tests []*test
+		for _, t := range s.tests {
+			if t.in == in {
+				tests = append(tests, t)
 			}
 		}
-		s.together = filepath.Join(s.tmp, "together")
-		message, err := s.buildWith(ctx, s.together, replace)
-		if err == nil {
-			return s.findAlone(ctx)
+		out, _ := s.command(ctx, together, in, "-test.v", "-test.run", pattern(tests...)).CombinedOutput() // some may fail
+		passed := map[string]bool{}
+		for _, found := range passes.FindAllSubmatch(out, -1) {
+			passed[string(found[1])] = true
 		}
-		bad := refused(all, s.p.fset, message)
-		if len(bad) == 0 {
-			return fmt.Errorf("the binary with many mutants: %w\n%s", err, message)
+		for _, t := range tests {
+			t.alone = !passed[t.name]
 		}
-		for _, m := range bad {
-			out[m] = true
-		}
-	}
-	return errors.New("the binary with many mutants does not compile")
-}
-
-func (s *suite) findAlone(ctx context.Context) error {
-	var patterns []string
-	for _, t := range s.tests {
-		patterns = append(patterns, t.pattern())
-	}
-	c := exec.CommandContext(ctx, s.together, "-test.v", "-test.run", strings.Join(patterns, "|"))
-	c.Dir = s.p.dir
-	text, _ := c.CombinedOutput() // some may fail
-	passed := map[string]bool{}
-	for _, found := range passes.FindAllSubmatch(text, -1) {
-		passed[string(found[1])] = true
-	}
-	for _, t := range s.tests {
-		t.alone = !passed[t.name]
 	}
 	return nil
 }
 
 var passes = regexp.MustCompile(`(?m)^--- PASS: (\S+) \(([0-9.]+)s\)$`)
 
-func (s *suite) close() { os.RemoveAll(s.tmp) }
-
 func (s *suite) measure(ctx context.Context) error {
-	plain, covering := filepath.Join(s.tmp, "plain"), filepath.Join(s.tmp, "covering")
-	if out, err := s.build(ctx, plain); err != nil {
+	if out, err := s.build(ctx, plain, nil, s.packages); err != nil {
 		return fmt.Errorf("the tests do not compile: %w\n%s", err, out)
 	}
-	if out, err := s.build(ctx, covering, "-cover", "-covermode=set"); err != nil {
+	if out, err := s.build(ctx, covering, nil, s.packages, "-cover", "-covermode=set", "-coverpkg="+s.tree); err != nil {
 		return fmt.Errorf("the tests do not compile: %w\n%s", err, out)
 	}
-	c := exec.CommandContext(ctx, plain, "-test.v")
-	c.Dir = s.p.dir
-	out, err := c.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("the tests fail without a mutant: %w\n%s", err, out[max(0, len(out)-2000):])
-	}
-	for _, found := range passes.FindAllSubmatch(out, -1) {
-		seconds, _ := strconv.ParseFloat(string(found[2]), 64)
-		t := &test{name: string(found[1]), takes: time.Duration(seconds * float64(time.Second))}
-		if s.quick && t.takes >= slow {
-			continue
+	for _, in := range s.packages {
+		out, err := s.command(ctx, plain, in, "-test.v").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%s: the tests fail without a mutant: %w\n%s", in.path, err, out[max(0, len(out)-2000):])
 		}
-		profile := filepath.Join(s.tmp, "profile")
-		c := exec.CommandContext(ctx, covering, "-test.run", t.pattern(), "-test.coverprofile", profile)
-		c.Dir = s.p.dir
-		if c.Run() == nil { // otherwise it is taken to cover all
-			if t.covers, err = readBlocks(profile); err != nil {
-				return err
+		for _, found := range passes.FindAllSubmatch(out, -1) {
+			seconds, _ := strconv.ParseFloat(string(found[2]), 64)
+			t := &test{in: in, name: string(found[1]), takes: time.Duration(seconds * float64(time.Second))}
+			if s.quick && t.takes >= slow {
+				continue
 			}
+			profile := filepath.Join(s.tmp, "profile")
+			if s.command(ctx, covering, in, "-test.run", pattern(t), "-test.coverprofile", profile).Run() == nil { // otherwise it is taken to cover all
+				if t.covers, err = readBlocks(profile); err != nil {
+					return err
+				}
+			}
+			s.tests = append(s.tests, t)
 		}
-		s.tests = append(s.tests, t)
 	}
-	slices.SortStableFunc(s.tests, func(a, b *test) int { return int(a.takes - b.takes) })
-	fmt.Printf("%s: %d tests\n", s.p.path, len(s.tests))
+	slices.SortStableFunc(s.tests, func(a, b *test) int { return cmp.Compare(a.takes, b.takes) })
+	fmt.Printf("%s: %d tests\n", s.tree, len(s.tests))
 	return nil
 }
 
-func (t *test) pattern() string { return "^" + regexp.QuoteMeta(t.name) + "$" }
+// pattern returns a pattern for -test.run that the tests match, and no others.
+func pattern(tests ...*test) string {
+	var names []string
+	for _, t := range tests {
+		names = append(names, "^"+regexp.QuoteMeta(t.name)+"$")
+	}
+	return strings.Join(names, "|")
+}
 
-func (s *suite) build(ctx context.Context, to string, flags ...string) ([]byte, error) {
-	args := append([]string{"test", "-c", "-buildvcs=false", "-ldflags=-s -w", "-o", to}, flags...)
-	c := exec.CommandContext(ctx, "go", append(args, s.p.path)...)
-	c.Dir = s.p.root
+// build builds the tests of packages in a directory, with other files in the place of
+// some.
+func (s *suite) build(ctx context.Context, to string, files map[string][]byte, packages []*tested, flags ...string) ([]byte, error) {
+	replace := map[string]string{}
+	for name, text := range files {
+		file := filepath.Join(s.tmp, strconv.Itoa(len(replace))+".go")
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			return nil, err
+		}
+		replace[name] = file
+	}
+	overlay := filepath.Join(s.tmp, "overlay.json")
+	list, _ := json.Marshal(map[string]map[string]string{"Replace": replace}) // strings cannot fail
+	if err := errors.Join(os.WriteFile(overlay, list, 0o600), os.MkdirAll(filepath.Join(s.tmp, to), 0o700)); err != nil {
+		return nil, err
+	}
+	args := append([]string{"test", "-c", "-buildvcs=false", "-ldflags=-s -w", "-overlay", overlay, "-o", filepath.Join(s.tmp, to)}, flags...)
+	for _, in := range packages {
+		args = append(args, in.path)
+	}
+	c := exec.CommandContext(ctx, "go", args...)
+	c.Dir = s.root
 	return c.CombinedOutput()
 }
 
-// try runs the tests that cover the place of m, until one fails: the quick ones
-// together, then the slow ones one by one, and those that have to be compiled with it
-// alone.
+// command returns that which runs tests of a package.
+func (s *suite) command(ctx context.Context, dir string, in *tested, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, filepath.Join(s.tmp, dir, in.binary), args...)
+	c.Dir = in.dir
+	return c
+}
+
+// try runs the tests that cover the place of m, until one fails: first those that are
+// compiled already, then those that have to be compiled with it alone.
 func (s *suite) try(ctx context.Context, m *mutant) (result, by string, err error) {
-	var there, alone []*test
+	var there, compiled []*test
 	for _, t := range s.tests {
 		switch {
 		case t.covers != nil && !t.covers.has(m):
 		case m.number == 0 || t.alone:
-			alone = append(alone, t)
+			compiled = append(compiled, t)
 		default:
 			there = append(there, t)
 		}
 	}
-	if len(there)+len(alone) == 0 {
+	if len(there)+len(compiled) == 0 {
 		return survived, "no test comes here", nil
 	}
-	result, by = s.runAll(ctx, s.together, m.number, there)
-	if result != survived || len(alone) == 0 {
-		return result, by, nil
-	}
-	file, binary := filepath.Join(s.tmp, "mutant.go"), filepath.Join(s.tmp, "mutant")
-	if err := os.WriteFile(file, m.bytes(), 0o600); err != nil {
-		return "", "", err
-	}
-	if out, err := s.buildWith(ctx, binary, map[string]string{m.file: file}); err != nil {
-		line, _, _ := strings.Cut(string(bytes.TrimSpace(out)), "\n\n")
-		return unviable, strings.ReplaceAll(line, "\n", " "), nil
-	}
-	result, by = s.runAll(ctx, binary, 0, alone)
-	return result, by, nil
-}
-
-// buildWith builds the tests with other files in the place of some.
-func (s *suite) buildWith(ctx context.Context, to string, replace map[string]string) ([]byte, error) {
-	overlay := filepath.Join(s.tmp, "overlay.json")
-	list, _ := json.Marshal(map[string]map[string]string{"Replace": replace}) // strings cannot fail
-	if err := os.WriteFile(overlay, list, 0o600); err != nil {
-		return nil, err
-	}
-	return s.build(ctx, to, "-overlay", overlay, "-gcflags=-e")
-}
-
-func (s *suite) runAll(ctx context.Context, binary string, number int, tests []*test) (result, by string) {
-	first := len(tests)
-	for i, t := range tests { // which are in the order of what they take
-		if t.takes >= slow {
-			first = i
-			break
+	for _, next := range s.steps(m, there) {
+		if result, by = s.run(ctx, together, m.number, next); result != survived {
+			return result, by, nil
 		}
 	}
-	result, by = s.run(ctx, binary, number, tests[:first])
-	for _, t := range tests[first:] {
-		if result != survived {
-			break
+	built := map[*tested]bool{}
+	for _, next := range s.steps(m, compiled) {
+		if !built[next.in] {
+			built[next.in] = true
+			if out, err := s.build(ctx, alone, map[string][]byte{m.file: m.bytes()}, []*tested{next.in}); err != nil {
+				line, _, _ := strings.Cut(string(bytes.TrimSpace(out)), "\n\n")
+				return unviable, strings.ReplaceAll(line, "\n", " "), nil
+			}
 		}
-		result, by = s.run(ctx, binary, number, []*test{t})
+		if result, by = s.run(ctx, alone, 0, next); result != survived {
+			return result, by, nil
+		}
 	}
-	return result, by
+	return survived, "", nil
 }
 
-// run runs the tests and returns what came of it and which of them failed. What is
+// step is tests of a package that run at once, and how long they take.
+type step struct {
+	in    *tested
+	tests []*test
+	takes time.Duration
+	order int
+}
+
+// steps puts tests in the order in which they run: the quick ones of the package of m,
+// those of each other package, and the slow ones one by one.
+func (s *suite) steps(m *mutant, tests []*test) (all []*step) {
+	for _, in := range s.packages {
+		quick := &step{in: in, order: 1}
+		if in.path == m.in.path {
+			quick.order = 0
+		}
+		for _, t := range tests {
+			switch {
+			case t.in != in:
+			case t.takes >= slow:
+				all = append(all, &step{in, []*test{t}, t.takes, 2})
+			default:
+				quick.tests, quick.takes = append(quick.tests, t), quick.takes+t.takes
+			}
+		}
+		if len(quick.tests) > 0 {
+			all = append(all, quick)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *step) int { return cmp.Or(a.order-b.order, cmp.Compare(a.takes, b.takes)) })
+	return all
+}
+
+// run runs tests and returns what came of it and which of them failed. What is
 // bounded first is the time of the processor, which is the same on a busy machine.
-func (s *suite) run(ctx context.Context, binary string, number int, tests []*test) (result, by string) {
-	if len(tests) == 0 {
-		return survived, ""
-	}
-	var takes time.Duration
-	var patterns []string
-	for _, t := range tests {
-		takes += t.takes
-		patterns = append(patterns, t.pattern())
-	}
-	cpu := 4 + int(6*takes.Seconds())
-	wall := 30*time.Second + 20*takes
-	ctx, cancel := context.WithTimeout(ctx, wall)
+func (s *suite) run(ctx context.Context, dir string, number int, next *step) (result, by string) {
+	cpu := 4 + int(6*next.takes.Seconds())
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second+20*next.takes)
 	defer cancel()
 	limits := fmt.Sprintf("ulimit -t %d -v %d; exec \"$0\" \"$@\"", cpu, 8<<20)
-	c := exec.CommandContext(ctx, "bash", "-c", limits, binary, "-test.failfast", "-test.run", strings.Join(patterns, "|"))
-	c.Dir, c.Env = s.p.dir, append(os.Environ(), "MUTANT="+strconv.Itoa(number))
+	tests := s.command(ctx, dir, next.in, "-test.failfast", "-test.run", pattern(next.tests...))
+	c := exec.CommandContext(ctx, "bash", append([]string{"-c", limits}, tests.Args...)...)
+	c.Dir, c.Env = tests.Dir, append(os.Environ(), "MUTANT="+strconv.Itoa(number))
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
 	out, err := c.CombinedOutput()

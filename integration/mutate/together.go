@@ -4,17 +4,20 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"go/ast"
+	"go/parser"
+	"go/scanner"
 	"go/token"
 	"go/types"
-	"regexp"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// A binary has nearly all mutants of a package: which one it is, it is told when it
+// A binary has nearly all mutants of its packages: which one it is, it is told when it
 // starts. So they need not be compiled one by one, which takes longer than most
 // tests. Conditions, values and statements ask for it:
 //
@@ -59,13 +62,33 @@ type site struct {
 	first, last int // the numbers of the mutants here and inside
 }
 
-// together returns the files with all mutants that can be in one binary, and numbers
-// these.
-func (p *code) together(all []*mutant, leaveOut map[*mutant]bool) map[string][]byte {
-	files := map[string][]byte{}
-	number := 0
+// together returns the files of the package with all mutants that can be in one binary,
+// and numbers these from the number after last on.
+func (p *code) together(all []*mutant, last *int) (map[string][]byte, error) {
+	leaveOut := map[*mutant]bool{}
+	for {
+		number := *last
+		files := p.withSwitches(all, leaveOut, &number)
+		bad, err := p.refused(all, files)
+		if err != nil && len(bad) == 0 {
+			return nil, fmt.Errorf("%s with many mutants: %w", p.path, err)
+		}
+		if len(bad) == 0 {
+			*last = number
+			return files, nil
+		}
+		for _, m := range bad {
+			leaveOut[m] = true
+		}
+	}
+}
+
+func (p *code) withSwitches(all []*mutant, leaveOut map[*mutant]bool, number *int) map[string][]byte {
+	files := map[string][]byte{filepath.Join(p.dir, "mutants_of_all.go"): fmt.Appendf(nil, switches, p.types.Name())}
 	for _, m := range all {
-		m.number = 0
+		if m.in == p {
+			m.number = 0
+		}
 	}
 	for _, f := range p.files {
 		name := p.fset.Position(f.Pos()).Filename
@@ -87,7 +110,7 @@ func (p *code) together(all []*mutant, leaveOut map[*mutant]bool) map[string][]b
 		for _, s := range order {
 			top.put(s)
 		}
-		top.count(&number)
+		top.count(number)
 		r := &render{code: p, source: p.source[name], ends: p.ends(f)}
 		files[name] = []byte(r.inside(top, 0, top.to))
 	}
@@ -240,17 +263,38 @@ func isBool(t types.Type) bool {
 	return ok && b.Info()&types.IsBoolean != 0
 }
 
-// refused returns the mutants in the lines that the compiler names.
-func refused(all []*mutant, fset *token.FileSet, message []byte) []*mutant {
-	var found []*mutant
-	for _, at := range regexp.MustCompile(`([^\s/]+\.go):(\d+):`).FindAllSubmatch(message, -1) {
-		line, _ := strconv.Atoi(string(at[2]))
+// refused type-checks the files and returns the mutants in the lines of the errors.
+func (p *code) refused(all []*mutant, files map[string][]byte) (found []*mutant, first error) {
+	fset := token.NewFileSet()
+	refuse := func(at token.Position, err error) {
+		if first == nil {
+			first = fmt.Errorf("%s: %w", at, err)
+		}
 		for _, m := range all {
-			from, to := fset.Position(m.node.Pos()).Line, fset.Position(m.node.End()).Line
-			if m.number > 0 && strings.HasSuffix(m.file, "/"+string(at[1])) && from <= line && (line <= to && !m.removes || from == line || line == to) {
+			from, to := p.fset.Position(m.node.Pos()).Line, p.fset.Position(m.node.End()).Line
+			if m.number > 0 && m.file == at.Filename && from <= at.Line && (at.Line <= to && !m.removes || from == at.Line || at.Line == to) {
 				found = append(found, m)
 			}
 		}
 	}
-	return found
+	var parsed []*ast.File
+	for name, text := range files {
+		f, err := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
+		var list scanner.ErrorList
+		errors.As(err, &list)
+		for _, err := range list {
+			refuse(err.Pos, err)
+		}
+		parsed = append(parsed, f)
+	}
+	if first != nil {
+		return found, first
+	}
+	config := types.Config{Importer: p.imports, Error: func(err error) {
+		var e types.Error
+		errors.As(err, &e)
+		refuse(fset.Position(e.Pos), err)
+	}}
+	_, _ = config.Check(p.path, fset, parsed, nil) // its errors have been refused
+	return found, first
 }

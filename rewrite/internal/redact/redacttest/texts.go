@@ -25,14 +25,14 @@ var Secrets = []string{
 
 	// The user of an address.
 	"postgres://hermes:«hunter2»@db:5432/x is down", "redis://:«secret»@localhost", "https://a:«b»@[::1]:80/", "proxy bob:«p@ss:w0rd»@10.0.0.1:3128",
-	"https://u:«p#/w»@host", "http://h:8080/x and http://u:«p»@h:8080/a@b",
+	"https://u:«p#/w»@host", "https://u:«pass*»@host", "http://h:8080/x and http://u:«p»@h:8080/a@b",
 
 	// What follows a name.
 	"api_key=«abcdef»&x=1", "GET https://h/v1?key=«AbC123»&x=1 failed", "token=«deadbeef»", "x-api-key: «abcdef12»", "X-API-Key: «supersecretvalue»",
 	`{\"api_key\": \"«abcdef»\", \"model\": \"gpt\"}`, `{'api_key': '«abcdef»', 'x': 1}`, "apikey: «abcdef»", "apiKey=«abcdef»", "api key: «abc123def»",
 	"OPENAI_API_KEY=«abcdef»", "access_token=«abcdef».", "auth_token: «abcdef»", "client_secret=«abcdef»", "password=«hunter22»", "password: «hunter22»",
-	"db_password = «p@ss!w0rd»", "password='«correct horse»'", "passwd:«hunter22»", "PWD=«hunter22»;", "key => «abcd1234»", "api_key%3D«abcdef»", "api_key%3d«abcdef»",
-	`api_key\u003d«abcdef»`, `(b'x-api-key', b'«abcdef»')`, `[('Authorization', '«abcdef»')]`, `api_key=\"«abcdef»`, `\\\"token\\\": \\\"«abcdef»\\\"`,
+	"db_password = «p@ss!w0rd»", "password='«correct horse»'", "password=«hunter2*»", "passwd:«hunter22»", "PWD=«hunter22»;", "key => «abcd1234»", "api_key%3D«abcdef»", "api_key%3d«abcdef»",
+	`api_key\u003d«abcdef»`, `(b'x-api-key', b'«abcdef»')`, `('apikey' , '«abcdef»')`, `[('Authorization', '«abcdef»')]`, `api_key=\"«abcdef»`, `\\\"token\\\": \\\"«abcdef»\\\"`,
 	"Set-Cookie: «session=abcdef1234»; Path=/", "key: «0123abcd»", "auth_key = u'«abcdef»'", "signature=«abcdef%2B123»",
 }
 
