@@ -96,7 +96,7 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 		if len(b) == 0 {
 			break
 		}
-		if s.scan.Between() && s.like(b) {
+		if s.scan.Between() && s.matched(b) {
 			continue
 		}
 		u, b, ok := s.scan.Next()
@@ -119,7 +119,7 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 
 // like handles the next frame if that is like the one before it but for its text. Then it
 // need be neither cut nor parsed.
-func (s *Stream) like(b []byte) bool {
+func (s *Stream) matched(b []byte) bool {
 	m, ok := s.chat.Match(b)
 	if !ok || m.End > s.scan.MaxFrame {
 		return false
@@ -132,7 +132,7 @@ func (s *Stream) like(b []byte) bool {
 		return true
 	}
 	s.borrow()
-	s.chat.Like(&s.work.chat, raw, &m)
+	s.chat.Matched(&s.work.chat, raw, &m)
 	return true
 }
 
@@ -140,7 +140,7 @@ func (s *Stream) like(b []byte) bool {
 // frame of a stream whose frames are alike. It returns false if they have to be fed,
 // and has then done nothing. What it spares is to copy them.
 func (s *Stream) Pass(in []byte) bool {
-	if !s.chat.Settled() || s.closed || s.work != nil || !s.scan.Between() || len(s.scan.Tail()) > 0 || len(in) > s.scan.MaxFrame {
+	if !s.chat.Passing() || s.closed || s.work != nil || !s.scan.Between() || len(s.scan.Tail()) > 0 || len(in) > s.scan.MaxFrame {
 		return false
 	}
 	m, ok := s.chat.Match(in)
@@ -276,11 +276,11 @@ func (s *Stream) frame(raw []byte) {
 		if s.chat.Pass(raw, &m) {
 			s.chat.Out.Bytes = append(s.chat.Out.Bytes, raw...)
 		} else {
-			s.chat.Like(k, raw, &m)
+			s.chat.Matched(k, raw, &m)
 		}
 		return
 	}
-	s.chat.Unlike()
+	s.chat.Unmatched()
 	x.Begin()
 	s.scan.ParseFrame(&x.F, raw)
 	if x.F.HasData {

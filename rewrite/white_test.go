@@ -60,12 +60,12 @@ func knows(s *Stream) string {
 	}
 	if s.work != nil { // something waits
 		for _, name := range []string{"suspicion", "line", "pending", "lead"} {
-			fmt.Fprintf(&b, "%s: %+v\n", name, inside(s, "work", "chat", "text", name))
+			fmt.Fprintf(&b, "%s: %+v\n", name, inside(s, "work", "chat", "reading", name))
 		}
 		fmt.Fprintf(&b, "held: %d\n", inside(s, "work", "chat", "hold", "buf").Len())
 	}
 	known := b.String()
-	if opening := inside(s, "chat", "text", "prose", "tags", "opening"); opening.FieldByName("text").Bool() { // the indent is counted from the next line on
+	if opening := inside(s, "chat", "text", "prose", "tags", "opening"); opening.FieldByName("blocked").Bool() { // the indent is counted from the next line on
 		known = strings.Replace(known, fmt.Sprintf("%+v", opening), "in a line", 1)
 	}
 	return known

@@ -29,7 +29,7 @@ const maxLook = 512
 // behind a failed event of ours.
 func (s *Stream) Raw(b []byte, last bool, max int) (drop bool) {
 	if s.ended {
-		return s.failed
+		return s.failedByUs
 	}
 	if !s.large.open {
 		s.large = s.lookAt(b, max)
@@ -49,15 +49,15 @@ func (s *Stream) largeEnds() {
 	case s.kind == kindUnknown:
 	case s.kind == kindSession:
 		if s.large.name != nil {
-			s.session.noteLarge(&s.large)
+			s.session.recordLarge(&s.large)
 			s.ends(s.large.name)
 		}
 	case s.large.name == nil:
 		s.responses.next++
-		s.doubt = true
+		s.mayHaveEnded = true
 	case s.large.kind == s.kind:
 		s.responses.next++
-		s.doubt = false
+		s.mayHaveEnded = false
 		if s.kind == kindResponses {
 			s.responses.named = s.large.named
 		}

@@ -17,7 +17,7 @@ type members struct {
 	sessionID, seq, ts  jsonspan.Span // of a session's event
 	messageID, toolName jsonspan.Span
 
-	twins bool // an error may stand in it that is not err
+	moreErrors bool // an error may stand in it that is not err
 }
 
 // parse finds the members of the object in data. It returns false if data is no
@@ -34,13 +34,13 @@ func (m *members) parse(data []byte) bool {
 			return r.Closed()
 		}
 		if value := r.Skip(); value.Ok() {
-			m.twins = m.twins || bytes.IndexByte(name.Of(data), '\\') >= 0
-			m.take(string(name.Of(data)), value)
+			m.moreErrors = m.moreErrors || bytes.IndexByte(name.Of(data), '\\') >= 0
+			m.set(string(name.Of(data)), value)
 		}
 	}
 }
 
-func (m *members) take(name string, value jsonspan.Span) {
+func (m *members) set(name string, value jsonspan.Span) {
 	switch name {
 	case "type":
 		m.typ = value
@@ -55,10 +55,10 @@ func (m *members) take(name string, value jsonspan.Span) {
 	case "timestamp":
 		m.timestamp = value
 	case "error":
-		m.twins = m.twins || m.err.Ok()
+		m.moreErrors = m.moreErrors || m.err.Ok()
 		m.err = value
 	case "hermes":
-		m.twins = true
+		m.moreErrors = true
 	case "message":
 		m.message = value
 	case "session_id":

@@ -49,7 +49,7 @@ func (m *members) numbered(data []byte) bool {
 }
 
 // note remembers what an event says.
-func (r *responses) note(f *sse.Frame, m *members) {
+func (r *responses) record(f *sse.Frame, m *members) {
 	r.named = chunk.IsNamed(f)
 	r.count(f.Data, m)
 	if !m.response.IsObject(f.Data) {

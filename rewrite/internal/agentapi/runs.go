@@ -33,7 +33,7 @@ func (m *members) runEvent(f *sse.Frame) []byte {
 }
 
 // note remembers what an event says.
-func (r *runs) note(f *sse.Frame, m *members) {
+func (r *runs) record(f *sse.Frame, m *members) {
 	remember(&r.id, m.runID.Of(f.Data))
 	if !m.timestamp.Ok() || !jsonspan.IsDigit(f.Data[m.timestamp.From]) {
 		r.timestamp = r.timestamp[:0]

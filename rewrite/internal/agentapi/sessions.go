@@ -13,10 +13,10 @@ import (
 
 // session is what is remembered of a stream of /api/sessions/{id}/chat/stream.
 type session struct {
-	id, run []byte // the session's and the run's, as JSON strings
-	ts      []byte // that of the last event, a JSON number; nil when none had one
-	last    int64  // the number of the last event
-	failed  bool   // an error event has come
+	id, run  []byte // the session's and the run's, as JSON strings
+	ts       []byte // that of the last event, a JSON number; nil when none had one
+	last     int64  // the number of the last event
+	hasError bool   // an error event has come
 
 	open  []sessionTool // the tools that have started and not ended, in order
 	bytes int           // their names and messages
@@ -35,7 +35,7 @@ func sessionEvent(f *sse.Frame) (kind, []byte) {
 }
 
 // note remembers what an event says.
-func (e *session) note(f *sse.Frame, m *members) {
+func (e *session) record(f *sse.Frame, m *members) {
 	if m.sessionID.IsString(f.Data) {
 		remember(&e.id, m.sessionID.Of(f.Data))
 	}
@@ -48,25 +48,25 @@ func (e *session) note(f *sse.Frame, m *members) {
 	if n := jsonspan.SmallInt(m.seq.Of(f.Data)); n >= 0 {
 		e.last = n
 	}
-	e.tell(f.Event, jsonspan.StringAt(f.Data, m.toolName), jsonspan.StringAt(f.Data, m.messageID))
+	e.recordEvent(f.Event, jsonspan.StringAt(f.Data, m.toolName), jsonspan.StringAt(f.Data, m.messageID))
 }
 
 // noteLarge remembers what the beginning of an event says that passed unexamined. Its
 // number, which stands at the end, is taken to be the next.
-func (e *session) noteLarge(l *largeFrame) {
+func (e *session) recordLarge(l *largeFrame) {
 	e.last++
-	e.tell(l.name, l.tool, l.message)
+	e.recordEvent(l.name, l.tool, l.message)
 }
 
 // tell notes what an event of the name says of a tool, or of a failure.
-func (e *session) tell(event, tool, message []byte) {
+func (e *session) recordEvent(event, tool, message []byte) {
 	switch string(event) {
 	case "tool.started":
 		e.start(tool, message)
 	case "tool.completed", "tool.failed":
 		e.end(tool)
 	case "error":
-		e.failed = true
+		e.hasError = true
 	}
 }
 
@@ -113,7 +113,7 @@ func (e *session) appendFailed(dst, message []byte, created int64) []byte {
 		dst = append(append(dst, `"tool_name": `...), t.name...)
 		dst = e.appendTail(append(dst, `, "preview": null, "args": null, `...), created)
 	}
-	if !e.failed {
+	if !e.hasError {
 		dst = append(dst, "event: error\ndata: {\"message\": "...)
 		dst = e.appendTail(append(append(dst, message...), ", "...), created)
 	}

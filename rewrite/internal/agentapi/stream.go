@@ -26,13 +26,13 @@ const (
 
 // Stream is what is known of a stream that is not one of chat completions.
 type Stream struct {
-	kind   kind
-	run    bool   // the request's path is that of a run's events
-	errors bool   // the request's path says that errors are looked at
-	ended  bool   // the event that ends it has left, upstream's or ours
-	failed bool   // it was ours
-	doubt  bool   // the last frame passed unexamined, and may have been that event
-	code   string // of the error that it ended with
+	kind         kind
+	run          bool   // the request's path is that of a run's events
+	errors       bool   // the request's path says that errors are looked at
+	ended        bool   // the event that ends it has left, upstream's or ours
+	failedByUs   bool   // it was ours
+	mayHaveEnded bool   // the last frame passed unexamined, and may have been that event
+	code         string // of the error that it ended with
 
 	message []byte // the message, a JSON string, of an error event of upstream's
 	own     identity
@@ -83,7 +83,7 @@ func (s *Stream) Open() bool { return s.Known() && !s.ended }
 
 // Cut reports whether the stream is cut, now that upstream has ended for the cause.
 func (s *Stream) Cut(cause contract.Cause) bool {
-	return s.Open() && !(s.doubt && cause == contract.CauseEOF)
+	return s.Open() && !(s.mayHaveEnded && cause == contract.CauseEOF)
 }
 
 // Summary returns the id of the response, the run or the session's run, the model, and
@@ -102,7 +102,7 @@ func (s *Stream) Summary() (id, model, code string) {
 // it has: that was not the last event.
 func (s *Stream) Begins(tail []byte) {
 	if len(tail) > 0 && tail[0] != ':' && tail[0] != '\n' && tail[0] != '\r' {
-		s.doubt = false
+		s.mayHaveEnded = false
 	}
 }
 
@@ -121,13 +121,13 @@ func (s *Stream) Comes(f *sse.Frame) bool {
 func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 	var m members
 	switch {
-	case s.failed:
+	case s.failedByUs:
 		out.Drop() // nothing that upstream sends takes an error back
 		return
 	case !f.HasData:
 	case string(bytes.TrimSpace(f.Data)) == "[DONE]":
-		if s.Open() && !s.doubt {
-			s.fail(out, contract.CodeIncomplete)
+		if s.Open() && !s.mayHaveEnded {
+			s.writeFailed(out, contract.CodeIncomplete)
 		}
 	case m.parse(f.Data):
 		if !s.ended {
@@ -153,8 +153,8 @@ func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 func (s *Stream) Finish(out *sse.Writer, cause contract.Cause, added int) {
 	switch {
 	case s.Cut(cause):
-		s.fail(out, cause.Code())
-	case s.ended && !s.failed && cause == contract.CauseEOF:
+		s.writeFailed(out, cause.Code())
+	case s.ended && !s.failedByUs && cause == contract.CauseEOF:
 		out.Bytes = out.Bytes[:len(out.Bytes)-added]
 	}
 }
@@ -187,16 +187,16 @@ func (s *Stream) event(f *sse.Frame, m *members) {
 	case s.kind == kindUnknown:
 		return
 	case k == kindUnknown:
-		s.noteError(f, m)
+		s.recordError(f, m)
 	case k == s.kind:
-		s.doubt = false
+		s.mayHaveEnded = false
 		switch k {
 		case kindResponses:
-			s.responses.note(f, m)
+			s.responses.record(f, m)
 		case kindRuns:
-			s.runs.note(f, m)
+			s.runs.record(f, m)
 		case kindSession:
-			s.session.note(f, m)
+			s.session.record(f, m)
 		}
 		s.ends(name)
 	}
@@ -225,12 +225,12 @@ func (s *Stream) ends(name []byte) {
 }
 
 // fail writes the event that says that the stream has failed.
-func (s *Stream) fail(out *sse.Writer, code string) {
+func (s *Stream) writeFailed(out *sse.Writer, code string) {
 	message := jsonspan.Quote(contract.Message(code))
 	if s.message != nil {
 		message, code = s.message, contract.CodeAgentError
 	}
-	if s.session.failed { // it has said why
+	if s.session.hasError { // it has said why
 		code = contract.CodeAgentError
 	}
 	out.BeginOwn()
@@ -246,12 +246,12 @@ func (s *Stream) fail(out *sse.Writer, code string) {
 	out.Bytes = append(out.Bytes[:from], redactFailed(out.Bytes[from:])...)
 	s.notes.Add(contract.SectionOther, "cut before its last event: gets one that says so")
 	s.code = code
-	s.ended, s.failed, s.responses.object = true, true, nil
+	s.ended, s.failedByUs, s.responses.object = true, true, nil
 }
 
 // noteError remembers the message of an error event: what ends the stream in
 // upstream's stead says the same.
-func (s *Stream) noteError(f *sse.Frame, m *members) {
+func (s *Stream) recordError(f *sse.Frame, m *members) {
 	data := f.Data
 	named := chunk.IsNamed(f)
 	isError := m.typ.Is(data, `"error"`) || string(f.Event) == "error"
@@ -285,7 +285,7 @@ func (s *Stream) redact(f *sse.Frame, edits *sse.Splice, m *members) {
 		chunk.RedactValue(f, edits, s.notes, jsonspan.MemberOf(data, m.response, "error"))
 		chunk.RedactValue(f, edits, s.notes, jsonspan.MemberOf(data, m.response, "incomplete_details"))
 	}
-	if m.twins {
+	if m.moreErrors {
 		chunk.RedactErrors(f, edits, s.notes, m.err)
 	}
 }

@@ -30,7 +30,7 @@ type ending struct {
 }
 
 // fail records that the stream does not end well.
-func (e *ending) fail(code string) {
+func (e *ending) recordFailure(code string) {
 	e.failed = true
 	if e.code == "" {
 		e.code = code
@@ -42,9 +42,9 @@ func (e *ending) allEnded() bool { return e.begun&^e.ended == 0 }
 
 // take records which choices the chunk x begins and ends, and its usage, and that this
 // model reports usage.
-func (e *ending) take(w *writer, x *chunk.Object) {
+func (e *ending) update(w *writer, x *chunk.Object) {
 	c, tokens := &x.C, &x.C.Tokens
-	e.manyChoices = e.manyChoices || c.Further
+	e.manyChoices = e.manyChoices || c.ManyChoices
 	e.begun |= c.Begun
 	e.ended |= c.Ended
 	if !c.Usage.IsObject(x.F.Data) {
@@ -63,16 +63,16 @@ func (e *ending) take(w *writer, x *chunk.Object) {
 // message returns the message of the code as a JSON string, which stands in x.
 func (e *ending) message(l *tools, t *text, x *chunk.Object, code string) []byte {
 	message := contract.Message(code)
-	if code == contract.CodeShutdown && l.count == 0 && t.unread == 0 {
+	if code == contract.CodeShutdown && l.count == 0 && t.unexamined == 0 {
 		message = contract.ShutdownBeforeTools
 	}
-	return x.Keep(jsonspan.AppendQuoted(x.Room(), message))
+	return x.Commit(jsonspan.AppendQuoted(x.Room(), message))
 }
 
 // writeError writes the frame of an error with the message, unless there has been one.
 func (e *ending) writeError(w *writer, x *chunk.Object, message []byte, code string) {
 	if e.errorSent == nil {
-		w.error(x.Keep(contract.AppendErrorObject(x.Room(), message, code)))
+		w.error(x.Commit(contract.AppendErrorObject(x.Room(), message, code)))
 	}
 }
 
@@ -89,7 +89,7 @@ func (e *ending) finishError(w *writer, l *tools, t *text, x *chunk.Object, code
 	if w.notes != nil {
 		w.notes.Add(contract.SectionEnd, "error finish, code "+code)
 	}
-	e.fail(code)
+	e.recordFailure(code)
 	e.finished, e.finishReason = true, "error"
 	inline := w.o.ErrorFinish == contract.ErrorFinishInline
 	if !inline {
@@ -105,7 +105,7 @@ func (e *ending) finishError(w *writer, l *tools, t *text, x *chunk.Object, code
 	if inline && e.errorSent == nil {
 		dst = contract.AppendErrorValue(append(dst, `,"error":`...), message, code)
 	}
-	dst = chunk.AppendHermes(append(dst, `,"hermes":`...), message, t.said || t.reasoned)
+	dst = chunk.AppendHermes(append(dst, `,"hermes":`...), message, t.hasText || t.hasReasoning)
 	w.Out.Bytes = append(dst, "}\n\n"...)
 }
 
@@ -113,7 +113,7 @@ func (e *ending) finishError(w *writer, l *tools, t *text, x *chunk.Object, code
 // Its content has been read; edits of it stand.
 func (e *ending) finish(w *writer, l *tools, t *text, x *chunk.Object) {
 	reason := x.FinishReason()
-	if x.Fails() || x.C.Hermes.IsSet(x.F.Data) {
+	if x.HasError() || x.C.Hermes.IsSet(x.F.Data) {
 		w.usage.setReportsFailures(true)
 	}
 	if e.finished { // some providers say it twice
@@ -137,7 +137,7 @@ func (e *ending) finish(w *writer, l *tools, t *text, x *chunk.Object) {
 		if e.usageReported { // it was asked, and that decided
 			w.usage.memory.Missed(w.model())
 		}
-		e.fail(failure)
+		e.recordFailure(failure)
 		e.crash(w, l, t, x, failure)
 	case reason == "error":
 		e.reportedFailure(w, l, t, x)
@@ -158,18 +158,18 @@ func (e *ending) crash(w *writer, l *tools, t *text, x *chunk.Object, code strin
 	x.Fill(w.envelope())
 	x.EachStop(func(at jsonspan.Span) { x.Replace(at.From, at.To, x.Literal(`"error"`)) })
 	if w.o.ErrorFinish == contract.ErrorFinishInline && e.errorSent == nil {
-		x.Set(x.C.Err, "error", x.Keep(contract.AppendErrorValue(x.Room(), message, code)))
+		x.Set(x.C.Err, "error", x.Commit(contract.AppendErrorValue(x.Room(), message, code)))
 	} else {
 		e.writeError(w, x, message, code)
 		x.Remove(x.C.Err)
 	}
 	e.setHermes(t, x, message)
-	x.RedactTwins()
+	x.RedactMoreErrors()
 }
 
 // setHermes gives the finish chunk x our hermes block.
 func (e *ending) setHermes(t *text, x *chunk.Object, message []byte) {
-	x.Set(x.C.Hermes, "hermes", x.Keep(chunk.AppendHermes(x.Room(), message, t.said || t.reasoned)))
+	x.Set(x.C.Hermes, "hermes", x.Commit(chunk.AppendHermes(x.Room(), message, t.hasText || t.hasReasoning)))
 }
 
 // moveContent writes the content of the finish chunk x in a chunk of its own, and
@@ -188,19 +188,19 @@ func (e *ending) moveContent(w *writer, x *chunk.Object) {
 // the error in a frame of its own, the rest without it.
 func (e *ending) reportedFailure(w *writer, l *tools, t *text, x *chunk.Object) {
 	w.notes.Add(contract.SectionEnd, "upstream says that the agent failed: an error finish, without secrets")
-	e.fail(contract.CodeAgentError)
+	e.recordFailure(contract.CodeAgentError)
 	e.moveContent(w, x)
-	x.RedactOf(x.C.Hermes)
-	x.RedactTwins()
+	x.RedactMember(x.C.Hermes)
+	x.RedactMoreErrors()
 	if w.o.ErrorFinish == contract.ErrorFinishInline {
-		x.RedactOf(x.C.Err)
+		x.RedactMember(x.C.Err)
 		return
 	}
 	message := e.reason(l, t, x)
 	x.Fill(w.envelope())
 	switch {
 	case e.errorSent != nil:
-	case x.Fails():
+	case x.HasError():
 		w.error(x.UpstreamError(message))
 	default:
 		e.writeError(w, x, message, contract.CodeAgentError)
@@ -224,11 +224,11 @@ func (e *ending) reason(l *tools, t *text, x *chunk.Object) []byte {
 
 // takeError records that the error in x is sent to the client, unless the stream has
 // finished.
-func (e *ending) takeError(w *writer, l *tools, t *text, x *chunk.Object) {
+func (e *ending) recordError(w *writer, l *tools, t *text, x *chunk.Object) {
 	if e.finished {
 		return
 	}
 	w.notes.Add(contract.SectionEnd, "an error of upstream's: an error finish will not repeat it")
-	e.fail(x.ErrorCode())
+	e.recordFailure(x.ErrorCode())
 	e.errorSent = bytes.Clone(jsonspan.Truncate(e.reason(l, t, x), contract.MaxMessage))
 }

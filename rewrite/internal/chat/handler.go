@@ -40,7 +40,7 @@ func (h *handler) handle(k *Work) {
 		h.wrappedEvent(k)
 	case x.IsChunk():
 		h.chunk(k)
-	case x.Fails() && (!named || string(x.F.Event) == "error"):
+	case x.HasError() && (!named || string(x.F.Event) == "error"):
 		h.errorFrame(k)
 	case named:
 		h.namedEvent(k)
@@ -90,7 +90,7 @@ func (h *handler) errorFrame(k *Work) {
 	h.settle(k)
 	h.tools.completeAll(&h.writer, !h.end.finished)
 	x.RedactAll()
-	h.end.takeError(&h.writer, &h.tools, &h.text, x)
+	h.end.recordError(&h.writer, &h.tools, &h.text, x)
 	h.object(x)
 }
 
@@ -103,12 +103,12 @@ func (h *handler) chunk(k *Work) {
 		h.dropLate()
 		return
 	}
-	if !x.Like && h.notes == nil {
-		x.Like = h.template.learn(x, k)
+	if !x.Matched && h.notes == nil {
+		x.Matched = h.template.learn(x, k)
 	}
 	x.Rest.To = x.Rest.From
 	h.updateEnvelope(x)
-	h.end.take(&h.writer, x)
+	h.end.update(&h.writer, x)
 	if h.markerChunk(k) {
 		return
 	}
@@ -118,18 +118,18 @@ func (h *handler) chunk(k *Work) {
 	if c.Reasoning || c.Text && h.o.Imitations != contract.ImitationsTrust {
 		h.tools.inferEnds(&h.writer) // an agent that speaks waits for no tool
 	}
-	h.text.reasoned = h.text.reasoned || c.Reasoning
+	h.text.hasReasoning = h.text.hasReasoning || c.Reasoning
 	if c.Other {
-		h.text.other, h.tools.textSince = true, true
+		h.text.hasOther, h.tools.textSince = true, true
 	}
 	if !c.HasContent() {
-		h.quietChunk(k)
+		h.chunkWithoutContent(k)
 		return
 	}
 	if c.Finish.Ok() && c.Content.Inner().Ok() { // not between a line that is held and its end
 		h.tools.completeAll(&h.writer, h.end.willFail(&h.writer, &h.tools, &h.text, k))
 	}
-	last := c.Finish.Ok() || x.Fails() || c.Reasoning || c.Acts // which wait for nothing
+	last := c.Finish.Ok() || x.HasError() || c.Reasoning || c.Calls // which wait for nothing
 	if h.text.read(&h.writer, &h.tools, k, h.end.finished, last) == sse.Forwarded {
 		h.mayPass(k)
 		h.writeChunk(x)
@@ -138,18 +138,18 @@ func (h *handler) chunk(k *Work) {
 
 // quietChunk handles a chunk without content of the choice that is looked at. If it is
 // another's, it says nothing about what is held back, and does not wait for it.
-func (h *handler) quietChunk(k *Work) {
+func (h *handler) chunkWithoutContent(k *Work) {
 	x := &k.Object
 	c := &x.C
 	if c.Text {
-		h.text.said, h.tools.textSince = true, true
+		h.text.hasText, h.tools.textSince = true, true
 		h.tools.inferEnds(&h.writer)
 	}
-	switch another := c.Count == 1 && !c.Index && !c.Finish.Ok() && !x.Fails(); {
+	switch another := c.Count == 1 && !c.FirstOnly && !c.Finish.Ok() && !x.HasError(); {
 	case another:
 		h.writeChunk(x)
 		return
-	case c.Finish.Ok(), c.Extra, c.Twins, c.Errors, c.Text, c.Reasoning, c.Other, x.Fails(), c.Hermes.Ok(), c.Count > 1:
+	case c.Finish.Ok(), c.Extra, c.MoreErrors, c.ChoiceErrors, c.Text, c.Reasoning, c.Other, x.HasError(), c.Hermes.Ok(), c.Count > 1:
 		h.settle(k)
 	case !k.hold.empty():
 		h.text.forwardQuiet(&h.writer, &h.tools, k, x.F.Raw)
@@ -166,8 +166,8 @@ func (h *handler) writeChunk(x *chunk.Object) {
 		h.end.finish(&h.writer, &h.tools, &h.text, x)
 	} else {
 		x.RedactError()
-		if x.Fails() {
-			h.end.takeError(&h.writer, &h.tools, &h.text, x)
+		if x.HasError() {
+			h.end.recordError(&h.writer, &h.tools, &h.text, x)
 		}
 	}
 	h.object(x)
@@ -188,7 +188,7 @@ func (h *handler) markerChunk(k *Work) bool {
 	if !ok {
 		return false
 	}
-	t := h.takeMarker(k, m, text)
+	t := h.recordMarker(k, m, text)
 	switch {
 	case x.Droppable():
 		h.startMarked(k, &t)
@@ -207,7 +207,7 @@ func (h *handler) markerChunk(k *Work) bool {
 
 // takeMarker records that the marker m leaves the text, and returns the tool that it
 // stands for.
-func (h *handler) takeMarker(k *Work, m marker.Marker, text []byte) toolFields {
+func (h *handler) recordMarker(k *Work, m marker.Marker, text []byte) toolFields {
 	h.settle(k)
 	h.notes.Add(contract.SectionMarkers, "a tool marker, the whole content of one chunk: leaves the text")
 	h.text.prose.DropMarker()
@@ -232,17 +232,17 @@ func (h *handler) forward(k *Work) {
 
 // hasEnvelope reports whether the chunk x has the values of the envelope.
 func (h *handler) hasEnvelope(x *chunk.Object) bool {
-	return x.Like && h.template.hasEnvelope || h.env.Same(x)
+	return x.Matched && h.template.hasEnvelope || h.env.Same(x)
 }
 
 // updateEnvelope takes the values of the chunk x over.
 func (h *handler) updateEnvelope(x *chunk.Object) {
 	if h.hasEnvelope(x) {
-		h.template.hasEnvelope = h.template.hasEnvelope || x.Like
+		h.template.hasEnvelope = h.template.hasEnvelope || x.Matched
 		return
 	}
 	id, created, model := x.Values()
-	h.template.hasEnvelope = x.Like && id != nil && created != nil && model != nil
+	h.template.hasEnvelope = x.Matched && id != nil && created != nil && model != nil
 	if id == nil || created == nil || model == nil {
 		e := h.envelope()
 		if id == nil {
@@ -259,7 +259,7 @@ func (h *handler) updateEnvelope(x *chunk.Object) {
 		h.tools.bound(&h.writer, longer)
 	}
 	h.env.Set(id, created, model, true)
-	if h.front != nil {
-		h.front.fresh = false
+	if h.head != nil {
+		h.head.fresh = false
 	}
 }

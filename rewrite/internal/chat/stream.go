@@ -43,11 +43,11 @@ func (s *Stream) Done() bool { return s.end.done }
 func (s *Stream) Chunks() int { return s.chunks }
 
 // Unexamined returns how many frames passed unexamined.
-func (s *Stream) Unexamined() int { return int(s.text.unread) }
+func (s *Stream) Unexamined() int { return int(s.text.unexamined) }
 
 // Settled reports whether the frames that come are known to leave as they come as long as
 // they are like the one before: nothing has to be written in front of them.
-func (s *Stream) Settled() bool { return s.template.passes && !s.Out.MarkWaits() }
+func (s *Stream) Passing() bool { return s.template.passes && !s.Out.MarkWaits() }
 
 // Summary says what can be said of the stream so far, but for its frames.
 func (s *Stream) Summary() contract.Summary {
@@ -55,10 +55,10 @@ func (s *Stream) Summary() contract.Summary {
 	sum := contract.Summary{
 		FinishReason: e.finishReason, Code: e.code,
 		Frames: s.Frames, Chunks: s.chunks, Tools: int(s.tools.count), Markers: int(t.markers), Imitations: int(t.imitations), Reasoning: int(t.stretches),
-		Unexamined: int(t.unread), Keepalives: int(s.keepalives), InputTokens: e.input, OutputTokens: e.output,
+		Unexamined: int(t.unexamined), Keepalives: int(s.keepalives), InputTokens: e.input, OutputTokens: e.output,
 		UsageReported: e.usageReported, ZeroUsagePassed: e.zeroUsagePassed,
 	}
-	if s.env.Known() {
+	if s.env.FromChunk() {
 		sum.ID, sum.Model = jsonspan.Unquote(string(s.env.ID())), s.model()
 	}
 	return sum
@@ -104,13 +104,13 @@ func (s *Stream) Raw(k *Work, b []byte, last bool) {
 		return
 	}
 	s.settle(k)
-	s.text.prose.SkipUnread()
+	s.text.prose.SkipUnexamined()
 	s.Out.Bytes = append(s.Out.Bytes, b...)
 	s.Out.ForwardWhole()
 	s.notes.Add(contract.SectionHarm, "larger than max_frame: passes unexamined")
-	s.text.other, s.tools.textSince = true, true
+	s.text.hasOther, s.tools.textSince = true, true
 	if last {
-		s.text.unread++
+		s.text.unexamined++
 	}
 }
 

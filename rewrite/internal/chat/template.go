@@ -20,9 +20,9 @@ type template struct {
 	passes      bool // the frame before was like it, left as it came, and so may the next
 	hasEnvelope bool // it has the values of the stream's envelope
 
-	wait   uint8  // how many frames are not to be learnt
-	unused uint16 // frames learnt in vain
-	unread uint32 // frames that have left without being read
+	skip      uint8  // how many frames are not to be learnt
+	unmatched uint16 // frames learnt in vain
+	passed    uint32 // frames that have left without being read
 }
 
 // shape is what frames that are alike have in common whatever they say: where
@@ -30,7 +30,7 @@ type template struct {
 // it.
 type shape struct {
 	data, behind int  // where the data begins, and the bytes behind it
-	text         int  // where the text is in the data
+	textFrom     int  // where the text is in the data
 	reasoning    bool // the text is reasoning, in a member of its own
 	drop         bool // without its text, which is content, nothing is lost
 	c            chunk.Chunk
@@ -48,19 +48,19 @@ const MaxTemplateWait = 64
 // text. It reports whether it has.
 func (p *template) learn(x *chunk.Object, k *Work) bool {
 	c, data := &x.C, x.F.Data
-	if !x.F.OnlyData || x.F.Raw[len(x.F.Raw)-1] != '\n' || !c.Index || c.Other || c.Repeat.Ok() || c.Finish.Ok() || c.Usage.IsSet(data) || x.Fails() || c.Hermes.Ok() || c.Twins {
+	if !x.F.OnlyData || x.F.Raw[len(x.F.Raw)-1] != '\n' || !c.FirstOnly || c.Other || c.Repeat.Ok() || c.Finish.Ok() || c.Usage.IsSet(data) || x.HasError() || c.Hermes.Ok() || c.MoreErrors {
 		return false
 	}
 	in, reasoning := c.Content.Inner(), false
 	switch {
-	case c.Content.Ok() && c.Thoughts == 0:
-	case !c.Content.Ok() && c.Thoughts == 1:
-		in, reasoning = c.Thought.Inner(), true
+	case c.Content.Ok() && c.ReasoningCount == 0:
+	case !c.Content.Ok() && c.ReasoningCount == 1:
+		in, reasoning = c.ReasoningValue.Inner(), true
 	default:
 		return false
 	}
-	if p.wait > 0 {
-		p.wait--
+	if p.skip > 0 {
+		p.skip--
 		return false
 	}
 	raw, at := x.F.Raw, x.F.At(0)
@@ -69,8 +69,8 @@ func (p *template) learn(x *chunk.Object, k *Work) bool {
 	if n > MaxTemplate {
 		return false
 	}
-	if p.unused = min(p.unused, math.MaxUint16-1) + 1; p.unused > 8 {
-		p.wait = uint8(min(p.unused, MaxTemplateWait))
+	if p.unmatched = min(p.unmatched, math.MaxUint16-1) + 1; p.unmatched > 8 {
+		p.skip = uint8(min(p.unmatched, MaxTemplateWait))
 	}
 	if cap(p.around) < n {
 		p.around = make([]byte, 0, n)
@@ -98,17 +98,17 @@ func (p *template) match(b []byte) (in jsonspan.Span, newline bool, end int, ok 
 	if !ok || len(b) < end || string(b[to:end]) != string(tail) {
 		return in, false, 0, false
 	}
-	p.unused, p.wait = 0, 0
+	p.unmatched, p.skip = 0, 0
 	return jsonspan.Span{From: from, To: to}, newline, end, true
 }
 
 // expand makes x the frame raw, which is like the template with the text at in.
 func (p *template) expand(x *chunk.Object, raw []byte, in jsonspan.Span) {
 	x.Begin()
-	x.Like = true
+	x.Matched = true
 	x.F.SetData(raw, p.data, len(raw)-p.behind)
 	x.C = p.c
-	x.C.Move(p.text, in.To-in.From)
+	x.C.Move(p.textFrom, in.To-in.From)
 	text := jsonspan.HasText(in.Of(raw))
 	if p.reasoning {
 		x.C.Reasoning = text
@@ -118,7 +118,7 @@ func (p *template) expand(x *chunk.Object, raw []byte, in jsonspan.Span) {
 }
 
 // Unlike records that the frame that comes is not like the one before it.
-func (s *Stream) Unlike() { s.template.passes = false }
+func (s *Stream) Unmatched() { s.template.passes = false }
 
 // Match returns where the text is of the frame that b begins with and where the frame
 // ends, if that frame is like the one before but for its text.
@@ -146,7 +146,7 @@ func (s *Stream) Pass(raw []byte, m *Match) bool {
 	case marker.Begins(m.in.Of(raw)) >= 0 || !s.text.prose.Skim(m.in.Of(raw), s.o.ToolTable()):
 		return false
 	}
-	p.unread++
+	p.passed++
 	s.Frames++
 	s.chunks++
 	s.Out.ForwardWhole()
@@ -154,7 +154,7 @@ func (s *Stream) Pass(raw []byte, m *Match) bool {
 }
 
 // Like handles the frame raw, which is like the one before it.
-func (s *Stream) Like(k *Work, raw []byte, m *Match) {
+func (s *Stream) Matched(k *Work, raw []byte, m *Match) {
 	p, x := &s.template, &k.Object
 	s.Frames++
 	p.passes = false
@@ -163,7 +163,7 @@ func (s *Stream) Like(k *Work, raw []byte, m *Match) {
 			x.Begin()
 			s.chunks++
 			s.end.begun |= p.c.Begun
-			t := s.takeMarker(k, mk, text)
+			t := s.recordMarker(k, mk, text)
 			s.startMarked(k, &t)
 			s.Out.Drop()
 			return
@@ -177,14 +177,14 @@ func (s *Stream) Like(k *Work, raw []byte, m *Match) {
 // another like it will: text or reasoning like its own says nothing more than it has.
 func (h *handler) mayPass(k *Work) {
 	p, t := &h.template, &h.text
-	if !k.Object.Like { // nor was there a template, perhaps
+	if !k.Object.Matched { // nor was there a template, perhaps
 		p.passes = false
 		return
 	}
-	said := t.said && h.tools.textSince
+	said := t.hasText && h.tools.textSince
 	if p.reasoning {
-		said = t.reasoned
+		said = t.hasReasoning
 	}
 	p.passes = said && k.Object.Edits.Empty() && h.hasEnvelope(&k.Object) && !h.end.finished && !h.end.done &&
-		len(h.tools.open) == 0 && k.hold.empty() && t.prose.Idle(&k.text, p.reasoning)
+		len(h.tools.open) == 0 && k.hold.empty() && t.prose.Idle(&k.reading, p.reasoning)
 }

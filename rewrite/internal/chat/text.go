@@ -12,12 +12,12 @@ import (
 type text struct {
 	prose prose.State
 
-	said     bool // content with a non-space character, and it was sent
-	reasoned bool // reasoning with one, and it was sent
-	dropped  bool // reasoning with one, and it was not sent
-	other    bool // tool calls, a refusal and the like
+	hasText          bool // content with a non-space character, and it was sent
+	hasReasoning     bool // reasoning with one, and it was sent
+	droppedReasoning bool // reasoning with one, and it was not sent
+	hasOther         bool // tool calls, a refusal and the like
 
-	unread     int32 // frames that passed unexamined
+	unexamined int32 // frames that passed unexamined
 	markers    int32 // that have left the text, of tools
 	imitations int32 // that have left the text and were no tool
 	stretches  int32 // of reasoning that have left the text
@@ -40,25 +40,25 @@ type sizes struct {
 func (s *sizes) Budget() int { return maxGrowth - s.l.endCost(s.w, 0) }
 
 func (s *sizes) PartSize(in jsonspan.Span) int {
-	if s.x.Copies() {
+	if s.x.CanCopy() {
 		return len(s.x.F.Raw) - (in.To - in.From) + len("reasoning_content") + len(prose.BreakInJSON)
 	}
 	return s.w.envelope().Len() + ownSize
 }
 
-func (s *sizes) ToolSize() int { return len(s.w.toolFront().event) + ownSize }
+func (s *sizes) ToolSize() int { return len(s.w.toolHead().event) + ownSize }
 
 // rules returns what is looked for in the content of the frame in k.
 func (t *text) rules(w *writer, l *tools, k *Work, finished bool) prose.Rules {
 	k.sizes = sizes{w, l, &k.Object}
-	return prose.Rules{Options: w.o, Finished: finished, Reasoned: t.reasoned, Sizes: &k.sizes}
+	return prose.Rules{Options: w.o, Finished: finished, Reasoned: t.hasReasoning, Sizes: &k.sizes}
 }
 
 // read takes imitations and reasoning out of the content of the chunk in k, and says
 // whether the chunk is held back, is dropped, or leaves with the edits that it has got.
 // last says that nothing may wait for what follows.
 func (t *text) read(w *writer, l *tools, k *Work, finished, last bool) sse.Fate {
-	x, r := &k.Object, &k.text
+	x, r := &k.Object, &k.reading
 	in := x.C.Content.Inner()
 	o := t.rules(w, l, k, finished)
 	t.prose.Read(r, x.F.Data, in, &o, last)
@@ -71,7 +71,7 @@ func (t *text) read(w *writer, l *tools, k *Work, finished, last bool) sse.Fate 
 	left := kept.Len()
 	if reasoning && left > 0 {
 		w.notes.Add(contract.SectionReasoning, "reasoning: leaves the content")
-		if !x.C.Bare || x.C.Finish.Ok() || x.Fails() || w.o.Reasoning == contract.ReasoningDrop {
+		if !x.C.OnlyContentRole || x.C.Finish.Ok() || x.HasError() || w.o.Reasoning == contract.ReasoningDrop {
 			if w.o.Reasoning != contract.ReasoningDrop {
 				w.delta(x, true, &kept) // it gets a delta of its own (contract section 4)
 			}
@@ -90,10 +90,10 @@ func (t *text) read(w *writer, l *tools, k *Work, finished, last bool) sse.Fate 
 
 // apply records what k.text says, and does to what is held what it says.
 func (t *text) apply(w *writer, l *tools, k *Work) {
-	r := &k.text
-	t.said = t.said || r.Text
-	t.reasoned = t.reasoned || r.Reasoned
-	t.dropped = t.dropped || r.Dropped
+	r := &k.reading
+	t.hasText = t.hasText || r.Text
+	t.hasReasoning = t.hasReasoning || r.Reasoned
+	t.droppedReasoning = t.droppedReasoning || r.Dropped
 	t.stretches += int32(r.Stretches)
 	if n := len(r.Tools); n+r.Imitations > 0 {
 		t.markers += int32(n)
@@ -111,13 +111,13 @@ func (t *text) apply(w *writer, l *tools, k *Work) {
 
 // settle decides what waits for more text as if the text ended here.
 func (t *text) settle(w *writer, l *tools, k *Work, finished bool) {
-	r := &k.text
+	r := &k.reading
 	if !t.prose.Waits(r) {
 		return
 	}
 	o := t.rules(w, l, k, finished)
 	if thought := t.prose.Settle(r, &o); thought != nil {
-		w.thought(thought)
+		w.reasoning(thought)
 	}
 	t.apply(w, l, k)
 	if n := r.Parts[len(r.Parts)-1].Tool; n > 0 {
@@ -127,17 +127,17 @@ func (t *text) settle(w *writer, l *tools, k *Work, finished bool) {
 
 // startTrusted starts the tool that the marker n of the text stands for.
 func (t *text) startTrusted(w *writer, l *tools, k *Work, n int) {
-	x, m := &k.Object, &k.text.Tools[n-1]
+	x, m := &k.Object, &k.reading.Tools[n-1]
 	room := len(x.Room())
 	f := markerFields(x, w.o.ToolTable(), m.Emoji, m.Label)
 	l.startDerived(w, x, &f, contract.SourceImitation)
-	x.Release(room) // there may be many
+	x.Rollback(room) // there may be many
 }
 
 // writeParts writes the content but for the last part that has anything in it: what is
 // left of that, which may be reasoning, leaves with the chunk itself.
 func (t *text) writeParts(w *writer, l *tools, k *Work) (reasoning bool, kept prose.Kept) {
-	r := &k.text
+	r := &k.reading
 	n := len(r.Parts)
 	for n > 1 && r.Parts[n-1].Tool == 0 {
 		if last := r.Part(n - 1); last.Len() > 0 {
@@ -175,7 +175,7 @@ func (t *text) writePart(w *writer, x *chunk.Object, reasoning bool, kept *prose
 			return
 		}
 	}
-	if !x.Copies() {
+	if !x.CanCopy() {
 		w.delta(x, reasoning, kept)
 		return
 	}
@@ -189,7 +189,7 @@ func (t *text) writePart(w *writer, x *chunk.Object, reasoning bool, kept *prose
 func (t *text) holdFrame(w *writer, l *tools, k *Work, kept *prose.Kept) {
 	x, h := &k.Object, &k.hold
 	w.Out.BeginOwn() // of the parts that have left
-	if k.text.HeldNewline {
+	if k.reading.HeldNewline {
 		kept.Front = prose.NewlineInJSON
 	}
 	x.KeepContent(kept, false)
@@ -202,9 +202,9 @@ func (t *text) holdFrame(w *writer, l *tools, k *Work, kept *prose.Kept) {
 	if x.C.Repeat.Ok() {
 		f.repeat = at(x.C.Repeat.Inner())
 	}
-	if from, here := k.text.Suspected(); here {
+	if from, here := k.reading.Suspected(); here {
 		h.from = start + x.Edits.Moved(&x.F, from)
-		if k.text.HeldNewline {
+		if k.reading.HeldNewline {
 			h.from -= len(kept.Front) // which goes with the line
 		}
 	}
@@ -229,7 +229,7 @@ func (t *text) forwardQuiet(w *writer, l *tools, k *Work, b []byte) {
 // boundHold lets what is held go if too much waits for its end.
 func (t *text) boundHold(w *writer, l *tools, k *Work) {
 	if n := len(k.hold.buf); n > w.o.FrameLimit() {
-		t.prose.Release(&k.text)
+		t.prose.Release(&k.reading)
 		t.apply(w, l, k)
 		w.Out.Forward(w.Out.Bytes[len(w.Out.Bytes)-n:])
 	}

@@ -23,7 +23,7 @@ const (
 
 // toolFront is what the tool events of a stream have in common. It is made once,
 // and again when a chunk has changed the envelope.
-type toolFront struct {
+type toolHead struct {
 	fresh bool          // it is that of the envelope as it stands
 	event []byte        // one of our own up to the tool's name
 	empty jsonspan.Span // the members of a chunk that says nothing, in event; a comma follows
@@ -31,12 +31,12 @@ type toolFront struct {
 }
 
 // toolFront returns that of the stream as it stands.
-func (w *writer) toolFront() *toolFront {
+func (w *writer) toolHead() *toolHead {
 	e := w.envelope()
-	if w.front == nil {
-		w.front = new(toolFront)
+	if w.head == nil {
+		w.head = new(toolHead)
 	}
-	f := w.front
+	f := w.head
 	if f.fresh {
 		return f
 	}
@@ -64,7 +64,7 @@ func (w *writer) toolFront() *toolFront {
 // appendCallID appends the id, as a JSON string, of the tool with the ordinal n in
 // the completion, if upstream has given it none: every replica derives the same
 // (contract section 2). It is short enough for clients that allow 40 characters.
-func (f *toolFront) appendCallID(dst []byte, n int) []byte {
+func (f *toolHead) appendCallID(dst []byte, n int) []byte {
 	dst = append(append(dst, `"call_`...), f.calls[:]...)
 	for most := 1000; most > max(n, 1); most /= 10 {
 		dst = append(dst, '0')
@@ -90,7 +90,7 @@ func (w *writer) toolEvent(t *tool, status string, interrupted bool) {
 	if w.form == contract.ProgressOff {
 		return
 	}
-	front := w.toolFront()
+	front := w.toolHead()
 	w.Out.BeginOwn()
 	dst := append(append(w.Out.Bytes, front.event...), t.name...)
 	if status == running { // upstream's five fields for a start, three for an end
@@ -148,7 +148,7 @@ func appendStatusLineTail(dst []byte, done bool) []byte {
 
 // upstreamTool writes upstream's tool event x in the stream's form, with what it lacks.
 func (w *writer) upstreamTool(x *chunk.Object, t *tool, status string, lacksID, lacksStatus bool) {
-	x.RenameOwn()
+	x.RenameMembers()
 	members := x.Room()
 	switch v := x.C.CallID; {
 	case !lacksID:
@@ -171,17 +171,17 @@ func (w *writer) upstreamTool(x *chunk.Object, t *tool, status string, lacksID, 
 		from, to := x.F.EventLine()
 		x.Edits.ReplaceRaw(&x.F, from, to, nil)
 	}
-	members = x.Keep(members)
-	w.addFront(x)
+	members = x.Commit(members)
+	w.addChunkMembers(x)
 	x.RedactError()
 	x.Append(members)
 	w.object(x)
 }
 
 // addFront adds the members of a chunk to the front of the frame's own.
-func (w *writer) addFront(x *chunk.Object) {
+func (w *writer) addChunkMembers(x *chunk.Object) {
 	w.notes.Add(contract.SectionTools, "a named event: gets the members of a chunk")
-	f := w.toolFront()
+	f := w.toolHead()
 	front := f.empty
 	if jsonspan.SkipSpace(x.F.Data, x.C.Open+1) != x.C.Shut {
 		front.To += len(",")

@@ -68,7 +68,7 @@ func (l *tools) started(id []byte) bool {
 // are insides of JSON strings. They stand in x.
 func markerFields(x *chunk.Object, t *marker.Table, emoji, label []byte) toolFields {
 	quoted := func(inner []byte) []byte {
-		return x.Keep(append(append(append(x.Room(), '"'), inner...), '"'))
+		return x.Commit(append(append(append(x.Room(), '"'), inner...), '"'))
 	}
 	return toolFields{name: x.Literal(t.Name(emoji, label)), emoji: quoted(emoji), label: quoted(label)}
 }
@@ -83,10 +83,10 @@ func (l *tools) begin(w *writer, x *chunk.Object, f *toolFields, inferred bool) 
 	derived, n := f.id == nil, len(x.Room())
 	all := append(append(append(append(x.Room(), f.name...), f.emoji...), f.label...), f.id...)
 	if derived {
-		all = w.toolFront().appendCallID(all, int(l.count)+1)
+		all = w.toolHead().appendCallID(all, int(l.count)+1)
 	}
-	rest := string(x.Keep(all))
-	x.Release(n)
+	rest := string(x.Commit(all))
+	x.Rollback(n)
 	take := func(n int) (part string) {
 		part, rest = rest[:n], rest[n:]
 		return part
@@ -104,7 +104,7 @@ func (l *tools) startDerived(w *writer, x *chunk.Object, f *toolFields, source c
 
 // add opens t. That it starts has been written.
 func (l *tools) add(w *writer, t *tool, source contract.ToolSource) {
-	l.tell(w, t, false, source)
+	l.report(w, t, false, source)
 	l.open = append(l.open, *t)
 	l.bytes += int32(t.size()) // a frame has no more
 	l.last = w.now
@@ -135,7 +135,7 @@ func (l *tools) remove(i int) tool {
 // complete ends the open tool i and writes that it has ended.
 func (l *tools) complete(w *writer, i int, source contract.ToolSource) {
 	t := l.remove(i)
-	l.tell(w, &t, true, source)
+	l.report(w, &t, true, source)
 	w.toolEvent(&t, completed, false)
 }
 
@@ -156,7 +156,7 @@ func (l *tools) inferEnds(w *writer) {
 func (l *tools) completeAll(w *writer, interrupted bool) {
 	for len(l.open) > 0 {
 		t := l.remove(0)
-		l.tell(w, &t, true, contract.SourceEnd)
+		l.report(w, &t, true, contract.SourceEnd)
 		w.toolEvent(&t, completed, interrupted)
 	}
 }
@@ -167,7 +167,7 @@ func (l *tools) endCost(w *writer, longer int) int {
 	if len(l.open) == 0 || w.form == contract.ProgressOff {
 		return int(l.bytes) + len(l.open)*longer
 	}
-	return int(l.bytes) + len(l.open)*(len(w.toolFront().event)+ownSize+longer)
+	return int(l.bytes) + len(l.open)*(len(w.toolHead().event)+ownSize+longer)
 }
 
 // bound completes tools, the one that is open longest first, until no more is open than
@@ -179,7 +179,7 @@ func (l *tools) bound(w *writer, longer int) {
 }
 
 // tell tells of the tool t.
-func (l *tools) tell(w *writer, t *tool, ended bool, source contract.ToolSource) {
+func (l *tools) report(w *writer, t *tool, ended bool, source contract.ToolSource) {
 	if w.notes != nil {
 		doing := "starts"
 		if ended {

@@ -114,7 +114,7 @@ func (h *handler) toolEnds(k *Work, f *toolFields, in contract.Progress) {
 		return
 	}
 	t := h.tools.remove(i)
-	h.tools.tell(&h.writer, &t, true, contract.SourceUpstream)
+	h.tools.report(&h.writer, &t, true, contract.SourceUpstream)
 	switch {
 	case t.name == string(f.name) && h.leavesAsIs(x, in):
 		x.RedactError()
@@ -157,11 +157,11 @@ func (h *handler) namedEvent(k *Work) {
 		h.usage.setReportsFailures(true)
 	}
 	if h.envelops() {
-		x.RenameOwn()
+		x.RenameMembers()
 	}
 	x.RedactFrame()
 	if h.envelops() {
-		h.addFront(x)
+		h.addChunkMembers(x)
 		h.addStatusLine(x)
 	}
 	h.object(x)
@@ -188,14 +188,14 @@ func (h *handler) addStatusLine(x *chunk.Object) {
 	}
 	line := append(append(x.Room(), statusLineHead...), before...)
 	line = append(line, jsonspan.Inside(redact.Value(text))...)
-	x.Append(x.Keep(appendStatusLineTail(line, says == "text")))
+	x.Append(x.Commit(appendStatusLineTail(line, says == "text")))
 }
 
 // isWrapped reports whether the object is a named event that has got the members of a
 // chunk: it is no chunk, whatever else is in it.
 func isWrapped(x *chunk.Object) bool {
 	c, data := &x.C, x.F.Data
-	return x.Named() && c.IsChunk(data) && c.Count == 1 && c.Index && !c.Finish.Ok() &&
+	return x.Named() && c.IsChunk(data) && c.Count == 1 && c.FirstOnly && !c.Finish.Ok() &&
 		c.Delta.IsObject(data) && data[jsonspan.SkipSpace(data, c.Delta.From+1)] == '}'
 }
 
@@ -204,7 +204,7 @@ func (h *handler) wrappedEvent(k *Work) {
 	h.settle(k)
 	x := &k.Object
 	h.updateEnvelope(x) // it may come before any chunk
-	if string(x.F.Event) == "error" && x.Fails() {
+	if string(x.F.Event) == "error" && x.HasError() {
 		h.errorFrame(k) // upstream's, all the same
 		return
 	}

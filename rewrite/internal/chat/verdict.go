@@ -47,9 +47,9 @@ func (e *ending) falseStop(w *writer, l *tools, t *text, c *chunk.Chunk) (code s
 		return "" // Hermes sends one
 	}
 	u := &c.Tokens
-	silent := !t.said && !t.reasoned && !t.dropped && !t.other
+	silent := !t.hasText && !t.hasReasoning && !t.droppedReasoning && !t.hasOther
 	onTool := l.count > 0 && !l.textSince
-	housekeeping := u.Counts && t.said && l.housekeeping
+	housekeeping := u.Counts && t.hasText && l.housekeeping
 	switch {
 	case u.Zero && (silent || onTool):
 		w.notes.Add(contract.SectionEnd, "a false stop: no answer, usage 0/0/0")
@@ -96,7 +96,7 @@ func (e *ending) willFail(w *writer, l *tools, t *text, k *Work) bool {
 		return reason == "error"
 	case e.errorSent != nil:
 		return true
-	case c.Text, t.prose.Waits(&k.text): // what is held is an answer, most likely
+	case c.Text, t.prose.Waits(&k.reading): // what is held is an answer, most likely
 		return !e.manyChoices && c.Tokens.Zero && e.zeroUsageIsCrash(w)
 	}
 	return e.falseStop(w, l, t, c) != ""

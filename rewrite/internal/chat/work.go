@@ -13,23 +13,23 @@ type Work struct {
 	// Object is the frame under way.
 	Object chunk.Object
 
-	text   prose.Reading // of the content
-	hold   hold
-	sizes  sizes
-	shapes [2]*shape // the last of text and of reasoning that have been learnt, by whatever stream
+	reading prose.Reading // of the content
+	hold    hold
+	sizes   sizes
+	shapes  [2]*shape // the last of text and of reasoning that have been learnt, by whatever stream
 }
 
 // Begin begins the use of w for a stream that has its steps noted in n, nil for nobody.
-func (w *Work) Begin(n *contract.Notes) { w.Object.Notes, w.text.Notes = n, n }
+func (w *Work) Begin(n *contract.Notes) { w.Object.Notes, w.reading.Notes = n, n }
 
 // Waits reports whether something waits in w for the bytes to come. What waits is bounded
 // by what may be held back.
-func (w *Work) Waits() bool { return w.text.Waits() || !w.hold.empty() }
+func (w *Work) Waits() bool { return w.reading.Waits() || !w.hold.empty() }
 
 // Forget lets go of the bytes that a stream has been fed. Nothing waits.
 func (w *Work) Forget() {
 	w.Object.Forget()
-	w.text.Forget()
+	w.reading.Forget()
 	w.sizes = sizes{}
 }
 
@@ -37,7 +37,7 @@ func (w *Work) Forget() {
 // must not cost memory for as long as its stream lasts.
 func (w *Work) Trim() {
 	w.Object.Trim()
-	w.text.Trim()
+	w.reading.Trim()
 	w.hold.trim()
 }
 

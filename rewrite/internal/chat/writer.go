@@ -24,9 +24,9 @@ type writer struct {
 	notes   *contract.Notes          // nil for nobody
 	form    contract.Progress
 
-	now   time.Time // the caller's clock
-	env   chunk.Envelope
-	front *toolFront // nil before a tool event is written
+	now  time.Time // the caller's clock
+	env  chunk.Envelope
+	head *toolHead // nil before a tool event is written
 }
 
 // envelope returns the envelope of the stream. Where no chunk has said what it is, it is
@@ -63,7 +63,7 @@ func (w *writer) delta(x *chunk.Object, reasoning bool, k *prose.Kept) {
 }
 
 // thought writes a chunk of our own with reasoning, the inside of a JSON string.
-func (w *writer) thought(reasoning []byte) {
+func (w *writer) reasoning(reasoning []byte) {
 	e := w.envelope()
 	w.Out.BeginOwn()
 	w.Out.Bytes = e.AppendDelta(w.Out.Bytes, nil, false, true, &prose.Kept{Front: reasoning}, nil)
@@ -79,7 +79,7 @@ func (w *writer) error(object []byte) {
 // section 3).
 func (w *writer) keepalive() {
 	w.Out.BeginOwnFirst()
-	if w.o.KeepaliveForm == contract.KeepaliveComment || !w.env.Known() {
+	if w.o.KeepaliveForm == contract.KeepaliveComment || !w.env.FromChunk() {
 		w.Out.Bytes = append(w.Out.Bytes, ": keepalive\n\n"...)
 		return
 	}

@@ -19,34 +19,34 @@ type Chunk struct {
 	Tool, Emoji, Label         jsonspan.Span
 	CallID, Status, StatusLine jsonspan.Span
 
-	Tokens Usage // what Usage counts
-	Fault  Fault // what Err and Hermes say
-	Extra  bool  // a member that not every chunk has
-	Twins  bool  // an error, or a hermes block, may stand in it that is neither Err nor Hermes
+	Tokens     Usage // what Usage counts
+	Fault      Fault // what Err and Hermes say
+	Extra      bool  // a member that not every chunk has
+	MoreErrors bool  // an error, or a hermes block, may stand in it that is neither Err nor Hermes
 	choices
 }
 
 // choices is what the choices of a chunk say, taken together.
 type choices struct {
-	List       bool          // Choices is an array
-	Count      int           // how many choices there are
-	Index      bool          // the only choice has index 0, or none
-	Delta      jsonspan.Span // the last one's
-	Content    jsonspan.Span // the value of delta.content, if it is a string
-	ContentKey jsonspan.Span // the name of that member, without its quotes
-	Repeat     jsonspan.Span // the value of the choice's text, if it repeats the content
-	Finish     jsonspan.Span // the value of finish_reason, if it gives one
-	Alone      bool          // delta has no member but content
-	Bare       bool          // delta has no member but content and role
-	Thought    jsonspan.Span // the value of the last member with reasoning, if it is a string
-	Thoughts   int           // how many of them there are
-	Errors     bool          // a choice may have an error of its own
-	More       bool          // the choice has a member that not every choice has
-	Role       jsonspan.Span // the value of delta.role, if it is a string
+	ChoicesArray    bool          // Choices is an array
+	Count           int           // how many choices there are
+	FirstOnly       bool          // the only choice has index 0, or none
+	Delta           jsonspan.Span // the last one's
+	Content         jsonspan.Span // the value of delta.content, if it is a string
+	ContentKey      jsonspan.Span // the name of that member, without its quotes
+	Repeat          jsonspan.Span // the value of the choice's text, if it repeats the content
+	Finish          jsonspan.Span // the value of finish_reason, if it gives one
+	OnlyContent     bool          // delta has no member but content
+	OnlyContentRole bool          // delta has no member but content and role
+	ReasoningValue  jsonspan.Span // the value of the last member with reasoning, if it is a string
+	ReasoningCount  int           // how many of them there are
+	ChoiceErrors    bool          // a choice may have an error of its own
+	More            bool          // the choice has a member that not every choice has
+	Role            jsonspan.Span // the value of delta.role, if it is a string
 	speech
 
 	Begun, Ended uint64 // the choices that say something in this chunk and that finish in it, as bits
-	Further      bool   // there is one whose index is not 0
+	ManyChoices  bool   // there is one whose index is not 0
 }
 
 // speech is what the deltas of a chunk say.
@@ -54,7 +54,7 @@ type speech struct {
 	Reasoning bool // a non-space character in reasoning_content or reasoning
 	Text      bool // a non-space character in the content of any choice
 	Other     bool // a delta has a member with something in it that is no text
-	Acts      bool // that is one of the API's: a call or a refusal
+	Calls     bool // that is one of the API's: a call or a refusal
 }
 
 // Parse finds the members of data. It returns false if data is no object, or is not
@@ -92,10 +92,10 @@ func (c *Chunk) member(r *jsonspan.Reader, name string) {
 	case "usage":
 		c.Usage = c.readUsage(r)
 	case "error":
-		c.Twins = c.Twins || c.Err.Ok()
+		c.MoreErrors = c.MoreErrors || c.Err.Ok()
 		c.Err = c.Fault.read(r, false)
 	case "hermes":
-		c.Twins = c.Twins || c.Hermes.Ok()
+		c.MoreErrors = c.MoreErrors || c.Hermes.Ok()
 		c.Hermes = c.Fault.read(r, true)
 	case "tool":
 		c.Tool = r.Value()
@@ -112,7 +112,7 @@ func (c *Chunk) member(r *jsonspan.Reader, name string) {
 		c.Extra = true
 	default:
 		r.Value()
-		c.Extra, c.Twins = true, c.Twins || strings.IndexByte(name, '\\') >= 0
+		c.Extra, c.MoreErrors = true, c.MoreErrors || strings.IndexByte(name, '\\') >= 0
 	}
 }
 
@@ -137,7 +137,7 @@ func (c *Chunk) readChoices(r *jsonspan.Reader) jsonspan.Span {
 	if !r.At('[') {
 		return r.Value()
 	}
-	c.List = true
+	c.ChoicesArray = true
 	from := r.Pos
 	for r.Open(); r.Element(); {
 		c.readChoice(r)
@@ -164,7 +164,7 @@ func (c *Chunk) readChoice(r *jsonspan.Reader) {
 			index = jsonspan.SmallInt(r.Value().Of(r.Data))
 		case "delta":
 			c.speech = before // of two the last counts
-			c.Content, c.Role, c.Alone, c.Bare = jsonspan.Span{}, jsonspan.Span{}, false, false
+			c.Content, c.Role, c.OnlyContent, c.OnlyContentRole = jsonspan.Span{}, jsonspan.Span{}, false, false
 			c.readDelta(r)
 		case "finish_reason":
 			finish = r.Value()
@@ -172,7 +172,7 @@ func (c *Chunk) readChoice(r *jsonspan.Reader) {
 			text = r.Value()
 		default:
 			c.More = !r.Value().Is(r.Data, "null") || c.More
-			c.Errors = c.Errors || string(name.Of(r.Data)) == "error" || bytes.IndexByte(name.Of(r.Data), '\\') >= 0
+			c.ChoiceErrors = c.ChoiceErrors || string(name.Of(r.Data)) == "error" || bytes.IndexByte(name.Of(r.Data), '\\') >= 0
 		}
 	}
 	c.Repeat = jsonspan.Span{}
@@ -181,12 +181,12 @@ func (c *Chunk) readChoice(r *jsonspan.Reader) {
 	}
 	c.More = c.More || text.Ok() && !c.Repeat.Ok() && Filled(text.Of(r.Data))
 	c.Begun |= bit(index)
-	c.Further = c.Further || index != 0
+	c.ManyChoices = c.ManyChoices || index != 0
 	if finish.IsString(r.Data) && finish.To-finish.From > 2 { // some providers send ""
 		c.Finish = finish
 		c.Ended |= bit(index)
 	}
-	c.Index = c.Count == 1 && index == 0
+	c.FirstOnly = c.Count == 1 && index == 0
 }
 
 // bit returns the bit of the choice i. Those beyond the 64th are taken to end with
@@ -204,7 +204,7 @@ func (c *Chunk) readDelta(r *jsonspan.Reader) {
 		r.Value()
 		return
 	}
-	c.Alone, c.Bare = true, true
+	c.OnlyContent, c.OnlyContentRole = true, true
 	before := c.Text
 	for r.Open(); ; {
 		name, ok := r.Member()
@@ -217,19 +217,19 @@ func (c *Chunk) readDelta(r *jsonspan.Reader) {
 			c.ContentKey, c.Text = name, before
 			c.readContent(r.Data, value)
 		case "reasoning_content", "reasoning":
-			c.Alone, c.Bare = false, false
-			c.readThought(r.Data, value)
+			c.OnlyContent, c.OnlyContentRole = false, false
+			c.readReasoning(r.Data, value)
 		case "role":
-			c.Alone = false
+			c.OnlyContent = false
 			if value.IsString(r.Data) && value.To-value.From < MaxEnvelope {
 				c.Role = value
 			}
 		case "tool_calls", "function_call", "refusal", "audio":
-			c.Alone, c.Bare = false, false
-			c.Acts = c.Acts || Filled(value.Of(r.Data))
-			c.Other = c.Other || c.Acts
+			c.OnlyContent, c.OnlyContentRole = false, false
+			c.Calls = c.Calls || Filled(value.Of(r.Data))
+			c.Other = c.Other || c.Calls
 		default:
-			c.Alone, c.Bare = false, false
+			c.OnlyContent, c.OnlyContentRole = false, false
 			c.Other = c.Other || Filled(value.Of(r.Data))
 		}
 	}
@@ -238,7 +238,7 @@ func (c *Chunk) readDelta(r *jsonspan.Reader) {
 
 func (c *Chunk) readContent(data []byte, value jsonspan.Span) {
 	if c.Content = (jsonspan.Span{}); !value.IsString(data) {
-		c.Alone, c.Bare = false, false
+		c.OnlyContent, c.OnlyContentRole = false, false
 		c.Other = c.Other || Filled(value.Of(data))
 		return
 	}
@@ -246,12 +246,12 @@ func (c *Chunk) readContent(data []byte, value jsonspan.Span) {
 	c.Text = c.Text || jsonspan.HasText(value.Inner().Of(data))
 }
 
-func (c *Chunk) readThought(data []byte, value jsonspan.Span) {
+func (c *Chunk) readReasoning(data []byte, value jsonspan.Span) {
 	if !value.IsString(data) {
 		return
 	}
-	c.Thought = value
-	c.Thoughts++
+	c.ReasoningValue = value
+	c.ReasoningCount++
 	c.Reasoning = c.Reasoning || jsonspan.HasText(value.Inner().Of(data))
 }
 
@@ -314,7 +314,7 @@ func (c *Chunk) Move(i, n int) {
 	c.Shut += n
 	for _, v := range [...]*jsonspan.Span{
 		&c.ID, &c.Object, &c.Created, &c.Model, &c.Choices, &c.Usage, &c.Err, &c.Tool, &c.Emoji, &c.Label, &c.CallID,
-		&c.Status, &c.StatusLine, &c.Delta, &c.Content, &c.ContentKey, &c.Thought, &c.Role,
+		&c.Status, &c.StatusLine, &c.Delta, &c.Content, &c.ContentKey, &c.ReasoningValue, &c.Role,
 	} {
 		if v.From > i {
 			v.From += n

@@ -7,7 +7,7 @@ import (
 )
 
 // HasContent reports whether the chunk has content of the choice that is looked at.
-func (c *Chunk) HasContent() bool { return c.Content.Ok() && c.Index }
+func (c *Chunk) HasContent() bool { return c.Content.Ok() && c.FirstOnly }
 
 // KeepContent adds the edits that leave nothing of the content but k, and have it be
 // reasoning. If the chunk repeats its content, so does the repeat; of reasoning it
@@ -53,7 +53,7 @@ func (x *Object) keepAt(k *prose.Kept, shift int) {
 	if n := len(k.Cuts); n > manyCuts {
 		head := *k
 		head.To = k.Cuts[n-1].To
-		x.Replace(in.From+shift, head.To+shift, x.Keep(head.AppendTo(slices.Grow(x.room, head.Len()), x.F.Data)))
+		x.Replace(in.From+shift, head.To+shift, x.Commit(head.AppendTo(slices.Grow(x.room, head.Len()), x.F.Data)))
 		cut(k.To, in.To, nil)
 		return
 	}

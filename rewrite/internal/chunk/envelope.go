@@ -14,14 +14,14 @@ const MaxEnvelope = 1 << 10
 type Envelope struct {
 	values         []byte // one behind the other
 	created, model int32  // where these two begin
-	known          bool   // it comes from a chunk
+	fromChunk      bool   // it comes from a chunk
 }
 
 // IsSet reports whether there are values.
 func (e *Envelope) IsSet() bool { return e.values != nil }
 
 // Known reports whether the values come from a chunk.
-func (e *Envelope) Known() bool { return e.known }
+func (e *Envelope) FromChunk() bool { return e.fromChunk }
 
 // Len returns how many bytes the values have.
 func (e *Envelope) Len() int { return len(e.values) }
@@ -33,7 +33,7 @@ func (e *Envelope) Model() []byte   { return e.values[e.model:] }
 
 // Set sets the values. known says that they come from a chunk.
 func (e *Envelope) Set(id, created, model []byte, known bool) {
-	e.known = known
+	e.fromChunk = known
 	if e.values != nil && len(id) == len(e.ID()) && len(created) == len(e.Created()) && len(model) == len(e.Model()) {
 		copy(e.ID(), id) // some gateways give each chunk a time of its own
 		copy(e.Created(), created)
@@ -49,7 +49,7 @@ func (e *Envelope) Set(id, created, model []byte, known bool) {
 // Same reports whether the chunk has the values of e.
 func (e *Envelope) Same(x *Object) bool {
 	c := &x.C
-	return e.known && bytes.Equal(e.ID(), x.Value(c.ID)) && bytes.Equal(e.Created(), x.Value(c.Created)) && bytes.Equal(e.Model(), x.Value(c.Model))
+	return e.fromChunk && bytes.Equal(e.ID(), x.Value(c.ID)) && bytes.Equal(e.Created(), x.Value(c.Created)) && bytes.Equal(e.Model(), x.Value(c.Model))
 }
 
 // AppendHead appends the first four members of a chunk, and the name of the fifth.

@@ -22,10 +22,10 @@ func IsNamed(f *sse.Frame) bool { return len(f.Event) > 0 && string(f.Event) != 
 
 // IsChunk reports whether the frame is a chunk: it says so, or it is no named event and
 // has choices.
-func (x *Frame) IsChunk() bool { return x.C.IsChunk(x.F.Data) || !x.Named() && x.C.List }
+func (x *Frame) IsChunk() bool { return x.C.IsChunk(x.F.Data) || !x.Named() && x.C.ChoicesArray }
 
 // Fails reports whether the object has an error that is not null.
-func (x *Frame) Fails() bool { return x.C.Err.IsSet(x.F.Data) }
+func (x *Frame) HasError() bool { return x.C.Err.IsSet(x.F.Data) }
 
 // Value returns the JSON value at v.
 func (x *Frame) Value(v jsonspan.Span) []byte { return v.Of(x.F.Data) }
@@ -105,7 +105,7 @@ func (x *Frame) ErrorCode() string {
 func (x *Frame) ErrorMessage() []byte {
 	for _, v := range [...]jsonspan.Span{x.C.Fault.Message, x.C.Err, x.C.Fault.Hermes} {
 		if m := x.String(v); m != nil {
-			return x.Redacted(m)
+			return x.redacted(m)
 		}
 	}
 	return nil
@@ -126,7 +126,7 @@ func (x *Frame) FinishReason() string {
 }
 
 // Redacted returns b, a part of what the object says of an error, without secrets.
-func (x *Frame) Redacted(b []byte) []byte {
+func (x *Frame) redacted(b []byte) []byte {
 	if !x.mayTellSecret() {
 		return b
 	}
@@ -157,13 +157,13 @@ func (x *Frame) tellsState() bool {
 // is gone.
 func (x *Frame) Droppable() bool {
 	c := &x.C
-	return x.F.OnlyData && c.Alone && c.Index && !c.Extra && !c.Twins && !c.More && !c.Finish.Ok() &&
-		!c.Usage.IsSet(x.F.Data) && !x.Fails() && !c.Hermes.Ok()
+	return x.F.OnlyData && c.OnlyContent && c.FirstOnly && !c.Extra && !c.MoreErrors && !c.More && !c.Finish.Ok() &&
+		!c.Usage.IsSet(x.F.Data) && !x.HasError() && !c.Hermes.Ok()
 }
 
 // Copies reports whether parts of the content leave as copies of the chunk: nothing
 // else is in it, and nothing large.
-func (x *Frame) Copies() bool {
+func (x *Frame) CanCopy() bool {
 	return x.Droppable() && x.around() <= MaxEnvelope
 }
 

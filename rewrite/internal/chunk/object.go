@@ -21,7 +21,7 @@ type Object struct {
 	// Rest is what is left of its content, if that has been read.
 	Rest prose.Kept
 	// Like says that the frame differs from the one before in nothing but its text.
-	Like bool
+	Matched bool
 	// Notes are told what is done.
 	Notes *contract.Notes
 
@@ -31,13 +31,13 @@ type Object struct {
 // Begin drops what is known of the frame before.
 func (x *Object) Begin() {
 	x.Edits.Reset()
-	x.Like, x.Rest, x.room = false, prose.Kept{}, x.room[:0]
+	x.Matched, x.Rest, x.room = false, prose.Kept{}, x.room[:0]
 }
 
 // Forget lets go of the frame.
 func (x *Object) Forget() {
 	x.F.Forget()
-	x.Like, x.Rest, x.Notes, x.room = false, prose.Kept{}, nil, x.room[:0]
+	x.Matched, x.Rest, x.Notes, x.room = false, prose.Kept{}, nil, x.room[:0]
 }
 
 // Trim gives back what a large frame took and the next need not.
@@ -53,7 +53,7 @@ func (x *Object) Trim() {
 const maxIdleBuffer = 16 << 10
 
 // Keep keeps room, which is what Room returned and more, and returns what is more.
-func (x *Object) Keep(room []byte) []byte {
+func (x *Object) Commit(room []byte) []byte {
 	more := room[len(x.room):]
 	x.room = room
 	return more
@@ -63,10 +63,10 @@ func (x *Object) Keep(room []byte) []byte {
 func (x *Object) Room() []byte { return x.room }
 
 // Release gives back the room that has been kept since it had the length n.
-func (x *Object) Release(n int) { x.room = x.room[:n] }
+func (x *Object) Rollback(n int) { x.room = x.room[:n] }
 
 // Literal returns text as bytes.
-func (x *Object) Literal(text string) []byte { return x.Keep(append(x.room, text...)) }
+func (x *Object) Literal(text string) []byte { return x.Commit(append(x.room, text...)) }
 
 // Replace replaces data[from:to].
 func (x *Object) Replace(from, to int, with []byte) { x.Edits.Replace(&x.F, from, to, with) }
@@ -77,7 +77,7 @@ func (x *Object) Set(v jsonspan.Span, name string, value []byte) {
 		x.Replace(v.From, v.To, value)
 		return
 	}
-	x.Append(x.Keep(append(append(append(append(x.room, `,"`...), name...), `":`...), value...)))
+	x.Append(x.Commit(append(append(append(append(x.room, `,"`...), name...), `":`...), value...)))
 }
 
 // Append adds members behind the last.
@@ -132,7 +132,7 @@ func (x *Object) Fill(e *Envelope) {
 		case m.is.Ok(): // it is null, or empty
 			x.Replace(m.is.From, m.is.To, m.value)
 		default:
-			x.Replace(at, at, x.Keep(append(append(append(x.room, m.name...), m.value...), ',')))
+			x.Replace(at, at, x.Commit(append(append(append(x.room, m.name...), m.value...), ',')))
 		}
 	}
 }
@@ -144,7 +144,7 @@ var renamedPrefix = []byte("hermes_")
 // WebUI's status, would stand beside: clients that loop over choices break on those of
 // approval.request, and Open WebUI on an event that is a string (contract section 2). It
 // comes before all edits: of very many names it makes a new frame.
-func (x *Object) RenameOwn() {
+func (x *Object) RenameMembers() {
 	c := &x.C
 	if !c.Extra && !c.ID.Ok() && !c.Object.Ok() && !c.Created.Ok() && !c.Model.Ok() && !c.Choices.Ok() {
 		return // as in almost all tool events

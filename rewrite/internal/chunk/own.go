@@ -60,15 +60,15 @@ func AppendHermes(dst, message []byte, partial bool) []byte {
 func (x *Object) UpstreamError(message []byte) []byte {
 	data, e, f := x.F.Data, x.C.Err, &x.C.Fault
 	if !e.IsObject(data) {
-		return x.Keep(contract.AppendErrorObject(x.room, message, contract.CodeAgentError))
+		return x.Commit(contract.AppendErrorObject(x.room, message, contract.CodeAgentError))
 	}
 	from := len(x.room)
 	object := append(x.room, `{"error":`...)
 	if v := f.Message; v.Ok() && x.String(v) == nil {
-		object = append(append(object, x.Redacted(data[e.From:v.From])...), message...)
-		object = append(object, x.Redacted(data[v.To:e.To-1])...)
+		object = append(append(object, x.redacted(data[e.From:v.From])...), message...)
+		object = append(object, x.redacted(data[v.To:e.To-1])...)
 	} else {
-		object = append(object, x.Redacted(data[e.From:e.To-1])...)
+		object = append(object, x.redacted(data[e.From:e.To-1])...)
 	}
 	object = jsonspan.OneLine(object[from:])
 	for _, m := range [...]struct {
@@ -88,5 +88,5 @@ func (x *Object) UpstreamError(message []byte) []byte {
 			object = append(object, message...)
 		}
 	}
-	return x.Keep(append(append(x.room[:from], object...), "}}"...))
+	return x.Commit(append(append(x.room[:from], object...), "}}"...))
 }

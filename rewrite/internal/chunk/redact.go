@@ -25,13 +25,13 @@ func (x *Object) RedactAll() { RedactValue(&x.F, &x.Edits, x.Notes, x.span()) }
 // RedactError takes secrets out of what the object says of an error: the error, the
 // hermes block, and what RedactTwins does.
 func (x *Object) RedactError() {
-	x.RedactOf(x.C.Err)
-	x.RedactOf(x.C.Hermes)
-	x.RedactTwins()
+	x.RedactMember(x.C.Err)
+	x.RedactMember(x.C.Hermes)
+	x.RedactMoreErrors()
 }
 
 // RedactOf takes secrets out of the error or the hermes block, which is at v.
-func (x *Object) RedactOf(v jsonspan.Span) {
+func (x *Object) RedactMember(v jsonspan.Span) {
 	if x.mayTellSecret() {
 		RedactValue(&x.F, &x.Edits, x.Notes, v)
 	}
@@ -40,8 +40,8 @@ func (x *Object) RedactOf(v jsonspan.Span) {
 // RedactTwins takes secrets out of what else the object says of an error: in members
 // that stand twice, of which clients differ in the one they take, or whose name is
 // escaped, and in choices.
-func (x *Object) RedactTwins() {
-	if x.C.Twins || x.C.Errors {
+func (x *Object) RedactMoreErrors() {
+	if x.C.MoreErrors || x.C.ChoiceErrors {
 		RedactErrors(&x.F, &x.Edits, x.Notes, x.C.Err, x.C.Hermes)
 	}
 }
@@ -50,11 +50,11 @@ func (x *Object) RedactTwins() {
 // it is handled: an edit of each would take more memory than the frame.
 func (x *Object) RedactMany() {
 	c, data := &x.C, x.F.Data
-	if len(data) <= 4*MaxRedactedEdits || x.Like || !(c.Extra || c.Err.Ok() || c.Hermes.Ok() || c.Twins || c.Errors || len(x.F.Event) > 0) {
+	if len(data) <= 4*MaxRedactedEdits || x.Matched || !(c.Extra || c.Err.Ok() || c.Hermes.Ok() || c.MoreErrors || c.ChoiceErrors || len(x.F.Event) > 0) {
 		return
 	}
-	isError := !x.IsChunk() && !x.Named() && x.Fails() // it says nothing else
-	var n, from, to int                                // the secrets, and where the first begins and the last ends
+	isError := !x.IsChunk() && !x.Named() && x.HasError() // it says nothing else
+	var n, from, to int                                   // the secrets, and where the first begins and the last ends
 	clean := redact.Replace(data, func(each func(jsonspan.Span)) {
 		count := func(secret jsonspan.Span) {
 			if n++; n == 1 {

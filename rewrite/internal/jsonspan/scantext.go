@@ -11,7 +11,7 @@ import (
 // returns ok false at an escape that JSON does not know.
 func ScanText(b []byte, from int) (to int, newline, ok bool) {
 	for i := from; ; {
-		i = plainFrom(b, i)
+		i = nextSpecial(b, i)
 		if i == len(b) || b[i] != '\\' {
 			return i, newline, true
 		}
@@ -26,7 +26,7 @@ func ScanText(b []byte, from int) (to int, newline, ok bool) {
 
 // plainFrom returns the index of the first quote, backslash or control character
 // from i on, or len(b). It looks at eight bytes at once.
-func plainFrom(b []byte, i int) int {
+func nextSpecial(b []byte, i int) int {
 	const each = 0x0101010101010101
 	for ; i+8 <= len(b); i += 8 {
 		v := binary.LittleEndian.Uint64(b[i:])

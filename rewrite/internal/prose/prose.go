@@ -74,7 +74,7 @@ func (t *State) Idle(r *Reading, reasoning bool) bool {
 func (t *State) MidLine() bool { return midLine(&t.fence, &t.tags.opening) }
 
 func midLine(f *Fence, o *opening) bool {
-	return f.phase == fenceText && f.begun && o.text && o.newlines == 0
+	return f.phase == fenceText && f.begun && o.blocked && o.newlines == 0
 }
 
 // Skim follows text, the inside of a JSON string, if all of it is sure to be
@@ -116,7 +116,7 @@ func (t *State) DropMarker() {
 }
 
 // SkipUnread records that something has passed unread, which may be text.
-func (t *State) SkipUnread() { t.afterMarker, t.dropNewlines = false, 0 }
+func (t *State) SkipUnexamined() { t.afterMarker, t.dropNewlines = false, 0 }
 
 // BeginMessage records that a tool has started: a new message of the model may
 // begin here.
@@ -135,7 +135,7 @@ func (t *State) Settle(r *Reading, o *Rules) (thought []byte) {
 	r.begin(t, nil, jsonspan.Span{})
 	if t.tags.pending() {
 		if !t.tags.settle() {
-			r.reasons(o)
+			r.reasoned(o)
 			if o.Reasoning != contract.ReasoningDrop {
 				thought = r.pending
 				if t.newStretch {
@@ -199,7 +199,7 @@ func (t *State) readText(r *Reading, o *Rules) {
 			}
 		}
 		c, next := jsonspan.NextRune(text, i)
-		if o.Reasoning != contract.ReasoningKeep && r.suspicion.of != aMarker {
+		if o.Reasoning != contract.ReasoningKeep && r.suspicion.kind != aMarker {
 			if at, taken := t.readTag(r, o, i, next, c); taken {
 				i = at
 				continue
@@ -299,11 +299,11 @@ func (t *State) cutLine(r *Reading, o *Rules, next int) {
 // clearLine lets the line under suspicion go: it is no marker and no tag.
 func (t *State) clearLine(r *Reading) {
 	first := '`'
-	if r.suspicion.of == aTag {
+	if r.suspicion.kind == aTag {
 		first = '<'
 		t.tags.matched = 0
 	}
-	if t.afterMarker && r.suspicion.held() {
+	if t.afterMarker && r.suspicion.beganBefore() {
 		t.newlineLeaves() // it is held with the line
 	}
 	more := r.suspicion.size() > 1
@@ -311,7 +311,7 @@ func (t *State) clearLine(r *Reading) {
 	if more {
 		t.sent(r, 'x') // whatever it was, it makes no fence
 	}
-	if r.suspicion.held() {
+	if r.suspicion.beganBefore() {
 		r.Held = Leaves
 		r.Notes.Add(contract.SectionMarkers, "what was held back is text: it leaves")
 	}

@@ -18,15 +18,15 @@ type Reading struct {
 	lead      []byte    // what was none, and goes in front of the reasoning to come
 
 	// What the text is.
-	Held        Held   // what becomes of the texts that are held
-	HeldNewline bool   // a newline goes in front of the text from Suspected on, and is held with it
-	Parts       []Part // at least one
-	Tools       []Tool // the tools that Parts name
-	Text        bool   // a non-space character leaves as content
-	Reasoned    bool   // one leaves as reasoning
-	Dropped     bool   // one does not leave: it is reasoning
-	Imitations  int    // markers that are taken out and start no tool
-	Stretches   int    // of reasoning that begin
+	Held        HeldFate // what becomes of the texts that are held
+	HeldNewline bool     // a newline goes in front of the text from Suspected on, and is held with it
+	Parts       []Part   // at least one
+	Tools       []Tool   // the tools that Parts name
+	Text        bool     // a non-space character leaves as content
+	Reasoned    bool     // one leaves as reasoning
+	Dropped     bool     // one does not leave: it is reasoning
+	Imitations  int      // markers that are taken out and start no tool
+	Stretches   int      // of reasoning that begin
 
 	// Notes are told what is done.
 	Notes *contract.Notes
@@ -41,13 +41,13 @@ type Reading struct {
 }
 
 // Held is what becomes of texts that have been held back.
-type Held uint8
+type HeldFate uint8
 
 // What may become of them.
 const (
-	StaysHeld Held = iota
-	Leaves         // they are content
-	Stripped       // from where the suspicion began on they go
+	StaysHeld HeldFate = iota
+	Leaves             // they are content
+	Stripped           // from where the suspicion began on they go
 )
 
 // Part is a stretch of a text that is all content or all reasoning. Where a tag
@@ -72,7 +72,7 @@ func (r *Reading) Waits() bool { return r.Suspects() || len(r.pending) > 0 || le
 
 // Suspects reports whether the end of the text may be an imitated marker or a tag, so
 // that it has to be held back.
-func (r *Reading) Suspects() bool { return r.suspicion.of != nothing }
+func (r *Reading) Suspects() bool { return r.suspicion.kind != nothing }
 
 // Suspected returns where what is suspected begins in the data. It returns false if
 // that is in a text before, which is held already. The text is held now.
@@ -147,7 +147,7 @@ func (r *Reading) begin(t *State, data []byte, in jsonspan.Span) {
 
 // strip ends the suspicion: it was right.
 func (r *Reading) strip() {
-	if r.suspicion.held() {
+	if r.suspicion.beganBefore() {
 		r.Held = Stripped
 	}
 	r.suspicion.clear()
@@ -155,7 +155,7 @@ func (r *Reading) strip() {
 
 // noteSuspicion notes that the text is held.
 func (r *Reading) noteSuspicion() {
-	if r.suspicion.of == aTag {
+	if r.suspicion.kind == aTag {
 		r.Notes.Add(contract.SectionReasoning, "may be a tag: held back")
 	} else {
 		r.Notes.Add(contract.SectionMarkers, "may be an imitated marker: held back to the end of the line")
@@ -199,7 +199,7 @@ func (r *Reading) keepClosing() {
 
 // keep keeps room, which is r.room and more, and returns what is more. That stays
 // valid until the next text.
-func (r *Reading) keep(room []byte) []byte {
+func (r *Reading) commit(room []byte) []byte {
 	more := room[len(r.room):]
 	r.room = room
 	return more
@@ -208,7 +208,7 @@ func (r *Reading) keep(room []byte) []byte {
 // withBreak returns reasoning with a paragraph break in front of it (contract
 // section 4).
 func (r *Reading) withBreak(reasoning []byte) []byte {
-	return r.keep(append(append(r.room, BreakInJSON...), reasoning...))
+	return r.commit(append(append(r.room, BreakInJSON...), reasoning...))
 }
 
 // growth returns how many bytes longer the text may yet become.
@@ -232,7 +232,7 @@ func (r *Reading) spoke() {
 }
 
 // reasons records that reasoning with a non-space character leaves, or is dropped.
-func (r *Reading) reasons(o *Rules) {
+func (r *Reading) reasoned(o *Rules) {
 	if o.Reasoning == contract.ReasoningDrop {
 		r.Dropped = true
 	} else {
@@ -252,8 +252,8 @@ func (r *Reading) add(from int, reasoning bool) *Part {
 func (r *Reading) addTool(from int) {
 	r.room = slices.Grow(r.room, r.suspicion.line.Size()+max(r.in.To-from, 0)) // for this and those to come
 	emoji, label := r.suspicion.line.Tool()
-	emoji = r.keep(append(r.room, emoji...))
-	label = r.keep(append(r.room, label...))
+	emoji = r.commit(append(r.room, emoji...))
+	label = r.commit(append(r.room, label...))
 	r.Tools = append(r.Tools, Tool{emoji, label})
 	r.add(from, false).Tool = len(r.Tools)
 }

@@ -16,9 +16,9 @@ func Split(text []byte, tools *marker.Table) (content, reasoning []byte, stretch
 		i = s.step(i)
 	}
 	if s.tags.settle() {
-		s.take(s.held)
+		s.endStretch(s.tagFrom)
 	} else {
-		s.take(len(text))
+		s.endStretch(len(text))
 	}
 	return s.content, s.reasoning, s.stretches
 }
@@ -31,12 +31,12 @@ type splitter struct {
 	tools *marker.Table // nil to leave marker lines
 	line  marker.Line   // room to read one
 
-	inside bool // what has been read since from is reasoning
-	from   int
-	held   int // where what may be a tag begins
+	inside  bool // what has been read since from is reasoning
+	from    int
+	tagFrom int // where what may be a tag begins
 
 	content, reasoning []byte
-	thinks             bool // the reasoning has a non-space character
+	hasReasoning       bool // the reasoning has a non-space character
 	stretches          int
 }
 
@@ -55,16 +55,16 @@ func (s *splitter) step(i int) int {
 		s.from = next
 	case stepMaybe:
 		if !maybe {
-			s.held = i
+			s.tagFrom = i
 		}
 	case stepTag:
-		s.take(s.held)
+		s.endStretch(s.tagFrom)
 		s.inside, s.from = s.tags.inside, next
 		if s.inside {
 			s.stretches++
 		}
 	case stepClosed:
-		s.take(s.held)
+		s.endStretch(s.tagFrom)
 		s.inside, s.from = false, i
 		return i
 	case stepNot:
@@ -86,20 +86,20 @@ func (s *splitter) markerLine(r rune, next int) (to int, ok bool) {
 }
 
 // take ends the stretch under way at to.
-func (s *splitter) take(to int) {
+func (s *splitter) endStretch(to int) {
 	stretch := s.text[s.from:to]
 	if !s.inside {
 		s.content = append(s.content, stretch...)
 		return
 	}
-	s.reasoning = AppendThought(s.reasoning, stretch, s.thinks)
-	s.thinks = s.thinks || jsonspan.HasText(stretch)
+	s.reasoning = AppendReasoning(s.reasoning, stretch, s.hasReasoning)
+	s.hasReasoning = s.hasReasoning || jsonspan.HasText(stretch)
 }
 
 // AppendThought appends a stretch of reasoning to what has been said of it. thinks
 // says that this has a non-space character: then a paragraph break keeps the two
 // apart (contract section 4).
-func AppendThought(said, stretch []byte, thinks bool) []byte {
+func AppendReasoning(said, stretch []byte, thinks bool) []byte {
 	if thinks && len(stretch) > 0 {
 		said = append(said, BreakInJSON...)
 	}

@@ -20,7 +20,7 @@ func (t *State) readTag(r *Reading, o *Rules, i, next int, c rune) (at int, take
 	switch t.tags.step(c, code) {
 	case stepReasoning:
 		if !jsonspan.IsSpace(c) {
-			r.reasons(o)
+			r.reasoned(o)
 		}
 	case stepSpace:
 		r.Notes.Add(contract.SectionReasoning, "white space behind a closing tag: goes")
@@ -79,5 +79,5 @@ func (t *State) closeStretch(r *Reading, to int) {
 func (t *State) clearClosing(r *Reading, o *Rules) {
 	r.lead, r.pending = append(r.lead, r.pending...), r.pending[:0]
 	r.closing = jsonspan.Span{}
-	r.reasons(o)
+	r.reasoned(o)
 }

@@ -23,7 +23,7 @@ type tags struct {
 	code    codeBehindTag       // the closing tag is complete and may be code
 	cr      bool                // a CR has come behind it, which may belong to a newline
 
-	spent bool // the white space behind a closing tag is not over
+	afterClosing bool // the white space behind a closing tag is not over
 
 	opening
 
@@ -34,7 +34,7 @@ type tags struct {
 
 // opening is where in a text a tag may open.
 type opening struct {
-	text     bool  // text stands between here and where one could
+	blocked  bool  // text stands between here and where one could
 	newlines uint8 // since the last character that is no space, up to 2
 	indent   uint8 // white space at the beginning of the line, up to 4
 }
@@ -71,10 +71,10 @@ func (t *tags) step(r rune, inCode bool) tagStep {
 	if t.matched > 0 {
 		return t.stepOpening(r)
 	}
-	if t.spent && jsonspan.IsSpace(r) {
+	if t.afterClosing && jsonspan.IsSpace(r) {
 		return stepSpace
 	}
-	t.spent = false
+	t.afterClosing = false
 	if r == '<' && t.mayOpen() && !inCode {
 		t.matched = 1
 		for i := range t.names {
@@ -86,7 +86,7 @@ func (t *tags) step(r rune, inCode bool) tagStep {
 }
 
 // mayOpen reports whether a tag may open here.
-func (t *opening) mayOpen() bool { return !t.text && t.indent < 4 }
+func (t *opening) mayOpen() bool { return !t.blocked && t.indent < 4 }
 
 // sent takes a rune in that leaves as content.
 func (t *opening) sent(r rune) {
@@ -94,20 +94,20 @@ func (t *opening) sent(r rune) {
 	case r == '\n':
 		t.indent = 0
 		if t.newlines++; t.newlines >= 2 {
-			t.newlines, t.text = 2, false
+			t.newlines, t.blocked = 2, false
 		}
 	case r == '\t':
 		t.indent = 4
 	case jsonspan.IsSpace(r):
 		t.indent = min(t.indent+1, 4)
 	default:
-		t.text, t.newlines = true, 0
+		t.blocked, t.newlines = true, 0
 	}
 }
 
 // boundary notes that a new message of the model may begin here.
 func (t *tags) boundary() {
-	t.spent, t.text, t.indent = false, false, 0
+	t.afterClosing, t.blocked, t.indent = false, false, 0
 }
 
 // stepOpening takes a rune in that may belong to an opening tag.
@@ -223,7 +223,7 @@ func (t *tags) noTag() {
 
 // close notes that the closing tag is one.
 func (t *tags) close() {
-	*t = tags{spent: true}
+	*t = tags{afterClosing: true}
 }
 
 // settle decides what may be a tag as if the text ended here, and reports whether
@@ -244,7 +244,7 @@ func (t *tags) settle() (tag bool) {
 func (t *tags) pending() bool { return t.inside && t.matched > 0 }
 
 // idle reports whether text without a < passes as it is.
-func (t *tags) idle() bool { return !t.inside && !t.spent && t.matched == 0 }
+func (t *tags) idle() bool { return !t.inside && !t.afterClosing && t.matched == 0 }
 
 // lower returns an ASCII letter in lower case.
 func lower(r rune) rune {

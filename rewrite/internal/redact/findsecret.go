@@ -8,8 +8,8 @@ type finder struct {
 	b            []byte
 	i            int  // how far it has read
 	before, last byte // the two characters before that
-	dull         int  // up to here keys that have to look like one do not
-	alone        int  // up to here there is no @ behind a password
+	noKeyUntil   int  // up to here keys that have to look like one do not
+	noAtUntil    int  // up to here there is no @ behind a password
 }
 
 // next returns the next secret, or false if there is none.
@@ -75,17 +75,17 @@ func (f *finder) secretAt(at, next int, c byte) jsonspan.Span {
 // may end with that prefix: task-force.
 func (f *finder) isKey(i int, format *keyFormat) bool {
 	inWord := classes[f.last]&letter != 0 && !(f.before == '\\' && (f.last == 'n' || f.last == 'r' || f.last == 't'))
-	if (inWord || format.wordy) && i < f.dull {
+	if (inWord || format.wordy) && i < f.noKeyUntil {
 		return false
 	}
 	v := valueAt(f.b, i, inKey)
 	switch {
 	case v.n < format.least || !v.at.Ok():
 		return false
-	case v.keyish, v.longest >= 20, !inWord && (!format.wordy || v.longest >= 12):
+	case v.likeKey, v.longest >= 20, !inWord && (!format.wordy || v.longest >= 12):
 		return true
 	}
-	f.dull = v.at.To
+	f.noKeyUntil = v.at.To
 	return false
 }
 
@@ -277,7 +277,7 @@ func (f *finder) whole(v jsonspan.Span, sure, only bool) jsonspan.Span {
 // where i is behind the colon.
 func (f *finder) password(i int) jsonspan.Span {
 	user := classes[f.last]&inValue != 0 || f.last == ']' || f.last >= 0x80
-	if !user || i < f.alone {
+	if !user || i < f.noAtUntil {
 		return jsonspan.Span{}
 	}
 	from, at, behind := i, 0, 0 // the @, and what follows it
@@ -308,7 +308,7 @@ func (f *finder) password(i int) jsonspan.Span {
 		}
 	}
 	if at > 0 || !digits {
-		f.alone = i
+		f.noAtUntil = i
 	}
 	return jsonspan.Span{}
 }

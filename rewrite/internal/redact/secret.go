@@ -237,7 +237,7 @@ type value struct {
 	stars   bool   // nothing but stars
 	isWord  bool   // see isNoSecret
 	longest int    // the longest stretch of letters and digits
-	keyish  bool   // there is a stretch as keys have them
+	likeKey bool   // there is a stretch as keys have them
 }
 
 // valueAt reads the characters of the class at i. What ends a sentence is not part
@@ -257,14 +257,14 @@ func valueAt(b []byte, i int, class uint16) (v value) {
 			word[v.n] = folded(c)
 		}
 		v.n++
-		v.take(c, last)
+		v.add(c, last)
 		if classes[c]&(letter|isDecimal) == 0 {
 			part = value{}
 		} else {
 			part.n++
-			part.take(c, last)
+			part.add(c, last)
 			v.longest = max(v.longest, part.n)
-			v.keyish = v.keyish || part.n >= 8 && (part.mixed || part.kinds&isDecimal != 0 && part.kinds&letter != 0)
+			v.likeKey = v.likeKey || part.n >= 8 && (part.mixed || part.kinds&isDecimal != 0 && part.kinds&letter != 0)
 		}
 		if last = c; c != '.' && c != ':' && c != '!' && c != '?' {
 			end = i
@@ -282,7 +282,7 @@ func valueAt(b []byte, i int, class uint16) (v value) {
 }
 
 // take notes that the character c stands in the value, behind last.
-func (v *value) take(c, last byte) {
+func (v *value) add(c, last byte) {
 	kind := classes[c]
 	v.kinds |= kind & (letter | isDecimal)
 	v.mixed = v.mixed || kind&isUpper != 0 && classes[last]&isLower != 0

@@ -43,7 +43,7 @@ func RepairAnswer(body []byte, o *contract.Options, usage contract.UsageMemory) 
 	if !a.parse() {
 		return Answer{Body: body}
 	}
-	a.noteUsage()
+	a.recordUsage()
 	for i := range a.messages {
 		a.repair(&a.messages[i])
 	}
@@ -82,8 +82,8 @@ type message struct {
 	left []byte // what is left of the content, the inside of a JSON string
 
 	content, reasoning jsonspan.Span // reasoning_content
-	thinks             bool          // reasoning, of either name, has a non-space character
-	other              bool          // there is something in it that is no text
+	hasReasoning       bool          // reasoning, of either name, has a non-space character
+	hasOther           bool          // there is something in it that is no text
 	stop               bool          // the choice's finish_reason is stop
 }
 
@@ -120,14 +120,14 @@ func (a *answer) readMessage(v jsonspan.Span) (m message) {
 		case "role":
 		case "content":
 			m.content = value
-			m.other = m.other || !value.IsString(a.b) && chunk.Filled(value.Of(a.b))
+			m.hasOther = m.hasOther || !value.IsString(a.b) && chunk.Filled(value.Of(a.b))
 		case "reasoning_content":
 			m.reasoning = value
-			m.thinks = m.thinks || a.says(value)
+			m.hasReasoning = m.hasReasoning || a.says(value)
 		case "reasoning":
-			m.thinks = m.thinks || a.says(value)
+			m.hasReasoning = m.hasReasoning || a.says(value)
 		default:
-			m.other = m.other || chunk.Filled(value.Of(a.b))
+			m.hasOther = m.hasOther || chunk.Filled(value.Of(a.b))
 		}
 	}
 	return m
@@ -166,7 +166,7 @@ func (a *answer) repair(m *message) {
 	if len(content) == m.content.To-m.content.From-len(`""`) {
 		return // what is removed leaves it shorter
 	}
-	m.left, m.thinks = content, m.thinks || jsonspan.HasText(thought)
+	m.left, m.hasReasoning = content, m.hasReasoning || jsonspan.HasText(thought)
 	if a.o.Reasoning == contract.ReasoningDrop {
 		thought = nil
 	}
@@ -184,7 +184,7 @@ func (a *answer) write(m *message, content, thought []byte) {
 		a.replace(m.content, append(append(append(content, `,"reasoning_content":"`...), thought...), '"'))
 	default:
 		said := jsonspan.Inside(jsonspan.StringAt(a.b, m.reasoning))
-		thought = quote(prose.AppendThought(append([]byte(nil), said...), thought, jsonspan.HasText(said)))
+		thought = quote(prose.AppendReasoning(append([]byte(nil), said...), thought, jsonspan.HasText(said)))
 		if m.reasoning.From < m.content.From {
 			a.replace(m.reasoning, thought)
 			a.replace(m.content, content)
@@ -202,7 +202,7 @@ func (a *answer) replace(v jsonspan.Span, with []byte) {
 }
 
 // noteUsage remembers that this model reports usage.
-func (a *answer) noteUsage() {
+func (a *answer) recordUsage() {
 	u := &a.c.Tokens
 	a.sum.InputTokens, a.sum.OutputTokens = u.Input, u.Output
 	if u.Counts && a.usage != nil {
@@ -244,12 +244,12 @@ func (a *answer) failed() bool {
 		return false
 	}
 	m := &a.messages[0]
-	if !m.stop || m.other {
+	if !m.stop || m.hasOther {
 		return false
 	}
 	said := m.text()
 	switch {
-	case said == "" && !m.thinks, said == noAnswer, hermesError.MatchString(said):
+	case said == "" && !m.hasReasoning, said == noAnswer, hermesError.MatchString(said):
 		return true
 	}
 	a.sum.ZeroUsagePassed = a.o.ZeroUsage != contract.ZeroUsageError

@@ -51,8 +51,8 @@ func (h *healer) healText(in jsonspan.Span) {
 				if !run.Ok() {
 					run, before, first = jsonspan.Span{From: i, To: i}, last, kept == 1
 				}
-				h.said.Markers++
-				h.lone = h.lone || jsonspan.HasLoneSurrogate(text[i:to])
+				h.healed.Markers++
+				h.loneSurrogate = h.loneSurrogate || jsonspan.HasLoneSurrogate(text[i:to])
 				extra, more = true, false
 				run.To, i = to, to
 				continue
@@ -112,5 +112,5 @@ func endsLine(s []byte) bool {
 func StripMarkers(text []byte, tools *marker.Table) ([]byte, int) {
 	h := healer{Reader: jsonspan.Reader{Data: text}, tools: tools, out: make([]byte, 0, len(text))}
 	h.healText(jsonspan.Span{From: 0, To: len(text)})
-	return append(h.out, text[h.at:]...), h.said.Markers
+	return append(h.out, text[h.at:]...), h.healed.Markers
 }

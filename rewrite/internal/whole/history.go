@@ -50,11 +50,11 @@ func Heal(body []byte, tools *marker.Table) ([]byte, Healed) {
 	if !h.body() {
 		return body, Healed{}
 	}
-	if h.invalid || h.lone || h.said.Markers == 0 {
-		h.said.Markers = 0
-		return body, h.said
+	if h.invalid || h.loneSurrogate || h.healed.Markers == 0 {
+		h.healed.Markers = 0
+		return body, h.healed
 	}
-	return append(h.out, body[h.at:]...), h.said
+	return append(h.out, body[h.at:]...), h.healed
 }
 
 // healer walks once over the body of a request. It reads what content can be in and
@@ -64,16 +64,16 @@ func Heal(body []byte, tools *marker.Table) ([]byte, Healed) {
 // sees it, so that the messages, nearly all of a body, would be scanned once for each level.
 type healer struct {
 	jsonspan.Reader
-	tools *marker.Table
-	line  marker.Line // room to read one
-	said  Healed
+	tools  *marker.Table
+	line   marker.Line // room to read one
+	healed Healed
 
 	texts []jsonspan.Span // insides of the strings in the content of the message under way
 
-	out     []byte // the healed body so far, nil before the first cut
-	at      int    // up to where b is in out
-	invalid bool   // there is something to cut, but the body is not to be touched
-	lone    bool   // nor when a marker has a lone surrogate in it: no text can have said that
+	out           []byte // the healed body so far, nil before the first cut
+	at            int    // up to where b is in out
+	invalid       bool   // there is something to cut, but the body is not to be touched
+	loneSurrogate bool   // nor when a marker has a lone surrogate in it: no text can have said that
 }
 
 // body walks over the whole body. It returns false if that is no JSON object, or if
@@ -83,7 +83,7 @@ func (h *healer) body() bool {
 	if !h.At('{') {
 		return false
 	}
-	h.said.Asked = AskedWhole
+	h.healed.Asked = AskedWhole
 	for h.Open(); ; {
 		key, ok := h.Member()
 		switch {
@@ -92,7 +92,7 @@ func (h *healer) body() bool {
 		case h.means(key, "messages"):
 			h.messages()
 		case h.means(key, "stream"):
-			h.said.Asked = h.stream()
+			h.healed.Asked = h.stream()
 		default:
 			h.Skip()
 		}
