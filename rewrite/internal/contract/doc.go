@@ -9,10 +9,10 @@
 //	path.go     which kind of stream the path of a request asks for
 //	bounds.go   bounds that several kinds of streams share
 //
-// Streams share Options, which must not change while one of them runs. Each stream copies
-// its Params. The only type with state is Notes, one per stream
-// and only while somebody asks for explanations: a nil *Notes is valid and records
-// nothing, so callers need not check. Otherwise a stream costs nothing here.
+// Streams share Options, which must not change while one of them runs. The only type with
+// state is Notes: a stream has one only if somebody wants it explained. A nil *Notes is
+// valid and records nothing, so callers need not check. Otherwise a stream costs nothing
+// here.
 //
 // Package rewrite exports what others need of this package as aliases.
 package contract
