@@ -242,7 +242,7 @@ func (l *unitLines) add(end int, empty, cr bool) {
 		return
 	}
 	if l.n == 0 {
-		l.first = int32(end) // only frames have lines, and MaxFrame is at most 1 GiB
+		l.first = int32(end) // used only up to MaxFrame, which is at most 1 GiB
 	}
 	l.n = min(l.n+1, 3)
 }

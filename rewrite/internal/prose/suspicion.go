@@ -2,16 +2,17 @@ package prose
 
 import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 
-// suspicion is what the end of a text may be, so that it has to be held back. The zero
-// value suspects nothing.
+// suspicion is what the end of a text may be, so that the text has to be held back. The
+// zero value suspects nothing.
 type suspicion struct {
 	kind    suspect
-	here    bool        // it begins in the text under way, not in one that is held
-	from    int         // where, in the data
+	here    bool        // what is suspected begins in the current text, not in a held one
+	from    int         // where it begins in the data, if it begins here
 	tagSize int         // how many bytes of what may be a tag have come
 	line    marker.Line // what may be an imitated marker
 }
 
+// suspect is a kind of suspicion.
 type suspect uint8
 
 const (
@@ -20,10 +21,10 @@ const (
 	aTag
 )
 
-// begin begins to suspect what at i begins.
-func (s *suspicion) begin(of suspect, i int) {
-	s.kind, s.here, s.from, s.tagSize = of, true, i, 1
-	if of == aMarker {
+// begin suspects that a marker or a tag begins at i.
+func (s *suspicion) begin(kind suspect, i int) {
+	s.kind, s.here, s.from, s.tagSize = kind, true, i, 1
+	if kind == aMarker {
 		s.line.Start()
 	}
 }
@@ -31,7 +32,7 @@ func (s *suspicion) begin(of suspect, i int) {
 // clear ends the suspicion.
 func (s *suspicion) clear() { s.kind, s.here = nothing, false }
 
-// held reports whether what is suspected begins in a text that is held.
+// beganBefore reports whether what is suspected begins in a held text.
 func (s *suspicion) beganBefore() bool { return s.kind != nothing && !s.here }
 
 // size returns how many bytes of what is suspected have come.
@@ -42,6 +43,5 @@ func (s *suspicion) size() int {
 	return s.line.Size()
 }
 
-// complete reports whether the line under suspicion, if it ended here, would be a
-// marker.
+// complete reports whether the suspected line is a marker if it ends here.
 func (s *suspicion) complete() bool { return s.kind == aMarker && s.line.Complete() }
