@@ -20,6 +20,6 @@
 // A stream keeps a State, 56 bytes, for as long as it lasts, and a Reading only while
 // something waits in it. Held texts are decided at most once a Read, before anything of
 // the new text. At most marker.MaxHeldLine bytes are suspected at once; the caller bounds
-// the frames around them. A Read takes time linear in the text, and allocates only if the
-// text is taken apart.
+// the frames around them. A Read takes time linear in the text, and uses the room of the
+// Reading again.
 package prose
