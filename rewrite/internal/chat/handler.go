@@ -7,18 +7,18 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// handler decides what becomes of a frame that has been parsed. Of its fields each uses
-// only those before it.
+// handler decides what becomes of a frame that has been parsed. Each field uses only
+// those before it.
 type handler struct {
 	writer
 	tools    tools
 	text     text
 	end      ending
 	template template
-	chunks   int // that have come
+	chunks   int // the number of chunks that have come
 }
 
-// handle handles a frame whose data is an object.
+// handle handles the frame in k, whose data is an object.
 func (h *handler) handle(k *Work) {
 	x := &k.Object
 	x.RedactMany()
@@ -50,8 +50,8 @@ func (h *handler) handle(k *Work) {
 	}
 }
 
-// late handles a frame behind [DONE]: only a chunk without choices, such as one of
-// usage, passes, and no event of a tool (contract section 2).
+// late handles a frame behind [DONE]. Only a chunk without choices, such as one of
+// usage, passes, but no tool event (contract section 2).
 func (h *handler) late(x *chunk.Object) {
 	if h.end.failed || !x.IsChunk() || x.C.Count > 0 || string(x.F.Event) == ProgressEvent || x.C.IsToolEvent(x.F.Data) {
 		h.dropLate()
@@ -60,7 +60,7 @@ func (h *handler) late(x *chunk.Object) {
 	h.object(x)
 }
 
-// dropLate drops what comes behind [DONE], or behind an error finish.
+// dropLate drops what comes behind [DONE] or an error finish.
 func (h *handler) dropLate() {
 	if h.end.failed {
 		h.notes.Add(contract.SectionEnd, "behind the error finish nothing takes it back: dropped")
@@ -84,7 +84,7 @@ func (h *handler) doneFrame(k *Work) {
 	h.forward(k)
 }
 
-// errorFrame handles an error of upstream's that is no chunk.
+// errorFrame handles an error of upstream's that is not in a chunk.
 func (h *handler) errorFrame(k *Work) {
 	x := &k.Object
 	h.settle(k)
@@ -116,7 +116,7 @@ func (h *handler) chunk(k *Work) {
 		h.settle(k)
 	}
 	if c.Reasoning || c.Text && h.o.Imitations != contract.ImitationsTrust {
-		h.tools.inferEnds(&h.writer) // an agent that speaks waits for no tool
+		h.tools.inferEnds(&h.writer) // an agent that speaks does not wait for a tool
 	}
 	h.text.hasReasoning = h.text.hasReasoning || c.Reasoning
 	if c.Other {
@@ -126,18 +126,18 @@ func (h *handler) chunk(k *Work) {
 		h.chunkWithoutContent(k)
 		return
 	}
-	if c.Finish.Ok() && c.Content.Inner().Ok() { // not between a line that is held and its end
+	if c.Finish.Ok() && c.Content.Inner().Ok() { // now, not between a held line and its end
 		h.tools.completeAll(&h.writer, h.end.willFail(&h.writer, &h.tools, &h.text, k))
 	}
-	last := c.Finish.Ok() || x.HasError() || c.Reasoning || c.Calls // which wait for nothing
+	last := c.Finish.Ok() || x.HasError() || c.Reasoning || c.Calls // these wait for no text
 	if h.text.read(&h.writer, &h.tools, k, h.end.finished, last) == sse.Forwarded {
 		h.mayPass(k)
 		h.writeChunk(x)
 	}
 }
 
-// quietChunk handles a chunk without content of the choice that is looked at. If it is
-// another's, it says nothing about what is held back, and does not wait for it.
+// chunkWithoutContent handles a chunk without content of the first choice. A chunk of
+// another choice decides nothing about what is held back, and does not wait for it.
 func (h *handler) chunkWithoutContent(k *Work) {
 	x := &k.Object
 	c := &x.C
@@ -159,8 +159,8 @@ func (h *handler) chunkWithoutContent(k *Work) {
 	h.writeChunk(x)
 }
 
-// writeChunk writes a chunk with its edits. An error in one that does not finish the
-// stream, as gateways send it, is upstream's, and is not said twice.
+// writeChunk writes the chunk x with its edits. Some gateways send an error in a chunk
+// without a finish reason. An error finish will not repeat that.
 func (h *handler) writeChunk(x *chunk.Object) {
 	if x.C.Finish.Ok() {
 		h.end.finish(&h.writer, &h.tools, &h.text, x)
@@ -176,8 +176,8 @@ func (h *handler) writeChunk(x *chunk.Object) {
 // mayStartTool reports whether a marker may start a tool.
 func (h *handler) mayStartTool() bool { return !h.tools.upstream && !h.end.finished }
 
-// markerChunk takes a chunk whose whole content is a tool marker out of the stream
-// and starts the tool (contract section 1). It returns false for another chunk.
+// markerChunk handles a chunk whose whole content is a tool marker: the marker leaves the
+// stream, and its tool starts (contract section 1). It returns false for any other chunk.
 func (h *handler) markerChunk(k *Work) bool {
 	x := &k.Object
 	if !h.mayStartTool() || !x.C.HasContent() {
@@ -197,7 +197,7 @@ func (h *handler) markerChunk(k *Work) bool {
 		h.startMarked(k, &t)
 		x.DropContent()
 		h.writeChunk(x)
-	default: // it may be the one with the role
+	default: // it may have the role
 		x.DropContent()
 		h.writeChunk(x)
 		h.startMarked(k, &t)
@@ -205,8 +205,8 @@ func (h *handler) markerChunk(k *Work) bool {
 	return true
 }
 
-// takeMarker records that the marker m leaves the text, and returns the tool that it
-// stands for.
+// recordMarker records that the marker m leaves the text, and returns the fields of the
+// tool that it stands for.
 func (h *handler) recordMarker(k *Work, m marker.Marker, text []byte) toolFields {
 	h.settle(k)
 	h.notes.Add(contract.SectionMarkers, "a tool marker, the whole content of one chunk: leaves the text")
@@ -215,16 +215,16 @@ func (h *handler) recordMarker(k *Work, m marker.Marker, text []byte) toolFields
 	return markerFields(&k.Object, h.o.ToolTable(), m.Emoji.Of(text), m.Label.Of(text))
 }
 
-// startMarked starts the tool of a marker.
+// startMarked starts the tool t of a marker.
 func (h *handler) startMarked(k *Work, t *toolFields) {
 	h.tools.startDerived(&h.writer, &k.Object, t, contract.SourceMarker)
 	h.text.prose.BeginMessage()
 }
 
-// settle decides what waits for more text as if the text ended here.
+// settle decides what waits for more text, as if the text ended here.
 func (h *handler) settle(k *Work) { h.text.settle(&h.writer, &h.tools, k, h.end.finished) }
 
-// forward writes the frame in k with its edits behind what is held.
+// forward writes the frame in k with its edits, behind what is held.
 func (h *handler) forward(k *Work) {
 	h.settle(k)
 	h.writer.forward(&k.Object)
@@ -235,7 +235,7 @@ func (h *handler) hasEnvelope(x *chunk.Object) bool {
 	return x.Matched && h.template.hasEnvelope || h.env.Same(x)
 }
 
-// updateEnvelope takes the values of the chunk x over.
+// updateEnvelope takes over the values of the chunk x.
 func (h *handler) updateEnvelope(x *chunk.Object) {
 	if h.hasEnvelope(x) {
 		h.template.hasEnvelope = h.template.hasEnvelope || x.Matched
