@@ -6,22 +6,22 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
-// members are those of a frame's data that tell of the other streams, by
-// position. Of members that stand there twice the last counts.
+// members are the members of a frame's data that the other streams have, by position. If
+// a member is there twice, the last one counts.
 type members struct {
 	typ, event         jsonspan.Span
 	sequence, response jsonspan.Span
 	runID, timestamp   jsonspan.Span
 	err, message       jsonspan.Span
 
-	sessionID, seq, ts  jsonspan.Span // of a session's event
+	sessionID, seq, ts  jsonspan.Span // in events of a session
 	messageID, toolName jsonspan.Span
 
-	moreErrors bool // an error may stand in it that is not err
+	moreErrors bool // there may be an error that is not err
 }
 
-// parse finds the members of the object in data. It returns false if data is no
-// object, or one that does not end: its first members are found even then.
+// parse finds the members of the object in data. It returns false if data is not an
+// object, or if the object does not end. It finds the first members even then.
 func (m *members) parse(data []byte) bool {
 	*m = members{}
 	r := jsonspan.Reader{Data: data, Pos: jsonspan.SkipSpace(data, 0)}
@@ -40,6 +40,7 @@ func (m *members) parse(data []byte) bool {
 	}
 }
 
+// set sets the member with the name.
 func (m *members) set(name string, value jsonspan.Span) {
 	switch name {
 	case "type":

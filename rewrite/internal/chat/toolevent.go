@@ -113,12 +113,12 @@ func (w *writer) toolEvent(t *tool, status string, interrupted bool) {
 	w.Out.Bytes = append(dst, "}\n\n"...)
 }
 
-// appendToolID appends the id, which events of the first generation (G1) lack.
+// appendToolID appends the id, which events of Hermes v0.9 to v0.11 lack.
 func appendToolID(dst []byte, t *tool) []byte {
 	return append(append(dst, `,"toolCallId":`...), t.id...)
 }
 
-// appendStatus appends the status, which events of the first generation (G1) lack.
+// appendStatus appends the status, which events of Hermes v0.9 to v0.11 lack.
 func appendStatus(dst []byte, status string) []byte {
 	if status == completed {
 		return append(dst, `,"status":"completed"`...)

@@ -76,4 +76,3 @@ func (w *writer) error(object []byte) {
 	w.Out.BeginOwn()
 	w.Out.Bytes = append(append(append(w.Out.Bytes, "data: "...), object...), "\n\n"...)
 }
-
