@@ -82,7 +82,7 @@ func (p *template) learn(x *chunk.Object, k *Work) bool {
 	return true
 }
 
-// match compares the frame that b begins with with the template. It returns where the
+// match compares the frame at the beginning of b with the template. It returns where the
 // text of the frame is, whether there is a newline in it, and where the frame ends. It
 // returns false if the frame does not match or is not complete.
 func (p *template) match(b []byte) (in jsonspan.Span, newline bool, end int, ok bool) {
@@ -118,8 +118,8 @@ func (p *template) expand(x *chunk.Object, raw []byte, in jsonspan.Span) {
 // Unmatched records that the next frame does not match the template.
 func (s *Stream) Unmatched() { s.template.passes = false }
 
-// Match compares the frame that b begins with with the template. It returns false if the
-// frame does not match or is not complete.
+// Match compares the frame at the beginning of b with the template. It returns false if
+// the frame does not match or is not complete.
 func (s *Stream) Match(b []byte) (m Match, ok bool) {
 	m.in, m.newline, m.End, ok = s.template.match(b)
 	return m, ok

@@ -33,8 +33,8 @@ func ToolSources() []ToolSource {
 	return []ToolSource{SourceUpstream, SourceMarker, SourceImitation, SourceInferred, SourceEnd}
 }
 
-// Tells reports whether the source can say that a tool has started or, when
-// completed is true, that one has ended.
+// Tells reports whether the source can say that a tool has started or, if completed is
+// true, that one has ended.
 func (s ToolSource) Tells(completed bool) bool {
 	switch s {
 	case SourceMarker, SourceImitation:
