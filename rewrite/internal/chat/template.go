@@ -82,22 +82,21 @@ func (p *template) learn(x *chunk.Object, k *Work) bool {
 	return true
 }
 
-// match compares the frame at the beginning of b with the template. It returns where the
-// text of the frame is, whether there is a newline in it, and where the frame ends. It
-// returns false if the frame does not match or is not complete.
-func (p *template) match(b []byte) (in jsonspan.Span, newline bool, end int, ok bool) {
+// match compares the frame at the beginning of b with the template. It returns false if
+// the frame does not match or is not complete.
+func (p *template) match(b []byte) (m Match, ok bool) {
 	from := int(p.tail)
 	if !p.learnt || len(b) < from || string(b[:from]) != string(p.around[:from]) {
-		return in, false, 0, false
+		return m, false
 	}
 	to, newline, ok := jsonspan.ScanText(b, from)
 	tail := p.around[from:]
-	end = to + len(tail)
+	end := to + len(tail)
 	if !ok || len(b) < end || string(b[to:end]) != string(tail) {
-		return in, false, 0, false
+		return m, false
 	}
 	p.unmatched, p.skip = 0, 0
-	return jsonspan.Span{From: from, To: to}, newline, end, true
+	return Match{end, jsonspan.Span{From: from, To: to}, newline}, true
 }
 
 // expand makes x the frame raw, which matches the template with the text at in.
@@ -120,10 +119,7 @@ func (s *Stream) Unmatched() { s.template.passes = false }
 
 // Match compares the frame at the beginning of b with the template. It returns false if
 // the frame does not match or is not complete.
-func (s *Stream) Match(b []byte) (m Match, ok bool) {
-	m.in, m.newline, m.End, ok = s.template.match(b)
-	return m, ok
-}
+func (s *Stream) Match(b []byte) (m Match, ok bool) { return s.template.match(b) }
 
 // Match is a frame that matches the template, by position.
 type Match struct {
