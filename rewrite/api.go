@@ -8,11 +8,10 @@ import (
 )
 
 // The vocabulary of the engine is declared in internal/contract, which every package
-// below this one may know. go doc rewrite/internal/contract has all of its comments.
+// below this one may know. See go doc rewrite/internal/contract for all comments.
 
 // Options say how streams and histories are repaired. The zero value means the defaults
-// of the contract, and those of each field's type. Options are shared by streams and
-// must not change while one of them runs.
+// of the contract. Streams share Options, which must not change while one of them runs.
 //
 //	Progress       Progress       the form of tool events (contract section 2)
 //	StatusLine     bool           adds a status member to them that Open WebUI shows
@@ -22,26 +21,26 @@ import (
 //	ZeroUsage      ZeroUsage      what an answer with text and usage 0/0/0 is (section 3)
 //	EmptyAnswer    EmptyAnswer    what an answer without text is (section 3)
 //	KeepaliveForm  KeepaliveForm  what Keepalive writes (section 3)
-//	ParallelWindow time.Duration  the time between two tool starts without ids from which
-//	                              on the second completes the first; 0 means
+//	ParallelWindow time.Duration  the least time between two tool starts without ids at
+//	                              which the second completes the first; 0 means
 //	                              DefaultParallelWindow, a negative one always
 //	MaxFrame       int            the size in bytes above which a frame passes unexamined;
 //	                              0 means DefaultMaxFrame
-//	Tools          *Tools         the emoji that are known, nil for Hermes' own
+//	Tools          *Tools         the known emoji; nil means Hermes' own
 type Options = contract.Options
 
 // Params are what is particular to one stream.
 //
-//	Active          bool             it is one of chat completions from its first byte on
-//	Responses       bool             it is one of /v1/responses, by the request's path
-//	RunID           string           the run whose events it has, see RunOfPath
-//	SessionID       string           the session in which it is, see SessionOfPath
+//	Active          bool             the stream is one of chat completions from the start
+//	Responses       bool             the request's path is that of /v1/responses
+//	RunID           string           the run whose events the stream has, see RunOfPath
+//	SessionID       string           the session that the stream is in, see SessionOfPath
 //	Progress        Progress         overrides Options.Progress unless it is empty
 //	ID, Created     func() string, int64
-//	                                 for an error finish when no chunk has come
-//	Usage           UsageMemory      which models report usage, nil for no memory
-//	OnTool          func(ToolEvent)  is called when a tool starts or ends, nil for nobody
-//	Explain         func(Step)       is called with what becomes of each piece, nil for nobody
+//	                                 for an error finish if no chunk has come
+//	Usage           UsageMemory      which models report usage; nil means no memory
+//	OnTool          func(ToolEvent)  is called for each start and end of a tool; may be nil
+//	Explain         func(Step)       is called with what becomes of each piece; may be nil
 type Params = contract.Params
 
 // Summary is what can be said of a stream: ID, Model, FinishReason and Code; the counts
@@ -54,28 +53,28 @@ type Summary = contract.Summary
 // Its methods are Reported, Report, Missed and ReportsFailures.
 type UsageMemory = contract.UsageMemory
 
-// ToolEvent is what Params.OnTool is told: ID, Name, Completed and Source.
+// ToolEvent says that a tool has started or ended: ID, Name, Completed and Source.
 type ToolEvent = contract.ToolEvent
 
 // ToolSource is what said that a tool has started or ended.
 type ToolSource = contract.ToolSource
 
-// What says that a tool has started or ended (contract sections 1 and 2).
+// The sources of tool events (contract sections 1 and 2).
 const (
-	SourceUpstream  = contract.SourceUpstream  // a tool event of upstream's
+	SourceUpstream  = contract.SourceUpstream  // a tool event that upstream sent
 	SourceMarker    = contract.SourceMarker    // a marker in the text; it only starts tools
-	SourceImitation = contract.SourceImitation // an imitation that is trusted; it only starts tools
-	SourceInferred  = contract.SourceInferred  // what has come since, such as text; it only ends tools
+	SourceImitation = contract.SourceImitation // a trusted imitation; it only starts tools
+	SourceInferred  = contract.SourceInferred  // what came after the tool; it only ends tools
 	SourceEnd       = contract.SourceEnd       // the end of the stream; it only ends tools
 )
 
-// ToolSources lists all of them.
+// ToolSources lists all sources.
 func ToolSources() []ToolSource { return contract.ToolSources() }
 
 // Step is what became of a piece of upstream's stream: In, Out, Held and Notes.
 type Step = contract.Step
 
-// Note is something that was done to a piece: the Section of the contract and a Text.
+// Note says one thing that was done to a piece: the Section of the contract and a Text.
 type Note = contract.Note
 
 // Progress is the form in which tool events leave (contract section 2).
@@ -96,7 +95,7 @@ func ProgressForms() []Progress { return contract.ProgressForms() }
 // ProgressOf returns the form that the value of a request header asks for, or "".
 func ProgressOf(value string) Progress { return contract.ProgressOf(value) }
 
-// Imitations says what becomes of a marker that no tool stands behind (contract section 1).
+// Imitations says what becomes of a marker that the model wrote itself (contract section 1).
 type Imitations = contract.Imitations
 
 // What becomes of imitations. The zero value means ImitationsStrip.
@@ -121,7 +120,7 @@ const (
 // ErrorFinishForms lists the allowed values of ErrorFinish, the default first.
 func ErrorFinishForms() []ErrorFinish { return contract.ErrorFinishForms() }
 
-// ZeroUsage decides what an answer with text and usage 0/0/0 is (contract section 3).
+// ZeroUsage decides whether text with usage 0/0/0 is a false stop (contract section 3).
 type ZeroUsage = contract.ZeroUsage
 
 // What an answer with text and usage 0/0/0 is. The zero value means ZeroUsageAuto.
@@ -134,7 +133,8 @@ const (
 // ZeroUsageValues lists the allowed values of ZeroUsage, the default first.
 func ZeroUsageValues() []ZeroUsage { return contract.ZeroUsageValues() }
 
-// EmptyAnswer decides what an answer without text, or behind a tool, is (contract section 3).
+// EmptyAnswer decides whether an answer that says nothing, or ends with a tool, is a false
+// stop (contract section 3).
 type EmptyAnswer = contract.EmptyAnswer
 
 // What an answer without text is. The zero value means EmptyAnswerError.
@@ -151,7 +151,7 @@ type KeepaliveForm = contract.KeepaliveForm
 
 // The forms of a keepalive. The zero value means KeepaliveChunk.
 const (
-	KeepaliveChunk   = contract.KeepaliveChunk   // a chunk with an empty delta, once one has come
+	KeepaliveChunk   = contract.KeepaliveChunk   // a chunk with an empty delta, once a chunk has come
 	KeepaliveComment = contract.KeepaliveComment // a comment
 )
 
@@ -177,7 +177,8 @@ const (
 	DefaultParallelWindow = contract.DefaultParallelWindow // contract section 2
 )
 
-// Cause says how upstream ended. Code returns the code of the error that it is.
+// Cause says how upstream ended. Its method Code returns the code of the error that this
+// is in an incomplete stream.
 type Cause = contract.Cause
 
 // The ways in which upstream can end.
@@ -200,7 +201,7 @@ const (
 	ErrorType      = contract.ErrorType
 )
 
-// Message returns what an error of the code tells the client. It names no address.
+// Message returns what an error with the code tells the client. It names no address.
 func Message(code string) string { return contract.Message(code) }
 
 // AppendError appends the JSON object of an error with the code to dst.
@@ -214,20 +215,22 @@ func IsChatPath(path string) bool { return contract.IsChatPath(path) }
 // IsResponsesPath reports whether the path of a request is one of /v1/responses.
 func IsResponsesPath(path string) bool { return contract.IsResponsesPath(path) }
 
-// RunOfPath returns the id of the run whose events a path asks for, or "".
+// RunOfPath returns the id in a path that ends in /runs/{id}/events, or "".
 func RunOfPath(path string) string { return contract.RunOfPath(path) }
 
-// SessionOfPath returns the id of the session in which a path begins a stream, or "".
+// SessionOfPath returns the id in a path that ends in /api/sessions/{id}/chat/stream, or "".
 func SessionOfPath(path string) string { return contract.SessionOfPath(path) }
 
-// Tools know which tool an emoji in a marker stands for (contract section 2).
+// Tools maps emoji in markers to tools (contract section 2).
 type Tools = marker.Table
 
 // NewTools returns Hermes' own table with the emoji in added, each for its tool. It
-// returns the error of CheckTool for one that no marker can have.
+// returns the error of CheckTool for an emoji that no marker can have, and for an empty or
+// internal name.
 func NewTools(added map[string]string) (*Tools, error) { return marker.NewTable(added) }
 
-// CheckTool returns an error that says why emoji cannot stand for the tool name, or nil.
+// CheckTool returns an error that says why emoji cannot stand for the tool with the name,
+// or nil if it can.
 func CheckTool(emoji, name string) error { return marker.CheckTool(emoji, name) }
 
 // Redact returns text, in which upstream says something of a failure, without secrets
@@ -236,11 +239,11 @@ func Redact(text string) string { return string(redact.Text([]byte(text))) }
 
 // Heal removes the marker lines of known tools from the content of the assistant's
 // messages in body, the JSON of a request (contract section 5). Every other byte stays.
-// The healed body is a copy; if there is nothing to heal it is body itself. A body that is
+// The healed body is a copy. If there is nothing to heal it is body itself. A body that is
 // not well-formed JSON passes untouched. Nil tools mean Hermes' own.
 func Heal(body []byte, tools *Tools) ([]byte, Healed) { return whole.Heal(body, tools) }
 
-// Healed is what Heal took out of the body of a request, and what that says: Markers, and
+// Healed is what Heal has removed from the body of a request and read in it: Markers and
 // Asked.
 type Healed = whole.Healed
 
@@ -249,14 +252,14 @@ type Asked = whole.Asked
 
 // What a request may say about the form of its answer.
 const (
-	AskedUnknown = whole.AskedUnknown // no JSON object, or stream is no boolean; the zero value
+	AskedUnknown = whole.AskedUnknown // not an object, or stream is neither boolean nor null
 	AskedStream  = whole.AskedStream  // "stream": true
 	AskedWhole   = whole.AskedWhole   // stream is false, null or absent: the answer comes whole
 )
 
 // RepairAnswer repairs the chat completion in body, an answer that is not streamed, as a
-// stream would be (contract sections 1, 3 and 4). What is no chat completion stays as it
-// is. Nil usage is no memory.
+// stream would be (contract sections 1, 3 and 4). A body that is not a chat completion
+// stays as it is. Nil usage means no memory.
 func RepairAnswer(body []byte, o *Options, usage UsageMemory) Answer {
 	return whole.RepairAnswer(body, o, usage)
 }
@@ -266,6 +269,6 @@ func RepairAnswer(body []byte, o *Options, usage UsageMemory) Answer {
 // CodeAgentIncomplete.
 type Answer = whole.Answer
 
-// CodeAgentIncomplete is the code of the error that answers a request if the agent failed
-// and its answer is not streamed.
+// CodeAgentIncomplete is the code of the error that answers a request if the agent
+// failed and its answer is not streamed.
 const CodeAgentIncomplete = whole.CodeAgentIncomplete

@@ -29,7 +29,7 @@ func TestHotHelpersInline(t *testing.T) {
 	for _, want := range []string{
 		"sse (*Scanner).Between", "sse (*Scanner).Ahead", "sse (*Scanner).Skip", "sse (*Scanner).Rest", "sse (*Output).ForwardWhole", "sse (*Output).Next",
 		"internal/jsonspan Span.Of", "internal/jsonspan Span.Ok", "internal/jsonspan Span.Inner", "internal/jsonspan SkipSpace", "internal/jsonspan IsSpace",
-		"internal/prose (*State).MidLine", "internal/prose (*State).Waits", "internal/chat (*Stream).Settled",
+		"internal/prose (*State).MidLine", "internal/prose (*State).Waits", "internal/chat (*Stream).Passing",
 	} {
 		if !inline[want] {
 			t.Errorf("%s does not inline", want)

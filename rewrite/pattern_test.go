@@ -46,7 +46,7 @@ func follow(t *testing.T, in string, o Options, p Params, cut cutter, cause Caus
 }
 
 // unread returns how many frames have left without being read.
-func unread(s *Stream) uint64 { return inside(s, "chat", "template", "unread").Uint() }
+func unread(s *Stream) uint64 { return inside(s, "chat", "template", "passed").Uint() }
 
 // byFrame reads frame by frame.
 func byFrame(in string) cutter {
@@ -196,13 +196,13 @@ func TestUselessPatternsAreSeldomLearnt(t *testing.T) {
 	for i := range 1000 {
 		feed(strings.Replace(text("a"), `"finish_reason"`, fmt.Sprintf(`"n": %d, "finish_reason"`, i), 1))
 	}
-	if n := inside(s, "chat", "template", "unused").Uint(); n > 100 {
+	if n := inside(s, "chat", "template", "unmatched").Uint(); n > 100 {
 		t.Errorf("%d frames have been learnt in vain", n)
 	}
 	for range maxTemplateWait + 2 {
 		feed(text("a"))
 	}
-	if !s.chat.Settled() {
+	if !s.chat.Passing() {
 		t.Error("the frames that are alike are read")
 	}
 }

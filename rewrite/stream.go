@@ -13,19 +13,18 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// Stream repairs one event stream. It must not be used by two goroutines at
-// once. Most streams do nothing most of the time: what a field takes here, each
-// of them keeps, see TestIdleStreamsAreSmall.
+// Stream repairs one event stream. No two goroutines may use it at once. Most streams do
+// nothing most of the time, and each pays for every field: see TestIdleStreamsAreSmall.
 //
-// It is a stream of chat completions, or other says what else it is, or may become:
-// then it passes byte for byte until its first chunk. work is nil between two reads
-// unless something waits in it.
+// Its invariants: other is nil if and only if the stream is one of chat completions. A
+// stream with another passes byte for byte until its first chunk, at which it becomes one.
+// work is nil between two reads unless something waits in it.
 type Stream struct {
-	chat   chat.Stream // what leaves is in its Out, whatever the stream is
+	chat   chat.Stream // its Out is what leaves, whatever the stream is
 	scan   sse.Scanner
-	other  *agentapi.Stream // nil for a stream of chat completions
+	other  *agentapi.Stream
 	work   *work
-	steps  *steps // nil where nobody asks for an explanation
+	steps  *steps // nil unless somebody wants the stream explained
 	closed bool   // nothing more leaves
 }
 
@@ -46,28 +45,27 @@ func New(o *Options, p Params) *Stream {
 	return s
 }
 
-// Active reports whether the stream is one of chat completions. What is not
+// Active reports whether the stream is one of chat completions. Any other stream
 // passes byte for byte; see Guarded for its end.
 func (s *Stream) Active() bool { return s.other == nil }
 
-// Guarded reports whether the end of the stream is seen to: it is one of chat
-// completions, or of another kind that is known. A stream that is not guarded
-// leaves as it came.
+// Guarded reports whether the stream gets an end if upstream does not send one: it is one
+// of chat completions, or of another known kind. Otherwise it leaves as it came.
 func (s *Stream) Guarded() bool { return s.other == nil || s.other.Known() }
 
 // Finished reports whether a finish chunk has left.
 func (s *Stream) Finished() bool { return s.chat.Finished() }
 
-// Done reports whether what ends the stream has left: [DONE] or, in a stream of
+// Done reports whether the end of the stream has left: [DONE] or, in a stream of
 // another kind, its last event.
 func (s *Stream) Done() bool { return s.chat.Done() || s.other != nil && s.other.Ended() }
 
-// Frames returns how many complete frames with data have come, those that
-// passed unexamined among them.
+// Frames returns how many complete frames with data have come, including those that
+// passed unexamined.
 func (s *Stream) Frames() int { return s.chat.Frames + s.chat.Unexamined() }
 
 // Chunks returns how many chunks have come or, in a stream of another kind, how
-// many events.
+// many events have.
 func (s *Stream) Chunks() int {
 	if s.other != nil {
 		return s.chat.Frames
@@ -84,8 +82,8 @@ func (s *Stream) Summary() Summary {
 	return sum
 }
 
-// Feed takes bytes of upstream's in, which came at the time now, appends what
-// may leave to dst, and returns it. It keeps neither in nor dst.
+// Feed handles the bytes in, which came from upstream at the time now. It appends what may
+// leave to dst and returns that. It keeps neither in nor dst.
 func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 	if s.closed {
 		return dst
@@ -97,7 +95,7 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 		if len(b) == 0 {
 			break
 		}
-		if s.scan.Between() && s.like(b) {
+		if s.scan.Between() && s.matched(b) {
 			continue
 		}
 		u, b, ok := s.scan.Next()
@@ -118,9 +116,10 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 	return s.chat.Out.Take()
 }
 
-// like handles the next frame if that is like the one before it but for its text. Then it
-// need be neither cut nor parsed.
-func (s *Stream) like(b []byte) bool {
+// matched handles the next frame if that differs from the one before it in nothing but
+// its text, so that it need be neither scanned nor parsed. It returns false for any other
+// frame.
+func (s *Stream) matched(b []byte) bool {
 	m, ok := s.chat.Match(b)
 	if !ok || m.End > s.scan.MaxFrame {
 		return false
@@ -133,15 +132,16 @@ func (s *Stream) like(b []byte) bool {
 		return true
 	}
 	s.borrow()
-	s.chat.Like(&s.work.chat, raw, &m)
+	s.chat.Matched(&s.work.chat, raw, &m)
 	return true
 }
 
-// Pass takes bytes of upstream's that leave as they are, all of them: the next
-// frame of a stream whose frames are alike. It returns false if they have to be fed,
-// and has then done nothing. What it spares is to copy them.
+// Pass handles the bytes in, which came from upstream, if they are one frame that leaves
+// as it is, because it differs from the one before in nothing but its text. The caller
+// then forwards in, without a copy. Otherwise Pass does nothing and returns false: the
+// bytes have to be fed.
 func (s *Stream) Pass(in []byte) bool {
-	if !s.chat.Settled() || s.closed || s.work != nil || !s.scan.Between() || len(s.scan.Tail()) > 0 || len(in) > s.scan.MaxFrame {
+	if !s.chat.Passing() || s.closed || s.work != nil || !s.scan.Between() || len(s.scan.Tail()) > 0 || len(in) > s.scan.MaxFrame {
 		return false
 	}
 	m, ok := s.chat.Match(in)
@@ -159,16 +159,15 @@ func (s *Stream) Keepalive(dst []byte) []byte {
 	return s.chat.Out.Take()
 }
 
-// Finish says that upstream has ended, appends what the client is still owed
-// to dst, and returns it. After it nothing leaves. Of a stream that is not
-// guarded, and of one of another kind that is complete, the rest leaves as it
-// is.
+// Finish says that upstream has ended for the cause. It appends what the client still
+// needs to dst and returns that. Nothing leaves after it. The rest of a stream that is not
+// guarded, or is of another kind and complete, leaves as it is.
 func (s *Stream) Finish(dst []byte, cause Cause) []byte {
 	if s.closed {
 		return dst
 	}
 	if s.other == nil && s.chat.Finished() && s.chat.Done() && s.work == nil && s.scan.Between() && s.steps == nil {
-		s.closed = true // upstream has said all, and the client has got it
+		s.closed = true // the stream is complete, and all of it has left
 		return dst
 	}
 	s.chat.Out.Bytes = dst
@@ -186,11 +185,10 @@ func (s *Stream) Finish(dst []byte, cause Cause) []byte {
 	return s.chat.Out.Take()
 }
 
-// finishTail deals with the bytes behind the last complete frame. A frame that
-// lacks only its blank line counts; one that was cut is dropped (contract
-// section 3). After a cut inside a frame that passed unexamined a blank line
-// keeps what follows apart from it. It returns how many bytes of ours the frame
-// that counts has got at its end.
+// finishTail handles the bytes behind the last complete frame. A frame that lacks only its
+// blank line counts, one that was cut is dropped (contract section 3). If a frame that
+// passes unexamined was cut, a blank line separates it from what follows. finishTail
+// returns the number of bytes that it has added to complete a frame that counts.
 func (s *Stream) finishTail(cause Cause) (added int) {
 	out, x := &s.chat.Out, &s.work.chat.Object
 	if s.scan.Raw() {
@@ -224,8 +222,8 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 	return 0
 }
 
-// isWhole reports whether the frame f lacks only its end: its data is complete, and so is
-// its last line.
+// isWhole reports whether the frame f lacks only its blank line: its data and its last
+// line are complete.
 func isWhole(f *sse.Frame) bool {
 	if !chunk.IsDone(f.Data) && !(bytes.HasPrefix(bytes.TrimLeft(f.Data, " \t\r\n"), []byte("{")) && jsonspan.Valid(f.Data)) {
 		return false
@@ -234,8 +232,8 @@ func isWhole(f *sse.Frame) bool {
 	return len(last) == 0 || bytes.HasPrefix(last, []byte("data:"))
 }
 
-// isComments reports whether tail is comment lines that have not been cut. Behind
-// [DONE] nothing of ours follows that would need a blank line before it.
+// isComments reports whether tail consists of complete comment lines. Behind [DONE] they
+// may stay without a blank line, because nothing of ours follows.
 func isComments(tail []byte) bool {
 	for line := range bytes.Lines(tail) {
 		if line[0] != ':' || line[len(line)-1] != '\n' {
@@ -269,7 +267,7 @@ func (s *Stream) unit(u sse.Unit, b []byte) {
 	}
 }
 
-// frame sends a frame to where it belongs.
+// frame handles a complete frame.
 func (s *Stream) frame(raw []byte) {
 	k := &s.work.chat
 	x := &k.Object
@@ -277,11 +275,11 @@ func (s *Stream) frame(raw []byte) {
 		if s.chat.Pass(raw, &m) {
 			s.chat.Out.Bytes = append(s.chat.Out.Bytes, raw...)
 		} else {
-			s.chat.Like(k, raw, &m)
+			s.chat.Matched(k, raw, &m)
 		}
 		return
 	}
-	s.chat.Unlike()
+	s.chat.Unmatched()
 	x.Begin()
 	s.scan.ParseFrame(&x.F, raw)
 	if x.F.HasData {
@@ -300,25 +298,25 @@ func (s *Stream) frame(raw []byte) {
 	s.chat.Frame(k, parsed)
 }
 
-// chunkComes reports whether the frame under way is a chunk, at which a stream becomes
-// active.
+// chunkComes reports whether the current frame is a chunk, which makes the stream one of
+// chat completions.
 func (s *Stream) chunkComes() bool {
 	x := &s.work.chat.Object
 	return x.C.Parse(x.F.Data) && x.C.IsChunk(x.F.Data)
 }
 
-// work is what a Stream needs to handle a frame. Between two reads it is given
-// back, unless something waits in it: most of the time most streams wait for
-// their next frame, and keep nothing but what they know.
+// work is what a Stream needs to handle a frame. Between two reads the stream gives it
+// back unless something waits in it, because most streams wait for their next frame most
+// of the time.
 type work struct {
 	chat chat.Work
-	buf  []byte // room for the scanner's
+	buf  []byte // room for the scanner
 }
 
-// works are those that no stream needs.
+// works has the work that no stream needs now.
 var works = sync.Pool{New: func() any { return new(work) }}
 
-// borrow gets the stream what it needs to handle a frame.
+// borrow gets the stream its work, if it has none.
 func (s *Stream) borrow() {
 	if s.work != nil {
 		return
@@ -332,14 +330,14 @@ func (s *Stream) borrow() {
 	s.scan.TakeBuffer(&s.work.buf)
 }
 
-// giveBack gives that back if nothing waits in it for the bytes to come. So many
-// bytes have been fed; no item of a list stands for less than four of them.
+// giveBack gives the work back if nothing waits in it. fed is the number of bytes that it
+// was used for.
 func (s *Stream) giveBack(fed int) {
 	w := s.work
 	if w == nil {
 		return
 	}
-	if fed > 4*256 {
+	if fed > 4*256 { // an item of a list takes at least four bytes, and 256 items may stay
 		w.chat.Trim()
 	}
 	if w.chat.Waits() {
@@ -357,7 +355,7 @@ type steps struct {
 	notes   contract.Notes
 }
 
-// step does to the piece in what do does, and explains it.
+// step calls do, which handles the piece in, and explains what became of that.
 func (s *Stream) step(in []byte, do func()) {
 	if s.steps == nil {
 		do()
@@ -370,7 +368,7 @@ func (s *Stream) step(in []byte, do func()) {
 	s.steps.explain(Step{In: in, Out: out.Bytes[from:], Held: in != nil && out.IsHeld(), Notes: s.steps.notes.List()})
 }
 
-// note notes what is done to the piece under way.
+// note adds a note about the current piece.
 func (s *Stream) note(section, text string) {
 	if s.steps != nil {
 		s.steps.notes.Add(section, text)

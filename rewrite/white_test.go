@@ -40,7 +40,9 @@ func inside(s *Stream, names ...string) reflect.Value {
 		for v.Kind() == reflect.Pointer {
 			v = v.Elem()
 		}
-		v = v.FieldByName(name)
+		if v = v.FieldByName(name); !v.IsValid() {
+			panic("no field " + name)
+		}
 	}
 	return v
 }
@@ -60,15 +62,15 @@ func knows(s *Stream) string {
 	}
 	if s.work != nil { // something waits
 		for _, name := range []string{"pending", "lead"} {
-			fmt.Fprintf(&b, "%s: %+v\n", name, inside(s, "work", "chat", "text", name))
+			fmt.Fprintf(&b, "%s: %+v\n", name, inside(s, "work", "chat", "reading", name))
 		}
-		if v := inside(s, "work", "chat", "text", "suspicion"); v.FieldByName("of").Uint() > 0 {
+		if v := inside(s, "work", "chat", "reading", "suspicion"); v.FieldByName("kind").Uint() > 0 {
 			fmt.Fprintf(&b, "suspicion: %+v\n", v)
 		}
 		fmt.Fprintf(&b, "held: %d\n", inside(s, "work", "chat", "hold", "buf").Len())
 	}
 	known := b.String()
-	if opening := inside(s, "chat", "text", "prose", "tags", "opening"); opening.FieldByName("text").Bool() { // the indent is counted from the next line on
+	if opening := inside(s, "chat", "text", "prose", "tags", "opening"); opening.FieldByName("blocked").Bool() { // the indent is counted from the next line on
 		known = strings.Replace(known, fmt.Sprintf("%+v", opening), "in a line", 1)
 	}
 	return known

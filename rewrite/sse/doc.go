@@ -3,21 +3,20 @@
 // position, and what is not changed leaves byte for byte. It knows nothing of what the
 // events say.
 //
-//   - Scanner cuts bytes into units, wherever the reads end: the same units come of
-//     any cut of the same bytes.
-//   - Frame is an event with its fields. Of several data lines it knows which byte of
-//     the data stands where in the frame.
+//   - Scanner cuts bytes into units. The units do not depend on where the reads end.
+//   - Frame is an event with its fields. If its data has several lines, it knows where
+//     in the frame each byte of the data is.
 //   - Splice replaces ranges of a frame's data, or of its bytes, and leaves the framing
 //     as it is.
 //   - Output remembers what became of the last unit, for a byte order mark and for a
-//     CRLF that two reads have torn apart.
+//     CRLF that two reads have torn apart. Writer is an Output with the bytes that leave.
 //
 // A proxy goes through them in this order: see the example. A client needs Scanner and
 // Frame only.
 //
 // The state that lasts from read to read is that of Scanner and Output: 124 bytes, and
-// the unit under way where a read ends within one, which Scanner.MaxFrame bounds. Frame
-// and Splice may be shared by streams, for they hold nothing between frames but room,
-// which Trim bounds to 16 KiB. None of the types may be used by two goroutines at once.
-// Once there is room, nothing is allocated.
+// the unit under way if a read ends within one, which Scanner.MaxFrame bounds. Streams may
+// share a Frame and a Splice, which hold nothing between frames but room. Trim bounds that
+// to 16 KiB. No two goroutines may use a value of these types at once. Once there is
+// room, nothing is allocated.
 package sse

@@ -7,8 +7,8 @@ import (
 )
 
 // Frame is an event as it came, with its fields by position. The zero Frame is ready
-// for Parse; a Frame that is used again allocates nothing unless its data has several
-// lines. Raw, Data and Event are valid as long as what has been parsed.
+// for Parse. A Frame that is used again allocates nothing unless its data has several
+// lines. Raw, Data and Event are valid as long as the bytes that were parsed.
 type Frame struct {
 	Raw   []byte // all of it, the blank line included
 	Data  []byte // the values of the data fields, joined by LF
@@ -57,7 +57,7 @@ func (f *Frame) SetData(raw []byte, from, to int) {
 // Forget lets go of the bytes that f has been parsed from.
 func (f *Frame) Forget() { f.Raw, f.Data, f.Event = nil, nil, nil }
 
-// Trim gives large room back. f must not be used before it is parsed again.
+// Trim gives large room back. f must be parsed again before it is used.
 func (f *Frame) Trim() {
 	if cap(f.lines) > maxIdleItems {
 		f.lines = nil
@@ -123,7 +123,7 @@ func (f *Frame) field(from, end, next int) {
 // cutField returns the name and the value of the field in line.
 func cutField(line []byte) (name, value []byte) {
 	i := len("data")
-	if i >= len(line) || line[i] != ':' || string(line[:i]) != "data" { // as most do
+	if i >= len(line) || line[i] != ':' || string(line[:i]) != "data" { // most lines are data
 		if i = bytes.IndexByte(line, ':'); i < 0 {
 			return line, nil
 		}
@@ -135,7 +135,7 @@ func cutField(line []byte) (name, value []byte) {
 	return name, value
 }
 
-// addData adds a line of data, which begins at the index at of Raw.
+// addData adds a line of data that begins at Raw[at].
 func (f *Frame) addData(value []byte, at int) {
 	if len(f.lines) == 0 {
 		f.Data = value

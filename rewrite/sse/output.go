@@ -3,13 +3,13 @@ package sse
 import "bytes"
 
 // Output remembers what became of the last unit, so that what leaves keeps its
-// framing when units are forwarded, held back, dropped, or frames of the caller's
-// own stand between them. It holds no bytes. Its invariants:
+// framing when units are forwarded, held back or dropped, and when the caller writes
+// frames of its own between them. It holds no bytes. Its invariants:
 //
-//   - The byte order mark leaves in front of the first bytes, or not at all: behind
-//     others it would be part of a field's name.
+//   - The byte order mark leaves before the first bytes, or not at all. Behind others it
+//     would be part of a field's name.
 //   - An LF belongs to a CR only if it is the very next unit. It shares the fate of
-//     the unit that the CR has ended. If the caller writes a frame of its own between
+//     the unit that ended with the CR. If the caller writes a frame of its own between
 //     the two, AppendLF completes the CRLF first, and the LF is dropped when it comes.
 type Output struct {
 	mark    bool // a byte order mark waits for the first bytes
@@ -42,7 +42,7 @@ func (o *Output) Next(dst []byte, u Unit) []byte {
 }
 
 // AppendMark appends the byte order mark to dst if it waits. It is for bytes of the
-// caller's own that come first.
+// caller's own that may leave before any unit.
 func (o *Output) AppendMark(dst []byte) []byte {
 	if o.mark {
 		dst = append(dst, byteOrderMark...)
@@ -51,14 +51,13 @@ func (o *Output) AppendMark(dst []byte) []byte {
 	return dst
 }
 
-// Forward records that the unit b has left, whatever has been replaced in it.
+// Forward records that the unit b has left, with or without replacements.
 func (o *Output) Forward(b []byte) {
 	o.fate, o.torn = Forwarded, endsTorn(b)
 }
 
-// ForwardWhole is Forward for bytes that do not end with a torn CRLF, or that an LF
-// completes wherever it stands: those of a unit that was too large, and of one that
-// ends with LF.
+// ForwardWhole is Forward for a unit that cannot end with a torn CRLF, because it ends
+// with LF, or whose LF may leave wherever it comes, because the unit was too large.
 func (o *Output) ForwardWhole() { o.fate, o.torn = Forwarded, false }
 
 // Hold records that the unit is held back.
@@ -70,14 +69,14 @@ func (o *Output) Drop() { o.fate = Dropped }
 // IsHeld reports whether the last unit is held back.
 func (o *Output) IsHeld() bool { return o.fate == Held }
 
-// LF returns what is to become of a UnitLF: the same as of the unit before it.
+// LF returns what is to become of a UnitLF: the same as became of the unit before it.
 func (o *Output) LF() Fate {
 	o.torn = false
 	return o.fate
 }
 
-// AppendLF appends the LF that a frame of the caller's own must not be put in front
-// of, if there is one, to dst.
+// AppendLF appends the LF that a CR still lacks to dst, if there is one. A frame of the
+// caller's own must not come between the two.
 func (o *Output) AppendLF(dst []byte) []byte {
 	if o.torn {
 		dst = append(dst, '\n')
@@ -86,20 +85,20 @@ func (o *Output) AppendLF(dst []byte) []byte {
 	return dst
 }
 
-// Release records that bytes have left that had been held back until the input
-// ended. held are all of them as they came, out is what has left.
+// Release records that bytes have left that were held back until the input ended. held
+// is all of them as they came, out is what has left.
 func (o *Output) Release(held, out []byte) {
 	o.torn = o.torn || endsTorn(held) && bytes.HasSuffix(out, []byte("\r"))
 }
 
-// endsTorn reports whether b ends its lines with CRLF, but its last one with a CR
-// whose LF is yet to come.
+// endsTorn reports whether the lines of b end with CRLF, but the last one with a CR
+// whose LF has not come.
 func endsTorn(b []byte) bool {
 	return len(b) > 0 && b[len(b)-1] == '\r' && bytes.Contains(b, []byte("\r\n"))
 }
 
-// Writer is an Output with the bytes that leave, from when the caller sets them, so as
-// to append to what it has, until it takes them.
+// Writer is an Output with the bytes that leave. The caller sets Bytes to what the writer
+// shall append to, and gets them back with Take.
 type Writer struct {
 	Output
 	Bytes []byte

@@ -18,7 +18,7 @@ const (
 	UnitRaw
 	// UnitMark is the byte order mark that a stream may begin with.
 	UnitMark
-	// UnitLF is the LF of a CRLF whose CR has ended the unit before: a frame
+	// UnitLF is the LF of a CRLF whose CR has ended the unit before. A frame
 	// is complete at the CR, because nothing says that an LF will follow.
 	UnitLF
 )
@@ -27,15 +27,15 @@ const (
 // line ends a frame, and one leading byte order mark is ignored (WHATWG HTML,
 // section 9.2.6). Where units are cut does not depend on how the bytes came.
 //
-// For each read: Feed, Next until it returns false, Rest. What Next returns aliases
-// the bytes fed and is valid until Rest, which copies the unit under way, if there
-// is one. So a stream whose reads end with its frames is never copied.
+// For each read, call Feed, Next until it returns false, and Rest. What Next returns
+// aliases the bytes fed and is valid until Rest. Rest copies the unit under way, if there
+// is one, so that a stream whose reads end with its frames is never copied.
 type Scanner struct {
 	// MaxFrame is the size in bytes above which a frame leaves as UnitRaw, in as many
 	// parts as it comes in: at most 1 GiB. It bounds what the scanner holds.
 	MaxFrame int
-	// CommentUnits makes comment lines between frames units of their own: whoever
-	// sends them may never send a blank line.
+	// CommentUnits makes each comment line between frames a unit of its own, for streams
+	// with comments that no blank line follows.
 	CommentUnits bool
 
 	src  []byte // what is being scanned: buf, or the bytes fed
@@ -53,7 +53,7 @@ type Scanner struct {
 	comment bool // the unit that leaves raw is a comment line
 }
 
-// Feed hands p to the scanner. It is not copied before Rest.
+// Feed hands p to the scanner, which does not copy it before Rest.
 func (c *Scanner) Feed(p []byte) {
 	c.src = p
 	if len(c.buf) > 0 {
@@ -63,7 +63,7 @@ func (c *Scanner) Feed(p []byte) {
 	c.ends = noEnds
 }
 
-// Next returns the next unit, or false if it is not complete.
+// Next returns the next unit. It returns false if that is not complete.
 func (c *Scanner) Next() (Unit, []byte, bool) {
 	if c.pos == c.from {
 		c.seen = unitLines{}
@@ -117,7 +117,7 @@ func (c *Scanner) Next() (Unit, []byte, bool) {
 	return 0, nil, false
 }
 
-// end returns the unit under way as u, or raw where it is too large.
+// end returns the unit under way as u, or as UnitRaw if it is too large.
 func (c *Scanner) end(u Unit) (Unit, []byte, bool) {
 	if c.raw || c.pos-c.from > c.MaxFrame {
 		u = UnitRaw
@@ -126,13 +126,14 @@ func (c *Scanner) end(u Unit) (Unit, []byte, bool) {
 	return c.cut(u)
 }
 
+// cut returns the bytes scanned since the last unit as u.
 func (c *Scanner) cut(u Unit) (Unit, []byte, bool) {
 	b := c.src[c.from:c.pos]
 	c.from = c.pos
 	return u, b, true
 }
 
-// byteOrderMark is U+FEFF, which is ignored at the beginning of a stream.
+// byteOrderMark is U+FEFF. Clients ignore it at the beginning of a stream.
 const byteOrderMark = "\xef\xbb\xbf"
 
 // mark returns the byte order mark that the stream begins with. begun stays
@@ -150,20 +151,20 @@ func (c *Scanner) mark() (Unit, []byte, bool) {
 }
 
 // Between reports whether the scanner stands between two units, so that Skip may
-// take the next one. It, Ahead, Skip and Rest must inline: callers ask them of each
-// frame that they recognize without scanning it.
+// take the next one. Between, Ahead, Skip and Rest must inline, because callers use them
+// for each frame that they recognize without scanning it.
 func (c *Scanner) Between() bool { return c.from == c.pos && !c.afterCR && !c.raw && !c.inFrame }
 
-// Ahead returns what has been fed and no unit has taken.
+// Ahead returns what has been fed and is in no unit yet.
 func (c *Scanner) Ahead() []byte { return c.src[c.from:] }
 
-// Skip takes the next n bytes, which are a unit. The scanner must be Between.
+// Skip takes the next n bytes as a unit. The scanner must be between two units.
 func (c *Scanner) Skip(n int) {
 	c.from += n
 	c.pos, c.line = c.from, c.from
 }
 
-// Rest keeps what no unit has taken for the next Feed.
+// Rest keeps what is in no unit yet for the next Feed.
 func (c *Scanner) Rest() {
 	left := c.src[c.from:]
 	switch {
@@ -172,7 +173,7 @@ func (c *Scanner) Rest() {
 		if cap(c.buf) > maxIdleBuffer {
 			c.buf = nil
 		}
-	case c.from == 0 && len(c.buf) > 0: // it is there already: TestFrameInSmallReadsCostsLinearTime
+	case c.from == 0 && len(c.buf) > 0: // buf has it already: TestFrameInSmallReadsCostsLinearTime
 	default:
 		c.buf = append(c.buf[:0], left...)
 	}
@@ -182,23 +183,23 @@ func (c *Scanner) Rest() {
 	c.src = nil
 }
 
-// Fed returns how many bytes have been handed to the scanner that may be in a unit,
-// between Feed and Rest.
+// Fed returns the length of what is being scanned: the last Feed and what Rest had kept
+// before it. It is 0 outside of Feed and Rest.
 func (c *Scanner) Fed() int { return len(c.src) }
 
 // Raw reports whether part of the unit under way has left as UnitRaw.
 func (c *Scanner) Raw() bool { return c.raw }
 
-// Tail returns the bytes of the unit under way, behind Rest. If part of it has left
+// Tail returns the bytes of the unit under way, after Rest. If part of it has left
 // raw, there are none.
 func (c *Scanner) Tail() []byte { return c.buf }
 
-// ParseFrame is f.Parse(b), where b is the UnitFrame that Next has returned last. It
-// looks for no line end that the scanner has seen.
+// ParseFrame is f.Parse(b) for the UnitFrame b that Next returned last. It does not look
+// again for the line ends that the scanner has seen.
 func (c *Scanner) ParseFrame(f *Frame, b []byte) { f.parseLines(b, c.seen) }
 
-// End says that nothing more will be fed, and returns Tail. What is parsed then is
-// no unit of the scanner's.
+// End says that nothing more will be fed, and returns Tail. A frame that the caller makes
+// of it is no longer a unit of the scanner.
 func (c *Scanner) End() []byte {
 	c.seen = unitLines{}
 	return c.buf
@@ -227,8 +228,7 @@ const (
 	maxIdleItems = 256
 )
 
-// unitLines is what the scanner has seen of the lines of a unit, so that they need not
-// be looked for again.
+// unitLines is what the scanner has seen of the lines of a unit, for ParseFrame.
 type unitLines struct {
 	first int32 // where the first ends
 	n     uint8 // how many there are but for the blank one, at most 3
@@ -242,7 +242,7 @@ func (l *unitLines) add(end int, empty, cr bool) {
 		return
 	}
 	if l.n == 0 {
-		l.first = int32(end) // of a larger frame nobody asks: MaxFrame is at most 1 GiB
+		l.first = int32(end) // used only up to MaxFrame, which is at most 1 GiB
 	}
 	l.n = min(l.n+1, 3)
 }
@@ -250,16 +250,16 @@ func (l *unitLines) add(end int, empty, cr bool) {
 // lineEnds finds the ends of lines in some bytes. It looks at each byte once for
 // either character, however the two are mixed.
 type lineEnds struct {
-	lf, cr int // the next of each, the length of the bytes when there is none
+	lf, cr int // the next of each, or the length of the bytes
 }
 
 // noEnds are those of bytes that have not been looked at.
 var noEnds = lineEnds{-1, -1}
 
-// from returns the index of the first CR or LF in b from i on, len(b) when there
-// is none. i must not become smaller from call to call.
+// from returns the index of the first CR or LF in b from i on, or len(b). i must not
+// become smaller from call to call.
 func (l *lineEnds) from(b []byte, i int) int {
-	if i < len(b) && b[i] == '\n' { // of each frame the last
+	if i < len(b) && b[i] == '\n' { // as for the last line of each frame
 		return i
 	}
 	if l.lf < i {
@@ -271,6 +271,7 @@ func (l *lineEnds) from(b []byte, i int) int {
 	return min(l.lf, l.cr)
 }
 
+// indexFrom returns the index of the first c in b from i on, or len(b).
 func indexFrom(b []byte, i int, c byte) int {
 	if n := bytes.IndexByte(b[i:], c); n >= 0 {
 		return i + n

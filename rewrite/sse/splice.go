@@ -4,7 +4,7 @@ import "slices"
 
 // Splice is a list of replacements in a frame. All other bytes keep their place, so
 // that framing, the order of fields and their white space stay as they came. The
-// zero Splice is empty. It holds on to the replacements until Reset.
+// zero Splice is empty. It refers to the replacing bytes until Reset.
 type Splice struct {
 	edits []edit // in order, and none overlaps another
 }
@@ -15,14 +15,14 @@ type edit struct {
 	with     []byte
 }
 
-// Replace replaces data[from:to] of the frame f, where with has no line end. If that
-// range spans several data lines, each loses its part of it and stays: what stands
-// between them is not data. Of very many, adjacent ones go as a whole, because an
-// edit of each would take more memory than the frame.
+// Replace replaces data[from:to] of the frame f. with has no line end. If that
+// range spans several data lines, each loses its part of it but stays, because the bytes
+// between them are not data. If there are very many, adjacent lines go as a whole,
+// because an edit of each would take more memory than the frame.
 //
-// Of replacements at the same place the first given comes first.
+// Replacements at the same place leave in the order in which they were given.
 func (s *Splice) Replace(f *Frame, from, to int, with []byte) {
-	if len(f.lines) == 1 { // as of almost all
+	if len(f.lines) == 1 { // as almost always
 		at := int(f.lines[0].raw)
 		s.ReplaceRaw(f, at+from, at+to, with)
 		return
@@ -46,7 +46,7 @@ func (s *Splice) Replace(f *Frame, from, to int, with []byte) {
 }
 
 // ReplaceRaw replaces Raw[from:to] of the frame f. It returns the index of the
-// replacement among those that there are.
+// replacement in the list.
 func (s *Splice) ReplaceRaw(f *Frame, from, to int, with []byte) int {
 	i := len(s.edits)
 	if i == maxIdleItems { // there will be many: room for all of them, once
@@ -65,8 +65,8 @@ func (s *Splice) ReplaceRaw(f *Frame, from, to int, with []byte) int {
 	return i
 }
 
-// minEdited is how many bytes of a frame a replacement stands for where there are
-// many of them. It only decides how much room is made for them.
+// minEdited is the number of bytes of a frame for each replacement if there are many of
+// them. It only decides how much room Splice makes for them.
 const minEdited = 11
 
 // Append appends the bytes of the frame f with the replacements to dst.
@@ -90,8 +90,8 @@ func (s *Splice) Size(f *Frame) int {
 	return n
 }
 
-// Moved returns the index in what Append appends of the byte i of f's data, behind
-// what is inserted in front of it.
+// Moved returns where the byte i of f's data is in what Append appends: behind what is
+// inserted in front of it.
 func (s *Splice) Moved(f *Frame, i int) int {
 	at := f.At(i)
 	to := at
@@ -103,7 +103,8 @@ func (s *Splice) Moved(f *Frame, i int) int {
 	return to
 }
 
-// MovedBefore is Moved, but in front of what is inserted or replaced there.
+// MovedBefore is Moved, but returns the index in front of what is inserted or replaced
+// there.
 func (s *Splice) MovedBefore(f *Frame, i int) int {
 	at := f.At(i)
 	to := at

@@ -8,28 +8,27 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// largeFrame is a frame of another stream that passes unexamined. Its beginning
-// usually says what it is: the last event repeats the whole answer, and must
-// not be missed for that.
+// largeFrame is what the beginning of a frame says that passes unexamined. The last event
+// repeats the whole answer and may be that large, but must not be missed.
 type largeFrame struct {
 	open    bool // it has begun and not ended
 	comment bool // it is a comment line
 	kind    kind
-	name    []byte // of its event; nil if its beginning does not say
-	named   bool
+	name    []byte // the name of its event, nil if the beginning does not say
+	named   bool   // it has an event line
 
-	tool, message []byte // of a session's event, JSON strings
+	tool, message []byte // the tool's name and the message's id in a session, JSON strings
 }
 
-// maxLook is how many bytes of a large frame are looked at, at most.
+// maxLook is the number of bytes that lookAt reads of a large frame at most.
 const maxLook = 512
 
-// Raw learns from bytes of a frame that passes unexamined, for it is larger than max.
-// last says that it ends with them. It reports whether they are to be dropped: they come
-// behind a failed event of ours.
+// Raw learns from bytes of a frame that passes unexamined because it is larger than max.
+// last says that the frame ends with them. Raw reports whether the bytes are to be
+// dropped, because they come behind the sidecar's own last event.
 func (s *Stream) Raw(b []byte, last bool, max int) (drop bool) {
 	if s.ended {
-		return s.failed
+		return s.failedByUs
 	}
 	if !s.large.open {
 		s.large = s.lookAt(b, max)
@@ -40,7 +39,7 @@ func (s *Stream) Raw(b []byte, last bool, max int) (drop bool) {
 	return false
 }
 
-// largeEnds learns from a frame that has passed unexamined.
+// largeEnds learns from a frame that has passed unexamined to its end.
 func (s *Stream) largeEnds() {
 	if s.kind == kindUnknown {
 		s.kind = s.large.kind
@@ -49,15 +48,15 @@ func (s *Stream) largeEnds() {
 	case s.kind == kindUnknown:
 	case s.kind == kindSession:
 		if s.large.name != nil {
-			s.session.noteLarge(&s.large)
+			s.session.recordLarge(&s.large)
 			s.ends(s.large.name)
 		}
 	case s.large.name == nil:
 		s.responses.next++
-		s.doubt = true
+		s.mayHaveEnded = true
 	case s.large.kind == s.kind:
 		s.responses.next++
-		s.doubt = false
+		s.mayHaveEnded = false
 		if s.kind == kindResponses {
 			s.responses.named = s.large.named
 		}
@@ -65,8 +64,8 @@ func (s *Stream) largeEnds() {
 	}
 }
 
-// lookAt reads the beginning of a frame that is larger than max_frame. How much
-// of it is looked at does not depend on how much of it has come.
+// lookAt reads the beginning of a frame that is larger than max. How much it reads does
+// not depend on how much has come, so that any cut of the input has the same result.
 func (s *Stream) lookAt(b []byte, max int) largeFrame {
 	l := largeFrame{comment: b[0] == ':'}
 	if l.comment {

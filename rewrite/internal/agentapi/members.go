@@ -6,22 +6,22 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
-// members are those of a frame's data that tell of the other streams, by
-// position. Of members that stand there twice the last counts.
+// members are the members of a frame's data that the other streams have, by position. If
+// a member is there twice, the last one counts.
 type members struct {
 	typ, event         jsonspan.Span
 	sequence, response jsonspan.Span
 	runID, timestamp   jsonspan.Span
 	err, message       jsonspan.Span
 
-	sessionID, seq, ts  jsonspan.Span // of a session's event
+	sessionID, seq, ts  jsonspan.Span // in events of a session
 	messageID, toolName jsonspan.Span
 
-	twins bool // an error may stand in it that is not err
+	moreErrors bool // there may be an error that is not err
 }
 
-// parse finds the members of the object in data. It returns false if data is no
-// object, or one that does not end: its first members are found even then.
+// parse finds the members of the object in data. It returns false if data is not an
+// object, or if the object does not end. It finds the first members even then.
 func (m *members) parse(data []byte) bool {
 	*m = members{}
 	r := jsonspan.Reader{Data: data, Pos: jsonspan.SkipSpace(data, 0)}
@@ -34,13 +34,14 @@ func (m *members) parse(data []byte) bool {
 			return r.Closed()
 		}
 		if value := r.Skip(); value.Ok() {
-			m.twins = m.twins || bytes.IndexByte(name.Of(data), '\\') >= 0
-			m.take(string(name.Of(data)), value)
+			m.moreErrors = m.moreErrors || bytes.IndexByte(name.Of(data), '\\') >= 0
+			m.set(string(name.Of(data)), value)
 		}
 	}
 }
 
-func (m *members) take(name string, value jsonspan.Span) {
+// set sets the member with the name.
+func (m *members) set(name string, value jsonspan.Span) {
 	switch name {
 	case "type":
 		m.typ = value
@@ -55,10 +56,10 @@ func (m *members) take(name string, value jsonspan.Span) {
 	case "timestamp":
 		m.timestamp = value
 	case "error":
-		m.twins = m.twins || m.err.Ok()
+		m.moreErrors = m.moreErrors || m.err.Ok()
 		m.err = value
 	case "hermes":
-		m.twins = true
+		m.moreErrors = true
 	case "message":
 		m.message = value
 	case "session_id":

@@ -11,24 +11,25 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// responses is what is remembered of a stream of /v1/responses.
+// responses is what a stream of /v1/responses has said.
 type responses struct {
-	id, created, model []byte // of the response, as values in JSON
-	object             []byte // the response, while it is not too large
-	next               int64  // the sequence number behind those that have come
+	id, created, model []byte // values of the response, as JSON
+	object             []byte // the response, unless it is too large
+	next               int64  // the next sequence number
 	counted            bool   // upstream numbers its events
-	named              bool   // upstream's events have an event line
+	named              bool   // upstream's last event had an event line
 }
 
-// MaxResponse is the length in bytes up to which the response that upstream has
-// begun with is remembered. It repeats the request's instructions and tools.
+// MaxResponse is the length in bytes up to which a response is remembered. It repeats the
+// instructions and the tools of the request.
 const MaxResponse = 64 << 10
 
-// responsePrefix is what the types of all events of a response begin with.
+// responsePrefix begins the type of every event of a response.
 const responsePrefix = "response."
 
-// responseEvent returns the type of the frame's event, nil when it is none of a
-// response: its type agrees with its name, and it has the response or a number.
+// responseEvent returns the type of the frame's event, or nil if the event is not one of
+// a response. In such an event the type agrees with the name, if there is one, and there
+// is a response or a sequence number.
 func (m *members) responseEvent(f *sse.Frame) []byte {
 	if !m.typ.IsString(f.Data) {
 		return nil
@@ -48,8 +49,8 @@ func (m *members) numbered(data []byte) bool {
 	return m.sequence.Ok() && jsonspan.IsDigit(data[m.sequence.From])
 }
 
-// note remembers what an event says.
-func (r *responses) note(f *sse.Frame, m *members) {
+// record remembers what an event says.
+func (r *responses) record(f *sse.Frame, m *members) {
 	r.named = chunk.IsNamed(f)
 	r.count(f.Data, m)
 	if !m.response.IsObject(f.Data) {
@@ -71,7 +72,7 @@ func (r *responses) note(f *sse.Frame, m *members) {
 	}
 }
 
-// count remembers the number of an event.
+// count remembers the sequence number of an event.
 func (r *responses) count(data []byte, m *members) {
 	if !m.numbered(data) {
 		return
@@ -81,8 +82,8 @@ func (r *responses) count(data []byte, m *members) {
 	}
 }
 
-// appendFailed appends response.failed, in the form that the API's reference
-// gives it: response, with status and error, and the next sequence number.
+// appendFailed appends response.failed in the form of the API's reference: the response
+// with status and error, and the next sequence number.
 func (r *responses) appendFailed(dst, message []byte, own *identity) []byte {
 	if r.named {
 		dst = append(dst, "event: response.failed\n"...)
@@ -96,21 +97,21 @@ func (r *responses) appendFailed(dst, message []byte, own *identity) []byte {
 	return append(dst, "}\n\n"...)
 }
 
-// failed returns the response as it is when it has failed: upstream's with its
-// status and error, or the least that clients expect.
+// failed returns the failed response: upstream's with another status and an error, or the
+// least that clients expect.
 func (r *responses) failed(message []byte, own *identity) []byte {
 	object := r.object
 	if object == nil {
 		object = r.least(own)
 	}
 	object = withMember(redact.Value(object), "status", `"failed"`)
-	// The API's error has these two members, and this code for what is not the
-	// client's fault. Strict clients know no other codes.
+	// An error of the API has these two members. Strict clients accept no other code for
+	// what is not the client's fault.
 	object = withMember(object, "error", `{"code":"server_error","message":`+string(message)+`}`)
 	return jsonspan.OneLine(object)
 }
 
-// least returns a response of which upstream has shown at most the beginning.
+// least returns a response without output, with the values that upstream has sent.
 func (r *responses) least(own *identity) []byte {
 	id := r.id
 	if id == nil {
@@ -135,8 +136,8 @@ func (r *responses) least(own *identity) []byte {
 	return b.Bytes()
 }
 
-// withMember returns a copy of the object with the value of one member replaced
-// or, where there is none, added behind the last. All else keeps its bytes.
+// withMember returns a copy of the object in which the member with the name has the
+// value. A member that is not there is added behind the last. All other bytes stay.
 func withMember(object []byte, name, value string) []byte {
 	v := jsonspan.MemberOf(object, jsonspan.Span{From: 0, To: len(object)}, name)
 	if !v.Ok() {

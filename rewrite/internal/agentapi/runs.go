@@ -8,17 +8,17 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// runs is what is remembered of a stream of /v1/runs/{id}/events.
+// runs is what a stream of /v1/runs/{id}/events has said.
 type runs struct {
-	id        []byte // the run's, a JSON string
-	timestamp []byte // that of the last event, a JSON number; nil when it had none
+	id        []byte // the id of the run, a JSON string
+	timestamp []byte // the timestamp of the last event, a JSON number; empty if it had none
 }
 
-// runEvents are what the names of a run's events begin with. Others send run_id
-// and event as well, with names such as on_chain_start or RunContent.
+// runEvents are the beginnings of the names of a run's events. Other servers send run_id
+// and event, too, but with names such as on_chain_start or RunContent.
 var runEvents = [...]string{"run.", "message.", "tool.", "reasoning.", "approval.", "subagent."}
 
-// runEvent returns the name of the frame's event, nil when it is none of a run.
+// runEvent returns the name of the frame's event, or nil if the event is not one of a run.
 func (m *members) runEvent(f *sse.Frame) []byte {
 	if chunk.IsNamed(f) || !m.runID.IsString(f.Data) || !m.event.IsString(f.Data) {
 		return nil
@@ -32,8 +32,8 @@ func (m *members) runEvent(f *sse.Frame) []byte {
 	return nil
 }
 
-// note remembers what an event says.
-func (r *runs) note(f *sse.Frame, m *members) {
+// record remembers what an event says.
+func (r *runs) record(f *sse.Frame, m *members) {
 	remember(&r.id, m.runID.Of(f.Data))
 	if !m.timestamp.Ok() || !jsonspan.IsDigit(f.Data[m.timestamp.From]) {
 		r.timestamp = r.timestamp[:0]
@@ -45,7 +45,7 @@ func (r *runs) note(f *sse.Frame, m *members) {
 // appendFailed appends run.failed, as Hermes writes it.
 func (r *runs) appendFailed(dst, message []byte) []byte {
 	dst = append(dst, `data: {"event": "run.failed", "run_id": `...)
-	if len(r.id) == 0 { // it was too long to remember
+	if len(r.id) == 0 { // it is too long to remember
 		dst = append(dst, `""`...)
 	}
 	dst = append(dst, r.id...)

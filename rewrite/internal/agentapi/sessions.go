@@ -11,22 +11,22 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// session is what is remembered of a stream of /api/sessions/{id}/chat/stream.
+// session is what a stream of /api/sessions/{id}/chat/stream has said.
 type session struct {
-	id, run []byte // the session's and the run's, as JSON strings
-	ts      []byte // that of the last event, a JSON number; nil when none had one
-	last    int64  // the number of the last event
-	failed  bool   // an error event has come
+	id, run  []byte // the ids of the session and of the run, as JSON strings
+	ts       []byte // the last ts of an event, a JSON number; nil if none had one
+	last     int64  // the number of the last event
+	hasError bool   // an error event has come
 
 	open  []sessionTool // the tools that have started and not ended, in order
-	bytes int           // their names and messages
+	bytes int           // the bytes of open
 }
 
-// sessionTool is a tool by its name, which is all that its end will say of it, and the
-// message that it belongs to: JSON strings, the latter may be nil.
+// sessionTool is a tool by its name, because the event of its end has no id, and the id
+// of the message that it belongs to. Both are JSON strings. The message may be nil.
 type sessionTool struct{ name, message []byte }
 
-// sessionEvent returns the name of the frame's event, nil when it is none of a session.
+// sessionEvent returns the kind and the name of the frame's event, or nil if it has no name.
 func sessionEvent(f *sse.Frame) (kind, []byte) {
 	if !chunk.IsNamed(f) {
 		return kindUnknown, nil
@@ -34,8 +34,8 @@ func sessionEvent(f *sse.Frame) (kind, []byte) {
 	return kindSession, f.Event
 }
 
-// note remembers what an event says.
-func (e *session) note(f *sse.Frame, m *members) {
+// record remembers what an event says.
+func (e *session) record(f *sse.Frame, m *members) {
 	if m.sessionID.IsString(f.Data) {
 		remember(&e.id, m.sessionID.Of(f.Data))
 	}
@@ -48,30 +48,30 @@ func (e *session) note(f *sse.Frame, m *members) {
 	if n := jsonspan.SmallInt(m.seq.Of(f.Data)); n >= 0 {
 		e.last = n
 	}
-	e.tell(f.Event, jsonspan.StringAt(f.Data, m.toolName), jsonspan.StringAt(f.Data, m.messageID))
+	e.recordEvent(f.Event, jsonspan.StringAt(f.Data, m.toolName), jsonspan.StringAt(f.Data, m.messageID))
 }
 
-// noteLarge remembers what the beginning of an event says that passed unexamined. Its
-// number, which stands at the end, is taken to be the next.
-func (e *session) noteLarge(l *largeFrame) {
+// recordLarge remembers what the beginning of a large event says. The number of such an
+// event is at its end; recordLarge assumes the next one.
+func (e *session) recordLarge(l *largeFrame) {
 	e.last++
-	e.tell(l.name, l.tool, l.message)
+	e.recordEvent(l.name, l.tool, l.message)
 }
 
-// tell notes what an event of the name says of a tool, or of a failure.
-func (e *session) tell(event, tool, message []byte) {
+// recordEvent remembers what an event with the name says of a tool, or of a failure.
+func (e *session) recordEvent(event, tool, message []byte) {
 	switch string(event) {
 	case "tool.started":
 		e.start(tool, message)
 	case "tool.completed", "tool.failed":
 		e.end(tool)
 	case "error":
-		e.failed = true
+		e.hasError = true
 	}
 }
 
-// start notes that a tool has started. Beyond the bounds of a chat's open tools the
-// one that started first is forgotten.
+// start remembers that a tool has started. Beyond contract.MaxOpenTools and MaxOpenBytes
+// it forgets the tool that started first.
 func (e *session) start(name, message []byte) {
 	size := len(name) + len(message)
 	if name == nil || size > contract.MaxOpenBytes || !jsonspan.Valid(name) || message != nil && !jsonspan.Valid(message) {
@@ -89,7 +89,7 @@ func (e *session) start(name, message []byte) {
 	e.bytes += size
 }
 
-// end notes that a tool with the name has ended: of several the first.
+// end forgets the first open tool with the name, which has ended.
 func (e *session) end(name []byte) {
 	i := slices.IndexFunc(e.open, func(t sessionTool) bool { return bytes.Equal(t.name, name) })
 	if i >= 0 {
@@ -97,12 +97,13 @@ func (e *session) end(name []byte) {
 	}
 }
 
+// forget removes the open tool i.
 func (e *session) forget(i int) {
 	e.bytes -= len(e.open[i].name) + len(e.open[i].message)
 	e.open = slices.Delete(e.open, i, i+1)
 }
 
-// appendFailed appends what a stream lacks that has been cut, as Hermes writes it: the
+// appendFailed appends what a stream that was cut lacks, as Hermes writes it: the
 // ends of open tools, an error unless one has come, and done.
 func (e *session) appendFailed(dst, message []byte, created int64) []byte {
 	for _, t := range e.open {
@@ -113,7 +114,7 @@ func (e *session) appendFailed(dst, message []byte, created int64) []byte {
 		dst = append(append(dst, `"tool_name": `...), t.name...)
 		dst = e.appendTail(append(dst, `, "preview": null, "args": null, `...), created)
 	}
-	if !e.failed {
+	if !e.hasError {
 		dst = append(dst, "event: error\ndata: {\"message\": "...)
 		dst = e.appendTail(append(append(dst, message...), ", "...), created)
 	}
@@ -122,7 +123,7 @@ func (e *session) appendFailed(dst, message []byte, created int64) []byte {
 }
 
 // appendTail appends the members that all events end with, and the end of the frame.
-// What upstream has not said is left out, but for the time.
+// It leaves out ids that upstream has not sent. created stands in for the time.
 func (e *session) appendTail(dst []byte, created int64) []byte {
 	if len(e.id) > 0 {
 		dst = append(append(append(dst, `"session_id": `...), e.id...), ", "...)

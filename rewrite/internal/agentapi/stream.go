@@ -10,29 +10,25 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// kind is what a stream is that is not one of chat completions.
+// kind is the kind of a stream that is not one of chat completions.
 type kind uint8
 
 const (
-	// kindUnknown is a stream that passes as it is.
-	kindUnknown kind = iota
-	// kindResponses is one of /v1/responses.
-	kindResponses
-	// kindRuns is one of /v1/runs/{id}/events.
-	kindRuns
-	// kindSession is one of /api/sessions/{id}/chat/stream.
-	kindSession
+	kindUnknown   kind = iota // passes as it is
+	kindResponses             // /v1/responses
+	kindRuns                  // /v1/runs/{id}/events
+	kindSession               // /api/sessions/{id}/chat/stream
 )
 
-// Stream is what is known of a stream that is not one of chat completions.
+// Stream is a stream that is not, or not yet, one of chat completions.
 type Stream struct {
-	kind   kind
-	run    bool   // the request's path is that of a run's events
-	errors bool   // the request's path says that errors are looked at
-	ended  bool   // the event that ends it has left, upstream's or ours
-	failed bool   // it was ours
-	doubt  bool   // the last frame passed unexamined, and may have been that event
-	code   string // of the error that it ended with
+	kind         kind
+	run          bool   // the request's path is that of a run's events
+	errors       bool   // the request's path says that errors are looked at
+	ended        bool   // the event that ends it has left, upstream's or ours
+	failedByUs   bool   // it was ours
+	mayHaveEnded bool   // the last frame passed unexamined, and may have been that event
+	code         string // of the error that it ended with
 
 	message []byte // the message, a JSON string, of an error event of upstream's
 	own     identity
@@ -44,12 +40,13 @@ type Stream struct {
 	large     largeFrame
 }
 
-// identity is what an event of ours says that upstream has not said.
+// identity is what an event of ours says if upstream has not said it.
 type identity struct {
-	newID   func() string // nil for ""
+	newID   func() string // may be nil
 	created int64
 }
 
+// id returns the id, which is empty without newID.
 func (i *identity) id() string {
 	if i.newID == nil {
 		return ""
@@ -71,23 +68,24 @@ func New(p *contract.Params, notes *contract.Notes) *Stream {
 	return s
 }
 
-// Known reports whether it is known what the stream is, so that its end is seen to.
+// Known reports whether the kind of the stream is known, so that it gets the end that it
+// lacks.
 func (s *Stream) Known() bool { return s.kind != kindUnknown }
 
 // Ended reports whether the event that ends the stream has left.
 func (s *Stream) Ended() bool { return s.ended }
 
-// Open reports whether it is known what the stream is, and the event that ends it has
+// Open reports whether the kind of the stream is known and the event that ends it has
 // not left.
 func (s *Stream) Open() bool { return s.Known() && !s.ended }
 
-// Cut reports whether the stream is cut, now that upstream has ended for the cause.
+// Cut reports whether the stream was cut if upstream has ended for the cause.
 func (s *Stream) Cut(cause contract.Cause) bool {
-	return s.Open() && !(s.doubt && cause == contract.CauseEOF)
+	return s.Open() && !(s.mayHaveEnded && cause == contract.CauseEOF)
 }
 
-// Summary returns the id of the response, the run or the session's run, the model, and
-// the code of the error that the stream ended with, "" for none.
+// Summary returns the id of the response, of the run or of the session's run, the model,
+// and the code of the error that the stream ended with. Each may be empty.
 func (s *Stream) Summary() (id, model, code string) {
 	switch s.kind {
 	case kindRuns:
@@ -98,16 +96,17 @@ func (s *Stream) Summary() (id, model, code string) {
 	return jsonspan.Unquote(string(s.responses.id)), jsonspan.Unquote(string(s.responses.model)), s.code
 }
 
-// Begins records that a frame has begun, in tail, behind one that passed unexamined, if
-// it has: that was not the last event.
+// Begins records that upstream has ended within a frame whose bytes are tail, unless tail
+// is only a comment or blank. Then a frame that passed unexamined before was not the last
+// event.
 func (s *Stream) Begins(tail []byte) {
 	if len(tail) > 0 && tail[0] != ':' && tail[0] != '\n' && tail[0] != '\r' {
-		s.doubt = false
+		s.mayHaveEnded = false
 	}
 }
 
-// Comes reports whether the frame f, which lacks its blank line, belongs to the stream,
-// and its end has not come.
+// Comes reports whether the frame f, which lacks only its blank line, is an event of the
+// stream before its end.
 func (s *Stream) Comes(f *sse.Frame) bool {
 	var m members
 	if s.Known() || !m.parse(f.Data) {
@@ -117,17 +116,17 @@ func (s *Stream) Comes(f *sse.Frame) bool {
 	return k != kindUnknown
 }
 
-// Frame handles the frame f, and writes it to out with edits.
+// Frame handles the frame f, and writes it to out with the edits that it adds to edits.
 func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 	var m members
 	switch {
-	case s.failed:
-		out.Drop() // nothing that upstream sends takes an error back
+	case s.failedByUs:
+		out.Drop() // nothing may follow the failure that we have written
 		return
 	case !f.HasData:
 	case chunk.IsDone(f.Data):
-		if s.Open() && !s.doubt {
-			s.fail(out, contract.CodeIncomplete)
+		if s.Open() && !s.mayHaveEnded {
+			s.writeFailed(out, contract.CodeIncomplete)
 		}
 	case m.parse(f.Data):
 		if !s.ended {
@@ -147,21 +146,21 @@ func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 	out.Frame(f, edits)
 }
 
-// Finish ends the stream, which upstream has ended for the cause. The last frame has got
-// added bytes at its end: a stream that upstream has ended as it is, complete, does not
-// keep them.
+// Finish ends the stream after upstream has ended for the cause. added is the number of
+// bytes that completed the last frame. If the stream is complete they are taken back, so
+// that it leaves as it came.
 func (s *Stream) Finish(out *sse.Writer, cause contract.Cause, added int) {
 	switch {
 	case s.Cut(cause):
-		s.fail(out, cause.Code())
-	case s.ended && !s.failed && cause == contract.CauseEOF:
+		s.writeFailed(out, cause.Code())
+	case s.ended && !s.failedByUs && cause == contract.CauseEOF:
 		out.Bytes = out.Bytes[:len(out.Bytes)-added]
 	}
 }
 
-// kindOf returns the kind of stream that the frame belongs to for certain, and
-// the name of its event. Streams of runs are known by their path: what they send
-// is too common.
+// kindOf returns the kind of stream that the frame certainly belongs to, and the name of
+// its event. Only the path says that a stream has the events of a run, because other
+// servers send similar ones.
 func (s *Stream) kindOf(m *members, f *sse.Frame) (kind, []byte) {
 	if s.kind == kindSession {
 		return sessionEvent(f)
@@ -187,22 +186,22 @@ func (s *Stream) event(f *sse.Frame, m *members) {
 	case s.kind == kindUnknown:
 		return
 	case k == kindUnknown:
-		s.noteError(f, m)
+		s.recordError(f, m)
 	case k == s.kind:
-		s.doubt = false
+		s.mayHaveEnded = false
 		switch k {
 		case kindResponses:
-			s.responses.note(f, m)
+			s.responses.record(f, m)
 		case kindRuns:
-			s.runs.note(f, m)
+			s.runs.record(f, m)
 		case kindSession:
-			s.session.note(f, m)
+			s.session.record(f, m)
 		}
 		s.ends(name)
 	}
 }
 
-// ends records that the event with the name ends the stream, if it does.
+// ends records that the stream has ended, if the event with the name ends it.
 func (s *Stream) ends(name []byte) {
 	if s.kind == kindSession {
 		switch string(name) {
@@ -224,13 +223,13 @@ func (s *Stream) ends(name []byte) {
 	s.ended, s.responses.object = true, nil
 }
 
-// fail writes the event that says that the stream has failed.
-func (s *Stream) fail(out *sse.Writer, code string) {
+// writeFailed writes the event that says that the stream has failed.
+func (s *Stream) writeFailed(out *sse.Writer, code string) {
 	message := jsonspan.Quote(contract.Message(code))
 	if s.message != nil {
 		message, code = s.message, contract.CodeAgentError
 	}
-	if s.session.failed { // it has said why
+	if s.session.hasError { // upstream has said why
 		code = contract.CodeAgentError
 	}
 	out.BeginOwn()
@@ -246,12 +245,11 @@ func (s *Stream) fail(out *sse.Writer, code string) {
 	out.Bytes = append(out.Bytes[:from], redactFailed(out.Bytes[from:])...)
 	s.notes.Add(contract.SectionOther, "cut before its last event: gets one that says so")
 	s.code = code
-	s.ended, s.failed, s.responses.object = true, true, nil
+	s.ended, s.failedByUs, s.responses.object = true, true, nil
 }
 
-// noteError remembers the message of an error event: what ends the stream in
-// upstream's stead says the same.
-func (s *Stream) noteError(f *sse.Frame, m *members) {
+// recordError remembers the message of an error event, which writeFailed repeats.
+func (s *Stream) recordError(f *sse.Frame, m *members) {
 	data := f.Data
 	named := chunk.IsNamed(f)
 	isError := m.typ.Is(data, `"error"`) || string(f.Event) == "error"
@@ -269,7 +267,7 @@ func (s *Stream) noteError(f *sse.Frame, m *members) {
 	}
 }
 
-// redact adds to edits what takes secrets out of what the frame f with the members m says
+// redact adds the edits that take secrets out of what the frame f with the members m says
 // of a failure or of the agent's state.
 func (s *Stream) redact(f *sse.Frame, edits *sse.Splice, m *members) {
 	data := f.Data
@@ -285,14 +283,13 @@ func (s *Stream) redact(f *sse.Frame, edits *sse.Splice, m *members) {
 		chunk.RedactValue(f, edits, s.notes, jsonspan.MemberOf(data, m.response, "error"))
 		chunk.RedactValue(f, edits, s.notes, jsonspan.MemberOf(data, m.response, "incomplete_details"))
 	}
-	if m.twins {
+	if m.moreErrors {
 		chunk.RedactErrors(f, edits, s.notes, m.err)
 	}
 }
 
-// redactFailed returns the events in b, of which those that say that something has
-// failed have no secrets: what they repeat of upstream's is looked at as upstream's
-// own would be.
+// redactFailed returns our events in b without secrets, except in those that do not speak
+// of a failure: what they repeat is redacted as in upstream's own events.
 func redactFailed(b []byte) []byte {
 	if !redact.MayHold(b) {
 		return b
@@ -307,8 +304,8 @@ func redactFailed(b []byte) []byte {
 	return out
 }
 
-// remember keeps the JSON value v where it is well formed and not too long. It
-// allocates only when v differs from what is kept.
+// remember sets *dst to a copy of the JSON value v if that is well formed and not too
+// long. It allocates only if v differs from *dst.
 func remember(dst *[]byte, v []byte) {
 	if len(v) == 0 || len(v) > chunk.MaxEnvelope || bytes.Equal(*dst, v) || !jsonspan.Valid(v) {
 		return

@@ -3,21 +3,33 @@
 // crash into an error finish (wire contract, sections 1 to 4).
 //
 //	stream.go    Stream: unit by unit
+//	template.go  frames that differ from the one before in nothing but their text
 //	handler.go   where a frame goes, and chunks
-//	work.go      Work: what a frame needs, and what waits
+//	upstream.go  upstream's tool events and other named events
 //	text.go      the content of a chunk: read, held, applied
 //	hold.go      frames that wait for the end of a line
 //	tools.go     open tools, their starts and ends
 //	toolevent.go the forms of a tool event
-//	upstream.go  tool events of upstream's, and other named events
 //	finish.go    finish chunks, errors and error finishes
-//	verdict.go   is this stop a crash?
-//	template.go  frames that are as the one before but for their text
-//	writer.go    what leaves
+//	verdict.go   whether a stop is false
+//	writer.go    what leaves, and chunks of our own
+//	work.go      Work: what a frame needs, and what waits
 //
-// A Stream has one owner for each thing that it knows: the writer what leaves and the
-// envelope, the tools which are open, the text what has been said, the ending how it
-// ends, the template what frames look like. Each uses only those named before it. A Work
-// belongs to a stream while it handles a frame and while something waits in it; between
-// frames most streams have none.
+// A Stream consists of parts, each of which owns its state. A part uses only those named
+// before it, as arguments:
+//
+//	writer w    what leaves, and the envelope of our own frames
+//	tools l     which tools are open
+//	text t      what the message has said, and where in it the stream is
+//	ending e    how the stream ends
+//	template p  what frames look like
+//
+// The Work k has the Object x of the current frame, the Reading of its text, and the
+// frames that are held back. A stream needs one while it handles a frame and as long as
+// something waits in it (Work.Waits). Between frames most streams have none.
+//
+// A Stream takes 552 bytes, and what it remembers: the values of the envelope, a template
+// of at most MaxTemplate bytes, open tools, the ids of at most MaxEndedTools ended ones,
+// and upstream's usage and error. A Work takes 1.3 KiB, and the buffers that it keeps. A
+// frame that passes because it matches the template needs no Work, and some 50 ns.
 package chat

@@ -12,25 +12,26 @@ import (
 // finish.
 const MaxUsage = 4 << 10
 
-// ending is how the stream ends.
+// ending is how the stream ends (contract section 3). After finished nothing may start a
+// tool; after done nothing leaves but a chunk of usage.
 type ending struct {
-	manyChoices     bool
-	finished        bool // a finish chunk has left
-	failed          bool // an error has left
-	done            bool // [DONE] has left
-	usageReported   bool // the model was known to report usage when the finish chunk came
-	zeroUsagePassed bool
-	begun, ended    uint64 // the choices that have begun and that have finished, as bits
+	manyChoices     bool   // a choice other than the first has come
+	finished        bool   // the finish chunks of all choices have left
+	failed          bool   // an error has left
+	done            bool   // [DONE] has left
+	usageReported   bool   // the model was known to report usage when the finish chunk came
+	zeroUsagePassed bool   // text with usage 0/0/0 has passed
+	begun, ended    uint64 // the choices that have begun and those that have finished, as bits
 	usage           []byte // upstream's, for an error finish
 	errorSent       []byte // the message, a JSON string, of an error frame that has left
 
-	finishReason  string // that was sent
-	code          string // of the error that the stream ended with
-	input, output int64  // tokens
+	finishReason  string // the one that was sent
+	code          string // the code of the error that the stream ended with
+	input, output int64  // tokens, as upstream reported last
 }
 
-// fail records that the stream does not end well.
-func (e *ending) fail(code string) {
+// recordFailure records that the stream does not end well. The first code counts.
+func (e *ending) recordFailure(code string) {
 	e.failed = true
 	if e.code == "" {
 		e.code = code
@@ -40,11 +41,11 @@ func (e *ending) fail(code string) {
 // allEnded reports whether all choices that have begun have finished.
 func (e *ending) allEnded() bool { return e.begun&^e.ended == 0 }
 
-// take records which choices the chunk x begins and ends, and its usage, and that this
-// model reports usage.
-func (e *ending) take(w *writer, x *chunk.Object) {
+// update records which choices the chunk x begins and ends, and its usage. If that counts
+// a token, it reports it to the usage memory.
+func (e *ending) update(w *writer, x *chunk.Object) {
 	c, tokens := &x.C, &x.C.Tokens
-	e.manyChoices = e.manyChoices || c.Further
+	e.manyChoices = e.manyChoices || c.ManyChoices
 	e.begun |= c.Begun
 	e.ended |= c.Ended
 	if !c.Usage.IsObject(x.F.Data) {
@@ -60,24 +61,24 @@ func (e *ending) take(w *writer, x *chunk.Object) {
 	}
 }
 
-// message returns the message of the code as a JSON string, which stands in x.
+// message returns the message of the code as a JSON string in the room of x.
 func (e *ending) message(l *tools, t *text, x *chunk.Object, code string) []byte {
 	message := contract.Message(code)
-	if code == contract.CodeShutdown && l.count == 0 && t.unread == 0 {
+	if code == contract.CodeShutdown && l.count == 0 && t.unexamined == 0 {
 		message = contract.ShutdownBeforeTools
 	}
-	return x.Keep(jsonspan.AppendQuoted(x.Room(), message))
+	return x.Commit(jsonspan.AppendQuoted(x.Room(), message))
 }
 
-// writeError writes the frame of an error with the message, unless there has been one.
+// writeError writes an error frame with the message, unless one has left.
 func (e *ending) writeError(w *writer, x *chunk.Object, message []byte, code string) {
 	if e.errorSent == nil {
-		w.error(x.Keep(contract.AppendErrorObject(x.Room(), message, code)))
+		w.error(x.Commit(contract.AppendErrorObject(x.Room(), message, code)))
 	}
 }
 
-// finishError writes the finish of a stream that upstream has not finished, but for
-// [DONE]. x has room.
+// finishError writes the error finish of a stream that upstream has not finished, but not
+// its [DONE]. It only uses the room of x.
 func (e *ending) finishError(w *writer, l *tools, t *text, x *chunk.Object, code string) {
 	l.completeAll(w, true)
 	message := e.errorSent
@@ -89,7 +90,7 @@ func (e *ending) finishError(w *writer, l *tools, t *text, x *chunk.Object, code
 	if w.notes != nil {
 		w.notes.Add(contract.SectionEnd, "error finish, code "+code)
 	}
-	e.fail(code)
+	e.recordFailure(code)
 	e.finished, e.finishReason = true, "error"
 	inline := w.o.ErrorFinish == contract.ErrorFinishInline
 	if !inline {
@@ -105,18 +106,18 @@ func (e *ending) finishError(w *writer, l *tools, t *text, x *chunk.Object, code
 	if inline && e.errorSent == nil {
 		dst = contract.AppendErrorValue(append(dst, `,"error":`...), message, code)
 	}
-	dst = chunk.AppendHermes(append(dst, `,"hermes":`...), message, t.said || t.reasoned)
+	dst = chunk.AppendHermes(append(dst, `,"hermes":`...), message, t.hasText || t.hasReasoning)
 	w.Out.Bytes = append(dst, "}\n\n"...)
 }
 
-// finish handles a chunk with a finish reason, which leaves with the edits that it gets.
-// Its content has been read; edits of it stand.
+// finish edits a chunk with a finish reason, which then leaves. The content has already
+// been read and edited.
 func (e *ending) finish(w *writer, l *tools, t *text, x *chunk.Object) {
 	reason := x.FinishReason()
-	if x.Fails() || x.C.Hermes.IsSet(x.F.Data) {
+	if x.HasError() || x.C.Hermes.IsSet(x.F.Data) {
 		w.usage.setReportsFailures(true)
 	}
-	if e.finished { // some providers say it twice
+	if e.finished { // some providers finish twice
 		x.RedactError()
 		return
 	}
@@ -125,7 +126,7 @@ func (e *ending) finish(w *writer, l *tools, t *text, x *chunk.Object) {
 	failure := ""
 	switch {
 	case reason != "stop":
-	case e.errorSent != nil: // it has said that it failed
+	case e.errorSent != nil: // upstream has said that it failed
 		w.notes.Add(contract.SectionEnd, "stop behind an error of upstream's: becomes error")
 		failure = contract.CodeCrashed
 	default:
@@ -134,10 +135,10 @@ func (e *ending) finish(w *writer, l *tools, t *text, x *chunk.Object) {
 	l.completeAll(w, failure != "" || reason == "error")
 	switch {
 	case failure != "":
-		if e.usageReported { // it was asked, and that decided
+		if e.usageReported { // that decided
 			w.usage.memory.Missed(w.model())
 		}
-		e.fail(failure)
+		e.recordFailure(failure)
 		e.crash(w, l, t, x, failure)
 	case reason == "error":
 		e.reportedFailure(w, l, t, x)
@@ -146,8 +147,8 @@ func (e *ending) finish(w *writer, l *tools, t *text, x *chunk.Object) {
 	}
 }
 
-// crash turns the finish chunk of an agent that failed and says stop into an
-// error finish with the code.
+// crash turns a finish chunk that says stop although the agent failed into an error
+// finish with the code.
 func (e *ending) crash(w *writer, l *tools, t *text, x *chunk.Object, code string) {
 	e.finishReason = "error"
 	e.moveContent(w, x)
@@ -158,23 +159,23 @@ func (e *ending) crash(w *writer, l *tools, t *text, x *chunk.Object, code strin
 	x.Fill(w.envelope())
 	x.EachStop(func(at jsonspan.Span) { x.Replace(at.From, at.To, x.Literal(`"error"`)) })
 	if w.o.ErrorFinish == contract.ErrorFinishInline && e.errorSent == nil {
-		x.Set(x.C.Err, "error", x.Keep(contract.AppendErrorValue(x.Room(), message, code)))
+		x.Set(x.C.Err, "error", x.Commit(contract.AppendErrorValue(x.Room(), message, code)))
 	} else {
 		e.writeError(w, x, message, code)
 		x.Remove(x.C.Err)
 	}
 	e.setHermes(t, x, message)
-	x.RedactTwins()
+	x.RedactMoreErrors()
 }
 
-// setHermes gives the finish chunk x our hermes block.
+// setHermes sets the hermes block of the finish chunk x to ours.
 func (e *ending) setHermes(t *text, x *chunk.Object, message []byte) {
-	x.Set(x.C.Hermes, "hermes", x.Keep(chunk.AppendHermes(x.Room(), message, t.said || t.reasoned)))
+	x.Set(x.C.Hermes, "hermes", x.Commit(chunk.AppendHermes(x.Room(), message, t.hasText || t.hasReasoning)))
 }
 
-// moveContent writes the content of the finish chunk x in a chunk of its own, and
-// takes it out of that chunk, if an error comes between the two: clients stop
-// reading there. It comes before all edits but those of the content.
+// moveContent moves the content of the finish chunk x to a chunk of its own if an error
+// frame will leave before x, because clients stop reading there. It must come before all
+// edits but those of the content.
 func (e *ending) moveContent(w *writer, x *chunk.Object) {
 	if w.o.ErrorFinish == contract.ErrorFinishInline || e.errorSent != nil || x.Rest.Len() == 0 {
 		return
@@ -184,23 +185,23 @@ func (e *ending) moveContent(w *writer, x *chunk.Object) {
 	x.DropContent()
 }
 
-// reportedFailure splits the finish chunk of an agent that says why it failed:
-// the error in a frame of its own, the rest without it.
+// reportedFailure splits the finish chunk of an agent that says why it failed: the error
+// leaves first, in a frame of its own, and then x without it.
 func (e *ending) reportedFailure(w *writer, l *tools, t *text, x *chunk.Object) {
 	w.notes.Add(contract.SectionEnd, "upstream says that the agent failed: an error finish, without secrets")
-	e.fail(contract.CodeAgentError)
+	e.recordFailure(contract.CodeAgentError)
 	e.moveContent(w, x)
-	x.RedactOf(x.C.Hermes)
-	x.RedactTwins()
+	x.RedactMember(x.C.Hermes)
+	x.RedactMoreErrors()
 	if w.o.ErrorFinish == contract.ErrorFinishInline {
-		x.RedactOf(x.C.Err)
+		x.RedactMember(x.C.Err)
 		return
 	}
 	message := e.reason(l, t, x)
 	x.Fill(w.envelope())
 	switch {
 	case e.errorSent != nil:
-	case x.Fails():
+	case x.HasError():
 		w.error(x.UpstreamError(message))
 	default:
 		e.writeError(w, x, message, contract.CodeAgentError)
@@ -211,7 +212,8 @@ func (e *ending) reportedFailure(w *writer, l *tools, t *text, x *chunk.Object) 
 	}
 }
 
-// reason returns the message, a JSON string, of the error in x.
+// reason returns the message, a JSON string, of the error in x, of the one that has left,
+// or of CodeAgentError.
 func (e *ending) reason(l *tools, t *text, x *chunk.Object) []byte {
 	if m := x.ErrorMessage(); m != nil {
 		return m
@@ -222,13 +224,12 @@ func (e *ending) reason(l *tools, t *text, x *chunk.Object) []byte {
 	return e.message(l, t, x, contract.CodeAgentError)
 }
 
-// takeError records that the error in x is sent to the client, unless the stream has
-// finished.
-func (e *ending) takeError(w *writer, l *tools, t *text, x *chunk.Object) {
+// recordError records that the error in x leaves, unless the stream has finished.
+func (e *ending) recordError(w *writer, l *tools, t *text, x *chunk.Object) {
 	if e.finished {
 		return
 	}
 	w.notes.Add(contract.SectionEnd, "an error of upstream's: an error finish will not repeat it")
-	e.fail(x.ErrorCode())
+	e.recordFailure(x.ErrorCode())
 	e.errorSent = bytes.Clone(jsonspan.Truncate(e.reason(l, t, x), contract.MaxMessage))
 }

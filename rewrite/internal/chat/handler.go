@@ -7,18 +7,18 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// handler decides what becomes of a frame that has been parsed. Of its fields each uses
-// only those before it.
+// handler decides what becomes of a frame that has been parsed. Each field uses only
+// those before it.
 type handler struct {
 	writer
 	tools    tools
 	text     text
 	end      ending
 	template template
-	chunks   int // that have come
+	chunks   int // the number of chunks that have come
 }
 
-// handle handles a frame whose data is an object.
+// handle handles the frame in k, whose data is an object.
 func (h *handler) handle(k *Work) {
 	x := &k.Object
 	x.RedactMany()
@@ -40,7 +40,7 @@ func (h *handler) handle(k *Work) {
 		h.wrappedEvent(k)
 	case x.IsChunk():
 		h.chunk(k)
-	case x.Fails() && (!named || string(x.F.Event) == "error"):
+	case x.HasError() && (!named || string(x.F.Event) == "error"):
 		h.errorFrame(k)
 	case named:
 		h.namedEvent(k)
@@ -50,8 +50,8 @@ func (h *handler) handle(k *Work) {
 	}
 }
 
-// late handles a frame behind [DONE]: only a chunk without choices, such as one of
-// usage, passes, and no event of a tool (contract section 2).
+// late handles a frame behind [DONE]. Only a chunk without choices, such as one of
+// usage, passes, but no tool event (contract section 2).
 func (h *handler) late(x *chunk.Object) {
 	if h.end.failed || !x.IsChunk() || x.C.Count > 0 || string(x.F.Event) == ProgressEvent || x.C.IsToolEvent(x.F.Data) {
 		h.dropLate()
@@ -60,7 +60,7 @@ func (h *handler) late(x *chunk.Object) {
 	h.object(x)
 }
 
-// dropLate drops what comes behind [DONE], or behind an error finish.
+// dropLate drops what comes behind [DONE] or an error finish.
 func (h *handler) dropLate() {
 	if h.end.failed {
 		h.notes.Add(contract.SectionEnd, "behind the error finish nothing takes it back: dropped")
@@ -84,13 +84,13 @@ func (h *handler) doneFrame(k *Work) {
 	h.forward(k)
 }
 
-// errorFrame handles an error of upstream's that is no chunk.
+// errorFrame handles an error of upstream's that is not in a chunk.
 func (h *handler) errorFrame(k *Work) {
 	x := &k.Object
 	h.settle(k)
 	h.tools.completeAll(&h.writer, !h.end.finished)
 	x.RedactAll()
-	h.end.takeError(&h.writer, &h.tools, &h.text, x)
+	h.end.recordError(&h.writer, &h.tools, &h.text, x)
 	h.object(x)
 }
 
@@ -103,12 +103,12 @@ func (h *handler) chunk(k *Work) {
 		h.dropLate()
 		return
 	}
-	if !x.Like && h.notes == nil {
-		x.Like = h.template.learn(x, k)
+	if !x.Matched && h.notes == nil {
+		x.Matched = h.template.learn(x, k)
 	}
 	x.Rest.To = x.Rest.From
 	h.updateEnvelope(x)
-	h.end.take(&h.writer, x)
+	h.end.update(&h.writer, x)
 	if h.markerChunk(k) {
 		return
 	}
@@ -116,40 +116,40 @@ func (h *handler) chunk(k *Work) {
 		h.settle(k)
 	}
 	if c.Reasoning || c.Text && h.o.Imitations != contract.ImitationsTrust {
-		h.tools.inferEnds(&h.writer) // an agent that speaks waits for no tool
+		h.tools.inferEnds(&h.writer) // an agent that speaks does not wait for a tool
 	}
-	h.text.reasoned = h.text.reasoned || c.Reasoning
+	h.text.hasReasoning = h.text.hasReasoning || c.Reasoning
 	if c.Other {
-		h.text.other, h.tools.textSince = true, true
+		h.text.hasOther, h.tools.textSince = true, true
 	}
 	if !c.HasContent() {
-		h.quietChunk(k)
+		h.chunkWithoutContent(k)
 		return
 	}
-	if c.Finish.Ok() && c.Content.Inner().Ok() { // not between a line that is held and its end
+	if c.Finish.Ok() && c.Content.Inner().Ok() { // now, not between a held line and its end
 		h.tools.completeAll(&h.writer, h.end.willFail(&h.writer, &h.tools, &h.text, k))
 	}
-	last := c.Finish.Ok() || x.Fails() || c.Reasoning || c.Acts // which wait for nothing
+	last := c.Finish.Ok() || x.HasError() || c.Reasoning || c.Calls // these wait for no text
 	if h.text.read(&h.writer, &h.tools, k, h.end.finished, last) == sse.Forwarded {
 		h.mayPass(k)
 		h.writeChunk(x)
 	}
 }
 
-// quietChunk handles a chunk without content of the choice that is looked at. If it is
-// another's, it says nothing about what is held back, and does not wait for it.
-func (h *handler) quietChunk(k *Work) {
+// chunkWithoutContent handles a chunk without content of the first choice. A chunk of
+// another choice decides nothing about what is held back, and does not wait for it.
+func (h *handler) chunkWithoutContent(k *Work) {
 	x := &k.Object
 	c := &x.C
 	if c.Text {
-		h.text.said, h.tools.textSince = true, true
+		h.text.hasText, h.tools.textSince = true, true
 		h.tools.inferEnds(&h.writer)
 	}
-	switch another := c.Count == 1 && !c.Index && !c.Finish.Ok() && !x.Fails(); {
+	switch another := c.Count == 1 && !c.FirstOnly && !c.Finish.Ok() && !x.HasError(); {
 	case another:
 		h.writeChunk(x)
 		return
-	case c.Finish.Ok(), c.Extra, c.Twins, c.Errors, c.Text, c.Reasoning, c.Other, x.Fails(), c.Hermes.Ok(), c.Count > 1:
+	case c.Finish.Ok(), c.Extra, c.MoreErrors, c.ChoiceErrors, c.Text, c.Reasoning, c.Other, x.HasError(), c.Hermes.Ok(), c.Count > 1:
 		h.settle(k)
 	case !k.hold.empty():
 		h.text.forwardQuiet(&h.writer, &h.tools, k, x.F.Raw)
@@ -159,15 +159,15 @@ func (h *handler) quietChunk(k *Work) {
 	h.writeChunk(x)
 }
 
-// writeChunk writes a chunk with its edits. An error in one that does not finish the
-// stream, as gateways send it, is upstream's, and is not said twice.
+// writeChunk writes the chunk x with its edits. Some gateways send an error in a chunk
+// without a finish reason. An error finish will not repeat that.
 func (h *handler) writeChunk(x *chunk.Object) {
 	if x.C.Finish.Ok() {
 		h.end.finish(&h.writer, &h.tools, &h.text, x)
 	} else {
 		x.RedactError()
-		if x.Fails() {
-			h.end.takeError(&h.writer, &h.tools, &h.text, x)
+		if x.HasError() {
+			h.end.recordError(&h.writer, &h.tools, &h.text, x)
 		}
 	}
 	h.object(x)
@@ -176,8 +176,8 @@ func (h *handler) writeChunk(x *chunk.Object) {
 // mayStartTool reports whether a marker may start a tool.
 func (h *handler) mayStartTool() bool { return !h.tools.upstream && !h.end.finished }
 
-// markerChunk takes a chunk whose whole content is a tool marker out of the stream
-// and starts the tool (contract section 1). It returns false for another chunk.
+// markerChunk handles a chunk whose whole content is a tool marker: the marker leaves the
+// stream, and its tool starts (contract section 1). It returns false for any other chunk.
 func (h *handler) markerChunk(k *Work) bool {
 	x := &k.Object
 	if !h.mayStartTool() || !x.C.HasContent() {
@@ -188,7 +188,7 @@ func (h *handler) markerChunk(k *Work) bool {
 	if !ok {
 		return false
 	}
-	t := h.takeMarker(k, m, text)
+	t := h.recordMarker(k, m, text)
 	switch {
 	case x.Droppable():
 		h.startMarked(k, &t)
@@ -197,7 +197,7 @@ func (h *handler) markerChunk(k *Work) bool {
 		h.startMarked(k, &t)
 		x.DropContent()
 		h.writeChunk(x)
-	default: // it may be the one with the role
+	default: // it may have the role
 		x.DropContent()
 		h.writeChunk(x)
 		h.startMarked(k, &t)
@@ -205,9 +205,9 @@ func (h *handler) markerChunk(k *Work) bool {
 	return true
 }
 
-// takeMarker records that the marker m leaves the text, and returns the tool that it
-// stands for.
-func (h *handler) takeMarker(k *Work, m marker.Marker, text []byte) toolFields {
+// recordMarker records that the marker m leaves the text, and returns the fields of the
+// tool that it stands for.
+func (h *handler) recordMarker(k *Work, m marker.Marker, text []byte) toolFields {
 	h.settle(k)
 	h.notes.Add(contract.SectionMarkers, "a tool marker, the whole content of one chunk: leaves the text")
 	h.text.prose.DropMarker()
@@ -215,16 +215,16 @@ func (h *handler) takeMarker(k *Work, m marker.Marker, text []byte) toolFields {
 	return markerFields(&k.Object, h.o.ToolTable(), m.Emoji.Of(text), m.Label.Of(text))
 }
 
-// startMarked starts the tool of a marker.
+// startMarked starts the tool t of a marker.
 func (h *handler) startMarked(k *Work, t *toolFields) {
 	h.tools.startDerived(&h.writer, &k.Object, t, contract.SourceMarker)
 	h.text.prose.BeginMessage()
 }
 
-// settle decides what waits for more text as if the text ended here.
+// settle decides what waits for more text, as if the text ended here.
 func (h *handler) settle(k *Work) { h.text.settle(&h.writer, &h.tools, k, h.end.finished) }
 
-// forward writes the frame in k with its edits behind what is held.
+// forward writes the frame in k with its edits, behind what is held.
 func (h *handler) forward(k *Work) {
 	h.settle(k)
 	h.writer.forward(&k.Object)
@@ -232,17 +232,17 @@ func (h *handler) forward(k *Work) {
 
 // hasEnvelope reports whether the chunk x has the values of the envelope.
 func (h *handler) hasEnvelope(x *chunk.Object) bool {
-	return x.Like && h.template.hasEnvelope || h.env.Same(x)
+	return x.Matched && h.template.hasEnvelope || h.env.Same(x)
 }
 
-// updateEnvelope takes the values of the chunk x over.
+// updateEnvelope takes over the values of the chunk x.
 func (h *handler) updateEnvelope(x *chunk.Object) {
 	if h.hasEnvelope(x) {
-		h.template.hasEnvelope = h.template.hasEnvelope || x.Like
+		h.template.hasEnvelope = h.template.hasEnvelope || x.Matched
 		return
 	}
 	id, created, model := x.Values()
-	h.template.hasEnvelope = x.Like && id != nil && created != nil && model != nil
+	h.template.hasEnvelope = x.Matched && id != nil && created != nil && model != nil
 	if id == nil || created == nil || model == nil {
 		e := h.envelope()
 		if id == nil {
@@ -259,7 +259,7 @@ func (h *handler) updateEnvelope(x *chunk.Object) {
 		h.tools.bound(&h.writer, longer)
 	}
 	h.env.Set(id, created, model, true)
-	if h.front != nil {
-		h.front.fresh = false
+	if h.head != nil {
+		h.head.fresh = false
 	}
 }

@@ -2,56 +2,57 @@ package chat
 
 import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 
-// hold keeps frames back whose text may be the beginning of an imitation. They
-// leave byte for byte, or without the text that was one.
+// hold keeps frames back whose text may begin an imitation or a tag. They leave byte for
+// byte, or without the text that was one. It is empty unless the Reading suspects
+// something. Its size is bounded by text.boundHold.
 type hold struct {
-	buf    []byte
-	frames []heldFrame
-	from   int // where what is suspected begins in buf
+	buf    []byte      // the frames, one behind the other, with the edits made so far
+	frames []heldFrame // the same by position
+	from   int         // where what is suspected begins in buf
 }
 
 // heldFrame is a frame, or noise between frames, by position in the hold.
 type heldFrame struct {
 	end    int           // where it ends; it begins where the one before ends
-	text   jsonspan.Span // the content that is held, empty if it has none
-	repeat jsonspan.Span // the same text elsewhere in the frame, empty if it is not there
-	drop   bool          // nothing is lost by dropping it without the text
+	text   jsonspan.Span // the content that is held, empty if there is none
+	repeat jsonspan.Span // the same text elsewhere in the frame, empty if there is none
+	drop   bool          // without the text the frame says nothing
 }
 
 // empty reports whether nothing is held.
 func (h *hold) empty() bool { return len(h.buf) == 0 }
 
-// add keeps raw, which has no text.
+// add holds raw, which has no text.
 func (h *hold) add(raw []byte) {
 	h.buf = append(h.buf, raw...)
 	if n := len(h.frames); n > 0 && !h.frames[n-1].text.Ok() {
-		h.frames[n-1].end = len(h.buf) // bytes cost their place, not a frame each
+		h.frames[n-1].end = len(h.buf) // joined, so that short noise needs no more than its bytes
 		return
 	}
 	h.frames = append(h.frames, heldFrame{end: len(h.buf)})
 }
 
-// addText keeps the frame f, whose bytes are in the buffer already.
+// addText holds the frame f, whose bytes are already in buf.
 func (h *hold) addText(f heldFrame) {
 	f.end = len(h.buf)
 	h.frames = append(h.frames, f)
 }
 
-// addLF keeps the LF of the last that was kept.
+// addLF holds the LF that the last frame lacked.
 func (h *hold) addLF(lf []byte) {
 	h.buf = append(h.buf, lf...)
 	h.frames[len(h.frames)-1].end = len(h.buf)
 }
 
-// release appends all that is held to dst as it is.
+// release appends all that is held to dst, and empties the hold.
 func (h *hold) release(dst []byte) []byte {
 	dst = append(dst, h.buf...)
 	h.clear()
 	return dst
 }
 
-// strip appends all that is held to dst without the text from where the suspicion
-// began on.
+// strip appends all that is held to dst, without the text from h.from on, and empties the
+// hold.
 func (h *hold) strip(dst []byte) []byte {
 	at := 0
 	for i, f := range h.frames {
@@ -80,6 +81,7 @@ func (h *hold) strip(dst []byte) []byte {
 	return dst
 }
 
+// clear empties the hold.
 func (h *hold) clear() {
 	if cap(h.buf) > maxIdleBuffer {
 		h.buf = nil

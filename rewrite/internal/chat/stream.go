@@ -9,8 +9,9 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// Stream repairs one chat stream, frame by frame. What leaves is in Out. Its methods that
-// take a Work need one whenever something waits in it.
+// Stream repairs one chat stream, frame by frame. What leaves is appended to Out.Bytes,
+// which the caller sets with Begin. If something waits in a Work, that Work must be given
+// to all methods until nothing does.
 type Stream struct {
 	handler
 	// Frames counts complete frames with data.
@@ -25,11 +26,11 @@ func (s *Stream) Init(o *contract.Options, p *contract.Params, notes *contract.N
 	s.form = o.ProgressForm(p)
 }
 
-// Continue has s go on with a stream that has not been one of chat completions, and that
-// has failed with the code, "" if it has not.
+// Continue begins with a stream that so far was not one of chat completions. code is the
+// code of the error that it has ended with, or empty.
 func (s *Stream) Continue(code string) { s.end.code = code }
 
-// Begin begins to append what leaves to dst. The caller's clock says now.
+// Begin sets what leaves to be appended to dst, and the time.
 func (s *Stream) Begin(dst []byte, now time.Time) { s.Out.Bytes, s.now = dst, now }
 
 // Finished reports whether a finish chunk has left.
@@ -42,29 +43,29 @@ func (s *Stream) Done() bool { return s.end.done }
 func (s *Stream) Chunks() int { return s.chunks }
 
 // Unexamined returns how many frames passed unexamined.
-func (s *Stream) Unexamined() int { return int(s.text.unread) }
+func (s *Stream) Unexamined() int { return int(s.text.unexamined) }
 
-// Settled reports whether the frames that come are known to leave as they come as long as
-// they are like the one before: nothing has to be written in front of them.
-func (s *Stream) Settled() bool { return s.template.passes && !s.Out.MarkWaits() }
+// Passing reports whether the next frames leave as they come as long as they match the
+// template, with nothing before them.
+func (s *Stream) Passing() bool { return s.template.passes && !s.Out.MarkWaits() }
 
-// Summary says what can be said of the stream so far, but for its frames.
+// Summary returns what can be said of the stream so far.
 func (s *Stream) Summary() contract.Summary {
 	e, t := &s.end, &s.text
 	sum := contract.Summary{
 		FinishReason: e.finishReason, Code: e.code,
 		Frames: s.Frames, Chunks: s.chunks, Tools: int(s.tools.count), Markers: int(t.markers), Imitations: int(t.imitations), Reasoning: int(t.stretches),
-		Unexamined: int(t.unread), Keepalives: int(s.keepalives), InputTokens: e.input, OutputTokens: e.output,
+		Unexamined: int(t.unexamined), Keepalives: int(s.keepalives), InputTokens: e.input, OutputTokens: e.output,
 		UsageReported: e.usageReported, ZeroUsagePassed: e.zeroUsagePassed,
 	}
-	if s.env.Known() {
+	if s.env.FromChunk() {
 		sum.ID, sum.Model = jsonspan.Unquote(string(s.env.ID())), s.model()
 	}
 	return sum
 }
 
-// Unit records that the next unit is u. Each but a byte order mark is to be handed to the
-// method of its kind.
+// Unit records that the next unit is u. The caller then hands the unit to the method for
+// its kind, unless it is a byte order mark.
 func (s *Stream) Unit(u sse.Unit) {
 	s.template.passes = s.template.passes && u == sse.UnitFrame
 	if u == sse.UnitMark {
@@ -81,10 +82,10 @@ func (s *Stream) Noise(k *Work, b []byte) {
 	}
 }
 
-// Quiet forwards bytes that say nothing.
+// Quiet forwards bytes that say nothing to clients.
 func (s *Stream) Quiet(k *Work, b []byte) { s.text.forwardQuiet(&s.writer, &s.tools, k, b) }
 
-// LF handles the LF of a CRLF whose CR has ended the unit before.
+// LF handles the LF b of a CRLF whose CR ended the unit before.
 func (s *Stream) LF(k *Work, b []byte) {
 	switch s.Out.LF() {
 	case sse.Forwarded:
@@ -95,26 +96,26 @@ func (s *Stream) LF(k *Work, b []byte) {
 	}
 }
 
-// Raw handles bytes of a frame that is larger than the limit, which pass unexamined. last
-// says that it ends with them. For all that is known they are text, and all else.
+// Raw forwards bytes of a frame that is larger than the limit. They pass unexamined, so
+// they may be text or anything else. last says that the frame ends with them.
 func (s *Stream) Raw(k *Work, b []byte, last bool) {
 	if s.end.done {
 		s.dropLate()
 		return
 	}
 	s.settle(k)
-	s.text.prose.SkipUnread()
+	s.text.prose.SkipUnexamined()
 	s.Out.Bytes = append(s.Out.Bytes, b...)
 	s.Out.ForwardWhole()
 	s.notes.Add(contract.SectionHarm, "larger than max_frame: passes unexamined")
-	s.text.other, s.tools.textSince = true, true
+	s.text.hasOther, s.tools.textSince = true, true
 	if last {
-		s.text.unread++
+		s.text.unexamined++
 	}
 }
 
-// Frame handles the frame in k, which has been parsed, with the object in it, if that has
-// been parsed, too.
+// Frame handles the frame in k. parsed says that the object in its data has been parsed,
+// too.
 func (s *Stream) Frame(k *Work, parsed bool) {
 	x := &k.Object
 	switch {
@@ -135,14 +136,20 @@ func (s *Stream) Frame(k *Work, parsed bool) {
 	}
 }
 
-// Keepalive appends a keepalive if one may leave now: the stream has not finished.
+// Keepalive writes a chunk that says nothing, or a comment while no chunk has come
+// (contract section 3). The stream must not have finished.
 func (s *Stream) Keepalive() {
 	s.keepalives++
-	s.keepalive()
+	s.Out.BeginOwnFirst()
+	if s.o.KeepaliveForm == contract.KeepaliveComment || !s.env.FromChunk() {
+		s.Out.Bytes = append(s.Out.Bytes, ": keepalive\n\n"...)
+		return
+	}
+	s.Out.Bytes = append(s.env.AppendEmpty(append(s.Out.Bytes, "data: {"...)), "}\n\n"...)
 }
 
-// Finish ends the stream, which upstream has ended for the cause: the client gets what it
-// is still owed.
+// Finish ends the stream after upstream has ended for the cause. It writes what the client
+// still needs: what is held, the ends of open tools, an error finish and [DONE].
 func (s *Stream) Finish(k *Work, cause contract.Cause) {
 	held := k.hold.buf
 	s.settle(k)

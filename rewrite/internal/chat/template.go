@@ -8,59 +8,57 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
-// template is what a frame with text or reasoning looks like: what stands before and
-// behind its text, and what that says. The frames of an answer are alike but for
-// their text, so that their JSON need not be read again.
+// template is what a frame with text or reasoning looks like: the bytes before and behind
+// its text, and what they say. Most frames of an answer differ in nothing but their text.
+// If a frame matches the template, its JSON need not be parsed.
 type template struct {
-	around []byte // what stands before and, from tail on, behind the text
-	*shape        // set if learnt
+	around []byte // the bytes before and, from tail on, behind the text
+	*shape        // nil until one has been learnt
 	tail   uint16
 
 	learnt      bool
-	passes      bool // the frame before was like it, left as it came, and so may the next
+	passes      bool // the frame before matched and left as it came, and so may the next
 	hasEnvelope bool // it has the values of the stream's envelope
 
-	wait   uint8  // how many frames are not to be learnt
-	unused uint16 // frames learnt in vain
-	unread uint32 // frames that have left without being read
+	skip      uint8  // how many more frames are not learnt
+	unmatched uint16 // how many frames have been learnt since one matched
+	passed    uint32 // how many frames have passed unread
 }
 
-// shape is what frames that are alike have in common whatever they say: where
-// their parts are, when their text is empty. The streams of one backend share
-// it.
+// shape is what all frames that match a template have in common: where their parts are if
+// the text is empty. The streams of one backend share it.
 type shape struct {
-	data, behind int  // where the data begins, and the bytes behind it
-	text         int  // where the text is in the data
-	reasoning    bool // the text is reasoning, in a member of its own
-	drop         bool // without its text, which is content, nothing is lost
-	c            chunk.Chunk
+	data, behind int         // where the data begins, and how many bytes are behind it
+	textFrom     int         // where the text begins in the data
+	reasoning    bool        // the text is reasoning in a member of its own
+	drop         bool        // the text is content, and without it the frame says nothing
+	c            chunk.Chunk // the members
 }
 
-// MaxTemplate is the length in bytes up to which what stands around the text is
-// remembered.
+// MaxTemplate is the length in bytes of the longest template.
 const MaxTemplate = 1 << 10
 
-// MaxTemplateWait is how many frames at most are let pass before one is learnt
-// again in a stream whose frames are never alike.
+// MaxTemplateWait is the number of frames at most between two that are learnt, in a
+// stream whose frames never match.
 const MaxTemplateWait = 64
 
-// learn remembers the frame x, if those that are like it differ in nothing but their
-// text. It reports whether it has.
+// learn makes the frame x the template, if another frame can differ from it in nothing
+// but its text. It reports whether it has.
 func (p *template) learn(x *chunk.Object, k *Work) bool {
 	c, data := &x.C, x.F.Data
-	if !x.F.OnlyData || x.F.Raw[len(x.F.Raw)-1] != '\n' || !c.Index || c.Other || c.Repeat.Ok() || c.Finish.Ok() || c.Usage.IsSet(data) || x.Fails() || c.Hermes.Ok() || c.Twins {
+	if !x.F.OnlyData || x.F.Raw[len(x.F.Raw)-1] != '\n' || !c.FirstOnly || c.Other || c.Repeat.Ok() || c.Finish.Ok() || c.Usage.IsSet(data) || x.HasError() || c.Hermes.Ok() || c.MoreErrors {
 		return false
 	}
 	in, reasoning := c.Content.Inner(), false
 	switch {
-	case c.Content.Ok() && c.Thoughts == 0:
-	case !c.Content.Ok() && c.Thoughts == 1:
-		in, reasoning = c.Thought.Inner(), true
+	case c.Content.Ok() && c.ReasoningCount == 0:
+	case !c.Content.Ok() && c.ReasoningCount == 1:
+		in, reasoning = c.ReasoningValue.Inner(), true
 	default:
 		return false
 	}
-	if p.wait > 0 {
-		p.wait--
+	if p.skip > 0 {
+		p.skip--
 		return false
 	}
 	raw, at := x.F.Raw, x.F.At(0)
@@ -69,8 +67,8 @@ func (p *template) learn(x *chunk.Object, k *Work) bool {
 	if n > MaxTemplate {
 		return false
 	}
-	if p.unused = min(p.unused, math.MaxUint16-1) + 1; p.unused > 8 {
-		p.wait = uint8(min(p.unused, MaxTemplateWait))
+	if p.unmatched = min(p.unmatched, math.MaxUint16-1) + 1; p.unmatched > 8 {
+		p.skip = uint8(min(p.unmatched, MaxTemplateWait))
 	}
 	if cap(p.around) < n {
 		p.around = make([]byte, 0, n)
@@ -84,31 +82,30 @@ func (p *template) learn(x *chunk.Object, k *Work) bool {
 	return true
 }
 
-// match returns where the text is of the frame that b begins with, whether there
-// is a newline in it, and where the frame ends. It returns false if that frame is
-// not like the template, or not complete.
-func (p *template) match(b []byte) (in jsonspan.Span, newline bool, end int, ok bool) {
+// match compares the frame at the beginning of b with the template. It returns false if
+// the frame does not match or is not complete.
+func (p *template) match(b []byte) (m Match, ok bool) {
 	from := int(p.tail)
 	if !p.learnt || len(b) < from || string(b[:from]) != string(p.around[:from]) {
-		return in, false, 0, false
+		return m, false
 	}
 	to, newline, ok := jsonspan.ScanText(b, from)
 	tail := p.around[from:]
-	end = to + len(tail)
+	end := to + len(tail)
 	if !ok || len(b) < end || string(b[to:end]) != string(tail) {
-		return in, false, 0, false
+		return m, false
 	}
-	p.unused, p.wait = 0, 0
-	return jsonspan.Span{From: from, To: to}, newline, end, true
+	p.unmatched, p.skip = 0, 0
+	return Match{end, jsonspan.Span{From: from, To: to}, newline}, true
 }
 
-// expand makes x the frame raw, which is like the template with the text at in.
+// expand makes x the frame raw, which matches the template with the text at in.
 func (p *template) expand(x *chunk.Object, raw []byte, in jsonspan.Span) {
 	x.Begin()
-	x.Like = true
+	x.Matched = true
 	x.F.SetData(raw, p.data, len(raw)-p.behind)
 	x.C = p.c
-	x.C.Move(p.text, in.To-in.From)
+	x.C.Move(p.textFrom, in.To-in.From)
 	text := jsonspan.HasText(in.Of(raw))
 	if p.reasoning {
 		x.C.Reasoning = text
@@ -117,44 +114,42 @@ func (p *template) expand(x *chunk.Object, raw []byte, in jsonspan.Span) {
 	}
 }
 
-// Unlike records that the frame that comes is not like the one before it.
-func (s *Stream) Unlike() { s.template.passes = false }
+// Unmatched records that the next frame does not match the template.
+func (s *Stream) Unmatched() { s.template.passes = false }
 
-// Match returns where the text is of the frame that b begins with and where the frame
-// ends, if that frame is like the one before but for its text.
-func (s *Stream) Match(b []byte) (m Match, ok bool) {
-	m.in, m.newline, m.End, ok = s.template.match(b)
-	return m, ok
-}
+// Match compares the frame at the beginning of b with the template. It returns false if
+// the frame does not match or is not complete.
+func (s *Stream) Match(b []byte) (m Match, ok bool) { return s.template.match(b) }
 
-// Match is a frame that is like the one before it but for its text.
+// Match is a frame that matches the template, by position.
 type Match struct {
-	End     int // its length
-	in      jsonspan.Span
-	newline bool
+	End     int           // the length of the frame
+	in      jsonspan.Span // its text
+	newline bool          // there is a newline in the text
 }
 
-// Pass takes a frame that is like the one before it, and reports whether its text is sure
-// to stay and to be of no consequence beyond where its lines begin: it leaves as it is.
-// What it does is what Like would do, without a look at the chunk: TestAlikeChangesNothing.
+// Pass handles the frame raw, which matches the template, if it is certain to leave as it
+// is and to change nothing but where lines begin. Otherwise it does nothing and returns
+// false. It does what Matched would do, without expanding the template:
+// TestAlikeChangesNothing.
 func (s *Stream) Pass(raw []byte, m *Match) bool {
 	p := &s.template
 	switch {
 	case !p.passes:
 		return false
-	case p.reasoning, !m.newline && s.text.prose.MidLine(): // which changes nothing
+	case p.reasoning, !m.newline && s.text.prose.MidLine(): // no line begins
 	case marker.Begins(m.in.Of(raw)) >= 0 || !s.text.prose.Skim(m.in.Of(raw), s.o.ToolTable()):
 		return false
 	}
-	p.unread++
+	p.passed++
 	s.Frames++
 	s.chunks++
 	s.Out.ForwardWhole()
 	return true
 }
 
-// Like handles the frame raw, which is like the one before it.
-func (s *Stream) Like(k *Work, raw []byte, m *Match) {
+// Matched handles the frame raw, which matches the template.
+func (s *Stream) Matched(k *Work, raw []byte, m *Match) {
 	p, x := &s.template, &k.Object
 	s.Frames++
 	p.passes = false
@@ -163,7 +158,7 @@ func (s *Stream) Like(k *Work, raw []byte, m *Match) {
 			x.Begin()
 			s.chunks++
 			s.end.begun |= p.c.Begun
-			t := s.takeMarker(k, mk, text)
+			t := s.recordMarker(k, mk, text)
 			s.startMarked(k, &t)
 			s.Out.Drop()
 			return
@@ -173,18 +168,19 @@ func (s *Stream) Like(k *Work, raw []byte, m *Match) {
 	s.handle(k)
 }
 
-// mayPass records that the frame x leaves as it came, and tells the template whether
-// another like it will: text or reasoning like its own says nothing more than it has.
+// mayPass records whether the next frame that matches the template may Pass, now that the
+// one in k is about to leave: nothing waits, and more text or reasoning of the same kind
+// changes no state.
 func (h *handler) mayPass(k *Work) {
 	p, t := &h.template, &h.text
-	if !k.Object.Like { // nor was there a template, perhaps
+	if !k.Object.Matched { // and p.shape may be nil
 		p.passes = false
 		return
 	}
-	said := t.said && h.tools.textSince
+	recorded := t.hasText && h.tools.textSince
 	if p.reasoning {
-		said = t.reasoned
+		recorded = t.hasReasoning
 	}
-	p.passes = said && k.Object.Edits.Empty() && h.hasEnvelope(&k.Object) && !h.end.finished && !h.end.done &&
-		len(h.tools.open) == 0 && k.hold.empty() && t.prose.Idle(&k.text, p.reasoning)
+	p.passes = recorded && k.Object.Edits.Empty() && h.hasEnvelope(&k.Object) && !h.end.finished && !h.end.done &&
+		len(h.tools.open) == 0 && k.hold.empty() && t.prose.Idle(&k.reading, p.reasoning)
 }

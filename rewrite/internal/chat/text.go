@@ -8,29 +8,29 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// text is what upstream has said so far, and how far the text of its message is.
+// text is what the message has said so far, and where in its text the stream is.
 type text struct {
 	prose prose.State
 
-	said     bool // content with a non-space character, and it was sent
-	reasoned bool // reasoning with one, and it was sent
-	dropped  bool // reasoning with one, and it was not sent
-	other    bool // tool calls, a refusal and the like
+	hasText          bool // a non-space character of content has left
+	hasReasoning     bool // a non-space character of reasoning has left
+	droppedReasoning bool // reasoning with a non-space character was dropped
+	hasOther         bool // tool calls, a refusal and the like have left
 
-	unread     int32 // frames that passed unexamined
-	markers    int32 // that have left the text, of tools
-	imitations int32 // that have left the text and were no tool
-	stretches  int32 // of reasoning that have left the text
+	unexamined int32 // the number of frames that passed unexamined
+	markers    int32 // the number of markers that started a tool
+	imitations int32 // the number of markers that were stripped and started none
+	stretches  int32 // the number of stretches of reasoning between tags
 }
 
-// maxGrowth is by how many bytes a frame may leave longer than three times what it
-// was, with the ends of the tools that are open (contract section 7). What beside
-// text and reasoning is written of one frame, such as an error finish, takes the
-// rest of the contract's 256 KiB.
+// maxGrowth is the number of bytes by which what leaves for a frame may exceed three
+// times its length, with the ends of the open tools (contract section 7). All that is
+// written for a frame beside text and reasoning, such as an error finish, takes the rest
+// of the contract's 256 KiB.
 const maxGrowth = 236 << 10
 
-// sizes implements prose.Sizes for the content of x. No tool starts or ends while that is
-// read.
+// sizes implements prose.Sizes for the content of x. No tool starts or ends while the
+// content is read.
 type sizes struct {
 	w *writer
 	l *tools
@@ -40,25 +40,25 @@ type sizes struct {
 func (s *sizes) Budget() int { return maxGrowth - s.l.endCost(s.w, 0) }
 
 func (s *sizes) PartSize(in jsonspan.Span) int {
-	if s.x.Copies() {
+	if s.x.CanCopy() {
 		return len(s.x.F.Raw) - (in.To - in.From) + len("reasoning_content") + len(prose.BreakInJSON)
 	}
 	return s.w.envelope().Len() + ownSize
 }
 
-func (s *sizes) ToolSize() int { return len(s.w.toolFront().event) + ownSize }
+func (s *sizes) ToolSize() int { return len(s.w.toolHead().event) + ownSize }
 
-// rules returns what is looked for in the content of the frame in k.
+// rules returns what Read looks for in the content of the frame in k.
 func (t *text) rules(w *writer, l *tools, k *Work, finished bool) prose.Rules {
 	k.sizes = sizes{w, l, &k.Object}
-	return prose.Rules{Options: w.o, Finished: finished, Reasoned: t.reasoned, Sizes: &k.sizes}
+	return prose.Rules{Options: w.o, Finished: finished, Reasoned: t.hasReasoning, Sizes: &k.sizes}
 }
 
-// read takes imitations and reasoning out of the content of the chunk in k, and says
-// whether the chunk is held back, is dropped, or leaves with the edits that it has got.
-// last says that nothing may wait for what follows.
+// read takes imitations and reasoning out of the content of the chunk in k, and returns
+// what becomes of the chunk: it is held or dropped, or the caller shall forward it with
+// its edits. last says that nothing may wait for the text that follows.
 func (t *text) read(w *writer, l *tools, k *Work, finished, last bool) sse.Fate {
-	x, r := &k.Object, &k.text
+	x, r := &k.Object, &k.reading
 	in := x.C.Content.Inner()
 	o := t.rules(w, l, k, finished)
 	t.prose.Read(r, x.F.Data, in, &o, last)
@@ -71,7 +71,7 @@ func (t *text) read(w *writer, l *tools, k *Work, finished, last bool) sse.Fate 
 	left := kept.Len()
 	if reasoning && left > 0 {
 		w.notes.Add(contract.SectionReasoning, "reasoning: leaves the content")
-		if !x.C.Bare || x.C.Finish.Ok() || x.Fails() || w.o.Reasoning == contract.ReasoningDrop {
+		if !x.C.OnlyContentRole || x.C.Finish.Ok() || x.HasError() || w.o.Reasoning == contract.ReasoningDrop {
 			if w.o.Reasoning != contract.ReasoningDrop {
 				w.delta(x, true, &kept) // it gets a delta of its own (contract section 4)
 			}
@@ -79,7 +79,7 @@ func (t *text) read(w *writer, l *tools, k *Work, finished, last bool) sse.Fate 
 		}
 	}
 	if in.Ok() && left == 0 && x.Droppable() {
-		w.Out.BeginOwn() // of the parts that have left
+		w.Out.BeginOwn() // parts may have left
 		w.Out.Drop()
 		return sse.Dropped
 	}
@@ -88,12 +88,12 @@ func (t *text) read(w *writer, l *tools, k *Work, finished, last bool) sse.Fate 
 	return sse.Forwarded
 }
 
-// apply records what k.text says, and does to what is held what it says.
+// apply records what the Reading says, and releases or strips what is held.
 func (t *text) apply(w *writer, l *tools, k *Work) {
-	r := &k.text
-	t.said = t.said || r.Text
-	t.reasoned = t.reasoned || r.Reasoned
-	t.dropped = t.dropped || r.Dropped
+	r := &k.reading
+	t.hasText = t.hasText || r.Text
+	t.hasReasoning = t.hasReasoning || r.Reasoned
+	t.droppedReasoning = t.droppedReasoning || r.Dropped
 	t.stretches += int32(r.Stretches)
 	if n := len(r.Tools); n+r.Imitations > 0 {
 		t.markers += int32(n)
@@ -109,15 +109,15 @@ func (t *text) apply(w *writer, l *tools, k *Work) {
 	}
 }
 
-// settle decides what waits for more text as if the text ended here.
+// settle decides what waits for more text, as if the text ended here.
 func (t *text) settle(w *writer, l *tools, k *Work, finished bool) {
-	r := &k.text
+	r := &k.reading
 	if !t.prose.Waits(r) {
 		return
 	}
 	o := t.rules(w, l, k, finished)
-	if thought := t.prose.Settle(r, &o); thought != nil {
-		w.thought(thought)
+	if reasoning := t.prose.Settle(r, &o); reasoning != nil {
+		w.reasoning(reasoning)
 	}
 	t.apply(w, l, k)
 	if n := r.Parts[len(r.Parts)-1].Tool; n > 0 {
@@ -125,19 +125,20 @@ func (t *text) settle(w *writer, l *tools, k *Work, finished bool) {
 	}
 }
 
-// startTrusted starts the tool that the marker n of the text stands for.
+// startTrusted starts the tool n of the Reading, from 1 on.
 func (t *text) startTrusted(w *writer, l *tools, k *Work, n int) {
-	x, m := &k.Object, &k.text.Tools[n-1]
+	x, m := &k.Object, &k.reading.Tools[n-1]
 	room := len(x.Room())
 	f := markerFields(x, w.o.ToolTable(), m.Emoji, m.Label)
 	l.startDerived(w, x, &f, contract.SourceImitation)
-	x.Release(room) // there may be many
+	x.Rollback(room) // there may be many
 }
 
-// writeParts writes the content but for the last part that has anything in it: what is
-// left of that, which may be reasoning, leaves with the chunk itself.
+// writeParts writes the parts of the content up to the last one with anything in it. It
+// returns what is left of that one, which leaves with the chunk itself, and whether it is
+// reasoning.
 func (t *text) writeParts(w *writer, l *tools, k *Work) (reasoning bool, kept prose.Kept) {
-	r := &k.text
+	r := &k.reading
 	n := len(r.Parts)
 	for n > 1 && r.Parts[n-1].Tool == 0 {
 		if last := r.Part(n - 1); last.Len() > 0 {
@@ -154,7 +155,7 @@ func (t *text) writeParts(w *writer, l *tools, k *Work) (reasoning bool, kept pr
 			l.inferEnds(w)
 			l.textSince = l.textSince || !p.Reasoning
 		}
-		kept = r.Part(i) // what follows the last is cut
+		kept = r.Part(i)
 		kept.Front = t.prose.Front(r, i, &kept)
 		if i < n-1 {
 			t.writePart(w, &k.Object, p.Reasoning, &kept)
@@ -163,8 +164,8 @@ func (t *text) writeParts(w *writer, l *tools, k *Work) (reasoning bool, kept pr
 	return r.Parts[n-1].Reasoning, kept
 }
 
-// writePart writes one part of several: as a copy of the chunk if nothing else is in
-// that, and nothing large, or as a chunk of our own.
+// writePart writes one of several parts, as a copy of the chunk x if possible, or else as
+// a chunk of our own.
 func (t *text) writePart(w *writer, x *chunk.Object, reasoning bool, kept *prose.Kept) {
 	switch {
 	case kept.Len() == 0:
@@ -175,7 +176,7 @@ func (t *text) writePart(w *writer, x *chunk.Object, reasoning bool, kept *prose
 			return
 		}
 	}
-	if !x.Copies() {
+	if !x.CanCopy() {
 		w.delta(x, reasoning, kept)
 		return
 	}
@@ -184,12 +185,12 @@ func (t *text) writePart(w *writer, x *chunk.Object, reasoning bool, kept *prose
 	w.object(x)
 }
 
-// holdFrame keeps the chunk back with nothing of its content but kept, whose end may be
-// an imitation, or a tag.
+// holdFrame holds the chunk in k with nothing of its content but kept, whose end may be
+// an imitation or a tag.
 func (t *text) holdFrame(w *writer, l *tools, k *Work, kept *prose.Kept) {
 	x, h := &k.Object, &k.hold
-	w.Out.BeginOwn() // of the parts that have left
-	if k.text.HeldNewline {
+	w.Out.BeginOwn() // parts may have left
+	if k.reading.HeldNewline {
 		kept.Front = prose.NewlineInJSON
 	}
 	x.KeepContent(kept, false)
@@ -202,10 +203,10 @@ func (t *text) holdFrame(w *writer, l *tools, k *Work, kept *prose.Kept) {
 	if x.C.Repeat.Ok() {
 		f.repeat = at(x.C.Repeat.Inner())
 	}
-	if from, here := k.text.Suspected(); here {
+	if from, here := k.reading.Suspected(); here {
 		h.from = start + x.Edits.Moved(&x.F, from)
-		if k.text.HeldNewline {
-			h.from -= len(kept.Front) // which goes with the line
+		if k.reading.HeldNewline {
+			h.from -= len(kept.Front) // the newline is part of the line
 		}
 	}
 	h.buf = x.Edits.Append(h.buf, &x.F)
@@ -214,8 +215,8 @@ func (t *text) holdFrame(w *writer, l *tools, k *Work, kept *prose.Kept) {
 	t.boundHold(w, l, k)
 }
 
-// forwardQuiet writes bytes that say nothing. They do not decide what is held, and keep
-// their place behind it.
+// forwardQuiet forwards bytes that say nothing. They decide nothing about what is held,
+// and wait behind it.
 func (t *text) forwardQuiet(w *writer, l *tools, k *Work, b []byte) {
 	if k.hold.empty() {
 		w.Out.Unit(b)
@@ -226,10 +227,10 @@ func (t *text) forwardQuiet(w *writer, l *tools, k *Work, b []byte) {
 	t.boundHold(w, l, k)
 }
 
-// boundHold lets what is held go if too much waits for its end.
+// boundHold releases what is held if that becomes larger than a frame may be.
 func (t *text) boundHold(w *writer, l *tools, k *Work) {
 	if n := len(k.hold.buf); n > w.o.FrameLimit() {
-		t.prose.Release(&k.text)
+		t.prose.Release(&k.reading)
 		t.apply(w, l, k)
 		w.Out.Forward(w.Out.Bytes[len(w.Out.Bytes)-n:])
 	}

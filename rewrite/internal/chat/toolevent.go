@@ -11,8 +11,10 @@ import (
 )
 
 const (
-	ProgressEvent   = "hermes.tool.progress"
-	progressComment = ": " + ProgressEvent + " "
+	// ProgressEvent is the name of tool events.
+	ProgressEvent = "hermes.tool.progress"
+
+	progressComment = ": " + ProgressEvent + " " // how a tool event in a comment begins
 )
 
 // The statuses of a tool event.
@@ -21,22 +23,22 @@ const (
 	completed = "completed"
 )
 
-// toolFront is what the tool events of a stream have in common. It is made once,
-// and again when a chunk has changed the envelope.
-type toolFront struct {
-	fresh bool          // it is that of the envelope as it stands
-	event []byte        // one of our own up to the tool's name
-	empty jsonspan.Span // the members of a chunk that says nothing, in event; a comma follows
-	calls [20]byte      // what ids begin with if upstream has given none
+// toolHead is what the tool events of a stream have in common. It is made once, and again
+// when a chunk has changed the envelope.
+type toolHead struct {
+	fresh bool          // it agrees with the envelope
+	event []byte        // an event of our own up to the name of the tool
+	empty jsonspan.Span // in event, the members of a chunk that says nothing; a comma follows
+	calls [20]byte      // what ids of our own begin with, behind call_
 }
 
-// toolFront returns that of the stream as it stands.
-func (w *writer) toolFront() *toolFront {
+// toolHead returns the head of the stream's tool events.
+func (w *writer) toolHead() *toolHead {
 	e := w.envelope()
-	if w.front == nil {
-		w.front = new(toolFront)
+	if w.head == nil {
+		w.head = new(toolHead)
 	}
-	f := w.front
+	f := w.head
 	if f.fresh {
 		return f
 	}
@@ -61,10 +63,10 @@ func (w *writer) toolFront() *toolFront {
 	return f
 }
 
-// appendCallID appends the id, as a JSON string, of the tool with the ordinal n in
-// the completion, if upstream has given it none: every replica derives the same
-// (contract section 2). It is short enough for clients that allow 40 characters.
-func (f *toolFront) appendCallID(dst []byte, n int) []byte {
+// appendCallID appends the id of our own, a JSON string, for the tool n of the
+// completion, from 1 on. Every replica derives the same id (contract section 2). It is
+// short enough for clients that allow 40 characters.
+func (f *toolHead) appendCallID(dst []byte, n int) []byte {
 	dst = append(append(dst, `"call_`...), f.calls[:]...)
 	for most := 1000; most > max(n, 1); most /= 10 {
 		dst = append(dst, '0')
@@ -72,25 +74,25 @@ func (f *toolFront) appendCallID(dst []byte, n int) []byte {
 	return append(strconv.AppendInt(dst, int64(n), 10), '"')
 }
 
-// envelops reports whether named events get the members of a chunk in front.
+// envelops reports whether named events get the members of a chunk.
 func (w *writer) envelops() bool {
 	return w.form == contract.ProgressEnvelope || w.form == contract.ProgressUnnamed
 }
 
-// hasStatusLine reports whether tool events carry the member that Open WebUI shows.
+// hasStatusLine reports whether tool events get the status member that Open WebUI shows.
 func (w *writer) hasStatusLine() bool { return w.o.StatusLine && w.envelops() }
 
-// ownSize is how many bytes at most a chunk of our own takes beside the values of
-// the envelope, and an event of a tool beside its front and the tool's fields.
+// ownSize is the number of bytes that a chunk of our own takes at most without the values
+// of the envelope, and a tool event without its head and the fields of the tool.
 const ownSize = 192
 
-// toolEvent writes the frame that says that t has started or has ended. interrupted says
-// that it has ended because the stream has.
+// toolEvent writes the event that the tool t has the status. interrupted says that the
+// tool is completed because the stream failed.
 func (w *writer) toolEvent(t *tool, status string, interrupted bool) {
 	if w.form == contract.ProgressOff {
 		return
 	}
-	front := w.toolFront()
+	front := w.toolHead()
 	w.Out.BeginOwn()
 	dst := append(append(w.Out.Bytes, front.event...), t.name...)
 	if status == running { // upstream's five fields for a start, three for an end
@@ -111,12 +113,12 @@ func (w *writer) toolEvent(t *tool, status string, interrupted bool) {
 	w.Out.Bytes = append(dst, "}\n\n"...)
 }
 
-// appendToolID appends the id, which G1 lacks.
+// appendToolID appends the id, which events of Hermes v0.9 to v0.11 lack.
 func appendToolID(dst []byte, t *tool) []byte {
 	return append(append(dst, `,"toolCallId":`...), t.id...)
 }
 
-// appendStatus appends the status, which G1 lacks.
+// appendStatus appends the status, which events of Hermes v0.9 to v0.11 lack.
 func appendStatus(dst []byte, status string) []byte {
 	if status == completed {
 		return append(dst, `,"status":"completed"`...)
@@ -142,13 +144,15 @@ func appendStatusLine(dst []byte, t *tool, status string) []byte {
 // statusLineHead is what Open WebUI's status member begins with.
 const statusLineHead = `,"event":{"type":"status","data":{"description":"`
 
+// appendStatusLineTail appends what Open WebUI's status member ends with.
 func appendStatusLineTail(dst []byte, done bool) []byte {
 	return append(strconv.AppendBool(append(dst, `","done":`...), done), `}}`...)
 }
 
-// upstreamTool writes upstream's tool event x in the stream's form, with what it lacks.
+// upstreamTool writes upstream's tool event x in the stream's form, with the id and the
+// status of t if it lacks them.
 func (w *writer) upstreamTool(x *chunk.Object, t *tool, status string, lacksID, lacksStatus bool) {
-	x.RenameOwn()
+	x.RenameMembers()
 	members := x.Room()
 	switch v := x.C.CallID; {
 	case !lacksID:
@@ -171,17 +175,17 @@ func (w *writer) upstreamTool(x *chunk.Object, t *tool, status string, lacksID, 
 		from, to := x.F.EventLine()
 		x.Edits.ReplaceRaw(&x.F, from, to, nil)
 	}
-	members = x.Keep(members)
-	w.addFront(x)
+	members = x.Commit(members)
+	w.addChunkMembers(x)
 	x.RedactError()
 	x.Append(members)
 	w.object(x)
 }
 
-// addFront adds the members of a chunk to the front of the frame's own.
-func (w *writer) addFront(x *chunk.Object) {
+// addChunkMembers adds the members of a chunk before those of the named event x.
+func (w *writer) addChunkMembers(x *chunk.Object) {
 	w.notes.Add(contract.SectionTools, "a named event: gets the members of a chunk")
-	f := w.toolFront()
+	f := w.toolHead()
 	front := f.empty
 	if jsonspan.SkipSpace(x.F.Data, x.C.Open+1) != x.C.Shut {
 		front.To += len(",")

@@ -11,50 +11,52 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
-// MaxEndedTools is how many ended tools are remembered, to drop what comes twice.
+// MaxEndedTools is the number of ended tools that are remembered, so that a second start
+// of one is dropped.
 const MaxEndedTools = 1024
 
-// tools knows which tools of a stream are open, and writes that they start and end
-// (contract section 2). The zero value is one of a stream without tools.
+// tools is the list of open tools of a stream, and writes their starts and ends (contract
+// section 2). A tool in open has left a start and no end. The zero value is that of a
+// stream without tools.
 type tools struct {
-	open  []tool
-	ended []uint64 // hashes of the ids of ended tools, a ring
-	next  int32    // the oldest of them
-	count int32    // the tools that have started
-	bytes int32    // what the open ones take
-	last  time.Time
+	open  []tool    // in the order in which they started
+	ended []uint64  // the hashes of the ids of ended tools, a ring
+	next  int32     // the index of the oldest in ended, once that is full
+	count int32     // the number of tools that have started
+	bytes int32     // the bytes of the fields of open
+	last  time.Time // when the last tool started
 
-	upstream     bool // a tool event of upstream's has come
+	upstream     bool // upstream has sent a tool event
 	textSince    bool // text has left since the last tool started
-	housekeeping bool // all tools since the last text are; see isHousekeeping
+	housekeeping bool // all tools since the last text are housekeeping; see isHousekeeping
 }
 
-// toolFields are what a frame says of a tool: values as they stand in JSON, quotes
-// included. Emoji and label may be absent.
+// toolFields are what a frame says of a tool: values in JSON, quotes included. All but
+// the name may be nil.
 type toolFields struct {
 	name, emoji, label, id []byte
 }
 
-// tool is a tool call, with a copy of its fields.
+// tool is a tool call, with copies of its fields.
 type tool struct {
 	name, emoji, label, id string
 
 	inferred bool // upstream will not say when it ends
-	derived  bool // its id is ours: upstream will not send it
+	derived  bool // the id is ours, so that upstream will never send it
 }
 
+// size returns the bytes of the fields.
 func (t *tool) size() int { return len(t.name) + len(t.emoji) + len(t.label) + len(t.id) }
 
-// idSeed makes the hashes of ids such that nobody can make two that agree.
+// idSeed is random, so that nobody can choose ids with equal hashes.
 var idSeed = maphash.MakeSeed()
 
-// find returns the index of the open tool with the id, -1 if there is none.
+// find returns the index of the open tool with the id, or -1.
 func (l *tools) find(id []byte) int {
 	return slices.IndexFunc(l.open, func(t tool) bool { return t.id == string(id) })
 }
 
-// findName returns the index of the first open tool with the name, -1 if
-// there is none.
+// findName returns the index of the first open tool with the name, or -1.
 func (l *tools) findName(name []byte) int {
 	return slices.IndexFunc(l.open, func(t tool) bool { return t.name == string(name) })
 }
@@ -64,18 +66,18 @@ func (l *tools) started(id []byte) bool {
 	return l.find(id) >= 0 || slices.Contains(l.ended, maphash.Bytes(idSeed, id))
 }
 
-// markerFields returns the fields of the tool that a marker stands for: emoji and label
-// are insides of JSON strings. They stand in x.
+// markerFields returns the fields of the tool that a marker stands for, in the room of x.
+// emoji and label are insides of JSON strings.
 func markerFields(x *chunk.Object, t *marker.Table, emoji, label []byte) toolFields {
 	quoted := func(inner []byte) []byte {
-		return x.Keep(append(append(append(x.Room(), '"'), inner...), '"'))
+		return x.Commit(append(append(append(x.Room(), '"'), inner...), '"'))
 	}
 	return toolFields{name: x.Literal(t.Name(emoji, label)), emoji: quoted(emoji), label: quoted(label)}
 }
 
-// begin returns the tool with the fields, which is not open yet, its fields in one
-// string. One that upstream has given no id gets its own. It completes the open tools if
-// the start is late enough to prove that they have ended.
+// begin returns the tool with the fields, before it is open. A tool without an id gets one
+// of our own. If it starts late enough to prove that the inferred tools have ended,
+// begin completes those.
 func (l *tools) begin(w *writer, x *chunk.Object, f *toolFields, inferred bool) tool {
 	if w.now.Sub(l.last) >= w.o.Window() {
 		l.inferEnds(w)
@@ -83,18 +85,18 @@ func (l *tools) begin(w *writer, x *chunk.Object, f *toolFields, inferred bool) 
 	derived, n := f.id == nil, len(x.Room())
 	all := append(append(append(append(x.Room(), f.name...), f.emoji...), f.label...), f.id...)
 	if derived {
-		all = w.toolFront().appendCallID(all, int(l.count)+1)
+		all = w.toolHead().appendCallID(all, int(l.count)+1)
 	}
-	rest := string(x.Keep(all))
-	x.Release(n)
-	take := func(n int) (part string) {
-		part, rest = rest[:n], rest[n:]
-		return part
+	rest := string(x.Commit(all)) // one string for all fields
+	x.Rollback(n)
+	cut := func(n int) (field string) {
+		field, rest = rest[:n], rest[n:]
+		return field
 	}
-	return tool{take(len(f.name)), take(len(f.emoji)), take(len(f.label)), rest, inferred, derived}
+	return tool{cut(len(f.name)), cut(len(f.emoji)), cut(len(f.label)), rest, inferred, derived}
 }
 
-// startDerived starts a tool that upstream gave no id, and writes that it does.
+// startDerived starts a tool that upstream gave no id, and writes its start.
 func (l *tools) startDerived(w *writer, x *chunk.Object, f *toolFields, source contract.ToolSource) {
 	w.usage.setReportsFailures(false)
 	t := l.begin(w, x, f, true)
@@ -102,20 +104,20 @@ func (l *tools) startDerived(w *writer, x *chunk.Object, f *toolFields, source c
 	l.add(w, &t, source)
 }
 
-// add opens t. That it starts has been written.
+// add adds t to the open tools, after its start has been written.
 func (l *tools) add(w *writer, t *tool, source contract.ToolSource) {
-	l.tell(w, t, false, source)
+	l.report(w, t, false, source)
 	l.open = append(l.open, *t)
-	l.bytes += int32(t.size()) // a frame has no more
+	l.bytes += int32(t.size()) // the fields fit: they come from one frame
 	l.last = w.now
 	l.count++
-	first := l.count == 1 || l.textSince // since the last text
+	first := l.count == 1 || l.textSince // the first tool since the last text
 	l.housekeeping = isHousekeeping(t.name) && (first || l.housekeeping)
 	l.textSince = false
 	l.bound(w, 0)
 }
 
-// remove closes the open tool i and returns it.
+// remove removes the open tool i, remembers its id, and returns it.
 func (l *tools) remove(i int) tool {
 	t := l.open[i]
 	l.open = slices.Delete(l.open, i, i+1)
@@ -132,14 +134,14 @@ func (l *tools) remove(i int) tool {
 	return t
 }
 
-// complete ends the open tool i and writes that it has ended.
+// complete completes the open tool i, and writes its end.
 func (l *tools) complete(w *writer, i int, source contract.ToolSource) {
 	t := l.remove(i)
-	l.tell(w, &t, true, source)
+	l.report(w, &t, true, source)
 	w.toolEvent(&t, completed, false)
 }
 
-// inferEnds completes the open tools of which upstream will not say when they end.
+// inferEnds completes the open tools whose end upstream will not send.
 func (l *tools) inferEnds(w *writer) {
 	for i := 0; i < len(l.open); {
 		if l.open[i].inferred {
@@ -150,36 +152,36 @@ func (l *tools) inferEnds(w *writer) {
 	}
 }
 
-// completeAll ends all open tools, in the order in which they started. If the
-// stream ends in an error they are interrupted: nobody knows whether they have ended
+// completeAll completes all open tools, in the order in which they started. interrupted
+// says that the stream ends with an error, so that nobody knows whether they have ended
 // (contract section 2).
 func (l *tools) completeAll(w *writer, interrupted bool) {
 	for len(l.open) > 0 {
 		t := l.remove(0)
-		l.tell(w, &t, true, contract.SourceEnd)
+		l.report(w, &t, true, contract.SourceEnd)
 		w.toolEvent(&t, completed, interrupted)
 	}
 }
 
-// endCost returns how many bytes it takes to complete the open tools, if each event is
-// longer than today by so many bytes.
+// endCost returns how many bytes it takes to complete the open tools, if each event
+// becomes longer by that many bytes.
 func (l *tools) endCost(w *writer, longer int) int {
 	if len(l.open) == 0 || w.form == contract.ProgressOff {
 		return int(l.bytes) + len(l.open)*longer
 	}
-	return int(l.bytes) + len(l.open)*(len(w.toolFront().event)+ownSize+longer)
+	return int(l.bytes) + len(l.open)*(len(w.toolHead().event)+ownSize+longer)
 }
 
-// bound completes tools, the one that is open longest first, until no more is open than
-// may be, once each event of the stream is longer by so many bytes.
+// bound completes tools, the one that has been open longest first, until MaxOpenTools and
+// MaxOpenBytes allow the others, even if each event becomes longer by that many bytes.
 func (l *tools) bound(w *writer, longer int) {
 	for len(l.open) > contract.MaxOpenTools || len(l.open) > 0 && l.endCost(w, longer) > contract.MaxOpenBytes {
 		l.complete(w, 0, contract.SourceInferred)
 	}
 }
 
-// tell tells of the tool t.
-func (l *tools) tell(w *writer, t *tool, ended bool, source contract.ToolSource) {
+// report reports to the notes and to OnTool that the tool t has started or ended.
+func (l *tools) report(w *writer, t *tool, ended bool, source contract.ToolSource) {
 	if w.notes != nil {
 		doing := "starts"
 		if ended {
@@ -192,9 +194,9 @@ func (l *tools) tell(w *writer, t *tool, ended bool, source contract.ToolSource)
 	}
 }
 
-// isHousekeeping reports whether the tool with the name, a JSON string, is one that
-// Hermes may call behind its answer: it then takes the text before for the answer
-// (contract section 3, rule 2).
+// isHousekeeping reports whether Hermes may call the tool with the name, a JSON string,
+// behind its answer. The text before such a tool is the answer (contract section 3, rule
+// 2).
 func isHousekeeping(name string) bool {
 	switch name {
 	case `"memory"`, `"todo"`, `"todo_list"`, `"skill_manage"`, `"session_search"`:

@@ -10,16 +10,16 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 )
 
-// Tool events of upstream's, and its other named events: without the members of a chunk
-// strict clients break on them (contract section 2).
+// Upstream's tool events, and its other named events. Strict clients break on a named
+// event without the members of a chunk (contract section 2).
 
-// The events with which the newest Hermes tells of its state.
+// The events with which the newest Hermes reports its state.
 const (
 	statusEvent   = "hermes.status"
 	approvalEvent = "approval.request"
 )
 
-// toolEvent handles a tool event of upstream's, which has the form in.
+// toolEvent handles upstream's tool event in k, which has the form in.
 func (h *handler) toolEvent(k *Work, in contract.Progress) {
 	x := &k.Object
 	h.tools.upstream = true
@@ -32,7 +32,7 @@ func (h *handler) toolEvent(k *Work, in contract.Progress) {
 	switch {
 	case h.end.finished: // too late to be completed before the finish chunk
 		h.notes.Add(contract.SectionTools, "a tool event behind the finish chunk: dropped")
-	case isInternal(f.name): // the ends of internal tools are orphans anyway
+	case isInternal(f.name): // a start or an end
 		h.notes.Add(contract.SectionTools, "a tool event of an internal tool: dropped")
 	case status == completed:
 		h.toolEnds(k, &f, in)
@@ -46,7 +46,8 @@ func (h *handler) toolEvent(k *Work, in contract.Progress) {
 	}
 }
 
-// isInternal reports whether the tool with the name never appears.
+// isInternal reports whether the tool with the name, a JSON string, is internal: clients
+// never see it (contract section 2).
 func isInternal(name []byte) bool {
 	if len(name) < 3 {
 		return false
@@ -55,8 +56,8 @@ func isInternal(name []byte) bool {
 	return r == '_'
 }
 
-// toolStarts starts the tool of the event under way, and writes the event in the stream's
-// form: byte for byte if it has that form.
+// toolStarts starts the tool of the event in k, and writes the event in the stream's
+// form. If the event has that form, it leaves byte for byte.
 func (h *handler) toolStarts(k *Work, f *toolFields, status string, in contract.Progress) {
 	x := &k.Object
 	if f.name == nil {
@@ -67,7 +68,7 @@ func (h *handler) toolStarts(k *Work, f *toolFields, status string, in contract.
 		h.notes.Add(contract.SectionTools, "a tool that has started already: dropped")
 		return
 	}
-	if h.form != contract.ProgressOff { // what does not leave decides nothing
+	if h.form != contract.ProgressOff { // an event that does not leave decides nothing
 		h.settle(k)
 	}
 	inferred := status == "" || f.id == nil
@@ -88,8 +89,8 @@ func (h *handler) toolStarts(k *Work, f *toolFields, status string, in contract.
 	h.text.prose.BeginMessage()
 }
 
-// toolEnds ends the tool of the event under way, and writes the event in the stream's
-// form. One of a tool that is not open is dropped.
+// toolEnds completes the tool of the event in k, and writes the event in the stream's
+// form. It drops the end of a tool that is not open.
 func (h *handler) toolEnds(k *Work, f *toolFields, in contract.Progress) {
 	x := &k.Object
 	find := func() int {
@@ -103,7 +104,7 @@ func (h *handler) toolEnds(k *Work, f *toolFields, in contract.Progress) {
 		return
 	}
 	if h.form != contract.ProgressOff {
-		h.settle(k) // which may end tools: TestToolEndsWhileTextIsHeld
+		h.settle(k) // this may complete tools: TestToolEndsWhileTextIsHeld
 	}
 	i := find()
 	switch {
@@ -114,7 +115,7 @@ func (h *handler) toolEnds(k *Work, f *toolFields, in contract.Progress) {
 		return
 	}
 	t := h.tools.remove(i)
-	h.tools.tell(&h.writer, &t, true, contract.SourceUpstream)
+	h.tools.report(&h.writer, &t, true, contract.SourceUpstream)
 	switch {
 	case t.name == string(f.name) && h.leavesAsIs(x, in):
 		x.RedactError()
@@ -132,8 +133,8 @@ func (w *writer) leavesAsIs(x *chunk.Object, in contract.Progress) bool {
 	return in == w.form && (!w.hasStatusLine() || x.C.StatusLine.Ok())
 }
 
-// comment handles a tool event in a comment, which another sidecar wrote. It returns
-// false if the comment is something else.
+// comment handles a comment that is a tool event, which another sidecar has written. It
+// returns false for any other comment.
 func (h *handler) comment(k *Work, line []byte) bool {
 	if !bytes.HasPrefix(line, []byte(progressComment)) {
 		return false
@@ -149,7 +150,7 @@ func (h *handler) comment(k *Work, line []byte) bool {
 	return true
 }
 
-// namedEvent handles a named event that is no chunk.
+// namedEvent handles a named event that is not a chunk.
 func (h *handler) namedEvent(k *Work) {
 	h.settle(k)
 	x := &k.Object
@@ -157,45 +158,45 @@ func (h *handler) namedEvent(k *Work) {
 		h.usage.setReportsFailures(true)
 	}
 	if h.envelops() {
-		x.RenameOwn()
+		x.RenameMembers()
 	}
 	x.RedactFrame()
 	if h.envelops() {
-		h.addFront(x)
+		h.addChunkMembers(x)
 		h.addStatusLine(x)
 	}
 	h.object(x)
 }
 
-// addStatusLine adds the member that Open WebUI shows to what tells of upstream's state. A
-// notice is done when it comes; an approval when its tool is.
+// addStatusLine adds the member that Open WebUI shows to an event about upstream's state.
+// A status is done when it comes, an approval is not.
 func (h *handler) addStatusLine(x *chunk.Object) {
 	if !h.o.StatusLine || x.C.StatusLine.Ok() && !x.C.StatusLine.IsString(x.F.Data) {
 		return
 	}
-	says, before := "", ""
+	member, before := "", ""
 	switch string(x.F.Event) {
 	case statusEvent:
-		says = "text"
+		member = "text"
 	case approvalEvent:
-		says, before = "command", "Approval needed: "
+		member, before = "command", "Approval needed: "
 	default:
 		return
 	}
-	text := x.String(x.Member(says))
+	text := x.String(x.Member(member))
 	if text == nil {
 		return
 	}
 	line := append(append(x.Room(), statusLineHead...), before...)
 	line = append(line, jsonspan.Inside(redact.Value(text))...)
-	x.Append(x.Keep(appendStatusLineTail(line, says == "text")))
+	x.Append(x.Commit(appendStatusLineTail(line, string(x.F.Event) == statusEvent)))
 }
 
-// isWrapped reports whether the object is a named event that has got the members of a
-// chunk: it is no chunk, whatever else is in it.
+// isWrapped reports whether the object is a named event with the members of a chunk,
+// which another sidecar has added. Whatever else is in it, it is not a chunk.
 func isWrapped(x *chunk.Object) bool {
 	c, data := &x.C, x.F.Data
-	return x.Named() && c.IsChunk(data) && c.Count == 1 && c.Index && !c.Finish.Ok() &&
+	return x.Named() && c.IsChunk(data) && c.Count == 1 && c.FirstOnly && !c.Finish.Ok() &&
 		c.Delta.IsObject(data) && data[jsonspan.SkipSpace(data, c.Delta.From+1)] == '}'
 }
 
@@ -204,8 +205,8 @@ func (h *handler) wrappedEvent(k *Work) {
 	h.settle(k)
 	x := &k.Object
 	h.updateEnvelope(x) // it may come before any chunk
-	if string(x.F.Event) == "error" && x.Fails() {
-		h.errorFrame(k) // upstream's, all the same
+	if string(x.F.Event) == "error" && x.HasError() {
+		h.errorFrame(k) // the error is still upstream's
 		return
 	}
 	x.RedactFrame()

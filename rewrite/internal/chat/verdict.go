@@ -6,11 +6,11 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
-// usage tells the memory of what upstreams report what this one has shown.
+// usage records what upstream has shown of its reports in the usage memory.
 type usage struct {
 	memory   contract.UsageMemory // nil for none
 	age      upstreamAge
-	reported bool // that the model reports usage is in the memory
+	reported bool // the memory has been told that the model reports usage
 }
 
 // upstreamAge is what upstream has shown of whether it reports its failures.
@@ -22,9 +22,8 @@ const (
 	ageTooOld
 )
 
-// setReportsFailures records what upstream has shown of its age, for the third rule of
-// the false stop: that it reports its failures itself, or that it is too old to. It tells
-// the memory once.
+// setReportsFailures records that upstream reports its failures itself, or that it is too
+// old to. The third rule of the false stop depends on that. The memory is told once.
 func (u *usage) setReportsFailures(does bool) {
 	age := ageTooOld
 	if does {
@@ -40,16 +39,16 @@ func (u *usage) setReportsFailures(does bool) {
 // model returns the name of the stream's model.
 func (w *writer) model() string { return jsonspan.Unquote(string(w.envelope().Model())) }
 
-// falseStop returns the code of the error that the finish chunk c, which says stop, stands
-// for, "" if the agent has ended well (contract section 3, "False stop").
+// falseStop returns the code of the failure that the finish chunk c hides by saying stop,
+// or "" if the agent ended well (contract section 3, "False stop").
 func (e *ending) falseStop(w *writer, l *tools, t *text, c *chunk.Chunk) (code string) {
 	if e.manyChoices {
-		return "" // Hermes sends one
+		return "" // Hermes sends one choice, so that this is another server's answer
 	}
 	u := &c.Tokens
-	silent := !t.said && !t.reasoned && !t.dropped && !t.other
+	silent := !t.hasText && !t.hasReasoning && !t.droppedReasoning && !t.hasOther
 	onTool := l.count > 0 && !l.textSince
-	housekeeping := u.Counts && t.said && l.housekeeping
+	housekeeping := u.Counts && t.hasText && l.housekeeping
 	switch {
 	case u.Zero && (silent || onTool):
 		w.notes.Add(contract.SectionEnd, "a false stop: no answer, usage 0/0/0")
@@ -72,7 +71,8 @@ func (e *ending) falseStop(w *writer, l *tools, t *text, c *chunk.Chunk) (code s
 	return ""
 }
 
-// zeroUsageIsCrash decides the third rule of the false stop.
+// zeroUsageIsCrash reports whether text with usage 0/0/0 is a false stop by its third
+// rule.
 func (e *ending) zeroUsageIsCrash(w *writer) bool {
 	switch w.o.ZeroUsage {
 	case contract.ZeroUsageError:
@@ -84,8 +84,8 @@ func (e *ending) zeroUsageIsCrash(w *writer) bool {
 	return e.usageReported
 }
 
-// willFail reports whether the finish chunk in k, whose text has not been read, is that
-// of an agent that failed.
+// willFail reports whether the finish chunk in k means that the agent failed, before its
+// text has been read.
 func (e *ending) willFail(w *writer, l *tools, t *text, k *Work) bool {
 	c := &k.Object.C
 	reason := k.Object.FinishReason()
@@ -96,7 +96,7 @@ func (e *ending) willFail(w *writer, l *tools, t *text, k *Work) bool {
 		return reason == "error"
 	case e.errorSent != nil:
 		return true
-	case c.Text, t.prose.Waits(&k.text): // what is held is an answer, most likely
+	case c.Text, t.prose.Waits(&k.reading): // what is held is most likely an answer
 		return !e.manyChoices && c.Tokens.Zero && e.zeroUsageIsCrash(w)
 	}
 	return e.falseStop(w, l, t, c) != ""

@@ -6,43 +6,41 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 )
 
-// Work is what a stream needs to handle a frame. Between two reads it is given back,
-// unless something waits in it: one is as good as another, for what a stream leaves in it
-// is room, and is not read again. The zero value is ready for use.
+// Work is what a stream needs to handle a frame. Between two reads the stream gives it
+// back unless something waits in it. What a stream leaves in it otherwise is only room,
+// so that any stream may use it next. The zero value is ready for use.
 type Work struct {
-	// Object is the frame under way.
+	// Object is the current frame.
 	Object chunk.Object
 
-	text   prose.Reading // of the content
-	hold   hold
-	sizes  sizes
-	shapes [2]*shape // the last of text and of reasoning that have been learnt, by whatever stream
+	reading prose.Reading // of the content
+	hold    hold
+	sizes   sizes
+	shapes  [2]*shape // the last shapes that any stream has learnt, of content and of reasoning
 }
 
-// Begin begins the use of w for a stream that has its steps noted in n, nil for nobody.
-func (w *Work) Begin(n *contract.Notes) { w.Object.Notes, w.text.Notes = n, n }
+// Begin begins the use of w by a stream that adds its notes to n, which may be nil.
+func (w *Work) Begin(n *contract.Notes) { w.Object.Notes, w.reading.Notes = n, n }
 
-// Waits reports whether something waits in w for the bytes to come. What waits is bounded
-// by what may be held back.
-func (w *Work) Waits() bool { return w.text.Waits() || !w.hold.empty() }
+// Waits reports whether something waits in w for the bytes to come.
+func (w *Work) Waits() bool { return w.reading.Waits() || !w.hold.empty() }
 
-// Forget lets go of the bytes that a stream has been fed. Nothing waits.
+// Forget drops every reference to the bytes of a stream. Nothing may wait.
 func (w *Work) Forget() {
 	w.Object.Forget()
-	w.text.Forget()
+	w.reading.Forget()
 	w.sizes = sizes{}
 }
 
-// Trim gives back what the frames of a feed took and the next need not: one large frame
-// must not cost memory for as long as its stream lasts.
+// Trim gives back large room, so that one large frame does not cost memory for as long as
+// its stream lasts.
 func (w *Work) Trim() {
 	w.Object.Trim()
-	w.text.Trim()
+	w.reading.Trim()
 	w.hold.trim()
 }
 
-// shared returns a shape like v that other streams may have as well. It must not
-// be changed.
+// shared returns a shape equal to v that streams may share. Nobody may change it.
 func (w *Work) shared(v *shape) *shape {
 	last := &w.shapes[0]
 	if v.reasoning {

@@ -17,20 +17,21 @@ type writer struct {
 	Out   sse.Writer
 	usage usage
 
+	// What the stream was given; it does not change.
 	o       *contract.Options
-	newID   func() string // nil for ""
+	newID   func() string // may be nil
 	created int64
-	onTool  func(contract.ToolEvent) // nil for nobody
-	notes   *contract.Notes          // nil for nobody
+	onTool  func(contract.ToolEvent) // may be nil
+	notes   *contract.Notes          // nil if nobody wants the stream explained
 	form    contract.Progress
 
-	now   time.Time // the caller's clock
-	env   chunk.Envelope
-	front *toolFront // nil before a tool event is written
+	now  time.Time      // the time of the last Begin
+	env  chunk.Envelope // see envelope
+	head *toolHead      // see toolHead; nil before the first tool event
 }
 
-// envelope returns the envelope of the stream. Where no chunk has said what it is, it is
-// that of the stream's parameters.
+// envelope returns the envelope of the stream. It is that of the stream's parameters
+// until a chunk has come.
 func (w *writer) envelope() *chunk.Envelope {
 	if !w.env.IsSet() {
 		id := ""
@@ -43,7 +44,7 @@ func (w *writer) envelope() *chunk.Envelope {
 	return &w.env
 }
 
-// object writes the frame x with its edits, behind what leaves of our own.
+// object writes the frame x with its edits, behind frames of our own.
 func (w *writer) object(x *chunk.Object) {
 	w.Out.BeginOwn()
 	w.forward(x)
@@ -52,8 +53,8 @@ func (w *writer) object(x *chunk.Object) {
 // forward writes the frame x with its edits.
 func (w *writer) forward(x *chunk.Object) { w.Out.Frame(&x.F, &x.Edits) }
 
-// delta writes a chunk of our own with what k keeps of the content of the chunk x. The
-// chunk's role comes first, and comes again only in the chunk itself.
+// delta writes a chunk of our own with what k keeps of the content of the chunk x, as
+// content or as reasoning. The first one has the role of x, too.
 func (w *writer) delta(x *chunk.Object, reasoning bool, k *prose.Kept) {
 	role := x.Value(x.C.Role)
 	x.C.Role.To = x.C.Role.From
@@ -62,26 +63,16 @@ func (w *writer) delta(x *chunk.Object, reasoning bool, k *prose.Kept) {
 	w.Out.Bytes = e.AppendDelta(w.Out.Bytes, role, x.C.Repeat.Ok(), reasoning, k, x.F.Data)
 }
 
-// thought writes a chunk of our own with reasoning, the inside of a JSON string.
-func (w *writer) thought(reasoning []byte) {
+// reasoning writes a chunk of our own with the reasoning text, the inside of a JSON
+// string.
+func (w *writer) reasoning(text []byte) {
 	e := w.envelope()
 	w.Out.BeginOwn()
-	w.Out.Bytes = e.AppendDelta(w.Out.Bytes, nil, false, true, &prose.Kept{Front: reasoning}, nil)
+	w.Out.Bytes = e.AppendDelta(w.Out.Bytes, nil, false, true, &prose.Kept{Front: text}, nil)
 }
 
-// error writes a frame with the error object.
+// error writes a frame whose data is the error object.
 func (w *writer) error(object []byte) {
 	w.Out.BeginOwn()
 	w.Out.Bytes = append(append(append(w.Out.Bytes, "data: "...), object...), "\n\n"...)
-}
-
-// keepalive writes a chunk that says nothing, or a comment while none has come (contract
-// section 3).
-func (w *writer) keepalive() {
-	w.Out.BeginOwnFirst()
-	if w.o.KeepaliveForm == contract.KeepaliveComment || !w.env.Known() {
-		w.Out.Bytes = append(w.Out.Bytes, ": keepalive\n\n"...)
-		return
-	}
-	w.Out.Bytes = append(w.env.AppendEmpty(append(w.Out.Bytes, "data: {"...)), "}\n\n"...)
 }

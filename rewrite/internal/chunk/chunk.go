@@ -8,8 +8,8 @@ import (
 )
 
 // Chunk is the JSON object in a frame's data: a chat.completion.chunk, a tool event, an
-// error or something else. Its members are kept by position in the data; of members
-// that stand there twice the last counts, as it does for clients.
+// error or something else. It has the values of members by position in the data. If a
+// member is there twice, the last one counts, as it does for clients.
 type Chunk struct {
 	Open, Shut int // where the object's braces are
 
@@ -19,46 +19,48 @@ type Chunk struct {
 	Tool, Emoji, Label         jsonspan.Span
 	CallID, Status, StatusLine jsonspan.Span
 
-	Tokens Usage // what Usage counts
-	Fault  Fault // what Err and Hermes say
-	Extra  bool  // a member that not every chunk has
-	Twins  bool  // an error, or a hermes block, may stand in it that is neither Err nor Hermes
+	Tokens     Usage // what Usage counts
+	Fault      Fault // what Err and Hermes say
+	Extra      bool  // there is a member that not every chunk has
+	MoreErrors bool  // there may be an error or hermes block that is neither Err nor Hermes
 	choices
 }
 
-// choices is what the choices of a chunk say, taken together.
+// choices is what the choices of a chunk say. If there are several, Spans are those of
+// the last one, and what a bool says holds for any of them unless it says otherwise.
 type choices struct {
-	List       bool          // Choices is an array
-	Count      int           // how many choices there are
-	Index      bool          // the only choice has index 0, or none
-	Delta      jsonspan.Span // the last one's
-	Content    jsonspan.Span // the value of delta.content, if it is a string
-	ContentKey jsonspan.Span // the name of that member, without its quotes
-	Repeat     jsonspan.Span // the value of the choice's text, if it repeats the content
-	Finish     jsonspan.Span // the value of finish_reason, if it gives one
-	Alone      bool          // delta has no member but content
-	Bare       bool          // delta has no member but content and role
-	Thought    jsonspan.Span // the value of the last member with reasoning, if it is a string
-	Thoughts   int           // how many of them there are
-	Errors     bool          // a choice may have an error of its own
-	More       bool          // the choice has a member that not every choice has
-	Role       jsonspan.Span // the value of delta.role, if it is a string
+	ChoicesArray    bool          // Choices is an array
+	Count           int           // the number of choices
+	FirstOnly       bool          // there is one choice, with index 0 or without an index
+	Delta           jsonspan.Span // the delta, if it is an object
+	Content         jsonspan.Span // the value of delta.content, if it is a string
+	ContentKey      jsonspan.Span // the name of that member, without its quotes
+	Repeat          jsonspan.Span // the value of the choice's text, if it repeats the content
+	Finish          jsonspan.Span // the value of finish_reason, if it is a string and not empty
+	OnlyContent     bool          // the last delta has no member but content
+	OnlyContentRole bool          // the last delta has no members but content and role
+	ReasoningValue  jsonspan.Span // the value of the last member with reasoning, if it is a string
+	ReasoningCount  int           // the number of such members
+	ChoiceErrors    bool          // there may be an error in a choice
+	More            bool          // there is a member that not every choice has
+	Role            jsonspan.Span // the value of delta.role, if it is a string
 	speech
 
-	Begun, Ended uint64 // the choices that say something in this chunk and that finish in it, as bits
-	Further      bool   // there is one whose index is not 0
+	// The choices that are in this chunk and those that finish in it, as bits.
+	Begun, Ended uint64
+	ManyChoices  bool // there is an index other than 0
 }
 
 // speech is what the deltas of a chunk say.
 type speech struct {
-	Reasoning bool // a non-space character in reasoning_content or reasoning
-	Text      bool // a non-space character in the content of any choice
-	Other     bool // a delta has a member with something in it that is no text
-	Acts      bool // that is one of the API's: a call or a refusal
+	Reasoning bool // there is a non-space character in reasoning_content or reasoning
+	Text      bool // there is a non-space character in the content of a choice
+	Other     bool // there is something in a member that is not text
+	Calls     bool // that is a call or a refusal, which waits for no text
 }
 
-// Parse finds the members of data. It returns false if data is no object, or is not
-// well formed.
+// Parse finds the members of the object in data. It returns false if data is not an
+// object or not well formed.
 func (c *Chunk) Parse(data []byte) bool {
 	r := jsonspan.Reader{Data: data, Pos: jsonspan.SkipSpace(data, 0)}
 	if !r.At('{') {
@@ -76,7 +78,7 @@ func (c *Chunk) Parse(data []byte) bool {
 	return r.AtEnd()
 }
 
-// member reads the value of the member with the name.
+// member reads the value at r, of the member with the name.
 func (c *Chunk) member(r *jsonspan.Reader, name string) {
 	switch name {
 	case "id":
@@ -92,10 +94,10 @@ func (c *Chunk) member(r *jsonspan.Reader, name string) {
 	case "usage":
 		c.Usage = c.readUsage(r)
 	case "error":
-		c.Twins = c.Twins || c.Err.Ok()
+		c.MoreErrors = c.MoreErrors || c.Err.Ok()
 		c.Err = c.Fault.read(r, false)
 	case "hermes":
-		c.Twins = c.Twins || c.Hermes.Ok()
+		c.MoreErrors = c.MoreErrors || c.Hermes.Ok()
 		c.Hermes = c.Fault.read(r, true)
 	case "tool":
 		c.Tool = r.Value()
@@ -112,7 +114,7 @@ func (c *Chunk) member(r *jsonspan.Reader, name string) {
 		c.Extra = true
 	default:
 		r.Value()
-		c.Extra, c.Twins = true, c.Twins || strings.IndexByte(name, '\\') >= 0
+		c.Extra, c.MoreErrors = true, c.MoreErrors || strings.IndexByte(name, '\\') >= 0
 	}
 }
 
@@ -126,18 +128,19 @@ func (c *Chunk) IsToolEvent(data []byte) bool {
 	return c.Tool.IsString(data) && (c.CallID.IsString(data) || c.Label.Ok() || c.Status.IsString(data))
 }
 
-// TellsTool reports whether an event of a tool's name says anything of a tool, whatever
-// the types of its other members are.
+// TellsTool reports whether an object in an event with the name of tool events says
+// anything of a tool, whatever the types of its other members.
 func (c *Chunk) TellsTool(data []byte) bool {
 	return c.Tool.IsString(data) || c.CallID.IsString(data) || c.Label.IsString(data) || c.Status.IsString(data)
 }
 
+// readChoices reads the choices and returns where they are.
 func (c *Chunk) readChoices(r *jsonspan.Reader) jsonspan.Span {
 	c.choices = choices{}
 	if !r.At('[') {
 		return r.Value()
 	}
-	c.List = true
+	c.ChoicesArray = true
 	from := r.Pos
 	for r.Open(); r.Element(); {
 		c.readChoice(r)
@@ -163,16 +166,16 @@ func (c *Chunk) readChoice(r *jsonspan.Reader) {
 		case "index":
 			index = jsonspan.SmallInt(r.Value().Of(r.Data))
 		case "delta":
-			c.speech = before // of two the last counts
-			c.Content, c.Role, c.Alone, c.Bare = jsonspan.Span{}, jsonspan.Span{}, false, false
+			c.speech = before // the last of several deltas counts
+			c.Content, c.Role, c.OnlyContent, c.OnlyContentRole = jsonspan.Span{}, jsonspan.Span{}, false, false
 			c.readDelta(r)
 		case "finish_reason":
 			finish = r.Value()
-		case "text": // some providers say all twice
+		case "text": // some providers repeat the content there
 			text = r.Value()
 		default:
 			c.More = !r.Value().Is(r.Data, "null") || c.More
-			c.Errors = c.Errors || string(name.Of(r.Data)) == "error" || bytes.IndexByte(name.Of(r.Data), '\\') >= 0
+			c.ChoiceErrors = c.ChoiceErrors || string(name.Of(r.Data)) == "error" || bytes.IndexByte(name.Of(r.Data), '\\') >= 0
 		}
 	}
 	c.Repeat = jsonspan.Span{}
@@ -181,15 +184,15 @@ func (c *Chunk) readChoice(r *jsonspan.Reader) {
 	}
 	c.More = c.More || text.Ok() && !c.Repeat.Ok() && Filled(text.Of(r.Data))
 	c.Begun |= bit(index)
-	c.Further = c.Further || index != 0
+	c.ManyChoices = c.ManyChoices || index != 0
 	if finish.IsString(r.Data) && finish.To-finish.From > 2 { // some providers send ""
 		c.Finish = finish
 		c.Ended |= bit(index)
 	}
-	c.Index = c.Count == 1 && index == 0
+	c.FirstOnly = c.Count == 1 && index == 0
 }
 
-// bit returns the bit of the choice i. Those beyond the 64th are taken to end with
+// bit returns the bit of the choice i, or 0 for those beyond the 64th, which end with
 // the others.
 func bit(i int64) uint64 {
 	if i < 0 || i > 63 {
@@ -204,7 +207,7 @@ func (c *Chunk) readDelta(r *jsonspan.Reader) {
 		r.Value()
 		return
 	}
-	c.Alone, c.Bare = true, true
+	c.OnlyContent, c.OnlyContentRole = true, true
 	before := c.Text
 	for r.Open(); ; {
 		name, ok := r.Member()
@@ -217,19 +220,19 @@ func (c *Chunk) readDelta(r *jsonspan.Reader) {
 			c.ContentKey, c.Text = name, before
 			c.readContent(r.Data, value)
 		case "reasoning_content", "reasoning":
-			c.Alone, c.Bare = false, false
-			c.readThought(r.Data, value)
+			c.OnlyContent, c.OnlyContentRole = false, false
+			c.readReasoning(r.Data, value)
 		case "role":
-			c.Alone = false
+			c.OnlyContent = false
 			if value.IsString(r.Data) && value.To-value.From < MaxEnvelope {
 				c.Role = value
 			}
 		case "tool_calls", "function_call", "refusal", "audio":
-			c.Alone, c.Bare = false, false
-			c.Acts = c.Acts || Filled(value.Of(r.Data))
-			c.Other = c.Other || c.Acts
+			c.OnlyContent, c.OnlyContentRole = false, false
+			c.Calls = c.Calls || Filled(value.Of(r.Data))
+			c.Other = c.Other || c.Calls
 		default:
-			c.Alone, c.Bare = false, false
+			c.OnlyContent, c.OnlyContentRole = false, false
 			c.Other = c.Other || Filled(value.Of(r.Data))
 		}
 	}
@@ -238,7 +241,7 @@ func (c *Chunk) readDelta(r *jsonspan.Reader) {
 
 func (c *Chunk) readContent(data []byte, value jsonspan.Span) {
 	if c.Content = (jsonspan.Span{}); !value.IsString(data) {
-		c.Alone, c.Bare = false, false
+		c.OnlyContent, c.OnlyContentRole = false, false
 		c.Other = c.Other || Filled(value.Of(data))
 		return
 	}
@@ -246,18 +249,18 @@ func (c *Chunk) readContent(data []byte, value jsonspan.Span) {
 	c.Text = c.Text || jsonspan.HasText(value.Inner().Of(data))
 }
 
-func (c *Chunk) readThought(data []byte, value jsonspan.Span) {
+func (c *Chunk) readReasoning(data []byte, value jsonspan.Span) {
 	if !value.IsString(data) {
 		return
 	}
-	c.Thought = value
-	c.Thoughts++
+	c.ReasoningValue = value
+	c.ReasoningCount++
 	c.Reasoning = c.Reasoning || jsonspan.HasText(value.Inner().Of(data))
 }
 
 // Filled reports whether a value says anything to the client: it is a string, an
-// array or an object, and not an empty one. Numbers are about the text, such as
-// a token's.
+// array or an object that is not empty. Numbers do not, because they are about the text,
+// such as the id of a token.
 func Filled(value []byte) bool {
 	switch string(value) {
 	case `""`, "[]", "{}":
@@ -268,12 +271,13 @@ func Filled(value []byte) bool {
 
 // Usage is what a chunk or an answer says of tokens.
 type Usage struct {
-	Reported      bool // it has one of the three members
-	Zero          bool // it is 0/0/0
-	Counts        bool // it counts a token
-	Input, Output int64
+	Reported      bool  // it has prompt_tokens, completion_tokens or total_tokens
+	Zero          bool  // it has all three, and they are 0
+	Counts        bool  // one of them is positive
+	Input, Output int64 // prompt_tokens and completion_tokens
 }
 
+// readUsage reads the usage and returns where it is.
 func (c *Chunk) readUsage(r *jsonspan.Reader) jsonspan.Span {
 	c.Tokens = Usage{}
 	if !r.At('{') {
@@ -309,12 +313,12 @@ func (c *Chunk) readUsage(r *jsonspan.Reader) jsonspan.Span {
 	return jsonspan.Span{From: from, To: r.Pos}
 }
 
-// Move moves what stands behind the index i of the data by n bytes.
+// Move moves what is behind the index i of the data by n bytes.
 func (c *Chunk) Move(i, n int) {
 	c.Shut += n
 	for _, v := range [...]*jsonspan.Span{
 		&c.ID, &c.Object, &c.Created, &c.Model, &c.Choices, &c.Usage, &c.Err, &c.Tool, &c.Emoji, &c.Label, &c.CallID,
-		&c.Status, &c.StatusLine, &c.Delta, &c.Content, &c.ContentKey, &c.Thought, &c.Role,
+		&c.Status, &c.StatusLine, &c.Delta, &c.Content, &c.ContentKey, &c.ReasoningValue, &c.Role,
 	} {
 		if v.From > i {
 			v.From += n

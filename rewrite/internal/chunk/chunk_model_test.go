@@ -70,10 +70,10 @@ func (c *modelChunk) member(name string, value jsonspan.Span) {
 	case "usage":
 		c.Usage = value
 	case "error":
-		c.Twins = c.Twins || c.Err.Ok()
+		c.MoreErrors = c.MoreErrors || c.Err.Ok()
 		c.Err = value
 	case "hermes":
-		c.Twins = c.Twins || c.Hermes.Ok()
+		c.MoreErrors = c.MoreErrors || c.Hermes.Ok()
 		c.Hermes = value
 	case "tool":
 		c.Tool = value
@@ -90,7 +90,7 @@ func (c *modelChunk) member(name string, value jsonspan.Span) {
 		c.Extra = true
 	default:
 		c.Extra = true
-		c.Twins = c.Twins || strings.Contains(name, `\`)
+		c.MoreErrors = c.MoreErrors || strings.Contains(name, `\`)
 	}
 }
 
@@ -98,7 +98,7 @@ func (c *modelChunk) readChoices(data []byte) {
 	if !c.Choices.Ok() || data[c.Choices.From] != '[' {
 		return
 	}
-	c.List = true
+	c.ChoicesArray = true
 	eachIn(data, c.Choices, func(_, choice jsonspan.Span) { c.readChoice(data, choice) })
 }
 
@@ -115,7 +115,7 @@ func (c *modelChunk) readChoice(data []byte, choice jsonspan.Span) {
 		case "index":
 			index = jsonspan.SmallInt(value.Of(data))
 		case "delta":
-			c.Content, c.Role, c.Alone, c.Bare = jsonspan.Span{}, jsonspan.Span{}, false, false
+			c.Content, c.Role, c.OnlyContent, c.OnlyContentRole = jsonspan.Span{}, jsonspan.Span{}, false, false
 			if value.From == lastIn(data, choice, "delta").From { // the last
 				c.speech = before
 			}
@@ -126,7 +126,7 @@ func (c *modelChunk) readChoice(data []byte, choice jsonspan.Span) {
 			text = value
 		default:
 			c.More = c.More || !value.Is(data, "null")
-			c.Errors = c.Errors || key.Is(data, "error") || strings.Contains(string(key.Of(data)), `\`)
+			c.ChoiceErrors = c.ChoiceErrors || key.Is(data, "error") || strings.Contains(string(key.Of(data)), `\`)
 		}
 	})
 	c.Repeat = jsonspan.Span{}
@@ -135,12 +135,12 @@ func (c *modelChunk) readChoice(data []byte, choice jsonspan.Span) {
 	}
 	c.More = c.More || text.Ok() && !c.Repeat.Ok() && Filled(text.Of(data))
 	c.Begun |= bit(index)
-	c.Further = c.Further || index != 0
+	c.ManyChoices = c.ManyChoices || index != 0
 	if finish.IsString(data) && finish.To-finish.From > 2 { // some providers send ""
 		c.Finish = finish
 		c.Ended |= bit(index)
 	}
-	c.Index = c.Count == 1 && index == 0
+	c.FirstOnly = c.Count == 1 && index == 0
 }
 
 func (c *modelChunk) readDelta(data []byte, delta jsonspan.Span) {
@@ -148,7 +148,7 @@ func (c *modelChunk) readDelta(data []byte, delta jsonspan.Span) {
 		return
 	}
 	c.Delta = delta
-	c.Alone, c.Bare = true, true
+	c.OnlyContent, c.OnlyContentRole = true, true
 	last := lastIn(data, delta, "content")
 	eachIn(data, delta, func(key, value jsonspan.Span) {
 		switch string(key.Of(data)) {
@@ -161,19 +161,19 @@ func (c *modelChunk) readDelta(data []byte, delta jsonspan.Span) {
 				c.readContent(data, value)
 			}
 		case "reasoning_content", "reasoning":
-			c.Alone, c.Bare = false, false
-			c.readThought(data, value)
+			c.OnlyContent, c.OnlyContentRole = false, false
+			c.readReasoning(data, value)
 		case "role":
-			c.Alone = false
+			c.OnlyContent = false
 			if value.IsString(data) && value.To-value.From < MaxEnvelope {
 				c.Role = value
 			}
 		case "tool_calls", "function_call", "refusal", "audio":
-			c.Alone, c.Bare = false, false
-			c.Acts = c.Acts || Filled(value.Of(data))
-			c.Other = c.Other || c.Acts
+			c.OnlyContent, c.OnlyContentRole = false, false
+			c.Calls = c.Calls || Filled(value.Of(data))
+			c.Other = c.Other || c.Calls
 		default:
-			c.Alone, c.Bare = false, false
+			c.OnlyContent, c.OnlyContentRole = false, false
 			c.Other = c.Other || Filled(value.Of(data))
 		}
 	})

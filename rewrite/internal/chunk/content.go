@@ -6,12 +6,13 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 )
 
-// HasContent reports whether the chunk has content of the choice that is looked at.
-func (c *Chunk) HasContent() bool { return c.Content.Ok() && c.Index }
+// HasContent reports whether the chunk has content of the first choice, and no other
+// choice.
+func (c *Chunk) HasContent() bool { return c.Content.Ok() && c.FirstOnly }
 
-// KeepContent adds the edits that leave nothing of the content but k, and have it be
-// reasoning. If the chunk repeats its content, so does the repeat; of reasoning it
-// keeps nothing.
+// KeepContent adds the edits that leave nothing of the content but k, as reasoning if
+// reasoning is true. If the chunk repeats its content, it repeats what is left, but no
+// reasoning.
 func (x *Object) KeepContent(k *prose.Kept, reasoning bool) {
 	c := &x.C
 	repeated := k
@@ -37,12 +38,12 @@ func (x *Object) DropContent() {
 	x.KeepContent(&none, false)
 }
 
-// manyCuts is the number of cuts from which on what is left of a content is written
-// anew: an edit of each takes more memory than the text.
+// manyCuts is the number of cuts above which one edit replaces all of them: an edit for
+// each would take more memory than the text.
 const manyCuts = 64
 
-// keepAt adds the edits that leave nothing but k, for a copy of the content that stands
-// shift bytes further on.
+// keepAt adds the edits that leave nothing but k of the content, or of its copy shift
+// bytes behind it.
 func (x *Object) keepAt(k *prose.Kept, shift int) {
 	in := x.C.Content.Inner()
 	cut := func(from, to int, with []byte) {
@@ -53,7 +54,7 @@ func (x *Object) keepAt(k *prose.Kept, shift int) {
 	if n := len(k.Cuts); n > manyCuts {
 		head := *k
 		head.To = k.Cuts[n-1].To
-		x.Replace(in.From+shift, head.To+shift, x.Keep(head.AppendTo(slices.Grow(x.room, head.Len()), x.F.Data)))
+		x.Replace(in.From+shift, head.To+shift, x.Commit(head.AppendTo(slices.Grow(x.room, head.Len()), x.F.Data)))
 		cut(k.To, in.To, nil)
 		return
 	}

@@ -1,16 +1,22 @@
-// Package chunk reads the frames of a chat stream and writes ours: what a chunk, a
-// tool event or an error says, the edits that it leaves with, and what the chunks of a
-// stream have in common.
+// Package chunk reads the frames of a chat stream and writes the sidecar's own. It knows
+// what a chunk, a tool event or an error says, how to edit it, and what the chunks of a
+// stream have in common. It does not decide what becomes of a frame.
 //
-//	chunk.go     Chunk: the members of a frame's object, by position
-//	fault.go     what it says of an error
-//	frame.go     Frame: a frame and its members, and what they say
-//	object.go    Object: a frame and the edits that it leaves with
-//	content.go   what is left of its content
-//	redact.go    what it says of a failure, without secrets
+//	chunk.go     Chunk: the members of the object in a frame's data, by position
+//	fault.go     Fault: what the object says of an error
+//	frame.go     Frame: a frame and its Chunk, and questions about them
+//	object.go    Object: a Frame and the edits that it leaves with
+//	content.go   edits of the content
+//	redact.go    edits that take secrets out of an Object
+//	failure.go   the same for the frames of any stream
 //	envelope.go  Envelope: the members that every chunk of a stream has
-//	own.go       frames of our own
+//	own.go       the sidecar's own chunks and errors
 //
-// Chunk and Object hold nothing between two frames. An Envelope is a stream's: about
-// 100 bytes once a chunk has come whose values it has.
+// Chunk.Parse checks a frame's JSON and locates its members in one pass, about 260 ns for
+// a chunk of 280 bytes. Everything else works on positions and allocates nothing once an
+// Object has room.
+//
+// Chunk and Object hold nothing between two frames but room, which Object.Trim bounds.
+// An Envelope belongs to a stream: 40 bytes, and about 100 bytes of values once a chunk
+// has come.
 package chunk

@@ -1,41 +1,43 @@
 package chunk
 
-import (
-	"bytes"
-)
+import "bytes"
 
-// MaxEnvelope is the length in bytes up to which an id or a model is taken from
-// upstream.
+// MaxEnvelope is the length in bytes up to which a value of upstream's is taken into an
+// envelope.
 const MaxEnvelope = 1 << 10
 
-// Envelope is the part that the chunks of a stream have in common: id, created and
-// model, as JSON. The zero value has none. What its methods return is valid until the
+// Envelope is what the chunks of a stream have in common: id, created and model, as
+// JSON. The zero value has none of them. What its methods return is valid until the
 // next Set.
 type Envelope struct {
 	values         []byte // one behind the other
 	created, model int32  // where these two begin
-	known          bool   // it comes from a chunk
+	fromChunk      bool   // the values come from a chunk
 }
 
 // IsSet reports whether there are values.
 func (e *Envelope) IsSet() bool { return e.values != nil }
 
-// Known reports whether the values come from a chunk.
-func (e *Envelope) Known() bool { return e.known }
+// FromChunk reports whether the values come from a chunk.
+func (e *Envelope) FromChunk() bool { return e.fromChunk }
 
 // Len returns how many bytes the values have.
 func (e *Envelope) Len() int { return len(e.values) }
 
-// ID, Created and Model return the values, in JSON.
-func (e *Envelope) ID() []byte      { return e.values[:e.created] }
-func (e *Envelope) Created() []byte { return e.values[e.created:e.model] }
-func (e *Envelope) Model() []byte   { return e.values[e.model:] }
+// ID returns the id, a JSON string.
+func (e *Envelope) ID() []byte { return e.values[:e.created] }
 
-// Set sets the values. known says that they come from a chunk.
-func (e *Envelope) Set(id, created, model []byte, known bool) {
-	e.known = known
+// Created returns the time, a JSON number in Unix seconds.
+func (e *Envelope) Created() []byte { return e.values[e.created:e.model] }
+
+// Model returns the name of the model, a JSON string.
+func (e *Envelope) Model() []byte { return e.values[e.model:] }
+
+// Set sets the values. fromChunk says that they come from a chunk.
+func (e *Envelope) Set(id, created, model []byte, fromChunk bool) {
+	e.fromChunk = fromChunk
 	if e.values != nil && len(id) == len(e.ID()) && len(created) == len(e.Created()) && len(model) == len(e.Model()) {
-		copy(e.ID(), id) // some gateways give each chunk a time of its own
+		copy(e.ID(), id) // often: some gateways give each chunk a time of its own
 		copy(e.Created(), created)
 		copy(e.Model(), model)
 		return
@@ -46,13 +48,14 @@ func (e *Envelope) Set(id, created, model []byte, known bool) {
 	e.model = int32(len(id) + len(created))
 }
 
-// Same reports whether the chunk has the values of e.
+// Same reports whether the chunk x has the values of e, and e those of a chunk.
 func (e *Envelope) Same(x *Object) bool {
 	c := &x.C
-	return e.known && bytes.Equal(e.ID(), x.Value(c.ID)) && bytes.Equal(e.Created(), x.Value(c.Created)) && bytes.Equal(e.Model(), x.Value(c.Model))
+	return e.fromChunk && bytes.Equal(e.ID(), x.Value(c.ID)) && bytes.Equal(e.Created(), x.Value(c.Created)) && bytes.Equal(e.Model(), x.Value(c.Model))
 }
 
-// AppendHead appends the first four members of a chunk, and the name of the fifth.
+// AppendHead appends the first four members of a chunk, and the name of the fifth,
+// choices.
 func (e *Envelope) AppendHead(dst []byte) []byte {
 	dst = append(append(dst, `"id":`...), e.ID()...)
 	dst = append(append(dst, `,"object":"chat.completion.chunk","created":`...), e.Created()...)

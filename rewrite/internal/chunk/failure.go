@@ -10,18 +10,18 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// What a frame of any stream says of a failure, or of the agent's state, leaves without
-// secrets (contract section 3).
+// In the frames of any stream, secrets leave what upstream says of a failure or of the
+// agent's state (contract section 3).
 
-// MaxRedactedEdits is how many secrets of a value are replaced one by one. Behind those
-// the value is written anew, up to its end.
+// MaxRedactedEdits is the number of secrets of a value that are replaced one by one.
+// A single edit replaces the rest of the value.
 const MaxRedactedEdits = 1024
 
-// noteSecret is what is noted of a secret.
+// noteSecret is the note for a secret.
 const noteSecret = "a secret in what upstream says of a failure: redacted"
 
-// TellsState reports whether an event with the name says nothing but that something has
-// failed, or how the agent is.
+// TellsState reports whether all that an event with the name says is that something has
+// failed, or what state the agent is in.
 func TellsState(event []byte) bool {
 	switch string(event) {
 	case "error", "hermes.status", "approval.request", "hermes.approval.request", "run.interrupted":
@@ -35,7 +35,7 @@ func SaysError(name []byte) bool {
 	return jsonspan.Spells(name, "error") || jsonspan.Spells(name, "hermes")
 }
 
-// eachError calls each with the errors and hermes blocks in the object in data and in
+// eachError calls each for every error and hermes block in the object in data and in
 // its choices, in order.
 func eachError(data []byte, each func(value jsonspan.Span)) {
 	for key, value := range jsonspan.Members(data, jsonspan.Span{From: jsonspan.SkipSpace(data, 0), To: len(data)}) {
@@ -54,15 +54,15 @@ func eachError(data []byte, each func(value jsonspan.Span)) {
 	}
 }
 
-// EachSecret calls each with the secrets in the JSON value at v of data.
+// EachSecret calls each for every secret in the JSON value at v of data, in order.
 func EachSecret(data []byte, v jsonspan.Span, each func(secret jsonspan.Span)) {
 	if b := v.Of(data); redact.MayHold(b) {
 		redact.EachInValue(b, func(s jsonspan.Span) { each(jsonspan.Span{From: v.From + s.From, To: v.From + s.To}) })
 	}
 }
 
-// RedactErrors adds to edits what takes secrets out of the errors and the hermes blocks
-// in the object in the frame's data, but for those that are seen to.
+// RedactErrors adds the edits that take secrets out of the errors and the hermes blocks
+// in the frame's object, except those at but.
 func RedactErrors(f *sse.Frame, edits *sse.Splice, n *contract.Notes, but ...jsonspan.Span) {
 	eachError(f.Data, func(value jsonspan.Span) {
 		if !slices.Contains(but, value) {
@@ -71,7 +71,7 @@ func RedactErrors(f *sse.Frame, edits *sse.Splice, n *contract.Notes, but ...jso
 	})
 }
 
-// RedactValue adds to edits what takes secrets out of the strings in the JSON value at v
+// RedactValue adds the edits that take secrets out of the strings in the JSON value at v
 // of the frame's data.
 func RedactValue(f *sse.Frame, edits *sse.Splice, n *contract.Notes, v jsonspan.Span) {
 	if b := v.Of(f.Data); redact.MayHold(b) {
@@ -79,15 +79,15 @@ func RedactValue(f *sse.Frame, edits *sse.Splice, n *contract.Notes, v jsonspan.
 	}
 }
 
-// RedactText does so for data that is no well-formed JSON.
+// RedactText adds the edits that take secrets out of data that is not well-formed JSON.
 func RedactText(f *sse.Frame, edits *sse.Splice, n *contract.Notes) {
 	if b := f.Data; redact.MayHold(b) {
 		redactBy(f, edits, n, jsonspan.Span{To: len(b)}, func(each func(jsonspan.Span)) { redact.EachInText(b, each) })
 	}
 }
 
-// redactBy adds to edits what replaces the secrets in the data at v that find calls its
-// argument with.
+// redactBy adds the edits that replace the secrets in the data at v for which find calls
+// each.
 func redactBy(f *sse.Frame, edits *sse.Splice, notes *contract.Notes, v jsonspan.Span, find func(each func(secret jsonspan.Span))) {
 	b := v.Of(f.Data)
 	var r redact.Replacer

@@ -2,16 +2,16 @@ package chunk
 
 import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 
-// Fault is what an object says of an error.
+// Fault is what an object says of an error, by position.
 type Fault struct {
-	Message, Type, Param, Code jsonspan.Span // of its error
+	Message, Type, Param, Code jsonspan.Span // the members of its error
 	Hermes                     jsonspan.Span // the error of its hermes block
 
-	looked, secret bool // see Object.mayTellSecret
+	looked, secret bool // see Frame.mayTellSecret
 }
 
-// read reads the error here or, when hermes is true, the hermes block. It may be no
-// object.
+// read reads the value at r.Pos, which is the error or, if hermes is true, the hermes
+// block. It may be any JSON value.
 func (f *Fault) read(r *jsonspan.Reader, hermes bool) jsonspan.Span {
 	if hermes {
 		f.Hermes = jsonspan.Span{}

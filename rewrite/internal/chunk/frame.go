@@ -10,50 +10,53 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// Frame is a frame whose data is a JSON object, with its members by position.
+// Frame is a frame whose data is a JSON object, with the members of that object by
+// position. F and C must have been parsed from the same bytes.
 type Frame struct {
 	F sse.Frame
 	C Chunk
 }
 
-// IsDone reports whether data is the one that ends a chat stream, behind white space of
-// JSON's if any.
+// IsDone reports whether data is the [DONE] that ends a chat stream. Only JSON's white
+// space may stand in front of it.
 func IsDone(data []byte) bool {
 	i := jsonspan.SkipSpace(data, 0)
 	return i < len(data) && data[i] == '[' && string(bytes.TrimSpace(data)) == "[DONE]"
 }
 
-// Named reports whether the frame has a name of its own.
+// Named reports whether the frame is a named event.
 func (x *Frame) Named() bool { return IsNamed(&x.F) }
 
-// IsNamed reports whether a frame has a name of its own.
+// IsNamed reports whether a frame is a named event. All events without a name have the
+// name message.
 func IsNamed(f *sse.Frame) bool { return len(f.Event) > 0 && string(f.Event) != "message" }
 
-// IsChunk reports whether the frame is a chunk: it says so, or it is no named event and
-// has choices.
-func (x *Frame) IsChunk() bool { return x.C.IsChunk(x.F.Data) || !x.Named() && x.C.List }
+// IsChunk reports whether the frame is a chunk: its object says so, or it is not a named
+// event and has an array of choices.
+func (x *Frame) IsChunk() bool { return x.C.IsChunk(x.F.Data) || !x.Named() && x.C.ChoicesArray }
 
-// Fails reports whether the object has an error that is not null.
-func (x *Frame) Fails() bool { return x.C.Err.IsSet(x.F.Data) }
+// HasError reports whether the object has an error that is not null.
+func (x *Frame) HasError() bool { return x.C.Err.IsSet(x.F.Data) }
 
 // Value returns the JSON value at v.
 func (x *Frame) Value(v jsonspan.Span) []byte { return v.Of(x.F.Data) }
 
-// String returns the JSON string at v, nil if the value is no string or an empty one.
+// String returns the JSON string at v, or nil if the value is not a string or is empty.
 func (x *Frame) String(v jsonspan.Span) []byte { return jsonspan.StringAt(x.F.Data, v) }
 
-// Member returns the value of the object's member with the name.
+// Member returns the value of the object's member with the name, or the zero Span.
 func (x *Frame) Member(name string) jsonspan.Span {
 	return jsonspan.MemberOf(x.F.Data, x.span(), name)
 }
 
-// span returns the object in the data.
+// span returns where the object is in the data.
 func (x *Frame) span() jsonspan.Span { return jsonspan.Span{From: x.C.Open, To: x.C.Shut + 1} }
 
-// EachStop calls each with every finish reason of the chunk that is stop.
+// EachStop calls each for every finish reason of the chunk that is stop. The chunk's
+// FinishReason must be stop.
 func (x *Frame) EachStop(each func(jsonspan.Span)) {
 	data := x.F.Data
-	if x.C.Count == 1 { // as of almost all
+	if x.C.Count == 1 { // as almost always
 		each(x.C.Finish)
 		return
 	}
@@ -64,7 +67,7 @@ func (x *Frame) EachStop(each func(jsonspan.Span)) {
 	}
 }
 
-// eachRenamed calls each with where the names begin that RenameOwn renames.
+// eachRenamed calls each with the position of every name that RenameMembers renames.
 func (x *Frame) eachRenamed(each func(at int)) {
 	data := x.F.Data
 	for name, value := range jsonspan.Members(data, x.span()) {
@@ -76,15 +79,16 @@ func (x *Frame) eachRenamed(each func(at int)) {
 
 // isEnvelope reports whether the name is that of a member of every chunk.
 func isEnvelope(name []byte) bool {
-	for _, of := range [...]string{"id", "object", "created", "model", "choices"} {
-		if jsonspan.Spells(name, of) {
+	for _, member := range [...]string{"id", "object", "created", "model", "choices"} {
+		if jsonspan.Spells(name, member) {
 			return true
 		}
 	}
 	return false
 }
 
-// Values returns the values that the chunk has for an envelope, nil for what it lacks.
+// Values returns the values of the chunk for an Envelope, nil for each that it lacks or
+// that is longer than MaxEnvelope.
 func (x *Frame) Values() (id, created, model []byte) {
 	c, data := &x.C, x.F.Data
 	if v := x.String(c.ID); len(v) <= MaxEnvelope {
@@ -99,8 +103,8 @@ func (x *Frame) Values() (id, created, model []byte) {
 	return id, created, model
 }
 
-// ErrorCode returns the code of the error if it is one of ours, which another sidecar
-// has sent.
+// ErrorCode returns the code of the error if another sidecar has written it, and
+// otherwise contract.CodeAgentError.
 func (x *Frame) ErrorCode() string {
 	switch code := string(jsonspan.Inside(x.String(x.C.Fault.Code))); code {
 	case contract.CodeAborted, contract.CodeIncomplete, contract.CodeTimeout, contract.CodeCrashed, contract.CodeShutdown:
@@ -109,20 +113,20 @@ func (x *Frame) ErrorCode() string {
 	return contract.CodeAgentError
 }
 
-// ErrorMessage returns the message, a JSON string, of the error, without secrets, nil
-// if it has none.
+// ErrorMessage returns the message of the error without secrets, a JSON string, or nil if
+// it has none.
 func (x *Frame) ErrorMessage() []byte {
 	for _, v := range [...]jsonspan.Span{x.C.Fault.Message, x.C.Err, x.C.Fault.Hermes} {
 		if m := x.String(v); m != nil {
-			return x.Redacted(m)
+			return x.redacted(m)
 		}
 	}
 	return nil
 }
 
-// FinishReason returns the finish reason of the chunk.
+// FinishReason returns the finish reason of the chunk, which must have one.
 func (x *Frame) FinishReason() string {
-	switch b := x.Value(x.C.Finish.Inner()); string(b) { // most say the same
+	switch b := x.Value(x.C.Finish.Inner()); string(b) { // the usual ones need no allocation
 	case "stop":
 		return "stop"
 	case "error":
@@ -134,8 +138,8 @@ func (x *Frame) FinishReason() string {
 	}
 }
 
-// Redacted returns b, a part of what the object says of an error, without secrets.
-func (x *Frame) Redacted(b []byte) []byte {
+// redacted returns b, a part of what the object says of an error, without secrets.
+func (x *Frame) redacted(b []byte) []byte {
 	if !x.mayTellSecret() {
 		return b
 	}
@@ -153,8 +157,8 @@ func (x *Frame) mayTellSecret() bool {
 	return f.secret
 }
 
-// tellsState reports whether the frame says nothing but that something has failed, or
-// how the agent is.
+// tellsState reports whether all that the frame says is that something has failed, or
+// what state the agent is in: by its name or by the type of its object.
 func (x *Frame) tellsState() bool {
 	if TellsState(x.F.Event) {
 		return true
@@ -162,24 +166,21 @@ func (x *Frame) tellsState() bool {
 	return x.C.Extra && TellsState(jsonspan.Inside(x.Value(jsonspan.MemberOf(x.F.Data, x.span(), "type"))))
 }
 
-// Droppable reports whether nothing is lost if the chunk is dropped once its content
-// is gone.
+// Droppable reports whether the chunk says nothing but its content, so that without it
+// the chunk can be dropped.
 func (x *Frame) Droppable() bool {
 	c := &x.C
-	return x.F.OnlyData && c.Alone && c.Index && !c.Extra && !c.Twins && !c.More && !c.Finish.Ok() &&
-		!c.Usage.IsSet(x.F.Data) && !x.Fails() && !c.Hermes.Ok()
+	return x.F.OnlyData && c.OnlyContent && c.FirstOnly && !c.Extra && !c.MoreErrors && !c.More && !c.Finish.Ok() &&
+		!c.Usage.IsSet(x.F.Data) && !x.HasError() && !c.Hermes.Ok()
 }
 
-// Copies reports whether parts of the content leave as copies of the chunk: nothing
-// else is in it, and nothing large.
-func (x *Frame) Copies() bool {
-	return x.Droppable() && x.around() <= MaxEnvelope
+// CanCopy reports whether parts of the content may leave as copies of the chunk: it says
+// nothing else, and what is around the content is not large.
+func (x *Frame) CanCopy() bool {
+	return x.Droppable() && len(x.F.Raw)-(x.C.Content.To-x.C.Content.From-len(`""`)) <= MaxEnvelope
 }
 
-// around returns how many bytes the frame has beside its content.
-func (x *Frame) around() int { return len(x.F.Raw) - (x.C.Content.To - x.C.Content.From - len(`""`)) }
-
-// NoContent returns nothing of the content.
+// NoContent returns a Kept that keeps nothing of the content.
 func (x *Frame) NoContent() (k prose.Kept) {
 	k.From = x.C.Content.To - 1
 	k.To = k.From

@@ -13,31 +13,31 @@ import (
 // their place, so that key order, escapes and framing stay as upstream sent them (contract
 // section 0).
 //
-// The zero value is ready for Parse. What its methods return is valid until the next
-// frame.
+// The zero value is ready for use: call Begin for each frame, and parse F and C. What the
+// methods return is valid until the next Begin.
 type Object struct {
 	Frame
 	Edits sse.Splice
-	// Rest is what is left of its content, if that has been read.
+	// Rest is what is left of the content, once that has been read.
 	Rest prose.Kept
 	// Like says that the frame differs from the one before in nothing but its text.
-	Like bool
-	// Notes are told what is done.
+	Matched bool
+	// Notes collects what is done.
 	Notes *contract.Notes
 
-	room []byte // for what is written
+	room []byte // what has been written for the frame; see Commit
 }
 
-// Begin drops what is known of the frame before.
+// Begin drops the edits of the frame before, and what was written for it.
 func (x *Object) Begin() {
 	x.Edits.Reset()
-	x.Like, x.Rest, x.room = false, prose.Kept{}, x.room[:0]
+	x.Matched, x.Rest, x.room = false, prose.Kept{}, x.room[:0]
 }
 
-// Forget lets go of the frame.
+// Forget drops every reference to the bytes of the frame.
 func (x *Object) Forget() {
 	x.F.Forget()
-	x.Like, x.Rest, x.Notes, x.room = false, prose.Kept{}, nil, x.room[:0]
+	x.Matched, x.Rest, x.Notes, x.room = false, prose.Kept{}, nil, x.room[:0]
 }
 
 // Trim gives back what a large frame took and the next need not.
@@ -52,46 +52,48 @@ func (x *Object) Trim() {
 // maxIdleBuffer is the size in bytes up to which a buffer is kept for the next frame.
 const maxIdleBuffer = 16 << 10
 
-// Keep keeps room, which is what Room returned and more, and returns what is more.
-func (x *Object) Keep(room []byte) []byte {
-	more := room[len(x.room):]
-	x.room = room
-	return more
-}
-
-// Room returns what more may be appended to, for Keep.
+// Room returns the bytes that have been written for the frame. A caller may append to
+// them, and must Commit the result before anybody else calls Room.
 func (x *Object) Room() []byte { return x.room }
 
-// Release gives back the room that has been kept since it had the length n.
-func (x *Object) Release(n int) { x.room = x.room[:n] }
+// Commit keeps what has been appended to Room until the next frame, and returns it
+// without what was there before.
+func (x *Object) Commit(appended []byte) []byte {
+	added := appended[len(x.room):]
+	x.room = appended
+	return added
+}
 
-// Literal returns text as bytes.
-func (x *Object) Literal(text string) []byte { return x.Keep(append(x.room, text...)) }
+// Rollback drops what has been committed since Room had the length n.
+func (x *Object) Rollback(n int) { x.room = x.room[:n] }
 
-// Replace replaces data[from:to].
+// Literal returns the bytes of text.
+func (x *Object) Literal(text string) []byte { return x.Commit(append(x.room, text...)) }
+
+// Replace replaces data[from:to] of the frame.
 func (x *Object) Replace(from, to int, with []byte) { x.Edits.Replace(&x.F, from, to, with) }
 
-// Set replaces the value at v, or adds a member if there is none.
+// Set replaces the value at v, or adds a member with the name if v is absent.
 func (x *Object) Set(v jsonspan.Span, name string, value []byte) {
 	if v.Ok() {
 		x.Replace(v.From, v.To, value)
 		return
 	}
-	x.Append(x.Keep(append(append(append(append(x.room, `,"`...), name...), `":`...), value...)))
+	x.Append(x.Commit(append(append(append(append(x.room, `,"`...), name...), `":`...), value...)))
 }
 
-// Append adds members behind the last.
+// Append adds members behind the last one. They begin with a comma.
 func (x *Object) Append(members []byte) { x.Replace(x.C.Shut, x.C.Shut, members) }
 
-// Remove takes the member with the value at v, and the comma before or behind it, out
-// of the frame. An error, even null, beside a finish reason ends some clients' streams
-// before they have read it.
+// Remove removes the member with the value at v, and the comma before or behind it, if
+// there is one. It is for errors: beside a finish reason even an error that is null ends
+// the streams of some clients before they have read that.
 func (x *Object) Remove(v jsonspan.Span) {
 	if !v.Ok() {
 		return
 	}
 	data, to := x.F.Data, v.To
-	from := bytes.LastIndexByte(data[:v.From], '"') // of a name without an escape
+	from := bytes.LastIndexByte(data[:v.From], '"') // the end of the name, which has no escapes
 	from = bytes.LastIndexByte(data[:from], '"')
 	if before := bytes.TrimRight(data[:from], " \t\r\n"); before[len(before)-1] == ',' {
 		x.Replace(len(before)-1, to, nil)
@@ -103,22 +105,22 @@ func (x *Object) Remove(v jsonspan.Span) {
 	x.Replace(from, to, nil)
 }
 
-// reparse parses what the edits have the frame say, which are then done. It is for
-// very many edits, which come before all others.
+// reparse makes the edits and parses the result. It is for edits of very much, which
+// must come before all others.
 func (x *Object) reparse() {
 	x.F.Parse(x.Edits.Append(make([]byte, 0, x.Edits.Size(&x.F)), &x.F))
 	x.C.Parse(x.F.Data)
 	x.Edits.Reset()
 }
 
-// Fill gives the chunk those members of the envelope that it lacks: the writer of
-// Hermes 0.13 sends a chunk of nothing but choices when it fails (contract section 3).
+// Fill adds the members of the envelope that the chunk lacks. Hermes 0.13 sends a chunk
+// of nothing but choices if its writer fails (contract section 3).
 func (x *Object) Fill(e *Envelope) {
 	c, data := &x.C, x.F.Data
 	at := c.Open + 1
 	for _, m := range [...]struct {
-		is    jsonspan.Span
-		there bool
+		at    jsonspan.Span
+		has   bool
 		name  string
 		value []byte
 	}{
@@ -128,23 +130,24 @@ func (x *Object) Fill(e *Envelope) {
 		{c.Model, x.String(c.Model) != nil, `"model":`, e.Model()},
 	} {
 		switch {
-		case m.there:
-		case m.is.Ok(): // it is null, or empty
-			x.Replace(m.is.From, m.is.To, m.value)
+		case m.has:
+		case m.at.Ok(): // it is null, or empty
+			x.Replace(m.at.From, m.at.To, m.value)
 		default:
-			x.Replace(at, at, x.Keep(append(append(append(x.room, m.name...), m.value...), ',')))
+			x.Replace(at, at, x.Commit(append(append(append(x.room, m.name...), m.value...), ',')))
 		}
 	}
 }
 
-// renamedPrefix is what the names of members get that would stand there twice.
+// renamedPrefix is put before the names of members that would be there twice.
 var renamedPrefix = []byte("hermes_")
 
-// RenameOwn renames the members of a named event that the members of a chunk, and Open
-// WebUI's status, would stand beside: clients that loop over choices break on those of
-// approval.request, and Open WebUI on an event that is a string (contract section 2). It
-// comes before all edits: of very many names it makes a new frame.
-func (x *Object) RenameOwn() {
+// RenameMembers renames the members of a named event that have the names of a chunk's
+// members or of Open WebUI's status, which are added to it. Clients that loop over choices
+// break on those of approval.request, and Open WebUI breaks on an event that is a string
+// (contract section 2). It must come before all other edits, because it may parse the
+// frame again.
+func (x *Object) RenameMembers() {
 	c := &x.C
 	if !c.Extra && !c.ID.Ok() && !c.Object.Ok() && !c.Created.Ok() && !c.Model.Ok() && !c.Choices.Ok() {
 		return // as in almost all tool events
@@ -168,5 +171,5 @@ func (x *Object) RenameOwn() {
 	x.reparse()
 }
 
-// manyNames is the number of names from which on they are replaced at once.
+// manyNames is the number of names above which one edit renames all of them.
 const manyNames = 256

@@ -10,9 +10,9 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 )
 
-// AppendDelta appends a frame of our own with what k keeps of the text in data. role is
-// a JSON string, nil for none. Where upstream repeats the content, repeats says so, the
-// frame does as well.
+// AppendDelta appends a chunk of our own with what k keeps of the text in data, as
+// content or as reasoning. role is a JSON string, or nil. repeats says that the choice
+// repeats the content in its member text, as upstream's do.
 func (e *Envelope) AppendDelta(dst, role []byte, repeats, reasoning bool, k *prose.Kept, data []byte) []byte {
 	dst = append(e.AppendHead(append(dst, "data: {"...)), `[{"index":0,`...)
 	if repeats && !reasoning {
@@ -31,7 +31,7 @@ func (e *Envelope) AppendDelta(dst, role []byte, repeats, reasoning bool, k *pro
 }
 
 // AppendErrorChoices appends the choices of an error finish: those whose bit is set in
-// open, so that nobody waits for one, and the first if none is.
+// open, so that no client waits for one, or the first one if no bit is set.
 func AppendErrorChoices(dst []byte, open uint64) []byte {
 	if open == 0 {
 		open = 1
@@ -55,29 +55,30 @@ func AppendHermes(dst, message []byte, partial bool) []byte {
 	return append(dst, `,"error_code":"`+contract.CodeAgentError+`"}`...)
 }
 
-// UpstreamError returns the object of an error frame with upstream's error and the
-// members that clients expect and it lacks.
+// UpstreamError returns the object of an error frame: upstream's error without secrets,
+// and the members that clients expect and that it lacks. message, a JSON string, is its
+// message if it has none.
 func (x *Object) UpstreamError(message []byte) []byte {
 	data, e, f := x.F.Data, x.C.Err, &x.C.Fault
 	if !e.IsObject(data) {
-		return x.Keep(contract.AppendErrorObject(x.room, message, contract.CodeAgentError))
+		return x.Commit(contract.AppendErrorObject(x.room, message, contract.CodeAgentError))
 	}
 	from := len(x.room)
 	object := append(x.room, `{"error":`...)
 	if v := f.Message; v.Ok() && x.String(v) == nil {
-		object = append(append(object, x.Redacted(data[e.From:v.From])...), message...)
-		object = append(object, x.Redacted(data[v.To:e.To-1])...)
+		object = append(append(object, x.redacted(data[e.From:v.From])...), message...)
+		object = append(object, x.redacted(data[v.To:e.To-1])...)
 	} else {
-		object = append(object, x.Redacted(data[e.From:e.To-1])...)
+		object = append(object, x.redacted(data[e.From:e.To-1])...)
 	}
 	object = jsonspan.OneLine(object[from:])
 	for _, m := range [...]struct {
-		is          jsonspan.Span
+		at          jsonspan.Span
 		name, value string
 	}{
 		{f.Message, "message", ""}, {f.Type, "type", `"` + contract.ErrorType + `"`}, {f.Param, "param", "null"}, {f.Code, "code", `"` + contract.CodeAgentError + `"`},
 	} {
-		if m.is.Ok() {
+		if m.at.Ok() {
 			continue
 		}
 		if !bytes.HasSuffix(bytes.TrimRight(object, " \t\r"), []byte("{")) {
@@ -88,5 +89,5 @@ func (x *Object) UpstreamError(message []byte) []byte {
 			object = append(object, message...)
 		}
 	}
-	return x.Keep(append(append(x.room[:from], object...), "}}"...))
+	return x.Commit(append(append(x.room[:from], object...), "}}"...))
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 )
 
-// What a frame says of a failure, or of the agent's state, leaves without secrets
-// (contract section 3).
+// Secrets leave what a chat stream says of a failure, or of the agent's state (contract
+// section 3).
 
 // RedactFrame takes secrets out of what the frame says of a failure or of the agent's
-// state: out of all of it if it says nothing else.
+// state. If it says nothing else, that is all of it.
 func (x *Object) RedactFrame() {
 	if x.tellsState() {
 		x.RedactAll()
@@ -23,38 +23,38 @@ func (x *Object) RedactFrame() {
 func (x *Object) RedactAll() { RedactValue(&x.F, &x.Edits, x.Notes, x.span()) }
 
 // RedactError takes secrets out of what the object says of an error: the error, the
-// hermes block, and what RedactTwins does.
+// hermes block, and what RedactMoreErrors covers.
 func (x *Object) RedactError() {
-	x.RedactOf(x.C.Err)
-	x.RedactOf(x.C.Hermes)
-	x.RedactTwins()
+	x.RedactMember(x.C.Err)
+	x.RedactMember(x.C.Hermes)
+	x.RedactMoreErrors()
 }
 
-// RedactOf takes secrets out of the error or the hermes block, which is at v.
-func (x *Object) RedactOf(v jsonspan.Span) {
+// RedactMember takes secrets out of the error or the hermes block, which is at v.
+func (x *Object) RedactMember(v jsonspan.Span) {
 	if x.mayTellSecret() {
 		RedactValue(&x.F, &x.Edits, x.Notes, v)
 	}
 }
 
-// RedactTwins takes secrets out of what else the object says of an error: in members
-// that stand twice, of which clients differ in the one they take, or whose name is
-// escaped, and in choices.
-func (x *Object) RedactTwins() {
-	if x.C.Twins || x.C.Errors {
+// RedactMoreErrors takes secrets out of the errors that neither C.Err nor C.Hermes is:
+// those in choices, and members that are there twice or whose name has an escape. Clients
+// differ in which one of two they use.
+func (x *Object) RedactMoreErrors() {
+	if x.C.MoreErrors || x.C.ChoiceErrors {
 		RedactErrors(&x.F, &x.Edits, x.Notes, x.C.Err, x.C.Hermes)
 	}
 }
 
-// RedactMany writes a frame that may have very many secrets anew without them, before
-// it is handled: an edit of each would take more memory than the frame.
+// RedactMany takes the secrets out of a frame that has very many, and parses it again. It
+// must come before all other edits. An edit for each would take more memory than the frame.
 func (x *Object) RedactMany() {
 	c, data := &x.C, x.F.Data
-	if len(data) <= 4*MaxRedactedEdits || x.Like || !(c.Extra || c.Err.Ok() || c.Hermes.Ok() || c.Twins || c.Errors || len(x.F.Event) > 0) {
+	if len(data) <= 4*MaxRedactedEdits || x.Matched || !(c.Extra || c.Err.Ok() || c.Hermes.Ok() || c.MoreErrors || c.ChoiceErrors || len(x.F.Event) > 0) {
 		return
 	}
-	isError := !x.IsChunk() && !x.Named() && x.Fails() // it says nothing else
-	var n, from, to int                                // the secrets, and where the first begins and the last ends
+	isError := !x.IsChunk() && !x.Named() && x.HasError()
+	var n, from, to int // the number of secrets; where the first begins, and where the last ends
 	clean := redact.Replace(data, func(each func(jsonspan.Span)) {
 		count := func(secret jsonspan.Span) {
 			if n++; n == 1 {

@@ -2,13 +2,13 @@ package contract
 
 // Bounds that streams of every kind keep to (contract section 7).
 const (
-	// MaxOpenTools is how many tools of a stream may be open at once. Beyond it the one
-	// that has been open longest is completed: each running keeps its one completed, and
-	// no frame is lost.
+	// MaxOpenTools is the number of tools of a stream that may be open at once. One more
+	// completes the one that has been open longest, so that each running keeps its one
+	// completed and no frame is lost.
 	MaxOpenTools = 256
-	// MaxOpenBytes is how many bytes the events may take that say that they have ended:
-	// one delta ends them all.
+	// MaxOpenBytes is the number of bytes that the events may take that complete the open
+	// tools. It is bounded because one delta may complete all of them.
 	MaxOpenBytes = 128 << 10
-	// MaxMessage is the length in bytes up to which an error's message is kept.
+	// MaxMessage is the length in bytes up to which the message of an error is kept.
 	MaxMessage = 4 << 10
 )

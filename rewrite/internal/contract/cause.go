@@ -28,8 +28,7 @@ const (
 	CodeShutdown   = "shutting_down"
 )
 
-// Code returns the code of the error that the cause is in a stream that is not
-// complete.
+// Code returns the code of the error that ends an incomplete stream for the cause.
 func (c Cause) Code() string {
 	switch c {
 	case CauseAborted:
@@ -42,7 +41,7 @@ func (c Cause) Code() string {
 	return CodeIncomplete
 }
 
-// Message returns what an error of the code tells the client. It names no
+// Message returns what an error with the code tells the client. It names no
 // address.
 func Message(code string) string {
 	switch code {
@@ -62,27 +61,27 @@ func Message(code string) string {
 	return "the agent's answer ended before it was complete"
 }
 
-// ShutdownBeforeTools is the message of CodeShutdown if no tool has started: to send the
-// request again then does nothing twice (contract section 3).
+// ShutdownBeforeTools is the message of CodeShutdown if no tool has started. Then
+// sending the request again does nothing twice (contract section 3).
 const ShutdownBeforeTools = "the service is shutting down; send the request again"
 
 // ErrorType is the type of the errors that are not upstream's own.
 const ErrorType = "upstream_error"
 
-// AppendError appends the JSON object of an error with the code to dst, as it is sent in
-// an error finish and in an answer that is no stream.
+// AppendError appends the JSON object of an error with the code to dst. Error finishes
+// and answers that are not streamed have the same object.
 func AppendError(dst []byte, code, message string) []byte {
 	return AppendErrorObject(dst, jsonspan.Quote(message), code)
 }
 
-// AppendErrorObject is AppendError with a message that is a JSON string already.
+// AppendErrorObject is AppendError for a message that is already a JSON string.
 func AppendErrorObject(dst, message []byte, code string) []byte {
 	dst = append(dst, `{"error":`...)
 	dst = AppendErrorValue(dst, message, code)
 	return append(dst, '}')
 }
 
-// AppendErrorValue appends the value of its member error.
+// AppendErrorValue appends the value of the member error of that object.
 func AppendErrorValue(dst, message []byte, code string) []byte {
 	dst = append(dst, `{"message":`...)
 	dst = append(dst, message...)

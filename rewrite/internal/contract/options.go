@@ -14,11 +14,11 @@ type Progress string
 // The forms of a tool event. The zero value means ProgressEnvelope.
 const (
 	// ProgressEnvelope sends event: hermes.tool.progress with the members of
-	// a chunk in front of the tool's five fields. The default.
+	// a chunk before the tool's five fields. The default.
 	ProgressEnvelope Progress = "envelope"
 	// ProgressBare sends upstream's five fields only.
 	ProgressBare Progress = "bare"
-	// ProgressUnnamed sends the envelope without the event: line.
+	// ProgressUnnamed sends the same data without the event: line.
 	ProgressUnnamed Progress = "unnamed"
 	// ProgressComment sends the five fields in a comment.
 	ProgressComment Progress = "comment"
@@ -31,8 +31,8 @@ func ProgressForms() []Progress {
 	return []Progress{ProgressEnvelope, ProgressBare, ProgressUnnamed, ProgressComment, ProgressOff}
 }
 
-// ProgressOf returns the form that the value of a request header asks for, ""
-// when it asks for none that there is.
+// ProgressOf returns the form that the value of a request header asks for, or "" if
+// there is no such form.
 func ProgressOf(value string) Progress {
 	p := Progress(strings.ToLower(strings.TrimSpace(value)))
 	if slices.Contains(ProgressForms(), p) {
@@ -41,8 +41,8 @@ func ProgressOf(value string) Progress {
 	return ""
 }
 
-// Imitations says what becomes of a marker that no tool stands behind
-// (contract section 1).
+// Imitations says what becomes of a marker that the model wrote itself, with no tool
+// behind it (contract section 1).
 type Imitations string
 
 // What becomes of imitations. The zero value means ImitationsStrip.
@@ -51,8 +51,8 @@ const (
 	ImitationsStrip Imitations = "strip"
 	// ImitationsKeep leaves them in the content.
 	ImitationsKeep Imitations = "keep"
-	// ImitationsTrust removes them and starts a tool, for backends behind a
-	// hop that cuts deltas anew.
+	// ImitationsTrust removes them and starts a tool. It is for backends behind a hop
+	// that cuts deltas differently, so that real markers look like imitations.
 	ImitationsTrust Imitations = "trust"
 )
 
@@ -79,14 +79,14 @@ func ErrorFinishForms() []ErrorFinish {
 	return []ErrorFinish{ErrorFinishSplit, ErrorFinishInline}
 }
 
-// ZeroUsage decides the false stop of an answer that has text and usage 0/0/0
+// ZeroUsage decides whether an answer with text and usage 0/0/0 is a false stop
 // (contract section 3, third rule of "false stop").
 type ZeroUsage string
 
 // What an answer with text and usage 0/0/0 is. The zero value means
 // ZeroUsageAuto.
 const (
-	// ZeroUsageAuto takes it for a crash when this upstream and model have
+	// ZeroUsageAuto takes it for a crash if this upstream and model have
 	// reported usage before. The default.
 	ZeroUsageAuto ZeroUsage = "auto"
 	// ZeroUsageError takes it for a crash.
@@ -100,9 +100,8 @@ func ZeroUsageValues() []ZeroUsage {
 	return []ZeroUsage{ZeroUsageAuto, ZeroUsageError, ZeroUsagePass}
 }
 
-// EmptyAnswer decides the false stop of an answer that says nothing, or ends on
-// a tool, whatever usage it has (contract section 3, second rule of "false
-// stop").
+// EmptyAnswer decides whether an answer that says nothing, or ends with a tool, is a
+// false stop, whatever its usage (contract section 3, second rule of "false stop").
 type EmptyAnswer string
 
 // What an answer without text is. The zero value means EmptyAnswerError.
@@ -123,7 +122,7 @@ type KeepaliveForm string
 
 // The forms of a keepalive. The zero value means KeepaliveChunk.
 const (
-	// KeepaliveChunk sends a chunk with an empty delta, and a comment only
+	// KeepaliveChunk sends a chunk with an empty delta, or a comment
 	// while no chunk has come. The default.
 	KeepaliveChunk KeepaliveForm = "chunk"
 	// KeepaliveComment always sends a comment.
@@ -160,9 +159,9 @@ const (
 	// DefaultMaxFrame is the size in bytes above which a frame passes
 	// unexamined (contract section 0).
 	DefaultMaxFrame = 1 << 20
-	// DefaultParallelWindow is the time between two starts from which on the
-	// second one proves that the first tool has ended (contract section 2): a busy
-	// machine starts a batch with gaps of up to 370 ms.
+	// DefaultParallelWindow is the time between two starts that proves that the first
+	// tool has ended (contract section 2). A busy machine starts a batch of parallel
+	// tools with gaps of up to 370 ms.
 	DefaultParallelWindow = 500 * time.Millisecond
 )
 
@@ -186,20 +185,18 @@ type Options struct {
 	EmptyAnswer EmptyAnswer
 	// KeepaliveForm is what Keepalive writes.
 	KeepaliveForm KeepaliveForm
-	// ParallelWindow is the time between two tool starts without ids from
-	// which on the second completes the first. Zero means
-	// DefaultParallelWindow; a negative one completes at every start.
+	// ParallelWindow is the least time between two tool starts without ids at which
+	// the second completes the first. Zero means DefaultParallelWindow. With a negative
+	// window every start completes the tools before it.
 	ParallelWindow time.Duration
 	// MaxFrame is the size in bytes above which a frame passes unexamined.
 	// Zero means DefaultMaxFrame.
 	MaxFrame int
-	// Tools are the emoji that are known beside Hermes' own, nil for none;
-	// see NewTools.
+	// Tools is the table of known emoji; nil means Hermes' own. See marker.NewTable.
 	Tools *marker.Table
 }
 
-// ProgressForm returns the form in which the tool events of a stream with the parameters
-// leave.
+// ProgressForm returns the form of the tool events in a stream with the parameters p.
 func (o *Options) ProgressForm(p *Params) Progress {
 	switch {
 	case p.Progress != "":

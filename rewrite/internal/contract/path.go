@@ -2,16 +2,16 @@ package contract
 
 import "strings"
 
-// IsChatPath reports whether the path of a request is one for chat completions:
-// its answer is one whatever it looks like (contract section 0).
+// IsChatPath reports whether the path of a request is one for chat completions. Its
+// answer is a chat completion whatever it looks like (contract section 0).
 func IsChatPath(path string) bool { return strings.HasSuffix(path, "/chat/completions") }
 
 // IsResponsesPath reports whether the path of a request is one for a response of
 // /v1/responses.
 func IsResponsesPath(path string) bool { return strings.HasSuffix(path, "/v1/responses") }
 
-// RunOfPath returns the id of the run whose events the path of a request asks
-// for, which ends in /runs/{id}/events; "" for another path.
+// RunOfPath returns the id in a path that ends in /runs/{id}/events, which asks for the
+// events of a run, or "" for any other path.
 func RunOfPath(path string) string {
 	rest, ok := strings.CutSuffix(path, "/events")
 	i := strings.LastIndexByte(rest, '/')
@@ -21,8 +21,8 @@ func RunOfPath(path string) string {
 	return rest[i+1:]
 }
 
-// SessionOfPath returns the id of the session in which the path of a request begins a
-// stream, which ends in /api/sessions/{id}/chat/stream; "" for another path.
+// SessionOfPath returns the id in a path that ends in /api/sessions/{id}/chat/stream,
+// which begins a stream in a session, or "" for any other path.
 func SessionOfPath(path string) string {
 	rest, ok := strings.CutSuffix(path, "/chat/stream")
 	i := strings.LastIndexByte(rest, '/')

@@ -2,27 +2,27 @@ package contract
 
 import "slices"
 
-// Step is what became of a piece of upstream's stream: of a frame, of comments,
-// of a part of a frame that is too large, or of upstream's end.
+// Step says what became of a piece of upstream's stream. A piece is a frame, comments,
+// a part of a frame that is too large, or the end of the stream.
 type Step struct {
 	// In is the piece as upstream sent it, nil at upstream's end.
 	In []byte
 	// Out is what left for it. Frames that were held back are in the Out of
-	// the step with which they leave. Both are only valid during the call.
+	// the step with which they leave. In and Out are only valid during the call.
 	Out []byte
-	// Held says that the piece is held back, as a whole or what is left of it.
+	// Held says that the piece, or what is left of it, is held back.
 	Held bool
-	// Notes say what was done, and by which rule. Without any the piece left
+	// Notes say what was done, and by which rule. If there are none, the piece left
 	// as it came.
 	Notes []Note
 }
 
-// Note is something that was done.
+// Note says one thing that was done to a piece.
 type Note struct {
-	// Section is that of the wire contract which says so, such as "1".
+	// Section is the section of the wire contract that the rule is in, such as "1".
 	Section string
-	// Text says what, in a few words. It may quote names of tools and codes,
-	// nothing of what was said.
+	// Text says what was done, in a few words. It may quote names of tools and codes,
+	// but nothing that the user or the agent said.
 	Text string
 }
 
@@ -36,11 +36,11 @@ const (
 	SectionOther     = "6"
 )
 
-// Notes are what is done to the piece under way. A nil *Notes belongs to a stream of which
-// nobody asks for an explanation: then to add one does nothing.
+// Notes collects what is done to the current piece. A nil *Notes is that of a stream
+// that nobody wants explained: Add does nothing.
 type Notes struct{ list []Note }
 
-// Add adds a note, once.
+// Add adds a note unless there is an equal one.
 func (n *Notes) Add(section, text string) {
 	if n == nil {
 		return
@@ -50,8 +50,8 @@ func (n *Notes) Add(section, text string) {
 	}
 }
 
-// List returns the notes, which are valid until Reset.
+// List returns the notes. They are valid until Reset.
 func (n *Notes) List() []Note { return n.list }
 
-// Reset begins with another piece.
+// Reset drops the notes, for the next piece.
 func (n *Notes) Reset() { n.list = n.list[:0] }

@@ -1,40 +1,40 @@
 package contract
 
-// ToolEvent is told when a tool starts or ends. It has what identifies the tool
-// and nothing of what it does: labels may hold secrets.
+// ToolEvent says that a tool has started or ended. It identifies the tool, but says
+// nothing of what the tool does, because labels may hold secrets.
 type ToolEvent struct {
 	// ID is the tool call id, Name the tool's name.
 	ID, Name string
 	// Completed says that the tool has ended; otherwise it has started.
 	Completed bool
-	// Source is what said so.
+	// Source is what says that it has.
 	Source ToolSource
 }
 
 // ToolSource is what said that a tool has started or ended.
 type ToolSource string
 
-// What says that a tool has started or ended (contract sections 1 and 2).
+// The sources of tool events (contract sections 1 and 2).
 const (
-	// SourceUpstream is a tool event of upstream's.
+	// SourceUpstream is a tool event that upstream sent.
 	SourceUpstream ToolSource = "upstream"
-	// SourceMarker is a marker in the text; it only starts tools.
+	// SourceMarker is a marker in the text. It only starts tools.
 	SourceMarker ToolSource = "marker"
-	// SourceImitation is an imitation that is trusted; it only starts tools.
+	// SourceImitation is an imitated marker that is trusted. It only starts tools.
 	SourceImitation ToolSource = "imitation"
-	// SourceInferred is what has come since, such as text; it only ends tools.
+	// SourceInferred is what came after the tool, such as text. It only ends tools.
 	SourceInferred ToolSource = "inferred"
-	// SourceEnd is the end of the stream; it only ends tools.
+	// SourceEnd is the end of the stream. It only ends tools.
 	SourceEnd ToolSource = "end"
 )
 
-// ToolSources lists all of them.
+// ToolSources lists all sources.
 func ToolSources() []ToolSource {
 	return []ToolSource{SourceUpstream, SourceMarker, SourceImitation, SourceInferred, SourceEnd}
 }
 
-// Tells reports whether the source can say that a tool has started or, when
-// completed is true, that one has ended.
+// Tells reports whether the source can say that a tool has started or, if completed is
+// true, that one has ended.
 func (s ToolSource) Tells(completed bool) bool {
 	switch s {
 	case SourceMarker, SourceImitation:

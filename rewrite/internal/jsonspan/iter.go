@@ -3,8 +3,8 @@ package jsonspan
 import "iter"
 
 // Members returns an iterator over the names, without their quotes, and the values of
-// the members of the object at v, in order. It checks no value, and ends where the
-// object is not well formed, or at once if v is no object.
+// the members of the object at v, in order. It does not check values. It ends where the
+// object is not well formed, and at once if v is not an object.
 func Members(b []byte, v Span) iter.Seq2[Span, Span] {
 	return func(yield func(name, value Span) bool) {
 		if !v.IsObject(b) {
@@ -38,8 +38,9 @@ func Elements(b []byte, v Span) iter.Seq[Span] {
 	}
 }
 
-// MemberOf returns the value of the member with the name of the object at v, or the
-// zero Span. Of several members the last counts, as it does for clients.
+// MemberOf returns the value of the member with the name in the object at v, or the
+// zero Span if there is none. If there are several, the last one counts, as it does for
+// clients.
 func MemberOf(b []byte, v Span, name string) (found Span) {
 	for key, value := range Members(b, v) {
 		if key.Is(b, name) {

@@ -26,7 +26,7 @@ func AppendQuoted(dst []byte, text string) []byte {
 	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
 }
 
-// isPlainASCII reports whether text needs no escape, and no look at its encoding.
+// isPlainASCII reports whether text needs no escape and is ASCII.
 func isPlainASCII(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
@@ -36,8 +36,8 @@ func isPlainASCII(text string) bool {
 	return true
 }
 
-// OneLine returns the JSON b without line feeds, so that it fits in one line. Between
-// tokens they are white space; within strings there are none.
+// OneLine returns the JSON b with spaces for line feeds, so that it fits in one data
+// line. Line feeds in JSON are white space between tokens: a string has none.
 func OneLine(b []byte) []byte {
 	if bytes.IndexByte(b, '\n') < 0 {
 		return b
@@ -45,8 +45,8 @@ func OneLine(b []byte) []byte {
 	return bytes.ReplaceAll(b, []byte("\n"), []byte(" "))
 }
 
-// Unquote returns what the JSON string raw says, "" if raw is no string. What has no
-// escape is returned as a part of raw.
+// Unquote returns the text of the JSON string raw, or "" if raw is not a string. Text
+// without escapes is returned as a part of raw.
 func Unquote(raw string) string {
 	in := Inside(raw)
 	if strings.IndexByte(in, '\\') < 0 {

@@ -6,12 +6,12 @@ import (
 )
 
 // ScanText scans the inside of a JSON string from the index from on. It returns the
-// index of its closing quote or of another byte that cannot be in one, len(b) if
-// there is none, and reports whether an escape on the way stands for a newline. It
-// returns ok false at an escape that JSON does not know.
+// index of the closing quote or of a control character, or len(b) if there is neither.
+// newline reports whether an escape before that stands for a newline. ok is false if
+// there is an escape that JSON does not have; then that is at to.
 func ScanText(b []byte, from int) (to int, newline, ok bool) {
 	for i := from; ; {
-		i = plainFrom(b, i)
+		i = nextSpecial(b, i)
 		if i == len(b) || b[i] != '\\' {
 			return i, newline, true
 		}
@@ -24,14 +24,15 @@ func ScanText(b []byte, from int) (to int, newline, ok bool) {
 	}
 }
 
-// plainFrom returns the index of the first quote, backslash or control character
-// from i on, or len(b). It looks at eight bytes at once.
-func plainFrom(b []byte, i int) int {
+// nextSpecial returns the index of the first quote, backslash or control character
+// from i on, or len(b). It looks at eight bytes at a time.
+func nextSpecial(b []byte, i int) int {
 	const each = 0x0101010101010101
 	for ; i+8 <= len(b); i += 8 {
 		v := binary.LittleEndian.Uint64(b[i:])
 		quote, slash := v^'"'*each, v^'\\'*each
-		// The high bit of the lowest byte that is 0, 0, and below a space.
+		// Sets the high bit of the lowest byte that is a quote, a backslash or below a
+		// space. Higher bytes may be set by mistake.
 		found := ((quote-each)&^quote | (slash-each)&^slash | (v-' '*each)&^v) & (0x80 * each)
 		if found != 0 {
 			return i + bits.TrailingZeros64(found)/8
@@ -43,7 +44,7 @@ func plainFrom(b []byte, i int) int {
 	return i
 }
 
-// escapeAt returns the length of the escape at b[i:], 0 if JSON does not know it,
+// escapeAt returns the length of the escape at b[i:], or 0 if JSON does not have it,
 // and reports whether it stands for a newline.
 func escapeAt(b []byte, i int) (n int, newline bool) {
 	if i+1 >= len(b) {

@@ -9,8 +9,8 @@ func (s Span) Ok() bool { return s.To > s.From }
 // Of returns the bytes of b at s.
 func (s Span) Of(b []byte) []byte { return b[s.From:s.To] }
 
-// Inner returns the span without its first and its last byte: the inside of the
-// JSON string at s.
+// Inner returns the inside of the JSON string at s: the span without its first and its
+// last byte.
 func (s Span) Inner() Span { return Span{s.From + 1, s.To - 1} }
 
 // Is reports whether the bytes at s are v.
@@ -23,11 +23,11 @@ func (s Span) IsString(b []byte) bool { return s.Ok() && b[s.From] == '"' && s.T
 // IsObject reports whether the value at s is a JSON object.
 func (s Span) IsObject(b []byte) bool { return s.Ok() && b[s.From] == '{' }
 
-// IsSet reports whether the value at s is there and is not null.
+// IsSet reports whether there is a value at s and it is not null.
 func (s Span) IsSet(b []byte) bool { return s.Ok() && b[s.From] != 'n' }
 
-// StringAt returns the JSON string at v, quotes included, or nil if the value is
-// no string or an empty one.
+// StringAt returns the JSON string at v, including its quotes, or nil if the value is
+// not a string or is empty.
 func StringAt(data []byte, v Span) []byte {
 	if !v.IsString(data) || v.To-v.From == 2 {
 		return nil
@@ -35,7 +35,7 @@ func StringAt(data []byte, v Span) []byte {
 	return v.Of(data)
 }
 
-// Inside returns the inside of the JSON string raw, which is empty if raw is no
+// Inside returns the inside of the JSON string raw, or an empty one if raw is not a
 // string.
 func Inside[T string | []byte](raw T) T {
 	if len(raw) < 2 || raw[0] != '"' {
@@ -44,8 +44,8 @@ func Inside[T string | []byte](raw T) T {
 	return raw[1 : len(raw)-1]
 }
 
-// SmallInt returns the value of a JSON number that is an integer of at most nine
-// digits, or -1 if b is none.
+// SmallInt returns the value of b, a JSON number of at most nine digits and nothing
+// else, or -1 if b is anything else.
 func SmallInt(b []byte) int64 {
 	var n int64
 	if len(b) == 0 || len(b) > 9 {

@@ -8,8 +8,8 @@ import (
 )
 
 // NextRune decodes the rune at s[i:], where s is the inside of a JSON string,
-// and returns the index behind it. Escapes count as the rune they stand for, a
-// pair of surrogates as one rune, a lone one or an invalid byte as U+FFFD.
+// and returns it and the index behind it. An escape is the rune that it stands for, and
+// a pair of surrogates is one rune. A lone surrogate or an invalid byte is U+FFFD.
 func NextRune(s []byte, i int) (rune, int) {
 	c := s[i]
 	if c != '\\' {
@@ -53,8 +53,8 @@ func NextRune(s []byte, i int) (rune, int) {
 	return rune(s[i+1]), i + 2
 }
 
-// HasLoneSurrogate reports whether the inside of a JSON string has an escape that is
-// one half of a pair without the other.
+// HasLoneSurrogate reports whether the inside of a JSON string has an escape for one
+// half of a pair of surrogates without the other half.
 func HasLoneSurrogate(s []byte) bool {
 	for i := bytes.IndexByte(s, '\\'); i >= 0 && i < len(s); {
 		r, next := NextRune(s, i)
@@ -71,9 +71,9 @@ func HasLoneSurrogate(s []byte) bool {
 }
 
 // Spells reports whether raw, the inside of a JSON string, stands for want, which is
-// ASCII. Escapes are allowed in names as anywhere.
+// ASCII. JSON allows escapes in names, too.
 func Spells(raw []byte, want string) bool {
-	if len(raw) <= len(want) || bytes.IndexByte(raw, '\\') < 0 { // an escape takes more bytes
+	if len(raw) <= len(want) || bytes.IndexByte(raw, '\\') < 0 { // an escape is longer than its rune
 		return string(raw) == want
 	}
 	i := 0
@@ -122,8 +122,8 @@ func Hex4(s []byte, i int) (rune, bool) {
 	return r, true
 }
 
-// IsSpace reports whether r is white space. ASCII, the usual case, is decided
-// without a table.
+// IsSpace reports whether r is white space. It does not look up ASCII, the usual case,
+// in a table.
 func IsSpace(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r == ' ' || r >= '\t' && r <= '\r'
@@ -144,7 +144,7 @@ func HasText(s []byte) bool {
 }
 
 // Truncate returns the JSON string raw with at most n bytes between its quotes. It
-// cuts between runes and escapes, and copies what it cuts.
+// cuts only between runes and escapes. A string that is cut is a copy.
 func Truncate(raw []byte, n int) []byte {
 	text := Inside(raw)
 	if len(text) <= n {
@@ -161,7 +161,7 @@ func Truncate(raw []byte, n int) []byte {
 }
 
 // NextNewline returns the index of the first newline from i on in text, the inside
-// of a JSON string, or len(text) if there is none. A newline is always an escape.
+// of a JSON string, or len(text) if there is none. In JSON a newline is always an escape.
 func NextNewline(text []byte, i int) int {
 	for {
 		n := bytes.IndexByte(text[i:], '\\')

@@ -1,7 +1,7 @@
 package jsonspan
 
 // MaxDepth is the number of objects and arrays that may be open at once. JSON that
-// is nested deeper counts as malformed (contract, "Readings").
+// is nested deeper counts as not well formed (contract, "Readings").
 const MaxDepth = 128
 
 // Valid reports whether b is well-formed JSON that is nested at most MaxDepth deep.
@@ -14,14 +14,14 @@ func Valid(b []byte) bool {
 	return i >= 0 && SkipSpace(b, i) == len(b)
 }
 
-// valueEnd returns the index behind the value at i, which depth open objects and
-// arrays enclose, or -1 if it is not well formed or nested too deep. It does not
-// recurse.
+// valueEnd returns the index behind the value at i, which is inside depth open objects
+// and arrays. It returns -1 if the value is not well formed or nested too deep. It does
+// not recurse.
 func valueEnd(b []byte, i, depth int) int {
 	if c := b[i]; c != '{' && c != '[' {
 		return scalarEnd(b, i)
 	}
-	var objects [MaxDepth/64 + 1]uint64 // what is open, by depth, as bits: an object or an array
+	var objects [MaxDepth/64 + 1]uint64 // a bit for each depth: an object is open there, not an array
 	for outside := depth; ; {
 		if c := b[i]; c == '{' || c == '[' {
 			if depth++; depth > MaxDepth {
@@ -35,7 +35,7 @@ func valueEnd(b []byte, i, depth int) int {
 			if i = SkipSpace(b, i+1); i == len(b) {
 				return -1
 			}
-			if b[i] != c+2 { // the ASCII code of } is that of { and 2, as is that of ]
+			if b[i] != c+2 { // in ASCII } is two behind {, and ] two behind [
 				if isObject {
 					if _, i = keyAt(b, i); i < 0 {
 						return -1
@@ -106,7 +106,7 @@ func keyAt(b []byte, i int) (name Span, value int) {
 // stringEnd returns the index behind the string that begins at i, or -1 if it is
 // not well formed.
 func stringEnd(b []byte, i int) int {
-	to := plainFrom(b, i+1)
+	to := nextSpecial(b, i+1)
 	if to < len(b) && b[to] == '"' { // as most do
 		return to + 1
 	}

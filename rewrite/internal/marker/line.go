@@ -6,27 +6,28 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
-// MaxHeldLine is the number of bytes of text up to which a line may be a marker, and
-// so how much of it is held back (contract section 1).
+// MaxHeldLine is the length in bytes up to which a line may be an imitated marker. It
+// bounds the text that is held back (contract section 1).
 const MaxHeldLine = 4 << 10
 
-// Line is a line of text under suspicion: it has begun like the marker of a known
-// tool, with a backtick, a known emoji and a space. The caller knows whether it stands
-// at the start of a line and outside code fences, and holds its text back until the
-// line ends. A Line that is used again keeps its room.
+// Line is a line of text that so far agrees with the marker of a known tool: a backtick,
+// a known emoji and a space. The caller makes sure that the backtick stands at the start
+// of a line and outside code fences, and holds the text back until the line ends.
+//
+// The zero value is ready for Start, which may be called again and keeps the buffers.
 type Line struct {
 	phase phase
-	size  int    // bytes of text so far
+	size  int    // bytes of text so far, as UTF-8
 	begin []byte // the text behind a backtick, while it is compared with emoji
-	after int    // runes behind the space
+	after int    // the number of runes behind the space
 	tick  bool   // the last rune was a backtick
 
-	emoji, label []byte // as in the JSON
+	emoji, label []byte // as in the JSON; Step alone fills them
 	last         int    // where the last rune of label begins
-	again        bool   // begin is what came behind a further backtick
+	again        bool   // begin is the text behind a further backtick
 }
 
-// Start begins a line, of which the backtick has come.
+// Start begins a line whose backtick has come.
 func (l *Line) Start() {
 	*l = Line{size: 1, begin: l.begin[:0], emoji: l.emoji[:0], label: l.label[:0]}
 }
@@ -34,8 +35,8 @@ func (l *Line) Start() {
 // Size returns how many bytes of text have come.
 func (l *Line) Size() int { return l.size }
 
-// Step takes in the next rune, which is not a newline, and raw, its bytes in the JSON.
-// It returns false if with that rune the line is no marker.
+// Step adds the rune r, whose bytes in the JSON are raw and which is not a newline. It
+// returns false if the line can no longer be a marker.
 func (l *Line) Step(r rune, raw []byte, tools *Table) bool {
 	size := l.size + utf8.RuneLen(r)
 	if size > MaxHeldLine {
@@ -55,7 +56,7 @@ func (l *Line) Step(r rune, raw []byte, tools *Table) bool {
 	return true
 }
 
-// read is Step for a line of any length, of which nothing is kept.
+// read is Step for a line of any length. It keeps neither the emoji nor the label.
 func (l *Line) read(r rune, tools *Table) bool {
 	if l.phase == inLabel {
 		l.after++
@@ -70,8 +71,8 @@ func (l *Line) read(r rune, tools *Table) bool {
 	return partly
 }
 
-// another reports whether with the rune r a second marker begins in the line, which is
-// then prose about tools.
+// another reports whether the rune r completes the beginning of a second marker in the
+// line. Such a line is prose about tools.
 func (l *Line) another(r rune, tools *Table) bool {
 	if r == '`' {
 		l.begin, l.again = l.begin[:0], true
@@ -86,27 +87,27 @@ func (l *Line) another(r rune, tools *Table) bool {
 	return wholly
 }
 
-// Complete reports whether the line would be a marker if it ended here: it has a label
-// and closes with a backtick.
+// Complete reports whether the line is a marker if it ends here: it has a label and ends
+// with a backtick.
 func (l *Line) Complete() bool {
 	return l.phase == inLabel && l.tick && l.after > 1
 }
 
-// Tool returns the emoji and the label of a complete line, as in the JSON. They are
-// valid until Start.
+// Tool returns the emoji and the label of a complete line that Step has read, as in the
+// JSON. They are valid until Start.
 func (l *Line) Tool() (emoji, label []byte) { return l.emoji, l.label[:l.last] }
 
 // phase is how far a Line has been read.
 type phase uint8
 
 const (
-	inEmoji phase = iota // its emoji is being compared with those that are known
-	inLabel              // it has an emoji and a space
+	inEmoji phase = iota // the emoji is being compared with the known ones
+	inLabel              // a known emoji and a space have come
 )
 
 // ReadWhole reads the line in text whose first rune, a backtick, ends at i. It reports
 // whether that line is the marker of a known tool, and returns where the next line
-// begins. The line may have any length; nothing of it is kept.
+// begins. The line may have any length; l keeps nothing of it.
 func (l *Line) ReadWhole(text []byte, i int, tools *Table) (next int, ok bool) {
 	l.Start()
 	for i < len(text) {

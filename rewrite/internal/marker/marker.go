@@ -13,11 +13,13 @@ type Marker struct {
 }
 
 // Whole reads s, the inside of a JSON string, as a marker that is the whole content of
-// a chunk, and returns false if it is none: a newline, a backtick, a token with a non-ASCII
-// rune, a space, a label of any kind, a backtick, a newline (contract section
-// 1; Hermes' own pattern: \A\n`([^\s`]+) (.*)`\n\z, the dot matching newlines).
-// A backtick and a newline inside say that a hop has merged more than a marker
-// into the chunk; the caller then looks at its lines one by one.
+// a chunk. It returns false if s is anything else.
+//
+// Such a marker is a newline, a backtick, a token with a non-ASCII rune, a space, a label
+// of any kind, a backtick and a newline (contract section 1). Hermes' own pattern is
+// \A\n`([^\s`]+) (.*)`\n\z, where the dot matches newlines. But a backtick and a newline
+// inside the label mean that a hop has merged more than a marker into the chunk. The
+// caller then looks at its lines one by one.
 func Whole(s []byte) (m Marker, ok bool) {
 	i := Begins(s)
 	if i < 0 {
@@ -29,7 +31,7 @@ func Whole(s []byte) (m Marker, ok bool) {
 	}
 	m.Emoji.To = i
 	_, m.Label.From = jsonspan.NextRune(s, i)
-	return m, m.endAt(s)
+	return m, m.endLabel(s)
 }
 
 // Begins returns the index behind the newline and the backtick that s, the inside of a
@@ -48,8 +50,8 @@ func Begins(s []byte) int {
 	return i
 }
 
-// tokenEnd returns the index of the space behind the emoji that begins at i, or -1 if
-// no marker begins so.
+// tokenEnd returns the index of the space behind the token at i, or -1 if the token
+// cannot be the emoji of a marker.
 func tokenEnd(s []byte, i int) int {
 	ascii := true
 	for i < len(s) {
@@ -69,11 +71,11 @@ func tokenEnd(s []byte, i int) int {
 	return -1
 }
 
-// endAt sets the end of the label. It returns false if s does not end with the first
-// backtick and newline behind the beginning of the label. It goes from escape to
-// escape, because a newline is one.
-func (m *Marker) endAt(s []byte) bool {
-	escaped := jsonspan.Span{} // the last backtick that was one
+// endLabel sets the end of the label. It returns false unless the first backtick and
+// newline behind the beginning of the label are the end of s. It goes from escape to
+// escape, because a newline always is one.
+func (m *Marker) endLabel(s []byte) bool {
+	escaped := jsonspan.Span{} // the last backtick that was an escape
 	for i := m.Label.From; ; {
 		n := bytes.IndexByte(s[i:], '\\')
 		if n < 0 {
@@ -96,9 +98,8 @@ func (m *Marker) endAt(s []byte) bool {
 	}
 }
 
-// appendEmoji appends the text of the emoji raw, the inside of a JSON string,
-// without U+FE0F. It stops where the emoji is longer than any that can be
-// known.
+// appendEmoji appends the text of the emoji raw, the inside of a JSON string, without
+// U+FE0F. It stops once the emoji is longer than any known one.
 func appendEmoji(dst, raw []byte) []byte {
 	for i := 0; i < len(raw) && len(dst) <= MaxEmoji; {
 		r, next := jsonspan.NextRune(raw, i)

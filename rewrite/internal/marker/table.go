@@ -12,9 +12,9 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
-// hermesTools maps the emoji of Hermes' markers, without U+FE0F, to the tools
-// that have it. Where several have, the label may tell which one it is; the
-// rl_* tools and those of plugins are not told apart.
+// hermesTools maps each emoji of Hermes' markers, without U+FE0F, to the tools that use
+// it. If several tools do, the label may say which one it is; Name does not distinguish
+// the rl_* tools and those of plugins.
 var hermesTools = map[string][]string{
 	"💻": {"terminal"},
 	"⚙": {"process"},
@@ -57,19 +57,20 @@ var hermesTools = map[string][]string{
 // UnknownTool is the name of a tool whose emoji, or whose label, says too little.
 const UnknownTool = "tool"
 
-// Table knows which tool an emoji in a marker stands for (contract section 2). It does
-// not change once made, and may be used by many goroutines.
+// Table maps emoji in markers to tools (contract section 2). Nothing changes it after
+// NewTable, and any number of goroutines may use it.
 type Table struct {
-	byEmoji map[string]toolNames
-	markers map[rune][]string // what an imitation begins with: emoji, with and without U+FE0F, and a space; by its first rune
-	first   [256]bool         // the bytes that markers begin with
+	byEmoji map[string]toolNames // by the emoji without U+FE0F
+	// What imitations begin with behind the backtick, by its first rune: an emoji, with
+	// or without U+FE0F, and a space.
+	beginnings map[rune][]string
+	first      [256]bool // the first bytes of beginnings
 }
 
-// toolNames are the names of the tools that share an emoji, and the first of
-// them as a JSON string.
+// toolNames are the names of the tools that share an emoji.
 type toolNames struct {
 	names  []string
-	quoted string
+	quoted string // as a JSON string: the only name, or UnknownTool if there are several
 }
 
 // Hermes is the table of Hermes' own tools.
@@ -84,12 +85,12 @@ func mustTable() *Table {
 }
 
 // NewTable returns Hermes' own table with the emoji in added, each for the tool that it
-// is mapped to. An emoji that Hermes uses is taken over. It returns the error of
-// CheckTool for an emoji that no marker can have, and for an empty or internal name.
+// is mapped to. An added emoji replaces Hermes' own use of it. NewTable returns the error
+// of CheckTool for an emoji that no marker can have, and for an empty or internal name.
 func NewTable(added map[string]string) (*Table, error) {
 	t := &Table{
-		byEmoji: make(map[string]toolNames, len(hermesTools)+len(added)),
-		markers: make(map[rune][]string),
+		byEmoji:    make(map[string]toolNames, len(hermesTools)+len(added)),
+		beginnings: make(map[rune][]string),
 	}
 	for emoji, names := range hermesTools {
 		t.byEmoji[emoji] = newToolNames(names)
@@ -104,15 +105,15 @@ func NewTable(added map[string]string) (*Table, error) {
 		first, rest := splitRune(emoji)
 		for _, m := range []string{emoji + " ", first + "\ufe0f" + rest + " ", emoji + "\ufe0f "} {
 			r, _ := utf8.DecodeRuneInString(m)
-			t.markers[r] = append(t.markers[r], m)
+			t.beginnings[r] = append(t.beginnings[r], m)
 			t.first[m[0]] = true
 		}
 	}
 	return t, nil
 }
 
-// CheckTool returns an error that says why emoji cannot stand for the tool name in a
-// marker, or nil if it can.
+// CheckTool returns an error that says why emoji cannot stand for the tool with the name
+// in a marker, or nil if it can.
 func CheckTool(emoji, name string) error {
 	if !isMarkerToken(emoji) {
 		return fmt.Errorf("emoji %q: want one token with a non-ASCII character and without white space or backticks", emoji)
@@ -129,7 +130,7 @@ func CheckTool(emoji, name string) error {
 	return nil
 }
 
-// MaxEmoji is the length in bytes of the longest emoji that can be known.
+// MaxEmoji is the length in bytes of the longest emoji that a Table may have.
 const MaxEmoji = 64
 
 // isMarkerToken reports whether s can be the emoji of a marker.
@@ -153,8 +154,8 @@ func newToolNames(names []string) toolNames {
 	return toolNames{names, string(quoted)}
 }
 
-// Name returns the name, as a JSON string, of the tool that emoji and label in a
-// marker stand for, or UnknownTool. Both are insides of JSON strings.
+// Name returns the name, as a JSON string, of the tool that a marker with the emoji and
+// the label stands for, or UnknownTool. Both are insides of JSON strings.
 func (t *Table) Name(emoji, label []byte) string {
 	var bare [MaxEmoji + 8]byte
 	emoji = appendEmoji(bare[:0], emoji)
@@ -190,12 +191,12 @@ func (t *Table) Name(emoji, label []byte) string {
 	return n.quoted
 }
 
-// MaxTellingLabel is the length in bytes up to which a label is read to tell
-// tools apart.
+// MaxTellingLabel is the length in bytes up to which Name reads a label to tell tools
+// with the same emoji apart.
 const MaxTellingLabel = 64 << 10
 
-// isMemoryLabel reports whether a label is one of the memory tool's, +x: ", ~x: "
-// or -x: ".
+// isMemoryLabel reports whether a label begins as those of the memory tool do: +x: ",
+// ~x: " or -x: ".
 func isMemoryLabel(s []byte) bool {
 	if len(s) == 0 || !strings.ContainsRune("+~-", rune(s[0])) {
 		return false
@@ -204,11 +205,11 @@ func isMemoryLabel(s []byte) bool {
 	return ok && len(target) > 0 && !bytes.ContainsAny(target, " \t")
 }
 
-// begins reports whether s is the beginning of a known emoji and a space, and whether
-// it begins with all of them. It has at least one rune, and only whole ones.
+// begins reports whether s is a part of a known emoji and a space from its beginning on,
+// or begins with all of it. s consists of complete runes, at least one.
 func (t *Table) begins(s []byte) (partly, wholly bool) {
 	r, _ := utf8.DecodeRune(s)
-	for _, m := range t.markers[r] {
+	for _, m := range t.beginnings[r] {
 		switch {
 		case len(s) >= len(m):
 			if string(s[:len(m)]) == m {
@@ -221,8 +222,8 @@ func (t *Table) begins(s []byte) (partly, wholly bool) {
 	return partly, false
 }
 
-// MayBegin reports whether what stands behind a backtick may be the emoji of a
-// known tool. It is cheap, and may be wrong in saying so.
+// MayBegin reports whether text, which follows a backtick, may begin with the emoji of a
+// known tool. It is cheap and errs only by returning true.
 func (t *Table) MayBegin(text []byte) bool {
 	return len(text) == 0 || text[0] == '\\' || t.first[text[0]]
 }
@@ -230,7 +231,8 @@ func (t *Table) MayBegin(text []byte) bool {
 // bareEmoji returns s without the variation selector U+FE0F.
 func bareEmoji(s string) string { return strings.ReplaceAll(s, "\ufe0f", "") }
 
-func splitRune(s string) (string, string) {
+// splitRune returns the first rune of s, and the rest.
+func splitRune(s string) (first, rest string) {
 	for i := range s {
 		if i > 0 {
 			return s[:i], s[i:]

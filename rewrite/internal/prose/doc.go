@@ -1,22 +1,25 @@
-// Package prose tells what the text of a message is: content, reasoning between
+// Package prose decides what the text of a message is: content, reasoning between
 // tags, or an imitated marker (contract sections 1 and 4).
 //
-// A State follows the text rune by rune, chunk by chunk. State.Read answers with a
-// Reading: the parts of a text that are content or reasoning, what leaves it, and
-// what becomes of texts that have been held back before. It writes nothing, ends no
-// tool, and knows nothing of frames: the caller applies the Reading, in order, and
-// before the next one. Split does the same to a whole text at once.
+// A State follows the message rune by rune, text by text: a text is the content of one
+// chunk, the inside of a JSON string. State.Read fills a Reading with the parts of the
+// text that are content or reasoning, the cuts that leave it, and what becomes of the
+// texts that are held back. It writes nothing, ends no tool, and knows nothing of frames:
+// the caller applies the Reading, in order, before the next Read. Split does the same to
+// a complete text.
 //
-//	prose.go    State: the walk over a text
-//	stretch.go  reasoning between tags, taken out of it
-//	reading.go  Reading: what a text is, and what waits for the next
+//	prose.go     State: the walk over a text
+//	stretch.go   reasoning between tags, taken out of it
+//	reading.go   Reading: what a text is, and what waits for the next
 //	suspicion.go what the end of a text may be
-//	kept.go     what is left of a text
-//	tags.go     which tag is one
-//	fence.go    open code fences
-//	split.go    Split: a whole text
+//	kept.go      Kept: what is left of a text
+//	tags.go      where reasoning begins and ends
+//	fence.go     Fence: code blocks that are open
+//	split.go     Split: a complete text
 //
-// A stream keeps a State for as long as it lasts, 56 bytes, and a Reading only while
-// that waits. Held texts are decided at most once a Read, before anything of the
-// text that it is given.
+// A stream keeps a State, 56 bytes, for as long as it lasts, and a Reading only while
+// something waits in it. Held texts are decided at most once a Read, before anything of
+// the new text. At most marker.MaxHeldLine bytes are suspected at once; the caller bounds
+// the frames around them. A Read takes time linear in the text, and uses the room of the
+// Reading again.
 package prose

@@ -7,15 +7,16 @@ import (
 )
 
 // Fence follows the lines of a Markdown text and knows whether the next line is
-// inside a fenced code block (CommonMark 4.5). Unlike CommonMark it takes any
-// indentation before a fence, for models fence code inside lists.
+// inside a fenced code block (CommonMark 4.5). Unlike CommonMark it allows any
+// indentation before a fence, because models fence code inside lists. The zero value is
+// at the start of a message.
 type Fence struct {
-	size  int32 // how long the open fence is
-	char  byte  // what it is made of, 0 when none is open
-	run   byte  // what the line under way begins with
-	n     int32 // how often
+	size  int32 // the length of the open fence
+	char  byte  // the character of the open fence, 0 if none is open
+	run   byte  // the character of the run that the current line begins with
+	n     int32 // the length of that run
 	phase fencePhase
-	begun bool // a rune of the line under way has come
+	begun bool // a rune of the current line has come
 }
 
 type fencePhase uint8
@@ -23,19 +24,18 @@ type fencePhase uint8
 const (
 	fenceIndent fencePhase = iota // at the start of a line, or behind white space there
 	fenceRun                      // in a run of backticks or tildes
-	fenceInfo                     // behind a run that opens a block at the line's end
-	fenceTrail                    // behind a run that closes the block at the line's end
-	fenceText                     // in a line that is no fence
+	fenceInfo                     // behind a run that opens a block if the line stays a fence
+	fenceTrail                    // behind a run that closes the block if only space follows
+	fenceText                     // in a line that is not a fence
 )
 
 // Open reports whether a fenced code block is open.
 func (f *Fence) Open() bool { return f.char != 0 }
 
-// LineStart reports whether the next rune is the first of its line. So it is at
-// the start of a message.
+// LineStart reports whether the next rune is the first of its line.
 func (f *Fence) LineStart() bool { return !f.begun }
 
-// Step takes the next rune in.
+// Step follows the next rune.
 func (f *Fence) Step(r rune) {
 	f.begun = r != '\n'
 	if r == '\n' {
@@ -58,6 +58,7 @@ func (f *Fence) Step(r rune) {
 	}
 }
 
+// begin follows a rune that only white space precedes in its line.
 func (f *Fence) begin(r rune) {
 	switch {
 	case r == '`' || r == '~':
@@ -67,6 +68,7 @@ func (f *Fence) begin(r rune) {
 	}
 }
 
+// inRun follows a rune that a run of backticks or tildes precedes.
 func (f *Fence) inRun(r rune) {
 	switch {
 	case r == rune(f.run):
@@ -85,6 +87,7 @@ func (f *Fence) inRun(r rune) {
 // closes reports whether the run at the start of the line closes the open block.
 func (f *Fence) closes() bool { return f.run == f.char && f.n >= f.size }
 
+// endLine opens or closes a block if the line was a fence.
 func (f *Fence) endLine() {
 	opens := f.phase == fenceInfo || f.phase == fenceRun && f.n >= 3
 	switch {

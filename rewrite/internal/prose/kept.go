@@ -2,8 +2,7 @@ package prose
 
 import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 
-// Kept is what is left of a text: a span of it without the cuts, and what goes in
-// front of it.
+// Kept is what is left of a text: Front, and then a span of the text without the cuts.
 type Kept struct {
 	jsonspan.Span
 	Cuts  []jsonspan.Span
@@ -34,7 +33,7 @@ func (k *Kept) AppendTo(dst, data []byte) []byte {
 	return append(dst, data[at:k.To]...)
 }
 
-// first returns where the first byte is that is left.
+// first returns the position of the first byte of the text that is left.
 func (k *Kept) first() int {
 	at := k.From
 	for _, c := range k.Cuts {

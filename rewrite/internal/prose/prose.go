@@ -8,35 +8,36 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
-// State is how far a stream is in the text of its message. The zero value is at the
-// start of a message.
+// State is the position of a stream in the text of its message. The zero value is at the
+// start of a message. Only content that leaves moves the fence and the opening of tags:
+// markers and reasoning do not.
 type State struct {
 	fence Fence // of the content
 	tags  tags
 
 	begun        bool // a character of content has left
-	afterMarker  bool // a marker was dropped behind text: a newline goes before what follows
+	afterMarker  bool // a marker was dropped behind content: the next content needs a newline
 	newStretch   bool // the reasoning to come begins a stretch behind another
-	dropNewlines int8 // how many newlines go with the marker line before
+	dropNewlines int8 // how many newlines behind the last marker line are dropped
 }
 
-// Rules say what is looked for in a text, and how far.
+// Rules say what Read looks for in a text, and what it may cost.
 type Rules struct {
 	*contract.Options
-	Finished bool // behind the finish chunk no marker starts a tool (contract section 2)
+	Finished bool // the finish chunk has left: no marker starts a tool (contract section 2)
 	Reasoned bool // reasoning has left before
 	Sizes    Sizes
 }
 
-// Sizes says what a text costs that is taken apart (contract section 7). It is asked
-// where one may be.
+// Sizes says what it costs to take a text apart (contract section 7). Read asks only if
+// it may have to.
 type Sizes interface {
-	// Budget returns by how many bytes the text may become longer.
+	// Budget returns the number of bytes by which the text may grow.
 	Budget() int
-	// PartSize returns how many bytes each further part of the text at in takes
-	// beside its own.
+	// PartSize returns the number of bytes that each further part of the text at in
+	// takes, without the bytes of the text.
 	PartSize(in jsonspan.Span) int
-	// ToolSize returns how many bytes an event of a tool takes beside what it says of
+	// ToolSize returns the number of bytes that a tool event takes, without the fields of
 	// the tool.
 	ToolSize() int
 }
@@ -44,9 +45,9 @@ type Sizes interface {
 // trusts reports whether an imitated marker starts a tool.
 func (o *Rules) trusts() bool { return o.Imitations == contract.ImitationsTrust && !o.Finished }
 
-// Read follows the text data[in.From:in.To], the inside of a JSON string. last says
-// that nothing may wait for what follows. r then has what the text is; it aliases data
-// until the next Read.
+// Read follows the text data[in.From:in.To], the inside of a JSON string, and fills r
+// with what the text is. last says that nothing may wait for the text that follows. r
+// aliases data until the next Read.
 func (t *State) Read(r *Reading, data []byte, in jsonspan.Span, o *Rules, last bool) {
 	r.begin(t, data, in)
 	if t.dropNewlines == 0 && !r.Suspects() && t.tags.idle() && !HasSigns(in.Of(data)) {
@@ -63,23 +64,24 @@ func (t *State) Read(r *Reading, data []byte, in jsonspan.Span, o *Rules, last b
 // Waits reports whether something in r waits to be decided.
 func (t *State) Waits(r *Reading) bool { return r.Suspects() || t.tags.pending() }
 
-// Idle reports whether text without a backtick or a <, or reasoning that stands in a
-// member of its own, leaves as it is, and changes no more than where lines begin.
+// Idle reports whether content without a backtick or a < leaves as it is and changes only
+// where lines begin. If reasoning is true it reports the same of reasoning in a member of
+// its own.
 func (t *State) Idle(r *Reading, reasoning bool) bool {
 	return (t.begun || reasoning) && t.dropNewlines == 0 && !t.afterMarker && t.tags.idle() && !r.Suspects() && len(r.lead) == 0
 }
 
-// MidLine reports whether nothing opens and nothing is suspected up to the next
-// newline, whatever comes: the line has begun with a word.
+// MidLine reports whether the line has begun with a word, so that up to the next newline
+// no marker, tag or fence can begin.
 func (t *State) MidLine() bool { return midLine(&t.fence, &t.tags.opening) }
 
 func midLine(f *Fence, o *opening) bool {
-	return f.phase == fenceText && f.begun && o.text && o.newlines == 0
+	return f.phase == fenceText && f.begun && o.blocked && o.newlines == 0
 }
 
-// Skim follows text, the inside of a JSON string, if all of it is sure to be
-// content. It returns false, and has done nothing, if a line in it begins like a
-// marker of one of the tools, or like a tag. The State must be idle.
+// Skim follows text, the inside of a JSON string, if all of it is certain to be
+// content. If a line in it begins like a marker of one of the tools, or like a tag, it
+// returns false and changes nothing. The State must be idle.
 func (t *State) Skim(text []byte, tools *marker.Table) bool {
 	f, o := t.fence, t.tags.opening
 	for i := 0; i < len(text); {
@@ -102,23 +104,23 @@ func (t *State) Skim(text []byte, tools *marker.Table) bool {
 	return true
 }
 
-// DropMarker records that a marker leaves the text with its newlines, of which one
-// has to keep the texts around it apart.
+// DropMarker records that a marker is dropped with its newlines. One newline has to keep
+// the texts around it apart.
 func (t *State) DropMarker() {
 	switch {
 	case t.afterMarker:
 		t.dropNewlines = 0 // the marker's first newline ended the line before
 	case t.dropNewlines > 0:
-		t.dropNewlines = 1 // and so here, where one has left before that line
+		t.dropNewlines = 1 // the same, but a newline has left before that line
 	default:
 		t.afterMarker = t.begun
 	}
 }
 
-// SkipUnread records that something has passed unread, which may be text.
-func (t *State) SkipUnread() { t.afterMarker, t.dropNewlines = false, 0 }
+// SkipUnexamined records that bytes have passed unexamined, which may have been text.
+func (t *State) SkipUnexamined() { t.afterMarker, t.dropNewlines = false, 0 }
 
-// BeginMessage records that a tool has started: a new message of the model may
+// BeginMessage records that a tool has started, so that a new message of the model may
 // begin here.
 func (t *State) BeginMessage() {
 	if !t.tags.inside {
@@ -126,21 +128,21 @@ func (t *State) BeginMessage() {
 	}
 }
 
-// Settle decides what waits in r as if the text ended here: Hermes writes text
-// behind a tool, and behind all else that is no text, on a line of its own. It
-// returns the reasoning that leaves of its own, the inside of a JSON string, nil
-// for none. r then says what becomes of what is held, and has no parts but one
-// that starts a tool.
-func (t *State) Settle(r *Reading, o *Rules) (thought []byte) {
+// Settle decides what waits in r as if the text ended here. The caller settles before
+// anything but text, because Hermes writes text behind that on a line of its own. Settle
+// returns reasoning that has to leave in a delta of its own, the inside of a JSON string,
+// or nil. r then says what becomes of the held texts. Its only part is empty, and may
+// start a tool.
+func (t *State) Settle(r *Reading, o *Rules) (reasoning []byte) {
 	r.begin(t, nil, jsonspan.Span{})
 	if t.tags.pending() {
 		if !t.tags.settle() {
-			r.reasons(o)
+			r.reasoned(o)
 			if o.Reasoning != contract.ReasoningDrop {
-				thought = r.pending
+				reasoning = r.pending
 				if t.newStretch {
 					t.newStretch = false
-					thought = r.withBreak(thought)
+					reasoning = r.withBreak(reasoning)
 				}
 			}
 		}
@@ -151,23 +153,23 @@ func (t *State) Settle(r *Reading, o *Rules) (thought []byte) {
 	case !r.suspicion.complete():
 		t.clearLine(r)
 	default:
-		t.dropNewlines = 1 + t.furtherNewlines() // its own is yet to come
+		t.dropNewlines = 1 + t.furtherNewlines() // its own has not come yet
 		starts := o.trusts()
 		t.stripLine(r, starts)
 		if starts {
 			r.addTool(0)
 		}
 	}
-	return thought
+	return reasoning
 }
 
-// Release lets what is held go: it is content, and waits no more.
+// Release decides that the held texts are content.
 func (t *State) Release(r *Reading) {
 	r.begin(t, nil, jsonspan.Span{})
 	t.clearLine(r)
 }
 
-// readContent follows a text that is sure to be content.
+// readContent follows a text that is certain to be content.
 func (t *State) readContent(r *Reading) {
 	text := r.in.Of(r.data)
 	if len(text) == 0 {
@@ -178,12 +180,12 @@ func (t *State) readContent(r *Reading) {
 	if jsonspan.HasText(text) {
 		r.spoke()
 	}
-	t.Skim(text, nil) // there is no backtick in it
+	t.Skim(text, nil) // without tools, because there is no backtick
 }
 
-// readText follows a text. The newline before an imitation has left already; the
-// imitation goes with the newline after it, and one further newline if the text that
-// follows begins with one (contract section 1).
+// readText follows a text rune by rune. When an imitation is found, the newline before it
+// has already left. The imitation goes with the newline behind it, and with one further
+// newline if there is one (contract section 1).
 func (t *State) readText(r *Reading, o *Rules) {
 	in := r.in
 	text := r.data[:in.To]
@@ -199,7 +201,7 @@ func (t *State) readText(r *Reading, o *Rules) {
 			}
 		}
 		c, next := jsonspan.NextRune(text, i)
-		if o.Reasoning != contract.ReasoningKeep && r.suspicion.of != aMarker {
+		if o.Reasoning != contract.ReasoningKeep && r.suspicion.kind != aMarker {
 			if at, taken := t.readTag(r, o, i, next, c); taken {
 				i = at
 				continue
@@ -216,7 +218,7 @@ func (t *State) readText(r *Reading, o *Rules) {
 				t.clearLine(r)
 				t.sent(r, c)
 			}
-		// At the start of a line, and behind a marker that was dropped: there one begins.
+		// A line begins at its first rune, and behind a marker that was dropped.
 		case c == '`' && o.Imitations != contract.ImitationsKeep && (t.fence.LineStart() || t.afterMarker) && !t.fence.Open():
 			r.suspicion.begin(aMarker, i)
 			t.dropNewlines = 0
@@ -228,8 +230,8 @@ func (t *State) readText(r *Reading, o *Rules) {
 	}
 }
 
-// endText decides what waits at the end of a text that is the last one, and else
-// keeps it until more is known.
+// endText deals with what is suspected at the end of a text. It waits for the next text,
+// or is decided if this is the last.
 func (t *State) endText(r *Reading, o *Rules, last bool) {
 	switch {
 	case !r.Suspects():
@@ -237,15 +239,14 @@ func (t *State) endText(r *Reading, o *Rules, last bool) {
 		r.noteSuspicion()
 	case r.suspicion.complete():
 		t.cutLine(r, o, r.in.To)
-		t.dropNewlines++ // its own newline is yet to come
+		t.dropNewlines++ // its own newline has not come yet
 	default:
 		t.clearLine(r)
 	}
 	switch {
 	case !t.tags.pending():
 	case !last:
-		// No frame is held for it: it is reasoning, or nothing.
-		r.keepClosing()
+		r.keepClosing() // no frame is held for it: it leaves later, as reasoning, or never
 	case t.tags.settle():
 		t.closeStretch(r, r.in.To)
 	default:
@@ -263,9 +264,8 @@ func (t *State) sent(r *Reading, c rune) {
 	}
 }
 
-// leaves records that content leaves which begins with the rune c. Behind a marker
-// that was dropped a newline goes in front of it, unless it is one (contract
-// section 1).
+// leaves records that content leaves that begins with the rune c. Behind a marker that
+// was dropped it needs a newline in front, unless c is one (contract section 1).
 func (t *State) leaves(r *Reading, c rune) {
 	t.begun = true
 	switch {
@@ -278,14 +278,16 @@ func (t *State) leaves(r *Reading, c rune) {
 	}
 }
 
-// newlineLeaves records that the newline leaves which goes behind a marker.
+// newlineLeaves records that the newline leaves that stands for a marker that was
+// dropped.
 func (t *State) newlineLeaves() {
 	t.afterMarker = false
 	t.fence.Step('\n')
 	t.tags.sent('\n')
 }
 
-// cutLine takes the line under suspicion, behind which is next, out of the text.
+// cutLine takes the suspected line, which ends at next, out of the text. It is an
+// imitation.
 func (t *State) cutLine(r *Reading, o *Rules, next int) {
 	r.cut(r.lineFrom(), next)
 	t.dropNewlines = t.furtherNewlines()
@@ -296,30 +298,29 @@ func (t *State) cutLine(r *Reading, o *Rules, next int) {
 	}
 }
 
-// clearLine lets the line under suspicion go: it is no marker and no tag.
+// clearLine decides that what is suspected is content: neither a marker nor a tag.
 func (t *State) clearLine(r *Reading) {
-	first := '`'
-	if r.suspicion.of == aTag {
+	first, more := '`', r.suspicion.kind == aMarker && r.suspicion.line.Size() > 1
+	if r.suspicion.kind == aTag {
 		first = '<'
 		t.tags.matched = 0
 	}
-	if t.afterMarker && r.suspicion.held() {
-		t.newlineLeaves() // it is held with the line
+	if t.afterMarker && r.suspicion.beganBefore() {
+		t.newlineLeaves() // the newline is held with the line
 	}
-	more := r.suspicion.size() > 1
 	t.sent(r, first)
 	if more {
-		t.sent(r, 'x') // whatever it was, it makes no fence
+		t.sent(r, 'x') // in place of the other runes, which make no fence
 	}
-	if r.suspicion.held() {
+	if r.suspicion.beganBefore() {
 		r.Held = Leaves
 		r.Notes.Add(contract.SectionMarkers, "what was held back is text: it leaves")
 	}
 	r.suspicion.clear()
 }
 
-// stripLine takes the line under suspicion for an imitation, which starts a tool or
-// does not.
+// stripLine decides that the suspected line is an imitation. starts says that it starts a
+// tool.
 func (t *State) stripLine(r *Reading, starts bool) {
 	if !starts {
 		r.Imitations++
@@ -329,9 +330,9 @@ func (t *State) stripLine(r *Reading, starts bool) {
 	t.tags.boundary() // what follows may open a message
 }
 
-// furtherNewlines returns how many newlines go with an imitation behind its own:
-// one, for the one before it has left. If that is yet to leave, the one behind takes
-// its place.
+// furtherNewlines returns how many newlines are dropped behind an imitation's own. It is
+// one, because the newline before the imitation has left. If that has not left yet, the
+// one behind takes its place and stays.
 func (t *State) furtherNewlines() int8 {
 	if t.afterMarker {
 		return 0
@@ -339,8 +340,8 @@ func (t *State) furtherNewlines() int8 {
 	return 1
 }
 
-// HasSigns reports whether the inside of a JSON string has a backtick or a <, with
-// which markers and tags begin, as they are or escaped.
+// HasSigns reports whether the inside of a JSON string has a backtick or a <, escaped or
+// not. Markers and tags begin with them.
 func HasSigns(raw []byte) bool {
 	if bytes.IndexByte(raw, '`') >= 0 || bytes.IndexByte(raw, '<') >= 0 {
 		return true

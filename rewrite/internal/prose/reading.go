@@ -9,73 +9,75 @@ import (
 )
 
 // Reading is what a State has found in a text, and what waits for the texts to come.
-// The zero value is ready for use. Between two texts only what waits counts: without
-// it (see Waits) one Reading is as good as another, for whatever stream.
+// The zero value is ready for use.
+//
+// Only what waits counts between two texts. If nothing waits (see Waits), the next text
+// may be read into any other Reading, and another stream may use this one.
 type Reading struct {
 	// What waits.
 	suspicion suspicion // what the end of the text may be
-	pending   []byte    // what may be a closing tag, from texts before, as in the JSON
-	lead      []byte    // what was none, and goes in front of the reasoning to come
+	pending   []byte    // what may be a closing tag, from earlier texts, as in the JSON
+	lead      []byte    // pending that was no tag, and leaves before the reasoning to come
 
 	// What the text is.
-	Held        Held   // what becomes of the texts that are held
-	HeldNewline bool   // a newline goes in front of the text from Suspected on, and is held with it
-	Parts       []Part // at least one
-	Tools       []Tool // the tools that Parts name
-	Text        bool   // a non-space character leaves as content
-	Reasoned    bool   // one leaves as reasoning
-	Dropped     bool   // one does not leave: it is reasoning
-	Imitations  int    // markers that are taken out and start no tool
-	Stretches   int    // of reasoning that begin
+	Held        HeldFate // what becomes of the texts that are held
+	HeldNewline bool     // a newline goes in front of what is suspected, and is held with it
+	Parts       []Part   // at least one
+	Tools       []Tool   // the tools that Parts name
+	Text        bool     // a non-space character leaves as content
+	Reasoned    bool     // a non-space character leaves as reasoning
+	Dropped     bool     // a non-space character of reasoning does not leave
+	Imitations  int      // the number of markers that are taken out and start no tool
+	Stretches   int      // the number of stretches of reasoning that begin
 
-	// Notes are told what is done.
+	// Notes collects what is done.
 	Notes *contract.Notes
 
 	data    []byte
 	in      jsonspan.Span   // the text in data
-	cuts    []jsonspan.Span // what leaves it, in order
-	closing jsonspan.Span   // what may be a closing tag
-	grown   int             // by how many bytes the text has become longer
-	room    []byte          // of fronts and tools
-	spare   []byte
+	cuts    []jsonspan.Span // what is taken out of it, in order
+	closing jsonspan.Span   // what may be a closing tag, as far as it is in this text
+	grown   int             // the number of bytes by which the text has grown
+	room    []byte          // the bytes of fronts and tools
+	spare   []byte          // for looksLikeMarker
 }
 
-// Held is what becomes of texts that have been held back.
-type Held uint8
+// HeldFate is what becomes of texts that have been held back.
+type HeldFate uint8
 
-// What may become of them.
+// What may become of held texts.
 const (
-	StaysHeld Held = iota
-	Leaves         // they are content
-	Stripped       // from where the suspicion began on they go
+	StaysHeld HeldFate = iota
+	Leaves             // they are content
+	Stripped           // they leave without what is suspected
 )
 
-// Part is a stretch of a text that is all content or all reasoning. Where a tag
-// stands between two, or a marker that starts a tool, the text is taken apart:
-// clients that get both in one delta drop one of them.
+// Part is a stretch of a text that is all content or all reasoning. A text is taken apart
+// at tags and at markers that start a tool, because clients that get content and reasoning
+// in one delta drop one of them.
 type Part struct {
-	from      int // where it begins in the data
-	cuts      int // how many cuts stand before it
-	newline   bool
+	from      int  // where it begins in the data
+	cuts      int  // how many cuts there are before it
+	newline   bool // a newline goes in front of it
 	breaks    bool // it begins a stretch of reasoning behind another, and nothing of it has left
 	Reasoning bool // it stood between tags
-	Spoke     bool // a non-space character is in it, or in what has left since the part before
-	Tool      int  // the tool of Tools, from 1 on, that starts before it, 0 for none
+	Spoke     bool // a non-space character is in it, or has left since the part before
+	Tool      int  // the tool of Tools, from 1 on, that starts before it; 0 if none does
 }
 
-// Tool is what a marker says that starts a tool: insides of JSON strings, valid until
+// Tool is what a marker that starts a tool says: insides of JSON strings, valid until
 // the next text.
 type Tool struct{ Emoji, Label []byte }
 
 // Waits reports whether something waits for the texts to come.
 func (r *Reading) Waits() bool { return r.Suspects() || len(r.pending) > 0 || len(r.lead) > 0 }
 
-// Suspects reports whether the end of the text may be an imitated marker or a tag, so
-// that it has to be held back.
-func (r *Reading) Suspects() bool { return r.suspicion.of != nothing }
+// Suspects reports whether the text has to be held back, because its end may be an
+// imitated marker or a tag.
+func (r *Reading) Suspects() bool { return r.suspicion.kind != nothing }
 
-// Suspected returns where what is suspected begins in the data. It returns false if
-// that is in a text before, which is held already. The text is held now.
+// Suspected returns where what is suspected begins in the data, now that the caller holds
+// the text. It returns false if that began in an earlier text, which is already held.
 func (r *Reading) Suspected() (from int, here bool) {
 	from, here = r.suspicion.from, r.suspicion.here
 	r.suspicion.here = false
@@ -92,9 +94,9 @@ func (r *Reading) Part(i int) Kept {
 	return k
 }
 
-// Front returns what goes in front of the part i, of which k is left: a newline, or
-// reasoning from texts before, behind a paragraph break where a stretch begins. It
-// must be asked once of each part that leaves, in order.
+// Front returns what goes in front of k, which is left of the part i: a newline, or
+// reasoning from earlier texts, behind a paragraph break if a stretch begins. It must be
+// called once for each part that leaves, in order.
 func (t *State) Front(r *Reading, i int, k *Kept) []byte {
 	p, lead := &r.Parts[i], r.lead
 	r.lead = r.lead[:0]
@@ -136,7 +138,7 @@ const (
 	maxIdleItems  = 256      // of a list
 )
 
-// begin begins with a text, of which the first part is what t says.
+// begin begins a text. Its first part is reasoning if t is inside a tag.
 func (r *Reading) begin(t *State, data []byte, in jsonspan.Span) {
 	r.data, r.in = data, in
 	r.Held, r.HeldNewline, r.Parts, r.cuts, r.room, r.Tools = StaysHeld, false, r.Parts[:0], r.cuts[:0], r.room[:0], r.Tools[:0]
@@ -145,25 +147,25 @@ func (r *Reading) begin(t *State, data []byte, in jsonspan.Span) {
 	r.add(in.From, t.tags.inside).breaks = t.newStretch
 }
 
-// strip ends the suspicion: it was right.
+// strip ends the suspicion, which was right.
 func (r *Reading) strip() {
-	if r.suspicion.held() {
+	if r.suspicion.beganBefore() {
 		r.Held = Stripped
 	}
 	r.suspicion.clear()
 }
 
-// noteSuspicion notes that the text is held.
+// noteSuspicion adds the note that the text is held.
 func (r *Reading) noteSuspicion() {
-	if r.suspicion.of == aTag {
+	if r.suspicion.kind == aTag {
 		r.Notes.Add(contract.SectionReasoning, "may be a tag: held back")
 	} else {
 		r.Notes.Add(contract.SectionMarkers, "may be an imitated marker: held back to the end of the line")
 	}
 }
 
-// lineFrom returns where what is suspected begins in the text: at its start if it
-// began in one before.
+// lineFrom returns where what is suspected begins in the text. That is its start if it
+// began in an earlier text.
 func (r *Reading) lineFrom() int {
 	if r.suspicion.here {
 		return r.suspicion.from
@@ -171,15 +173,8 @@ func (r *Reading) lineFrom() int {
 	return r.in.From
 }
 
-// suspectClosing records that what may be a closing tag goes on at i.
-func (r *Reading) suspectClosing(i int) {
-	if !r.closing.Ok() { // where it began in a text before, that is the start
-		r.closing = jsonspan.Span{From: i, To: r.in.To}
-	}
-}
-
-// closingFrom returns where that begins in the text: at its start if it began in
-// one before.
+// closingFrom returns where what may be a closing tag begins in the text. That is its
+// start if it began in an earlier text.
 func (r *Reading) closingFrom() int {
 	if r.closing.Ok() {
 		return r.closing.From
@@ -187,8 +182,7 @@ func (r *Reading) closingFrom() int {
 	return r.in.From
 }
 
-// keepClosing takes what may be a closing tag at the end of the text out of it until
-// more is known.
+// keepClosing moves what may be a closing tag from the end of the text to pending.
 func (r *Reading) keepClosing() {
 	r.Notes.Add(contract.SectionReasoning, "may be a closing tag: held back")
 	from := r.closingFrom()
@@ -197,25 +191,24 @@ func (r *Reading) keepClosing() {
 	r.closing = jsonspan.Span{}
 }
 
-// keep keeps room, which is r.room and more, and returns what is more. That stays
-// valid until the next text.
-func (r *Reading) keep(room []byte) []byte {
-	more := room[len(r.room):]
-	r.room = room
-	return more
+// commit keeps what has been appended to r.room until the next text, and returns it.
+func (r *Reading) commit(appended []byte) []byte {
+	added := appended[len(r.room):]
+	r.room = appended
+	return added
 }
 
 // withBreak returns reasoning with a paragraph break in front of it (contract
 // section 4).
 func (r *Reading) withBreak(reasoning []byte) []byte {
-	return r.keep(append(append(r.room, BreakInJSON...), reasoning...))
+	return r.commit(append(append(r.room, BreakInJSON...), reasoning...))
 }
 
-// growth returns how many bytes longer the text may yet become.
+// growth returns the number of bytes by which the text may still grow.
 func (r *Reading) growth(s Sizes) int { return s.Budget() - r.grown }
 
-// mayStart reports whether one more marker may start a tool: its events are longer
-// than it is, and so are the parts of the text around it.
+// mayStart reports whether one more marker may start a tool, and takes what that costs
+// from the budget: its two events, and two parts of the text.
 func (r *Reading) mayStart(s Sizes) bool {
 	n := 2*s.PartSize(r.in) + 2*s.ToolSize()
 	if r.growth(s) < n {
@@ -231,8 +224,8 @@ func (r *Reading) spoke() {
 	r.Parts[len(r.Parts)-1].Spoke = true
 }
 
-// reasons records that reasoning with a non-space character leaves, or is dropped.
-func (r *Reading) reasons(o *Rules) {
+// reasoned records that a non-space character of reasoning leaves, or is dropped.
+func (r *Reading) reasoned(o *Rules) {
 	if o.Reasoning == contract.ReasoningDrop {
 		r.Dropped = true
 	} else {
@@ -247,19 +240,19 @@ func (r *Reading) add(from int, reasoning bool) *Part {
 	return &r.Parts[len(r.Parts)-1]
 }
 
-// addTool begins a part at the index from of the data, before which the tool starts
-// whose marker was the line under suspicion.
+// addTool begins a part at the index from of the data. The tool of the suspected line
+// starts before it.
 func (r *Reading) addTool(from int) {
-	r.room = slices.Grow(r.room, r.suspicion.line.Size()+max(r.in.To-from, 0)) // for this and those to come
+	r.room = slices.Grow(r.room, r.suspicion.line.Size()+max(r.in.To-from, 0)) // for all tools to come
 	emoji, label := r.suspicion.line.Tool()
-	emoji = r.keep(append(r.room, emoji...))
-	label = r.keep(append(r.room, label...))
+	emoji = r.commit(append(r.room, emoji...))
+	label = r.commit(append(r.room, label...))
 	r.Tools = append(r.Tools, Tool{emoji, label})
 	r.add(from, false).Tool = len(r.Tools)
 }
 
-// cut takes data[from:to] out of the part under way. Cuts come in order; what
-// one leaves no byte before the next is one.
+// cut takes data[from:to] out of the current part. Cuts come in order. Two that touch
+// become one.
 func (r *Reading) cut(from, to int) {
 	n := len(r.cuts)
 	switch {
@@ -274,9 +267,9 @@ func (r *Reading) cut(from, to int) {
 	}
 }
 
-// splitMarkers has no part that has changed look like a tool's marker, whole in a
-// chunk of its own: whoever comes behind us would start a tool for it. The newline
-// that it begins with gets a chunk of its own.
+// splitMarkers splits changed parts that look like a marker that is the whole content of
+// a chunk. A sidecar behind this one would start a tool for such a chunk. The newline
+// that it begins with becomes a part of its own.
 func (r *Reading) splitMarkers() {
 	if len(r.Parts) == 1 && len(r.cuts) == 0 && !r.Parts[0].newline && !r.Suspects() {
 		return
@@ -300,8 +293,8 @@ func (r *Reading) splitMarkers() {
 	}
 }
 
-// looksLikeMarker reports whether what leaves of the part i, which is k, looks like
-// a marker. What is suspected does not leave.
+// looksLikeMarker reports whether k, which is left of the part i, looks like a marker
+// without what is suspected, which does not leave.
 func (r *Reading) looksLikeMarker(i int, k Kept) bool {
 	if i == len(r.Parts)-1 && r.suspicion.here {
 		k.To = r.suspicion.from

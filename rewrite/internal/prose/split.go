@@ -5,20 +5,21 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
-// Split takes the reasoning between tags out of a whole text, and returns
-// what is left, the reasoning, and how many stretches of it there were. All
-// texts are insides of JSON strings. A stream does the same delta by delta. What
-// stands behind the marker line of one of the tools may open a message, for the
-// line will go: nil tools are none.
+// Split takes the reasoning between tags out of a complete text. It returns the content
+// that is left, the reasoning, and the number of its stretches. All texts are insides of
+// JSON strings. State.Read does the same text by text.
+//
+// Split leaves marker lines of the tools in the content. The caller will remove them, so
+// that a message may open behind one. Nil tools mean that no marker lines are removed.
 func Split(text []byte, tools *marker.Table) (content, reasoning []byte, stretches int) {
 	s := splitter{text: text, tools: tools}
 	for i := 0; i < len(text); {
 		i = s.step(i)
 	}
 	if s.tags.settle() {
-		s.take(s.held)
+		s.endStretch(s.tagFrom)
 	} else {
-		s.take(len(text))
+		s.endStretch(len(text))
 	}
 	return s.content, s.reasoning, s.stretches
 }
@@ -31,16 +32,16 @@ type splitter struct {
 	tools *marker.Table // nil to leave marker lines
 	line  marker.Line   // room to read one
 
-	inside bool // what has been read since from is reasoning
-	from   int
-	held   int // where what may be a tag begins
+	inside  bool // the current stretch is reasoning
+	from    int  // where the current stretch begins
+	tagFrom int  // where what may be a tag begins
 
 	content, reasoning []byte
-	thinks             bool // the reasoning has a non-space character
+	hasReasoning       bool // the reasoning has a non-space character
 	stretches          int
 }
 
-// step reads on at i, and returns where to go on.
+// step reads the rune at i, and returns the index to go on at.
 func (s *splitter) step(i int) int {
 	r, next := jsonspan.NextRune(s.text, i)
 	maybe := s.tags.matched > 0
@@ -55,29 +56,29 @@ func (s *splitter) step(i int) int {
 		s.from = next
 	case stepMaybe:
 		if !maybe {
-			s.held = i
+			s.tagFrom = i
 		}
 	case stepTag:
-		s.take(s.held)
+		s.endStretch(s.tagFrom)
 		s.inside, s.from = s.tags.inside, next
 		if s.inside {
 			s.stretches++
 		}
 	case stepClosed:
-		s.take(s.held)
+		s.endStretch(s.tagFrom)
 		s.inside, s.from = false, i
 		return i
 	case stepNot:
 		if !s.inside {
-			s.sent('<') // which makes no fence
+			s.sent('<') // in place of all that has come, which makes no fence
 		}
 		return i
 	}
 	return next
 }
 
-// markerLine reports whether the rune r, behind which is next, begins the marker
-// line of a tool, and returns where the next line begins.
+// markerLine reports whether the rune r, which ends at next, begins the marker line of a
+// tool, and returns where the next line begins.
 func (s *splitter) markerLine(r rune, next int) (to int, ok bool) {
 	if r != '`' || s.tools == nil || s.tags.inside || s.tags.matched > 0 || !s.fence.LineStart() || s.fence.Open() {
 		return 0, false
@@ -85,28 +86,28 @@ func (s *splitter) markerLine(r rune, next int) (to int, ok bool) {
 	return s.line.ReadWhole(s.text, next, s.tools)
 }
 
-// take ends the stretch under way at to.
-func (s *splitter) take(to int) {
+// endStretch ends the current stretch at to.
+func (s *splitter) endStretch(to int) {
 	stretch := s.text[s.from:to]
 	if !s.inside {
 		s.content = append(s.content, stretch...)
 		return
 	}
-	s.reasoning = AppendThought(s.reasoning, stretch, s.thinks)
-	s.thinks = s.thinks || jsonspan.HasText(stretch)
+	s.reasoning = AppendReasoning(s.reasoning, stretch, s.hasReasoning)
+	s.hasReasoning = s.hasReasoning || jsonspan.HasText(stretch)
 }
 
-// AppendThought appends a stretch of reasoning to what has been said of it. thinks
-// says that this has a non-space character: then a paragraph break keeps the two
-// apart (contract section 4).
-func AppendThought(said, stretch []byte, thinks bool) []byte {
-	if thinks && len(stretch) > 0 {
-		said = append(said, BreakInJSON...)
+// AppendReasoning appends a stretch of reasoning to the reasoning before it. hasText says
+// that there is a non-space character in that. Then a paragraph break keeps the two apart
+// (contract section 4).
+func AppendReasoning(before, stretch []byte, hasText bool) []byte {
+	if hasText && len(stretch) > 0 {
+		before = append(before, BreakInJSON...)
 	}
-	return append(said, stretch...)
+	return append(before, stretch...)
 }
 
-// sent notes that the rune r is content.
+// sent records that the rune r is content.
 func (s *splitter) sent(r rune) {
 	s.tags.sent(r)
 	s.fence.Step(r)

@@ -5,22 +5,23 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
-// MaxStretches is how many stretches of reasoning at most are taken out of one text
-// (contract section 4).
+// MaxStretches is the number of stretches of reasoning that are taken out of one text at
+// most (contract section 4).
 const MaxStretches = 64
 
-// readTag follows the rune c at text[i:next] as far as tags go. It returns false
-// if the rune is content, or has to be looked at again.
+// readTag looks for tags at the rune c, data[i:next]. If it takes the rune, it returns
+// the index to go on at, which is i if the rune has to be read again. It returns false if
+// the rune is content.
 func (t *State) readTag(r *Reading, o *Rules, i, next int, c rune) (at int, taken bool) {
 	inside := t.tags.inside
 	code := t.fence.Open()
-	if c == '<' && !inside && !code { // one more stretch, and the text behind it, get chunks of their own
+	if c == '<' && !inside && !code { // a stretch and the content behind it are two more parts
 		code = r.Stretches == MaxStretches || r.growth(o.Sizes) < 2*o.Sizes.PartSize(r.in)
 	}
 	switch t.tags.step(c, code) {
 	case stepReasoning:
 		if !jsonspan.IsSpace(c) {
-			r.reasons(o)
+			r.reasoned(o)
 		}
 	case stepSpace:
 		r.Notes.Add(contract.SectionReasoning, "white space behind a closing tag: goes")
@@ -28,10 +29,10 @@ func (t *State) readTag(r *Reading, o *Rules, i, next int, c rune) (at int, take
 	case stepMaybe:
 		switch {
 		case inside:
-			r.suspectClosing(i)
-		case r.Suspects():
-			r.suspicion.tagSize++
-		default:
+			if !r.closing.Ok() { // one from an earlier text goes on at the start of this
+				r.closing = jsonspan.Span{From: i, To: r.in.To}
+			}
+		case !r.Suspects():
 			r.suspicion.begin(aTag, i)
 			t.dropNewlines = 0
 		}
@@ -67,7 +68,7 @@ func (t *State) openStretch(r *Reading, o *Rules, next int) {
 	r.add(next, true).breaks = r.Reasoned || o.Reasoned
 }
 
-// closeStretch cuts the closing tag, which ends at to, and goes on with text.
+// closeStretch cuts the closing tag, which ends at to, and begins content.
 func (t *State) closeStretch(r *Reading, to int) {
 	r.cut(r.closingFrom(), to)
 	r.Notes.Add(contract.SectionReasoning, "a closing tag: reasoning ends, the tag goes")
@@ -75,9 +76,9 @@ func (t *State) closeStretch(r *Reading, to int) {
 	r.add(to, false)
 }
 
-// clearClosing records that what may have been a closing tag is reasoning.
+// clearClosing decides that what may have been a closing tag is reasoning.
 func (t *State) clearClosing(r *Reading, o *Rules) {
 	r.lead, r.pending = append(r.lead, r.pending...), r.pending[:0]
 	r.closing = jsonspan.Span{}
-	r.reasons(o)
+	r.reasoned(o)
 }

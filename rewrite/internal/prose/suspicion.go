@@ -2,16 +2,16 @@ package prose
 
 import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 
-// suspicion is what the end of a text may be, so that it has to be held back. The zero
-// value suspects nothing.
+// suspicion is what the end of a text may be, so that the text has to be held back. The
+// zero value suspects nothing.
 type suspicion struct {
-	of      suspect
-	here    bool        // it begins in the text under way, not in one that is held
-	from    int         // where, in the data
-	tagSize int         // how many bytes of what may be a tag have come
+	kind    suspect
+	here    bool        // what is suspected begins in the current text, not in a held one
+	from    int         // where it begins in the data, if it begins here
 	line    marker.Line // what may be an imitated marker
 }
 
+// suspect is a kind of suspicion.
 type suspect uint8
 
 const (
@@ -20,28 +20,19 @@ const (
 	aTag
 )
 
-// begin begins to suspect what at i begins.
-func (s *suspicion) begin(of suspect, i int) {
-	s.of, s.here, s.from, s.tagSize = of, true, i, 1
-	if of == aMarker {
+// begin suspects that a marker or a tag begins at i.
+func (s *suspicion) begin(kind suspect, i int) {
+	s.kind, s.here, s.from = kind, true, i
+	if kind == aMarker {
 		s.line.Start()
 	}
 }
 
 // clear ends the suspicion.
-func (s *suspicion) clear() { s.of, s.here = nothing, false }
+func (s *suspicion) clear() { s.kind, s.here = nothing, false }
 
-// held reports whether what is suspected begins in a text that is held.
-func (s *suspicion) held() bool { return s.of != nothing && !s.here }
+// beganBefore reports whether what is suspected begins in a held text.
+func (s *suspicion) beganBefore() bool { return s.kind != nothing && !s.here }
 
-// size returns how many bytes of what is suspected have come.
-func (s *suspicion) size() int {
-	if s.of == aTag {
-		return s.tagSize
-	}
-	return s.line.Size()
-}
-
-// complete reports whether the line under suspicion, if it ended here, would be a
-// marker.
-func (s *suspicion) complete() bool { return s.of == aMarker && s.line.Complete() }
+// complete reports whether the suspected line is a marker if it ends here.
+func (s *suspicion) complete() bool { return s.kind == aMarker && s.line.Complete() }

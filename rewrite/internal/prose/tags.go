@@ -2,28 +2,27 @@ package prose
 
 import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 
-// tagNames are the names of the tags between which models write their
-// reasoning (contract section 4), in lower case: models do not agree on one.
+// tagNames are the names, in lower case, of the tags between which models write their
+// reasoning (contract section 4).
 var tagNames = [...]string{"think", "thinking", "reasoning", "thought", "mm:think", "reasoning_scratchpad"}
 
-// tags follows a text rune by rune and tells its reasoning from its content.
+// tags follows a text rune by rune and separates its reasoning from its content.
 // The zero value is at the start of a message.
 //
-// A tag opens reasoning at the start of a message, behind a tool or the marker
-// of one, and behind a paragraph break, there indented by three spaces at most,
-// outside fenced code. Elsewhere a tag is text, so that one who writes about
-// tags can. Reasoning ends with the first closing tag of the same name that is
-// not code.
+// A tag opens reasoning at the start of a message, behind a tool or its marker, and
+// behind a paragraph break, indented by three spaces at most, and never inside fenced
+// code. Elsewhere a tag is content, so that people can write about tags. Reasoning ends
+// with the first closing tag of the same name that is not code.
 type tags struct {
 	inside bool  // behind an opening tag
-	name   uint8 // of that tag, in tagNames
+	name   uint8 // the index of its name in tagNames
 
-	matched uint8               // runes of what may be a tag, 0 for none
-	names   [len(tagNames)]bool // the names that agree with them
+	matched uint8               // how many runes of what may be a tag have come
+	names   [len(tagNames)]bool // the names that agree with those of an opening tag
 	code    codeBehindTag       // the closing tag is complete and may be code
-	cr      bool                // a CR has come behind it, which may belong to a newline
+	cr      bool                // a CR follows it, which may belong to a newline
 
-	spent bool // the white space behind a closing tag is not over
+	afterClosing bool // only white space has come since a closing tag
 
 	opening
 
@@ -32,24 +31,24 @@ type tags struct {
 	tick  bool // the last rune was a backtick
 }
 
-// opening is where in a text a tag may open.
+// opening is whether a tag may open at a place in the content.
 type opening struct {
-	text     bool  // text stands between here and where one could
-	newlines uint8 // since the last character that is no space, up to 2
-	indent   uint8 // white space at the beginning of the line, up to 4
+	blocked  bool  // there is text between here and the last place where a tag may open
+	newlines uint8 // how many, up to 2, since the last non-space character
+	indent   uint8 // the white space at the beginning of the line, up to 4
 }
 
-// codeBehindTag says what would prove that a closing tag is code.
+// codeBehindTag says what has to follow a closing tag so that it is code.
 type codeBehindTag uint8
 
 const (
 	codeNo        codeBehindTag = iota
-	codeInline                  // the backtick that follows
+	codeInline                  // a backtick
 	codeFence                   // anything but a paragraph break
-	codeFenceLine               // anything but a newline, for one has come
+	codeFenceLine               // anything but a second newline
 )
 
-// A tagStep says what a rune is.
+// tagStep says what a rune is.
 type tagStep uint8
 
 const (
@@ -58,12 +57,12 @@ const (
 	stepSpace                    // it is white space behind a closing tag
 	stepMaybe                    // it belongs to what may be a tag
 	stepTag                      // it completes a tag
-	stepClosed                   // a closing tag was complete before it; ask again
-	stepNot                      // with it there is no tag; ask again
+	stepClosed                   // a closing tag ended before it; step it again
+	stepNot                      // what came before it is no tag; step it again
 )
 
-// step takes the next rune in. inCode says that the content's next line is
-// inside a fence. Of content that leaves, sent has to be told.
+// step follows the next rune. inCode says that the content is inside fenced code. If the
+// rune leaves as content the caller must call sent.
 func (t *tags) step(r rune, inCode bool) tagStep {
 	if t.inside {
 		return t.stepInside(r)
@@ -71,10 +70,10 @@ func (t *tags) step(r rune, inCode bool) tagStep {
 	if t.matched > 0 {
 		return t.stepOpening(r)
 	}
-	if t.spent && jsonspan.IsSpace(r) {
+	if t.afterClosing && jsonspan.IsSpace(r) {
 		return stepSpace
 	}
-	t.spent = false
+	t.afterClosing = false
 	if r == '<' && t.mayOpen() && !inCode {
 		t.matched = 1
 		for i := range t.names {
@@ -86,31 +85,31 @@ func (t *tags) step(r rune, inCode bool) tagStep {
 }
 
 // mayOpen reports whether a tag may open here.
-func (t *opening) mayOpen() bool { return !t.text && t.indent < 4 }
+func (t *opening) mayOpen() bool { return !t.blocked && t.indent < 4 }
 
-// sent takes a rune in that leaves as content.
+// sent follows a rune that leaves as content.
 func (t *opening) sent(r rune) {
 	switch {
 	case r == '\n':
 		t.indent = 0
 		if t.newlines++; t.newlines >= 2 {
-			t.newlines, t.text = 2, false
+			t.newlines, t.blocked = 2, false
 		}
 	case r == '\t':
 		t.indent = 4
 	case jsonspan.IsSpace(r):
 		t.indent = min(t.indent+1, 4)
 	default:
-		t.text, t.newlines = true, 0
+		t.blocked, t.newlines = true, 0
 	}
 }
 
-// boundary notes that a new message of the model may begin here.
+// boundary records that a new message of the model may begin here.
 func (t *tags) boundary() {
-	t.spent, t.text, t.indent = false, false, 0
+	t.afterClosing, t.blocked, t.indent = false, false, 0
 }
 
-// stepOpening takes a rune in that may belong to an opening tag.
+// stepOpening follows a rune that may belong to an opening tag.
 func (t *tags) stepOpening(r rune) tagStep {
 	at, agree := int(t.matched)-1, false
 	for i, name := range tagNames {
@@ -133,7 +132,7 @@ func (t *tags) stepOpening(r rune) tagStep {
 	return stepNot
 }
 
-// stepInside takes a rune in that comes behind an opening tag.
+// stepInside follows a rune behind an opening tag.
 func (t *tags) stepInside(r rune) tagStep {
 	switch {
 	case t.code != codeNo:
@@ -148,13 +147,13 @@ func (t *tags) stepInside(r rune) tagStep {
 	return stepReasoning
 }
 
-// reasoned takes a rune of the reasoning in.
+// reasoned follows a rune of the reasoning.
 func (t *tags) reasoned(r rune) {
 	t.fence.Step(r)
 	t.tick = r == '`'
 }
 
-// stepClosing takes a rune in that may belong to the closing tag.
+// stepClosing follows a rune that may belong to the closing tag.
 func (t *tags) stepClosing(r rune) tagStep {
 	if lower(r) != t.closing(int(t.matched)) {
 		t.noTag()
@@ -188,17 +187,17 @@ func (t *tags) closing(i int) rune {
 	return '>'
 }
 
-// stepBehind takes the rune in that comes behind a closing tag which may be
-// code: within backticks, or in a fence. A paragraph break behind it says that
-// the fence was never closed, as it may be in reasoning that broke off: better
-// that some code looks like an end than that an answer is lost.
+// stepBehind follows a rune behind a closing tag that may be code, within backticks or in
+// a fence. A paragraph break behind the tag means that the fence was never closed, as
+// happens in reasoning that broke off. Then some code may end the reasoning too early,
+// but no answer is lost.
 func (t *tags) stepBehind(r rune) tagStep {
 	switch {
 	case t.code == codeInline && r != '`':
 		t.close()
 		return stepClosed
 	case t.code != codeInline && r == '\r' && !t.cr:
-		t.cr = true // one: what may be a tag is held back, and has to have an end
+		t.cr = true // only one, because what is held back has to end
 		return stepMaybe
 	case t.code == codeFence && r == '\n':
 		t.code, t.cr = codeFenceLine, false
@@ -215,19 +214,19 @@ func (t *tags) stepBehind(r rune) tagStep {
 	return stepNot
 }
 
-// noTag notes that what looked like a closing tag is reasoning.
+// noTag decides that what looked like a closing tag is reasoning.
 func (t *tags) noTag() {
 	t.matched, t.code, t.cr = 0, codeNo, false
 	t.reasoned('<')
 }
 
-// close notes that the closing tag is one.
+// close decides that the closing tag is one.
 func (t *tags) close() {
-	*t = tags{spent: true}
+	*t = tags{afterClosing: true}
 }
 
-// settle decides what may be a tag as if the text ended here, and reports whether
-// it is one.
+// settle decides what may be a tag as if the text ended here. It reports whether that is
+// a closing tag.
 func (t *tags) settle() (tag bool) {
 	switch {
 	case t.code != codeNo:
@@ -243,8 +242,8 @@ func (t *tags) settle() (tag bool) {
 // pending reports whether the last runes may belong to a closing tag.
 func (t *tags) pending() bool { return t.inside && t.matched > 0 }
 
-// idle reports whether text without a < passes as it is.
-func (t *tags) idle() bool { return !t.inside && !t.spent && t.matched == 0 }
+// idle reports whether text without a < is content and leaves as it is.
+func (t *tags) idle() bool { return !t.inside && !t.afterClosing && t.matched == 0 }
 
 // lower returns an ASCII letter in lower case.
 func lower(r rune) rune {

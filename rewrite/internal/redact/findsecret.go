@@ -3,16 +3,17 @@ package redact
 import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 
 // finder goes through a text, the inside of a JSON string, from secret to secret.
-// Each byte is read a few times at most: what fails is short, or is remembered.
+// It reads each byte a few times at most: an attempt that finds nothing is short, or
+// the finder remembers how far it went.
 type finder struct {
 	b            []byte
 	i            int  // how far it has read
 	before, last byte // the two characters before that
-	dull         int  // up to here keys that have to look like one do not
-	alone        int  // up to here there is no @ behind a password
+	noKeyUntil   int  // the index up to which nothing looks like a key
+	noAtUntil    int  // the index up to which there is no @ behind a password
 }
 
-// next returns the next secret, or false if there is none.
+// next returns the next secret. It returns false if there is none.
 func (f *finder) next() (secret jsonspan.Span, ok bool) {
 	for f.i < len(f.b) {
 		at := f.i
@@ -23,7 +24,7 @@ func (f *finder) next() (secret jsonspan.Span, ok bool) {
 				return secret, true
 			}
 			if i := wordAt(f.b, at, "mailto:", true); i > 0 {
-				c, next = ':', i // no user with a password
+				c, next = ':', i // the name in it is not a user with a password
 			}
 		}
 		f.i, f.before, f.last = next, f.last, c
@@ -31,8 +32,8 @@ func (f *finder) next() (secret jsonspan.Span, ok bool) {
 	return secret, false
 }
 
-// secretAt returns the secret that what is at the index at, the character c, says is
-// there or follows.
+// secretAt returns the secret that begins at the index at, or that the prefix, scheme or
+// name there announces. c is the character at that index.
 func (f *finder) secretAt(at, next int, c byte) jsonspan.Span {
 	for k := range keyFormats {
 		if classes[c]&beginsKey == 0 {
@@ -71,25 +72,25 @@ func (f *finder) secretAt(at, next int, c byte) jsonspan.Span {
 	return jsonspan.Span{}
 }
 
-// isKey reports whether what follows the prefix of a format, at i, is a key's. Words
-// may end with that prefix: task-force.
+// isKey reports whether what follows the prefix of a format, at i, is the rest of a key.
+// Words may contain the prefix, as in task-force.
 func (f *finder) isKey(i int, format *keyFormat) bool {
 	inWord := classes[f.last]&letter != 0 && !(f.before == '\\' && (f.last == 'n' || f.last == 'r' || f.last == 't'))
-	if (inWord || format.wordy) && i < f.dull {
+	if (inWord || format.wordy) && i < f.noKeyUntil {
 		return false
 	}
 	v := valueAt(f.b, i, inKey)
 	switch {
 	case v.n < format.least || !v.at.Ok():
 		return false
-	case v.keyish, v.longest >= 20, !inWord && (!format.wordy || v.longest >= 12):
+	case v.likeKey, v.longest >= 20, !inWord && (!format.wordy || v.longest >= 12):
 		return true
 	}
-	f.dull = v.at.To
+	f.noKeyUntil = v.at.To
 	return false
 }
 
-// behindScheme returns the secret behind the name of a scheme, which ends at i.
+// behindScheme returns the secret behind the name of a scheme that ends at i.
 func (f *finder) behindScheme(i int, scheme string) jsonspan.Span {
 	from := i
 	for i < len(f.b) {
@@ -110,8 +111,8 @@ func (f *finder) behindScheme(i int, scheme string) jsonspan.Span {
 	return jsonspan.Span{}
 }
 
-// encoded returns the index behind the separator at i, where it is encoded as in an
-// address, and 0 where it is none.
+// encoded returns the index behind the percent-encoded separator at i, or 0 if there is
+// none.
 func (f *finder) encoded(i int) int {
 	if c, _ := charAt(f.b, i); c != '%' {
 		return 0
@@ -124,8 +125,8 @@ func (f *finder) encoded(i int) int {
 	return 0
 }
 
-// behindName returns the secret behind a name, which ends at i: "name": "…", name=…,
-// ('name', '…') and the like.
+// behindName returns the secret behind a name that ends at i: "name": "…", name=…,
+// ('name', '…') and the like. sure and only are as in ownsSecret.
 func (f *finder) behindName(i int, sure, only bool) jsonspan.Span {
 	quoted, apart := false, false
 	for i < len(f.b) {
@@ -174,8 +175,9 @@ func (f *finder) behindName(i int, sure, only bool) jsonspan.Span {
 	return jsonspan.Span{}
 }
 
-// separator returns the index behind what is between a name and its value, 0 where
-// there is none, whether it is an equals sign, and whether it is that of a pair.
+// separator returns the index behind the separator between a name and its value, or 0 if
+// there is none. equals reports whether there is an equals sign in it, and pair whether
+// it is the comma of a pair.
 func (f *finder) separator(i int) (next int, equals, pair bool) {
 	for i < len(f.b) {
 		c, behind := charAt(f.b, i)
@@ -203,7 +205,7 @@ func (f *finder) isQuote(i int) bool {
 	return classes[c]&isQuote != 0
 }
 
-// closing returns the index of the next such quote, 0 when there is none.
+// closing returns the index of the next quote of that kind from i on, or 0.
 func (f *finder) closing(i int, quote byte) int {
 	for i < len(f.b) {
 		c, next := charAt(f.b, i)
@@ -215,8 +217,8 @@ func (f *finder) closing(i int, quote byte) int {
 	return 0
 }
 
-// closesPair reports whether a parenthesis closes behind the quote at i: without it the
-// two are none, but in a list.
+// closesPair reports whether a parenthesis closes behind the quote at i. Otherwise the
+// two values are elements of a list, not a name and its value.
 func (f *finder) closesPair(i int) bool {
 	_, i = charAt(f.b, i)
 	if i >= len(f.b) {
@@ -226,8 +228,8 @@ func (f *finder) closesPair(i int) bool {
 	return c == ')'
 }
 
-// behindWord returns the index of the value at i behind a scheme, as an Authorization
-// header has it.
+// behindWord returns the index behind the scheme at i, as Authorization headers have it
+// before their value, or i if there is none.
 func (f *finder) behindWord(i int) int {
 	for _, scheme := range schemes {
 		n := wordAt(f.b, i, scheme, true)
@@ -241,8 +243,8 @@ func (f *finder) behindWord(i int) int {
 	return i
 }
 
-// whole returns the secret in the value at v, which is all that a pair of quotes has
-// between them.
+// whole returns the secret in the value at v, which is all of the text between two
+// quotes.
 func (f *finder) whole(v jsonspan.Span, sure, only bool) jsonspan.Span {
 	text := f.b[:v.To]
 	in := finder{b: text}
@@ -251,7 +253,7 @@ func (f *finder) whole(v jsonspan.Span, sure, only bool) jsonspan.Span {
 	}
 	first := valueAt(text, v.From, inValue)
 	rest := first.at.To
-	for rest < v.To && classes[text[rest]]&inValue != 0 { // which ends a sentence
+	for rest < v.To && classes[text[rest]]&inValue != 0 { // the end of a sentence
 		rest++
 	}
 	blank := false
@@ -273,11 +275,11 @@ func (f *finder) whole(v jsonspan.Span, sure, only bool) jsonspan.Span {
 	return jsonspan.Span{}
 }
 
-// password returns the password behind the user of an address, user:password@host,
-// where i is behind the colon.
+// password returns the password in an address such as user:password@host. i is the index
+// behind the colon.
 func (f *finder) password(i int) jsonspan.Span {
 	user := classes[f.last]&inValue != 0 || f.last == ']' || f.last >= 0x80
-	if !user || i < f.alone {
+	if !user || i < f.noAtUntil {
 		return jsonspan.Span{}
 	}
 	from, at, behind := i, 0, 0 // the @, and what follows it
@@ -285,7 +287,7 @@ func (f *finder) password(i int) jsonspan.Span {
 	for i < len(f.b) {
 		c, next := charAt(f.b, i)
 		if c == '/' && !path {
-			if digits || at > 0 { // nothing, or a port
+			if digits || at > 0 { // there is no password but nothing, or a port
 				break
 			}
 			path = true
@@ -308,7 +310,7 @@ func (f *finder) password(i int) jsonspan.Span {
 		}
 	}
 	if at > 0 || !digits {
-		f.alone = i
+		f.noAtUntil = i
 	}
 	return jsonspan.Span{}
 }
@@ -322,20 +324,20 @@ func (f *finder) isHost(i int) bool {
 	return classes[c]&(letter|isDecimal) != 0 || c == '[' || c == '{' || c == '%' || c >= 0x80
 }
 
-// ownsSecret reports whether the member with the name has a secret as its value: for
-// sure, and a password.
+// ownsSecret reports whether the value of the member with the name is a secret (sure),
+// and whether the name means nothing else (only).
 func ownsSecret(name []byte) (sure, only bool) {
 	var room [64]byte
 	text := room[:0]
 	for i := 0; i < len(name); {
-		if len(text) == len(room) { // of a long name the end tells
+		if len(text) == len(room) { // the end of a long name decides
 			text = room[:copy(room[:], room[len(room)/2:])]
 		}
 		var c byte
 		c, i = charAt(name, i)
 		text = append(text, c)
 	}
-	if wordAt(text, 0, "pattern", true) > 0 { // what an approval is asked for
+	if wordAt(text, 0, "pattern", true) > 0 { // what approval.request asks about
 		return false, false
 	}
 	for _, n := range secretNames {

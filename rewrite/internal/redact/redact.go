@@ -7,8 +7,8 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
-// What replaces a secret. In a text with so many of them that it would become much
-// longer, stars replace the rest.
+// What replaces a secret. Once a text with many secrets has grown by MaxGrowth, stars
+// replace the rest.
 const (
 	mark  = "[redacted]"
 	stars = "***"
@@ -17,11 +17,11 @@ const (
 // MaxGrowth is how many bytes longer a value may become (contract section 3).
 const MaxGrowth = 64 << 10
 
-// Replacer says what replaces the secrets of one value, so that it grows by MaxGrowth at
-// most.
+// Replacer chooses what replaces the secrets of one value, so that the value grows by
+// MaxGrowth at most.
 type Replacer struct{ grown int }
 
-// For returns what replaces the secret. It is shared, and must not be changed.
+// For returns what replaces the secret. The bytes are shared and must not be changed.
 func (r *Replacer) For(secret jsonspan.Span) []byte {
 	n := max(len(mark)-(secret.To-secret.From), 0)
 	if r.grown+n > MaxGrowth {
@@ -31,11 +31,10 @@ func (r *Replacer) For(secret jsonspan.Span) []byte {
 	return markBytes
 }
 
-// The two as bytes.
 var markBytes, starBytes = []byte(mark), []byte(stars)
 
-// Text returns text, the inside of a JSON string or any other, without secrets: the same
-// slice if there are none, a new one otherwise.
+// Text returns text, the inside of a JSON string or any other text, without secrets. If
+// there are none it returns text itself, and otherwise a copy.
 func Text(text []byte) []byte {
 	if !MayHold(text) {
 		return text
@@ -43,8 +42,8 @@ func Text(text []byte) []byte {
 	return Replace(text, func(each func(jsonspan.Span)) { EachInText(text, each) })
 }
 
-// Value returns the JSON value b without the secrets in its strings, as Text does. All
-// other bytes stay; b need not be well formed.
+// Value returns the JSON value b without the secrets in its strings. If there are none it
+// returns b itself, and otherwise a copy. b need not be well formed.
 func Value(b []byte) []byte {
 	if !MayHold(b) {
 		return b
@@ -52,7 +51,7 @@ func Value(b []byte) []byte {
 	return Replace(b, func(each func(jsonspan.Span)) { EachInValue(b, each) })
 }
 
-// Replace returns b without the secrets that find calls each with, in order.
+// Replace returns b without the secrets for which find calls each, in order.
 func Replace(b []byte, find func(each func(jsonspan.Span))) []byte {
 	var out []byte
 	var r Replacer
@@ -70,7 +69,7 @@ func Replace(b []byte, find func(each func(jsonspan.Span))) []byte {
 	return append(out, b[at:]...)
 }
 
-// EachInText calls each with the secrets in a text, in order.
+// EachInText calls each for every secret in a text, in order.
 func EachInText(text []byte, each func(secret jsonspan.Span)) {
 	f := finder{b: text}
 	for s, ok := f.next(); ok; s, ok = f.next() {
@@ -78,13 +77,13 @@ func EachInText(text []byte, each func(secret jsonspan.Span)) {
 	}
 }
 
-// EachInValue calls each with the secrets in the strings of the JSON value b, in order.
-// The value of a member may be one because of the name of the member.
+// EachInValue calls each for every secret in the strings of the JSON value b, in order.
+// The name of a member may say that its value is a secret.
 func EachInValue(b []byte, each func(secret jsonspan.Span)) {
-	var sure, only bool // of the name of the member
+	var sure, only bool // what ownsSecret says of the last member's name
 	for i := indexFrom(b, 0, '"'); i < len(b); i = indexFrom(b, i, '"') {
 		in, end := i+1, jsonspan.SkipString(b, i)
-		if end < 0 { // it is torn
+		if end < 0 { // the string does not end
 			end = len(b) + 1
 		}
 		text := b[in : end-1]
@@ -102,7 +101,7 @@ func EachInValue(b []byte, each func(secret jsonspan.Span)) {
 	}
 }
 
-// indexFrom returns the index of the first c in b from i on, len(b) if there is none.
+// indexFrom returns the index of the first c in b from i on, or len(b).
 func indexFrom(b []byte, i int, c byte) int {
 	if n := bytes.IndexByte(b[i:], c); n >= 0 {
 		return i + n
@@ -111,7 +110,7 @@ func indexFrom(b []byte, i int, c byte) int {
 }
 
 // MayHold reports whether there may be a secret in b, a JSON value or a text. It is
-// cheap, and right if it returns false.
+// cheap and errs only by returning true.
 func MayHold(b []byte) bool {
 	for i, c := range b {
 		if !hints[c] {
@@ -136,7 +135,7 @@ func MayHold(b []byte) bool {
 				continue
 			}
 			if at > 0 && classes[b[at]]&letter != 0 && !nameEnds.fit(b[:at+1]) {
-				continue // as of most
+				continue // as for most names
 			}
 			if endsName(b[:i]) {
 				return true
@@ -160,7 +159,7 @@ func endsPrefix(b []byte) bool {
 	return false
 }
 
-// endsName reports whether b ends with the name of a secret, with no more behind it than
+// endsName reports whether b ends with the name of a secret, followed by nothing but
 // quotes, white space and their escapes.
 func endsName(b []byte) bool {
 	i := len(b)

