@@ -5,10 +5,10 @@ import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 // suspicion is what the end of a text may be, so that the text has to be held back. The
 // zero value suspects nothing.
 type suspicion struct {
-	kind    suspect
-	here    bool        // what is suspected begins in the current text, not in a held one
-	from    int         // where it begins in the data, if it begins here
-	line    marker.Line // what may be an imitated marker
+	kind suspect
+	here bool        // what is suspected begins in the current text, not in a held one
+	from int         // where it begins in the data, if it begins here
+	line marker.Line // what may be an imitated marker
 }
 
 // suspect is a kind of suspicion.
