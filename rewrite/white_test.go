@@ -64,8 +64,10 @@ func knows(s *Stream) string {
 		for _, name := range []string{"pending", "lead"} {
 			fmt.Fprintf(&b, "%s: %+v\n", name, inside(s, "work", "chat", "reading", name))
 		}
-		if v := inside(s, "work", "chat", "reading", "suspicion"); v.FieldByName("kind").Uint() > 0 {
-			fmt.Fprintf(&b, "suspicion: %+v\n", v)
+		suspicion := inside(s, "work", "chat", "reading", "suspicion")
+		kind := suspicion.FieldByName("kind").Uint()
+		if fmt.Fprintf(&b, "suspicion: %d, %v\n", kind, suspicion.FieldByName("here")); kind == 1 { // a marker's: for a tag the line is room
+			fmt.Fprintf(&b, "line: %+v\n", suspicion.FieldByName("line"))
 		}
 		fmt.Fprintf(&b, "held: %d\n", inside(s, "work", "chat", "hold", "buf").Len())
 	}
