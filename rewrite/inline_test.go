@@ -27,7 +27,7 @@ func TestHotHelpersInline(t *testing.T) {
 		inline[m[1]+" "+m[2]] = true
 	}
 	for _, want := range []string{
-		"sse (*Scanner).Between", "sse (*Scanner).Ahead", "sse (*Scanner).Skip", "sse (*Scanner).Rest", "sse (*Output).ForwardWhole", "sse (*Output).Next",
+		"sse (*Scanner).Between", "sse (*Scanner).Ahead", "sse (*Scanner).Skip", "sse (*Scanner).Rest", "sse (*Writer).ForwardWhole", "sse (*Writer).Next",
 		"internal/jsonspan Span.Of", "internal/jsonspan Span.Ok", "internal/jsonspan Span.Inner", "internal/jsonspan SkipSpace", "internal/jsonspan IsSpace",
 		"internal/prose (*State).MidLine", "internal/prose (*State).Waits", "internal/chat (*Stream).Passing",
 	} {

@@ -31,16 +31,14 @@ type Stream struct {
 // New returns the Stream of a response. The options are shared.
 func New(o *Options, p Params) *Stream {
 	s := new(Stream)
-	var notes *contract.Notes
 	if p.Explain != nil {
 		s.steps = &steps{explain: p.Explain}
-		notes = &s.steps.notes
 	}
-	s.chat.Init(o, &p, notes)
+	s.chat.Init(o, &p, s.notes())
 	s.scan.MaxFrame = o.FrameLimit()
 	if !p.Active {
 		s.scan.CommentUnits = true
-		s.other = agentapi.New(&p, notes)
+		s.other = agentapi.New(&p, s.notes())
 	}
 	return s
 }
@@ -124,16 +122,20 @@ func (s *Stream) matched(b []byte) bool {
 	if !ok || m.End > s.scan.MaxFrame {
 		return false
 	}
-	raw := b[:m.End]
 	s.scan.Skip(m.End)
 	s.chat.Out.Next(sse.UnitFrame)
-	if s.chat.Pass(raw, &m) {
+	s.match(b[:m.End], &m)
+	return true
+}
+
+// match handles the frame raw, which matches m.
+func (s *Stream) match(raw []byte, m *chat.Match) {
+	if s.chat.Pass(raw, m) {
 		s.chat.Out.Bytes = append(s.chat.Out.Bytes, raw...)
-		return true
+		return
 	}
 	s.borrow()
-	s.chat.Matched(&s.work.chat, raw, &m)
-	return true
+	s.chat.Matched(&s.work.chat, raw, m)
 }
 
 // Pass handles the bytes in, which came from upstream, if they are one frame that leaves
@@ -204,7 +206,7 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 	}
 	switch {
 	case isWhole(&x.F) && (s.other == nil || s.chunkComes() || s.other.Comes(&x.F)):
-		s.note(contract.SectionEnd, "the last frame is complete but for its blank line: it counts")
+		s.notes().Add(contract.SectionEnd, "the last frame is complete but for its blank line: it counts")
 		end := "\n\n"
 		if tail[len(tail)-1] == '\n' {
 			end = "\n"
@@ -213,11 +215,12 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 		return len(end)
 	case s.other != nil && !s.other.Cut(cause), s.chat.Done() && isComments(tail):
 		if len(tail) > 0 {
-			s.note(contract.SectionHarm, "what is behind the last frame: passes")
+			s.notes().Add(contract.SectionHarm, "what is behind the last frame: passes")
 		}
-		out.Bytes = append(out.AppendMark(out.Bytes), tail...)
+		out.WriteMark()
+		out.Bytes = append(out.Bytes, tail...)
 	case len(tail) > 0:
-		s.note(contract.SectionEnd, "a frame that was cut in the middle: dropped")
+		s.notes().Add(contract.SectionEnd, "a frame that was cut in the middle: dropped")
 	}
 	return 0
 }
@@ -272,11 +275,7 @@ func (s *Stream) frame(raw []byte) {
 	k := &s.work.chat
 	x := &k.Object
 	if m, ok := s.chat.Match(raw); ok && m.End == len(raw) {
-		if s.chat.Pass(raw, &m) {
-			s.chat.Out.Bytes = append(s.chat.Out.Bytes, raw...)
-		} else {
-			s.chat.Matched(k, raw, &m)
-		}
+		s.match(raw, &m)
 		return
 	}
 	s.chat.Unmatched()
@@ -322,11 +321,7 @@ func (s *Stream) borrow() {
 		return
 	}
 	s.work = works.Get().(*work)
-	var notes *contract.Notes
-	if s.steps != nil {
-		notes = &s.steps.notes
-	}
-	s.work.chat.Begin(notes)
+	s.work.chat.Begin(s.notes())
 	s.scan.TakeBuffer(&s.work.buf)
 }
 
@@ -337,7 +332,7 @@ func (s *Stream) giveBack(fed int) {
 	if w == nil {
 		return
 	}
-	if fed > 4*256 { // an item of a list takes at least four bytes, and 256 items may stay
+	if fed > 4*contract.MaxIdleItems { // an item of a list takes at least four bytes
 		w.chat.Trim()
 	}
 	if w.chat.Waits() {
@@ -368,9 +363,10 @@ func (s *Stream) step(in []byte, do func()) {
 	s.steps.explain(Step{In: in, Out: out.Bytes[from:], Held: in != nil && out.IsHeld(), Notes: s.steps.notes.List()})
 }
 
-// note adds a note about the current piece.
-func (s *Stream) note(section, text string) {
-	if s.steps != nil {
-		s.steps.notes.Add(section, text)
+// notes returns the notes about the current piece, nil if nobody wants them.
+func (s *Stream) notes() *contract.Notes {
+	if s.steps == nil {
+		return nil
 	}
+	return &s.steps.notes
 }

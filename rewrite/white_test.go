@@ -15,7 +15,7 @@ import (
 
 // Bounds of the packages below that tests of whole streams drive to.
 const (
-	maxIdleBuffer    = 16 << 10 // that is kept for the next frame
+	maxIdleBuffer    = contract.MaxIdleBuffer
 	maxEndedTools    = chat.MaxEndedTools
 	maxEnvelope      = chunk.MaxEnvelope
 	maxMessage       = contract.MaxMessage
@@ -53,9 +53,9 @@ func knows(s *Stream) string {
 	for _, name := range []string{"text", "tools", "end", "Frames", "chunks", "keepalives"} {
 		fmt.Fprintf(&b, "%s: %+v\n", name, inside(s, "chat", name))
 	}
-	for _, name := range []string{"Output", "usage", "env"} {
+	for _, name := range []string{"framing", "usage", "env"} {
 		v := inside(s, "chat", "handler", "writer")
-		if name == "Output" {
+		if name == "framing" {
 			v = v.FieldByName("Out")
 		}
 		fmt.Fprintf(&b, "%s: %+v\n", name, v.FieldByName(name))

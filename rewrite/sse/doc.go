@@ -8,13 +8,13 @@
 //     in the frame each byte of the data is.
 //   - Splice replaces ranges of a frame's data, or of its bytes, and leaves the framing
 //     as it is.
-//   - Output remembers what became of the last unit, for a byte order mark and for a
-//     CRLF that two reads have torn apart. Writer is an Output with the bytes that leave.
+//   - Writer collects what leaves, and remembers what became of the last unit, for a byte
+//     order mark and for a CRLF that two reads have torn apart.
 //
 // A proxy goes through them in this order: see the example. A client needs Scanner and
 // Frame only.
 //
-// The state that lasts from read to read is that of Scanner and Output: 124 bytes, and
+// The state that lasts from read to read is that of Scanner and Writer: 152 bytes, and
 // the unit under way if a read ends within one, which Scanner.MaxFrame bounds. Streams may
 // share a Frame and a Splice, which hold nothing between frames but room. Trim bounds that
 // to 16 KiB. No two goroutines may use a value of these types at once. Once there is

@@ -11,11 +11,10 @@ import (
 // behind the last one.
 func Example() {
 	scanner := sse.Scanner{MaxFrame: 1 << 20}
-	var output sse.Output
+	var writer sse.Writer
 	var frame sse.Frame
 	var splice sse.Splice
 
-	var out []byte
 	read := func(in string) {
 		scanner.Feed([]byte(in))
 		for {
@@ -24,37 +23,34 @@ func Example() {
 				break
 			}
 			if unit == sse.UnitMark {
-				output.Mark()
+				writer.Mark()
 				continue
 			}
-			out = output.Next(out, unit)
+			writer.Next(unit)
 			switch unit {
 			case sse.UnitLF:
-				if output.LF() == sse.Forwarded {
-					out = append(out, b...)
+				if writer.LF() == sse.Forwarded {
+					writer.Bytes = append(writer.Bytes, b...)
 				}
-				continue
 			case sse.UnitFrame:
 				scanner.ParseFrame(&frame, b)
 				if i := bytes.Index(frame.Data, []byte("secret")); i >= 0 {
 					splice.Replace(&frame, i, i+len("secret"), []byte("***"))
 				}
-				out = splice.Append(out, &frame)
-				splice.Reset()
+				writer.Frame(&frame, &splice)
 			default:
-				out = append(out, b...)
+				writer.Unit(b)
 			}
-			output.Forward(b)
 		}
 		scanner.Rest()
 	}
 	read("event: message\r\ndata: {\"word\":\r\nda")
 	read("ta:  \"secret\"}\r\n\r")
-	out = output.AppendLF(out)
-	out = append(out, "data: bye\n\n"...)
+	writer.BeginOwn()
+	writer.Bytes = append(writer.Bytes, "data: bye\n\n"...)
 	read("\n: upstream's LF is not repeated\n\n")
 
-	fmt.Printf("%q\n", out)
+	fmt.Printf("%q\n", writer.Take())
 	// Output:
 	// "event: message\r\ndata: {\"word\":\r\ndata:  \"***\"}\r\n\r\ndata: bye\n\n: upstream's LF is not repeated\n\n"
 }

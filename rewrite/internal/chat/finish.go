@@ -199,12 +199,8 @@ func (e *ending) reportedFailure(w *writer, l *tools, t *text, x *chunk.Object) 
 	}
 	message := e.reason(l, t, x)
 	x.Fill(w.envelope())
-	switch {
-	case e.errorSent != nil:
-	case x.HasError():
+	if e.errorSent == nil {
 		w.error(x.UpstreamError(message))
-	default:
-		e.writeError(w, x, message, contract.CodeAgentError)
 	}
 	x.Remove(x.C.Err)
 	if !x.C.Hermes.IsSet(x.F.Data) {

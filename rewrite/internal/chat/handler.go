@@ -106,7 +106,6 @@ func (h *handler) chunk(k *Work) {
 	if !x.Matched && h.notes == nil {
 		x.Matched = h.template.learn(x, k)
 	}
-	x.Rest.To = x.Rest.From
 	h.updateEnvelope(x)
 	h.end.update(&h.writer, x)
 	if h.markerChunk(k) {

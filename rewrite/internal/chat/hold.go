@@ -1,6 +1,9 @@
 package chat
 
-import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+import (
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
 
 // hold keeps frames back whose text may begin an imitation or a tag. They leave byte for
 // byte, or without the text that was one. It is empty unless the Reading suspects
@@ -83,7 +86,7 @@ func (h *hold) strip(dst []byte) []byte {
 
 // clear empties the hold.
 func (h *hold) clear() {
-	if cap(h.buf) > maxIdleBuffer {
+	if cap(h.buf) > contract.MaxIdleBuffer {
 		h.buf = nil
 	}
 	h.buf, h.frames = h.buf[:0], h.frames[:0]
@@ -91,7 +94,7 @@ func (h *hold) clear() {
 
 // trim gives large room back.
 func (h *hold) trim() {
-	if h.empty() && cap(h.frames) > maxIdleItems {
+	if h.empty() && cap(h.frames) > contract.MaxIdleItems {
 		h.frames = nil
 	}
 }

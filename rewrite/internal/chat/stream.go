@@ -140,7 +140,8 @@ func (s *Stream) Frame(k *Work, parsed bool) {
 // (contract section 3). The stream must not have finished.
 func (s *Stream) Keepalive() {
 	s.keepalives++
-	s.Out.BeginOwnFirst()
+	s.Out.WriteMark()
+	s.Out.BeginOwn()
 	if s.o.KeepaliveForm == contract.KeepaliveComment || !s.env.FromChunk() {
 		s.Out.Bytes = append(s.Out.Bytes, ": keepalive\n\n"...)
 		return

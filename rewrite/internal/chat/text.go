@@ -95,10 +95,8 @@ func (t *text) apply(w *writer, l *tools, k *Work) {
 	t.hasReasoning = t.hasReasoning || r.Reasoned
 	t.droppedReasoning = t.droppedReasoning || r.Dropped
 	t.stretches += int32(r.Stretches)
-	if n := len(r.Tools); n+r.Imitations > 0 {
-		t.markers += int32(n)
-		t.imitations += int32(r.Imitations)
-	}
+	t.markers += int32(len(r.Tools))
+	t.imitations += int32(r.Imitations)
 	switch r.Held {
 	case prose.Leaves:
 		l.inferEnds(w) // before the text: TestTrustedToolEndsBeforeHeldText

@@ -134,18 +134,19 @@ func (l *tools) remove(i int) tool {
 	return t
 }
 
-// complete completes the open tool i, and writes its end.
-func (l *tools) complete(w *writer, i int, source contract.ToolSource) {
+// complete completes the open tool i, and writes its end. interrupted says that the
+// stream ends with an error.
+func (l *tools) complete(w *writer, i int, source contract.ToolSource, interrupted bool) {
 	t := l.remove(i)
 	l.report(w, &t, true, source)
-	w.toolEvent(&t, completed, false)
+	w.toolEvent(&t, completed, interrupted)
 }
 
 // inferEnds completes the open tools whose end upstream will not send.
 func (l *tools) inferEnds(w *writer) {
 	for i := 0; i < len(l.open); {
 		if l.open[i].inferred {
-			l.complete(w, i, contract.SourceInferred)
+			l.complete(w, i, contract.SourceInferred, false)
 		} else {
 			i++
 		}
@@ -157,9 +158,7 @@ func (l *tools) inferEnds(w *writer) {
 // (contract section 2).
 func (l *tools) completeAll(w *writer, interrupted bool) {
 	for len(l.open) > 0 {
-		t := l.remove(0)
-		l.report(w, &t, true, contract.SourceEnd)
-		w.toolEvent(&t, completed, interrupted)
+		l.complete(w, 0, contract.SourceEnd, interrupted)
 	}
 }
 
@@ -176,7 +175,7 @@ func (l *tools) endCost(w *writer, longer int) int {
 // MaxOpenBytes allow the others, even if each event becomes longer by that many bytes.
 func (l *tools) bound(w *writer, longer int) {
 	for len(l.open) > contract.MaxOpenTools || len(l.open) > 0 && l.endCost(w, longer) > contract.MaxOpenBytes {
-		l.complete(w, 0, contract.SourceInferred)
+		l.complete(w, 0, contract.SourceInferred, false)
 	}
 }
 

@@ -111,7 +111,7 @@ func (h *handler) toolEnds(k *Work, f *toolFields, in contract.Progress) {
 	case i < 0:
 		return
 	case f.id == nil:
-		h.tools.complete(&h.writer, i, contract.SourceUpstream)
+		h.tools.complete(&h.writer, i, contract.SourceUpstream, false)
 		return
 	}
 	t := h.tools.remove(i)

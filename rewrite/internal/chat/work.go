@@ -52,9 +52,3 @@ func (w *Work) shared(v *shape) *shape {
 	}
 	return *last
 }
-
-// Bounds on what is kept for the next frame.
-const (
-	maxIdleBuffer = 16 << 10 // bytes
-	maxIdleItems  = 256      // of a list
-)

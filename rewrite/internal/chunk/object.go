@@ -20,7 +20,7 @@ type Object struct {
 	Edits sse.Splice
 	// Rest is what is left of the content, once that has been read.
 	Rest prose.Kept
-	// Like says that the frame differs from the one before in nothing but its text.
+	// Matched says that the frame differs from the one before in nothing but its text.
 	Matched bool
 	// Notes collects what is done.
 	Notes *contract.Notes
@@ -44,13 +44,10 @@ func (x *Object) Forget() {
 func (x *Object) Trim() {
 	x.Edits.Trim()
 	x.F.Trim()
-	if cap(x.room) > maxIdleBuffer {
+	if cap(x.room) > contract.MaxIdleBuffer {
 		x.room = nil
 	}
 }
-
-// maxIdleBuffer is the size in bytes up to which a buffer is kept for the next frame.
-const maxIdleBuffer = 16 << 10
 
 // Room returns the bytes that have been written for the frame. A caller may append to
 // them, and must Commit the result before anybody else calls Room.

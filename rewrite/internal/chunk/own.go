@@ -56,8 +56,8 @@ func AppendHermes(dst, message []byte, partial bool) []byte {
 }
 
 // UpstreamError returns the object of an error frame: upstream's error without secrets,
-// and the members that clients expect and that it lacks. message, a JSON string, is its
-// message if it has none.
+// and the members that clients expect and that it lacks; all of them if it is no object.
+// message, a JSON string, is its message if it has none.
 func (x *Object) UpstreamError(message []byte) []byte {
 	data, e, f := x.F.Data, x.C.Err, &x.C.Fault
 	if !e.IsObject(data) {

@@ -117,26 +117,20 @@ func (t *State) Front(r *Reading, i int, k *Kept) []byte {
 func (r *Reading) Forget() {
 	r.data, r.closing, r.suspicion.here, r.Notes = nil, jsonspan.Span{}, false, nil
 	r.Parts, r.Tools, r.room = r.Parts[:0], r.Tools[:0], r.room[:0]
-	if cap(r.pending)+cap(r.lead) > maxIdleBuffer {
+	if cap(r.pending)+cap(r.lead) > contract.MaxIdleBuffer {
 		r.pending, r.lead = nil, nil
 	}
 }
 
 // Trim gives back what a large text took and the next need not.
 func (r *Reading) Trim() {
-	if cap(r.cuts) > maxIdleItems || cap(r.Parts) > maxIdleItems || cap(r.Tools) > maxIdleItems {
+	if cap(r.cuts) > contract.MaxIdleItems || cap(r.Parts) > contract.MaxIdleItems || cap(r.Tools) > contract.MaxIdleItems {
 		r.cuts, r.Parts, r.Tools = nil, nil, nil
 	}
-	if cap(r.room)+cap(r.spare) > maxIdleBuffer {
+	if cap(r.room)+cap(r.spare) > contract.MaxIdleBuffer {
 		r.room, r.spare = nil, nil
 	}
 }
-
-// Bounds on what is kept for the next text.
-const (
-	maxIdleBuffer = 16 << 10 // bytes
-	maxIdleItems  = 256      // of a list
-)
 
 // begin begins a text. Its first part is reasoning if t is inside a tag.
 func (r *Reading) begin(t *State, data []byte, in jsonspan.Span) {
@@ -260,7 +254,7 @@ func (r *Reading) cut(from, to int) {
 	case n > r.Parts[len(r.Parts)-1].cuts && r.cuts[n-1].To == from:
 		r.cuts[n-1].To = to
 	default:
-		if n == maxIdleItems { // there will be many: room for all of them, once
+		if n == contract.MaxIdleItems { // there will be many: room for all of them, once
 			r.cuts = slices.Grow(r.cuts, (len(r.data)-from)/len("a`💻 x`"))
 		}
 		r.cuts = append(r.cuts, jsonspan.Span{From: from, To: to})
