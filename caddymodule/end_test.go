@@ -16,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/caddytest"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -82,9 +83,6 @@ func load(t *testing.T, name, addr string, hermes bool) {
 	}
 }
 
-// patience bounds what these tests wait for, on a machine however busy.
-const patience = 4 * time.Minute
-
 // TestEventsOfStreams reach who listens, also of a stream that outlives its
 // configuration: then those who listen now.
 func TestEventsOfStreams(t *testing.T) {
@@ -121,7 +119,7 @@ func TestEventsOfStreams(t *testing.T) {
 		t.Helper()
 		select {
 		case goOn[stream] <- rest:
-		case <-time.After(patience):
+		case <-time.After(caddytest.Patience):
 			t.Fatal("nothing waits to go on")
 		}
 		if _, err := io.Copy(io.Discard, res.Body); err != nil {

@@ -3,7 +3,6 @@ package caddymodule
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/caddytest"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 )
@@ -19,23 +19,6 @@ const (
 	pollutedHistory = `{"messages":[{"role":"assistant","content":"Secret.\n` + "`💻 ls`" + `\n\n\nDone.\n` + "`📖 x`" + `"}]}`
 	healedHistory   = `{"messages":[{"role":"assistant","content":"Secret.\n\nDone."}]}`
 )
-
-// refusing returns an address of the loopback interface that refuses
-// connections: it is the client's end of one, so that nobody can listen there.
-func refusing(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c.LocalAddr().String()
-}
 
 // A connection that is refused costs nothing of the request: Caddy's
 // reverse_proxy sends all of it to the next upstream.
@@ -53,7 +36,7 @@ func TestReverseProxyTriesAgainWithTheWholeRequest(t *testing.T) {
 				config := fmt.Sprintf(`{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes"%s},
 					{"handler":"reverse_proxy",%s"upstreams":[{"dial":%q},{"dial":%q}],
 					"load_balancing":{"retries":1,"selection_policy":{"policy":"first"}},
-					"health_checks":{"passive":{"fail_duration":"1m"}}}]}]}}}}}`, options, proxyOptions, refusing(t), up.Listener.Addr())
+					"health_checks":{"passive":{"fail_duration":"1m"}}}]}]}}}}}`, options, proxyOptions, caddytest.Refusing(t), up.Listener.Addr())
 				ctx, err := caddy.ProvisionContext(parseConfigIn(t, []byte(config), t.TempDir()))
 				if err != nil {
 					t.Fatal(err)

@@ -9,30 +9,9 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/caddytest"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/repair"
 )
-
-// recorded returns the names and contents of the files in dir, which are for their
-// owner only.
-func recorded(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]string{}
-	for _, e := range entries {
-		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[e.Name()] = string(b)
-		if info, _ := e.Info(); info.Mode().Perm() != 0o600 {
-			t.Errorf("%s has mode %v", e.Name(), info.Mode())
-		}
-	}
-	return files
-}
 
 func TestStreamIsRecorded(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
@@ -43,7 +22,7 @@ func TestStreamIsRecorded(t *testing.T) {
 	if err := h.ServeHTTP(httptest.NewRecorder(), r, answer("127.0.0.1:8642", textFrame+markerFrame)); err != nil {
 		t.Fatal(err)
 	}
-	files := recorded(t, dir)
+	files := caddytest.Files(t, dir, "")
 	if len(files) != 2 {
 		t.Fatalf("files %v", files)
 	}
@@ -79,7 +58,7 @@ func TestConfigurationThatIsNotRunDeletesNoRecordings(t *testing.T) {
 	_, cleanup := provision(t, at+`,"record_max": 20000`, t.TempDir())
 	cleanup()
 	serve(t, h, answer("a:1", textFrame+usedStop))
-	if files := recorded(t, dir); len(files) != 2*21 {
+	if files := caddytest.Files(t, dir, ""); len(files) != 2*21 {
 		t.Errorf("%d files, want two of each of 21 recordings", len(files))
 	}
 }

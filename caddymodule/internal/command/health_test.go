@@ -6,30 +6,10 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/caddytest"
 	"github.com/spf13/cobra"
 )
-
-// patience bounds what these tests wait for, on a machine however busy.
-const patience = 4 * time.Minute
-
-// refusing returns an address of the loopback interface that refuses
-// connections: it is the client's end of one, so that nobody can listen there.
-func refusing(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c.LocalAddr().String()
-}
 
 // healthRun runs caddy hermes-health with arguments.
 func healthRun(t *testing.T, args ...string) error {
@@ -38,7 +18,7 @@ func healthRun(t *testing.T, args ...string) error {
 	cmd := &cobra.Command{}
 	c.flags(cmd)
 	// A busy machine may answer later than the default wants.
-	if err := cmd.ParseFlags(append([]string{"--timeout", patience.String()}, args...)); err != nil {
+	if err := cmd.ParseFlags(append([]string{"--timeout", caddytest.Patience.String()}, args...)); err != nil {
 		t.Fatal(err)
 	}
 	return c.run()
@@ -92,7 +72,7 @@ func TestHealthCommandSaysWhyInOneLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	closed := refusing(t)
+	closed := caddytest.Refusing(t)
 	for _, c := range []struct {
 		args []string
 		err  string

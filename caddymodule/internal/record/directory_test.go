@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/caddytest"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/repair"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -58,7 +59,7 @@ func TestDirectoryThatIsAPlantedLinkIsNotFollowed(t *testing.T) {
 		}
 		c, _ := newTestRecorder(link, 0)
 		record(c, "x")
-		if files := recordings(t, victim); len(files) != recorded {
+		if files := caddytest.Files(t, victim, recordingPrefix); len(files) != recorded {
 			t.Errorf("%v: %d files behind the link, want %d", mode, len(files), recorded)
 		}
 		if err := CheckWritable(link); (err == nil) != (recorded > 0) {

@@ -12,31 +12,11 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/caddytest"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/repair"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
-
-// recordings returns the names and contents of the files in dir.
-func recordings(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]string{}
-	for _, e := range entries {
-		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[e.Name()] = string(b)
-		if info, _ := e.Info(); info.Mode().Perm() != 0o600 && strings.HasPrefix(e.Name(), recordingPrefix) {
-			t.Errorf("%s has mode %v", e.Name(), info.Mode())
-		}
-	}
-	return files
-}
 
 // record records body with c.
 func record(c *Recorder, body string) *recording {
@@ -64,7 +44,7 @@ func newTestRecorder(dir string, max int64) (*Recorder, *observer.ObservedLogs) 
 // there are.
 func disk(t *testing.T, dir string) (bytes int64, streams int) {
 	t.Helper()
-	for name, content := range recordings(t, dir) {
+	for name, content := range caddytest.Files(t, dir, recordingPrefix) {
 		if recordingName.MatchString(name) {
 			bytes += (int64(len(content)) + diskBlock - 1) / diskBlock * diskBlock
 			if strings.HasSuffix(name, repair.Extension) {
@@ -90,7 +70,7 @@ func TestRecordingsAreBounded(t *testing.T) {
 	if bytes, streams := disk(t, dir); bytes > max || streams < 5 {
 		t.Errorf("%d bytes in %d recordings", bytes, streams)
 	}
-	for name, content := range recordings(t, dir) {
+	for name, content := range caddytest.Files(t, dir, recordingPrefix) {
 		if !recordingName.MatchString(name) || !strings.HasSuffix(name, repair.Extension) {
 			continue
 		}
@@ -140,7 +120,7 @@ func TestOpenRecordingsHaveTheirRoom(t *testing.T) {
 	for _, rec := range open {
 		rec.End(proxy.Result{Outcome: "ok"}, rewrite.CauseEOF)
 	}
-	if files := recordings(t, dir); len(files) != 2*len(open) {
+	if files := caddytest.Files(t, dir, recordingPrefix); len(files) != 2*len(open) {
 		t.Errorf("%d files of %d recordings", len(files), len(open))
 	}
 	if record(c, "x") == nil {
@@ -154,7 +134,7 @@ func TestRecordingsThatAreGoneAreNoError(t *testing.T) {
 	c, logs := newTestRecorder(dir, 200_000)
 	for range 30 {
 		record(c, strings.Repeat("x", 20_000))
-		for name := range recordings(t, dir) {
+		for name := range caddytest.Files(t, dir, recordingPrefix) {
 			if err := os.Remove(filepath.Join(dir, name)); err != nil {
 				t.Fatal(err)
 			}

@@ -22,21 +22,28 @@ type fakeStorage struct {
 	loaded  chan struct{} // gets one for each load that has begun; nil for nobody
 }
 
-func (s *fakeStorage) Load(_ context.Context, key string) ([]byte, error) {
+// enter counts a call, waits while storage hangs, and takes the lock. It returns what
+// the call fails with.
+func (s *fakeStorage) enter(count *int, begun chan<- struct{}) error {
 	s.mu.Lock()
-	s.loads++
+	*count++
 	hang := s.hang
 	s.mu.Unlock()
-	if s.loaded != nil {
-		s.loaded <- struct{}{}
+	if begun != nil {
+		begun <- struct{}{}
 	}
 	if hang != nil {
 		<-hang
 	}
 	s.mu.Lock()
+	return s.fail
+}
+
+func (s *fakeStorage) Load(_ context.Context, key string) ([]byte, error) {
+	err := s.enter(&s.loads, s.loaded)
 	defer s.mu.Unlock()
-	if s.fail != nil {
-		return nil, s.fail
+	if err != nil {
+		return nil, err
 	}
 	v, ok := s.values[key]
 	if !ok {
@@ -46,17 +53,10 @@ func (s *fakeStorage) Load(_ context.Context, key string) ([]byte, error) {
 }
 
 func (s *fakeStorage) Store(_ context.Context, key string, value []byte) error {
-	s.mu.Lock()
-	s.stores++
-	hang := s.hang
-	s.mu.Unlock()
-	if hang != nil {
-		<-hang
-	}
-	s.mu.Lock()
+	err := s.enter(&s.stores, nil)
 	defer s.mu.Unlock()
-	if s.fail != nil {
-		return s.fail
+	if err != nil {
+		return err
 	}
 	if s.values == nil {
 		s.values = make(map[string]string)
@@ -66,17 +66,10 @@ func (s *fakeStorage) Store(_ context.Context, key string, value []byte) error {
 }
 
 func (s *fakeStorage) Delete(_ context.Context, key string) error {
-	s.mu.Lock()
-	s.deletes++
-	hang := s.hang
-	s.mu.Unlock()
-	if hang != nil {
-		<-hang
-	}
-	s.mu.Lock()
+	err := s.enter(&s.deletes, nil)
 	defer s.mu.Unlock()
-	if s.fail != nil {
-		return s.fail
+	if err != nil {
+		return err
 	}
 	if _, ok := s.values[key]; !ok {
 		return fs.ErrNotExist
