@@ -52,7 +52,7 @@ func (x *exchange) sendErrorOf(err error) bool {
 func message(cause rewrite.Cause, running bool) string {
 	switch {
 	case !running && cause == rewrite.CauseShutdown:
-		return "the service is shutting down; send the request again"
+		return rewrite.ShutdownBeforeTools
 	case !running:
 		return "the agent could not be reached"
 	}

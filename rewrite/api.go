@@ -201,6 +201,9 @@ const (
 	ErrorType      = contract.ErrorType
 )
 
+// ShutdownBeforeTools is the message of CodeShutdown if no tool has started.
+const ShutdownBeforeTools = contract.ShutdownBeforeTools
+
 // Message returns what an error with the code tells the client. It names no address.
 func Message(code string) string { return contract.Message(code) }
 
