@@ -22,22 +22,22 @@ const tracerName = "github.com/hermes-sidecar/hermes-sidecar/caddymodule"
 // attributes of OpenTelemetry's conventions for generative AI. Nothing that was
 // said is in it, and no label of a tool. A nil one does nothing.
 type streamSpan struct {
-	op   operation
+	op   string
 	span trace.Span
 }
 
 // startSpan starts the span of a stream whose request came at since, nil if the
 // request is not traced: only Caddy's tracing directive makes it so.
-func startSpan(r *http.Request, op operation, since time.Time) *streamSpan {
+func startSpan(r *http.Request, op string, since time.Time) *streamSpan {
 	parent := trace.SpanFromContext(r.Context())
 	if !parent.IsRecording() {
 		return nil
 	}
-	_, span := parent.TracerProvider().Tracer(tracerName).Start(r.Context(), string(op),
+	_, span := parent.TracerProvider().Tracer(tracerName).Start(r.Context(), op,
 		trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithTimestamp(since),
 		trace.WithAttributes(
-			attribute.String("gen_ai.operation.name", string(op)),
+			attribute.String("gen_ai.operation.name", op),
 			attribute.String("gen_ai.provider.name", provider),
 		))
 	return &streamSpan{op, span}
@@ -70,7 +70,7 @@ func (s *streamSpan) end(res proxy.Result) {
 	}
 	// The model that was asked for is in the request, which is not read for this.
 	if model := bounded.Name(res.Model); model != "" {
-		s.span.SetName(string(s.op) + " " + model)
+		s.span.SetName(s.op + " " + model)
 		s.span.SetAttributes(attribute.String("gen_ai.response.model", model))
 	}
 	if res.ID != "" {
