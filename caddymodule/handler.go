@@ -243,7 +243,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	o.Streams = &h.shared.streams
 	h.usage = &usage.Store{Memory: &h.shared.usage, Storage: ctx.Storage(), Logger: logger}
-	o.Usage = h.usage
+	o.Usage = h.usage.Of
 	h.proxy = proxy.New(o)
 
 	d := &drain{

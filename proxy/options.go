@@ -48,9 +48,10 @@ type Options struct {
 	// Streams is the set that open streams belong to. Nil means one of the
 	// Proxy's own.
 	Streams *Streams
-	// Usage remembers which upstreams and models report usage. Nil means that
-	// nothing is remembered.
-	Usage UsageStore
+	// Usage returns what is remembered of an upstream, which many streams use at
+	// once. Only its Reported may make them wait. Nil means that nothing is
+	// remembered.
+	Usage func(upstream string) rewrite.UsageMemory
 	// Upstream names the upstream that answers a request, for Usage and
 	// Result. Nil means that all are one. It is called after upstream's
 	// header has come.

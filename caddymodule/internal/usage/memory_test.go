@@ -18,12 +18,12 @@ func (m *Memory) idleChan() chan struct{} {
 func noWrite(is, _ state) (state, error) { return is, nil }
 
 // report is set for a pair that reports usage.
-func (m *Memory) report(key storageKey, write writeFunc) { m.set(key, true, write) }
+func (m *Memory) report(key string, write writeFunc) { m.set(key, true, write) }
 
 // known is recall for one that has nothing to write.
-func (m *Memory) known(key storageKey) answer { return m.recall(key, noWrite) }
+func (m *Memory) known(key string) answer { return m.recall(key, noWrite) }
 
-func numbered(i int) storageKey { return pairKey("a:1", strconv.Itoa(i)) }
+func numbered(i int) string { return pairKey("a:1", strconv.Itoa(i)) }
 
 func TestUsageMemoryKeepsABoundedNumberOfPairs(t *testing.T) {
 	var m Memory
@@ -104,9 +104,9 @@ func TestUsageMemoryIsSafeForConcurrentUse(t *testing.T) {
 		wg.Go(func() {
 			for i := range 50 {
 				model := strconv.Itoa(i % 10)
-				s.Reported("a:1", model)
+				s.Of("a:1").Reported(model)
 				if g%2 == 0 {
-					s.Report("a:1", model)
+					s.Of("a:1").Report(model)
 				}
 			}
 		})
@@ -114,7 +114,7 @@ func TestUsageMemoryIsSafeForConcurrentUse(t *testing.T) {
 	wg.Wait()
 	s.Memory.Flush(time.Hour)
 	for i := range 10 {
-		if !s.Reported("a:1", strconv.Itoa(i)) {
+		if !s.Of("a:1").Reported(strconv.Itoa(i)) {
 			t.Errorf("model %d is not known", i)
 		}
 	}
