@@ -37,9 +37,9 @@ type Plan struct {
 	Limit int64
 	// Tools are the tools whose markers are removed.
 	Tools *rewrite.Tools
-	// Clock times the client while it still sends the body. Nil means that it is
-	// not timed.
-	Clock Clock
+	// Now is the clock that times the client while it still sends the body. Nil
+	// means that it is not timed.
+	Now func() time.Time
 }
 
 // Prepare reads the body of the client's request r and gives it to up, which is
@@ -50,8 +50,8 @@ func (b *Body) Prepare(r, up *http.Request, plan Plan) (healed rewrite.Healed) {
 		healed = b.heal(r, up, plan)
 	}
 	// Transports look at the type of a body, so one that has nothing to time keeps it.
-	if open := b.held == nil || b.held.err == nil; open && plan.Clock != nil && up.Body != nil && up.Body != http.NoBody {
-		b.upload = &upload{ReadCloser: up.Body, clock: plan.Clock}
+	if open := b.held == nil || b.held.err == nil; open && plan.Now != nil && up.Body != nil && up.Body != http.NoBody {
+		b.upload = &upload{ReadCloser: up.Body, now: plan.Now}
 		up.Body = b.upload
 	}
 	return healed

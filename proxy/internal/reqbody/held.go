@@ -81,7 +81,6 @@ type heldReader struct {
 	closed bool
 }
 
-// Read implements io.Reader.
 func (r *heldReader) Read(b []byte) (int, error) {
 	h := r.of
 	h.mu.Lock()
@@ -103,7 +102,6 @@ func (r *heldReader) Read(b []byte) (int, error) {
 	return h.client.Read(b)
 }
 
-// Close implements io.Closer.
 func (r *heldReader) Close() error {
 	h := r.of
 	h.mu.Lock()
