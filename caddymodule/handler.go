@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -246,14 +245,12 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	o.Usage = h.usage.Of
 	h.proxy = proxy.New(o)
 
-	d := &drain{
-		streams: &h.shared.streams,
-		timeout: o.DrainTimeout,
-		exiting: caddy.Exiting,
-		times:   func() (grace, delay time.Duration) { return stopTimes(ctx) },
-		logger:  logger,
+	grace, delay := httpTimes(ctx)
+	d := &drain{&h.shared.streams, o.DrainTimeout, drainLimit(grace, delay), caddy.Exiting, logger}
+	if d.tooShort() { // at the end of the process it is too late to change
+		logger.Warn("grace_period is too short for drain_timeout; raise grace_period in the global options, or lower drain_timeout",
+			zap.Duration("drain_timeout", d.timeout), zap.Duration("grace_period", grace), zap.Duration("streams_end_after", d.limit))
 	}
-	d.warnTooShort(configuredTimes(ctx))
 	return h.emitter.On("stopping", d)
 }
 
