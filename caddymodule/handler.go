@@ -237,8 +237,8 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	o.Timeouts = timeoutsFor
 	o.Observer = h.observer
 	if h.Record != "" {
-		recorder := h.shared.recordings.Recorder(h.Record, h.RecordMax, h.emitter.Runs, logger)
-		o.Observer, o.ObserveRaw = recorder.Observe(h.observer), true
+		o.Observer = h.shared.recordings.Recorder(h.observer, h.Record, h.RecordMax, h.emitter.Runs, logger)
+		o.ObserveRaw = true
 	}
 	o.Streams = &h.shared.streams
 	h.usage = &usage.Store{Memory: &h.shared.usage, Storage: ctx.Storage(), Logger: logger}
