@@ -216,10 +216,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 
-	h.shared, err = join()
-	if err != nil {
-		return fmt.Errorf("joining what all configurations share: %w", err)
-	}
+	h.shared = join()
 	h.joined.Store(true)
 	h.shared.handlers.Add(1)
 	process := telemetry.OfProcess()

@@ -45,7 +45,7 @@ func parseHermesProxy(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, erro
 	// is a reverse_proxy directive.
 	h.Next() // the directive's name again: the matcher has been taken out
 	d := h.NewFromNextSegment()
-	lines := optionLines{values: make(options.Values)}
+	lines := optionLines{make(options.Values), make(map[string]bool)}
 	d.Next() // the directive's name
 	d.RemainingArgs()
 	for d.NextBlock(0) {

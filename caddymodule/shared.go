@@ -34,14 +34,9 @@ const sharedKey = "hermes"
 var pool = caddy.NewUsagePool()
 
 // join returns the shared state and counts one more user of it.
-func join() (*shared, error) {
-	v, _, err := pool.LoadOrNew(sharedKey, func() (caddy.Destructor, error) {
-		return new(shared), nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return v.(*shared), nil
+func join() *shared {
+	v, _ := pool.LoadOrStore(sharedKey, new(shared))
+	return v.(*shared)
 }
 
 // hold counts one more user of s, for the time of a request. If s has left the

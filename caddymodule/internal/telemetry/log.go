@@ -46,12 +46,11 @@ func (o *Observer) logEnd(res proxy.Result) {
 // aborted, which reverse_proxy logs with its cause, nor where in Caddy it was
 // made.
 func reason(err error) error {
-	var he caddyhttp.HandlerError
-	switch {
-	case errors.Is(err, http.ErrAbortHandler):
+	if errors.Is(err, http.ErrAbortHandler) {
 		return nil
-	case errors.As(err, &he) && he.Err != nil:
-		return bounded.Error(he.Err)
+	}
+	if he, ok := errors.AsType[caddyhttp.HandlerError](err); ok && he.Err != nil {
+		err = he.Err
 	}
 	return bounded.Error(err)
 }

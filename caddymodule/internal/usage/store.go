@@ -9,6 +9,7 @@
 package usage
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,13 +48,10 @@ const (
 	maxUsageModel = 256
 )
 
-// Store answers what has been reported, first from memory, then from storage.
-//
-// It never hurts a stream. What changes is written in the background: a pair or an
-// upstream that is new, a count of answers without usage, what is forgotten. A
-// lookup that fails or takes longer than defaultLookupLimit counts as not reported,
-// so that the stop passes. The first failure of storage is logged as a warning, and
-// further ones are not until the next reload.
+// Store answers what has been reported, first from memory, then from storage. A lookup
+// that fails or takes longer than defaultLookupLimit counts as not reported, so that the
+// stop passes. The first failure of storage is logged as a warning, and further ones are
+// not until the next reload.
 //
 // Replicas that share the storage each count for themselves. One that finds a pair
 // gone when it is about to write its count forgets it, too.
@@ -65,21 +63,16 @@ type Store struct {
 	Storage certmagic.Storage
 	Logger  *zap.Logger
 
-	// lookupLimit overrides defaultLookupLimit in tests. Zero means the
-	// constant.
-	lookupLimit time.Duration
+	lookupLimit time.Duration // 0 means defaultLookupLimit; for tests
 
 	failed atomic.Bool
 }
 
 // record is the value stored for a pair, or for an upstream.
 type record struct {
-	// Model is the model's name, cut to maxUsageModel bytes; none of an upstream.
-	Model string `json:"model,omitempty"`
-	// Reported is when this was written.
-	Reported time.Time `json:"reported"`
-	// Missed counts the answers without usage since, in a row.
-	Missed int `json:"missed,omitempty"`
+	Model    string    `json:"model,omitempty"`  // cut to maxUsageModel bytes; none of an upstream
+	Reported time.Time `json:"reported"`         // when this was written
+	Missed   int       `json:"missed,omitempty"` // answers without usage since, in a row
 }
 
 // Of returns what is remembered of an upstream.
@@ -139,11 +132,7 @@ func (s *Store) lookUp(pair, believed string) {
 		s.Memory.lookups.Add(-1)
 		return
 	}
-	limit := s.lookupLimit
-	if limit == 0 {
-		limit = defaultLookupLimit
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(s.lookupLimit, defaultLookupLimit))
 	go func() {
 		defer cancel()
 		defer s.Memory.lookups.Add(-1)

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -116,7 +117,7 @@ func (b *Backend) replay(w http.ResponseWriter, r *http.Request, s Scenario) {
 			// Its error is that of ctx.
 			_ = orSystem(b.Clock).Sleep(ctx, d)
 		}
-		if killed(ctx) {
+		if context.Cause(ctx) == errKilled { //nolint:errorlint // the very value is the signal
 			panic(http.ErrAbortHandler)
 		}
 		if ctx.Err() != nil {
