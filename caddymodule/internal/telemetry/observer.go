@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/bounded"
@@ -87,8 +89,8 @@ type stream struct {
 	tools    []openTool
 
 	observer *Observer
-	span     *streamSpan // nil if the request is not traced
-	op       string      // gen_ai.operation.name, "" for an answer that is not streamed
+	span     trace.Span // nil if the request is not traced
+	op       string     // gen_ai.operation.name, "" for an answer that is not streamed
 	path     string
 }
 
@@ -111,7 +113,9 @@ func (s *stream) Read(now time.Time, chunks int, sum proxy.Summarizer) {
 		return
 	}
 	if s.chunks == 0 {
-		s.span.firstChunk(at)
+		if s.span != nil {
+			s.span.SetAttributes(attribute.Float64("gen_ai.response.time_to_first_chunk", at.Seconds()))
+		}
 		s.observer.Process.metrics.firstChunk.WithLabelValues(s.op).Observe(at.Seconds())
 	} else {
 		s.pace.Observe((at - s.last).Seconds())
@@ -133,7 +137,9 @@ const looksForID = 16
 // Tool implements proxy.AnswerObserver.
 func (s *stream) Tool(now time.Time, e rewrite.ToolEvent) {
 	s.observer.Process.metrics.toolEvents.WithLabelValues(status(e.Completed), string(e.Source)).Inc()
-	s.span.tool(now, e)
+	if s.span != nil {
+		spanTool(s.span, now, e)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !e.Completed {
@@ -153,7 +159,9 @@ func (s *stream) End(r *http.Request, res proxy.Result) {
 	if s.op != "" {
 		s.observer.Process.end(s)
 		s.observer.Process.metrics.took(s.op, res)
-		s.span.end(res)
+		if s.span != nil {
+			endSpan(s.span, s.op, res)
+		}
 	}
 	s.observer.end(r, res)
 }

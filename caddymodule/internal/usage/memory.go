@@ -104,22 +104,17 @@ func (m *Memory) recall(key string, write writeFunc) answer {
 	return answerUnknown
 }
 
-// know remembers what storage has, unless something is known already.
-func (m *Memory) know(key string, state state) {
+// learn remembers what storage has, or that it has nothing, unless something is known
+// already.
+func (m *Memory) learn(key string, stored state) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.facts[key] != nil {
-		return
-	}
-	f := m.add(key)
-	f.is, f.stored, f.sure = state, state, true
-}
-
-// setAbsent remembers that storage has nothing. What is known stays known.
-func (m *Memory) setAbsent(key string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.facts[key] == nil {
+	switch {
+	case m.facts[key] != nil:
+	case stored.yes:
+		f := m.add(key)
+		f.is, f.stored, f.sure = stored, stored, true
+	default:
 		put(&m.absent, key, m.time().Add(absentTime))
 	}
 }

@@ -42,7 +42,7 @@ func TestUsageMemoryKeepsABoundedNumberOfPairs(t *testing.T) {
 func TestUsageMemoryKeepsABoundedNumberOfMisses(t *testing.T) {
 	var m Memory
 	for i := range 3*maxUsagePairs + 1 {
-		m.setAbsent(numbered(i))
+		m.learn(numbered(i), state{})
 		if len(m.absent) > maxUsagePairs {
 			t.Fatalf("%d misses, want at most %d", len(m.absent), maxUsagePairs)
 		}
@@ -78,7 +78,7 @@ func TestUsageMemoryAttemptsABoundedNumberOfWrites(t *testing.T) {
 func TestUsageMemoryMissDoesNotUndoAReport(t *testing.T) {
 	var m Memory
 	m.report(numbered(1), noWrite)
-	m.setAbsent(numbered(1)) // a slow lookup that ends after the report
+	m.learn(numbered(1), state{}) // a slow lookup that ends after the report
 	if m.known(numbered(1)) != answerYes {
 		t.Error("forgotten")
 	}

@@ -142,8 +142,8 @@ func (s *Store) lookUp(pair, believed string) {
 	}()
 	<-ctx.Done()
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		s.Memory.setAbsent(pair)
-		s.Memory.setAbsent(believed)
+		s.Memory.learn(pair, state{})
+		s.Memory.learn(believed, state{})
 		s.warn("reading which upstreams report usage", ctx.Err())
 	}
 }
@@ -158,11 +158,7 @@ func (s *Store) find(ctx context.Context, key string) bool {
 	if err != nil {
 		s.warn("reading which upstreams report usage", err)
 	}
-	if stored.yes {
-		s.Memory.know(key, stored)
-	} else {
-		s.Memory.setAbsent(key)
-	}
+	s.Memory.learn(key, stored)
 	return stored.yes
 }
 
