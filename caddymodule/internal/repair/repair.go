@@ -16,17 +16,10 @@ import (
 
 // Options say how a recording is repaired.
 type Options struct {
-	// Rewrite are the options of the engine.
 	Rewrite rewrite.Options
-	// Meta is what is known of the recording. Where its Path is not, the stream
-	// is taken for what its first chunk says.
-	Meta Meta
-	// Explain writes what became of each frame, and why, instead of the
-	// repaired answer.
-	Explain bool
-	// Width is the number of columns up to which an explanation shows a line
-	// of a frame, 0 for all of it.
-	Width int
+	Meta    Meta // where its Path is not known, the stream is taken for what its first chunk says
+	Explain bool // write what became of each frame, and why, instead of the repaired answer
+	Width   int  // columns of a frame's line that an explanation shows, 0 for all
 }
 
 // Run reads a recorded answer from in and writes the repaired one to out. The

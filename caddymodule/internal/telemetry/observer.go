@@ -21,12 +21,9 @@ import (
 // everything here: metrics, spans, the log, the access log, placeholders, events and
 // the lists of streams. All fields must be set but Emitter.
 type Observer struct {
-	// Process counts and lists for the whole process.
-	Process *Process
-	// Logger is the handler's.
-	Logger *zap.Logger
-	// Emitter emits the handler's events, nil for none.
-	Emitter *Emitter
+	Process *Process    // counts and lists for the whole process
+	Logger  *zap.Logger // the handler's
+	Emitter *Emitter    // of the handler's events, nil for none
 
 	encoded atomic.Bool // it has been logged that a stream is compressed
 }

@@ -36,10 +36,8 @@ type line struct {
 
 // A Screen says what the output can show.
 type Screen struct {
-	// Width is the number of columns; 0 means that of a file.
-	Width int
-	// Height is the number of rows of a terminal, 0 for a file.
-	Height int
+	Width  int // columns; 0 means those of a file
+	Height int // rows of a terminal, 0 for a file
 	// ANSI says that the output is a terminal: streams are drawn as they
 	// arrive, and in colours. Without it the output is plain text, each
 	// scenario once.
