@@ -27,14 +27,6 @@ type held struct {
 	used     bool        // upstream has been read, or closed
 }
 
-// decide releases what is needed only until the answer is decided.
-func (h *held) decide() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.decided = true
-	h.release()
-}
-
 // use records that r has been read or closed. h.mu is held.
 func (h *held) use(r *heldReader) {
 	if r == h.upstream {
@@ -50,24 +42,6 @@ func (h *held) release() {
 	if h.decided && h.used && h.own != h.upstream {
 		h.original = nil
 		h.own.close()
-	}
-}
-
-// spent reports whether the client's request has a reader of its own, but would
-// have lost its body to the next handler without us.
-func (h *held) spent() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.used && h.own != h.upstream
-}
-
-// restoreOriginal has upstream's reader, if nothing has been read of it, give the
-// original, for a request that has the length of that.
-func (h *held) restoreOriginal() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.used && h.own != h.upstream {
-		h.upstream.rest = h.original
 	}
 }
 

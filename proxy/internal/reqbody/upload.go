@@ -45,20 +45,3 @@ func (u *upload) Close() error {
 	u.mu.Unlock()
 	return u.ReadCloser.Close()
 }
-
-// waited returns until when the client has been waited for: now, if it still is.
-func (u *upload) waited(now time.Time) time.Time {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.reading > 0 {
-		return now
-	}
-	return u.last
-}
-
-// failure returns what broke the body off, nil for nothing.
-func (u *upload) failure() error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.err
-}
