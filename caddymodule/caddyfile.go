@@ -55,7 +55,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.Errf("unexpected argument %q: hermes takes a matcher and a block of options, nothing else", d.Val())
 	}
-	lines := optionLines{values: make(options.Values)}
+	lines := optionLines{make(options.Values), make(map[string]bool)}
 	for d.NextBlock(0) {
 		if err := lines.read(d); err != nil {
 			return err
@@ -77,9 +77,6 @@ func (l *optionLines) read(d *caddyfile.Dispenser) error {
 	name := d.Val()
 	if l.seen[name] && !options.Lookup(name).Repeatable() {
 		return d.Errf("%s already specified: give it once", name)
-	}
-	if l.seen == nil {
-		l.seen = make(map[string]bool)
 	}
 	l.seen[name] = true
 	if err := l.values.Set(name, d.RemainingArgs()); err != nil {

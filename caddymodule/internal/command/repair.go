@@ -116,12 +116,8 @@ func (c *repairCommand) run(args []string, in io.Reader, out io.Writer) (int, er
 	if given["progress"] != nil {
 		meta.Progress = ""
 	}
-	ended, err := repair.ParseCause(meta.Cause)
-	if err != nil {
-		return exitNotRead, err
-	}
 	sum, err := repair.Run(in, out, repair.Options{
-		Rewrite: o.Rewrite, Meta: meta, Cause: ended, Explain: c.explain, Width: c.width,
+		Rewrite: o.Rewrite, Meta: meta, Explain: c.explain, Width: c.width,
 	})
 	switch {
 	case err != nil:
