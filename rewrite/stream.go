@@ -190,7 +190,7 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 		}
 		return 0
 	}
-	tail := s.scan.End()
+	tail := s.scan.Tail()
 	x.F.Parse(tail)
 	if s.other != nil {
 		s.other.Begins(tail)
