@@ -143,12 +143,8 @@ func (f *finder) behindName(i int, sure, only bool) jsonspan.Span {
 		return jsonspan.Span{}
 	}
 	from := i
-	for i < len(f.b) {
-		c, next := charAt(f.b, i)
-		if classes[c]&isBlank == 0 {
-			break
-		}
-		i = next
+	for i < len(f.b) && classes[f.char(i)]&isBlank != 0 {
+		_, i = charAt(f.b, i)
 	}
 	sure = sure || quoted || equals && !apart && i == from
 	if c := f.char(i); c == 'b' || c == 'u' { // Python's b'…'
@@ -207,14 +203,13 @@ func (f *finder) char(i int) byte {
 
 // closing returns the index of the next quote of that kind from i on, or 0.
 func (f *finder) closing(i int, quote byte) int {
-	for i < len(f.b) {
-		c, next := charAt(f.b, i)
-		if c == quote {
-			return i
-		}
-		i = next
+	for i < len(f.b) && f.char(i) != quote {
+		_, i = charAt(f.b, i)
 	}
-	return 0
+	if i == len(f.b) {
+		return 0
+	}
+	return i
 }
 
 // behindWord returns the index behind the scheme at i, as Authorization headers have it

@@ -36,20 +36,17 @@ func (r *Replacer) For(secret jsonspan.Span) []byte {
 
 // Text returns text, the inside of a JSON string or any other text, without secrets. If
 // there are none it returns text itself, and otherwise a copy.
-func Text(text []byte) []byte {
-	if !MayHold(text) {
-		return text
-	}
-	return Replace(text, func(each func(jsonspan.Span)) { EachInText(text, each) })
-}
+func Text(text []byte) []byte { return without(text, EachInText) }
 
 // Value returns the JSON value b without the secrets in its strings. If there are none it
 // returns b itself, and otherwise a copy. b need not be well formed.
-func Value(b []byte) []byte {
+func Value(b []byte) []byte { return without(b, EachInValue) }
+
+func without(b []byte, eachIn func([]byte, func(jsonspan.Span))) []byte {
 	if !MayHold(b) {
 		return b
 	}
-	return Replace(b, func(each func(jsonspan.Span)) { EachInValue(b, each) })
+	return Replace(b, func(each func(jsonspan.Span)) { eachIn(b, each) })
 }
 
 // Replace returns b without the secrets for which find calls each, in order.
