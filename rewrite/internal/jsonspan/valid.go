@@ -11,7 +11,8 @@ func Valid(b []byte) bool {
 }
 
 // valueEnd returns the index behind the value at i, which is inside depth open objects
-// and arrays. It returns -1 if the value is not well formed or nested too deep.
+// and arrays. It returns -1 if the value is not well formed or nested too deep, which
+// bounds the recursion, too.
 func valueEnd(b []byte, i, depth int) int {
 	if b[i] != '{' && b[i] != '[' {
 		return scalarEnd(b, i)
