@@ -46,7 +46,7 @@ func readFrames(r io.Reader, each func(Frame)) error {
 		if err == nil {
 			continue
 		}
-		if torn := s.End(); len(torn) > 0 {
+		if torn := s.Tail(); len(torn) > 0 {
 			each(Frame{Raw: bytes.Clone(torn), Torn: true})
 		}
 		if errors.Is(err, io.EOF) {
