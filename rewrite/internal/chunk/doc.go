@@ -3,7 +3,6 @@
 // stream have in common. It does not decide what becomes of a frame.
 //
 //	chunk.go     Chunk: the members of the object in a frame's data, by position
-//	fault.go     Fault: what the object says of an error
 //	frame.go     Frame: a frame and its Chunk, and questions about them
 //	object.go    Object: a Frame and the edits that it leaves with
 //	content.go   edits of the content

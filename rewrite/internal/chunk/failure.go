@@ -74,26 +74,24 @@ func RedactErrors(f *sse.Frame, edits *sse.Splice, n *contract.Notes, but ...jso
 // RedactValue adds the edits that take secrets out of the strings in the JSON value at v
 // of the frame's data.
 func RedactValue(f *sse.Frame, edits *sse.Splice, n *contract.Notes, v jsonspan.Span) {
-	if b := v.Of(f.Data); redact.MayHold(b) {
-		redactBy(f, edits, n, v, func(each func(jsonspan.Span)) { redact.EachInValue(b, each) })
-	}
+	redactBy(f, edits, n, v, redact.EachInValue)
 }
 
 // RedactText adds the edits that take secrets out of data that is not well-formed JSON.
 func RedactText(f *sse.Frame, edits *sse.Splice, n *contract.Notes) {
-	if b := f.Data; redact.MayHold(b) {
-		redactBy(f, edits, n, jsonspan.Span{To: len(b)}, func(each func(jsonspan.Span)) { redact.EachInText(b, each) })
-	}
+	redactBy(f, edits, n, jsonspan.Span{To: len(f.Data)}, redact.EachInText)
 }
 
-// redactBy adds the edits that replace the secrets in the data at v for which find calls
-// each.
-func redactBy(f *sse.Frame, edits *sse.Splice, notes *contract.Notes, v jsonspan.Span, find func(each func(secret jsonspan.Span))) {
+// redactBy adds the edits that replace the secrets that find finds in the data at v.
+func redactBy(f *sse.Frame, edits *sse.Splice, notes *contract.Notes, v jsonspan.Span, find func(b []byte, each func(secret jsonspan.Span))) {
 	b := v.Of(f.Data)
+	if !redact.MayHold(b) {
+		return
+	}
 	var r redact.Replacer
 	var rest []byte
 	n, from, at := 0, 0, 0
-	find(func(secret jsonspan.Span) {
+	find(b, func(secret jsonspan.Span) {
 		notes.Add(contract.SectionEnd, noteSecret)
 		with := r.For(secret)
 		if n++; n <= MaxRedactedEdits {

@@ -67,26 +67,6 @@ func (x *Frame) EachStop(each func(jsonspan.Span)) {
 	}
 }
 
-// eachRenamed calls each with the position of every name that RenameMembers renames.
-func (x *Frame) eachRenamed(each func(at int)) {
-	data := x.F.Data
-	for name, value := range jsonspan.Members(data, x.span()) {
-		if isEnvelope(name.Of(data)) || jsonspan.Spells(name.Of(data), "event") && value.IsString(data) {
-			each(name.From)
-		}
-	}
-}
-
-// isEnvelope reports whether the name is that of a member of every chunk.
-func isEnvelope(name []byte) bool {
-	for _, member := range [...]string{"id", "object", "created", "model", "choices"} {
-		if jsonspan.Spells(name, member) {
-			return true
-		}
-	}
-	return false
-}
-
 // Values returns the values of the chunk for an Envelope, nil for each that it lacks or
 // that is longer than MaxEnvelope.
 func (x *Frame) Values() (id, created, model []byte) {
@@ -106,7 +86,7 @@ func (x *Frame) Values() (id, created, model []byte) {
 // ErrorCode returns the code of the error if another sidecar has written it, and
 // otherwise contract.CodeAgentError.
 func (x *Frame) ErrorCode() string {
-	switch code := string(jsonspan.Inside(x.String(x.C.Fault.Code))); code {
+	switch code := string(jsonspan.Inside(x.String(jsonspan.MemberOf(x.F.Data, x.C.Err, "code")))); code {
 	case contract.CodeAborted, contract.CodeIncomplete, contract.CodeTimeout, contract.CodeCrashed, contract.CodeShutdown:
 		return code
 	}
@@ -116,9 +96,10 @@ func (x *Frame) ErrorCode() string {
 // ErrorMessage returns the message of the error without secrets, a JSON string, or nil if
 // it has none.
 func (x *Frame) ErrorMessage() []byte {
-	for _, v := range [...]jsonspan.Span{x.C.Fault.Message, x.C.Err, x.C.Fault.Hermes} {
+	data, c := x.F.Data, &x.C
+	for _, v := range [...]jsonspan.Span{jsonspan.MemberOf(data, c.Err, "message"), c.Err, jsonspan.MemberOf(data, c.Hermes, "error")} {
 		if m := x.String(v); m != nil {
-			return x.redacted(m)
+			return redact.Value(m)
 		}
 	}
 	return nil
@@ -138,32 +119,13 @@ func (x *Frame) FinishReason() string {
 	}
 }
 
-// redacted returns b, a part of what the object says of an error, without secrets.
-func (x *Frame) redacted(b []byte) []byte {
-	if !x.mayTellSecret() {
-		return b
-	}
-	return redact.Value(b)
-}
-
-// mayTellSecret reports whether there may be a secret in the error or the hermes block.
-// It looks once.
-func (x *Frame) mayTellSecret() bool {
-	f := &x.C.Fault
-	if !f.looked {
-		f.looked = true
-		f.secret = redact.MayHold(x.Value(x.C.Err)) || redact.MayHold(x.Value(x.C.Hermes))
-	}
-	return f.secret
-}
-
 // tellsState reports whether all that the frame says is that something has failed, or
 // what state the agent is in: by its name or by the type of its object.
 func (x *Frame) tellsState() bool {
 	if TellsState(x.F.Event) {
 		return true
 	}
-	return x.C.Extra && TellsState(jsonspan.Inside(x.Value(jsonspan.MemberOf(x.F.Data, x.span(), "type"))))
+	return x.C.Extra && TellsState(jsonspan.Inside(x.Value(x.Member("type"))))
 }
 
 // Droppable reports whether the chunk says nothing but its content, so that without it

@@ -2,6 +2,7 @@ package chunk
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -36,8 +37,9 @@ func (x *Object) Begin() {
 
 // Forget drops every reference to the bytes of the frame.
 func (x *Object) Forget() {
+	x.Begin()
 	x.F.Forget()
-	x.Matched, x.Rest, x.Notes, x.room = false, prose.Kept{}, nil, x.room[:0]
+	x.Notes = nil
 }
 
 // Trim gives back what a large frame took and the next need not.
@@ -166,6 +168,17 @@ func (x *Object) RenameMembers() {
 	})
 	x.Replace(from, at, jsonspan.OneLine(renamed))
 	x.reparse()
+}
+
+// eachRenamed calls each with the position of every name that RenameMembers renames.
+func (x *Object) eachRenamed(each func(at int)) {
+	data := x.F.Data
+	for name, value := range jsonspan.Members(data, x.span()) {
+		is := func(member string) bool { return jsonspan.Spells(name.Of(data), member) }
+		if slices.ContainsFunc([]string{"id", "object", "created", "model", "choices"}, is) || is("event") && value.IsString(data) {
+			each(name.From)
+		}
+	}
 }
 
 // manyNames is the number of names above which one edit renames all of them.

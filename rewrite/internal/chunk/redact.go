@@ -20,7 +20,7 @@ func (x *Object) RedactFrame() {
 }
 
 // RedactAll takes secrets out of all that the object says.
-func (x *Object) RedactAll() { RedactValue(&x.F, &x.Edits, x.Notes, x.span()) }
+func (x *Object) RedactAll() { x.RedactMember(x.span()) }
 
 // RedactError takes secrets out of what the object says of an error: the error, the
 // hermes block, and what RedactMoreErrors covers.
@@ -30,12 +30,8 @@ func (x *Object) RedactError() {
 	x.RedactMoreErrors()
 }
 
-// RedactMember takes secrets out of the error or the hermes block, which is at v.
-func (x *Object) RedactMember(v jsonspan.Span) {
-	if x.mayTellSecret() {
-		RedactValue(&x.F, &x.Edits, x.Notes, v)
-	}
-}
+// RedactMember takes secrets out of the value at v.
+func (x *Object) RedactMember(v jsonspan.Span) { RedactValue(&x.F, &x.Edits, x.Notes, v) }
 
 // RedactMoreErrors takes secrets out of the errors that neither C.Err nor C.Hermes is:
 // those in choices, and members that are there twice or whose name has an escape. Clients
@@ -53,7 +49,7 @@ func (x *Object) RedactMany() {
 	if len(data) <= 4*MaxRedactedEdits || x.Matched || !(c.Extra || c.Err.Ok() || c.Hermes.Ok() || c.MoreErrors || c.ChoiceErrors || len(x.F.Event) > 0) {
 		return
 	}
-	isError := !x.IsChunk() && !x.Named() && x.HasError()
+	all := x.tellsState() || !x.IsChunk() && !x.Named() && x.HasError()
 	var n, from, to int // the number of secrets; where the first begins, and where the last ends
 	clean := redact.Replace(data, func(each func(jsonspan.Span)) {
 		count := func(secret jsonspan.Span) {
@@ -63,7 +59,7 @@ func (x *Object) RedactMany() {
 			to = secret.To
 			each(secret)
 		}
-		if isError || x.tellsState() {
+		if all {
 			redact.EachInValue(data, count)
 		} else {
 			eachError(data, func(value jsonspan.Span) { EachSecret(data, value, count) })
