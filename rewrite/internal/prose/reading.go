@@ -36,7 +36,7 @@ type Reading struct {
 	data    []byte
 	in      jsonspan.Span   // the text in data
 	cuts    []jsonspan.Span // what is taken out of it, in order
-	closing jsonspan.Span   // what may be a closing tag, as far as it is in this text
+	closing int             // where in it what may be a closing tag begins
 	grown   int             // the number of bytes by which the text has grown
 	room    []byte          // the bytes of fronts and tools
 	spare   []byte          // for looksLikeMarker
@@ -115,7 +115,7 @@ func (t *State) Front(r *Reading, i int, k *Kept) []byte {
 
 // Forget lets go of the text. Nothing waits.
 func (r *Reading) Forget() {
-	r.data, r.closing, r.suspicion.here, r.Notes = nil, jsonspan.Span{}, false, nil
+	r.data, r.suspicion.here, r.Notes = nil, false, nil
 	r.Parts, r.Tools, r.room = r.Parts[:0], r.Tools[:0], r.room[:0]
 	if cap(r.pending)+cap(r.lead) > contract.MaxIdleBuffer {
 		r.pending, r.lead = nil, nil
@@ -134,7 +134,7 @@ func (r *Reading) Trim() {
 
 // begin begins a text. Its first part is reasoning if t is inside a tag.
 func (r *Reading) begin(t *State, data []byte, in jsonspan.Span) {
-	r.data, r.in = data, in
+	r.data, r.in, r.closing, r.suspicion.from = data, in, in.From, in.From
 	r.Held, r.HeldNewline, r.Parts, r.cuts, r.room, r.Tools = StaysHeld, false, r.Parts[:0], r.cuts[:0], r.room[:0], r.Tools[:0]
 	r.Text, r.Reasoned, r.Dropped = false, false, false
 	r.Imitations, r.Stretches, r.grown = 0, 0, 0
@@ -147,42 +147,6 @@ func (r *Reading) strip() {
 		r.Held = Stripped
 	}
 	r.suspicion.clear()
-}
-
-// noteSuspicion adds the note that the text is held.
-func (r *Reading) noteSuspicion() {
-	if r.suspicion.kind == aTag {
-		r.Notes.Add(contract.SectionReasoning, "may be a tag: held back")
-	} else {
-		r.Notes.Add(contract.SectionMarkers, "may be an imitated marker: held back to the end of the line")
-	}
-}
-
-// lineFrom returns where what is suspected begins in the text. That is its start if it
-// began in an earlier text.
-func (r *Reading) lineFrom() int {
-	if r.suspicion.here {
-		return r.suspicion.from
-	}
-	return r.in.From
-}
-
-// closingFrom returns where what may be a closing tag begins in the text. That is its
-// start if it began in an earlier text.
-func (r *Reading) closingFrom() int {
-	if r.closing.Ok() {
-		return r.closing.From
-	}
-	return r.in.From
-}
-
-// keepClosing moves what may be a closing tag from the end of the text to pending.
-func (r *Reading) keepClosing() {
-	r.Notes.Add(contract.SectionReasoning, "may be a closing tag: held back")
-	from := r.closingFrom()
-	r.cut(from, r.in.To)
-	r.pending = append(r.pending, r.data[from:r.in.To]...)
-	r.closing = jsonspan.Span{}
 }
 
 // commit keeps what has been appended to r.room until the next text, and returns it.

@@ -7,7 +7,7 @@ import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 type suspicion struct {
 	kind suspect
 	here bool        // what is suspected begins in the current text, not in a held one
-	from int         // where it begins in the data, if it begins here
+	from int         // where it begins in the data, as far as it is in the current text
 	line marker.Line // what may be an imitated marker
 }
 

@@ -151,19 +151,15 @@ func (a *answer) repair(m *message) {
 	if !prose.HasSigns(content) {
 		return
 	}
-	tools := a.o.ToolTable()
-	if a.o.Imitations == contract.ImitationsKeep {
-		tools = nil
-	}
 	var reasoning []byte
 	if a.o.Reasoning != contract.ReasoningKeep && (!m.reasoning.IsSet(a.b) || m.reasoning.IsString(a.b)) {
 		var n int
-		content, reasoning, n = prose.Split(content, tools)
+		content, reasoning, n = prose.Split(content, a.o)
 		a.sum.Reasoning += n
 	}
-	if tools != nil {
+	if a.o.Imitations != contract.ImitationsKeep {
 		var n int
-		content, n = StripMarkers(content, tools)
+		content, n = StripMarkers(content, a.o.ToolTable())
 		a.sum.Imitations += n
 	}
 	if len(content) == m.content.To-m.content.From-len(`""`) {
@@ -186,8 +182,11 @@ func (a *answer) write(m *message, content, reasoning []byte) {
 	case !m.reasoning.Ok():
 		a.replace(m.content, append(append(append(content, `,"reasoning_content":"`...), reasoning...), '"'))
 	default:
-		said := jsonspan.Inside(jsonspan.StringAt(a.b, m.reasoning))
-		reasoning = quote(prose.AppendReasoning(append([]byte(nil), said...), reasoning, jsonspan.HasText(said)))
+		said := bytes.Clone(jsonspan.Inside(jsonspan.StringAt(a.b, m.reasoning)))
+		if jsonspan.HasText(said) {
+			said = append(said, prose.BreakInJSON...)
+		}
+		reasoning = quote(append(said, reasoning...))
 		if m.reasoning.From < m.content.From {
 			a.replace(m.reasoning, reasoning)
 			a.replace(m.content, content)
