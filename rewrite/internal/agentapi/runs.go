@@ -4,7 +4,6 @@ import (
 	"bytes"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
@@ -35,11 +34,11 @@ func (m *members) runEvent(f *sse.Frame) []byte {
 // record remembers what an event says.
 func (r *runs) record(f *sse.Frame, m *members) {
 	remember(&r.id, m.runID.Of(f.Data))
-	if !m.timestamp.Ok() || !jsonspan.IsDigit(f.Data[m.timestamp.From]) {
+	timestamp := chunk.NumberAt(f.Data, m.timestamp)
+	if timestamp == nil {
 		r.timestamp = r.timestamp[:0]
-		return
 	}
-	remember(&r.timestamp, m.timestamp.Of(f.Data))
+	remember(&r.timestamp, timestamp)
 }
 
 // appendFailed appends run.failed, as Hermes writes it.
@@ -50,10 +49,7 @@ func (r *runs) appendFailed(dst, message []byte) []byte {
 	}
 	dst = append(dst, r.id...)
 	if len(r.timestamp) > 0 {
-		dst = append(dst, `, "timestamp": `...)
-		dst = append(dst, r.timestamp...)
+		dst = append(append(dst, `, "timestamp": `...), r.timestamp...)
 	}
-	dst = append(dst, `, "error": `...)
-	dst = append(dst, message...)
-	return append(dst, "}\n\n"...)
+	return append(append(append(dst, `, "error": `...), message...), "}\n\n"...)
 }

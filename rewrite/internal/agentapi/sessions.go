@@ -26,14 +26,6 @@ type session struct {
 // of the message that it belongs to. Both are JSON strings. The message may be nil.
 type sessionTool struct{ name, message []byte }
 
-// sessionEvent returns the kind and the name of the frame's event, or nil if it has no name.
-func sessionEvent(f *sse.Frame) (kind, []byte) {
-	if !chunk.IsNamed(f) {
-		return kindUnknown, nil
-	}
-	return kindSession, f.Event
-}
-
 // record remembers what an event says.
 func (e *session) record(f *sse.Frame, m *members) {
 	if m.sessionID.IsString(f.Data) {
@@ -42,20 +34,11 @@ func (e *session) record(f *sse.Frame, m *members) {
 	if m.runID.IsString(f.Data) {
 		remember(&e.run, m.runID.Of(f.Data))
 	}
-	if m.ts.Ok() && jsonspan.IsDigit(f.Data[m.ts.From]) {
-		remember(&e.ts, m.ts.Of(f.Data))
-	}
+	remember(&e.ts, chunk.NumberAt(f.Data, m.ts))
 	if n := jsonspan.SmallInt(m.seq.Of(f.Data)); n >= 0 {
 		e.last = n
 	}
 	e.recordEvent(f.Event, jsonspan.StringAt(f.Data, m.toolName), jsonspan.StringAt(f.Data, m.messageID))
-}
-
-// recordLarge remembers what the beginning of a large event says. The number of such an
-// event is at its end; recordLarge assumes the next one.
-func (e *session) recordLarge(l *largeFrame) {
-	e.last++
-	e.recordEvent(l.name, l.tool, l.message)
 }
 
 // recordEvent remembers what an event with the name says of a tool, or of a failure.
@@ -64,7 +47,9 @@ func (e *session) recordEvent(event, tool, message []byte) {
 	case "tool.started":
 		e.start(tool, message)
 	case "tool.completed", "tool.failed":
-		e.end(tool)
+		if i := slices.IndexFunc(e.open, func(t sessionTool) bool { return bytes.Equal(t.name, tool) }); i >= 0 {
+			e.forget(i)
+		}
 	case "error":
 		e.hasError = true
 	}
@@ -80,21 +65,8 @@ func (e *session) start(name, message []byte) {
 	for len(e.open) >= contract.MaxOpenTools || e.bytes+size > contract.MaxOpenBytes {
 		e.forget(0)
 	}
-	both := slices.Concat(name, message)
-	t := sessionTool{name: both[:len(name):len(name)]}
-	if message != nil {
-		t.message = both[len(name):]
-	}
-	e.open = append(e.open, t)
+	e.open = append(e.open, sessionTool{bytes.Clone(name), bytes.Clone(message)})
 	e.bytes += size
-}
-
-// end forgets the first open tool with the name, which has ended.
-func (e *session) end(name []byte) {
-	i := slices.IndexFunc(e.open, func(t sessionTool) bool { return bytes.Equal(t.name, name) })
-	if i >= 0 {
-		e.forget(i)
-	}
 }
 
 // forget removes the open tool i.

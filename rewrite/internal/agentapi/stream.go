@@ -23,15 +23,15 @@ const (
 // Stream is a stream that is not, or not yet, one of chat completions.
 type Stream struct {
 	kind         kind
-	run          bool   // the request's path is that of a run's events
 	errors       bool   // the request's path says that errors are looked at
 	ended        bool   // the event that ends it has left, upstream's or ours
 	failedByUs   bool   // it was ours
 	mayHaveEnded bool   // the last frame passed unexamined, and may have been that event
 	code         string // of the error that it ended with
 
-	message []byte // the message, a JSON string, of an error event of upstream's
-	own     identity
+	message []byte        // the message, a JSON string, of an error event of upstream's
+	newID   func() string // may be nil
+	created int64
 	notes   *contract.Notes
 
 	responses responses
@@ -40,25 +40,11 @@ type Stream struct {
 	large     largeFrame
 }
 
-// identity is what an event of ours says if upstream has not said it.
-type identity struct {
-	newID   func() string // may be nil
-	created int64
-}
-
-// id returns the id, which is empty without newID.
-func (i *identity) id() string {
-	if i.newID == nil {
-		return ""
-	}
-	return i.newID()
-}
-
 // New returns the Stream of a response that may become one of chat completions.
 func New(p *contract.Params, notes *contract.Notes) *Stream {
-	s := &Stream{errors: p.Responses, own: identity{p.ID, p.Created}, notes: notes}
+	s := &Stream{errors: p.Responses, newID: p.ID, created: p.Created, notes: notes}
 	if p.RunID != "" {
-		s.run, s.kind = true, kindRuns
+		s.kind = kindRuns
 		remember(&s.runs.id, jsonspan.Quote(p.RunID))
 	}
 	if p.SessionID != "" {
@@ -163,12 +149,15 @@ func (s *Stream) Finish(out *sse.Writer, cause contract.Cause, added int) {
 // servers send similar ones.
 func (s *Stream) kindOf(m *members, f *sse.Frame) (kind, []byte) {
 	if s.kind == kindSession {
-		return sessionEvent(f)
+		if chunk.IsNamed(f) {
+			return kindSession, f.Event
+		}
+		return kindUnknown, nil
 	}
 	if name := m.responseEvent(f); name != nil {
 		return kindResponses, name
 	}
-	if s.run {
+	if s.kind == kindRuns {
 		if name := m.runEvent(f); name != nil {
 			return kindRuns, name
 		}
@@ -236,11 +225,11 @@ func (s *Stream) writeFailed(out *sse.Writer, code string) {
 	from := len(out.Bytes)
 	switch s.kind {
 	case kindResponses:
-		out.Bytes = s.responses.appendFailed(out.Bytes, message, &s.own)
+		out.Bytes = s.responses.appendFailed(out.Bytes, message, s.newID, s.created)
 	case kindRuns:
 		out.Bytes = s.runs.appendFailed(out.Bytes, message)
 	case kindSession:
-		out.Bytes = s.session.appendFailed(out.Bytes, message, s.own.created)
+		out.Bytes = s.session.appendFailed(out.Bytes, message, s.created)
 	}
 	out.Bytes = append(out.Bytes[:from], redactFailed(out.Bytes[from:])...)
 	s.notes.Add(contract.SectionOther, "cut before its last event: gets one that says so")

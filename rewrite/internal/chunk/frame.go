@@ -44,6 +44,14 @@ func (x *Frame) Value(v jsonspan.Span) []byte { return v.Of(x.F.Data) }
 // String returns the JSON string at v, or nil if the value is not a string or is empty.
 func (x *Frame) String(v jsonspan.Span) []byte { return jsonspan.StringAt(x.F.Data, v) }
 
+// NumberAt returns the JSON number at v, or nil if the value does not begin with a digit.
+func NumberAt(data []byte, v jsonspan.Span) []byte {
+	if !v.Ok() || !jsonspan.IsDigit(data[v.From]) {
+		return nil
+	}
+	return v.Of(data)
+}
+
 // Member returns the value of the object's member with the name, or the zero Span.
 func (x *Frame) Member(name string) jsonspan.Span {
 	return jsonspan.MemberOf(x.F.Data, x.span(), name)
@@ -70,17 +78,13 @@ func (x *Frame) EachStop(each func(jsonspan.Span)) {
 // Values returns the values of the chunk for an Envelope, nil for each that it lacks or
 // that is longer than MaxEnvelope.
 func (x *Frame) Values() (id, created, model []byte) {
-	c, data := &x.C, x.F.Data
-	if v := x.String(c.ID); len(v) <= MaxEnvelope {
-		id = v
+	short := func(v []byte) []byte {
+		if len(v) > MaxEnvelope {
+			return nil
+		}
+		return v
 	}
-	if v := x.Value(c.Created); c.Created.Ok() && jsonspan.IsDigit(data[c.Created.From]) && len(v) <= MaxEnvelope {
-		created = v
-	}
-	if v := x.String(c.Model); len(v) <= MaxEnvelope {
-		model = v
-	}
-	return id, created, model
+	return short(x.String(x.C.ID)), short(NumberAt(x.F.Data, x.C.Created)), short(x.String(x.C.Model))
 }
 
 // ErrorCode returns the code of the error if another sidecar has written it, and

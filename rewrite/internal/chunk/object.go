@@ -115,8 +115,7 @@ func (x *Object) reparse() {
 // Fill adds the members of the envelope that the chunk lacks. Hermes 0.13 sends a chunk
 // of nothing but choices if its writer fails (contract section 3).
 func (x *Object) Fill(e *Envelope) {
-	c, data := &x.C, x.F.Data
-	at := c.Open + 1
+	c, at := &x.C, x.C.Open+1
 	for _, m := range [...]struct {
 		at    jsonspan.Span
 		has   bool
@@ -125,7 +124,7 @@ func (x *Object) Fill(e *Envelope) {
 	}{
 		{c.ID, x.String(c.ID) != nil, `"id":`, e.ID()},
 		{c.Object, x.String(c.Object) != nil, `"object":`, []byte(`"chat.completion.chunk"`)},
-		{c.Created, c.Created.Ok() && jsonspan.IsDigit(data[c.Created.From]), `"created":`, e.Created()},
+		{c.Created, NumberAt(x.F.Data, c.Created) != nil, `"created":`, e.Created()},
 		{c.Model, x.String(c.Model) != nil, `"model":`, e.Model()},
 	} {
 		switch {

@@ -3,6 +3,7 @@ package whole
 import (
 	"bytes"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -40,17 +41,19 @@ type Answer struct {
 // (contract sections 1, 3 and 4, as for streams). A body that is not a chat completion
 // stays as it is. Nil usage means no memory.
 func RepairAnswer(body []byte, o *contract.Options, usage contract.UsageMemory) Answer {
-	a := answer{o: o, b: body, usage: usage}
+	a := answer{o: o, b: body}
 	if !a.parse() {
 		return Answer{Body: body}
 	}
-	a.recordUsage()
+	if a.c.Tokens.Counts && usage != nil {
+		usage.Report(a.sum.Model)
+	}
 	for i := range a.messages {
 		a.repair(&a.messages[i])
 	}
 	if a.failed() {
 		a.sum.Code, a.sum.FinishReason = CodeAgentIncomplete, ""
-		return Answer{a.appendFailure(nil), a.sum, true, true}
+		return Answer{a.failure(), a.sum, true, true}
 	}
 	repaired := body
 	if a.at > 0 {
@@ -62,10 +65,9 @@ func RepairAnswer(body []byte, o *contract.Options, usage contract.UsageMemory) 
 
 // answer is a chat completion by position in its bytes.
 type answer struct {
-	o     *contract.Options
-	b     []byte
-	usage contract.UsageMemory
-	sum   contract.Summary
+	o   *contract.Options
+	b   []byte
+	sum contract.Summary
 
 	c        chunk.Chunk // its members outside the choices
 	messages []message
@@ -91,29 +93,22 @@ type message struct {
 // parse reads the answer. It returns false if that is not a chat completion or not well
 // formed.
 func (a *answer) parse() bool {
-	if !a.c.Parse(a.b) {
-		return false
-	}
-	if !a.c.Object.Is(a.b, `"chat.completion"`) || !a.c.Choices.Ok() || a.b[a.c.Choices.From] != '[' {
+	if !a.c.Parse(a.b) || !a.c.Object.Is(a.b, `"chat.completion"`) || !a.c.ChoicesArray {
 		return false
 	}
 	a.sum.ID, a.sum.Model = unquote(a.c.ID.Of(a.b)), unquote(a.c.Model.Of(a.b))
+	a.sum.InputTokens, a.sum.OutputTokens = a.c.Tokens.Input, a.c.Tokens.Output
 	for choice := range jsonspan.Elements(a.b, a.c.Choices) {
 		if len(a.messages) == maxChoices {
 			break
 		}
-		a.messages = append(a.messages, a.readChoice(choice))
+		m := a.readMessage(jsonspan.MemberOf(a.b, choice, "message"))
+		reason := jsonspan.MemberOf(a.b, choice, "finish_reason")
+		m.stop = reason.Is(a.b, `"stop"`)
+		a.sum.FinishReason = unquote(reason.Of(a.b))
+		a.messages = append(a.messages, m)
 	}
 	return true
-}
-
-// readChoice reads the message and the finish reason of a choice.
-func (a *answer) readChoice(choice jsonspan.Span) message {
-	m := a.readMessage(jsonspan.MemberOf(a.b, choice, "message"))
-	reason := jsonspan.MemberOf(a.b, choice, "finish_reason")
-	m.stop = reason.Is(a.b, `"stop"`)
-	a.sum.FinishReason = unquote(reason.Of(a.b))
-	return m
 }
 
 // readMessage reads the members of the message at v.
@@ -203,15 +198,6 @@ func (a *answer) replace(v jsonspan.Span, with []byte) {
 	a.at = v.To
 }
 
-// recordUsage records the usage, and in the memory that this model reports usage.
-func (a *answer) recordUsage() {
-	u := &a.c.Tokens
-	a.sum.InputTokens, a.sum.OutputTokens = u.Input, u.Output
-	if u.Counts && a.usage != nil {
-		a.usage.Report(a.sum.Model)
-	}
-}
-
 // noAnswer is the answer of legacy Hermes if the agent has said nothing
 // (nonstream.empty.http).
 const noAnswer = "(No response generated)"
@@ -268,17 +254,15 @@ func (a *answer) saysError() bool {
 // text returns the content that is left, decoded and without white space around it.
 func (m *message) text() string { return strings.TrimSpace(unquote(quote(m.left))) }
 
-// appendFailure appends the error object of modern Hermes. Its message is the text that
-// legacy Hermes sent as the answer.
-func (a *answer) appendFailure(dst []byte) []byte {
+// failure returns the error object of modern Hermes. Its message is the text that legacy
+// Hermes sent as the answer.
+func (a *answer) failure() []byte {
 	message := jsonspan.Quote(contract.Message(contract.CodeCrashed))
 	if text := a.messages[0].text(); text != "" && text != noAnswer {
 		message = quote(a.messages[0].failure())
 	}
-	dst = append(dst, `{"error":{"message":`...)
-	dst = append(dst, message...)
-	return append(dst, `,"type":"server_error","param":null,"code":"`+CodeAgentIncomplete+
-		`","hermes":{"completed":false,"partial":false,"failed":true}}}`...)
+	return slices.Concat([]byte(`{"error":{"message":`), message, []byte(`,"type":"server_error","param":null,"code":"`+CodeAgentIncomplete+
+		`","hermes":{"completed":false,"partial":false,"failed":true}}}`))
 }
 
 // failure returns the content that is left, the inside of a JSON string, without secrets
@@ -304,10 +288,7 @@ func (m *message) failure() []byte {
 
 // quote returns inner as a JSON string.
 func quote(inner []byte) []byte {
-	b := make([]byte, 0, len(inner)+2)
-	b = append(b, '"')
-	b = append(b, inner...)
-	return append(b, '"')
+	return slices.Concat([]byte{'"'}, inner, []byte{'"'})
 }
 
 // redactAnswer returns the answer in body without the secrets in what it says of an
