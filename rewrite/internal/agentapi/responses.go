@@ -85,9 +85,9 @@ func (r *responses) appendFailed(dst, message []byte, newID func() string, creat
 	if r.named {
 		dst = append(dst, "event: response.failed\n"...)
 	}
-	dst = append(append(dst, `data: {"type":"response.failed","response":`...), jsonspan.OneLine(object)...)
+	dst = fmt.Appendf(dst, `data: {"type":"response.failed","response":%s`, jsonspan.OneLine(object))
 	if r.counted {
-		dst = strconv.AppendInt(append(dst, `,"sequence_number":`...), r.next, 10)
+		dst = fmt.Appendf(dst, `,"sequence_number":%d`, r.next)
 	}
 	return append(dst, "}\n\n"...)
 }

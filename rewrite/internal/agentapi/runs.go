@@ -2,6 +2,7 @@ package agentapi
 
 import (
 	"bytes"
+	"fmt"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
@@ -43,13 +44,13 @@ func (r *runs) record(f *sse.Frame, m *members) {
 
 // appendFailed appends run.failed, as Hermes writes it.
 func (r *runs) appendFailed(dst, message []byte) []byte {
-	dst = append(dst, `data: {"event": "run.failed", "run_id": `...)
-	if len(r.id) == 0 { // it is too long to remember
-		dst = append(dst, `""`...)
+	id := r.id
+	if len(id) == 0 { // it is too long to remember
+		id = []byte(`""`)
 	}
-	dst = append(dst, r.id...)
+	dst = fmt.Appendf(dst, `data: {"event": "run.failed", "run_id": %s`, id)
 	if len(r.timestamp) > 0 {
-		dst = append(append(dst, `, "timestamp": `...), r.timestamp...)
+		dst = fmt.Appendf(dst, `, "timestamp": %s`, r.timestamp)
 	}
-	return append(append(append(dst, `, "error": `...), message...), "}\n\n"...)
+	return fmt.Appendf(dst, ", \"error\": %s}\n\n", message)
 }

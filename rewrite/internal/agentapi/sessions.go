@@ -2,8 +2,8 @@ package agentapi
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
@@ -14,7 +14,7 @@ import (
 // session is what a stream of /api/sessions/{id}/chat/stream has said.
 type session struct {
 	id, run  []byte // the ids of the session and of the run, as JSON strings
-	ts       []byte // the last ts of an event, a JSON number; nil if none had one
+	ts       []byte // the last ts of an event, a JSON number; before that, when the stream was created
 	last     int64  // the number of the last event
 	hasError bool   // an error event has come
 
@@ -77,38 +77,30 @@ func (e *session) forget(i int) {
 
 // appendFailed appends what a stream that was cut lacks, as Hermes writes it: the
 // ends of open tools, an error unless one has come, and done.
-func (e *session) appendFailed(dst, message []byte, created int64) []byte {
+func (e *session) appendFailed(dst, message []byte) []byte {
 	for _, t := range e.open {
 		dst = append(dst, "event: tool.completed\ndata: {"...)
 		if t.message != nil {
-			dst = append(append(append(dst, `"message_id": `...), t.message...), ", "...)
+			dst = fmt.Appendf(dst, `"message_id": %s, `, t.message)
 		}
-		dst = append(append(dst, `"tool_name": `...), t.name...)
-		dst = e.appendTail(append(dst, `, "preview": null, "args": null, `...), created)
+		dst = e.appendTail(fmt.Appendf(dst, `"tool_name": %s, "preview": null, "args": null, `, t.name))
 	}
 	if !e.hasError {
-		dst = append(dst, "event: error\ndata: {\"message\": "...)
-		dst = e.appendTail(append(append(dst, message...), ", "...), created)
+		dst = e.appendTail(fmt.Appendf(dst, "event: error\ndata: {\"message\": %s, ", message))
 	}
 	e.open = nil
-	return e.appendTail(append(dst, "event: done\ndata: {"...), created)
+	return e.appendTail(append(dst, "event: done\ndata: {"...))
 }
 
 // appendTail appends the members that all events end with, and the end of the frame.
-// It leaves out ids that upstream has not sent. created stands in for the time.
-func (e *session) appendTail(dst []byte, created int64) []byte {
+// It leaves out ids that upstream has not sent.
+func (e *session) appendTail(dst []byte) []byte {
 	if len(e.id) > 0 {
-		dst = append(append(append(dst, `"session_id": `...), e.id...), ", "...)
+		dst = fmt.Appendf(dst, `"session_id": %s, `, e.id)
 	}
 	if len(e.run) > 0 {
-		dst = append(append(append(dst, `"run_id": `...), e.run...), ", "...)
+		dst = fmt.Appendf(dst, `"run_id": %s, `, e.run)
 	}
 	e.last++
-	dst = append(strconv.AppendInt(append(dst, `"seq": `...), e.last, 10), `, "ts": `...)
-	if len(e.ts) > 0 {
-		dst = append(dst, e.ts...)
-	} else {
-		dst = strconv.AppendInt(dst, created, 10)
-	}
-	return append(dst, "}\n\n"...)
+	return fmt.Appendf(dst, "\"seq\": %d, \"ts\": %s}\n\n", e.last, e.ts)
 }

@@ -2,6 +2,7 @@ package agentapi
 
 import (
 	"bytes"
+	"strconv"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
@@ -50,6 +51,7 @@ func New(p *contract.Params, notes *contract.Notes) *Stream {
 	if p.SessionID != "" {
 		s.kind = kindSession
 		remember(&s.session.id, jsonspan.Quote(p.SessionID))
+		s.session.ts = strconv.AppendInt(nil, p.Created, 10)
 	}
 	return s
 }
@@ -229,7 +231,7 @@ func (s *Stream) writeFailed(out *sse.Writer, code string) {
 	case kindRuns:
 		out.Bytes = s.runs.appendFailed(out.Bytes, message)
 	case kindSession:
-		out.Bytes = s.session.appendFailed(out.Bytes, message, s.created)
+		out.Bytes = s.session.appendFailed(out.Bytes, message)
 	}
 	out.Bytes = append(out.Bytes[:from], redactFailed(out.Bytes[from:])...)
 	s.notes.Add(contract.SectionOther, "cut before its last event: gets one that says so")
@@ -240,9 +242,8 @@ func (s *Stream) writeFailed(out *sse.Writer, code string) {
 // recordError remembers the message of an error event, which writeFailed repeats.
 func (s *Stream) recordError(f *sse.Frame, m *members) {
 	data := f.Data
-	named := chunk.IsNamed(f)
 	isError := m.typ.Is(data, `"error"`) || string(f.Event) == "error"
-	if !isError && (named || m.typ.Ok() || !m.err.IsSet(data)) {
+	if !isError && (chunk.IsNamed(f) || m.typ.Ok() || !m.err.IsSet(data)) {
 		return
 	}
 	if s.kind == kindResponses {
@@ -267,10 +268,8 @@ func (s *Stream) redact(f *sse.Frame, edits *sse.Splice, m *members) {
 		chunk.RedactValue(f, edits, s.notes, jsonspan.Span{From: jsonspan.SkipSpace(data, 0), To: len(data)})
 		return
 	}
-	chunk.RedactValue(f, edits, s.notes, m.err)
-	if m.response.IsObject(data) {
-		chunk.RedactValue(f, edits, s.notes, jsonspan.MemberOf(data, m.response, "error"))
-		chunk.RedactValue(f, edits, s.notes, jsonspan.MemberOf(data, m.response, "incomplete_details"))
+	for _, v := range [...]jsonspan.Span{m.err, jsonspan.MemberOf(data, m.response, "error"), jsonspan.MemberOf(data, m.response, "incomplete_details")} {
+		chunk.RedactValue(f, edits, s.notes, v)
 	}
 	if m.moreErrors {
 		chunk.RedactErrors(f, edits, s.notes, m.err)

@@ -15,21 +15,17 @@ func (c *Chunk) HasContent() bool { return c.Content.Ok() && c.FirstOnly }
 // reasoning.
 func (x *Object) KeepContent(k *prose.Kept, reasoning bool) {
 	c := &x.C
-	repeated := k
-	if none := x.NoContent(); reasoning {
-		repeated = &none
-	}
-	shift := c.Repeat.From - c.Content.From
-	if c.Repeat.Ok() && shift < 0 { // edits are cheapest in order
-		x.keepAt(repeated, shift)
-	}
 	if reasoning {
 		x.Replace(c.ContentKey.From, c.ContentKey.To, []byte("reasoning_content"))
 	}
 	x.keepAt(k, 0)
-	if c.Repeat.Ok() && shift > 0 {
-		x.keepAt(repeated, shift)
+	if !c.Repeat.Ok() {
+		return
 	}
+	if none := x.NoContent(); reasoning {
+		k = &none
+	}
+	x.keepAt(k, c.Repeat.From-c.Content.From)
 }
 
 // DropContent adds the edits that leave nothing of the content.

@@ -6,8 +6,7 @@
 //	frame.go     Frame: a frame and its Chunk, and questions about them
 //	object.go    Object: a Frame and the edits that it leaves with
 //	content.go   edits of the content
-//	redact.go    edits that take secrets out of an Object
-//	failure.go   the same for the frames of any stream
+//	redact.go    edits that take secrets out of the frames of any stream
 //	envelope.go  Envelope: the members that every chunk of a stream has
 //	own.go       the sidecar's own chunks and errors
 //

@@ -60,14 +60,9 @@ func (x *Frame) Member(name string) jsonspan.Span {
 // span returns where the object is in the data.
 func (x *Frame) span() jsonspan.Span { return jsonspan.Span{From: x.C.Open, To: x.C.Shut + 1} }
 
-// EachStop calls each for every finish reason of the chunk that is stop. The chunk's
-// FinishReason must be stop.
+// EachStop calls each for every finish reason of the chunk that is stop.
 func (x *Frame) EachStop(each func(jsonspan.Span)) {
 	data := x.F.Data
-	if x.C.Count == 1 { // as almost always
-		each(x.C.Finish)
-		return
-	}
 	for choice := range jsonspan.Elements(data, x.C.Choices) {
 		if reason := jsonspan.MemberOf(data, choice, "finish_reason"); reason.IsString(data) && jsonspan.Spells(reason.Inner().Of(data), "stop") {
 			each(reason)
@@ -126,10 +121,7 @@ func (x *Frame) FinishReason() string {
 // tellsState reports whether all that the frame says is that something has failed, or
 // what state the agent is in: by its name or by the type of its object.
 func (x *Frame) tellsState() bool {
-	if TellsState(x.F.Event) {
-		return true
-	}
-	return x.C.Extra && TellsState(jsonspan.Inside(x.Value(x.Member("type"))))
+	return TellsState(x.F.Event) || x.C.Extra && TellsState(jsonspan.Inside(x.Value(x.Member("type"))))
 }
 
 // Droppable reports whether the chunk says nothing but its content, so that without it

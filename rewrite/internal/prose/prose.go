@@ -205,7 +205,7 @@ func (t *State) readText(r *Reading, o *Rules) {
 			t.dropNewlines--
 			r.cut(i, next)
 		case r.Suspects() && c == '\n' && r.suspicion.complete():
-			t.cutLine(r, next, o.trusts() && r.mayStart(o.Sizes))
+			t.cutLine(r, next, r.mayStart(o))
 		case r.Suspects():
 			if c == '\n' || !r.suspicion.line.Step(c, text[i:next], o.ToolTable()) {
 				t.clearLine(r)
@@ -240,7 +240,7 @@ func (t *State) endText(r *Reading, o *Rules, last bool) {
 	case !last:
 		r.Notes.Add(contract.SectionMarkers, "may be an imitated marker: held back to the end of the line")
 	case r.suspicion.complete():
-		t.cutLine(r, r.in.To, o.trusts() && r.mayStart(o.Sizes))
+		t.cutLine(r, r.in.To, r.mayStart(o))
 		t.dropNewlines++ // its own newline has not come yet
 	default:
 		t.clearLine(r)
@@ -337,15 +337,14 @@ func HasSigns(raw []byte) bool {
 		return true
 	}
 	for {
-		i := bytes.Index(raw, []byte(`\u00`))
-		if i < 0 {
+		_, after, ok := bytes.Cut(raw, []byte(`\u00`))
+		if !ok {
 			return false
 		}
-		raw = raw[i+len(`\u00`):]
-		for _, end := range []string{`60`, `3c`, `3C`} {
-			if bytes.HasPrefix(raw, []byte(end)) {
-				return true
-			}
+		switch string(after[:min(len(after), 2)]) {
+		case "60", "3c", "3C":
+			return true
 		}
+		raw = after
 	}
 }

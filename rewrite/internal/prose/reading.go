@@ -108,7 +108,7 @@ func (t *State) Front(r *Reading, i int, k *Kept) []byte {
 		if i == len(r.Parts)-1 {
 			t.newStretch = false
 		}
-		return r.withBreak(lead)
+		return r.commit(append(append(r.room, BreakInJSON...), lead...)) // contract section 4
 	}
 	return lead
 }
@@ -156,20 +156,17 @@ func (r *Reading) commit(appended []byte) []byte {
 	return added
 }
 
-// withBreak returns reasoning with a paragraph break in front of it (contract
-// section 4).
-func (r *Reading) withBreak(reasoning []byte) []byte {
-	return r.commit(append(append(r.room, BreakInJSON...), reasoning...))
-}
-
 // growth returns the number of bytes by which the text may still grow.
 func (r *Reading) growth(s Sizes) int { return s.Budget() - r.grown }
 
 // mayStart reports whether one more marker may start a tool, and takes what that costs
 // from the budget: its two events, and two parts of the text.
-func (r *Reading) mayStart(s Sizes) bool {
-	n := 2*s.PartSize(r.in) + 2*s.ToolSize()
-	if r.growth(s) < n {
+func (r *Reading) mayStart(o *Rules) bool {
+	if !o.trusts() {
+		return false
+	}
+	n := 2*o.Sizes.PartSize(r.in) + 2*o.Sizes.ToolSize()
+	if r.growth(o.Sizes) < n {
 		return false
 	}
 	r.grown += n
@@ -266,3 +263,38 @@ func (r *Reading) looksLikeMarker(i int, k Kept) bool {
 	_, ok := marker.Whole(r.spare)
 	return ok
 }
+
+// suspicion is what the end of a text may be, so that the text has to be held back. The
+// zero value suspects nothing.
+type suspicion struct {
+	kind suspect
+	here bool        // what is suspected begins in the current text, not in a held one
+	from int         // where it begins in the data, as far as it is in the current text
+	line marker.Line // what may be an imitated marker
+}
+
+// suspect is a kind of suspicion.
+type suspect uint8
+
+const (
+	nothing suspect = iota
+	aMarker
+	aTag
+)
+
+// begin suspects that a marker or a tag begins at i.
+func (s *suspicion) begin(kind suspect, i int) {
+	s.kind, s.here, s.from = kind, true, i
+	if kind == aMarker {
+		s.line.Start()
+	}
+}
+
+// clear ends the suspicion.
+func (s *suspicion) clear() { s.kind, s.here = nothing, false }
+
+// beganBefore reports whether what is suspected begins in a held text.
+func (s *suspicion) beganBefore() bool { return s.kind != nothing && !s.here }
+
+// complete reports whether the suspected line is a marker if it ends here.
+func (s *suspicion) complete() bool { return s.kind == aMarker && s.line.Complete() }
