@@ -75,13 +75,14 @@ func (s *Stream) Cut(cause contract.Cause) bool {
 // Summary returns the id of the response, of the run or of the session's run, the model,
 // and the code of the error that the stream ended with. Each may be empty.
 func (s *Stream) Summary() (id, model, code string) {
+	quoted := s.responses.id
 	switch s.kind {
 	case kindRuns:
-		return jsonspan.Unquote(string(s.runs.id)), "", s.code
+		quoted = s.runs.id
 	case kindSession:
-		return jsonspan.Unquote(string(s.session.run)), "", s.code
+		quoted = s.session.run
 	}
-	return jsonspan.Unquote(string(s.responses.id)), jsonspan.Unquote(string(s.responses.model)), s.code
+	return jsonspan.Unquote(string(quoted)), jsonspan.Unquote(string(s.responses.model)), s.code
 }
 
 // Begins records that upstream has ended within a frame whose bytes are tail, unless tail

@@ -124,6 +124,10 @@ func (c *Chunk) TellsTool(data []byte) bool {
 	return c.Tool.IsString(data) || c.CallID.IsString(data) || c.Label.IsString(data) || c.Status.IsString(data)
 }
 
+// HasContent reports whether the chunk has content of the first choice, and no other
+// choice.
+func (c *Chunk) HasContent() bool { return c.Content.Ok() && c.FirstOnly }
+
 // readChoices reads the choices and returns where they are.
 func (c *Chunk) readChoices(r *jsonspan.Reader) jsonspan.Span {
 	c.choices = choices{}

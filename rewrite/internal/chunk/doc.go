@@ -5,7 +5,6 @@
 //	chunk.go     Chunk: the members of the object in a frame's data, by position
 //	frame.go     Frame: a frame and its Chunk, and questions about them
 //	object.go    Object: a Frame and the edits that it leaves with
-//	content.go   edits of the content
 //	redact.go    edits that take secrets out of the frames of any stream
 //	envelope.go  Envelope: the members that every chunk of a stream has
 //	own.go       the sidecar's own chunks and errors

@@ -60,9 +60,14 @@ func (x *Frame) Member(name string) jsonspan.Span {
 // span returns where the object is in the data.
 func (x *Frame) span() jsonspan.Span { return jsonspan.Span{From: x.C.Open, To: x.C.Shut + 1} }
 
-// EachStop calls each for every finish reason of the chunk that is stop.
+// EachStop calls each for every finish reason of the chunk that is stop. The chunk's
+// FinishReason must be stop.
 func (x *Frame) EachStop(each func(jsonspan.Span)) {
 	data := x.F.Data
+	if x.C.Count == 1 { // as almost always
+		each(x.C.Finish)
+		return
+	}
 	for choice := range jsonspan.Elements(data, x.C.Choices) {
 		if reason := jsonspan.MemberOf(data, choice, "finish_reason"); reason.IsString(data) && jsonspan.Spells(reason.Inner().Of(data), "stop") {
 			each(reason)
@@ -95,13 +100,14 @@ func (x *Frame) ErrorCode() string {
 // ErrorMessage returns the message of the error without secrets, a JSON string, or nil if
 // it has none.
 func (x *Frame) ErrorMessage() []byte {
-	data, c := x.F.Data, &x.C
-	for _, v := range [...]jsonspan.Span{jsonspan.MemberOf(data, c.Err, "message"), c.Err, jsonspan.MemberOf(data, c.Hermes, "error")} {
-		if m := x.String(v); m != nil {
-			return redact.Value(m)
-		}
+	data, m := x.F.Data, x.String(x.C.Err)
+	if m == nil {
+		m = x.String(jsonspan.MemberOf(data, x.C.Err, "message"))
 	}
-	return nil
+	if m == nil {
+		m = x.String(jsonspan.MemberOf(data, x.C.Hermes, "error"))
+	}
+	return redact.Value(m)
 }
 
 // FinishReason returns the finish reason of the chunk, which must have one.

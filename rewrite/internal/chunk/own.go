@@ -64,28 +64,37 @@ func (x *Object) UpstreamError(message []byte) []byte {
 	if !e.IsObject(data) {
 		return x.Commit(contract.AppendErrorObject(x.room, message, contract.CodeAgentError))
 	}
+	expected := [...]struct {
+		name, value string
+		at          jsonspan.Span
+	}{{name: "message"}, {name: "type", value: `"` + contract.ErrorType + `"`}, {name: "param", value: "null"}, {name: "code", value: `"` + contract.CodeAgentError + `"`}}
+	for name, value := range jsonspan.Members(data, e) {
+		for i := range expected {
+			if m := &expected[i]; name.Is(data, m.name) {
+				m.at = value
+			}
+		}
+	}
 	from := len(x.room)
 	object := append(x.room, `{"error":`...)
-	if v := jsonspan.MemberOf(data, e, "message"); v.Ok() && x.String(v) == nil {
+	if v := expected[0].at; v.Ok() && x.String(v) == nil {
 		object = append(append(object, redact.Value(data[e.From:v.From])...), message...)
 		object = append(object, redact.Value(data[v.To:e.To-1])...)
 	} else {
 		object = append(object, redact.Value(data[e.From:e.To-1])...)
 	}
 	object = jsonspan.OneLine(object[from:])
-	for _, m := range [...]struct {
-		name  string
-		value []byte
-	}{
-		{"message", message}, {"type", []byte(`"` + contract.ErrorType + `"`)}, {"param", []byte("null")}, {"code", []byte(`"` + contract.CodeAgentError + `"`)},
-	} {
-		if jsonspan.MemberOf(data, e, m.name).Ok() {
+	for _, m := range expected {
+		if m.at.Ok() {
 			continue
 		}
 		if !bytes.HasSuffix(bytes.TrimRight(object, " \t\r"), []byte("{")) {
 			object = append(object, ',')
 		}
 		object = append(append(append(append(object, '"'), m.name...), `":`...), m.value...)
+		if m.value == "" {
+			object = append(object, message...)
+		}
 	}
 	return x.Commit(append(append(x.room[:from], object...), "}}"...))
 }

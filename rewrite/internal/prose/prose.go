@@ -51,7 +51,14 @@ func (o *Rules) trusts() bool { return o.Imitations == contract.ImitationsTrust 
 func (t *State) Read(r *Reading, data []byte, in jsonspan.Span, o *Rules, last bool) {
 	r.begin(t, data, in)
 	if t.dropNewlines == 0 && !r.Suspects() && t.tags.idle() && !HasSigns(in.Of(data)) {
-		t.readContent(r)
+		if text := in.Of(data); len(text) > 0 {
+			first, _ := jsonspan.NextRune(text, 0)
+			t.leaves(r, first)
+			if jsonspan.HasText(text) {
+				r.spoke()
+			}
+			t.Skim(text, nil) // all of it is content; without tools, because there is no backtick
+		}
 	} else {
 		t.readText(r, o)
 		t.endText(r, o, last)
@@ -157,20 +164,6 @@ func (t *State) Settle(r *Reading, o *Rules) (reasoning []byte) {
 func (t *State) Release(r *Reading) {
 	r.begin(t, nil, jsonspan.Span{})
 	t.clearLine(r)
-}
-
-// readContent follows a text that is certain to be content.
-func (t *State) readContent(r *Reading) {
-	text := r.in.Of(r.data)
-	if len(text) == 0 {
-		return
-	}
-	first, _ := jsonspan.NextRune(text, 0)
-	t.leaves(r, first)
-	if jsonspan.HasText(text) {
-		r.spoke()
-	}
-	t.Skim(text, nil) // without tools, because there is no backtick
 }
 
 // readText follows a text rune by rune. When an imitation is found, the newline before it

@@ -64,13 +64,20 @@ const (
 // step follows the next rune. inCode says that the content is inside fenced code. If the
 // rune leaves as content the caller must call sent.
 func (t *tags) step(r rune, inCode bool) tagStep {
-	if t.inside {
-		return t.stepInside(r)
-	}
-	if t.matched > 0 {
+	switch {
+	case t.inside && t.code != codeNo:
+		return t.stepBehind(r)
+	case t.inside && t.matched > 0:
+		return t.stepClosing(r)
+	case t.inside && r == '<':
+		t.matched = 1
+		return stepMaybe
+	case t.inside:
+		t.reasoned(r)
+		return stepReasoning
+	case t.matched > 0:
 		return t.stepOpening(r)
-	}
-	if t.afterClosing && jsonspan.IsSpace(r) {
+	case t.afterClosing && jsonspan.IsSpace(r):
 		return stepSpace
 	}
 	t.afterClosing = false
@@ -129,21 +136,6 @@ func (t *tags) stepOpening(r rune) tagStep {
 	}
 	t.matched = 0
 	return stepNot
-}
-
-// stepInside follows a rune behind an opening tag.
-func (t *tags) stepInside(r rune) tagStep {
-	switch {
-	case t.code != codeNo:
-		return t.stepBehind(r)
-	case t.matched > 0:
-		return t.stepClosing(r)
-	case r == '<':
-		t.matched = 1
-		return stepMaybe
-	}
-	t.reasoned(r)
-	return stepReasoning
 }
 
 // reasoned follows a rune of the reasoning.

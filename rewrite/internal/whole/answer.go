@@ -119,21 +119,16 @@ func (a *answer) readMessage(v jsonspan.Span) (m message) {
 		case "content":
 			m.content = value
 			m.hasOther = m.hasOther || !value.IsString(a.b) && chunk.Filled(value.Of(a.b))
-		case "reasoning_content":
-			m.reasoning = value
-			m.hasReasoning = m.hasReasoning || a.says(value)
-		case "reasoning":
-			m.hasReasoning = m.hasReasoning || a.says(value)
+		case "reasoning_content", "reasoning":
+			m.hasReasoning = m.hasReasoning || value.IsString(a.b) && jsonspan.HasText(value.Inner().Of(a.b))
+			if key.Is(a.b, "reasoning_content") {
+				m.reasoning = value
+			}
 		default:
 			m.hasOther = m.hasOther || chunk.Filled(value.Of(a.b))
 		}
 	}
 	return m
-}
-
-// says reports whether the value is a string with a non-space character.
-func (a *answer) says(v jsonspan.Span) bool {
-	return v.IsString(a.b) && jsonspan.HasText(v.Inner().Of(a.b))
 }
 
 // repair takes reasoning and markers out of a message.
