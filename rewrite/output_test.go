@@ -203,13 +203,14 @@ func TestNoAnswerTakesMoreThanItsBound(t *testing.T) {
 	const size = DefaultMaxFrame - 1<<10
 	fill := func(unit string) string { return strings.Repeat(unit, size/len(unit)) }
 	for name, in := range map[string]string{
-		"choices":           `{"object": "chat.completion", "choices": [` + strings.TrimSuffix(fill("{},"), ",") + "]}",
-		"more choices":      `{"object": "chat.completion", "choices": [` + strings.TrimSuffix(fill("1,"), ",") + "]}",
-		"contents":          `{"object": "chat.completion", "choices": [` + strings.TrimSuffix(fill("{\"message\":{\"content\":\"`💻 x`\"}},"), ",") + "]}",
-		"thoughts":          completion(`, "content": "`+fill(`<think>x</think>y\n\n`)+`"`, "stop", realUsage),
-		"markers":           completion(`, "content": "`+fill("`💻 x`\\n")+`"`, "stop", realUsage),
-		"markers and texts": completion(`, "content": "`+fill("`💻 x`\\na\\n")+`"`, "stop", realUsage),
-		"a failure":         completion(`, "content": "`+fill(`\n`)+`"`, "stop", zeroUsage),
+		"choices":            `{"object": "chat.completion", "choices": [` + strings.TrimSuffix(fill("{},"), ",") + "]}",
+		"more choices":       `{"object": "chat.completion", "choices": [` + strings.TrimSuffix(fill("1,"), ",") + "]}",
+		"contents":           `{"object": "chat.completion", "choices": [` + strings.TrimSuffix(fill("{\"message\":{\"content\":\"`💻 x`\"}},"), ",") + "]}",
+		"thoughts":           completion(`, "content": "`+fill(`<think>x</think>y\n\n`)+`"`, "stop", realUsage),
+		"thoughts in a line": completion(`, "content": "`+fill(`<think>x</think>`)+`"`, "stop", realUsage),
+		"markers":            completion(`, "content": "`+fill("`💻 x`\\n")+`"`, "stop", realUsage),
+		"markers and texts":  completion(`, "content": "`+fill("`💻 x`\\na\\n")+`"`, "stop", realUsage),
+		"a failure":          completion(`, "content": "`+fill(`\n`)+`"`, "stop", zeroUsage),
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
