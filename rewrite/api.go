@@ -15,6 +15,7 @@ import (
 //
 //	Progress       Progress       the form of tool events (contract section 2)
 //	StatusLine     bool           adds a status member to them that Open WebUI shows
+//	Cards          bool           makes cards of them that Open WebUI draws
 //	Imitations     Imitations     what becomes of imitated markers (section 1)
 //	Reasoning      Reasoning      what becomes of reasoning between tags (section 4)
 //	ErrorFinish    ErrorFinish    the form of errors at the end of a stream (section 3)

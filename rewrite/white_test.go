@@ -15,6 +15,9 @@ import (
 
 // Bounds of the packages below that tests of whole streams drive to.
 const (
+	maxCardID        = chat.MaxCardID
+	maxCardLabel     = chat.MaxCardLabel
+	maxCardName      = chat.MaxCardName
 	maxIdleBuffer    = contract.MaxIdleBuffer
 	maxEndedTools    = chat.MaxEndedTools
 	maxEnvelope      = chunk.MaxEnvelope

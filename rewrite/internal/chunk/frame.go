@@ -68,18 +68,25 @@ func (x *Frame) EachStop(each func(jsonspan.Span)) {
 }
 
 // eachRenamed calls each with the position of every name that RenameMembers renames.
-func (x *Frame) eachRenamed(each func(at int)) {
+func (x *Frame) eachRenamed(card bool, each func(at int)) {
 	data := x.F.Data
 	for name, value := range jsonspan.Members(data, x.span()) {
-		if isEnvelope(name.Of(data)) || jsonspan.Spells(name.Of(data), "event") && value.IsString(data) {
+		if spellsOne(name.Of(data), envelopeMembers[:]) || card && spellsOne(name.Of(data), cardMembers[:]) ||
+			jsonspan.Spells(name.Of(data), "event") && value.IsString(data) {
 			each(name.From)
 		}
 	}
 }
 
-// isEnvelope reports whether the name is that of a member of every chunk.
-func isEnvelope(name []byte) bool {
-	for _, member := range [...]string{"id", "object", "created", "model", "choices"} {
+// The members of every chunk, and those of a card.
+var (
+	envelopeMembers = [...]string{"id", "object", "created", "model", "choices"}
+	cardMembers     = [...]string{"type", "output_index", "item"}
+)
+
+// spellsOne reports whether name, the inside of a JSON string, stands for one of members.
+func spellsOne(name []byte, members []string) bool {
+	for _, member := range members {
 		if jsonspan.Spells(name, member) {
 			return true
 		}

@@ -173,6 +173,9 @@ type Options struct {
 	Progress Progress
 	// StatusLine adds a status member to tool events that Open WebUI shows.
 	StatusLine bool
+	// Cards adds members to tool events of which Open WebUI makes a card, and an output
+	// behind each completed one.
+	Cards bool
 	// Imitations says what becomes of imitated markers.
 	Imitations Imitations
 	// Reasoning says what becomes of reasoning between tags in the content.
