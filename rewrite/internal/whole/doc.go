@@ -3,6 +3,7 @@
 //
 //	history.go  Heal: the walk over the body of a request
 //	healtext.go the marker lines of a text
+//	cards.go    the answers that Open WebUI has taken apart for its cards
 //	answer.go   RepairAnswer: content, reasoning and failures of an answer
 //
 // It holds no state. What needs no repair is returned as it is, without a copy. Heal reads
