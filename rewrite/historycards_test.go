@@ -214,3 +214,14 @@ func TestToolsThatAreNoCards(t *testing.T) {
 		}
 	}
 }
+
+// More calls than Hermes starts for one text are none of its cards.
+func TestManyCallsAreNoCards(t *testing.T) {
+	for n, want := range map[int]int{maxCalls: maxCalls, maxCalls + 1: 0} {
+		labels := make([]string, n)
+		in := request(carded(1, "a", labels...), assistant("b"))
+		if _, healed := heal(t, in); healed.Cards != want {
+			t.Errorf("%d calls: %+v", n, healed)
+		}
+	}
+}

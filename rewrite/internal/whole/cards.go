@@ -12,8 +12,8 @@ import (
 // each call. Hermes would take them for several answers. joinCards makes one message of
 // them, as it would have been without cards (contract section 5).
 
-// maxCalls is the number of calls of a message up to which they may be cards.
-const maxCalls = 256
+// MaxCalls is the number of calls of a message up to which they may be cards.
+const MaxCalls = 256
 
 // mayBeCards reports whether the tool calls in the array raw may be cards. It is cheap and
 // errs only by returning true.
@@ -142,7 +142,7 @@ func (j *joiner) answered(m *cardMessage, r *jsonspan.Reader) bool {
 	j.ids = j.ids[:0]
 	for call := range jsonspan.Elements(j.b, m.calls.value) {
 		id, ok := j.call(call)
-		if !ok || len(j.ids) == maxCalls {
+		if !ok || len(j.ids) == MaxCalls {
 			return false
 		}
 		j.ids = append(j.ids, id)
