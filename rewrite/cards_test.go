@@ -48,9 +48,6 @@ func cardsOf(t testing.TB, stream string) (all []*card) {
 		for _, choice := range c.Choices {
 			finished = finished || choice.FinishReason != nil && *choice.FinishReason != ""
 		}
-		if len(c.Error) > 0 {
-			finished = true
-		}
 		if c.Item == nil {
 			if c.Status != nil && c.ToolCallID != nil && len(*c.ToolCallID) <= maxCardID-2 {
 				t.Errorf("a tool event without a card: %s", e.data)
