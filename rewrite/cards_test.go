@@ -191,6 +191,7 @@ func TestItemsOfUpstreamsPass(t *testing.T) {
 	for _, in := range []string{
 		role() + item(`"type": "function_call", "id": "a", "call_id": "a"`) + item(`"type": "function_call_output", "id": "b", "call_id": "a"`) + text("x") + stop(),
 		role() + g2Start("terminal", "💻", "a", "call_1") + item(`"type": "function_call_output", "call_id": "call_1"`) + g2End("terminal", "call_1") + item(`"type": "function_call_output", "call_id": "call_1"`) + text("x") + stop(),
+		role() + named(progressEvent, `{"tool": "t", "toolCallId": "call_1", "status": "running", "item": {"type": "function_call", "call_id": "call_1"}}`) + g2End("t", "call_1") + text("x") + stop(),
 	} {
 		same(t, repairWith(in, Options{Progress: ProgressBare}), in, "bytes")
 		if out := repair(in); strings.Count(out, `"function_call_output"`) != strings.Count(in, `"function_call_output"`) {

@@ -203,7 +203,11 @@ func appendCardLabel(dst []byte, label string) []byte {
 
 // hasCard reports whether another sidecar has made a card of the tool event x.
 func hasCard(x *chunk.Object) bool {
-	return x.C.Extra && itemOf(x, itemCall).Ok()
+	if !x.C.Extra || !x.C.CallID.Ok() {
+		return false
+	}
+	id := jsonspan.MemberOf(x.F.Data, itemOf(x, itemCall), "call_id")
+	return id.Ok() && string(x.Value(id)) == string(x.Value(x.C.CallID))
 }
 
 // isInterrupted reports whether the tool event x says that its tool was interrupted.

@@ -87,8 +87,8 @@ func (l *tools) started(id []byte) bool {
 	if l.find(id) >= 0 {
 		return true
 	}
-	h := maphash.Bytes(idSeed, id)
-	return slices.Contains(l.ended, endedTool(h, false)) || slices.Contains(l.ended, endedTool(h, true))
+	h := endedTool(maphash.Bytes(idSeed, id), true)
+	return slices.ContainsFunc(l.ended, func(e uint64) bool { return endedTool(e, true) == h })
 }
 
 // hadCard reports whether a tool with the id that is open or has ended has a card.

@@ -76,7 +76,7 @@ func (h *handler) toolStarts(k *Work, f *toolFields, status string, in contract.
 		h.usage.setReportsFailures(false)
 	}
 	t := h.tools.begin(&h.writer, x, f, inferred)
-	t.card = t.card || len(t.id) <= MaxCardID && hasCard(x)
+	t.card = t.card || in != contract.ProgressBare && len(t.id) <= MaxCardID && hasCard(x)
 	switch {
 	case f.id != nil && status != "" && h.leavesAsIs(x, &t, in):
 		x.RedactError()

@@ -17,9 +17,7 @@ const MaxCalls = 256
 
 // mayBeCards reports whether the tool calls in the array raw may be cards. It is cheap and
 // errs only by returning true.
-func mayBeCards(raw []byte) bool {
-	return bytes.Contains(raw, []byte("label")) || bytes.Contains(raw, []byte(`\u00`))
-}
+func mayBeCards(raw []byte) bool { return bytes.Contains(raw, []byte("label")) }
 
 // joinCards returns body, the JSON of a request, with the messages of each answer that has
 // cards joined, and the number of cards. If there are none, or body is not valid, it
