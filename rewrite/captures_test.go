@@ -140,11 +140,9 @@ func allOptions() (os []Options) {
 		os = append(os,
 			Options{Progress: p, ErrorFinish: ErrorFinishInline, Reasoning: ReasoningDrop},
 			Options{Progress: p, Reasoning: ReasoningKeep},
-			Options{Progress: p, StatusLine: true, ZeroUsage: ZeroUsageError},
-			Options{Progress: p, Cards: true},
-			Options{Progress: p, Cards: true, StatusLine: true, Imitations: ImitationsTrust, EmptyAnswer: EmptyAnswerPass})
+			Options{Progress: p, StatusLine: true, ZeroUsage: ZeroUsageError})
 	}
-	return os
+	return append(os, cardOptions()...)
 }
 
 func TestTwiceThroughEqualsOnceThrough(t *testing.T) {

@@ -104,6 +104,14 @@ func cardsOf(t testing.TB, stream string) (all []*card) {
 	return all
 }
 
+// cardOptions are options with cards.
+func cardOptions() (os []Options) {
+	for _, p := range cardForms {
+		os = append(os, Options{Progress: p, Cards: true}, Options{Progress: p, Cards: true, StatusLine: true, Imitations: ImitationsTrust})
+	}
+	return os
+}
+
 // label returns the label in the arguments of a call.
 func (i *wireItem) label(t testing.TB) string {
 	t.Helper()
