@@ -34,6 +34,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    tool               <emoji> <name>
 //	    progress           envelope|bare|unnamed|comment|off
 //	    status_line        on|off
+//	    cards              on|off
 //	    done_grace         <duration>
 //	    error_finish       split|inline
 //	    zero_usage         auto|error|pass

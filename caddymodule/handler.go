@@ -119,6 +119,12 @@ type Handler struct {
 	// Default: false.
 	StatusLine bool `json:"status_line,omitempty"`
 
+	// Whether tool events are also cards, which Open WebUI draws between the
+	// texts of the answer and stores with it. It sends them back with the next
+	// request: leave `history` at `heal`, which takes them out again. They are
+	// in the forms `envelope` and `unnamed`. Default: false.
+	Cards bool `json:"cards,omitempty"`
+
 	// How long to wait for the end of the stream after its finish chunk. When
 	// it has passed, the stream is ended properly, without an error. With 0
 	// the finish chunk is the end. Default: 5s.

@@ -165,7 +165,8 @@ func CheckTool(emoji, name string) error { return marker.CheckTool(emoji, name) 
 func Redact(text string) string { return string(redact.Text([]byte(text))) }
 
 // Heal removes the marker lines of known tools from the content of the assistant's
-// messages in body, the JSON of a request (contract section 5). Every other byte stays.
+// messages in body, the JSON of a request, and joins the messages of each answer that Open
+// WebUI has taken apart for its cards (contract section 5). Every other byte stays.
 // The healed body is a copy. If there is nothing to heal it is body itself. A body that is
 // not well-formed JSON passes untouched. Nil tools mean Hermes' own.
 func Heal(body []byte, tools *Tools) ([]byte, Healed) { return whole.Heal(body, tools) }

@@ -129,7 +129,7 @@ func raceSites(t *testing.T, r *rand.Rand, home string) []raceSite {
 				object{"handler": "request_body", "max_size": 1 << 20},
 				object{"handler": "map", "source": "{http.request.uri.path}", "destinations": []string{"{mapped}"}, "defaults": []string{"{http.request.uuid}"}},
 			},
-			hermes: object{"record": filepath.Join(home, "recordings"), "record_max": 1 << 20, "status_line": true},
+			hermes: object{"record": filepath.Join(home, "recordings"), "record_max": 1 << 20, "status_line": true, "cards": true},
 		},
 	}
 	for i := range sites {

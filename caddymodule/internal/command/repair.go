@@ -23,7 +23,7 @@ const (
 
 // repairOptions are the options that matter where there is no clock.
 var repairOptions = []string{
-	"max_frame", "imitations", "reasoning", "tool", "progress", "status_line", "error_finish", "zero_usage",
+	"max_frame", "imitations", "reasoning", "tool", "progress", "status_line", "cards", "error_finish", "zero_usage",
 	"empty_answer",
 }
 

@@ -74,7 +74,7 @@ func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 	h.original = came
 	h.upstream = &heldReader{of: h, rest: body}
 	up.Body = h.upstream
-	if healed.Markers > 0 {
+	if healed.Changed() {
 		fitHeader(up, len(body))
 		h.length = up.ContentLength
 	}

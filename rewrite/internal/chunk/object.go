@@ -143,22 +143,22 @@ var renamedPrefix = []byte("hermes_")
 // RenameMembers renames the members of a named event that have the names of a chunk's
 // members or of Open WebUI's status, which are added to it. Clients that loop over choices
 // break on those of approval.request, and Open WebUI breaks on an event that is a string
-// (contract section 2). It must come before all other edits, because it may parse the
-// frame again.
-func (x *Object) RenameMembers() {
+// (contract section 2). If card is true, those of a card count, too. It must come before
+// all other edits, because it may parse the frame again.
+func (x *Object) RenameMembers(card bool) {
 	c := &x.C
 	if !c.Extra && !c.ID.Ok() && !c.Object.Ok() && !c.Created.Ok() && !c.Model.Ok() && !c.Choices.Ok() {
 		return // as in almost all tool events
 	}
 	n := 0
-	x.eachRenamed(func(int) { n++ })
+	x.eachRenamed(card, func(int) { n++ })
 	if n <= manyNames {
-		x.eachRenamed(func(at int) { x.Replace(at, at, renamedPrefix) })
+		x.eachRenamed(card, func(at int) { x.Replace(at, at, renamedPrefix) })
 		return
 	}
 	data, from, at := x.F.Data, -1, 0
 	renamed := make([]byte, 0, len(data)+n*len(renamedPrefix))
-	x.eachRenamed(func(name int) {
+	x.eachRenamed(card, func(name int) {
 		if from < 0 {
 			from, at = name, name
 		}
@@ -169,12 +169,18 @@ func (x *Object) RenameMembers() {
 	x.reparse()
 }
 
+// The members that every chunk has, and those of a card.
+var (
+	chunkMembers = []string{"id", "object", "created", "model", "choices"}
+	cardMembers  = []string{"type", "output_index", "item"}
+)
+
 // eachRenamed calls each with the position of every name that RenameMembers renames.
-func (x *Object) eachRenamed(each func(at int)) {
+func (x *Object) eachRenamed(card bool, each func(at int)) {
 	data := x.F.Data
 	for name, value := range jsonspan.Members(data, x.span()) {
 		is := func(member string) bool { return jsonspan.Spells(name.Of(data), member) }
-		if slices.ContainsFunc([]string{"id", "object", "created", "model", "choices"}, is) || is("event") && value.IsString(data) {
+		if slices.ContainsFunc(chunkMembers, is) || card && slices.ContainsFunc(cardMembers, is) || is("event") && value.IsString(data) {
 			each(name.From)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 type Options struct {
 	Progress      Progress      // the form of tool events
 	StatusLine    bool          // tool events have a member status, which Open WebUI shows
+	Cards         bool          // tool events have the members of an item, of which Open WebUI makes a card
 	Imitations    Imitations    // what becomes of imitated markers
 	Reasoning     Reasoning     // what becomes of reasoning between tags in the content
 	ErrorFinish   ErrorFinish   // the form of errors at the end of a stream
