@@ -12,7 +12,7 @@ var cardForms = []Progress{ProgressEnvelope, ProgressUnnamed}
 // The frames of a card, byte for byte.
 func TestCards(t *testing.T) {
 	const (
-		call   = `,"type":"response.output_item.added","output_index":1000000,"item":{"type":"function_call","id":"call_1","call_id":"call_1","name":"💻 ls -la","arguments":"{\"label\": \"ls -la\"}","status":`
+		call   = `,"type":"response.output_item.added","output_index":1000000,"item":{"type":"function_call","id":"call_1","call_id":"call_1","name":"💻 ls -la","arguments":"{\"label\": \"ls -la\"}","provider_function":{"name":"terminal","arguments":"{\"label\": \"ls -la\"}"},"status":`
 		output = `"type":"response.output_item.added","output_index":1000000,"item":{"type":"function_call_output","id":"fco_call_1","call_id":"call_1","output":[{"type":"input_text","text":"completed"}],"status":"completed"}}`
 	)
 	in := role() + g2Start("terminal", "💻", "ls -la", "call_1") + g2End("terminal", "call_1") + text("x") + stop()
@@ -30,8 +30,8 @@ func TestCards(t *testing.T) {
 	}
 	broken := repairWith(role()+g2Start("terminal", "💻", "ls -la", "call_1"), Options{Cards: true})
 	for _, want := range []string{
-		`"status":"completed","interrupted":true` + strings.Replace(call, `"name":"`, `"name":"⚠️ `, 1) + `"incomplete"}}` + "\n\ndata: {" + envelopeWritten + "," +
-			strings.NewReplacer(`"text":"completed"`, `"text":"interrupted"`, `"status":"completed"`, `"status":"incomplete"`).Replace(output) + "\n\ndata: {\"error\"",
+		`"status":"completed","interrupted":true` + call + `"incomplete"}}` + "\n\ndata: {" + envelopeWritten + "," +
+			strings.NewReplacer(`"text":"completed"`, `"text":"Error: interrupted"`, `"status":"completed"`, `"status":"incomplete"`).Replace(output) + "\n\ndata: {\"error\"",
 	} {
 		if !strings.Contains(broken, want) {
 			t.Errorf("no %s in\n%s", want, broken)
@@ -200,13 +200,13 @@ func TestItemsOfUpstreamsPass(t *testing.T) {
 	}
 }
 
-// A card's name is one line of at most so many characters, in which nothing is markup.
+// A card's name is one line of at most so many characters.
 func TestNamesOfCards(t *testing.T) {
 	x := strings.Repeat("x", maxCardName)
 	for _, c := range []struct{ emoji, label, want string }{
 		{"💻", "ls -la", "💻 ls -la"},
 		{"⚙️", " a  b\t\n c ", "⚙️ a b c"},
-		{"💻", "echo \"a\" `b` <c> & d \\ \x00\x7f\u2028e\u202e\u200b", "💻 echo 'a' 'b' ‹c› & d \\ e"},
+		{"💻", "echo \"a\" `b` <c> & d \\ \x00\x7f\u2028e\u202e\u200b", "💻 echo \"a\" `b` <c> & d \\ e"},
 		{"💻", x, "💻 " + x[2:] + "…"},
 		{"💻", x[2:], "💻 " + x[2:]},
 		{"💻", strings.Repeat("é", 5000), "💻 " + strings.Repeat("é", maxCardName-2) + "…"},
@@ -219,7 +219,7 @@ func TestNamesOfCards(t *testing.T) {
 	} {
 		in := role() + g2Start("read_file", c.emoji, c.label, "call_1")
 		cards := cardsOf(t, repairWith(in, Options{Cards: true}))
-		if len(cards) != 1 || cards[0].started.Name != c.want || cards[0].ended.Name != "⚠️ "+c.want {
+		if len(cards) != 1 || cards[0].started.Name != c.want || cards[0].ended.Name != c.want {
 			t.Errorf("%q %q: %+v, want %q", c.emoji, c.label, cards[0].started, c.want)
 		}
 	}

@@ -58,7 +58,7 @@ func TestCardsOfBrokenStreams(t *testing.T) {
 		x.Frame(hermes.Running("read_file", "call_2")...)
 		x.Frame(hermes.Completed("read_file", "call_2")...)
 	}
-	want := []strict.Card{{Name: "💻 ls -la", Label: "ls -la", Output: "interrupted"}, {Name: "💻 ls -la", Label: "ls -la", Output: "completed"}}
+	want := []strict.Card{{Name: "💻 ls -la", Label: "ls -la", Output: "Error: interrupted"}, {Name: "💻 ls -la", Label: "ls -la", Output: "completed"}}
 	check := func(t testing.TB, a *strict.Answer, code string) {
 		t.Helper()
 		if got := a.Cards(t); !reflect.DeepEqual(got, want) {

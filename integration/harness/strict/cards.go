@@ -3,6 +3,7 @@ package strict
 import (
 	"encoding/json"
 	"reflect"
+	"regexp"
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
@@ -15,12 +16,19 @@ type Item struct {
 	CallID    string `json:"call_id"`
 	Name      string `json:"name"`
 	Arguments string `json:"arguments"`
-	Status    string `json:"status"`
-	Output    []struct {
+	Provider  struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	} `json:"provider_function"`
+	Status string `json:"status"`
+	Output []struct {
 		Type string `json:"type"`
 		Text string `json:"text"`
 	} `json:"output"`
 }
+
+// functionName is what the API allows as the name of a function.
+var functionName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
 // A Card is a call with what became of it.
 type Card struct {
@@ -31,8 +39,8 @@ type Card struct {
 
 // Cards reads the cards of an answer as Open WebUI does, which takes a call without an
 // output for one that it must run. It wants of them what contract section 2 says: each
-// tool event has the call once, with the event's status and otherwise the same but for the
-// name, and each call one output, behind its end and before the finish.
+// tool event has the call once, with the event's status and otherwise the same, and
+// each call one output, behind its end and before the finish.
 func (a *Answer) Cards(t testing.TB) (cards []Card) {
 	t.Helper()
 	type state struct {
@@ -77,10 +85,11 @@ func (a *Answer) Cards(t testing.TB) (cards []Card) {
 			continue
 		}
 		ended := c.ended
-		ended.Status, ended.Name = c.running.Status, c.running.Name
+		ended.Status = c.running.Status
 		var arguments map[string]string
 		if err := json.Unmarshal([]byte(c.running.Arguments), &arguments); err != nil || len(arguments) != 1 || !reflect.DeepEqual(ended, c.running) ||
-			ids[c.running.ID] || ids[c.output.ID] || c.running.ID == c.output.ID || (c.ended.Name != c.running.Name) != (c.ended.Status == "incomplete") {
+			ids[c.running.ID] || ids[c.output.ID] || c.running.ID == c.output.ID ||
+			c.running.Provider.Arguments != c.running.Arguments || !functionName.MatchString(c.running.Provider.Name) {
 			t.Errorf("a card of %+v, %+v, %+v", c.running, c.ended, c.output)
 		}
 		ids[c.running.ID], ids[c.output.ID] = true, true

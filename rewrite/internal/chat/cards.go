@@ -23,7 +23,7 @@ const (
 	MaxCardName = 80
 	// cardSize is the number of bytes that a call and its output take at most, without
 	// the label, the ids and the envelope.
-	cardSize = 896
+	cardSize = 1088
 )
 
 // itemHead is what the members of a card begin with. The large index puts the card behind
@@ -36,10 +36,11 @@ const (
 	itemOutput = "function_call_output"
 )
 
-// What an item says of a tool that the end of a broken stream closes.
+// What an item says of a tool that the end of a broken stream closes. Open WebUI draws a
+// red cross instead of a green tick only if the text begins with "Error:".
 const (
 	incomplete      = "incomplete"
-	textInterrupted = "interrupted"
+	textInterrupted = "Error: interrupted"
 )
 
 // hasCards reports whether tools get cards.
@@ -51,17 +52,24 @@ func (t *tool) cardBytes() int {
 	if !t.card {
 		return 0
 	}
-	return cardSize + 4*len(t.id) + 2*min(len(t.label), MaxCardLabel)
+	return cardSize + 4*len(t.id) + 4*min(len(t.label), MaxCardLabel)
 }
 
 // appendCard appends the members that make a card of the event that the tool t has the
-// status.
+// status. A row shows the item's name. In later requests Open WebUI sends what stands in
+// provider_function instead, if that is there: an API takes no emoji in the name of a
+// function, and the chat may go on with another model.
 func appendCard(dst []byte, t *tool, status string, interrupted bool) []byte {
 	dst = append(dst, itemHead+itemCall+`","id":`...)
 	dst = append(append(append(dst, t.id...), `,"call_id":`...), t.id...)
-	dst = appendCardName(append(dst, `,"name":"`...), t, interrupted)
-	dst = appendCardLabel(append(dst, `","arguments":"{\"label\": \"`...), t.label)
-	dst = append(dst, `\"}","status":"`...)
+	dst = appendCardName(append(dst, `,"name":"`...), t)
+	dst = append(dst, '"')
+	from := len(dst)
+	dst = appendCardLabel(append(dst, `,"arguments":"{\"label\": \"`...), t.label)
+	dst = append(dst, `\"}"`...)
+	arguments := dst[from:]
+	dst = appendFunctionName(append(dst, `,"provider_function":{"name":"`...), t.name)
+	dst = append(append(append(dst, '"'), arguments...), `},"status":"`...)
 	switch {
 	case status == running:
 		dst = append(dst, "in_progress"...)
@@ -117,13 +125,8 @@ func (c *cardText) next() (r rune, ok bool) {
 }
 
 // appendCardName appends the name of a card, which its row shows: the emoji and the label
-// or, without a label, the tool's name. It is one line, and has nothing that could be
-// taken for Markdown or HTML. A tool that was interrupted has a warning in front, because
-// Open WebUI draws a green tick for it, too.
-func appendCardName(dst []byte, t *tool, interrupted bool) []byte {
-	if interrupted {
-		dst = append(dst, "⚠️ "...)
-	}
+// or, without a label, the tool's name. It is one line. Open WebUI draws it as plain text.
+func appendCardName(dst []byte, t *tool) []byte {
 	n := 0 // the number of characters
 	var text cardText
 	for i, raw := range [...]string{t.emoji, t.label, t.name} {
@@ -133,7 +136,7 @@ func appendCardName(dst []byte, t *tool, interrupted bool) []byte {
 			if !ok {
 				break
 			}
-			if r = plainRune(r); r == ' ' {
+			if r != zeroWidthJoiner && r != emojiSelector && (jsonspan.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
 				space = n > 0
 				continue
 			}
@@ -143,7 +146,7 @@ func appendCardName(dst []byte, t *tool, interrupted bool) []byte {
 			if n >= MaxCardName {
 				return append(dst, "…"...)
 			}
-			if n++; r == '\\' {
+			if n++; r == '\\' || r == '"' {
 				dst = append(dst, '\\')
 			}
 			dst = utf8.AppendRune(dst, r)
@@ -155,29 +158,32 @@ func appendCardName(dst []byte, t *tool, interrupted bool) []byte {
 	return dst
 }
 
-// plainRune returns what stands for r in a row: a space for white space and for what is
-// not to be seen, and its like for what is markup.
-func plainRune(r rune) rune {
-	switch r {
-	case '"', '`':
-		return '\''
-	case '<':
-		return '‹'
-	case '>':
-		return '›'
-	case '\u200d', '\ufe0f': // in emoji
-		return r
+// What is not to be seen in an emoji, but belongs to it.
+const (
+	zeroWidthJoiner = '\u200d'
+	emojiSelector   = '\ufe0f'
+)
+
+// appendFunctionName appends the tool's name, a JSON string, if the API allows it as the
+// name of a function, and otherwise "tool".
+func appendFunctionName(dst []byte, raw string) []byte {
+	name := jsonspan.Inside(raw)
+	if len(name) == 0 || len(name) > 64 {
+		return append(dst, "tool"...)
 	}
-	if jsonspan.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
-		return ' '
+	for _, c := range []byte(name) {
+		if c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
+			return append(dst, "tool"...)
+		}
 	}
-	return r
+	return append(dst, name...)
 }
 
 // appendCardLabel appends the JSON string label to arguments, which are a JSON string
 // within a JSON string.
 func appendCardLabel(dst []byte, label string) []byte {
 	const digits = "0123456789abcdef"
+	short := [' ']byte{'\b': 'b', '\t': 't', '\n': 'n', '\f': 'f', '\r': 'r'}
 	var text cardText
 	for text.begin(label); ; {
 		r, ok := text.next()
@@ -191,12 +197,12 @@ func appendCardLabel(dst []byte, label string) []byte {
 			dst = append(dst, `\\\"`...)
 		case r == '\\':
 			dst = append(dst, `\\\\`...)
-		case r == '\n':
-			dst = append(dst, `\\n`...)
-		case r < ' ' || r == '\u007f':
-			dst = append(append(dst, `\\u00`...), digits[r>>4], digits[r&15])
-		default:
+		case r >= ' ':
 			dst = utf8.AppendRune(dst, r)
+		case short[r] != 0: // nothing gets more than twice as long as it came
+			dst = append(dst, '\\', '\\', short[r])
+		default:
+			dst = append(append(dst, `\\u00`...), digits[r>>4], digits[r&15])
 		}
 	}
 }

@@ -50,7 +50,7 @@ func (s *sizes) ToolSize() int {
 	f := s.w.toolHead()
 	n := len(f.event) + ownSize
 	if s.w.hasCards() {
-		n += f.empty.To - f.empty.From + cardSize + MaxCardLabel
+		n += f.empty.To - f.empty.From + cardSize + 2*MaxCardLabel
 	}
 	return n
 }

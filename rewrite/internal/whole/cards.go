@@ -191,7 +191,7 @@ func (j *joiner) output(v jsonspan.Span) bool {
 	if text.Ok() && j.b[text.From] == '[' {
 		text = j.onlyText(text)
 	}
-	if !j.is(text, "completed") && !j.is(text, "interrupted") {
+	if !j.is(text, "completed") && !j.is(text, "Error: interrupted") && !j.is(text, "interrupted") {
 		return false
 	}
 	id := j.memberOf(v, "tool_call_id")
