@@ -100,7 +100,7 @@ func (r *trial) run(t *testing.T, lab *lab) {
 			}
 		default:
 			for _, s := range scenarios {
-				if s.tools {
+				if s.tools || s.asks {
 					r.show(t, b, s)
 				}
 			}
@@ -160,8 +160,8 @@ func (r *trial) check(t *testing.T) {
 		if r.fine(byDefault, anyScenario) {
 			t.Error("it needs no option: it is not strict")
 		}
-		r.checkVariant(t, byDefault, func(s scenario) bool { return !s.tools })
-		r.checkVariant(t, "unnamed", withTools)
+		r.checkVariant(t, byDefault, func(s scenario) bool { return !withOptions(s) })
+		r.checkVariant(t, "unnamed", withOptions)
 		r.checkVariant(t, "off", withTools)
 	}
 	early, later := r.cell(keepaliveChunk, silences[0].title), r.cell(keepaliveChunk, silences[1].title)
