@@ -171,6 +171,11 @@ func (r *trial) check(t *testing.T) {
 	if tools := r.toolsSeen(); (tools == "yes") != r.client.tools {
 		t.Errorf("it sees tool events: %s", tools)
 	}
+	for _, s := range scenarios {
+		if with, without := r.cell("cards", s.title), r.cell(byDefault, s.title); withOptions(s) && with != without {
+			t.Errorf("%s with cards: %s, without: %s", s.title, with, without)
+		}
+	}
 	if reasoning := r.reasoningSeen(); (reasoning == "yes") == r.client.noReasoning {
 		t.Errorf("it sees reasoning: %s", reasoning)
 	}

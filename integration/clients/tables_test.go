@@ -70,11 +70,11 @@ func seenTable(tried []*trial) []string {
 
 // optionsTable is what the forms of tool events and of keepalives do to clients.
 func optionsTable(tried []*trial) []string {
-	lines := head("client", "`progress envelope`", "`unnamed`", "`off`", "`comment`", "an approval with `unnamed`", "with `off`",
+	lines := head("client", "`progress envelope`", "`unnamed`", "`off`", "`comment`", "`cards on`", "an approval with `unnamed`", "with `off`",
 		"a keepalive before the first chunk", "`keepalive_form chunk`", "`keepalive_form comment`")
 	for _, r := range tried {
 		cells := []string{r.client.name}
-		for _, v := range []string{byDefault, "unnamed", "off", "comment"} {
+		for _, v := range []string{byDefault, "unnamed", "off", "comment", "cards"} {
 			var wrong []string
 			for _, s := range scenarios {
 				if c := r.cell(v, s.title); s.tools && c != "ok" && c != "error" && !slices.Contains(wrong, c) {
