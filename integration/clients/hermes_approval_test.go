@@ -61,6 +61,7 @@ func (h *hermesLab) approveInRun(t *testing.T) {
 		w.until(approvalRequest)
 		h.approve(t, id)
 		all := w.rest()
+		record(t, "runs approval", all)
 		if !gone() || !strings.Contains(all, "approval.responded") || !strings.Contains(all, "run.completed") {
 			t.Errorf("the command has run: %v; %s", gone(), all)
 		}

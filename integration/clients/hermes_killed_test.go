@@ -13,6 +13,7 @@ import (
 // An agentStream is one of the streams that are no chats, with a tool that runs.
 type agentStream struct {
 	name string
+	file string                                              // of a recording
 	open func(h *hermesLab, t *testing.T, base string) *wire // nil if there is none
 	ends []string                                            // the events that the sidecar adds
 }
@@ -20,12 +21,14 @@ type agentStream struct {
 var agentStreams = []agentStream{
 	{
 		name: "`/v1/responses`",
+		file: "responses",
 		open: func(h *hermesLab, t *testing.T, base string) *wire {
 			return h.post(t, base+"/v1/responses", `{"model": "hermes-agent", "stream": true, "input": "`+h.question(killedInTool)+`"}`)
 		},
 		ends: []string{"response.failed"},
 	}, {
 		name: "`/v1/runs/{id}/events`",
+		file: "runs",
 		open: func(h *hermesLab, t *testing.T, base string) *wire {
 			id, ok := h.run(t, base, h.question(killedInTool))
 			if !ok {
@@ -36,6 +39,7 @@ var agentStreams = []agentStream{
 		ends: []string{"run.failed"},
 	}, {
 		name: "`/api/sessions/{id}/chat/stream`",
+		file: "session",
 		open: func(h *hermesLab, t *testing.T, base string) *wire {
 			var made struct{ Session struct{ ID string } }
 			if w := h.post(t, base+"/api/sessions", "{}"); !w.json(&made) || made.Session.ID == "" {
@@ -82,6 +86,7 @@ func (h *hermesLab) killStream(t *testing.T, s agentStream) {
 	mended.until("terminal")
 	h.kill()
 	before, after := bare.rest(), mended.rest()
+	record(t, s.file+" killed in a tool", before)
 	for _, end := range s.ends {
 		if hasEvent(before, end) || !hasEvent(after, end) {
 			t.Errorf("%s: in %s\nand in %s", end, before, after)

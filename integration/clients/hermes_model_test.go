@@ -40,10 +40,11 @@ type modelCall struct{ tool, arguments string }
 type modelEnd int
 
 const (
-	endsWell modelEnd = iota
-	refuses           // HTTP 500 instead of an answer
-	breaks            // a reset behind the text
-	holds             // nothing more behind the text
+	endsWell   modelEnd = iota
+	refuses             // HTTP 500 instead of an answer
+	breaks              // a reset behind the text
+	holds               // nothing more behind the text
+	comesWhole          // a refusal to stream: the answer comes whole when Hermes asks for that
 )
 
 // providerKey stands in the errors of the provider. No client may see it.
@@ -68,6 +69,8 @@ func (m *scriptedModel) play(x *upstream.Exchange) {
 	switch {
 	case turn.ends == refuses:
 		upstream.AsJSON("500 Internal Server Error", `{"error": {"message": "the provider is out of order, key `+providerKey+`", "type": "server_error"}}`)(x)
+	case stream && turn.ends == comesWhole:
+		upstream.AsJSON("500 Internal Server Error", `{"error": {"message": "stream is not supported by this model", "type": "server_error"}}`)(x)
 	case stream:
 		m.stream(x, turn)
 	default:
@@ -157,7 +160,7 @@ func (m *scriptedModel) stream(x *upstream.Exchange, turn modelTurn) {
 
 const modelUsage = `,"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}`
 
-// whole is a turn that is not streamed. Only what is in no script is asked for so.
+// whole is a turn that is not streamed. It calls no tools.
 func (turn modelTurn) whole() string {
 	return fmt.Sprintf(`{"id":"c1","object":"chat.completion","created":1795164799,"model":"scripted","choices":[{"index":0,"message":{"role":"assistant","content":%s},"finish_reason":"stop"}]%s}`,
 		hermes.Quoted(strings.Join(turn.says, "")), modelUsage)

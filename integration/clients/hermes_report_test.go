@@ -1,6 +1,8 @@
 package clients
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,17 @@ import (
 
 // hermesDoc says how a new Hermes is met, and has the last report.
 var hermesDoc = harness.Path("docs/hermes.md")
+
+// hermesRecordingsVariable names a directory for what Hermes alone sends.
+const hermesRecordingsVariable = "HERMES_AGENT_RECORDINGS"
+
+// record keeps a stream that Hermes has sent.
+func record(t testing.TB, name, stream string) {
+	t.Helper()
+	if dir := os.Getenv(hermesRecordingsVariable); dir != "" {
+		harness.WriteFile(t, filepath.Join(dir, strings.ReplaceAll(name, " ", "_")+".sse"), []byte(stream))
+	}
+}
 
 // line adds a line to the report: what happens, and what comes of it without the sidecar
 // and with it.

@@ -67,6 +67,13 @@ var hermesScenes = []hermesScene{
 		},
 		text: "At once.\n\nDone.", tools: []string{"read_file", "read_file", "search_files"},
 	}, {
+		name: "the provider does not stream",
+		turns: []modelTurn{
+			{says: []string{"Let me see."}, calls: terminal("echo one")},
+			{says: []string{"That is all."}, ends: comesWhole},
+		},
+		tools: []string{"terminal"}, ends: asHermesSays,
+	}, {
 		name:  "the provider says 500",
 		turns: always(modelTurn{ends: refuses}),
 		ends:  fails,
