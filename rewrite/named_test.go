@@ -109,9 +109,12 @@ func TestMembersThatWouldStandTwiceAreRenamed(t *testing.T) {
 		`{"event": {"type": "x"}}`: `{` + envelopeWritten + `,"event": {"type": "x"}}`,
 		`{"events": "x", "ID": 1}`: `{` + envelopeWritten + `,"events": "x", "ID": 1}`,
 	} {
-		in := named("approval.request", data)
+		in, nameless := named("approval.request", data), unnamed(named("approval.request", want))
+		if strings.Contains(data, `\u`) { // the name may be one of those that are not to be a chunk's
+			nameless = named("approval.request", want)
+		}
 		for form, want := range map[Progress]string{
-			ProgressEnvelope: named("approval.request", want), ProgressUnnamed: unnamed(named("approval.request", want)),
+			ProgressEnvelope: named("approval.request", want), ProgressUnnamed: nameless,
 			ProgressBare: in, ProgressComment: in, ProgressOff: in,
 		} {
 			for _, before := range []string{role() + text("y"), role() + text("y") + g2Start("t", "💻", "l", "1")} {
