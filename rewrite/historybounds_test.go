@@ -64,6 +64,7 @@ func hostile(n int) map[string]string {
 		"calls without an end": fill(`{"messages":[`, `{"role":"assistant",`+cardCalls(1, "x")+`},`, `{}]}`),
 		"outputs":              fill(`{"messages":[{"role":"assistant",`+cardCalls(1, strings.Split(strings.Repeat("x", 200), "")...)+`},`, cardOutputs(1, "x")+`,`, `{}]}`),
 		"a long card":          fill(`{"messages":[{"role":"assistant","content":"a",`+strings.TrimSuffix(cardCalls(1, "x"), `\"}"}}]`), `\\n`, `\"}"}}]},`+cardOutputs(1, "x")+`]}`),
+		"answers in answers":   `{"messages":[` + strings.Repeat(`{"role":"assistant",`+cardCalls(1, "x")+`},`, n/500) + strings.Repeat(cardOutputs(1, "x")+`,`+assistant("")+`,`, n/500) + `{}]}`,
 		"members":              fill(`{`, `"a":1,`, `"b":1}`),
 		"commas":               fill(`{`, `,`, `}`),
 	}

@@ -216,6 +216,19 @@ func TestToolsThatAreNoCards(t *testing.T) {
 	}
 }
 
+// An answer that says nothing leaves no gap in which an output would come to stand behind
+// another's call, so that nothing is left for a second time.
+func TestOutputsBehindAnEmptyAnswer(t *testing.T) {
+	open := `{"role": "assistant", "content": "", ` + cardCalls(1, "ls") + `}`
+	in := request(open, carded(2, "", "x"), assistant(""), cardOutputs(1, "ls"), againOfTests)
+	want := request(open, assistant(""), cardOutputs(1, "ls"), againOfTests)
+	got, healed := heal(t, in)
+	same(t, got, want, "bodies")
+	if healed.Cards != 1 {
+		t.Errorf("%+v", healed)
+	}
+}
+
 // More calls than Hermes starts for one text are none of its cards.
 func TestManyCallsAreNoCards(t *testing.T) {
 	for n, want := range map[int]int{maxCalls: maxCalls, maxCalls + 1: 0} {

@@ -79,7 +79,7 @@ func (j *joiner) messages(v jsonspan.Span) {
 				j.join(&before)
 			}
 			j.answer, j.end = append(j.answer, m), r.Pos
-		case answers && !m.calls.value.Ok():
+		case answers && !m.calls.value.Ok() && !j.isOutput(r):
 			j.answer, j.end = append(j.answer, m), at.To
 			j.join(&before)
 		default:
@@ -152,12 +152,18 @@ func (j *joiner) answered(m *cardMessage, r *jsonspan.Reader) bool {
 			return false
 		}
 	}
-	if next := ahead; next.Element() && j.is(j.memberOf(next.Skip(), "role"), "tool") {
+	if j.isOutput(ahead) {
 		return false
 	}
 	*r = ahead
 	j.cards += n
 	return n > 0
+}
+
+// isOutput reports whether the next message at r is a tool's. That is none of a card, and
+// no message before it may go: it would then answer another's call.
+func (j *joiner) isOutput(r jsonspan.Reader) bool {
+	return r.Element() && j.is(j.memberOf(r.Skip(), "role"), "tool")
 }
 
 // call returns the id of the tool call at v, and whether that is a card: its arguments are
