@@ -61,6 +61,10 @@ func TestCardsLeaveHistories(t *testing.T) {
 			[]string{carded(1, `a\n`, "ls"), assistant(`\nb`)},
 			[]string{assistant(`a\n` + "\n\n" + `\nb`)},
 		},
+		"white space at the ends": {
+			[]string{askOfTests, carded(1, "", "ls"), carded(2, "\n\nReading it now. ", "a"), carded(3, " \n", "a"), againOfTests, carded(4, "\t\u00a0 a", "b"), carded(5, "\n", "c"), assistant("b"), againOfTests},
+			[]string{askOfTests, assistant("Reading it now."), againOfTests, assistant("a\nb"), againOfTests},
+		},
 		"no text before": {
 			[]string{askOfTests, carded(1, "", "ls"), assistant("Done."), againOfTests},
 			[]string{askOfTests, assistant("Done."), againOfTests},
