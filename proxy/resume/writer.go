@@ -1,0 +1,237 @@
+package resume
+
+import (
+	"bufio"
+	"errors"
+	"maps"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// writer is what next writes to. What it is for, is decided at the final status. It is
+// used by next alone, which writes from one goroutine at a time.
+type writer struct {
+	run    *run
+	kind   kind
+	client http.ResponseWriter // of an answer that passes
+	header http.Header         // next's own
+	before http.Header         // what was in it at the beginning
+	number *numberer
+	begun  bool   // the log has
+	early  bool   // its header left before any byte
+	err    error  // of the log
+	out    []byte // room
+	ends   []int  // room
+}
+
+// maxRoom is the size in bytes up to which room is kept for the next piece.
+const maxRoom = 8 << 10
+
+// Why next cannot write.
+var (
+	errLeft     = errors.New("the client has left, and the answer is no event stream")
+	errNoHijack = errors.New("the connection of an answer that has begun cannot be taken over")
+)
+
+func newWriter(x *run, w http.ResponseWriter) *writer {
+	return &writer{run: x, header: w.Header().Clone(), before: w.Header().Clone(), number: newNumberer(x.entry.ID)}
+}
+
+// Header implements http.ResponseWriter.
+func (w *writer) Header() http.Header { return w.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (w *writer) WriteHeader(status int) {
+	switch {
+	case w.kind != kindUnknown:
+	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols:
+		w.run.inform(status, w.header)
+	default:
+		w.decide(status)
+	}
+}
+
+// decide decides what the answer is.
+func (w *writer) decide(status int) {
+	stream := status == http.StatusOK && mediaType(w.header) == "text/event-stream" && !isEncoded(w.header)
+	w.kind, w.client = w.run.decide(stream)
+	switch w.kind {
+	case kindPasses:
+		copyHeader(w.client.Header(), w.header)
+		w.client.WriteHeader(status)
+		w.run.log.Drop()
+	case kindNobody:
+		w.run.log.Drop()
+		w.run.cancel(errLeft)
+	}
+}
+
+// begin begins the log, if it has not begun.
+func (w *writer) begin() {
+	if w.begun || w.err != nil {
+		return
+	}
+	w.begun = true
+	h := headerOf(w.header, w.before)
+	for _, name := range []string{
+		"Content-Length", "Etag", "Last-Modified", "Accept-Ranges", "Digest", "Content-Digest", "Repr-Digest", "Content-Md5", "Trailer",
+	} {
+		delete(h, name)
+	}
+	h[StreamHeader] = []string{w.run.entry.ID}
+	w.err = w.run.log.Begin(h)
+}
+
+// Write implements http.ResponseWriter.
+func (w *writer) Write(p []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	switch {
+	case w.kind == kindPasses:
+		return w.client.Write(p)
+	case w.kind == kindNobody:
+		return 0, errLeft
+	}
+	w.begin()
+	if w.err == nil {
+		w.append(p)
+	}
+	if w.err != nil {
+		return 0, w.err
+	}
+	return len(p), nil
+}
+
+// append appends p to the log.
+func (w *writer) append(p []byte) {
+	w.out, w.ends = w.number.add(w.out[:0], w.ends[:0], p)
+	w.err = w.run.log.Append(w.out, w.ends)
+	if cap(w.out) > maxRoom {
+		w.out = nil
+	}
+	if cap(w.ends) > maxRoom {
+		w.ends = nil
+	}
+}
+
+// FlushError implements the flushing of http.ResponseController. A log is flushed with
+// all that is appended to it.
+func (w *writer) FlushError() error {
+	w.WriteHeader(http.StatusOK)
+	switch {
+	case w.kind == kindPasses:
+		return http.NewResponseController(w.client).Flush()
+	case w.kind == kindStream && !w.begun:
+		w.early = true
+		w.begin()
+	}
+	return nil
+}
+
+// end ends the answer after next has returned.
+func (w *writer) end(why Reason, r *http.Request) {
+	x := w.run
+	switch w.kind {
+	case kindUnknown:
+		x.mu.Lock()
+		if x.client != nil {
+			copyHeader(x.client.Header(), w.header) // for whoever answers
+		}
+		x.mu.Unlock()
+		x.log.Drop()
+	case kindPasses:
+		copyTrailers(w.client.Header(), w.header)
+	case kindStream:
+		w.begin()
+		whole := x.err == nil && x.panicked == nil
+		if why != ReasonNone {
+			whole = w.finish(why, r)
+		}
+		x.log.End(whole && w.err == nil)
+	}
+}
+
+// finish appends an error finish, and reports whether the log is whole with it.
+func (w *writer) finish(why Reason, r *http.Request) bool {
+	if !w.number.between() || w.err != nil {
+		return false
+	}
+	p, ok := finish(w.run.log, r, why, w.run.p.o.Clock.Now())
+	if len(p) > 0 {
+		w.append(p)
+	}
+	return ok
+}
+
+// Hijack implements http.Hijacker.
+func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if w.kind == kindUnknown {
+		w.kind, w.client = w.run.decide(false)
+		w.run.log.Drop()
+	}
+	if w.kind != kindPasses {
+		return nil, nil, errNoHijack
+	}
+	copyHeader(w.client.Header(), w.header)
+	return http.NewResponseController(w.client).Hijack()
+}
+
+// SetReadDeadline implements the deadline of http.ResponseController. The request has
+// been read.
+func (w *writer) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline implements the deadline of http.ResponseController. A log is written
+// at once.
+func (w *writer) SetWriteDeadline(t time.Time) error {
+	if w.kind == kindPasses {
+		return http.NewResponseController(w.client).SetWriteDeadline(t)
+	}
+	return nil
+}
+
+// EnableFullDuplex implements the same of http.ResponseController. The request has been
+// read.
+func (w *writer) EnableFullDuplex() error { return nil }
+
+// inform sends an informational answer to the first client, if that is there.
+func (x *run) inform(status int, header http.Header) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.client == nil {
+		return
+	}
+	h := x.client.Header()
+	before := maps.Clone(h)
+	copyHeader(h, header)
+	x.client.WriteHeader(status)
+	clear(h)
+	maps.Copy(h, before)
+}
+
+// copyHeader replaces all fields of the header to by copies of those of from.
+func copyHeader(to, from http.Header) {
+	clear(to)
+	for name, values := range from {
+		if values != nil { // a nil one keeps net/http from setting the field
+			values = append([]string(nil), values...)
+		}
+		to[name] = values
+	}
+}
+
+// copyTrailers copies the trailers of an answer to the header to: what that has
+// announced, and what bears net/http's prefix for the others.
+func copyTrailers(to, from http.Header) {
+	announced := map[string]bool{}
+	for _, line := range to["Trailer"] {
+		for name := range strings.SplitSeq(line, ",") {
+			announced[http.CanonicalHeaderKey(strings.TrimSpace(name))] = true
+		}
+	}
+	for name, values := range from {
+		if announced[name] || strings.HasPrefix(name, http.TrailerPrefix) {
+			to[name] = values
+		}
+	}
+}
