@@ -1,33 +1,44 @@
 package resume
 
 import (
-	"net/http"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// finish returns the error finish that the log still needs after its run was cancelled
-// (contract section 3), in streams of Hermes' that have one. It returns false if
-// there is none: then the stream breaks off.
-func finish(l Log, r *http.Request, why Reason, now time.Time) ([]byte, bool) {
+// Abandon ends a log whose run was cancelled, or is no more, at the time now. If the
+// stream is one of Hermes', it gets the error finish that it still needs (contract section
+// 3), and is whole with that. Any other stream has broken off, unless it was complete.
+func Abandon(l Log, why Reason, now time.Time) error {
+	e := l.Entry()
 	cause := rewrite.CauseAborted
 	if why == ReasonShutdown {
 		cause = rewrite.CauseShutdown
 	}
 	s := rewrite.New(new(rewrite.Options), rewrite.Params{
-		Active:    rewrite.IsChatPath(r.URL.Path),
-		Responses: rewrite.IsResponsesPath(r.URL.Path),
-		RunID:     rewrite.RunOfPath(r.URL.Path),
-		SessionID: rewrite.SessionOfPath(r.URL.Path),
-		Progress:  rewrite.ProgressOf(r.Header.Get(proxy.ProgressHeader)),
-		ID:        func() string { return "chatcmpl-" + newID() },
+		Active:    rewrite.IsChatPath(e.Path),
+		Responses: rewrite.IsResponsesPath(e.Path),
+		RunID:     rewrite.RunOfPath(e.Path),
+		SessionID: rewrite.SessionOfPath(e.Path),
+		Progress:  rewrite.ProgressOf(e.Progress),
+		ID:        func() string { return "chatcmpl-" + e.ID },
 		Created:   now.Unix(),
 	})
-	var room []byte
-	if err := l.Each(func(p []byte) { room = s.Feed(room[:0], p, now) }); err != nil || !s.Guarded() {
-		return nil, false
+	number := newNumberer(e.ID)
+	var fed, scratch []byte
+	err := l.Each(func(p []byte) {
+		fed = s.Feed(fed[:0], p, now)
+		scratch, _ = number.add(scratch[:0], nil, p) // to see where it stands
+	})
+	if err != nil || !s.Guarded() || !number.between() {
+		l.End(false)
+		return err
 	}
-	return s.Finish(nil, cause), true
+	number.n = l.Events()
+	out, ends := number.add(nil, nil, s.Finish(nil, cause))
+	if len(out) > 0 {
+		err = l.Append(out, ends)
+	}
+	l.End(err == nil)
+	return err
 }

@@ -162,6 +162,13 @@ func (l *memoryLog) Readers() int {
 	return len(l.readers)
 }
 
+// Events implements Log.
+func (l *memoryLog) Events() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.segments.events
+}
+
 // Each implements Log.
 func (l *memoryLog) Each(f func(p []byte)) error {
 	l.mu.Lock()

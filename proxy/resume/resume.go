@@ -96,7 +96,10 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 	if !ok {
 		return next(w, r)
 	}
-	e := Entry{ID: newID(), Keep: p.o.Keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory}
+	e := Entry{
+		ID: newID(), Path: r.URL.Path, Progress: r.Header.Get(proxy.ProgressHeader),
+		Keep: p.o.Keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory,
+	}
 	e.Owner = owner(p.o.Store.Secret(), r, r.URL.Path)
 	if a.key != "" {
 		e.Key = keyOf(p.o.Store.Secret(), e.Owner, r.URL.RawQuery, a.key)

@@ -112,8 +112,8 @@ func (x *run) end(w *writer, r *http.Request, stack []byte) {
 	if alone {
 		e.Detached = x.p.o.Clock.Since(since)
 	}
-	w.end(e.Reason, r)
-	e.Events = w.number.n
+	w.end(e.Reason)
+	e.Events = x.log.Events()
 	x.cancel(nil)
 	x.p.o.Runs.remove(x)
 	if e.Reason != ReasonNone {

@@ -39,6 +39,9 @@ type Entry struct {
 	Key Digest
 	// Body is a hash of the body of a request that has a key.
 	Body Digest
+	// Path is the path of the request, and Progress the value of its ProgressHeader:
+	// Abandon needs them.
+	Path, Progress string
 	// Keep is how long the log is kept after its end.
 	Keep time.Duration
 	// MaxStream is the size in bytes from which on its oldest events go.
@@ -75,6 +78,8 @@ type Log interface {
 	Drop()
 	// Readers returns how many readers there are, wherever they are.
 	Readers() int
+	// Events returns how many events have ended, those that have gone included.
+	Events() uint64
 	// Each calls f with what is left of the log, piece by piece. f must not keep them.
 	Each(f func(p []byte)) error
 

@@ -130,7 +130,7 @@ func (w *writer) FlushError() error {
 }
 
 // end ends the answer after next has returned.
-func (w *writer) end(why Reason, r *http.Request) {
+func (w *writer) end(why Reason) {
 	x := w.run
 	switch w.kind {
 	case kindUnknown:
@@ -144,24 +144,12 @@ func (w *writer) end(why Reason, r *http.Request) {
 		copyTrailers(w.client.Header(), w.header)
 	case kindStream:
 		w.begin()
-		whole := x.err == nil && x.panicked == nil
-		if why != ReasonNone {
-			whole = w.finish(why, r)
+		if why == ReasonNone || w.err != nil {
+			x.log.End(x.err == nil && x.panicked == nil && w.err == nil)
+		} else if err := Abandon(x.log, why, x.p.o.Clock.Now()); err != nil {
+			w.err = err
 		}
-		x.log.End(whole && w.err == nil)
 	}
-}
-
-// finish appends an error finish, and reports whether the log is whole with it.
-func (w *writer) finish(why Reason, r *http.Request) bool {
-	if !w.number.between() || w.err != nil {
-		return false
-	}
-	p, ok := finish(w.run.log, r, why, w.run.p.o.Clock.Now())
-	if len(p) > 0 {
-		w.append(p)
-	}
-	return ok
 }
 
 // Hijack implements http.Hijacker.
