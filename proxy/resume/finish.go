@@ -8,7 +8,7 @@ import (
 
 // Abandon ends a log whose run was cancelled, or is no more, at the time now. If the
 // stream is one of Hermes', it gets the error finish that it still needs (contract section
-// 3), and is whole with that. Any other stream has broken off, unless it was complete.
+// 3), and is whole with that. Any other stream has broken off.
 func Abandon(l Log, why Reason, now time.Time) error {
 	e := l.Entry()
 	cause := rewrite.CauseAborted

@@ -107,19 +107,18 @@ type asked struct {
 // cannot be told.
 func (p *Resume) asks(r *http.Request) (a asked, ok, bad bool) {
 	a.detach = p.o.Detach
-	keys, detach := r.Header[KeyHeader], r.Header[DetachHeader]
-	if len(keys) == 0 && len(detach) == 0 {
-		return a, p.o.Always && isJSON(r.Header), false
+	if keys := r.Header[KeyHeader]; len(keys) > 0 {
+		a.key = strings.Join(keys, ",")
 	}
-	a.key = strings.Join(keys, ",")
-	if len(detach) > 0 {
+	if detach := r.Header[DetachHeader]; len(detach) > 0 {
 		d, err := time.ParseDuration(detach[0])
 		if err != nil || d < 0 {
 			return a, false, true
 		}
 		a.detach = min(d, p.o.Detach)
+		return a, a.key != "" || a.detach > 0, false
 	}
-	return a, a.key != "" || a.detach > 0, false
+	return a, a.key != "" || p.o.Always && isJSON(r.Header), false
 }
 
 // isJSON reports whether the body behind h is JSON.

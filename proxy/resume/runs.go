@@ -16,6 +16,7 @@ type Runs struct {
 	mu       sync.Mutex
 	open     map[*run]proxy.Timer // the timer of its drain, nil before Shutdown
 	draining time.Duration        // how long they may go on; 0 before Shutdown
+	began    time.Time            // the drain, as soon as the clock of a run tells the time
 	idle     chan struct{}        // closed when there are none; nil if nobody waits
 	detached int                  // how many have no reader
 
@@ -74,7 +75,12 @@ func (s *Runs) Shutdown(d time.Duration) {
 
 // schedule sets the timer of the drain. s.mu is held.
 func (s *Runs) schedule(r *run) {
-	s.open[r] = r.p.o.Clock.AfterFunc(s.draining, func() { r.Cancel(ReasonShutdown) })
+	clock := r.p.o.Clock
+	if s.began.IsZero() {
+		s.began = clock.Now()
+	}
+	left := max(s.draining-clock.Since(s.began), 0)
+	s.open[r] = clock.AfterFunc(left, func() { r.Cancel(ReasonShutdown) })
 }
 
 // Wait waits until no run is open, or ctx is done.
