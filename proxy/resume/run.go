@@ -152,13 +152,14 @@ func (x *run) attend(w http.ResponseWriter, r, up *http.Request, reader Reader, 
 	if x.p.o.Returned != nil {
 		x.p.o.Returned(r, up)
 	}
-	if streams && x.reason != ReasonNone {
-		return cutOff(err) // what next did was our wish
-	}
-	if x.panicked != nil {
+	switch {
+	case streams && x.reason != ReasonNone: // what next did was our wish
+	case x.panicked != nil:
 		panic(x.panicked)
+	case x.err != nil:
+		return x.err
 	}
-	return x.err
+	return cutOff(err)
 }
 
 // left records that the first client reads no longer. It returns false if that has to
