@@ -253,6 +253,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		times:   func() (grace, delay time.Duration) { return stopTimes(ctx) },
 		logger:  logger,
 	}
+	drainTimeouts.Store(h, o.DrainTimeout)
 	d.warnTooShort(configuredTimes(ctx))
 	return h.emitter.On("stopping", d)
 }
@@ -281,6 +282,7 @@ func (h *Handler) Cleanup() error {
 	if !h.joined.CompareAndSwap(true, false) {
 		return nil
 	}
+	drainTimeouts.Delete(h)
 	h.shared.handlers.Add(-1)
 	h.shared.emitters.Remove(h.emitter)
 	last := leave()

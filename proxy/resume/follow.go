@@ -73,7 +73,6 @@ func (p *Resume) follow(w http.ResponseWriter, r *http.Request, reader Reader, h
 // nil for that, a *GoneError, ErrBroken or the error of a client that has left.
 func (p *Resume) send(w http.ResponseWriter, r *http.Request, reader Reader) (n int64, err error) {
 	c := &p.o.Runs.count
-	c.attached.Add(1)
 	c.readers.Add(1)
 	defer c.readers.Add(-1)
 	control := http.NewResponseController(w)
@@ -146,11 +145,11 @@ func setHeader(h, set http.Header) {
 	}
 }
 
+// replay counts a client that is given a log.
 func (c *counters) replay(f following) {
-	if f.replayed {
-		c.replayed.Add(1)
-	}
 	if f.continued {
 		c.continued.Add(1)
+	} else {
+		c.replayed.Add(1)
 	}
 }

@@ -60,7 +60,7 @@ func (x *run) start(w http.ResponseWriter, r *http.Request, body []byte, l Log, 
 		r.Body = bodyOf(body)
 		return next(w, r)
 	}
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
+	ctx, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(r.Context()), runKey{}, x))
 	x.mu.Lock() // others may read the log already
 	x.log, x.cancel, x.client, x.wants = l, cancel, w, asksForStream(r, body)
 	x.mu.Unlock()
@@ -73,6 +73,19 @@ func (x *run) start(w http.ResponseWriter, r *http.Request, body []byte, l Log, 
 	x.p.o.Runs.add(x)
 	go x.serve(out, up, next)
 	return x.attend(w, r, up, reader, out)
+}
+
+// runKey is the key of a run in the context of its request.
+type runKey struct{}
+
+// Readers returns how many clients read the answer to a request with the context, in the
+// handlers behind this one. It returns false if that may not be resumed.
+func Readers(ctx context.Context) (n int, ok bool) {
+	x, ok := ctx.Value(runKey{}).(*run)
+	if ok {
+		n = x.log.Readers()
+	}
+	return n, ok
 }
 
 // serve calls next and ends the log.
@@ -117,7 +130,7 @@ func (x *run) end(w *writer, r *http.Request, stack []byte) {
 	x.cancel(nil)
 	x.p.o.Runs.remove(x)
 	if e.Reason != ReasonNone {
-		x.p.o.Runs.count.ended[e.Reason].Add(1)
+		x.p.o.Runs.count.cancelled[e.Reason].Add(1)
 	}
 	x.p.o.Observer.Ended(r, e)
 }
@@ -128,6 +141,7 @@ func (x *run) attend(w http.ResponseWriter, r, up *http.Request, reader Reader, 
 	var n int64
 	streams := err == nil
 	if streams {
+		x.p.o.Runs.count.begun.Add(1)
 		setHeader(w.Header(), header)
 		w.WriteHeader(http.StatusOK)
 		if out.early {

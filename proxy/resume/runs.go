@@ -25,8 +25,8 @@ type Runs struct {
 
 // counters count since the process began.
 type counters struct {
-	attached, readers, replayed, continued, detached atomic.Int64
-	ended                                            [reasons]atomic.Int64
+	readers, begun, replayed, continued, detached atomic.Int64
+	cancelled                                     [reasons]atomic.Int64
 }
 
 // Stats are the numbers of the process.
@@ -35,11 +35,14 @@ type Stats struct {
 	Readers int64
 	// Detached is how many runs go on without a client now.
 	Detached int64
-	// The others count since the process began: clients that were given a log, those of
-	// them that sent a request again, those that continued behind an event, runs that
-	// were left by their last client, and runs that were cancelled, by the reason.
-	TotalReaders, TotalReplayed, TotalContinued, TotalDetached int64
-	TotalCancelled                                             map[Reason]int64
+	// The others count since the process began. TotalBegun, TotalReplayed and
+	// TotalContinued are the clients that were given a stream: the first one, those that
+	// sent the same request, and those that named an event.
+	TotalBegun, TotalReplayed, TotalContinued int64
+	// TotalDetached is how many times the last client of a run left and it went on.
+	TotalDetached int64
+	// TotalCancelled is how many runs were cancelled, by the reason.
+	TotalCancelled map[Reason]int64
 }
 
 // Stats returns the numbers.
@@ -50,11 +53,11 @@ func (s *Runs) Stats() Stats {
 	c := &s.count
 	st := Stats{
 		Readers: c.readers.Load(), Detached: int64(detached),
-		TotalReaders: c.attached.Load(), TotalReplayed: c.replayed.Load(), TotalContinued: c.continued.Load(),
+		TotalBegun: c.begun.Load(), TotalReplayed: c.replayed.Load(), TotalContinued: c.continued.Load(),
 		TotalDetached: c.detached.Load(), TotalCancelled: make(map[Reason]int64),
 	}
 	for r := ReasonLeft; r < reasons; r++ {
-		st.TotalCancelled[r] = c.ended[r].Load()
+		st.TotalCancelled[r] = c.cancelled[r].Load()
 	}
 	return st
 }

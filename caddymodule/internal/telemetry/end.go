@@ -56,6 +56,9 @@ func setPlaceholders(r *http.Request, facts []fact) {
 
 // addToAccessLog adds fields to the line of the access log.
 func addToAccessLog(r *http.Request, fields ...zap.Field) {
+	if collected(r.Context(), fields) {
+		return
+	}
 	extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields)
 	if !ok {
 		return
