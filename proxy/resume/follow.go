@@ -64,19 +64,25 @@ func (p *Resume) follow(w http.ResponseWriter, r *http.Request, reader Reader, h
 	if err := http.NewResponseController(w).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return nil // it has left
 	}
-	n, err := p.send(w, r, reader)
+	n, err := p.send(w, r, reader, nil)
 	p.o.Observer.Answered(r, Answered{Replayed: f.replayed, Continued: f.continued, Bytes: n, Err: err})
 	return cutOff(err)
 }
 
 // send sends what comes from the reader, each piece as it comes, until its end. It returns
-// nil for that, a *GoneError, ErrBroken or the error of a client that has left.
-func (p *Resume) send(w http.ResponseWriter, r *http.Request, reader Reader) (n int64, err error) {
+// nil for that, a *GoneError, ErrBroken or the error of a client that has left. The run may
+// send some of it itself, if d is not nil.
+func (p *Resume) send(w http.ResponseWriter, r *http.Request, reader Reader, d *direct) (n int64, err error) {
 	c := &p.o.Runs.count
 	c.readers.Add(1)
 	defer c.readers.Add(-1)
 	control := http.NewResponseController(w)
 	for {
+		if d != nil {
+			if err := d.serve(w, r, reader); err != nil {
+				return n, err
+			}
+		}
 		b, err := reader.Next()
 		switch {
 		case errors.Is(err, io.EOF):

@@ -307,6 +307,22 @@ func (r *memoryReader) Next() ([]byte, error) {
 	return b, nil
 }
 
+// CaughtUp implements Reader.
+func (r *memoryReader) CaughtUp() bool {
+	l := r.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state == logBegun && r.at == l.segments.end
+}
+
+// SkipToEnd implements Reader.
+func (r *memoryReader) SkipToEnd() {
+	l := r.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.at = l.segments.end
+}
+
 // AtEnd implements Reader.
 func (r *memoryReader) AtEnd() bool {
 	l := r.log

@@ -45,6 +45,9 @@ type Options struct {
 	// when the next handler has returned: of the run's request it may take over to the
 	// client's what it likes. Nil means nothing.
 	Returned func(client, run *http.Request)
+	// Interrupt ends a write to w, the writer of r, that another goroutine waits for. Nil
+	// means to set a deadline that has passed.
+	Interrupt func(w http.ResponseWriter, r *http.Request)
 	// Clock is the clock to go by. Nil means the system's.
 	Clock proxy.Clock
 }

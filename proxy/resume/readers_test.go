@@ -104,6 +104,46 @@ func TestSlowReaderHoldsNobodyUp(t *testing.T) {
 	l.wantAsked(1)
 }
 
+// TestStuckClientIsCutOffForOthers has a client that is alone, and does not read: upstream
+// waits for it, as it would without a log. Somebody else comes, and nobody waits any more.
+func TestStuckClientIsCutOffForOthers(t *testing.T) {
+	const size, n = 256 << 10, 200 // more than a connection holds
+	all := make([]string, n)
+	for i := range all {
+		all[i] = "data: " + strings.Repeat("x", size) + "\n\n"
+	}
+	l := newLab(t, func(o *resume.Options) { o.MaxStream, o.MaxMemory = 100<<20, 100<<20 }, streams(all, always()))
+	conn, err := net.Dial("tcp", l.srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\n%s: k\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		otherPath, l.srv.Listener.Addr(), key, len(asking), asking)
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := int64(-1)
+	until(t, "upstream waits", func() bool {
+		was := before
+		before, _ = l.store.Used()
+		time.Sleep(20 * time.Millisecond)
+		return was == before
+	})
+	if before > n*size/2 {
+		t.Errorf("upstream does not wait: %d bytes have come", before)
+	}
+	second := l.send(post(key, "k")).want(http.StatusOK)
+	if got := second.rest(); got != numbered(second.id(), 1, all...) {
+		t.Errorf("the second got %d bytes", len(got))
+	}
+	if b, err := io.ReadAll(res.Body); err == nil {
+		t.Errorf("the first got %d bytes and a clean end", len(b))
+	}
+	l.wantAsked(1)
+}
+
 // TestNothingIsLeftBehind compares goroutines, logs and timers with those before.
 func TestNothingIsLeftBehind(t *testing.T) {
 	clock := newClock()

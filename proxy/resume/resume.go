@@ -35,6 +35,9 @@ func New(o Options) *Resume {
 	if o.MaxMemory == 0 {
 		o.MaxMemory = DefaultMaxMemory
 	}
+	if o.Interrupt == nil {
+		o.Interrupt = interrupt
+	}
 	if o.Observer == nil {
 		o.Observer = nobody{}
 	}

@@ -22,6 +22,7 @@ type run struct {
 	detach time.Duration
 	wants  bool // the request says that it wants an event stream
 	log    Log
+	direct direct
 	cancel context.CancelCauseFunc
 
 	done     chan struct{} // closed behind what follows
@@ -49,7 +50,9 @@ const (
 )
 
 func newRun(p *Resume, e Entry, detach time.Duration) *run {
-	return &run{p: p, entry: e, detach: detach, done: make(chan struct{})}
+	x := &run{p: p, entry: e, detach: detach, done: make(chan struct{})}
+	x.direct.run = x
+	return x
 }
 
 // start calls next for r, whose client is the first, and answers it.
@@ -147,7 +150,8 @@ func (x *run) attend(w http.ResponseWriter, r, up *http.Request, reader Reader, 
 		if out.early {
 			_ = http.NewResponseController(w).Flush() // an error comes again
 		}
-		n, err = x.p.send(w, r, reader)
+		n, err = x.p.send(w, r, reader, &x.direct)
+		n += x.direct.n
 	}
 	reader.Close()
 	left := x.left()
@@ -211,7 +215,11 @@ func (x *run) ReadersChanged() {
 	if x.over || x.reason != ReasonNone || x.kind == kindPasses || x.log == nil {
 		return
 	}
-	alone := x.log.Readers() == 0
+	readers := x.log.Readers()
+	if readers > 1 {
+		x.direct.end()
+	}
+	alone := readers == 0
 	switch {
 	case alone == x.alone:
 	case !alone:

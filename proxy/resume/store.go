@@ -103,6 +103,11 @@ type Reader interface {
 	// ErrBroken behind that of another, and a *GoneError if it has gone. The caller must
 	// not change what it is given, which is valid until the next call.
 	Next() ([]byte, error)
+	// CaughtUp reports whether the reader has all that has come of a log that goes on. If
+	// that cannot be told, it has not.
+	CaughtUp() bool
+	// SkipToEnd goes behind all that has come: the caller has got it elsewhere.
+	SkipToEnd()
 	// AtEnd reports whether the log is whole and has nothing behind where the reader is.
 	AtEnd() bool
 	// Close says that the reader is one no longer.

@@ -106,7 +106,7 @@ func (w *writer) Write(p []byte) (int, error) {
 // append appends p to the log.
 func (w *writer) append(p []byte) {
 	w.out, w.ends = w.number.add(w.out[:0], w.ends[:0], p)
-	w.err = w.run.log.Append(w.out, w.ends)
+	w.err = w.run.direct.write(w.out, w.ends)
 	if cap(w.out) > maxRoom {
 		w.out = nil
 	}
@@ -144,6 +144,8 @@ func (w *writer) end(why Reason) {
 		copyTrailers(w.client.Header(), w.header)
 	case kindStream:
 		w.begin()
+		x.direct.off(true)
+		x.direct.end()
 		if why == ReasonNone || w.err != nil {
 			x.log.End(x.err == nil && x.panicked == nil && w.err == nil)
 		} else if err := Abandon(x.log, why, x.p.o.Clock.Now()); err != nil {
