@@ -28,21 +28,22 @@ const (
 
 // memoryLog is a log of a Memory.
 type memoryLog struct {
+	// What each Append needs comes first, and lies together.
+	mu       sync.Mutex
+	state    logState
+	gone     bool // the store has taken it for others
+	segments segments
+	readers  []*memoryReader
+	header   http.Header
+	timer    proxy.Timer // that removes it; nil before its end
+
 	store *Memory
-	entry Entry
 	run   Run
 	size  atomic.Int64 // in bytes, as the store counts it; it changes under the store's lock
+	entry Entry
 
 	list    *list.List // of the store, under its lock
 	element *list.Element
-
-	mu       sync.Mutex
-	state    logState
-	header   http.Header
-	segments segments
-	gone     bool // the store has taken it for others
-	readers  []*memoryReader
-	timer    proxy.Timer // that removes it; nil before its end
 }
 
 func newMemoryLog(m *Memory, e Entry, run Run) *memoryLog {
@@ -79,8 +80,11 @@ func (l *memoryLog) Append(p []byte, ends []int) error {
 	l.mu.Lock()
 	before := l.segments.taken
 	l.segments.append(p, ends)
-	l.segments.keep(l.entry.MaxStream)
 	grown := l.segments.taken - before
+	if grown != 0 {
+		l.segments.keep(l.entry.MaxStream)
+		grown = l.segments.taken - before
+	}
 	l.wake()
 	l.mu.Unlock()
 	if grown != 0 {

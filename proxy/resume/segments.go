@@ -19,6 +19,7 @@ const (
 // segments are the bytes of a log, and where its events end. The zero value is empty.
 // Bytes that have come do not change and do not move, so that readers can be given parts.
 type segments struct {
+	tail   *segment // the last of all, nil for none
 	all    []*segment
 	end    int64  // how many bytes have come, ever
 	events uint64 // how many events have ended, ever
@@ -51,7 +52,7 @@ func (s *segments) begin() int64 {
 // append appends p, with the indexes behind the events in it. An event that fits into a
 // segment is in one.
 func (s *segments) append(p []byte, ends []int) {
-	if g := s.last(); g != nil && cap(g.b)-len(g.b) >= len(p) { // as almost always
+	if g := s.tail; g != nil && cap(g.b)-len(g.b) >= len(p) { // as almost always
 		s.put(g, p, ends...)
 		return
 	}
@@ -65,13 +66,13 @@ func (s *segments) append(p []byte, ends []int) {
 
 // appendEvent appends b, which ends an event.
 func (s *segments) appendEvent(b []byte) {
-	g := s.last()
+	g := s.tail
 	if g == nil || cap(g.b)-len(g.b) < len(b) && len(b) <= maxSegment {
 		g = s.grow(len(b))
 	}
 	n := len(b) - 1
 	s.appendPart(b[:n])
-	g = s.last()
+	g = s.tail
 	if len(g.b) == cap(g.b) {
 		g = s.grow(1)
 	}
@@ -81,7 +82,7 @@ func (s *segments) appendEvent(b []byte) {
 // appendPart appends b, in which no event ends.
 func (s *segments) appendPart(b []byte) {
 	for len(b) > 0 {
-		g := s.last()
+		g := s.tail
 		if g == nil || len(g.b) == cap(g.b) {
 			g = s.grow(len(b))
 		}
@@ -111,17 +112,9 @@ func (s *segments) grow(n int) *segment {
 		from: s.end, before: s.events, torn: s.torn,
 		b: make([]byte, 0, max(have, min(n, maxSegment), minSegment)),
 	}
-	s.all = append(s.all, g)
+	s.all, s.tail = append(s.all, g), g
 	s.taken += g.size()
 	return g
-}
-
-// last returns the last segment, nil for none.
-func (s *segments) last() *segment {
-	if len(s.all) == 0 {
-		return nil
-	}
-	return s.all[len(s.all)-1]
 }
 
 // keep drops the oldest segments, but for the last one, until those that stay take at
@@ -135,7 +128,7 @@ func (s *segments) keep(most int64) {
 }
 
 // clear drops all.
-func (s *segments) clear() { s.all, s.taken = nil, 0 }
+func (s *segments) clear() { s.all, s.tail, s.taken = nil, nil, 0 }
 
 // first returns the number of the first event that is there, or will be.
 func (s *segments) first() uint64 {

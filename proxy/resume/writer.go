@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -18,16 +19,23 @@ type writer struct {
 	client http.ResponseWriter // of an answer that passes
 	header http.Header         // next's own
 	before http.Header         // what was in it at the beginning
-	number *numberer
-	begun  bool   // the log has
-	early  bool   // its header left before any byte
-	err    error  // of the log
-	out    []byte // room
-	ends   []int  // room
+	number numberer
+	begun  bool  // the log has
+	early  bool  // its header left before any byte
+	err    error // of the log
 }
 
-// maxRoom is the size in bytes up to which room is kept for the next piece.
-const maxRoom = 8 << 10
+// room is what a piece is numbered in. Runs share a few, so that what one has just used
+// is still in the cache for the next.
+type room struct {
+	out  []byte
+	ends []int
+}
+
+var rooms = sync.Pool{New: func() any { return new(room) }}
+
+// maxRoom is the size in bytes up to which room is used again.
+const maxRoom = 64 << 10
 
 // Why next cannot write.
 var (
@@ -36,7 +44,7 @@ var (
 )
 
 func newWriter(x *run, w http.ResponseWriter) *writer {
-	return &writer{run: x, header: w.Header().Clone(), before: w.Header().Clone(), number: newNumberer(x.entry.ID)}
+	return &writer{run: x, header: w.Header().Clone(), before: w.Header().Clone(), number: *newNumberer(x.entry.ID)}
 }
 
 // Header implements http.ResponseWriter.
@@ -105,13 +113,11 @@ func (w *writer) Write(p []byte) (int, error) {
 
 // append appends p to the log.
 func (w *writer) append(p []byte) {
-	w.out, w.ends = w.number.add(w.out[:0], w.ends[:0], p)
-	w.err = w.run.direct.write(w.out, w.ends)
-	if cap(w.out) > maxRoom {
-		w.out = nil
-	}
-	if cap(w.ends) > maxRoom {
-		w.ends = nil
+	r := rooms.Get().(*room)
+	r.out, r.ends = w.number.add(r.out[:0], r.ends[:0], p)
+	w.err = w.run.direct.write(r.out, r.ends)
+	if cap(r.out) <= maxRoom && cap(r.ends) <= maxRoom/8 {
+		rooms.Put(r)
 	}
 }
 
