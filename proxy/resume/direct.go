@@ -20,10 +20,12 @@ import (
 type direct struct {
 	run   *run
 	leave atomic.Pointer[chan struct{}] // closed when the client's goroutine has to go on
+	ready chan struct{}                 // closed when the client's goroutine has sent the header, or has left
+	knows bool                          // the run knows that it is; for that alone
 
 	mu      sync.Mutex
 	w       http.ResponseWriter // nil when the client's goroutine reads the log
-	control *http.ResponseController
+	control http.ResponseController
 	reader  Reader
 	n       int64 // bytes written
 	err     error // of w
@@ -35,6 +37,10 @@ const stuckAfter = time.Second
 
 // write appends p to the log and, if the client has all that is before it, sends it.
 func (d *direct) write(p []byte, ends []int) error {
+	if !d.knows { // or a client might fall behind before it has begun
+		<-d.ready
+		d.knows = true
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.run.log.Append(p, ends); err != nil || d.w == nil || len(p) == 0 {
@@ -65,8 +71,9 @@ func (d *direct) serve(w http.ResponseWriter, r *http.Request, reader Reader) er
 	}
 	leave := make(chan struct{})
 	d.leave.Store(&leave)
-	d.w, d.control, d.reader = w, http.NewResponseController(w), reader
+	d.w, d.control, d.reader = w, *http.NewResponseController(w), reader
 	d.mu.Unlock()
+	d.begin()
 	if d.run.log.Readers() > 1 { // the others may have come before leave was there
 		d.end()
 	}
@@ -77,6 +84,15 @@ func (d *direct) serve(w http.ResponseWriter, r *http.Request, reader Reader) er
 	defer stuck.Stop()
 	d.off(false)
 	return d.err
+}
+
+// begin lets the run write. It is called in the client's goroutine.
+func (d *direct) begin() {
+	select {
+	case <-d.ready:
+	default:
+		close(d.ready)
+	}
 }
 
 // end has serve return.

@@ -12,9 +12,10 @@ import (
 // event for complete. A block of comments is no event. What comes of the stream does
 // not depend on how it was cut.
 type numberer struct {
-	prefix []byte // of the line: "id: <id>/"
 	n      uint64 // of the last event
 	state  numberState
+	length uint8                                   // of prefix
+	prefix [len("id: ") + idLength + len("/")]byte // of the line: "id: <id>/"
 }
 
 // numberState is what a numberer knows of the bytes before.
@@ -30,7 +31,11 @@ type numberState struct {
 // byteOrderMark is U+FEFF, which a stream may begin with.
 const byteOrderMark = "\xef\xbb\xbf"
 
-func newNumberer(id string) *numberer { return &numberer{prefix: []byte("id: " + id + "/")} }
+func newNumberer(id string) *numberer {
+	c := new(numberer)
+	c.length = uint8(copy(c.prefix[:], "id: "+id+"/"))
+	return c
+}
 
 // between reports whether no event has begun.
 func (c *numberer) between() bool { return !c.state.event && !c.state.inLine }
@@ -99,7 +104,7 @@ func (c *numberer) add(out []byte, ends []int, p []byte) ([]byte, []int) {
 // line appends the line of the next event, which ends as the one before it.
 func (c *numberer) line(out []byte) []byte {
 	c.n++
-	out = append(out, c.prefix...)
+	out = append(out, c.prefix[:c.length]...)
 	out = strconv.AppendUint(out, c.n, 10)
 	switch {
 	case c.state.crlf:

@@ -51,7 +51,7 @@ const (
 
 func newRun(p *Resume, e Entry, detach time.Duration) *run {
 	x := &run{p: p, entry: e, detach: detach, done: make(chan struct{})}
-	x.direct.run = x
+	x.direct.run, x.direct.ready = x, make(chan struct{})
 	return x
 }
 
@@ -154,6 +154,7 @@ func (x *run) attend(w http.ResponseWriter, r, up *http.Request, reader Reader, 
 		n += x.direct.n
 	}
 	reader.Close()
+	x.direct.begin()
 	left := x.left()
 	if streams {
 		x.p.o.Observer.Answered(r, Answered{Bytes: n, Err: err})

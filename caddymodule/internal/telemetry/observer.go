@@ -11,6 +11,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -45,6 +46,9 @@ func (o *Observer) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
 	s := &stream{
 		observer: o, span: startSpan(r, op, since), op: op,
 		since: since, path: bounded.Name(r.URL.Path), upstream: Upstream(r), lastRead: time.Since(since),
+	}
+	if _, ok := resume.Readers(r.Context()); ok {
+		s.readers = readersOf(r.Context())
 	}
 	o.Process.metrics.active.Inc()
 	o.Process.live.begin(s)
@@ -97,6 +101,7 @@ type stream struct {
 	span     *streamSpan // nil if the request is not traced
 	op       operation
 	path     string
+	readers  func() int // nil if the stream may not be resumed
 }
 
 // openTool is a tool that is open.

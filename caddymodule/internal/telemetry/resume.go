@@ -101,6 +101,15 @@ func resumeMessage(e resume.Ended) (zapcore.Level, string) {
 	return zapcore.DebugLevel, "stream that may be resumed ended"
 }
 
+// readersOf returns what tells how many clients read the stream of a request with the
+// context.
+func readersOf(ctx context.Context) func() int {
+	return func() int {
+		n, _ := resume.Readers(ctx)
+		return n
+	}
+}
+
 // resumeCollector exposes the numbers of the process.
 type resumeCollector struct {
 	store *resume.Memory
