@@ -37,6 +37,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    tool               <emoji> <name>
 //	    progress           envelope|bare|unnamed|comment|off
 //	    status_line        on|off
+//	    cards              on|off
 //	    done_grace         <duration>
 //	    error_finish       split|inline
 //	    zero_usage         auto|error|pass
@@ -58,7 +59,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.Errf("unexpected argument %q: hermes takes a matcher and a block of options, nothing else", d.Val())
 	}
-	lines := optionLines{values: make(options.Values)}
+	lines := optionLines{make(options.Values), make(map[string]bool)}
 	for d.NextBlock(0) {
 		if err := lines.read(d); err != nil {
 			return err
@@ -80,9 +81,6 @@ func (l *optionLines) read(d *caddyfile.Dispenser) error {
 	name := d.Val()
 	if l.seen[name] && !options.Lookup(name).Repeatable() {
 		return d.Errf("%s already specified: give it once", name)
-	}
-	if l.seen == nil {
-		l.seen = make(map[string]bool)
 	}
 	l.seen[name] = true
 	if err := l.values.Set(name, d.RemainingArgs()); err != nil {

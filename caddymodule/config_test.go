@@ -132,6 +132,7 @@ func compile(h *Handler) (proxy.Options, error) { return options.Of(h).Compile()
 type plainOptions struct {
 	Progress       rewrite.Progress
 	StatusLine     bool
+	Cards          bool
 	Imitations     rewrite.Imitations
 	Reasoning      rewrite.Reasoning
 	History        proxy.History
@@ -152,6 +153,7 @@ func plain(o proxy.Options) plainOptions {
 	return plainOptions{
 		Progress:         or(r.Progress, rewrite.ProgressForms()[0]),
 		StatusLine:       r.StatusLine,
+		Cards:            r.Cards,
 		Imitations:       or(r.Imitations, rewrite.ImitationsValues()[0]),
 		Reasoning:        or(r.Reasoning, rewrite.ReasoningValues()[0]),
 		History:          or(o.History, proxy.HistoryValues()[0]),

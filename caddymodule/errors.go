@@ -12,11 +12,8 @@ import (
 // errorStatus returns the HTTP status of an error of the next handler, 0 when
 // it names none.
 func errorStatus(err error) int {
-	var e caddyhttp.HandlerError
-	if errors.As(err, &e) {
-		return e.StatusCode
-	}
-	return 0
+	e, _ := errors.AsType[caddyhttp.HandlerError](err)
+	return e.StatusCode
 }
 
 // passedError returns err for Caddy, which logs it, and for its error routes: with

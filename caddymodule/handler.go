@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -120,6 +119,12 @@ type Handler struct {
 	// Default: false.
 	StatusLine bool `json:"status_line,omitempty"`
 
+	// Whether tool events are also cards, which Open WebUI draws between the
+	// texts of the answer and stores with it. It sends them back with the next
+	// request: leave `history` at `heal`, which takes them out again. They are
+	// in the forms `envelope` and `unnamed`. Default: false.
+	Cards bool `json:"cards,omitempty"`
+
 	// How long to wait for the end of the stream after its finish chunk. When
 	// it has passed, the stream is ended properly, without an error. With 0
 	// the finish chunk is the end. Default: 5s.
@@ -217,10 +222,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 
-	h.shared, err = join()
-	if err != nil {
-		return fmt.Errorf("joining what all configurations share: %w", err)
-	}
+	h.shared = join()
 	h.joined.Store(true)
 	h.shared.handlers.Add(1)
 	process := telemetry.OfProcess()
@@ -238,23 +240,21 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	o.Timeouts = timeoutsFor
 	o.Observer = h.observer
 	if h.Record != "" {
-		recorder := h.shared.recordings.Recorder(h.Record, h.RecordMax, h.emitter.Runs, logger)
-		o.Observer, o.ObserveRaw = recorder.Observe(h.observer), true
+		o.Observer = h.shared.recordings.Recorder(h.observer, h.Record, h.RecordMax, h.emitter.Runs, logger)
+		o.ObserveRaw = true
 	}
 	o.Streams = &h.shared.streams
 	h.usage = &usage.Store{Memory: &h.shared.usage, Storage: ctx.Storage(), Logger: logger}
-	o.Usage = h.usage
+	o.Usage = h.usage.Of
 	h.proxy = proxy.New(o)
 
-	d := &drain{
-		streams: &h.shared.streams,
-		timeout: o.DrainTimeout,
-		exiting: caddy.Exiting,
-		times:   func() (grace, delay time.Duration) { return stopTimes(ctx) },
-		logger:  logger,
+	grace, delay := httpTimes(ctx)
+	d := &drain{&h.shared.streams, o.DrainTimeout, drainLimit(grace, delay), caddy.Exiting, logger}
+	if d.tooShort() { // at the end of the process it is too late to change
+		logger.Warn("grace_period is too short for drain_timeout; raise grace_period in the global options, or lower drain_timeout",
+			zap.Duration("drain_timeout", d.timeout), zap.Duration("grace_period", grace), zap.Duration("streams_end_after", d.limit))
 	}
 	drainTimeouts.Store(h, o.DrainTimeout)
-	d.warnTooShort(configuredTimes(ctx))
 	return h.emitter.On("stopping", d)
 }
 

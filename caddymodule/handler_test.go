@@ -137,25 +137,25 @@ func TestCleanupTwiceLeavesOnce(t *testing.T) {
 func TestReportRightBeforeTheLastCleanupIsWritten(t *testing.T) {
 	dir := t.TempDir()
 	h, cleanup := provision(t, "", dir)
-	h.usage.Report("127.0.0.1:8642", "hermes-agent")
+	h.usage.Of("127.0.0.1:8642").Report("hermes-agent")
 	cleanup()
 
 	again, _ := provision(t, "", dir)
 	if again.shared == h.shared {
 		t.Fatal("the memory has survived, which this test is not about")
 	}
-	if !again.usage.Reported("127.0.0.1:8642", "hermes-agent") {
+	if !again.usage.Of("127.0.0.1:8642").Reported("hermes-agent") {
 		t.Error("the report is lost")
 	}
 }
 
 func TestReportRightBeforeAReloadIsKnownAfterIt(t *testing.T) {
 	h, cleanup := provision(t, "", t.TempDir())
-	h.usage.Report("127.0.0.1:8642", "hermes-agent")
+	h.usage.Of("127.0.0.1:8642").Report("hermes-agent")
 	// Another storage, so that only memory can tell.
 	young, _ := provision(t, "", t.TempDir())
 	cleanup()
-	if !young.usage.Reported("127.0.0.1:8642", "hermes-agent") {
+	if !young.usage.Of("127.0.0.1:8642").Reported("hermes-agent") {
 		t.Error("the report is lost")
 	}
 }
@@ -164,13 +164,13 @@ func TestReportAfterCleanupIsKnown(t *testing.T) {
 	dir := t.TempDir()
 	h, cleanup := provision(t, "", dir)
 	cleanup()
-	h.usage.Report("127.0.0.1:8642", "hermes-agent")
-	if !h.usage.Reported("127.0.0.1:8642", "hermes-agent") {
+	h.usage.Of("127.0.0.1:8642").Report("hermes-agent")
+	if !h.usage.Of("127.0.0.1:8642").Reported("hermes-agent") {
 		t.Error("the report is lost for the streams that are left")
 	}
 	h.usage.Memory.Flush(time.Hour)
 	again, _ := provision(t, "", dir)
-	if !again.usage.Reported("127.0.0.1:8642", "hermes-agent") {
+	if !again.usage.Of("127.0.0.1:8642").Reported("hermes-agent") {
 		t.Error("the report is lost for the next configuration")
 	}
 }
@@ -178,8 +178,8 @@ func TestReportAfterCleanupIsKnown(t *testing.T) {
 func TestHandlersOfAConfigurationShareWhatIsKnown(t *testing.T) {
 	a, _ := provision(t, "", t.TempDir())
 	b, _ := provision(t, "", t.TempDir())
-	a.usage.Report("127.0.0.1:8642", "hermes-agent")
-	if !b.usage.Reported("127.0.0.1:8642", "hermes-agent") {
+	a.usage.Of("127.0.0.1:8642").Report("hermes-agent")
+	if !b.usage.Of("127.0.0.1:8642").Reported("hermes-agent") {
 		t.Error("the other handler does not know")
 	}
 }

@@ -24,40 +24,12 @@ func init() {
 //	    <subdirectives of hermes and of reverse_proxy, in any order...>
 //	}
 //
-// So
-//
-//	hermes_proxy /v1/* 127.0.0.1:8642 {
-//	    progress unnamed
-//	    transport http {
-//	        keepalive 4s
-//	    }
-//	}
-//
-// is equivalent to
-//
-//	route /v1/* {
-//	    hermes {
-//	        progress unnamed
-//	    }
-//	    reverse_proxy 127.0.0.1:8642 {
-//	        transport http {
-//	            keepalive 4s
-//	        }
-//	    }
-//	}
-//
+// It is equivalent to a route with both directives, and changes no default of either.
 // No subdirective of hermes has the name of one of reverse_proxy, which
-// TestNoOptionIsOneOfReverseProxys watches over: a name decides whose it is.
-// That holds on the first level of the block alone. What is in blocks within it
-// is reverse_proxy's, such as the keepalive of its transport, which is how long
-// an idle connection to the upstream is kept; keepalive on the first level is
-// that of hermes.
-//
-// No default of reverse_proxy is changed. Its transport keeps idle connections
-// for two minutes, which is longer than most servers do and may cost a 502
-// after a pause; who wants less writes it as above. Event streams need no
-// flush_interval, for reverse_proxy flushes them at once
-// (reverseproxy/streaming.go, flushInterval).
+// TestNoOptionIsOneOfReverseProxys watches over: a name decides whose it is. That
+// holds on the first level of the block alone. What is in blocks within it is
+// reverse_proxy's, such as the keepalive of its transport, which is how long an idle
+// connection to the upstream is kept.
 //
 // The one thing that is asked for beyond that is an upstream: without any, and
 // without dynamic, reverse_proxy would answer every request with 503, and an
@@ -73,7 +45,7 @@ func parseHermesProxy(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, erro
 	// is a reverse_proxy directive.
 	h.Next() // the directive's name again: the matcher has been taken out
 	d := h.NewFromNextSegment()
-	lines := optionLines{values: make(options.Values)}
+	lines := optionLines{make(options.Values), make(map[string]bool)}
 	d.Next() // the directive's name
 	d.RemainingArgs()
 	for d.NextBlock(0) {

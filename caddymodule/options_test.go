@@ -81,6 +81,8 @@ func TestOptionsFromJSON(t *testing.T) {
 		`"progress":"off"`:               func(o *plainOptions) { o.Progress = rewrite.ProgressOff },
 		`"status_line":true`:             func(o *plainOptions) { o.StatusLine = true },
 		`"status_line":false`:            func(*plainOptions) {},
+		`"cards":true`:                   func(o *plainOptions) { o.Cards = true },
+		`"cards":false`:                  func(*plainOptions) {},
 		`"done_grace":"7s"`:              func(o *plainOptions) { o.DoneGrace = 7 * time.Second },
 		`"done_grace":0`:                 func(o *plainOptions) { o.DoneGrace = 1 },
 		`"error_finish":"split"`:         func(o *plainOptions) { o.ErrorFinish = rewrite.ErrorFinishSplit },
@@ -170,6 +172,7 @@ func TestOptionsRefusedInJSON(t *testing.T) {
 		`"max_request":"10MB"`:    `cannot unmarshal string into Go struct field Handler.max_request of type int64`,
 		`"max_frame":1.5`:         `cannot unmarshal number 1.5 into Go struct field Handler.max_frame of type int64`,
 		`"status_line":"on"`:      `cannot unmarshal string into Go struct field Handler.status_line of type bool`,
+		`"cards":"on"`:            `cannot unmarshal string into Go struct field Handler.cards of type bool`,
 		`"keepalive":"soon"`:      `time: invalid duration "soon"`,
 		`"keepalive":"off"`:       `time: invalid duration "off"`,
 		`"progress":["bare"]`:     `cannot unmarshal array into Go struct field Handler.progress of type string`,
@@ -204,6 +207,7 @@ func TestOptionsCaddyfileEqualsJSON(t *testing.T) {
 		tool "🪐" orrery
 		progress comment
 		status_line on
+		cards on
 		done_grace 1m
 		error_finish inline
 		zero_usage pass
@@ -225,7 +229,7 @@ func TestOptionsCaddyfileEqualsJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := compiled(t, `"max_frame":2097152,"imitations":"keep","reasoning":"keep","history":"keep","max_request":5000000,"parallel_window":0,"tool":{"🪐":"orrery"},
-		"progress":"comment","status_line":true,"done_grace":"1m","error_finish":"inline","zero_usage":"pass",
+		"progress":"comment","status_line":true,"cards":true,"done_grace":"1m","error_finish":"inline","zero_usage":"pass",
 		"first_byte_timeout":"2m","idle_timeout":0,"stall_timeout":"3m","keepalive":0,"keepalive_form":"comment","drain_timeout":"24h"`)
 	sameOptions(t, got, want)
 	if len(h.Tools) != 1 || h.Tools["🪐"] != "orrery" {

@@ -159,7 +159,7 @@ func TestProxyCommandOptionsAreThoseOfTheCaddyfile(t *testing.T) {
 // So does its error, which names the flag instead of the line.
 func TestProxyCommandErrorsAreThoseOfTheCaddyfile(t *testing.T) {
 	for _, line := range []string{
-		"progress loud", `progress ""`, "imitations Strip", "reasoning none", "history heel", "status_line yes", "zero_usage 0",
+		"progress loud", `progress ""`, "imitations Strip", "reasoning none", "history heel", "status_line yes", "cards yes", "zero_usage 0",
 		"error_finish both", "keepalive_form none", "max_frame off", "max_frame 1", "max_request 2GiB", "parallel_window off",
 		"idle_timeout soon", "keepalive -1s", "keepalive 10", "done_grace off", "drain_timeout off", "first_byte_timeout 1",
 		"stall_timeout never", "tool 🛰️", "tool rocket satellite", "tool 🛰️ _satellite", "tool 🛰️ a b",

@@ -119,10 +119,8 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return fmt.Errorf("getting the events app: %w", err)
 	}
-	if err := app.(*caddyevents.App).On("stopping", &resumeDrain{
-		all: all, exiting: caddy.Exiting,
-		times: func() (grace, delay time.Duration) { return stopTimes(ctx) },
-	}); err != nil {
+	grace, delay := httpTimes(ctx)
+	if err := app.(*caddyevents.App).On("stopping", &resumeDrain{all, grace, delay, caddy.Exiting}); err != nil {
 		return fmt.Errorf("subscribing to the event stopping: %w", err)
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
@@ -23,17 +22,17 @@ const resumeReserve = time.Second
 // other streams do, and what hermes writes is in their logs: they are given the time for
 // that.
 type resumeDrain struct {
-	all     *resumed
-	exiting func() bool
-	times   func() (grace, delay time.Duration)
+	all          *resumed
+	grace, delay time.Duration // of the http app
+	exiting      func() bool   // caddy.Exiting: the event also comes at every reload
 }
 
-// Handle satisfies caddyevents.Handler. It does not block.
+// Handle does not block: Caddy waits for it before it shuts the servers down.
 func (d *resumeDrain) Handle(context.Context, caddy.Event) error {
 	if !d.exiting() {
 		return nil
 	}
-	after := resumeLimit(d.times())
+	after := resumeLimit(d.grace, d.delay)
 	d.all.drained.CompareAndSwap(0, time.Now().Add(after+resumeReserve).UnixNano())
 	d.all.runs.Shutdown(after)
 	return nil
@@ -48,7 +47,7 @@ func resumeLimit(grace, delay time.Duration) time.Duration {
 		return true
 	})
 	if !known {
-		timeout = proxy.DefaultDrainTimeout
+		timeout = proxy.DefaultOptions().DrainTimeout
 	}
 	timeout += resumeReserve
 	if limit := drainLimit(grace, delay); limit > 0 {
@@ -56,6 +55,3 @@ func resumeLimit(grace, delay time.Duration) time.Duration {
 	}
 	return timeout
 }
-
-// Interface guards
-var _ caddyevents.Handler = (*resumeDrain)(nil)

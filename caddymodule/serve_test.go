@@ -111,8 +111,8 @@ func TestShutdownReachesStreamsOfAnOldConfiguration(t *testing.T) {
 	d := &drain{
 		streams: &young.shared.streams,
 		timeout: 10 * time.Second,
+		limit:   time.Millisecond,
 		exiting: func() bool { return true },
-		times:   func() (time.Duration, time.Duration) { return 2 * time.Millisecond, 0 },
 		logger:  zap.NewNop(),
 	}
 	if err := d.Handle(context.Background(), caddy.Event{}); err != nil {

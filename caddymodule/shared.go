@@ -15,17 +15,11 @@ import (
 // builds every handler anew and cleans the old ones up while their streams go
 // on, so what must reach those streams or outlive the handlers is here.
 type shared struct {
-	// streams are the open streams of all configurations, for the end of the
-	// process.
-	streams proxy.Streams
-	// handlers counts the handlers between Provision and Cleanup.
-	handlers atomic.Int64
-	// usage is which upstreams and models have reported usage.
-	usage usage.Memory
-	// emitters are the configurations that events can be emitted by.
-	emitters telemetry.Emitters
-	// recordings are the directories that streams are recorded in.
-	recordings record.Directories
+	streams    proxy.Streams      // that are open, for the end of the process
+	handlers   atomic.Int64       // between Provision and Cleanup
+	usage      usage.Memory       // which upstreams and models have reported usage
+	emitters   telemetry.Emitters // of the configurations that events can be emitted by
+	recordings record.Directories // that streams are recorded in
 }
 
 // Destruct satisfies caddy.Destructor. There is nothing to close.
@@ -40,28 +34,18 @@ const sharedKey = "hermes"
 var pool = caddy.NewUsagePool()
 
 // join returns the shared state and counts one more user of it.
-func join() (*shared, error) {
-	v, _, err := pool.LoadOrNew(sharedKey, func() (caddy.Destructor, error) {
-		return new(shared), nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return v.(*shared), nil
+func join() *shared {
+	v, _ := pool.LoadOrStore(sharedKey, new(shared))
+	return v.(*shared)
 }
 
 // hold counts one more user of s, for the time of a request. If s has left the
 // pool, because its handler was cleaned up before the request came to it, s is
 // put back, so that a later configuration finds the stream.
-func (s *shared) hold() {
-	pool.LoadOrStore(sharedKey, s)
-}
+func (s *shared) hold() { pool.LoadOrStore(sharedKey, s) }
 
 // leave takes back one join or hold, and reports whether it was the last one.
 func leave() (last bool) {
 	last, _ = pool.Delete(sharedKey) // the error is Destruct's, which has none
 	return last
 }
-
-// Interface guards
-var _ caddy.Destructor = (*shared)(nil)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 )
@@ -20,43 +19,32 @@ import (
 type drain struct {
 	streams interface{ Shutdown(limit time.Duration) }
 	timeout time.Duration // drain_timeout
+	limit   time.Duration // drainLimit of the http app
 	// exiting is caddy.Exiting: the event also comes at every reload, which
 	// ends no stream.
 	exiting func() bool
-	// times returns the http app's grace period and the delay before it, 0
-	// for none. It is asked when the event comes: while a handler is
-	// provisioned, its http app is not ready.
-	times  func() (grace, delay time.Duration)
-	logger *zap.Logger
+	logger  *zap.Logger
 }
 
-// Handle satisfies caddyevents.Handler. It does not block: Caddy waits for it
-// before it shuts the servers down.
+// Handle does not block: Caddy waits for it before it shuts the servers down.
 func (d *drain) Handle(context.Context, caddy.Event) error {
 	if !d.exiting() {
 		return nil
 	}
-	limit := drainLimit(d.times())
-	if limit > 0 && limit < d.timeout {
+	if d.tooShort() {
 		d.logger.Warn("grace_period is too short for drain_timeout; streams end before the grace period does",
-			zap.Duration("drain_timeout", d.timeout), zap.Duration("streams_end_after", limit))
+			zap.Duration("drain_timeout", d.timeout), zap.Duration("streams_end_after", d.limit))
 	}
-	d.streams.Shutdown(limit)
+	d.streams.Shutdown(d.limit)
 	return nil
 }
 
-// warnTooShort warns of a grace period that ends before drain_timeout does, when
-// the configuration is loaded: at the end of the process it is too late to change.
-func (d *drain) warnTooShort(grace, delay time.Duration) {
-	if limit := drainLimit(grace, delay); limit > 0 && limit < d.timeout {
-		d.logger.Warn("grace_period is too short for drain_timeout; raise grace_period in the global options, or lower drain_timeout",
-			zap.Duration("drain_timeout", d.timeout), zap.Duration("grace_period", grace), zap.Duration("streams_end_after", limit))
-	}
-}
+// tooShort reports whether the grace period ends before drain_timeout does.
+func (d *drain) tooShort() bool { return d.limit > 0 && d.limit < d.timeout }
 
-// configuredTimes returns the grace period and the shutdown delay of the http app
-// that a handler is provisioned in.
-func configuredTimes(ctx caddy.Context) (grace, delay time.Duration) {
+// httpTimes returns the grace period and the shutdown delay of the http app that a
+// handler is provisioned in.
+func httpTimes(ctx caddy.Context) (grace, delay time.Duration) {
 	for _, m := range ctx.Modules() {
 		if app, ok := m.(*caddyhttp.App); ok {
 			return time.Duration(app.GracePeriod), time.Duration(app.ShutdownDelay)
@@ -86,19 +74,6 @@ func drainLimit(grace, delay time.Duration) time.Duration {
 	return max(delay, 0) + grace - reserve
 }
 
-// stopTimes returns the grace period and the shutdown delay of the http app.
-func stopTimes(ctx caddy.Context) (grace, delay time.Duration) {
-	v, err := ctx.AppIfConfigured("http")
-	if err != nil {
-		return 0, 0
-	}
-	app, ok := v.(*caddyhttp.App)
-	if !ok {
-		return 0, 0
-	}
-	return time.Duration(app.GracePeriod), time.Duration(app.ShutdownDelay)
-}
-
 // exitPoll is how often watchExit looks.
 const exitPoll = 100 * time.Millisecond
 
@@ -117,6 +92,3 @@ func (s *shared) watchExit(exiting func() bool, every time.Duration) {
 		<-t.C
 	}
 }
-
-// Interface guards
-var _ caddyevents.Handler = (*drain)(nil)

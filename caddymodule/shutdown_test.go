@@ -27,8 +27,8 @@ func newDrain(exiting bool, grace, delay time.Duration) (*drain, *shutdowns, *ob
 	return &drain{
 		streams: s,
 		timeout: 10 * time.Second,
+		limit:   drainLimit(grace, delay),
 		exiting: func() bool { return exiting },
-		times:   func() (time.Duration, time.Duration) { return grace, delay },
 		logger:  zap.New(core),
 	}, s, logs
 }
@@ -85,23 +85,6 @@ func TestDrainLimitLeavesTimeBeforeTheGracePeriodEnds(t *testing.T) {
 		if got := drainLimit(c.grace, c.delay); got != c.want {
 			t.Errorf("grace period %v after %v: limit %v, want %v", c.grace, c.delay, got, c.want)
 		}
-	}
-}
-
-func TestStopTimesAreThoseOfTheHTTPApp(t *testing.T) {
-	ctx, err := caddy.ProvisionContext(parseConfig(t, []byte(`{"apps":{"http":{"grace_period":"20s","shutdown_delay":"3s"}}}`)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if grace, delay := stopTimes(ctx); grace != 20*time.Second || delay != 3*time.Second {
-		t.Errorf("%v and %v, want 20s and 3s", grace, delay)
-	}
-	ctx, err = caddy.ProvisionContext(parseConfig(t, []byte(`{}`)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if grace, delay := stopTimes(ctx); grace != 0 || delay != 0 {
-		t.Errorf("%v and %v without an http app, want 0 and 0", grace, delay)
 	}
 }
 

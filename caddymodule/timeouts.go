@@ -40,6 +40,3 @@ func (t *idleTimeouts) Restore() {
 		t.restore()
 	}
 }
-
-// Interface guards
-var _ proxy.Timeouts = (*idleTimeouts)(nil)

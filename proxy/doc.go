@@ -15,7 +15,6 @@
 //	stream.go, buffers.go     one that the engine repairs
 //	whole.go, object.go       one that is not streamed
 //	observer.go, result.go    what is told of all that, and streamobserve.go of a stream
-//	usage.go                  the memory of who reports usage
 //
 //	internal/reqbody          the body of a request: read, healed, given back
 //	internal/deadline         what is due when

@@ -18,7 +18,8 @@ type Streams struct {
 	mu       sync.Mutex
 	open     map[*responseWriter]Timer // the timer of its drain, nil before Shutdown
 	draining bool
-	drain    deadline.Drain // began as soon as an exchange's clock tells the time
+	began    time.Time     // the drain, as soon as an exchange's clock tells the time
+	limit    time.Duration // from then on, beyond which no exchange goes on; zero for none
 }
 
 // Shutdown lets the streams that are open, and those that are opened later, go
@@ -32,7 +33,7 @@ func (s *Streams) Shutdown(limit time.Duration) {
 	if s.draining {
 		return
 	}
-	s.draining, s.drain.Limit = true, limit
+	s.draining, s.limit = true, limit
 	for rw := range s.open {
 		s.schedule(rw)
 	}
@@ -42,10 +43,14 @@ func (s *Streams) Shutdown(limit time.Duration) {
 func (s *Streams) schedule(rw *responseWriter) {
 	o := &rw.x.p.o
 	now := o.Clock.Now()
-	if s.drain.Began.IsZero() {
-		s.drain.Began = now
+	if s.began.IsZero() {
+		s.began = now
 	}
-	s.open[rw] = o.Clock.AfterFunc(s.drain.Left(o.DrainTimeout, now), rw.drainEnded)
+	timeout := o.DrainTimeout
+	if s.limit > 0 {
+		timeout = min(timeout, s.limit)
+	}
+	s.open[rw] = o.Clock.AfterFunc(timeout-now.Sub(s.began), rw.drainEnded)
 }
 
 // Open returns how many requests are under way.
@@ -81,12 +86,15 @@ func (s *Streams) remove(rw *responseWriter) {
 func (s *Streams) limitPassed(rw *responseWriter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.limit <= 0 {
+		return false
+	}
 	clock := rw.x.p.o.Clock
-	left, limited := s.drain.LimitLeft(clock.Now())
-	if _, open := s.open[rw]; open && limited && left > 0 {
+	left := s.limit - clock.Now().Sub(s.began)
+	if _, open := s.open[rw]; open && left > 0 {
 		s.open[rw] = clock.AfterFunc(left, rw.drainEnded)
 	}
-	return limited && left <= 0
+	return left <= 0
 }
 
 // drainEnded ends the answer, if it is one that the end of a drain ends: the process

@@ -39,7 +39,19 @@ func (x *exchange) usage() rewrite.UsageMemory {
 	if x.p.o.Usage == nil {
 		return nil
 	}
-	return usageMemory{x.p.o.Usage, x.p.o.Upstream(x.client.r)}
+	return x.p.o.Usage(x.p.o.Upstream(x.client.r))
+}
+
+// completedHeader is the header in which an upstream says whether its agent has
+// ended well. One that has it reports its failures itself (contract section 3,
+// third rule of "false stop").
+const completedHeader = "X-Hermes-Completed"
+
+// recordCompletedHeader records what the header of the answer says of its upstream.
+func (x *exchange) recordCompletedHeader() {
+	if _, says := x.client.w.Header()[completedHeader]; says && x.chat && x.p.o.Usage != nil {
+		x.usage().ReportsFailures(true)
+	}
 }
 
 // dropHeader drops the handler's header once that of a chat stream has left, unless

@@ -50,10 +50,9 @@ func (p *latePanic) again() any {
 	return p
 }
 
-// Error implements error. A server logs it.
+// Error is what a server logs.
 func (p *latePanic) Error() string { return fmt.Sprintf("%v\n\n%s", p.value, p.stack) }
 
-// Unwrap returns the value, if it is an error.
 func (p *latePanic) Unwrap() error {
 	err, _ := p.value.(error)
 	return err

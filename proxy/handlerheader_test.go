@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // paths are one of each kind.
@@ -233,21 +234,19 @@ func TestInformationalAnswerIsReadBehindOurBack(t *testing.T) {
 	}
 }
 
-// usageOf is a UsageStore that knows nothing.
-type usageOf struct{ asked func(upstream string) }
+// asked is a rewrite.UsageMemory that knows nothing, and is called when it is asked.
+type asked func()
 
-func (u usageOf) Reported(upstream, _ string) bool { u.asked(upstream); return false }
-func (u usageOf) Report(upstream, _ string)        { u.asked(upstream) }
-func (u usageOf) Missed(upstream, _ string)        { u.asked(upstream) }
-func (u usageOf) ReportsFailures(upstream string, _ bool) {
-	u.asked(upstream)
-}
+func (a asked) Reported(string) bool { a(); return false }
+func (a asked) Report(string)        { a() }
+func (a asked) Missed(string)        { a() }
+func (a asked) ReportsFailures(bool) { a() }
 
 // TestUpstreamIsNamedInTheHandlersGoroutine, also where a timer ends the stream
 // and asks who reports usage: what names it may be what handlers set.
 func TestUpstreamIsNamedInTheHandlersGoroutine(t *testing.T) {
 	var timer bool
-	asked := 0
+	n := 0
 	x := begin(t, option(func(o *proxy.Options) {
 		o.IdleTimeout = time.Second
 		o.Upstream = func(*http.Request) string {
@@ -256,19 +255,20 @@ func TestUpstreamIsNamedInTheHandlersGoroutine(t *testing.T) {
 			}
 			return "one"
 		}
-		o.Usage = usageOf{func(upstream string) {
-			if asked++; upstream != "one" {
+		o.Usage = func(upstream string) rewrite.UsageMemory {
+			if upstream != "one" {
 				t.Errorf("upstream %q", upstream)
 			}
-		}}
+			return asked(func() { n++ })
+		}
 	}))
 	x.stream()
 	x.write(role, text("hi"), strings.TrimSuffix(zeroStop, "\n\n"))
-	asked = 0
+	n = 0
 	timer = true
 	x.clock.Advance(time.Second)
 	timer = false
-	if asked == 0 {
+	if n == 0 {
 		t.Error("the timer has asked for no usage")
 	}
 	x.ret(nil)

@@ -48,9 +48,10 @@ type Options struct {
 	// Streams is the set that open streams belong to. Nil means one of the
 	// Proxy's own.
 	Streams *Streams
-	// Usage remembers which upstreams and models report usage. Nil means that
-	// nothing is remembered.
-	Usage UsageStore
+	// Usage returns what is remembered of an upstream, which many streams use at
+	// once. Only its Reported may make them wait. Nil means that nothing is
+	// remembered.
+	Usage func(upstream string) rewrite.UsageMemory
 	// Upstream names the upstream that answers a request, for Usage and
 	// Result. Nil means that all are one. It is called after upstream's
 	// header has come.
@@ -105,28 +106,19 @@ func HistoryValues() []History {
 // (contract section 5).
 const DefaultMaxRequest = 10_000_000
 
-// Defaults of Options (contract section 3).
-const (
-	DefaultIdleTimeout  = 15 * time.Minute
-	DefaultKeepalive    = 10 * time.Second
-	DefaultDoneGrace    = 5 * time.Second
-	DefaultDrainTimeout = 10 * time.Second
-)
-
-// DefaultOptions returns the defaults of the contract.
+// DefaultOptions returns the defaults of the contract (section 3).
 func DefaultOptions() Options {
 	return Options{
 		MaxRequest:   DefaultMaxRequest,
-		IdleTimeout:  DefaultIdleTimeout,
-		Keepalive:    DefaultKeepalive,
-		DoneGrace:    DefaultDoneGrace,
-		DrainTimeout: DefaultDrainTimeout,
+		IdleTimeout:  15 * time.Minute,
+		Keepalive:    10 * time.Second,
+		DoneGrace:    5 * time.Second,
+		DrainTimeout: 10 * time.Second,
 	}
 }
 
 // Clock tells the time and calls back. It is there so that tests can set it.
 type Clock interface {
-	// Now returns the time.
 	Now() time.Time
 	// Since returns the time that has passed since t, which Now has returned.
 	// It is asked with each chunk: to read one clock costs less than Now, which
@@ -147,11 +139,6 @@ type Timer interface {
 // systemClock is the Clock that everybody goes by.
 type systemClock struct{}
 
-// Now implements Clock.
-func (systemClock) Now() time.Time { return time.Now() }
-
-// Since implements Clock.
-func (systemClock) Since(t time.Time) time.Duration { return time.Since(t) }
-
-// AfterFunc implements Clock.
+func (systemClock) Now() time.Time                            { return time.Now() }
+func (systemClock) Since(t time.Time) time.Duration           { return time.Since(t) }
 func (systemClock) AfterFunc(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) }

@@ -117,6 +117,19 @@ func TestHistoriesAreHealed(t *testing.T) {
 	}
 }
 
+// Cards leave without a word: every further request of a chat with cards has them.
+func TestCardsLeaveHistories(t *testing.T) {
+	const (
+		carded = `{"messages":[{"role":"assistant","content":"a","tool_calls":[{"id":"c","function":{"arguments":"{\"label\": \"ls\"}"}}]},{"role":"tool","tool_call_id":"c","content":"completed"},{"role":"assistant","content":"b"}]}`
+		joined = `{"messages":[{"role":"assistant","content":"a\n\nb"}]}`
+	)
+	r := ask(t, proxy.Options{}, carded, requestHeader("Digest", "x"))
+	r.want(t, joined)
+	if r.markers != 0 || r.Header.Get("Digest") != "" || r.own != carded {
+		t.Errorf("%d markers, header %v, the client's request has the body %q", r.markers, r.Header, r.own)
+	}
+}
+
 func TestHistoriesThatPassUntouched(t *testing.T) {
 	keep := proxy.Options{History: proxy.HistoryKeep}
 	for name, c := range map[string]struct {

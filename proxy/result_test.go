@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 func TestEndIsToldOnceWithItsOutcome(t *testing.T) {
@@ -129,33 +130,40 @@ func TestClientThatLeavesBeforeTheEndIsGone(t *testing.T) {
 	}
 }
 
-// memory is a UsageStore.
+// memory remembers who has reported usage.
 type memory struct {
 	mu       sync.Mutex
 	reported map[string]bool
 }
 
-func (m *memory) Reported(upstream, model string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.reported[upstream+" "+model]
+func (m *memory) of(upstream string) rewrite.UsageMemory { return memoryOf{m, upstream} }
+
+// memoryOf is the part of a memory that belongs to an upstream.
+type memoryOf struct {
+	*memory
+	upstream string
 }
 
-func (m *memory) Report(upstream, model string) {
+func (m memoryOf) Reported(model string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.reported[upstream+" "+model] = true
+	return m.reported[m.upstream+" "+model]
 }
 
-func (m *memory) Missed(string, string) {}
+func (m memoryOf) Report(model string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reported[m.upstream+" "+model] = true
+}
 
-func (m *memory) ReportsFailures(string, bool) {}
+func (memoryOf) Missed(string)        {}
+func (memoryOf) ReportsFailures(bool) {}
 
 func TestUsageIsRememberedByUpstreamAndModel(t *testing.T) {
 	m := &memory{reported: make(map[string]bool)}
 	answer := func(upstream, model, finish string) string {
 		x := begin(t, option(func(o *proxy.Options) {
-			o.Usage = m
+			o.Usage = m.of
 			o.Upstream = func(*http.Request) string { return upstream }
 		}))
 		x.stream()
@@ -184,7 +192,7 @@ func TestUsageIsRememberedByUpstreamAndModel(t *testing.T) {
 func TestUpstreamIsAskedForBehindTheHeader(t *testing.T) {
 	var asked int
 	x := begin(t, option(func(o *proxy.Options) {
-		o.Usage = &memory{reported: make(map[string]bool)}
+		o.Usage = (&memory{reported: make(map[string]bool)}).of
 		o.Upstream = func(*http.Request) string { asked++; return "a" }
 	}))
 	if asked != 0 {

@@ -6,19 +6,26 @@ import (
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// honest is a UsageStore that remembers who reports failures.
-type honest struct {
-	memory
-	told []string
+// honest remembers who reports failures.
+type honest struct{ told []string }
+
+func (h *honest) of(upstream string) rewrite.UsageMemory {
+	return honestOf{memoryOf{new(memory), upstream}, h}
 }
 
-func (h *honest) ReportsFailures(upstream string, does bool) {
+type honestOf struct {
+	memoryOf
+	*honest
+}
+
+func (h honestOf) ReportsFailures(does bool) {
 	if does {
-		upstream += " does"
+		h.upstream += " does"
 	}
-	h.told = append(h.told, upstream)
+	h.told = append(h.told, h.upstream)
 }
 
 // An upstream that says in its header whether its agent has ended well reports its
@@ -46,7 +53,7 @@ func TestUpstreamsThatSayWhetherTheyHaveCompleted(t *testing.T) {
 				x := begin(t, path(c.path), option(func(o *proxy.Options) {
 					o.Upstream = func(*http.Request) string { return "a" }
 					if store != nil {
-						o.Usage = store
+						o.Usage = store.of
 					}
 				}))
 				x.do(func() {
@@ -67,7 +74,7 @@ func TestUpstreamsThatSayWhetherTheyHaveCompleted(t *testing.T) {
 
 	// A legacy agent's failure, to which the sidecar gives the header.
 	store := new(honest)
-	x := begin(t, option(func(o *proxy.Options) { o.Usage = store }))
+	x := begin(t, option(func(o *proxy.Options) { o.Usage = store.of }))
 	body := completion("", zeroTokens)
 	x.answerWhole(body)
 	x.write(body)

@@ -18,15 +18,11 @@ var (
 	errOver           = fmt.Errorf("the stream is over: %w", context.Canceled)
 )
 
+// timeoutError is a net.Error.
 type timeoutError struct{}
 
-// Error implements error.
-func (timeoutError) Error() string { return "upstream was silent for too long" }
-
-// Timeout implements net.Error.
-func (timeoutError) Timeout() bool { return true }
-
-// Temporary implements net.Error.
+func (timeoutError) Error() string   { return "upstream was silent for too long" }
+func (timeoutError) Timeout() bool   { return true }
 func (timeoutError) Temporary() bool { return true }
 
 // requestRead records that the request has been read, as far as it is, and goes on

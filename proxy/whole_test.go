@@ -143,7 +143,7 @@ func TestUsageOfAnswersIsRemembered(t *testing.T) {
 		{completion("Hello", someTokens), proxy.OutcomeOK},
 		{completion("Hello", zeroTokens), proxy.OutcomeOK},
 	} {
-		x := begin(t, option(func(o *proxy.Options) { o.Usage = store }))
+		x := begin(t, option(func(o *proxy.Options) { o.Usage = store.of }))
 		x.answerWhole(c.body)
 		x.write(c.body)
 		x.ret(nil).wantSwallowed(t)
@@ -154,7 +154,7 @@ func TestUsageOfAnswersIsRemembered(t *testing.T) {
 		if got != c.outcome {
 			t.Errorf("answer %d: outcome %q, want %q", i, got, c.outcome)
 		}
-		if i > 0 != store.Reported("", "hermes-agent") {
+		if i > 0 != store.of("").Reported("hermes-agent") {
 			t.Errorf("answer %d: reported %t", i, i == 0)
 		}
 	}

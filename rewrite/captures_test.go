@@ -142,7 +142,7 @@ func allOptions() (os []Options) {
 			Options{Progress: p, Reasoning: ReasoningKeep},
 			Options{Progress: p, StatusLine: true, ZeroUsage: ZeroUsageError})
 	}
-	return os
+	return append(os, cardOptions()...)
 }
 
 func TestTwiceThroughEqualsOnceThrough(t *testing.T) {

@@ -314,6 +314,11 @@ func checkLife(t *testing.T, out string, o Options, sum Summary, finished bool) 
 	t.Helper()
 	v := look(t, out)
 	v.checkLifecycle(t)
+	if o.Cards && (o.Progress == ProgressEnvelope || o.Progress == ProgressUnnamed) {
+		if cards := cardsOf(t, out); len(cards) != len(v.starts()) {
+			t.Errorf("%d cards of %d tools", len(cards), len(v.starts()))
+		}
+	}
 	if o.Progress == ProgressOff && len(v.tools) > 0 {
 		t.Errorf("tool events although progress is off")
 	}

@@ -19,8 +19,8 @@ func FuzzHistory(f *testing.F) {
 	fuzzSeeds(f, func(body string) { f.Add(look(f, body).content, []byte{}) })
 	f.Fuzz(func(t *testing.T, raw string, script []byte) {
 		out, req := heal(t, raw)
-		if req.Markers > 0 && (!json.Valid([]byte(out)) || !json.Valid([]byte(raw)) || len(out) >= len(raw)) {
-			t.Errorf("%d markers out of %q make %q", req.Markers, raw, out)
+		if req.Changed() && (!json.Valid([]byte(out)) || !json.Valid([]byte(raw)) || len(out) >= len(raw)) {
+			t.Errorf("%+v out of %q make %q", req, raw, out)
 		}
 		if !utf8.ValidString(raw) || len(raw)+len(script) > 1000 {
 			return
@@ -34,5 +34,44 @@ func FuzzHistory(f *testing.F) {
 		}
 		want, _ := withoutMarkers(content)
 		checkHealed(t, content, want)
+	})
+}
+
+// FuzzCardsInHistories: an answer with cards becomes one message, among messages of every
+// other kind, which stay as they are.
+func FuzzCardsInHistories(f *testing.F) {
+	f.Add([]byte{0, 1, 3, 2, 1, 4, 2, 2, 6, 0})
+	f.Add([]byte{1, 1, 7, 1, 0, 3, 2, 0, 2, 9, 4, 1, 1, 5, 5, 3, 5, 2, 2, 8})
+	f.Add([]byte{3, 3, 1, 1, 14, 4, 0, 1, 1, 11, 5, 1, 1, 3, 2, 3, 1, 26})
+	f.Fuzz(func(t *testing.T, script []byte) {
+		if len(script) > 300 {
+			return
+		}
+		var all []historyMessage
+		next := func() (b byte) {
+			if len(script) > 0 {
+				b, script = script[0], script[1:]
+			}
+			return b
+		}
+		for len(script) > 0 {
+			m := historyMessage{kind: historyKind(next() % 6)}
+			for range next() % 4 {
+				m.text += contentTokens[int(next())%len(contentTokens)]
+			}
+			all = append(all, m)
+		}
+		var in, want []string
+		for i, m := range all {
+			in = append(in, m.wire(i))
+		}
+		for _, m := range withoutCards(all) {
+			if m.kind != aUsers {
+				m.text, _ = withoutMarkers(m.text)
+			}
+			want = append(want, m.wire(0))
+		}
+		got, _ := heal(t, request(in...))
+		same(t, got, request(want...), "bodies")
 	})
 }

@@ -49,3 +49,67 @@ func isFirstMarker(text string) bool {
 	from, _, ok := firstMarker(text)
 	return ok && from == 0
 }
+
+// historyKind is what a message of a history is.
+type historyKind byte
+
+const (
+	aUsers      historyKind = iota // a user's
+	withCard                       // the assistant's, with a card
+	withCards                      // the assistant's, with two
+	plainAnswer                    // the assistant's
+	namedAnswer                    // the assistant's, with a member more
+	withOwn                        // the assistant's, with a client's own call
+)
+
+type historyMessage struct {
+	kind historyKind
+	text string
+}
+
+// wire returns the message as JSON, with the messages of its tools. n makes ids.
+func (m historyMessage) wire(n int) string {
+	switch m.kind {
+	case withCard:
+		return carded(n, m.text, m.text)
+	case withCards:
+		return carded(n, m.text, "ls", "")
+	case plainAnswer:
+		return assistant(m.text)
+	case namedAnswer:
+		return strings.Replace(assistant(m.text), `{"role"`, `{"name": "x", "role"`, 1)
+	case withOwn:
+		return ownCall
+	}
+	return `{"role": "user", "content": ` + asciiJSON(m.text) + `}`
+}
+
+// withoutCards is contract section 5 said for cards: the messages of an answer, which has
+// cards but behind its last text, are one.
+func withoutCards(all []historyMessage) (left []historyMessage) {
+	for len(all) > 0 {
+		n := 0
+		for n < len(all) && (all[n].kind == withCard || all[n].kind == withCards) {
+			n++
+		}
+		if n == 0 {
+			left, all = append(left, all[0]), all[1:]
+			continue
+		}
+		if n < len(all) && all[n].kind == plainAnswer {
+			n++
+		}
+		text := ""
+		for _, m := range all[:n] {
+			if text != "" && m.text != "" && !strings.HasSuffix(text, "\n") && !strings.HasPrefix(m.text, "\n") {
+				text += "\n\n"
+			}
+			text += m.text
+		}
+		if strings.TrimSpace(text) != "" {
+			left = append(left, historyMessage{plainAnswer, text})
+		}
+		all = all[n:]
+	}
+	return left
+}

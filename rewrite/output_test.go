@@ -59,13 +59,18 @@ func hostileFrames() (all []hostileFrame) {
 				}
 				o := []Options{{Imitations: ImitationsTrust, StatusLine: true}, {}, {Reasoning: ReasoningDrop}}[n%3]
 				n++ // neither the number of names nor that of forms is a multiple of three
-				all = append(all, hostileFrame{fmt.Sprint(name, " in form ", form, ", names ", i, ", ", o.Imitations, o.Reasoning), replace.Replace(role() + text("a")), replace.Replace(f), o})
+				for range 2 {
+					all = append(all, hostileFrame{fmt.Sprint(name, " in form ", form, ", names ", i, ", ", o.Imitations, o.Reasoning, o.Cards), replace.Replace(role() + text("a")), replace.Replace(f), o})
+					o.Cards = true
+				}
 			}
 		}
 		label := fill("l", size)
 		for _, c := range [][2]string{
 			{"a long label", g2Start("terminal", "💻", label, "call_x")},
 			{"a long label of G1", g1("terminal", "💻", label)},
+			{"a long label of quotes", g2Start("terminal", "💻", fill(`"`, size/2), "call_x")},
+			{"a long id that a card repeats", g2Start(fill("n", 4000), fill("💻", 4000), fill("\\", 4000), strings.Repeat("i", maxCardID-2))},
 			{"a long name", g1(label, "💻", "x")},
 			{"a long id", g2Start("terminal", "💻", "x", label)},
 			{"a long emoji", g1("terminal", label, "x")},
@@ -94,8 +99,8 @@ func hostileFrames() (all []hostileFrame) {
 			{"lines within an error", "data: {" + envelopeOfTests + `, "choices": [{"index": 0, "delta": {}, "finish_reason": "error"}], "error": [1` + "\n" + fill("data:,1\n", size) + "data:]}\n\n"},
 			{"contents", `data: {"object": "chat.completion.chunk", "choices": [{"delta": {` + strings.TrimSuffix(fill(`"content":"\n",`, size), ",") + "}}]}\n\n"},
 		} {
-			for _, o := range []Options{{StatusLine: true}, {Progress: ProgressComment, ErrorFinish: ErrorFinishInline}} {
-				all = append(all, hostileFrame{fmt.Sprint(c[0], ", names ", i, ", ", o.Progress), replace.Replace(text("a")) + manyTools.String(), replace.Replace(c[1]), o})
+			for _, o := range []Options{{StatusLine: true}, {Progress: ProgressComment, ErrorFinish: ErrorFinishInline}, {StatusLine: true, Cards: true}} {
+				all = append(all, hostileFrame{fmt.Sprint(c[0], ", names ", i, ", ", o.Progress, o.Cards), replace.Replace(text("a")) + manyTools.String(), replace.Replace(c[1]), o})
 			}
 		}
 		all = append(all,
@@ -179,11 +184,11 @@ func TestPartsOfOneChunkAreBounded(t *testing.T) {
 // What ends all open tools is one delta, and so are they bounded by what that takes:
 // also where their envelope becomes longer while they are open.
 func TestOpenToolsTakeBoundedOutput(t *testing.T) {
-	for _, o := range []Options{{}, {StatusLine: true}, {Progress: ProgressBare}} {
+	for _, o := range []Options{{}, {StatusLine: true}, {Progress: ProgressBare}, {Cards: true}, {StatusLine: true, Cards: true}} {
 		var in strings.Builder
 		in.WriteString(text("a"))
 		for range 2 * maxOpenTools {
-			in.WriteString(markerChunk("💻", strings.Repeat("l", 400)))
+			in.WriteString(markerChunk("💻", strings.Repeat(`l"`, 200)))
 		}
 		s := New(&o, chatParams)
 		v := string(s.Feed(nil, []byte(in.String()), epoch))
@@ -203,13 +208,14 @@ func TestNoAnswerTakesMoreThanItsBound(t *testing.T) {
 	const size = DefaultMaxFrame - 1<<10
 	fill := func(unit string) string { return strings.Repeat(unit, size/len(unit)) }
 	for name, in := range map[string]string{
-		"choices":           `{"object": "chat.completion", "choices": [` + strings.TrimSuffix(fill("{},"), ",") + "]}",
-		"more choices":      `{"object": "chat.completion", "choices": [` + strings.TrimSuffix(fill("1,"), ",") + "]}",
-		"contents":          `{"object": "chat.completion", "choices": [` + strings.TrimSuffix(fill("{\"message\":{\"content\":\"`💻 x`\"}},"), ",") + "]}",
-		"thoughts":          completion(`, "content": "`+fill(`<think>x</think>y\n\n`)+`"`, "stop", realUsage),
-		"markers":           completion(`, "content": "`+fill("`💻 x`\\n")+`"`, "stop", realUsage),
-		"markers and texts": completion(`, "content": "`+fill("`💻 x`\\na\\n")+`"`, "stop", realUsage),
-		"a failure":         completion(`, "content": "`+fill(`\n`)+`"`, "stop", zeroUsage),
+		"choices":            `{"object": "chat.completion", "choices": [` + strings.TrimSuffix(fill("{},"), ",") + "]}",
+		"more choices":       `{"object": "chat.completion", "choices": [` + strings.TrimSuffix(fill("1,"), ",") + "]}",
+		"contents":           `{"object": "chat.completion", "choices": [` + strings.TrimSuffix(fill("{\"message\":{\"content\":\"`💻 x`\"}},"), ",") + "]}",
+		"thoughts":           completion(`, "content": "`+fill(`<think>x</think>y\n\n`)+`"`, "stop", realUsage),
+		"thoughts in a line": completion(`, "content": "`+fill(`<think>x</think>`)+`"`, "stop", realUsage),
+		"markers":            completion(`, "content": "`+fill("`💻 x`\\n")+`"`, "stop", realUsage),
+		"markers and texts":  completion(`, "content": "`+fill("`💻 x`\\na\\n")+`"`, "stop", realUsage),
+		"a failure":          completion(`, "content": "`+fill(`\n`)+`"`, "stop", zeroUsage),
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

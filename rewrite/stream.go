@@ -24,21 +24,21 @@ type Stream struct {
 	scan   sse.Scanner
 	other  *agentapi.Stream
 	work   *work
-	steps  *steps // nil unless somebody wants the stream explained
-	closed bool   // nothing more leaves
+	notes  *contract.Notes // nil unless somebody wants the stream explained
+	closed bool            // nothing more leaves
 }
 
 // New returns the Stream of a response. The options are shared.
 func New(o *Options, p Params) *Stream {
 	s := new(Stream)
 	if p.Explain != nil {
-		s.steps = &steps{explain: p.Explain}
+		s.notes = &contract.Notes{Explain: p.Explain}
 	}
-	s.chat.Init(o, &p, s.notes())
+	s.chat.Init(o, &p, s.notes)
 	s.scan.MaxFrame = o.FrameLimit()
 	if !p.Active {
 		s.scan.CommentUnits = true
-		s.other = agentapi.New(&p, s.notes())
+		s.other = agentapi.New(&p, s.notes)
 	}
 	return s
 }
@@ -88,25 +88,18 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 	}
 	s.chat.Begin(dst, now)
 	s.scan.Feed(in)
-	for {
-		b := s.scan.Ahead()
-		if len(b) == 0 {
-			break
-		}
+	for b := s.scan.Ahead(); len(b) > 0; b = s.scan.Ahead() {
 		if s.scan.Between() && s.matched(b) {
 			continue
 		}
 		u, b, ok := s.scan.Next()
+		s.borrow()
 		if !ok {
-			s.borrow()
 			break
 		}
-		s.borrow()
-		if s.steps == nil {
-			s.unit(u, b)
-		} else {
-			s.step(b, func() { s.unit(u, b) })
-		}
+		from := len(s.chat.Out.Bytes)
+		s.unit(u, b)
+		s.explain(b, from)
 	}
 	fed := s.scan.Fed()
 	s.scan.Rest()
@@ -115,8 +108,7 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 }
 
 // matched handles the next frame if that differs from the one before it in nothing but
-// its text, so that it need be neither scanned nor parsed. It returns false for any other
-// frame.
+// its text, so that it need be neither scanned nor parsed.
 func (s *Stream) matched(b []byte) bool {
 	m, ok := s.chat.Match(b)
 	if !ok || m.End > s.scan.MaxFrame {
@@ -168,21 +160,20 @@ func (s *Stream) Finish(dst []byte, cause Cause) []byte {
 	if s.closed {
 		return dst
 	}
-	if s.other == nil && s.chat.Finished() && s.chat.Done() && s.work == nil && s.scan.Between() && s.steps == nil {
+	if s.other == nil && s.chat.Finished() && s.chat.Done() && s.work == nil && s.scan.Between() && s.notes == nil {
 		s.closed = true // the stream is complete, and all of it has left
 		return dst
 	}
 	s.chat.Out.Bytes = dst
 	s.borrow()
-	s.step(nil, func() {
-		added := s.finishTail(cause)
-		s.closed = true
-		if s.other == nil {
-			s.chat.Finish(&s.work.chat, cause)
-		} else {
-			s.other.Finish(&s.chat.Out, cause, added)
-		}
-	})
+	added := s.finishTail(cause)
+	s.closed = true
+	if s.other == nil {
+		s.chat.Finish(&s.work.chat, cause)
+	} else {
+		s.other.Finish(&s.chat.Out, cause, added)
+	}
+	s.explain(nil, len(dst))
 	s.giveBack(len(s.scan.Tail()))
 	return s.chat.Out.Take()
 }
@@ -199,14 +190,14 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 		}
 		return 0
 	}
-	tail := s.scan.End()
+	tail := s.scan.Tail()
 	x.F.Parse(tail)
 	if s.other != nil {
 		s.other.Begins(tail)
 	}
 	switch {
 	case isWhole(&x.F) && (s.other == nil || s.chunkComes() || s.other.Comes(&x.F)):
-		s.notes().Add(contract.SectionEnd, "the last frame is complete but for its blank line: it counts")
+		s.notes.Add(contract.SectionEnd, "the last frame is complete but for its blank line: it counts")
 		end := "\n\n"
 		if tail[len(tail)-1] == '\n' {
 			end = "\n"
@@ -215,12 +206,12 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 		return len(end)
 	case s.other != nil && !s.other.Cut(cause), s.chat.Done() && isComments(tail):
 		if len(tail) > 0 {
-			s.notes().Add(contract.SectionHarm, "what is behind the last frame: passes")
+			s.notes.Add(contract.SectionHarm, "what is behind the last frame: passes")
 		}
 		out.WriteMark()
 		out.Bytes = append(out.Bytes, tail...)
 	case len(tail) > 0:
-		s.notes().Add(contract.SectionEnd, "a frame that was cut in the middle: dropped")
+		s.notes.Add(contract.SectionEnd, "a frame that was cut in the middle: dropped")
 	}
 	return 0
 }
@@ -250,22 +241,18 @@ func isComments(tail []byte) bool {
 func (s *Stream) unit(u sse.Unit, b []byte) {
 	s.chat.Unit(u)
 	k := &s.work.chat
-	switch u {
-	case sse.UnitFrame:
+	switch {
+	case u == sse.UnitFrame:
 		s.frame(b)
-	case sse.UnitNoise:
-		if s.other == nil {
-			s.chat.Noise(k, b)
-		} else {
-			s.chat.Quiet(k, b)
-		}
-	case sse.UnitRaw:
-		if s.other != nil && s.other.Raw(b, !s.scan.Raw(), s.scan.MaxFrame) {
-			s.chat.Out.Drop()
-			return
-		}
+	case u == sse.UnitNoise && s.other == nil:
+		s.chat.Noise(k, b)
+	case u == sse.UnitNoise:
+		s.chat.Quiet(k, b)
+	case u == sse.UnitRaw && s.other != nil && s.other.Raw(b, !s.scan.Raw(), s.scan.MaxFrame):
+		s.chat.Out.Drop()
+	case u == sse.UnitRaw:
 		s.chat.Raw(k, b, !s.scan.Raw())
-	case sse.UnitLF:
+	case u == sse.UnitLF:
 		s.chat.LF(k, b)
 	}
 }
@@ -284,17 +271,18 @@ func (s *Stream) frame(raw []byte) {
 	if x.F.HasData {
 		s.chat.Frames++
 	}
-	parsed := false
-	if s.other != nil {
-		if parsed = x.F.HasData && s.chunkComes(); !parsed {
-			s.other.Frame(&s.chat.Out, &x.F, &x.Edits)
-			return
-		}
-		_, _, code := s.other.Summary()
-		s.chat.Continue(code)
-		s.scan.CommentUnits, s.other = false, nil
+	if s.other == nil {
+		s.chat.Frame(k, false)
+		return
 	}
-	s.chat.Frame(k, parsed)
+	if !x.F.HasData || !s.chunkComes() {
+		s.other.Frame(&s.chat.Out, &x.F, &x.Edits)
+		return
+	}
+	_, _, code := s.other.Summary()
+	s.chat.Continue(code)
+	s.scan.CommentUnits, s.other = false, nil
+	s.chat.Frame(k, true)
 }
 
 // chunkComes reports whether the current frame is a chunk, which makes the stream one of
@@ -304,9 +292,8 @@ func (s *Stream) chunkComes() bool {
 	return x.C.Parse(x.F.Data) && x.C.IsChunk(x.F.Data)
 }
 
-// work is what a Stream needs to handle a frame. Between two reads the stream gives it
-// back unless something waits in it, because most streams wait for their next frame most
-// of the time.
+// work is what a Stream needs to handle a frame. Most streams wait for their next frame
+// most of the time, and have none.
 type work struct {
 	chat chat.Work
 	buf  []byte // room for the scanner
@@ -317,56 +304,34 @@ var works = sync.Pool{New: func() any { return new(work) }}
 
 // borrow gets the stream its work, if it has none.
 func (s *Stream) borrow() {
-	if s.work != nil {
-		return
+	if s.work == nil {
+		s.work = works.Get().(*work)
+		s.work.chat.Begin(s.notes)
+		s.scan.TakeBuffer(&s.work.buf)
 	}
-	s.work = works.Get().(*work)
-	s.work.chat.Begin(s.notes())
-	s.scan.TakeBuffer(&s.work.buf)
 }
 
 // giveBack gives the work back if nothing waits in it. fed is the number of bytes that it
 // was used for.
 func (s *Stream) giveBack(fed int) {
 	w := s.work
-	if w == nil {
-		return
-	}
-	if fed > 4*contract.MaxIdleItems { // an item of a list takes at least four bytes
+	if w != nil && fed > 4*contract.MaxIdleItems { // an item of a list takes at least four bytes
 		w.chat.Trim()
 	}
-	if w.chat.Waits() {
+	if w == nil || w.chat.Waits() {
 		return
 	}
 	s.scan.GiveBuffer(&w.buf)
-	s.work = nil
 	w.chat.Forget()
 	works.Put(w)
+	s.work = nil
 }
 
-// steps explains what becomes of each piece of a stream.
-type steps struct {
-	explain func(Step)
-	notes   contract.Notes
-}
-
-// step calls do, which handles the piece in, and explains what became of that.
-func (s *Stream) step(in []byte, do func()) {
-	if s.steps == nil {
-		do()
-		return
+// explain explains what became of the piece in. What has left for it begins at Bytes[from].
+func (s *Stream) explain(in []byte, from int) {
+	if s.notes != nil {
+		out := &s.chat.Out
+		s.notes.Explain(Step{In: in, Out: out.Bytes[from:], Held: in != nil && out.IsHeld(), Notes: s.notes.List})
+		s.notes.List = s.notes.List[:0]
 	}
-	out := &s.chat.Out
-	s.steps.notes.Reset()
-	from := len(out.Bytes)
-	do()
-	s.steps.explain(Step{In: in, Out: out.Bytes[from:], Held: in != nil && out.IsHeld(), Notes: s.steps.notes.List()})
-}
-
-// notes returns the notes about the current piece, nil if nobody wants them.
-func (s *Stream) notes() *contract.Notes {
-	if s.steps == nil {
-		return nil
-	}
-	return &s.steps.notes
 }

@@ -86,8 +86,8 @@ func TestNotesStandOnce(t *testing.T) {
 }
 
 func TestSourcesTellStartsOrEnds(t *testing.T) {
-	want := map[ToolSource][2]bool{
-		SourceUpstream: {true, true}, SourceMarker: {true, false}, SourceImitation: {true, false}, SourceInferred: {false, true}, SourceEnd: {false, true},
+	want := map[contract.ToolSource][2]bool{
+		contract.SourceUpstream: {true, true}, contract.SourceMarker: {true, false}, contract.SourceImitation: {true, false}, contract.SourceInferred: {false, true}, contract.SourceEnd: {false, true},
 	}
 	if len(ToolSources()) != len(want) {
 		t.Errorf("sources %v", ToolSources())

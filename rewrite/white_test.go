@@ -11,10 +11,15 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/whole"
 )
 
 // Bounds of the packages below that tests of whole streams drive to.
 const (
+	maxCalls         = whole.MaxCalls
+	maxCardID        = chat.MaxCardID
+	maxCardLabel     = chat.MaxCardLabel
+	maxCardName      = chat.MaxCardName
 	maxIdleBuffer    = contract.MaxIdleBuffer
 	maxEndedTools    = chat.MaxEndedTools
 	maxEnvelope      = chunk.MaxEnvelope

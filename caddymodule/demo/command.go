@@ -6,11 +6,13 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"net/http"
 	"os"
 	"os/signal"
 	"strconv"
@@ -113,7 +115,7 @@ func (c command) run(ctx context.Context) (err error) {
 		return fmt.Errorf("backend: %w (--backend-addr chooses its address)", err)
 	}
 	defer backend.Close()
-	sidecar, err := startSidecar(c.sidecarAddr, backend.Addr(), c.verbose)
+	sidecar, err := startSidecar(c.sidecarAddr, backend.Addr, c.verbose)
 	if err != nil {
 		return fmt.Errorf("sidecar: %w (--sidecar-addr chooses its address)", err)
 	}
@@ -124,20 +126,20 @@ func (c command) run(ctx context.Context) (err error) {
 		err = errors.Join(err, sidecar.stop())
 	}()
 
-	var page *replay.Server
+	var page *http.Server
 	if c.page || c.listen {
 		if page, err = replay.Listen(c.pageAddr, replay.Page{
-			Backend: backend.Addr(), Sidecar: sidecar.addr, Scenarios: hermes.Scenarios, Kill: hermes.Kill,
+			Backend: backend.Addr, Sidecar: sidecar.addr, Scenarios: hermes.Scenarios, Kill: hermes.Kill,
 		}.Handler()); err != nil {
 			return fmt.Errorf("page: %w (--page-addr chooses its address)", err)
 		}
 		defer page.Close()
 	}
 	if c.page {
-		return c.invite(ctx, backend.Addr(), sidecar.addr, page.Addr())
+		return c.invite(ctx, backend.Addr, sidecar.addr, page.Addr)
 	}
 	show := replay.Demo{
-		Backend: backend.Addr(), Sidecar: sidecar.addr,
+		Backend: backend.Addr, Sidecar: sidecar.addr,
 		Scenarios: chosen, Speed: c.speed, Raw: c.raw,
 		Out: c.out, Screen: c.screen, Clock: c.clock,
 	}
@@ -152,7 +154,7 @@ func (c command) run(ctx context.Context) (err error) {
 		// The ports stay open: whoever asked for them may want to see why.
 		fmt.Fprintln(c.out, "Error:", err)
 	}
-	return errors.Join(err, c.invite(ctx, backend.Addr(), sidecar.addr, page.Addr()))
+	return errors.Join(err, c.invite(ctx, backend.Addr, sidecar.addr, page.Addr))
 }
 
 // invite says how to use what stays open, and waits for ctx to end.
@@ -187,15 +189,8 @@ func (c *command) defaultAddrs() {
 	if c.listen {
 		backend, sidecar = backendAddr, sidecarAddr
 	}
-	if c.backendAddr == "" {
-		c.backendAddr = backend
-	}
-	if c.sidecarAddr == "" {
-		c.sidecarAddr = sidecar
-	}
-	if c.pageAddr == "" {
-		c.pageAddr = freeAddr
-	}
+	c.backendAddr, c.sidecarAddr = cmp.Or(c.backendAddr, backend), cmp.Or(c.sidecarAddr, sidecar)
+	c.pageAddr = cmp.Or(c.pageAddr, freeAddr)
 }
 
 // terminal returns what the file can show: escape sequences only if it is a

@@ -33,6 +33,7 @@ http://:8643 {
 		tool 🧲 magnet
 		progress unnamed
 		status_line on
+		cards on
 		done_grace 3s
 		error_finish inline
 		zero_usage error
@@ -52,7 +53,7 @@ http://:8643 {
 var everyMember = map[string]any{
 	"handler": "hermes", "max_frame": 2 << 20, "imitations": "keep",
 	"reasoning": "drop", "history": "keep", "max_request": 5_000_000, "parallel_window": 80 * time.Millisecond,
-	"tool": map[string]string{"🛰️": "satellite", "🧲": "magnet"}, "progress": "unnamed", "status_line": true,
+	"tool": map[string]string{"🛰️": "satellite", "🧲": "magnet"}, "progress": "unnamed", "status_line": true, "cards": true,
 	"done_grace": 3 * time.Second, "error_finish": "inline", "zero_usage": "error", "empty_answer": "pass", "first_byte_timeout": 30 * time.Second,
 	"idle_timeout": time.Minute, "stall_timeout": 45 * time.Second, "keepalive": 7 * time.Second, "keepalive_form": "comment",
 	"drain_timeout": 4 * time.Second,
@@ -124,7 +125,7 @@ func TestNoOptionsInTheCaddyfile(t *testing.T) {
 
 // Timeouts and keepalives that are off are off in the JSON too.
 func TestOffInTheCaddyfile(t *testing.T) {
-	out, bad, err := sidecar.CommandOn(t, "adapt", "http://:8643 {\n\thermes {\n\t\tkeepalive off\n\t\tidle_timeout off\n\t\tfirst_byte_timeout off\n\t\tstall_timeout off\n\t\tstatus_line off\n\t}\n}\n", "--validate")
+	out, bad, err := sidecar.CommandOn(t, "adapt", "http://:8643 {\n\thermes {\n\t\tkeepalive off\n\t\tidle_timeout off\n\t\tfirst_byte_timeout off\n\t\tstall_timeout off\n\t\tstatus_line off\n\t\tcards off\n\t}\n}\n", "--validate")
 	if err != nil {
 		t.Fatalf("%v: %s", err, bad)
 	}
@@ -166,6 +167,7 @@ func TestRefusedValues(t *testing.T) {
 		{"empty_answer never", []string{"empty_answer", "error", "pass"}},
 		{"keepalive_form ping", []string{"keepalive_form", "chunk", "comment"}},
 		{"status_line yes", []string{"status_line", "on", "off"}},
+		{"cards yes", []string{"cards", "on", "off"}},
 		{"reasoning on", []string{"reasoning", "extract", "keep", "drop"}},
 		{"history clean", []string{"history", "heal", "keep"}},
 		{"max_request 10", []string{"max_request", "1KiB", "10MB"}},

@@ -46,7 +46,7 @@ func TestCaddyfileExampleWithEveryLine(t *testing.T) {
 		t.Fatalf("%v: %s", err, bad)
 	}
 	for option := range everyMember {
-		if _, ok := handlers(t, out)[0][option]; !ok && option != "status_line" && !strings.HasPrefix(option, "first_") && !strings.HasPrefix(option, "stall_") {
+		if _, ok := handlers(t, out)[0][option]; !ok && option != "status_line" && option != "cards" && !strings.HasPrefix(option, "first_") && !strings.HasPrefix(option, "stall_") {
 			t.Errorf("the example does not show %s", option)
 		}
 	}

@@ -129,7 +129,7 @@ func raceSites(t *testing.T, r *rand.Rand, home string) []raceSite {
 				object{"handler": "request_body", "max_size": 1 << 20},
 				object{"handler": "map", "source": "{http.request.uri.path}", "destinations": []string{"{mapped}"}, "defaults": []string{"{http.request.uuid}"}},
 			},
-			hermes: object{"record": filepath.Join(home, "recordings"), "record_max": 1 << 20, "status_line": true},
+			hermes: object{"record": filepath.Join(home, "recordings"), "record_max": 1 << 20, "status_line": true, "cards": true},
 		},
 		{ // runs that outlive their clients, and several clients for one
 			before: []any{object{"handler": "hermes_resume", "always": true, "detach": ms(1 + r.IntN(20)), "keep": ms(1 + r.IntN(20)), "max_detached": 3, "max_stream": 64 << 10, "max_memory": 128 << 10}},

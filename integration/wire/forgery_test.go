@@ -58,7 +58,7 @@ func TestTextForgesNothing(t *testing.T) {
 		add(fmt.Sprint("tool event ", i), want{label: f, starts: 1},
 			[]string{"event: hermes.tool.progress", `data: {"tool": "terminal", "emoji": "\ud83d\udcbb", "label": ` + hermes.ASCII(f) + `, "toolCallId": "c1", "status": "running"}`})
 	}
-	base, _ := sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Options{"status_line": true})
+	base, _ := sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Options{"status_line": true, "cards": true})
 	c := client.New(t, base)
 	for name, w := range wants {
 		for _, form := range []string{"envelope", "bare", "unnamed", "comment", "off"} {
@@ -73,6 +73,13 @@ func TestTextForgesNothing(t *testing.T) {
 				}
 			case len(starts) != w.starts || w.starts == 1 && starts[0].Label != w.label:
 				t.Errorf("%s, %s: starts %q, want one of %q", name, form, starts, w.label)
+			}
+			if form == "envelope" || form == "unnamed" {
+				for _, card := range a.Cards(t) {
+					if card.Label != w.label || strings.ContainsAny(card.Name, "\r\n`<>\"") {
+						t.Errorf("%s, %s: card %+v", name, form, card)
+					}
+				}
 			}
 			for _, e := range a.Events {
 				if e.Chunk != nil && e.Error != nil || e.Name != "" && e.Name != "hermes.tool.progress" {

@@ -68,6 +68,7 @@ func TestTwiceThroughIsOnceThrough(t *testing.T) {
 		"defaults":     {},
 		"inline":       {"error_finish": "inline"},
 		"status_line":  {"status_line": true},
+		"cards":        {"cards": true},
 		"bare":         {"progress": "bare"},
 		"unnamed":      {"progress": "unnamed"},
 		"comment":      {"progress": "comment"},

@@ -1,18 +1,8 @@
 // Package sse reads, splices and forwards a stream of server-sent events (WHATWG HTML,
-// section 9.2.6) without decoding it: bytes become units, units become fields by
-// position, and what is not changed leaves byte for byte. It knows nothing of what the
-// events say.
-//
-//   - Scanner cuts bytes into units. The units do not depend on where the reads end.
-//   - Frame is an event with its fields. If its data has several lines, it knows where
-//     in the frame each byte of the data is.
-//   - Splice replaces ranges of a frame's data, or of its bytes, and leaves the framing
-//     as it is.
-//   - Writer collects what leaves, and remembers what became of the last unit, for a byte
-//     order mark and for a CRLF that two reads have torn apart.
-//
-// A proxy goes through them in this order: see the example. A client needs Scanner and
-// Frame only.
+// section 9.2.6) without decoding it: a Scanner cuts bytes into units, a Frame finds the
+// fields of a unit by position, a Splice replaces parts of it, and a Writer collects what
+// leaves. What is not changed leaves byte for byte. A proxy goes through them in this
+// order: see the example. A client needs Scanner and Frame only.
 //
 // The state that lasts from read to read is that of Scanner and Writer: 152 bytes, and
 // the unit under way if a read ends within one, which Scanner.MaxFrame bounds. Streams may

@@ -10,25 +10,19 @@ import (
 // for Parse. A Frame that is used again allocates nothing unless its data has several
 // lines. Raw, Data and Event are valid as long as the bytes that were parsed.
 type Frame struct {
-	Raw   []byte // all of it, the blank line included
-	Data  []byte // the values of the data fields, joined by LF
-	Event []byte // the value of the last event field
-	// HasData reports whether there is a data field. A client sees no event without one.
-	HasData bool
-	// OnlyData reports whether there is one data line and nothing else: neither other
-	// fields nor comments.
-	OnlyData bool
+	Raw      []byte // all of it, the blank line included
+	Data     []byte // the values of the data fields, joined by LF
+	Event    []byte // the value of the last event field
+	HasData  bool   // there is a data field; a client sees no event without one
+	OnlyData bool   // there is one data line and nothing else: neither other fields nor comments
 
 	lines     []dataLine // where the lines of Data are in Raw
 	eventLine [2]int     // where the last event line is in Raw, its end included; zero if there is none
 	join      []byte     // room for Data of several lines
 }
 
-// dataLine maps one line of a frame's data to the frame's bytes.
-type dataLine struct {
-	data int32 // where the line begins in Data
-	raw  int32 // where it begins in Raw
-}
+// dataLine says where a line of a frame's data begins, in Data and in Raw.
+type dataLine struct{ data, raw int32 }
 
 // Parse finds the fields of raw, which it keeps. raw may lack its blank line.
 func (f *Frame) Parse(raw []byte) {
@@ -37,13 +31,20 @@ func (f *Frame) Parse(raw []byte) {
 	for i := 0; i < len(raw); {
 		end := ends.from(raw, i)
 		next := min(end+1, len(raw))
-		if end < len(raw) && raw[end] == '\r' && next < len(raw) && raw[next] == '\n' {
+		if next < len(raw) && raw[next] == '\n' && raw[end] == '\r' {
 			next++
 		}
-		f.field(i, end, next)
+		if i < end {
+			f.field(i, end, next)
+		}
 		i = next
 	}
-	f.end()
+}
+
+func (f *Frame) begin(raw []byte) {
+	f.Raw = raw
+	f.Data, f.Event, f.HasData, f.OnlyData, f.eventLine = nil, nil, false, true, [2]int{}
+	f.lines, f.join = f.lines[:0], f.join[:0]
 }
 
 // SetData makes f a frame with the bytes raw and the data raw[from:to], in one line
@@ -71,68 +72,28 @@ func (f *Frame) Trim() {
 // if there is none.
 func (f *Frame) EventLine() (from, to int) { return f.eventLine[0], f.eventLine[1] }
 
-// parseLines is Parse for a frame whose lines the scanner has seen.
-func (f *Frame) parseLines(raw []byte, l unitLines) {
-	if l.cr || l.n == 0 || l.n > 2 {
-		f.Parse(raw)
-		return
-	}
-	f.begin(raw)
-	from, end := 0, len(raw)-len("\n\n")
-	if l.n == 2 {
-		from = int(l.first) + len("\n")
-		f.field(0, int(l.first), from)
-	}
-	f.field(from, end, end+len("\n"))
-	f.end()
-}
-
-func (f *Frame) begin(raw []byte) {
-	f.Raw = raw
-	f.Data, f.Event, f.HasData, f.eventLine = nil, nil, false, [2]int{}
-	f.lines, f.join = f.lines[:0], f.join[:0]
-	f.OnlyData = true
-}
-
-func (f *Frame) end() {
-	if len(f.lines) > 1 {
-		f.Data = f.join
-	}
-}
-
-// field takes in the line Raw[from:end]. The next line begins at next.
+// field takes in the line Raw[from:end], which is not empty. The next line begins at next.
 func (f *Frame) field(from, end, next int) {
 	line := f.Raw[from:end]
-	if len(line) == 0 {
-		return
+	i := len("data")
+	if i >= len(line) || line[i] != ':' { // most lines are data
+		i = bytes.IndexByte(line, ':')
 	}
-	name, value := cutField(line)
-	switch string(name) {
+	value := end
+	if i < 0 {
+		i = len(line)
+	} else if value = from + i + 1; value < end && f.Raw[value] == ' ' {
+		value++
+	}
+	switch string(line[:i]) {
 	case "data":
 		f.HasData = true
-		f.addData(value, end-len(value))
+		f.addData(f.Raw[value:end], value)
 	case "event":
-		f.Event = value
-		f.eventLine = [2]int{from, next}
-		f.OnlyData = false
+		f.Event, f.eventLine, f.OnlyData = f.Raw[value:end], [2]int{from, next}, false
 	default:
 		f.OnlyData = false
 	}
-}
-
-// cutField returns the name and the value of the field in line.
-func cutField(line []byte) (name, value []byte) {
-	i := len("data")
-	if i >= len(line) || line[i] != ':' || string(line[:i]) != "data" { // most lines are data
-		if i = bytes.IndexByte(line, ':'); i < 0 {
-			return line, nil
-		}
-	}
-	name, value = line[:i], line[i+1:]
-	if len(value) > 0 && value[0] == ' ' {
-		value = value[1:]
-	}
-	return name, value
 }
 
 // addData adds a line of data that begins at Raw[at].
@@ -153,7 +114,7 @@ func (f *Frame) addData(value []byte, at int) {
 	f.join = append(f.join, '\n')
 	f.lines = append(f.lines, dataLine{int32(len(f.join)), int32(at)})
 	f.join = append(f.join, value...)
-	f.OnlyData = false
+	f.Data, f.OnlyData = f.join, false
 }
 
 // At returns the index in Raw of the byte i of Data. There must be a data field.

@@ -7,17 +7,12 @@ import "bytes"
 type Unit uint8
 
 const (
-	// UnitFrame is a complete frame with a field in it, its blank line
-	// included.
-	UnitFrame Unit = iota
+	UnitFrame Unit = iota // a complete frame with a field in it, its blank line included
 	// UnitNoise is a blank line, or comment lines and the blank line behind
 	// them; with Scanner.CommentUnits, a comment line by itself.
 	UnitNoise
-	// UnitRaw is a frame, or a part of one, that is larger than
-	// Scanner.MaxFrame.
-	UnitRaw
-	// UnitMark is the byte order mark that a stream may begin with.
-	UnitMark
+	UnitRaw  // a frame, or a part of one, that is larger than Scanner.MaxFrame
+	UnitMark // the byte order mark that a stream may begin with
 	// UnitLF is the LF of a CRLF whose CR has ended the unit before. A frame
 	// is complete at the CR, because nothing says that an LF will follow.
 	UnitLF
@@ -45,12 +40,14 @@ type Scanner struct {
 	line int    // where the current line begins; before src if parts have left raw
 
 	ends    lineEnds
-	seen    unitLines
-	begun   bool // the place for a byte order mark is past
-	inFrame bool // a line of the unit was a field
-	afterCR bool // the last byte was a CR; an LF belongs to it
-	raw     bool // part of the unit has left raw
-	comment bool // the unit that leaves raw is a comment line
+	lines   int32 // how many lines of the unit have ended
+	first   int32 // where the first of them has, from the unit's beginning on
+	hasCR   bool  // one of them has with a CR
+	begun   bool  // the place for a byte order mark is past
+	inFrame bool  // a line of the unit was a field
+	afterCR bool  // the last byte was a CR; an LF belongs to it
+	raw     bool  // part of the unit has left raw
+	comment bool  // the unit that leaves raw is a comment line
 }
 
 // Feed hands p to the scanner, which does not copy it before Rest.
@@ -66,7 +63,7 @@ func (c *Scanner) Feed(p []byte) {
 // Next returns the next unit. It returns false if that is not complete.
 func (c *Scanner) Next() (Unit, []byte, bool) {
 	if c.pos == c.from {
-		c.seen = unitLines{}
+		c.lines, c.hasCR = 0, false
 	}
 	if !c.begun {
 		if u, b, ok := c.mark(); ok || !c.begun {
@@ -95,7 +92,10 @@ func (c *Scanner) Next() (Unit, []byte, bool) {
 		empty := end == c.line
 		isComment := c.comment || !c.raw && !c.inFrame && !empty && c.src[c.line] == ':'
 		c.afterCR = c.src[end] == '\r'
-		c.seen.add(end-c.from, empty, c.afterCR)
+		c.hasCR = c.hasCR || c.afterCR
+		if c.lines++; c.lines == 1 {
+			c.first = int32(end - c.from) // used only up to MaxFrame, which is at most 1 GiB
+		}
 		c.pos = end + 1
 		c.line = c.pos
 		switch {
@@ -194,15 +194,19 @@ func (c *Scanner) Raw() bool { return c.raw }
 // raw, there are none.
 func (c *Scanner) Tail() []byte { return c.buf }
 
-// ParseFrame is f.Parse(b) for the UnitFrame b that Next returned last. It does not look
-// again for the line ends that the scanner has seen.
-func (c *Scanner) ParseFrame(f *Frame, b []byte) { f.parseLines(b, c.seen) }
-
-// End says that nothing more will be fed, and returns Tail. A frame that the caller makes
-// of it is no longer a unit of the scanner.
-func (c *Scanner) End() []byte {
-	c.seen = unitLines{}
-	return c.buf
+// ParseFrame is f.Parse(b) for the UnitFrame b that Next has returned last, if it has. It
+// does not look again for the line ends that the scanner has seen.
+func (c *Scanner) ParseFrame(f *Frame, b []byte) {
+	if c.from != c.pos || c.hasCR || c.lines > 3 {
+		f.Parse(b)
+		return
+	}
+	f.begin(b)
+	first := int(c.first)
+	f.field(0, first, first+1)
+	if c.lines == 3 { // the last is blank
+		f.field(first+1, len(b)-2, len(b)-1)
+	}
 }
 
 // TakeBuffer moves the buffer *from to the scanner if that has none.
@@ -222,30 +226,9 @@ func (c *Scanner) GiveBuffer(to *[]byte) {
 
 // Bounds on what is kept for the next frame.
 const (
-	// maxIdleBuffer is the size in bytes up to which a buffer is kept.
-	maxIdleBuffer = 16 << 10
-	// maxIdleItems is the number of items up to which a list keeps its room.
-	maxIdleItems = 256
+	maxIdleBuffer = 16 << 10 // the size in bytes up to which a buffer is kept
+	maxIdleItems  = 256      // the number of items up to which a list keeps its room
 )
-
-// unitLines is what the scanner has seen of the lines of a unit, for ParseFrame.
-type unitLines struct {
-	first int32 // where the first ends
-	n     uint8 // how many there are but for the blank one, at most 3
-	cr    bool  // one of them ends with a CR
-}
-
-// add adds a line that ends at the byte end of its unit.
-func (l *unitLines) add(end int, empty, cr bool) {
-	l.cr = l.cr || cr
-	if empty {
-		return
-	}
-	if l.n == 0 {
-		l.first = int32(end) // used only up to MaxFrame, which is at most 1 GiB
-	}
-	l.n = min(l.n+1, 3)
-}
 
 // lineEnds finds the ends of lines in some bytes. It looks at each byte once for
 // either character, however the two are mixed.

@@ -52,16 +52,10 @@ func (s *Splice) ReplaceRaw(f *Frame, from, to int, with []byte) int {
 	if i == maxIdleItems { // there will be many: room for all of them, once
 		s.edits = slices.Grow(s.edits, (len(f.Raw)-from)/minEdited)
 	}
-	if i == 0 || s.edits[i-1].from <= from {
-		s.edits = append(s.edits, edit{from, to, with})
-		return i
+	s.edits = append(s.edits, edit{from, to, with})
+	for ; i > 0 && s.edits[i-1].from > from; i-- {
+		s.edits[i-1], s.edits[i] = s.edits[i], s.edits[i-1]
 	}
-	for i > 0 && s.edits[i-1].from > from {
-		i--
-	}
-	s.edits = append(s.edits, edit{})
-	copy(s.edits[i+1:], s.edits[i:])
-	s.edits[i] = edit{from, to, with}
 	return i
 }
 
@@ -82,34 +76,20 @@ func (s *Splice) Append(dst []byte, f *Frame) []byte {
 }
 
 // Size returns how many bytes Append appends.
-func (s *Splice) Size(f *Frame) int {
-	n := len(f.Raw)
-	for _, e := range s.edits {
-		n += len(e.with) - (e.to - e.from)
-	}
-	return n
-}
+func (s *Splice) Size(f *Frame) int { return s.moved(len(f.Raw), false) }
 
 // Moved returns where the byte i of f's data is in what Append appends: behind what is
 // inserted in front of it.
-func (s *Splice) Moved(f *Frame, i int) int {
-	at := f.At(i)
-	to := at
-	for _, e := range s.edits {
-		if e.to <= at {
-			to += len(e.with) - (e.to - e.from)
-		}
-	}
-	return to
-}
+func (s *Splice) Moved(f *Frame, i int) int { return s.moved(f.At(i), false) }
 
 // MovedBefore is Moved, but returns the index in front of what is inserted or replaced
 // there.
-func (s *Splice) MovedBefore(f *Frame, i int) int {
-	at := f.At(i)
+func (s *Splice) MovedBefore(f *Frame, i int) int { return s.moved(f.At(i), true) }
+
+func (s *Splice) moved(at int, before bool) int {
 	to := at
 	for _, e := range s.edits {
-		if e.from < at {
+		if before && e.from < at || !before && e.to <= at {
 			to += len(e.with) - (e.to - e.from)
 		}
 	}

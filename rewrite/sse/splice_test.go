@@ -80,7 +80,7 @@ func FuzzScanner(f *testing.F) {
 				c.Rest()
 				rest = rest[n:]
 			}
-			return kinds, append(joined, c.End()...)
+			return kinds, append(joined, c.Tail()...)
 		}
 		whole, joined := units(len(in))
 		if string(joined) != string(in) {

@@ -13,22 +13,17 @@ import "bytes"
 //     the unit that ended with the CR. If the caller writes a frame of its own between
 //     the two, BeginOwn completes the CRLF first, and the LF is dropped when it comes.
 type Writer struct {
-	framing
 	Bytes []byte
-}
 
-// framing is what became of the last unit.
-type framing struct {
 	mark    bool // a byte order mark waits for the first bytes
 	started bool // something has left
 	torn    bool // the last unit has left and ends with a CR whose LF may come
-	fate    Fate
+	fate    Fate // of the last unit
 }
 
-// Fate is what became of a unit.
+// Fate is what became of a unit. The zero value means Forwarded.
 type Fate uint8
 
-// What may become of a unit. The zero value means Forwarded.
 const (
 	Forwarded Fate = iota
 	Held

@@ -56,23 +56,19 @@ func parseFrom(from string) (fromAddr, error) {
 	return a, nil
 }
 
-// String is the address as a URL.
-func (a fromAddr) String() string {
-	return a.scheme + "://" + net.JoinHostPort(a.host, a.port)
-}
-
 // listen returns the addresses to listen on, host and port: those of bind, the
 // values of --bind, or else what the address says. Hermes runs commands, so an
 // address without a host is that of this machine only, and an IP address is
 // meant. A name is one that others use, on whatever interface.
 func (a fromAddr) listen(bind []string) ([]string, error) {
 	if len(bind) == 0 {
-		bind = []string{a.iface()}
-	} else if err := checkBind(bind); err != nil {
-		return nil, err
+		return []string{net.JoinHostPort(a.iface(), a.port)}, nil
 	}
 	addrs := make([]string, len(bind))
 	for i, host := range bind {
+		if _, err := netip.ParseAddr(host); err != nil {
+			return nil, fmt.Errorf("--bind %q: must be an IP address without a port, such as 127.0.0.1 or 0.0.0.0", host)
+		}
 		addrs[i] = net.JoinHostPort(host, a.port)
 	}
 	return addrs, nil
@@ -97,14 +93,4 @@ func (a fromAddr) iface() string {
 func isLocalhost(name string) bool {
 	name = strings.ToLower(name)
 	return name == "localhost" || strings.HasSuffix(name, ".localhost")
-}
-
-// checkBind refuses what is no IP address.
-func checkBind(bind []string) error {
-	for _, host := range bind {
-		if _, err := netip.ParseAddr(host); err != nil {
-			return fmt.Errorf("--bind %q: must be an IP address without a port, such as 127.0.0.1 or 0.0.0.0", host)
-		}
-	}
-	return nil
 }

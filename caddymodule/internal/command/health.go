@@ -1,10 +1,8 @@
 package command
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -93,13 +91,12 @@ func (c *healthCommand) run() error {
 
 // cause is err without the request that net/http puts in front of it.
 func (c *healthCommand) cause(err error) error {
-	var timeout net.Error
-	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
+	wrapped, ok := errors.AsType[*url.Error](err)
+	switch {
+	case !ok:
+		return err
+	case wrapped.Timeout():
 		return fmt.Errorf("no answer within %v", c.timeout)
 	}
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
-		return wrapped.Err
-	}
-	return err
+	return wrapped.Err
 }

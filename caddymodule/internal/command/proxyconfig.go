@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -64,7 +65,7 @@ func (c *Proxy) Prepare() (p Prepared, err error) {
 	if err != nil {
 		return p, err
 	}
-	p.URL, p.internalCA = from.String(), c.internal(from)
+	p.URL, p.internalCA = from.scheme+"://"+net.JoinHostPort(from.host, from.port), c.internal(from)
 	if c.internalCerts && from.scheme != "https" {
 		return p, fmt.Errorf("--internal-certs: --from %s is served without TLS; name a host, such as --from localhost:8643", c.from)
 	}

@@ -23,7 +23,7 @@ const (
 
 // repairOptions are the options that matter where there is no clock.
 var repairOptions = []string{
-	"max_frame", "imitations", "reasoning", "tool", "progress", "status_line", "error_finish", "zero_usage",
+	"max_frame", "imitations", "reasoning", "tool", "progress", "status_line", "cards", "error_finish", "zero_usage",
 	"empty_answer",
 }
 
@@ -116,12 +116,8 @@ func (c *repairCommand) run(args []string, in io.Reader, out io.Writer) (int, er
 	if given["progress"] != nil {
 		meta.Progress = ""
 	}
-	ended, err := repair.ParseCause(meta.Cause)
-	if err != nil {
-		return exitNotRead, err
-	}
 	sum, err := repair.Run(in, out, repair.Options{
-		Rewrite: o.Rewrite, Meta: meta, Cause: ended, Explain: c.explain, Width: c.width,
+		Rewrite: o.Rewrite, Meta: meta, Explain: c.explain, Width: c.width,
 	})
 	switch {
 	case err != nil:

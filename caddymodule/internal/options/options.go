@@ -22,13 +22,9 @@ import (
 
 // An Option is a subdirective of the hermes directive.
 type Option struct {
-	// Name is that of the subdirective and of the member in JSON.
-	Name string
-	// Default is the value that is the same as none, as a Caddyfile has it. It is
-	// "" if there is no such value.
-	Default string
-	// Help says in one line what the option is.
-	Help string
+	Name    string // of the subdirective and of the member in JSON
+	Default string // the value that is the same as none, as a Caddyfile has it; "" if there is none
+	Help    string // says in one line what the option is
 
 	kind kind
 	// apply sets the value, which has been checked, in the options of package

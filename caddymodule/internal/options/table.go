@@ -30,6 +30,8 @@ var table = []*Option{
 		apply: func(o *proxy.Options, v any) { o.Rewrite.Progress = rewrite.Progress(v.(string)) }},
 	{Name: "status_line", kind: onOff{words{"on", "off"}}, Default: "off", Help: "Add a status to tool events, which Open WebUI shows",
 		apply: func(o *proxy.Options, v any) { o.Rewrite.StatusLine = v.(bool) }},
+	{Name: "cards", kind: onOff{words{"on", "off"}}, Default: "off", Help: "Make cards of tool events, which Open WebUI draws and stores",
+		apply: func(o *proxy.Options, v any) { o.Rewrite.Cards = v.(bool) }},
 	{Name: "done_grace", kind: duration{}, Default: "5s", Help: "How long to wait for the end of a stream after its finish chunk",
 		// Zero means no limit there, and no grace here.
 		apply: func(o *proxy.Options, v any) { o.DoneGrace = orInstead(v, 1) }},

@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strings"
 	"sync"
 
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/repair"
@@ -16,14 +14,10 @@ import (
 
 // Bounds of recordings.
 const (
-	// defaultRecordMax is how many bytes all of a directory may take.
-	defaultRecordMax = 100_000_000
-	// recordShare is which part of that one of them may take.
-	recordShare = 10
-	// maxRecordings is how many there may be.
-	maxRecordings = 1000
-	// diskBlock is what the size of a file is rounded up to.
-	diskBlock = 4 << 10
+	defaultRecordMax = 100_000_000 // bytes that all of a directory may take
+	recordShare      = 10          // which part of that one of them may take
+	maxRecordings    = 1000        // how many there may be
+	diskBlock        = 4 << 10     // what the size of a file is rounded up to
 )
 
 // The names of recordings, without their extensions. Files of other names are
@@ -122,19 +116,14 @@ func blocks(size int64) int64 { return (size + diskBlock - 1) / diskBlock * disk
 // look makes the directory, also where somebody has removed it, and finds the
 // recordings that are in it already.
 func (d *directory) look() error {
+	if err := os.MkdirAll(d.path, 0o700); err != nil {
+		return err
+	}
 	dir, err := os.Stat(d.path)
-	if err == nil && d.read != nil && os.SameFile(d.read, dir) {
-		return nil
+	if err != nil || d.read != nil && os.SameFile(d.read, dir) {
+		return err
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.MkdirAll(d.path, 0o700); err == nil {
-			dir, err = os.Stat(d.path)
-		}
-	}
-	if err == nil {
-		err = checkLink(d.path)
-	}
-	if err != nil {
+	if err := checkLink(d.path); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(d.path) // sorted by name, and so by time
@@ -152,11 +141,10 @@ func (d *directory) look() error {
 			continue
 		}
 		size := blocks(info.Size())
-		i, found := slices.BinarySearchFunc(d.kept, m[1], func(a recorded, name string) int { return strings.Compare(a.name, name) })
-		if found {
-			d.kept[i].size += size
+		if last := len(d.kept) - 1; last >= 0 && d.kept[last].name == m[1] {
+			d.kept[last].size += size
 		} else {
-			d.kept = slices.Insert(d.kept, i, recorded{m[1], size})
+			d.kept = append(d.kept, recorded{m[1], size})
 		}
 		d.taken += size
 	}

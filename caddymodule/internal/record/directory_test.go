@@ -11,7 +11,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/caddytest"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/repair"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // TestPlantedLinksAreNotFollowed: whoever can write to the directory sees the name
@@ -29,7 +28,7 @@ func TestPlantedLinksAreNotFollowed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rec.End(proxy.Result{Outcome: "ok"}, rewrite.CauseEOF)
+	rec.end(proxy.Result{Outcome: "ok"})
 	if got, err := os.ReadFile(victim); err != nil || string(got) != "mine" {
 		t.Errorf("the file behind the link is %q, %v", got, err)
 	}
@@ -86,7 +85,7 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 			t.Errorf("the directory is %v, %v", info, err)
 		}
-		under.End(proxy.Result{Outcome: "ok"}, rewrite.CauseEOF)
+		under.end(proxy.Result{Outcome: "ok"})
 		if logs.Len() != 0 {
 			t.Fatalf("logged %v", logs.All())
 		}
@@ -130,7 +129,7 @@ func TestConfigurationThatHasNotStartedForGoodDeletesNoRecordings(t *testing.T) 
 		record(c, strings.Repeat("x", 50_000))
 	}
 	runs := false
-	young := new(Directories).Recorder(dir, 200_000, func() bool { return runs }, c.logger)
+	young := new(Directories).Recorder(nil, dir, 200_000, func() bool { return runs }, c.logger)
 	young.dir = c.dir
 	young.now = c.now
 	record(young, strings.Repeat("x", 50_000))

@@ -6,6 +6,7 @@
 package record
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -22,13 +23,14 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/repair"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// Recorder records the streams of one handler. Of the request there is nothing in a
+// Recorder is an observer that has the streams of one handler recorded, and passes
+// everything on. It needs proxy.Options.ObserveRaw. Of the request there is nothing in a
 // recording but its path and the form of tool events that it asks for. The files are
 // for their owner only.
 type Recorder struct {
+	proxy.Observer
 	dir     *directory
 	max     int64       // bytes that all recordings in the directory may take
 	runs    func() bool // whether the configuration runs for good
@@ -39,17 +41,25 @@ type Recorder struct {
 }
 
 // Recorder returns what records in the directory with the path, for a configuration
-// that runs reports to run. All recordings may take max bytes, 0 for the default.
-func (d *Directories) Recorder(path string, max int64, runs func() bool, logger *zap.Logger) *Recorder {
-	if max == 0 {
-		max = defaultRecordMax
+// that runs reports to run, and passes everything on to next. All recordings may take
+// max bytes, 0 for the default.
+func (d *Directories) Recorder(next proxy.Observer, path string, max int64, runs func() bool, logger *zap.Logger) *Recorder {
+	return &Recorder{
+		Observer: next, dir: d.get(path), max: cmp.Or(max, defaultRecordMax), runs: runs, logger: logger, now: time.Now,
 	}
-	return &Recorder{dir: d.get(path), max: max, runs: runs, logger: logger, now: time.Now}
 }
 
-// Observe returns an observer that has streams recorded and passes everything on to
-// next. It needs proxy.Options.ObserveRaw.
-func (c *Recorder) Observe(next proxy.Observer) proxy.Observer { return recordingObserver{next, c} }
+// Begin implements proxy.Observer.
+func (c *Recorder) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
+	a := c.Observer.Begin(r, b)
+	if b.Raw {
+		if rec := c.begin(r, b.Status, b.Header); rec != nil {
+			rec.AnswerObserver = a
+			return rec
+		}
+	}
+	return a
+}
 
 // begin begins a recording. It returns nil if that fails.
 func (c *Recorder) begin(r *http.Request, status int, h http.Header) *recording {
@@ -89,8 +99,10 @@ func (c *Recorder) fail(err error) {
 	log("a stream cannot be recorded", zap.String("dir", c.dir.path), zap.Error(err))
 }
 
-// recording is a stream that is being recorded.
+// recording is a stream that is being recorded. What goes wrong with that is its own
+// affair: the stream goes on.
 type recording struct {
+	proxy.AnswerObserver
 	recorder *Recorder
 	file     *os.File
 	name     string
@@ -99,10 +111,10 @@ type recording struct {
 	meta     repair.Meta
 }
 
-// Write implements io.Writer. What is too much is left out, and the meta data say so.
-func (r *recording) Write(b []byte) (int, error) {
-	n := len(b)
-	if int64(n) > r.left {
+// Raw implements proxy.AnswerObserver. What is too much is left out, and the meta data
+// say so.
+func (r *recording) Raw(b []byte) {
+	if int64(len(b)) > r.left {
 		b = b[:r.left]
 		r.meta.Truncated = true
 	}
@@ -114,12 +126,17 @@ func (r *recording) Write(b []byte) (int, error) {
 		r.meta.Truncated = true
 		r.recorder.fail(err)
 	}
-	return n, nil
 }
 
-// End ends the recording of a stream that upstream has ended by cause.
-func (r *recording) End(res proxy.Result, cause rewrite.Cause) {
-	r.meta.Ended, r.meta.Cause, r.meta.Outcome = r.recorder.now().UTC(), repair.CauseName(cause), res.Outcome
+// End implements proxy.AnswerObserver.
+func (r *recording) End(req *http.Request, res proxy.Result) {
+	r.end(res)
+	r.AnswerObserver.End(req, res)
+}
+
+// end ends the recording.
+func (r *recording) end(res proxy.Result) {
+	r.meta.Ended, r.meta.Cause, r.meta.Outcome = r.recorder.now().UTC(), repair.CauseName(res.Cause), res.Outcome
 	if res.Outcome == proxy.OutcomeClientGone {
 		r.meta.Cause = repair.CauseClientGone
 	}
@@ -133,37 +150,4 @@ func (r *recording) End(res proxy.Result, cause rewrite.Cause) {
 	if err != nil {
 		r.recorder.fail(fmt.Errorf("ending the recording: %w", err))
 	}
-}
-
-// recordingObserver has streams recorded besides what is passed on.
-type recordingObserver struct {
-	proxy.Observer
-	recorder *Recorder
-}
-
-// Begin implements proxy.Observer.
-func (o recordingObserver) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
-	a := o.Observer.Begin(r, b)
-	if b.Raw {
-		if rec := o.recorder.begin(r, b.Status, b.Header); rec != nil {
-			return recordedStream{a, rec}
-		}
-	}
-	return a
-}
-
-// recordedStream is a stream that is being recorded.
-type recordedStream struct {
-	proxy.AnswerObserver
-	recording *recording
-}
-
-// Raw implements proxy.AnswerObserver. What goes wrong with a recording is its own
-// affair: the stream goes on.
-func (s recordedStream) Raw(b []byte) { _, _ = s.recording.Write(b) }
-
-// End implements proxy.AnswerObserver.
-func (s recordedStream) End(r *http.Request, res proxy.Result) {
-	s.recording.End(res, res.Cause)
-	s.AnswerObserver.End(r, res)
 }

@@ -15,15 +15,14 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/caddytest"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/repair"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // record records body with c.
 func record(c *Recorder, body string) *recording {
 	rec := c.begin(httptest.NewRequest("POST", "/x", nil), http.StatusOK, http.Header{})
 	if rec != nil {
-		rec.Write([]byte(body))
-		rec.End(proxy.Result{Outcome: "ok"}, rewrite.CauseEOF)
+		rec.Raw([]byte(body))
+		rec.end(proxy.Result{Outcome: "ok"})
 	}
 	return rec
 }
@@ -31,7 +30,7 @@ func record(c *Recorder, body string) *recording {
 // newTestRecorder returns one whose clock goes on by a second for each question.
 func newTestRecorder(dir string, max int64) (*Recorder, *observer.ObservedLogs) {
 	core, logs := observer.New(zap.DebugLevel)
-	c := new(Directories).Recorder(dir, max, func() bool { return true }, zap.New(core))
+	c := new(Directories).Recorder(nil, dir, max, func() bool { return true }, zap.New(core))
 	now := time.Unix(1795164800, 0)
 	c.now = func() time.Time {
 		now = now.Add(time.Second)
@@ -110,7 +109,7 @@ func TestOpenRecordingsHaveTheirRoom(t *testing.T) {
 	var open []*recording
 	for range 30 {
 		if rec := c.begin(httptest.NewRequest("POST", "/x", nil), http.StatusOK, http.Header{}); rec != nil {
-			rec.Write([]byte(strings.Repeat("x", 50_000)))
+			rec.Raw([]byte(strings.Repeat("x", 50_000)))
 			open = append(open, rec)
 		}
 	}
@@ -118,7 +117,7 @@ func TestOpenRecordingsHaveTheirRoom(t *testing.T) {
 		t.Errorf("%d recordings are open, want %d; %d warnings", len(open), recordShare, logs.FilterLevelExact(zap.WarnLevel).Len())
 	}
 	for _, rec := range open {
-		rec.End(proxy.Result{Outcome: "ok"}, rewrite.CauseEOF)
+		rec.end(proxy.Result{Outcome: "ok"})
 	}
 	if files := caddytest.Files(t, dir, recordingPrefix); len(files) != 2*len(open) {
 		t.Errorf("%d files of %d recordings", len(files), len(open))

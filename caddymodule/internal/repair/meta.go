@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,14 +16,11 @@ import (
 // its own, so that the recording is what upstream sent and nothing else. Nothing
 // of the request but its path is in it.
 type Meta struct {
-	// Path is the path of the request.
-	Path string `json:"path"`
-	// Began and Ended are the times of the request and of the end.
-	Began time.Time `json:"began"`
-	Ended time.Time `json:"ended"`
-	// Status and ContentType are those of upstream's answer.
-	Status      int    `json:"status"`
-	ContentType string `json:"content_type"`
+	Path        string    `json:"path"`  // of the request
+	Began       time.Time `json:"began"` // the request
+	Ended       time.Time `json:"ended"`
+	Status      int       `json:"status"` // of upstream's answer
+	ContentType string    `json:"content_type"`
 	// Cause is how upstream ended: eof, aborted, timeout or shutdown; or
 	// client_gone, when it had not.
 	Cause string `json:"cause"`
@@ -67,26 +65,21 @@ func ReadMeta(file string) (m Meta, err error) {
 const CauseClientGone = "client_gone"
 
 // causes are the names of the ways in which upstream can end.
-var causes = map[string]rewrite.Cause{
-	"": rewrite.CauseEOF, "eof": rewrite.CauseEOF, "aborted": rewrite.CauseAborted,
-	"timeout": rewrite.CauseTimeout, "shutdown": rewrite.CauseShutdown, CauseClientGone: rewrite.CauseEOF,
-}
-
-// ParseCause returns the cause with the name, CauseEOF for none.
-func ParseCause(name string) (rewrite.Cause, error) {
-	c, ok := causes[name]
-	if !ok {
-		return c, fmt.Errorf("invalid cause %q: must be eof, aborted, timeout or shutdown", name)
-	}
-	return c, nil
+var causes = []string{
+	rewrite.CauseEOF: "eof", rewrite.CauseAborted: "aborted", rewrite.CauseTimeout: "timeout", rewrite.CauseShutdown: "shutdown",
 }
 
 // CauseName returns the name of a cause.
-func CauseName(c rewrite.Cause) string {
-	for name, cause := range causes {
-		if cause == c && name != "" && name != CauseClientGone {
-			return name
-		}
+func CauseName(c rewrite.Cause) string { return causes[c] }
+
+// parseCause returns the cause with the name, CauseEOF for none.
+func parseCause(name string) (rewrite.Cause, error) {
+	if name == "" || name == CauseClientGone {
+		return rewrite.CauseEOF, nil
 	}
-	return ""
+	i := slices.Index(causes, name)
+	if i < 0 {
+		return 0, fmt.Errorf("invalid cause %q: must be eof, aborted, timeout or shutdown", name)
+	}
+	return rewrite.Cause(i), nil
 }

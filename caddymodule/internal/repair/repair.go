@@ -16,19 +16,10 @@ import (
 
 // Options say how a recording is repaired.
 type Options struct {
-	// Rewrite are the options of the engine.
 	Rewrite rewrite.Options
-	// Meta is what is known of the recording. Where its Path is not, the stream
-	// is taken for what its first chunk says.
-	Meta Meta
-	// Cause is how upstream ended.
-	Cause rewrite.Cause
-	// Explain writes what became of each frame, and why, instead of the
-	// repaired answer.
-	Explain bool
-	// Width is the number of columns up to which an explanation shows a line
-	// of a frame, 0 for all of it.
-	Width int
+	Meta    Meta // where its Path is not known, the stream is taken for what its first chunk says
+	Explain bool // write what became of each frame, and why, instead of the repaired answer
+	Width   int  // columns of a frame's line that an explanation shows, 0 for all
 }
 
 // Run reads a recorded answer from in and writes the repaired one to out. The
@@ -37,6 +28,10 @@ type Options struct {
 // The summary's Code says in which error it ended, "" for none. The error is
 // ErrNothing if nothing of Hermes was in it; it has been written all the same.
 func Run(in io.Reader, out io.Writer, o Options) (rewrite.Summary, error) {
+	cause, err := parseCause(o.Meta.Cause)
+	if err != nil {
+		return rewrite.Summary{}, err
+	}
 	recording, err := io.ReadAll(in)
 	if err != nil {
 		return rewrite.Summary{}, fmt.Errorf("reading the recording: %w", err)
@@ -45,7 +40,7 @@ func Run(in io.Reader, out io.Writer, o Options) (rewrite.Summary, error) {
 	if bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{")) {
 		return repairAnswer(body, out, o)
 	}
-	return repairStream(body, out, o)
+	return repairStream(body, out, cause, o)
 }
 
 // ErrNothing says that a recording had nothing of Hermes in it.
@@ -70,21 +65,14 @@ func withoutHeader(b []byte) []byte {
 // known is a rewrite.UsageMemory that knows one thing of all models.
 type known bool
 
-// Reported implements rewrite.UsageMemory.
 func (k known) Reported(string) bool { return bool(k) }
-
-// Report implements rewrite.UsageMemory.
-func (k known) Report(string) {}
-
-// Missed implements rewrite.UsageMemory.
-func (k known) Missed(string) {}
-
-// ReportsFailures implements rewrite.UsageMemory.
-func (k known) ReportsFailures(bool) {}
+func (known) Report(string)          {}
+func (known) Missed(string)          {}
+func (known) ReportsFailures(bool)   {}
 
 // repairStream repairs an event stream. Its times are not known: time stands
 // still.
-func repairStream(body []byte, out io.Writer, o Options) (rewrite.Summary, error) {
+func repairStream(body []byte, out io.Writer, cause rewrite.Cause, o Options) (rewrite.Summary, error) {
 	p := rewrite.Params{
 		Active: rewrite.IsChatPath(o.Meta.Path), Responses: rewrite.IsResponsesPath(o.Meta.Path), RunID: rewrite.RunOfPath(o.Meta.Path), SessionID: rewrite.SessionOfPath(o.Meta.Path),
 		ID:       func() string { return "chatcmpl-offline" },
@@ -96,7 +84,7 @@ func repairStream(body []byte, out io.Writer, o Options) (rewrite.Summary, error
 	}
 	s := rewrite.New(&o.Rewrite, p)
 	repaired := s.Feed(nil, body, time.Time{})
-	repaired = s.Finish(repaired, o.Cause)
+	repaired = s.Finish(repaired, cause)
 	sum := s.Summary()
 	nothing := sum == rewrite.Summary{}
 	if o.Explain {

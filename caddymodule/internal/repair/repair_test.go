@@ -52,7 +52,7 @@ func TestRecordingsAreRepairedAsLive(t *testing.T) {
 		}
 		for _, cut := range []int{len(b), len(b) * 2 / 3} {
 			var out bytes.Buffer
-			sum, err := Run(bytes.NewReader(b[:cut]), &out, Options{Meta: Meta{Path: request}, Cause: rewrite.CauseAborted})
+			sum, err := Run(bytes.NewReader(b[:cut]), &out, Options{Meta: Meta{Path: request, Cause: "aborted"}})
 			want := engine(string(b[:cut]), p, rewrite.CauseAborted)
 			if err != nil || out.String() != want {
 				t.Errorf("%s: %v\n%s\nwant\n%s", path, err, out.String(), want)
@@ -161,15 +161,15 @@ func TestMeta(t *testing.T) {
 			t.Errorf("%q: %+v, %v", broken, m, err)
 		}
 	}
-	if c, err := ParseCause(CauseClientGone); c != rewrite.CauseEOF || err != nil {
+	if c, err := parseCause(CauseClientGone); c != rewrite.CauseEOF || err != nil {
 		t.Errorf("a client that has gone: %v, %v", c, err)
 	}
 	for _, c := range []rewrite.Cause{rewrite.CauseEOF, rewrite.CauseAborted, rewrite.CauseTimeout, rewrite.CauseShutdown} {
-		if got, err := ParseCause(CauseName(c)); got != c || err != nil {
+		if got, err := parseCause(CauseName(c)); got != c || err != nil {
 			t.Errorf("%v is %q and becomes %v, %v", c, CauseName(c), got, err)
 		}
 	}
-	if _, err := ParseCause("nope"); err == nil || !strings.Contains(err.Error(), "must be eof, aborted, timeout or shutdown") {
+	if _, err := parseCause("nope"); err == nil || !strings.Contains(err.Error(), "must be eof, aborted, timeout or shutdown") {
 		t.Errorf("%v", err)
 	}
 }

@@ -17,40 +17,35 @@ const (
 	eventFailed = "hermes_stream_failed"
 )
 
-// A fact is something about the end of a stream, for placeholders and events.
-type fact struct {
-	name  string
-	value any
-}
-
-// endFacts returns what can be said of a stream that has ended.
-func endFacts(res proxy.Result) []fact {
-	return []fact{
-		{"outcome", res.Outcome},
-		{"completion_id", bounded.Name(res.ID)},
-		{"model", bounded.Name(res.Model)},
-		{"upstream", res.Upstream},
-		{"status", res.Status},
-		{"finish_reason", bounded.Name(res.FinishReason)},
-		{"chunks", res.Chunks},
-		{"tools", res.Tools},
-		{"imitations", res.Imitations},
-		{"reasoning", res.Reasoning},
-		{"input_tokens", res.InputTokens},
-		{"output_tokens", res.OutputTokens},
-		{"seconds", res.Duration.Seconds()},
+// endFacts returns what can be said of a stream that has ended, for placeholders and
+// events.
+func endFacts(res proxy.Result) map[string]any {
+	return map[string]any{
+		"outcome":       res.Outcome,
+		"completion_id": bounded.Name(res.ID),
+		"model":         bounded.Name(res.Model),
+		"upstream":      res.Upstream,
+		"status":        res.Status,
+		"finish_reason": bounded.Name(res.FinishReason),
+		"chunks":        res.Chunks,
+		"tools":         res.Tools,
+		"imitations":    res.Imitations,
+		"reasoning":     res.Reasoning,
+		"input_tokens":  res.InputTokens,
+		"output_tokens": res.OutputTokens,
+		"seconds":       res.Duration.Seconds(),
 	}
 }
 
 // setPlaceholders sets {http.hermes.*} for the handlers that log, or that come
 // after this one.
-func setPlaceholders(r *http.Request, facts []fact) {
+func setPlaceholders(r *http.Request, facts map[string]any) {
 	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if !ok {
 		return
 	}
-	for _, f := range facts {
-		repl.Set("http.hermes."+f.name, f.value)
+	for name, value := range facts {
+		repl.Set("http.hermes."+name, value)
 	}
 }
 
@@ -66,21 +61,6 @@ func addToAccessLog(r *http.Request, fields ...zap.Field) {
 	for _, f := range fields {
 		extra.Set(f)
 	}
-}
-
-// emitEnd emits the event of the end.
-func (o *Observer) emitEnd(res proxy.Result, facts []fact) {
-	name := eventEnded
-	if failed(res.Outcome) {
-		name = eventFailed
-	}
-	o.Emitter.emit(name, func() map[string]any {
-		data := make(map[string]any, len(facts))
-		for _, f := range facts {
-			data[f.name] = f.value
-		}
-		return data
-	})
 }
 
 // failed reports whether an outcome is a failure of upstream or of the sidecar.

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"maps"
 	"net/http/httptest"
 	"os"
 	"regexp"
@@ -29,13 +30,12 @@ func TestPlaceholdersAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var documented, set []string
+	var documented []string
 	for _, m := range regexp.MustCompile("(?m)^// `\\{http\\.hermes\\.(\\w+)}` \\| ").FindAllSubmatch(source, -1) {
 		documented = append(documented, string(m[1]))
 	}
-	for _, f := range endFacts(proxy.Result{}) {
-		set = append(set, f.name)
-	}
+	set := slices.Sorted(maps.Keys(endFacts(proxy.Result{})))
+	slices.Sort(documented)
 	if !slices.Equal(documented, set) {
 		t.Errorf("documented are %q, set are %q", documented, set)
 	}

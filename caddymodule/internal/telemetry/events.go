@@ -19,8 +19,7 @@ type Emitter struct {
 // Emitters are the emitters of the configurations that are loaded, one for each. The
 // zero value has none.
 type Emitters struct {
-	mu  sync.Mutex
-	all map[*caddyevents.App]*Emitter
+	all sync.Map // *Emitter by its *caddyevents.App
 }
 
 // Add returns the emitter of a handler with the context. Until Remove it also serves
@@ -31,35 +30,15 @@ func (e *Emitters) Add(ctx caddy.Context) (*Emitter, error) {
 		return nil, fmt.Errorf("getting the events app: %w", err)
 	}
 	one := &Emitter{app.(*caddyevents.App), ctx, e}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.all == nil {
-		e.all = make(map[*caddyevents.App]*Emitter)
-	}
-	e.all[one.app] = one
+	e.all.Store(one.app, one)
 	return one, nil
 }
 
 // Remove takes back Add. A nil emitter, which Add has not returned, is none.
 func (e *Emitters) Remove(one *Emitter) {
-	if one == nil {
-		return
+	if one != nil {
+		e.all.Delete(one.app)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.all, one.app)
-}
-
-// active returns the emitter of the configuration that runs, nil for none. One that is
-// still being loaded must not be used: its subscriptions are written to.
-func (e *Emitters) active() *Emitter {
-	app := activeApp()
-	if app == nil {
-		return nil
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.all[app]
 }
 
 // activeApp returns the events app of the configuration that runs, nil for none.
@@ -84,15 +63,17 @@ func (e *Emitter) On(name string, h caddyevents.Handler) error {
 // when it has started for good.
 func (e *Emitter) Runs() bool { return activeApp() == e.app }
 
-// emit emits an event, whose data is asked for only if somebody listens. The
-// configuration of a stream that outlives it listens no more (its events app refuses
-// to call handlers, with an error in the log); then those of the one that runs do, if
-// that has a hermes handler. A nil emitter emits nothing.
-func (e *Emitter) emit(name string, data func() map[string]any) {
+// emit emits an event, if somebody listens. The configuration of a stream that outlives
+// it listens no more (its events app refuses to call handlers, with an error in the
+// log); then those of the one that runs do, if that has a hermes handler. One that is
+// still being loaded must not be used: its subscriptions are written to. A nil emitter
+// emits nothing.
+func (e *Emitter) emit(name string, data map[string]any) {
 	if e != nil && e.ctx.Err() != nil {
-		e = e.loaded.active()
+		running, _ := e.loaded.all.Load(activeApp())
+		e, _ = running.(*Emitter)
 	}
 	if e != nil && e.app.ShouldEmit(name) {
-		e.app.Emit(e.ctx, name, data())
+		e.app.Emit(e.ctx, name, data)
 	}
 }

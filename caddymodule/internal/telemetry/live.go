@@ -1,3 +1,11 @@
+// Package telemetry shows what becomes of streams: metrics, spans, the log of their
+// ends, placeholders and fields of the access log, events, and the lists of the admin
+// API. It changes no stream.
+//
+// A Process is what is counted and listed for all configurations of the process. An
+// Observer is a handler's: it has its logger and its events. A stream that is open has
+// its state to itself, under its own lock, because the lists read it. What is told of
+// each chunk allocates nothing.
 package telemetry
 
 import (
@@ -14,13 +22,25 @@ import (
 // endedStreams is how many streams that have ended are listed.
 const endedStreams = 100
 
-// liveStreams are the open streams of all configurations of the process, and
-// the last ones that have ended, for the admin API.
-type liveStreams struct {
+// Process is what is counted and listed of the streams of all configurations: metrics,
+// the open streams, and the last ones that have ended.
+type Process struct {
+	metrics *metrics
+
 	mu    sync.Mutex
 	open  map[*stream]struct{}
-	ended ring[EndedStream]
+	ended []EndedStream // the oldest first
 }
+
+// NewProcess returns a Process that has seen nothing.
+func NewProcess() *Process {
+	return &Process{metrics: newMetrics(), open: make(map[*stream]struct{}), ended: []EndedStream{}}
+}
+
+// OfProcess returns the one of this process. It outlives all handlers, so that counters
+// go on where they were when hermes leaves the configuration and comes back, as
+// Prometheus expects of a process that goes on.
+var OfProcess = sync.OnceValue(NewProcess)
 
 // OpenStream is an open stream as the admin API shows it.
 type OpenStream struct {
@@ -63,44 +83,42 @@ type EndedStream struct {
 	Ended        time.Time `json:"ended"`
 }
 
-func (l *liveStreams) begin(s *stream) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.open[s] = struct{}{}
+func (p *Process) begin(s *stream) {
+	p.metrics.active.Inc()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open[s] = struct{}{}
 }
 
-func (l *liveStreams) end(s *stream) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.open, s)
+func (p *Process) end(s *stream) {
+	p.metrics.active.Dec()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open, s)
 }
 
 // record adds a stream to those that have ended.
-func (l *liveStreams) record(path string, res proxy.Result, now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ended.put(EndedStream{
+func (p *Process) record(path string, res proxy.Result, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.ended) == endedStreams {
+		p.ended = slices.Delete(p.ended, 0, 1)
+	}
+	p.ended = append(p.ended, EndedStream{
 		ID: bounded.Name(res.ID), Model: bounded.Name(res.Model), Upstream: res.Upstream, Path: bounded.Name(path),
 		Outcome: res.Outcome, Status: res.Status, FinishReason: bounded.Name(res.FinishReason),
 		Chunks: res.Chunks, Tools: res.Tools, Seconds: res.Duration.Seconds(), Ended: now.UTC(),
 	})
 }
 
-// streams returns the open streams.
-func (l *liveStreams) streams() []*stream {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Collect(maps.Keys(l.open))
-}
-
 // List returns the open streams, the oldest first, and the last hundred that have
 // ended, the newest first.
 func (p *Process) List(now time.Time) (open []OpenStream, ended []EndedStream) {
-	l := p.live
-	l.mu.Lock()
-	streams := slices.Collect(maps.Keys(l.open))
-	ended = l.ended.newest()
-	l.mu.Unlock()
+	p.mu.Lock()
+	streams := slices.Collect(maps.Keys(p.open))
+	ended = slices.Clone(p.ended)
+	p.mu.Unlock()
+	slices.Reverse(ended)
 
 	open = make([]OpenStream, 0, len(streams))
 	for _, s := range streams {

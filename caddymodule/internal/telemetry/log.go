@@ -42,23 +42,15 @@ func (o *Observer) logEnd(res proxy.Result) {
 	)
 }
 
-// logHeal logs that markers have been removed from the history of a request.
-func (o *Observer) logHeal(r *http.Request, markers int) {
-	if c := o.Logger.Check(zapcore.InfoLevel, "history healed"); c != nil {
-		c.Write(zap.Int("markers", markers), zap.String("path", bounded.Name(r.URL.Path)))
-	}
-}
-
 // reason returns what an error says beyond the outcome: not that the answer was
 // aborted, which reverse_proxy logs with its cause, nor where in Caddy it was
 // made.
 func reason(err error) error {
-	var he caddyhttp.HandlerError
-	switch {
-	case errors.Is(err, http.ErrAbortHandler):
+	if errors.Is(err, http.ErrAbortHandler) {
 		return nil
-	case errors.As(err, &he) && he.Err != nil:
-		return bounded.Error(he.Err)
+	}
+	if he, ok := errors.AsType[caddyhttp.HandlerError](err); ok && he.Err != nil {
+		err = he.Err
 	}
 	return bounded.Error(err)
 }

@@ -18,23 +18,12 @@ var genAIBuckets = []float64{0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.5
 // than the models that the conventions were made for.
 var longBuckets = append(slices.Clone(genAIBuckets), 163.84, 327.68, 655.36, 1310.72, 2621.44, 5242.88, 10485.76)
 
-// operation is the name of an operation, as those conventions know it.
-type operation string
-
-// The operations of the streams that are looked at: chat completions, and the
-// responses and runs of an agent.
+// The operations of the streams that are looked at, as those conventions name them:
+// chat completions, and the responses and runs of an agent.
 const (
-	operationChat  operation = "chat"
-	operationAgent operation = "invoke_agent"
+	operationChat  = "chat"
+	operationAgent = "invoke_agent"
 )
-
-// operationOf returns the operation that a stream is of.
-func operationOf(k proxy.Kind) operation {
-	if k == proxy.KindChat {
-		return operationChat
-	}
-	return operationAgent
-}
 
 // provider is the attribute gen_ai.provider.name.
 const provider = "hermes"
@@ -62,31 +51,26 @@ type metrics struct {
 	unexamined  prometheus.Counter
 	keepalives  prometheus.Counter
 	firstChunk  *prometheus.HistogramVec
-	outputChunk *paceHistogram
+	outputChunk *prometheus.HistogramVec
 	duration    *prometheus.HistogramVec
 	tool        prometheus.Histogram
 }
 
-func newMetrics(live *liveStreams) *metrics {
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "caddy", Subsystem: "hermes", Name: name, Help: help})
+func newMetrics() *metrics {
+	opts := func(name, help string) prometheus.CounterOpts {
+		return prometheus.CounterOpts{Namespace: "caddy", Subsystem: "hermes", Name: name, Help: help}
 	}
+	counter := func(name, help string) prometheus.Counter { return prometheus.NewCounter(opts(name, help)) }
 	m := &metrics{
-		active: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "caddy", Subsystem: "hermes", Name: "streams_active", Help: "Number of streams that are open.",
-		}),
-		streams: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "caddy", Subsystem: "hermes", Name: "streams_total",
-			Help: "Counter of streams that have ended, and of requests that were answered with an error instead of a stream, by outcome.",
-		}, []string{"outcome"}),
-		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "caddy", Subsystem: "hermes", Name: "answers_total",
-			Help: "Counter of chat completions that were not streamed, or were answered with an error, by outcome.",
-		}, []string{"outcome"}),
-		toolEvents: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "caddy", Subsystem: "hermes", Name: "tool_events_total",
-			Help: "Counter of starts and ends of tools, by what said so.",
-		}, []string{"status", "source"}),
+		active: prometheus.NewGauge(prometheus.GaugeOpts(opts("streams_active", "Number of streams that are open."))),
+		streams: prometheus.NewCounterVec(opts("streams_total",
+			"Counter of streams that have ended, and of requests that were answered with an error instead of a stream, by outcome.",
+		), []string{"outcome"}),
+		answers: prometheus.NewCounterVec(opts("answers_total",
+			"Counter of chat completions that were not streamed, or were answered with an error, by outcome.",
+		), []string{"outcome"}),
+		toolEvents: prometheus.NewCounterVec(opts("tool_events_total", "Counter of starts and ends of tools, by what said so."),
+			[]string{"status", "source"}),
 		markers:     counter("markers_total", "Counter of tool markers that were taken out of the text and started a tool."),
 		imitations:  counter("imitations_total", "Counter of markers that were taken out of the text and started no tool."),
 		reasoning:   counter("reasoning_total", "Counter of stretches of reasoning between tags that were taken out of the text."),
@@ -95,7 +79,7 @@ func newMetrics(live *liveStreams) *metrics {
 		unexamined:  counter("frames_unexamined_total", "Counter of frames that were larger than max_frame and passed unexamined."),
 		keepalives:  counter("keepalives_total", "Counter of keepalives that were sent."),
 		firstChunk:  genAI("time_to_first_chunk_seconds", "Time from the request to the first chunk of a stream.", genAIBuckets),
-		outputChunk: newPaceHistogram(live),
+		outputChunk: genAI("time_per_output_chunk_seconds", "Time between the chunks of a stream.", genAIBuckets),
 		duration:    genAI("duration_seconds", "Time from the request to the end of a stream.", longBuckets, "error_type"),
 		tool: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "caddy", Subsystem: "hermes", Name: "tool_duration_seconds",
@@ -159,12 +143,12 @@ func (m *metrics) ended(res proxy.Result) {
 
 // took observes how long a stream took. Its error is the outcome, none for one
 // that came to its end. That of a client that left is apart, for it is shorter.
-func (m *metrics) took(o operation, res proxy.Result) {
+func (m *metrics) took(operation string, res proxy.Result) {
 	kind := outcomeLabel(res.Outcome)
 	if res.Outcome == proxy.OutcomeOK || res.Outcome == proxy.OutcomeEncoded {
 		kind = ""
 	}
-	m.duration.WithLabelValues(string(o), kind).Observe(res.Duration.Seconds())
+	m.duration.WithLabelValues(operation, kind).Observe(res.Duration.Seconds())
 }
 
 // outcomeLabel bounds the label outcome.

@@ -7,6 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/bounded"
@@ -19,12 +22,9 @@ import (
 // everything here: metrics, spans, the log, the access log, placeholders, events and
 // the lists of streams. All fields must be set but Emitter.
 type Observer struct {
-	// Process counts and lists for the whole process.
-	Process *Process
-	// Logger is the handler's.
-	Logger *zap.Logger
-	// Emitter emits the handler's events, nil for none.
-	Emitter *Emitter
+	Process *Process    // counts and lists for the whole process
+	Logger  *zap.Logger // the handler's
+	Emitter *Emitter    // of the handler's events, nil for none
 
 	encoded atomic.Bool // it has been logged that a stream is compressed
 }
@@ -34,24 +34,26 @@ func (o *Observer) Healed(r *http.Request, markers int) {
 	o.Process.metrics.histories.Inc()
 	o.Process.metrics.healed.Add(float64(markers))
 	addToAccessLog(r, zap.Int("hermes_healed", markers))
-	o.logHeal(r, markers)
+	o.Logger.Info("history healed", zap.Int("markers", markers), zap.String("path", bounded.Name(r.URL.Path)))
 }
 
 // Begin implements proxy.Observer.
 func (o *Observer) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
 	if b.Kind == proxy.KindWhole {
-		return wholeAnswer{o}
+		return &stream{observer: o}
 	}
-	op, since := operationOf(b.Kind), b.Since
+	op, since := operationChat, b.Since
+	if b.Kind == proxy.KindOther {
+		op = operationAgent
+	}
 	s := &stream{
-		observer: o, span: startSpan(r, op, since), op: op,
+		observer: o, span: startSpan(r, op, since), op: op, pace: o.Process.metrics.outputChunk.WithLabelValues(op),
 		since: since, path: bounded.Name(r.URL.Path), upstream: Upstream(r), lastRead: time.Since(since),
 	}
 	if _, ok := resume.Readers(r.Context()); ok {
 		s.readers = readersOf(r.Context())
 	}
-	o.Process.metrics.active.Inc()
-	o.Process.live.begin(s)
+	o.Process.begin(s)
 	return s
 }
 
@@ -60,29 +62,19 @@ func (o *Observer) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
 func (o *Observer) end(r *http.Request, res proxy.Result) {
 	facts := endFacts(res)
 	o.Process.metrics.ended(res)
-	o.Process.live.record(r.URL.Path, res, time.Now())
+	o.Process.record(r.URL.Path, res, time.Now())
 	setPlaceholders(r, facts)
 	addToAccessLog(r, zap.String("hermes_outcome", res.Outcome), zap.Int("hermes_tools", res.Tools))
 	o.logEnd(res)
-	o.emitEnd(res, facts)
+	event := eventEnded
+	if failed(res.Outcome) {
+		event = eventFailed
+	}
+	o.Emitter.emit(event, facts)
 }
 
-// wholeAnswer is an answer that is not streamed: only its end is passed on.
-type wholeAnswer struct{ observer *Observer }
-
-// Raw implements proxy.AnswerObserver.
-func (wholeAnswer) Raw([]byte) {}
-
-// Read implements proxy.AnswerObserver.
-func (wholeAnswer) Read(time.Time, int, proxy.Summarizer) {}
-
-// Tool implements proxy.AnswerObserver.
-func (wholeAnswer) Tool(time.Time, rewrite.ToolEvent) {}
-
-// End implements proxy.AnswerObserver.
-func (a wholeAnswer) End(r *http.Request, res proxy.Result) { a.observer.end(r, res) }
-
-// stream is an open stream, as metrics, traces and the admin API see it.
+// stream is an open stream, as metrics, traces and the admin API see it; or an answer
+// that is not streamed, of which only the end is passed on.
 type stream struct {
 	// What a chunk needs comes first, and lies together. since does not change.
 	mu       sync.Mutex // of what follows, which show reads
@@ -91,15 +83,15 @@ type stream struct {
 	lastRead time.Duration // after since
 	last     time.Duration // likewise, the last chunk
 	id       string
-	pace     pace
-	looks    uint8 // how many times the id has been looked for
+	pace     prometheus.Observer // the histogram of the times between chunks
+	looks    uint8               // how many times the id has been looked for
 	model    string
 	upstream string
 	tools    []openTool
 
 	observer *Observer
-	span     *streamSpan // nil if the request is not traced
-	op       operation
+	span     trace.Span // nil if the request is not traced
+	op       string     // gen_ai.operation.name, "" for an answer that is not streamed
 	path     string
 	readers  func() int // nil if the stream may not be resumed
 }
@@ -123,13 +115,15 @@ func (s *stream) Read(now time.Time, chunks int, sum proxy.Summarizer) {
 		return
 	}
 	if s.chunks == 0 {
-		s.span.firstChunk(at)
-		s.observer.Process.metrics.firstChunk.WithLabelValues(string(s.op)).Observe(at.Seconds())
-		if chunks > 1 {
-			s.pace.chunks(chunks-1, 0)
+		if s.span != nil {
+			s.span.SetAttributes(attribute.Float64("gen_ai.response.time_to_first_chunk", at.Seconds()))
 		}
+		s.observer.Process.metrics.firstChunk.WithLabelValues(s.op).Observe(at.Seconds())
 	} else {
-		s.pace.chunks(chunks-s.chunks, at-s.last)
+		s.pace.Observe((at - s.last).Seconds())
+	}
+	for range chunks - s.chunks - 1 { // with the one before
+		s.pace.Observe(0)
 	}
 	s.chunks, s.last = chunks, at
 	if s.id == "" && s.looks < looksForID {
@@ -139,20 +133,15 @@ func (s *stream) Read(now time.Time, chunks int, sum proxy.Summarizer) {
 	}
 }
 
-// addPace adds the times between chunks to the histogram.
-func (s *stream) addPace() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.observer.Process.metrics.outputChunk.add(s.op, &s.pace)
-}
-
 // looksForID is how many times an id is looked for.
 const looksForID = 16
 
 // Tool implements proxy.AnswerObserver.
 func (s *stream) Tool(now time.Time, e rewrite.ToolEvent) {
 	s.observer.Process.metrics.toolEvents.WithLabelValues(status(e.Completed), string(e.Source)).Inc()
-	s.span.tool(now, e)
+	if s.span != nil {
+		spanTool(s.span, now, e)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !e.Completed {
@@ -169,21 +158,12 @@ func (s *stream) Tool(now time.Time, e rewrite.ToolEvent) {
 
 // End implements proxy.AnswerObserver.
 func (s *stream) End(r *http.Request, res proxy.Result) {
-	s.end(res)
+	if s.op != "" {
+		s.observer.Process.end(s)
+		s.observer.Process.metrics.took(s.op, res)
+		if s.span != nil {
+			endSpan(s.span, s.op, res)
+		}
+	}
 	s.observer.end(r, res)
 }
-
-// end ends what is shown of the stream while it is open.
-func (s *stream) end(res proxy.Result) {
-	s.observer.Process.live.end(s)
-	s.addPace()
-	s.observer.Process.metrics.active.Dec()
-	s.observer.Process.metrics.took(s.op, res)
-	s.span.end(res)
-}
-
-// Interface guards
-var (
-	_ proxy.Observer       = (*Observer)(nil)
-	_ proxy.AnswerObserver = (*stream)(nil)
-)

@@ -17,10 +17,10 @@ import (
 func miss(t *testing.T, s *Store, upstream, model string, n int) {
 	t.Helper()
 	for i := range n {
-		if !s.Reported(upstream, model) {
+		if !s.Of(upstream).Reported(model) {
 			t.Fatalf("answer %d of %d without usage passes", i+1, n)
 		}
-		s.Missed(upstream, model)
+		s.Of(upstream).Missed(model)
 	}
 	written(t, s)
 }
@@ -39,17 +39,17 @@ func forgettings(logs *observer.ObservedLogs) []observer.LoggedEntry {
 func TestUsageIsForgottenAfterThreeAnswersWithoutIt(t *testing.T) {
 	storage := new(fakeStorage)
 	s, _, logs := newUsage(storage)
-	s.Report("a:1", "m")
-	s.Report("a:1", "n")
+	s.Of("a:1").Report("m")
+	s.Of("a:1").Report("n")
 	miss(t, s, "a:1", "m", 2)
 	if n := len(forgettings(logs)); n != 0 {
 		t.Errorf("%d warnings after two answers", n)
 	}
 	miss(t, s, "a:1", "m", 1)
-	if s.Reported("a:1", "m") {
+	if s.Of("a:1").Reported("m") {
 		t.Error("not forgotten after three")
 	}
-	if !s.Reported("a:1", "n") {
+	if !s.Of("a:1").Reported("n") {
 		t.Error("another model is forgotten, too")
 	}
 	told := forgettings(logs)
@@ -64,26 +64,26 @@ func TestUsageIsForgottenAfterThreeAnswersWithoutIt(t *testing.T) {
 	}
 
 	again, _, _ := newUsage(storage)
-	if again.Reported("a:1", "m") {
+	if again.Of("a:1").Reported("m") {
 		t.Error("known again after a restart")
 	}
 
 	// The next answer with usage makes it known again, and the count begins anew.
-	s.Report("a:1", "m")
+	s.Of("a:1").Report("m")
 	miss(t, s, "a:1", "m", 3)
-	if s.Reported("a:1", "m") || len(forgettings(logs)) != 2 {
+	if s.Of("a:1").Reported("m") || len(forgettings(logs)) != 2 {
 		t.Errorf("not forgotten a second time; logged %v", logs.All())
 	}
 }
 
 func TestUsageBetweenAnswersWithoutItKeepsItKnown(t *testing.T) {
 	s, _, logs := newUsage(new(fakeStorage))
-	s.Report("a:1", "m")
+	s.Of("a:1").Report("m")
 	for range 5 {
 		miss(t, s, "a:1", "m", 2)
-		s.Report("a:1", "m")
+		s.Of("a:1").Report("m")
 	}
-	if !s.Reported("a:1", "m") || logs.Len() != 0 {
+	if !s.Of("a:1").Reported("m") || logs.Len() != 0 {
 		t.Errorf("forgotten; logged %v", logs.All())
 	}
 }
@@ -93,24 +93,24 @@ func TestUsageBetweenAnswersWithoutItKeepsItKnown(t *testing.T) {
 func TestUsageIsForgottenAcrossRestarts(t *testing.T) {
 	dir := &certmagic.FileStorage{Path: t.TempDir()}
 	s, _, _ := newUsage(dir)
-	s.Report("a:1", "m")
+	s.Of("a:1").Report("m")
 	written(t, s)
 	for range 3 {
 		s, _, _ = newUsage(dir)
 		miss(t, s, "a:1", "m", 1)
 	}
 	s, _, _ = newUsage(dir)
-	if s.Reported("a:1", "m") {
+	if s.Of("a:1").Reported("m") {
 		t.Error("not forgotten after three answers of three processes")
 	}
 
-	s.Report("a:1", "m")
+	s.Of("a:1").Report("m")
 	miss(t, s, "a:1", "m", 2)
-	s.Report("a:1", "m")
+	s.Of("a:1").Report("m")
 	written(t, s)
 	s, _, _ = newUsage(dir)
 	miss(t, s, "a:1", "m", 2)
-	if !s.Reported("a:1", "m") {
+	if !s.Of("a:1").Reported("m") {
 		t.Error("usage in the process before has not begun the count anew")
 	}
 }
@@ -118,12 +118,12 @@ func TestUsageIsForgottenAcrossRestarts(t *testing.T) {
 func TestUsageAnswersThatRanAtOnceAreForgottenOnce(t *testing.T) {
 	storage := new(fakeStorage)
 	s, _, logs := newUsage(storage)
-	s.Report("a:1", "m")
+	s.Of("a:1").Report("m")
 	for range 10 {
-		s.Missed("a:1", "m") // Reported was asked before the first of them
+		s.Of("a:1").Missed("m") // Reported was asked before the first of them
 	}
 	written(t, s)
-	if n := len(forgettings(logs)); n != 1 || s.Reported("a:1", "m") || storage.has("a:1", "m") {
+	if n := len(forgettings(logs)); n != 1 || s.Of("a:1").Reported("m") || storage.has("a:1", "m") {
 		t.Errorf("%d warnings, storage has %v", n, storage.values)
 	}
 }
@@ -132,33 +132,33 @@ func TestUsageAnswersThatRanAtOnceAreForgottenOnce(t *testing.T) {
 func TestUsageUpstreamThatReportsItsFailuresIsBelieved(t *testing.T) {
 	dir := &certmagic.FileStorage{Path: t.TempDir()}
 	s, _, _ := newUsage(dir)
-	s.Report("a:1", "m")
-	s.Report("b:1", "m")
-	s.ReportsFailures("a:1", true)
-	s.Report("a:1", "n")
-	if s.Reported("a:1", "m") || s.Reported("a:1", "n") {
+	s.Of("a:1").Report("m")
+	s.Of("b:1").Report("m")
+	s.Of("a:1").ReportsFailures(true)
+	s.Of("a:1").Report("n")
+	if s.Of("a:1").Reported("m") || s.Of("a:1").Reported("n") {
 		t.Error("it is not believed")
 	}
-	if !s.Reported("b:1", "m") {
+	if !s.Of("b:1").Reported("m") {
 		t.Error("another upstream is believed, too")
 	}
 	written(t, s)
 
 	s, _, _ = newUsage(dir)
-	if s.Reported("a:1", "m") {
+	if s.Of("a:1").Reported("m") {
 		t.Error("it is not believed after a restart")
 	}
-	if !s.Reported("b:1", "m") {
+	if !s.Of("b:1").Reported("m") {
 		t.Error("another upstream is believed after a restart")
 	}
 
-	s.ReportsFailures("a:1", false) // somebody has gone back to an older Hermes
-	if !s.Reported("a:1", "m") {
+	s.Of("a:1").ReportsFailures(false) // somebody has gone back to an older Hermes
+	if !s.Of("a:1").Reported("m") {
 		t.Error("it is believed although it has shown that it is too old")
 	}
 	written(t, s)
 	s, _, _ = newUsage(dir)
-	if !s.Reported("a:1", "m") || !s.Reported("a:1", "n") {
+	if !s.Of("a:1").Reported("m") || !s.Of("a:1").Reported("n") {
 		t.Error("it is believed again after a restart")
 	}
 }
@@ -168,19 +168,19 @@ func TestUsageUpstreamThatReportsItsFailuresIsBelieved(t *testing.T) {
 func TestUsageOldUpstreamIsNotBelievedBecauseStorageSaysSo(t *testing.T) {
 	storage := new(fakeStorage)
 	before, _, _ := newUsage(storage)
-	before.Report("a:1", "m")
-	before.ReportsFailures("a:1", true)
+	before.Of("a:1").Report("m")
+	before.Of("a:1").ReportsFailures(true)
 	written(t, before)
 
 	s, c, _ := newUsage(storage)
-	s.ReportsFailures("a:1", false)
+	s.Of("a:1").ReportsFailures(false)
 	c.t = c.t.Add(time.Hour) // an agent may take its time
-	if !s.Reported("a:1", "m") {
+	if !s.Of("a:1").Reported("m") {
 		t.Error("believed")
 	}
 	written(t, s)
 	again, _, _ := newUsage(storage)
-	if !again.Reported("a:1", "m") {
+	if !again.Of("a:1").Reported("m") {
 		t.Error("believed after a restart")
 	}
 }
@@ -190,10 +190,10 @@ func TestUsageThatDoesNotChangeIsNotWritten(t *testing.T) {
 	storage := new(fakeStorage)
 	s, _, _ := newUsage(storage)
 	for range 100 {
-		s.Report("a:1", "m")
-		s.ReportsFailures("a:1", true)
-		s.Report("b:1", "m")
-		s.ReportsFailures("b:1", false)
+		s.Of("a:1").Report("m")
+		s.Of("a:1").ReportsFailures(true)
+		s.Of("b:1").Report("m")
+		s.Of("b:1").ReportsFailures(false)
 	}
 	written(t, s)
 	loads, stores, values := storage.counts()
@@ -206,19 +206,19 @@ func TestUsageThatDoesNotChangeIsNotWritten(t *testing.T) {
 func TestUsageIsForgottenByAllReplicas(t *testing.T) {
 	storage := new(fakeStorage)
 	a, _, _ := newUsage(storage)
-	a.Report("a:1", "m")
+	a.Of("a:1").Report("m")
 	written(t, a)
 	b, _, logs := newUsage(storage)
 	other, _, _ := newUsage(storage)
 	for _, s := range []*Store{b, other} {
-		if !s.Reported("a:1", "m") {
+		if !s.Of("a:1").Reported("m") {
 			t.Fatal("not in storage")
 		}
 	}
 
 	miss(t, a, "a:1", "m", 3)
 	miss(t, b, "a:1", "m", 1)
-	if b.Reported("a:1", "m") || len(forgettings(logs)) != 1 {
+	if b.Of("a:1").Reported("m") || len(forgettings(logs)) != 1 {
 		t.Errorf("a replica needs as many answers again; it logged %v", logs.All())
 	}
 	if storage.has("a:1", "m") {
@@ -226,10 +226,10 @@ func TestUsageIsForgottenByAllReplicas(t *testing.T) {
 	}
 
 	// One that goes on seeing usage does not forget.
-	other.Missed("a:1", "m")
-	other.Report("a:1", "m")
+	other.Of("a:1").Missed("m")
+	other.Of("a:1").Report("m")
 	written(t, other)
-	if !other.Reported("a:1", "m") {
+	if !other.Of("a:1").Reported("m") {
 		t.Error("usage does not make it known again")
 	}
 }
@@ -238,16 +238,16 @@ func TestUsageIsForgottenByAllReplicas(t *testing.T) {
 func TestUsageStaysForgottenWhereStorageCannotForget(t *testing.T) {
 	storage := new(fakeStorage)
 	s, c, logs := newUsage(storage)
-	s.Report("a:1", "m")
-	s.Report("a:1", "n")
-	s.ReportsFailures("b:1", true)
+	s.Of("a:1").Report("m")
+	s.Of("a:1").Report("n")
+	s.Of("b:1").ReportsFailures(true)
 	written(t, s)
 	storage.setFail(errors.New("read-only file system"))
 	miss(t, s, "a:1", "m", 3)
-	s.ReportsFailures("b:1", false)
+	s.Of("b:1").ReportsFailures(false)
 	written(t, s)
 	c.t = c.t.Add(absentTime)
-	if s.Reported("a:1", "m") {
+	if s.Of("a:1").Reported("m") {
 		t.Error("storage has brought it back")
 	}
 	if n := len(logs.FilterMessageSnippet("storage failed").All()); n != 1 {
@@ -259,8 +259,8 @@ func TestUsageStaysForgottenWhereStorageCannotForget(t *testing.T) {
 
 	storage.setFail(nil)
 	c.t = c.t.Add(retryTime)
-	s.Reported("a:1", "m")
-	s.ReportsFailures("b:1", false)
+	s.Of("a:1").Reported("m")
+	s.Of("b:1").ReportsFailures(false)
 	written(t, s)
 	if storage.has("a:1", "m") || len(storage.values) != 1 {
 		t.Errorf("storage has %v", storage.values)
@@ -272,18 +272,18 @@ func TestUsageStaysForgottenWhereStorageCannotForget(t *testing.T) {
 func TestUsageChangesWaitForNoStorage(t *testing.T) {
 	storage := new(fakeStorage)
 	s, _, _ := newUsage(storage)
-	s.ReportsFailures("a:1", false)
-	s.Report("a:1", "m")
+	s.Of("a:1").ReportsFailures(false)
+	s.Of("a:1").Report("m")
 	written(t, s)
 	storage.hang = make(chan struct{})
 	for range 1000 {
-		s.Missed("a:1", "m")
-		s.Missed("a:1", "m")
-		s.Report("a:1", "m")
-		s.ReportsFailures("a:1", true)
-		s.ReportsFailures("a:1", false)
+		s.Of("a:1").Missed("m")
+		s.Of("a:1").Missed("m")
+		s.Of("a:1").Report("m")
+		s.Of("a:1").ReportsFailures(true)
+		s.Of("a:1").ReportsFailures(false)
 	}
-	s.Missed("a:1", "m")
+	s.Of("a:1").Missed("m")
 	close(storage.hang)
 	written(t, s)
 	loads, stores, _ := storage.counts()
@@ -291,7 +291,7 @@ func TestUsageChangesWaitForNoStorage(t *testing.T) {
 		t.Errorf("%d loads, %d stores, %d deletes of what has changed back and forth", loads, stores, storage.deletes)
 	}
 	var r record
-	if err := json.Unmarshal([]byte(storage.values[pairKey("a:1", "m").path()]), &r); err != nil || r.Missed != 1 {
+	if err := json.Unmarshal([]byte(storage.values[pairKey("a:1", "m")]), &r); err != nil || r.Missed != 1 {
 		t.Errorf("stored is %+v, %v; want the last count", r, err)
 	}
 }
@@ -303,9 +303,9 @@ func TestUsageChangesOfStorageAreBounded(t *testing.T) {
 	s, c, _ := newUsage(storage)
 	flap := func() {
 		for range maxUsageChanges {
-			s.Report("a:1", "m")
+			s.Of("a:1").Report("m")
 			written(t, s)
-			s.Missed("a:1", "m")
+			s.Of("a:1").Missed("m")
 			written(t, s)
 		}
 	}
@@ -319,7 +319,7 @@ func TestUsageChangesOfStorageAreBounded(t *testing.T) {
 	if _, stores, _ := storage.counts(); stores == before || stores > before+maxUsageChanges {
 		t.Errorf("%d writes in the next hour, want 1 to %d", stores-before, maxUsageChanges)
 	}
-	if !s.Reported("a:1", "m") {
+	if !s.Of("a:1").Reported("m") {
 		t.Error("forgotten because it is not written")
 	}
 }
@@ -331,7 +331,7 @@ func TestUsageKeysThatAreRemovedMakeRoom(t *testing.T) {
 	for i := range maxUsageWrites + 10 {
 		c.t = c.t.Add(time.Minute)
 		model := fmt.Sprint(i)
-		s.Report("a:1", model)
+		s.Of("a:1").Report(model)
 		written(t, s)
 		miss(t, s, "a:1", model, 3)
 	}
@@ -339,7 +339,7 @@ func TestUsageKeysThatAreRemovedMakeRoom(t *testing.T) {
 		t.Errorf("%d values", values)
 	}
 	for i := range maxUsageWrites + 10 {
-		s.Report("b:1", fmt.Sprint(i))
+		s.Of("b:1").Report(fmt.Sprint(i))
 	}
 	written(t, s)
 	if _, _, values := storage.counts(); values != maxUsageWrites {

@@ -21,33 +21,18 @@ const (
 	absentTime = 30 * time.Second
 )
 
-// storageKey identifies a pair of upstream and model, or an upstream: a prefix of
-// the SHA-256, so that it takes the same memory whatever upstream calls its
-// models, and no address is readable in storage.
-type storageKey struct {
-	sum      [16]byte
-	upstream bool // not a pair
-}
-
-// pairKey returns the key of a pair.
-func pairKey(upstream, model string) storageKey {
+// pairKey returns the key of a pair in storage, with a prefix of the SHA-256: so it
+// takes the same memory whatever upstream calls its models, and no address is readable
+// in storage.
+func pairKey(upstream, model string) string {
 	sum := sha256.Sum256([]byte(upstream + "\x00" + model))
-	return storageKey{sum: [16]byte(sum[:16])}
+	return pairPrefix + hex.EncodeToString(sum[:16])
 }
 
-// upstreamKey returns the key of an upstream.
-func upstreamKey(upstream string) storageKey {
+// upstreamKey returns the key of an upstream, likewise.
+func upstreamKey(upstream string) string {
 	sum := sha256.Sum256([]byte(upstream))
-	return storageKey{sum: [16]byte(sum[:16]), upstream: true}
-}
-
-// path is where it lies in storage.
-func (k storageKey) path() string {
-	prefix := pairPrefix
-	if k.upstream {
-		prefix = upstreamPrefix
-	}
-	return prefix + hex.EncodeToString(k.sum[:])
+	return upstreamPrefix + hex.EncodeToString(sum[:16])
 }
 
 // An answer is what memory says of a pair, or of an upstream.
@@ -87,8 +72,8 @@ type Memory struct {
 	lookups atomic.Int64 // under way
 
 	mu     sync.Mutex
-	facts  map[storageKey]*fact
-	absent map[storageKey]time.Time // until when storage is taken to have nothing; not of facts
+	facts  map[string]*fact     // by the key in storage
+	absent map[string]time.Time // until when storage is taken to have nothing; not of facts
 	queue  queue
 }
 
@@ -101,7 +86,7 @@ func (m *Memory) time() time.Time {
 
 // recall returns what is known. Storage that could not be written is tried again, if
 // there is a write.
-func (m *Memory) recall(key storageKey, write writeFunc) answer {
+func (m *Memory) recall(key string, write writeFunc) answer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if f := m.facts[key]; f != nil {
@@ -119,29 +104,24 @@ func (m *Memory) recall(key storageKey, write writeFunc) answer {
 	return answerUnknown
 }
 
-// know remembers what storage has, unless something is known already.
-func (m *Memory) know(key storageKey, state state) {
+// learn remembers what storage has, or that it has nothing, unless something is known
+// already.
+func (m *Memory) learn(key string, stored state) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.facts[key] != nil {
-		return
-	}
-	f := m.add(key)
-	f.is, f.stored, f.sure = state, state, true
-}
-
-// setAbsent remembers that storage has nothing. What is known stays known.
-func (m *Memory) setAbsent(key storageKey) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.facts[key] == nil {
+	switch {
+	case m.facts[key] != nil:
+	case stored.yes:
+		f := m.add(key)
+		f.is, f.stored, f.sure = stored, stored, true
+	default:
 		put(&m.absent, key, m.time().Add(absentTime))
 	}
 }
 
 // set remembers whether it is so, with no miss counted, and has write called in
 // the background where storage has something else.
-func (m *Memory) set(key storageKey, yes bool, write writeFunc) {
+func (m *Memory) set(key string, yes bool, write writeFunc) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f := m.facts[key]
@@ -154,7 +134,7 @@ func (m *Memory) set(key storageKey, yes bool, write writeFunc) {
 
 // count counts an answer without usage of a pair that is known, and reports
 // whether it is forgotten with that.
-func (m *Memory) count(key storageKey, write writeFunc) (forgotten bool) {
+func (m *Memory) count(key string, write writeFunc) (forgotten bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f := m.facts[key]
@@ -170,7 +150,7 @@ func (m *Memory) count(key storageKey, write writeFunc) (forgotten bool) {
 }
 
 // add returns a new fact. m is locked.
-func (m *Memory) add(key storageKey) *fact {
+func (m *Memory) add(key string) *fact {
 	delete(m.absent, key)
 	f := new(fact)
 	put(&m.facts, key, f)
@@ -179,9 +159,9 @@ func (m *Memory) add(key storageKey) *fact {
 
 // put sets the value of a key in a map of at most maxUsagePairs keys, where any
 // other makes room.
-func put[V any](all *map[storageKey]V, key storageKey, value V) {
+func put[V any](all *map[string]V, key string, value V) {
 	if *all == nil {
-		*all = make(map[storageKey]V)
+		*all = make(map[string]V)
 	}
 	if _, there := (*all)[key]; !there && len(*all) >= maxUsagePairs {
 		for other := range *all {

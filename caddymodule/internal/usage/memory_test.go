@@ -18,12 +18,12 @@ func (m *Memory) idleChan() chan struct{} {
 func noWrite(is, _ state) (state, error) { return is, nil }
 
 // report is set for a pair that reports usage.
-func (m *Memory) report(key storageKey, write writeFunc) { m.set(key, true, write) }
+func (m *Memory) report(key string, write writeFunc) { m.set(key, true, write) }
 
 // known is recall for one that has nothing to write.
-func (m *Memory) known(key storageKey) answer { return m.recall(key, noWrite) }
+func (m *Memory) known(key string) answer { return m.recall(key, noWrite) }
 
-func numbered(i int) storageKey { return pairKey("a:1", strconv.Itoa(i)) }
+func numbered(i int) string { return pairKey("a:1", strconv.Itoa(i)) }
 
 func TestUsageMemoryKeepsABoundedNumberOfPairs(t *testing.T) {
 	var m Memory
@@ -42,7 +42,7 @@ func TestUsageMemoryKeepsABoundedNumberOfPairs(t *testing.T) {
 func TestUsageMemoryKeepsABoundedNumberOfMisses(t *testing.T) {
 	var m Memory
 	for i := range 3*maxUsagePairs + 1 {
-		m.setAbsent(numbered(i))
+		m.learn(numbered(i), state{})
 		if len(m.absent) > maxUsagePairs {
 			t.Fatalf("%d misses, want at most %d", len(m.absent), maxUsagePairs)
 		}
@@ -78,7 +78,7 @@ func TestUsageMemoryAttemptsABoundedNumberOfWrites(t *testing.T) {
 func TestUsageMemoryMissDoesNotUndoAReport(t *testing.T) {
 	var m Memory
 	m.report(numbered(1), noWrite)
-	m.setAbsent(numbered(1)) // a slow lookup that ends after the report
+	m.learn(numbered(1), state{}) // a slow lookup that ends after the report
 	if m.known(numbered(1)) != answerYes {
 		t.Error("forgotten")
 	}
@@ -104,9 +104,9 @@ func TestUsageMemoryIsSafeForConcurrentUse(t *testing.T) {
 		wg.Go(func() {
 			for i := range 50 {
 				model := strconv.Itoa(i % 10)
-				s.Reported("a:1", model)
+				s.Of("a:1").Reported(model)
 				if g%2 == 0 {
-					s.Report("a:1", model)
+					s.Of("a:1").Report(model)
 				}
 			}
 		})
@@ -114,7 +114,7 @@ func TestUsageMemoryIsSafeForConcurrentUse(t *testing.T) {
 	wg.Wait()
 	s.Memory.Flush(time.Hour)
 	for i := range 10 {
-		if !s.Reported("a:1", strconv.Itoa(i)) {
+		if !s.Of("a:1").Reported(strconv.Itoa(i)) {
 			t.Errorf("model %d is not known", i)
 		}
 	}

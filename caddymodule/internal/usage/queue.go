@@ -113,7 +113,7 @@ func (m *Memory) wrote(w queuedWrite, was, now state, err error) {
 	m.enqueue(f, w.write) // what has changed meanwhile
 }
 
-// flush waits until the queue is empty, for at most limit. Once it has waited
+// Flush waits until the queue is empty, for at most limit. Once it has waited
 // in vain, it does not wait again: storage hangs, and every handler of a
 // configuration calls it when the process ends.
 func (m *Memory) Flush(limit time.Duration) {
@@ -123,11 +123,9 @@ func (m *Memory) Flush(limit time.Duration) {
 	if idle == nil || hung {
 		return
 	}
-	t := time.NewTimer(limit)
-	defer t.Stop()
 	select {
 	case <-idle:
-	case <-t.C:
+	case <-time.After(limit):
 		m.mu.Lock()
 		m.queue.hung = true
 		m.mu.Unlock()

@@ -94,6 +94,6 @@ func (s *fakeStorage) counts() (loads, stores, values int) {
 func (s *fakeStorage) has(upstream, model string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ok := s.values[pairKey(upstream, model).path()]
+	_, ok := s.values[pairKey(upstream, model)]
 	return ok
 }

@@ -9,6 +9,7 @@
 package usage
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,7 +22,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/bounded"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // Where usage lies in Caddy's storage: one key for each pair of upstream and model
@@ -47,13 +48,10 @@ const (
 	maxUsageModel = 256
 )
 
-// Store answers what has been reported, first from memory, then from storage.
-//
-// It never hurts a stream. What changes is written in the background: a pair or an
-// upstream that is new, a count of answers without usage, what is forgotten. A
-// lookup that fails or takes longer than defaultLookupLimit counts as not reported,
-// so that the stop passes. The first failure of storage is logged as a warning, and
-// further ones are not until the next reload.
+// Store answers what has been reported, first from memory, then from storage. A lookup
+// that fails or takes longer than defaultLookupLimit counts as not reported, so that the
+// stop passes. The first failure of storage is logged as a warning, and further ones are
+// not until the next reload.
 //
 // Replicas that share the storage each count for themselves. One that finds a pair
 // gone when it is about to write its count forgets it, too.
@@ -65,30 +63,34 @@ type Store struct {
 	Storage certmagic.Storage
 	Logger  *zap.Logger
 
-	// lookupLimit overrides defaultLookupLimit in tests. Zero means the
-	// constant.
-	lookupLimit time.Duration
+	lookupLimit time.Duration // 0 means defaultLookupLimit; for tests
 
 	failed atomic.Bool
 }
 
 // record is the value stored for a pair, or for an upstream.
 type record struct {
-	// Model is the model's name, cut to maxUsageModel bytes; none of an upstream.
-	Model string `json:"model,omitempty"`
-	// Reported is when this was written.
-	Reported time.Time `json:"reported"`
-	// Missed counts the answers without usage since, in a row.
-	Missed int `json:"missed,omitempty"`
+	Model    string    `json:"model,omitempty"`  // cut to maxUsageModel bytes; none of an upstream
+	Reported time.Time `json:"reported"`         // when this was written
+	Missed   int       `json:"missed,omitempty"` // answers without usage since, in a row
 }
 
-// Reported reports whether usage has been reported for the pair, by an upstream
+// Of returns what is remembered of an upstream.
+func (s *Store) Of(upstream string) rewrite.UsageMemory { return ofUpstream{s, upstream} }
+
+// ofUpstream is the part of a Store that belongs to an upstream.
+type ofUpstream struct {
+	*Store
+	upstream string
+}
+
+// Reported reports whether usage has been reported for the model, by an upstream
 // that does not report its failures itself.
-func (s *Store) Reported(upstream, model string) bool {
-	pair, believed := pairKey(upstream, model), upstreamKey(upstream)
+func (u ofUpstream) Reported(model string) bool {
+	pair, believed := pairKey(u.upstream, model), upstreamKey(u.upstream)
 	recall := func() (known, unknown bool) {
-		p := s.Memory.recall(pair, s.writer(pair, upstream, model))
-		b := s.Memory.recall(believed, s.writer(believed, upstream, ""))
+		p := u.Memory.recall(pair, u.writer(pair, model))
+		b := u.Memory.recall(believed, u.writer(believed, ""))
 		if p == answerNo || b == answerYes {
 			return false, false
 		}
@@ -96,45 +98,41 @@ func (s *Store) Reported(upstream, model string) bool {
 	}
 	known, unknown := recall()
 	if unknown {
-		s.lookUp(pair, believed)
+		u.lookUp(pair, believed)
 		known, _ = recall()
 	}
 	return known
 }
 
-// Report remembers that usage has been reported for the pair.
-func (s *Store) Report(upstream, model string) {
-	key := pairKey(upstream, model)
-	s.Memory.set(key, true, s.writer(key, upstream, model))
+// Report remembers that usage has been reported for the model.
+func (u ofUpstream) Report(model string) {
+	key := pairKey(u.upstream, model)
+	u.Memory.set(key, true, u.writer(key, model))
 }
 
 // Missed counts an answer without usage that has been taken for a crash. With the
 // third in a row the pair is forgotten.
-func (s *Store) Missed(upstream, model string) {
-	key := pairKey(upstream, model)
-	if s.Memory.count(key, s.writer(key, upstream, model)) {
-		s.warnForgotten(upstream, model)
+func (u ofUpstream) Missed(model string) {
+	key := pairKey(u.upstream, model)
+	if u.Memory.count(key, u.writer(key, model)) {
+		u.warnForgotten(model)
 	}
 }
 
 // ReportsFailures remembers whether the upstream reports its failures itself.
-func (s *Store) ReportsFailures(upstream string, does bool) {
-	key := upstreamKey(upstream)
-	s.Memory.set(key, does, s.writer(key, upstream, ""))
+func (u ofUpstream) ReportsFailures(does bool) {
+	key := upstreamKey(u.upstream)
+	u.Memory.set(key, does, u.writer(key, ""))
 }
 
 // lookUp asks storage for what is not known of the pair and its upstream, for at
 // most the lookup limit. An answer that comes later is still remembered.
-func (s *Store) lookUp(pair, believed storageKey) {
+func (s *Store) lookUp(pair, believed string) {
 	if s.Memory.lookups.Add(1) > maxUsageLookups {
 		s.Memory.lookups.Add(-1)
 		return
 	}
-	limit := s.lookupLimit
-	if limit == 0 {
-		limit = defaultLookupLimit
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(s.lookupLimit, defaultLookupLimit))
 	go func() {
 		defer cancel()
 		defer s.Memory.lookups.Add(-1)
@@ -144,15 +142,15 @@ func (s *Store) lookUp(pair, believed storageKey) {
 	}()
 	<-ctx.Done()
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		s.Memory.setAbsent(pair)
-		s.Memory.setAbsent(believed)
+		s.Memory.learn(pair, state{})
+		s.Memory.learn(believed, state{})
 		s.warn("reading which upstreams report usage", ctx.Err())
 	}
 }
 
 // find has memory know what storage has, if it does not know, and reports whether
 // it is so.
-func (s *Store) find(ctx context.Context, key storageKey) bool {
+func (s *Store) find(ctx context.Context, key string) bool {
 	if known := s.Memory.recall(key, nil); known != answerUnknown {
 		return known == answerYes
 	}
@@ -160,18 +158,14 @@ func (s *Store) find(ctx context.Context, key storageKey) bool {
 	if err != nil {
 		s.warn("reading which upstreams report usage", err)
 	}
-	if stored.yes {
-		s.Memory.know(key, stored)
-	} else {
-		s.Memory.setAbsent(key)
-	}
+	s.Memory.learn(key, stored)
 	return stored.yes
 }
 
 // load reads a key from storage. It does not ask Exists, which for files
 // answers true to any error but a missing file (certmagic filestorage.go:67).
-func (s *Store) load(ctx context.Context, key storageKey) (state, error) {
-	value, err := s.Storage.Load(ctx, key.path())
+func (s *Store) load(ctx context.Context, key string) (state, error) {
+	value, err := s.Storage.Load(ctx, key)
 	if errors.Is(err, fs.ErrNotExist) {
 		return state{}, nil
 	}
@@ -180,7 +174,7 @@ func (s *Store) load(ctx context.Context, key storageKey) (state, error) {
 	}
 	var r record
 	if err := json.Unmarshal(value, &r); err != nil {
-		return state{}, fmt.Errorf("reading %s: %w", key.path(), err)
+		return state{}, fmt.Errorf("reading %s: %w", key, err)
 	}
 	// A count that is none of ours must not keep the pair for ever, nor lose it.
 	return state{yes: true, missed: min(max(r.Missed, 0), maxUsageForgotten-1)}, nil
@@ -188,25 +182,25 @@ func (s *Store) load(ctx context.Context, key storageKey) (state, error) {
 
 // writer returns what writes the key of the pair or, without a model, of the
 // upstream.
-func (s *Store) writer(key storageKey, upstream, model string) writeFunc {
+func (u ofUpstream) writer(key, model string) writeFunc {
 	return func(is, had state) (state, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), writeLimit)
 		defer cancel()
-		now, err := s.write(ctx, key, model, is, had)
+		now, err := u.write(ctx, key, model, is, had)
 		switch {
 		case err != nil:
-			s.warn("storing which upstreams report usage", err)
+			u.warn("storing which upstreams report usage", err)
 		case is.yes && !now.yes:
-			s.warnForgotten(upstream, model)
+			u.warnForgotten(model)
 		}
 		return now, err
 	}
 }
 
 // write has storage say what is known, and returns what is known then.
-func (s *Store) write(ctx context.Context, key storageKey, model string, is, had state) (state, error) {
+func (s *Store) write(ctx context.Context, key, model string, is, had state) (state, error) {
 	if !is.yes {
-		err := s.Storage.Delete(ctx, key.path())
+		err := s.Storage.Delete(ctx, key)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
@@ -224,16 +218,16 @@ func (s *Store) write(ctx context.Context, key storageKey, model string, is, had
 		Missed:   is.missed,
 	})
 	if err == nil {
-		err = s.Storage.Store(ctx, key.path(), value)
+		err = s.Storage.Store(ctx, key, value)
 	}
 	return is, err
 }
 
 // warnForgotten logs that a pair has been forgotten.
-func (s *Store) warnForgotten(upstream, model string) {
-	s.Logger.Warn("answers have come without usage one after the other, so the provider is taken for one that reports none: "+
+func (u ofUpstream) warnForgotten(model string) {
+	u.Logger.Warn("answers have come without usage one after the other, so the provider is taken for one that reports none: "+
 		"such answers pass until one has usage again; see zero_usage",
-		zap.String("upstream", bounded.Name(upstream)), zap.String("model", bounded.Name(model)), zap.Int("answers", maxUsageForgotten))
+		zap.String("upstream", bounded.Name(u.upstream)), zap.String("model", bounded.Name(model)), zap.Int("answers", maxUsageForgotten))
 }
 
 // warn logs the first failure of storage.
@@ -244,6 +238,3 @@ func (s *Store) warn(doing string, err error) {
 	s.Logger.Warn("storage failed; streams go on, but false stops may pass after a restart",
 		zap.String("doing", doing), zap.Error(err))
 }
-
-// Interface guards
-var _ proxy.UsageStore = (*Store)(nil)

@@ -43,15 +43,15 @@ func written(t *testing.T, s *Store) {
 
 func TestUsageIsKnownForThePairThatReportedIt(t *testing.T) {
 	s, _, logs := newUsage(new(fakeStorage))
-	if s.Reported("a:1", "m") {
+	if s.Of("a:1").Reported("m") {
 		t.Error("reported before the report")
 	}
-	s.Report("a:1", "m")
-	if !s.Reported("a:1", "m") {
+	s.Of("a:1").Report("m")
+	if !s.Of("a:1").Reported("m") {
 		t.Error("not reported after the report")
 	}
 	for _, other := range [][2]string{{"a:1", "n"}, {"b:1", "m"}, {"", "a:1m"}, {"a:1m", ""}, {"", ""}} {
-		if s.Reported(other[0], other[1]) {
+		if s.Of(other[0]).Reported(other[1]) {
 			t.Errorf("reported for %q, which has not", other)
 		}
 	}
@@ -63,14 +63,14 @@ func TestUsageIsKnownForThePairThatReportedIt(t *testing.T) {
 func TestUsageSurvivesARestart(t *testing.T) {
 	dir := &certmagic.FileStorage{Path: t.TempDir()}
 	s, _, _ := newUsage(dir)
-	s.Report("127.0.0.1:8642", "hermes-agent")
+	s.Of("127.0.0.1:8642").Report("hermes-agent")
 	written(t, s)
 
 	again, _, _ := newUsage(dir)
-	if !again.Reported("127.0.0.1:8642", "hermes-agent") {
+	if !again.Of("127.0.0.1:8642").Reported("hermes-agent") {
 		t.Error("forgotten after a restart")
 	}
-	if again.Reported("127.0.0.1:8642", "other") {
+	if again.Of("127.0.0.1:8642").Reported("other") {
 		t.Error("another model is known after a restart")
 	}
 }
@@ -78,7 +78,7 @@ func TestUsageSurvivesARestart(t *testing.T) {
 func TestUsageIsOneSmallKeyForEachPair(t *testing.T) {
 	storage := new(fakeStorage)
 	s, _, _ := newUsage(storage)
-	s.Report("10.1.2.3:8642", "hermes-agent")
+	s.Of("10.1.2.3:8642").Report("hermes-agent")
 	written(t, s)
 
 	// printf '10.1.2.3:8642\0hermes-agent' | sha256sum | cut -c -32
@@ -96,7 +96,7 @@ func TestUsageStoresAtMostTheBeginningOfALongModelName(t *testing.T) {
 	storage := new(fakeStorage)
 	s, _, _ := newUsage(storage)
 	model := strings.Repeat("é", 1<<19) // cut inside a character
-	s.Report("a:1", "x"+model)
+	s.Of("a:1").Report("x" + model)
 	written(t, s)
 	for _, v := range storage.values {
 		var r record
@@ -107,7 +107,7 @@ func TestUsageStoresAtMostTheBeginningOfALongModelName(t *testing.T) {
 			t.Errorf("model is stored as %q, want %q", r.Model, want)
 		}
 	}
-	if !s.Reported("a:1", "x"+model) || s.Reported("a:1", "x"+model+"é") {
+	if !s.Of("a:1").Reported("x"+model) || s.Of("a:1").Reported("x"+model+"é") {
 		t.Error("long names that begin alike are confused")
 	}
 }
@@ -116,9 +116,9 @@ func TestUsageIsWrittenOnceForANewPair(t *testing.T) {
 	storage := new(fakeStorage)
 	s, _, _ := newUsage(storage)
 	for range 100 {
-		s.Report("a:1", "m")
+		s.Of("a:1").Report("m")
 	}
-	s.Report("a:1", "n")
+	s.Of("a:1").Report("n")
 	written(t, s)
 	if _, stores, _ := storage.counts(); stores != 2 {
 		t.Errorf("%d writes, want 2", stores)
@@ -128,14 +128,14 @@ func TestUsageIsWrittenOnceForANewPair(t *testing.T) {
 func TestUsageThatStorageHasIsNotWrittenAgain(t *testing.T) {
 	storage := new(fakeStorage)
 	first, _, _ := newUsage(storage)
-	first.Report("a:1", "m")
+	first.Of("a:1").Report("m")
 	written(t, first)
 
 	s, _, _ := newUsage(storage)
-	if !s.Reported("a:1", "m") {
+	if !s.Of("a:1").Reported("m") {
 		t.Fatal("not in storage")
 	}
-	s.Report("a:1", "m")
+	s.Of("a:1").Report("m")
 	written(t, s)
 	if loads, stores, _ := storage.counts(); stores != 1 || loads != 2 {
 		t.Errorf("%d loads and %d writes, want 2, of the pair and of its upstream, and 1", loads, stores)
@@ -148,7 +148,7 @@ func TestUsageLookupThatFoundNothingIsBelievedForAWhile(t *testing.T) {
 	replica, _, _ := newUsage(storage)
 
 	for range 10 {
-		if s.Reported("a:1", "m") {
+		if s.Of("a:1").Reported("m") {
 			t.Fatal("reported before the report")
 		}
 	}
@@ -156,25 +156,25 @@ func TestUsageLookupThatFoundNothingIsBelievedForAWhile(t *testing.T) {
 		t.Errorf("%d lookups, want 1", loads)
 	}
 
-	replica.Report("a:1", "m")
+	replica.Of("a:1").Report("m")
 	written(t, replica)
 	c.t = c.t.Add(absentTime - 1)
-	if s.Reported("a:1", "m") {
+	if s.Of("a:1").Reported("m") {
 		t.Error("storage was asked again too early")
 	}
 	c.t = c.t.Add(1)
-	if !s.Reported("a:1", "m") {
+	if !s.Of("a:1").Reported("m") {
 		t.Error("storage was not asked again")
 	}
 }
 
 func TestUsageReportOverridesALookupThatFoundNothing(t *testing.T) {
 	s, _, _ := newUsage(new(fakeStorage))
-	if s.Reported("a:1", "m") {
+	if s.Of("a:1").Reported("m") {
 		t.Fatal("reported before the report")
 	}
-	s.Report("a:1", "m")
-	if !s.Reported("a:1", "m") {
+	s.Of("a:1").Report("m")
+	if !s.Of("a:1").Reported("m") {
 		t.Error("the miss is still believed")
 	}
 }
@@ -182,16 +182,16 @@ func TestUsageReportOverridesALookupThatFoundNothing(t *testing.T) {
 func TestUsageStorageFailureIsLoggedOnceAndHurtsNothing(t *testing.T) {
 	storage := &fakeStorage{fail: errors.New("disk full")}
 	s, _, logs := newUsage(storage)
-	if s.Reported("a:1", "m") {
+	if s.Of("a:1").Reported("m") {
 		t.Error("reported when storage fails")
 	}
-	s.Report("a:1", "m")
-	s.Report("a:1", "n")
+	s.Of("a:1").Report("m")
+	s.Of("a:1").Report("n")
 	written(t, s)
-	if !s.Reported("a:1", "m") || !s.Reported("a:1", "n") {
+	if !s.Of("a:1").Reported("m") || !s.Of("a:1").Reported("n") {
 		t.Error("forgotten because storage fails")
 	}
-	if s.Reported("a:1", "o") {
+	if s.Of("a:1").Reported("o") {
 		t.Error("reported when storage fails")
 	}
 	entries := logs.All()
@@ -206,17 +206,17 @@ func TestUsageStorageFailureIsLoggedOnceAndHurtsNothing(t *testing.T) {
 func TestUsageFailedWriteIsRetriedByALaterReport(t *testing.T) {
 	storage := &fakeStorage{fail: errors.New("disk full")}
 	s, c, _ := newUsage(storage)
-	s.Report("a:1", "m")
+	s.Of("a:1").Report("m")
 	written(t, s)
 	storage.setFail(nil)
 
-	s.Report("a:1", "m")
+	s.Of("a:1").Report("m")
 	written(t, s)
 	if _, stores, _ := storage.counts(); stores != 1 {
 		t.Errorf("%d writes, want no second one at once", stores)
 	}
 	c.t = c.t.Add(retryTime)
-	s.Report("a:1", "m")
+	s.Of("a:1").Report("m")
 	written(t, s)
 	if _, stores, values := storage.counts(); stores != 2 || values != 1 {
 		t.Errorf("%d writes and %d values, want 2 and 1", stores, values)
@@ -229,19 +229,19 @@ func TestUsageStorageThatHangsDoesNotHoldUpAStream(t *testing.T) {
 	s.lookupLimit = time.Millisecond
 
 	// All of these return, or the test does not.
-	if s.Reported("a:1", "m") {
+	if s.Of("a:1").Reported("m") {
 		t.Error("reported when storage hangs")
 	}
 	<-storage.loaded // which may begin late on a busy machine
 	s.lookupLimit = time.Hour
-	if s.Reported("a:1", "m") {
+	if s.Of("a:1").Reported("m") {
 		t.Error("reported when storage hangs")
 	}
 	if loads, _, _ := storage.counts(); loads != 1 {
 		t.Errorf("%d lookups of a pair whose lookup took too long, want 1", loads)
 	}
-	s.Report("a:1", "n")
-	if !s.Reported("a:1", "n") {
+	s.Of("a:1").Report("n")
+	if !s.Of("a:1").Reported("n") {
 		t.Error("not reported after the report")
 	}
 	s.Memory.Flush(time.Millisecond)
@@ -268,7 +268,7 @@ func TestUsageLookupsAreBounded(t *testing.T) {
 	s, _, _ := newUsage(storage)
 	s.lookupLimit = time.Millisecond
 	for i := range 3 * maxUsageLookups {
-		s.Reported("a:1", strings.Repeat("m", i))
+		s.Of("a:1").Reported(strings.Repeat("m", i))
 	}
 	if under := s.Memory.lookups.Load(); under != maxUsageLookups {
 		t.Errorf("%d lookups under way, want %d", under, maxUsageLookups)
@@ -283,7 +283,7 @@ func TestUsageStorageThatCannotBeReadIsNotTakenForAReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, _, logs := newUsage(&certmagic.FileStorage{Path: dir})
-	if s.Reported("a:1", "m") {
+	if s.Of("a:1").Reported("m") {
 		t.Error("reported because storage cannot be read")
 	}
 	if logs.Len() != 1 {
@@ -292,18 +292,18 @@ func TestUsageStorageThatCannotBeReadIsNotTakenForAReport(t *testing.T) {
 }
 
 func TestUsageValueThatIsNoRecordIsNotTakenForAReport(t *testing.T) {
-	storage := &fakeStorage{values: map[string]string{pairKey("a:1", "m").path(): "torn {"}}
+	storage := &fakeStorage{values: map[string]string{pairKey("a:1", "m"): "torn {"}}
 	s, _, logs := newUsage(storage)
-	if s.Reported("a:1", "m") {
+	if s.Of("a:1").Reported("m") {
 		t.Error("reported because of a torn value")
 	}
 	if logs.Len() != 1 {
 		t.Errorf("logged %v, want one warning", logs.All())
 	}
-	s.Report("a:1", "m")
+	s.Of("a:1").Report("m")
 	written(t, s)
 	again, _, _ := newUsage(storage)
-	if !again.Reported("a:1", "m") {
+	if !again.Of("a:1").Reported("m") {
 		t.Error("the torn value was not replaced")
 	}
 }

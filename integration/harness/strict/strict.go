@@ -41,7 +41,13 @@ type Chunk struct {
 	Label      string `json:"label"`
 	ToolCallID string `json:"toolCallId"`
 	Status     string `json:"status"`
-	Event      *struct {
+
+	Interrupted bool   `json:"interrupted"`
+	Type        string `json:"type"`
+	OutputIndex int    `json:"output_index"`
+	Item        *Item  `json:"item"`
+
+	Event *struct {
 		Type string `json:"type"`
 		Data struct {
 			Description string `json:"description"`

@@ -1,8 +1,5 @@
 // Package deadline says when an exchange is to be looked at again, and what is due
-// then: the timeouts of contract section 3, keepalives, and the end of a drain.
-//
-//	deadline.go  State: what has happened when, and what follows from it
-//	drain.go     Drain: the end of the process
+// then: the timeouts of contract section 3, and keepalives.
 //
 // It has values alone: no clock, no timer, no lock. The owner of a State tells it
 // what happens, asks for Next, and sets a timer; when that fires, it asks what is

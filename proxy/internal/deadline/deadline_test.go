@@ -132,32 +132,6 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-func TestDrain(t *testing.T) {
-	began := time.Unix(1795164800, 0)
-	for _, c := range []struct {
-		name            string
-		limit, timeout  time.Duration
-		now             time.Duration // since it began
-		left, limitLeft time.Duration
-	}{
-		{"at once", 0, 0, 0, 0, 0},
-		{"no limit", 0, 10 * s, 3 * s, 7 * s, 0},
-		{"a limit beyond", 20 * s, 10 * s, 3 * s, 7 * s, 17 * s},
-		{"a limit before", 5 * s, 10 * s, 3 * s, 2 * s, 2 * s},
-		{"the limit", 5 * s, 10 * s, 5 * s, 0, 0},
-		{"too late", 5 * s, 4 * s, 9 * s, 0, -4 * s},
-	} {
-		d := Drain{Began: began, Limit: c.limit}
-		if left := d.Left(c.timeout, began.Add(c.now)); left != c.left {
-			t.Errorf("%s: %v left, want %v", c.name, left, c.left)
-		}
-		left, ok := d.LimitLeft(began.Add(c.now))
-		if ok != (c.limit > 0) || ok && left != c.limitLeft {
-			t.Errorf("%s: %v until the limit, %t; want %v", c.name, left, ok, c.limitLeft)
-		}
-	}
-}
-
 // Every open stream has one.
 func TestStateIsSmall(t *testing.T) {
 	if n := unsafe.Sizeof(State{}); n > 40 {

@@ -37,9 +37,9 @@ type Plan struct {
 	Limit int64
 	// Tools are the tools whose markers are removed.
 	Tools *rewrite.Tools
-	// Clock times the client while it still sends the body. Nil means that it is
-	// not timed.
-	Clock Clock
+	// Now is the clock that times the client while it still sends the body. Nil
+	// means that it is not timed.
+	Now func() time.Time
 }
 
 // Prepare reads the body of the client's request r and gives it to up, which is
@@ -50,8 +50,8 @@ func (b *Body) Prepare(r, up *http.Request, plan Plan) (healed rewrite.Healed) {
 		healed = b.heal(r, up, plan)
 	}
 	// Transports look at the type of a body, so one that has nothing to time keeps it.
-	if open := b.held == nil || b.held.err == nil; open && plan.Clock != nil && up.Body != nil && up.Body != http.NoBody {
-		b.upload = &upload{ReadCloser: up.Body, clock: plan.Clock}
+	if open := b.held == nil || b.held.err == nil; open && plan.Now != nil && up.Body != nil && up.Body != http.NoBody {
+		b.upload = &upload{ReadCloser: up.Body, now: plan.Now}
 		up.Body = b.upload
 	}
 	return healed
@@ -74,7 +74,7 @@ func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 	h.original = came
 	h.upstream = &heldReader{of: h, rest: body}
 	up.Body = h.upstream
-	if healed.Markers > 0 {
+	if healed.Changed() {
 		fitHeader(up, len(body))
 		h.length = up.ContentLength
 	}
@@ -97,8 +97,11 @@ func fitHeader(up *http.Request, n int) {
 
 // Decided releases what is needed only until the answer is decided.
 func (b *Body) Decided() {
-	if b.held != nil {
-		b.held.decide()
+	if h := b.held; h != nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.decided = true
+		h.release()
 	}
 }
 
@@ -109,8 +112,12 @@ func (b *Body) Decided() {
 // because upstream could not be reached, is there as it came.
 func (b *Body) GiveBack(r, up *http.Request) {
 	body, length := r.Body, r.ContentLength // what up began with
-	if b.held != nil {
-		body, length = b.held.upstream, b.held.length
+	apart, used := false, false             // r has a reader of its own; upstream has read
+	if h := b.held; h != nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		body, length = h.upstream, h.length
+		apart, used = h.own != h.upstream, h.used
 	}
 	if b.upload != nil {
 		body = b.upload
@@ -119,11 +126,11 @@ func (b *Body) GiveBack(r, up *http.Request) {
 	if wrapped && up.ContentLength != length {
 		r.ContentLength = up.ContentLength
 	}
-	if wrapped || b.held != nil && b.held.spent() {
+	if wrapped || apart && used {
 		r.Body = up.Body
 	}
-	if wrapped && b.held != nil {
-		b.held.restoreOriginal()
+	if wrapped && apart && !used {
+		b.held.upstream.rest = b.held.original // for r has the length of that
 	}
 }
 
@@ -135,17 +142,25 @@ func same(a, b io.ReadCloser) bool { return reflect.ValueOf(a).Comparable() && a
 // body, which is now if it still is. It returns the zero time if there is no rest,
 // or nobody times it.
 func (b *Body) Waited(now time.Time) time.Time {
-	if b.upload == nil {
+	u := b.upload
+	if u == nil {
 		return time.Time{}
 	}
-	return b.upload.waited(now)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.reading > 0 {
+		return now
+	}
+	return u.last
 }
 
 // Err returns what broke the client's body off, nil for nothing.
 func (b *Body) Err() error {
-	switch {
-	case b.upload != nil:
-		return b.upload.failure()
+	switch u := b.upload; {
+	case u != nil:
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		return u.err
 	case b.held != nil && b.held.err != io.EOF: //nolint:errorlint // the end is that very value
 		return b.held.err
 	}

@@ -21,7 +21,7 @@ const (
 
 var errTest = errors.New("some error")
 
-// clock is a Clock that stands where it is set.
+// clock is one that stands where it is set.
 type clock struct{ now time.Time }
 
 func (c *clock) Now() time.Time { return c.now }
@@ -99,8 +99,8 @@ func TestGiveBack(t *testing.T) {
 		{"wrapped, and read", plan, func(up *http.Request) { up.Body = io.NopCloser(up.Body); _, _ = up.Body.Read(make([]byte, 9)) }, healed[9:], ""},
 		{"not healed", Plan{}, func(*http.Request) {}, polluted, ""},
 		{"not healed, wrapped", Plan{}, func(up *http.Request) { up.Body = io.NopCloser(up.Body) }, polluted, ""},
-		{"timed, not read", Plan{Clock: &clock{}}, func(*http.Request) {}, polluted, ""},
-		{"timed", Plan{Clock: &clock{}}, func(up *http.Request) { _, _ = up.Body.Read(make([]byte, 9)) }, polluted[9:], ""},
+		{"timed, not read", Plan{Now: (&clock{}).Now}, func(*http.Request) {}, polluted, ""},
+		{"timed", Plan{Now: (&clock{}).Now}, func(up *http.Request) { _, _ = up.Body.Read(make([]byte, 9)) }, polluted[9:], ""},
 	} {
 		r, up, b, _ := prepared(strings.NewReader(polluted), int64(len(polluted)), c.plan)
 		c.next(up)
@@ -165,7 +165,7 @@ func TestWaited(t *testing.T) {
 		c.now = now.Add(5)
 		return 1, nil
 	})
-	_, up, b, _ := prepared(body, -1, Plan{Clock: c})
+	_, up, b, _ := prepared(body, -1, Plan{Now: c.Now})
 	if got := b.Waited(now); !got.IsZero() {
 		t.Errorf("waited until %v before it is read", got)
 	}
@@ -183,7 +183,7 @@ type readerFunc func([]byte) (int, error)
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
 func TestErr(t *testing.T) {
-	for _, plan := range []Plan{{Heal: true, Limit: 1000}, {Clock: &clock{}}, {Heal: true, Limit: 3, Clock: &clock{}}} {
+	for _, plan := range []Plan{{Heal: true, Limit: 1000}, {Now: (&clock{}).Now}, {Heal: true, Limit: 3, Now: (&clock{}).Now}} {
 		_, up, b, _ := prepared(io.MultiReader(strings.NewReader(polluted), iotest.ErrReader(errTest)), -1, plan)
 		if _, err := io.ReadAll(up.Body); !errors.Is(err, errTest) || !errors.Is(b.Err(), errTest) {
 			t.Errorf("%+v: %v, %v", plan, err, b.Err())
@@ -191,7 +191,7 @@ func TestErr(t *testing.T) {
 		if _, up, b, _ = prepared(strings.NewReader(polluted), -1, plan); all(t, up.Body) == "" || b.Err() != nil {
 			t.Errorf("%+v: %v at the end", plan, b.Err())
 		}
-		_, up, b, _ = prepared(iotest.ErrReader(errTest), -1, Plan{Clock: &clock{}})
+		_, up, b, _ = prepared(iotest.ErrReader(errTest), -1, Plan{Now: (&clock{}).Now})
 		up.Body.Close()
 		if _, err := up.Body.Read(make([]byte, 1)); err == nil || b.Err() != nil {
 			t.Errorf("closed: %v, %v", err, b.Err())
@@ -208,11 +208,11 @@ func TestWhatIsTimed(t *testing.T) {
 		plan  Plan
 		timed bool
 	}{
-		{"timed", strings.NewReader(polluted), Plan{Clock: &clock{}}, true},
-		{"read in part", strings.NewReader(polluted), Plan{Heal: true, Limit: 9, Clock: &clock{}}, true},
-		{"whole", strings.NewReader(polluted), Plan{Heal: true, Limit: 1000, Clock: &clock{}}, false},
+		{"timed", strings.NewReader(polluted), Plan{Now: (&clock{}).Now}, true},
+		{"read in part", strings.NewReader(polluted), Plan{Heal: true, Limit: 9, Now: (&clock{}).Now}, true},
+		{"whole", strings.NewReader(polluted), Plan{Heal: true, Limit: 1000, Now: (&clock{}).Now}, false},
 		{"no clock", strings.NewReader(polluted), Plan{}, false},
-		{"no body", http.NoBody, Plan{Clock: &clock{}}, false},
+		{"no body", http.NoBody, Plan{Now: (&clock{}).Now}, false},
 	} {
 		if _, _, b, _ := prepared(c.body, -1, c.plan); (b.upload != nil) != c.timed {
 			t.Errorf("%s: timed %t", c.name, b.upload != nil)
@@ -257,7 +257,7 @@ func TestHeaderOfAHealedBody(t *testing.T) {
 
 // Whoever closes a reader closes the client's body, and reads no more by it.
 func TestClose(t *testing.T) {
-	for _, plan := range []Plan{{Heal: true, Limit: 1000}, {Heal: true, Limit: 9}, {Clock: &clock{}}} {
+	for _, plan := range []Plan{{Heal: true, Limit: 1000}, {Heal: true, Limit: 9}, {Now: (&clock{}).Now}} {
 		closed := &closing{Reader: strings.NewReader(polluted)}
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		r.Body, r.ContentLength = closed, -1

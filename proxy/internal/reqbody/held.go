@@ -27,14 +27,6 @@ type held struct {
 	used     bool        // upstream has been read, or closed
 }
 
-// decide releases what is needed only until the answer is decided.
-func (h *held) decide() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.decided = true
-	h.release()
-}
-
 // use records that r has been read or closed. h.mu is held.
 func (h *held) use(r *heldReader) {
 	if r == h.upstream {
@@ -53,24 +45,6 @@ func (h *held) release() {
 	}
 }
 
-// spent reports whether the client's request has a reader of its own, but would
-// have lost its body to the next handler without us.
-func (h *held) spent() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.used && h.own != h.upstream
-}
-
-// restoreOriginal has upstream's reader, if nothing has been read of it, give the
-// original, for a request that has the length of that.
-func (h *held) restoreOriginal() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.used && h.own != h.upstream {
-		h.upstream.rest = h.original
-	}
-}
-
 // heldReader reads a held body. Like the server's body it cannot be read any more
 // once it is closed: a proxy that tries again after it has sent a part must not
 // send the rest for the whole (Caddy: reverseproxy.go:496-505). It may be closed
@@ -81,7 +55,6 @@ type heldReader struct {
 	closed bool
 }
 
-// Read implements io.Reader.
 func (r *heldReader) Read(b []byte) (int, error) {
 	h := r.of
 	h.mu.Lock()
@@ -103,7 +76,6 @@ func (r *heldReader) Read(b []byte) (int, error) {
 	return h.client.Read(b)
 }
 
-// Close implements io.Closer.
 func (r *heldReader) Close() error {
 	h := r.of
 	h.mu.Lock()

@@ -6,12 +6,6 @@ import (
 	"time"
 )
 
-// Clock tells the time.
-type Clock interface {
-	// Now returns the time.
-	Now() time.Time
-}
-
 // upload is a body that the client still sends while upstream reads it. It
 // records until when the client has been waited for.
 //
@@ -19,7 +13,7 @@ type Clock interface {
 // client likes.
 type upload struct {
 	io.ReadCloser
-	clock Clock
+	now func() time.Time
 
 	mu      sync.Mutex
 	reading int       // how many reads are under way
@@ -28,13 +22,12 @@ type upload struct {
 	closed  bool
 }
 
-// Read implements io.Reader.
 func (u *upload) Read(b []byte) (int, error) {
 	u.mu.Lock()
 	u.reading++
 	u.mu.Unlock()
 	n, err := u.ReadCloser.Read(b)
-	now := u.clock.Now()
+	now := u.now()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.reading--
@@ -45,27 +38,10 @@ func (u *upload) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. Errors of reads that it ends are not the client's.
+// Close closes the body. Errors of reads that it ends are not the client's.
 func (u *upload) Close() error {
 	u.mu.Lock()
 	u.closed = true
 	u.mu.Unlock()
 	return u.ReadCloser.Close()
-}
-
-// waited returns until when the client has been waited for: now, if it still is.
-func (u *upload) waited(now time.Time) time.Time {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.reading > 0 {
-		return now
-	}
-	return u.last
-}
-
-// failure returns what broke the body off, nil for nothing.
-func (u *upload) failure() error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.err
 }

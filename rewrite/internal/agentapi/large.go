@@ -48,7 +48,8 @@ func (s *Stream) largeEnds() {
 	case s.kind == kindUnknown:
 	case s.kind == kindSession:
 		if s.large.name != nil {
-			s.session.recordLarge(&s.large)
+			s.session.last++ // the number is at the end of the event: this assumes the next
+			s.session.recordEvent(s.large.name, s.large.tool, s.large.message)
 			s.ends(s.large.name)
 		}
 	case s.large.name == nil:
@@ -87,12 +88,12 @@ func (s *Stream) lookAt(b []byte, max int) largeFrame {
 	}
 	switch {
 	case s.kind == kindSession:
-		if l.kind, name = sessionEvent(&f); name != nil {
+		if l.kind, name = s.kindOf(&m, &f); name != nil {
 			l.tool, l.message = bytes.Clone(jsonspan.StringAt(f.Data, m.toolName)), bytes.Clone(jsonspan.StringAt(f.Data, m.messageID))
 		}
 	case bytes.HasPrefix(name, []byte(responsePrefix)):
 		l.kind, l.named = kindResponses, chunk.IsNamed(&f)
-	case name == nil && s.run:
+	case name == nil && s.kind == kindRuns:
 		if name = m.runEvent(&f); name != nil {
 			l.kind = kindRuns
 		}

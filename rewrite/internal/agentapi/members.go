@@ -28,49 +28,44 @@ func (m *members) parse(data []byte) bool {
 	if !r.At('{') {
 		return false
 	}
-	for r.Open(); ; {
-		name, ok := r.Member()
-		if !ok {
-			return r.Closed()
+	r.Open()
+	for name, ok := r.Member(); ok; name, ok = r.Member() {
+		value := r.Skip()
+		if !value.Ok() {
+			continue
 		}
-		if value := r.Skip(); value.Ok() {
-			m.moreErrors = m.moreErrors || bytes.IndexByte(name.Of(data), '\\') >= 0
-			m.set(string(name.Of(data)), value)
+		m.moreErrors = m.moreErrors || bytes.IndexByte(name.Of(data), '\\') >= 0
+		switch string(name.Of(data)) {
+		case "type":
+			m.typ = value
+		case "event":
+			m.event = value
+		case "sequence_number":
+			m.sequence = value
+		case "response":
+			m.response = value
+		case "run_id":
+			m.runID = value
+		case "timestamp":
+			m.timestamp = value
+		case "error":
+			m.moreErrors = m.moreErrors || m.err.Ok()
+			m.err = value
+		case "hermes":
+			m.moreErrors = true
+		case "message":
+			m.message = value
+		case "session_id":
+			m.sessionID = value
+		case "seq":
+			m.seq = value
+		case "ts":
+			m.ts = value
+		case "message_id":
+			m.messageID = value
+		case "tool_name":
+			m.toolName = value
 		}
 	}
-}
-
-// set sets the member with the name.
-func (m *members) set(name string, value jsonspan.Span) {
-	switch name {
-	case "type":
-		m.typ = value
-	case "event":
-		m.event = value
-	case "sequence_number":
-		m.sequence = value
-	case "response":
-		m.response = value
-	case "run_id":
-		m.runID = value
-	case "timestamp":
-		m.timestamp = value
-	case "error":
-		m.moreErrors = m.moreErrors || m.err.Ok()
-		m.err = value
-	case "hermes":
-		m.moreErrors = true
-	case "message":
-		m.message = value
-	case "session_id":
-		m.sessionID = value
-	case "seq":
-		m.seq = value
-	case "ts":
-		m.ts = value
-	case "message_id":
-		m.messageID = value
-	case "tool_name":
-		m.toolName = value
-	}
+	return r.Closed()
 }

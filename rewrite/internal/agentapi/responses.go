@@ -2,6 +2,8 @@ package agentapi
 
 import (
 	"bytes"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,15 +40,10 @@ func (m *members) responseEvent(f *sse.Frame) []byte {
 	switch {
 	case !bytes.HasPrefix(name, []byte(responsePrefix)),
 		chunk.IsNamed(f) && !bytes.Equal(name, f.Event),
-		!m.response.IsObject(f.Data) && !m.numbered(f.Data):
+		!m.response.IsObject(f.Data) && chunk.NumberAt(f.Data, m.sequence) == nil:
 		return nil
 	}
 	return name
-}
-
-// numbered reports whether the event has a sequence number.
-func (m *members) numbered(data []byte) bool {
-	return m.sequence.Ok() && jsonspan.IsDigit(data[m.sequence.From])
 }
 
 // record remembers what an event says.
@@ -57,16 +54,10 @@ func (r *responses) record(f *sse.Frame, m *members) {
 		return
 	}
 	object := m.response.Of(f.Data)
-	whole := jsonspan.Span{From: 0, To: len(object)}
-	if v := jsonspan.MemberOf(object, whole, "id"); v.IsString(object) && v.To-v.From > 2 {
-		remember(&r.id, v.Of(object))
-	}
-	if v := jsonspan.MemberOf(object, whole, "created_at"); v.Ok() && jsonspan.IsDigit(object[v.From]) {
-		remember(&r.created, v.Of(object))
-	}
-	if v := jsonspan.MemberOf(object, whole, "model"); v.IsString(object) && v.To-v.From > 2 {
-		remember(&r.model, v.Of(object))
-	}
+	member := func(name string) jsonspan.Span { return jsonspan.MemberOf(f.Data, m.response, name) }
+	remember(&r.id, jsonspan.StringAt(f.Data, member("id")))
+	remember(&r.created, chunk.NumberAt(f.Data, member("created_at")))
+	remember(&r.model, jsonspan.StringAt(f.Data, member("model")))
 	if !bytes.Equal(r.object, object) && len(object) <= MaxResponse && jsonspan.Valid(object) {
 		r.object = append(r.object[:0], object...)
 	}
@@ -74,66 +65,50 @@ func (r *responses) record(f *sse.Frame, m *members) {
 
 // count remembers the sequence number of an event.
 func (r *responses) count(data []byte, m *members) {
-	if !m.numbered(data) {
-		return
-	}
 	if n := jsonspan.SmallInt(m.sequence.Of(data)); n >= 0 {
 		r.next, r.counted = max(r.next, n+1), true
 	}
 }
 
 // appendFailed appends response.failed in the form of the API's reference: the response
-// with status and error, and the next sequence number.
-func (r *responses) appendFailed(dst, message []byte, own *identity) []byte {
-	if r.named {
-		dst = append(dst, "event: response.failed\n"...)
-	}
-	dst = append(dst, `data: {"type":"response.failed","response":`...)
-	dst = append(dst, r.failed(message, own)...)
-	if r.counted {
-		dst = append(dst, `,"sequence_number":`...)
-		dst = strconv.AppendInt(dst, r.next, 10)
-	}
-	return append(dst, "}\n\n"...)
-}
-
-// failed returns the failed response: upstream's with another status and an error, or the
-// least that clients expect.
-func (r *responses) failed(message []byte, own *identity) []byte {
+// with status and error, and the next sequence number. The response is upstream's, or the
+// least that clients expect, for which newID, which may be nil, and created stand in.
+func (r *responses) appendFailed(dst, message []byte, newID func() string, created int64) []byte {
 	object := r.object
 	if object == nil {
-		object = r.least(own)
+		object = r.least(newID, created)
 	}
 	object = withMember(redact.Value(object), "status", `"failed"`)
 	// An error of the API has these two members. Strict clients accept no other code for
 	// what is not the client's fault.
 	object = withMember(object, "error", `{"code":"server_error","message":`+string(message)+`}`)
-	return jsonspan.OneLine(object)
+	if r.named {
+		dst = append(dst, "event: response.failed\n"...)
+	}
+	dst = fmt.Appendf(dst, `data: {"type":"response.failed","response":%s`, jsonspan.OneLine(object))
+	if r.counted {
+		dst = fmt.Appendf(dst, `,"sequence_number":%d`, r.next)
+	}
+	return append(dst, "}\n\n"...)
 }
 
 // least returns a response without output, with the values that upstream has sent.
-func (r *responses) least(own *identity) []byte {
-	id := r.id
+func (r *responses) least(newID func() string, at int64) []byte {
+	id, created, model := r.id, r.created, r.model
 	if id == nil {
-		id = jsonspan.Quote("resp_" + strings.TrimPrefix(own.id(), "chatcmpl-"))
+		own := ""
+		if newID != nil {
+			own = strings.TrimPrefix(newID(), "chatcmpl-")
+		}
+		id = jsonspan.Quote("resp_" + own)
 	}
-	created := r.created
 	if created == nil {
-		created = strconv.AppendInt(nil, own.created, 10)
+		created = strconv.AppendInt(nil, at, 10)
 	}
-	model := r.model
 	if model == nil {
 		model = []byte(`"hermes-agent"`)
 	}
-	var b bytes.Buffer
-	b.WriteString(`{"id":`)
-	b.Write(id)
-	b.WriteString(`,"object":"response","status":"failed","created_at":`)
-	b.Write(created)
-	b.WriteString(`,"model":`)
-	b.Write(model)
-	b.WriteString(`,"output":[]}`)
-	return b.Bytes()
+	return fmt.Appendf(nil, `{"id":%s,"object":"response","status":"failed","created_at":%s,"model":%s,"output":[]}`, id, created, model)
 }
 
 // withMember returns a copy of the object in which the member with the name has the
@@ -149,8 +124,5 @@ func withMember(object []byte, name, value string) []byte {
 		}
 		value = member
 	}
-	out := make([]byte, 0, len(object)+len(value))
-	out = append(out, object[:v.From]...)
-	out = append(out, value...)
-	return append(out, object[v.To:]...)
+	return slices.Concat(object[:v.From], []byte(value), object[v.To:])
 }

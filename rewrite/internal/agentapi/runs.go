@@ -2,9 +2,9 @@ package agentapi
 
 import (
 	"bytes"
+	"fmt"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
@@ -35,25 +35,22 @@ func (m *members) runEvent(f *sse.Frame) []byte {
 // record remembers what an event says.
 func (r *runs) record(f *sse.Frame, m *members) {
 	remember(&r.id, m.runID.Of(f.Data))
-	if !m.timestamp.Ok() || !jsonspan.IsDigit(f.Data[m.timestamp.From]) {
+	timestamp := chunk.NumberAt(f.Data, m.timestamp)
+	if timestamp == nil {
 		r.timestamp = r.timestamp[:0]
-		return
 	}
-	remember(&r.timestamp, m.timestamp.Of(f.Data))
+	remember(&r.timestamp, timestamp)
 }
 
 // appendFailed appends run.failed, as Hermes writes it.
 func (r *runs) appendFailed(dst, message []byte) []byte {
-	dst = append(dst, `data: {"event": "run.failed", "run_id": `...)
-	if len(r.id) == 0 { // it is too long to remember
-		dst = append(dst, `""`...)
+	id := r.id
+	if len(id) == 0 { // it is too long to remember
+		id = []byte(`""`)
 	}
-	dst = append(dst, r.id...)
+	dst = fmt.Appendf(dst, `data: {"event": "run.failed", "run_id": %s`, id)
 	if len(r.timestamp) > 0 {
-		dst = append(dst, `, "timestamp": `...)
-		dst = append(dst, r.timestamp...)
+		dst = fmt.Appendf(dst, `, "timestamp": %s`, r.timestamp)
 	}
-	dst = append(dst, `, "error": `...)
-	dst = append(dst, message...)
-	return append(dst, "}\n\n"...)
+	return fmt.Appendf(dst, ", \"error\": %s}\n\n", message)
 }

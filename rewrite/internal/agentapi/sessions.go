@@ -2,8 +2,8 @@ package agentapi
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
@@ -14,7 +14,7 @@ import (
 // session is what a stream of /api/sessions/{id}/chat/stream has said.
 type session struct {
 	id, run  []byte // the ids of the session and of the run, as JSON strings
-	ts       []byte // the last ts of an event, a JSON number; nil if none had one
+	ts       []byte // the last ts of an event, a JSON number; before that, when the stream was created
 	last     int64  // the number of the last event
 	hasError bool   // an error event has come
 
@@ -26,14 +26,6 @@ type session struct {
 // of the message that it belongs to. Both are JSON strings. The message may be nil.
 type sessionTool struct{ name, message []byte }
 
-// sessionEvent returns the kind and the name of the frame's event, or nil if it has no name.
-func sessionEvent(f *sse.Frame) (kind, []byte) {
-	if !chunk.IsNamed(f) {
-		return kindUnknown, nil
-	}
-	return kindSession, f.Event
-}
-
 // record remembers what an event says.
 func (e *session) record(f *sse.Frame, m *members) {
 	if m.sessionID.IsString(f.Data) {
@@ -42,20 +34,11 @@ func (e *session) record(f *sse.Frame, m *members) {
 	if m.runID.IsString(f.Data) {
 		remember(&e.run, m.runID.Of(f.Data))
 	}
-	if m.ts.Ok() && jsonspan.IsDigit(f.Data[m.ts.From]) {
-		remember(&e.ts, m.ts.Of(f.Data))
-	}
+	remember(&e.ts, chunk.NumberAt(f.Data, m.ts))
 	if n := jsonspan.SmallInt(m.seq.Of(f.Data)); n >= 0 {
 		e.last = n
 	}
 	e.recordEvent(f.Event, jsonspan.StringAt(f.Data, m.toolName), jsonspan.StringAt(f.Data, m.messageID))
-}
-
-// recordLarge remembers what the beginning of a large event says. The number of such an
-// event is at its end; recordLarge assumes the next one.
-func (e *session) recordLarge(l *largeFrame) {
-	e.last++
-	e.recordEvent(l.name, l.tool, l.message)
 }
 
 // recordEvent remembers what an event with the name says of a tool, or of a failure.
@@ -64,7 +47,9 @@ func (e *session) recordEvent(event, tool, message []byte) {
 	case "tool.started":
 		e.start(tool, message)
 	case "tool.completed", "tool.failed":
-		e.end(tool)
+		if i := slices.IndexFunc(e.open, func(t sessionTool) bool { return bytes.Equal(t.name, tool) }); i >= 0 {
+			e.forget(i)
+		}
 	case "error":
 		e.hasError = true
 	}
@@ -80,21 +65,8 @@ func (e *session) start(name, message []byte) {
 	for len(e.open) >= contract.MaxOpenTools || e.bytes+size > contract.MaxOpenBytes {
 		e.forget(0)
 	}
-	both := slices.Concat(name, message)
-	t := sessionTool{name: both[:len(name):len(name)]}
-	if message != nil {
-		t.message = both[len(name):]
-	}
-	e.open = append(e.open, t)
+	e.open = append(e.open, sessionTool{bytes.Clone(name), bytes.Clone(message)})
 	e.bytes += size
-}
-
-// end forgets the first open tool with the name, which has ended.
-func (e *session) end(name []byte) {
-	i := slices.IndexFunc(e.open, func(t sessionTool) bool { return bytes.Equal(t.name, name) })
-	if i >= 0 {
-		e.forget(i)
-	}
 }
 
 // forget removes the open tool i.
@@ -105,38 +77,30 @@ func (e *session) forget(i int) {
 
 // appendFailed appends what a stream that was cut lacks, as Hermes writes it: the
 // ends of open tools, an error unless one has come, and done.
-func (e *session) appendFailed(dst, message []byte, created int64) []byte {
+func (e *session) appendFailed(dst, message []byte) []byte {
 	for _, t := range e.open {
 		dst = append(dst, "event: tool.completed\ndata: {"...)
 		if t.message != nil {
-			dst = append(append(append(dst, `"message_id": `...), t.message...), ", "...)
+			dst = fmt.Appendf(dst, `"message_id": %s, `, t.message)
 		}
-		dst = append(append(dst, `"tool_name": `...), t.name...)
-		dst = e.appendTail(append(dst, `, "preview": null, "args": null, `...), created)
+		dst = e.appendTail(fmt.Appendf(dst, `"tool_name": %s, "preview": null, "args": null, `, t.name))
 	}
 	if !e.hasError {
-		dst = append(dst, "event: error\ndata: {\"message\": "...)
-		dst = e.appendTail(append(append(dst, message...), ", "...), created)
+		dst = e.appendTail(fmt.Appendf(dst, "event: error\ndata: {\"message\": %s, ", message))
 	}
 	e.open = nil
-	return e.appendTail(append(dst, "event: done\ndata: {"...), created)
+	return e.appendTail(append(dst, "event: done\ndata: {"...))
 }
 
 // appendTail appends the members that all events end with, and the end of the frame.
-// It leaves out ids that upstream has not sent. created stands in for the time.
-func (e *session) appendTail(dst []byte, created int64) []byte {
+// It leaves out ids that upstream has not sent.
+func (e *session) appendTail(dst []byte) []byte {
 	if len(e.id) > 0 {
-		dst = append(append(append(dst, `"session_id": `...), e.id...), ", "...)
+		dst = fmt.Appendf(dst, `"session_id": %s, `, e.id)
 	}
 	if len(e.run) > 0 {
-		dst = append(append(append(dst, `"run_id": `...), e.run...), ", "...)
+		dst = fmt.Appendf(dst, `"run_id": %s, `, e.run)
 	}
 	e.last++
-	dst = append(strconv.AppendInt(append(dst, `"seq": `...), e.last, 10), `, "ts": `...)
-	if len(e.ts) > 0 {
-		dst = append(dst, e.ts...)
-	} else {
-		dst = strconv.AppendInt(dst, created, 10)
-	}
-	return append(dst, "}\n\n"...)
+	return fmt.Appendf(dst, "\"seq\": %d, \"ts\": %s}\n\n", e.last, e.ts)
 }

@@ -2,6 +2,7 @@ package agentapi
 
 import (
 	"bytes"
+	"strconv"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
@@ -23,15 +24,15 @@ const (
 // Stream is a stream that is not, or not yet, one of chat completions.
 type Stream struct {
 	kind         kind
-	run          bool   // the request's path is that of a run's events
 	errors       bool   // the request's path says that errors are looked at
 	ended        bool   // the event that ends it has left, upstream's or ours
 	failedByUs   bool   // it was ours
 	mayHaveEnded bool   // the last frame passed unexamined, and may have been that event
 	code         string // of the error that it ended with
 
-	message []byte // the message, a JSON string, of an error event of upstream's
-	own     identity
+	message []byte        // the message, a JSON string, of an error event of upstream's
+	newID   func() string // may be nil
+	created int64
 	notes   *contract.Notes
 
 	responses responses
@@ -40,30 +41,17 @@ type Stream struct {
 	large     largeFrame
 }
 
-// identity is what an event of ours says if upstream has not said it.
-type identity struct {
-	newID   func() string // may be nil
-	created int64
-}
-
-// id returns the id, which is empty without newID.
-func (i *identity) id() string {
-	if i.newID == nil {
-		return ""
-	}
-	return i.newID()
-}
-
 // New returns the Stream of a response that may become one of chat completions.
 func New(p *contract.Params, notes *contract.Notes) *Stream {
-	s := &Stream{errors: p.Responses, own: identity{p.ID, p.Created}, notes: notes}
+	s := &Stream{errors: p.Responses, newID: p.ID, created: p.Created, notes: notes}
 	if p.RunID != "" {
-		s.run, s.kind = true, kindRuns
+		s.kind = kindRuns
 		remember(&s.runs.id, jsonspan.Quote(p.RunID))
 	}
 	if p.SessionID != "" {
 		s.kind = kindSession
 		remember(&s.session.id, jsonspan.Quote(p.SessionID))
+		s.session.ts = strconv.AppendInt(nil, p.Created, 10)
 	}
 	return s
 }
@@ -87,13 +75,14 @@ func (s *Stream) Cut(cause contract.Cause) bool {
 // Summary returns the id of the response, of the run or of the session's run, the model,
 // and the code of the error that the stream ended with. Each may be empty.
 func (s *Stream) Summary() (id, model, code string) {
+	quoted := s.responses.id
 	switch s.kind {
 	case kindRuns:
-		return jsonspan.Unquote(string(s.runs.id)), "", s.code
+		quoted = s.runs.id
 	case kindSession:
-		return jsonspan.Unquote(string(s.session.run)), "", s.code
+		quoted = s.session.run
 	}
-	return jsonspan.Unquote(string(s.responses.id)), jsonspan.Unquote(string(s.responses.model)), s.code
+	return jsonspan.Unquote(string(quoted)), jsonspan.Unquote(string(s.responses.model)), s.code
 }
 
 // Begins records that upstream has ended within a frame whose bytes are tail, unless tail
@@ -163,12 +152,15 @@ func (s *Stream) Finish(out *sse.Writer, cause contract.Cause, added int) {
 // servers send similar ones.
 func (s *Stream) kindOf(m *members, f *sse.Frame) (kind, []byte) {
 	if s.kind == kindSession {
-		return sessionEvent(f)
+		if chunk.IsNamed(f) {
+			return kindSession, f.Event
+		}
+		return kindUnknown, nil
 	}
 	if name := m.responseEvent(f); name != nil {
 		return kindResponses, name
 	}
-	if s.run {
+	if s.kind == kindRuns {
 		if name := m.runEvent(f); name != nil {
 			return kindRuns, name
 		}
@@ -236,11 +228,11 @@ func (s *Stream) writeFailed(out *sse.Writer, code string) {
 	from := len(out.Bytes)
 	switch s.kind {
 	case kindResponses:
-		out.Bytes = s.responses.appendFailed(out.Bytes, message, &s.own)
+		out.Bytes = s.responses.appendFailed(out.Bytes, message, s.newID, s.created)
 	case kindRuns:
 		out.Bytes = s.runs.appendFailed(out.Bytes, message)
 	case kindSession:
-		out.Bytes = s.session.appendFailed(out.Bytes, message, s.own.created)
+		out.Bytes = s.session.appendFailed(out.Bytes, message)
 	}
 	out.Bytes = append(out.Bytes[:from], redactFailed(out.Bytes[from:])...)
 	s.notes.Add(contract.SectionOther, "cut before its last event: gets one that says so")
@@ -251,9 +243,8 @@ func (s *Stream) writeFailed(out *sse.Writer, code string) {
 // recordError remembers the message of an error event, which writeFailed repeats.
 func (s *Stream) recordError(f *sse.Frame, m *members) {
 	data := f.Data
-	named := chunk.IsNamed(f)
 	isError := m.typ.Is(data, `"error"`) || string(f.Event) == "error"
-	if !isError && (named || m.typ.Ok() || !m.err.IsSet(data)) {
+	if !isError && (chunk.IsNamed(f) || m.typ.Ok() || !m.err.IsSet(data)) {
 		return
 	}
 	if s.kind == kindResponses {
@@ -278,10 +269,8 @@ func (s *Stream) redact(f *sse.Frame, edits *sse.Splice, m *members) {
 		chunk.RedactValue(f, edits, s.notes, jsonspan.Span{From: jsonspan.SkipSpace(data, 0), To: len(data)})
 		return
 	}
-	chunk.RedactValue(f, edits, s.notes, m.err)
-	if m.response.IsObject(data) {
-		chunk.RedactValue(f, edits, s.notes, jsonspan.MemberOf(data, m.response, "error"))
-		chunk.RedactValue(f, edits, s.notes, jsonspan.MemberOf(data, m.response, "incomplete_details"))
+	for _, v := range [...]jsonspan.Span{m.err, jsonspan.MemberOf(data, m.response, "error"), jsonspan.MemberOf(data, m.response, "incomplete_details")} {
+		chunk.RedactValue(f, edits, s.notes, v)
 	}
 	if m.moreErrors {
 		chunk.RedactErrors(f, edits, s.notes, m.err)

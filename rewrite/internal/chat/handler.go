@@ -99,8 +99,13 @@ func (h *handler) chunk(k *Work) {
 	x := &k.Object
 	c := &x.C
 	h.chunks++
-	if h.end.finished && h.end.failed && c.Count > 0 {
+	switch {
+	case h.end.finished && h.end.failed && c.Count > 0:
 		h.dropLate()
+		return
+	case h.tools.repeatsOutput(x):
+		h.notes.Add(contract.SectionTools, "the output of a card that leaves with the end of its tool: dropped")
+		h.Out.Drop()
 		return
 	}
 	if !x.Matched && h.notes == nil {

@@ -46,7 +46,14 @@ func (s *sizes) PartSize(in jsonspan.Span) int {
 	return s.w.envelope().Len() + ownSize
 }
 
-func (s *sizes) ToolSize() int { return len(s.w.toolHead().event) + ownSize }
+func (s *sizes) ToolSize() int {
+	f := s.w.toolHead()
+	n := len(f.event) + ownSize
+	if s.w.hasCards() {
+		n += f.empty.To - f.empty.From + cardSize + 2*MaxCardLabel
+	}
+	return n
+}
 
 // rules returns what Read looks for in the content of the frame in k.
 func (t *text) rules(w *writer, l *tools, k *Work, finished bool) prose.Rules {

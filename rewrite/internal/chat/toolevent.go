@@ -110,6 +110,9 @@ func (w *writer) toolEvent(t *tool, status string, interrupted bool) {
 	if w.hasStatusLine() {
 		dst = appendStatusLine(dst, t, status)
 	}
+	if t.card && w.envelops() {
+		dst = appendCard(dst, t, status, interrupted)
+	}
 	w.Out.Bytes = append(dst, "}\n\n"...)
 }
 
@@ -152,7 +155,7 @@ func appendStatusLineTail(dst []byte, done bool) []byte {
 // upstreamTool writes upstream's tool event x in the stream's form, with the id and the
 // status of t if it lacks them.
 func (w *writer) upstreamTool(x *chunk.Object, t *tool, status string, lacksID, lacksStatus bool) {
-	x.RenameMembers()
+	x.RenameMembers(t.card)
 	members := x.Room()
 	switch v := x.C.CallID; {
 	case !lacksID:
@@ -170,6 +173,9 @@ func (w *writer) upstreamTool(x *chunk.Object, t *tool, status string, lacksID, 
 	}
 	if w.hasStatusLine() && (!x.C.StatusLine.Ok() || x.C.StatusLine.IsString(x.F.Data)) {
 		members = appendStatusLine(members, t, status)
+	}
+	if t.card {
+		members = appendCard(members, t, status, false)
 	}
 	if w.form == contract.ProgressUnnamed {
 		from, to := x.F.EventLine()

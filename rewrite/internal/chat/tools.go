@@ -20,10 +20,11 @@ const MaxEndedTools = 1024
 // stream without tools.
 type tools struct {
 	open  []tool    // in the order in which they started
-	ended []uint64  // the hashes of the ids of ended tools, a ring
+	ended []uint64  // the ended tools, a ring; see endedTool
 	next  int32     // the index of the oldest in ended, once that is full
 	count int32     // the number of tools that have started
-	bytes int32     // the bytes of the fields of open
+	bytes int32     // the bytes of the fields and the cards of open
+	cards int32     // the number of tools in open that have a card
 	last  time.Time // when the last tool started
 
 	upstream     bool // upstream has sent a tool event
@@ -43,10 +44,21 @@ type tool struct {
 
 	inferred bool // upstream will not say when it ends
 	derived  bool // the id is ours, so that upstream will never send it
+	card     bool // its events have cards
 }
 
-// size returns the bytes of the fields.
-func (t *tool) size() int { return len(t.name) + len(t.emoji) + len(t.label) + len(t.id) }
+// size returns the bytes of the fields and the card.
+func (t *tool) size() int {
+	return len(t.name) + len(t.emoji) + len(t.label) + len(t.id) + t.cardBytes()
+}
+
+// cards returns 1 if the tool has a card, and otherwise 0.
+func (t *tool) cards() int32 {
+	if t.card {
+		return 1
+	}
+	return 0
+}
 
 // idSeed is random, so that nobody can choose ids with equal hashes.
 var idSeed = maphash.MakeSeed()
@@ -61,9 +73,30 @@ func (l *tools) findName(name []byte) int {
 	return slices.IndexFunc(l.open, func(t tool) bool { return t.name == string(name) })
 }
 
+// endedTool returns what is remembered of an ended tool whose id has the hash: all but the
+// lowest bit of the hash, and in that bit whether it had a card.
+func endedTool(hash uint64, card bool) uint64 {
+	if card {
+		return hash | 1
+	}
+	return hash &^ 1
+}
+
 // started reports whether a tool with the id is open or has ended.
 func (l *tools) started(id []byte) bool {
-	return l.find(id) >= 0 || slices.Contains(l.ended, maphash.Bytes(idSeed, id))
+	if l.find(id) >= 0 {
+		return true
+	}
+	h := endedTool(maphash.Bytes(idSeed, id), true)
+	return slices.ContainsFunc(l.ended, func(e uint64) bool { return endedTool(e, true) == h })
+}
+
+// hadCard reports whether a tool with the id that is open or has ended has a card.
+func (l *tools) hadCard(id []byte) bool {
+	if i := l.find(id); i >= 0 {
+		return l.open[i].card
+	}
+	return slices.Contains(l.ended, endedTool(maphash.Bytes(idSeed, id), true))
 }
 
 // markerFields returns the fields of the tool that a marker stands for, in the room of x.
@@ -93,7 +126,9 @@ func (l *tools) begin(w *writer, x *chunk.Object, f *toolFields, inferred bool) 
 		field, rest = rest[:n], rest[n:]
 		return field
 	}
-	return tool{cut(len(f.name)), cut(len(f.emoji)), cut(len(f.label)), rest, inferred, derived}
+	t := tool{cut(len(f.name)), cut(len(f.emoji)), cut(len(f.label)), rest, inferred, derived, false}
+	t.card = w.hasCards() && len(t.id) <= MaxCardID
+	return t
 }
 
 // startDerived starts a tool that upstream gave no id, and writes its start.
@@ -109,6 +144,7 @@ func (l *tools) add(w *writer, t *tool, source contract.ToolSource) {
 	l.report(w, t, false, source)
 	l.open = append(l.open, *t)
 	l.bytes += int32(t.size()) // the fields fit: they come from one frame
+	l.cards += t.cards()
 	l.last = w.now
 	l.count++
 	first := l.count == 1 || l.textSince // the first tool since the last text
@@ -122,10 +158,11 @@ func (l *tools) remove(i int) tool {
 	t := l.open[i]
 	l.open = slices.Delete(l.open, i, i+1)
 	l.bytes -= int32(t.size())
+	l.cards -= t.cards()
 	if t.derived {
 		return t
 	}
-	if h := maphash.String(idSeed, t.id); len(l.ended) < MaxEndedTools {
+	if h := endedTool(maphash.String(idSeed, t.id), t.card); len(l.ended) < MaxEndedTools {
 		l.ended = append(l.ended, h)
 	} else {
 		l.ended[l.next] = h
@@ -140,6 +177,7 @@ func (l *tools) complete(w *writer, i int, source contract.ToolSource, interrupt
 	t := l.remove(i)
 	l.report(w, &t, true, source)
 	w.toolEvent(&t, completed, interrupted)
+	w.cardOutput(&t, interrupted)
 }
 
 // inferEnds completes the open tools whose end upstream will not send.
@@ -168,7 +206,8 @@ func (l *tools) endCost(w *writer, longer int) int {
 	if len(l.open) == 0 || w.form == contract.ProgressOff {
 		return int(l.bytes) + len(l.open)*longer
 	}
-	return int(l.bytes) + len(l.open)*(len(w.toolHead().event)+ownSize+longer)
+	f := w.toolHead()
+	return int(l.bytes) + len(l.open)*(len(f.event)+ownSize+longer) + int(l.cards)*(f.empty.To-f.empty.From+longer)
 }
 
 // bound completes tools, the one that has been open longest first, until MaxOpenTools and

@@ -76,8 +76,9 @@ func (h *handler) toolStarts(k *Work, f *toolFields, status string, in contract.
 		h.usage.setReportsFailures(false)
 	}
 	t := h.tools.begin(&h.writer, x, f, inferred)
+	t.card = t.card || in != contract.ProgressBare && len(t.id) <= MaxCardID && hasCard(x)
 	switch {
-	case f.id != nil && status != "" && h.leavesAsIs(x, in):
+	case f.id != nil && status != "" && h.leavesAsIs(x, &t, in):
 		x.RedactError()
 		h.forward(k)
 	case in == contract.ProgressBare && h.envelops():
@@ -116,21 +117,23 @@ func (h *handler) toolEnds(k *Work, f *toolFields, in contract.Progress) {
 	}
 	t := h.tools.remove(i)
 	h.tools.report(&h.writer, &t, true, contract.SourceUpstream)
+	interrupted := isInterrupted(x)
 	switch {
-	case t.name == string(f.name) && h.leavesAsIs(x, in):
+	case t.name == string(f.name) && h.leavesAsIs(x, &t, in):
 		x.RedactError()
 		h.forward(k)
 	case in == contract.ProgressBare && h.envelops() && t.name == string(x.Value(x.C.Tool)):
 		h.upstreamTool(x, &t, completed, false, false)
 	default:
-		h.writer.toolEvent(&t, completed, false)
+		h.writer.toolEvent(&t, completed, interrupted)
 	}
+	h.cardOutput(&t, interrupted)
 }
 
-// leavesAsIs reports whether the tool event x, which has the form in, leaves byte for
-// byte.
-func (w *writer) leavesAsIs(x *chunk.Object, in contract.Progress) bool {
-	return in == w.form && (!w.hasStatusLine() || x.C.StatusLine.Ok())
+// leavesAsIs reports whether the event x of the tool t, which has the form in, leaves byte
+// for byte.
+func (w *writer) leavesAsIs(x *chunk.Object, t *tool, in contract.Progress) bool {
+	return in == w.form && (!w.hasStatusLine() || x.C.StatusLine.Ok()) && (!t.card || hasCard(x))
 }
 
 // comment handles a comment that is a tool event, which another sidecar has written. It
@@ -158,7 +161,7 @@ func (h *handler) namedEvent(k *Work) {
 		h.usage.setReportsFailures(true)
 	}
 	if h.envelops() {
-		x.RenameMembers()
+		x.RenameMembers(false)
 	}
 	x.RedactFrame()
 	if h.envelops() {
@@ -195,8 +198,14 @@ func (h *handler) addStatusLine(x *chunk.Object) {
 // isWrapped reports whether the object is a named event with the members of a chunk,
 // which another sidecar has added. Whatever else is in it, it is not a chunk.
 func isWrapped(x *chunk.Object) bool {
+	return x.Named() && x.C.IsChunk(x.F.Data) && saysNothing(x)
+}
+
+// saysNothing reports whether the choices of the chunk x say nothing: there is one, with
+// an empty delta and no finish reason.
+func saysNothing(x *chunk.Object) bool {
 	c, data := &x.C, x.F.Data
-	return x.Named() && c.IsChunk(data) && c.Count == 1 && c.FirstOnly && !c.Finish.Ok() &&
+	return c.Count == 1 && c.FirstOnly && !c.Finish.Ok() &&
 		c.Delta.IsObject(data) && data[jsonspan.SkipSpace(data, c.Delta.From+1)] == '}'
 }
 

@@ -2,7 +2,6 @@ package chunk
 
 import (
 	"bytes"
-	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
@@ -20,7 +19,6 @@ type Chunk struct {
 	CallID, Status, StatusLine jsonspan.Span
 
 	Tokens     Usage // what Usage counts
-	Fault      Fault // what Err and Hermes say
 	Extra      bool  // there is a member that not every chunk has
 	MoreErrors bool  // there may be an error or hermes block that is neither Err nor Hermes
 	choices
@@ -67,55 +65,47 @@ func (c *Chunk) Parse(data []byte) bool {
 		return false
 	}
 	*c = Chunk{Open: r.Pos}
-	for r.Open(); ; {
-		name, ok := r.Member()
-		if !ok {
-			break
+	r.Open()
+	for name, ok := r.Member(); ok; name, ok = r.Member() {
+		switch string(name.Of(data)) {
+		case "id":
+			c.ID = r.Value()
+		case "object":
+			c.Object = r.Value()
+		case "created":
+			c.Created = r.Value()
+		case "model":
+			c.Model = r.Value()
+		case "choices":
+			c.Choices = c.readChoices(&r)
+		case "usage":
+			c.Usage = c.readUsage(&r)
+		case "error":
+			c.MoreErrors = c.MoreErrors || c.Err.Ok()
+			c.Err = r.Value()
+		case "hermes":
+			c.MoreErrors = c.MoreErrors || c.Hermes.Ok()
+			c.Hermes = r.Value()
+		case "tool":
+			c.Tool = r.Value()
+		case "emoji":
+			c.Emoji = r.Value()
+		case "label":
+			c.Label = r.Value()
+		case "toolCallId":
+			c.CallID = r.Value()
+		case "status":
+			c.Status = r.Value()
+		case "event":
+			c.StatusLine = r.Value()
+			c.Extra = true
+		default:
+			r.Value()
+			c.Extra, c.MoreErrors = true, c.MoreErrors || bytes.IndexByte(name.Of(data), '\\') >= 0
 		}
-		c.member(&r, string(name.Of(data)))
 	}
 	c.Shut = r.Pos - 1
 	return r.AtEnd()
-}
-
-// member reads the value at r, of the member with the name.
-func (c *Chunk) member(r *jsonspan.Reader, name string) {
-	switch name {
-	case "id":
-		c.ID = r.Value()
-	case "object":
-		c.Object = r.Value()
-	case "created":
-		c.Created = r.Value()
-	case "model":
-		c.Model = r.Value()
-	case "choices":
-		c.Choices = c.readChoices(r)
-	case "usage":
-		c.Usage = c.readUsage(r)
-	case "error":
-		c.MoreErrors = c.MoreErrors || c.Err.Ok()
-		c.Err = c.Fault.read(r, false)
-	case "hermes":
-		c.MoreErrors = c.MoreErrors || c.Hermes.Ok()
-		c.Hermes = c.Fault.read(r, true)
-	case "tool":
-		c.Tool = r.Value()
-	case "emoji":
-		c.Emoji = r.Value()
-	case "label":
-		c.Label = r.Value()
-	case "toolCallId":
-		c.CallID = r.Value()
-	case "status":
-		c.Status = r.Value()
-	case "event":
-		c.StatusLine = r.Value()
-		c.Extra = true
-	default:
-		r.Value()
-		c.Extra, c.MoreErrors = true, c.MoreErrors || strings.IndexByte(name, '\\') >= 0
-	}
 }
 
 // IsChunk reports whether the object says that it is a chat.completion.chunk.
@@ -133,6 +123,10 @@ func (c *Chunk) IsToolEvent(data []byte) bool {
 func (c *Chunk) TellsTool(data []byte) bool {
 	return c.Tool.IsString(data) || c.CallID.IsString(data) || c.Label.IsString(data) || c.Status.IsString(data)
 }
+
+// HasContent reports whether the chunk has content of the first choice, and no other
+// choice.
+func (c *Chunk) HasContent() bool { return c.Content.Ok() && c.FirstOnly }
 
 // readChoices reads the choices and returns where they are.
 func (c *Chunk) readChoices(r *jsonspan.Reader) jsonspan.Span {
@@ -157,11 +151,8 @@ func (c *Chunk) readChoice(r *jsonspan.Reader) {
 	var index int64
 	var finish, text jsonspan.Span
 	before := c.speech
-	for r.Open(); ; {
-		name, ok := r.Member()
-		if !ok {
-			break
-		}
+	r.Open()
+	for name, ok := r.Member(); ok; name, ok = r.Member() {
 		switch string(name.Of(r.Data)) {
 		case "index":
 			index = jsonspan.SmallInt(r.Value().Of(r.Data))
@@ -209,19 +200,25 @@ func (c *Chunk) readDelta(r *jsonspan.Reader) {
 	}
 	c.OnlyContent, c.OnlyContentRole = true, true
 	before := c.Text
-	for r.Open(); ; {
-		name, ok := r.Member()
-		if !ok {
-			break
-		}
+	r.Open()
+	for name, ok := r.Member(); ok; name, ok = r.Member() {
 		value := r.Value()
 		switch string(name.Of(r.Data)) {
 		case "content":
-			c.ContentKey, c.Text = name, before
-			c.readContent(r.Data, value)
+			c.ContentKey, c.Content, c.Text = name, jsonspan.Span{}, before
+			if value.IsString(r.Data) {
+				c.Content, c.Text = value, before || jsonspan.HasText(value.Inner().Of(r.Data))
+				continue
+			}
+			c.OnlyContent, c.OnlyContentRole = false, false
+			c.Other = c.Other || Filled(value.Of(r.Data))
 		case "reasoning_content", "reasoning":
 			c.OnlyContent, c.OnlyContentRole = false, false
-			c.readReasoning(r.Data, value)
+			if value.IsString(r.Data) {
+				c.ReasoningValue = value
+				c.ReasoningCount++
+				c.Reasoning = c.Reasoning || jsonspan.HasText(value.Inner().Of(r.Data))
+			}
 		case "role":
 			c.OnlyContent = false
 			if value.IsString(r.Data) && value.To-value.From < MaxEnvelope {
@@ -237,25 +234,6 @@ func (c *Chunk) readDelta(r *jsonspan.Reader) {
 		}
 	}
 	c.Delta = jsonspan.Span{From: from, To: r.Pos}
-}
-
-func (c *Chunk) readContent(data []byte, value jsonspan.Span) {
-	if c.Content = (jsonspan.Span{}); !value.IsString(data) {
-		c.OnlyContent, c.OnlyContentRole = false, false
-		c.Other = c.Other || Filled(value.Of(data))
-		return
-	}
-	c.Content = value
-	c.Text = c.Text || jsonspan.HasText(value.Inner().Of(data))
-}
-
-func (c *Chunk) readReasoning(data []byte, value jsonspan.Span) {
-	if !value.IsString(data) {
-		return
-	}
-	c.ReasoningValue = value
-	c.ReasoningCount++
-	c.Reasoning = c.Reasoning || jsonspan.HasText(value.Inner().Of(data))
 }
 
 // Filled reports whether a value says anything to the client: it is a string, an
@@ -285,11 +263,8 @@ func (c *Chunk) readUsage(r *jsonspan.Reader) jsonspan.Span {
 	}
 	from, u := r.Pos, &c.Tokens
 	var n, zeros int
-	for r.Open(); ; {
-		name, ok := r.Member()
-		if !ok {
-			break
-		}
+	r.Open()
+	for name, ok := r.Member(); ok; name, ok = r.Member() {
 		value := r.Value()
 		count := max(0, jsonspan.SmallInt(value.Of(r.Data)))
 		switch string(name.Of(r.Data)) {

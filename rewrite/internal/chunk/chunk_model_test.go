@@ -22,10 +22,6 @@ func (c *modelChunk) parse(data []byte) {
 	eachIn(data, jsonspan.Span{From: c.Open, To: c.Shut + 1}, func(key, value jsonspan.Span) { c.member(string(key.Of(data)), value) })
 	c.readChoices(data)
 	c.Tokens = c.readUsage(data)
-	c.Fault = Fault{
-		lastIn(data, c.Err, "message"), lastIn(data, c.Err, "type"), lastIn(data, c.Err, "param"), lastIn(data, c.Err, "code"),
-		lastIn(data, c.Hermes, "error"), false, false,
-	}
 }
 
 // eachIn calls each with the names and the values in the object, or the array, at v.
@@ -154,15 +150,22 @@ func (c *modelChunk) readDelta(data []byte, delta jsonspan.Span) {
 		switch string(key.Of(data)) {
 		case "content":
 			c.ContentKey, c.Content = key, jsonspan.Span{}
-			if text := c.Text; value != last {
-				c.readContent(data, value)
-				c.Text = text
-			} else {
-				c.readContent(data, value)
+			if !value.IsString(data) {
+				c.OnlyContent, c.OnlyContentRole = false, false
+				c.Other = c.Other || Filled(value.Of(data))
+				return
+			}
+			c.Content = value
+			if value == last {
+				c.Text = c.Text || jsonspan.HasText(value.Inner().Of(data))
 			}
 		case "reasoning_content", "reasoning":
 			c.OnlyContent, c.OnlyContentRole = false, false
-			c.readReasoning(data, value)
+			if value.IsString(data) {
+				c.ReasoningValue = value
+				c.ReasoningCount++
+				c.Reasoning = c.Reasoning || jsonspan.HasText(value.Inner().Of(data))
+			}
 		case "role":
 			c.OnlyContent = false
 			if value.IsString(data) && value.To-value.From < MaxEnvelope {

@@ -3,12 +3,9 @@
 // stream have in common. It does not decide what becomes of a frame.
 //
 //	chunk.go     Chunk: the members of the object in a frame's data, by position
-//	fault.go     Fault: what the object says of an error
 //	frame.go     Frame: a frame and its Chunk, and questions about them
 //	object.go    Object: a Frame and the edits that it leaves with
-//	content.go   edits of the content
-//	redact.go    edits that take secrets out of an Object
-//	failure.go   the same for the frames of any stream
+//	redact.go    edits that take secrets out of the frames of any stream
 //	envelope.go  Envelope: the members that every chunk of a stream has
 //	own.go       the sidecar's own chunks and errors
 //

@@ -44,6 +44,14 @@ func (x *Frame) Value(v jsonspan.Span) []byte { return v.Of(x.F.Data) }
 // String returns the JSON string at v, or nil if the value is not a string or is empty.
 func (x *Frame) String(v jsonspan.Span) []byte { return jsonspan.StringAt(x.F.Data, v) }
 
+// NumberAt returns the JSON number at v, or nil if the value does not begin with a digit.
+func NumberAt(data []byte, v jsonspan.Span) []byte {
+	if !v.Ok() || !jsonspan.IsDigit(data[v.From]) {
+		return nil
+	}
+	return v.Of(data)
+}
+
 // Member returns the value of the object's member with the name, or the zero Span.
 func (x *Frame) Member(name string) jsonspan.Span {
 	return jsonspan.MemberOf(x.F.Data, x.span(), name)
@@ -67,46 +75,22 @@ func (x *Frame) EachStop(each func(jsonspan.Span)) {
 	}
 }
 
-// eachRenamed calls each with the position of every name that RenameMembers renames.
-func (x *Frame) eachRenamed(each func(at int)) {
-	data := x.F.Data
-	for name, value := range jsonspan.Members(data, x.span()) {
-		if isEnvelope(name.Of(data)) || jsonspan.Spells(name.Of(data), "event") && value.IsString(data) {
-			each(name.From)
-		}
-	}
-}
-
-// isEnvelope reports whether the name is that of a member of every chunk.
-func isEnvelope(name []byte) bool {
-	for _, member := range [...]string{"id", "object", "created", "model", "choices"} {
-		if jsonspan.Spells(name, member) {
-			return true
-		}
-	}
-	return false
-}
-
 // Values returns the values of the chunk for an Envelope, nil for each that it lacks or
 // that is longer than MaxEnvelope.
 func (x *Frame) Values() (id, created, model []byte) {
-	c, data := &x.C, x.F.Data
-	if v := x.String(c.ID); len(v) <= MaxEnvelope {
-		id = v
+	short := func(v []byte) []byte {
+		if len(v) > MaxEnvelope {
+			return nil
+		}
+		return v
 	}
-	if v := x.Value(c.Created); c.Created.Ok() && jsonspan.IsDigit(data[c.Created.From]) && len(v) <= MaxEnvelope {
-		created = v
-	}
-	if v := x.String(c.Model); len(v) <= MaxEnvelope {
-		model = v
-	}
-	return id, created, model
+	return short(x.String(x.C.ID)), short(NumberAt(x.F.Data, x.C.Created)), short(x.String(x.C.Model))
 }
 
 // ErrorCode returns the code of the error if another sidecar has written it, and
 // otherwise contract.CodeAgentError.
 func (x *Frame) ErrorCode() string {
-	switch code := string(jsonspan.Inside(x.String(x.C.Fault.Code))); code {
+	switch code := string(jsonspan.Inside(x.String(jsonspan.MemberOf(x.F.Data, x.C.Err, "code")))); code {
 	case contract.CodeAborted, contract.CodeIncomplete, contract.CodeTimeout, contract.CodeCrashed, contract.CodeShutdown:
 		return code
 	}
@@ -116,12 +100,14 @@ func (x *Frame) ErrorCode() string {
 // ErrorMessage returns the message of the error without secrets, a JSON string, or nil if
 // it has none.
 func (x *Frame) ErrorMessage() []byte {
-	for _, v := range [...]jsonspan.Span{x.C.Fault.Message, x.C.Err, x.C.Fault.Hermes} {
-		if m := x.String(v); m != nil {
-			return x.redacted(m)
-		}
+	data, m := x.F.Data, x.String(x.C.Err)
+	if m == nil {
+		m = x.String(jsonspan.MemberOf(data, x.C.Err, "message"))
 	}
-	return nil
+	if m == nil {
+		m = x.String(jsonspan.MemberOf(data, x.C.Hermes, "error"))
+	}
+	return redact.Value(m)
 }
 
 // FinishReason returns the finish reason of the chunk, which must have one.
@@ -138,32 +124,10 @@ func (x *Frame) FinishReason() string {
 	}
 }
 
-// redacted returns b, a part of what the object says of an error, without secrets.
-func (x *Frame) redacted(b []byte) []byte {
-	if !x.mayTellSecret() {
-		return b
-	}
-	return redact.Value(b)
-}
-
-// mayTellSecret reports whether there may be a secret in the error or the hermes block.
-// It looks once.
-func (x *Frame) mayTellSecret() bool {
-	f := &x.C.Fault
-	if !f.looked {
-		f.looked = true
-		f.secret = redact.MayHold(x.Value(x.C.Err)) || redact.MayHold(x.Value(x.C.Hermes))
-	}
-	return f.secret
-}
-
 // tellsState reports whether all that the frame says is that something has failed, or
 // what state the agent is in: by its name or by the type of its object.
 func (x *Frame) tellsState() bool {
-	if TellsState(x.F.Event) {
-		return true
-	}
-	return x.C.Extra && TellsState(jsonspan.Inside(x.Value(jsonspan.MemberOf(x.F.Data, x.span(), "type"))))
+	return TellsState(x.F.Event) || x.C.Extra && TellsState(jsonspan.Inside(x.Value(x.Member("type"))))
 }
 
 // Droppable reports whether the chunk says nothing but its content, so that without it

@@ -2,6 +2,7 @@ package chunk
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -36,8 +37,9 @@ func (x *Object) Begin() {
 
 // Forget drops every reference to the bytes of the frame.
 func (x *Object) Forget() {
+	x.Begin()
 	x.F.Forget()
-	x.Matched, x.Rest, x.Notes, x.room = false, prose.Kept{}, nil, x.room[:0]
+	x.Notes = nil
 }
 
 // Trim gives back what a large frame took and the next need not.
@@ -113,8 +115,7 @@ func (x *Object) reparse() {
 // Fill adds the members of the envelope that the chunk lacks. Hermes 0.13 sends a chunk
 // of nothing but choices if its writer fails (contract section 3).
 func (x *Object) Fill(e *Envelope) {
-	c, data := &x.C, x.F.Data
-	at := c.Open + 1
+	c, at := &x.C, x.C.Open+1
 	for _, m := range [...]struct {
 		at    jsonspan.Span
 		has   bool
@@ -123,7 +124,7 @@ func (x *Object) Fill(e *Envelope) {
 	}{
 		{c.ID, x.String(c.ID) != nil, `"id":`, e.ID()},
 		{c.Object, x.String(c.Object) != nil, `"object":`, []byte(`"chat.completion.chunk"`)},
-		{c.Created, c.Created.Ok() && jsonspan.IsDigit(data[c.Created.From]), `"created":`, e.Created()},
+		{c.Created, NumberAt(x.F.Data, c.Created) != nil, `"created":`, e.Created()},
 		{c.Model, x.String(c.Model) != nil, `"model":`, e.Model()},
 	} {
 		switch {
@@ -142,22 +143,22 @@ var renamedPrefix = []byte("hermes_")
 // RenameMembers renames the members of a named event that have the names of a chunk's
 // members or of Open WebUI's status, which are added to it. Clients that loop over choices
 // break on those of approval.request, and Open WebUI breaks on an event that is a string
-// (contract section 2). It must come before all other edits, because it may parse the
-// frame again.
-func (x *Object) RenameMembers() {
+// (contract section 2). If card is true, those of a card count, too. It must come before
+// all other edits, because it may parse the frame again.
+func (x *Object) RenameMembers(card bool) {
 	c := &x.C
 	if !c.Extra && !c.ID.Ok() && !c.Object.Ok() && !c.Created.Ok() && !c.Model.Ok() && !c.Choices.Ok() {
 		return // as in almost all tool events
 	}
 	n := 0
-	x.eachRenamed(func(int) { n++ })
+	x.eachRenamed(card, func(int) { n++ })
 	if n <= manyNames {
-		x.eachRenamed(func(at int) { x.Replace(at, at, renamedPrefix) })
+		x.eachRenamed(card, func(at int) { x.Replace(at, at, renamedPrefix) })
 		return
 	}
 	data, from, at := x.F.Data, -1, 0
 	renamed := make([]byte, 0, len(data)+n*len(renamedPrefix))
-	x.eachRenamed(func(name int) {
+	x.eachRenamed(card, func(name int) {
 		if from < 0 {
 			from, at = name, name
 		}
@@ -168,5 +169,73 @@ func (x *Object) RenameMembers() {
 	x.reparse()
 }
 
+// The members that every chunk has, and those of a card.
+var (
+	chunkMembers = []string{"id", "object", "created", "model", "choices"}
+	cardMembers  = []string{"type", "output_index", "item"}
+)
+
+// eachRenamed calls each with the position of every name that RenameMembers renames.
+func (x *Object) eachRenamed(card bool, each func(at int)) {
+	data := x.F.Data
+	for name, value := range jsonspan.Members(data, x.span()) {
+		is := func(member string) bool { return jsonspan.Spells(name.Of(data), member) }
+		if slices.ContainsFunc(chunkMembers, is) || card && slices.ContainsFunc(cardMembers, is) || is("event") && value.IsString(data) {
+			each(name.From)
+		}
+	}
+}
+
 // manyNames is the number of names above which one edit renames all of them.
 const manyNames = 256
+
+// KeepContent adds the edits that leave nothing of the content but k, as reasoning if
+// reasoning is true. If the chunk repeats its content, it repeats what is left, but no
+// reasoning.
+func (x *Object) KeepContent(k *prose.Kept, reasoning bool) {
+	c := &x.C
+	if reasoning {
+		x.Replace(c.ContentKey.From, c.ContentKey.To, []byte("reasoning_content"))
+	}
+	x.keepAt(k, 0)
+	if !c.Repeat.Ok() {
+		return
+	}
+	if none := x.NoContent(); reasoning {
+		k = &none
+	}
+	x.keepAt(k, c.Repeat.From-c.Content.From)
+}
+
+// DropContent adds the edits that leave nothing of the content.
+func (x *Object) DropContent() {
+	none := x.NoContent()
+	x.KeepContent(&none, false)
+}
+
+// manyCuts is the number of cuts above which one edit replaces all of them: an edit for
+// each would take more memory than the text.
+const manyCuts = 64
+
+// keepAt adds the edits that leave nothing but k of the content, or of its copy shift
+// bytes behind it.
+func (x *Object) keepAt(k *prose.Kept, shift int) {
+	in := x.C.Content.Inner()
+	cut := func(from, to int, with []byte) {
+		if from < to || len(with) > 0 {
+			x.Replace(from+shift, to+shift, with)
+		}
+	}
+	if n := len(k.Cuts); n > manyCuts {
+		head := *k
+		head.To = k.Cuts[n-1].To
+		x.Replace(in.From+shift, head.To+shift, x.Commit(head.AppendTo(slices.Grow(x.room, head.Len()), x.F.Data)))
+		cut(k.To, in.To, nil)
+		return
+	}
+	cut(in.From, k.From, k.Front)
+	for _, c := range k.Cuts {
+		cut(c.From, c.To, nil)
+	}
+	cut(k.To, in.To, nil)
+}

@@ -8,6 +8,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 )
 
 // AppendDelta appends a chunk of our own with what k keeps of the text in data, as
@@ -59,33 +60,39 @@ func AppendHermes(dst, message []byte, partial bool) []byte {
 // and the members that clients expect and that it lacks; all of them if it is no object.
 // message, a JSON string, is its message if it has none.
 func (x *Object) UpstreamError(message []byte) []byte {
-	data, e, f := x.F.Data, x.C.Err, &x.C.Fault
+	data, e := x.F.Data, x.C.Err
 	if !e.IsObject(data) {
 		return x.Commit(contract.AppendErrorObject(x.room, message, contract.CodeAgentError))
 	}
+	expected := [...]struct {
+		name, value string
+		at          jsonspan.Span
+	}{{name: "message"}, {name: "type", value: `"` + contract.ErrorType + `"`}, {name: "param", value: "null"}, {name: "code", value: `"` + contract.CodeAgentError + `"`}}
+	for name, value := range jsonspan.Members(data, e) {
+		for i := range expected {
+			if m := &expected[i]; name.Is(data, m.name) {
+				m.at = value
+			}
+		}
+	}
 	from := len(x.room)
 	object := append(x.room, `{"error":`...)
-	if v := f.Message; v.Ok() && x.String(v) == nil {
-		object = append(append(object, x.redacted(data[e.From:v.From])...), message...)
-		object = append(object, x.redacted(data[v.To:e.To-1])...)
+	if v := expected[0].at; v.Ok() && x.String(v) == nil {
+		object = append(append(object, redact.Value(data[e.From:v.From])...), message...)
+		object = append(object, redact.Value(data[v.To:e.To-1])...)
 	} else {
-		object = append(object, x.redacted(data[e.From:e.To-1])...)
+		object = append(object, redact.Value(data[e.From:e.To-1])...)
 	}
 	object = jsonspan.OneLine(object[from:])
-	for _, m := range [...]struct {
-		at          jsonspan.Span
-		name, value string
-	}{
-		{f.Message, "message", ""}, {f.Type, "type", `"` + contract.ErrorType + `"`}, {f.Param, "param", "null"}, {f.Code, "code", `"` + contract.CodeAgentError + `"`},
-	} {
+	for _, m := range expected {
 		if m.at.Ok() {
 			continue
 		}
 		if !bytes.HasSuffix(bytes.TrimRight(object, " \t\r"), []byte("{")) {
 			object = append(object, ',')
 		}
-		object = append(append(append(object, '"'), m.name...), `":`...)
-		if object = append(object, m.value...); m.value == "" {
+		object = append(append(append(append(object, '"'), m.name...), `":`...), m.value...)
+		if m.value == "" {
 			object = append(object, message...)
 		}
 	}

@@ -1,23 +1,21 @@
 package contract
 
-import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
-
 // Cause says how upstream ended.
 type Cause uint8
 
-// The ways in which upstream can end.
 const (
-	// CauseEOF is a clean end.
-	CauseEOF Cause = iota
-	// CauseAborted is a reset or a torn body.
-	CauseAborted
-	// CauseTimeout is a silence that lasted too long.
-	CauseTimeout
-	// CauseShutdown is the end of the sidecar itself.
-	CauseShutdown
+	CauseEOF      Cause = iota // a clean end
+	CauseAborted               // a reset or a torn body
+	CauseTimeout               // a silence that lasted too long
+	CauseShutdown              // the end of the sidecar itself
 )
 
-// The codes of errors (contract section 3); Message says what each of them means.
+var causeCodes = [...]string{CauseEOF: CodeIncomplete, CauseAborted: CodeAborted, CauseTimeout: CodeTimeout, CauseShutdown: CodeShutdown}
+
+// Code returns the code of the error that ends an incomplete stream for the cause.
+func (c Cause) Code() string { return causeCodes[c] }
+
+// The codes of errors (contract section 3).
 const (
 	CodeAborted    = "upstream_aborted"
 	CodeIncomplete = "upstream_incomplete"
@@ -28,21 +26,7 @@ const (
 	CodeShutdown   = "shutting_down"
 )
 
-// Code returns the code of the error that ends an incomplete stream for the cause.
-func (c Cause) Code() string {
-	switch c {
-	case CauseAborted:
-		return CodeAborted
-	case CauseTimeout:
-		return CodeTimeout
-	case CauseShutdown:
-		return CodeShutdown
-	}
-	return CodeIncomplete
-}
-
-// Message returns what an error with the code tells the client. It names no
-// address.
+// Message returns what an error with the code tells the client. It names no address.
 func Message(code string) string {
 	switch code {
 	case CodeAborted:
@@ -68,13 +52,8 @@ const ShutdownBeforeTools = "the service is shutting down; send the request agai
 // ErrorType is the type of the errors that are not upstream's own.
 const ErrorType = "upstream_error"
 
-// AppendError appends the JSON object of an error with the code to dst. Error finishes
-// and answers that are not streamed have the same object.
-func AppendError(dst []byte, code, message string) []byte {
-	return AppendErrorObject(dst, jsonspan.Quote(message), code)
-}
-
-// AppendErrorObject is AppendError for a message that is already a JSON string.
+// AppendErrorObject appends the JSON object of an error with the code and the message, a
+// JSON string, to dst. Error finishes and answers that are not streamed have the same.
 func AppendErrorObject(dst, message []byte, code string) []byte {
 	dst = append(dst, `{"error":`...)
 	dst = AppendErrorValue(dst, message, code)

@@ -3,18 +3,13 @@ package contract
 import "slices"
 
 // Step says what became of a piece of upstream's stream. A piece is a frame, comments,
-// a part of a frame that is too large, or the end of the stream.
+// a part of a frame that is too large, or the end of the stream. In and Out are only valid
+// during the call.
 type Step struct {
-	// In is the piece as upstream sent it, nil at upstream's end.
-	In []byte
-	// Out is what left for it. Frames that were held back are in the Out of
-	// the step with which they leave. In and Out are only valid during the call.
-	Out []byte
-	// Held says that the piece, or what is left of it, is held back.
-	Held bool
-	// Notes say what was done, and by which rule. If there are none, the piece left
-	// as it came.
-	Notes []Note
+	In    []byte // the piece as upstream sent it, nil at upstream's end
+	Out   []byte // what left for it, with the frames that were held back until now
+	Held  bool   // the piece, or what is left of it, is held back
+	Notes []Note // what was done, and by which rule; if nothing, the piece left as it came
 }
 
 // Note says one thing that was done to a piece.
@@ -36,22 +31,19 @@ const (
 	SectionOther     = "6"
 )
 
-// Notes collects what is done to the current piece. A nil *Notes is that of a stream
-// that nobody wants explained: Add does nothing.
-type Notes struct{ list []Note }
+// Notes explains a stream. A nil *Notes is that of a stream that nobody wants explained:
+// Add does nothing.
+type Notes struct {
+	Explain func(Step)
+	List    []Note // what is done to the current piece
+}
 
 // Add adds a note unless there is an equal one.
 func (n *Notes) Add(section, text string) {
 	if n == nil {
 		return
 	}
-	if note := (Note{section, text}); !slices.Contains(n.list, note) {
-		n.list = append(n.list, note)
+	if note := (Note{section, text}); !slices.Contains(n.List, note) {
+		n.List = append(n.List, note)
 	}
 }
-
-// List returns the notes. They are valid until Reset.
-func (n *Notes) List() []Note { return n.list }
-
-// Reset drops the notes, for the next piece.
-func (n *Notes) Reset() { n.list = n.list[:0] }

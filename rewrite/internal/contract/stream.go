@@ -7,15 +7,12 @@ type Params struct {
 	// becomes active at its first chunk (contract section 0).
 	Active bool
 	// Responses says that the request's path is that of /v1/responses. The events
-	// still have to show what the stream is (contract, "The other streams"), but
-	// its errors lose their secrets from the first one on.
+	// still have to show what the stream is (contract section 6), but its errors lose
+	// their secrets from the first one on.
 	Responses bool
-	// RunID is the id in the request's path if that asks for the events of a run,
-	// and otherwise empty. Without it no stream is one of /v1/runs.
-	RunID string
-	// SessionID is the id in the request's path if that begins a stream in a session,
-	// and otherwise empty. Without it no stream is one of /api/sessions.
-	SessionID string
+	// RunID and SessionID are the ids that RunOfPath and SessionOfPath find in the
+	// request's path. Without them no stream is one of /v1/runs or of /api/sessions.
+	RunID, SessionID string
 	// Progress overrides Options.Progress unless it is empty.
 	Progress Progress
 	// ID and Created, in Unix seconds, are used in an error finish if no chunk has
@@ -36,33 +33,20 @@ type Params struct {
 type Summary struct {
 	// ID and Model are those of the completion or of the response, empty until one has
 	// come. For the events of a run ID is that of the run.
-	ID, Model string
-	// FinishReason is the finish reason that was sent, or empty.
-	FinishReason string
-	// Code is the code of the error that the stream ended with, empty if it
-	// ended well.
-	Code string
-	// Frames counts complete frames with data, Chunks those that are chunks.
-	Frames, Chunks int
-	// Tools counts tool starts, Markers the ones that were markers.
-	Tools, Markers int
-	// Imitations counts the markers that were stripped and started no tool.
-	Imitations int
-	// Reasoning counts the stretches of reasoning that stood between tags in
-	// the text.
-	Reasoning int
-	// Unexamined counts the frames that were larger than Options.MaxFrame.
-	Unexamined int
-	// Keepalives counts the keepalives that were written.
-	Keepalives int
-	// InputTokens and OutputTokens are the usage that upstream reported last, 0 if it
-	// reported none.
-	InputTokens, OutputTokens int64
-	// UsageReported says that the model was known to report usage when the
-	// finish chunk came.
-	UsageReported bool
-	// ZeroUsagePassed says that the answer had text and usage 0/0/0, and passed.
-	ZeroUsagePassed bool
+	ID, Model    string
+	FinishReason string // the one that was sent, or empty
+	Code         string // the code of the error that the stream ended with, empty if it ended well
+
+	Frames, Chunks int // complete frames with data, and those of them that are chunks
+	Tools, Markers int // starts of tools, and those of them that were markers
+	Imitations     int // markers that were stripped and started no tool
+	Reasoning      int // stretches of reasoning that stood between tags in the text
+	Unexamined     int // frames that were larger than Options.MaxFrame
+	Keepalives     int // keepalives that were written
+
+	InputTokens, OutputTokens int64 // the usage that upstream reported last, 0 if it reported none
+	UsageReported             bool  // the model was known to report usage when the finish chunk came
+	ZeroUsagePassed           bool  // the answer had text and usage 0/0/0, and passed
 }
 
 // UsageMemory remembers which models of an upstream have reported usage, and

@@ -3,59 +3,38 @@ package contract
 // ToolEvent says that a tool has started or ended. It identifies the tool, but says
 // nothing of what the tool does, because labels may hold secrets.
 type ToolEvent struct {
-	// ID is the tool call id, Name the tool's name.
-	ID, Name string
-	// Completed says that the tool has ended; otherwise it has started.
-	Completed bool
-	// Source is what says that it has.
-	Source ToolSource
+	ID, Name  string     // the tool call id, and the tool's name
+	Completed bool       // the tool has ended; otherwise it has started
+	Source    ToolSource // what says so
 }
 
-// ToolSource is what said that a tool has started or ended.
+// ToolSource is what said that a tool has started or ended (contract sections 1 and 2).
 type ToolSource string
 
-// The sources of tool events (contract sections 1 and 2).
 const (
-	// SourceUpstream is a tool event that upstream sent.
-	SourceUpstream ToolSource = "upstream"
-	// SourceMarker is a marker in the text. It only starts tools.
-	SourceMarker ToolSource = "marker"
-	// SourceImitation is an imitated marker that is trusted. It only starts tools.
-	SourceImitation ToolSource = "imitation"
-	// SourceInferred is what came after the tool, such as text. It only ends tools.
-	SourceInferred ToolSource = "inferred"
-	// SourceEnd is the end of the stream. It only ends tools.
-	SourceEnd ToolSource = "end"
+	SourceUpstream  ToolSource = "upstream"  // a tool event that upstream sent
+	SourceMarker    ToolSource = "marker"    // a marker in the text; it only starts tools
+	SourceImitation ToolSource = "imitation" // an imitated marker that is trusted; it only starts tools
+	SourceInferred  ToolSource = "inferred"  // what came after the tool, such as text; it only ends tools
+	SourceEnd       ToolSource = "end"       // the end of the stream; it only ends tools
 )
-
-// ToolSources lists all sources.
-func ToolSources() []ToolSource {
-	return []ToolSource{SourceUpstream, SourceMarker, SourceImitation, SourceInferred, SourceEnd}
-}
 
 // Tells reports whether the source can say that a tool has started or, if completed is
 // true, that one has ended.
 func (s ToolSource) Tells(completed bool) bool {
-	switch s {
-	case SourceMarker, SourceImitation:
-		return !completed
-	case SourceInferred, SourceEnd:
-		return completed
+	if completed {
+		return s != SourceMarker && s != SourceImitation
 	}
-	return true
+	return s != SourceInferred && s != SourceEnd
+}
+
+var reasons = map[ToolSource]string{
+	SourceUpstream:  "upstream says so",
+	SourceMarker:    "its marker is here",
+	SourceImitation: "a marker that is trusted is here",
+	SourceInferred:  "what comes now proves it",
+	SourceEnd:       "the stream ends",
 }
 
 // Reason returns the source in words.
-func (s ToolSource) Reason() string {
-	switch s {
-	case SourceUpstream:
-		return "upstream says so"
-	case SourceMarker:
-		return "its marker is here"
-	case SourceImitation:
-		return "a marker that is trusted is here"
-	case SourceInferred:
-		return "what comes now proves it"
-	}
-	return "the stream ends"
-}
+func (s ToolSource) Reason() string { return reasons[s] }

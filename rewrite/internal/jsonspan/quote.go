@@ -13,9 +13,14 @@ import (
 // Quote returns text as a JSON string, with no more escapes than it needs.
 func Quote(text string) []byte { return AppendQuoted(nil, text) }
 
-// AppendQuoted appends text to dst as a JSON string.
+// AppendQuoted appends text to dst as a JSON string. It allocates nothing for ASCII
+// without escapes, if there is room.
 func AppendQuoted(dst []byte, text string) []byte {
-	if isPlainASCII(text) {
+	plain := true
+	for _, c := range []byte(text) {
+		plain = plain && c >= ' ' && c != '"' && c != '\\' && c < utf8.RuneSelf
+	}
+	if plain {
 		dst = append(append(slices.Grow(dst, len(text)+2), '"'), text...)
 		return append(dst, '"')
 	}
@@ -24,16 +29,6 @@ func AppendQuoted(dst []byte, text string) []byte {
 	e.SetEscapeHTML(false)
 	_ = e.Encode(text) // a string cannot fail
 	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
-}
-
-// isPlainASCII reports whether text needs no escape and is ASCII.
-func isPlainASCII(text string) bool {
-	for i := range len(text) {
-		if c := text[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
 }
 
 // OneLine returns the JSON b with spaces for line feeds, so that it fits in one data

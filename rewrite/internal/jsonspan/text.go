@@ -76,18 +76,7 @@ func Spells(raw []byte, want string) bool {
 	if len(raw) <= len(want) || bytes.IndexByte(raw, '\\') < 0 { // an escape is longer than its rune
 		return string(raw) == want
 	}
-	i := 0
-	for _, w := range want {
-		if i >= len(raw) {
-			return false
-		}
-		r, next := NextRune(raw, i)
-		if r != w {
-			return false
-		}
-		i = next
-	}
-	return i == len(raw)
+	return len(raw) <= len(`\u0000`)*len(want) && string(AppendText(make([]byte, 0, 64), raw)) == want
 }
 
 // AppendText appends the text of inner, the inside of a JSON string, to dst.

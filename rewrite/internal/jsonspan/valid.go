@@ -6,73 +6,42 @@ const MaxDepth = 128
 
 // Valid reports whether b is well-formed JSON that is nested at most MaxDepth deep.
 func Valid(b []byte) bool {
-	i := SkipSpace(b, 0)
-	if i == len(b) {
-		return false
-	}
-	i = valueEnd(b, i, 0)
-	return i >= 0 && SkipSpace(b, i) == len(b)
+	r := Reader{Data: b, Pos: SkipSpace(b, 0)}
+	return r.Value().Ok() && r.AtEnd()
 }
 
 // valueEnd returns the index behind the value at i, which is inside depth open objects
-// and arrays. It returns -1 if the value is not well formed or nested too deep. It does
-// not recurse.
+// and arrays. It returns -1 if the value is not well formed or nested too deep, which
+// bounds the recursion, too.
 func valueEnd(b []byte, i, depth int) int {
-	if c := b[i]; c != '{' && c != '[' {
+	if b[i] != '{' && b[i] != '[' {
 		return scalarEnd(b, i)
 	}
-	var objects [MaxDepth/64 + 1]uint64 // a bit for each depth: an object is open there, not an array
-	for outside := depth; ; {
-		if c := b[i]; c == '{' || c == '[' {
-			if depth++; depth > MaxDepth {
+	if depth == MaxDepth {
+		return -1
+	}
+	shut := b[i] + 2 // in ASCII } is two behind {, and ] two behind [
+	if i = SkipSpace(b, i+1); i < len(b) && b[i] == shut {
+		return i + 1
+	}
+	for i < len(b) {
+		if shut == '}' {
+			if _, i = keyAt(b, i); i < 0 {
 				return -1
 			}
-			isObject := c == '{'
-			at, bit := depth/64, uint64(1)<<(depth%64)
-			if objects[at] &^= bit; isObject {
-				objects[at] |= bit
-			}
-			if i = SkipSpace(b, i+1); i == len(b) {
-				return -1
-			}
-			if b[i] != c+2 { // in ASCII } is two behind {, and ] two behind [
-				if isObject {
-					if _, i = keyAt(b, i); i < 0 {
-						return -1
-					}
-				}
-				continue
-			}
-			depth--
-			i++
-		} else if i = scalarEnd(b, i); i < 0 {
+		}
+		if i = valueEnd(b, i, depth+1); i < 0 {
 			return -1
 		}
-		for { // what is behind a value
-			if depth == outside {
-				return i
-			}
-			if i = SkipSpace(b, i); i == len(b) {
-				return -1
-			}
-			isObject := objects[depth/64]>>(depth%64)&1 == 1
-			if b[i] == ',' {
-				i = SkipSpace(b, i+1)
-				if isObject {
-					_, i = keyAt(b, i)
-				}
-				if i < 0 || i == len(b) {
-					return -1
-				}
-				break
-			}
-			if b[i] != ']' && b[i] != '}' || isObject != (b[i] == '}') {
-				return -1
-			}
-			depth--
-			i++
+		if i = SkipSpace(b, i); i == len(b) || b[i] != ',' {
+			break
 		}
+		i = SkipSpace(b, i+1)
 	}
+	if i == len(b) || b[i] != shut {
+		return -1
+	}
+	return i + 1
 }
 
 // SkipSpace returns the index of the first byte from i on that is not white space
@@ -120,20 +89,18 @@ func stringEnd(b []byte, i int) int {
 // scalarEnd returns the index behind the string, number or literal at i, or -1 if
 // there is none.
 func scalarEnd(b []byte, i int) int {
+	literal := "null"
 	switch b[i] {
 	case '"':
 		return stringEnd(b, i)
 	case 't':
-		return literalEnd(b, i, "true")
+		literal = "true"
 	case 'f':
-		return literalEnd(b, i, "false")
+		literal = "false"
 	case 'n':
-		return literalEnd(b, i, "null")
+	default:
+		return numberEnd(b, i)
 	}
-	return numberEnd(b, i)
-}
-
-func literalEnd(b []byte, i int, literal string) int {
 	if end := i + len(literal); end <= len(b) && string(b[i:end]) == literal {
 		return end
 	}

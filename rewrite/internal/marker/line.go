@@ -16,11 +16,11 @@ const MaxHeldLine = 4 << 10
 //
 // The zero value is ready for Start, which may be called again and keeps the buffers.
 type Line struct {
-	phase phase
-	size  int    // bytes of text so far, as UTF-8
-	begin []byte // the text behind a backtick, while it is compared with emoji
-	after int    // the number of runes behind the space
-	tick  bool   // the last rune was a backtick
+	size    int    // bytes of text so far, as UTF-8
+	begin   []byte // the text behind a backtick, while it is compared with emoji
+	after   int    // the number of runes behind the space
+	inLabel bool   // a known emoji and a space have come
+	tick    bool   // the last rune was a backtick
 
 	emoji, label []byte // as in the JSON; Step alone fills them
 	last         int    // where the last rune of label begins
@@ -42,14 +42,14 @@ func (l *Line) Step(r rune, raw []byte, tools *Table) bool {
 	if size > MaxHeldLine {
 		return false
 	}
-	if l.phase == inLabel {
+	if l.inLabel {
 		l.last = len(l.label)
 		l.label = append(l.label, raw...)
 	}
 	if !l.read(r, tools) {
 		return false
 	}
-	if l.phase == inEmoji {
+	if !l.inLabel {
 		l.emoji = append(l.emoji, raw...)
 	}
 	l.size = size
@@ -58,16 +58,14 @@ func (l *Line) Step(r rune, raw []byte, tools *Table) bool {
 
 // read is Step for a line of any length. It keeps neither the emoji nor the label.
 func (l *Line) read(r rune, tools *Table) bool {
-	if l.phase == inLabel {
+	if l.inLabel {
 		l.after++
 		l.tick = r == '`'
 		return !l.another(r, tools)
 	}
 	l.begin = utf8.AppendRune(l.begin, r)
 	partly, wholly := tools.begins(l.begin)
-	if wholly {
-		l.phase = inLabel
-	}
+	l.inLabel = wholly
 	return partly
 }
 
@@ -89,21 +87,11 @@ func (l *Line) another(r rune, tools *Table) bool {
 
 // Complete reports whether the line is a marker if it ends here: it has a label and ends
 // with a backtick.
-func (l *Line) Complete() bool {
-	return l.phase == inLabel && l.tick && l.after > 1
-}
+func (l *Line) Complete() bool { return l.inLabel && l.tick && l.after > 1 }
 
 // Tool returns the emoji and the label of a complete line that Step has read, as in the
 // JSON. They are valid until Start.
 func (l *Line) Tool() (emoji, label []byte) { return l.emoji, l.label[:l.last] }
-
-// phase is how far a Line has been read.
-type phase uint8
-
-const (
-	inEmoji phase = iota // the emoji is being compared with the known ones
-	inLabel              // a known emoji and a space have come
-)
 
 // ReadWhole reads the line in text whose first rune, a backtick, ends at i. It reports
 // whether that line is the marker of a known tool, and returns where the next line
@@ -129,12 +117,12 @@ func (l *Line) OpensAt(text []byte, i int, tools *Table) bool {
 		return false
 	}
 	l.Start()
-	for i < len(text) && l.phase == inEmoji {
+	for i < len(text) && !l.inLabel {
 		r, next := jsonspan.NextRune(text, i)
 		if !l.read(r, tools) {
 			return false
 		}
 		i = next
 	}
-	return l.phase == inLabel
+	return l.inLabel
 }

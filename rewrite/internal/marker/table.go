@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -60,50 +59,40 @@ const UnknownTool = "tool"
 // Table maps emoji in markers to tools (contract section 2). Nothing changes it after
 // NewTable, and any number of goroutines may use it.
 type Table struct {
-	byEmoji map[string]toolNames // by the emoji without U+FE0F
+	byEmoji map[string][]string // the names of tools, as JSON strings, by their emoji without U+FE0F
 	// What imitations begin with behind the backtick, by its first rune: an emoji, with
 	// or without U+FE0F, and a space.
 	beginnings map[rune][]string
 	first      [256]bool // the first bytes of beginnings
 }
 
-// toolNames are the names of the tools that share an emoji.
-type toolNames struct {
-	names  []string
-	quoted string // as a JSON string: the only name, or UnknownTool if there are several
-}
-
 // Hermes is the table of Hermes' own tools.
-var Hermes = mustTable()
-
-func mustTable() *Table {
-	t, err := NewTable(nil)
-	if err != nil {
-		panic(err)
-	}
-	return t
-}
+var Hermes, _ = NewTable(nil) // nothing is added that could be refused
 
 // NewTable returns Hermes' own table with the emoji in added, each for the tool that it
 // is mapped to. An added emoji replaces Hermes' own use of it. NewTable returns the error
 // of CheckTool for an emoji that no marker can have, and for an empty or internal name.
 func NewTable(added map[string]string) (*Table, error) {
-	t := &Table{
-		byEmoji:    make(map[string]toolNames, len(hermesTools)+len(added)),
-		beginnings: make(map[rune][]string),
+	t := &Table{byEmoji: map[string][]string{}, beginnings: map[rune][]string{}}
+	set := func(emoji string, names ...string) {
+		t.byEmoji[emoji] = nil
+		for _, name := range names {
+			quoted, _ := json.Marshal(name) // a string cannot fail
+			t.byEmoji[emoji] = append(t.byEmoji[emoji], string(quoted))
+		}
 	}
 	for emoji, names := range hermesTools {
-		t.byEmoji[emoji] = newToolNames(names)
+		set(emoji, names...)
 	}
 	for emoji, name := range added {
 		if err := CheckTool(emoji, name); err != nil {
 			return nil, err
 		}
-		t.byEmoji[bareEmoji(emoji)] = newToolNames([]string{name})
+		set(strings.ReplaceAll(emoji, "\ufe0f", ""), name)
 	}
 	for emoji := range t.byEmoji {
-		first, rest := splitRune(emoji)
-		for _, m := range []string{emoji + " ", first + "\ufe0f" + rest + " ", emoji + "\ufe0f "} {
+		_, n := utf8.DecodeRuneInString(emoji)
+		for _, m := range []string{emoji + " ", emoji[:n] + "\ufe0f" + emoji[n:] + " ", emoji + "\ufe0f "} {
 			r, _ := utf8.DecodeRuneInString(m)
 			t.beginnings[r] = append(t.beginnings[r], m)
 			t.first[m[0]] = true
@@ -115,7 +104,8 @@ func NewTable(added map[string]string) (*Table, error) {
 // CheckTool returns an error that says why emoji cannot stand for the tool with the name
 // in a marker, or nil if it can.
 func CheckTool(emoji, name string) error {
-	if !isMarkerToken(emoji) {
+	ascii := !strings.ContainsFunc(emoji, func(r rune) bool { return r >= utf8.RuneSelf })
+	if ascii || strings.ContainsFunc(emoji, func(r rune) bool { return r == '`' || jsonspan.IsSpace(r) }) {
 		return fmt.Errorf("emoji %q: want one token with a non-ASCII character and without white space or backticks", emoji)
 	}
 	if len(emoji) > MaxEmoji {
@@ -133,47 +123,26 @@ func CheckTool(emoji, name string) error {
 // MaxEmoji is the length in bytes of the longest emoji that a Table may have.
 const MaxEmoji = 64
 
-// isMarkerToken reports whether s can be the emoji of a marker.
-func isMarkerToken(s string) bool {
-	ascii := true
-	for _, r := range s {
-		if r == '`' || jsonspan.IsSpace(r) {
-			return false
-		}
-		ascii = ascii && r <= unicode.MaxASCII
-	}
-	return !ascii
-}
-
-func newToolNames(names []string) toolNames {
-	name := UnknownTool
-	if len(names) == 1 {
-		name = names[0]
-	}
-	quoted, _ := json.Marshal(name) // a string cannot fail
-	return toolNames{names, string(quoted)}
-}
-
 // Name returns the name, as a JSON string, of the tool that a marker with the emoji and
 // the label stands for, or UnknownTool. Both are insides of JSON strings.
 func (t *Table) Name(emoji, label []byte) string {
 	var bare [MaxEmoji + 8]byte
 	emoji = appendEmoji(bare[:0], emoji)
-	n, ok := t.byEmoji[string(emoji)]
-	if !ok {
-		return `"` + UnknownTool + `"`
+	names := t.byEmoji[string(emoji)]
+	if len(names) == 1 {
+		return names[0]
 	}
-	if len(n.names) < 2 || len(label) > MaxTellingLabel {
-		return n.quoted
+	if len(names) == 0 || len(label) > MaxTellingLabel {
+		return `"` + UnknownTool + `"`
 	}
 	text := label
 	if bytes.IndexByte(label, '\\') >= 0 {
 		var room [256]byte
 		text = jsonspan.AppendText(room[:0], label)
 	}
-	for _, name := range n.names {
-		if string(text) == name {
-			return `"` + name + `"`
+	for _, name := range names {
+		if string(text) == jsonspan.Inside(name) {
+			return name
 		}
 	}
 	switch string(emoji) {
@@ -188,7 +157,7 @@ func (t *Table) Name(emoji, label []byte) string {
 		}
 		return `"mixture_of_agents"`
 	}
-	return n.quoted
+	return `"` + UnknownTool + `"`
 }
 
 // MaxTellingLabel is the length in bytes up to which Name reads a label to tell tools
@@ -226,17 +195,4 @@ func (t *Table) begins(s []byte) (partly, wholly bool) {
 // known tool. It is cheap and errs only by returning true.
 func (t *Table) MayBegin(text []byte) bool {
 	return len(text) == 0 || text[0] == '\\' || t.first[text[0]]
-}
-
-// bareEmoji returns s without the variation selector U+FE0F.
-func bareEmoji(s string) string { return strings.ReplaceAll(s, "\ufe0f", "") }
-
-// splitRune returns the first rune of s, and the rest.
-func splitRune(s string) (first, rest string) {
-	for i := range s {
-		if i > 0 {
-			return s[:i], s[i:]
-		}
-	}
-	return s, ""
 }

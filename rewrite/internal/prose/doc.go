@@ -10,9 +10,7 @@
 //
 //	prose.go     State: the walk over a text
 //	stretch.go   reasoning between tags, taken out of it
-//	reading.go   Reading: what a text is, and what waits for the next
-//	suspicion.go what the end of a text may be
-//	kept.go      Kept: what is left of a text
+//	reading.go   Reading: what a text is, what waits for the next, and what is Kept
 //	tags.go      where reasoning begins and ends
 //	fence.go     Fence: code blocks that are open
 //	split.go     Split: a complete text

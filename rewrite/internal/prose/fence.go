@@ -44,7 +44,11 @@ func (f *Fence) Step(r rune) {
 	}
 	switch f.phase {
 	case fenceIndent:
-		f.begin(r)
+		if r == '`' || r == '~' {
+			f.phase, f.run, f.n = fenceRun, byte(r), 1
+		} else if !jsonspan.IsSpace(r) {
+			f.phase = fenceText
+		}
 	case fenceRun:
 		f.inRun(r)
 	case fenceInfo:
@@ -55,16 +59,6 @@ func (f *Fence) Step(r rune) {
 		if !jsonspan.IsSpace(r) {
 			f.phase = fenceText
 		}
-	}
-}
-
-// begin follows a rune that only white space precedes in its line.
-func (f *Fence) begin(r rune) {
-	switch {
-	case r == '`' || r == '~':
-		f.phase, f.run, f.n = fenceRun, byte(r), 1
-	case !jsonspan.IsSpace(r):
-		f.phase = fenceText
 	}
 }
 

@@ -24,9 +24,9 @@ type State struct {
 // Rules say what Read looks for in a text, and what it may cost.
 type Rules struct {
 	*contract.Options
-	Finished bool // the finish chunk has left: no marker starts a tool (contract section 2)
-	Reasoned bool // reasoning has left before
-	Sizes    Sizes
+	Finished bool  // the finish chunk has left: no marker starts a tool (contract section 2)
+	Reasoned bool  // reasoning has left before
+	Sizes    Sizes // nil for Split: no limit, marker lines stay, and a Reading ends behind MaxStretches
 }
 
 // Sizes says what it costs to take a text apart (contract section 7). Read asks only if
@@ -51,7 +51,14 @@ func (o *Rules) trusts() bool { return o.Imitations == contract.ImitationsTrust 
 func (t *State) Read(r *Reading, data []byte, in jsonspan.Span, o *Rules, last bool) {
 	r.begin(t, data, in)
 	if t.dropNewlines == 0 && !r.Suspects() && t.tags.idle() && !HasSigns(in.Of(data)) {
-		t.readContent(r)
+		if text := in.Of(data); len(text) > 0 {
+			first, _ := jsonspan.NextRune(text, 0)
+			t.leaves(r, first)
+			if jsonspan.HasText(text) {
+				r.spoke()
+			}
+			t.Skim(text, nil) // all of it is content; without tools, because there is no backtick
+		}
 	} else {
 		t.readText(r, o)
 		t.endText(r, o, last)
@@ -135,30 +142,20 @@ func (t *State) BeginMessage() {
 // start a tool.
 func (t *State) Settle(r *Reading, o *Rules) (reasoning []byte) {
 	r.begin(t, nil, jsonspan.Span{})
-	if t.tags.pending() {
-		if !t.tags.settle() {
-			r.reasoned(o)
-			if o.Reasoning != contract.ReasoningDrop {
-				reasoning = r.pending
-				if t.newStretch {
-					t.newStretch = false
-					reasoning = r.withBreak(reasoning)
-				}
-			}
+	if t.tags.pending() && !t.tags.settle() {
+		t.clearClosing(r, o)
+		if reasoning = t.Front(r, 0, &Kept{}); o.Reasoning == contract.ReasoningDrop {
+			reasoning = nil
 		}
-		r.pending = r.pending[:0]
 	}
+	r.pending = r.pending[:0]
 	switch {
 	case !r.Suspects():
-	case !r.suspicion.complete():
-		t.clearLine(r)
+	case r.suspicion.complete():
+		t.cutLine(r, 0, o.trusts())
+		t.dropNewlines++ // its own newline has not come yet
 	default:
-		t.dropNewlines = 1 + t.furtherNewlines() // its own has not come yet
-		starts := o.trusts()
-		t.stripLine(r, starts)
-		if starts {
-			r.addTool(0)
-		}
+		t.clearLine(r)
 	}
 	return reasoning
 }
@@ -167,20 +164,6 @@ func (t *State) Settle(r *Reading, o *Rules) (reasoning []byte) {
 func (t *State) Release(r *Reading) {
 	r.begin(t, nil, jsonspan.Span{})
 	t.clearLine(r)
-}
-
-// readContent follows a text that is certain to be content.
-func (t *State) readContent(r *Reading) {
-	text := r.in.Of(r.data)
-	if len(text) == 0 {
-		return
-	}
-	first, _ := jsonspan.NextRune(text, 0)
-	t.leaves(r, first)
-	if jsonspan.HasText(text) {
-		r.spoke()
-	}
-	t.Skim(text, nil) // without tools, because there is no backtick
 }
 
 // readText follows a text rune by rune. When an imitation is found, the newline before it
@@ -203,7 +186,10 @@ func (t *State) readText(r *Reading, o *Rules) {
 		c, next := jsonspan.NextRune(text, i)
 		if o.Reasoning != contract.ReasoningKeep && r.suspicion.kind != aMarker {
 			if at, taken := t.readTag(r, o, i, next, c); taken {
-				i = at
+				if i = at; o.Sizes == nil && r.Stretches == MaxStretches && !t.tags.inside {
+					r.in.To = i
+					return
+				}
 				continue
 			}
 		}
@@ -212,7 +198,7 @@ func (t *State) readText(r *Reading, o *Rules) {
 			t.dropNewlines--
 			r.cut(i, next)
 		case r.Suspects() && c == '\n' && r.suspicion.complete():
-			t.cutLine(r, o, next)
+			t.cutLine(r, next, r.mayStart(o))
 		case r.Suspects():
 			if c == '\n' || !r.suspicion.line.Step(c, text[i:next], o.ToolTable()) {
 				t.clearLine(r)
@@ -220,8 +206,15 @@ func (t *State) readText(r *Reading, o *Rules) {
 			}
 		// A line begins at its first rune, and behind a marker that was dropped.
 		case c == '`' && o.Imitations != contract.ImitationsKeep && (t.fence.LineStart() || t.afterMarker) && !t.fence.Open():
-			r.suspicion.begin(aMarker, i)
-			t.dropNewlines = 0
+			if o.Sizes != nil {
+				r.suspicion.begin(aMarker, i)
+				t.dropNewlines = 0
+			} else if to, ok := r.suspicion.line.ReadWhole(text, next, o.ToolTable()); ok {
+				t.tags.boundary()
+				next = to
+			} else {
+				t.sent(r, c)
+			}
 		default:
 			t.sent(r, c)
 			t.dropNewlines = 0
@@ -235,18 +228,22 @@ func (t *State) readText(r *Reading, o *Rules) {
 func (t *State) endText(r *Reading, o *Rules, last bool) {
 	switch {
 	case !r.Suspects():
+	case !last && r.suspicion.kind == aTag:
+		r.Notes.Add(contract.SectionReasoning, "may be a tag: held back")
 	case !last:
-		r.noteSuspicion()
+		r.Notes.Add(contract.SectionMarkers, "may be an imitated marker: held back to the end of the line")
 	case r.suspicion.complete():
-		t.cutLine(r, o, r.in.To)
+		t.cutLine(r, r.in.To, r.mayStart(o))
 		t.dropNewlines++ // its own newline has not come yet
 	default:
 		t.clearLine(r)
 	}
 	switch {
 	case !t.tags.pending():
-	case !last:
-		r.keepClosing() // no frame is held for it: it leaves later, as reasoning, or never
+	case !last: // no frame is held for it: it leaves later, as reasoning, or never
+		r.Notes.Add(contract.SectionReasoning, "may be a closing tag: held back")
+		r.cut(r.closing, r.in.To)
+		r.pending = append(r.pending, r.data[r.closing:r.in.To]...)
 	case t.tags.settle():
 		t.closeStretch(r, r.in.To)
 	default:
@@ -287,14 +284,21 @@ func (t *State) newlineLeaves() {
 }
 
 // cutLine takes the suspected line, which ends at next, out of the text. It is an
-// imitation.
-func (t *State) cutLine(r *Reading, o *Rules, next int) {
-	r.cut(r.lineFrom(), next)
-	t.dropNewlines = t.furtherNewlines()
-	starts := o.trusts() && r.mayStart(o.Sizes)
-	t.stripLine(r, starts)
+// imitation, with the newline behind it and one further newline, because the newline
+// before it has left. If that has not left yet, the one behind takes its place and stays.
+// starts says that the imitation starts a tool.
+func (t *State) cutLine(r *Reading, next int, starts bool) {
+	r.cut(r.suspicion.from, next)
+	r.Notes.Add(contract.SectionMarkers, "an imitated marker: stripped")
+	r.strip()
+	t.tags.boundary() // what follows may open a message
+	if t.dropNewlines = 1; t.afterMarker {
+		t.dropNewlines = 0
+	}
 	if starts {
 		r.addTool(next)
+	} else {
+		r.Imitations++
 	}
 }
 
@@ -319,27 +323,6 @@ func (t *State) clearLine(r *Reading) {
 	r.suspicion.clear()
 }
 
-// stripLine decides that the suspected line is an imitation. starts says that it starts a
-// tool.
-func (t *State) stripLine(r *Reading, starts bool) {
-	if !starts {
-		r.Imitations++
-	}
-	r.Notes.Add(contract.SectionMarkers, "an imitated marker: stripped")
-	r.strip()
-	t.tags.boundary() // what follows may open a message
-}
-
-// furtherNewlines returns how many newlines are dropped behind an imitation's own. It is
-// one, because the newline before the imitation has left. If that has not left yet, the
-// one behind takes its place and stays.
-func (t *State) furtherNewlines() int8 {
-	if t.afterMarker {
-		return 0
-	}
-	return 1
-}
-
 // HasSigns reports whether the inside of a JSON string has a backtick or a <, escaped or
 // not. Markers and tags begin with them.
 func HasSigns(raw []byte) bool {
@@ -347,15 +330,14 @@ func HasSigns(raw []byte) bool {
 		return true
 	}
 	for {
-		i := bytes.Index(raw, []byte(`\u00`))
-		if i < 0 {
+		_, after, ok := bytes.Cut(raw, []byte(`\u00`))
+		if !ok {
 			return false
 		}
-		raw = raw[i+len(`\u00`):]
-		for _, end := range []string{`60`, `3c`, `3C`} {
-			if bytes.HasPrefix(raw, []byte(end)) {
-				return true
-			}
+		switch string(after[:min(len(after), 2)]) {
+		case "60", "3c", "3C":
+			return true
 		}
+		raw = after
 	}
 }

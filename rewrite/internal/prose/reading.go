@@ -36,7 +36,7 @@ type Reading struct {
 	data    []byte
 	in      jsonspan.Span   // the text in data
 	cuts    []jsonspan.Span // what is taken out of it, in order
-	closing jsonspan.Span   // what may be a closing tag, as far as it is in this text
+	closing int             // where in it what may be a closing tag begins
 	grown   int             // the number of bytes by which the text has grown
 	room    []byte          // the bytes of fronts and tools
 	spare   []byte          // for looksLikeMarker
@@ -108,14 +108,14 @@ func (t *State) Front(r *Reading, i int, k *Kept) []byte {
 		if i == len(r.Parts)-1 {
 			t.newStretch = false
 		}
-		return r.withBreak(lead)
+		return r.commit(append(append(r.room, BreakInJSON...), lead...)) // contract section 4
 	}
 	return lead
 }
 
 // Forget lets go of the text. Nothing waits.
 func (r *Reading) Forget() {
-	r.data, r.closing, r.suspicion.here, r.Notes = nil, jsonspan.Span{}, false, nil
+	r.data, r.suspicion.here, r.Notes = nil, false, nil
 	r.Parts, r.Tools, r.room = r.Parts[:0], r.Tools[:0], r.room[:0]
 	if cap(r.pending)+cap(r.lead) > contract.MaxIdleBuffer {
 		r.pending, r.lead = nil, nil
@@ -134,7 +134,7 @@ func (r *Reading) Trim() {
 
 // begin begins a text. Its first part is reasoning if t is inside a tag.
 func (r *Reading) begin(t *State, data []byte, in jsonspan.Span) {
-	r.data, r.in = data, in
+	r.data, r.in, r.closing, r.suspicion.from = data, in, in.From, in.From
 	r.Held, r.HeldNewline, r.Parts, r.cuts, r.room, r.Tools = StaysHeld, false, r.Parts[:0], r.cuts[:0], r.room[:0], r.Tools[:0]
 	r.Text, r.Reasoned, r.Dropped = false, false, false
 	r.Imitations, r.Stretches, r.grown = 0, 0, 0
@@ -149,42 +149,6 @@ func (r *Reading) strip() {
 	r.suspicion.clear()
 }
 
-// noteSuspicion adds the note that the text is held.
-func (r *Reading) noteSuspicion() {
-	if r.suspicion.kind == aTag {
-		r.Notes.Add(contract.SectionReasoning, "may be a tag: held back")
-	} else {
-		r.Notes.Add(contract.SectionMarkers, "may be an imitated marker: held back to the end of the line")
-	}
-}
-
-// lineFrom returns where what is suspected begins in the text. That is its start if it
-// began in an earlier text.
-func (r *Reading) lineFrom() int {
-	if r.suspicion.here {
-		return r.suspicion.from
-	}
-	return r.in.From
-}
-
-// closingFrom returns where what may be a closing tag begins in the text. That is its
-// start if it began in an earlier text.
-func (r *Reading) closingFrom() int {
-	if r.closing.Ok() {
-		return r.closing.From
-	}
-	return r.in.From
-}
-
-// keepClosing moves what may be a closing tag from the end of the text to pending.
-func (r *Reading) keepClosing() {
-	r.Notes.Add(contract.SectionReasoning, "may be a closing tag: held back")
-	from := r.closingFrom()
-	r.cut(from, r.in.To)
-	r.pending = append(r.pending, r.data[from:r.in.To]...)
-	r.closing = jsonspan.Span{}
-}
-
 // commit keeps what has been appended to r.room until the next text, and returns it.
 func (r *Reading) commit(appended []byte) []byte {
 	added := appended[len(r.room):]
@@ -192,20 +156,17 @@ func (r *Reading) commit(appended []byte) []byte {
 	return added
 }
 
-// withBreak returns reasoning with a paragraph break in front of it (contract
-// section 4).
-func (r *Reading) withBreak(reasoning []byte) []byte {
-	return r.commit(append(append(r.room, BreakInJSON...), reasoning...))
-}
-
 // growth returns the number of bytes by which the text may still grow.
 func (r *Reading) growth(s Sizes) int { return s.Budget() - r.grown }
 
 // mayStart reports whether one more marker may start a tool, and takes what that costs
 // from the budget: its two events, and two parts of the text.
-func (r *Reading) mayStart(s Sizes) bool {
-	n := 2*s.PartSize(r.in) + 2*s.ToolSize()
-	if r.growth(s) < n {
+func (r *Reading) mayStart(o *Rules) bool {
+	if !o.trusts() {
+		return false
+	}
+	n := 2*o.Sizes.PartSize(r.in) + 2*o.Sizes.ToolSize()
+	if r.growth(o.Sizes) < n {
 		return false
 	}
 	r.grown += n
@@ -301,4 +262,82 @@ func (r *Reading) looksLikeMarker(i int, k Kept) bool {
 	r.spare = k.AppendTo(r.spare[:0], r.data)
 	_, ok := marker.Whole(r.spare)
 	return ok
+}
+
+// suspicion is what the end of a text may be, so that the text has to be held back. The
+// zero value suspects nothing.
+type suspicion struct {
+	kind suspect
+	here bool        // what is suspected begins in the current text, not in a held one
+	from int         // where it begins in the data, as far as it is in the current text
+	line marker.Line // what may be an imitated marker
+}
+
+// suspect is a kind of suspicion.
+type suspect uint8
+
+const (
+	nothing suspect = iota
+	aMarker
+	aTag
+)
+
+// begin suspects that a marker or a tag begins at i.
+func (s *suspicion) begin(kind suspect, i int) {
+	s.kind, s.here, s.from = kind, true, i
+	if kind == aMarker {
+		s.line.Start()
+	}
+}
+
+// clear ends the suspicion.
+func (s *suspicion) clear() { s.kind, s.here = nothing, false }
+
+// beganBefore reports whether what is suspected begins in a held text.
+func (s *suspicion) beganBefore() bool { return s.kind != nothing && !s.here }
+
+// complete reports whether the suspected line is a marker if it ends here.
+func (s *suspicion) complete() bool { return s.kind == aMarker && s.line.Complete() }
+
+// Kept is what is left of a text: Front, and then a span of the text without the cuts.
+type Kept struct {
+	jsonspan.Span
+	Cuts  []jsonspan.Span
+	Front []byte
+}
+
+// NewlineInJSON and BreakInJSON are a newline and a paragraph break, inside a JSON
+// string.
+var NewlineInJSON, BreakInJSON = []byte(`\n`), []byte(`\n\n`)
+
+// Len returns how many bytes are left.
+func (k *Kept) Len() int {
+	n := len(k.Front) + k.To - k.From
+	for _, c := range k.Cuts {
+		n -= c.To - c.From
+	}
+	return n
+}
+
+// AppendTo appends what is left of the text in data to dst.
+func (k *Kept) AppendTo(dst, data []byte) []byte {
+	dst = append(dst, k.Front...)
+	at := k.From
+	for _, c := range k.Cuts {
+		dst = append(dst, data[at:c.From]...)
+		at = c.To
+	}
+	return append(dst, data[at:k.To]...)
+}
+
+// first returns the position of the first byte of the text that is left.
+func (k *Kept) first() int {
+	at := k.From
+	for _, c := range k.Cuts {
+		if c.From > at {
+			break
+		}
+		at = c.To
+	}
+	return at
 }

@@ -15,7 +15,7 @@ const MaxStretches = 64
 func (t *State) readTag(r *Reading, o *Rules, i, next int, c rune) (at int, taken bool) {
 	inside := t.tags.inside
 	code := t.fence.Open()
-	if c == '<' && !inside && !code { // a stretch and the content behind it are two more parts
+	if c == '<' && !inside && !code && o.Sizes != nil { // a stretch and the content behind it are two more parts
 		code = r.Stretches == MaxStretches || r.growth(o.Sizes) < 2*o.Sizes.PartSize(r.in)
 	}
 	switch t.tags.step(c, code) {
@@ -29,8 +29,8 @@ func (t *State) readTag(r *Reading, o *Rules, i, next int, c rune) (at int, take
 	case stepMaybe:
 		switch {
 		case inside:
-			if !r.closing.Ok() { // one from an earlier text goes on at the start of this
-				r.closing = jsonspan.Span{From: i, To: r.in.To}
+			if c == '<' { // one from an earlier text goes on at the start of this
+				r.closing = i
 			}
 		case !r.Suspects():
 			r.suspicion.begin(aTag, i)
@@ -60,25 +60,26 @@ func (t *State) readTag(r *Reading, o *Rules, i, next int, c rune) (at int, take
 
 // openStretch cuts the opening tag that ends at next and begins reasoning.
 func (t *State) openStretch(r *Reading, o *Rules, next int) {
-	r.cut(r.lineFrom(), next)
+	r.cut(r.suspicion.from, next)
 	r.strip()
 	r.Stretches++
-	r.grown += 2 * o.Sizes.PartSize(r.in)
+	if o.Sizes != nil {
+		r.grown += 2 * o.Sizes.PartSize(r.in)
+	}
 	r.Notes.Add(contract.SectionReasoning, "an opening tag: reasoning begins, the tag goes")
 	r.add(next, true).breaks = r.Reasoned || o.Reasoned
 }
 
 // closeStretch cuts the closing tag, which ends at to, and begins content.
 func (t *State) closeStretch(r *Reading, to int) {
-	r.cut(r.closingFrom(), to)
+	r.cut(r.closing, to)
 	r.Notes.Add(contract.SectionReasoning, "a closing tag: reasoning ends, the tag goes")
-	r.pending, r.closing = r.pending[:0], jsonspan.Span{}
+	r.pending = r.pending[:0]
 	r.add(to, false)
 }
 
 // clearClosing decides that what may have been a closing tag is reasoning.
 func (t *State) clearClosing(r *Reading, o *Rules) {
 	r.lead, r.pending = append(r.lead, r.pending...), r.pending[:0]
-	r.closing = jsonspan.Span{}
 	r.reasoned(o)
 }

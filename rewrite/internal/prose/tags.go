@@ -2,9 +2,9 @@ package prose
 
 import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 
-// tagNames are the names, in lower case, of the tags between which models write their
-// reasoning (contract section 4).
-var tagNames = [...]string{"think", "thinking", "reasoning", "thought", "mm:think", "reasoning_scratchpad"}
+// tagNames are the names, in lower case and with the end of the tag, of the tags between
+// which models write their reasoning (contract section 4).
+var tagNames = [...]string{"think>", "thinking>", "reasoning>", "thought>", "mm:think>", "reasoning_scratchpad>"}
 
 // tags follows a text rune by rune and separates its reasoning from its content.
 // The zero value is at the start of a message.
@@ -64,13 +64,20 @@ const (
 // step follows the next rune. inCode says that the content is inside fenced code. If the
 // rune leaves as content the caller must call sent.
 func (t *tags) step(r rune, inCode bool) tagStep {
-	if t.inside {
-		return t.stepInside(r)
-	}
-	if t.matched > 0 {
+	switch {
+	case t.inside && t.code != codeNo:
+		return t.stepBehind(r)
+	case t.inside && t.matched > 0:
+		return t.stepClosing(r)
+	case t.inside && r == '<':
+		t.matched = 1
+		return stepMaybe
+	case t.inside:
+		t.reasoned(r)
+		return stepReasoning
+	case t.matched > 0:
 		return t.stepOpening(r)
-	}
-	if t.afterClosing && jsonspan.IsSpace(r) {
+	case t.afterClosing && jsonspan.IsSpace(r):
 		return stepSpace
 	}
 	t.afterClosing = false
@@ -114,14 +121,13 @@ func (t *tags) stepOpening(r rune) tagStep {
 	at, agree := int(t.matched)-1, false
 	for i, name := range tagNames {
 		switch {
-		case !t.names[i]:
-		case at == len(name) && r == '>':
+		case !t.names[i] || lower(r) != rune(name[at]):
+			t.names[i] = false
+		case r == '>':
 			*t = tags{inside: true, name: uint8(i)}
 			return stepTag
-		case at < len(name) && lower(r) == rune(name[at]):
-			agree = true
 		default:
-			t.names[i] = false
+			agree = true
 		}
 	}
 	if agree {
@@ -132,21 +138,6 @@ func (t *tags) stepOpening(r rune) tagStep {
 	return stepNot
 }
 
-// stepInside follows a rune behind an opening tag.
-func (t *tags) stepInside(r rune) tagStep {
-	switch {
-	case t.code != codeNo:
-		return t.stepBehind(r)
-	case t.matched > 0:
-		return t.stepClosing(r)
-	case r == '<':
-		t.matched = 1
-		return stepMaybe
-	}
-	t.reasoned(r)
-	return stepReasoning
-}
-
 // reasoned follows a rune of the reasoning.
 func (t *tags) reasoned(r rune) {
 	t.fence.Step(r)
@@ -155,12 +146,13 @@ func (t *tags) reasoned(r rune) {
 
 // stepClosing follows a rune that may belong to the closing tag.
 func (t *tags) stepClosing(r rune) tagStep {
-	if lower(r) != t.closing(int(t.matched)) {
+	name, at := tagNames[t.name], int(t.matched)-len("</")
+	if at < 0 && r != '/' || at >= 0 && lower(r) != rune(name[at]) {
 		t.noTag()
 		return stepNot
 	}
 	t.matched++
-	if int(t.matched) < len("</>")+len(tagNames[t.name]) {
+	if at+1 < len(name) {
 		return stepMaybe
 	}
 	switch {
@@ -173,18 +165,6 @@ func (t *tags) stepClosing(r rune) tagStep {
 		return stepTag
 	}
 	return stepMaybe
-}
-
-// closing returns the rune i of the closing tag.
-func (t *tags) closing(i int) rune {
-	name := tagNames[t.name]
-	switch {
-	case i == 1:
-		return '/'
-	case i < len("</")+len(name):
-		return rune(name[i-len("</")])
-	}
-	return '>'
 }
 
 // stepBehind follows a rune behind a closing tag that may be code, within backticks or in

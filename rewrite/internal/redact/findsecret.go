@@ -114,7 +114,7 @@ func (f *finder) behindScheme(i int, scheme string) jsonspan.Span {
 // encoded returns the index behind the percent-encoded separator at i, or 0 if there is
 // none.
 func (f *finder) encoded(i int) int {
-	if c, _ := charAt(f.b, i); c != '%' {
+	if f.char(i) != '%' {
 		return 0
 	}
 	for _, e := range [...]string{"%20", "%3a", "%3d", "%22"} {
@@ -143,23 +143,19 @@ func (f *finder) behindName(i int, sure, only bool) jsonspan.Span {
 		return jsonspan.Span{}
 	}
 	from := i
-	for i < len(f.b) {
-		c, next := charAt(f.b, i)
-		if classes[c]&isBlank == 0 {
-			break
-		}
-		i = next
+	for i < len(f.b) && classes[f.char(i)]&isBlank != 0 {
+		_, i = charAt(f.b, i)
 	}
 	sure = sure || quoted || equals && !apart && i == from
-	if i < len(f.b) {
-		if c, next := charAt(f.b, i); (c == 'b' || c == 'u') && f.isQuote(next) { // Python's b'…'
+	if c := f.char(i); c == 'b' || c == 'u' { // Python's b'…'
+		if _, next := charAt(f.b, i); classes[f.char(next)]&isQuote != 0 {
 			i = next
 		}
 	}
-	if f.isQuote(i) {
+	if classes[f.char(i)]&isQuote != 0 {
 		quote, next := charAt(f.b, i)
 		if end := f.closing(next, quote); end > 0 {
-			if pair && !f.closesPair(end) {
+			if _, behind := charAt(f.b, end); pair && f.char(behind) != ')' { // elements of a list
 				return jsonspan.Span{}
 			}
 			return f.whole(jsonspan.Span{From: next, To: end}, sure, only)
@@ -196,36 +192,24 @@ func (f *finder) separator(i int) (next int, equals, pair bool) {
 	return next, equals, false
 }
 
-// isQuote reports whether a quote is at i.
-func (f *finder) isQuote(i int) bool {
+// char returns the character at i, 0 at the end.
+func (f *finder) char(i int) byte {
 	if i >= len(f.b) {
-		return false
+		return 0
 	}
 	c, _ := charAt(f.b, i)
-	return classes[c]&isQuote != 0
+	return c
 }
 
 // closing returns the index of the next quote of that kind from i on, or 0.
 func (f *finder) closing(i int, quote byte) int {
-	for i < len(f.b) {
-		c, next := charAt(f.b, i)
-		if c == quote {
-			return i
-		}
-		i = next
+	for i < len(f.b) && f.char(i) != quote {
+		_, i = charAt(f.b, i)
 	}
-	return 0
-}
-
-// closesPair reports whether a parenthesis closes behind the quote at i. Otherwise the
-// two values are elements of a list, not a name and its value.
-func (f *finder) closesPair(i int) bool {
-	_, i = charAt(f.b, i)
-	if i >= len(f.b) {
-		return false
+	if i == len(f.b) {
+		return 0
 	}
-	c, _ := charAt(f.b, i)
-	return c == ')'
+	return i
 }
 
 // behindWord returns the index behind the scheme at i, as Authorization headers have it
@@ -317,10 +301,7 @@ func (f *finder) password(i int) jsonspan.Span {
 
 // isHost reports whether a host's name or address begins at i.
 func (f *finder) isHost(i int) bool {
-	if i >= len(f.b) {
-		return false
-	}
-	c, _ := charAt(f.b, i)
+	c := f.char(i)
 	return classes[c]&(letter|isDecimal) != 0 || c == '[' || c == '{' || c == '%' || c >= 0x80
 }
 

@@ -2,6 +2,7 @@ package redact
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -13,6 +14,8 @@ const (
 	mark  = "[redacted]"
 	stars = "***"
 )
+
+var markBytes, starBytes = []byte(mark), []byte(stars)
 
 // MaxGrowth is how many bytes longer a value may become (contract section 3).
 const MaxGrowth = 64 << 10
@@ -31,24 +34,19 @@ func (r *Replacer) For(secret jsonspan.Span) []byte {
 	return markBytes
 }
 
-var markBytes, starBytes = []byte(mark), []byte(stars)
-
 // Text returns text, the inside of a JSON string or any other text, without secrets. If
 // there are none it returns text itself, and otherwise a copy.
-func Text(text []byte) []byte {
-	if !MayHold(text) {
-		return text
-	}
-	return Replace(text, func(each func(jsonspan.Span)) { EachInText(text, each) })
-}
+func Text(text []byte) []byte { return without(text, EachInText) }
 
 // Value returns the JSON value b without the secrets in its strings. If there are none it
 // returns b itself, and otherwise a copy. b need not be well formed.
-func Value(b []byte) []byte {
+func Value(b []byte) []byte { return without(b, EachInValue) }
+
+func without(b []byte, eachIn func([]byte, func(jsonspan.Span))) []byte {
 	if !MayHold(b) {
 		return b
 	}
-	return Replace(b, func(each func(jsonspan.Span)) { EachInValue(b, each) })
+	return Replace(b, func(each func(jsonspan.Span)) { eachIn(b, each) })
 }
 
 // Replace returns b without the secrets for which find calls each, in order.
@@ -81,32 +79,29 @@ func EachInText(text []byte, each func(secret jsonspan.Span)) {
 // The name of a member may say that its value is a secret.
 func EachInValue(b []byte, each func(secret jsonspan.Span)) {
 	var sure, only bool // what ownsSecret says of the last member's name
-	for i := indexFrom(b, 0, '"'); i < len(b); i = indexFrom(b, i, '"') {
-		in, end := i+1, jsonspan.SkipString(b, i)
+	for i := 0; ; {
+		n := bytes.IndexByte(b[i:], '"')
+		if n < 0 {
+			return
+		}
+		in, end := i+n+1, jsonspan.SkipString(b, i+n)
 		if end < 0 { // the string does not end
 			end = len(b) + 1
 		}
 		text := b[in : end-1]
 		i = min(end, len(b))
+		found := func(s jsonspan.Span) { each(jsonspan.Span{From: in + s.From, To: in + s.To}) }
 		if next := jsonspan.SkipSpace(b, i); next < len(b) && b[next] == ':' {
 			sure, only = ownsSecret(text)
 		} else if sure {
 			f := finder{b: text}
 			if s := f.whole(jsonspan.Span{From: 0, To: len(text)}, sure, only); s.Ok() {
-				each(jsonspan.Span{From: in + s.From, To: in + s.To})
+				found(s)
 				continue
 			}
 		}
-		EachInText(text, func(s jsonspan.Span) { each(jsonspan.Span{From: in + s.From, To: in + s.To}) })
+		EachInText(text, found)
 	}
-}
-
-// indexFrom returns the index of the first c in b from i on, or len(b).
-func indexFrom(b []byte, i int, c byte) int {
-	if n := bytes.IndexByte(b[i:], c); n >= 0 {
-		return i + n
-	}
-	return len(b)
 }
 
 // MayHold reports whether there may be a secret in b, a JSON value or a text. It is
@@ -141,19 +136,10 @@ func MayHold(b []byte) bool {
 				return true
 			}
 		default:
-			if prefixEnds.fit(b[:i+1]) && endsPrefix(b[:i+1]) {
+			endsWith := func(f keyFormat) bool { return bytes.HasSuffix(b[:i+1], []byte(f.prefix)) }
+			if prefixEnds.fit(b[:i+1]) && slices.ContainsFunc(keyFormats, endsWith) {
 				return true
 			}
-		}
-	}
-	return false
-}
-
-// endsPrefix reports whether b ends with the prefix of a format of keys.
-func endsPrefix(b []byte) bool {
-	for k := range keyFormats {
-		if bytes.HasSuffix(b, []byte(keyFormats[k].prefix)) {
-			return true
 		}
 	}
 	return false
@@ -174,11 +160,7 @@ func endsName(b []byte) bool {
 	if i == 0 || !nameEnds.fit(b[:i]) {
 		return false
 	}
-	for k := range secretNames {
-		n := secretNames[k].name
-		if from := i - len(n); from >= 0 && wordAt(b, from, n, true) == i {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(secretNames[:], func(n secretName) bool {
+		return len(n.name) <= i && wordAt(b, i-len(n.name), n.name, true) == i
+	})
 }

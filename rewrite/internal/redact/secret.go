@@ -1,6 +1,11 @@
 package redact
 
-import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+import (
+	"slices"
+	"strings"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
 
 // keyFormat is a format of keys with a prefix.
 type keyFormat struct {
@@ -9,34 +14,34 @@ type keyFormat struct {
 	wordy  bool // words begin with the prefix, too: what follows must look like a key
 }
 
-var keyFormats = [...]keyFormat{
-	{"sk-", 3, false}, {"sk_live_", 4, false}, {"sk_test_", 4, false}, // OpenAI, Anthropic, OpenRouter; Stripe
-	{"shpat_", 6, false}, {"sntrys_", 6, false},
-	{"gsk_", 6, false}, {"ghp_", 6, false}, {"gho_", 6, false}, {"ghu_", 6, false}, {"ghs_", 6, false}, {"ghr_", 6, false},
-	{"github_pat_", 6, false}, {"glpat-", 6, false}, {"glsa_", 6, false}, {"GOCSPX-", 6, false},
-	{"AIz", 7, false}, {"AKIA", 8, true}, {"ASIA", 8, true},
-	{"hf_", 6, true}, {"hvs.", 10, true},
-	{"xoxa-", 4, false}, {"xoxb-", 4, false}, {"xoxe-", 4, false}, {"xoxp-", 4, false}, {"xoxr-", 4, false}, {"xoxs-", 4, false},
-	{"xapp-", 6, true}, {"xai-", 6, true},
-	{"r8_", 6, false}, {"rk_live_", 4, false}, {"rk_test_", 4, false},
-	{"pplx-", 6, true}, {"pypi-", 6, true},
-	{"eyJ", 10, false}, // a JSON Web Token
-	{"nvapi-", 6, false}, {"npm_", 6, true},
-	{"ABIA", 8, true}, {"ACCA", 8, true}, {"AGE-SECRET-KEY-", 8, true}, {"HRKU-", 8, true}, {"PMAK-", 8, true}, {"SG.", 8, true},
-	{"api_org_", 8, true}, {"doo_v1_", 6, false}, {"dor_v1_", 6, false}, {"dt0c01.", 8, true},
-	{"glagent-", 8, true}, {"glc_", 8, true}, {"glcbt-", 8, true}, {"gldt-", 8, true}, {"glffct-", 8, true}, {"glft-", 8, true}, {"glimt-", 8, true},
-	{"gloas-", 8, true}, {"glptt-", 8, true}, {"glrt-", 8, true}, {"glsoat-", 8, true}, {"hvb.", 10, true}, {"ntn_", 8, true}, {"pnu_", 8, true},
-	{"pscale_oauth_", 8, true}, {"pscale_pw_", 8, true}, {"pscale_tkn_", 8, true}, {"pul-", 8, true}, {"rdme_", 8, true}, {"rk_prod_", 4, false},
-	{"rubygems_", 8, true}, {"sgp_", 8, true}, {"shippo_live_", 8, true}, {"shpca_", 6, false}, {"shppa_", 6, false}, {"shpss_", 6, false},
-	{"sk_prod_", 4, false}, {"sntryu_", 6, false}, {"sq0atp-", 8, true}, {"xkeysib-", 8, true},
-	{"tvly-", 6, false}, {"whsec_", 6, false}, {"ya29.", 6, false}, {"dop_v1_", 6, false}, {"lin_api_", 6, false},
+var keyFormats = slices.Concat(
+	formats(3, false, "sk-"), // OpenAI, Anthropic, OpenRouter
+	formats(4, false, "sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_ xoxa- xoxb- xoxe- xoxp- xoxr- xoxs-"), // Stripe, Slack
+	formats(6, false, `ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- glsa_ GOCSPX- gsk_ r8_ nvapi- tvly- whsec_ ya29.
+		shpat_ shpca_ shppa_ shpss_ sntrys_ sntryu_ dop_v1_ doo_v1_ dor_v1_ lin_api_`),
+	formats(6, true, "hf_ xapp- xai- pplx- pypi- npm_"),
+	formats(7, false, "AIz"),
+	formats(8, true, `AKIA ASIA ABIA ACCA AGE-SECRET-KEY- HRKU- PMAK- SG. api_org_ dt0c01. glagent- glc_ glcbt- gldt- glffct- glft- glimt-
+		gloas- glptt- glrt- glsoat- ntn_ pnu_ pscale_oauth_ pscale_pw_ pscale_tkn_ pul- rdme_ rubygems_ sgp_ shippo_live_ sq0atp- xkeysib-`),
+	formats(10, false, "eyJ"), // a JSON Web Token
+	formats(10, true, "hvs. hvb."),
+)
+
+// formats returns formats with the prefixes, none of which begins with another.
+func formats(least int, wordy bool, prefixes string) (all []keyFormat) {
+	for _, prefix := range strings.Fields(prefixes) {
+		all = append(all, keyFormat{prefix, least, wordy})
+	}
+	return all
 }
 
-// secretNames are the ends of names whose value is a secret.
-var secretNames = [...]struct {
+// secretName is the end of names whose value is a secret.
+type secretName struct {
 	name string
 	only bool // the name means nothing else
-}{
+}
+
+var secretNames = [...]secretName{
 	{"apikey", true}, {"authorization", true}, {"auth", false}, {"cookie", false}, {"credentials", false}, {"credential", false},
 	{"key", false}, {"passphrase", true}, {"password", true}, {"passwd", true}, {"provided", false}, {"pwd", true},
 	{"secret", true}, {"signature", false}, {"token", false},
@@ -301,32 +306,22 @@ func (v *value) add(c, last byte) {
 func (v *value) isSecretOf(sure bool) bool {
 	digits, letters := v.kinds&isDecimal != 0, v.kinds&letter != 0
 	switch {
-	case !v.at.Ok() || v.n < 3 || v.stars && v.n < enough || v.isWord:
-		return false
-	case v.n >= enough:
-		return true
 	case !sure:
-		return digits && letters && v.n >= 6 || v.mixed && v.n >= 8 || v.longest >= 16
+		return v.isSecret(digits && letters && v.n >= 6 || v.mixed && v.n >= 8 || v.longest >= 16)
 	case digits && !letters && !v.other:
-		return v.n >= 4
-	case digits || v.mixed:
-		return true
+		return v.isSecret(v.n >= 4)
 	}
-	return v.n >= 6
+	return v.isSecret(digits || v.mixed || v.n >= 6)
 }
 
 // isSecretBehind reports whether the value is a secret behind the scheme.
 func (v *value) isSecretBehind(scheme string) bool {
-	digits := v.kinds&isDecimal != 0
-	switch {
-	case !v.at.Ok() || v.n < 3 || v.stars && v.n < enough || v.isWord:
-		return false
-	case v.n >= enough:
-		return true
-	case scheme == "Bearer" || digits || v.mixed && v.n >= 4 || v.longest >= 16:
-		return true
-	case scheme == "basic":
-		return false
-	}
-	return v.other
+	return v.isSecret(scheme == "Bearer" || v.kinds&isDecimal != 0 || v.mixed && v.n >= 4 || v.longest >= 16 || v.other && scheme != "basic")
+}
+
+// isSecret reports whether the value is a secret. looksLikeOne decides about those that
+// are short.
+func (v *value) isSecret(looksLikeOne bool) bool {
+	possible := v.at.Ok() && v.n >= 3 && !v.isWord && !(v.stars && v.n < enough)
+	return possible && (looksLikeOne || v.n >= enough)
 }

@@ -3,6 +3,7 @@ package whole
 import (
 	"bytes"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -40,17 +41,19 @@ type Answer struct {
 // (contract sections 1, 3 and 4, as for streams). A body that is not a chat completion
 // stays as it is. Nil usage means no memory.
 func RepairAnswer(body []byte, o *contract.Options, usage contract.UsageMemory) Answer {
-	a := answer{o: o, b: body, usage: usage}
+	a := answer{o: o, b: body}
 	if !a.parse() {
 		return Answer{Body: body}
 	}
-	a.recordUsage()
+	if a.c.Tokens.Counts && usage != nil {
+		usage.Report(a.sum.Model)
+	}
 	for i := range a.messages {
 		a.repair(&a.messages[i])
 	}
 	if a.failed() {
 		a.sum.Code, a.sum.FinishReason = CodeAgentIncomplete, ""
-		return Answer{a.appendFailure(nil), a.sum, true, true}
+		return Answer{a.failure(), a.sum, true, true}
 	}
 	repaired := body
 	if a.at > 0 {
@@ -62,10 +65,9 @@ func RepairAnswer(body []byte, o *contract.Options, usage contract.UsageMemory) 
 
 // answer is a chat completion by position in its bytes.
 type answer struct {
-	o     *contract.Options
-	b     []byte
-	usage contract.UsageMemory
-	sum   contract.Summary
+	o   *contract.Options
+	b   []byte
+	sum contract.Summary
 
 	c        chunk.Chunk // its members outside the choices
 	messages []message
@@ -91,29 +93,22 @@ type message struct {
 // parse reads the answer. It returns false if that is not a chat completion or not well
 // formed.
 func (a *answer) parse() bool {
-	if !a.c.Parse(a.b) {
-		return false
-	}
-	if !a.c.Object.Is(a.b, `"chat.completion"`) || !a.c.Choices.Ok() || a.b[a.c.Choices.From] != '[' {
+	if !a.c.Parse(a.b) || !a.c.Object.Is(a.b, `"chat.completion"`) || !a.c.ChoicesArray {
 		return false
 	}
 	a.sum.ID, a.sum.Model = unquote(a.c.ID.Of(a.b)), unquote(a.c.Model.Of(a.b))
+	a.sum.InputTokens, a.sum.OutputTokens = a.c.Tokens.Input, a.c.Tokens.Output
 	for choice := range jsonspan.Elements(a.b, a.c.Choices) {
 		if len(a.messages) == maxChoices {
 			break
 		}
-		a.messages = append(a.messages, a.readChoice(choice))
+		m := a.readMessage(jsonspan.MemberOf(a.b, choice, "message"))
+		reason := jsonspan.MemberOf(a.b, choice, "finish_reason")
+		m.stop = reason.Is(a.b, `"stop"`)
+		a.sum.FinishReason = unquote(reason.Of(a.b))
+		a.messages = append(a.messages, m)
 	}
 	return true
-}
-
-// readChoice reads the message and the finish reason of a choice.
-func (a *answer) readChoice(choice jsonspan.Span) message {
-	m := a.readMessage(jsonspan.MemberOf(a.b, choice, "message"))
-	reason := jsonspan.MemberOf(a.b, choice, "finish_reason")
-	m.stop = reason.Is(a.b, `"stop"`)
-	a.sum.FinishReason = unquote(reason.Of(a.b))
-	return m
 }
 
 // readMessage reads the members of the message at v.
@@ -124,21 +119,16 @@ func (a *answer) readMessage(v jsonspan.Span) (m message) {
 		case "content":
 			m.content = value
 			m.hasOther = m.hasOther || !value.IsString(a.b) && chunk.Filled(value.Of(a.b))
-		case "reasoning_content":
-			m.reasoning = value
-			m.hasReasoning = m.hasReasoning || a.says(value)
-		case "reasoning":
-			m.hasReasoning = m.hasReasoning || a.says(value)
+		case "reasoning_content", "reasoning":
+			m.hasReasoning = m.hasReasoning || value.IsString(a.b) && jsonspan.HasText(value.Inner().Of(a.b))
+			if key.Is(a.b, "reasoning_content") {
+				m.reasoning = value
+			}
 		default:
 			m.hasOther = m.hasOther || chunk.Filled(value.Of(a.b))
 		}
 	}
 	return m
-}
-
-// says reports whether the value is a string with a non-space character.
-func (a *answer) says(v jsonspan.Span) bool {
-	return v.IsString(a.b) && jsonspan.HasText(v.Inner().Of(a.b))
 }
 
 // repair takes reasoning and markers out of a message.
@@ -151,19 +141,15 @@ func (a *answer) repair(m *message) {
 	if !prose.HasSigns(content) {
 		return
 	}
-	tools := a.o.ToolTable()
-	if a.o.Imitations == contract.ImitationsKeep {
-		tools = nil
-	}
 	var reasoning []byte
 	if a.o.Reasoning != contract.ReasoningKeep && (!m.reasoning.IsSet(a.b) || m.reasoning.IsString(a.b)) {
 		var n int
-		content, reasoning, n = prose.Split(content, tools)
+		content, reasoning, n = prose.Split(content, a.o)
 		a.sum.Reasoning += n
 	}
-	if tools != nil {
+	if a.o.Imitations != contract.ImitationsKeep {
 		var n int
-		content, n = StripMarkers(content, tools)
+		content, n = StripMarkers(content, a.o.ToolTable())
 		a.sum.Imitations += n
 	}
 	if len(content) == m.content.To-m.content.From-len(`""`) {
@@ -186,8 +172,11 @@ func (a *answer) write(m *message, content, reasoning []byte) {
 	case !m.reasoning.Ok():
 		a.replace(m.content, append(append(append(content, `,"reasoning_content":"`...), reasoning...), '"'))
 	default:
-		said := jsonspan.Inside(jsonspan.StringAt(a.b, m.reasoning))
-		reasoning = quote(prose.AppendReasoning(append([]byte(nil), said...), reasoning, jsonspan.HasText(said)))
+		said := bytes.Clone(jsonspan.Inside(jsonspan.StringAt(a.b, m.reasoning)))
+		if jsonspan.HasText(said) {
+			said = append(said, prose.BreakInJSON...)
+		}
+		reasoning = quote(append(said, reasoning...))
 		if m.reasoning.From < m.content.From {
 			a.replace(m.reasoning, reasoning)
 			a.replace(m.content, content)
@@ -202,15 +191,6 @@ func (a *answer) write(m *message, content, reasoning []byte) {
 func (a *answer) replace(v jsonspan.Span, with []byte) {
 	a.out = append(append(a.out, a.b[a.at:v.From]...), with...)
 	a.at = v.To
-}
-
-// recordUsage records the usage, and in the memory that this model reports usage.
-func (a *answer) recordUsage() {
-	u := &a.c.Tokens
-	a.sum.InputTokens, a.sum.OutputTokens = u.Input, u.Output
-	if u.Counts && a.usage != nil {
-		a.usage.Report(a.sum.Model)
-	}
 }
 
 // noAnswer is the answer of legacy Hermes if the agent has said nothing
@@ -269,17 +249,15 @@ func (a *answer) saysError() bool {
 // text returns the content that is left, decoded and without white space around it.
 func (m *message) text() string { return strings.TrimSpace(unquote(quote(m.left))) }
 
-// appendFailure appends the error object of modern Hermes. Its message is the text that
-// legacy Hermes sent as the answer.
-func (a *answer) appendFailure(dst []byte) []byte {
+// failure returns the error object of modern Hermes. Its message is the text that legacy
+// Hermes sent as the answer.
+func (a *answer) failure() []byte {
 	message := jsonspan.Quote(contract.Message(contract.CodeCrashed))
 	if text := a.messages[0].text(); text != "" && text != noAnswer {
 		message = quote(a.messages[0].failure())
 	}
-	dst = append(dst, `{"error":{"message":`...)
-	dst = append(dst, message...)
-	return append(dst, `,"type":"server_error","param":null,"code":"`+CodeAgentIncomplete+
-		`","hermes":{"completed":false,"partial":false,"failed":true}}}`...)
+	return slices.Concat([]byte(`{"error":{"message":`), message, []byte(`,"type":"server_error","param":null,"code":"`+CodeAgentIncomplete+
+		`","hermes":{"completed":false,"partial":false,"failed":true}}}`))
 }
 
 // failure returns the content that is left, the inside of a JSON string, without secrets
@@ -305,10 +283,7 @@ func (m *message) failure() []byte {
 
 // quote returns inner as a JSON string.
 func quote(inner []byte) []byte {
-	b := make([]byte, 0, len(inner)+2)
-	b = append(b, '"')
-	b = append(b, inner...)
-	return append(b, '"')
+	return slices.Concat([]byte{'"'}, inner, []byte{'"'})
 }
 
 // redactAnswer returns the answer in body without the secrets in what it says of an

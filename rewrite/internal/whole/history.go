@@ -12,9 +12,14 @@ import (
 type Healed struct {
 	// Markers is the number of marker lines that were removed.
 	Markers int
+	// Cards is the number of tool cards that were removed.
+	Cards int
 	// Asked is the form of answer that the request asks for.
 	Asked Asked
 }
+
+// Changed reports whether the body was changed.
+func (h *Healed) Changed() bool { return h.Markers > 0 || h.Cards > 0 }
 
 // Asked is what a request says about the form of its answer, in its member
 // stream.
@@ -32,8 +37,9 @@ const (
 )
 
 // Heal removes the marker lines of known tools from the content of the
-// assistant's messages in body, the JSON of a request (contract section 5).
-// Every other byte stays. The healed body is a copy. If there is nothing to heal it is
+// assistant's messages in body, the JSON of a request, and joins the messages of each
+// answer that Open WebUI has taken apart for its cards (contract section 5). Every other
+// byte stays. The healed body is a copy. If there is nothing to heal it is
 // body itself. Nil tools mean Hermes' own.
 //
 // A content is a string, or an array of parts whose texts are those of the parts with the
@@ -45,6 +51,13 @@ func Heal(body []byte, tools *marker.Table) ([]byte, Healed) {
 	h := healer{Reader: jsonspan.Reader{Data: body}, tools: (&contract.Options{Tools: tools}).ToolTable()}
 	if !h.body() {
 		return body, Healed{}
+	}
+	if h.mayBeCards {
+		if joined, n := joinCards(body); n > 0 {
+			healed, what := Heal(joined, tools) // a line, and a fence, may go on in the next text
+			what.Cards = n
+			return healed, what
+		}
 	}
 	if h.invalid || h.loneSurrogate || h.healed.Markers == 0 {
 		h.healed.Markers = 0
@@ -68,6 +81,7 @@ type healer struct {
 
 	out           []byte // the healed body so far, nil before the first cut
 	at            int    // Data[:at] is in out, without the cuts
+	mayBeCards    bool   // an assistant's message has tool calls that may be cards
 	invalid       bool   // the body needs a cut, but is not valid
 	loneSurrogate bool   // a marker has a lone surrogate, which no text can have contained
 }
@@ -128,6 +142,7 @@ func (h *healer) message() {
 		h.texts = nil
 	}
 	assistant := false
+	var calls jsonspan.Span
 	for h.Open(); ; {
 		key, ok := h.Member()
 		if !ok {
@@ -138,6 +153,8 @@ func (h *healer) message() {
 			assistant = h.string("assistant")
 		case h.means(key, "content"):
 			h.content()
+		case h.means(key, "tool_calls"):
+			calls = h.Skip()
 		default:
 			h.Skip()
 		}
@@ -145,6 +162,7 @@ func (h *healer) message() {
 	if !assistant {
 		return
 	}
+	h.mayBeCards = h.mayBeCards || calls.Ok() && mayBeCards(calls.Of(h.Data))
 	for _, t := range h.texts {
 		h.healText(t)
 	}

@@ -1,11 +1,11 @@
 package replay
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 )
 
@@ -20,12 +20,9 @@ const hermesModel = "hermes-agent"
 // request chooses the scenario. It serves POST /v1/chat/completions,
 // GET /v1/models and GET /health.
 type Backend struct {
-	// Scenarios are those that can be chosen; the first is the default.
-	Scenarios []Scenario
-	// Speed divides all delays: 2 is twice as fast, 0 waits not at all.
-	Speed float64
-	// Clock waits between the frames; nil means the machine's clock.
-	Clock Clock
+	Scenarios []Scenario // those that can be chosen; the first is the default
+	Speed     float64    // divides all delays: 2 is twice as fast, 0 waits not at all
+	Clock     Clock      // waits between the frames; nil means the machine's clock
 
 	runs runs
 }
@@ -78,7 +75,10 @@ func (b *Backend) complete(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "stream_only", `this backend replays streams: ask with "stream": true`)
 		return
 	}
-	s, ok := b.scenario(req.Model)
+	if req.Model == "" || req.Model == hermesModel {
+		req.Model = b.Scenarios[0].Name
+	}
+	s, ok := find(b.Scenarios, req.Model)
 	if !ok {
 		refuse(w, http.StatusNotFound, "model_not_found",
 			"there is no such model here: choose one of "+strings.Join(Names(b.Scenarios), ", "))
@@ -99,21 +99,6 @@ func readRequest(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, err
 }
 
-// scenario finds the scenario that a model stands for.
-func (b *Backend) scenario(model string) (Scenario, bool) {
-	if len(b.Scenarios) == 0 {
-		return Scenario{}, false
-	}
-	if model == "" || model == hermesModel {
-		return b.Scenarios[0], true
-	}
-	i := slices.IndexFunc(b.Scenarios, func(s Scenario) bool { return s.Name == model })
-	if i < 0 {
-		return Scenario{}, false
-	}
-	return b.Scenarios[i], true
-}
-
 // replay sends the frames of a scenario, each in a chunk of its own as Hermes
 // does, until the client leaves or the run is killed.
 func (b *Backend) replay(w http.ResponseWriter, r *http.Request, s Scenario) {
@@ -132,16 +117,13 @@ func (b *Backend) replay(w http.ResponseWriter, r *http.Request, s Scenario) {
 			// Its error is that of ctx.
 			_ = orSystem(b.Clock).Sleep(ctx, d)
 		}
-		if killed(ctx) {
+		if context.Cause(ctx) == errKilled { //nolint:errorlint // the very value is the signal
 			panic(http.ErrAbortHandler)
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		if _, err := w.Write(step.Frame); err != nil {
-			return
-		}
-		if rc.Flush() != nil {
+		if _, err := w.Write(step.Frame); err != nil || rc.Flush() != nil {
 			return
 		}
 	}

@@ -20,7 +20,7 @@ func serve(t *testing.T, h http.Handler) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { srv.Close() })
-	return srv.Addr()
+	return srv.Addr
 }
 
 func ask(t *testing.T, addr, body string) *http.Response {

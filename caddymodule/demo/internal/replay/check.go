@@ -6,6 +6,18 @@ import (
 	"strings"
 )
 
+// faults are what is wrong with a scenario.
+type faults []string
+
+func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Sprintf(format, args...)) }
+
+// unless adds a fault, unless all is well.
+func (f *faults) unless(well bool, format string, args ...any) {
+	if !well {
+		f.add(format, args...)
+	}
+}
+
 // check compares what both sides have received with what the recording says
 // they must have, and returns what is wrong.
 func (p play) check() []string {
@@ -20,91 +32,55 @@ func (p play) check() []string {
 }
 
 // checkLeft checks that the backend's stream is the recorded one.
-func (p play) checkLeft() []string {
+func (p play) checkLeft() faults {
 	s, t := p.scenario, p.left
 	wrong := slices.Clone(t.Faults)
-	if got, want := t.Content(), s.content(); got != want {
-		wrong = append(wrong, fmt.Sprintf("the content is %q, not the recorded %q", got, want))
-	}
-	if t.Finish != s.finish() {
-		wrong = append(wrong, fmt.Sprintf("the finish reason is %q, not the recorded %q", t.Finish, s.finish()))
-	}
-	if broke := t.Broken != nil; broke != s.Aborts {
-		wrong = append(wrong, fmt.Sprintf("broken connection: %v, expected: %v (%v)", broke, s.Aborts, t.Broken))
-	}
+	wrong.unless(t.Content() == s.content(), "the content is %q, not the recorded %q", t.Content(), s.content())
+	wrong.unless(t.Finish == s.finish(), "the finish reason is %q, not the recorded %q", t.Finish, s.finish())
+	broke := t.Broken != nil
+	wrong.unless(broke == s.Aborts, "broken connection: %v, expected: %v (%v)", broke, s.Aborts, t.Broken)
 	return wrong
 }
 
 // checkRight checks that the sidecar's stream is repaired.
-func (p play) checkRight() []string {
+func (p play) checkRight() faults {
 	s, t := p.scenario, p.right
 	wrong := slices.Clone(t.Faults)
-	if t.Broken != nil {
-		wrong = append(wrong, fmt.Sprintf("the stream did not end cleanly: %v", t.Broken))
-	}
+	wrong.unless(t.Broken == nil, "the stream did not end cleanly: %v", t.Broken)
 	started, content := s.tools()
 	reasoning, content := s.reasoning(content)
-	if got := t.Reasoning(); got != reasoning {
-		wrong = append(wrong, fmt.Sprintf("the reasoning is %q, not %q", got, reasoning))
+	wrong.unless(t.Reasoning() == reasoning, "the reasoning is %q, not %q", t.Reasoning(), reasoning)
+	clean, _ := withoutMarkers(content)
+	wrong.unless(sameText(t.Content(), content), "the content is %q, not %q", t.Content(), clean)
+
+	// The tools that ran are there, in order, and each has started and completed once.
+	tools := t.Tools()
+	wrong.unless(len(tools) == len(started), "%d tools are shown and %d ran", len(tools), len(started))
+	for i, tool := range tools {
+		if i < len(started) {
+			got, want := marker{tool.Emoji, tool.Label}, started[i]
+			wrong.unless(got == want, "tool %d is %q %q, not %q %q", i+1, got.emoji, got.label, want.emoji, want.label)
+		}
+		wrong.unless(tool.Starts == 1 && tool.Ends == 1, "tool %d started %d times and completed %d times", i+1, tool.Starts, tool.Ends)
 	}
-	if !sameText(t.Content(), content) {
-		wrong = append(wrong, fmt.Sprintf("the content is %q, not %q", t.Content(), withoutMarkers(content)))
+
+	finish, code := "stop", ""
+	if s.Code != "" {
+		finish = "error"
 	}
-	wrong = append(wrong, checkTools(t.Tools(), started)...)
-	return append(wrong, checkEnd(t, s.Code)...)
+	wrong.unless(t.Finish == finish, "the finish reason is %q, not %q", t.Finish, finish)
+	if t.Err != nil {
+		code = t.Err.Code
+	}
+	wrong.unless(code == s.Code, "the error code is %q, not %q", code, s.Code)
+	wrong.unless(t.Err == nil || t.Err.Message != "", "the error has no message")
+	wrong.unless(t.Done, "there is no [DONE]")
+	return wrong
 }
 
 // sameText compares a repaired content with upstream's. They are the same but
 // for imitated markers: where there is one, white space may differ as well.
 func sameText(got, upstream string) bool {
-	if markerLines(upstream) == 0 {
-		return got == upstream
-	}
-	return slices.Equal(strings.Fields(got), strings.Fields(withoutMarkers(upstream)))
-}
-
-// checkTools checks that the tools that ran are there, in order, and that each
-// has started and completed once.
-func checkTools(got []*Tool, want []marker) []string {
-	var wrong []string
-	if len(got) != len(want) {
-		wrong = append(wrong, fmt.Sprintf("%d tools are shown and %d ran", len(got), len(want)))
-	}
-	for i, tool := range got {
-		if i < len(want) && (tool.Emoji != want[i].emoji || tool.Label != want[i].label) {
-			wrong = append(wrong, fmt.Sprintf("tool %d is %q %q, not %q %q",
-				i+1, tool.Emoji, tool.Label, want[i].emoji, want[i].label))
-		}
-		if tool.Starts != 1 || tool.Ends != 1 {
-			wrong = append(wrong, fmt.Sprintf("tool %d started %d times and completed %d times", i+1, tool.Starts, tool.Ends))
-		}
-	}
-	return wrong
-}
-
-// checkEnd checks the end of a repaired stream: code is the error in which it
-// ends, "" for none.
-func checkEnd(t *Transcript, code string) []string {
-	var wrong []string
-	finish := "stop"
-	if code != "" {
-		finish = "error"
-	}
-	if t.Finish != finish {
-		wrong = append(wrong, fmt.Sprintf("the finish reason is %q, not %q", t.Finish, finish))
-	}
-	got := ""
-	if t.Err != nil {
-		got = t.Err.Code
-	}
-	if got != code {
-		wrong = append(wrong, fmt.Sprintf("the error code is %q, not %q", got, code))
-	}
-	if t.Err != nil && t.Err.Message == "" {
-		wrong = append(wrong, "the error has no message")
-	}
-	if !t.Done {
-		wrong = append(wrong, "there is no [DONE]")
-	}
-	return wrong
+	clean, markers := withoutMarkers(upstream)
+	return got == upstream && markers == 0 || markers > 0 && slices.Equal(strings.Fields(got), strings.Fields(clean))
 }

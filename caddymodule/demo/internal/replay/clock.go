@@ -8,20 +8,16 @@ import (
 // A Clock tells the time and waits. The zero value of every type that takes
 // one uses the machine's.
 type Clock interface {
-	// Now is the current time.
 	Now() time.Time
-	// Sleep waits for d, or until ctx ends, and returns the error of ctx
-	// then.
+	// Sleep waits for d, or until ctx ends, and returns the error of ctx then.
 	Sleep(ctx context.Context, d time.Duration) error
 }
 
 // systemClock is the machine's clock.
 type systemClock struct{}
 
-// Now implements Clock.
 func (systemClock) Now() time.Time { return time.Now() }
 
-// Sleep implements Clock.
 func (systemClock) Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -24,20 +24,13 @@ var ErrNotRepaired = errors.New("not as it should be")
 
 // A Demo reads scenarios on both sides and prints them.
 type Demo struct {
-	// Backend and Sidecar are the addresses of both sides, host and port.
-	Backend, Sidecar string
-	// Scenarios are shown in this order.
-	Scenarios []Scenario
-	// Speed is the backend's; it says how long a stream may take.
-	Speed float64
-	// Raw prints the frames as they came instead of what a client shows.
-	Raw bool
-	// Out is where it is printed.
-	Out io.Writer
-	// Screen says what Out can show.
-	Screen Screen
-	// Clock stamps what arrives; nil means the machine's clock.
-	Clock Clock
+	Backend, Sidecar string     // addresses, host and port
+	Scenarios        []Scenario // in the order in which they are shown
+	Speed            float64    // the backend's; it says how long a stream may take
+	Raw              bool       // print the frames as they came instead of what a client shows
+	Out              io.Writer
+	Screen           Screen // what Out can show
+	Clock            Clock  // stamps what arrives; nil means the machine's clock
 }
 
 // Run shows all scenarios. It returns an error that wraps ErrNotRepaired when
@@ -58,10 +51,15 @@ func (d *Demo) Run(ctx context.Context) error {
 			return err
 		}
 		wrong := p.check()
-		if len(wrong) > 0 {
-			failed = append(failed, s.Name)
+		if len(wrong) == 0 {
+			continue
 		}
-		if err := d.printFaults(wrong); err != nil {
+		failed = append(failed, s.Name)
+		var rows []string
+		for _, fault := range wrong {
+			rows = append(rows, d.Screen.full(line{"WRONG, " + fault, bad})...)
+		}
+		if err := d.print(append(rows, "")); err != nil {
 			return err
 		}
 	}
@@ -69,16 +67,11 @@ func (d *Demo) Run(ctx context.Context) error {
 		return fmt.Errorf("%d of %d scenarios are %w: %s",
 			len(failed), len(d.Scenarios), ErrNotRepaired, strings.Join(failed, ", "))
 	}
-	return d.print(d.Screen.full(line{verdict(d.Scenarios), good}))
-}
-
-// verdict says what has been shown to be true of all scenarios.
-func verdict(scenarios []Scenario) string {
-	n := len(scenarios)
-	if n == 1 {
-		return "As it should be: clean text, every tool completed, and an end that says what happened."
+	verdict := "As it should be"
+	if n := len(d.Scenarios); n != 1 {
+		verdict = fmt.Sprintf("All %d as they should be", n)
 	}
-	return fmt.Sprintf("All %d as they should be: clean text, every tool completed, and an end that says what happened.", n)
+	return d.print(d.Screen.full(line{verdict + ": clean text, every tool completed, and an end that says what happened.", good}))
 }
 
 // read reads both sides at once and prints them.
@@ -143,18 +136,6 @@ func (d *Demo) printRaw(p play) error {
 		rows = append(rows, d.Screen.paint(end, dim), "")
 	}
 	return d.print(rows)
-}
-
-// printFaults prints what is wrong with a scenario.
-func (d *Demo) printFaults(wrong []string) error {
-	if len(wrong) == 0 {
-		return nil
-	}
-	var rows []string
-	for _, fault := range wrong {
-		rows = append(rows, d.Screen.full(line{"WRONG, " + fault, bad})...)
-	}
-	return d.print(append(rows, ""))
 }
 
 func (d *Demo) print(rows []string) error {

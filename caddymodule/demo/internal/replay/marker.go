@@ -2,60 +2,35 @@ package replay
 
 import (
 	"regexp"
+	"slices"
 	"strings"
-	"unicode"
 )
 
-// markerChunk matches the content of a chunk with which Hermes v0.7 and v0.8
-// announce a tool: a marker and nothing else, on a line of its own.
-var markerChunk = regexp.MustCompile("(?s)\\A\n`([^\\s`]+) (.*)`\n\\z")
-
-// markerLine matches a line that a reader would take for a marker.
-var markerLine = regexp.MustCompile("\\A`([^\\s`]+) .*`\\z")
+// markerLine matches a line that a reader would take for a marker, real or
+// imitated: what stands before the label has a character beyond ASCII.
+var markerLine = regexp.MustCompile("(?s)\\A`([^\\s`]*[^\\x00-\\x7f][^\\s`]*) (.*)`\\z")
 
 // marker is a tool as Hermes announces it in the text of its answer.
 type marker struct {
 	emoji, label string
 }
 
-// parseMarker returns the marker that is the whole content of a chunk.
+// parseMarker returns the marker with which Hermes v0.7 and v0.8 announce a tool: it is
+// the whole content of a chunk, on a line of its own.
 func parseMarker(content string) (marker, bool) {
-	m := markerChunk.FindStringSubmatch(content)
-	if m == nil || ascii(m[1]) {
+	line, before := strings.CutPrefix(content, "\n")
+	line, behind := strings.CutSuffix(line, "\n")
+	m := markerLine.FindStringSubmatch(line)
+	if m == nil || !before || !behind {
 		return marker{}, false
 	}
 	return marker{emoji: m[1], label: m[2]}, true
 }
 
-// isMarkerLine says that a line of text looks like a marker, real or imitated.
-func isMarkerLine(line string) bool {
-	m := markerLine.FindStringSubmatch(line)
-	return m != nil && !ascii(m[1])
-}
-
-// markerLines counts the lines of text that look like markers.
-func markerLines(text string) int {
-	n := 0
-	for line := range strings.SplitSeq(text, "\n") {
-		if isMarkerLine(line) {
-			n++
-		}
-	}
-	return n
-}
-
-// withoutMarkers removes the lines that look like markers.
-func withoutMarkers(text string) string {
-	var kept []string
-	for line := range strings.SplitSeq(text, "\n") {
-		if !isMarkerLine(line) {
-			kept = append(kept, line)
-		}
-	}
-	return strings.Join(kept, "\n")
-}
-
-// ascii says that s is plain ASCII, which no emoji is.
-func ascii(s string) bool {
-	return strings.IndexFunc(s, func(r rune) bool { return r > unicode.MaxASCII }) < 0
+// withoutMarkers removes the lines that look like markers, real or imitated, and returns
+// how many there were.
+func withoutMarkers(text string) (rest string, n int) {
+	lines := strings.Split(text, "\n")
+	kept := slices.DeleteFunc(slices.Clone(lines), markerLine.MatchString)
+	return strings.Join(kept, "\n"), len(lines) - len(kept)
 }

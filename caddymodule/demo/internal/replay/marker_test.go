@@ -19,7 +19,7 @@ func TestMarkersAreLinesWithAnEmoji(t *testing.T) {
 		if _, ok := parseMarker(test.content); ok != test.real {
 			t.Errorf("%q: a marker %v, want %v", test.content, ok, test.real)
 		}
-		if n := markerLines(test.content); n != test.line {
+		if _, n := withoutMarkers(test.content); n != test.line {
 			t.Errorf("%q: %d marker lines, want %d", test.content, n, test.line)
 		}
 	}

@@ -38,13 +38,9 @@ var mediaTypes = map[string]string{
 // POST /kill, which kills the run of the request's RunHeader. So the page needs
 // no other origin than its own, and requests that come from one are refused.
 type Page struct {
-	// Backend and Sidecar are the addresses of both sides, host and port.
-	Backend, Sidecar string
-	// Scenarios are those that the backend replays; the page offers those it
-	// has words for.
-	Scenarios []Scenario
-	// Kill cuts the connections of a run and returns how many there were.
-	Kill func(run string) int
+	Backend, Sidecar string               // addresses, host and port
+	Scenarios        []Scenario           // that the backend replays; the page offers those it has words for
+	Kill             func(run string) int // cuts the connections of a run and returns how many there were
 }
 
 // Handler returns the handler of the page.

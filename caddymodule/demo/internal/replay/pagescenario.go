@@ -1,24 +1,19 @@
 package replay
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // An offer is a recording that the page offers.
 type offer struct {
-	// Name is that of the scenario, which is the model to ask for.
-	Name string `json:"name"`
-	// Short is what the choice says.
-	Short string `json:"short"`
-	// About says in a sentence what to look at.
-	About string `json:"about"`
-	// Prompt is a question that the recording could be the answer to.
-	Prompt string `json:"prompt"`
-	// Release is the Hermes that was recorded.
-	Release string `json:"release"`
-	// Tools is how many tools really started.
-	Tools int `json:"tools"`
-	// Code is the error code in which the repaired stream ends, "" for a
-	// scenario in which all goes well.
-	Code string `json:"code"`
+	Name    string `json:"name"`    // of the scenario, which is the model to ask for
+	Short   string `json:"short"`   // what the choice says
+	About   string `json:"about"`   // says in a sentence what to look at
+	Prompt  string `json:"prompt"`  // a question that the recording could be the answer to
+	Release string `json:"release"` // the Hermes that was recorded
+	Tools   int    `json:"tools"`   // how many really started
+	Code    string `json:"code"`    // of the error in which the repaired stream ends, "" if all goes well
 }
 
 // words are what the page says of a scenario, in the order of the page; the
@@ -44,21 +39,14 @@ var words = []struct{ name, short, prompt, about string }{
 // PageScenarios returns Scenarios and those that only the page shows: streams
 // of Hermes v0.9.0, whose tools have events that start and never end.
 func PageScenarios() []Scenario {
-	const release, directory = "v0.9.0", "recordings-v0.9.0"
-	return append(Scenarios(),
-		load(Scenario{
-			Name: "endless_cards", Title: "tool cards that never end", Release: release,
-			About: "This Hermes has tool events, but only for the start: a client's cards spin for ever.",
-		}, source{recording: "parallel_tools", directory: directory, parallel: true}),
-		load(Scenario{
-			Name: "endless_slow", Title: "a slow tool whose card never ends", Release: release,
-			About: "The text goes on behind the tool, and the card still spins.",
-		}, source{recording: "slow_tool", directory: directory, toolTime: time.Second}),
-		load(Scenario{
-			Name: "endless_crash", Title: "a crash inside a tool whose card never ends", Release: release, Code: codeCrashed,
-			About: "The agent dies while a tool runs. Its card spins for ever, and the stream ends as if all were well.",
-		}, source{recording: "crash_in_tool", directory: directory}),
-	)
+	return append(Scenarios(), load("v0.9.0", "recordings-v0.9.0", []Scenario{
+		{Name: "endless_cards", Title: "tool cards that never end", recording: "parallel_tools", parallel: true,
+			About: "This Hermes has tool events, but only for the start: a client's cards spin for ever."},
+		{Name: "endless_slow", Title: "a slow tool whose card never ends", recording: "slow_tool", toolTime: time.Second,
+			About: "The text goes on behind the tool, and the card still spins."},
+		{Name: "endless_crash", Title: "a crash inside a tool whose card never ends", recording: "crash_in_tool", Code: codeCrashed,
+			About: "The agent dies while a tool runs. Its card spins for ever, and the stream ends as if all were well."},
+	})...)
 }
 
 // offers are the scenarios that words has something to say of, in its order.
@@ -66,20 +54,12 @@ func offers(scenarios []Scenario) []offer {
 	list := []offer{}
 	for _, w := range words {
 		for _, s := range scenarios {
-			if s.Name != w.name {
-				continue
+			if s.Name == w.name {
+				list = append(list, offer{
+					Name: s.Name, Short: w.short, About: cmp.Or(w.about, s.About), Prompt: w.prompt,
+					Release: s.Release, Tools: s.starts(), Code: s.Code,
+				})
 			}
-			o := offer{
-				Name: s.Name, Short: w.short, About: s.About, Prompt: w.prompt,
-				Release: s.Release, Tools: s.starts(), Code: s.Code,
-			}
-			if w.about != "" {
-				o.About = w.about
-			}
-			if o.Release == "" {
-				o.Release = "v0.8.0"
-			}
-			list = append(list, o)
 		}
 	}
 	return list

@@ -71,9 +71,6 @@ func (b *Backend) Kill(name string) int {
 	return n
 }
 
-// killed says that ctx ended because its run was killed.
-func killed(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errKilled) }
-
 // slower reads a SpeedHeader; anything but a number above 0 and up to 1 is 1.
 func slower(header string) float64 {
 	if f, err := strconv.ParseFloat(header, 64); err == nil && f > 0 && f <= 1 {

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"encoding/json"
 	"fmt"
@@ -19,115 +20,67 @@ var recordings embed.FS
 // The pace of a replay: recordings carry no times, so these are the times of
 // an ordinary agent.
 const (
-	// firstDelay is the time until the first frame.
-	firstDelay = 300 * time.Millisecond
-	// tokenDelay is the time between two deltas of text.
-	tokenDelay = 40 * time.Millisecond
-	// callDelay is the time between the last text and a tool's start.
-	callDelay = 150 * time.Millisecond
-	// toolTime is how long a tool runs, unless the scenario says otherwise.
-	toolTime = 800 * time.Millisecond
-	// killDelay is the time between the last whole frame and the death of a
-	// backend that is killed.
-	killDelay = 400 * time.Millisecond
+	firstDelay = 300 * time.Millisecond // until the first frame
+	tokenDelay = 40 * time.Millisecond  // between two deltas of text
+	callDelay  = 150 * time.Millisecond // between the last text and a tool's start
+	toolTime   = 800 * time.Millisecond // how long a tool runs
+	killDelay  = 400 * time.Millisecond // between the last whole frame and a backend's death
 )
 
-// The codes of a failed stream that scenarios end in.
-const (
-	codeCrashed = "agent_crashed"
-	codeAborted = "upstream_aborted"
-)
+// codeCrashed is the code of a stream whose agent has crashed.
+const codeCrashed = "agent_crashed"
 
 // A Step is a frame of a replay.
 type Step struct {
-	// Delay is the time that passes before the frame is sent.
-	Delay time.Duration
-	// Frame are the bytes that are sent.
-	Frame []byte
-	// content is the text in the frame.
-	content string
-	// finish is the finish reason in the frame, "" for none.
-	finish string
+	Delay   time.Duration // passes before the frame is sent
+	Frame   []byte        // the bytes that are sent
+	content string        // the text in the frame
+	finish  string        // the finish reason in the frame, "" for none
 }
 
 // A Scenario is a recorded stream and what becomes of it.
 type Scenario struct {
-	// Name chooses the scenario; it is the name of a model as well.
-	Name string
-	// Title says in a few words what happens.
-	Title string
-	// About says in a sentence what to look at.
-	About string
-	// Shown says that the scenario is shown when none is chosen.
-	Shown bool
-	// Code is the error code in which the repaired stream ends, "" for a
-	// scenario in which all goes well.
-	Code string
-	// Release is the Hermes that was recorded, "" for v0.8.0.
-	Release string
-	// Steps are the frames.
-	Steps []Step
-	// Aborts says that the connection is cut after the last step.
-	Aborts bool
-}
+	Name    string // chooses the scenario; it is the name of a model as well
+	Title   string // says in a few words what happens
+	About   string // says in a sentence what to look at
+	Shown   bool   // when no scenario is chosen
+	Code    string // the error code in which the repaired stream ends, "" if all goes well
+	Release string // the Hermes that was recorded
+	Steps   []Step // the frames
+	Aborts  bool   // the connection is cut after the last step
 
-// source says how a scenario is made of a recording.
-type source struct {
-	recording string        // file name without .sse, "" for the scenario's name
-	directory string        // "" for recordings, those of v0.8.0
+	recording string        // file name without .sse, "" for Name
 	parallel  bool          // tools that start back to back
-	toolTime  time.Duration // until the next frame, 0 for the usual one
-	frames    int           // whole frames before the backend is killed, 0 for all of them
+	toolTime  time.Duration // of each tool, 0 for the usual one
+	frames    int           // whole ones before the backend is killed, 0 for all of them
 }
 
-// Scenarios returns all scenarios, in the order in which they are shown.
+// Scenarios returns the scenarios of Hermes v0.8.0, in the order in which they are shown.
 func Scenarios() []Scenario {
-	return []Scenario{
-		load(Scenario{
-			Name: "one_tool", Title: "text with one tool", Shown: true,
-			About: "Legacy Hermes announces a tool by a line in the answer, and never says that it ended.",
-		}, source{}),
-		load(Scenario{
-			Name: "parallel_tools", Title: "three tools in parallel", Shown: true,
-			About: "Three announcements come back to back; the text after them proves that all three tools have ended.",
-		}, source{parallel: true}),
-		load(Scenario{
-			Name: "model_imitates", Title: "an imitated marker", Shown: true,
-			About: "The model has learnt from its history to write such a line itself, token by token. No tool ran.",
-		}, source{}),
-		load(Scenario{
-			Name: "think_tags", Title: "a model that thinks aloud", Shown: true,
-			About: "What the model thinks stands between tags in its answer, and is stored with it.",
-		}, source{}),
-		load(Scenario{
-			Name: "crash_in_tool", Title: "a crash inside a tool", Shown: true, Code: codeCrashed,
-			About: "The agent dies while a tool runs. Legacy Hermes ends the stream as if all were well.",
-		}, source{}),
-		load(Scenario{
-			Name: "kill", Title: "the backend killed mid-stream", Shown: true, Code: codeAborted,
-			About: "The process is gone in the middle of a frame: no finish, no [DONE], a torn body.",
-		}, source{recording: "one_tool", frames: 6}),
-		load(Scenario{
-			Name: "plain", Title: "text alone",
-			About: "Nothing to repair: every byte passes as it is.",
-		}, source{}),
-		load(Scenario{
-			Name: "seq_tools", Title: "tools one after the other",
-			About: "The start of the next tool proves that the one before it has ended.",
-		}, source{}),
-		load(Scenario{
-			Name: "inline_code", Title: "code that is no marker",
-			About: "Inline code and a lone emoji in backticks stay.",
-		}, source{}),
-		load(Scenario{
-			Name: "slow_tool", Title: "a tool that takes five seconds",
-			About: "The card runs until the tool has ended.",
-		}, source{toolTime: 5 * time.Second}),
-		load(Scenario{
-			Name: "crash_immediate", Title: "a crash before the first word", Code: codeCrashed,
-			About: "Legacy Hermes ends an empty answer with a stop.",
-		}, source{}),
-	}
+	return load("v0.8.0", "recordings", []Scenario{
+		{Name: "one_tool", Title: "text with one tool", Shown: true,
+			About: "Legacy Hermes announces a tool by a line in the answer, and never says that it ended."},
+		{Name: "parallel_tools", Title: "three tools in parallel", Shown: true, parallel: true,
+			About: "Three announcements come back to back; the text after them proves that all three tools have ended."},
+		{Name: "model_imitates", Title: "an imitated marker", Shown: true,
+			About: "The model has learnt from its history to write such a line itself, token by token. No tool ran."},
+		{Name: "think_tags", Title: "a model that thinks aloud", Shown: true,
+			About: "What the model thinks stands between tags in its answer, and is stored with it."},
+		{Name: "crash_in_tool", Title: "a crash inside a tool", Shown: true, Code: codeCrashed,
+			About: "The agent dies while a tool runs. Legacy Hermes ends the stream as if all were well."},
+		{Name: "kill", Title: "the backend killed mid-stream", Shown: true, Code: "upstream_aborted", recording: "one_tool", frames: 6,
+			About: "The process is gone in the middle of a frame: no finish, no [DONE], a torn body."},
+		{Name: "plain", Title: "text alone",
+			About: "Nothing to repair: every byte passes as it is."},
+		{Name: "seq_tools", Title: "tools one after the other",
+			About: "The start of the next tool proves that the one before it has ended."},
+		{Name: "inline_code", Title: "code that is no marker",
+			About: "Inline code and a lone emoji in backticks stay."},
+		{Name: "slow_tool", Title: "a tool that takes five seconds", toolTime: 5 * time.Second,
+			About: "The card runs until the tool has ended."},
+		{Name: "crash_immediate", Title: "a crash before the first word", Code: codeCrashed,
+			About: "Legacy Hermes ends an empty answer with a stop."},
+	})
 }
 
 // Select returns the scenarios with these names in their order, or those that
@@ -140,13 +93,22 @@ func Select(names []string) ([]Scenario, error) {
 	}
 	var chosen []Scenario
 	for _, name := range names {
-		i := slices.IndexFunc(all, func(s Scenario) bool { return s.Name == name })
-		if i < 0 {
+		s, ok := find(all, name)
+		if !ok {
 			return nil, fmt.Errorf("unknown scenario %q: choose one of %s", name, strings.Join(Names(all), ", "))
 		}
-		chosen = append(chosen, all[i])
+		chosen = append(chosen, s)
 	}
 	return chosen, nil
+}
+
+// find returns the scenario with the name.
+func find(scenarios []Scenario, name string) (s Scenario, ok bool) {
+	i := slices.IndexFunc(scenarios, func(s Scenario) bool { return s.Name == name })
+	if i < 0 {
+		return s, false
+	}
+	return scenarios[i], true
 }
 
 // Names returns the names of scenarios.
@@ -210,37 +172,28 @@ func (s Scenario) finish() string {
 	return ""
 }
 
-// load fills in the steps of a scenario. It panics when the program carries no
-// such recording, which no input can bring about.
-func load(s Scenario, from source) Scenario {
-	name := from.recording
-	if name == "" {
-		name = s.Name
+// load fills in the release and the steps of scenarios. It panics when the program
+// carries no such recording, which no input can bring about.
+func load(release, directory string, all []Scenario) []Scenario {
+	for i := range all {
+		s := &all[i]
+		s.Release = release
+		stream, err := recordings.ReadFile(directory + "/" + cmp.Or(s.recording, s.Name) + ".sse")
+		if err != nil {
+			panic(fmt.Sprintf("demo: recording of scenario %s: %v", s.Name, err))
+		}
+		s.Steps = pace(stream, *s)
+		if n := s.frames; n > 0 {
+			torn := s.Steps[n].Frame
+			s.Steps = append(s.Steps[:n:n], Step{Delay: killDelay, Frame: torn[:len(torn)/2]})
+			s.Aborts = true
+		}
 	}
-	directory := from.directory
-	if directory == "" {
-		directory = "recordings"
-	}
-	stream, err := recordings.ReadFile(directory + "/" + name + ".sse")
-	if err != nil {
-		panic(fmt.Sprintf("demo: recording of scenario %s: %v", s.Name, err))
-	}
-	s.Steps = pace(stream, from)
-	if from.frames == 0 {
-		return s
-	}
-	torn := s.Steps[from.frames].Frame
-	s.Steps = append(s.Steps[:from.frames:from.frames], Step{Delay: killDelay, Frame: torn[:len(torn)/2]})
-	s.Aborts = true
-	return s
+	return all
 }
 
 // pace cuts a recorded stream into its frames and gives each its delay.
-func pace(stream []byte, from source) []Step {
-	running := from.toolTime
-	if running == 0 {
-		running = toolTime
-	}
+func pace(stream []byte, s Scenario) []Step {
 	var steps []Step
 	inTool := false
 	for _, frame := range bytes.SplitAfter(stream, []byte("\n\n")) {
@@ -255,10 +208,10 @@ func pace(stream []byte, from source) []Step {
 			step.Delay = firstDelay
 		case bytes.Contains(frame, []byte("[DONE]")):
 			step.Delay = 0 // written together with the finish
-		case starts && inTool && from.parallel:
+		case starts && inTool && s.parallel:
 			step.Delay = 0
 		case inTool:
-			step.Delay = running
+			step.Delay = cmp.Or(s.toolTime, toolTime)
 		case starts:
 			step.Delay = callDelay
 		}

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -8,14 +9,10 @@ import (
 
 // The widths of a screen, in columns.
 const (
-	// DefaultWidth is that of a file, which has none of its own.
-	DefaultWidth = 100
-	// maxWidth is the widest that is used: longer lines are hard to read.
-	maxWidth = 120
-	// minTwoColumns is the least at which the sides stand beside each other.
-	minTwoColumns = 72
-	// minWidth is the least that is reckoned with.
-	minWidth = 24
+	defaultWidth  = 100 // of a file, which has none of its own
+	maxWidth      = 120 // longer lines are hard to read
+	minTwoColumns = 72  // for the sides to stand beside each other
+	minWidth      = 24  // the least that is reckoned with
 )
 
 // style is what a line looks like on a terminal.
@@ -39,10 +36,8 @@ type line struct {
 
 // A Screen says what the output can show.
 type Screen struct {
-	// Width is the number of columns; 0 means DefaultWidth.
-	Width int
-	// Height is the number of rows of a terminal, 0 for a file.
-	Height int
+	Width  int // columns; 0 means those of a file
+	Height int // rows of a terminal, 0 for a file
 	// ANSI says that the output is a terminal: streams are drawn as they
 	// arrive, and in colours. Without it the output is plain text, each
 	// scenario once.
@@ -51,11 +46,7 @@ type Screen struct {
 
 // width is the number of columns that are used.
 func (s Screen) width() int {
-	w := s.Width
-	if w == 0 {
-		w = DefaultWidth
-	}
-	return min(max(w, minWidth), maxWidth)
+	return min(max(cmp.Or(s.Width, defaultWidth), minWidth), maxWidth)
 }
 
 // twoColumns says that the sides stand beside each other.

@@ -11,16 +11,10 @@ import (
 	"time"
 )
 
-// A Server is an HTTP server on the loopback interface.
-type Server struct {
-	srv  *http.Server
-	addr string
-}
-
-// Listen starts a server for h at addr, host and port, where port 0 means any
-// free one. Only loopback addresses are allowed. The error for a port that is
-// taken says so.
-func Listen(addr string, h http.Handler) (*Server, error) {
+// Listen starts a server for h at addr, host and port, where port 0 means any free one:
+// the server's Addr is the address that it has. Only loopback addresses are allowed. The
+// error for a port that is taken says so.
+func Listen(addr string, h http.Handler) (*http.Server, error) {
 	if err := CheckLoopback(addr); err != nil {
 		return nil, err
 	}
@@ -32,19 +26,14 @@ func Listen(addr string, h http.Handler) (*Server, error) {
 		return nil, err
 	}
 	srv := &http.Server{
+		Addr:              ln.Addr().String(),
 		Handler:           h,
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          log.New(io.Discard, "", 0),
 	}
 	go srv.Serve(ln)
-	return &Server{srv: srv, addr: ln.Addr().String()}, nil
+	return srv, nil
 }
-
-// Addr is the address that the server listens on, host and port.
-func (s *Server) Addr() string { return s.addr }
-
-// Close ends all streams and frees the port.
-func (s *Server) Close() error { return s.srv.Close() }
 
 // CheckLoopback returns an error unless addr is the host and port of a
 // loopback address: the demo has no business on a network.

@@ -14,19 +14,11 @@ const maxFrame = 16 << 20
 
 // A Frame is a piece of an event stream: an event, or what stands between two.
 type Frame struct {
-	// Raw are the bytes as they arrived. The Raw of all frames together are
-	// the stream.
-	Raw []byte
-	// Name is the value of the last event field, "" for none.
-	Name string
-	// Data are the data fields, joined by line feeds.
-	Data string
-	// HasData says that there was a data field: without one the frame is no
-	// event, only comments or nothing.
-	HasData bool
-	// Torn says that the stream ended inside the frame. A client has to drop
-	// it.
-	Torn bool
+	Raw     []byte // as they arrived: those of all frames together are the stream
+	Name    string // the value of the last event field, "" for none
+	Data    string // the data fields, joined by line feeds
+	HasData bool   // without a data field it is no event, only comments or nothing
+	Torn    bool   // the stream ended inside it: a client has to drop it
 }
 
 // readFrames hands each frame of the stream r to each as soon as it is whole. What is
@@ -54,7 +46,7 @@ func readFrames(r io.Reader, each func(Frame)) error {
 		if err == nil {
 			continue
 		}
-		if torn := s.End(); len(torn) > 0 {
+		if torn := s.Tail(); len(torn) > 0 {
 			each(Frame{Raw: bytes.Clone(torn), Torn: true})
 		}
 		if errors.Is(err, io.EOF) {

@@ -2,7 +2,6 @@ package replay
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -10,12 +9,6 @@ import (
 
 // toolEvent is the name of the events that say what a tool does.
 const toolEvent = "hermes.tool.progress"
-
-// The states of a tool.
-const (
-	statusRunning   = "running"
-	statusCompleted = "completed"
-)
 
 // chunk is what a chat client reads of a frame's data: a chunk of the answer,
 // an error or a tool event.
@@ -41,57 +34,38 @@ type chunk struct {
 
 // A StreamError is an error that the server reports.
 type StreamError struct {
-	// Message says what happened.
 	Message string `json:"message"`
-	// Code is the kind of error, "" for none.
-	Code string `json:"code"`
+	Code    string `json:"code"` // "" for none
 }
 
 // A Tool is a tool card of a chat client.
 type Tool struct {
-	// ID is the tool call id.
-	ID string
-	// Name, Emoji and Label are what the card shows.
-	Name, Emoji, Label string
-	// Starts and Ends count the events that said so: one each in a good
-	// stream.
-	Starts, Ends int
-	// Started and Ended are the times of the first such events.
-	Started, Ended time.Time
-	// Interrupted says that the end of the stream ended it, too: nobody knows
-	// whether it has ended itself.
-	Interrupted bool
+	ID                 string // the tool call id
+	Name, Emoji, Label string // what the card shows
+	Starts, Ends       int    // how many events said so: one each in a good stream
+	Started, Ended     time.Time
+	Interrupted        bool // the end of the stream ended it
 }
 
 // A Block is a piece of an answer: a tool card, reasoning, or text.
 type Block struct {
-	// Tool is the card, nil for text and reasoning.
-	Tool *Tool
-	// Reasoning is what the model thought, "" for a card and for text.
-	Reasoning string
-	// Text is the text, "" for a card and for reasoning.
-	Text string
+	Tool    *Tool  // the card, nil for text and reasoning
+	Thought bool   // Text is what the model thought
+	Text    string // "" for a card
 }
 
 // A Transcript is what a chat client has made of a stream so far.
 type Transcript struct {
-	// Blocks are the pieces of the answer in their order.
-	Blocks []Block
-	// Finish is the finish reason, "" while there is none.
-	Finish string
-	// Err is the error that the server reported, nil for none.
-	Err *StreamError
-	// Done says that [DONE] has come.
-	Done bool
-	// Ended says that the stream is over.
-	Ended bool
-	// Broken is what ended the stream when it did not end cleanly.
-	Broken error
+	Blocks []Block      // the pieces of the answer in their order
+	Finish string       // the finish reason, "" while there is none
+	Err    *StreamError // that the server reported, nil for none
+	Done   bool         // [DONE] has come
+	Ended  bool         // the stream is over
+	Broken error        // what ended the stream when it did not end cleanly
+	Frames []Frame      // that arrived
 	// Faults are the things that no stream may contain, such as data that is
 	// no JSON or a tool that ends without having started.
-	Faults []string
-	// Frames are the frames that arrived.
-	Frames []Frame
+	Faults faults
 }
 
 // Add takes in a frame that arrived at now.
@@ -106,7 +80,7 @@ func (t *Transcript) Add(f Frame, now time.Time) {
 	}
 	var c chunk
 	if err := json.Unmarshal([]byte(f.Data), &c); err != nil {
-		t.fault("the data of frame %d is no JSON object: %v", len(t.Frames), err)
+		t.Faults.add("the data of frame %d is no JSON object: %v", len(t.Frames), err)
 		return
 	}
 	if c.Error != nil && t.Err == nil {
@@ -117,8 +91,8 @@ func (t *Transcript) Add(f Frame, now time.Time) {
 		return
 	}
 	for _, choice := range c.Choices {
-		t.say(choice.Delta.ReasoningContent, reasoningOf)
-		t.say(choice.Delta.Content, textOf)
+		t.say(choice.Delta.ReasoningContent, true)
+		t.say(choice.Delta.Content, false)
 		if choice.FinishReason != "" {
 			t.Finish = choice.FinishReason
 		}
@@ -131,24 +105,18 @@ func (t *Transcript) End(err error) {
 }
 
 // Content is the text of the whole answer.
-func (t *Transcript) Content() string {
-	return t.join(textOf)
-}
+func (t *Transcript) Content() string { return t.join(false) }
 
 // Reasoning is what the model thought in the whole answer.
-func (t *Transcript) Reasoning() string {
-	return t.join(reasoningOf)
-}
+func (t *Transcript) Reasoning() string { return t.join(true) }
 
-// textOf and reasoningOf say which words of a block are meant.
-func textOf(b *Block) *string      { return &b.Text }
-func reasoningOf(b *Block) *string { return &b.Reasoning }
-
-// join joins the words of all blocks.
-func (t *Transcript) join(of func(*Block) *string) string {
+// join joins the texts of all blocks that are thought, or are not.
+func (t *Transcript) join(thought bool) string {
 	var b strings.Builder
-	for i := range t.Blocks {
-		b.WriteString(*of(&t.Blocks[i]))
+	for _, block := range t.Blocks {
+		if block.Thought == thought {
+			b.WriteString(block.Text)
+		}
 	}
 	return b.String()
 }
@@ -164,15 +132,15 @@ func (t *Transcript) Tools() []*Tool {
 	return tools
 }
 
-// say appends words to the answer: to its last block if that has such words.
-func (t *Transcript) say(s string, of func(*Block) *string) {
+// say appends a text to the answer: to its last block if that has such text.
+func (t *Transcript) say(s string, thought bool) {
 	if s == "" {
 		return
 	}
-	if n := len(t.Blocks); n == 0 || *of(&t.Blocks[n-1]) == "" {
-		t.Blocks = append(t.Blocks, Block{})
+	if n := len(t.Blocks); n == 0 || t.Blocks[n-1].Tool != nil || t.Blocks[n-1].Thought != thought {
+		t.Blocks = append(t.Blocks, Block{Thought: thought})
 	}
-	*of(&t.Blocks[len(t.Blocks)-1]) += s
+	t.Blocks[len(t.Blocks)-1].Text += s
 }
 
 // tool opens or updates a tool card.
@@ -180,24 +148,20 @@ func (t *Transcript) tool(c chunk, now time.Time) {
 	tools := t.Tools()
 	i := slices.IndexFunc(tools, func(tool *Tool) bool { return tool.ID == c.ToolCallID })
 	switch {
-	case c.Status == statusRunning && i < 0:
+	case c.Status == "running" && i < 0:
 		t.Blocks = append(t.Blocks, Block{Tool: &Tool{
 			ID: c.ToolCallID, Name: c.Tool, Emoji: c.Emoji, Label: c.Label, Starts: 1, Started: now,
 		}})
-	case c.Status == statusRunning:
+	case c.Status == "running":
 		tools[i].Starts++
-	case c.Status == statusCompleted && i < 0:
-		t.fault("tool %q completed without having started", c.ToolCallID)
-	case c.Status == statusCompleted:
+	case c.Status == "completed" && i < 0:
+		t.Faults.add("tool %q completed without having started", c.ToolCallID)
+	case c.Status == "completed":
 		if tools[i].Ends == 0 {
 			tools[i].Ended, tools[i].Interrupted = now, c.Interrupted
 		}
 		tools[i].Ends++
 	default:
-		t.fault("tool %q has the unknown status %q", c.ToolCallID, c.Status)
+		t.Faults.add("tool %q has the unknown status %q", c.ToolCallID, c.Status)
 	}
-}
-
-func (t *Transcript) fault(format string, args ...any) {
-	t.Faults = append(t.Faults, fmt.Sprintf(format, args...))
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -13,11 +14,10 @@ const labelWidth = 9
 
 // play is a scenario and what both sides have received of it.
 type play struct {
-	scenario    Scenario
-	title       string // such as "1/5 one_tool: text with one tool"
-	left, right *Transcript
-	leftHead    string
-	rightHead   string
+	scenario            Scenario
+	title               string // such as "1/5 one_tool: text with one tool"
+	left, right         *Transcript
+	leftHead, rightHead string
 }
 
 // picture lays out a play.
@@ -34,7 +34,7 @@ func (p play) picture(s Screen) []string {
 		return append(rows, stacked(s, p.rightHead, right, rightSum)...)
 	}
 	rows = append(rows, s.rule("┬"))
-	rows = append(rows, s.beside(heading(p.leftHead, w), heading(p.rightHead, w))...)
+	rows = append(rows, s.beside(hang(p.leftHead, w, 0, bold), hang(p.rightHead, w, 0, bold))...)
 	rows = append(rows, s.rule("┼"))
 	rows = append(rows, s.beside(left, right)...)
 	if leftSum != nil {
@@ -46,19 +46,13 @@ func (p play) picture(s Screen) []string {
 
 // stacked lays out one side over the whole width.
 func stacked(s Screen, head string, text, sum []line) []string {
-	rows := append([]string{s.rule("")}, s.full(heading(head, s.side())...)...)
-	rows = append(rows, s.rule(""))
-	rows = append(rows, s.full(text...)...)
+	rule := []string{s.rule("")}
+	rows := slices.Concat(rule, s.full(line{head, bold}), rule, s.full(text...))
 	if sum != nil {
-		rows = append(rows, "")
-		for _, l := range sum {
-			rows = append(rows, s.paint(l.text, l.style))
-		}
+		rows = append(append(rows, ""), s.full(sum...)...)
 	}
 	return rows
 }
-
-func heading(text string, w int) []line { return hang(text, w, 0, bold) }
 
 // body lays out the answer as a chat client shows it.
 func body(t *Transcript, w int) []line {
@@ -70,8 +64,8 @@ func body(t *Transcript, w int) []line {
 			blank = false
 			continue
 		}
-		if block.Reasoning != "" {
-			out = append(out, hang("(thought: "+strings.TrimSpace(block.Reasoning)+")", w, 1, dim)...)
+		if block.Thought {
+			out = append(out, hang("(thought: "+strings.TrimSpace(block.Text)+")", w, 1, dim)...)
 			blank = false
 			continue
 		}
@@ -86,7 +80,7 @@ func body(t *Transcript, w int) []line {
 			}
 			blank = empty
 			st := plain
-			if isMarkerLine(part) {
+			if markerLine.MatchString(part) {
 				st = odd
 			}
 			out = append(out, hang(part, w, 0, st)...)
@@ -96,7 +90,11 @@ func body(t *Transcript, w int) []line {
 		out = out[:len(out)-1]
 	}
 	if t.Err != nil {
-		out = append(out, hang("Error: "+describe(*t.Err), w, 2, bad)...)
+		said := t.Err.Message
+		if t.Err.Code != "" {
+			said += " (" + t.Err.Code + ")"
+		}
+		out = append(out, hang("Error: "+said, w, 2, bad)...)
 	}
 	if t.Broken != nil {
 		out = append(out, hang("Network error: "+describeBreak(t.Broken), w, 2, bad)...)
@@ -111,12 +109,12 @@ func card(tool *Tool, w int) []line {
 	if tool.Ends == 0 {
 		return append(out, hang("   running", w, 3, dim)...)
 	}
+	end, st := "completed", good
 	if tool.Interrupted {
-		cut := fmt.Sprintf("   running → interrupted (%.1f s)", tool.Ended.Sub(tool.Started).Seconds())
-		return append(out, hang(cut, w, 3, odd)...)
+		end, st = "interrupted", odd
 	}
-	took := fmt.Sprintf("   running → completed (%.1f s)", tool.Ended.Sub(tool.Started).Seconds())
-	return append(out, hang(took, w, 3, good)...)
+	took := fmt.Sprintf("   running → %s (%.1f s)", end, tool.Ended.Sub(tool.Started).Seconds())
+	return append(out, hang(took, w, 3, st)...)
 }
 
 // level joins the rows of two summaries. When they stand beside each other,
@@ -140,7 +138,7 @@ func summary(s Scenario, t *Transcript, w int) [][]line {
 	content := fmt.Sprintf("%d characters", utf8.RuneCountInString(t.Content()))
 	contentStyle := plain
 	reasoning, _ := s.reasoning(t.Content())
-	switch n := markerLines(t.Content()); {
+	switch _, n := withoutMarkers(t.Content()); {
 	case reasoning != "":
 		content, contentStyle = content+", tags in them", odd
 	case n == 0:
@@ -186,32 +184,21 @@ func ending(s Scenario, t *Transcript) (string, style) {
 	if t.Broken != nil {
 		parts = append(parts, "broken connection")
 	}
+	finish, done := "no finish_reason", "no [DONE]"
 	if t.Finish != "" {
-		parts = append(parts, "finish_reason "+t.Finish)
-	} else {
-		parts = append(parts, "no finish_reason")
+		finish = "finish_reason " + t.Finish
 	}
 	if t.Done {
-		parts = append(parts, "[DONE]")
-	} else {
-		parts = append(parts, "no [DONE]")
+		done = "[DONE]"
 	}
-	text := strings.Join(parts, ", ")
+	text := strings.Join(append(parts, finish, done), ", ")
 	switch {
-	case s.Code != "" && t.Err == nil && t.Broken == nil:
-		return text + ": no error", bad
 	case t.Broken != nil:
 		return text, bad
+	case s.Code != "" && t.Err == nil:
+		return text + ": no error", bad
 	}
 	return text, plain
-}
-
-// describe says what an error is.
-func describe(e StreamError) string {
-	if e.Code == "" {
-		return e.Message
-	}
-	return fmt.Sprintf("%s (%s)", e.Message, e.Code)
 }
 
 // describeBreak says how a connection ended.

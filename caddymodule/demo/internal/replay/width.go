@@ -7,13 +7,6 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// cluster returns the first character of s as a reader sees it (a grapheme cluster),
-// and how many columns of a terminal it takes.
-func cluster(s string) (first string, columns int) {
-	first, _, columns, _ = uniseg.FirstGraphemeClusterInString(s, -1)
-	return first, columns
-}
-
 // columns returns how many columns of a terminal s takes.
 func columns(s string) int { return uniseg.StringWidth(s) }
 
@@ -32,11 +25,12 @@ func wrap(text string, max int) []string {
 	}
 }
 
-// breakLine cuts off what fits into max columns, at least one character.
+// breakLine cuts off what fits into max columns, at least one character as a reader sees
+// it (a grapheme cluster).
 func breakLine(text string, max int) (head, rest string) {
 	space, used := 0, 0
 	for i := 0; i < len(text); {
-		first, w := cluster(text[i:])
+		first, _, w, _ := uniseg.FirstGraphemeClusterInString(text[i:], -1)
 		if first == " " && strings.TrimSpace(text[:i]) != "" {
 			space = i
 		}

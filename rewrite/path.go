@@ -1,4 +1,4 @@
-package contract
+package rewrite
 
 import "strings"
 
@@ -12,21 +12,16 @@ func IsResponsesPath(path string) bool { return strings.HasSuffix(path, "/v1/res
 
 // RunOfPath returns the id in a path that ends in /runs/{id}/events, which asks for the
 // events of a run, or "" for any other path.
-func RunOfPath(path string) string {
-	rest, ok := strings.CutSuffix(path, "/events")
-	i := strings.LastIndexByte(rest, '/')
-	if !ok || i < 0 || !strings.HasSuffix(rest[:i], "/runs") {
-		return ""
-	}
-	return rest[i+1:]
-}
+func RunOfPath(path string) string { return idIn(path, "/runs", "/events") }
 
 // SessionOfPath returns the id in a path that ends in /api/sessions/{id}/chat/stream,
 // which begins a stream in a session, or "" for any other path.
-func SessionOfPath(path string) string {
-	rest, ok := strings.CutSuffix(path, "/chat/stream")
+func SessionOfPath(path string) string { return idIn(path, "/api/sessions", "/chat/stream") }
+
+func idIn(path, before, behind string) string {
+	rest, ok := strings.CutSuffix(path, behind)
 	i := strings.LastIndexByte(rest, '/')
-	if !ok || i < 0 || !strings.HasSuffix(rest[:i], "/api/sessions") {
+	if !ok || i < 0 || !strings.HasSuffix(rest[:i], before) {
 		return ""
 	}
 	return rest[i+1:]

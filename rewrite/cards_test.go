@@ -1,0 +1,303 @@
+package rewrite
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+var cardForms = []Progress{ProgressEnvelope, ProgressUnnamed}
+
+// The frames of a card, byte for byte.
+func TestCards(t *testing.T) {
+	const (
+		call   = `,"type":"response.output_item.added","output_index":1000000,"item":{"type":"function_call","id":"call_1","call_id":"call_1","name":"💻 ls -la","arguments":"{\"label\": \"ls -la\"}","provider_function":{"name":"terminal","arguments":"{\"label\": \"ls -la\"}"},"status":`
+		output = `"type":"response.output_item.added","output_index":1000000,"item":{"type":"function_call_output","id":"fco_call_1","call_id":"call_1","output":[{"type":"input_text","text":"completed"}],"status":"completed"}}`
+	)
+	in := role() + g2Start("terminal", "💻", "ls -la", "call_1") + g2End("terminal", "call_1") + text("x") + stop()
+	for _, form := range cardForms {
+		event := "event: hermes.tool.progress\n"
+		if form == ProgressUnnamed {
+			event = ""
+		}
+		want := role() +
+			event + `data: {` + envelopeWritten + `,"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "ls -la", "toolCallId": "call_1", "status": "running"` + call + `"in_progress"}}` + "\n\n" +
+			event + `data: {` + envelopeWritten + `,"tool": "terminal", "toolCallId": "call_1", "status": "completed"` + call + `"completed"}}` + "\n\n" +
+			`data: {` + envelopeWritten + `,` + output + "\n\n" +
+			text("x") + stop()
+		same(t, repairWith(in, Options{Cards: true, Progress: form}), want, string(form)+": bytes")
+	}
+	broken := repairWith(role()+g2Start("terminal", "💻", "ls -la", "call_1"), Options{Cards: true})
+	for _, want := range []string{
+		`"status":"completed","interrupted":true` + call + `"incomplete"}}` + "\n\ndata: {" + envelopeWritten + "," +
+			strings.NewReplacer(`"text":"completed"`, `"text":"Error: interrupted"`, `"status":"completed"`, `"status":"incomplete"`).Replace(output) + "\n\ndata: {\"error\"",
+	} {
+		if !strings.Contains(broken, want) {
+			t.Errorf("no %s in\n%s", want, broken)
+		}
+	}
+}
+
+// In the other forms, and without the option, there are none.
+func TestNoCards(t *testing.T) {
+	for _, r := range chats(t, "g0-v0.8.0", "g1-v0.9.0", "g2-v0.13.0", "g3-v0.20.3", "g4-transcribed") {
+		for _, form := range ProgressForms() {
+			if form == ProgressEnvelope || form == ProgressUnnamed {
+				continue
+			}
+			same(t, repairWith(r.body, Options{Progress: form, Cards: true}), repairWith(r.body, Options{Progress: form}), r.name()+", "+string(form))
+		}
+		if out := repair(r.body); strings.Contains(out, "output_item") {
+			t.Errorf("%s: cards although they are off", r.name())
+		}
+	}
+}
+
+// Every tool of every recording gets its card, wherever the stream is cut, and a second
+// sidecar completes what a first that dies has left open.
+func TestCardsOfRecordings(t *testing.T) {
+	for _, r := range chats(t, "g0-v0.8.0", "g1-v0.9.0", "g2-v0.13.0", "g3-v0.20.3", "g4-transcribed", "agent-loop/g0-v0.8.0") {
+		for _, form := range cardForms {
+			o := Options{Cards: true, Progress: form}
+			out := repairWith(r.body, o)
+			v := look(t, out)
+			v.checkLifecycle(t)
+			cards := cardsOf(t, out)
+			if n := len(v.starts()); n != len(cards) {
+				t.Errorf("%s: %d cards of %d tools", r.name(), len(cards), n)
+			}
+			for i, s := range v.starts() {
+				c := cards[i].started
+				label, cut := strings.CutSuffix(c.label(t), "…")
+				if c.CallID != s.id || label != s.label && !(cut && strings.HasPrefix(s.label, label)) || !strings.HasPrefix(c.Name, s.emoji+" ") {
+					t.Errorf("%s: the card %s, %s of %s, %s", r.name(), c.CallID, c.Name, s.id, clip(s.label, 0))
+				}
+			}
+			plain := look(t, repairWith(r.body, Options{Progress: form}))
+			story := func(v *view) string { return strings.ReplaceAll(v.story(), "completed other", "completed") }
+			if plain.content != v.content || plain.reasoning != v.reasoning || story(plain) != story(v) {
+				t.Errorf("%s: %s, without cards %s", r.name(), v.story(), plain.story())
+			}
+			if len(cards) == 0 || len(r.body) > 20_000 {
+				continue
+			}
+			for at := 0; at < len(r.body); at += 1 + len(r.body)/40 {
+				for _, cause := range []Cause{CauseAborted, CauseShutdown} {
+					cut, _ := run(r.body[:at], o, chatParams, inOne, cause)
+					cardsOf(t, cut)
+				}
+			}
+			for at := 0; at < len(out); at += 1 + len(out)/80 {
+				for _, second := range []Options{o, {Progress: form}, {Progress: form, Cards: true, StatusLine: true}} {
+					twice, _ := run(out[:at], second, chatParams, inOne, CauseAborted)
+					cardsOf(t, twice)
+				}
+			}
+		}
+	}
+}
+
+// A sidecar without the option in front of one with it changes nothing, and one with it in
+// front of one without it makes the cards.
+func TestCardsOfAnotherSidecar(t *testing.T) {
+	for _, r := range chats(t, "g0-v0.8.0", "g1-v0.9.0", "g2-v0.13.0", "g3-v0.20.3") {
+		for _, form := range cardForms {
+			with, without := Options{Cards: true, Progress: form}, Options{Progress: form}
+			carded := repairWith(r.body, with)
+			same(t, repairWith(carded, without), carded, r.name()+": without the option behind it")
+			cards := cardsOf(t, repairWith(repairWith(r.body, without), with))
+			if want := cardsOf(t, carded); fmt.Sprint(items(cards)) != fmt.Sprint(items(want)) {
+				t.Errorf("%s: cards %v, want %v", r.name(), items(cards), items(want))
+			}
+			for _, other := range []Progress{ProgressBare, ProgressComment, ProgressOff} {
+				if out := repairWith(carded, Options{Progress: other, Cards: true}); strings.Contains(out, "output_item") {
+					t.Errorf("%s, %s: a card is left:\n%s", r.name(), other, out)
+				}
+			}
+		}
+	}
+}
+
+func items(cards []*card) (all []wireItem) {
+	for _, c := range cards {
+		all = append(all, c.started, c.ended, *c.output)
+	}
+	return all
+}
+
+// Whatever ends a tool, its card gets its output, and nothing that is dropped gets one.
+func TestEveryEndOfACard(t *testing.T) {
+	a, b := g2Start("terminal", "💻", "a", "call_1"), g2Start("read_file", "📖", "b", "call_2")
+	var many strings.Builder
+	for i := range 2 * maxOpenTools {
+		many.WriteString(g2Start("terminal", "💻", strings.Repeat("l", 300), fmt.Sprint("call_", i)))
+	}
+	for name, c := range map[string]struct {
+		in    string
+		o     Options
+		cards int
+	}{
+		"parallel":             {a + b + g2End("read_file", "call_2") + text("x") + g2End("terminal", "call_1") + stop(), Options{}, 2},
+		"inferred of markers":  {markerChunk("💻", "a") + markerChunk("📖", "b") + text("x") + stop(), Options{}, 2},
+		"inferred of G1":       {g1("terminal", "💻", "a") + reasoning("x") + g1("read_file", "📖", "b") + text("x") + stop(), Options{}, 2},
+		"one after the other":  {markerChunk("💻", "a") + markerChunk("📖", "b") + text("x") + stop(), Options{ParallelWindow: -1}, 2},
+		"a crash":              {text("x") + a + b + finishChunk("error", `, "error": {"message": "m"}`), Options{}, 2},
+		"an inline error":      {text("x") + a + finishChunk("error", `, "error": {"message": "m"}`), Options{ErrorFinish: ErrorFinishInline}, 1},
+		"an error":             {text("x") + a + `data: {"error": {"message": "m"}}` + "\n\n" + stop(), Options{}, 1},
+		"a false stop":         {text("x") + markerChunk("💻", "a") + finishChunk("stop", zeroUsage) + doneFrame, Options{}, 1},
+		"an empty answer":      {a + g2End("terminal", "call_1") + stop(), Options{}, 1},
+		"an answer in the end": {a + finishChunkWith(`"content": "x"`, "stop", realUsage), Options{}, 1},
+		"[DONE]":               {a + doneFrame, Options{}, 1},
+		"too many":             {many.String() + text("x") + stop(), Options{}, 2 * maxOpenTools},
+		"trusted imitations":   {text("a\n`💻 ls`\nb\n`📖 x`\n\nc") + stop(), Options{Imitations: ImitationsTrust}, 2},
+		"trusted at the end":   {text("a\n`💻 ls") + text("`"), Options{Imitations: ImitationsTrust}, 1},
+		"duplicates":           {a + a + g2End("terminal", "call_1") + a + g2End("terminal", "call_1") + text("x") + stop(), Options{}, 1},
+		"orphans":              {g2End("terminal", "call_9") + text("x") + stop(), Options{}, 0},
+		"internal":             {g2Start("_t", "💻", "l", "call_1") + g2End("_t", "call_1") + text("x") + stop(), Options{}, 0},
+		"behind the finish":    {text("x") + finishChunk("stop", realUsage) + a + doneFrame, Options{}, 0},
+		"behind [DONE]":        {text("x") + stop() + a + g1("t", "💻", "l"), Options{}, 0},
+		"no name":              {named(progressEvent, `{"toolCallId": "c", "status": "running"}`) + text("x") + stop(), Options{}, 1},
+		"an end without an id": {g1("terminal", "💻", "a") + named(progressEvent, `{"tool": "terminal", "status": "completed"}`) + text("x") + stop(), Options{}, 1},
+		"members of its own":   {named(progressEvent, `{"type": "x", "it\u0065m": {"type": "function_call"}, "output_index": 7, "tool": "t", "label": "l", "toolCallId": "c", "status": "running"}`) + text("x") + stop(), Options{}, 1},
+		"CRLF":                 {strings.ReplaceAll(a+b+g2End("read_file", "call_2"), "\n", "\r\n"), Options{}, 2},
+	} {
+		for _, form := range cardForms {
+			o := c.o
+			o.Cards, o.Progress = true, form
+			out := repairWith(role()+c.in, o)
+			if n := len(cardsOf(t, out)); n != c.cards {
+				t.Errorf("%s: %d cards, want %d:\n%s", name, n, c.cards, out)
+			}
+			look(t, out).checkLifecycle(t)
+			if again, _ := run(role()+c.in, o, chatParams, oneByte, CauseEOF); c.cards < 10 {
+				same(t, again, out, name+": one byte at a time")
+			}
+			if o.Imitations == "" {
+				same(t, repairWith(out, o), out, name+": twice and once")
+			}
+			if strings.Contains(c.in, `"it\u0065m"`) && (!strings.Contains(out, `"hermes_type": "x", "hermes_it\u0065m": {"type": "function_call"}, "hermes_output_index": 7`) || strings.Count(out, `"type":"response.`) != 3) {
+				t.Errorf("%s: members stand twice:\n%s", name, out)
+			}
+		}
+	}
+}
+
+// What other upstreams send of the Responses API in chunks passes as it is.
+func TestItemsOfUpstreamsPass(t *testing.T) {
+	item := func(more string) string {
+		return `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {}, "finish_reason": null}], "type": "response.output_item.added", "item": {` + more + "}}\n\n"
+	}
+	for _, in := range []string{
+		role() + item(`"type": "function_call", "id": "a", "call_id": "a"`) + item(`"type": "function_call_output", "id": "b", "call_id": "a"`) + text("x") + stop(),
+		role() + g2Start("terminal", "💻", "a", "call_1") + item(`"type": "function_call_output", "call_id": "call_1"`) + g2End("terminal", "call_1") + item(`"type": "function_call_output", "call_id": "call_1"`) + text("x") + stop(),
+		role() + named(progressEvent, `{"tool": "t", "toolCallId": "call_1", "status": "running", "item": {"type": "function_call", "call_id": "call_1"}}`) + g2End("t", "call_1") + text("x") + stop(),
+	} {
+		same(t, repairWith(in, Options{Progress: ProgressBare}), in, "bytes")
+		if out := repair(in); strings.Count(out, `"function_call_output"`) != strings.Count(in, `"function_call_output"`) {
+			t.Errorf("an item is lost:\n%s", out)
+		}
+	}
+}
+
+// A card's name is one line of at most so many characters.
+func TestNamesOfCards(t *testing.T) {
+	x := strings.Repeat("x", maxCardName)
+	for _, c := range []struct{ emoji, label, want string }{
+		{"💻", "ls -la", "💻 ls -la"},
+		{"⚙️", " a  b\t\n c ", "⚙️ a b c"},
+		{"💻", "echo \"a\" `b` <c> & d \\ \x00\x7f\u2028e\u202e\u200b", "💻 echo \"a\" `b` <c> & d \\ e"},
+		{"💻", x, "💻 " + x[2:] + "…"},
+		{"💻", x[2:], "💻 " + x[2:]},
+		{"💻", strings.Repeat("é", 5000), "💻 " + strings.Repeat("é", maxCardName-2) + "…"},
+		{"👩\u200d💻", "x", "👩\u200d💻 x"},
+		{"", "x", "x"},
+		{"💻", "", "💻 read_file"},
+		{"💻", " \n", "💻 read_file"},
+		{"", "", "read_file"},
+		{x + x, "y", x + "…"},
+	} {
+		in := role() + g2Start("read_file", c.emoji, c.label, "call_1")
+		cards := cardsOf(t, repairWith(in, Options{Cards: true}))
+		if len(cards) != 1 || cards[0].started.Name != c.want || cards[0].ended.Name != c.want {
+			t.Errorf("%q %q: %+v, want %q", c.emoji, c.label, cards[0].started, c.want)
+		}
+	}
+}
+
+// Arguments are JSON within JSON, whatever is in the label.
+func TestLabelsOfCards(t *testing.T) {
+	for _, raw := range []string{
+		`"ls -la"`, `""`, `"a\"b\\c\/d\b\f\n\r\te\u0001\u007f\u00e9é\ud83d\udcbb💻\u2028"`, `"\\\\\\\""`, `"\\n\\u0000\u0000"`, `"{\"label\": \"x\"}"`,
+	} {
+		var want string
+		if err := json.Unmarshal([]byte(raw), &want); err != nil {
+			t.Fatal(err)
+		}
+		in := role() + named(progressEvent, `{"tool": "t", "emoji": "💻", "label": `+raw+`, "toolCallId": "c", "status": "running"}`) + text("x") + stop()
+		if got := cardsOf(t, repairWith(in, Options{Cards: true}))[0].started.label(t); got != want {
+			t.Errorf("%s: the label %q, want %q", raw, got, want)
+		}
+	}
+	// One half of a pair of surrogates is no character, and no database takes it.
+	in := role() + named(progressEvent, `{"tool": "t", "emoji": "\udcbb", "label": "a\ud83d b", "toolCallId": "c", "status": "running"}`)
+	c := cardsOf(t, repairWith(in, Options{Cards: true}))[0].started
+	if c.label(t) != "a\ufffd b" || c.Name != "\ufffd a\ufffd b" {
+		t.Errorf("%+v", c)
+	}
+	// A long one is cut, between characters.
+	for _, unit := range []string{"x", `\"`, `\u00e9`, "💻", `\ud83d\udcbb`} {
+		in := role() + named(progressEvent, `{"tool": "t", "label": "`+strings.Repeat(unit, 1<<16)+`", "toolCallId": "c", "status": "running"}`)
+		out := repairWith(in, Options{Cards: true})
+		label := cardsOf(t, out)[0].started.label(t)
+		if n := strings.Count(label, string([]rune(label)[:1])); n < maxCardLabel/len(unit) || n > maxCardLabel/len(unit)+1 || !strings.HasSuffix(label, "…") || strings.Contains(label, "\ufffd") {
+			t.Errorf("%d times %q is left: …%q", n, unit, label[max(0, len(label)-20):])
+		}
+	}
+}
+
+// A tool whose id is too long to be repeated has no card.
+func TestLongIDsHaveNoCard(t *testing.T) {
+	for more, want := range map[int]int{0: 1, 1: 0} {
+		id := strings.Repeat("i", maxCardID-2+more)
+		in := role() + g2Start("terminal", "💻", "a", id) + g2End("terminal", id) + text("x") + stop()
+		out := repairWith(in, Options{Cards: true})
+		if n := len(cardsOf(t, out)); n != want {
+			t.Errorf("%d cards of an id of %d bytes", n, len(id))
+		}
+		same(t, repairWith(out, Options{Cards: true}), out, "twice and once")
+	}
+}
+
+// A tool event costs an allocation, of the tool that is open. Its card costs none.
+func TestCardsCostNoAllocations(t *testing.T) {
+	if poolForgets {
+		t.Skip("the race detector's sync.Pool forgets what streams share")
+	}
+	for name, in := range map[string]func(i int) string{
+		"markers": func(int) string { return markerChunk("💻", "ls -la") + text("x") },
+		"G1":      func(int) string { return g1("terminal", "💻", "ls -la") + text("x") },
+		"G2": func(i int) string {
+			id := fmt.Sprint("call_", i)
+			return g2Start("terminal", "💻", "ls -la", id) + g2End("terminal", id) + text("x")
+		},
+	} {
+		const runs = 100
+		var all [runs + 2][]byte
+		for i := range all {
+			all[i] = []byte(in(i))
+		}
+		for _, o := range []Options{{}, {Cards: true}} {
+			s := New(&o, chatParams)
+			out := s.Feed(make([]byte, 0, 64<<10), []byte(role()+text("x")+strings.Repeat(in(-1), 2)), epoch)
+			i := 0
+			n := testing.AllocsPerRun(runs, func() {
+				out = s.Feed(out[:0], all[i], epoch)
+				i++
+			})
+			if n > 1 {
+				t.Errorf("%s, cards %t: %v allocations for the events of a tool", name, o.Cards, n)
+			}
+		}
+	}
+}
