@@ -8,15 +8,14 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"hash"
 	"io"
-	"mime"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -123,24 +122,8 @@ func (p *Resume) asks(r *http.Request) (a asked, ok, bad bool) {
 
 // isJSON reports whether the body behind h is JSON.
 func isJSON(h http.Header) bool {
-	media := mediaType(h)
+	media := head.MediaType(h)
 	return media == "application/json" || strings.HasSuffix(media, "+json")
-}
-
-// mediaType returns the media type of the body behind the header h, "" for none.
-// Parameters that are not well formed do not matter.
-func mediaType(h http.Header) string {
-	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
-	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
-		return ""
-	}
-	return media
-}
-
-// isEncoded reports whether the body behind the header h is compressed.
-func isEncoded(h http.Header) bool {
-	encoding := h.Get("Content-Encoding")
-	return encoding != "" && !strings.EqualFold(encoding, "identity")
 }
 
 // credentials are the header fields that say who a client is.

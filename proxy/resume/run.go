@@ -17,13 +17,14 @@ import (
 //
 // Its lock may be held while that of a log or of Runs is taken.
 type run struct {
-	p      *Resume
-	entry  Entry
-	detach time.Duration
-	wants  bool // the request says that it wants an event stream
-	log    Log
-	direct direct
-	cancel context.CancelCauseFunc
+	p       *Resume
+	entry   Entry
+	detach  time.Duration
+	version int  // of HTTP, of the first client
+	wants   bool // the request says that it wants an event stream
+	log     Log
+	direct  direct
+	cancel  context.CancelCauseFunc
 
 	done     chan struct{} // closed behind what follows
 	err      error         // of next
@@ -65,7 +66,7 @@ func (x *run) start(w http.ResponseWriter, r *http.Request, body []byte, l Log, 
 	}
 	ctx, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(r.Context()), runKey{}, x))
 	x.mu.Lock() // others may read the log already
-	x.log, x.cancel, x.client, x.wants = l, cancel, w, asksForStream(r, body)
+	x.log, x.cancel, x.client, x.wants, x.version = l, cancel, w, asksForStream(r, body), r.ProtoMajor
 	x.mu.Unlock()
 	out := newWriter(x, w)
 	up := r.Clone(ctx)

@@ -3,12 +3,12 @@ package resume
 import (
 	"bufio"
 	"errors"
-	"maps"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
 )
 
 // writer is what next writes to. What it is for, is decided at the final status. It is
@@ -63,11 +63,11 @@ func (w *writer) WriteHeader(status int) {
 
 // decide decides what the answer is.
 func (w *writer) decide(status int) {
-	stream := status == http.StatusOK && mediaType(w.header) == "text/event-stream" && !isEncoded(w.header)
+	stream := status == http.StatusOK && head.MediaType(w.header) == "text/event-stream" && !head.IsEncoded(w.header)
 	w.kind, w.client = w.run.decide(stream)
 	switch w.kind {
 	case kindPasses:
-		copyHeader(w.client.Header(), w.header)
+		head.Copy(w.client.Header(), w.header)
 		w.client.WriteHeader(status)
 		w.run.log.Drop()
 	case kindNobody:
@@ -83,11 +83,8 @@ func (w *writer) begin() {
 	}
 	w.begun = true
 	h := headerOf(w.header, w.before)
-	for _, name := range []string{
-		"Content-Length", "Etag", "Last-Modified", "Accept-Ranges", "Digest", "Content-Digest", "Repr-Digest", "Content-Md5", "Trailer",
-	} {
-		delete(h, name)
-	}
+	head.DropOfBody(h)
+	h.Del("Trailer")
 	h[StreamHeader] = []string{w.run.entry.ID}
 	w.err = w.run.log.Begin(h)
 }
@@ -142,12 +139,12 @@ func (w *writer) end(why Reason) {
 	case kindUnknown:
 		x.mu.Lock()
 		if x.client != nil {
-			copyHeader(x.client.Header(), w.header) // for whoever answers
+			head.Copy(x.client.Header(), w.header) // for whoever answers
 		}
 		x.mu.Unlock()
 		x.log.Drop()
 	case kindPasses:
-		copyTrailers(w.client.Header(), w.header)
+		head.CopyTrailers(w.client.Header(), w.header)
 	case kindStream:
 		w.begin()
 		x.direct.off(true)
@@ -169,7 +166,7 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if w.kind != kindPasses {
 		return nil, nil, errNoHijack
 	}
-	copyHeader(w.client.Header(), w.header)
+	head.Copy(w.client.Header(), w.header)
 	return http.NewResponseController(w.client).Hijack()
 }
 
@@ -194,40 +191,7 @@ func (w *writer) EnableFullDuplex() error { return nil }
 func (x *run) inform(status int, header http.Header) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.client == nil {
-		return
-	}
-	h := x.client.Header()
-	before := maps.Clone(h)
-	copyHeader(h, header)
-	x.client.WriteHeader(status)
-	clear(h)
-	maps.Copy(h, before)
-}
-
-// copyHeader replaces all fields of the header to by copies of those of from.
-func copyHeader(to, from http.Header) {
-	clear(to)
-	for name, values := range from {
-		if values != nil { // a nil one keeps net/http from setting the field
-			values = append([]string(nil), values...)
-		}
-		to[name] = values
-	}
-}
-
-// copyTrailers copies the trailers of an answer to the header to: what that has
-// announced, and what bears net/http's prefix for the others.
-func copyTrailers(to, from http.Header) {
-	announced := map[string]bool{}
-	for _, line := range to["Trailer"] {
-		for name := range strings.SplitSeq(line, ",") {
-			announced[http.CanonicalHeaderKey(strings.TrimSpace(name))] = true
-		}
-	}
-	for name, values := range from {
-		if announced[name] || strings.HasPrefix(name, http.TrailerPrefix) {
-			to[name] = values
-		}
+	if x.client != nil {
+		head.Inform(x.client, x.version, status, header)
 	}
 }
