@@ -13,6 +13,9 @@ func init() {
 	// After encode, so that encode compresses what leaves here. Before
 	// reverse_proxy would put it behind handle blocks, where it never runs.
 	httpcaddyfile.RegisterDirectiveOrder("hermes", httpcaddyfile.After, "encode")
+	// Between the two, because it comes later: what is kept is what all clients get,
+	// repaired and not compressed.
+	httpcaddyfile.RegisterDirectiveOrder("hermes_resume", httpcaddyfile.After, "encode")
 }
 
 // parseCaddyfile sets up a Handler from the hermes directive.

@@ -1,9 +1,10 @@
-// Package caddymodule is the Caddy adapter: the HTTP handler http.handlers.hermes, its
-// Caddyfile directives hermes and hermes_proxy, the admin endpoint /hermes/streams, and
-// the handler's life from Provision to Cleanup. Importing it registers all of that and
+// Package caddymodule is the Caddy adapter: the HTTP handlers http.handlers.hermes and
+// http.handlers.hermes_resume, the Caddyfile directives hermes, hermes_proxy and
+// hermes_resume, the admin endpoint /hermes/streams, and the handlers' life from Provision
+// to Cleanup. Importing it registers all of that and
 // the commands hermes-proxy, hermes-repair and hermes-health. It is thin on purpose:
 // how a stream is repaired is in package rewrite, how a response is guarded in package
-// proxy.
+// proxy, how an answer outlives its connection in package proxy/resume.
 //
 // Below it, none of which knows the Handler:
 //

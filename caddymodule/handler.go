@@ -254,6 +254,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		logger.Warn("grace_period is too short for drain_timeout; raise grace_period in the global options, or lower drain_timeout",
 			zap.Duration("drain_timeout", d.timeout), zap.Duration("grace_period", grace), zap.Duration("streams_end_after", d.limit))
 	}
+	drainTimeouts.Store(h, o.DrainTimeout)
 	return h.emitter.On("stopping", d)
 }
 
@@ -281,6 +282,7 @@ func (h *Handler) Cleanup() error {
 	if !h.joined.CompareAndSwap(true, false) {
 		return nil
 	}
+	drainTimeouts.Delete(h)
 	h.shared.handlers.Add(-1)
 	h.shared.emitters.Remove(h.emitter)
 	last := leave()

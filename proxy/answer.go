@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -37,12 +38,12 @@ func (x *exchange) choose(status int) answer {
 	if status != http.StatusOK || x.client.r.Method == http.MethodHead {
 		return passing{x}
 	}
-	switch media := mediaType(h); {
-	case media == "text/event-stream" && isEncoded(h):
+	switch media := head.MediaType(h); {
+	case media == "text/event-stream" && head.IsEncoded(h):
 		return encoded{passing{x}}
 	case media == "text/event-stream":
 		return newStream(x)
-	case media == "application/json" && x.chat && !isEncoded(h) && x.fits(h):
+	case media == "application/json" && x.chat && !head.IsEncoded(h) && x.fits(h):
 		return &whole{x: x}
 	}
 	return passing{x}

@@ -18,6 +18,7 @@
 //
 //	internal/reqbody          the body of a request: read, healed, given back
 //	internal/deadline         what is due when
+//	internal/head             headers, and how they are copied
 //
 // An exchange, which is a request and its answer, has one lock: that of its
 // responseWriter. The handler and timers write to the client under it, but for an

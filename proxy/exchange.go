@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -58,7 +59,7 @@ func (x *exchange) recordCompletedHeader() {
 // it says something of trailers: a stream takes less memory without. Whoever asks
 // for it again gets a new one, and sets trailers there.
 func (x *exchange) dropHeader() {
-	if x.chat && x.client.committed && !hasTrailers(x.header) {
+	if x.chat && x.client.committed && !head.HasTrailers(x.header) {
 		x.header = nil
 	}
 }

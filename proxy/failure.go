@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -77,7 +78,7 @@ const retryHeader = "X-Should-Retry"
 // section 3), unless running says that the agent may be at work.
 func (c *client) sendError(status int, code string, body []byte, running bool) {
 	h := c.w.Header()
-	dropOfBody(h)
+	head.DropOfBody(h)
 	for _, name := range []string{"Content-Encoding", "X-Accel-Buffering", "Trailer", "Transfer-Encoding"} {
 		h.Del(name)
 	}

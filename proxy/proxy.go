@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
 )
 
 // Proxy guards the streams of a handler. It is safe for concurrent use.
@@ -144,7 +145,7 @@ func (rw *responseWriter) endAnswer(panicked any, err error) (handled bool) {
 	case rw.closed:
 		return true // a deadline has ended the answer
 	case rw.x.answer == nil:
-		copyHeader(c.w.Header(), rw.x.header) // for whoever answers
+		head.Copy(c.w.Header(), rw.x.header) // for whoever answers
 		// An abort before the header is somebody's wish, such as Caddy's abort
 		// directive: TestAbortBeforeTheHeaderGoesOn.
 		if handled = panicked == nil && rw.x.sendErrorOf(err); handled {
@@ -154,7 +155,7 @@ func (rw *responseWriter) endAnswer(panicked any, err error) (handled bool) {
 	}
 	handled = rw.x.answer.end(causeOf(panicked, err))
 	if c.code == "" {
-		copyTrailers(c.w.Header(), rw.x.header)
+		head.CopyTrailers(c.w.Header(), rw.x.header)
 	}
 	return handled
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/reqbody"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -54,7 +55,7 @@ func (p *Proxy) heals(r *http.Request) bool {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 || r.ContentLength > p.o.MaxRequest {
 		return false
 	}
-	if isEncoded(r.Header) {
+	if head.IsEncoded(r.Header) {
 		return false
 	}
 	// The client says that the body is to go on while it comes (the HTTP
@@ -62,7 +63,7 @@ func (p *Proxy) heals(r *http.Request) bool {
 	if strings.HasPrefix(r.Header.Get("Incremental"), "?1") {
 		return false
 	}
-	media := mediaType(r.Header)
+	media := head.MediaType(r.Header)
 	if isChat(r) {
 		return !strings.HasPrefix(media, "multipart/")
 	}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -86,8 +87,8 @@ func (w *whole) repair() {
 		return
 	}
 	if a.Changed {
-		dropOfBody(h)
-		if !hasTrailers(w.x.header) {
+		head.DropOfBody(h)
+		if !head.HasTrailers(w.x.header) {
 			h.Set("Content-Length", strconv.Itoa(len(a.Body)))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/reqbody"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -69,7 +70,7 @@ func (rw *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if rw.closed {
 		return nil, nil, errClosed
 	}
-	copyHeader(rw.x.client.w.Header(), rw.x.header)
+	head.Copy(rw.x.client.w.Header(), rw.x.header)
 	conn, buffered, err := http.NewResponseController(rw.x.client.w).Hijack()
 	if err == nil {
 		rw.x.client.committed = true
@@ -114,7 +115,7 @@ func (rw *responseWriter) WriteHeader(status int) {
 	switch {
 	case rw.closed || rw.x.answer != nil:
 	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols:
-		rw.x.client.sendInformational(status, rw.x.header)
+		head.Inform(rw.x.client.w, rw.x.client.r.ProtoMajor, status, rw.x.header)
 	default:
 		rw.decide(status)
 	}
@@ -125,7 +126,7 @@ func (rw *responseWriter) decide(status int) {
 	c := &rw.x.client
 	c.status, c.late = status, c.gone()
 	rw.body.Decided()
-	copyHeader(c.w.Header(), rw.x.header)
+	head.Copy(c.w.Header(), rw.x.header)
 	rw.x.recordCompletedHeader()
 	if rw.timeouts != nil {
 		rw.timeouts.Apply()

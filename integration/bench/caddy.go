@@ -31,10 +31,12 @@ type variant struct {
 	handlers string // in the Caddyfile, in front of reverse_proxy
 }
 
-// The two that are compared.
+// Those that are compared.
 var (
-	floor  = variant{"reverse_proxy", ""}
-	plugin = variant{"hermes", "hermes"}
+	floor      = variant{"reverse_proxy", ""}
+	plugin     = variant{"hermes", "hermes"}
+	idleResume = variant{"hermes_resume", "hermes_resume\n\thermes"}
+	resume     = variant{"hermes_resume always", "hermes_resume {\n\t\talways\n\t\tkeep 0s\n\t}\n\thermes"}
 )
 
 const caddyfile = `{

@@ -23,7 +23,7 @@ func goalFlags(f *flag.FlagSet) *goals {
 	f.DurationVar(&g.length, "length", 6*time.Second, "of a round's streams")
 	f.IntVar(&g.weighs, "weighs", 3, "rounds of floor and plugin for memory")
 	f.DurationVar(&g.idle, "idle", 15*time.Second, "how long streams are idle before their memory is looked at")
-	f.StringVar(&g.only, "only", "", "engine, cpu, noise or memory; nothing for all")
+	f.StringVar(&g.only, "only", "", "engine, cpu, resume, noise or memory; nothing for all")
 	return g
 }
 
@@ -41,6 +41,7 @@ func runGoals(g *goals) error {
 	}{
 		{"engine", func() ([]result, error) { return measureEngine(min(g.rounds, 5)) }},
 		{"cpu", func() ([]result, error) { return g.cpu(s) }},
+		{"resume", func() ([]result, error) { return g.resume(s) }},
 		{"noise", func() ([]result, error) { return g.noise(s) }},
 		{"memory", func() ([]result, error) { return g.memory(s) }},
 	} {
@@ -79,7 +80,7 @@ func (g *goals) load(k kind) job {
 
 // noise compares the floor with itself: what is measured then is the harness.
 func (g *goals) noise(s stage) ([]result, error) {
-	r, err := s.compare(floor, g.load(clean), g.rounds)
+	r, err := s.compare(floor, floor, g.load(clean), g.rounds)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +93,7 @@ func (g *goals) noise(s stage) ([]result, error) {
 // cpu measures CPU, latency and writes for a chunk.
 func (g *goals) cpu(s stage) (results []result, err error) {
 	for _, load := range loads {
-		r, err := s.compare(plugin, g.load(load.kind), g.rounds)
+		r, err := s.compare(floor, plugin, g.load(load.kind), g.rounds)
 		if err != nil {
 			return nil, err
 		}
@@ -102,7 +103,7 @@ func (g *goals) cpu(s stage) (results []result, err error) {
 			result{"writes for a chunk, " + load.what, r.writes, 0, 1, "", ""})
 	}
 	opening := job{Streams: 400, Kind: clean, Chunks: 1, End: endsWell, Spread: 2 * time.Second}
-	r, err := s.compare(plugin, opening, g.rounds)
+	r, err := s.compare(floor, plugin, opening, g.rounds)
 	if err != nil {
 		return nil, err
 	}
@@ -111,6 +112,25 @@ func (g *goals) cpu(s stage) (results []result, err error) {
 		"CPU of a stream with one chunk, from its opening to its end", r.ratio, r.ratioScatter, noGoal, "",
 		fmt.Sprintf("%.0f and %.0f µs", r.floorCPU*perStream, r.pluginCPU*perStream),
 	}), nil
+}
+
+// resume measures hermes_resume beside hermes alone: with requests that do not ask for it,
+// and with one reader for each.
+func (g *goals) resume(s stage) (results []result, err error) {
+	for _, c := range []struct {
+		what  string
+		v     variant
+		limit float64
+	}{{"not asked for", idleResume, 1.01}, {"with one reader", resume, 1.05}} {
+		r, err := s.compare(plugin, c.v, g.load(clean), g.rounds)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results,
+			result{"hermes_resume " + c.what + ": CPU of a chunk", r.ratio, r.ratioScatter, c.limit, "", fmt.Sprintf("%.1f and %.1f µs", r.floorCPU, r.pluginCPU)},
+			result{"hermes_resume " + c.what + ": added latency of a chunk", r.added, r.addedScatter, 15, " µs", fmt.Sprintf("to %.0f µs", r.floorLatency)})
+	}
+	return results, nil
 }
 
 // memory measures what an open idle stream takes.

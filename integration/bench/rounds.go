@@ -11,14 +11,14 @@ import (
 // pair is floor and plugin, both running, in front of one backend.
 type pair struct{ floor, plugin *proxyProcess }
 
-// startPair starts the floor and, beside it, the variant: which of them first is
-// the other way round in every other pair.
-func startPair(s stage, v variant, i int) (p pair, err error) {
+// startPair starts the variant base as the floor and, beside it, the variant v: which of
+// them first is the other way round in every other pair.
+func startPair(s stage, base, v variant, i int) (p pair, err error) {
 	order := []struct {
 		v    variant
 		dir  string
 		into **proxyProcess
-	}{{floor, "/floor", &p.floor}, {v, "/beside", &p.plugin}}
+	}{{base, "/floor", &p.floor}, {v, "/beside", &p.plugin}}
 	if i%2 == 1 {
 		slices.Reverse(order)
 	}
@@ -87,11 +87,11 @@ type compared struct {
 // tell that better.
 const roundsOfPair = 3
 
-// compare does n rounds of the job with floor and variant at once.
-func (s stage) compare(v variant, j job, n int) (c compared, err error) {
+// compare does n rounds of the job with the variants base and v at once.
+func (s stage) compare(base, v variant, j job, n int) (c compared, err error) {
 	var t tally
 	for i := 0; i*roundsOfPair < n; i++ {
-		p, err := startPair(s, v, i)
+		p, err := startPair(s, base, v, i)
 		if err != nil {
 			return c, err
 		}

@@ -131,6 +131,9 @@ func raceSites(t *testing.T, r *rand.Rand, home string) []raceSite {
 			},
 			hermes: object{"record": filepath.Join(home, "recordings"), "record_max": 1 << 20, "status_line": true, "cards": true},
 		},
+		{ // runs that outlive their clients, and several clients for one
+			before: []any{object{"handler": "hermes_resume", "always": true, "detach": ms(1 + r.IntN(20)), "keep": ms(1 + r.IntN(20)), "max_detached": 3, "max_stream": 64 << 10, "max_memory": 128 << 10}},
+		},
 	}
 	for i := range sites {
 		s := &sites[i]
@@ -228,6 +231,9 @@ func ask(t *testing.T, r *rand.Rand, transport http.RoundTripper, base string) {
 	}
 	req.Header.Set("Content-Type", []string{"application/json", "application/json", "text/plain"}[r.IntN(3)])
 	req.Header.Set("X-Seed", strconv.FormatUint(r.Uint64(), 10))
+	if r.IntN(2) == 0 { // for hermes_resume
+		req.Header.Set("Idempotency-Key", strconv.Itoa(r.IntN(10)))
+	}
 	res, err := transport.RoundTrip(req)
 	if err != nil {
 		return

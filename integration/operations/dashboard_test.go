@@ -28,7 +28,7 @@ func exposed(t *testing.T) metrics.Families {
 	t.Helper()
 	scripts := scenes(t)
 	scripts["run"] = upstream.Replay(hermes.Recorded(t, "g3-v0.20.3/runs.one_tool"), upstream.ByFrame)
-	w := watch(t, upstream.New(t, scripts.Play), "", "hermes")
+	w := watch(t, upstream.New(t, scripts.Play), "", "hermes_resume\n\thermes")
 	for _, name := range slices.Sorted(maps.Keys(scripts)) {
 		path := "/v1/chat/completions"
 		if name == "run" {

@@ -51,6 +51,9 @@ func setPlaceholders(r *http.Request, facts map[string]any) {
 
 // addToAccessLog adds fields to the line of the access log.
 func addToAccessLog(r *http.Request, fields ...zap.Field) {
+	if collected(r.Context(), fields) {
+		return
+	}
 	extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields)
 	if !ok {
 		return

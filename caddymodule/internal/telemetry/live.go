@@ -56,6 +56,8 @@ type OpenStream struct {
 	// Chunks counts chunks or, in a stream of another kind, events.
 	Chunks int        `json:"chunks"`
 	Tools  []OpenTool `json:"open_tools"`
+	// Readers is how many clients read a stream that may be resumed, nil of any other.
+	Readers *int `json:"readers,omitempty"`
 }
 
 // OpenTool is an open tool as the admin API shows it.
@@ -136,6 +138,10 @@ func (s *stream) show(now time.Time) OpenStream {
 		ID: s.id, Model: s.model, Upstream: s.upstream, Path: s.path, Since: s.since.UTC(),
 		Age: now.Sub(s.since).Seconds(), Silence: (now.Sub(s.since) - s.lastRead).Seconds(),
 		Chunks: s.chunks, Tools: make([]OpenTool, 0, len(s.tools)),
+	}
+	if s.readers != nil {
+		n := s.readers()
+		o.Readers = &n
 	}
 	for _, t := range s.tools {
 		o.Tools = append(o.Tools, OpenTool{bounded.Name(t.id), t.name, now.Sub(t.started).Seconds()})

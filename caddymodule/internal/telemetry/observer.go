@@ -14,6 +14,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -48,6 +49,9 @@ func (o *Observer) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
 	s := &stream{
 		observer: o, span: startSpan(r, op, since), op: op, pace: o.Process.metrics.outputChunk.WithLabelValues(op),
 		since: since, path: bounded.Name(r.URL.Path), upstream: Upstream(r), lastRead: time.Since(since),
+	}
+	if _, ok := resume.Readers(r.Context()); ok {
+		s.readers = readersOf(r.Context())
 	}
 	o.Process.begin(s)
 	return s
@@ -89,6 +93,7 @@ type stream struct {
 	span     trace.Span // nil if the request is not traced
 	op       string     // gen_ai.operation.name, "" for an answer that is not streamed
 	path     string
+	readers  func() int // nil if the stream may not be resumed
 }
 
 // openTool is a tool that is open.

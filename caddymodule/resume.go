@@ -1,0 +1,189 @@
+package caddymodule
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+)
+
+func init() {
+	caddy.RegisterModule(new(ResumeHandler))
+}
+
+// ResumeHandler lets an answer outlive its connection: when the client leaves, the agent
+// goes on, and the client continues where it was, or sends its request again without the
+// agent running twice.
+//
+// It stands in front of `hermes`, and works with any other handler that answers with
+// event streams. A POST asks for it by the header `Idempotency-Key`, or by
+// `X-Hermes-Detach` with a duration. If its answer is an event stream, that gets the
+// header `X-Hermes-Stream` with its id, and each of its events a line
+// `id: <id>/<number>`. All else passes as it is.
+//
+// With the same credentials, a client gets the stream again by the same request with the
+// same key, by a POST or a GET of `<path>/<id>` with the header `Last-Event-ID` from
+// behind that event on, and ends it by DELETE of `<path>/<id>`.
+//
+// Streams are kept in memory, for all configurations of the process: a reload ends
+// none. Access logs get the field `hermes_resumed`, which is `replayed`, `continued` or
+// `begun`. Metrics are exposed as `caddy_hermes_resume_*`.
+type ResumeHandler struct {
+	// How long the agent goes on without a client. A client may ask for less by the
+	// header `X-Hermes-Detach`. With 0 a stream ends with its last client. Default: 10m.
+	Detach *caddy.Duration `json:"detach,omitempty"`
+
+	// How long a stream is kept after its end. Default: 5m.
+	Keep *caddy.Duration `json:"keep,omitempty"`
+
+	// Whether every POST of JSON is treated as if it asked for it. A client that leaves
+	// on purpose, such as by a button Stop, then does not stop the agent. Default: false.
+	Always bool `json:"always,omitempty"`
+
+	// The size in bytes from which on the oldest events of a stream go, from 65536
+	// (64 KiB) to 1073741824 (1 GiB). Default: 4194304 (4 MiB).
+	MaxStream int64 `json:"max_stream,omitempty"`
+
+	// The size in bytes that all streams may take together, from 65536 (64 KiB) to
+	// 1073741824 (1 GiB). The oldest that have ended go; then the oldest without a client
+	// end with an error. Default: 67108864 (64 MiB).
+	MaxMemory int64 `json:"max_memory,omitempty"`
+
+	// The number of streams that may go on without a client, from 1 on. One more ends
+	// with its client. Default: 100.
+	MaxDetached int `json:"max_detached,omitempty"`
+
+	resume *resume.Resume // nil until Provision
+}
+
+// CaddyModule returns the Caddy module information.
+func (*ResumeHandler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.handlers.hermes_resume",
+		New: func() caddy.Module { return new(ResumeHandler) },
+	}
+}
+
+// resumed is what all configurations of the process have in common of this handler. It
+// stays, so that a reload ends nothing; what is in it goes by itself.
+type resumed struct {
+	store *resume.Memory
+	runs  resume.Runs
+	// drained is when the end of the process has waited for runs long enough, in
+	// nanoseconds since 1970; 0 before it ends.
+	drained atomic.Int64
+}
+
+var resumedStreams = sync.OnceValue(func() *resumed { return &resumed{store: resume.NewMemory(nil)} })
+
+// Provision compiles the options, and subscribes to the end of the process.
+func (h *ResumeHandler) Provision(ctx caddy.Context) error {
+	logger, all := ctx.Logger(), resumedStreams()
+	if err := telemetry.RegisterResume(ctx.GetMetricsRegistry(), all.store, &all.runs); err != nil {
+		// Streams are worth more than their metrics.
+		logger.Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))
+	}
+	o := resume.DefaultOptions()
+	o.Store, o.Runs = all.store, &all.runs
+	o.Observer = &telemetry.ResumeObserver{Logger: logger}
+	o.Detached, o.Returned, o.Interrupt = ofRun, takeOver, interruptWrite
+	o.Always = h.Always
+	if h.Detach != nil {
+		o.Detach = time.Duration(*h.Detach)
+	}
+	if h.Keep != nil {
+		o.Keep = time.Duration(*h.Keep)
+	}
+	if h.MaxStream != 0 {
+		o.MaxStream = h.MaxStream
+	}
+	if h.MaxMemory != 0 {
+		o.MaxMemory = h.MaxMemory
+	}
+	if h.MaxDetached != 0 {
+		o.MaxDetached = h.MaxDetached
+	}
+	h.resume = resume.New(o)
+
+	app, err := ctx.App("events")
+	if err != nil {
+		return fmt.Errorf("getting the events app: %w", err)
+	}
+	grace, delay := httpTimes(ctx)
+	if err := app.(*caddyevents.App).On("stopping", &resumeDrain{all, grace, delay, caddy.Exiting}); err != nil {
+		return fmt.Errorf("subscribing to the event stopping: %w", err)
+	}
+	return nil
+}
+
+// Bounds of the sizes of this handler, in bytes. The lower one is a few segments of a
+// log, and a long event.
+const (
+	minResumeSize = 64 << 10
+	maxResumeSize = 1 << 30
+)
+
+// Validate reports the first option whose value is not allowed.
+func (h *ResumeHandler) Validate() error {
+	for _, o := range []struct {
+		name  string
+		value *caddy.Duration
+	}{{"detach", h.Detach}, {"keep", h.Keep}} {
+		switch d := o.value; {
+		case d == nil || *d == 0 || time.Duration(*d) >= time.Millisecond:
+		case *d < 0:
+			return fmt.Errorf("invalid %s %q: must be a duration such as 10m or 30s, not negative", o.name, time.Duration(*d))
+		default:
+			return fmt.Errorf("invalid %s %q: must be at least 1ms; a number in JSON is nanoseconds, so write a string such as \"10m\"", o.name, time.Duration(*d))
+		}
+	}
+	for _, o := range []struct {
+		name  string
+		value int64
+	}{{"max_stream", h.MaxStream}, {"max_memory", h.MaxMemory}} {
+		if o.value != 0 && (o.value < minResumeSize || o.value > maxResumeSize) {
+			return fmt.Errorf("invalid %s %d: must be a size from 64KiB to 1GiB", o.name, o.value)
+		}
+	}
+	if h.MaxDetached < 0 {
+		return fmt.Errorf("invalid max_detached %d: must be a number from 1 on; for none, set detach 0s", h.MaxDetached)
+	}
+	return nil
+}
+
+// Cleanup waits at the end of the process for streams that nobody listens to, as the
+// servers have waited for the others.
+func (h *ResumeHandler) Cleanup() error {
+	all := resumedStreams()
+	if at := all.drained.Load(); h.resume != nil && at > 0 {
+		ctx, cancel := context.WithDeadline(context.Background(), time.Unix(0, at))
+		defer cancel()
+		all.runs.Wait(ctx)
+	}
+	return nil
+}
+
+// ServeHTTP answers from what is kept of a stream if the request asks for that, and
+// otherwise by next.
+func (h *ResumeHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	return h.resume.Serve(w, r, next.ServeHTTP)
+}
+
+// Interface guards
+var (
+	_ caddy.Module                = (*ResumeHandler)(nil)
+	_ caddy.Provisioner           = (*ResumeHandler)(nil)
+	_ caddy.Validator             = (*ResumeHandler)(nil)
+	_ caddy.CleanerUpper          = (*ResumeHandler)(nil)
+	_ caddyhttp.MiddlewareHandler = (*ResumeHandler)(nil)
+)

@@ -1,0 +1,44 @@
+package resume
+
+import (
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// Abandon ends a log whose run was cancelled, or is no more, at the time now. If the
+// stream is one of Hermes', it gets the error finish that it still needs (contract section
+// 3), and is whole with that. Any other stream has broken off.
+func Abandon(l Log, why Reason, now time.Time) error {
+	e := l.Entry()
+	cause := rewrite.CauseAborted
+	if why == ReasonShutdown {
+		cause = rewrite.CauseShutdown
+	}
+	s := rewrite.New(new(rewrite.Options), rewrite.Params{
+		Active:    rewrite.IsChatPath(e.Path),
+		Responses: rewrite.IsResponsesPath(e.Path),
+		RunID:     rewrite.RunOfPath(e.Path),
+		SessionID: rewrite.SessionOfPath(e.Path),
+		Progress:  rewrite.ProgressOf(e.Progress),
+		ID:        func() string { return "chatcmpl-" + e.ID },
+		Created:   now.Unix(),
+	})
+	number := newNumberer(e.ID)
+	var fed, scratch []byte
+	err := l.Each(func(p []byte) {
+		fed = s.Feed(fed[:0], p, now)
+		scratch, _ = number.add(scratch[:0], nil, p) // to see where it stands
+	})
+	if err != nil || !s.Guarded() || !number.between() {
+		l.End(false)
+		return err
+	}
+	number.n = l.Events()
+	out, ends := number.add(nil, nil, s.Finish(nil, cause))
+	if len(out) > 0 {
+		err = l.Append(out, ends)
+	}
+	l.End(err == nil)
+	return err
+}

@@ -1,0 +1,355 @@
+package resume
+
+import (
+	"container/list"
+	"context"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+)
+
+// logOverhead is what a log in memory takes without events, in bytes.
+const logOverhead = 2 << 10
+
+// logState is how far a log is.
+type logState uint8
+
+const (
+	logClaimed logState = iota // nobody knows yet what the answer is
+	logBegun                   // an event stream
+	logWhole                   // one that has come to its end
+	logBroken                  // one that has broken off
+	logDropped                 // no event stream
+)
+
+// memoryLog is a log of a Memory.
+type memoryLog struct {
+	// What each Append needs comes first, and lies together.
+	mu       sync.Mutex
+	state    logState
+	gone     bool // the store has taken it for others
+	segments segments
+	readers  []*memoryReader
+	header   http.Header
+	timer    proxy.Timer // that removes it; nil before its end
+
+	store *Memory
+	run   Run
+	size  atomic.Int64 // in bytes, as the store counts it; it changes under the store's lock
+	entry Entry
+
+	list    *list.List // of the store, under its lock
+	element *list.Element
+}
+
+func newMemoryLog(m *Memory, e Entry, run Run) *memoryLog {
+	l := &memoryLog{store: m, entry: e, run: run}
+	l.size.Store(logOverhead)
+	return l
+}
+
+// Entry implements Log.
+func (l *memoryLog) Entry() Entry { return l.entry }
+
+// Begin implements Log.
+func (l *memoryLog) Begin(header http.Header) error {
+	n := 0
+	for name, values := range header {
+		for _, v := range values {
+			n += len(name) + len(v)
+		}
+	}
+	l.mu.Lock()
+	l.state, l.header = logBegun, header
+	l.wake()
+	l.place()
+	l.mu.Unlock()
+	l.store.grow(l, int64(n), l.entry.MaxMemory)
+	return nil
+}
+
+// Append implements Log.
+func (l *memoryLog) Append(p []byte, ends []int) error {
+	if len(p) == 0 {
+		return nil
+	}
+	l.mu.Lock()
+	before := l.segments.taken
+	l.segments.append(p, ends)
+	grown := l.segments.taken - before
+	if grown != 0 {
+		l.segments.keep(l.entry.MaxStream)
+		grown = l.segments.taken - before
+	}
+	l.wake()
+	l.mu.Unlock()
+	if grown != 0 {
+		if over := l.store.grow(l, grown, l.entry.MaxMemory); over > 0 {
+			l.trim(over)
+		}
+	}
+	return nil
+}
+
+// trim drops the oldest events, so that at least so many bytes are free, or only the
+// last are left.
+func (l *memoryLog) trim(bytes int64) {
+	l.mu.Lock()
+	before := l.segments.taken
+	l.segments.keep(before - bytes)
+	freed := before - l.segments.taken
+	l.mu.Unlock()
+	l.store.grow(l, -freed, l.entry.MaxMemory)
+}
+
+// forget drops all of a log that the store has taken out. Readers that are not at the end
+// are cut off.
+func (l *memoryLog) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.segments.clear()
+	l.gone = true
+	l.wake()
+	l.stopTimer()
+}
+
+// End implements Log.
+func (l *memoryLog) End(whole bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state = logBroken
+	if whole {
+		l.state = logWhole
+	}
+	l.wake()
+	l.place()
+	if !l.gone {
+		l.timer = l.store.clock.AfterFunc(l.entry.Keep, func() { l.store.remove(l) })
+	}
+}
+
+// Drop implements Log.
+func (l *memoryLog) Drop() {
+	l.store.remove(l)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state = logDropped
+	l.wake()
+}
+
+// Cancel implements Log.
+func (l *memoryLog) Cancel(context.Context) error {
+	l.store.remove(l)
+	l.mu.Lock()
+	l.gone = true
+	l.stopTimer()
+	l.mu.Unlock()
+	l.run.Cancel(ReasonDeleted)
+	return nil
+}
+
+// stopTimer stops the timer, if there is one. l.mu is held.
+func (l *memoryLog) stopTimer() {
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+}
+
+// Readers implements Log.
+func (l *memoryLog) Readers() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.readers)
+}
+
+// Events implements Log.
+func (l *memoryLog) Events() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.segments.events
+}
+
+// Each implements Log.
+func (l *memoryLog) Each(f func(p []byte)) error {
+	l.mu.Lock()
+	all := slices.Clone(l.segments.all)
+	pieces := make([][]byte, len(all))
+	for i, g := range all {
+		pieces[i] = g.b
+	}
+	l.mu.Unlock()
+	for _, p := range pieces {
+		f(p)
+	}
+	return nil
+}
+
+// place puts the log into the list of the store that it belongs to. l.mu is held.
+func (l *memoryLog) place() {
+	var to *list.List
+	switch {
+	case len(l.readers) > 0:
+	case l.state == logBegun:
+		to = &l.store.alone
+	case l.state == logWhole || l.state == logBroken:
+		to = &l.store.ended
+	}
+	l.store.place(l, to)
+}
+
+// wake wakes the readers that wait. l.mu is held.
+func (l *memoryLog) wake() {
+	for _, r := range l.readers {
+		if r.waits {
+			r.waits = false
+			r.awake <- struct{}{} // it has room
+		}
+	}
+}
+
+// Follow implements Log.
+func (l *memoryLog) Follow(ctx context.Context) (Reader, error) {
+	r := &memoryReader{log: l, ctx: ctx, awake: make(chan struct{}, 1)}
+	l.mu.Lock()
+	l.readers = append(l.readers, r)
+	l.place()
+	l.mu.Unlock()
+	r.stop = context.AfterFunc(ctx, r.left)
+	l.run.ReadersChanged()
+	return r, nil
+}
+
+// memoryReader is a reader of a memoryLog, under whose lock it is.
+type memoryReader struct {
+	log   *memoryLog
+	ctx   context.Context
+	stop  func() bool // undoes that the end of ctx wakes it
+	awake chan struct{}
+	waits bool
+	at    int64 // where it is in the log
+}
+
+// left wakes the reader when its context is done.
+func (r *memoryReader) left() {
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	if r.waits {
+		r.waits = false
+		r.awake <- struct{}{}
+	}
+}
+
+// wait waits until there is something new. The lock is held but while it waits.
+func (r *memoryReader) wait() error {
+	if err := r.ctx.Err(); err != nil {
+		return err
+	}
+	r.waits = true
+	r.log.mu.Unlock()
+	<-r.awake
+	r.log.mu.Lock()
+	return nil
+}
+
+// Header implements Reader.
+func (r *memoryReader) Header() (http.Header, error) {
+	l := r.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.state == logClaimed {
+		if err := r.wait(); err != nil {
+			return nil, err
+		}
+	}
+	if l.state == logDropped {
+		return nil, ErrDropped
+	}
+	return l.header, nil
+}
+
+// Seek implements Reader.
+func (r *memoryReader) Seek(n uint64) error {
+	l := r.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n > l.segments.events {
+		return ErrAhead
+	}
+	at, ok := l.segments.behind(n)
+	if !ok {
+		return &GoneError{l.segments.first()}
+	}
+	r.at = at
+	return nil
+}
+
+// Next implements Reader.
+func (r *memoryReader) Next() ([]byte, error) {
+	l := r.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for r.at == l.segments.end {
+		switch l.state {
+		case logWhole:
+			return nil, io.EOF
+		case logBroken:
+			return nil, ErrBroken
+		}
+		if err := r.wait(); err != nil {
+			return nil, err
+		}
+	}
+	if r.at < l.segments.begin() {
+		return nil, &GoneError{l.segments.first()}
+	}
+	b := l.segments.from(r.at)
+	r.at += int64(len(b))
+	return b, nil
+}
+
+// CaughtUp implements Reader.
+func (r *memoryReader) CaughtUp() bool {
+	l := r.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state == logBegun && r.at == l.segments.end
+}
+
+// SkipToEnd implements Reader.
+func (r *memoryReader) SkipToEnd() {
+	l := r.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.at = l.segments.end
+}
+
+// AtEnd implements Reader.
+func (r *memoryReader) AtEnd() bool {
+	l := r.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state == logWhole && r.at == l.segments.end
+}
+
+// Close implements Reader.
+func (r *memoryReader) Close() {
+	r.stop()
+	l := r.log
+	l.mu.Lock()
+	if i := slices.Index(l.readers, r); i >= 0 {
+		l.readers = slices.Delete(l.readers, i, i+1)
+	}
+	l.place()
+	l.mu.Unlock()
+	l.run.ReadersChanged()
+}
+
+// Interface guards
+var (
+	_ Log    = (*memoryLog)(nil)
+	_ Reader = (*memoryReader)(nil)
+)

@@ -1,0 +1,188 @@
+package resume
+
+import (
+	"container/list"
+	"context"
+	"crypto/rand"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+)
+
+// Memory is a Store in this process. What its logs take together is bounded by the
+// MaxMemory of the one that grows: the oldest that have ended go; then the oldest whose
+// runs go on without a client are cancelled, and lose all but their end; then the one
+// that grows loses its oldest events. A log with a reader is otherwise left alone.
+//
+// Its lock may be taken while that of a log is held, never the other way round.
+type Memory struct {
+	clock  proxy.Clock
+	secret []byte
+	used   atomic.Int64 // bytes
+
+	mu    sync.Mutex
+	byID  map[string]*memoryLog
+	byKey map[Digest]*memoryLog
+	ended list.List // logs without readers that have ended, the oldest first
+	alone list.List // logs without readers that have not, the one that was left first first
+}
+
+// NewMemory returns a Memory that is empty. A nil clock means the system's.
+func NewMemory(clock proxy.Clock) *Memory {
+	if clock == nil {
+		clock = systemClock{}
+	}
+	return &Memory{
+		clock: clock, secret: newSecret(),
+		byID: make(map[string]*memoryLog), byKey: make(map[Digest]*memoryLog),
+	}
+}
+
+// newSecret returns a key for hashes.
+func newSecret() []byte {
+	b := make([]byte, len(Digest{}))
+	_, _ = rand.Read(b) // never fails
+	return b
+}
+
+// Secret implements Store.
+func (m *Memory) Secret() []byte { return m.secret }
+
+// Used returns how many bytes all logs take, and how many logs there are.
+func (m *Memory) Used() (bytes int64, logs int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.used.Load(), len(m.byID)
+}
+
+// Claim implements Store.
+func (m *Memory) Claim(_ context.Context, e Entry, run Run) (Log, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l := m.byKey[e.Key]; l != nil {
+		return l, false, nil
+	}
+	l := newMemoryLog(m, e, run)
+	m.byID[e.ID] = l
+	if e.Key != (Digest{}) {
+		m.byKey[e.Key] = l
+	}
+	m.used.Add(l.size.Load())
+	return l, true, nil
+}
+
+// Find implements Store.
+func (m *Memory) Find(_ context.Context, id string) (Log, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l := m.byID[id]; l != nil {
+		return l, nil
+	}
+	return nil, nil
+}
+
+// remove takes the log out: nobody finds it any more, and its key is free. It reports
+// whether it was in.
+func (m *Memory) remove(l *memoryLog) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.removeLocked(l)
+}
+
+func (m *Memory) removeLocked(l *memoryLog) bool {
+	if m.byID[l.entry.ID] != l {
+		return false
+	}
+	delete(m.byID, l.entry.ID)
+	if m.byKey[l.entry.Key] == l {
+		delete(m.byKey, l.entry.Key)
+	}
+	m.placeLocked(l, nil)
+	m.used.Add(-l.size.Load())
+	return true
+}
+
+// place moves the log to the list, behind those that are there; nil means none.
+func (m *Memory) place(l *memoryLog, to *list.List) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.byID[l.entry.ID] == l {
+		m.placeLocked(l, to)
+	}
+}
+
+func (m *Memory) placeLocked(l *memoryLog, to *list.List) {
+	if l.list == to {
+		return
+	}
+	if l.list != nil {
+		l.list.Remove(l.element)
+	}
+	if l.list = to; to != nil {
+		l.element = to.PushBack(l)
+	}
+}
+
+// grow counts n bytes more, or less, of a log, and has others make room for it. It returns
+// how many bytes it has too many then. No lock is held.
+func (m *Memory) grow(l *memoryLog, n, most int64) (over int64) {
+	m.mu.Lock()
+	if m.byID[l.entry.ID] != l {
+		m.mu.Unlock()
+		return 0 // it counts no longer: only its readers have it
+	}
+	l.size.Add(n)
+	m.used.Add(n)
+	m.mu.Unlock()
+	for n > 0 && m.used.Load() > most {
+		if !m.makeRoom(l) {
+			return m.used.Load() - most
+		}
+	}
+	return 0
+}
+
+// makeRoom has one log go, or lose what it has, which is not l. It returns false if there
+// is none.
+func (m *Memory) makeRoom(l *memoryLog) bool {
+	m.mu.Lock()
+	if front := m.ended.Front(); front != nil {
+		victim := front.Value.(*memoryLog)
+		m.removeLocked(victim)
+		m.mu.Unlock()
+		victim.forget()
+		return true
+	}
+	var victim *memoryLog
+	for e := m.alone.Front(); e != nil && victim == nil; e = e.Next() {
+		if other := e.Value.(*memoryLog); other != l {
+			victim = other
+		}
+	}
+	if victim == nil {
+		m.mu.Unlock()
+		return false
+	}
+	m.placeLocked(victim, nil)
+	m.mu.Unlock()
+	victim.run.Cancel(ReasonMemory)
+	victim.trim(victim.size.Load())
+	return true
+}
+
+// systemClock is the clock that everybody goes by.
+type systemClock struct{}
+
+// Now implements proxy.Clock.
+func (systemClock) Now() time.Time { return time.Now() }
+
+// Since implements proxy.Clock.
+func (systemClock) Since(t time.Time) time.Duration { return time.Since(t) }
+
+// AfterFunc implements proxy.Clock.
+func (systemClock) AfterFunc(d time.Duration, f func()) proxy.Timer { return time.AfterFunc(d, f) }
+
+// Interface guards
+var _ Store = (*Memory)(nil)

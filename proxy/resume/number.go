@@ -1,0 +1,132 @@
+package resume
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// A numberer gives the events of a stream their ids, and passes all else byte for byte. It
+// holds nothing back: the line `id: <id>/<n>` comes in front of the blank line that ends
+// an event. A client takes the last id of an event, so that this is the one even if
+// upstream sends its own; and a client that is cut off in front of it does not take the
+// event for complete. A block of comments is no event. What comes of the stream does
+// not depend on how it was cut.
+type numberer struct {
+	n      uint64 // of the last event
+	state  numberState
+	length uint8                                   // of prefix
+	prefix [len("id: ") + idLength + len("/")]byte // of the line: "id: <id>/"
+}
+
+// numberState is what a numberer knows of the bytes before.
+type numberState struct {
+	mark   uint8 // how much of a byte order mark has come; 3 behind the place for one
+	inLine bool  // a line has begun
+	event  bool  // the block has a field
+	cr     bool  // the last byte was a CR: an LF belongs to it
+	crlf   bool  // the last line of the block ended with CRLF
+	lone   bool  // it ended with a CR
+}
+
+// byteOrderMark is U+FEFF, which a stream may begin with.
+const byteOrderMark = "\xef\xbb\xbf"
+
+func newNumberer(id string) *numberer {
+	c := new(numberer)
+	c.length = uint8(copy(c.prefix[:], "id: "+id+"/"))
+	return c
+}
+
+// between reports whether no event has begun.
+func (c *numberer) between() bool { return !c.state.event && !c.state.inLine }
+
+// add appends p with ids to out, and the indexes in out behind the events to ends.
+func (c *numberer) add(out []byte, ends []int, p []byte) ([]byte, []int) {
+	s := &c.state
+	copied, i := 0, 0
+	hasCR := bytes.IndexByte(p, '\r') >= 0
+	for i < len(p) {
+		if s.mark < uint8(len(byteOrderMark)) {
+			if p[i] == byteOrderMark[s.mark] {
+				s.mark++
+				i++
+				continue
+			}
+			s.inLine = s.mark > 0 // part of one, which is the name of a field
+			s.event = s.inLine
+			s.mark = uint8(len(byteOrderMark))
+		}
+		if s.cr {
+			s.cr = false
+			if p[i] == '\n' {
+				s.crlf, s.lone = true, false
+				i++
+				continue
+			}
+		}
+		if !s.inLine {
+			switch blank := p[i] == '\n' || p[i] == '\r'; {
+			case blank && s.event:
+				out = append(out, p[copied:i]...)
+				copied = i
+				out = c.line(out)
+				s.event = false
+				if s.cr = p[i] == '\r'; s.cr && i+1 < len(p) && p[i+1] == '\n' {
+					s.cr = false
+					i++
+				}
+				i++
+				out = append(out, p[copied:i]...)
+				copied = i
+				ends = append(ends, len(out))
+				continue
+			case blank:
+				s.cr = p[i] == '\r'
+				i++
+				continue
+			}
+			s.inLine = true
+			s.event = s.event || p[i] != ':'
+		}
+		n := lineEnd(p[i:], hasCR)
+		if n < 0 {
+			break
+		}
+		i += n
+		s.inLine = false
+		s.cr = p[i] == '\r'
+		s.crlf, s.lone = false, s.cr
+		i++
+	}
+	return append(out, p[copied:]...), ends
+}
+
+// line appends the line of the next event, which ends as the one before it.
+func (c *numberer) line(out []byte) []byte {
+	c.n++
+	out = append(out, c.prefix[:c.length]...)
+	out = strconv.AppendUint(out, c.n, 10)
+	switch {
+	case c.state.crlf:
+		return append(out, '\r', '\n')
+	case c.state.lone:
+		return append(out, '\r')
+	}
+	return append(out, '\n')
+}
+
+// lineEnd returns the index of the first line end in b, -1 for none.
+func lineEnd(b []byte, hasCR bool) int {
+	lf := bytes.IndexByte(b, '\n')
+	if !hasCR {
+		return lf
+	}
+	in := b
+	if lf >= 0 {
+		in = b[:lf]
+	}
+	if cr := bytes.IndexByte(in, '\r'); cr >= 0 {
+		return cr
+	}
+	return lf
+}

@@ -1,0 +1,113 @@
+package resume
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+)
+
+// Options say which answers may be resumed, and for how long. In the zero value no
+// stream goes on without a client, and no log is kept; DefaultOptions has the defaults.
+type Options struct {
+	// Detach is how long upstream's request goes on without a client. A request may ask
+	// for less (DetachHeader).
+	Detach time.Duration
+	// Keep is how long a log is kept after its end.
+	Keep time.Duration
+	// Always has every POST of JSON treated as one that asks, for Detach and without a
+	// key.
+	Always bool
+	// MaxRequest is the size in bytes above which a request passes untouched. Zero means
+	// proxy.DefaultMaxRequest.
+	MaxRequest int64
+	// MaxStream is the size in bytes from which on the oldest events of a log go. Zero
+	// means DefaultMaxStream.
+	MaxStream int64
+	// MaxMemory is the size in bytes that the logs in memory may take together. Zero means
+	// DefaultMaxMemory.
+	MaxMemory int64
+	// MaxDetached is how many runs of the process may go on without a client. One more
+	// ends with its client.
+	MaxDetached int
+
+	// Store keeps the logs. Nil means a Memory of its own.
+	Store Store
+	// Runs is the set that runs belong to. Nil means one of its own.
+	Runs *Runs
+	// Observer is told of answers and runs, nil for nobody.
+	Observer Observer
+	// Detached returns r, the request of a run, with w for its answer, in a form that
+	// shares nothing with the request of its first client. Nil means that r shares
+	// nothing as it is: it is a clone.
+	Detached func(r *http.Request, w http.ResponseWriter) *http.Request
+	// Returned is called in the goroutine of the first client, if that is still there,
+	// when the next handler has returned: of the run's request it may take over to the
+	// client's what it likes. Nil means nothing.
+	Returned func(client, run *http.Request)
+	// Interrupt ends a write to w, the writer of r, that another goroutine waits for. Nil
+	// means to set a deadline that has passed.
+	Interrupt func(w http.ResponseWriter, r *http.Request)
+	// Clock is the clock to go by. Nil means the system's.
+	Clock proxy.Clock
+}
+
+// Defaults of Options.
+const (
+	DefaultDetach      = 10 * time.Minute
+	DefaultKeep        = 5 * time.Minute
+	DefaultMaxStream   = 4 << 20  // in bytes
+	DefaultMaxMemory   = 64 << 20 // in bytes
+	DefaultMaxDetached = 100
+)
+
+// DefaultOptions returns the defaults.
+func DefaultOptions() Options {
+	return Options{
+		Detach: DefaultDetach, Keep: DefaultKeep,
+		MaxRequest: proxy.DefaultMaxRequest, MaxStream: DefaultMaxStream, MaxMemory: DefaultMaxMemory,
+		MaxDetached: DefaultMaxDetached,
+	}
+}
+
+// An Observer is told of what becomes of answers that may be resumed. It is used by many
+// requests at once.
+type Observer interface {
+	// Answered tells that the answer to r, from a log, is over for its client. It is
+	// called in the goroutine of r.
+	Answered(r *http.Request, a Answered)
+	// Ended tells that a run is over, whose request was r. Nobody else uses that any
+	// more.
+	Ended(r *http.Request, e Ended)
+}
+
+// Answered is what a client was given of a log.
+type Answered struct {
+	// Replayed says that the client had sent a request with this key before, or somebody
+	// else had.
+	Replayed bool
+	// Continued says that it asked for what is behind an event.
+	Continued bool
+	// Bytes is how many it was sent.
+	Bytes int64
+	// Err is nil if it has got all of it. Otherwise it has left or, with a *GoneError,
+	// was too slow, or upstream broke off.
+	Err error
+}
+
+// Ended is what became of a run.
+type Ended struct {
+	// Stream says that its answer was an event stream.
+	Stream bool
+	// Reason says why it was cancelled, ReasonNone if it was not.
+	Reason Reason
+	// Events is how many there were.
+	Events uint64
+	// Detached is how long it last went on without a client, 0 if somebody is there.
+	Detached time.Duration
+	// Err is what the next handler returned.
+	Err error
+	// Panicked is what it panicked with, and the stack, if there was no client whose
+	// request could go on with that. It is nil for http.ErrAbortHandler.
+	Panicked error
+}

@@ -1,0 +1,72 @@
+package resume
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+)
+
+// A problem is what a client gets instead of a log (RFC 9457).
+type problem struct {
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	// First is the number of the first event that is there, of 410.
+	First uint64 `json:"first,omitempty"`
+}
+
+// retryHeader tells OpenAI's SDKs whether to send a request again.
+const retryHeader = "X-Should-Retry"
+
+// send answers with the problem. Whoever sends the same again gets the same.
+func (p problem) send(w http.ResponseWriter) {
+	body, _ := json.Marshal(p) // strings and numbers
+	body = append(body, '\n')
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Cache-Control", "no-store")
+	h.Set(retryHeader, "false")
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(body) // there is nobody else to tell
+}
+
+// unknown is the answer to an id that is nobody's, or somebody else's.
+func unknown() problem {
+	return problem{
+		Title: "Unknown stream", Status: http.StatusNotFound,
+		Detail: "There is no stream with this id, or there is none any more. Send the request again without Last-Event-ID and with a new Idempotency-Key; the agent will run again.",
+	}
+}
+
+// mismatch is the answer to a key that was used for another request.
+func mismatch() problem {
+	return problem{
+		Title: "Idempotency-Key is already used", Status: http.StatusUnprocessableEntity,
+		Detail: "This Idempotency-Key was used with another request body. Use a new key for each request, and the same body when you send a request again.",
+	}
+}
+
+// gone is the answer to a position whose events are no longer kept.
+func gone(first uint64) problem {
+	return problem{
+		Title: "Events are gone", Status: http.StatusGone, First: first,
+		Detail: "The events behind this position are no longer kept. The member first is the number of the first one that is; continue behind the one before it.",
+	}
+}
+
+// ahead is the answer to a position that the stream has not reached.
+func ahead() problem {
+	return problem{
+		Title: "No such event", Status: http.StatusBadRequest,
+		Detail: "The stream has no event with the number in Last-Event-ID. Send the id of the last event that you have received.",
+	}
+}
+
+// badDetach is the answer to a header that is no duration.
+func badDetach() problem {
+	return problem{
+		Title: "Invalid " + DetachHeader, Status: http.StatusBadRequest,
+		Detail: "The value must be a duration such as 10m or 30s, not negative. 0s turns it off.",
+	}
+}

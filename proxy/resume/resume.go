@@ -1,0 +1,185 @@
+package resume
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"errors"
+	"net/http"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+)
+
+// Resume lets the answers of a handler outlive their connections. It is safe for
+// concurrent use.
+type Resume struct {
+	o Options
+}
+
+// New returns a Resume with the options.
+func New(o Options) *Resume {
+	if o.Clock == nil {
+		o.Clock = systemClock{}
+	}
+	if o.Store == nil {
+		o.Store = NewMemory(o.Clock)
+	}
+	if o.Runs == nil {
+		o.Runs = new(Runs)
+	}
+	if o.MaxRequest == 0 {
+		o.MaxRequest = proxy.DefaultMaxRequest
+	}
+	if o.MaxStream == 0 {
+		o.MaxStream = DefaultMaxStream
+	}
+	if o.MaxMemory == 0 {
+		o.MaxMemory = DefaultMaxMemory
+	}
+	if o.Interrupt == nil {
+		o.Interrupt = interrupt
+	}
+	if o.Observer == nil {
+		o.Observer = nobody{}
+	}
+	return &Resume{o}
+}
+
+// Handler returns a handler that lets the answers of next outlive their connections.
+func (p *Resume) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Without a next handler that returns errors there is none to return.
+		_ = p.Serve(w, r, func(w http.ResponseWriter, r *http.Request) error {
+			next.ServeHTTP(w, r)
+			return nil
+		})
+	})
+}
+
+// A Next is a handler behind this one, which may return an error.
+type Next func(http.ResponseWriter, *http.Request) error
+
+// Serve answers r: from a log if it asks for one, and otherwise by next. A request that
+// asks for nothing of ours goes to next as it is.
+//
+// The error and the panic of next go on in the goroutine of the client that it was called
+// for, as long as that is there. If there is no client any more, Observer is told.
+func (p *Resume) Serve(w http.ResponseWriter, r *http.Request, next Next) error {
+	switch r.Method {
+	case http.MethodPost:
+		at, continues := lastEvent(r.Header)
+		a, asks, bad := p.asks(r)
+		switch {
+		case bad:
+			badDetach().send(w)
+			return nil
+		case continues:
+			return p.resume(w, r, r.URL.Path, at, a.key)
+		case asks:
+			return p.post(w, r, a, next)
+		}
+	case http.MethodGet:
+		if resource, id, ok := named(r.URL.Path); ok {
+			at, _ := lastEvent(r.Header)
+			if at.id != id {
+				at = position{id: id}
+			}
+			return p.resume(w, r, resource, at, "")
+		}
+	case http.MethodDelete:
+		if resource, id, ok := named(r.URL.Path); ok {
+			return p.cancel(w, r, resource, id)
+		}
+	}
+	return next(w, r)
+}
+
+// post answers a request that asks for a log: the one of its key, or a new one.
+func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next) error {
+	body, ok := p.readBody(r)
+	if !ok {
+		return next(w, r)
+	}
+	e := Entry{
+		ID: newID(), Path: r.URL.Path, Progress: r.Header.Get(proxy.ProgressHeader),
+		Keep: p.o.Keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory,
+	}
+	e.Owner = owner(p.o.Store.Secret(), r, r.URL.Path)
+	if a.key != "" {
+		e.Key = keyOf(p.o.Store.Secret(), e.Owner, r.URL.RawQuery, a.key)
+		e.Body = sha256.Sum256(body)
+	}
+	for {
+		x := newRun(p, e, a.detach)
+		l, first, err := p.o.Store.Claim(r.Context(), e, x)
+		switch {
+		case err != nil:
+			r.Body = bodyOf(body)
+			return next(w, r) // there is no log to be had
+		case first:
+			return x.start(w, r, body, l, next)
+		case !sameBody(l, e.Body):
+			mismatch().send(w)
+			return nil
+		}
+		reader, header, err := open(r.Context(), l)
+		if !errors.Is(err, ErrDropped) {
+			return p.follow(w, r, reader, header, err, following{replayed: true})
+		}
+		// The request that had the key has failed: this one takes its place.
+	}
+}
+
+// sameBody reports whether the log is of a request with the body.
+func sameBody(l Log, body Digest) bool {
+	of := l.Entry().Body
+	return hmac.Equal(of[:], body[:])
+}
+
+// resume answers a request for what is behind a position of a log. If it has a key, that
+// must be the log's.
+func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string, at position, key string) error {
+	l := p.find(r, resource, at.id)
+	if l == nil {
+		unknown().send(w)
+		return nil
+	}
+	f := following{continued: at.n > 0, behind: at.n}
+	if key != "" {
+		body, ok := p.readBody(r)
+		if e := l.Entry(); !ok || e.Key != keyOf(p.o.Store.Secret(), e.Owner, r.URL.RawQuery, key) || !sameBody(l, sha256.Sum256(body)) {
+			mismatch().send(w)
+			return nil
+		}
+		f.replayed = true
+	}
+	reader, header, err := open(r.Context(), l)
+	if errors.Is(err, ErrDropped) {
+		unknown().send(w)
+		return nil
+	}
+	return p.follow(w, r, reader, header, err, f)
+}
+
+// cancel answers a request to end a stream.
+func (p *Resume) cancel(w http.ResponseWriter, r *http.Request, resource, id string) error {
+	l := p.find(r, resource, id)
+	if l == nil || l.Cancel(r.Context()) != nil {
+		unknown().send(w)
+		return nil
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// find returns the log with the id that r may have, nil for none.
+func (p *Resume) find(r *http.Request, resource, id string) Log {
+	l, err := p.o.Store.Find(r.Context(), id)
+	if err != nil || l == nil {
+		return nil
+	}
+	is, want := owner(p.o.Store.Secret(), r, resource), l.Entry().Owner
+	if !hmac.Equal(is[:], want[:]) {
+		return nil
+	}
+	return l
+}

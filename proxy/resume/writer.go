@@ -1,0 +1,197 @@
+package resume
+
+import (
+	"bufio"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
+)
+
+// writer is what next writes to. What it is for, is decided at the final status. It is
+// used by next alone, which writes from one goroutine at a time.
+type writer struct {
+	run    *run
+	kind   kind
+	client http.ResponseWriter // of an answer that passes
+	header http.Header         // next's own
+	before http.Header         // what was in it at the beginning
+	number numberer
+	begun  bool  // the log has
+	early  bool  // its header left before any byte
+	err    error // of the log
+}
+
+// room is what a piece is numbered in. Runs share a few, so that what one has just used
+// is still in the cache for the next.
+type room struct {
+	out  []byte
+	ends []int
+}
+
+var rooms = sync.Pool{New: func() any { return new(room) }}
+
+// maxRoom is the size in bytes up to which room is used again.
+const maxRoom = 64 << 10
+
+// Why next cannot write.
+var (
+	errLeft     = errors.New("the client has left, and the answer is no event stream")
+	errNoHijack = errors.New("the connection of an answer that has begun cannot be taken over")
+)
+
+func newWriter(x *run, w http.ResponseWriter) *writer {
+	return &writer{run: x, header: w.Header().Clone(), before: w.Header().Clone(), number: *newNumberer(x.entry.ID)}
+}
+
+// Header implements http.ResponseWriter.
+func (w *writer) Header() http.Header { return w.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (w *writer) WriteHeader(status int) {
+	switch {
+	case w.kind != kindUnknown:
+	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols:
+		w.run.inform(status, w.header)
+	default:
+		w.decide(status)
+	}
+}
+
+// decide decides what the answer is.
+func (w *writer) decide(status int) {
+	stream := status == http.StatusOK && head.MediaType(w.header) == "text/event-stream" && !head.IsEncoded(w.header)
+	w.kind, w.client = w.run.decide(stream)
+	switch w.kind {
+	case kindPasses:
+		head.Copy(w.client.Header(), w.header)
+		w.client.WriteHeader(status)
+		w.run.log.Drop()
+	case kindNobody:
+		w.run.log.Drop()
+		w.run.cancel(errLeft)
+	}
+}
+
+// begin begins the log, if it has not begun.
+func (w *writer) begin() {
+	if w.begun || w.err != nil {
+		return
+	}
+	w.begun = true
+	h := headerOf(w.header, w.before)
+	head.DropOfBody(h)
+	h.Del("Trailer")
+	h[StreamHeader] = []string{w.run.entry.ID}
+	w.err = w.run.log.Begin(h)
+}
+
+// Write implements http.ResponseWriter.
+func (w *writer) Write(p []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	switch {
+	case w.kind == kindPasses:
+		return w.client.Write(p)
+	case w.kind == kindNobody:
+		return 0, errLeft
+	}
+	w.begin()
+	if w.err == nil {
+		w.append(p)
+	}
+	if w.err != nil {
+		return 0, w.err
+	}
+	return len(p), nil
+}
+
+// append appends p to the log.
+func (w *writer) append(p []byte) {
+	r := rooms.Get().(*room)
+	r.out, r.ends = w.number.add(r.out[:0], r.ends[:0], p)
+	w.err = w.run.direct.write(r.out, r.ends)
+	if cap(r.out) <= maxRoom && cap(r.ends) <= maxRoom/8 {
+		rooms.Put(r)
+	}
+}
+
+// FlushError implements the flushing of http.ResponseController. A log is flushed with
+// all that is appended to it.
+func (w *writer) FlushError() error {
+	w.WriteHeader(http.StatusOK)
+	switch {
+	case w.kind == kindPasses:
+		return http.NewResponseController(w.client).Flush()
+	case w.kind == kindStream && !w.begun:
+		w.early = true
+		w.begin()
+	}
+	return nil
+}
+
+// end ends the answer after next has returned.
+func (w *writer) end(why Reason) {
+	x := w.run
+	switch w.kind {
+	case kindUnknown:
+		x.mu.Lock()
+		if x.client != nil {
+			head.Copy(x.client.Header(), w.header) // for whoever answers
+		}
+		x.mu.Unlock()
+		x.log.Drop()
+	case kindPasses:
+		head.CopyTrailers(w.client.Header(), w.header)
+	case kindStream:
+		w.begin()
+		x.direct.off(true)
+		x.direct.end()
+		if why == ReasonNone || w.err != nil {
+			x.log.End(x.err == nil && x.panicked == nil && w.err == nil)
+		} else if err := Abandon(x.log, why, x.p.o.Clock.Now()); err != nil {
+			w.err = err
+		}
+	}
+}
+
+// Hijack implements http.Hijacker.
+func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if w.kind == kindUnknown {
+		w.kind, w.client = w.run.decide(false)
+		w.run.log.Drop()
+	}
+	if w.kind != kindPasses {
+		return nil, nil, errNoHijack
+	}
+	head.Copy(w.client.Header(), w.header)
+	return http.NewResponseController(w.client).Hijack()
+}
+
+// SetReadDeadline implements the deadline of http.ResponseController. The request has
+// been read.
+func (w *writer) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline implements the deadline of http.ResponseController. A log is written
+// at once.
+func (w *writer) SetWriteDeadline(t time.Time) error {
+	if w.kind == kindPasses {
+		return http.NewResponseController(w.client).SetWriteDeadline(t)
+	}
+	return nil
+}
+
+// EnableFullDuplex implements the same of http.ResponseController. The request has been
+// read.
+func (w *writer) EnableFullDuplex() error { return nil }
+
+// inform sends an informational answer to the first client, if that is there.
+func (x *run) inform(status int, header http.Header) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.client != nil {
+		head.Inform(x.client, x.version, status, header)
+	}
+}
