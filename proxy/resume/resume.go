@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
@@ -100,7 +101,7 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 		return next(w, r)
 	}
 	e := Entry{
-		ID: newID(), Path: r.URL.Path, Progress: r.Header.Get(proxy.ProgressHeader),
+		ID: newID(), Path: strings.Clone(r.URL.Path), Progress: r.Header.Get(proxy.ProgressHeader),
 		Keep: p.o.Keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory,
 	}
 	e.Owner = owner(p.o.Store.Secret(), r, r.URL.Path)
