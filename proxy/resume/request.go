@@ -130,8 +130,16 @@ func isJSON(h http.Header) bool {
 var credentials = []string{"Authorization", "Cookie", "X-Api-Key", "Api-Key"}
 
 // owner returns the keyed hash of who may have the answer to r, of the resource.
-func owner(secret []byte, r *http.Request, resource string) Digest {
-	m := hmac.New(sha256.New, secret)
+func (p *Resume) owner(r *http.Request, resource string) Digest {
+	m := hmac.New(sha256.New, p.o.Store.Secret())
+	if p.o.Asked != nil {
+		server, path := p.o.Asked(r)
+		if of, _, ok := named(path); ok {
+			path = of
+		}
+		writeField(m, server)
+		writeField(m, path)
+	}
 	writeField(m, r.Host)
 	writeField(m, resource)
 	for _, name := range credentials {
