@@ -206,7 +206,7 @@ type failingReader struct{ err error }
 func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
 
 // requestBody is a body that has been read. It lets go of it when it is read again.
-type requestBody struct{ bytes.Reader }
+type requestBody struct{ in bytes.Reader }
 
 // bodyOf returns a body that has been read.
 func bodyOf(b []byte) io.ReadCloser {
@@ -218,16 +218,16 @@ func bodyOf(b []byte) io.ReadCloser {
 
 // Read implements io.Reader.
 func (b *requestBody) Read(p []byte) (int, error) {
-	n, err := b.Reader.Read(p)
-	if b.Len() == 0 {
-		b.Reset(nil)
+	n, err := b.in.Read(p)
+	if b.in.Len() == 0 {
+		b.in.Reset(nil)
 	}
 	return n, err
 }
 
 // Close implements io.Closer.
 func (b *requestBody) Close() error {
-	b.Reset(nil)
+	b.in.Reset(nil)
 	return nil
 }
 
