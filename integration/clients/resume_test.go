@@ -1,95 +1,102 @@
 package clients
 
 import (
-	"bytes"
 	"context"
-	"io"
-	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
-	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
-// TestOpenAIPythonRunsTheAgentOnce with a key: its connection is cut before the answer
-// begins, and it sends its request again by itself.
-func TestOpenAIPythonRunsTheAgentOnce(t *testing.T) {
-	w := &workshop{t: t}
-	site, err := w.installPython("openai.txt")
-	if err != nil {
-		harness.Missing(t, clientsVariable, err.Error())
-	}
-	cut, rest := make(chan struct{}), make(chan struct{})
-	asked := sync.OnceFunc(func() { close(cut) })
-	up := upstream.New(t, func(x *upstream.Exchange) {
-		asked()
-		if x.Wait(rest) {
-			x.Begin("Hello", " world")
-			x.Finish()
+// resumeDoc shows clients' code.
+var resumeDoc = harness.Path("docs/resume.md")
+
+// sample returns the only code in a language that has a text in it, of docs/resume.md.
+func sample(t testing.TB, language, has string) string {
+	t.Helper()
+	var found []string
+	for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(harness.ReadFile(t, resumeDoc), -1) {
+		if strings.Contains(m[1], has) {
+			found = append(found, m[1])
 		}
-	})
-	base, conns := cutting(t, up, func(_ []byte, first bool) bool { return first }, cut)
-	go func() {
-		<-conns // the second one
-		close(rest)
-	}()
-	out := outputOf(t, exec.Command("python3", "-s", "-c", `
-import sys, openai
-client = openai.OpenAI(base_url=sys.argv[1], api_key="k")
-stream = client.chat.completions.create(
-    model="hermes-agent", stream=True, messages=[{"role": "user", "content": "hi"}],
-    extra_headers={"Idempotency-Key": "one"},
-)
-print("".join(c.choices[0].delta.content or "" for c in stream if c.choices))
-`, base), "PYTHONPATH="+site)
-	if out != "Hello world" {
-		t.Errorf("it read %q", out)
 	}
-	if n := len(up.Requests()); n != 1 {
-		t.Errorf("the agent was asked %d times", n)
+	if len(found) != 1 {
+		t.Fatalf("%d pieces of %s in %s have %q", len(found), language, resumeDoc, has)
 	}
+	return found[0]
 }
 
-// TestFetchEventSourceReconnects by itself behind the last event that it has: its
-// connection is cut in the middle of the stream.
-func TestFetchEventSourceReconnects(t *testing.T) {
-	w := &workshop{t: t}
-	modules, err := w.installModules("node")
-	if err != nil {
-		harness.Missing(t, clientsVariable, err.Error())
-	}
-	rest := make(chan struct{})
-	up := upstream.New(t, func(x *upstream.Exchange) {
-		x.Begin("Hello", " wor")
-		if x.Wait(rest) {
-			x.Frame(hermes.Delta("content", "ld"))
-			x.Finish()
-		}
-	})
-	cut := make(chan struct{})
-	base, conns := cutting(t, up, func(seen []byte, first bool) bool {
-		if first && bytes.Contains(seen, []byte(" wor")) {
-			close(cut)
-			return true
-		}
-		return false
-	}, cut)
-	go func() {
-		<-conns
-		close(rest)
-	}()
-	out := outputOf(t, exec.Command("node", besideModules(t, modules, "node/resume.mjs"), base))
-	if out != `{"text":"Hello world","errors":1}` {
-		t.Errorf("it read %s", out)
-	}
-	if n := len(up.Requests()); n != 1 {
-		t.Errorf("the agent was asked %d times", n)
+// TestResumingOpenAIPython cuts the connections of a program that has the code of
+// docs/resume.md. Only the SDK itself sends a request again whose answer has not begun.
+func TestResumingOpenAIPython(t *testing.T) {
+	const keyed = `extra_headers={"Idempotency-Key": key},`
+	for _, test := range []struct {
+		name, header string
+		cuts         []cut // behind the one in front of the answer
+		out          string
+		asked        int
+	}{
+		{"with the key", keyed, []cut{
+			{behind: regexp.MustCompile("wor")},
+			{behind: regexp.MustCompile(`world.*\nid: .*/3\n\n`), reset: true},
+		}, "Hello world, tries left: 2", 1},
+		{"without it", "", nil, "Hello world, tries left: 4", 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			site, err := (&workshop{t: t}).installPython("openai.txt")
+			if err != nil {
+				harness.Missing(t, clientsVariable, err.Error())
+			}
+			asked := make(chan struct{}, 10)
+			second, last := make(chan struct{}), make(chan struct{})
+			up := upstream.New(t, func(x *upstream.Exchange) {
+				asked <- struct{}{}
+				if !x.Wait(second) {
+					return
+				}
+				x.Begin("Hello", " world")
+				if x.Wait(last) {
+					x.Finish()
+				}
+			})
+			side, _ := sidecar.ServeCaddyfile(t, "hermes_resume\n\thermes\n\treverse_proxy "+up.Addr)
+			c := newCutter(t, side, append([]cut{{when: func() { await(t, asked) }}}, test.cuts...)...)
+			connections := len(test.cuts) + 2
+			go func() {
+				for n := range c.asks {
+					if n == 2 {
+						close(second)
+					}
+					if n == connections {
+						close(last)
+						return
+					}
+				}
+			}()
+			code := sample(t, "python", "extra_headers")
+			if !strings.Contains(code, keyed) {
+				t.Fatalf("it sends no key:\n%s", code)
+			}
+			program := "import sys, uuid, openai\n" +
+				"client = openai.OpenAI(base_url=sys.argv[1], api_key='k')\n" +
+				"messages = [{'role': 'user', 'content': 'hi'}]\n" +
+				strings.Replace(code, keyed, test.header, 1) +
+				"print(f'{text}, tries left: {tries_left}')\n"
+			out := outputOf(t, exec.Command("python3", "-s", "-c", program, c.url+"/v1"),
+				"PYTHONPATH="+site, "PYTHONPYCACHEPREFIX="+filepath.Join(site, ".pycache"))
+			if out != test.out {
+				t.Errorf("it prints %q, want %q", out, test.out)
+			}
+			if n := len(up.Requests()); n != test.asked {
+				t.Errorf("the agent was asked %d times, want %d", n, test.asked)
+			}
+		})
 	}
 }
 
@@ -110,70 +117,4 @@ func outputOf(t *testing.T, cmd *exec.Cmd, env ...string) string {
 		t.Fatalf("%v\n%s%s", err, out.String(), bad.String())
 	}
 	return strings.TrimSpace(out.String())
-}
-
-// cutting starts a sidecar with hermes_resume, and in front of it what forwards
-// connections and cuts the first one: when cut is closed, if may be agrees, which is asked
-// with all that the client has been sent. It returns the base URL for clients, and a
-// channel that gets a value for each further connection.
-func cutting(t *testing.T, up *upstream.Server, may func(seen []byte, first bool) bool, cut <-chan struct{}) (base string, further <-chan struct{}) {
-	t.Helper()
-	side, _ := sidecar.ServeCaddyfile(t, "hermes_resume\n\thermes\n\treverse_proxy "+up.Addr)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all sync.WaitGroup
-	t.Cleanup(all.Wait)
-	t.Cleanup(func() { l.Close() })
-	conns := make(chan struct{}, 100)
-	all.Go(func() {
-		for n := 0; ; n++ {
-			down, err := l.Accept()
-			if err != nil {
-				return
-			}
-			if n > 0 {
-				conns <- struct{}{}
-			}
-			first := n == 0
-			all.Go(func() { forward(down, strings.TrimPrefix(side, "http://"), first, may, cut) })
-		}
-	})
-	return "http://" + l.Addr().String() + "/v1", conns
-}
-
-// forward forwards a connection to the address, and cuts it if it is the first.
-func forward(down net.Conn, to string, first bool, may func([]byte, bool) bool, cut <-chan struct{}) {
-	defer down.Close()
-	up, err := net.Dial("tcp", to)
-	if err != nil {
-		return
-	}
-	defer up.Close()
-	done := make(chan struct{})
-	go func() {
-		_, _ = io.Copy(up, down)
-		up.Close()
-	}()
-	go func() {
-		defer close(done)
-		var seen []byte
-		b := make([]byte, 4096)
-		for {
-			n, err := up.Read(b)
-			seen = append(seen, b[:n]...)
-			if _, werr := down.Write(b[:n]); err != nil || werr != nil || n > 0 && first && may(seen, first) {
-				return
-			}
-		}
-	}()
-	if first {
-		select {
-		case <-cut:
-		case <-done:
-		}
-	} else {
-		<-done
-	}
 }

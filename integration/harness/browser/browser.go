@@ -15,7 +15,9 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 )
@@ -157,6 +159,26 @@ func (b *Tab) Count(selector string) int {
 func (b *Tab) Click(selector string) {
 	b.T.Helper()
 	b.Do(chromedp.Click(chromedp.CSS(selector)))
+}
+
+// Hide opens another tab in front of the page, and returns what closes it again. The page
+// has noticed when they return.
+func (b *Tab) Hide() (show func()) {
+	b.T.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, harness.Patience)
+	defer cancel()
+	front, err := chromedp.CallBrowser(ctx, target.CreateTarget, target.CreateTargetParams{URL: "about:blank"})
+	b.Must(err)
+	b.Wait("document.hidden")
+	return func() {
+		b.T.Helper()
+		ctx, cancel := context.WithTimeout(b.ctx, harness.Patience)
+		defer cancel()
+		_, err := chromedp.CallBrowser(ctx, target.CloseTarget, target.CloseTargetParams{TargetID: front.TargetID})
+		b.Must(err)
+		b.Do(call(page.BringToFront, cdp.Empty{}))
+		b.Wait("!document.hidden")
+	}
 }
 
 // CheckQuiet wants the console to say what is expected and nothing else, and no other host
