@@ -23,6 +23,7 @@ type scriptedModel struct {
 	held    int // requests that are held now
 	change  chan struct{}
 	offered map[string]bool // the tools that the agent has offered
+	asked   map[string]int  // how often the agent has asked, by question
 }
 
 // A modelTurn is what the model answers to one request of the agent's.
@@ -51,7 +52,7 @@ const (
 const providerKey = "sk-abcdefghijklmnopqrstuvwx"
 
 func newScriptedModel(t testing.TB, scripts map[string][]modelTurn) *scriptedModel {
-	m := &scriptedModel{scripts: scripts, change: make(chan struct{}), offered: map[string]bool{}}
+	m := &scriptedModel{scripts: scripts, change: make(chan struct{}), offered: map[string]bool{}, asked: map[string]int{}}
 	m.up = upstream.New(t, m.play)
 	return m
 }
@@ -91,16 +92,20 @@ func (m *scriptedModel) due(body []byte) (turn modelTurn, stream bool) {
 	}
 	json.Unmarshal(body, &q)
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, tool := range q.Tools {
 		m.offered[tool.Function.Name] = true
 	}
-	m.mu.Unlock()
 	var script []modelTurn
 	n := 0
 	for _, msg := range q.Messages {
 		switch {
 		case script == nil && msg.Role == "user":
-			script = m.scripts[firstWord(msg.Content)]
+			text := textOf(msg.Content)
+			word, _, _ := strings.Cut(text, " ")
+			if script = m.scripts[word]; script != nil {
+				m.asked[text]++
+			}
 		case script != nil && msg.Role == "assistant":
 			n++
 		}
@@ -113,8 +118,15 @@ func (m *scriptedModel) due(body []byte) (turn modelTurn, stream bool) {
 	return turn, q.Stream
 }
 
-// firstWord is the first word of a message's content, a string or parts.
-func firstWord(content json.RawMessage) string {
+// asks returns how often the agent has asked about a question.
+func (m *scriptedModel) asks(question string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.asked[question]
+}
+
+// textOf is the text of a message's content, a string or parts.
+func textOf(content json.RawMessage) string {
 	var text string
 	if json.Unmarshal(content, &text) != nil {
 		var parts []struct{ Text string }
@@ -123,8 +135,7 @@ func firstWord(content json.RawMessage) string {
 		}
 		text = parts[0].Text
 	}
-	word, _, _ := strings.Cut(text, " ")
-	return word
+	return text
 }
 
 // stream answers with a turn. What follows its text may be nothing.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,15 +26,15 @@ func chatOf(prompt string) string {
 	return `{"model":"hermes-agent","stream":true,"messages":[{"role":"user","content":` + hermes.Quoted(prompt) + `}]}`
 }
 
-// post sends a JSON body with Hermes' key; get sends none. The answer is left at the end of
-// the test, or after harness.Patience.
-func (h *hermesLab) post(t testing.TB, url, body string) *wire {
-	return h.send(t, http.MethodPost, url, body)
+// post sends a JSON body with Hermes' key, and names and values of more header fields; get
+// sends none. The answer is left at the end of the test, or after harness.Patience.
+func (h *hermesLab) post(t testing.TB, url, body string, header ...string) *wire {
+	return h.send(t, http.MethodPost, url, body, header...)
 }
 
 func (h *hermesLab) get(t testing.TB, url string) *wire { return h.send(t, http.MethodGet, url, "") }
 
-func (h *hermesLab) send(t testing.TB, method, url, body string) *wire {
+func (h *hermesLab) send(t testing.TB, method, url, body string, header ...string) *wire {
 	ctx, leave := context.WithTimeout(context.Background(), harness.Patience)
 	t.Cleanup(leave)
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
@@ -42,6 +43,9 @@ func (h *hermesLab) send(t testing.TB, method, url, body string) *wire {
 	}
 	req.Header.Set("Authorization", "Bearer "+hermesKey)
 	req.Header.Set("Content-Type", "application/json")
+	for pair := range slices.Chunk(header, 2) {
+		req.Header.Set(pair[0], pair[1])
+	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Errorf("%s: %v", url, err)
@@ -62,6 +66,9 @@ func (w *wire) until(text string) {
 		}
 	}
 }
+
+// leave closes the connection.
+func (w *wire) leave() { w.Body.Close() }
 
 // rest reads to the end, however it comes, and returns all that has come.
 func (w *wire) rest() string {
