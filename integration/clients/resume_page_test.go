@@ -2,6 +2,7 @@ package clients
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -170,6 +171,32 @@ func TestResumingPageInBackground(t *testing.T) {
 		show()
 		l.check("Hello world")
 	})
+}
+
+// TestResumingPageOfNothing has somebody end the stream while the page has no connection. The
+// page does not try for ever, and no agent is asked again.
+func TestResumingPageOfNothing(t *testing.T) {
+	var l *pageLab
+	loaded := make(chan struct{})
+	l = newPageLab(t, sample(t, "js", "fetchEventSource")+ended, func(x *upstream.Exchange) {
+		x.Begin("Hello")
+		x.Silence()
+	}, cut{behind: regexp.MustCompile("/2\n\n"), when: func() {
+		await(t, loaded)
+		l.Wait("text.textContent === 'Hello'")
+		path := l.url + "/v1/chat/completions/" + browser.Eval[string](l.Tab, "stream")
+		if status := browser.Eval[int](l.Tab, fmt.Sprintf("real(%q, { method: 'DELETE' }).then((r) => r.status)", path)); status != http.StatusNoContent {
+			t.Errorf("DELETE: %d", status)
+		}
+	}})
+	close(loaded)
+	l.Wait("finished || failure")
+	if failure := browser.Eval[string](l.Tab, "failure"); !strings.Contains(failure, `"status":404`) {
+		t.Errorf("it ends with %q", failure)
+	}
+	if n := len(l.up.Requests()); n != 1 {
+		t.Errorf("the agent was asked %d times", n)
+	}
 }
 
 // TestResumingEventSource has the EventSource of a browser continue what the page has begun
