@@ -70,9 +70,10 @@ const (
 	unitPattern = `(ns|us|µs|μs|ms|s|m|h|d)`
 	// zeroPattern matches each way to write no time at all.
 	zeroPattern = `^[-+]?(0|((0+\.?0*|\.0+)` + unitPattern + `)+)$`
-	// durationPattern matches what Caddy parses, but for what is longer than 292 years.
-	durationPattern = `^\+?(([0-9]{1,18}(\.[0-9]*)?|\.[0-9]+)ns|([0-9]{1,15}(\.[0-9]*)?|\.[0-9]+)(u|µ|μ)s|([0-9]{1,12}(\.[0-9]*)?|\.[0-9]+)ms|` +
-		`([0-9]{1,9}(\.[0-9]*)?|\.[0-9]+)s|([0-9]{1,8}(\.[0-9]*)?|\.[0-9]+)m|(([0-9]{1,6}|1[0-9]{6}|2[0-4][0-9]{5})(\.[0-9]*)?|\.[0-9]+)h|([0-9]{1,5}(\.[0-9]*)?|\.[0-9]+)d)+$`
+	// durationPattern matches what Caddy parses, but for what is longer than 285 years.
+	durationPattern = `^\+?((0*([0-9]{1,18}|[1-8][0-9]{18})(\.[0-9]*)?|\.[0-9]+)ns|(0*([0-9]{1,15}|[1-8][0-9]{15})(\.[0-9]*)?|\.[0-9]+)(u|µ|μ)s|` +
+		`(0*([0-9]{1,12}|[1-8][0-9]{12})(\.[0-9]*)?|\.[0-9]+)ms|(0*([0-9]{1,9}|[1-8][0-9]{9})(\.[0-9]*)?|\.[0-9]+)s|(0*([0-9]{1,8}|1[0-4][0-9]{7})(\.[0-9]*)?|\.[0-9]+)m|` +
+		`(0*([0-9]{1,6}|1[0-9]{6}|2[0-4][0-9]{5})(\.[0-9]*)?|\.[0-9]+)h|(0*([0-9]{1,5}|10[0-3][0-9]{3})(\.[0-9]*)?|\.[0-9]+)d)+$`
 	// millisecondPattern matches a part of at least 1ms. The parts of a duration are not
 	// added up: two of them that are shorter are refused.
 	millisecondPattern = `(^\+?|[a-zµμ])(0*[1-9][0-9]{6,}(\.[0-9]*)?ns|0*[1-9][0-9]{3,}(\.[0-9]*)?(u|µ|μ)s|[0-9]*[1-9][0-9]*(\.[0-9]*)?ms|` +

@@ -1,0 +1,2 @@
+// Package schema validates JSON against the schemas in docs/schema.
+package schema
