@@ -57,7 +57,7 @@ func handlersIn(value any, name string) (found []any) {
 // our handlers in it. With a member of another name in one of them it is refused.
 func TestSchemaAllowsWhatAdapts(t *testing.T) {
 	s := schema.Load(t, "config.json")
-	whole, seen := s.At(""), map[string]int{}
+	whole, seen := s.At(t, ""), map[string]int{}
 	for file, text := range adapted(t) {
 		if !strings.HasPrefix(text, "{") {
 			continue
@@ -72,7 +72,7 @@ func TestSchemaAllowsWhatAdapts(t *testing.T) {
 		for _, name := range []string{"hermes", "hermes_resume"} {
 			for _, h := range handlersIn(config, name) {
 				seen[name]++
-				if err := s.At("/$defs/" + name).Validate(h); err != nil {
+				if err := s.At(t, "/$defs/"+name).Validate(h); err != nil {
 					t.Errorf("%s: %v", file, err)
 				}
 				h.(map[string]any)["progres"] = "off"
@@ -95,7 +95,7 @@ var refused = regexp.MustCompile(`^parsing caddyfile tokens for '(hermes|hermes_
 // TestSchemaRefusesWhatDoesNotAdapt: each value and each name that a Caddyfile must not
 // have, as a member of JSON.
 func TestSchemaRefusesWhatDoesNotAdapt(t *testing.T) {
-	whole := schema.Load(t, "config.json").At("")
+	whole := schema.Load(t, "config.json").At(t, "")
 	n := 0
 	for file, text := range adapted(t) {
 		m := refused.FindStringSubmatch(text)

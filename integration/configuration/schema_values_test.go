@@ -57,7 +57,7 @@ func TestSchemaAgreesWithTheHandler(t *testing.T) {
 	c := sidecarOf(t)
 	for _, handler := range []string{"hermes", "hermes_resume"} {
 		r := randomValues{rand.New(rand.NewPCG(seed, seed)), t.TempDir()}
-		validator := s.At("/$defs/" + handler)
+		validator := s.At(t, "/$defs/"+handler)
 		properties := propertiesOf(t, handler)
 		var allowed []map[string]string // configurations, each of one value for each option
 		bad := 0
@@ -114,7 +114,7 @@ func TestDefaultsOfTheSchemaAreAllowed(t *testing.T) {
 			}
 			members[name], object[name] = string(b), p.Default
 		}
-		if err := s.At("").Validate(object); err != nil || len(members) < 6 {
+		if err := s.At(t, "").Validate(object); err != nil || len(members) < 6 {
 			t.Errorf("%v: %v", members, err)
 		}
 		if says := c.refuses(members, handler); says != "" {

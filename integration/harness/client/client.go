@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/schema"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
 )
 
@@ -104,8 +105,10 @@ func (c *Client) Try(path string, headers ...string) (*Reply, error) {
 	return NewReply(c.t, res, cancel), nil
 }
 
-// NewReply reads a response until it is left, at the latest at the end of the test.
+// NewReply reads a response until it is left, at the latest at the end of the test. What
+// the sidecar has written of it has to be what docs/schema says.
 func NewReply(t testing.TB, res *http.Response, cancel context.CancelFunc) *Reply {
+	res.Body = schema.Watch(t, res)
 	r := &Reply{Response: res, t: t, In: bufio.NewReader(res.Body), cancel: cancel}
 	t.Cleanup(r.Leave)
 	return r

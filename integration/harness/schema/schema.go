@@ -1,7 +1,9 @@
 package schema
 
 import (
+	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
@@ -10,36 +12,59 @@ import (
 
 // A Schema is a file of docs/schema.
 type Schema struct {
-	t        testing.TB
 	name     string
-	doc      any
 	compiler *jsonschema.Compiler
 }
 
-// Load reads a file of docs/schema, such as config.json, and checks that it is a schema.
-func Load(t testing.TB, name string) *Schema {
+// Load reads a file of docs/schema, such as config.json.
+func Load(t testing.TB, name string) Schema {
 	t.Helper()
-	doc, err := Parse(harness.ReadFile(t, harness.Path("docs/schema/"+name)))
+	s, err := load(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := jsonschema.NewCompiler()
-	if err := c.AddResource(name, doc); err != nil {
-		t.Fatal(err)
+	return s
+}
+
+func load(name string) (Schema, error) {
+	b, err := os.ReadFile(harness.Path("docs/schema/" + name))
+	if err != nil {
+		return Schema{}, err
 	}
-	return &Schema{t, name, doc, c}
+	doc, err := Parse(string(b))
+	if err != nil {
+		return Schema{}, err
+	}
+	c := jsonschema.NewCompiler()
+	return Schema{name, c}, c.AddResource(name, doc)
 }
 
 // At returns what validates values against the part of the schema at a JSON pointer, such
 // as "/$defs/hermes", or against all of it if that is "".
-func (s *Schema) At(pointer string) *jsonschema.Schema {
-	s.t.Helper()
+func (s Schema) At(t testing.TB, pointer string) *jsonschema.Schema {
+	t.Helper()
 	compiled, err := s.compiler.Compile(s.name + "#" + pointer)
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return compiled
 }
 
 // Parse decodes JSON as validators want it: numbers keep their digits.
 func Parse(text string) (any, error) { return jsonschema.UnmarshalJSON(strings.NewReader(text)) }
+
+// whole returns a function that returns a whole schema, which is compiled once.
+func whole(name string) func() (*jsonschema.Schema, error) {
+	return sync.OnceValues(func() (*jsonschema.Schema, error) {
+		s, err := load(name)
+		if err != nil {
+			return nil, err
+		}
+		return s.compiler.Compile(name)
+	})
+}
+
+var (
+	frameSchema = whole("frame.json")
+	errorSchema = whole("error.json")
+)

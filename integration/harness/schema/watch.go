@@ -1,0 +1,180 @@
+package schema
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// maxFrame is the size in bytes above which a frame is not looked at: the sidecar writes
+// none that large.
+const maxFrame = 1 << 20
+
+// Watch returns the body of an answer. Of what is read from it, each frame that is the
+// sidecar's own has to be one of frame.json, and each error body one of error.json. What
+// upstream has sent is not looked at.
+func Watch(t testing.TB, res *http.Response) io.ReadCloser {
+	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	switch {
+	case res.Header.Get("Content-Encoding") != "":
+		return res.Body
+	case kind == "text/event-stream":
+		return &watched{ReadCloser: res.Body, t: t, of: res}
+	case kind == "application/problem+json", kind == "application/json" && res.StatusCode >= 500:
+		return &watched{ReadCloser: res.Body, t: t, of: res, whole: true}
+	}
+	return res.Body
+}
+
+// A watched body looks at what is read.
+type watched struct {
+	io.ReadCloser
+	t     testing.TB
+	of    *http.Response
+	whole bool // it is an error, not a stream
+	begun []byte
+	large bool // the frame is
+	found int  // problems
+}
+
+// maxFound is the number of problems of an answer that are told.
+const maxFound = 5
+
+func (w *watched) Read(b []byte) (int, error) {
+	n, err := w.ReadCloser.Read(b)
+	w.begun = append(w.begun, b[:n]...)
+	switch {
+	case !w.whole:
+		w.frames()
+	case err == io.EOF && len(w.begun) > 0:
+		if problem := CheckError(string(w.begun)); problem != nil {
+			w.t.Errorf("%s: %v", w.of.Status, problem)
+		}
+		w.begun = nil
+	}
+	return n, err
+}
+
+// frames looks at the frames that are complete.
+func (w *watched) frames() {
+	for {
+		end := bytes.Index(w.begun, []byte("\n\n"))
+		if end < 0 {
+			if len(w.begun) > maxFrame {
+				w.large = true
+				w.begun = w.begun[len(w.begun)-1:]
+			}
+			return
+		}
+		raw := string(w.begun[:end+2])
+		w.begun = w.begun[end+2:]
+		if w.large {
+			w.large = false
+			continue
+		}
+		if w.found >= maxFound {
+			continue
+		}
+		if problem := CheckFrame(raw); problem != nil {
+			w.found++
+			w.t.Errorf("%v", problem)
+		}
+	}
+}
+
+// CheckFrame holds a frame against frame.json, unless upstream has sent it, or package
+// strict cannot read it: not every stream is in the form that the sidecar writes. Members
+// of upstream's that the schema does not name are left out.
+func CheckFrame(raw string) error {
+	if isUpstreams(raw) {
+		return nil
+	}
+	s, err := frameSchema()
+	if err != nil {
+		return err
+	}
+	f, problem := Frame(raw)
+	if f == nil {
+		return nil
+	}
+	if problem == nil {
+		problem = s.Validate(f)
+	}
+	if problem == nil || isUpstreamsButForSecrets(raw) {
+		return nil
+	}
+	names := map[string]bool{}
+	propertiesOf(s, names, map[*jsonschema.Schema]bool{})
+	if s.Validate(without(f, names)) == nil {
+		return nil
+	}
+	return fmt.Errorf("docs/schema/frame.json does not know the frame %q: %.1500v", harness.Clip(raw), problem)
+}
+
+// CheckError holds the body of an error against error.json, unless upstream has sent it.
+func CheckError(body string) error {
+	if isUpstreams(body) {
+		return nil
+	}
+	s, err := errorSchema()
+	if err != nil {
+		return err
+	}
+	v, err := Parse(body)
+	if err == nil {
+		err = s.Validate(v)
+	}
+	if err != nil {
+		return fmt.Errorf("docs/schema/error.json does not know the error %q: %.1500v", harness.Clip(body), err)
+	}
+	return nil
+}
+
+// without returns a value without the members that only upstream knows: their names are
+// not among those of the schema.
+func without(value any, names map[string]bool) any {
+	switch v := value.(type) {
+	case map[string]any:
+		left := map[string]any{}
+		for name, of := range v {
+			if names[name] || !sent.names(strings.TrimPrefix(name, "hermes_")) {
+				left[name] = without(of, names)
+			}
+		}
+		return left
+	case []any:
+		left := make([]any, len(v))
+		for i, of := range v {
+			left[i] = without(of, names)
+		}
+		return left
+	}
+	return value
+}
+
+// propertiesOf adds the names of the properties that a schema has anywhere.
+func propertiesOf(s *jsonschema.Schema, names map[string]bool, seen map[*jsonschema.Schema]bool) {
+	if s == nil || seen[s] {
+		return
+	}
+	seen[s] = true
+	for name, p := range s.Properties {
+		names[name] = true
+		propertiesOf(p, names, seen)
+	}
+	for _, p := range s.DependentSchemas {
+		propertiesOf(p, names, seen)
+	}
+	for _, list := range [][]*jsonschema.Schema{s.AllOf, s.AnyOf, s.OneOf, {s.Ref, s.If, s.Then, s.Else, s.Not, s.Items2020, s.Contains}} {
+		for _, p := range list {
+			propertiesOf(p, names, seen)
+		}
+	}
+}
