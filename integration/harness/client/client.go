@@ -92,17 +92,27 @@ func (c *Client) Try(path string, headers ...string) (*Reply, error) {
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	res, err := c.HTTP.Do(req)
+	res, err := c.Do(req)
 	for err != nil && c.Reloading && ctx.Err() == nil && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
 		again := req.Clone(ctx)
 		again.Body = io.NopCloser(strings.NewReader(Question))
-		res, err = c.HTTP.Do(again)
+		res, err = c.Do(again)
 	}
 	if err != nil {
 		cancel()
 		return nil, err
 	}
 	return NewReply(c.t, res, cancel), nil
+}
+
+// Do sends a request. What the sidecar has written of the answer has to be what docs/schema
+// says.
+func (c *Client) Do(req *http.Request) (*http.Response, error) {
+	res, err := c.HTTP.Do(req)
+	if err == nil {
+		res.Body = schema.Watch(c.t, res)
+	}
+	return res, err
 }
 
 // NewReply reads a response until it is left, at the latest at the end of the test. What
@@ -137,7 +147,7 @@ func Get(t testing.TB, c *http.Client, url string, headers ...string) (res *http
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
+	b, err := io.ReadAll(schema.Watch(t, res))
 	if err != nil {
 		t.Fatalf("%s: %s: %v", url, res.Status, err)
 	}

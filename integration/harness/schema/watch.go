@@ -22,7 +22,10 @@ const maxFrame = 1 << 20
 // upstream has sent is not looked at.
 func Watch(t testing.TB, res *http.Response) io.ReadCloser {
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	_, already := res.Body.(*watched)
 	switch {
+	case already:
+		return res.Body
 	case res.Header.Get("Content-Encoding") != "":
 		return res.Body
 	case kind == "text/event-stream":
@@ -40,6 +43,7 @@ type watched struct {
 	of    *http.Response
 	whole bool // it is an error, not a stream
 	begun []byte
+	seen  int  // how much of begun has no blank line
 	large bool // the frame is
 	found int  // problems
 }
@@ -65,26 +69,25 @@ func (w *watched) Read(b []byte) (int, error) {
 // frames looks at the frames that are complete.
 func (w *watched) frames() {
 	for {
-		end := bytes.Index(w.begun, []byte("\n\n"))
+		from := max(w.seen-1, 0)
+		end := bytes.Index(w.begun[from:], []byte("\n\n"))
 		if end < 0 {
-			if len(w.begun) > maxFrame {
-				w.large = true
-				w.begun = w.begun[len(w.begun)-1:]
+			if w.large = w.large || len(w.begun) > maxFrame; w.large && len(w.begun) > 0 {
+				w.begun = append(w.begun[:0], w.begun[len(w.begun)-1])
 			}
+			w.seen = len(w.begun)
 			return
 		}
-		raw := string(w.begun[:end+2])
-		w.begun = w.begun[end+2:]
-		if w.large {
+		raw := string(w.begun[:from+end+2])
+		w.begun, w.seen = w.begun[from+end+2:], 0
+		switch {
+		case w.large:
 			w.large = false
-			continue
-		}
-		if w.found >= maxFound {
-			continue
-		}
-		if problem := CheckFrame(raw); problem != nil {
-			w.found++
-			w.t.Errorf("%v", problem)
+		case w.found < maxFound:
+			if problem := CheckFrame(raw); problem != nil {
+				w.found++
+				w.t.Errorf("%v", problem)
+			}
 		}
 	}
 }
