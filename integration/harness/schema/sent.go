@@ -10,7 +10,7 @@ import (
 
 // sent has the lines that the upstream servers of this process have sent. It is one for
 // all: a client cannot know which server a sidecar asked.
-var sent = &lines{hashes: map[uint64]bool{}, open: map[*Sender]bool{}}
+var sent = &lines{hashes: map[uint64]bool{}, open: map[*Sender]bool{}, looked: map[string]look{}}
 
 // Bounds of the lines whose text is kept, in bytes, one and all.
 const (
@@ -24,6 +24,13 @@ type lines struct {
 	texts  [][]byte
 	size   int
 	open   map[*Sender]bool
+	looked map[string]look // for names
+}
+
+// A look is what is known of a name.
+type look struct {
+	found bool
+	texts int // how many have been looked at
 }
 
 var seed = maphash.MakeSeed()
@@ -151,10 +158,10 @@ func (l *lines) matches(pattern *regexp.Regexp) bool {
 func (l *lines) names(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, text := range l.texts {
-		if bytes.Contains(text, []byte(`"`+name+`"`)) {
-			return true
-		}
+	known := l.looked[name]
+	for ; !known.found && known.texts < len(l.texts); known.texts++ {
+		known.found = bytes.Contains(l.texts[known.texts], []byte(`"`+name+`"`))
 	}
-	return false
+	l.looked[name] = known
+	return known.found
 }

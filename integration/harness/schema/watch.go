@@ -118,7 +118,22 @@ func CheckFrame(raw string) error {
 	if s.Validate(without(f, names)) == nil {
 		return nil
 	}
-	return fmt.Errorf("docs/schema/frame.json does not know the frame %q: %.1500v", harness.Clip(raw), problem)
+	return fmt.Errorf("docs/schema/frame.json does not know the frame %q: %w", harness.Clip(raw), nearest(s, f, problem))
+}
+
+// nearest returns what keeps a value from being of the kind that it is nearest to, of those
+// that a schema allows: a kind with other lines is not near.
+func nearest(s *jsonschema.Schema, value any, problem error) error {
+	for _, kind := range s.AnyOf {
+		err := kind.Validate(value)
+		if err == nil || strings.Contains(err.Error(), "at '':") || strings.Contains(err.Error(), "at '/event':") || strings.Contains(err.Error(), "at '/data': value") {
+			continue
+		}
+		if len(err.Error()) < len(problem.Error()) {
+			problem = err
+		}
+	}
+	return problem
 }
 
 // CheckError holds the body of an error against error.json, unless upstream has sent it.
@@ -135,7 +150,7 @@ func CheckError(body string) error {
 		err = s.Validate(v)
 	}
 	if err != nil {
-		return fmt.Errorf("docs/schema/error.json does not know the error %q: %.1500v", harness.Clip(body), err)
+		return fmt.Errorf("docs/schema/error.json does not know the error %q: %w", harness.Clip(body), nearest(s, v, err))
 	}
 	return nil
 }
