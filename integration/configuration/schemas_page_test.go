@@ -18,8 +18,8 @@ const toolsVariable = "HERMES_SCHEMA_TOOLS"
 // sidecar makes of recordings, and finds a word that is wrong.
 func TestProgramOfThePageChecksStreams(t *testing.T) {
 	python := harness.Program(t, toolsVariable, "python3")
-	if exec.Command(python, "-c", "import jsonschema").Run() != nil {
-		harness.Missing(t, toolsVariable, "Python has no jsonschema: pip install jsonschema")
+	if exec.Command(python, "-c", "from jsonschema import Draft202012Validator").Run() != nil {
+		harness.Missing(t, toolsVariable, "Python has no jsonschema of 4.0 or newer: pip install jsonschema")
 	}
 	_, program, ok := strings.Cut(harness.ReadFile(t, harness.Path("docs/schemas.md")), "\n```python\n")
 	program, _, end := strings.Cut(program, "\n```\n")
