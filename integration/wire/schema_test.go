@@ -194,16 +194,20 @@ func TestErrorsAreDescribed(t *testing.T) {
 	base, _ := sidecar.Serve(t, up, sidecar.Options{"first_byte_timeout": "1ms", "keepalive": 0})
 	patient, _ := sidecar.Serve(t, up, sidecar.Still)
 	refused, _ := sidecar.Serve(t, &upstream.Server{Addr: harness.FreePort(t)}, nil)
+	resumed, _ := sidecar.ServeCaddyfile(t, "\thermes_resume\n\thermes\n\treverse_proxy "+up.Addr)
 	for _, test := range []struct {
 		base, script, kind string
 		status             int
+		headers            []string
 	}{
-		{patient, "aborted", "noAnswer", http.StatusBadGateway},
-		{base, "silent", "noAnswer", http.StatusGatewayTimeout},
-		{refused, "", "noAnswer", http.StatusBadGateway},
-		{patient, "failed", "agentFailed", http.StatusBadGateway},
+		{patient, "aborted", "noAnswer", http.StatusBadGateway, nil},
+		{base, "silent", "noAnswer", http.StatusGatewayTimeout, nil},
+		{refused, "", "noAnswer", http.StatusBadGateway, nil},
+		{patient, "failed", "agentFailed", http.StatusBadGateway, nil},
+		{resumed, "", "problem", http.StatusBadRequest, []string{"X-Hermes-Detach", "soon"}},
+		{resumed, "", "problem", http.StatusNotFound, []string{"Idempotency-Key", "k", "Last-Event-ID", "stream_AAAAAAAAAAAAAAAAAAAAAA/1"}},
 	} {
-		r := client.New(t, test.base).Play(test.script)
+		r := client.New(t, test.base).Play(test.script, test.headers...)
 		body, err := io.ReadAll(r.In)
 		if err != nil {
 			t.Fatal(err)
