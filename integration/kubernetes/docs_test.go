@@ -51,7 +51,8 @@ func TestChartHasEveryOption(t *testing.T) {
 	if err := json.Unmarshal([]byte(harness.ReadFile(t, filepath.Join(deployed, "chart/values.schema.json"))), &schema); err != nil {
 		t.Fatal(err)
 	}
-	options := schema.Defs["options"].Properties
+	schema.Properties["sidecar"].Properties["options"] = schema.Defs["options"]
+	options := schema.Properties["sidecar"].Properties["options"].Properties
 	_, table, found := strings.Cut(harness.ReadFile(t, harness.Path("README.md")), "\n## Options\n")
 	if !found {
 		t.Fatal("the README has no options")

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write what the documentation and the schemas have of the table")
+var update = flag.Bool("update", false, "write the README's table and the chart's schema")
 
 // TestReadmeHasTheTable: a row for each option, whose values and default are the
 // table's. What the rows say beside that, and their order, is the README's.

@@ -1,11 +1,12 @@
 // Package options is the one place that knows the options of the hermes handler:
 // a table of their names, kinds of values, defaults and help. The Caddyfile, the
 // flags of the commands, validation and what package proxy is given all come from
-// it; the fields of the handler, the README, the schema of the configuration and that of
-// the Helm chart are compared with it by tests (-update writes the last three).
+// it; the fields of the handler, the README and the schema of the Helm chart are
+// compared with it by tests (-update writes the last two).
 //
 // A new option is an entry of the table and a field of the handler with the same
-// name in JSON. The package holds no state.
+// name in JSON; -update writes docs/schema/config.json from both. The package holds no
+// state.
 package options
 
 import (
