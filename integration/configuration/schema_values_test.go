@@ -61,9 +61,9 @@ func TestSchemaAgreesWithTheHandler(t *testing.T) {
 		properties := propertiesOf(t, handler)
 		var allowed []map[string]string // configurations, each of one value for each option
 		bad := 0
-		for name, p := range properties {
+		for _, name := range slices.Sorted(maps.Keys(properties)) {
 			good := 0
-			for _, value := range r.of(p) {
+			for _, value := range r.of(properties[name]) {
 				v, err := schema.Parse(fmt.Sprintf(`{"handler": %q, %q: %s}`, handler, name, value))
 				if err != nil {
 					t.Fatalf("%v in %s", err, value)

@@ -18,16 +18,17 @@ const (
 	maxTexts = 64 << 20
 )
 
+// lines are lines that have been sent, in any order.
 type lines struct {
 	mu     sync.Mutex
-	hashes map[uint64]bool
-	texts  [][]byte
-	size   int
-	open   map[*Sender]bool
-	looked map[string]look // for names
+	hashes map[uint64]bool  // of all
+	texts  [][]byte         // of the first ones that differ
+	size   int              // of texts, in bytes
+	open   map[*Sender]bool // whose last line may go on
+	looked map[string]look  // what is known of names
 }
 
-// A look is what is known of a name.
+// A look says whether a name is in texts, as far as they have been looked at.
 type look struct {
 	found bool
 	texts int // how many have been looked at
