@@ -62,6 +62,9 @@ func TestSchemaAgreesWithTheHandler(t *testing.T) {
 		var allowed []map[string]string // configurations, each of one value for each option
 		bad := 0
 		for _, name := range slices.Sorted(maps.Keys(properties)) {
+			if properties[name].Type == "object" { // a module, which has options of its own
+				continue
+			}
 			good := 0
 			for _, value := range r.of(properties[name]) {
 				v, err := schema.Parse(fmt.Sprintf(`{"handler": %q, %q: %s}`, handler, name, value))

@@ -6,8 +6,10 @@ import (
 	"go/doc/comment"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -141,7 +143,7 @@ func lasting(standard any) object {
 // among the options, and describes that.
 func handlerSchema(t *testing.T, file, name string, options object) object {
 	t.Helper()
-	handler, fields := docsOfHandler(t, file)
+	handler, fields, modules := docsOfHandler(t, file)
 	properties := object{{"handler", object{{"const", name}}}}
 	for _, o := range options {
 		said, ok := fields[o.name]
@@ -157,6 +159,16 @@ func handlerSchema(t *testing.T, file, name string, options object) object {
 		}
 		properties = append(properties, member{o.name, slices.Insert(s, 1, member{"description", said})})
 	}
+	for _, name := range slices.Sorted(maps.Keys(modules)) {
+		properties = append(properties, member{name, object{
+			{"title", "A module of Caddy's, which has options of its own"},
+			{"description", fields[name]},
+			{"type", "object"},
+			{"required", []string{modules[name]}},
+			{"properties", object{{modules[name], object{{"type", "string"}}}}},
+		}})
+		delete(fields, name)
+	}
 	for name := range fields {
 		t.Errorf("%s has a field for %s: say here what its values are", file, name)
 	}
@@ -171,15 +183,19 @@ func handlerSchema(t *testing.T, file, name string, options object) object {
 	}
 }
 
+// inlineKey finds the member that names the module in the tag of a field that takes one.
+var inlineKey = regexp.MustCompile(`\binline_key=(\w+)`)
+
 // docsOfHandler returns the doc comment of the handler in a file, as plain text, and those
-// of its fields by their names in JSON.
-func docsOfHandler(t *testing.T, file string) (handler string, fields map[string]string) {
+// of its fields by their names in JSON. modules are those of the fields that take a module
+// of Caddy's, each with the name of the member that names the module.
+func docsOfHandler(t *testing.T, file string) (handler string, fields, modules map[string]string) {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fields = make(map[string]string)
+	fields, modules = make(map[string]string), make(map[string]string)
 	for _, d := range f.Decls {
 		g, ok := d.(*ast.GenDecl)
 		if !ok || g.Tok != token.TYPE {
@@ -194,11 +210,15 @@ func docsOfHandler(t *testing.T, file string) (handler string, fields map[string
 			if field.Tag == nil {
 				continue
 			}
-			name, _, _ := strings.Cut(reflect.StructTag(strings.Trim(field.Tag.Value, "`")).Get("json"), ",")
+			tag := reflect.StructTag(strings.Trim(field.Tag.Value, "`"))
+			name, _, _ := strings.Cut(tag.Get("json"), ",")
 			fields[name] = plain(field.Doc.Text())
+			if m := inlineKey.FindStringSubmatch(tag.Get("caddy")); m != nil {
+				modules[name] = m[1]
+			}
 		}
 	}
-	return handler, fields
+	return handler, fields, modules
 }
 
 // plain returns a doc comment with each paragraph on one line.
