@@ -14,6 +14,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/schema"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
@@ -99,7 +100,7 @@ func (l *lab) reference(t testing.TB, variant, prompt string) *strict.Answer {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	return strict.Decode(t, readAll(t, res.Body))
+	return strict.Decode(t, readAll(t, schema.Watch(t, res)))
 }
 
 // errorOf is the error that is on the wire of an answer.

@@ -23,7 +23,7 @@ import (
 // Values of sidecar.options as a values file has them, for options that are not
 // one of a few words. All of the same kind have the same ones.
 var (
-	goodDurations = []string{"0", `"0"`, "1ms", "500ms", "10s", "1m30s", "1h30m", "1d", "1.5s", "0.5s", ".5s", "90m", "1000us", "1m0s", "0s", "+5s", "1h0m0.5s", "3µs2ms"}
+	goodDurations = []string{"0", `"0"`, "1ms", "500ms", "10s", "1m30s", "1h30m", "1d", "1.5s", "0.5s", ".5s", "90m", "1000us", "1m0s", "0s", "+5s", "-0s", "0.0h", "1h0m0.5s", "3µs2ms"}
 	badDurations  = []string{"10", "5.5", `""`, `"10"`, "null", "true", "-1s", "10 s", `"10s 5s"`, "10sec", "1m30", "s", "1.2.3s", "5us", "999us", "0.5ms", "300000000h",
 		"[10s]", "{a: 10s}", "{$KEEPALIVE}", `"{$KEEPALIVE}"`, `"10s\n\t}\n\trespond"`, "never"}
 	goodSizes = []string{"1024", "2097152", "1073741824", "1_000_000", "0x1000", `"2097152"`, "1KiB", "2kB", "1.5MB", "20MB", "20mb", "20M", "64Ki", "0.5GB", "1GB", "1GiB", "1024MiB", "010MB", "1048576kib", "1073741824B"}
@@ -186,10 +186,10 @@ type chartProperty struct {
 }
 
 // kind is the definition that the option is of, "" for a few words.
-func (p chartProperty) kind() string { return strings.TrimPrefix(p.Ref, "#/$defs/") }
+func (p chartProperty) kind() string { return strings.TrimPrefix(p.Ref, "#"+chartOptionsAt+"/$defs/") }
 
 // chartOptionsAt is where the schema has the options.
-const chartOptionsAt = "/properties/sidecar/properties/options"
+const chartOptionsAt = "/$defs/options"
 
 // chartSchema reads the schema of the chart.
 func chartSchema(t *testing.T) any {

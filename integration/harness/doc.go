@@ -8,6 +8,7 @@
 //	hermes    what Hermes says: recordings of real servers, and frames written like theirs
 //	client    sends requests in HTTP/1.1, HTTP/2 and HTTP/3 and reads the answers
 //	strict    decodes an answer and accepts nothing that a client could stumble over
+//	schema    validates JSON against the schemas of docs/schema
 //	metrics   reads metrics as Prometheus does
 //	browser   drives a headless Chromium
 //

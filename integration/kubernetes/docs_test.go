@@ -45,11 +45,13 @@ func TestChartHasEveryOption(t *testing.T) {
 	type property struct {
 		Enum       []any
 		Properties map[string]property
+		Defs       map[string]property `json:"$defs"`
 	}
 	var schema property
 	if err := json.Unmarshal([]byte(harness.ReadFile(t, filepath.Join(deployed, "chart/values.schema.json"))), &schema); err != nil {
 		t.Fatal(err)
 	}
+	schema.Properties["sidecar"].Properties["options"] = schema.Defs["options"]
 	options := schema.Properties["sidecar"].Properties["options"].Properties
 	_, table, found := strings.Cut(harness.ReadFile(t, harness.Path("README.md")), "\n## Options\n")
 	if !found {

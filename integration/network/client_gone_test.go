@@ -86,7 +86,7 @@ func abandon(t testing.TB, c *client.Client, protocol, name string, reads int, a
 		t.Fatal(err)
 	}
 	req.Header.Set("X-Play", name)
-	if res, err := c.HTTP.Do(req); err == nil {
+	if res, err := c.Do(req); err == nil {
 		t.Errorf("an answer before the first byte: %s", res.Status)
 		res.Body.Close()
 	}

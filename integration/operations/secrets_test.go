@@ -70,7 +70,7 @@ func tellAll(t *testing.T, global string) (w *watched, recordings, home string) 
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("Authorization", "Bearer "+said["the key"])
 		req.Header.Set("Cookie", "session="+said["a cookie"])
-		res, err := w.HTTP.Do(req)
+		res, err := w.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}

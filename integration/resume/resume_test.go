@@ -232,7 +232,7 @@ func TestUpstreamIsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := c.HTTP.Do(req)
+	res, err := c.Do(req)
 	if err != nil || res.StatusCode != http.StatusNoContent {
 		t.Fatalf("%v, %v", res, err)
 	}

@@ -295,7 +295,7 @@ func TestHEAD(t *testing.T) {
 		x.Header("200 OK", "Content-Type: text/event-stream", "Content-Length: 1234")
 	}), nil)))
 	req, _ := http.NewRequest(http.MethodHead, c.Base+"/v1/chat/completions", nil)
-	res, err := c.HTTP.Do(req)
+	res, err := c.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +326,7 @@ func TestEarlyHints(t *testing.T) {
 			},
 		})
 		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, c.Base+"/v1/chat/completions", strings.NewReader(client.Question))
-		res, err := c.HTTP.Do(req)
+		res, err := c.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}

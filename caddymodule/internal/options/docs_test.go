@@ -1,12 +1,10 @@
 package options
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -56,60 +54,6 @@ func cell(o *Option) string {
 	}
 	values := "`" + strings.ReplaceAll(o.Usage(), "|", "` `") + "`"
 	return strings.Replace(values, "`"+o.Default+"`", standard, 1)
-}
-
-// TestSchemaOfTheChartHasTheTable but for what the chart sets itself or has no
-// place for.
-func TestSchemaOfTheChartHasTheTable(t *testing.T) {
-	without := []string{"drain_timeout", "record", "record_max"}
-	const head = `"options": {
-          "type": "object",
-          "additionalProperties": false,
-          "properties": {
-`
-	generated(t, "../../../deploy/kubernetes/chart/values.schema.json", head, "\n          }\n", func(string) string {
-		var lines []string
-		for _, o := range table {
-			if !slices.Contains(without, o.Name) {
-				lines = append(lines, fmt.Sprintf(`            "%s": %s`, o.Name, schema(t, o)))
-			}
-		}
-		return strings.Join(lines, ",\n")
-	})
-}
-
-// schema returns the JSON schema of an option in the chart's values: one of its
-// definitions, or the words and what YAML makes of on and off.
-func schema(t *testing.T, o *Option) string {
-	ref := func(name string) string { return `{"$ref": "#/$defs/` + name + `"}` }
-	var values []any
-	switch k := o.kind.(type) {
-	case size:
-		return ref("size")
-	case duration:
-		if k.off {
-			return ref("timeout")
-		}
-		return ref("duration")
-	case tools:
-		return ref("tools")
-	case onOff:
-		values = []any{"on", "off", true, false}
-	case words:
-		for _, w := range k {
-			values = append(values, w)
-		}
-		if slices.Contains(k, "off") {
-			values = append(values, false)
-		}
-	default:
-		t.Fatalf("%s: the chart has no definition of its kind", o.Name)
-	}
-	b, err := json.Marshal(values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return `{"enum": ` + strings.ReplaceAll(string(b), ",", ", ") + `}`
 }
 
 // generated compares what is between head and tail in a file with what render makes

@@ -5,7 +5,8 @@
 // compared with it by tests (-update writes the last two).
 //
 // A new option is an entry of the table and a field of the handler with the same
-// name in JSON. The package holds no state.
+// name in JSON; -update writes docs/schema/config.json from both. The package holds no
+// state.
 package options
 
 import (

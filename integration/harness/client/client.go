@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/schema"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
 )
 
@@ -91,11 +92,11 @@ func (c *Client) Try(path string, headers ...string) (*Reply, error) {
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	res, err := c.HTTP.Do(req)
+	res, err := c.Do(req)
 	for err != nil && c.Reloading && ctx.Err() == nil && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
 		again := req.Clone(ctx)
 		again.Body = io.NopCloser(strings.NewReader(Question))
-		res, err = c.HTTP.Do(again)
+		res, err = c.Do(again)
 	}
 	if err != nil {
 		cancel()
@@ -104,8 +105,20 @@ func (c *Client) Try(path string, headers ...string) (*Reply, error) {
 	return NewReply(c.t, res, cancel), nil
 }
 
-// NewReply reads a response until it is left, at the latest at the end of the test.
+// Do sends a request. What the sidecar has written of the answer has to be what docs/schema
+// says.
+func (c *Client) Do(req *http.Request) (*http.Response, error) {
+	res, err := c.HTTP.Do(req)
+	if err == nil {
+		res.Body = schema.Watch(c.t, res)
+	}
+	return res, err
+}
+
+// NewReply reads a response until it is left, at the latest at the end of the test. What
+// the sidecar has written of it has to be what docs/schema says.
 func NewReply(t testing.TB, res *http.Response, cancel context.CancelFunc) *Reply {
+	res.Body = schema.Watch(t, res)
 	r := &Reply{Response: res, t: t, In: bufio.NewReader(res.Body), cancel: cancel}
 	t.Cleanup(r.Leave)
 	return r
@@ -134,7 +147,7 @@ func Get(t testing.TB, c *http.Client, url string, headers ...string) (res *http
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
+	b, err := io.ReadAll(schema.Watch(t, res))
 	if err != nil {
 		t.Fatalf("%s: %s: %v", url, res.Status, err)
 	}

@@ -116,6 +116,16 @@ func Decode(t testing.TB, body string) *Answer {
 
 // Parse decodes one frame strictly.
 func Parse(raw string) (Event, error) {
+	e, err := Split(raw)
+	if err != nil || e.Data == "" || e.Data == "[DONE]" {
+		return e, err
+	}
+	e.Chunk = &Chunk{}
+	return e, json.Unmarshal([]byte(e.Data), e.Chunk)
+}
+
+// Split reads the lines of one frame strictly, and decodes no JSON.
+func Split(raw string) (Event, error) {
 	e := Event{Raw: raw}
 	lines := strings.Split(strings.TrimSuffix(raw, "\n\n"), "\n")
 	for _, l := range lines {
@@ -130,13 +140,6 @@ func Parse(raw string) (Event, error) {
 		default:
 			return e, fmt.Errorf("line %q", harness.Clip(l))
 		}
-	}
-	if e.Data == "" || e.Data == "[DONE]" {
-		return e, nil
-	}
-	e.Chunk = &Chunk{}
-	if err := json.Unmarshal([]byte(e.Data), e.Chunk); err != nil {
-		return e, err
 	}
 	return e, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/schema"
 )
 
 // A Server answers requests as its script says.
@@ -42,6 +43,7 @@ type Exchange struct {
 	Gone chan struct{} // closed when the sidecar has closed the connection
 	In   *bufio.Reader // what follows the request, after an upgrade
 	shut bool
+	sent *schema.Sender
 }
 
 // New starts a server on a port of its own. It ends with the test.
@@ -105,7 +107,7 @@ func (u *Server) serve(c net.Conn) {
 		case u.Asked <- struct{}{}:
 		default:
 		}
-		x := &Exchange{Conn: c, Req: req, Body: body, Gone: make(chan struct{}), In: in}
+		x := &Exchange{Conn: c, Req: req, Body: body, Gone: make(chan struct{}), In: in, sent: schema.NewSender()}
 		next := make(chan error, 1)
 		upgrade := req.Header.Get("Upgrade") != ""
 		if !upgrade {
@@ -120,6 +122,7 @@ func (u *Server) serve(c net.Conn) {
 			})
 		}
 		u.play(x)
+		x.sent.Close()
 		if x.shut || upgrade {
 			c.Close()
 			return
@@ -139,11 +142,17 @@ func (u *Server) Requests() []*http.Request {
 
 // Raw writes bytes as they are. An error means that the sidecar has closed the connection,
 // and so does x.Gone.
-func (x *Exchange) Raw(s string) { io.WriteString(x.Conn, s) }
+func (x *Exchange) Raw(s string) {
+	x.sent.Write([]byte(s))
+	x.write(s)
+}
+
+// write sends what is not of the body.
+func (x *Exchange) write(s string) { io.WriteString(x.Conn, s) }
 
 // Header starts a response: a status such as "200 OK" and whole header lines.
 func (x *Exchange) Header(status string, lines ...string) {
-	x.Raw("HTTP/1.1 " + status + "\r\n" + strings.Join(append(lines, "\r\n"), "\r\n"))
+	x.write("HTTP/1.1 " + status + "\r\n" + strings.Join(append(lines, "\r\n"), "\r\n"))
 }
 
 // Events starts a chunked event stream.
@@ -163,7 +172,8 @@ func (x *Exchange) Begin(texts ...string) {
 // Chunk sends one HTTP chunk in one write.
 func (x *Exchange) Chunk(b []byte) {
 	if len(b) > 0 {
-		x.Raw(fmt.Sprintf("%x\r\n%s\r\n", len(b), b))
+		x.sent.Write(b)
+		x.write(fmt.Sprintf("%x\r\n%s\r\n", len(b), b))
 	}
 }
 
@@ -173,7 +183,7 @@ func (x *Exchange) Frame(lines ...string) {
 }
 
 // End ends a chunked body well.
-func (x *Exchange) End() { x.Raw("0\r\n\r\n") }
+func (x *Exchange) End() { x.write("0\r\n\r\n") }
 
 // Finish ends a stream well: a finish chunk with usage, [DONE] and the end of the body.
 func (x *Exchange) Finish() {
@@ -184,7 +194,8 @@ func (x *Exchange) Finish() {
 
 // Torn sends a part of a chunk that promised to be longer, and closes.
 func (x *Exchange) Torn(part []byte) {
-	x.Raw(fmt.Sprintf("%x\r\n%s", len(part)+100, part))
+	x.sent.Write(part)
+	x.write(fmt.Sprintf("%x\r\n%s", len(part)+100, part))
 	x.Fin()
 }
 

@@ -1,0 +1,276 @@
+package schema
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+)
+
+const (
+	head = `"id":"chatcmpl-1","object":"chat.completion.chunk","created":1795164730,"model":"hermes-agent",`
+	none = head + `"choices":[{"index":0,"delta":{},"finish_reason":null}]`
+	runs = `"tool":"terminal","emoji":"💻","label":"ls -la","toolCallId":"call_1","status":"running"`
+	ends = `"tool":"terminal","toolCallId":"call_1","status":"completed"`
+	done = `"event":{"type":"status","data":{"description":"💻 ls -la","done":true}}`
+	card = `"type":"response.output_item.added","output_index":1000000,"item":{"type":"function_call","id":"call_1","call_id":"call_1","name":"💻 ls -la","arguments":"{\"label\": \"ls -la\"}",` +
+		`"provider_function":{"name":"terminal","arguments":"{\"label\": \"ls -la\"}"},"status":"%s"}`
+	output = `"type":"response.output_item.added","output_index":1000000,"item":{"type":"function_call_output","id":"fco_call_1","call_id":"call_1","output":[{"type":"input_text","text":"%s"}],"status":"%s"}`
+	failed = `"hermes":{"completed":false,"partial":true,"failed":true,"error":"lost","error_code":"agent_error"}`
+	why    = `"error":{"message":"lost","type":"upstream_error","param":null,"code":"upstream_aborted"}`
+	finish = head + `"choices":[{"index":0,"delta":{},"finish_reason":"error"}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2},`
+	event  = "event: hermes.tool.progress\n"
+)
+
+// samples are frames of the sidecar's own, written by the contract.
+var samples = map[string]string{
+	"a tool starts":              event + "data: {" + none + "," + runs + "}",
+	"a tool ends":                event + "data: {" + none + "," + ends + "}",
+	"a tool is interrupted":      event + "data: {" + none + "," + ends + `,"interrupted":true}`,
+	"unnamed":                    "data: {" + none + "," + runs + "}",
+	"bare":                       event + "data: {" + runs + "}",
+	"bare end":                   event + "data: {" + ends + "}",
+	"comment":                    ": hermes.tool.progress {" + runs + "}",
+	"comment end":                ": hermes.tool.progress {" + ends + "}",
+	"status line":                event + "data: {" + none + "," + ends + "," + done + "}",
+	"card":                       event + "data: {" + none + "," + runs + "," + fmt.Sprintf(card, "in_progress") + "}",
+	"card ends":                  event + "data: {" + none + "," + ends + "," + fmt.Sprintf(card, "completed") + "}",
+	"card is interrupted":        event + "data: {" + none + "," + ends + `,"interrupted":true,` + fmt.Sprintf(card, "incomplete") + "}",
+	"output of a card":           "data: {" + none + "," + fmt.Sprintf(output, "completed", "completed") + "}",
+	"output, interrupted":        "data: {" + none + "," + fmt.Sprintf(output, "Error: interrupted", "incomplete") + "}",
+	"error":                      "data: {" + why + "}",
+	"error finish":               "data: {" + finish + failed + "}",
+	"error finish, inline":       "data: {" + finish + why + "," + failed + "}",
+	"keepalive":                  "data: {" + none + "}",
+	"status":                     "event: hermes.status\ndata: {" + none + `,"kind": "lifecycle", "text": "Retrying"}`,
+	"approval":                   "event: approval.request\ndata: {" + none + `,"command": "rm -rf x", "hermes_choices": ["once", "deny"]}`,
+	"another event":              "event: other\ndata: {" + none + `,"a": 1}`,
+	"text":                       "data: {" + head + `"choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":null}]}`,
+	"reasoning":                  "data: {" + head + `"choices":[{"index":0,"delta":{"reasoning_content":"hm"},"finish_reason":null}]}`,
+	"a response is cut":          "event: response.failed\ndata: " + `{"type":"response.failed","response":{"id":"resp_1","object":"response","status":"failed","error":{"code":"server_error","message":"lost"}},"sequence_number":10}`,
+	"a run is cut":               `data: {"event": "run.failed", "run_id": "run_1", "timestamp": 1795165131.8, "error": "lost"}`,
+	"a session's tool":           "event: tool.completed\ndata: " + `{"message_id": "m", "tool_name": "terminal", "preview": null, "args": null, "session_id": "s", "run_id": "r", "seq": 3, "ts": 1795165131.8}`,
+	"a session's error":          "event: error\ndata: " + `{"message": "lost", "session_id": "s", "run_id": "r", "seq": 4, "ts": 1795165131.8}`,
+	"a session's end":            "event: done\ndata: " + `{"session_id": "s", "run_id": "r", "seq": 5, "ts": 1795165131.8}`,
+	"the end":                    "data: [DONE]",
+	"a keepalive as a comment":   ": keepalive",
+	"with the id of an event":    "data: {" + none + "}\nid: stream_AAAAAAAAAAAAAAAAAAAAAA/7",
+	"the end, with an id":        "data: [DONE]\nid: stream_AAAAAAAAAAAAAAAAAAAAAA/8",
+	"a session's end without id": "event: done\ndata: " + `{"session_id": "s", "seq": 1, "ts": 1795165131}`,
+}
+
+// harmless matches the mutants that are good frames: what the contract makes of other
+// streams, and what is upstream's to say.
+var harmless = []*regexp.Regexp{
+	of(`(a tool .*|status|status line|approval|card.*|a response is cut): /event is gone`), // the form unnamed, or none
+	of(`(a tool .*|status|status line|approval|card.*|another event): /event is another`),  // an event that nobody knows
+	of(`.*: /data/(emoji|label|interrupted|usage|kind|hermes_choices|event|sequence_number|timestamp|run_id|session_id|message_id|response/object) is gone`),
+	of(`.*: /id is gone`),
+	of(`.*: /data/(.*/)?(id|call_id|model|tool|toolCallId|emoji|label|name|text|command|kind|message|tool_name|run_id|session_id|message_id|content|reasoning_content) is another`),
+	of(`.*: /data/(.*/)?(created|seq|ts|timestamp|sequence_number|index) is another number`),
+	of(`.*: /data/event/data/description is another`),
+	of(`a run is cut: /data/error is another`),
+	of(`.*: /data/(error/type|hermes/error|hermes/error_code|hermes_choices/\d) is another`),
+	of(`.*: /data/hermes_choices is empty`),
+	of(`.*: /data/hermes/(completed|partial|failed) is the other`), // in Hermes' own block
+	of(`error finish, inline: /data/error is gone`),
+	of(`.*: /data/usage( .*|/.*)`),
+	of(`another event: /data(/a)? (is gone|is .*|has one more)`),
+	of(`a response is cut: /data/response has one more`),
+	of(`(text|reasoning): /data/choices/0/delta(/\w+)? (is gone|is null|is empty)`),
+}
+
+func of(pattern string) *regexp.Regexp { return regexp.MustCompile("^(?:" + pattern + ")$") }
+
+// TestMutantsAreRefused: a frame of the sidecar's is described, and no longer once a
+// member is missing, has another type, is another word, or there is one too many.
+func TestMutantsAreRefused(t *testing.T) {
+	s, err := frameSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried, spared := 0, map[*regexp.Regexp]bool{}
+	for name, text := range samples {
+		if err := CheckFrame(text + "\n\n"); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		f, err := Frame(text + "\n\n")
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		mutate("", f, func(did string) {
+			tried++
+			if s.Validate(f) != nil {
+				return
+			}
+			for _, h := range harmless {
+				if h.MatchString(name + ": " + did) {
+					spared[h] = true
+					return
+				}
+			}
+			b, _ := json.Marshal(f)
+			t.Errorf("%s: %s, and %s passes", name, did, b)
+		})
+	}
+	if tried < 1000 {
+		t.Errorf("%d mutants", tried)
+	}
+	for _, h := range harmless {
+		if !spared[h] {
+			t.Errorf("no mutant that passes is %s", h)
+		}
+	}
+}
+
+// mutate calls each with every mutant of an object, which it changes and restores.
+func mutate(at string, o map[string]any, each func(did string)) {
+	o["surplus"] = 1
+	each(at + " has one more")
+	delete(o, "surplus")
+	for _, name := range slices.Sorted(maps.Keys(o)) {
+		value, here := o[name], at+"/"+name
+		delete(o, name)
+		each(here + " is gone")
+		delete(o, name)
+		for what, other := range others(value) {
+			o[name] = other
+			each(here + " is " + what)
+		}
+		o[name] = value
+		below(here, value, each)
+	}
+}
+
+// below mutates what is in a value.
+func below(at string, value any, each func(did string)) {
+	switch v := value.(type) {
+	case map[string]any:
+		mutate(at, v, each)
+	case []any:
+		for i, of := range v {
+			here := fmt.Sprintf("%s/%d", at, i)
+			for what, other := range others(of) {
+				v[i] = other
+				each(here + " is " + what)
+			}
+			v[i] = of
+			below(here, of, each)
+		}
+	}
+}
+
+// others returns values that are not the value.
+func others(value any) map[string]any {
+	all := map[string]any{"a list of it": []any{value}, "an object": map[string]any{"x": value}}
+	switch v := value.(type) {
+	case string:
+		all["another"], all["a number"], all["null"] = v+"x", json.Number("1"), nil
+	case json.Number:
+		all["another number"], all["a string"], all["null"] = v+"1", string(v), nil
+	case bool:
+		all["the other"], all["a string"] = !v, fmt.Sprint(v)
+	case nil:
+		all["a string"] = "x"
+	case map[string]any:
+		if delete(all, "an object"); len(v) > 0 {
+			all["empty"] = map[string]any{}
+		}
+		all["null"] = nil
+	case []any:
+		delete(all, "a list of it")
+		all["empty"], all["null"] = []any{}, nil
+	}
+	return all
+}
+
+// TestErrorsAreDescribed, and their mutants are not.
+func TestErrorsAreDescribed(t *testing.T) {
+	s, err := errorSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{
+		"{" + why + "}",
+		`{"error":{"message":"boom","type":"server_error","param":null,"code":"agent_incomplete","hermes":{"completed":false,"partial":false,"failed":true}}}`,
+		`{"title":"Events are gone","status":410,"detail":"They are.","first":7}`,
+		`{"title":"Unknown stream","status":404,"detail":"There is none."}`,
+	} {
+		if err := CheckError(text); err != nil {
+			t.Error(err)
+		}
+		v, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mutate("", v.(map[string]any), func(did string) {
+			if strings.HasSuffix(did, "message is another") || strings.HasSuffix(did, "title is another") || strings.HasSuffix(did, "detail is another") || did == "/first is another number" {
+				return
+			}
+			if s.Validate(v) == nil {
+				b, _ := json.Marshal(v)
+				t.Errorf("%s, and %s passes", did, b)
+			}
+		})
+	}
+}
+
+// TestWatchFindsMutants in what a server other than upstream.Server writes, whatever the
+// reads are; and nothing in what upstream has sent, with more members than anybody knows.
+func TestWatchFindsMutants(t *testing.T) {
+	bad := strings.Replace(samples["a tool starts"], `"status":"running"`, `"status":"runs"`, 1) + "\n\n"
+	odd := "data: {" + head + `"choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":null,"stop_sequence":1}],"surprise":{}}` + "\n\n"
+	good := samples["a tool starts"] + "\n\n"
+	for _, test := range []struct {
+		name, kind, body string
+		status           int
+		fails            bool
+	}{
+		{"good", "text/event-stream", good + samples["the end"] + "\n\n", 200, false},
+		{"bad", "text/event-stream", good + bad + samples["the end"] + "\n\n", 200, true},
+		{"odd", "text/event-stream; charset=utf-8", odd, 200, true},
+		{"an error", "application/json", "{" + why + "}\n", 502, false},
+		{"an error of another form", "application/json", `{"error":"x"}`, 502, true},
+		{"a problem", "application/problem+json", `{"title":"a","status":404}`, 404, true},
+		{"neither", "application/json", `{"error":"x"}`, 400, false},
+	} {
+		for _, size := range []int{1, 7, 1 << 16} {
+			if got := fails(test.kind, test.body, test.status, size); got != test.fails {
+				t.Errorf("%s, %d bytes at a time: fails %t", test.name, size, got)
+			}
+		}
+	}
+	u := NewSender()
+	for _, b := range []byte(odd + bad) {
+		u.Write([]byte{b})
+	}
+	if fails("text/event-stream", odd+bad, 200, 100) {
+		t.Error("what upstream has sent fails")
+	}
+	u.Close()
+	if fails("text/event-stream", strings.Replace(odd, "hi", "h", 1)+strings.Replace(odd, `"hi"`, `"[redacted]"`, 1), 200, 100) {
+		t.Error("what upstream has sent fails once it is spliced")
+	}
+	if !fails("text/event-stream", strings.Replace(odd, "surprise", "surplus", 1), 200, 100) {
+		t.Error("a member that upstream has not sent passes")
+	}
+}
+
+// fails reports whether a body, which is read in parts of a size, fails a test.
+func fails(kind, body string, status, size int) bool {
+	a := &harness.Attempt{}
+	w := Watch(a, &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(strings.NewReader(body))})
+	for b := make([]byte, size); ; {
+		if _, err := w.Read(b); err != nil {
+			return a.Failed()
+		}
+	}
+}

@@ -1,0 +1,233 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/schema"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
+)
+
+// everything plays each kind of frame that Hermes sends in a chat, with a tool that is open
+// at the end.
+func everything(x *upstream.Exchange) {
+	x.Begin("<think>hm</think>\n\nhi", "\n\n`💻 ls`\n\nthere")
+	x.Frame(hermes.Running("terminal", "call_1")...)
+	x.Frame("event: hermes.status", `data: {"kind": "lifecycle", "text": "Retrying in 2.0s"}`)
+	x.Frame("event: approval.request", `data: {"command": "rm -rf x", "pattern_key": "k", "pattern_keys": ["k"], "description": "d", "allow_permanent": true, "allow_session": true, "request_id": "0f9c", `+
+		`"event": "approval.request", "run_id": "chatcmpl-5ec0de", "timestamp": 1795164799.25, "session_id": "api-60", "choices": ["once", "deny"]}`)
+	x.Frame("event: hermes.other", `data: {"a": 1, "id": 7}`)
+	x.Frame(hermes.Completed("terminal", "call_1")...)
+	x.Frame(hermes.Running("read_file", "call_2")...)
+}
+
+// TestEveryKindOfFrameIsDescribed: the sidecar writes each of the kinds that frame.json
+// has, and nothing else. What it writes in the other tests, the client holds against the
+// schema as well.
+func TestEveryKindOfFrameIsDescribed(t *testing.T) {
+	s, seen := schema.Load(t, "frame.json"), map[string]int{}
+	kinds := kindsOfFrames(t)
+	count := func(t *testing.T, body string) {
+		t.Helper()
+		for raw := range strings.SplitAfterSeq(body, "\n\n") {
+			if raw == "" {
+				continue
+			}
+			f, err := schema.Frame(raw)
+			if err != nil || f == nil {
+				t.Errorf("%q: %v", raw, err)
+				continue
+			}
+			of := slices.DeleteFunc(slices.Clone(kinds), func(kind string) bool { return s.At(t, "/$defs/"+kind).Validate(f) != nil })
+			if len(of) != 1 {
+				t.Errorf("%q is %q, want one kind", raw, of)
+			}
+			for _, kind := range of {
+				seen[kind]++
+			}
+		}
+	}
+	session := string(readWritten(t, "session.tools.sse"))
+	session = session[:strings.Index(session, "event: tool.completed")]
+	scripts := upstream.Router{
+		"cut":   func(x *upstream.Exchange) { everything(x); x.Reset() },
+		"whole": func(x *upstream.Exchange) { everything(x); x.Frame(hermes.Delta("content", "ok")); x.Finish() },
+		"run":   func(x *upstream.Exchange) { otherStreams(t)["runs"].begin(x); x.End() },
+		"response": func(x *upstream.Exchange) {
+			otherStreams(t)["responses"].begin(x)
+			x.End()
+		},
+		"session": func(x *upstream.Exchange) { x.Events(); x.Chunk([]byte(session)); x.End() },
+		"silent":  func(x *upstream.Exchange) { x.Events(); x.Silence() },
+		"slow":    func(x *upstream.Exchange) { x.Begin(); x.Silence() },
+	}
+	up := upstream.New(t, scripts.Play)
+	for _, form := range forms {
+		for _, more := range []sidecar.Options{{}, {"status_line": true, "cards": true, "error_finish": "inline"}} {
+			t.Run(fmt.Sprintf("%s %v", form, more), func(t *testing.T) {
+				base, _ := sidecar.Serve(t, up, sidecar.Still.With(more).With(sidecar.Options{"progress": form}))
+				c := client.New(t, base)
+				for _, script := range []string{"cut", "whole"} {
+					body := c.Play(script).All()
+					if form == "envelope" || form == "unnamed" {
+						count(t, body) // in the others Hermes' own events pass as they are
+					} else {
+						count(t, onlyTools(body))
+					}
+				}
+			})
+		}
+	}
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Options{"keepalive": "1ms"})))
+	count(t, c.Play("silent").Frame().Raw)
+	slow := c.Play("slow")
+	for e := slow.Frame(); seen["keepaliveChunk"] == 0; e = slow.Frame() {
+		count(t, e.Raw)
+	}
+	for script, path := range map[string]string{"run": "/v1/runs/run_1/events", "response": "/v1/responses", "session": "/api/sessions/s1/chat/stream"} {
+		body := c.Post(path, "X-Play", script).All()
+		n := map[string]int{"run": 1, "response": 1, "session": 3}[script]
+		frames := strings.SplitAfter(strings.TrimSuffix(body, "\n\n"), "\n\n")
+		count(t, strings.Join(frames[len(frames)-n:], "")+"\n\n")
+	}
+	for _, kind := range kinds {
+		if seen[kind] == 0 {
+			t.Errorf("nothing is %s", kind)
+		}
+	}
+	t.Logf("%v", seen)
+}
+
+// onlyTools is a stream without what Hermes says of its state.
+func onlyTools(body string) string {
+	for _, name := range []string{"hermes.status", "approval.request", "hermes.other"} {
+		body = without(body, "event: "+name+"\n")
+	}
+	return body
+}
+
+// kindsOfFrames returns the definitions that a frame may be one of.
+func kindsOfFrames(t *testing.T) (kinds []string) {
+	t.Helper()
+	var doc struct {
+		AnyOf []struct {
+			Ref string `json:"$ref"`
+		}
+	}
+	if err := json.Unmarshal([]byte(harness.ReadFile(t, harness.Path("docs/schema/frame.json"))), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range doc.AnyOf {
+		kinds = append(kinds, strings.TrimPrefix(of.Ref, "#/$defs/"))
+	}
+	return kinds
+}
+
+// readWritten reads a stream that was written by the documentation of a server.
+func readWritten(t *testing.T, name string) []byte {
+	t.Helper()
+	return []byte(harness.ReadFile(t, harness.Path("testdata/written/"+name)))
+}
+
+// TestStreamsOfHermesAreDescribed: every frame of every recorded chat, and of what the
+// sidecar makes of it with any options, whole and cut anywhere, is one of frame.json:
+// those that pass, too.
+func TestStreamsOfHermesAreDescribed(t *testing.T) {
+	all := hermes.Recordings(t, hermes.Chats)
+	scripts := upstream.Library(all, upstream.ByFrame)
+	for _, r := range all {
+		for i := range 3 {
+			at := len(r.Body) * (i + 1) / 4
+			scripts[fmt.Sprint(r, " cut ", i)] = func(x *upstream.Exchange) { x.Events(); x.Chunk(r.Body[:at]); x.End() }
+		}
+	}
+	up := upstream.New(t, scripts.Play)
+	whole := schema.Load(t, "frame.json").At(t, "")
+	for _, o := range []sidecar.Options{
+		{},
+		{"progress": "unnamed", "cards": true, "status_line": true, "zero_usage": "error"},
+		{"error_finish": "inline", "reasoning": "drop", "imitations": "trust", "cards": true},
+		{"progress": "bare", "reasoning": "keep", "imitations": "keep", "zero_usage": "pass", "empty_answer": "pass"},
+		{"progress": "comment", "error_finish": "inline", "zero_usage": "error"},
+		{"progress": "off", "status_line": true},
+	} {
+		t.Run(fmt.Sprint(o), func(t *testing.T) {
+			base, _ := sidecar.Serve(t, up, sidecar.Still.With(o))
+			c, n := client.New(t, base), 0
+			for name := range scripts {
+				for raw := range strings.SplitAfterSeq(c.Play(name).All(), "\n\n") {
+					f, err := schema.Frame(raw)
+					if err == nil && f != nil && (o["progress"] == nil || o["progress"] == "unnamed" || f["event"] == nil) {
+						n++
+						err = whole.Validate(f)
+					}
+					if err != nil {
+						t.Errorf("%s: %q: %v", name, harness.Clip(raw), err)
+					}
+				}
+			}
+			if n < 1000 {
+				t.Errorf("%d frames", n)
+			}
+		})
+	}
+}
+
+// TestErrorsAreDescribed: where there is no answer, error.json says what there is.
+func TestErrorsAreDescribed(t *testing.T) {
+	s := schema.Load(t, "error.json")
+	failed := "HTTP/1.1 200 OK" + wholeFailure(t)
+	up := upstream.New(t, upstream.Router{
+		"aborted": func(x *upstream.Exchange) { x.Events(); x.Reset() },
+		"silent":  func(x *upstream.Exchange) { x.Silence() },
+		"failed":  func(x *upstream.Exchange) { x.Raw(failed) },
+	}.Play)
+	base, _ := sidecar.Serve(t, up, sidecar.Options{"first_byte_timeout": "1ms", "keepalive": 0})
+	patient, _ := sidecar.Serve(t, up, sidecar.Still)
+	refused, _ := sidecar.Serve(t, &upstream.Server{Addr: harness.FreePort(t)}, nil)
+	resumed, _ := sidecar.ServeCaddyfile(t, "\thermes_resume\n\thermes\n\treverse_proxy "+up.Addr)
+	for _, test := range []struct {
+		base, script, kind string
+		status             int
+		headers            []string
+	}{
+		{patient, "aborted", "noAnswer", http.StatusBadGateway, nil},
+		{base, "silent", "noAnswer", http.StatusGatewayTimeout, nil},
+		{refused, "", "noAnswer", http.StatusBadGateway, nil},
+		{patient, "failed", "agentFailed", http.StatusBadGateway, nil},
+		{resumed, "", "problem", http.StatusBadRequest, []string{"X-Hermes-Detach", "soon"}},
+		{resumed, "", "problem", http.StatusNotFound, []string{"Idempotency-Key", "k", "Last-Event-ID", "stream_AAAAAAAAAAAAAAAAAAAAAA/1"}},
+	} {
+		r := client.New(t, test.base).Play(test.script, test.headers...)
+		body, err := io.ReadAll(r.In)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := schema.Parse(string(body))
+		if err == nil {
+			err = s.At(t, "/$defs/"+test.kind).Validate(v)
+		}
+		if err != nil || r.StatusCode != test.status {
+			t.Errorf("%s: %s %s: %v", test.script, r.Status, body, err)
+		}
+	}
+}
+
+// wholeFailure is an answer of a legacy agent that has failed, behind the status line.
+func wholeFailure(t *testing.T) string {
+	t.Helper()
+	_, rest, ok := strings.Cut(string(wholes(t)["g0-v0.8.0/nonstream.failed_result"]), "HTTP/1.1 200 OK")
+	if !ok {
+		t.Fatal("no such recording")
+	}
+	return rest
+}
