@@ -18,18 +18,19 @@ import (
 // wait for a client that has stopped reading: what the run writes then is interrupted
 // after stuckAfter.
 type direct struct {
+	log   Log
+	knows bool // the run knows that ready is closed; for that alone
+
+	mu     sync.Mutex
+	over   bool                // the run writes no more
+	w      http.ResponseWriter // nil when the client's goroutine reads the log
+	n      int64               // bytes written
+	reader Reader
+	err    error // of w
+
 	run   *run
 	leave atomic.Pointer[chan struct{}] // closed when the client's goroutine has to go on
 	ready chan struct{}                 // closed when the client's goroutine has sent the header, or has left
-	knows bool                          // the run knows that it is; for that alone
-
-	mu      sync.Mutex
-	w       http.ResponseWriter // nil when the client's goroutine reads the log
-	control http.ResponseController
-	reader  Reader
-	n       int64 // bytes written
-	err     error // of w
-	over    bool  // the run writes no more
 }
 
 // stuckAfter is how long a write may take when others read the log.
@@ -43,13 +44,13 @@ func (d *direct) write(p []byte, ends []int) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.run.log.Append(p, ends); err != nil || d.w == nil || len(p) == 0 {
+	if err := d.log.Append(p, ends); err != nil || d.w == nil || len(p) == 0 {
 		return err
 	}
 	n, err := d.w.Write(p)
 	d.n += int64(n)
 	if err == nil {
-		if err = d.control.Flush(); errors.Is(err, http.ErrNotSupported) {
+		if err = http.NewResponseController(d.w).Flush(); errors.Is(err, http.ErrNotSupported) {
 			err = nil
 		}
 	}
@@ -72,10 +73,10 @@ func (d *direct) serve(w http.ResponseWriter, r *http.Request, reader Reader) er
 	}
 	leave := make(chan struct{})
 	d.leave.Store(&leave)
-	d.w, d.control, d.reader = w, *http.NewResponseController(w), reader
+	d.w, d.reader = w, reader
 	d.mu.Unlock()
 	d.begin()
-	if d.run.log.Readers() > 1 { // the others may have come before leave was there
+	if d.log.Readers() > 1 { // the others may have come before leave was there
 		d.end()
 	}
 	stop := context.AfterFunc(r.Context(), d.end)

@@ -17,13 +17,16 @@ import (
 //
 // Its lock may be held while that of a log or of Runs is taken.
 type run struct {
+	// What a chunk needs comes first, and lies together.
+	out    writer
+	direct direct
+
 	p       *Resume
 	entry   Entry
 	detach  time.Duration
 	version int  // of HTTP, of the first client
 	wants   bool // the request says that it wants an event stream
 	log     Log
-	direct  direct
 	cancel  context.CancelCauseFunc
 
 	done     chan struct{} // closed behind what follows
@@ -52,6 +55,7 @@ const (
 
 func newRun(p *Resume, e Entry, detach time.Duration) *run {
 	x := &run{p: p, entry: e, detach: detach, done: make(chan struct{})}
+	x.out.run, x.out.number = x, *newNumberer(e.ID)
 	x.direct.run, x.direct.ready = x, make(chan struct{})
 	return x
 }
@@ -68,15 +72,16 @@ func (x *run) start(w http.ResponseWriter, r *http.Request, body []byte, l Log, 
 	x.mu.Lock() // others may read the log already
 	x.log, x.cancel, x.client, x.wants, x.version = l, cancel, w, asksForStream(r, body), r.ProtoMajor
 	x.mu.Unlock()
-	out := newWriter(x, w)
+	x.direct.log = l
+	x.out.header, x.out.before = w.Header().Clone(), w.Header().Clone()
 	up := r.Clone(ctx)
 	up.Body = bodyOf(body)
 	if x.p.o.Detached != nil {
-		up = x.p.o.Detached(up, out)
+		up = x.p.o.Detached(up, &x.out)
 	}
 	x.p.o.Runs.add(x)
-	go x.serve(out, up, next)
-	return x.attend(w, r, up, reader, out)
+	go x.serve(up, next)
+	return x.attend(w, r, up, reader)
 }
 
 // runKey is the key of a run in the context of its request.
@@ -93,20 +98,20 @@ func Readers(ctx context.Context) (n int, ok bool) {
 }
 
 // serve calls next and ends the log.
-func (x *run) serve(w *writer, r *http.Request, next Next) {
+func (x *run) serve(r *http.Request, next Next) {
 	var stack []byte
 	defer func() {
 		if x.panicked = recover(); x.panicked != nil && !isAbort(x.panicked) {
 			stack = debug.Stack()
 		}
-		x.end(w, r, stack)
+		x.end(r, stack)
 		close(x.done)
 	}()
-	x.err = next(w, r)
+	x.err = next(&x.out, r)
 }
 
 // end ends the run after next has returned or panicked.
-func (x *run) end(w *writer, r *http.Request, stack []byte) {
+func (x *run) end(r *http.Request, stack []byte) {
 	x.mu.Lock()
 	x.over = true
 	alone, since := x.alone, x.since
@@ -129,7 +134,7 @@ func (x *run) end(w *writer, r *http.Request, stack []byte) {
 	if alone {
 		e.Detached = x.p.o.Clock.Since(since)
 	}
-	w.end(e.Reason)
+	x.out.end(e.Reason)
 	e.Events = x.log.Events()
 	x.cancel(nil)
 	x.p.o.Runs.remove(x)
@@ -140,7 +145,7 @@ func (x *run) end(w *writer, r *http.Request, stack []byte) {
 }
 
 // attend answers the first client.
-func (x *run) attend(w http.ResponseWriter, r, up *http.Request, reader Reader, out *writer) error {
+func (x *run) attend(w http.ResponseWriter, r, up *http.Request, reader Reader) error {
 	closeReader := sync.OnceFunc(reader.Close)
 	defer func() { // also if w panics
 		closeReader()
@@ -154,7 +159,7 @@ func (x *run) attend(w http.ResponseWriter, r, up *http.Request, reader Reader, 
 		x.p.o.Runs.count.begun.Add(1)
 		setHeader(w.Header(), header)
 		w.WriteHeader(http.StatusOK)
-		if out.early {
+		if x.out.early {
 			_ = http.NewResponseController(w).Flush() // an error comes again
 		}
 		n, err = x.p.send(w, r, reader, &x.direct)

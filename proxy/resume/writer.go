@@ -17,13 +17,13 @@ import (
 type writer struct {
 	run    *run
 	kind   kind
-	client http.ResponseWriter // of an answer that passes
-	header http.Header         // next's own
-	before http.Header         // what was in it at the beginning
-	number numberer
 	begun  bool  // the log has
 	early  bool  // its header left before any byte
 	err    error // of the log
+	number numberer
+	client http.ResponseWriter // of an answer that passes
+	header http.Header         // next's own
+	before http.Header         // what was in it at the beginning
 }
 
 // room is what a piece is numbered in. Runs share a few, so that what one has just used
@@ -43,10 +43,6 @@ var (
 	errLeft     = errors.New("the client has left, and the answer is no event stream")
 	errNoHijack = errors.New("the connection of an answer that has begun cannot be taken over")
 )
-
-func newWriter(x *run, w http.ResponseWriter) *writer {
-	return &writer{run: x, header: w.Header().Clone(), before: w.Header().Clone(), number: *newNumberer(x.entry.ID)}
-}
 
 // Header implements http.ResponseWriter.
 func (w *writer) Header() http.Header { return w.header }
@@ -92,7 +88,9 @@ func (w *writer) begin() {
 
 // Write implements http.ResponseWriter.
 func (w *writer) Write(p []byte) (int, error) {
-	w.WriteHeader(http.StatusOK)
+	if w.kind == kindUnknown {
+		w.decide(http.StatusOK)
+	}
 	switch {
 	case w.kind == kindPasses:
 		return w.client.Write(p)
