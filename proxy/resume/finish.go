@@ -34,7 +34,7 @@ func Abandon(l Log, why Reason, now time.Time) error {
 		l.End(false)
 		return err
 	}
-	number.n = l.Events()
+	number.setLast(l.Events())
 	out, ends := number.add(nil, nil, s.Finish(nil, cause))
 	if len(out) > 0 {
 		err = l.Append(out, ends)

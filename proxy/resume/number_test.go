@@ -2,6 +2,7 @@ package resume
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -52,6 +53,23 @@ func TestEventsAreNumbered(t *testing.T) {
 		}
 		if got, _ := number(strings.Split(in, "")...); got != want {
 			t.Errorf("%q byte by byte became\n%q\nwant\n%q", in, got, want)
+		}
+	}
+}
+
+// TestNumbersCountUp one by one, also from where a log has come to.
+func TestNumbersCountUp(t *testing.T) {
+	c := newNumberer("x")
+	for n := range uint64(1200) {
+		if out, _ := c.add(nil, nil, []byte("data: a\n\n")); string(out) != fmt.Sprintf("data: a\nid: x/%d\n\n", n+1) {
+			t.Fatalf("the event %d is %q", n+1, out)
+		}
+	}
+	for _, n := range []uint64{0, 8, 9, 10, 98, 99, 10998, math.MaxUint64 - 1} {
+		c := newNumberer("stream_0123456789abcdef012345")
+		c.setLast(n)
+		if out, _ := c.add(nil, nil, []byte("data: a\n\n")); string(out) != fmt.Sprintf("data: a\nid: stream_0123456789abcdef012345/%d\n\n", n+1) {
+			t.Errorf("behind the event %d comes %q", n, out)
 		}
 	}
 }
