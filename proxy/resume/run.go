@@ -2,14 +2,14 @@ package resume
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log"
 	"net/http"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
 )
 
 // A run is a call of the next handler, in a goroutine of its own, whose answer goes into
@@ -97,21 +97,17 @@ func Readers(ctx context.Context) (n int, ok bool) {
 	return n, ok
 }
 
-// serve calls next and ends the log.
+// serve calls next and ends the log. A panic that came out of it would end the process.
 func (x *run) serve(r *http.Request, next Next) {
-	var stack []byte
-	defer func() {
-		if x.panicked = recover(); x.panicked != nil && !isAbort(x.panicked) {
-			stack = debug.Stack()
-		}
-		x.end(r, stack)
+	defer func() { // also if next ends the goroutine
+		x.end(r)
 		close(x.done)
 	}()
-	x.err = next(&x.out, r)
+	x.panicked = caught(func() { x.err = next(&x.out, r) })
 }
 
 // end ends the run after next has returned or panicked.
-func (x *run) end(r *http.Request, stack []byte) {
+func (x *run) end(r *http.Request) {
 	x.mu.Lock()
 	x.over = true
 	alone, since := x.alone, x.since
@@ -123,18 +119,17 @@ func (x *run) end(r *http.Request, stack []byte) {
 		x.timer.Stop()
 	}
 	e := Ended{Stream: x.kind == kindStream, Reason: x.reason, Err: x.err}
-	hasClient := x.client != nil
-	if stack != nil {
-		x.panicked = &latePanic{x.panicked, stack}
-		if !hasClient {
-			e.Panicked, _ = x.panicked.(error)
-		}
-	}
+	raises := x.client != nil && !(e.Stream && e.Reason != ReasonNone) // see attend
 	x.mu.Unlock()
 	if alone {
 		e.Detached = x.p.o.Clock.Since(since)
 	}
-	x.out.end(e.Reason)
+	if v := caught(func() { x.out.end(e.Reason) }); x.panicked == nil {
+		x.panicked = v
+	}
+	if late, ok := x.panicked.(*latePanic); ok && !raises || errors.As(x.out.err, &late) {
+		e.Panicked = late
+	}
 	e.Events = x.log.Events()
 	x.cancel(nil)
 	x.p.o.Runs.remove(x)
@@ -158,6 +153,9 @@ func (x *run) attend(w http.ResponseWriter, r, up *http.Request, reader Reader) 
 	if streams {
 		x.p.o.Runs.count.begun.Add(1)
 		setHeader(w.Header(), header)
+		if x.out.trailer != nil {
+			w.Header()["Trailer"] = x.out.trailer
+		}
 		w.WriteHeader(http.StatusOK)
 		if x.out.early {
 			_ = http.NewResponseController(w).Flush() // an error comes again
@@ -182,6 +180,9 @@ func (x *run) attend(w http.ResponseWriter, r, up *http.Request, reader Reader) 
 	stop()
 	if x.p.o.Returned != nil {
 		x.p.o.Returned(r, up)
+	}
+	if streams && err == nil {
+		head.CopyTrailers(w.Header(), x.out.header)
 	}
 	switch {
 	case streams && x.reason != ReasonNone: // what next did was our wish
@@ -284,26 +285,6 @@ func (c *cancelled) Error() string { return "the stream was cancelled: " + c.why
 
 // Unwrap returns context.Canceled.
 func (c *cancelled) Unwrap() error { return context.Canceled }
-
-// A latePanic is a panic that goes on in another goroutine than it came in.
-type latePanic struct {
-	value any
-	stack []byte // it came with
-}
-
-// Error implements error. A server logs it.
-func (p *latePanic) Error() string { return fmt.Sprintf("%v\n\n%s", p.value, p.stack) }
-
-// Unwrap returns the value, if it is an error.
-func (p *latePanic) Unwrap() error {
-	err, _ := p.value.(error)
-	return err
-}
-
-// isAbort reports whether a panic is the wish to abort the answer.
-func isAbort(panicked any) bool {
-	return panicked == http.ErrAbortHandler //nolint:errorlint // the very value is the signal
-}
 
 // nobody is the Observer of those who have none. It logs panics, as net/http does.
 type nobody struct{}

@@ -24,6 +24,8 @@ type writer struct {
 	client http.ResponseWriter // of an answer that passes
 	header http.Header         // next's own
 	before http.Header         // what was in it at the beginning
+
+	trailer []string // what a stream announces as its trailers, nil for none
 }
 
 // room is what a piece is numbered in. Runs share a few, so that what one has just used
@@ -81,7 +83,8 @@ func (w *writer) begin() {
 	w.begun = true
 	h := headerOf(w.header, w.before)
 	head.DropOfBody(h)
-	h.Del("Trailer")
+	head.DropTrailers(h)
+	w.trailer = w.header["Trailer"]
 	h[StreamHeader] = []string{w.run.entry.ID}
 	w.err = w.run.log.Begin(h)
 }
