@@ -43,7 +43,9 @@ type memoryLog struct {
 	size  atomic.Int64 // in bytes, as the store counts it; it changes under the store's lock
 	entry Entry
 
-	list    *list.List // of the store, under its lock
+	// Under the lock of the store:
+	kept    bool       // it is in
+	list    *list.List // of the store
 	element *list.Element
 }
 
