@@ -31,8 +31,8 @@ type memoryLog struct {
 	// What each Append needs comes first, and lies together.
 	mu       sync.Mutex
 	state    logState
-	gone     bool // the store has taken it for others
-	waiting  int  // how many readers wait
+	gone     bool  // the store has taken it for others
+	waiting  int32 // how many readers wait
 	segments segments
 	readers  []*memoryReader
 	header   http.Header

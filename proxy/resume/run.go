@@ -17,9 +17,7 @@ import (
 //
 // Its lock may be held while that of a log or of Runs is taken.
 type run struct {
-	// What a chunk needs comes first, and lies together.
-	out    writer
-	direct direct
+	out writer
 
 	p       *Resume
 	entry   Entry
@@ -56,7 +54,7 @@ const (
 func newRun(p *Resume, e Entry, detach time.Duration) *run {
 	x := &run{p: p, entry: e, detach: detach, done: make(chan struct{})}
 	x.out.run, x.out.number = x, *newNumberer(e.ID)
-	x.direct.run, x.direct.ready = x, make(chan struct{})
+	x.out.direct.run, x.out.direct.ready = x, make(chan struct{})
 	return x
 }
 
@@ -72,7 +70,7 @@ func (x *run) start(w http.ResponseWriter, r *http.Request, body []byte, l Log, 
 	x.mu.Lock() // others may read the log already
 	x.log, x.cancel, x.client, x.wants, x.version = l, cancel, w, asksForStream(r, body), r.ProtoMajor
 	x.mu.Unlock()
-	x.direct.log = l
+	x.out.direct.log = l
 	x.out.header, x.out.before = w.Header().Clone(), w.Header().Clone()
 	up := r.Clone(ctx)
 	up.Body = bodyOf(body)
@@ -144,7 +142,7 @@ func (x *run) attend(w http.ResponseWriter, r, up *http.Request, reader Reader) 
 	closeReader := sync.OnceFunc(reader.Close)
 	defer func() { // also if w panics
 		closeReader()
-		x.direct.begin()
+		x.out.direct.begin()
 		x.left()
 	}()
 	header, err := reader.Header()
@@ -160,11 +158,11 @@ func (x *run) attend(w http.ResponseWriter, r, up *http.Request, reader Reader) 
 		if x.out.early {
 			_ = http.NewResponseController(w).Flush() // an error comes again
 		}
-		n, err = x.p.send(w, r, reader, &x.direct)
-		n += x.direct.n
+		n, err = x.p.send(w, r, reader, &x.out.direct)
+		n += x.out.direct.n
 	}
 	closeReader()
-	x.direct.begin()
+	x.out.direct.begin()
 	left := x.left()
 	if streams {
 		x.p.o.Observer.Answered(r, Answered{Bytes: n, Err: err})
@@ -231,7 +229,7 @@ func (x *run) ReadersChanged() {
 	}
 	readers := x.log.Readers()
 	if readers > 1 {
-		x.direct.end()
+		x.out.direct.end()
 	}
 	alone := readers == 0
 	switch {

@@ -13,7 +13,8 @@ import (
 )
 
 // writer is what next writes to. What it is for, is decided at the final status. It is
-// used by next alone, which writes from one goroutine at a time.
+// used by next alone, which writes from one goroutine at a time; direct has a lock. What a
+// chunk needs comes first, and lies together.
 type writer struct {
 	run    *run
 	kind   kind
@@ -21,11 +22,13 @@ type writer struct {
 	early  bool  // its header left before any byte
 	err    error // of the log
 	number numberer
+	direct direct
+
 	client http.ResponseWriter // of an answer that passes
 	header http.Header         // next's own
 	before http.Header         // what was in it at the beginning
 
-	trailer []string // what a stream announces as its trailers, nil for none
+	trailer []string // what the header of a stream announces, nil for none
 }
 
 // room is what a piece is numbered in. Runs share a few, so that what one has just used
@@ -114,7 +117,7 @@ func (w *writer) Write(p []byte) (int, error) {
 func (w *writer) append(p []byte) {
 	r := rooms.Get().(*room)
 	r.out, r.ends = w.number.add(r.out[:0], r.ends[:0], p)
-	w.err = w.run.direct.write(r.out, r.ends)
+	w.err = w.direct.write(r.out, r.ends)
 	if cap(r.out) <= maxRoom && cap(r.ends) <= maxRoom/8 {
 		rooms.Put(r)
 	}
@@ -149,8 +152,8 @@ func (w *writer) end(why Reason) {
 		head.CopyTrailers(w.client.Header(), w.header)
 	case kindStream:
 		w.begin()
-		x.direct.off(true)
-		x.direct.end()
+		x.out.direct.off(true)
+		x.out.direct.end()
 		whole := why == ReasonNone && x.err == nil && x.panicked == nil && w.err == nil
 		if why == ReasonNone || w.err != nil {
 			x.log.End(whole)
