@@ -111,7 +111,7 @@ func (p *Resume) asks(r *http.Request) (a asked, ok, bad bool) {
 	}
 	if detach := r.Header[DetachHeader]; len(detach) > 0 {
 		d, err := time.ParseDuration(detach[0])
-		if err != nil || d < 0 {
+		if err != nil || d < 0 || len(detach) > 1 {
 			return a, false, true
 		}
 		a.detach = min(d, p.o.Detach)
