@@ -14,11 +14,11 @@ import (
 type numberer struct {
 	state  numberState
 	length uint8                                                  // of the line
-	line   [len("id: ") + idLength + len("/") + maxNumberLen]byte // of the last event
+	line   [len("id: ") + idLength + len("/") + numberLength]byte // of the last event
 }
 
-// maxNumberLen is the length of the largest number.
-const maxNumberLen = len("18446744073709551615")
+// numberLength is the length of the largest number.
+const numberLength = len("18446744073709551615")
 
 // numberState is what a numberer knows of the bytes before.
 type numberState struct {
