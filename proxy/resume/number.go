@@ -30,9 +30,6 @@ type numberState struct {
 	lone   bool  // it ended with a CR
 }
 
-// between is the state between events whose lines end with LF.
-var between = numberState{mark: uint8(len(byteOrderMark))}
-
 // byteOrderMark is U+FEFF, which a stream may begin with.
 const byteOrderMark = "\xef\xbb\xbf"
 
@@ -70,10 +67,9 @@ func (c *numberer) between() bool { return !c.state.event && !c.state.inLine }
 // add appends p with ids to out, and the indexes in out behind the events to ends.
 func (c *numberer) add(out []byte, ends []int, p []byte) ([]byte, []int) {
 	s := &c.state
-	if n := len(p) - 1; n > 1 && *s == between && p[0] > ':' && p[n] == '\n' && bytes.IndexByte(p, '\n') == n-1 && bytes.IndexByte(p, '\r') < 0 {
-		// One event, and nothing else: almost all of a stream.
+	if *s == (numberState{mark: uint8(len(byteOrderMark))}) && isOneLine(p) { // as almost always
 		c.next()
-		out = append(out, p[:n]...)
+		out = append(out, p[:len(p)-1]...)
 		out = append(out, c.line[:c.length]...)
 		out = append(out, '\n', '\n')
 		return out, append(ends, len(out))
@@ -134,6 +130,13 @@ func (c *numberer) add(out []byte, ends []int, p []byte) ([]byte, []int) {
 		i++
 	}
 	return append(out, p[copied:]...), ends
+}
+
+// isOneLine reports whether p is a block of one line that is no comment, and that both it
+// and the block end with LF.
+func isOneLine(p []byte) bool {
+	last := len(p) - 1
+	return last > 1 && p[0] > ':' && p[last] == '\n' && bytes.IndexByte(p, '\n') == last-1 && bytes.IndexByte(p, '\r') < 0
 }
 
 // appendLine appends the line of the next event, which ends as the one before it.

@@ -41,18 +41,22 @@ func TestEventsAreNumbered(t *testing.T) {
 		"id: 7\ndata: a\n\n":       "id: 7\ndata: a\nid: x/1\n\n",
 		"data: a\nid: x/9\n\n":     "data: a\nid: x/9\nid: x/1\n\n",
 		"event: e\ndata\n\n":       "event: e\ndata\nid: x/1\n\n",
-		"data: a\n\ndata: b":       "data: a\nid: x/1\n\ndata: b",
-		"data: a\n\ndata: b\n":     "data: a\nid: x/1\n\ndata: b\n",
-		"\xef\xbb\xbfdata: a\n\n":  "\xef\xbb\xbfdata: a\nid: x/1\n\n",
-		"\xef\xbb\xbf: c\n\n":      "\xef\xbb\xbf: c\n\n",
-		"\xef\xbb\n\n":             "\xef\xbb\nid: x/1\n\n",
-		"\n\xef\xbb\xbf: c\n\n":    "\n\xef\xbb\xbf: c\nid: x/1\n\n",
+		"data: a\n\n: c\n\n\n\n::\n\na\n\n\r\n\ndata: b\n\n": "data: a\nid: x/1\n\n: c\n\n\n\n::\n\na\nid: x/2\n\n\r\n\ndata: b\nid: x/3\n\n",
+		"data: a\n\ndata: b":      "data: a\nid: x/1\n\ndata: b",
+		"data: a\n\ndata: b\n":    "data: a\nid: x/1\n\ndata: b\n",
+		"\xef\xbb\xbfdata: a\n\n": "\xef\xbb\xbfdata: a\nid: x/1\n\n",
+		"\xef\xbb\xbf: c\n\n":     "\xef\xbb\xbf: c\n\n",
+		"\xef\xbb\n\n":            "\xef\xbb\nid: x/1\n\n",
+		"\n\xef\xbb\xbf: c\n\n":   "\n\xef\xbb\xbf: c\nid: x/1\n\n",
 	} {
 		if got, _ := number(in); got != want {
 			t.Errorf("%q became\n%q\nwant\n%q", in, got, want)
 		}
 		if got, _ := number(strings.Split(in, "")...); got != want {
 			t.Errorf("%q byte by byte became\n%q\nwant\n%q", in, got, want)
+		}
+		if got, _ := number(strings.SplitAfter(in, "\n\n")...); got != want {
+			t.Errorf("%q block by block became\n%q\nwant\n%q", in, got, want)
 		}
 	}
 }
@@ -119,6 +123,9 @@ func TestAnyCutGivesTheSameLog(t *testing.T) {
 			want, _ := number(in)
 			if idLine.ReplaceAllString(want, "") != in {
 				t.Errorf("%s: more than ids has changed", file)
+			}
+			if got, _ := number(strings.SplitAfter(in, "\n\n")...); got != want {
+				t.Fatalf("%s: event by event it is another log", file)
 			}
 			for range 3 {
 				var pieces []string
