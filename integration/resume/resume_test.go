@@ -136,6 +136,19 @@ func held(rest <-chan struct{}) upstream.Script {
 	}
 }
 
+// reload loads a Caddyfile.
+func reload(t *testing.T, admin, text string, s *sidecar.Process) {
+	t.Helper()
+	res, err := http.Post("http://"+admin+"/load", "text/caddyfile", strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		t.Fatalf("reload: %s\n%s", res.Status, s.Log)
+	}
+}
+
 // TestLeaveAndReload has a stream go on without its client across reloads, also one by
 // which the directive goes for a while.
 func TestLeaveAndReload(t *testing.T) {
@@ -146,26 +159,15 @@ func TestLeaveAndReload(t *testing.T) {
 		return site("http://"+listen, "admin "+admin, resume+"\n\thermes\n\treverse_proxy "+up.Addr)
 	}
 	s := sidecar.RunCaddyfile(t, t.TempDir(), config("hermes_resume"))
-	load := func(text string) {
-		t.Helper()
-		res, err := http.Post("http://"+admin+"/load", "text/caddyfile", strings.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer res.Body.Close()
-		if res.StatusCode != http.StatusOK {
-			t.Fatalf("reload: %s\n%s", res.Status, s.Log)
-		}
-	}
 	c := client.New(t, "http://"+listen)
 	c.Reloading = true
 	first := c.Chat(key, "k")
 	id := first.Header.Get(stream)
 	got := frame(t, first) + frame(t, first)
 	first.Leave()
-	load(config("hermes_resume {\n\t\tkeep 1h\n\t}"))
-	load(config("header X-Nothing 1"))
-	load(config("hermes_resume"))
+	reload(t, admin, config("hermes_resume {\n\t\tkeep 1h\n\t}"), s)
+	reload(t, admin, config("header X-Nothing 1"), s)
+	reload(t, admin, config("hermes_resume"), s)
 	close(rest)
 	live := c.Chat(behind, id+"/2")
 	got += live.All()

@@ -165,6 +165,7 @@ func TestWhatIsNoDuration(t *testing.T) {
 	for _, d := range []string{"", "10", "-1s", "ten minutes"} {
 		problemOf(t, l.send(post(resume.DetachHeader, d)), http.StatusBadRequest)
 	}
+	problemOf(t, l.send(post(resume.DetachHeader, "10m", resume.DetachHeader, "0s")), http.StatusBadRequest)
 	l.wantAsked(0)
 	if r := l.send(post(resume.DetachHeader, "0s")).want(http.StatusOK); r.id() != "" || r.rest() != event(1) {
 		t.Error("0s asks for a log")

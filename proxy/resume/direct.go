@@ -18,18 +18,20 @@ import (
 // wait for a client that has stopped reading: what the run writes then is interrupted
 // after stuckAfter.
 type direct struct {
-	run   *run
-	leave atomic.Pointer[chan struct{}] // closed when the client's goroutine has to go on
-	ready chan struct{}                 // closed when the client's goroutine has sent the header, or has left
-	knows bool                          // the run knows that it is; for that alone
+	log   Log
+	knows bool // the run knows that ready is closed; for that alone
 
-	mu      sync.Mutex
-	w       http.ResponseWriter // nil when the client's goroutine reads the log
-	control http.ResponseController
-	reader  Reader
-	n       int64 // bytes written
-	err     error // of w
-	over    bool  // the run writes no more
+	mu     sync.Mutex
+	over   bool                // the run writes no more
+	w      http.ResponseWriter // nil when the client's goroutine reads the log
+	n      int64               // bytes written
+	reader Reader
+	err    error // of w
+
+	panicked any // by w, to go on with in the client's goroutine
+	run      *run
+	leave    atomic.Pointer[chan struct{}] // closed when the client's goroutine has to go on
+	ready    chan struct{}                 // closed when the client's goroutine has sent the header, or has left
 }
 
 // stuckAfter is how long a write may take when others read the log.
@@ -43,23 +45,37 @@ func (d *direct) write(p []byte, ends []int) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.run.log.Append(p, ends); err != nil || d.w == nil || len(p) == 0 {
+	if err := d.log.Append(p, ends); err != nil || d.w == nil || len(p) == 0 {
 		return err
 	}
-	n, err := d.w.Write(p)
-	d.n += int64(n)
-	if err == nil {
-		if err = d.control.Flush(); errors.Is(err, http.ErrNotSupported) {
-			err = nil
-		}
-	}
-	if err != nil {
+	if err := d.send(p); err != nil {
 		d.err = errors.Join(err, context.Canceled)
 		d.w = nil
 		d.end()
 	}
 	return nil
 }
+
+// send sends p. If w panics, that is for the client's goroutine, and the client has left.
+func (d *direct) send(p []byte) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			d.panicked, err = late(v), errPanicked
+		}
+	}()
+	n, err := d.w.Write(p)
+	d.n += int64(n)
+	if err == nil {
+		err = http.NewResponseController(d.w).Flush()
+	}
+	if errors.Is(err, http.ErrNotSupported) {
+		return nil
+	}
+	return err
+}
+
+// errPanicked says that the client's writer has panicked.
+var errPanicked = errors.New("the writer of the client panicked")
 
 // serve has the run write to w, whose goroutine it is called in, until somebody calls end.
 // It returns at once if the reader is not at the end of the log or there are others.
@@ -72,10 +88,10 @@ func (d *direct) serve(w http.ResponseWriter, r *http.Request, reader Reader) er
 	}
 	leave := make(chan struct{})
 	d.leave.Store(&leave)
-	d.w, d.control, d.reader = w, *http.NewResponseController(w), reader
+	d.w, d.reader = w, reader
 	d.mu.Unlock()
 	d.begin()
-	if d.run.log.Readers() > 1 { // the others may have come before leave was there
+	if d.log.Readers() > 1 { // the others may have come before leave was there
 		d.end()
 	}
 	stop := context.AfterFunc(r.Context(), d.end)
@@ -84,6 +100,9 @@ func (d *direct) serve(w http.ResponseWriter, r *http.Request, reader Reader) er
 	stuck := time.AfterFunc(stuckAfter, func() { d.run.p.o.Interrupt(w, r) })
 	defer stuck.Stop()
 	d.off(false)
+	if d.panicked != nil {
+		panic(d.panicked)
+	}
 	return d.err
 }
 

@@ -7,19 +7,20 @@
 // has what goes over the wire.
 //
 //	resume.go, options.go     New and Serve: which requests are ours
-//	request.go, secret.go     what a request asks for, and who asks
+//	request.go                what a request asks for, and who asks
 //	run.go, writer.go         the handler's goroutine, and the http.ResponseWriter in it
+//	panic.go                  panics that go on in another goroutine
 //	runs.go                   those under way in the process: their number, their end
 //	number.go, finish.go      the ids of events; an error finish
 //	direct.go                 what the handler's goroutine sends itself
 //	follow.go, problem.go     what a client gets of a log, or instead of one
 //	store.go                  the interface of what keeps logs: Store, Log, Reader, Run
 //	memory.go, log.go         the one in this process
+//	segments.go               the bytes of a log there
 //
 // The handler runs in a goroutine of its own, with a request that its clients cannot
 // cancel, and alone writes to the log. Clients read the log, each in the goroutine of its
 // request: a slow one holds up nobody else. As long as the first client is the only one,
-// the handler's goroutine writes to it directly. An answer that turns
-// out to be no event stream is written to the first client directly, and that waits
-// for the handler.
+// the handler's goroutine writes to it directly. An answer that turns out to be no event
+// stream is written to the first client directly, and that waits for the handler.
 package resume

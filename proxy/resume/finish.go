@@ -1,6 +1,7 @@
 package resume
 
 import (
+	"runtime/debug"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -8,8 +9,15 @@ import (
 
 // Abandon ends a log whose run was cancelled, or is no more, at the time now. If the
 // stream is one of Hermes', it gets the error finish that it still needs (contract section
-// 3), and is whole with that. Any other stream has broken off.
-func Abandon(l Log, why Reason, now time.Time) error {
+// 3), and is whole with that. Any other stream has broken off, and so has one for which
+// this panics, which is an error.
+func Abandon(l Log, why Reason, now time.Time) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			l.End(false)
+			err = &latePanic{v, debug.Stack()}
+		}
+	}()
 	e := l.Entry()
 	cause := rewrite.CauseAborted
 	if why == ReasonShutdown {
@@ -26,7 +34,7 @@ func Abandon(l Log, why Reason, now time.Time) error {
 	})
 	number := newNumberer(e.ID)
 	var fed, scratch []byte
-	err := l.Each(func(p []byte) {
+	err = l.Each(func(p []byte) {
 		fed = s.Feed(fed[:0], p, now)
 		scratch, _ = number.add(scratch[:0], nil, p) // to see where it stands
 	})
@@ -34,7 +42,7 @@ func Abandon(l Log, why Reason, now time.Time) error {
 		l.End(false)
 		return err
 	}
-	number.n = l.Events()
+	number.setLast(l.Events())
 	out, ends := number.add(nil, nil, s.Finish(nil, cause))
 	if len(out) > 0 {
 		err = l.Append(out, ends)

@@ -65,7 +65,7 @@ func (p *Resume) follow(w http.ResponseWriter, r *http.Request, reader Reader, h
 		return nil // it has left
 	}
 	n, err := p.send(w, r, reader, nil)
-	p.o.Observer.Answered(r, Answered{Replayed: f.replayed, Continued: f.continued, Bytes: n, Err: err})
+	p.o.Observer.Answered(r, Answered{Replayed: f.replayed || !f.continued, Continued: f.continued, Bytes: n, Err: err})
 	return cutOff(err)
 }
 

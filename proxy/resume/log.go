@@ -31,7 +31,8 @@ type memoryLog struct {
 	// What each Append needs comes first, and lies together.
 	mu       sync.Mutex
 	state    logState
-	gone     bool // the store has taken it for others
+	gone     bool  // the store has taken it for others
+	waiting  int32 // how many readers wait
 	segments segments
 	readers  []*memoryReader
 	header   http.Header
@@ -42,7 +43,9 @@ type memoryLog struct {
 	size  atomic.Int64 // in bytes, as the store counts it; it changes under the store's lock
 	entry Entry
 
-	list    *list.List // of the store, under its lock
+	// Under the lock of the store:
+	kept    bool       // it is in
+	list    *list.List // of the store
 	element *list.Element
 }
 
@@ -78,19 +81,19 @@ func (l *memoryLog) Append(p []byte, ends []int) error {
 		return nil
 	}
 	l.mu.Lock()
+	if l.segments.put(p, ends) { // as almost always
+		l.wake()
+		l.mu.Unlock()
+		return nil
+	}
 	before := l.segments.taken
 	l.segments.append(p, ends)
+	l.segments.keep(l.entry.MaxStream)
 	grown := l.segments.taken - before
-	if grown != 0 {
-		l.segments.keep(l.entry.MaxStream)
-		grown = l.segments.taken - before
-	}
 	l.wake()
 	l.mu.Unlock()
-	if grown != 0 {
-		if over := l.store.grow(l, grown, l.entry.MaxMemory); over > 0 {
-			l.trim(over)
-		}
+	if over := l.store.grow(l, grown, l.entry.MaxMemory); over > 0 {
+		l.trim(over)
 	}
 	return nil
 }
@@ -187,17 +190,13 @@ func (l *memoryLog) Readers() int {
 func (l *memoryLog) Events() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.segments.events
+	return l.segments.events()
 }
 
 // Each implements Log.
 func (l *memoryLog) Each(f func(p []byte)) error {
 	l.mu.Lock()
-	all := slices.Clone(l.segments.all)
-	pieces := make([][]byte, len(all))
-	for i, g := range all {
-		pieces[i] = g.b
-	}
+	pieces := l.segments.pieces()
 	l.mu.Unlock()
 	for _, p := range pieces {
 		f(p)
@@ -220,11 +219,11 @@ func (l *memoryLog) place() {
 
 // wake wakes the readers that wait. l.mu is held.
 func (l *memoryLog) wake() {
+	if l.waiting == 0 {
+		return
+	}
 	for _, r := range l.readers {
-		if r.waits {
-			r.waits = false
-			r.awake <- struct{}{} // it has room
-		}
+		r.wake()
 	}
 }
 
@@ -254,9 +253,15 @@ type memoryReader struct {
 func (r *memoryReader) left() {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
+	r.wake()
+}
+
+// wake wakes the reader if it waits. The lock is held.
+func (r *memoryReader) wake() {
 	if r.waits {
 		r.waits = false
-		r.awake <- struct{}{}
+		r.log.waiting--
+		r.awake <- struct{}{} // it has room
 	}
 }
 
@@ -266,6 +271,7 @@ func (r *memoryReader) wait() error {
 		return err
 	}
 	r.waits = true
+	r.log.waiting++
 	r.log.mu.Unlock()
 	<-r.awake
 	r.log.mu.Lock()
@@ -293,7 +299,7 @@ func (r *memoryReader) Seek(n uint64) error {
 	l := r.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if n > l.segments.events {
+	if n > l.segments.events() {
 		return ErrAhead
 	}
 	at, ok := l.segments.behind(n)
@@ -309,7 +315,7 @@ func (r *memoryReader) Next() ([]byte, error) {
 	l := r.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for r.at == l.segments.end {
+	for r.at == l.segments.end() {
 		switch l.state {
 		case logWhole:
 			return nil, io.EOF
@@ -323,7 +329,7 @@ func (r *memoryReader) Next() ([]byte, error) {
 	if r.at < l.segments.begin() {
 		return nil, &GoneError{l.segments.first()}
 	}
-	b := l.segments.from(r.at)
+	b := l.segments.since(r.at)
 	r.at += int64(len(b))
 	return b, nil
 }
@@ -333,7 +339,7 @@ func (r *memoryReader) CaughtUp() bool {
 	l := r.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.state == logBegun && r.at == l.segments.end
+	return l.state == logBegun && r.at == l.segments.end()
 }
 
 // SkipToEnd implements Reader.
@@ -341,7 +347,7 @@ func (r *memoryReader) SkipToEnd() {
 	l := r.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r.at = l.segments.end
+	r.at = l.segments.end()
 }
 
 // AtEnd implements Reader.
@@ -349,7 +355,7 @@ func (r *memoryReader) AtEnd() bool {
 	l := r.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.state == logWhole && r.at == l.segments.end
+	return l.state == logWhole && r.at == l.segments.end()
 }
 
 // Close implements Reader.

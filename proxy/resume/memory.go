@@ -65,7 +65,7 @@ func (m *Memory) Claim(_ context.Context, e Entry, run Run) (Log, bool, error) {
 		return l, false, nil
 	}
 	l := newMemoryLog(m, e, run)
-	m.byID[e.ID] = l
+	m.byID[e.ID], l.kept = l, true
 	if e.Key != (Digest{}) {
 		m.byKey[e.Key] = l
 	}
@@ -92,10 +92,11 @@ func (m *Memory) remove(l *memoryLog) bool {
 }
 
 func (m *Memory) removeLocked(l *memoryLog) bool {
-	if m.byID[l.entry.ID] != l {
+	if !l.kept {
 		return false
 	}
 	delete(m.byID, l.entry.ID)
+	l.kept = false
 	if m.byKey[l.entry.Key] == l {
 		delete(m.byKey, l.entry.Key)
 	}
@@ -108,7 +109,7 @@ func (m *Memory) removeLocked(l *memoryLog) bool {
 func (m *Memory) place(l *memoryLog, to *list.List) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.byID[l.entry.ID] == l {
+	if l.kept {
 		m.placeLocked(l, to)
 	}
 }
@@ -129,7 +130,7 @@ func (m *Memory) placeLocked(l *memoryLog, to *list.List) {
 // how many bytes it has too many then. No lock is held.
 func (m *Memory) grow(l *memoryLog, n, most int64) (over int64) {
 	m.mu.Lock()
-	if m.byID[l.entry.ID] != l {
+	if !l.kept {
 		m.mu.Unlock()
 		return 0 // it counts no longer: only its readers have it
 	}

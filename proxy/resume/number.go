@@ -12,11 +12,13 @@ import (
 // event for complete. A block of comments is no event. What comes of the stream does
 // not depend on how it was cut.
 type numberer struct {
-	n      uint64 // of the last event
 	state  numberState
-	length uint8                                   // of prefix
-	prefix [len("id: ") + idLength + len("/")]byte // of the line: "id: <id>/"
+	length uint8                                                  // of the line
+	line   [len("id: ") + idLength + len("/") + numberLength]byte // of the last event
 }
+
+// numberLength is the length of the largest number.
+const numberLength = len("18446744073709551615")
 
 // numberState is what a numberer knows of the bytes before.
 type numberState struct {
@@ -33,8 +35,30 @@ const byteOrderMark = "\xef\xbb\xbf"
 
 func newNumberer(id string) *numberer {
 	c := new(numberer)
-	c.length = uint8(copy(c.prefix[:], "id: "+id+"/"))
+	c.length = uint8(copy(c.line[:], "id: "+id+"/0"))
 	return c
+}
+
+// setLast sets the number of the last event.
+func (c *numberer) setLast(n uint64) {
+	digits := bytes.IndexByte(c.line[:], '/') + 1
+	c.length = uint8(len(strconv.AppendUint(c.line[:digits], n, 10)))
+}
+
+// next counts an event. The digits are counted up where they are: that is all there is to
+// do for almost all.
+func (c *numberer) next() {
+	i := c.length - 1
+	for ; c.line[i] == '9'; i-- {
+		c.line[i] = '0'
+	}
+	if c.line[i] != '/' {
+		c.line[i]++
+		return
+	}
+	c.line[i+1] = '1' // and a digit more
+	c.line[c.length] = '0'
+	c.length++
 }
 
 // between reports whether no event has begun.
@@ -43,6 +67,13 @@ func (c *numberer) between() bool { return !c.state.event && !c.state.inLine }
 // add appends p with ids to out, and the indexes in out behind the events to ends.
 func (c *numberer) add(out []byte, ends []int, p []byte) ([]byte, []int) {
 	s := &c.state
+	if *s == (numberState{mark: uint8(len(byteOrderMark))}) && isOneLine(p) { // as almost always
+		c.next()
+		out = append(out, p[:len(p)-1]...)
+		out = append(out, c.line[:c.length]...)
+		out = append(out, '\n', '\n')
+		return out, append(ends, len(out))
+	}
 	copied, i := 0, 0
 	hasCR := bytes.IndexByte(p, '\r') >= 0
 	for i < len(p) {
@@ -69,7 +100,7 @@ func (c *numberer) add(out []byte, ends []int, p []byte) ([]byte, []int) {
 			case blank && s.event:
 				out = append(out, p[copied:i]...)
 				copied = i
-				out = c.line(out)
+				out = c.appendLine(out)
 				s.event = false
 				if s.cr = p[i] == '\r'; s.cr && i+1 < len(p) && p[i+1] == '\n' {
 					s.cr = false
@@ -101,11 +132,17 @@ func (c *numberer) add(out []byte, ends []int, p []byte) ([]byte, []int) {
 	return append(out, p[copied:]...), ends
 }
 
-// line appends the line of the next event, which ends as the one before it.
-func (c *numberer) line(out []byte) []byte {
-	c.n++
-	out = append(out, c.prefix[:c.length]...)
-	out = strconv.AppendUint(out, c.n, 10)
+// isOneLine reports whether p is a block of one line that is no comment, and that both it
+// and the block end with LF.
+func isOneLine(p []byte) bool {
+	last := len(p) - 1
+	return last > 1 && p[0] > ':' && p[last] == '\n' && bytes.IndexByte(p, '\n') == last-1 && bytes.IndexByte(p, '\r') < 0
+}
+
+// appendLine appends the line of the next event, which ends as the one before it.
+func (c *numberer) appendLine(out []byte) []byte {
+	c.next()
+	out = append(out, c.line[:c.length]...)
 	switch {
 	case c.state.crlf:
 		return append(out, '\r', '\n')

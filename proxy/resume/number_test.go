@@ -2,6 +2,7 @@ package resume
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -40,18 +41,39 @@ func TestEventsAreNumbered(t *testing.T) {
 		"id: 7\ndata: a\n\n":       "id: 7\ndata: a\nid: x/1\n\n",
 		"data: a\nid: x/9\n\n":     "data: a\nid: x/9\nid: x/1\n\n",
 		"event: e\ndata\n\n":       "event: e\ndata\nid: x/1\n\n",
-		"data: a\n\ndata: b":       "data: a\nid: x/1\n\ndata: b",
-		"data: a\n\ndata: b\n":     "data: a\nid: x/1\n\ndata: b\n",
-		"\xef\xbb\xbfdata: a\n\n":  "\xef\xbb\xbfdata: a\nid: x/1\n\n",
-		"\xef\xbb\xbf: c\n\n":      "\xef\xbb\xbf: c\n\n",
-		"\xef\xbb\n\n":             "\xef\xbb\nid: x/1\n\n",
-		"\n\xef\xbb\xbf: c\n\n":    "\n\xef\xbb\xbf: c\nid: x/1\n\n",
+		"data: a\n\n: c\n\n\n\n::\n\na\n\n\r\n\ndata: b\n\n": "data: a\nid: x/1\n\n: c\n\n\n\n::\n\na\nid: x/2\n\n\r\n\ndata: b\nid: x/3\n\n",
+		"data: a\n\ndata: b":      "data: a\nid: x/1\n\ndata: b",
+		"data: a\n\ndata: b\n":    "data: a\nid: x/1\n\ndata: b\n",
+		"\xef\xbb\xbfdata: a\n\n": "\xef\xbb\xbfdata: a\nid: x/1\n\n",
+		"\xef\xbb\xbf: c\n\n":     "\xef\xbb\xbf: c\n\n",
+		"\xef\xbb\n\n":            "\xef\xbb\nid: x/1\n\n",
+		"\n\xef\xbb\xbf: c\n\n":   "\n\xef\xbb\xbf: c\nid: x/1\n\n",
 	} {
 		if got, _ := number(in); got != want {
 			t.Errorf("%q became\n%q\nwant\n%q", in, got, want)
 		}
 		if got, _ := number(strings.Split(in, "")...); got != want {
 			t.Errorf("%q byte by byte became\n%q\nwant\n%q", in, got, want)
+		}
+		if got, _ := number(strings.SplitAfter(in, "\n\n")...); got != want {
+			t.Errorf("%q block by block became\n%q\nwant\n%q", in, got, want)
+		}
+	}
+}
+
+// TestNumbersCountUp one by one, also from where a log has come to.
+func TestNumbersCountUp(t *testing.T) {
+	c := newNumberer("x")
+	for n := range uint64(1200) {
+		if out, _ := c.add(nil, nil, []byte("data: a\n\n")); string(out) != fmt.Sprintf("data: a\nid: x/%d\n\n", n+1) {
+			t.Fatalf("the event %d is %q", n+1, out)
+		}
+	}
+	for _, n := range []uint64{0, 8, 9, 10, 98, 99, 10998, math.MaxUint64 - 1} {
+		c := newNumberer("stream_0123456789abcdef012345")
+		c.setLast(n)
+		if out, _ := c.add(nil, nil, []byte("data: a\n\n")); string(out) != fmt.Sprintf("data: a\nid: stream_0123456789abcdef012345/%d\n\n", n+1) {
+			t.Errorf("behind the event %d comes %q", n, out)
 		}
 	}
 }
@@ -101,6 +123,9 @@ func TestAnyCutGivesTheSameLog(t *testing.T) {
 			want, _ := number(in)
 			if idLine.ReplaceAllString(want, "") != in {
 				t.Errorf("%s: more than ids has changed", file)
+			}
+			if got, _ := number(strings.SplitAfter(in, "\n\n")...); got != want {
+				t.Fatalf("%s: event by event it is another log", file)
 			}
 			for range 3 {
 				var pieces []string

@@ -88,7 +88,7 @@ type Observer interface {
 // Answered is what a client was given of a log.
 type Answered struct {
 	// Replayed says that the client had sent a request with this key before, or somebody
-	// else had.
+	// else had, or that it asked for the stream from its beginning.
 	Replayed bool
 	// Continued says that it asked for what is behind an event.
 	Continued bool

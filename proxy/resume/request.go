@@ -66,25 +66,25 @@ func isID(s string) bool {
 	return true
 }
 
-// position is a place in a stream: behind the event n.
+// position is a place in a stream: behind the event n. Without an id it is none.
 type position struct {
 	id string
 	n  uint64
 }
 
-// lastEvent returns the position that a request names. It returns false if it names
-// none, or one of somebody else's.
-func lastEvent(h http.Header) (position, bool) {
+// lastEvent returns the position that a request names, if that is one of ours. bad says
+// that it names a stream of ours, but no event.
+func lastEvent(h http.Header) (at position, bad bool) {
 	values := h[lastEventHeader]
-	if len(values) != 1 {
-		return position{}, false
+	for _, v := range values {
+		id, number, ok := strings.Cut(v, "/")
+		if !isID(id) {
+			continue
+		}
+		n, err := strconv.ParseUint(number, 10, 64)
+		at, bad = position{id, n}, !ok || err != nil || len(values) > 1
 	}
-	id, number, ok := strings.Cut(values[0], "/")
-	if !ok || !isID(id) {
-		return position{}, false
-	}
-	n, err := strconv.ParseUint(number, 10, 64)
-	return position{id, n}, err == nil
+	return at, bad
 }
 
 // named returns the path of the answer and the id that a path names, if it names one.
@@ -111,7 +111,7 @@ func (p *Resume) asks(r *http.Request) (a asked, ok, bad bool) {
 	}
 	if detach := r.Header[DetachHeader]; len(detach) > 0 {
 		d, err := time.ParseDuration(detach[0])
-		if err != nil || d < 0 {
+		if err != nil || d < 0 || len(detach) > 1 {
 			return a, false, true
 		}
 		a.detach = min(d, p.o.Detach)

@@ -67,22 +67,29 @@ type Next func(http.ResponseWriter, *http.Request) error
 func (p *Resume) Serve(w http.ResponseWriter, r *http.Request, next Next) error {
 	switch r.Method {
 	case http.MethodPost:
-		at, continues := lastEvent(r.Header)
-		a, asks, bad := p.asks(r)
+		at, bad := lastEvent(r.Header)
+		a, asks, badDuration := p.asks(r)
 		switch {
-		case bad:
+		case badDuration:
 			badDetach().send(w)
 			return nil
-		case continues:
+		case bad:
+			ahead().send(w)
+			return nil
+		case at.id != "":
 			return p.resume(w, r, r.URL.Path, at, a.key)
 		case asks:
 			return p.post(w, r, a, next)
 		}
 	case http.MethodGet:
 		if resource, id, ok := named(r.URL.Path); ok {
-			at, _ := lastEvent(r.Header)
-			if at.id != id {
+			at, bad := lastEvent(r.Header)
+			switch {
+			case at.id != id:
 				at = position{id: id}
+			case bad:
+				ahead().send(w)
+				return nil
 			}
 			return p.resume(w, r, resource, at, "")
 		}

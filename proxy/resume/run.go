@@ -2,14 +2,14 @@ package resume
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log"
 	"net/http"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
 )
 
 // A run is a call of the next handler, in a goroutine of its own, whose answer goes into
@@ -17,13 +17,14 @@ import (
 //
 // Its lock may be held while that of a log or of Runs is taken.
 type run struct {
+	out writer
+
 	p       *Resume
 	entry   Entry
 	detach  time.Duration
 	version int  // of HTTP, of the first client
 	wants   bool // the request says that it wants an event stream
 	log     Log
-	direct  direct
 	cancel  context.CancelCauseFunc
 
 	done     chan struct{} // closed behind what follows
@@ -52,7 +53,8 @@ const (
 
 func newRun(p *Resume, e Entry, detach time.Duration) *run {
 	x := &run{p: p, entry: e, detach: detach, done: make(chan struct{})}
-	x.direct.run, x.direct.ready = x, make(chan struct{})
+	x.out.run, x.out.number = x, *newNumberer(e.ID)
+	x.out.direct.run, x.out.direct.ready = x, make(chan struct{})
 	return x
 }
 
@@ -68,15 +70,16 @@ func (x *run) start(w http.ResponseWriter, r *http.Request, body []byte, l Log, 
 	x.mu.Lock() // others may read the log already
 	x.log, x.cancel, x.client, x.wants, x.version = l, cancel, w, asksForStream(r, body), r.ProtoMajor
 	x.mu.Unlock()
-	out := newWriter(x, w)
+	x.out.direct.log = l
+	x.out.header, x.out.before = w.Header().Clone(), w.Header().Clone()
 	up := r.Clone(ctx)
 	up.Body = bodyOf(body)
 	if x.p.o.Detached != nil {
-		up = x.p.o.Detached(up, out)
+		up = x.p.o.Detached(up, &x.out)
 	}
 	x.p.o.Runs.add(x)
-	go x.serve(out, up, next)
-	return x.attend(w, r, up, reader, out)
+	go x.serve(up, next)
+	return x.attend(w, r, up, reader)
 }
 
 // runKey is the key of a run in the context of its request.
@@ -92,21 +95,17 @@ func Readers(ctx context.Context) (n int, ok bool) {
 	return n, ok
 }
 
-// serve calls next and ends the log.
-func (x *run) serve(w *writer, r *http.Request, next Next) {
-	var stack []byte
-	defer func() {
-		if x.panicked = recover(); x.panicked != nil && !isAbort(x.panicked) {
-			stack = debug.Stack()
-		}
-		x.end(w, r, stack)
+// serve calls next and ends the log. A panic that came out of it would end the process.
+func (x *run) serve(r *http.Request, next Next) {
+	defer func() { // also if next ends the goroutine
+		x.end(r)
 		close(x.done)
 	}()
-	x.err = next(w, r)
+	x.panicked = caught(func() { x.err = next(&x.out, r) })
 }
 
 // end ends the run after next has returned or panicked.
-func (x *run) end(w *writer, r *http.Request, stack []byte) {
+func (x *run) end(r *http.Request) {
 	x.mu.Lock()
 	x.over = true
 	alone, since := x.alone, x.since
@@ -118,18 +117,17 @@ func (x *run) end(w *writer, r *http.Request, stack []byte) {
 		x.timer.Stop()
 	}
 	e := Ended{Stream: x.kind == kindStream, Reason: x.reason, Err: x.err}
-	hasClient := x.client != nil
-	if stack != nil {
-		x.panicked = &latePanic{x.panicked, stack}
-		if !hasClient {
-			e.Panicked, _ = x.panicked.(error)
-		}
-	}
+	raises := x.client != nil && !(e.Stream && e.Reason != ReasonNone) // see attend
 	x.mu.Unlock()
 	if alone {
 		e.Detached = x.p.o.Clock.Since(since)
 	}
-	w.end(e.Reason)
+	if v := caught(func() { x.out.end(e.Reason) }); x.panicked == nil {
+		x.panicked = v
+	}
+	if late, ok := x.panicked.(*latePanic); ok && !raises || errors.As(x.out.err, &late) {
+		e.Panicked = late
+	}
 	e.Events = x.log.Events()
 	x.cancel(nil)
 	x.p.o.Runs.remove(x)
@@ -140,11 +138,11 @@ func (x *run) end(w *writer, r *http.Request, stack []byte) {
 }
 
 // attend answers the first client.
-func (x *run) attend(w http.ResponseWriter, r, up *http.Request, reader Reader, out *writer) error {
+func (x *run) attend(w http.ResponseWriter, r, up *http.Request, reader Reader) error {
 	closeReader := sync.OnceFunc(reader.Close)
 	defer func() { // also if w panics
 		closeReader()
-		x.direct.begin()
+		x.out.direct.begin()
 		x.left()
 	}()
 	header, err := reader.Header()
@@ -153,15 +151,18 @@ func (x *run) attend(w http.ResponseWriter, r, up *http.Request, reader Reader, 
 	if streams {
 		x.p.o.Runs.count.begun.Add(1)
 		setHeader(w.Header(), header)
+		if x.out.trailer != nil {
+			w.Header()["Trailer"] = x.out.trailer
+		}
 		w.WriteHeader(http.StatusOK)
-		if out.early {
+		if x.out.early {
 			_ = http.NewResponseController(w).Flush() // an error comes again
 		}
-		n, err = x.p.send(w, r, reader, &x.direct)
-		n += x.direct.n
+		n, err = x.p.send(w, r, reader, &x.out.direct)
+		n += x.out.direct.n
 	}
 	closeReader()
-	x.direct.begin()
+	x.out.direct.begin()
 	left := x.left()
 	if streams {
 		x.p.o.Observer.Answered(r, Answered{Bytes: n, Err: err})
@@ -177,6 +178,9 @@ func (x *run) attend(w http.ResponseWriter, r, up *http.Request, reader Reader, 
 	stop()
 	if x.p.o.Returned != nil {
 		x.p.o.Returned(r, up)
+	}
+	if streams && err == nil {
+		head.CopyTrailers(w.Header(), x.out.header)
 	}
 	switch {
 	case streams && x.reason != ReasonNone: // what next did was our wish
@@ -225,7 +229,7 @@ func (x *run) ReadersChanged() {
 	}
 	readers := x.log.Readers()
 	if readers > 1 {
-		x.direct.end()
+		x.out.direct.end()
 	}
 	alone := readers == 0
 	switch {
@@ -279,26 +283,6 @@ func (c *cancelled) Error() string { return "the stream was cancelled: " + c.why
 
 // Unwrap returns context.Canceled.
 func (c *cancelled) Unwrap() error { return context.Canceled }
-
-// A latePanic is a panic that goes on in another goroutine than it came in.
-type latePanic struct {
-	value any
-	stack []byte // it came with
-}
-
-// Error implements error. A server logs it.
-func (p *latePanic) Error() string { return fmt.Sprintf("%v\n\n%s", p.value, p.stack) }
-
-// Unwrap returns the value, if it is an error.
-func (p *latePanic) Unwrap() error {
-	err, _ := p.value.(error)
-	return err
-}
-
-// isAbort reports whether a panic is the wish to abort the answer.
-func isAbort(panicked any) bool {
-	return panicked == http.ErrAbortHandler //nolint:errorlint // the very value is the signal
-}
 
 // nobody is the Observer of those who have none. It logs panics, as net/http does.
 type nobody struct{}

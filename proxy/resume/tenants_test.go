@@ -123,8 +123,15 @@ func TestPositionsThatAreNone(t *testing.T) {
 	}
 	problemOf(t, l.send(post(key, "k2", "Last-Event-ID", "stream_"+strings.Repeat("A", 22)+"/1")), http.StatusNotFound)
 	l.wantAsked(1)
+	// One of ours that names no event does not have the agent run again.
+	for _, at := range []string{id, id + "/", id + "/x", id + "/-1", id + "/+1", id + "/1/2", id + "/1,2", id + "/0x1", id + "/99999999999999999999", id + "/" + strings.Repeat("9", 1000)} {
+		for _, q := range []request{post("Last-Event-ID", at), post(key, "k", "Last-Event-ID", at), post("Last-Event-ID", at, "Last-Event-ID", at), {http.MethodGet, otherPath + "/" + id, "", []string{"Last-Event-ID", at}}} {
+			problemOf(t, l.send(q), http.StatusBadRequest)
+		}
+	}
+	l.wantAsked(1)
 	// Ids of others pass.
-	for _, at := range []string{"7", "", id, id + "/", id + "/x", id + "/-1", "x" + id + "/1", strings.ToUpper(id) + "/1", id[:28] + "!/1"} {
+	for _, at := range []string{"7", "", "/", "x/1", "x" + id + "/1", id + "x/1", strings.ToUpper(id) + "/1", id[:28] + "!/1", "stream_7"} {
 		l.send(post("Last-Event-ID", at)).want(http.StatusOK)
 	}
 	l.wantAsked(10)

@@ -13,17 +13,22 @@ import (
 )
 
 // writer is what next writes to. What it is for, is decided at the final status. It is
-// used by next alone, which writes from one goroutine at a time.
+// used by next alone, which writes from one goroutine at a time; direct has a lock. What a
+// chunk needs comes first, and lies together.
 type writer struct {
 	run    *run
 	kind   kind
-	client http.ResponseWriter // of an answer that passes
-	header http.Header         // next's own
-	before http.Header         // what was in it at the beginning
-	number numberer
 	begun  bool  // the log has
 	early  bool  // its header left before any byte
 	err    error // of the log
+	number numberer
+	direct direct
+
+	client http.ResponseWriter // of an answer that passes
+	header http.Header         // next's own
+	before http.Header         // what was in it at the beginning
+
+	trailer []string // what the header of a stream announces, nil for none
 }
 
 // room is what a piece is numbered in. Runs share a few, so that what one has just used
@@ -43,10 +48,6 @@ var (
 	errLeft     = errors.New("the client has left, and the answer is no event stream")
 	errNoHijack = errors.New("the connection of an answer that has begun cannot be taken over")
 )
-
-func newWriter(x *run, w http.ResponseWriter) *writer {
-	return &writer{run: x, header: w.Header().Clone(), before: w.Header().Clone(), number: *newNumberer(x.entry.ID)}
-}
 
 // Header implements http.ResponseWriter.
 func (w *writer) Header() http.Header { return w.header }
@@ -85,14 +86,17 @@ func (w *writer) begin() {
 	w.begun = true
 	h := headerOf(w.header, w.before)
 	head.DropOfBody(h)
-	h.Del("Trailer")
+	head.DropTrailers(h)
+	w.trailer = w.header["Trailer"]
 	h[StreamHeader] = []string{w.run.entry.ID}
 	w.err = w.run.log.Begin(h)
 }
 
 // Write implements http.ResponseWriter.
 func (w *writer) Write(p []byte) (int, error) {
-	w.WriteHeader(http.StatusOK)
+	if w.kind == kindUnknown {
+		w.decide(http.StatusOK)
+	}
 	switch {
 	case w.kind == kindPasses:
 		return w.client.Write(p)
@@ -113,7 +117,7 @@ func (w *writer) Write(p []byte) (int, error) {
 func (w *writer) append(p []byte) {
 	r := rooms.Get().(*room)
 	r.out, r.ends = w.number.add(r.out[:0], r.ends[:0], p)
-	w.err = w.run.direct.write(r.out, r.ends)
+	w.err = w.direct.write(r.out, r.ends)
 	if cap(r.out) <= maxRoom && cap(r.ends) <= maxRoom/8 {
 		rooms.Put(r)
 	}
@@ -148,8 +152,8 @@ func (w *writer) end(why Reason) {
 		head.CopyTrailers(w.client.Header(), w.header)
 	case kindStream:
 		w.begin()
-		x.direct.off(true)
-		x.direct.end()
+		x.out.direct.off(true)
+		x.out.direct.end()
 		whole := why == ReasonNone && x.err == nil && x.panicked == nil && w.err == nil
 		if why == ReasonNone || w.err != nil {
 			x.log.End(whole)

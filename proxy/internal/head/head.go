@@ -76,6 +76,15 @@ func HasTrailers(h http.Header) bool {
 	return false
 }
 
+// DropTrailers drops what HasTrailers looks for.
+func DropTrailers(h http.Header) {
+	for name := range h {
+		if name == "Trailer" || strings.HasPrefix(name, http.TrailerPrefix) {
+			delete(h, name)
+		}
+	}
+}
+
 // announcedBy returns the names of the trailers that the header h announces, nil
 // for none. Upstream chooses how many there are: each is looked at once.
 func announcedBy(h http.Header) map[string]bool {
