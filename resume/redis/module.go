@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule"
@@ -17,6 +19,16 @@ import (
 
 func init() {
 	caddy.RegisterModule(new(Storage))
+	goredis.SetLogger(quiet{})
+}
+
+// quiet takes what go-redis logs by itself: a line for each attempt to connect. Store says
+// what there is to say.
+type quiet struct{}
+
+// Printf implements go-redis' interface.
+func (quiet) Printf(_ context.Context, format string, v ...any) {
+	caddy.Log().Named("go-redis").Debug(fmt.Sprintf(format, v...))
 }
 
 // Storage keeps the streams of `hermes_resume` in Redis or Valkey, so that any of several
