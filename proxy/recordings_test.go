@@ -22,6 +22,8 @@ func pathOf(file string) string {
 		return "/v1/responses"
 	case strings.HasPrefix(name, "runs."):
 		return "/v1/runs/run_1/events"
+	case strings.HasPrefix(name, "session."):
+		return "/api/sessions/s1/chat/stream"
 	}
 	return chatPath
 }

@@ -225,6 +225,20 @@ func TestNamesOfCards(t *testing.T) {
 	}
 }
 
+// The name of the function is the tool's where an API takes that.
+func TestFunctionNamesOfCards(t *testing.T) {
+	const all = "abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789"
+	for tool, want := range map[string]string{
+		"read_file": "read_file", all: all, "mcp-9": "mcp-9",
+		all + "a": "tool", "a b": "tool", "a.b": "tool", "a/b": "tool", "@a": "tool", "a[": "tool", "a`": "tool", "a{": "tool", "é": "tool", `a"`: "tool",
+	} {
+		cards := cardsOf(t, repairWith(role()+g2Start(tool, "💻", "x", "call_1"), Options{Cards: true}))
+		if len(cards) != 1 || cards[0].started.Provider.Name != want || cards[0].ended.Provider.Name != want {
+			t.Errorf("%q: %+v, want %q", tool, cards[0].started, want)
+		}
+	}
+}
+
 // Arguments are JSON within JSON, whatever is in the label.
 func TestLabelsOfCards(t *testing.T) {
 	for _, raw := range []string{

@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -18,7 +19,7 @@ func long(n int) string {
 func TestNothingToHealCostsNoAllocation(t *testing.T) {
 	for name, body := range map[string]string{
 		"prose": long(1 << 16),
-		"code":  `{"messages":[{"role":"assistant","content":"` + "\\n`x`\\n```\\n`git status`" + `"}]}`,
+		"code":  `{"messages":[{"role":"assistant","content":"` + "\\n`x`\n```\n`git status`" + `"}]}`,
 	} {
 		in := []byte(body)
 		if n := testing.AllocsPerRun(10, func() { Heal(in, nil) }); n != 0 {
@@ -63,9 +64,17 @@ func hostile(n int) map[string]string {
 		"calls of many":        fill(`{"messages":[`, `{"role":"assistant",`+cardCalls(1, strings.Split(strings.Repeat("x", 200), "")...)+`},`+cardOutputs(1, strings.Split(strings.Repeat("x", 200), "")...)+`,`, `{}]}`),
 		"calls without an end": fill(`{"messages":[`, `{"role":"assistant",`+cardCalls(1, "x")+`},`, `{}]}`),
 		"outputs":              fill(`{"messages":[{"role":"assistant",`+cardCalls(1, strings.Split(strings.Repeat("x", 200), "")...)+`},`, cardOutputs(1, "x")+`,`, `{}]}`),
-		"a long card":          fill(`{"messages":[{"role":"assistant","content":"a",`+strings.TrimSuffix(cardCalls(1, "x"), `\"}"}}]`), `\\n`, `\"}"}}]},`+cardOutputs(1, "x")+`]}`),
-		"members":              fill(`{`, `"a":1,`, `"b":1}`),
-		"commas":               fill(`{`, `,`, `}`),
+		"a long card":          fill(`{"messages":[{"role":"assistant","content":"a",`+strings.TrimSuffix(cardCalls(1, "x"), `\"}"}}]`), `\n`, `\"}"}}]},`+cardOutputs(1, "x")+`]}`),
+		"ids with escapes": func() string {
+			out, head := "", strings.Repeat(`\n`, n/1024)
+			for i := range 256 {
+				out = fmt.Sprintf(`,{"role":"tool","tool_call_id":"%s%d","content":"completed"}`, head, i) + out
+			}
+			return `{"messages":[{"role":"assistant",` + strings.ReplaceAll(cardCalls(1, strings.Split(strings.Repeat("x", 256), "")...), `"id": "call_1`, `"id": "`+head) + `}` + out + `]}`
+		}(),
+		"answers in answers": `{"messages":[` + strings.Repeat(`{"role":"assistant",`+cardCalls(1, "x")+`},`, n/500) + strings.Repeat(cardOutputs(1, "x")+`,`+assistant("")+`,`, n/500) + `{}]}`,
+		"members":            fill(`{`, `"a":1,`, `"b":1}`),
+		"commas":             fill(`{`, `,`, `}`),
 	}
 }
 

@@ -61,6 +61,10 @@ func TestCardsLeaveHistories(t *testing.T) {
 			[]string{carded(1, `a\n`, "ls"), assistant(`\nb`)},
 			[]string{assistant(`a\n` + "\n\n" + `\nb`)},
 		},
+		"white space at the ends": {
+			[]string{askOfTests, carded(1, "", "ls"), carded(2, "\n\nReading it now. ", "a"), carded(3, " \n", "a"), againOfTests, carded(4, "\t\u00a0 a", "b"), carded(5, "\n", "c"), assistant("b"), againOfTests},
+			[]string{askOfTests, assistant("Reading it now."), againOfTests, assistant("a\nb"), againOfTests},
+		},
 		"no text before": {
 			[]string{askOfTests, carded(1, "", "ls"), assistant("Done."), againOfTests},
 			[]string{askOfTests, assistant("Done."), againOfTests},
@@ -213,6 +217,19 @@ func TestToolsThatAreNoCards(t *testing.T) {
 		if healed.Cards != 0 {
 			t.Errorf("%s: %+v", name, healed)
 		}
+	}
+}
+
+// An answer that says nothing leaves no gap in which an output would come to stand behind
+// another's call, so that nothing is left for a second time.
+func TestOutputsBehindAnEmptyAnswer(t *testing.T) {
+	open := `{"role": "assistant", "content": "", ` + cardCalls(1, "ls") + `}`
+	in := request(open, carded(2, "", "x"), assistant(""), cardOutputs(1, "ls"), againOfTests)
+	want := request(open, assistant(""), cardOutputs(1, "ls"), againOfTests)
+	got, healed := heal(t, in)
+	same(t, got, want, "bodies")
+	if healed.Cards != 1 {
+		t.Errorf("%+v", healed)
 	}
 }
 

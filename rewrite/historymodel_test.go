@@ -106,7 +106,7 @@ func withoutCards(all []historyMessage) (left []historyMessage) {
 			}
 			text += m.text
 		}
-		if strings.TrimSpace(text) != "" {
+		if text = strings.TrimSpace(text); text != "" {
 			left = append(left, historyMessage{plainAnswer, text})
 		}
 		all = all[n:]

@@ -270,6 +270,21 @@ func TestImitationRightBehindAMarker(t *testing.T) {
 	}
 }
 
+// A marker stands on a line of its own, so it ends the line before it. If that closes a
+// fence, what follows is not code.
+func TestMarkerEndsTheLineThatClosesAFence(t *testing.T) {
+	for _, behind := range []string{"<think>x</think>y", "`💻 x`\ny", "`💻 x`\n<think>x</think>y"} {
+		v := look(t, repair(role()+texts("```\na\n", "```", "\n`💻 ls`\n", behind)+stop()))
+		if v.content != "```\na\n```\ny" || strings.Contains(behind, "think") != (v.reasoning == "x") {
+			t.Errorf("%q: content %q, reasoning %q", behind, v.content, v.reasoning)
+		}
+	}
+	v := look(t, repair(role()+texts("```", "\n`💻 ls`\n", "<think>x</think>y")+stop()))
+	if v.content != "```\n<think>x</think>y" {
+		t.Errorf("behind the line that opens a fence: content %q", v.content)
+	}
+}
+
 // What was held back and is no marker begins no fence with the backticks behind it: the
 // marker in the next line is one.
 func TestNoFenceBeginsWithWhatWasHeldBack(t *testing.T) {

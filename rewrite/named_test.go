@@ -11,12 +11,49 @@ func TestOtherNamedEventsGetTheEnvelope(t *testing.T) {
 	wrapped := `{` + envelopeWritten + `,"type": "waiting", "n": 1.50}`
 	for form, want := range map[Progress]string{
 		ProgressEnvelope: named("hermes.status", wrapped),
-		ProgressUnnamed:  named("hermes.status", wrapped),
+		ProgressUnnamed:  unnamed(named("hermes.status", wrapped)),
 		ProgressBare:     in,
 		ProgressComment:  in,
 		ProgressOff:      in,
 	} {
 		same(t, repairWith(role()+in+text("x")+stop(), Options{Progress: form}), role()+want+text("x")+stop(), string(form)+": bytes")
+	}
+}
+
+// Without its name an event is a chunk to clients and to a second sidecar. One that would
+// say something as a chunk keeps its name.
+func TestEventsThatWouldSayMoreAsChunksKeepTheirName(t *testing.T) {
+	status := named("hermes.status", `{"kind": "warn", "text": "t"}`)
+	for _, c := range []struct {
+		before, event string
+		keeps         bool
+	}{
+		{role(), status, false},
+		{"", status, false},
+		{role() + text("x"), named("approval.request", approval), false},
+		{role(), named("other", `{"text": "t"}`), true},
+		{role(), named("hermes.status", `{"text": "t", "error": "exit 1"}`), true},
+		{role(), named("hermes.status", `{"text": "t", "error": null}`), true},
+		{role(), named("hermes.status", `{"text": "t", "\u0065rror": "exit 1"}`), true},
+		{role(), named("hermes.status", `{"text": "t", "usage": {"total_tokens": 0}}`), true},
+		{role(), named("hermes.status", `{"text": "t", "hermes": {"failed": true}}`), true},
+		{role(), named("hermes.status", `{"text": "t", "tool": "terminal", "status": "running", "toolCallId": "c"}`), true},
+		{role() + text("x") + finishChunk("stop", realUsage), status, true},
+		{role() + text("x") + finishChunk("error", `, "error": {"message": "m"}`), status, true},
+	} {
+		for _, lines := range []bool{false, true} {
+			o := Options{Progress: ProgressUnnamed, StatusLine: lines}
+			in := c.before + c.event + text("y") + stop()
+			if strings.Contains(c.before, `"finish_reason": "`) {
+				in = c.before + c.event + doneFrame
+			}
+			once := repairWith(in, o)
+			if keeps := strings.Contains(once, "event: "); keeps != c.keeps {
+				t.Errorf("%s keeps its name: %v", c.event, keeps)
+			}
+			same(t, repairWith(once, o), once, "twice and once")
+			same(t, repairWith(repairWith(in, Options{StatusLine: lines}), o), once, "behind one that keeps names")
+		}
 	}
 }
 
@@ -72,9 +109,12 @@ func TestMembersThatWouldStandTwiceAreRenamed(t *testing.T) {
 		`{"event": {"type": "x"}}`: `{` + envelopeWritten + `,"event": {"type": "x"}}`,
 		`{"events": "x", "ID": 1}`: `{` + envelopeWritten + `,"events": "x", "ID": 1}`,
 	} {
-		in := named("approval.request", data)
+		in, nameless := named("approval.request", data), unnamed(named("approval.request", want))
+		if strings.Contains(data, `\u`) { // the name may be one of those that are not to be a chunk's
+			nameless = named("approval.request", want)
+		}
 		for form, want := range map[Progress]string{
-			ProgressEnvelope: named("approval.request", want), ProgressUnnamed: named("approval.request", want),
+			ProgressEnvelope: named("approval.request", want), ProgressUnnamed: nameless,
 			ProgressBare: in, ProgressComment: in, ProgressOff: in,
 		} {
 			for _, before := range []string{role() + text("y"), role() + text("y") + g2Start("t", "💻", "l", "1")} {

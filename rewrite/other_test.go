@@ -11,12 +11,12 @@ import (
 
 var causes = []Cause{CauseEOF, CauseAborted, CauseTimeout, CauseShutdown}
 
-// others returns the recordings of event streams that are none of chat
-// completions.
+// others returns the recordings of event streams that are none of chat completions, nor of
+// a session.
 func others(t testing.TB) (rs []recording) {
 	t.Helper()
 	for _, r := range recordings(t) {
-		if !r.chat() && !strings.HasPrefix(r.body, "{") {
+		if !r.chat() && !r.session() && !strings.HasPrefix(r.body, "{") {
 			rs = append(rs, r)
 		}
 	}

@@ -37,6 +37,7 @@ func hostileFrames() (all []hostileFrame) {
 		{"markers that split", fill("\\n`🦄 x`\\n`💻 x`\\n\\n<think>x</think>", size)},
 		{"few markers", "a\\n" + fill("`💻 x`\\na\\n", 4000) + "b"},
 		{"long markers", "a\\n" + fill("`💻 "+line+"`\\n", size) + "b"},
+		{"markers of invalid bytes", "a\\n" + fill("`💻 "+strings.Repeat("\xff", 1024)+"`\\n", 50<<10) + "b"},
 		{"one long marker", "\\n`💻 " + fill("l", size) + "`\\n"},
 		{"thoughts, then a marker", fill(`<think>x</think>y\n\n`, size) + "\\n`💻 ls"},
 		{"white space", "<think>x</think>" + fill(`\n`, size)},

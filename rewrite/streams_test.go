@@ -111,13 +111,19 @@ func (r recording) name() string { return r.generation + "/" + r.scenario }
 
 // chat tells whether it is a stream of chat completions.
 func (r recording) chat() bool {
-	return !strings.HasPrefix(r.scenario, "runs.") && !strings.HasPrefix(r.scenario, "responses.")
+	return !strings.HasPrefix(r.scenario, "runs.") && !strings.HasPrefix(r.scenario, "responses.") && !r.session()
 }
+
+// session tells whether it is a stream of a session.
+func (r recording) session() bool { return strings.HasPrefix(r.scenario, "session.") }
 
 // params are those of a request for the stream.
 func (r recording) params() Params {
-	if r.chat() {
+	switch {
+	case r.chat():
 		return chatParams
+	case r.session():
+		return sessionParams
 	}
 	return otherParams(r.body)
 }

@@ -26,12 +26,14 @@ type scenario struct {
 	recs  []string // recordings of each generation
 	good  bool     // the answer is a success
 	tools bool     // it has tool events: options change it
+	asks  bool     // it has other events of the newest Hermes: likewise
 }
 
 var scenarios = []scenario{
 	{title: "plain", kinds: []string{playWhole}, recs: []string{"plain"}, good: true},
 	{title: "one tool", kinds: []string{playWhole}, recs: []string{"one_tool"}, good: true, tools: true},
 	{title: "parallel tools", kinds: []string{playWhole}, recs: []string{"parallel_tools"}, good: true, tools: true},
+	{title: "approval", kinds: []string{playAsked}, recs: []string{"plain"}, good: true, asks: true},
 	{title: "reasoning", kinds: []string{playWhole}, recs: []string{"reasoning", "think_tags"}, good: true},
 	{title: "crash at once", kinds: []string{playWhole}, recs: []string{"crash_immediate"}},
 	{title: "crash after text", kinds: []string{playWhole}, recs: []string{"crash_after_text"}},

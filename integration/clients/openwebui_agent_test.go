@@ -20,7 +20,7 @@ import (
 // last message says which, and what becomes of the tools in it:
 //
 //	play g0-v0.8.0/one_tool    a tool ends at once
-//	hold g0-v0.8.0/one_tool    a tool ends when the test says so
+//	hold g0-v0.8.0/one_tool    a tool ends, or is approved, when the test says so
 //	slow g0-v0.8.0/one_tool    a tool takes a while
 //	kill g0-v0.8.0/one_tool    as hold, and the agent is killed then
 //
@@ -42,6 +42,8 @@ type agent struct {
 // A turn is a request for a streamed answer.
 type turn struct {
 	header   http.Header
+	body     []byte
+	question string // of the user
 	Stream   bool
 	Messages []struct{ Role, Content string }
 	Tools    []json.RawMessage // Open WebUI's own
@@ -64,6 +66,7 @@ func newAgent(t testing.TB, model string) *agent {
 	for _, r := range hermes.Recordings(t, hermes.Chats) {
 		a.tapes[r.String()] = r
 	}
+	a.tapes[approval] = approvalTape(t)
 	a.up = upstream.New(t, a.play)
 	return a
 }
@@ -78,13 +81,18 @@ func (a *agent) play(x *upstream.Exchange) {
 		x.Header("200 OK", "Content-Type: application/json", fmt.Sprintf("Content-Length: %d", len(list)), "Access-Control-Allow-Origin: *", "", list)
 		return
 	}
-	q := turn{header: x.Req.Header}
+	q := turn{header: x.Req.Header, body: x.Body}
 	if err := json.Unmarshal(x.Body, &q); err != nil || len(q.Messages) == 0 {
 		a.t.Errorf("a request without messages: %v: %s", err, harness.Clip(string(x.Body)))
 		upstream.AsJSON("400 Bad Request", `{"error": {"message": "no messages"}}`)(x)
 		return
 	}
-	ask := q.Messages[len(q.Messages)-1].Content
+	for _, m := range q.Messages { // the last may be an answer that is to go on
+		if m.Role == "user" {
+			q.question = m.Content
+		}
+	}
+	ask := q.question
 	if s := spoken(ask); s != "" {
 		ask = s
 	}
@@ -115,7 +123,7 @@ func (a *agent) play(x *upstream.Exchange) {
 	x.Raw(r.Header)
 	for _, frame := range upstream.ByFrame.Cut(r.Body) {
 		x.Chunk(frame)
-		if how == "play" || !startsTool(string(frame)) {
+		if how == "play" || !startsTool(string(frame)) && !strings.HasPrefix(string(frame), "event: approval.request") {
 			continue
 		}
 		if how == "slow" {
@@ -139,6 +147,8 @@ func spoken(question string) string {
 	switch question {
 	case "Which files are here?":
 		return "hold g0-v0.8.0/one_tool"
+	case "Where do we read events?":
+		return "play g3-v0.20.3/parallel_tools"
 	case "Do the tests pass?":
 		return "hold g0-v0.8.0/crash_in_tool"
 	}
@@ -198,6 +208,36 @@ func (a *agent) last() turn {
 		a.t.Fatalf("%s has not been asked", a.model)
 	}
 	return a.chats[len(a.chats)-1]
+}
+
+// count is how many streamed answers have been asked for.
+func (a *agent) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.chats)
+}
+
+// awaitCount waits until so many streamed answers have been asked for.
+func (a *agent) awaitCount(n int) {
+	a.t.Helper()
+	for deadline := time.Now().Add(harness.Patience); a.count() < n; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			a.t.Fatalf("%s has been asked %d times, want %d", a.model, a.count(), n)
+		}
+	}
+}
+
+// asked is how often a question of the user has been asked.
+func (a *agent) asked(question string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := 0
+	for _, q := range a.chats {
+		if q.question == question {
+			n++
+		}
+	}
+	return n
 }
 
 // unstreamed answers each of Open WebUI's own questions: for a title, for tags

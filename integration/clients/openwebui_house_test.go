@@ -58,12 +58,14 @@ func newHouse(t *testing.T, connections ...connection) *house {
 func (h *house) scene(t *testing.T, name string, f func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) {
 		outside := h.T
-		defer func() { h.T = outside }()
+		defer func() {
+			if t.Failed() {
+				h.Picture("failed " + strings.ReplaceAll(t.Name(), "/", " "))
+			}
+			h.T = outside
+		}()
 		h.T = t
 		f(t)
-		if t.Failed() {
-			h.Picture("failed " + strings.ReplaceAll(t.Name(), "/", " "))
-		}
 	})
 }
 

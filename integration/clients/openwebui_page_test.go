@@ -44,8 +44,9 @@ func (w *webui) ask(message string) {
 	w.T.Helper()
 	w.Wait(`document.querySelector("#chat-input")`)
 	w.before = ""
-	answers := w.Count(".chat-assistant")
-	if answers > 0 {
+	const latest = lastAnswer + `?.closest("[id^=message-]").id`
+	last := browser.Eval[string](w.Tab, latest+` ?? ""`)
+	if last != "" {
 		m, _ := w.stored()
 		w.before = m.ID
 	}
@@ -53,7 +54,7 @@ func (w *webui) ask(message string) {
 	w.Do(chromedp.KeyEvent(message))
 	w.Wait(fmt.Sprintf(`document.querySelector("#chat-input").innerText.trim() === %q`, message))
 	w.Click("#send-message-button")
-	w.Wait(fmt.Sprintf(`document.querySelectorAll(".chat-assistant").length > %d`, answers))
+	w.Wait(fmt.Sprintf(`(%s ?? %q) !== %q`, latest, last, last)) // a page has the latest answers alone
 }
 
 // lastAnswer is the element of the last answer. There is none for a moment when
@@ -102,10 +103,17 @@ type message struct {
 	Error *struct {
 		Content json.RawMessage
 	}
-	Output []struct {
-		Type    string
-		Content []struct{ Text string }
-	}
+	Output []item
+}
+
+// An item is a part of an answer: a text, a thought, a call of a tool or its
+// output.
+type item struct {
+	Type    string
+	CallID  string `json:"call_id"`
+	Name    string
+	Status  string
+	Content []struct{ Text string }
 }
 
 // text is what a message of the kind says in its output.

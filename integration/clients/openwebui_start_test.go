@@ -69,7 +69,7 @@ func installOpenWebUI(t testing.TB) string {
 	return program
 }
 
-// python is one of the versions that Open WebUI runs on.
+// python is one of the versions that Open WebUI and Hermes run on.
 func python(t testing.TB) string {
 	t.Helper()
 	for _, name := range []string{"python3.12", "python3.11", "python3"} {
@@ -77,7 +77,7 @@ func python(t testing.TB) string {
 			return name
 		}
 	}
-	t.Fatal("Open WebUI needs Python 3.11 or 3.12, with venv")
+	t.Fatal("there is no Python 3.11 or 3.12 with venv in the PATH")
 	return ""
 }
 

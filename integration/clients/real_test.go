@@ -100,7 +100,7 @@ func (r *trial) run(t *testing.T, lab *lab) {
 			}
 		default:
 			for _, s := range scenarios {
-				if s.tools {
+				if s.tools || s.asks {
 					r.show(t, b, s)
 				}
 			}
@@ -160,8 +160,8 @@ func (r *trial) check(t *testing.T) {
 		if r.fine(byDefault, anyScenario) {
 			t.Error("it needs no option: it is not strict")
 		}
-		r.checkVariant(t, byDefault, func(s scenario) bool { return !s.tools })
-		r.checkVariant(t, "unnamed", withTools)
+		r.checkVariant(t, byDefault, func(s scenario) bool { return !withOptions(s) })
+		r.checkVariant(t, "unnamed", withOptions)
 		r.checkVariant(t, "off", withTools)
 	}
 	early, later := r.cell(keepaliveChunk, silences[0].title), r.cell(keepaliveChunk, silences[1].title)
@@ -170,6 +170,11 @@ func (r *trial) check(t *testing.T) {
 	}
 	if tools := r.toolsSeen(); (tools == "yes") != r.client.tools {
 		t.Errorf("it sees tool events: %s", tools)
+	}
+	for _, s := range scenarios {
+		if with, without := r.cell("cards", s.title), r.cell(byDefault, s.title); withOptions(s) && with != without {
+			t.Errorf("%s with cards: %s, without: %s", s.title, with, without)
+		}
 	}
 	if reasoning := r.reasoningSeen(); (reasoning == "yes") == r.client.noReasoning {
 		t.Errorf("it sees reasoning: %s", reasoning)

@@ -70,11 +70,11 @@ func seenTable(tried []*trial) []string {
 
 // optionsTable is what the forms of tool events and of keepalives do to clients.
 func optionsTable(tried []*trial) []string {
-	lines := head("client", "`progress envelope`", "`unnamed`", "`off`", "`comment`",
+	lines := head("client", "`progress envelope`", "`unnamed`", "`off`", "`comment`", "`cards on`", "an approval with `unnamed`", "with `off`",
 		"a keepalive before the first chunk", "`keepalive_form chunk`", "`keepalive_form comment`")
 	for _, r := range tried {
 		cells := []string{r.client.name}
-		for _, v := range []string{byDefault, "unnamed", "off", "comment"} {
+		for _, v := range []string{byDefault, "unnamed", "off", "comment", "cards"} {
 			var wrong []string
 			for _, s := range scenarios {
 				if c := r.cell(v, s.title); s.tools && c != "ok" && c != "error" && !slices.Contains(wrong, c) {
@@ -85,6 +85,9 @@ func optionsTable(tried []*trial) []string {
 				wrong = []string{"ok"}
 			}
 			cells = append(cells, strings.Join(wrong, ", "))
+		}
+		for _, v := range []string{"unnamed", "off"} {
+			cells = append(cells, r.cell(v, "approval"))
 		}
 		lines = append(lines, row(append(cells, r.cell(keepaliveChunk, silences[0].title),
 			r.cell(keepaliveChunk, silences[1].title), r.cell(keepaliveComment, silences[1].title))...))
@@ -148,6 +151,8 @@ func anyScenario(scenario) bool { return true }
 
 func withTools(s scenario) bool { return s.tools }
 
+func withOptions(s scenario) bool { return s.tools || s.asks }
+
 // needs are the options with which a client works that does not by default.
 func (r *trial) needs() string {
 	if r.fine(byDefault, anyScenario) {
@@ -155,7 +160,7 @@ func (r *trial) needs() string {
 	}
 	var ways []string
 	for _, v := range []string{"unnamed", "off"} {
-		if r.fine(v, withTools) {
+		if r.fine(v, withOptions) {
 			ways = append(ways, "`progress "+v+"`")
 		}
 	}
@@ -167,7 +172,7 @@ func (r *trial) needs() string {
 
 // best is the variant in which a client is used.
 func (r *trial) best() string {
-	if !r.fine(byDefault, anyScenario) && r.fine("unnamed", withTools) {
+	if !r.fine(byDefault, anyScenario) && r.fine("unnamed", withOptions) {
 		return "unnamed"
 	}
 	return byDefault

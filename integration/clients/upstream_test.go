@@ -2,6 +2,7 @@ package clients
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -33,7 +34,15 @@ const (
 	playEarly = "early" // whole, but silent before the first frame
 	playSlow  = "slow"  // whole, but silent in the middle
 	playLost  = "lost"  // none: the request is read, and the connection closed
+	playAsked = "asked" // whole, with what the newest Hermes says of its state in the middle
 )
+
+// asked are the events of a Hermes that waits for a person, with the members and in the
+// order of its source. No released version sends them yet.
+var asked = [][]byte{
+	[]byte("event: hermes.status\n" + `data: {"kind": "lifecycle", "text": "\u23f3 Retrying in 2.0s (attempt 1/3)..."}` + "\n\n"),
+	[]byte("event: approval.request\n" + `data: {"command": "rm -rf x", "pattern_key": "recursive delete", "pattern_keys": ["recursive delete"], "description": "recursive delete", "allow_permanent": true, "allow_session": true, "request_id": "0f3c9d5be1a84c6e9b7d2f4a6c8e0b1d", "event": "approval.request", "run_id": "chatcmpl-9f2c4e6a8b0d1f3a5c7e9b1d3f5a7", "timestamp": 1795164799.1, "session_id": "api-fa20b00e3b9c6a4c", "choices": ["once", "session", "always", "deny"]}` + "\n\n"),
+}
 
 func newPlaybook(t testing.TB) *playbook {
 	p := &playbook{t: t, recs: map[string]hermes.Recording{}, ended: map[string]time.Time{}, taps: map[string]*tap{}, asked: map[string]int{}}
@@ -59,8 +68,11 @@ func (p *playbook) play(x *upstream.Exchange) {
 		return
 	}
 	frames := upstream.ByFrame.Cut(r.Body)
+	if kind == playAsked {
+		frames = slices.Insert(frames, len(frames)/2, asked...)
+	}
 	before := p.tapOf(nonce).answerCount()
-	if kind == playWhole || kind == playEarly || kind == playSlow {
+	if kind == playWhole || kind == playEarly || kind == playSlow || kind == playAsked {
 		x.Raw(r.Header)
 		for i, f := range frames {
 			if kind == playEarly && i == 0 || kind == playSlow && i == len(frames)/2 {

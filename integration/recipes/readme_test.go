@@ -19,7 +19,7 @@ import (
 func TestReadmesCaddyfiles(t *testing.T) {
 	readme := harness.ReadFile(t, harness.Path("README.md"))
 	sites := regexp.MustCompile(`(?m)^    (:8643 \{\n(?:    .*\n)*?    \}\n)`).FindAllStringSubmatch(readme, -1)
-	if len(sites) != 2 {
+	if len(sites) != 3 {
 		t.Fatalf("%d sites", len(sites))
 	}
 	options := regexp.MustCompile(`(?m)^    (hermes \{\n(?:    .*\n)*?    \}\n)`).FindAllStringSubmatch(readme, -1)
@@ -27,7 +27,10 @@ func TestReadmesCaddyfiles(t *testing.T) {
 		t.Fatalf("%d blocks of options", len(options))
 	}
 	unindent := func(block string) string { return strings.ReplaceAll(block, "\n    ", "\n") }
-	caddyfiles := []string{unindent(sites[0][1]), unindent(sites[1][1])}
+	var caddyfiles []string
+	for _, site := range sites {
+		caddyfiles = append(caddyfiles, unindent(site[1]))
+	}
 	inSite := strings.ReplaceAll(strings.TrimSuffix(unindent(options[0][1]), "\n"), "\n", "\n\t")
 	caddyfiles = append(caddyfiles, strings.Replace(caddyfiles[0], "\thermes\n", "\t"+inSite+"\n", 1))
 	for _, text := range caddyfiles {

@@ -76,7 +76,7 @@ func TestTextForgesNothing(t *testing.T) {
 			}
 			if form == "envelope" || form == "unnamed" {
 				for _, card := range a.Cards(t) {
-					if card.Label != w.label || strings.ContainsAny(card.Name, "\r\n`<>\"") {
+					if card.Label != w.label || strings.ContainsAny(card.Name, "\r\n") {
 						t.Errorf("%s, %s: card %+v", name, form, card)
 					}
 				}

@@ -67,6 +67,7 @@ func (d *direct) serve(w http.ResponseWriter, r *http.Request, reader Reader) er
 	d.mu.Lock()
 	if d.over || !reader.CaughtUp() {
 		d.mu.Unlock()
+		d.begin()
 		return nil
 	}
 	leave := make(chan struct{})

@@ -141,6 +141,12 @@ func (x *run) end(w *writer, r *http.Request, stack []byte) {
 
 // attend answers the first client.
 func (x *run) attend(w http.ResponseWriter, r, up *http.Request, reader Reader, out *writer) error {
+	closeReader := sync.OnceFunc(reader.Close)
+	defer func() { // also if w panics
+		closeReader()
+		x.direct.begin()
+		x.left()
+	}()
 	header, err := reader.Header()
 	var n int64
 	streams := err == nil
@@ -154,7 +160,7 @@ func (x *run) attend(w http.ResponseWriter, r, up *http.Request, reader Reader, 
 		n, err = x.p.send(w, r, reader, &x.direct)
 		n += x.direct.n
 	}
-	reader.Close()
+	closeReader()
 	x.direct.begin()
 	left := x.left()
 	if streams {

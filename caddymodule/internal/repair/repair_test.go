@@ -49,6 +49,8 @@ func TestRecordingsAreRepairedAsLive(t *testing.T) {
 			request, p = "/v1/responses", rewrite.Params{}
 		case strings.HasPrefix(name, "runs."):
 			request, p = "/v1/runs/run_1/events", rewrite.Params{RunID: "run_1"}
+		case strings.HasPrefix(name, "session."):
+			request, p = "/api/sessions/s1/chat/stream", rewrite.Params{SessionID: "s1"}
 		}
 		for _, cut := range []int{len(b), len(b) * 2 / 3} {
 			var out bytes.Buffer

@@ -8,20 +8,21 @@ import driver
 
 
 @cache
-def client(base_url):
-    return OpenAI(base_url=base_url, api_key="key")
+def client(base_url, api_key="key"):
+    return OpenAI(base_url=base_url, api_key=api_key)
 
 
 def ask(case, seen):
+    own = {name: case[name] for name in ("base_url", "api_key") if name in case}
     if case.get("whole"):
-        completion = client(case["base_url"]).chat.completions.create(
+        completion = client(**own).chat.completions.create(
             model="hermes-agent",
             messages=[{"role": "user", "content": case["prompt"]}],
         )
         seen.text = completion.choices[0].message.content
         return
     try:
-        stream = client(case["base_url"]).chat.completions.create(
+        stream = client(**own).chat.completions.create(
             model="hermes-agent",
             messages=[{"role": "user", "content": case["prompt"]}],
             stream=True,

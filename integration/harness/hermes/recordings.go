@@ -41,6 +41,8 @@ func (r Recording) Path() string {
 		return "/v1/responses"
 	case strings.HasPrefix(r.Scenario, "runs."):
 		return "/v1/runs/run_1/events"
+	case strings.HasPrefix(r.Scenario, "session."):
+		return "/api/sessions/s1/chat/stream"
 	}
 	return "/v1/chat/completions"
 }

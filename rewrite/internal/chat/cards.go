@@ -186,6 +186,7 @@ func appendCardLabel(dst []byte, label string) []byte {
 	short := [' ']byte{'\b': 'b', '\t': 't', '\n': 'n', '\f': 'f', '\r': 'r'}
 	var text cardText
 	for text.begin(label); ; {
+		from := text.i
 		r, ok := text.next()
 		switch {
 		case !ok:
@@ -193,6 +194,8 @@ func appendCardLabel(dst []byte, label string) []byte {
 				dst = append(dst, "…"...)
 			}
 			return dst
+		case r == utf8.RuneError && text.i == from+1: // an invalid byte; U+FFFD would be three
+			dst = append(dst, text.room[from])
 		case r == '"':
 			dst = append(dst, `\\\"`...)
 		case r == '\\':

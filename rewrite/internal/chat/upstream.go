@@ -157,7 +157,7 @@ func (h *handler) comment(k *Work, line []byte) bool {
 func (h *handler) namedEvent(k *Work) {
 	h.settle(k)
 	x := &k.Object
-	if name := string(x.F.Event); name == statusEvent || name == approvalEvent {
+	if isState(x) {
 		h.usage.setReportsFailures(true)
 	}
 	if h.envelops() {
@@ -167,8 +167,28 @@ func (h *handler) namedEvent(k *Work) {
 	if h.envelops() {
 		h.addChunkMembers(x)
 		h.addStatusLine(x)
+		h.dropName(x)
 	}
 	h.object(x)
+}
+
+// dropName takes the event: line from an event about upstream's state if the form is
+// unnamed. Without it the event is a chunk for clients and for a second sidecar, so one
+// that would then say more than nothing keeps it, and so does one behind the finish chunk.
+func (h *handler) dropName(x *chunk.Object) {
+	c := &x.C
+	if h.form != contract.ProgressUnnamed || h.end.finished || !isState(x) ||
+		c.Err.Ok() || c.Usage.Ok() || c.Hermes.Ok() || c.Tool.Ok() || c.MoreErrors {
+		return
+	}
+	from, to := x.F.EventLine()
+	x.Edits.ReplaceRaw(&x.F, from, to, nil)
+}
+
+// isState reports whether the named event x is about upstream's state.
+func isState(x *chunk.Object) bool {
+	name := string(x.F.Event)
+	return name == statusEvent || name == approvalEvent
 }
 
 // addStatusLine adds the member that Open WebUI shows to an event about upstream's state.
@@ -219,5 +239,6 @@ func (h *handler) wrappedEvent(k *Work) {
 		return
 	}
 	x.RedactFrame()
+	h.dropName(x)
 	h.object(x)
 }

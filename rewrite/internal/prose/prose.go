@@ -119,8 +119,9 @@ func (t *State) DropMarker() {
 		t.dropNewlines = 0 // the marker's first newline ended the line before
 	case t.dropNewlines > 0:
 		t.dropNewlines = 1 // the same, but a newline has left before that line
-	default:
-		t.afterMarker = t.begun
+	case t.begun:
+		t.afterMarker = true
+		t.fence.endLine() // TestMarkerEndsTheLineThatClosesAFence
 	}
 }
 

@@ -2,6 +2,7 @@ package whole
 
 import (
 	"bytes"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -46,10 +47,10 @@ type joiner struct {
 	at    int    // b[:at] is in out
 	cards int    // the number of cards that have been taken out
 
-	answer []cardMessage   // the messages of an answer with cards, but its last one has none
-	end    int             // where the last message or tool's message of answer ends
-	ids    []jsonspan.Span // the ids of the calls of a message that no tool's message has answered
-	room   []byte          // to decode a string
+	answer []cardMessage // the messages of an answer with cards, but its last one has none
+	end    int           // where the last message or tool's message of answer ends
+	ids    [][]byte      // the ids of the calls of a message that no tool's message has answered
+	room   []byte        // to decode a string
 }
 
 // cardMessage is a message by position.
@@ -79,7 +80,7 @@ func (j *joiner) messages(v jsonspan.Span) {
 				j.join(&before)
 			}
 			j.answer, j.end = append(j.answer, m), r.Pos
-		case answers && !m.calls.value.Ok():
+		case answers && !m.calls.value.Ok() && !j.isOutput(r):
 			j.answer, j.end = append(j.answer, m), at.To
 			j.join(&before)
 		default:
@@ -143,7 +144,7 @@ func (j *joiner) answered(m *cardMessage, r *jsonspan.Reader) bool {
 		if !ok || len(j.ids) == MaxCalls {
 			return false
 		}
-		j.ids = append(j.ids, id)
+		j.ids = append(j.ids, j.decoded(id))
 	}
 	n := len(j.ids)
 	ahead := *r
@@ -152,12 +153,18 @@ func (j *joiner) answered(m *cardMessage, r *jsonspan.Reader) bool {
 			return false
 		}
 	}
-	if next := ahead; next.Element() && j.is(j.memberOf(next.Skip(), "role"), "tool") {
+	if j.isOutput(ahead) {
 		return false
 	}
 	*r = ahead
 	j.cards += n
 	return n > 0
+}
+
+// isOutput reports whether the next message at r is a tool's. That is none of a card, and
+// no message before it may go: it would then answer another's call.
+func (j *joiner) isOutput(r jsonspan.Reader) bool {
+	return r.Element() && j.is(j.memberOf(r.Skip(), "role"), "tool")
 }
 
 // call returns the id of the tool call at v, and whether that is a card: its arguments are
@@ -194,14 +201,17 @@ func (j *joiner) output(v jsonspan.Span) bool {
 	if !j.is(text, "completed") && !j.is(text, "Error: interrupted") && !j.is(text, "interrupted") {
 		return false
 	}
-	id := j.memberOf(v, "tool_call_id")
-	for i, open := range j.ids {
-		if id.IsString(j.b) && j.same(open, id) {
-			j.ids = append(j.ids[:i], j.ids[i+1:]...)
-			return true
-		}
+	v = j.memberOf(v, "tool_call_id")
+	if !v.IsString(j.b) {
+		return false
 	}
-	return false
+	id := j.decoded(v)
+	i := slices.IndexFunc(j.ids, func(open []byte) bool { return bytes.Equal(open, id) })
+	if i < 0 {
+		return false
+	}
+	j.ids = slices.Delete(j.ids, i, i+1)
+	return true
 }
 
 // onlyText returns the text of the parts at v if there is one part and it is text, or else
@@ -246,11 +256,12 @@ func (j *joiner) is(v jsonspan.Span, want string) bool {
 	return v.IsString(j.b) && j.spells(v.Inner(), want)
 }
 
-// same reports whether the JSON strings at v and w stand for the same text.
-func (j *joiner) same(v, w jsonspan.Span) bool {
-	a, b := v.Of(j.b), w.Of(j.b)
-	if bytes.IndexByte(a, '\\') < 0 && bytes.IndexByte(b, '\\') < 0 {
-		return bytes.Equal(a, b)
+// decoded returns the text of the JSON string at v. It is decoded once, and not for each text
+// that it is compared with.
+func (j *joiner) decoded(v jsonspan.Span) []byte {
+	inner := v.Inner().Of(j.b)
+	if bytes.IndexByte(inner, '\\') < 0 {
+		return inner
 	}
-	return unquote(a) == unquote(b)
+	return jsonspan.AppendText(nil, inner)
 }

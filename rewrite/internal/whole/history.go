@@ -48,15 +48,17 @@ const (
 // one counts, as for most servers. A body passes untouched if it is not well-formed JSON
 // in UTF-8, is nested deeper than jsonspan.MaxDepth, or has a lone surrogate in a marker.
 func Heal(body []byte, tools *marker.Table) ([]byte, Healed) {
-	h := healer{Reader: jsonspan.Reader{Data: body}, tools: (&contract.Options{Tools: tools}).ToolTable()}
+	tools = (&contract.Options{Tools: tools}).ToolTable()
+	h := healer{Reader: jsonspan.Reader{Data: body}, tools: tools}
 	if !h.body() {
 		return body, Healed{}
 	}
 	if h.mayBeCards {
-		if joined, n := joinCards(body); n > 0 {
-			healed, what := Heal(joined, tools) // a line, and a fence, may go on in the next text
-			what.Cards = n
-			return healed, what
+		if joined, n := joinCards(body); n > 0 { // a line, and a fence, may go on in the next text
+			body = joined
+			h = healer{Reader: jsonspan.Reader{Data: body}, tools: tools}
+			h.body()
+			h.healed.Cards = n
 		}
 	}
 	if h.invalid || h.loneSurrogate || h.healed.Markers == 0 {

@@ -98,12 +98,13 @@ func (j *joiner) writeContent() {
 	}
 	if !parts {
 		j.out = append(j.out, '"')
+		from := len(j.out)
 		for i := range j.answer {
 			if c := j.answer[i].content.value; c.IsString(j.b) {
 				write(c, true)
 			}
 		}
-		j.out = append(j.out, '"')
+		j.out = append(append(j.out[:from], trimSpace(j.out[from:])...), '"')
 		return
 	}
 	comma := byte('[')
@@ -131,6 +132,20 @@ func (j *joiner) writeContent() {
 		j.out = append(j.out, comma)
 	}
 	j.out = append(j.out, ']')
+}
+
+// trimSpace returns the inside of a JSON string without the white space at its ends. Open
+// WebUI sends no answer with any, but of one with cards it trims only the last text.
+func trimSpace(in []byte) []byte {
+	from, to := len(in), 0
+	for i := 0; i < len(in); {
+		r, next := jsonspan.NextRune(in, i)
+		if !jsonspan.IsSpace(r) {
+			from, to = min(from, i), next
+		}
+		i = next
+	}
+	return in[min(from, to):to]
 }
 
 // endsWithNewline reports whether the inside of a JSON string ends with a newline.

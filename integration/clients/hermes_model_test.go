@@ -1,0 +1,215 @@
+package clients
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
+)
+
+// A scriptedModel is an OpenAI-compatible provider. The first word of the user's message
+// names the script. How many messages of the model follow says which turn of it is due.
+type scriptedModel struct {
+	up      *upstream.Server
+	scripts map[string][]modelTurn
+
+	mu      sync.Mutex
+	held    int // requests that are held now
+	change  chan struct{}
+	offered map[string]bool // the tools that the agent has offered
+}
+
+// A modelTurn is what the model answers to one request of the agent's.
+type modelTurn struct {
+	says  []string // pieces of text
+	calls []modelCall
+	ends  modelEnd
+	n     int // which turn of its script it is
+}
+
+// A modelCall is a call of a tool, with arguments in JSON.
+type modelCall struct{ tool, arguments string }
+
+// A modelEnd is how an answer of the model's ends.
+type modelEnd int
+
+const (
+	endsWell   modelEnd = iota
+	refuses             // HTTP 500 instead of an answer
+	breaks              // a reset behind the text
+	holds               // nothing more behind the text
+	comesWhole          // a refusal to stream: the answer comes whole when Hermes asks for that
+)
+
+// providerKey stands in the errors of the provider. No client may see it.
+const providerKey = "sk-abcdefghijklmnopqrstuvwx"
+
+func newScriptedModel(t testing.TB, scripts map[string][]modelTurn) *scriptedModel {
+	m := &scriptedModel{scripts: scripts, change: make(chan struct{}), offered: map[string]bool{}}
+	m.up = upstream.New(t, m.play)
+	return m
+}
+
+func (m *scriptedModel) play(x *upstream.Exchange) {
+	switch {
+	case strings.HasSuffix(x.Req.URL.Path, "/models"):
+		upstream.AsJSON("200 OK", `{"object": "list", "data": [{"id": "scripted", "object": "model", "context_length": 200000}]}`)(x)
+		return
+	case !strings.HasSuffix(x.Req.URL.Path, "/chat/completions"):
+		upstream.AsJSON("404 Not Found", `{"error": {"message": "nothing is here"}}`)(x)
+		return
+	}
+	turn, stream := m.due(x.Body)
+	switch {
+	case turn.ends == refuses:
+		upstream.AsJSON("500 Internal Server Error", `{"error": {"message": "the provider is out of order, key `+providerKey+`", "type": "server_error"}}`)(x)
+	case stream && turn.ends == comesWhole:
+		upstream.AsJSON("500 Internal Server Error", `{"error": {"message": "stream is not supported by this model", "type": "server_error"}}`)(x)
+	case stream:
+		m.stream(x, turn)
+	default:
+		upstream.AsJSON("200 OK", turn.whole())(x)
+	}
+}
+
+// due finds the turn that a request asks for. What the agent asks for itself, such as
+// titles, is in no script.
+func (m *scriptedModel) due(body []byte) (turn modelTurn, stream bool) {
+	var q struct {
+		Stream   bool
+		Messages []struct {
+			Role    string
+			Content json.RawMessage
+		}
+		Tools []struct{ Function struct{ Name string } }
+	}
+	json.Unmarshal(body, &q)
+	m.mu.Lock()
+	for _, tool := range q.Tools {
+		m.offered[tool.Function.Name] = true
+	}
+	m.mu.Unlock()
+	var script []modelTurn
+	n := 0
+	for _, msg := range q.Messages {
+		switch {
+		case script == nil && msg.Role == "user":
+			script = m.scripts[firstWord(msg.Content)]
+		case script != nil && msg.Role == "assistant":
+			n++
+		}
+	}
+	if n >= len(script) {
+		return modelTurn{says: []string{"Well."}}, q.Stream
+	}
+	turn = script[n]
+	turn.n = n
+	return turn, q.Stream
+}
+
+// firstWord is the first word of a message's content, a string or parts.
+func firstWord(content json.RawMessage) string {
+	var text string
+	if json.Unmarshal(content, &text) != nil {
+		var parts []struct{ Text string }
+		if json.Unmarshal(content, &parts) != nil || len(parts) == 0 {
+			return ""
+		}
+		text = parts[0].Text
+	}
+	word, _, _ := strings.Cut(text, " ")
+	return word
+}
+
+// stream answers with a turn. What follows its text may be nothing.
+func (m *scriptedModel) stream(x *upstream.Exchange, turn modelTurn) {
+	frame := func(delta, finish, more string) {
+		x.Frame(fmt.Sprintf(`data: {"id":"c1","object":"chat.completion.chunk","created":1795164799,"model":"scripted","choices":[{"index":0,"delta":%s,"finish_reason":%s}]%s}`, delta, finish, more))
+	}
+	x.Events()
+	frame(`{"role":"assistant","content":""}`, "null", "")
+	for _, s := range turn.says {
+		frame(`{"content":`+hermes.Quoted(s)+`}`, "null", "")
+	}
+	switch turn.ends {
+	case holds:
+		m.hold(1)
+		x.Silence()
+		m.hold(-1)
+		x.Fin()
+		return
+	case breaks:
+		x.Reset()
+		return
+	}
+	finish := `"stop"`
+	for i := range turn.calls {
+		frame(`{"tool_calls":[`+turn.call(i)+`]}`, "null", "")
+		finish = `"tool_calls"`
+	}
+	frame("{}", finish, modelUsage)
+	x.Frame("data: [DONE]")
+	x.End()
+}
+
+const modelUsage = `,"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}`
+
+// whole is a turn that is not streamed. It calls no tools.
+func (turn modelTurn) whole() string {
+	return fmt.Sprintf(`{"id":"c1","object":"chat.completion","created":1795164799,"model":"scripted","choices":[{"index":0,"message":{"role":"assistant","content":%s},"finish_reason":"stop"}]%s}`,
+		hermes.Quoted(strings.Join(turn.says, "")), modelUsage)
+}
+
+// call is a call as a provider writes it.
+func (turn modelTurn) call(i int) string {
+	return fmt.Sprintf(`{"index":%d,"id":"call_%d_%d","type":"function","function":{"name":%q,"arguments":%s}}`,
+		i, turn.n, i, turn.calls[i].tool, hermes.Quoted(turn.calls[i].arguments))
+}
+
+func (m *scriptedModel) hold(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held += n
+	close(m.change)
+	m.change = make(chan struct{})
+}
+
+// awaitHeld returns when n requests are held.
+func (m *scriptedModel) awaitHeld(t testing.TB, n int) {
+	t.Helper()
+	for deadline := time.After(harness.Patience); ; {
+		m.mu.Lock()
+		held, change := m.held, m.change
+		m.mu.Unlock()
+		if held >= n {
+			return
+		}
+		select {
+		case <-change:
+		case <-deadline:
+			t.Fatalf("%d of %d requests have come to the model", held, n)
+		}
+	}
+}
+
+// needsTools stops the test if the agent has not offered what the scripts call.
+func (m *scriptedModel) needsTools(t testing.TB) {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, script := range m.scripts {
+		for _, turn := range script {
+			for _, c := range turn.calls {
+				if !m.offered[c.tool] {
+					t.Fatalf("%q cannot be tried, nor anything after it: this Hermes does not offer the model the tool %s", name, c.tool)
+				}
+			}
+		}
+	}
+}
