@@ -10,22 +10,22 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
 )
 
-// failingStore is a store that is away at times.
-type failingStore struct {
+// awayStore is a store that is away at times.
+type awayStore struct {
 	*resume.Memory
 	away atomic.Bool
 }
 
 var errAway = errors.New("away")
 
-func (s *failingStore) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Log, bool, error) {
+func (s *awayStore) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Log, bool, error) {
 	if s.away.Load() {
 		return nil, false, errAway
 	}
 	return s.Memory.Claim(ctx, e, run)
 }
 
-func (s *failingStore) Find(ctx context.Context, id string) (resume.Log, error) {
+func (s *awayStore) Find(ctx context.Context, id string) (resume.Log, error) {
 	if s.away.Load() {
 		return nil, errAway
 	}
@@ -35,7 +35,7 @@ func (s *failingStore) Find(ctx context.Context, id string) (resume.Log, error) 
 // TestStoreThatIsAway lets what is new pass as it is. Who asks for a stream is told to
 // come again: that there is none would have it ask upstream a second time.
 func TestStoreThatIsAway(t *testing.T) {
-	s := &failingStore{Memory: resume.NewMemory(nil)}
+	s := &awayStore{Memory: resume.NewMemory(nil)}
 	l := newLab(t, func(o *resume.Options) { o.Store = s }, streams(events(2), always()))
 	first := l.send(post(key, "a"))
 	id := first.id()

@@ -17,7 +17,7 @@ func (s *Store) control(ctx context.Context) {
 	go s.keep(ctx)
 	last := "0-0"
 	for ctx.Err() == nil {
-		entries, err := s.wait(ctx, s.o.Prefix+"replica:"+s.replica, last)
+		entries, err := s.wait(ctx, s.names.replica(s.replica), last)
 		if err != nil {
 			s.failed(err)
 			pause(ctx, blocks/4)

@@ -5,6 +5,7 @@
 //
 //	module.go, caddyfile.go  the Caddy module, its options
 //	store.go                 Store: who has a key, where a log is
+//	names.go                 the names of keys
 //	script.go                what Redis does in one step
 //	owned.go, flush.go       the log of a run in this process, and its way to Redis
 //	remote.go, heir.go       a log that another process writes, or has left behind

@@ -54,7 +54,7 @@ func (w *writer) nextID(events uint64) string { return pieceID(events, w.pieces+
 func pieceID(events, piece uint64) string { return fmt.Sprintf("%d-%d", events, piece) }
 
 func (w *writer) begin(header []byte) error {
-	err := w.s.write(beginScript, w.s.keys(w.entry)[:2], w.s.replica, header, w.s.ttl(w.entry), w.nextID(w.events))
+	err := w.s.write(beginScript, w.s.names.all(w.entry)[:2], w.s.replica, header, w.s.ttl(w.entry), w.nextID(w.events))
 	if err == nil {
 		w.pieces++
 	}
@@ -86,7 +86,7 @@ func (w *writer) append(p []byte, ends []int) error {
 		torn = 1
 	}
 	size := w.bytes + int64(len(p))
-	err := w.s.write(appendScript, w.s.keys(w.entry)[:2], w.s.replica, w.bytes, size, events, id,
+	err := w.s.write(appendScript, w.s.names.all(w.entry)[:2], w.s.replica, w.bytes, size, events, id,
 		fmt.Sprintf("%d %d %d %d", w.bytes, w.events, torn, w.gap), encoded, p, first)
 	if err != nil {
 		return err
@@ -98,11 +98,11 @@ func (w *writer) append(p []byte, ends []int) error {
 }
 
 func (w *writer) end(state string) error {
-	return w.s.write(endScript, w.s.keys(w.entry), w.s.replica, w.entry.ID, state, w.entry.Keep.Milliseconds(), w.nextID(w.events), w.bytes)
+	return w.s.write(endScript, w.s.names.all(w.entry), w.s.replica, w.entry.ID, state, w.entry.Keep.Milliseconds(), w.nextID(w.events), w.bytes)
 }
 
 func (w *writer) drop() error {
-	return w.s.write(dropScript, w.s.keys(w.entry), w.s.replica, w.entry.ID, w.nextID(w.events))
+	return w.s.write(dropScript, w.s.names.all(w.entry), w.s.replica, w.entry.ID, w.nextID(w.events))
 }
 
 // cut cuts off the first piece of p.

@@ -26,7 +26,7 @@ type heir struct {
 // far as there is one, any other as if it had failed. If another replica does it, there is
 // nothing to do.
 func (s *Store) inherit(e resume.Entry) error {
-	state, err := s.do(context.Background(), inheritScript, []string{s.logKey(e.ID)}, s.replica, s.o.Lease.Milliseconds())
+	state, err := s.do(context.Background(), inheritScript, []string{s.names.log(e.ID)}, s.replica, s.o.Lease.Milliseconds())
 	if errors.Is(err, goredis.Nil) {
 		return nil
 	}

@@ -143,7 +143,7 @@ func (o *owned) Readers() int { return o.Log.Readers() + int(o.elsewhere.Load())
 
 // Cancel implements resume.Log.
 func (o *owned) Cancel(ctx context.Context) error {
-	if _, err := o.s.do(ctx, cancelScript, o.s.cancelKeys(o.entry), o.s.o.Prefix, o.entry.ID); err != nil && !o.isLost() {
+	if _, err := o.s.do(ctx, cancelScript, o.s.names.cancel(o.entry), o.s.o.Prefix, o.entry.ID); err != nil && !o.isLost() {
 		o.lose(err)
 	}
 	return o.Log.Cancel(ctx)
@@ -231,7 +231,7 @@ func (o *owned) refresh() error {
 	if o.isLost() {
 		return nil
 	}
-	v, err := o.s.do(context.Background(), refreshScript, o.s.keys(o.entry), o.s.replica, o.entry.ID, o.s.o.Lease.Milliseconds(), o.s.ttl(o.entry))
+	v, err := o.s.do(context.Background(), refreshScript, o.s.names.all(o.entry), o.s.replica, o.entry.ID, o.s.o.Lease.Milliseconds(), o.s.ttl(o.entry))
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func (l *remoteLog) Each(f func(p []byte)) error {
 
 // Cancel implements resume.Log.
 func (l *remoteLog) Cancel(ctx context.Context) error {
-	v, err := l.s.do(ctx, cancelScript, l.s.cancelKeys(l.entry), l.s.o.Prefix, l.entry.ID)
+	v, err := l.s.do(ctx, cancelScript, l.s.names.cancel(l.entry), l.s.o.Prefix, l.entry.ID)
 	if err == nil && v != int64(1) {
 		err = resume.ErrDropped
 	}
@@ -145,7 +145,7 @@ func beforePiece(id string) string {
 func (s *Store) read(id, behind string, n int64) ([]piece, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
 	defer cancel()
-	entries, err := s.client.XRangeN(ctx, s.eventsKey(id), "("+behind, "+", n).Result()
+	entries, err := s.client.XRangeN(ctx, s.names.events(id), "("+behind, "+", n).Result()
 	if err != nil {
 		s.failed(err)
 		return nil, fmt.Errorf("reading a log in redis: %w", err)

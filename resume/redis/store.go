@@ -57,6 +57,7 @@ type Store struct {
 	o       Options
 	client  *goredis.Client
 	replica string
+	names   prefix
 	away    atomic.Bool  // the last command failed
 	warned  atomic.Int64 // when, in nanoseconds since 1970
 	members atomic.Int64 // readers that were counted
@@ -74,7 +75,7 @@ func New(o Options) *Store {
 	var random [12]byte
 	_, _ = rand.Read(random[:]) // never fails
 	s := &Store{
-		o: o, replica: hex.EncodeToString(random[:]),
+		o: o, names: prefix(o.Prefix), replica: hex.EncodeToString(random[:]),
 		owned: make(map[string]*owned), tails: make(map[string]*tail), over: make(chan struct{}),
 		client: goredis.NewClient(&goredis.Options{
 			Network: o.Network, Addr: o.Address, Username: o.Username, Password: o.Password, TLSConfig: o.TLS,
@@ -148,24 +149,6 @@ func (s *Store) failed(err error) {
 	}
 }
 
-// Keys of a log.
-func (s *Store) logKey(id string) string     { return s.o.Prefix + "log:" + id }
-func (s *Store) eventsKey(id string) string  { return s.o.Prefix + "events:" + id }
-func (s *Store) readersKey(id string) string { return s.o.Prefix + "readers:" + id }
-func (s *Store) keyKey(key resume.Digest) string {
-	return s.o.Prefix + "key:" + hex.EncodeToString(key[:])
-}
-
-// keys returns all of them.
-func (s *Store) keys(e resume.Entry) []string {
-	return []string{s.logKey(e.ID), s.eventsKey(e.ID), s.readersKey(e.ID), s.keyKey(e.Key)}
-}
-
-// cancelKeys returns those that cancelScript takes.
-func (s *Store) cancelKeys(e resume.Entry) []string {
-	return []string{s.logKey(e.ID), s.eventsKey(e.ID), s.keyKey(e.Key)}
-}
-
 // ttl is how long what a log has in Redis stays if nobody refreshes it.
 func (s *Store) ttl(e resume.Entry) int64 {
 	return (e.Keep + 2*s.o.Lease + time.Minute).Milliseconds()
@@ -206,7 +189,7 @@ func (s *Store) claim(ctx context.Context, e resume.Entry, entry []byte, hasKey 
 	if s.away.Load() {
 		return "", errAway
 	}
-	v, err := s.do(ctx, claimScript, []string{s.logKey(e.ID), s.keyKey(e.Key)},
+	v, err := s.do(ctx, claimScript, []string{s.names.log(e.ID), s.names.key(e.Key)},
 		s.o.Prefix, e.ID, entry, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), hasKey)
 	if err != nil {
 		return "", fmt.Errorf("claiming a key in redis: %w", err)
@@ -227,7 +210,7 @@ func (s *Store) own(ctx context.Context, e resume.Entry, run resume.Run) (resume
 	}
 	s.mu.Unlock()
 	if err != nil || !first {
-		go func() { _ = s.write(dropScript, s.keys(e), s.replica, e.ID, "0-1") }() // or its time to live ends it
+		go func() { _ = s.write(dropScript, s.names.all(e), s.replica, e.ID, "0-1") }() // or its time to live ends it
 		return s.here(l), false, err
 	}
 	go o.flush()
@@ -315,7 +298,7 @@ type view struct {
 
 // look returns what is known of a log, nil if there is none.
 func (s *Store) look(ctx context.Context, id string) (*view, error) {
-	reply, err := s.do(ctx, lookScript, []string{s.logKey(id), s.eventsKey(id)})
+	reply, err := s.do(ctx, lookScript, []string{s.names.log(id), s.names.events(id)})
 	if errors.Is(err, goredis.Nil) {
 		return nil, nil
 	}

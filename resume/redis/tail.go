@@ -64,7 +64,7 @@ func (t *tail) leave(reader string) {
 }
 
 func (t *tail) readKeys() []string {
-	return []string{t.s.logKey(t.entry.ID), t.s.readersKey(t.entry.ID)}
+	return []string{t.s.names.log(t.entry.ID), t.s.names.readers(t.entry.ID)}
 }
 
 // count has the readers count for a lease.
@@ -164,7 +164,7 @@ func (t *tail) look() (again bool, err error) {
 
 // wait waits for pieces. It reports whether it is time to look.
 func (t *tail) wait(ctx context.Context) (look bool, err error) {
-	entries, err := t.s.wait(ctx, t.s.eventsKey(t.entry.ID), t.last)
+	entries, err := t.s.wait(ctx, t.s.names.events(t.entry.ID), t.last)
 	if err != nil {
 		if ctx.Err() == nil {
 			t.s.failed(err)
