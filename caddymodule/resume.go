@@ -112,7 +112,7 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 	o := resume.DefaultOptions()
 	o.Store, o.Runs = all.store, &all.runs
 	o.Observer = &telemetry.ResumeObserver{Logger: logger}
-	o.Detached, o.Returned, o.Interrupt = ofRun, takeOver, interruptWrite
+	o.Asked, o.Detached, o.Returned, o.Interrupt = asked, ofRun, takeOver, interruptWrite
 	o.Always = h.Always
 	if h.Detach != nil {
 		o.Detach = time.Duration(*h.Detach)

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"context"
 	"maps"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,20 @@ import (
 // access log with all that handle it, by its context, and has no lock for most of them.
 // That of a run goes on when the server has logged its client's, so that it has its
 // own.
+
+// asked returns the port of the server that r has come to, and the path that its client
+// asked for: sites have their streams apart, also if a client of one sends the Host of the
+// other, and so have agents below different paths.
+func asked(r *http.Request) (server, path string) {
+	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+		_, server, _ = net.SplitHostPort(addr.String()) // "" for a socket of Unix
+	}
+	path = r.URL.Path
+	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok && original.URL != nil {
+		path = original.URL.Path
+	}
+	return server, path
+}
 
 // runCtxKey is the key of what a run has of its own.
 type runCtxKey struct{}

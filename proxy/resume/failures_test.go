@@ -3,6 +3,7 @@ package resume_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
@@ -87,4 +88,26 @@ func TestPanicWithoutAClient(t *testing.T) {
 		defer mu.Unlock()
 		return strings.Contains(logged.String(), "boom") && strings.Contains(logged.String(), "failures_test.go")
 	})
+}
+
+// TestKeyOfAStreamWithoutAnEventIsFree, if it breaks off in front of its first: there is
+// nothing to repeat.
+func TestKeyOfAStreamWithoutAnEventIsFree(t *testing.T) {
+	calls := 0
+	l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
+		if calls++; calls == 1 {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, ": hello\n\n")
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}
+		return streams(events(2), always())(w, r)
+	})
+	l.send(post(key, "k")).want(http.StatusOK).broken()
+	l.over()
+	again := l.send(post(key, "k")).want(http.StatusOK)
+	if got := again.rest(); got != numbered(again.id(), 1, events(2)...) || again.Header.Get("Idempotency-Replayed") != "" {
+		t.Errorf("%v %q", again.Header, got)
+	}
+	l.wantAsked(2)
 }

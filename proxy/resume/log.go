@@ -36,9 +36,9 @@ type memoryLog struct {
 	readers  []*memoryReader
 	header   http.Header
 	timer    proxy.Timer // that removes it; nil before its end
+	run      Run         // over{} behind the end: it holds the whole request
 
 	store *Memory
-	run   Run
 	size  atomic.Int64 // in bytes, as the store counts it; it changes under the store's lock
 	entry Entry
 
@@ -48,7 +48,7 @@ type memoryLog struct {
 
 func newMemoryLog(m *Memory, e Entry, run Run) *memoryLog {
 	l := &memoryLog{store: m, entry: e, run: run}
-	l.size.Store(logOverhead)
+	l.size.Store(logOverhead + int64(len(e.Path)+len(e.Progress)))
 	return l
 }
 
@@ -125,6 +125,7 @@ func (l *memoryLog) End(whole bool) {
 	if whole {
 		l.state = logWhole
 	}
+	l.run = over{}
 	l.wake()
 	l.place()
 	if !l.gone {
@@ -148,9 +149,25 @@ func (l *memoryLog) Cancel(context.Context) error {
 	l.gone = true
 	l.stopTimer()
 	l.mu.Unlock()
-	l.run.Cancel(ReasonDeleted)
+	l.runs().Cancel(ReasonDeleted)
 	return nil
 }
+
+// runs returns the run that must be told.
+func (l *memoryLog) runs() Run {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.run
+}
+
+// over is the Run of a log that has ended.
+type over struct{}
+
+// ReadersChanged implements Run.
+func (over) ReadersChanged() {}
+
+// Cancel implements Run.
+func (over) Cancel(Reason) {}
 
 // stopTimer stops the timer, if there is one. l.mu is held.
 func (l *memoryLog) stopTimer() {
@@ -219,7 +236,7 @@ func (l *memoryLog) Follow(ctx context.Context) (Reader, error) {
 	l.place()
 	l.mu.Unlock()
 	r.stop = context.AfterFunc(ctx, r.left)
-	l.run.ReadersChanged()
+	l.runs().ReadersChanged()
 	return r, nil
 }
 
@@ -345,7 +362,7 @@ func (r *memoryReader) Close() {
 	}
 	l.place()
 	l.mu.Unlock()
-	l.run.ReadersChanged()
+	l.runs().ReadersChanged()
 }
 
 // Interface guards

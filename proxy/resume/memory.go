@@ -167,7 +167,7 @@ func (m *Memory) makeRoom(l *memoryLog) bool {
 	}
 	m.placeLocked(victim, nil)
 	m.mu.Unlock()
-	victim.run.Cancel(ReasonMemory)
+	victim.runs().Cancel(ReasonMemory)
 	victim.trim(victim.size.Load())
 	return true
 }

@@ -37,6 +37,10 @@ type Options struct {
 	Runs *Runs
 	// Observer is told of answers and runs, nil for nobody.
 	Observer Observer
+	// Asked returns the server that a request has come to, and the path that its client
+	// asked for, which handlers in front may have rewritten. Logs of others are not this
+	// request's. Nil means that the one is always the same, and the other r's own.
+	Asked func(r *http.Request) (server, path string)
 	// Detached returns r, the request of a run, with w for its answer, in a form that
 	// shares nothing with the request of its first client. Nil means that r shares
 	// nothing as it is: it is a clone.

@@ -130,8 +130,16 @@ func isJSON(h http.Header) bool {
 var credentials = []string{"Authorization", "Cookie", "X-Api-Key", "Api-Key"}
 
 // owner returns the keyed hash of who may have the answer to r, of the resource.
-func owner(secret []byte, r *http.Request, resource string) Digest {
-	m := hmac.New(sha256.New, secret)
+func (p *Resume) owner(r *http.Request, resource string) Digest {
+	m := hmac.New(sha256.New, p.o.Store.Secret())
+	if p.o.Asked != nil {
+		server, path := p.o.Asked(r)
+		if of, _, ok := named(path); ok {
+			path = of
+		}
+		writeField(m, server)
+		writeField(m, path)
+	}
 	writeField(m, r.Host)
 	writeField(m, resource)
 	for _, name := range credentials {
@@ -198,7 +206,7 @@ type failingReader struct{ err error }
 func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
 
 // requestBody is a body that has been read. It lets go of it when it is read again.
-type requestBody struct{ bytes.Reader }
+type requestBody struct{ in bytes.Reader }
 
 // bodyOf returns a body that has been read.
 func bodyOf(b []byte) io.ReadCloser {
@@ -210,16 +218,16 @@ func bodyOf(b []byte) io.ReadCloser {
 
 // Read implements io.Reader.
 func (b *requestBody) Read(p []byte) (int, error) {
-	n, err := b.Reader.Read(p)
-	if b.Len() == 0 {
-		b.Reset(nil)
+	n, err := b.in.Read(p)
+	if b.in.Len() == 0 {
+		b.in.Reset(nil)
 	}
 	return n, err
 }
 
 // Close implements io.Closer.
 func (b *requestBody) Close() error {
-	b.Reset(nil)
+	b.in.Reset(nil)
 	return nil
 }
 

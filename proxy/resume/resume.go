@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
@@ -100,10 +101,10 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 		return next(w, r)
 	}
 	e := Entry{
-		ID: newID(), Path: r.URL.Path, Progress: r.Header.Get(proxy.ProgressHeader),
+		ID: newID(), Path: strings.Clone(r.URL.Path), Progress: r.Header.Get(proxy.ProgressHeader),
 		Keep: p.o.Keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory,
 	}
-	e.Owner = owner(p.o.Store.Secret(), r, r.URL.Path)
+	e.Owner = p.owner(r, r.URL.Path)
 	if a.key != "" {
 		e.Key = keyOf(p.o.Store.Secret(), e.Owner, r.URL.RawQuery, a.key)
 		e.Body = sha256.Sum256(body)
@@ -180,7 +181,7 @@ func (p *Resume) find(r *http.Request, resource, id string) (Log, error) {
 	if err != nil || l == nil {
 		return nil, err
 	}
-	is, want := owner(p.o.Store.Secret(), r, resource), l.Entry().Owner
+	is, want := p.owner(r, resource), l.Entry().Owner
 	if !hmac.Equal(is[:], want[:]) {
 		return nil, nil
 	}

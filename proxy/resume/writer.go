@@ -2,6 +2,7 @@ package resume
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -149,10 +150,14 @@ func (w *writer) end(why Reason) {
 		w.begin()
 		x.direct.off(true)
 		x.direct.end()
+		whole := why == ReasonNone && x.err == nil && x.panicked == nil && w.err == nil
 		if why == ReasonNone || w.err != nil {
-			x.log.End(x.err == nil && x.panicked == nil && w.err == nil)
+			x.log.End(whole)
 		} else if err := Abandon(x.log, why, x.p.o.Clock.Now()); err != nil {
 			w.err = err
+		}
+		if !whole && x.log.Events() == 0 { // it has failed: nobody would get anything
+			_ = x.log.Cancel(context.Background()) // frees the key; the run is over
 		}
 	}
 }
