@@ -135,6 +135,10 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 			return fmt.Errorf("loading the storage: %w", err)
 		}
 		o.Store = storage.(ResumeStorage).ResumeStore(all.store)
+		o.Asked = func(r *http.Request) (server, path string) { // replicas may listen at different ports
+			_, path = asked(r)
+			return "", path
+		}
 	}
 	h.resume = resume.New(o)
 
