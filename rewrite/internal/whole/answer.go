@@ -51,9 +51,9 @@ func RepairAnswer(body []byte, o *contract.Options, usage contract.UsageMemory) 
 	for i := range a.messages {
 		a.repair(&a.messages[i])
 	}
-	if a.failed() {
+	if said, failed := a.failed(); failed {
 		a.sum.Code, a.sum.FinishReason = CodeAgentIncomplete, ""
-		return Answer{a.failure(), a.sum, true, true}
+		return Answer{a.failure(said), a.sum, true, true}
 	}
 	repaired := body
 	if a.at > 0 {
@@ -216,28 +216,28 @@ var hermesError = regexp.MustCompile(`^(?:` + strings.Join([]string{
 	`⚠️ Provider (?:authentication failed|rate-limited): `,
 }, "|") + `)`)
 
-// failed reports whether the agent failed without saying so: the answer has stop and
-// usage 0/0/0, and is empty or one of Hermes' own errors (contract section 3, "false
-// stop"). Modern Hermes says so in a hermes block.
+// failed reports whether the agent failed without saying so, and what it said: the answer
+// has stop and usage 0/0/0, and is empty or one of Hermes' own errors (contract section 3,
+// "false stop"). Modern Hermes says so in a hermes block.
 //
 // Other text with usage 0/0/0 passes unless zero_usage is error, even if the model has
 // reported usage before. A stream that fails still delivers its text. An error status
 // does not, and makes clients repeat the request.
-func (a *answer) failed() bool {
+func (a *answer) failed() (said string, failed bool) {
 	if !a.c.Tokens.Zero || len(a.messages) != 1 || a.c.Hermes.IsSet(a.b) || a.c.Err.IsSet(a.b) {
-		return false
+		return "", false
 	}
 	m := &a.messages[0]
 	if !m.stop || m.hasOther {
-		return false
+		return "", false
 	}
-	said := m.text()
+	said = m.text()
 	switch {
 	case said == "" && !m.hasReasoning, said == noAnswer, hermesError.MatchString(said):
-		return true
+		return said, true
 	}
 	a.sum.ZeroUsagePassed = a.o.ZeroUsage != contract.ZeroUsageError
-	return !a.sum.ZeroUsagePassed
+	return said, !a.sum.ZeroUsagePassed
 }
 
 // saysError reports whether the answer says that the agent failed. Its content then says
@@ -250,10 +250,10 @@ func (a *answer) saysError() bool {
 func (m *message) text() string { return strings.TrimSpace(unquote(quote(m.left))) }
 
 // failure returns the error object of modern Hermes. Its message is the text that legacy
-// Hermes sent as the answer.
-func (a *answer) failure() []byte {
+// Hermes sent as the answer, said.
+func (a *answer) failure(said string) []byte {
 	message := jsonspan.Quote(contract.Message(contract.CodeCrashed))
-	if text := a.messages[0].text(); text != "" && text != noAnswer {
+	if said != "" && said != noAnswer {
 		message = quote(a.messages[0].failure())
 	}
 	return slices.Concat([]byte(`{"error":{"message":`), message, []byte(`,"type":"server_error","param":null,"code":"`+CodeAgentIncomplete+
