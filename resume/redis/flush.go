@@ -187,12 +187,12 @@ func (o *owned) try(write func() error) bool {
 	}
 }
 
-// succeeded records that the log is not lost for a lease from now on.
+// succeeded records that a write did.
 func (o *owned) succeeded() {
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	o.fails = false
-	o.until = time.Now().Add(o.s.o.Lease)
+	o.mu.Unlock()
+	o.extend()
 }
 
 // release lets go of a log that is over. If all of it is in Redis, it need not be in memory

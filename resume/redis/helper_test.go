@@ -144,3 +144,14 @@ func begin(t *testing.T, l resume.Log) {
 		t.Fatal(err)
 	}
 }
+
+// readerOf reads to the end as any io.Reader.
+type readerOf struct{ resume.Reader }
+
+func (r readerOf) Read(p []byte) (int, error) {
+	b, err := r.Next()
+	if len(b) > len(p) {
+		panic("the test reads too little at once")
+	}
+	return copy(p, b), err
+}

@@ -35,7 +35,7 @@ type owned struct {
 	fails bool       // the last write failed
 	lost  bool
 	over  bool      // its run adds no more
-	until time.Time // when it is lost, unless a write succeeds
+	until time.Time // when it is lost if writes fail
 }
 
 // todo is what flush has to do.
@@ -253,11 +253,20 @@ func (o *owned) refresh() error {
 	case is > 0 && o.cancelled.CompareAndSwap(false, true):
 		_ = o.Log.Cancel(context.Background()) // one in memory always can
 	}
-	o.succeeded()
+	o.extend()
 	if o.elsewhere.Swap(n) != n {
 		o.run.ReadersChanged()
 	}
 	return nil
+}
+
+// extend records that its lease is extended, unless writes fail: then that does not help.
+func (o *owned) extend() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.fails {
+		o.until = time.Now().Add(o.s.o.Lease)
+	}
 }
 
 // Interface guards

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
 )
@@ -111,10 +112,15 @@ func (r *reader) Seek(n uint64) error {
 	return nil
 }
 
-// bytes returns pieces that have bytes, behind the one with the id.
+// bytes returns pieces that have bytes, behind the one with the id. As long as Redis fails
+// for less than a lease, it tries again.
 func (r *reader) bytes(behind string) ([]piece, error) {
-	for {
-		pieces, err := r.t.s.read(r.t.entry.ID, behind, maxEntries)
+	s := r.t.s
+	for began := time.Now(); ; {
+		pieces, err := s.read(r.t.entry.ID, behind, maxEntries)
+		if err != nil && time.Since(began) < s.o.Lease && pause(r.ctx, blocks/10) {
+			continue
+		}
 		if err != nil || len(pieces) == 0 {
 			return nil, err
 		}
@@ -140,7 +146,7 @@ func (r *reader) Next() ([]byte, error) {
 		t := r.t
 		err := r.until(r.ctx, func() bool { return t.end > r.at || t.ended() })
 		state, failed, more := t.state, t.err, t.end > r.at
-		if len(t.recent) > 0 && t.recent[0].at <= r.at {
+		if more && t.hasRecent(r.at) {
 			r.have = t.recent
 		}
 		t.mu.Unlock()

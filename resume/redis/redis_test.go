@@ -19,10 +19,11 @@ import (
 // patience is how long a test waits for what must come, on a machine however busy.
 const patience = 4 * time.Minute
 
-// server is a Redis or Valkey, without persistence, on a socket.
+// server is a Redis or Valkey on a socket.
 type server struct {
 	t      *testing.T
 	socket string
+	args   []string // more of them
 	stdin  io.Closer
 	cmd    *exec.Cmd
 	client *goredis.Client // of the test
@@ -43,9 +44,10 @@ func program(t *testing.T) string {
 	return ""
 }
 
-// startServer starts a server. It ends with the test, however that ends: the shell that has
-// started it notices that nobody writes to it any more.
-func startServer(t *testing.T) *server {
+// startServer starts a server, which keeps nothing on disk unless args say so. It ends with
+// the test, however that ends: the shell that has started it notices that nobody writes to
+// it any more.
+func startServer(t *testing.T, args ...string) *server {
 	t.Helper()
 	path := program(t)
 	dir, err := os.MkdirTemp("", "hermes-redis") // a socket's path has to be short
@@ -53,7 +55,7 @@ func startServer(t *testing.T) *server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	s := &server{t: t, socket: filepath.Join(dir, "s")}
+	s := &server{t: t, socket: filepath.Join(dir, "s"), args: append([]string{"--dir", dir}, args...)}
 	s.start(path)
 	t.Cleanup(s.kill)
 	return s
@@ -61,7 +63,8 @@ func startServer(t *testing.T) *server {
 
 func (s *server) start(path string) {
 	s.t.Helper()
-	s.cmd = exec.Command("sh", "-c", `"$0" --port 0 --unixsocket "$1" --save "" --appendonly no >/dev/null & cat >/dev/null; kill -9 $!; wait`, path, s.socket)
+	command := `"$0" --port 0 --save "" --unixsocket "$@" >/dev/null & cat >/dev/null; kill -9 $!; wait`
+	s.cmd = exec.Command("sh", append([]string{"-c", command, path, s.socket}, s.args...)...)
 	stdin, err := s.cmd.StdinPipe()
 	if err != nil {
 		s.t.Fatal(err)
@@ -74,7 +77,7 @@ func (s *server) start(path string) {
 	until(s.t, "the server answers", func() bool { return s.client.Ping(context.Background()).Err() == nil })
 }
 
-// kill kills the server, and all that it has is lost.
+// kill kills the server.
 func (s *server) kill() {
 	if s.stdin == nil {
 		return

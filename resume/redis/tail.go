@@ -193,6 +193,13 @@ func (t *tail) wait(ctx context.Context) (look bool, err error) {
 	return look, nil
 }
 
+// hasRecent reports whether what has come last has the byte at the index, and those behind it.
+// The log may have bytes that have not come here: look only learns of them. t.mu is held.
+func (t *tail) hasRecent(at int64) bool {
+	n := len(t.recent)
+	return n > 0 && t.recent[0].at <= at && at < t.recent[n-1].end()
+}
+
 // set changes what readers wait for.
 func (t *tail) set(change func()) {
 	t.mu.Lock()
