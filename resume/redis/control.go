@@ -17,7 +17,7 @@ func (s *Store) control(ctx context.Context) {
 	go s.keep(ctx)
 	last := "0-0"
 	for ctx.Err() == nil {
-		entries, err := s.wait(ctx, s.names.replica(s.replica), last)
+		entries, err := s.wait(ctx, s.names.replica(s.replica), last, blocks)
 		if err != nil {
 			s.failed(err)
 			pause(ctx, blocks/4)
@@ -40,9 +40,9 @@ func (s *Store) control(ctx context.Context) {
 }
 
 // wait waits for entries of a stream behind the last one, and returns none if there are none for
-// a while.
-func (s *Store) wait(ctx context.Context, key, last string) ([]goredis.XMessage, error) {
-	streams, err := s.client.XRead(ctx, &goredis.XReadArgs{Streams: []string{key, last}, Count: maxEntries, Block: blocks}).Result()
+// so long. A time below 0 means that it does not wait.
+func (s *Store) wait(ctx context.Context, key, last string, block time.Duration) ([]goredis.XMessage, error) {
+	streams, err := s.client.XRead(ctx, &goredis.XReadArgs{Streams: []string{key, last}, Count: maxEntries, Block: block}).Result()
 	if errors.Is(err, goredis.Nil) {
 		return nil, nil
 	}
@@ -50,6 +50,21 @@ func (s *Store) wait(ctx context.Context, key, last string) ([]goredis.XMessage,
 		return nil, err
 	}
 	return streams[0].Messages, nil
+}
+
+// waitForLog waits as wait does, if it gets a turn. So many logs may be followed that there is
+// none for a while: then it only looks whether something has come.
+func (s *Store) waitForLog(ctx context.Context, id, last string) ([]goredis.XMessage, error) {
+	block := blocks
+	select {
+	case s.turns <- struct{}{}:
+		defer func() { <-s.turns }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(blocks):
+		block = -1
+	}
+	return s.wait(ctx, s.names.events(id), last, block)
 }
 
 // maxEntries is how many entries of a stream are read at once.

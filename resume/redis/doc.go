@@ -20,7 +20,7 @@
 // With the prefix P, Redis has for a log with the id I
 //
 //	P log:I      a hash: what the log is of, its state, its owner and the owner's lease
-//	P events:I   a stream: pieces of at most 32 KiB, with where events end in them
+//	P events:I   a stream: pieces of at most 31 KiB, with where events end in them
 //	P readers:I  a sorted set: the readers in other replicas, and until when they count
 //	P key:K      the id of the log with the key K
 //	P replica:R  a stream: what others tell the replica R

@@ -19,8 +19,9 @@ const (
 	stateBroken  = "broken"
 )
 
-// maxPiece is how many bytes of a log are in one entry of its stream.
-const maxPiece = 32 << 10
+// maxPiece is how many bytes of a log are in one entry of its stream. With what Redis needs
+// beside them it takes just under 32 KiB, which its allocator need not round up.
+const maxPiece = 31 << 10
 
 // pieceOverhead is what an entry takes in Redis without its bytes, about.
 const pieceOverhead = 96

@@ -77,6 +77,28 @@ func (s *server) start(path string) {
 	until(s.t, "the server answers", func() bool { return s.client.Ping(context.Background()).Err() == nil })
 }
 
+// do has the server do a command.
+func (s *server) do(command ...any) {
+	s.t.Helper()
+	if err := s.client.Do(context.Background(), command...).Err(); err != nil {
+		s.t.Fatalf("%v: %v", command, err)
+	}
+}
+
+// keys returns all keys.
+func (s *server) keys() []string {
+	s.t.Helper()
+	var keys []string
+	all := s.client.Scan(context.Background(), 0, "*", 1000).Iterator()
+	for all.Next(context.Background()) {
+		keys = append(keys, all.Val())
+	}
+	if err := all.Err(); err != nil {
+		s.t.Fatal(err)
+	}
+	return keys
+}
+
 // kill kills the server.
 func (s *server) kill() {
 	if s.stdin == nil {

@@ -58,9 +58,10 @@ type Store struct {
 	client  *goredis.Client
 	replica string
 	names   prefix
-	away    atomic.Bool  // the last command failed
-	warned  atomic.Int64 // when, in nanoseconds since 1970
-	members atomic.Int64 // readers that were counted
+	away    atomic.Bool   // the last command failed
+	warned  atomic.Int64  // when, in nanoseconds since 1970
+	members atomic.Int64  // readers that were counted
+	turns   chan struct{} // one for each log that is waited for
 	stop    context.CancelFunc
 
 	mu      sync.Mutex
@@ -77,6 +78,7 @@ func New(o Options) *Store {
 	s := &Store{
 		o: o, names: prefix(o.Prefix), replica: hex.EncodeToString(random[:]),
 		owned: make(map[string]*owned), tails: make(map[string]*tail), over: make(chan struct{}),
+		turns: make(chan struct{}, maxConnections-commandConnections),
 		client: goredis.NewClient(&goredis.Options{
 			Network: o.Network, Addr: o.Address, Username: o.Username, Password: o.Password, TLSConfig: o.TLS,
 			DialTimeout: o.Timeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, ContextTimeoutEnabled: true,
@@ -91,9 +93,12 @@ func New(o Options) *Store {
 	return s
 }
 
-// maxConnections is how many connections a replica may have: one for each log of another
-// that has readers here, and those of commands.
-const maxConnections = 4096
+// maxConnections is how many connections a replica may have. All but commandConnections may
+// wait for what comes of a log of another replica that has readers here.
+const maxConnections = 256
+
+// commandConnections is for those that are not for waiting for a log.
+const commandConnections = 16
 
 // Close closes the connections as soon as no log needs them any more.
 func (s *Store) Close() {

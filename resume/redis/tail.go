@@ -164,7 +164,7 @@ func (t *tail) look() (again bool, err error) {
 
 // wait waits for pieces. It reports whether it is time to look.
 func (t *tail) wait(ctx context.Context) (look bool, err error) {
-	entries, err := t.s.wait(ctx, t.s.names.events(t.entry.ID), t.last)
+	entries, err := t.s.waitForLog(ctx, t.entry.ID, t.last)
 	if err != nil {
 		if ctx.Err() == nil {
 			t.s.failed(err)
