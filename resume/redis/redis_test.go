@@ -73,7 +73,7 @@ func (s *server) start(path string) {
 		s.t.Fatal(err)
 	}
 	s.stdin = stdin
-	s.client = goredis.NewClient(&goredis.Options{Network: "unix", Addr: s.socket})
+	s.client = goredis.NewClient(&goredis.Options{Network: "unix", Addr: s.socket, DisableIdentity: true})
 	until(s.t, "the server answers", func() bool { return s.client.Ping(context.Background()).Err() == nil })
 }
 
