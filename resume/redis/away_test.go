@@ -305,7 +305,7 @@ func TestNothingStaysForEver(t *testing.T) {
 // TestCloseWaitsForLogs, and closes the connections then.
 func TestCloseWaitsForLogs(t *testing.T) {
 	server := startServer(t)
-	s, _ := server.replica(nil)
+	s, logs := server.replica(nil)
 	l := claim(t, s, entry("a"), newRun())
 	begin(t, l)
 	s.Close()
@@ -317,4 +317,7 @@ func TestCloseWaitsForLogs(t *testing.T) {
 	}
 	<-s.over
 	until(t, "its connections are closed", func() bool { return s.client.Ping(context.Background()).Err() != nil })
+	if logs.Len() > 0 {
+		t.Errorf("it logs %v", logs.All()[0])
+	}
 }

@@ -1,6 +1,8 @@
 package redis
 
 import (
+	"strings"
+
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
@@ -11,7 +13,7 @@ import (
 //	    address  <host:port>|unix/<path>
 //	    username <name>
 //	    password <password>
-//	    tls
+//	    tls      [<ca_file>]
 //	    prefix   <prefix>
 //	    secret   <secret>
 //	    lease    <duration>
@@ -39,12 +41,12 @@ func (s *Storage) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		switch {
 		case text == nil && duration == nil && name != "tls":
 			return d.Errf("unrecognized subdirective %q: must be address, username, password, tls, prefix, secret, lease or timeout", name)
-		case name == "tls" && len(args) > 0:
-			return d.Errf("wrong number of arguments for tls: got %d, must be none", len(args))
+		case name == "tls" && len(args) > 1:
+			return d.Errf("wrong number of arguments for tls: got %d, must be none or the file of the CA certificates", len(args))
 		case name != "tls" && len(args) != 1:
 			return d.Errf("wrong number of arguments for %s: got %d, must be one", name, len(args))
 		case name == "tls":
-			s.TLS = true
+			s.TLS, s.TLSCA = true, strings.Join(args, "")
 		case text != nil:
 			*text = args[0]
 		default:

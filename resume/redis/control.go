@@ -19,7 +19,9 @@ func (s *Store) control(ctx context.Context) {
 	for ctx.Err() == nil {
 		entries, err := s.wait(ctx, s.names.replica(s.replica), last, blocks)
 		if err != nil {
-			s.failed(err)
+			if ctx.Err() == nil {
+				s.failed(err)
+			}
 			pause(ctx, blocks/4)
 			continue
 		}

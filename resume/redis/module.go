@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -52,6 +54,10 @@ type Storage struct {
 	// Whether to use TLS. The server's certificate is checked. Default: false.
 	TLS bool `json:"tls,omitempty"`
 
+	// The file of the CA certificates, in PEM, that the server's certificate is checked
+	// with; it turns TLS on. Default: those of the system.
+	TLSCA string `json:"tls_ca,omitempty"`
+
 	// What the names of all keys begin with. Default: `hermes:`.
 	Prefix string `json:"prefix,omitempty"`
 
@@ -66,6 +72,7 @@ type Storage struct {
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
 	options Options
+	ca      []byte // what the file TLSCA has
 	logger  *zap.Logger
 	used    bool // there is one of stores in use
 }
@@ -84,7 +91,7 @@ var stores = caddy.NewUsagePool()
 // storeKey is what makes a store another.
 type storeKey struct {
 	network, address, username, prefix string
-	secrets                            [sha256.Size]byte
+	secrets, ca                        [sha256.Size]byte
 	tls                                bool
 	lease, timeout                     time.Duration
 }
@@ -104,13 +111,13 @@ func (s *Storage) Provision(ctx caddy.Context) error {
 	replacer := caddy.NewReplacer()
 	o := Options{Prefix: DefaultPrefix, Lease: DefaultLease, Timeout: DefaultTimeout}
 	address := "127.0.0.1:6379"
-	var secret string
+	var secret, ca string
 	for _, f := range []struct {
 		name, value string
 		to          *string
 	}{
 		{"address", s.Address, &address}, {"username", s.Username, &o.Username}, {"password", s.Password, &o.Password},
-		{"prefix", s.Prefix, &o.Prefix}, {"secret", s.Secret, &secret},
+		{"prefix", s.Prefix, &o.Prefix}, {"secret", s.Secret, &secret}, {"tls_ca", s.TLSCA, &ca},
 	} {
 		if f.value == "" {
 			continue
@@ -136,9 +143,18 @@ func (s *Storage) Provision(ctx caddy.Context) error {
 	default:
 		o.Network, o.Address = "tcp", network.JoinHostPort(0)
 	}
-	if s.TLS {
+	if s.TLS || ca != "" {
 		host, _, _ := net.SplitHostPort(o.Address)
 		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
+	}
+	if ca != "" {
+		if s.ca, err = os.ReadFile(ca); err != nil {
+			return fmt.Errorf("reading the CA certificates of redis: %w", err)
+		}
+		o.TLS.RootCAs = x509.NewCertPool()
+		if !o.TLS.RootCAs.AppendCertsFromPEM(s.ca) {
+			return fmt.Errorf("invalid CA certificates in %s: must be a PEM file", ca)
+		}
 	}
 	if s.Lease != 0 {
 		o.Lease = time.Duration(s.Lease)
@@ -169,8 +185,8 @@ func (s *Storage) key() storeKey {
 	o := s.options
 	return storeKey{
 		o.Network, o.Address, o.Username, o.Prefix,
-		sha256.Sum256(append([]byte(o.Password+"\x00"), o.Secret...)),
-		s.TLS, o.Lease, o.Timeout,
+		sha256.Sum256(append([]byte(o.Password+"\x00"), o.Secret...)), sha256.Sum256(s.ca),
+		o.TLS != nil, o.Lease, o.Timeout,
 	}
 }
 

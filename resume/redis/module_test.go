@@ -82,6 +82,8 @@ func TestValuesThatAreRefused(t *testing.T) {
 		secret + `,"lease":5`:                    "invalid lease",
 		secret + `,"timeout":3`:                  "invalid timeout",
 		secret + `,"lease":"1s","timeout":"1ms"`: "",
+		secret + `,"tls_ca":"testdata/no_such"`:  "reading the CA certificates",
+		secret + `,"tls_ca":"module_test.go"`:    "must be a PEM file",
 	} {
 		validate(t, `{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes_resume","storage":{"module":"redis",`+options+`}}]}]}}}}}`, want)
 	}
