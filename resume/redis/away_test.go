@@ -253,55 +253,6 @@ func TestNoRoomInMemory(t *testing.T) {
 	}
 }
 
-// TestNothingStaysForEver looks at every key, whatever becomes of a log.
-func TestNothingStaysForEver(t *testing.T) {
-	server := startServer(t)
-	here, _ := server.replica(nil)
-	there, _ := server.replica(nil)
-	dying, _ := server.replica(mortal)
-	ctx := context.Background()
-
-	claimed := claim(t, here, entry("claimed"), newRun())
-	follow(t, there, claimed.Entry().ID)
-	for _, key := range []string{"begun", "whole", "broken", "cancelled", "over"} {
-		l := claim(t, here, entry(key), newRun())
-		begin(t, l)
-		add(t, l, event(1))
-		read(t, follow(t, there, l.Entry().ID), len(event(1)))
-		switch key {
-		case "whole", "over":
-			l.End(true)
-		case "broken":
-			l.End(false)
-		}
-		if key == "cancelled" || key == "over" {
-			if err := found(t, there, l.Entry().ID).Cancel(ctx); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	claim(t, here, entry("dropped"), newRun()).Drop()
-	left := claim(t, dying, entry("left"), newRun())
-	begin(t, left)
-	r := follow(t, there, left.Entry().ID)
-	die(dying)
-	_, _ = all(r)
-
-	keys, err := server.client.Keys(ctx, "*").Result()
-	if err != nil || len(keys) < 20 {
-		t.Fatal(keys, err)
-	}
-	for _, key := range keys {
-		ttl, err := server.client.PTTL(ctx, key).Result()
-		if err != nil || ttl <= 0 && ttl != -2 || ttl > 2*time.Hour {
-			t.Errorf("%s stays for %v, %v", key, ttl, err)
-		}
-		if !strings.HasPrefix(key, "test:") {
-			t.Errorf("%s has not the prefix", key)
-		}
-	}
-}
-
 // TestCloseWaitsForLogs, and closes the connections then.
 func TestCloseWaitsForLogs(t *testing.T) {
 	server := startServer(t)

@@ -44,6 +44,8 @@ func (s *Store) control(ctx context.Context) {
 // wait waits for entries of a stream behind the last one, and returns none if there are none for
 // so long. A time below 0 means that it does not wait.
 func (s *Store) wait(ctx context.Context, key, last string, block time.Duration) ([]goredis.XMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, max(block, 0)+s.o.Timeout)
+	defer cancel()
 	streams, err := s.client.XRead(ctx, &goredis.XReadArgs{Streams: []string{key, last}, Count: maxEntries, Block: block}).Result()
 	if errors.Is(err, goredis.Nil) {
 		return nil, nil

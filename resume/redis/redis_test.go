@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +85,21 @@ func (s *server) do(command ...any) {
 	if err := s.client.Do(context.Background(), command...).Err(); err != nil {
 		s.t.Fatalf("%v: %v", command, err)
 	}
+}
+
+// pid returns the id of its process.
+func (s *server) pid() int {
+	s.t.Helper()
+	info, err := s.client.Info(context.Background(), "server").Result()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(info, "process_id:")
+	pid, err := strconv.Atoi(rest[:strings.IndexByte(rest, '\r')])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return pid
 }
 
 // keys returns all keys.

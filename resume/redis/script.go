@@ -96,7 +96,8 @@ if v[2] == ARGV[3] then return 1 end
 if v[2] ~= 'begun' or v[3] ~= ARGV[6] then return -1 end
 redis.call('HSET', KEYS[1], 's', ARGV[3], 'x', now() + ARGV[4])
 redis.call('XADD', KEYS[2], ARGV[5], 'm', ARGV[3])
-for i = 1, 3 do redis.call('PEXPIRE', KEYS[i], ARGV[4] + ` + lingers + `) end
+for i = 1, 2 do redis.call('PEXPIRE', KEYS[i], ARGV[4] + ` + lingers + `) end
+redis.call('DEL', KEYS[3])
 if redis.call('GET', KEYS[4]) == ARGV[2] then redis.call('PEXPIRE', KEYS[4], ARGV[4]) end
 return 1
 `)
@@ -157,16 +158,17 @@ end
 return 1
 `)
 
-// readScript counts readers for the time of a lease, and tells the owner if some are new.
+// readScript counts readers of a log for the time of a lease, and tells the owner if some are
+// new. Those of one that has ended do not count.
 //
 // KEYS: log, readers. ARGV: prefix, id, lease, the readers.
 var readScript = goredis.NewScript(now + tell + `
-local r = redis.call('HGET', KEYS[1], 'r')
-if not r then return 0 end
+local v = redis.call('HMGET', KEYS[1], 'r', 's')
+if v[2] ~= 'claimed' and v[2] ~= 'begun' then return 0 end
 local new = 0
 for i = 4, #ARGV do new = new + redis.call('ZADD', KEYS[2], now() + ARGV[3], ARGV[i]) end
 redis.call('PEXPIRE', KEYS[2], ARGV[3] + ` + lingers + `)
-if new > 0 then tell(ARGV[1], r, ARGV[2]) end
+if new > 0 then tell(ARGV[1], v[1], ARGV[2]) end
 return 1
 `)
 
