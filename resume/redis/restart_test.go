@@ -6,16 +6,14 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestRedisRestarts and has all that it had: who reads a stream, here or elsewhere, notices
 // nothing, as long as that takes less than a lease.
 func TestRedisRestarts(t *testing.T) {
 	server := startServer(t, "--appendonly", "yes", "--appendfsync", "always")
-	short := func(o *Options) { o.Timeout = time.Second }
-	here, logs := server.replica(short)
-	there, _ := server.replica(short)
+	here, logs := server.replica(nil)
+	there, _ := server.replica(nil)
 	l := claim(t, here, entry("a"), newRun())
 	begin(t, l)
 	add(t, l, event(1))
