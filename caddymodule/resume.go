@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"sync"
@@ -36,7 +37,7 @@ func init() {
 // behind that event on, and ends it by DELETE of `<path>/<id>`.
 //
 // Streams are kept in memory, for all configurations of the process: a reload ends
-// none. Access logs get the field `hermes_resumed`, which is `replayed`, `continued` or
+// none. With a storage, replicas share them. Access logs get the field `hermes_resumed`, which is `replayed`, `continued` or
 // `begun`. Metrics are exposed as `caddy_hermes_resume_*`.
 type ResumeHandler struct {
 	// How long the agent goes on without a client. A client may ask for less by the
@@ -63,7 +64,22 @@ type ResumeHandler struct {
 	// with its client. Default: 100.
 	MaxDetached int `json:"max_detached,omitempty"`
 
+	// Where streams are kept, instead of in the memory of this process, so that replicas
+	// share them. Default: in memory.
+	StorageRaw json.RawMessage `json:"storage,omitempty" caddy:"namespace=http.handlers.hermes_resume.stores inline_key=module"`
+
 	resume *resume.Resume // nil until Provision
+}
+
+// resumeStores is the namespace of the modules that keep streams.
+const resumeStores = "http.handlers.hermes_resume.stores"
+
+// ResumeStorage is a module that keeps the streams of a ResumeHandler.
+type ResumeStorage interface {
+	// ResumeStore returns what keeps them. It may keep those of this process in local, which
+	// all configurations of the process share: max_memory bounds that, and metrics count it.
+	// It has to outlive the module for as long as there are streams.
+	ResumeStore(local *resume.Memory) resume.Store
 }
 
 // CaddyModule returns the Caddy module information.
@@ -112,6 +128,17 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 	}
 	if h.MaxDetached != 0 {
 		o.MaxDetached = h.MaxDetached
+	}
+	if h.StorageRaw != nil {
+		storage, err := ctx.LoadModule(h, "StorageRaw")
+		if err != nil {
+			return fmt.Errorf("loading the storage: %w", err)
+		}
+		o.Store = storage.(ResumeStorage).ResumeStore(all.store)
+		o.Asked = func(r *http.Request) (server, path string) { // replicas may listen at different ports
+			_, path = asked(r)
+			return "", path
+		}
 	}
 	h.resume = resume.New(o)
 

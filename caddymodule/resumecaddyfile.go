@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -30,6 +31,7 @@ func parseResumeCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, 
 //	    max_stream   <size>
 //	    max_memory   <size>
 //	    max_detached <number>
+//	    storage      <module> ...
 //	}
 //
 // Every option may be left out, and given once.
@@ -40,11 +42,18 @@ func (h *ResumeHandler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	seen := make(map[string]bool)
 	for d.NextBlock(0) {
-		name, args := d.Val(), d.RemainingArgs()
+		name := d.Val()
 		if seen[name] {
 			return d.Errf("%s already specified: give it once", name)
 		}
 		seen[name] = true
+		if name == "storage" {
+			if err := h.setStorage(d); err != nil {
+				return err
+			}
+			continue
+		}
+		args := d.RemainingArgs()
 		if err := h.set(d, name, args); err != nil {
 			return err
 		}
@@ -64,7 +73,7 @@ func (h *ResumeHandler) set(d *caddyfile.Dispenser, name string, args []string) 
 	what, known := want[name]
 	switch {
 	case !known:
-		return d.Errf("unrecognized subdirective %q: must be detach, keep, always, max_stream, max_memory or max_detached", name)
+		return d.Errf("unrecognized subdirective %q: must be detach, keep, always, max_stream, max_memory, max_detached or storage", name)
 	case what == "" && len(args) > 0:
 		return d.Errf("wrong number of arguments for %s: got %d, must be none", name, len(args))
 	case what != "" && len(args) != 1:
@@ -88,6 +97,24 @@ func (h *ResumeHandler) set(d *caddyfile.Dispenser, name string, args []string) 
 		}
 	}
 	return err
+}
+
+// setStorage sets the storage from its line and its block.
+func (h *ResumeHandler) setStorage(d *caddyfile.Dispenser) error {
+	if !d.NextArg() {
+		return d.Err("wrong number of arguments for storage: got 0, must be the name of a module, such as redis")
+	}
+	name := d.Val()
+	id := resumeStores + "." + name
+	if _, err := caddy.GetModule(id); err != nil {
+		return d.Errf("unknown storage %q: Caddy is built without the module %s", name, id)
+	}
+	storage, err := caddyfile.UnmarshalModule(d, id)
+	if err != nil {
+		return err
+	}
+	h.StorageRaw = caddyconfig.JSONModuleObject(storage, "module", name, nil)
+	return nil
 }
 
 // resumeDuration returns the duration that a value stands for.

@@ -36,7 +36,11 @@ func open(ctx context.Context, l Log) (Reader, http.Header, error) {
 // follow answers r with what open has returned: from the position on, and then as the log
 // grows.
 func (p *Resume) follow(w http.ResponseWriter, r *http.Request, reader Reader, header http.Header, err error, f following) error {
-	if err != nil {
+	switch {
+	case err != nil && r.Context().Err() == nil:
+		unavailable().send(w)
+		return nil
+	case err != nil:
 		w.WriteHeader(statusGone)
 		return nil
 	}

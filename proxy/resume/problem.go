@@ -2,6 +2,7 @@ package resume
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 )
@@ -18,7 +19,7 @@ type problem struct {
 // retryHeader tells OpenAI's SDKs whether to send a request again.
 const retryHeader = "X-Should-Retry"
 
-// send answers with the problem. Whoever sends the same again gets the same.
+// send answers with the problem. Unless it is 503, whoever sends the same again gets the same.
 func (p problem) send(w http.ResponseWriter) {
 	body, _ := json.Marshal(p) // strings and numbers
 	body = append(body, '\n')
@@ -27,6 +28,10 @@ func (p problem) send(w http.ResponseWriter) {
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
 	h.Set(retryHeader, "false")
+	if p.Status == http.StatusServiceUnavailable {
+		h.Set(retryHeader, "true")
+		h.Set("Retry-After", "1")
+	}
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(body) // there is nobody else to tell
 }
@@ -37,6 +42,23 @@ func unknown() problem {
 		Title: "Unknown stream", Status: http.StatusNotFound,
 		Detail: "There is no stream with this id, or there is none any more. Send the request again without Last-Event-ID and with a new Idempotency-Key; the agent will run again.",
 	}
+}
+
+// unavailable is the answer to whoever may have a stream that cannot be looked for.
+func unavailable() problem {
+	return problem{
+		Title: "Streams cannot be reached", Status: http.StatusServiceUnavailable,
+		Detail: "What keeps the streams does not answer. Send the same request again later.",
+	}
+}
+
+// missing is the answer if there is no log, because of err unless that is nil or says that
+// the log has gone.
+func missing(err error) problem {
+	if err != nil && !errors.Is(err, ErrDropped) {
+		return unavailable()
+	}
+	return unknown()
 }
 
 // mismatch is the answer to a key that was used for another request.

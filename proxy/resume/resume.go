@@ -146,9 +146,9 @@ func sameBody(l Log, body Digest) bool {
 // resume answers a request for what is behind a position of a log. If it has a key, that
 // must be the log's.
 func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string, at position, key string) error {
-	l := p.find(r, resource, at.id)
+	l, err := p.find(r, resource, at.id)
 	if l == nil {
-		unknown().send(w)
+		missing(err).send(w)
 		return nil
 	}
 	f := following{continued: at.n > 0, behind: at.n}
@@ -170,9 +170,12 @@ func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string,
 
 // cancel answers a request to end a stream.
 func (p *Resume) cancel(w http.ResponseWriter, r *http.Request, resource, id string) error {
-	l := p.find(r, resource, id)
-	if l == nil || l.Cancel(r.Context()) != nil {
-		unknown().send(w)
+	l, err := p.find(r, resource, id)
+	if err == nil && l != nil {
+		err = l.Cancel(r.Context())
+	}
+	if l == nil || err != nil {
+		missing(err).send(w)
 		return nil
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -180,14 +183,14 @@ func (p *Resume) cancel(w http.ResponseWriter, r *http.Request, resource, id str
 }
 
 // find returns the log with the id that r may have, nil for none.
-func (p *Resume) find(r *http.Request, resource, id string) Log {
+func (p *Resume) find(r *http.Request, resource, id string) (Log, error) {
 	l, err := p.o.Store.Find(r.Context(), id)
 	if err != nil || l == nil {
-		return nil
+		return nil, err
 	}
 	is, want := p.owner(r, resource), l.Entry().Owner
 	if !hmac.Equal(is[:], want[:]) {
-		return nil
+		return nil, nil
 	}
-	return l
+	return l, nil
 }

@@ -21,7 +21,8 @@ type Store interface {
 	// that log and false: of any number of claims of a key, one is first. The store tells
 	// run what others want of it, until the log has ended.
 	Claim(ctx context.Context, e Entry, run Run) (_ Log, first bool, _ error)
-	// Find returns the log with the id, nil if there is none.
+	// Find returns the log with the id, nil if there is none, and an error if that cannot be
+	// told.
 	Find(ctx context.Context, id string) (Log, error)
 }
 
@@ -83,7 +84,8 @@ type Log interface {
 	// Each calls f with what is left of the log, piece by piece. f must not keep them.
 	Each(f func(p []byte)) error
 
-	// Cancel has the run cancelled, wherever it is. The log goes, and its key is free.
+	// Cancel has the run cancelled, wherever it is. The log goes, and its key is free. It
+	// returns ErrDropped if it has gone before.
 	// Readers get what is still written to it.
 	Cancel(ctx context.Context) error
 	// Follow returns a reader at the beginning of the log. It gives up waiting when ctx

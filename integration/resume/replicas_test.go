@@ -1,0 +1,284 @@
+package resume
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
+)
+
+// ask sends a chat with a key.
+func ask(c *client.Client, k string, more ...string) *client.Reply {
+	return c.Chat(append([]string{key, k, "Authorization", credential}, more...)...)
+}
+
+// remove ends a stream, and returns the status.
+func remove(t *testing.T, c *client.Client, id, authorization string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodDelete, c.Base+"/v1/chat/completions/"+id, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = "replicas.example"
+	req.Header.Set("Authorization", authorization)
+	res, err := c.HTTP.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	return res.StatusCode
+}
+
+// sameHost has a client name the same host at every replica, as behind a load balancer.
+type sameHost struct{ http.RoundTripper }
+
+func (s sameHost) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Host = "replicas.example"
+	return s.RoundTripper.RoundTrip(r)
+}
+
+func balanced(all []*client.Client) []*client.Client {
+	for _, c := range all {
+		c.HTTP.Transport = sameHost{c.HTTP.Transport}
+	}
+	return all
+}
+
+// TestReplicas has clients continue, repeat and end at one replica what another one runs.
+// Then that is killed: its stream ends with an error at the other, and the agent does not
+// run again.
+func TestReplicas(t *testing.T) {
+	r := startRedis(t)
+	rest := make(chan struct{})
+	up := upstream.New(t, func(x *upstream.Exchange) {
+		x.Begin("hi", "there")
+		if x.Wait(rest) {
+			x.Finish()
+		}
+	})
+	all, processes := r.replicas(t, up, 2)
+	all = balanced(all)
+	a, b := all[0], all[1]
+
+	first := ask(a, "one")
+	id := first.Header.Get(stream)
+	var begun []string
+	for range 3 {
+		begun = append(begun, frame(t, first))
+	}
+	replayed := ask(b, "one")
+	if replayed.Header.Get("Idempotency-Replayed") != "true" || replayed.Header.Get(stream) != id {
+		t.Fatalf("replayed with %v", replayed.Header)
+	}
+	for i, want := range begun {
+		if got := frame(t, replayed); got != want {
+			t.Fatalf("replayed %d is %q, want %q", i, got, want)
+		}
+	}
+	continued := b.Chat(behind, id+"/2", "Authorization", credential)
+	if got := frame(t, continued); got != begun[2] {
+		t.Fatalf("continued it is %q, want %q", got, begun[2])
+	}
+	if stranger := b.Chat(behind, id+"/2", "Authorization", "Bearer other"); stranger.StatusCode != http.StatusNotFound {
+		t.Errorf("a stranger gets %s", stranger.Status)
+	}
+	if status := remove(t, b, id, "Bearer other"); status != http.StatusNotFound {
+		t.Errorf("a stranger ends it with %d", status)
+	}
+	first.Leave() // it goes on: there are readers elsewhere
+	close(rest)
+	tail := replayed.All()
+	if !strings.Contains(tail, "[DONE]") || continued.All() != tail {
+		t.Errorf("the rest is %q", tail)
+	}
+	whole := strings.Join(begun, "") + tail
+	for i, c := range all {
+		if got := ask(c, "one").All(); got != whole {
+			t.Errorf("at %d it is %q then, want %q", i, got, whole)
+		}
+	}
+
+	rest = make(chan struct{})
+	second := ask(a, "two")
+	id = second.Header.Get(stream)
+	frame(t, second)
+	if status := remove(t, b, id, credential); status != http.StatusNoContent {
+		t.Fatalf("ended with %d", status)
+	}
+	if got := second.All(); !strings.Contains(got, `"finish_reason":"error"`) {
+		t.Errorf("behind its end it has %q", got)
+	}
+	if gone := a.Chat(behind, id+"/1", "Authorization", credential); gone.StatusCode != http.StatusNotFound {
+		t.Errorf("what is ended is %s", gone.Status)
+	}
+
+	third := ask(a, "three")
+	id = third.Header.Get(stream)
+	reader := ask(b, "three")
+	for range 3 {
+		frame(t, third)
+		frame(t, reader)
+	}
+	processes[0].Kill()
+	finish := reader.All()
+	if !strings.Contains(finish, `"finish_reason":"error"`) || !strings.Contains(finish, "[DONE]") {
+		t.Errorf("behind the death of a replica it has %q", finish)
+	}
+	if got := b.Chat(behind, id+"/3", "Authorization", credential).All(); got != finish {
+		t.Errorf("who comes back has %q, want %q", got, finish)
+	}
+	if again := ask(b, "three"); again.Header.Get("Idempotency-Replayed") != "true" || !strings.HasSuffix(again.All(), finish) {
+		t.Error("it is not the same stream")
+	}
+	if n := len(up.Requests()); n != 3 {
+		t.Errorf("upstream was asked %d times, want 3", n)
+	}
+	files, err := filepath.Glob(filepath.Join(r.dir, "appendonlydir", "*.aof"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	written := ""
+	for _, file := range files {
+		written += harness.ReadFile(t, file)
+	}
+	if !strings.Contains(written, "there") {
+		t.Error("what was written to redis is not found")
+	}
+	for i, p := range processes {
+		written += fmt.Sprintf("log of %d: %s", i, p.Log)
+	}
+	for _, word := range []string{password, secret, strings.TrimPrefix(credential, "Bearer ")} {
+		if strings.Contains(written, word) {
+			t.Errorf("%q is in redis, or in a log", word)
+		}
+	}
+}
+
+// TestReplicasAskOnce sends equal requests to two replicas at once: upstream is asked once,
+// and everybody gets the same.
+func TestReplicasAskOnce(t *testing.T) {
+	r := startRedis(t)
+	up := upstream.New(t, func(x *upstream.Exchange) {
+		x.Begin("hi", "there")
+		x.Finish()
+	})
+	all, _ := r.replicas(t, up, 2)
+	all = balanced(all)
+	const rounds = 300
+	for n := range rounds {
+		answers, wg := make([]string, 4), sync.WaitGroup{}
+		for i := range answers {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				res, err := all[i%2].Try("/v1/chat/completions", key, fmt.Sprint(n), "Authorization", credential)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				body, err := io.ReadAll(res.In)
+				if err != nil {
+					t.Error(err)
+				}
+				answers[i] = res.Header.Get(stream) + string(body)
+				res.Leave()
+			}()
+		}
+		wg.Wait()
+		for _, a := range answers {
+			if a != answers[0] || !strings.Contains(a, "[DONE]") {
+				t.Fatalf("round %d: %q and %q", n, a, answers[0])
+			}
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	if n := len(up.Requests()); n != rounds {
+		t.Errorf("upstream was asked %d times, want %d", n, rounds)
+	}
+}
+
+// TestRedisIsKilled in the middle of a stream: its first client gets all of it, a client at
+// another replica is cut off, and a new request passes as if there were no storage, until
+// Redis is back.
+func TestRedisIsKilled(t *testing.T) {
+	r := startRedis(t)
+	rest := make(chan struct{})
+	up := upstream.New(t, func(x *upstream.Exchange) {
+		x.Begin("hi")
+		if x.Wait(rest) {
+			x.Frame(hermes.Delta("content", "there"))
+			x.Finish()
+		}
+	})
+	all, processes := r.replicas(t, up, 2)
+	all = balanced(all)
+	first := ask(all[0], "one")
+	other := ask(all[1], "one")
+	frame(t, first)
+	frame(t, other)
+	r.process.Kill()
+	frame(t, other)
+	if got, err := io.ReadAll(other.In); err == nil {
+		t.Errorf("a clean end at the other replica, behind %q", got)
+	}
+	close(rest)
+	if got := first.All(); !strings.Contains(got, "there") || !strings.Contains(got, "[DONE]") || strings.Contains(got, "error") {
+		t.Errorf("the first client has %q", got)
+	}
+	passed := ask(all[1], "two")
+	if got := passed.All(); passed.Header.Get(stream) != "" || !strings.Contains(got, "[DONE]") {
+		t.Errorf("what is new has %v, %q", passed.Header, got)
+	}
+	if away := all[1].Chat(behind, first.Header.Get(stream)+"/1", "Authorization", credential); away.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("who asks for a stream has %s", away.Status)
+	}
+	for _, p := range processes {
+		if n := strings.Count(p.Log.String(), "redis fails"); n != 1 {
+			t.Errorf("%d warnings", n)
+		}
+	}
+
+	r.start(t)
+	for deadline := time.Now().Add(harness.Patience); ; {
+		again := ask(all[1], "back")
+		again.All()
+		if again.Header.Get(stream) != "" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("redis is back, but streams are not kept")
+		}
+	}
+	if got := ask(all[0], "back"); got.Header.Get("Idempotency-Replayed") != "true" {
+		t.Error("not at the other replica")
+	}
+}
+
+// TestRedisIsNotThere lets requests pass from the beginning.
+func TestRedisIsNotThere(t *testing.T) {
+	harness.Program(t, "HERMES_REDIS", "valkey-server", "redis-server") // or nobody builds it
+	up := upstream.New(t, func(x *upstream.Exchange) {
+		x.Begin("hi")
+		x.Finish()
+	})
+	all, _ := (&redis{addr: harness.FreePort(t)}).replicas(t, up, 1)
+	for range 3 {
+		r := ask(all[0], "one")
+		if got := r.All(); r.Header.Get(stream) != "" || !strings.Contains(got, "[DONE]") {
+			t.Errorf("%v, %q", r.Header, got)
+		}
+	}
+}

@@ -1,0 +1,274 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+)
+
+// die has a replica refresh nothing any more, as one that is killed, or stalls.
+func die(s *Store) {
+	s.stop()
+	<-s.over
+}
+
+// mortal sets a lease that a test can wait for.
+func mortal(o *Options) { o.Lease = time.Second }
+
+const chunk = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"hermes-agent","choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":null}]}` + "\n\n"
+
+// TestDeathOfAReplica ends what it has run with an error for readers elsewhere, behind a gap of
+// numbers: its clients may have had events that nobody else has. If it is alive after all,
+// its own clients go on.
+func TestDeathOfAReplica(t *testing.T) {
+	server := startServer(t)
+	dying, logs := server.replica(mortal)
+	heir, _ := server.replica(nil)
+	run := newRun()
+	l := claim(t, dying, entry("a"), run)
+	begin(t, l)
+	add(t, l, chunk, chunk)
+	ours := follow(t, dying, l.Entry().ID)
+	theirs := follow(t, heir, l.Entry().ID)
+	if got := read(t, theirs, 2*len(chunk)); got != chunk+chunk {
+		t.Fatal(got)
+	}
+	die(dying)
+	finish, err := all(theirs)
+	if !strings.Contains(finish, `"finish_reason":"error"`) || !strings.Contains(finish, "[DONE]") || !errors.Is(err, io.EOF) {
+		t.Fatalf("%q, %v", finish, err)
+	}
+	if !strings.Contains(finish, "id: "+l.Entry().ID+"/1048579\n") {
+		t.Errorf("no gap: %q", finish)
+	}
+	if _, first, err := heir.Claim(context.Background(), entry("a"), newRun()); first || err != nil {
+		t.Errorf("it runs again: %v, %v", first, err)
+	}
+	for n, want := range map[uint64]string{0: chunk + chunk + finish, 1: chunk + finish, 2: finish, 3: finish, 1000: finish} {
+		r := follow(t, heir, l.Entry().ID)
+		if err := r.Seek(n); err != nil {
+			t.Fatalf("behind %d: %v", n, err)
+		}
+		if got, err := all(r); got != want || !errors.Is(err, io.EOF) {
+			t.Errorf("behind %d: %q, %v", n, got, err)
+		}
+	}
+
+	add(t, l, event(3))
+	until(t, "the log is lost", l.(*owned).isLost)
+	add(t, l, event(4))
+	l.End(true)
+	if got, err := all(ours); got != chunk+chunk+event(3)+event(4) || !errors.Is(err, io.EOF) {
+		t.Errorf("here it is %q, %v", got, err)
+	}
+	if n := logs.FilterMessageSnippet("goes on here").Len(); n != 1 {
+		t.Errorf("%d warnings", n)
+	}
+}
+
+// TestDeathBeforeTheAnswer frees the key, but not before the lease is over.
+func TestDeathBeforeTheAnswer(t *testing.T) {
+	server := startServer(t)
+	dying, _ := server.replica(mortal)
+	heir, _ := server.replica(nil)
+	claim(t, dying, entry("a"), newRun())
+	l, first, err := heir.Claim(context.Background(), entry("a"), newRun())
+	if first || err != nil {
+		t.Fatal(first, err)
+	}
+	r, err := l.Follow(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	die(dying)
+	if _, err := r.Header(); !errors.Is(err, resume.ErrDropped) {
+		t.Fatal(err)
+	}
+	claim(t, heir, entry("a"), newRun())
+}
+
+// TestReaderThatIsAheadWaits has a client come with an event that is not in Redis yet.
+func TestReaderThatIsAheadWaits(t *testing.T) {
+	server := startServer(t)
+	here, _ := server.replica(nil)
+	there, _ := server.replica(nil)
+	l := claim(t, here, entry("a"), newRun())
+	begin(t, l)
+	add(t, l, event(1))
+	r := follow(t, there, l.Entry().ID)
+	read(t, r, len(event(1)))
+	sought := make(chan error)
+	go func() { sought <- r.Seek(2) }()
+	add(t, l, event(2), event(3))
+	if err := <-sought; err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, r, len(event(3))); got != event(3) {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestRedisIsKilled in the middle: who reads at the run's replica notices nothing, others are
+// cut off after a lease. What is new is refused at once, but a key that runs here does
+// not run again. When Redis is back, all is well.
+func TestRedisIsKilled(t *testing.T) {
+	server := startServer(t)
+	here, logs := server.replica(mortal)
+	there, _ := server.replica(mortal)
+	run := newRun()
+	l := claim(t, here, entry("a"), run)
+	begin(t, l)
+	add(t, l, event(1))
+	ours, theirs := follow(t, here, l.Entry().ID), follow(t, there, l.Entry().ID)
+	read(t, theirs, len(event(1)))
+	until(t, "two read", func() bool { return l.Readers() == 2 })
+	server.kill()
+	add(t, l, event(2))
+	if _, err := all(theirs); !errors.Is(err, resume.ErrBroken) {
+		t.Errorf("there: %v", err)
+	}
+	until(t, "the log is lost", l.(*owned).isLost)
+	until(t, "one reads", func() bool { return l.Readers() == 1 })
+	if _, _, err := here.Claim(context.Background(), entry("b"), newRun()); err == nil {
+		t.Error("a claim succeeds")
+	}
+	if known, first, err := here.Claim(context.Background(), entry("a"), newRun()); first || err != nil || known != l {
+		t.Errorf("a key that runs is claimed: %v, %v", first, err)
+	}
+	if found(t, here, l.Entry().ID) != l {
+		t.Error("it is not found where it is")
+	}
+	if _, err := there.Find(context.Background(), l.Entry().ID); err == nil {
+		t.Error("it is said not to exist")
+	}
+
+	server.start(program(t))
+	until(t, "it is back", func() bool { return !here.away.Load() && !there.away.Load() })
+	if known, first, err := here.Claim(context.Background(), entry("a"), newRun()); first || err != nil || known != l {
+		t.Errorf("a key that runs is claimed: %v, %v", first, err)
+	}
+	add(t, l, event(3))
+	l.End(true)
+	if got, err := all(ours); got != event(1)+event(2)+event(3) || !errors.Is(err, io.EOF) {
+		t.Errorf("here: %q, %v", got, err)
+	}
+	again := follow(t, here, l.Entry().ID)
+	if got, err := all(again); got != event(1)+event(2)+event(3) || !errors.Is(err, io.EOF) {
+		t.Errorf("here again: %q, %v", got, err)
+	}
+	next := claim(t, here, entry("c"), newRun())
+	begin(t, next)
+	add(t, next, event(1))
+	if got := read(t, follow(t, there, next.Entry().ID), len(event(1))); got != event(1) {
+		t.Errorf("there: %q", got)
+	}
+	if n := logs.FilterMessageSnippet("redis fails").Len(); n != 1 {
+		t.Errorf("%d warnings within a minute", n)
+	}
+}
+
+// TestRedisThatTakesNothing bounds what waits for it, and holds nobody up for ever.
+func TestRedisThatTakesNothing(t *testing.T) {
+	server := startServer(t)
+	s, _ := server.replica(func(o *Options) { o.Timeout = 50 * time.Millisecond })
+	l := claim(t, s, entry("a"), newRun())
+	begin(t, l)
+	r := follow(t, s, l.Entry().ID)
+	server.kill()
+	e := "data: " + strings.Repeat("x", 1000) + "\n\n"
+	for range 3 * maxPending / len(e) {
+		add(t, l, e)
+		o := l.(*owned)
+		o.mu.Lock()
+		waiting := len(o.todo.bytes)
+		o.mu.Unlock()
+		if waiting > maxPending+len(e) {
+			t.Fatalf("%d bytes wait", waiting)
+		}
+	}
+	l.End(true)
+	if got, err := all(r); err == nil || !strings.HasSuffix(got, e) {
+		var gone *resume.GoneError
+		if !errors.As(err, &gone) {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+	}
+}
+
+// TestRedisForgets has all keys go while a log is written.
+func TestRedisForgets(t *testing.T) {
+	server := startServer(t)
+	s, _ := server.replica(mortal)
+	l := claim(t, s, entry("a"), newRun())
+	begin(t, l)
+	add(t, l, event(1))
+	if err := server.client.FlushAll(context.Background()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the log is lost", l.(*owned).isLost)
+	if known, first, err := s.Claim(context.Background(), entry("a"), newRun()); first || err != nil || known != l {
+		t.Errorf("a key that runs is claimed: %v, %v", first, err)
+	}
+}
+
+// TestNoRoomInMemory keeps a run whose log has to go from memory: it is in Redis.
+func TestNoRoomInMemory(t *testing.T) {
+	server := startServer(t)
+	s, _ := server.replica(nil)
+	run := newRun()
+	e := entry("a")
+	e.MaxMemory = 256 << 10
+	l := claim(t, s, e, run)
+	begin(t, l)
+	add(t, l, event(1))
+	other := entry("b")
+	other.MaxMemory = e.MaxMemory
+	big := claim(t, s, other, newRun())
+	begin(t, big)
+	for range 20 {
+		add(t, big, "data: "+strings.Repeat("x", 60000)+"\n\n")
+	}
+	for range 20 {
+		add(t, l, "data: "+strings.Repeat("y", 20000)+"\n\n")
+	}
+	if len(run.cancelled) > 0 {
+		t.Error("the run is cancelled")
+	}
+	until(t, "all is in Redis", func() bool {
+		v, err := s.look(context.Background(), e.ID)
+		return err == nil && v != nil && v.events == 21
+	})
+	r := follow(t, s, e.ID)
+	if err := r.Seek(0); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, r, 400000); !strings.HasPrefix(got, event(1)) {
+		t.Errorf("it begins with %.20q", got)
+	}
+}
+
+// TestCloseWaitsForLogs, and closes the connections then.
+func TestCloseWaitsForLogs(t *testing.T) {
+	server := startServer(t)
+	s, logs := server.replica(nil)
+	l := claim(t, s, entry("a"), newRun())
+	begin(t, l)
+	s.Close()
+	add(t, l, event(1))
+	l.End(true)
+	other, _ := server.replica(nil)
+	if got, err := all(follow(t, other, l.Entry().ID)); got != event(1) || !errors.Is(err, io.EOF) {
+		t.Errorf("%q, %v", got, err)
+	}
+	<-s.over
+	until(t, "its connections are closed", func() bool { return s.client.Ping(context.Background()).Err() != nil })
+	if logs.Len() > 0 {
+		t.Errorf("it logs %v", logs.All()[0])
+	}
+}

@@ -1,0 +1,186 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+)
+
+// memory returns how many bytes all keys take.
+func (s *server) memory() (bytes int) {
+	s.t.Helper()
+	for _, key := range s.keys() {
+		n, err := s.client.MemoryUsage(context.Background(), key, 0).Result()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		bytes += int(n)
+	}
+	return bytes
+}
+
+// TestConnectionsAreBounded has a replica follow more logs than it may have connections for:
+// all readers get what comes, and Redis is not taken to be away.
+func TestConnectionsAreBounded(t *testing.T) {
+	server := startServer(t)
+	server.do("ACL", "SETUSER", "there", "on", ">password", "~*", "+@all")
+	here, _ := server.replica(nil)
+	there, logs := server.replica(func(o *Options) { o.Username, o.Password = "there", "password" })
+	connections := func() int {
+		clients, err := server.client.ClientList(context.Background()).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(clients, " user=there ")
+	}
+	var owned []resume.Log
+	var readers []resume.Reader
+	for n := range maxConnections + 50 {
+		l := claim(t, here, entry(fmt.Sprint(n)), newRun())
+		begin(t, l)
+		owned, readers = append(owned, l), append(readers, follow(t, there, l.Entry().ID))
+		if _, err := readers[n].Header(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "as many wait as may", func() bool { return connections() >= maxConnections-commandConnections })
+	for round := range 3 {
+		for n, l := range owned {
+			add(t, l, event(round*1000+n))
+		}
+		for n, r := range readers {
+			if got := read(t, r, len(event(round*1000+n))); got != event(round*1000+n) {
+				t.Fatalf("%d gets %q", n, got)
+			}
+		}
+		if n := connections(); n > maxConnections {
+			t.Errorf("%d connections", n)
+		}
+	}
+	if n := logs.Len(); n != 0 {
+		t.Errorf("%d warnings: %v", n, logs.All()[0])
+	}
+}
+
+// TestPiecesAreBounded looks at what is in Redis of a long event, and at what a reader has of
+// it in memory.
+func TestPiecesAreBounded(t *testing.T) {
+	server := startServer(t)
+	here, _ := server.replica(nil)
+	there, _ := server.replica(nil)
+	l := claim(t, here, entry("a"), newRun())
+	begin(t, l)
+	e := "data: " + strings.Repeat("x", 500_000) + "\n\n"
+	add(t, l, e)
+	l.End(true)
+	r := follow(t, there, l.Entry().ID).(*reader)
+	got := 0
+	for got < len(e) {
+		p, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += len(p)
+		if len(p) > maxPiece || len(r.have) >= maxEntries {
+			t.Fatalf("it has %d bytes, and %d pieces more", len(p), len(r.have))
+		}
+	}
+	pieces, err := there.read(l.Entry().ID, "0-0", 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := 0
+	for _, p := range pieces {
+		if len(p.data) > maxPiece {
+			t.Errorf("a piece of %d bytes", len(p.data))
+		}
+		if len(p.data) == maxPiece {
+			whole++
+		}
+	}
+	if whole != len(e)/maxPiece {
+		t.Errorf("%d whole pieces, want %d", whole, len(e)/maxPiece)
+	}
+}
+
+// TestUpstreamWaitsForRedis has a run write faster than Redis takes it: what waits is
+// bounded, and the log is not lost.
+func TestUpstreamWaitsForRedis(t *testing.T) {
+	server := startServer(t)
+	here, _ := server.replica(nil)
+	there, _ := server.replica(nil)
+	en := entry("a")
+	en.MaxStream = 16 << 20
+	l := claim(t, here, en, newRun())
+	begin(t, l)
+	r := follow(t, there, en.ID)
+	if _, err := r.Header(); err != nil {
+		t.Fatal(err)
+	}
+	server.do("CLIENT", "PAUSE", 300, "WRITE")
+	e := "data: " + strings.Repeat("x", 10_000) + "\n\n"
+	const events = 8 * maxPending / 10_000
+	for range events {
+		add(t, l, e)
+		if n := waiting(l); n > maxPending+len(e) {
+			t.Fatalf("%d bytes wait", n)
+		}
+	}
+	l.End(true)
+	if got, err := all(r); len(got) != events*len(e) || !errors.Is(err, io.EOF) {
+		t.Errorf("%d bytes, want %d, %v", len(got), events*len(e), err)
+	}
+}
+
+// waiting returns how many bytes of a log wait for Redis.
+func waiting(l resume.Log) int {
+	o := l.(*owned)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.todo.bytes)
+}
+
+// TestMemoryOfRedisIsBounded measures what a long stream takes in Redis, whatever its events
+// are like: max_stream, and what the allocator rounds up.
+func TestMemoryOfRedisIsBounded(t *testing.T) {
+	for name, e := range map[string]struct {
+		size  int
+		alone bool // each is a piece
+	}{
+		"small": {150, false}, "small, one by one": {150, true}, "medium": {5_000, true}, "large": {100_000, false},
+		"a little more than fits": {16 << 10, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := startServer(t)
+			s, _ := server.replica(nil)
+			en := entry("a")
+			en.MaxStream = 128 << 10
+			l := claim(t, s, en, newRun())
+			begin(t, l)
+			written := func(bytes int64) func() bool {
+				return func() bool {
+					v, err := s.look(context.Background(), l.Entry().ID)
+					return err == nil && v.bytes == bytes
+				}
+			}
+			most := int(en.MaxStream)
+			text := "data: " + strings.Repeat("x", e.size) + "\n\n"
+			n := 0
+			for ; n*len(text) < 2*most; n++ {
+				add(t, l, text)
+				if e.alone {
+					until(t, "it is in Redis", written(int64((n+1)*len(text))))
+				}
+			}
+			until(t, "all is in Redis", written(int64(n*len(text))))
+			if taken := server.memory(); taken < most/2 || taken > most*5/4+8<<10 {
+				t.Errorf("%d bytes are taken, max_stream is %d", taken, most)
+			}
+		})
+	}
+}

@@ -1,0 +1,64 @@
+package redis
+
+import (
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
+
+// UnmarshalCaddyfile sets up the storage from Caddyfile tokens. Syntax:
+//
+//	storage redis {
+//	    address  <host:port>|unix/<path>
+//	    username <name>
+//	    password <password>
+//	    tls      [<ca_file>]
+//	    prefix   <prefix>
+//	    secret   <secret>
+//	    lease    <duration>
+//	    timeout  <duration>
+//	}
+//
+// Each option may be given once; all but secret may be left out.
+func (s *Storage) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the module's name
+	if d.NextArg() {
+		return d.Errf("unexpected argument %q: storage redis takes a block of options, nothing else", d.Val())
+	}
+	texts := map[string]*string{
+		"address": &s.Address, "username": &s.Username, "password": &s.Password, "prefix": &s.Prefix, "secret": &s.Secret,
+	}
+	durations := map[string]*caddy.Duration{"lease": &s.Lease, "timeout": &s.Timeout}
+	seen := make(map[string]bool)
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		name, args := d.Val(), d.RemainingArgs()
+		if seen[name] {
+			return d.Errf("%s already specified: give it once", name)
+		}
+		seen[name] = true
+		text, duration := texts[name], durations[name]
+		switch {
+		case text == nil && duration == nil && name != "tls":
+			return d.Errf("unrecognized subdirective %q: must be address, username, password, tls, prefix, secret, lease or timeout", name)
+		case name == "tls" && len(args) > 1:
+			return d.Errf("wrong number of arguments for tls: got %d, must be none or the file of the CA certificates", len(args))
+		case name != "tls" && len(args) != 1:
+			return d.Errf("wrong number of arguments for %s: got %d, must be one", name, len(args))
+		case name == "tls":
+			s.TLS, s.TLSCA = true, strings.Join(args, "")
+		case text != nil:
+			*text = args[0]
+		default:
+			t, err := caddy.ParseDuration(args[0])
+			if err != nil || t <= 0 {
+				return d.Errf("invalid %s %q: must be a duration such as 15s", name, args[0])
+			}
+			*duration = caddy.Duration(t)
+		}
+	}
+	return nil
+}
+
+// Interface guards
+var _ caddyfile.Unmarshaler = (*Storage)(nil)

@@ -1,0 +1,21 @@
+// Command caddy is Caddy with the Hermes sidecar and streams in Redis: what
+//
+//	xcaddy build --with github.com/hermes-sidecar/hermes-sidecar \
+//		--with github.com/hermes-sidecar/hermes-sidecar/resume/redis
+//
+// would produce.
+package main
+
+import (
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+
+	// The standard modules and these plugins register themselves.
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+
+	_ "github.com/hermes-sidecar/hermes-sidecar"
+	_ "github.com/hermes-sidecar/hermes-sidecar/resume/redis"
+)
+
+func main() {
+	caddycmd.Main()
+}

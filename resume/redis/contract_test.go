@@ -1,0 +1,349 @@
+package redis
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+)
+
+// contract is what every store does.
+var contract = map[string]func(t *testing.T, s pair){
+	"of many claims of a key one is first": func(t *testing.T, s pair) {
+		for round := range 50 {
+			var wg sync.WaitGroup
+			var first atomic.Int64
+			logs := make([]resume.Log, 8)
+			for i := range logs {
+				wg.Add(1)
+				go func() {
+					defer wg.Done()
+					l, is, err := []resume.Store{s.here, s.there}[i%2].Claim(context.Background(), entry(fmt.Sprint(round)), newRun())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if is {
+						first.Add(1)
+					}
+					logs[i] = l
+				}()
+			}
+			wg.Wait()
+			if t.Failed() {
+				return
+			}
+			for _, l := range logs {
+				if l.Entry() != logs[0].Entry() {
+					t.Fatalf("%v is another than %v", l.Entry(), logs[0].Entry())
+				}
+			}
+			if first.Load() != 1 {
+				t.Fatalf("%d are first", first.Load())
+			}
+		}
+	},
+	"without a key all are first": func(t *testing.T, s pair) {
+		a, b := claim(t, s.here, entry(""), newRun()), claim(t, s.there, entry(""), newRun())
+		if a.Entry().ID == b.Entry().ID {
+			t.Error("they are the same")
+		}
+	},
+	"readers get all, and the end": func(t *testing.T, s pair) {
+		l := claim(t, s.here, entry("a"), newRun())
+		early := follow(t, s.there, l.Entry().ID)
+		begin(t, l)
+		h, err := early.Header()
+		if err != nil || !reflect.DeepEqual(h, http.Header{"Content-Type": {"text/event-stream"}, "Gone": nil}) {
+			t.Fatalf("header %v, %v", h, err)
+		}
+		add(t, l, event(1))
+		if got := read(t, early, len(event(1))); got != event(1) {
+			t.Errorf("first it is %q", got)
+		}
+		if err := l.Append([]byte("data"), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Append([]byte(": 2\n\n: comment\n"), []int{5}); err != nil {
+			t.Fatal(err)
+		}
+		late := follow(t, s.there, l.Entry().ID)
+		l.End(true)
+		if got, err := all(early); got != "data: 2\n\n: comment\n" || !errors.Is(err, io.EOF) {
+			t.Errorf("%q, %v", got, err)
+		}
+		if got, err := all(late); got != event(1)+"data: 2\n\n: comment\n" || !errors.Is(err, io.EOF) {
+			t.Errorf("%q, %v", got, err)
+		}
+		if l.Events() != 2 {
+			t.Errorf("%d events", l.Events())
+		}
+	},
+	"what breaks off does so for all": func(t *testing.T, s pair) {
+		l := claim(t, s.here, entry("a"), newRun())
+		begin(t, l)
+		add(t, l, event(1))
+		early := follow(t, s.there, l.Entry().ID)
+		l.End(false)
+		for _, r := range []resume.Reader{early, follow(t, s.there, l.Entry().ID)} {
+			if _, err := r.Header(); err != nil {
+				t.Error(err)
+			}
+			if got, err := all(r); got != event(1) || !errors.Is(err, resume.ErrBroken) || r.AtEnd() {
+				t.Errorf("%q, %v", got, err)
+			}
+		}
+	},
+	"an empty one": func(t *testing.T, s pair) {
+		l := claim(t, s.here, entry("a"), newRun())
+		begin(t, l)
+		l.End(true)
+		r := follow(t, s.there, l.Entry().ID)
+		if _, err := r.Header(); err != nil {
+			t.Error(err)
+		}
+		if err := r.Seek(0); err != nil {
+			t.Error(err)
+		}
+		if got, err := all(r); got != "" || !errors.Is(err, io.EOF) {
+			t.Errorf("%q, %v", got, err)
+		}
+	},
+	"what is dropped frees its key, and its readers": func(t *testing.T, s pair) {
+		l := claim(t, s.here, entry("a"), newRun())
+		r := follow(t, s.there, l.Entry().ID)
+		l.Drop()
+		if _, err := r.Header(); !errors.Is(err, resume.ErrDropped) {
+			t.Error(err)
+		}
+		until(t, "the key is free", func() bool {
+			_, first, err := s.there.Claim(context.Background(), entry("a"), newRun())
+			return first && err == nil
+		})
+	},
+	"every event is one to continue behind": func(t *testing.T, s pair) {
+		l := claim(t, s.here, entry("a"), newRun())
+		begin(t, l)
+		random := rand.New(rand.NewPCG(1, 2))
+		var whole bytes.Buffer
+		var behind []int
+		add(t, l, event(0)) // they are in many pieces, and pieces in many of them
+		whole.WriteString(event(0))
+		behind = append(behind, 0, whole.Len())
+		for i := 1; i < 60; i++ {
+			e := []byte("data: " + strings.Repeat("x", random.IntN(1+random.IntN(100000)*(i%2))) + "\n\n")
+			if i%7 == 0 {
+				c := []byte(": comment\n\n")
+				whole.Write(c)
+				if err := l.Append(c, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			whole.Write(e)
+			behind = append(behind, whole.Len())
+			n := random.IntN(len(e))
+			if err := l.Append(e[:n], nil); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Append(e[n:], []int{len(e) - n}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, when := range []string{"while it goes on", "behind its end"} {
+			r := follow(t, s.there, l.Entry().ID)
+			for n, at := range behind {
+				if err := r.Seek(uint64(n)); err != nil {
+					t.Fatalf("%s, %d: %v", when, n, err)
+				}
+				want := whole.String()[at:]
+				if got := read(t, r, len(want)); got != want {
+					t.Fatalf("%s, behind %d it is %.50q, want %.50q", when, n, got, want)
+				}
+			}
+			l.End(true)
+		}
+		r := follow(t, s.there, l.Entry().ID)
+		if _, err := r.Header(); err != nil {
+			t.Error(err)
+		}
+		if err := r.Seek(uint64(len(behind))); !errors.Is(err, resume.ErrAhead) {
+			t.Error(err)
+		}
+		if r.AtEnd() {
+			t.Error("it is at the end before it has read")
+		}
+		if err := r.Seek(uint64(len(behind) - 1)); err != nil || !r.AtEnd() {
+			t.Errorf("it is not at the end: %v", err)
+		}
+	},
+	"a large one loses its oldest events": func(t *testing.T, s pair) {
+		l := claim(t, s.here, entry("a"), newRun())
+		begin(t, l)
+		e := func(n int) string { return fmt.Sprintf("data: %1000d\n\n", n) }
+		const events = 4000
+		for n := 1; n <= events; n++ {
+			add(t, l, e(n))
+		}
+		l.End(true)
+		r := follow(t, s.there, l.Entry().ID)
+		if _, err := r.Header(); err != nil {
+			t.Error(err)
+		}
+		var gone *resume.GoneError
+		if err := r.Seek(0); !errors.As(err, &gone) {
+			t.Fatalf("nothing is gone: %v", err)
+		}
+		kept := int(events - gone.First + 1)
+		if most := 1 << 20 / len(e(1)); kept < most/2 || kept > most {
+			t.Errorf("%d events are kept, with room for %d", kept, most)
+		}
+		if err := r.Seek(gone.First - 2); !errors.As(err, &gone) {
+			t.Errorf("one before is there: %v", err)
+		}
+		if err := r.Seek(gone.First - 1); err != nil {
+			t.Fatal(err)
+		}
+		got, err := all(r)
+		if !strings.HasPrefix(got, e(int(gone.First))) || !strings.HasSuffix(got, e(events)) || len(got) != kept*len(e(1)) || !errors.Is(err, io.EOF) {
+			t.Errorf("%d bytes: %.20q, %v", len(got), got, err)
+		}
+	},
+	"readers count wherever they are": func(t *testing.T, s pair) {
+		run := newRun()
+		l := claim(t, s.here, entry("a"), run)
+		begin(t, l)
+		log := found(t, s.there, l.Entry().ID)
+		var readers []resume.Reader
+		for range 3 {
+			r, err := log.Follow(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			readers = append(readers, r)
+		}
+		until(t, "three read", func() bool { return l.Readers() == 3 })
+		for _, r := range readers {
+			r.Close()
+		}
+		until(t, "nobody reads", func() bool { return l.Readers() == 0 })
+		if run.changes.Load() < 2 {
+			t.Errorf("the run was told %d times", run.changes.Load())
+		}
+	},
+	"cancelled from anywhere": func(t *testing.T, s pair) {
+		run := newRun()
+		l := claim(t, s.here, entry("a"), run)
+		begin(t, l)
+		add(t, l, event(1))
+		r := follow(t, s.there, l.Entry().ID)
+		if err := found(t, s.there, l.Entry().ID).Cancel(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if found(t, s.there, l.Entry().ID) != nil || found(t, s.here, l.Entry().ID) != nil {
+			t.Error("it is still found")
+		}
+		select {
+		case why := <-run.cancelled:
+			if why != resume.ReasonDeleted {
+				t.Error(why)
+			}
+		case <-time.After(patience):
+			t.Fatal("the run is not cancelled")
+		}
+		claim(t, s.there, entry("a"), newRun()) // the key is free
+		add(t, l, event(2))
+		l.End(true)
+		if got, err := all(r); got != event(1)+event(2) || !errors.Is(err, io.EOF) {
+			t.Errorf("%q, %v", got, err)
+		}
+		if found(t, s.there, l.Entry().ID) != nil || found(t, s.here, l.Entry().ID) != nil {
+			t.Error("it is found again")
+		}
+	},
+	"cancelled behind its end": func(t *testing.T, s pair) {
+		l := claim(t, s.here, entry("a"), newRun())
+		begin(t, l)
+		add(t, l, event(1))
+		l.End(true)
+		r := follow(t, s.there, l.Entry().ID)
+		if _, err := r.Header(); err != nil {
+			t.Fatal(err)
+		}
+		if err := found(t, s.there, l.Entry().ID).Cancel(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if found(t, s.there, l.Entry().ID) != nil || found(t, s.here, l.Entry().ID) != nil {
+			t.Error("it is still found")
+		}
+		if got, err := all(r); got != event(1) || !errors.Is(err, io.EOF) {
+			t.Errorf("%q, %v", got, err)
+		}
+		claim(t, s.there, entry("a"), newRun())
+	},
+	"kept for a while": func(t *testing.T, s pair) {
+		e := entry("a")
+		e.Keep = 50 * time.Millisecond
+		l := claim(t, s.here, e, newRun())
+		begin(t, l)
+		add(t, l, event(1))
+		r := follow(t, s.there, e.ID)
+		l.End(true)
+		until(t, "it has gone", func() bool { return found(t, s.there, e.ID) == nil && found(t, s.here, e.ID) == nil })
+		until(t, "the key is free", func() bool {
+			_, first, err := s.there.Claim(context.Background(), entry("a"), newRun())
+			return first && err == nil
+		})
+		if got, err := all(r); got != event(1) || !errors.Is(err, io.EOF) { // it was there already
+			t.Errorf("%q, %v", got, err)
+		}
+	},
+	"a reader that leaves stops waiting": func(t *testing.T, s pair) {
+		l := claim(t, s.here, entry("a"), newRun())
+		ctx, leave := context.WithCancel(context.Background())
+		r, err := found(t, s.there, l.Entry().ID).Follow(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		go leave()
+		if _, err := r.Header(); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		begin(t, l)
+		if _, err := r.Next(); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	},
+	"an entry stays as it is": func(t *testing.T, s pair) {
+		e := entry("a")
+		claim(t, s.here, e, newRun())
+		if got := found(t, s.there, e.ID).Entry(); got != e {
+			t.Errorf("%v, want %v", got, e)
+		}
+		if l := found(t, s.there, "stream_unknown"); l != nil {
+			t.Errorf("somebody else's is %v", l)
+		}
+	},
+}
+
+// TestContract has each store do what package resume expects.
+func TestContract(t *testing.T) {
+	for name, store := range storages {
+		t.Run(name, func(t *testing.T) {
+			for what, test := range contract {
+				t.Run(what, func(t *testing.T) { test(t, store(t)) })
+			}
+		})
+	}
+}

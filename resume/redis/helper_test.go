@@ -1,0 +1,157 @@
+package redis
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+)
+
+// run is a run of a test.
+type run struct {
+	changes   atomic.Int64
+	cancelled chan resume.Reason
+}
+
+func newRun() *run { return &run{cancelled: make(chan resume.Reason, 100)} }
+
+func (r *run) ReadersChanged() { r.changes.Add(1) }
+
+func (r *run) Cancel(why resume.Reason) { r.cancelled <- why }
+
+// pair is a store as the one who runs sees it, and as another does.
+type pair struct{ here, there resume.Store }
+
+// storages are what has to keep the contract of package resume.
+var storages = map[string]func(t *testing.T) pair{
+	"memory": func(*testing.T) pair {
+		m := resume.NewMemory(nil)
+		return pair{m, m}
+	},
+	"redis": func(t *testing.T) pair {
+		s, _ := startServer(t).replica(nil)
+		return pair{s, s}
+	},
+	"redis, another replica": func(t *testing.T) pair {
+		server := startServer(t)
+		here, _ := server.replica(nil)
+		there, _ := server.replica(nil)
+		return pair{here, there}
+	},
+}
+
+var ids atomic.Int64
+
+// entry returns an entry with a key, "" for none.
+func entry(key string) resume.Entry {
+	e := resume.Entry{
+		ID: fmt.Sprintf("stream_%022d", ids.Add(1)), Owner: sha256.Sum256([]byte("owner")), Body: sha256.Sum256([]byte("body")),
+		Path: "/v1/chat/completions", Progress: "1", Keep: time.Hour, MaxStream: 1 << 20, MaxMemory: 64 << 20,
+	}
+	if key != "" {
+		e.Key = sha256.Sum256([]byte(key))
+	}
+	return e
+}
+
+// claim claims an entry, which must be the first.
+func claim(t *testing.T, s resume.Store, e resume.Entry, r resume.Run) resume.Log {
+	t.Helper()
+	l, first, err := s.Claim(context.Background(), e, r)
+	if err != nil || !first {
+		t.Fatal(first, err)
+	}
+	return l
+}
+
+// found returns the log with the id, nil for none.
+func found(t *testing.T, s resume.Store, id string) resume.Log {
+	t.Helper()
+	l, err := s.Find(context.Background(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// follow returns a reader of the log with the id.
+func follow(t *testing.T, s resume.Store, id string) resume.Reader {
+	t.Helper()
+	l := found(t, s, id)
+	if l == nil {
+		t.Fatal("there is no log")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	r, err := l.Follow(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); r.Close() })
+	return r
+}
+
+// event returns the nth event.
+func event(n int) string { return fmt.Sprintf("data: %d\n\n", n) }
+
+// add appends whole events to a log.
+func add(t *testing.T, l resume.Log, events ...string) {
+	t.Helper()
+	var p []byte
+	var ends []int
+	for _, e := range events {
+		p = append(p, e...)
+		ends = append(ends, len(p))
+	}
+	if err := l.Append(p, ends); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// read reads so many bytes.
+func read(t *testing.T, r resume.Reader, n int) string {
+	t.Helper()
+	var b []byte
+	for len(b) < n {
+		p, err := r.Next()
+		if err != nil {
+			t.Fatalf("%v behind %q", err, b)
+		}
+		b = append(b, p...)
+	}
+	return string(b)
+}
+
+// all reads to the end.
+func all(r resume.Reader) (string, error) {
+	var b []byte
+	for {
+		p, err := r.Next()
+		if err != nil {
+			return string(b), err
+		}
+		b = append(b, p...)
+	}
+}
+
+func begin(t *testing.T, l resume.Log) {
+	t.Helper()
+	if err := l.Begin(http.Header{"Content-Type": {"text/event-stream"}, "Gone": nil}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readerOf reads to the end as any io.Reader.
+type readerOf struct{ resume.Reader }
+
+func (r readerOf) Read(p []byte) (int, error) {
+	b, err := r.Next()
+	if len(b) > len(p) {
+		panic("the test reads too little at once")
+	}
+	return copy(p, b), err
+}

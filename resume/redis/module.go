@@ -1,0 +1,219 @@
+package redis
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	goredis "github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+)
+
+func init() {
+	caddy.RegisterModule(new(Storage))
+	goredis.SetLogger(quiet{})
+}
+
+// quiet takes what go-redis logs by itself: a line for each attempt to connect. Store says
+// what there is to say.
+type quiet struct{}
+
+// Printf implements go-redis' interface.
+func (quiet) Printf(_ context.Context, format string, v ...any) {
+	caddy.Log().Named("go-redis").Debug(fmt.Sprintf(format, v...))
+}
+
+// Storage keeps the streams of `hermes_resume` in Redis or Valkey, so that any of several
+// replicas continues, repeats or cancels what another one runs. If a replica dies, those
+// who read its streams get an error finish.
+//
+// Each replica needs the same `secret` and `prefix`. One server is needed, of Redis 6.2 or
+// Valkey 7.2 or newer; a Redis Cluster will not do. As long as it is away, answers pass as
+// if there were no `hermes_resume`.
+type Storage struct {
+	// The host and port of the server, or `unix/` and the path of its socket. Default:
+	// `127.0.0.1:6379`. Placeholders are replaced, as in all strings here.
+	Address string `json:"address,omitempty"`
+
+	// The name of an ACL user. Default: none.
+	Username string `json:"username,omitempty"`
+
+	// The password, best a placeholder such as `{env.REDIS_PASSWORD}`. Default: none.
+	Password string `json:"password,omitempty"`
+
+	// Whether to use TLS. The server's certificate is checked. Default: false.
+	TLS bool `json:"tls,omitempty"`
+
+	// The file of the CA certificates, in PEM, that the server's certificate is checked
+	// with; it turns TLS on. Default: those of the system.
+	TLSCA string `json:"tls_ca,omitempty"`
+
+	// What the names of all keys begin with. Default: `hermes:`.
+	Prefix string `json:"prefix,omitempty"`
+
+	// The key of the hashes of credentials, the same in all replicas: at least 16
+	// characters, best a placeholder such as `{env.HERMES_RESUME_SECRET}`. Required.
+	Secret string `json:"secret,omitempty"`
+
+	// For how long a replica that says nothing counts as alive, at least 1s. Default: 15s.
+	Lease caddy.Duration `json:"lease,omitempty"`
+
+	// How long a command may take, at least 1ms. Default: 3s.
+	Timeout caddy.Duration `json:"timeout,omitempty"`
+
+	options Options
+	ca      []byte // what the file TLSCA has
+	logger  *zap.Logger
+	used    bool // there is one of stores in use
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Storage) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.handlers.hermes_resume.stores.redis",
+		New: func() caddy.Module { return new(Storage) },
+	}
+}
+
+// stores are those of the process, by their storeKey, so that a reload ends nothing.
+var stores = caddy.NewUsagePool()
+
+// storeKey is what makes a store another.
+type storeKey struct {
+	network, address, username, prefix string
+	secrets, ca                        [sha256.Size]byte
+	tls                                bool
+	lease, timeout                     time.Duration
+}
+
+// pooled is a store in stores.
+type pooled struct{ *Store }
+
+// Destruct implements caddy.Destructor.
+func (p pooled) Destruct() error {
+	p.Close()
+	return nil
+}
+
+// Provision replaces placeholders and checks the values.
+func (s *Storage) Provision(ctx caddy.Context) error {
+	s.logger = ctx.Logger()
+	replacer := caddy.NewReplacer()
+	o := Options{Prefix: DefaultPrefix, Lease: DefaultLease, Timeout: DefaultTimeout}
+	address := "127.0.0.1:6379"
+	var secret, ca string
+	for _, f := range []struct {
+		name, value string
+		to          *string
+	}{
+		{"address", s.Address, &address}, {"username", s.Username, &o.Username}, {"password", s.Password, &o.Password},
+		{"prefix", s.Prefix, &o.Prefix}, {"secret", s.Secret, &secret}, {"tls_ca", s.TLSCA, &ca},
+	} {
+		if f.value == "" {
+			continue
+		}
+		value, err := replacer.ReplaceOrErr(f.value, true, true)
+		if err != nil {
+			return fmt.Errorf("replacing placeholders of %s: %w", f.name, err)
+		}
+		*f.to = value
+	}
+	if len(secret) < minSecret {
+		return errors.New("the redis storage needs a secret of at least 16 characters: write the output of `openssl rand -hex 32` into an environment variable that is the same at all replicas, and configure secret {env.HERMES_RESUME_SECRET}")
+	}
+	o.Secret = []byte(secret)
+	network, err := caddy.ParseNetworkAddress(address)
+	switch {
+	case err != nil:
+		return fmt.Errorf("invalid address %q: must be host:port or unix/path: %w", address, err)
+	case network.IsUnixNetwork():
+		o.Network, o.Address = "unix", network.Host
+	case network.Network != "tcp" || network.Host == "" || network.StartPort == 0 || network.PortRangeSize() != 1:
+		return fmt.Errorf("invalid address %q: must be host:port or unix/path", address)
+	default:
+		o.Network, o.Address = "tcp", network.JoinHostPort(0)
+	}
+	if s.TLS || ca != "" {
+		host, _, _ := net.SplitHostPort(o.Address)
+		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
+	}
+	if ca != "" {
+		if s.ca, err = os.ReadFile(ca); err != nil {
+			return fmt.Errorf("reading the CA certificates of redis: %w", err)
+		}
+		o.TLS.RootCAs = x509.NewCertPool()
+		if !o.TLS.RootCAs.AppendCertsFromPEM(s.ca) {
+			return fmt.Errorf("invalid CA certificates in %s: must be a PEM file", ca)
+		}
+	}
+	if s.Lease != 0 {
+		o.Lease = time.Duration(s.Lease)
+	}
+	if s.Timeout != 0 {
+		o.Timeout = time.Duration(s.Timeout)
+	}
+	s.options = o
+	return nil
+}
+
+// minSecret is how many bytes a secret needs.
+const minSecret = 16
+
+// Validate reports a value that is not allowed.
+func (s *Storage) Validate() error {
+	if s.options.Lease < time.Second {
+		return fmt.Errorf("invalid lease %q: must be a duration from 1s on; a number in JSON is nanoseconds", s.options.Lease)
+	}
+	if s.options.Timeout < time.Millisecond {
+		return fmt.Errorf("invalid timeout %q: must be a duration from 1ms on; a number in JSON is nanoseconds", s.options.Timeout)
+	}
+	return nil
+}
+
+// key returns the key of the store.
+func (s *Storage) key() storeKey {
+	o := s.options
+	return storeKey{
+		o.Network, o.Address, o.Username, o.Prefix,
+		sha256.Sum256(append([]byte(o.Password+"\x00"), o.Secret...)), sha256.Sum256(s.ca),
+		o.TLS != nil, o.Lease, o.Timeout,
+	}
+}
+
+// ResumeStore implements caddymodule.ResumeStorage.
+func (s *Storage) ResumeStore(local *resume.Memory) resume.Store {
+	v, _, _ := stores.LoadOrNew(s.key(), func() (caddy.Destructor, error) { // which never fails
+		o := s.options
+		o.Local, o.Logger = local, s.logger
+		return pooled{New(o)}, nil
+	})
+	s.used = true
+	return v.(pooled).Store
+}
+
+// Cleanup lets go of the store, which goes on until its streams are over.
+func (s *Storage) Cleanup() error {
+	if !s.used {
+		return nil
+	}
+	_, err := stores.Delete(s.key())
+	return err
+}
+
+// Interface guards
+var (
+	_ caddy.Provisioner         = (*Storage)(nil)
+	_ caddy.Validator           = (*Storage)(nil)
+	_ caddy.CleanerUpper        = (*Storage)(nil)
+	_ caddymodule.ResumeStorage = (*Storage)(nil)
+)

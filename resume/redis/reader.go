@@ -1,0 +1,217 @@
+package redis
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+)
+
+// reader reads a log in Redis.
+type reader struct {
+	t    *tail
+	name string
+	ctx  context.Context
+	at   int64   // where it is in the log
+	last string  // the id of a piece, and the next one has what is there
+	have []piece // that it has not returned yet
+}
+
+// follow returns a reader at the beginning.
+func (l *remoteLog) follow(ctx context.Context) *reader {
+	s := l.s
+	r := &reader{ctx: ctx, last: "0-0", name: s.replica + ":" + strconv.FormatInt(s.members.Add(1), 10)}
+	r.t = s.tailOf(l.entry, r.name)
+	_ = r.t.count() // or it counts soon
+	return r
+}
+
+// until waits until it is so, or nothing comes any more, and leaves the tail locked.
+func (r *reader) until(ctx context.Context, is func() bool) error {
+	t := r.t
+	t.mu.Lock()
+	for !is() && t.err == nil {
+		changed := t.changed
+		t.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.mu.Lock()
+			return ctx.Err()
+		}
+		t.mu.Lock()
+	}
+	return nil
+}
+
+// Header implements resume.Reader.
+func (r *reader) Header() (http.Header, error) {
+	t := r.t
+	err := r.until(r.ctx, func() bool { return t.header != nil })
+	defer t.mu.Unlock()
+	switch {
+	case err != nil:
+		return nil, err
+	case t.header == nil:
+		return nil, t.err
+	}
+	return t.header, nil
+}
+
+// ended reports whether the log has. The tail is locked.
+func (t *tail) ended() bool { return t.state == stateWhole || t.state == stateBroken }
+
+// Seek implements resume.Reader. A client may have an event from its owner before that is
+// in Redis, and the owner may die then.
+func (r *reader) Seek(n uint64) error {
+	t := r.t
+	ctx, cancel := context.WithTimeout(r.ctx, t.s.o.Lease+2*blocks+t.s.o.Timeout)
+	defer cancel()
+	err := r.until(ctx, func() bool {
+		return t.state != "" && (n <= t.events || t.ended() || n-t.events > heirGap)
+	})
+	events, failed, ended, size := t.events, t.err, t.ended(), t.end
+	t.mu.Unlock()
+	switch {
+	case failed != nil:
+		return nil // Next says it
+	case n > events || err != nil && r.ctx.Err() == nil:
+		return resume.ErrAhead
+	case err != nil:
+		return err
+	}
+	from := "0-0"
+	if n > 0 {
+		from = beforePiece(pieceID(n, 1))
+	}
+	pieces, err := r.bytes(from)
+	if err != nil {
+		return nil // likewise
+	}
+	if len(pieces) == 0 {
+		if ended && size > 0 {
+			return &resume.GoneError{First: events + 1}
+		}
+		r.at, r.last, r.have = 0, "0-0", nil
+		return nil
+	}
+	p := &pieces[0]
+	switch {
+	case p.before < n: // the event ends in it
+		r.at = p.at + int64(p.behind(n-p.before))
+	case p.before == n && !p.torn, p.gap > 0 && n+p.gap >= p.before, n == 0 && p.at == 0:
+		r.at = p.at
+	default:
+		return &resume.GoneError{First: p.first()}
+	}
+	r.last, r.have = beforePiece(p.id), pieces
+	return nil
+}
+
+// bytes returns pieces that have bytes, behind the one with the id. As long as Redis fails
+// for less than a lease, it tries again.
+func (r *reader) bytes(behind string) ([]piece, error) {
+	s := r.t.s
+	for began := time.Now(); ; {
+		pieces, err := s.read(r.t.entry.ID, behind, maxEntries)
+		if err != nil && time.Since(began) < s.o.Lease && pause(r.ctx, blocks/10) {
+			continue
+		}
+		if err != nil || len(pieces) == 0 {
+			return nil, err
+		}
+		behind = pieces[len(pieces)-1].id
+		some := pieces[:0]
+		for _, p := range pieces {
+			if p.data != "" {
+				some = append(some, p)
+			}
+		}
+		if len(some) > 0 {
+			return some, nil
+		}
+	}
+}
+
+// Next implements resume.Reader.
+func (r *reader) Next() ([]byte, error) {
+	for {
+		if b, err := r.take(); len(b) > 0 || err != nil {
+			return b, err
+		}
+		t := r.t
+		err := r.until(r.ctx, func() bool { return t.end > r.at || t.ended() })
+		state, failed, more := t.state, t.err, t.end > r.at
+		if more && t.hasRecent(r.at) {
+			r.have = t.recent
+		}
+		t.mu.Unlock()
+		switch {
+		case err != nil:
+			return nil, err
+		case more && len(r.have) == 0:
+			if r.have, err = r.bytes(r.last); err != nil || len(r.have) == 0 {
+				return nil, resume.ErrBroken
+			}
+		case more:
+		case failed != nil || state == stateBroken:
+			return nil, resume.ErrBroken
+		default:
+			return nil, io.EOF
+		}
+	}
+}
+
+// take returns what it has of the next piece, nil if it has none.
+func (r *reader) take() ([]byte, error) {
+	for len(r.have) > 0 {
+		p := &r.have[0]
+		r.have = r.have[1:]
+		if p.at > r.at {
+			return nil, &resume.GoneError{First: p.first()}
+		}
+		r.last = p.id
+		if p.end() > r.at {
+			b := []byte(p.data[r.at-p.at:])
+			r.at = p.end()
+			return b, nil
+		}
+	}
+	return nil, nil
+}
+
+// CaughtUp implements resume.Reader.
+func (r *reader) CaughtUp() bool { return false }
+
+// SkipToEnd implements resume.Reader.
+func (r *reader) SkipToEnd() {
+	t := r.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r.at, r.last, r.have = t.end, t.last, nil
+}
+
+// AtEnd implements resume.Reader.
+func (r *reader) AtEnd() bool {
+	t := r.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.state == stateWhole && r.at == t.end
+}
+
+// Close implements resume.Reader. It does not wait for Redis.
+func (r *reader) Close() { go r.t.leave(r.name) }
+
+// pieceNumber returns the second part of the id of a piece.
+func pieceNumber(id string) uint64 {
+	_, number, _ := strings.Cut(id, "-")
+	n, _ := strconv.ParseUint(number, 10, 64) // ours
+	return n
+}
+
+// Interface guards
+var _ resume.Reader = (*reader)(nil)

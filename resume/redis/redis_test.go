@@ -1,0 +1,153 @@
+package redis
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+)
+
+// patience is how long a test waits for what must come, on a machine however busy.
+const patience = 4 * time.Minute
+
+// server is a Redis or Valkey on a socket.
+type server struct {
+	t      *testing.T
+	socket string
+	args   []string // more of them
+	stdin  io.Closer
+	cmd    *exec.Cmd
+	client *goredis.Client // of the test
+}
+
+// program returns the server's program, or skips the test.
+func program(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"valkey-server", "redis-server"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	if os.Getenv("HERMES_REDIS") == "required" {
+		t.Fatal("no valkey-server or redis-server in the PATH: on Debian, install one of these packages")
+	}
+	t.Skip("no valkey-server or redis-server in the PATH")
+	return ""
+}
+
+// startServer starts a server, which keeps nothing on disk unless args say so. It ends with
+// the test, however that ends: the shell that has started it notices that nobody writes to
+// it any more.
+func startServer(t *testing.T, args ...string) *server {
+	t.Helper()
+	path := program(t)
+	dir, err := os.MkdirTemp("", "hermes-redis") // a socket's path has to be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s := &server{t: t, socket: filepath.Join(dir, "s"), args: append([]string{"--dir", dir}, args...)}
+	s.start(path)
+	t.Cleanup(s.kill)
+	return s
+}
+
+func (s *server) start(path string) {
+	s.t.Helper()
+	command := `"$0" --port 0 --save "" --unixsocket "$@" >/dev/null & cat >/dev/null; kill -9 $!; wait`
+	s.cmd = exec.Command("sh", append([]string{"-c", command, path, s.socket}, s.args...)...)
+	stdin, err := s.cmd.StdinPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.stdin = stdin
+	s.client = goredis.NewClient(&goredis.Options{Network: "unix", Addr: s.socket, DisableIdentity: true})
+	until(s.t, "the server answers", func() bool { return s.client.Ping(context.Background()).Err() == nil })
+}
+
+// do has the server do a command.
+func (s *server) do(command ...any) {
+	s.t.Helper()
+	if err := s.client.Do(context.Background(), command...).Err(); err != nil {
+		s.t.Fatalf("%v: %v", command, err)
+	}
+}
+
+// pid returns the id of its process.
+func (s *server) pid() int {
+	s.t.Helper()
+	info, err := s.client.Info(context.Background(), "server").Result()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(info, "process_id:")
+	pid, err := strconv.Atoi(rest[:strings.IndexByte(rest, '\r')])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return pid
+}
+
+// keys returns all keys.
+func (s *server) keys() []string {
+	s.t.Helper()
+	var keys []string
+	all := s.client.Scan(context.Background(), 0, "*", 1000).Iterator()
+	for all.Next(context.Background()) {
+		keys = append(keys, all.Val())
+	}
+	if err := all.Err(); err != nil {
+		s.t.Fatal(err)
+	}
+	return keys
+}
+
+// kill kills the server.
+func (s *server) kill() {
+	if s.stdin == nil {
+		return
+	}
+	s.stdin.Close()
+	_ = s.cmd.Wait() // it is killed
+	s.client.Close()
+	s.stdin = nil
+}
+
+// replica returns the store of a replica, and what it logs.
+func (s *server) replica(set func(*Options)) (*Store, *observer.ObservedLogs) {
+	core, logs := observer.New(zap.WarnLevel)
+	o := Options{
+		Network: "unix", Address: s.socket, Prefix: "test:", Secret: []byte("secret"),
+		Lease: patience, Timeout: patience, Local: resume.NewMemory(nil), Logger: zap.New(core),
+	}
+	if set != nil {
+		set(&o)
+	}
+	r := New(o)
+	s.t.Cleanup(func() { r.Close() })
+	return r, logs
+}
+
+// until waits until it is so.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it never came that %s", what)
+		}
+	}
+}

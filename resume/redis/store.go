@@ -1,0 +1,339 @@
+package redis
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"go.uber.org/zap"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+)
+
+// Options say where the logs are.
+type Options struct {
+	// Network is "tcp" or "unix", and Address the host and port of the server, or the path
+	// of its socket.
+	Network, Address string
+	// Username and Password are those of an ACL user, "" for none.
+	Username, Password string
+	// TLS is nil for connections that are not encrypted.
+	TLS *tls.Config
+	// Prefix is what the names of keys begin with.
+	Prefix string
+	// Secret is the key of the hashes in entries, the same in all replicas.
+	Secret []byte
+	// Lease is for how long a replica that says nothing counts as alive.
+	Lease time.Duration
+	// Timeout is how long a command may take.
+	Timeout time.Duration
+	// Local keeps the logs of the runs in this process.
+	Local *resume.Memory
+	// Logger is told, at most once a minute, when Redis fails.
+	Logger *zap.Logger
+}
+
+// Defaults of Options.
+const (
+	DefaultPrefix  = "hermes:"
+	DefaultLease   = 15 * time.Second
+	DefaultTimeout = 3 * time.Second
+)
+
+// errAway says that the last command failed.
+var errAway = errors.New("redis does not answer")
+
+// Store is a resume.Store in Redis.
+type Store struct {
+	o       Options
+	client  *goredis.Client
+	replica string
+	names   prefix
+	away    atomic.Bool   // the last command failed
+	warned  atomic.Int64  // when, in nanoseconds since 1970
+	members atomic.Int64  // readers that were counted
+	turns   chan struct{} // one for each log that is waited for
+	stop    context.CancelFunc
+
+	mu      sync.Mutex
+	owned   map[string]*owned
+	tails   map[string]*tail
+	closing bool
+	over    chan struct{} // closed when control is over
+}
+
+// New returns a Store. It must be closed.
+func New(o Options) *Store {
+	var random [12]byte
+	_, _ = rand.Read(random[:]) // never fails
+	s := &Store{
+		o: o, names: prefix(o.Prefix), replica: hex.EncodeToString(random[:]),
+		owned: make(map[string]*owned), tails: make(map[string]*tail), over: make(chan struct{}),
+		turns: make(chan struct{}, maxConnections-commandConnections),
+		client: goredis.NewClient(&goredis.Options{
+			Network: o.Network, Addr: o.Address, Username: o.Username, Password: o.Password, TLSConfig: o.TLS,
+			DialTimeout: o.Timeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, ContextTimeoutEnabled: true,
+			DialerRetries: 1, MaxRetries: 1, PoolSize: maxConnections, PoolTimeout: o.Timeout,
+			ConnMaxIdleTime: time.Minute, MaxIdleConns: 16, DisableIdentity: true,
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		}),
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	go s.control(ctx)
+	return s
+}
+
+// maxConnections is how many connections a replica may have. All but commandConnections may
+// wait for what comes of a log of another replica that has readers here.
+const maxConnections = 256
+
+// commandConnections is for those that are not for waiting for a log.
+const commandConnections = 16
+
+// Close closes the connections as soon as no log needs them any more.
+func (s *Store) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closing = true
+	s.closeIfIdle()
+}
+
+// closeIfIdle closes what Close has said should be. s.mu is held.
+func (s *Store) closeIfIdle() {
+	if s.closing && len(s.owned) == 0 && len(s.tails) == 0 {
+		s.stop()
+		go func() {
+			<-s.over
+			_ = s.client.Close() // it is not used any more
+		}()
+	}
+}
+
+// do runs a script.
+func (s *Store) do(ctx context.Context, script *goredis.Script, keys []string, args ...any) (any, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.o.Timeout)
+	defer cancel()
+	v, err := script.Run(ctx, s.client, keys, args...).Result()
+	if err != nil && !errors.Is(err, goredis.Nil) {
+		s.failed(err)
+	}
+	return v, err
+}
+
+// write runs a script that writes to a log. It returns errLost if that is another's.
+func (s *Store) write(script *goredis.Script, keys []string, args ...any) error {
+	v, err := s.do(context.Background(), script, keys, args...)
+	if err == nil && v != int64(1) {
+		err = errLost
+	}
+	return err
+}
+
+// errLost says that a log is somebody else's, or has gone.
+var errLost = errors.New("the log in redis is no longer this replica's")
+
+// failed records that Redis failed, and warns once a minute.
+func (s *Store) failed(err error) {
+	if errors.Is(err, goredis.ErrClosed) {
+		return
+	}
+	s.away.Store(true)
+	last, at := s.warned.Load(), time.Now().UnixNano()
+	if at-last >= int64(time.Minute) && s.warned.CompareAndSwap(last, at) {
+		s.o.Logger.Warn("redis fails; answers pass and cannot be resumed until it is back", zap.String("address", s.o.Address), zap.Error(err))
+	}
+}
+
+// ttl is how long what a log has in Redis stays if nobody refreshes it.
+func (s *Store) ttl(e resume.Entry) int64 {
+	return (e.Keep + 2*s.o.Lease + time.Minute).Milliseconds()
+}
+
+// Secret implements resume.Store.
+func (s *Store) Secret() []byte { return s.o.Secret }
+
+// Claim implements resume.Store.
+func (s *Store) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Log, bool, error) {
+	entry, err := json.Marshal(e)
+	if err != nil {
+		return nil, false, fmt.Errorf("encoding a log's entry: %w", err)
+	}
+	hasKey := 0
+	if e.Key != (resume.Digest{}) {
+		hasKey = 1
+	}
+	for ctx.Err() == nil {
+		id, err := s.claim(ctx, e, entry, hasKey)
+		if err != nil {
+			if l := s.known(ctx, e); l != nil {
+				return l, false, nil
+			}
+			return nil, false, err
+		}
+		if id == e.ID {
+			return s.own(ctx, e, run)
+		}
+		if l, err := s.find(ctx, id); l != nil || err != nil {
+			return l, false, err
+		}
+	}
+	return nil, false, ctx.Err()
+}
+
+func (s *Store) claim(ctx context.Context, e resume.Entry, entry []byte, hasKey int) (string, error) {
+	if s.away.Load() {
+		return "", errAway
+	}
+	v, err := s.do(ctx, claimScript, []string{s.names.log(e.ID), s.names.key(e.Key)},
+		s.o.Prefix, e.ID, entry, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), hasKey)
+	if err != nil {
+		return "", fmt.Errorf("claiming a key in redis: %w", err)
+	}
+	id, _ := v.(string)
+	return id, nil
+}
+
+// own makes the log in this process of an entry that is claimed. If a log with its key is
+// here already, because Redis has lost it, it returns that and false.
+func (s *Store) own(ctx context.Context, e resume.Entry, run resume.Run) (resume.Log, bool, error) {
+	o := newOwned(s, e, run)
+	s.mu.Lock()
+	l, first, err := s.o.Local.Claim(ctx, e, ownedRun{o})
+	if first {
+		o.Log = l
+		s.owned[e.ID] = o
+	}
+	s.mu.Unlock()
+	if err != nil || !first {
+		go func() { _ = s.write(dropScript, s.names.all(e), s.replica, e.ID, "0-1") }() // or its time to live ends it
+		return s.here(l), false, err
+	}
+	go o.flush()
+	return o, true, nil
+}
+
+// known returns a log in this process that has the key of e, nil for none.
+func (s *Store) known(ctx context.Context, e resume.Entry) resume.Log {
+	l, first, err := s.o.Local.Claim(ctx, e, nobody{})
+	switch {
+	case err != nil:
+		return nil
+	case first:
+		l.Drop()
+		return nil
+	}
+	return s.here(l)
+}
+
+// here returns the log of a run in this process as it is to be used.
+func (s *Store) here(l resume.Log) resume.Log {
+	if l == nil {
+		return nil
+	}
+	if o := s.ownedLog(l.Entry().ID); o != nil {
+		return o
+	}
+	return l
+}
+
+func (s *Store) ownedLog(id string) *owned {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.owned[id]
+}
+
+// Find implements resume.Store.
+func (s *Store) Find(ctx context.Context, id string) (resume.Log, error) {
+	local, err := s.o.Local.Find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.find(ctx, id)
+	switch {
+	case err != nil && local != nil:
+		return s.here(local), nil
+	case err != nil:
+		return nil, err
+	case l == nil && local != nil:
+		// Redis has lost it, or somebody has just cancelled it.
+		if o := s.ownedLog(id); o == nil || o.isLost() {
+			return s.here(local), nil
+		}
+	}
+	return l, nil
+}
+
+// find returns the log that is in Redis, nil for none. If it is one of a run in this process, that
+// is the one.
+func (s *Store) find(ctx context.Context, id string) (resume.Log, error) {
+	if s.away.Load() {
+		return nil, errAway
+	}
+	v, err := s.look(ctx, id)
+	if err != nil || v == nil || v.gone {
+		return nil, err
+	}
+	if o := s.ownedLog(id); o != nil {
+		return o, nil
+	}
+	return &remoteLog{s, v.entry}, nil
+}
+
+// A view is what is known of a log in Redis at some time.
+type view struct {
+	state  string
+	header []byte // in JSON
+	events uint64
+	bytes  int64
+	lease  time.Duration // what is left of it
+	gone   bool          // nobody may find it any more
+	entry  resume.Entry
+	last   string // the id of its last piece
+}
+
+// look returns what is known of a log, nil if there is none.
+func (s *Store) look(ctx context.Context, id string) (*view, error) {
+	reply, err := s.do(ctx, lookScript, []string{s.names.log(id), s.names.events(id)})
+	if errors.Is(err, goredis.Nil) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for a log in redis: %w", err)
+	}
+	f, _ := reply.([]any)
+	if len(f) != 9 {
+		return nil, fmt.Errorf("a log in redis has %d fields, want 9: use a prefix that nobody else uses", len(f))
+	}
+	str := func(i int) string { v, _ := f[i].(string); return v }
+	num := func(i int) int64 { v, _ := f[i].(int64); return v }
+	v := &view{
+		state: str(0), header: []byte(str(1)), events: uint64(num(2)), bytes: num(3),
+		lease: time.Duration(num(4)) * time.Millisecond, gone: num(5) == 1, last: str(8),
+	}
+	if err := json.Unmarshal([]byte(str(7)), &v.entry); err != nil {
+		return nil, fmt.Errorf("decoding a log's entry: %w", err)
+	}
+	return v, nil
+}
+
+// nobody is a run that is none.
+type nobody struct{}
+
+// ReadersChanged implements resume.Run.
+func (nobody) ReadersChanged() {}
+
+// Cancel implements resume.Run.
+func (nobody) Cancel(resume.Reason) {}
+
+// Interface guards
+var _ resume.Store = (*Store)(nil)
