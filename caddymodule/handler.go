@@ -65,7 +65,8 @@ func init() {
 // The same is the data of the events `hermes_stream_ended` and, for an error,
 // `hermes_stream_failed`: `{event.data.outcome}` and so on. Metrics are exposed as
 // `caddy_hermes_*` and `gen_ai_client_operation_*`. Within the `tracing` handler
-// each stream has a span. The admin endpoint `/hermes/streams` lists the streams.
+// each stream has a span. The admin endpoint `/hermes/streams` and the handler
+// `hermes_streams` list the streams.
 type Handler struct {
 	// The size in bytes above which a frame of the stream, or an answer that is
 	// not streamed, passes unexamined, from 1024 (1 KiB) to 1073741824 (1 GiB).

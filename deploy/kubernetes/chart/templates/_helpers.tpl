@@ -81,6 +81,9 @@ seconds, killed after its grace period, and may take 60 to start again. */}}
 	handle /metrics {
 		metrics
 	}
+	handle /hermes/streams {
+		hermes_streams
+	}
 	handle {
 		respond 404
 	}
