@@ -223,8 +223,14 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 
-	h.shared = join()
+	var first bool
+	h.shared, first = join()
 	h.joined.Store(true)
+	if first {
+		build := telemetry.ThisBuild()
+		logger.Info("hermes sidecar", zap.String("version", build.Version), zap.String("commit", build.Commit),
+			zap.String("go", build.Go), zap.String("caddy", build.Caddy))
+	}
 	h.shared.handlers.Add(1)
 	process := telemetry.OfProcess()
 	if err := process.Register(ctx.GetMetricsRegistry()); err != nil {
