@@ -30,6 +30,7 @@ var (
 		"the Service leads to us":  services,
 		"an orderly end":           ends,
 		"monitors see the metrics": monitors,
+		"ways in lead to us":       waysIn,
 	}
 	ours = map[string]rule{
 		"Hermes on loopback":      loopback,
@@ -100,6 +101,13 @@ func restricted(o objects) (bad []string) {
 		for _, r := range evaluator.EvaluatePod(level, &p.meta, p.spec) {
 			if !r.Allowed {
 				bad = append(bad, r.ForbiddenReason+": "+r.ForbiddenDetail)
+			}
+		}
+		for _, h := range o.hooks {
+			for _, r := range evaluator.EvaluatePod(level, &h.ObjectMeta, &h.Spec) {
+				if !r.Allowed {
+					bad = append(bad, h.Name+": "+r.ForbiddenReason+": "+r.ForbiddenDetail)
+				}
 			}
 		}
 		c := p.sidecar().SecurityContext
@@ -259,6 +267,36 @@ func services(o objects) (bad []string) {
 		}
 		if n == 0 {
 			bad = append(bad, "no Service selects "+p.name)
+		}
+	}
+	return bad
+}
+
+// waysIn from outside of the cluster: each leads to a port of the Service that we have.
+func waysIn(o objects) (bad []string) {
+	leads := func(what, service string, port func(core.ServicePort) bool) {
+		for _, s := range o.services {
+			if s.Name == service && slices.ContainsFunc(s.Spec.Ports, port) {
+				return
+			}
+		}
+		bad = append(bad, what+" leads to no Service of ours")
+	}
+	for _, i := range o.ingresses {
+		for _, r := range i.Spec.Rules {
+			for _, p := range r.HTTP.Paths {
+				leads("Ingress "+r.Host, p.Backend.Service.Name, func(s core.ServicePort) bool { return s.Name == p.Backend.Service.Port.Name })
+			}
+		}
+	}
+	for _, r := range o.routes {
+		for _, rule := range r.Spec.Rules {
+			for _, b := range rule.BackendRefs {
+				leads("HTTPRoute "+r.Name, string(b.Name), func(s core.ServicePort) bool { return b.Port != nil && s.Port == int32(*b.Port) })
+			}
+			if rule.Timeouts == nil || rule.Timeouts.Request == nil || *rule.Timeouts.Request != "0s" {
+				bad = append(bad, "HTTPRoute "+r.Name+" may end a stream")
+			}
 		}
 	}
 	return bad
