@@ -49,38 +49,48 @@ func (a *api) namespace(n string) {
 	a.must(object{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": object{"name": "default"}}, n)
 }
 
-// podMonitors installs the CRD from the operator's module.
-func (a *api) podMonitors() {
+// definitions are the CRDs of what is not Kubernetes' own, by module: their files, and where
+// objects of theirs are listed.
+var definitions = []struct{ module, file, list string }{
+	{"github.com/prometheus-operator/prometheus-operator@v0.93.1", "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml", "/apis/monitoring.coreos.com/v1/podmonitors"},
+	{"github.com/prometheus-operator/prometheus-operator@v0.93.1", "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml", "/apis/monitoring.coreos.com/v1/prometheusrules"},
+	{"sigs.k8s.io/gateway-api@v1.6.3", "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml", "/apis/gateway.networking.k8s.io/v1/httproutes"},
+}
+
+// define installs the CRDs from their modules.
+func (a *api) define() {
 	a.t.Helper()
-	out, err := exec.Command("go", "mod", "download", "-json", "github.com/prometheus-operator/prometheus-operator@v0.93.1").Output()
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	var module struct{ Dir string }
-	if err := json.Unmarshal(out, &module); err != nil {
-		a.t.Fatal(err)
-	}
-	b, err := os.ReadFile(filepath.Join(module.Dir, "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml"))
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	for _, o := range documents(a.t, b) {
-		a.must(o, "")
-		a.until("the CRD is established", func() bool {
-			r, err := a.do("GET", path(a.t, o, "")+"/"+name(o), "", nil)
-			return err == nil && strings.Contains(fmt.Sprint(r.body["status"]), "type:Established") && strings.Contains(fmt.Sprint(r.body["status"]), "status:True type:Established")
+	for _, d := range definitions {
+		out, err := exec.Command("go", "mod", "download", "-json", d.module).Output()
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		var module struct{ Dir string }
+		if err := json.Unmarshal(out, &module); err != nil {
+			a.t.Fatal(err)
+		}
+		b, err := os.ReadFile(filepath.Join(module.Dir, d.file))
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		for _, o := range documents(a.t, b) {
+			a.must(o, "")
+			a.until("the CRD is established", func() bool {
+				r, err := a.do("GET", path(a.t, o, "")+"/"+name(o), "", nil)
+				return err == nil && strings.Contains(fmt.Sprint(r.body["status"]), "type:Established") && strings.Contains(fmt.Sprint(r.body["status"]), "status:True type:Established")
+			})
+		}
+		a.until(d.list+" can be had", func() bool {
+			r, err := a.do("GET", d.list, "", nil)
+			return err == nil && r.status == 200
 		})
 	}
-	a.until("PodMonitors can be had", func() bool {
-		r, err := a.do("GET", "/apis/monitoring.coreos.com/v1/podmonitors", "", nil)
-		return err == nil && r.status == 200
-	})
 }
 
 // TestCluster has one API server for all that follows.
 func TestCluster(t *testing.T) {
 	a := newCluster(t)
-	a.podMonitors()
+	a.define()
 	all := renderings(t)
 	for i, n := range slices.Sorted(maps.Keys(all)) {
 		namespace := fmt.Sprintf("n%d", i)
