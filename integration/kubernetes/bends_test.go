@@ -165,3 +165,39 @@ func TestChartTestsTheWayIn(t *testing.T) {
 		t.Errorf("the Service leads to the test itself, or its image is %s", h.Spec.Containers[0].Image)
 	}
 }
+
+// TestChartTakesWhatIsThere: a Caddyfile of one's own, a change of which is a new pod, and
+// an account.
+func TestChartTakesWhatIsThere(t *testing.T) {
+	own := must(t, charted(t, "hermes", "a Caddyfile of one's own"))
+	if c := caddyfile(own); !strings.HasPrefix(c, "{\n\tadmin off\n") || !strings.Contains(c, "\thermes_resume\n") || strings.Contains(c, "handle /healthz") {
+		t.Errorf("the sidecar is given\n%s", c)
+	}
+	changed, err := template(t, "hermes", strings.Replace(charts["a Caddyfile of one's own"], "hermes_resume", "hermes_resume /v1/*", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums := [2]string{}
+	for i, o := range []objects{own, must(t, rendering{"changed", changed})} {
+		sums[i] = o.pods()[0].meta.Annotations["checksum/caddyfile"]
+	}
+	if sums[0] == sums[1] {
+		t.Error("a change of the Caddyfile is no new pod")
+	}
+
+	for values, want := range map[string]string{
+		"":                                 "",
+		"serviceAccount: {name: existing}": "existing",
+		"serviceAccount: {create: true}":   "hermes",
+		"serviceAccount: {create: true, name: mine}": "mine",
+	} {
+		out, err := template(t, "hermes", values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := must(t, rendering{values, out})
+		if got := o.pods()[0].spec.ServiceAccountName; got != want || strings.Contains(values, "create") != (len(o.accounts) == 1) {
+			t.Errorf("%s: the account is %q, and %d are made", values, got, len(o.accounts))
+		}
+	}
+}

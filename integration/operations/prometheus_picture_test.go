@@ -1,6 +1,7 @@
 package operations
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/url"
@@ -57,22 +58,46 @@ func TestPrometheusPicture(t *testing.T) {
 		}
 	}
 
-	page := p.base + "/classic/graph?"
-	n := 0
+	page, titles := p.base+"/classic/graph?", []string{}
 	for _, title := range []string{"Streams by outcome", "Open streams", "Tool duration", "Tools that start and end"} {
 		for _, panel := range readDashboard(t).Panels {
-			if panel.Title != title || len(panel.Targets) == 0 || panel.Type != "timeseries" {
+			if panel.Title != title || panel.Type != "timeseries" {
 				continue
 			}
-			last := panel.Targets[len(panel.Targets)-1]
-			expr := strings.ReplaceAll(last.Expr, "$__rate_interval", "1m")
+			n := len(titles)
+			expr := strings.ReplaceAll(panel.Targets[len(panel.Targets)-1].Expr, "$__rate_interval", "1m")
 			page += fmt.Sprintf("g%d.range_input=9m&g%d.tab=0&g%d.expr=%s&", n, n, n, url.QueryEscape(everything(expr)))
-			n++
+			titles = append(titles, title)
 		}
 	}
-	b := browser.New(t, 1100, 900)
+	names, err := json.Marshal(titles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := browser.New(t, 1200, 400)
 	b.Do(chromedp.Navigate(strings.TrimSuffix(page, "&")))
-	b.Wait(fmt.Sprintf(`document.querySelectorAll(".rickshaw_graph svg path").length >= %d`, n))
+	drawn := fmt.Sprintf(`document.querySelectorAll(".rickshaw_graph svg path").length >= %d`, len(titles))
+	b.Wait(drawn)
+	browser.Eval[any](b, fmt.Sprintf(onlyGraphs, names))
+	b.Wait(drawn)
 	harness.WriteFile(t, file, b.Shoot(chromedp.FullScreenshot(100)))
 	all.Wait()
 }
+
+// onlyGraphs leaves the graphs of Prometheus' page, two in a row and with titles, and draws
+// them again.
+const onlyGraphs = `(() => {
+	const style = document.createElement("style");
+	style.textContent = "body { padding: 0; margin: 0 } nav, .query-history, .form-inline, textarea, .eval_stats, .nav-tabs, .graph_container > .clearfix, a[name=remove], #add_graph { display: none !important }" +
+		"#graph_container { display: grid; grid-template-columns: 1fr 1fr; gap: 1rem; padding: 1rem } #graph_container > .clearfix { display: none }" +
+		"h6 { margin: 0 0 0 3rem; font: 600 15px sans-serif } .tab-content, .tab-pane { border: 0 !important }";
+	document.head.append(style);
+	const titles = %s;
+	document.querySelectorAll(".graph_wrapper").forEach((graph, i) => {
+		const title = document.createElement("h6");
+		title.textContent = titles[i];
+		graph.prepend(title);
+		graph.querySelector(".graph_area").replaceChildren();
+		graph.querySelector(".execute_btn").click();
+	});
+})()`
