@@ -201,3 +201,19 @@ func TestChartTakesWhatIsThere(t *testing.T) {
 		}
 	}
 }
+
+// TestWaysInAreChecked: the rule finds a way that leads elsewhere, or that ends a stream.
+func TestWaysInAreChecked(t *testing.T) {
+	for name, change := range map[string]func(o objects){
+		"an Ingress to another port":  func(o objects) { o.ingresses[0].Spec.Rules[0].HTTP.Paths[0].Backend.Service.Port.Name = "health" },
+		"an Ingress to another":       func(o objects) { o.ingresses[0].Spec.Rules[0].HTTP.Paths[0].Backend.Service.Name = "other" },
+		"a route to another port":     func(o objects) { *o.routes[0].Spec.Rules[0].BackendRefs[0].Port = 8644 },
+		"a route that ends a request": func(o objects) { o.routes[0].Spec.Rules[0].Timeouts = nil },
+	} {
+		o := must(t, charted(t, "hermes", "bent"))
+		change(o)
+		if len(waysIn(o)) == 0 {
+			t.Errorf("%s: nothing wrong is found", name)
+		}
+	}
+}
