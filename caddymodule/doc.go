@@ -1,8 +1,9 @@
-// Package caddymodule is the Caddy adapter: the HTTP handlers http.handlers.hermes and
-// http.handlers.hermes_resume, the Caddyfile directives hermes, hermes_proxy and
-// hermes_resume, the admin endpoint /hermes/streams, and the handlers' life from Provision
-// to Cleanup. Importing it registers all of that and
-// the commands hermes-proxy, hermes-repair and hermes-health. It is thin on purpose:
+// Package caddymodule is the Caddy adapter: the HTTP handlers http.handlers.hermes,
+// http.handlers.hermes_resume and http.handlers.hermes_streams, the Caddyfile directives
+// hermes, hermes_proxy, hermes_resume and hermes_streams, the admin endpoint
+// /hermes/streams, and the handlers' life from Provision to Cleanup. Importing it
+// registers all of that and the commands hermes-proxy, hermes-repair and hermes-health.
+// It is thin on purpose:
 // how a stream is repaired is in package rewrite, how a response is guarded in package
 // proxy, how an answer outlives its connection in package proxy/resume.
 //

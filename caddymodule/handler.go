@@ -65,7 +65,8 @@ func init() {
 // The same is the data of the events `hermes_stream_ended` and, for an error,
 // `hermes_stream_failed`: `{event.data.outcome}` and so on. Metrics are exposed as
 // `caddy_hermes_*` and `gen_ai_client_operation_*`. Within the `tracing` handler
-// each stream has a span. The admin endpoint `/hermes/streams` lists the streams.
+// each stream has a span. The admin endpoint `/hermes/streams` and the handler
+// `hermes_streams` list the streams.
 type Handler struct {
 	// The size in bytes above which a frame of the stream, or an answer that is
 	// not streamed, passes unexamined, from 1024 (1 KiB) to 1073741824 (1 GiB).
@@ -222,8 +223,14 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 
-	h.shared = join()
+	var first bool
+	h.shared, first = join()
 	h.joined.Store(true)
+	if first {
+		build := telemetry.ThisBuild()
+		logger.Info("hermes sidecar", zap.String("version", build.Version), zap.String("commit", build.Commit),
+			zap.String("go", build.Go), zap.String("caddy", build.Caddy))
+	}
 	h.shared.handlers.Add(1)
 	process := telemetry.OfProcess()
 	if err := process.Register(ctx.GetMetricsRegistry()); err != nil {

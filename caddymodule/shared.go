@@ -33,10 +33,11 @@ const sharedKey = "hermes"
 // before it cleans the old one up, so a reload never brings the count to zero.
 var pool = caddy.NewUsagePool()
 
-// join returns the shared state and counts one more user of it.
-func join() *shared {
-	v, _ := pool.LoadOrStore(sharedKey, new(shared))
-	return v.(*shared)
+// join returns the shared state, counts one more user of it, and reports whether that is
+// the first one.
+func join() (s *shared, first bool) {
+	v, others := pool.LoadOrStore(sharedKey, new(shared))
+	return v.(*shared), !others
 }
 
 // hold counts one more user of s, for the time of a request. If s has left the

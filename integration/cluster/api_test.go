@@ -86,7 +86,7 @@ var resources = map[string]string{
 	"ConfigMap": "configmaps", "Service": "services", "PersistentVolumeClaim": "persistentvolumeclaims", "Namespace": "namespaces", "Pod": "pods", "Node": "nodes",
 	"ServiceAccount": "serviceaccounts", "Deployment": "deployments", "StatefulSet": "statefulsets", "NetworkPolicy": "networkpolicies",
 	"PodMonitor": "podmonitors", "HorizontalPodAutoscaler": "horizontalpodautoscalers", "PodDisruptionBudget": "poddisruptionbudgets",
-	"CustomResourceDefinition": "customresourcedefinitions",
+	"CustomResourceDefinition": "customresourcedefinitions", "PrometheusRule": "prometheusrules", "HTTPRoute": "httproutes", "Ingress": "ingresses",
 }
 
 // path is where objects of o's kind are.

@@ -45,42 +45,54 @@ func (a *api) namespace(n string) {
 		"pod-security.kubernetes.io/enforce": "restricted",
 		"pod-security.kubernetes.io/warn":    "restricted",
 	}}}, "")
-	// A controller makes it, where one runs.
-	a.must(object{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": object{"name": "default"}}, n)
+	// A controller makes the first one, where one runs, and an operator the other one.
+	for _, account := range []string{"default", "existing"} {
+		a.must(object{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": object{"name": account}}, n)
+	}
 }
 
-// podMonitors installs the CRD from the operator's module.
-func (a *api) podMonitors() {
+// definitions are the CRDs of what is not Kubernetes' own, by module: their files, and where
+// objects of theirs are listed.
+var definitions = []struct{ module, file, list string }{
+	{"github.com/prometheus-operator/prometheus-operator@v0.93.1", "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml", "/apis/monitoring.coreos.com/v1/podmonitors"},
+	{"github.com/prometheus-operator/prometheus-operator@v0.93.1", "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml", "/apis/monitoring.coreos.com/v1/prometheusrules"},
+	{"sigs.k8s.io/gateway-api@v1.6.3", "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml", "/apis/gateway.networking.k8s.io/v1/httproutes"},
+}
+
+// define installs the CRDs from their modules.
+func (a *api) define() {
 	a.t.Helper()
-	out, err := exec.Command("go", "mod", "download", "-json", "github.com/prometheus-operator/prometheus-operator@v0.93.1").Output()
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	var module struct{ Dir string }
-	if err := json.Unmarshal(out, &module); err != nil {
-		a.t.Fatal(err)
-	}
-	b, err := os.ReadFile(filepath.Join(module.Dir, "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml"))
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	for _, o := range documents(a.t, b) {
-		a.must(o, "")
-		a.until("the CRD is established", func() bool {
-			r, err := a.do("GET", path(a.t, o, "")+"/"+name(o), "", nil)
-			return err == nil && strings.Contains(fmt.Sprint(r.body["status"]), "type:Established") && strings.Contains(fmt.Sprint(r.body["status"]), "status:True type:Established")
+	for _, d := range definitions {
+		out, err := exec.Command("go", "mod", "download", "-json", d.module).Output()
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		var module struct{ Dir string }
+		if err := json.Unmarshal(out, &module); err != nil {
+			a.t.Fatal(err)
+		}
+		b, err := os.ReadFile(filepath.Join(module.Dir, d.file))
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		for _, o := range documents(a.t, b) {
+			a.must(o, "")
+			a.until("the CRD is established", func() bool {
+				r, err := a.do("GET", path(a.t, o, "")+"/"+name(o), "", nil)
+				return err == nil && strings.Contains(fmt.Sprint(r.body["status"]), "type:Established") && strings.Contains(fmt.Sprint(r.body["status"]), "status:True type:Established")
+			})
+		}
+		a.until(d.list+" can be had", func() bool {
+			r, err := a.do("GET", d.list, "", nil)
+			return err == nil && r.status == 200
 		})
 	}
-	a.until("PodMonitors can be had", func() bool {
-		r, err := a.do("GET", "/apis/monitoring.coreos.com/v1/podmonitors", "", nil)
-		return err == nil && r.status == 200
-	})
 }
 
 // TestCluster has one API server for all that follows.
 func TestCluster(t *testing.T) {
 	a := newCluster(t)
-	a.podMonitors()
+	a.define()
 	all := renderings(t)
 	for i, n := range slices.Sorted(maps.Keys(all)) {
 		namespace := fmt.Sprintf("n%d", i)
@@ -90,6 +102,10 @@ func TestCluster(t *testing.T) {
 			for _, o := range all[n] {
 				// The namespace that it names is the one that it is for.
 				delete(o["metadata"].(object), "namespace")
+				if o["kind"] == "Pod" { // of a hook; admission adds to it what it adds to all pods
+					a.must(o, namespace)
+					continue
+				}
 				a.isTaken(o, namespace)
 				if template := podOf(o); template != nil {
 					a.isAdmitted(template, namespace)
@@ -143,9 +159,9 @@ func (a *api) isTaken(o object, namespace string) {
 // said, or what is restricted.
 var harmless = regexp.MustCompile(`^(\.status|\.metadata\.\w+|\.spec\.(revisionHistoryLimit|progressDeadlineSeconds|podManagementPolicy|updateStrategy|persistentVolumeClaimRetentionPolicy|volumeMode|` +
 	`clusterIPs?|ipFamil\w+|internalTrafficPolicy|externalTrafficPolicy|allocateLoadBalancerNodePorts|sessionAffinity|type|strategy|replicas|` +
-	`ports\[\]\.(protocol|nodePort)|behavior\.scale(Up|Down)\.selectPolicy)` +
-	`|\.spec(\.template\.spec)?\.(dnsPolicy|restartPolicy|schedulerName|terminationGracePeriodSeconds|volumes\[\]\.configMap\.defaultMode` +
-	`|(initContainers|containers)\[\]\.(imagePullPolicy|resources|terminationMessage(Path|Policy)|ports\[\]\.protocol|\w+Probe\.(successThreshold|failureThreshold|periodSeconds|timeoutSeconds|httpGet\.scheme))` +
+	`ports\[\]\.(protocol|nodePort)|behavior\.scale(Up|Down)\.selectPolicy|parentRefs\[\]\.(group|kind)|rules\[\]\.(matches|backendRefs\[\]\.(group|kind|weight)))` +
+	`|\.spec(\.template\.spec)?\.(dnsPolicy|restartPolicy|schedulerName|serviceAccount|terminationGracePeriodSeconds|volumes\[\]\.(configMap|secret)\.defaultMode` +
+	`|(initContainers|containers)\[\]\.(imagePullPolicy|resources|terminationMessage(Path|Policy)|ports\[\]\.protocol|env\[\]\.valueFrom\.fieldRef\.apiVersion|\w+Probe\.(successThreshold|failureThreshold|periodSeconds|timeoutSeconds|httpGet\.scheme))` +
 	`|volumes\[\]\.ephemeral\.volumeClaimTemplate\.(metadata|spec\.volumeMode)))$`)
 
 // compare lists what of want is not in got, and what got has besides. Lists of

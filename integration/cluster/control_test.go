@@ -129,7 +129,12 @@ func (a *api) helm() {
 	if !strings.Contains(out, "STATUS: deployed") || !strings.Contains(out, "http://hermes.by-helm:8643/v1") {
 		a.t.Errorf("helm says\n%s", out)
 	}
-	a.command("helm", "upgrade", "hermes", chart, "-n", "by-helm", "--set", "podMonitor.enabled=true", "--set", "sidecar.options.progress=unnamed")
+	out = a.command("helm", "upgrade", "hermes", chart, "-n", "by-helm", "--set", "podMonitor.enabled=true", "--set", "sidecar.options.progress=unnamed",
+		"--set", "ingress.enabled=true", "--set", "ingress.hosts={hermes.example.com}",
+		"--set-json", `networkPolicy.from=[{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"ingress-nginx"}}}]`)
+	if !strings.Contains(out, "from outside: http://hermes.example.com/v1\n") || !strings.Contains(out, "helm test hermes -n by-helm\n") {
+		a.t.Errorf("helm says\n%s", out)
+	}
 	r, err := a.do("GET", "/api/v1/namespaces/by-helm/configmaps/hermes-sidecar", "", nil)
 	if data, _ := r.body["data"].(object); err != nil || !strings.Contains(data["Caddyfile"].(string), "progress unnamed") {
 		a.t.Errorf("%v: the upgrade has changed nothing: %v", err, r.body)

@@ -160,7 +160,7 @@ func TestImageServes(t *testing.T) {
 	if healthy, said := i.health(t); !healthy || said != "" {
 		t.Errorf("healthy %v, %q", healthy, said)
 	}
-	for path, want := range map[string]int{"/healthz": 200, "/metrics": 200, "/": 404, "/v1/chat/completions": 404} {
+	for path, want := range map[string]int{"/healthz": 200, "/metrics": 200, "/hermes/streams": 200, "/": 404, "/v1/chat/completions": 404} {
 		res, body := client.Get(t, http.DefaultClient, "http://"+outside+":8644"+path)
 		if res.StatusCode != want || path == "/metrics" && !strings.Contains(body, "caddy_hermes_streams_total{") {
 			t.Errorf("%s: %d %s", path, res.StatusCode, harness.Clip(body))

@@ -190,7 +190,7 @@ func TestDeployedCaddyfileRepairs(t *testing.T) {
 			if want := map[string]int{"kustomize": 1, "chart": 0}[name]; len(a.Starts) != want || strings.Contains(a.Content, "`") {
 				t.Errorf("starts %v, content %q", a.Starts, a.Content)
 			}
-			for path, want := range map[string]int{"/healthz": 200, "/metrics": 200, "/": 404, "/config/": 404, "/v1/models": 404} {
+			for path, want := range map[string]int{"/healthz": 200, "/metrics": 200, "/hermes/streams": 200, "/": 404, "/config/": 404, "/v1/models": 404} {
 				if res, _ := client.Get(t, http.DefaultClient, health+path); res.StatusCode != want {
 					t.Errorf("%s on the port of the kubelet: %d", path, res.StatusCode)
 				}

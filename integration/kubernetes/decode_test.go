@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
@@ -35,6 +36,11 @@ type objects struct {
 	monitors    []*monitoring.PodMonitor
 	scalers     []*autoscaling.HorizontalPodAutoscaler
 	budgets     []*policy.PodDisruptionBudget
+	accounts    []*core.ServiceAccount
+	ingresses   []*networking.Ingress
+	routes      []*gateway.HTTPRoute
+	alerts      []*monitoring.PrometheusRule
+	hooks       []*core.Pod // Helm's, such as its test
 }
 
 // strictly is a decoder that refuses members that the API does not have, and
@@ -43,7 +49,7 @@ func strictly(t *testing.T) runtime.Decoder {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		apps.AddToScheme, core.AddToScheme, networking.AddToScheme, autoscaling.AddToScheme, policy.AddToScheme, monitoring.AddToScheme,
+		apps.AddToScheme, core.AddToScheme, networking.AddToScheme, autoscaling.AddToScheme, policy.AddToScheme, monitoring.AddToScheme, gateway.Install,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
@@ -91,6 +97,16 @@ func decode(t *testing.T, r rendering) (o objects, err error) {
 			o.scalers = append(o.scalers, v)
 		case *policy.PodDisruptionBudget:
 			o.budgets = append(o.budgets, v)
+		case *core.ServiceAccount:
+			o.accounts = append(o.accounts, v)
+		case *networking.Ingress:
+			o.ingresses = append(o.ingresses, v)
+		case *gateway.HTTPRoute:
+			o.routes = append(o.routes, v)
+		case *monitoring.PrometheusRule:
+			o.alerts = append(o.alerts, v)
+		case *core.Pod:
+			o.hooks = append(o.hooks, v)
 		default:
 			return o, fmt.Errorf("a %s is not expected here", kind)
 		}

@@ -2,6 +2,8 @@ package kubernetes
 
 import (
 	"encoding/json"
+	"flag"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -10,33 +12,81 @@ import (
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
-	"sigs.k8s.io/yaml"
+	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// TestChartValuesAreDocumented, each in the README of the chart.
-func TestChartValuesAreDocumented(t *testing.T) {
-	var values map[string]any
-	if err := yaml.UnmarshalStrict([]byte(harness.ReadFile(t, filepath.Join(deployed, "chart/values.yaml"))), &values); err != nil {
+var update = flag.Bool("update", false, "write what is generated")
+
+// TestReadmeHasTheValues: the table in the README of the chart is what values.yaml says,
+// each value with its default and the comment above it.
+func TestReadmeHasTheValues(t *testing.T) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(harness.ReadFile(t, filepath.Join(deployed, "chart/values.yaml"))), &doc); err != nil {
 		t.Fatal(err)
 	}
-	readme := harness.ReadFile(t, filepath.Join(deployed, "chart/README.md"))
-	var walk func(at string, v any) int
-	walk = func(at string, v any) (n int) {
-		// Below these is what Kubernetes says, not the chart.
-		if m, ok := v.(map[string]any); ok && len(m) > 0 && !strings.HasSuffix(at, ".resources") {
-			for k, v := range m {
-				n += walk(strings.TrimPrefix(at+"."+k, "."), v)
-			}
-			return n
-		}
-		if !strings.Contains(readme, "`"+at+"`") {
-			t.Errorf("%s is not in chart/README.md", at)
-		}
-		return 1
+	rows := valueRows(t, doc.Content[0], "")
+	if len(rows) < 80 {
+		t.Errorf("%d values", len(rows))
 	}
-	if n := walk("", values); n < 35 {
-		t.Errorf("%d values", n)
+	readme := filepath.Join(deployed, "chart/README.md")
+	text := harness.ReadFile(t, readme)
+	above, _, found := strings.Cut(text, "|---|---|---|\n")
+	if !found {
+		t.Fatal("the README has no table")
 	}
+	want := above + "|---|---|---|\n" + strings.Join(rows, "")
+	switch {
+	case text == want:
+	case *update:
+		harness.WriteFile(t, readme, []byte(want))
+	default:
+		t.Errorf("the table is not what values.yaml says (-update writes it), which is\n%s", strings.Join(rows, ""))
+	}
+}
+
+// valueRows returns the rows of the values in a mapping, which is at a path.
+func valueRows(t *testing.T, mapping *yaml.Node, path string) (rows []string) {
+	t.Helper()
+	for i := 0; i < len(mapping.Content); i += 2 {
+		key, value := mapping.Content[i], mapping.Content[i+1]
+		at := strings.TrimPrefix(path+"."+key.Value, ".")
+		var about []string
+		for line := range strings.Lines(key.HeadComment) {
+			about = append(about, strings.TrimSpace(strings.TrimPrefix(line, "#")))
+		}
+		if len(about) == 0 {
+			t.Errorf("values.yaml says nothing about %s", at)
+		}
+		row := "| `" + at + "` | %s | " + strings.Join(about, " ") + " |\n"
+		// Below resources is what Kubernetes says, not the chart.
+		if value.Kind == yaml.MappingNode && len(value.Content) > 0 && key.Value != "resources" {
+			rows = append(append(rows, fmt.Sprintf(row, "")), valueRows(t, value, at)...)
+			continue
+		}
+		rows = append(rows, fmt.Sprintf(row, defaultOf(t, value)))
+	}
+	return rows
+}
+
+// defaultOf returns a default as it stands in a line of Markdown, "" for an empty text.
+func defaultOf(t *testing.T, value *yaml.Node) string {
+	t.Helper()
+	if value.Kind == yaml.ScalarNode && value.Value == "" {
+		return ""
+	}
+	var flow func(n *yaml.Node)
+	flow = func(n *yaml.Node) {
+		n.HeadComment, n.Style = "", n.Style|yaml.FlowStyle
+		for _, c := range n.Content {
+			flow(c)
+		}
+	}
+	flow(value)
+	out, err := yaml.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "`" + strings.Join(strings.Fields(string(out)), " ") + "`"
 }
 
 // TestChartHasEveryOption of the directive with every value that has a name, but

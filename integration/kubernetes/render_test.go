@@ -162,6 +162,63 @@ service: {annotations: {e: f}}
 networkPolicy: {from: [{podSelector: {}}, {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ingress}}}]}
 podMonitor: {enabled: true, labels: {release: prometheus}}
 autoscaling: {enabled: true}`,
+	"bent": `
+priorityClassName: system-cluster-critical
+serviceAccount: {create: true, annotations: {iam.example.com/role: agent}}
+hermes:
+  env: {TZ: Europe/Berlin}
+  extraEnv:
+    - {name: GITHUB_TOKEN, valueFrom: {secretKeyRef: {name: github, key: token}}}
+    - {name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+  extraVolumeMounts: [{name: ca, mountPath: /etc/ssl/own, readOnly: true}]
+  probes: {startup: {failureThreshold: 240}, liveness: {periodSeconds: 30}}
+sidecar:
+  options: {progress: unnamed}
+  extraEnv: [{name: OTEL_EXPORTER_OTLP_ENDPOINT, value: "http://collector:4318"}]
+  extraVolumeMounts: [{name: ca, mountPath: /etc/ssl/own, readOnly: true}]
+  probes: {liveness: {failureThreshold: 5}}
+  record: {enabled: true, maxMegabytes: 50}
+extraVolumes: [{name: ca, secret: {secretName: ca}}]
+extraInitContainers:
+  - name: skills
+    image: registry.example.com/skills:1.2.3
+    securityContext: &restricted {runAsUser: 10000, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+    volumeMounts: [{name: home, mountPath: /opt/data}]
+extraContainers: [{name: terminal, image: "registry.example.com/terminal:1.2.3", securityContext: *restricted}]
+ingress:
+  enabled: true
+  className: nginx
+  annotations: {nginx.ingress.kubernetes.io/proxy-body-size: 10m}
+  hosts: [hermes.example.com, agent.example.com]
+  tls: [{hosts: [hermes.example.com], secretName: hermes-tls}]
+httpRoute: {enabled: true, annotations: {e: f}, parentRefs: [{name: public, namespace: gateways}], hostnames: [hermes.example.com]}
+networkPolicy: {from: [{podSelector: {}}, {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: gateways}}}]}
+podDisruptionBudget: {enabled: true, maxUnavailable: 0}
+prometheusRule: {enabled: true, labels: {release: prometheus}, runbookURL: "https://runbooks.example.com/hermes"}
+dashboard: {enabled: true, labels: {folder: agents}, annotations: {grafana_folder: Agents}}`,
+	"a Caddyfile of one's own": `
+sidecar:
+  record: {existingClaim: ""}
+  caddyfile: |
+    {
+    	admin off
+    	metrics
+    	grace_period 20s
+    }
+    :8643 {
+    	hermes_resume
+    	hermes {
+    		drain_timeout 10s
+    	}
+    	reverse_proxy {$HERMES_UPSTREAM}
+    }
+    :8644 {
+    	respond /healthz 200
+    	metrics /metrics
+    }`,
+	"recorded on a claim": `
+sidecar: {record: {enabled: true, existingClaim: mine}}
+serviceAccount: {name: existing}`,
 }
 
 // charted renders the chart with one of charts; release is the release's name.

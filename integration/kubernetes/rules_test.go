@@ -30,6 +30,7 @@ var (
 		"the Service leads to us":  services,
 		"an orderly end":           ends,
 		"monitors see the metrics": monitors,
+		"ways in lead to us":       waysIn,
 	}
 	ours = map[string]rule{
 		"Hermes on loopback":      loopback,
@@ -100,6 +101,13 @@ func restricted(o objects) (bad []string) {
 		for _, r := range evaluator.EvaluatePod(level, &p.meta, p.spec) {
 			if !r.Allowed {
 				bad = append(bad, r.ForbiddenReason+": "+r.ForbiddenDetail)
+			}
+		}
+		for _, h := range o.hooks {
+			for _, r := range evaluator.EvaluatePod(level, &h.ObjectMeta, &h.Spec) {
+				if !r.Allowed {
+					bad = append(bad, h.Name+": "+r.ForbiddenReason+": "+r.ForbiddenDetail)
+				}
 			}
 		}
 		c := p.sidecar().SecurityContext

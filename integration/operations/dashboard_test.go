@@ -197,6 +197,7 @@ func TestRulesAreAboutWhatIsExposed(t *testing.T) {
 		t.Fatal(err)
 	}
 	readme := harness.ReadFile(t, filepath.Join(deployed, "README.md"))
+	runbook := harness.ReadFile(t, harness.Path("docs/alerts.md"))
 	f, names := exposed(t), make(map[string]bool)
 	for _, g := range r.Groups {
 		for _, rule := range g.Rules {
@@ -209,6 +210,10 @@ func TestRulesAreAboutWhatIsExposed(t *testing.T) {
 			}
 			if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
 				t.Errorf("%s: annotations %v", rule.Alert, rule.Annotations)
+			}
+			const page = "https://github.com/hermes-sidecar/hermes-sidecar/blob/main/docs/alerts.md#"
+			if rule.Annotations["runbook_url"] != page+strings.ToLower(rule.Alert) || strings.Count(runbook, "\n## "+rule.Alert+"\n") != 1 {
+				t.Errorf("%s: the runbook is %s, or has no such heading", rule.Alert, rule.Annotations["runbook_url"])
 			}
 			for _, l := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(fmt.Sprint(rule.Annotations), -1) {
 				if !strings.Contains(rule.Expr, l[1]) && !strings.HasPrefix(rule.Expr, "up{") {

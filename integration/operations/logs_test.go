@@ -54,15 +54,15 @@ func TestAbnormalEndIsOneLine(t *testing.T) {
 		w.Play(name).All()
 	}
 	lines := w.Log.Entries()
-	if len(lines) != 3 {
-		t.Fatalf("%d lines, want one for each abnormal end: %v", len(lines), lines)
+	if len(lines) != 4 || lines[0]["msg"] != "hermes sidecar" {
+		t.Fatalf("%d lines, want the build and one for each abnormal end: %v", len(lines), lines)
 	}
 	for i, want := range []map[string]any{
 		{"outcome": "agent_crashed", "status": 200., "finish_reason": "error", "tools": 1., "chunks": 5., "model": "hermes-agent"},
 		{"outcome": "upstream_aborted", "status": 200., "finish_reason": "error", "tools": 0., "chunks": 2., "model": "hermes-agent"},
 		{"outcome": "upstream_aborted", "status": 502., "finish_reason": "", "tools": 0., "chunks": 0., "model": ""},
 	} {
-		line := lines[i]
+		line := lines[1+i]
 		if line["level"] != "warn" || line["upstream"] != up.Addr || line["seconds"].(float64) <= 0 {
 			t.Errorf("line %v", line)
 		}

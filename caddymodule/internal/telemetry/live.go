@@ -1,6 +1,6 @@
 // Package telemetry shows what becomes of streams: metrics, spans, the log of their
 // ends, placeholders and fields of the access log, events, and the lists of the admin
-// API. It changes no stream.
+// API and of hermes_streams. It changes no stream.
 //
 // A Process is what is counted and listed for all configurations of the process. An
 // Observer is a handler's: it has its logger and its events. A stream that is open has
@@ -114,12 +114,7 @@ func (p *Process) record(path string, res proxy.Result, now time.Time) {
 // List returns the open streams, the oldest first, and the last hundred that have
 // ended, the newest first.
 func (p *Process) List(now time.Time) (open []OpenStream, ended []EndedStream) {
-	p.mu.Lock()
-	streams := slices.Collect(maps.Keys(p.open))
-	ended = slices.Clone(p.ended)
-	p.mu.Unlock()
-	slices.Reverse(ended)
-
+	streams, ended := p.snapshot()
 	open = make([]OpenStream, 0, len(streams))
 	for _, s := range streams {
 		open = append(open, s.show(now))
@@ -127,6 +122,17 @@ func (p *Process) List(now time.Time) (open []OpenStream, ended []EndedStream) {
 	slices.SortFunc(open, func(a, b OpenStream) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
 	})
+	return open, ended
+}
+
+// snapshot returns the open streams in no order, and those that have ended, the newest
+// first.
+func (p *Process) snapshot() (open []*stream, ended []EndedStream) {
+	p.mu.Lock()
+	open = slices.Collect(maps.Keys(p.open))
+	ended = slices.Clone(p.ended)
+	p.mu.Unlock()
+	slices.Reverse(ended)
 	return open, ended
 }
 

@@ -39,6 +39,7 @@ var outcomes = []string{
 // resets none. They are registered with the registry of each configuration,
 // which Caddy makes anew.
 type metrics struct {
+	build       prometheus.Collector
 	active      prometheus.Gauge
 	streams     *prometheus.CounterVec
 	answers     *prometheus.CounterVec
@@ -62,6 +63,7 @@ func newMetrics() *metrics {
 	}
 	counter := func(name, help string) prometheus.Counter { return prometheus.NewCounter(opts(name, help)) }
 	m := &metrics{
+		build:  buildInfo(ThisBuild()),
 		active: prometheus.NewGauge(prometheus.GaugeOpts(opts("streams_active", "Number of streams that are open."))),
 		streams: prometheus.NewCounterVec(opts("streams_total",
 			"Counter of streams that have ended, and of requests that were answered with an error instead of a stream, by outcome.",
@@ -116,7 +118,7 @@ func (p *Process) Register(registry prometheus.Registerer) error {
 	m := p.metrics
 	var failed []error
 	for _, c := range []prometheus.Collector{
-		m.active, m.streams, m.answers, m.toolEvents, m.markers, m.imitations, m.reasoning, m.histories, m.healed,
+		m.build, m.active, m.streams, m.answers, m.toolEvents, m.markers, m.imitations, m.reasoning, m.histories, m.healed,
 		m.unexamined, m.keepalives, m.firstChunk, m.outputChunk, m.duration, m.tool,
 	} {
 		var again prometheus.AlreadyRegisteredError

@@ -11,7 +11,8 @@
 {{- end -}}
 
 {{- $env := default dict .hermes.env -}}
-{{- range $name := list "API_SERVER_ENABLED" "API_SERVER_HOST" "API_SERVER_PORT" "API_SERVER_KEY" "HERMES_HOME" "HOME" "HERMES_GATEWAY_NO_SUPERVISE" -}}
+{{- $ourEnv := list "API_SERVER_ENABLED" "API_SERVER_HOST" "API_SERVER_PORT" "API_SERVER_KEY" "HERMES_HOME" "HOME" "HERMES_GATEWAY_NO_SUPERVISE" -}}
+{{- range $name := $ourEnv -}}
 {{- if hasKey $env $name -}}
 {{- fail (printf "hermes.env.%s is set by the chart: remove it. The port is hermes.port, the key belongs into the Secret that hermes.secret names" $name) -}}
 {{- end -}}
@@ -23,9 +24,41 @@
 {{- end -}}
 {{- end -}}
 
+{{- range $of, $list := dict "hermes.extraEnv" .hermes.extraEnv "sidecar.extraEnv" .sidecar.extraEnv "extraVolumes" .extraVolumes "extraContainers" .extraContainers "extraInitContainers" .extraInitContainers -}}
+{{- $names := list -}}
+{{- range default list $list -}}{{- $names = append $names .name -}}{{- end -}}
+{{- if ne (len $names) (len (uniq $names)) -}}
+{{- fail (printf "%s has a name twice: %s" $of (join ", " $names)) -}}
+{{- end -}}
+{{- end -}}
+{{- include "hermes.ourNames" (list "hermes.extraEnv" .hermes.extraEnv (concat $ourEnv (keys $env))) -}}
+{{- include "hermes.ourNames" (list "sidecar.extraEnv" .sidecar.extraEnv (list "HERMES_UPSTREAM" "XDG_CONFIG_HOME" "XDG_DATA_HOME")) -}}
+{{- include "hermes.ourNames" (list "extraVolumes" .extraVolumes (list "hermes-sidecar-config" "hermes-sidecar-state" "hermes-sidecar-record" "home" "tmp")) -}}
+{{- include "hermes.ourNames" (list "extraContainers" .extraContainers (list "hermes" "hermes-sidecar" "migrate")) -}}
+{{- include "hermes.ourNames" (list "extraInitContainers" .extraInitContainers (list "hermes" "hermes-sidecar" "migrate")) -}}
+
+{{- if .sidecar.caddyfile -}}
+{{- if or .sidecar.options .sidecar.record.enabled -}}
+{{- fail "sidecar.caddyfile replaces the chart's: write sidecar.options and sidecar.record into it, and remove them here" -}}
+{{- end -}}
+{{- end -}}
+{{- if and .autoscaling.enabled .sidecar.record.existingClaim -}}
+{{- fail "sidecar.record.existingClaim belongs to one pod, and autoscaling makes several: remove one of the two" -}}
+{{- end -}}
+
+{{- if and .ingress.enabled (not .ingress.hosts) -}}
+{{- fail "ingress.hosts is empty, which would be every host of the controller: name one" -}}
+{{- end -}}
+{{- if and .httpRoute.enabled (not .httpRoute.parentRefs) -}}
+{{- fail "httpRoute.parentRefs is empty: name the gateway" -}}
+{{- end -}}
+
+{{- $labels := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/managed-by" "helm.sh/chart" -}}
 {{- include "hermes.ours" (list "podLabels" .podLabels (list "app.kubernetes.io/name" "app.kubernetes.io/instance" "hermes-sidecar")) -}}
 {{- include "hermes.ours" (list "podAnnotations" .podAnnotations (list "checksum/caddyfile")) -}}
-{{- include "hermes.ours" (list "podMonitor.labels" .podMonitor.labels (list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/managed-by" "helm.sh/chart")) -}}
+{{- include "hermes.ours" (list "podMonitor.labels" .podMonitor.labels $labels) -}}
+{{- include "hermes.ours" (list "prometheusRule.labels" .prometheusRule.labels $labels) -}}
+{{- include "hermes.ours" (list "dashboard.labels" .dashboard.labels (append $labels "grafana_dashboard")) -}}
 
 {{- $emoji := list -}}
 {{- range $key, $name := dig "tool" dict (default dict .sidecar.options) -}}
@@ -40,7 +73,14 @@
 {{- fail "networkPolicy.from is empty, which would let everybody in: name peers. [{ipBlock: {cidr: 0.0.0.0/0}}] is every address" -}}
 {{- end -}}
 {{- $outside := false -}}
-{{- range .networkPolicy.from -}}{{- if .ipBlock -}}{{- $outside = true -}}{{- end -}}{{- end -}}
+{{- $others := false -}}
+{{- range .networkPolicy.from -}}
+{{- if .ipBlock -}}{{- $outside = true -}}{{- end -}}
+{{- if .namespaceSelector -}}{{- $others = true -}}{{- end -}}
+{{- end -}}
+{{- if and (or .ingress.enabled .httpRoute.enabled) (not (or $outside $others)) -}}
+{{- fail "networkPolicy.from keeps the ingress controller or gateway out: add its namespace, such as {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ingress-nginx}}}" -}}
+{{- end -}}
 {{- if and (ne .service.type "ClusterIP") (not $outside) -}}
 {{- fail (printf "service.type %s is for clients outside the cluster, and networkPolicy.from keeps them out: add theirs, such as {ipBlock: {cidr: 203.0.113.0/24}}" .service.type) -}}
 {{- end -}}
@@ -62,6 +102,17 @@
 {{- range $key := index . 2 -}}
 {{- if hasKey $given $key -}}
 {{- fail (printf "%s: %s is set by the chart: remove it" $name $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Objects of the user's, their value's name first, must have no name of the chart's own. */}}
+{{- define "hermes.ourNames" -}}
+{{- $value := index . 0 -}}
+{{- $ours := index . 2 -}}
+{{- range default list (index . 1) -}}
+{{- if has .name $ours -}}
+{{- fail (printf "%s: %s is set by the chart already: choose another name" $value .name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -11,6 +11,17 @@
 {{- if kindIs "string" . -}}{{- . -}}{{- else -}}{{- toJson . -}}{{- end -}}
 {{- end -}}
 
+{{/* The variables that the user gives Hermes. */}}
+{{- define "hermes.env" -}}
+{{- range $name, $value := .Values.hermes.env }}
+- name: {{ quote $name }}
+  value: {{ include "hermes.value" $value | quote }}
+{{- end }}
+{{- with .Values.hermes.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
 {{- define "hermes.selector" -}}
 app.kubernetes.io/name: hermes-agent
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
@@ -32,6 +43,32 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
+{{/* The name of the ServiceAccount, empty for the namespace's default. */}}
+{{- define "hermes.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "hermes.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A probe: what it asks, and its times, first the user's, then the chart's. */}}
+{{- define "hermes.probe" -}}
+{{ index . 0 }}
+{{ toYaml (mergeOverwrite (index . 2) (default dict (index . 1))) }}
+{{- end -}}
+
+{{/* What Hermes' own image may do. */}}
+{{- define "hermes.security" -}}
+runAsNonRoot: true
+runAsUser: {{ int64 .Values.hermes.user }}
+runAsGroup: {{ int64 .Values.hermes.group }}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
 {{- define "hermes.grace" -}}
 {{- add .Values.termination.waitSeconds .Values.termination.hermesSeconds .Values.sidecar.gracePeriod 10 -}}
 {{- end -}}
@@ -43,6 +80,14 @@ seconds, killed after its grace period, and may take 60 to start again. */}}
 {{- end -}}
 
 {{- define "hermes.caddyfile" -}}
+{{- with .Values.sidecar.caddyfile -}}
+{{ . }}
+{{- else -}}
+{{ include "hermes.ownCaddyfile" $ }}
+{{- end -}}
+{{- end -}}
+
+{{- define "hermes.ownCaddyfile" -}}
 {
 	admin off
 	persist_config off
@@ -54,6 +99,10 @@ seconds, killed after its grace period, and may take 60 to start again. */}}
 :{{ int .Values.sidecar.port }} {
 	hermes {
 		drain_timeout {{ int .Values.sidecar.drainTimeout }}s
+{{- if .Values.sidecar.record.enabled }}
+		record /record/streams
+		record_max {{ int64 .Values.sidecar.record.maxMegabytes }}MB
+{{- end }}
 {{- range $name, $value := .Values.sidecar.options }}
 {{- if kindIs "map" $value }}
 {{- range $key, $of := $value }}
@@ -80,6 +129,9 @@ seconds, killed after its grace period, and may take 60 to start again. */}}
 	}
 	handle /metrics {
 		metrics
+	}
+	handle /hermes/streams {
+		hermes_streams
 	}
 	handle {
 		respond 404

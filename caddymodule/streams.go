@@ -1,0 +1,84 @@
+package caddymodule
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
+)
+
+func init() {
+	caddy.RegisterModule(new(StreamsHandler))
+	httpcaddyfile.RegisterHandlerDirective("hermes_streams", parseStreamsCaddyfile)
+	// It answers, so it stands beside metrics, which is for the same port.
+	httpcaddyfile.RegisterDirectiveOrder("hermes_streams", httpcaddyfile.Before, "metrics")
+}
+
+// StreamsHandler answers GET with the list of streams that the admin endpoint
+// `/hermes/streams` has: those that are open, and the last hundred that have ended. It is
+// for a port that only operators reach, where the admin API is off.
+//
+// Such a port asks for no credentials, so the list has less than the admin API's: of ids
+// only those of chat completions, and of paths only the words that Hermes' own consist
+// of; `*` stands for any other. It has models, upstreams, names of tools, times and
+// numbers, and nothing of what was said. It has at most 1 MiB of open streams, the
+// oldest; `omitted` is the number of others.
+type StreamsHandler struct{}
+
+// CaddyModule returns the Caddy module information.
+func (*StreamsHandler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.handlers.hermes_streams",
+		New: func() caddy.Module { return new(StreamsHandler) },
+	}
+}
+
+// ServeHTTP answers with the list.
+func (*StreamsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		return caddyhttp.Error(http.StatusMethodNotAllowed, errors.New("hermes_streams allows GET and HEAD"))
+	}
+	list, err := telemetry.OfProcess().PublicList(time.Now())
+	if err != nil {
+		return caddyhttp.Error(http.StatusInternalServerError, err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_, err = w.Write(append(list, '\n'))
+	return err
+}
+
+// parseStreamsCaddyfile sets up a StreamsHandler from the hermes_streams directive.
+func parseStreamsCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+	m := new(StreamsHandler)
+	err := m.UnmarshalCaddyfile(h.Dispenser)
+	return m, err
+}
+
+// UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
+//
+//	hermes_streams [<matcher>]
+func (*StreamsHandler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the directive's name
+	if d.NextArg() {
+		return d.Errf("unexpected argument %q: hermes_streams takes a matcher and nothing else", d.Val())
+	}
+	if d.NextBlock(0) {
+		return d.Errf("unexpected block: hermes_streams takes a matcher and nothing else")
+	}
+	return nil
+}
+
+// Interface guards
+var (
+	_ caddy.Module                = (*StreamsHandler)(nil)
+	_ caddyfile.Unmarshaler       = (*StreamsHandler)(nil)
+	_ caddyhttp.MiddlewareHandler = (*StreamsHandler)(nil)
+)
