@@ -84,8 +84,10 @@ func (s *server) chat(ctx context.Context, timeout time.Duration, now func() tim
 
 // add takes what one read has brought.
 func (t *talk) add(b []byte, at time.Duration) {
+	const field = "data:"
+	seen := max(len(t.body)-len(field), 0)
 	t.body = append(t.body, b[:min(len(b), maxAnswer-len(t.body))]...)
-	if t.first == 0 && bytes.Contains(t.body, []byte("data:")) {
+	if t.first == 0 && bytes.Contains(t.body[seen:], []byte(field)) {
 		t.first = max(at, 1)
 	}
 	t.last = at
@@ -162,10 +164,12 @@ func (e *examination) answer(ctx context.Context, s *server) (*talk, *reading) {
 		e.notAStream(t)
 		return t, nil
 	}
+	if t.long {
+		e.find("answer", Warn, fmt.Sprintf("the answer is longer than %d KiB, and was left", maxAnswer>>10), "The request asks for one word. Leaving ends the agent's run.")
+		return t, nil
+	}
 	r := read(t.body, chatPath, t.cause, new(rewrite.Options))
 	switch code := r.summary.Code; {
-	case t.long:
-		e.find("answer", Warn, fmt.Sprintf("the answer is longer than %d KiB, and was left", maxAnswer>>10), "The request asks for one word. Leaving ends the agent's run.")
 	case code == rewrite.CodeTimeout:
 		e.find("answer", Fail, "the answer has not ended within "+e.AskTimeout.String(), "The agent may still work on it, or hang. --ask-timeout allows more.")
 	case code != "":

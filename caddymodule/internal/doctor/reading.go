@@ -153,10 +153,13 @@ func (r *reading) evidence(header http.Header) (all []evidence) {
 	add(r.summary.Reasoning > 0, span{oldest, last(12)}, "reasoning between tags in the text")
 	add(r.keepalive, span{minor(9), newest}, "a keepalive comment")
 
+	if r.summary.Chunks == 0 {
+		return all // other streams have session ids of other forms
+	}
 	session := header.Get("X-Hermes-Session-Id")
 	direct := strings.HasPrefix(header.Get("Server"), "Python/") && header.Get("Via") == ""
 	add(sessionOfNew.MatchString(session), span{minor(9), newest}, "the form of its session id")
 	add(sessionOfOld.MatchString(session), span{minor(7), last(8)}, "the form of its session id")
-	add(session == "" && direct && r.summary.Chunks > 0, span{oldest, last(6)}, "a stream without X-Hermes-Session-Id")
+	add(session == "" && direct, span{oldest, last(6)}, "a stream without X-Hermes-Session-Id")
 	return all
 }

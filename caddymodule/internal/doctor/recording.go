@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/repair"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -46,7 +47,8 @@ func headerOf(header []byte) http.Header {
 	if len(header) == 0 {
 		return nil
 	}
-	res, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(append(bytes.TrimRight(header, "\r\n"), "\r\n\r\n"...))), nil)
+	whole := string(bytes.TrimRight(header, "\r\n")) + "\r\n\r\n"
+	res, err := http.ReadResponse(bufio.NewReader(strings.NewReader(whole)), nil)
 	if err != nil {
 		return nil
 	}
