@@ -174,8 +174,6 @@ func (e *examination) answer(ctx context.Context, s *server) (*talk, *reading) {
 		e.find("answer", Fail, "the answer has not ended within "+e.AskTimeout.String(), "The agent may still work on it, or hang. --ask-timeout allows more.")
 	case code != "":
 		e.find("answer", Fail, "the answer ended in an error, "+code+": "+rewrite.Message(code), "Look into Hermes' own log: often its model's provider has refused.")
-	case r.summary.Chunks == 0:
-		e.find("answer", Fail, "the answer is an event stream without a chunk", "That is no stream of /v1/chat/completions.")
 	default:
 		e.find("answer", OK, fmt.Sprintf("a stream of %d chunks over %s, with the finish reason %s", r.summary.Chunks, e.said(t.proto), e.said(r.summary.FinishReason)), "")
 	}

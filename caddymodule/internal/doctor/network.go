@@ -41,7 +41,7 @@ func (e *examination) isOwn(host string) bool {
 		return false // a name: whose it is, is not looked up
 	}
 	own, _ := e.OwnAddresses()
-	return slices.Contains(own, ip.Unmap())
+	return ip.IsUnspecified() || slices.Contains(own, ip.Unmap())
 }
 
 // network finds out whether others can reach the port, by connecting to it on this
