@@ -2,7 +2,7 @@
 // http.handlers.hermes_resume, the Caddyfile directives hermes, hermes_proxy and
 // hermes_resume, the admin endpoint /hermes/streams, and the handlers' life from Provision
 // to Cleanup. Importing it registers all of that and
-// the commands hermes-proxy, hermes-repair and hermes-health. It is thin on purpose:
+// the commands hermes-proxy, hermes-repair, hermes-health and hermes-doctor. It is thin on purpose:
 // how a stream is repaired is in package rewrite, how a response is guarded in package
 // proxy, how an answer outlives its connection in package proxy/resume.
 //
@@ -13,6 +13,7 @@
 //	internal/telemetry  metrics, spans, logs, events, lists of streams
 //	internal/usage      which upstreams and models report usage
 //	internal/record     recordings of streams, and internal/repair, which reads them
+//	internal/doctor     examines agents
 //	internal/site       configurations that the directive and the commands share
 //	internal/bounded    cuts what upstream has said
 //

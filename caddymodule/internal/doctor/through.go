@@ -2,8 +2,10 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"syscall"
 )
 
 // through examines the sidecar in front of the agent. Its checks have names of their own.
@@ -24,7 +26,10 @@ func (e *examination) sidecar(ctx context.Context, s *server) {
 		says, why := e.unreachable(ctx, s, err)
 		level := Fail
 		if e.Options.Through.Configured {
-			level, why = Warn, "The configuration says that the sidecar listens there. Start it, and examine again."
+			level = Warn // a check before the first start
+		}
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			why = "The sidecar does not run, or listens elsewhere. Start it, and examine again."
 		}
 		e.find("reachable", level, says, why)
 		return
