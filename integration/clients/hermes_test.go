@@ -17,7 +17,7 @@ import (
 func TestRealHermes(t *testing.T) {
 	program, version := installHermes(t)
 	scripts := map[string][]modelTurn{}
-	for _, s := range append([]hermesScene{killedInText, killedInTool, dangerous}, hermesScenes...) {
+	for _, s := range append([]hermesScene{killedInText, killedInTool, dangerous, examinedByDoctor}, hermesScenes...) {
 		scripts[s.prompt()] = s.turns
 	}
 	h := &hermesLab{t: t, model: newScriptedModel(t, scripts), driver: startPython(t)}
@@ -35,6 +35,7 @@ func TestRealHermes(t *testing.T) {
 	}
 	t.Run("approval in a chat", h.approveInChat)
 	t.Run("approval in a run", h.approveInRun)
+	t.Run("the doctor", func(t *testing.T) { h.examine(t, version) })
 	t.Run(killedInText.name, h.killInText)
 	t.Run(killedInTool.name, h.killInTool)
 	for _, s := range agentStreams {

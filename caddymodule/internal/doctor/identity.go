@@ -103,13 +103,13 @@ func (e *examination) evidenceOfRefusal(models *reply) {
 	}
 }
 
-// features are members of /v1/capabilities, each with the first release that has it.
+// features are members of /v1/capabilities, each with the first release that has it. The
+// wheels on PyPI were read for those that have been released.
 var features = []struct {
 	name  string
 	since release
 }{
 	{"session_key_header", minor(13)},
-	{"approval_events", minor(14)},
 	{"session_chat_streaming", minor(15)},
 	{"run_steer", newInG4},
 }

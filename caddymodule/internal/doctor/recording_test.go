@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -277,5 +278,43 @@ func TestStreamsThatAreNoChats(t *testing.T) {
 	a := examined(t, "runs", recorded(t, "live-g3-v0.19.0/runs.approval"))
 	if f := a.finding(t, "answer"); f.Level != Info || !strings.Contains(f.Says, "without a chunk") {
 		t.Errorf("%+v", a)
+	}
+}
+
+// TestManyRepairsAreCounted, and not all listed.
+func TestManyRepairsAreCounted(t *testing.T) {
+	r := &reading{times: map[string]int{}}
+	for i := range maxTold + 3 {
+		var s rewrite.Step
+		for _, text := range []string{fmt.Sprintf("tool %d", i), "a marker"} {
+			s.Notes = append(s.Notes, struct{ Section, Text string }{"2", text})
+		}
+		r.step(s)
+	}
+	got := r.told()
+	if strings.Count(got, "§") != maxTold || !strings.HasSuffix(got, "; and 4 more") || !strings.Contains(got, fmt.Sprintf("a marker (%d times)", maxTold+3)) {
+		t.Error(got)
+	}
+}
+
+// TestWhatOthersSayIsShort, printable, and without secrets.
+func TestWhatOthersSayIsShort(t *testing.T) {
+	e := &examination{Options: Options{Key: "quite-a-key"}}
+	for in, want := range map[string]string{
+		strings.Repeat("a", 10*maxSaid): strings.Repeat("a", maxSaid),
+		"a\x1b[0m\nb\u202e":             "a�[0m�b�",
+		"quite-a-key, quite-a-key":      "[redacted], [redacted]",
+		"Bearer abcdef123456":           "Bearer [redacted]",
+		"":                              "",
+	} {
+		if got := e.said(in); got != want {
+			t.Errorf("%q: %q", in, got)
+		}
+	}
+	if got := e.said(strings.Repeat("x", maxSaid-5) + "quite-a-key"); strings.Contains(got, "quite") {
+		t.Errorf("a part of the key is left: %q", got)
+	}
+	if got := e.said(strings.Repeat("x", maxProbe-5) + "quite-a-key"); strings.Contains(got, "quite") {
+		t.Errorf("a part of the key is left: %q", got)
 	}
 }
