@@ -311,6 +311,30 @@ func TestOthersThatReachThePort(t *testing.T) {
 	}
 }
 
+// TestSidecarThatOthersReach in front of an agent that only this machine reaches.
+func TestSidecarThatOthersReach(t *testing.T) {
+	for needed, level := range map[string]Level{"": Fail, key: Info} {
+		agent := (&fake{dir: "g3-v0.20.3", key: needed}).start(t)
+		sidecar := (&fake{dir: "g3-v0.20.3", key: needed}).start(t)
+		port := sidecar[strings.LastIndex(sidecar, ":")+1:]
+		other, err := net.Listen("tcp", "127.0.0.2:"+port)
+		if err != nil {
+			t.Skip("127.0.0.2 is no address of this machine")
+		}
+		defer other.Close()
+		o := testOptions()
+		o.Key, o.Through = needed, &Through{Target: target(t, sidecar)}
+		o.OwnAddresses = func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("127.0.0.2")}, nil }
+		a := examine(t, agent, o)
+		if got := a.finding(t, "through.network"); got.Level != level || !strings.Contains(got.Says, "port "+port+" takes connections on 127.0.0.2") {
+			t.Errorf("%+v", got)
+		}
+		if got := a.finding(t, "network"); got.Level != OK {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
 // TestAgentsOfOtherMachines are open to them, and their connections are not encrypted.
 func TestAgentsOfOtherMachines(t *testing.T) {
 	for needed, level := range map[string]Level{"": Fail, key: Info} {
