@@ -144,10 +144,10 @@ func (e *examination) shows(r *reading, header http.Header) {
 // answer sends the chat request to s and says how it was answered. The reading is nil
 // without a stream.
 func (e *examination) answer(ctx context.Context, s *server) (*talk, *reading) {
-	t, err := s.chat(ctx, e.AskTimeout, e.Now)
+	t, err := s.chat(ctx, e.o.AskTimeout, e.o.Now)
 	if err != nil {
 		if isTimeout(err) {
-			e.find("answer", Fail, "no answer within "+e.AskTimeout.String(), "Hermes sends the header of its answer at once, so it hangs, or something between collects the answer. "+
+			e.find("answer", Fail, "no answer within "+e.o.AskTimeout.String(), "Hermes sends the header of its answer at once, so it hangs, or something between collects the answer. "+
 				"--ask-timeout allows more.")
 			return nil, nil
 		}
@@ -171,7 +171,7 @@ func (e *examination) answer(ctx context.Context, s *server) (*talk, *reading) {
 	r := read(t.body, chatPath, t.cause, new(rewrite.Options))
 	switch code := r.summary.Code; {
 	case code == rewrite.CodeTimeout:
-		e.find("answer", Fail, "the answer has not ended within "+e.AskTimeout.String(), "The agent may still work on it, or hang. --ask-timeout allows more.")
+		e.find("answer", Fail, "the answer has not ended within "+e.o.AskTimeout.String(), "The agent may still work on it, or hang. --ask-timeout allows more.")
 	case code != "":
 		e.find("answer", Fail, "the answer ended in an error, "+code+": "+rewrite.Message(code), "Look into Hermes' own log: often its model's provider has refused.")
 	default:

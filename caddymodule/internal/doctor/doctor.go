@@ -54,21 +54,21 @@ func (o Options) withDefaults() Options {
 // An examination is under way. It belongs to one agent.
 type examination struct {
 	Agent
-	Options
+	o        Options
 	evidence []evidence
 	reading  *reading // of the agent's own answer, nil without one
 }
 
 // Examine examines the agent at t, which namedBy says where it was found.
 func Examine(ctx context.Context, t Target, namedBy string, o Options) Agent {
-	e := &examination{Agent: newAgent(t.String(), namedBy), Options: o.withDefaults()}
-	s := newServer(t, e.Options)
+	e := &examination{Agent: newAgent(t.String(), namedBy), o: o.withDefaults()}
+	s := newServer(t, e.o)
 	if e.agent(ctx, s) {
 		e.conclude()
 	}
-	if e.Options.Through != nil {
-		e.Agent.Through = e.Options.Through.String()
-		e.through(ctx, newServer(e.Options.Through.Target, e.Options))
+	if e.o.Through != nil {
+		e.Through = e.o.Through.String()
+		e.through(ctx, newServer(e.o.Through.Target, e.o))
 	}
 	return e.Agent
 }
@@ -96,7 +96,7 @@ func (e *examination) agent(ctx context.Context, s *server) bool {
 	if e.Version == "" {
 		e.capabilities(ctx, s)
 	}
-	if e.Ask {
+	if e.o.Ask {
 		e.ask(ctx, s)
 	}
 	return true
@@ -104,8 +104,8 @@ func (e *examination) agent(ctx context.Context, s *server) bool {
 
 // conclude says which releases the agent may be, and what follows from it.
 func (e *examination) conclude() {
-	releases := e.Agent.releases(e.evidence)
-	e.Repairs, e.Agent.Options = repairsOf(releases), options(releases, e.reading, e.Set)
+	releases := e.releases(e.evidence)
+	e.Repairs, e.Options = repairsOf(releases), options(releases, e.reading, e.o.Set)
 }
 
 // maxSaid is how much of what others say a finding repeats, in bytes.
@@ -114,8 +114,8 @@ const maxSaid = 200
 // said returns what upstream, or an error about it, says in a form that a report may
 // have: without the key, without other secrets, short and printable.
 func (e *examination) said(text string) string {
-	if e.Key != "" {
-		text = strings.ReplaceAll(text, e.Key, "[redacted]")
+	if e.o.Key != "" {
+		text = strings.ReplaceAll(text, e.o.Key, "[redacted]")
 	}
 	text = bounded.Text(rewrite.Redact(bounded.Text(text, maxProbe)), maxSaid)
 	return strings.Map(func(r rune) rune {

@@ -40,7 +40,7 @@ func (e *examination) isOwn(host string) bool {
 	if err != nil {
 		return false // a name: whose it is, is not looked up
 	}
-	own, _ := e.OwnAddresses()
+	own, _ := e.o.OwnAddresses()
 	return ip.IsUnspecified() || slices.Contains(own, ip.Unmap())
 }
 
@@ -83,13 +83,13 @@ func (e *examination) network(ctx context.Context, s *server, a access, check st
 // openOn returns the addresses of this machine that are tried, and those of them on which
 // the port of s takes connections.
 func (e *examination) openOn(ctx context.Context, s *server) (open, tried []string, err error) {
-	own, err := e.OwnAddresses()
+	own, err := e.o.OwnAddresses()
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, ip := range own {
 		ctx, cancel := context.WithTimeout(ctx, s.timeout)
-		conn, err := e.Dial(ctx, "tcp", net.JoinHostPort(ip.String(), s.port()))
+		conn, err := e.o.Dial(ctx, "tcp", net.JoinHostPort(ip.String(), s.port()))
 		cancel()
 		tried = append(tried, ip.String())
 		if err == nil {

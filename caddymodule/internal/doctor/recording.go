@@ -16,7 +16,7 @@ import (
 // front, as curl -i shows it, or without. Of the options, Key and Set matter. The error is
 // repair.ErrNothing if nothing of Hermes is in it.
 func Recording(in io.Reader, name string, m repair.Meta, o Options) (Agent, error) {
-	e := &examination{Agent: newAgent(name, "recording"), Options: o}
+	e := &examination{Agent: newAgent(name, "recording"), o: o}
 	recording, err := io.ReadAll(in)
 	if err != nil {
 		return e.Agent, fmt.Errorf("reading the recording: %w", err)

@@ -299,7 +299,7 @@ func TestManyRepairsAreCounted(t *testing.T) {
 
 // TestWhatOthersSayIsShort, printable, and without secrets.
 func TestWhatOthersSayIsShort(t *testing.T) {
-	e := &examination{Options: Options{Key: "quite-a-key"}}
+	e := &examination{o: Options{Key: "quite-a-key"}}
 	for in, want := range map[string]string{
 		strings.Repeat("a", 10*maxSaid): strings.Repeat("a", maxSaid),
 		"a\x1b[0m\nb\u202e":             "a�[0m�b�",

@@ -25,7 +25,7 @@ func (e *examination) sidecar(ctx context.Context, s *server) {
 	if err != nil {
 		says, why := e.unreachable(ctx, s, err)
 		level := Fail
-		if e.Options.Through.Configured {
+		if e.o.Through.Configured {
 			level = Warn // a check before the first start
 		}
 		if errors.Is(err, syscall.ECONNREFUSED) {
@@ -58,7 +58,7 @@ func (e *examination) sidecar(ctx context.Context, s *server) {
 		a = accessKey
 	}
 	e.network(ctx, s, a, "network")
-	if e.Ask && (a == accessAnyone || s.key != "") {
+	if e.o.Ask && (a == accessAnyone || s.key != "") {
 		e.compare(ctx, s)
 	}
 }
