@@ -28,7 +28,7 @@ func options(s span, r *reading, set map[string]bool) []Option {
 	add(passed && s.from >= minor(18), "zero_usage", "pass", "always, with this provider",
 		"The answer has text and a usage of zero tokens. This Hermes reports its failures itself, so its provider reports no usage.")
 	add(passed && s.from < minor(18), "zero_usage", "pass", "if the answer is whole: then the provider reports no usage",
-		"The answer has text and a usage of zero tokens. A crash of this Hermes looks the same, and with pass such a crash is no error.")
+		"The answer has text and a usage of zero tokens. A crash before Hermes 0.18 looks the same, and with pass it is no error.")
 	add(s.to >= minor(7), "progress", "unnamed", "for clients that break on events with a name",
 		"These are older SDKs of OpenAI (Python 1.97, Node 4 and 5.9) and go-openai, as docs/clients.md shows. "+
 			"A client can also ask for itself: X-Hermes-Tool-Progress: unnamed.")

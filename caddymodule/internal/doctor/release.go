@@ -137,7 +137,7 @@ func (a *Agent) releases(all []evidence) span {
 	s, because, contradicts := narrow(all)
 	if s == anyRelease {
 		a.find("generation", Info, "nothing tells which release of Hermes it is",
-			"An answer with a tool in it tells the most: see --ask and --recording.")
+			"An answer with a tool in it tells the most: see --recording.")
 		return s
 	}
 	a.Releases = s.String()
