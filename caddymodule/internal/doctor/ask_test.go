@@ -321,3 +321,14 @@ func TestExaminationThatIsCancelled(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 }
+
+// TestStreamThatComesAsItIsMade is told from one that is too quick to tell.
+func TestStreamThatComesAsItIsMade(t *testing.T) {
+	for last, level := range map[time.Duration]Level{heldUp - 1: Info, heldUp: OK} {
+		e := &examination{}
+		e.pace(&talk{length: -1, first: time.Millisecond, last: last})
+		if got := e.finding(t, "pace"); got.Level != level {
+			t.Errorf("%v: %+v", last, got)
+		}
+	}
+}
