@@ -2,8 +2,8 @@
 // http.handlers.hermes_resume and http.handlers.hermes_streams, the Caddyfile directives
 // hermes, hermes_proxy, hermes_resume and hermes_streams, the admin endpoint
 // /hermes/streams, and the handlers' life from Provision to Cleanup. Importing it
-// registers all of that and the commands hermes-proxy, hermes-repair and hermes-health.
-// It is thin on purpose:
+// registers all of that and the commands hermes-proxy, hermes-repair, hermes-health and
+// hermes-doctor. It is thin on purpose:
 // how a stream is repaired is in package rewrite, how a response is guarded in package
 // proxy, how an answer outlives its connection in package proxy/resume.
 //
@@ -14,6 +14,7 @@
 //	internal/telemetry  metrics, spans, logs, events, lists of streams
 //	internal/usage      which upstreams and models report usage
 //	internal/record     recordings of streams, and internal/repair, which reads them
+//	internal/doctor     examines agents
 //	internal/site       configurations that the directive and the commands share
 //	internal/bounded    cuts what upstream has said
 //

@@ -9,7 +9,7 @@ import (
 // TestCommandsAreRegistered, those of every build with the plugin and the demo.
 func TestCommandsAreRegistered(t *testing.T) {
 	commands := caddycmd.Commands()
-	for _, name := range []string{"hermes-proxy", "hermes-health", "hermes-repair", "hermes-demo"} {
+	for _, name := range []string{"hermes-proxy", "hermes-health", "hermes-repair", "hermes-doctor", "hermes-demo"} {
 		if commands[name].Name != name {
 			t.Errorf("there is no command %s", name)
 		}

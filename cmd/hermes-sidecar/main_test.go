@@ -44,7 +44,7 @@ func golist(t *testing.T, args ...string) []string {
 // that fetch another binary are refused, all others run.
 func TestNoCommandIsBroken(t *testing.T) {
 	commands := caddycmd.Commands()
-	for _, name := range []string{"run", "validate", "adapt", "reload", "hermes-proxy", "hermes-health", "hermes-repair"} {
+	for _, name := range []string{"run", "validate", "adapt", "reload", "hermes-proxy", "hermes-health", "hermes-repair", "hermes-doctor"} {
 		if commands[name].Name != name {
 			t.Errorf("there is no command %s", name)
 		}

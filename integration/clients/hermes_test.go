@@ -17,7 +17,7 @@ import (
 func TestRealHermes(t *testing.T) {
 	program, version := installHermes(t)
 	scripts := map[string][]modelTurn{}
-	for _, s := range slices.Concat(hermesScenes, leftScenes, []hermesScene{killedInText, killedInTool, dangerous}) {
+	for _, s := range slices.Concat(hermesScenes, leftScenes, []hermesScene{killedInText, killedInTool, dangerous, examinedByDoctor}) {
 		scripts[s.prompt()] = s.turns
 	}
 	h := &hermesLab{t: t, model: newScriptedModel(t, scripts), driver: startPython(t)}
@@ -36,6 +36,7 @@ func TestRealHermes(t *testing.T) {
 	t.Run("approval in a chat", h.approveInChat)
 	t.Run("approval in a run", h.approveInRun)
 	t.Run("clients that leave", h.leaveInTool)
+	t.Run("the doctor", func(t *testing.T) { h.examine(t, version) })
 	t.Run(killedInText.name, h.killInText)
 	t.Run(killedInTool.name, h.killInTool)
 	for _, s := range agentStreams {

@@ -72,8 +72,8 @@ var causes = []string{
 // CauseName returns the name of a cause.
 func CauseName(c rewrite.Cause) string { return causes[c] }
 
-// parseCause returns the cause with the name, CauseEOF for none.
-func parseCause(name string) (rewrite.Cause, error) {
+// ParseCause returns the cause with the name, CauseEOF for none.
+func ParseCause(name string) (rewrite.Cause, error) {
 	if name == "" || name == CauseClientGone {
 		return rewrite.CauseEOF, nil
 	}

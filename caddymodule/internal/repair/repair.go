@@ -28,7 +28,7 @@ type Options struct {
 // The summary's Code says in which error it ended, "" for none. The error is
 // ErrNothing if nothing of Hermes was in it; it has been written all the same.
 func Run(in io.Reader, out io.Writer, o Options) (rewrite.Summary, error) {
-	cause, err := parseCause(o.Meta.Cause)
+	cause, err := ParseCause(o.Meta.Cause)
 	if err != nil {
 		return rewrite.Summary{}, err
 	}
@@ -36,7 +36,7 @@ func Run(in io.Reader, out io.Writer, o Options) (rewrite.Summary, error) {
 	if err != nil {
 		return rewrite.Summary{}, fmt.Errorf("reading the recording: %w", err)
 	}
-	body := withoutHeader(recording)
+	_, body := Split(recording)
 	if bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{")) {
 		return repairAnswer(body, out, o)
 	}
@@ -46,20 +46,22 @@ func Run(in io.Reader, out io.Writer, o Options) (rewrite.Summary, error) {
 // ErrNothing says that a recording had nothing of Hermes in it.
 var ErrNothing = errors.New("the recording has no frame of Hermes and is no chat completion: give the bytes that upstream sent, as curl -N shows them")
 
-// withoutHeader returns a recording without its HTTP header, if it has one.
-func withoutHeader(b []byte) []byte {
-	for bytes.HasPrefix(b, []byte("HTTP/")) { // 100 Continue has one of its own
+// Split returns the HTTP header in front of a recording, empty if it has none, and its
+// body.
+func Split(recording []byte) (header, body []byte) {
+	body = recording
+	for bytes.HasPrefix(body, []byte("HTTP/")) { // 100 Continue has one of its own
 		end := []byte("\n\n")
-		if i := bytes.IndexByte(b, '\n'); i > 0 && b[i-1] == '\r' {
+		if i := bytes.IndexByte(body, '\n'); i > 0 && body[i-1] == '\r' {
 			end = []byte("\r\n\r\n")
 		}
-		_, body, ok := bytes.Cut(b, end)
+		head, rest, ok := bytes.Cut(body, end)
 		if !ok {
-			return b
+			return header, body
 		}
-		b = body
+		header, body = head, rest
 	}
-	return b
+	return header, body
 }
 
 // known is a rewrite.UsageMemory that knows one thing of all models.

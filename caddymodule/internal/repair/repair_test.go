@@ -163,15 +163,15 @@ func TestMeta(t *testing.T) {
 			t.Errorf("%q: %+v, %v", broken, m, err)
 		}
 	}
-	if c, err := parseCause(CauseClientGone); c != rewrite.CauseEOF || err != nil {
+	if c, err := ParseCause(CauseClientGone); c != rewrite.CauseEOF || err != nil {
 		t.Errorf("a client that has gone: %v, %v", c, err)
 	}
 	for _, c := range []rewrite.Cause{rewrite.CauseEOF, rewrite.CauseAborted, rewrite.CauseTimeout, rewrite.CauseShutdown} {
-		if got, err := parseCause(CauseName(c)); got != c || err != nil {
+		if got, err := ParseCause(CauseName(c)); got != c || err != nil {
 			t.Errorf("%v is %q and becomes %v, %v", c, CauseName(c), got, err)
 		}
 	}
-	if _, err := parseCause("nope"); err == nil || !strings.Contains(err.Error(), "must be eof, aborted, timeout or shutdown") {
+	if _, err := ParseCause("nope"); err == nil || !strings.Contains(err.Error(), "must be eof, aborted, timeout or shutdown") {
 		t.Errorf("%v", err)
 	}
 }

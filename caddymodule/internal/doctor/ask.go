@@ -1,0 +1,219 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+const (
+	// maxAnswer is how much of an answer to the chat request is read, in bytes.
+	maxAnswer = 1 << 20
+	// heldUp is from when on a first frame is late: Hermes sends it before it asks
+	// its model.
+	heldUp = time.Second
+)
+
+// chatPath is where a chat request goes, and chatRequest all that it says.
+const (
+	chatPath    = "/v1/chat/completions"
+	chatRequest = `{"model":"hermes-agent","stream":true,"messages":[{"role":"user","content":"Reply with the single word: pong"}]}`
+)
+
+// A talk is the answer to a chat request, and when it came.
+type talk struct {
+	status int
+	header http.Header
+	proto  string
+	length int64 // as the header promises it, -1 for a stream
+	body   []byte
+	cause  rewrite.Cause
+	long   bool // it was longer than maxAnswer
+
+	first, last time.Duration // from the request to the first frame of data, and to the last byte
+}
+
+// chat sends the chat request and reads its answer. There is an error only where there is
+// no answer.
+func (s *server) chat(ctx context.Context, timeout time.Duration, now func() time.Time) (*talk, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	req, err := s.request(ctx, http.MethodPost, chatPath, strings.NewReader(chatRequest), true)
+	if err != nil {
+		return nil, err
+	}
+	req.GetBody = nil // it is not sent again
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "text/event-stream")
+	began := now()
+	res, err := s.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	t := &talk{status: res.StatusCode, header: res.Header, proto: res.Proto, length: res.ContentLength}
+	room := make([]byte, 32<<10)
+	for {
+		n, err := res.Body.Read(room)
+		if n > 0 {
+			t.add(room[:n], now().Sub(began))
+		}
+		switch {
+		case len(t.body) >= maxAnswer:
+			t.long = true
+			return t, nil
+		case err == io.EOF:
+			return t, nil
+		case isTimeout(err) || errors.Is(err, context.Canceled):
+			t.cause = rewrite.CauseTimeout
+			return t, nil
+		case err != nil:
+			t.cause = rewrite.CauseAborted
+			return t, nil
+		}
+	}
+}
+
+// add takes what one read has brought.
+func (t *talk) add(b []byte, at time.Duration) {
+	const field = "data:"
+	seen := max(len(t.body)-len(field), 0)
+	t.body = append(t.body, b[:min(len(b), maxAnswer-len(t.body))]...)
+	if t.first == 0 && bytes.Contains(t.body[seen:], []byte(field)) {
+		t.first = max(at, 1)
+	}
+	t.last = at
+}
+
+// isStream reports whether the answer is an event stream that can be read.
+func (t *talk) isStream() bool {
+	kind, _, _ := mime.ParseMediaType(t.header.Get("Content-Type"))
+	return kind == "text/event-stream" && t.header.Get("Content-Encoding") == ""
+}
+
+// collected reports whether something has collected the answer before it sent it on, and
+// says what shows that.
+func (t *talk) collected() (says string, is bool) {
+	switch whole := t.last - t.first; {
+	case t.length >= 0:
+		return "the answer has a Content-Length, which a stream does not have", true
+	case t.first >= heldUp && whole <= t.last/10:
+		return fmt.Sprintf("the first frame came after %s, and all others within %s", short(t.first), short(whole)), true
+	}
+	return "", false
+}
+
+// short returns a duration without digits that nobody needs.
+func short(d time.Duration) string { return d.Round(time.Millisecond).String() }
+
+// ask sends the chat request to the agent.
+func (e *examination) ask(ctx context.Context, s *server) {
+	t, r := e.answer(ctx, s)
+	if r == nil {
+		return
+	}
+	e.shows(r, t.header)
+}
+
+// shows notes what an answer of the agent shows.
+func (e *examination) shows(r *reading, header http.Header) {
+	e.reading = r
+	e.evidence = append(e.evidence, r.evidence(header)...)
+	if r.foreign {
+		e.find("chunks", Warn, "the chunks are not written as Hermes writes them", "Something between decodes them and writes them anew. "+
+			"It may cut the text in other places, too, so that markers of Hermes 0.7 and 0.8 are not known for what they are.")
+	}
+	if r.summary.Chunks > 0 {
+		e.usage(r)
+	}
+	if r.changed {
+		e.find("repaired", Info, "in this answer the sidecar does: "+r.told(), "§ is the section of docs/contract.md.")
+	} else {
+		e.find("repaired", Info, "this answer needs no repair", "")
+	}
+}
+
+// answer sends the chat request to s and says how it was answered. The reading is nil
+// without a stream.
+func (e *examination) answer(ctx context.Context, s *server) (*talk, *reading) {
+	t, err := s.chat(ctx, e.o.AskTimeout, e.o.Now)
+	if err != nil {
+		if isTimeout(err) {
+			e.find("answer", Fail, "no answer within "+e.o.AskTimeout.String(), "Hermes sends the header of its answer at once, so it hangs, or something between collects the answer. "+
+				"--ask-timeout allows more.")
+			return nil, nil
+		}
+		says, why := e.unreachable(ctx, s, err)
+		e.find("answer", Fail, says, why)
+		return nil, nil
+	}
+	if t.status != http.StatusOK {
+		message, _ := errorOf(t.body)
+		e.find("answer", Fail, fmt.Sprintf("the chat request is answered with status %d%s", t.status, e.quoted(message)), "Look into Hermes' own log.")
+		return t, nil
+	}
+	if !t.isStream() {
+		e.notAStream(t)
+		return t, nil
+	}
+	if t.long {
+		e.find("answer", Warn, fmt.Sprintf("the answer is longer than %d KiB, and was left", maxAnswer>>10), "The request asks for one word. Leaving ends the agent's run.")
+		return t, nil
+	}
+	r := read(t.body, chatPath, t.cause, new(rewrite.Options))
+	switch code := r.summary.Code; {
+	case code == rewrite.CodeTimeout:
+		e.find("answer", Fail, "the answer has not ended within "+e.o.AskTimeout.String(), "The agent may still work on it, or hang. --ask-timeout allows more.")
+	case code != "":
+		e.find("answer", Fail, "the answer ended in an error, "+code+": "+rewrite.Message(code), "Look into Hermes' own log: often its model's provider has refused.")
+	default:
+		e.find("answer", OK, fmt.Sprintf("a stream of %d chunks over %s, with the finish reason %s", r.summary.Chunks, e.said(t.proto), e.said(r.summary.FinishReason)), "")
+	}
+	e.pace(t)
+	return t, r
+}
+
+// notAStream says what came instead of a stream.
+func (e *examination) notAStream(t *talk) {
+	if encoding := t.header.Get("Content-Encoding"); encoding != "" {
+		e.find("answer", Fail, "the answer is compressed"+e.quoted(encoding)+", although the request forbids it",
+			"The sidecar passes compressed streams as they are, without a repair. Switch off the compression of what stands in front of Hermes.")
+		return
+	}
+	e.find("answer", Fail, "the answer is no event stream"+e.quoted(t.header.Get("Content-Type")), "Something between collects the stream, or this is not Hermes.")
+}
+
+// pace says whether the answer came as it was made.
+func (e *examination) pace(t *talk) {
+	if says, is := t.collected(); is {
+		e.find("pace", Fail, says+": something between collects the stream",
+			"Hermes sends its first frame before it asks its model. Look for a proxy with buffering (proxy_buffering of nginx, response_buffers of Caddy) or an inspection of traffic.")
+		return
+	}
+	says := fmt.Sprintf("the first frame came after %s, the last after %s", short(t.first), short(t.last))
+	if t.last < heldUp {
+		e.find("pace", Info, says, "That is too quick to tell whether something collects the stream.")
+		return
+	}
+	e.find("pace", OK, says, "Nothing collects the stream on its way.")
+}
+
+// usage says whether the answer reports its usage.
+func (e *examination) usage(r *reading) {
+	switch in, out := r.summary.InputTokens, r.summary.OutputTokens; {
+	case in+out > 0:
+		e.find("usage", OK, fmt.Sprintf("%d tokens in, %d out", in, out), "")
+	case r.summary.ZeroUsagePassed:
+		e.find("usage", Warn, "the answer has text, and a usage of zero tokens", "Its provider reports no usage, or the agent crashed behind the text. See the option zero_usage below.")
+	default:
+		e.find("usage", Info, "the answer reports no usage", "")
+	}
+}

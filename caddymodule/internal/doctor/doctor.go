@@ -1,0 +1,135 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/bounded"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// Options say how an agent is examined. Dial, OwnAddresses and Now may be nil, for those
+// of the system.
+type Options struct {
+	Key        string        // Hermes' API_SERVER_KEY, "" for none; only Hermes gets it
+	Ask        bool          // send one short chat request, which runs the agent
+	Timeout    time.Duration // for each GET request
+	AskTimeout time.Duration // for the chat request
+	Insecure   bool          // do not verify certificates
+
+	Through *Through        // the sidecar in front of the agent, nil if none is known
+	Set     map[string]bool // the options of hermes that are configured
+
+	Dial         func(ctx context.Context, network, addr string) (net.Conn, error)
+	OwnAddresses func() ([]netip.Addr, error) // of this machine, without loopback
+	Now          func() time.Time
+}
+
+// Through is a sidecar in front of an agent.
+type Through struct {
+	Target
+	Configured bool // a configuration names it: it may not run
+}
+
+// withDefaults returns the options with the system's functions where there are none.
+func (o Options) withDefaults() Options {
+	if o.Dial == nil {
+		o.Dial = new(net.Dialer).DialContext
+	}
+	if o.OwnAddresses == nil {
+		o.OwnAddresses = ownAddresses
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+// An examination is under way. It belongs to one agent.
+type examination struct {
+	Agent
+	o        Options
+	evidence []evidence
+	reading  *reading // of the agent's own answer, nil without one
+}
+
+// Examine examines the agent at t, which namedBy says where it was found.
+func Examine(ctx context.Context, t Target, namedBy string, o Options) Agent {
+	e := &examination{Agent: newAgent(t.String(), namedBy), o: o.withDefaults()}
+	s := newServer(t, e.o)
+	if e.agent(ctx, s) {
+		e.conclude()
+	}
+	if e.o.Through != nil {
+		e.Through = e.o.Through.String()
+		e.through(ctx, newServer(e.o.Through.Target, e.o))
+	}
+	return e.Agent
+}
+
+// agent examines the agent itself. It reports whether it is one.
+func (e *examination) agent(ctx context.Context, s *server) bool {
+	health := e.reach(ctx, s)
+	if health == nil {
+		return false
+	}
+	models, err := s.get(ctx, "/v1/models", false)
+	if err != nil {
+		says, why := e.unreachable(ctx, s, err)
+		e.find("models", Fail, "/v1/models: "+says, why)
+		return false
+	}
+	if !e.identify(health, models) {
+		return false
+	}
+	access := e.access(ctx, s, models)
+	e.network(ctx, s, access, "network")
+	if access == accessRefused {
+		return true
+	}
+	if e.Version == "" {
+		e.capabilities(ctx, s)
+	}
+	if e.o.Ask {
+		e.ask(ctx, s)
+	}
+	return true
+}
+
+// conclude says which releases the agent may be, and what follows from it.
+func (e *examination) conclude() {
+	releases := e.releases(e.evidence)
+	e.Repairs, e.Options = repairsOf(releases), options(releases, e.reading, e.o.Set)
+}
+
+// maxSaid is how much of what others say a finding repeats, in bytes.
+const maxSaid = 200
+
+// said returns what upstream, or an error about it, says in a form that a report may
+// have: without the key, without other secrets, short and printable.
+func (e *examination) said(text string) string {
+	if e.o.Key != "" {
+		text = strings.ReplaceAll(text, e.o.Key, "[redacted]")
+	}
+	text = bounded.Text(rewrite.Redact(bounded.Text(text, maxProbe)), maxSaid)
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, text)
+}
+
+// quoted returns said in quotes, behind a colon and a space, or "" for nothing.
+func (e *examination) quoted(text string) string {
+	if text == "" {
+		return ""
+	}
+	return fmt.Sprintf(": “%s”", e.said(text))
+}

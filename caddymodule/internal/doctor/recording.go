@@ -1,0 +1,56 @@
+package doctor
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/repair"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// Recording examines a recorded stream. It is as upstream sent it, with an HTTP header in
+// front, as curl -i shows it, or without. Of the options, Key and Set matter. The error is
+// repair.ErrNothing if nothing of Hermes is in it.
+func Recording(in io.Reader, name string, m repair.Meta, o Options) (Agent, error) {
+	e := &examination{Agent: newAgent(name, "recording"), o: o}
+	recording, err := io.ReadAll(in)
+	if err != nil {
+		return e.Agent, fmt.Errorf("reading the recording: %w", err)
+	}
+	cause, err := repair.ParseCause(m.Cause)
+	if err != nil {
+		return e.Agent, err
+	}
+	header, body := repair.Split(recording)
+	r := read(body, m.Path, cause, new(rewrite.Options))
+	switch {
+	case r.summary == rewrite.Summary{}:
+		return e.Agent, repair.ErrNothing
+	case r.summary.Chunks == 0:
+		e.find("answer", Info, "a stream without a chunk of a chat", "Only streams of /v1/chat/completions tell much of the release.")
+	case r.summary.Code != "":
+		e.find("answer", Warn, "the answer ended in an error, "+r.summary.Code+": "+rewrite.Message(r.summary.Code), "")
+	default:
+		e.find("answer", OK, fmt.Sprintf("a stream of %d chunks, with the finish reason %s", r.summary.Chunks, e.said(r.summary.FinishReason)), "")
+	}
+	e.shows(r, headerOf(header))
+	e.conclude()
+	return e.Agent, nil
+}
+
+// headerOf reads a recorded header. What cannot be read is left out.
+func headerOf(header []byte) http.Header {
+	if len(header) == 0 {
+		return nil
+	}
+	whole := string(bytes.TrimRight(header, "\r\n")) + "\r\n\r\n"
+	res, err := http.ReadResponse(bufio.NewReader(strings.NewReader(whole)), nil)
+	if err != nil {
+		return nil
+	}
+	return res.Header
+}

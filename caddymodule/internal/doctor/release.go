@@ -1,0 +1,158 @@
+package doctor
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// A release is a release of Hermes as a number, so that releases compare: 0.20.3 is
+// 20003.
+type release int
+
+// lastPatch is above the patch number of any release.
+const lastPatch = 999
+
+// The ends of what is known of Hermes' releases.
+const (
+	oldest release = 5000
+	newest release = 999_000 + lastPatch
+)
+
+// minor returns the first release 0.n.
+func minor(n int) release { return release(n * 1000) }
+
+// last returns the last release 0.n, whatever its patch number is.
+func last(n int) release { return release(n*1000 + lastPatch) }
+
+// parseRelease reads a version such as 0.20.3, with or without a v in front.
+// Versions that are none, such as dev, are not ok.
+func parseRelease(version string) (r release, ok bool) {
+	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
+	if len(parts) < 2 {
+		return 0, false
+	}
+	var n [3]int
+	for i, p := range parts[:min(len(parts), 3)] {
+		digits := p
+		if i > 0 { // 0.21.0rc1 is 0.21.0 here
+			digits = p[:len(p)-len(strings.TrimLeft(p, "0123456789"))]
+		}
+		v, err := strconv.Atoi(digits)
+		if err != nil || v < 0 || v > lastPatch {
+			return 0, false
+		}
+		n[i] = v
+	}
+	if n[0] > 0 {
+		return newest, true
+	}
+	return release(n[1]*1000 + n[2]), true
+}
+
+// String returns the release as Hermes names it, without a patch number that is 0.
+func (r release) String() string {
+	if patch := r % 1000; patch != 0 && patch != lastPatch {
+		return fmt.Sprintf("0.%d.%d", r/1000, patch)
+	}
+	return fmt.Sprintf("0.%d", r/1000)
+}
+
+// A span is a row of releases, both ends included.
+type span struct{ from, to release }
+
+// anyRelease are all releases.
+var anyRelease = span{oldest, newest}
+
+func (s span) meets(o span) bool  { return s.from <= o.to && o.from <= s.to }
+func (s span) within(o span) bool { return o.from <= s.from && s.to <= o.to }
+
+// common returns the releases that are in both.
+func (s span) common(o span) span { return span{max(s.from, o.from), min(s.to, o.to)} }
+
+func (s span) String() string {
+	from, to := s.from.String(), s.to.String()
+	switch {
+	case s == anyRelease:
+		return "every release"
+	case s.from >= newest:
+		return "newer than any that is known here"
+	case s.from <= oldest:
+		return "up to " + to
+	case s.to >= newest:
+		return from + " and newer"
+	case from == to:
+		return from
+	case s.to/1000 == s.from/1000+1:
+		return from + " and " + to
+	}
+	return from + " to " + to
+}
+
+// A generation is a row of releases whose streams are of one kind.
+type generation struct {
+	name  string
+	span  span
+	tools string // how they show tools
+}
+
+// generations has them all. The releases 0.20.6 and newer may be of either of the last
+// two: what is new in G4 has not been released under a number that is known.
+var generations = []generation{
+	{"G-1", span{oldest, last(6)}, "it shows no tools in a stream"},
+	{"G0", span{minor(7), last(8)}, "tools are markers in the text, without an end"},
+	{"G1", span{minor(9), last(11)}, "tools are events without an id and without an end"},
+	{"G2", span{minor(12), last(17)}, "tools are events with a start and an end, and a crash says stop"},
+	{"G3", span{minor(18), last(20)}, "tools are events with a start and an end, and a crash says error"},
+	{"G4", span{newInG4, newest}, "as G3, and reasoning, reports of its state and approvals are in the stream, too"},
+}
+
+// newInG4 is the first release that may have what is new in G4.
+const newInG4 release = 20_006
+
+// Evidence is something that only some releases do.
+type evidence struct {
+	span span
+	what string // names it, such as "/health has no version"
+}
+
+// narrow returns the releases that all of the evidence allows. Evidence that contradicts
+// what stands before it does not count, and is returned.
+func narrow(all []evidence) (s span, because []string, contradicts []string) {
+	s = anyRelease
+	for _, e := range all {
+		switch {
+		case !s.meets(e.span):
+			contradicts = append(contradicts, e.what)
+		case !s.within(e.span):
+			s = s.common(e.span)
+			because = append(because, e.what)
+		}
+	}
+	return s, because, contradicts
+}
+
+// releases says which releases and generations the agent may be.
+func (a *Agent) releases(all []evidence) span {
+	s, because, contradicts := narrow(all)
+	if s == anyRelease {
+		a.find("generation", Info, "nothing tells which release of Hermes it is",
+			"An answer with a tool in it tells the most: see --recording.")
+		return s
+	}
+	a.Releases = s.String()
+	var tools []string
+	for _, g := range generations {
+		if g.span.meets(s) {
+			a.Generations = append(a.Generations, g.name)
+			tools = append(tools, g.name+": "+g.tools)
+		}
+	}
+	a.find("generation", Info, fmt.Sprintf("%s, Hermes %s: %s", strings.Join(a.Generations, " or "), s, strings.Join(because, "; ")),
+		strings.Join(tools, ". ")+".")
+	if len(contradicts) > 0 {
+		a.find("generation", Warn, "it also does what these releases do not: "+strings.Join(contradicts, "; "),
+			"Something between changes the stream, or this is a fork of Hermes.")
+	}
+	return s
+}

@@ -1,0 +1,82 @@
+package doctor
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestReleases(t *testing.T) {
+	for version, want := range map[string]string{
+		"0.20.3": "0.20.3", "v0.7.0": "0.7", "0.9": "0.9", "0.21.0rc1": "0.21", "0.18.2.dev3": "0.18.2", "1.0.0": "newer than any that is known here",
+		"dev": "", "": "", "0": "", "x.1.2": "", "0.x": "", "0.1000.0": "", "-1.2.3": "", "0.2.x": "",
+	} {
+		r, ok := parseRelease(version)
+		if ok != (want != "") || ok && (span{r, r}).String() != want {
+			t.Errorf("%q: %v, %v", version, span{r, r}, ok)
+		}
+	}
+	for s, want := range map[span]string{
+		anyRelease: "every release", {oldest, last(16)}: "up to 0.16", {minor(9), newest}: "0.9 and newer", {minor(7), last(8)}: "0.7 and 0.8",
+		{minor(9), last(11)}: "0.9 to 0.11", {minor(13), last(13)}: "0.13", {oldest, 19_000}: "up to 0.19", {19_001, newest}: "0.19.1 and newer",
+	} {
+		if got := s.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestGenerationsAreInARow: each release is of one, or of the last two.
+func TestGenerationsAreInARow(t *testing.T) {
+	for r := oldest; r < minor(25); r++ {
+		var of []string
+		for _, g := range generations {
+			if g.span.meets(span{r, r}) {
+				of = append(of, g.name)
+			}
+		}
+		if len(of) != 1 && !slices.Equal(of, []string{"G3", "G4"}) {
+			t.Fatalf("%v is of %q", r, of)
+		}
+	}
+}
+
+// TestEvidenceNarrows, in its order: what contradicts what came before does not count.
+func TestEvidenceNarrows(t *testing.T) {
+	s, because, contradicts := narrow([]evidence{
+		{span{minor(12), newest}, "a"}, {anyRelease, "b"}, {span{oldest, last(14)}, "c"}, {span{minor(7), last(8)}, "d"}, {span{minor(13), newest}, "e"}, {span{minor(12), newest}, "f"},
+	})
+	if s != (span{minor(13), last(14)}) || fmt.Sprint(because, contradicts) != "[a c e] [d]" {
+		t.Errorf("%v, because of %q, but %q", s, because, contradicts)
+	}
+	a := newAgent("x", "y")
+	a.releases([]evidence{{span{minor(20), last(20)}, "/health says so"}, {span{minor(7), last(8)}, "a marker"}})
+	if f := a.Findings[1]; f.Level != Warn || f.Says != "it also does what these releases do not: a marker" {
+		t.Errorf("%+v", a.Findings)
+	}
+}
+
+// TestNewestGeneration is known by its version, or by its stream where the version says
+// nothing.
+func TestNewestGeneration(t *testing.T) {
+	for version, want := range map[string]string{"0.21.0": "G4", "1.2.3": "G4", "0.20.6": "G3 G4", "dev": "G3 G4"} {
+		f := &fake{dir: "g4-transcribed", scenario: "reasoning_tools", serve: map[string]http.HandlerFunc{
+			"/health": func(w http.ResponseWriter, r *http.Request) {
+				fmt.Fprintf(w, `{"platform": "hermes-agent", "version": "%s"}`, version)
+			},
+			"/v1/models": func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "{}") },
+		}}
+		o := testOptions()
+		o.Ask = true
+		a := examine(t, f.start(t), o)
+		if got := strings.Join(a.Generations, " "); got != want {
+			t.Errorf("%s: %s, want %s", version, got, want)
+		}
+		if !slices.ContainsFunc(a.Repairs, func(r Repair) bool { return strings.HasPrefix(r.Upstream, "hermes.status") }) {
+			t.Errorf("%s: %+v", version, a.Repairs)
+		}
+	}
+}
