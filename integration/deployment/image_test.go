@@ -82,7 +82,7 @@ func TestImageHoldsNothingElse(t *testing.T) {
 	}
 }
 
-func checkFile(t *testing.T, file, source string) {
+func checkFile(t testing.TB, file, source string) {
 	t.Helper()
 	got, err := os.ReadFile(file)
 	if err != nil {
