@@ -8,5 +8,5 @@ if [ -d /run/systemd/system ]; then
 	systemctl disable --now hermes-sidecar.service
 elif [ -d /run/openrc ]; then
 	rc-service --ifstarted hermes-sidecar stop
-	rc-update --all del hermes-sidecar || true # it may be in no runlevel
+	rc-update --all del hermes-sidecar 2>/dev/null || true # it may be in no runlevel
 fi
