@@ -16,17 +16,22 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
+// sources are the files of the package, parsed.
+func sources(t *testing.T) map[string]*ast.File {
+	t.Helper()
+	packages, err := parser.ParseDir(token.NewFileSet(), ".", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return packages["caddymodule"].Files
+}
+
 // modulePages are the types whose comments Caddy's site shows as a module's page, as
 // Markdown.
 func modulePages(t *testing.T) map[string]*doc.Type {
 	t.Helper()
-	fset := token.NewFileSet()
-	packages, err := parser.ParseDir(fset, ".", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
 	pages := make(map[string]*doc.Type)
-	for _, of := range doc.New(packages["caddymodule"], "caddymodule", 0).Types {
+	for _, of := range doc.New(&ast.Package{Name: "caddymodule", Files: sources(t)}, "caddymodule", 0).Types {
 		if slices.ContainsFunc(of.Methods, func(f *doc.Func) bool { return f.Name == "CaddyModule" }) {
 			pages[of.Name] = of
 		}
@@ -58,6 +63,40 @@ func TestModulePages(t *testing.T) {
 				t.Errorf("%s.%s: its tag is %v, and its comment %q", name, f.Names[0].Name, f.Tag, text)
 			}
 		}
+	}
+}
+
+// TestModulesCanBeScanned by Caddy's registry, which reads the code without running it: it
+// knows a module that is registered as a composite literal or by new, and an ID that is a
+// string.
+func TestModulesCanBeScanned(t *testing.T) {
+	registered, ids := 0, 0
+	for _, f := range sources(t) {
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				if f, ok := n.Fun.(*ast.SelectorExpr); !ok || f.Sel.Name != "RegisterModule" {
+					break
+				}
+				registered++
+				_, literal := n.Args[0].(*ast.CompositeLit)
+				made, isCall := n.Args[0].(*ast.CallExpr)
+				if !literal && !(isCall && made.Fun.(*ast.Ident).Name == "new") {
+					t.Errorf("a module is registered as %T", n.Args[0])
+				}
+			case *ast.KeyValueExpr:
+				if key, ok := n.Key.(*ast.Ident); ok && key.Name == "ID" {
+					ids++
+					if _, ok := n.Value.(*ast.BasicLit); !ok {
+						t.Errorf("an ID is a %T", n.Value)
+					}
+				}
+			}
+			return true
+		})
+	}
+	if registered < 3 || registered != ids {
+		t.Errorf("%d modules are registered, and %d have an ID", registered, ids)
 	}
 }
 
