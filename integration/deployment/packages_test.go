@@ -82,7 +82,7 @@ func (m machine) run(args ...string) string {
 	return string(out)
 }
 
-// path is where a file of the machine is.
+// path returns where a file of the machine is.
 func (m machine) path(name string) string { return filepath.Join(m.root, name) }
 
 // exists reports whether the machine has a file.
@@ -173,7 +173,7 @@ func TestPackageInstalls(t *testing.T) {
 			m.checkFiles(format)
 			m.checkNothingRuns()
 			if format == "apk" {
-				m.serve(m.initScript())
+				m.serveByOpenRC()
 			} else {
 				m.serve(m.unit())
 			}
@@ -329,18 +329,4 @@ func (m machine) unit() map[string][]string {
 		settings[line[1]] = append(settings[line[1]], line[2])
 	}
 	return settings
-}
-
-// initScript returns what the script of OpenRC would run, in the words of a unit.
-func (m machine) initScript() map[string][]string {
-	m.t.Helper()
-	said := strings.Split(strings.TrimSpace(m.run("sh", "-c", `. /etc/init.d/hermes-sidecar
-		ebegin() { :; }
-		eend() { :; }
-		echo "$command $command_args"
-		printf '%s ' "$command"
-		command=echo
-		reload
-		env | grep ^XDG_`)), "\n")
-	return map[string][]string{"ExecStart": said[:1], "ExecReload": said[1:2], "Environment": said[2:]}
 }
