@@ -19,6 +19,6 @@ fi
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload
 	systemctl try-restart hermes-sidecar.service
-elif [ -d /run/openrc ]; then
+elif [ -d /run/openrc ] && [ -e /etc/init.d/hermes-sidecar ]; then
 	rc-service --ifstarted hermes-sidecar restart
 fi

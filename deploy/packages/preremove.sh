@@ -6,7 +6,7 @@ case ${1:-} in 1 | upgrade | failed-upgrade | deconfigure) exit 0 ;; esac
 
 if [ -d /run/systemd/system ]; then
 	systemctl disable --now hermes-sidecar.service
-elif [ -d /run/openrc ]; then
+elif [ -d /run/openrc ] && [ -e /etc/init.d/hermes-sidecar ]; then
 	rc-service --ifstarted hermes-sidecar stop
 	rc-update --all del hermes-sidecar 2>/dev/null || true # it may be in no runlevel
 fi

@@ -32,6 +32,7 @@ func (m machine) serveByOpenRC() {
 	m.t.Helper()
 	user := m.user()
 	up := upstream.New(m.t, upstream.Library(hermes.Recordings(m.t, hermes.Chats), upstream.ByFrame).Play)
+	m.run("mkdir", "-p", "/etc/conf.d") // Alpine has it
 	harness.WriteFile(m.t, m.path("etc/conf.d/hermes-sidecar"), []byte("export HERMES_UPSTREAM="+up.Addr+"\n"))
 
 	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "sh", "-c", booted, "sh", m.root)
