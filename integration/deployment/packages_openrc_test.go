@@ -52,6 +52,8 @@ func (m machine) serveByOpenRC() {
 	const healthy = "until hermes-sidecar hermes-health 2>/dev/null; do sleep 0.1; done"
 	c := client.New(m.t, "http://127.0.0.1:8643")
 
+	do("/.post-install # starts nothing")
+	do("! rc-service hermes-sidecar status")
 	do("rc-service hermes-sidecar start")
 	do(healthy)
 	do("[ $(stat -c %u:%g:%a /run/hermes-sidecar /var/lib/hermes-sidecar | sort -u) = " + user + ":700 ]")
