@@ -20,14 +20,15 @@ ARG TARGETOS=linux
 ARG TARGETARCH
 ARG TARGETVARIANT
 ARG VERSION=devel
-# The same source, version and GO_IMAGE give the same files, bit for bit.
+ARG REVISION=unknown
+# The same source, version, revision and GO_IMAGE give the same files, bit for bit.
 ARG SOURCE_DATE_EPOCH=0
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build set -eu; \
     export CGO_ENABLED=0 GOOS="$TARGETOS" GOARCH="${TARGETARCH:-$(go env GOHOSTARCH)}"; \
     if [ "$GOARCH" = arm ]; then export GOARM="${TARGETVARIANT#v}"; fi; \
     mkdir -p /image/usr/bin /image/etc/ssl/certs /image/etc/hermes-sidecar /image/data; \
     go build -trimpath -buildvcs=false -tags nobadger,nomysql,nopgx \
-        -ldflags "-s -w -X main.version=$VERSION" -o /image/usr/bin/hermes-sidecar ./cmd/hermes-sidecar; \
+        -ldflags "-s -w -X github.com/hermes-sidecar/hermes-sidecar/internal/build.version=$VERSION -X github.com/hermes-sidecar/hermes-sidecar/internal/build.commit=$REVISION" -o /image/usr/bin/hermes-sidecar ./cmd/hermes-sidecar; \
     cp deploy/image/Caddyfile /image/etc/hermes-sidecar/Caddyfile; \
     cp LICENSE /image/LICENSE; \
     cp /etc/ssl/certs/ca-certificates.crt /image/etc/ssl/certs/ca-certificates.crt; \

@@ -15,6 +15,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/record"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/usage"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/build"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
@@ -30,21 +31,36 @@ func init() {
 // answered as text, without a stream, gets the status 502.
 //
 // It stands in front of the handler that answers, usually `reverse_proxy`.
-// Besides chat completions and their requests it changes only streams of
-// `/v1/responses` and `/v1/runs` that break off: they get the event that says so.
-// Everything else passes byte for byte.
+// In a Caddyfile:
 //
-// Every option may be left out. `hermes` without options does the whole job.
+//	:8643 {
+//		bind 127.0.0.1
+//		hermes
+//		reverse_proxy 127.0.0.1:8642
+//	}
+//
+// Every option may be left out: `hermes` without options does the whole job. The
+// directive `hermes_proxy` is both handlers in one, and takes the options of both.
+//
+// Besides chat completions and their requests it changes only streams of
+// `/v1/responses`, `/v1/runs` and `/api/sessions` that break off: they get the
+// event that says so. Everything else passes byte for byte.
 //
 // Streams that end in an error are logged as warnings. Access logs get the fields
 // `hermes_outcome` (`ok`, `client_gone`, `passed_encoded` or the code of the error)
 // and `hermes_tools`, the number of tools that ran, and where a history was healed
-// `hermes_healed`, the number of its markers. These placeholders are set when
-// a stream has ended, a request for one was answered with an error, or an answer
-// that is not streamed has ended. By then the header of the answer has left:
-// they are for handlers that act behind this one, such as `log_append` (not where
-// the client has left, for then Caddy aborts the request), and for span attributes
-// of `tracing`.
+// `hermes_healed`, the number of its markers. Metrics are exposed as
+// `caddy_hermes_*` and `gen_ai_client_operation_*`. Within the `tracing` handler
+// each stream has a span. The admin endpoint `/hermes/streams` and the handler
+// `hermes_streams` list the streams.
+//
+// ### Placeholders
+//
+// These placeholders are set when a stream has ended, a request for one was
+// answered with an error, or an answer that is not streamed has ended. By then the
+// header of the answer has left: they are for handlers that act behind this one,
+// such as `log_append` (not where the client has left, for then Caddy aborts the
+// request), and for span attributes of `tracing`.
 //
 // Placeholder | Description
 // ------------|-------------
@@ -58,15 +74,12 @@ func init() {
 // `{http.hermes.tools}` | The number of tools that started
 // `{http.hermes.imitations}` | The number of imitated markers that were stripped
 // `{http.hermes.reasoning}` | The number of stretches of reasoning that left the text
-// `{http.hermes.input_tokens}` | The usage that upstream reported, 0 for none
-// `{http.hermes.output_tokens}` | Likewise
+// `{http.hermes.input_tokens}` | The input tokens that upstream reported, 0 for none
+// `{http.hermes.output_tokens}` | The output tokens that upstream reported, 0 for none
 // `{http.hermes.seconds}` | The time from the request to the end
 //
 // The same is the data of the events `hermes_stream_ended` and, for an error,
-// `hermes_stream_failed`: `{event.data.outcome}` and so on. Metrics are exposed as
-// `caddy_hermes_*` and `gen_ai_client_operation_*`. Within the `tracing` handler
-// each stream has a span. The admin endpoint `/hermes/streams` and the handler
-// `hermes_streams` list the streams.
+// `hermes_stream_failed`: `{event.data.outcome}` and so on.
 type Handler struct {
 	// The size in bytes above which a frame of the stream, or an answer that is
 	// not streamed, passes unexamined, from 1024 (1 KiB) to 1073741824 (1 GiB).
@@ -227,9 +240,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	h.shared, first = join()
 	h.joined.Store(true)
 	if first {
-		build := telemetry.ThisBuild()
-		logger.Info("hermes sidecar", zap.String("version", build.Version), zap.String("commit", build.Commit),
-			zap.String("go", build.Go), zap.String("caddy", build.Caddy))
+		b := build.This()
+		logger.Info("hermes sidecar", zap.String("version", b.Version), zap.String("commit", b.Commit),
+			zap.String("go", b.Go), zap.String("caddy", b.Caddy))
 	}
 	h.shared.handlers.Add(1)
 	process := telemetry.OfProcess()

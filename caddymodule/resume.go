@@ -27,7 +27,16 @@ func init() {
 // agent running twice.
 //
 // It stands in front of `hermes`, and works with any other handler that answers with
-// event streams. A POST asks for it by the header `Idempotency-Key`, or by
+// event streams. In a Caddyfile:
+//
+//	:8643 {
+//		bind 127.0.0.1
+//		hermes_resume
+//		hermes
+//		reverse_proxy 127.0.0.1:8642
+//	}
+//
+// A POST asks for it by the header `Idempotency-Key`, or by
 // `X-Hermes-Detach` with a duration. If its answer is an event stream, that gets the
 // header `X-Hermes-Stream` with its id, and each of its events a line
 // `id: <id>/<number>`. All else passes as it is.
@@ -37,8 +46,14 @@ func init() {
 // behind that event on, and ends it by DELETE of `<path>/<id>`.
 //
 // Streams are kept in memory, for all configurations of the process: a reload ends
-// none. With a storage, replicas share them. Access logs get the field `hermes_resumed`, which is `replayed`, `continued` or
-// `begun`. Metrics are exposed as `caddy_hermes_resume_*`.
+// none. With a storage, replicas share them. Access logs get the field
+// `hermes_resumed`. Metrics are exposed as `caddy_hermes_resume_*`.
+//
+// ### Placeholders
+//
+// Placeholder | Description
+// ------------|-------------
+// `{http.hermes.resumed}` | As `hermes_resumed` in access logs: `begun`, `replayed` or `continued`
 type ResumeHandler struct {
 	// How long the agent goes on without a client. A client may ask for less by the
 	// header `X-Hermes-Detach`. With 0 a stream ends with its last client. Default: 10m.

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 
 	// The standard modules, this plugin and its demo register themselves.
@@ -14,8 +15,11 @@ import (
 
 	_ "github.com/hermes-sidecar/hermes-sidecar/caddymodule"
 	_ "github.com/hermes-sidecar/hermes-sidecar/caddymodule/demo"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/build"
 )
 
 func main() {
+	caddy.CustomVersion = "hermes-sidecar " + build.This().String() + ", Caddy"
 	caddycmd.Main()
 }

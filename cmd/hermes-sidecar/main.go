@@ -10,18 +10,14 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"os"
-	"runtime/debug"
 
 	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
-)
 
-// version is set by the linker, -X main.version=v1.2.3. Without it, it is that
-// of the module, which go install and a checkout know.
-var version string
+	"github.com/hermes-sidecar/hermes-sidecar/internal/build"
+)
 
 func main() {
 	if err := refuse(os.Args[1:]); err != nil {
@@ -30,17 +26,8 @@ func main() {
 	}
 	caddy.CustomBinaryName = "hermes-sidecar"
 	caddy.CustomLongDescription = description
-	caddy.CustomVersion = ownVersion()
+	caddy.CustomVersion = "hermes-sidecar " + build.This().String() + ", Caddy"
 	caddycmd.Main()
-}
-
-// ownVersion is what the command version prints in front of Caddy's version.
-func ownVersion() string {
-	built := ""
-	if info, ok := debug.ReadBuildInfo(); ok {
-		built = info.Main.Version
-	}
-	return "hermes-sidecar " + cmp.Or(version, built, "(devel)") + ", Caddy"
 }
 
 // foreign are commands that replace the running binary by one of Caddy's

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 )
 
@@ -67,15 +66,5 @@ func TestNoCommandIsBroken(t *testing.T) {
 	}
 	if err := refuse(nil); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestVersionIsOfBoth, the sidecar and the Caddy in it.
-func TestVersionIsOfBoth(t *testing.T) {
-	version = "v1.2.3"
-	caddy.CustomVersion = ownVersion()
-	t.Cleanup(func() { version, caddy.CustomVersion = "", "" })
-	if _, full := caddy.Version(); !strings.HasPrefix(full, "hermes-sidecar v1.2.3, Caddy v2.") {
-		t.Errorf("version %q", full)
 	}
 }

@@ -85,11 +85,13 @@ func main() {
 			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
-	cmd := exec.Command(filepath.Join(dir, "caddy"), "list-modules")
+	cmd := exec.Command(filepath.Join(dir, "caddy"), "list-modules", "--versions")
 	cmd.Env = sidecar.Environment(dir)
 	out, err := cmd.Output()
-	if err != nil || !strings.Contains(string(out), "\nhttp.handlers.hermes\n") {
-		t.Errorf("%v: the module is not in the list", err)
+	for _, module := range []string{"admin.api.hermes", "http.handlers.hermes", "http.handlers.hermes_resume"} {
+		if err != nil || !strings.Contains(string(out), "\n"+module+" v0.0.0\n") {
+			t.Errorf("%v: %s is not in the list, or not with the version of the module", err, module)
+		}
 	}
 	cmd = exec.Command(filepath.Join(dir, "caddy"), "hermes-demo", "--speed", "0", "--scenario", "one_tool")
 	cmd.Env = sidecar.Environment(dir)

@@ -82,7 +82,7 @@ func TestImageHoldsNothingElse(t *testing.T) {
 	}
 }
 
-func checkFile(t *testing.T, file, source string) {
+func checkFile(t testing.TB, file, source string) {
 	t.Helper()
 	got, err := os.ReadFile(file)
 	if err != nil {
@@ -138,7 +138,8 @@ func TestImageConfiguration(t *testing.T) {
 		}
 	}
 	out, err := i.command(container{}, bin, "version").Output()
-	if err != nil || !strings.HasPrefix(string(out), "hermes-sidecar v0.0.0-ci, Caddy v2.") {
+	want := "hermes-sidecar v0.0.0-ci (" + i.Labels["org.opencontainers.image.revision"][:12] + "), Caddy v2."
+	if err != nil || !strings.HasPrefix(string(out), want) {
 		t.Errorf("version: %v %q", err, out)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/build"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -63,7 +64,7 @@ func newMetrics() *metrics {
 	}
 	counter := func(name, help string) prometheus.Counter { return prometheus.NewCounter(opts(name, help)) }
 	m := &metrics{
-		build:  buildInfo(ThisBuild()),
+		build:  buildInfo(build.This()),
 		active: prometheus.NewGauge(prometheus.GaugeOpts(opts("streams_active", "Number of streams that are open."))),
 		streams: prometheus.NewCounterVec(opts("streams_total",
 			"Counter of streams that have ended, and of requests that were answered with an error instead of a stream, by outcome.",

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/build"
+)
+
+// asProgram is a variable that makes a program of the test binary.
+const asProgram = "HERMES_SIDECAR_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// run returns what the program writes to standard output.
+func run(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], args...)
+	home := t.TempDir()
+	cmd.Env = []string{asProgram + "=1", "HOME=" + home, "XDG_DATA_HOME=" + home, "XDG_CONFIG_HOME=" + home, "SOURCE_DATE_EPOCH=1700000000"}
+	cmd.Stderr = t.Output()
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%q: %v", args, err)
+	}
+	return string(out)
+}
+
+// TestVersionIsOfBoth, the sidecar and the Caddy in it.
+func TestVersionIsOfBoth(t *testing.T) {
+	for _, arg := range []string{"version", "--version"} {
+		if out := run(t, arg); !strings.HasPrefix(out, "hermes-sidecar "+build.This().String()+", Caddy v2.") {
+			t.Errorf("%s says %q", arg, out)
+		}
+	}
+}
+
+// TestModulesHaveVersions: Caddy's do. Ours have none, because they are of the main
+// module, of which the command version tells.
+func TestModulesHaveVersions(t *testing.T) {
+	out := run(t, "list-modules", "--versions")
+	for _, want := range []string{"\nhttp.handlers.reverse_proxy v2.", "\nhttp.handlers.hermes\n", "\nhttp.handlers.hermes_resume\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the list has no line %q", want)
+		}
+	}
+}
+
+// TestManualPages: each command that works here has a page, with the name of this
+// program and the whole usage, which Caddy's own pages lack.
+func TestManualPages(t *testing.T) {
+	dir := t.TempDir()
+	run(t, "hermes-manpages", dir)
+	for page, want := range map[string]string{
+		"hermes-sidecar":               "hermes-sidecar-hermes-proxy(8)",
+		"hermes-sidecar-hermes-health": ".TH \"HERMES-SIDECAR\" \"8\" \"Nov 2023\" \"hermes-sidecar " + build.This().Version + "\"",
+		"hermes-sidecar-hermes-proxy":  `\-\-stall-timeout\fP`,
+		"hermes-sidecar-hermes-repair": "[<file>] [--explain] [--width <columns>]",
+		"hermes-sidecar-run":           "[--config <path>",
+	} {
+		text := read(t, filepath.Join(dir, page+".8"))
+		if !strings.Contains(strings.ReplaceAll(text, `\-`, "-"), strings.ReplaceAll(want, `\-`, "-")) {
+			t.Errorf("%s has no %q", page, want)
+		}
+		if strings.Contains(text, "$ caddy ") {
+			t.Errorf("%s has examples of caddy", page)
+		}
+	}
+	for name := range foreign {
+		if _, err := os.Stat(filepath.Join(dir, "hermes-sidecar-"+name+".8")); err == nil {
+			t.Errorf("%s has a page, and does not work", name)
+		}
+	}
+}
+
+func TestCompletions(t *testing.T) {
+	for shell, want := range map[string]string{
+		"bash":       `commands+=("hermes-proxy")`,
+		"zsh":        "#compdef hermes-sidecar",
+		"fish":       "complete -c hermes-sidecar",
+		"powershell": "Register-ArgumentCompleter -CommandName 'hermes-sidecar'",
+	} {
+		if out := run(t, "completion", shell); !strings.Contains(out, want) {
+			t.Errorf("%s: no %q", shell, want)
+		}
+	}
+	if out := run(t, "__complete", "hermes-"); !strings.Contains(out, "hermes-repair\t") || strings.Contains(out, "hermes-manpages") {
+		t.Errorf("what follows hermes- is\n%s", out)
+	}
+}
