@@ -1,4 +1,4 @@
-{{/* What the schema cannot say: values that contradict each other, or the chart. */}}
+{{/* What the schema cannot check: values that contradict each other, or the chart. */}}
 
 {{- define "hermes.checks" -}}
 {{- with .Values -}}
@@ -55,7 +55,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Labels or annotations of the user's, their value's name first, must have none of the chart's own. */}}
+{{/* The user's labels or annotations must have none of the chart's own. The first argument is the name of the value. */}}
 {{- define "hermes.ours" -}}
 {{- $name := index . 0 -}}
 {{- $given := default dict (index . 1) -}}
