@@ -22,7 +22,7 @@ OUTSIDE = {
     "xcaddy.md": "xcaddy.md",
     "deploy/kubernetes/README.md": "deploy/kubernetes/index.md",
     "deploy/kubernetes/chart/README.md": "deploy/kubernetes/chart/index.md",
-    "deploy/observability/README.md": "deploy/observability/index.md",
+    "deploy/observability/README.md": "deploy/observability.md",
     "caddymodule/demo/internal/replay/page/icon.svg": "icon.svg",
 }
 IN_REPOSITORY = {place: path for path, place in OUTSIDE.items()}
