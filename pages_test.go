@@ -80,3 +80,14 @@ func anchors(page string) map[string]bool {
 	}
 	return all
 }
+
+// TestReadmeIsShort: what is longer has a page of its own in docs/.
+func TestReadmeIsShort(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), "\n"); n > 150 {
+		t.Errorf("README.md has %d lines, want at most 150", n)
+	}
+}
