@@ -3,7 +3,7 @@
 {{- define "hermes.checks" -}}
 {{- with .Values -}}
 {{- if ge (int .sidecar.drainTimeout) (int .sidecar.gracePeriod) -}}
-{{- fail "sidecar.drainTimeout must be below sidecar.gracePeriod: streams get their error only before that" -}}
+{{- fail "sidecar.drainTimeout must be below sidecar.gracePeriod: streams get their error before the grace period ends" -}}
 {{- end -}}
 {{- $ports := list (int .sidecar.port) (int .sidecar.healthPort) (int .hermes.port) -}}
 {{- if ne 3 (len (uniq $ports)) -}}
@@ -13,7 +13,7 @@
 {{- $env := default dict .hermes.env -}}
 {{- range $name := list "API_SERVER_ENABLED" "API_SERVER_HOST" "API_SERVER_PORT" "API_SERVER_KEY" "HERMES_HOME" "HOME" "HERMES_GATEWAY_NO_SUPERVISE" -}}
 {{- if hasKey $env $name -}}
-{{- fail (printf "hermes.env.%s is set by the chart: remove it. The port is hermes.port, the key belongs into the Secret that hermes.secret names" $name) -}}
+{{- fail (printf "hermes.env.%s is set by the chart: remove it. The port is hermes.port, the key belongs in the Secret that hermes.secret names" $name) -}}
 {{- end -}}
 {{- end -}}
 {{- if or (hasKey $env "WEBHOOK_PORT") (has (include "hermes.value" $env.WEBHOOK_ENABLED | lower) (list "true" "1" "yes" "on")) -}}
@@ -37,7 +37,7 @@
 
 {{- if .networkPolicy.enabled -}}
 {{- if not .networkPolicy.from -}}
-{{- fail "networkPolicy.from is empty, which would let everybody in: name peers. [{ipBlock: {cidr: 0.0.0.0/0}}] is every address" -}}
+{{- fail "networkPolicy.from is empty, which would admit everybody: name peers. [{ipBlock: {cidr: 0.0.0.0/0}}] is every address" -}}
 {{- end -}}
 {{- $outside := false -}}
 {{- range .networkPolicy.from -}}{{- if .ipBlock -}}{{- $outside = true -}}{{- end -}}{{- end -}}
