@@ -37,7 +37,7 @@
 
 {{- if .networkPolicy.enabled -}}
 {{- if not .networkPolicy.from -}}
-{{- fail "networkPolicy.from is empty, which would admit everybody: name peers. [{ipBlock: {cidr: 0.0.0.0/0}}] is every address" -}}
+{{- fail "networkPolicy.from is empty, which would let everybody in: name peers. [{ipBlock: {cidr: 0.0.0.0/0}}] is every address" -}}
 {{- end -}}
 {{- $outside := false -}}
 {{- range .networkPolicy.from -}}{{- if .ipBlock -}}{{- $outside = true -}}{{- end -}}{{- end -}}
