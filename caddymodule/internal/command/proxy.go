@@ -38,8 +38,8 @@ otherwise specified in the addresses, the --from address will be assumed to be
 HTTPS if a host or IP is given, and the --to address will be assumed to be HTTP.
 
 WHO MAY CONNECT. Hermes runs commands, and asks for no key unless its
-API_SERVER_KEY is set. So, unlike in caddy reverse-proxy, only this machine can
-connect if the --from address has no host:
+API_SERVER_KEY is set. So, if the --from address has no host, only this machine
+can connect, unlike with caddy reverse-proxy:
 
   --from :8643                    http on 127.0.0.1
   --from localhost:8643           https on 127.0.0.1
