@@ -1,9 +1,9 @@
-{{/* What the schema cannot say: values that contradict each other, or the chart. */}}
+{{/* What the schema cannot check: values that contradict each other, or the chart. */}}
 
 {{- define "hermes.checks" -}}
 {{- with .Values -}}
 {{- if ge (int .sidecar.drainTimeout) (int .sidecar.gracePeriod) -}}
-{{- fail "sidecar.drainTimeout must be below sidecar.gracePeriod: streams get their error only before that" -}}
+{{- fail "sidecar.drainTimeout must be below sidecar.gracePeriod: streams get their error before the grace period ends" -}}
 {{- end -}}
 {{- $ports := list (int .sidecar.port) (int .sidecar.healthPort) (int .hermes.port) -}}
 {{- if ne 3 (len (uniq $ports)) -}}
@@ -14,7 +14,7 @@
 {{- $ourEnv := list "API_SERVER_ENABLED" "API_SERVER_HOST" "API_SERVER_PORT" "API_SERVER_KEY" "HERMES_HOME" "HOME" "HERMES_GATEWAY_NO_SUPERVISE" -}}
 {{- range $name := $ourEnv -}}
 {{- if hasKey $env $name -}}
-{{- fail (printf "hermes.env.%s is set by the chart: remove it. The port is hermes.port, the key belongs into the Secret that hermes.secret names" $name) -}}
+{{- fail (printf "hermes.env.%s is set by the chart: remove it. The port is hermes.port, the key belongs in the Secret that hermes.secret names" $name) -}}
 {{- end -}}
 {{- end -}}
 {{- if or (hasKey $env "WEBHOOK_PORT") (has (include "hermes.value" $env.WEBHOOK_ENABLED | lower) (list "true" "1" "yes" "on")) -}}
@@ -95,7 +95,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Labels or annotations of the user's, their value's name first, must have none of the chart's own. */}}
+{{/* The user's labels or annotations must have none of the chart's own. The first argument is the name of the value. */}}
 {{- define "hermes.ours" -}}
 {{- $name := index . 0 -}}
 {{- $given := default dict (index . 1) -}}

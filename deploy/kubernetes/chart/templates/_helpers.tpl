@@ -6,7 +6,7 @@
 {{- $name -}}
 {{- end -}}
 
-{{/* A value as the text that it was in the values file: numbers there are floats here. */}}
+{{/* A value as the text that it has in the values file. Helm makes floats of numbers. */}}
 {{- define "hermes.value" -}}
 {{- if kindIs "string" . -}}{{- . -}}{{- else -}}{{- toJson . -}}{{- end -}}
 {{- end -}}
@@ -33,7 +33,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
-{{/* The image of a map with repository, tag and digest; the second is the tag for none. */}}
+{{/* The image of a map with repository, tag and digest. The second argument is the default tag. */}}
 {{- define "hermes.image" -}}
 {{- $image := index . 0 -}}
 {{- if $image.digest -}}
@@ -73,8 +73,8 @@ seccompProfile: {type: RuntimeDefault}
 {{- add .Values.termination.waitSeconds .Values.termination.hermesSeconds .Values.sidecar.gracePeriod 10 -}}
 {{- end -}}
 
-{{/* How often Hermes' liveness probe may fail: a sidecar that hangs is found after 30
-seconds, killed after its grace period, and may take 60 to start again. */}}
+{{/* How often Hermes' liveness probe may fail. A sidecar that hangs is noticed after 30
+seconds, killed after its grace period, and may take 60 seconds to start again. */}}
 {{- define "hermes.patience" -}}
 {{- max 9 (add 1 (div (add .Values.sidecar.gracePeriod 90) 20)) -}}
 {{- end -}}
