@@ -47,7 +47,7 @@
 {{- end -}}
 
 {{- if and .ingress.enabled (not .ingress.hosts) -}}
-{{- fail "ingress.hosts is empty, which would be every host of the controller: name one" -}}
+{{- fail "ingress.hosts is empty, which would mean every host of the controller: name one" -}}
 {{- end -}}
 {{- if and .httpRoute.enabled (not .httpRoute.parentRefs) -}}
 {{- fail "httpRoute.parentRefs is empty: name the gateway" -}}
@@ -106,7 +106,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Objects of the user's, their value's name first, must have no name of the chart's own. */}}
+{{/* The user's objects must have no name that the chart uses. The first argument is the name of the value. */}}
 {{- define "hermes.ourNames" -}}
 {{- $value := index . 0 -}}
 {{- $ours := index . 2 -}}

@@ -52,13 +52,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
-{{/* A probe: what it asks, and its times, first the user's, then the chart's. */}}
+{{/* A probe. The arguments are what it asks, the user's times, and the chart's. */}}
 {{- define "hermes.probe" -}}
 {{ index . 0 }}
 {{ toYaml (mergeOverwrite (index . 2) (default dict (index . 1))) }}
 {{- end -}}
 
-{{/* What Hermes' own image may do. */}}
+{{/* The security context of containers with Hermes' image. */}}
 {{- define "hermes.security" -}}
 runAsNonRoot: true
 runAsUser: {{ int64 .Values.hermes.user }}
