@@ -3,12 +3,12 @@
 #     docker build -t hermes-sidecar .
 #     docker buildx build --platform linux/amd64,linux/arm64,linux/arm/v7 -t hermes-sidecar .
 #
-# README.md says how to run it, deploy/image/Caddyfile how to configure it.
+# docs/install.md says how to run it, and deploy/image/Caddyfile how to configure it.
 
 # Any image with this Go, a shell and CA certificates will do.
 ARG GO_IMAGE=golang:1.26.8-alpine
 
-# The compiler runs on the machine that builds, for whatever machine it builds.
+# The compiler runs natively on the machine that builds, whatever the platform is.
 FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS build
 WORKDIR /src
 
@@ -43,8 +43,8 @@ FROM scratch
 COPY --from=build --chown=0:0 /image/LICENSE /LICENSE
 COPY --from=build --chown=0:0 /image/etc /etc
 COPY --from=build --chown=0:0 /image/usr /usr
-# The one directory that the user may write to, if the root file system is not
-# read-only, as it may be; and whose owner a volume that is mounted there gets.
+# The only directory that the user may write to. A volume that is mounted there gets
+# its owner. The root file system may be read-only.
 COPY --from=build --chown=65532:65532 /image/data /data
 
 ARG VERSION=devel
@@ -60,8 +60,8 @@ ENV HOME=/data TMPDIR=/data XDG_DATA_HOME=/data XDG_CONFIG_HOME=/data
 USER 65532:65532
 EXPOSE 8643 8644
 STOPSIGNAL SIGTERM
-# Of deploy/image/Caddyfile. A configuration that serves no /healthz on port 8644
-# needs another one, or none.
+# This is for deploy/image/Caddyfile. A configuration that serves no /healthz on port
+# 8644 needs another health check, or none.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=5s --retries=3 \
     CMD ["/usr/bin/hermes-sidecar", "hermes-health"]
 ENTRYPOINT ["/usr/bin/hermes-sidecar"]

@@ -8,7 +8,7 @@
 //	operations     metrics, logs, traces, the admin API, recordings, reloads, commands
 //	clients        real clients, Open WebUI and LibreChat in front of it
 //	demo           the page of hermes-demo, in a browser
-//	recipes        the configurations of docs/recipes and of the README
+//	recipes        the configurations of docs/recipes, of the README and of other pages
 //	deployment     the image, Kubernetes, Compose and systemd
 //
 // What these tests share is in harness and in the packages below it. The other folders:

@@ -42,26 +42,25 @@ func init() {
 		Short: "Shows what the Hermes sidecar repairs",
 		Long: `
 Starts a small legacy Hermes that replays recorded streams of v0.8.0, and the
-sidecar in front of it, both on the loopback interface. Then reads each stream
-on both sides and prints what a chat client shows: without the sidecar on the
-left, with it on the right.
+sidecar in front of it, both on the loopback interface. It reads each stream
+from both, and prints what a chat client shows: without the sidecar on the left,
+and with it on the right.
 
 Scenarios: ` + strings.Join(replay.Names(replay.Scenarios()), ", ") + `.
 
-With --listen both ports stay open afterwards for curl and any other client,
-until Ctrl-C. The model of a request chooses the scenario. They also serve a
-page that shows both sides in a browser; --page serves it at once, without
-printing the streams first.
+With --listen both ports stay open until Ctrl-C, for curl and any other client.
+The model of a request selects the scenario. A page also shows both sides in a
+browser. --page serves that page at once, without printing the streams first.
 
-Exits with 0 when every stream was as it should be, and with 1 otherwise. It
-reads no configuration and leaves no files behind.
+The exit status is 0 if every stream was as it should be, and 1 otherwise. The
+demo reads no configuration and leaves no files behind.
 `,
 		CobraFunc: func(cmd *cobra.Command) {
 			c := command{out: os.Stdout}
 			f := cmd.Flags()
-			f.StringSliceVarP(&c.scenarios, "scenario", "s", nil, "Show this scenario, repeatable or with commas (default: the first six)")
+			f.StringSliceVarP(&c.scenarios, "scenario", "s", nil, "Show this scenario; repeat it, or use commas (default: the first six)")
 			f.Float64Var(&c.speed, "speed", 1, "How fast the backend answers: 2 is twice as fast, 0 without any delay")
-			f.BoolVar(&c.raw, "raw", false, "Print the frames as they came instead of what a client shows")
+			f.BoolVar(&c.raw, "raw", false, "Print the frames as they arrive instead of what a client shows")
 			f.BoolVarP(&c.listen, "listen", "l", false, "Keep both ports open afterwards, until Ctrl-C")
 			f.BoolVarP(&c.page, "page", "p", false, "Serve the demo as a web page until Ctrl-C instead of printing it")
 			f.StringVar(&c.pageAddr, "page-addr", "", "Loopback address of the page, with --page or --listen (default: a free port)")

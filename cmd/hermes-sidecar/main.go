@@ -46,9 +46,9 @@ func refuse(args []string) error {
 
 const description = `The Hermes sidecar stands in front of an unmodified Hermes agent and repairs the
 stream of its /v1/chat/completions: tool events instead of markers in the text,
-reasoning in a place of its own, an error instead of a silent end.
+reasoning in a field of its own, an error instead of a silent end.
 
-It is a Caddy with the hermes module, so it is configured by a Caddyfile and has
+It is a Caddy with the hermes module. So a Caddyfile configures it, and it has
 Caddy's commands. Without a configuration file:
 
   $ hermes-sidecar hermes-proxy --from :8643 --to 127.0.0.1:8642
@@ -57,11 +57,11 @@ With one:
 
   $ hermes-sidecar run --config /etc/hermes-sidecar/Caddyfile
 
-Where the help says caddy, the name of this binary is meant.
+Where the help says caddy, use the name of this binary.
 
-Only those modules of Caddy are in it that a sidecar needs. What serves files is
-not: file_server and try_files, templates, php_fastcgi, push, filesystem. Neither
-are acme_server and events, which have no use without plugins or other machines.
-The commands upgrade, add-package and remove-package, which fetch another binary,
-are refused. If you need any of it, build a Caddy with the module.
+It has only those modules of Caddy that a sidecar needs. It lacks what serves
+files: file_server, try_files, templates, php_fastcgi, push and filesystem. It
+also lacks acme_server and events, which have no use without plugins or other
+machines. It refuses the commands upgrade, add-package and remove-package, which
+fetch another binary. If you need any of these, build a Caddy with the module.
 `

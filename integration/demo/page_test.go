@@ -86,13 +86,13 @@ func TestPageShowsBothSides(t *testing.T) {
 	}{
 		{"", "bad: Bad: 4 tool markers in the text\nbad: Bad: No tool card, though 4 tools ran\ngood: Good: Ends in “stop”",
 			"good: Good: Clean text\ngood: Good: 4 tools, all completed\ngood: Good: Ends in “stop”", 4, 0, 0, 4},
-		{"endless_cards", "good: Good: Clean text\nbad: Bad: 3 of 3 cards spin for ever\ngood: Good: Ends in “stop”",
+		{"endless_cards", "good: Good: Clean text\nbad: Bad: 3 of 3 cards spin forever\ngood: Good: Ends in “stop”",
 			"good: Good: Clean text\ngood: Good: 3 tools, all completed\ngood: Good: Ends in “stop”", 0, 3, 0, 3},
 		{"think_tags", "bad: Bad: Thoughts in the text\nneutral: No tools\ngood: Good: Ends in “stop”",
 			"good: Good: Clean text\nneutral: No tools\ngood: Good: Ends in “stop”", 1, 0, 0, 0},
 		{"model_imitates", "bad: Bad: 1 tool marker in the text\nneutral: No tools\ngood: Good: Ends in “stop”",
 			"good: Good: Clean text\nneutral: No tools\ngood: Good: Ends in “stop”", 1, 0, 0, 0},
-		{"endless_crash", "good: Good: Clean text\nbad: Bad: Its card spins for ever\nbad: Bad: The agent crashed, and it says “stop”",
+		{"endless_crash", "good: Good: Clean text\nbad: Bad: Its card spins forever\nbad: Bad: The agent crashed, and it says “stop”",
 			"good: Good: Clean text\ngood: Good: 1 tool, interrupted\ngood: Good: Ends in an error that says why: agent_crashed", 0, 1, 0, 1},
 		{"crash_immediate", "neutral: No text\nneutral: No tools\nbad: Bad: The agent crashed, and it says “stop”",
 			"neutral: No text\nneutral: No tools\ngood: Good: Ends in an error that says why: agent_crashed", 0, 0, 0, 0},
@@ -175,7 +175,7 @@ func TestPageKillsTheBackend(t *testing.T) {
 	b.Picture("running")
 	b.Click("#kill")
 	b.Wait(bothEnded)
-	if got, want := verdict(b, "without"), "bad: Bad: 1 tool marker in the text\nbad: Bad: No tool card, though 1 tool ran\nbad: Bad: Breaks off, and nobody says why"; got != want {
+	if got, want := verdict(b, "without"), "bad: Bad: 1 tool marker in the text\nbad: Bad: No tool card, though 1 tool ran\nbad: Bad: Breaks off without saying why"; got != want {
 		t.Errorf("without the sidecar\n%s\nwant\n%s", got, want)
 	}
 	if got, want := verdict(b, "with"), "good: Good: Clean text\ngood: Good: 1 tool, interrupted\ngood: Good: Ends in an error that says why: upstream_aborted"; got != want {

@@ -103,13 +103,9 @@ func TestChartHasEveryOption(t *testing.T) {
 	}
 	schema.Properties["sidecar"].Properties["options"] = schema.Defs["options"]
 	options := schema.Properties["sidecar"].Properties["options"].Properties
-	_, table, found := strings.Cut(harness.ReadFile(t, harness.Path("README.md")), "\n## Options\n")
-	if !found {
-		t.Fatal("the README has no options")
-	}
-	table, _, _ = strings.Cut(table, "\n## ")
+	page := harness.ReadFile(t, harness.Path("docs/options.md"))
 	documented, word := map[string]bool{}, regexp.MustCompile("`([a-z]+)`")
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([^|]*)\\|").FindAllStringSubmatch(table, -1) {
+	for _, row := range regexp.MustCompile("(?m)^### `([a-z_]+)`\n\n(.*) Default: ").FindAllStringSubmatch(page, -1) {
 		name := row[1]
 		if slices.Contains([]string{"drain_timeout", "record", "record_max"}, name) {
 			continue
@@ -130,12 +126,12 @@ func TestChartHasEveryOption(t *testing.T) {
 		slices.Sort(have)
 		slices.Sort(want)
 		if !slices.Equal(have, want) {
-			t.Errorf("%s may be %q in the chart, and is %q in the README", name, have, want)
+			t.Errorf("%s may be %q in the chart, and is %q in docs/options.md", name, have, want)
 		}
 	}
 	have, want := slices.Sorted(maps.Keys(options)), slices.Sorted(maps.Keys(documented))
 	if !slices.Equal(have, want) {
-		t.Errorf("the chart has the options\n%q\nthe README\n%q", have, want)
+		t.Errorf("the chart has the options\n%q\ndocs/options.md\n%q", have, want)
 	}
 }
 

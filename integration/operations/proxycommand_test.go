@@ -298,7 +298,7 @@ func TestProxyCommandHelp(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, bad)
 	}
-	for _, want := range []string{"open to this machine only", `--from string`, `(default ":8643")`, "(default [127.0.0.1:8642])", "--keepalive-form chunk|comment", "(default 15m)"} {
+	for _, want := range []string{"if the --from address has no host, only this machine\ncan connect", `--from string`, `(default ":8643")`, "(default [127.0.0.1:8642])", "--keepalive-form chunk|comment", "(default 15m)"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

@@ -82,7 +82,7 @@ func TestWhatOnlyShowsAtUseIsSaidAtTheStart(t *testing.T) {
 		{"grace_period 5s", "drain_timeout 30s", true},
 		{"grace_period 5s", "progress bare", true}, // the default is 10s
 		{"grace_period 30s", "drain_timeout 10s", false},
-		{"grace_period 125s", "drain_timeout 120s", false}, // as the README's container
+		{"grace_period 125s", "drain_timeout 120s", false}, // as the container of docs/install.md
 		{"shutdown_delay 1m\n\tgrace_period 5s", "drain_timeout 10s", false},
 		{"", "drain_timeout 1h", false}, // it is without end
 	} {

@@ -24,22 +24,22 @@ func init() {
 		Usage: "[--url <url>] [--timeout <duration>]",
 		Short: "Asks a running sidecar whether it serves",
 		Long: `
-Sends one GET to the URL, and exits with 0 if the answer has a status from 200 to
-299, else with 1 and one line on standard error that says why. It is for
-health checks in places that have no curl, such as a container image:
+Sends one GET to the URL. The exit status is 0 if the answer has a status from
+200 to 299. Otherwise it is 1, and one line on standard error says why. The
+command is for health checks where there is no curl, as in a container image:
 
   HEALTHCHECK CMD ["hermes-sidecar", "hermes-health"]
 
-The URL is one that the configuration has to serve; without --url it is
+The configuration must serve the URL. The default is
 ` + healthURL + `, on the loopback interface of the same machine or
-container, which this site answers:
+container, which this site serves:
 
   http://:8644 {
       respond /healthz 200
   }
 
-It follows no redirect, uses no proxy of the environment, and reads no
-configuration. The timeout is for everything, from connecting to the status.
+The command follows no redirects, uses no proxy from the environment, and reads
+no configuration. The timeout covers everything from connecting to the status.
 `,
 		CobraFunc: func(cmd *cobra.Command) {
 			var c healthCommand
@@ -59,7 +59,7 @@ type healthCommand struct {
 }
 
 func (c *healthCommand) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.url, "url", healthURL, "What to ask")
+	cmd.Flags().StringVar(&c.url, "url", healthURL, "URL to ask")
 	cmd.Flags().DurationVar(&c.timeout, "timeout", healthTimeout, "How long the answer may take")
 }
 

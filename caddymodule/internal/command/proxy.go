@@ -38,8 +38,8 @@ otherwise specified in the addresses, the --from address will be assumed to be
 HTTPS if a host or IP is given, and the --to address will be assumed to be HTTP.
 
 WHO MAY CONNECT. Hermes runs commands, and asks for no key unless its
-API_SERVER_KEY is set. So, unlike caddy reverse-proxy, a --from address without
-a host is open to this machine only:
+API_SERVER_KEY is set. So, if the --from address has no host, only this machine
+can connect, unlike with caddy reverse-proxy:
 
   --from :8643                    http on 127.0.0.1
   --from localhost:8643           https on 127.0.0.1
@@ -47,19 +47,19 @@ a host is open to this machine only:
   --from 0.0.0.0:8643             http on every interface
   --from hermes.example.com       https on every interface
 
---bind says otherwise: it takes the IP addresses to listen on, whatever --from
-says, such as 0.0.0.0 in a container.
+--bind overrides this. It takes the IP addresses to listen on, such as 0.0.0.0 in
+a container.
 
 If serving HTTPS:
-  --disable-redirects can be used to avoid binding to the HTTP port, which
-    is bound to redirect from it. It is not for certs of the internal CA on
-    another port than 443.
-  --internal-certs can be used to force issuance certs using the internal
-    CA instead of attempting to issue a public certificate. It is used for
-    localhost and IP addresses in any case.
+  --disable-redirects can be used to avoid listening on the HTTP port, from
+    which requests are redirected to HTTPS. With certificates of the internal
+    CA on a port other than 443, nothing is redirected in any case.
+  --internal-certs can be used to force certificates of the internal CA instead
+    of attempting to get a public certificate. localhost and IP addresses get
+    one of the internal CA in any case.
   --install-trust puts the internal CA's root certificate in the trust stores
-    of this system, if the user may. Without it, unlike in caddy
-    reverse-proxy, clients have to be given the certificate: the log says
+    of this system, if the user has the right to. Without it, unlike in caddy
+    reverse-proxy, you have to give the certificate to clients: the log says
     where it is.
 
 For proxying:
@@ -77,9 +77,9 @@ closes them.
 All other flags are the options of the hermes directive, with the same values
 and defaults; --keepalive-form is its keepalive_form.
 
-On SIGTERM and Ctrl-C open streams may end in good order for --drain-timeout;
-those still open then get an error and a clean end. 10 seconds later every
-connection is closed.
+On SIGTERM and Ctrl-C, open streams have --drain-timeout to end. Those that are
+still open then get an error and a clean end. 10 seconds later every connection
+is closed.
 `,
 		CobraFunc: func(cmd *cobra.Command) {
 			var c Proxy
@@ -113,7 +113,7 @@ func (c *Proxy) Flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&c.from, "from", "f", proxyFrom, "Address on which to receive traffic")
 	f.StringSliceVarP(&c.to, "to", "t", []string{proxyTo}, "Upstream address(es) to which traffic should be sent")
-	f.StringSliceVarP(&c.bind, "bind", "b", nil, "Interface(s) to listen on, each an IP address (default: as --from says)")
+	f.StringSliceVarP(&c.bind, "bind", "b", nil, "Interface(s) to listen on, each an IP address (default: depends on --from)")
 	f.BoolVarP(&c.changeHost, "change-host-header", "c", false, "Set upstream Host header to address of upstream")
 	f.BoolVar(&c.insecure, "insecure", false, "Disable TLS verification (WARNING: DISABLES SECURITY BY NOT VERIFYING TLS CERTIFICATES!)")
 	f.BoolVarP(&c.disableRedirects, "disable-redirects", "r", false, "Disable HTTP->HTTPS redirects")

@@ -33,30 +33,31 @@ func init() {
 		Usage: "[<file>] [--explain] [--width <columns>] [--path <path>] [--cause <cause>] [--<option of the hermes directive> <value>]",
 		Short: "Repairs a recorded stream of a Hermes agent, and explains how",
 		Long: `
-Reads a recorded answer of Hermes from the file, or from standard input, and
-writes the repaired one to standard output, with the same engine and the same
-options as the hermes directive. The recording is an event stream as upstream
-sent it, such as the record option writes them, or the JSON of an answer that
-is not streamed; an HTTP header in front, as curl -i shows it, is skipped.
+Reads a recorded answer of Hermes from the file or from standard input, and
+writes the repaired answer to standard output. It has the same engine and the
+same options as the hermes directive. The recording is an event stream as
+upstream sent it, which is what the option record writes, or the JSON of an
+answer that is not streamed. An HTTP header in front of it, as from curl -i, is
+skipped.
 
   $ curl -siN http://127.0.0.1:8642/v1/chat/completions -d @request.json > stream.sse
   $ caddy hermes-repair stream.sse
   $ caddy hermes-repair --explain stream.sse
 
---explain writes what became of each frame instead, and by which section of the
-contract (docs/contract.md). The signs: = left as it came, ~ changed, - dropped,
-. held back, + what left.
+--explain shows what happened to each frame instead, and which section of the
+contract (docs/contract.md) says so. The signs mean: = unchanged, ~ changed,
+- dropped, . held back, + written.
 
---path is the path of the request, for streams that do not tell what they are
+--path is the path of the request, for streams that do not say what they are
 before they end. --cause is how upstream ended: eof, aborted, timeout or
-shutdown. A file that the record option has written knows both, and what else
-its repair depended on: it is read from the .json beside it, unless given.
+shutdown. For a file that the option record has written, both are read from the
+.json file beside it, together with what else the repair depended on.
 
 A recording has no times. So tools of Hermes 0.7 to 0.11, whose ends are
-inferred, may all seem to run in parallel where they did not.
+inferred, may all seem to run in parallel even if they did not.
 
-Exits with 0 when the answer ended well, with 4 when it ended in an error, and
-with 1 when it could not be read, or is none of Hermes'.
+The exit status is 0 if the answer ended well, 4 if it ended in an error, and 1 if
+it could not be read, or is not an answer of Hermes.
 `,
 		CobraFunc: func(cmd *cobra.Command) {
 			var c repairCommand
@@ -81,7 +82,7 @@ type repairCommand struct {
 
 func (c *repairCommand) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVarP(&c.explain, "explain", "e", false, "Write what became of each frame, and why")
+	f.BoolVarP(&c.explain, "explain", "e", false, "Show what happened to each frame, and why")
 	f.IntVar(&c.width, "width", 160, "Columns of a frame's line that --explain shows, 0 for all")
 	f.StringVar(&c.path, "path", "", "Path of the request")
 	f.StringVar(&c.cause, "cause", "", "How upstream ended: eof, aborted, timeout or shutdown (default eof)")

@@ -4,56 +4,84 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the README's table and the chart's schema")
+var update = flag.Bool("update", false, "write docs/options.md and the chart's schema")
 
-// TestReadmeHasTheTable: a row for each option, whose values and default are the
-// table's. What the rows say beside that, and their order, is the README's.
-func TestReadmeHasTheTable(t *testing.T) {
-	const head = "| subdirective | values, **default** | |\n|---|---|---|\n"
-	generated(t, "../../../README.md", head, "\n\n", func(old string) string {
-		var rows []string
-		written := make(map[string]bool)
-		for row := range strings.SplitSeq(old, "\n") {
-			cells := strings.SplitN(row, " | ", 3)
-			o := Lookup(strings.Trim(cells[0], "| `"))
-			if len(cells) < 3 || o == nil || written[o.Name] {
-				continue
-			}
-			written[o.Name] = true
-			rows = append(rows, fmt.Sprintf("| `%s` | %s | %s", o.Name, cell(o), cells[2]))
-		}
+// TestPageHasTheTable: docs/options.md has every option in the order of the table,
+// first in one line each, then each with all that the table says of it.
+func TestPageHasTheTable(t *testing.T) {
+	const page, tail = "../../../docs/options.md", "<!-- end -->"
+	generated(t, page, "<!-- generated: list -->\n", tail, func(string) string {
+		b := new(strings.Builder)
+		b.WriteString("| option | |\n|---|---|\n")
 		for _, o := range table {
-			if !written[o.Name] {
-				rows = append(rows, fmt.Sprintf("| `%s` | %s | %s |", o.Name, cell(o), o.Help))
-			}
+			fmt.Fprintf(b, "| [`%s`](#%[1]s) | %s |\n", o.Name, o.Help)
 		}
-		return strings.Join(rows, "\n")
+		return b.String()
+	})
+	generated(t, page, "<!-- generated: options -->\n", tail, func(string) string {
+		b := new(strings.Builder)
+		for _, o := range table {
+			fmt.Fprintf(b, "\n### `%s`\n\n%s\n\n%s\n\n```caddyfile\n%s\n```\n\n%s\n", o.Name, values(o), o.Explanation, o.Example, o.When)
+		}
+		return b.String()
 	})
 }
 
-// cell returns the values of an option, the default in bold.
-func cell(o *Option) string {
+// TestExamplesChangeTheDefault, as an example has to, and are complete.
+func TestExamplesChangeTheDefault(t *testing.T) {
+	standard, err := make(Values).Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range table {
+		name, value, _ := strings.Cut(o.Example, " ")
+		args := []string{value}
+		if o.Repeatable() {
+			args = strings.Fields(strings.ReplaceAll(value, `"`, ""))
+		}
+		v := make(Values)
+		if err := v.Set(name, args); err != nil || name != o.Name {
+			t.Errorf("%s: the example %q: %v", o.Name, o.Example, err)
+		}
+		changed, err := v.Compile()
+		if same := reflect.DeepEqual(changed, standard); err != nil || same == (o.apply != nil || o.Repeatable()) {
+			t.Errorf("%s: the example %q changes nothing, or more than the table: %v", o.Name, o.Example, err)
+		}
+		if o.Default != "" && value == o.Default {
+			t.Errorf("%s: the example is the default", o.Name)
+		}
+		for _, text := range []string{o.Explanation, o.When} {
+			if !strings.HasSuffix(text, ".") {
+				t.Errorf("%s: %q is no sentence", o.Name, text)
+			}
+		}
+	}
+}
+
+// values returns what an option may be, the default in bold.
+func values(o *Option) string {
 	standard := "**`" + o.Default + "`**"
 	switch k := o.kind.(type) {
 	case size:
-		return "size, " + standard + ", 1KiB to 1GiB"
+		return "A size from `1KiB` to `1GiB`. Default: " + standard
 	case duration:
-		if k.off && o.Default != "off" {
-			return "duration, `off`, " + standard
+		if k.off {
+			return "A duration, or `off`. Default: " + standard
 		}
-		return "duration, " + standard
+		return "A duration. Default: " + standard
 	case directory:
-		return "directory, **none**"
+		return "A directory. Default: **none**"
 	case tools:
-		return "emoji and name, repeatable"
+		return "An emoji and a name. Default: **none**"
 	}
-	values := "`" + strings.ReplaceAll(o.Usage(), "|", "` `") + "`"
-	return strings.Replace(values, "`"+o.Default+"`", standard, 1)
+	all := "`" + strings.ReplaceAll(o.Usage(), "|", "`, `") + "`"
+	return "One of " + all + ". Default: " + standard
 }
 
 // generated compares what is between head and tail in a file with what render makes

@@ -1,7 +1,7 @@
 // Package options is the one place that knows the options of the hermes handler:
 // a table of their names, kinds of values, defaults and help. The Caddyfile, the
 // flags of the commands, validation and what package proxy is given all come from
-// it; the fields of the handler, the README and the schema of the Helm chart are
+// it; the fields of the handler, docs/options.md and the schema of the Helm chart are
 // compared with it by tests (-update writes the last two).
 //
 // A new option is an entry of the table and a field of the handler with the same
@@ -26,6 +26,11 @@ type Option struct {
 	Name    string // of the subdirective and of the member in JSON
 	Default string // the value that is the same as none, as a Caddyfile has it; "" if there is none
 	Help    string // says in one line what the option is
+
+	// What docs/options.md says of it, in Markdown.
+	Explanation string // what the option does, and each of its values
+	Example     string // a line of a Caddyfile that changes it
+	When        string // when to change it
 
 	kind kind
 	// apply sets the value, which has been checked, in the options of package

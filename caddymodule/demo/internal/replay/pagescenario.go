@@ -41,11 +41,11 @@ var words = []struct{ name, short, prompt, about string }{
 func PageScenarios() []Scenario {
 	return append(Scenarios(), load("v0.9.0", "recordings-v0.9.0", []Scenario{
 		{Name: "endless_cards", Title: "tool cards that never end", recording: "parallel_tools", parallel: true,
-			About: "This Hermes has tool events, but only for the start: a client's cards spin for ever."},
+			About: "This Hermes sends tool events, but only for the start of a tool. So the client's cards spin forever."},
 		{Name: "endless_slow", Title: "a slow tool whose card never ends", recording: "slow_tool", toolTime: time.Second,
-			About: "The text goes on behind the tool, and the card still spins."},
+			About: "The text continues after the tool, and the card still spins."},
 		{Name: "endless_crash", Title: "a crash inside a tool whose card never ends", recording: "crash_in_tool", Code: codeCrashed,
-			About: "The agent dies while a tool runs. Its card spins for ever, and the stream ends as if all were well."},
+			About: "The agent dies while a tool runs. Its card spins forever, and the stream ends as if nothing had happened."},
 	})...)
 }
 

@@ -1,9 +1,9 @@
-{{/* What the schema cannot say: values that contradict each other, or the chart. */}}
+{{/* What the schema cannot check: values that contradict each other, or the chart. */}}
 
 {{- define "hermes.checks" -}}
 {{- with .Values -}}
 {{- if ge (int .sidecar.drainTimeout) (int .sidecar.gracePeriod) -}}
-{{- fail "sidecar.drainTimeout must be below sidecar.gracePeriod: streams get their error only before that" -}}
+{{- fail "sidecar.drainTimeout must be below sidecar.gracePeriod: streams get their error before the grace period ends" -}}
 {{- end -}}
 {{- $ports := list (int .sidecar.port) (int .sidecar.healthPort) (int .hermes.port) -}}
 {{- if ne 3 (len (uniq $ports)) -}}
@@ -14,7 +14,7 @@
 {{- $ourEnv := list "API_SERVER_ENABLED" "API_SERVER_HOST" "API_SERVER_PORT" "API_SERVER_KEY" "HERMES_HOME" "HOME" "HERMES_GATEWAY_NO_SUPERVISE" -}}
 {{- range $name := $ourEnv -}}
 {{- if hasKey $env $name -}}
-{{- fail (printf "hermes.env.%s is set by the chart: remove it. The port is hermes.port, the key belongs into the Secret that hermes.secret names" $name) -}}
+{{- fail (printf "hermes.env.%s is set by the chart: remove it. The port is hermes.port, the key belongs in the Secret that hermes.secret names" $name) -}}
 {{- end -}}
 {{- end -}}
 {{- if or (hasKey $env "WEBHOOK_PORT") (has (include "hermes.value" $env.WEBHOOK_ENABLED | lower) (list "true" "1" "yes" "on")) -}}
@@ -47,7 +47,7 @@
 {{- end -}}
 
 {{- if and .ingress.enabled (not .ingress.hosts) -}}
-{{- fail "ingress.hosts is empty, which would be every host of the controller: name one" -}}
+{{- fail "ingress.hosts is empty, which would mean every host of the controller: name one" -}}
 {{- end -}}
 {{- if and .httpRoute.enabled (not .httpRoute.parentRefs) -}}
 {{- fail "httpRoute.parentRefs is empty: name the gateway" -}}
@@ -95,7 +95,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Labels or annotations of the user's, their value's name first, must have none of the chart's own. */}}
+{{/* The user's labels or annotations must have none of the chart's own. The first argument is the name of the value. */}}
 {{- define "hermes.ours" -}}
 {{- $name := index . 0 -}}
 {{- $given := default dict (index . 1) -}}
@@ -106,7 +106,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Objects of the user's, their value's name first, must have no name of the chart's own. */}}
+{{/* The user's objects must have no name that the chart uses. The first argument is the name of the value. */}}
 {{- define "hermes.ourNames" -}}
 {{- $value := index . 0 -}}
 {{- $ours := index . 2 -}}

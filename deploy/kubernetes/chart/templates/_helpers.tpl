@@ -6,7 +6,7 @@
 {{- $name -}}
 {{- end -}}
 
-{{/* A value as the text that it was in the values file: numbers there are floats here. */}}
+{{/* A value as the text that it has in the values file. Helm makes floats of numbers. */}}
 {{- define "hermes.value" -}}
 {{- if kindIs "string" . -}}{{- . -}}{{- else -}}{{- toJson . -}}{{- end -}}
 {{- end -}}
@@ -33,7 +33,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
-{{/* The image of a map with repository, tag and digest; the second is the tag for none. */}}
+{{/* The image of a map with repository, tag and digest. The second argument is the default tag. */}}
 {{- define "hermes.image" -}}
 {{- $image := index . 0 -}}
 {{- if $image.digest -}}
@@ -52,13 +52,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
-{{/* A probe: what it asks, and its times, first the user's, then the chart's. */}}
+{{/* A probe. The arguments are what it asks, the user's times, and the chart's. */}}
 {{- define "hermes.probe" -}}
 {{ index . 0 }}
 {{ toYaml (mergeOverwrite (index . 2) (default dict (index . 1))) }}
 {{- end -}}
 
-{{/* What Hermes' own image may do. */}}
+{{/* The security context of containers with Hermes' image. */}}
 {{- define "hermes.security" -}}
 runAsNonRoot: true
 runAsUser: {{ int64 .Values.hermes.user }}
@@ -73,8 +73,8 @@ seccompProfile: {type: RuntimeDefault}
 {{- add .Values.termination.waitSeconds .Values.termination.hermesSeconds .Values.sidecar.gracePeriod 10 -}}
 {{- end -}}
 
-{{/* How often Hermes' liveness probe may fail: a sidecar that hangs is found after 30
-seconds, killed after its grace period, and may take 60 to start again. */}}
+{{/* How often Hermes' liveness probe may fail. A sidecar that hangs is noticed after 30
+seconds, killed after its grace period, and may take 60 seconds to start again. */}}
 {{- define "hermes.patience" -}}
 {{- max 9 (add 1 (div (add .Values.sidecar.gracePeriod 90) 20)) -}}
 {{- end -}}

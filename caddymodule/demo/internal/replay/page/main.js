@@ -29,7 +29,7 @@ async function play() {
   const mine = { id: crypto.randomUUID(), recording: chosen, stop, killed: false };
   run = mine;
   for (const side of sides) begin(side);
-  say("Both streams are under way.");
+  say("Both streams are running.");
   const ask = {
     model: chosen.name, prompt: $("prompt").value, run: mine.id,
     speed: $("slow").checked ? 0.25 : 1, signal: stop.signal,

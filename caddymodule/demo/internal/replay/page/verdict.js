@@ -28,8 +28,8 @@ function tools(t, ran) {
   const shown = t.tools.length;
   const open = t.tools.filter((tool) => !tool.ended).length;
   if (shown === 0) return ran ? bad(`No tool card, though ${count(ran, "tool")} ran`) : neutral("No tools");
-  if (open === 1 && shown === 1) return bad("Its card spins for ever");
-  if (open) return bad(`${open} of ${count(shown, "card")} ${open === 1 ? "spins" : "spin"} for ever`);
+  if (open === 1 && shown === 1) return bad("Its card spins forever");
+  if (open) return bad(`${open} of ${count(shown, "card")} ${open === 1 ? "spins" : "spin"} forever`);
   if (shown !== ran) return bad(`${count(shown, "card")}, though ${count(ran, "tool")} ran`);
   const cut = t.tools.filter((tool) => tool.interrupted).length;
   if (cut) return good(shown === 1 ? "1 tool, interrupted" : `${shown} tools, ${cut} interrupted`);
@@ -41,7 +41,7 @@ function end(t, failed) {
     const text = `Ends in an error that says why${t.error.code ? `: ${t.error.code}` : ""}`;
     return failed ? good(text) : bad(text);
   }
-  if (t.broken) return bad("Breaks off, and nobody says why");
+  if (t.broken) return bad("Breaks off without saying why");
   if (failed) return bad(`The agent crashed, and it says “${t.finish || "nothing"}”`);
   return t.finish && t.done ? good(`Ends in “${t.finish}”`) : bad("No end");
 }

@@ -14,25 +14,33 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
-// TestReadmesCaddyfiles run as they stand, but for their port and Hermes' address,
+// site is a site on port 8643 in a page, as an indented block or in a fence.
+var site = regexp.MustCompile(`(?m)^( {4})?:8643 \{\n(?:(?: {4}|\t).*\n)*(?: {4})?\}\n`)
+
+// TestCaddyfilesOfThePages run as they stand, but for their port and Hermes' address,
 // and are open to this machine only. Caddy finds nothing to format in them.
-func TestReadmesCaddyfiles(t *testing.T) {
-	readme := harness.ReadFile(t, harness.Path("README.md"))
-	sites := regexp.MustCompile(`(?m)^    (:8643 \{\n(?:    .*\n)*?    \}\n)`).FindAllStringSubmatch(readme, -1)
-	if len(sites) != 3 {
-		t.Fatalf("%d sites", len(sites))
+func TestCaddyfilesOfThePages(t *testing.T) {
+	pages, err := filepath.Glob(harness.Path("docs/*.md"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	options := regexp.MustCompile(`(?m)^    (hermes \{\n(?:    .*\n)*?    \}\n)`).FindAllStringSubmatch(readme, -1)
-	if len(options) != 1 {
-		t.Fatalf("%d blocks of options", len(options))
-	}
-	unindent := func(block string) string { return strings.ReplaceAll(block, "\n    ", "\n") }
 	var caddyfiles []string
-	for _, site := range sites {
-		caddyfiles = append(caddyfiles, unindent(site[1]))
+	of := make(map[string]int)
+	for _, page := range append(pages, harness.Path("README.md")) {
+		for _, m := range site.FindAllStringSubmatch(harness.ReadFile(t, page), -1) {
+			text := m[0]
+			if m[1] != "" {
+				text = strings.ReplaceAll(text[4:], "\n    ", "\n")
+			}
+			caddyfiles = append(caddyfiles, text)
+			of[filepath.Base(page)]++
+		}
 	}
-	inSite := strings.ReplaceAll(strings.TrimSuffix(unindent(options[0][1]), "\n"), "\n", "\n\t")
-	caddyfiles = append(caddyfiles, strings.Replace(caddyfiles[0], "\thermes\n", "\t"+inSite+"\n", 1))
+	for _, page := range []string{"README.md", "observability.md", "open-webui.md", "operating.md", "options.md", "resume.md"} {
+		if of[page] == 0 {
+			t.Errorf("%s has no site", page)
+		}
+	}
 	for _, text := range caddyfiles {
 		if !strings.Contains(text, ":8643 {\n\tbind 127.0.0.1\n") {
 			t.Errorf("it is open to everybody:\n%s", text)
@@ -55,13 +63,13 @@ func TestReadmesCaddyfiles(t *testing.T) {
 	}
 }
 
-// TestReloadLogsWhatTheReadmeQuotes where a stream is open for longer than the
+// TestReloadLogsWhatThePageQuotes where a stream is open for longer than the
 // grace period; and the stream goes on.
-func TestReloadLogsWhatTheReadmeQuotes(t *testing.T) {
-	readme := harness.ReadFile(t, harness.Path("README.md"))
+func TestReloadLogsWhatThePageQuotes(t *testing.T) {
+	page := harness.ReadFile(t, harness.Path("docs/troubleshooting.md"))
 	const quoted = `"msg":"server shutdown","error":"server graceful shutdown 20s timeout"`
-	if !strings.Contains(strings.ReplaceAll(readme, "\n", " "), quoted) {
-		t.Fatalf("the README does not quote %s", quoted)
+	if !strings.Contains(strings.ReplaceAll(page, "\n", " "), quoted) {
+		t.Fatalf("the page does not quote %s", quoted)
 	}
 	up, rest := upstream.Held(t)
 	conf := sidecar.Config{Admin: harness.FreePort(t), Grace: "1s", Sites: []sidecar.Site{{Listen: harness.FreePort(t), Upstream: up.Addr}}}
