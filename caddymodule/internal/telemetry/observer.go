@@ -42,12 +42,12 @@ func (o *Observer) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
 	if b.Kind == proxy.KindWhole {
 		return &stream{observer: o}
 	}
-	op, since := operationChat, b.Since
+	op, since := o.Process.metrics.chat, b.Since
 	if b.Kind == proxy.KindOther {
-		op = operationAgent
+		op = o.Process.metrics.agent
 	}
 	s := &stream{
-		observer: o, span: startSpan(r, op, since), op: op, pace: o.Process.metrics.outputChunk.WithLabelValues(op),
+		observer: o, span: startSpan(r, op.name, since), op: op, pace: op.pace(),
 		since: since, path: bounded.Name(r.URL.Path), upstream: Upstream(r), lastRead: time.Since(since),
 	}
 	if _, ok := resume.Readers(r.Context()); ok {
@@ -91,7 +91,7 @@ type stream struct {
 
 	observer *Observer
 	span     trace.Span // nil if the request is not traced
-	op       string     // gen_ai.operation.name, "" for an answer that is not streamed
+	op       *operation // nil for an answer that is not streamed
 	path     string
 	readers  func() int // nil if the stream may not be resumed
 }
@@ -118,7 +118,7 @@ func (s *stream) Read(now time.Time, chunks int, sum proxy.Summarizer) {
 		if s.span != nil {
 			s.span.SetAttributes(attribute.Float64("gen_ai.response.time_to_first_chunk", at.Seconds()))
 		}
-		s.observer.Process.metrics.firstChunk.WithLabelValues(s.op).Observe(at.Seconds())
+		s.op.firstChunk().Observe(at.Seconds())
 	} else {
 		s.pace.Observe((at - s.last).Seconds())
 	}
@@ -158,11 +158,11 @@ func (s *stream) Tool(now time.Time, e rewrite.ToolEvent) {
 
 // End implements proxy.AnswerObserver.
 func (s *stream) End(r *http.Request, res proxy.Result) {
-	if s.op != "" {
+	if s.op != nil {
 		s.observer.Process.end(s)
-		s.observer.Process.metrics.took(s.op, res)
+		s.op.took(res)
 		if s.span != nil {
-			endSpan(s.span, s.op, res)
+			endSpan(s.span, s.op.name, res)
 		}
 	}
 	s.observer.end(r, res)
