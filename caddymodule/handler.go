@@ -307,6 +307,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	growStack(false)
 	h.shared.hold()
 	defer leave()
+	telemetry.ProvidePlaceholders(r)
 	return passedError(h.proxy.Serve(w, r, next.ServeHTTP))
 }
 

@@ -60,17 +60,17 @@ func (o *Observer) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
 // end passes on that an answer has ended, or that a request was answered with an error
 // instead of one.
 func (o *Observer) end(r *http.Request, res proxy.Result) {
-	facts := endFacts(res)
+	e := &ended{res}
 	o.Process.metrics.ended(res)
 	o.Process.record(r.URL.Path, res, time.Now())
-	setPlaceholders(r, facts)
+	setPlaceholder(r, endedKey, e)
 	addToAccessLog(r, zap.String("hermes_outcome", res.Outcome), zap.Int("hermes_tools", res.Tools))
 	o.logEnd(res)
 	event := eventEnded
 	if failed(res.Outcome) {
 		event = eventFailed
 	}
-	o.Emitter.emit(event, facts)
+	o.Emitter.emit(event, e.facts)
 }
 
 // stream is an open stream, as metrics, traces and the admin API see it; or an answer
