@@ -48,7 +48,7 @@ func (o *Observer) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
 	}
 	s := &stream{
 		observer: o, span: startSpan(r, op.name, since), op: op, pace: op.pace(),
-		since: since, path: bounded.Name(r.URL.Path), upstream: Upstream(r), lastRead: time.Since(since),
+		since: since, path: bounded.Name(r.URL.Path), upstream: b.Upstream, lastRead: time.Since(since),
 	}
 	if _, ok := resume.Readers(r.Context()); ok {
 		s.readers = readersOf(r.Context())
