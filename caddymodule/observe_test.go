@@ -99,3 +99,31 @@ func TestPlaceholdersAreSetAtTheEnd(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// TestPlaceholdersAreOfTheLastStream that has ended, where a request comes to more than one
+// handler (handle_errors).
+func TestPlaceholdersAreOfTheLastStream(t *testing.T) {
+	h, _ := provision(t, "", t.TempDir())
+	repl := caddy.NewReplacer()
+	for _, want := range []struct{ before, answer, outcome string }{
+		{"?", textFrame, "upstream_incomplete"},
+		{"upstream_incomplete", textFrame + usedStop, "ok"},
+		{"ok", textFrame, "upstream_incomplete"},
+	} {
+		r := httptest.NewRequest("POST", "/v1/chat/completions", nil)
+		r = r.WithContext(contextWith(r, repl))
+		upstream := answer("127.0.0.1:8642", want.answer)
+		next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
+			if got := repl.ReplaceAll("{http.hermes.outcome}", "?"); got != want.before {
+				t.Errorf("before the end %q, want %q", got, want.before)
+			}
+			return upstream.ServeHTTP(w, r)
+		})
+		if err := h.ServeHTTP(httptest.NewRecorder(), r, next); err != nil {
+			t.Fatal(err)
+		}
+		if got := repl.ReplaceAll("{http.hermes.outcome}{http.hermes.others}", "?"); got != want.outcome+"?" {
+			t.Errorf("at the end %q, want %q", got, want.outcome)
+		}
+	}
+}

@@ -58,13 +58,14 @@ func (x *exchange) fits(h http.Header) bool {
 
 // causeOf returns how upstream ended.
 func causeOf(panicked any, err error) rewrite.Cause {
-	var t interface{ Timeout() bool }
 	switch {
 	case panicked != nil:
 		return rewrite.CauseAborted
 	case err == nil:
 		return rewrite.CauseEOF
-	case errors.As(err, &t) && t.Timeout():
+	}
+	var t interface{ Timeout() bool }
+	if errors.As(err, &t) && t.Timeout() {
 		return rewrite.CauseTimeout
 	}
 	return rewrite.CauseAborted

@@ -33,14 +33,17 @@ type exchange struct {
 // age returns the time since the request came.
 func (x *exchange) age() time.Duration { return x.p.o.Clock.Since(x.since) }
 
-// usage returns the memory of reported usage, nil when there is none. Upstream is
-// named here, in the handler's goroutine: a timer, which may end the stream, must
-// not look at what handlers have set.
-func (x *exchange) usage() rewrite.UsageMemory {
+// upstream names the upstream that answers. It is asked for in the handler's goroutine: a
+// timer, which may end the stream, must not look at what handlers have set.
+func (x *exchange) upstream() string { return x.p.o.Upstream(x.client.r) }
+
+// usage returns the memory of the usage that the upstream has reported, nil when there is
+// none.
+func (x *exchange) usage(upstream string) rewrite.UsageMemory {
 	if x.p.o.Usage == nil {
 		return nil
 	}
-	return x.p.o.Usage(x.p.o.Upstream(x.client.r))
+	return x.p.o.Usage(upstream)
 }
 
 // completedHeader is the header in which an upstream says whether its agent has
@@ -51,7 +54,7 @@ const completedHeader = "X-Hermes-Completed"
 // recordCompletedHeader records what the header of the answer says of its upstream.
 func (x *exchange) recordCompletedHeader() {
 	if _, says := x.client.w.Header()[completedHeader]; says && x.chat && x.p.o.Usage != nil {
-		x.usage().ReportsFailures(true)
+		x.usage(x.upstream()).ReportsFailures(true)
 	}
 }
 

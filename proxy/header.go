@@ -9,9 +9,12 @@ import (
 // prepareHeader fits the header of a stream to what will be sent.
 func prepareHeader(h http.Header) {
 	head.DropOfBody(h)
-	for name, value := range map[string]string{"X-Accel-Buffering": "no", "Cache-Control": "no-cache"} {
-		if h.Get(name) == "" {
-			h.Set(name, value)
-		}
+	setDefault(h, "X-Accel-Buffering", "no")
+	setDefault(h, "Cache-Control", "no-cache")
+}
+
+func setDefault(h http.Header, name, value string) {
+	if h.Get(name) == "" {
+		h.Set(name, value)
 	}
 }

@@ -32,6 +32,8 @@ type Begun struct {
 	Since time.Time
 	// Kind is what the answer is.
 	Kind Kind
+	// Upstream is the one that answers, as Options.Upstream names it.
+	Upstream string
 	// Status and Header are those of a stream. Header must not be kept.
 	Status int
 	Header http.Header

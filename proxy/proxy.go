@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
@@ -12,6 +13,7 @@ import (
 type Proxy struct {
 	o       Options
 	limits  deadline.Limits
+	now     func() time.Time // of the clock
 	buffers buffers
 }
 
@@ -32,7 +34,7 @@ func New(o Options) *Proxy {
 	if o.Clock == nil {
 		o.Clock = systemClock{}
 	}
-	return &Proxy{o: o, limits: deadline.Limits{
+	return &Proxy{o: o, now: o.Clock.Now, limits: deadline.Limits{
 		FirstByte: o.FirstByteTimeout,
 		Idle:      o.IdleTimeout,
 		Stall:     o.StallTimeout,

@@ -41,7 +41,7 @@ func upstreamRequest(ctx context.Context, r *http.Request) *http.Request {
 func (p *Proxy) bodyPlan(r *http.Request) reqbody.Plan {
 	plan := reqbody.Plan{Heal: p.heals(r), Limit: p.o.MaxRequest, Tools: p.o.Rewrite.Tools}
 	if isChat(r) && max(p.o.FirstByteTimeout, p.o.IdleTimeout, p.o.StallTimeout) > 0 {
-		plan.Now = p.o.Clock.Now
+		plan.Now = p.now
 	}
 	return plan
 }

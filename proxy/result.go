@@ -77,13 +77,15 @@ func (x *exchange) result(panicked any, err error) (res Result, observed bool) {
 	if !observed {
 		return res, false
 	}
-	res.Upstream = x.p.o.Upstream(c.r)
+	if res.Upstream == "" {
+		res.Upstream = x.upstream()
+	}
 	if x.observer == nil {
 		kind := KindChat
 		if res.Whole {
 			kind = KindWhole
 		}
-		x.observer = x.p.o.Observer.Begin(c.r, Begun{Since: x.since, Kind: kind})
+		x.observer = x.p.o.Observer.Begin(c.r, Begun{Since: x.since, Kind: kind, Upstream: res.Upstream})
 	}
 	return res, true
 }

@@ -12,16 +12,19 @@ import (
 // completions is held until there is something to send behind it: until then an
 // error can have a status of its own (contract section 3).
 type stream struct {
-	x      *exchange
-	engine *rewrite.Stream
-	early  []byte // what came before the stream was told of, for Raw
-	raw    bool   // the AnswerObserver gets the bytes, from the first one on
-	cause  rewrite.Cause
+	x        *exchange
+	engine   *rewrite.Stream
+	upstream string // that answers
+	raw      *raw   // nil unless the AnswerObserver gets the bytes, from the first one on
+	cause    rewrite.Cause
 }
 
 // newStream returns a stream for the exchange.
 func newStream(x *exchange) *stream {
-	s := &stream{x: x, raw: x.p.o.ObserveRaw && x.p.o.Observer != nil}
+	s := &stream{x: x, upstream: x.upstream()}
+	if x.p.o.ObserveRaw && x.p.o.Observer != nil {
+		s.raw = new(raw)
+	}
 	r := x.client.r
 	s.engine = rewrite.New(&x.p.o.Rewrite, rewrite.Params{
 		Active:    x.chat,
@@ -31,7 +34,7 @@ func newStream(x *exchange) *stream {
 		Progress:  rewrite.ProgressOf(r.Header.Get(ProgressHeader)),
 		ID:        newID,
 		Created:   x.since.Unix(),
-		Usage:     x.usage(),
+		Usage:     x.usage(s.upstream),
 		OnTool:    s.onTool(),
 	})
 	return s
@@ -112,7 +115,7 @@ func (s *stream) write(b []byte) (int, error) {
 // cache.
 func (s *stream) pass(b []byte) (int, error) {
 	x := s.x
-	if s.raw {
+	if s.raw != nil {
 		s.observeRaw(b)
 	}
 	err := s.send(b)
@@ -171,7 +174,7 @@ func (s *stream) cut(cause rewrite.Cause) {
 	x := s.x
 	s.cause = cause
 	if x.observer == nil {
-		s.raw, s.early = false, nil // what is told of from here on has lost its beginning
+		s.raw = nil // what is told of from here on has lost its beginning
 	}
 	x.client.liftDeadline()
 	buf := x.p.buffers.get()
@@ -193,7 +196,7 @@ func (s *stream) report(res Result) (Result, bool) {
 	if !s.engine.Guarded() {
 		return res, false
 	}
-	res.Whole, res.Cause = false, s.cause
+	res.Whole, res.Cause, res.Upstream = false, s.cause, s.upstream
 	res.Summary, res.Chunks = s.engine.Summary(), s.engine.Chunks()
 	if s.engine.Done() && res.Outcome == OutcomeClientGone {
 		res.Outcome = "" // it has got everything

@@ -9,7 +9,7 @@ import (
 // observe tells of b, which upstream has sent, and the engine has read now.
 func (s *stream) observe(now time.Time, b []byte) {
 	s.beginToObserve()
-	if s.raw {
+	if s.raw != nil {
 		s.observeRaw(b)
 	}
 	if s.x.observer != nil {
@@ -28,9 +28,12 @@ func (s *stream) beginToObserve() {
 		kind = KindChat
 	}
 	x.observer = x.p.o.Observer.Begin(x.client.r, Begun{
-		Since: x.since, Kind: kind, Status: x.client.status, Header: x.client.w.Header(), Raw: s.raw,
+		Since: x.since, Kind: kind, Upstream: s.upstream, Status: x.client.status, Header: x.client.w.Header(), Raw: s.raw != nil,
 	})
 }
+
+// raw is what an AnswerObserver that is still to come will be given of a stream.
+type raw struct{ early []byte }
 
 // maxEarly is how many bytes are kept of a stream that is not told of yet.
 const maxEarly = 64 << 10
@@ -38,13 +41,13 @@ const maxEarly = 64 << 10
 // observeRaw tells of b, and of what came before the stream was told of.
 func (s *stream) observeRaw(b []byte) {
 	if s.x.observer == nil {
-		if s.early = append(s.early, b...); len(s.early) > maxEarly {
-			s.raw, s.early = false, nil
+		if s.raw.early = append(s.raw.early, b...); len(s.raw.early) > maxEarly {
+			s.raw = nil
 		}
 		return
 	}
-	if s.early != nil {
-		b, s.early = append(s.early, b...), nil
+	if s.raw.early != nil {
+		b, s.raw.early = append(s.raw.early, b...), nil
 	}
 	s.x.observer.Raw(b)
 }

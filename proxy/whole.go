@@ -71,7 +71,7 @@ func (w *whole) end(cause rewrite.Cause) bool {
 
 // repair repairs the answer and sends it, or an error if the agent failed.
 func (w *whole) repair() {
-	a := rewrite.RepairAnswer(w.body, &w.x.p.o.Rewrite, w.x.usage())
+	a := rewrite.RepairAnswer(w.body, &w.x.p.o.Rewrite, w.x.usage(w.x.upstream()))
 	w.done, w.body = a, nil
 	h := w.x.client.w.Header()
 	if a.Completion {

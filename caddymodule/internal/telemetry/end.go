@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -17,35 +18,94 @@ const (
 	eventFailed = "hermes_stream_failed"
 )
 
-// endFacts returns what can be said of a stream that has ended, for placeholders and
-// events.
-func endFacts(res proxy.Result) map[string]any {
-	return map[string]any{
-		"outcome":       res.Outcome,
-		"completion_id": bounded.Name(res.ID),
-		"model":         bounded.Name(res.Model),
-		"upstream":      res.Upstream,
-		"status":        res.Status,
-		"finish_reason": bounded.Name(res.FinishReason),
-		"chunks":        res.Chunks,
-		"tools":         res.Tools,
-		"imitations":    res.Imitations,
-		"reasoning":     res.Reasoning,
-		"input_tokens":  res.InputTokens,
-		"output_tokens": res.OutputTokens,
-		"seconds":       res.Duration.Seconds(),
-	}
+// factNames are the names of what can be said of a stream that has ended.
+var factNames = []string{
+	"outcome", "completion_id", "model", "upstream", "status", "finish_reason", "chunks", "tools", "imitations", "reasoning",
+	"input_tokens", "output_tokens", "seconds",
 }
 
-// setPlaceholders sets {http.hermes.*} for the handlers that log, or that come
-// after this one.
-func setPlaceholders(r *http.Request, facts map[string]any) {
+// ended is a stream that has ended, for placeholders and events. They are read by few, so
+// that nothing is made of it before.
+type ended struct{ proxy.Result }
+
+// fact returns what can be said of the stream under the name, nil for no such name.
+func (e *ended) fact(name string) any {
+	switch name {
+	case "outcome":
+		return e.Outcome
+	case "completion_id":
+		return bounded.Name(e.ID)
+	case "model":
+		return bounded.Name(e.Model)
+	case "upstream":
+		return e.Upstream
+	case "status":
+		return e.Status
+	case "finish_reason":
+		return bounded.Name(e.FinishReason)
+	case "chunks":
+		return e.Chunks
+	case "tools":
+		return e.Tools
+	case "imitations":
+		return e.Imitations
+	case "reasoning":
+		return e.Reasoning
+	case "input_tokens":
+		return e.InputTokens
+	case "output_tokens":
+		return e.OutputTokens
+	case "seconds":
+		return e.Duration.Seconds()
+	}
+	return nil
+}
+
+// facts returns all of them, by name.
+func (e *ended) facts() map[string]any {
+	all := make(map[string]any, len(factNames))
+	for _, name := range factNames {
+		all[name] = e.fact(name)
+	}
+	return all
+}
+
+// String is what the placeholder endedKey stands for.
+func (e *ended) String() string { return e.Outcome }
+
+const (
+	placeholders = "http.hermes." // the names of all of them begin with
+	endedKey     = "http.hermes"  // has an *ended
+)
+
+// ProvidePlaceholders lets the replacer of a request say {http.hermes.*} of its stream
+// once that has ended. It comes before the handlers that use the replacer: only what it
+// has, not who it asks, may change beside them.
+func ProvidePlaceholders(r *http.Request) {
 	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if !ok {
 		return
 	}
-	for name, value := range facts {
-		repl.Set("http.hermes."+name, value)
+	repl.Map(func(key string) (any, bool) {
+		name, ours := strings.CutPrefix(key, placeholders)
+		if !ours {
+			return nil, false
+		}
+		v, _ := repl.Get(endedKey)
+		e, ok := v.(*ended)
+		if !ok {
+			return nil, false
+		}
+		fact := e.fact(name)
+		return fact, fact != nil
+	})
+}
+
+// setPlaceholder sets a placeholder for the handlers that log, or that come after this
+// one.
+func setPlaceholder(r *http.Request, key string, value any) {
+	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
+		repl.Set(key, value)
 	}
 }
 

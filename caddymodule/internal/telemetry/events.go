@@ -68,12 +68,12 @@ func (e *Emitter) Runs() bool { return activeApp() == e.app }
 // log); then those of the one that runs do, if that has a hermes handler. One that is
 // still being loaded must not be used: its subscriptions are written to. A nil emitter
 // emits nothing.
-func (e *Emitter) emit(name string, data map[string]any) {
+func (e *Emitter) emit(name string, data func() map[string]any) {
 	if e != nil && e.ctx.Err() != nil {
 		running, _ := e.loaded.all.Load(activeApp())
 		e, _ = running.(*Emitter)
 	}
 	if e != nil && e.app.ShouldEmit(name) {
-		e.app.Emit(e.ctx, name, data)
+		e.app.Emit(e.ctx, name, data())
 	}
 }

@@ -29,7 +29,8 @@ type Process struct {
 
 	mu    sync.Mutex
 	open  map[*stream]struct{}
-	ended []EndedStream // the oldest first
+	ended []EndedStream // a ring once there are endedStreams
+	next  int           // where in it the next one belongs
 }
 
 // NewProcess returns a Process that has seen nothing.
@@ -101,14 +102,15 @@ func (p *Process) end(s *stream) {
 func (p *Process) record(path string, res proxy.Result, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.ended) == endedStreams {
-		p.ended = slices.Delete(p.ended, 0, 1)
+	if len(p.ended) < endedStreams {
+		p.ended = append(p.ended, EndedStream{})
 	}
-	p.ended = append(p.ended, EndedStream{
+	p.ended[p.next] = EndedStream{
 		ID: bounded.Name(res.ID), Model: bounded.Name(res.Model), Upstream: res.Upstream, Path: bounded.Name(path),
 		Outcome: res.Outcome, Status: res.Status, FinishReason: bounded.Name(res.FinishReason),
 		Chunks: res.Chunks, Tools: res.Tools, Seconds: res.Duration.Seconds(), Ended: now.UTC(),
-	})
+	}
+	p.next = (p.next + 1) % endedStreams
 }
 
 // List returns the open streams, the oldest first, and the last hundred that have
@@ -130,9 +132,11 @@ func (p *Process) List(now time.Time) (open []OpenStream, ended []EndedStream) {
 func (p *Process) snapshot() (open []*stream, ended []EndedStream) {
 	p.mu.Lock()
 	open = slices.Collect(maps.Keys(p.open))
-	ended = slices.Clone(p.ended)
+	ended = make([]EndedStream, 0, len(p.ended))
+	for i := range p.ended {
+		ended = append(ended, p.ended[(p.next+len(p.ended)-1-i)%len(p.ended)])
+	}
 	p.mu.Unlock()
-	slices.Reverse(ended)
 	return open, ended
 }
 

@@ -42,8 +42,8 @@ var outcomes = []string{
 type metrics struct {
 	build       prometheus.Collector
 	active      prometheus.Gauge
-	streams     *prometheus.CounterVec
-	answers     *prometheus.CounterVec
+	streams     *outcomeCounters
+	answers     *outcomeCounters
 	toolEvents  *prometheus.CounterVec
 	markers     prometheus.Counter
 	imitations  prometheus.Counter
@@ -56,6 +56,8 @@ type metrics struct {
 	outputChunk *prometheus.HistogramVec
 	duration    *prometheus.HistogramVec
 	tool        prometheus.Histogram
+
+	chat, agent *operation
 }
 
 func newMetrics() *metrics {
@@ -66,12 +68,10 @@ func newMetrics() *metrics {
 	m := &metrics{
 		build:  buildInfo(build.This()),
 		active: prometheus.NewGauge(prometheus.GaugeOpts(opts("streams_active", "Number of streams that are open."))),
-		streams: prometheus.NewCounterVec(opts("streams_total",
-			"Counter of streams that have ended, and of requests that were answered with an error instead of a stream, by outcome.",
-		), []string{"outcome"}),
-		answers: prometheus.NewCounterVec(opts("answers_total",
-			"Counter of chat completions that were not streamed, or were answered with an error, by outcome.",
-		), []string{"outcome"}),
+		streams: newOutcomeCounters(opts("streams_total",
+			"Counter of streams that have ended, and of requests that were answered with an error instead of a stream, by outcome.")),
+		answers: newOutcomeCounters(opts("answers_total",
+			"Counter of chat completions that were not streamed, or were answered with an error, by outcome.")),
 		toolEvents: prometheus.NewCounterVec(opts("tool_events_total", "Counter of starts and ends of tools, by what said so."),
 			[]string{"status", "source"}),
 		markers:     counter("markers_total", "Counter of tool markers that were taken out of the text and started a tool."),
@@ -89,10 +89,7 @@ func newMetrics() *metrics {
 			Help: "Time between the start of a tool and its end, which may be inferred.", Buckets: longBuckets,
 		}),
 	}
-	for _, o := range outcomes {
-		m.streams.WithLabelValues(o) // so that the first of a kind is an increase
-		m.answers.WithLabelValues(o)
-	}
+	m.chat, m.agent = m.newOperation(operationChat), m.newOperation(operationAgent)
 	for _, source := range rewrite.ToolSources() {
 		for _, completed := range []bool{false, true} {
 			if source.Tells(completed) {
@@ -132,34 +129,23 @@ func (p *Process) Register(registry prometheus.Registerer) error {
 
 // ended counts the end of a stream, or an answer.
 func (m *metrics) ended(res proxy.Result) {
-	counter := m.streams
+	counters := m.streams
 	if res.Whole {
-		counter = m.answers
+		counters = m.answers
 	}
-	counter.WithLabelValues(outcomeLabel(res.Outcome)).Inc()
-	m.markers.Add(float64(res.Markers))
-	m.imitations.Add(float64(res.Imitations))
-	m.reasoning.Add(float64(res.Reasoning))
-	m.unexamined.Add(float64(res.Unexamined))
-	m.keepalives.Add(float64(res.Keepalives))
+	counters.of(res.Outcome).Inc()
+	add(m.markers, res.Markers)
+	add(m.imitations, res.Imitations)
+	add(m.reasoning, res.Reasoning)
+	add(m.unexamined, res.Unexamined)
+	add(m.keepalives, res.Keepalives)
 }
 
-// took observes how long a stream took. Its error is the outcome, none for one
-// that came to its end. That of a client that left is apart, for it is shorter.
-func (m *metrics) took(operation string, res proxy.Result) {
-	kind := outcomeLabel(res.Outcome)
-	if res.Outcome == proxy.OutcomeOK || res.Outcome == proxy.OutcomeEncoded {
-		kind = ""
+// add adds n to a counter, which is not touched for nothing.
+func add(c prometheus.Counter, n int) {
+	if n > 0 {
+		c.Add(float64(n))
 	}
-	m.duration.WithLabelValues(operation, kind).Observe(res.Duration.Seconds())
-}
-
-// outcomeLabel bounds the label outcome.
-func outcomeLabel(outcome string) string {
-	if slices.Contains(outcomes, outcome) {
-		return outcome
-	}
-	return "other"
 }
 
 // status returns the status of a tool event as it is on the wire.

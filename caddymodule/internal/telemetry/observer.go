@@ -42,13 +42,13 @@ func (o *Observer) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
 	if b.Kind == proxy.KindWhole {
 		return &stream{observer: o}
 	}
-	op, since := operationChat, b.Since
+	op, since := o.Process.metrics.chat, b.Since
 	if b.Kind == proxy.KindOther {
-		op = operationAgent
+		op = o.Process.metrics.agent
 	}
 	s := &stream{
-		observer: o, span: startSpan(r, op, since), op: op, pace: o.Process.metrics.outputChunk.WithLabelValues(op),
-		since: since, path: bounded.Name(r.URL.Path), upstream: Upstream(r), lastRead: time.Since(since),
+		observer: o, span: startSpan(r, op.name, since), op: op, pace: op.pace(),
+		since: since, path: bounded.Name(r.URL.Path), upstream: b.Upstream, lastRead: time.Since(since),
 	}
 	if _, ok := resume.Readers(r.Context()); ok {
 		s.readers = readersOf(r.Context())
@@ -60,17 +60,17 @@ func (o *Observer) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
 // end passes on that an answer has ended, or that a request was answered with an error
 // instead of one.
 func (o *Observer) end(r *http.Request, res proxy.Result) {
-	facts := endFacts(res)
+	e := &ended{res}
 	o.Process.metrics.ended(res)
 	o.Process.record(r.URL.Path, res, time.Now())
-	setPlaceholders(r, facts)
+	setPlaceholder(r, endedKey, e)
 	addToAccessLog(r, zap.String("hermes_outcome", res.Outcome), zap.Int("hermes_tools", res.Tools))
 	o.logEnd(res)
 	event := eventEnded
 	if failed(res.Outcome) {
 		event = eventFailed
 	}
-	o.Emitter.emit(event, facts)
+	o.Emitter.emit(event, e.facts)
 }
 
 // stream is an open stream, as metrics, traces and the admin API see it; or an answer
@@ -91,7 +91,7 @@ type stream struct {
 
 	observer *Observer
 	span     trace.Span // nil if the request is not traced
-	op       string     // gen_ai.operation.name, "" for an answer that is not streamed
+	op       *operation // nil for an answer that is not streamed
 	path     string
 	readers  func() int // nil if the stream may not be resumed
 }
@@ -118,7 +118,7 @@ func (s *stream) Read(now time.Time, chunks int, sum proxy.Summarizer) {
 		if s.span != nil {
 			s.span.SetAttributes(attribute.Float64("gen_ai.response.time_to_first_chunk", at.Seconds()))
 		}
-		s.observer.Process.metrics.firstChunk.WithLabelValues(s.op).Observe(at.Seconds())
+		s.op.firstChunk().Observe(at.Seconds())
 	} else {
 		s.pace.Observe((at - s.last).Seconds())
 	}
@@ -158,11 +158,11 @@ func (s *stream) Tool(now time.Time, e rewrite.ToolEvent) {
 
 // End implements proxy.AnswerObserver.
 func (s *stream) End(r *http.Request, res proxy.Result) {
-	if s.op != "" {
+	if s.op != nil {
 		s.observer.Process.end(s)
-		s.observer.Process.metrics.took(s.op, res)
+		s.op.took(res)
 		if s.span != nil {
-			endSpan(s.span, s.op, res)
+			endSpan(s.span, s.op.name, res)
 		}
 	}
 	s.observer.end(r, res)

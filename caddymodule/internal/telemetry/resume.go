@@ -62,7 +62,7 @@ func (o *ResumeObserver) Answered(r *http.Request, a resume.Answered) {
 	case a.Replayed:
 		what = "replayed"
 	}
-	setPlaceholders(r, map[string]any{"resumed": what})
+	setPlaceholder(r, placeholders+"resumed", what)
 	addToAccessLog(r, zap.String("hermes_resumed", what))
 }
 

@@ -13,7 +13,11 @@ import (
 // MediaType returns the media type of the body behind the header h, "" for none.
 // Parameters that are not well formed do not matter.
 func MediaType(h http.Header) string {
-	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	value := h.Get("Content-Type")
+	if known := strings.TrimSuffix(value, "; charset=utf-8"); known == "text/event-stream" || known == "application/json" {
+		return known // as of almost all: nothing to parse
+	}
+	media, _, err := mime.ParseMediaType(value)
 	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
 		return ""
 	}
@@ -33,7 +37,7 @@ func DropOfBody(h http.Header) {
 		"Content-Length", "Etag", "Last-Modified", "Accept-Ranges",
 		"Digest", "Content-Digest", "Repr-Digest", "Content-Md5",
 	} {
-		h.Del(name)
+		delete(h, name) // they are canonical
 	}
 }
 
