@@ -116,7 +116,7 @@ var table = []*Option{
 	{Name: "record", kind: directory{}, Help: "Directory for recordings of streams, as upstream sends them",
 		Explanation: "The directory in which to record streams, as upstream sends them. The files hold what the agent said, and of the request only its path.",
 		Example:     "record /var/lib/caddy/hermes",
-		When:        "Set it to find a bug or to report one, and remove it afterwards. `hermes-repair` reads the files."},
+		When:        "Set it to find a bug or to report one, and remove it afterwards. [`hermes-repair`](operating.md#watching) reads the `.sse` files."},
 	{Name: "record_max", kind: size{}, Default: "100MB", Help: "Size of all recordings together",
 		Explanation: "The size of all recordings together. The oldest are removed. One recording takes at most a tenth.",
 		Example:     "record_max 1GB",
