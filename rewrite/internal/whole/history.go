@@ -50,7 +50,7 @@ const (
 // in UTF-8, is nested deeper than jsonspan.MaxDepth, or has a lone surrogate in a marker.
 func Heal(body []byte, tools *marker.Table) ([]byte, Healed) {
 	tools = (&contract.Options{Tools: tools}).ToolTable()
-	h := healer{Reader: jsonspan.Reader{Data: body}, tools: tools}
+	h := healer{Reader: jsonspan.Reader{Data: body}, tools: tools, clean: !mayMark(body)}
 	if !h.body() {
 		return body, Healed{}
 	}
@@ -77,6 +77,7 @@ func Heal(body []byte, tools *marker.Table) ([]byte, Healed) {
 type healer struct {
 	jsonspan.Reader
 	tools  *marker.Table
+	clean  bool        // no text has a marker
 	line   marker.Line // room to read a marker line
 	healed Healed
 
@@ -157,18 +158,19 @@ func (h *healer) messages() {
 
 // message walks over a message, and over those behind it that are like it.
 func (h *healer) message() {
-	h.begin(h.Reader)
+	h.start = h.Reader
+	h.begin()
 	h.members()
 	h.end()
 }
 
-// begin begins the message at r, of which nothing has been read.
-func (h *healer) begin(r jsonspan.Reader) {
-	texts := h.texts[:0]
-	if cap(texts) > manyTexts {
-		texts = nil
+// begin forgets the message before.
+func (h *healer) begin() {
+	if h.texts = h.texts[:0]; cap(h.texts) > manyTexts {
+		h.texts = nil
 	}
-	h.messageState = messageState{start: r, texts: texts}
+	h.calls = jsonspan.Span{}
+	h.assistant, h.known, h.said, h.missed, h.again = false, false, false, false, false
 }
 
 // end heals the message that has been read if it is the assistant's. If the role came
@@ -261,7 +263,7 @@ func (h *healer) part() {
 func (h *healer) text() {
 	v := h.Skip()
 	switch {
-	case !v.IsString(h.Data):
+	case h.clean || !v.IsString(h.Data):
 	case !h.assistant && !h.again:
 		h.missed = true
 	case h.suspects(v.Inner()):

@@ -41,9 +41,8 @@ func (h *healer) contents() {
 			return
 		}
 		h.end()
-		at := h.start
-		at.Pos = h.Pos + b.start
-		h.begin(at)
+		h.begin()
+		h.start.Pos = h.Pos + b.start
 		h.known, h.assistant = true, b.assistant
 		h.Pos += len(b.bytes) - 1
 	}
