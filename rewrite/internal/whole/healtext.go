@@ -64,7 +64,9 @@ func (h *healer) healText(in jsonspan.Span) {
 			last = jsonspan.Span{From: i, To: next}
 		}
 		kept++
-		i = next
+		if i = next; f.MidLine() {
+			i = jsonspan.NextNewline(text, i)
+		}
 	}
 	end(true)
 }
