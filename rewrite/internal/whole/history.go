@@ -99,7 +99,6 @@ type messageState struct {
 	texts     []jsonspan.Span // insides of the strings in the content that may have markers
 	calls     jsonspan.Span   // the tool calls
 	assistant bool            // the role is the assistant's, as far as is known
-	known     bool            // the role has come
 	said      bool            // a content has come
 	missed    bool            // a text has not been looked through, because of the role
 	again     bool            // all texts are
@@ -170,7 +169,7 @@ func (h *healer) begin() {
 		h.texts = nil
 	}
 	h.calls = jsonspan.Span{}
-	h.assistant, h.known, h.said, h.missed, h.again = false, false, false, false, false
+	h.assistant, h.said, h.missed, h.again = false, false, false, false
 }
 
 // end heals the message that has been read if it is the assistant's. If the role came
@@ -204,7 +203,7 @@ func (h *healer) members() {
 			if h.said {
 				h.forget()
 			}
-			h.assistant, h.known = h.string("assistant"), true
+			h.assistant = h.string("assistant")
 		case "content":
 			if h.At('"') {
 				h.contents()

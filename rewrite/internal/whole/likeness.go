@@ -7,7 +7,9 @@ import "bytes"
 // and not parsed.
 //
 // What the healer makes of bytes depends on nothing but them and its state. Behind a
-// content that is a string, and whose role has come before it, that state is the role.
+// content that is a string, that state is whether the role has been the assistant's so far,
+// and at the next content it is the same if what is between has no tool calls and gives no
+// message a second content, or a role behind its content.
 type likeness struct {
 	between [2]between // behind a content of others and of the assistant's
 	from    int        // behind the last content, if that is a string, or 0
@@ -31,7 +33,7 @@ func (h *healer) contents() {
 	for {
 		h.text()
 		h.said = true
-		if !h.known || h.again {
+		if h.again {
 			h.forget()
 			return
 		}
@@ -43,7 +45,7 @@ func (h *healer) contents() {
 		h.end()
 		h.begin()
 		h.start.Pos = h.Pos + b.start
-		h.known, h.assistant = true, b.assistant
+		h.assistant = b.assistant
 		h.Pos += len(b.bytes) - 1
 	}
 }
@@ -58,7 +60,7 @@ func (h *healer) next() *between {
 
 // learn remembers what has been read between the content before and the one at Pos.
 func (h *healer) learn() {
-	if h.from > 0 && h.known && !h.said && h.Pos-h.from < maxBetween {
+	if h.from > 0 && !h.said && h.Pos-h.from < maxBetween {
 		*h.next() = between{h.Data[h.from : h.Pos+1], h.start.Pos - h.from, h.assistant}
 	}
 }
