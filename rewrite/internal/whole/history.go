@@ -2,7 +2,6 @@ package whole
 
 import (
 	"bytes"
-	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -289,7 +288,7 @@ func (h *healer) name(s jsonspan.Span) []byte {
 // cut takes Data[from:to] out of the body. Cuts come in order.
 func (h *healer) cut(from, to int) {
 	if h.out == nil && !h.invalid {
-		h.invalid = !utf8.Valid(h.Data) || !jsonspan.Valid(h.Data)
+		h.invalid = !jsonspan.ValidUTF8(h.Data) || !jsonspan.Valid(h.Data)
 		if !h.invalid {
 			h.out = make([]byte, 0, len(h.Data))
 		}
