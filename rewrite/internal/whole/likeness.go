@@ -23,9 +23,6 @@ type between struct {
 	assistant bool   // that is the assistant's
 }
 
-// maxBetween is the length in bytes up to which what is between two contents is compared.
-const maxBetween = 256
-
 // contents reads the content at Pos, a string, and those of the messages behind it as long
 // as between them there are bytes that have been read before.
 func (h *healer) contents() {
@@ -60,7 +57,7 @@ func (h *healer) next() *between {
 
 // learn remembers what has been read between the content before and the one at Pos.
 func (h *healer) learn() {
-	if h.from > 0 && !h.said && h.Pos-h.from < maxBetween {
+	if h.from > 0 && !h.said {
 		*h.next() = between{h.Data[h.from : h.Pos+1], h.start.Pos - h.from, h.assistant}
 	}
 }
