@@ -2,6 +2,7 @@ package rewrite
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -104,6 +105,53 @@ func TestHealingTakesBoundedMemory(t *testing.T) {
 		// Places of texts take 16 bytes each, and lists grow by copying.
 		if got := after.TotalAlloc - before.TotalAlloc; got > 6*uint64(len(in)) {
 			t.Errorf("%s: %d bytes for a body of %d", name, got, len(in))
+		}
+	}
+}
+
+// The healed body of a history is the only copy of it, and there is none if nothing is healed.
+func TestHealingCopiesAHistoryOnceAtMost(t *testing.T) {
+	for _, markers := range []int{0, 200} {
+		in := chatHistory(5e6, true, markers)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, req := Heal(in, nil)
+		runtime.ReadMemStats(&after)
+		if req.Markers != markers {
+			t.Fatalf("%+v", req)
+		}
+		most := uint64(64 << 10)
+		if markers > 0 {
+			most += uint64(len(in))
+		}
+		if got := after.TotalAlloc - before.TotalAlloc; got > most {
+			t.Errorf("%d markers: %d bytes for a body of %d", markers, got, len(in))
+		}
+	}
+}
+
+// What healing costs is counted in copies, which the machine slows down likewise. It is
+// far less than without the shortcuts, and more than the goals, which bench measures.
+func TestHealingAHistoryCostsSomeCopies(t *testing.T) {
+	if poolForgets {
+		t.Skip("the race detector slows down our code, and no copying")
+	}
+	for name, c := range map[string]struct {
+		code    bool
+		markers int
+		most    float64
+	}{"nothing": {false, 0, 4}, "code": {true, 0, 8}, "markers": {true, 200, 30}} {
+		in := chatHistory(2e6, c.code, c.markers)
+		copying, healing := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
+		copies := math.Inf(1)
+		for try := 0; try < 40 && (try < 5 || copies > c.most); try++ { // the least of each is what it costs
+			copying = min(copying, cpuOf(20, func() { copyOf(in) }))
+			healing = min(healing, cpuOf(20, func() { Heal(in, nil) }))
+			copies = float64(healing) / float64(max(copying, 1))
+		}
+		t.Logf("%s: %.1f copies", name, copies)
+		if copies > c.most {
+			t.Errorf("%s: %.1f copies, want at most %.0f", name, copies, c.most)
 		}
 	}
 }

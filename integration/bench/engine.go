@@ -29,6 +29,19 @@ var engineGoals = []struct {
 	{"GoalLast/error", "the last frames of an error with upstream's message, each", 600, 1},
 }
 
+// historyGoals are the benchmarks of healing a history, measured in copies of it.
+var historyGoals = []struct {
+	benchmark, what string
+	copies          float64
+}{
+	{"GoalHistory/nothing_100kB", "a history of 100 kB with nothing to heal", 1.3},
+	{"GoalHistory/nothing_5MB", "a history of 5 MB with nothing to heal", 1.3},
+	{"GoalHistory/code_100kB", "a history of 100 kB with code and nothing to heal", noGoal},
+	{"GoalHistory/code_5MB", "a history of 5 MB with code and nothing to heal", noGoal},
+	{"GoalHistory/markers_100kB", "a history of 100 kB with 200 markers", 3},
+	{"GoalHistory/markers_5MB", "a history of 5 MB with 200 markers", 3},
+}
+
 // measureEngine runs those benchmarks n times, and takes the medians.
 func measureEngine(n int) (results []result, err error) {
 	cmd := exec.Command("go", "test", "-run", "^$", "-bench", "^BenchmarkGoal", "-count", strconv.Itoa(n), "-benchtime", "0.5s", "-cpu", "1", "./rewrite")
@@ -52,6 +65,19 @@ func measureEngine(n int) (results []result, err error) {
 		results = append(results, r)
 		r = result{what: "engine: " + g.what + ", allocations", limit: g.allocs}
 		r.value, r.scatter = median(allocs)
+		results = append(results, r)
+	}
+	for _, g := range historyGoals {
+		var copies []float64
+		for _, m := range regexp.MustCompile(`(?m)^Benchmark`+g.benchmark+`\s.*?(\S+) copies`).FindAllStringSubmatch(string(out), -1) {
+			c, _ := strconv.ParseFloat(m[1], 64)
+			copies = append(copies, c)
+		}
+		if len(copies) == 0 {
+			return nil, fmt.Errorf("no benchmark %s in\n%s", g.benchmark, out)
+		}
+		r := result{what: "engine: " + g.what, limit: g.copies, unit: " copies"}
+		r.value, r.scatter = median(copies)
 		results = append(results, r)
 	}
 	return results, nil

@@ -1,5 +1,10 @@
 package jsonspan
 
+import (
+	"encoding/binary"
+	"unicode/utf8"
+)
+
 // MaxDepth is the number of objects and arrays that may be open at once. JSON that
 // is nested deeper counts as not well formed (contract, "Readings").
 const MaxDepth = 128
@@ -8,6 +13,29 @@ const MaxDepth = 128
 func Valid(b []byte) bool {
 	r := Reader{Data: b, Pos: SkipSpace(b, 0)}
 	return r.Value().Ok() && r.AtEnd()
+}
+
+// ValidUTF8 reports whether b is UTF-8. It is utf8.Valid for long texts, most of whose
+// bytes are ASCII, but not all.
+func ValidUTF8(b []byte) bool {
+	const high = 0x8080808080808080
+	for i := 0; i < len(b); {
+		for i+16 <= len(b) && (binary.LittleEndian.Uint64(b[i:])|binary.LittleEndian.Uint64(b[i+8:]))&high == 0 {
+			i += 16
+		}
+		for end := min(i+16, len(b)); i < end; {
+			if b[i] < utf8.RuneSelf {
+				i++
+				continue
+			}
+			r, n := utf8.DecodeRune(b[i:])
+			if r == utf8.RuneError && n == 1 {
+				return false
+			}
+			i += n
+		}
+	}
+	return true
 }
 
 // valueEnd returns the index behind the value at i, which is inside depth open objects

@@ -35,6 +35,10 @@ func (f *Fence) Open() bool { return f.char != 0 }
 // LineStart reports whether the next rune is the first of its line.
 func (f *Fence) LineStart() bool { return !f.begun }
 
+// MidLine reports whether the line is no fence and has begun, so that Step does nothing
+// before the next newline.
+func (f *Fence) MidLine() bool { return f.phase == fenceText && f.begun }
+
 // Step follows the next rune.
 func (f *Fence) Step(r rune) {
 	f.begun = r != '\n'

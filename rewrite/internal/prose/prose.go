@@ -83,7 +83,7 @@ func (t *State) Idle(r *Reading, reasoning bool) bool {
 func (t *State) MidLine() bool { return midLine(&t.fence, &t.tags.opening) }
 
 func midLine(f *Fence, o *opening) bool {
-	return f.phase == fenceText && f.begun && o.blocked && o.newlines == 0
+	return f.MidLine() && o.blocked && o.newlines == 0
 }
 
 // Skim follows text, the inside of a JSON string, if all of it is certain to be

@@ -3,7 +3,6 @@ package whole
 import (
 	"bytes"
 	"slices"
-	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
@@ -24,7 +23,7 @@ func mayBeCards(raw []byte) bool { return bytes.Contains(raw, []byte("label")) }
 // cards joined, and the number of cards. If there are none, or body is not valid, it
 // returns 0.
 func joinCards(body []byte) ([]byte, int) {
-	if !utf8.Valid(body) || !jsonspan.Valid(body) {
+	if !jsonspan.ValidUTF8(body) || !jsonspan.Valid(body) {
 		return nil, 0
 	}
 	j := joiner{b: body}

@@ -64,7 +64,9 @@ func (h *healer) healText(in jsonspan.Span) {
 			last = jsonspan.Span{From: i, To: next}
 		}
 		kept++
-		i = next
+		if i = next; f.MidLine() {
+			i = jsonspan.NextNewline(text, i)
+		}
 	}
 	end(true)
 }
@@ -82,14 +84,28 @@ func (h *healer) suspects(in jsonspan.Span) bool {
 			return true
 		}
 	}
-	for i := 0; ; i++ { // \u0060, by its rarest byte
-		n := bytes.IndexByte(text[i:], '6')
+	return mayEscapeTick(text, len(text))
+}
+
+// mayMark reports whether a text in body may have a marker line: each has a backtick. It
+// is cheap, and errs only by returning true.
+func mayMark(body []byte) bool {
+	return bytes.IndexByte(body, '`') >= 0 || mayEscapeTick(body, len(body)/256)
+}
+
+// mayEscapeTick reports whether a backtick may be written as \u0060 in b, the JSON of
+// strings. It looks for its rarest byte, but not more than looks times, and errs only by
+// returning true.
+func mayEscapeTick(b []byte, looks int) bool {
+	for i := 0; ; i++ {
+		n := bytes.IndexByte(b[i:], '6')
 		if n < 0 {
 			return false
 		}
-		if i += n; bytes.HasSuffix(text[:i], []byte(`\u00`)) && bytes.HasPrefix(text[i:], []byte("60")) {
+		if i += n; looks <= 0 || bytes.HasSuffix(b[:i], []byte(`\u00`)) && bytes.HasPrefix(b[i:], []byte("60")) {
 			return true
 		}
+		looks--
 	}
 }
 

@@ -1,7 +1,7 @@
 package whole
 
 import (
-	"unicode/utf8"
+	"bytes"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -49,7 +49,7 @@ const (
 // in UTF-8, is nested deeper than jsonspan.MaxDepth, or has a lone surrogate in a marker.
 func Heal(body []byte, tools *marker.Table) ([]byte, Healed) {
 	tools = (&contract.Options{Tools: tools}).ToolTable()
-	h := healer{Reader: jsonspan.Reader{Data: body}, tools: tools}
+	h := healer{Reader: jsonspan.Reader{Data: body}, tools: tools, clean: !mayMark(body)}
 	if !h.body() {
 		return body, Healed{}
 	}
@@ -76,16 +76,31 @@ func Heal(body []byte, tools *marker.Table) ([]byte, Healed) {
 type healer struct {
 	jsonspan.Reader
 	tools  *marker.Table
+	clean  bool        // no text has a marker
 	line   marker.Line // room to read a marker line
 	healed Healed
 
-	texts []jsonspan.Span // insides of the strings in the content of the current message
+	messageState
+	likeness
+
+	room [64]byte // to decode a name
 
 	out           []byte // the healed body so far, nil before the first cut
 	at            int    // Data[:at] is in out, without the cuts
 	mayBeCards    bool   // an assistant's message has tool calls that may be cards
 	invalid       bool   // the body needs a cut, but is not valid
 	loneSurrogate bool   // a marker has a lone surrogate, which no text can have contained
+}
+
+// messageState is what has been read of the current message.
+type messageState struct {
+	start     jsonspan.Reader // at the message
+	texts     []jsonspan.Span // insides of the strings in the content that may have markers
+	calls     jsonspan.Span   // the tool calls
+	assistant bool            // the role is the assistant's, as far as is known
+	said      bool            // a content has come
+	missed    bool            // a text has not been looked through, because of the role
+	again     bool            // all texts are
 }
 
 // body walks over the whole body. It returns false if the body is not a JSON object, or
@@ -98,12 +113,13 @@ func (h *healer) body() bool {
 	h.healed.Asked = AskedWhole
 	for h.Open(); ; {
 		key, ok := h.Member()
-		switch {
-		case !ok:
+		if !ok {
 			return h.AtEnd()
-		case h.means(key, "messages"):
+		}
+		switch string(h.name(key)) {
+		case "messages":
 			h.messages()
-		case h.means(key, "stream"):
+		case "stream":
 			h.healed.Asked = h.stream()
 		default:
 			h.Skip()
@@ -135,38 +151,71 @@ func (h *healer) messages() {
 			h.Skip()
 		}
 	}
+	h.forget()
 }
 
-// message walks over a message, and heals it if it is the assistant's. The role may come
-// behind the content.
+// message walks over a message, and over those behind it that are like it.
 func (h *healer) message() {
+	h.start = h.Reader
+	h.begin()
+	h.members()
+	h.end()
+}
+
+// begin forgets the message before.
+func (h *healer) begin() {
 	if h.texts = h.texts[:0]; cap(h.texts) > manyTexts {
 		h.texts = nil
 	}
-	assistant := false
-	var calls jsonspan.Span
+	h.calls = jsonspan.Span{}
+	h.assistant, h.said, h.missed, h.again = false, false, false, false
+}
+
+// end heals the message that has been read if it is the assistant's. If the role came
+// behind the content, it walks over the message once more: most texts are not the
+// assistant's, and none is looked through that need not be.
+func (h *healer) end() {
+	if !h.assistant {
+		return
+	}
+	if h.missed {
+		behind := h.Reader
+		h.Reader, h.texts, h.again = h.start, h.texts[:0], true
+		h.members()
+		h.Reader = behind
+	}
+	h.mayBeCards = h.mayBeCards || h.calls.Ok() && mayBeCards(h.calls.Of(h.Data))
+	for _, t := range h.texts {
+		h.healText(t)
+	}
+}
+
+// members walks over the members of a message.
+func (h *healer) members() {
 	for h.Open(); ; {
 		key, ok := h.Member()
 		if !ok {
-			break
+			return
 		}
-		switch {
-		case h.means(key, "role"):
-			assistant = h.string("assistant")
-		case h.means(key, "content"):
-			h.content()
-		case h.means(key, "tool_calls"):
-			calls = h.Skip()
+		switch string(h.name(key)) {
+		case "role":
+			if h.said {
+				h.forget()
+			}
+			h.assistant = h.string("assistant")
+		case "content":
+			if h.At('"') {
+				h.contents()
+			} else {
+				h.forget()
+				h.content()
+			}
+		case "tool_calls":
+			h.forget()
+			h.calls = h.Skip()
 		default:
 			h.Skip()
 		}
-	}
-	if !assistant {
-		return
-	}
-	h.mayBeCards = h.mayBeCards || calls.Ok() && mayBeCards(calls.Of(h.Data))
-	for _, t := range h.texts {
-		h.healText(t)
 	}
 }
 
@@ -194,10 +243,10 @@ func (h *healer) part() {
 		if !ok {
 			break
 		}
-		switch {
-		case h.means(key, "type"):
+		switch string(h.name(key)) {
+		case "type":
 			isText = h.string("text")
-		case h.means(key, "text"):
+		case "text":
 			h.text()
 		default:
 			h.Skip()
@@ -211,7 +260,11 @@ func (h *healer) part() {
 // text adds the value to h.texts if it is a string that may have a marker.
 func (h *healer) text() {
 	v := h.Skip()
-	if v.IsString(h.Data) && h.suspects(v.Inner()) {
+	switch {
+	case h.clean || !v.IsString(h.Data):
+	case !h.assistant && !h.again:
+		h.missed = true
+	case h.suspects(v.Inner()):
 		h.texts = append(h.texts, v.Inner())
 	}
 }
@@ -219,16 +272,23 @@ func (h *healer) text() {
 // string reports whether the value is the string want.
 func (h *healer) string(want string) bool {
 	v := h.Skip()
-	return v.IsString(h.Data) && h.means(v.Inner(), want)
+	return v.IsString(h.Data) && jsonspan.Spells(v.Inner().Of(h.Data), want)
 }
 
-// means reports whether s, the inside of a JSON string, stands for want.
-func (h *healer) means(s jsonspan.Span, want string) bool { return jsonspan.Spells(s.Of(h.Data), want) }
+// name returns the text of s, the inside of a JSON string, if it may be one of the names
+// that Heal knows, and anything else if not. An escape is six bytes for a letter.
+func (h *healer) name(s jsonspan.Span) []byte {
+	raw := s.Of(h.Data)
+	if len(raw) <= len("messages") || len(raw) > 6*len("tool_calls") || bytes.IndexByte(raw, '\\') < 0 {
+		return raw
+	}
+	return jsonspan.AppendText(h.room[:0], raw)
+}
 
 // cut takes Data[from:to] out of the body. Cuts come in order.
 func (h *healer) cut(from, to int) {
 	if h.out == nil && !h.invalid {
-		h.invalid = !utf8.Valid(h.Data) || !jsonspan.Valid(h.Data)
+		h.invalid = !jsonspan.ValidUTF8(h.Data) || !jsonspan.Valid(h.Data)
 		if !h.invalid {
 			h.out = make([]byte, 0, len(h.Data))
 		}

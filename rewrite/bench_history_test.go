@@ -1,0 +1,124 @@
+package rewrite
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The goals for a history, in copies: reading as many bytes into a new buffer of their
+// size, which the handler has to do anyway.
+const (
+	nothingGoal = 1.3 // with nothing to heal
+	markedGoal  = 3   // with 200 markers
+)
+
+// chatHistory is a request of about n bytes: questions of two sentences and answers of some
+// paragraphs, with quotes and accents. With code there are code blocks and inline code,
+// too. The answers begin with markers, as many as are asked for in all.
+func chatHistory(n int, code bool, markers int) []byte {
+	r := rand.New(rand.NewPCG(1, 2))
+	words := strings.Fields("the tests in this directory need a database of their own which is created by first them and dropped last so you can run go without it é — but “not” on another machine where files are bigger than expected")
+	sentence := func() string {
+		out := ""
+		for range 8 + r.IntN(14) {
+			w := words[r.IntN(len(words))]
+			switch r.IntN(60) {
+			case 0:
+				w = `"` + w + `"`
+			case 1:
+				w = fmt.Sprint(r.IntN(3000))
+			case 2:
+				if code {
+					w = "`" + w + "()`"
+				}
+			}
+			out += w + " "
+		}
+		return strings.TrimSpace(out) + ". "
+	}
+	answer := func() string {
+		out := ""
+		for range 2 + r.IntN(4) {
+			for range 1 + r.IntN(4) {
+				out += sentence()
+			}
+			out += "\n\n"
+			if code && r.IntN(3) == 0 {
+				out += "```go\n"
+				for range 4 + r.IntN(12) {
+					out += fmt.Sprintf("\tif err := %s.%s(ctx, %d, \"x\"); err != nil {\n", words[r.IntN(20)], words[r.IntN(20)], r.IntN(1000))
+				}
+				out += "```\n\n"
+			}
+		}
+		return strings.TrimSpace(out)
+	}
+	var b strings.Builder
+	b.WriteString(`{"model": "hermes-agent", "messages": [{"role": "system", "content": "You are a helpful assistant."}`)
+	for left := markers; b.Len() < n; {
+		text := answer()
+		for ; left > 0 && (markers-left)*n < b.Len()*markers; left-- {
+			text = "`💻 go test ./...`\n\n" + text
+		}
+		b.WriteString(`, {"role": "user", "content": ` + rawJSON(sentence()+sentence()) + `}, {"role": "assistant", "content": ` + rawJSON(text) + `}`)
+	}
+	b.WriteString(`], "stream": true}`)
+	return []byte(b.String())
+}
+
+// BenchmarkGoalHistory measures how many copies it costs to heal a history, where both
+// take turns.
+func BenchmarkGoalHistory(b *testing.B) {
+	for _, size := range []struct {
+		name string
+		n    int
+	}{{"100kB", 100e3}, {"5MB", 5e6}} {
+		for _, c := range []struct {
+			name    string
+			code    bool
+			markers int
+			goal    float64
+		}{{"nothing", false, 0, nothingGoal}, {"code", true, 0, nothingGoal}, {"markers", true, 200, markedGoal}} {
+			b.Run(c.name+"_"+size.name, func(b *testing.B) {
+				in := chatHistory(size.n, c.code, c.markers)
+				b.ReportAllocs()
+				var copies []float64
+				each := max(1, 1<<20/len(in))
+				for b.Loop() {
+					copying := cpuOf(each, func() { copyOf(in) })
+					healing := cpuOf(each, func() {
+						if _, req := Heal(in, nil); req.Markers != c.markers || req.Asked != AskedStream {
+							b.Fatal(req)
+						}
+					})
+					copies = append(copies, float64(healing)/float64(max(copying, 1)))
+				}
+				slices.Sort(copies)
+				b.ReportMetric(copies[len(copies)/2], "copies")
+				b.ReportMetric(c.goal, "goal")
+			})
+		}
+	}
+}
+
+// cpuOf returns the CPU time that it takes to do something as many times as n says.
+func cpuOf(n int, do func()) time.Duration {
+	begun := cpuTime()
+	for range n {
+		do()
+	}
+	return cpuTime() - begun
+}
+
+// copyOf reads a body into a new buffer of its size.
+func copyOf(body []byte) []byte {
+	b := make([]byte, len(body))
+	_, _ = io.ReadFull(bytes.NewReader(body), b)
+	return b
+}
