@@ -135,7 +135,7 @@ func (e *examination) shows(r *reading, header http.Header) {
 		e.usage(r)
 	}
 	if r.changed {
-		e.find("repaired", Info, "in this answer the sidecar does: "+r.told(), "§ is the section of docs/contract.md.")
+		e.find("repaired", Info, "what the sidecar changes in this answer: "+r.told(), "§ is the section of docs/contract.md.")
 	} else {
 		e.find("repaired", Info, "this answer needs no repair", "")
 	}
