@@ -37,19 +37,28 @@ func preflights(t testing.TB, origin string, then upstream.Script) upstream.Scri
 // exposed has what an SDK in the page has to read, and what a page that comes back to an answer needs.
 const exposed = "X-Hermes-Session-Id, X-Should-Retry, X-Hermes-Stream, Idempotency-Replayed"
 
-// A browser lets a page of another origin set the headers, read the session and
-// the stream, and read an error that the agent has not written.
-func TestRecipeCORS(t *testing.T) {
-	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+// corsSite serves a page of another origin, and the recipe, with handlers in the place of
+// hermes, in front of an upstream that admits the page.
+func corsSite(t *testing.T, handlers string) (page *httptest.Server, listen string, up *upstream.Server) {
+	t.Helper()
+	page = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		fmt.Fprint(w, "<title>chat</title>")
 	}))
-	defer page.Close()
+	t.Cleanup(page.Close)
 	stream := hermes.Recorded(t, "g0-v0.8.0/one_tool")
 	stream.Header = strings.Replace(stream.Header, "\r\n", "\r\nAccess-Control-Allow-Origin: "+page.URL+"\r\nVary: Origin\r\n", 1)
-	up := upstream.New(t, preflights(t, page.URL, upstream.Replay(stream, upstream.ByFrame)))
-	listen := harness.FreePort(t)
-	recipeOf(t, "cors").With(":8643", ":"+harness.Port(listen)).With("https://chat.example.com", page.URL).With("127.0.0.1:8642", up.Addr).Caddy()
+	up = upstream.New(t, preflights(t, page.URL, upstream.Replay(stream, upstream.ByFrame)))
+	listen = harness.FreePort(t)
+	recipeOf(t, "cors").With(":8643", ":"+harness.Port(listen)).With("https://chat.example.com", page.URL).With("127.0.0.1:8642", up.Addr).
+		With("\thermes\n", handlers).Caddy()
+	return page, listen, up
+}
+
+// A browser lets a page of another origin set the headers, read the session and
+// the stream, and read an error that the agent has not written.
+func TestRecipeCORS(t *testing.T) {
+	page, listen, up := corsSite(t, "\thermes\n")
 
 	// What is on the wire: each thing once, and a stranger's origin is given nothing.
 	c := client.New(t, "http://"+listen)
@@ -102,17 +111,7 @@ func TestRecipeCORS(t *testing.T) {
 // With hermes_resume, a browser lets the page ask for a stream that outlives its connection,
 // read its id, and come back, by its key and behind an event.
 func TestRecipeCORSResumes(t *testing.T) {
-	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html")
-		fmt.Fprint(w, "<title>chat</title>")
-	}))
-	defer page.Close()
-	stream := hermes.Recorded(t, "g0-v0.8.0/one_tool")
-	stream.Header = strings.Replace(stream.Header, "\r\n", "\r\nAccess-Control-Allow-Origin: "+page.URL+"\r\nVary: Origin\r\n", 1)
-	up := upstream.New(t, preflights(t, page.URL, upstream.Replay(stream, upstream.ByFrame)))
-	listen := harness.FreePort(t)
-	recipeOf(t, "cors").With(":8643", ":"+harness.Port(listen)).With("https://chat.example.com", page.URL).With("127.0.0.1:8642", up.Addr).
-		With("\thermes\n", "\thermes_resume\n\thermes\n").Caddy()
+	page, listen, up := corsSite(t, "\thermes_resume\n\thermes\n")
 
 	b := browser.New(t, 800, 600)
 	b.Do(chromedp.Navigate(page.URL))

@@ -4,7 +4,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -12,30 +11,8 @@ import (
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
 )
-
-// recorded returns the streams that real servers have sent, by their files.
-func recorded(t *testing.T) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	for _, pattern := range []string{"*/*.sse", "*/*/*.sse", "*/*/*/*.sse"} {
-		files, err := filepath.Glob(filepath.Join("..", "..", "testdata", pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range files {
-			b, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all[file] = string(b)
-		}
-	}
-	if len(all) < 50 {
-		t.Fatalf("%d recordings, want all of them", len(all))
-	}
-	return all
-}
 
 // without removes the lines of the ids, which must be numbered without a gap.
 func without(t *testing.T, stream, id string) string {
@@ -105,7 +82,7 @@ func replayer(all map[string]string) (next func(http.ResponseWriter, *http.Reque
 // continue: what it has then is the answer as it would have been without a cut. Behind
 // each cut of one kind it comes back once; on the other way it is cut again and again.
 func TestCutsOfEveryRecording(t *testing.T) {
-	all := recorded(t)
+	all := resume.Recordings(t)
 	next, repaired := replayer(all)
 	l := newLab(t, nil, next)
 	random := rand.New(rand.NewPCG(3, 4))

@@ -91,8 +91,9 @@ func TestEndsAreBehindTheBlankLine(t *testing.T) {
 	}
 }
 
-// recordings returns the streams that real servers have sent.
-func recordings(t testing.TB) map[string]string {
+// Recordings returns the streams that real servers have sent, by their files. The tests
+// outside the package use it, too.
+func Recordings(t testing.TB) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, pattern := range []string{"*/*.sse", "*/*/*.sse", "*/*/*/*.sse"} {
@@ -118,7 +119,7 @@ var idLine = regexp.MustCompile(`id: x/[0-9]+(\r\n|\r|\n)`)
 
 func TestAnyCutGivesTheSameLog(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for file, in := range recordings(t) {
+	for file, in := range Recordings(t) {
 		for _, in := range []string{in, strings.ReplaceAll(in, "\n", "\r\n"), strings.ReplaceAll(in, "\n", "\r")} {
 			want, _ := number(in)
 			if idLine.ReplaceAllString(want, "") != in {
