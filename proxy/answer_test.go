@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 )
 
 func TestHeaderIsHeldUntilTheFirstCompleteFrame(t *testing.T) {
@@ -138,7 +139,7 @@ func TestEndBehindAKeepaliveIsAnErrorFinish(t *testing.T) {
 	if !regexp.MustCompile(`^chatcmpl-[0-9a-f]{29}$`).MatchString(chunk.ID) {
 		t.Errorf("id %q does not look like Hermes' own", chunk.ID)
 	}
-	if want := newClock().Now().Unix(); chunk.Created != want {
+	if want := clocktest.New().Now().Unix(); chunk.Created != want {
 		t.Errorf("created %d, want %d", chunk.Created, want)
 	}
 	if chunk.Choices[0].FinishReason != "error" {

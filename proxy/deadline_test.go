@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 )
 
 // deadlined is an inner writer with a deadline, which it keeps without a lock, as
 // Caddy's (idletimeout.go:401).
 type deadlined struct {
 	*recorder
-	clock    *fakeClock
+	clock    *clocktest.Clock
 	deadline time.Time
 	duplex   bool
 }
@@ -43,7 +44,7 @@ func (w *deadlined) Write(b []byte) (int, error) {
 // TestDeadlinesAreSetBesideKeepalives has the handler set what the inner writer
 // looks at while a timer writes.
 func TestDeadlinesAreSetBesideKeepalives(t *testing.T) {
-	clock := newClock()
+	clock := clocktest.New()
 	p := proxy.New(proxy.Options{Clock: clock, Keepalive: time.Millisecond})
 	w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}, clock: clock}
 	var timer sync.WaitGroup
@@ -71,7 +72,7 @@ func TestDeadlinesAreSetBesideKeepalives(t *testing.T) {
 // has passed when a keepalive is sent, or the stream is ended for it; then the
 // client is not gone.
 func TestDeadlineOfTheHandlerIsForItsOwnWrites(t *testing.T) {
-	clock := newClock()
+	clock := clocktest.New()
 	p := proxy.New(proxy.Options{Clock: clock, Keepalive: 10 * time.Second, IdleTimeout: time.Minute})
 	w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}, clock: clock}
 	_ = p.Serve(w, chatRequest(`{"stream":true}`), func(rw http.ResponseWriter, up *http.Request) error {
@@ -98,7 +99,7 @@ func TestDeadlineOfTheHandlerIsForItsOwnWrites(t *testing.T) {
 
 // TestDeadlineBeforeATimersAnswer: the answer is none of the handler's writes.
 func TestDeadlineBeforeATimersAnswer(t *testing.T) {
-	clock := newClock()
+	clock := clocktest.New()
 	p := proxy.New(proxy.Options{Clock: clock, FirstByteTimeout: time.Minute})
 	w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}, clock: clock}
 	_ = p.Serve(w, chatRequest(`{"stream":true}`), func(rw http.ResponseWriter, _ *http.Request) error {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 )
 
 // among puts an exchange into the set, with a drain_timeout.
@@ -96,7 +97,7 @@ func TestLimitCapsTheDrainTimeout(t *testing.T) {
 }
 
 func TestEachStreamHasTheDrainTimeoutOfItsProxy(t *testing.T) {
-	streams, clock := new(proxy.Streams), newClock()
+	streams, clock := new(proxy.Streams), clocktest.New()
 	short := beginAt(t, clock, among(streams, 2*time.Second))
 	long := beginAt(t, clock, among(streams, 8*time.Second))
 	for _, x := range []*exchange{short, long} {
@@ -274,7 +275,7 @@ func TestDrainSendsNothingToAClientThatIsGone(t *testing.T) {
 }
 
 func TestSlowClientDoesNotKeepOthersFromBeingDrained(t *testing.T) {
-	streams, clock := new(proxy.Streams), newClock()
+	streams, clock := new(proxy.Streams), clocktest.New()
 	slow := beginAt(t, clock, among(streams, 10*time.Second))
 	quick := beginAt(t, clock, among(streams, 5*time.Second))
 	quick.stream()
@@ -323,7 +324,7 @@ func TestSlowClientDoesNotKeepOthersFromBeingDrained(t *testing.T) {
 }
 
 func TestLimitHoldsForLaterStreamsToo(t *testing.T) {
-	streams, clock := new(proxy.Streams), newClock()
+	streams, clock := new(proxy.Streams), clocktest.New()
 	first := beginAt(t, clock, among(streams, 10*time.Second))
 	first.stream()
 	streams.Shutdown(4 * time.Second)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -172,7 +173,7 @@ func (w lookingAtTheRequest) WriteHeader(status int) {
 // TestTheBodyIsGivenBackBesideATimersAnswer has the handler fail while a timer
 // answers.
 func TestTheBodyIsGivenBackBesideATimersAnswer(t *testing.T) {
-	clock := newClock()
+	clock := clocktest.New()
 	p := proxy.New(proxy.Options{Clock: clock, FirstByteTimeout: time.Second})
 	r := chatRequest(`{"messages":[],"stream":true}`)
 	w := lookingAtTheRequest{&recorder{t: t, header: make(http.Header)}, r, make(chan struct{})}

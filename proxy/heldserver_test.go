@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 )
 
 // Nor do a real server and a real transport hold the histories of open streams, healed
@@ -30,7 +31,7 @@ func TestMemoryOfOpenStreamsBetweenServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(u) }}
-	srv := httptest.NewServer(proxy.New(proxy.Options{Clock: newClock()}).Handler(next))
+	srv := httptest.NewServer(proxy.New(proxy.Options{Clock: clocktest.New()}).Handler(next))
 	t.Cleanup(srv.Close)
 	heap := func() int64 {
 		var m runtime.MemStats

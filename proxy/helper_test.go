@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -125,7 +126,7 @@ type ending struct {
 // by step.
 type exchange struct {
 	t     *testing.T
-	clock *fakeClock
+	clock *clocktest.Clock
 	rec   *recorder
 	r     *http.Request      // the client's
 	leave context.CancelFunc // what the client does
@@ -163,10 +164,10 @@ func option(f func(*proxy.Options)) setting {
 // handler runs.
 func begin(t *testing.T, settings ...setting) *exchange {
 	t.Helper()
-	return beginAt(t, newClock(), settings...)
+	return beginAt(t, clocktest.New(), settings...)
 }
 
-func beginAt(t *testing.T, clock *fakeClock, settings ...setting) *exchange {
+func beginAt(t *testing.T, clock *clocktest.Clock, settings ...setting) *exchange {
 	t.Helper()
 	x := &exchange{
 		t:     t,

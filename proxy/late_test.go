@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 )
 
 // lateClock is a clock whose timers cannot be stopped any more, as when they have fired
 // and wait for the lock.
-type lateClock struct{ *fakeClock }
+type lateClock struct{ *clocktest.Clock }
 
 func (c lateClock) AfterFunc(d time.Duration, f func()) proxy.Timer {
-	return lateTimer{c.fakeClock.AfterFunc(d, f)}
+	return lateTimer{c.Clock.AfterFunc(d, f)}
 }
 
 type lateTimer struct{ proxy.Timer }
@@ -56,7 +57,7 @@ func TestTimersThatComeTooLateDoNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			streams := new(proxy.Streams)
 			x := begin(t, among(streams, 20*time.Second), option(func(o *proxy.Options) {
-				o.Clock = lateClock{o.Clock.(*fakeClock)}
+				o.Clock = lateClock{o.Clock.(*clocktest.Clock)}
 				o.FirstByteTimeout, o.IdleTimeout, o.Keepalive = time.Minute, time.Minute, 45*time.Second
 			}))
 			streams.Shutdown(0)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 )
 
 // breaking is an inner writer that panics with what it is given where it is told
@@ -143,7 +144,7 @@ func TestPanicUnderATimerGoesOnInTheHandler(t *testing.T) {
 				"aborts":         func() error { panic(http.ErrAbortHandler) },
 			} {
 				t.Run(fmt.Sprint(name, " ", value, " ", how), func(t *testing.T) {
-					clock := newClock()
+					clock := clocktest.New()
 					o := proxy.Options{Clock: clock, Streams: new(proxy.Streams), DrainTimeout: time.Second}
 					c.set(&o)
 					w := newBreaking(t, "", value)
@@ -175,7 +176,7 @@ func TestPanicUnderATimerGoesOnInTheHandler(t *testing.T) {
 
 // advanceAside has the timers fire in a goroutine of their own, where a panic would
 // end the process.
-func advanceAside(t *testing.T, clock *fakeClock) {
+func advanceAside(t *testing.T, clock *clocktest.Clock) {
 	t.Helper()
 	panicked := make(chan any)
 	go func() {
@@ -211,7 +212,7 @@ func checkLate(t *testing.T, got, value any) {
 // TestPanicOfTheHandlerIsMoreThanTheTimers: what the handler itself panics with
 // goes on.
 func TestPanicOfTheHandlerIsMoreThanTheTimers(t *testing.T) {
-	clock := newClock()
+	clock := clocktest.New()
 	w := newBreaking(t, "", "boom")
 	e := guardedBy(t, w, proxy.Options{Clock: clock, IdleTimeout: time.Second}, chatPath,
 		func(http.ResponseWriter, *http.Request) error {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -55,7 +56,7 @@ func TestRecordingsGoThroughAsTheEngineRepairsThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clock := newClock()
+	clock := clocktest.New()
 	srv := guarded(t, u, proxy.Options{Clock: clock}, false)
 
 	for _, file := range files {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 )
 
 // asking gives the request a body.
@@ -64,7 +65,7 @@ func (x *exchange) answers() {
 func TestTimeoutsDoNotCountTheClientsUpload(t *testing.T) {
 	for name, timeout := range deadlines {
 		t.Run(name, func(t *testing.T) {
-			clock := newClock()
+			clock := clocktest.New()
 			x := beginAt(t, clock, timeout(time.Minute), slowly(polluted, func() { clock.Advance(time.Hour) }))
 			clock.Advance(time.Minute - 1)
 			if x.rec.status != 0 {
@@ -172,7 +173,7 @@ func TestShutdownWhileTheClientSends(t *testing.T) {
 		"no object at all, over": {`[`, time.Minute, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clock, streams := newClock(), new(proxy.Streams)
+			clock, streams := clocktest.New(), new(proxy.Streams)
 			meanwhile := slowly(c.body, func() {
 				if n := streams.Open(); n != 1 {
 					t.Errorf("%d requests are under way, want 1", n)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 )
 
 const chunkedHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -113,7 +114,7 @@ func TestReverseProxyWhoseUpstreamDiesBeforeTheFirstFrame(t *testing.T) {
 
 func TestReverseProxyWhoseUpstreamIsSilent(t *testing.T) {
 	protocols(t, func(t *testing.T, http2 bool) {
-		clock, headers := newClock(), make(chan struct{})
+		clock, headers := clocktest.New(), make(chan struct{})
 		u := upstream(t, func(conn *net.TCPConn) {
 			_, _ = io.WriteString(conn, chunkedHead+chunked(role))
 			close(headers)
@@ -190,7 +191,7 @@ func TestReverseProxyPassesUpgrades(t *testing.T) {
 		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 		_, _ = io.Copy(conn, conn)
 	})
-	clock := newClock()
+	clock := clocktest.New()
 	srv := guarded(t, u, proxy.Options{Clock: clock, IdleTimeout: time.Minute, Keepalive: time.Second}, false)
 	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
 	if err != nil {
@@ -304,7 +305,7 @@ func TestClientThatLeavesCancelsTheReverseProxysRequest(t *testing.T) {
 
 func TestReverseProxyWhoseUpstreamDoesNotAnswer(t *testing.T) {
 	protocols(t, func(t *testing.T, http2 bool) {
-		clock, asked := newClock(), make(chan struct{})
+		clock, asked := clocktest.New(), make(chan struct{})
 		u := upstream(t, func(conn *net.TCPConn) {
 			close(asked)
 			_, _ = conn.Read(make([]byte, 1)) // until the connection is closed

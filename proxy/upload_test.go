@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 )
 
 // unread are settings with which a body goes on while it comes.
@@ -50,7 +51,7 @@ func TestTimeoutsDoNotCountAnUploadThatGoesOnWhileItComes(t *testing.T) {
 	for name, set := range unread {
 		for of, timeout := range deadlines {
 			t.Run(name+", "+of, func(t *testing.T) {
-				clock := newClock()
+				clock := clocktest.New()
 				beats := option(func(o *proxy.Options) { o.Keepalive = time.Second }) // of which none may leave before the header
 				x := beginAt(t, clock, timeout(time.Minute), beats, sending(100, func() { clock.Advance(10 * time.Minute) }), set)
 				x.do(func() {

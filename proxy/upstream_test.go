@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 )
 
 // chunked returns s as one HTTP chunk.
@@ -65,7 +66,7 @@ func guarded(t *testing.T, u *url.URL, o proxy.Options, http2 bool) *httptest.Se
 		Transport: transport,
 	}
 	if o.Clock == nil {
-		o.Clock = newClock()
+		o.Clock = clocktest.New()
 	}
 	h := proxy.New(o).Handler(next)
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

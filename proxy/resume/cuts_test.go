@@ -4,6 +4,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
 )
 
@@ -50,7 +52,7 @@ var made = regexp.MustCompile(`chatcmpl-[0-9a-f]{29}`)
 // replayer is a next handler that sends the recording that the request names, with
 // repairs of package proxy.
 func replayer(all map[string]string) (next func(http.ResponseWriter, *http.Request) error, repaired func(file string) http.HandlerFunc) {
-	p := proxy.New(proxy.Options{Clock: newClock()})
+	p := proxy.New(proxy.Options{Clock: clocktest.New()})
 	play := func(w http.ResponseWriter, file string) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for rest := all[file]; rest != ""; {
@@ -156,4 +158,11 @@ func split(stream, id string) (events []string, ends []int) {
 		at += i + 2
 	}
 	return events, ends
+}
+
+// recordAnswer returns what the handler answers to a request with the path.
+func recordAnswer(path string, h http.Handler) *httptest.ResponseRecorder {
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, httptest.NewRequest(http.MethodPost, path, strings.NewReader(asking)))
+	return rec
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
 )
 
@@ -42,31 +43,31 @@ func TestRunsEndWhenNobodyComesBack(t *testing.T) {
 		"the header by itself": {[]string{resume.DetachHeader, "1m"}, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clock := newClock()
+			clock := clocktest.New()
 			l := newLab(t, func(o *resume.Options) { o.Clock, o.Store = clock, resume.NewMemory(clock) }, silent)
 			r := l.send(chat(c.header...)).want(http.StatusOK)
 			id := r.id()
 			r.next()
 			r.leave()
 			until(t, "nobody reads", func() bool { return l.runs.Stats().Detached == 1 })
-			clock.advance(c.after - 1)
+			clock.Advance(c.after - 1)
 			if l.runs.Open() != 1 {
 				t.Fatal("it has ended too early")
 			}
 			// Somebody is there for a while: the time begins anew.
 			second := l.send(chat("Last-Event-ID", id+"/1"))
 			until(t, "somebody reads", func() bool { return l.runs.Stats().Detached == 0 })
-			clock.advance(2 * c.after)
+			clock.Advance(2 * c.after)
 			if l.runs.Open() != 1 {
 				t.Fatal("it has ended while somebody read")
 			}
 			second.leave()
 			until(t, "nobody reads", func() bool { return l.runs.Stats().Detached == 1 })
-			clock.advance(c.after - 1)
+			clock.Advance(c.after - 1)
 			if l.runs.Open() != 1 {
 				t.Fatal("it has ended too early")
 			}
-			clock.advance(1)
+			clock.Advance(1)
 			if e := l.over(); e.Reason != resume.ReasonExpired || e.Detached != c.after {
 				t.Errorf("ended for %v after %v", e.Reason, e.Detached)
 			}
@@ -75,15 +76,15 @@ func TestRunsEndWhenNobodyComesBack(t *testing.T) {
 			if st := l.runs.Stats(); st.Detached != 0 || st.TotalDetached != 2 || st.TotalCancelled[resume.ReasonExpired] != 1 {
 				t.Errorf("stats %+v", st)
 			}
-			clock.advance(5*time.Minute - 1)
+			clock.Advance(5*time.Minute - 1)
 			l.send(chat("Last-Event-ID", id+"/1")).want(http.StatusOK)
-			clock.advance(1)
+			clock.Advance(1)
 			problemOf(t, l.send(chat("Last-Event-ID", id+"/1")), http.StatusNotFound)
 			if used, logs := l.store.Used(); used != 0 || logs != 0 {
 				t.Errorf("%d bytes of %d logs are left", used, logs)
 			}
-			if clock.pending() != 0 {
-				t.Errorf("%d timers are left", clock.pending())
+			if clock.Pending() != 0 {
+				t.Errorf("%d timers are left", clock.Pending())
 			}
 			l.wantAsked(1)
 		})
@@ -104,7 +105,7 @@ func checkFinish(t *testing.T, got, id string, n int, code string) {
 }
 
 func TestDrainEndsRuns(t *testing.T) {
-	clock := newClock()
+	clock := clocktest.New()
 	l := newLab(t, func(o *resume.Options) { o.Clock, o.Store = clock, resume.NewMemory(clock) }, silent)
 	connected := l.send(chat(key, "a"))
 	connected.next()
@@ -115,11 +116,11 @@ func TestDrainEndsRuns(t *testing.T) {
 	l.runs.Shutdown(10 * time.Second)
 	late := l.send(chat(key, "c"))
 	late.next()
-	clock.advance(10*time.Second - 1)
+	clock.Advance(10*time.Second - 1)
 	if n := l.runs.Open(); n != 3 {
 		t.Fatalf("%d are open, want 3", n)
 	}
-	clock.advance(1)
+	clock.Advance(1)
 	checkFinish(t, connected.rest(), connected.id(), 2, "shutting_down")
 	checkFinish(t, late.rest(), late.id(), 2, "shutting_down")
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

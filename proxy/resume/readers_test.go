@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
 )
 
@@ -149,7 +150,7 @@ func TestStuckClientIsCutOffForOthers(t *testing.T) {
 
 // TestNothingIsLeftBehind compares goroutines, logs and timers with those before.
 func TestNothingIsLeftBehind(t *testing.T) {
-	clock := newClock()
+	clock := clocktest.New()
 	l := newLab(t, func(o *resume.Options) { o.Clock, o.Store = clock, resume.NewMemory(clock) }, streams(events(3), always()))
 	l.srv.Config.SetKeepAlivesEnabled(false)
 	before := runtime.NumGoroutine()
@@ -171,8 +172,8 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	if _, logs := l.store.Used(); logs != 0 {
 		t.Errorf("%d logs in a store that is not used", logs)
 	}
-	clock.advance(5 * time.Minute)
-	if n := clock.pending(); n != 0 {
+	clock.Advance(5 * time.Minute)
+	if n := clock.Pending(); n != 0 {
 		t.Errorf("%d timers", n)
 	}
 }

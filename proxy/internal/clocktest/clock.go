@@ -1,4 +1,5 @@
-package proxy_test
+// Package clocktest has a clock for tests.
+package clocktest
 
 import (
 	"slices"
@@ -8,37 +9,42 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
-// fakeClock is a clock that stands still until a test moves it. It runs what is
-// due in the goroutine that moves it.
-type fakeClock struct {
+// Clock is a [proxy.Clock] that stands still until a test moves it. It runs what is due in
+// the goroutine that moves it.
+type Clock struct {
 	mu     sync.Mutex
 	now    time.Time
-	timers []*fakeTimer
+	timers []*timer
 }
 
-type fakeTimer struct {
-	clock *fakeClock
+type timer struct {
+	clock *Clock
 	at    time.Time
 	f     func()
 }
 
-func newClock() *fakeClock { return &fakeClock{now: time.Unix(1795164800, 0)} }
+// New returns a clock that stands at a time of no meaning.
+func New() *Clock { return &Clock{now: time.Unix(1795164800, 0)} }
 
-func (c *fakeClock) Now() time.Time {
+// Now returns the time that the clock shows.
+func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
-func (c *fakeClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+// Since returns the time that has passed on the clock since t.
+func (c *Clock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-func (c *fakeClock) AfterFunc(d time.Duration, f func()) proxy.Timer {
-	t := &fakeTimer{clock: c, f: f}
+// AfterFunc has f be run once the clock has moved by d.
+func (c *Clock) AfterFunc(d time.Duration, f func()) proxy.Timer {
+	t := &timer{clock: c, f: f}
 	t.Reset(d)
 	return t
 }
 
-func (t *fakeTimer) Stop() bool {
+// Stop takes the timer out, and reports whether it was set.
+func (t *timer) Stop() bool {
 	t.clock.mu.Lock()
 	defer t.clock.mu.Unlock()
 	i := slices.Index(t.clock.timers, t)
@@ -48,7 +54,8 @@ func (t *fakeTimer) Stop() bool {
 	return i >= 0
 }
 
-func (t *fakeTimer) Reset(d time.Duration) bool {
+// Reset sets the timer again, and reports whether it was set.
+func (t *timer) Reset(d time.Duration) bool {
 	was := t.Stop()
 	t.clock.mu.Lock()
 	defer t.clock.mu.Unlock()
@@ -59,7 +66,7 @@ func (t *fakeTimer) Reset(d time.Duration) bool {
 
 // due takes out the first timer that is due at the time, and moves the clock to
 // it.
-func (c *fakeClock) due(until time.Time) *fakeTimer {
+func (c *Clock) due(until time.Time) *timer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	first := -1
@@ -83,7 +90,7 @@ func (c *fakeClock) due(until time.Time) *fakeTimer {
 }
 
 // Advance moves the clock by d and runs what is due on the way.
-func (c *fakeClock) Advance(d time.Duration) {
+func (c *Clock) Advance(d time.Duration) {
 	until := c.Now().Add(d)
 	for t := c.due(until); t != nil; t = c.due(until) {
 		t.f()
@@ -91,15 +98,27 @@ func (c *fakeClock) Advance(d time.Duration) {
 }
 
 // Skip moves the clock by d and runs nothing: Advance(0) does, late.
-func (c *fakeClock) Skip(d time.Duration) {
+func (c *Clock) Skip(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
 }
 
 // Pending returns how many timers are set.
-func (c *fakeClock) Pending() int {
+func (c *Clock) Pending() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.timers)
+}
+
+// Fired returns the functions of the timers that are set, as if all had just fired: a Stop
+// comes too late for them.
+func (c *Clock) Fired() []func() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var fs []func()
+	for _, t := range c.timers {
+		fs = append(fs, t.f)
+	}
+	return fs
 }
