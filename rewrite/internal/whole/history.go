@@ -49,7 +49,10 @@ const (
 // in UTF-8, is nested deeper than jsonspan.MaxDepth, or has a lone surrogate in a marker.
 func Heal(body []byte, tools *marker.Table) ([]byte, Healed) {
 	tools = (&contract.Options{Tools: tools}).ToolTable()
-	h := healer{Reader: jsonspan.Reader{Data: body}, tools: tools, clean: !mayMark(body)}
+	h := healer{Reader: jsonspan.Reader{Data: body}, tools: tools}
+	if h.clean = !h.mayMark(body, len(body)/256); h.clean && len(body) >= minGlance && glance(body) {
+		return body, Healed{Asked: AskedStream}
+	}
 	if !h.body() {
 		return body, Healed{}
 	}
@@ -264,7 +267,7 @@ func (h *healer) text() {
 	case h.clean || !v.IsString(h.Data):
 	case !h.assistant && !h.again:
 		h.missed = true
-	case h.suspects(v.Inner()):
+	case h.mayMark(v.Inner().Of(h.Data), v.To-v.From):
 		h.texts = append(h.texts, v.Inner())
 	}
 }
