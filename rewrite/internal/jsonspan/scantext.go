@@ -65,4 +65,3 @@ func escapeAt(b []byte, i int) (n int, newline bool) {
 	}
 	return 0, false
 }
-

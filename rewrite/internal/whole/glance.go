@@ -26,25 +26,23 @@ func glance(body []byte) bool {
 	if !h.At('{') {
 		return false
 	}
-	asked, behind := AskedWhole, false
+	asked := AskedWhole
 	for h.Open(); ; {
 		key, ok := h.Member()
 		if !ok {
-			return h.AtEnd() && behind && asked == AskedStream
+			return h.AtEnd() && h.checks && asked == AskedStream
 		}
-		switch name := string(h.name(key)); {
-		case name == "messages":
+		switch string(h.name(key)) {
+		case "messages":
 			end := listEnd(body, h.Pos)
-			if behind || end < 0 || !h.At('[') {
+			if h.checks || end < 0 || !h.At('[') {
 				return false
 			}
-			h.Pos, behind = end, true
-		case name == "stream":
+			h.Pos, h.checks = end, true
+		case "stream":
 			asked = h.stream()
-		case behind:
-			h.Value()
 		default:
-			h.Skip()
+			h.value()
 		}
 	}
 }
