@@ -12,15 +12,17 @@ import (
 func ScanText(b []byte, from int) (to int, newline, ok bool) {
 	for i := from; ; {
 		i = nextSpecial(b, i)
-		if i == len(b) || b[i] != '\\' {
+		for i < len(b) && b[i] == '\\' { // where one is, there often are two
+			n, isNewline := escapeAt(b, i)
+			if n == 0 {
+				return i, newline, false
+			}
+			newline = newline || isNewline
+			i += n
+		}
+		if i == len(b) || b[i] == '"' || b[i] < ' ' {
 			return i, newline, true
 		}
-		n, isNewline := escapeAt(b, i)
-		if n == 0 {
-			return i, newline, false
-		}
-		newline = newline || isNewline
-		i += n
 	}
 }
 
@@ -28,17 +30,18 @@ func ScanText(b []byte, from int) (to int, newline, ok bool) {
 // from i on, or len(b). It looks at eight bytes at a time.
 func nextSpecial(b []byte, i int) int {
 	const each = 0x0101010101010101
-	for ; i+8 <= len(b); i += 8 {
-		v := binary.LittleEndian.Uint64(b[i:])
-		quote, slash := v^'"'*each, v^'\\'*each
+	s := b[i:]
+	for ; len(s) >= 8; s = s[8:] {
+		v := binary.LittleEndian.Uint64(s)
 		// Sets the high bit of the lowest byte that is a quote, a backslash or below a
 		// space. Higher bytes may be set by mistake.
-		found := ((quote-each)&^quote | (slash-each)&^slash | (v-' '*each)&^v) & (0x80 * each)
+		quote, slash := v^'"'*each, v^'\\'*each
+		found := ((quote - each) | (slash - each) | (v - ' '*each)) &^ v & (0x80 * each)
 		if found != 0 {
-			return i + bits.TrailingZeros64(found)/8
+			return len(b) - len(s) + bits.TrailingZeros64(found)/8
 		}
 	}
-	for i < len(b) && b[i] != '"' && b[i] != '\\' && b[i] >= ' ' {
+	for i = len(b) - len(s); i < len(b) && b[i] != '"' && b[i] != '\\' && b[i] >= ' '; {
 		i++
 	}
 	return i

@@ -2,6 +2,7 @@ package jsonspan
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"unicode/utf8"
 )
 
@@ -19,23 +20,32 @@ func Valid(b []byte) bool {
 // bytes are ASCII, but not all.
 func ValidUTF8(b []byte) bool {
 	const high = 0x8080808080808080
-	for i := 0; i < len(b); {
-		for i+16 <= len(b) && (binary.LittleEndian.Uint64(b[i:])|binary.LittleEndian.Uint64(b[i+8:]))&high == 0 {
-			i += 16
+	for len(b) >= 8 {
+		found := binary.LittleEndian.Uint64(b) & high
+		if found == 0 {
+			b = b[8:]
+			continue
 		}
-		for end := min(i+16, len(b)); i < end; {
-			if b[i] < utf8.RuneSelf {
-				i++
-				continue
+		b = b[bits.TrailingZeros64(found)/8:]
+		for len(b) >= utf8.UTFMax && b[0] >= utf8.RuneSelf {
+			switch { // most runes have no special ranges
+			case b[0] >= 0xc2 && b[0] < 0xe0 && b[1]&0xc0 == 0x80:
+				b = b[2:]
+			case b[0] > 0xe0 && b[0] < 0xed && b[1]&0xc0 == 0x80 && b[2]&0xc0 == 0x80:
+				b = b[3:]
+			default:
+				r, n := utf8.DecodeRune(b)
+				if r == utf8.RuneError && n == 1 {
+					return false
+				}
+				b = b[n:]
 			}
-			r, n := utf8.DecodeRune(b[i:])
-			if r == utf8.RuneError && n == 1 {
-				return false
-			}
-			i += n
+		}
+		if len(b) < utf8.UTFMax {
+			break
 		}
 	}
-	return true
+	return utf8.Valid(b)
 }
 
 // valueEnd returns the index behind the value at i, which is inside depth open objects

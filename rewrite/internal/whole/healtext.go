@@ -71,26 +71,19 @@ func (h *healer) healText(in jsonspan.Span) {
 	end(true)
 }
 
-// suspects reports whether the text at in, the inside of a JSON string, may have
-// a marker line. It is cheap and errs only by returning true.
-func (h *healer) suspects(in jsonspan.Span) bool {
-	text := in.Of(h.Data)
+// mayMark reports whether there may be a marker line in b, the inside of a JSON string or
+// more of a body. It is cheap and errs only by returning true. It does so if it has to look
+// for escaped backticks in more places than looks.
+func (h *healer) mayMark(b []byte, looks int) bool {
 	for i := 0; ; i++ {
-		n := bytes.IndexByte(text[i:], '`')
+		n := bytes.IndexByte(b[i:], '`')
 		if n < 0 {
-			break
+			return mayEscapeTick(b, looks)
 		}
-		if i += n; endsLine(text[:i]) && h.line.OpensAt(text, i+1, h.tools) {
+		if i += n; mayEndLine(b[:i]) && h.line.OpensAt(b, i+1, h.tools) {
 			return true
 		}
 	}
-	return mayEscapeTick(text, len(text))
-}
-
-// mayMark reports whether a text in body may have a marker line: each has a backtick. It
-// is cheap, and errs only by returning true.
-func mayMark(body []byte) bool {
-	return bytes.IndexByte(body, '`') >= 0 || mayEscapeTick(body, len(body)/256)
 }
 
 // mayEscapeTick reports whether a backtick may be written as \u0060 in b, the JSON of
@@ -109,14 +102,14 @@ func mayEscapeTick(b []byte, looks int) bool {
 	}
 }
 
-// endsLine reports whether a line may begin behind s, because s is empty or ends like an
-// escaped newline.
-func endsLine(s []byte) bool {
+// mayEndLine reports whether a line may begin behind s, because s is empty or ends like an
+// escaped newline or with the quote before a text.
+func mayEndLine(s []byte) bool {
 	if len(s) == 0 {
 		return true
 	}
 	switch s[len(s)-1] {
-	case 'n', 'a', 'A':
+	case 'n', 'a', 'A', '"':
 		return true
 	}
 	return false

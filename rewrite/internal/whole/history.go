@@ -49,8 +49,19 @@ const (
 // in UTF-8, is nested deeper than jsonspan.MaxDepth, or has a lone surrogate in a marker.
 func Heal(body []byte, tools *marker.Table) ([]byte, Healed) {
 	tools = (&contract.Options{Tools: tools}).ToolTable()
-	h := healer{Reader: jsonspan.Reader{Data: body}, tools: tools, clean: !mayMark(body)}
-	if !h.body() {
+	h := healer{Reader: jsonspan.Reader{Data: body}, tools: tools, checks: true}
+	if !h.mayMark(body, len(body)/256) {
+		if len(body) >= minGlance && glance(body) {
+			return body, Healed{Asked: AskedStream}
+		}
+		h.clean, h.checks = true, false
+	}
+	ok := h.body()
+	if h.checks && !(ok && (h.out == nil || jsonspan.ValidUTF8(body))) { // nothing may be cut
+		h = healer{Reader: jsonspan.Reader{Data: body}, clean: true}
+		ok = h.body()
+	}
+	if !ok {
 		return body, Healed{}
 	}
 	if h.mayBeCards {
@@ -61,7 +72,7 @@ func Heal(body []byte, tools *marker.Table) ([]byte, Healed) {
 			h.healed.Cards = n
 		}
 	}
-	if h.invalid || h.loneSurrogate || h.healed.Markers == 0 {
+	if h.loneSurrogate || h.healed.Markers == 0 {
 		h.healed.Markers = 0
 		return body, h.healed
 	}
@@ -69,7 +80,7 @@ func Heal(body []byte, tools *marker.Table) ([]byte, Healed) {
 }
 
 // healer walks once over the body of a request. It reads what content can be in, and
-// skips everything else. It validates the body before it cuts the first byte.
+// skips everything else, or checks it, too, if it may cut something.
 //
 // It does not use jsonspan.Members and Elements. They skip a value before the caller sees
 // it, so that the messages, nearly all of a body, would be scanned once for each level.
@@ -77,6 +88,7 @@ type healer struct {
 	jsonspan.Reader
 	tools  *marker.Table
 	clean  bool        // no text has a marker
+	checks bool        // all values are checked, not skipped
 	line   marker.Line // room to read a marker line
 	healed Healed
 
@@ -88,7 +100,6 @@ type healer struct {
 	out           []byte // the healed body so far, nil before the first cut
 	at            int    // Data[:at] is in out, without the cuts
 	mayBeCards    bool   // an assistant's message has tool calls that may be cards
-	invalid       bool   // the body needs a cut, but is not valid
 	loneSurrogate bool   // a marker has a lone surrogate, which no text can have contained
 }
 
@@ -122,14 +133,22 @@ func (h *healer) body() bool {
 		case "stream":
 			h.healed.Asked = h.stream()
 		default:
-			h.Skip()
+			h.value()
 		}
 	}
 }
 
+// value moves behind the value at Pos, and returns where that is.
+func (h *healer) value() jsonspan.Span {
+	if h.checks {
+		return h.Value()
+	}
+	return h.Skip()
+}
+
 // stream reads the value of the member stream.
 func (h *healer) stream() Asked {
-	switch string(h.Skip().Of(h.Data)) {
+	switch string(h.value().Of(h.Data)) {
 	case "true":
 		return AskedStream
 	case "false", "null":
@@ -141,14 +160,14 @@ func (h *healer) stream() Asked {
 // messages walks over the messages, if they are an array.
 func (h *healer) messages() {
 	if !h.At('[') {
-		h.Skip()
+		h.value()
 		return
 	}
 	for h.Open(); h.Element(); {
 		if h.At('{') {
 			h.message()
 		} else {
-			h.Skip()
+			h.value()
 		}
 	}
 	h.forget()
@@ -212,9 +231,9 @@ func (h *healer) members() {
 			}
 		case "tool_calls":
 			h.forget()
-			h.calls = h.Skip()
+			h.calls = h.value()
 		default:
-			h.Skip()
+			h.value()
 		}
 	}
 }
@@ -229,7 +248,7 @@ func (h *healer) content() {
 		if h.At('{') {
 			h.part()
 		} else {
-			h.Skip()
+			h.value()
 		}
 	}
 }
@@ -249,7 +268,7 @@ func (h *healer) part() {
 		case "text":
 			h.text()
 		default:
-			h.Skip()
+			h.value()
 		}
 	}
 	if !isText {
@@ -259,19 +278,19 @@ func (h *healer) part() {
 
 // text adds the value to h.texts if it is a string that may have a marker.
 func (h *healer) text() {
-	v := h.Skip()
+	v := h.value()
 	switch {
 	case h.clean || !v.IsString(h.Data):
 	case !h.assistant && !h.again:
 		h.missed = true
-	case h.suspects(v.Inner()):
+	case h.mayMark(v.Inner().Of(h.Data), v.To-v.From):
 		h.texts = append(h.texts, v.Inner())
 	}
 }
 
 // string reports whether the value is the string want.
 func (h *healer) string(want string) bool {
-	v := h.Skip()
+	v := h.value()
 	return v.IsString(h.Data) && jsonspan.Spells(v.Inner().Of(h.Data), want)
 }
 
@@ -287,14 +306,8 @@ func (h *healer) name(s jsonspan.Span) []byte {
 
 // cut takes Data[from:to] out of the body. Cuts come in order.
 func (h *healer) cut(from, to int) {
-	if h.out == nil && !h.invalid {
-		h.invalid = !jsonspan.ValidUTF8(h.Data) || !jsonspan.Valid(h.Data)
-		if !h.invalid {
-			h.out = make([]byte, 0, len(h.Data))
-		}
-	}
-	if h.invalid {
-		return
+	if h.out == nil {
+		h.out = make([]byte, 0, len(h.Data))
 	}
 	h.out = append(h.out, h.Data[h.at:from]...)
 	h.at = to
