@@ -128,15 +128,11 @@ func (s *Stream) feed(in []byte) (fed int) {
 // their text, so that they need be neither scanned nor parsed. It returns false if what is
 // behind them has to be.
 func (s *Stream) matched(b []byte) bool {
-	out := &s.chat.Out
 	n, m, ok := s.chat.Pass(b, s.scan.MaxFrame)
-	if n > 0 {
-		s.scan.Skip(n)
-		out.Bytes = append(out.Bytes, b[:n]...)
-	}
+	s.scan.Skip(n)
 	if ok {
 		s.scan.Skip(m.End)
-		out.Next(sse.UnitFrame)
+		s.chat.Out.Next(sse.UnitFrame)
 		s.borrow()
 		s.chat.Matched(&s.work.chat, b[n:n+m.End], &m)
 	}
@@ -275,7 +271,6 @@ func (s *Stream) frame(raw []byte) {
 	x := &k.Object
 	switch n, m, ok := s.chat.Pass(raw, len(raw)); {
 	case n == len(raw):
-		s.chat.Out.Bytes = append(s.chat.Out.Bytes, raw...)
 		return
 	case ok && n+m.End == len(raw):
 		s.chat.Matched(k, raw, &m)

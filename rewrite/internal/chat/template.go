@@ -19,6 +19,7 @@ type template struct {
 
 	learnt      bool
 	passes      bool // the frame before matched and left as it came, and so may the next
+	afterMarker bool // markers have left since, each in a frame that matched; see passBehind
 	hasEnvelope bool // it has the values of the stream's envelope
 
 	skip      uint8  // how many more frames are not learnt
@@ -123,34 +124,55 @@ type Match struct {
 	newline bool          // there is a newline in the text
 }
 
-// Pass handles the frames at the beginning of b that match the template, one behind the
+// Pass writes the frames at the beginning of b that match the template, one behind the
 // other, as long as each has at most most bytes and is certain to leave as it is and to
 // change nothing but where lines begin. It returns their length, and the frame behind them
 // if that matches as well. It does what Matched would do, without expanding the template:
 // TestAlikeChangesNothing.
 func (s *Stream) Pass(b []byte, most int) (n int, m Match, ok bool) {
 	p := &s.template
-	frames := 0
+	from, frames := 0, 0
 	for m, ok = p.match(b); ok && m.End <= most; m, ok = p.match(b[n:]) {
-		if !s.passes(b[n:], &m) {
+		if p.afterMarker && p.passes {
+			s.Out.Bytes = append(s.Out.Bytes, b[from:n]...)
+			from = n
+			if !s.passBehind(m.in.Of(b[n:])) {
+				break
+			}
+		} else if !s.passes(b[n:], &m) {
 			break
 		}
 		n += m.End
 		frames++
 	}
 	if frames > 0 {
+		s.Out.Bytes = append(s.Out.Bytes, b[from:n]...)
 		s.passed(frames)
 	}
 	return n, m, ok && m.End <= most
 }
 
-// PassOne is Pass if b is one frame. Otherwise it does nothing.
+// PassOne records that the frame b leaves, if Pass would write it and nothing before it.
+// Otherwise it does nothing and returns false.
 func (s *Stream) PassOne(b []byte) bool {
 	m, ok := s.template.match(b)
 	if ok = ok && m.End == len(b) && s.passes(b, &m); ok {
 		s.passed(1)
 	}
 	return ok
+}
+
+// passBehind reports whether a frame with the text may pass behind markers. If so, and if
+// it says anything, it first writes the ends of their tools.
+func (s *Stream) passBehind(text []byte) bool {
+	if marker.Begins(text) >= 0 || !s.text.prose.SkimBehindMarker(text, s.o.ToolTable()) {
+		return false
+	}
+	if jsonspan.HasText(text) {
+		s.tools.inferEnds(&s.writer)
+		s.tools.textSince, s.template.afterMarker = true, false
+	}
+	return true
 }
 
 // passes reports whether the frame at the beginning of b, which matches the template, may
@@ -179,6 +201,7 @@ func (s *Stream) passed(frames int) {
 func (s *Stream) Matched(k *Work, raw []byte, m *Match) {
 	p, x := &s.template, &k.Object
 	s.Frames++
+	passes := p.passes
 	p.passes = false
 	if text := m.in.Of(raw); p.drop && p.hasEnvelope && s.mayStartTool() && !s.end.done {
 		if mk, ok := marker.Whole(text); ok { // nothing else has to be read
@@ -188,6 +211,7 @@ func (s *Stream) Matched(k *Work, raw []byte, m *Match) {
 			t := s.recordMarker(k, mk, text)
 			s.startMarked(k, &t)
 			s.Out.Drop()
+			p.passes, p.afterMarker = passes, true
 			return
 		}
 	}
@@ -208,6 +232,7 @@ func (h *handler) mayPass(k *Work) {
 	if p.reasoning {
 		recorded = t.hasReasoning
 	}
+	p.afterMarker = false
 	p.passes = recorded && k.Object.Edits.Empty() && h.hasEnvelope(&k.Object) && !h.end.finished && !h.end.done &&
 		len(h.tools.open) == 0 && k.hold.empty() && t.prose.Idle(&k.reading, p.reasoning)
 }
