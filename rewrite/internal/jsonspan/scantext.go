@@ -48,8 +48,9 @@ func nextSpecial(b []byte, i int) int {
 // of v that is a quote, a backslash or below a space. It is 0 if there is none.
 func specialIn(v uint64) uint64 {
 	const each = 0x0101010101010101
-	quote, slash := v^'"'*each, v^'\\'*each
-	return ((quote-each)&^quote | (slash-each)&^slash | (v-' '*each)&^v) & (0x80 * each)
+	// A byte is a quote or below a space if, with its bit 2 turned, it is at most a space.
+	quote, slash := v^('"'^' ')*each, v^'\\'*each
+	return ((quote - (' '+1)*each) | (slash - each)) &^ v & (0x80 * each)
 }
 
 // escapeAt returns the length of the escape at b[i:], or 0 if JSON does not have it,
