@@ -87,6 +87,24 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 		return dst
 	}
 	s.chat.Begin(dst, now)
+	fed := 0
+	if len(in) > largeRead && len(s.scan.Tail()) > 0 {
+		if n := bytes.Index(in, []byte("\n\n")); n >= 0 {
+			fed = s.feed(in[:n+2])
+			in = in[n+2:]
+		}
+	}
+	fed = max(fed, s.feed(in))
+	s.giveBack(fed)
+	return s.chat.Out.Take()
+}
+
+// largeRead is the size in bytes above which a read is not copied behind the frame under
+// way: what completes that is fed first.
+const largeRead = 1 << 10
+
+// feed handles the bytes in. It returns how many were scanned at once.
+func (s *Stream) feed(in []byte) (fed int) {
 	s.scan.Feed(in)
 	for b := s.scan.Ahead(); len(b) > 0; b = s.scan.Ahead() {
 		if s.scan.Between() && s.matched(b) {
@@ -101,33 +119,24 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 		s.unit(u, b)
 		s.explain(b, from)
 	}
-	fed := s.scan.Fed()
+	fed = s.scan.Fed()
 	s.scan.Rest()
-	s.giveBack(fed)
-	return s.chat.Out.Take()
+	return fed
 }
 
-// matched handles the next frame if that differs from the one before it in nothing but
-// its text, so that it need be neither scanned nor parsed.
+// matched handles the next frames if they differ from the one before them in nothing but
+// their text, so that they need be neither scanned nor parsed. It returns false if what is
+// behind them has to be.
 func (s *Stream) matched(b []byte) bool {
-	m, ok := s.chat.Match(b)
-	if !ok || m.End > s.scan.MaxFrame {
-		return false
+	n, m, ok := s.chat.Pass(b, s.scan.MaxFrame)
+	s.scan.Skip(n)
+	if ok {
+		s.scan.Skip(m.End)
+		s.chat.Out.Next(sse.UnitFrame)
+		s.borrow()
+		s.chat.Matched(&s.work.chat, b[n:n+m.End], &m)
 	}
-	s.scan.Skip(m.End)
-	s.chat.Out.Next(sse.UnitFrame)
-	s.match(b[:m.End], &m)
-	return true
-}
-
-// match handles the frame raw, which matches m.
-func (s *Stream) match(raw []byte, m *chat.Match) {
-	if s.chat.Pass(raw, m) {
-		s.chat.Out.Bytes = append(s.chat.Out.Bytes, raw...)
-		return
-	}
-	s.borrow()
-	s.chat.Matched(&s.work.chat, raw, m)
+	return ok || n == len(b)
 }
 
 // Pass handles the bytes in, which came from upstream, if they are one frame that leaves
@@ -138,8 +147,7 @@ func (s *Stream) Pass(in []byte) bool {
 	if !s.chat.Passing() || s.closed || s.work != nil || !s.scan.Between() || len(s.scan.Tail()) > 0 || len(in) > s.scan.MaxFrame {
 		return false
 	}
-	m, ok := s.chat.Match(in)
-	return ok && m.End == len(in) && s.chat.Pass(in, &m)
+	return s.chat.PassOne(in)
 }
 
 // Keepalive appends a keepalive to dst if one may leave now: between frames
@@ -261,8 +269,11 @@ func (s *Stream) unit(u sse.Unit, b []byte) {
 func (s *Stream) frame(raw []byte) {
 	k := &s.work.chat
 	x := &k.Object
-	if m, ok := s.chat.Match(raw); ok && m.End == len(raw) {
-		s.match(raw, &m)
+	switch n, m, ok := s.chat.Pass(raw, len(raw)); {
+	case n == len(raw):
+		return
+	case ok && n+m.End == len(raw):
+		s.chat.Matched(k, raw, &m)
 		return
 	}
 	s.chat.Unmatched()

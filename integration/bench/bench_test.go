@@ -12,7 +12,7 @@ import (
 )
 
 func TestScenariosAreReadBack(t *testing.T) {
-	want := scenario{kind: tools, chunks: 7, first: time.Second, every: 30 * time.Millisecond, end: endsReset, seed: 3}
+	want := scenario{kind: tools, chunks: 7, first: time.Second, every: 30 * time.Millisecond, end: endsReset, flat: true, seed: 3}
 	if got, err := parseScenario(want.String()); err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
@@ -193,6 +193,19 @@ func TestBackendAndClientAgree(t *testing.T) {
 			if end == endsWell && len(c.latency.d)+check.kept != 25 {
 				t.Errorf("%s: %d times and %d markers", k, len(c.latency.d), check.kept)
 			}
+		}
+	}
+}
+
+func TestFlatStreamsAreChecked(t *testing.T) {
+	_, at := serveUpstream(t)
+	for range 2 { // the second time they have been made
+		c := newClient()
+		c.job = job{Target: at, Flat: true}
+		k := check{s: scenario{kind: markers, chunks: 5000, end: endsWell, flat: true, seed: 3}, latency: &c.latency}
+		a, v, err := c.read(&k, nil)
+		if err != nil || v != saysStop || a.chunks != 5002 || k.kept != 250 {
+			t.Errorf("says %q, %v; %d writes and %d markers", v, err, a.chunks, k.kept)
 		}
 	}
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -28,7 +30,10 @@ type job struct {
 	First   time.Duration
 	Every   time.Duration
 	End     ending
-	Spread  time.Duration
+	// Flat is for streams that come as fast as the proxy is: they are read first, and
+	// looked at when they have ended.
+	Flat   bool
+	Spread time.Duration
 	// Patience is how long a client waits for the end of a stream, 0 for as long
 	// as it takes.
 	Patience time.Duration
@@ -112,7 +117,7 @@ const maxErrors = 5
 
 // stream opens the stream i, and reads it to its end.
 func (c *client) stream(i int) {
-	s := scenario{kind: c.Kind, chunks: c.Chunks, first: c.First, every: c.Every, end: c.End, seed: i}
+	s := scenario{kind: c.Kind, chunks: c.Chunks, first: c.First, every: c.Every, end: c.End, flat: c.Flat, seed: i}
 	k := check{s: s, latency: &c.latency}
 	a, v, err := c.read(&k, c.leave)
 	c.note(&k, a, v, err)
@@ -165,8 +170,16 @@ func (c *client) read(k *check, leave <-chan struct{}) (a *answer, v verdict, wr
 			conn.Close()
 		}()
 	}
+	var body io.Reader = a
+	if c.Flat {
+		all, err := io.ReadAll(a)
+		if err != nil {
+			return a, isCut, err
+		}
+		body = bytes.NewReader(all)
+	}
 	read, open := false, false
-	err = eachEvent(a, func(e event) error {
+	err = eachEvent(body, func(e event) error {
 		now := time.Now()
 		if wrong = k.event(e, now); wrong != nil {
 			return wrong

@@ -23,7 +23,7 @@ func goalFlags(f *flag.FlagSet) *goals {
 	f.DurationVar(&g.length, "length", 6*time.Second, "of a round's streams")
 	f.IntVar(&g.weighs, "weighs", 3, "rounds of floor and plugin for memory")
 	f.DurationVar(&g.idle, "idle", 15*time.Second, "how long streams are idle before their memory is looked at")
-	f.StringVar(&g.only, "only", "", "engine, cpu, resume, noise or memory; nothing for all")
+	f.StringVar(&g.only, "only", "", "engine, cpu, flat, resume, noise or memory; nothing for all")
 	return g
 }
 
@@ -41,6 +41,7 @@ func runGoals(g *goals) error {
 	}{
 		{"engine", func() ([]result, error) { return measureEngine(min(g.rounds, 5)) }},
 		{"cpu", func() ([]result, error) { return g.cpu(s) }},
+		{"flat", func() ([]result, error) { return g.flat(s) }},
 		{"resume", func() ([]result, error) { return g.resume(s) }},
 		{"noise", func() ([]result, error) { return g.noise(s) }},
 		{"memory", func() ([]result, error) { return g.memory(s) }},
@@ -112,6 +113,23 @@ func (g *goals) cpu(s stage) (results []result, err error) {
 		"CPU of a stream with one chunk, from its opening to its end", r.ratio, r.ratioScatter, noGoal, "",
 		fmt.Sprintf("%.0f and %.0f µs", r.floorCPU*perStream, r.pluginCPU*perStream),
 	}), nil
+}
+
+// flat measures CPU for a chunk of streams that come as fast as the proxy is.
+func (g *goals) flat(s stage) (results []result, err error) {
+	const chunks = 200_000 // of a round
+	for _, n := range []int{1_000, 10_000, 100_000} {
+		j := job{Streams: chunks / n, Kind: markers, Chunks: n, End: endsWell, Flat: true, Spread: time.Second / 2}
+		r, err := s.compare(floor, plugin, j, g.rounds)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, result{
+			fmt.Sprintf("CPU of a chunk, flat out, streams of %d with a marker every 20", n), r.ratio, r.ratioScatter, 1.20, "",
+			fmt.Sprintf("%.2f and %.2f µs", r.floorCPU, r.pluginCPU),
+		})
+	}
+	return results, nil
 }
 
 // resume measures hermes_resume beside hermes alone: with requests that do not ask for it,

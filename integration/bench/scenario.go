@@ -18,7 +18,8 @@ type scenario struct {
 	first  time.Duration // before the first of them
 	every  time.Duration // between two of them
 	end    ending
-	seed   int // makes the words of streams differ
+	flat   bool // all of it leaves as fast as the proxy takes it
+	seed   int  // makes the words of streams differ
 }
 
 // kind says what the chunks are.
@@ -46,7 +47,7 @@ const (
 func (s scenario) String() string {
 	return url.Values{
 		"kind": {string(s.kind)}, "chunks": {strconv.Itoa(s.chunks)}, "first": {s.first.String()}, "every": {s.every.String()},
-		"end": {string(s.end)}, "seed": {strconv.Itoa(s.seed)},
+		"end": {string(s.end)}, "flat": {strconv.FormatBool(s.flat)}, "seed": {strconv.Itoa(s.seed)},
 	}.Encode()
 }
 
@@ -65,6 +66,9 @@ func parseScenario(text string) (scenario, error) {
 	}
 	if s.every, err = time.ParseDuration(v.Get("every")); err != nil {
 		return scenario{}, fmt.Errorf("every: %w", err)
+	}
+	if s.flat, err = strconv.ParseBool(v.Get("flat")); err != nil {
+		return scenario{}, fmt.Errorf("flat: %w", err)
 	}
 	if s.seed, err = strconv.Atoi(v.Get("seed")); err != nil {
 		return scenario{}, fmt.Errorf("seed: %w", err)

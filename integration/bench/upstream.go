@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -20,6 +21,7 @@ type upstream struct {
 	open   atomic.Int64 // streams
 	chunks atomic.Int64 // HTTP chunks of answers that were streams
 	wrong  atomic.Int64 // requests that were no scenario
+	made   sync.Map     // of scenarios that are flat, the bytes of their answers
 }
 
 // upstreamState is what GET /state answers.
@@ -93,7 +95,38 @@ func (u *upstream) answer(c *net.TCPConn, req *http.Request, body []byte) bool {
 	}
 	u.open.Add(1)
 	defer u.open.Add(-1)
+	if s.flat {
+		return u.flat(c, s)
+	}
 	return u.stream(c, s)
+}
+
+// flat answers with the scenario's stream, which has no pauses, as fast as it is read:
+// made beforehand, and many chunks in a write.
+func (u *upstream) flat(c *net.TCPConn, s scenario) bool {
+	made, ok := u.made.Load(s)
+	if !ok {
+		made, _ = u.made.LoadOrStore(s, wholeStream(s))
+	}
+	u.chunks.Add(int64(s.chunks) + 2)
+	_, err := c.Write(made.([]byte))
+	return err == nil
+}
+
+// wholeStream returns all that answers a scenario that ends well. Each frame is a chunk of
+// HTTP.
+func wholeStream(s scenario) []byte {
+	f := newFrames(s)
+	all := []byte(streamHeader)
+	add := func(frame []byte) {
+		all = append(append(fmt.Appendf(all, "%x\r\n", len(frame)), frame...), "\r\n"...)
+	}
+	add(f.role())
+	for i := range s.chunks {
+		add(f.chunk(i, time.Unix(0, 0)))
+	}
+	add(f.end())
+	return append(all, "0\r\n\r\n"...)
 }
 
 // messageText returns the text of a message: gateways make lists of parts of some.

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // To look up the child of a vector by its labels costs more than to count with it: the
@@ -45,17 +46,49 @@ func (c *outcomeCounters) of(outcome string) prometheus.Counter {
 	return c.WithLabelValues(otherOutcome)
 }
 
+// toolCounters are a counter for each kind of tool event.
+type toolCounters struct {
+	*prometheus.CounterVec
+	known map[toolKind]prometheus.Counter
+}
+
+// toolKind is what the kinds of tool events differ in.
+type toolKind struct {
+	completed bool
+	source    string
+}
+
+func newToolCounters(o prometheus.CounterOpts) *toolCounters {
+	c := &toolCounters{prometheus.NewCounterVec(o, []string{"status", "source"}), make(map[toolKind]prometheus.Counter)}
+	for _, source := range rewrite.ToolSources() {
+		for _, completed := range []bool{false, true} {
+			if source.Tells(completed) {
+				c.known[toolKind{completed, string(source)}] = c.WithLabelValues(status(completed), string(source))
+			}
+		}
+	}
+	return c
+}
+
+// of returns the counter of the event.
+func (c *toolCounters) of(e rewrite.ToolEvent) prometheus.Counter {
+	if known, ok := c.known[toolKind{e.Completed, string(e.Source)}]; ok {
+		return known
+	}
+	return c.WithLabelValues(status(e.Completed), string(e.Source))
+}
+
 // operation is what is observed of the streams of an operation. No histogram is exposed
 // before it has been asked for.
 type operation struct {
 	name       string // gen_ai.operation.name
 	firstChunk func() prometheus.Observer
-	pace       func() prometheus.Observer   // of the times between chunks
+	pace       func() *pace
 	durations  []func() prometheus.Observer // by outcomeIndex
 }
 
 func (m *metrics) newOperation(name string) *operation {
-	o := &operation{name: name, firstChunk: child(m.firstChunk, name), pace: child(m.outputChunk, name)}
+	o := &operation{name: name, firstChunk: child(m.firstChunk, name), pace: sync.OnceValue(func() *pace { return m.outputChunk.add(name) })}
 	for _, outcome := range append(slices.Clone(outcomes), otherOutcome) {
 		kind := outcome // of the error, none for a stream that came to its end
 		if outcome == proxy.OutcomeOK || outcome == proxy.OutcomeEncoded {

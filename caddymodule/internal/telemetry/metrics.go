@@ -26,8 +26,12 @@ const (
 	operationAgent = "invoke_agent"
 )
 
-// provider is the attribute gen_ai.provider.name.
-const provider = "hermes"
+// The attribute gen_ai.provider.name, and how the names of attributes are those of labels.
+const (
+	provider       = "hermes"
+	providerLabel  = "gen_ai_provider_name"
+	operationLabel = "gen_ai_operation_name"
+)
 
 // outcomes are the values of the label outcome.
 var outcomes = []string{
@@ -44,7 +48,7 @@ type metrics struct {
 	active      prometheus.Gauge
 	streams     *outcomeCounters
 	answers     *outcomeCounters
-	toolEvents  *prometheus.CounterVec
+	toolEvents  *toolCounters
 	markers     prometheus.Counter
 	imitations  prometheus.Counter
 	reasoning   prometheus.Counter
@@ -53,7 +57,7 @@ type metrics struct {
 	unexamined  prometheus.Counter
 	keepalives  prometheus.Counter
 	firstChunk  *prometheus.HistogramVec
-	outputChunk *prometheus.HistogramVec
+	outputChunk *paces
 	duration    *prometheus.HistogramVec
 	tool        prometheus.Histogram
 
@@ -72,8 +76,7 @@ func newMetrics() *metrics {
 			"Counter of streams that have ended, and of requests that were answered with an error instead of a stream, by outcome.")),
 		answers: newOutcomeCounters(opts("answers_total",
 			"Counter of chat completions that were not streamed, or were answered with an error, by outcome.")),
-		toolEvents: prometheus.NewCounterVec(opts("tool_events_total", "Counter of starts and ends of tools, by what said so."),
-			[]string{"status", "source"}),
+		toolEvents:  newToolCounters(opts("tool_events_total", "Counter of starts and ends of tools, by what said so.")),
 		markers:     counter("markers_total", "Counter of tool markers that were taken out of the text and started a tool."),
 		imitations:  counter("imitations_total", "Counter of markers that were taken out of the text and started no tool."),
 		reasoning:   counter("reasoning_total", "Counter of stretches of reasoning between tags that were taken out of the text."),
@@ -82,7 +85,7 @@ func newMetrics() *metrics {
 		unexamined:  counter("frames_unexamined_total", "Counter of frames that were larger than max_frame and passed unexamined."),
 		keepalives:  counter("keepalives_total", "Counter of keepalives that were sent."),
 		firstChunk:  genAI("time_to_first_chunk_seconds", "Time from the request to the first chunk of a stream.", genAIBuckets),
-		outputChunk: genAI("time_per_output_chunk_seconds", "Time between the chunks of a stream.", genAIBuckets),
+		outputChunk: newPaces("time_per_output_chunk_seconds", "Time between the chunks of a stream."),
 		duration:    genAI("duration_seconds", "Time from the request to the end of a stream.", longBuckets, "error_type"),
 		tool: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "caddy", Subsystem: "hermes", Name: "tool_duration_seconds",
@@ -90,13 +93,6 @@ func newMetrics() *metrics {
 		}),
 	}
 	m.chat, m.agent = m.newOperation(operationChat), m.newOperation(operationAgent)
-	for _, source := range rewrite.ToolSources() {
-		for _, completed := range []bool{false, true} {
-			if source.Tells(completed) {
-				m.toolEvents.WithLabelValues(status(completed), string(source))
-			}
-		}
-	}
 	return m
 }
 
@@ -106,8 +102,8 @@ func newMetrics() *metrics {
 func genAI(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "gen_ai", Subsystem: "client_operation", Name: name, Help: help, Buckets: buckets,
-		ConstLabels: prometheus.Labels{"gen_ai_provider_name": provider},
-	}, append([]string{"gen_ai_operation_name"}, labels...))
+		ConstLabels: prometheus.Labels{providerLabel: provider},
+	}, append([]string{operationLabel}, labels...))
 }
 
 // Register registers the metrics with the registry of a configuration, unless another

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
@@ -83,8 +82,8 @@ type stream struct {
 	lastRead time.Duration // after since
 	last     time.Duration // likewise, the last chunk
 	id       string
-	pace     prometheus.Observer // the histogram of the times between chunks
-	looks    uint8               // how many times the id has been looked for
+	pace     *pace
+	looks    uint8 // how many times the id has been looked for
 	model    string
 	upstream string
 	tools    []openTool
@@ -120,10 +119,10 @@ func (s *stream) Read(now time.Time, chunks int, sum proxy.Summarizer) {
 		}
 		s.op.firstChunk().Observe(at.Seconds())
 	} else {
-		s.pace.Observe((at - s.last).Seconds())
+		s.pace.observe((at - s.last).Seconds(), 1)
 	}
-	for range chunks - s.chunks - 1 { // with the one before
-		s.pace.Observe(0)
+	if more := chunks - s.chunks - 1; more > 0 {
+		s.pace.observe(0, more) // they came with the one before
 	}
 	s.chunks, s.last = chunks, at
 	if s.id == "" && s.looks < looksForID {
@@ -138,7 +137,7 @@ const looksForID = 16
 
 // Tool implements proxy.AnswerObserver.
 func (s *stream) Tool(now time.Time, e rewrite.ToolEvent) {
-	s.observer.Process.metrics.toolEvents.WithLabelValues(status(e.Completed), string(e.Source)).Inc()
+	s.observer.Process.metrics.toolEvents.of(e).Inc()
 	if s.span != nil {
 		spanTool(s.span, now, e)
 	}

@@ -47,7 +47,9 @@ func (s *Stream) Unexamined() int { return int(s.text.unexamined) }
 
 // Passing reports whether the next frames leave as they come as long as they match the
 // template, with nothing before them.
-func (s *Stream) Passing() bool { return s.template.passes && !s.Out.MarkWaits() }
+func (s *Stream) Passing() bool {
+	return s.template.passes && !s.template.afterMarker && !s.Out.MarkWaits()
+}
 
 // Summary returns what can be said of the stream so far.
 func (s *Stream) Summary() contract.Summary {

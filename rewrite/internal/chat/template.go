@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"bytes"
 	"math"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
@@ -12,12 +13,13 @@ import (
 // its text, and what they say. Most frames of an answer differ in nothing but their text.
 // If a frame matches the template, its JSON need not be parsed.
 type template struct {
-	around []byte // the bytes before and, from tail on, behind the text
+	around []byte // the bytes behind and, from head on, before the text
 	*shape        // nil until one has been learnt
-	tail   uint16
+	head   uint16
 
 	learnt      bool
 	passes      bool // the frame before matched and left as it came, and so may the next
+	afterMarker bool // markers have left since, each in a frame that matched; see passBehind
 	hasEnvelope bool // it has the values of the stream's envelope
 
 	skip      uint8  // how many more frames are not learnt
@@ -73,8 +75,8 @@ func (p *template) learn(x *chunk.Object, k *Work) bool {
 	if cap(p.around) < n {
 		p.around = make([]byte, 0, n)
 	}
-	p.around = append(append(p.around[:0], raw[:from]...), raw[to:]...)
-	p.tail, p.learnt, p.hasEnvelope = uint16(from), true, false
+	p.around = append(append(p.around[:0], raw[to:]...), raw[:from]...)
+	p.head, p.learnt, p.hasEnvelope = uint16(len(raw)-to), true, false
 	shape := shape{at, len(raw) - at - len(data), in.From, reasoning, !reasoning && x.Droppable(), *c}
 	shape.c.Reasoning, shape.c.Text = false, false
 	shape.c.Move(in.From, in.From-in.To)
@@ -85,18 +87,16 @@ func (p *template) learn(x *chunk.Object, k *Work) bool {
 // match compares the frame at the beginning of b with the template. It returns false if
 // the frame does not match or is not complete.
 func (p *template) match(b []byte) (m Match, ok bool) {
-	from := int(p.tail)
-	if !p.learnt || len(b) < from || string(b[:from]) != string(p.around[:from]) {
+	if !p.learnt || !bytes.HasPrefix(b, p.around[p.head:]) {
 		return m, false
 	}
+	from := len(p.around) - int(p.head)
 	to, newline, ok := jsonspan.ScanText(b, from)
-	tail := p.around[from:]
-	end := to + len(tail)
-	if !ok || len(b) < end || string(b[to:end]) != string(tail) {
+	if !ok || !bytes.HasPrefix(b[to:], p.around[:p.head]) {
 		return m, false
 	}
 	p.unmatched, p.skip = 0, 0
-	return Match{end, jsonspan.Span{From: from, To: to}, newline}, true
+	return Match{to + int(p.head), jsonspan.Span{From: from, To: to}, newline}, true
 }
 
 // expand makes x the frame raw, which matches the template with the text at in.
@@ -117,10 +117,6 @@ func (p *template) expand(x *chunk.Object, raw []byte, in jsonspan.Span) {
 // Unmatched records that the next frame does not match the template.
 func (s *Stream) Unmatched() { s.template.passes = false }
 
-// Match compares the frame at the beginning of b with the template. It returns false if
-// the frame does not match or is not complete.
-func (s *Stream) Match(b []byte) (m Match, ok bool) { return s.template.match(b) }
-
 // Match is a frame that matches the template, by position.
 type Match struct {
 	End     int           // the length of the frame
@@ -128,30 +124,84 @@ type Match struct {
 	newline bool          // there is a newline in the text
 }
 
-// Pass handles the frame raw, which matches the template, if it is certain to leave as it
-// is and to change nothing but where lines begin. Otherwise it does nothing and returns
-// false. It does what Matched would do, without expanding the template:
+// Pass writes the frames at the beginning of b that match the template, one behind the
+// other, as long as each has at most most bytes and is certain to leave as it is and to
+// change nothing but where lines begin. It returns their length, and the frame behind them
+// if that matches as well. It does what Matched would do, without expanding the template:
 // TestAlikeChangesNothing.
-func (s *Stream) Pass(raw []byte, m *Match) bool {
+func (s *Stream) Pass(b []byte, most int) (n int, m Match, ok bool) {
+	p := &s.template
+	from, frames := 0, 0
+	for m, ok = p.match(b); ok && m.End <= most; m, ok = p.match(b[n:]) {
+		if p.afterMarker && p.passes {
+			s.Out.Bytes = append(s.Out.Bytes, b[from:n]...)
+			from = n
+			if !s.passBehind(m.in.Of(b[n:])) {
+				break
+			}
+		} else if !s.passes(b[n:], &m) {
+			break
+		}
+		n += m.End
+		frames++
+	}
+	if frames > 0 {
+		s.Out.Bytes = append(s.Out.Bytes, b[from:n]...)
+		s.passed(frames)
+	}
+	return n, m, ok && m.End <= most
+}
+
+// PassOne records that the frame b leaves, if Pass would write it and nothing before it.
+// Otherwise it does nothing and returns false.
+func (s *Stream) PassOne(b []byte) bool {
+	m, ok := s.template.match(b)
+	if ok = ok && m.End == len(b) && s.passes(b, &m); ok {
+		s.passed(1)
+	}
+	return ok
+}
+
+// passBehind reports whether a frame with the text may pass behind markers. If so, and if
+// it says anything, it first writes the ends of their tools.
+func (s *Stream) passBehind(text []byte) bool {
+	if marker.Begins(text) >= 0 || !s.text.prose.SkimBehindMarker(text, s.o.ToolTable()) {
+		return false
+	}
+	if jsonspan.HasText(text) {
+		s.tools.inferEnds(&s.writer)
+		s.tools.textSince, s.template.afterMarker = true, false
+	}
+	return true
+}
+
+// passes reports whether the frame at the beginning of b, which matches the template, may
+// pass. If so it follows its lines.
+func (s *Stream) passes(b []byte, m *Match) bool {
 	p := &s.template
 	switch {
 	case !p.passes:
 		return false
 	case p.reasoning, !m.newline && s.text.prose.MidLine(): // no line begins
-	case marker.Begins(m.in.Of(raw)) >= 0 || !s.text.prose.Skim(m.in.Of(raw), s.o.ToolTable()):
-		return false
+		return true
 	}
-	p.passed++
-	s.Frames++
-	s.chunks++
+	text := m.in.Of(b)
+	return marker.Begins(text) < 0 && s.text.prose.Skim(text, s.o.ToolTable())
+}
+
+// passed records that so many frames have passed.
+func (s *Stream) passed(frames int) {
+	s.template.passed += uint32(frames)
+	s.Frames += frames
+	s.chunks += frames
 	s.Out.ForwardWhole()
-	return true
 }
 
 // Matched handles the frame raw, which matches the template.
 func (s *Stream) Matched(k *Work, raw []byte, m *Match) {
 	p, x := &s.template, &k.Object
 	s.Frames++
+	passes := p.passes
 	p.passes = false
 	if text := m.in.Of(raw); p.drop && p.hasEnvelope && s.mayStartTool() && !s.end.done {
 		if mk, ok := marker.Whole(text); ok { // nothing else has to be read
@@ -161,6 +211,7 @@ func (s *Stream) Matched(k *Work, raw []byte, m *Match) {
 			t := s.recordMarker(k, mk, text)
 			s.startMarked(k, &t)
 			s.Out.Drop()
+			p.passes, p.afterMarker = passes, true
 			return
 		}
 	}
@@ -181,6 +232,7 @@ func (h *handler) mayPass(k *Work) {
 	if p.reasoning {
 		recorded = t.hasReasoning
 	}
+	p.afterMarker = false
 	p.passes = recorded && k.Object.Edits.Empty() && h.hasEnvelope(&k.Object) && !h.end.finished && !h.end.done &&
 		len(h.tools.open) == 0 && k.hold.empty() && t.prose.Idle(&k.reading, p.reasoning)
 }

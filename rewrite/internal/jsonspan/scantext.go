@@ -27,24 +27,33 @@ func ScanText(b []byte, from int) (to int, newline, ok bool) {
 }
 
 // nextSpecial returns the index of the first quote, backslash or control character
-// from i on, or len(b). It looks at eight bytes at a time.
+// from i on, or len(b). It looks at sixteen bytes at a time.
 func nextSpecial(b []byte, i int) int {
-	const each = 0x0101010101010101
-	s := b[i:]
-	for ; len(s) >= 8; s = s[8:] {
-		v := binary.LittleEndian.Uint64(s)
-		// Sets the high bit of the lowest byte that is a quote, a backslash or below a
-		// space. Higher bytes may be set by mistake.
-		quote, slash := v^'"'*each, v^'\\'*each
-		found := ((quote - each) | (slash - each) | (v - ' '*each)) &^ v & (0x80 * each)
-		if found != 0 {
-			return len(b) - len(s) + bits.TrailingZeros64(found)/8
+	for ; i+16 <= len(b); i += 16 {
+		p := b[i : i+16]
+		low, high := specialIn(binary.LittleEndian.Uint64(p)), specialIn(binary.LittleEndian.Uint64(p[8:]))
+		switch {
+		case low|high == 0:
+		case low != 0:
+			return i + bits.TrailingZeros64(low)/8
+		default:
+			return i + 8 + bits.TrailingZeros64(high)/8
 		}
 	}
-	for i = len(b) - len(s); i < len(b) && b[i] != '"' && b[i] != '\\' && b[i] >= ' '; {
+	for i < len(b) && b[i] != '"' && b[i] != '\\' && b[i] >= ' ' {
 		i++
 	}
 	return i
+}
+
+// specialIn returns a number whose lowest bit that is set is the high bit of the first byte
+// of v that is a quote, a backslash or below a space. It is 0 if there is none.
+func specialIn(v uint64) uint64 {
+	const each = 0x0101010101010101
+	// A byte is a quote or below a space if, with the bit in which those two differ flipped, it
+	// is at most a space.
+	quote, slash := v^('"'^' ')*each, v^'\\'*each
+	return ((quote - (' '+1)*each) | (slash - each)) &^ v & (0x80 * each)
 }
 
 // escapeAt returns the length of the escape at b[i:], or 0 if JSON does not have it,

@@ -111,6 +111,21 @@ func (t *State) Skim(text []byte, tools *marker.Table) bool {
 	return true
 }
 
+// SkimBehindMarker is Skim for a State in which a marker may just have been dropped, and that is
+// idle otherwise. It also returns false if a newline has to leave in front of text.
+func (t *State) SkimBehindMarker(text []byte, tools *marker.Table) bool {
+	if t.afterMarker && len(text) > 0 {
+		if first, _ := jsonspan.NextRune(text, 0); first != '\n' {
+			return false
+		}
+	}
+	if !t.Skim(text, tools) {
+		return false
+	}
+	t.afterMarker = t.afterMarker && len(text) == 0
+	return true
+}
+
 // DropMarker records that a marker is dropped with its newlines. One newline has to keep
 // the texts around it apart.
 func (t *State) DropMarker() {
