@@ -8,9 +8,9 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 )
 
-// healText takes the marker lines out of a text, the inside of the JSON string
-// at in (contract sections 1 and 5). A line goes with the newlines on both sides, but one
-// of them stays if text follows that does not begin with a newline.
+// healText takes the marker lines out of a text (contract sections 1 and 5). A line goes
+// with the newlines on both sides, but one of them stays if text follows that does not begin
+// with a newline.
 //
 // The result is the same as in a stream, where a line goes with the newline behind it and
 // one further newline, and the newline before it stays. Only if there is no further
@@ -39,7 +39,7 @@ func (h *healer) healText(in jsonspan.Span) {
 	}
 	text := h.Data[:in.To]
 	mark := in.From // where the next marker may begin
-	if mayEscapeTick(in.Of(h.Data), len(text)) {
+	if h.unicode && mayEscapeTick(in.Of(h.Data), len(text)) {
 		mark = in.To
 	}
 	for i := in.From; i < in.To; {
@@ -134,6 +134,7 @@ func mayEndLine(s []byte) bool {
 // the number of them.
 func StripMarkers(text []byte, tools *marker.Table) ([]byte, int) {
 	h := healer{Reader: jsonspan.Reader{Data: text}, tools: tools, out: make([]byte, 0, len(text))}
+	h.unicode = true
 	h.healText(jsonspan.Span{From: 0, To: len(text)})
 	return append(h.out, text[h.at:]...), h.healed.Markers
 }

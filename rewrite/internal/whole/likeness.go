@@ -44,6 +44,7 @@ func (h *healer) contents() {
 		h.start.Pos = h.Pos + b.start
 		h.assistant = b.assistant
 		h.Pos += len(b.bytes) - 1
+		h.utf8 = max(h.utf8, h.Pos)
 	}
 }
 
