@@ -19,14 +19,11 @@ const MaxCalls = 256
 // errs only by returning true.
 func mayBeCards(raw []byte) bool { return bytes.Contains(raw, []byte("label")) }
 
-// joinCards returns body, the JSON of a request, with the messages of each answer that has
-// cards joined, and the number of cards. If there are none, or body is not valid, it
-// returns 0.
-func joinCards(body []byte) ([]byte, int) {
-	if !jsonspan.ValidUTF8(body) || !jsonspan.Valid(body) {
-		return nil, 0
-	}
-	j := joiner{b: body}
+// joinCards returns body, valid JSON of a request, with the messages of each answer that has
+// cards joined, and the number of cards. It returns 0 if there are none. It writes into room
+// if that is large enough.
+func joinCards(body, room []byte) ([]byte, int) {
+	j := joiner{b: body, out: room[:0]}
 	for name, value := range jsonspan.Members(body, jsonspan.Span{From: jsonspan.SkipSpace(body, 0), To: len(body)}) {
 		if j.spells(name, "messages") && body[value.From] == '[' {
 			j.messages(value)

@@ -57,19 +57,21 @@ func Heal(body []byte, tools *marker.Table) ([]byte, Healed) {
 		h.clean, h.checks = true, false
 	}
 	ok := h.body()
-	if h.checks && !(ok && (h.out == nil || h.isUTF8(len(body)))) { // nothing may be cut
+	if h.checks && !(ok && (h.out == nil || h.isValid())) { // nothing may be cut
 		h = healer{Reader: jsonspan.Reader{Data: body}, clean: true}
 		ok = h.body()
 	}
 	if !ok {
 		return body, Healed{}
 	}
-	if h.mayBeCards {
-		if joined, n := joinCards(body); n > 0 { // a line, and a fence, may go on in the next text
-			body = joined
-			h = healer{Reader: jsonspan.Reader{Data: body}, tools: tools}
+	if h.mayBeCards && h.isValid() {
+		if joined, n := joinCards(body, h.out); n > 0 { // a line, and a fence, may go on in the next text
+			h = healer{Reader: jsonspan.Reader{Data: joined}, tools: tools, out: joined[:0], inPlace: true}
 			h.body()
-			h.healed.Cards = n
+			if h.healed.Cards = n; h.loneSurrogate {
+				joined, _ = joinCards(body, joined)
+			}
+			body = joined
 		}
 	}
 	if h.loneSurrogate || h.healed.Markers == 0 {
@@ -101,6 +103,7 @@ type healer struct {
 
 	out           []byte // the healed body so far, nil before the first cut
 	at            int    // Data[:at] is in out, without the cuts
+	inPlace       bool   // out has the memory of Data
 	mayBeCards    bool   // an assistant's message has tool calls that may be cards
 	loneSurrogate bool   // a marker has a lone surrogate, which no text can have contained
 }
@@ -302,6 +305,11 @@ func (h *healer) text() {
 	}
 }
 
+// isValid reports whether the body, which has been read to its end, is JSON in UTF-8.
+func (h *healer) isValid() bool {
+	return h.isUTF8(len(h.Data)) && (h.checks || jsonspan.Valid(h.Data))
+}
+
 // isUTF8 reports whether the body is UTF-8 up to the index to, where a rune begins. No
 // text is read twice: those that Text has read, and what has been read before between two
 // texts, is.
@@ -333,6 +341,9 @@ func (h *healer) name(s jsonspan.Span) []byte {
 func (h *healer) cut(from, to int) {
 	if h.out == nil {
 		h.out = make([]byte, 0, len(h.Data))
+	}
+	if h.inPlace { // which is overwritten
+		h.between = [2]between{}
 	}
 	h.out = append(h.out, h.Data[h.at:from]...)
 	h.at = to

@@ -50,7 +50,7 @@ func (j *joiner) join(before *int) {
 
 // copyTo copies the body up to the index to.
 func (j *joiner) copyTo(to int) {
-	if j.out == nil {
+	if cap(j.out) < len(j.b) {
 		j.out = make([]byte, 0, len(j.b))
 	}
 	if to > j.at { // what stands before it may have gone

@@ -35,7 +35,7 @@ func (h *healer) contents() {
 			return
 		}
 		h.from, h.behind = h.Pos, h.assistant
-		b := h.next()
+		b := *h.next()
 		if len(b.bytes) == 0 || !bytes.HasPrefix(h.Data[h.Pos:], b.bytes) {
 			return
 		}
