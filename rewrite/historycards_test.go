@@ -141,6 +141,19 @@ func TestMarkersInHistoriesWithCards(t *testing.T) {
 	}
 }
 
+// What has been read before may have been overwritten since, even by what looks like it: a
+// user's message stays.
+func TestMarkersBehindWhatWasOverwritten(t *testing.T) {
+	const user = `{"role":"user"     ,"content":"` // as long as the beginning of an assistant's
+	const assistants = `{"role":"assistant","content":"`
+	for n := range 200 { // one of them moves a user's message to where an assistant's was
+		middle := `,` + user + `a"},` + assistants + strings.Repeat("x", n) + `"},` + user + `b"},` + assistants
+		end := `"},` + user + `c"},` + user + "`💻 ls`\\nd" + `"}`
+		got, _ := heal(t, request(carded(1, "", "ls"), askOfTests, assistant("`💻 "+strings.Repeat("y", 200)+"`\nz")+middle+"`💻 ls`\\ne"+end))
+		same(t, got, request(askOfTests, assistant("z")+middle+`e`+end), "bodies")
+	}
+}
+
 // A lone surrogate in a marker has all markers stay, those before it, too.
 func TestNoMarkerLeavesAHistoryWithCards(t *testing.T) {
 	lone := strings.Replace(assistant("c\n`💻 ?`"), "?", `\ud83d`, 1)
