@@ -98,6 +98,9 @@ func (h *healer) nextMark(b []byte, i int) int {
 		if i += n; mayEndLine(b[:i]) && h.line.OpensAt(b, i+1, h.tools) {
 			return i
 		}
+		for i+1 < len(b) && b[i+1] == '`' { // a fence
+			i++
+		}
 	}
 }
 
