@@ -160,7 +160,7 @@ func (j *joiner) answered(m *cardMessage, r *jsonspan.Reader) bool {
 // isOutput reports whether the next message at r is a tool's. That is none of a card, and
 // no message before it may go: it would then answer another's call.
 func (j *joiner) isOutput(r jsonspan.Reader) bool {
-	return r.Element() && j.is(j.memberOf(r.Skip(), "role"), "tool")
+	return r.Element() && j.is(j.memberOf(jsonspan.Span{From: r.Pos, To: len(j.b)}, "role"), "tool")
 }
 
 // call returns the id of the tool call at v, and whether that is a card: its arguments are
