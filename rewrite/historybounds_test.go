@@ -1,9 +1,11 @@
 package rewrite
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,23 +111,31 @@ func TestHealingTakesBoundedMemory(t *testing.T) {
 	}
 }
 
-// The healed body of a history is the only copy of it, and there is none if nothing is healed.
+// The healed body of a history is the only copy of it, with cards and markers, too. There is
+// none if nothing is healed.
 func TestHealingCopiesAHistoryOnceAtMost(t *testing.T) {
 	for _, markers := range []int{0, 200} {
-		in := chatHistory(5e6, true, markers)
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		_, req := Heal(in, nil)
-		runtime.ReadMemStats(&after)
-		if req.Markers != markers {
-			t.Fatalf("%+v", req)
-		}
-		most := uint64(64 << 10)
-		if markers > 0 {
-			most += uint64(len(in))
-		}
-		if got := after.TotalAlloc - before.TotalAlloc; got > most {
-			t.Errorf("%d markers: %d bytes for a body of %d", markers, got, len(in))
+		for _, cards := range []int{0, 1, 200} {
+			in := chatHistory(5e6, true, markers)
+			answer := `{"role": "assistant", ` + cardCalls(1, "ls") + `}, ` + cardOutputs(1, "ls") + `, {"role": "assistant"`
+			for from := len(in); from > 0 && bytes.Count(in, []byte("tool_call_id")) < cards; { // from the end, behind markers
+				from = bytes.LastIndex(in[:from], []byte(`{"role": "assistant"`))
+				in = slices.Concat(in[:from], []byte(answer), in[from+len(`{"role": "assistant"`):])
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, req := Heal(in, nil)
+			runtime.ReadMemStats(&after)
+			if req.Markers != markers || req.Cards != cards {
+				t.Fatalf("%+v", req)
+			}
+			most := uint64(64 << 10)
+			if req.Changed() {
+				most += uint64(len(in))
+			}
+			if got := after.TotalAlloc - before.TotalAlloc; got > most {
+				t.Errorf("%d markers, %d cards: %d bytes for a body of %d", markers, cards, got, len(in))
+			}
 		}
 	}
 }

@@ -126,6 +126,45 @@ func TestCardsLeaveHistories(t *testing.T) {
 	}
 }
 
+// The body without the cards is healed where it stands in memory, whatever has been read
+// of it before.
+func TestMarkersInHistoriesWithCards(t *testing.T) {
+	in, want := []string{carded(1, "a", "ls"), assistant("b")}, []string{assistant("a\n\nb")}
+	for range 50 {
+		in = append(in, askOfTests, assistant("`💻 ls`\nc\n`📖 x`\nd"), `{"role":"user","name":"n","content":"e"}`, assistant("f"))
+		want = append(want, askOfTests, assistant("c\nd"), `{"role":"user","name":"n","content":"e"}`, assistant("f"))
+	}
+	got, healed := heal(t, request(in...))
+	same(t, got, request(want...), "bodies")
+	if healed.Cards != 1 || healed.Markers != 100 {
+		t.Errorf("%+v", healed)
+	}
+}
+
+// What has been read before may have been overwritten since, even by what looks like it: a
+// user's message stays.
+func TestMarkersBehindWhatWasOverwritten(t *testing.T) {
+	const user = `{"role":"user"     ,"content":"` // as long as the beginning of an assistant's
+	const assistants = `{"role":"assistant","content":"`
+	for n := range 200 { // one of them moves a user's message to where an assistant's was
+		middle := `,` + user + `a"},` + assistants + strings.Repeat("x", n) + `"},` + user + `b"},` + assistants
+		end := `"},` + user + `c"},` + user + "`💻 ls`\\nd" + `"}`
+		got, _ := heal(t, request(carded(1, "", "ls"), askOfTests, assistant("`💻 "+strings.Repeat("y", 200)+"`\nz")+middle+"`💻 ls`\\ne"+end))
+		same(t, got, request(askOfTests, assistant("z")+middle+`e`+end), "bodies")
+	}
+}
+
+// A lone surrogate in a marker has all markers stay, those before it, too.
+func TestNoMarkerLeavesAHistoryWithCards(t *testing.T) {
+	lone := strings.Replace(assistant("c\n`💻 ?`"), "?", `\ud83d`, 1)
+	marked := assistant("`💻 ls`\nb")
+	got, healed := heal(t, request(carded(1, "", "ls"), marked, askOfTests, lone, askOfTests))
+	same(t, got, request(marked, askOfTests, lone, askOfTests), "bodies")
+	if healed.Cards != 1 || healed.Markers != 0 {
+		t.Errorf("%+v", healed)
+	}
+}
+
 // Members may come in any order, names may be escaped, and contents may be null, absent,
 // or arrays of parts.
 func TestFormsOfCardsInHistories(t *testing.T) {

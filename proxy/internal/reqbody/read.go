@@ -12,24 +12,33 @@ import (
 // than limit may come with the end.
 func read(body io.Reader, length, limit int64) ([]byte, error) {
 	b := make([]byte, 0, min(firstBuffer(length), limit+1))
-	for begun := false; int64(len(b)) <= limit; {
-		if len(b) == cap(b) {
+	var parts [][]byte // of unknown length: what has come before b
+	var err error
+	for begun, came := false, int64(0); err == nil && came <= limit; {
+		switch {
+		case len(b) < cap(b):
+		case length >= 0:
 			b = grow(b, length, limit)
+		default:
+			parts = append(parts, b)
+			b = make([]byte, 0, min(came, maxFirst, limit+1-came))
 		}
-		n, err := body.Read(b[len(b):cap(b)])
+		var n int
+		n, err = body.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
-		if err != nil {
-			return b, err
-		}
+		came += int64(n)
 		if begun {
 			continue
 		}
 		first := bytes.TrimLeft(b[len(b)-n:], " \t\r\n")
 		if begun = len(first) > 0; begun && first[0] != '{' {
-			return b, nil
+			break
 		}
 	}
-	return b, nil
+	if parts == nil {
+		return b, err
+	}
+	return bytes.Join(append(parts, b), nil), err
 }
 
 const (

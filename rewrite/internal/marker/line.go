@@ -99,6 +99,12 @@ func (l *Line) Tool() (emoji, label []byte) { return l.emoji, l.label[:l.last] }
 func (l *Line) ReadWhole(text []byte, i int, tools *Table) (next int, ok bool) {
 	l.Start()
 	for i < len(text) {
+		if l.inLabel && !l.again && text[i] != '`' && text[i] != '\\' {
+			i++
+			l.after++ // more than the number of runes, which does not matter
+			l.tick = false
+			continue
+		}
 		r, next := jsonspan.NextRune(text, i)
 		if r == '\n' {
 			return next, l.Complete()

@@ -19,14 +19,11 @@ const MaxCalls = 256
 // errs only by returning true.
 func mayBeCards(raw []byte) bool { return bytes.Contains(raw, []byte("label")) }
 
-// joinCards returns body, the JSON of a request, with the messages of each answer that has
-// cards joined, and the number of cards. If there are none, or body is not valid, it
-// returns 0.
-func joinCards(body []byte) ([]byte, int) {
-	if !jsonspan.ValidUTF8(body) || !jsonspan.Valid(body) {
-		return nil, 0
-	}
-	j := joiner{b: body}
+// joinCards returns body, valid JSON of a request, with the messages of each answer that has
+// cards joined, and the number of cards. It returns 0 if there are none. It writes into room
+// if that is large enough.
+func joinCards(body, room []byte) ([]byte, int) {
+	j := joiner{b: body, out: room[:0]}
 	for name, value := range jsonspan.Members(body, jsonspan.Span{From: jsonspan.SkipSpace(body, 0), To: len(body)}) {
 		if j.spells(name, "messages") && body[value.From] == '[' {
 			j.messages(value)
@@ -70,8 +67,7 @@ func (j *joiner) messages(v jsonspan.Span) {
 	r := jsonspan.Reader{Data: j.b[:v.To], Pos: v.From}
 	before := v.From + 1 // where the element before the answer ends
 	for r.Open(); r.Element(); {
-		at := r.Skip()
-		m, ok := j.message(at)
+		m, ok := j.message(&r)
 		answers := len(j.answer) > 0 && ok && !m.more // the message may go on with the answer
 		switch {
 		case ok && m.calls.value.Ok() && j.answered(&m, &r):
@@ -80,24 +76,43 @@ func (j *joiner) messages(v jsonspan.Span) {
 			}
 			j.answer, j.end = append(j.answer, m), r.Pos
 		case answers && !m.calls.value.Ok() && !j.isOutput(r):
-			j.answer, j.end = append(j.answer, m), at.To
+			j.answer, j.end = append(j.answer, m), m.at.To
 			j.join(&before)
 		default:
 			j.join(&before)
-			before = at.To
+			before = m.at.To
 		}
 	}
 	j.join(&before)
 }
 
-// message reads the message at v. It returns false if that is not the assistant's or not
-// of the form that the messages of an answer have.
-func (j *joiner) message(v jsonspan.Span) (m cardMessage, ok bool) {
-	m.at = v
+// message reads the message at r, and moves r behind it. It returns false if that is not the
+// assistant's or not of the form that the messages of an answer have.
+func (j *joiner) message(r *jsonspan.Reader) (m cardMessage, ok bool) {
+	start := *r
+	if m, ok = j.members(r); !ok {
+		*r = start
+		r.Skip()
+	}
+	m.at = jsonspan.Span{From: start.Pos, To: r.Pos}
+	return m, ok
+}
+
+// members reads the members of the message at r, unless it returns false.
+func (j *joiner) members(r *jsonspan.Reader) (m cardMessage, ok bool) {
+	if !r.At('{') {
+		return m, false
+	}
 	assistant := false
-	end := v.From // where the member before ends
+	from := r.Pos
+	end := from // where the member before ends
 	var first *member
-	for name, value := range jsonspan.Members(j.b, v) {
+	for r.Open(); ; {
+		name, ok := r.Member()
+		if !ok {
+			break
+		}
+		value := r.Skip()
 		if first != nil { // the comma behind it goes
 			first.cut.To, first = name.From-1, nil
 		}
@@ -119,7 +134,7 @@ func (j *joiner) message(v jsonspan.Span) (m cardMessage, ok bool) {
 				return m, false // which one counts?
 			}
 			*to = member{name, value, jsonspan.Span{From: end, To: value.To}}
-			if end == v.From {
+			if end == from {
 				to.cut.From, first = name.From-1, to
 			}
 		}
@@ -163,7 +178,7 @@ func (j *joiner) answered(m *cardMessage, r *jsonspan.Reader) bool {
 // isOutput reports whether the next message at r is a tool's. That is none of a card, and
 // no message before it may go: it would then answer another's call.
 func (j *joiner) isOutput(r jsonspan.Reader) bool {
-	return r.Element() && j.is(j.memberOf(r.Skip(), "role"), "tool")
+	return r.Element() && j.is(j.memberOf(jsonspan.Span{From: r.Pos, To: len(j.b)}, "role"), "tool")
 }
 
 // call returns the id of the tool call at v, and whether that is a card: its arguments are

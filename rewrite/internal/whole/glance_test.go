@@ -69,7 +69,7 @@ func checkGlance(t *testing.T, body []byte) {
 	if ok := h.body(); !ok || h.healed.Asked != AskedStream {
 		t.Errorf("%s: %v %v", body, ok, h.healed.Asked)
 	}
-	if joined, n := joinCards(body); n > 0 {
+	if joined, n := joinCards(body, nil); n > 0 {
 		t.Errorf("%s: %d cards, joined to %s", body, n, joined)
 	}
 }

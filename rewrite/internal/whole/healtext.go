@@ -8,9 +8,9 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 )
 
-// healText takes the marker lines out of a text, the inside of the JSON string
-// at in (contract sections 1 and 5). A line goes with the newlines on both sides, but one
-// of them stays if text follows that does not begin with a newline.
+// healText takes the marker lines out of a text (contract sections 1 and 5). A line goes
+// with the newlines on both sides, but one of them stays if text follows that does not begin
+// with a newline.
 //
 // The result is the same as in a stream, where a line goes with the newline behind it and
 // one further newline, and the newline before it stays. Only if there is no further
@@ -38,6 +38,10 @@ func (h *healer) healText(in jsonspan.Span) {
 		run = jsonspan.Span{}
 	}
 	text := h.Data[:in.To]
+	mark := in.From // where the next marker may begin
+	if h.unicode && mayEscapeTick(in.Of(h.Data), len(text)) {
+		mark = in.To
+	}
 	for i := in.From; i < in.To; {
 		r, next := jsonspan.NextRune(text, i)
 		if extra && r == '\n' {
@@ -67,6 +71,11 @@ func (h *healer) healText(in jsonspan.Span) {
 		if i = next; f.MidLine() {
 			i = jsonspan.NextNewline(text, i)
 		}
+		if i > mark {
+			if mark = h.nextMark(text, i); mark < 0 {
+				return
+			}
+		}
 	}
 	end(true)
 }
@@ -75,13 +84,22 @@ func (h *healer) healText(in jsonspan.Span) {
 // more of a body. It is cheap and errs only by returning true. It does so if it has to look
 // for escaped backticks in more places than looks.
 func (h *healer) mayMark(b []byte, looks int) bool {
-	for i := 0; ; i++ {
+	return h.nextMark(b, 0) >= 0 || mayEscapeTick(b, looks)
+}
+
+// nextMark returns the index of the first backtick in b[i:] that may begin a marker line,
+// or -1 if there is none. It does not look for escaped ones.
+func (h *healer) nextMark(b []byte, i int) int {
+	for ; ; i++ {
 		n := bytes.IndexByte(b[i:], '`')
 		if n < 0 {
-			return mayEscapeTick(b, looks)
+			return -1
 		}
 		if i += n; mayEndLine(b[:i]) && h.line.OpensAt(b, i+1, h.tools) {
-			return true
+			return i
+		}
+		for i+1 < len(b) && b[i+1] == '`' { // a fence
+			i++
 		}
 	}
 }
@@ -119,6 +137,7 @@ func mayEndLine(s []byte) bool {
 // the number of them.
 func StripMarkers(text []byte, tools *marker.Table) ([]byte, int) {
 	h := healer{Reader: jsonspan.Reader{Data: text}, tools: tools, out: make([]byte, 0, len(text))}
+	h.unicode = true
 	h.healText(jsonspan.Span{From: 0, To: len(text)})
 	return append(h.out, text[h.at:]...), h.healed.Markers
 }

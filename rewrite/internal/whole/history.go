@@ -57,19 +57,21 @@ func Heal(body []byte, tools *marker.Table) ([]byte, Healed) {
 		h.clean, h.checks = true, false
 	}
 	ok := h.body()
-	if h.checks && !(ok && (h.out == nil || jsonspan.ValidUTF8(body))) { // nothing may be cut
+	if h.checks && !(ok && (h.out == nil || h.isValid())) { // nothing may be cut
 		h = healer{Reader: jsonspan.Reader{Data: body}, clean: true}
 		ok = h.body()
 	}
 	if !ok {
 		return body, Healed{}
 	}
-	if h.mayBeCards {
-		if joined, n := joinCards(body); n > 0 { // a line, and a fence, may go on in the next text
-			body = joined
-			h = healer{Reader: jsonspan.Reader{Data: body}, tools: tools}
+	if h.mayBeCards && h.isValid() {
+		if joined, n := joinCards(body, h.out); n > 0 { // a line, and a fence, may go on in the next text
+			h = healer{Reader: jsonspan.Reader{Data: joined}, tools: tools, out: joined[:0], inPlace: true}
 			h.body()
-			h.healed.Cards = n
+			if h.healed.Cards = n; h.loneSurrogate {
+				joined, _ = joinCards(body, joined)
+			}
+			body = joined
 		}
 	}
 	if h.loneSurrogate || h.healed.Markers == 0 {
@@ -89,6 +91,8 @@ type healer struct {
 	tools  *marker.Table
 	clean  bool        // no text has a marker
 	checks bool        // all values are checked, not skipped
+	utf8   int         // Data[:utf8] has been checked to be UTF-8
+	not    bool        // and is not
 	line   marker.Line // room to read a marker line
 	healed Healed
 
@@ -99,6 +103,7 @@ type healer struct {
 
 	out           []byte // the healed body so far, nil before the first cut
 	at            int    // Data[:at] is in out, without the cuts
+	inPlace       bool   // out has the memory of Data
 	mayBeCards    bool   // an assistant's message has tool calls that may be cards
 	loneSurrogate bool   // a marker has a lone surrogate, which no text can have contained
 }
@@ -107,6 +112,7 @@ type healer struct {
 type messageState struct {
 	start     jsonspan.Reader // at the message
 	texts     []jsonspan.Span // insides of the strings in the content that may have markers
+	unicode   bool            // they may have escapes like \u0060
 	calls     jsonspan.Span   // the tool calls
 	assistant bool            // the role is the assistant's, as far as is known
 	said      bool            // a content has come
@@ -187,7 +193,7 @@ func (h *healer) begin() {
 		h.texts = nil
 	}
 	h.calls = jsonspan.Span{}
-	h.assistant, h.said, h.missed, h.again = false, false, false, false
+	h.unicode, h.assistant, h.said, h.missed, h.again = false, false, false, false, false
 }
 
 // end heals the message that has been read if it is the assistant's. If the role came
@@ -278,14 +284,41 @@ func (h *healer) part() {
 
 // text adds the value to h.texts if it is a string that may have a marker.
 func (h *healer) text() {
-	v := h.value()
+	v, unicode := jsonspan.Span{}, true
+	if h.checks && h.At('"') {
+		h.isUTF8(h.Pos)
+		v, unicode = h.Text()
+		h.utf8 = max(h.utf8, h.Pos)
+	} else {
+		v = h.value()
+	}
 	switch {
 	case h.clean || !v.IsString(h.Data):
 	case !h.assistant && !h.again:
 		h.missed = true
-	case h.mayMark(v.Inner().Of(h.Data), v.To-v.From):
-		h.texts = append(h.texts, v.Inner())
+	default:
+		in := v.Inner().Of(h.Data)
+		if h.nextMark(in, 0) >= 0 || unicode && mayEscapeTick(in, len(in)) {
+			h.texts = append(h.texts, v.Inner())
+			h.unicode = h.unicode || unicode
+		}
 	}
+}
+
+// isValid reports whether the body, which has been read to its end, is JSON in UTF-8.
+func (h *healer) isValid() bool {
+	return h.isUTF8(len(h.Data)) && (h.checks || jsonspan.Valid(h.Data))
+}
+
+// isUTF8 reports whether the body is UTF-8 up to the index to, where a rune begins. No
+// text is read twice: those that Text has read, and what has been read before between two
+// texts, is.
+func (h *healer) isUTF8(to int) bool {
+	if h.utf8 < to {
+		h.not = h.not || !jsonspan.ValidUTF8(h.Data[h.utf8:to])
+		h.utf8 = to
+	}
+	return !h.not
 }
 
 // string reports whether the value is the string want.
@@ -308,6 +341,9 @@ func (h *healer) name(s jsonspan.Span) []byte {
 func (h *healer) cut(from, to int) {
 	if h.out == nil {
 		h.out = make([]byte, 0, len(h.Data))
+	}
+	if h.inPlace { // which is overwritten
+		h.between = [2]between{}
 	}
 	h.out = append(h.out, h.Data[h.at:from]...)
 	h.at = to

@@ -1,6 +1,10 @@
 package whole
 
-import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+import (
+	"bytes"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
 
 // join writes the messages of the answer as one, if there is an answer. before is where
 // the element before them ends, and becomes where they end.
@@ -50,7 +54,7 @@ func (j *joiner) join(before *int) {
 
 // copyTo copies the body up to the index to.
 func (j *joiner) copyTo(to int) {
-	if j.out == nil {
+	if cap(j.out) < len(j.b) {
 		j.out = make([]byte, 0, len(j.b))
 	}
 	if to > j.at { // what stands before it may have gone
@@ -137,22 +141,42 @@ func (j *joiner) writeContent() {
 // trimSpace returns the inside of a JSON string without the white space at its ends. Open
 // WebUI sends no answer with any, but of one with cards it trims only the last text.
 func trimSpace(in []byte) []byte {
-	from, to := len(in), 0
-	for i := 0; i < len(in); {
-		r, next := jsonspan.NextRune(in, i)
+	from := 0
+	for from < len(in) {
+		r, next := jsonspan.NextRune(in, from)
 		if !jsonspan.IsSpace(r) {
-			from, to = min(from, i), next
+			break
 		}
-		i = next
+		from = next
 	}
-	return in[min(from, to):to]
+	in = in[from:]
+	for n := 1; ; n *= 2 {
+		to := 0
+		begin := runeNear(in, n)
+		for i := begin; i < len(in); {
+			r, next := jsonspan.NextRune(in, i)
+			if !jsonspan.IsSpace(r) {
+				to = next
+			}
+			i = next
+		}
+		if to > 0 || begin == 0 {
+			return in[:to]
+		}
+	}
 }
 
 // endsWithNewline reports whether the inside of a JSON string ends with a newline.
 func endsWithNewline(in []byte) bool {
 	last := rune(0)
-	for i := 0; i < len(in); {
+	for i := runeNear(in, 1); i < len(in); {
 		last, i = jsonspan.NextRune(in, i)
 	}
 	return last == '\n'
+}
+
+// runeNear returns where a rune begins in the inside of a JSON string, at least n bytes
+// before its end or at its beginning. It is that of a space, which is in no escape.
+func runeNear(in []byte, n int) int {
+	return max(0, bytes.LastIndexByte(in[:max(0, len(in)-n+1)], ' '))
 }

@@ -35,7 +35,7 @@ func (h *healer) contents() {
 			return
 		}
 		h.from, h.behind = h.Pos, h.assistant
-		b := h.next()
+		b := *h.next()
 		if len(b.bytes) == 0 || !bytes.HasPrefix(h.Data[h.Pos:], b.bytes) {
 			return
 		}
@@ -44,6 +44,7 @@ func (h *healer) contents() {
 		h.start.Pos = h.Pos + b.start
 		h.assistant = b.assistant
 		h.Pos += len(b.bytes) - 1
+		h.utf8 = max(h.utf8, h.Pos)
 	}
 }
 

@@ -1,0 +1,102 @@
+package jsonspan
+
+// Text checks the string at Pos as Value does, and that it is UTF-8. It moves behind the
+// string, and returns where that is and whether it has an escape like \u0041. It takes the
+// same time for every byte, so it is for long texts with escapes or other letters than ASCII.
+func (r *Reader) Text() (s Span, unicode bool) {
+	from := r.Pos
+	for i := from + 1; r.At('"'); {
+		at, state := strictEnd(r.Data, i)
+		if at == len(r.Data) {
+			break
+		}
+		if r.Data[at] == '"' && state == inText {
+			r.Pos = at + 1
+			return Span{from, at + 1}, unicode
+		}
+		if _, ok := Hex4(r.Data, at+1); !ok || r.Data[at] != 'u' || state != inEscape {
+			break
+		}
+		i, unicode = at+1+4, true
+	}
+	r.fail()
+	return Span{}, false
+}
+
+// The states between the bytes of a text. They are multiples of six, to be shifted by.
+const (
+	inText   = 6 * iota
+	inEscape // behind a backslash
+	inRune1  // one more byte of a rune must come
+	inRune2
+	inRune3
+	inRuneE0 // behind the first byte of a rune, after which not every second byte may come
+	inRuneED
+	inRuneF0
+	inRuneF4
+	outside // the text has ended, or goes on in a way that strictSteps does not know
+)
+
+// strictSteps has the state behind each byte, six bits for each state before it.
+var strictSteps = func() (steps [256]uint64) {
+	set := func(state int, first, last byte, next uint64) {
+		for c := int(first); c <= int(last); c++ {
+			steps[c] = steps[c]&^(63<<state) | next<<state
+		}
+	}
+	for state := inText; state <= outside; state += 6 {
+		set(state, 0, 0xff, outside)
+	}
+	set(inText, ' ', 0x7f, inText)
+	set(inText, '"', '"', outside)
+	set(inText, '\\', '\\', inEscape)
+	for _, c := range []byte(`"\/bfnrt`) {
+		set(inEscape, c, c, inText)
+	}
+	set(inText, 0xc2, 0xdf, inRune1) // RFC 3629, section 4
+	set(inText, 0xe0, 0xef, inRune2)
+	set(inText, 0xe0, 0xe0, inRuneE0)
+	set(inText, 0xed, 0xed, inRuneED)
+	set(inText, 0xf1, 0xf3, inRune3)
+	set(inText, 0xf0, 0xf0, inRuneF0)
+	set(inText, 0xf4, 0xf4, inRuneF4)
+	set(inRune1, 0x80, 0xbf, inText)
+	set(inRune2, 0x80, 0xbf, inRune1)
+	set(inRune3, 0x80, 0xbf, inRune2)
+	set(inRuneE0, 0xa0, 0xbf, inRune1)
+	set(inRuneED, 0x80, 0x9f, inRune1)
+	set(inRuneF0, 0x90, 0xbf, inRune2)
+	set(inRuneF4, 0x80, 0x8f, inRune2)
+	return steps
+}()
+
+// strictEnd returns the index of the first byte from i on, where a text or its rest begins,
+// that is outside, and the state before that. The index is len(b) if there is none.
+//
+// A step is a shift: the state is the lowest six bits, and the others do no harm.
+func strictEnd(b []byte, i int) (at int, state uint64) {
+	state = inText
+	for s := b[i:]; len(s) >= 8; s = s[8:] {
+		next := strictSteps[s[0]] >> (state & 63)
+		next = strictSteps[s[1]] >> (next & 63)
+		next = strictSteps[s[2]] >> (next & 63)
+		next = strictSteps[s[3]] >> (next & 63)
+		next = strictSteps[s[4]] >> (next & 63)
+		next = strictSteps[s[5]] >> (next & 63)
+		next = strictSteps[s[6]] >> (next & 63)
+		next = strictSteps[s[7]] >> (next & 63)
+		if next&63 == outside {
+			break
+		}
+		state = next
+		i += 8
+	}
+	for ; i < len(b); i++ {
+		next := strictSteps[b[i]] >> (state & 63)
+		if next&63 == outside {
+			break
+		}
+		state = next
+	}
+	return i, state & 63
+}
