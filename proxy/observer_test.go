@@ -73,6 +73,18 @@ func TestStreamIsObserved(t *testing.T) {
 		fmt.Sprintf("3 chunks of %q after 3s", id), "end upstream_aborted")
 }
 
+// TestToolEndsWithItsStream, not with the last byte of upstream's.
+func TestToolEndsWithItsStream(t *testing.T) {
+	d := new(diary)
+	x := begin(t, observed(d))
+	x.stream()
+	x.write(role + text("\\n`💻 ls`\\n"))
+	x.clock.Advance(5 * time.Second)
+	x.abort().wantSwallowed(t)
+	d.want(t, "begin /v1/chat/completions chat", "tool terminal false marker after 0s",
+		fmt.Sprintf("2 chunks of %q after 0s", x.result().ID), "tool terminal true end after 5s", "end upstream_aborted")
+}
+
 // TestStreamThatBecomesOursIsObserved from its first chunk on, with the tools of
 // the same read.
 func TestStreamThatBecomesOursIsObserved(t *testing.T) {

@@ -173,6 +173,7 @@ func (s *stream) keepalive() {
 func (s *stream) cut(cause rewrite.Cause) {
 	x := s.x
 	s.cause = cause
+	x.times.Ended(x.age())
 	if x.observer == nil {
 		s.raw = nil // what is told of from here on has lost its beginning
 	}

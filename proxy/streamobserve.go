@@ -60,7 +60,7 @@ func (s *stream) onTool() func(rewrite.ToolEvent) {
 	return func(e rewrite.ToolEvent) {
 		s.beginToObserve() // a tool may come in the read with which the stream becomes ours
 		if s.x.observer != nil {
-			s.x.observer.Tool(s.x.since.Add(s.x.age()), e)
+			s.x.observer.Tool(s.x.since.Add(s.x.times.Heard()), e)
 		}
 	}
 }

@@ -99,6 +99,13 @@ func TestLikeFramesAreNotRead(t *testing.T) {
 		"another choice":        {texts("a", "b") + strings.ReplaceAll(texts("c"), `"index": 0`, `"index": 1`), 1},
 		"a finish in a frame":   {texts("a", "b") + strings.ReplaceAll(texts("c"), "null", `"stop"`), 1},
 		"a large text":          {texts("a", strings.Repeat("b", 1000)), 0},
+		"behind a marker":       {texts("a", "b") + markerChunk("💻", "ls") + texts("\n\nc", "d"), 3},
+		"a break of its own":    {texts("a", "b") + markerChunk("💻", "ls") + texts("\n\n", "c", "d"), 4},
+		"behind two markers":    {texts("a", "b") + markerChunk("💻", "ls") + markerChunk("📖", "x") + texts("\nc", "d"), 3},
+		"no newline behind one": {texts("a", "b") + markerChunk("💻", "ls") + texts("c", "d"), 1},
+		"a line in between":     {texts("a", "b") + markerChunk("💻", "ls") + texts("`📖 x`\n", "\nc", "d"), 2},
+		"a tag behind a marker": {texts("a", "b") + markerChunk("💻", "ls") + texts("\n<think>", "c", "</think>d", "e"), 1},
+		"silence after markers": {texts("a", "b") + markerChunk("💻", "ls") + keepalive + texts("\nc", "d"), 2},
 		"CRLF":                  {strings.ReplaceAll(texts("a", "b", "c"), "\n", "\r\n"), 0},
 		"two lines of data":     {strings.ReplaceAll(texts("a", "b", "c"), "data: {", "data: {\ndata: "), 0},
 		"a name":                {strings.ReplaceAll(texts("a", "b", "c"), "data: ", "event: x\ndata: "), 0},
@@ -182,6 +189,8 @@ func likeStream(script []byte) string {
 			frame = strings.ReplaceAll(frame, "null", `"length"`)
 		case 6:
 			frame = strings.ReplaceAll(frame, `"delta": {`, `"delta": {"role": "assistant", `)
+		case 7, 8:
+			frame = delta(`"content": "\n` + "`💻 " + inner.String() + "`" + `\n"`)
 		}
 		b.WriteString(frame)
 	}

@@ -49,21 +49,22 @@ func (c *outcomeCounters) of(outcome string) prometheus.Counter {
 // toolCounters are a counter for each kind of tool event.
 type toolCounters struct {
 	*prometheus.CounterVec
-	known map[toolKind]prometheus.Counter
+	known []toolCounter
 }
 
-// toolKind is what the kinds of tool events differ in.
-type toolKind struct {
+// toolCounter is a counter of the tool events of a kind.
+type toolCounter struct {
 	completed bool
 	source    string
+	prometheus.Counter
 }
 
 func newToolCounters(o prometheus.CounterOpts) *toolCounters {
-	c := &toolCounters{prometheus.NewCounterVec(o, []string{"status", "source"}), make(map[toolKind]prometheus.Counter)}
+	c := &toolCounters{CounterVec: prometheus.NewCounterVec(o, []string{"status", "source"})}
 	for _, source := range rewrite.ToolSources() {
 		for _, completed := range []bool{false, true} {
 			if source.Tells(completed) {
-				c.known[toolKind{completed, string(source)}] = c.WithLabelValues(status(completed), string(source))
+				c.known = append(c.known, toolCounter{completed, string(source), c.WithLabelValues(status(completed), string(source))})
 			}
 		}
 	}
@@ -72,8 +73,10 @@ func newToolCounters(o prometheus.CounterOpts) *toolCounters {
 
 // of returns the counter of the event.
 func (c *toolCounters) of(e rewrite.ToolEvent) prometheus.Counter {
-	if known, ok := c.known[toolKind{e.Completed, string(e.Source)}]; ok {
-		return known
+	for _, k := range c.known {
+		if k.completed == e.Completed && k.source == string(e.Source) {
+			return k.Counter
+		}
 	}
 	return c.WithLabelValues(status(e.Completed), string(e.Source))
 }

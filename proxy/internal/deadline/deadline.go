@@ -109,6 +109,12 @@ func (s *State) HeaderReceived(at time.Duration, awaited bool) {
 // Received records that bytes of the answer have come.
 func (s *State) Received(at time.Duration) { s.began, s.received = true, at }
 
+// Ended records that upstream has ended.
+func (s *State) Ended(at time.Duration) { s.received = at }
+
+// Heard returns when upstream was heard of last: its last byte, or its end.
+func (s *State) Heard() time.Duration { return s.received }
+
 // FrameReceived records that a frame is complete.
 func (s *State) FrameReceived(at time.Duration) { s.frame = at }
 

@@ -19,7 +19,7 @@ type template struct {
 
 	learnt      bool
 	passes      bool // the frame before matched and left as it came, and so may the next
-	afterMarker bool // markers have left since, each in a frame that matched; see passBehind
+	afterMarker bool // markers have left the text since, and nothing has been said
 	hasEnvelope bool // it has the values of the stream's envelope
 
 	skip      uint8  // how many more frames are not learnt
@@ -87,16 +87,29 @@ func (p *template) learn(x *chunk.Object, k *Work) bool {
 // match compares the frame at the beginning of b with the template. It returns false if
 // the frame does not match or is not complete.
 func (p *template) match(b []byte) (m Match, ok bool) {
-	if !p.learnt || !bytes.HasPrefix(b, p.around[p.head:]) {
+	if !p.begins(b) {
 		return m, false
 	}
+	m, _, ok = p.matchRest(b)
+	return m, ok
+}
+
+// begins reports whether b begins with what is before the text.
+func (p *template) begins(b []byte) bool {
+	return p.learnt && bytes.HasPrefix(b, p.around[p.head:])
+}
+
+// matchRest is match for b that begins like the template. again reports whether what is
+// behind the frame begins like it, too.
+func (p *template) matchRest(b []byte) (m Match, again, ok bool) {
 	from := len(p.around) - int(p.head)
 	to, newline, ok := jsonspan.ScanText(b, from)
-	if !ok || !bytes.HasPrefix(b[to:], p.around[:p.head]) {
-		return m, false
+	again = bytes.HasPrefix(b[to:], p.around)
+	if !ok || !again && !bytes.HasPrefix(b[to:], p.around[:p.head]) {
+		return m, false, false
 	}
 	p.unmatched, p.skip = 0, 0
-	return Match{to + int(p.head), jsonspan.Span{From: from, To: to}, newline}, true
+	return Match{to + int(p.head), jsonspan.Span{From: from, To: to}, newline}, again, true
 }
 
 // expand makes x the frame raw, which matches the template with the text at in.
@@ -132,14 +145,16 @@ type Match struct {
 func (s *Stream) Pass(b []byte, most int) (n int, m Match, ok bool) {
 	p := &s.template
 	from, frames := 0, 0
-	for m, ok = p.match(b); ok && m.End <= most; m, ok = p.match(b[n:]) {
-		if p.afterMarker && p.passes {
+	for again := p.begins(b); again; {
+		var matches bool
+		if m, again, matches = p.matchRest(b[n:]); !matches || m.End > most {
+			break
+		}
+		if p.afterMarker { // the ends of tools may leave before the frame
 			s.Out.Bytes = append(s.Out.Bytes, b[from:n]...)
 			from = n
-			if !s.passBehind(m.in.Of(b[n:])) {
-				break
-			}
-		} else if !s.passes(b[n:], &m) {
+		}
+		if ok = !s.passes(b[n:], &m); ok {
 			break
 		}
 		n += m.End
@@ -149,30 +164,17 @@ func (s *Stream) Pass(b []byte, most int) (n int, m Match, ok bool) {
 		s.Out.Bytes = append(s.Out.Bytes, b[from:n]...)
 		s.passed(frames)
 	}
-	return n, m, ok && m.End <= most
+	return n, m, ok
 }
 
-// PassOne records that the frame b leaves, if Pass would write it and nothing before it.
-// Otherwise it does nothing and returns false.
+// PassOne records that the frame b leaves, if Pass would write it. Otherwise it does nothing
+// and returns false. The stream must be Passing.
 func (s *Stream) PassOne(b []byte) bool {
 	m, ok := s.template.match(b)
 	if ok = ok && m.End == len(b) && s.passes(b, &m); ok {
 		s.passed(1)
 	}
 	return ok
-}
-
-// passBehind reports whether a frame with the text may pass behind markers. If so, and if
-// it says anything, it first writes the ends of their tools.
-func (s *Stream) passBehind(text []byte) bool {
-	if marker.Begins(text) >= 0 || !s.text.prose.SkimBehindMarker(text, s.o.ToolTable()) {
-		return false
-	}
-	if jsonspan.HasText(text) {
-		s.tools.inferEnds(&s.writer)
-		s.tools.textSince, s.template.afterMarker = true, false
-	}
-	return true
 }
 
 // passes reports whether the frame at the beginning of b, which matches the template, may
@@ -182,11 +184,27 @@ func (s *Stream) passes(b []byte, m *Match) bool {
 	switch {
 	case !p.passes:
 		return false
+	case p.afterMarker:
+		return s.passesAfterMarker(m.in.Of(b))
 	case p.reasoning, !m.newline && s.text.prose.MidLine(): // no line begins
 		return true
 	}
 	text := m.in.Of(b)
 	return marker.Begins(text) < 0 && s.text.prose.Skim(text, s.o.ToolTable())
+}
+
+// passesAfterMarker reports whether a frame with the text may pass behind markers, with a
+// newline of its own. If so it follows its lines and, if it says anything, writes the ends of
+// the tools.
+func (s *Stream) passesAfterMarker(text []byte) bool {
+	if marker.Begins(text) >= 0 || !s.text.prose.SkimAfterMarker(text, s.o.ToolTable()) {
+		return false
+	}
+	if jsonspan.HasText(text) {
+		s.tools.inferEnds(&s.writer)
+		s.tools.textSince, s.template.afterMarker = true, false
+	}
+	return true
 }
 
 // passed records that so many frames have passed.

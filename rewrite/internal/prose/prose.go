@@ -111,9 +111,9 @@ func (t *State) Skim(text []byte, tools *marker.Table) bool {
 	return true
 }
 
-// SkimBehindMarker is Skim for a State in which a marker may just have been dropped, and that is
-// idle otherwise. It also returns false if a newline has to leave in front of text.
-func (t *State) SkimBehindMarker(text []byte, tools *marker.Table) bool {
+// SkimAfterMarker is Skim for a State that is idle but for a marker that has been dropped.
+// It also returns false if a newline has to leave in front of the text.
+func (t *State) SkimAfterMarker(text []byte, tools *marker.Table) bool {
 	if t.afterMarker && len(text) > 0 {
 		if first, _ := jsonspan.NextRune(text, 0); first != '\n' {
 			return false
