@@ -31,6 +31,28 @@ func TestStopsOfSeveralChoices(t *testing.T) {
 	}
 }
 
+// If one choice has failed, its error has left: the stream has no second one, and the
+// others do not end well behind it, for a second sidecar neither.
+func TestErrorOfOneOfSeveralChoices(t *testing.T) {
+	begin := role() + choicesChunk(`{"index": 1, "delta": {"content": "x"}, "finish_reason": null}`, "")
+	failed := choicesChunk(`{"index": 0, "delta": {}, "finish_reason": "error"}`, `, "error": {"message": "boom"}`)
+	for name, rest := range map[string]string{
+		"the other stops":      choicesChunk(`{"index": 1, "delta": {}, "finish_reason": "stop"}`, realUsage) + doneFrame,
+		"the other fails, too": choicesChunk(`{"index": 1, "delta": {}, "finish_reason": "error"}`, `, "error": {"message": "bang"}`) + doneFrame,
+		"the other is cut off": "",
+		"[DONE] too early":     doneFrame,
+	} {
+		out, sum := run(begin+failed+rest, Options{}, chatParams, inOne, CauseEOF)
+		if n := strings.Count(out, `data: {"error":`); n != 1 || sum.Code != CodeAgentError {
+			t.Errorf("%s: %d errors, code %s:\n%s", name, n, sum.Code, out)
+		}
+		if n := strings.Count(strings.ReplaceAll(out, " ", ""), `"finish_reason":"error"`); n != 2 {
+			t.Errorf("%s: %d of 2 choices end in an error:\n%s", name, n, out)
+		}
+		same(t, repair(out), out, name+": twice and once")
+	}
+}
+
 // Text of any of the choices in a chunk is text.
 func TestTextOfOneOfSeveralChoices(t *testing.T) {
 	choice := func(i, s string) string {

@@ -185,7 +185,7 @@ func TestFormsOfCardsInHistories(t *testing.T) {
 		`{"messages":[{"role":"assistant","content":"a",` + calls + `},` + out + `,{"name":"x",` + tail:                                                             `{"messages":[{"role":"assistant","content":"a"},{"name":"x",` + tail,
 		`{"messages":[{"role":"assistant","content":"a",` + calls + `},` + out + `,{"role":"assistant","content":"","name":"x",` + calls + `},` + out + `,{` + tail: `{"messages":[{"role":"assistant","content":"a"},{"role":"assistant","content":"b","name":"x"}]}`,
 		// Escapes in names and values.
-		`{"m\u0065ssages":[{"r\u006fle":"assist\u0061nt","c\u006fntent":"a",` + strings.NewReplacer("tool_calls", `t\u006fol_calls`, `\"label\"`, `\u0022label\u0022`).Replace(calls) + `},` +
+		`{"m\u0065ssages":[{"r\u006fle":"assist\u0061nt","c\u006fntent":"a",` + strings.NewReplacer("tool_calls", `t\u006fol_calls`, `\"label\"`, `\u0022l\u0061bel\u0022`).Replace(calls) + `},` +
 			strings.NewReplacer("call_10", `c\u0061ll_10`, "role", `rol\u0065`, `"tool"`, `"t\u006fol"`, "completed", `complete\u0064`).Replace(out) + `,{` + tail: "",
 		// Parts.
 		`{"messages":[{"role":"assistant","content":[{"type":"text","text":"a"}],` + calls + `},` + out + `,{` + tail:                                                                                                       `{"messages":[{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"text","text":"\n\nb"}]}]}`,

@@ -128,6 +128,27 @@ func TestMembersThatWouldStandTwiceAreRenamed(t *testing.T) {
 	}
 }
 
+// A tool event may have choices of its own, too. It is not one that another sidecar has
+// written, and clients that loop over choices break on them.
+func TestChoicesOfAToolEventAreRenamed(t *testing.T) {
+	const tool = `"tool": "terminal", "emoji": "💻", "label": "ls", "toolCallId": "c", "status": "running"`
+	for _, choices := range []string{`null`, `{}`, `[]`, `["once", "deny"]`, `"x"`} {
+		in := role() + named("hermes.tool.progress", `{`+tool+`, "choices": `+choices+`}`) + g2End("terminal", "c") + text("x") + stop()
+		want := `{` + envelopeWritten + `,` + tool + `, "hermes_choices": ` + choices + `}`
+		for form, want := range map[Progress]string{
+			ProgressEnvelope: named("hermes.tool.progress", want), ProgressUnnamed: unnamed(named("hermes.tool.progress", want)),
+		} {
+			out := repairWith(in, Options{Progress: form})
+			if !strings.Contains(out, "\n\n"+want) {
+				t.Errorf("%s: %s becomes\n%s", form, in, out)
+			}
+			look(t, out).checkLifecycle(t)
+			same(t, repairWith(out, Options{Progress: form}), out, "twice and once")
+		}
+		same(t, repairWith(in, Options{Progress: ProgressBare}), in, "bytes in the form bare")
+	}
+}
+
 // Wrapped, an event is no chunk: what is in it is its own affair, for a second
 // sidecar as well.
 func TestWrappedEventsAreNoChunks(t *testing.T) {

@@ -37,6 +37,32 @@ func TestProgressEventOfNoTool(t *testing.T) {
 	same(t, repairWith(in, Options{Progress: ProgressBare}), in, "bytes in the form bare")
 }
 
+// An id and a status are the same however they are spelled: a second start is a duplicate,
+// and the end is of that tool.
+func TestSpellingsOfIDAndStatus(t *testing.T) {
+	event := func(id, status string) string {
+		return named("hermes.tool.progress", `{"tool": "terminal", "emoji": "💻", "label": "ls", "toolCallId": "`+id+`", "status": "`+status+`"}`)
+	}
+	for _, ids := range [][3]string{
+		{`call_1`, `c\u0061ll_1`, `call\u005f1`}, {`c\u0061ll_1`, `call_1`, `call_1`}, {`\u0063é/`, `c\u00e9\/`, `cé/`}, {`a\"b`, `a\u0022b`, `\u0061\"b`},
+	} {
+		for _, o := range allOptions() {
+			o.Cards = true
+			in := role() + event(ids[0], "running") + event(ids[1], `runn\u0069ng`) + event(ids[2], `complete\u0064`) + event(ids[0], "completed") + text("x") + stop()
+			once := repairWith(in, o)
+			v := look(t, once)
+			v.checkLifecycle(t)
+			if n := len(v.tools); n != 0 && n != 2 || n == 0 && o.Progress != ProgressOff {
+				t.Errorf("%q in the form %s: %d tool events", ids, o.Progress, n)
+			}
+			same(t, repairWith(once, o), once, "twice and once")
+			if t.Failed() {
+				t.Fatalf("%+v\n%s", o, once)
+			}
+		}
+	}
+}
+
 // An end without an id is of the first open tool of its name.
 func TestEndOfAToolWithoutItsID(t *testing.T) {
 	end := func(tool string) string {

@@ -216,7 +216,7 @@ func hasCard(x *chunk.Object) bool {
 		return false
 	}
 	id := jsonspan.MemberOf(x.F.Data, itemOf(x, itemCall), "call_id")
-	return id.Ok() && string(x.Value(id)) == string(x.Value(x.C.CallID))
+	return id.Ok() && string(jsonspan.Plain(x.Value(id))) == string(jsonspan.Plain(x.Value(x.C.CallID)))
 }
 
 // isInterrupted reports whether the tool event x says that its tool was interrupted.
@@ -240,6 +240,6 @@ func (l *tools) repeatsOutput(x *chunk.Object) bool {
 		return false
 	}
 	item := itemOf(x, itemOutput)
-	id := x.String(jsonspan.MemberOf(x.F.Data, item, "call_id"))
+	id := jsonspan.Plain(x.String(jsonspan.MemberOf(x.F.Data, item, "call_id")))
 	return id != nil && l.hadCard(id)
 }

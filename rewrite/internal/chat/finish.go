@@ -201,6 +201,7 @@ func (e *ending) reportedFailure(w *writer, l *tools, t *text, x *chunk.Object) 
 	x.Fill(w.envelope())
 	if e.errorSent == nil {
 		w.error(x.UpstreamError(message))
+		e.errorSent = bytes.Clone(jsonspan.Truncate(message, contract.MaxMessage)) // other choices may be open
 	}
 	x.Remove(x.C.Err)
 	if !x.C.Hermes.IsSet(x.F.Data) {

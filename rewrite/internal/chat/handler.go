@@ -29,7 +29,7 @@ func (h *handler) handle(k *Work) {
 		x.RedactFrame()
 		h.late(x)
 	case string(x.F.Event) == ProgressEvent && c.TellsTool(data):
-		if c.Choices.Ok() {
+		if c.IsChunk(data) && c.Count > 0 {
 			h.toolEvent(k, contract.ProgressEnvelope)
 		} else {
 			h.toolEvent(k, contract.ProgressBare)

@@ -26,8 +26,8 @@ func (h *handler) toolEvent(k *Work, in contract.Progress) {
 	if x.C.IsChunk(x.F.Data) { // another sidecar has written it, maybe before any chunk
 		h.updateEnvelope(x)
 	}
-	f := toolFields{name: x.String(x.C.Tool), emoji: x.String(x.C.Emoji), label: x.String(x.C.Label), id: x.String(x.C.CallID)}
-	status := string(jsonspan.Inside(x.String(x.C.Status)))
+	f := toolFields{name: x.String(x.C.Tool), emoji: x.String(x.C.Emoji), label: x.String(x.C.Label), id: jsonspan.Plain(x.String(x.C.CallID))}
+	status := string(jsonspan.Inside(jsonspan.Plain(x.String(x.C.Status))))
 	h.Out.Drop()
 	switch {
 	case h.end.finished: // too late to be completed before the finish chunk

@@ -31,6 +31,15 @@ func AppendQuoted(dst []byte, text string) []byte {
 	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
 }
 
+// Plain returns the JSON string raw with no more escapes than it needs, so that it equals
+// every other spelling of its text. Without escapes it is raw itself.
+func Plain(raw []byte) []byte {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return raw
+	}
+	return Quote(Unquote(string(raw)))
+}
+
 // OneLine returns the JSON b with spaces for line feeds, so that it fits in one data
 // line. Line feeds in JSON are white space between tokens: a string has none.
 func OneLine(b []byte) []byte {

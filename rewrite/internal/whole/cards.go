@@ -15,9 +15,11 @@ import (
 // MaxCalls is the number of calls of a message up to which they may be cards.
 const MaxCalls = 256
 
-// mayBeCards reports whether the tool calls in the array raw may be cards. It is cheap and
-// errs only by returning true.
-func mayBeCards(raw []byte) bool { return bytes.Contains(raw, []byte("label")) }
+// mayBeCards reports whether the tool calls in the array raw may be cards: there is a label,
+// or an escape that may be a letter of one. It is cheap and errs only by returning true.
+func mayBeCards(raw []byte) bool {
+	return bytes.Contains(raw, []byte("label")) || bytes.Contains(raw, []byte(`\u006`))
+}
 
 // joinCards returns body, valid JSON of a request, with the messages of each answer that has
 // cards joined, and the number of cards. It returns 0 if there are none. It writes into room
