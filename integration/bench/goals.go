@@ -135,12 +135,14 @@ func (g *goals) resume(s stage) (results []result, err error) {
 
 // memory measures what an open idle stream takes.
 func (g *goals) memory(s stage) (results []result, err error) {
-	for _, n := range []int{2000, min(10_000, mostStreams())} {
-		w, err := weigh(s, n, g.weighs, g.idle)
+	for _, n := range []int{2000, min(9900, mostStreams())} {
+		weighed, err := weigh(s, n, g.weighs, g.idle)
 		if err != nil {
 			return nil, err
 		}
-		results = append(results, w.results()...)
+		for _, w := range weighed {
+			results = append(results, w.results()...)
+		}
 	}
 	return results, nil
 }

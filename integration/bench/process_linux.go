@@ -107,16 +107,27 @@ func cpuOf(pid int) time.Duration {
 func residentOf(pid int) int64 {
 	var sum int64
 	for _, p := range tree(pid) {
-		rollup, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", p))
-		if err != nil {
-			continue
-		}
-		for line := range strings.Lines(string(rollup)) {
-			if kb, ok := strings.CutPrefix(line, "Pss:"); ok {
-				n, _ := strconv.ParseInt(strings.Fields(kb)[0], 10, 64)
-				sum += n << 10
-			}
-		}
+		sum += mapped(p, "Pss")
 	}
 	return sum
+}
+
+// anonymousOf returns the resident bytes of the process that are no file's: its heap, its
+// stacks, and what the runtime keeps of them.
+func anonymousOf(pid int) int64 { return mapped(pid, "Anonymous") }
+
+// mapped returns a sum in bytes over all that a process has mapped, 0 for a process
+// that is gone.
+func mapped(pid int, what string) int64 {
+	rollup, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(rollup)) {
+		if kb, ok := strings.CutPrefix(line, what+":"); ok {
+			n, _ := strconv.ParseInt(strings.Fields(kb)[0], 10, 64)
+			return n << 10
+		}
+	}
+	return 0
 }
