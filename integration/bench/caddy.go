@@ -86,9 +86,21 @@ http://%s {
 }
 `
 
-// start starts the binary as the variant. admin is the address of its admin API,
-// or "off".
+// start starts the binary as the variant, and returns when it answers. admin is the
+// address of its admin API, or "off".
 func (c caddy) start(v variant, work, upstream, admin string) (*proxyProcess, error) {
+	p, err := c.launch(v, work, upstream, admin)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.await(time.Minute, startPoll); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// launch does the same without waiting for an answer.
+func (c caddy) launch(v variant, work, upstream, admin string) (*proxyProcess, error) {
 	if err := os.MkdirAll(work, 0o700); err != nil {
 		return nil, err
 	}
@@ -102,5 +114,5 @@ func (c caddy) start(v variant, work, upstream, admin string) (*proxyProcess, er
 	}
 	cmd := exec.Command(c.binary, "run", "--config", file)
 	cmd.Env = append(os.Environ(), "HOME="+work, "XDG_DATA_HOME="+work, "XDG_CONFIG_HOME="+work)
-	return startProxy(cmd, work, target{Addr: listen, Path: "/v1/chat/completions", Model: "hermes-agent"}, time.Minute)
+	return launchProxy(cmd, work, target{Addr: listen, Path: "/v1/chat/completions", Model: "hermes-agent"})
 }

@@ -29,6 +29,7 @@ type job struct {
 	Every   time.Duration
 	End     ending
 	Spread  time.Duration
+	History int // bytes, in front of the message
 	// Patience is how long a client waits for the end of a stream, 0 for as long
 	// as it takes.
 	Patience time.Duration
@@ -112,7 +113,7 @@ const maxErrors = 5
 
 // stream opens the stream i, and reads it to its end.
 func (c *client) stream(i int) {
-	s := scenario{kind: c.Kind, chunks: c.Chunks, first: c.First, every: c.Every, end: c.End, seed: i}
+	s := scenario{kind: c.Kind, chunks: c.Chunks, first: c.First, every: c.Every, end: c.End, seed: i, history: c.History}
 	k := check{s: s, latency: &c.latency}
 	a, v, err := c.read(&k, c.leave)
 	c.note(&k, a, v, err)

@@ -23,7 +23,7 @@ func goalFlags(f *flag.FlagSet) *goals {
 	f.DurationVar(&g.length, "length", 6*time.Second, "of a round's streams")
 	f.IntVar(&g.weighs, "weighs", 3, "rounds of floor and plugin for memory")
 	f.DurationVar(&g.idle, "idle", 15*time.Second, "how long streams are idle before their memory is looked at")
-	f.StringVar(&g.only, "only", "", "engine, cpu, resume, noise or memory; nothing for all")
+	f.StringVar(&g.only, "only", "", "engine, cpu, resume, noise, memory or process; nothing for all")
 	return g
 }
 
@@ -44,6 +44,7 @@ func runGoals(g *goals) error {
 		{"resume", func() ([]result, error) { return g.resume(s) }},
 		{"noise", func() ([]result, error) { return g.noise(s) }},
 		{"memory", func() ([]result, error) { return g.memory(s) }},
+		{"process", func() ([]result, error) { return g.process(s) }},
 	} {
 		if g.only != "" && !strings.Contains(g.only, part.name) {
 			continue
