@@ -17,8 +17,8 @@ type program struct {
 // releases are built. They are to serve the same site, one of them with hermes.
 func programs(s stage) (bare, sidecar program, err error) {
 	release := []string{"-trimpath", "-buildvcs=false", "-ldflags", "-s -w"}
-	bare = program{caddy{filepath.Join(s.work, "bare")}, floor}
-	sidecar = program{caddy{filepath.Join(s.work, "hermes-sidecar")}, plugin}
+	bare = program{caddy{binary: filepath.Join(s.work, "bare")}, floor}
+	sidecar = program{caddy{binary: filepath.Join(s.work, "hermes-sidecar")}, plugin}
 	if err = build(bare.caddy.binary, append(release, "github.com/caddyserver/caddy/v2/cmd/caddy")...); err != nil {
 		return bare, sidecar, err
 	}
@@ -59,7 +59,7 @@ func (a *alone) result(limit float64) result {
 }
 
 // process measures what the sidecar takes before the first stream, which must not be more
-// than bare Caddy takes, and while there is none.
+// than bare Caddy takes, while there is none, and with as many as its limits are for.
 func (g *goals) process(s stage) ([]result, error) {
 	bare, sidecar, err := programs(s)
 	if err != nil {
@@ -80,7 +80,8 @@ func (g *goals) process(s stage) ([]result, error) {
 	for _, a := range rested {
 		results = append(results, a.result(noGoal))
 	}
-	return results, nil
+	crowded, err := crowd(s, sidecar)
+	return append(results, crowded), err
 }
 
 // starts starts the programs in turn.

@@ -13,7 +13,10 @@ import (
 )
 
 // caddy is the binary of the repository, with the plugin.
-type caddy struct{ binary string }
+type caddy struct {
+	binary string
+	env    []string // besides what all get
+}
 
 // collectSource is a file of its main package that is there only in the binary that is
 // measured: see adminOf.collect.
@@ -24,13 +27,13 @@ var collectSource []byte
 // buildCaddy builds it in dir. HERMES_TEST_BINARY names one to take instead.
 func buildCaddy(dir string) (caddy, error) {
 	if binary := os.Getenv("HERMES_TEST_BINARY"); binary != "" {
-		return caddy{binary}, nil
+		return caddy{binary: binary}, nil
 	}
 	overlay, err := overlayCollect(dir)
 	if err != nil {
 		return caddy{}, err
 	}
-	c := caddy{filepath.Join(dir, "caddy")}
+	c := caddy{binary: filepath.Join(dir, "caddy")}
 	return c, build(c.binary, "-overlay", overlay, "./cmd/caddy")
 }
 
@@ -114,5 +117,6 @@ func (c caddy) launch(v variant, work, upstream, admin string) (*proxyProcess, e
 	}
 	cmd := exec.Command(c.binary, "run", "--config", file)
 	cmd.Env = append(os.Environ(), "HOME="+work, "XDG_DATA_HOME="+work, "XDG_CONFIG_HOME="+work)
+	cmd.Env = append(cmd.Env, c.env...)
 	return launchProxy(cmd, work, target{Addr: listen, Path: "/v1/chat/completions", Model: "hermes-agent"})
 }

@@ -117,14 +117,23 @@ func residentOf(pid int) int64 {
 // stacks, and what the runtime keeps of them.
 func anonymousOf(pid int) int64 { return mapped(pid, "Anonymous") }
 
+// peakOf returns the most bytes that the process has had resident, those of files too.
+func peakOf(pid int) int64 { return kilobytes(fmt.Sprintf("/proc/%d/status", pid), "VmHWM") }
+
 // mapped returns a sum in bytes over all that a process has mapped, 0 for a process
 // that is gone.
 func mapped(pid int, what string) int64 {
-	rollup, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	return kilobytes(fmt.Sprintf("/proc/%d/smaps_rollup", pid), what)
+}
+
+// kilobytes returns the bytes that a line of the file has as kilobytes, 0 if there is
+// none.
+func kilobytes(file, what string) int64 {
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return 0
 	}
-	for line := range strings.Lines(string(rollup)) {
+	for line := range strings.Lines(string(text)) {
 		if kb, ok := strings.CutPrefix(line, what+":"); ok {
 			n, _ := strconv.ParseInt(strings.Fields(kb)[0], 10, 64)
 			return n << 10

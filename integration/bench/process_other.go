@@ -18,3 +18,4 @@ func cpuOf(int) time.Duration      { return 0 }
 func residentOf(int) int64         { return 0 }
 func anonymousOf(int) int64        { return 0 }
 func wakeupsOf(int) int64          { return 0 }
+func peakOf(int) int64             { return 0 }
