@@ -58,6 +58,28 @@ func (a adminOf) weigh() (w weight, err error) {
 	return w, err
 }
 
+// weighCollected looks at the memory of the process behind a collection that has given
+// back to the system what is free. What is resident is then what is in use, but for the
+// pages of files.
+func (a adminOf) weighCollected() (w weight, err error) {
+	if err := a.collect(); err != nil {
+		return w, err
+	}
+	resident := float64(anonymousOf(a.pid)) / 1e6
+	w, err = a.weigh()
+	w.resident = resident
+	return w, err
+}
+
+// collect has the process collect its garbage, and give back to the system all memory
+// that is free.
+func (a adminOf) collect() error {
+	if _, err := a.get("/collect"); err != nil {
+		return fmt.Errorf("the binary must be the one that bench builds itself, without HERMES_TEST_BINARY: %w", err)
+	}
+	return nil
+}
+
 // number returns the number that the first group of the expression finds.
 func (a adminOf) number(path, expression string) (float64, error) {
 	text, err := a.get(path)

@@ -32,8 +32,9 @@ type job struct {
 	End     ending
 	// Flat is for streams that come as fast as the proxy is: they are read first, and
 	// looked at when they have ended.
-	Flat   bool
-	Spread time.Duration
+	Flat    bool
+	Spread  time.Duration
+	History int // bytes, in front of the message
 	// Patience is how long a client waits for the end of a stream, 0 for as long
 	// as it takes.
 	Patience time.Duration
@@ -117,7 +118,7 @@ const maxErrors = 5
 
 // stream opens the stream i, and reads it to its end.
 func (c *client) stream(i int) {
-	s := scenario{kind: c.Kind, chunks: c.Chunks, first: c.First, every: c.Every, end: c.End, flat: c.Flat, seed: i}
+	s := scenario{kind: c.Kind, chunks: c.Chunks, first: c.First, every: c.Every, end: c.End, seed: i, flat: c.Flat, history: c.History}
 	k := check{s: s, latency: &c.latency}
 	a, v, err := c.read(&k, c.leave)
 	c.note(&k, a, v, err)

@@ -23,7 +23,7 @@ func goalFlags(f *flag.FlagSet) *goals {
 	f.DurationVar(&g.length, "length", 6*time.Second, "of a round's streams")
 	f.IntVar(&g.weighs, "weighs", 3, "rounds of floor and plugin for memory")
 	f.DurationVar(&g.idle, "idle", 15*time.Second, "how long streams are idle before their memory is looked at")
-	f.StringVar(&g.only, "only", "", "engine, cpu, flat, resume, noise or memory; nothing for all")
+	f.StringVar(&g.only, "only", "", "engine, cpu, flat, resume, noise, memory or process; nothing for all")
 	return g
 }
 
@@ -45,6 +45,7 @@ func runGoals(g *goals) error {
 		{"resume", func() ([]result, error) { return g.resume(s) }},
 		{"noise", func() ([]result, error) { return g.noise(s) }},
 		{"memory", func() ([]result, error) { return g.memory(s) }},
+		{"process", func() ([]result, error) { return g.process(s) }},
 	} {
 		if g.only != "" && !strings.Contains(g.only, part.name) {
 			continue
@@ -153,12 +154,14 @@ func (g *goals) resume(s stage) (results []result, err error) {
 
 // memory measures what an open idle stream takes.
 func (g *goals) memory(s stage) (results []result, err error) {
-	for _, n := range []int{2000, min(10_000, mostStreams())} {
-		w, err := weigh(s, n, g.weighs, g.idle)
+	for _, n := range []int{2000, min(9900, mostStreams())} {
+		weighed, err := weigh(s, n, g.weighs, g.idle)
 		if err != nil {
 			return nil, err
 		}
-		results = append(results, w.results()...)
+		for _, w := range weighed {
+			results = append(results, w.results()...)
+		}
 	}
 	return results, nil
 }

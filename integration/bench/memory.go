@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// held is what the open idle streams of one process take, each, in kB.
+// held is what the open idle streams of one process take, each, in kB, behind a
+// collection whose memory has been given back to the system.
 type held struct {
-	resident float64 // as the system counts
-	live     float64 // of heap and stacks, behind a garbage collection
+	resident float64 // as the system counts what is no file's
+	live     float64 // as Go counts heap and stacks
 }
 
 // hold opens n streams in front of a fresh process of the variant, waits for d, in
-// which their clients get keepalives, and looks at what the process has.
+// which their clients may get keepalives, and looks at what the process has.
 func hold(s stage, v variant, n int, d time.Duration) (h held, err error) {
 	admin, err := freePort()
 	if err != nil {
@@ -25,7 +26,7 @@ func hold(s stage, v variant, n int, d time.Duration) (h held, err error) {
 	}
 	defer p.stop()
 	a := adminOf{addr: admin, pid: p.cmd.Process.Pid}
-	before, err := a.weigh()
+	before, err := a.weighCollected()
 	if err != nil {
 		return h, err
 	}
@@ -41,7 +42,7 @@ func hold(s stage, v variant, n int, d time.Duration) (h held, err error) {
 		return h, err
 	}
 	time.Sleep(d)
-	after, err := a.weigh()
+	after, err := a.weighCollected()
 	l.in.Close()
 	r, lerr := l.finish()
 	switch {
@@ -58,43 +59,33 @@ func hold(s stage, v variant, n int, d time.Duration) (h held, err error) {
 	}, nil
 }
 
-// weighed is what rounds of both say of n streams: ratios and their scatter, and
-// kB for a stream.
+// weighed is what the rounds say of a variant beside the floor: n streams in each.
 type weighed struct {
-	streams                       int
-	resident, live                float64
-	residentScatter, liveScatter  float64
-	floorResident, pluginResident float64
-	floorLive, pluginLive         float64
+	v       variant
+	streams int
+	rounds  []struct{ floor, v held }
 }
 
-// weigh does the rounds, one process after the other, in turned order.
-func weigh(s stage, n, rounds int, d time.Duration) (w weighed, err error) {
-	var resident, live, floorResident, pluginResident, floorLive, pluginLive []float64
+// weigh does the rounds, one process after the other, each time in another order.
+func weigh(s stage, n, rounds int, d time.Duration) ([]weighed, error) {
+	all := []weighed{{v: plugin, streams: n}, {v: quiet, streams: n}}
 	for i := range rounds {
-		order := []variant{floor, plugin}
-		if i%2 == 1 {
-			order = []variant{plugin, floor}
-		}
+		order := []variant{floor, plugin, quiet}
 		by := make(map[string]held)
-		for _, v := range order {
-			if by[v.name], err = hold(s, v, n, d); err != nil {
-				return w, fmt.Errorf("%s with %d streams: %w", v.name, n, err)
+		for k := range order {
+			v := order[(i+k)%len(order)]
+			h, err := hold(s, v, n, d)
+			if err != nil {
+				return nil, fmt.Errorf("%s with %d streams: %w", v.name, n, err)
 			}
+			by[v.name] = h
 		}
-		f, p := by[floor.name], by[plugin.name]
-		resident, live = append(resident, p.resident/f.resident), append(live, p.live/f.live)
-		floorResident, pluginResident = append(floorResident, f.resident), append(pluginResident, p.resident)
-		floorLive, pluginLive = append(floorLive, f.live), append(pluginLive, p.live)
+		for j := range all {
+			w := &all[j]
+			w.rounds = append(w.rounds, struct{ floor, v held }{by[floor.name], by[w.v.name]})
+		}
 	}
-	w.streams = n
-	w.resident, w.residentScatter = median(resident)
-	w.live, w.liveScatter = median(live)
-	w.floorResident, _ = median(floorResident)
-	w.pluginResident, _ = median(pluginResident)
-	w.floorLive, _ = median(floorLive)
-	w.pluginLive, _ = median(pluginLive)
-	return w, nil
+	return all, nil
 }
 
 // maxMemory is the goal.
@@ -103,13 +94,20 @@ const maxMemory = 1.03
 // results returns what has been measured of the goals.
 func (w weighed) results() []result {
 	return []result{
-		{
-			fmt.Sprintf("resident bytes of an idle stream, %d streams", w.streams), w.resident, w.residentScatter, maxMemory, "",
-			fmt.Sprintf("%.1f and %.1f kB", w.floorResident, w.pluginResident),
-		},
-		{
-			"heap and stacks of one, garbage collected", w.live, w.liveScatter, maxMemory, "",
-			fmt.Sprintf("%.1f and %.1f kB", w.floorLive, w.pluginLive),
-		},
+		w.result(fmt.Sprintf("resident bytes of an idle stream, %s, %d streams", w.v.name, w.streams), func(h held) float64 { return h.resident }),
+		w.result("heap and stacks of one", func(h held) float64 { return h.live }),
 	}
+}
+
+// result returns the ratio of one of the numbers to that of the floor.
+func (w weighed) result(what string, of func(held) float64) result {
+	var ratios, floors, vs []float64
+	for _, r := range w.rounds {
+		f, v := of(r.floor), of(r.v)
+		ratios, floors, vs = append(ratios, v/f), append(floors, f), append(vs, v)
+	}
+	ratio, scatter := median(ratios)
+	f, _ := median(floors)
+	v, _ := median(vs)
+	return result{what, ratio, scatter, maxMemory, "", fmt.Sprintf("%.1f and %.1f kB", f, v)}
 }

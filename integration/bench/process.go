@@ -130,9 +130,24 @@ type proxyProcess struct {
 	target target
 }
 
+// startPoll is how often a proxy that is starting is asked whether it answers.
+const startPoll = 50 * time.Millisecond
+
 // startProxy starts a proxy that takes requests at the target, on a core of its
 // own, and returns when it answers them. What it logs goes to a file in work.
 func startProxy(cmd *exec.Cmd, work string, t target, patience time.Duration) (*proxyProcess, error) {
+	p, err := launchProxy(cmd, work, t)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.await(patience, startPoll); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// launchProxy does the same without waiting for an answer.
+func launchProxy(cmd *exec.Cmd, work string, t target) (*proxyProcess, error) {
 	p := &proxyProcess{cmd: cmd, target: t, log: filepath.Join(work, "log")}
 	log, err := os.Create(p.log)
 	if err != nil {
@@ -143,15 +158,20 @@ func startProxy(cmd *exec.Cmd, work string, t target, patience time.Duration) (*
 	if err := startOn(proxyCore, cmd); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", cmd.Path, err)
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	return p, nil
+}
+
+// await waits until the proxy answers, and asks it so often. One that does not is stopped.
+func (p *proxyProcess) await(patience, every time.Duration) error {
+	for deadline := time.Now().Add(patience); ; time.Sleep(every) {
 		err := p.answers()
 		if err == nil {
-			return p, nil
+			return nil
 		}
 		if time.Now().After(deadline) {
 			said, _ := os.ReadFile(p.log)
 			p.stop()
-			return nil, fmt.Errorf("%s does not answer: %w\n%s", cmd.Path, err, said[max(0, len(said)-4000):])
+			return fmt.Errorf("%s does not answer: %w\n%s", p.cmd.Path, err, said[max(0, len(said)-4000):])
 		}
 	}
 }

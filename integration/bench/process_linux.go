@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -107,14 +108,49 @@ func cpuOf(pid int) time.Duration {
 func residentOf(pid int) int64 {
 	var sum int64
 	for _, p := range tree(pid) {
-		rollup, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", p))
-		if err != nil {
-			continue
+		sum += mapped(p, "Pss")
+	}
+	return sum
+}
+
+// anonymousOf returns the resident bytes of the process that are no file's: its heap, its
+// stacks, and what the runtime keeps of them.
+func anonymousOf(pid int) int64 { return mapped(pid, "Anonymous") }
+
+// peakOf returns the most bytes that the process has had resident, those of files too.
+func peakOf(pid int) int64 { return kilobytes(fmt.Sprintf("/proc/%d/status", pid), "VmHWM") }
+
+// mapped returns a sum in bytes over all that a process has mapped, 0 for a process
+// that is gone.
+func mapped(pid int, what string) int64 {
+	return kilobytes(fmt.Sprintf("/proc/%d/smaps_rollup", pid), what)
+}
+
+// kilobytes returns the bytes that a line of the file has as kilobytes, 0 if there is
+// none.
+func kilobytes(file, what string) int64 {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if kb, ok := strings.CutPrefix(line, what+":"); ok {
+			n, _ := strconv.ParseInt(strings.Fields(kb)[0], 10, 64)
+			return n << 10
 		}
-		for line := range strings.Lines(string(rollup)) {
-			if kb, ok := strings.CutPrefix(line, "Pss:"); ok {
-				n, _ := strconv.ParseInt(strings.Fields(kb)[0], 10, 64)
-				sum += n << 10
+	}
+	return 0
+}
+
+// wakeupsOf returns how often threads of the process have been switched to.
+func wakeupsOf(pid int) (sum int64) {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	for _, t := range threads {
+		status, _ := os.ReadFile(t) // a thread may end
+		for line := range strings.Lines(string(status)) {
+			if _, n, ok := strings.Cut(line, "voluntary_ctxt_switches:"); ok { // or nonvoluntary
+				switches, _ := strconv.ParseInt(strings.TrimSpace(n), 10, 64)
+				sum += switches
 			}
 		}
 	}

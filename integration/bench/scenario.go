@@ -20,6 +20,8 @@ type scenario struct {
 	end    ending
 	flat   bool // all of it leaves as fast as the proxy takes it
 	seed   int  // makes the words of streams differ
+
+	history int // bytes of questions and answers that stand before the message, for the upstream to skip
 }
 
 // kind says what the chunks are.
@@ -76,11 +78,21 @@ func parseScenario(text string) (scenario, error) {
 	return s, nil
 }
 
+// A question and its answer in a history.
+var (
+	question = strings.Repeat("what is in the file, and what does it say of its user? ", 4)
+	reply    = strings.Repeat("the agent reads a file and writes what it has found there into the answer. ", 12)
+)
+
 // request returns the body of the request for the scenario.
 func (s scenario) request(model string) []byte {
+	var messages []map[string]string
+	for left := s.history; left > 0; left -= len(question) + len(reply) {
+		messages = append(messages, map[string]string{"role": "user", "content": question}, map[string]string{"role": "assistant", "content": reply})
+	}
 	b, err := json.Marshal(map[string]any{
 		"model": model, "stream": true,
-		"messages": []map[string]string{{"role": "user", "content": s.String()}},
+		"messages": append(messages, map[string]string{"role": "user", "content": s.String()}),
 	})
 	if err != nil {
 		panic(err) // of strings and a bool
