@@ -26,8 +26,9 @@ type responseWriter struct {
 	// What a chunk needs comes first, and lies together: a stream that is woken
 	// finds nothing of its own in the cache.
 	mu       sync.Mutex
-	closed   bool // nothing may be written any more
-	drained  bool // the drain was over before the answer was one that it ends
+	closed   bool  // nothing may be written any more
+	drained  bool  // the drain was over before the answer was one that it ends
+	place    int32 // among the open ones; see Streams
 	x        exchange
 	timer    Timer // of the deadlines, nil as long as there was none
 	body     reqbody.Body

@@ -94,6 +94,7 @@ type stream struct {
 	op       *operation // nil for an answer that is not streamed
 	path     string
 	readers  func() int // nil if the stream may not be resumed
+	place    int        // among the open ones; see Process
 }
 
 // openTool is a tool that is open.
