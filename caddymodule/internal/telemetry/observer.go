@@ -64,7 +64,7 @@ func (o *Observer) end(r *http.Request, res proxy.Result) {
 	o.Process.metrics.ended(res)
 	o.Process.record(r.URL.Path, res, time.Now())
 	setPlaceholder(r, endedKey, e)
-	addToAccessLog(r, zap.String("hermes_outcome", res.Outcome), zap.Int("hermes_tools", res.Tools))
+	addToAccessLog(r, e.logFields())
 	o.logEnd(res)
 	event := eventEnded
 	if failed(res.Outcome) {

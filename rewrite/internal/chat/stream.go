@@ -59,7 +59,8 @@ func (s *Stream) Summary() contract.Summary {
 		UsageReported: e.usageReported, ZeroUsagePassed: e.zeroUsagePassed,
 	}
 	if s.env.FromChunk() {
-		sum.ID, sum.Model = jsonspan.Unquote(string(s.env.ID())), s.model()
+		id, model := s.env.Names()
+		sum.ID, sum.Model = jsonspan.Unquote(id), jsonspan.Unquote(model)
 	}
 	return sum
 }
