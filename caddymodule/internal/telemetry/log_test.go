@@ -174,6 +174,23 @@ func TestEndAddsItsOutcomeToTheAccessLog(t *testing.T) {
 	}
 }
 
+// A server without an access log gets no fields: to set one takes memory.
+func TestNoFieldsWithoutAnAccessLog(t *testing.T) {
+	for _, c := range []struct {
+		logs *caddyhttp.ServerLogConfig
+		want int
+	}{{nil, 0}, {&caddyhttp.ServerLogConfig{}, 1}} {
+		extra := new(caddyhttp.ExtraLogFields)
+		r := httptest.NewRequest("POST", "/v1/chat/completions", nil)
+		ctx := context.WithValue(r.Context(), caddyhttp.ExtraLogFieldsCtxKey, extra)
+		ctx = context.WithValue(ctx, caddyhttp.ServerCtxKey, &caddyhttp.Server{Logs: c.logs})
+		newObserver().end(r.WithContext(ctx), proxy.Result{})
+		if n := reflect.ValueOf(extra).Elem().FieldByName("fields").Len(); n != c.want {
+			t.Errorf("%v: %d fields, want %d", c.logs, n, c.want)
+		}
+	}
+}
+
 func TestCompressedStreamIsLoggedAsAWarningOnce(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
 	h := &Observer{Process: NewProcess(), Logger: zap.New(core)}
