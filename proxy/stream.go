@@ -37,7 +37,8 @@ func newStream(x *exchange) *stream {
 	if !x.chat {
 		p.Responses, p.RunID, p.SessionID = rewrite.IsResponsesPath(r.URL.Path), rewrite.RunOfPath(r.URL.Path), rewrite.SessionOfPath(r.URL.Path)
 	}
-	s.engine = rewrite.New(&x.p.o.Rewrite, p)
+	s.engine = x.p.engines.get()
+	s.engine.Init(&x.p.o.Rewrite, p)
 	return s
 }
 
