@@ -25,8 +25,9 @@ func TestModuleIsRegistered(t *testing.T) {
 
 // users returns how many use the shared state.
 func users() int {
-	n, _ := pool.References(sharedKey)
-	return n
+	inUse.mu.Lock()
+	defer inUse.mu.Unlock()
+	return inUse.users
 }
 
 func TestReloadKeepsTheSharedState(t *testing.T) {

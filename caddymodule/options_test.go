@@ -187,7 +187,7 @@ func TestOptionsRefusedInJSON(t *testing.T) {
 			if !strings.HasSuffix(err.Error(), want) {
 				t.Errorf("error\n%v\nwant at its end\n%s", err, want)
 			}
-			if n, ok := pool.References(sharedKey); ok {
+			if n := users(); n != 0 {
 				t.Errorf("%d users of the shared state are left behind", n)
 			}
 		})

@@ -1,9 +1,8 @@
 package caddymodule
 
 import (
+	"sync"
 	"sync/atomic"
-
-	"github.com/caddyserver/caddy/v2"
 
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/record"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
@@ -22,31 +21,47 @@ type shared struct {
 	recordings record.Directories // that streams are recorded in
 }
 
-// Destruct satisfies caddy.Destructor. There is nothing to close.
-func (*shared) Destruct() error { return nil }
+// inUse is the shared state as long as somebody uses it: a handler from Provision to
+// Cleanup, and every request while it runs. Caddy provisions the new configuration before
+// it cleans the old one up, so a reload never brings the count to zero. It does what a
+// caddy.UsagePool with one key does, and costs each request less.
+var inUse struct {
+	mu     sync.Mutex
+	shared *shared // nil without users
+	users  int
+}
 
-// sharedKey is the only key of the pool.
-const sharedKey = "hermes"
-
-// pool counts who uses the shared state: a handler from Provision to Cleanup,
-// and every request while it runs. Caddy provisions the new configuration
-// before it cleans the old one up, so a reload never brings the count to zero.
-var pool = caddy.NewUsagePool()
+// use counts one more user of the shared state, which is s if there is no other user, and
+// returns it.
+func use(s *shared) *shared {
+	inUse.mu.Lock()
+	defer inUse.mu.Unlock()
+	if inUse.users++; inUse.shared == nil {
+		inUse.shared = s
+	}
+	return inUse.shared
+}
 
 // join returns the shared state, counts one more user of it, and reports whether that is
 // the first one.
 func join() (s *shared, first bool) {
-	v, others := pool.LoadOrStore(sharedKey, new(shared))
-	return v.(*shared), !others
+	fresh := new(shared)
+	s = use(fresh)
+	return s, s == fresh
 }
 
-// hold counts one more user of s, for the time of a request. If s has left the
-// pool, because its handler was cleaned up before the request came to it, s is
-// put back, so that a later configuration finds the stream.
-func (s *shared) hold() { pool.LoadOrStore(sharedKey, s) }
+// hold counts one more user of s, for the time of a request. If s has no user any more,
+// because its handler was cleaned up before the request came to it, it is in use again, so
+// that a later configuration finds the stream.
+func (s *shared) hold() { use(s) }
 
 // leave takes back one join or hold, and reports whether it was the last one.
 func leave() (last bool) {
-	last, _ = pool.Delete(sharedKey) // the error is Destruct's, which has none
-	return last
+	inUse.mu.Lock()
+	defer inUse.mu.Unlock()
+	if inUse.users--; inUse.users > 0 {
+		return false
+	}
+	inUse.shared = nil
+	return true
 }

@@ -16,7 +16,7 @@ type client struct {
 	err       error                   // the first of w: the client is gone
 	r         *http.Request           // its request
 	cancel    context.CancelCauseFunc // ends upstream's request
-	status    int                     // of the answer
+	status    int32                   // of the answer
 	committed bool                    // the header has left
 	late      bool                    // the client had left before the answer was decided
 	code      string                  // of the error that was sent instead of the answer, "" for none
@@ -39,7 +39,7 @@ func (c *client) fail(err error) {
 func (c *client) commit() {
 	if !c.committed {
 		c.committed = true
-		c.w.WriteHeader(c.status)
+		c.w.WriteHeader(int(c.status))
 	}
 }
 

@@ -16,7 +16,8 @@ import (
 // reads slowly must not keep others from starting or ending.
 type Streams struct {
 	mu       sync.Mutex
-	open     map[*responseWriter]Timer // the timer of its drain, nil before Shutdown
+	open     []*responseWriter         // each at its place
+	drains   map[*responseWriter]Timer // the timers of those that are open, nil before Shutdown
 	draining bool
 	began    time.Time     // the drain, as soon as an exchange's clock tells the time
 	limit    time.Duration // from then on, beyond which no exchange goes on; zero for none
@@ -33,8 +34,8 @@ func (s *Streams) Shutdown(limit time.Duration) {
 	if s.draining {
 		return
 	}
-	s.draining, s.limit = true, limit
-	for rw := range s.open {
+	s.draining, s.limit, s.drains = true, limit, make(map[*responseWriter]Timer)
+	for _, rw := range s.open {
 		s.schedule(rw)
 	}
 }
@@ -50,7 +51,7 @@ func (s *Streams) schedule(rw *responseWriter) {
 	if s.limit > 0 {
 		timeout = min(timeout, s.limit)
 	}
-	s.open[rw] = o.Clock.AfterFunc(timeout-now.Sub(s.began), rw.drainEnded)
+	s.drains[rw] = o.Clock.AfterFunc(timeout-now.Sub(s.began), rw.drainEnded)
 }
 
 // Open returns how many requests are under way.
@@ -63,10 +64,8 @@ func (s *Streams) Open() int {
 func (s *Streams) add(rw *responseWriter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open == nil {
-		s.open = make(map[*responseWriter]Timer)
-	}
-	s.open[rw] = nil
+	rw.place = int32(len(s.open))
+	s.open = append(s.open, rw)
 	if s.draining {
 		s.schedule(rw)
 	}
@@ -75,10 +74,15 @@ func (s *Streams) add(rw *responseWriter) {
 func (s *Streams) remove(rw *responseWriter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.open[rw]; t != nil {
+	last := len(s.open) - 1
+	s.open[rw.place] = s.open[last]
+	s.open[rw.place].place = rw.place
+	s.open[last] = nil
+	s.open = s.open[:last]
+	if t := s.drains[rw]; t != nil {
 		t.Stop()
+		delete(s.drains, rw)
 	}
-	delete(s.open, rw)
 }
 
 // limitPassed reports whether the limit of the drain has come, and has drainEnded
@@ -91,8 +95,8 @@ func (s *Streams) limitPassed(rw *responseWriter) bool {
 	}
 	clock := rw.x.p.o.Clock
 	left := s.limit - clock.Now().Sub(s.began)
-	if _, open := s.open[rw]; open && left > 0 {
-		s.open[rw] = clock.AfterFunc(left, rw.drainEnded)
+	if _, open := s.drains[rw]; open && left > 0 {
+		s.drains[rw] = clock.AfterFunc(left, rw.drainEnded)
 	}
 	return left <= 0
 }

@@ -88,7 +88,7 @@ func (c *client) sendError(status int, code string, body []byte, running bool) {
 	if running {
 		h.Set(retryHeader, "false")
 	}
-	c.status, c.code = status, code
+	c.status, c.code = int32(status), code
 	c.liftDeadline()
 	if c.r.Method == http.MethodHead {
 		body = nil

@@ -49,7 +49,7 @@ func (x *exchange) result(panicked any, err error) (res Result, observed bool) {
 	c := &x.client
 	res = Result{
 		Duration: x.age(),
-		Status:   c.status,
+		Status:   int(c.status),
 		Whole:    x.noStream,
 		Err:      err,
 	}

@@ -26,17 +26,19 @@ func newStream(x *exchange) *stream {
 		s.raw = new(raw)
 	}
 	r := x.client.r
-	s.engine = rewrite.New(&x.p.o.Rewrite, rewrite.Params{
-		Active:    x.chat,
-		Responses: rewrite.IsResponsesPath(r.URL.Path),
-		RunID:     rewrite.RunOfPath(r.URL.Path),
-		SessionID: rewrite.SessionOfPath(r.URL.Path),
-		Progress:  rewrite.ProgressOf(r.Header.Get(ProgressHeader)),
-		ID:        newID,
-		Created:   x.since.Unix(),
-		Usage:     x.usage(s.upstream),
-		OnTool:    s.onTool(),
-	})
+	p := rewrite.Params{
+		Active:   x.chat,
+		Progress: rewrite.ProgressOf(r.Header.Get(ProgressHeader)),
+		ID:       newID,
+		Created:  x.since.Unix(),
+		Usage:    x.usage(s.upstream),
+		OnTool:   s.onTool(),
+	}
+	if !x.chat {
+		p.Responses, p.RunID, p.SessionID = rewrite.IsResponsesPath(r.URL.Path), rewrite.RunOfPath(r.URL.Path), rewrite.SessionOfPath(r.URL.Path)
+	}
+	s.engine = x.p.engines.get()
+	s.engine.Init(&x.p.o.Rewrite, p)
 	return s
 }
 

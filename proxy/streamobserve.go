@@ -28,7 +28,7 @@ func (s *stream) beginToObserve() {
 		kind = KindChat
 	}
 	x.observer = x.p.o.Observer.Begin(x.client.r, Begun{
-		Since: x.since, Kind: kind, Upstream: s.upstream, Status: x.client.status, Header: x.client.w.Header(), Raw: s.raw != nil,
+		Since: x.since, Kind: kind, Upstream: s.upstream, Status: int(x.client.status), Header: x.client.w.Header(), Raw: s.raw != nil,
 	})
 }
 

@@ -48,17 +48,22 @@ func (rw *responseWriter) requestRead(asked rewrite.Asked) bool {
 	return true
 }
 
-// watch sets the timer to the next deadline, and stops it if there is none. A tick
-// that is under way then waits for the lock and finds nothing to do.
+// watch sees to it that the timer fires at the next deadline or before, and stops it if
+// there is none. One that fires too early is set again, which costs less than to set it
+// for each phase of a short stream. A tick that is under way waits for the lock and finds
+// nothing to do.
 func (rw *responseWriter) watch() {
 	at, ok := rw.x.times.Next(&rw.x.p.limits)
 	switch {
 	case (rw.closed || !ok) && rw.timer != nil:
+		rw.fires = 0
 		rw.timer.Stop()
 	case rw.closed || !ok:
 	case rw.timer == nil:
-		rw.timer = rw.x.p.o.Clock.AfterFunc(at-rw.x.age(), rw.tick)
-	default:
+		rw.fires = min(at, rw.x.p.limits.Soonest())
+		rw.timer = rw.x.p.o.Clock.AfterFunc(rw.fires-rw.x.age(), rw.tick)
+	case rw.fires == 0 || at < rw.fires:
+		rw.fires = at
 		rw.timer.Reset(at - rw.x.age())
 	}
 }
@@ -67,6 +72,7 @@ func (rw *responseWriter) watch() {
 func (rw *responseWriter) tick() {
 	rw.mu.Lock()
 	defer rw.unlockLate()
+	rw.fires = 0
 	if rw.closed || rw.x.client.gone() {
 		return
 	}

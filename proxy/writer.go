@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -26,10 +27,12 @@ type responseWriter struct {
 	// What a chunk needs comes first, and lies together: a stream that is woken
 	// finds nothing of its own in the cache.
 	mu       sync.Mutex
-	closed   bool // nothing may be written any more
-	drained  bool // the drain was over before the answer was one that it ends
+	closed   bool  // nothing may be written any more
+	drained  bool  // the drain was over before the answer was one that it ends
+	place    int32 // among the open ones; see Streams
 	x        exchange
-	timer    Timer // of the deadlines, nil as long as there was none
+	timer    Timer         // of the deadlines, nil as long as there was none
+	fires    time.Duration // the age at which it does, 0 while it is stopped
 	body     reqbody.Body
 	timeouts Timeouts   // nil for none
 	panicked *latePanic // a panic to go on in the handler's goroutine, nil for none
@@ -53,7 +56,9 @@ func (rw *responseWriter) Header() http.Header {
 	if rw.x.header == nil { // see dropHeader
 		rw.mu.Lock()
 		defer rw.unlock()
-		rw.x.header = rw.x.client.w.Header().Clone() // net/http records that it was asked for
+		// net/http records that it was asked for. The header has left: what its fields
+		// say matters to nobody else any more.
+		rw.x.header = maps.Clone(rw.x.client.w.Header())
 	}
 	return rw.x.header
 }
@@ -124,7 +129,7 @@ func (rw *responseWriter) WriteHeader(status int) {
 // decide decides what the answer is.
 func (rw *responseWriter) decide(status int) {
 	c := &rw.x.client
-	c.status, c.late = status, c.gone()
+	c.status, c.late = int32(status), c.gone()
 	rw.body.Decided()
 	head.Copy(c.w.Header(), rw.x.header)
 	rw.x.recordCompletedHeader()

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -54,12 +55,20 @@ func feedAll(s *Stream, in string, cut cutter) []byte {
 	return out
 }
 
-// run repairs in, which ends with cause.
+// cleared has Streams that have been used and cleared.
+var cleared = sync.Pool{New: func() any { return new(Stream) }}
+
+// run repairs in, which ends with cause. Its Stream may have been that of another
+// response, of which nothing may be left.
 func run(in string, o Options, p Params, cut cutter, cause Cause) (string, Summary) {
-	s := New(&o, p)
+	s := cleared.Get().(*Stream)
+	s.Init(&o, p)
 	out := feedAll(s, in, cut)
 	out = s.Finish(out, cause)
-	return string(out), s.Summary()
+	sum := s.Summary()
+	s.Clear()
+	cleared.Put(s)
+	return string(out), sum
 }
 
 // repair repairs a chat stream that ends cleanly, with default options.

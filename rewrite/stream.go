@@ -31,6 +31,12 @@ type Stream struct {
 // New returns the Stream of a response. The options are shared.
 func New(o *Options, p Params) *Stream {
 	s := new(Stream)
+	s.Init(o, p)
+	return s
+}
+
+// Init makes s, which is new or has been cleared, what New returns.
+func (s *Stream) Init(o *Options, p Params) {
 	if p.Explain != nil {
 		s.notes = &contract.Notes{Explain: p.Explain}
 	}
@@ -40,7 +46,12 @@ func New(o *Options, p Params) *Stream {
 		s.scan.CommentUnits = true
 		s.other = agentapi.New(&p, s.notes)
 	}
-	return s
+}
+
+// Clear leaves nothing in s but room, for the Stream of another response.
+func (s *Stream) Clear() {
+	s.chat.Clear()
+	*s = Stream{chat: s.chat}
 }
 
 // Active reports whether the stream is one of chat completions. Any other stream

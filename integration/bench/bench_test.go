@@ -270,3 +270,21 @@ func TestMissedGoalsFail(t *testing.T) {
 		t.Error("a body that is cut has ended")
 	}
 }
+
+func TestTurnsAtOneTarget(t *testing.T) {
+	u, at := serveUpstream(t)
+	f, err := turns{Base: at, Beside: at, Pairs: 4}.take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Base <= 0 || f.Added <= -f.Base {
+		t.Errorf("the first byte came after %v, and after %v more", f.Base, f.Added)
+	}
+	if n := u.chunks.Load(); n != 4*2*3 {
+		t.Errorf("%d chunks, want three of each of eight streams", n)
+	}
+	at.Path = "/state"
+	if _, err := (turns{Base: at, Beside: at, Pairs: 1}).take(); err == nil {
+		t.Error("what is no stream has a first byte")
+	}
+}

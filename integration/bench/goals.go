@@ -23,7 +23,7 @@ func goalFlags(f *flag.FlagSet) *goals {
 	f.DurationVar(&g.length, "length", 6*time.Second, "of a round's streams")
 	f.IntVar(&g.weighs, "weighs", 3, "rounds of floor and plugin for memory")
 	f.DurationVar(&g.idle, "idle", 15*time.Second, "how long streams are idle before their memory is looked at")
-	f.StringVar(&g.only, "only", "", "engine, cpu, flat, resume, noise, memory or process; nothing for all")
+	f.StringVar(&g.only, "only", "", "engine, cpu, opening, flat, resume, noise, memory or process; nothing for all")
 	return g
 }
 
@@ -41,6 +41,7 @@ func runGoals(g *goals) error {
 	}{
 		{"engine", func() ([]result, error) { return measureEngine(min(g.rounds, 5)) }},
 		{"cpu", func() ([]result, error) { return g.cpu(s) }},
+		{"opening", func() ([]result, error) { return g.opening(s) }},
 		{"flat", func() ([]result, error) { return g.flat(s) }},
 		{"resume", func() ([]result, error) { return g.resume(s) }},
 		{"noise", func() ([]result, error) { return g.noise(s) }},
@@ -104,16 +105,26 @@ func (g *goals) cpu(s stage) (results []result, err error) {
 			result{"added latency of a chunk, " + load.what, r.added, r.addedScatter, 15, " µs", fmt.Sprintf("to %.0f µs", r.floorLatency)},
 			result{"writes for a chunk, " + load.what, r.writes, 0, 1, "", ""})
 	}
-	opening := job{Streams: 400, Kind: clean, Chunks: 1, End: endsWell, Spread: 2 * time.Second}
-	r, err := s.compare(floor, plugin, opening, g.rounds)
+	return results, nil
+}
+
+// opening measures what a stream costs around its chunks: CPU from its opening to its end,
+// and the time to the first byte.
+func (g *goals) opening(s stage) ([]result, error) {
+	short := job{Streams: 400, Kind: clean, Chunks: 1, End: endsWell, Spread: 2 * time.Second}
+	r, err := s.compare(floor, plugin, short, g.rounds)
 	if err != nil {
 		return nil, err
 	}
-	perStream := float64(opening.Chunks + 2)
-	return append(results, result{
-		"CPU of a stream with one chunk, from its opening to its end", r.ratio, r.ratioScatter, noGoal, "",
+	first, err := s.firstByte(g.rounds)
+	if err != nil {
+		return nil, err
+	}
+	perStream := float64(short.Chunks + 2)
+	return []result{{
+		"CPU of a stream with one chunk, from its opening to its end", r.ratio, r.ratioScatter, 1.08, "",
 		fmt.Sprintf("%.0f and %.0f µs", r.floorCPU*perStream, r.pluginCPU*perStream),
-	}), nil
+	}, first}, nil
 }
 
 // flat measures CPU for a chunk of streams that come as fast as the proxy is.

@@ -32,6 +32,8 @@ func command(args []string) error {
 		return runUpstream()
 	case roleSoaker:
 		return runSoaker()
+	case roleTurns:
+		return runTurns()
 	case roleClient:
 		return runClient()
 	}

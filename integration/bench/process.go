@@ -27,6 +27,7 @@ const (
 	roleUpstream = "upstream"
 	roleClient   = "client"
 	roleSoaker   = "soaker"
+	roleTurns    = "turns"
 )
 
 // self starts this program in a role, on the core of those.

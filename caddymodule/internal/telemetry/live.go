@@ -10,7 +10,6 @@ package telemetry
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -28,14 +27,14 @@ type Process struct {
 	metrics *metrics
 
 	mu    sync.Mutex
-	open  map[*stream]struct{}
+	open  []*stream     // each at its place
 	ended []EndedStream // a ring once there are endedStreams
 	next  int           // where in it the next one belongs
 }
 
 // NewProcess returns a Process that has seen nothing.
 func NewProcess() *Process {
-	return &Process{metrics: newMetrics(), open: make(map[*stream]struct{}), ended: []EndedStream{}}
+	return &Process{metrics: newMetrics(), ended: []EndedStream{}}
 }
 
 // OfProcess returns the one of this process. It outlives all handlers, so that counters
@@ -88,14 +87,19 @@ func (p *Process) begin(s *stream) {
 	p.metrics.active.Inc()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.open[s] = struct{}{}
+	s.place = len(p.open)
+	p.open = append(p.open, s)
 }
 
 func (p *Process) end(s *stream) {
 	p.metrics.active.Dec()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.open, s)
+	last := len(p.open) - 1
+	p.open[s.place] = p.open[last]
+	p.open[s.place].place = s.place
+	p.open[last] = nil
+	p.open = p.open[:last]
 }
 
 // record adds a stream to those that have ended.
@@ -131,7 +135,7 @@ func (p *Process) List(now time.Time) (open []OpenStream, ended []EndedStream) {
 // first.
 func (p *Process) snapshot() (open []*stream, ended []EndedStream) {
 	p.mu.Lock()
-	open = slices.Collect(maps.Keys(p.open))
+	open = slices.Clone(p.open)
 	ended = make([]EndedStream, 0, len(p.ended))
 	for i := range p.ended {
 		ended = append(ended, p.ended[(p.next+len(p.ended)-1-i)%len(p.ended)])

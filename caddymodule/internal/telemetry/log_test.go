@@ -152,24 +152,41 @@ func TestEndByAnAbortIsLoggedWithoutIt(t *testing.T) {
 }
 
 func TestEndAddsItsOutcomeToTheAccessLog(t *testing.T) {
-	extra := new(caddyhttp.ExtraLogFields)
-	r := httptest.NewRequest("POST", "/v1/chat/completions", nil)
-	r = r.WithContext(context.WithValue(r.Context(), caddyhttp.ExtraLogFieldsCtxKey, extra))
 	h := newObserver()
-	h.end(r, proxy.Result{Summary: rewrite.Summary{Tools: 7}, Outcome: "some_outcome"})
-
-	// Only Caddy can read them.
-	fields := reflect.ValueOf(extra).Elem().FieldByName("fields")
-	if fields.Len() != 2 {
-		t.Fatalf("%d fields, want 2", fields.Len())
+	res := proxy.Result{Summary: rewrite.Summary{Tools: 7}, Outcome: "some_outcome"}
+	r := httptest.NewRequest("POST", "/v1/chat/completions", nil)
+	ctx, collected := CollectLogFields(r.Context())
+	h.end(r.WithContext(ctx), res)
+	core, logs := observer.New(zap.InfoLevel)
+	zap.New(core).Info("handled request", collected.fields...)
+	want := map[string]any{"hermes_outcome": "some_outcome", "hermes_tools": int64(7)}
+	if got := logs.All()[0].ContextMap(); !reflect.DeepEqual(got, want) {
+		t.Errorf("fields %v, want %v", got, want)
 	}
-	for i, want := range []struct {
-		key, text string
-		number    int64
-	}{{"hermes_outcome", "some_outcome", 0}, {"hermes_tools", "", 7}} {
-		f := fields.Index(i)
-		if f.FieldByName("Key").String() != want.key || f.FieldByName("String").String() != want.text || f.FieldByName("Integer").Int() != want.number {
-			t.Errorf("field %d is %v, want %v", i, f, want)
+
+	extra := new(caddyhttp.ExtraLogFields)
+	r = r.WithContext(context.WithValue(r.Context(), caddyhttp.ExtraLogFieldsCtxKey, extra))
+	for range 2 { // a second handler, as of an error route, replaces what the first said
+		h.end(r, res)
+		if n := reflect.ValueOf(extra).Elem().FieldByName("fields").Len(); n != 1 { // only Caddy can read them
+			t.Errorf("%d fields for Caddy's log, want 1", n)
+		}
+	}
+}
+
+// A server without an access log gets no fields: to set one takes memory.
+func TestNoFieldsWithoutAnAccessLog(t *testing.T) {
+	for _, c := range []struct {
+		logs *caddyhttp.ServerLogConfig
+		want int
+	}{{nil, 0}, {&caddyhttp.ServerLogConfig{}, 1}} {
+		extra := new(caddyhttp.ExtraLogFields)
+		r := httptest.NewRequest("POST", "/v1/chat/completions", nil)
+		ctx := context.WithValue(r.Context(), caddyhttp.ExtraLogFieldsCtxKey, extra)
+		ctx = context.WithValue(ctx, caddyhttp.ServerCtxKey, &caddyhttp.Server{Logs: c.logs})
+		newObserver().end(r.WithContext(ctx), proxy.Result{})
+		if n := reflect.ValueOf(extra).Elem().FieldByName("fields").Len(); n != c.want {
+			t.Errorf("%v: %d fields, want %d", c.logs, n, c.want)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (o *Observer) end(r *http.Request, res proxy.Result) {
 	o.Process.metrics.ended(res)
 	o.Process.record(r.URL.Path, res, time.Now())
 	setPlaceholder(r, endedKey, e)
-	addToAccessLog(r, zap.String("hermes_outcome", res.Outcome), zap.Int("hermes_tools", res.Tools))
+	addToAccessLog(r, e.logFields())
 	o.logEnd(res)
 	event := eventEnded
 	if failed(res.Outcome) {
@@ -93,6 +93,7 @@ type stream struct {
 	op       *operation // nil for an answer that is not streamed
 	path     string
 	readers  func() int // nil if the stream may not be resumed
+	place    int        // among the open ones; see Process
 }
 
 // openTool is a tool that is open.

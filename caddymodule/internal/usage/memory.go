@@ -3,6 +3,7 @@ package usage
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,22 @@ const (
 func pairKey(upstream, model string) string {
 	sum := sha256.Sum256([]byte(upstream + "\x00" + model))
 	return pairPrefix + hex.EncodeToString(sum[:16])
+}
+
+// pair is a pair of upstream and model, and its key.
+type pair struct{ upstream, model, key string }
+
+// pairKey returns the key of a pair. That of the last one is known: most processes have
+// one agent.
+func (m *Memory) pairKey(upstream, model string) string {
+	if p := m.last.Load(); p != nil && p.upstream == upstream && p.model == model {
+		return p.key
+	}
+	key := pairKey(upstream, model)
+	if len(model) <= maxUsageModel {
+		m.last.Store(&pair{upstream, strings.Clone(model), key})
+	}
+	return key
 }
 
 // upstreamKey returns the key of an upstream, likewise.
@@ -69,7 +86,8 @@ type Memory struct {
 	// now is the clock, for tests. Nil means time.Now.
 	now func() time.Time
 
-	lookups atomic.Int64 // under way
+	lookups atomic.Int64         // under way
+	last    atomic.Pointer[pair] // that a key was asked for, nil for none
 
 	mu     sync.Mutex
 	facts  map[string]*fact     // by the key in storage

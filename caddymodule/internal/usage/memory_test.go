@@ -2,6 +2,7 @@ package usage
 
 import (
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -120,5 +121,19 @@ func TestUsageMemoryIsSafeForConcurrentUse(t *testing.T) {
 	}
 	if _, _, values := storage.counts(); values != 10 {
 		t.Errorf("%d values, want 10", values)
+	}
+}
+
+// TestPairsHaveTheirOwnKeys whichever was asked for before.
+func TestPairsHaveTheirOwnKeys(t *testing.T) {
+	m := new(Memory)
+	long := strings.Repeat("m", maxUsageModel+1)
+	for _, p := range [][2]string{{"a:1", "m"}, {"a:1", "m"}, {"a:1", "n"}, {"b:1", "n"}, {"a:1", long}, {"a:1", long}, {"b:1", "n"}} {
+		if got, want := m.pairKey(p[0], p[1]), pairKey(p[0], p[1]); got != want {
+			t.Errorf("%q: %q, want %q", p, got, want)
+		}
+	}
+	if len(m.last.Load().model) > maxUsageModel {
+		t.Error("a name of any length is kept")
 	}
 }

@@ -87,7 +87,7 @@ type ofUpstream struct {
 // Reported reports whether usage has been reported for the model, by an upstream
 // that does not report its failures itself.
 func (u ofUpstream) Reported(model string) bool {
-	pair, believed := pairKey(u.upstream, model), upstreamKey(u.upstream)
+	pair, believed := u.Memory.pairKey(u.upstream, model), upstreamKey(u.upstream)
 	recall := func() (known, unknown bool) {
 		p := u.Memory.recall(pair, u.writer(pair, model))
 		b := u.Memory.recall(believed, u.writer(believed, ""))
@@ -106,14 +106,14 @@ func (u ofUpstream) Reported(model string) bool {
 
 // Report remembers that usage has been reported for the model.
 func (u ofUpstream) Report(model string) {
-	key := pairKey(u.upstream, model)
+	key := u.Memory.pairKey(u.upstream, model)
 	u.Memory.set(key, true, u.writer(key, model))
 }
 
 // Missed counts an answer without usage that has been taken for a crash. With the
 // third in a row the pair is forgotten.
 func (u ofUpstream) Missed(model string) {
-	key := pairKey(u.upstream, model)
+	key := u.Memory.pairKey(u.upstream, model)
 	if u.Memory.count(key, u.writer(key, model)) {
 		u.warnForgotten(model)
 	}

@@ -23,6 +23,18 @@ type Limits struct {
 	Keepalive time.Duration // without a byte to the client
 }
 
+// Soonest returns the shortest of the limits that apply: in no phase is something due
+// sooner. It is never if none applies.
+func (l *Limits) Soonest() time.Duration {
+	soonest := never
+	for _, d := range [...]time.Duration{l.FirstByte, l.Idle, l.Stall, l.DoneGrace, l.Keepalive} {
+		if d > 0 {
+			soonest = min(soonest, d)
+		}
+	}
+	return soonest
+}
+
 // Phase is how far an exchange has come.
 type Phase uint8
 

@@ -62,9 +62,9 @@ func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 	came, err := read(r.Body, r.ContentLength, plan.Limit)
 	h := &held{client: r.Body, err: err, length: r.ContentLength}
 	b.held = h
-	h.own = &heldReader{of: h, rest: came}
-	h.upstream = h.own
-	r.Body, up.Body = h.own, h.upstream
+	h.own = heldReader{of: h, rest: came}
+	h.upstream = &h.own
+	r.Body, up.Body = h.upstream, h.upstream
 	// A last read may bring the end along with one byte too many.
 	whole := err == io.EOF && int64(len(came)) <= plan.Limit //nolint:errorlint // the end is that very value
 	if !whole || r.ContentLength >= 0 && r.ContentLength != int64(len(came)) {
@@ -72,7 +72,8 @@ func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 	}
 	body, healed := rewrite.Heal(came, plan.Tools)
 	h.original = came
-	h.upstream = &heldReader{of: h, rest: body}
+	h.healed = heldReader{of: h, rest: body}
+	h.upstream = &h.healed
 	up.Body = h.upstream
 	if healed.Changed() {
 		fitHeader(up, len(body))
@@ -117,7 +118,7 @@ func (b *Body) GiveBack(r, up *http.Request) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		body, length = h.upstream, h.length
-		apart, used = h.own != h.upstream, h.used
+		apart, used = h.upstream == &h.healed, h.used
 	}
 	if b.upload != nil {
 		body = b.upload
@@ -136,7 +137,13 @@ func (b *Body) GiveBack(r, up *http.Request) {
 
 // same reports whether two bodies are the same. Those that cannot be compared are
 // not.
-func same(a, b io.ReadCloser) bool { return reflect.ValueOf(a).Comparable() && a == b }
+func same(a, b io.ReadCloser) bool {
+	switch b.(type) {
+	case *heldReader, *upload: // as of almost all
+		return a == b
+	}
+	return reflect.ValueOf(a).Comparable() && a == b
+}
 
 // Waited returns until when the client has been waited for to send the rest of the
 // body, which is now if it still is. It returns the zero time if there is no rest,

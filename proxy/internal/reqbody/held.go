@@ -20,8 +20,9 @@ type held struct {
 	length int64         // the ContentLength of the next handler's request
 
 	mu       sync.Mutex
-	upstream *heldReader // of the next handler's request
-	own      *heldReader // of the client's request; upstream, unless the body came whole
+	own      heldReader  // of the client's request
+	healed   heldReader  // of the next handler's request, if the body came whole
+	upstream *heldReader // which of the two the next handler has
 	original []byte      // a body that came whole, nil once it is released
 	decided  bool        // the answer is
 	used     bool        // upstream has been read, or closed
@@ -39,7 +40,7 @@ func (h *held) use(r *heldReader) {
 // has begun to read: without us, the client's request would have lost its body by
 // then. h.mu is held.
 func (h *held) release() {
-	if h.decided && h.used && h.own != h.upstream {
+	if h.decided && h.used && h.upstream == &h.healed {
 		h.original = nil
 		h.own.close()
 	}

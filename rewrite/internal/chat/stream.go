@@ -26,6 +26,13 @@ func (s *Stream) Init(o *contract.Options, p *contract.Params, notes *contract.N
 	s.form = o.ProgressForm(p)
 }
 
+// Clear leaves nothing in s but room.
+func (s *Stream) Clear() {
+	around := s.template.around[:0]
+	*s = Stream{}
+	s.template.around = around
+}
+
 // Continue begins with a stream that so far was not one of chat completions. code is the
 // code of the error that it has ended with, or empty.
 func (s *Stream) Continue(code string) { s.end.code = code }
@@ -61,7 +68,8 @@ func (s *Stream) Summary() contract.Summary {
 		UsageReported: e.usageReported, ZeroUsagePassed: e.zeroUsagePassed,
 	}
 	if s.env.FromChunk() {
-		sum.ID, sum.Model = jsonspan.Unquote(string(s.env.ID())), s.model()
+		id, model := s.env.Names()
+		sum.ID, sum.Model = jsonspan.Unquote(id), jsonspan.Unquote(model)
 	}
 	return sum
 }

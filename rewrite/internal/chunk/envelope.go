@@ -8,7 +8,7 @@ const MaxEnvelope = 1 << 10
 
 // Envelope is what the chunks of a stream have in common: id, created and model, as
 // JSON. The zero value has none of them. What its methods return is valid until the
-// next Set.
+// next Set, but for Names.
 type Envelope struct {
 	values         []byte // one behind the other
 	created, model int32  // where these two begin
@@ -32,6 +32,13 @@ func (e *Envelope) Created() []byte { return e.values[e.created:e.model] }
 
 // Model returns the name of the model, a JSON string.
 func (e *Envelope) Model() []byte { return e.values[e.model:] }
+
+// Names returns the id and the name of the model, JSON strings, for as long as anybody
+// likes.
+func (e *Envelope) Names() (id, model string) {
+	all := string(e.values)
+	return all[:e.created], all[e.model:]
+}
 
 // Set sets the values. fromChunk says that they come from a chunk.
 func (e *Envelope) Set(id, created, model []byte, fromChunk bool) {
