@@ -42,7 +42,7 @@ func eachError(data []byte, each func(value jsonspan.Span)) {
 		switch {
 		case SaysError(key.Of(data)):
 			each(value)
-		case key.Is(data, "choices"):
+		case jsonspan.Spells(key.Of(data), "choices"):
 			for choice := range jsonspan.Elements(data, value) {
 				for key, value := range jsonspan.Members(data, choice) {
 					if SaysError(key.Of(data)) {
