@@ -36,6 +36,9 @@ var secretPlaces = map[string]string{
 	"each of three errors and two blocks": role() + text("x") + finishChunk("length", `, "error": %s, "hermes": [%s], "error": {"message": %s}, "hermes": {"x": %s}, "error": null`) + doneFrame,
 	"an error whose name is escaped":      role() + text("x") + finishChunk("stop", realUsage+`, "\u0065rror": {"message": %s}, "h\u0065rmes": {"error": %s}`) + doneFrame,
 	"the error of a choice":               role() + text("x") + strings.Replace(finishChunk("error", ""), `"delta"`, `"error": {"message": %s}, "delta"`, 1) + doneFrame,
+	"the hermes block of a choice":        role() + text("x") + strings.Replace(finishChunk("stop", realUsage), `"delta"`, `"hermes": {"error": %s}, "delta"`, 1) + doneFrame,
+	"the first choices of two":            role() + text("x") + strings.Replace(finishChunk("length", ""), `"choices"`, `"choices": [{"index": 0, "error": %s}], "choices"`, 1) + doneFrame,
+	"choices whose name is escaped":       role() + text("x") + strings.Replace(finishChunk("length", ""), `"choices"`, `"ch\u006fices": [{"index": 0, "error": %s}], "choices"`, 1) + doneFrame,
 	"a second finish":                     role() + text("x") + finishChunk("stop", realUsage) + finishChunk("stop", `, "error": %s`) + doneFrame,
 	"an error in a delta":                 role() + strings.Replace(text("b"), "}\n\n", `, "error": {"message": %s}}`+"\n\n", 1) + doneFrame,
 	"a hermes block in a delta":           role() + text("`\U0001f4bb l") + strings.Replace(delta(""), "}\n\n", `, "hermes": {"x": %s}}`+"\n\n", 1) + text("s") + stop(),
@@ -178,14 +181,23 @@ func TestSecretsInWhatIsRepeated(t *testing.T) {
 func TestSecretsOfAnswers(t *testing.T) {
 	const secret, hidden = "a \\u0085 sk-abcdEFGH1234567890", "a \\u0085 [redacted]"
 	said := content(secret)
+	with := func(choice, completion string) string {
+		return strings.Replace(completion, `"choices": [`, `"choices": [`+choice+`, `, 1)
+	}
+	failed := func(s string) string {
+		return `{"index": 1, "message": {"role": "assistant"` + content(s) + `}, "finish_reason": "error"}`
+	}
+	choiceError := func(s string) string { return `{"index": 1, "error": {"message": "` + s + `"}}` }
 	for name, c := range map[string]struct{ in, want string }{
-		"error":            {completion(said, "error", realUsage), completion(content(hidden), "error", realUsage)},
-		"an error":         {completion(said, "stop", realUsage+`, "error": {"message": "`+secret+`"}`), completion(content(hidden), "stop", realUsage+`, "error": {"message": "`+hidden+`"}`)},
-		"two errors":       {completion(said, "stop", `, "error": "`+secret+`", "error": {}`), completion(content(hidden), "stop", `, "error": "`+hidden+`", "error": {}`)},
-		"a hermes block":   {completion(said, "length", `, "hermes": {"failed": true, "error": "`+secret+`"}`), completion(content(hidden), "length", `, "hermes": {"failed": true, "error": "`+hidden+`"}`)},
-		"one in part":      {completion(said, "length", `, "hermes": {"failed": false, "error": "`+secret+`"}`), completion(said, "length", `, "hermes": {"failed": false, "error": "`+hidden+`"}`)},
-		"none":             {completion(said, "stop", realUsage), completion(said, "stop", realUsage)},
-		"none, for length": {completion(said, "length", realUsage), completion(said, "length", realUsage)},
+		"another choice failed": {with(failed(secret), completion(said, "stop", realUsage)), with(failed(hidden), completion(content(hidden), "stop", realUsage))},
+		"the error of a choice": {with(choiceError(secret), completion(said, "stop", realUsage)), with(choiceError(hidden), completion(said, "stop", realUsage))},
+		"error":                 {completion(said, "error", realUsage), completion(content(hidden), "error", realUsage)},
+		"an error":              {completion(said, "stop", realUsage+`, "error": {"message": "`+secret+`"}`), completion(content(hidden), "stop", realUsage+`, "error": {"message": "`+hidden+`"}`)},
+		"two errors":            {completion(said, "stop", `, "error": "`+secret+`", "error": {}`), completion(content(hidden), "stop", `, "error": "`+hidden+`", "error": {}`)},
+		"a hermes block":        {completion(said, "length", `, "hermes": {"failed": true, "error": "`+secret+`"}`), completion(content(hidden), "length", `, "hermes": {"failed": true, "error": "`+hidden+`"}`)},
+		"one in part":           {completion(said, "length", `, "hermes": {"failed": false, "error": "`+secret+`"}`), completion(said, "length", `, "hermes": {"failed": false, "error": "`+hidden+`"}`)},
+		"none":                  {completion(said, "stop", realUsage), completion(said, "stop", realUsage)},
+		"none, for length":      {completion(said, "length", realUsage), completion(said, "length", realUsage)},
 	} {
 		in, want := strings.ReplaceAll(c.in, `\\u`, `\u`), strings.ReplaceAll(c.want, `\\u`, `\u`)
 		a := RepairAnswer([]byte(in), &Options{}, nil)

@@ -77,6 +77,7 @@ func (c *Chunk) Parse(data []byte) bool {
 		case "model":
 			c.Model = r.Value()
 		case "choices":
+			c.MoreErrors = c.MoreErrors || c.Choices.Ok()
 			c.Choices = c.readChoices(&r)
 		case "usage":
 			c.Usage = c.readUsage(&r)
@@ -166,7 +167,7 @@ func (c *Chunk) readChoice(r *jsonspan.Reader) {
 			text = r.Value()
 		default:
 			c.More = !r.Value().Is(r.Data, "null") || c.More
-			c.ChoiceErrors = c.ChoiceErrors || string(name.Of(r.Data)) == "error" || bytes.IndexByte(name.Of(r.Data), '\\') >= 0
+			c.ChoiceErrors = c.ChoiceErrors || SaysError(name.Of(r.Data))
 		}
 	}
 	c.Repeat = jsonspan.Span{}

@@ -62,6 +62,7 @@ func (c *modelChunk) member(name string, value jsonspan.Span) {
 	case "model":
 		c.Model = value
 	case "choices":
+		c.MoreErrors = c.MoreErrors || c.Choices.Ok()
 		c.Choices = value
 	case "usage":
 		c.Usage = value
@@ -122,7 +123,8 @@ func (c *modelChunk) readChoice(data []byte, choice jsonspan.Span) {
 			text = value
 		default:
 			c.More = c.More || !value.Is(data, "null")
-			c.ChoiceErrors = c.ChoiceErrors || key.Is(data, "error") || strings.Contains(string(key.Of(data)), `\`)
+			name := jsonspan.Unquote(`"` + string(key.Of(data)) + `"`)
+			c.ChoiceErrors = c.ChoiceErrors || name == "error" || name == "hermes"
 		}
 	})
 	c.Repeat = jsonspan.Span{}

@@ -35,14 +35,14 @@ func SaysError(name []byte) bool {
 	return jsonspan.Spells(name, "error") || jsonspan.Spells(name, "hermes")
 }
 
-// eachError calls each for every error and hermes block in the object in data and in
+// EachError calls each for every error and hermes block in the object in data and in
 // its choices, in order.
-func eachError(data []byte, each func(value jsonspan.Span)) {
+func EachError(data []byte, each func(value jsonspan.Span)) {
 	for key, value := range jsonspan.Members(data, jsonspan.Span{From: jsonspan.SkipSpace(data, 0), To: len(data)}) {
 		switch {
 		case SaysError(key.Of(data)):
 			each(value)
-		case key.Is(data, "choices"):
+		case jsonspan.Spells(key.Of(data), "choices"):
 			for choice := range jsonspan.Elements(data, value) {
 				for key, value := range jsonspan.Members(data, choice) {
 					if SaysError(key.Of(data)) {
@@ -64,7 +64,7 @@ func EachSecret(data []byte, v jsonspan.Span, each func(secret jsonspan.Span)) {
 // RedactErrors adds the edits that take secrets out of the errors and the hermes blocks
 // in the frame's object, except those at but.
 func RedactErrors(f *sse.Frame, edits *sse.Splice, n *contract.Notes, but ...jsonspan.Span) {
-	eachError(f.Data, func(value jsonspan.Span) {
+	EachError(f.Data, func(value jsonspan.Span) {
 		if !slices.Contains(but, value) {
 			RedactValue(f, edits, n, value)
 		}
@@ -163,7 +163,7 @@ func (x *Object) RedactMany() {
 		if all {
 			redact.EachInValue(data, count)
 		} else {
-			eachError(data, func(value jsonspan.Span) { EachSecret(data, value, count) })
+			EachError(data, func(value jsonspan.Span) { EachSecret(data, value, count) })
 		}
 	})
 	if n > MaxRedactedEdits {

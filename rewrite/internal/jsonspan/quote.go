@@ -32,12 +32,29 @@ func AppendQuoted(dst []byte, text string) []byte {
 }
 
 // Plain returns the JSON string raw with no more escapes than it needs, so that it equals
-// every other spelling of its text. Without escapes it is raw itself.
+// every other spelling of its text. It is never longer than raw, and raw itself if that has
+// no escapes. Lone surrogates and invalid bytes stay.
 func Plain(raw []byte) []byte {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return raw
 	}
-	return Quote(Unquote(string(raw)))
+	plain := make([]byte, 0, len(raw))
+	for i := 0; i < len(raw); {
+		r, next := NextRune(raw, i)
+		k := strings.IndexRune("\"\\\b\f\n\r\t", r)
+		switch escape := raw[i:next]; {
+		case escape[0] != '\\' || r == utf8.RuneError:
+			plain = append(plain, escape...)
+		case k >= 0:
+			plain = append(plain, '\\', `"\bfnrt`[k])
+		case r < ' ':
+			plain = append(plain, bytes.ToLower(escape)...)
+		default:
+			plain = utf8.AppendRune(plain, r)
+		}
+		i = next
+	}
+	return plain
 }
 
 // OneLine returns the JSON b with spaces for line feeds, so that it fits in one data

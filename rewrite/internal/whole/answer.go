@@ -71,6 +71,7 @@ type answer struct {
 
 	c        chunk.Chunk // its members outside the choices
 	messages []message
+	error    bool // a choice's finish_reason is error
 
 	out []byte // the repaired answer so far
 	at  int    // b[:at] is in out
@@ -106,6 +107,7 @@ func (a *answer) parse() bool {
 		reason := jsonspan.MemberOf(a.b, choice, "finish_reason")
 		m.stop = reason.Is(a.b, `"stop"`)
 		a.sum.FinishReason = unquote(reason.Of(a.b))
+		a.error = a.error || a.sum.FinishReason == "error"
 		a.messages = append(a.messages, m)
 	}
 	return true
@@ -243,7 +245,7 @@ func (a *answer) failed() (said string, failed bool) {
 // saysError reports whether the answer says that the agent failed. Its content then says
 // why.
 func (a *answer) saysError() bool {
-	return a.sum.FinishReason == "error" || a.c.Err.IsSet(a.b) || jsonspan.MemberOf(a.b, a.c.Hermes, "failed").Is(a.b, "true")
+	return a.error || a.c.Err.IsSet(a.b) || jsonspan.MemberOf(a.b, a.c.Hermes, "failed").Is(a.b, "true")
 }
 
 // text returns the content that is left, decoded and without white space around it.
@@ -291,10 +293,14 @@ func quote(inner []byte) []byte {
 // identify the answer.
 func redactAnswer(body []byte, failed bool) []byte {
 	return redact.Replace(body, func(each func(jsonspan.Span)) {
+		if !failed {
+			chunk.EachError(body, func(value jsonspan.Span) { chunk.EachSecret(body, value, each) })
+			return
+		}
 		for key, value := range jsonspan.Members(body, jsonspan.Span{From: jsonspan.SkipSpace(body, 0), To: len(body)}) {
-			switch name := string(key.Of(body)); {
-			case failed && name != "id" && name != "object" && name != "created" && name != "model" && name != "usage",
-				chunk.SaysError(key.Of(body)):
+			switch string(key.Of(body)) {
+			case "id", "object", "created", "model", "usage":
+			default:
 				chunk.EachSecret(body, value, each)
 			}
 		}
