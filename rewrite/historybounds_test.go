@@ -154,7 +154,7 @@ func TestHealingAHistoryCostsSomeCopies(t *testing.T) {
 		code    bool
 		markers int
 		most    float64
-	}{"nothing": {false, 0, 4}, "code": {true, 0, 8}, "markers": {true, 200, 30}} {
+	}{"nothing": {false, 0, 2}, "code": {true, 0, 3}, "markers": {true, 200, 15}} {
 		in := chatHistory(2e6, c.code, c.markers)
 		copying, healing := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
 		copies := math.Inf(1)
