@@ -75,9 +75,13 @@ func hostile(n int) map[string]string {
 			}
 			return `{"messages":[{"role":"assistant",` + strings.ReplaceAll(cardCalls(1, strings.Split(strings.Repeat("x", 256), "")...), `"id": "call_1`, `"id": "`+head) + `}` + out + `]}`
 		}(),
-		"answers in answers": `{"messages":[` + strings.Repeat(`{"role":"assistant",`+cardCalls(1, "x")+`},`, n/500) + strings.Repeat(cardOutputs(1, "x")+`,`+assistant("")+`,`, n/500) + `{}]}`,
-		"members":            fill(`{`, `"a":1,`, `"b":1}`),
-		"commas":             fill(`{`, `,`, `}`),
+		"answers in answers":  `{"messages":[` + strings.Repeat(`{"role":"assistant",`+cardCalls(1, "x")+`},`, n/500) + strings.Repeat(cardOutputs(1, "x")+`,`+assistant("")+`,`, n/500) + `{}]}`,
+		"brackets":            fill(`{"stream":true,"messages":[{"content":"`, `]   }`, `"}]}`),
+		"brackets and spaces": fill(`{"stream":true,"messages":[{"content":"`, `]  ]`+strings.Repeat(" ", 500), `"}]}`),
+		"a card and newlines": fill(`{"messages":[`+carded(1, "a", "x")+`,{"role":"assistant","content":"b `, `\n`, `"}]}`),
+		"a card and spaces":   fill(`{"messages":[`+carded(1, "a", "x")+`,{"role":"assistant","content":"b `, ` \n`, `"}]}`),
+		"members":             fill(`{`, `"a":1,`, `"b":1}`),
+		"commas":              fill(`{`, `,`, `}`),
 	}
 }
 
@@ -150,7 +154,7 @@ func TestHealingAHistoryCostsSomeCopies(t *testing.T) {
 		code    bool
 		markers int
 		most    float64
-	}{"nothing": {false, 0, 4}, "code": {true, 0, 8}, "markers": {true, 200, 30}} {
+	}{"nothing": {false, 0, 2}, "code": {true, 0, 3}, "markers": {true, 200, 15}} {
 		in := chatHistory(2e6, c.code, c.markers)
 		copying, healing := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
 		copies := math.Inf(1)

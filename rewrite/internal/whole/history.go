@@ -30,7 +30,8 @@ const (
 	// AskedUnknown means that the body is not a JSON object, or that stream is neither
 	// a boolean nor null, so that servers may differ. The zero value.
 	AskedUnknown Asked = iota
-	// AskedStream means that stream is true.
+	// AskedStream means that stream is true. The messages of such a request need not be
+	// JSON, if it is long.
 	AskedStream
 	// AskedWhole means that stream is false, null or absent: the answer comes whole.
 	AskedWhole

@@ -150,7 +150,7 @@ func trimSpace(in []byte) []byte {
 		from = next
 	}
 	in = in[from:]
-	for n := 1; ; n *= 2 {
+	for n := 1; ; {
 		to := 0
 		begin := runeNear(in, n)
 		for i := begin; i < len(in); {
@@ -163,6 +163,7 @@ func trimSpace(in []byte) []byte {
 		if to > 0 || begin == 0 {
 			return in[:to]
 		}
+		n = 2 * (len(in) - begin)
 	}
 }
 
