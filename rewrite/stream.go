@@ -87,8 +87,8 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 		return dst
 	}
 	if len(in) > largeRead && len(s.scan.Tail()) > 0 {
-		if n := bytes.Index(in, []byte("\n\n")) + len("\n\n"); n >= len("\n\n") && n < len(in) {
-			dst, in = s.Feed(dst, in[:n], now), in[n:]
+		if n := bytes.Index(in, []byte("\n\n")); n >= 0 && n+2 < len(in) {
+			dst, in = s.Feed(dst, in[:n+2], now), in[n+2:]
 		}
 	}
 	s.chat.Begin(dst, now)
@@ -134,7 +134,8 @@ func (s *Stream) matched(b []byte) bool {
 	if ok {
 		s.scan.Skip(m.End)
 		s.chat.Out.Next(sse.UnitFrame)
-		s.match(b[n:n+m.End], &m)
+		s.borrow()
+		s.chat.Matched(&s.work.chat, b[n:n+m.End], &m)
 	}
 	return true
 }
