@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// flatGoal is the goal in ns for one of many frames in a read.
+const flatGoal = 60
+
 // flatReads returns the middle of a stream as a proxy reads it if upstream is faster: reads
 // of 32 KiB with about 120 frames each. Every twentieth is a tool marker, if markers is
 // true.
@@ -65,5 +68,3 @@ func BenchmarkGoalFlat(b *testing.B) {
 		})
 	}
 }
-
-const flatGoal = 60

@@ -97,25 +97,12 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 	if s.closed {
 		return dst
 	}
-	s.chat.Begin(dst, now)
-	fed := 0
 	if len(in) > largeRead && len(s.scan.Tail()) > 0 {
-		if n := bytes.Index(in, []byte("\n\n")); n >= 0 {
-			fed = s.feed(in[:n+2])
-			in = in[n+2:]
+		if n := bytes.Index(in, []byte("\n\n")); n >= 0 && n+2 < len(in) {
+			dst, in = s.Feed(dst, in[:n+2], now), in[n+2:]
 		}
 	}
-	fed = max(fed, s.feed(in))
-	s.giveBack(fed)
-	return s.chat.Out.Take()
-}
-
-// largeRead is the size in bytes above which a read is not copied behind the frame under
-// way: what completes that is fed first.
-const largeRead = 1 << 10
-
-// feed handles the bytes in. It returns how many were scanned at once.
-func (s *Stream) feed(in []byte) (fed int) {
+	s.chat.Begin(dst, now)
 	s.scan.Feed(in)
 	for b := s.scan.Ahead(); len(b) > 0; b = s.scan.Ahead() {
 		if s.scan.Between() && s.matched(b) {
@@ -130,16 +117,30 @@ func (s *Stream) feed(in []byte) (fed int) {
 		s.unit(u, b)
 		s.explain(b, from)
 	}
-	fed = s.scan.Fed()
+	fed := s.scan.Fed()
 	s.scan.Rest()
-	return fed
+	s.giveBack(fed)
+	return s.chat.Out.Take()
 }
 
+// largeRead is the size in bytes above which a read is not copied behind the frame under
+// way: what completes that is fed first.
+const largeRead = 1 << 10
+
 // matched handles the next frames if they differ from the one before them in nothing but
-// their text, so that they need be neither scanned nor parsed. It returns false if what is
-// behind them has to be.
+// their text, so that they need be neither scanned nor parsed.
 func (s *Stream) matched(b []byte) bool {
-	n, m, ok := s.chat.Pass(b, s.scan.MaxFrame)
+	m, ok := s.chat.Match(b)
+	if !ok || m.End > s.scan.MaxFrame {
+		return false
+	}
+	s.scan.Skip(m.End)
+	s.chat.Out.Next(sse.UnitFrame)
+	s.match(b[:m.End], &m)
+	if b = b[m.End:]; len(b) == 0 || !s.chat.Passing() {
+		return true
+	}
+	n, m, ok := s.chat.PassMore(b, s.scan.MaxFrame)
 	s.scan.Skip(n)
 	if ok {
 		s.scan.Skip(m.End)
@@ -147,7 +148,17 @@ func (s *Stream) matched(b []byte) bool {
 		s.borrow()
 		s.chat.Matched(&s.work.chat, b[n:n+m.End], &m)
 	}
-	return ok || n == len(b)
+	return true
+}
+
+// match handles the frame raw, which matches m.
+func (s *Stream) match(raw []byte, m *chat.Match) {
+	if s.chat.Pass(raw, m) {
+		s.chat.Out.Bytes = append(s.chat.Out.Bytes, raw...)
+		return
+	}
+	s.borrow()
+	s.chat.Matched(&s.work.chat, raw, m)
 }
 
 // Pass handles the bytes in, which came from upstream, if they are one frame that leaves
@@ -158,7 +169,8 @@ func (s *Stream) Pass(in []byte) bool {
 	if !s.chat.Passing() || s.closed || s.work != nil || !s.scan.Between() || len(s.scan.Tail()) > 0 || len(in) > s.scan.MaxFrame {
 		return false
 	}
-	return s.chat.PassOne(in)
+	m, ok := s.chat.Match(in)
+	return ok && m.End == len(in) && s.chat.Pass(in, &m)
 }
 
 // Keepalive appends a keepalive to dst if one may leave now: between frames
@@ -280,11 +292,8 @@ func (s *Stream) unit(u sse.Unit, b []byte) {
 func (s *Stream) frame(raw []byte) {
 	k := &s.work.chat
 	x := &k.Object
-	switch n, m, ok := s.chat.Pass(raw, len(raw)); {
-	case n == len(raw):
-		return
-	case ok && n+m.End == len(raw):
-		s.chat.Matched(k, raw, &m)
+	if m, ok := s.chat.Match(raw); ok && m.End == len(raw) {
+		s.match(raw, &m)
 		return
 	}
 	s.chat.Unmatched()

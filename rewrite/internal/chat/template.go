@@ -87,29 +87,22 @@ func (p *template) learn(x *chunk.Object, k *Work) bool {
 // match compares the frame at the beginning of b with the template. It returns false if
 // the frame does not match or is not complete.
 func (p *template) match(b []byte) (m Match, ok bool) {
-	if !p.begins(b) {
+	if !p.learnt || !bytes.HasPrefix(b, p.around[p.head:]) {
 		return m, false
 	}
-	m, _, ok = p.matchRest(b)
-	return m, ok
+	return p.matchRest(b)
 }
 
-// begins reports whether b begins with what is before the text.
-func (p *template) begins(b []byte) bool {
-	return p.learnt && bytes.HasPrefix(b, p.around[p.head:])
-}
-
-// matchRest is match for b that begins like the template. again reports whether what is
-// behind the frame begins like it, too.
-func (p *template) matchRest(b []byte) (m Match, again, ok bool) {
+// matchRest is match for b that begins like the template.
+func (p *template) matchRest(b []byte) (m Match, ok bool) {
 	from := len(p.around) - int(p.head)
 	to, newline, ok := jsonspan.ScanText(b, from)
-	again = bytes.HasPrefix(b[to:], p.around)
+	again := bytes.HasPrefix(b[to:], p.around)
 	if !ok || !again && !bytes.HasPrefix(b[to:], p.around[:p.head]) {
-		return m, false, false
+		return m, false
 	}
 	p.unmatched, p.skip = 0, 0
-	return Match{to + int(p.head), jsonspan.Span{From: from, To: to}, newline}, again, true
+	return Match{to + int(p.head), jsonspan.Span{From: from, To: to}, newline, again}, true
 }
 
 // expand makes x the frame raw, which matches the template with the text at in.
@@ -135,68 +128,40 @@ type Match struct {
 	End     int           // the length of the frame
 	in      jsonspan.Span // its text
 	newline bool          // there is a newline in the text
+	again   bool          // what is behind it begins like it
 }
 
-// Pass writes the frames at the beginning of b that match the template, one behind the
-// other, as long as each has at most most bytes and is certain to leave as it is and to
-// change nothing but where lines begin. It returns their length, and the frame behind them
-// if that matches as well. It does what Matched would do, without expanding the template:
-// TestAlikeChangesNothing.
-func (s *Stream) Pass(b []byte, most int) (n int, m Match, ok bool) {
-	p := &s.template
-	from, frames := 0, 0
-	for again := p.begins(b); again; {
-		var matches bool
-		if m, again, matches = p.matchRest(b[n:]); !matches || m.End > most {
-			break
-		}
-		if p.afterMarker { // the ends of tools may leave before the frame
-			s.Out.Bytes = append(s.Out.Bytes, b[from:n]...)
-			from = n
-		}
-		if ok = !s.passes(b[n:], &m); ok {
-			break
-		}
-		n += m.End
-		frames++
-	}
-	if frames > 0 {
-		s.Out.Bytes = append(s.Out.Bytes, b[from:n]...)
-		s.passed(frames)
-	}
-	return n, m, ok
-}
+// Match compares the frame at the beginning of b with the template. It returns false if
+// the frame does not match or is not complete.
+func (s *Stream) Match(b []byte) (m Match, ok bool) { return s.template.match(b) }
 
-// PassOne records that the frame b leaves, if Pass would write it. Otherwise it does nothing
-// and returns false. The stream must be Passing.
-func (s *Stream) PassOne(b []byte) bool {
-	m, ok := s.template.match(b)
-	if ok = ok && m.End == len(b) && s.passes(b, &m); ok {
-		s.passed(1)
-	}
-	return ok
-}
-
-// passes reports whether the frame at the beginning of b, which matches the template, may
-// pass. If so it follows its lines.
-func (s *Stream) passes(b []byte, m *Match) bool {
+// Pass handles the frame raw, which matches the template, if it is certain to leave as it
+// is and to change nothing but where lines begin and, behind a marker, that tools end.
+// Otherwise it does nothing and returns false. The caller writes raw. Pass does what Matched
+// would do, without expanding the template: TestAlikeChangesNothing.
+func (s *Stream) Pass(raw []byte, m *Match) bool {
 	p := &s.template
 	switch {
 	case !p.passes:
 		return false
 	case p.afterMarker:
-		return s.passesAfterMarker(m.in.Of(b))
+		if !s.passAfterMarker(m.in.Of(raw)) {
+			return false
+		}
 	case p.reasoning, !m.newline && s.text.prose.MidLine(): // no line begins
-		return true
+	case marker.Begins(m.in.Of(raw)) >= 0 || !s.text.prose.Skim(m.in.Of(raw), s.o.ToolTable()):
+		return false
 	}
-	text := m.in.Of(b)
-	return marker.Begins(text) < 0 && s.text.prose.Skim(text, s.o.ToolTable())
+	p.passed++
+	s.Frames++
+	s.chunks++
+	s.Out.ForwardWhole()
+	return true
 }
 
-// passesAfterMarker reports whether a frame with the text may pass behind markers, with a
-// newline of its own. If so it follows its lines and, if it says anything, writes the ends of
-// the tools.
-func (s *Stream) passesAfterMarker(text []byte) bool {
+// passAfterMarker is Pass for a frame with the text behind markers. If the text says
+// anything, it writes the ends of the tools.
+func (s *Stream) passAfterMarker(text []byte) bool {
 	if marker.Begins(text) >= 0 || !s.text.prose.SkimAfterMarker(text, s.o.ToolTable()) {
 		return false
 	}
@@ -207,12 +172,27 @@ func (s *Stream) passesAfterMarker(text []byte) bool {
 	return true
 }
 
-// passed records that so many frames have passed.
-func (s *Stream) passed(frames int) {
-	s.template.passed += uint32(frames)
-	s.Frames += frames
-	s.chunks += frames
-	s.Out.ForwardWhole()
+// PassMore passes and writes the frames at the beginning of b, as long as each matches the
+// template and has at most most bytes. It returns their length, and the frame behind them
+// if that matches as well.
+func (s *Stream) PassMore(b []byte, most int) (n int, m Match, ok bool) {
+	p := &s.template
+	from := 0 // of what has not been written
+	for m, ok = p.match(b); ok && m.End <= most; m, ok = p.matchRest(b[n:]) {
+		if p.afterMarker { // the ends of tools may leave before the frame
+			s.Out.Bytes = append(s.Out.Bytes, b[from:n]...)
+			from = n
+		}
+		if !s.Pass(b[n:n+m.End], &m) {
+			break
+		}
+		n += m.End
+		if ok = m.again; !ok {
+			break
+		}
+	}
+	s.Out.Bytes = append(s.Out.Bytes, b[from:n]...)
+	return n, m, ok && m.End <= most
 }
 
 // Matched handles the frame raw, which matches the template.

@@ -29,6 +29,12 @@ func ScanText(b []byte, from int) (to int, newline, ok bool) {
 // nextSpecial returns the index of the first quote, backslash or control character
 // from i on, or len(b). It looks at sixteen bytes at a time.
 func nextSpecial(b []byte, i int) int {
+	if i+8 <= len(b) { // most strings are short
+		if found := specialIn(binary.LittleEndian.Uint64(b[i:])); found != 0 {
+			return i + bits.TrailingZeros64(found)/8
+		}
+		i += 8
+	}
 	for ; i+16 <= len(b); i += 16 {
 		p := b[i : i+16]
 		low, high := specialIn(binary.LittleEndian.Uint64(p)), specialIn(binary.LittleEndian.Uint64(p[8:]))
