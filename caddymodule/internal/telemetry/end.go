@@ -125,7 +125,7 @@ func setPlaceholder(r *http.Request, key string, value any) {
 
 // addToAccessLog adds fields to the line of the access log, if there is one.
 func addToAccessLog(r *http.Request, fields ...zap.Field) {
-	if s, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok && s.Logs == nil {
+	if s, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok && s != nil && s.Logs == nil {
 		return
 	}
 	if collected(r.Context(), fields) {
