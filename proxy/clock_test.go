@@ -14,6 +14,7 @@ type fakeClock struct {
 	mu     sync.Mutex
 	now    time.Time
 	timers []*fakeTimer
+	sets   int // how often a timer has been set
 }
 
 type fakeTimer struct {
@@ -54,6 +55,7 @@ func (t *fakeTimer) Reset(d time.Duration) bool {
 	defer t.clock.mu.Unlock()
 	t.at = t.clock.now.Add(d)
 	t.clock.timers = append(t.clock.timers, t)
+	t.clock.sets++
 	return was
 }
 
