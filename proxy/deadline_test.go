@@ -157,3 +157,45 @@ func writeStream(w http.ResponseWriter, s string) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	_, _ = w.Write([]byte(s))
 }
+
+// A stream that ends within the shortest limit sets its timer once: to set one costs a
+// part of what all of such a stream does.
+func TestShortStreamSetsItsTimerOnce(t *testing.T) {
+	x := begin(t, option(func(o *proxy.Options) {
+		o.IdleTimeout, o.Keepalive, o.DoneGrace = time.Minute, 10*time.Second, 5*time.Second
+	}))
+	x.stream()
+	x.write(role, text("Hello"))
+	x.clock.Advance(time.Second)
+	x.write(stop)
+	x.write(done)
+	x.ret(nil).wantSwallowed(t)
+	if x.clock.Sets() != 1 {
+		t.Errorf("the timer was set %d times, want once", x.clock.Sets())
+	}
+	if n := x.clock.Pending(); n != 0 {
+		t.Errorf("%d timers are left", n)
+	}
+}
+
+// One that goes on has what is due at its time, whatever the timer was set to first.
+func TestDeadlinesComeOnTimeBehindAnEarlyTimer(t *testing.T) {
+	x := begin(t, option(func(o *proxy.Options) {
+		o.IdleTimeout, o.Keepalive, o.DoneGrace = time.Minute, 10*time.Second, 5*time.Second
+	}))
+	x.stream()
+	x.clock.Advance(4 * time.Second)
+	x.write(role)
+	x.clock.Advance(10*time.Second - 1)
+	x.wantBody(role)
+	x.clock.Advance(1)
+	x.wantBody(role + beatForm)
+	x.clock.Advance(time.Second)
+	x.write(stop) // which has 5s, less than the next keepalive
+	x.clock.Advance(5*time.Second - 1)
+	x.wantRunning()
+	x.clock.Advance(1)
+	x.wantBody(role + beatForm + stop + done)
+	x.wantStopped()
+	x.abort().wantSwallowed(t)
+}

@@ -15,6 +15,7 @@ type Clock struct {
 	mu     sync.Mutex
 	now    time.Time
 	timers []*timer
+	sets   int // how often a timer has been set
 }
 
 type timer struct {
@@ -61,6 +62,7 @@ func (t *timer) Reset(d time.Duration) bool {
 	defer t.clock.mu.Unlock()
 	t.at = t.clock.now.Add(d)
 	t.clock.timers = append(t.clock.timers, t)
+	t.clock.sets++
 	return was
 }
 
@@ -121,4 +123,11 @@ func (c *Clock) Fired() []func() {
 		fs = append(fs, t.f)
 	}
 	return fs
+}
+
+// Sets returns how often a timer has been set.
+func (c *Clock) Sets() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sets
 }
