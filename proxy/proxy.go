@@ -15,6 +15,7 @@ type Proxy struct {
 	limits  deadline.Limits
 	now     func() time.Time // of the clock
 	buffers buffers
+	sender  sender // of the headers of streams
 }
 
 // New returns a Proxy with the options.
@@ -34,7 +35,7 @@ func New(o Options) *Proxy {
 	if o.Clock == nil {
 		o.Clock = systemClock{}
 	}
-	return &Proxy{o: o, now: o.Clock.Now, limits: deadline.Limits{
+	return &Proxy{o: o, now: o.Clock.Now, sender: sender{make(chan *sending)}, limits: deadline.Limits{
 		FirstByte: o.FirstByteTimeout,
 		Idle:      o.IdleTimeout,
 		Stall:     o.StallTimeout,
