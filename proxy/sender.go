@@ -3,15 +3,23 @@ package proxy
 import (
 	"runtime/debug"
 	"sync"
-	"time"
+	"sync/atomic"
 )
 
-// sender sends the headers of streams, with what comes right behind them, from stacks that
+// sender sends the headers of streams, with what comes right behind them, from a stack that
 // streams share. net/http needs more stack to write a header than anything else in a
 // stream does, and a stack keeps the memory that it once needed for as long as its
-// goroutine lives. The goroutines stay for a moment, because one for each header would
+// goroutine lives. One goroutine waits for the next stream, because one for each header would
 // cost more, and leave larger stacks to those that come after it.
-type sender struct{ next chan *sending }
+type sender struct {
+	next    chan *sending // closed when there will be none
+	waiting atomic.Bool   // a goroutine is, for the next
+}
+
+func newSender() *sender { return &sender{next: make(chan *sending)} }
+
+// end ends the goroutine that waits. Nothing is sent after it.
+func (q *sender) end() { close(q.next) }
 
 // sending is what is to be sent. Another goroutine waits for it.
 type sending struct {
@@ -22,16 +30,13 @@ type sending struct {
 	panicked *latePanic // nil for none
 }
 
-// lingering is how long a goroutine waits for more to send.
-const lingering = time.Second
-
 // send sends the header and b to the client. Where the writer panics, it panics.
 func (q *sender) send(c *client, b []byte) error {
 	s := sending{client: c, b: b}
 	s.sent.Add(1)
 	select {
 	case q.next <- &s:
-	default: // all wait for their clients
+	default:
 		go q.run(&s)
 	}
 	s.sent.Wait()
@@ -41,25 +46,22 @@ func (q *sender) send(c *client, b []byte) error {
 	return s.err
 }
 
-// run sends s, and what comes after it.
+// run sends s, and what comes after it unless another goroutine waits for that.
 func (q *sender) run(s *sending) {
-	idle := time.NewTimer(lingering)
-	defer idle.Stop()
-	for {
+	for s != nil {
 		s.send()
-		s = nil // the client, and all of its stream
-		idle.Reset(lingering)
-		select {
-		case s = <-q.next:
-		case <-idle.C:
+		if !q.waiting.CompareAndSwap(false, true) {
 			return
 		}
+		s = <-q.next
+		q.waiting.Store(false)
 	}
 }
 
 func (s *sending) send() {
 	defer s.sent.Done()
 	defer func() {
+		s.client, s.b = nil, nil // s is not forgotten before the next comes
 		if v := recover(); v != nil {
 			s.panicked = &latePanic{v, debug.Stack()}
 		}
