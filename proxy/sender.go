@@ -61,7 +61,6 @@ func (q *sender) run(s *sending) {
 func (s *sending) send() {
 	defer s.sent.Done()
 	defer func() {
-		s.client, s.b = nil, nil // s is not forgotten before the next comes
 		if v := recover(); v != nil {
 			s.panicked = &latePanic{v, debug.Stack()}
 		}
