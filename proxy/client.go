@@ -56,6 +56,14 @@ func (c *client) write(b []byte) error {
 	return err
 }
 
+// send sends b behind the header, and has it leave.
+func (c *client) send(b []byte) error {
+	if err := c.write(b); err != nil {
+		return err
+	}
+	return c.flush()
+}
+
 // flush has what was written leave.
 func (c *client) flush() error {
 	err := http.NewResponseController(c.w).Flush()

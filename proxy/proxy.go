@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"net/http"
+	"runtime"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
@@ -16,6 +17,7 @@ type Proxy struct {
 	now     func() time.Time // of the clock
 	buffers buffers
 	engines engines
+	sender  *sender // of the headers of streams
 }
 
 // New returns a Proxy with the options.
@@ -35,13 +37,15 @@ func New(o Options) *Proxy {
 	if o.Clock == nil {
 		o.Clock = systemClock{}
 	}
-	return &Proxy{o: o, now: o.Clock.Now, limits: deadline.Limits{
+	p := &Proxy{o: o, now: o.Clock.Now, sender: newSender(), limits: deadline.Limits{
 		FirstByte: o.FirstByteTimeout,
 		Idle:      o.IdleTimeout,
 		Stall:     o.StallTimeout,
 		DoneGrace: o.DoneGrace,
 		Keepalive: o.Keepalive,
 	}}
+	runtime.AddCleanup(p, (*sender).end, p.sender)
+	return p
 }
 
 // Handler returns a handler that guards next.

@@ -139,13 +139,11 @@ func (s *stream) send(out []byte) error {
 	if len(out) == 0 && (c.committed || s.engine.Frames() == 0) {
 		return nil
 	}
-	if err := c.write(out); err != nil {
-		return err
+	if s.x.flushed.Load() {
+		return c.send(out)
 	}
-	if !s.x.flushed.Load() {
-		s.x.flushed.Store(true)
-	}
-	return c.flush()
+	s.x.flushed.Store(true)
+	return s.x.p.sender.send(c, out)
 }
 
 // flush flushes the header of a stream that may not be ours: all else has been

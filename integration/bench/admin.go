@@ -58,12 +58,18 @@ func (a adminOf) weigh() (w weight, err error) {
 	return w, err
 }
 
-// weighCollected looks at the memory of the process behind a collection that has given
+// collections is how many halve the stacks that are too large, up to those that the
+// streams' goroutines begin on, and empty the pools.
+const collections = 3
+
+// weighCollected looks at the memory of the process behind collections that have given
 // back to the system what is free. What is resident is then what is in use, but for the
 // pages of files.
 func (a adminOf) weighCollected() (w weight, err error) {
-	if err := a.collect(); err != nil {
-		return w, err
+	for range collections {
+		if err := a.collect(); err != nil {
+			return w, err
+		}
 	}
 	resident := float64(anonymousOf(a.pid)) / 1e6
 	w, err = a.weigh()

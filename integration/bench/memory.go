@@ -13,6 +13,11 @@ type held struct {
 	live     float64 // as Go counts heap and stacks
 }
 
+// opening is the time between two streams that are opened. The proxy is not busy then:
+// how many streams it opens at once decides which of their goroutines begin on the large
+// stacks of others that have ended.
+const opening = 2 * time.Millisecond
+
 // hold opens n streams in front of a fresh process of the variant, waits for d, in
 // which their clients may get keepalives, and looks at what the process has.
 func hold(s stage, v variant, n int, d time.Duration) (h held, err error) {
@@ -32,7 +37,7 @@ func hold(s stage, v variant, n int, d time.Duration) (h held, err error) {
 	}
 	l, err := startLoad(job{
 		Target: p.target, Streams: n, Kind: clean, Chunks: 20, Every: 50 * time.Millisecond, End: endsNever,
-		Spread: time.Duration(n) * time.Millisecond,
+		Spread: time.Duration(n) * opening,
 	})
 	if err != nil {
 		return h, err
