@@ -36,8 +36,8 @@ var historyGoals = []struct {
 }{
 	{"GoalHistory/nothing_100kB", "a history of 100 kB with nothing to heal", 1.3},
 	{"GoalHistory/nothing_5MB", "a history of 5 MB with nothing to heal", 1.3},
-	{"GoalHistory/code_100kB", "a history of 100 kB with code and nothing to heal", noGoal},
-	{"GoalHistory/code_5MB", "a history of 5 MB with code and nothing to heal", noGoal},
+	{"GoalHistory/code_100kB", "a history of 100 kB with code and nothing to heal", 1.3},
+	{"GoalHistory/code_5MB", "a history of 5 MB with code and nothing to heal", 1.3},
 	{"GoalHistory/markers_100kB", "a history of 100 kB with 200 markers", 3},
 	{"GoalHistory/markers_5MB", "a history of 5 MB with 200 markers", 3},
 }
