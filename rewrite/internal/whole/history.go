@@ -89,13 +89,13 @@ func Heal(body []byte, tools *marker.Table) ([]byte, Healed) {
 // it, so that the messages, nearly all of a body, would be scanned once for each level.
 type healer struct {
 	jsonspan.Reader
-	tools  *marker.Table
-	clean  bool        // no text has a marker
-	checks bool        // all values are checked, not skipped
-	utf8   int         // Data[:utf8] has been checked to be UTF-8
-	not    bool        // and is not
-	line   marker.Line // room to read a marker line
-	healed Healed
+	tools   *marker.Table
+	clean   bool        // no text has a marker
+	checks  bool        // all values are checked, not skipped
+	utf8    int         // Data[:utf8] has been checked to be UTF-8
+	notUTF8 bool        // and is not
+	line    marker.Line // room to read a marker line
+	healed  Healed
 
 	messageState
 	likeness
@@ -316,10 +316,10 @@ func (h *healer) isValid() bool {
 // texts, is.
 func (h *healer) isUTF8(to int) bool {
 	if h.utf8 < to {
-		h.not = h.not || !jsonspan.ValidUTF8(h.Data[h.utf8:to])
+		h.notUTF8 = h.notUTF8 || !jsonspan.ValidUTF8(h.Data[h.utf8:to])
 		h.utf8 = to
 	}
-	return !h.not
+	return !h.notUTF8
 }
 
 // string reports whether the value is the string want.
