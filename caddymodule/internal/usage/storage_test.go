@@ -19,19 +19,15 @@ type fakeStorage struct {
 	deletes int
 	fail    error
 	hang    chan struct{} // while not closed, calls wait; nil for never
-	loaded  chan struct{} // gets one for each load that has begun; nil for nobody
 }
 
 // enter counts a call, waits while storage hangs, and takes the lock. It returns what
 // the call fails with.
-func (s *fakeStorage) enter(count *int, begun chan<- struct{}) error {
+func (s *fakeStorage) enter(count *int) error {
 	s.mu.Lock()
 	*count++
 	hang := s.hang
 	s.mu.Unlock()
-	if begun != nil {
-		begun <- struct{}{}
-	}
 	if hang != nil {
 		<-hang
 	}
@@ -40,7 +36,7 @@ func (s *fakeStorage) enter(count *int, begun chan<- struct{}) error {
 }
 
 func (s *fakeStorage) Load(_ context.Context, key string) ([]byte, error) {
-	err := s.enter(&s.loads, s.loaded)
+	err := s.enter(&s.loads)
 	defer s.mu.Unlock()
 	if err != nil {
 		return nil, err
@@ -53,7 +49,7 @@ func (s *fakeStorage) Load(_ context.Context, key string) ([]byte, error) {
 }
 
 func (s *fakeStorage) Store(_ context.Context, key string, value []byte) error {
-	err := s.enter(&s.stores, nil)
+	err := s.enter(&s.stores)
 	defer s.mu.Unlock()
 	if err != nil {
 		return err
@@ -66,7 +62,7 @@ func (s *fakeStorage) Store(_ context.Context, key string, value []byte) error {
 }
 
 func (s *fakeStorage) Delete(_ context.Context, key string) error {
-	err := s.enter(&s.deletes, nil)
+	err := s.enter(&s.deletes)
 	defer s.mu.Unlock()
 	if err != nil {
 		return err
