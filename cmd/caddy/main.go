@@ -20,6 +20,6 @@ import (
 )
 
 func main() {
-	caddy.CustomVersion = "hermes-sidecar " + build.This().String() + ", Caddy"
+	caddy.CustomVersion = build.This().CustomVersion()
 	caddycmd.Main()
 }

@@ -26,7 +26,7 @@ func main() {
 	}
 	caddy.CustomBinaryName = "hermes-sidecar"
 	caddy.CustomLongDescription = description
-	caddy.CustomVersion = "hermes-sidecar " + build.This().String() + ", Caddy"
+	caddy.CustomVersion = build.This().CustomVersion()
 	caddycmd.Main()
 }
 

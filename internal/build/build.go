@@ -73,3 +73,6 @@ func (b Info) String() string {
 	}
 	return b.Version + " (" + short + ")"
 }
+
+// CustomVersion is what the command version says before Caddy's version.
+func (b Info) CustomVersion() string { return "hermes-sidecar " + b.String() + ", Caddy" }
