@@ -15,12 +15,11 @@ import (
 // Its lock is never held while that of an exchange is waited for: a client that
 // reads slowly must not keep others from starting or ending.
 type Streams struct {
-	mu       sync.Mutex
-	open     []*responseWriter         // each at its place
-	drains   map[*responseWriter]Timer // the timers of those that are open, nil before Shutdown
-	draining bool
-	began    time.Time     // the drain, as soon as an exchange's clock tells the time
-	limit    time.Duration // from then on, beyond which no exchange goes on; zero for none
+	mu     sync.Mutex
+	open   []*responseWriter         // each at its place
+	drains map[*responseWriter]Timer // the timers of those that are open, nil before Shutdown
+	began  time.Time                 // the drain, as soon as an exchange's clock tells the time
+	limit  time.Duration             // from then on, beyond which no exchange goes on; zero for none
 }
 
 // Shutdown lets the streams that are open, and those that are opened later, go
@@ -31,10 +30,10 @@ type Streams struct {
 func (s *Streams) Shutdown(limit time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.draining {
+	if s.drains != nil {
 		return
 	}
-	s.draining, s.limit, s.drains = true, limit, make(map[*responseWriter]Timer)
+	s.limit, s.drains = limit, make(map[*responseWriter]Timer)
 	for _, rw := range s.open {
 		s.schedule(rw)
 	}
@@ -66,7 +65,7 @@ func (s *Streams) add(rw *responseWriter) {
 	defer s.mu.Unlock()
 	rw.place = int32(len(s.open))
 	s.open = append(s.open, rw)
-	if s.draining {
+	if s.drains != nil {
 		s.schedule(rw)
 	}
 }
