@@ -19,54 +19,46 @@ const (
 	eventFailed = "hermes_stream_failed"
 )
 
-// factNames are the names of what can be said of a stream that has ended.
-var factNames = []string{
-	"outcome", "completion_id", "model", "upstream", "status", "finish_reason", "chunks", "tools", "imitations", "reasoning",
-	"input_tokens", "output_tokens", "seconds",
-}
-
 // ended is a stream that has ended, for placeholders and events. They are read by few, so
 // that nothing is made of it before.
 type ended struct{ proxy.Result }
 
-// fact returns what can be said of the stream under the name, nil for no such name.
-func (e *ended) fact(name string) any {
-	switch name {
-	case "outcome":
-		return e.Outcome
-	case "completion_id":
-		return bounded.Name(e.ID)
-	case "model":
-		return bounded.Name(e.Model)
-	case "upstream":
-		return e.Upstream
-	case "status":
-		return e.Status
-	case "finish_reason":
-		return bounded.Name(e.FinishReason)
-	case "chunks":
-		return e.Chunks
-	case "tools":
-		return e.Tools
-	case "imitations":
-		return e.Imitations
-	case "reasoning":
-		return e.Reasoning
-	case "input_tokens":
-		return e.InputTokens
-	case "output_tokens":
-		return e.OutputTokens
-	case "seconds":
-		return e.Duration.Seconds()
+// facts are what can be said of a stream that has ended, by name.
+var facts = []struct {
+	name string
+	of   func(e *ended) any
+}{
+	{"outcome", func(e *ended) any { return e.Outcome }},
+	{"completion_id", func(e *ended) any { return bounded.Name(e.ID) }},
+	{"model", func(e *ended) any { return bounded.Name(e.Model) }},
+	{"upstream", func(e *ended) any { return e.Upstream }},
+	{"status", func(e *ended) any { return e.Status }},
+	{"finish_reason", func(e *ended) any { return bounded.Name(e.FinishReason) }},
+	{"chunks", func(e *ended) any { return e.Chunks }},
+	{"tools", func(e *ended) any { return e.Tools }},
+	{"imitations", func(e *ended) any { return e.Imitations }},
+	{"reasoning", func(e *ended) any { return e.Reasoning }},
+	{"input_tokens", func(e *ended) any { return e.InputTokens }},
+	{"output_tokens", func(e *ended) any { return e.OutputTokens }},
+	{"seconds", func(e *ended) any { return e.Duration.Seconds() }},
+}
+
+// fact returns what can be said of the stream under the name, and whether there is such a
+// name.
+func (e *ended) fact(name string) (any, bool) {
+	for _, f := range facts {
+		if f.name == name {
+			return f.of(e), true
+		}
 	}
-	return nil
+	return nil, false
 }
 
 // facts returns all of them, by name.
 func (e *ended) facts() map[string]any {
-	all := make(map[string]any, len(factNames))
-	for _, name := range factNames {
-		all[name] = e.fact(name)
+	all := make(map[string]any, len(facts))
+	for _, f := range facts {
+		all[f.name] = f.of(e)
 	}
 	return all
 }
@@ -110,8 +102,7 @@ func ProvidePlaceholders(r *http.Request) {
 		if !ok {
 			return nil, false
 		}
-		fact := e.fact(name)
-		return fact, fact != nil
+		return e.fact(name)
 	})
 }
 
