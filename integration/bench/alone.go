@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"path/filepath"
 	"time"
 )
@@ -27,8 +26,13 @@ func programs(s stage) (bare, sidecar program, err error) {
 
 // start starts the program. It returns it with the time from then to its first answer.
 func (p program) start(s stage) (*proxyProcess, time.Duration, error) {
+	work := filepath.Join(s.work, p.v.name)
+	cmd, t, err := p.caddy.command(p.v, work, s.backend.addr, "off")
+	if err != nil {
+		return nil, 0, err
+	}
 	began := time.Now()
-	running, err := p.caddy.launch(p.v, filepath.Join(s.work, p.v.name), s.backend.addr, "off")
+	running, err := launchProxy(cmd, work, t)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -48,14 +52,7 @@ func (a *alone) add(bare, side float64) { a.bare, a.side = append(a.bare, bare),
 
 // result returns the ratio of the second to the first.
 func (a *alone) result(limit float64) result {
-	ratios := make([]float64, len(a.bare))
-	for i := range ratios {
-		ratios[i] = a.side[i] / a.bare[i]
-	}
-	ratio, scatter := median(ratios)
-	bare, _ := median(a.bare)
-	side, _ := median(a.side)
-	return result{a.what, ratio, scatter, limit, "", fmt.Sprintf("%.1f and %.1f %s", bare, side, a.unit)}
+	return ratioOf(a.what, a.bare, a.side, limit, a.unit)
 }
 
 // process measures what the sidecar takes before the first stream, which must not be more

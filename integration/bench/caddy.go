@@ -92,31 +92,28 @@ http://%s {
 // start starts the binary as the variant, and returns when it answers. admin is the
 // address of its admin API, or "off".
 func (c caddy) start(v variant, work, upstream, admin string) (*proxyProcess, error) {
-	p, err := c.launch(v, work, upstream, admin)
+	cmd, t, err := c.command(v, work, upstream, admin)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.await(time.Minute, startPoll); err != nil {
-		return nil, err
-	}
-	return p, nil
+	return startProxy(cmd, work, t, time.Minute)
 }
 
-// launch does the same without waiting for an answer.
-func (c caddy) launch(v variant, work, upstream, admin string) (*proxyProcess, error) {
+// command returns what start runs, and where it takes requests.
+func (c caddy) command(v variant, work, upstream, admin string) (cmd *exec.Cmd, t target, err error) {
 	if err := os.MkdirAll(work, 0o700); err != nil {
-		return nil, err
+		return nil, t, err
 	}
 	listen, err := freePort()
 	if err != nil {
-		return nil, err
+		return nil, t, err
 	}
 	file := filepath.Join(work, "Caddyfile")
 	if err := os.WriteFile(file, fmt.Appendf(nil, caddyfile, admin, listen, v.handlers, upstream), 0o600); err != nil {
-		return nil, err
+		return nil, t, err
 	}
-	cmd := exec.Command(c.binary, "run", "--config", file)
+	cmd = exec.Command(c.binary, "run", "--config", file)
 	cmd.Env = append(os.Environ(), "HOME="+work, "XDG_DATA_HOME="+work, "XDG_CONFIG_HOME="+work)
 	cmd.Env = append(cmd.Env, c.env...)
-	return launchProxy(cmd, work, target{Addr: listen, Path: "/v1/chat/completions", Model: "hermes-agent"})
+	return cmd, target{Addr: listen, Path: "/v1/chat/completions", Model: "hermes-agent"}, nil
 }

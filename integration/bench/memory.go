@@ -106,13 +106,9 @@ func (w weighed) results() []result {
 
 // result returns the ratio of one of the numbers to that of the floor.
 func (w weighed) result(what string, of func(held) float64) result {
-	var ratios, floors, vs []float64
+	var floors, vs []float64
 	for _, r := range w.rounds {
-		f, v := of(r.floor), of(r.v)
-		ratios, floors, vs = append(ratios, v/f), append(floors, f), append(vs, v)
+		floors, vs = append(floors, of(r.floor)), append(vs, of(r.v))
 	}
-	ratio, scatter := median(ratios)
-	f, _ := median(floors)
-	v, _ := median(vs)
-	return result{what, ratio, scatter, maxMemory, "", fmt.Sprintf("%.1f and %.1f kB", f, v)}
+	return ratioOf(what, floors, vs, maxMemory, "kB")
 }

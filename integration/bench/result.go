@@ -18,6 +18,19 @@ type result struct {
 // noGoal is the limit of what is told beside the goals.
 const noGoal = -1
 
+// ratioOf returns the result of rounds that gave the numbers ours beside those of the floor: the
+// median of the ratios.
+func ratioOf(what string, floor, ours []float64, limit float64, unit string) result {
+	ratios := make([]float64, len(floor))
+	for i := range ratios {
+		ratios[i] = ours[i] / floor[i]
+	}
+	ratio, scatter := median(ratios)
+	f, _ := median(floor)
+	o, _ := median(ours)
+	return result{what, ratio, scatter, limit, "", fmt.Sprintf("%.1f and %.1f %s", f, o, unit)}
+}
+
 // reached reports whether the goal is.
 func (r result) reached() bool { return r.limit == noGoal || r.value <= r.limit }
 
