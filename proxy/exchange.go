@@ -66,3 +66,12 @@ func (x *exchange) dropHeader() {
 		x.header = nil
 	}
 }
+
+// giveBack gives a buffer back, of which used has been written to the client. After a write
+// that failed nobody else gets it: a server of HTTP/2 may still be sending it (net/http:
+// h2_bundle.go:5149).
+func (x *exchange) giveBack(b *buffer, used []byte) {
+	if x.client.err == nil {
+		x.p.buffers.put(b, used)
+	}
+}

@@ -100,7 +100,7 @@ func (s *stream) write(b []byte) (int, error) {
 	if len(out) > 0 {
 		x.times.Sent(sent)
 	}
-	x.p.buffers.put(buf, out)
+	x.giveBack(buf, out)
 	if frames == 0 {
 		x.dropHeader()
 	}
@@ -165,7 +165,7 @@ func (s *stream) keepalive() {
 	_ = s.send(out) // an error shows in x.client.err
 	x.client.restoreDeadline()
 	x.times.Sent(x.age()) // also if none may leave now
-	x.p.buffers.put(buf, out)
+	x.giveBack(buf, out)
 }
 
 // cut ends the stream: with what the client is still owed or, when it has been sent
@@ -180,12 +180,12 @@ func (s *stream) cut(cause rewrite.Cause) {
 	x.client.liftDeadline()
 	buf := x.p.buffers.get()
 	out := s.engine.Finish(buf.b, cause)
-	defer x.p.buffers.put(buf, out)
 	if s.engine.Active() && !x.client.committed && s.engine.Frames() == 0 {
 		x.sendCause(cause)
-		return
+	} else {
+		_ = s.send(out) // an error shows in x.client.err; there is nobody left to tell
 	}
-	_ = s.send(out) // an error shows in x.client.err; there is nobody left to tell
+	x.giveBack(buf, out)
 }
 
 func (s *stream) end(cause rewrite.Cause) bool {

@@ -113,12 +113,13 @@ func (w *writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// append appends p to the log.
+// append appends p to the log. Behind a write to the client that failed nobody else gets
+// the room: a server of HTTP/2 may still be sending it (net/http: h2_bundle.go:5149).
 func (w *writer) append(p []byte) {
 	r := rooms.Get().(*room)
 	r.out, r.ends = w.number.add(r.out[:0], r.ends[:0], p)
 	w.err = w.direct.write(r.out, r.ends)
-	if cap(r.out) <= maxRoom && cap(r.ends) <= maxRoom/8 {
+	if w.direct.err == nil && cap(r.out) <= maxRoom && cap(r.ends) <= maxRoom/8 {
 		rooms.Put(r)
 	}
 }
