@@ -2,6 +2,7 @@ package rewrite
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -255,6 +256,23 @@ func TestToolsThatAreNoCards(t *testing.T) {
 		same(t, got, in, name+": bodies")
 		if healed.Cards != 0 {
 			t.Errorf("%s: %+v", name, healed)
+		}
+	}
+}
+
+// Wherever a body is not UTF-8, it passes with its cards.
+func TestCardsInWhatIsNotUTF8(t *testing.T) {
+	sound := request(carded(1, "a", "ls"), strings.Join(slices.Repeat([]string{assistant("word"), askOfTests}, 4), ", "))
+	if _, healed := heal(t, sound); healed.Cards != 1 {
+		t.Fatalf("%+v", healed)
+	}
+	for i, c := range []byte(sound) {
+		if c < 'a' || c > 'z' {
+			continue
+		}
+		in := sound[:i] + "\xff" + sound[i+1:]
+		if got, _ := heal(t, in); got != in {
+			t.Fatalf("%q becomes %q", in, got)
 		}
 	}
 }

@@ -44,7 +44,9 @@ func (h *healer) contents() {
 		h.start.Pos = h.Pos + b.start
 		h.assistant = b.assistant
 		h.Pos += len(b.bytes) - 1
-		h.utf8 = max(h.utf8, h.Pos)
+		if h.checks { // then the text before has been, and otherwise nothing has
+			h.utf8 = max(h.utf8, h.Pos)
+		}
 	}
 }
 
