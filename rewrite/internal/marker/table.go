@@ -191,6 +191,18 @@ func (t *Table) begins(s []byte) (partly, wholly bool) {
 	return partly, false
 }
 
+// opening returns the length of the known emoji and the space that text, the inside of a
+// JSON string, begins with. It returns 0 if there are none, or if they have escapes.
+func (t *Table) opening(text []byte) int {
+	r, _ := utf8.DecodeRune(text)
+	for _, m := range t.beginnings[r] {
+		if len(text) >= len(m) && string(text[:len(m)]) == m {
+			return len(m)
+		}
+	}
+	return 0
+}
+
 // MayBegin reports whether text, which follows a backtick, may begin with the emoji of a
 // known tool. It is cheap and errs only by returning true.
 func (t *Table) MayBegin(text []byte) bool {
