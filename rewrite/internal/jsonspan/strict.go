@@ -1,5 +1,11 @@
 package jsonspan
 
+import (
+	"encoding/binary"
+	"slices"
+	"sync"
+)
+
 // Text checks the string at Pos as Value does, and that it is UTF-8. It moves behind the
 // string, and returns where that is and whether it has an escape like \u0041. It takes the
 // same time for every byte, so it is for long texts with escapes or other letters than ASCII.
@@ -14,13 +20,26 @@ func (r *Reader) Text() (s Span, unicode bool) {
 			r.Pos = at + 1
 			return Span{from, at + 1}, unicode
 		}
-		if _, ok := Hex4(r.Data, at+1); !ok || r.Data[at] != 'u' || state != inEscape {
+		end := unicodeEnd(r.Data, at-1)
+		if state != inEscape || end < 0 {
 			break
 		}
-		i, unicode = at+1+4, true
+		for unicode = true; end >= 0; end = unicodeEnd(r.Data, end) { // where one is, there often are more
+			i = end
+		}
 	}
 	r.fail()
 	return Span{}, false
+}
+
+// unicodeEnd returns the index behind the escape at i if that is one like \u0041, or -1.
+func unicodeEnd(b []byte, i int) int {
+	if i+1 < len(b) && b[i] == '\\' && b[i+1] == 'u' {
+		if _, ok := Hex4(b, i+2); ok {
+			return i + 6
+		}
+	}
+	return -1
 }
 
 // The states between the bytes of a text. They are multiples of six, to be shifted by.
@@ -70,26 +89,63 @@ var strictSteps = func() (steps [256]uint64) {
 	return steps
 }()
 
+// strictPairs has the steps of two bytes at once. Bytes whose steps are the same are of one
+// class, and there are at most 16 classes.
+type strictPairs struct {
+	classes [1 << 16]uint8 // of two bytes, as a little-endian number
+	steps   [1 << 8]uint64 // as in strictSteps, by the classes of both
+}
+
+// pairsOnce returns the steps of two bytes. They are made when they are first needed.
+var pairsOnce = sync.OnceValue(func() *strictPairs {
+	var (
+		p       strictPairs
+		class   [256]uint8
+		classes []uint64
+	)
+	for c, steps := range strictSteps {
+		n := slices.Index(classes, steps)
+		if n < 0 {
+			n = len(classes)
+			classes = append(classes, steps)
+		}
+		class[c] = uint8(n)
+	}
+	for i := range p.classes {
+		p.classes[i] = class[i&0xff]<<4 | class[i>>8]
+	}
+	for a, first := range classes {
+		for b, second := range classes {
+			for state := inText; state <= outside; state += 6 {
+				p.steps[a<<4|b] |= second >> (first >> state & 63) & 63 << state
+			}
+		}
+	}
+	return &p
+})
+
 // strictEnd returns the index of the first byte from i on, where a text or its rest begins,
 // that is outside, and the state before that. The index is len(b) if there is none.
 //
 // A step is a shift: the state is the lowest six bits, and the others do no harm.
 func strictEnd(b []byte, i int) (at int, state uint64) {
 	state = inText
-	for s := b[i:]; len(s) >= 8; s = s[8:] {
-		next := strictSteps[s[0]] >> (state & 63)
-		next = strictSteps[s[1]] >> (next & 63)
-		next = strictSteps[s[2]] >> (next & 63)
-		next = strictSteps[s[3]] >> (next & 63)
-		next = strictSteps[s[4]] >> (next & 63)
-		next = strictSteps[s[5]] >> (next & 63)
-		next = strictSteps[s[6]] >> (next & 63)
-		next = strictSteps[s[7]] >> (next & 63)
+	p := pairsOnce()
+	for i+16 <= len(b) {
+		s := b[i : i+16]
+		next := p.steps[p.classes[binary.LittleEndian.Uint16(s)]] >> (state & 63)
+		next = p.steps[p.classes[binary.LittleEndian.Uint16(s[2:])]] >> (next & 63)
+		next = p.steps[p.classes[binary.LittleEndian.Uint16(s[4:])]] >> (next & 63)
+		next = p.steps[p.classes[binary.LittleEndian.Uint16(s[6:])]] >> (next & 63)
+		next = p.steps[p.classes[binary.LittleEndian.Uint16(s[8:])]] >> (next & 63)
+		next = p.steps[p.classes[binary.LittleEndian.Uint16(s[10:])]] >> (next & 63)
+		next = p.steps[p.classes[binary.LittleEndian.Uint16(s[12:])]] >> (next & 63)
+		next = p.steps[p.classes[binary.LittleEndian.Uint16(s[14:])]] >> (next & 63)
 		if next&63 == outside {
 			break
 		}
 		state = next
-		i += 8
+		i += 16
 	}
 	for ; i < len(b); i++ {
 		next := strictSteps[b[i]] >> (state & 63)
