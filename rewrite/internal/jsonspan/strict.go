@@ -4,32 +4,47 @@ import (
 	"encoding/binary"
 	"slices"
 	"sync"
+	"unicode/utf8"
 )
 
 // Text checks the string at Pos as Value does, and that it is UTF-8. It moves behind the
-// string, and returns where that is and whether it has an escape like \u0041. It takes the
+// string, and returns where that is, whether it has an escape like \u0041, and the index of
+// its last backtick that such an escape or a rune beyond ASCII follows, or 0. It takes the
 // same time for every byte, so it is for long texts with escapes or other letters than ASCII.
-func (r *Reader) Text() (s Span, unicode bool) {
+func (r *Reader) Text() (s Span, unicode bool, tick int) {
 	from := r.Pos
 	for i := from + 1; r.At('"'); {
 		at, state := strictEnd(r.Data, i)
 		if at == len(r.Data) {
 			break
 		}
-		if r.Data[at] == '"' && state == inText {
+		switch c := r.Data[at]; {
+		case c == '"' && (state == inText || state == behindTick):
 			r.Pos = at + 1
-			return Span{from, at + 1}, unicode
+			return Span{from, at + 1}, unicode, tick
+		case c >= utf8.RuneSelf && state == behindTick:
+			i, tick = at, at-1
+			continue
+		case c == 0xf4 && state == inText:
+			if _, n := utf8.DecodeRune(r.Data[at:]); n == utf8.UTFMax {
+				i = at + n
+				continue
+			}
+		case c == 'u' && state == inEscape:
+			if r.Data[at-2] == '`' {
+				tick = at - 2
+			}
+			if end := unicodeEnd(r.Data, at-1); end >= 0 {
+				for unicode = true; end >= 0; end = unicodeEnd(r.Data, end) { // where one is, there often are more
+					i = end
+				}
+				continue
+			}
 		}
-		end := unicodeEnd(r.Data, at-1)
-		if state != inEscape || end < 0 {
-			break
-		}
-		for unicode = true; end >= 0; end = unicodeEnd(r.Data, end) { // where one is, there often are more
-			i = end
-		}
+		break
 	}
 	r.fail()
-	return Span{}, false
+	return Span{}, false, 0
 }
 
 // unicodeEnd returns the index behind the escape at i if that is one like \u0041, or -1.
@@ -44,16 +59,16 @@ func unicodeEnd(b []byte, i int) int {
 
 // The states between the bytes of a text. They are multiples of six, to be shifted by.
 const (
-	inText   = 6 * iota
-	inEscape // behind a backslash
-	inRune1  // one more byte of a rune must come
+	inText     = 6 * iota
+	behindTick // in the text, behind a backtick
+	inEscape   // behind a backslash
+	inRune1    // one more byte of a rune must come
 	inRune2
 	inRune3
 	inRuneE0 // behind the first byte of a rune, after which not every second byte may come
 	inRuneED
 	inRuneF0
-	inRuneF4
-	outside // the text has ended, or goes on in a way that strictSteps does not know
+	outside // the text has ended, or goes on in a way that strictSteps does not know: there is no room for more states
 )
 
 // strictSteps has the state behind each byte, six bits for each state before it.
@@ -66,9 +81,12 @@ var strictSteps = func() (steps [256]uint64) {
 	for state := inText; state <= outside; state += 6 {
 		set(state, 0, 0xff, outside)
 	}
-	set(inText, ' ', 0x7f, inText)
-	set(inText, '"', '"', outside)
-	set(inText, '\\', '\\', inEscape)
+	for _, state := range []int{inText, behindTick} {
+		set(state, ' ', 0x7f, inText)
+		set(state, '"', '"', outside)
+		set(state, '`', '`', behindTick)
+		set(state, '\\', '\\', inEscape)
+	}
 	for _, c := range []byte(`"\/bfnrt`) {
 		set(inEscape, c, c, inText)
 	}
@@ -78,14 +96,12 @@ var strictSteps = func() (steps [256]uint64) {
 	set(inText, 0xed, 0xed, inRuneED)
 	set(inText, 0xf1, 0xf3, inRune3)
 	set(inText, 0xf0, 0xf0, inRuneF0)
-	set(inText, 0xf4, 0xf4, inRuneF4)
 	set(inRune1, 0x80, 0xbf, inText)
 	set(inRune2, 0x80, 0xbf, inRune1)
 	set(inRune3, 0x80, 0xbf, inRune2)
 	set(inRuneE0, 0xa0, 0xbf, inRune1)
 	set(inRuneED, 0x80, 0x9f, inRune1)
 	set(inRuneF0, 0x90, 0xbf, inRune2)
-	set(inRuneF4, 0x80, 0x8f, inRune2)
 	return steps
 }()
 
