@@ -25,7 +25,7 @@ func (r *Reader) Text() (s Span, unicode bool, tick int) {
 		case c >= utf8.RuneSelf && state == behindTick:
 			i, tick = at, at-1
 			continue
-		case c == 0xf4 && state == inText:
+		case c == 0xf4 && state == inText: // the last plane, which has no state
 			if _, n := utf8.DecodeRune(r.Data[at:]); n == utf8.UTFMax {
 				i = at + n
 				continue
@@ -68,7 +68,7 @@ const (
 	inRuneE0 // behind the first byte of a rune, after which not every second byte may come
 	inRuneED
 	inRuneF0
-	outside // the text has ended, or goes on in a way that strictSteps does not know: there is no room for more states
+	outside // the text has ended, or goes on in a way that strictSteps does not know; a uint64 has no room for more
 )
 
 // strictSteps has the state behind each byte, six bits for each state before it.

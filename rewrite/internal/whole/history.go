@@ -113,7 +113,7 @@ type healer struct {
 type messageState struct {
 	start     jsonspan.Reader // at the message
 	texts     []jsonspan.Span // insides of the strings in the content that may have markers
-	lastTick  int             // no marker begins behind that byte of them
+	lastTick  int             // no marker begins behind it
 	calls     jsonspan.Span   // the tool calls
 	assistant bool            // the role is the assistant's, as far as is known
 	said      bool            // a content has come
@@ -299,8 +299,9 @@ func (h *healer) text() {
 		h.missed = true
 	default:
 		in := v.Inner().Of(h.Data)
-		looked := h.checks && !h.tools.BeginsInASCII()
-		if unicode && mayEscapeTick(in, len(in)) || !looked && h.nextMark(in, 0) >= 0 {
+		// Text tells of every backtick that such an emoji may follow.
+		told := h.checks && !h.tools.BeginsInASCII()
+		if unicode && mayEscapeTick(in, len(in)) || !told && h.nextMark(in, 0) >= 0 {
 			tick = v.To
 		}
 		if tick > 0 {
