@@ -171,6 +171,24 @@ func TestHealKnowsAddedTools(t *testing.T) {
 	}
 }
 
+// An emoji may begin with a digit, so that no rune beyond ASCII follows the backtick.
+func TestHealKnowsEmojiThatBeginInASCII(t *testing.T) {
+	tools, err := NewTools(map[string]string{"1️⃣": "first"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, content := range []string{"`💻 x`\n", "a\n`💻 x`\n`1`\n`é`", "a\n`🔍 x`\nb\n`💻 x`\n"} {
+		known := bodies(content)
+		for i, body := range bodies(strings.ReplaceAll(content, "💻", "1️⃣")) {
+			want, wantReq := Heal([]byte(known[i]), nil)
+			got, req := Heal([]byte(body), tools)
+			if string(got) != string(want) || req != wantReq || req.Markers == 0 {
+				t.Errorf("%s: %s %+v, want %s %+v", body, got, req, want, wantReq)
+			}
+		}
+	}
+}
+
 // Only the texts of the assistant's are healed, in bodies that are sound.
 func TestWhatIsNotHealed(t *testing.T) {
 	const m = "a\\n`💻 ls`\\nb"

@@ -98,6 +98,10 @@ func (l *Line) Tool() (emoji, label []byte) { return l.emoji, l.label[:l.last] }
 // begins. The line may have any length; l keeps nothing of it.
 func (l *Line) ReadWhole(text []byte, i int, tools *Table) (next int, ok bool) {
 	l.Start()
+	if n := tools.opening(text[i:]); n > 0 { // as in most
+		l.inLabel = true
+		i += n
+	}
 	for i < len(text) {
 		if l.inLabel && !l.again && text[i] != '`' && text[i] != '\\' {
 			i++
@@ -121,6 +125,9 @@ func (l *Line) ReadWhole(text []byte, i int, tools *Table) (next int, ok bool) {
 func (l *Line) OpensAt(text []byte, i int, tools *Table) bool {
 	if !tools.MayBegin(text[i:]) {
 		return false
+	}
+	if tools.opening(text[i:]) > 0 {
+		return true
 	}
 	l.Start()
 	for i < len(text) && !l.inLabel {

@@ -38,10 +38,6 @@ func (h *healer) healText(in jsonspan.Span) {
 		run = jsonspan.Span{}
 	}
 	text := h.Data[:in.To]
-	mark := in.From // where the next marker may begin
-	if h.unicode && mayEscapeTick(in.Of(h.Data), len(text)) {
-		mark = in.To
-	}
 	for i := in.From; i < in.To; {
 		r, next := jsonspan.NextRune(text, i)
 		if extra && r == '\n' {
@@ -68,13 +64,11 @@ func (h *healer) healText(in jsonspan.Span) {
 			last = jsonspan.Span{From: i, To: next}
 		}
 		kept++
+		if next > h.lastTick {
+			return
+		}
 		if i = next; f.MidLine() {
 			i = jsonspan.NextNewline(text, i)
-		}
-		if i > mark {
-			if mark = h.nextMark(text, i); mark < 0 {
-				return
-			}
 		}
 	}
 	end(true)
@@ -137,7 +131,9 @@ func mayEndLine(s []byte) bool {
 // the number of them.
 func StripMarkers(text []byte, tools *marker.Table) ([]byte, int) {
 	h := healer{Reader: jsonspan.Reader{Data: text}, tools: tools, out: make([]byte, 0, len(text))}
-	h.unicode = true
-	h.healText(jsonspan.Span{From: 0, To: len(text)})
+	if h.mayMark(text, len(text)) {
+		h.lastTick = len(text)
+		h.healText(jsonspan.Span{From: 0, To: len(text)})
+	}
 	return append(h.out, text[h.at:]...), h.healed.Markers
 }

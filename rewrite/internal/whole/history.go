@@ -113,7 +113,7 @@ type healer struct {
 type messageState struct {
 	start     jsonspan.Reader // at the message
 	texts     []jsonspan.Span // insides of the strings in the content that may have markers
-	unicode   bool            // they may have escapes like \u0060
+	lastTick  int             // no marker begins behind it
 	calls     jsonspan.Span   // the tool calls
 	assistant bool            // the role is the assistant's, as far as is known
 	said      bool            // a content has come
@@ -194,7 +194,7 @@ func (h *healer) begin() {
 		h.texts = nil
 	}
 	h.calls = jsonspan.Span{}
-	h.unicode, h.assistant, h.said, h.missed, h.again = false, false, false, false, false
+	h.assistant, h.said, h.missed, h.again = false, false, false, false
 }
 
 // end heals the message that has been read if it is the assistant's. If the role came
@@ -285,10 +285,10 @@ func (h *healer) part() {
 
 // text adds the value to h.texts if it is a string that may have a marker.
 func (h *healer) text() {
-	v, unicode := jsonspan.Span{}, true
+	v, unicode, tick := jsonspan.Span{}, true, 0
 	if h.checks && h.At('"') {
 		h.isUTF8(h.Pos)
-		v, unicode = h.Text()
+		v, unicode, tick = h.Text()
 		h.utf8 = max(h.utf8, h.Pos)
 	} else {
 		v = h.value()
@@ -299,9 +299,13 @@ func (h *healer) text() {
 		h.missed = true
 	default:
 		in := v.Inner().Of(h.Data)
-		if h.nextMark(in, 0) >= 0 || unicode && mayEscapeTick(in, len(in)) {
-			h.texts = append(h.texts, v.Inner())
-			h.unicode = h.unicode || unicode
+		// Text tells of every backtick that such an emoji may follow.
+		told := h.checks && !h.tools.BeginsInASCII()
+		if unicode && mayEscapeTick(in, len(in)) || !told && h.nextMark(in, 0) >= 0 {
+			tick = v.To
+		}
+		if tick > 0 {
+			h.texts, h.lastTick = append(h.texts, v.Inner()), tick
 		}
 	}
 }
