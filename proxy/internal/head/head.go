@@ -52,11 +52,7 @@ func DropOfBody(h http.Header) {
 
 // Copy replaces all fields of the header to by copies of those of from.
 func Copy(to, from http.Header) {
-	n := 0
-	for _, values := range from {
-		n += len(values)
-	}
-	all := make([]string, 0, n)
+	all := make([]string, 0, len(from)) // as many as there are, mostly
 	clear(to)
 	for name, values := range from {
 		if values != nil { // a nil one keeps net/http from setting the field
