@@ -13,8 +13,9 @@ func prepareHeader(h http.Header) {
 	setDefault(h, "Cache-Control", "no-cache")
 }
 
+// setDefault sets the field name, which is canonical, if it has no value.
 func setDefault(h http.Header, name, value string) {
-	if h.Get(name) == "" {
-		h.Set(name, value)
+	if head.First(h, name) == "" {
+		h[name] = []string{value}
 	}
 }

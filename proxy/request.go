@@ -26,7 +26,7 @@ func upstreamRequest(ctx context.Context, r *http.Request) *http.Request {
 	if up.Header = maps.Clone(r.Header); up.Header == nil {
 		up.Header = make(http.Header)
 	}
-	up.Header.Set("Accept-Encoding", "identity")
+	up.Header["Accept-Encoding"] = []string{"identity"}
 	// With GetBody, net/http would repeat what it has written, and the agent would
 	// run twice: over HTTP/1 with an Idempotency-Key, which a handler behind may
 	// still add, over HTTP/2 without one (contract section 7). No server's request
@@ -60,7 +60,7 @@ func (p *Proxy) heals(r *http.Request) bool {
 	}
 	// The client says that the body is to go on while it comes (the HTTP
 	// working group's draft "Incremental HTTP Messages"; Caddy heeds it too).
-	if strings.HasPrefix(r.Header.Get("Incremental"), "?1") {
+	if strings.HasPrefix(head.First(r.Header, "Incremental"), "?1") {
 		return false
 	}
 	media := head.MediaType(r.Header)

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -28,7 +29,7 @@ func newStream(x *exchange) *stream {
 	r := x.client.r
 	p := rewrite.Params{
 		Active:   x.chat,
-		Progress: rewrite.ProgressOf(r.Header.Get(ProgressHeader)),
+		Progress: rewrite.ProgressOf(head.First(r.Header, ProgressHeader)),
 		ID:       newID,
 		Created:  x.since.Unix(),
 		Usage:    x.usage(s.upstream),

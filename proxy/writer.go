@@ -42,8 +42,10 @@ type responseWriter struct {
 var errClosed = errors.New("the stream has been ended")
 
 func newResponseWriter(p *Proxy, w http.ResponseWriter, r *http.Request, cancel context.CancelCauseFunc) *responseWriter {
+	header := make(http.Header)
+	head.Copy(header, w.Header())
 	return &responseWriter{x: exchange{
-		p: p, chat: isChat(r), since: p.o.Clock.Now(), header: w.Header().Clone(),
+		p: p, chat: isChat(r), since: p.o.Clock.Now(), header: header,
 		client: client{w: w, r: r, cancel: cancel},
 	}}
 }

@@ -51,7 +51,7 @@ func (s *Stream) Init(o *Options, p Params) {
 // Clear leaves nothing in s but room, for the Stream of another response.
 func (s *Stream) Clear() {
 	s.chat.Clear()
-	*s = Stream{chat: s.chat}
+	s.scan, s.other, s.work, s.notes, s.closed = sse.Scanner{}, nil, nil, nil, false
 }
 
 // Active reports whether the stream is one of chat completions. Any other stream

@@ -104,7 +104,7 @@ func (m *metrics) newOperation(name string) *operation {
 
 // took observes how long a stream took. Its error is the outcome. That of a client that
 // left is apart, for it is shorter.
-func (o *operation) took(res proxy.Result) {
+func (o *operation) took(res *proxy.Result) {
 	o.durations[outcomeIndex(res.Outcome)]().Observe(res.Duration.Seconds())
 }
 

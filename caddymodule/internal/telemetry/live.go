@@ -103,7 +103,7 @@ func (p *Process) end(s *stream) {
 }
 
 // record adds a stream to those that have ended.
-func (p *Process) record(path string, res proxy.Result, now time.Time) {
+func (p *Process) record(path string, res *proxy.Result, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.ended) < endedStreams {

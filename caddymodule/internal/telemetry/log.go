@@ -16,7 +16,7 @@ import (
 
 // logEnd logs the end of a stream, in one line and at the level that endMessage
 // says. It logs names and numbers, nothing of what was said.
-func (o *Observer) logEnd(res proxy.Result) {
+func (o *Observer) logEnd(res *proxy.Result) {
 	level, message := endMessage(res)
 	if res.Outcome == proxy.OutcomeEncoded && !o.encoded.CompareAndSwap(false, true) {
 		level = zapcore.DebugLevel // said once
@@ -59,7 +59,7 @@ func reason(err error) error {
 // warning when it ended in an error, or passed although it may be a crash
 // (contract section 3, "false stop") or unrepaired, and otherwise nothing that
 // is seen by default but imitations and frames that passed unexamined.
-func endMessage(res proxy.Result) (zapcore.Level, string) {
+func endMessage(res *proxy.Result) (zapcore.Level, string) {
 	switch {
 	case res.Outcome == proxy.OutcomeEncoded:
 		return zapcore.WarnLevel, "event stream is compressed by upstream and passes unrepaired"

@@ -124,7 +124,7 @@ func (p *Process) Register(registry prometheus.Registerer) error {
 }
 
 // ended counts the end of a stream, or an answer.
-func (m *metrics) ended(res proxy.Result) {
+func (m *metrics) ended(res *proxy.Result) {
 	counters := m.streams
 	if res.Whole {
 		counters = m.answers

@@ -54,10 +54,10 @@ func TestLabelsAreBounded(t *testing.T) {
 	for i := range 100 {
 		odd := fmt.Sprint("odd", i)
 		res := proxy.Result{Summary: rewrite.Summary{ID: odd, Model: odd, FinishReason: odd}, Outcome: odd, Upstream: odd}
-		m.ended(res)
+		m.ended(&res)
 		res.Whole = true
-		m.ended(res)
-		m.chat.took(res)
+		m.ended(&res)
+		m.chat.took(&res)
 	}
 	families, err := registry.Gather()
 	if err != nil {

@@ -60,13 +60,13 @@ func (o *Observer) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
 // instead of one.
 func (o *Observer) end(r *http.Request, res proxy.Result) {
 	e := &ended{res}
-	o.Process.metrics.ended(res)
-	o.Process.record(r.URL.Path, res, time.Now())
+	o.Process.metrics.ended(&e.Result)
+	o.Process.record(r.URL.Path, &e.Result, time.Now())
 	setPlaceholder(r, endedKey, e)
 	addToAccessLog(r, e.logFields())
-	o.logEnd(res)
+	o.logEnd(&e.Result)
 	event := eventEnded
-	if failed(res.Outcome) {
+	if failed(e.Outcome) {
 		event = eventFailed
 	}
 	o.Emitter.emit(event, e.facts)
@@ -160,7 +160,7 @@ func (s *stream) Tool(now time.Time, e rewrite.ToolEvent) {
 func (s *stream) End(r *http.Request, res proxy.Result) {
 	if s.op != nil {
 		s.observer.Process.end(s)
-		s.op.took(res)
+		s.op.took(&res)
 		if s.span != nil {
 			endSpan(s.span, s.op.name, res)
 		}

@@ -52,7 +52,7 @@ func TestPublicListNamesNothingThatHermesTakes(t *testing.T) {
 		if o := l.Open[i]; o.ID != c.wantID || o.Path != c.wantPath {
 			t.Errorf("open: %q %q is shown as %q %q", c.id, c.path, o.ID, o.Path)
 		}
-		h.Process.record(c.path, proxy.Result{Summary: rewrite.Summary{ID: c.id}}, now)
+		h.Process.record(c.path, &proxy.Result{Summary: rewrite.Summary{ID: c.id}}, now)
 		l, _ = listPublic(t, h.Process, now)
 		if e := l.Ended[0]; e.ID != c.wantID || e.Path != c.wantPath {
 			t.Errorf("ended: %q %q is shown as %q %q", c.id, c.path, e.ID, e.Path)

@@ -137,6 +137,15 @@ func (m *Memory) learn(key string, stored state) {
 	}
 }
 
+// stored reports whether it is so, with no miss counted, and storage has that: as of
+// almost all answers.
+func (m *Memory) stored(key string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f := m.facts[key]
+	return f != nil && f.is == state{yes: true} && f.sure && f.stored == f.is
+}
+
 // set remembers whether it is so, with no miss counted, and has write called in
 // the background where storage has something else.
 func (m *Memory) set(key string, yes bool, write writeFunc) {

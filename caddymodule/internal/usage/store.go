@@ -107,7 +107,9 @@ func (u ofUpstream) Reported(model string) bool {
 // Report remembers that usage has been reported for the model.
 func (u ofUpstream) Report(model string) {
 	key := u.Memory.pairKey(u.upstream, model)
-	u.Memory.set(key, true, u.writer(key, model))
+	if !u.Memory.stored(key) {
+		u.Memory.set(key, true, u.writer(key, model))
+	}
 }
 
 // Missed counts an answer without usage that has been taken for a crash. With the

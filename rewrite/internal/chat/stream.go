@@ -28,9 +28,9 @@ func (s *Stream) Init(o *contract.Options, p *contract.Params, notes *contract.N
 
 // Clear leaves nothing in s but room.
 func (s *Stream) Clear() {
-	around := s.template.around[:0]
+	around, env := s.template.around[:0], s.env.Room()
 	*s = Stream{}
-	s.template.around = around
+	s.template.around, s.env = around, env
 }
 
 // Continue begins with a stream that so far was not one of chat completions. code is the

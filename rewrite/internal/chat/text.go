@@ -69,6 +69,14 @@ func (t *text) read(w *writer, l *tools, k *Work, finished, last bool) sse.Fate 
 	in := x.C.Content.Inner()
 	o := t.rules(w, l, k, finished)
 	t.prose.Read(r, x.F.Data, in, &o, last)
+	if r.Whole() { // as almost all
+		if r.Text {
+			l.inferEnds(w)
+			t.hasText, l.textSince = true, true
+		}
+		x.Rest = r.Part(0)
+		return sse.Forwarded
+	}
 	t.apply(w, l, k)
 	reasoning, kept := t.writeParts(w, l, k)
 	if r.Suspects() {

@@ -16,7 +16,11 @@ type Envelope struct {
 }
 
 // IsSet reports whether there are values.
-func (e *Envelope) IsSet() bool { return e.values != nil }
+func (e *Envelope) IsSet() bool { return len(e.values) > 0 }
+
+// Room returns an Envelope without values that has the room of e, which is not used any
+// more.
+func (e *Envelope) Room() Envelope { return Envelope{values: e.values[:0]} }
 
 // FromChunk reports whether the values come from a chunk.
 func (e *Envelope) FromChunk() bool { return e.fromChunk }
@@ -43,13 +47,16 @@ func (e *Envelope) Names() (id, model string) {
 // Set sets the values. fromChunk says that they come from a chunk.
 func (e *Envelope) Set(id, created, model []byte, fromChunk bool) {
 	e.fromChunk = fromChunk
-	if e.values != nil && len(id) == len(e.ID()) && len(created) == len(e.Created()) && len(model) == len(e.Model()) {
+	if e.IsSet() && len(id) == len(e.ID()) && len(created) == len(e.Created()) && len(model) == len(e.Model()) {
 		copy(e.ID(), id) // often: some gateways give each chunk a time of its own
 		copy(e.Created(), created)
 		copy(e.Model(), model)
 		return
 	}
-	values := make([]byte, 0, len(id)+len(created)+len(model))
+	values := e.values
+	if n := len(id) + len(created) + len(model); e.IsSet() || cap(values) < n { // they may be some of its own
+		values = make([]byte, 0, n)
+	}
 	e.values = append(append(append(values, id...), created...), model...)
 	e.created = int32(len(id))
 	e.model = int32(len(id) + len(created))

@@ -132,7 +132,11 @@ func (x *Object) RedactError() {
 }
 
 // RedactMember takes secrets out of the value at v.
-func (x *Object) RedactMember(v jsonspan.Span) { RedactValue(&x.F, &x.Edits, x.Notes, v) }
+func (x *Object) RedactMember(v jsonspan.Span) {
+	if v.Ok() {
+		RedactValue(&x.F, &x.Edits, x.Notes, v)
+	}
+}
 
 // RedactMoreErrors takes secrets out of the errors that neither C.Err nor C.Hermes is:
 // those in choices, and members that are there twice or whose name has an escape. Clients

@@ -72,6 +72,12 @@ type Tool struct{ Emoji, Label []byte }
 // Waits reports whether something waits for the texts to come.
 func (r *Reading) Waits() bool { return r.Suspects() || len(r.pending) > 0 || len(r.lead) > 0 }
 
+// Whole reports whether the text leaves as it came, as content, and decides nothing else.
+func (r *Reading) Whole() bool {
+	p := &r.Parts[0]
+	return len(r.Parts) == 1 && len(r.cuts) == 0 && len(r.lead) == 0 && !p.newline && !p.Reasoning && r.Held == StaysHeld && !r.Suspects()
+}
+
 // Suspects reports whether the text has to be held back, because its end may be an
 // imitated marker or a tag.
 func (r *Reading) Suspects() bool { return r.suspicion.kind != nothing }
