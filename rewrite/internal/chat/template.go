@@ -105,6 +105,21 @@ func (p *template) matchRest(b []byte) (m Match, ok bool) {
 	return Match{to + int(p.head), jsonspan.Span{From: from, To: to}, newline, on}, true
 }
 
+// matchPlain compares the frames at the beginning of b, which begins like the template. It
+// returns the length and the number of those that match, have at most most bytes and no
+// escape in their texts, and have a frame behind them that begins like them: what most are.
+func (p *template) matchPlain(b []byte, most int) (n, frames int) {
+	for {
+		to := jsonspan.NextSpecial(b, n+len(p.around)-int(p.head))
+		end := to + int(p.head)
+		if !bytes.HasPrefix(b[to:], p.around) || end-n > most {
+			return n, frames
+		}
+		n = end
+		frames++
+	}
+}
+
 // expand makes x the frame raw, which matches the template with the text at in.
 func (p *template) expand(x *chunk.Object, raw []byte, in jsonspan.Span) {
 	x.Begin()
@@ -173,9 +188,14 @@ func (s *Stream) passAfterMarker(text []byte) bool {
 // goes On, as long as each matches the template and has at most most bytes. It returns
 // their length, and the frame behind them if that matches as well.
 func (s *Stream) PassMore(b []byte, most int) (n int, m Match, ok bool) {
+	p := &s.template
 	for {
-		n += s.passPlain(b[n:], most)
-		m, ok = s.template.matchRest(b[n:])
+		if p.reasoning || s.text.prose.MidLine() { // no line begins
+			length, frames := p.matchPlain(b[n:], most)
+			n += length
+			s.pass(frames)
+		}
+		m, ok = p.matchRest(b[n:])
 		if !ok || m.End > most || !s.Pass(b[n:n+m.End], &m) {
 			break
 		}
@@ -186,27 +206,6 @@ func (s *Stream) PassMore(b []byte, most int) (n int, m Match, ok bool) {
 	}
 	s.Out.Bytes = append(s.Out.Bytes, b[:n]...)
 	return n, m, ok && m.End <= most
-}
-
-// passPlain passes the frames at the beginning of b, which begins like the template, and
-// returns their length. Of those that may pass it takes what most are: no text has an
-// escape or begins a line, and a frame behind each begins like it.
-func (s *Stream) passPlain(b []byte, most int) (n int) {
-	p, frames := &s.template, 0
-	if !p.reasoning && !s.text.prose.MidLine() {
-		return 0
-	}
-	for {
-		to := jsonspan.NextSpecial(b, n+len(p.around)-int(p.head))
-		end := to + int(p.head)
-		if !bytes.HasPrefix(b[to:], p.around) || end-n > most {
-			break
-		}
-		n = end
-		frames++
-	}
-	s.pass(frames)
-	return n
 }
 
 // pass records that frames have passed.
