@@ -99,6 +99,7 @@ func TestLikeFramesAreNotRead(t *testing.T) {
 		"another choice":        {texts("a", "b") + strings.ReplaceAll(texts("c"), `"index": 0`, `"index": 1`), 1},
 		"a finish in a frame":   {texts("a", "b") + strings.ReplaceAll(texts("c"), "null", `"stop"`), 1},
 		"a large text":          {texts("a", strings.Repeat("b", 1000)), 0},
+		"one among others":      {texts("a", "b", "c", strings.Repeat("d", 1000), "e", "f", "g"), 4},
 		"behind a marker":       {texts("a", "b") + markerChunk("💻", "ls") + texts("\n\nc", "d"), 3},
 		"a break of its own":    {texts("a", "b") + markerChunk("💻", "ls") + texts("\n\n", "c", "d"), 4},
 		"behind two markers":    {texts("a", "b") + markerChunk("💻", "ls") + markerChunk("📖", "x") + texts("\nc", "d"), 3},
@@ -117,8 +118,10 @@ func TestLikeFramesAreNotRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := Options{MaxFrame: 1 << 10}
-			if got := follow(t, role()+c.in, o, chatParams, byFrame(role()+c.in), CauseEOF); got != c.want {
-				t.Errorf("%d frames are not read, want %d", got, c.want)
+			for _, cut := range []cutter{byFrame(role() + c.in), byScript(nil)} {
+				if got := follow(t, role()+c.in, o, chatParams, cut, CauseEOF); got != c.want {
+					t.Errorf("%d frames are not read, want %d", got, c.want)
+				}
 			}
 		})
 	}

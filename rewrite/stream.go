@@ -137,9 +137,10 @@ func (s *Stream) matched(b []byte) bool {
 	s.scan.Skip(m.End)
 	s.chat.Out.Next(sse.UnitFrame)
 	s.match(b[:m.End], &m)
-	if b = b[m.End:]; len(b) == 0 || !s.chat.Passing() {
+	if !m.On || !s.chat.Passing() {
 		return true
 	}
+	b = b[m.End:]
 	n, m, ok := s.chat.PassMore(b, s.scan.MaxFrame)
 	s.scan.Skip(n)
 	if ok {

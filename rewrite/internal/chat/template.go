@@ -97,12 +97,27 @@ func (p *template) match(b []byte) (m Match, ok bool) {
 func (p *template) matchRest(b []byte) (m Match, ok bool) {
 	from := len(p.around) - int(p.head)
 	to, newline, ok := jsonspan.ScanText(b, from)
-	again := bytes.HasPrefix(b[to:], p.around)
-	if !ok || !again && !bytes.HasPrefix(b[to:], p.around[:p.head]) {
+	on := bytes.HasPrefix(b[to:], p.around)
+	if !ok || !on && !bytes.HasPrefix(b[to:], p.around[:p.head]) {
 		return m, false
 	}
 	p.unmatched, p.skip = 0, 0
-	return Match{to + int(p.head), jsonspan.Span{From: from, To: to}, newline, again}, true
+	return Match{to + int(p.head), jsonspan.Span{From: from, To: to}, newline, on}, true
+}
+
+// matchPlain compares the frames at the beginning of b, which begins like the template. It
+// returns the length and the number of those that match, have at most most bytes and no
+// escape in their texts, and have a frame behind them that begins like them: what most are.
+func (p *template) matchPlain(b []byte, most int) (n, frames int) {
+	for {
+		to := jsonspan.NextSpecial(b, n+len(p.around)-int(p.head))
+		end := to + int(p.head)
+		if !bytes.HasPrefix(b[to:], p.around) || end-n > most {
+			return n, frames
+		}
+		n = end
+		frames++
+	}
 }
 
 // expand makes x the frame raw, which matches the template with the text at in.
@@ -128,7 +143,7 @@ type Match struct {
 	End     int           // the length of the frame
 	in      jsonspan.Span // its text
 	newline bool          // there is a newline in the text
-	again   bool          // what is behind it begins like it
+	On      bool          // what is behind it begins like it
 }
 
 // Match compares the frame at the beginning of b with the template. It returns false if
@@ -152,10 +167,7 @@ func (s *Stream) Pass(raw []byte, m *Match) bool {
 	case marker.Begins(m.in.Of(raw)) >= 0 || !s.text.prose.Skim(m.in.Of(raw), s.o.ToolTable()):
 		return false
 	}
-	p.passed++
-	s.Frames++
-	s.chunks++
-	s.Out.ForwardWhole()
+	s.pass(1)
 	return true
 }
 
@@ -172,27 +184,36 @@ func (s *Stream) passAfterMarker(text []byte) bool {
 	return true
 }
 
-// PassMore passes and writes the frames at the beginning of b, as long as each matches the
-// template and has at most most bytes. It returns their length, and the frame behind them
-// if that matches as well.
+// PassMore passes and writes the frames at the beginning of b, which follows a Match that
+// goes On, as long as each matches the template and has at most most bytes. It returns
+// their length, and the frame behind them if that matches as well.
 func (s *Stream) PassMore(b []byte, most int) (n int, m Match, ok bool) {
 	p := &s.template
-	from := 0 // of what has not been written
-	for m, ok = p.match(b); ok && m.End <= most; m, ok = p.matchRest(b[n:]) {
-		if p.afterMarker { // the ends of tools may leave before the frame
-			s.Out.Bytes = append(s.Out.Bytes, b[from:n]...)
-			from = n
+	for {
+		if p.reasoning || s.text.prose.MidLine() { // no line begins
+			length, frames := p.matchPlain(b[n:], most)
+			n += length
+			s.pass(frames)
 		}
-		if !s.Pass(b[n:n+m.End], &m) {
+		m, ok = p.matchRest(b[n:])
+		if !ok || m.End > most || !s.Pass(b[n:n+m.End], &m) {
 			break
 		}
 		n += m.End
-		if ok = m.again; !ok {
+		if ok = m.On; !ok {
 			break
 		}
 	}
-	s.Out.Bytes = append(s.Out.Bytes, b[from:n]...)
+	s.Out.Bytes = append(s.Out.Bytes, b[:n]...)
 	return n, m, ok && m.End <= most
+}
+
+// pass records that frames have passed.
+func (s *Stream) pass(frames int) {
+	s.template.passed += uint32(frames)
+	s.Frames += frames
+	s.chunks += frames
+	s.Out.ForwardWhole()
 }
 
 // Matched handles the frame raw, which matches the template.

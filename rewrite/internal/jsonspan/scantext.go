@@ -11,7 +11,7 @@ import (
 // there is an escape that JSON does not have; then that is at to.
 func ScanText(b []byte, from int) (to int, newline, ok bool) {
 	for i := from; ; {
-		i = nextSpecial(b, i)
+		i = NextSpecial(b, i)
 		for i < len(b) && b[i] == '\\' { // where one is, there often are two
 			n, isNewline := escapeAt(b, i)
 			if n == 0 {
@@ -26,9 +26,9 @@ func ScanText(b []byte, from int) (to int, newline, ok bool) {
 	}
 }
 
-// nextSpecial returns the index of the first quote, backslash or control character
+// NextSpecial returns the index of the first quote, backslash or control character
 // from i on, or len(b). It looks at sixteen bytes at a time.
-func nextSpecial(b []byte, i int) int {
+func NextSpecial(b []byte, i int) int {
 	if i+8 <= len(b) { // most strings are short
 		if found := specialIn(binary.LittleEndian.Uint64(b[i:])); found != 0 {
 			return i + bits.TrailingZeros64(found)/8

@@ -25,7 +25,7 @@ func TestEveryByteStopsPlainTextOrDoesNot(t *testing.T) {
 				}
 				b[at] = byte(c)
 				for from := range 10 {
-					if got, want := nextSpecial(b, from), plainFromByByte(b, from); got != want {
+					if got, want := NextSpecial(b, from), plainFromByByte(b, from); got != want {
 						t.Fatalf("%#x at %d among %#x, from %d: %d, want %d", c, at, around, from, got, want)
 					}
 				}
@@ -39,7 +39,7 @@ func TestEveryByteStopsPlainTextOrDoesNot(t *testing.T) {
 		for i := range b {
 			b[i] = near[r.IntN(len(near))]
 		}
-		if got, want := nextSpecial(b, 0), plainFromByByte(b, 0); got != want {
+		if got, want := NextSpecial(b, 0), plainFromByByte(b, 0); got != want {
 			t.Fatalf("%q: %d, want %d", b, got, want)
 		}
 	}

@@ -113,7 +113,7 @@ func keyAt(b []byte, i int) (name Span, value int) {
 // stringEnd returns the index behind the string that begins at i, or -1 if it is
 // not well formed.
 func stringEnd(b []byte, i int) int {
-	to := nextSpecial(b, i+1)
+	to := NextSpecial(b, i+1)
 	if to < len(b) && b[to] == '"' { // as most do
 		return to + 1
 	}
