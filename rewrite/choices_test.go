@@ -123,3 +123,32 @@ func TestTextOfAnotherChoiceEndsTools(t *testing.T) {
 		}
 	}
 }
+
+// Of two contents in a delta the last counts, and the first stays. It must not become the
+// only one: clients would see it, and a second sidecar would read it.
+func TestContentThatIsThereTwice(t *testing.T) {
+	dup := func(s string) string { return delta(`"content": "x", "content": ` + asciiJSON(s)) }
+	deltas := func(s string) string {
+		return choicesChunk(`{"index": 0, "delta": {"content": "x"}, "delta": {"content": `+asciiJSON(s)+`}, "finish_reason": null}`, "")
+	}
+	for name, twin := range map[string]func(string) string{"contents": dup, "deltas": deltas} {
+		for _, o := range []Options{{}, {Reasoning: ReasoningDrop}, {Imitations: ImitationsKeep}} {
+			for _, in := range []string{
+				role() + twin("<think>a") + text("b</think>") + text("```") + text("\n`💻 a`\n") + stop(),
+				role() + twin("<think>a</think>b") + text("\n\n`💻 a`\n") + stop(),
+				role() + twin("\n`💻 ls`\n") + text("\n\nb") + stop(),
+				role() + twin("`💻 ls") + text("`\nb") + stop(),
+				role() + twin("a\n`💻 ls`\nb") + stop(),
+			} {
+				out, _ := run(in, o, chatParams, inOne, CauseEOF)
+				v := look(t, out)
+				if strings.Contains(v.content, "x") {
+					t.Errorf("%s: the first content shows:\n%s", name, out)
+				}
+				if o.Reasoning != ReasoningDrop { // see Readings
+					same(t, repairWith(out, o), out, name+": twice and once")
+				}
+			}
+		}
+	}
+}

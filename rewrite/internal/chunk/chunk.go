@@ -199,13 +199,17 @@ func (c *Chunk) readDelta(r *jsonspan.Reader) {
 		r.Value()
 		return
 	}
-	c.OnlyContent, c.OnlyContentRole = true, true
+	c.OnlyContent = !c.Delta.Ok() // a content of the delta before it stays: TestContentThatIsThereTwice
+	c.OnlyContentRole = c.OnlyContent
 	before := c.Text
 	r.Open()
 	for name, ok := r.Member(); ok; name, ok = r.Member() {
 		value := r.Value()
 		switch string(name.Of(r.Data)) {
 		case "content":
+			if c.Content.Ok() {
+				c.OnlyContent, c.OnlyContentRole = false, false
+			}
 			c.ContentKey, c.Content, c.Text = name, jsonspan.Span{}, before
 			if value.IsString(r.Data) {
 				c.Content, c.Text = value, before || jsonspan.HasText(value.Inner().Of(r.Data))

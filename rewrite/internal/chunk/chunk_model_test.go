@@ -145,12 +145,16 @@ func (c *modelChunk) readDelta(data []byte, delta jsonspan.Span) {
 	if !delta.IsObject(data) {
 		return
 	}
+	c.OnlyContent = !c.Delta.Ok()
+	c.OnlyContentRole = c.OnlyContent
 	c.Delta = delta
-	c.OnlyContent, c.OnlyContentRole = true, true
 	last := lastIn(data, delta, "content")
 	eachIn(data, delta, func(key, value jsonspan.Span) {
 		switch string(key.Of(data)) {
 		case "content":
+			if c.Content.Ok() {
+				c.OnlyContent, c.OnlyContentRole = false, false
+			}
 			c.ContentKey, c.Content = key, jsonspan.Span{}
 			if !value.IsString(data) {
 				c.OnlyContent, c.OnlyContentRole = false, false
