@@ -260,10 +260,10 @@ func TestMedians(t *testing.T) {
 }
 
 func TestMissedGoalsFail(t *testing.T) {
-	if err := printResults([]result{{value: 1, limit: 1}}); err != nil {
+	if err := countMissed([]result{{value: 1, limit: 1}}); err != nil {
 		t.Error(err)
 	}
-	if err := printResults([]result{{value: 1, limit: 1}, {value: 1.01, limit: 1}}); err == nil {
+	if err := countMissed([]result{{value: 1, limit: 1}, {value: 1.01, limit: 1}}); err == nil {
 		t.Error("a missed goal is none")
 	}
 	if !errors.Is(cut(io.EOF), io.ErrUnexpectedEOF) {

@@ -56,9 +56,10 @@ func runGoals(g *goals) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", part.name, err)
 		}
+		printResults(results)
 		all = append(all, results...)
 	}
-	return printResults(all)
+	return countMissed(all)
 }
 
 // loads are the streams that the CPU time of a chunk is measured with.

@@ -34,9 +34,8 @@ func ratioOf(what string, floor, ours []float64, limit float64, unit string) res
 // reached reports whether the goal is.
 func (r result) reached() bool { return r.limit == noGoal || r.value <= r.limit }
 
-// printResults prints a table, and says how many goals have been missed.
-func printResults(results []result) error {
-	missed := 0
+// printResults prints a table.
+func printResults(results []result) {
 	fmt.Println("\n| goal | measured | scatter | limit | |\n| --- | --- | --- | --- | --- |")
 	for _, r := range results {
 		mark, limit := "", number(r.limit)+r.unit
@@ -45,9 +44,18 @@ func printResults(results []result) error {
 		}
 		if !r.reached() {
 			mark = "**missed**"
-			missed++
 		}
 		fmt.Printf("| %s | %s%s | %s | %s | %s |\n", r.what, number(r.value), r.unit, number(r.scatter), limit, strings.TrimSpace(r.beside+" "+mark))
+	}
+}
+
+// countMissed returns an error if goals are missed, with their number.
+func countMissed(results []result) error {
+	missed := 0
+	for _, r := range results {
+		if !r.reached() {
+			missed++
+		}
 	}
 	if missed > 0 {
 		return fmt.Errorf("%d of %d goals are missed", missed, len(results))
