@@ -113,13 +113,15 @@ func (w *writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// append appends p to the log. Behind a write to the client that failed nobody else gets
-// the room: a server of HTTP/2 may still be sending it (net/http: h2_bundle.go:5149).
+// append appends p to the log. If the write to the client fails, nobody else gets the room:
+// a server of HTTP/2 may still be sending it (net/http: h2_bundle.go:5149). A client that has
+// left before is sent nothing.
 func (w *writer) append(p []byte) {
 	r := rooms.Get().(*room)
 	r.out, r.ends = w.number.add(r.out[:0], r.ends[:0], p)
+	before := w.direct.err
 	w.err = w.direct.write(r.out, r.ends)
-	if w.direct.err == nil && cap(r.out) <= maxRoom && cap(r.ends) <= maxRoom/8 {
+	if w.direct.err == before && cap(r.out) <= maxRoom && cap(r.ends) <= maxRoom/8 {
 		rooms.Put(r)
 	}
 }
