@@ -50,7 +50,7 @@ func TestWhatStandsBehindTheLastBlankLine(t *testing.T) {
 		{"a finish chunk without its blank line", good + strings.TrimSuffix(finish, "\n"), good + finish + doneFrame},
 		{"[DONE] without a line end", good + finish + "data: [DONE]", good + finish + doneFrame},
 		{"[DONE] without its blank line", good + finish + "data: [DONE]\n", good + finish + doneFrame},
-		{"[DONE] between spaces", good + finish + "data:  [DONE] ", good + finish + "data:  [DONE] \n\n"},
+		{"[DONE] between spaces", good + finish + "data:  [DONE] ", good + finish + doneFrame},
 		{"a part of [DONE]", good + finish + "data: [DONE", good + finish + doneFrame},
 		{"another array", good + finish + "data: [1]", good + finish + doneFrame},
 		{"a number", good + finish + "data: 17", good + finish + doneFrame},

@@ -234,3 +234,73 @@ func TestEmojiTakenOverWhateverTheLabel(t *testing.T) {
 		}
 	}
 }
+
+// The members of a tool event are found by what their names mean, in every form. Such an
+// event is written anew, because a client might not find them (contract section 2).
+func TestToolEventsWithEscapesInNames(t *testing.T) {
+	escaped := strings.NewReplacer(`"tool"`, `"t\u006fol"`, `"toolCallId"`, `"tool\u0043allId"`, `"status"`, `"st\u0061tus"`, `"label"`, `"l\u0061bel"`, `"emoji"`, `"\u0065moji"`)
+	start, end := g2Start("terminal", "💻", "ls", "c"), g2End("terminal", "c")
+	wrapped := toolFrames(repair(role() + start + end + text("x") + stop()))
+	for _, o := range allOptions() {
+		for _, events := range [][2]string{{start, end}, {"data: " + wrapped[0] + "\n\n", "data: " + wrapped[1] + "\n\n"}, {named(progressEvent, wrapped[0]), named(progressEvent, wrapped[1])}} {
+			want := look(t, repairWith(role()+start+end+text("x")+stop(), o))
+			for _, in := range []string{
+				escaped.Replace(events[0]) + escaped.Replace(events[1]), escaped.Replace(events[0]) + events[1], events[0] + escaped.Replace(events[1]),
+				escaped.Replace(events[0]) + escaped.Replace(events[0]) + escaped.Replace(g2Start("_thinking", "💭", "x", "i")+g2End("_thinking", "i")+g2End("orphan", "o")) + escaped.Replace(events[1]),
+			} {
+				once := repairWith(role()+in+text("x")+stop(), o)
+				v := look(t, once)
+				v.checkLifecycle(t)
+				if v.story() != want.story() || strings.Contains(once, `\u006f`) || strings.Contains(once, `\u0043`) || strings.Contains(once, "_thinking") {
+					t.Errorf("%s, want %s\n%s", v.story(), want.story(), once)
+				}
+				same(t, repairWith(once, o), once, "twice and once")
+			}
+		}
+		// An event that lacks its end gets one.
+		v := look(t, repairWith(role()+escaped.Replace(start), o))
+		v.checkLifecycle(t)
+		if t.Failed() {
+			t.Fatalf("%+v", o)
+		}
+	}
+}
+
+// A tool event has no finish reason, whatever its form: the stream would have two finishes
+// (contract section 2).
+func TestToolEventWithAFinishReason(t *testing.T) {
+	wrapped := toolFrames(repair(role() + g2Start("terminal", "💻", "ls", "c") + g2End("terminal", "c") + text("x") + stop()))
+	for _, reason := range []string{`"stop"`, `"error"`, `"st\u006fp"`, `"length"`, `1`, `{"a": "stop"}`} {
+		for _, name := range []string{`"finish_reason"`, `"finish_re\u0061son"`} {
+			ends := func(event string) string {
+				return strings.Replace(event, `"finish_reason":null`, name+`: `+reason, 1)
+			}
+			paused := strings.Replace(ends(wrapped[0]), `"running"`, `"paused"`, 1)
+			for _, o := range allOptions() {
+				for _, frame := range []func(string) string{
+					func(d string) string { return named(progressEvent, d) },
+					func(d string) string { return "data: " + d + "\n\n" },
+					func(d string) string { return ": " + progressEvent + " " + d + "\n\n" },
+					func(d string) string { // no chunk, but choices
+						return named(progressEvent, strings.NewReplacer(`"object":"chat.completion.chunk",`, "", "paused", "running").Replace(d))
+					},
+				} {
+					for _, in := range []string{frame(ends(wrapped[0])) + frame(ends(wrapped[1])), frame(ends(wrapped[0])), frame(paused) + frame(wrapped[0])} {
+						once := repairWith(role()+in+text("x")+stop(), o)
+						v := look(t, once)
+						if !strings.Contains(in, "paused") {
+							v.checkLifecycle(t)
+						}
+						if len(v.finishes) != 1 || v.finishes[0] != "stop" {
+							t.Errorf("finishes %q:\n%s", v.finishes, once)
+						}
+						same(t, repairWith(once, o), once, "twice and once")
+						if t.Failed() {
+							t.Fatalf("%+v\n%s", o, in)
+						}
+					}
+				}
+			}
+		}
+	}
+}

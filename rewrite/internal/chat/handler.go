@@ -81,12 +81,19 @@ func (h *handler) doneFrame(k *Work) {
 		h.end.finishError(&h.writer, &h.tools, &h.text, &k.Object, contract.CodeIncomplete)
 	}
 	h.end.done = true
-	h.forward(k)
+	if string(k.Object.F.Data) == done {
+		h.forward(k)
+		return
+	}
+	h.notes.Add(contract.SectionEnd, "[DONE] with other white space: strict clients know one spelling")
+	h.Out.Drop()
+	h.writeDone()
 }
 
 // errorFrame handles an error of upstream's that is not in a chunk.
 func (h *handler) errorFrame(k *Work) {
 	x := &k.Object
+	x.KeepOneError()
 	h.settle(k)
 	h.tools.completeAll(&h.writer, !h.end.finished)
 	x.RedactAll()
@@ -97,6 +104,7 @@ func (h *handler) errorFrame(k *Work) {
 // chunk handles a chunk.
 func (h *handler) chunk(k *Work) {
 	x := &k.Object
+	x.KeepOneError()
 	c := &x.C
 	h.chunks++
 	switch {

@@ -170,8 +170,7 @@ func (s *Stream) Finish(k *Work, cause contract.Cause) {
 	}
 	if !s.end.done {
 		s.notes.Add(contract.SectionEnd, "[DONE] is added")
-		s.Out.BeginOwn()
-		s.Out.Bytes = append(s.Out.Bytes, "data: [DONE]\n\n"...)
+		s.writeDone()
 		s.end.done = true
 	}
 }

@@ -42,8 +42,17 @@ func (h *handler) toolEvent(k *Work, in contract.Progress) {
 		h.namedEvent(k)
 	default:
 		x.RedactFrame()
+		x.DropFinish()
 		h.forward(k)
 	}
+}
+
+// forwardTool writes upstream's tool event in k, which has the stream's form. It has no
+// finish reason: two finishes would end the stream (contract section 2).
+func (h *handler) forwardTool(k *Work) {
+	k.Object.RedactError()
+	k.Object.DropFinish()
+	h.forward(k)
 }
 
 // isInternal reports whether the tool with the name, a JSON string, is internal: clients
@@ -79,9 +88,8 @@ func (h *handler) toolStarts(k *Work, f *toolFields, status string, in contract.
 	t.card = t.card || in != contract.ProgressBare && len(t.id) <= MaxCardID && hasCard(x)
 	switch {
 	case f.id != nil && status != "" && h.leavesAsIs(x, &t, in):
-		x.RedactError()
-		h.forward(k)
-	case in == contract.ProgressBare && h.envelops():
+		h.forwardTool(k)
+	case in == contract.ProgressBare && h.envelops() && !x.C.Escaped:
 		h.upstreamTool(x, &t, running, f.id == nil, status == "")
 	default:
 		h.writer.toolEvent(&t, running, false)
@@ -120,9 +128,8 @@ func (h *handler) toolEnds(k *Work, f *toolFields, in contract.Progress) {
 	interrupted := isInterrupted(x)
 	switch {
 	case t.name == string(f.name) && h.leavesAsIs(x, &t, in):
-		x.RedactError()
-		h.forward(k)
-	case in == contract.ProgressBare && h.envelops() && t.name == string(x.Value(x.C.Tool)):
+		h.forwardTool(k)
+	case in == contract.ProgressBare && h.envelops() && !x.C.Escaped && t.name == string(x.Value(x.C.Tool)):
 		h.upstreamTool(x, &t, completed, false, false)
 	default:
 		h.writer.toolEvent(&t, completed, interrupted)
@@ -131,9 +138,10 @@ func (h *handler) toolEnds(k *Work, f *toolFields, in contract.Progress) {
 }
 
 // leavesAsIs reports whether the event x of the tool t, which has the form in, leaves byte
-// for byte.
+// for byte. One with an escape in a name is written anew, because a client might not find
+// the member.
 func (w *writer) leavesAsIs(x *chunk.Object, t *tool, in contract.Progress) bool {
-	return in == w.form && (!w.hasStatusLine() || x.C.StatusLine.Ok()) && (!t.card || hasCard(x))
+	return in == w.form && !x.C.Escaped && (!w.hasStatusLine() || x.C.StatusLine.Ok()) && (!t.card || hasCard(x))
 }
 
 // comment handles a comment that is a tool event, which another sidecar has written. It
@@ -178,7 +186,7 @@ func (h *handler) namedEvent(k *Work) {
 func (h *handler) dropName(x *chunk.Object) {
 	c := &x.C
 	if h.form != contract.ProgressUnnamed || h.end.finished || !isState(x) ||
-		c.Err.Ok() || c.Usage.Ok() || c.Hermes.Ok() || c.Tool.Ok() || c.MoreErrors {
+		c.Err.Ok() || c.Usage.Ok() || c.Hermes.Ok() || c.Tool.Ok() {
 		return
 	}
 	from, to := x.F.EventLine()

@@ -71,6 +71,15 @@ func (w *writer) reasoning(text []byte) {
 	w.Out.Bytes = e.AppendDelta(w.Out.Bytes, nil, false, true, &prose.Kept{Front: text}, nil)
 }
 
+// done is the data of the frame that ends a stream.
+const done = "[DONE]"
+
+// writeDone writes that frame.
+func (w *writer) writeDone() {
+	w.Out.BeginOwn()
+	w.Out.Bytes = append(w.Out.Bytes, "data: "+done+"\n\n"...)
+}
+
 // error writes a frame whose data is the error object.
 func (w *writer) error(object []byte) {
 	w.Out.BeginOwn()

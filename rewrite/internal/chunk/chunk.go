@@ -7,8 +7,9 @@ import (
 )
 
 // Chunk is the JSON object in a frame's data: a chat.completion.chunk, a tool event, an
-// error or something else. It has the values of members by position in the data. If a
-// member is there twice, the last one counts, as it does for clients.
+// error or something else. It has the values of members by position in the data. A name
+// counts as what it means, with or without escapes. If a member is there twice, the last
+// one counts, as it does for clients; of errors, the last one that says something.
 type Chunk struct {
 	Open, Shut int // where the object's braces are
 
@@ -21,6 +22,7 @@ type Chunk struct {
 	Tokens     Usage // what Usage counts
 	Extra      bool  // there is a member that not every chunk has
 	MoreErrors bool  // there may be an error or hermes block that is neither Err nor Hermes
+	Escaped    bool  // the name of a member that a tool event has is written with an escape
 	choices
 }
 
@@ -67,7 +69,8 @@ func (c *Chunk) Parse(data []byte) bool {
 	*c = Chunk{Open: r.Pos}
 	r.Open()
 	for name, ok := r.Member(); ok; name, ok = r.Member() {
-		switch string(name.Of(data)) {
+		key := r.Name(name)
+		switch string(key) {
 		case "id":
 			c.ID = r.Value()
 		case "object":
@@ -83,30 +86,49 @@ func (c *Chunk) Parse(data []byte) bool {
 			c.Usage = c.readUsage(&r)
 		case "error":
 			c.MoreErrors = c.MoreErrors || c.Err.Ok()
-			c.Err = r.Value()
+			if v := r.Value(); !c.Err.Ok() || saysSomething(v.Of(data)) || !saysSomething(c.Err.Of(data)) {
+				c.Err = v
+			}
 		case "hermes":
 			c.MoreErrors = c.MoreErrors || c.Hermes.Ok()
 			c.Hermes = r.Value()
-		case "tool":
-			c.Tool = r.Value()
-		case "emoji":
-			c.Emoji = r.Value()
-		case "label":
-			c.Label = r.Value()
-		case "toolCallId":
-			c.CallID = r.Value()
-		case "status":
-			c.Status = r.Value()
+		case "tool", "emoji", "label", "toolCallId", "status":
+			c.Escaped = c.Escaped || len(key) < name.To-name.From
+			*c.toolMember(string(key)) = r.Value()
 		case "event":
 			c.StatusLine = r.Value()
 			c.Extra = true
 		default:
 			r.Value()
-			c.Extra, c.MoreErrors = true, c.MoreErrors || bytes.IndexByte(name.Of(data), '\\') >= 0
+			c.Extra = true
 		}
 	}
 	c.Shut = r.Pos - 1
 	return r.AtEnd()
+}
+
+// toolMember returns where the value of the tool event's member with the name is kept.
+func (c *Chunk) toolMember(name string) *jsonspan.Span {
+	switch name {
+	case "tool":
+		return &c.Tool
+	case "emoji":
+		return &c.Emoji
+	case "label":
+		return &c.Label
+	case "toolCallId":
+		return &c.CallID
+	}
+	return &c.Status
+}
+
+// saysSomething reports whether the value of an error is more than a place for one.
+func saysSomething(value []byte) bool {
+	switch string(value) {
+	case "", "null", "false", `""`, "{}", "[]":
+		return false
+	}
+	return true
 }
 
 // IsChunk reports whether the object says that it is a chat.completion.chunk.
@@ -154,7 +176,7 @@ func (c *Chunk) readChoice(r *jsonspan.Reader) {
 	before := c.speech
 	r.Open()
 	for name, ok := r.Member(); ok; name, ok = r.Member() {
-		switch string(name.Of(r.Data)) {
+		switch string(r.Name(name)) {
 		case "index":
 			index = jsonspan.SmallInt(r.Value().Of(r.Data))
 		case "delta":
@@ -205,7 +227,7 @@ func (c *Chunk) readDelta(r *jsonspan.Reader) {
 	r.Open()
 	for name, ok := r.Member(); ok; name, ok = r.Member() {
 		value := r.Value()
-		switch string(name.Of(r.Data)) {
+		switch string(r.Name(name)) {
 		case "content":
 			if c.Content.Ok() {
 				c.OnlyContent, c.OnlyContentRole = false, false
@@ -272,7 +294,7 @@ func (c *Chunk) readUsage(r *jsonspan.Reader) jsonspan.Span {
 	for name, ok := r.Member(); ok; name, ok = r.Member() {
 		value := r.Value()
 		count := max(0, jsonspan.SmallInt(value.Of(r.Data)))
-		switch string(name.Of(r.Data)) {
+		switch string(r.Name(name)) {
 		case "prompt_tokens":
 			u.Input = count
 		case "completion_tokens":

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,7 +20,7 @@ type modelChunk struct{ Chunk }
 
 func (c *modelChunk) parse(data []byte) {
 	c.Chunk = Chunk{Open: bytes.IndexByte(data, '{'), Shut: bytes.LastIndexByte(data, '}')}
-	eachIn(data, jsonspan.Span{From: c.Open, To: c.Shut + 1}, func(key, value jsonspan.Span) { c.member(string(key.Of(data)), value) })
+	eachIn(data, jsonspan.Span{From: c.Open, To: c.Shut + 1}, func(key, value jsonspan.Span) { c.member(data, key, value) })
 	c.readChoices(data)
 	c.Tokens = c.readUsage(data)
 }
@@ -43,7 +44,7 @@ func eachIn(data []byte, v jsonspan.Span, each func(key, value jsonspan.Span)) {
 func lastIn(data []byte, v jsonspan.Span, name string) (found jsonspan.Span) {
 	if v.IsObject(data) {
 		eachIn(data, v, func(key, value jsonspan.Span) {
-			if key.Is(data, name) {
+			if meaning(data, key) == name {
 				found = value
 			}
 		})
@@ -51,7 +52,16 @@ func lastIn(data []byte, v jsonspan.Span, name string) (found jsonspan.Span) {
 	return found
 }
 
-func (c *modelChunk) member(name string, value jsonspan.Span) {
+// meaning returns what the name at key means.
+func meaning(data []byte, key jsonspan.Span) string {
+	return jsonspan.Unquote(`"` + string(key.Of(data)) + `"`)
+}
+
+func (c *modelChunk) member(data []byte, key, value jsonspan.Span) {
+	name := meaning(data, key)
+	if slices.Contains([]string{"tool", "emoji", "label", "toolCallId", "status"}, name) {
+		c.Escaped = c.Escaped || strings.Contains(string(key.Of(data)), `\`)
+	}
 	switch name {
 	case "id":
 		c.ID = value
@@ -68,7 +78,12 @@ func (c *modelChunk) member(name string, value jsonspan.Span) {
 		c.Usage = value
 	case "error":
 		c.MoreErrors = c.MoreErrors || c.Err.Ok()
-		c.Err = value
+		says := func(v jsonspan.Span) bool {
+			return v.Ok() && !slices.Contains([]string{"null", "false", `""`, "[]", "{}"}, string(v.Of(data)))
+		}
+		if says(value) || !says(c.Err) {
+			c.Err = value
+		}
 	case "hermes":
 		c.MoreErrors = c.MoreErrors || c.Hermes.Ok()
 		c.Hermes = value
@@ -87,7 +102,6 @@ func (c *modelChunk) member(name string, value jsonspan.Span) {
 		c.Extra = true
 	default:
 		c.Extra = true
-		c.MoreErrors = c.MoreErrors || strings.Contains(name, `\`)
 	}
 }
 
@@ -108,7 +122,7 @@ func (c *modelChunk) readChoice(data []byte, choice jsonspan.Span) {
 	var finish, text jsonspan.Span
 	before := c.speech
 	eachIn(data, choice, func(key, value jsonspan.Span) {
-		switch string(key.Of(data)) {
+		switch meaning(data, key) {
 		case "index":
 			index = jsonspan.SmallInt(value.Of(data))
 		case "delta":
@@ -123,7 +137,7 @@ func (c *modelChunk) readChoice(data []byte, choice jsonspan.Span) {
 			text = value
 		default:
 			c.More = c.More || !value.Is(data, "null")
-			name := jsonspan.Unquote(`"` + string(key.Of(data)) + `"`)
+			name := meaning(data, key)
 			c.ChoiceErrors = c.ChoiceErrors || name == "error" || name == "hermes"
 		}
 	})
@@ -150,7 +164,7 @@ func (c *modelChunk) readDelta(data []byte, delta jsonspan.Span) {
 	c.Delta = delta
 	last := lastIn(data, delta, "content")
 	eachIn(data, delta, func(key, value jsonspan.Span) {
-		switch string(key.Of(data)) {
+		switch meaning(data, key) {
 		case "content":
 			if c.Content.Ok() {
 				c.OnlyContent, c.OnlyContentRole = false, false
@@ -195,7 +209,7 @@ func (c *modelChunk) readUsage(data []byte) (u Usage) {
 	var n, zeros int
 	eachIn(data, c.Usage, func(key, value jsonspan.Span) {
 		count := max(0, jsonspan.SmallInt(value.Of(data)))
-		switch string(key.Of(data)) {
+		switch meaning(data, key) {
 		case "prompt_tokens":
 			u.Input = count
 		case "completion_tokens":
@@ -242,6 +256,8 @@ var chunkSeeds = []string{
 	`{"choices":[7,null,[{}],{"delta":3,"index":64},{"delta":{"tool_calls":[{}],"refusal":"","x":{"y":[1]}},"finish_reason":""}],"error":{"message":"e"},"hermes":{}}`,
 	`{"tool":"terminal","emoji":"x","label":"l","toolCallId":"c","status":"running","event":{"type":"status"}}`,
 	`{"error":{"message":"m","type":null,"code":{"a":1},"message":"n"},"hermes":{"error":"e","completed":false}}`, `{"error":{"param":1},"error":"x","hermes":{"error":1},"hermes":[]}`,
+	`{"t\u006fol":"a","tool":1,"\u0065rror":{"message":"m"},"error":null,"choices":[{"d\u0065lta":{"c\u006fntent":"x"},"finish_\u0072eason":"stop"}],"us\u0061ge":{"total_t\u006fkens":0}}`,
+	`{"error":{},"error":"x","error":false,"error":""}`, `{"error":null,"error":[]}`,
 	`{}`, `{"choices":{}}`, `{"choices":[{}]}`, `{"usage":[]}`, `{"choices":[{"text":"a","delta":{"content":"b"}}]}`,
 }
 

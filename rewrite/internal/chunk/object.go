@@ -104,6 +104,39 @@ func (x *Object) Remove(v jsonspan.Span) {
 	x.Replace(from, to, nil)
 }
 
+// KeepOneError removes every error of the object but C.Err: clients differ in which of
+// several they use (contract section 3). It must come before all edits.
+func (x *Object) KeepOneError() {
+	if !x.C.MoreErrors {
+		return
+	}
+	data, first := x.F.Data, true // nothing before the member stays
+	from, end := -1, 0            // where what is removed begins, and where the member before ends
+	for name, value := range jsonspan.Members(data, x.span()) {
+		before := end
+		if first {
+			before = name.From - len(`"`)
+		}
+		switch remove := value != x.C.Err && jsonspan.Spells(name.Of(data), "error"); {
+		case !remove && from >= 0:
+			x.Replace(from, before, nil)
+			from = -1
+			fallthrough
+		case !remove:
+			first = false
+		case from < 0:
+			from = before
+		}
+		end = value.To
+	}
+	if from >= 0 {
+		x.Replace(from, end, nil)
+	}
+	if !x.Edits.Empty() {
+		x.reparse()
+	}
+}
+
 // reparse makes the edits and parses the result. It is for edits of very much, which
 // must come before all others.
 func (x *Object) reparse() {
@@ -133,6 +166,15 @@ func (x *Object) Fill(e *Envelope) {
 			x.Replace(m.at.From, m.at.To, m.value)
 		default:
 			x.Replace(at, at, x.Commit(append(append(append(x.room, m.name...), m.value...), ',')))
+		}
+	}
+}
+
+// DropFinish replaces each finish reason of the object's choices by null.
+func (x *Object) DropFinish() {
+	for choice := range jsonspan.Elements(x.F.Data, x.C.Choices) {
+		if v := jsonspan.MemberOf(x.F.Data, choice, "finish_reason"); v.IsSet(x.F.Data) {
+			x.Replace(v.From, v.To, []byte("null"))
 		}
 	}
 }

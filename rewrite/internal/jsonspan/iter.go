@@ -38,12 +38,12 @@ func Elements(b []byte, v Span) iter.Seq[Span] {
 	}
 }
 
-// MemberOf returns the value of the member with the name in the object at v, or the
-// zero Span if there is none. If there are several, the last one counts, as it does for
-// clients.
+// MemberOf returns the value of the member with the name, which is ASCII, in the object at
+// v, or the zero Span if there is none. If there are several, the last one counts, as it
+// does for clients. A name counts as what it means.
 func MemberOf(b []byte, v Span, name string) (found Span) {
 	for key, value := range Members(b, v) {
-		if key.Is(b, name) {
+		if Spells(key.Of(b), name) {
 			found = value
 		}
 	}
