@@ -247,7 +247,7 @@ func (h *handler) mayPass(k *Work) {
 		p.passes = false
 		return
 	}
-	recorded := t.hasText && h.tools.textSince
+	recorded := t.hasText && h.tools.textSince && !t.noReply
 	if p.reasoning {
 		recorded = t.hasReasoning
 	}

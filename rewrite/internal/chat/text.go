@@ -16,6 +16,8 @@ type text struct {
 	hasReasoning     bool // a non-space character of reasoning has left
 	droppedReasoning bool // reasoning with a non-space character was dropped
 	hasOther         bool // tool calls, a refusal and the like have left
+	gaveUp           bool // upstream has said that the model stays silent; see tellsSilence
+	noReply          bool // the only text is Hermes' own word for that
 
 	unexamined int32 // the number of frames that passed unexamined
 	markers    int32 // the number of markers that started a tool
@@ -69,16 +71,18 @@ func (t *text) read(w *writer, l *tools, k *Work, finished, last bool) sse.Fate 
 	in := x.C.Content.Inner()
 	o := t.rules(w, l, k, finished)
 	t.prose.Read(r, x.F.Data, in, &o, last)
+	first := r.Text && !t.hasText
 	if r.Whole() { // as almost all
+		x.Rest = r.Part(0)
 		if r.Text {
 			l.inferEnds(w)
 			t.hasText, l.textSince = true, true
+			t.noReply = first && t.gaveUp && saysNoReply(&x.Rest, x.F.Data)
 		}
-		x.Rest = r.Part(0)
 		return sse.Forwarded
 	}
 	t.apply(w, l, k)
-	reasoning, kept := t.writeParts(w, l, k)
+	reasoning, kept := t.writeParts(w, l, k, first && r.Held != prose.Leaves)
 	if r.Suspects() {
 		t.holdFrame(w, l, k, &kept)
 		return sse.Held
@@ -149,8 +153,8 @@ func (t *text) startTrusted(w *writer, l *tools, k *Work, n int) {
 
 // writeParts writes the parts of the content up to the last one with anything in it. It
 // returns what is left of that one, which leaves with the chunk itself, and whether it is
-// reasoning.
-func (t *text) writeParts(w *writer, l *tools, k *Work) (reasoning bool, kept prose.Kept) {
+// reasoning. first says that no text has left before.
+func (t *text) writeParts(w *writer, l *tools, k *Work, first bool) (reasoning bool, kept prose.Kept) {
 	r := &k.reading
 	n := len(r.Parts)
 	for n > 1 && r.Parts[n-1].Tool == 0 {
@@ -170,6 +174,9 @@ func (t *text) writeParts(w *writer, l *tools, k *Work) (reasoning bool, kept pr
 		}
 		kept = r.Part(i)
 		kept.Front = t.prose.Front(r, i, &kept)
+		if p.Spoke && !p.Reasoning {
+			t.noReply, first = first && t.gaveUp && saysNoReply(&kept, k.Object.F.Data), false
+		}
 		if i < n-1 {
 			t.writePart(w, &k.Object, p.Reasoning, &kept)
 		}

@@ -168,6 +168,7 @@ func (h *handler) namedEvent(k *Work) {
 	if isState(x) {
 		h.usage.setReportsFailures(true)
 	}
+	h.noteStatus(x)
 	if h.envelops() {
 		x.RenameMembers(false)
 	}
@@ -191,6 +192,13 @@ func (h *handler) dropName(x *chunk.Object) {
 	}
 	from, to := x.F.EventLine()
 	x.Edits.ReplaceRaw(&x.F, from, to, nil)
+}
+
+// noteStatus records what the event x says of the model, if it is a status.
+func (h *handler) noteStatus(x *chunk.Object) {
+	if string(x.F.Event) == statusEvent && tellsSilence(jsonspan.Inside(x.String(x.Member("text")))) {
+		h.text.gaveUp = true
+	}
 }
 
 // isState reports whether the named event x is about upstream's state.
@@ -246,6 +254,7 @@ func (h *handler) wrappedEvent(k *Work) {
 		h.errorFrame(k) // the error is still upstream's
 		return
 	}
+	h.noteStatus(x)
 	x.RedactFrame()
 	h.dropName(x)
 	h.object(x)

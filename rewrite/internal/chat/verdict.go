@@ -1,9 +1,12 @@
 package chat
 
 import (
+	"bytes"
+
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 )
 
 // usage records what upstream has shown of its reports in the usage memory.
@@ -53,7 +56,7 @@ func (e *ending) falseStop(w *writer, l *tools, t *text, c *chunk.Chunk) (code s
 	case u.Zero && (silent || onTool):
 		w.notes.Add(contract.SectionEnd, "a false stop: no answer, usage 0/0/0")
 		return contract.CodeCrashed
-	case u.Reported && (silent || onTool && !housekeeping):
+	case u.Reported && (silent || t.noReply && !t.hasOther || onTool && !housekeeping):
 		if w.o.EmptyAnswer == contract.EmptyAnswerPass {
 			w.notes.Add(contract.SectionEnd, "no answer, and empty_answer says that this is none of ours: passes")
 			return ""
@@ -69,6 +72,22 @@ func (e *ending) falseStop(w *writer, l *tools, t *text, c *chunk.Chunk) (code s
 	w.notes.Add(contract.SectionEnd, "text with usage 0/0/0, which may be a crash: passes")
 	e.zeroUsagePassed = true
 	return ""
+}
+
+// tellsSilence reports whether the text of a hermes.status, the inside of a JSON string, says
+// that the model has returned nothing after all retries. What then comes as text is Hermes'
+// own (contract section 3, rule 2).
+func tellsSilence(inner []byte) bool {
+	text := jsonspan.AppendText(nil, inner)
+	return bytes.Contains(text, []byte("no content after all retries")) || bytes.Contains(text, []byte("no visible response after all retries"))
+}
+
+// saysNoReply reports whether what k keeps of the text in data is what Hermes says in place
+// of an answer: "⚠️ No reply: …" in the operator's language, or "(empty)".
+func saysNoReply(k *prose.Kept, data []byte) bool {
+	inner := k.AppendTo(nil, data)
+	r, _ := jsonspan.NextRune(inner, 0)
+	return r == '⚠' || jsonspan.Spells(inner, "(empty)")
 }
 
 // zeroUsageIsCrash reports whether text with usage 0/0/0 is a false stop by its third
