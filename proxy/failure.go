@@ -53,7 +53,7 @@ func (x *exchange) sendErrorOf(err error) bool {
 func message(cause rewrite.Cause, running bool) string {
 	switch {
 	case !running && cause == rewrite.CauseShutdown:
-		return rewrite.ShutdownBeforeTools
+		return rewrite.ShutdownBeforeRun
 	case !running:
 		return "the agent could not be reached"
 	}

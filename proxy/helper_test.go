@@ -43,8 +43,8 @@ func text(s string) string {
 // errorFinish returns what a stream that began with role is ended with.
 func errorFinish(code string, partial bool) string {
 	message := rewrite.Message(code)
-	if code == rewrite.CodeShutdown { // no tool has started
-		message = "the service is shutting down; send the request again"
+	if code == rewrite.CodeShutdown { // no tool has been shown
+		message = rewrite.ShutdownBeforeTools
 	}
 	return fmt.Sprintf(`data: {"error":{"message":%q,"type":"upstream_error","param":null,"code":%q}}`+"\n\n", message, code) +
 		fmt.Sprintf(`data: {`+envelope+`[{"index":0,"delta":{},"finish_reason":"error"}],"hermes":{"completed":false,"partial":%v,"failed":true,"error":%q,"error_code":"agent_error"}}`+"\n\n", partial, message) +

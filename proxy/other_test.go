@@ -226,7 +226,7 @@ func TestRunThatHasShownNothingIsDrained(t *testing.T) {
 	x.stream()
 	streams.Shutdown(0)
 	x.clock.Advance(time.Second)
-	x.wantBody(`data: {"event": "run.failed", "run_id": "run_9", "error": "the service is shutting down, and the agent's answer is not complete"}` + "\n\n")
+	x.wantBody(`data: {"event": "run.failed", "run_id": "run_9", "error": "the service is shutting down, and the agent's answer is not complete; the agent may be running"}` + "\n\n")
 	x.wantStopped()
 	x.abort().wantSwallowed(t)
 }

@@ -92,6 +92,7 @@ const (
 	CodeAgentError      = contract.CodeAgentError
 	CodeAgentIncomplete = whole.CodeAgentIncomplete
 	CodeShutdown        = contract.CodeShutdown
+	ShutdownBeforeRun   = contract.ShutdownBeforeRun
 	ShutdownBeforeTools = contract.ShutdownBeforeTools
 
 	AskedUnknown = whole.AskedUnknown

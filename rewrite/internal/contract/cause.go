@@ -40,14 +40,17 @@ func Message(code string) string {
 	case CodeAgentError:
 		return "the agent reported an error and gave no reason"
 	case CodeShutdown:
-		return "the service is shutting down, and the agent's answer is not complete"
+		return "the service is shutting down, and the agent's answer is not complete; the agent may be running"
 	}
 	return "the agent's answer ended before it was complete"
 }
 
-// ShutdownBeforeTools is the message of CodeShutdown if no tool has started. Then
-// sending the request again does nothing twice (contract section 3).
-const ShutdownBeforeTools = "the service is shutting down; send the request again"
+// The messages of CodeShutdown before the agent has the request, and before it has shown a
+// tool, so that sending the request again most likely does nothing twice (contract section 3).
+const (
+	ShutdownBeforeRun   = "the service is shutting down; send the request again"
+	ShutdownBeforeTools = "the service is shutting down; the agent may be running, but has shown no tool: you can send the request again"
+)
 
 // ErrorType is the type of the errors that are not upstream's own.
 const ErrorType = "upstream_error"
