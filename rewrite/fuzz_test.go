@@ -143,7 +143,7 @@ func (l *lifeScript) next() byte {
 
 var lifeTexts = []string{
 	"Hello", " ", "\n\n", "\n\nMore text.", "`💻 ls`", "\n`💻 ls`\n", "`💻", " ls", "`\n", "a\n`📖 b`\nc", "```\n", "\n```\n", "`", "\n", "a\n`💻 c`", "`💻 c`\n`📖 d`\n\ne", "\n`🦄 u`\n",
-	"\n`💻 b`\n`🦄 x`\n", "\n`🦄 x`\n`💻", "a\n\n<think>b</think>`", "<think>x</think>y\n\n", "World",
+	"⚠️ No reply: x didn't produce a reply.", "\n`💻 b`\n`🦄 x`\n", "\n`🦄 x`\n`💻", "a\n\n<think>b</think>`", "<think>x</think>y\n\n", "World",
 }
 
 var lifeTools = [][3]string{{"terminal", "💻", "ls -la"}, {"read_file", "📖", "a.go"}, {"_thinking", "💭", "hm"}, {"web_search", "🔍", "recall: \"x\""}, {"tool", "🦄", "`q` \"<b>\\"}}
@@ -159,6 +159,7 @@ var lifeFinishes = []string{
 
 var lifeEvents = []string{
 	named("hermes.status", `{"type": "waiting", "n": 1}`),
+	statusOf("❌ Model returned no content after all retries. No fallback providers configured."),
 	named("hermes.status", `{"kind": "warn", "text": "boom sk-abcdefghij", "error": "x"}`),
 	named("approval.request", approval),
 	named("other", `{"id": 1, "error": {"message": "m"}, "choices": []}`),
@@ -218,8 +219,20 @@ func (l *lifeScript) write() (finished bool) {
 		case 13:
 			l.add(delta(`"role": "assistant"`))
 		case 14:
-			if arg%3 == 0 {
-				l.add("x: " + strings.Repeat("y", 9000) + "\n\n")
+			large, status := strings.Repeat("y", 9000), "running"
+			switch arg % 6 {
+			case 0, 3:
+				l.add("x: " + large + "\n\n")
+			case 1:
+				l.add(text(large))
+			case 4:
+				status = "completed"
+				fallthrough
+			case 2:
+				if l.mode%4 >= 2 { // the id is in front, where it says whether the event is one too many
+					l.shows(status == "running" && tool[0][0] != '_')
+					l.add(named(progressEvent, `{"toolCallId": "`+id+`", "status": "`+status+`", "tool": "`+tool[0]+`", "label": "`+large+`"}`))
+				}
 			}
 		case 15:
 			if arg < 128 {
@@ -255,6 +268,7 @@ func FuzzLifecycle(f *testing.F) {
 	f.Add([]byte{1, 3, 0, 3, 1, 10, 0, 3, 0, 0, 3}, byte(0), byte(1))
 	f.Add([]byte{2, 4, 0, 4, 1, 6, 0, 6, 0, 6, 3, 15, 134}, byte(1), byte(3))
 	f.Add([]byte{0, 0, 4, 2, 0, 2, 1, 0, 14}, byte(2), byte(2))
+	f.Add([]byte{2, 14, 2, 14, 8, 14, 10, 14, 4, 14, 1, 15, 128}, byte(0), byte(0))
 	f.Add([]byte{11, 2, 0, 8, 0, 9, 0, 14, 3, 0, 9}, byte(7), byte(0))
 	f.Fuzz(func(t *testing.T, script []byte, options, end byte) {
 		if len(script) == 0 || len(script) > 600 {
@@ -278,7 +292,7 @@ func FuzzLifecycle(f *testing.F) {
 			case breath:
 				out = s.Keepalive(out)
 			default:
-				if i == len(l.chunks)-1 && !finished && end&16 != 0 {
+				if i == len(l.chunks)-1 && !finished && end&16 != 0 && len(c) < o.MaxFrame {
 					c = c[:int(end)*len(c)/256]
 				}
 				from := len(out)

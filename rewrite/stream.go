@@ -282,8 +282,10 @@ func (s *Stream) unit(u sse.Unit, b []byte) {
 		s.chat.Quiet(k, b)
 	case u == sse.UnitRaw && s.other != nil && s.other.Raw(b, !s.scan.Raw(), s.scan.MaxFrame):
 		s.chat.Out.Drop()
+	case u == sse.UnitRaw && s.other != nil:
+		s.chat.Raw(k, b, !s.scan.Raw(), 0)
 	case u == sse.UnitRaw:
-		s.chat.Raw(k, b, !s.scan.Raw())
+		s.chat.Raw(k, b, !s.scan.Raw(), s.scan.MaxFrame)
 	case u == sse.UnitLF:
 		s.chat.LF(k, b)
 	}

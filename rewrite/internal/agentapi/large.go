@@ -74,10 +74,7 @@ func (s *Stream) lookAt(b []byte, max int) largeFrame {
 	}
 	var f sse.Frame
 	var m members
-	f.Parse(b[:min(len(b), max, maxLook)])
-	if _, end := f.EventLine(); end == len(f.Raw) && !bytes.HasSuffix(f.Raw, []byte("\n")) && !bytes.HasSuffix(f.Raw, []byte("\r")) {
-		f.Event = nil // it may go on
-	}
+	chunk.ParseBeginning(&f, b[:min(len(b), max, maxLook)])
 	m.parse(f.Data)
 	name := f.Event
 	if !chunk.IsNamed(&f) {

@@ -106,24 +106,6 @@ func (s *Stream) LF(k *Work, b []byte) {
 	}
 }
 
-// Raw forwards bytes of a frame that is larger than the limit. They pass unexamined, so
-// they may be text or anything else. last says that the frame ends with them.
-func (s *Stream) Raw(k *Work, b []byte, last bool) {
-	if s.end.done {
-		s.dropLate()
-		return
-	}
-	s.settle(k)
-	s.text.prose.SkipUnexamined()
-	s.Out.Bytes = append(s.Out.Bytes, b...)
-	s.Out.ForwardWhole()
-	s.notes.Add(contract.SectionHarm, "larger than max_frame: passes unexamined")
-	s.text.hasOther, s.tools.textSince = true, true
-	if last {
-		s.text.unexamined++
-	}
-}
-
 // Frame handles the frame in k. parsed says that the object in its data has been parsed,
 // too.
 func (s *Stream) Frame(k *Work, parsed bool) {
@@ -162,6 +144,7 @@ func (s *Stream) Keepalive() {
 // Finish ends the stream after upstream has ended for the cause. It writes what the client
 // still needs: what is held, the ends of open tools, an error finish and [DONE].
 func (s *Stream) Finish(k *Work, cause contract.Cause) {
+	k.large.open = false
 	held := k.hold.buf
 	s.settle(k)
 	s.Out.Release(held)

@@ -15,6 +15,7 @@ type Work struct {
 
 	reading prose.Reading // of the content
 	hold    hold
+	large   largeFrame
 	sizes   sizes
 	shapes  [2]*shape // the last shapes that any stream has learnt, of content and of reasoning
 }
@@ -23,7 +24,7 @@ type Work struct {
 func (w *Work) Begin(n *contract.Notes) { w.Object.Notes, w.reading.Notes = n, n }
 
 // Waits reports whether something waits in w for the bytes to come.
-func (w *Work) Waits() bool { return w.reading.Waits() || !w.hold.empty() }
+func (w *Work) Waits() bool { return w.reading.Waits() || !w.hold.empty() || w.large.open }
 
 // Forget drops every reference to the bytes of a stream. Nothing may wait.
 func (w *Work) Forget() {

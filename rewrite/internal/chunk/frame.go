@@ -24,6 +24,15 @@ func IsDone(data []byte) bool {
 	return i < len(data) && data[i] == '[' && string(bytes.TrimSpace(data)) == "[DONE]"
 }
 
+// ParseBeginning makes f what the beginning b of a large frame shows. The name of the event
+// counts if its line is complete.
+func ParseBeginning(f *sse.Frame, b []byte) {
+	f.Parse(b)
+	if _, end := f.EventLine(); end == len(b) && !bytes.HasSuffix(b, []byte("\n")) && !bytes.HasSuffix(b, []byte("\r")) {
+		f.Event = nil // it may go on
+	}
+}
+
 // Named reports whether the frame is a named event.
 func (x *Frame) Named() bool { return IsNamed(&x.F) }
 
