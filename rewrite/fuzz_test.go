@@ -130,6 +130,7 @@ type lifeScript struct {
 	mode   byte
 	shown  bool // a tool event has been written that the client sees
 	hidden bool // one was written before it that the client does not see
+	large  bool // one was written that is too large to get a card
 }
 
 func (l *lifeScript) next() byte {
@@ -231,6 +232,7 @@ func (l *lifeScript) write() (finished bool) {
 			case 2:
 				if l.mode%4 >= 2 { // the id is in front, where it says whether the event is one too many
 					l.shows(status == "running" && tool[0][0] != '_')
+					l.large = true
 					l.add(named(progressEvent, `{"toolCallId": "`+id+`", "status": "`+status+`", "tool": "`+tool[0]+`", "label": "`+large+`"}`))
 				}
 			}
@@ -278,7 +280,7 @@ func FuzzLifecycle(f *testing.F) {
 		finished := l.write()
 		all := allOptions()
 		o := all[int(options)%len(all)]
-		o.MaxFrame = 8000
+		o.MaxFrame, o.Cards = 8000, o.Cards && !l.large
 		s := New(&o, chatParams)
 		var out []byte
 		now := epoch

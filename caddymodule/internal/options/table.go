@@ -12,9 +12,9 @@ import (
 // table has the options in the order of the Caddyfile's syntax.
 var table = []*Option{
 	{Name: "max_frame", kind: size{}, Default: "1MiB", Help: "Larger frames pass unexamined",
-		Explanation: "The largest frame that the sidecar examines. A larger frame, and a larger answer that is not streamed, passes unchanged. This bounds the memory of a stream.",
+		Explanation: "The largest frame that the sidecar examines. A larger frame, and a larger answer that is not streamed, passes unchanged. Of a larger frame only the beginning tells whether it is a tool event, an error or text. This bounds the memory of a stream.",
 		Example:     "max_frame 64KiB",
-		When:        "Lower it if many agents that you do not trust share a sidecar: 64 KiB is more than Hermes sends. Raise it if the metric `caddy_hermes_frames_unexamined_total` grows.",
+		When:        "Most frames of Hermes have less than 1 KB, but a picture makes one of up to 6.7 MB, which passes unexamined and needs no repair. Lower it if many agents that you do not trust share a sidecar. Raise it if the metric `caddy_hermes_frames_unexamined_total` grows and answers with pictures are not repaired as you need.",
 		apply:       func(o *proxy.Options, v any) { o.Rewrite.MaxFrame = int(v.(int64)) }},
 	{Name: "imitations", kind: wordsOf(rewrite.ImitationsValues()), Default: "strip", Help: "What happens to markers that the model wrote itself",
 		Explanation: "What happens to markers that the model wrote itself, with no tool behind them. `strip` removes them from the text. `keep` leaves them there. `trust` removes them and, in streams, treats them as tools.",

@@ -10,6 +10,7 @@
 //	hold.go      frames that wait for the end of a line
 //	tools.go     open tools, their starts and ends
 //	toolevent.go the forms of a tool event
+//	large.go     frames that are larger than max_frame
 //	cards.go     tool events as cards
 //	finish.go    finish chunks, errors and error finishes
 //	verdict.go   whether a stop is false
