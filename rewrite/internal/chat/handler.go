@@ -93,7 +93,7 @@ func (h *handler) doneFrame(k *Work) {
 // errorFrame handles an error of upstream's that is not in a chunk.
 func (h *handler) errorFrame(k *Work) {
 	x := &k.Object
-	x.KeepOneError()
+	chunk.KeepOneError(x)
 	h.settle(k)
 	h.tools.completeAll(&h.writer, !h.end.finished)
 	x.RedactAll()
@@ -104,7 +104,7 @@ func (h *handler) errorFrame(k *Work) {
 // chunk handles a chunk.
 func (h *handler) chunk(k *Work) {
 	x := &k.Object
-	x.KeepOneError()
+	chunk.KeepOneError(x)
 	c := &x.C
 	h.chunks++
 	switch {

@@ -67,20 +67,21 @@ func (s *Stream) Raw(k *Work, b []byte, last bool, max int) {
 	if !g.open {
 		g.open, g.tail = max > 0, g.tail[:0]
 		g.head = append(g.head[:0], b[:min(len(b), max, MaxLook)]...)
-		s.notes.Add(contract.SectionHarm, "larger than max_frame: passes unexamined")
-		s.largeBegins(k)
+		g.begins(&s.handler, &k.Object)
 	}
 	g.keep(b)
 	if g.drop {
+		s.notes.Add(contract.SectionTools, "a tool event larger than max_frame, of the kind that does not leave: dropped")
 		s.Out.Drop()
 	} else {
+		s.notes.Add(contract.SectionHarm, "larger than max_frame: passes unexamined")
 		s.Out.Bytes = append(s.Out.Bytes, b...)
 		s.Out.ForwardWhole()
 	}
 	if last {
 		g.open = false
 		s.text.unexamined++
-		s.largeEnds(k)
+		g.ends(&s.handler, &k.Object)
 	}
 }
 
@@ -123,9 +124,8 @@ func toolOf(x *chunk.Object, came int) (f toolFields, status []byte) {
 	return toolFields{name: whole(c.Tool), emoji: whole(c.Emoji), id: jsonspan.Plain(whole(c.CallID))}, jsonspan.Plain(whole(c.Status))
 }
 
-// largeBegins does what comes before the large frame in k.
-func (h *handler) largeBegins(k *Work) {
-	g, x := &k.large, &k.Object
+// begins does what comes before the frame. x is room for its beginning.
+func (g *largeFrame) begins(h *handler, x *chunk.Object) {
 	came := g.lookAt(x)
 	g.kind, g.drop = kindOf(x), false
 	switch g.kind {
@@ -150,15 +150,15 @@ func (h *handler) largeBegins(k *Work) {
 // isStatus reports whether raw, a JSON string without escapes or nil, is the status.
 func isStatus(raw []byte, status string) bool { return string(jsonspan.Inside(raw)) == status }
 
-// largeEnds records what the large frame in k was, which has left.
-func (h *handler) largeEnds(k *Work) {
-	g, x, t, e := &k.large, &k.Object, &h.text, &h.end
+// ends records what the frame was, which has left. x is room for its beginning.
+func (g *largeFrame) ends(h *handler, x *chunk.Object) {
+	t, e := &h.text, &h.end
 	came := g.lookAt(x)
 	switch g.kind {
 	case largeTool:
 		h.tools.upstream = true
 		if !g.drop || h.form == contract.ProgressOff {
-			h.largeTool(k, came)
+			g.endsTool(h, x, came)
 		}
 		return
 	case largeError:
@@ -191,11 +191,10 @@ func (h *handler) largeEnds(k *Work) {
 	}
 }
 
-// largeTool records the tool event that the large frame in k was.
-func (h *handler) largeTool(k *Work, came int) {
-	x := &k.Object
+// endsTool is ends for a tool event, of whose data so much came in the beginning x.
+func (g *largeFrame) endsTool(h *handler, x *chunk.Object, came int) {
 	f, status := toolOf(x, came)
-	c, data, known := k.large.members()
+	c, data, known := g.members()
 	if known {
 		f.name, f.emoji = orString(f.name, data, c.Tool), orString(f.emoji, data, c.Emoji)
 		f.id, status = orString(f.id, data, c.CallID), orString(status, data, c.Status)

@@ -42,17 +42,17 @@ func (h *handler) toolEvent(k *Work, in contract.Progress) {
 		h.namedEvent(k)
 	default:
 		x.RedactFrame()
-		x.DropFinish()
+		chunk.DropFinish(x)
 		h.forward(k)
 	}
 }
 
-// forwardTool writes upstream's tool event in k, which has the stream's form. It has no
-// finish reason: two finishes would end the stream (contract section 2).
-func (h *handler) forwardTool(k *Work) {
-	k.Object.RedactError()
-	k.Object.DropFinish()
-	h.forward(k)
+// forwardTool writes upstream's tool event x, which has the stream's form. It has no finish
+// reason: the stream would have two (contract section 2).
+func (w *writer) forwardTool(x *chunk.Object) {
+	x.RedactError()
+	chunk.DropFinish(x)
+	w.forward(x)
 }
 
 // isInternal reports whether the tool with the name, a JSON string, is internal: clients
@@ -88,7 +88,7 @@ func (h *handler) toolStarts(k *Work, f *toolFields, status string, in contract.
 	t.card = t.card || in != contract.ProgressBare && len(t.id) <= MaxCardID && hasCard(x)
 	switch {
 	case f.id != nil && status != "" && h.leavesAsIs(x, &t, in):
-		h.forwardTool(k)
+		h.forwardTool(x)
 	case in == contract.ProgressBare && h.envelops() && !x.C.Escaped:
 		h.upstreamTool(x, &t, running, f.id == nil, status == "")
 	default:
@@ -128,7 +128,7 @@ func (h *handler) toolEnds(k *Work, f *toolFields, in contract.Progress) {
 	interrupted := isInterrupted(x)
 	switch {
 	case t.name == string(f.name) && h.leavesAsIs(x, &t, in):
-		h.forwardTool(k)
+		h.forwardTool(x)
 	case in == contract.ProgressBare && h.envelops() && !x.C.Escaped && t.name == string(x.Value(x.C.Tool)):
 		h.upstreamTool(x, &t, completed, false, false)
 	default:
@@ -168,7 +168,7 @@ func (h *handler) namedEvent(k *Work) {
 	if isState(x) {
 		h.usage.setReportsFailures(true)
 	}
-	h.noteStatus(x)
+	h.text.noteStatus(x)
 	if h.envelops() {
 		x.RenameMembers(false)
 	}
@@ -195,9 +195,9 @@ func (h *handler) dropName(x *chunk.Object) {
 }
 
 // noteStatus records what the event x says of the model, if it is a status.
-func (h *handler) noteStatus(x *chunk.Object) {
+func (t *text) noteStatus(x *chunk.Object) {
 	if string(x.F.Event) == statusEvent && tellsSilence(jsonspan.Inside(x.String(x.Member("text")))) {
-		h.text.gaveUp = true
+		t.gaveUp = true
 	}
 }
 
@@ -254,7 +254,7 @@ func (h *handler) wrappedEvent(k *Work) {
 		h.errorFrame(k) // the error is still upstream's
 		return
 	}
-	h.noteStatus(x)
+	h.text.noteStatus(x)
 	x.RedactFrame()
 	h.dropName(x)
 	h.object(x)

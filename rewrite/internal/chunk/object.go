@@ -106,7 +106,7 @@ func (x *Object) Remove(v jsonspan.Span) {
 
 // KeepOneError removes every error of the object but C.Err: clients differ in which of
 // several they use (contract section 3). It must come before all edits.
-func (x *Object) KeepOneError() {
+func KeepOneError(x *Object) {
 	if !x.C.MoreErrors {
 		return
 	}
@@ -171,7 +171,7 @@ func (x *Object) Fill(e *Envelope) {
 }
 
 // DropFinish replaces each finish reason of the object's choices by null.
-func (x *Object) DropFinish() {
+func DropFinish(x *Object) {
 	for choice := range jsonspan.Elements(x.F.Data, x.C.Choices) {
 		if v := jsonspan.MemberOf(x.F.Data, choice, "finish_reason"); v.IsSet(x.F.Data) {
 			x.Replace(v.From, v.To, []byte("null"))
