@@ -8,6 +8,8 @@
 //	responses.go events of /v1/responses
 //	runs.go      events of /v1/runs/{id}/events
 //	sessions.go  events of /api/sessions/{id}/chat/stream
+//	tools.go     tools that have started and not ended
+//	numbers.go   the numbers of events
 //	large.go     frames that are larger than max_frame
 //
 // Every stream has a Stream until it turns out to be one of chat completions. Once its
