@@ -16,16 +16,11 @@ func (h *healer) cut(from, to int) {
 		if start == 0 {
 			start = h.start.Pos
 		}
-		h.copyTo(max(start, h.at))
-		h.cuts, h.kept = true, len(h.out)
+		start = max(start, h.at)
+		h.out = append(h.out, h.Data[h.at:start]...)
+		h.cuts, h.kept, h.at = true, len(h.out), start
 	}
-	h.copyTo(from)
-	h.at = to
-}
-
-// copyTo copies the body up to the index to.
-func (h *healer) copyTo(to int) {
-	h.out = append(h.out, h.Data[h.at:to]...)
+	h.out = append(h.out, h.Data[h.at:from]...)
 	h.at = to
 }
 
@@ -34,34 +29,33 @@ func (h *healer) copyTo(to int) {
 // in it, and providers refuse an empty message (contract section 5).
 func (h *healer) leave(to int) {
 	h.out = h.out[:h.kept]
-	if next, ok := h.elementAt(to); ok && h.before == 0 {
+	if next, ok := elementAt(h.Data, to); ok && h.before == 0 {
 		to = next
 	}
 	h.at = to
 }
 
-// outputAt reports whether a tool's message is behind the message that ends at to. That
-// message does not leave then: the output would answer the call of another.
-func (h *healer) outputAt(to int) bool {
-	next, ok := h.elementAt(to)
-	if !ok {
+// outputAt reports whether a tool's message is behind the message in b that ends at to.
+// That message does not leave then: the output would answer the call of another.
+func outputAt(b []byte, to int) (isTool bool) {
+	next, ok := elementAt(b, to)
+	if !ok || next == len(b) {
 		return false
 	}
-	isTool := false
-	for name, value := range jsonspan.Members(h.Data, jsonspan.Span{From: next, To: len(h.Data)}) {
-		if string(h.name(name)) == "role" {
-			isTool = value.IsString(h.Data) && jsonspan.Spells(value.Inner().Of(h.Data), "tool")
+	for name, value := range jsonspan.Members(b, jsonspan.Span{From: next, To: len(b)}) {
+		if jsonspan.Spells(name.Of(b), "role") {
+			isTool = value.IsString(b) && jsonspan.Spells(value.Inner().Of(b), "tool")
 		}
 	}
 	return isTool
 }
 
-// elementAt returns where the element behind the one that ends at to begins. It returns
-// false if there is none.
-func (h *healer) elementAt(to int) (next int, ok bool) {
-	next = jsonspan.SkipSpace(h.Data, to)
-	if next == len(h.Data) || h.Data[next] != ',' {
+// elementAt returns where the element of a list in b begins that is behind the one that
+// ends at to. It returns false if there is none.
+func elementAt(b []byte, to int) (next int, ok bool) {
+	next = jsonspan.SkipSpace(b, to)
+	if next == len(b) || b[next] != ',' {
 		return to, false
 	}
-	return jsonspan.SkipSpace(h.Data, next+1), true
+	return jsonspan.SkipSpace(b, next+1), true
 }

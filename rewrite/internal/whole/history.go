@@ -226,7 +226,7 @@ func (h *healer) end(to int) {
 	for _, t := range h.texts {
 		h.healText(t)
 	}
-	if h.cuts && !h.left && !h.outputAt(to) {
+	if h.cuts && !h.left && !outputAt(h.Data, to) {
 		h.leave(to)
 	} else {
 		h.before = to
