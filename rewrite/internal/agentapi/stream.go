@@ -122,6 +122,7 @@ func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 		}
 	case m.parse(f.Data):
 		if !s.ended {
+			s.failCompleted(f, edits, &m)
 			s.event(f, &m)
 		}
 		if s.Known() || s.errors {
@@ -136,6 +137,38 @@ func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 		}
 	}
 	out.Frame(f, edits)
+}
+
+// failCompleted makes response.failed of response.completed in f, with the members m, if its
+// only text says that the agent failed (contract section 6).
+func (s *Stream) failCompleted(f *sse.Frame, edits *sse.Splice, m *members) {
+	const from, to = "response.completed", "response.failed"
+	if string(m.responseEvent(f)) != from || !m.response.IsObject(f.Data) {
+		return
+	}
+	t := chunk.ReadTurn(f.Data, m.response)
+	if !t.Failed() {
+		return
+	}
+	s.notes.Add(contract.SectionOther, "completed, but its text says that the agent failed: becomes failed")
+	if begin, end := f.EventLine(); begin < end {
+		begin += bytes.Index(f.Raw[begin:end], []byte(from))
+		edits.ReplaceRaw(f, begin, begin+len(from), []byte(to))
+	}
+	edits.Replace(f, m.typ.From, m.typ.To, []byte(`"`+to+`"`))
+	set := func(name string, value []byte) {
+		v := jsonspan.MemberOf(f.Data, m.response, name)
+		if !v.Ok() { // behind the last member: there are status and usage
+			v = jsonspan.Span{From: m.response.To - 1, To: m.response.To - 1}
+			value = append([]byte(`,"`+name+`":`), value...)
+		}
+		edits.Replace(f, v.From, v.To, value)
+	}
+	set("status", []byte(`"failed"`))
+	set("error", []byte(`{"code":"`+contract.CodeAgentError+`","message":`+string(chunk.FailureMessage(t.Text))+`}`))
+	f.Parse(edits.Append(make([]byte, 0, edits.Size(f)), f))
+	edits.Reset()
+	m.parse(f.Data)
 }
 
 // Finish ends the stream after upstream has ended for the cause. added is the number of
@@ -300,6 +333,12 @@ func (s *Stream) redact(f *sse.Frame, edits *sse.Splice, m *members) {
 	}
 	if m.moreErrors {
 		chunk.RedactErrors(f, edits, s.notes, m.err)
+	}
+	switch {
+	case s.kind != kindSession:
+		chunk.RedactSaid(f, edits, s.notes, false, jsonspan.Span{From: jsonspan.SkipSpace(data, 0), To: len(data)})
+	case string(f.Event) == "assistant.completed":
+		chunk.RedactSaid(f, edits, s.notes, false, m.content)
 	}
 }
 

@@ -9,6 +9,7 @@
 //	cards.go     which messages are of an answer that Open WebUI has taken apart
 //	joincards.go one message for them
 //	answer.go    RepairAnswer: content, reasoning and failures of an answer
+//	other.go     other answers, and their secrets
 //
 // It holds no state. What needs no repair is returned as it is, without a copy. Heal first
 // looks for a backtick that a known emoji follows, and for what can be told at a glance. If
