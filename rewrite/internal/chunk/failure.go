@@ -56,7 +56,7 @@ func IsUncalled(text string) bool { return text == noAnswer || uncalled.MatchStr
 // Hermes' answer is the text, the inside of a JSON string: the text without secrets and
 // white space around it, and at most contract.MaxMessage bytes of it.
 func FailureMessage(text []byte) []byte {
-	text = redact.Text(text)
+	text = redact.Text(jsonspan.Head(text, 16*contract.MaxMessage)) // much of which may be secrets
 	from, to, n := 0, 0, 0
 	for i := 0; i < len(text); {
 		r, next := jsonspan.NextRune(text, i)
@@ -130,7 +130,8 @@ func (t *Turn) FailedAtOnce() bool {
 	return t.texts == 1 && (IsUncalled(t.text()) || redact.Said(t.Text, false) >= 0)
 }
 
-// text returns the text, decoded and without white space around it.
+// text returns the text, decoded and without white space around it. It cuts long ones,
+// which Hermes' own are not.
 func (t *Turn) text() string {
-	return strings.TrimSpace(string(jsonspan.AppendText(nil, t.Text)))
+	return strings.TrimSpace(string(jsonspan.AppendText(nil, jsonspan.Head(t.Text, contract.MaxMessage))))
 }
