@@ -43,7 +43,7 @@ func (x *exchange) choose(status int) answer {
 		return encoded{passing{x}}
 	case media == "text/event-stream":
 		return newStream(x)
-	case media == "application/json" && x.chat && !head.IsEncoded(h) && x.fits(h):
+	case media == "application/json" && rewrite.IsAnswerPath(x.client.r.URL.Path) && !head.IsEncoded(h) && x.fits(h):
 		return &whole{x: x}
 	}
 	return passing{x}

@@ -43,7 +43,8 @@ var otherStreams = map[string]otherStream{
 		end:   "data: {\"event\": \"run.completed\", \"run_id\": \"run_1\", \"timestamp\": 3.5, \"output\": \"a\"}\n\n",
 		cut:   "data: {\"event\": \"tool.com",
 		failed: func(code string) string {
-			return fmt.Sprintf("data: {\"event\": \"run.failed\", \"run_id\": \"run_1\", \"timestamp\": 2.5, \"error\": %q}\n\n", rewrite.Message(code))
+			return "data: {\"event\": \"tool.completed\", \"run_id\": \"run_1\", \"timestamp\": 2.5, \"tool\": \"terminal\", \"duration\": 0.0, \"error\": true}\n\n" +
+				fmt.Sprintf("data: {\"event\": \"run.failed\", \"run_id\": \"run_1\", \"timestamp\": 2.5, \"error\": %q}\n\n", rewrite.Message(code))
 		},
 		id: "run_1",
 	},

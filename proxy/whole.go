@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"net/http"
 	"strconv"
 
@@ -9,8 +10,8 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// whole is an answer to a request for chat completions that is not streamed: a JSON
-// object that may be a chat completion. It is kept until it has come, for only then
+// whole is an answer that is not streamed: a JSON object that may be a chat completion, a
+// response or the answer of a session. It is kept until it has come, for only then
 // is known whether the agent failed; its header is held with it.
 type whole struct {
 	x       *exchange
@@ -72,6 +73,9 @@ func (w *whole) end(cause rewrite.Cause) bool {
 // repair repairs the answer and sends it, or an error if the agent failed.
 func (w *whole) repair() {
 	a := rewrite.RepairAnswer(w.body, &w.x.p.o.Rewrite, w.x.usage(w.x.upstream()))
+	if a.Kept != nil && w.x.client.r.Method != http.MethodPost { // no agent has run
+		a = rewrite.Answer{Body: a.Kept, Changed: !bytes.Equal(a.Kept, w.body)}
+	}
 	w.done, w.body = a, nil
 	h := w.x.client.w.Header()
 	if a.Completion {

@@ -105,6 +105,49 @@ func TestSecretsOfAnAnswerThatFailed(t *testing.T) {
 	}
 }
 
+// What Hermes 0.22 writes into the text of a turn that failed has the provider's key in it.
+// A turn of /v1/responses gets a status, like one of chat completions; whoever asks for it
+// again gets it as it is, without the key.
+func TestTurnsThatFailedAtTheProvider(t *testing.T) {
+	const key = "sk-abcdEFGH1234567890"
+	response := `{"id": "resp_1", "object": "response", "status": "completed", "created_at": 1, "model": "m", "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "custom rejected your API key.\n\nProvider said: HTTP 401: ` +
+		key + `"}]}], "usage": {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}}`
+	session := `{"object": "hermes.session.chat.completion", "session_id": "s1", "message": {"role": "assistant", "content": "No.\nProvider said: HTTP 401: ` + key + `"}, "usage": {}}`
+	clean := func(s string) string { return strings.ReplaceAll(s, key, "[redacted]") }
+	for name, c := range map[string]struct {
+		path, method, in, want string
+		status                 int
+	}{
+		"a response":     {"/v1/responses", "POST", response, `{"error":{"message":"custom rejected your API key.\n\nProvider said: HTTP 401: [redacted]","type":"server_error","param":null,"code":"agent_incomplete","hermes":{"completed":false,"partial":false,"failed":true}}}` + "\n", 502},
+		"of a profile":   {"/p/coder/v1/responses", "POST", response, "", 502},
+		"asked again":    {"/v1/responses/resp_1", "GET", response, clean(response), 200},
+		"a session":      {"/api/sessions/s1/chat", "POST", session, clean(session), 200},
+		"of a profile's": {"/p/coder/api/sessions/s1/chat", "POST", session, clean(session), 200},
+		"with usage":     {"/v1/responses", "POST", strings.Replace(response, `_tokens": 0`, `_tokens": 1`, 1), clean(strings.Replace(response, `_tokens": 0`, `_tokens": 1`, 1)), 200},
+		"a good one":     {"/v1/responses", "POST", strings.Replace(response, "Provider said", "They said", 1), strings.Replace(response, "Provider said", "They said", 1), 200},
+		"another path":   {"/v1/other", "POST", response, response, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := begin(t, path(c.path), method(c.method))
+			x.answerWhole(c.in)
+			x.write(c.in[:40], c.in[40:])
+			x.ret(nil).wantSwallowed(t)
+			if c.want != "" {
+				x.wantBody(c.want)
+			}
+			if x.rec.status != c.status || c.want != c.in && strings.Contains(x.rec.body.String(), key) {
+				t.Errorf("status %d, %s", x.rec.status, x.rec.body.String())
+			}
+			if retry := x.rec.sent.Get("X-Should-Retry"); (retry == "false") != (c.status == 502) || x.rec.sent.Get("Content-Length") != fmt.Sprint(x.rec.body.Len()) {
+				t.Errorf("the header was %v", x.rec.sent)
+			}
+			if told := len(x.ends) > 0; told != (c.status == 502) || told && x.result().Outcome != "agent_incomplete" {
+				t.Errorf("the observer was told %+v", x.ends)
+			}
+		})
+	}
+}
+
 func TestFlushedAnswerIsFlushed(t *testing.T) {
 	body := completion("Hello", someTokens)
 	x := begin(t)

@@ -253,6 +253,12 @@ func FuzzAnswer(f *testing.F) {
 		f.Add([]byte(completion(content(c.In), "stop", realUsage)))
 	}
 	f.Add([]byte(completion(content("Hi\n`💻 ls`\n\n\nAnswer")+`, "reasoning_content": null`, "stop", realUsage)))
+	for _, said := range []string{asciiJSON(saidText), `"Error code: 401 - no"`, `"a"`} {
+		f.Add([]byte(responseAnswer(said, noTokens, "")))
+		f.Add([]byte(responseAnswer(said, someTokens, `{"type": "reasoning"}, `)))
+		f.Add([]byte(sessionAnswer(said)))
+		f.Add([]byte(completion(`, "content": [{"type": "text", "text": `+said+`}]`, "stop", realUsage)))
+	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		a := RepairAnswer(in, &Options{}, nil)
 		if !json.Valid(in) || !a.Changed {

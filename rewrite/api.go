@@ -172,9 +172,10 @@ func Redact(text string) string { return string(redact.Text([]byte(text))) }
 // not well-formed JSON passes untouched. Nil tools mean Hermes' own.
 func Heal(body []byte, tools *Tools) ([]byte, Healed) { return whole.Heal(body, tools) }
 
-// RepairAnswer repairs the chat completion in body, an answer that is not streamed, as a
-// stream would be (contract sections 1, 3 and 4). A body that is not a chat completion
-// stays as it is. Nil usage means no memory.
+// RepairAnswer repairs the answer in body, which is not streamed: a chat completion as a
+// stream would be (contract sections 1, 3 and 4), and a response of /v1/responses or the
+// answer of a session (section 6). Any other body stays as it is. Nil usage means no
+// memory.
 func RepairAnswer(body []byte, o *Options, usage UsageMemory) Answer {
 	return whole.RepairAnswer(body, o, usage)
 }

@@ -145,6 +145,7 @@ func (l *lifeScript) next() byte {
 var lifeTexts = []string{
 	"Hello", " ", "\n\n", "\n\nMore text.", "`💻 ls`", "\n`💻 ls`\n", "`💻", " ls", "`\n", "a\n`📖 b`\nc", "```\n", "\n```\n", "`", "\n", "a\n`💻 c`", "`💻 c`\n`📖 d`\n\ne", "\n`🦄 u`\n",
 	"⚠️ No reply: x didn't produce a reply.", "\n`💻 b`\n`🦄 x`\n", "\n`🦄 x`\n`💻", "a\n\n<think>b</think>`", "<think>x</think>y\n\n", "World",
+	"\n\nProvider said: HTTP 401: sk-abcdefghij", "Provider said: sk-abcdefghij\n`💻", "\n\n<think>x</think> Provider said: sk-abcdefghij",
 }
 
 var lifeTools = [][3]string{{"terminal", "💻", "ls -la"}, {"read_file", "📖", "a.go"}, {"_thinking", "💭", "hm"}, {"web_search", "🔍", "recall: \"x\""}, {"tool", "🦄", "`q` \"<b>\\"}}

@@ -3,6 +3,7 @@ package rewrite
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,30 +96,84 @@ func wholeFrames(in string) (frames []string, ended bool) {
 	return frames, ended
 }
 
-// failedBehind returns the event that says that a recording has failed whose
-// frames so far are these.
-func failedBehind(frames []string, cause Cause) string {
-	message := string(jsonspan.Quote(Message(cause.Code())))
-	first := frames[0]
-	if !strings.HasPrefix(first, "event:") {
-		var e struct {
-			RunID     string      `json:"run_id"`
-			Timestamp json.Number `json:"timestamp"`
-		}
-		last := strings.TrimPrefix(frames[len(frames)-1], "data: ")
-		if err := json.Unmarshal([]byte(last), &e); err != nil {
-			panic(err)
-		}
-		return `data: {"event": "run.failed", "run_id": "` + e.RunID + `", "timestamp": ` + e.Timestamp.String() + `, "error": ` + message + "}\n\n"
+// otherEvent is what the tests read of an event of a run or of a response.
+type otherEvent struct {
+	Event, Type string
+	RunID       string      `json:"run_id"`
+	Timestamp   json.Number `json:"timestamp"`
+	Seq         *int        `json:"seq"`
+	Tool        string
+	OutputIndex int `json:"output_index"`
+	Item        struct {
+		Type, ID, Name, Arguments string
+		CallID                    string `json:"call_id"`
 	}
-	from, to := strings.Index(first, `"response": `)+len(`"response": `), strings.Index(first, `}, "sequence_number"`)
-	response := strings.Replace(first[from:to], `"status": "in_progress"`, `"status": "failed"`, 1)
-	return `event: response.failed` + "\n" + `data: {"type":"response.failed","response":` + response +
-		`,"error":{"code":"server_error","message":` + message + `}},"sequence_number":` + fmt.Sprint(len(frames)) + "}\n\n"
 }
 
-// A recording cut at any byte ends with one failed event behind upstream's
-// complete ones, and passes as it is once it has had its own last event.
+// failedBehind returns the events that end a recording whose frames so far are these: the
+// ends of open tools, and that it has failed.
+func failedBehind(frames []string, cause Cause) (ends string) {
+	message := string(jsonspan.Quote(Message(cause.Code())))
+	first := frames[0]
+	isRun := !strings.HasPrefix(first, "event:")
+	var open []otherEvent
+	var last otherEvent
+	seq, index := len(frames), 0
+	for _, f := range frames {
+		var e otherEvent
+		if err := json.Unmarshal([]byte(f[strings.Index(f, "data: ")+6:]), &e); err != nil {
+			panic(err)
+		}
+		last, index = e, max(index, e.OutputIndex+1)
+		called := slices.IndexFunc(open, func(o otherEvent) bool { return o.Tool == e.Tool && o.Item.CallID == e.Item.CallID })
+		switch {
+		case e.Event == "tool.started", called < 0 && e.Item.Type == "function_call":
+			open = append(open, e)
+		case e.Event == "tool.completed", e.Item.Type == "function_call_output" && called >= 0:
+			open = slices.Delete(open, called, called+1)
+		case e.Item.Type == "function_call":
+			open[called].Type = e.Type
+		}
+	}
+	number := ""
+	write := func(name, format string, values ...any) {
+		switch {
+		case isRun && last.Seq != nil:
+			*last.Seq++
+			ends += fmt.Sprintf("id: %d\n", *last.Seq)
+			number = fmt.Sprintf(`, "seq": %d`, *last.Seq)
+		case !isRun:
+			ends += "event: " + name + "\n"
+			number = fmt.Sprintf(`,"sequence_number":%d`, seq)
+			seq++
+		}
+		ends += "data: {" + fmt.Sprintf(format, values...) + number + "}\n\n"
+	}
+	for _, e := range open {
+		if isRun {
+			write("", `"event": "tool.completed", "run_id": "%s", "timestamp": %s, "tool": "%s", "duration": 0.0, "error": true`, last.RunID, last.Timestamp, e.Tool)
+			continue
+		}
+		if e.Type == "response.output_item.added" {
+			write("response.output_item.done", `"type":"response.output_item.done","output_index":%d,"item":{"id": "%s", "type": "function_call", "status": "incomplete", "name": "%s", "call_id": "%s", "arguments": %s}`,
+				e.OutputIndex, e.Item.ID, e.Item.Name, e.Item.CallID, asciiJSON(e.Item.Arguments))
+		}
+		for _, what := range []string{"response.output_item.added", "response.output_item.done"} {
+			write(what, `"type":"%s","output_index":%d,"item":{"type":"function_call_output","id":"fco_%s","call_id":"%s","output":[{"type":"input_text","text":"Error: interrupted"}],"status":"incomplete"}`, what, index, e.Item.CallID, e.Item.CallID)
+		}
+		index++
+	}
+	if isRun {
+		write("", `"event": "run.failed", "run_id": "%s", "timestamp": %s, "error": %s`, last.RunID, last.Timestamp, message)
+		return ends
+	}
+	from, to := strings.Index(first, `"response": `)+len(`"response": `), strings.Index(first, `}, "sequence_number"`)
+	write("response.failed", `"type":"response.failed","response":%s,"error":{"code":"server_error","message":%s}}`, strings.Replace(first[from:to], `"status": "in_progress"`, `"status": "failed"`, 1), message)
+	return ends
+}
+
+// A recording cut at any byte ends with the ends of its open tools and one failed event behind
+// upstream's complete ones, and passes as it is once it has had its own last event.
 func TestOtherStreamsCutAnywhere(t *testing.T) {
 	for _, r := range others(t) {
 		for i := 0; i < len(r.body); i += cutStride {

@@ -44,6 +44,8 @@ func hostileFrames() (all []hostileFrame) {
 		{"text", fill("x", size)},
 		{"brackets", fill(`\n\n<`, size)},
 		{"backticks", fill("\\n`", size)},
+		{"what a provider said", "Provider said: " + fill("sk-abc ", size)},
+		{"what a provider said, and thoughts", "Provider said: " + fill(`sk-abc\n\n<think>x</think>y\n\n`, size)},
 	}
 	n := 0
 	for i, replace := range []*strings.Replacer{strings.NewReplacer(), longNames} {
@@ -223,6 +225,10 @@ func TestNoAnswerTakesMoreThanItsBound(t *testing.T) {
 		"markers":            completion(`, "content": "`+fill("`💻 x`\\n")+`"`, "stop", realUsage),
 		"markers and texts":  completion(`, "content": "`+fill("`💻 x`\\na\\n")+`"`, "stop", realUsage),
 		"a failure":          completion(`, "content": "`+fill(`\n`)+`"`, "stop", zeroUsage),
+		"items":              `{"object": "response", "status": "completed", "usage": ` + noTokens + `, "output": [` + strings.TrimSuffix(fill(`{"type":"message","content":"a"},`), ",") + "]}",
+		"nested contents":    `{"object": "response", "status": "completed", "usage": ` + noTokens + `, "output": [` + strings.Repeat(`{"content":[`, 60) + strings.TrimSuffix(fill("{},"), ",") + strings.Repeat("]}", 60) + "]}",
+		"a turn that failed": responseAnswer(`"Error code: 500 - `+fill("x")+`"`, noTokens, ""),
+		"a session's answer": sessionAnswer(`"Provider said: ` + fill("sk-abcdefghij ") + `"`),
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -231,8 +237,70 @@ func TestNoAnswerTakesMoreThanItsBound(t *testing.T) {
 		if took := after.TotalAlloc - before.TotalAlloc; took > uint64(9*len(in)) { // with the copy that it is given
 			t.Errorf("%s: %d bytes are taken for %d", name, took, len(in))
 		}
-		if len(a.Body) > len(in) {
+		if len(a.Body) > len(in)+10 {
 			t.Errorf("%s: %d bytes for %d", name, len(a.Body), len(in))
+		}
+	}
+}
+
+// hostileEvents are events of the other streams that leave longer than they came, behind
+// many open tools.
+func hostileEvents() (all []struct {
+	name, before, frame string
+	p                   Params
+}) {
+	const size = DefaultMaxFrame - 8<<10
+	fill := func(unit string, n int) string { return strings.Repeat(unit, n/len(unit)) }
+	var run, session, response strings.Builder
+	long := strings.Repeat("i", maxEnvelope-2)
+	response.WriteString(created(0, `"id":"`+long+`","model":"m","status":"in_progress","instructions":"`+fill("sk-abc ", 60<<10)+`"`))
+	for i := range 2 * maxOpenTools {
+		label := fmt.Sprint(strings.Repeat("t", 300), i)
+		fmt.Fprintf(&run, `data: {"event": "tool.started", "run_id": "%s", "timestamp": 1, "tool": "%s", "seq": %d}`+"\n\n", long, label, i)
+		session.WriteString(strings.NewReplacer("sess_1", long, "run_1", long).Replace(sessionFrame("tool.started", `"message_id": "`+label+`", "tool_name": "`+label+`"`, i+1)))
+		response.WriteString(named("response.output_item.added", fmt.Sprintf(`{"type":"response.output_item.added","output_index":%d,"item":{"type":"function_call","call_id":"%s","arguments":"{}"},"sequence_number":%d}`, i, label, i+1)))
+	}
+	add := func(name, before, frame string, p Params) {
+		all = append(all, struct {
+			name, before, frame string
+			p                   Params
+		}{name, before, frame, p})
+	}
+	runs, responses := Params{RunID: "run_1"}, Params{Responses: true}
+	add("a run cut behind tools", run.String(), doneFrame, runs)
+	add("a session cut behind tools", session.String(), doneFrame, sessionParams)
+	add("a response cut behind tools", response.String(), doneFrame, responses)
+	for name, text := range map[string]string{
+		"secrets": `"Provider said: ` + fill("sk-abc ", size/2) + `"`, "lines": `"` + fill(`\nProvider said: sk-abc`, size/2) + `"`, "text": `"Error code: 500 - ` + fill("x", size/2) + `"`, "white space": `"` + fill(`\n`, size/2) + `"`,
+	} {
+		add("a turn that failed, "+name, "", named("response.completed", `{"type":"response.completed","response":`+responseAnswer(text, noTokens, "")+`}`), responses)
+		add("a delta, "+name, created(0, responseOfTests), named("response.output_text.delta", `{"type":"response.output_text.delta","sequence_number":1,"delta":`+text+`}`), responses)
+		add("a session's last, "+name, "", sessionFrame("assistant.completed", `"content": `+text, 1), sessionParams)
+	}
+	add("nested items", "", named("response.completed", `{"type":"response.completed","response":`+strings.Repeat(`{"response":`, size/26)+`"Provider said: "`+strings.Repeat("}", size/26)+`}`), responses)
+	add("many items", "", named("response.completed", `{"type":"response.completed","response":{"status":"completed","usage":`+noTokens+`,"output":[`+strings.TrimSuffix(fill(`{"type":"message","content":"Provider said: sk-abc"},`, size), ",")+`]}}`), responses)
+	return all
+}
+
+// No event of the other streams makes the sidecar write more, or hold more, either.
+func TestNoEventOfAnotherStreamGrowsBeyondItsBound(t *testing.T) {
+	out := make([]byte, 0, 8<<20)
+	for _, h := range hostileEvents() {
+		s := New(&Options{}, h.p)
+		s.Feed(out[:0], []byte(h.before), epoch)
+		in := []byte(h.frame)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		left := len(s.Feed(out[:0], in, epoch))
+		runtime.ReadMemStats(&after)
+		if limit := 3*len(in) + 256<<10; left > limit {
+			t.Errorf("%s: %d bytes are written for %d", h.name, left, len(in))
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > uint64(8*len(in)+1<<20) {
+			t.Errorf("%s: %d bytes are taken for %d", h.name, took, len(in))
+		}
+		if len(in) == len(doneFrame) && left < 64<<10 {
+			t.Errorf("%s: %d bytes are written, fewer than there might be", h.name, left)
 		}
 	}
 }

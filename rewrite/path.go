@@ -10,6 +10,13 @@ func IsChatPath(path string) bool { return strings.HasSuffix(path, "/chat/comple
 // /v1/responses.
 func IsResponsesPath(path string) bool { return strings.HasSuffix(path, "/v1/responses") }
 
+// IsAnswerPath reports whether the path of a request is one whose answer, if it is not
+// streamed, RepairAnswer may repair: that of chat completions, of /v1/responses with an id
+// or without one, or of /api/sessions/{id}/chat.
+func IsAnswerPath(path string) bool {
+	return IsChatPath(path) || IsResponsesPath(path) || idIn(path, "/v1/responses", "") != "" || idIn(path, "/api/sessions", "/chat") != ""
+}
+
 // RunOfPath returns the id in a path that ends in /runs/{id}/events, which asks for the
 // events of a run, or "" for any other path.
 func RunOfPath(path string) string { return idIn(path, "/runs", "/events") }

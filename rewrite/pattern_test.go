@@ -131,6 +131,7 @@ func TestLikeFramesAreNotRead(t *testing.T) {
 var likeTokens = []string{
 	`a`, ` `, `word`, `\n`, `\n\n`, `\u000a`, "`", `\u0060`, `<`, `\u003c`, `\u003C`, `think>`, `</think>`, "```", `~~~`, `\"`, `\\`, `\u00e9`, `é`,
 	`\ud83d\udcbb`, `💻`, `\t`, `\r`, `\u00a0`, "\x00", "\n", `"`, `"}`, `\`, `\u`, `\u00`, `\q`, "\xff", "`💻 ls`", "\\n`💻 ls`\\n", `: `,
+	`Provider said: `, `sk-abcdefgh`, `P\u0072ovider said: sk-abcdefgh`,
 }
 
 // FuzzAlike: whatever comes between and inside like frames, they leave as if they

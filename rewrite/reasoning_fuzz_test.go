@@ -49,6 +49,8 @@ func FuzzReasoning(f *testing.F) {
 
 		out := repair(shown + stream)
 		same(t, repair(out), out, "twice and once")
+		said := repair(shown + role() + deltas(strings.ReplaceAll(text, "word ", "Provider said: sk-abcdefgh "), cuts) + stop())
+		same(t, repair(said), said, "twice and once with what a provider said")
 		if content == text && !strings.Contains(text, "`") {
 			same(t, repairWith(stream, Options{EmptyAnswer: EmptyAnswerPass}), stream, "bytes of what needs no change")
 		}

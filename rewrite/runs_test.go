@@ -14,7 +14,7 @@ func TestRunFailed(t *testing.T) {
 	const message = `"the agent's answer ended before it was complete"`
 	for name, c := range map[string]struct{ in, want string }{
 		"the last timestamp": {
-			runEvent("message.delta", `, "timestamp": 1.5, "delta": "a"`) + runEvent("tool.started", `, "timestamp": 1795165131.688888, "tool": "terminal"`),
+			runEvent("message.delta", `, "timestamp": 1.5, "delta": "a"`) + runEvent("message.delta", `, "timestamp": 1795165131.688888, "tool": "terminal"`),
 			`data: {"event": "run.failed", "run_id": "run_1", "timestamp": 1795165131.688888, "error": ` + message + "}\n\n"},
 		"no timestamp": {
 			runEvent("message.delta", ``), `data: {"event": "run.failed", "run_id": "run_1", "error": ` + message + "}\n\n"},
@@ -29,7 +29,23 @@ func TestRunFailed(t *testing.T) {
 		"a new event": {
 			runEvent("message.delta", `, "timestamp": 2`) + runEvent("subagent.start", `, "timestamp": 3, "goal": "x"`), `data: {"event": "run.failed", "run_id": "run_1", "timestamp": 3, "error": ` + message + "}\n\n"},
 		"numbered, as newer ones are": {
-			"id: 1\n" + runEvent("message.interim", `, "timestamp": 2, "text": "x"`) + "id: 2\n" + runEvent("run.steered", `, "timestamp": 4, "accepted": true`), `data: {"event": "run.failed", "run_id": "run_1", "timestamp": 4, "error": ` + message + "}\n\n"},
+			"id: 1\n" + runEvent("message.interim", `, "timestamp": 2, "text": "x"`) + "id: 2\n" + runEvent("run.steered", `, "timestamp": 4, "accepted": true`), "id: 3\n" + `data: {"event": "run.failed", "run_id": "run_1", "timestamp": 4, "error": ` + message + "}\n\n"},
+		"numbered twice": {
+			": open\n\nid: 0\n" + runEvent("message.delta", `, "timestamp": 2, "delta": "x", "seq": 0`) + "id: 1\n" + runEvent("message.delta", `, "timestamp": 2, "delta": "x", "seq": 1`),
+			"id: 2\n" + `data: {"event": "run.failed", "run_id": "run_1", "timestamp": 2, "error": ` + message + ", \"seq\": 2}\n\n"},
+		"numbered by a member alone": {
+			runEvent("message.delta", `, "timestamp": 2, "seq": 41`), `data: {"event": "run.failed", "run_id": "run_1", "timestamp": 2, "error": ` + message + ", \"seq\": 42}\n\n"},
+		"ids that are no numbers": {
+			"id: a/1\n" + runEvent("message.delta", `, "seq": "1"`) + "id:\n" + runEvent("message.delta", `, "seq": 1.5`) + "id\n" + runEvent("message.delta", `, "seq": -1`),
+			`data: {"event": "run.failed", "run_id": "run_1", "error": ` + message + "}\n\n"},
+		"ids without a space": {
+			"id:8\nid:9\n" + runEvent("message.delta", ""), "id: 10\n" + `data: {"event": "run.failed", "run_id": "run_1", "error": ` + message + "}\n\n"},
+		"open tools": {
+			"id: 4\n" + runEvent("tool.started", `, "timestamp": 1, "tool": "a", "preview": "x", "seq": 4`) + "id: 5\n" + runEvent("tool.started", `, "timestamp": 2, "tool": "b\u0062", "preview": null, "seq": 5`) +
+				"id: 6\n" + runEvent("tool.started", `, "timestamp": 3, "tool": "a", "seq": 6`) + "id: 7\n" + runEvent("tool.completed", `, "timestamp": 4, "tool": "a", "duration": 0.1, "error": false, "seq": 7`) +
+				"id: 8\n" + runEvent("tool.completed", `, "timestamp": 5, "tool": "c", "duration": 0.1, "error": false, "seq": 8`),
+			"id: 9\n" + runEvent("tool.completed", `, "timestamp": 5, "tool": "b\u0062", "duration": 0.0, "error": true, "seq": 9`) + "id: 10\n" + runEvent("tool.completed", `, "timestamp": 5, "tool": "a", "duration": 0.0, "error": true, "seq": 10`) +
+				"id: 11\n" + runEvent("run.failed", `, "timestamp": 5, "error": `+message+`, "seq": 11`)},
 		"a long id": {
 			strings.ReplaceAll(runEvent("message.delta", ``), "run_1", strings.Repeat("r", maxEnvelope)), `data: {"event": "run.failed", "run_id": "run_1", "error": ` + message + "}\n\n"},
 		"an end without one": {

@@ -25,7 +25,7 @@ var agentStreams = []agentStream{
 		open: func(h *hermesLab, t *testing.T, base string) *wire {
 			return h.post(t, base+"/v1/responses", `{"model": "hermes-agent", "stream": true, "input": "`+h.question(killedInTool)+`"}`)
 		},
-		ends: []string{"response.failed"},
+		ends: []string{"response.output_item.done", "response.output_item.added", "response.output_item.done", "response.failed"},
 	}, {
 		name: "`/v1/runs/{id}/events`",
 		file: "runs",
@@ -36,7 +36,7 @@ var agentStreams = []agentStream{
 			}
 			return h.get(t, base+"/v1/runs/"+id+"/events")
 		},
-		ends: []string{"run.failed"},
+		ends: []string{"tool.completed", "run.failed"},
 	}, {
 		name: "`/api/sessions/{id}/chat/stream`",
 		file: "session",

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,13 @@ func otherStreams(t testing.TB) map[string]otherStream {
 		all[kind] = o
 	}
 	return all
+}
+
+// inTool returns the stream up to the frame that has start, with which a tool starts.
+func (o otherStream) inTool(start string) otherStream {
+	n := slices.IndexFunc(o.frames, func(frame string) bool { return strings.Contains(frame, start) })
+	o.frames = o.frames[:n+1]
+	return o
 }
 
 // begin sends the frames.

@@ -61,9 +61,9 @@ func TestEveryKindOfFrameIsDescribed(t *testing.T) {
 	scripts := upstream.Router{
 		"cut":   func(x *upstream.Exchange) { everything(x); x.Reset() },
 		"whole": func(x *upstream.Exchange) { everything(x); x.Frame(hermes.Delta("content", "ok")); x.Finish() },
-		"run":   func(x *upstream.Exchange) { otherStreams(t)["runs"].begin(x); x.End() },
+		"run":   func(x *upstream.Exchange) { otherStreams(t)["runs"].inTool("tool.started").begin(x); x.End() },
 		"response": func(x *upstream.Exchange) {
-			otherStreams(t)["responses"].begin(x)
+			otherStreams(t)["responses"].inTool(`"type": "function_call"`).begin(x)
 			x.End()
 		},
 		"session": func(x *upstream.Exchange) { x.Events(); x.Chunk([]byte(session)); x.End() },
@@ -95,7 +95,7 @@ func TestEveryKindOfFrameIsDescribed(t *testing.T) {
 	}
 	for script, path := range map[string]string{"run": "/v1/runs/run_1/events", "response": "/v1/responses", "session": "/api/sessions/s1/chat/stream"} {
 		body := c.Post(path, "X-Play", script).All()
-		n := map[string]int{"run": 1, "response": 1, "session": 3}[script]
+		n := map[string]int{"run": 2, "response": 4, "session": 3}[script]
 		frames := strings.SplitAfter(strings.TrimSuffix(body, "\n\n"), "\n\n")
 		count(t, strings.Join(frames[len(frames)-n:], "")+"\n\n")
 	}

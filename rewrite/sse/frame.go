@@ -8,11 +8,12 @@ import (
 
 // Frame is an event as it came, with its fields by position. The zero Frame is ready
 // for Parse. A Frame that is used again allocates nothing unless its data has several
-// lines. Raw, Data and Event are valid as long as the bytes that were parsed.
+// lines. Raw, Data, Event and ID are valid as long as the bytes that were parsed.
 type Frame struct {
 	Raw      []byte // all of it, the blank line included
 	Data     []byte // the values of the data fields, joined by LF
 	Event    []byte // the value of the last event field
+	ID       []byte // the value of the last id field
 	HasData  bool   // there is a data field; a client sees no event without one
 	OnlyData bool   // there is one data line and nothing else: neither other fields nor comments
 
@@ -43,20 +44,20 @@ func (f *Frame) Parse(raw []byte) {
 
 func (f *Frame) begin(raw []byte) {
 	f.Raw = raw
-	f.Data, f.Event, f.HasData, f.OnlyData, f.eventLine = nil, nil, false, true, [2]int{}
+	f.Data, f.Event, f.ID, f.HasData, f.OnlyData, f.eventLine = nil, nil, nil, false, true, [2]int{}
 	f.lines, f.join = f.lines[:0], f.join[:0]
 }
 
 // SetData makes f a frame with the bytes raw and the data raw[from:to], in one line
 // and with no other field. It is for callers that know where the data is.
 func (f *Frame) SetData(raw []byte, from, to int) {
-	f.Raw, f.Data, f.Event = raw, raw[from:to], nil
+	f.Raw, f.Data, f.Event, f.ID = raw, raw[from:to], nil, nil
 	f.HasData, f.OnlyData, f.eventLine = true, true, [2]int{}
 	f.lines = append(f.lines[:0], dataLine{0, int32(from)})
 }
 
 // Forget lets go of the bytes that f has been parsed from.
-func (f *Frame) Forget() { f.Raw, f.Data, f.Event = nil, nil, nil }
+func (f *Frame) Forget() { f.Raw, f.Data, f.Event, f.ID = nil, nil, nil, nil }
 
 // Trim gives large room back. f must be parsed again before it is used.
 func (f *Frame) Trim() {
@@ -91,6 +92,8 @@ func (f *Frame) field(from, end, next int) {
 		f.addData(f.Raw[value:end], value)
 	case "event":
 		f.Event, f.eventLine, f.OnlyData = f.Raw[value:end], [2]int{from, next}, false
+	case "id":
+		f.ID, f.OnlyData = f.Raw[value:end], false
 	default:
 		f.OnlyData = false
 	}

@@ -117,7 +117,7 @@ func repairAnswer(body []byte, out io.Writer, o Options) (rewrite.Summary, error
 	} else if _, err := fmt.Fprintf(out, "%s\n", a.Body); err != nil {
 		return a.Summary, fmt.Errorf("writing the repaired answer: %w", err)
 	}
-	if !a.Completion && a.Code == "" {
+	if !a.Completion && !a.Changed && a.Code == "" {
 		return a.Summary, ErrNothing
 	}
 	return a.Summary, nil

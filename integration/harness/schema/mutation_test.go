@@ -55,6 +55,11 @@ var samples = map[string]string{
 	"text":                       "data: {" + head + `"choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":null}]}`,
 	"reasoning":                  "data: {" + head + `"choices":[{"index":0,"delta":{"reasoning_content":"hm"},"finish_reason":null}]}`,
 	"a response is cut":          "event: response.failed\ndata: " + `{"type":"response.failed","response":{"id":"resp_1","object":"response","status":"failed","error":{"code":"server_error","message":"lost"}},"sequence_number":10}`,
+	"a turn has failed":          "event: response.failed\ndata: " + `{"type":"response.failed","response":{"id":"resp_1","object":"response","status":"failed","error":{"code":"agent_error","message":"lost"}},"sequence_number":10}`,
+	"a call is cut":              "event: response.output_item.done\ndata: " + `{"type":"response.output_item.done","output_index":1,"item":{"type":"function_call","call_id":"call_1","arguments":"{}","status":"incomplete"},"sequence_number":10}` + "\nid: 7",
+	"a call gets an output":      "event: response.output_item.added\ndata: " + `{"type":"response.output_item.added","output_index":2,"item":{"type":"function_call_output","id":"fco_call_1","call_id":"call_1","output":[{"type":"input_text","text":"Error: interrupted"}],"status":"incomplete"},"sequence_number":11}`,
+	"a run's tool":               `data: {"event": "tool.completed", "run_id": "run_1", "timestamp": 1795165131.8, "tool": "terminal", "duration": 0.0, "error": true, "seq": 8}` + "\nid: 8",
+	"a numbered run is cut":      `data: {"event": "run.failed", "run_id": "run_1", "timestamp": 1795165131.8, "error": "lost", "seq": 9}` + "\nid: 9",
 	"a run is cut":               `data: {"event": "run.failed", "run_id": "run_1", "timestamp": 1795165131.8, "error": "lost"}`,
 	"a session's tool":           "event: tool.completed\ndata: " + `{"message_id": "m", "tool_name": "terminal", "preview": null, "args": null, "session_id": "s", "run_id": "r", "seq": 3, "ts": 1795165131.8}`,
 	"a session's error":          "event: error\ndata: " + `{"message": "lost", "session_id": "s", "run_id": "r", "seq": 4, "ts": 1795165131.8}`,
@@ -69,21 +74,25 @@ var samples = map[string]string{
 // harmless matches the mutants that are good frames: what the contract makes of other
 // streams, and what is upstream's to say.
 var harmless = []*regexp.Regexp{
-	of(`(a tool .*|status|status line|approval|card.*|a response is cut): /event is gone`), // the form unnamed, or none
-	of(`(a tool .*|status|status line|approval|card.*|another event): /event is another`),  // an event that nobody knows
+	of(`(a tool .*|status|status line|approval|card.*|a response is cut|a turn has failed|a call .*): /event is gone`), // the form unnamed, or none
+	of(`(a tool .*|status|status line|approval|card.*|another event): /event is another`),                              // an event that nobody knows
 	of(`.*: /data/(emoji|label|interrupted|usage|kind|hermes_choices|event|sequence_number|timestamp|run_id|session_id|message_id|response/object) is gone`),
 	of(`.*: /id is gone`),
 	of(`.*: /data/(.*/)?(id|call_id|model|tool|toolCallId|emoji|label|name|text|command|kind|message|tool_name|run_id|session_id|message_id|content|reasoning_content) is another`),
 	of(`.*: /data/(.*/)?(created|seq|ts|timestamp|sequence_number|index) is another number`),
 	of(`.*: /data/event/data/description is another`),
-	of(`a run is cut: /data/error is another`),
+	of(`(a run|a numbered run) is cut: /data/error is another`),
+	of(`(a numbered run is cut|a run's tool): /data/seq is gone`),
+	of(`a call is cut: /data/item has one more`),
+	of(`a call is cut: /data/item/arguments is another`),
+	of(`a call .*: /data/output_index is another number`),
 	of(`.*: /data/(error/type|hermes/error|hermes/error_code|hermes_choices/\d) is another`),
 	of(`.*: /data/hermes_choices is empty`),
 	of(`.*: /data/hermes/(completed|partial|failed) is the other`), // in Hermes' own block
 	of(`error finish, inline: /data/error is gone`),
 	of(`.*: /data/usage( .*|/.*)`),
 	of(`another event: /data(/a)? (is gone|is .*|has one more)`),
-	of(`a response is cut: /data/response has one more`),
+	of(`(a response is cut|a turn has failed): /data/response has one more`),
 	of(`(text|reasoning): /data/choices/0/delta(/\w+)? (is gone|is null|is empty)`),
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
@@ -16,8 +15,7 @@ type largeFrame struct {
 	kind    kind
 	name    []byte // the name of its event, nil if the beginning does not say
 	named   bool   // it has an event line
-
-	tool, message []byte // the tool's name and the message's id in a session, JSON strings
+	tool    openTool
 }
 
 // maxLook is the number of bytes that lookAt reads of a large frame at most.
@@ -48,15 +46,17 @@ func (s *Stream) largeEnds() {
 	case s.kind == kindUnknown:
 	case s.kind == kindSession:
 		if s.large.name != nil {
-			s.session.last++ // the number is at the end of the event: this assumes the next
-			s.session.recordEvent(s.large.name, s.large.tool, s.large.message)
+			s.numbers.skip() // the number is at the end of the event: this assumes the next
+			s.session.hasError = s.session.hasError || string(s.large.name) == "error"
+			s.tool(s.large.name, s.large.tool)
 			s.ends(s.large.name)
 		}
 	case s.large.name == nil:
-		s.responses.next++
+		s.numbers.skip()
 		s.mayHaveEnded = true
 	case s.large.kind == s.kind:
-		s.responses.next++
+		s.numbers.skip()
+		s.tool(s.large.name, s.large.tool)
 		s.mayHaveEnded = false
 		if s.kind == kindResponses {
 			s.responses.named = s.large.named
@@ -85,9 +85,7 @@ func (s *Stream) lookAt(b []byte, max int) largeFrame {
 	}
 	switch {
 	case s.kind == kindSession:
-		if l.kind, name = s.kindOf(&m, &f); name != nil {
-			l.tool, l.message = bytes.Clone(jsonspan.StringAt(f.Data, m.toolName)), bytes.Clone(jsonspan.StringAt(f.Data, m.messageID))
-		}
+		l.kind, name = s.kindOf(&m, &f)
 	case bytes.HasPrefix(name, []byte(responsePrefix)):
 		l.kind, l.named = kindResponses, chunk.IsNamed(&f)
 	case name == nil && s.kind == kindRuns:
@@ -95,6 +93,6 @@ func (s *Stream) lookAt(b []byte, max int) largeFrame {
 			l.kind = kindRuns
 		}
 	}
-	l.name = bytes.Clone(name)
+	l.name, l.tool = bytes.Clone(name), m.toolOf(l.kind, f.Data).clone()
 	return l
 }

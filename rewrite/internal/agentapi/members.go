@@ -16,6 +16,10 @@ type members struct {
 
 	sessionID, seq, ts  jsonspan.Span // in events of a session
 	messageID, toolName jsonspan.Span
+	content             jsonspan.Span
+
+	tool              jsonspan.Span // in events of a run
+	outputIndex, item jsonspan.Span // in events of a response
 
 	moreErrors bool // there may be an error that is not err
 }
@@ -30,7 +34,11 @@ func (m *members) parse(data []byte) bool {
 	}
 	r.Open()
 	for name, ok := r.Member(); ok; name, ok = r.Member() {
+		from := r.Pos
 		value := r.Skip()
+		if !value.Ok() && string(name.Of(data)) == "item" { // the beginning of a large one
+			value = jsonspan.Span{From: from, To: len(data)}
+		}
 		if !value.Ok() {
 			continue
 		}
@@ -65,6 +73,14 @@ func (m *members) parse(data []byte) bool {
 			m.messageID = value
 		case "tool_name":
 			m.toolName = value
+		case "content":
+			m.content = value
+		case "tool":
+			m.tool = value
+		case "output_index":
+			m.outputIndex = value
+		case "item":
+			m.item = value
 		}
 	}
 	return r.Closed()

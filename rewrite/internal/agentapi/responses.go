@@ -17,8 +17,7 @@ import (
 type responses struct {
 	id, created, model []byte // values of the response, as JSON
 	object             []byte // the response, unless it is too large
-	next               int64  // the next sequence number
-	counted            bool   // upstream numbers its events
+	nextIndex          int64  // the index behind those of its items
 	named              bool   // upstream's last event had an event line
 }
 
@@ -49,7 +48,6 @@ func (m *members) responseEvent(f *sse.Frame) []byte {
 // record remembers what an event says.
 func (r *responses) record(f *sse.Frame, m *members) {
 	r.named = chunk.IsNamed(f)
-	r.count(f.Data, m)
 	if !m.response.IsObject(f.Data) {
 		return
 	}
@@ -63,17 +61,23 @@ func (r *responses) record(f *sse.Frame, m *members) {
 	}
 }
 
-// count remembers the sequence number of an event.
-func (r *responses) count(data []byte, m *members) {
-	if n := jsonspan.SmallInt(m.sequence.Of(data)); n >= 0 {
-		r.next, r.counted = max(r.next, n+1), true
+// appendFailed appends what a stream that was cut lacks: the ends of open tools, as Hermes
+// writes them, and response.failed in the form of the API's reference: the response with
+// status and error. The response is upstream's, or the least that clients expect, for
+// which newID, which may be nil, and created stand in.
+//
+// A tool gets an output, because clients run a call that has none themselves.
+func (r *responses) appendFailed(dst, message []byte, tools *openTools, n *numbers, newID func() string, created int64) []byte {
+	for _, t := range tools.take(leastOfTool) {
+		if !t.done {
+			dst = r.appendItem(dst, "done", t.index, withMember(t.data, "status", `"incomplete"`), n)
+		}
+		output := fmt.Appendf(nil, `{"type":"function_call_output","id":"fco_%s,"call_id":%s,"output":[{"type":"input_text","text":"Error: interrupted"}],"status":"incomplete"}`, t.key[1:], t.key)
+		index := strconv.AppendInt(nil, r.nextIndex, 10)
+		dst = r.appendItem(dst, "added", index, output, n)
+		dst = r.appendItem(dst, "done", index, output, n)
+		r.nextIndex++
 	}
-}
-
-// appendFailed appends response.failed in the form of the API's reference: the response
-// with status and error, and the next sequence number. The response is upstream's, or the
-// least that clients expect, for which newID, which may be nil, and created stand in.
-func (r *responses) appendFailed(dst, message []byte, newID func() string, created int64) []byte {
 	object := r.object
 	if object == nil {
 		object = r.least(newID, created)
@@ -82,14 +86,28 @@ func (r *responses) appendFailed(dst, message []byte, newID func() string, creat
 	// An error of the API has these two members. Strict clients accept no other code for
 	// what is not the client's fault.
 	object = withMember(object, "error", `{"code":"server_error","message":`+string(message)+`}`)
+	failed := append(r.appendHead(nil, "response.failed", n), `,"response":`...)
+	failed = n.appendSeq(append(failed, jsonspan.OneLine(object)...), `,"sequence_number":`)
+	return append(append(dst, redact.Value(failed)...), "}\n\n"...)
+}
+
+// leastOfTool is the number of bytes that the three events of a tool's end take at least.
+const leastOfTool = 800
+
+// appendItem appends an event that says that an item has been added or is done.
+func (r *responses) appendItem(dst []byte, what string, index, item []byte, n *numbers) []byte {
+	dst = r.appendHead(dst, "response.output_item."+what, n)
+	dst = fmt.Appendf(dst, `,"output_index":%s,"item":%s`, index, jsonspan.OneLine(item))
+	return append(n.appendSeq(dst, `,"sequence_number":`), "}\n\n"...)
+}
+
+// appendHead appends the beginning of an event with the name.
+func (r *responses) appendHead(dst []byte, name string, n *numbers) []byte {
+	dst = n.appendID(dst)
 	if r.named {
-		dst = append(dst, "event: response.failed\n"...)
+		dst = fmt.Appendf(dst, "event: %s\n", name)
 	}
-	dst = fmt.Appendf(dst, `data: {"type":"response.failed","response":%s`, jsonspan.OneLine(object))
-	if r.counted {
-		dst = fmt.Appendf(dst, `,"sequence_number":%d`, r.next)
-	}
-	return append(dst, "}\n\n"...)
+	return fmt.Appendf(dst, `data: {"type":"%s"`, name)
 }
 
 // least returns a response without output, with the values that upstream has sent.

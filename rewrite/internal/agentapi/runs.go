@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
@@ -42,15 +43,28 @@ func (r *runs) record(f *sse.Frame, m *members) {
 	remember(&r.timestamp, timestamp)
 }
 
-// appendFailed appends run.failed, as Hermes writes it.
-func (r *runs) appendFailed(dst, message []byte) []byte {
+// appendFailed appends what a stream that was cut lacks, as Hermes writes it: the ends of
+// open tools, and run.failed. Nobody knows how long a tool would have run.
+func (r *runs) appendFailed(dst, message []byte, tools *openTools, n *numbers) []byte {
+	const least = len("id: 123456789\n" + `data: {"event": "tool.completed", "run_id": , "timestamp": , "tool": , "duration": 0.0, "error": true, "seq": 123456789}` + "\n\n")
+	for _, t := range tools.take(least + len(r.id) + len(r.timestamp)) {
+		dst = fmt.Appendf(r.appendHead(dst, "tool.completed", n), `, "tool": %s, "duration": 0.0, "error": true`, t.key)
+		dst = append(n.appendSeq(dst, `, "seq": `), "}\n\n"...)
+	}
+	failed := fmt.Appendf(r.appendHead(nil, "run.failed", n), `, "error": %s`, message)
+	return append(append(dst, redact.Value(n.appendSeq(failed, `, "seq": `))...), "}\n\n"...)
+}
+
+// appendHead appends the beginning of an event with the name, and the members that all
+// events begin with.
+func (r *runs) appendHead(dst []byte, name string, n *numbers) []byte {
 	id := r.id
 	if len(id) == 0 { // it is too long to remember
 		id = []byte(`""`)
 	}
-	dst = fmt.Appendf(dst, `data: {"event": "run.failed", "run_id": %s`, id)
+	dst = fmt.Appendf(n.appendID(dst), `data: {"event": "%s", "run_id": %s`, name, id)
 	if len(r.timestamp) > 0 {
 		dst = fmt.Appendf(dst, `, "timestamp": %s`, r.timestamp)
 	}
-	return fmt.Appendf(dst, ", \"error\": %s}\n\n", message)
+	return dst
 }

@@ -35,6 +35,8 @@ type Stream struct {
 	created int64
 	notes   *contract.Notes
 
+	numbers   numbers
+	tools     openTools
 	responses responses
 	runs      runs
 	session   session
@@ -52,6 +54,7 @@ func New(p *contract.Params, notes *contract.Notes) *Stream {
 		s.kind = kindSession
 		remember(&s.session.id, jsonspan.Quote(p.SessionID))
 		s.session.ts = strconv.AppendInt(nil, p.Created, 10)
+		s.numbers.seq, s.numbers.hasSeq = 1, true
 	}
 	return s
 }
@@ -119,6 +122,7 @@ func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 		}
 	case m.parse(f.Data):
 		if !s.ended {
+			s.failCompleted(f, edits, &m)
 			s.event(f, &m)
 		}
 		if s.Known() || s.errors {
@@ -133,6 +137,38 @@ func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 		}
 	}
 	out.Frame(f, edits)
+}
+
+// failCompleted makes response.failed of response.completed in f, with the members m, if its
+// only text says that the agent failed (contract section 6).
+func (s *Stream) failCompleted(f *sse.Frame, edits *sse.Splice, m *members) {
+	const from, to = "response.completed", "response.failed"
+	if string(m.responseEvent(f)) != from || !m.response.IsObject(f.Data) {
+		return
+	}
+	t := chunk.ReadTurn(f.Data, m.response)
+	if !t.Failed() {
+		return
+	}
+	s.notes.Add(contract.SectionOther, "completed, but its text says that the agent failed: becomes failed")
+	if begin, end := f.EventLine(); begin < end {
+		begin += bytes.Index(f.Raw[begin:end], []byte(from))
+		edits.ReplaceRaw(f, begin, begin+len(from), []byte(to))
+	}
+	edits.Replace(f, m.typ.From, m.typ.To, []byte(`"`+to+`"`))
+	set := func(name string, value []byte) {
+		v := jsonspan.MemberOf(f.Data, m.response, name)
+		if !v.Ok() { // behind the last member: there are status and usage
+			v = jsonspan.Span{From: m.response.To - 1, To: m.response.To - 1}
+			value = append([]byte(`,"`+name+`":`), value...)
+		}
+		edits.Replace(f, v.From, v.To, value)
+	}
+	set("status", []byte(`"failed"`))
+	set("error", []byte(`{"code":"`+contract.CodeAgentError+`","message":`+string(chunk.FailureMessage(t.Text))+`}`))
+	f.Parse(edits.Append(make([]byte, 0, edits.Size(f)), f))
+	edits.Reset()
+	m.parse(f.Data)
 }
 
 // Finish ends the stream after upstream has ended for the cause. added is the number of
@@ -183,13 +219,38 @@ func (s *Stream) event(f *sse.Frame, m *members) {
 		s.mayHaveEnded = false
 		switch k {
 		case kindResponses:
+			s.numbers.count(f, m.sequence.Of(f.Data))
 			s.responses.record(f, m)
 		case kindRuns:
+			s.numbers.count(f, m.seq.Of(f.Data))
 			s.runs.record(f, m)
 		case kindSession:
+			s.numbers.count(f, m.seq.Of(f.Data))
 			s.session.record(f, m)
 		}
+		s.tool(name, m.toolOf(k, f.Data))
 		s.ends(name)
+	}
+}
+
+// tool remembers what the event with the name says of the tool t. The call of a response
+// has ended once there is an output: clients run one that has none themselves.
+func (s *Stream) tool(name []byte, t openTool) {
+	s.responses.nextIndex = max(s.responses.nextIndex, jsonspan.SmallInt(t.index)+1)
+	switch string(name) {
+	case "tool.completed", "tool.failed":
+		s.tools.end(t.key)
+	case "tool.started":
+		s.tools.start(t)
+	case "response.output_item.added", "response.output_item.done":
+		switch i := s.tools.find(t.key); {
+		case t.done:
+			s.tools.end(t.key)
+		case i >= 0:
+			s.tools.open[i].done = string(name) == "response.output_item.done"
+		case t.data != nil && t.index != nil && string(name) == "response.output_item.added":
+			s.tools.start(t)
+		}
 	}
 }
 
@@ -200,7 +261,7 @@ func (s *Stream) ends(name []byte) {
 		case "error", "run.failed":
 			s.code = contract.CodeAgentError
 		case "done":
-			s.ended, s.session.open = true, nil
+			s.ended, s.tools = true, openTools{}
 		}
 		return
 	}
@@ -212,7 +273,7 @@ func (s *Stream) ends(name []byte) {
 	default:
 		return
 	}
-	s.ended, s.responses.object = true, nil
+	s.ended, s.responses.object, s.tools = true, nil, openTools{}
 }
 
 // writeFailed writes the event that says that the stream has failed.
@@ -225,16 +286,14 @@ func (s *Stream) writeFailed(out *sse.Writer, code string) {
 		code = contract.CodeAgentError
 	}
 	out.BeginOwn()
-	from := len(out.Bytes)
 	switch s.kind {
 	case kindResponses:
-		out.Bytes = s.responses.appendFailed(out.Bytes, message, s.newID, s.created)
+		out.Bytes = s.responses.appendFailed(out.Bytes, message, &s.tools, &s.numbers, s.newID, s.created)
 	case kindRuns:
-		out.Bytes = s.runs.appendFailed(out.Bytes, message)
+		out.Bytes = s.runs.appendFailed(out.Bytes, message, &s.tools, &s.numbers)
 	case kindSession:
-		out.Bytes = s.session.appendFailed(out.Bytes, message)
+		out.Bytes = s.session.appendFailed(out.Bytes, message, &s.tools, &s.numbers)
 	}
-	out.Bytes = append(out.Bytes[:from], redactFailed(out.Bytes[from:])...)
 	s.notes.Add(contract.SectionOther, "cut before its last event: gets one that says so")
 	s.code = code
 	s.ended, s.failedByUs, s.responses.object = true, true, nil
@@ -248,7 +307,7 @@ func (s *Stream) recordError(f *sse.Frame, m *members) {
 		return
 	}
 	if s.kind == kindResponses {
-		s.responses.count(f.Data, m)
+		s.numbers.count(f, m.sequence.Of(data))
 	}
 	for _, v := range []jsonspan.Span{jsonspan.MemberOf(data, m.err, "message"), m.err, m.message} {
 		if text := jsonspan.StringAt(data, v); text != nil && len(text) <= contract.MaxMessage && jsonspan.Valid(text) {
@@ -275,22 +334,12 @@ func (s *Stream) redact(f *sse.Frame, edits *sse.Splice, m *members) {
 	if m.moreErrors {
 		chunk.RedactErrors(f, edits, s.notes, m.err)
 	}
-}
-
-// redactFailed returns our events in b without secrets, except in those that do not speak
-// of a failure: what they repeat is redacted as in upstream's own events.
-func redactFailed(b []byte) []byte {
-	if !redact.MayHold(b) {
-		return b
+	switch {
+	case s.kind != kindSession:
+		chunk.RedactSaid(f, edits, s.notes, false, jsonspan.Span{From: jsonspan.SkipSpace(data, 0), To: len(data)})
+	case string(f.Event) == "assistant.completed":
+		chunk.RedactSaid(f, edits, s.notes, false, m.content)
 	}
-	var out []byte
-	for event := range bytes.SplitAfterSeq(b, []byte("\n\n")) {
-		if !bytes.HasPrefix(event, []byte("event: tool.")) && !bytes.HasPrefix(event, []byte("event: done")) {
-			event = redact.Value(event)
-		}
-		out = append(out, event...)
-	}
-	return out
 }
 
 // remember sets *dst to a copy of the JSON value v if that is well formed and not too

@@ -22,6 +22,7 @@ type handler struct {
 func (h *handler) handle(k *Work) {
 	x := &k.Object
 	x.RedactMany()
+	chunk.RedactSaidOf(x, h.text.prose.InTag())
 	c, data := &x.C, x.F.Data
 	named := x.Named()
 	switch {

@@ -7,6 +7,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 )
 
 // template is what a frame with text or reasoning looks like: the bytes before and behind
@@ -110,9 +111,10 @@ func (p *template) matchRest(b []byte) (m Match, ok bool) {
 // escape in their texts, and have a frame behind them that begins like them: what most are.
 func (p *template) matchPlain(b []byte, most int) (n, frames int) {
 	for {
-		to := jsonspan.NextSpecial(b, n+len(p.around)-int(p.head))
+		from := n + len(p.around) - int(p.head)
+		to := jsonspan.NextSpecial(b, from)
 		end := to + int(p.head)
-		if !bytes.HasPrefix(b[to:], p.around) || end-n > most {
+		if !bytes.HasPrefix(b[to:], p.around) || end-n > most || redact.MaySay(b[from:to]) {
 			return n, frames
 		}
 		n = end
@@ -157,7 +159,7 @@ func (s *Stream) Match(b []byte) (m Match, ok bool) { return s.template.match(b)
 func (s *Stream) Pass(raw []byte, m *Match) bool {
 	p := &s.template
 	switch {
-	case !p.passes:
+	case !p.passes, redact.MaySay(m.in.Of(raw)):
 		return false
 	case p.afterMarker:
 		if !s.passAfterMarker(m.in.Of(raw)) {

@@ -136,14 +136,24 @@ func HasText(s []byte) bool {
 // cuts only between runes and escapes. A string that is cut is a copy.
 func Truncate(raw []byte, n int) []byte {
 	text := Inside(raw)
-	if len(text) <= n {
+	end := len(Head(text, n))
+	if end == len(text) {
 		return raw
+	}
+	return append(raw[:1+end:1+end], '"')
+}
+
+// Head returns at most n bytes of the beginning of text, the inside of a JSON string. It
+// cuts only between runes and escapes.
+func Head(text []byte, n int) []byte {
+	if len(text) <= n {
+		return text
 	}
 	end := 0
 	for {
 		_, next := NextRune(text, end)
 		if next > n {
-			return append(raw[:1+end:1+end], '"')
+			return text[:end]
 		}
 		end = next
 	}

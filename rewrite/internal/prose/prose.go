@@ -78,6 +78,10 @@ func (t *State) Idle(r *Reading, reasoning bool) bool {
 	return (t.begun || reasoning) && t.dropNewlines == 0 && !t.afterMarker && t.tags.idle() && !r.Suspects() && len(r.lead) == 0
 }
 
+// InTag reports whether the next text may begin in a tag, in reasoning, or with white space
+// behind a tag, which does not leave.
+func (t *State) InTag() bool { return !t.tags.idle() }
+
 // MidLine reports whether the line has begun with a word, so that up to the next newline
 // no marker, tag or fence can begin.
 func (t *State) MidLine() bool { return midLine(&t.fence, &t.tags.opening) }

@@ -2,16 +2,13 @@ package whole
 
 import (
 	"bytes"
-	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 	"github.com/tidwall/gjson"
 )
 
@@ -19,7 +16,7 @@ import (
 // failed and its answer is not streamed. Hermes v0.13 has it.
 const CodeAgentIncomplete = "agent_incomplete"
 
-// Answer is a chat completion that is not streamed, repaired.
+// Answer is an answer that is not streamed, repaired.
 type Answer struct {
 	// Body is what the client gets: the repaired answer, or an error object if the
 	// answer failed, which needs a status of its own. It is the body given to
@@ -33,17 +30,20 @@ type Answer struct {
 	Completion bool
 	// Changed says that Body is not the body given to RepairAnswer.
 	Changed bool
+	// Kept is what a client gets that has asked for a response again, which runs no agent:
+	// the repaired answer even if that failed. It is nil if the answer is no response.
+	Kept []byte
 }
 
 // RepairAnswer repairs the chat completion in body, an answer that is not
 // streamed: reasoning between tags becomes message.reasoning_content, marker
 // lines leave message.content, and a stop of an agent that failed becomes an error
-// (contract sections 1, 3 and 4, as for streams). A body that is not a chat completion
-// stays as it is. Nil usage means no memory.
+// (contract sections 1, 3 and 4, as for streams). Other answers of Hermes are left to
+// repairOther. Nil usage means no memory.
 func RepairAnswer(body []byte, o *contract.Options, usage contract.UsageMemory) Answer {
 	a := answer{o: o, b: body}
 	if !a.parse() {
-		return Answer{Body: body}
+		return repairOther(body)
 	}
 	if a.c.Tokens.Counts && usage != nil {
 		usage.Report(a.sum.Model)
@@ -51,16 +51,16 @@ func RepairAnswer(body []byte, o *contract.Options, usage contract.UsageMemory) 
 	for i := range a.messages {
 		a.repair(&a.messages[i])
 	}
-	if said, failed := a.failed(); failed {
+	if a.failed() {
 		a.sum.Code, a.sum.FinishReason = CodeAgentIncomplete, ""
-		return Answer{a.failure(said), a.sum, true, true}
+		return Answer{Body: failure(a.messages[0].left), Summary: a.sum, Completion: true, Changed: true}
 	}
 	repaired := body
 	if a.at > 0 {
 		repaired = append(a.out, body[a.at:]...)
 	}
 	clean := redactAnswer(repaired, a.saysError())
-	return Answer{clean, a.sum, true, !bytes.Equal(clean, body)}
+	return Answer{Body: clean, Summary: a.sum, Completion: true, Changed: !bytes.Equal(clean, body)}
 }
 
 // answer is a chat completion by position in its bytes.
@@ -195,51 +195,27 @@ func (a *answer) replace(v jsonspan.Span, with []byte) {
 	a.at = v.To
 }
 
-// noAnswer is the answer of legacy Hermes if the agent has said nothing
-// (nonstream.empty.http).
-const noAnswer = "(No response generated)"
-
-// hermesError matches the errors that Hermes sends as its answer, with stop, if no call of
-// the model has succeeded (nonstream.failed_result.http): the texts of 0.5 to 0.13, and
-// those of later versions that come with usage 0/0/0.
-var hermesError = regexp.MustCompile(`^(?:` + strings.Join([]string{
-	`API call failed after \d+ retries: `,
-	`Error code: \d{3}(?: - |$)`,
-	`Invalid API response shape\. Likely rate limited`,
-	`Invalid API response after \d+ retries: `,
-	`⏳ Nous Portal rate limit active — resets in `,
-	`Request payload too large(?:: max compression attempts \(\d+\) reached\.| \(413\)\. Cannot compress further\.)$`,
-	`Context length exceeded(?:: max compression attempts \(\d+\) reached\.| \([\d,]+ tokens\)\. Cannot compress further\.)$`,
-	`(?:First response|Response) truncated due to output length limit$`,
-	`Response remained truncated after 3 continuation attempts$`,
-	`⚠️ \*\*Thinking Budget Exhausted\*\*\n\n`,
-	`Operation interrupted(?:: (?:waiting for model response|handling API error|retrying API call)| (?:during retry|after rate limit) \()`,
-	`⚠️ No reply: (?s:.*)all API retries`,
-	`⚠️ Provider (?:authentication failed|rate-limited): `,
-}, "|") + `)`)
-
-// failed reports whether the agent failed without saying so, and what it said: the answer
-// has stop and usage 0/0/0, and is empty or one of Hermes' own errors (contract section 3,
+// failed reports whether the agent failed without saying so: the answer has stop and usage 0/0/0, and is empty or one of Hermes' own errors (contract section 3,
 // "false stop"). Modern Hermes says so in a hermes block.
 //
 // Other text with usage 0/0/0 passes unless zero_usage is error, even if the model has
 // reported usage before. A stream that fails still delivers its text. An error status
 // does not, and makes clients repeat the request.
-func (a *answer) failed() (said string, failed bool) {
+func (a *answer) failed() bool {
 	if !a.c.Tokens.Zero || len(a.messages) != 1 || a.c.Hermes.IsSet(a.b) || a.c.Err.IsSet(a.b) {
-		return "", false
+		return false
 	}
 	m := &a.messages[0]
 	if !m.stop || m.hasOther {
-		return "", false
+		return false
 	}
-	said = m.text()
+	said := m.text()
 	switch {
-	case said == "" && !m.hasReasoning, said == noAnswer, hermesError.MatchString(said):
-		return said, true
+	case said == "" && !m.hasReasoning, chunk.IsUncalled(said):
+		return true
 	}
 	a.sum.ZeroUsagePassed = a.o.ZeroUsage != contract.ZeroUsageError
-	return said, !a.sum.ZeroUsagePassed
+	return !a.sum.ZeroUsagePassed
 }
 
 // saysError reports whether the answer says that the agent failed. Its content then says
@@ -251,60 +227,16 @@ func (a *answer) saysError() bool {
 // text returns the content that is left, decoded and without white space around it.
 func (m *message) text() string { return strings.TrimSpace(unquote(quote(m.left))) }
 
-// failure returns the error object of modern Hermes. Its message is the text that legacy
-// Hermes sent as the answer, said.
-func (a *answer) failure(said string) []byte {
-	message := jsonspan.Quote(contract.Message(contract.CodeCrashed))
-	if said != "" && said != noAnswer {
-		message = quote(a.messages[0].failure())
-	}
-	return slices.Concat([]byte(`{"error":{"message":`), message, []byte(`,"type":"server_error","param":null,"code":"`+CodeAgentIncomplete+
+// failure returns the error object of modern Hermes. Its message is said, the text that
+// legacy Hermes sent as the answer, the inside of a JSON string.
+func failure(said []byte) []byte {
+	return slices.Concat([]byte(`{"error":{"message":`), chunk.FailureMessage(said), []byte(`,"type":"server_error","param":null,"code":"`+CodeAgentIncomplete+
 		`","hermes":{"completed":false,"partial":false,"failed":true}}}`))
-}
-
-// failure returns the content that is left, the inside of a JSON string, without secrets
-// and white space around it, and at most contract.MaxMessage bytes of it.
-func (m *message) failure() []byte {
-	text := redact.Text(m.left)
-	from, to, n := 0, 0, 0
-	for i := 0; i < len(text); {
-		r, next := jsonspan.NextRune(text, i)
-		if n += utf8.RuneLen(r); n > contract.MaxMessage {
-			break
-		}
-		switch {
-		case !jsonspan.IsSpace(r):
-			to = next
-		case to == 0:
-			from, n = next, 0
-		}
-		i = next
-	}
-	return text[from:to]
 }
 
 // quote returns inner as a JSON string.
 func quote(inner []byte) []byte {
 	return slices.Concat([]byte{'"'}, inner, []byte{'"'})
-}
-
-// redactAnswer returns the answer in body without the secrets in what it says of an
-// error. If failed is true, every member may say something of it, except those that
-// identify the answer.
-func redactAnswer(body []byte, failed bool) []byte {
-	return redact.Replace(body, func(each func(jsonspan.Span)) {
-		if !failed {
-			chunk.EachError(body, func(value jsonspan.Span) { chunk.EachSecret(body, value, each) })
-			return
-		}
-		for key, value := range jsonspan.Members(body, jsonspan.Span{From: jsonspan.SkipSpace(body, 0), To: len(body)}) {
-			switch string(key.Of(body)) {
-			case "id", "object", "created", "model", "usage":
-			default:
-				chunk.EachSecret(body, value, each)
-			}
-		}
-	})
 }
 
 // unquote returns the text of a JSON string, and any other value as it is.

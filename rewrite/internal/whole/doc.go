@@ -3,11 +3,13 @@
 //
 //	glance.go    what can be told of a request without reading its messages
 //	history.go   Heal: the walk over the body of a request
+//	cut.go       what is cut, and messages that leave
 //	likeness.go  what is the same between messages, and is not parsed again
 //	healtext.go  the marker lines of a text
 //	cards.go     which messages are of an answer that Open WebUI has taken apart
 //	joincards.go one message for them
 //	answer.go    RepairAnswer: content, reasoning and failures of an answer
+//	other.go     other answers, and their secrets
 //
 // It holds no state. What needs no repair is returned as it is, without a copy. Heal first
 // looks for a backtick that a known emoji follows, and for what can be told at a glance. If

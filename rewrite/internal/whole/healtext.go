@@ -64,7 +64,9 @@ func (h *healer) healText(in jsonspan.Span) {
 			last = jsonspan.Span{From: i, To: next}
 		}
 		kept++
+		h.left = h.left || !jsonspan.IsSpace(r)
 		if next > h.lastTick {
+			h.left = h.left || jsonspan.HasText(text[next:])
 			return
 		}
 		if i = next; f.MidLine() {

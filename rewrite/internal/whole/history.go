@@ -3,6 +3,7 @@ package whole
 import (
 	"bytes"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
@@ -99,6 +100,7 @@ type healer struct {
 
 	messageState
 	likeness
+	before int // where the element before the message ends, 0 if none is left
 
 	room [64]byte // to decode a name
 
@@ -119,6 +121,9 @@ type messageState struct {
 	said      bool            // a content has come
 	missed    bool            // a text has not been looked through, because of the role
 	again     bool            // all texts are
+	left      bool            // there is more in the message than marker lines
+	cuts      bool            // some of it has been cut
+	kept      int             // the length of out before that
 }
 
 // body walks over the whole body. It returns false if the body is not a JSON object, or
@@ -170,11 +175,14 @@ func (h *healer) messages() {
 		h.value()
 		return
 	}
+	h.before = 0
 	for h.Open(); h.Element(); {
 		if h.At('{') {
 			h.message()
 		} else {
 			h.value()
+			h.before = h.Pos
+			h.forget()
 		}
 	}
 	h.forget()
@@ -185,7 +193,10 @@ func (h *healer) message() {
 	h.start = h.Reader
 	h.begin()
 	h.members()
-	h.end()
+	if h.ended = h.Pos; !h.said {
+		h.forget()
+	}
+	h.end(h.Pos)
 }
 
 // begin forgets the message before.
@@ -194,14 +205,15 @@ func (h *healer) begin() {
 		h.texts = nil
 	}
 	h.calls = jsonspan.Span{}
-	h.assistant, h.said, h.missed, h.again = false, false, false, false
+	h.assistant, h.said, h.missed, h.again, h.left, h.cuts = false, false, false, false, false, false
 }
 
-// end heals the message that has been read if it is the assistant's. If the role came
-// behind the content, it walks over the message once more: most texts are not the
-// assistant's, and none is looked through that need not be.
-func (h *healer) end() {
+// end heals the message that has been read, and ends at to, if it is the assistant's. If
+// the role came behind the content, it walks over the message once more: most texts are
+// not the assistant's, and none is looked through that need not be.
+func (h *healer) end(to int) {
 	if !h.assistant {
+		h.before = to
 		return
 	}
 	if h.missed {
@@ -213,6 +225,11 @@ func (h *healer) end() {
 	h.mayBeCards = h.mayBeCards || h.calls.Ok() && mayBeCards(h.calls.Of(h.Data))
 	for _, t := range h.texts {
 		h.healText(t)
+	}
+	if h.cuts && !h.left && !outputAt(h.Data, to) {
+		h.leave(to)
+	} else {
+		h.before = to
 	}
 }
 
@@ -239,8 +256,14 @@ func (h *healer) members() {
 		case "tool_calls":
 			h.forget()
 			h.calls = h.value()
-		default:
+			h.left = h.left || chunk.Filled(h.calls.Of(h.Data))
+		case "name", "id":
 			h.value()
+		default:
+			if chunk.Filled(h.value().Of(h.Data)) {
+				h.forget()
+				h.left = true
+			}
 		}
 	}
 }
@@ -255,7 +278,7 @@ func (h *healer) content() {
 		if h.At('{') {
 			h.part()
 		} else {
-			h.value()
+			h.left = chunk.Filled(h.value().Of(h.Data)) || h.left
 		}
 	}
 }
@@ -279,7 +302,7 @@ func (h *healer) part() {
 		}
 	}
 	if !isText {
-		h.texts = h.texts[:n]
+		h.texts, h.left = h.texts[:n], true
 	}
 }
 
@@ -294,7 +317,9 @@ func (h *healer) text() {
 		v = h.value()
 	}
 	switch {
-	case h.clean || !v.IsString(h.Data):
+	case h.clean:
+	case !v.IsString(h.Data):
+		h.left = h.left || chunk.Filled(v.Of(h.Data))
 	case !h.assistant && !h.again:
 		h.missed = true
 	default:
@@ -306,6 +331,8 @@ func (h *healer) text() {
 		}
 		if tick > 0 {
 			h.texts, h.lastTick = append(h.texts, v.Inner()), tick
+		} else {
+			h.left = h.left || jsonspan.HasText(in)
 		}
 	}
 }
@@ -340,18 +367,6 @@ func (h *healer) name(s jsonspan.Span) []byte {
 		return raw
 	}
 	return jsonspan.AppendText(h.room[:0], raw)
-}
-
-// cut takes Data[from:to] out of the body. Cuts come in order.
-func (h *healer) cut(from, to int) {
-	if h.out == nil {
-		h.out = make([]byte, 0, len(h.Data))
-	}
-	if h.inPlace { // which is overwritten
-		h.between = [2]between{}
-	}
-	h.out = append(h.out, h.Data[h.at:from]...)
-	h.at = to
 }
 
 // manyTexts is the number of texts above which their list is not kept for the next

@@ -8,17 +8,20 @@ import "bytes"
 //
 // What the healer makes of bytes depends on nothing but them and its state. Behind a
 // content that is a string, that state is whether the role has been the assistant's so far,
-// and at the next content it is the same if what is between has no tool calls and gives no
-// message a second content, or a role behind its content.
+// and at the next content it is the same if what is between has no tool calls, gives no
+// message a second content, or a role behind its content, and has no message and no member
+// that would stay without the markers.
 type likeness struct {
 	between [2]between // behind a content of others and of the assistant's
 	from    int        // behind the last content, if that is a string, or 0
+	ended   int        // where the last message ends
 	behind  bool       // that was the assistant's
 }
 
 // between is what was between two contents.
 type between struct {
 	bytes     []byte // from behind the quote of one to the quote of the other
+	end       int    // where the first message ends in them
 	start     int    // where the second message begins in them
 	assistant bool   // that is the assistant's
 }
@@ -39,7 +42,7 @@ func (h *healer) contents() {
 		if len(b.bytes) == 0 || !bytes.HasPrefix(h.Data[h.Pos:], b.bytes) {
 			return
 		}
-		h.end()
+		h.end(h.Pos + b.end)
 		h.begin()
 		h.start.Pos = h.Pos + b.start
 		h.assistant = b.assistant
@@ -61,7 +64,7 @@ func (h *healer) next() *between {
 // learn remembers what has been read between the content before and the one at Pos.
 func (h *healer) learn() {
 	if h.from > 0 && !h.said {
-		*h.next() = between{h.Data[h.from : h.Pos+1], h.start.Pos - h.from, h.assistant}
+		*h.next() = between{h.Data[h.from : h.Pos+1], h.ended - h.from, h.start.Pos - h.from, h.assistant}
 	}
 }
 

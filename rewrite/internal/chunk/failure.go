@@ -1,0 +1,137 @@
+package chunk
+
+import (
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
+)
+
+// Hermes has answered with texts of its own if its agent failed (contract sections 4 and
+// 6).
+
+// noAnswer is the answer of Hermes if the agent has said nothing.
+const noAnswer = "(No response generated)"
+
+// uncalled matches the errors that Hermes sends as its answer if no call of the model has
+// succeeded: the texts of 0.5 to 0.13, and those of later versions that come with usage
+// 0/0/0.
+var uncalled = regexp.MustCompile(`^(?:` + strings.Join([]string{
+	`API call failed after \d+ retries: `,
+	`Error code: \d{3}(?: - |$)`,
+	`Invalid API response shape\. Likely rate limited`,
+	`Invalid API response after \d+ retries: `,
+	`⏳ Nous Portal rate limit active — resets in `,
+	`Request payload too large(?:: max compression attempts \(\d+\) reached\.| \(413\)\. Cannot compress further\.)$`,
+	`Context length exceeded(?:: max compression attempts \(\d+\) reached\.| \([\d,]+ tokens\)\. Cannot compress further\.)$`,
+	`(?:First response|Response) truncated due to output length limit$`,
+	`Response remained truncated after 3 continuation attempts$`,
+	`⚠️ \*\*Thinking Budget Exhausted\*\*\n\n`,
+	`Operation interrupted(?:: (?:waiting for model response|handling API error|retrying API call)| (?:during retry|after rate limit) \()`,
+	`⚠️ No reply: (?s:.*)all API retries`,
+	`⚠️ Provider (?:authentication failed|rate-limited): `,
+}, "|") + `)`)
+
+// unfinished matches those that it sends if calls have succeeded.
+var unfinished = regexp.MustCompile(`^(?:` + strings.Join([]string{
+	`Incomplete REASONING_SCRATCHPAD after 2 retries$`,
+	`Codex response remained incomplete after 3 continuation attempts$`,
+	`Model generated invalid tool call: `,
+	`Model generated only think blocks with no actual response after 3 retries$`,
+	`\(empty\)$`,
+	`(?s:.{0,24})⚠️ No reply: `,
+	`I reached the (?:maximum iterations \(\d+\) but couldn't summarize\. Error: |iteration limit and couldn't generate a summary\.$)`,
+	`I apologize, but I encountered repeated errors: Error during OpenAI-compatible API call #\d+: `,
+	`I stopped retrying .+ because it hit the tool-call guardrail \(`,
+}, "|") + `)`)
+
+// IsUncalled reports whether text is one with which Hermes reports that no call of the
+// model has succeeded, or that there is no answer.
+func IsUncalled(text string) bool { return text == noAnswer || uncalled.MatchString(text) }
+
+// FailureMessage returns the message, a JSON string, of an agent's failure of which
+// Hermes' answer is the text, the inside of a JSON string: the text without secrets and
+// white space around it, and at most contract.MaxMessage bytes of it.
+func FailureMessage(text []byte) []byte {
+	text = redact.Text(jsonspan.Head(text, 16*contract.MaxMessage)) // much of which may be secrets
+	from, to, n := 0, 0, 0
+	for i := 0; i < len(text); {
+		r, next := jsonspan.NextRune(text, i)
+		if n += utf8.RuneLen(r); n > contract.MaxMessage {
+			break
+		}
+		switch {
+		case !jsonspan.IsSpace(r):
+			to = next
+		case to == 0:
+			from, n = next, 0
+		}
+		i = next
+	}
+	if text = text[from:max(from, to)]; len(text) == 0 || string(text) == noAnswer {
+		return jsonspan.Quote(contract.Message(contract.CodeCrashed))
+	}
+	return append(append([]byte{'"'}, text...), '"')
+}
+
+// Turn is what the response of a turn of /v1/responses says.
+type Turn struct {
+	Text      []byte // the last text that is not blank, the inside of a JSON string
+	texts     int    // how many there are
+	reasoning bool   // there is reasoning
+	other     bool   // there is an item that is neither a message nor reasoning
+	unused    bool   // it is completed, with usage 0/0/0
+}
+
+// ReadTurn reads the response at v of data.
+func ReadTurn(data []byte, v jsonspan.Span) (t Turn) {
+	usage := jsonspan.MemberOf(data, v, "usage")
+	zero := func(name string) bool { return jsonspan.MemberOf(data, usage, name).Is(data, "0") }
+	t.unused = jsonspan.MemberOf(data, v, "status").Is(data, `"completed"`) && zero("input_tokens") && zero("output_tokens") && zero("total_tokens")
+	if !t.unused {
+		return t
+	}
+	for item := range jsonspan.Elements(data, jsonspan.MemberOf(data, v, "output")) {
+		switch typ := jsonspan.MemberOf(data, item, "type"); {
+		case typ.Is(data, `"reasoning"`):
+			t.reasoning = true
+		case !typ.Is(data, `"message"`):
+			t.other = true
+		}
+		EachText(data, item, func(text jsonspan.Span) {
+			if in := text.Of(data); jsonspan.HasText(in) {
+				t.Text = in
+				t.texts++
+			}
+		})
+	}
+	return t
+}
+
+// Failed reports whether the turn says that it is completed although its only text says
+// that the agent failed (contract section 6).
+func (t *Turn) Failed() bool {
+	text := t.text()
+	return t.unused && t.texts == 1 && (IsUncalled(text) || unfinished.MatchString(text) || redact.Said(t.Text, false) >= 0)
+}
+
+// FailedAtOnce reports whether the agent of the turn has certainly done nothing, so that
+// the turn may be an error with a status (contract section 4).
+func (t *Turn) FailedAtOnce() bool {
+	switch {
+	case !t.unused || t.other:
+		return false
+	case t.texts == 0:
+		return !t.reasoning
+	}
+	return t.texts == 1 && (IsUncalled(t.text()) || redact.Said(t.Text, false) >= 0)
+}
+
+// text returns the text, decoded and without white space around it. It cuts long ones,
+// which Hermes' own are not.
+func (t *Turn) text() string {
+	return strings.TrimSpace(string(jsonspan.AppendText(nil, jsonspan.Head(t.Text, contract.MaxMessage))))
+}

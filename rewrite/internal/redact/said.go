@@ -1,0 +1,65 @@
+package redact
+
+import (
+	"bytes"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
+
+// said is what Hermes 0.22 writes before the message of a provider, in the text of an
+// answer.
+const said = "Provider said: "
+
+// MaySay reports whether the JSON b may have a text with the words "Provider said: ",
+// escaped or not. It is cheap and errs only by returning true.
+func MaySay(b []byte) bool {
+	if len(b) <= len(said) {
+		return false
+	}
+	if bytes.Contains(b, []byte(said)) {
+		return true
+	}
+	for {
+		i := bytes.Index(b, []byte(`\u00`))
+		if i < 0 || i+len(`\u0000`) > len(b) {
+			return false
+		}
+		if b = b[i+len(`\u00`):]; b[0] >= '2' && b[0] <= '7' { // ASCII
+			return true
+		}
+	}
+}
+
+// Said returns the index behind the first "Provider said: " at the start of a line of text,
+// the inside of a JSON string, or -1 if there is none. A tag that ends reasoning does not
+// leave, nor does the white space behind it: a line starts behind that, too. inTag says
+// that the text may begin in such a tag, or behind one.
+func Said(text []byte, inTag bool) int {
+	if !MaySay(text) {
+		return -1
+	}
+	starts, space := true, inTag // a line starts here; white space before it does not leave
+	for i := 0; i < len(text); {
+		if starts {
+			if behind := wordAt(text, i, said, false); behind > 0 {
+				return behind
+			}
+		}
+		var r rune
+		r, i = jsonspan.NextRune(text, i)
+		inTag = inTag || r == '<'
+		space = inTag && r == '>' || space && jsonspan.IsSpace(r)
+		starts = r == '\n' || space
+	}
+	return -1
+}
+
+// EachSaid calls each for every secret in text, the inside of a JSON string, that is behind
+// "Provider said: ", in order. inTag is as in Said.
+func EachSaid(text []byte, inTag bool, each func(secret jsonspan.Span)) {
+	from := Said(text, inTag)
+	if from < 0 {
+		return
+	}
+	EachInText(text[from:], func(s jsonspan.Span) { each(jsonspan.Span{From: from + s.From, To: from + s.To}) })
+}
