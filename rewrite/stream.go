@@ -303,6 +303,7 @@ func (s *Stream) frame(raw []byte) {
 	if x.F.HasData {
 		s.chat.Frames++
 	}
+	s.chat.Out.HasIDs = s.chat.Out.HasIDs || x.F.HasID
 	if s.other == nil {
 		s.chat.Frame(k, false)
 		return

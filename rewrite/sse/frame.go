@@ -14,6 +14,7 @@ type Frame struct {
 	Data     []byte // the values of the data fields, joined by LF
 	Event    []byte // the value of the last event field
 	HasData  bool   // there is a data field; a client sees no event without one
+	HasID    bool   // there is an id field
 	OnlyData bool   // there is one data line and nothing else: neither other fields nor comments
 
 	lines     []dataLine // where the lines of Data are in Raw
@@ -43,7 +44,7 @@ func (f *Frame) Parse(raw []byte) {
 
 func (f *Frame) begin(raw []byte) {
 	f.Raw = raw
-	f.Data, f.Event, f.HasData, f.OnlyData, f.eventLine = nil, nil, false, true, [2]int{}
+	f.Data, f.Event, f.HasData, f.HasID, f.OnlyData, f.eventLine = nil, nil, false, false, true, [2]int{}
 	f.lines, f.join = f.lines[:0], f.join[:0]
 }
 
@@ -51,7 +52,7 @@ func (f *Frame) begin(raw []byte) {
 // and with no other field. It is for callers that know where the data is.
 func (f *Frame) SetData(raw []byte, from, to int) {
 	f.Raw, f.Data, f.Event = raw, raw[from:to], nil
-	f.HasData, f.OnlyData, f.eventLine = true, true, [2]int{}
+	f.HasData, f.HasID, f.OnlyData, f.eventLine = true, false, true, [2]int{}
 	f.lines = append(f.lines[:0], dataLine{0, int32(from)})
 }
 
@@ -91,6 +92,8 @@ func (f *Frame) field(from, end, next int) {
 		f.addData(f.Raw[value:end], value)
 	case "event":
 		f.Event, f.eventLine, f.OnlyData = f.Raw[value:end], [2]int{from, next}, false
+	case "id":
+		f.HasID, f.OnlyData = true, false
 	default:
 		f.OnlyData = false
 	}
