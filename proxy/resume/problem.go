@@ -85,6 +85,14 @@ func ahead() problem {
 	}
 }
 
+// unreadable is the answer to a request whose body cannot be read.
+func unreadable() problem {
+	return problem{
+		Title: "Unreadable body", Status: http.StatusBadRequest,
+		Detail: "The body of the request could not be read to its end. Send it whole, or none.",
+	}
+}
+
 // badDetach is the answer to a header that is no duration.
 func badDetach() problem {
 	return problem{

@@ -199,6 +199,16 @@ func (p *Resume) readBody(r *http.Request) ([]byte, bool) {
 	return nil, false
 }
 
+// skipBody reads the body of r to its end, which says nothing: not before that does
+// net/http look whether the client is still there (net/http: registerOnHitEOF).
+func skipBody(r *http.Request) bool {
+	if r.Body == nil {
+		return true
+	}
+	_, err := io.Copy(io.Discard, r.Body)
+	return err == nil
+}
+
 // failingReader fails.
 type failingReader struct{ err error }
 

@@ -152,6 +152,10 @@ func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string,
 		return nil
 	}
 	f := following{continued: at.n > 0, behind: at.n}
+	if key == "" && !skipBody(r) {
+		unreadable().send(w)
+		return nil
+	}
 	if key != "" {
 		body, ok := p.readBody(r)
 		if e := l.Entry(); !ok || e.Key != keyOf(p.o.Store.Secret(), e.Owner, r.URL.RawQuery, key) || !sameBody(l, sha256.Sum256(body)) {
