@@ -92,3 +92,24 @@ func TestKeepaliveLeavesBeforeHeldText(t *testing.T) {
 	out = s.Finish(s.Feed(out, []byte(text("` x\n")+stop()), epoch), CauseEOF)
 	same(t, string(out), role()+"data: {"+envelopeWritten+"}\n\n"+text("a\n`💻 ls")+text("` x\n")+stop(), "bytes")
 }
+
+// TestCommentsOfOursInStreamsWithIDs have no blank lines: clients that know an id take one
+// for an event without data.
+func TestCommentsOfOursInStreamsWithIDs(t *testing.T) {
+	id := func(frame string) string { return strings.TrimSuffix(frame, "\n") + "id: 7\n\n" }
+	bare := ": keepalive\n"
+	for in, want := range map[string]string{
+		id(role()):                         bare,
+		id(role()) + text("x"):             bare,
+		role() + "id\n\n":                  bare,
+		id(g1("terminal", "💻", "ls")):      bare,
+		"data: {\"grid\": 1}\nidle: 7\n\n": keepalive,
+	} {
+		same(t, breathe(Options{KeepaliveForm: KeepaliveComment}, chatParams, in), want, "keepalives")
+	}
+	same(t, breathe(Options{}, chatParams, id(g1("terminal", "💻", "ls"))), bare, "keepalives before the first chunk")
+	got, _ := run(id(role())+id(g1("terminal", "💻", "ls"))+id(text("a"))+stop(), Options{Progress: ProgressComment}, chatParams, inOne, CauseEOF)
+	if n := strings.Count(got, "\n: hermes.tool.progress {"); n != 2 || strings.Contains(got, "\"running\"}\n\n") || strings.Contains(got, "\"completed\"}\n\n") {
+		t.Errorf("%d tool events in comments, or one with a blank line:\n%s", n, got)
+	}
+}

@@ -305,6 +305,7 @@ func (s *Stream) frame(raw []byte) {
 	if x.F.HasData {
 		s.chat.Frames++
 	}
+	s.chat.Out.HasIDs = s.chat.Out.HasIDs || x.F.ID != nil
 	if s.other == nil {
 		s.chat.Frame(k, false)
 		return

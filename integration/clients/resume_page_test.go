@@ -99,7 +99,7 @@ func TestResumingPage(t *testing.T) {
 		behind("wor", false),                     // in an event
 		behind("/3\n", false),                    // behind its id, in front of its end
 		behind("/4\n\n", true),                   // behind an event
-		behind(": keepalive\n\n", true),          // behind a comment
+		behind(": keepalive\n", true),            // behind a comment
 		behind("[DONE]\n", false),                // in the last one
 		behind("/9\n\n", false),                  // behind that, in front of the end
 	}

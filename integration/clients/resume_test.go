@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
@@ -95,6 +96,92 @@ func TestResumingOpenAIPython(t *testing.T) {
 			}
 			if n := len(up.Requests()); n != test.asked {
 				t.Errorf("the agent was asked %d times, want %d", n, test.asked)
+			}
+		})
+	}
+}
+
+// Programs that print the data of each event that their library hands to them.
+const (
+	openAIReads = `import sys, openai
+client = openai.OpenAI(base_url=sys.argv[1] + '/v1', api_key='k', max_retries=0)
+stream = client.chat.completions.create(model='hermes-agent', stream=True, messages=[{'role': 'user', 'content': 'hi'}],
+    extra_headers={'Idempotency-Key': 'k'})
+for chunk in stream:
+    print(chunk.choices[0].delta.content or chunk.choices[0].finish_reason)
+`
+	httpxReads = `import sys, json, httpx, httpx_sse
+question = json.dumps({'model': 'hermes-agent', 'stream': True, 'messages': []})
+headers = {'Authorization': 'Bearer k', 'Content-Type': 'application/json', 'Idempotency-Key': 'httpx'}
+def read(method, path, **more):
+    ids = []
+    with httpx_sse.connect_sse(httpx.Client(timeout=None), method, sys.argv[1] + path, **more) as source:
+        source.response.raise_for_status()
+        stream = source.response.headers['X-Hermes-Stream']
+        for event in source.iter_sse():
+            ids.append(event.id)
+            if event.data != '[DONE]':
+                choice = json.loads(event.data)['choices'][0]
+                yield choice['delta'].get('content') or choice['finish_reason']
+    first = int(ids[0].split('/')[1])
+    assert ids == [f'{stream}/{first + n}' for n in range(len(ids))], ids
+    read.stream, read.events = stream, len(ids)
+shown = list(read('POST', '/v1/chat/completions', content=question, headers=headers))
+for n in range(read.events) if sys.argv[2] == 'any' else [0]:
+    rest = list(read('GET', f'/v1/chat/completions/{read.stream}', headers={'Authorization': 'Bearer k', 'Last-Event-ID': f'{read.stream}/{n}'}))
+    assert rest == shown[n:], (n, rest)
+for text in shown: print(text)
+`
+)
+
+// TestReadersOfEveryBlankLine has the libraries read a stream which take each blank line for
+// an event as soon as they know an id: openai-python and httpx-sse.
+func TestReadersOfEveryBlankLine(t *testing.T) {
+	for name, c := range map[string]struct{ lock, program string }{
+		"openai-python":        {"openai.txt", openAIReads},
+		"an old openai-python": {"openai-old.txt", openAIReads},
+		"httpx-sse":            {"httpx-sse.txt", httpxReads},
+	} {
+		t.Run(name, func(t *testing.T) {
+			site, err := (&workshop{t: t}).installPython(c.lock)
+			if err != nil {
+				harness.Missing(t, clientsVariable, err.Error())
+			}
+			const noisy = "hermes {\n\t\tkeepalive 1ms\n\t\tkeepalive_form comment\n\t}"
+			for _, at := range []struct{ name, end, directives, positions string }{
+				{"LF", "\n", "hermes_resume", "any"},
+				{"CRLF", "\r\n", "hermes_resume", "any"},
+				{"CR", "\r", "hermes_resume", "any"},
+				{"hermes behind", "\n", "hermes_resume\n\t" + noisy, "any"},
+				// It would take the rest of an answer for a whole one.
+				{"hermes in front", "\n", "route {\n\t" + noisy + "\n\thermes_resume", "the beginning"},
+			} {
+				t.Run(at.name, func(t *testing.T) {
+					up := upstream.New(t, func(x *upstream.Exchange) {
+						x.Events()
+						for _, s := range []string{
+							": keepalive\n\n", hermes.Delta("role", "assistant") + "\n\n", "\n\n\n", hermes.Delta("content", "Hello") + "\n\n",
+							": keepalive\n\n: keepalive\n\n", "retry: 100\n\n", "id: 7\n\n", "event: ping\n\n", "id: 8\n" + hermes.Delta("content", " world") + "\n\n",
+							": keepalive\n\n", hermes.Finish("stop", 5) + "\n\n", ": keepalive\n\n", "data: [DONE]\n\n", ": closed\n\n",
+						} {
+							x.Chunk([]byte(strings.ReplaceAll(s, "\n", at.end)))
+						}
+						x.End()
+					})
+					text := at.directives + "\n\treverse_proxy " + up.Addr
+					if strings.HasPrefix(text, "route") {
+						text += "\n}"
+					}
+					side, _ := sidecar.ServeCaddyfile(t, text)
+					out := outputOf(t, exec.Command("python3", "-s", "-c", c.program, side, at.positions),
+						"PYTHONPATH="+site, "PYTHONPYCACHEPREFIX="+filepath.Join(site, ".pycache"))
+					if out != "None\nHello\n world\nstop" {
+						t.Errorf("it prints %q", out)
+					}
+					if n := len(up.Requests()); n != 1 {
+						t.Errorf("the agent was asked %d times", n)
+					}
+				})
 			}
 		})
 	}

@@ -47,11 +47,12 @@ func TestStoreThatIsAway(t *testing.T) {
 	}
 	for _, q := range []request{
 		{http.MethodGet, otherPath + "/" + id, "", nil},
+		{http.MethodHead, otherPath + "/" + id, "", nil},
 		{http.MethodDelete, otherPath + "/" + id, "", nil},
 		post("Last-Event-ID", id+"/1"),
 	} {
 		r := l.send(q).want(http.StatusServiceUnavailable)
-		if r.Header.Get("Content-Type") != "application/problem+json" || r.Header.Get("Retry-After") != "1" || r.Header.Get("X-Should-Retry") != "true" {
+		if r.Header.Get("Content-Type") != "application/problem+json" || r.Header.Get("Retry-After") != "1" || r.Header.Get("X-Should-Retry") != "false" {
 			t.Errorf("%s: header %v", q.method, r.Header)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
 )
@@ -101,6 +102,30 @@ func checkFinish(t *testing.T, got, id string, n int, code string) {
 	}
 	if plain := without(t, numbered(id, 1, make([]string, n-1)...)+got, id); plain == "" {
 		t.Error("there is none")
+	}
+}
+
+// TestToolsInCommentsEnd when the run does, although their comments have no blank lines in
+// the log.
+func TestToolsInCommentsEnd(t *testing.T) {
+	const tool = `: hermes.tool.progress {"tool":"terminal","toolCallId":"call_1","status":"`
+	clock := clocktest.New()
+	l := newLab(t, func(o *resume.Options) { o.Clock, o.Store = clock, resume.NewMemory(clock) },
+		func(w http.ResponseWriter, r *http.Request) error {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, chunk+tool+"running\"}\n\n: keepalive\n\n")
+			<-r.Context().Done()
+			return context.Cause(r.Context())
+		})
+	r := l.send(chat(key, "k", proxy.ProgressHeader, "comment")).want(http.StatusOK)
+	r.next()
+	r.leave()
+	until(t, "nobody reads", func() bool { return l.runs.Stats().Detached == 1 })
+	clock.Advance(10 * time.Minute)
+	l.over()
+	got := l.send(chat("Last-Event-ID", r.id()+"/1")).want(http.StatusOK).rest()
+	if !strings.HasPrefix(got, tool+"running\"}\n: keepalive\n"+tool+"completed\"}\ndata: {\"error\":") {
+		t.Errorf("the end is\n%s", got)
 	}
 }
 

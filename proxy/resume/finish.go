@@ -32,16 +32,18 @@ func Abandon(l Log, why Reason, now time.Time) (err error) {
 		ID:        func() string { return "chatcmpl-" + e.ID },
 		Created:   now.Unix(),
 	})
-	number := newNumberer(e.ID)
+	number := newNumberer(e.ID) // to see where the stream stands
+	number.apart = true         // a tool event may be a comment, which has lost its blank line
 	var fed, scratch []byte
 	err = l.Each(func(p []byte) {
-		fed = s.Feed(fed[:0], p, now)
-		scratch, _ = number.add(scratch[:0], nil, p) // to see where it stands
+		scratch, _ = number.add(scratch[:0], nil, p)
+		fed = s.Feed(fed[:0], scratch, now)
 	})
 	if err != nil || !s.Guarded() || !number.between() {
 		l.End(false)
 		return err
 	}
+	number.apart = false
 	number.setLast(l.Events())
 	out, ends := number.add(nil, nil, s.Finish(nil, cause))
 	if len(out) > 0 {

@@ -54,9 +54,14 @@ func (p *Resume) follow(w http.ResponseWriter, r *http.Request, reader Reader, h
 		ahead().send(w)
 		return nil
 	}
-	if r.Method == http.MethodGet && f.continued && reader.AtEnd() {
+	if r.Method != http.MethodPost && f.continued && reader.AtEnd() {
 		// So that an EventSource, which takes every end for a failure, stops.
 		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	if r.Method == http.MethodHead {
+		setHeader(w.Header(), header)
+		w.WriteHeader(http.StatusOK)
 		return nil
 	}
 	p.o.Runs.count.replay(f)

@@ -26,7 +26,7 @@ func TestRequestsThatDoNotAskAreNotTouched(t *testing.T) {
 	for name, r := range map[string]*http.Request{
 		"POST":                    httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(asking)),
 		"GET with a key":          httptest.NewRequest(http.MethodGet, chatPath, nil),
-		"HEAD of a stream":        httptest.NewRequest(http.MethodHead, chatPath+"/"+id, nil),
+		"HEAD of another id":      httptest.NewRequest(http.MethodHead, "/v1/responses/resp_1", nil),
 		"GET of another id":       httptest.NewRequest(http.MethodGet, "/v1/responses/resp_1", nil),
 		"DELETE of another id":    httptest.NewRequest(http.MethodDelete, "/v1/responses/resp_1", nil),
 		"PUT with a key":          httptest.NewRequest(http.MethodPut, chatPath+"/"+id, nil),

@@ -19,7 +19,8 @@ type problem struct {
 // retryHeader tells OpenAI's SDKs whether to send a request again.
 const retryHeader = "X-Should-Retry"
 
-// send answers with the problem. Unless it is 503, whoever sends the same again gets the same.
+// send answers with the problem. Whoever sends the same again gets the same or, with a key
+// when the storage does not answer, runs the agent again (contract section 3, "Again").
 func (p problem) send(w http.ResponseWriter) {
 	body, _ := json.Marshal(p) // strings and numbers
 	body = append(body, '\n')
@@ -29,7 +30,6 @@ func (p problem) send(w http.ResponseWriter) {
 	h.Set("Cache-Control", "no-store")
 	h.Set(retryHeader, "false")
 	if p.Status == http.StatusServiceUnavailable {
-		h.Set(retryHeader, "true")
 		h.Set("Retry-After", "1")
 	}
 	w.WriteHeader(p.Status)
@@ -48,7 +48,7 @@ func unknown() problem {
 func unavailable() problem {
 	return problem{
 		Title: "Streams cannot be reached", Status: http.StatusServiceUnavailable,
-		Detail: "What keeps the streams does not answer. Send the same request again later.",
+		Detail: "What keeps the streams does not answer. Ask for the stream again later, by its id.",
 	}
 }
 
@@ -65,7 +65,23 @@ func missing(err error) problem {
 func mismatch() problem {
 	return problem{
 		Title: "Idempotency-Key is already used", Status: http.StatusUnprocessableEntity,
-		Detail: "This Idempotency-Key was used with another request body. Use a new key for each request, and the same body when you send a request again.",
+		Detail: "This Idempotency-Key was used with another request body. Use a new key for each request, and the same body, byte for byte, when you send a request again.",
+	}
+}
+
+// otherKey is the answer to a position in a stream of another key, or of none.
+func otherKey() problem {
+	return problem{
+		Title: "Idempotency-Key is not the stream's", Status: http.StatusUnprocessableEntity,
+		Detail: "The stream that Last-Event-ID names did not begin with this Idempotency-Key. Leave out the key to continue that stream, or Last-Event-ID to send another request.",
+	}
+}
+
+// twoKeys is the answer to a request with more than one key.
+func twoKeys() *problem {
+	return &problem{
+		Title: "More than one " + KeyHeader, Status: http.StatusBadRequest,
+		Detail: "A request has one Idempotency-Key. Send the header once.",
 	}
 }
 
@@ -77,17 +93,25 @@ func gone(first uint64) problem {
 	}
 }
 
-// ahead is the answer to a position that the stream has not reached.
+// ahead is the answer to a position that the stream does not have, or not yet.
 func ahead() problem {
 	return problem{
 		Title: "No such event", Status: http.StatusBadRequest,
-		Detail: "The stream has no event with the number in Last-Event-ID. Send the id of the last event that you have received.",
+		Detail: "Last-Event-ID names no event of this stream. Send the id of the last event of it that you have received.",
+	}
+}
+
+// unreadable is the answer to a request whose body cannot be read.
+func unreadable() problem {
+	return problem{
+		Title: "Unreadable body", Status: http.StatusBadRequest,
+		Detail: "The body of the request could not be read to its end. Send it whole, or none.",
 	}
 }
 
 // badDetach is the answer to a header that is no duration.
-func badDetach() problem {
-	return problem{
+func badDetach() *problem {
+	return &problem{
 		Title: "Invalid " + DetachHeader, Status: http.StatusBadRequest,
 		Detail: "The value must be a duration such as 10m or 30s, not negative. 0s turns it off.",
 	}

@@ -102,22 +102,26 @@ type asked struct {
 	detach time.Duration // how long its run may go on without a client
 }
 
-// asks returns what a POST asks for, and whether it asks for anything. bad says that it
-// cannot be told.
-func (p *Resume) asks(r *http.Request) (a asked, ok, bad bool) {
+// asks returns what a POST asks for, and whether it asks for anything, or what is wrong
+// with it.
+func (p *Resume) asks(r *http.Request) (a asked, ok bool, wrong *problem) {
 	a.detach = p.o.Detach
-	if keys := r.Header[KeyHeader]; len(keys) > 0 {
-		a.key = strings.Join(keys, ",")
+	switch keys := r.Header[KeyHeader]; len(keys) {
+	case 0:
+	case 1:
+		a.key = keys[0]
+	default:
+		return a, false, twoKeys()
 	}
 	if detach := r.Header[DetachHeader]; len(detach) > 0 {
 		d, err := time.ParseDuration(detach[0])
 		if err != nil || d < 0 || len(detach) > 1 {
-			return a, false, true
+			return a, false, badDetach()
 		}
 		a.detach = min(d, p.o.Detach)
-		return a, a.key != "" || a.detach > 0, false
+		return a, a.key != "" || a.detach > 0, nil
 	}
-	return a, a.key != "" || p.o.Always && isJSON(r.Header), false
+	return a, a.key != "" || p.o.Always && isJSON(r.Header), nil
 }
 
 // isJSON reports whether the body behind h is JSON.
@@ -197,6 +201,16 @@ func (p *Resume) readBody(r *http.Request) ([]byte, bool) {
 		io.Closer
 	}{io.MultiReader(&read, rest), r.Body}
 	return nil, false
+}
+
+// skipBody reads the body of r to its end, which says nothing: not before that does
+// net/http look whether the client is still there (net/http: registerOnHitEOF).
+func skipBody(r *http.Request) bool {
+	if r.Body == nil {
+		return true
+	}
+	_, err := io.Copy(io.Discard, r.Body)
+	return err == nil
 }
 
 // failingReader fails.

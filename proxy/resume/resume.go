@@ -68,10 +68,10 @@ func (p *Resume) Serve(w http.ResponseWriter, r *http.Request, next Next) error 
 	switch r.Method {
 	case http.MethodPost:
 		at, bad := lastEvent(r.Header)
-		a, asks, badDuration := p.asks(r)
+		a, asks, wrong := p.asks(r)
 		switch {
-		case badDuration:
-			badDetach().send(w)
+		case wrong != nil:
+			wrong.send(w)
 			return nil
 		case bad:
 			ahead().send(w)
@@ -81,17 +81,14 @@ func (p *Resume) Serve(w http.ResponseWriter, r *http.Request, next Next) error 
 		case asks:
 			return p.post(w, r, a, next)
 		}
-	case http.MethodGet:
+	case http.MethodGet, http.MethodHead:
 		if resource, id, ok := named(r.URL.Path); ok {
 			at, bad := lastEvent(r.Header)
-			switch {
-			case at.id != id:
-				at = position{id: id}
-			case bad:
+			if bad || at.id != "" && at.id != id {
 				ahead().send(w)
 				return nil
 			}
-			return p.resume(w, r, resource, at, "")
+			return p.resume(w, r, resource, position{id, at.n}, "")
 		}
 	case http.MethodDelete:
 		if resource, id, ok := named(r.URL.Path); ok {
@@ -152,9 +149,16 @@ func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string,
 		return nil
 	}
 	f := following{continued: at.n > 0, behind: at.n}
+	if key == "" && !skipBody(r) {
+		unreadable().send(w)
+		return nil
+	}
 	if key != "" {
-		body, ok := p.readBody(r)
-		if e := l.Entry(); !ok || e.Key != keyOf(p.o.Store.Secret(), e.Owner, r.URL.RawQuery, key) || !sameBody(l, sha256.Sum256(body)) {
+		if e := l.Entry(); e.Key != keyOf(p.o.Store.Secret(), e.Owner, r.URL.RawQuery, key) {
+			otherKey().send(w)
+			return nil
+		}
+		if body, ok := p.readBody(r); !ok || !sameBody(l, sha256.Sum256(body)) {
 			mismatch().send(w)
 			return nil
 		}

@@ -31,14 +31,17 @@ type run struct {
 	err      error         // of next
 	panicked any           // likewise
 
-	mu     sync.Mutex
-	client http.ResponseWriter // the first client's, nil once that has left
-	kind   kind
-	over   bool // next has returned
-	reason Reason
-	alone  bool        // nobody reads
-	since  time.Time   // when the last reader left
-	timer  proxy.Timer // of detach; nil if none has been set
+	informing sync.Mutex // held while an informational answer is sent; taken before mu
+
+	mu        sync.Mutex
+	client    http.ResponseWriter // the first client's, nil once that has left
+	interrupt func()              // ends a write to client
+	kind      kind
+	over      bool // next has returned
+	reason    Reason
+	alone     bool        // nobody reads
+	since     time.Time   // when the last reader left
+	timer     proxy.Timer // of detach; nil if none has been set
 }
 
 // kind is what the answer of a run is.
@@ -69,6 +72,7 @@ func (x *run) start(w http.ResponseWriter, r *http.Request, body []byte, l Log, 
 	ctx, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(r.Context()), runKey{}, x))
 	x.mu.Lock() // others may read the log already
 	x.log, x.cancel, x.client, x.wants, x.version = l, cancel, w, asksForStream(r, body), r.ProtoMajor
+	x.interrupt = func() { x.p.o.Interrupt(w, r) }
 	x.mu.Unlock()
 	x.out.direct.log = l
 	x.out.header, x.out.before = w.Header().Clone(), w.Header().Clone()
@@ -151,8 +155,10 @@ func (x *run) attend(w http.ResponseWriter, r, up *http.Request, reader Reader) 
 	if streams {
 		x.p.o.Runs.count.begun.Add(1)
 		setHeader(w.Header(), header)
-		if x.out.trailer != nil {
-			w.Header()["Trailer"] = x.out.trailer
+		for name, values := range map[string][]string{"Trailer": x.out.trailer, "Set-Cookie": x.out.cookies} {
+			if values != nil {
+				w.Header()[name] = values
+			}
 		}
 		w.WriteHeader(http.StatusOK)
 		if x.out.early {
@@ -195,12 +201,14 @@ func (x *run) attend(w http.ResponseWriter, r, up *http.Request, reader Reader) 
 // left records that the first client reads no longer. It returns false if that has to
 // wait for next, because next writes to it or has returned.
 func (x *run) left() bool {
+	x.informing.Lock() // or the client's writer would still be in use
+	defer x.informing.Unlock()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.over || x.kind == kindPasses || x.kind == kindUnknown && x.reason != ReasonNone {
 		return false
 	}
-	x.client = nil
+	x.client, x.interrupt = nil, nil
 	return true
 }
 
@@ -271,6 +279,7 @@ func (x *run) cancelFor(why Reason) {
 	if !x.over && x.reason == ReasonNone {
 		x.reason = why
 		x.cancel(&cancelled{why})
+		x.out.direct.end() // next may wait for a client that does not read
 	}
 }
 

@@ -87,10 +87,13 @@ func TestSameKeyWithAnotherBody(t *testing.T) {
 	first.rest()
 	other := post(key, "k")
 	other.body = `{"stream":true,"messages":[1]}`
-	problemOf(t, l.send(other), http.StatusUnprocessableEntity)
+	detailOf(t, l.send(other), "another request body")
+	same := post(key, "k") // to a reader of JSON, and not byte for byte
+	same.body = `{"stream": true,"messages":[]}`
+	detailOf(t, l.send(same), "another request body")
 	other.header = append(other.header, "Last-Event-ID", id+"/1")
-	problemOf(t, l.send(other), http.StatusUnprocessableEntity)
-	problemOf(t, l.send(post(key, "another", "Last-Event-ID", id+"/1")), http.StatusUnprocessableEntity)
+	detailOf(t, l.send(other), "another request body")
+	detailOf(t, l.send(post(key, "another", "Last-Event-ID", id+"/1")), "Leave out the key")
 	if got := l.send(post(key, "k", "Last-Event-ID", id+"/1")).want(http.StatusOK); got.rest() != numbered(id, 2, event(2)) || got.Header.Get("Idempotency-Replayed") != "true" {
 		t.Error("not continued")
 	}
@@ -105,6 +108,77 @@ func TestSameKeyWithAnotherBody(t *testing.T) {
 		t.Error("another query has the same stream")
 	}
 	l.wantAsked(3)
+}
+
+// detailOf checks that the answer to a key says what is wrong with it.
+func detailOf(t *testing.T, r *reply, says string) {
+	t.Helper()
+	if p := problemOf(t, r, http.StatusUnprocessableEntity); !strings.Contains(p["detail"].(string), says) {
+		t.Errorf("problem %v", p)
+	}
+}
+
+func TestKeyInAStreamOfNone(t *testing.T) {
+	l := newLab(t, nil, streams(events(2), always()))
+	id := l.send(post(resume.DetachHeader, "1m")).id()
+	detailOf(t, l.send(post(key, "k", "Last-Event-ID", id+"/1")), "Leave out the key")
+	l.wantAsked(1)
+}
+
+// TestTwoKeys of one request have no agent run, again and again.
+func TestTwoKeys(t *testing.T) {
+	l := newLab(t, nil, streams(events(2), always()))
+	id := l.send(post(key, "k")).want(http.StatusOK).id()
+	for _, q := range []request{post(key, "k", key, "l"), post(key, "k", key, "k"), post(key, "", key, "k"), post(key, "k", key, "l", "Last-Event-ID", id+"/1")} {
+		problemOf(t, l.send(q), http.StatusBadRequest)
+	}
+	l.wantAsked(1)
+}
+
+// TestHead of a stream is answered as GET, without a body, and asks nobody.
+func TestHead(t *testing.T) {
+	each := make(chan struct{})
+	l := newLab(t, nil, streams(events(2), each))
+	go func() { each <- struct{}{} }()
+	first := l.send(post(key, "k")).want(http.StatusOK)
+	id := first.id()
+	head := func(id string, header ...string) *reply {
+		t.Helper()
+		return l.send(request{http.MethodHead, otherPath + "/" + id, "", header})
+	}
+	for range 2 { // while it goes on, and after
+		for _, header := range [][]string{nil, {"Last-Event-ID", id + "/1"}} {
+			if r := head(id, header...).want(http.StatusOK); r.id() != id || r.Header.Get("Content-Type") != "text/event-stream" || r.rest() != "" {
+				t.Errorf("header %v", r.Header)
+			}
+		}
+		head(id, "Last-Event-ID", id+"/3").want(http.StatusBadRequest)
+		head("stream_" + strings.Repeat("A", 22)).want(http.StatusNotFound)
+		head(id, "Authorization", "Bearer b").want(http.StatusNotFound)
+		if st := l.runs.Stats(); st.TotalReplayed+st.TotalContinued != 0 {
+			t.Errorf("counted as a client: %+v", st)
+		}
+		if each != nil {
+			close(each)
+			first.rest()
+			each = nil
+		}
+	}
+	head(id, "Last-Event-ID", id+"/2").want(http.StatusNoContent)
+	l.wantAsked(1)
+}
+
+func TestPositionInAnotherStream(t *testing.T) {
+	l := newLab(t, nil, streams(events(2), always()))
+	a, b := l.send(post(key, "a")).id(), l.send(post(key, "b")).id()
+	for _, at := range []string{"/0", "/1", ""} {
+		problemOf(t, l.send(request{http.MethodGet, otherPath + "/" + b, "", []string{"Last-Event-ID", a + at}}), http.StatusBadRequest)
+	}
+	// One that is none of ours says nothing.
+	if got := l.send(request{http.MethodGet, otherPath + "/" + b, "", []string{"Last-Event-ID", "7"}}).want(http.StatusOK).rest(); got != numbered(b, 1, events(2)...) {
+		t.Errorf("GET gives %q", got)
+	}
+	l.wantAsked(2)
 }
 
 func TestPositionsThatAreNone(t *testing.T) {

@@ -28,7 +28,9 @@ type writer struct {
 	header http.Header         // next's own
 	before http.Header         // what was in it at the beginning
 
-	trailer []string // what the header of a stream announces, nil for none
+	// What the first client alone gets of the header of a stream, nil for none.
+	trailer []string // the trailers that it announces
+	cookies []string
 }
 
 // room is what a piece is numbered in. Runs share a few, so that what one has just used
@@ -88,6 +90,8 @@ func (w *writer) begin() {
 	head.DropOfBody(h)
 	head.DropTrailers(h)
 	w.trailer = w.header["Trailer"]
+	w.cookies = h["Set-Cookie"]
+	delete(h, "Set-Cookie")
 	h[StreamHeader] = []string{w.run.entry.ID}
 	w.err = w.run.log.Begin(h)
 }
@@ -199,11 +203,18 @@ func (w *writer) SetWriteDeadline(t time.Time) error {
 // read.
 func (w *writer) EnableFullDuplex() error { return nil }
 
-// inform sends an informational answer to the first client, if that is there.
+// inform sends an informational answer to the first client, if that is there. One that does
+// not read is interrupted, and holds up nobody who takes x.mu.
 func (x *run) inform(status int, header http.Header) {
+	x.informing.Lock()
+	defer x.informing.Unlock()
 	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.client != nil {
-		head.Inform(x.client, x.version, status, header)
+	w, interrupt := x.client, x.interrupt
+	x.mu.Unlock()
+	if w == nil {
+		return
 	}
+	stuck := time.AfterFunc(stuckAfter, interrupt)
+	defer stuck.Stop()
+	head.Inform(w, x.version, status, header)
 }

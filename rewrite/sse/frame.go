@@ -13,7 +13,7 @@ type Frame struct {
 	Raw      []byte // all of it, the blank line included
 	Data     []byte // the values of the data fields, joined by LF
 	Event    []byte // the value of the last event field
-	ID       []byte // the value of the last id field
+	ID       []byte // the value of the last id field, nil if there is none
 	HasData  bool   // there is a data field; a client sees no event without one
 	OnlyData bool   // there is one data line and nothing else: neither other fields nor comments
 

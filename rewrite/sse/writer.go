@@ -13,7 +13,8 @@ import "bytes"
 //     the unit that ended with the CR. If the caller writes a frame of its own between
 //     the two, BeginOwn completes the CRLF first, and the LF is dropped when it comes.
 type Writer struct {
-	Bytes []byte
+	Bytes  []byte
+	HasIDs bool // an event with an id has come
 
 	mark    bool // a byte order mark waits for the first bytes
 	started bool // something has left
@@ -65,6 +66,16 @@ func (w *Writer) BeginOwn() {
 	if w.torn {
 		w.Bytes = append(w.Bytes, '\n')
 		w.torn, w.fate = false, Dropped
+	}
+}
+
+// EndComment ends a comment of the caller's own. In a stream with ids it leaves without a
+// blank line, which many clients take for an event without data as soon as they know an id
+// (openai-python #2722, httpx-sse #35): it is part of the next event.
+func (w *Writer) EndComment() {
+	w.Bytes = append(w.Bytes, '\n')
+	if !w.HasIDs {
+		w.Bytes = append(w.Bytes, '\n')
 	}
 }
 

@@ -135,7 +135,8 @@ func (s *Stream) Keepalive() {
 	s.Out.WriteMark()
 	s.Out.BeginOwn()
 	if s.o.KeepaliveForm == contract.KeepaliveComment || !s.env.FromChunk() {
-		s.Out.Bytes = append(s.Out.Bytes, ": keepalive\n\n"...)
+		s.Out.Bytes = append(s.Out.Bytes, ": keepalive"...)
+		s.Out.EndComment()
 		return
 	}
 	s.Out.Bytes = append(s.env.AppendEmpty(append(s.Out.Bytes, "data: {"...)), "}\n\n"...)

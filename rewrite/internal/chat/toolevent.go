@@ -113,6 +113,11 @@ func (w *writer) toolEvent(t *tool, status string, interrupted bool) {
 	if t.card && w.envelops() {
 		dst = appendCard(dst, t, status, interrupted)
 	}
+	if w.form == contract.ProgressComment {
+		w.Out.Bytes = append(dst, '}')
+		w.Out.EndComment()
+		return
+	}
 	w.Out.Bytes = append(dst, "}\n\n"...)
 }
 
