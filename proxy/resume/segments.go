@@ -89,35 +89,22 @@ func (s *segments) put(p []byte, ends []int) bool {
 	return true
 }
 
-// append appends p, with the indexes behind the events in it. An event that fits into a
-// segment is in one.
+// append appends p, with the indexes behind the events in it. It fills each segment: a limit
+// counts segments, and has to be one of bytes.
 func (s *segments) append(p []byte, ends []int) {
 	from := 0
 	for _, end := range ends {
-		s.appendEvent(p[from:end])
+		s.appendPart(p[from:end])
+		g := &s.tail
+		before := g.size()
+		g.ends = append(g.ends, uint32(len(g.b)))
+		s.taken += g.size() - before
 		from = end
 	}
 	s.appendPart(p[from:])
 }
 
-// appendEvent appends b, which ends an event.
-func (s *segments) appendEvent(b []byte) {
-	if g := &s.tail; cap(g.b)-len(g.b) < len(b) && len(b) <= maxSegment {
-		s.grow(len(b))
-	}
-	n := len(b) - 1
-	s.appendPart(b[:n])
-	g := &s.tail
-	if len(g.b) == cap(g.b) {
-		s.grow(1)
-	}
-	before := g.size()
-	g.b = append(g.b, b[n])
-	g.ends = append(g.ends, uint32(len(g.b)))
-	s.taken += g.size() - before
-}
-
-// appendPart appends b, in which no event ends.
+// appendPart appends b, and no end of an event.
 func (s *segments) appendPart(b []byte) {
 	g := &s.tail
 	for len(b) > 0 {
