@@ -128,7 +128,7 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 	o.Store, o.Runs = all.store, &all.runs
 	o.Observer = &telemetry.ResumeObserver{Logger: logger}
 	o.Asked, o.Detached, o.Returned, o.Interrupt = asked, ofRun, takeOver, interruptWrite
-	o.Always = h.Always
+	o.Always, o.MaxRequest = h.Always, maxRequest
 	if h.Detach != nil {
 		o.Detach = time.Duration(*h.Detach)
 	}

@@ -171,6 +171,10 @@ func Redact(text string) string { return string(redact.Text([]byte(text))) }
 // not well-formed JSON passes untouched. Nil tools mean Hermes' own.
 func Heal(body []byte, tools *Tools) ([]byte, Healed) { return whole.Heal(body, tools) }
 
+// AskedOf returns the form of answer that body, the JSON of a request, asks for in its member
+// stream. It reads no other value, and allocates nothing.
+func AskedOf(body []byte) Asked { return whole.AskedOf(body) }
+
 // RepairAnswer repairs the chat completion in body, an answer that is not streamed, as a
 // stream would be (contract sections 1, 3 and 4). A body that is not a chat completion
 // stays as it is. Nil usage means no memory.

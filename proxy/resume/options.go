@@ -18,9 +18,10 @@ type Options struct {
 	// Always has every POST of JSON treated as one that asks, for Detach and without a
 	// key.
 	Always bool
-	// MaxRequest is the size in bytes above which a request passes untouched. Zero means
+	// MaxRequest returns the size in bytes above which a request passes untouched, and its
+	// answer is not kept. It is asked with each request that is read. Nil means
 	// proxy.DefaultMaxRequest.
-	MaxRequest int64
+	MaxRequest func() int64
 	// MaxStream is the size in bytes from which on the oldest events of a log go. Zero
 	// means DefaultMaxStream.
 	MaxStream int64
@@ -69,8 +70,7 @@ const (
 func DefaultOptions() Options {
 	return Options{
 		Detach: DefaultDetach, Keep: DefaultKeep,
-		MaxRequest: proxy.DefaultMaxRequest, MaxStream: DefaultMaxStream, MaxMemory: DefaultMaxMemory,
-		MaxDetached: DefaultMaxDetached,
+		MaxStream: DefaultMaxStream, MaxMemory: DefaultMaxMemory, MaxDetached: DefaultMaxDetached,
 	}
 }
 

@@ -27,8 +27,8 @@ func New(o Options) *Resume {
 	if o.Runs == nil {
 		o.Runs = new(Runs)
 	}
-	if o.MaxRequest == 0 {
-		o.MaxRequest = proxy.DefaultMaxRequest
+	if o.MaxRequest == nil {
+		o.MaxRequest = func() int64 { return proxy.DefaultMaxRequest }
 	}
 	if o.MaxStream == 0 {
 		o.MaxStream = DefaultMaxStream
