@@ -70,7 +70,7 @@ func (x *run) start(w http.ResponseWriter, r *http.Request, body []byte, l Log, 
 	x.mu.Lock() // others may read the log already
 	x.log, x.cancel, x.client, x.wants, x.version = l, cancel, w, asksForStream(r, body), r.ProtoMajor
 	x.mu.Unlock()
-	x.out.direct.log = l
+	x.out.direct.log, x.out.direct.ctx = l, ctx
 	x.out.header, x.out.before = w.Header().Clone(), w.Header().Clone()
 	up := r.Clone(ctx)
 	up.Body = bodyOf(body)

@@ -131,14 +131,36 @@ func (s *segments) grow(n int) {
 	s.taken += g.size()
 }
 
-// keep drops the oldest segments, but for the last one, until those that stay take at
-// most so many bytes.
-func (s *segments) keep(most int64) {
+// keep drops the oldest segments, but for the last one and those with bytes from stays on,
+// until those that are left take at most so many bytes.
+func (s *segments) keep(most, stays int64) {
 	n := 0
-	for ; n < len(s.full) && s.taken > most; n++ {
+	for ; n < len(s.full) && s.taken > most && s.full[n].end() <= stays; n++ {
 		s.taken -= s.full[n].size()
 	}
 	s.full = slices.Delete(s.full, 0, n)
+}
+
+// goes returns where the bytes end that go if so many have to when others come.
+func (s *segments) goes(bytes int64) (to int64) {
+	for i := range s.full {
+		if bytes <= 0 {
+			return s.full[i].from
+		}
+		bytes -= s.full[i].size()
+	}
+	if g := &s.tail; bytes > 0 && len(g.b) == cap(g.b) {
+		return g.end()
+	}
+	return s.tail.from
+}
+
+// room returns how many bytes come into the last segment or, if that is full, into the next.
+func (s *segments) room() int {
+	if room := cap(s.tail.b) - len(s.tail.b); room > 0 {
+		return room
+	}
+	return maxSegment
 }
 
 // clear drops all.

@@ -69,6 +69,10 @@ type Log interface {
 
 	// Begin says that the answer is an event stream with the fields of header.
 	Begin(header http.Header) error
+	// MakeRoom waits until what readers have not read stays when bytes are appended, and
+	// returns how many may be. It waits for readers as long as they go on reading; if they
+	// stop, as long as alone says that there are no others; and until ctx is done.
+	MakeRoom(ctx context.Context, alone func() bool) (bytes int)
 	// Append appends p, in which as many events end as there are ends. Each is the index
 	// in p behind the event. It keeps neither.
 	Append(p []byte, ends []int) error
