@@ -62,18 +62,12 @@ func (l *memoryLog) Entry() Entry { return l.entry }
 
 // Begin implements Log.
 func (l *memoryLog) Begin(header http.Header) error {
-	n := 0
-	for name, values := range header {
-		for _, v := range values {
-			n += len(name) + len(v)
-		}
-	}
 	l.mu.Lock()
 	l.state, l.header = logBegun, header
 	l.wake()
 	l.place()
 	l.mu.Unlock()
-	l.grow(int64(n), 0)
+	l.grow(int64(sizeOf(header)), 0)
 	return nil
 }
 

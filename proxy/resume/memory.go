@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"math"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -180,6 +181,23 @@ func (m *Memory) evict(l *memoryLog) bool {
 	victim.runs().Cancel(ReasonMemory)
 	victim.trim(victim.size.Load(), math.MaxInt64)
 	return true
+}
+
+// Sizes in bytes of what a header takes beside its names and values.
+const (
+	fieldOverhead = 160
+	valueOverhead = 32
+)
+
+// sizeOf returns what a header takes in memory, in bytes.
+func sizeOf(header http.Header) (n int) {
+	for name, values := range header {
+		n += fieldOverhead + len(name)
+		for _, v := range values {
+			n += valueOverhead + len(v)
+		}
+	}
+	return n
 }
 
 // systemClock is the clock that everybody goes by.
