@@ -67,7 +67,9 @@ type ResumeHandler struct {
 	Always bool `json:"always,omitempty"`
 
 	// The size in bytes from which on the oldest events of a stream go, from 65536
-	// (64 KiB) to 1073741824 (1 GiB). Default: 4194304 (4 MiB).
+	// (64 KiB) to 1073741824 (1 GiB). It does not count the largest
+	// event, if that is larger than half of it.
+	// Default: 16777216 (16 MiB).
 	MaxStream int64 `json:"max_stream,omitempty"`
 
 	// The size in bytes that all streams may take together, from 65536 (64 KiB) to

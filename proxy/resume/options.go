@@ -22,8 +22,8 @@ type Options struct {
 	// answer is not kept. It is asked with each request that is read. Nil means
 	// proxy.DefaultMaxRequest.
 	MaxRequest func() int64
-	// MaxStream is the size in bytes from which on the oldest events of a log go. Zero
-	// means DefaultMaxStream.
+	// MaxStream is the size in bytes from which on the oldest events of a log go. It does
+	// not count the largest event, if that is larger than half of it. Zero means DefaultMaxStream.
 	MaxStream int64
 	// MaxMemory is the size in bytes that the logs in memory may take together. Zero means
 	// DefaultMaxMemory.
@@ -61,7 +61,7 @@ type Options struct {
 const (
 	DefaultDetach      = 10 * time.Minute
 	DefaultKeep        = 5 * time.Minute
-	DefaultMaxStream   = 4 << 20  // in bytes
+	DefaultMaxStream   = 16 << 20 // in bytes; an event with a picture of Hermes' has 7 MB
 	DefaultMaxMemory   = 64 << 20 // in bytes
 	DefaultMaxDetached = 100
 )

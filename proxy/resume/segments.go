@@ -22,9 +22,11 @@ const (
 // segments are the bytes of a log, and where its events end. The zero value is empty.
 // Bytes that have come do not change and do not move, so that readers can be given parts.
 type segments struct {
-	tail  segment   // the last one, which grows; without room in the zero value
-	full  []segment // those in front of it
-	taken int64     // what all takes, in bytes
+	tail    segment   // the last one, which grows; without room in the zero value
+	full    []segment // those in front of it
+	taken   int64     // what all takes, in bytes
+	begun   int64     // where the event begins that has not ended
+	largest int64     // the size of the largest event, in bytes
 }
 
 // segment is a part of a log.
@@ -85,8 +87,25 @@ func (s *segments) put(p []byte, ends []int) bool {
 	g.b = append(g.b, p...)
 	for _, end := range ends {
 		g.ends = append(g.ends, uint32(at+end)) // at most maxSegment
+		s.ended(g.from + int64(at+end))
 	}
 	return true
+}
+
+// ended records that an event ends where in the log.
+func (s *segments) ended(where int64) {
+	s.largest = max(s.largest, where-s.begun)
+	s.begun = where
+}
+
+// limit returns what all may take if the limit is one of bytes. It does not count an event
+// that is larger than all others may be: one picture would end replay.
+func (s *segments) limit(bytes int64) int64 {
+	largest := max(s.largest, s.end()-s.begun)
+	if largest <= bytes/2 {
+		return bytes
+	}
+	return bytes + largest + largest/32 // and what its segments take
 }
 
 // append appends p, with the indexes behind the events in it. It fills each segment: a limit
@@ -99,6 +118,7 @@ func (s *segments) append(p []byte, ends []int) {
 		before := g.size()
 		g.ends = append(g.ends, uint32(len(g.b)))
 		s.taken += g.size() - before
+		s.ended(g.end())
 		from = end
 	}
 	s.appendPart(p[from:])
@@ -166,7 +186,7 @@ func (s *segments) room() int {
 // clear drops all.
 func (s *segments) clear() {
 	g := &s.tail
-	*s = segments{tail: segment{from: g.end(), before: g.events(), torn: g.tears()}}
+	*s = segments{tail: segment{from: g.end(), before: g.events(), torn: g.tears()}, begun: s.begun}
 }
 
 // first returns the number of the first event that is there, or will be.

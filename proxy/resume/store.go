@@ -45,7 +45,8 @@ type Entry struct {
 	Path, Progress string
 	// Keep is how long the log is kept after its end.
 	Keep time.Duration
-	// MaxStream is the size in bytes from which on its oldest events go.
+	// MaxStream is the size in bytes from which on its oldest events go. It does not count
+	// the largest event, if that is larger than half of it.
 	MaxStream int64
 	// MaxMemory is the size in bytes that all logs in memory may take, when this one
 	// grows.
