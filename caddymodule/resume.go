@@ -78,7 +78,9 @@ type ResumeHandler struct {
 	MaxMemory int64 `json:"max_memory,omitempty"`
 
 	// The number of streams that may go on without a client, from 1 on. One more ends
-	// with its client. Default: 100.
+	// with its client. Hermes admits ten runs in all, and works on four more than it has
+	// cores at the same time: streams that nobody reads must not take all of them.
+	// Default: 4.
 	MaxDetached int `json:"max_detached,omitempty"`
 
 	// Where streams are kept, instead of in the memory of this process, so that replicas

@@ -59,11 +59,14 @@ type Options struct {
 
 // Defaults of Options.
 const (
-	DefaultDetach      = 10 * time.Minute
-	DefaultKeep        = 5 * time.Minute
-	DefaultMaxStream   = 16 << 20 // in bytes; an event with a picture of Hermes' has 7 MB
-	DefaultMaxMemory   = 64 << 20 // in bytes
-	DefaultMaxDetached = 100
+	DefaultDetach    = 10 * time.Minute
+	DefaultKeep      = 5 * time.Minute
+	DefaultMaxStream = 16 << 20 // in bytes; an event with a picture of Hermes' has 7 MB
+	DefaultMaxMemory = 64 << 20 // in bytes
+
+	// DefaultMaxDetached leaves room for those who are there: Hermes admits ten runs, and
+	// works at the same time on as many as its machine has cores, and four.
+	DefaultMaxDetached = 4
 )
 
 // DefaultOptions returns the defaults.

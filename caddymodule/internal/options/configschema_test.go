@@ -127,7 +127,7 @@ func ofResume() object {
 		entry("always", "Every POST of JSON asks", object{{"type", "boolean"}, {"default", false}}),
 		entry("max_stream", "Beyond it, the oldest events of a stream go", sized(least, 16<<20)),
 		entry("max_memory", "What all streams may take together", sized(least, 64<<20)),
-		entry("max_detached", "How many streams may go on without a client", object{{"type", "integer"}, {"minimum", 1}, {"default", 100}}),
+		entry("max_detached", "How many streams may go on without a client", object{{"type", "integer"}, {"minimum", 1}, {"default", 4}}),
 	}
 }
 
