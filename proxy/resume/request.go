@@ -177,6 +177,7 @@ func writeNumber(h hash.Hash, n int) {
 // returns. It returns false if it is larger than the limit, or cannot be read: then r has
 // a body that gives the same, or fails with the same.
 func (p *Resume) readBody(r *http.Request) ([]byte, bool) {
+	r.GetBody = nil // or net/http would repeat what it has written (contract section 7)
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, true
 	}
@@ -208,12 +209,12 @@ func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
 // requestBody is a body that has been read. It lets go of it when it is read again.
 type requestBody struct{ in bytes.Reader }
 
-// bodyOf returns a body that has been read.
-func bodyOf(b []byte) io.ReadCloser {
-	if len(b) == 0 {
-		return http.NoBody
+// giveBody gives r the body b that has been read of it. With http.NoBody for one that is empty
+// but has no length, net/http would repeat what it has written (contract section 7).
+func giveBody(r *http.Request, b []byte) {
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = &requestBody{*bytes.NewReader(b)}
 	}
-	return &requestBody{*bytes.NewReader(b)}
 }
 
 // Read implements io.Reader.

@@ -121,7 +121,7 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 		l, first, err := p.o.Store.Claim(r.Context(), e, x)
 		switch {
 		case err != nil:
-			r.Body = bodyOf(body)
+			giveBody(r, body)
 			return next(w, r) // there is no log to be had
 		case first:
 			return x.start(w, r, body, l, next)

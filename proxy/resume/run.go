@@ -63,7 +63,7 @@ func (x *run) start(w http.ResponseWriter, r *http.Request, body []byte, l Log, 
 	reader, err := l.Follow(r.Context())
 	if err != nil { // there is no log after all
 		l.Drop()
-		r.Body = bodyOf(body)
+		giveBody(r, body)
 		return next(w, r)
 	}
 	ctx, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(r.Context()), runKey{}, x))
@@ -73,7 +73,7 @@ func (x *run) start(w http.ResponseWriter, r *http.Request, body []byte, l Log, 
 	x.out.direct.log, x.out.direct.ctx = l, ctx
 	x.out.header, x.out.before = w.Header().Clone(), w.Header().Clone()
 	up := r.Clone(ctx)
-	up.Body = bodyOf(body)
+	giveBody(up, body)
 	if x.p.o.Detached != nil {
 		up = x.p.o.Detached(up, &x.out)
 	}
