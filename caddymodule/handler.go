@@ -105,7 +105,7 @@ type Handler struct {
 
 	// The size in bytes above which a request passes untouched, from 1024
 	// (1 KiB) to 1073741824 (1 GiB). It bounds the memory a request takes, which
-	// may be twice that while a history is healed.
+	// may be twice that while a history is healed. `hermes_resume` goes by it, too.
 	// Default: 10000000 (10 MB).
 	MaxRequest int64 `json:"max_request,omitempty"`
 
@@ -274,7 +274,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		logger.Warn("grace_period is too short for drain_timeout; raise grace_period in the global options, or lower drain_timeout",
 			zap.Duration("drain_timeout", d.timeout), zap.Duration("grace_period", grace), zap.Duration("streams_end_after", d.limit))
 	}
-	drainTimeouts.Store(h, o.DrainTimeout)
+	provisioned.Store(h, &o)
 	return h.emitter.On("stopping", d)
 }
 
@@ -302,7 +302,7 @@ func (h *Handler) Cleanup() error {
 	if !h.joined.CompareAndSwap(true, false) {
 		return nil
 	}
-	drainTimeouts.Delete(h)
+	provisioned.Delete(h)
 	h.shared.handlers.Add(-1)
 	h.shared.emitters.Remove(h.emitter)
 	last := leave()

@@ -67,7 +67,9 @@ type ResumeHandler struct {
 	Always bool `json:"always,omitempty"`
 
 	// The size in bytes from which on the oldest events of a stream go, from 65536
-	// (64 KiB) to 1073741824 (1 GiB). Default: 4194304 (4 MiB).
+	// (64 KiB) to 1073741824 (1 GiB). It does not count the largest
+	// event, if that is larger than half of it.
+	// Default: 16777216 (16 MiB).
 	MaxStream int64 `json:"max_stream,omitempty"`
 
 	// The size in bytes that all streams may take together, from 65536 (64 KiB) to
@@ -76,7 +78,9 @@ type ResumeHandler struct {
 	MaxMemory int64 `json:"max_memory,omitempty"`
 
 	// The number of streams that may go on without a client, from 1 on. One more ends
-	// with its client. Default: 100.
+	// with its client. Hermes admits ten runs in all, and works on four more than it has
+	// cores at the same time: streams that nobody reads must not take all of them.
+	// Default: 4.
 	MaxDetached int `json:"max_detached,omitempty"`
 
 	// Where streams are kept, instead of in the memory of this process, so that replicas
@@ -128,7 +132,7 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 	o.Store, o.Runs = all.store, &all.runs
 	o.Observer = &telemetry.ResumeObserver{Logger: logger}
 	o.Asked, o.Detached, o.Returned, o.Interrupt = asked, ofRun, takeOver, interruptWrite
-	o.Always = h.Always
+	o.Always, o.MaxRequest = h.Always, maxRequest
 	if h.Detach != nil {
 		o.Detach = time.Duration(*h.Detach)
 	}

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -10,9 +11,20 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
-// drainTimeouts are the drain_timeout of the hermes handlers between Provision and
-// Cleanup, a time.Duration by the *Handler.
-var drainTimeouts sync.Map
+// provisioned are the options of the hermes handlers between Provision and Cleanup, a
+// proxy.Options by the *Handler: hermes_resume goes by some of them.
+var provisioned sync.Map
+
+// maxRequest returns the size in bytes above which a request passes hermes_resume untouched:
+// the largest max_request of the hermes handlers.
+func maxRequest() int64 {
+	size := int64(0)
+	provisioned.Range(func(_, o any) bool {
+		size = max(size, o.(*proxy.Options).MaxRequest)
+		return true
+	})
+	return cmp.Or(size, proxy.DefaultMaxRequest)
+}
 
 // resumeReserve is how long a run may go on after hermes has had the time to end its
 // stream, and how long it may take to end after it is cancelled.
@@ -42,8 +54,8 @@ func (d *resumeDrain) Handle(context.Context, caddy.Event) error {
 // of hermes, and before the grace period ends.
 func resumeLimit(grace, delay time.Duration) time.Duration {
 	timeout, known := time.Duration(0), false
-	drainTimeouts.Range(func(_, d any) bool {
-		timeout, known = max(timeout, d.(time.Duration)), true
+	provisioned.Range(func(_, o any) bool {
+		timeout, known = max(timeout, o.(*proxy.Options).DrainTimeout), true
 		return true
 	})
 	if !known {

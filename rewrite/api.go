@@ -172,6 +172,10 @@ func Redact(text string) string { return string(redact.Text([]byte(text))) }
 // not well-formed JSON passes untouched. Nil tools mean Hermes' own.
 func Heal(body []byte, tools *Tools) ([]byte, Healed) { return whole.Heal(body, tools) }
 
+// AskedOf returns the form of answer that body, the JSON of a request, asks for in its member
+// stream. It reads no other value, and allocates nothing.
+func AskedOf(body []byte) Asked { return whole.AskedOf(body) }
+
 // RepairAnswer repairs the answer in body, which is not streamed: a chat completion as a
 // stream would be (contract sections 1, 3 and 4), and a response of /v1/responses or the
 // answer of a session (section 6). Any other body stays as it is. Nil usage means no

@@ -20,6 +20,22 @@ func TestAskedOfARequest(t *testing.T) {
 		if got.Asked != want || got.Markers != 0 || string(healed) != body {
 			t.Errorf("%s: %+v, want %v", body, got, want)
 		}
+		if got := AskedOf([]byte(body)); got != want {
+			t.Errorf("%s: %v alone, want %v", body, got, want)
+		}
+	}
+}
+
+// To ask costs no memory, whatever the values are.
+func TestAskedOfAllocatesNothing(t *testing.T) {
+	for _, body := range []string{
+		`{"stream":[{"":0}` + strings.Repeat(`,{"":0}`, 10000) + `]}`,
+		`{"a":0` + strings.Repeat(`,"\u0061\u0062\u0063":[[]]`, 10000) + `,"\u0073tream":true}`,
+		`{"stream":` + strings.Repeat(`[`, 10000),
+	} {
+		if n := testing.AllocsPerRun(10, func() { AskedOf([]byte(body)) }); n > 1 { // the copy of body
+			t.Errorf("%.20s…: %v allocations", body, n)
+		}
 	}
 }
 

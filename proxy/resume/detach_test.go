@@ -2,9 +2,11 @@ package resume_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -183,6 +185,41 @@ func TestOneMoreThanMaxDetachedEndsWithItsClient(t *testing.T) {
 	r.next()
 	r.leave()
 	until(t, "it is alone", func() bool { return l.runs.Stats().Detached == 2 })
+}
+
+// TestAbandonedRunsLeaveRoom: with the defaults, clients that leave their runs do not lock
+// out others at an agent that admits ten and, on one core, works on five at the same time.
+func TestAbandonedRunsLeaveRoom(t *testing.T) {
+	var admitted atomic.Int64
+	works := make(chan struct{}, 5)
+	l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
+		defer admitted.Add(-1)
+		if admitted.Add(1) > 10 {
+			w.WriteHeader(http.StatusTooManyRequests)
+			return nil
+		}
+		select {
+		case works <- struct{}{}:
+		case <-r.Context().Done():
+			return context.Cause(r.Context())
+		}
+		defer func() { <-works }()
+		return silent(w, r)
+	})
+	for i := range 20 {
+		r := l.send(chat(key, fmt.Sprint(i))).want(http.StatusOK)
+		r.next()
+		left := l.runs.Stats().TotalDetached + l.runs.Stats().TotalCancelled[resume.ReasonLeft]
+		r.leave()
+		until(t, "it is left", func() bool {
+			st := l.runs.Stats()
+			return st.TotalDetached+st.TotalCancelled[resume.ReasonLeft] > left
+		})
+	}
+	l.send(chat(key, "there")).want(http.StatusOK).next()
+	if n := l.runs.Stats().Detached; n == 0 {
+		t.Error("none goes on without its client")
+	}
 }
 
 // TestWhatIsNoDuration is refused, because it would not do what it should.

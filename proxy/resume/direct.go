@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,10 +17,12 @@ import (
 //
 // Its lock is held while the run writes. Where others read the log, nobody must have to
 // wait for a client that has stopped reading: what the run writes then is interrupted
-// after stuckAfter.
+// after stuckAfter. Whoever reads the log is waited for before it has to let go of what
+// that has not read: likewise, and without a limit if there is nobody else.
 type direct struct {
 	log   Log
-	knows bool // the run knows that ready is closed; for that alone
+	ctx   context.Context // of the run
+	knows bool            // the run knows that ready is closed; for that alone
 
 	mu     sync.Mutex
 	over   bool                // the run writes no more
@@ -37,15 +40,44 @@ type direct struct {
 // stuckAfter is how long a write may take when others read the log.
 const stuckAfter = time.Second
 
-// write appends p to the log and, if the client has all that is before it, sends it.
+// write appends p to the log and, if the client has all that is before it, sends it. It
+// changes ends.
 func (d *direct) write(p []byte, ends []int) error {
 	if !d.knows { // or a client might fall behind before it has begun
 		<-d.ready
 		d.knows = true
 	}
+	for len(p) > 0 {
+		piece, of := p, ends
+		if p, ends = nil, nil; d.leave.Load() == nil { // the log is read
+			piece, of, p, ends = cut(piece, of, d.log.MakeRoom(d.ctx, d.alone))
+		}
+		if err := d.append(piece, of); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// alone reports whether there is one reader at most.
+func (d *direct) alone() bool { return d.log.Readers() <= 1 }
+
+// cut cuts off the first piece of p, of n bytes at most, with the ends of the events in it.
+func cut(p []byte, ends []int, n int) (piece []byte, of []int, rest []byte, restEnds []int) {
+	n = min(n, len(p))
+	i := sort.SearchInts(ends, n+1)
+	of, restEnds = ends[:i], ends[i:]
+	for i := range restEnds {
+		restEnds[i] -= n
+	}
+	return p[:n], of, p[n:], restEnds
+}
+
+// append appends p to the log and, if the run writes to the client, sends it.
+func (d *direct) append(p []byte, ends []int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.log.Append(p, ends); err != nil || d.w == nil || len(p) == 0 {
+	if err := d.log.Append(p, ends); err != nil || d.w == nil {
 		return err
 	}
 	if err := d.send(p); err != nil {
@@ -81,7 +113,7 @@ var errPanicked = errors.New("the writer of the client panicked")
 // It returns at once if the reader is not at the end of the log or there are others.
 func (d *direct) serve(w http.ResponseWriter, r *http.Request, reader Reader) error {
 	d.mu.Lock()
-	if d.over || !reader.CaughtUp() {
+	if d.over || d.log.Readers() > 1 || !reader.CaughtUp() {
 		d.mu.Unlock()
 		d.begin()
 		return nil

@@ -16,6 +16,7 @@
 //	follow.go, problem.go     what a client gets of a log, or instead of one
 //	store.go                  the interface of what keeps logs: Store, Log, Reader, Run
 //	memory.go, log.go         the one in this process
+//	waits.go                  what its runs wait for before it lets go of events
 //	segments.go               the bytes of a log there
 //
 // The handler runs in a goroutine of its own, with a request that its clients cannot

@@ -35,6 +35,8 @@ type memoryLog struct {
 	waiting  int32 // how many readers wait
 	segments segments
 	readers  []*memoryReader
+	waits    bool          // the run has waited for readers before the bytes to come
+	moved    chan struct{} // told when a reader has moved; nil if the run does not wait for that
 	header   http.Header
 	timer    proxy.Timer // that removes it; nil before its end
 	run      Run         // over{} behind the end: it holds the whole request
@@ -60,18 +62,12 @@ func (l *memoryLog) Entry() Entry { return l.entry }
 
 // Begin implements Log.
 func (l *memoryLog) Begin(header http.Header) error {
-	n := 0
-	for name, values := range header {
-		for _, v := range values {
-			n += len(name) + len(v)
-		}
-	}
 	l.mu.Lock()
 	l.state, l.header = logBegun, header
 	l.wake()
 	l.place()
 	l.mu.Unlock()
-	l.store.grow(l, int64(n), l.entry.MaxMemory)
+	l.grow(int64(sizeOf(header)), 0)
 	return nil
 }
 
@@ -86,24 +82,31 @@ func (l *memoryLog) Append(p []byte, ends []int) error {
 		l.mu.Unlock()
 		return nil
 	}
-	before := l.segments.taken
+	before, stays := l.segments.taken, l.stays()
+	l.waits = false
 	l.segments.append(p, ends)
-	l.segments.keep(l.entry.MaxStream)
+	l.segments.keep(l.segments.limit(l.entry.MaxStream), stays)
 	grown := l.segments.taken - before
 	l.wake()
 	l.mu.Unlock()
-	if over := l.store.grow(l, grown, l.entry.MaxMemory); over > 0 {
-		l.trim(over)
-	}
+	l.grow(grown, stays)
 	return nil
 }
 
+// grow counts n bytes more, and drops the oldest events if that is too much, but none from
+// stays on.
+func (l *memoryLog) grow(n, stays int64) {
+	if over := l.store.grow(l, n, l.entry.MaxMemory); over > 0 {
+		l.trim(over, stays)
+	}
+}
+
 // trim drops the oldest events, so that at least so many bytes are free, or only the
-// last are left.
-func (l *memoryLog) trim(bytes int64) {
+// last are left, and those from stays on.
+func (l *memoryLog) trim(bytes, stays int64) {
 	l.mu.Lock()
 	before := l.segments.taken
-	l.segments.keep(before - bytes)
+	l.segments.keep(before-bytes, stays)
 	freed := before - l.segments.taken
 	l.mu.Unlock()
 	l.store.grow(l, -freed, l.entry.MaxMemory)
@@ -246,6 +249,7 @@ type memoryReader struct {
 	stop  func() bool // undoes that the end of ctx wakes it
 	awake chan struct{}
 	waits bool
+	stuck bool  // its run has waited for it long enough
 	at    int64 // where it is in the log
 }
 
@@ -306,7 +310,7 @@ func (r *memoryReader) Seek(n uint64) error {
 	if !ok {
 		return &GoneError{l.segments.first()}
 	}
-	r.at = at
+	r.moveTo(at)
 	return nil
 }
 
@@ -330,7 +334,7 @@ func (r *memoryReader) Next() ([]byte, error) {
 		return nil, &GoneError{l.segments.first()}
 	}
 	b := l.segments.since(r.at)
-	r.at += int64(len(b))
+	r.moveTo(r.at + int64(len(b)))
 	return b, nil
 }
 
@@ -347,7 +351,7 @@ func (r *memoryReader) SkipToEnd() {
 	l := r.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r.at = l.segments.end()
+	r.moveTo(l.segments.end())
 }
 
 // AtEnd implements Reader.
@@ -365,6 +369,7 @@ func (r *memoryReader) Close() {
 	l.mu.Lock()
 	if i := slices.Index(l.readers, r); i >= 0 {
 		l.readers = slices.Delete(l.readers, i, i+1)
+		l.tell()
 	}
 	l.place()
 	l.mu.Unlock()

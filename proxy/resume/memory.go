@@ -4,6 +4,8 @@ import (
 	"container/list"
 	"context"
 	"crypto/rand"
+	"math"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -137,17 +139,25 @@ func (m *Memory) grow(l *memoryLog, n, most int64) (over int64) {
 	l.size.Add(n)
 	m.used.Add(n)
 	m.mu.Unlock()
-	for n > 0 && m.used.Load() > most {
-		if !m.makeRoom(l) {
-			return m.used.Load() - most
-		}
+	if n <= 0 {
+		return 0
 	}
-	return 0
+	return m.makeRoom(l, 0, most)
 }
 
-// makeRoom has one log go, or lose what it has, which is not l. It returns false if there
+// makeRoom has others make room for n bytes more of l, and returns how many it has too many
+// then. No lock is held.
+func (m *Memory) makeRoom(l *memoryLog, n, most int64) (over int64) {
+	for {
+		if over = m.used.Load() + n - most; over <= 0 || !m.evict(l) {
+			return max(over, 0)
+		}
+	}
+}
+
+// evict has one log go, or lose what it has, which is not l. It returns false if there
 // is none.
-func (m *Memory) makeRoom(l *memoryLog) bool {
+func (m *Memory) evict(l *memoryLog) bool {
 	m.mu.Lock()
 	if front := m.ended.Front(); front != nil {
 		victim := front.Value.(*memoryLog)
@@ -169,8 +179,25 @@ func (m *Memory) makeRoom(l *memoryLog) bool {
 	m.placeLocked(victim, nil)
 	m.mu.Unlock()
 	victim.runs().Cancel(ReasonMemory)
-	victim.trim(victim.size.Load())
+	victim.trim(victim.size.Load(), math.MaxInt64)
 	return true
+}
+
+// Sizes in bytes of what a header takes beside its names and values.
+const (
+	fieldOverhead = 160
+	valueOverhead = 32
+)
+
+// sizeOf returns what a header takes in memory, in bytes.
+func sizeOf(header http.Header) (n int) {
+	for name, values := range header {
+		n += fieldOverhead + len(name)
+		for _, v := range values {
+			n += valueOverhead + len(v)
+		}
+	}
+	return n
 }
 
 // systemClock is the clock that everybody goes by.

@@ -18,11 +18,12 @@ type Options struct {
 	// Always has every POST of JSON treated as one that asks, for Detach and without a
 	// key.
 	Always bool
-	// MaxRequest is the size in bytes above which a request passes untouched. Zero means
+	// MaxRequest returns the size in bytes above which a request passes untouched, and its
+	// answer is not kept. It is asked with each request that is read. Nil means
 	// proxy.DefaultMaxRequest.
-	MaxRequest int64
-	// MaxStream is the size in bytes from which on the oldest events of a log go. Zero
-	// means DefaultMaxStream.
+	MaxRequest func() int64
+	// MaxStream is the size in bytes from which on the oldest events of a log go. It does
+	// not count the largest event, if that is larger than half of it. Zero means DefaultMaxStream.
 	MaxStream int64
 	// MaxMemory is the size in bytes that the logs in memory may take together. Zero means
 	// DefaultMaxMemory.
@@ -58,19 +59,21 @@ type Options struct {
 
 // Defaults of Options.
 const (
-	DefaultDetach      = 10 * time.Minute
-	DefaultKeep        = 5 * time.Minute
-	DefaultMaxStream   = 4 << 20  // in bytes
-	DefaultMaxMemory   = 64 << 20 // in bytes
-	DefaultMaxDetached = 100
+	DefaultDetach    = 10 * time.Minute
+	DefaultKeep      = 5 * time.Minute
+	DefaultMaxStream = 16 << 20 // in bytes; an event with a picture of Hermes' has 7 MB
+	DefaultMaxMemory = 64 << 20 // in bytes
+
+	// DefaultMaxDetached leaves room for those who are there: Hermes admits ten runs, and
+	// works at the same time on as many as its machine has cores, and four.
+	DefaultMaxDetached = 4
 )
 
 // DefaultOptions returns the defaults.
 func DefaultOptions() Options {
 	return Options{
 		Detach: DefaultDetach, Keep: DefaultKeep,
-		MaxRequest: proxy.DefaultMaxRequest, MaxStream: DefaultMaxStream, MaxMemory: DefaultMaxMemory,
-		MaxDetached: DefaultMaxDetached,
+		MaxStream: DefaultMaxStream, MaxMemory: DefaultMaxMemory, MaxDetached: DefaultMaxDetached,
 	}
 }
 

@@ -310,7 +310,7 @@ func TestBodiesThatCannotBeKept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := resume.DefaultOptions()
-			o.MaxRequest = 10
+			o.MaxRequest = func() int64 { return 10 }
 			r := httptest.NewRequest(http.MethodPost, otherPath, c.body)
 			r.ContentLength = c.length
 			r.Header.Set(key, "k")

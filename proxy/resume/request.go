@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/json"
 	"hash"
 	"io"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/reqbody"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -181,25 +181,26 @@ func writeNumber(h hash.Hash, n int) {
 // returns. It returns false if it is larger than the limit, or cannot be read: then r has
 // a body that gives the same, or fails with the same.
 func (p *Resume) readBody(r *http.Request) ([]byte, bool) {
+	r.GetBody = nil // or net/http would repeat what it has written (contract section 7)
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, true
 	}
-	if r.ContentLength > p.o.MaxRequest {
+	limit := p.o.MaxRequest()
+	if r.ContentLength > limit {
 		return nil, false
 	}
-	var read bytes.Buffer
-	n, err := io.Copy(&read, io.LimitReader(r.Body, p.o.MaxRequest+1))
-	if err == nil && n <= p.o.MaxRequest {
-		return read.Bytes(), true
-	}
+	body, err := reqbody.Read(r.Body, r.ContentLength, limit)
 	rest := io.Reader(r.Body)
-	if err != nil {
+	switch {
+	case err == io.EOF && int64(len(body)) <= limit: //nolint:errorlint // the end is that very value
+		return body, true
+	case err != nil:
 		rest = failingReader{err}
 	}
 	r.Body = struct {
 		io.Reader
 		io.Closer
-	}{io.MultiReader(&read, rest), r.Body}
+	}{io.MultiReader(bytes.NewReader(body), rest), r.Body}
 	return nil, false
 }
 
@@ -222,12 +223,12 @@ func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
 // requestBody is a body that has been read. It lets go of it when it is read again.
 type requestBody struct{ in bytes.Reader }
 
-// bodyOf returns a body that has been read.
-func bodyOf(b []byte) io.ReadCloser {
-	if len(b) == 0 {
-		return http.NoBody
+// giveBody gives r the body b that has been read of it. With http.NoBody for one that is empty
+// but has no length, net/http would repeat what it has written (contract section 7).
+func giveBody(r *http.Request, b []byte) {
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = &requestBody{*bytes.NewReader(b)}
 	}
-	return &requestBody{*bytes.NewReader(b)}
 }
 
 // Read implements io.Reader.
@@ -251,8 +252,5 @@ func asksForStream(r *http.Request, body []byte) bool {
 	if strings.Contains(r.Header.Get("Accept"), "text/event-stream") || rewrite.SessionOfPath(r.URL.Path) != "" {
 		return true
 	}
-	var said struct {
-		Stream any `json:"stream"`
-	}
-	return json.Unmarshal(body, &said) == nil && said.Stream == true
+	return rewrite.AskedOf(body) == rewrite.AskedStream
 }

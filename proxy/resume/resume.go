@@ -27,8 +27,8 @@ func New(o Options) *Resume {
 	if o.Runs == nil {
 		o.Runs = new(Runs)
 	}
-	if o.MaxRequest == 0 {
-		o.MaxRequest = proxy.DefaultMaxRequest
+	if o.MaxRequest == nil {
+		o.MaxRequest = func() int64 { return proxy.DefaultMaxRequest }
 	}
 	if o.MaxStream == 0 {
 		o.MaxStream = DefaultMaxStream
@@ -118,7 +118,7 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 		l, first, err := p.o.Store.Claim(r.Context(), e, x)
 		switch {
 		case err != nil:
-			r.Body = bodyOf(body)
+			giveBody(r, body)
 			return next(w, r) // there is no log to be had
 		case first:
 			return x.start(w, r, body, l, next)

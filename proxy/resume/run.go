@@ -66,7 +66,7 @@ func (x *run) start(w http.ResponseWriter, r *http.Request, body []byte, l Log, 
 	reader, err := l.Follow(r.Context())
 	if err != nil { // there is no log after all
 		l.Drop()
-		r.Body = bodyOf(body)
+		giveBody(r, body)
 		return next(w, r)
 	}
 	ctx, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(r.Context()), runKey{}, x))
@@ -74,10 +74,10 @@ func (x *run) start(w http.ResponseWriter, r *http.Request, body []byte, l Log, 
 	x.log, x.cancel, x.client, x.wants, x.version = l, cancel, w, asksForStream(r, body), r.ProtoMajor
 	x.interrupt = func() { x.p.o.Interrupt(w, r) }
 	x.mu.Unlock()
-	x.out.direct.log = l
+	x.out.direct.log, x.out.direct.ctx = l, ctx
 	x.out.header, x.out.before = w.Header().Clone(), w.Header().Clone()
 	up := r.Clone(ctx)
-	up.Body = bodyOf(body)
+	giveBody(up, body)
 	if x.p.o.Detached != nil {
 		up = x.p.o.Detached(up, &x.out)
 	}

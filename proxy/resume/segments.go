@@ -22,9 +22,11 @@ const (
 // segments are the bytes of a log, and where its events end. The zero value is empty.
 // Bytes that have come do not change and do not move, so that readers can be given parts.
 type segments struct {
-	tail  segment   // the last one, which grows; without room in the zero value
-	full  []segment // those in front of it
-	taken int64     // what all takes, in bytes
+	tail    segment   // the last one, which grows; without room in the zero value
+	full    []segment // those in front of it
+	taken   int64     // what all takes, in bytes
+	begun   int64     // where the event begins that has not ended
+	largest int64     // the size of the largest event, in bytes
 }
 
 // segment is a part of a log.
@@ -85,39 +87,44 @@ func (s *segments) put(p []byte, ends []int) bool {
 	g.b = append(g.b, p...)
 	for _, end := range ends {
 		g.ends = append(g.ends, uint32(at+end)) // at most maxSegment
+		s.ended(g.from + int64(at+end))
 	}
 	return true
 }
 
-// append appends p, with the indexes behind the events in it. An event that fits into a
-// segment is in one.
+// ended records that an event ends where in the log.
+func (s *segments) ended(where int64) {
+	s.largest = max(s.largest, where-s.begun)
+	s.begun = where
+}
+
+// limit returns what all may take if the limit is one of bytes. It does not count an event
+// that is larger than all others may be: one picture would end replay.
+func (s *segments) limit(bytes int64) int64 {
+	largest := max(s.largest, s.end()-s.begun)
+	if largest <= bytes/2 {
+		return bytes
+	}
+	return bytes + largest + largest/32 // and what its segments take
+}
+
+// append appends p, with the indexes behind the events in it. It fills each segment: a limit
+// counts segments, and has to be one of bytes.
 func (s *segments) append(p []byte, ends []int) {
 	from := 0
 	for _, end := range ends {
-		s.appendEvent(p[from:end])
+		s.appendPart(p[from:end])
+		g := &s.tail
+		before := g.size()
+		g.ends = append(g.ends, uint32(len(g.b)))
+		s.taken += g.size() - before
+		s.ended(g.end())
 		from = end
 	}
 	s.appendPart(p[from:])
 }
 
-// appendEvent appends b, which ends an event.
-func (s *segments) appendEvent(b []byte) {
-	if g := &s.tail; cap(g.b)-len(g.b) < len(b) && len(b) <= maxSegment {
-		s.grow(len(b))
-	}
-	n := len(b) - 1
-	s.appendPart(b[:n])
-	g := &s.tail
-	if len(g.b) == cap(g.b) {
-		s.grow(1)
-	}
-	before := g.size()
-	g.b = append(g.b, b[n])
-	g.ends = append(g.ends, uint32(len(g.b)))
-	s.taken += g.size() - before
-}
-
-// appendPart appends b, in which no event ends.
+// appendPart appends b, and no end of an event.
 func (s *segments) appendPart(b []byte) {
 	g := &s.tail
 	for len(b) > 0 {
@@ -144,20 +151,42 @@ func (s *segments) grow(n int) {
 	s.taken += g.size()
 }
 
-// keep drops the oldest segments, but for the last one, until those that stay take at
-// most so many bytes.
-func (s *segments) keep(most int64) {
+// keep drops the oldest segments, but for the last one and those with bytes from stays on,
+// until those that are left take at most so many bytes.
+func (s *segments) keep(most, stays int64) {
 	n := 0
-	for ; n < len(s.full) && s.taken > most; n++ {
+	for ; n < len(s.full) && s.taken > most && s.full[n].end() <= stays; n++ {
 		s.taken -= s.full[n].size()
 	}
 	s.full = slices.Delete(s.full, 0, n)
 }
 
+// goes returns where the bytes end that go if so many have to when others come.
+func (s *segments) goes(bytes int64) (to int64) {
+	for i := range s.full {
+		if bytes <= 0 {
+			return s.full[i].from
+		}
+		bytes -= s.full[i].size()
+	}
+	if g := &s.tail; bytes > 0 && len(g.b) == cap(g.b) {
+		return g.end()
+	}
+	return s.tail.from
+}
+
+// room returns how many bytes come into the last segment or, if that is full, into the next.
+func (s *segments) room() int {
+	if room := cap(s.tail.b) - len(s.tail.b); room > 0 {
+		return room
+	}
+	return maxSegment
+}
+
 // clear drops all.
 func (s *segments) clear() {
 	g := &s.tail
-	*s = segments{tail: segment{from: g.end(), before: g.events(), torn: g.tears()}}
+	*s = segments{tail: segment{from: g.end(), before: g.events(), torn: g.tears()}, begun: s.begun}
 }
 
 // first returns the number of the first event that is there, or will be.

@@ -32,7 +32,7 @@ func TestSegmentsAtRandom(t *testing.T) {
 			case 0:
 				s.clear()
 			case 1, 2:
-				s.keep(int64(r.IntN(64 << 10)))
+				s.keep(int64(r.IntN(64<<10)), s.end())
 			}
 			checkSegments(t, seed, &s, all, ends)
 		}

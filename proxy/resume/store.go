@@ -45,7 +45,8 @@ type Entry struct {
 	Path, Progress string
 	// Keep is how long the log is kept after its end.
 	Keep time.Duration
-	// MaxStream is the size in bytes from which on its oldest events go.
+	// MaxStream is the size in bytes from which on its oldest events go. It does not count
+	// the largest event, if that is larger than half of it.
 	MaxStream int64
 	// MaxMemory is the size in bytes that all logs in memory may take, when this one
 	// grows.
@@ -69,6 +70,10 @@ type Log interface {
 
 	// Begin says that the answer is an event stream with the fields of header.
 	Begin(header http.Header) error
+	// MakeRoom waits until what readers have not read stays when bytes are appended, and
+	// returns how many may be. It waits for readers as long as they go on reading; if they
+	// stop, as long as alone says that there are no others; and until ctx is done.
+	MakeRoom(ctx context.Context, alone func() bool) (bytes int)
 	// Append appends p, in which as many events end as there are ends. Each is the index
 	// in p behind the event. It keeps neither.
 	Append(p []byte, ends []int) error

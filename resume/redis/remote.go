@@ -27,6 +27,9 @@ func (l *remoteLog) Entry() resume.Entry { return l.entry }
 // Begin implements resume.Log.
 func (l *remoteLog) Begin(http.Header) error { return errNotOurs }
 
+// MakeRoom implements resume.Log. Nothing is appended.
+func (l *remoteLog) MakeRoom(context.Context, func() bool) int { return 0 }
+
 // Append implements resume.Log.
 func (l *remoteLog) Append([]byte, []int) error { return errNotOurs }
 

@@ -125,9 +125,9 @@ func ofResume() object {
 		entry("detach", "How long the agent goes on without a client", lasting("10m")),
 		entry("keep", "How long a stream is kept after its end", lasting("5m")),
 		entry("always", "Every POST of JSON asks", object{{"type", "boolean"}, {"default", false}}),
-		entry("max_stream", "Beyond it, the oldest events of a stream go", sized(least, 4<<20)),
+		entry("max_stream", "Beyond it, the oldest events of a stream go", sized(least, 16<<20)),
 		entry("max_memory", "What all streams may take together", sized(least, 64<<20)),
-		entry("max_detached", "How many streams may go on without a client", object{{"type", "integer"}, {"minimum", 1}, {"default", 100}}),
+		entry("max_detached", "How many streams may go on without a client", object{{"type", "integer"}, {"minimum", 1}, {"default", 4}}),
 	}
 }
 

@@ -32,7 +32,7 @@ var table = []*Option{
 		When:        "Set `keep` if no client has ever talked to Hermes 0.8 or older, `cards` is off, and you want requests to pass unread. The timeouts then also apply to answers that are not streamed.",
 		apply:       func(o *proxy.Options, v any) { o.History = proxy.History(v.(string)) }},
 	{Name: "max_request", kind: size{}, Default: "10MB", Help: "Larger requests pass as they are",
-		Explanation: "The largest request that the sidecar reads. A larger one passes unchanged, and its history is not healed. This bounds the memory of a request; healing takes up to twice as much.",
+		Explanation: "The largest request that the sidecar reads. A larger one passes unchanged: its history is not healed, and with `hermes_resume` its answer is not kept. This bounds the memory of a request; healing takes up to twice as much.",
 		Example:     "max_request 2MB",
 		When:        "Lower it if strangers can connect. Raise it if clients send longer histories, with images in them for example.",
 		apply:       func(o *proxy.Options, v any) { o.MaxRequest = v.(int64) }},

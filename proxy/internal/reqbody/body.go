@@ -59,7 +59,7 @@ func (b *Body) Prepare(r, up *http.Request, plan Plan) (healed rewrite.Healed) {
 
 // heal reads the body, and heals it if it has come whole.
 func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
-	came, err := read(r.Body, r.ContentLength, plan.Limit)
+	came, err := read(r.Body, r.ContentLength, plan.Limit, true)
 	h := &held{client: r.Body, err: err, length: r.ContentLength}
 	b.held = h
 	h.own = heldReader{of: h, rest: came}

@@ -5,16 +5,22 @@ import (
 	"io"
 )
 
-// read reads a body of length bytes, -1 for unknown, to its end, which is the
+// Read reads a body of length bytes, -1 for unknown, to its end, which is the
 // error io.EOF. Any other error is the body's. It stops without an error behind
-// more than limit bytes, and if the body is no JSON object, so that protocols
-// whose requests are answered while they are sent go on working. One byte more
-// than limit may come with the end.
-func read(body io.Reader, length, limit int64) ([]byte, error) {
+// more than limit bytes. One byte more than limit may come with the end. It
+// allocates little more than what has come, whatever the client announces.
+func Read(body io.Reader, length, limit int64) ([]byte, error) {
+	return read(body, length, limit, false)
+}
+
+// read is Read, which stops as well, if objects says so, when the body is no JSON
+// object, so that protocols whose requests are answered while they are sent go on
+// working.
+func read(body io.Reader, length, limit int64, objects bool) ([]byte, error) {
 	b := make([]byte, 0, min(firstBuffer(length), limit+1))
 	var parts [][]byte // of unknown length: what has come before b
 	var err error
-	for begun, came := false, int64(0); err == nil && came <= limit; {
+	for begun, came := !objects, int64(0); err == nil && came <= limit; {
 		switch {
 		case len(b) < cap(b):
 		case length >= 0:
