@@ -101,6 +101,7 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	if (healed.Markers > 0 || healed.Ignored != 0) && p.o.Observer != nil {
 		p.o.Observer.Request(r, healed)
 	}
+	rw.x.client.muted = healed.Diagnostic && head.First(r.Header, sessionHeader) != ""
 	if !rw.requestRead(healed.Asked) {
 		return nil
 	}
