@@ -11,6 +11,7 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/doctor"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/site"
 )
 
 // A patient is an agent that hermes-doctor examines.
@@ -43,12 +44,12 @@ func (c *doctorCommand) patients(env func(string) string) ([]patient, error) {
 	}
 	var all []patient
 	for _, s := range sites {
-		of, err := named(s.upstreams, file, s.through())
+		of, err := named(s.Upstreams, file, throughOf(s))
 		if err != nil {
 			return nil, err
 		}
 		for _, p := range of {
-			if p.set = s.set; through != nil {
+			if p.set = s.Options; through != nil {
 				p.through = through
 			}
 			if !slices.ContainsFunc(all, func(o patient) bool { return o.target.String() == p.target.String() }) {
@@ -91,7 +92,7 @@ func named(addresses []string, namedBy string, through *doctor.Through) (all []p
 
 // sites returns the sites of the configuration that have a hermes, and its file. Without
 // --config it is the Caddyfile here, if there is one; that may have none.
-func (c *doctorCommand) sites() (all []hermesSite, file string, err error) {
+func (c *doctorCommand) sites() (all []site.Site, file string, err error) {
 	given := c.config != ""
 	if !given {
 		if _, err := os.Stat("Caddyfile"); errors.Is(err, fs.ErrNotExist) && c.adapter == "" {
