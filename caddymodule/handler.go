@@ -246,6 +246,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 			zap.String("go", b.Go), zap.String("caddy", b.Caddy))
 	}
 	h.shared.handlers.Add(1)
+	if err := h.shared.checkSites(ctx, logger); err != nil {
+		return err
+	}
 	process := telemetry.OfProcess()
 	if err := process.Register(ctx.GetMetricsRegistry()); err != nil {
 		// Streams are worth more than their metrics.

@@ -44,5 +44,6 @@ func hermesSites(config []byte) ([]site.Site, error) {
 	if is.Apps.HTTP == nil {
 		return nil, nil
 	}
-	return site.Sites(is.Apps.HTTP)
+	all, _, err := site.Sites(is.Apps.HTTP)
+	return all, err
 }

@@ -78,9 +78,17 @@ func (c *doctorCommand) sidecar() (*doctor.Through, error) {
 	return &doctor.Through{Target: t}, nil
 }
 
-// named returns the agents at addresses, which namedBy has given.
+// profilePrefix is in the path of an agent that Hermes calls a profile: a place for clients,
+// which can be examined but is no upstream.
+const profilePrefix = "/p/"
+
+// named returns the agents at addresses, which namedBy has given. An address that would be
+// refused as an upstream is an error.
 func named(addresses []string, namedBy string, through *doctor.Through) (all []patient, err error) {
 	for _, a := range addresses {
+		if err := site.CheckUpstream(a); err != nil && (namedBy != "--to" || !strings.Contains(a, profilePrefix)) {
+			return nil, fmt.Errorf("%s: %w", namedBy, err)
+		}
 		t, err := doctor.ParseTarget(a)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", namedBy, err)

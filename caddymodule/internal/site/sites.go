@@ -18,24 +18,29 @@ type Site struct {
 	Options   map[string]bool // of hermes that are set
 }
 
-// Sites returns the sites with a hermes in app, the http app of a configuration as JSON.
-func Sites(app []byte) (all []Site, err error) {
+// Sites returns the sites with a hermes in app, the http app of a configuration as JSON. An
+// upstream that CheckUpstream refuses is an error. twice says that some requests go
+// through hermes twice.
+func Sites(app []byte) (all []Site, twice bool, err error) {
 	var is struct {
 		Servers map[string]caddyServer `json:"servers"`
 	}
 	if err := json.Unmarshal(app, &is); err != nil {
-		return nil, fmt.Errorf("the configuration is not Caddy's: %w", err)
+		return nil, false, fmt.Errorf("the configuration is not Caddy's: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(is.Servers)) {
 		server := is.Servers[name]
-		var hermes map[string]any
+		var before front
 		for _, route := range server.Routes {
 			w := walk{site: server.site(route)}
-			hermes = w.route(route, hermes)
-			all = append(all, w.found...)
+			before = w.route(route, before)
+			if w.err != nil {
+				return nil, false, w.err
+			}
+			all, twice = append(all, w.found...), twice || w.twice
 		}
 	}
-	return all, nil
+	return all, twice, nil
 }
 
 // A caddyServer is what counts of a server in a configuration.
@@ -75,6 +80,14 @@ func (s caddyServer) site(route json.RawMessage) (site Site) {
 type walk struct {
 	site  Site // without upstreams
 	found []Site
+	twice bool
+	err   error // of the first upstream that is not allowed
+}
+
+// A front is the hermes that stands in front of a handler.
+type front struct {
+	options map[string]any // nil for none
+	always  bool           // every request that comes to the handler has gone through it
 }
 
 // A caddyHandler is what counts of a handler in a configuration.
@@ -85,32 +98,40 @@ type caddyHandler struct {
 		Dial string `json:"dial"`
 	} `json:"upstreams"`
 	Transport struct {
-		TLS json.RawMessage `json:"tls"`
+		Protocol string          `json:"protocol"`
+		TLS      json.RawMessage `json:"tls"`
 	} `json:"transport"`
 }
 
-// route goes through a route behind the handler hermes, nil for none. It returns the one
-// that stands in front of what follows the route.
-func (w *walk) route(route json.RawMessage, hermes map[string]any) map[string]any {
+// route goes through a route behind a hermes. It returns the one that stands in front of
+// what follows the route.
+func (w *walk) route(route json.RawMessage, before front) front {
 	var is struct {
+		Group  string            `json:"group"`
+		Match  []json.RawMessage `json:"match"`
 		Handle []json.RawMessage `json:"handle"`
 	}
 	json.Unmarshal(route, &is) // what has another form is none of ours
+	hermes := before
 	for _, raw := range is.Handle {
 		var h caddyHandler
 		json.Unmarshal(raw, &h)
 		switch {
 		case h.Handler == "hermes":
-			hermes = map[string]any{}
-			json.Unmarshal(raw, &hermes)
+			w.twice = w.twice || hermes.always
+			hermes = front{map[string]any{}, true}
+			json.Unmarshal(raw, &hermes.options)
 		case h.Handler == "subroute":
 			within := hermes
 			for _, r := range h.Routes {
 				within = w.route(r, within)
 			}
-		case h.Handler == "reverse_proxy" && hermes != nil:
-			w.proxy(h, hermes)
+		case h.Handler == "reverse_proxy" && hermes.options != nil:
+			w.proxy(h, hermes.options)
 		}
+	}
+	if is.Group != "" || len(is.Match) > 0 { // not for every request
+		hermes.always = before.always
 	}
 	return hermes
 }
@@ -124,6 +145,10 @@ func (w *walk) proxy(h caddyHandler, hermes map[string]any) {
 	}
 	for _, u := range h.Upstreams {
 		dial := caddy.NewReplacer().ReplaceKnown(u.Dial, "")
+		// The transport of a plugin may know other addresses.
+		if p := h.Transport.Protocol; w.err == nil && (p == "" || p == "http") {
+			w.err = checkDial(dial)
+		}
 		if h.Transport.TLS != nil {
 			dial = "https://" + dial
 		}
