@@ -232,9 +232,13 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 // refused changes nothing.
 func (h *Handler) Provision(ctx caddy.Context) error {
 	logger := ctx.Logger()
-	o, err := options.Of(h).Compile()
+	given := options.Of(h)
+	o, err := given.Compile()
 	if err != nil {
 		return err
+	}
+	for _, conflict := range given.Conflicts(&o) {
+		logger.Warn(conflict)
 	}
 
 	var first bool
