@@ -49,7 +49,8 @@ func init() {
 // Streams that end in an error are logged as warnings. Access logs get the fields
 // `hermes_outcome` (`ok`, `client_gone`, `passed_encoded` or the code of the error)
 // and `hermes_tools`, the number of tools that ran, and where a history was healed
-// `hermes_healed`, the number of its markers. Metrics are exposed as
+// `hermes_healed`, the number of its markers. `hermes_ignored` names what a request asks
+// for and Hermes ignores, such as `tools`. Metrics are exposed as
 // `caddy_hermes_*` and `gen_ai_client_operation_*`. Within the `tracing` handler
 // each stream has a span. The admin endpoint `/hermes/streams` and the handler
 // `hermes_streams` list the streams.
@@ -231,9 +232,13 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 // refused changes nothing.
 func (h *Handler) Provision(ctx caddy.Context) error {
 	logger := ctx.Logger()
-	o, err := options.Of(h).Compile()
+	given := options.Of(h)
+	o, err := given.Compile()
 	if err != nil {
 		return err
+	}
+	for _, conflict := range given.Conflicts(&o) {
+		logger.Warn(conflict)
 	}
 
 	var first bool
@@ -245,6 +250,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 			zap.String("go", b.Go), zap.String("caddy", b.Caddy))
 	}
 	h.shared.handlers.Add(1)
+	if err := h.shared.checkSites(ctx, logger); err != nil {
+		return err
+	}
 	process := telemetry.OfProcess()
 	if err := process.Register(ctx.GetMetricsRegistry()); err != nil {
 		// Streams are worth more than their metrics.

@@ -1,7 +1,11 @@
 package caddymodule
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
@@ -47,12 +51,21 @@ func parseHermesProxy(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, erro
 	d := h.NewFromNextSegment()
 	lines := optionLines{make(options.Values), make(map[string]bool)}
 	d.Next() // the directive's name
-	d.RemainingArgs()
+	if err := checkUpstreams(d, d.RemainingArgs()); err != nil {
+		return nil, err
+	}
 	for d.NextBlock(0) {
-		if d.Nesting() != 1 || options.Lookup(d.Val()) == nil {
+		name := d.Val()
+		if d.Nesting() != 1 || options.Lookup(name) == nil {
 			// NextBlock goes from token to token, and an argument may be
 			// named like one of ours.
-			d.RemainingArgs()
+			args := d.RemainingArgs()
+			if d.Nesting() != 1 || name != "to" {
+				continue
+			}
+			if err := checkUpstreams(d, args); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		tokens := 1 + d.CountRemainingArgs()
@@ -65,6 +78,10 @@ func parseHermesProxy(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, erro
 	proxy := new(reverseproxy.Handler)
 	d.Reset()
 	if err := proxy.UnmarshalCaddyfile(d); err != nil {
+		// Which subdirectives there are is for the Caddy that runs to say.
+		if name := d.Val(); d.Nesting() == 1 && strings.HasPrefix(err.Error(), "unrecognized subdirective "+name) {
+			return nil, d.WrapErr(options.Unrecognized(name, slices.Concat(options.Names(), ofReverseProxy)))
+		}
 		return nil, err
 	}
 	if err := proxy.FinalizeUnmarshalCaddyfile(h); err != nil {
@@ -81,4 +98,27 @@ func parseHermesProxy(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, erro
 		route.MatcherSetsRaw = []caddy.ModuleMap{matchers}
 	}
 	return []httpcaddyfile.ConfigValue{{Class: "route", Value: route}}, nil
+}
+
+// checkUpstreams refuses an address with a path among args, of the line that d stands at.
+func checkUpstreams(d *caddyfile.Dispenser, args []string) error {
+	for _, address := range args {
+		if err := site.CheckUpstream(address); err != nil {
+			return d.WrapErr(err)
+		}
+	}
+	return nil
+}
+
+// ofReverseProxy are the subdirectives of reverse_proxy, for errors
+// (reverseproxy/caddyfile.go).
+var ofReverseProxy = []string{
+	"to", "dynamic",
+	"lb_policy", "lb_retries", "lb_try_duration", "lb_try_interval", "lb_retry_match",
+	"health_uri", "health_upstream", "health_port", "health_headers", "health_method", "health_request_body", "health_interval",
+	"health_timeout", "health_status", "health_body", "health_follow_redirects", "health_passes", "health_fails",
+	"max_fails", "fail_duration", "unhealthy_request_count", "unhealthy_status", "unhealthy_latency",
+	"flush_interval", "request_buffers", "response_buffers", "stream_buffer_size", "stream_timeout", "stream_close_delay",
+	"proxy_status_name", "trusted_proxies", "header_up", "header_down", "method", "rewrite", "transport", "handle_response", "replace_status",
+	"verbose_logs",
 }

@@ -7,9 +7,12 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/options"
 )
@@ -22,6 +25,33 @@ func TestNoOptionIsOneOfReverseProxys(t *testing.T) {
 		if want := "unrecognized subdirective " + o.Name; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %s", o.Name, err, want)
 		}
+	}
+}
+
+// The error of a subdirective that is not known lists all of reverse_proxy's, as the source
+// of the Caddy that is built in has them.
+func TestErrorsListTheSubdirectivesOfReverseProxy(t *testing.T) {
+	file, _ := runtime.FuncForPC(reflect.ValueOf((*reverseproxy.Handler).UnmarshalCaddyfile).Pointer()).FileLine(0)
+	source, err := os.ReadFile(file)
+	if err != nil {
+		t.Skipf("Caddy's source is not here: %v", err)
+	}
+	_, body, _ := strings.Cut(string(source), "\nfunc (h *Handler) UnmarshalCaddyfile(")
+	body, _, _ = strings.Cut(body, "\n}\n")
+	_, body, _ = strings.Cut(body, "NextBlock(0)")
+	known := slices.Clone(ofReverseProxy)
+	for _, m := range regexp.MustCompile(`(?m)^\t\tcase ("[a-z_]+"(?:, "[a-z_]+")*):$`).FindAllStringSubmatch(body, -1) {
+		for name := range strings.SplitSeq(strings.ReplaceAll(m[1], `"`, ""), ", ") {
+			i := slices.Index(known, name)
+			if i < 0 && name != "health_path" { // deprecated
+				t.Errorf("%s is not listed", name)
+			} else if i >= 0 {
+				known = slices.Delete(known, i, i+1)
+			}
+		}
+	}
+	if len(known) > 0 {
+		t.Errorf("reverse_proxy has no %q", known)
 	}
 }
 

@@ -148,6 +148,10 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 	if h.MaxDetached != 0 {
 		o.MaxDetached = h.MaxDetached
 	}
+	if o.MaxStream > o.MaxMemory {
+		logger.Warn("max_stream is larger than max_memory, which bounds all streams together; raise max_memory, or lower max_stream",
+			zap.Int64("max_stream", o.MaxStream), zap.Int64("max_memory", o.MaxMemory))
+	}
 	if h.StorageRaw != nil {
 		storage, err := ctx.LoadModule(h, "StorageRaw")
 		if err != nil {

@@ -9,6 +9,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/dustin/go-humanize"
+
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/options"
 )
 
 func init() {
@@ -73,7 +75,7 @@ func (h *ResumeHandler) set(d *caddyfile.Dispenser, name string, args []string) 
 	what, known := want[name]
 	switch {
 	case !known:
-		return d.Errf("unrecognized subdirective %q: must be detach, keep, always, max_stream, max_memory, max_detached or storage", name)
+		return d.WrapErr(options.Unrecognized(name, []string{"detach", "keep", "always", "max_stream", "max_memory", "max_detached", "storage"}))
 	case what == "" && len(args) > 0:
 		return d.Errf("wrong number of arguments for %s: got %d, must be none", name, len(args))
 	case what != "" && len(args) != 1:

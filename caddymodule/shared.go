@@ -19,6 +19,7 @@ type shared struct {
 	usage      usage.Memory       // which upstreams and models have reported usage
 	emitters   telemetry.Emitters // of the configurations that events can be emitted by
 	recordings record.Directories // that streams are recorded in
+	checked    atomic.Value       // a weak.Pointer to the http app whose sites were checked last
 }
 
 // inUse is the shared state as long as somebody uses it: a handler from Provision to

@@ -42,13 +42,20 @@ func (d *drain) Handle(context.Context, caddy.Event) error {
 // tooShort reports whether the grace period ends before drain_timeout does.
 func (d *drain) tooShort() bool { return d.limit > 0 && d.limit < d.timeout }
 
-// httpTimes returns the grace period and the shutdown delay of the http app that a
-// handler is provisioned in.
-func httpTimes(ctx caddy.Context) (grace, delay time.Duration) {
+// httpApp returns the http app that a handler is provisioned in, nil for none.
+func httpApp(ctx caddy.Context) *caddyhttp.App {
 	for _, m := range ctx.Modules() {
 		if app, ok := m.(*caddyhttp.App); ok {
-			return time.Duration(app.GracePeriod), time.Duration(app.ShutdownDelay)
+			return app
 		}
+	}
+	return nil
+}
+
+// httpTimes returns the grace period and the shutdown delay of that app.
+func httpTimes(ctx caddy.Context) (grace, delay time.Duration) {
+	if app := httpApp(ctx); app != nil {
+		return time.Duration(app.GracePeriod), time.Duration(app.ShutdownDelay)
 	}
 	return 0, 0
 }

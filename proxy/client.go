@@ -19,6 +19,7 @@ type client struct {
 	status    int32                   // of the answer
 	committed bool                    // the header has left
 	late      bool                    // the client had left before the answer was decided
+	muted     bool                    // its request mutes the answer, which may be empty by intent
 	code      string                  // of the error that was sent instead of the answer, "" for none
 	deadline  *time.Time              // of the handler's writes, nil if it has set none
 }

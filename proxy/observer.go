@@ -11,9 +11,9 @@ import (
 // logs, metrics, traces, recordings and the like. It is called from several
 // goroutines. Every request that it is given is the client's.
 type Observer interface {
-	// Healed is called when markers have been removed from the history that r
-	// carries, with their number, before r goes on.
-	Healed(r *http.Request, markers int)
+	// Request is called when the body of r was read and markers have been removed from
+	// its history, or it asks for what Hermes ignores, before r goes on.
+	Request(r *http.Request, read rewrite.Healed)
 	// Begin is called when an answer to r has turned out to be a stream whose end is
 	// seen to: of chat completions, of a response or of a run.
 	//

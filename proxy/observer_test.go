@@ -17,7 +17,7 @@ type diary struct {
 	lines []string
 }
 
-func (d *diary) Healed(*http.Request, int) {}
+func (d *diary) Request(*http.Request, rewrite.Healed) {}
 
 func (d *diary) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
 	if b.Kind == proxy.KindWhole {

@@ -11,9 +11,9 @@ import (
 // observers is an Observer that tells several.
 type observers []proxy.Observer
 
-func (o observers) Healed(r *http.Request, markers int) {
+func (o observers) Request(r *http.Request, read rewrite.Healed) {
 	for _, each := range o {
-		each.Healed(r, markers)
+		each.Request(r, read)
 	}
 }
 
@@ -60,7 +60,7 @@ func observe(o *proxy.Options, one proxy.Observer) {
 // deaf is an Observer of which a test uses a part.
 type deaf struct{}
 
-func (deaf) Healed(*http.Request, int)                             {}
+func (deaf) Request(*http.Request, rewrite.Healed)                 {}
 func (deaf) Begin(*http.Request, proxy.Begun) proxy.AnswerObserver { return deaf{} }
 func (deaf) Raw([]byte)                                            {}
 func (deaf) Read(time.Time, int, proxy.Summarizer)                 {}
@@ -70,7 +70,7 @@ func (deaf) End(*http.Request, proxy.Result)                       {}
 // onEnd is told how answers have ended.
 type onEnd func(*http.Request, proxy.Result)
 
-func (onEnd) Healed(*http.Request, int) {}
+func (onEnd) Request(*http.Request, rewrite.Healed) {}
 
 func (f onEnd) Begin(_ *http.Request, b proxy.Begun) proxy.AnswerObserver {
 	return endOf{f: f, kind: b.Kind}
@@ -92,6 +92,6 @@ func (e endOf) End(r *http.Request, res proxy.Result) {
 // onHeal is told of histories that were healed.
 type onHeal func(*http.Request, int)
 
-func (f onHeal) Healed(r *http.Request, markers int) { f(r, markers) }
+func (f onHeal) Request(r *http.Request, read rewrite.Healed) { f(r, read.Markers) }
 
 func (onHeal) Begin(*http.Request, proxy.Begun) proxy.AnswerObserver { return deaf{} }

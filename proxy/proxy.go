@@ -8,6 +8,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // Proxy guards the streams of a handler. It is safe for concurrent use.
@@ -94,9 +95,13 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	// No lock is held and no deadline runs while the client sends its request,
 	// for which it may take its time.
 	healed := rw.body.Prepare(r, up, p.bodyPlan(r))
-	if healed.Markers > 0 && p.o.Observer != nil {
-		p.o.Observer.Healed(r, healed.Markers)
+	if !rewrite.IsRunPath(r.URL.Path) {
+		healed.Ignored = 0
 	}
+	if (healed.Markers > 0 || healed.Ignored != 0) && p.o.Observer != nil {
+		p.o.Observer.Request(r, healed)
+	}
+	rw.x.client.muted = healed.Diagnostic && head.First(r.Header, sessionHeader) != ""
 	if !rw.requestRead(healed.Asked) {
 		return nil
 	}

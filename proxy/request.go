@@ -15,6 +15,10 @@ import (
 // for one request (contract section 2).
 const ProgressHeader = "X-Hermes-Tool-Progress"
 
+// sessionHeader is the request header that names a session of Hermes'. Only a request with
+// it may be muted (contract section 3, second rule of "false stop").
+const sessionHeader = "X-Hermes-Session-Id"
+
 // isChat reports whether r is a request for chat completions.
 func isChat(r *http.Request) bool { return rewrite.IsChatPath(r.URL.Path) }
 

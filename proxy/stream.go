@@ -38,8 +38,14 @@ func newStream(x *exchange) *stream {
 	if !x.chat {
 		p.Responses, p.RunID, p.SessionID = rewrite.IsResponsesPath(r.URL.Path), rewrite.RunOfPath(r.URL.Path), rewrite.SessionOfPath(r.URL.Path)
 	}
+	o := &x.p.o.Rewrite
+	if x.client.muted {
+		quiet := *o
+		quiet.EmptyAnswer = rewrite.EmptyAnswerPass
+		o = &quiet
+	}
 	s.engine = x.p.engines.get()
-	s.engine.Init(&x.p.o.Rewrite, p)
+	s.engine.Init(o, p)
 	return s
 }
 

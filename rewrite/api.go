@@ -44,6 +44,7 @@ type (
 	Step        = contract.Step        // what became of a piece of upstream's stream
 	Healed      = whole.Healed         // what Heal has removed and read
 	Asked       = whole.Asked          // what a request says about the form of its answer
+	Ignored     = whole.Ignored        // what a request asks for and Hermes ignores
 	Answer      = whole.Answer         // a repaired answer that is not streamed
 )
 

@@ -17,6 +17,13 @@ func IsAnswerPath(path string) bool {
 	return IsChatPath(path) || IsResponsesPath(path) || idIn(path, "/v1/responses", "") != "" || idIn(path, "/api/sessions", "/chat") != ""
 }
 
+// IsRunPath reports whether a POST to the path begins a run of the agent by a request of
+// one of OpenAI's APIs, or by one of Hermes' that is like it: chat completions, responses
+// and runs.
+func IsRunPath(path string) bool {
+	return IsChatPath(path) || IsResponsesPath(path) || strings.HasSuffix(path, "/v1/runs")
+}
+
 // RunOfPath returns the id in a path that ends in /runs/{id}/events, which asks for the
 // events of a run, or "" for any other path.
 func RunOfPath(path string) string { return idIn(path, "/runs", "/events") }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -78,6 +79,32 @@ func TestManualPages(t *testing.T) {
 	for name := range foreign {
 		if _, err := os.Stat(filepath.Join(dir, "hermes-sidecar-"+name+".8")); err == nil {
 			t.Errorf("%s has a page, and does not work", name)
+		}
+	}
+}
+
+// TestNamedFilesAreThere: what a package has beside the binary names no file of the repository
+// but by its address.
+func TestNamedFilesAreThere(t *testing.T) {
+	dir := t.TempDir()
+	run(t, "hermes-manpages", dir)
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no pages: %v", err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^ +- src: (\S+)$`).FindAllStringSubmatch(read(t, "../../.goreleaser.yaml"), -1) {
+		if file, ok := strings.CutPrefix(m[1], "build/share/"); !ok {
+			files = append(files, "../../"+m[1])
+		} else if file == "hermes-sidecar.service" {
+			files = append(files, "../../deploy/systemd/"+file)
+		}
+	}
+	named := regexp.MustCompile(`\S*(?:\b(?:docs|deploy|cmd|recipes)/|\.md\b)\S*`)
+	for _, file := range files {
+		for _, name := range named.FindAllString(strings.ReplaceAll(read(t, file), `\`, ""), -1) {
+			if !strings.Contains(name, "https://") {
+				t.Errorf("%s names %s", filepath.Base(file), name)
+			}
 		}
 	}
 }

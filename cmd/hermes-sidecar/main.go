@@ -40,8 +40,12 @@ func refuse(args []string) error {
 	if len(args) == 0 || !foreign[args[0]] {
 		return nil
 	}
-	return fmt.Errorf("%s would replace this binary by one of Caddy's downloads, which has no hermes: "+
-		"build ./cmd/hermes-sidecar of the new version instead, or, for more modules, your own Caddy (xcaddy.md)", args[0])
+	instead := "install the new version as you installed this one, such as its package or image " +
+		"(https://github.com/hermes-sidecar/hermes-sidecar/releases)"
+	if args[0] != "upgrade" {
+		instead = "for other modules, build your own Caddy with hermes (https://github.com/hermes-sidecar/hermes-sidecar/blob/main/xcaddy.md)"
+	}
+	return fmt.Errorf("%s would replace this binary by one of Caddy's downloads, which has no hermes: %s", args[0], instead)
 }
 
 const description = `The Hermes sidecar stands in front of an unmodified Hermes agent and repairs the

@@ -113,8 +113,11 @@ def on_post_build(config):
         target.write_text(markdown)
     (site / "llms.txt").write_text("\n".join(llms(config)) + "\n")
     for file in site.rglob("*.html"):
-        if foreign := LOADED.search(file.read_text()):
-            raise PluginError(f"{file} loads {foreign[1]}, which is not on this site")
+        for address in LOADED.findall(file.read_text()):
+            if not address.startswith(config.site_url):  # as the canonical address of a page
+                raise PluginError(f"{file} loads {address}, which is not on this site")
+    if (listed := (site / "sitemap.xml").read_text().count("<loc>")) != len(pages):
+        raise PluginError(f"the sitemap lists {listed} of {len(pages)} pages")
 
 
 def on_nav(nav, config, files):

@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -41,6 +42,20 @@ func TestReleaseIsBuiltAsTheImage(t *testing.T) {
 	}
 	if got := all(t, harness.Path(".goreleaser.yaml"), `(?m)^    tags: \[(.*)\]$`); strings.ReplaceAll(got[0], " ", "") != tags {
 		t.Errorf("the release has the tags %s", got)
+	}
+}
+
+// What no other program has, the storage in Redis, is in one of the release's.
+func TestReleaseHasRedis(t *testing.T) {
+	dirs, mains := all(t, harness.Path(".goreleaser.yaml"), `(?m)^    dir: (.*)$`), all(t, harness.Path(".goreleaser.yaml"), `(?m)^    main: (.*)$`)
+	if len(dirs) != 1 || len(mains) != 2 {
+		t.Fatalf("%q %q", dirs, mains)
+	}
+	cmd := exec.Command("go", "list", "-deps", mains[1])
+	cmd.Dir = harness.Path(dirs[0])
+	out, err := cmd.Output()
+	if err != nil || !slices.Contains(strings.Fields(string(out)), "github.com/hermes-sidecar/hermes-sidecar/resume/redis") {
+		t.Errorf("%v: %s in %s has no redis", err, mains[1], dirs[0])
 	}
 }
 

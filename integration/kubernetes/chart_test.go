@@ -30,7 +30,8 @@ func TestChartRefuses(t *testing.T) {
 		"a tool that ends its line":       {`sidecar: {options: {tool: {"a\"": "b"}}}`, "propertyName"},
 		"an emoji twice":                  {`sidecar: {options: {tool: {"🛰️": a, "🛰": b}}}`, "give each once"},
 		"recordings, without a volume":    {"sidecar: {options: {record: /tmp}}", "record"},
-		"latest":                          {"image: {tag: latest}", "tag"},
+		"latest":                          {"image: {tag: latest}", "image.tag is latest, which says nothing of what runs: name a version"},
+		"latest of Hermes":                {"hermes: {image: {tag: latest}}", "hermes.image.tag is latest"},
 		"a tag in the repository":         {"image: {repository: hermes-sidecar:1.2.3}", "repository"},
 		"no version of Hermes":            {`hermes: {image: {tag: ""}}`, "/hermes/image"},
 		"a version without its tag":       {`hermes: {image: {tag: null}}`, "/hermes/image"},
@@ -77,7 +78,8 @@ func TestChartRefuses(t *testing.T) {
 		"a Secret by its bare name":       {"imagePullSecrets: [registry]", "/imagePullSecrets/0"},
 		"an Ingress of every host":        {outside + "\ningress: {enabled: true}", "ingress.hosts is empty"},
 		"a controller behind the policy":  {"ingress: {enabled: true, hosts: [hermes.example.com]}", "keeps the ingress controller"},
-		"a gateway behind the policy":     {"httpRoute: {enabled: true, parentRefs: [{name: a}]}", "keeps the ingress controller"},
+		"a gateway behind the policy":     {"httpRoute: {enabled: true, parentRefs: [{name: a}, {name: b, namespace: gateways}]}", "keeps the gateway of namespace gateways out"},
+		"both behind the policy":          {"ingress: {enabled: true, hosts: [a.example.com]}\nhttpRoute: {enabled: true, parentRefs: [{name: a}]}", "keeps the ingress controller"},
 		"a route without a gateway":       {outside + "\nhttpRoute: {enabled: true}", "name the gateway"},
 		"a host that is a URL":            {outside + "\ningress: {enabled: true, hosts: ['https://hermes.example.com']}", "/ingress/hosts/0"},
 		"a variable of ours, from a key":  {"hermes: {extraEnv: [{name: API_SERVER_KEY, value: x}]}", "API_SERVER_KEY is set by the chart already"},
@@ -270,6 +272,33 @@ func TestChartBehindABalancer(t *testing.T) {
 		}
 		if _, err := template(t, "hermes", fmt.Sprintf("service: {type: %s}\nnetworkPolicy: {enabled: false}", kind)); err != nil {
 			t.Errorf("%s without a policy: %v", kind, err)
+		}
+	}
+}
+
+// TestChartBehindAGateway: every namespace is one of the peers that let an ingress controller
+// and a gateway in, and a gateway of the release's own namespace may be among that one's pods.
+func TestChartBehindAGateway(t *testing.T) {
+	const (
+		ingress = "ingress: {enabled: true, hosts: [hermes.example.com]}\n"
+		route   = "httpRoute: {enabled: true, parentRefs: [{name: public%s}]}\n"
+		all     = "networkPolicy: {from: [{namespaceSelector: {}}]}"
+	)
+	for name, values := range map[string]string{
+		"all namespaces, an Ingress":   ingress + all,
+		"all namespaces, a gateway":    fmt.Sprintf(route, ", namespace: gateways") + all,
+		"all pods of all namespaces":   ingress + "networkPolicy: {from: [{namespaceSelector: {}, podSelector: {}}]}",
+		"a gateway of this namespace":  fmt.Sprintf(route, ""),
+		"likewise, by its name":        fmt.Sprintf(route, ", namespace: agents"),
+		"likewise, with a pod's label": fmt.Sprintf(route, "") + "networkPolicy: {from: [{podSelector: {matchLabels: {app: gateway}}}]}",
+	} {
+		out, err := template(t, "hermes", values, "--namespace", "agents")
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if from := must(t, rendering{name, out}).policies[0].Spec.Ingress[0].From; len(from) != 1 || from[0].PodSelector == nil && from[0].NamespaceSelector == nil {
+			t.Errorf("%s: from %+v", name, from)
 		}
 	}
 }

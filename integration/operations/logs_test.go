@@ -2,6 +2,9 @@ package operations
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -98,6 +101,56 @@ func TestAccessLogHasTheOutcome(t *testing.T) {
 		seconds, _ := line["hermes_seconds"].(float64)
 		if streamed := name == "good" || name == "crash"; strings.HasPrefix(id, "chatcmpl-") != streamed || streamed && seconds <= 0 {
 			t.Errorf("%s: id %q, seconds %v", name, id, seconds)
+		}
+	}
+}
+
+// TestAccessLogNamesWhatIsIgnored of a request, on the paths of Hermes' that are asked for an
+// answer, and nowhere else. What Hermes gets stays as it is.
+func TestAccessLogNamesWhatIsIgnored(t *testing.T) {
+	got := make(chan string, 1)
+	up := upstream.New(t, func(x *upstream.Exchange) {
+		got <- string(x.Body)
+		upstream.AsJSON("200 OK", `{"object":"list"}`)(x)
+	})
+	w := watch(t, up, "", "log\n\thermes {\n\t\tmax_request 64KiB\n\t}")
+	const tools = `{"stream":false,"messages":[],"tools":[{"type":"function"}],"n":2,"n":1,"response_format":{"type":"json_object"}}`
+	const ignored = "response_format tools"
+	for i, c := range []struct {
+		path, body string
+		chunked    bool
+		want       string
+	}{
+		{"/v1/chat/completions", tools, false, ignored},
+		{"/v1/chat/completions", tools, true, ignored},
+		{"/p/work/v1/chat/completions", tools, false, ignored},
+		{"/v1/responses", `{"input":"hi","background":true,"text":{"format":{"type":"json_schema"}}}`, false, "background text.format"},
+		{"/v1/runs", `{"input":"hi","tool_choice":"required"}`, true, "tool_choice"},
+		{"/v1/chat/completions", `{"messages":[],"tools":[],"n":1,"tool_choice":"auto","response_format":{"type":"text"},"background":false}`, false, ""},
+		{"/v1/embeddings", tools, false, ""},
+		{"/v1/chat/completions", tools + strings.Repeat(" ", 64<<10), false, ""}, // larger than max_request: it is not read
+		{"/v1/chat/completions", tools + strings.Repeat(" ", 64<<10), true, ""},
+		{"/v1/chat/completions", tools[:len(tools)-1], false, ""}, // no JSON
+	} {
+		body := io.Reader(strings.NewReader(c.body))
+		if c.chunked {
+			body = io.MultiReader(body)
+		}
+		res, err := http.Post(fmt.Sprintf("%s%s?case=%d.", w.Base, c.path, i), "application/json", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if sent := <-got; sent != c.body {
+			t.Errorf("%s: upstream got %q", c.path, harness.Clip(sent))
+		}
+		var names []string
+		listed, _ := w.named("http.log.access", fmt.Sprintf("case=%d.", i))["hermes_ignored"].([]any)
+		for _, name := range listed {
+			names = append(names, name.(string))
+		}
+		if strings.Join(names, " ") != c.want {
+			t.Errorf("%s %s: %q, want %q", c.path, harness.Clip(c.body), names, c.want)
 		}
 	}
 }

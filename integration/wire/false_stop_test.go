@@ -2,6 +2,8 @@ package wire
 
 import (
 	"bytes"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
@@ -78,6 +81,58 @@ func TestStopsThatAreNone(t *testing.T) {
 		base, _ := sidecar.Serve(t, upstream.New(t, upstream.Lines(hermes.One(hermes.Role), hermes.One(hermes.Delta("reasoning_content", "hm")), hermes.One(hermes.Finish("stop", 0)), hermes.One("data: [DONE]"))), nil)
 		client.New(t, base).Chat().Answer().CheckGood(t)
 	})
+}
+
+// A turn that its request mutes is empty by intent: no empty_answer for it. Only a
+// diagnostic request that names a session is one of these, and a crash stays a crash.
+func TestMutedTurns(t *testing.T) {
+	scripts := upstream.Router{}
+	for _, name := range []string{"g3-v0.20.3/empty", "agent-loop/g2-v0.13.0/fail_second_call", "g3-v0.20.3/zero_usage_empty", "g0-v0.8.0/unstreamed"} {
+		scripts[name] = upstream.Replay(hermes.Recorded(t, name), upstream.ByFrame)
+	}
+	base, _ := sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Options{"max_request": 64 << 10})
+	const session = "X-Hermes-Session-Id"
+	ask := func(t *testing.T, name, members, id string, chunked bool) *strict.Answer {
+		body := io.Reader(strings.NewReader(`{"model":"hermes-agent","stream":true,"messages":[{"role":"user","content":"hi"}]` + members + `}`))
+		if chunked {
+			body = io.MultiReader(body) // of no known length
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/v1/chat/completions", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("X-Play", name)
+		r.Header[session] = []string{id}
+		res, err := client.New(t, base).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return client.NewReply(t, res, func() {}).Answer()
+	}
+	const diagnostic = `,"hermes_notification_category":"diagnostic"`
+	for _, c := range []struct {
+		name, members, session, code string
+		chunked                      bool
+	}{
+		{"g3-v0.20.3/empty", diagnostic, "s1", "", false},
+		{"g3-v0.20.3/empty", diagnostic, "s1", "", true},
+		{"g0-v0.8.0/unstreamed", diagnostic, "s1", "", false},
+		{"agent-loop/g2-v0.13.0/fail_second_call", diagnostic, "s1", "", false}, // it ends on a tool
+		{"g3-v0.20.3/empty", "", "s1", "empty_answer", false},
+		{"g3-v0.20.3/empty", diagnostic, "", "empty_answer", false},
+		{"g3-v0.20.3/empty", `,"hermes_notification_category":"result"`, "s1", "empty_answer", false},
+		{"g3-v0.20.3/empty", diagnostic + `,"x":"` + strings.Repeat("x", 64<<10) + `"`, "s1", "empty_answer", false}, // it is not read
+		{"g3-v0.20.3/zero_usage_empty", diagnostic, "s1", "agent_crashed", false},
+	} {
+		t.Run(c.name+" "+c.members[:min(len(c.members), 50)]+" "+c.session, func(t *testing.T) {
+			if a := ask(t, c.name, c.members, c.session, c.chunked); c.code == "" {
+				a.CheckGood(t)
+			} else {
+				a.CheckError(t, c.code)
+			}
+		})
+	}
 }
 
 // warned says that the handler has logged a warning.

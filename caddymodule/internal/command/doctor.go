@@ -67,7 +67,8 @@ or curl -siN writes it.
 
 Exits with 0 if nothing has to be changed, with 1 if a line says fail, and with 2
 if there was nothing to examine: a flag, a file or the configuration is wrong.
-docs/doctor.md has the checks, and the form of --json.
+The checks, and the form of --json:
+https://github.com/hermes-sidecar/hermes-sidecar/blob/main/docs/doctor.md
 `,
 		CobraFunc: func(cmd *cobra.Command) {
 			var c doctorCommand

@@ -122,6 +122,8 @@ func TestDoctorExaminesNothing(t *testing.T) {
 	}{
 		{[]string{"--to", "127.0.0.1"}, "--to: an address without a port: use an address such as 127.0.0.1:8642"},
 		{[]string{"--to", "http://me:" + doctorKey + "@127.0.0.1:8642"}, "--to: an address with a user name"},
+		{[]string{"--to", "127.0.0.1:8642/v1"}, "--to: invalid upstream: write 127.0.0.1:8642, without a path"},
+		{[]string{"--to", "https://hermes.example.com/"}, "--to: invalid upstream: write https://hermes.example.com, without a path"},
 		{[]string{"--to", "127.0.0.1:1", "--through", "x"}, "--through: an address without a port"},
 		{[]string{"--timeout", "0s"}, "use durations above 0"},
 		{[]string{"--ask-timeout", "-1s"}, "use durations above 0"},

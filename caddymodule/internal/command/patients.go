@@ -11,6 +11,7 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/doctor"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/site"
 )
 
 // A patient is an agent that hermes-doctor examines.
@@ -43,12 +44,12 @@ func (c *doctorCommand) patients(env func(string) string) ([]patient, error) {
 	}
 	var all []patient
 	for _, s := range sites {
-		of, err := named(s.upstreams, file, s.through())
+		of, err := named(s.Upstreams, file, throughOf(s))
 		if err != nil {
 			return nil, err
 		}
 		for _, p := range of {
-			if p.set = s.set; through != nil {
+			if p.set = s.Options; through != nil {
 				p.through = through
 			}
 			if !slices.ContainsFunc(all, func(o patient) bool { return o.target.String() == p.target.String() }) {
@@ -77,9 +78,17 @@ func (c *doctorCommand) sidecar() (*doctor.Through, error) {
 	return &doctor.Through{Target: t}, nil
 }
 
-// named returns the agents at addresses, which namedBy has given.
+// profilePrefix is in the path of an agent that Hermes calls a profile: a place for clients,
+// which can be examined but is no upstream.
+const profilePrefix = "/p/"
+
+// named returns the agents at addresses, which namedBy has given. An address that would be
+// refused as an upstream is an error.
 func named(addresses []string, namedBy string, through *doctor.Through) (all []patient, err error) {
 	for _, a := range addresses {
+		if err := site.CheckUpstream(a); err != nil && (namedBy != "--to" || !strings.Contains(a, profilePrefix)) {
+			return nil, fmt.Errorf("%s: %w", namedBy, err)
+		}
 		t, err := doctor.ParseTarget(a)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", namedBy, err)
@@ -91,7 +100,7 @@ func named(addresses []string, namedBy string, through *doctor.Through) (all []p
 
 // sites returns the sites of the configuration that have a hermes, and its file. Without
 // --config it is the Caddyfile here, if there is one; that may have none.
-func (c *doctorCommand) sites() (all []hermesSite, file string, err error) {
+func (c *doctorCommand) sites() (all []site.Site, file string, err error) {
 	given := c.config != ""
 	if !given {
 		if _, err := os.Stat("Caddyfile"); errors.Is(err, fs.ErrNotExist) && c.adapter == "" {

@@ -145,6 +145,9 @@ func (c *Proxy) config(from fromAddr, listen []string, given options.Values, pro
 func (c *Proxy) upstreams() (*reverseproxy.Handler, error) {
 	line := []caddyfile.Token{{File: "--to", Line: 1, Text: "reverse_proxy"}}
 	for _, to := range c.to {
+		if err := site.CheckUpstream(to); err != nil {
+			return nil, fmt.Errorf("--to: %w", err)
+		}
 		line = append(line, caddyfile.Token{File: "--to", Line: 1, Text: to})
 	}
 	proxy := new(reverseproxy.Handler)

@@ -45,8 +45,9 @@ skipped.
   $ caddy hermes-repair --explain stream.sse
 
 --explain shows what happened to each frame instead, and which section of the
-contract (docs/contract.md) says so. The signs mean: = unchanged, ~ changed,
-- dropped, . held back, + written.
+contract says so. The signs mean: = unchanged, ~ changed, - dropped, . held back,
++ written. The contract is
+https://github.com/hermes-sidecar/hermes-sidecar/blob/main/docs/contract.md
 
 --path is the path of the request, for streams that do not say what they are
 before they end. --cause is how upstream ended: eof, aborted, timeout or

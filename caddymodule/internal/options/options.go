@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/spf13/cobra"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -49,6 +50,31 @@ func (o *Option) Repeatable() bool {
 
 // All returns the options in the order of the Caddyfile's syntax.
 func All() []*Option { return table }
+
+// Names returns their names, in that order.
+func Names() []string {
+	names := make([]string, len(table))
+	for i, o := range table {
+		names[i] = o.Name
+	}
+	return names
+}
+
+// Unrecognized returns the error of a subdirective that is none of the known ones. It lists
+// them, and names those that may be meant: that differ in two letters at most, or begin like
+// the one that is given.
+func Unrecognized(name string, known []string) error {
+	// The same is told of a command that is not known.
+	all := &cobra.Command{SuggestionsMinimumDistance: 2}
+	for _, k := range known {
+		all.AddCommand(&cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})
+	}
+	var meant string
+	if like := all.SuggestionsFor(name); name != "" && len(like) > 0 {
+		meant = " (did you mean " + choice(like) + "?)"
+	}
+	return fmt.Errorf("unrecognized subdirective %q%s: must be %s", name, meant, choice(known))
+}
 
 // Lookup returns the option with the name, nil for none.
 func Lookup(name string) *Option {
@@ -107,11 +133,7 @@ func fields(handler any) map[string]reflect.Value {
 func (v Values) Set(name string, args []string) error {
 	o := Lookup(name)
 	if o == nil {
-		names := make([]string, len(table))
-		for i, o := range table {
-			names[i] = o.Name
-		}
-		return fmt.Errorf("unrecognized subdirective %q: must be %s", name, choice(names))
+		return Unrecognized(name, Names())
 	}
 	n, must := 1, "one"
 	if _, two := o.kind.(tools); two {

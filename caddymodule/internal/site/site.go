@@ -1,7 +1,7 @@
 // Package site builds what the hermes_proxy directive and the commands that run a
 // Caddy have in common: a route that repairs and proxies, a configuration that
-// touches nothing but its own ports, and the question whether a port is free. It
-// holds no state.
+// touches nothing but its own ports, and the question whether a port is free. And it
+// finds the sites with a hermes in a configuration. It holds no state.
 package site
 
 import (

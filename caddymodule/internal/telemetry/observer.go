@@ -28,8 +28,15 @@ type Observer struct {
 	encoded atomic.Bool // it has been logged that a stream is compressed
 }
 
-// Healed implements proxy.Observer.
-func (o *Observer) Healed(r *http.Request, markers int) {
+// Request implements proxy.Observer.
+func (o *Observer) Request(r *http.Request, read rewrite.Healed) {
+	if names := read.Ignored.Names(); names != nil {
+		addToAccessLog(r, zap.Strings("hermes_ignored", names))
+	}
+	markers := read.Markers
+	if markers == 0 {
+		return
+	}
 	o.Process.metrics.histories.Inc()
 	o.Process.metrics.healed.Add(float64(markers))
 	addToAccessLog(r, zap.Int("hermes_healed", markers))

@@ -4,6 +4,7 @@
 //	glance.go    what can be told of a request without reading its messages
 //	history.go   Heal: the walk over the body of a request
 //	cut.go       what is cut, and messages that leave
+//	asks.go      what a request asks for beside its messages
 //	likeness.go  what is the same between messages, and is not parsed again
 //	healtext.go  the marker lines of a text
 //	cards.go     which messages are of an answer that Open WebUI has taken apart

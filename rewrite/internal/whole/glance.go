@@ -10,9 +10,9 @@ import (
 // read in the time of a system call.
 const minGlance = 4 << 10
 
-// glance reports whether body asks for a stream and has no cards, if it is JSON at all. It
-// reads only what stands before the messages and behind them, and errs only by returning
-// false.
+// glance reports whether body asks for a stream and has no cards, if it is JSON at all, and
+// returns what else it asks for. It reads only what stands before the messages and behind
+// them, and errs only by returning false.
 //
 // The messages end at the first bracket that may end them: what follows is read to the end
 // of the body, is well formed and closes the outermost object. In JSON that bracket is in
@@ -20,29 +20,28 @@ const minGlance = 4 << 10
 // nested deeper, because more would have to be closed. And an array that ends before it is
 // followed by no member, and its last element is no object: it has no cards, and does not
 // end the messages before another member stream.
-func glance(body []byte) bool {
+func glance(body []byte) (healed Healed, ok bool) {
 	h := healer{Reader: jsonspan.Reader{Data: body}}
 	h.Pos = jsonspan.SkipSpace(body, 0)
 	if !h.At('{') {
-		return false
+		return healed, false
 	}
-	asked := AskedWhole
 	for h.Open(); ; {
 		key, ok := h.Member()
 		if !ok {
-			return h.AtEnd() && h.checks && asked == AskedStream
+			return h.healed, h.AtEnd() && h.checks && h.healed.Asked == AskedStream
 		}
-		switch string(h.name(key)) {
+		switch name := h.name(key); string(name) {
 		case "messages":
 			end := listEnd(body, h.Pos)
 			if h.checks || end < 0 || !h.At('[') {
-				return false
+				return healed, false
 			}
 			h.Pos, h.checks = end, true
 		case "stream":
-			asked = h.stream()
+			h.healed.Asked = h.stream()
 		default:
-			h.value()
+			h.other(name)
 		}
 	}
 }

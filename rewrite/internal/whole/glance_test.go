@@ -52,7 +52,7 @@ var glances = map[string]bool{
 
 func TestGlance(t *testing.T) {
 	for body, want := range glances {
-		if got := glance([]byte(body)); got != want {
+		if _, got := glance([]byte(body)); got != want {
 			t.Errorf("%s: %v", body, got)
 		}
 		checkGlance(t, []byte(body))
@@ -62,12 +62,13 @@ func TestGlance(t *testing.T) {
 // checkGlance reads a body at which a glance is enough.
 func checkGlance(t *testing.T, body []byte) {
 	t.Helper()
-	if !json.Valid(body) || !glance(body) {
+	seen, ok := glance(body)
+	if !json.Valid(body) || !ok {
 		return
 	}
 	h := healer{Reader: jsonspan.Reader{Data: body}, tools: marker.Hermes}
-	if ok := h.body(); !ok || h.healed.Asked != AskedStream {
-		t.Errorf("%s: %v %v", body, ok, h.healed.Asked)
+	if ok := h.body(); !ok || h.healed.Asked != AskedStream || h.healed != seen {
+		t.Errorf("%s: %v %+v, at a glance %+v", body, ok, h.healed, seen)
 	}
 	if joined, n := joinCards(body, nil); n > 0 {
 		t.Errorf("%s: %d cards, joined to %s", body, n, joined)
@@ -86,6 +87,7 @@ func FuzzGlance(f *testing.F) {
 		`true`, `false`, `1`, `"a"`, `"]"`, `"x}],"`, `":[{\""`, `"}]}"`, `"\\"`, `[]`, `{}`, `[{}]`, `[1]`, `[{} ] `, `"`, `\`, `{`, `}`, `[`, `]`, `,`, `:`, ` `,
 		`"stream"`, `"messages"`, `"tool_calls"`, `"stream":true,`, `"stream":false,`, `,"stream":false`, `"messages":[`, `{"role":"assistant","content":"a"}`,
 		`{"role":"assistant","content":"a","tool_calls":[` + card + `]}`, output, `,"stream":true}`, `],"stream":true}`, `{"stream":true,"messages":[`, `"content":`,
+		`,"tools":[1]`, `"n":2,`, `"n":1,`, `,"hermes_notification_category":"diagnostic"`,
 	}
 	f.Add("", []byte{35, 30, 20, 31, 20, 32, 34})
 	f.Add("", []byte{35, 31, 20, 32, 19, 17})

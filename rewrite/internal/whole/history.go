@@ -17,6 +17,11 @@ type Healed struct {
 	Cards int
 	// Asked is the form of answer that the request asks for.
 	Asked Asked
+	// Ignored is what the request asks for and Hermes ignores.
+	Ignored Ignored
+	// Diagnostic says that the request calls itself a diagnostic one, whose answer Hermes
+	// mutes if its operator has said so.
+	Diagnostic bool
 }
 
 // Changed reports whether the body was changed.
@@ -53,8 +58,10 @@ func Heal(body []byte, tools *marker.Table) ([]byte, Healed) {
 	tools = (&contract.Options{Tools: tools}).ToolTable()
 	h := healer{Reader: jsonspan.Reader{Data: body}, tools: tools, checks: true}
 	if !h.mayMark(body, len(body)/256) {
-		if len(body) >= minGlance && glance(body) {
-			return body, Healed{Asked: AskedStream}
+		if len(body) >= minGlance {
+			if healed, ok := glance(body); ok {
+				return body, healed
+			}
 		}
 		h.clean, h.checks = true, false
 	}
@@ -102,7 +109,7 @@ type healer struct {
 	likeness
 	before int // where the element before the message ends, 0 if none is left
 
-	room [64]byte // to decode a name
+	room [6 * len("hermes_notification_category")]byte // to decode a name
 
 	out           []byte // the healed body so far, nil before the first cut
 	at            int    // Data[:at] is in out, without the cuts
@@ -139,13 +146,13 @@ func (h *healer) body() bool {
 		if !ok {
 			return h.AtEnd()
 		}
-		switch string(h.name(key)) {
+		switch name := h.name(key); string(name) {
 		case "messages":
 			h.messages()
 		case "stream":
 			h.healed.Asked = h.stream()
 		default:
-			h.value()
+			h.other(name)
 		}
 	}
 }
@@ -354,16 +361,13 @@ func (h *healer) isUTF8(to int) bool {
 }
 
 // string reports whether the value is the string want.
-func (h *healer) string(want string) bool {
-	v := h.value()
-	return v.IsString(h.Data) && jsonspan.Spells(v.Inner().Of(h.Data), want)
-}
+func (h *healer) string(want string) bool { return spells(h.Data, h.value(), want) }
 
 // name returns the text of s, the inside of a JSON string, if it may be one of the names
 // that Heal knows, and anything else if not. An escape is six bytes for a letter.
 func (h *healer) name(s jsonspan.Span) []byte {
 	raw := s.Of(h.Data)
-	if len(raw) <= len("messages") || len(raw) > 6*len("tool_calls") || bytes.IndexByte(raw, '\\') < 0 {
+	if len(raw) < len(`\u006e`) || len(raw) > 6*len("hermes_notification_category") || bytes.IndexByte(raw, '\\') < 0 {
 		return raw
 	}
 	return jsonspan.AppendText(h.room[:0], raw)

@@ -37,6 +37,12 @@
 {{- include "hermes.ourNames" (list "extraContainers" .extraContainers (list "hermes" "hermes-sidecar" "migrate")) -}}
 {{- include "hermes.ourNames" (list "extraInitContainers" .extraInitContainers (list "hermes" "hermes-sidecar" "migrate")) -}}
 
+{{- range $of, $image := dict "image" .image "hermes.image" .hermes.image -}}
+{{- if eq "latest" (default "" $image.tag) -}}
+{{- fail (printf "%s.tag is latest, which says nothing of what runs: name a version, or leave the tag out and name a digest" $of) -}}
+{{- end -}}
+{{- end -}}
+
 {{- if .sidecar.caddyfile -}}
 {{- if or .sidecar.options .sidecar.record.enabled -}}
 {{- fail "sidecar.caddyfile replaces the chart's: write sidecar.options and sidecar.record into it, and remove them here" -}}
@@ -75,11 +81,18 @@
 {{- $outside := false -}}
 {{- $others := false -}}
 {{- range .networkPolicy.from -}}
-{{- if .ipBlock -}}{{- $outside = true -}}{{- end -}}
-{{- if .namespaceSelector -}}{{- $others = true -}}{{- end -}}
+{{- if hasKey . "ipBlock" -}}{{- $outside = true -}}{{- end -}}
+{{- if hasKey . "namespaceSelector" -}}{{- $others = true -}}{{- end -}}{{/* {} is every namespace */}}
 {{- end -}}
-{{- if and (or .ingress.enabled .httpRoute.enabled) (not (or $outside $others)) -}}
-{{- fail "networkPolicy.from keeps the ingress controller or gateway out: add its namespace, such as {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ingress-nginx}}}" -}}
+{{- if and .httpRoute.enabled (not (or $outside $others)) -}}
+{{- range .httpRoute.parentRefs -}}
+{{- if ne $.Release.Namespace (default $.Release.Namespace .namespace) -}}
+{{- fail (printf "networkPolicy.from keeps the gateway of namespace %s out: add {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %s}}}, or the namespace that its pods are in" .namespace .namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and .ingress.enabled (not (or $outside $others)) -}}
+{{- fail "networkPolicy.from keeps the ingress controller out: add its namespace, such as {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ingress-nginx}}}" -}}
 {{- end -}}
 {{- if and (ne .service.type "ClusterIP") (not $outside) -}}
 {{- fail (printf "service.type %s is for clients outside the cluster, and networkPolicy.from keeps them out: add theirs, such as {ipBlock: {cidr: 203.0.113.0/24}}" .service.type) -}}

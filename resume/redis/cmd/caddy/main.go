@@ -1,4 +1,5 @@
-// Command caddy is Caddy with the Hermes sidecar and streams in Redis: what
+// Command caddy is Caddy with the Hermes sidecar and streams in Redis, as in the archives of
+// a release: what
 //
 //	xcaddy build --with github.com/hermes-sidecar/hermes-sidecar \
 //		--with github.com/hermes-sidecar/hermes-sidecar/resume/redis
@@ -7,6 +8,7 @@
 package main
 
 import (
+	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 
 	// The standard modules and these plugins register themselves.
@@ -14,8 +16,11 @@ import (
 
 	_ "github.com/hermes-sidecar/hermes-sidecar"
 	_ "github.com/hermes-sidecar/hermes-sidecar/resume/redis"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/build"
 )
 
 func main() {
+	caddy.CustomVersion = build.This().CustomVersion()
 	caddycmd.Main()
 }

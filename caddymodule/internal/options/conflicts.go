@@ -1,0 +1,47 @@
+package options
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// Conflicts returns a sentence for each option that is given and has no effect, or does
+// harm, because of another one. o is what the values compile to. None of these is an error:
+// streams are repaired all the same, and a request may ask for another form of tool events.
+func (v Values) Conflicts(o *proxy.Options) (all []string) {
+	add := func(name string, conflict bool, format string, args ...any) {
+		if _, given := v[name]; given && conflict {
+			all = append(all, name+" "+fmt.Sprintf(format, args...))
+		}
+	}
+	// With the default of idle_timeout that is what docs/operating.md recommends: comments of
+	// Hermes keep a stream from being idle.
+	_, idle := v["idle_timeout"]
+	add("stall_timeout", idle && o.IdleTimeout > 0 && o.StallTimeout > o.IdleTimeout,
+		"(%s) is longer than idle_timeout (%s), which ends a stream without comments first", o.StallTimeout, o.IdleTimeout)
+	for _, late := range []struct {
+		name, limit string
+		after, end  time.Duration
+		why         string
+	}{
+		{"first_byte_timeout", "idle_timeout", o.FirstByteTimeout, o.IdleTimeout, "which ends the wait first"},
+		{"first_byte_timeout", "stall_timeout", o.FirstByteTimeout, o.StallTimeout, "which ends the wait first"},
+		{"keepalive", "idle_timeout", o.Keepalive, o.IdleTimeout, "so that none is sent"},
+		{"keepalive", "stall_timeout", o.Keepalive, o.StallTimeout, "so that none is sent"},
+	} {
+		add(late.name, late.end > 0 && late.after > late.end, "(%s) is longer than %s (%s), %s", late.after, late.limit, late.end, late.why)
+	}
+	form := o.Rewrite.ProgressForm(&rewrite.Params{})
+	bare := form != rewrite.ProgressEnvelope && form != rewrite.ProgressUnnamed
+	keep := o.History == proxy.HistoryKeep
+	add("status_line", bare, "has no effect with progress %s: only envelope and unnamed have it", form)
+	add("cards", bare, "has no effect with progress %s: only envelope and unnamed have them", form)
+	add("cards", keep, "is on with history keep: clients send the cards back, and Hermes gets them as tool calls")
+	add("max_request", keep, "has no effect with history keep: no request is read")
+	add("keepalive_form", o.Keepalive == 0, "has no effect with keepalive off")
+	add("record_max", v["record"] == nil, "has no effect without record")
+	return all
+}

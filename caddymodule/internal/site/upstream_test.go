@@ -1,0 +1,95 @@
+package site
+
+import (
+	"strings"
+	"testing"
+)
+
+// An upstream has no path. The error says what to write instead, and no password.
+func TestCheckUpstream(t *testing.T) {
+	for address, instead := range map[string]string{
+		"127.0.0.1:8642": "", "hermes:8642": "", "hermes": "", ":8642": "", "[::1]:8642": "", "127.0.0.1:8642-8644": "", "http://hermes:8642": "", "https://hermes.example.com": "", "h2c://hermes:8642": "",
+		"tcp/127.0.0.1:8642": "", "TCP4/127.0.0.1:8642": "", "udp/127.0.0.1:8642": "", "unix//run/hermes.sock": "", "unix/run/hermes.sock": "", "unix+h2c//run/hermes.sock": "", "unix/@abstract": "", "fd/3": "",
+		"{env.HERMES}": "", "{env.HERMES}/v1": "", "http://{env.HERMES}/v1": "", "{file./run/hermes}": "", "": "",
+		"127.0.0.1:8642/v1": "127.0.0.1:8642", "127.0.0.1:8642/": "127.0.0.1:8642", "127.0.0.1:8642/v1/chat/completions": "127.0.0.1:8642", "[::1]:8642/v1": "[::1]:8642", ":8642/v1": ":8642",
+		"hermes/v1": "hermes", "hermes.example.com/v1": "hermes.example.com", "tcphost/v1": "tcphost", "unixhost/v1": "unixhost", "tcp/127.0.0.1:8642/v1": "tcp/127.0.0.1:8642",
+		"http://127.0.0.1:8642/": "http://127.0.0.1:8642", "https://hermes.example.com/v1/": "https://hermes.example.com", "http://me:secret@hermes/v1": "http://hermes",
+	} {
+		err := CheckUpstream(address)
+		if instead == "" && err != nil || instead != "" && (err == nil || !strings.Contains(err.Error(), "write "+instead+", without a path")) {
+			t.Errorf("%s: %v, want %q", address, err, instead)
+		}
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+// app returns an http app with the routes.
+func app(routes string) []byte { return []byte(`{"servers":{"s":{"routes":[` + routes + `]}}}`) }
+
+const (
+	hermes = `{"handler":"hermes"}`
+	proxy  = `{"handler":"reverse_proxy","upstreams":[{"dial":"127.0.0.1:8642"}]}`
+)
+
+// route returns a route with handlers; more are its other members.
+func route(more string, handlers ...string) string {
+	return `{` + more + `"handle":[` + strings.Join(handlers, ",") + `]}`
+}
+
+func within(routes ...string) string {
+	return `{"handler":"subroute","routes":[` + strings.Join(routes, ",") + `]}`
+}
+
+// Two hermes in front of a handler are told, unless some requests go through one alone.
+func TestHermesTwice(t *testing.T) {
+	on := func(path string) string { return `"match":[{"path":["` + path + `"]}],` }
+	for name, c := range map[string]struct {
+		routes string
+		twice  bool
+	}{
+		"once":                         {route("", hermes, proxy), false},
+		"in one route":                 {route("", hermes, hermes, proxy), true},
+		"in two routes":                {route("", hermes) + "," + route("", hermes, proxy), true},
+		"behind a subroute":            {route("", within(route("", hermes)), hermes, proxy), false}, // what follows a subroute is not looked at
+		"in a subroute":                {route("", hermes, within(route(on("/v1/*"), hermes, proxy))), true},
+		"in one subroute":              {route("", within(route("", hermes), route("", hermes, proxy))), true},
+		"behind one with a matcher":    {route(on("/a/*"), hermes) + "," + route("", hermes, proxy), false},
+		"with two matchers":            {route(on("/a/*"), hermes, proxy) + "," + route(on("/b/*"), hermes, proxy), false},
+		"in a group":                   {route(`"group":"g",`, hermes, proxy) + "," + route(`"group":"g",`, hermes, proxy), false},
+		"behind two, one with matcher": {route("", hermes) + "," + route(on("/a/*"), hermes) + "," + route("", hermes, proxy), true},
+		"in two sites":                 {route(on("/"), within(route("", hermes, proxy))) + "," + route(on("/"), within(route("", hermes, proxy))), false},
+		"without a proxy":              {route("", hermes, hermes, `{"handler":"file_server"}`), true},
+	} {
+		if _, twice, err := Sites(app(c.routes)); twice != c.twice || err != nil {
+			t.Errorf("%s: %v, %v", name, twice, err)
+		}
+	}
+}
+
+// An upstream with a path behind hermes is an error, and no other is.
+func TestUpstreamsWithAPath(t *testing.T) {
+	t.Setenv("HERMES_UPSTREAM", "127.0.0.1:8642/v1")
+	to := func(dial, more string) string {
+		return `{"handler":"reverse_proxy","upstreams":[{"dial":"127.0.0.1:1"},{"dial":"` + dial + `"}]` + more + `}`
+	}
+	for name, c := range map[string]struct {
+		routes string
+		refuse bool
+	}{
+		"a path":                  {route("", hermes, to("127.0.0.1:8642/v1", "")), true},
+		"as a Caddyfile makes it": {route("", hermes, to("127.0.0.1:8642/v1:80", "")), true},
+		"a scheme":                {route("", hermes, to("http://127.0.0.1:8642", "")), true},
+		"of the environment":      {route("", hermes, to("{env.HERMES_UPSTREAM}", "")), true},
+		"over TLS":                {route("", hermes, to("127.0.0.1:8642/v1", `,"transport":{"protocol":"http","tls":{}}`)), true},
+		"of a plugin":             {route("", hermes, to("pipe/name", `,"transport":{"protocol":"pipe"}`)), false},
+		"of the request":          {route("", hermes, to("{http.request.host}/x", "")), false},
+		"a socket":                {route("", hermes, to("unix//run/hermes.sock", "")), false},
+		"not behind hermes":       {route("", to("127.0.0.1:8642/v1", "")), false},
+	} {
+		if _, _, err := Sites(app(c.routes)); (err != nil) != c.refuse {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

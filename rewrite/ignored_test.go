@@ -1,0 +1,138 @@
+package rewrite
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What a request asks of a model and Hermes ignores is named, wherever it stands in the
+// request and whatever else that has.
+func TestIgnoredOfARequest(t *testing.T) {
+	for _, c := range []struct{ members, want string }{
+		{`"tools":[{"type":"function"}]`, "tools"},
+		{`"tools":[]`, ""},
+		{`"tools":[ ]`, ""},
+		{`"tools":null`, ""},
+		{`"functions":[{"name":"f"}]`, "functions"},
+		{`"functions":[]`, ""},
+		{`"tool_choice":"required"`, "tool_choice"},
+		{`"tool_choice":"none"`, "tool_choice"},
+		{`"tool_choice":{"type":"function"}`, "tool_choice"},
+		{`"tool_choice":"auto"`, ""},
+		{`"tool_choice":"\u0061uto"`, ""},
+		{`"tool_choice":""`, ""},
+		{`"tool_choice":null`, ""},
+		{`"n":2`, "n"},
+		{`"n":2.0`, "n"},
+		{`"n":1e3`, "n"},
+		{`"n":1`, ""},
+		{`"n":1.0`, ""},
+		{`"n":0`, ""},
+		{`"n":-2`, ""},
+		{`"n":null`, ""},
+		{`"n":"2"`, ""},
+		{`"n":[2]`, ""},
+		{`"response_format":{"type":"json_object"}`, "response_format"},
+		{`"response_format":{"type":"json_schema","json_schema":{"type":"text"}}`, "response_format"},
+		{`"response_format":{"type":"text"}`, ""},
+		{`"response_format":{ "\u0074ype" : "te\u0078t" }`, ""},
+		{`"response_format":{"type":"text","type":"json_object"}`, "response_format"},
+		{`"response_format":{}`, ""},
+		{`"response_format":null`, ""},
+		{`"text":{"format":{"type":"json_schema"}}`, "text.format"},
+		{`"text":{"verbosity":"low","format":{"type":"text"}}`, ""},
+		{`"text":{"verbosity":"low"}`, ""},
+		{`"text":"x"`, ""},
+		{`"background":true`, "background"},
+		{`"background":false`, ""},
+		{`"background":null`, ""},
+		{`"n":1,"n":2`, "n"},
+		{`"n":2,"n":1`, ""},
+		{`"tools":[1],"tools":null`, ""},
+		{`"t\u006fols":[1],"\u006e":2,"tool\u005fchoice":"required","b\u0061ckground":true`, "background n tool_choice tools"},
+		{`"tools":[1],"tool_choice":"none","functions":[1],"n":3,"response_format":{"type":"json_object"},"background":true`,
+			"background functions n response_format tool_choice tools"},
+		{`"x":{"tools":[1],"n":2}`, ""},
+		{`"Tools":[1]`, ""},
+	} {
+		for place, body := range requestsWith(c.members) {
+			_, got := Heal([]byte(body), nil)
+			if names := strings.Join(got.Ignored.Names(), " "); names != c.want {
+				t.Errorf("%s, %s: %q, want %q", c.members, place, names, c.want)
+			}
+			if got.Asked != AskedStream {
+				t.Errorf("%s, %s: the request was not read: %+v", c.members, place, got)
+			}
+		}
+	}
+}
+
+// requestsWith returns requests with the members, each for another way on which a request is
+// read.
+func requestsWith(members string) map[string]string {
+	message := func(role, content string) string { return `{"role":"` + role + `","content":"` + content + `"}` }
+	short := `"messages":[` + message("user", "hi") + `]`
+	long := `"messages":[` + strings.Repeat(message("user", strings.Repeat("x", 1000))+",", 9) + message("user", "hi") + `]`
+	marked := `"messages":[` + message("assistant", "a\\n`💻 ls`\\nb") + `,` + message("user", "hi") + `]`
+	surrogate := `"messages":[` + message("assistant", "a\\n`💻 l\\ud800`\\nb") + `]`
+	cards := `"messages":[` + message("user", "hi") +
+		`,{"role":"assistant","content":"a","tool_calls":[{"id":"1","type":"function","function":{"name":"terminal","arguments":"{\"label\": \"ls\"}"}}]}` +
+		`,{"role":"tool","tool_call_id":"1","content":"completed"},` + message("assistant", "b") + `]`
+	return map[string]string{
+		"alone": `{"stream":true,` + members + `}`, "before": `{` + members + `,"stream":true,` + short + `}`, "behind": `{"stream":true,` + short + `,` + members + `}`,
+		"long, before": `{"stream":true,` + members + `,` + long + `}`, "long, behind": `{"stream":true,` + long + `,` + members + `}`,
+		"marked": `{"stream":true,` + marked + `,` + members + `}`, "surrogate": `{"stream":true,` + members + `,` + surrogate + `}`,
+		"cards": `{"stream":true,` + members + `,` + cards + `}`,
+	}
+}
+
+// Of a body that is no JSON object nothing is known.
+func TestNothingIsIgnoredOfABrokenRequest(t *testing.T) {
+	for _, body := range []string{``, `[{"tools":[1]}]`, `{"tools":[1]`, `{"tools":[1]}}`, `{"tools":[1]} x`, `{"tools":[1],"a":"x`} {
+		if _, got := Heal([]byte(body), nil); got.Ignored != 0 || len(got.Ignored.Names()) != 0 || got.Diagnostic {
+			t.Errorf("%s: %+v", body, got)
+		}
+	}
+}
+
+// A request says that it is a diagnostic one by a member that Hermes compares as a whole.
+func TestDiagnosticRequest(t *testing.T) {
+	for members, want := range map[string]bool{
+		`"hermes_notification_category":"diagnostic"`:                                         true,
+		`"hermes_notification_c\u0061tegory" : "\u0064iagnostic"`:                             true,
+		`"` + escaped("hermes_notification_category") + `":"` + escaped("diagnostic") + `"`:   true,
+		`"hermes_notification_category":"result"`:                                             false,
+		`"hermes_notification_category":" diagnostic"`:                                        false,
+		`"hermes_notification_category":"Diagnostic"`:                                         false,
+		`"hermes_notification_category":true`:                                                 false,
+		`"hermes_notification_category":["diagnostic"]`:                                       false,
+		`"hermes_notification_category":"diagnostic","hermes_notification_category":null`:     false,
+		`"hermes_notification_category":"result","hermes_notification_category":"diagnostic"`: true,
+		`"metadata":{"hermes_notification_category":"diagnostic"}`:                            false,
+	} {
+		for place, body := range requestsWith(members) {
+			if _, got := Heal([]byte(body), nil); got.Diagnostic != want {
+				t.Errorf("%s, %s: %+v", members, place, got)
+			}
+		}
+	}
+}
+
+// escaped returns the text with an escape for each of its letters.
+func escaped(text string) string {
+	var b strings.Builder
+	for _, c := range []byte(text) {
+		b.WriteString(`\u00`)
+		b.WriteByte("0123456789abcdef"[c>>4])
+		b.WriteByte("0123456789abcdef"[c&15])
+	}
+	return b.String()
+}
+
+// The names are a fixed list: no client adds one.
+func TestNamesOfIgnored(t *testing.T) {
+	if names := (^Ignored(0)).Names(); !slices.IsSorted(names) || len(names) != 7 {
+		t.Errorf("%q", names)
+	}
+}
