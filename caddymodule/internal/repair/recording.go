@@ -99,21 +99,3 @@ func (b *bounded) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
-
-// Split returns the HTTP header in front of a recording, empty if it has none, and its
-// body.
-func Split(recording []byte) (header, body []byte) {
-	body = recording
-	for bytes.HasPrefix(body, []byte("HTTP/")) { // 100 Continue has one of its own
-		end := []byte("\n\n")
-		if i := bytes.IndexByte(body, '\n'); i > 0 && body[i-1] == '\r' {
-			end = []byte("\r\n\r\n")
-		}
-		head, rest, ok := bytes.Cut(body, end)
-		if !ok {
-			return header, body
-		}
-		header, body = head, rest
-	}
-	return header, body
-}
