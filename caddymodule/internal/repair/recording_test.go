@@ -14,7 +14,7 @@ import (
 // TestRecordingsAreNotHeld: the memory that it takes to repair one does not depend on its
 // size.
 func TestRecordingsAreNotHeld(t *testing.T) {
-	const size, most = 40 << 20, 20 << 20
+	const size, most = 40 << 20, 12 << 20
 	frame := strings.Split(read(t, "g3-v0.20.3", "plain.sse"), "\n\n")[1] + "\n\n"
 	for name, text := range map[string]string{
 		"frames":           frame,
