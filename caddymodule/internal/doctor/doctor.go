@@ -109,7 +109,7 @@ func (e *examination) conclude() span {
 // read, and costs a run of the agent to find out.
 func (e *examination) ignored(releases span) {
 	if releases.meets(span{oldest, lastRead}) {
-		e.find("ignored", Info, "of a chat request, Hermes ignores tools, tool_choice, functions, n above 1 and response_format; of a response, background",
-			"It answers with status 200 all the same. docs/limitations.md has a table, and the access log names what clients send of these as hermes_ignored.")
+		e.find("ignored", Info, "Hermes ignores tools, tool_choice, functions, n above 1 and response_format in a chat request, and background in one to /v1/responses",
+			"It answers with status 200 all the same. docs/limitations.md has a table, and the access log names those that a client sends (hermes_ignored).")
 	}
 }

@@ -106,7 +106,7 @@ var generations = []generation{
 	{"G2", span{minor(12), last(17)}, "tools are events with a start and an end, and a crash says stop"},
 	{"G3", span{minor(18), newInG4 - 1}, "tools are events with a start and an end, and a crash says error"},
 	{"G4", span{newInG4, last(21)}, "as G3, and reasoning and reports of its state are in the stream, too"},
-	{"G5", span{newInG5, newest}, "as G4, and approvals and a text that was not streamed are, too"},
+	{"G5", span{newInG5, newest}, "as G4, and chats ask for approvals, and send a text that was not streamed"},
 }
 
 const (
