@@ -129,9 +129,9 @@ func TestNothingThatOthersSayReachesAReportAsItCame(t *testing.T) {
 // TestRecordingsAreNotHeld: the memory that it takes to examine one does not depend on its
 // size, or on how much is to be said of it.
 func TestRecordingsAreNotHeld(t *testing.T) {
-	const size, most = 40 << 20, 12 << 20
+	const size, most = 24 << 20, 12 << 20
 	var tools bytes.Buffer
-	for i := 0; tools.Len() < 24<<20; i++ {
+	for i := 0; tools.Len() < size; i++ {
 		fmt.Fprintf(&tools, "event: hermes.tool.progress\ndata: {\"tool\": \"%0500d\", \"emoji\": \"x\", \"label\": \"y\", \"toolCallId\": \"%d\", \"status\": \"running\"}\n\n", i, i)
 	}
 	for name, text := range map[string]string{
