@@ -32,7 +32,7 @@ func TestOpenWebUI(t *testing.T) {
 		connection{model: "refused-direct"},
 		connection{model: "old"},
 		connection{model: "headers", options: sidecar.Options{"status_line": true},
-			headers: `{"X-Hermes-Tool-Progress": "off", "X-Hermes-Session-Id": "{{CHAT_ID}}"}`},
+			headers: `{"X-Hermes-Tool-Progress": "off", "X-Chat-Id": "{{CHAT_ID}}"}`},
 	)
 	h.scene(t, "status", h.toolIsStatusLine)
 	h.scene(t, "tools", h.severalTools)
@@ -239,7 +239,7 @@ func (h *house) stopReachesHermes(t *testing.T) {
 }
 
 // A connection can carry headers: one that overrides the form of tool events,
-// and one that keeps a chat in a session of its own.
+// and one that keeps a chat with its agent.
 func (h *house) headersOfConnection(t *testing.T) {
 	h.open("headers")
 	h.ask("play g0-v0.8.0/one_tool")
@@ -248,8 +248,8 @@ func (h *house) headersOfConnection(t *testing.T) {
 	if h.hasStatusLine() || len(m.StatusHistory) > 0 {
 		t.Error("there is a status line")
 	}
-	if got, want := h.agents["headers"].last().header.Get("X-Hermes-Session-Id"), h.chatID(); got != want {
-		t.Errorf("the session is %q, want %q", got, want)
+	if got, want := h.agents["headers"].last().header.Get("X-Chat-Id"), h.chatID(); got != want {
+		t.Errorf("the chat is %q, want %q", got, want)
 	}
 }
 

@@ -74,29 +74,12 @@ https://github.com/hermes-sidecar/hermes-sidecar/blob/main/docs/doctor.md
 			var c doctorCommand
 			c.flags(cmd)
 			cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return exit(cmd, exitNotExamined, err) })
-			// Not caddycmd.WrapCommandFuncForCobra alone: it reports errors to
-			// Caddy's log, as JSON where there is no terminal.
 			cmd.RunE = func(cmd *cobra.Command, args []string) error {
 				status, err := c.run(cmd.Context(), args, os.Getenv, cmd.OutOrStdout())
 				return exit(cmd, status, err)
 			}
 		},
 	})
-}
-
-// exit returns what makes Caddy exit with the status. An error is printed here.
-func exit(cmd *cobra.Command, status int, err error) error {
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	if err != nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "Error:", err)
-	}
-	switch status {
-	case exitHealthy:
-		return nil
-	case exitProblems:
-		return errors.New("there are problems") // has been said: any error is status 1
-	}
-	return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return status, nil })(cmd, nil)
 }
 
 // doctorCommand is a run of caddy hermes-doctor.

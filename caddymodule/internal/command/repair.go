@@ -64,11 +64,11 @@ it could not be read, or is not an answer of Hermes.
 			var c repairCommand
 			c.flags(cmd)
 			cmd.Args = cobra.MaximumNArgs(1)
-			cmd.RunE = caddycmd.WrapCommandFuncForCobra(func(f caddycmd.Flags) (int, error) {
-				// From here on errors are logged by Caddy, and an exit status is none.
-				cmd.SilenceErrors = true
-				return c.run(f.Args(), os.Stdin, os.Stdout)
-			})
+			cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return exit(cmd, exitNotRead, err) })
+			cmd.RunE = func(cmd *cobra.Command, args []string) error {
+				status, err := c.run(args, cmd.InOrStdin(), cmd.OutOrStdout())
+				return exit(cmd, status, err)
+			}
 		},
 	})
 }

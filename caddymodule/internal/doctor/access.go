@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 )
 
@@ -28,10 +27,10 @@ func (e *examination) access(ctx context.Context, s *server, keyless *reply) acc
 		return accessAnyone
 	case !keyless.refuses():
 		message, _ := errorOf(keyless.body)
-		e.find("key", Fail, fmt.Sprintf("/v1/models answers with status %d%s", keyless.status, e.quoted(message)), "Look into Hermes' own log.")
+		e.find("key", Fail, e.say("/v1/models answers with status %d%s", keyless.status, e.quoted(message)), "Look into Hermes' own log.")
 		return accessUnknown
 	case s.key == "":
-		e.find("key", Fail, fmt.Sprintf("it needs a key (status %d), and none is given", keyless.status),
+		e.find("key", Fail, e.say("it needs a key (status %d), and none is given", keyless.status),
 			"Put Hermes' API_SERVER_KEY into the environment variable of that name here, or into a file for --key-file.")
 		return accessRefused
 	}
@@ -46,12 +45,12 @@ func (e *examination) access(ctx context.Context, s *server, keyless *reply) acc
 		return accessKey
 	case r.refuses():
 		message, _ := errorOf(r.body)
-		e.find("key", Fail, fmt.Sprintf("it refuses this key (status %d%s)", r.status, e.quoted(message)),
+		e.find("key", Fail, e.say("it refuses this key (status %d%s)", r.status, e.quoted(message)),
 			"Give the API_SERVER_KEY that Hermes has been started with. Hermes reads it at its start only.")
 		return accessRefused
 	}
 	message, _ := errorOf(r.body)
-	e.find("key", Fail, fmt.Sprintf("/v1/models with the key answers with status %d%s", r.status, e.quoted(message)), "Look into Hermes' own log.")
+	e.find("key", Fail, e.say("/v1/models with the key answers with status %d%s", r.status, e.quoted(message)), "Look into Hermes' own log.")
 	return accessUnknown
 }
 

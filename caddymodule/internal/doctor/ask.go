@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -37,6 +36,7 @@ type talk struct {
 	body   []byte
 	cause  rewrite.Cause
 	long   bool // it was longer than maxAnswer
+	left   bool // it had not ended when the doctor's own time was over
 
 	first, last time.Duration // from the request to the first frame of data, and to the last byte
 }
@@ -73,7 +73,7 @@ func (s *server) chat(ctx context.Context, timeout time.Duration, now func() tim
 		case err == io.EOF:
 			return t, nil
 		case isTimeout(err) || errors.Is(err, context.Canceled):
-			t.cause = rewrite.CauseTimeout
+			t.left = true
 			return t, nil
 		case err != nil:
 			t.cause = rewrite.CauseAborted
@@ -101,18 +101,23 @@ func (t *talk) isStream() bool {
 
 // collected reports whether something has collected the answer before it sent it on, and
 // says what shows that.
-func (t *talk) collected() (says string, is bool) {
+func (t *talk) collected() (says words, is bool) {
 	switch whole := t.last - t.first; {
 	case t.length >= 0:
 		return "the answer has a Content-Length, which a stream does not have", true
 	case t.first >= heldUp && whole <= t.last/10:
-		return fmt.Sprintf("the first frame came after %s, and all others within %s", short(t.first), short(whole)), true
+		return words("the first frame came after " + short(t.first) + ", and all others within " + short(whole)), true
 	}
 	return "", false
 }
 
-// short returns a duration without digits that nobody needs.
-func short(d time.Duration) string { return d.Round(time.Millisecond).String() }
+// short returns a duration in milliseconds.
+func short(d time.Duration) string {
+	if d > 0 && d < time.Millisecond {
+		return "less than 1ms"
+	}
+	return d.Round(time.Millisecond).String()
+}
 
 // ask sends the chat request to the agent.
 func (e *examination) ask(ctx context.Context, s *server) {
@@ -131,11 +136,14 @@ func (e *examination) shows(r *reading, header http.Header) {
 		e.find("chunks", Warn, "the chunks are not written as Hermes writes them", "Something between decodes them and writes them anew. "+
 			"It may cut the text in other places, too, so that markers of Hermes 0.7 and 0.8 are not known for what they are.")
 	}
+	if !r.ended {
+		return // what has not come may change all of this
+	}
 	if r.summary.Chunks > 0 {
 		e.usage(r)
 	}
 	if r.changed {
-		e.find("repaired", Info, "what the sidecar changes in this answer: "+r.told(), "§ is the section of docs/contract.md.")
+		e.find("repaired", Info, "what the sidecar changes in this answer: "+e.told(r), "§ is the section of docs/contract.md.")
 	} else {
 		e.find("repaired", Info, "this answer needs no repair", "")
 	}
@@ -147,7 +155,7 @@ func (e *examination) answer(ctx context.Context, s *server) (*talk, *reading) {
 	t, err := s.chat(ctx, e.o.AskTimeout, e.o.Now)
 	if err != nil {
 		if isTimeout(err) {
-			e.find("answer", Fail, "no answer within "+e.o.AskTimeout.String(), "Hermes sends the header of its answer at once, so it hangs, or something between collects the answer. "+
+			e.find("answer", Fail, e.say("no answer within %s", e.o.AskTimeout), "Hermes sends the header of its answer at once, so it hangs, or something between collects the answer. "+
 				"--ask-timeout allows more.")
 			return nil, nil
 		}
@@ -157,7 +165,7 @@ func (e *examination) answer(ctx context.Context, s *server) (*talk, *reading) {
 	}
 	if t.status != http.StatusOK {
 		message, _ := errorOf(t.body)
-		e.find("answer", Fail, fmt.Sprintf("the chat request is answered with status %d%s", t.status, e.quoted(message)), "Look into Hermes' own log.")
+		e.find("answer", Fail, e.say("the chat request is answered with status %d%s", t.status, e.quoted(message)), "Look into Hermes' own log.")
 		return t, nil
 	}
 	if !t.isStream() {
@@ -165,20 +173,58 @@ func (e *examination) answer(ctx context.Context, s *server) (*talk, *reading) {
 		return t, nil
 	}
 	if t.long {
-		e.find("answer", Warn, fmt.Sprintf("the answer is longer than %d KiB, and was left", maxAnswer>>10), "The request asks for one word. Leaving ends the agent's run.")
+		e.find("answer", Warn, e.say("the answer is longer than %d KiB, and was left", maxAnswer>>10), "The request asks for one word. Leaving ends the agent's run.")
 		return t, nil
 	}
-	r := read(t.body, chatPath, t.cause, new(rewrite.Options))
-	switch code := r.summary.Code; {
-	case code == rewrite.CodeTimeout:
-		e.find("answer", Fail, "the answer has not ended within "+e.o.AskTimeout.String(), "The agent may still work on it, or hang. --ask-timeout allows more.")
-	case code != "":
-		e.find("answer", Fail, "the answer ended in an error, "+code+": "+rewrite.Message(code), "Look into Hermes' own log: often its model's provider has refused.")
+	r := newReading(chatPath)
+	r.feed(t.body)
+	if !t.left {
+		r.finish(t.cause)
+	}
+	switch {
+	case t.left:
+		e.find("answer", Fail, e.say("the answer has not ended within %s", e.o.AskTimeout)+e.state(r), "The agent may still work on it, or hang. "+
+			"Since 0.21.4 Hermes asks a provider that is away again for five minutes before it gives up. --ask-timeout allows more.")
+	case r.summary.Code != "":
+		e.find("answer", Fail, e.endedIn(r), "Look into Hermes' own log: often its model's provider has refused.")
 	default:
-		e.find("answer", OK, fmt.Sprintf("a stream of %d chunks over %s, with the finish reason %s", r.summary.Chunks, e.said(t.proto), e.said(r.summary.FinishReason)), "")
+		e.find("answer", OK, e.say("a stream of %d chunks over %s, with the finish reason %s", r.summary.Chunks, t.proto, r.summary.FinishReason), "")
 	}
 	e.pace(t)
 	return t, r
+}
+
+// endedIn says in which error an answer ended, in upstream's words if it gave a reason.
+func (e editor) endedIn(r *reading) words {
+	reason := e.quoted(r.reason)
+	if r.summary.Code != rewrite.CodeAgentError || reason == "" {
+		reason = words(": " + rewrite.Message(r.summary.Code))
+	}
+	return e.say("the answer ended in an error, %s%s", r.summary.Code, reason)
+}
+
+// state says what Hermes has reported of its state last.
+func (e editor) state(r *reading) words {
+	if r.status == "" {
+		return ""
+	}
+	return "; its last hermes.status" + e.quoted(r.status)
+}
+
+// told says what the engine did.
+func (e editor) told(r *reading) (all words) {
+	for i, text := range r.done {
+		if i > 0 {
+			all += "; "
+		}
+		if all += e.say("%s", text); r.times[text] > 1 {
+			all += e.say(" (%d times)", r.times[text])
+		}
+	}
+	if r.more > 0 {
+		all += e.say("; and %d more", r.more)
+	}
+	return all
 }
 
 // notAStream says what came instead of a stream.
@@ -193,12 +239,15 @@ func (e *examination) notAStream(t *talk) {
 
 // pace says whether the answer came as it was made.
 func (e *examination) pace(t *talk) {
+	if t.first == 0 {
+		return // none came
+	}
 	if says, is := t.collected(); is {
 		e.find("pace", Fail, says+": something between collects the stream",
 			"Hermes sends its first frame before it asks its model. Look for a proxy with buffering (proxy_buffering of nginx, response_buffers of Caddy) or an inspection of traffic.")
 		return
 	}
-	says := fmt.Sprintf("the first frame came after %s, the last after %s", short(t.first), short(t.last))
+	says := e.say("the first frame came after %s, the last after %s", short(t.first), short(t.last))
 	if t.last < heldUp {
 		e.find("pace", Info, says, "That is too quick to tell whether something collects the stream.")
 		return
@@ -210,9 +259,11 @@ func (e *examination) pace(t *talk) {
 func (e *examination) usage(r *reading) {
 	switch in, out := r.summary.InputTokens, r.summary.OutputTokens; {
 	case in+out > 0:
-		e.find("usage", OK, fmt.Sprintf("%d tokens in, %d out", in, out), "")
+		e.find("usage", OK, e.say("%d tokens in, %d out", in, out), "")
 	case r.summary.ZeroUsagePassed:
 		e.find("usage", Warn, "the answer has text, and a usage of zero tokens", "Its provider reports no usage, or the agent crashed behind the text. See the option zero_usage below.")
+	case r.usage:
+		e.find("usage", Info, "the answer reports a usage of zero tokens", "")
 	default:
 		e.find("usage", Info, "the answer reports no usage", "")
 	}

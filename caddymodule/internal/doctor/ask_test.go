@@ -332,3 +332,57 @@ func TestStreamThatComesAsItIsMade(t *testing.T) {
 		}
 	}
 }
+
+// TestAnswersThatAreLeft when the doctor's time is over are not repaired by that: the
+// sidecar waits longer.
+func TestAnswersThatAreLeft(t *testing.T) {
+	role := chunkWith(`"delta": {"role": "assistant"}, "finish_reason": null`)
+	waiting := "event: hermes.status\ndata: {\"kind\": \"lifecycle\", \"text\": \"Provider temporarily unavailable\"}\n\n"
+	for stream, says := range map[string]string{
+		role:                "the answer has not ended within 1s",
+		role + waiting:      "the answer has not ended within 1s; its last hermes.status: “Provider temporarily unavailable”",
+		": keepalive\n\n":   "the answer has not ended within 1s",
+		role + ": keepal":   "the answer has not ended within 1s",
+		role + "data: {\"a": "the answer has not ended within 1s",
+	} {
+		for { // a busy machine may not have got the header in time
+			o := testOptions()
+			o.AskTimeout = time.Second
+			a := answered(t, o, func(w http.ResponseWriter, r *http.Request) {
+				io.Copy(io.Discard, r.Body) // so that it sees the client leave
+				events(w)
+				io.WriteString(w, stream)
+				w.(http.Flusher).Flush()
+				<-r.Context().Done()
+			})
+			if strings.HasPrefix(a.finding(t, "answer").Says, "no answer within") || strings.Contains(says, "status") && !strings.Contains(a.finding(t, "answer").Says, "status") {
+				continue
+			}
+			if got := a.finding(t, "answer"); got.Level != Fail || got.Says != says || !strings.Contains(got.Why, "--ask-timeout") {
+				t.Errorf("%q: %+v", stream, got)
+			}
+			for _, f := range a.Findings {
+				if f.Check == "repaired" || f.Check == "usage" {
+					t.Errorf("%q: %+v", stream, f)
+				}
+			}
+			break
+		}
+	}
+}
+
+// TestFirstFrameThatNeverCame has not come after 0s.
+func TestFirstFrameThatNeverCame(t *testing.T) {
+	for _, stream := range []string{"", ": keepalive\n\n", "\n\n\n"} {
+		a := answered(t, testOptions(), func(w http.ResponseWriter, r *http.Request) {
+			events(w)
+			w.(http.Flusher).Flush()
+			io.WriteString(w, stream)
+		})
+		for _, f := range a.Findings {
+			if f.Check == "pace" {
+				t.Errorf("%q: %+v", stream, f)
+			}
+		}
+	}
+}

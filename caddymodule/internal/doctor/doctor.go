@@ -2,16 +2,9 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/netip"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
-
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/bounded"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // Options say how an agent is examined. Dial, OwnAddresses and Now may be nil, for those
@@ -54,6 +47,7 @@ func (o Options) withDefaults() Options {
 // An examination is under way. It belongs to one agent.
 type examination struct {
 	Agent
+	editor
 	o        Options
 	evidence []evidence
 	reading  *reading // of the agent's own answer, nil without one
@@ -61,10 +55,10 @@ type examination struct {
 
 // Examine examines the agent at t, which namedBy says where it was found.
 func Examine(ctx context.Context, t Target, namedBy string, o Options) Agent {
-	e := &examination{Agent: newAgent(t.String(), namedBy), o: o.withDefaults()}
+	e := &examination{Agent: newAgent(t.String(), namedBy), editor: editor{o.Key}, o: o.withDefaults()}
 	s := newServer(t, e.o)
 	if e.agent(ctx, s) {
-		e.conclude()
+		e.ignored(e.conclude())
 	}
 	if e.o.Through != nil {
 		e.Through = e.o.Through.String()
@@ -73,7 +67,8 @@ func Examine(ctx context.Context, t Target, namedBy string, o Options) Agent {
 	return e.Agent
 }
 
-// agent examines the agent itself. It reports whether it is one.
+// agent examines the agent itself. It reports whether it is one that answers: what it
+// needs is of no use to those whom it refuses.
 func (e *examination) agent(ctx context.Context, s *server) bool {
 	health := e.reach(ctx, s)
 	if health == nil {
@@ -91,7 +86,8 @@ func (e *examination) agent(ctx context.Context, s *server) bool {
 	access := e.access(ctx, s, models)
 	e.network(ctx, s, access, "network")
 	if access == accessRefused {
-		return true
+		e.releases(e.evidence)
+		return false
 	}
 	if e.Version == "" {
 		e.capabilities(ctx, s)
@@ -103,33 +99,17 @@ func (e *examination) agent(ctx context.Context, s *server) bool {
 }
 
 // conclude says which releases the agent may be, and what follows from it.
-func (e *examination) conclude() {
+func (e *examination) conclude() span {
 	releases := e.releases(e.evidence)
 	e.Repairs, e.Options = repairsOf(releases), options(releases, e.reading, e.o.Set)
+	return releases
 }
 
-// maxSaid is how much of what others say a finding repeats, in bytes.
-const maxSaid = 200
-
-// said returns what upstream, or an error about it, says in a form that a report may
-// have: without the key, without other secrets, short and printable.
-func (e *examination) said(text string) string {
-	if e.o.Key != "" {
-		text = strings.ReplaceAll(text, e.o.Key, "[redacted]")
+// ignored says what the releases ignore of a request. It is known of those that have been
+// read, and costs a run of the agent to find out.
+func (e *examination) ignored(releases span) {
+	if releases.meets(span{oldest, lastRead}) {
+		e.find("ignored", Info, "Hermes ignores tools, tool_choice, functions, n above 1 and response_format in a chat request, and background in one to /v1/responses",
+			"It answers with status 200 all the same. docs/limitations.md has a table, and the access log names those that a client sends (hermes_ignored).")
 	}
-	text = bounded.Text(rewrite.Redact(bounded.Text(text, maxProbe)), maxSaid)
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return utf8.RuneError
-		}
-		return r
-	}, text)
-}
-
-// quoted returns said in quotes, behind a colon and a space, or "" for nothing.
-func (e *examination) quoted(text string) string {
-	if text == "" {
-		return ""
-	}
-	return fmt.Sprintf(": “%s”", e.said(text))
 }

@@ -188,6 +188,10 @@ func TestKeys(t *testing.T) {
 		if asked != (c.level != Fail) {
 			t.Errorf("%+v: requests %q", c, f.seen)
 		}
+		// What to do comes first: of an agent that refuses the key, nothing else is listed.
+		if listed := len(a.Repairs)+len(a.Options) > 0; listed != (c.level != Fail) || a.Releases != "0.20.3" {
+			t.Errorf("%+v: %+v", c, a)
+		}
 		if f.keys[0] != "" || f.keys[1] != "" {
 			t.Errorf("%+v: the key is sent before it is known who answers: %q", c, f.keys)
 		}
@@ -249,7 +253,7 @@ func TestHermesBehindAnotherHop(t *testing.T) {
 	if text, _ := texts(t, NewReport(a)); !strings.Contains(text, "warn  hermes             a Caddy stands in front of it") || !strings.Contains(text, "“dev”, which is no release") {
 		t.Error(text)
 	}
-	if got := strings.Join(a.Generations, " "); got != "G2 G3 G4" {
+	if got := strings.Join(a.Generations, " "); got != "G2 G3 G4 G5" {
 		t.Errorf("a version that is no release: %s", got)
 	}
 }

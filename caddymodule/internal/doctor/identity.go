@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 )
@@ -32,7 +31,7 @@ func (e *examination) identify(health, models *reply) bool {
 		e.version(is.Version)
 	case listed && len(list.Data) > 0 && list.Data[0].OwnedBy == "hermes":
 		e.find("hermes", OK, "/v1/models lists a model that Hermes owns", "")
-		e.find("version", Info, fmt.Sprintf("unknown: /health is not Hermes' own (status %d)", health.status), "Something stands in front of it.")
+		e.find("version", Info, e.say("unknown: /health is not Hermes' own (status %d)", health.status), "Something stands in front of it.")
 	case models.refuses() && code == "gateway_auth_failed":
 		e.find("hermes", OK, "/v1/models refuses in Hermes' own words", "")
 	default:
@@ -49,25 +48,25 @@ func (e *examination) identify(health, models *reply) bool {
 }
 
 // stranger says what answers instead of Hermes.
-func (e *examination) stranger(health, models *reply, listed bool) (says, why string) {
-	port := "Hermes' API server listens on port 8642 unless API_SERVER_PORT says otherwise. No key has been sent."
+func (e editor) stranger(health, models *reply, listed bool) (says, why words) {
+	const port words = "Hermes' API server listens on port 8642 unless API_SERVER_PORT says otherwise. No key has been sent."
 	proxyError, _ := errorOf(health.body)
 	switch {
 	case listed:
 		return "an OpenAI-compatible server answers, but not Hermes", "Its /health does not name hermes-agent. " + port
 	case health.status/100 == 3:
-		return fmt.Sprintf("it redirects (status %d) to%s", health.status, strings.TrimPrefix(e.quoted(health.header.Get("Location")), ":")),
+		return e.say("it redirects (status %d) to “%s”", health.status, health.header.Get("Location")),
 			"Redirects are not followed, because the key must not go elsewhere. Use the address that it redirects to if that is Hermes. " + port
 	case health.status == http.StatusBadGateway, health.status == http.StatusServiceUnavailable, health.status == http.StatusGatewayTimeout:
-		return fmt.Sprintf("a proxy answers (status %d) and does not reach Hermes%s", health.status, e.quoted(proxyError)),
+		return e.say("a proxy answers (status %d) and does not reach Hermes%s", health.status, e.quoted(proxyError)),
 			"Start Hermes, or correct the address that the proxy has. " + port
 	case health.refuses():
-		return fmt.Sprintf("something asks for credentials (status %d) before it says who it is", health.status),
+		return e.say("something asks for credentials (status %d) before it says who it is", health.status),
 			"Hermes answers /health without a key, so this is a proxy in front of it, or not Hermes. Ask Hermes at its own address. " + port
 	case health.isHTML() || models.isHTML():
 		return "a web page answers, not Hermes", "This may be a chat's user interface, or the wrong port. " + port
 	}
-	return fmt.Sprintf("something else answers: /health has status %d, /v1/models %d", health.status, models.status), port
+	return e.say("something else answers: /health has status %d, /v1/models %d", health.status, models.status), port
 }
 
 // version notes the version that /health names, nil for none.
@@ -77,16 +76,15 @@ func (e *examination) version(version *string) {
 		e.find("version", Info, "unknown: /health names none", "Hermes names its version since 0.17.")
 		return
 	}
-	named := e.said(*version)
 	r, ok := parseRelease(*version)
 	if !ok {
 		e.evidence = append(e.evidence, evidence{span{minor(17), newest}, "/health names a version"})
-		e.find("version", Info, "“"+named+"”, which is no release", "/health says so.")
+		e.find("version", Info, e.say("“%s”, which is no release", *version), "/health says so.")
 		return
 	}
-	e.Version = named
+	e.Version = e.said(*version)
 	e.evidence = append(e.evidence, evidence{span{r, r}, "/health says so"})
-	e.find("version", OK, named, "")
+	e.find("version", OK, words(e.Version), "")
 }
 
 // evidenceOfRefusal notes what the refusal of a request without a key says of the
@@ -111,7 +109,6 @@ var features = []struct {
 }{
 	{"session_key_header", minor(13)},
 	{"session_chat_streaming", minor(15)},
-	{"run_steer", newInG4},
 }
 
 // capabilities asks for what the release can do, which dates those that name no version.

@@ -51,23 +51,23 @@ func (e *examination) network(ctx context.Context, s *server, a access, check st
 		e.find(check, OK, "it listens on a socket file, which no network reaches", "Who may connect is a matter of the file's mode.")
 		return
 	}
-	host, where := s.url.Hostname(), ""
+	host, where := s.url.Hostname(), words("")
 	if e.isOwn(host) {
 		open, tried, err := e.openOn(ctx, s)
 		switch {
 		case err != nil:
-			e.find(check, Info, "whether others can reach it is not known: "+e.said(err.Error()), "")
+			e.find(check, Info, e.say("whether others can reach it is not known: %s", err), "")
 			return
 		case len(tried) == 0:
 			e.find(check, OK, "this machine has no address that others could connect to", "")
 			return
 		case len(open) == 0:
-			e.find(check, OK, fmt.Sprintf("port %s takes no connections on %s", s.port(), strings.Join(tried, ", ")), "So only this machine reaches it.")
+			e.find(check, OK, e.say("port %s takes no connections on %s", s.port(), words(strings.Join(tried, ", "))), "So only this machine reaches it.")
 			return
 		}
-		where = fmt.Sprintf("port %s takes connections on %s", s.port(), strings.Join(open, ", "))
+		where = e.say("port %s takes connections on %s", s.port(), words(strings.Join(open, ", ")))
 	} else {
-		where = "it is reached as " + host + ", so others may reach it, too"
+		where = e.say("it is reached as %s, so others may reach it, too", host)
 	}
 	switch a {
 	case accessAnyone:

@@ -29,6 +29,13 @@ func options(s span, r *reading, set map[string]bool) []Option {
 		"The answer has text and a usage of zero tokens. This Hermes reports its failures itself, so its provider reports no usage.")
 	add(passed && s.from < minor(18), "zero_usage", "pass", "if the answer is whole: then the provider reports no usage",
 		"The answer has text and a usage of zero tokens. A crash before Hermes 0.18 looks the same, and with pass it is no error.")
+	drawn := ""
+	if n := r.summary.Tools; n > 0 {
+		drawn = fmt.Sprintf(" (%d of them in this answer)", n)
+	}
+	add(s.to >= minor(7), "cards", "on", "if people use Open WebUI",
+		"Open WebUI shows no tool of a Hermes behind an API by itself. With cards it draws each one"+drawn+" between the texts, and stores it with the message. "+
+			"On the wire, a tool's events get the members type, output_index and item, and one chunk follows its end. Other clients show no difference.")
 	add(s.to >= minor(7), "progress", "unnamed", "for clients that break on events with a name",
 		"These are older SDKs of OpenAI (Python 1.97, Node 4 and 5.9) and go-openai, as docs/clients.md shows. "+
 			"A client can also ask for itself: X-Hermes-Tool-Progress: unnamed.")

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // page is docs/doctor.md.
@@ -52,6 +50,26 @@ func TestPageHasTheChecks(t *testing.T) {
 	}
 }
 
+// TestContractHasTheGenerations of the code, and no other.
+func TestContractHasTheGenerations(t *testing.T) {
+	b, err := os.ReadFile("../../../docs/contract.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile(`(?m)^\| (G-?\d) \| (.*?) \|`).FindAllStringSubmatch(string(b), -1)
+	if len(rows) != len(generations) {
+		t.Errorf("%d of %d", len(rows), len(generations))
+	}
+	for i, g := range generations[:min(len(rows), len(generations))] {
+		if rows[i][1] != g.name || strings.ReplaceAll(rows[i][2], "v", "") != g.span.String() {
+			t.Errorf("the page has %q, the code %s, %s", rows[i][1:], g.name, g.span)
+		}
+		if !strings.Contains(strings.Join(strings.Fields(page(t)), " "), g.name+" ("+g.span.String()+")") {
+			t.Errorf("docs/doctor.md has no %s (%s)", g.name, g.span)
+		}
+	}
+}
+
 // TestPageHasTheJSON as it is written.
 func TestPageHasTheJSON(t *testing.T) {
 	_, example, _ := strings.Cut(page(t), "```json\n")
@@ -77,10 +95,10 @@ func TestPageHasTheJSON(t *testing.T) {
 
 // TestPageHasTheOptions that are suggested.
 func TestPageHasTheOptions(t *testing.T) {
-	r := read(rechunked(t, recorded(t, "g0-v0.8.0/one_tool")), "", 0, new(rewrite.Options))
+	r := read(rechunked(t, recorded(t, "g0-v0.8.0/one_tool")))
 	r.summary.ZeroUsagePassed = true
 	all := options(anyRelease, r, nil)
-	if len(all) != 4 {
+	if len(all) != 5 {
 		t.Errorf("%+v", all)
 	}
 	for _, o := range all {

@@ -23,29 +23,29 @@ func (e *examination) reach(ctx context.Context, s *server) *reply {
 		e.find("reachable", Fail, says, why)
 		return nil
 	case r.status == 400 && s.url.Scheme == "http" && s.speaksTLS(ctx):
-		e.find("reachable", Fail, "it speaks TLS on this port, and this address says plain HTTP", tlsHint(s))
+		e.find("reachable", Fail, "it speaks TLS on this port, and this address says plain HTTP", e.tlsHint(s))
 		return nil
 	}
-	e.find("reachable", OK, "it answers with "+e.said(r.proto), "")
+	e.find("reachable", OK, e.say("it answers with %s", r.proto), "")
 	return r
 }
 
 // tlsHint is what to do about a port that speaks TLS.
-func tlsHint(s *server) string {
-	return "Use https://" + s.url.Host + ". Hermes itself speaks plain HTTP, so something stands in front of it here."
+func (e editor) tlsHint(s *server) words {
+	return e.say("Use https://%s. Hermes itself speaks plain HTTP, so something stands in front of it here.", s.url.Host)
 }
 
 // unreachable says why there is no answer, and what to do.
-func (e *examination) unreachable(ctx context.Context, s *server, err error) (says, why string) {
+func (e editor) unreachable(ctx context.Context, s *server, err error) (says, why words) {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err // without the method and the URL
 	}
-	where := "Hermes listens on 127.0.0.1:8642 unless API_SERVER_HOST and API_SERVER_PORT say otherwise, and only with API_SERVER_ENABLED=true. " +
-		"In a container, 127.0.0.1 is the container itself."
+	where := words("Hermes listens on 127.0.0.1:8642 unless API_SERVER_HOST and API_SERVER_PORT say otherwise, and only with API_SERVER_ENABLED=true. " +
+		"In a container, 127.0.0.1 is the container itself.")
 	dial, ok := errors.AsType[*net.OpError](err)
 	dialing := ok && dial.Op == "dial"
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
-		return "no address is known for " + e.said(dns.Name), "Check the name, and whether it is one that is known on this machine, or in this container."
+		return e.say("no address is known for %s", dns.Name), "Check the name, and whether it is one that is known on this machine, or in this container."
 	}
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -53,23 +53,23 @@ func (e *examination) unreachable(ctx context.Context, s *server, err error) (sa
 	case errors.Is(err, syscall.ENOENT) && s.socket != "":
 		return "there is no such socket", "Check the path, and that Hermes' side of it is up."
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
-		return "this user may not connect: " + e.said(err.Error()), "Run it as the user of the sidecar."
+		return e.say("this user may not connect: %s", err), "Run it as the user of the sidecar."
 	case isTimeout(err) && dialing:
-		return "no connection within " + s.timeout.String(), "A firewall drops the packets, or the machine is down."
+		return e.say("no connection within %s", s.timeout), "A firewall drops the packets, or the machine is down."
 	case isTimeout(err):
-		return "it accepts the connection, but does not answer within " + s.timeout.String(),
+		return e.say("it accepts the connection, but does not answer within %s", s.timeout),
 			"It hangs, or it waits for something else than HTTP. /health is answered at once by a Hermes that works. --timeout allows more."
 	case s.url.Scheme == "https" && isPlain(err):
-		return "it speaks plain HTTP on this port, and this address says https", "Use http://" + s.url.Host + "."
+		return "it speaks plain HTTP on this port, and this address says https", e.say("Use http://%s.", s.url.Host)
 	case s.url.Scheme == "http" && s.speaksTLS(ctx):
-		return "it speaks TLS on this port, and this address says plain HTTP", tlsHint(s)
+		return "it speaks TLS on this port, and this address says plain HTTP", e.tlsHint(s)
 	case isCertificate(err):
-		return "its certificate is not trusted: " + e.said(err.Error()),
+		return e.say("its certificate is not trusted: %s", err),
 			"Use the name that the certificate is for, and trust its authority on this machine, or use --insecure for this examination."
 	case dialing:
-		return "no connection: " + e.said(err.Error()), where
+		return e.say("no connection: %s", err), where
 	}
-	return "it accepts the connection, but its answer is no HTTP: " + e.said(err.Error()), "This is not Hermes' API server. " + where
+	return e.say("it accepts the connection, but its answer is no HTTP: %s", err), "This is not Hermes' API server. " + where
 }
 
 // isTimeout reports whether something took too long.

@@ -2,8 +2,9 @@ package doctor
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"fmt"
+	"hash/maphash"
 	"net/http"
 	"regexp"
 	"strings"
@@ -16,15 +17,26 @@ import (
 // A reading is what a stream of chat chunks shows. It implements rewrite.UsageMemory: the
 // engine tells it what it would remember of the upstream.
 type reading struct {
-	summary rewrite.Summary
-	done    []string // what the engine did, each thing once, in order
-	times   map[string]int
-	changed bool // the repaired stream is another one
+	stream         *rewrite.Stream
+	room           []byte       // for what the stream sends
+	scan           sse.Scanner  // for what the engine does not tell
+	came, repaired maphash.Hash // of all that came, and of all that left
 
-	events        bool // upstream sent tool events
-	tellsFailures bool // upstream reports its failures itself, as since 0.18
-	olderThan012  bool // a marker, or a tool event without an id
-	newMember     string
+	summary rewrite.Summary
+	done    []string // what the engine did, each thing once, in order, at most maxTold
+	times   map[string]int
+	more    int    // how often it did something that is not in done
+	ended   bool   // upstream has ended, and what is below is final
+	changed bool   // the repaired stream is another one
+	usage   bool   // a chunk has a usage
+	reason  string // the message of the last error of upstream's
+	status  string // the text of the last hermes.status
+
+	events        bool   // upstream sent tool events
+	tellsFailures bool   // upstream reports its failures itself, as since 0.18
+	olderThan012  bool   // a marker, or a tool event without an id
+	new           string // something in the stream that is new in the release since
+	since         release
 	keepalive     bool // a comment between two frames
 	foreign       bool // chunks are not written as Hermes writes them
 }
@@ -42,11 +54,12 @@ func (r *reading) ReportsFailures(does bool) {
 	r.olderThan012 = r.olderThan012 || !does
 }
 
-// read puts a stream through the engine with the options of o and notes what shows.
-// Time stands still.
-func read(stream []byte, path string, cause rewrite.Cause, o *rewrite.Options) *reading {
-	r := &reading{times: make(map[string]int)}
-	s := rewrite.New(o, rewrite.Params{
+// newReading returns the reading of a stream that answers a request for the path. Time
+// stands still in it.
+func newReading(path string) *reading {
+	r := &reading{times: make(map[string]int), scan: sse.Scanner{MaxFrame: rewrite.DefaultMaxFrame}}
+	r.repaired.SetSeed(r.came.Seed())
+	r.stream = rewrite.New(new(rewrite.Options), rewrite.Params{
 		Active: rewrite.IsChatPath(path), Responses: rewrite.IsResponsesPath(path),
 		RunID: rewrite.RunOfPath(path), SessionID: rewrite.SessionOfPath(path),
 		ID:    func() string { return "chatcmpl-offline" },
@@ -56,79 +69,104 @@ func read(stream []byte, path string, cause rewrite.Cause, o *rewrite.Options) *
 		},
 		Explain: r.step,
 	})
-	repaired := s.Feed(nil, stream, time.Time{})
-	repaired = s.Finish(repaired, cause)
-	r.summary, r.changed = s.Summary(), !bytes.Equal(repaired, stream)
-	r.frames(stream)
 	return r
 }
+
+// feed takes in a piece of the stream, as upstream sent it. It never fails.
+func (r *reading) feed(piece []byte) error {
+	r.came.Write(piece)
+	r.room = r.stream.Feed(r.room[:0], piece, time.Time{})
+	r.repaired.Write(r.room)
+	r.scan.Feed(piece)
+	for unit, raw, ok := r.scan.Next(); ok; unit, raw, ok = r.scan.Next() {
+		switch unit {
+		case sse.UnitNoise:
+			r.keepalive = r.keepalive || bytes.HasPrefix(raw, []byte(": keepalive"))
+		case sse.UnitFrame:
+			var f sse.Frame
+			f.Parse(raw)
+			r.frame(&f)
+		}
+	}
+	r.scan.Rest()
+	r.summary = r.stream.Summary()
+	return nil
+}
+
+// finish says that upstream has ended for the cause.
+func (r *reading) finish(cause rewrite.Cause) {
+	r.repaired.Write(r.stream.Finish(nil, cause))
+	r.ended, r.summary, r.changed = true, r.stream.Summary(), r.came.Sum64() != r.repaired.Sum64()
+}
+
+// maxTold is how many different things that the engine did a finding lists.
+const maxTold = 12
 
 // step notes what the engine did to a piece.
 func (r *reading) step(s rewrite.Step) {
 	for _, n := range s.Notes {
 		text := "§" + n.Section + " " + n.Text
+		if _, known := r.times[text]; !known && len(r.done) == maxTold {
+			r.more++
+			continue
+		}
 		if r.times[text]++; r.times[text] == 1 {
 			r.done = append(r.done, text)
 		}
 	}
 }
 
-// maxTold is how many of the engine's notes a finding lists.
-const maxTold = 12
-
-// told returns what the engine did in words.
-func (r *reading) told() string {
-	var all []string
-	for _, text := range r.done[:min(len(r.done), maxTold)] {
-		if n := r.times[text]; n > 1 {
-			text += fmt.Sprintf(" (%d times)", n)
-		}
-		all = append(all, text)
-	}
-	if more := len(r.done) - maxTold; more > 0 {
-		all = append(all, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(all, "; ")
-}
-
-// frames looks at the frames for what the engine does not tell.
-func (r *reading) frames(stream []byte) {
-	c, f := sse.Scanner{MaxFrame: rewrite.DefaultMaxFrame}, sse.Frame{}
-	c.Feed(stream)
-	for unit, raw, ok := c.Next(); ok; unit, raw, ok = c.Next() {
-		switch unit {
-		case sse.UnitNoise:
-			r.keepalive = r.keepalive || bytes.HasPrefix(raw, []byte(": keepalive"))
-		case sse.UnitFrame:
-			f.Parse(raw)
-			r.frame(&f)
-		}
-	}
-}
-
 // frame looks at a frame.
 func (r *reading) frame(f *sse.Frame) {
-	switch event := string(f.Event); event {
-	case "hermes.status", "approval.request":
-		r.newMember = "an event " + event
-		return
-	}
-	var chunk struct {
+	event := string(f.Event)
+	var data struct {
 		Object  string `json:"object"`
 		Choices []struct {
 			Delta struct {
 				ReasoningContent *string `json:"reasoning_content"`
 			} `json:"delta"`
 		} `json:"choices"`
+		Usage any    `json:"usage"`
+		Error any    `json:"error"`
+		Text  string `json:"text"` // of hermes.status
 	}
-	if len(f.Event) > 0 || json.Unmarshal(f.Data, &chunk) != nil || chunk.Object != "chat.completion.chunk" {
+	bad := json.Unmarshal(f.Data, &data) != nil
+	switch event {
+	case "hermes.status":
+		r.status = data.Text
+		r.shows("an event "+event, newInG4)
+		return
+	case "approval.request":
+		r.shows("an event "+event, newInG5)
+		return
+	case "", "error":
+		r.reason = cmp.Or(reasonOf(data.Error), r.reason)
+	}
+	if bad || event != "" || data.Object != "chat.completion.chunk" {
 		return
 	}
+	r.usage = r.usage || data.Usage != nil
 	// Python's json.dumps puts a space behind each colon.
 	r.foreign = r.foreign || !bytes.Contains(f.Data, []byte(`"object": "chat.completion.chunk"`))
-	if len(chunk.Choices) > 0 && chunk.Choices[0].Delta.ReasoningContent != nil {
-		r.newMember = "delta.reasoning_content"
+	if len(data.Choices) > 0 && data.Choices[0].Delta.ReasoningContent != nil {
+		r.shows("delta.reasoning_content", newInG4)
 	}
+}
+
+// shows notes something that Hermes sends since a release.
+func (r *reading) shows(what string, since release) {
+	if since > r.since {
+		r.new, r.since = what, since
+	}
+}
+
+// reasonOf returns the message of an error, "" if it has none.
+func reasonOf(err any) string {
+	if o, is := err.(map[string]any); is {
+		err = o["message"]
+	}
+	text, _ := err.(string)
+	return text
 }
 
 // sessionOfNew and sessionOfOld are the forms of Hermes' own session ids since 0.9, and
@@ -145,7 +183,7 @@ func (r *reading) evidence(header http.Header) (all []evidence) {
 			all = append(all, evidence{s, what})
 		}
 	}
-	add(r.newMember != "", span{newInG4, newest}, r.newMember+" in the stream")
+	add(r.new != "", span{r.since, newest}, r.new+" in the stream")
 	add(r.tellsFailures, span{minor(18), newest}, "it reports a failure itself")
 	add(r.summary.Markers > 0, span{minor(7), last(8)}, "a tool marker that is the whole text of a chunk")
 	add(r.olderThan012 && r.summary.Markers == 0, span{minor(9), last(11)}, "a tool event without an id")

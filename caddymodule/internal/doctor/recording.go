@@ -3,7 +3,6 @@ package doctor
 import (
 	"bufio"
 	"bytes"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -16,26 +15,29 @@ import (
 // front, as curl -i shows it, or without. Of the options, Key and Set matter. The error is
 // repair.ErrNothing if nothing of Hermes is in it.
 func Recording(in io.Reader, name string, m repair.Meta, o Options) (Agent, error) {
-	e := &examination{Agent: newAgent(name, "recording"), o: o}
-	recording, err := io.ReadAll(in)
-	if err != nil {
-		return e.Agent, fmt.Errorf("reading the recording: %w", err)
-	}
+	e := &examination{Agent: newAgent(printable(name), "recording"), editor: editor{o.Key}, o: o}
 	cause, err := repair.ParseCause(m.Cause)
 	if err != nil {
 		return e.Agent, err
 	}
-	header, body := repair.Split(recording)
-	r := read(body, m.Path, cause, new(rewrite.Options))
+	header, body, err := repair.Open(in)
+	if err != nil {
+		return e.Agent, err
+	}
+	r := newReading(m.Path)
+	if err := repair.Pieces(body, r.feed); err != nil {
+		return e.Agent, err
+	}
+	r.finish(cause)
 	switch {
 	case r.summary == rewrite.Summary{}:
 		return e.Agent, repair.ErrNothing
 	case r.summary.Chunks == 0:
 		e.find("answer", Info, "a stream without a chunk of a chat", "Only streams of /v1/chat/completions tell much of the release.")
 	case r.summary.Code != "":
-		e.find("answer", Warn, "the answer ended in an error, "+r.summary.Code+": "+rewrite.Message(r.summary.Code), "")
+		e.find("answer", Warn, e.endedIn(r), "")
 	default:
-		e.find("answer", OK, fmt.Sprintf("a stream of %d chunks, with the finish reason %s", r.summary.Chunks, e.said(r.summary.FinishReason)), "")
+		e.find("answer", OK, e.say("a stream of %d chunks, with the finish reason %s", r.summary.Chunks, r.summary.FinishReason), "")
 	}
 	e.shows(r, headerOf(header))
 	e.conclude()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,6 +41,14 @@ func examined(t testing.TB, name string, stream []byte) Agent {
 		t.Fatalf("%s: %v", name, err)
 	}
 	return a
+}
+
+// read reads a whole stream.
+func read(stream []byte) *reading {
+	r := newReading("")
+	r.feed(stream)
+	r.finish(rewrite.CauseEOF)
+	return r
 }
 
 // golden compares a text with the file, or writes it.
@@ -89,12 +98,12 @@ func (a Agent) option(name string) (value, when string) {
 	return "", ""
 }
 
-// captured are the directories of recordings, each with the release that wrote them. That
-// of G4 is not known by a number.
+// captured are the directories of recordings, each with the release that wrote them.
 var captured = map[string]release{
-	"gm1-v0.6.0": minor(6), "g0-v0.8.0": minor(8), "g1-v0.9.0": minor(9), "g2-v0.13.0": minor(13), "g3-v0.20.3": 20_003, "g4-transcribed": newInG4,
+	"gm1-v0.6.0": minor(6), "g0-v0.8.0": minor(8), "g1-v0.9.0": minor(9), "g2-v0.13.0": minor(13), "g3-v0.20.3": 20_003, "g4-transcribed": newInG5,
 	"agent-loop/g0-v0.8.0": minor(8), "agent-loop/g2-v0.13.0": minor(13), "agent-loop/g3-v0.20.3": 20_003,
 	"live-g0-v0.8.0": minor(8), "live-g2-v0.12.0": minor(12), "live-g3-v0.18.2": 18_002, "live-g3-v0.19.0": minor(19), "live-g3-v0.20.0": minor(20),
+	"live-g4-v0.21.5": 21_005, "live-g5-v0.22.2": 22_002,
 }
 
 // TestNoRecordingIsTakenForAnotherRelease than the one that wrote it.
@@ -112,8 +121,12 @@ func TestNoRecordingIsTakenForAnotherRelease(t *testing.T) {
 				continue // no events at all
 			}
 			n++
-			header, body := repair.Split(stream)
-			r := read(body, "", 0, new(rewrite.Options))
+			header, body, err := repair.Open(bytes.NewReader(stream))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, _ := io.ReadAll(body)
+			r := read(b)
 			s, _, contradicts := narrow(r.evidence(headerOf(header)))
 			if !s.meets(span{of, of}) || len(contradicts) > 0 {
 				t.Errorf("%s: taken for %s; %q", name, s, contradicts)
@@ -128,15 +141,16 @@ func TestNoRecordingIsTakenForAnotherRelease(t *testing.T) {
 // TestGenerationsOfRecordings with a tool, by the stream and its header alone.
 func TestGenerationsOfRecordings(t *testing.T) {
 	for name, want := range map[string]string{
-		"gm1-v0.6.0/one_tool":      "G-1",
-		"g0-v0.8.0/one_tool":       "G0",
-		"g0-v0.8.0/plain":          "G0", // by its header
-		"g1-v0.9.0/one_tool":       "G1",
-		"g2-v0.13.0/one_tool":      "G2 G3 G4", // until one fails
-		"g2-v0.13.0/crash_in_tool": "G2 G3 G4", // a stop may also be an empty answer
-		"g3-v0.20.3/crash_in_tool": "G3 G4",
-		"g4-transcribed/reasoning": "G3 G4", // the number of its release is not known
-		"live-g0-v0.8.0/manypar":   "G0",
+		"gm1-v0.6.0/one_tool":         "G-1",
+		"g0-v0.8.0/one_tool":          "G0",
+		"g0-v0.8.0/plain":             "G0", // by its header
+		"g1-v0.9.0/one_tool":          "G1",
+		"g2-v0.13.0/one_tool":         "G2 G3 G4 G5", // until one fails
+		"g2-v0.13.0/crash_in_tool":    "G2 G3 G4 G5", // a stop may also be an empty answer
+		"g3-v0.20.3/crash_in_tool":    "G3 G4 G5",
+		"live-g4-v0.21.5/reasonctool": "G4 G5",
+		"live-g5-v0.22.2/danger":      "G5",
+		"live-g0-v0.8.0/manypar":      "G0",
 	} {
 		if got := strings.Join(examined(t, name, recorded(t, name)).Generations, " "); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
@@ -148,7 +162,7 @@ func TestGenerationsOfRecordings(t *testing.T) {
 func TestReportsOfRecordings(t *testing.T) {
 	for _, name := range []string{
 		"gm1-v0.6.0/one_tool", "g0-v0.8.0/parallel_tools", "g0-v0.8.0/model_imitates", "g1-v0.9.0/crash_in_tool", "g2-v0.13.0/one_tool",
-		"g3-v0.20.3/crash_after_text", "g4-transcribed/reasoning_tools",
+		"g3-v0.20.3/crash_after_text", "live-g4-v0.21.5/reasonctool", "live-g5-v0.22.2/err401", "live-g5-v0.22.2/danger",
 	} {
 		text, _ := texts(t, NewReport(examined(t, name, recorded(t, name))))
 		golden(t, strings.ReplaceAll(name, "/", "-")+".txt", text)
@@ -228,6 +242,50 @@ func TestImitationsThatAreToBeTrusted(t *testing.T) {
 	}
 }
 
+// TestReasonsAreUpstreams, where it gave one.
+func TestReasonsAreUpstreams(t *testing.T) {
+	for name, want := range map[string]string{
+		"g3-v0.20.3/crash_after_text": "agent_error: “boom after text”",
+		"live-g5-v0.22.2/err401":      "agent_error: “HTTP 401: scripted failure 401 [redacted]”",
+		"live-g5-v0.22.2/outage":      "agent_error: “HTTP 500: scripted failure 500 [redacted]”",
+		"g0-v0.8.0/crash_in_tool":     "agent_crashed: the agent failed before its answer was complete and gave no reason",
+		"live-g3-v0.20.0/empty":       "empty_answer: the agent ended without an answer",
+	} {
+		if got := examined(t, name, recorded(t, name)).finding(t, "answer"); got.Says != "the answer ended in an error, "+want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	for name, want := range map[string]string{
+		"live-g5-v0.22.2/err401": "the answer reports a usage of zero tokens", "g0-v0.8.0/crash_in_tool": "the answer reports a usage of zero tokens",
+		"live-g5-v0.22.2/danger": "204 tokens in, 40 out",
+	} {
+		if got := examined(t, name, recorded(t, name)).finding(t, "usage"); got.Says != want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	a := examined(t, "cut", recorded(t, "live-g5-v0.22.2/danger")[:400])
+	if got := a.finding(t, "usage"); got.Says != "the answer reports no usage" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestCardsAreSuggested where there are tools to draw.
+func TestCardsAreSuggested(t *testing.T) {
+	for name, has := range map[string]string{
+		"gm1-v0.6.0/one_tool": "", "g0-v0.8.0/parallel_tools": "(3 of them in this answer)", "live-g4-v0.21.5/danger": "(1 of them in this answer)", "live-g5-v0.22.2/err401": "With cards",
+	} {
+		a := examined(t, name, recorded(t, name))
+		if value, when := a.option("cards"); (value == "on") != (has != "") || has != "" && !strings.Contains(when, "Open WebUI") {
+			t.Errorf("%s: %q %q", name, value, when)
+		}
+		for _, o := range a.Options {
+			if o.Option == "cards on" && !strings.Contains(o.Why, has) {
+				t.Errorf("%s: %s", name, o.Why)
+			}
+		}
+	}
+}
+
 // TestZeroUsageThatMayPass has a condition where a crash looks the same.
 func TestZeroUsageThatMayPass(t *testing.T) {
 	for name, when := range map[string]string{
@@ -244,7 +302,7 @@ func TestZeroUsageThatMayPass(t *testing.T) {
 			t.Errorf("%s: usage is %s", name, level)
 		}
 	}
-	r := read(recorded(t, "live-g3-v0.18.2/nousage"), "", 0, new(rewrite.Options))
+	r := read(recorded(t, "live-g3-v0.18.2/nousage"))
 	if of := options(span{minor(19), minor(19)}, r, nil); of[0].Option != "zero_usage pass" || of[0].When != "always, with this provider" {
 		t.Errorf("of a release that reports its failures: %+v", of)
 	}
@@ -252,11 +310,11 @@ func TestZeroUsageThatMayPass(t *testing.T) {
 
 // TestConfiguredOptionsAreNotSuggested again.
 func TestConfiguredOptionsAreNotSuggested(t *testing.T) {
-	r := read(rechunked(t, recorded(t, "g0-v0.8.0/one_tool")), "", 0, new(rewrite.Options))
-	if of := options(anyRelease, r, nil); len(of) != 3 {
+	r := read(rechunked(t, recorded(t, "g0-v0.8.0/one_tool")))
+	if of := options(anyRelease, r, nil); len(of) != 4 {
 		t.Errorf("%+v", of)
 	}
-	set := map[string]bool{"imitations": true, "progress": true, "stall_timeout": true, "zero_usage": true}
+	set := map[string]bool{"imitations": true, "cards": true, "progress": true, "stall_timeout": true, "zero_usage": true}
 	if of := options(anyRelease, r, set); of == nil || len(of) != 0 {
 		t.Errorf("%+v", of)
 	}
@@ -291,7 +349,7 @@ func TestManyRepairsAreCounted(t *testing.T) {
 		}
 		r.step(s)
 	}
-	got := r.told()
+	got := string(editor{}.told(r))
 	if strings.Count(got, "§") != maxTold || !strings.HasSuffix(got, "; and 4 more") || !strings.Contains(got, fmt.Sprintf("a marker (%d times)", maxTold+3)) {
 		t.Error(got)
 	}
@@ -299,7 +357,7 @@ func TestManyRepairsAreCounted(t *testing.T) {
 
 // TestWhatOthersSayIsShort, printable, and without secrets.
 func TestWhatOthersSayIsShort(t *testing.T) {
-	e := &examination{o: Options{Key: "quite-a-key"}}
+	e := editor{"quite-a-key"}
 	for in, want := range map[string]string{
 		strings.Repeat("a", 10*maxSaid): strings.Repeat("a", maxSaid),
 		"a\x1b[0m\nb\u202e":             "a�[0m�b�",

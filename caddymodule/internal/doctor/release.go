@@ -83,6 +83,8 @@ func (s span) String() string {
 		return from + " and newer"
 	case from == to:
 		return from
+	case s.from%1000 != 0 && s.to == last(int(s.from/1000)):
+		return from + " and later " + to
 	case s.to/1000 == s.from/1000+1:
 		return from + " and " + to
 	}
@@ -96,19 +98,22 @@ type generation struct {
 	tools string // how they show tools
 }
 
-// generations has them all. The releases 0.20.6 and newer may be of either of the last
-// two: what is new in G4 has not been released under a number that is known.
+// generations has them all, with the names that docs/contract.md gives them.
 var generations = []generation{
 	{"G-1", span{oldest, last(6)}, "it shows no tools in a stream"},
 	{"G0", span{minor(7), last(8)}, "tools are markers in the text, without an end"},
 	{"G1", span{minor(9), last(11)}, "tools are events without an id and without an end"},
 	{"G2", span{minor(12), last(17)}, "tools are events with a start and an end, and a crash says stop"},
-	{"G3", span{minor(18), last(20)}, "tools are events with a start and an end, and a crash says error"},
-	{"G4", span{newInG4, newest}, "as G3, and reasoning, reports of its state and approvals are in the stream, too"},
+	{"G3", span{minor(18), newInG4 - 1}, "tools are events with a start and an end, and a crash says error"},
+	{"G4", span{newInG4, last(21)}, "as G3, and reasoning and reports of its state are in the stream, too"},
+	{"G5", span{newInG5, newest}, "as G4, and chats ask for approvals, and send a text that was not streamed"},
 }
 
-// newInG4 is the first release that may have what is new in G4.
-const newInG4 release = 20_006
+const (
+	newInG4  release = 21_004          // the first with hermes.status and reasoning_content
+	newInG5          = release(22_000) // the first with approvals in chats
+	lastRead         = release(22_999) // the last of which it is known what it ignores of a request
+)
 
 // Evidence is something that only some releases do.
 type evidence struct {
@@ -133,25 +138,25 @@ func narrow(all []evidence) (s span, because []string, contradicts []string) {
 }
 
 // releases says which releases and generations the agent may be.
-func (a *Agent) releases(all []evidence) span {
+func (e *examination) releases(all []evidence) span {
 	s, because, contradicts := narrow(all)
 	if s == anyRelease {
-		a.find("generation", Info, "nothing tells which release of Hermes it is",
+		e.find("generation", Info, "nothing tells which release of Hermes it is",
 			"An answer with a tool in it tells the most: see --recording.")
 		return s
 	}
-	a.Releases = s.String()
+	e.Releases = s.String()
 	var tools []string
 	for _, g := range generations {
 		if g.span.meets(s) {
-			a.Generations = append(a.Generations, g.name)
+			e.Generations = append(e.Generations, g.name)
 			tools = append(tools, g.name+": "+g.tools)
 		}
 	}
-	a.find("generation", Info, fmt.Sprintf("%s, Hermes %s: %s", strings.Join(a.Generations, " or "), s, strings.Join(because, "; ")),
-		strings.Join(tools, ". ")+".")
+	e.find("generation", Info, words(fmt.Sprintf("%s, Hermes %s: %s", strings.Join(e.Generations, " or "), s, strings.Join(because, "; "))),
+		words(strings.Join(tools, ". ")+"."))
 	if len(contradicts) > 0 {
-		a.find("generation", Warn, "it also does what these releases do not: "+strings.Join(contradicts, "; "),
+		e.find("generation", Warn, words("it also does what these releases do not: "+strings.Join(contradicts, "; ")),
 			"Something between changes the stream, or this is a fork of Hermes.")
 	}
 	return s

@@ -89,8 +89,3 @@ func newAgent(address, namedBy string) Agent {
 func (a Agent) failed() bool {
 	return slices.ContainsFunc(a.Findings, func(f Finding) bool { return f.Level == Fail })
 }
-
-// find adds a finding.
-func (a *Agent) find(check string, level Level, says, why string) {
-	a.Findings = append(a.Findings, Finding{Check: check, Level: level, Says: says, Why: why})
-}

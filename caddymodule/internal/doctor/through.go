@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"syscall"
 )
@@ -40,15 +39,15 @@ func (e *examination) sidecar(ctx context.Context, s *server) {
 	message, _ := errorOf(r.body)
 	switch {
 	case r.status == http.StatusOK && r.json(&is) && is.Platform == "hermes-agent":
-		e.find("reachable", OK, "it answers with "+e.said(r.proto)+", and reaches a Hermes", "")
+		e.find("reachable", OK, e.say("it answers with %s, and reaches a Hermes", r.proto), "")
 	case r.refuses():
-		e.find("reachable", Info, fmt.Sprintf("it asks for credentials (status %d)", r.status), "It checks them before Hermes does, so no more is asked of it.")
+		e.find("reachable", Info, e.say("it asks for credentials (status %d)", r.status), "It checks them before Hermes does, so no more is asked of it.")
 		return
 	case r.status >= http.StatusInternalServerError:
-		e.find("reachable", Fail, fmt.Sprintf("it answers with status %d%s", r.status, e.quoted(message)), "It does not reach Hermes: check the address behind hermes_proxy or reverse_proxy.")
+		e.find("reachable", Fail, e.say("it answers with status %d%s", r.status, e.quoted(message)), "It does not reach Hermes: check the address behind hermes_proxy or reverse_proxy.")
 		return
 	default:
-		e.find("reachable", Fail, fmt.Sprintf("what answers there does not pass /health on to Hermes (status %d)", r.status), "Check the address, and that the route with hermes matches every path.")
+		e.find("reachable", Fail, e.say("what answers there does not pass /health on to Hermes (status %d)", r.status), "Check the address, and that the route with hermes matches every path.")
 		return
 	}
 	a := accessUnknown
@@ -67,9 +66,9 @@ func (e *examination) sidecar(ctx context.Context, s *server) {
 func (e *examination) compare(ctx context.Context, s *server) {
 	_, r := e.answer(ctx, s)
 	switch {
-	case r == nil:
+	case r == nil || !r.ended:
 	case r.changed:
-		e.find("repaired", Warn, "this answer still needs a repair: "+r.told(),
+		e.find("repaired", Warn, "this answer still needs a repair: "+e.told(r),
 			"There is no hermes in that route, or its options say that this stays.")
 	case e.reading != nil && e.reading.changed:
 		e.find("repaired", OK, "what was to be repaired is repaired", "")

@@ -27,8 +27,14 @@ type explainer struct {
 	err   error
 }
 
-// printf writes, until writing fails.
+// printf writes, until writing fails. All that is written goes through it, and what an
+// argument says is printable.
 func (e *explainer) printf(format string, args ...any) {
+	for i, a := range args {
+		if text, is := a.(string); is {
+			args[i] = printable(text)
+		}
+	}
 	if e.err == nil {
 		_, e.err = fmt.Fprintf(e.out, format, args...)
 	}
@@ -43,7 +49,7 @@ func (e *explainer) step(s rewrite.Step) {
 		e.lines(fmt.Sprintf("%5d  %s  ", e.n, sign(s)), s.In)
 	}
 	for _, n := range s.Notes {
-		e.printf("          %s %s\n", section(n.Section), printable(n.Text))
+		e.printf("          %s %s\n", section(n.Section), n.Text)
 	}
 	if string(s.Out) != string(s.In) {
 		e.lines("       "+signAdded+"  ", s.Out)
@@ -82,7 +88,7 @@ func (e *explainer) lines(prefix string, b []byte) {
 		if e.width > 0 {
 			line = withoutHead(line)
 		}
-		e.printf("%s%s\n", prefix, cut(printable(line), e.width))
+		e.printf("%s%s\n", prefix, cut(line, e.width))
 		if !strings.Contains(prefix, signAdded) {
 			prefix = strings.Repeat(" ", utf8.RuneCountInString(prefix))
 		}
@@ -128,7 +134,7 @@ func (e *explainer) end(s rewrite.Summary) {
 		name, value string
 	}{{"finish_reason", s.FinishReason}, {"id", s.ID}, {"model", s.Model}} {
 		if f.value != "" {
-			e.printf(", %s %s", f.name, printable(f.value))
+			e.printf(", %s %s", f.name, f.value)
 		}
 	}
 	e.printf("; %d chunks, %d tools, %d imitations, %d stretches of reasoning\n", s.Chunks, s.Tools, s.Imitations, s.Reasoning)
@@ -140,7 +146,7 @@ func (e *explainer) end(s rewrite.Summary) {
 // meta writes what is known of the recording beside its bytes.
 func (e *explainer) meta(m Meta) {
 	if m.Outcome != "" {
-		e.printf("live, its outcome was %s\n", printable(m.Outcome))
+		e.printf("live, its outcome was %s\n", m.Outcome)
 	}
 	if m.Cause == CauseClientGone {
 		e.printf("the client left before upstream had ended: the recording ends there\n")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -41,6 +42,9 @@ const (
 	MetaExtension = ".json"
 )
 
+// maxMeta is how much is read of a file that has a Meta, in bytes. Ours are far smaller.
+const maxMeta = 64 << 10
+
 // ReadMeta reads the Meta of the recording in the file. Without one, or if that
 // is not whole, it is empty.
 func ReadMeta(file string) (m Meta, err error) {
@@ -48,10 +52,15 @@ func ReadMeta(file string) (m Meta, err error) {
 	if !ok {
 		return m, nil
 	}
-	b, err := os.ReadFile(base + MetaExtension)
+	beside, err := os.Open(base + MetaExtension)
 	if errors.Is(err, os.ErrNotExist) {
 		return m, nil
 	}
+	if err != nil {
+		return m, fmt.Errorf("reading what is known of the recording: %w", err)
+	}
+	defer beside.Close()
+	b, err := io.ReadAll(io.LimitReader(beside, maxMeta))
 	if err != nil {
 		return m, fmt.Errorf("reading what is known of the recording: %w", err)
 	}

@@ -27,17 +27,17 @@ type Options struct {
 // as upstream sent it; an HTTP header in front, as curl -i shows it, is skipped.
 // The summary's Code says in which error it ended, "" for none. The error is
 // ErrNothing if nothing of Hermes was in it; it has been written all the same.
+// A stream is repaired while it is read, and an answer is held up to max_frame.
 func Run(in io.Reader, out io.Writer, o Options) (rewrite.Summary, error) {
 	cause, err := ParseCause(o.Meta.Cause)
 	if err != nil {
 		return rewrite.Summary{}, err
 	}
-	recording, err := io.ReadAll(in)
-	if err != nil {
-		return rewrite.Summary{}, fmt.Errorf("reading the recording: %w", err)
-	}
-	_, body := Split(recording)
-	if bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{")) {
+	_, body, err := Open(in)
+	switch {
+	case err != nil:
+		return rewrite.Summary{}, err
+	case beginsObject(body):
 		return repairAnswer(body, out, o)
 	}
 	return repairStream(body, out, cause, o)
@@ -45,24 +45,6 @@ func Run(in io.Reader, out io.Writer, o Options) (rewrite.Summary, error) {
 
 // ErrNothing says that a recording had nothing of Hermes in it.
 var ErrNothing = errors.New("the recording has no frame of Hermes and is no chat completion: give the bytes that upstream sent, as curl -N shows them")
-
-// Split returns the HTTP header in front of a recording, empty if it has none, and its
-// body.
-func Split(recording []byte) (header, body []byte) {
-	body = recording
-	for bytes.HasPrefix(body, []byte("HTTP/")) { // 100 Continue has one of its own
-		end := []byte("\n\n")
-		if i := bytes.IndexByte(body, '\n'); i > 0 && body[i-1] == '\r' {
-			end = []byte("\r\n\r\n")
-		}
-		head, rest, ok := bytes.Cut(body, end)
-		if !ok {
-			return header, body
-		}
-		header, body = head, rest
-	}
-	return header, body
-}
 
 // known is a rewrite.UsageMemory that knows one thing of all models.
 type known bool
@@ -74,7 +56,7 @@ func (known) ReportsFailures(bool)   {}
 
 // repairStream repairs an event stream. Its times are not known: time stands
 // still.
-func repairStream(body []byte, out io.Writer, cause rewrite.Cause, o Options) (rewrite.Summary, error) {
+func repairStream(body io.Reader, out io.Writer, cause rewrite.Cause, o Options) (rewrite.Summary, error) {
 	p := rewrite.Params{
 		Active: rewrite.IsChatPath(o.Meta.Path), Responses: rewrite.IsResponsesPath(o.Meta.Path), RunID: rewrite.RunOfPath(o.Meta.Path), SessionID: rewrite.SessionOfPath(o.Meta.Path),
 		ID:       func() string { return "chatcmpl-offline" },
@@ -83,10 +65,25 @@ func repairStream(body []byte, out io.Writer, cause rewrite.Cause, o Options) (r
 	e := explainer{out: out, width: o.Width}
 	if o.Explain {
 		p.Explain = e.step
+		out = io.Discard
 	}
 	s := rewrite.New(&o.Rewrite, p)
-	repaired := s.Feed(nil, body, time.Time{})
-	repaired = s.Finish(repaired, cause)
+	var repaired []byte
+	write := func() error {
+		if _, err := out.Write(repaired); err != nil {
+			return fmt.Errorf("writing the repaired stream: %w", err)
+		}
+		return e.err
+	}
+	err := Pieces(body, func(piece []byte) error {
+		repaired = s.Feed(repaired[:0], piece, time.Time{})
+		return write()
+	})
+	if err != nil {
+		return s.Summary(), err
+	}
+	repaired = s.Finish(repaired[:0], cause)
+	err = write()
 	sum := s.Summary()
 	nothing := sum == rewrite.Summary{}
 	if o.Explain {
@@ -94,19 +91,32 @@ func repairStream(body []byte, out io.Writer, cause rewrite.Cause, o Options) (r
 			e.end(sum)
 		}
 		e.meta(o.Meta)
-	} else if _, err := out.Write(repaired); err != nil {
-		return sum, fmt.Errorf("writing the repaired stream: %w", err)
+		err = e.err
 	}
-	if nothing && e.err == nil {
+	if nothing && err == nil {
 		return sum, ErrNothing
 	}
-	return sum, e.err
+	return sum, err
 }
 
-// repairAnswer repairs an answer that is not streamed.
-func repairAnswer(body []byte, out io.Writer, o Options) (rewrite.Summary, error) {
-	a := rewrite.RepairAnswer(bytes.TrimRight(body, "\r\n"), &o.Rewrite, nil)
-	if !a.Completion && a.Code == "" && isError(body) {
+// repairAnswer repairs an answer that is not streamed. One above max_frame passes, as it
+// does live, and is an error here.
+func repairAnswer(body io.Reader, out io.Writer, o Options) (sum rewrite.Summary, err error) {
+	limit := o.Rewrite.FrameLimit()
+	whole, err := io.ReadAll(io.LimitReader(body, int64(limit)+1))
+	if err != nil {
+		return sum, fmt.Errorf("reading the recording: %w", err)
+	}
+	if len(whole) > limit {
+		if !o.Explain {
+			if _, err := io.Copy(out, io.MultiReader(bytes.NewReader(whole), body)); err != nil {
+				return sum, fmt.Errorf("writing the answer: %w", err)
+			}
+		}
+		return sum, fmt.Errorf("the answer is larger than max_frame, %d bytes: it passes unexamined; set --max-frame to examine it", limit)
+	}
+	a := rewrite.RepairAnswer(bytes.TrimRight(whole, "\r\n"), &o.Rewrite, nil)
+	if !a.Completion && a.Code == "" && isError(whole) {
 		a.Code = rewrite.CodeAgentError
 	}
 	if o.Explain {
