@@ -1,7 +1,9 @@
 package replay
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -30,7 +32,17 @@ type chunk struct {
 	// Interrupted says of a completed tool that the stream has ended in an error:
 	// nobody knows whether the tool has ended (contract section 2).
 	Interrupted bool `json:"interrupted"`
+
+	Item  json.RawMessage `json:"item"` // what Open WebUI makes a card of, nil for none
+	Event struct {        // what Open WebUI shows above the message
+		Data struct {
+			Description string `json:"description"`
+		} `json:"data"`
+	} `json:"event"`
 }
+
+// errUnreadable ends the answer of a client that cannot read a chunk.
+var errUnreadable = errors.New("approval.request is no chunk, and the answer is lost")
 
 // A StreamError is an error that the server reports.
 type StreamError struct {
@@ -47,11 +59,12 @@ type Tool struct {
 	Interrupted        bool // the end of the stream ended it
 }
 
-// A Block is a piece of an answer: a tool card, reasoning, or text.
+// A Block is a piece of an answer: a tool card, a status, reasoning, or text.
 type Block struct {
-	Tool    *Tool  // the card, nil for text and reasoning
+	Tool    *Tool  // the card, nil for others
+	Status  string // what Open WebUI shows above the message, "" for others
 	Thought bool   // Text is what the model thought
-	Text    string // "" for a card
+	Text    string // "" for a card and a status
 }
 
 // A Transcript is what a chat client has made of a stream so far.
@@ -63,6 +76,9 @@ type Transcript struct {
 	Ended  bool         // the stream is over
 	Broken error        // what ended the stream when it did not end cleanly
 	Frames []Frame      // that arrived
+	// OpenWebUI says that the client knows cards and status lines instead of
+	// Hermes' events, and breaks on data that is no chunk.
+	OpenWebUI bool
 	// Faults are the things that no stream may contain, such as data that is
 	// no JSON or a tool that ends without having started.
 	Faults faults
@@ -71,7 +87,7 @@ type Transcript struct {
 // Add takes in a frame that arrived at now.
 func (t *Transcript) Add(f Frame, now time.Time) {
 	t.Frames = append(t.Frames, f)
-	if f.Torn || !f.HasData {
+	if f.Torn || !f.HasData || t.Broken != nil {
 		return
 	}
 	if f.Data == "[DONE]" {
@@ -80,6 +96,10 @@ func (t *Transcript) Add(f Frame, now time.Time) {
 	}
 	var c chunk
 	if err := json.Unmarshal([]byte(f.Data), &c); err != nil {
+		if t.OpenWebUI {
+			t.Broken = errUnreadable
+			return
+		}
 		t.Faults.add("the data of frame %d is no JSON object: %v", len(t.Frames), err)
 		return
 	}
@@ -87,8 +107,13 @@ func (t *Transcript) Add(f Frame, now time.Time) {
 		t.Err = c.Error
 	}
 	if f.Name == toolEvent || c.ToolCallID != "" {
-		t.tool(c, now)
+		if !t.OpenWebUI || c.Item != nil {
+			t.tool(c, now)
+		}
 		return
+	}
+	if status := c.Event.Data.Description; t.OpenWebUI && status != "" {
+		t.Blocks = append(t.Blocks, Block{Status: status})
 	}
 	for _, choice := range c.Choices {
 		t.say(choice.Delta.ReasoningContent, true)
@@ -101,7 +126,7 @@ func (t *Transcript) Add(f Frame, now time.Time) {
 
 // End takes in the end of the stream: nil for a clean one.
 func (t *Transcript) End(err error) {
-	t.Ended, t.Broken = true, err
+	t.Ended, t.Broken = true, cmp.Or(t.Broken, err)
 }
 
 // Content is the text of the whole answer.
@@ -137,7 +162,7 @@ func (t *Transcript) say(s string, thought bool) {
 	if s == "" {
 		return
 	}
-	if n := len(t.Blocks); n == 0 || t.Blocks[n-1].Tool != nil || t.Blocks[n-1].Thought != thought {
+	if n := len(t.Blocks); n == 0 || t.Blocks[n-1].Tool != nil || t.Blocks[n-1].Status != "" || t.Blocks[n-1].Thought != thought {
 		t.Blocks = append(t.Blocks, Block{Thought: thought})
 	}
 	t.Blocks[len(t.Blocks)-1].Text += s

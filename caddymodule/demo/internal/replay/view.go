@@ -64,6 +64,11 @@ func body(t *Transcript, w int) []line {
 			blank = false
 			continue
 		}
+		if block.Status != "" {
+			out = append(out, hang("(status: "+block.Status+")", w, 1, dim)...)
+			blank = false
+			continue
+		}
 		if block.Thought {
 			out = append(out, hang("(thought: "+strings.TrimSpace(block.Text)+")", w, 1, dim)...)
 			blank = false
@@ -97,7 +102,7 @@ func body(t *Transcript, w int) []line {
 		out = append(out, hang("Error: "+said, w, 2, bad)...)
 	}
 	if t.Broken != nil {
-		out = append(out, hang("Network error: "+describeBreak(t.Broken), w, 2, bad)...)
+		out = append(out, hang(describeBreak(t.Broken), w, 2, bad)...)
 	}
 	return out
 }
@@ -141,6 +146,8 @@ func summary(s Scenario, t *Transcript, w int) [][]line {
 	switch _, n := withoutMarkers(t.Content()); {
 	case reasoning != "":
 		content, contentStyle = content+", tags in them", odd
+	case keys.MatchString(t.Content()):
+		content, contentStyle = content+", a key in them", bad
 	case n == 0:
 		content += ", clean"
 	case n == 1:
@@ -179,9 +186,11 @@ func summary(s Scenario, t *Transcript, w int) [][]line {
 func ending(s Scenario, t *Transcript) (string, style) {
 	var parts []string
 	if t.Err != nil {
-		parts = append(parts, "error "+t.Err.Code)
+		parts = append(parts, strings.TrimSpace("error "+t.Err.Code))
 	}
-	if t.Broken != nil {
+	if errors.Is(t.Broken, errUnreadable) {
+		parts = append(parts, "the client has given up")
+	} else if t.Broken != nil {
 		parts = append(parts, "broken connection")
 	}
 	finish, done := "no finish_reason", "no [DONE]"
@@ -201,12 +210,15 @@ func ending(s Scenario, t *Transcript) (string, style) {
 	return text, plain
 }
 
-// describeBreak says how a connection ended.
+// describeBreak says how a connection ended, or its client.
 func describeBreak(err error) string {
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return "the connection was closed in the middle of the answer"
+	switch {
+	case errors.Is(err, errUnreadable):
+		return "Client error: " + err.Error()
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return "Network error: the connection was closed in the middle of the answer"
 	}
-	return err.Error()
+	return "Network error: " + err.Error()
 }
 
 // hang breaks text into lines of at most w columns and indents all but the

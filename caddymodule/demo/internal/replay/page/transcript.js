@@ -14,8 +14,10 @@ const TOOL_EVENT = "hermes.tool.progress";
  * @property {boolean} interrupted  the stream's end ended it, too
  */
 
-/** A piece of the answer is {text}, {reasoning} or {tool}. */
+/** A piece of the answer is {text}, {reasoning}, {tool} or {status}. */
 export class Transcript {
+  /** Whether the client is Open WebUI: it knows cards and status lines instead of Hermes' events. */
+  openWebUI = false;
   blocks = [];
   frames = [];
   /** The finish reason, "" while there is none. */
@@ -32,20 +34,26 @@ export class Transcript {
   /** Takes in a frame that arrived at a time in milliseconds. */
   add(frame, now) {
     this.frames.push(frame);
-    if (frame.torn || !frame.hasData) return;
+    if (frame.torn || !frame.hasData || this.broken) return;
     if (frame.data === "[DONE]") {
       this.done = true;
       return;
     }
     const chunk = parse(frame.data);
     if (chunk === null) return;
+    if (this.openWebUI && typeof chunk.event === "string") {
+      this.broken = `The client breaks on ${chunk.event}.`;
+      return;
+    }
     if (chunk.error && !this.error) {
       this.error = { message: String(chunk.error.message ?? ""), code: String(chunk.error.code ?? "") };
     }
     if (frame.event === TOOL_EVENT || chunk.toolCallId) {
-      this.#tool(chunk, now);
+      if (!this.openWebUI || chunk.item) this.#tool(chunk, now);
       return;
     }
+    const status = this.openWebUI && chunk.event?.data?.description;
+    if (status) this.blocks.push({ status });
     for (const choice of Array.isArray(chunk.choices) ? chunk.choices : []) {
       this.#append("reasoning", choice.delta?.reasoning_content);
       this.#append("text", choice.delta?.content);
@@ -56,7 +64,7 @@ export class Transcript {
   /** Takes in the end of the stream; broken is "" for a clean one. */
   end(broken = "") {
     this.ended = true;
-    this.broken = broken;
+    this.broken ||= broken;
   }
 
   /** The text of the whole answer. */
