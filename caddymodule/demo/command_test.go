@@ -30,7 +30,7 @@ func TestDemoShowsEveryScenarioRepaired(t *testing.T) {
 		"Network error: ", "[DONE]: no error", "(thought: secret plan)",
 		// Of today's Hermes, in Open WebUI.
 		"none shown, 3 ran", "│ [📖 read_file  one.txt]", "3 started, 1 completed, 2 interrupted", "error agent_error",
-		"Client error: approval.request", "(status: Approval needed: rm -rf victim)", "│ Error: HTTP 401: scripted failure 401 [redacted]",
+		"(status: Approval needed: rm -rf victim)", "│ Error: HTTP 401: scripted failure 401 [redacted]",
 		"All 15 as they should be: clean text, every tool ended, and",
 	} {
 		if !strings.Contains(out.String(), want) {

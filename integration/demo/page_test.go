@@ -86,7 +86,7 @@ func TestPageShowsBothSides(t *testing.T) {
 	}{
 		{"", "good: Good: Clean text\nbad: Bad: No tool card, though 3 tools ran\ngood: Good: Ends in “stop”",
 			"good: Good: Clean text\ngood: Good: 3 tools, all completed\ngood: Good: Ends in “stop”", 0, 0, 0, 3},
-		{"approval", "good: Good: Clean text\nbad: Bad: No tool card, though 1 tool ran\nbad: Bad: Breaks off without saying why",
+		{"approval", "good: Good: Clean text\nbad: Bad: No tool card, though 1 tool ran\ngood: Good: Ends in “stop”",
 			"good: Good: Clean text\ngood: Good: 1 tool, completed\ngood: Good: Ends in “stop”", 0, 0, 0, 1},
 		{"seq_tools", "bad: Bad: 4 tool markers in the text\nbad: Bad: No tool card, though 4 tools ran\ngood: Good: Ends in “stop”",
 			"good: Good: Clean text\ngood: Good: 4 tools, all completed\ngood: Good: Ends in “stop”", 4, 0, 0, 4},

@@ -131,7 +131,7 @@ func (d *Demo) printRaw(p play) error {
 		rows = append(rows, d.Screen.paint("-- "+side.head, bold), strings.TrimRight(stream.String(), "\n"))
 		end := "-- end of the stream"
 		if side.t.Broken != nil {
-			end = "-- " + describeBreak(side.t.Broken)
+			end = "-- network error: " + describeBreak(side.t.Broken)
 		}
 		rows = append(rows, d.Screen.paint(end, dim), "")
 	}

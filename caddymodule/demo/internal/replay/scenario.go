@@ -48,7 +48,6 @@ type Scenario struct {
 	Release string // the Hermes that was recorded
 	Steps   []Step // the frames
 	Aborts  bool   // the connection is cut after the last step
-	Breaks  bool   // a client breaks on the recorded stream
 	// OpenWebUI says that the client that shows it is Open WebUI, which knows cards
 	// and status lines instead of Hermes' events.
 	OpenWebUI bool
@@ -65,8 +64,8 @@ func Scenarios() []Scenario {
 	today := load("v0.22.2", "recordings-v0.22.2", []Scenario{
 		{Name: "cards", Title: "tools in Open WebUI", recording: "parallel", parallel: true,
 			About: "Open WebUI does not know the tool events of Hermes. The sidecar makes cards of them."},
-		{Name: "approval", Title: "a command that needs an approval", recording: "danger", Breaks: true,
-			About: "The event that asks for it is no chunk, and Open WebUI breaks on it. Repaired, it is a status."},
+		{Name: "approval", Title: "a command that needs an approval", recording: "danger",
+			About: "Hermes waits for an answer, and Open WebUI does not show the question. The sidecar makes a status of it."},
 		{Name: "provider_error", Title: "the model's provider refuses", recording: "err401", Code: "agent_error",
 			About: "The error is inside the finish chunk, and has the provider's key in it."},
 		{Name: "kill_today", Title: "the backend killed inside two tools", Code: "upstream_aborted", recording: "parallel", parallel: true, frames: 6,

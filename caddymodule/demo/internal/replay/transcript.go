@@ -1,9 +1,7 @@
 package replay
 
 import (
-	"cmp"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -41,9 +39,6 @@ type chunk struct {
 	} `json:"event"`
 }
 
-// errUnreadable ends the answer of a client that cannot read a chunk.
-var errUnreadable = errors.New("approval.request is no chunk, and the answer is lost")
-
 // A StreamError is an error that the server reports.
 type StreamError struct {
 	Message string `json:"message"`
@@ -77,7 +72,7 @@ type Transcript struct {
 	Broken error        // what ended the stream when it did not end cleanly
 	Frames []Frame      // that arrived
 	// OpenWebUI says that the client knows cards and status lines instead of
-	// Hermes' events, and breaks on data that is no chunk.
+	// Hermes' events, which it ignores.
 	OpenWebUI bool
 	// Faults are the things that no stream may contain, such as data that is
 	// no JSON or a tool that ends without having started.
@@ -87,7 +82,7 @@ type Transcript struct {
 // Add takes in a frame that arrived at now.
 func (t *Transcript) Add(f Frame, now time.Time) {
 	t.Frames = append(t.Frames, f)
-	if f.Torn || !f.HasData || t.Broken != nil {
+	if f.Torn || !f.HasData {
 		return
 	}
 	if f.Data == "[DONE]" {
@@ -96,8 +91,7 @@ func (t *Transcript) Add(f Frame, now time.Time) {
 	}
 	var c chunk
 	if err := json.Unmarshal([]byte(f.Data), &c); err != nil {
-		if t.OpenWebUI {
-			t.Broken = errUnreadable
+		if t.OpenWebUI && f.Name != "" {
 			return
 		}
 		t.Faults.add("the data of frame %d is no JSON object: %v", len(t.Frames), err)
@@ -126,7 +120,7 @@ func (t *Transcript) Add(f Frame, now time.Time) {
 
 // End takes in the end of the stream: nil for a clean one.
 func (t *Transcript) End(err error) {
-	t.Ended, t.Broken = true, cmp.Or(t.Broken, err)
+	t.Ended, t.Broken = true, err
 }
 
 // Content is the text of the whole answer.

@@ -102,7 +102,7 @@ func body(t *Transcript, w int) []line {
 		out = append(out, hang("Error: "+said, w, 2, bad)...)
 	}
 	if t.Broken != nil {
-		out = append(out, hang(describeBreak(t.Broken), w, 2, bad)...)
+		out = append(out, hang("Network error: "+describeBreak(t.Broken), w, 2, bad)...)
 	}
 	return out
 }
@@ -188,9 +188,7 @@ func ending(s Scenario, t *Transcript) (string, style) {
 	if t.Err != nil {
 		parts = append(parts, strings.TrimSpace("error "+t.Err.Code))
 	}
-	if errors.Is(t.Broken, errUnreadable) {
-		parts = append(parts, "the client has given up")
-	} else if t.Broken != nil {
+	if t.Broken != nil {
 		parts = append(parts, "broken connection")
 	}
 	finish, done := "no finish_reason", "no [DONE]"
@@ -210,15 +208,12 @@ func ending(s Scenario, t *Transcript) (string, style) {
 	return text, plain
 }
 
-// describeBreak says how a connection ended, or its client.
+// describeBreak says how a connection ended.
 func describeBreak(err error) string {
-	switch {
-	case errors.Is(err, errUnreadable):
-		return "Client error: " + err.Error()
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return "Network error: the connection was closed in the middle of the answer"
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return "the connection was closed in the middle of the answer"
 	}
-	return "Network error: " + err.Error()
+	return err.Error()
 }
 
 // hang breaks text into lines of at most w columns and indents all but the

@@ -34,17 +34,13 @@ export class Transcript {
   /** Takes in a frame that arrived at a time in milliseconds. */
   add(frame, now) {
     this.frames.push(frame);
-    if (frame.torn || !frame.hasData || this.broken) return;
+    if (frame.torn || !frame.hasData) return;
     if (frame.data === "[DONE]") {
       this.done = true;
       return;
     }
     const chunk = parse(frame.data);
     if (chunk === null) return;
-    if (this.openWebUI && typeof chunk.event === "string") {
-      this.broken = `The client breaks on ${chunk.event}.`;
-      return;
-    }
     if (chunk.error && !this.error) {
       this.error = { message: String(chunk.error.message ?? ""), code: String(chunk.error.code ?? "") };
     }
@@ -64,7 +60,7 @@ export class Transcript {
   /** Takes in the end of the stream; broken is "" for a clean one. */
   end(broken = "") {
     this.ended = true;
-    this.broken ||= broken;
+    this.broken = broken;
   }
 
   /** The text of the whole answer. */
