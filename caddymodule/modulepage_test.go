@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 the package is read as Caddy's site does, without its types
+
 package caddymodule
 
 import (

@@ -91,7 +91,7 @@ func TestDrainLimitLeavesTimeBeforeTheGracePeriodEnds(t *testing.T) {
 // Caddy's debug log encodes event handlers as JSON.
 func TestDrainShowsNothingInLogs(t *testing.T) {
 	d, _, _ := newDrain(true, 0, 0)
-	b, err := json.Marshal(d)
+	b, err := json.Marshal(d) //lint:ignore SA9005 that nothing is shown is what is tested
 	if err != nil || string(b) != "{}" {
 		t.Errorf("encoded as %s, error %v", b, err)
 	}

@@ -33,7 +33,6 @@ var functionName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 type card struct {
 	started, ended wireItem
 	output         *wireItem
-	at             int // the item in view.order
 }
 
 // cardsOf reads the cards of a stream strictly, in the order in which they begin: each

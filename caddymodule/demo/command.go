@@ -41,8 +41,8 @@ func init() {
 		Usage: "[--scenario <name>] [--speed <factor>] [--raw] [--listen] [--page] [--backend-addr <addr>] [--sidecar-addr <addr>] [--page-addr <addr>] [--verbose]",
 		Short: "Shows what the Hermes sidecar repairs",
 		Long: `
-Starts a small legacy Hermes that replays recorded streams of v0.8.0, and the
-sidecar in front of it, both on the loopback interface. It reads each stream
+Starts a small Hermes that replays recorded streams of v0.22.2 and v0.8.0, and
+the sidecar in front of it, both on the loopback interface. It reads each stream
 from both, and prints what a chat client shows: without the sidecar on the left,
 and with it on the right.
 
@@ -58,7 +58,7 @@ demo reads no configuration and leaves no files behind.
 		CobraFunc: func(cmd *cobra.Command) {
 			c := command{out: os.Stdout}
 			f := cmd.Flags()
-			f.StringSliceVarP(&c.scenarios, "scenario", "s", nil, "Show this scenario; repeat it, or use commas (default: the first six)")
+			f.StringSliceVarP(&c.scenarios, "scenario", "s", nil, "Show this scenario; repeat it, or use commas (default: the first ten)")
 			f.Float64Var(&c.speed, "speed", 1, "How fast the backend answers: 2 is twice as fast, 0 without any delay")
 			f.BoolVar(&c.raw, "raw", false, "Print the frames as they arrive instead of what a client shows")
 			f.BoolVarP(&c.listen, "listen", "l", false, "Keep both ports open afterwards, until Ctrl-C")

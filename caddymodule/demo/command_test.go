@@ -27,7 +27,11 @@ func TestDemoShowsEveryScenarioRepaired(t *testing.T) {
 	for _, want := range []string{
 		"`💻 ls -la` ", "│ [💻 terminal  ls -la]", "│    running → completed", "│    running → interrupted",
 		"│ Error: ", "error agent_crashed", "error upstream_aborted",
-		"Network error: ", "[DONE]: no error", "(thought: secret plan)", "All 11 as they should be",
+		"Network error: ", "[DONE]: no error", "(thought: secret plan)",
+		// Of today's Hermes, in Open WebUI.
+		"none shown, 3 ran", "│ [📖 read_file  one.txt]", "3 started, 1 completed, 2 interrupted", "error agent_error",
+		"(status: Approval needed: rm -rf victim)", "│ Error: HTTP 401: scripted failure 401 [redacted]",
+		"All 15 as they should be: clean text, every tool ended, and",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())

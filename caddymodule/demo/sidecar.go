@@ -57,7 +57,10 @@ func (s *sidecar) stop() error {
 // config is the Caddyfile of the documentation,
 //
 //	:8643 {
-//		hermes
+//		hermes {
+//			cards on
+//			status_line on
+//		}
 //		reverse_proxy 127.0.0.1:8642
 //	}
 //
@@ -73,7 +76,7 @@ func config(addr, upstream, storage string, verbose bool) *caddy.Config {
 			Listen:    []string{addr},
 			Protocols: []string{"h1"}, // the others need TLS
 			AutoHTTPS: &caddyhttp.AutoHTTPSConfig{Disabled: true},
-			Routes:    caddyhttp.RouteList{{HandlersRaw: site.Handlers(&caddymodule.Handler{DrainTimeout: &drain}, proxy)}},
+			Routes:    caddyhttp.RouteList{{HandlersRaw: site.Handlers(&caddymodule.Handler{DrainTimeout: &drain, Cards: true, StatusLine: true}, proxy)}},
 		}},
 	}
 	// To another writer Caddy would log that it has redirected its log.

@@ -121,5 +121,6 @@ func TestPageScreenshot(t *testing.T) {
 	b := browser.New(t, 1180, 800, "prefers-color-scheme: light")
 	b.Do(chromedp.Navigate(demoPage(t)))
 	b.Wait(bothEnded)
+	playRecording(b, "seq_tools")
 	b.Must(os.WriteFile(file, b.Shoot(chromedp.FullScreenshot(100)), 0o644))
 }

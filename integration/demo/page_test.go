@@ -84,7 +84,11 @@ func TestPageShowsBothSides(t *testing.T) {
 		cards, done   int    // on the left
 		repaired      int    // cards on the right, all completed or, where it crashed, interrupted
 	}{
-		{"", "bad: Bad: 4 tool markers in the text\nbad: Bad: No tool card, though 4 tools ran\ngood: Good: Ends in “stop”",
+		{"", "good: Good: Clean text\nbad: Bad: No tool card, though 3 tools ran\ngood: Good: Ends in “stop”",
+			"good: Good: Clean text\ngood: Good: 3 tools, all completed\ngood: Good: Ends in “stop”", 0, 0, 0, 3},
+		{"approval", "good: Good: Clean text\nbad: Bad: No tool card, though 1 tool ran\ngood: Good: Ends in “stop”",
+			"good: Good: Clean text\ngood: Good: 1 tool, completed\ngood: Good: Ends in “stop”", 0, 0, 0, 1},
+		{"seq_tools", "bad: Bad: 4 tool markers in the text\nbad: Bad: No tool card, though 4 tools ran\ngood: Good: Ends in “stop”",
 			"good: Good: Clean text\ngood: Good: 4 tools, all completed\ngood: Good: Ends in “stop”", 4, 0, 0, 4},
 		{"endless_cards", "good: Good: Clean text\nbad: Bad: 3 of 3 cards spin forever\ngood: Good: Ends in “stop”",
 			"good: Good: Clean text\ngood: Good: 3 tools, all completed\ngood: Good: Ends in “stop”", 0, 3, 0, 3},
@@ -129,6 +133,7 @@ func TestPageShowsBothSides(t *testing.T) {
 // how long their tool took.
 func TestPageShowsTextAndCards(t *testing.T) {
 	b, page := openPage(t)
+	playRecording(b, "seq_tools")
 	left, right := b.Text("#without-answer"), b.Text("#with-answer")
 	for _, want := range []string{"`🔍 caddy sse proxy`", "`📖 /etc/hostname`", "Reading the file now."} {
 		if !strings.Contains(left, want) {
@@ -192,23 +197,23 @@ func TestPageKillsTheBackend(t *testing.T) {
 func TestPageShowsRawFrames(t *testing.T) {
 	b, page := openPage(t, "--speed", "4")
 	playRecording(b, "one_tool")
-	if got, want := b.Text("#tally"), "8 the same, 0 changed, 1 taken out, 2 added"; got != want {
+	if got, want := b.Text("#tally"), "8 the same, 0 changed, 1 taken out, 3 added"; got != want {
 		t.Errorf("the tally is %q, want %q", got, want)
 	}
 	if b.Count("#frames li") != 0 {
 		t.Error("the drawer is filled while it is closed")
 	}
 	b.Click("#drawer summary")
-	b.Wait(`document.querySelectorAll("#frames li").length === 11`)
+	b.Wait(`document.querySelectorAll("#frames li").length === 12`)
 	kinds := browser.Eval[string](b, `[...document.querySelectorAll("#frames .kind")].map((k) => k.textContent).join()`)
-	if want := "same,same,same,taken out,added,added,same,same,same,same,same"; kinds != want {
+	if want := "same,same,same,taken out,added,added,added,same,same,same,same,same"; kinds != want {
 		t.Errorf("kinds %s, want %s", kinds, want)
 	}
 	if got := b.Text("#frames .added pre"); !strings.HasPrefix(got, "event: hermes.tool.progress\ndata: {") {
 		t.Errorf("the added frame is %q", got)
 	}
 	playRecording(b, "endless_cards")
-	if got, want := b.Text("#tally"), "7 the same, 3 changed, 0 taken out, 3 added"; got != want {
+	if got, want := b.Text("#tally"), "7 the same, 3 changed, 0 taken out, 6 added"; got != want {
 		t.Errorf("the tally is %q, want %q", got, want)
 	}
 	if got := b.Text("#frames .changed .cell:nth-child(3) mark"); !strings.Contains(got, `"id":"chatcmpl-`) {
@@ -229,16 +234,16 @@ func TestPageWorksWithTheKeyboard(t *testing.T) {
 		b.Do(chromedp.KeyEvent(keys))
 	}
 	press(kb.Tab)
-	if got := focused(); got != "seq_tools" {
+	if got := focused(); got != "cards" {
 		t.Fatalf("the first is %q, want the recordings", got)
 	}
-	press(kb.ArrowRight)
-	press(kb.ArrowRight)
-	press(kb.ArrowRight)
-	if got := focused(); got != "think_tags" {
-		t.Fatalf("three further is %q", got)
+	for range 7 {
+		press(kb.ArrowRight)
 	}
-	if got := verdict(b, "without"); !strings.Contains(got, "4 tool markers") {
+	if got := focused(); got != "think_tags" {
+		t.Fatalf("seven further is %q", got)
+	}
+	if got := verdict(b, "without"); !strings.Contains(got, "though 3 tools ran") {
 		t.Error("an arrow key has played a recording")
 	}
 	order := []string{"prompt", "send", "kill", "slow", "summary"}

@@ -114,6 +114,7 @@ func TestImageBinaryIsStatic(t *testing.T) {
 func TestImageConfiguration(t *testing.T) {
 	i := built(t)
 	const bin = "/usr/bin/hermes-sidecar"
+	version := os.Getenv("HERMES_IMAGE_VERSION")
 	for name, v := range map[string][2]any{
 		"user":         {i.User, "65532:65532"},
 		"entrypoint":   {i.Entrypoint, []string{bin}},
@@ -131,14 +132,14 @@ func TestImageConfiguration(t *testing.T) {
 	for label, pattern := range map[string]string{
 		"title": "^hermes-sidecar$", "description": "Hermes", "licenses": "^Apache-2.0$",
 		"source":  "^https://github.com/hermes-sidecar/hermes-sidecar$",
-		"version": "^v0.0.0-ci$", "revision": "^[0-9a-f]{40}$",
+		"version": "^" + regexp.QuoteMeta(version) + "$", "revision": "^[0-9a-f]{40}$",
 	} {
 		if value := i.Labels["org.opencontainers.image."+label]; !regexp.MustCompile(pattern).MatchString(value) {
 			t.Errorf("label %s is %q", label, value)
 		}
 	}
 	out, err := i.command(container{}, bin, "version").Output()
-	want := "hermes-sidecar v0.0.0-ci (" + i.Labels["org.opencontainers.image.revision"][:12] + "), Caddy v2."
+	want := "hermes-sidecar " + version + " (" + i.Labels["org.opencontainers.image.revision"][:12] + "), Caddy v2."
 	if err != nil || !strings.HasPrefix(string(out), want) {
 		t.Errorf("version: %v %q", err, out)
 	}

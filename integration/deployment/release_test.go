@@ -89,7 +89,8 @@ func TestWorkflowsArePinned(t *testing.T) {
 }
 
 // The changelog has what is not released yet in front, the newest version first, and a link
-// for each.
+// for each. Until it has a version, docs/packages.md says that there is no release; from then
+// on no page does.
 func TestChangelog(t *testing.T) {
 	file := harness.Path("CHANGELOG.md")
 	sections, links := all(t, file, `(?m)^## \[(.*?)\](?: - \d{4}-\d{2}-\d{2})?$`), all(t, file, `(?m)^\[(.*)\]: https://github\.com/hermes-sidecar/hermes-sidecar/`)
@@ -98,5 +99,22 @@ func TestChangelog(t *testing.T) {
 	}
 	if headings := regexp.MustCompile(`(?m)^## `).FindAllString(harness.ReadFile(t, file), -1); len(headings) != len(sections) {
 		t.Errorf("%d headings, and %d are of a version with its date", len(headings), len(sections))
+	}
+	var pages []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/recipes/*.md", "deploy/*/*.md", "deploy/*/*/*.md"} {
+		found, err := filepath.Glob(harness.Path(pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %v", pattern, err)
+		}
+		pages = append(pages, found...)
+	}
+	unreleased := regexp.MustCompile(`(?i)no\srelease\syet|(until|once)\sthere\sis\s(a\srelease|one)`)
+	for _, page := range pages {
+		if len(sections) > 1 && unreleased.MatchString(harness.ReadFile(t, page)) {
+			t.Errorf("there is a release, and %s says that there is none", page)
+		}
+	}
+	if packages := harness.Path("docs/packages.md"); len(sections) == 1 && !unreleased.MatchString(harness.ReadFile(t, packages)) {
+		t.Errorf("there is no release, and %s does not say so", packages)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/metrics"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
@@ -96,7 +97,7 @@ var literal = regexp.MustCompile(`^[a-z_|]*$`)
 // checkMatcher wants the label, and each value that is named, to exist.
 func checkMatcher(t testing.TB, expr string, family *dto.MetricFamily, m *labels.Matcher) {
 	t.Helper()
-	if m.Name == labels.MetricName || slices.Contains(scraped, m.Name) {
+	if m.Name == model.MetricNameLabel || slices.Contains(scraped, m.Name) {
 		return
 	}
 	var values []string

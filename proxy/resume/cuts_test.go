@@ -56,8 +56,8 @@ func replayer(all map[string]string) (next func(http.ResponseWriter, *http.Reque
 	play := func(w http.ResponseWriter, file string) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for rest := all[file]; rest != ""; {
-			frame, after, _ := strings.Cut(rest, "\n\n")
-			frame = rest[:len(rest)-len(after)]
+			_, after, _ := strings.Cut(rest, "\n\n")
+			frame := rest[:len(rest)-len(after)]
 			_, _ = io.WriteString(w, frame)
 			_ = http.NewResponseController(w).Flush()
 			rest = after

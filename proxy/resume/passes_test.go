@@ -251,8 +251,7 @@ func TestEarlyHintsOfAStream(t *testing.T) {
 func TestHeaderOfAStream(t *testing.T) {
 	each := make(chan struct{})
 	outer := 0
-	var l *lab
-	l = newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
+	l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
 		h := w.Header()
 		h.Set("Content-Type", "text/event-stream; charset=utf-8")
 		h.Set("X-Inner", "a")

@@ -57,7 +57,6 @@ type sequence struct {
 // known is what clients know of a stream.
 type known struct {
 	key, id string
-	whole   string // as upstream sends it, with ids
 }
 
 const eventsOfSequence = 12

@@ -174,7 +174,7 @@ func (b *Tab) Hide() (show func()) {
 		b.T.Helper()
 		ctx, cancel := context.WithTimeout(b.ctx, harness.Patience)
 		defer cancel()
-		_, err := chromedp.CallBrowser(ctx, target.CloseTarget, target.CloseTargetParams{TargetID: front.TargetID})
+		_, err := chromedp.CallBrowser(ctx, target.CloseTarget, target.CloseTargetParams(front))
 		b.Must(err)
 		b.Do(call(page.BringToFront, cdp.Empty{}))
 		b.Wait("!document.hidden")

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -51,7 +52,7 @@ func (p play) checkRight() faults {
 	reasoning, content := s.reasoning(content)
 	wrong.unless(t.Reasoning() == reasoning, "the reasoning is %q, not %q", t.Reasoning(), reasoning)
 	clean, _ := withoutMarkers(content)
-	wrong.unless(sameText(t.Content(), content), "the content is %q, not %q", t.Content(), clean)
+	wrong.unless(sameText(withoutKeys(t.Content()), withoutKeys(content)), "the content is %q, not %q", t.Content(), clean)
 
 	// The tools that ran are there, in order, and each has started and completed once.
 	tools := t.Tools()
@@ -74,9 +75,16 @@ func (p play) checkRight() faults {
 	}
 	wrong.unless(code == s.Code, "the error code is %q, not %q", code, s.Code)
 	wrong.unless(t.Err == nil || t.Err.Message != "", "the error has no message")
+	wrong.unless(t.Err == nil || !keys.MatchString(t.Err.Message), "a key is in the error")
 	wrong.unless(t.Done, "there is no [DONE]")
 	return wrong
 }
+
+// keys matches keys of a provider.
+var keys = regexp.MustCompile(`\bsk-\w{16,}`)
+
+// withoutKeys replaces keys as the sidecar does.
+func withoutKeys(text string) string { return keys.ReplaceAllString(text, "[redacted]") }
 
 // sameText compares a repaired content with upstream's. They are the same but
 // for imitated markers: where there is one, white space may differ as well.

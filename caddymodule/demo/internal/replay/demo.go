@@ -1,5 +1,5 @@
-// Package replay shows what the sidecar is for: it replays recorded streams of a
-// legacy Hermes, reads each of them straight from the backend and through a
+// Package replay shows what the sidecar is for: it replays recorded streams of
+// Hermes, reads each of them straight from the backend and through a
 // sidecar, and prints both as a chat client would show them.
 //
 // It knows the sidecar by its URL only, and Caddy not at all.
@@ -44,8 +44,8 @@ func (d *Demo) Run(ctx context.Context) error {
 			title:     fmt.Sprintf("%d/%d %s: %s", i+1, len(d.Scenarios), s.Name, s.Title),
 			leftHead:  "without the sidecar, " + d.Backend,
 			rightHead: "with the sidecar, " + d.Sidecar,
-			left:      new(Transcript),
-			right:     new(Transcript),
+			left:      &Transcript{OpenWebUI: s.OpenWebUI},
+			right:     &Transcript{OpenWebUI: s.OpenWebUI},
 		}
 		if err := d.read(ctx, p); err != nil {
 			return err
@@ -71,7 +71,7 @@ func (d *Demo) Run(ctx context.Context) error {
 	if n := len(d.Scenarios); n != 1 {
 		verdict = fmt.Sprintf("All %d as they should be", n)
 	}
-	return d.print(d.Screen.full(line{verdict + ": clean text, every tool completed, and an end that says what happened.", good}))
+	return d.print(d.Screen.full(line{verdict + ": clean text, every tool ended, and an end that says what happened.", good}))
 }
 
 // read reads both sides at once and prints them.

@@ -14,11 +14,17 @@ type offer struct {
 	Release string `json:"release"` // the Hermes that was recorded
 	Tools   int    `json:"tools"`   // how many really started
 	Code    string `json:"code"`    // of the error in which the repaired stream ends, "" if all goes well
+
+	OpenWebUI bool `json:"openWebUI"` // the client knows cards and status lines instead of Hermes' events
 }
 
 // words are what the page says of a scenario, in the order of the page; the
 // first is played when the page opens. An about of "" is the scenario's own.
 var words = []struct{ name, short, prompt, about string }{
+	{"cards", "Tools in Open WebUI", "Look at three things.", ""},
+	{"approval", "An approval", "Remove the victim.", ""},
+	{"provider_error", "A provider's error", "Are you there?", ""},
+	{"kill_today", "Backend killed in tools", "Look at three things.", ""},
 	{"seq_tools", "Four tools", "How does Caddy proxy SSE? Write it to out.txt.",
 		"An old Hermes writes its tools into the text. The sidecar takes them out, and makes cards of them that start and end."},
 	{"parallel_tools", "Three at once", "What does main do, and what does it build on?", ""},
@@ -57,7 +63,7 @@ func offers(scenarios []Scenario) []offer {
 			if s.Name == w.name {
 				list = append(list, offer{
 					Name: s.Name, Short: w.short, About: cmp.Or(w.about, s.About), Prompt: w.prompt,
-					Release: s.Release, Tools: s.starts(), Code: s.Code,
+					Release: s.Release, Tools: s.starts(), Code: s.Code, OpenWebUI: s.OpenWebUI,
 				})
 			}
 		}
@@ -67,11 +73,6 @@ func offers(scenarios []Scenario) []offer {
 
 // starts counts the tools that start, by a marker or by an event.
 func (s Scenario) starts() int {
-	n := 0
-	for _, step := range s.Steps {
-		if startsTool(step) {
-			n++
-		}
-	}
-	return n
+	tools, _ := s.tools()
+	return len(tools)
 }

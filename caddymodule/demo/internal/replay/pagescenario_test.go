@@ -30,6 +30,7 @@ func TestPageKnowsHowManyToolsRan(t *testing.T) {
 		want := map[string]int{
 			"seq_tools": 4, "parallel_tools": 3, "endless_cards": 3, "crash_in_tool": 1, "endless_crash": 1,
 			"kill": 1, "slow_tool": 1, "endless_slow": 1, "one_tool": 1,
+			"cards": 3, "approval": 1, "kill_today": 3,
 		}[o.Name]
 		if o.Tools != want {
 			t.Errorf("%s: %d tools, want %d", o.Name, o.Tools, want)

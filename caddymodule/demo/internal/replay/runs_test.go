@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// askRun asks for the default scenario as a part of a run.
+// askRun asks for a scenario as a part of a run.
 func askRun(t *testing.T, addr, run string) *http.Response {
 	t.Helper()
-	req, err := http.NewRequest("POST", "http://"+addr+"/v1/chat/completions", strings.NewReader(`{"stream": true}`))
+	req, err := http.NewRequest("POST", "http://"+addr+"/v1/chat/completions", strings.NewReader(`{"model": "one_tool", "stream": true}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestSpeedHeaderSlowsOneReplay(t *testing.T) {
 	} {
 		clock := new(fakeClock)
 		addr := serve(t, &Backend{Scenarios: Scenarios(), Speed: 1, Clock: clock})
-		req, err := http.NewRequest("POST", "http://"+addr+"/v1/chat/completions", strings.NewReader(`{"stream": true}`))
+		req, err := http.NewRequest("POST", "http://"+addr+"/v1/chat/completions", strings.NewReader(`{"model": "one_tool", "stream": true}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// recordings are streams of Hermes v0.8.0, and of v0.9.0 in a directory of
-// their own, byte for byte as they were recorded.
+// recordings are streams of Hermes v0.8.0, and of v0.9.0 and v0.22.2 in directories
+// of their own, byte for byte as they were recorded.
 //
-//go:embed recordings/*.sse recordings-v0.9.0/*.sse
+//go:embed recordings/*.sse recordings-v0.9.0/*.sse recordings-v0.22.2/*.sse
 var recordings embed.FS
 
 // The pace of a replay: recordings carry no times, so these are the times of
@@ -48,6 +48,9 @@ type Scenario struct {
 	Release string // the Hermes that was recorded
 	Steps   []Step // the frames
 	Aborts  bool   // the connection is cut after the last step
+	// OpenWebUI says that the client that shows it is Open WebUI, which knows cards
+	// and status lines instead of Hermes' events.
+	OpenWebUI bool
 
 	recording string        // file name without .sse, "" for Name
 	parallel  bool          // tools that start back to back
@@ -55,9 +58,23 @@ type Scenario struct {
 	frames    int           // whole ones before the backend is killed, 0 for all of them
 }
 
-// Scenarios returns the scenarios of Hermes v0.8.0, in the order in which they are shown.
+// Scenarios returns the scenarios of today's Hermes and of v0.8.0, in the order in which
+// they are shown.
 func Scenarios() []Scenario {
-	return load("v0.8.0", "recordings", []Scenario{
+	today := load("v0.22.2", "recordings-v0.22.2", []Scenario{
+		{Name: "cards", Title: "tools in Open WebUI", recording: "parallel", parallel: true,
+			About: "Open WebUI does not know the tool events of Hermes. The sidecar makes cards of them."},
+		{Name: "approval", Title: "a command that needs an approval", recording: "danger",
+			About: "Hermes waits for an answer, and Open WebUI does not show the question. The sidecar makes a status of it."},
+		{Name: "provider_error", Title: "the model's provider refuses", recording: "err401", Code: "agent_error",
+			About: "The error is inside the finish chunk, and has the provider's key in it."},
+		{Name: "kill_today", Title: "the backend killed inside two tools", Code: "upstream_aborted", recording: "parallel", parallel: true, frames: 6,
+			About: "The connection breaks. The sidecar ends both cards and says why."},
+	})
+	for i := range today {
+		today[i].OpenWebUI, today[i].Shown = true, true
+	}
+	return append(today, load("v0.8.0", "recordings", []Scenario{
 		{Name: "one_tool", Title: "text with one tool", Shown: true,
 			About: "Legacy Hermes announces a tool with a line in the answer, and never says that it has ended."},
 		{Name: "parallel_tools", Title: "three tools in parallel", Shown: true, parallel: true,
@@ -80,7 +97,7 @@ func Scenarios() []Scenario {
 			About: "The card runs until the tool has ended."},
 		{Name: "crash_immediate", Title: "a crash before the first word", Code: codeCrashed,
 			About: "Legacy Hermes ends an empty answer with “stop”."},
-	})
+	})...)
 }
 
 // Select returns the scenarios with these names in their order, or those that
@@ -149,11 +166,11 @@ func (s Scenario) reasoning(text string) (reasoning, rest string) {
 	return reasoning, strings.TrimSpace(behind)
 }
 
-// tools are the tools that really start, and the text without their markers.
+// tools are the tools that really start, and the text without their announcements.
 func (s Scenario) tools() (tools []marker, rest string) {
 	var b strings.Builder
 	for _, step := range s.Steps {
-		if m, ok := parseMarker(step.content); ok {
+		if m, ok := startsTool(step); ok {
 			tools = append(tools, m)
 			continue
 		}
@@ -202,7 +219,7 @@ func pace(stream []byte, s Scenario) []Step {
 		}
 		step := Step{Delay: tokenDelay, Frame: frame}
 		step.content, step.finish = inspect(frame)
-		starts := startsTool(step)
+		_, starts := startsTool(step)
 		switch {
 		case len(steps) == 0:
 			step.Delay = firstDelay
@@ -215,16 +232,21 @@ func pace(stream []byte, s Scenario) []Step {
 		case starts:
 			step.Delay = callDelay
 		}
-		inTool = starts || inTool && frame[0] == ':' // a comment, the tool goes on
+		// A comment, or a question that the tool waits for.
+		inTool = starts || inTool && (frame[0] == ':' || bytes.HasPrefix(frame, []byte("event: approval.request")))
 		steps = append(steps, step)
 	}
 	return steps
 }
 
-// startsTool says that a frame announces a tool, by a marker or by an event.
-func startsTool(step Step) bool {
-	_, is := parseMarker(step.content)
-	return is || bytes.HasPrefix(step.Frame, []byte("event: "+toolEvent))
+// startsTool returns the tool that a frame announces, by a marker or by an event.
+func startsTool(step Step) (marker, bool) {
+	data, is := bytes.CutPrefix(step.Frame, []byte("event: "+toolEvent+"\ndata: "))
+	var c chunk
+	if !is || json.Unmarshal(data, &c) != nil || c.Status == "completed" {
+		return parseMarker(step.content)
+	}
+	return marker{c.Emoji, c.Label}, true
 }
 
 // inspect returns the text and the finish reason of a recorded frame.

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -30,11 +31,15 @@ func TestStepsAreTheRecording(t *testing.T) {
 		for _, step := range s.Steps {
 			stream = append(stream, step.Frame...)
 		}
-		name := s.Name
-		if s.Aborts {
-			name = "one_tool"
+		name := cmp.Or(s.recording, s.Name)
+		directory := "recordings"
+		if s.OpenWebUI {
+			directory += "-v0.22.2"
 		}
-		full := recording(t, "g0-v0.8.0", name)
+		full, err := recordings.ReadFile(directory + "/" + name + ".sse")
+		if err != nil {
+			t.Fatal(err)
+		}
 		if s.Aborts && (!bytes.HasPrefix(full, stream) || bytes.HasSuffix(stream, []byte("\n")) || s.finish() != "") {
 			t.Errorf("%s: %q is no torn beginning of the recording", s.Name, stream)
 		}
@@ -52,6 +57,8 @@ func TestPaceIsThatOfAnAgent(t *testing.T) {
 		"crash_in_tool":  {300 * ms, 40 * ms, 40 * ms, 150 * ms, 800 * ms, 0},
 		"kill":           {300 * ms, 40 * ms, 40 * ms, 150 * ms, 800 * ms, 40 * ms, 400 * ms},
 		"slow_tool":      {300 * ms, 40 * ms, 40 * ms, 150 * ms, 5000 * ms, 40 * ms, 0},
+		"cards":          {300 * ms, 40 * ms, 150 * ms, 800 * ms, 150 * ms, 0, 800 * ms, 40 * ms, 40 * ms, 40 * ms, 40 * ms, 0},
+		"approval":       {300 * ms, 40 * ms, 150 * ms, 800 * ms, 800 * ms, 40 * ms, 40 * ms, 0},
 	} {
 		var got []time.Duration
 		for _, step := range byName(t, name).Steps {
@@ -65,7 +72,7 @@ func TestPaceIsThatOfAnAgent(t *testing.T) {
 
 func TestSelect(t *testing.T) {
 	shown, err := Select(nil)
-	if got := Names(shown); err != nil || !slices.Equal(got, []string{"one_tool", "parallel_tools", "model_imitates", "think_tags", "crash_in_tool", "kill"}) {
+	if got := Names(shown); err != nil || !slices.Equal(got, []string{"cards", "approval", "provider_error", "kill_today", "one_tool", "parallel_tools", "model_imitates", "think_tags", "crash_in_tool", "kill"}) {
 		t.Errorf("by default: %v, error %v", got, err)
 	}
 	chosen, err := Select([]string{"plain", "kill"})

@@ -30,6 +30,13 @@ type chunk struct {
 	// Interrupted says of a completed tool that the stream has ended in an error:
 	// nobody knows whether the tool has ended (contract section 2).
 	Interrupted bool `json:"interrupted"`
+
+	Item  json.RawMessage `json:"item"` // what Open WebUI makes a card of, nil for none
+	Event struct {        // what Open WebUI shows above the message
+		Data struct {
+			Description string `json:"description"`
+		} `json:"data"`
+	} `json:"event"`
 }
 
 // A StreamError is an error that the server reports.
@@ -47,11 +54,12 @@ type Tool struct {
 	Interrupted        bool // the end of the stream ended it
 }
 
-// A Block is a piece of an answer: a tool card, reasoning, or text.
+// A Block is a piece of an answer: a tool card, a status, reasoning, or text.
 type Block struct {
-	Tool    *Tool  // the card, nil for text and reasoning
+	Tool    *Tool  // the card, nil for others
+	Status  string // what Open WebUI shows above the message, "" for others
 	Thought bool   // Text is what the model thought
-	Text    string // "" for a card
+	Text    string // "" for a card and a status
 }
 
 // A Transcript is what a chat client has made of a stream so far.
@@ -63,6 +71,9 @@ type Transcript struct {
 	Ended  bool         // the stream is over
 	Broken error        // what ended the stream when it did not end cleanly
 	Frames []Frame      // that arrived
+	// OpenWebUI says that the client knows cards and status lines instead of
+	// Hermes' events, which it ignores.
+	OpenWebUI bool
 	// Faults are the things that no stream may contain, such as data that is
 	// no JSON or a tool that ends without having started.
 	Faults faults
@@ -80,6 +91,9 @@ func (t *Transcript) Add(f Frame, now time.Time) {
 	}
 	var c chunk
 	if err := json.Unmarshal([]byte(f.Data), &c); err != nil {
+		if t.OpenWebUI && f.Name != "" {
+			return
+		}
 		t.Faults.add("the data of frame %d is no JSON object: %v", len(t.Frames), err)
 		return
 	}
@@ -87,8 +101,13 @@ func (t *Transcript) Add(f Frame, now time.Time) {
 		t.Err = c.Error
 	}
 	if f.Name == toolEvent || c.ToolCallID != "" {
-		t.tool(c, now)
+		if !t.OpenWebUI || c.Item != nil {
+			t.tool(c, now)
+		}
 		return
+	}
+	if status := c.Event.Data.Description; t.OpenWebUI && status != "" {
+		t.Blocks = append(t.Blocks, Block{Status: status})
 	}
 	for _, choice := range c.Choices {
 		t.say(choice.Delta.ReasoningContent, true)
@@ -137,7 +156,7 @@ func (t *Transcript) say(s string, thought bool) {
 	if s == "" {
 		return
 	}
-	if n := len(t.Blocks); n == 0 || t.Blocks[n-1].Tool != nil || t.Blocks[n-1].Thought != thought {
+	if n := len(t.Blocks); n == 0 || t.Blocks[n-1].Tool != nil || t.Blocks[n-1].Status != "" || t.Blocks[n-1].Thought != thought {
 		t.Blocks = append(t.Blocks, Block{Thought: thought})
 	}
 	t.Blocks[len(t.Blocks)-1].Text += s

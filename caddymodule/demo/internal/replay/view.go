@@ -64,6 +64,11 @@ func body(t *Transcript, w int) []line {
 			blank = false
 			continue
 		}
+		if block.Status != "" {
+			out = append(out, hang("(status: "+block.Status+")", w, 1, dim)...)
+			blank = false
+			continue
+		}
 		if block.Thought {
 			out = append(out, hang("(thought: "+strings.TrimSpace(block.Text)+")", w, 1, dim)...)
 			blank = false
@@ -141,6 +146,8 @@ func summary(s Scenario, t *Transcript, w int) [][]line {
 	switch _, n := withoutMarkers(t.Content()); {
 	case reasoning != "":
 		content, contentStyle = content+", tags in them", odd
+	case keys.MatchString(t.Content()):
+		content, contentStyle = content+", a key in them", bad
 	case n == 0:
 		content += ", clean"
 	case n == 1:
@@ -179,7 +186,7 @@ func summary(s Scenario, t *Transcript, w int) [][]line {
 func ending(s Scenario, t *Transcript) (string, style) {
 	var parts []string
 	if t.Err != nil {
-		parts = append(parts, "error "+t.Err.Code)
+		parts = append(parts, strings.TrimSpace("error "+t.Err.Code))
 	}
 	if t.Broken != nil {
 		parts = append(parts, "broken connection")

@@ -66,6 +66,7 @@ export class Answer {
 
 function view(block) {
   if (block.tool) return card(block.tool);
+  if (block.status) return { node: element("p", "nothing", block.status), update() {} };
   if ("reasoning" in block) return thoughts();
   return prose();
 }
@@ -86,7 +87,7 @@ function prose() {
 
 function leaked(piece) {
   const node = element("mark", `leak ${piece.leak}`, piece.text);
-  node.append(ornament("what", piece.leak === "marker" ? "tool marker" : "thoughts"));
+  node.append(ornament("what", piece.leak === "marker" ? "tool marker" : piece.leak));
   return node;
 }
 

@@ -43,6 +43,7 @@ async function play() {
 
 function begin(side) {
   side.transcript = new Transcript();
+  side.transcript.openWebUI = chosen.openWebUI;
   side.answer.clear();
   side.verdict.replaceChildren(element("li", "neutral", "Streaming…"));
   side.question.textContent = $("prompt").value;
@@ -129,7 +130,7 @@ function choose(recording) {
   chosen = recording;
   $("about").textContent = recording.about;
   $("prompt").value = recording.prompt;
-  const release = `Hermes ${recording.release.replace(/^v|\.0$/g, "")}`;
+  const release = `Hermes ${recording.release.replace(/^v|\.\d+$/g, "")}`;
   for (const node of document.querySelectorAll(".hermes")) node.textContent = release;
 }
 

@@ -14,8 +14,10 @@ const TOOL_EVENT = "hermes.tool.progress";
  * @property {boolean} interrupted  the stream's end ended it, too
  */
 
-/** A piece of the answer is {text}, {reasoning} or {tool}. */
+/** A piece of the answer is {text}, {reasoning}, {tool} or {status}. */
 export class Transcript {
+  /** Whether the client is Open WebUI: it knows cards and status lines instead of Hermes' events. */
+  openWebUI = false;
   blocks = [];
   frames = [];
   /** The finish reason, "" while there is none. */
@@ -43,9 +45,11 @@ export class Transcript {
       this.error = { message: String(chunk.error.message ?? ""), code: String(chunk.error.code ?? "") };
     }
     if (frame.event === TOOL_EVENT || chunk.toolCallId) {
-      this.#tool(chunk, now);
+      if (!this.openWebUI || chunk.item) this.#tool(chunk, now);
       return;
     }
+    const status = this.openWebUI && chunk.event?.data?.description;
+    if (status) this.blocks.push({ status });
     for (const choice of Array.isArray(chunk.choices) ? chunk.choices : []) {
       this.#append("reasoning", choice.delta?.reasoning_content);
       this.#append("text", choice.delta?.content);

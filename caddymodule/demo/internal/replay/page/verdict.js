@@ -16,10 +16,11 @@ export function judge(t, truth) {
 }
 
 function text(t) {
-  const { markers, thoughts } = leaks(t.text);
+  const { markers, thoughts, keys } = leaks(t.text);
   const wrong = [];
   if (markers) wrong.push(count(markers, "tool marker"));
   if (thoughts) wrong.push("thoughts");
+  if (keys) wrong.push("a key");
   if (wrong.length) return bad(capital(`${wrong.join(" and ")} in the text`));
   return t.text.trim() === "" ? neutral("No text") : good("Clean text");
 }
