@@ -148,7 +148,14 @@ func (o *owned) write(w *writer, t todo) bool {
 	}
 	if t.header != nil {
 		header, err := json.Marshal(t.header)
-		if err != nil || !o.try(func() error { return w.begin(header) }) {
+		if err == nil && len(header) > maxRecord {
+			err = errLarge
+		}
+		if err != nil {
+			o.lose(err)
+			return false
+		}
+		if !o.try(func() error { return w.begin(header) }) {
 			return false
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,17 +76,26 @@ type Store struct {
 func New(o Options) *Store {
 	var random [12]byte
 	_, _ = rand.Read(random[:]) // never fails
+	options := &goredis.Options{
+		Network: o.Network, Addr: o.Address, Username: o.Username, Password: o.Password, TLSConfig: o.TLS,
+		DialTimeout: o.Timeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, ContextTimeoutEnabled: true,
+		DialerRetries: 1, MaxRetries: 1, PoolSize: maxConnections, PoolTimeout: o.Timeout,
+		ConnMaxIdleTime: time.Minute, MaxIdleConns: 16, DisableIdentity: true, Protocol: 2,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+	dial := goredis.NewDialer(options)
+	options.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return checked(c), nil
+	}
 	s := &Store{
 		o: o, names: prefix(o.Prefix), replica: hex.EncodeToString(random[:]),
 		owned: make(map[string]*owned), tails: make(map[string]*tail), over: make(chan struct{}),
-		turns: make(chan struct{}, maxConnections-commandConnections),
-		client: goredis.NewClient(&goredis.Options{
-			Network: o.Network, Addr: o.Address, Username: o.Username, Password: o.Password, TLSConfig: o.TLS,
-			DialTimeout: o.Timeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, ContextTimeoutEnabled: true,
-			DialerRetries: 1, MaxRetries: 1, PoolSize: maxConnections, PoolTimeout: o.Timeout,
-			ConnMaxIdleTime: time.Minute, MaxIdleConns: 16, DisableIdentity: true,
-			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		}),
+		turns:  make(chan struct{}, maxConnections-commandConnections),
+		client: goredis.NewClient(options),
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
@@ -130,6 +140,9 @@ func (s *Store) do(ctx context.Context, script *goredis.Script, keys []string, a
 	return v, err
 }
 
+// errLarge says that a header, or the path of a request, is larger than what is kept in Redis.
+var errLarge = errors.New("a header or a path is too large for redis")
+
 // write runs a script that writes to a log. It returns errLost if that is another's.
 func (s *Store) write(script *goredis.Script, keys []string, args ...any) error {
 	v, err := s.do(context.Background(), script, keys, args...)
@@ -167,6 +180,9 @@ func (s *Store) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resu
 	entry, err := json.Marshal(e)
 	if err != nil {
 		return nil, false, fmt.Errorf("encoding a log's entry: %w", err)
+	}
+	if len(entry) > maxRecord {
+		return nil, false, errLarge
 	}
 	hasKey := 0
 	if e.Key != (resume.Digest{}) {
