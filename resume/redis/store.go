@@ -231,10 +231,10 @@ func (s *Store) own(ctx context.Context, e resume.Entry, run resume.Run) (resume
 	}
 	s.mu.Unlock()
 	if err != nil || !first {
-		go func() { _ = s.write(dropScript, s.names.all(e), s.replica, e.ID, "0-1") }() // or its time to live ends it
+		go s.caught(func() { _ = s.write(dropScript, s.names.all(e), s.replica, e.ID, "0-1") }) // or its time to live ends it
 		return s.here(l), false, err
 	}
-	go o.flush()
+	go o.flushes()
 	return o, true, nil
 }
 

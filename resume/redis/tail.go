@@ -40,7 +40,11 @@ func (s *Store) tailOf(e resume.Entry, reader string) *tail {
 		ctx, stop := context.WithCancel(context.Background())
 		t = &tail{s: s, entry: e, stop: stop, readers: make(map[string]struct{}), changed: make(chan struct{}), last: "0-0"}
 		s.tails[e.ID] = t
-		go t.follow(ctx)
+		go func() {
+			if err := s.caught(func() { t.follow(ctx) }); err != nil {
+				t.set(func() { t.err = err })
+			}
+		}()
 	}
 	t.readers[reader] = struct{}{}
 	return t
