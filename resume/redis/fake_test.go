@@ -30,7 +30,7 @@ type fake struct {
 
 // points are the kinds of commands.
 var points = map[string]string{
-	"hello": "hello", "xread": "xread", "xrange": "xrange",
+	"hello": "hello", "auth": "hello", "xread": "xread", "xrange": "xrange",
 	claimScript.Hash(): "claim", lookScript.Hash(): "look", beginScript.Hash(): "begin", appendScript.Hash(): "append",
 	endScript.Hash(): "end", dropScript.Hash(): "drop", refreshScript.Hash(): "refresh", inheritScript.Hash(): "inherit",
 	cancelScript.Hash(): "cancel", readScript.Hash(): "read", leaveScript.Hash(): "leave",

@@ -116,7 +116,7 @@ func (r *reader) Seek(n uint64) error {
 // for less than a lease, it tries again.
 func (r *reader) bytes(behind string) ([]piece, error) {
 	s := r.t.s
-	for began := time.Now(); ; {
+	for began := time.Now(); r.ctx.Err() == nil; {
 		pieces, err := s.read(r.t.entry.ID, behind, maxEntries)
 		if err != nil && time.Since(began) < s.o.Lease && pause(r.ctx, blocks/10) {
 			continue
@@ -135,6 +135,7 @@ func (r *reader) bytes(behind string) ([]piece, error) {
 			return some, nil
 		}
 	}
+	return nil, r.ctx.Err()
 }
 
 // Next implements resume.Reader.
