@@ -105,15 +105,49 @@ func TestReaderThatIsAheadWaits(t *testing.T) {
 	add(t, l, event(1))
 	r := follow(t, there, l.Entry().ID)
 	read(t, r, len(event(1)))
+	late := []byte(event(2) + event(3))
+	ends := []int{len(event(2)), len(late)}
+	o := l.(*owned)
+	if err := o.Log.Append(late, ends); err != nil { // as before flush brings it to Redis
+		t.Fatal(err)
+	}
 	sought := make(chan error)
 	go func() { sought <- r.Seek(2) }()
-	add(t, l, event(2), event(3))
+	until(t, "the owner has answered", func() bool {
+		v, err := here.look(context.Background(), l.Entry().ID)
+		return err == nil && v.has == 3
+	})
+	o.add(func(more *todo) { more.bytes, more.ends = append(more.bytes, late...), append(more.ends, ends...) })
 	if err := <-sought; err != nil {
 		t.Fatal(err)
 	}
 	if got := read(t, r, len(event(3))); got != event(3) {
 		t.Errorf("%q", got)
 	}
+}
+
+// TestNoSuchEventElsewhere has a client at another replica name an event that has not come: it is
+// told as soon as the owner has answered, long before a lease is over.
+func TestNoSuchEventElsewhere(t *testing.T) {
+	server := startServer(t)
+	here, _ := server.replica(nil)
+	there, _ := server.replica(nil)
+	l := claim(t, here, entry("a"), newRun())
+	begin(t, l)
+	add(t, l, event(1))
+	r := follow(t, there, l.Entry().ID)
+	read(t, r, len(event(1)))
+	for n := uint64(2); n < 5; n++ {
+		began := time.Now()
+		if err := r.Seek(n); !errors.Is(err, resume.ErrAhead) {
+			t.Errorf("%d: %v", n, err)
+		}
+		if d := time.Since(began); d >= patience {
+			t.Errorf("%d took %v, a lease", n, d)
+		}
+	}
+	add(t, l, event(2))
+	until(t, "it has come", func() bool { return r.Seek(2) == nil })
 }
 
 // TestRedisIsKilled in the middle: who reads at the run's replica notices nothing, others are

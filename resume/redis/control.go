@@ -52,7 +52,7 @@ func (s *Store) listen(ctx context.Context, last string) string {
 	}
 	for id := range told {
 		if o := s.ownedLog(id); o != nil {
-			_ = o.refresh() // the lease is refreshed again soon
+			_ = o.refresh(last) // the lease is refreshed again soon
 		}
 	}
 	return last
@@ -122,7 +122,7 @@ func (s *Store) refresh() {
 	}
 	s.mu.Unlock()
 	for _, o := range owned {
-		if o.refresh() != nil {
+		if o.refresh("") != nil {
 			break // the others would fail as well, each after a while
 		}
 	}

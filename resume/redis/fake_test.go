@@ -33,7 +33,7 @@ var points = map[string]string{
 	"hello": "hello", "auth": "hello", "xread": "xread", "xrange": "xrange",
 	claimScript.Hash(): "claim", lookScript.Hash(): "look", beginScript.Hash(): "begin", appendScript.Hash(): "append",
 	endScript.Hash(): "end", dropScript.Hash(): "drop", refreshScript.Hash(): "refresh", inheritScript.Hash(): "inherit",
-	cancelScript.Hash(): "cancel", readScript.Hash(): "read", leaveScript.Hash(): "leave",
+	cancelScript.Hash(): "cancel", readScript.Hash(): "read", leaveScript.Hash(): "leave", askScript.Hash(): "ask",
 }
 
 // theirs is the log of another replica.
@@ -152,6 +152,8 @@ func canned(point string, command []string) string {
 		return array(array(text("1-2"), array(text("m"), text("0 0 0 0"), text("e"), text("\x09"), text("d"), text(event(1)))))
 	case "refresh":
 		return array(":0\r\n", ":1\r\n")
+	case "ask":
+		return text("1-1")
 	case "inherit":
 		return "$-1\r\n"
 	}
@@ -165,7 +167,7 @@ func looked(e resume.Entry, state, header string) string {
 		panic(err)
 	}
 	return array(text(state), text(header), ":1\r\n", fmt.Sprintf(":%d\r\n", len(event(1))), ":100000\r\n", ":0\r\n",
-		text("owner"), text(string(b)), text("1-2"))
+		text("owner"), text(string(b)), text("1-2"), text("1-1"), ":1\r\n")
 }
 
 // replica returns a store at the fake, and what it logs.

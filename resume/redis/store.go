@@ -370,6 +370,8 @@ type view struct {
 	gone   bool          // nobody may find it any more
 	entry  resume.Entry
 	last   string // the id of its last piece
+	asked  string // the id of the last message that its owner has got
+	has    uint64 // how many events the owner had then
 }
 
 // errDamaged says that what is in Redis is no log.
@@ -385,14 +387,14 @@ func (s *Store) look(ctx context.Context, id string) (*view, error) {
 		return nil, fmt.Errorf("looking for a log in redis: %w", err)
 	}
 	f, _ := reply.([]any)
-	if len(f) != 9 {
-		return nil, fmt.Errorf("%w: it has %d fields, want 9", errDamaged, len(f))
+	if len(f) != 11 {
+		return nil, fmt.Errorf("%w: it has %d fields, want 11", errDamaged, len(f))
 	}
 	str := func(i int) string { v, _ := f[i].(string); return v }
 	num := func(i int) int64 { v, _ := f[i].(int64); return v }
 	v := &view{
 		state: str(0), events: uint64(num(2)), bytes: num(3),
-		lease: time.Duration(num(4)) * time.Millisecond, gone: num(5) == 1, last: str(8),
+		lease: time.Duration(num(4)) * time.Millisecond, gone: num(5) == 1, last: str(8), asked: str(9), has: uint64(num(10)),
 	}
 	if err := json.Unmarshal([]byte(str(7)), &v.entry); err != nil {
 		return nil, fmt.Errorf("%w: decoding its entry: %w", errDamaged, err)
