@@ -117,6 +117,9 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 		x := newRun(p, e, a.detach)
 		l, first, err := p.o.Store.Claim(r.Context(), e, x)
 		switch {
+		case errors.Is(err, ErrTaken): // the agent must not run again
+			unavailable().send(w)
+			return nil
 		case err != nil:
 			giveBody(r, body)
 			return next(w, r) // there is no log to be had

@@ -18,7 +18,8 @@ type Store interface {
 	Secret() []byte
 	// Claim makes the log of an answer that upstream is about to be asked for, and
 	// returns true. If there is a log with the Key of e, and that is not zero, it returns
-	// that log and false: of any number of claims of a key, one is first. The store tells
+	// that log and false: of any number of claims of a key, one is first. If that log cannot
+	// be had now, the error is ErrTaken. With any other, there is none. The store tells
 	// run what others want of it, until the log has ended.
 	Claim(ctx context.Context, e Entry, run Run) (_ Log, first bool, _ error)
 	// Find returns the log with the id, nil if there is none, and an error if that cannot be
@@ -121,12 +122,14 @@ type Reader interface {
 	Close()
 }
 
-// What a Reader may say.
+// What a Store and a Reader may say.
 var (
 	// ErrDropped says that there is no log, because the answer is no event stream.
 	ErrDropped = errors.New("the answer is no event stream")
 	// ErrBroken says that the stream broke off.
 	ErrBroken = errors.New("the stream broke off")
+	// ErrTaken says that a key has a log, which cannot be had now.
+	ErrTaken = errors.New("the key is in use, and its stream cannot be reached")
 	// ErrAhead says that there is no such event yet.
 	ErrAhead = errors.New("there is no such event yet")
 )

@@ -1,8 +1,10 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -103,9 +105,19 @@ func TestReaderThatIsAheadWaits(t *testing.T) {
 	add(t, l, event(1))
 	r := follow(t, there, l.Entry().ID)
 	read(t, r, len(event(1)))
+	late := []byte(event(2) + event(3))
+	ends := []int{len(event(2)), len(late)}
+	o := l.(*owned)
+	if err := o.Log.Append(late, ends); err != nil { // as before flush brings it to Redis
+		t.Fatal(err)
+	}
 	sought := make(chan error)
 	go func() { sought <- r.Seek(2) }()
-	add(t, l, event(2), event(3))
+	until(t, "the owner has answered", func() bool {
+		v, err := here.look(context.Background(), l.Entry().ID)
+		return err == nil && v.has == 3
+	})
+	o.add(func(more *todo) { more.bytes, more.ends = append(more.bytes, late...), append(more.ends, ends...) })
 	if err := <-sought; err != nil {
 		t.Fatal(err)
 	}
@@ -114,9 +126,33 @@ func TestReaderThatIsAheadWaits(t *testing.T) {
 	}
 }
 
+// TestNoSuchEventElsewhere has a client at another replica name an event that has not come: it is
+// told as soon as the owner has answered, long before a lease is over.
+func TestNoSuchEventElsewhere(t *testing.T) {
+	server := startServer(t)
+	here, _ := server.replica(nil)
+	there, _ := server.replica(nil)
+	l := claim(t, here, entry("a"), newRun())
+	begin(t, l)
+	add(t, l, event(1))
+	r := follow(t, there, l.Entry().ID)
+	read(t, r, len(event(1)))
+	for n := uint64(2); n < 5; n++ {
+		began := time.Now()
+		if err := r.Seek(n); !errors.Is(err, resume.ErrAhead) {
+			t.Errorf("%d: %v", n, err)
+		}
+		if d := time.Since(began); d >= patience {
+			t.Errorf("%d took %v, a lease", n, d)
+		}
+	}
+	add(t, l, event(2))
+	until(t, "it has come", func() bool { return r.Seek(2) == nil })
+}
+
 // TestRedisIsKilled in the middle: who reads at the run's replica notices nothing, others are
-// cut off after a lease. What is new is refused at once, but a key that runs here does
-// not run again. When Redis is back, all is well.
+// cut off after a lease. What is new and has no key is refused at once, a key waits, and
+// one that runs here does not run again. When Redis is back, all is well.
 func TestRedisIsKilled(t *testing.T) {
 	server := startServer(t)
 	here, logs := server.replica(mortal)
@@ -135,9 +171,17 @@ func TestRedisIsKilled(t *testing.T) {
 	}
 	until(t, "the log is lost", l.(*owned).isLost)
 	until(t, "one reads", func() bool { return l.Readers() == 1 })
-	if _, _, err := here.Claim(context.Background(), entry("b"), newRun()); err == nil {
+	if _, _, err := here.Claim(context.Background(), entry(""), newRun()); err == nil {
 		t.Error("a claim succeeds")
 	}
+	waits := make(chan error)
+	go func() { // which no prompt refusal ends: the key may be in use elsewhere
+		_, first, err := there.Claim(context.Background(), entry("b"), newRun())
+		if err == nil && !first {
+			err = errors.New("it is not the first")
+		}
+		waits <- err
+	}()
 	if known, first, err := here.Claim(context.Background(), entry("a"), newRun()); first || err != nil || known != l {
 		t.Errorf("a key that runs is claimed: %v, %v", first, err)
 	}
@@ -148,8 +192,15 @@ func TestRedisIsKilled(t *testing.T) {
 		t.Error("it is said not to exist")
 	}
 
+	select {
+	case err := <-waits:
+		t.Fatalf("a claim of a key does not wait: %v", err)
+	case <-time.After(3 * blocks):
+	}
 	server.start(program(t))
-	until(t, "it is back", func() bool { return !here.away.Load() && !there.away.Load() })
+	if err := <-waits; err != nil {
+		t.Error(err)
+	}
 	if known, first, err := here.Claim(context.Background(), entry("a"), newRun()); first || err != nil || known != l {
 		t.Errorf("a key that runs is claimed: %v, %v", first, err)
 	}
@@ -270,5 +321,125 @@ func TestCloseWaitsForLogs(t *testing.T) {
 	until(t, "its connections are closed", func() bool { return s.client.Ping(context.Background()).Err() != nil })
 	if logs.Len() > 0 {
 		t.Errorf("it logs %v", logs.All()[0])
+	}
+}
+
+// TestKeyIsClaimedOnceAroundARestart has equal requests come to another replica while Redis is
+// away and as it comes back, whatever that replica has noticed of it: none of them is the
+// first, and none is told that there is no log.
+func TestKeyIsClaimedOnceAroundARestart(t *testing.T) {
+	server := startServer(t, "--appendonly", "yes", "--appendfsync", "always")
+	here, _ := server.replica(nil)
+	there, _ := server.replica(nil)
+	for round := range 5 {
+		l := claim(t, here, entry(fmt.Sprint(round)), newRun())
+		begin(t, l)
+		server.kill()
+		over, done := make(chan struct{}), make(chan error, 4)
+		for range cap(done) {
+			go func() {
+				for {
+					got, first, err := there.Claim(context.Background(), entry(fmt.Sprint(round)), newRun())
+					if first || err != nil || got.Entry().ID != l.Entry().ID {
+						done <- fmt.Errorf("round %d: %v, %w", round, first, cmp.Or(err, errors.New("it is another")))
+						return
+					}
+					select {
+					case <-over:
+						done <- nil
+						return
+					default:
+					}
+				}
+			}()
+		}
+		until(t, "it is missed", there.away.Load)
+		server.start(program(t))
+		close(over)
+		for range cap(done) {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		l.End(true)
+	}
+}
+
+// TestKeyWaitsNoLongerThanACommand may take, if nothing is at the address.
+func TestKeyWaitsNoLongerThanACommand(t *testing.T) {
+	f := new(fake)
+	f.start(t)
+	address := f.addr
+	s, _ := f.replica(t, func(o *Options) { o.Address = "127.0.0.1:0"; o.Timeout = 50 * time.Millisecond })
+	if _, _, err := s.Claim(context.Background(), entry("a"), newRun()); !errors.Is(err, errAway) {
+		t.Errorf("%v at %s", err, address)
+	}
+}
+
+// TestErrorRepliesAreNotAway has commands be refused because of what is in a key: other keys
+// work, and nobody takes Redis for away.
+func TestErrorRepliesAreNotAway(t *testing.T) {
+	for name, spoil := range map[string]func(s *server, l resume.Log){
+		"a log of another type": func(s *server, l resume.Log) {
+			s.do("DEL", "test:log:"+l.Entry().ID)
+			s.do("SET", "test:log:"+l.Entry().ID, "x")
+		},
+		"no number of events":   func(s *server, l resume.Log) { s.do("HSET", "test:log:"+l.Entry().ID, "n", "x") },
+		"no number of bytes":    func(s *server, l resume.Log) { s.do("HDEL", "test:log:"+l.Entry().ID, "z") },
+		"no lease":              func(s *server, l resume.Log) { s.do("HSET", "test:log:"+l.Entry().ID, "until", "x") },
+		"an entry that is none": func(s *server, l resume.Log) { s.do("HSET", "test:log:"+l.Entry().ID, "e", "x") },
+		"another's entry":       func(s *server, l resume.Log) { s.do("HSET", "test:log:"+l.Entry().ID, "e", `{"ID":"stream_other"}`) },
+		"a header of null":      func(s *server, l resume.Log) { s.do("HSET", "test:log:"+l.Entry().ID, "h", "null") },
+		"no header":             func(s *server, l resume.Log) { s.do("HDEL", "test:log:"+l.Entry().ID, "h") },
+		"a state of no log":     func(s *server, l resume.Log) { s.do("HSET", "test:log:"+l.Entry().ID, "s", "x") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := startServer(t)
+			here, _ := server.replica(nil)
+			there, _ := server.replica(nil)
+			l := claim(t, here, entry("a"), newRun())
+			begin(t, l)
+			until(t, "it has begun", func() bool {
+				v, err := here.look(context.Background(), l.Entry().ID)
+				return err == nil && v.state == stateBegun
+			})
+			spoil(server, l)
+			if _, err := there.Find(context.Background(), l.Entry().ID); err == nil || errors.Is(err, errAway) {
+				t.Errorf("it is found: %v", err)
+			}
+			if _, first, err := there.Claim(context.Background(), entry("a"), newRun()); first || !errors.Is(err, resume.ErrTaken) {
+				t.Errorf("the key is claimed: %v, %v", first, err)
+			}
+			r := (&remoteLog{there, l.Entry()}).follow(context.Background())
+			defer r.Close()
+			if name != "a log of another type" && !strings.HasPrefix(name, "no ") || name == "no header" { // an error reply may pass
+				if _, err := r.Header(); err == nil {
+					t.Error("it has a header")
+				}
+			}
+			claim(t, there, entry("b"), newRun()).Drop()
+			if here.away.Load() || there.away.Load() {
+				t.Error("redis is away")
+			}
+		})
+	}
+}
+
+// TestPasswordIsNotRepeated has a server that does not know AUTH repeat the password.
+func TestPasswordIsNotRepeated(t *testing.T) {
+	f := &fake{point: "hello", reply: []byte("-ERR unknown command 'AUTH', with args beginning with: 'hermes' 'the-password'\r\n")}
+	f.start(t)
+	s, logs := f.replica(t, func(o *Options) { o.Username, o.Password = "hermes", "the-password" })
+	if _, _, err := s.Claim(context.Background(), entry("a"), newRun()); err == nil {
+		t.Error("it is claimed")
+	}
+	for _, line := range logs.All() {
+		if text := fmt.Sprint(line); strings.Contains(text, "the-password") || !strings.Contains(text, "unknown command") {
+			t.Error(text)
+		}
+	}
+	if logs.Len() == 0 {
+		t.Error("nothing is logged")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -183,4 +184,24 @@ func TestMemoryOfRedisIsBounded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLargeRecords keeps out of Redis what no replica would read there. The answer goes on here.
+func TestLargeRecords(t *testing.T) {
+	f := new(fake)
+	f.start(t)
+	s, logs := f.replica(t, nil)
+	e := entry("path")
+	e.Path = strings.Repeat("/", maxRecord)
+	if _, _, err := s.Claim(context.Background(), e, newRun()); err == nil {
+		t.Error("a large path is kept")
+	}
+	l := claim(t, s, entry("header"), newRun())
+	if err := l.Begin(http.Header{"A": {strings.Repeat("x", maxRecord)}}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the log is lost", l.(*owned).isLost)
+	until(t, "that is logged", func() bool { return logs.FilterMessageSnippet("goes on here").Len() == 1 })
+	add(t, l, event(1))
+	l.End(true)
 }

@@ -3,9 +3,12 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
 )
 
 // blocks is how long a connection waits for what comes, before it looks around.
@@ -17,28 +20,54 @@ func (s *Store) control(ctx context.Context) {
 	go s.keep(ctx)
 	last := "0-0"
 	for ctx.Err() == nil {
-		entries, err := s.wait(ctx, s.names.replica(s.replica), last, blocks)
-		if err != nil {
-			if ctx.Err() == nil {
-				s.failed(err)
-			}
-			pause(ctx, blocks/4)
-			continue
-		}
-		s.away.Store(false)
-		told := make(map[string]bool)
-		for _, e := range entries {
-			last = e.ID
-			if id, ok := e.Values["id"].(string); ok {
-				told[id] = true
-			}
-		}
-		for id := range told {
-			if o := s.ownedLog(id); o != nil {
-				_ = o.refresh() // the lease is refreshed again soon
-			}
+		if s.caught(func() { last = s.listen(ctx, last) }) != nil {
+			pause(ctx, blocks/10)
 		}
 	}
+}
+
+// listen does what other replicas have told this one behind the last message, and returns the id of
+// the last one now. If there is none, it waits for a while, unless Redis was away: it is the one
+// who finds out that it is back.
+func (s *Store) listen(ctx context.Context, last string) string {
+	block := blocks
+	if s.away.Load() {
+		block = -1
+	}
+	entries, err := s.wait(ctx, s.names.replica(s.replica), last, block)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.failed(err)
+		}
+		pause(ctx, blocks/10)
+		return last
+	}
+	s.away.Store(false)
+	told := make(map[string]bool)
+	for _, e := range entries {
+		last = e.ID
+		if id, ok := e.Values["id"].(string); ok {
+			told[id] = true
+		}
+	}
+	for id := range told {
+		if o := s.ownedLog(id); o != nil {
+			_ = o.refresh(last) // the lease is refreshed again soon
+		}
+	}
+	return last
+}
+
+// caught calls f, and returns an error if that panics: it must not end the process.
+func (s *Store) caught(f func()) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v", v)
+			s.o.Logger.Error("panic in the storage redis", zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
+		}
+	}()
+	f()
+	return nil
 }
 
 // wait waits for entries of a stream behind the last one, and returns none if there are none for
@@ -77,24 +106,29 @@ const maxEntries = 8
 // keep refreshes the leases of logs and of readers, until ctx is done.
 func (s *Store) keep(ctx context.Context) {
 	for pause(ctx, s.o.Lease/4) {
-		s.mu.Lock()
-		owned, tails := make([]*owned, 0, len(s.owned)), make([]*tail, 0, len(s.tails))
-		for _, o := range s.owned {
-			owned = append(owned, o)
+		_ = s.caught(s.refresh)
+	}
+}
+
+// refresh refreshes them once.
+func (s *Store) refresh() {
+	s.mu.Lock()
+	owned, tails := make([]*owned, 0, len(s.owned)), make([]*tail, 0, len(s.tails))
+	for _, o := range s.owned {
+		owned = append(owned, o)
+	}
+	for _, t := range s.tails {
+		tails = append(tails, t)
+	}
+	s.mu.Unlock()
+	for _, o := range owned {
+		if o.refresh("") != nil {
+			break // the others would fail as well, each after a while
 		}
-		for _, t := range s.tails {
-			tails = append(tails, t)
-		}
-		s.mu.Unlock()
-		for _, o := range owned {
-			if o.refresh() != nil {
-				break // the others would fail as well, each after a while
-			}
-		}
-		for _, t := range tails {
-			if t.count() != nil {
-				break
-			}
+	}
+	for _, t := range tails {
+		if t.count() != nil {
+			break
 		}
 	}
 }

@@ -119,6 +119,14 @@ func cut(p []byte, ends []int) (piece []byte, pieceEnds []int, rest []byte, rest
 	return p[:n], ends[:i], p[n:], ends[i:]
 }
 
+// flushes calls flush. If that panics, the log goes on here.
+func (o *owned) flushes() {
+	if err := o.s.caught(o.flush); err != nil {
+		_ = o.s.caught(func() { o.lose(err) })
+		o.s.release(o, true)
+	}
+}
+
 // flush brings the log to Redis until its run adds no more.
 func (o *owned) flush() {
 	defer close(o.done)
@@ -148,7 +156,14 @@ func (o *owned) write(w *writer, t todo) bool {
 	}
 	if t.header != nil {
 		header, err := json.Marshal(t.header)
-		if err != nil || !o.try(func() error { return w.begin(header) }) {
+		if err == nil && len(header) > maxRecord {
+			err = errLarge
+		}
+		if err != nil {
+			o.lose(err)
+			return false
+		}
+		if !o.try(func() error { return w.begin(header) }) {
 			return false
 		}
 	}

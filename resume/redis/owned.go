@@ -220,18 +220,19 @@ func (o *owned) lose(why error) {
 	}
 	if !over {
 		o.s.o.Logger.Warn("a stream goes on here, and is no longer in redis: clients at other replicas are cut off",
-			zap.String("stream", o.entry.ID), zap.Error(why))
+			zap.String("stream", o.entry.ID), o.s.errorField(why))
 	}
 	o.elsewhere.Store(0)
 	o.run.ReadersChanged()
 }
 
-// refresh extends the lease, and does what others want.
-func (o *owned) refresh() error {
+// refresh extends the lease, and does what others want. If they have told something of the log, it
+// answers the last message with how many events there are.
+func (o *owned) refresh(message string) error {
 	if o.isLost() {
 		return nil
 	}
-	v, err := o.s.do(context.Background(), refreshScript, o.s.names.all(o.entry), o.s.replica, o.entry.ID, o.s.o.Lease.Milliseconds(), o.s.ttl(o.entry))
+	v, err := o.s.do(context.Background(), refreshScript, o.s.names.all(o.entry), o.s.replica, o.entry.ID, o.s.o.Lease.Milliseconds(), o.s.ttl(o.entry), message, o.Events())
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -66,14 +67,19 @@ func (r *reader) Header() (http.Header, error) {
 func (t *tail) ended() bool { return t.state == stateWhole || t.state == stateBroken }
 
 // Seek implements resume.Reader. A client may have an event from its owner before that is
-// in Redis, and the owner may die then.
+// in Redis, and the owner may die then. One that is alive says whether there is such an event.
 func (r *reader) Seek(n uint64) error {
 	t := r.t
 	ctx, cancel := context.WithTimeout(r.ctx, t.s.o.Lease+2*blocks+t.s.o.Timeout)
 	defer cancel()
-	err := r.until(ctx, func() bool {
-		return t.state != "" && (n <= t.events || t.ended() || n-t.events > heirGap)
-	})
+	settled := func() bool { return n <= t.events || t.ended() || n-t.events > heirGap }
+	err := r.until(ctx, func() bool { return t.state != "" })
+	ask := err == nil && t.err == nil && !settled()
+	t.mu.Unlock()
+	if ask && t.isAhead(ctx, n) {
+		return resume.ErrAhead
+	}
+	err = r.until(ctx, func() bool { return t.state != "" && settled() })
 	events, failed, ended, size := t.events, t.err, t.ended(), t.end
 	t.mu.Unlock()
 	switch {
@@ -112,11 +118,36 @@ func (r *reader) Seek(n uint64) error {
 	return nil
 }
 
+// isAhead reports whether the owner of the log, which is asked, has no event with the number n
+// either. If the owner does not answer until the log has ended or ctx is done, that is not known.
+func (t *tail) isAhead(ctx context.Context, n uint64) bool {
+	s, id := t.s, t.entry.ID
+	v, err := s.do(ctx, askScript, []string{s.names.log(id)}, s.o.Prefix, id)
+	message, _ := v.(string)
+	for wait := blocks / 100; err == nil && pause(ctx, wait); wait = min(2*wait, blocks) {
+		v, err := s.look(ctx, id)
+		if err != nil || v == nil || v.state != stateBegun {
+			return false
+		}
+		if reached(v.asked, message) {
+			return n > v.has
+		}
+	}
+	return false
+}
+
+// reached reports whether the id of an entry of a stream is another, or behind that.
+func reached(id, other string) bool {
+	var a, b, c, d uint64
+	_, err := fmt.Sscanf(id+" "+other, "%d-%d %d-%d", &a, &b, &c, &d)
+	return err == nil && (a > c || a == c && b >= d)
+}
+
 // bytes returns pieces that have bytes, behind the one with the id. As long as Redis fails
 // for less than a lease, it tries again.
 func (r *reader) bytes(behind string) ([]piece, error) {
 	s := r.t.s
-	for began := time.Now(); ; {
+	for began := time.Now(); r.ctx.Err() == nil; {
 		pieces, err := s.read(r.t.entry.ID, behind, maxEntries)
 		if err != nil && time.Since(began) < s.o.Lease && pause(r.ctx, blocks/10) {
 			continue
@@ -135,6 +166,7 @@ func (r *reader) bytes(behind string) ([]piece, error) {
 			return some, nil
 		}
 	}
+	return nil, r.ctx.Err()
 }
 
 // Next implements resume.Reader.
@@ -204,7 +236,7 @@ func (r *reader) AtEnd() bool {
 }
 
 // Close implements resume.Reader. It does not wait for Redis.
-func (r *reader) Close() { go r.t.leave(r.name) }
+func (r *reader) Close() { go r.t.s.caught(func() { r.t.leave(r.name) }) }
 
 // pieceNumber returns the second part of the id of a piece.
 func pieceNumber(id string) uint64 {

@@ -14,8 +14,9 @@ end
 const tell = `
 local function tell(prefix, replica, id)
 	local key = prefix .. 'replica:' .. replica
-	redis.call('XADD', key, 'MAXLEN', '~', 1000, '*', 'id', id)
+	local message = redis.call('XADD', key, 'MAXLEN', '~', 1000, '*', 'id', id)
 	redis.call('PEXPIRE', key, 60000)
+	return message
 end
 `
 
@@ -23,7 +24,8 @@ end
 const lingers = "60000"
 
 // Fields of a log: e entry, r owner, until its lease, s state, h header, n events, z bytes,
-// c cancelled, x when it has been kept long enough.
+// c cancelled, x when it has been kept long enough, m the last message that its owner has got, w how
+// many events that had then.
 
 // claimScript makes a log, unless there is one with the key. It returns the id of that, or
 // of the new one.
@@ -43,15 +45,16 @@ return ARGV[2]
 `)
 
 // lookScript returns what is known of a log, or nothing: state, header, events, bytes, how
-// much is left of the lease, whether it has gone, owner, entry, the id of its last piece.
+// much is left of the lease, whether it has gone, owner, entry, the id of its last piece, and
+// the fields m and w.
 //
 // KEYS: log, events.
 var lookScript = goredis.NewScript(now + `
-local v = redis.call('HMGET', KEYS[1], 's', 'h', 'n', 'z', 'until', 'c', 'x', 'r', 'e')
+local v = redis.call('HMGET', KEYS[1], 's', 'h', 'n', 'z', 'until', 'c', 'x', 'r', 'e', 'm', 'w')
 if not v[9] then return false end
 local last = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)
 local gone = (v[6] or v[7] and v[7] + 0 <= now()) and 1 or 0
-return {v[1], v[2] or '', v[3] + 0, v[4] + 0, v[5] - now(), gone, v[8], v[9], last[1] and last[1][1] or '0-0'}
+return {v[1], v[2] or '', v[3] + 0, v[4] + 0, v[5] - now(), gone, v[8], v[9], last[1] and last[1][1] or '0-0', v[10] or '0-0', (v[11] or 0) + 0}
 `)
 
 // Those that write return 1, or -1 if the log is somebody else's, or has gone.
@@ -120,11 +123,13 @@ return 1
 // refreshScript extends the lease of a log. It returns whether the log is cancelled, and
 // how many readers it has elsewhere; or -1.
 //
-// KEYS: log, events, readers, key. ARGV: replica, id, lease, ttl.
+// KEYS: log, events, readers, key. ARGV: replica, id, lease, ttl, the last message that told of the
+// log or nothing, how many events there are.
 var refreshScript = goredis.NewScript(now + `
 local v = redis.call('HMGET', KEYS[1], 'r', 's', 'c')
 if v[1] ~= ARGV[1] or v[2] ~= 'claimed' and v[2] ~= 'begun' then return {-1, 0} end
 redis.call('HSET', KEYS[1], 'until', now() + ARGV[3])
+if ARGV[5] ~= '' then redis.call('HSET', KEYS[1], 'm', ARGV[5], 'w', ARGV[6]) end
 for i = 1, 3 do redis.call('PEXPIRE', KEYS[i], ARGV[4]) end
 if redis.call('GET', KEYS[4]) == ARGV[2] then redis.call('PEXPIRE', KEYS[4], ARGV[4]) end
 redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now())
@@ -170,6 +175,14 @@ for i = 4, #ARGV do new = new + redis.call('ZADD', KEYS[2], now() + ARGV[3], ARG
 redis.call('PEXPIRE', KEYS[2], ARGV[3] + ` + lingers + `)
 if new > 0 then tell(ARGV[1], v[1], ARGV[2]) end
 return 1
+`)
+
+// askScript has the owner of a log say how many events it has. It returns the id of the message.
+//
+// KEYS: log. ARGV: prefix, id.
+var askScript = goredis.NewScript(tell + `
+local r = redis.call('HGET', KEYS[1], 'r')
+return r and tell(ARGV[1], r, ARGV[2])
 `)
 
 // leaveScript says that a reader is one no longer.

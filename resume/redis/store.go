@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -8,6 +9,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,7 +54,7 @@ const (
 	DefaultTimeout = 3 * time.Second
 )
 
-// errAway says that the last command failed.
+// errAway says that Redis does nothing for anybody now.
 var errAway = errors.New("redis does not answer")
 
 // Store is a resume.Store in Redis.
@@ -60,6 +65,7 @@ type Store struct {
 	names   prefix
 	away    atomic.Bool   // the last command failed
 	warned  atomic.Int64  // when, in nanoseconds since 1970
+	refused atomic.Int64  // likewise, of an error reply
 	members atomic.Int64  // readers that were counted
 	turns   chan struct{} // one for each log that is waited for
 	stop    context.CancelFunc
@@ -75,17 +81,26 @@ type Store struct {
 func New(o Options) *Store {
 	var random [12]byte
 	_, _ = rand.Read(random[:]) // never fails
+	options := &goredis.Options{
+		Network: o.Network, Addr: o.Address, Username: o.Username, Password: o.Password, TLSConfig: o.TLS,
+		DialTimeout: o.Timeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, ContextTimeoutEnabled: true,
+		DialerRetries: 1, MaxRetries: 1, PoolSize: maxConnections, PoolTimeout: o.Timeout,
+		ConnMaxIdleTime: time.Minute, MaxIdleConns: 16, DisableIdentity: true, Protocol: 2,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+	dial := goredis.NewDialer(options)
+	options.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return checked(c), nil
+	}
 	s := &Store{
 		o: o, names: prefix(o.Prefix), replica: hex.EncodeToString(random[:]),
 		owned: make(map[string]*owned), tails: make(map[string]*tail), over: make(chan struct{}),
-		turns: make(chan struct{}, maxConnections-commandConnections),
-		client: goredis.NewClient(&goredis.Options{
-			Network: o.Network, Addr: o.Address, Username: o.Username, Password: o.Password, TLSConfig: o.TLS,
-			DialTimeout: o.Timeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, ContextTimeoutEnabled: true,
-			DialerRetries: 1, MaxRetries: 1, PoolSize: maxConnections, PoolTimeout: o.Timeout,
-			ConnMaxIdleTime: time.Minute, MaxIdleConns: 16, DisableIdentity: true,
-			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		}),
+		turns:  make(chan struct{}, maxConnections-commandConnections),
+		client: goredis.NewClient(options),
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
@@ -119,16 +134,26 @@ func (s *Store) closeIfIdle() {
 	}
 }
 
-// do runs a script.
+// do runs a script. It waits until ctx's deadline if that comes first, but not for its end.
 func (s *Store) do(ctx context.Context, script *goredis.Script, keys []string, args ...any) (any, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.o.Timeout)
+	limit := time.Now().Add(s.o.Timeout)
+	if t, ok := ctx.Deadline(); ok && t.Before(limit) {
+		limit = t
+	}
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	v, err := script.Run(ctx, s.client, keys, args...).Result()
 	if err != nil && !errors.Is(err, goredis.Nil) {
 		s.failed(err)
+		if isAway(err) {
+			err = fmt.Errorf("%w: %w", errAway, err)
+		}
 	}
 	return v, err
 }
+
+// errLarge says that a header, or the path of a request, is larger than what is kept in Redis.
+var errLarge = errors.New("a header or a path is too large for redis")
 
 // write runs a script that writes to a log. It returns errLost if that is another's.
 func (s *Store) write(script *goredis.Script, keys []string, args ...any) error {
@@ -142,16 +167,41 @@ func (s *Store) write(script *goredis.Script, keys []string, args ...any) error 
 // errLost says that a log is somebody else's, or has gone.
 var errLost = errors.New("the log in redis is no longer this replica's")
 
-// failed records that Redis failed, and warns once a minute.
+// failed records that a command failed, and warns once a minute. An error reply is not a server
+// that is away.
 func (s *Store) failed(err error) {
 	if errors.Is(err, goredis.ErrClosed) {
 		return
 	}
-	s.away.Store(true)
-	last, at := s.warned.Load(), time.Now().UnixNano()
-	if at-last >= int64(time.Minute) && s.warned.CompareAndSwap(last, at) {
-		s.o.Logger.Warn("redis fails; answers pass and cannot be resumed until it is back", zap.String("address", s.o.Address), zap.Error(err))
+	warned, message := &s.refused, "redis refuses a command; the stream that it is for cannot be resumed"
+	if isAway(err) {
+		s.away.Store(true)
+		warned, message = &s.warned, "redis fails; answers pass and cannot be resumed until it is back"
 	}
+	last, at := warned.Load(), time.Now().UnixNano()
+	if at-last >= int64(time.Minute) && warned.CompareAndSwap(last, at) {
+		s.o.Logger.Warn(message, zap.String("address", s.o.Address), s.errorField(err))
+	}
+}
+
+// isAway reports whether an error says that Redis does nothing for anybody now.
+func isAway(err error) bool {
+	var reply goredis.Error
+	if !errors.As(err, &reply) {
+		return true
+	}
+	return slices.ContainsFunc([]string{"LOADING", "BUSY", "MASTERDOWN", "READONLY", "max number of clients"},
+		func(prefix string) bool { return goredis.HasErrorPrefix(reply, prefix) })
+}
+
+// errorField returns the field of a log message for an error. A server that does not know AUTH
+// repeats the password.
+func (s *Store) errorField(err error) zap.Field {
+	text := err.Error()
+	if s.o.Password != "" {
+		text = strings.ReplaceAll(text, s.o.Password, "REDACTED")
+	}
+	return zap.String("error", text)
 }
 
 // ttl is how long what a log has in Redis stays if nobody refreshes it.
@@ -162,45 +212,66 @@ func (s *Store) ttl(e resume.Entry) int64 {
 // Secret implements resume.Store.
 func (s *Store) Secret() []byte { return s.o.Secret }
 
-// Claim implements resume.Store.
+// Claim implements resume.Store. While Redis is away, a request with a key waits for as long as a
+// command may take: the agent may run for that key already, or have run.
 func (s *Store) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Log, bool, error) {
 	entry, err := json.Marshal(e)
 	if err != nil {
 		return nil, false, fmt.Errorf("encoding a log's entry: %w", err)
 	}
-	hasKey := 0
-	if e.Key != (resume.Digest{}) {
-		hasKey = 1
+	if len(entry) > maxRecord {
+		return nil, false, errLarge
 	}
-	for ctx.Err() == nil {
-		id, err := s.claim(ctx, e, entry, hasKey)
-		if err != nil {
+	keyed := e.Key != (resume.Digest{})
+	limit := time.Now().Add(s.o.Timeout)
+	var taken error
+	for first := true; ; first = false {
+		l, is, err := s.claim(ctx, e, entry, keyed, run, limit)
+		if l != nil {
+			return l, is, nil
+		}
+		if err != nil && first {
 			if l := s.known(ctx, e); l != nil {
 				return l, false, nil
 			}
-			return nil, false, err
 		}
-		if id == e.ID {
-			return s.own(ctx, e, run)
+		if errors.Is(err, resume.ErrTaken) {
+			taken = err
 		}
-		if l, err := s.find(ctx, id); l != nil || err != nil {
-			return l, false, err
+		if err != nil && (!keyed || !errors.Is(err, errAway)) || time.Now().After(limit) {
+			return nil, false, cmp.Or(taken, err, resume.ErrTaken)
+		}
+		if !pause(ctx, blocks/50) {
+			return nil, false, ctx.Err()
 		}
 	}
-	return nil, false, ctx.Err()
 }
 
-func (s *Store) claim(ctx context.Context, e resume.Entry, entry []byte, hasKey int) (string, error) {
+// claim claims an entry once. It returns no log and no error if the one that has the key goes.
+func (s *Store) claim(ctx context.Context, e resume.Entry, entry []byte, keyed bool, run resume.Run, limit time.Time) (resume.Log, bool, error) {
 	if s.away.Load() {
-		return "", errAway
+		return nil, false, errAway
 	}
-	v, err := s.do(ctx, claimScript, []string{s.names.log(e.ID), s.names.key(e.Key)},
+	hasKey := 0
+	if keyed {
+		hasKey = 1
+	}
+	limited, cancel := context.WithDeadline(ctx, limit)
+	defer cancel()
+	v, err := s.do(limited, claimScript, []string{s.names.log(e.ID), s.names.key(e.Key)},
 		s.o.Prefix, e.ID, entry, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), hasKey)
 	if err != nil {
-		return "", fmt.Errorf("claiming a key in redis: %w", err)
+		return nil, false, fmt.Errorf("claiming a log in redis: %w", err)
 	}
 	id, _ := v.(string)
-	return id, nil
+	if id == e.ID {
+		return s.own(ctx, e, run)
+	}
+	l, err := s.find(ctx, id)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", resume.ErrTaken, err)
+	}
+	return l, false, err
 }
 
 // own makes the log in this process of an entry that is claimed. If a log with its key is
@@ -215,10 +286,10 @@ func (s *Store) own(ctx context.Context, e resume.Entry, run resume.Run) (resume
 	}
 	s.mu.Unlock()
 	if err != nil || !first {
-		go func() { _ = s.write(dropScript, s.names.all(e), s.replica, e.ID, "0-1") }() // or its time to live ends it
+		go s.caught(func() { _ = s.write(dropScript, s.names.all(e), s.replica, e.ID, "0-1") }) // or its time to live ends it
 		return s.here(l), false, err
 	}
-	go o.flush()
+	go o.flushes()
 	return o, true, nil
 }
 
@@ -292,14 +363,19 @@ func (s *Store) find(ctx context.Context, id string) (resume.Log, error) {
 // A view is what is known of a log in Redis at some time.
 type view struct {
 	state  string
-	header []byte // in JSON
+	header http.Header // nil before it has begun
 	events uint64
 	bytes  int64
 	lease  time.Duration // what is left of it
 	gone   bool          // nobody may find it any more
 	entry  resume.Entry
 	last   string // the id of its last piece
+	asked  string // the id of the last message that its owner has got
+	has    uint64 // how many events the owner had then
 }
+
+// errDamaged says that what is in Redis is no log.
+var errDamaged = errors.New("a log in redis is damaged: use a prefix that nobody else uses")
 
 // look returns what is known of a log, nil if there is none.
 func (s *Store) look(ctx context.Context, id string) (*view, error) {
@@ -311,17 +387,26 @@ func (s *Store) look(ctx context.Context, id string) (*view, error) {
 		return nil, fmt.Errorf("looking for a log in redis: %w", err)
 	}
 	f, _ := reply.([]any)
-	if len(f) != 9 {
-		return nil, fmt.Errorf("a log in redis has %d fields, want 9: use a prefix that nobody else uses", len(f))
+	if len(f) != 11 {
+		return nil, fmt.Errorf("%w: it has %d fields, want 11", errDamaged, len(f))
 	}
 	str := func(i int) string { v, _ := f[i].(string); return v }
 	num := func(i int) int64 { v, _ := f[i].(int64); return v }
 	v := &view{
-		state: str(0), header: []byte(str(1)), events: uint64(num(2)), bytes: num(3),
-		lease: time.Duration(num(4)) * time.Millisecond, gone: num(5) == 1, last: str(8),
+		state: str(0), events: uint64(num(2)), bytes: num(3),
+		lease: time.Duration(num(4)) * time.Millisecond, gone: num(5) == 1, last: str(8), asked: str(9), has: uint64(num(10)),
 	}
 	if err := json.Unmarshal([]byte(str(7)), &v.entry); err != nil {
-		return nil, fmt.Errorf("decoding a log's entry: %w", err)
+		return nil, fmt.Errorf("%w: decoding its entry: %w", errDamaged, err)
+	}
+	if v.entry.ID != id || v.bytes < 0 || !slices.Contains([]string{stateClaimed, stateBegun, stateWhole, stateBroken}, v.state) {
+		return nil, fmt.Errorf("%w: it has the id %.40q, %d bytes and the state %.40q", errDamaged, v.entry.ID, v.bytes, v.state)
+	}
+	if v.state == stateClaimed {
+		return v, nil
+	}
+	if err := json.Unmarshal([]byte(str(1)), &v.header); err != nil || v.header == nil { // null is none
+		return nil, fmt.Errorf("%w: it has no header: %.100q", errDamaged, str(1))
 	}
 	return v, nil
 }

@@ -2,8 +2,7 @@ package redis
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -40,7 +39,11 @@ func (s *Store) tailOf(e resume.Entry, reader string) *tail {
 		ctx, stop := context.WithCancel(context.Background())
 		t = &tail{s: s, entry: e, stop: stop, readers: make(map[string]struct{}), changed: make(chan struct{}), last: "0-0"}
 		s.tails[e.ID] = t
-		go t.follow(ctx)
+		go func() {
+			if err := s.caught(func() { t.follow(ctx) }); err != nil {
+				t.set(func() { t.err = err })
+			}
+		}()
 	}
 	t.readers[reader] = struct{}{}
 	return t
@@ -130,6 +133,10 @@ func (t *tail) failed() bool {
 // look finds out about the state. It reports whether it has to look again.
 func (t *tail) look() (again bool, err error) {
 	v, err := t.s.look(context.Background(), t.entry.ID)
+	if errors.Is(err, errDamaged) { // it stays so
+		t.set(func() { t.err = err })
+		return false, nil
+	}
 	if err != nil {
 		return true, err
 	}
@@ -144,19 +151,13 @@ func (t *tail) look() (again bool, err error) {
 	if (v.state == stateClaimed || v.state == stateBegun) && v.lease < 0 {
 		return true, t.s.inherit(v.entry)
 	}
-	var header http.Header
-	if v.state != stateClaimed {
-		if err := json.Unmarshal(v.header, &header); err != nil {
-			return true, fmt.Errorf("decoding a log's header: %w", err)
-		}
-	}
 	t.set(func() {
 		if t.state == "" || v.state == stateWhole || v.state == stateBroken {
 			t.last, t.end, t.events = v.last, v.bytes, v.events
 		}
 		t.state = v.state
 		if t.header == nil {
-			t.header = header
+			t.header = v.header
 		}
 	})
 	return false, nil

@@ -1,0 +1,187 @@
+package redis
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+)
+
+// A fake is a server that answers as Redis does as far as a Store needs it, with one log of
+// another replica. It answers one kind of command, its point, with other bytes.
+type fake struct {
+	addr  string
+	point string
+	reply []byte // none: it is silent
+	ends  bool   // the connection, behind the reply
+}
+
+// points are the kinds of commands.
+var points = map[string]string{
+	"hello": "hello", "auth": "hello", "xread": "xread", "xrange": "xrange",
+	claimScript.Hash(): "claim", lookScript.Hash(): "look", beginScript.Hash(): "begin", appendScript.Hash(): "append",
+	endScript.Hash(): "end", dropScript.Hash(): "drop", refreshScript.Hash(): "refresh", inheritScript.Hash(): "inherit",
+	cancelScript.Hash(): "cancel", readScript.Hash(): "read", leaveScript.Hash(): "leave", askScript.Hash(): "ask",
+}
+
+// theirs is the log of another replica.
+var theirs = entry("theirs")
+
+// start has the fake listen.
+func (f *fake) start(t *testing.T) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.addr = l.Addr().String()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	open := make(map[net.Conn]bool)
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			open[c] = true
+			mu.Unlock()
+			wg.Go(func() { defer c.Close(); f.serve(c) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		mu.Lock()
+		for c := range open {
+			c.Close()
+		}
+		mu.Unlock()
+		wg.Wait()
+	})
+}
+
+// serve answers the commands of a connection.
+func (f *fake) serve(c net.Conn) {
+	in := bufio.NewReader(c)
+	for {
+		command, err := readCommand(in)
+		if err != nil {
+			return
+		}
+		point := points[strings.ToLower(command[0])]
+		if point == "" && len(command) > 1 { // EVALSHA, or EVAL of one that is not known
+			point = points[command[1]]
+			if point == "" {
+				point = points[goredis.NewScript(command[1]).Hash()]
+			}
+		}
+		reply := f.reply
+		if point != f.point {
+			reply = []byte(canned(point, command))
+		}
+		if _, err := c.Write(reply); err != nil || point == f.point && f.ends {
+			return
+		}
+	}
+}
+
+// readCommand reads an array of strings.
+func readCommand(in *bufio.Reader) ([]string, error) {
+	number := func() (int, error) {
+		line, err := in.ReadString('\n')
+		if err != nil || len(line) < 4 {
+			return 0, io.ErrUnexpectedEOF
+		}
+		return strconv.Atoi(line[1 : len(line)-2])
+	}
+	n, err := number()
+	if err != nil {
+		return nil, err
+	}
+	command := make([]string, n)
+	for i := range command {
+		size, err := number()
+		if err != nil {
+			return nil, err
+		}
+		b := make([]byte, size+2)
+		if _, err := io.ReadFull(in, b); err != nil {
+			return nil, err
+		}
+		command[i] = string(b[:size])
+	}
+	return command, nil
+}
+
+// array and text are values of RESP.
+func array(values ...string) string {
+	return fmt.Sprintf("*%d\r\n%s", len(values), strings.Join(values, ""))
+}
+
+func text(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
+
+// canned is what a server would answer.
+func canned(point string, command []string) string {
+	switch point {
+	case "hello":
+		return array(text("server"), text("fake"), text("modules"), array())
+	case "claim":
+		return text(command[6])
+	case "look":
+		return looked(theirs, stateBegun, `{"Content-Type":["text/event-stream"]}`)
+	case "xread":
+		time.Sleep(10 * time.Millisecond) // or a tail turns without a pause
+		return "*-1\r\n"
+	case "xrange":
+		if command[2] >= "(1-2" {
+			return array()
+		}
+		return array(array(text("1-2"), array(text("m"), text("0 0 0 0"), text("e"), text("\x09"), text("d"), text(event(1)))))
+	case "refresh":
+		return array(":0\r\n", ":1\r\n")
+	case "ask":
+		return text("1-1")
+	case "inherit":
+		return "$-1\r\n"
+	}
+	return ":1\r\n"
+}
+
+// looked is what lookScript returns of a log with one event.
+func looked(e resume.Entry, state, header string) string {
+	b, err := json.Marshal(e)
+	if err != nil {
+		panic(err)
+	}
+	return array(text(state), text(header), ":1\r\n", fmt.Sprintf(":%d\r\n", len(event(1))), ":100000\r\n", ":0\r\n",
+		text("owner"), text(string(b)), text("1-2"), text("1-1"), ":1\r\n")
+}
+
+// replica returns a store at the fake, and what it logs.
+func (f *fake) replica(t *testing.T, set func(*Options)) (*Store, *observer.ObservedLogs) {
+	t.Helper()
+	core, logs := observer.New(zap.WarnLevel)
+	o := Options{
+		Network: "tcp", Address: f.addr, Prefix: "test:", Secret: []byte("secret"),
+		Lease: time.Second, Timeout: time.Second, Local: resume.NewMemory(nil), Logger: zap.New(core),
+	}
+	if set != nil {
+		set(&o)
+	}
+	s := New(o)
+	t.Cleanup(s.Close)
+	return s, logs
+}

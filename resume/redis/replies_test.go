@@ -1,0 +1,254 @@
+package redis
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// many is more than a stack has room for, or the memory of a test, if it is believed.
+const many = 4 << 20
+
+// brokenReplies are what a server may send that is broken, wrong or hostile.
+var brokenReplies = map[string]string{
+	"a huge array":             "*2147483647\r\n",
+	"the largest array":        "*9223372036854775807\r\n",
+	"a huge string":            "$2147483647\r\n",
+	"the largest string":       "$9223372036854775807\r\n",
+	"a string below nil":       "$-2\r\n",
+	"a huge map":               "%2147483647\r\n",
+	"a huge set":               "~2147483647\r\n",
+	"a huge push":              ">2147483647\r\n",
+	"a huge attribute":         "|2147483647\r\n",
+	"a huge verbatim string":   "=2147483647\r\n",
+	"a huge error":             "!2147483647\r\n",
+	"a huge array in others":   "*1\r\n*2\r\n$1\r\na\r\n*2147483647\r\n",
+	"a huge string in others":  "*1\r\n*2\r\n$1\r\na\r\n$2147483647\r\n",
+	"arrays in arrays":         strings.Repeat("*1\r\n", many),
+	"maps in maps":             strings.Repeat("%1\r\n", many),
+	"attributes in a row":      strings.Repeat("|0\r\n", many),
+	"pushes in a row":          strings.Repeat(">1\r\n+a\r\n", many),
+	"large arrays in arrays":   strings.Repeat("*1000000\r\n", 1000),
+	"a large array, all of it": "*4194304\r\n" + strings.Repeat(":1\r\n", many),
+	"a large string":           "$16777216\r\n" + strings.Repeat("x", 4*many) + "\r\n",
+	"a line without an end":    "+" + strings.Repeat("x", 4*many),
+	"an error without an end":  "-ERR " + strings.Repeat("x", 4*many),
+	"a number without an end":  ":" + strings.Repeat("9", 4*many),
+	"a big number":             "(" + strings.Repeat("9", many) + "\r\n",
+	"HTTP":                     "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
+	"an empty line":            "\r\n",
+	"lines of another system":  "+OK\n",
+	"bytes":                    "\x00\x01\x02\xff\xfe\r\n",
+	"half a string":            "$10\r\nabc",
+	"half an array":            "*2\r\n$1\r\na\r\n",
+	"a string that goes on":    "$1\r\nabc\r\n",
+	"an error":                 "-ERR no\r\n",
+	"an error without text":    "-\r\n",
+	"a wrong type":             "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
+	"it loads":                 "-LOADING Redis is loading the dataset in memory\r\n",
+	"no such script":           "-NOSCRIPT No matching script.\r\n",
+	"no string":                "$-1\r\n",
+	"no array":                 "*-1\r\n",
+	"null":                     "_\r\n",
+	"OK":                       "+OK\r\n",
+	"a number":                 ":1\r\n",
+	"a negative one":           ":-9223372036854775808\r\n",
+	"a number that is none":    ":x\r\n",
+	"a string":                 "$3\r\nabc\r\n",
+	"an empty array":           "*0\r\n",
+	"an array of nil":          "*9\r\n" + strings.Repeat("$-1\r\n", 9),
+	"an array of arrays":       "*9\r\n" + strings.Repeat("*1\r\n*0\r\n", 9),
+	"an array of errors":       "*9\r\n" + strings.Repeat("-ERR no\r\n", 9),
+	"two replies":              ":1\r\n:1\r\n",
+	"nothing":                  "",
+}
+
+// TestBrokenReplies has a server answer each command in each broken way: whoever asks is told or
+// waits no longer than for a server that is silent, and those who read here have all.
+func TestBrokenReplies(t *testing.T) {
+	for _, point := range []string{"hello", "claim", "look", "begin", "append", "end", "drop", "refresh", "cancel", "read", "leave", "ask", "xread", "xrange"} {
+		t.Run(point, func(t *testing.T) {
+			var wg sync.WaitGroup
+			for _, broken := range brokenReplies {
+				reply := []byte(broken)
+				for _, ends := range []bool{false, true} {
+					f := &fake{point: point, reply: reply, ends: ends}
+					f.start(t)
+					s, _ := f.replica(t, func(o *Options) { o.Timeout = 200 * time.Millisecond })
+					wg.Go(func() { converse(t, s) })
+				}
+			}
+			wg.Wait()
+		})
+	}
+}
+
+// converse uses a store for all that a Store does.
+func converse(t *testing.T, s *Store) {
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	for _, whole := range []bool{true, false} {
+		l, first, err := s.Claim(ctx, entry(fmt.Sprint(whole)), newRun())
+		if err != nil || !first {
+			continue
+		}
+		if !whole {
+			l.Drop()
+			continue
+		}
+		r, err := l.Follow(ctx)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = l.Begin(http.Header{"Content-Type": {"text/event-stream"}}) // or Redis does not have it
+		if err := l.Append([]byte(event(1)), []int{len(event(1))}); err != nil {
+			t.Error(err)
+		}
+		l.End(true)
+		if got, err := all(r); got != event(1) || !errors.Is(err, io.EOF) {
+			t.Errorf("here it is %q, %v", got, err)
+		}
+		r.Close()
+	}
+	l, err := s.Find(ctx, theirs.ID)
+	if err != nil || l == nil {
+		return
+	}
+	r, err := l.Follow(ctx)
+	if err != nil {
+		return
+	}
+	defer r.Close()
+	if _, err := r.Header(); err == nil {
+		_ = r.Seek(2)
+		_ = r.Seek(1)
+		_ = r.Seek(0)
+		_, _ = all(r)
+	}
+	l.Events()
+	_ = l.Each(func([]byte) {})
+	_ = l.Cancel(ctx)
+}
+
+// inMemory is a connection that answers whatever is written to it with the same bytes, in parts of
+// a size.
+type inMemory struct {
+	net.Conn // nil
+	reply    *bytes.Reader
+	part     int
+}
+
+func (c *inMemory) Read(p []byte) (int, error)       { return c.reply.Read(p[:min(c.part, len(p))]) }
+func (c *inMemory) Write(p []byte) (int, error)      { return len(p), nil }
+func (c *inMemory) Close() error                     { return nil }
+func (c *inMemory) SetDeadline(time.Time) error      { return nil }
+func (c *inMemory) SetReadDeadline(time.Time) error  { return nil }
+func (c *inMemory) SetWriteDeadline(time.Time) error { return nil }
+func (c *inMemory) RemoteAddr() net.Addr             { return &net.UnixAddr{} }
+
+// replyTo has go-redis read the reply as each kind of answer that a Store asks for, and at the
+// beginning of a connection. It returns how many bytes of heap that allocates at most, and
+// what comes out, "" for an error.
+func replyTo(t *testing.T, reply []byte, part int) (allocated uint64, got []string) {
+	t.Helper()
+	hello := array(text("server"), text("test"))
+	for _, as := range []struct {
+		before  string
+		command func(context.Context, *goredis.Client) (any, error)
+	}{
+		{"", func(ctx context.Context, c *goredis.Client) (any, error) { return c.Ping(ctx).Result() }},
+		{hello, func(ctx context.Context, c *goredis.Client) (any, error) { return c.EvalSha(ctx, "0", nil).Result() }},
+		{hello, func(ctx context.Context, c *goredis.Client) (any, error) {
+			return c.XRange(ctx, "a", "-", "+").Result()
+		}},
+		{hello, func(ctx context.Context, c *goredis.Client) (any, error) {
+			return c.XRead(ctx, &goredis.XReadArgs{Streams: []string{"a", "0"}}).Result()
+		}},
+	} {
+		c := goredis.NewClient(&goredis.Options{
+			Protocol: 2, DisableIdentity: true, MaxRetries: -1, DialerRetries: 1,
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+			Dialer: func(context.Context, string, string) (net.Conn, error) {
+				return checked(&inMemory{reply: bytes.NewReader(append([]byte(as.before), reply...)), part: part}), nil
+			},
+		})
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		v, err := as.command(context.Background(), c)
+		runtime.ReadMemStats(&after)
+		_ = c.Close()
+		allocated = max(allocated, after.TotalAlloc-before.TotalAlloc-uint64(len(as.before)+len(reply)))
+		if got = append(got, ""); err == nil {
+			got[len(got)-1] = fmt.Sprintf("%#v", v)
+		}
+	}
+	return allocated, got
+}
+
+// mostOfReply is how many bytes of heap a reply may take: its bytes, the values of go-redis around
+// them, the text of errors, and the buffers of a connection.
+const mostOfReply = 2*maxReply + maxValues*maxDepth*16 + 512<<10
+
+// TestHeapOfReplies bounds what a reply takes, whatever it says of itself.
+func TestHeapOfReplies(t *testing.T) {
+	for name, reply := range brokenReplies {
+		if n, _ := replyTo(t, []byte(reply), 1<<20); n > mostOfReply {
+			t.Errorf("%s: %d bytes of heap", name, n)
+		}
+	}
+}
+
+// TestRepliesOfRedis lets through what Redis answers, at the size of the bounds.
+func TestRepliesOfRedis(t *testing.T) {
+	message := array(text("1-1"), array(text("m"), text("0 0 0 0"), text("e"), text(strings.Repeat("\x02", maxPiece/2)), text("d"), text(strings.Repeat("\n", maxPiece))))
+	messages := array(message, message, message, message, message, message, message, message)
+	for name, reply := range map[string]string{
+		"pieces":        messages,
+		"what has come": array(array(text("test:events:1"), messages)),
+		"what is known": array(text("begun"), text(strings.Repeat("x", maxRecord)), ":1\r\n", ":1\r\n", ":-1\r\n", ":0\r\n", text("owner"), text(strings.Repeat("x", maxRecord)), text("1-1"), text("1-1"), ":1\r\n"),
+		"nil":           "$-1\r\n", "no array": "*-1\r\n", "an empty string": "$0\r\n\r\n", "an empty array": "*0\r\n", "an error": "-ERR no\r\n",
+		"many replies": strings.Repeat(array(text("a"), array(), ":1\r\n"), maxValues),
+	} {
+		for _, part := range []int{1, 2, 3, 1000, 1 << 20} {
+			got, err := io.ReadAll(checked(&inMemory{reply: bytes.NewReader([]byte(reply)), part: part}))
+			if err != nil || string(got) != reply {
+				t.Errorf("%s in parts of %d: %v, %d bytes, want %d", name, part, err, len(got), len(reply))
+			}
+		}
+	}
+}
+
+// FuzzReplies has a server answer with any bytes, in parts of any size: the process goes on,
+// with a bounded heap, and what is a reply stays one however it is split.
+func FuzzReplies(f *testing.F) {
+	for _, reply := range brokenReplies {
+		f.Add([]byte(reply[:min(len(reply), 1000)]), 7)
+	}
+	f.Add([]byte(array(array(text("a"), array(array(text("1-1"), array(text("d"), text("b"))))))), 3)
+	f.Add([]byte(looked(theirs, stateBegun, "null")), 1)
+	f.Fuzz(func(t *testing.T, reply []byte, part int) {
+		n, got := replyTo(t, reply, max(part, 1))
+		if n > mostOfReply {
+			t.Errorf("%d bytes of heap", n)
+		}
+		_, whole := replyTo(t, reply, maxReply)
+		for i, want := range whole { // what is behind a reply may fail it, if it comes with that
+			if want != "" && got[i] != want {
+				t.Errorf("in parts of %d it is %q, want %q", part, got[i], want)
+			}
+		}
+	})
+}
