@@ -6,7 +6,7 @@
 //
 //	go -C integration run ./bench goals     the goals of docs/performance.md, 35 minutes
 //	go -C integration run ./bench soak      ten thousand streams for ten minutes, 15 in all
-//	go -C integration run ./bench peers     beside nginx, HAProxy and gateways, 15 minutes
+//	go -C integration run ./bench peers     beside nginx, Envoy and gateways, 15 minutes
 package main
 
 import (
