@@ -259,12 +259,12 @@ func TestMedians(t *testing.T) {
 	}
 }
 
-func TestMissedGoalsFail(t *testing.T) {
-	if err := countMissed([]result{{value: 1, limit: 1}}); err != nil {
+func TestAnExceededBudgetFails(t *testing.T) {
+	if err := checkBudgets([]result{{value: 1, limit: 1}}); err != nil {
 		t.Error(err)
 	}
-	if err := countMissed([]result{{value: 1, limit: 1}, {value: 1.01, limit: 1}}); err == nil {
-		t.Error("a missed goal is none")
+	if err := checkBudgets([]result{{value: 1, limit: 1}, {value: 1.01, limit: 1}}); err == nil {
+		t.Error("an exceeded budget is none")
 	}
 	if !errors.Is(cut(io.EOF), io.ErrUnexpectedEOF) {
 		t.Error("a body that is cut has ended")

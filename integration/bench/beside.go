@@ -109,7 +109,7 @@ func (b *beside) start(s stage) (all []*contender, cannot map[string]string, err
 			cannot[peer.name] = err.Error()
 			continue
 		}
-		all = append(all, &contender{name: peer.name, p: p, most: peer.most})
+		all = append(all, &contender{name: peer.name, p: p})
 	}
 	return all, cannot, nil
 }
@@ -141,10 +141,7 @@ func (b *beside) startPeer(p peer, s stage) (*proxyProcess, error) {
 	if cmd, err = p.start(dir, own, listen, s.backend.addr); err != nil {
 		return nil, fmt.Errorf("starting it: %w", err)
 	}
-	t := target{Addr: listen, Path: p.path, Model: p.model, Header: p.headers(s.backend.addr)}
-	if t.Model == "" {
-		t.Model = "hermes-agent"
-	}
+	t := target{Addr: listen, Path: p.path, Model: "hermes-agent", Header: p.headers(s.backend.addr)}
 	return startProxy(cmd, own, t, 2*time.Minute)
 }
 
@@ -211,9 +208,6 @@ func (c *contender) dies() {
 func (c *contender) holds(n int) {
 	if c.p.cmd == nil {
 		return
-	}
-	if c.most > 0 {
-		n = min(n, c.most)
 	}
 	before := residentOf(c.p.cmd.Process.Pid)
 	l, err := startLoad(job{

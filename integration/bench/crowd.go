@@ -20,15 +20,20 @@ const (
 // crowd measures the most memory that the sidecar takes with a thousand open streams,
 // under the limit of the chart, the lowest of all that deploy has: Caddy sets GOMEMLIMIT to nine
 // tenths of it.
-func crowd(s stage, sidecar program) (result, error) {
+func crowd(s stage) ([]result, error) {
 	limit, err := chartLimit()
 	if err != nil {
-		return result{}, err
+		return nil, err
 	}
-	sidecar.caddy.env = []string{fmt.Sprintf("GOMEMLIMIT=%d", limit/10*9)}
-	p, err := sidecar.caddy.start(sidecar.v, filepath.Join(s.work, "crowd"), s.backend.addr, "off")
+	sidecar := caddy{binary: filepath.Join(s.work, "hermes-sidecar")}
+	err = build(sidecar.binary, "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-tags", "nobadger,nomysql,nopgx", "./cmd/hermes-sidecar")
 	if err != nil {
-		return result{}, err
+		return nil, err
+	}
+	sidecar.env = []string{fmt.Sprintf("GOMEMLIMIT=%d", limit/10*9)}
+	p, err := sidecar.start(plugin, filepath.Join(s.work, "crowd"), s.backend.addr, "off")
+	if err != nil {
+		return nil, err
 	}
 	defer p.stop()
 	l, err := startLoad(job{
@@ -36,11 +41,11 @@ func crowd(s stage, sidecar program) (result, error) {
 		Every: time.Second, End: endsNever, Spread: 10 * time.Second,
 	})
 	if err != nil {
-		return result{}, err
+		return nil, err
 	}
 	if err := l.opened(); err != nil {
 		kill(l.cmd)
-		return result{}, err
+		return nil, err
 	}
 	most := float64(peakOf(p.cmd.Process.Pid))
 	l.in.Close()
@@ -48,10 +53,10 @@ func crowd(s stage, sidecar program) (result, error) {
 	if err == nil && r.Wrong > 0 {
 		err = r.failed()
 	}
-	return result{
+	return []result{{
 		fmt.Sprintf("most resident bytes with %d streams, of the chart's limit", crowdStreams), most / float64(limit), 0, maxCrowd, "",
 		fmt.Sprintf("%.0f of %.0f MB", most/1e6, float64(limit)/1e6),
-	}, err
+	}}, err
 }
 
 // chartLimit returns the sidecar's limit of memory in the chart, in bytes.

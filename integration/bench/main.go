@@ -4,9 +4,9 @@
 // core and the others on another, and every stream is checked from its first byte
 // to its last. It speaks to the loopback only, and ends by itself.
 //
-//	go -C integration run ./bench goals     the goals of docs/performance.md, 35 minutes
+//	go -C integration run ./bench goals     the budgets of docs/performance.md, 30 minutes
 //	go -C integration run ./bench soak      ten thousand streams for ten minutes, 15 in all
-//	go -C integration run ./bench peers     beside nginx, HAProxy and gateways, 15 minutes
+//	go -C integration run ./bench peers     beside nginx, Envoy and gateways, 15 minutes
 package main
 
 import (

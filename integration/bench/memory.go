@@ -93,22 +93,22 @@ func weigh(s stage, n, rounds int, d time.Duration) ([]weighed, error) {
 	return all, nil
 }
 
-// maxMemory is the goal.
-const maxMemory = 1.03
+// maxMemory is the budget of an idle stream's resident memory, as a ratio to the floor.
+const maxMemory = 1.06
 
-// results returns what has been measured of the goals.
+// results returns the measurements of the rounds.
 func (w weighed) results() []result {
 	return []result{
-		w.result(fmt.Sprintf("resident bytes of an idle stream, %s, %d streams", w.v.name, w.streams), func(h held) float64 { return h.resident }),
-		w.result("heap and stacks of one", func(h held) float64 { return h.live }),
+		w.result(fmt.Sprintf("resident bytes of an idle stream, %s, %d streams", w.v.name, w.streams), func(h held) float64 { return h.resident }, maxMemory),
+		w.result("heap and stacks of one", func(h held) float64 { return h.live }, noBudget),
 	}
 }
 
 // result returns the ratio of one of the numbers to that of the floor.
-func (w weighed) result(what string, of func(held) float64) result {
+func (w weighed) result(what string, of func(held) float64, limit float64) result {
 	var floors, vs []float64
 	for _, r := range w.rounds {
 		floors, vs = append(floors, of(r.floor)), append(vs, of(r.v))
 	}
-	return ratioOf(what, floors, vs, maxMemory, "kB")
+	return ratioOf(what, floors, vs, limit, "kB")
 }

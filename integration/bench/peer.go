@@ -15,8 +15,6 @@ type peer struct {
 	name   string            // as in the table, such as "LiteLLM 1.106.2"
 	path   string            // where chat completions are asked for, such as /v1/chat/completions
 	header map[string]string // what the request must carry beside Content-Type; see headers
-	model  string            // the model that the request must name, "" for "hermes-agent"
-	most   int               // how many streams it can have open at once, where its code has a limit; 0 for any number
 	// install gets it from its registry, in its pinned version, into dir, which is
 	// kept between runs; it does nothing when it is there. nil for what is a
 	// package of the system.
@@ -48,33 +46,10 @@ func (p peer) slug() string {
 	return strings.NewReplacer(" ", "-", ",", "").Replace(strings.ToLower(p.name))
 }
 
-// peerCannot are the gateways that were looked for in the registries, and why
-// they are not measured.
-func peerCannot() map[string]string {
-	return map[string]string{
-		"Bifrost":          "the Go module proxy does not have github.com/maximhq/bifrost/transports",
-		"one-api":          "the Go module proxy does not have github.com/songquanpeng/one-api",
-		"new-api":          "the Go module proxy does not have github.com/QuantumNous/new-api",
-		"Envoy AI Gateway": "the Go module proxy does not have github.com/envoyproxy/ai-gateway",
-		"Helicone gateway": "npm does not have @helicone/ai-gateway, nor Cargo helicone-ai-gateway",
-		"agentgateway":     "neither Cargo nor the Go module proxy has it",
-		"TensorZero":       "its gateway comes as a container image; the crate of its name is empty, the Python package a client",
-		"any-llm, otari":   "the Python packages are clients of a gateway that comes as a container image",
-		"MLflow":           "its command gateway is gone; what has followed is a part of a server with a database",
-		"LLMG":             "it listens on every interface, and no option of llmg-gateway 0.4.0 says otherwise",
-		"litellm-rs":       "the release build of litellm-rs 0.9.0 was not done after a quarter of an hour on two cores that had other work too",
-		"Open WebUI":       "it is an application, whose proxy serves the users that have signed in, and keeps a database",
-		"Kong, APISIX":     "they are neither in Debian nor in the registry of a language",
-	}
-}
-
 // peers returns what can be measured on this machine, and why the others cannot.
 func peers() (can []peer, cannot map[string]string) {
-	cannot = peerCannot()
-	for _, make := range []func() (peer, error){
-		peerNginx, peerHAProxy, peerEnvoy, peerTraefik, peerSpring,
-		peerLiteLLM, peerPortkey, peerSGLang, peerVLLM, peerLMProxy, peerForward,
-	} {
+	cannot = make(map[string]string)
+	for _, make := range []func() (peer, error){peerNginx, peerEnvoy, peerLiteLLM, peerPortkey} {
 		p, err := make()
 		if err != nil {
 			cannot[p.name] = err.Error()
@@ -151,15 +126,4 @@ func peerSplit(addr string) (host, port string, err error) {
 		return "", "", fmt.Errorf("%s is not on loopback", addr)
 	}
 	return host, port, nil
-}
-
-// peerFree is a port on loopback that nobody listens on, for what a peer insists on
-// serving beside its proxy.
-func peerFree() (string, error) {
-	addr, err := freePort()
-	if err != nil {
-		return "", err
-	}
-	_, port, err := net.SplitHostPort(addr)
-	return port, err
 }

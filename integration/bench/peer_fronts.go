@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,50 +75,6 @@ http {
 	return p, nil
 }
 
-// peerHAProxy has one thread. It resolves no names, and would open a socket to the
-// system's resolver all the same.
-func peerHAProxy() (peer, error) {
-	path, version, err := peerProgram("haproxy", `(?i)HAProxy version (\d+\.\d+\.\d+)`)
-	p := peer{name: "HAProxy " + version, path: chatCompletions}
-	if err != nil {
-		p.name = "HAProxy"
-		return p, err
-	}
-	const conf = `global
-	maxconn STREAMS
-	nbthread 1
-resolvers default
-	nameserver nobody 127.0.0.1:53
-defaults
-	mode http
-	option http-no-delay
-	retries 0
-	timeout connect 5s
-	timeout http-request 1m
-	timeout http-keep-alive 10m
-	timeout client 10m
-	timeout server 10m
-frontend in
-	bind LISTEN backlog 4096
-	default_backend hermes
-backend hermes
-	http-reuse safe
-	server hermes UPSTREAM
-`
-	p.start = func(_, work, listen, upstream string) (*exec.Cmd, error) {
-		text, err := peerFill(conf, listen, upstream)
-		if err != nil {
-			return nil, err
-		}
-		file, err := peerConfig(work, "haproxy.cfg", text)
-		if err != nil {
-			return nil, err
-		}
-		return peerCommand(work, nil, path, "-db", "-q", "-f", file), nil
-	}
-	return p, nil
-}
-
 // peerEnvoy is Envoy as a Python package carries it. Its limits of 1,024 connections
 // and requests a cluster are raised.
 func peerEnvoy() (peer, error) {
@@ -176,69 +131,6 @@ func peerEnvoy() (peer, error) {
 		}
 		return peerCommand(work, nil, filepath.Join(dir, "venv/bin/envoy"),
 			"-c", file, "--concurrency", "1", "--use-dynamic-base-id", "--disable-hot-restart", "--log-level", "error"), nil
-	}
-	return p, nil
-}
-
-// traefik is the version that the recipes of the documentation are tested with.
-var traefik = peerModule{
-	path:    "github.com/traefik/traefik/v3",
-	version: "v3.6.7",
-	sum:     "h1:BcC/XaGWTbHnjEaJAe858Pv4csio2IK8yOLUnbPjkw8=",
-	command: "./cmd/traefik",
-}
-
-// peerTraefik is built with an empty page in the place of its own.
-func peerTraefik() (peer, error) {
-	p := peer{name: "Traefik " + strings.TrimPrefix(traefik.version, "v"), path: chatCompletions}
-	if _, err := exec.LookPath("go"); err != nil {
-		return p, fmt.Errorf("it is built by Go: %w", err)
-	}
-	p.install = traefik.build("traefik", func(src string) error {
-		page := filepath.Join(src, "webui/static/index.html")
-		if err := os.MkdirAll(filepath.Dir(page), 0o755); err != nil {
-			return err
-		}
-		return os.WriteFile(page, nil, 0o644)
-	})
-	const static = `global: {checkNewVersion: false, sendAnonymousUsage: false}
-log: {level: ERROR}
-entryPoints:
-  in:
-    address: "LISTEN"
-    transport:
-      respondingTimeouts: {readTimeout: 10m, idleTimeout: 10m}
-serversTransport:
-  maxIdleConnsPerHost: STREAMS
-  forwardingTimeouts: {idleConnTimeout: 10m}
-providers:
-  file: {filename: DYNAMIC, watch: false}
-`
-	const dynamic = `http:
-  routers:
-    all: {rule: "PathPrefix(` + "`/`" + `)", service: hermes}
-  services:
-    hermes:
-      loadBalancer:
-        servers: [{url: "http://UPSTREAM"}]
-`
-	p.start = func(dir, work, listen, upstream string) (*exec.Cmd, error) {
-		routes, err := peerFill(dynamic, listen, upstream)
-		if err != nil {
-			return nil, err
-		}
-		file, err := peerConfig(work, "dynamic.yaml", routes)
-		if err != nil {
-			return nil, err
-		}
-		text, err := peerFill(strings.Replace(static, "DYNAMIC", file, 1), listen, upstream)
-		if err != nil {
-			return nil, err
-		}
-		if file, err = peerConfig(work, "traefik.yaml", text); err != nil {
-			return nil, err
-		}
-		return peerCommand(work, nil, filepath.Join(dir, "traefik"), "--configFile="+file), nil
 	}
 	return p, nil
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,9 +21,8 @@ import (
 //go:embed peers
 var peerLocks embed.FS
 
-// peerPatience bounds one step of an installation. Traefik is the longest, with a
-// quarter of an hour on two cores.
-const peerPatience = time.Hour
+// peerPatience bounds one step of an installation.
+const peerPatience = 15 * time.Minute
 
 // peerPinned is the version of a package in a file of requirements.
 func peerPinned(lock, name string) string {
@@ -124,39 +122,6 @@ func peerModules(name string) func(dir string) error {
 				return err
 			}
 			_, err = peerRun(dir, "npm", "ci", "--silent", "--ignore-scripts", "--no-audit", "--no-fund")
-			return err
-		})
-	}
-}
-
-// A peerModule is a Go module with a program in it. Its sum is that of go.sum.
-type peerModule struct{ path, version, sum, command string }
-
-// build returns an install that builds the program as dir/name. prepare may change
-// the module's source first.
-func (m peerModule) build(name string, prepare func(src string) error) func(dir string) error {
-	return func(dir string) error {
-		return peerOnce(dir, []byte(m.path+"@"+m.version+" "+m.sum+"\n"), func() error {
-			out, err := peerRun(dir, "go", "mod", "download", "-json", m.path+"@"+m.version)
-			if err != nil {
-				return err
-			}
-			var got struct{ Dir, Sum string }
-			if err := json.Unmarshal(out, &got); err != nil {
-				return err
-			}
-			if got.Sum != m.sum {
-				return fmt.Errorf("%s@%s has the sum %s, not %s", m.path, m.version, got.Sum, m.sum)
-			}
-			src := filepath.Join(dir, "src")
-			if err := os.CopyFS(src, os.DirFS(got.Dir)); err != nil {
-				return err
-			}
-			defer os.RemoveAll(src)
-			if err := prepare(src); err != nil {
-				return err
-			}
-			_, err = peerRun(src, "go", "build", "-ldflags", "-s -w", "-o", filepath.Join(dir, name), m.command)
 			return err
 		})
 	}

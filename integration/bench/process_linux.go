@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -140,19 +139,4 @@ func kilobytes(file, what string) int64 {
 		}
 	}
 	return 0
-}
-
-// wakeupsOf returns how often threads of the process have been switched to.
-func wakeupsOf(pid int) (sum int64) {
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
-	for _, t := range threads {
-		status, _ := os.ReadFile(t) // a thread may end
-		for line := range strings.Lines(string(status)) {
-			if _, n, ok := strings.Cut(line, "voluntary_ctxt_switches:"); ok { // or nonvoluntary
-				switches, _ := strconv.ParseInt(strings.TrimSpace(n), 10, 64)
-				sum += switches
-			}
-		}
-	}
-	return sum
 }

@@ -17,5 +17,4 @@ func mostStreams() int             { return 0 }
 func cpuOf(int) time.Duration      { return 0 }
 func residentOf(int) int64         { return 0 }
 func anonymousOf(int) int64        { return 0 }
-func wakeupsOf(int) int64          { return 0 }
 func peakOf(int) int64             { return 0 }

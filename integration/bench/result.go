@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// result is what has been measured of a goal.
+// result is a measurement, held against its budget.
 type result struct {
 	what    string
 	value   float64
 	scatter float64 // half the distance between the quartiles of the rounds
-	limit   float64 // the most that it may be, noGoal for any
+	limit   float64 // the most that it may be, noBudget if there is none
 	unit    string
 	beside  string // the numbers behind a ratio
 }
 
-// noGoal is the limit of what is told beside the goals.
-const noGoal = -1
+// noBudget is the limit of a measurement without a budget.
+const noBudget = -1
 
 // ratioOf returns the result of rounds that gave the numbers ours beside those of the floor: the
 // median of the ratios.
@@ -31,34 +31,34 @@ func ratioOf(what string, floor, ours []float64, limit float64, unit string) res
 	return result{what, ratio, scatter, limit, "", fmt.Sprintf("%.1f and %.1f %s", f, o, unit)}
 }
 
-// reached reports whether the goal is.
-func (r result) reached() bool { return r.limit == noGoal || r.value <= r.limit }
+// within reports whether the value is within its budget.
+func (r result) within() bool { return r.limit == noBudget || r.value <= r.limit }
 
 // printResults prints a table.
 func printResults(results []result) {
-	fmt.Println("\n| goal | measured | scatter | limit | |\n| --- | --- | --- | --- | --- |")
+	fmt.Println("\n| | measured | scatter | budget | |\n| --- | --- | --- | --- | --- |")
 	for _, r := range results {
 		mark, limit := "", number(r.limit)+r.unit
-		if r.limit == noGoal {
+		if r.limit == noBudget {
 			limit = ""
 		}
-		if !r.reached() {
-			mark = "**missed**"
+		if !r.within() {
+			mark = "**over**"
 		}
 		fmt.Printf("| %s | %s%s | %s | %s | %s |\n", r.what, number(r.value), r.unit, number(r.scatter), limit, strings.TrimSpace(r.beside+" "+mark))
 	}
 }
 
-// countMissed returns an error if goals are missed, with their number.
-func countMissed(results []result) error {
-	missed := 0
+// checkBudgets returns an error if budgets are exceeded, with their number.
+func checkBudgets(results []result) error {
+	over := 0
 	for _, r := range results {
-		if !r.reached() {
-			missed++
+		if !r.within() {
+			over++
 		}
 	}
-	if missed > 0 {
-		return fmt.Errorf("%d of %d goals are missed", missed, len(results))
+	if over > 0 {
+		return fmt.Errorf("%d of %d results are over their budget", over, len(results))
 	}
 	return nil
 }

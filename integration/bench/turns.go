@@ -120,5 +120,5 @@ func (s stage) firstByte(n int) (result, error) {
 	}
 	middle, scatter := median(added)
 	floor, _ := median(base)
-	return result{"added time to the first byte of a stream", middle, scatter, 20, " µs", fmt.Sprintf("to %.0f µs", floor)}, nil
+	return result{"added time to the first byte of a stream", middle, scatter, 50, " µs", fmt.Sprintf("to %.0f µs", floor)}, nil
 }

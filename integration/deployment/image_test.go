@@ -236,7 +236,7 @@ func TestImageKeepsUsageInAVolume(t *testing.T) {
 	if strings.Contains(s.Log.String(), "storage failed") {
 		t.Error("storage failed")
 	}
-	kept, err := filepath.Glob(filepath.Join(data, "caddy/hermes/usage/*"))
+	kept, err := filepath.Glob(filepath.Join(data, "caddy/hermes/usage.json"))
 	if err != nil || len(kept) != 1 {
 		t.Errorf("%v: %q", err, kept)
 	}

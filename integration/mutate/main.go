@@ -1,41 +1,36 @@
-//go:build unix
-
-// Command mutate breaks packages in one place after another and counts how often their
-// tests notice, or those of other packages of the same tree, ./rewrite/... or
-// ./proxy/.... A mutant that survives is behaviour that no test holds. It is run by
-// hand, for it takes hours to try all, and needs bash and its ulimit.
+// Command mutate breaks code in one place at a time and reports the mutants that the
+// tests let live. Each of those is behaviour that no test holds, or a change that
+// nobody can see: read them, one by one.
 //
-// No library does this here: gremlins v0.6.0, the only one that the module proxy has,
-// takes no statement, branch or returned value away, compiles and runs all for each
-// mutant, takes no sample, and counts what does not end as nothing.
+//	.ci/mutate                                    # 100 mutants of rewrite and of proxy
+//	.ci/mutate -sample 300 -seed 2 ./rewrite/...  # 300 others of rewrite
+//	.ci/mutate -files sse/scanner -sample 0       # all of one file
 //
-//	.ci/mutate                                      # rewrite and proxy
-//	.ci/mutate -sample 300 -seed 2 ./rewrite/...    # 300 of its mutants
-//	.ci/mutate -files sse/scanner -log /tmp/mutants # goes on where it was interrupted
-//	.ci/mutate -log /tmp/mutants -quick             # without the tests that take long,
-//	.ci/mutate -log /tmp/mutants -again             # and with them those that survived
-//
-// Those that are known to change nothing are in equivalent.txt.
+// A mutant is a file in an overlay of the go command: nothing in the tree changes. One
+// takes from a second to a minute. A test that does not end has noticed it.
 package main
 
 import (
-	"cmp"
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"go/parser"
+	"go/token"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
-	"syscall"
+	"time"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := command(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
@@ -43,160 +38,140 @@ func main() {
 	}
 }
 
-// options are what the command line says.
-type options struct {
-	root   string
-	sample int
-	seed   uint64
-	files  *regexp.Regexp
-	log    string
-	again  bool
-	quick  bool
-	list   bool
-}
-
 func command(ctx context.Context, args []string) error {
-	var o options
 	flags := flag.NewFlagSet("mutate", flag.ContinueOnError)
-	flags.StringVar(&o.root, "root", "..", "the directory of the module")
-	flags.IntVar(&o.sample, "sample", 0, "how many mutants of each pattern are tried, 0 for all")
-	flags.Uint64Var(&o.seed, "seed", 1, "which ones")
-	files := flags.String("files", "", "only those of files whose path matches this pattern")
-	flags.StringVar(&o.log, "log", "", "a file that keeps results; those that it has are not found again")
-	flags.BoolVar(&o.again, "again", false, "try again those that survived by the log, and only these")
-	flags.BoolVar(&o.quick, "quick", false, "leave out the slow tests: most mutants die of the others")
-	flags.BoolVar(&o.list, "list", false, "only list the mutants")
+	root := flags.String("root", "..", "the directory of the module")
+	sample := flags.Int("sample", 100, "how many mutants of each pattern are tried, 0 for all")
+	seed := flags.Uint64("seed", 1, "which of them")
+	files := flags.String("files", "", "only those of files whose path matches this regular expression")
+	limit := flags.Duration("timeout", 2*time.Minute, "how long the tests of a mutant may take")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if o.again && o.log == "" {
-		return errors.New("-again reads the log: name it with -log")
-	}
-	var err error
-	if o.files, err = regexp.Compile(*files); err != nil {
+	match, err := regexp.Compile(*files)
+	if err != nil {
 		return fmt.Errorf("-files: %w", err)
-	}
-	if o.root, err = filepath.Abs(o.root); err != nil {
-		return err
-	}
-	known, err := readEquivalents(filepath.Join(o.root, "integration", "mutate", "equivalent.txt"))
-	if err != nil {
-		return err
-	}
-	results, err := openLog(o.log)
-	if err != nil {
-		return err
 	}
 	patterns := flags.Args()
 	if len(patterns) == 0 {
 		patterns = []string{"./rewrite/...", "./proxy/..."}
 	}
-	for _, name := range patterns {
-		if err := o.tryPackages(ctx, name, known, results); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+	for _, pattern := range patterns {
+		t := trial{root: *root, pattern: pattern, timeout: *limit}
+		mutants, err := t.mutants(ctx, match)
+		if err != nil {
+			return err
+		}
+		r := rand.New(rand.NewPCG(*seed, 1))
+		r.Shuffle(len(mutants), func(i, j int) { mutants[i], mutants[j] = mutants[j], mutants[i] })
+		if err := t.try(ctx, mutants, *sample); err != nil {
+			return err
 		}
 	}
-	return results.close()
+	return nil
 }
 
-// tryPackages tries mutants of the packages of a pattern and prints how many were killed.
-func (o *options) tryPackages(ctx context.Context, name string, known *equivalents, results *log) error {
-	packages, err := loadPackages(o.root, name)
-	if err != nil {
-		return err
-	}
-	var all []*mutant
-	for _, p := range packages {
-		all = append(all, p.mutants()...)
-	}
-	known.checkStale(name, all)
-	var tried []*mutant
-	for _, m := range all {
-		switch {
-		case !o.files.MatchString(m.short()), known.has(m):
-		case o.again && results.of(m) != survived:
-		default:
-			tried = append(tried, m)
-		}
-	}
-	fmt.Printf("%s: %d mutants, %d to choose from\n", name, len(all), len(tried))
-	if o.list {
-		for _, m := range tried {
-			fmt.Println(m)
-		}
-		return nil
-	}
-	r := rand.New(rand.NewPCG(o.seed, 1))
-	r.Shuffle(len(tried), func(i, j int) { tried[i], tried[j] = tried[j], tried[i] })
+// trial tries mutants of the packages of a pattern with the tests of all of them,
+// because what one package decides may only show in another's tests.
+type trial struct {
+	root, pattern string
+	timeout       time.Duration
+}
 
-	var s *suite
-	var t tally
-	for _, m := range tried {
-		if o.sample > 0 && t.tried() == o.sample {
+// mutants returns all mutants of the files that match.
+func (t trial) mutants(ctx context.Context, match *regexp.Regexp) (all []mutant, err error) {
+	out, err := t.goCommand(ctx, "list", "-f", `{{$d := .Dir}}{{range .GoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}`, t.pattern)
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w\n%s", err, out)
+	}
+	for name := range strings.Lines(string(out)) {
+		if name = strings.TrimSpace(name); name == "" || !match.MatchString(filepath.ToSlash(name)) {
+			continue
+		}
+		source, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, name, source, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, mutantsOf(fset, file, source)...)
+	}
+	return all, nil
+}
+
+// try prints what becomes of the first mutants that compile, up to sample of them. It
+// fails if the tests fail without one.
+func (t trial) try(ctx context.Context, mutants []mutant, sample int) error {
+	if out, err := t.goCommand(ctx, "test", "-count=1", t.pattern); err != nil {
+		return fmt.Errorf("the tests of %s fail without a mutant: %w\n%s", t.pattern, err, out)
+	}
+	fmt.Printf("%s: %d mutants\n", t.pattern, len(mutants))
+	tried, survivors := 0, 0
+	for _, m := range mutants {
+		if sample > 0 && tried == sample {
 			break
 		}
-		got := results.of(m)
-		if got == "" || o.again && got == survived {
-			if s == nil {
-				if s, err = newSuite(ctx, o.root, name, packages, all, o.quick); err != nil {
-					return err
-				}
-				defer s.close()
-			}
-			var by string
-			if got, by, err = s.try(ctx, m); err != nil {
-				return err
-			}
-			if ctx.Err() != nil { // what it has come to is nothing of the mutant's
-				break
-			}
-			if err := results.add(m, got, by); err != nil {
-				return err
-			}
-			fmt.Printf("%-9s %s  %s\n", got, m, by)
+		verdict, err := t.test(ctx, m)
+		if err != nil {
+			return err
 		}
-		t.add(m, got)
+		if verdict == unviable {
+			continue
+		}
+		tried++
+		if verdict == survived {
+			survivors++
+		}
+		fmt.Printf("%-8s %s\n", verdict, m)
 	}
-	t.print(name)
-	return ctx.Err()
+	fmt.Printf("%s: %d of %d survived\n", t.pattern, survivors, tried)
+	return nil
 }
 
-// A result is what became of a mutant.
+// A verdict says what became of a mutant.
+type verdict string
+
 const (
-	killed   = "killed"
-	timeout  = "timeout"  // it did not end: killed as well
-	unviable = "unviable" // it does not compile: not counted
-	survived = "survived"
+	killed   verdict = "killed"
+	survived verdict = "survived"
+	unviable verdict = "unviable" // it does not compile, or vet refuses it
 )
 
-// tally counts results.
-type tally struct {
-	count     map[string]int
-	survivors []*mutant
+// test runs the tests with m in the place of its file.
+func (t trial) test(ctx context.Context, m mutant) (verdict, error) {
+	dir, err := os.MkdirTemp("", "mutant")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	file, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{m.file: file}})
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(os.WriteFile(file, m.source(), 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
+		return "", err
+	}
+	out, err := t.goCommand(ctx, "test", "-overlay", overlay, "-failfast", "-timeout", t.timeout.String(), t.pattern)
+	switch {
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case err == nil:
+		return survived, nil
+	case bytes.Contains(out, []byte("[build failed]")):
+		return unviable, nil
+	}
+	return killed, nil
 }
 
-func (t *tally) add(m *mutant, result string) {
-	if t.count == nil {
-		t.count = map[string]int{}
-	}
-	t.count[result]++
-	if result == survived {
-		t.survivors = append(t.survivors, m)
-	}
-}
-
-func (t *tally) tried() int { return t.count[killed] + t.count[timeout] + t.count[survived] }
-
-func (t *tally) print(name string) {
-	slices.SortStableFunc(t.survivors, func(a, b *mutant) int {
-		return cmp.Or(strings.Compare(a.file, b.file), a.line-b.line)
-	})
-	fmt.Printf("\n%s: survivors\n", name)
-	for _, m := range t.survivors {
-		fmt.Println(m)
-	}
-	n := max(1, t.tried())
-	dead := t.count[killed] + t.count[timeout]
-	fmt.Printf("\n%s: %d of %d killed, %.1f %% (%d of them did not end); %d do not compile\n",
-		name, dead, t.tried(), 100*float64(dead)/float64(n), t.count[timeout], t.count[unviable])
+// goCommand runs the go command in the module.
+func (t trial) goCommand(ctx context.Context, args ...string) ([]byte, error) {
+	c := exec.CommandContext(ctx, "go", args...)
+	c.Dir = t.root
+	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
+	c.WaitDelay = 10 * time.Second
+	return c.CombinedOutput()
 }

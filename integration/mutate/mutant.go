@@ -1,89 +1,123 @@
-//go:build unix
-
 package main
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"go/ast"
 	"go/token"
-	"path/filepath"
 	"strings"
 )
 
-// mutant is a package with one range of one file replaced.
+// mutant is a file with one range of its bytes replaced.
 type mutant struct {
-	in       *code
 	file     string
-	function string
 	line     int
-	pos      token.Position
-	from, to int // in the file
+	from, to int // in original
 	with     string
-	source   []byte
-
-	node             ast.Node // the expression or the statements that are another in it
-	nodeFrom, nodeTo int
-	removes          bool // nothing is left of these
-	number           int  // in the binary that has them all, 0 when it is not there
+	original []byte
 }
 
-// before returns the lines of the file that the range is in, and after the same in
-// the mutant, without what is only space.
-func (m *mutant) before() string { return oneLine(m.lines(m.source[m.from:m.to])) }
-func (m *mutant) after() string  { return oneLine(m.lines([]byte(m.with))) }
+// source returns the mutant's file.
+func (m mutant) source() []byte {
+	return []byte(string(m.original[:m.from]) + m.with + string(m.original[m.to:]))
+}
 
-func (m *mutant) lines(middle []byte) string {
-	from := strings.LastIndexByte(string(m.source[:m.from]), '\n') + 1
-	to := len(m.source)
-	if i := strings.IndexByte(string(m.source[m.to:]), '\n'); i >= 0 {
-		to = m.to + i
+// String returns the file, the line, and that line before and after. A range of
+// several lines is cut.
+func (m mutant) String() string {
+	start := strings.LastIndexByte(string(m.original[:m.from]), '\n') + 1
+	line := func(b []byte) string {
+		first, _, _ := strings.Cut(string(b[start:]), "\n")
+		return strings.TrimSpace(first)
 	}
-	return string(m.source[from:m.from]) + string(middle) + string(m.source[m.to:to])
+	return fmt.Sprintf("%s:%d: %s → %s", m.file, m.line, line(m.original), line(m.source()))
 }
 
-// oneLine returns s in one line: of many lines the first two and the last. Comments at
-// the end go.
-func oneLine(s string) string {
-	var lines []string
-	for line := range strings.Lines(s) {
-		line, _, _ = strings.Cut(line, " // ")
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
-			lines = append(lines, line)
+// operators are what an operator becomes.
+var operators = map[token.Token][]string{
+	token.EQL: {"!="}, token.NEQ: {"=="},
+	token.LSS: {">=", "<="}, token.LEQ: {">", "<"}, token.GTR: {"<=", ">="}, token.GEQ: {"<", ">"},
+	token.ADD: {"-"}, token.SUB: {"+"}, token.MUL: {"/"}, token.QUO: {"*"}, token.REM: {"*"},
+	token.SHL: {">>"}, token.SHR: {"<<"}, token.AND: {"|"}, token.OR: {"&"}, token.XOR: {"&"}, token.AND_NOT: {"&"},
+	token.LAND: {"||"}, token.LOR: {"&&"},
+	token.ADD_ASSIGN: {"-="}, token.SUB_ASSIGN: {"+="}, token.INC: {"--"}, token.DEC: {"++"},
+	token.BREAK: {"continue"}, token.CONTINUE: {"break"},
+}
+
+// mutantsOf returns the mutants of a file: another operator, a negated condition, a
+// statement less, another value returned.
+func mutantsOf(fset *token.FileSet, f *ast.File, source []byte) (all []mutant) {
+	offset := func(p token.Pos) int { return fset.Position(p).Offset }
+	add := func(from, to token.Pos, with string) {
+		at := fset.Position(from)
+		all = append(all, mutant{at.Filename, at.Line, at.Offset, offset(to), with, source})
+	}
+	operator := func(at token.Pos, op token.Token) {
+		for _, with := range operators[op] {
+			add(at, at+token.Pos(len(op.String())), with)
 		}
 	}
-	if n := len(lines); n > 4 {
-		lines = []string{lines[0], lines[1], "…", lines[n-1]}
+	negate := func(e ast.Expr) {
+		if e != nil {
+			add(e.Pos(), e.End(), "!("+string(source[offset(e.Pos()):offset(e.End())])+")")
+		}
 	}
-	return strings.Join(lines, " ⏎ ")
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BinaryExpr:
+			operator(n.OpPos, n.Op)
+		case *ast.IfStmt:
+			negate(n.Cond)
+		case *ast.ForStmt:
+			negate(n.Cond)
+		case *ast.BranchStmt:
+			if n.Label == nil {
+				operator(n.TokPos, n.Tok)
+			}
+		case *ast.IncDecStmt:
+			operator(n.TokPos, n.Tok)
+			add(n.Pos(), n.End(), "")
+		case *ast.AssignStmt:
+			operator(n.TokPos, n.Tok)
+			if n.Tok != token.DEFINE {
+				add(n.Pos(), n.End(), "")
+			}
+		case *ast.ExprStmt, *ast.DeferStmt, *ast.GoStmt, *ast.SendStmt:
+			add(n.Pos(), n.End(), "")
+		case *ast.ReturnStmt:
+			for _, e := range n.Results {
+				if with := another(e); with != "" {
+					add(e.Pos(), e.End(), with)
+				}
+			}
+		}
+		return true
+	})
+	return all
 }
 
-// name says which mutant it is, whatever line it is in.
-func (m *mutant) name() string {
-	return strings.TrimSpace(fmt.Sprintf("%s %s: %s → %s", m.short(), m.function, m.before(), m.after()))
-}
-
-func (m *mutant) short() string {
-	if name, err := filepath.Rel(m.in.root, m.file); err == nil {
-		return filepath.ToSlash(name)
+// another returns another value than e, "" if its type does not show.
+func another(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		switch e.Name {
+		case "true":
+			return "false"
+		case "false":
+			return "true"
+		case "err":
+			return "nil"
+		}
+	case *ast.BasicLit:
+		switch {
+		case e.Kind == token.INT && e.Value == "0":
+			return "1"
+		case e.Kind == token.INT:
+			return "0"
+		case e.Kind == token.STRING && len(e.Value) == 2:
+			return `"mutant"`
+		case e.Kind == token.STRING:
+			return `""`
+		}
 	}
-	return m.file
-}
-
-func (m *mutant) String() string {
-	return fmt.Sprintf("%s:%d %s: %s → %s", m.short(), m.line, m.function, m.before(), m.after())
-}
-
-// key is the same as long as the file is.
-func (m *mutant) key() string {
-	h := sha256.New()
-	fmt.Fprintln(h, m.short(), m.from, m.to, m.with)
-	h.Write(m.source)
-	return hex.EncodeToString(h.Sum(nil)[:8])
-}
-
-// bytes returns the file of the mutant.
-func (m *mutant) bytes() []byte {
-	return []byte(string(m.source[:m.from]) + m.with + string(m.source[m.to:]))
+	return ""
 }

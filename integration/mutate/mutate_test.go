@@ -1,33 +1,19 @@
-//go:build unix
-
 package main
 
 import (
+	"context"
 	"errors"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
-// aModule returns the directory of a module with the files.
-func aModule(t *testing.T, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	files["go.mod"] = "module example\n\ngo 1.26\n"
-	for name, text := range files {
-		name = filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
-const example = `package example
-
-import "strings"
+const clamp = `package example
 
 func clamp(n, most int) int {
 	if n > most {
@@ -35,170 +21,91 @@ func clamp(n, most int) int {
 	}
 	return n
 }
+`
 
-func has(s string) (found bool, err error) {
-	for i := range s {
-		if s[i] == 'x' && !strings.HasPrefix(s, "y") {
+func TestMutants(t *testing.T) {
+	fset := token.NewFileSet()
+	const source = `package example
+
+func has(s string) (found bool) {
+	for i := 0; i < len(s); i++ {
+		if s[i] == 'x' && i != 3 {
 			found = true
 			break
 		}
 	}
-	return found, nil
+	return found || false
 }
 `
-
-func TestOperators(t *testing.T) {
-	packages, err := loadPackages(aModule(t, map[string]string{"a.go": example}), ".")
+	f, err := parser.ParseFile(fset, "a.go", source, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []string
-	for _, m := range packages[0].mutants() {
-		got = append(got, m.name())
+	var got strings.Builder
+	for _, m := range mutantsOf(fset, f, []byte(source)) {
+		got.WriteString(m.String() + "\n")
 	}
-	for _, want := range []string{
-		"a.go clamp: if n > most { → if n <= most {",
-		"a.go clamp: if n > most { → if n >= most {",
-		"a.go clamp: return most → _ = most",
-		"a.go clamp: return most → return 0",
-		"a.go clamp: return n → return 0",
-		`a.go has: if s[i] == 'x' && !strings.HasPrefix(s, "y") { → if (s[i] == 'x') {`,
-		`a.go has: if s[i] == 'x' && !strings.HasPrefix(s, "y") { → if (!strings.HasPrefix(s, "y")) {`,
-		`a.go has: if s[i] == 'x' && !strings.HasPrefix(s, "y") { → if s[i] != 'x' && !strings.HasPrefix(s, "y") {`,
-		`a.go has: if s[i] == 'x' && !strings.HasPrefix(s, "y") { → if s[i] == 'x' && strings.HasPrefix(s, "y") {`,
-		"a.go has: found = true → _ = found",
-		"a.go has: break → continue",
-		"a.go has: return found, nil → return !found, nil",
+	const want = `a.go:4: for i := 0; i < len(s); i++ { → for i := 0; !(i < len(s)); i++ {
+a.go:4: for i := 0; i < len(s); i++ { → for i := 0; i >= len(s); i++ {
+a.go:4: for i := 0; i < len(s); i++ { → for i := 0; i <= len(s); i++ {
+a.go:4: for i := 0; i < len(s); i++ { → for i := 0; i < len(s); i-- {
+a.go:4: for i := 0; i < len(s); i++ { → for i := 0; i < len(s);  {
+a.go:5: if s[i] == 'x' && i != 3 { → if !(s[i] == 'x' && i != 3) {
+a.go:5: if s[i] == 'x' && i != 3 { → if s[i] == 'x' || i != 3 {
+a.go:5: if s[i] == 'x' && i != 3 { → if s[i] != 'x' && i != 3 {
+a.go:5: if s[i] == 'x' && i != 3 { → if s[i] == 'x' && i == 3 {
+a.go:6: found = true → 
+a.go:7: break → continue
+a.go:10: return found || false → return found && false
+`
+	if got.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", got.String(), want)
+	}
+}
+
+// A test that holds all of it kills what compiles, one that holds nothing kills nothing,
+// and one that does not end has noticed.
+func TestVerdicts(t *testing.T) {
+	for name, test := range map[string]struct {
+		body string
+		want verdict
+	}{
+		"held":     {`if clamp(2, 1) != 1 || clamp(1, 1) != 1 || clamp(0, 1) != 0 { t.Fatal() }`, killed},
+		"not held": {``, survived},
+		"hangs":    {`for clamp(2, 1) != 1 { }`, killed},
 	} {
-		i := slices.Index(got, want)
-		if i < 0 {
-			t.Errorf("no mutant %s in\n%s", want, strings.Join(got, "\n"))
-			continue
-		}
-		got = slices.Delete(got, i, i+1)
-	}
-	// What is left takes whole bodies out.
-	for _, name := range got {
-		if !strings.Contains(name, " ⏎ ") {
-			t.Errorf("a mutant that is not expected: %s", name)
-		}
-	}
-}
-
-// A mutant is killed by a test that notices it, survives one that does not, and does
-// not end where the loop does not.
-func TestMutantsAreTried(t *testing.T) {
-	dir := aModule(t, map[string]string{
-		"a.go": `package example
-
-func sum(n int) (s int) {
-	for i := 0; i < n; {
-		s += i
-		i++
-	}
-	return s
-}
-
-func never() int { return 7 }
-`,
-		"below/a.go": `package below
-
-type Number int
-
-func Twice(n Number) Number { return 2 * n }
-
-func Thrice(n Number) Number { return 3 * n }
-`,
-		"below/a_test.go": `package below
-
-import "testing"
-
-func TestTwice(t *testing.T) {
-	if Twice(2) != 4 {
-		t.Error("it is wrong")
-	}
-}
-`,
-		"below/belowtest/a.go": "package belowtest\n\nfunc Two() int { return 2 }\n",
-		"a_test.go": `package example
-
-import (
-	"testing"
-
-	"example/below"
-)
-
-func TestThrice(t *testing.T) {
-	if below.Thrice(2) != 6 {
-		t.Error("it is wrong")
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for file, text := range map[string]string{
+				"go.mod": "module example\n\ngo 1.26\n", "a.go": clamp,
+				"a_test.go": "package example\n\nimport \"testing\"\n\nfunc Test(t *testing.T) { " + test.body + " }\n",
+			} {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := trial{root: dir, pattern: "./...", timeout: 10 * time.Second}
+			mutants, err := r.mutants(context.Background(), regexp.MustCompile(`a\.go$`))
+			if err != nil || len(mutants) == 0 {
+				t.Fatal(len(mutants), err)
+			}
+			got, err := r.test(context.Background(), mutants[0]) // the condition negated
+			if err != nil || got != test.want {
+				t.Errorf("%s: %s, %v; want %s", mutants[0], got, err, test.want)
+			}
+		})
 	}
 }
 
-func TestSum(t *testing.T) {
-	if sum(1) != 0 || sum(2) < 0 {
-		t.Error("it is wrong")
-	}
-}
-`,
-	})
-	packages, err := loadPackages(dir, "./...")
+func TestWhatDoesNotCompileIsUnviable(t *testing.T) {
+	dir := t.TempDir()
+	err := errors.Join(os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module example\n\ngo 1.26\n"), 0o600),
+		os.WriteFile(filepath.Join(dir, "a.go"), []byte(clamp), 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []*mutant
-	for _, p := range packages {
-		all = append(all, p.mutants()...)
-	}
-	s, err := newSuite(t.Context(), dir, "./...", packages, all, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.close()
-	want := map[string]string{
-		"a.go sum: s += i → s -= i":       killed,
-		"a.go sum: s += i → _ = s; _ = i": survived,
-		"a.go sum: return s → return 0":   survived,
-		"a.go sum: i++ → _ = i":           timeout,
-		"a.go never: func never() int { return 7 } → func never() int { return 0 }":                                        survived,
-		"below/a.go Twice: func Twice(n Number) Number { return 2 * n } → func Twice(n Number) Number { return 2 / n }":    killed,
-		"below/a.go Thrice: func Thrice(n Number) Number { return 3 * n } → func Thrice(n Number) Number { return 3 / n }": killed,
-	}
-	for _, m := range all {
-		if strings.HasSuffix(m.in.path, "test") {
-			t.Errorf("a mutant of a package for tests: %s", m)
-		}
-		expected, ok := want[m.name()]
-		if !ok {
-			continue
-		}
-		delete(want, m.name())
-		got, by, err := s.try(t.Context(), m)
-		if err != nil || got != expected {
-			t.Errorf("%s: %s by %q, want %s: %v", m, got, by, expected, err)
-		}
-	}
-	if len(want) > 0 {
-		t.Errorf("no mutants: %v", want)
-	}
-}
-
-func TestEquivalentsNeedReasons(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "equivalent.txt")
-	for text, ok := range map[string]bool{
-		"# no mutant\n\na.go f: x → y\n\tno one can tell\n": true,
-		"a.go f: x → y\n":                       false,
-		"a.go f: x → y\na.go f: x → z\n\twhy\n": false,
-		"\twhy\n": false,
-	} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		e, err := readEquivalents(name)
-		if (err == nil) != ok {
-			t.Errorf("%q: %v", text, err)
-		}
-		if ok && e.reasons["a.go f: x → y"] != "no one can tell" {
-			t.Errorf("%q: %v", text, e.reasons)
-		}
+	m := mutant{file: filepath.Join(dir, "a.go"), from: 0, to: 7, with: "package nonsense;", original: []byte(clamp)}
+	if got, err := (trial{root: dir, pattern: "./...", timeout: time.Minute}).test(context.Background(), m); err != nil || got != unviable {
+		t.Errorf("%s, %v", got, err)
 	}
 }

@@ -46,9 +46,9 @@ var outcomes = []string{
 type metrics struct {
 	build       prometheus.Collector
 	active      prometheus.Gauge
-	streams     *outcomeCounters
-	answers     *outcomeCounters
-	toolEvents  *toolCounters
+	streams     *prometheus.CounterVec
+	answers     *prometheus.CounterVec
+	toolEvents  *prometheus.CounterVec
 	markers     prometheus.Counter
 	imitations  prometheus.Counter
 	reasoning   prometheus.Counter
@@ -57,11 +57,9 @@ type metrics struct {
 	unexamined  prometheus.Counter
 	keepalives  prometheus.Counter
 	firstChunk  *prometheus.HistogramVec
-	outputChunk *paces
+	outputChunk *prometheus.HistogramVec
 	duration    *prometheus.HistogramVec
 	tool        prometheus.Histogram
-
-	chat, agent *operation
 }
 
 func newMetrics() *metrics {
@@ -69,14 +67,17 @@ func newMetrics() *metrics {
 		return prometheus.CounterOpts{Namespace: "caddy", Subsystem: "hermes", Name: name, Help: help}
 	}
 	counter := func(name, help string) prometheus.Counter { return prometheus.NewCounter(opts(name, help)) }
+	vector := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(opts(name, help), labels)
+	}
 	m := &metrics{
 		build:  buildInfo(build.This()),
 		active: prometheus.NewGauge(prometheus.GaugeOpts(opts("streams_active", "Number of streams that are open."))),
-		streams: newOutcomeCounters(opts("streams_total",
-			"Counter of streams that have ended, and of requests that were answered with an error instead of a stream, by outcome.")),
-		answers: newOutcomeCounters(opts("answers_total",
-			"Counter of chat completions that were not streamed, or were answered with an error, by outcome.")),
-		toolEvents:  newToolCounters(opts("tool_events_total", "Counter of starts and ends of tools, by what said so.")),
+		streams: vector("streams_total",
+			"Counter of streams that have ended, and of requests that were answered with an error instead of a stream, by outcome.", "outcome"),
+		answers: vector("answers_total",
+			"Counter of chat completions that were not streamed, or were answered with an error, by outcome.", "outcome"),
+		toolEvents:  vector("tool_events_total", "Counter of starts and ends of tools, by what said so.", "status", "source"),
 		markers:     counter("markers_total", "Counter of tool markers that were taken out of the text and started a tool."),
 		imitations:  counter("imitations_total", "Counter of markers that were taken out of the text and started no tool."),
 		reasoning:   counter("reasoning_total", "Counter of stretches of reasoning between tags that were taken out of the text."),
@@ -85,14 +86,24 @@ func newMetrics() *metrics {
 		unexamined:  counter("frames_unexamined_total", "Counter of frames that were larger than max_frame and passed unexamined."),
 		keepalives:  counter("keepalives_total", "Counter of keepalives that were sent."),
 		firstChunk:  genAI("time_to_first_chunk_seconds", "Time from the request to the first chunk of a stream.", genAIBuckets),
-		outputChunk: newPaces("time_per_output_chunk_seconds", "Time between the chunks of a stream."),
+		outputChunk: genAI("time_per_output_chunk_seconds", "Time between the chunks of a stream.", genAIBuckets),
 		duration:    genAI("duration_seconds", "Time from the request to the end of a stream.", longBuckets, "error_type"),
 		tool: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "caddy", Subsystem: "hermes", Name: "tool_duration_seconds",
 			Help: "Time between the start of a tool and its end, which may be inferred.", Buckets: longBuckets,
 		}),
 	}
-	m.chat, m.agent = m.newOperation(operationChat), m.newOperation(operationAgent)
+	for _, outcome := range outcomes { // all, so that the first of a kind is an increase
+		m.streams.WithLabelValues(outcome)
+		m.answers.WithLabelValues(outcome)
+	}
+	for _, source := range rewrite.ToolSources() {
+		for _, completed := range []bool{false, true} {
+			if source.Tells(completed) {
+				m.toolEvents.WithLabelValues(status(completed), string(source))
+			}
+		}
+	}
 	return m
 }
 
@@ -123,13 +134,34 @@ func (p *Process) Register(registry prometheus.Registerer) error {
 	return errors.Join(failed...)
 }
 
+// otherOutcome is the label of an outcome that is not among outcomes.
+const otherOutcome = "other"
+
+// outcomeLabel returns the value of the label for an outcome.
+func outcomeLabel(outcome string) string {
+	if slices.Contains(outcomes, outcome) {
+		return outcome
+	}
+	return otherOutcome
+}
+
+// took observes how long a stream of the operation took. Its error is the outcome, none if
+// it came to its end. That of a client that left is apart, because it is shorter.
+func (m *metrics) took(operation string, res *proxy.Result) {
+	kind := outcomeLabel(res.Outcome)
+	if kind == proxy.OutcomeOK || kind == proxy.OutcomeEncoded {
+		kind = ""
+	}
+	m.duration.WithLabelValues(operation, kind).Observe(res.Duration.Seconds())
+}
+
 // ended counts the end of a stream, or an answer.
 func (m *metrics) ended(res *proxy.Result) {
 	counters := m.streams
 	if res.Whole {
 		counters = m.answers
 	}
-	counters.of(res.Outcome).Inc()
+	counters.WithLabelValues(outcomeLabel(res.Outcome)).Inc()
 	add(m.markers, res.Markers)
 	add(m.imitations, res.Imitations)
 	add(m.reasoning, res.Reasoning)

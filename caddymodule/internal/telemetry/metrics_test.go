@@ -57,7 +57,7 @@ func TestLabelsAreBounded(t *testing.T) {
 		m.ended(&res)
 		res.Whole = true
 		m.ended(&res)
-		m.chat.took(&res)
+		m.took(operationChat, &res)
 	}
 	families, err := registry.Gather()
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
@@ -48,12 +49,12 @@ func (o *Observer) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
 	if b.Kind == proxy.KindWhole {
 		return &stream{observer: o}
 	}
-	op, since := o.Process.metrics.chat, b.Since
+	op, since := operationChat, b.Since
 	if b.Kind == proxy.KindOther {
-		op = o.Process.metrics.agent
+		op = operationAgent
 	}
 	s := &stream{
-		observer: o, span: startSpan(r, op.name, since), op: op, pace: op.pace(),
+		observer: o, span: startSpan(r, op, since), op: op, gaps: o.Process.metrics.outputChunk.WithLabelValues(op),
 		since: since, path: bounded.Name(r.URL.Path), upstream: b.Upstream, lastRead: time.Since(since),
 	}
 	if _, ok := resume.Readers(r.Context()); ok {
@@ -82,22 +83,21 @@ func (o *Observer) end(r *http.Request, res proxy.Result) {
 // stream is an open stream, as metrics, traces and the admin API see it; or an answer
 // that is not streamed, of which only the end is passed on.
 type stream struct {
-	// What a chunk needs comes first, and lies together. since does not change.
-	mu       sync.Mutex // of what follows, which show reads
+	mu       sync.Mutex // of what follows but since, which does not change; show reads it
 	chunks   int
 	since    time.Time
 	lastRead time.Duration // after since
 	last     time.Duration // likewise, the last chunk
 	id       string
-	pace     *pace
-	looks    uint8 // how many times the id has been looked for
+	gaps     prometheus.Observer // the times between chunks
+	looks    uint8               // how many times the id has been looked for
 	model    string
 	upstream string
 	tools    []openTool
 
 	observer *Observer
 	span     trace.Span // nil if the request is not traced
-	op       *operation // nil for an answer that is not streamed
+	op       string     // gen_ai.operation.name, "" for an answer that is not streamed
 	path     string
 	readers  func() int // nil if the stream may not be resumed
 	place    int        // among the open ones; see Process
@@ -125,12 +125,12 @@ func (s *stream) Read(now time.Time, chunks int, sum proxy.Summarizer) {
 		if s.span != nil {
 			s.span.SetAttributes(attribute.Float64("gen_ai.response.time_to_first_chunk", at.Seconds()))
 		}
-		s.op.firstChunk().Observe(at.Seconds())
+		s.observer.Process.metrics.firstChunk.WithLabelValues(s.op).Observe(at.Seconds())
 	} else {
-		s.pace.observe((at - s.last).Seconds(), 1)
+		s.gaps.Observe((at - s.last).Seconds())
 	}
-	if more := chunks - s.chunks - 1; more > 0 {
-		s.pace.observe(0, more) // they came with the one before
+	for range chunks - s.chunks - 1 {
+		s.gaps.Observe(0) // it came with the one before
 	}
 	s.chunks, s.last = chunks, at
 	if s.id == "" && s.looks < looksForID {
@@ -145,7 +145,7 @@ const looksForID = 16
 
 // Tool implements proxy.AnswerObserver.
 func (s *stream) Tool(now time.Time, e rewrite.ToolEvent) {
-	s.observer.Process.metrics.toolEvents.of(e).Inc()
+	s.observer.Process.metrics.toolEvents.WithLabelValues(status(e.Completed), string(e.Source)).Inc()
 	if s.span != nil {
 		spanTool(s.span, now, e)
 	}
@@ -165,11 +165,11 @@ func (s *stream) Tool(now time.Time, e rewrite.ToolEvent) {
 
 // End implements proxy.AnswerObserver.
 func (s *stream) End(r *http.Request, res proxy.Result) {
-	if s.op != nil {
+	if s.op != "" {
 		s.observer.Process.end(s)
-		s.op.took(&res)
+		s.observer.Process.metrics.took(s.op, &res)
 		if s.span != nil {
-			endSpan(s.span, s.op.name, res)
+			endSpan(s.span, s.op, res)
 		}
 	}
 	s.observer.end(r, res)
