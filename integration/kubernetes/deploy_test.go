@@ -54,7 +54,7 @@ func TestChart(t *testing.T) {
 }
 
 // TestChartIsTheBase: both say the same about the pod and what is around it, but
-// for labels that Helm wants and the name of the ConfigMap.
+// for labels that Helm wants, the name of the ConfigMap and where the image is.
 func TestChartIsTheBase(t *testing.T) {
 	chart, base := must(t, charted(t, "hermes", "default")), must(t, kustomized(t, "base"))
 	caddyfiles := [2]any{bare(caddyfile(chart)), bare(caddyfile(base))}
@@ -70,6 +70,12 @@ func TestChartIsTheBase(t *testing.T) {
 	if c, b := configs(chart), configs(base); c != "hermes-sidecar" || !strings.HasPrefix(b, "hermes-sidecar-") {
 		t.Errorf("ConfigMaps %s and %s", c, b)
 	}
+	const registry = "ghcr.io/hermes-sidecar/"
+	image := &chart.pods()[0].sidecar().Image
+	if !strings.HasPrefix(*image, registry) {
+		t.Errorf("the chart has the image %s, which is not that of the releases", *image)
+	}
+	*image = strings.TrimPrefix(*image, registry)
 	for _, o := range []objects{chart, base} {
 		for _, list := range [][]core.Container{o.pods()[0].spec.InitContainers, o.pods()[0].spec.Containers} {
 			for i := range list {
