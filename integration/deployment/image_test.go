@@ -176,6 +176,8 @@ func TestImageServes(t *testing.T) {
 			t.Errorf("%s is %q, want %q", field, got, want)
 		}
 	}
+	s.Terminate()
+	s.Exit()
 	// What it could not store it says once, as a warning, and no more.
 	if strings.Contains(s.Log.String(), `"level":"error"`) {
 		t.Error("there are errors in the log")
@@ -183,8 +185,6 @@ func TestImageServes(t *testing.T) {
 	if n := strings.Count(s.Log.String(), "storage failed; streams go on"); n != 1 {
 		t.Errorf("%d warnings of storage, want 1", n)
 	}
-	s.Terminate()
-	s.Exit()
 }
 
 // HERMES_BIND closes the ports to other machines; both are then on one address.

@@ -261,6 +261,9 @@ func (s *Store) save() {
 		case <-hurry:
 		}
 		err := s.write()
+		if err != nil { // before the last Flush ends, and with it the process
+			s.warn("storing which upstreams report usage", err)
+		}
 		m.mu.Lock()
 		m.saving = nil
 		if err == nil && len(m.changes) > 0 { // since the write
@@ -268,9 +271,6 @@ func (s *Store) save() {
 		}
 		m.mu.Unlock()
 		close(saving)
-		if err != nil {
-			s.warn("storing which upstreams report usage", err)
-		}
 	}()
 }
 
