@@ -45,10 +45,10 @@ var rooms = sync.Pool{New: func() any { return new(room) }}
 // maxRoom is the size in bytes up to which room is used again.
 const maxRoom = 64 << 10
 
-// maxHeader is the size in bytes above which a header is not kept, and so neither is the
+// maxKeptHeader is the size in bytes above which a header is not kept, and so neither is the
 // answer. It is that of the header in memory, which is many times its length if it has many
 // fields.
-const maxHeader = 16 << 10
+const maxKeptHeader = 16 << 10
 
 // Why next cannot write.
 var (
@@ -73,7 +73,7 @@ func (w *writer) WriteHeader(status int) {
 // decide decides what the answer is.
 func (w *writer) decide(status int) {
 	stream := status == http.StatusOK && head.MediaType(w.header) == "text/event-stream" && !head.IsEncoded(w.header) &&
-		sizeOf(w.header) <= maxHeader
+		sizeOf(w.header) <= maxKeptHeader
 	w.kind, w.client = w.run.decide(stream)
 	switch w.kind {
 	case kindPasses:
