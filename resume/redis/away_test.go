@@ -367,79 +367,8 @@ func TestKeyIsClaimedOnceAroundARestart(t *testing.T) {
 
 // TestKeyWaitsNoLongerThanACommand may take, if nothing is at the address.
 func TestKeyWaitsNoLongerThanACommand(t *testing.T) {
-	f := new(fake)
-	f.start(t)
-	address := f.addr
-	s, _ := f.replica(t, func(o *Options) { o.Address = "127.0.0.1:0"; o.Timeout = 50 * time.Millisecond })
+	s, _ := new(fake).replica(t, func(o *Options) { o.Address = "127.0.0.1:0"; o.Timeout = 50 * time.Millisecond })
 	if _, _, err := s.Claim(context.Background(), entry("a"), newRun()); !errors.Is(err, errAway) {
-		t.Errorf("%v at %s", err, address)
-	}
-}
-
-// TestErrorRepliesAreNotAway has commands be refused because of what is in a key: other keys
-// work, and nobody takes Redis for away.
-func TestErrorRepliesAreNotAway(t *testing.T) {
-	for name, spoil := range map[string]func(s *server, l resume.Log){
-		"a log of another type": func(s *server, l resume.Log) {
-			s.do("DEL", "test:log:"+l.Entry().ID)
-			s.do("SET", "test:log:"+l.Entry().ID, "x")
-		},
-		"no number of events":   func(s *server, l resume.Log) { s.do("HSET", "test:log:"+l.Entry().ID, "n", "x") },
-		"no number of bytes":    func(s *server, l resume.Log) { s.do("HDEL", "test:log:"+l.Entry().ID, "z") },
-		"no lease":              func(s *server, l resume.Log) { s.do("HSET", "test:log:"+l.Entry().ID, "until", "x") },
-		"an entry that is none": func(s *server, l resume.Log) { s.do("HSET", "test:log:"+l.Entry().ID, "e", "x") },
-		"another's entry":       func(s *server, l resume.Log) { s.do("HSET", "test:log:"+l.Entry().ID, "e", `{"ID":"stream_other"}`) },
-		"a header of null":      func(s *server, l resume.Log) { s.do("HSET", "test:log:"+l.Entry().ID, "h", "null") },
-		"no header":             func(s *server, l resume.Log) { s.do("HDEL", "test:log:"+l.Entry().ID, "h") },
-		"a state of no log":     func(s *server, l resume.Log) { s.do("HSET", "test:log:"+l.Entry().ID, "s", "x") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := startServer(t)
-			here, _ := server.replica(nil)
-			there, _ := server.replica(nil)
-			l := claim(t, here, entry("a"), newRun())
-			begin(t, l)
-			until(t, "it has begun", func() bool {
-				v, err := here.look(context.Background(), l.Entry().ID)
-				return err == nil && v.state == stateBegun
-			})
-			spoil(server, l)
-			if _, err := there.Find(context.Background(), l.Entry().ID); err == nil || errors.Is(err, errAway) {
-				t.Errorf("it is found: %v", err)
-			}
-			if _, first, err := there.Claim(context.Background(), entry("a"), newRun()); first || !errors.Is(err, resume.ErrTaken) {
-				t.Errorf("the key is claimed: %v, %v", first, err)
-			}
-			r := (&remoteLog{there, l.Entry()}).follow(context.Background())
-			defer r.Close()
-			if name != "a log of another type" && !strings.HasPrefix(name, "no ") || name == "no header" { // an error reply may pass
-				if _, err := r.Header(); err == nil {
-					t.Error("it has a header")
-				}
-			}
-			claim(t, there, entry("b"), newRun()).Drop()
-			if here.away.Load() || there.away.Load() {
-				t.Error("redis is away")
-			}
-		})
-	}
-}
-
-// TestPasswordIsNotRepeated has a server that does not know AUTH repeat the password.
-func TestPasswordIsNotRepeated(t *testing.T) {
-	f := &fake{point: "hello", reply: []byte("-ERR unknown command 'AUTH', with args beginning with: 'hermes' 'the-password'\r\n")}
-	f.start(t)
-	s, logs := f.replica(t, func(o *Options) { o.Username, o.Password = "hermes", "the-password" })
-	if _, _, err := s.Claim(context.Background(), entry("a"), newRun()); err == nil {
-		t.Error("it is claimed")
-	}
-	for _, line := range logs.All() {
-		if text := fmt.Sprint(line); strings.Contains(text, "the-password") || !strings.Contains(text, "unknown command") {
-			t.Error(text)
-		}
-	}
-	if logs.Len() == 0 {
-		t.Error("nothing is logged")
+		t.Error(err)
 	}
 }

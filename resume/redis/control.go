@@ -14,56 +14,52 @@ import (
 // blocks is how long a connection waits for what comes, before it looks around.
 const blocks = time.Second
 
-// control refreshes leases, and does what other replicas tell this one, until ctx is done.
+// control refreshes leases, and does what other replicas tell this one, until ctx is done. As long as
+// Redis is away, it is the one who finds out that it is back.
 func (s *Store) control(ctx context.Context) {
 	defer close(s.over)
 	go s.keep(ctx)
 	last := "0-0"
 	for ctx.Err() == nil {
-		if s.caught(func() { last = s.listen(ctx, last) }) != nil {
+		err := caught(s.o.Logger, func() {
+			block := blocks
+			if s.away.Load() {
+				block = -1
+			}
+			entries, err := s.wait(ctx, s.names.replica(s.replica), last, block)
+			if err != nil {
+				if ctx.Err() == nil {
+					s.failed(err)
+				}
+				pause(ctx, blocks/10)
+				return
+			}
+			s.away.Store(false)
+			told := make(map[string]bool)
+			for _, e := range entries {
+				last = e.ID
+				if id, ok := e.Values["id"].(string); ok {
+					told[id] = true
+				}
+			}
+			for id := range told {
+				if o := s.ownedLog(id); o != nil {
+					_ = o.refresh(last) // the lease is refreshed again soon
+				}
+			}
+		})
+		if err != nil {
 			pause(ctx, blocks/10)
 		}
 	}
 }
 
-// listen does what other replicas have told this one behind the last message, and returns the id of
-// the last one now. If there is none, it waits for a while, unless Redis was away: it is the one
-// who finds out that it is back.
-func (s *Store) listen(ctx context.Context, last string) string {
-	block := blocks
-	if s.away.Load() {
-		block = -1
-	}
-	entries, err := s.wait(ctx, s.names.replica(s.replica), last, block)
-	if err != nil {
-		if ctx.Err() == nil {
-			s.failed(err)
-		}
-		pause(ctx, blocks/10)
-		return last
-	}
-	s.away.Store(false)
-	told := make(map[string]bool)
-	for _, e := range entries {
-		last = e.ID
-		if id, ok := e.Values["id"].(string); ok {
-			told[id] = true
-		}
-	}
-	for id := range told {
-		if o := s.ownedLog(id); o != nil {
-			_ = o.refresh(last) // the lease is refreshed again soon
-		}
-	}
-	return last
-}
-
 // caught calls f, and returns an error if that panics: it must not end the process.
-func (s *Store) caught(f func()) (err error) {
+func caught(logger *zap.Logger, f func()) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v", v)
-			s.o.Logger.Error("panic in the storage redis", zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
+			logger.Error("panic in the storage redis", zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
 		}
 	}()
 	f()
@@ -106,30 +102,27 @@ const maxEntries = 8
 // keep refreshes the leases of logs and of readers, until ctx is done.
 func (s *Store) keep(ctx context.Context) {
 	for pause(ctx, s.o.Lease/4) {
-		_ = s.caught(s.refresh)
-	}
-}
-
-// refresh refreshes them once.
-func (s *Store) refresh() {
-	s.mu.Lock()
-	owned, tails := make([]*owned, 0, len(s.owned)), make([]*tail, 0, len(s.tails))
-	for _, o := range s.owned {
-		owned = append(owned, o)
-	}
-	for _, t := range s.tails {
-		tails = append(tails, t)
-	}
-	s.mu.Unlock()
-	for _, o := range owned {
-		if o.refresh("") != nil {
-			break // the others would fail as well, each after a while
-		}
-	}
-	for _, t := range tails {
-		if t.count() != nil {
-			break
-		}
+		_ = caught(s.o.Logger, func() {
+			s.mu.Lock()
+			owned, tails := make([]*owned, 0, len(s.owned)), make([]*tail, 0, len(s.tails))
+			for _, o := range s.owned {
+				owned = append(owned, o)
+			}
+			for _, t := range s.tails {
+				tails = append(tails, t)
+			}
+			s.mu.Unlock()
+			for _, o := range owned {
+				if o.refresh("") != nil {
+					break // the others would fail as well, each after a while
+				}
+			}
+			for _, t := range tails {
+				if t.count() != nil {
+					break
+				}
+			}
+		})
 	}
 }
 

@@ -7,7 +7,8 @@
 //	store.go                 Store: who has a key, where a log is
 //	names.go                 the names of keys
 //	script.go                what Redis does in one step
-//	replies.go               which replies are believed
+//	replies.go, away.go      which replies are believed, and what an error says
+//	view.go                  what is known of a log
 //	owned.go, flush.go       the log of a run in this process, and its way to Redis
 //	remote.go, heir.go       a log that another process writes, or has left behind
 //	tail.go, reader.go       how such a log is followed

@@ -121,8 +121,8 @@ func cut(p []byte, ends []int) (piece []byte, pieceEnds []int, rest []byte, rest
 
 // flushes calls flush. If that panics, the log goes on here.
 func (o *owned) flushes() {
-	if err := o.s.caught(o.flush); err != nil {
-		_ = o.s.caught(func() { o.lose(err) })
+	if err := caught(o.s.o.Logger, o.flush); err != nil {
+		_ = caught(o.s.o.Logger, func() { o.lose(err) })
 		o.s.release(o, true)
 	}
 }

@@ -220,7 +220,7 @@ func (o *owned) lose(why error) {
 	}
 	if !over {
 		o.s.o.Logger.Warn("a stream goes on here, and is no longer in redis: clients at other replicas are cut off",
-			zap.String("stream", o.entry.ID), o.s.errorField(why))
+			zap.String("stream", o.entry.ID), o.s.o.errorField(why))
 	}
 	o.elsewhere.Store(0)
 	o.run.ReadersChanged()

@@ -236,7 +236,7 @@ func (r *reader) AtEnd() bool {
 }
 
 // Close implements resume.Reader. It does not wait for Redis.
-func (r *reader) Close() { go r.t.s.caught(func() { r.t.leave(r.name) }) }
+func (r *reader) Close() { go caught(r.t.s.o.Logger, func() { r.t.leave(r.name) }) }
 
 // pieceNumber returns the second part of the id of a piece.
 func pieceNumber(id string) uint64 {

@@ -10,9 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -167,43 +164,6 @@ func (s *Store) write(script *goredis.Script, keys []string, args ...any) error 
 // errLost says that a log is somebody else's, or has gone.
 var errLost = errors.New("the log in redis is no longer this replica's")
 
-// failed records that a command failed, and warns once a minute. An error reply is not a server
-// that is away.
-func (s *Store) failed(err error) {
-	if errors.Is(err, goredis.ErrClosed) {
-		return
-	}
-	warned, message := &s.refused, "redis refuses a command; the stream that it is for cannot be resumed"
-	if isAway(err) {
-		s.away.Store(true)
-		warned, message = &s.warned, "redis fails; answers pass and cannot be resumed until it is back"
-	}
-	last, at := warned.Load(), time.Now().UnixNano()
-	if at-last >= int64(time.Minute) && warned.CompareAndSwap(last, at) {
-		s.o.Logger.Warn(message, zap.String("address", s.o.Address), s.errorField(err))
-	}
-}
-
-// isAway reports whether an error says that Redis does nothing for anybody now.
-func isAway(err error) bool {
-	var reply goredis.Error
-	if !errors.As(err, &reply) {
-		return true
-	}
-	return slices.ContainsFunc([]string{"LOADING", "BUSY", "MASTERDOWN", "READONLY", "max number of clients"},
-		func(prefix string) bool { return goredis.HasErrorPrefix(reply, prefix) })
-}
-
-// errorField returns the field of a log message for an error. A server that does not know AUTH
-// repeats the password.
-func (s *Store) errorField(err error) zap.Field {
-	text := err.Error()
-	if s.o.Password != "" {
-		text = strings.ReplaceAll(text, s.o.Password, "REDACTED")
-	}
-	return zap.String("error", text)
-}
-
 // ttl is how long what a log has in Redis stays if nobody refreshes it.
 func (s *Store) ttl(e resume.Entry) int64 {
 	return (e.Keep + 2*s.o.Lease + time.Minute).Milliseconds()
@@ -286,7 +246,7 @@ func (s *Store) own(ctx context.Context, e resume.Entry, run resume.Run) (resume
 	}
 	s.mu.Unlock()
 	if err != nil || !first {
-		go s.caught(func() { _ = s.write(dropScript, s.names.all(e), s.replica, e.ID, "0-1") }) // or its time to live ends it
+		go caught(s.o.Logger, func() { _ = s.write(dropScript, s.names.all(e), s.replica, e.ID, "0-1") }) // or its time to live ends it
 		return s.here(l), false, err
 	}
 	go o.flushes()
@@ -358,57 +318,6 @@ func (s *Store) find(ctx context.Context, id string) (resume.Log, error) {
 		return o, nil
 	}
 	return &remoteLog{s, v.entry}, nil
-}
-
-// A view is what is known of a log in Redis at some time.
-type view struct {
-	state  string
-	header http.Header // nil before it has begun
-	events uint64
-	bytes  int64
-	lease  time.Duration // what is left of it
-	gone   bool          // nobody may find it any more
-	entry  resume.Entry
-	last   string // the id of its last piece
-	asked  string // the id of the last message that its owner has got
-	has    uint64 // how many events the owner had then
-}
-
-// errDamaged says that what is in Redis is no log.
-var errDamaged = errors.New("a log in redis is damaged: use a prefix that nobody else uses")
-
-// look returns what is known of a log, nil if there is none.
-func (s *Store) look(ctx context.Context, id string) (*view, error) {
-	reply, err := s.do(ctx, lookScript, []string{s.names.log(id), s.names.events(id)})
-	if errors.Is(err, goredis.Nil) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("looking for a log in redis: %w", err)
-	}
-	f, _ := reply.([]any)
-	if len(f) != 11 {
-		return nil, fmt.Errorf("%w: it has %d fields, want 11", errDamaged, len(f))
-	}
-	str := func(i int) string { v, _ := f[i].(string); return v }
-	num := func(i int) int64 { v, _ := f[i].(int64); return v }
-	v := &view{
-		state: str(0), events: uint64(num(2)), bytes: num(3),
-		lease: time.Duration(num(4)) * time.Millisecond, gone: num(5) == 1, last: str(8), asked: str(9), has: uint64(num(10)),
-	}
-	if err := json.Unmarshal([]byte(str(7)), &v.entry); err != nil {
-		return nil, fmt.Errorf("%w: decoding its entry: %w", errDamaged, err)
-	}
-	if v.entry.ID != id || v.bytes < 0 || !slices.Contains([]string{stateClaimed, stateBegun, stateWhole, stateBroken}, v.state) {
-		return nil, fmt.Errorf("%w: it has the id %.40q, %d bytes and the state %.40q", errDamaged, v.entry.ID, v.bytes, v.state)
-	}
-	if v.state == stateClaimed {
-		return v, nil
-	}
-	if err := json.Unmarshal([]byte(str(1)), &v.header); err != nil || v.header == nil { // null is none
-		return nil, fmt.Errorf("%w: it has no header: %.100q", errDamaged, str(1))
-	}
-	return v, nil
 }
 
 // nobody is a run that is none.

@@ -40,7 +40,7 @@ func (s *Store) tailOf(e resume.Entry, reader string) *tail {
 		t = &tail{s: s, entry: e, stop: stop, readers: make(map[string]struct{}), changed: make(chan struct{}), last: "0-0"}
 		s.tails[e.ID] = t
 		go func() {
-			if err := s.caught(func() { t.follow(ctx) }); err != nil {
+			if err := caught(s.o.Logger, func() { t.follow(ctx) }); err != nil {
 				t.set(func() { t.err = err })
 			}
 		}()
