@@ -340,6 +340,9 @@ func (s *Store) read(done chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
 	defer cancel()
 	known, err := s.load(ctx)
+	if err != nil {
+		s.warn("reading which upstreams report usage", err)
+	}
 	m := s.Memory
 	m.mu.Lock()
 	if err == nil {
@@ -348,9 +351,6 @@ func (s *Store) read(done chan struct{}) {
 	m.reading, m.read = nil, time.Now()
 	m.mu.Unlock()
 	close(done)
-	if err != nil {
-		s.warn("reading which upstreams report usage", err)
-	}
 }
 
 // load reads the file. One that cannot be read as ours is replaced by the next write, after
