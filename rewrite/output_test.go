@@ -131,18 +131,9 @@ func TestNoFrameGrowsBeyondItsBound(t *testing.T) {
 		s := New(&h.o, chatParams)
 		s.Feed(out[:0], []byte(h.before), epoch)
 		in := []byte(h.frame)
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		left := len(s.Feed(out[:0], in, epoch))
-		runtime.ReadMemStats(&after)
-		if limit := 3*len(in) + 256<<10; left > limit {
-			t.Errorf("%s: %d bytes are written for %d", h.name, left, len(in))
-		}
-		if took := after.TotalAlloc - before.TotalAlloc; took > uint64(8*len(in)+1<<20) {
-			t.Errorf("%s: %d bytes are taken for %d", h.name, took, len(in))
-		}
+		left, took := feedWithinBounds(t, h.name, s, out, in)
 		worst = max(worst, float64(left)/float64(3*len(in)+256<<10))
-		most = max(most, float64(after.TotalAlloc-before.TotalAlloc)/float64(8*len(in)+1<<20))
+		most = max(most, float64(took)/float64(8*len(in)+1<<20))
 		s.Finish(out[:0], CauseEOF)
 	}
 	t.Logf("at most %.0f %% of the bytes, %.0f %% of the memory", 100*worst, 100*most)
@@ -282,6 +273,23 @@ func hostileEvents() (all []struct {
 	return all
 }
 
+// feedWithinBounds feeds a frame, and returns how many bytes are written and taken for it.
+func feedWithinBounds(t *testing.T, name string, s *Stream, out, in []byte) (left int, took uint64) {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	left = len(s.Feed(out[:0], in, epoch))
+	runtime.ReadMemStats(&after)
+	if limit := 3*len(in) + 256<<10; left > limit {
+		t.Errorf("%s: %d bytes are written for %d", name, left, len(in))
+	}
+	took = after.TotalAlloc - before.TotalAlloc
+	if took > uint64(8*len(in)+1<<20) {
+		t.Errorf("%s: %d bytes are taken for %d", name, took, len(in))
+	}
+	return left, took
+}
+
 // No event of the other streams makes the sidecar write more, or hold more, either.
 func TestNoEventOfAnotherStreamGrowsBeyondItsBound(t *testing.T) {
 	out := make([]byte, 0, 8<<20)
@@ -289,16 +297,7 @@ func TestNoEventOfAnotherStreamGrowsBeyondItsBound(t *testing.T) {
 		s := New(&Options{}, h.p)
 		s.Feed(out[:0], []byte(h.before), epoch)
 		in := []byte(h.frame)
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		left := len(s.Feed(out[:0], in, epoch))
-		runtime.ReadMemStats(&after)
-		if limit := 3*len(in) + 256<<10; left > limit {
-			t.Errorf("%s: %d bytes are written for %d", h.name, left, len(in))
-		}
-		if took := after.TotalAlloc - before.TotalAlloc; took > uint64(8*len(in)+1<<20) {
-			t.Errorf("%s: %d bytes are taken for %d", h.name, took, len(in))
-		}
+		left, _ := feedWithinBounds(t, h.name, s, out, in)
 		if len(in) == len(doneFrame) && left < 64<<10 {
 			t.Errorf("%s: %d bytes are written, fewer than there might be", h.name, left)
 		}
