@@ -11,8 +11,10 @@ import (
 
 // A hostileFrame is a frame just under max_frame, behind others.
 type hostileFrame struct {
-	name, before, frame string
-	o                   Options
+	name          string
+	rename        func(string) string // replaces id and model
+	before, frame string
+	o             Options
 }
 
 // longNames replaces id and model by the longest that are taken over.
@@ -48,7 +50,7 @@ func hostileFrames() (all []hostileFrame) {
 		{"what a provider said, and thoughts", "Provider said: " + fill(`sk-abc\n\n<think>x</think>y\n\n`, size)},
 	}
 	n := 0
-	for i, replace := range []*strings.Replacer{strings.NewReplacer(), longNames} {
+	for i, rename := range []func(string) string{strings.Clone, longNames.Replace} {
 		for _, c := range contents {
 			name, content := c[0], c[1]
 			frame := `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {"content": "` + content + `"}, "finish_reason": null}]}` + "\n\n"
@@ -63,7 +65,7 @@ func hostileFrames() (all []hostileFrame) {
 				o := []Options{{Imitations: ImitationsTrust, StatusLine: true}, {}, {Reasoning: ReasoningDrop}}[n%3]
 				n++ // neither the number of names nor that of forms is a multiple of three
 				for range 2 {
-					all = append(all, hostileFrame{fmt.Sprint(name, " in form ", form, ", names ", i, ", ", o.Imitations, o.Reasoning, o.Cards), replace.Replace(role() + text("a")), replace.Replace(f), o})
+					all = append(all, hostileFrame{fmt.Sprint(name, " in form ", form, ", names ", i, ", ", o.Imitations, o.Reasoning, o.Cards), rename, role() + text("a"), f, o})
 					o.Cards = true
 				}
 			}
@@ -109,14 +111,14 @@ func hostileFrames() (all []hostileFrame) {
 			{"contents", `data: {"object": "chat.completion.chunk", "choices": [{"delta": {` + strings.TrimSuffix(fill(`"content":"\n",`, size), ",") + "}}]}\n\n"},
 		} {
 			for _, o := range []Options{{StatusLine: true}, {Progress: ProgressComment, ErrorFinish: ErrorFinishInline}, {StatusLine: true, Cards: true}} {
-				all = append(all, hostileFrame{fmt.Sprint(c[0], ", names ", i, ", ", o.Progress, o.Cards), replace.Replace(text("a")) + manyTools.String(), replace.Replace(c[1]), o})
+				all = append(all, hostileFrame{fmt.Sprint(c[0], ", names ", i, ", ", o.Progress, o.Cards), rename, text("a") + manyTools.String(), c[1], o})
 			}
 		}
 		all = append(all,
-			hostileFrame{fmt.Sprint("a longer id behind tools ", i), text("a") + manyTools.String(), longNames.Replace(text("x")), Options{}},
-			hostileFrame{fmt.Sprint("[DONE] behind an error ", i), text("a") + `data: {"error": {"message": "` + label + `"}}` + "\n\n", doneFrame, Options{}},
-			hostileFrame{fmt.Sprint("stops behind an error ", i), text("a") + `data: {"error": {"message": "m"}}` + "\n\n", `data: {` + envelopeOfTests + `, "choices": [` + strings.TrimSuffix(fill(`{"index":1,"finish_reason":"stop"},`, size), ",") + "]}\n\n", Options{}},
-			hostileFrame{fmt.Sprint("a finish behind an error ", i), text("a") + `data: {"error": {"message": "` + label + `"}}` + "\n\n", finishChunk("stop", realUsage), Options{}},
+			hostileFrame{fmt.Sprint("a longer id behind tools ", i), strings.Clone, text("a") + manyTools.String(), longNames.Replace(text("x")), Options{}},
+			hostileFrame{fmt.Sprint("[DONE] behind an error ", i), strings.Clone, text("a") + `data: {"error": {"message": "` + label + `"}}` + "\n\n", doneFrame, Options{}},
+			hostileFrame{fmt.Sprint("stops behind an error ", i), strings.Clone, text("a") + `data: {"error": {"message": "m"}}` + "\n\n", `data: {` + envelopeOfTests + `, "choices": [` + strings.TrimSuffix(fill(`{"index":1,"finish_reason":"stop"},`, size), ",") + "]}\n\n", Options{}},
+			hostileFrame{fmt.Sprint("a finish behind an error ", i), strings.Clone, text("a") + `data: {"error": {"message": "` + label + `"}}` + "\n\n", finishChunk("stop", realUsage), Options{}},
 		)
 	}
 	return all
@@ -127,10 +129,13 @@ func hostileFrames() (all []hostileFrame) {
 func TestNoFrameGrowsBeyondItsBound(t *testing.T) {
 	out := make([]byte, 0, 8<<20)
 	worst, most := 0.0, 0.0
-	for _, h := range hostileFrames() {
+	for i, h := range hostileFrames() {
+		if i%cutStride != 0 {
+			continue
+		}
 		s := New(&h.o, chatParams)
-		s.Feed(out[:0], []byte(h.before), epoch)
-		in := []byte(h.frame)
+		s.Feed(out[:0], []byte(h.rename(h.before)), epoch)
+		in := []byte(h.rename(h.frame))
 		left, took := feedWithinBounds(t, h.name, s, out, in)
 		worst = max(worst, float64(left)/float64(3*len(in)+256<<10))
 		most = max(most, float64(took)/float64(8*len(in)+1<<20))

@@ -306,10 +306,12 @@ func TestManySecretsOfAValue(t *testing.T) {
 		out := repair(strings.ReplaceAll(place, "%s", long))
 		same(t, out, repair(strings.ReplaceAll(place, "%s", redacted)), fmt.Sprint(n, " secrets"))
 	}
-	// In data of several lines no line ends within what is written anew.
-	in := role() + "data: {\"error\": [\ndata: \"" + strings.Repeat("sk-abcdEF1234\",\ndata: \"", 2*maxRedactedEdits) + "\" ] }\n\n" + doneFrame
-	out := repair(in)
-	if events := decode(out); strings.Contains(out, "sk-abc") || !json.Valid([]byte(events[1].data)) || strings.Count(events[1].data, redacted) != 2*maxRedactedEdits {
-		t.Errorf("got %.300q", out)
+	// In data of several lines no line ends within a string.
+	for _, n := range []int{maxRedactedEdits + 1, 2 * maxRedactedEdits, 20 * maxRedactedEdits} {
+		in := role() + "data: {\"error\": [\ndata: \"" + strings.Repeat("sk-abcdEF1234\",\ndata: \"", n) + "\" ] }\n\n" + doneFrame
+		out := repair(in)
+		if events := decode(out); strings.Contains(out, "sk-abc") || !json.Valid([]byte(events[1].data)) || strings.Count(events[1].data, redacted) != n {
+			t.Errorf("%d secrets: got %.300q", n, out)
+		}
 	}
 }

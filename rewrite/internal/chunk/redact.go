@@ -15,7 +15,7 @@ import (
 
 // MaxRedactedEdits is the number of secrets of a value that are replaced one by one.
 // A single edit replaces the rest of the value.
-const MaxRedactedEdits = 1024
+const MaxRedactedEdits = 128
 
 // noteSecret is the note for a secret.
 const noteSecret = "a secret in what upstream says of a failure: redacted"
@@ -155,13 +155,12 @@ func (x *Object) RedactMany() {
 		return
 	}
 	all := x.tellsState() || !x.IsChunk() && !x.Named() && x.HasError()
-	var n, from, to int // the number of secrets; where the first begins, and where the last ends
+	var n, from int // the number of secrets; where the first begins
 	clean := redact.Replace(data, func(each func(jsonspan.Span)) {
 		count := func(secret jsonspan.Span) {
 			if n++; n == 1 {
 				from = secret.From
 			}
-			to = secret.To
 			each(secret)
 		}
 		if all {
@@ -172,7 +171,8 @@ func (x *Object) RedactMany() {
 	})
 	if n > MaxRedactedEdits {
 		x.Notes.Add(contract.SectionEnd, noteSecret)
-		x.Replace(from, to, jsonspan.OneLine(clean[from:len(clean)-len(data)+to]))
+		// To the end: lines that stay, but empty, must not be within a string.
+		x.Replace(from, len(data), jsonspan.OneLine(clean[from:]))
 		x.reparse()
 	}
 }
