@@ -262,7 +262,7 @@ func allocated() uint64 {
 // A message full of secrets becomes no longer than a bound allows, and it takes no
 // more than a few times its length to redact it.
 func TestRedactionIsBounded(t *testing.T) {
-	const size = 256 << 10
+	size := 256 << 10 / min(cutStride, 4)
 	feed := func(in string) (out []byte, took int64) {
 		s := New(&Options{MaxFrame: 8 << 20}, chatParams)
 		out = make([]byte, 0, 4*len(in)+1<<20)
