@@ -27,7 +27,7 @@ func TestPageHasTheTable(t *testing.T) {
 	generated(t, page, "<!-- generated: options -->\n", tail, func(string) string {
 		b := new(strings.Builder)
 		for _, o := range table {
-			fmt.Fprintf(b, "\n### `%s`\n\n%s\n\n%s\n\n```caddyfile\n%s\n```\n\n%s\n", o.Name, values(o), o.Explanation, o.Example, o.When)
+			fmt.Fprintf(b, "\n### `%s`\n\n%s. Example: `%s`\n\n%s\n\n%s\n", o.Name, values(o), o.Example, o.Explanation, o.When)
 		}
 		return b.String()
 	})
