@@ -34,22 +34,22 @@ var cutCode = map[string]string{finInChunk: "upstream_aborted", byReset: "upstre
 // wholeMarker is a G0 tool start: all of a delta's content.
 var wholeMarker = regexp.MustCompile("(?s)\\A\n`([^\\s`]*[^\\s`[:ascii:]][^\\s`]*) (.*)`\n\\z")
 
-// A recording that is cut at any byte ends in an error finish with all that was
+// A recording that is cut anywhere ends in an error finish with all that was
 // complete, in success if the finish chunk was complete, and in an HTTP error if
 // nothing was.
-func TestCutAtEveryByte(t *testing.T) {
+func TestCutAnywhere(t *testing.T) {
 	names := []string{"g0-v0.8.0/one_tool", "g0-v0.8.0/crash_in_tool", "g0-v0.8.0/parallel_tools", "g1-v0.9.0/one_tool",
 		"g2-v0.13.0/one_tool", "g3-v0.20.3/one_tool", "g3-v0.20.3/crash_in_tool", "g0-v0.8.0/model_imitates"}
-	step := 1
+	step := 5
 	if harness.RaceEnabled || testing.Short() {
-		names, step = names[:2], 7
+		names, step = names[:2], 31
 	}
 	for _, name := range names {
 		r := hermes.Recorded(t, name)
 		acks := &sync.Map{} // of chan struct{}, by case
 		up := upstream.New(t, cutScript(r, acks))
 		base, _ := sidecar.Serve(t, up, sidecar.Still)
-		for _, mode := range []string{finInChunk, byReset, plainClose} {
+		for m, mode := range []string{finInChunk, byReset, plainClose} {
 			if mode == byReset && r.Scenario == "model_imitates" {
 				continue // its text is held: no client can say that it has come
 			}
@@ -61,7 +61,7 @@ func TestCutAtEveryByte(t *testing.T) {
 				for range workers {
 					wg.Go(func() {
 						for {
-							at := int(next.Add(int64(step))) - step
+							at := int(next.Add(int64(step))) - step + m
 							if at > len(r.Body) || t.Failed() {
 								return
 							}

@@ -86,7 +86,10 @@ func TestTwiceThroughIsOnceThrough(t *testing.T) {
 		sidecar.Run(t, t.TempDir(), sidecar.Config{Sites: []sidecar.Site{
 			{Listen: once, Upstream: up.Addr, Options: o}, {Listen: twice, Upstream: once, Options: o},
 		}})
-		for _, name := range names {
+		for i, name := range names {
+			if i%4 != 0 && variant != "defaults" && variant != "cards" { // these have the most to change
+				continue
+			}
 			t.Run(variant+" "+name, func(t *testing.T) {
 				want := client.New(t, "http://"+once).Play(name).All()
 				if got := client.New(t, "http://"+twice).Play(name).All(); got != want {

@@ -1,4 +1,4 @@
-package sidecar
+package lint
 
 import (
 	"go/parser"
@@ -13,8 +13,8 @@ import (
 
 const module = "github.com/hermes-sidecar/hermes-sidecar/"
 
-// floors are the packages of the engine and what stands on it, each with those of the
-// house that it may import. Others may import what they like.
+// floors are the packages of the engine, each with the packages of this module that it may import.
+// Other packages may import any.
 var floors = map[string]string{
 	"rewrite/sse":               "",
 	"rewrite/internal/jsonspan": "",
@@ -29,8 +29,7 @@ var floors = map[string]string{
 	"rewrite":                   "jsonspan marker contract redact chunk chat agentapi whole sse",
 }
 
-// TestHouse checks what CONTRIBUTING.md says of the house and no compiler does: imports run
-// one way.
+// TestHouse checks that imports run one way, as CONTRIBUTING.md says.
 func TestHouse(t *testing.T) {
 	seen := map[string]bool{}
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
@@ -39,10 +38,7 @@ func TestHouse(t *testing.T) {
 			return err
 		case d.IsDir() && (d.Name() == "testdata" || len(d.Name()) > 1 && d.Name()[0] == '.'):
 			return filepath.SkipDir
-		case d.IsDir() || !strings.HasSuffix(name, ".go"):
-			return nil
-		}
-		if strings.HasSuffix(name, "_test.go") {
+		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
 			return nil
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)

@@ -1,4 +1,4 @@
-package sidecar
+package lint
 
 import (
 	"io/fs"

@@ -1,4 +1,4 @@
-package sidecar
+package lint
 
 import (
 	"os"
@@ -62,7 +62,7 @@ func TestImageHasItsSource(t *testing.T) {
 			t.Errorf(".dockerignore keeps %s out of the image's build", name)
 		}
 	}
-	for _, name := range []string{".git/config", "build/dist/hermes-sidecar", "integration/go.mod", "house_test.go", "rewrite/stream_test.go", "rewrite/testdata/fuzz/a"} {
+	for _, name := range []string{".git/config", "build/dist/hermes-sidecar", "integration/go.mod", "lint/house_test.go", "rewrite/stream_test.go", "rewrite/testdata/fuzz/a"} {
 		if !dockerIgnores(lines, name) {
 			t.Errorf(".dockerignore lets %s into the image's build", name)
 		}
