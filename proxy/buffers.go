@@ -1,10 +1,6 @@
 package proxy
 
-import (
-	"sync"
-
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
-)
+import "sync"
 
 // buffers are the buffers that streams are repaired into. A stream has one while
 // it is fed, so that one that is idle takes no memory for it, and what the others
@@ -32,21 +28,4 @@ func (p *buffers) put(b *buffer, used []byte) {
 	}
 	b.b = used[:0]
 	p.pool.Put(b)
-}
-
-// engines are those of streams that have ended, for others: a short stream is hardly more
-// than what it allocates.
-type engines struct{ pool sync.Pool }
-
-func (p *engines) get() *rewrite.Stream {
-	if e, ok := p.pool.Get().(*rewrite.Stream); ok {
-		return e
-	}
-	return new(rewrite.Stream)
-}
-
-// put gives an engine back, which nobody uses any more.
-func (p *engines) put(e *rewrite.Stream) {
-	e.Clear()
-	p.pool.Put(e)
 }

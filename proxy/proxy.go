@@ -17,7 +17,6 @@ type Proxy struct {
 	limits  deadline.Limits
 	now     func() time.Time // of the clock
 	buffers buffers
-	engines engines
 	sender  *sender // of the headers of streams
 }
 
@@ -129,10 +128,6 @@ func (rw *responseWriter) end(panicked any, err error) (any, error) {
 		if res, observed := rw.x.result(panicked, err); observed {
 			rw.x.observer.End(rw.x.client.r, res)
 		}
-	}
-	if s, ok := rw.x.answer.(*stream); ok && rw.panicked == nil {
-		rw.x.p.engines.put(s.engine) // the answer is closed
-		s.engine = nil
 	}
 	if handled {
 		err = nil

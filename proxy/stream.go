@@ -44,8 +44,7 @@ func newStream(x *exchange) *stream {
 		quiet.EmptyAnswer = rewrite.EmptyAnswerPass
 		o = &quiet
 	}
-	s.engine = x.p.engines.get()
-	s.engine.Init(o, p)
+	s.engine = rewrite.New(o, p)
 	return s
 }
 
@@ -88,9 +87,6 @@ func (s *stream) write(b []byte) (int, error) {
 	if x.client.err != nil {
 		return 0, x.client.err
 	}
-	if s.engine.Pass(b) {
-		return s.pass(b)
-	}
 	age := x.age()
 	now := x.since.Add(age)
 	x.times.Received(age)
@@ -112,27 +108,6 @@ func (s *stream) write(b []byte) (int, error) {
 		x.dropHeader()
 	}
 	s.enter()
-	if err != nil {
-		return 0, err
-	}
-	return len(b), nil
-}
-
-// pass sends b, a frame like the one before it, which the engine has let pass. It
-// does what write does for others, as far as such a frame can change anything:
-// almost all of a stream comes through here, mostly when nothing of it is in the
-// cache.
-func (s *stream) pass(b []byte) (int, error) {
-	x := s.x
-	if s.raw != nil {
-		s.observeRaw(b)
-	}
-	err := s.send(b)
-	age := x.age() // behind the write, for the client may have been slow
-	x.times.Passed(age)
-	if x.observer != nil {
-		x.observer.Read(x.since.Add(age), s.engine.Chunks(), s.engine)
-	}
 	if err != nil {
 		return 0, err
 	}

@@ -30,7 +30,6 @@ const (
 	maxResponse      = agentapi.MaxResponse
 	maxStretches     = prose.MaxStretches
 	maxTemplate      = chat.MaxTemplate
-	maxTemplateWait  = chat.MaxTemplateWait
 	maxUsage         = chat.MaxUsage
 
 	progressEvent = chat.ProgressEvent
@@ -65,17 +64,15 @@ func knows(s *Stream) string {
 		}
 		fmt.Fprintf(&b, "%s: %+v\n", name, v.FieldByName(name))
 	}
-	if s.work != nil { // something waits
-		for _, name := range []string{"pending", "lead"} {
-			fmt.Fprintf(&b, "%s: %+v\n", name, inside(s, "work", "chat", "reading", name))
-		}
-		suspicion := inside(s, "work", "chat", "reading", "suspicion")
-		kind := suspicion.FieldByName("kind").Uint()
-		if fmt.Fprintf(&b, "suspicion: %d, %v\n", kind, suspicion.FieldByName("here")); kind == 1 { // a marker's: for a tag the line is room
-			fmt.Fprintf(&b, "line: %+v\n", suspicion.FieldByName("line"))
-		}
-		fmt.Fprintf(&b, "held: %d\n", inside(s, "work", "chat", "hold", "buf").Len())
+	for _, name := range []string{"pending", "lead"} {
+		fmt.Fprintf(&b, "%s: %+v\n", name, inside(s, "work", "reading", name))
 	}
+	suspicion := inside(s, "work", "reading", "suspicion")
+	kind := suspicion.FieldByName("kind").Uint()
+	if fmt.Fprintf(&b, "suspicion: %d, %v\n", kind, suspicion.FieldByName("here")); kind == 1 { // a marker's: for a tag the line is room
+		fmt.Fprintf(&b, "line: %+v\n", suspicion.FieldByName("line"))
+	}
+	fmt.Fprintf(&b, "held: %d\n", inside(s, "work", "hold", "buf").Len())
 	known := b.String()
 	if opening := inside(s, "chat", "text", "prose", "tags", "opening"); opening.FieldByName("blocked").Bool() { // the indent is counted from the next line on
 		known = strings.Replace(known, fmt.Sprintf("%+v", opening), "in a line", 1)

@@ -117,9 +117,6 @@ func (h *handler) chunk(k *Work) {
 		h.Out.Drop()
 		return
 	}
-	if !x.Matched && h.notes == nil {
-		x.Matched = h.template.learn(x, k)
-	}
 	h.updateEnvelope(x)
 	h.end.update(&h.writer, x)
 	if h.markerChunk(k) {
@@ -144,7 +141,7 @@ func (h *handler) chunk(k *Work) {
 	}
 	last := c.Finish.Ok() || x.HasError() || c.Reasoning || c.Calls // these wait for no text
 	if h.text.read(&h.writer, &h.tools, k, h.end.finished, last) == sse.Forwarded {
-		h.mayPass(k)
+		h.learn(k)
 		h.writeChunk(x)
 	}
 }
@@ -168,7 +165,7 @@ func (h *handler) chunkWithoutContent(k *Work) {
 		h.text.forwardQuiet(&h.writer, &h.tools, k, x.F.Raw)
 		return
 	}
-	h.mayPass(k)
+	h.learn(k)
 	h.writeChunk(x)
 }
 
@@ -243,19 +240,12 @@ func (h *handler) forward(k *Work) {
 	h.writer.forward(&k.Object)
 }
 
-// hasEnvelope reports whether the chunk x has the values of the envelope.
-func (h *handler) hasEnvelope(x *chunk.Object) bool {
-	return x.Matched && h.template.hasEnvelope || h.env.Same(x)
-}
-
 // updateEnvelope takes over the values of the chunk x.
 func (h *handler) updateEnvelope(x *chunk.Object) {
-	if h.hasEnvelope(x) {
-		h.template.hasEnvelope = h.template.hasEnvelope || x.Matched
+	if h.env.Same(x) {
 		return
 	}
 	id, created, model := x.Values()
-	h.template.hasEnvelope = x.Matched && id != nil && created != nil && model != nil
 	if id == nil || created == nil || model == nil {
 		e := h.envelope()
 		if id == nil {

@@ -20,17 +20,11 @@ type Stream struct {
 }
 
 // Init makes s the Stream of a response.
-func (s *Stream) Init(o *contract.Options, p *contract.Params, notes *contract.Notes) {
+func (s *Stream) Init(o *contract.Options, p *contract.Params, k *Work, notes *contract.Notes) {
+	k.Object.Notes, k.reading.Notes = notes, notes
 	s.o, s.newID, s.created, s.onTool, s.notes = o, p.ID, p.Created, p.OnTool, notes
 	s.usage.memory = p.Usage
 	s.form = o.ProgressForm(p)
-}
-
-// Clear leaves nothing in s but room.
-func (s *Stream) Clear() {
-	around, env := s.template.around[:0], s.env.Room()
-	*s = Stream{}
-	s.template.around, s.env = around, env
 }
 
 // Continue begins with a stream that so far was not one of chat completions. code is the
@@ -52,12 +46,6 @@ func (s *Stream) Chunks() int { return s.chunks }
 // Unexamined returns how many frames passed unexamined.
 func (s *Stream) Unexamined() int { return int(s.text.unexamined) }
 
-// Passing reports whether the next frames leave as they come as long as they match the
-// template, with nothing before them.
-func (s *Stream) Passing() bool {
-	return s.template.passes && !s.template.afterMarker && !s.Out.MarkWaits()
-}
-
 // Summary returns what can be said of the stream so far.
 func (s *Stream) Summary() contract.Summary {
 	e, t := &s.end, &s.text
@@ -77,7 +65,7 @@ func (s *Stream) Summary() contract.Summary {
 // Unit records that the next unit is u. The caller then hands the unit to the method for
 // its kind, unless it is a byte order mark.
 func (s *Stream) Unit(u sse.Unit) {
-	s.template.passes = s.template.passes && u == sse.UnitFrame
+	s.template.head = 0
 	if u == sse.UnitMark {
 		s.Out.Mark()
 	} else {

@@ -18,10 +18,6 @@ type Envelope struct {
 // IsSet reports whether there are values.
 func (e *Envelope) IsSet() bool { return len(e.values) > 0 }
 
-// Room returns an Envelope without values that has the room of e, which is not used any
-// more.
-func (e *Envelope) Room() Envelope { return Envelope{values: e.values[:0]} }
-
 // FromChunk reports whether the values come from a chunk.
 func (e *Envelope) FromChunk() bool { return e.fromChunk }
 

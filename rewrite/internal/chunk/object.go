@@ -21,8 +21,6 @@ type Object struct {
 	Edits sse.Splice
 	// Rest is what is left of the content, once that has been read.
 	Rest prose.Kept
-	// Matched says that the frame differs from the one before in nothing but its text.
-	Matched bool
 	// Notes collects what is done.
 	Notes *contract.Notes
 
@@ -32,23 +30,7 @@ type Object struct {
 // Begin drops the edits of the frame before, and what was written for it.
 func (x *Object) Begin() {
 	x.Edits.Reset()
-	x.Matched, x.Rest, x.room = false, prose.Kept{}, x.room[:0]
-}
-
-// Forget drops every reference to the bytes of the frame.
-func (x *Object) Forget() {
-	x.Begin()
-	x.F.Forget()
-	x.Notes = nil
-}
-
-// Trim gives back what a large frame took and the next need not.
-func (x *Object) Trim() {
-	x.Edits.Trim()
-	x.F.Trim()
-	if cap(x.room) > contract.MaxIdleBuffer {
-		x.room = nil
-	}
+	x.Rest, x.room = prose.Kept{}, x.room[:0]
 }
 
 // Room returns the bytes that have been written for the frame. A caller may append to

@@ -151,7 +151,7 @@ func (x *Object) RedactMoreErrors() {
 // must come before all other edits. An edit for each would take more memory than the frame.
 func (x *Object) RedactMany() {
 	c, data := &x.C, x.F.Data
-	if len(data) <= 4*MaxRedactedEdits || x.Matched || !(c.Extra || c.Err.Ok() || c.Hermes.Ok() || c.MoreErrors || c.ChoiceErrors || len(x.F.Event) > 0) {
+	if len(data) <= 4*MaxRedactedEdits || !(c.Extra || c.Err.Ok() || c.Hermes.Ok() || c.MoreErrors || c.ChoiceErrors || len(x.F.Event) > 0) {
 		return
 	}
 	all := x.tellsState() || !x.IsChunk() && !x.Named() && x.HasError()

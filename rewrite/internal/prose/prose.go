@@ -115,21 +115,6 @@ func (t *State) Skim(text []byte, tools *marker.Table) bool {
 	return true
 }
 
-// SkimAfterMarker is Skim for a State that is idle but for a marker that has been dropped.
-// It also returns false if a newline has to leave in front of the text.
-func (t *State) SkimAfterMarker(text []byte, tools *marker.Table) bool {
-	if t.afterMarker && len(text) > 0 {
-		if first, _ := jsonspan.NextRune(text, 0); first != '\n' {
-			return false
-		}
-	}
-	if !t.Skim(text, tools) {
-		return false
-	}
-	t.afterMarker = t.afterMarker && len(text) == 0
-	return true
-}
-
 // DropMarker records that a marker is dropped with its newlines. One newline has to keep
 // the texts around it apart.
 func (t *State) DropMarker() {

@@ -119,23 +119,9 @@ func (t *State) Front(r *Reading, i int, k *Kept) []byte {
 	return lead
 }
 
-// Forget lets go of the text. Nothing waits.
-func (r *Reading) Forget() {
-	r.data, r.suspicion.here, r.Notes = nil, false, nil
-	r.Parts, r.Tools, r.room = r.Parts[:0], r.Tools[:0], r.room[:0]
-	if cap(r.pending)+cap(r.lead) > contract.MaxIdleBuffer {
-		r.pending, r.lead = nil, nil
-	}
-}
-
-// Trim gives back what a large text took and the next need not.
+// Trim gives back all room but that of what waits.
 func (r *Reading) Trim() {
-	if cap(r.cuts) > contract.MaxIdleItems || cap(r.Parts) > contract.MaxIdleItems || cap(r.Tools) > contract.MaxIdleItems {
-		r.cuts, r.Parts, r.Tools = nil, nil, nil
-	}
-	if cap(r.room)+cap(r.spare) > contract.MaxIdleBuffer {
-		r.room, r.spare = nil, nil
-	}
+	*r = Reading{suspicion: r.suspicion, pending: r.pending, lead: r.lead, Notes: r.Notes}
 }
 
 // begin begins a text. Its first part is reasoning if t is inside a tag.
