@@ -8,18 +8,18 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 )
 
-// healText takes the marker lines out of a text (contract sections 1 and 5). A line goes
+// text takes the marker lines out of the text at in (contract sections 1 and 5). A line goes
 // with the newlines on both sides, but one of them stays if text follows that does not begin
 // with a newline.
 //
-// The result is the same as in a stream, where a line goes with the newline behind it and
+// The result is the same as in a stream, where a line goes with the newline after it and
 // one further newline, and the newline before it stays. Only if there is no further
 // newline, the one before the line goes, too, unless it keeps two texts apart. A stream
 // cannot do that, because it has already sent that newline.
-func (h *healer) healText(in jsonspan.Span) {
+func (h *healer) text(in jsonspan.Span) {
 	var (
 		f      prose.Fence
-		run    jsonspan.Span // marker lines, and the newlines behind them
+		run    jsonspan.Span // marker lines, and the newlines after them
 		before jsonspan.Span // the newline before the run
 		first  bool          // nothing stays before that newline
 		extra  bool          // a further newline may go
@@ -37,8 +37,18 @@ func (h *healer) healText(in jsonspan.Span) {
 		h.cut(run.From, run.To)
 		run = jsonspan.Span{}
 	}
-	text := h.Data[:in.To]
+	text, lastMark := h.b[:in.To], in.To // no marker begins after lastMark
+	if !h.escapes {
+		lastMark = -1
+		for i := h.nextMark(text, in.From); i >= 0; i = h.nextMark(text, i+1) {
+			lastMark = i
+		}
+	}
 	for i := in.From; i < in.To; {
+		if i > lastMark && !run.Ok() {
+			h.left = h.left || jsonspan.HasText(text[i:])
+			return
+		}
 		r, next := jsonspan.NextRune(text, i)
 		if extra && r == '\n' {
 			extra, more = false, true
@@ -50,7 +60,7 @@ func (h *healer) healText(in jsonspan.Span) {
 				if !run.Ok() {
 					run, before, first = jsonspan.Span{From: i, To: i}, last, kept == 1
 				}
-				h.healed.Markers++
+				h.req.Markers++
 				h.loneSurrogate = h.loneSurrogate || jsonspan.HasLoneSurrogate(text[i:to])
 				extra, more = true, false
 				run.To, i = to, to
@@ -65,10 +75,6 @@ func (h *healer) healText(in jsonspan.Span) {
 		}
 		kept++
 		h.left = h.left || !jsonspan.IsSpace(r)
-		if next > h.lastTick {
-			h.left = h.left || jsonspan.HasText(text[next:])
-			return
-		}
 		if i = next; f.MidLine() {
 			i = jsonspan.NextNewline(text, i)
 		}
@@ -76,15 +82,8 @@ func (h *healer) healText(in jsonspan.Span) {
 	end(true)
 }
 
-// mayMark reports whether there may be a marker line in b, the inside of a JSON string or
-// more of a body. It is cheap and errs only by returning true. It does so if it has to look
-// for escaped backticks in more places than looks.
-func (h *healer) mayMark(b []byte, looks int) bool {
-	return h.nextMark(b, 0) >= 0 || mayEscapeTick(b, looks)
-}
-
 // nextMark returns the index of the first backtick in b[i:] that may begin a marker line,
-// or -1 if there is none. It does not look for escaped ones.
+// or -1 if there is none. It does not see backticks that are written as escapes.
 func (h *healer) nextMark(b []byte, i int) int {
 	for ; ; i++ {
 		n := bytes.IndexByte(b[i:], '`')
@@ -100,23 +99,7 @@ func (h *healer) nextMark(b []byte, i int) int {
 	}
 }
 
-// mayEscapeTick reports whether a backtick may be written as \u0060 in b, the JSON of
-// strings. It looks for its rarest byte, but not more than looks times, and errs only by
-// returning true.
-func mayEscapeTick(b []byte, looks int) bool {
-	for i := 0; ; i++ {
-		n := bytes.IndexByte(b[i:], '6')
-		if n < 0 {
-			return false
-		}
-		if i += n; looks <= 0 || bytes.HasSuffix(b[:i], []byte(`\u00`)) && bytes.HasPrefix(b[i:], []byte("60")) {
-			return true
-		}
-		looks--
-	}
-}
-
-// mayEndLine reports whether a line may begin behind s, because s is empty or ends like an
+// mayEndLine reports whether a line may begin after s, because s is empty or ends like an
 // escaped newline or with the quote before a text.
 func mayEndLine(s []byte) bool {
 	if len(s) == 0 {
@@ -129,13 +112,24 @@ func mayEndLine(s []byte) bool {
 	return false
 }
 
+// mayEscapeTick reports whether a backtick may be written as \u0060 in b, the JSON of
+// strings. It looks for its rarest byte, and errs only by returning true.
+func mayEscapeTick(b []byte) bool {
+	for i := 0; ; i++ {
+		n := bytes.IndexByte(b[i:], '6')
+		if n < 0 {
+			return false
+		}
+		if i += n; bytes.HasSuffix(b[:i], []byte(`\u00`)) && bytes.HasPrefix(b[i:], []byte("60")) {
+			return true
+		}
+	}
+}
+
 // StripMarkers returns a text, the inside of a JSON string, without its marker lines, and
 // the number of them.
 func StripMarkers(text []byte, tools *marker.Table) ([]byte, int) {
-	h := healer{Reader: jsonspan.Reader{Data: text}, tools: tools, out: make([]byte, 0, len(text))}
-	if h.mayMark(text, len(text)) {
-		h.lastTick = len(text)
-		h.healText(jsonspan.Span{From: 0, To: len(text)})
-	}
-	return append(h.out, text[h.at:]...), h.healed.Markers
+	h := healer{b: text, tools: tools, escapes: mayEscapeTick(text)}
+	h.text(jsonspan.Span{From: 0, To: len(text)})
+	return append(h.out, text[h.at:]...), h.req.Markers
 }
