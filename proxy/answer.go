@@ -52,7 +52,7 @@ func (x *exchange) choose(status int) answer {
 // fits reports whether an answer with the header h may be kept: one that is larger
 // than a frame may be passes unexamined.
 func (x *exchange) fits(h http.Header) bool {
-	n, err := strconv.Atoi(head.First(h, "Content-Length"))
+	n, err := strconv.Atoi(h.Get("Content-Length"))
 	return err != nil || n <= x.p.o.Rewrite.FrameLimit()
 }
 

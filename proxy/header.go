@@ -15,7 +15,7 @@ func prepareHeader(h http.Header) {
 
 // setDefault sets the field name, which is canonical, if it has no value.
 func setDefault(h http.Header, name, value string) {
-	if head.First(h, name) == "" {
+	if h.Get(name) == "" {
 		h[name] = []string{value}
 	}
 }

@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"net/http"
-	"runtime"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
@@ -13,12 +12,9 @@ import (
 
 // Proxy guards the streams of a handler. It is safe for concurrent use.
 type Proxy struct {
-	o       Options
-	limits  deadline.Limits
-	now     func() time.Time // of the clock
-	buffers buffers
-	engines engines
-	sender  *sender // of the headers of streams
+	o      Options
+	limits deadline.Limits
+	now    func() time.Time // of the clock
 }
 
 // New returns a Proxy with the options.
@@ -38,15 +34,13 @@ func New(o Options) *Proxy {
 	if o.Clock == nil {
 		o.Clock = systemClock{}
 	}
-	p := &Proxy{o: o, now: o.Clock.Now, sender: newSender(), limits: deadline.Limits{
+	return &Proxy{o: o, now: o.Clock.Now, limits: deadline.Limits{
 		FirstByte: o.FirstByteTimeout,
 		Idle:      o.IdleTimeout,
 		Stall:     o.StallTimeout,
 		DoneGrace: o.DoneGrace,
 		Keepalive: o.Keepalive,
 	}}
-	runtime.AddCleanup(p, (*sender).end, p.sender)
-	return p
 }
 
 // Handler returns a handler that guards next.
@@ -101,7 +95,7 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	if (healed.Markers > 0 || healed.Ignored != 0) && p.o.Observer != nil {
 		p.o.Observer.Request(r, healed)
 	}
-	rw.x.client.muted = healed.Diagnostic && head.First(r.Header, sessionHeader) != ""
+	rw.x.client.muted = healed.Diagnostic && r.Header.Get(sessionHeader) != ""
 	if !rw.requestRead(healed.Asked) {
 		return nil
 	}
@@ -129,10 +123,6 @@ func (rw *responseWriter) end(panicked any, err error) (any, error) {
 		if res, observed := rw.x.result(panicked, err); observed {
 			rw.x.observer.End(rw.x.client.r, res)
 		}
-	}
-	if s, ok := rw.x.answer.(*stream); ok && rw.panicked == nil {
-		rw.x.p.engines.put(s.engine) // the answer is closed
-		s.engine = nil
 	}
 	if handled {
 		err = nil

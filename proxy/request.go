@@ -64,7 +64,7 @@ func (p *Proxy) heals(r *http.Request) bool {
 	}
 	// The client says that the body is to go on while it comes (the HTTP
 	// working group's draft "Incremental HTTP Messages"; Caddy heeds it too).
-	if strings.HasPrefix(head.First(r.Header, "Incremental"), "?1") {
+	if strings.HasPrefix(r.Header.Get("Incremental"), "?1") {
 		return false
 	}
 	media := head.MediaType(r.Header)

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -29,7 +28,7 @@ func newStream(x *exchange) *stream {
 	r := x.client.r
 	p := rewrite.Params{
 		Active:   x.chat,
-		Progress: rewrite.ProgressOf(head.First(r.Header, ProgressHeader)),
+		Progress: rewrite.ProgressOf(r.Header.Get(ProgressHeader)),
 		ID:       newID,
 		Created:  x.since.Unix(),
 		Usage:    x.usage(s.upstream),
@@ -44,8 +43,7 @@ func newStream(x *exchange) *stream {
 		quiet.EmptyAnswer = rewrite.EmptyAnswerPass
 		o = &quiet
 	}
-	s.engine = x.p.engines.get()
-	s.engine.Init(o, p)
+	s.engine = rewrite.New(o, p)
 	return s
 }
 
@@ -88,15 +86,11 @@ func (s *stream) write(b []byte) (int, error) {
 	if x.client.err != nil {
 		return 0, x.client.err
 	}
-	if s.engine.Pass(b) {
-		return s.pass(b)
-	}
 	age := x.age()
 	now := x.since.Add(age)
 	x.times.Received(age)
 	frames := s.engine.Frames()
-	buf := x.p.buffers.get()
-	out := s.engine.Feed(buf.b, b, now)
+	out := s.engine.Feed(make([]byte, 0, len(b)), b, now)
 	if s.engine.Frames() > frames {
 		x.times.FrameReceived(age)
 	}
@@ -107,32 +101,7 @@ func (s *stream) write(b []byte) (int, error) {
 	if len(out) > 0 {
 		x.times.Sent(sent)
 	}
-	x.giveBack(buf, out)
-	if frames == 0 {
-		x.dropHeader()
-	}
 	s.enter()
-	if err != nil {
-		return 0, err
-	}
-	return len(b), nil
-}
-
-// pass sends b, a frame like the one before it, which the engine has let pass. It
-// does what write does for others, as far as such a frame can change anything:
-// almost all of a stream comes through here, mostly when nothing of it is in the
-// cache.
-func (s *stream) pass(b []byte) (int, error) {
-	x := s.x
-	if s.raw != nil {
-		s.observeRaw(b)
-	}
-	err := s.send(b)
-	age := x.age() // behind the write, for the client may have been slow
-	x.times.Passed(age)
-	if x.observer != nil {
-		x.observer.Read(x.since.Add(age), s.engine.Chunks(), s.engine)
-	}
 	if err != nil {
 		return 0, err
 	}
@@ -146,33 +115,28 @@ func (s *stream) send(out []byte) error {
 	if len(out) == 0 && (c.committed || s.engine.Frames() == 0) {
 		return nil
 	}
-	if s.x.flushed.Load() {
-		return c.send(out)
-	}
-	s.x.flushed.Store(true)
-	return s.x.p.sender.send(c, out)
+	s.x.flushed = true
+	return c.send(out)
 }
 
 // flush flushes the header of a stream that may not be ours: all else has been
 // flushed.
 func (s *stream) flush() error {
-	if !s.x.client.committed {
+	if !s.x.client.committed || s.x.flushed {
 		return nil
 	}
-	s.x.flushed.Store(true)
+	s.x.flushed = true
 	return s.x.client.flush()
 }
 
 // keepalive sends a keepalive.
 func (s *stream) keepalive() {
 	x := s.x
-	buf := x.p.buffers.get()
-	out := s.engine.Keepalive(buf.b)
+	out := s.engine.Keepalive(nil)
 	x.client.liftDeadline()
 	_ = s.send(out) // an error shows in x.client.err
 	x.client.restoreDeadline()
 	x.times.Sent(x.age()) // also if none may leave now
-	x.giveBack(buf, out)
 }
 
 // cut ends the stream: with what the client is still owed or, when it has been sent
@@ -185,14 +149,12 @@ func (s *stream) cut(cause rewrite.Cause) {
 		s.raw = nil // what is told of from here on has lost its beginning
 	}
 	x.client.liftDeadline()
-	buf := x.p.buffers.get()
-	out := s.engine.Finish(buf.b, cause)
+	out := s.engine.Finish(nil, cause)
 	if s.engine.Active() && !x.client.committed && s.engine.Frames() == 0 {
 		x.sendCause(cause)
 	} else {
 		_ = s.send(out) // an error shows in x.client.err; there is nobody left to tell
 	}
-	x.giveBack(buf, out)
 }
 
 func (s *stream) end(cause rewrite.Cause) bool {

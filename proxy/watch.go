@@ -49,8 +49,7 @@ func (rw *responseWriter) requestRead(asked rewrite.Asked) bool {
 }
 
 // watch sees to it that the timer fires at the next deadline or before, and stops it if
-// there is none. One that fires too early is set again, which costs less than to set it
-// for each phase of a short stream. A tick that is under way waits for the lock and finds
+// there is none. One that fires too early is set again. A tick that is under way waits for the lock and finds
 // nothing to do.
 func (rw *responseWriter) watch() {
 	at, ok := rw.x.times.Next(&rw.x.p.limits)
@@ -60,7 +59,7 @@ func (rw *responseWriter) watch() {
 		rw.timer.Stop()
 	case rw.closed || !ok:
 	case rw.timer == nil:
-		rw.fires = min(at, rw.x.p.limits.Soonest())
+		rw.fires = at
 		rw.timer = rw.x.p.o.Clock.AfterFunc(rw.fires-rw.x.age(), rw.tick)
 	case rw.fires == 0 || at < rw.fires:
 		rw.fires = at

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -54,16 +53,7 @@ func newResponseWriter(p *Proxy, w http.ResponseWriter, r *http.Request, cancel 
 // (contract section 7): net/http lets it write to its map at any time, for
 // trailers, while a timer's write reads that of the inner writer, and a map that
 // is written to while it is read ends the process. No timer looks at this one.
-func (rw *responseWriter) Header() http.Header {
-	if rw.x.header == nil { // see dropHeader
-		rw.mu.Lock()
-		defer rw.unlock()
-		// net/http records that it was asked for. The header has left: what its fields
-		// say matters to nobody else any more.
-		rw.x.header = maps.Clone(rw.x.client.w.Header())
-	}
-	return rw.x.header
-}
+func (rw *responseWriter) Header() http.Header { return rw.x.header }
 
 // Unwrap lets http.ResponseController find what we do not implement: the deadline
 // of the request's body, which nothing that is written looks at.
@@ -204,9 +194,6 @@ func (rw *responseWriter) ReadFrom(r io.Reader) (int64, error) {
 
 // FlushError implements the flushing of http.ResponseController.
 func (rw *responseWriter) FlushError() error {
-	if rw.x.flushed.Load() { // as of almost all: it is asked with each chunk
-		return nil
-	}
 	if rw.begin() {
 		return passing{&rw.x}.flush()
 	}
