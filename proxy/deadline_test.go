@@ -158,26 +158,6 @@ func writeStream(w http.ResponseWriter, s string) {
 	_, _ = w.Write([]byte(s))
 }
 
-// A stream that ends within the shortest limit sets its timer once: to set one costs a
-// part of what all of such a stream does.
-func TestShortStreamSetsItsTimerOnce(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) {
-		o.IdleTimeout, o.Keepalive, o.DoneGrace = time.Minute, 10*time.Second, 5*time.Second
-	}))
-	x.stream()
-	x.write(role, text("Hello"))
-	x.clock.Advance(time.Second)
-	x.write(stop)
-	x.write(done)
-	x.ret(nil).wantSwallowed(t)
-	if x.clock.Sets() != 1 {
-		t.Errorf("the timer was set %d times, want once", x.clock.Sets())
-	}
-	if n := x.clock.Pending(); n != 0 {
-		t.Errorf("%d timers are left", n)
-	}
-}
-
 // One that goes on has what is due at its time, whatever the timer was set to first.
 func TestDeadlinesComeOnTimeBehindAnEarlyTimer(t *testing.T) {
 	x := begin(t, option(func(o *proxy.Options) {

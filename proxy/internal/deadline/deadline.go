@@ -23,18 +23,6 @@ type Limits struct {
 	Keepalive time.Duration // without a byte to the client
 }
 
-// Soonest returns the shortest of the limits that apply: in no phase is something due
-// sooner. It is never if none applies.
-func (l *Limits) Soonest() time.Duration {
-	soonest := never
-	for _, d := range [...]time.Duration{l.FirstByte, l.Idle, l.Stall, l.DoneGrace, l.Keepalive} {
-		if d > 0 {
-			soonest = min(soonest, d)
-		}
-	}
-	return soonest
-}
-
 // Phase is how far an exchange has come.
 type Phase uint8
 
@@ -139,9 +127,6 @@ func (s *State) ClientWaited(d time.Duration) {
 
 // Sent records that bytes have left for the client.
 func (s *State) Sent(at time.Duration) { s.sent = at }
-
-// Passed records that a frame has come and has left, at once.
-func (s *State) Passed(at time.Duration) { s.received, s.frame, s.sent = at, at, at }
 
 // Next returns the age at which something is due, unless something happens before.
 // It returns false if nothing will be.

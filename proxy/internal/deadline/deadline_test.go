@@ -3,7 +3,6 @@ package deadline
 import (
 	"testing"
 	"time"
-	"unsafe"
 )
 
 // Ages and limits of the tables are in seconds.
@@ -89,9 +88,6 @@ func TestDeadlines(t *testing.T) {
 		{"begun: a slow client, stall", told(func(st *State) { begun(st); st.ClientWaited(2 * s) }), &Limits{Stall: s}, 6 * s, Silence},
 		{"begun: a keepalive hides nothing", told(func(st *State) { begun(st); st.Sent(9 * s) }), &Limits{Idle: s}, 4 * s, Silence},
 		{"begun: and puts off the next one", told(func(st *State) { begun(st); st.Sent(9 * s) }), &Limits{Keepalive: s}, 10 * s, Keepalive},
-		{"a frame passed: keepalive", told(func(st *State) { begun(st); st.Passed(9 * s) }), &Limits{Keepalive: s}, 10 * s, Keepalive},
-		{"a frame passed: idle", told(func(st *State) { begun(st); st.Passed(9 * s) }), &Limits{Idle: s}, 10 * s, Silence},
-		{"a frame passed: stall", told(func(st *State) { begun(st); st.Passed(9 * s) }), &Limits{Stall: s}, 10 * s, Silence},
 
 		{"finished: grace", told(func(st *State) { begun(st); st.Phase = Finished }), &all, 6 * s, Grace},
 		{"finished: grace counts bytes", told(func(st *State) { begun(st); st.Phase = Finished; st.Received(4 * s) }), &Limits{DoneGrace: s}, 5 * s, Grace},
@@ -129,12 +125,5 @@ func TestPhases(t *testing.T) {
 		if p.Stream() != c.stream || p.EndsWithDrain() != c.ends {
 			t.Errorf("phase %d: stream %t, ends with a drain %t", p, p.Stream(), p.EndsWithDrain())
 		}
-	}
-}
-
-// Every open stream has one.
-func TestStateIsSmall(t *testing.T) {
-	if n := unsafe.Sizeof(State{}); n > 40 {
-		t.Errorf("a State takes %d bytes", n)
 	}
 }
