@@ -85,7 +85,7 @@ func (l *memoryLog) Append(p []byte, ends []int) error {
 	before, stays := l.segments.taken, l.stays()
 	l.waits = false
 	l.segments.append(p, ends)
-	l.segments.keep(l.segments.limit(l.entry.MaxStream), stays)
+	l.segments.keep(l.segments.sizes.Limit(l.entry.MaxStream, l.segments.end()), stays)
 	grown := l.segments.taken - before
 	l.wake()
 	l.mu.Unlock()
