@@ -325,7 +325,6 @@ func (h *Handler) Cleanup() error {
 // ServeHTTP heals the history of the request, calls next, and repairs its answer
 // if that is a chat completion, streamed or not.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	growStack(false)
 	h.shared.hold()
 	defer leave()
 	telemetry.ProvidePlaceholders(r)
