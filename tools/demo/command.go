@@ -93,7 +93,6 @@ type command struct {
 
 	out    io.Writer
 	screen replay.Screen
-	clock  replay.Clock // nil for the machine's
 }
 
 // run starts the backend and the sidecar, shows the scenarios and, with
@@ -108,7 +107,7 @@ func (c command) run(ctx context.Context) (err error) {
 	}
 	c.defaultAddrs()
 
-	hermes := &replay.Backend{Scenarios: replay.PageScenarios(), Speed: c.speed, Clock: c.clock}
+	hermes := &replay.Backend{Scenarios: replay.Scenarios(), Speed: c.speed}
 	backend, err := replay.Listen(c.backendAddr, hermes)
 	if err != nil {
 		return fmt.Errorf("backend: %w (--backend-addr chooses its address)", err)
@@ -140,7 +139,7 @@ func (c command) run(ctx context.Context) (err error) {
 	show := replay.Demo{
 		Backend: backend.Addr, Sidecar: sidecar.addr,
 		Scenarios: chosen, Speed: c.speed, Raw: c.raw,
-		Out: c.out, Screen: c.screen, Clock: c.clock,
+		Out: c.out, Screen: c.screen,
 	}
 	err = show.Run(ctx)
 	if ctx.Err() != nil {
@@ -159,7 +158,7 @@ func (c command) run(ctx context.Context) (err error) {
 // invite says how to use what stays open, and waits for ctx to end.
 func (c command) invite(ctx context.Context, backend, sidecar, page string) error {
 	if _, err := fmt.Fprintf(c.out, invitation, backend, sidecar, sidecar,
-		strings.Join(replay.Names(replay.PageScenarios()), ", "), page); err != nil {
+		strings.Join(replay.Names(replay.Scenarios()), ", "), page); err != nil {
 		return err
 	}
 	<-ctx.Done()

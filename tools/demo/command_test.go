@@ -31,7 +31,7 @@ func TestDemoShowsEveryScenarioRepaired(t *testing.T) {
 		// Of today's Hermes, in Open WebUI.
 		"none shown, 3 ran", "│ [📖 read_file  one.txt]", "3 started, 1 completed, 2 interrupted", "error agent_error",
 		"(status: Approval needed: rm -rf victim)", "│ Error: HTTP 401: scripted failure 401 [redacted]",
-		"All 15 as they should be: clean text, every tool ended, and",
+		"All 18 as they should be: clean text, every tool ended, and",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
@@ -151,24 +151,11 @@ func TestDemoKeepsItsPortsOpenUntilInterrupted(t *testing.T) {
 
 func TestDemoStopsWhenInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	var out bytes.Buffer
-	c := command{speed: 1, out: &out, clock: interrupting{interrupt}}
+	defer time.AfterFunc(100*time.Millisecond, interrupt).Stop()
+	c := command{speed: 1e-6, out: io.Discard} // more than a year
 	if err := c.run(ctx); err == nil || err.Error() != "interrupted" {
 		t.Errorf("error %v, want interrupted", err)
 	}
-}
-
-// interrupting is a clock on which the first delay does not end, because the
-// user presses Ctrl-C.
-type interrupting struct{ interrupt func() }
-
-func (interrupting) Now() time.Time { return time.Time{} }
-
-func (c interrupting) Sleep(ctx context.Context, _ time.Duration) error {
-	c.interrupt()
-	<-ctx.Done()
-	return ctx.Err()
 }
 
 func TestDemoLeavesNothingBehind(t *testing.T) {

@@ -6,7 +6,11 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"time"
 )
 
 // maxRequest is the size in bytes of the largest request that is read.
@@ -22,9 +26,58 @@ const hermesModel = "hermes-agent"
 type Backend struct {
 	Scenarios []Scenario // those that can be chosen; the first is the default
 	Speed     float64    // divides all delays: 2 is twice as fast, 0 waits not at all
-	Clock     Clock      // waits between the frames; nil means the machine's clock
 
-	runs runs
+	mu   sync.Mutex
+	runs []*run // the replays under way
+}
+
+// The request headers with which the page steers a replay. Hermes knows
+// neither of them.
+const (
+	// RunHeader names the run that a replay belongs to, for Kill.
+	RunHeader = "X-Demo-Run"
+	// SpeedHeader is a number from above 0 to 1: this replay only is slower.
+	SpeedHeader = "X-Demo-Speed"
+)
+
+// errKilled is the cause of a context that Kill has ended.
+var errKilled = errors.New("the run was killed")
+
+// A run is a replay under way. One without a name cannot be killed.
+type run struct {
+	name   string
+	cancel context.CancelCauseFunc
+}
+
+// begin adds a replay, which ends with ctx, when its run is killed, and at the
+// latest with a call of end.
+func (b *Backend) begin(ctx context.Context, name string) (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	this := &run{name, cancel}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.runs = append(b.runs, this)
+	return ctx, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.runs = slices.DeleteFunc(b.runs, func(r *run) bool { return r == this })
+		cancel(nil)
+	}
+}
+
+// Kill cuts the connections of all replays of a run, as the death of the
+// process would: no finish, no [DONE], no end of the body. It returns how many
+// there were; 0 for an unknown run.
+func (b *Backend) Kill(name string) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range b.runs {
+		if name != "" && r.name == name {
+			r.cancel(errKilled)
+			n++
+		}
+	}
+	return n
 }
 
 // ServeHTTP implements http.Handler.
@@ -52,7 +105,7 @@ func (b *Backend) models(w http.ResponseWriter) {
 	}
 	list := []model{}
 	for _, s := range b.Scenarios {
-		list = append(list, model{ID: s.Name, Object: "model", Created: orSystem(b.Clock).Now().Unix(), OwnedBy: "hermes"})
+		list = append(list, model{ID: s.Name, Object: "model", Created: time.Now().Unix(), OwnedBy: "hermes"})
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": list})
 }
@@ -102,9 +155,12 @@ func readRequest(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 // replay sends the frames of a scenario, each in a chunk of its own as Hermes
 // does, until the client leaves or the run is killed.
 func (b *Backend) replay(w http.ResponseWriter, r *http.Request, s Scenario) {
-	ctx, end := b.runs.begin(r.Context(), r.Header.Get(RunHeader))
+	ctx, end := b.begin(r.Context(), r.Header.Get(RunHeader))
 	defer end()
-	speed := b.Speed * slower(r.Header.Get(SpeedHeader))
+	speed := b.Speed
+	if f, err := strconv.ParseFloat(r.Header.Get(SpeedHeader), 64); err == nil && f > 0 && f <= 1 {
+		speed *= f
+	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")
 	w.WriteHeader(http.StatusOK)
@@ -114,8 +170,10 @@ func (b *Backend) replay(w http.ResponseWriter, r *http.Request, s Scenario) {
 	}
 	for _, step := range s.Steps {
 		if d := scale(step.Delay, speed); d > 0 {
-			// Its error is that of ctx.
-			_ = orSystem(b.Clock).Sleep(ctx, d)
+			select {
+			case <-time.After(d):
+			case <-ctx.Done():
+			}
 		}
 		if context.Cause(ctx) == errKilled { //nolint:errorlint // the very value is the signal
 			panic(http.ErrAbortHandler)
@@ -145,6 +203,6 @@ func refuse(w http.ResponseWriter, status int, code, message string) {
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
-	// The status is out: a client that is gone by now is nobody's error.
+	// The status is out: the client may have left by now.
 	_ = json.NewEncoder(w).Encode(v)
 }

@@ -9,7 +9,9 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -35,7 +37,7 @@ func ask(t *testing.T, addr, body string) *http.Response {
 
 func TestBackendReplaysTheScenarioOfTheModel(t *testing.T) {
 	addr := serve(t, &Backend{Scenarios: Scenarios()})
-	today, err := recordings.ReadFile("recordings-v0.22.2/parallel.sse")
+	today, err := recordings.ReadFile("recordings/v0.22.2/parallel.sse")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,52 +64,6 @@ func TestBackendKilledMidStreamTearsTheBody(t *testing.T) {
 	full := string(recording(t, "g0-v0.8.0", "one_tool"))
 	if !strings.HasPrefix(full, string(got)) || strings.HasSuffix(string(got), "\n") {
 		t.Errorf("got %q, want a torn beginning of the recording", got)
-	}
-}
-
-func TestBackendWaitsAtTheSpeedThatWasAskedFor(t *testing.T) {
-	for _, test := range []struct {
-		speed float64
-		want  time.Duration
-	}{{0, 0}, {1, 1450 * time.Millisecond}, {2, 725 * time.Millisecond}, {0.5, 2900 * time.Millisecond}} {
-		clock := new(fakeClock)
-		addr := serve(t, &Backend{Scenarios: Scenarios(), Speed: test.speed, Clock: clock})
-		if _, err := io.ReadAll(ask(t, addr, `{"model": "one_tool", "stream": true}`).Body); err != nil {
-			t.Fatal(err)
-		}
-		var sum time.Duration
-		for _, d := range clock.delays {
-			sum += d
-		}
-		if sum != test.want {
-			t.Errorf("speed %v: waited %v, want %v", test.speed, sum, test.want)
-		}
-	}
-}
-
-// stopClock lets a test see that a sleeper is woken by its context.
-type stopClock struct{ asleep, woken chan struct{} }
-
-func (stopClock) Now() time.Time { return time.Time{} }
-
-func (c stopClock) Sleep(ctx context.Context, _ time.Duration) error {
-	close(c.asleep)
-	<-ctx.Done()
-	close(c.woken)
-	return ctx.Err()
-}
-
-func TestBackendStopsWhenTheClientLeaves(t *testing.T) {
-	clock := stopClock{make(chan struct{}), make(chan struct{})}
-	addr := serve(t, &Backend{Scenarios: Scenarios(), Speed: 1, Clock: clock})
-	ctx, leave := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- readStream(ctx, "http://"+addr, "one_tool", func(Frame) {}) }()
-	<-clock.asleep
-	leave()
-	<-clock.woken
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want canceled", err)
 	}
 }
 
@@ -159,4 +115,73 @@ func TestBackendRefusesWithAnOpenAIError(t *testing.T) {
 			}
 		})
 	}
+}
+
+// replayed answers a request for one_tool in the time of a synctest bubble, and returns
+// how long that took and what aborted it.
+func replayed(ctx context.Context, b *Backend, header ...string) (took time.Duration, stream string, aborted any) {
+	r := httptest.NewRequestWithContext(ctx, "POST", "/v1/chat/completions", strings.NewReader(`{"model": "one_tool", "stream": true}`))
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w, began := httptest.NewRecorder(), time.Now()
+	defer func() {
+		took, stream, aborted = time.Since(began), w.Body.String(), recover()
+	}()
+	b.ServeHTTP(w, r)
+	return
+}
+
+func TestBackendWaitsAtTheSpeedThatWasAskedFor(t *testing.T) {
+	const whole = 1450 * time.Millisecond
+	for _, test := range []struct {
+		speed  float64
+		header string
+		want   time.Duration
+	}{
+		{0, "", 0}, {1, "", whole}, {2, "", whole / 2}, {0.5, "", whole * 2}, {1, "0.25", whole * 4},
+		{1, "2", whole}, {1, "0", whole}, {1, "-1", whole}, {1, "NaN", whole}, {1, "slow", whole},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &Backend{Scenarios: Scenarios(), Speed: test.speed}
+			if took, _, aborted := replayed(t.Context(), b, SpeedHeader, test.header); took != test.want || aborted != nil {
+				t.Errorf("speed %v, %q: waited %v, want %v; %v", test.speed, test.header, took, test.want, aborted)
+			}
+		})
+	}
+}
+
+func TestBackendStopsWhenTheClientLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), firstDelay+1)
+		defer cancel()
+		if took, stream, _ := replayed(ctx, &Backend{Scenarios: Scenarios(), Speed: 1}); took != firstDelay+1 || strings.Count(stream, "data: ") != 1 {
+			t.Errorf("%v: %q", took, stream)
+		}
+	})
+}
+
+func TestKillCutsTheConnectionsOfOneRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &Backend{Scenarios: Scenarios(), Speed: 1}
+		var all sync.WaitGroup
+		for _, run := range []string{"a", "a", "b", ""} {
+			all.Go(func() {
+				_, stream, aborted := replayed(t.Context(), b, RunHeader, run)
+				if killed := run == "a"; (aborted == http.ErrAbortHandler) != killed || strings.HasSuffix(stream, "[DONE]\n\n") == killed {
+					t.Errorf("%q: %v, %q", run, aborted, stream)
+				}
+			})
+		}
+		synctest.Wait()
+		for run, want := range map[string]int{"": 0, "c": 0, "a": 2} {
+			if n := b.Kill(run); n != want {
+				t.Errorf("killed %d of run %q, want %d", n, run, want)
+			}
+		}
+		all.Wait()
+		if len(b.runs) != 0 {
+			t.Errorf("%d runs are remembered", len(b.runs))
+		}
+	})
 }

@@ -10,9 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"charm.land/lipgloss/v2"
 )
 
 // patience is how much longer than its recording a stream may take before it
@@ -30,7 +33,6 @@ type Demo struct {
 	Raw              bool       // print the frames as they came instead of what a client shows
 	Out              io.Writer
 	Screen           Screen // what Out can show
-	Clock            Clock  // stamps what arrives; nil means the machine's clock
 }
 
 // Run shows all scenarios. It returns an error that wraps ErrNotRepaired when
@@ -55,12 +57,10 @@ func (d *Demo) Run(ctx context.Context) error {
 			continue
 		}
 		failed = append(failed, s.Name)
-		var rows []string
 		for _, fault := range wrong {
-			rows = append(rows, d.Screen.full(line{"WRONG, " + fault, bad})...)
-		}
-		if err := d.print(append(rows, "")); err != nil {
-			return err
+			if err := d.print(bad, "WRONG, "+fault); err != nil {
+				return err
+			}
 		}
 	}
 	if len(failed) > 0 {
@@ -71,7 +71,7 @@ func (d *Demo) Run(ctx context.Context) error {
 	if n := len(d.Scenarios); n != 1 {
 		verdict = fmt.Sprintf("All %d as they should be", n)
 	}
-	return d.print(d.Screen.full(line{verdict + ": clean text, every tool ended, and an end that says what happened.", good}))
+	return d.print(good, verdict+": clean text, every tool ended, and an end that says what happened.")
 }
 
 // read reads both sides at once and prints them.
@@ -95,7 +95,7 @@ func (d *Demo) read(ctx context.Context, p play) error {
 	var sides sync.WaitGroup
 	side := func(addr string, t *Transcript) {
 		err := readStream(limited, "http://"+addr, p.scenario.Name, func(f Frame) {
-			now := orSystem(d.Clock).Now()
+			now := time.Now()
 			update(func() { t.Add(f, now) })
 		})
 		update(func() { t.End(err) })
@@ -114,12 +114,12 @@ func (d *Demo) read(ctx context.Context, p play) error {
 	case live:
 		return picture.draw(append(p.picture(d.Screen), ""), true)
 	}
-	return d.print(append(p.picture(d.Screen), ""))
+	return d.write(append(p.picture(d.Screen), ""))
 }
 
 // printRaw prints the frames of both sides, one side after the other.
 func (d *Demo) printRaw(p play) error {
-	rows := []string{d.Screen.paint("== "+p.title, bold), ""}
+	rows := d.Screen.rows(bold.Render("== " + p.title))
 	for _, side := range []struct {
 		head string
 		t    *Transcript
@@ -128,17 +128,22 @@ func (d *Demo) printRaw(p play) error {
 		for _, f := range side.t.Frames {
 			stream.Write(f.Raw)
 		}
-		rows = append(rows, d.Screen.paint("-- "+side.head, bold), strings.TrimRight(stream.String(), "\n"))
 		end := "-- end of the stream"
 		if side.t.Broken != nil {
 			end = "-- network error: " + describeBreak(side.t.Broken)
 		}
-		rows = append(rows, d.Screen.paint(end, dim), "")
+		rows = slices.Concat(rows, []string{""}, d.Screen.rows(bold.Render("-- "+side.head)),
+			[]string{strings.TrimRight(stream.String(), "\n")}, d.Screen.rows(dim.Render(end)))
 	}
-	return d.print(rows)
+	return d.write(append(rows, ""))
 }
 
-func (d *Demo) print(rows []string) error {
+// print prints a text over the whole width.
+func (d *Demo) print(style lipgloss.Style, text string) error {
+	return d.write(d.Screen.rows(style.Render(text)))
+}
+
+func (d *Demo) write(rows []string) error {
 	_, err := io.WriteString(d.Out, strings.Join(rows, "\n")+"\n")
 	return err
 }

@@ -39,7 +39,7 @@ func newDemo(t *testing.T, sidecar http.Handler, names ...string) (*Demo, *bytes
 	out := new(bytes.Buffer)
 	return &Demo{
 		Backend: serve(t, &Backend{Scenarios: Scenarios()}), Sidecar: serve(t, sidecar),
-		Scenarios: chosen, Out: out, Clock: new(fakeClock),
+		Scenarios: chosen, Out: out,
 	}, out
 }
 

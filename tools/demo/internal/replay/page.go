@@ -20,7 +20,7 @@ import (
 var pageFiles embed.FS
 
 // pagePolicy is the Content-Security-Policy of the page: it loads nothing and
-// talks to nobody but its own server, has no inline script or style, and its
+// talks to its own server only, has no inline script or style, and its
 // script cannot write HTML.
 const pagePolicy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 
@@ -39,7 +39,7 @@ var mediaTypes = map[string]string{
 // no other origin than its own, and requests that come from one are refused.
 type Page struct {
 	Backend, Sidecar string               // addresses, host and port
-	Scenarios        []Scenario           // that the backend replays; the page offers those it has words for
+	Scenarios        []Scenario           // that the backend replays
 	Kill             func(run string) int // cuts the connections of a run and returns how many there were
 }
 
@@ -58,7 +58,7 @@ func (p Page) Handler() http.Handler {
 		server.ServeHTTP(w, r)
 	})
 	mux.HandleFunc("GET /recordings.json", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, offers(p.Scenarios))
+		writeJSON(w, http.StatusOK, p.Scenarios)
 	})
 	const completions = "/v1/chat/completions"
 	mux.Handle("POST /without"+completions, forward(p.Backend, completions))
@@ -94,7 +94,7 @@ func guard(next http.Handler) http.Handler {
 
 // loopbackHost says that the host of a request is this machine by itself: a
 // loopback address or localhost. Another name that leads here has been rebound
-// by whoever owns it. Any port will do, for it may have been forwarded.
+// by its owner. Any port will do, for it may have been forwarded.
 func loopbackHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -14,7 +14,7 @@ import (
 )
 
 func newPage(backend, sidecar string) http.Handler {
-	return Page{Backend: backend, Sidecar: sidecar, Scenarios: PageScenarios(), Kill: func(string) int { return 0 }}.Handler()
+	return Page{Backend: backend, Sidecar: sidecar, Scenarios: Scenarios(), Kill: func(string) int { return 0 }}.Handler()
 }
 
 // get answers a request of a browser that stands on the page.
@@ -151,12 +151,19 @@ func TestPageForwardsToBothSides(t *testing.T) {
 // A frame is in the browser when the backend has sent it, not later, and a
 // kill breaks the browser's connection too.
 func TestPageHandsOnFramesAndTheirEnd(t *testing.T) {
-	clock := stopClock{make(chan struct{}), make(chan struct{})}
-	backend := &Backend{Scenarios: PageScenarios(), Speed: 1, Clock: clock}
+	backend := &Backend{Scenarios: Scenarios(), Speed: 1e-6} // a year and more
 	page := serve(t, Page{Backend: serve(t, backend), Kill: backend.Kill}.Handler())
 
-	answer := askRun(t, page+"/without", "run")
-	<-clock.asleep // before its first frame; the header is out
+	ask, err := http.NewRequest("POST", "http://"+page+"/without/v1/chat/completions", strings.NewReader(`{"model": "one_tool", "stream": true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask.Header.Set(RunHeader, "run")
+	answer, err := http.DefaultClient.Do(ask) // returns before its first frame; the header is out
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
 	req, err := http.NewRequest("POST", "http://"+page+"/kill", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -28,7 +29,7 @@ type chunk struct {
 	ToolCallID string `json:"toolCallId"`
 	Status     string `json:"status"`
 	// Interrupted says of a completed tool that the stream has ended in an error:
-	// nobody knows whether the tool has ended (contract section 2).
+	// it is not known whether the tool has ended (contract section 2).
 	Interrupted bool `json:"interrupted"`
 
 	Item  json.RawMessage `json:"item"` // what Open WebUI makes a card of, nil for none
@@ -165,6 +166,9 @@ func (t *Transcript) say(s string, thought bool) {
 // tool opens or updates a tool card.
 func (t *Transcript) tool(c chunk, now time.Time) {
 	tools := t.Tools()
+	if c.ToolCallID == "" && c.Status == "" { // before Hermes 0.12 an event is a start, and no more
+		c.ToolCallID, c.Status = fmt.Sprint(len(tools)), "running"
+	}
 	i := slices.IndexFunc(tools, func(tool *Tool) bool { return tool.ID == c.ToolCallID })
 	switch {
 	case c.Status == "running" && i < 0:

@@ -53,7 +53,7 @@ func TestTranscriptNotesWhatNoStreamMayContain(t *testing.T) {
 	for stream, want := range map[string]string{
 		"data: {\n\n": "no JSON",
 		"event: hermes.tool.progress\ndata: {\"toolCallId\":\"a\",\"status\":\"completed\"}\n\n": "without having started",
-		"event: hermes.tool.progress\ndata: {\"tool\":\"terminal\"}\n\n":                         "unknown status",
+		"event: hermes.tool.progress\ndata: {\"toolCallId\":\"a\",\"status\":\"odd\"}\n\n":       "unknown status",
 	} {
 		got := transcribe(stream)
 		if len(got.Faults) != 1 || !strings.Contains(got.Faults[0], want) {

@@ -1,16 +1,64 @@
 package replay
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
+
+	"charm.land/lipgloss/v2"
+	"charm.land/lipgloss/v2/table"
+	"github.com/charmbracelet/x/ansi"
 )
 
-// labelWidth is the width in columns of the names in a summary.
-const labelWidth = 9
+// The widths of a screen, in columns.
+const (
+	defaultWidth  = 100 // of a file, which has none of its own
+	maxWidth      = 120 // longer lines are hard to read
+	minTwoColumns = 72  // for the sides to stand beside each other
+	minWidth      = 24  // narrower screens are drawn as wide as this
+	labelWidth    = 9   // of the names in a summary
+)
+
+var (
+	plain = lipgloss.NewStyle()
+	bold  = plain.Bold(true)
+	dim   = plain.Faint(true)
+	good  = plain.Foreground(lipgloss.Green)
+	bad   = plain.Foreground(lipgloss.Red)
+	odd   = plain.Foreground(lipgloss.Yellow)
+)
+
+// A Screen says what the output can show.
+type Screen struct {
+	Width  int // columns; 0 means those of a file
+	Height int // rows of a terminal, 0 for a file
+	// ANSI says that the output is a terminal: streams are drawn as they
+	// arrive, and in colours. Without it the output is plain text, each
+	// scenario once.
+	ANSI bool
+}
+
+// width is the number of columns that are used.
+func (s Screen) width() int {
+	return min(max(cmp.Or(s.Width, defaultWidth), minWidth), maxWidth)
+}
+
+// rows returns the rows of a text, wrapped to the width of the screen.
+func (s Screen) rows(text string) []string {
+	text = lipgloss.NewStyle().Width(s.width()).Render(text)
+	if !s.ANSI {
+		text = ansi.Strip(text)
+	}
+	rows := strings.Split(text, "\n")
+	for i, row := range rows {
+		rows[i] = strings.TrimRight(row, " ")
+	}
+	return rows
+}
 
 // play is a scenario and what both sides have received of it.
 type play struct {
@@ -20,170 +68,161 @@ type play struct {
 	leftHead, rightHead string
 }
 
-// picture lays out a play.
+// picture lays out a play: both sides in columns, or one below the other on a narrow
+// screen.
 func (p play) picture(s Screen) []string {
-	rows := s.full(line{p.title, bold}, line{p.scenario.About, plain})
-	w := s.side()
-	left, right := body(p.left, w), body(p.right, w)
-	var leftSum, rightSum []line
-	if p.left.Ended && p.right.Ended {
-		leftSum, rightSum = level(summary(p.scenario, p.left, w), summary(p.scenario, p.right, w), s.twoColumns())
+	w := s.width()
+	sides := table.New().Width(w).BorderRow(true).BorderLeft(false).BorderRight(false).BorderStyle(dim).
+		Border(lipgloss.Border{Top: "─", Bottom: "─", Left: "│", MiddleTop: "┬", Middle: "┼", MiddleBottom: "┴"})
+	ended := p.left.Ended && p.right.Ended
+	leftHead, rightHead := bold.Render(printable(p.leftHead)), bold.Render(printable(p.rightHead))
+	if w < minTwoColumns {
+		for _, side := range []struct {
+			head string
+			t    *Transcript
+		}{{leftHead, p.left}, {rightHead, p.right}} {
+			sides.Row(side.head).Row(body(side.t, w))
+			if ended {
+				sides.Row(summary(p.scenario, side.t, w))
+			}
+		}
+	} else {
+		left := (w - len(" | ")) / 2
+		right := w - left - len(" | ")
+		sides.StyleFunc(func(_, column int) lipgloss.Style {
+			if column == 0 {
+				return plain.PaddingRight(1).Width(left + 1)
+			}
+			return plain.PaddingLeft(1).Width(right + 1)
+		})
+		sides.Row(leftHead, rightHead).Row(body(p.left, left), body(p.right, right))
+		if ended {
+			sides.Row(summary(p.scenario, p.left, left), summary(p.scenario, p.right, right))
+		}
 	}
-	if !s.twoColumns() {
-		rows = append(rows, stacked(s, p.leftHead, left, leftSum)...)
-		return append(rows, stacked(s, p.rightHead, right, rightSum)...)
-	}
-	rows = append(rows, s.rule("┬"))
-	rows = append(rows, s.beside(hang(p.leftHead, w, 0, bold), hang(p.rightHead, w, 0, bold))...)
-	rows = append(rows, s.rule("┼"))
-	rows = append(rows, s.beside(left, right)...)
-	if leftSum != nil {
-		rows = append(rows, s.rule("┼"))
-		rows = append(rows, s.beside(leftSum, rightSum)...)
-	}
-	return append(rows, s.rule("┴"))
+	return s.rows(bold.Render(p.title) + "\n" + p.scenario.About + "\n" + sides.String())
 }
 
-// stacked lays out one side over the whole width.
-func stacked(s Screen, head string, text, sum []line) []string {
-	rule := []string{s.rule("")}
-	rows := slices.Concat(rule, s.full(line{head, bold}), rule, s.full(text...))
-	if sum != nil {
-		rows = append(append(rows, ""), s.full(sum...)...)
-	}
-	return rows
-}
-
-// body lays out the answer as a chat client shows it.
-func body(t *Transcript, w int) []line {
-	var out []line
+// body shows the answer as a chat client does, w columns wide.
+func body(t *Transcript, w int) string {
+	var out []string
 	blank := true // nothing, or a blank line, is above
+	add := func(style lipgloss.Style, text string) {
+		out = append(out, style.Width(w).Render(printable(text)))
+		blank = false
+	}
 	for i, block := range t.Blocks {
-		if block.Tool != nil {
-			out = append(out, card(block.Tool, w)...)
-			blank = false
+		switch {
+		case block.Tool != nil:
+			add(bold, "["+strings.TrimSpace(block.Tool.Emoji+" "+block.Tool.Name+"  "+block.Tool.Label)+"]")
+			add(progress(block.Tool))
 			continue
-		}
-		if block.Status != "" {
-			out = append(out, hang("(status: "+block.Status+")", w, 1, dim)...)
-			blank = false
+		case block.Status != "":
+			add(dim, "(status: "+block.Status+")")
 			continue
-		}
-		if block.Thought {
-			out = append(out, hang("(thought: "+strings.TrimSpace(block.Text)+")", w, 1, dim)...)
-			blank = false
+		case block.Thought:
+			add(dim, "(thought: "+strings.TrimSpace(block.Text)+")")
 			continue
 		}
 		text := block.Text
-		if i < len(t.Blocks)-1 {
+		if i < len(t.Blocks)-1 || t.Ended {
 			text = strings.TrimSuffix(text, "\n")
 		}
-		for part := range strings.SplitSeq(text, "\n") {
-			empty := strings.TrimSpace(part) == ""
-			if empty && blank {
-				continue // paragraphs are one blank line apart, as in Markdown
+		for line := range strings.SplitSeq(text, "\n") {
+			switch empty := strings.TrimSpace(line) == ""; {
+			case empty && blank: // paragraphs are one blank line apart, as in Markdown
+			case empty:
+				out, blank = append(out, ""), true
+			case markerLine.MatchString(line):
+				add(odd, line)
+			default:
+				add(plain, line)
 			}
-			blank = empty
-			st := plain
-			if markerLine.MatchString(part) {
-				st = odd
-			}
-			out = append(out, hang(part, w, 0, st)...)
 		}
-	}
-	if len(out) > 0 && out[len(out)-1].text == "" && t.Ended {
-		out = out[:len(out)-1]
 	}
 	if t.Err != nil {
 		said := t.Err.Message
 		if t.Err.Code != "" {
 			said += " (" + t.Err.Code + ")"
 		}
-		out = append(out, hang("Error: "+said, w, 2, bad)...)
+		add(bad, "Error: "+said)
 	}
 	if t.Broken != nil {
-		out = append(out, hang("Network error: "+describeBreak(t.Broken), w, 2, bad)...)
+		add(bad, "Network error: "+describeBreak(t.Broken))
 	}
-	return out
+	return strings.Join(out, "\n")
 }
 
-// card lays out a tool card.
-func card(tool *Tool, w int) []line {
-	title := strings.TrimSpace(tool.Emoji + " " + tool.Name + "  " + tool.Label)
-	out := hang("["+title+"]", w, 1, bold)
+// progress says how far a tool is.
+func progress(tool *Tool) (lipgloss.Style, string) {
 	if tool.Ends == 0 {
-		return append(out, hang("   running", w, 3, dim)...)
+		return dim, "   running"
 	}
-	end, st := "completed", good
+	style, end := good, "completed"
 	if tool.Interrupted {
-		end, st = "interrupted", odd
+		style, end = odd, "interrupted"
 	}
-	took := fmt.Sprintf("   running → %s (%.1f s)", end, tool.Ended.Sub(tool.Started).Seconds())
-	return append(out, hang(took, w, 3, st)...)
+	return style, fmt.Sprintf("   running → %s (%.1f s)", end, tool.Ended.Sub(tool.Started).Seconds())
 }
 
-// level joins the rows of two summaries. When they stand beside each other,
-// rows of the same name begin at the same height.
-func level(left, right [][]line, beside bool) (l, r []line) {
-	for i := range left {
-		l, r = append(l, left[i]...), append(r, right[i]...)
-		for beside && len(l) < len(r) {
-			l = append(l, line{})
-		}
-		for beside && len(r) < len(l) {
-			r = append(r, line{})
-		}
+// summary says in short what a chat client made of the stream, w columns wide.
+func summary(s Scenario, t *Transcript, w int) string {
+	row := func(name string, style lipgloss.Style, text string) string {
+		return lipgloss.JoinHorizontal(lipgloss.Top, style.Width(labelWidth).Render(name), style.Width(w-labelWidth).Render(text))
 	}
-	return l, r
+	contentStyle, content := contentOf(s, t)
+	toolStyle, tools := toolsOf(s, t)
+	endStyle, end := endOf(s, t)
+	return row("content", contentStyle, content) + "\n" + row("tools", toolStyle, tools) + "\n" + row("end", endStyle, end)
 }
 
-// summary says in short what a chat client made of the stream: the lines of
-// each row.
-func summary(s Scenario, t *Transcript, w int) [][]line {
-	content := fmt.Sprintf("%d characters", utf8.RuneCountInString(t.Content()))
-	contentStyle := plain
+// contentOf says what is in the text of a stream.
+func contentOf(s Scenario, t *Transcript) (lipgloss.Style, string) {
+	text := fmt.Sprintf("%d characters", utf8.RuneCountInString(t.Content()))
 	reasoning, _ := s.reasoning(t.Content())
 	switch _, n := withoutMarkers(t.Content()); {
 	case reasoning != "":
-		content, contentStyle = content+", tags in them", odd
+		return odd, text + ", tags in them"
 	case keys.MatchString(t.Content()):
-		content, contentStyle = content+", a key in them", bad
+		return bad, text + ", a key in them"
 	case n == 0:
-		content += ", clean"
+		return plain, text + ", clean"
 	case n == 1:
-		content, contentStyle = content+", 1 marker", odd
+		return odd, text + ", 1 marker"
 	default:
-		content, contentStyle = fmt.Sprintf("%s, %d markers", content, n), odd
+		return odd, fmt.Sprintf("%s, %d markers", text, n)
 	}
-	tools, toolStyle := "none", plain
-	if n := len(t.Tools()); n > 0 {
-		ended, cut := 0, 0
-		for _, tool := range t.Tools() {
-			if tool.Interrupted {
-				cut++
-			} else {
-				ended += min(tool.Ends, 1)
-			}
-		}
-		tools, toolStyle = fmt.Sprintf("%d started", n), good
-		if ended > 0 || cut == 0 {
-			tools += fmt.Sprintf(", %d completed", ended)
-		}
-		if cut > 0 {
-			tools += fmt.Sprintf(", %d interrupted", cut)
-		}
-	} else if real, _ := s.tools(); len(real) > 0 {
-		tools, toolStyle = fmt.Sprintf("none shown, %d ran", len(real)), odd
-	}
-	end, endStyle := ending(s, t)
-	row := func(name, text string, st style) []line {
-		return hang(pad(name, labelWidth)+text, w, labelWidth, st)
-	}
-	return [][]line{row("content", content, contentStyle), row("tools", tools, toolStyle), row("end", end, endStyle)}
 }
 
-// ending says how a stream ended.
-func ending(s Scenario, t *Transcript) (string, style) {
+// toolsOf says how many tools a stream shows.
+func toolsOf(s Scenario, t *Transcript) (lipgloss.Style, string) {
+	shown := t.Tools()
+	if len(shown) == 0 {
+		if s.Tools > 0 {
+			return odd, fmt.Sprintf("none shown, %d ran", s.Tools)
+		}
+		return plain, "none"
+	}
+	ended, cut := 0, 0
+	for _, tool := range shown {
+		if tool.Interrupted {
+			cut++
+		} else {
+			ended += min(tool.Ends, 1)
+		}
+	}
+	text := fmt.Sprintf("%d started", len(shown))
+	if ended > 0 || cut == 0 {
+		text += fmt.Sprintf(", %d completed", ended)
+	}
+	if cut > 0 {
+		text += fmt.Sprintf(", %d interrupted", cut)
+	}
+	return good, text
+}
+
+// endOf says how a stream ended.
+func endOf(s Scenario, t *Transcript) (lipgloss.Style, string) {
 	var parts []string
 	if t.Err != nil {
 		parts = append(parts, strings.TrimSpace("error "+t.Err.Code))
@@ -201,11 +240,11 @@ func ending(s Scenario, t *Transcript) (string, style) {
 	text := strings.Join(append(parts, finish, done), ", ")
 	switch {
 	case t.Broken != nil:
-		return text, bad
+		return bad, text
 	case s.Code != "" && t.Err == nil:
-		return text + ": no error", bad
+		return bad, text + ": no error"
 	}
-	return text, plain
+	return plain, text
 }
 
 // describeBreak says how a connection ended.
@@ -216,20 +255,41 @@ func describeBreak(err error) string {
 	return err.Error()
 }
 
-// hang breaks text into lines of at most w columns and indents all but the
-// first.
-func hang(text string, w, indent int, st style) []line {
-	if indent >= w/2 {
-		indent = 0
+// printable makes text safe for a terminal: control characters, which could
+// move the cursor or worse, become spaces.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// painter draws a picture again and again in the same place of a terminal.
+type painter struct {
+	w      io.Writer
+	height int // rows of the terminal, 0 for unknown
+	shown  int // rows of the picture that are there now
+}
+
+// draw replaces the picture. A picture that is higher than the terminal shows
+// its lower end; the last one is drawn whole.
+func (p *painter) draw(rows []string, last bool) error {
+	if p.height > 1 && len(rows) >= p.height && !last {
+		rows = rows[len(rows)-p.height+1:]
 	}
-	var out []line
-	first, rest := breakLine(printable(text), w)
-	out = append(out, line{strings.TrimRight(first, " "), st})
-	if rest == "" {
-		return out
+	text := ""
+	if p.shown > 0 {
+		text = ansi.CursorUp(p.shown)
 	}
-	for _, part := range wrap(rest, w-indent) {
-		out = append(out, line{strings.Repeat(" ", indent) + part, st})
+	for _, row := range rows {
+		text += row + ansi.EraseLineRight + "\n"
 	}
-	return out
+	p.shown = len(rows)
+	if last {
+		p.shown = 0
+	}
+	_, err := io.WriteString(p.w, text+ansi.EraseScreenBelow)
+	return err
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"charm.land/lipgloss/v2"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -67,7 +69,7 @@ func TestNoRowIsWiderThanTheScreen(t *testing.T) {
 	p.leftHead, p.rightHead = strings.Repeat("l", 200), strings.Repeat("日本", 50)
 	for w := minWidth; w <= 130; w++ {
 		for _, row := range p.picture(Screen{Width: w}) {
-			if n := columns(row); n > w {
+			if n := lipgloss.Width(row); n > w {
 				t.Fatalf("at %d: %d columns: %s", w, n, row)
 			}
 		}
@@ -79,7 +81,7 @@ func TestTheDividerStandsInOneColumn(t *testing.T) {
 	s := Screen{Width: 90}
 	for i, row := range p.picture(s)[2:] {
 		at := strings.IndexAny(row, "│┬┼┴")
-		if at < 0 || columns(row[:at]) != s.side()+1 {
+		if at < 0 || lipgloss.Width(row[:at]) != (90-3)/2+1 {
 			t.Errorf("row %d: %s", i, row)
 		}
 	}
@@ -94,7 +96,7 @@ func TestPainterDrawsInPlace(t *testing.T) {
 		want string
 	}{
 		{[]string{"a"}, false, "a\x1b[K\n\x1b[J"},
-		{[]string{"a", "b"}, false, "\x1b[1Aa\x1b[K\nb\x1b[K\n\x1b[J"},
+		{[]string{"a", "b"}, false, "\x1b[Aa\x1b[K\nb\x1b[K\n\x1b[J"},
 		{[]string{"a", "b", "c"}, false, "\x1b[2Ab\x1b[K\nc\x1b[K\n\x1b[J"}, // no room for the first
 		{[]string{"a", "b", "c"}, true, "\x1b[2Aa\x1b[K\nb\x1b[K\nc\x1b[K\n\x1b[J"},
 		{[]string{"d"}, false, "d\x1b[K\n\x1b[J"},
