@@ -9,7 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/site"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/site"
 )
 
 // checkSites looks at all sites of the configuration that a handler is provisioned for: at

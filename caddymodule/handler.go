@@ -9,13 +9,11 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
-	// The commands register themselves.
-	_ "github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/command"
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/options"
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/record"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/usage"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/build"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
@@ -296,7 +294,7 @@ func (h *Handler) Validate() error {
 	if h.Record == "" {
 		return nil
 	}
-	if err := record.CheckWritable(h.Record); err != nil {
+	if err := recording.CheckWritable(h.Record); err != nil {
 		return fmt.Errorf("invalid record %q: streams cannot be recorded there, name a directory that the user of this process can write to: %w", h.Record, err)
 	}
 	return nil
@@ -325,7 +323,6 @@ func (h *Handler) Cleanup() error {
 // ServeHTTP heals the history of the request, calls next, and repairs its answer
 // if that is a chat completion, streamed or not.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	growStack(false)
 	h.shared.hold()
 	defer leave()
 	telemetry.ProvidePlaceholders(r)

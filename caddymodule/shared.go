@@ -4,9 +4,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/record"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/usage"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
@@ -14,12 +14,12 @@ import (
 // builds every handler anew and cleans the old ones up while their streams go
 // on, so what must reach those streams or outlive the handlers is here.
 type shared struct {
-	streams    proxy.Streams      // that are open, for the end of the process
-	handlers   atomic.Int64       // between Provision and Cleanup
-	usage      usage.Memory       // which upstreams and models have reported usage
-	emitters   telemetry.Emitters // of the configurations that events can be emitted by
-	recordings record.Directories // that streams are recorded in
-	checked    atomic.Value       // a weak.Pointer to the http app whose sites were checked last
+	streams    proxy.Streams         // that are open, for the end of the process
+	handlers   atomic.Int64          // between Provision and Cleanup
+	usage      usage.Memory          // which upstreams and models have reported usage
+	emitters   telemetry.Emitters    // of the configurations that events can be emitted by
+	recordings recording.Directories // that streams are recorded in
+	checked    atomic.Value          // a weak.Pointer to the http app whose sites were checked last
 }
 
 // inUse is the shared state as long as somebody uses it: a handler from Provision to
