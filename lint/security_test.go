@@ -89,8 +89,8 @@ func TestSecurityLimitsHaveTests(t *testing.T) {
 // missing from it.
 func TestSecurityLimitsAreThoseOfTheCode(t *testing.T) {
 	isBound := regexp.MustCompile(`^(max|Max|DefaultMax|defaultRecordMax$)`)
-	ofThePlugin := regexp.MustCompile(`^(rewrite|proxy|resume|caddymodule)(/|$)`)
-	ofPrograms := regexp.MustCompile(`^caddymodule/demo(/|$)|/cmd(/|$)`)
+	ofThePlugin := regexp.MustCompile(`^(rewrite|proxy|resume|caddymodule|internal|tools)(/|$)`)
+	ofPrograms := regexp.MustCompile(`^tools/demo(/|$)|/cmd(/|$)`)
 	code, alias := map[string]int64{}, map[string]string{}
 	goFiles(t, func(file string, f *ast.File) {
 		if strings.HasSuffix(file, "_test.go") || !ofThePlugin.MatchString(path.Dir(file)) || ofPrograms.MatchString(path.Dir(file)) {
@@ -156,7 +156,7 @@ var securityTests = map[string]string{
 	"A check in front of hermes runs before that":                "TestRecipeOrderOfAuthentication",
 	"cannot become a frame, an error, an end or a tool call":     "TestTextForgesNothing TestNamesAndErrorsForgeNothing TestTextOfAnswersForgesNothing",
 	"is stripped and starts no tool":                             "TestImitationStartsNoTool",
-	"Streams share only counters":                                "TestNothingIsLeftInAStreamThatIsCleared TestBytesOfAFailedWriteStay",
+	"Streams share only counters":                                "TestBytesOfAFailedWriteStay",
 	"only to clients with the same credentials":                  "TestOthersGetNothing TestRevokedCredentialsGetNothing TestChecksBehindAreNotAskedAgain",
 	"What it sees, keeps and never keeps":                        "TestNothingSaidIsKept TestRecordingsHaveNothingOfTheRequest TestSpanSaysNothingOfWhatWasSaid TestLogsHaveNoContent TestRequestsAreNotKeptWhileTheirAnswersRun TestRequestsAreLetGoOnceTheyAreAnswered",
 	"in what upstream says about a failure or its state":         "TestSecretsInEveryPlaceAreRedacted TestSecretsOfAnswers TestSecretsInATextAreRedacted FuzzRedaction",
@@ -189,7 +189,6 @@ var securityTests = map[string]string{
 	"choices of an answer that is not streamed, examined":                   "TestNoAnswerTakesMoreThanItsBound",
 	"id and model that the sidecar copies into its own frames":              "TestHugeEnvelopeIsNotTakenOver",
 	"template of a frame (all but its text) that is remembered":             "TestHugeFramesAreNotRemembered",
-	"frames between two attempts to remember one":                           "TestUselessPatternsAreSeldomLearnt",
 	"usage kept":                                                  "TestHugeUsageIsNotKept",
 	"message of an error kept":                                    "TestErrorEventOfAResponse TestFailedAnswers TestLongErrorIsNotRepeated",
 	"bytes that redaction adds to a value":                        "TestRedactionIsBounded",
@@ -201,7 +200,6 @@ var securityTests = map[string]string{
 	"label that is read to name a tool":                                                  "TestLongLabelsAreNotReadToTellToolsApart",
 	"length of an emoji":                                                                 "TestToolsThatNoMarkerCanHaveAreRefused TestLongestAddedEmojiIsKnown",
 	"buffers kept between frames":                                                        "TestBuffersShrinkAgain TestHostileFrameUnderTheLimitIsForgotten",
-	"buffers that all streams share, each":                                               "TestLargeBuffersAreNotKept",
 	"compressed answers":                                                                 "TestResponsesThatAreNotActedOn TestMemoryIsBounded",
 	"upstream's header":                                                                  "TestEndlessHeadersOfUpstreamAreAnError",
 	"names in logs and lists":                                                            "TestListIsBounded TestEndIsLoggedWithWhatIsKnown",
