@@ -15,7 +15,8 @@ var update = flag.Bool("update", false, "write docs/options.md and the chart's s
 // TestPageHasTheTable: docs/options.md has every option in the order of the table, with all
 // that the table says of it.
 func TestPageHasTheTable(t *testing.T) {
-	generated(t, "../../../docs/options.md", "<!-- generated: options -->\n", "<!-- end -->", func(string) string {
+	const page, tail = "../../../docs/options.md", "<!-- end -->"
+	generated(t, page, "<!-- generated: options -->\n", tail, func(string) string {
 		b := new(strings.Builder)
 		for _, o := range table {
 			fmt.Fprintf(b, "\n### `%s`\n\n%s. Example: `%s`\n\n%s %s\n", o.Name, values(o), o.Example, o.Explanation, o.When)
