@@ -236,7 +236,7 @@ var securityTests = map[string]string{
 	"a reply of Redis, or of another program at its address":              "TestHeapOfReplies TestBrokenReplies FuzzReplies",
 	"the header of a stream in Redis, or the record of its request":       "TestLargeRecords",
 	"how long a stream stays in Redis":                                    "TestNothingStaysForEver",
-	"streams that go on without a client, max_detached":                   "TestOneMoreThanMaxDetachedEndsWithItsClient TestAbandonedRunsLeaveRoom TestRunsEndWhenNobodyComesBack",
+	"streams that continue without a client, max_detached":                "TestOneMoreThanMaxDetachedEndsWithItsClient TestAbandonedRunsLeaveRoom TestRunsEndWhenNobodyComesBack",
 	"an answer to a GET request":                                          "TestAnswersToProbesAreBounded",
 	"the header of an answer":                                             "TestWhyNobodyAnswers",
 	"the answer to the chat request (--ask)":                              "TestAnswersAreReadUpToABound TestAnswersThatAreNoGoodStream",
