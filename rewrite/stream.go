@@ -17,9 +17,9 @@ import (
 // Its invariants: other is nil if and only if the stream is one of chat completions. A
 // stream with another passes byte for byte until its first chunk, at which it becomes one.
 type Stream struct {
-	chat   chat.Stream // its Out is what leaves, whatever the stream is
+	out    sse.Writer // what leaves
+	chat   chat.Stream
 	scan   sse.Scanner
-	work   chat.Work
 	other  *agentapi.Stream
 	notes  *contract.Notes // nil unless the stream is explained
 	closed bool            // nothing more leaves
@@ -31,7 +31,7 @@ func New(o *Options, p Params) *Stream {
 	if p.Explain != nil {
 		s.notes = &contract.Notes{Explain: p.Explain}
 	}
-	s.chat.Init(o, &p, &s.work, s.notes)
+	s.chat.Init(&s.out, o, &p, s.notes)
 	s.scan.MaxFrame = o.FrameLimit()
 	if !p.Active {
 		s.scan.CommentUnits = true
@@ -96,15 +96,15 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 		if !ok {
 			break
 		}
-		from := len(s.chat.Out.Bytes)
+		from := len(s.out.Bytes)
 		s.unit(u, b)
 		s.explain(b, from)
 	}
 	if s.scan.Fed() > 4*contract.MaxIdleItems { // an item of a list takes at least four bytes
-		s.work.Trim()
+		s.chat.Trim()
 	}
 	s.scan.Rest()
-	return s.chat.Out.Take()
+	return s.out.Take()
 }
 
 // Keepalive appends a keepalive to dst if one may leave now: between frames
@@ -113,9 +113,9 @@ func (s *Stream) Keepalive(dst []byte) []byte {
 	if s.other != nil || s.scan.Raw() || s.chat.Finished() || s.closed {
 		return dst
 	}
-	s.chat.Out.Bytes = dst
+	s.out.Bytes = dst
 	s.chat.Keepalive()
-	return s.chat.Out.Take()
+	return s.out.Take()
 }
 
 // Finish says that upstream has ended for the cause. It appends what the client still
@@ -125,16 +125,16 @@ func (s *Stream) Finish(dst []byte, cause Cause) []byte {
 	if s.closed {
 		return dst
 	}
-	s.chat.Out.Bytes = dst
+	s.out.Bytes = dst
 	added := s.finishTail(cause)
 	s.closed = true
 	if s.other == nil {
-		s.chat.Finish(&s.work, cause)
+		s.chat.Finish(cause)
 	} else {
-		s.other.Finish(&s.chat.Out, cause, added)
+		s.other.Finish(&s.out, cause, added)
 	}
 	s.explain(nil, len(dst))
-	return s.chat.Out.Take()
+	return s.out.Take()
 }
 
 // finishTail handles the bytes behind the last complete frame. A frame that lacks only its
@@ -142,7 +142,7 @@ func (s *Stream) Finish(dst []byte, cause Cause) []byte {
 // passes unexamined was cut, a blank line separates it from what follows. finishTail
 // returns the number of bytes that it has added to complete a frame that counts.
 func (s *Stream) finishTail(cause Cause) (added int) {
-	out, x := &s.chat.Out, &s.work.Object
+	out, x := &s.out, s.chat.Object()
 	if s.scan.Raw() {
 		if s.other == nil || s.other.Open() {
 			out.Bytes = append(out.Bytes, "\n\n"...)
@@ -202,60 +202,58 @@ func (s *Stream) unit(u sse.Unit, b []byte) {
 		return
 	}
 	s.chat.Unit(u)
-	k := &s.work
 	switch {
 	case u == sse.UnitFrame:
 		s.frame(b)
 	case u == sse.UnitNoise && s.other == nil:
-		s.chat.Noise(k, b)
+		s.chat.Noise(b)
 	case u == sse.UnitNoise:
-		s.chat.Quiet(k, b)
+		s.chat.Quiet(b)
 	case u == sse.UnitRaw && s.other != nil && s.other.Raw(b, !s.scan.Raw(), s.scan.MaxFrame):
-		s.chat.Out.Drop()
+		s.out.Drop()
 	case u == sse.UnitRaw && s.other != nil:
-		s.chat.Raw(k, b, !s.scan.Raw(), 0)
+		s.chat.Raw(b, !s.scan.Raw(), 0)
 	case u == sse.UnitRaw:
-		s.chat.Raw(k, b, !s.scan.Raw(), s.scan.MaxFrame)
+		s.chat.Raw(b, !s.scan.Raw(), s.scan.MaxFrame)
 	case u == sse.UnitLF:
-		s.chat.LF(k, b)
+		s.chat.LF(b)
 	}
 }
 
 // frame handles a complete frame.
 func (s *Stream) frame(raw []byte) {
-	k := &s.work
-	x := &k.Object
+	x := s.chat.Object()
 	x.Begin()
 	s.scan.ParseFrame(&x.F, raw)
 	if x.F.HasData {
 		s.chat.Frames++
 	}
-	s.chat.Out.HasIDs = s.chat.Out.HasIDs || x.F.ID != nil
+	s.out.HasIDs = s.out.HasIDs || x.F.ID != nil
 	if s.other == nil {
-		s.chat.Frame(k, false)
+		s.chat.Frame(false)
 		return
 	}
 	if !x.F.HasData || !s.chunkComes() {
-		s.other.Frame(&s.chat.Out, &x.F, &x.Edits)
+		s.other.Frame(&s.out, &x.F, &x.Edits)
 		return
 	}
 	_, _, code := s.other.Summary()
 	s.chat.Continue(code)
 	s.scan.CommentUnits, s.other = false, nil
-	s.chat.Frame(k, true)
+	s.chat.Frame(true)
 }
 
 // chunkComes reports whether the current frame is a chunk, which makes the stream one of
 // chat completions.
 func (s *Stream) chunkComes() bool {
-	x := &s.work.Object
+	x := s.chat.Object()
 	return x.C.Parse(x.F.Data) && x.C.IsChunk(x.F.Data)
 }
 
 // explain explains what became of the piece in. What has left for it begins at Bytes[from].
 func (s *Stream) explain(in []byte, from int) {
 	if s.notes != nil {
-		out := &s.chat.Out
+		out := &s.out
 		s.notes.Explain(Step{In: in, Out: out.Bytes[from:], Held: in != nil && out.IsHeld(), Notes: s.notes.List})
 		s.notes.List = s.notes.List[:0]
 	}

@@ -84,17 +84,17 @@ func (s *Stream) Pass(b []byte, most int) int {
 	return end
 }
 
-// learn makes the frame in k, which is about to leave, the template, if nothing waits,
-// and more text or reasoning of the same kind changes no state.
-func (h *handler) learn(k *Work) {
-	x, t := &k.Object, &h.text
-	recorded := t.hasText && h.tools.textSince && !t.noReply
+// learn makes the frame, which is about to leave, the template, if nothing waits, and more
+// text or reasoning of the same kind changes no state.
+func (s *Stream) learn() {
+	x, t := &s.x, &s.text
+	recorded := t.hasText && s.tools.textSince && !t.noReply
 	reasoning := !x.C.Content.Ok()
 	if reasoning {
 		recorded = t.hasReasoning
 	}
-	if recorded && x.Edits.Empty() && h.env.Same(x) && !h.end.finished && !h.end.done &&
-		len(h.tools.open) == 0 && k.hold.empty() && t.prose.Idle(&k.reading, reasoning) {
-		h.template.learn(x)
+	if recorded && x.Edits.Empty() && s.w.Env.Same(x) && !s.end.finished && !s.end.done &&
+		len(s.tools.open) == 0 && s.hold.empty() && t.prose.Idle(reasoning) {
+		s.template.learn(x)
 	}
 }

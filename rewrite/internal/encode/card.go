@@ -1,4 +1,4 @@
-package chat
+package encode
 
 import (
 	"unicode"
@@ -11,7 +11,7 @@ import (
 // Cards. Open WebUI draws a tool as a card if a chunk has the members of an event of the
 // Responses API beside its own, with a call as the item. It takes a call without an output
 // for one that it must run itself, and asks upstream again. So each card gets its output
-// right behind the tool's completed event (contract section 2).
+// right after the tool's completed event (contract section 2).
 
 const (
 	// MaxCardID is the length in bytes of the longest tool call id that gets a card. A
@@ -26,8 +26,8 @@ const (
 	cardSize = 1088
 )
 
-// itemHead is what the members of a card begin with. The large index puts the card behind
-// what has been said so far.
+// itemHead begins the members of a card. The large index puts the card after
+// all that has been said so far.
 const itemHead = `,"type":"response.output_item.added","output_index":1000000,"item":{"type":"`
 
 // The types of a card's items.
@@ -36,66 +36,63 @@ const (
 	itemOutput = "function_call_output"
 )
 
-// What an item says of a tool that the end of a broken stream closes. Open WebUI draws a
+// The status and the text of a tool that the end of a broken stream closes. Open WebUI draws a
 // red cross instead of a green tick only if the text begins with "Error:".
 const (
 	incomplete      = "incomplete"
 	textInterrupted = "Error: interrupted"
 )
 
-// hasCards reports whether tools get cards.
-func (w *writer) hasCards() bool { return w.o.Cards && w.envelops() }
+// HasCards reports whether tools get cards.
+func (w *Writer) HasCards() bool { return w.o.Cards && w.Envelops() }
 
-// cardBytes returns how many bytes the end of the tool takes for its card at most,
-// without the envelope of the output.
-func (t *tool) cardBytes() int {
-	if !t.card {
-		return 0
+// Size returns how many bytes the fields of the tool take, and its card at its end at
+// most, without the envelope of the output.
+func (t *Tool) Size() int {
+	n := len(t.Name) + len(t.Emoji) + len(t.Label) + len(t.ID)
+	if t.Card {
+		n += cardSize + 4*len(t.ID) + 4*min(len(t.Label), MaxCardLabel)
 	}
-	return cardSize + 4*len(t.id) + 4*min(len(t.label), MaxCardLabel)
+	return n
 }
 
-// appendCard appends the members that make a card of the event that the tool t has the
-// status. A row shows the item's name. In later requests Open WebUI sends what stands in
+// appendCard appends the members that make a card of the event of t. A row shows the item's name. In later requests Open WebUI sends what stands in
 // provider_function instead, if that is there: an API takes no emoji in the name of a
 // function, and the chat may go on with another model.
-func appendCard(dst []byte, t *tool, status string, interrupted bool) []byte {
+func appendCard(dst []byte, t *Transition, interrupted bool) []byte {
 	dst = append(dst, itemHead+itemCall+`","id":`...)
-	dst = append(append(append(dst, t.id...), `,"call_id":`...), t.id...)
-	dst = appendCardName(append(dst, `,"name":"`...), t)
+	dst = append(append(append(dst, t.ID...), `,"call_id":`...), t.ID...)
+	dst = appendCardName(append(dst, `,"name":"`...), &t.Tool)
 	dst = append(dst, '"')
 	from := len(dst)
-	dst = appendCardLabel(append(dst, `,"arguments":"{\"label\": \"`...), t.label)
+	dst = appendCardLabel(append(dst, `,"arguments":"{\"label\": \"`...), t.Label)
 	dst = append(dst, `\"}"`...)
 	arguments := dst[from:]
-	dst = appendFunctionName(append(dst, `,"provider_function":{"name":"`...), t.name)
+	dst = appendFunctionName(append(dst, `,"provider_function":{"name":"`...), t.Name)
 	dst = append(append(append(dst, '"'), arguments...), `},"status":"`...)
 	switch {
-	case status == running:
+	case !t.Completed:
 		dst = append(dst, "in_progress"...)
 	case interrupted:
 		dst = append(dst, incomplete...)
 	default:
-		dst = append(dst, completed...)
+		dst = append(dst, Completed...)
 	}
 	return append(dst, `"}`...)
 }
 
-// cardOutput writes the output of the card of the tool t, which has ended, if it has one.
-// It is a chunk that no client takes for another tool event.
-func (w *writer) cardOutput(t *tool, interrupted bool) {
-	if !t.card || !w.envelops() {
-		return
-	}
-	text, status := completed, completed
-	if interrupted {
+// cardOutput writes the output of the card of t, which has ended. It is a chunk that no
+// client takes for another tool event.
+func (w *Writer) cardOutput(t *Transition) {
+	text, status := Completed, Completed
+	if t.Interrupted {
 		text, status = textInterrupted, incomplete
 	}
-	f := w.toolHead()
+	e := w.envelope()
 	w.Out.BeginOwn()
-	dst := append(append(w.Out.Bytes, "data: {"...), f.empty.Of(f.event)...)
-	dst = append(append(dst, itemHead+itemOutput+`","id":"fco_`...), t.id[1:]...)
-	dst = append(append(dst, `,"call_id":`...), t.id...)
+	dst := e.appendEmpty(append(w.Out.Bytes, "data: {"...))
+	dst = append(append(dst, itemHead+itemOutput+`","id":"fco_`...), t.ID[1:]...)
+	dst = append(append(dst, `,"call_id":`...), t.ID...)
 	dst = append(append(dst, `,"output":[{"type":"input_text","text":"`...), text...)
 	dst = append(append(dst, `"}],"status":"`...), status...)
 	w.Out.Bytes = append(dst, "\"}}\n\n"...)
@@ -126,10 +123,10 @@ func (c *cardText) next() (r rune, ok bool) {
 
 // appendCardName appends the name of a card, which its row shows: the emoji and the label
 // or, without a label, the tool's name. It is one line. Open WebUI draws it as plain text.
-func appendCardName(dst []byte, t *tool) []byte {
+func appendCardName(dst []byte, t *Tool) []byte {
 	n := 0 // the number of characters
 	var text cardText
-	for i, raw := range [...]string{t.emoji, t.label, t.name} {
+	for i, raw := range [...]string{t.Emoji, t.Label, t.Name} {
 		before, space := n, n > 0
 		for text.begin(raw); ; {
 			r, ok := text.next()
@@ -158,7 +155,7 @@ func appendCardName(dst []byte, t *tool) []byte {
 	return dst
 }
 
-// What is not to be seen in an emoji, but belongs to it.
+// Characters that are invisible in an emoji, but belong to it.
 const (
 	zeroWidthJoiner = '\u200d'
 	emojiSelector   = '\ufe0f'
@@ -210,8 +207,8 @@ func appendCardLabel(dst []byte, label string) []byte {
 	}
 }
 
-// hasCard reports whether another sidecar has made a card of the tool event x.
-func hasCard(x *chunk.Object) bool {
+// HasCard reports whether another sidecar has made a card of the tool event x.
+func HasCard(x *chunk.Object) bool {
 	if !x.C.Extra || !x.C.CallID.Ok() {
 		return false
 	}
@@ -219,8 +216,8 @@ func hasCard(x *chunk.Object) bool {
 	return id.Ok() && string(jsonspan.Plain(x.Value(id))) == string(jsonspan.Plain(x.Value(x.C.CallID)))
 }
 
-// isInterrupted reports whether the tool event x says that its tool was interrupted.
-func isInterrupted(x *chunk.Object) bool {
+// IsInterrupted reports whether the tool event x says that its tool was interrupted.
+func IsInterrupted(x *chunk.Object) bool {
 	return x.C.Extra && x.Member("interrupted").Is(x.F.Data, "true")
 }
 
@@ -233,13 +230,11 @@ func itemOf(x *chunk.Object, kind string) jsonspan.Span {
 	return jsonspan.Span{}
 }
 
-// repeatsOutput reports whether the chunk x is the output of a card, which another sidecar
-// has written, and which has left, or will, with the end of its tool.
-func (l *tools) repeatsOutput(x *chunk.Object) bool {
-	if !x.C.Extra || !saysNothing(x) {
-		return false
+// OutputOf returns the id of the tool, a JSON string without escapes, whose card the chunk
+// x is the output of, or nil if it is none.
+func OutputOf(x *chunk.Object) []byte {
+	if !x.C.Extra {
+		return nil
 	}
-	item := itemOf(x, itemOutput)
-	id := jsonspan.Plain(x.String(jsonspan.MemberOf(x.F.Data, item, "call_id")))
-	return id != nil && l.hadCard(id)
+	return jsonspan.Plain(x.String(jsonspan.MemberOf(x.F.Data, itemOf(x, itemOutput), "call_id")))
 }
