@@ -37,14 +37,15 @@ func New(o *Options, p Params) *Stream {
 
 // Init makes s, which is new or has been cleared, what New returns.
 func (s *Stream) Init(o *Options, p Params) {
+	in := p.internal()
 	if p.Explain != nil {
-		s.notes = &contract.Notes{Explain: p.Explain}
+		s.notes = &contract.Notes{Explain: in.Explain}
 	}
-	s.chat.Init(o, &p, s.notes)
+	s.chat.Init(o.internal(), in, s.notes)
 	s.scan.MaxFrame = o.FrameLimit()
 	if !p.Active {
 		s.scan.CommentUnits = true
-		s.other = agentapi.New(&p, s.notes)
+		s.other = agentapi.New(in, s.notes)
 	}
 }
 
@@ -84,7 +85,7 @@ func (s *Stream) Chunks() int {
 
 // Summary returns what can be said of the stream so far.
 func (s *Stream) Summary() Summary {
-	sum := s.chat.Summary()
+	sum := Summary(s.chat.Summary())
 	if s.other != nil {
 		sum.ID, sum.Model, sum.Code = s.other.Summary()
 	}
@@ -366,7 +367,7 @@ func (s *Stream) giveBack(fed int) {
 func (s *Stream) explain(in []byte, from int) {
 	if s.notes != nil {
 		out := &s.chat.Out
-		s.notes.Explain(Step{In: in, Out: out.Bytes[from:], Held: in != nil && out.IsHeld(), Notes: s.notes.List})
+		s.notes.Explain(contract.Step{In: in, Out: out.Bytes[from:], Held: in != nil && out.IsHeld(), Notes: s.notes.List})
 		s.notes.List = s.notes.List[:0]
 	}
 }
