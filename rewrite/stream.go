@@ -28,14 +28,15 @@ type Stream struct {
 // New returns the Stream of a response. The options are shared.
 func New(o *Options, p Params) *Stream {
 	s := new(Stream)
+	in := p.internal()
 	if p.Explain != nil {
-		s.notes = &contract.Notes{Explain: p.Explain}
+		s.notes = &contract.Notes{Explain: in.Explain}
 	}
-	s.chat.Init(&s.out, o, &p, s.notes)
+	s.chat.Init(&s.out, o.internal(), in, s.notes)
 	s.scan.MaxFrame = o.FrameLimit()
 	if !p.Active {
 		s.scan.CommentUnits = true
-		s.other = agentapi.New(&p, s.notes)
+		s.other = agentapi.New(in, s.notes)
 	}
 	return s
 }
@@ -70,7 +71,7 @@ func (s *Stream) Chunks() int {
 
 // Summary returns what can be said of the stream so far.
 func (s *Stream) Summary() Summary {
-	sum := s.chat.Summary()
+	sum := Summary(s.chat.Summary())
 	if s.other != nil {
 		sum.ID, sum.Model, sum.Code = s.other.Summary()
 	}
@@ -254,7 +255,7 @@ func (s *Stream) chunkComes() bool {
 func (s *Stream) explain(in []byte, from int) {
 	if s.notes != nil {
 		out := &s.out
-		s.notes.Explain(Step{In: in, Out: out.Bytes[from:], Held: in != nil && out.IsHeld(), Notes: s.notes.List})
+		s.notes.Explain(contract.Step{In: in, Out: out.Bytes[from:], Held: in != nil && out.IsHeld(), Notes: s.notes.List})
 		s.notes.List = s.notes.List[:0]
 	}
 }

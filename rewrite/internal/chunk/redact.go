@@ -56,9 +56,7 @@ func EachError(data []byte, each func(value jsonspan.Span)) {
 
 // EachSecret calls each for every secret in the JSON value at v of data, in order.
 func EachSecret(data []byte, v jsonspan.Span, each func(secret jsonspan.Span)) {
-	if b := v.Of(data); redact.MayHold(b) {
-		redact.EachInValue(b, func(s jsonspan.Span) { each(jsonspan.Span{From: v.From + s.From, To: v.From + s.To}) })
-	}
+	redact.EachInValue(v.Of(data), func(s jsonspan.Span) { each(jsonspan.Span{From: v.From + s.From, To: v.From + s.To}) })
 }
 
 // RedactErrors adds the edits that take secrets out of the errors and the hermes blocks
@@ -84,10 +82,10 @@ func RedactText(f *sse.Frame, edits *sse.Splice, n *contract.Notes) {
 
 // redactBy adds the edits that replace the secrets that find finds in the data at v.
 func redactBy(f *sse.Frame, edits *sse.Splice, notes *contract.Notes, v jsonspan.Span, find func(b []byte, each func(secret jsonspan.Span))) {
-	b := v.Of(f.Data)
-	if !redact.MayHold(b) {
+	if !v.Ok() {
 		return
 	}
+	b := v.Of(f.Data)
 	var r redact.Replacer
 	var rest []byte
 	n, from, at := 0, 0, 0

@@ -8,23 +8,14 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
-// Healed is what Heal has removed from the body of a request and read in it.
+// Healed is rewrite.Healed.
 type Healed struct {
-	// Markers is the number of marker lines that were removed.
-	Markers int
-	// Cards is the number of tool cards that were removed.
-	Cards int
-	// Asked is the form of answer that the request asks for.
-	Asked Asked
-	// Ignored is what the request asks for and Hermes ignores.
-	Ignored Ignored
-	// Diagnostic says that the request calls itself a diagnostic one, whose answer Hermes
-	// mutes if its operator has said so.
+	Markers    int
+	Cards      int
+	Asked      Asked
+	Ignored    Ignored
 	Diagnostic bool
 }
-
-// Changed reports whether the body was changed.
-func (h *Healed) Changed() bool { return h.Markers > 0 || h.Cards > 0 }
 
 // Asked is what a request says about the form of its answer, in its member
 // stream.
