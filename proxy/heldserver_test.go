@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 )
 
 // Nor do a real server and a real transport hold the histories of open streams, healed
@@ -61,7 +60,7 @@ func checkOpenStreams(t *testing.T, history string, http2 bool) {
 		return tr
 	}
 	next := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(u) }, Transport: transport()}
-	srv := serve(proxy.New(proxy.Options{Clock: clocktest.New()}).Handler(next))
+	srv := serve(proxy.New(proxy.Options{}).Handler(next))
 	client := transport()
 	body := history + strings.Repeat(" ", size) // the clients share it
 	before := heapNow()

@@ -6,23 +6,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 )
-
-// lateClock is a clock whose timers cannot be stopped any more, as when they have fired
-// and wait for the lock.
-type lateClock struct{ *clocktest.Clock }
-
-func (c lateClock) AfterFunc(d time.Duration, f func()) proxy.Timer {
-	return lateTimer{c.Clock.AfterFunc(d, f)}
-}
-
-type lateTimer struct{ proxy.Timer }
-
-func (lateTimer) Stop() bool { return false }
 
 // A timer that comes too late to be stopped does nothing to what has ended, or is not
 // its own.
@@ -45,9 +33,9 @@ func TestTimersThatComeTooLateDoNothing(t *testing.T) {
 		"a stream that has been drained": func(x *exchange) {
 			x.stream()
 			x.write(role)
-			x.clock.Advance(20 * time.Second)
+			advance(20 * time.Second)
 		},
-		"a request that has been drained": func(x *exchange) { x.clock.Advance(20 * time.Second) },
+		"a request that has been drained": func(x *exchange) { advance(20 * time.Second) },
 		"JSON lines":                      answer("application/jsonl"),
 		"a download":                      answer("application/octet-stream"),
 		"a client that has left": func(x *exchange) {
@@ -56,16 +44,16 @@ func TestTimersThatComeTooLateDoNothing(t *testing.T) {
 			x.leave()
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			streams := new(proxy.Streams)
 			x := begin(t, among(streams, 20*time.Second), option(func(o *proxy.Options) {
-				o.Clock = lateClock{o.Clock.(*clocktest.Clock)}
 				o.FirstByteTimeout, o.IdleTimeout, o.Keepalive = time.Minute, time.Minute, 45*time.Second
 			}))
 			streams.Shutdown(0)
 			until(x)
 			before := len(x.rec.log)
-			x.clock.Advance(time.Hour)
+			advance(time.Hour)
+			proxy.FireLate(x.w)
 			if got := x.rec.log[before:]; len(got) > 0 {
 				t.Errorf("the client was sent %q", got)
 			}
@@ -78,12 +66,14 @@ func TestTimersThatComeTooLateDoNothing(t *testing.T) {
 
 // What has been ended cannot be taken over.
 func TestHijackBehindADeadline(t *testing.T) {
-	x := begin(t, timeouts(time.Minute))
-	x.clock.Advance(time.Minute)
-	x.do(func() {
-		if conn, _, err := http.NewResponseController(x.w).Hijack(); err == nil || errors.Is(err, http.ErrNotSupported) {
-			t.Errorf("Hijack: %v, %v", conn, err)
-		}
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, timeouts(time.Minute))
+		advance(time.Minute)
+		x.do(func() {
+			if conn, _, err := http.NewResponseController(x.w).Hijack(); err == nil || errors.Is(err, http.ErrNotSupported) {
+				t.Errorf("Hijack: %v, %v", conn, err)
+			}
+		})
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -55,49 +56,55 @@ func observed(d *diary) setting {
 }
 
 func TestStreamIsObserved(t *testing.T) {
-	d := new(diary)
-	x := begin(t, observed(d))
-	x.clock.Advance(time.Second)
-	x.stream()
-	d.want(t, "begin /v1/chat/completions chat")
-	x.write(": keepalive\n\n", role[:9]) // no frame
-	x.clock.Advance(time.Second)
-	x.write(role[9:])
-	x.clock.Advance(time.Second)
-	x.write(text("\\n`💻 ls`\\n") + text("Hi"))
-	x.abort().wantSwallowed(t)
-	id := x.result().ID
-	d.want(t, "begin /v1/chat/completions chat",
-		`0 chunks of "" after 1s`, `0 chunks of "" after 1s`, fmt.Sprintf("1 chunks of %q after 2s", id),
-		"tool terminal false marker after 3s", "tool terminal true inferred after 3s",
-		fmt.Sprintf("3 chunks of %q after 3s", id), "end upstream_aborted")
+	synctest.Test(t, func(t *testing.T) {
+		d := new(diary)
+		x := begin(t, observed(d))
+		advance(time.Second)
+		x.stream()
+		d.want(t, "begin /v1/chat/completions chat")
+		x.write(": keepalive\n\n", role[:9]) // no frame
+		advance(time.Second)
+		x.write(role[9:])
+		advance(time.Second)
+		x.write(text("\\n`💻 ls`\\n") + text("Hi"))
+		x.abort().wantSwallowed(t)
+		id := x.result().ID
+		d.want(t, "begin /v1/chat/completions chat",
+			`0 chunks of "" after 1s`, `0 chunks of "" after 1s`, fmt.Sprintf("1 chunks of %q after 2s", id),
+			"tool terminal false marker after 3s", "tool terminal true inferred after 3s",
+			fmt.Sprintf("3 chunks of %q after 3s", id), "end upstream_aborted")
+	})
 }
 
 // TestToolEndsWithItsStream, not with the last byte of upstream's.
 func TestToolEndsWithItsStream(t *testing.T) {
-	d := new(diary)
-	x := begin(t, observed(d))
-	x.stream()
-	x.write(role + text("\\n`💻 ls`\\n"))
-	x.clock.Advance(5 * time.Second)
-	x.abort().wantSwallowed(t)
-	d.want(t, "begin /v1/chat/completions chat", "tool terminal false marker after 0s",
-		fmt.Sprintf("2 chunks of %q after 0s", x.result().ID), "tool terminal true end after 5s", "end upstream_aborted")
+	synctest.Test(t, func(t *testing.T) {
+		d := new(diary)
+		x := begin(t, observed(d))
+		x.stream()
+		x.write(role + text("\\n`💻 ls`\\n"))
+		advance(5 * time.Second)
+		x.abort().wantSwallowed(t)
+		d.want(t, "begin /v1/chat/completions chat", "tool terminal false marker after 0s",
+			fmt.Sprintf("2 chunks of %q after 0s", x.result().ID), "tool terminal true end after 5s", "end upstream_aborted")
+	})
 }
 
 // TestStreamThatBecomesOursIsObserved from its first chunk on, with the tools of
 // the same read.
 func TestStreamThatBecomesOursIsObserved(t *testing.T) {
-	d := new(diary)
-	x := begin(t, observed(d), path("/elsewhere"))
-	x.stream()
-	x.write("data: x\n\n")
-	d.want(t)
-	x.write(role + text("\\n`💻 ls`\\n"))
-	x.ret(nil)
-	id := x.result().ID
-	d.want(t, "begin /elsewhere chat", "tool terminal false marker after 0s", fmt.Sprintf("2 chunks of %q after 0s", id),
-		"tool terminal true end after 0s", "end upstream_incomplete")
+	synctest.Test(t, func(t *testing.T) {
+		d := new(diary)
+		x := begin(t, observed(d), path("/elsewhere"))
+		x.stream()
+		x.write("data: x\n\n")
+		d.want(t)
+		x.write(role + text("\\n`💻 ls`\\n"))
+		x.ret(nil)
+		id := x.result().ID
+		d.want(t, "begin /elsewhere chat", "tool terminal false marker after 0s", fmt.Sprintf("2 chunks of %q after 0s", id),
+			"tool terminal true end after 0s", "end upstream_incomplete")
+	})
 }
 
 func TestWhatIsNoStreamIsNotObserved(t *testing.T) {
@@ -149,12 +156,14 @@ func TestCompressedStreamIsObservedAtItsEnd(t *testing.T) {
 }
 
 func TestOtherStreamIsObservedAsSuch(t *testing.T) {
-	d := new(diary)
-	x := begin(t, observed(d), path("/v1/runs/run_1/events"))
-	x.stream()
-	x.write(`data: {"event":"run.started","run_id":"run_1","timestamp":1}` + "\n\n")
-	x.abort().wantSwallowed(t)
-	d.want(t, "begin /v1/runs/run_1/events other", `1 chunks of "run_1" after 0s`, "end upstream_aborted")
+	synctest.Test(t, func(t *testing.T) {
+		d := new(diary)
+		x := begin(t, observed(d), path("/v1/runs/run_1/events"))
+		x.stream()
+		x.write(`data: {"event":"run.started","run_id":"run_1","timestamp":1}` + "\n\n")
+		x.abort().wantSwallowed(t)
+		d.want(t, "begin /v1/runs/run_1/events other", `1 chunks of "run_1" after 0s`, "end upstream_aborted")
+	})
 }
 
 func TestRepairedAnswerIsNotObserved(t *testing.T) {

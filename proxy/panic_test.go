@@ -8,10 +8,10 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 )
 
 // breaking is an inner writer that panics with what it is given where it is told
@@ -24,6 +24,7 @@ type breaking struct {
 }
 
 func (w *breaking) use(what string) {
+	moves.Load()
 	if w.broke {
 		w.t.Errorf("the writer is used again, for its %s", what)
 	}
@@ -69,7 +70,7 @@ func guardedBy(t *testing.T, w *breaking, o proxy.Options, p string, next func(h
 		}()
 		e.err = proxy.New(o).Serve(w, r, next)
 	}()
-	e := receive(t, ended)
+	e := <-ended
 	if n := streams.Open(); n != 0 {
 		t.Errorf("%d streams are open", n)
 	}
@@ -143,9 +144,8 @@ func TestPanicUnderATimerGoesOnInTheHandler(t *testing.T) {
 				"returns errors": func() error { return errors.New("another") },
 				"aborts":         func() error { panic(http.ErrAbortHandler) },
 			} {
-				t.Run(fmt.Sprint(name, " ", value, " ", how), func(t *testing.T) {
-					clock := clocktest.New()
-					o := proxy.Options{Clock: clock, Streams: new(proxy.Streams), DrainTimeout: time.Second}
+				bubble(t, fmt.Sprint(name, " ", value, " ", how), func(t *testing.T) {
+					o := proxy.Options{Streams: new(proxy.Streams), DrainTimeout: time.Second}
 					c.set(&o)
 					w := newBreaking(t, "", value)
 					e := guardedBy(t, w, o, chatPath, func(rw http.ResponseWriter, up *http.Request) error {
@@ -155,7 +155,7 @@ func TestPanicUnderATimerGoesOnInTheHandler(t *testing.T) {
 							_, _ = rw.Write([]byte(role))
 						}
 						w.at = c.at
-						advanceAside(t, clock)
+						advance(time.Second)
 						if up.Context().Err() == nil {
 							t.Error("upstream's request goes on")
 						}
@@ -171,20 +171,6 @@ func TestPanicUnderATimerGoesOnInTheHandler(t *testing.T) {
 				})
 			}
 		}
-	}
-}
-
-// advanceAside has the timers fire in a goroutine of their own, where a panic would
-// end the process.
-func advanceAside(t *testing.T, clock *clocktest.Clock) {
-	t.Helper()
-	panicked := make(chan any)
-	go func() {
-		defer func() { panicked <- recover() }()
-		clock.Advance(time.Second)
-	}()
-	if v := receive(t, panicked); v != nil {
-		t.Errorf("the timer panicked with %v", v)
 	}
 }
 
@@ -212,15 +198,16 @@ func checkLate(t *testing.T, got, value any) {
 // TestPanicOfTheHandlerIsMoreThanTheTimers: what the handler itself panics with
 // goes on.
 func TestPanicOfTheHandlerIsMoreThanTheTimers(t *testing.T) {
-	clock := clocktest.New()
-	w := newBreaking(t, "", "boom")
-	e := guardedBy(t, w, proxy.Options{Clock: clock, IdleTimeout: time.Second}, chatPath,
-		func(http.ResponseWriter, *http.Request) error {
-			w.at = "header"
-			advanceAside(t, clock)
-			panic("mine")
-		})
-	e.wantPanic(t, "mine")
+	synctest.Test(t, func(t *testing.T) {
+		w := newBreaking(t, "", "boom")
+		e := guardedBy(t, w, proxy.Options{IdleTimeout: time.Second}, chatPath,
+			func(http.ResponseWriter, *http.Request) error {
+				w.at = "header"
+				advance(time.Second)
+				panic("mine")
+			})
+		e.wantPanic(t, "mine")
+	})
 }
 
 // chatRequest is a request for chat completions.

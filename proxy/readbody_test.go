@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 )
 
 // allocated returns how many bytes f allocates, the least of some runs: others
@@ -55,7 +54,7 @@ func TestARequestTakesTwiceItsSizeAtMost(t *testing.T) {
 	const card = `{"role":"assistant","content":"","tool_calls":[{"id":"c","type":"function","function":{"name":"terminal","arguments":"{\"label\": \"ls\"}"}}]},` +
 		`{"role":"tool","tool_call_id":"c","content":"completed"},`
 	const marked = `{"role":"assistant","content":"` + "`💻 ls`" + `\nDone."},`
-	p := proxy.New(proxy.Options{Clock: clocktest.New()})
+	p := proxy.New(proxy.Options{})
 	for name, messages := range map[string]string{"nothing": "", "markers": strings.Repeat(marked, 200), "cards": card + card, "both": strings.Repeat(marked, 200) + card + marked} {
 		for _, size := range []int{5_000_000, proxy.DefaultMaxRequest} {
 			for _, chunked := range []bool{false, true} {

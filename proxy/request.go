@@ -46,9 +46,7 @@ func upstreamRequest(ctx context.Context, r *http.Request) *http.Request {
 // deadline that this moves.
 func bodyPlan(o *Options, r *http.Request) reqbody.Plan {
 	plan := reqbody.Plan{Heal: mayHeal(o, r), Limit: o.MaxRequest, Tools: o.Rewrite.Tools}
-	if isChat(r) && max(o.FirstByteTimeout, o.IdleTimeout, o.StallTimeout) > 0 {
-		plan.Now = o.Clock.Now
-	}
+	plan.Timed = isChat(r) && max(o.FirstByteTimeout, o.IdleTimeout, o.StallTimeout) > 0
 	return plan
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -63,12 +64,12 @@ func TestFirstByteTimeoutBeforeTheHeader(t *testing.T) {
 		"answers, too late":       func(x *exchange) ending { x.do(func() { x.w.WriteHeader(http.StatusBadGateway) }); return x.ret(nil) },
 		"has an answer after all": func(x *exchange) ending { x.stream(); return x.abort() },
 	} {
-		t.Run(how, func(t *testing.T) {
+		bubble(t, how, func(t *testing.T) {
 			x := begin(t, option(func(o *proxy.Options) { o.FirstByteTimeout = 30 * time.Second }))
-			x.clock.Advance(30*time.Second - 1)
+			advance(30*time.Second - 1)
 			x.wantRunning()
 			x.wantLog()
-			x.clock.Advance(1)
+			advance(1)
 			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout") // although the handler goes on
 			x.wantStopped()
 			var timeout interface{ Timeout() bool }
@@ -85,26 +86,28 @@ func TestFirstByteTimeoutBeforeTheHeader(t *testing.T) {
 }
 
 func TestFirstByteTimeoutBehindTheHeader(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.FirstByteTimeout = 30 * time.Second }))
-	x.clock.Advance(20 * time.Second)
-	x.stream()
-	x.clock.Advance(10*time.Second - 1) // of the request, not of the header
-	x.wantRunning()
-	x.wantLog()
-	x.clock.Advance(1)
-	x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout") // although the handler goes on
-	x.wantStopped()
-	x.abort().wantSwallowed(t)
-	x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, option(func(o *proxy.Options) { o.FirstByteTimeout = 30 * time.Second }))
+		advance(20 * time.Second)
+		x.stream()
+		advance(10*time.Second - 1) // of the request, not of the header
+		x.wantRunning()
+		x.wantLog()
+		advance(1)
+		x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout") // although the handler goes on
+		x.wantStopped()
+		x.abort().wantSwallowed(t)
+		x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+	})
 }
 
 func TestAnyByteIsTheFirst(t *testing.T) {
 	for name, first := range map[string]string{"a frame": role, "part of one": "d", "a comment": comment} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			x := begin(t, option(func(o *proxy.Options) { o.FirstByteTimeout = 30 * time.Second }))
 			x.stream()
 			x.write(first)
-			x.clock.Advance(time.Hour)
+			advance(time.Hour)
 			x.wantRunning()
 			x.ret(nil)
 		})
@@ -112,13 +115,15 @@ func TestAnyByteIsTheFirst(t *testing.T) {
 }
 
 func TestKeepaliveIsNoFirstByte(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.FirstByteTimeout, o.Keepalive = 25*time.Second, 10*time.Second }))
-	x.stream()
-	x.clock.Advance(25 * time.Second)
-	if got := x.rec.body.String(); !strings.HasPrefix(got, beat+beat+`data: {"error":`) || !strings.Contains(got, `"code":"upstream_timeout"`) {
-		t.Errorf("want two keepalives and a timeout:\n%s", got)
-	}
-	x.wantStopped()
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, option(func(o *proxy.Options) { o.FirstByteTimeout, o.Keepalive = 25*time.Second, 10*time.Second }))
+		x.stream()
+		advance(25 * time.Second)
+		if got := x.rec.body.String(); !strings.HasPrefix(got, beat+beat+`data: {"error":`) || !strings.Contains(got, `"code":"upstream_timeout"`) {
+			t.Errorf("want two keepalives and a timeout:\n%s", got)
+		}
+		x.wantStopped()
+	})
 }
 
 func TestIdleTimeout(t *testing.T) {
@@ -131,12 +136,12 @@ func TestIdleTimeout(t *testing.T) {
 		"part of one": {"d", true},
 		"nothing":     {"", false},
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
 			x.stream()
 			x.write(role)
 			for range 3 {
-				x.clock.Advance(40 * time.Second)
+				advance(40 * time.Second)
 				if c.keep != "" {
 					x.write(c.keep)
 				}
@@ -147,9 +152,9 @@ func TestIdleTimeout(t *testing.T) {
 				return
 			}
 			x.wantRunning()
-			x.clock.Advance(time.Minute - 1)
+			advance(time.Minute - 1)
 			x.wantRunning()
-			x.clock.Advance(1)
+			advance(1)
 			if got := x.rec.body.String(); !strings.Contains(got, `"code":"upstream_timeout"`) || !strings.HasSuffix(got, done) {
 				t.Errorf("want a timeout at the end:\n%s", got)
 			}
@@ -159,21 +164,25 @@ func TestIdleTimeout(t *testing.T) {
 }
 
 func TestIdleTimeoutBeforeTheHeader(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
-	x.clock.Advance(time.Minute)
-	x.untilCancelled().wantSwallowed(t)
-	x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
+		advance(time.Minute)
+		x.untilCancelled().wantSwallowed(t)
+		x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+	})
 }
 
 func TestHeaderResetsTheIdleTimeout(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
-	x.clock.Advance(50 * time.Second)
-	x.stream()
-	x.clock.Advance(50 * time.Second)
-	x.wantRunning()
-	x.clock.Advance(10 * time.Second)
-	x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-	x.wantStopped()
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
+		advance(50 * time.Second)
+		x.stream()
+		advance(50 * time.Second)
+		x.wantRunning()
+		advance(10 * time.Second)
+		x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+		x.wantStopped()
+	})
 }
 
 func TestStallTimeoutIsNotResetByComments(t *testing.T) {
@@ -182,17 +191,17 @@ func TestStallTimeoutIsNotResetByComments(t *testing.T) {
 		"blank lines": {"\n"},
 		"a part":      {"d"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout, o.StallTimeout = 30*time.Second, time.Minute }))
 			x.stream()
 			x.write(role)
 			for range 5 {
-				x.clock.Advance(10 * time.Second)
+				advance(10 * time.Second)
 				x.write(c.keep)
 			}
-			x.clock.Advance(10*time.Second - 1)
+			advance(10*time.Second - 1)
 			x.wantRunning()
-			x.clock.Advance(1)
+			advance(1)
 			if got := x.rec.body.String(); !strings.HasSuffix(got, errorFinish("upstream_timeout", false)) {
 				t.Errorf("want a timeout at the end:\n%s", got)
 			}
@@ -202,16 +211,18 @@ func TestStallTimeoutIsNotResetByComments(t *testing.T) {
 }
 
 func TestStallTimeoutIsResetByFrames(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.StallTimeout = time.Minute }))
-	x.stream()
-	for range 3 {
-		x.clock.Advance(time.Minute - 1)
-		x.write(text("a"))
-	}
-	x.clock.Advance(time.Minute - 1)
-	x.wantRunning()
-	x.clock.Advance(1)
-	x.wantStopped()
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, option(func(o *proxy.Options) { o.StallTimeout = time.Minute }))
+		x.stream()
+		for range 3 {
+			advance(time.Minute - 1)
+			x.write(text("a"))
+		}
+		advance(time.Minute - 1)
+		x.wantRunning()
+		advance(1)
+		x.wantStopped()
+	})
 }
 
 // The timeout covers an agent that freezes before its header, or behind it: the
@@ -222,14 +233,14 @@ func TestStallTimeoutCountsFromTheRequest(t *testing.T) {
 		"a header":  func(x *exchange) { x.stream() },
 		"a comment": func(x *exchange) { x.stream(); x.write(": hello") },
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			x := begin(t, option(func(o *proxy.Options) { o.StallTimeout = time.Minute }))
-			x.clock.Advance(time.Minute / 2)
+			advance(time.Minute / 2)
 			meanwhile(x)
-			x.clock.Advance(time.Minute/2 - 1)
+			advance(time.Minute/2 - 1)
 			x.wantRunning()
 			x.wantLog()
-			x.clock.Advance(1)
+			advance(1)
 			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
 			x.wantStopped()
 		})
@@ -242,36 +253,35 @@ func TestEarliestDeadlineCounts(t *testing.T) {
 		"idle":       func(o *proxy.Options) { o.IdleTimeout = time.Minute },
 		"stall":      func(o *proxy.Options) { o.StallTimeout = time.Minute },
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			x := begin(t, option(func(o *proxy.Options) {
 				o.FirstByteTimeout, o.IdleTimeout, o.StallTimeout = time.Hour, time.Hour, time.Hour
 				o.DoneGrace, o.Keepalive = time.Hour, time.Hour
 				set(o)
 			}))
 			x.stream()
-			x.clock.Advance(time.Minute - 1)
+			advance(time.Minute - 1)
 			x.wantRunning()
-			x.clock.Advance(1)
+			advance(1)
 			x.wantStopped()
 		})
 	}
 }
 
 func TestZeroMeansNoDeadline(t *testing.T) {
-	x := begin(t)
-	x.clock.Advance(1000 * time.Hour)
-	x.stream()
-	x.clock.Advance(1000 * time.Hour)
-	x.write(role)
-	x.clock.Advance(1000 * time.Hour)
-	x.write(stop)
-	x.clock.Advance(1000 * time.Hour)
-	x.wantRunning()
-	x.ret(nil).wantSwallowed(t)
-	x.wantBody(role + stop + done)
-	if n := x.clock.Pending(); n > 0 {
-		t.Errorf("%d timers for nothing", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t)
+		advance(1000 * time.Hour)
+		x.stream()
+		advance(1000 * time.Hour)
+		x.write(role)
+		advance(1000 * time.Hour)
+		x.write(stop)
+		advance(1000 * time.Hour)
+		x.wantRunning()
+		x.ret(nil).wantSwallowed(t)
+		x.wantBody(role + stop + done)
+	})
 }
 
 func TestDefaultsAreTheContracts(t *testing.T) {
@@ -291,43 +301,47 @@ func TestDefaultsAreTheContracts(t *testing.T) {
 }
 
 func TestDoneGraceEndsAFinishedStream(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) {
-		o.DoneGrace, o.IdleTimeout, o.StallTimeout, o.Keepalive = 5*time.Second, 2*time.Second, 2*time.Second, time.Second
-	}))
-	x.stream()
-	x.write(role, text("Hello"))
-	x.clock.Advance(time.Second)
-	x.write(stop)
-	sent := role + text("Hello") + beatForm + stop
-	for range 3 { // bytes begin the grace anew
-		x.clock.Advance(5*time.Second - 1)
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, option(func(o *proxy.Options) {
+			o.DoneGrace, o.IdleTimeout, o.StallTimeout, o.Keepalive = 5*time.Second, 2*time.Second, 2*time.Second, time.Second
+		}))
+		x.stream()
+		x.write(role, text("Hello"))
+		advance(time.Second)
+		x.write(stop)
+		sent := role + text("Hello") + beatForm + stop
+		for range 3 { // bytes begin the grace anew
+			advance(5*time.Second - 1)
+			x.wantRunning()
+			x.write(comment)
+			sent += comment
+		}
+		advance(5*time.Second - 1)
 		x.wantRunning()
-		x.write(comment)
-		sent += comment
-	}
-	x.clock.Advance(5*time.Second - 1)
-	x.wantRunning()
-	x.wantBody(sent)
-	x.clock.Advance(1)
-	x.wantBody(sent + done)
-	x.wantStopped()
-	x.abort().wantSwallowed(t)
-	x.wantBody(sent + done)
-	if res := x.result(); res.Outcome != proxy.OutcomeOK || res.Code != "" {
-		t.Errorf("outcome %q, code %q; want ok", res.Outcome, res.Code)
-	}
+		x.wantBody(sent)
+		advance(1)
+		x.wantBody(sent + done)
+		x.wantStopped()
+		x.abort().wantSwallowed(t)
+		x.wantBody(sent + done)
+		if res := x.result(); res.Outcome != proxy.OutcomeOK || res.Code != "" {
+			t.Errorf("outcome %q, code %q; want ok", res.Outcome, res.Code)
+		}
+	})
 }
 
 func TestDoneGraceEndsUpstreamsRequestBehindDone(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.DoneGrace = 5 * time.Second }))
-	x.stream()
-	x.write(role, stop, done)
-	x.clock.Advance(5*time.Second - 1)
-	x.wantRunning()
-	x.clock.Advance(1)
-	x.wantStopped()
-	x.abort().wantSwallowed(t)
-	x.wantBody(role + stop + done)
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, option(func(o *proxy.Options) { o.DoneGrace = 5 * time.Second }))
+		x.stream()
+		x.write(role, stop, done)
+		advance(5*time.Second - 1)
+		x.wantRunning()
+		advance(1)
+		x.wantStopped()
+		x.abort().wantSwallowed(t)
+		x.wantBody(role + stop + done)
+	})
 }
 
 func TestDeadlineAppliesToAHandlerThatIgnoresIt(t *testing.T) {
@@ -336,11 +350,11 @@ func TestDeadlineAppliesToAHandlerThatIgnoresIt(t *testing.T) {
 		"error": func(x *exchange) ending { return x.ret(errTest) },
 		"clean": func(x *exchange) ending { return x.ret(nil) },
 	} {
-		t.Run(how, func(t *testing.T) {
+		bubble(t, how, func(t *testing.T) {
 			x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
 			x.stream()
 			x.write(role)
-			x.clock.Advance(time.Minute)
+			advance(time.Minute)
 			x.wantBody(role + errorFinish("upstream_timeout", false))
 			x.wantStopped()
 			end(x).wantSwallowed(t)
@@ -353,24 +367,12 @@ func TestDeadlineAppliesToAHandlerThatIgnoresIt(t *testing.T) {
 }
 
 func TestForeignPanicBehindADeadlineGoesOn(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
-	x.stream()
-	x.write(role)
-	x.clock.Advance(time.Minute)
-	x.panics("boom").wantPanic(t, "boom")
-	x.wantBody(role + errorFinish("upstream_timeout", false))
-}
-
-func TestDeadlineThatPassesWhileBytesComeIsForgotten(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
-	x.stream()
-	x.write(role)
-	x.clock.Skip(time.Minute) // the timer has not run yet
-	x.write(text("just in time"))
-	x.clock.Advance(0)
-	x.wantRunning()
-	x.clock.Advance(time.Minute - 1)
-	x.wantRunning()
-	x.clock.Advance(1)
-	x.wantStopped()
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
+		x.stream()
+		x.write(role)
+		advance(time.Minute)
+		x.panics("boom").wantPanic(t, "boom")
+		x.wantBody(role + errorFinish("upstream_timeout", false))
+	})
 }

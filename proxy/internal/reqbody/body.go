@@ -37,9 +37,8 @@ type Plan struct {
 	Limit int64
 	// Tools are the tools whose markers are removed.
 	Tools *rewrite.Tools
-	// Now is the clock that times the client while it still sends the body. Nil
-	// means that it is not timed.
-	Now func() time.Time
+	// Timed says that the client is timed while it still sends the body.
+	Timed bool
 }
 
 // Prepare reads the body of the client's request r and gives it to up, which is
@@ -50,8 +49,8 @@ func (b *Body) Prepare(r, up *http.Request, plan Plan) (healed rewrite.Healed) {
 		healed = b.heal(r, up, plan)
 	}
 	// Transports look at the type of a body, so one that has nothing to time keeps it.
-	if open := b.held == nil || b.held.err == nil; open && plan.Now != nil && up.Body != nil && up.Body != http.NoBody {
-		b.upload = &upload{ReadCloser: up.Body, now: plan.Now}
+	if open := b.held == nil || b.held.err == nil; open && plan.Timed && up.Body != nil && up.Body != http.NoBody {
+		b.upload = &upload{ReadCloser: up.Body}
 		up.Body = b.upload
 	}
 	return healed

@@ -13,7 +13,6 @@ import (
 // client likes.
 type upload struct {
 	io.ReadCloser
-	now func() time.Time
 
 	mu      sync.Mutex
 	reading int       // how many reads are under way
@@ -27,7 +26,7 @@ func (u *upload) Read(b []byte) (int, error) {
 	u.reading++
 	u.mu.Unlock()
 	n, err := u.ReadCloser.Read(b)
-	now := u.now()
+	now := time.Now()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.reading--
