@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume/internal/clock"
 )
 
 // Memory is a Store in this process. What its logs take together is bounded by the
@@ -198,18 +200,11 @@ func sizeOf(header http.Header) (n int) {
 	return n
 }
 
-// Clock tells the time and calls back. It is there so that tests can set it.
-type Clock interface {
-	Now() time.Time
-	Since(t time.Time) time.Duration
-	AfterFunc(d time.Duration, f func()) Timer
-}
-
-// Timer is a call to come, as of time.AfterFunc.
-type Timer interface {
-	Reset(d time.Duration) bool
-	Stop() bool
-}
+// Clock tells the time and calls back; Timer is a call to come.
+type (
+	Clock = clock.Clock
+	Timer = clock.Timer
+)
 
 // systemClock is the system's clock.
 type systemClock struct{}
