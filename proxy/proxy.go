@@ -69,7 +69,7 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	defer cancel(nil)
 	x := &exchange{
 		o: &p.o, limits: &p.limits, w: w, r: r, cancel: cancel,
-		since: time.Now(), chat: isChat(r), header: make(http.Header),
+		since: time.Now(), chat: rewrite.IsChatPath(r.URL.Path), header: make(http.Header),
 	}
 	head.Copy(x.header, w.Header())
 	member := &member{timeout: p.o.DrainTimeout, ended: x.drainEnded}
