@@ -3,8 +3,6 @@ package proxy_test
 import (
 	"errors"
 	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -129,48 +127,3 @@ func TestTheEndOfABodyIsNoFailure(t *testing.T) {
 		}
 	}
 }
-
-// TestLateWritesReachNoOtherStream: a stream that begins behind the end of another may have
-// its engine. A handler that goes on writing to the old one disturbs nothing.
-func TestLateWritesReachNoOtherStream(t *testing.T) {
-	p := proxy.New(proxy.DefaultOptions())
-	serve := func(body *strings.Builder, during func(w http.ResponseWriter)) (w http.ResponseWriter) {
-		r := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(clean))
-		_ = p.Serve(keeper{http.Header{}, body}, r, func(inner http.ResponseWriter, _ *http.Request) error {
-			w = inner
-			w.Header().Set("Content-Type", "text/event-stream")
-			during(w)
-			return nil
-		})
-		return w
-	}
-	var first, second strings.Builder
-	late := serve(&first, func(w http.ResponseWriter) { _, _ = w.Write([]byte(role + text("one"))) })
-	ended := first.String()
-	serve(&second, func(w http.ResponseWriter) {
-		for _, frame := range []string{role, text("two"), stop, done} {
-			if n, err := late.Write([]byte(text("three"))); n != 0 || err == nil {
-				t.Errorf("%d bytes were written to a stream that has ended, %v", n, err)
-			}
-			_ = http.NewResponseController(late).Flush()
-			_, _ = w.Write([]byte(frame))
-		}
-	})
-	if got := first.String(); got != ended {
-		t.Errorf("the first stream was %q when it ended, and is %q", ended, got)
-	}
-	if got, want := second.String(), role+text("two")+stop+done; got != want {
-		t.Errorf("the second stream is %q, want %q", got, want)
-	}
-}
-
-// keeper is a client that keeps what it gets.
-type keeper struct {
-	header http.Header
-	body   *strings.Builder
-}
-
-func (k keeper) Header() http.Header         { return k.header }
-func (keeper) WriteHeader(int)               {}
-func (k keeper) Write(b []byte) (int, error) { return k.body.Write(b) }
-func (keeper) FlushError() error             { return nil }

@@ -284,22 +284,6 @@ func TestZeroMeansNoDeadline(t *testing.T) {
 	})
 }
 
-func TestDefaultsAreTheContracts(t *testing.T) {
-	o := proxy.DefaultOptions()
-	for name, c := range map[string]struct{ got, want time.Duration }{
-		"first_byte_timeout": {o.FirstByteTimeout, 0},
-		"idle_timeout":       {o.IdleTimeout, 15 * time.Minute},
-		"stall_timeout":      {o.StallTimeout, 0},
-		"keepalive":          {o.Keepalive, 10 * time.Second},
-		"done_grace":         {o.DoneGrace, 5 * time.Second},
-		"drain_timeout":      {o.DrainTimeout, 10 * time.Second},
-	} {
-		if c.got != c.want {
-			t.Errorf("%s is %v by default, want %v", name, c.got, c.want)
-		}
-	}
-}
-
 func TestDoneGraceEndsAFinishedStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := begin(t, option(func(o *proxy.Options) {
