@@ -158,27 +158,3 @@ func writeStream(w http.ResponseWriter, s string) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	_, _ = w.Write([]byte(s))
 }
-
-// One that goes on has what is due at its time, whatever the timer was set to first.
-func TestDeadlinesComeOnTimeBehindAnEarlyTimer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t, option(func(o *proxy.Options) {
-			o.IdleTimeout, o.Keepalive, o.DoneGrace = time.Minute, 10*time.Second, 5*time.Second
-		}))
-		x.stream()
-		advance(4 * time.Second)
-		x.write(role)
-		advance(10*time.Second - 1)
-		x.wantBody(role)
-		advance(1)
-		x.wantBody(role + beatForm)
-		advance(time.Second)
-		x.write(stop) // which has 5s, less than the next keepalive
-		advance(5*time.Second - 1)
-		x.wantRunning()
-		advance(1)
-		x.wantBody(role + beatForm + stop + done)
-		x.wantStopped()
-		x.abort().wantSwallowed(t)
-	})
-}

@@ -54,44 +54,6 @@ func TestKeepaliveForms(t *testing.T) {
 	}
 }
 
-func TestNoKeepaliveBeforeTheHeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t, option(func(o *proxy.Options) { o.Keepalive = 10 * time.Second }))
-		advance(time.Hour)
-		x.wantLog()
-		x.stream()
-		advance(10*time.Second - 1)
-		x.wantLog()
-		advance(1)
-		x.wantBody(beat)
-		x.ret(nil)
-	})
-}
-
-func TestKeepaliveCountsFromTheLastByteToTheClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t, option(func(o *proxy.Options) { o.Keepalive = 10 * time.Second }))
-		x.stream()
-		advance(6 * time.Second)
-		x.write(role) // at 6
-		advance(10*time.Second - 1)
-		x.wantBody(role)
-		advance(1) // 16
-		x.wantBody(role + beatForm)
-		advance(4 * time.Second)
-		x.write(text("a")[:30]) // at 20, and nothing to the client
-		advance(6 * time.Second)
-		x.wantBody(role + beatForm + beatForm) // 26
-		advance(4 * time.Second)
-		x.write(text("a")[30:]) // at 30
-		advance(10*time.Second - 1)
-		x.wantBody(role + beatForm + beatForm + text("a"))
-		advance(1)
-		x.wantBody(role + beatForm + beatForm + text("a") + beatForm)
-		x.ret(nil)
-	})
-}
-
 func TestNoKeepaliveWithinAFrameThatLeavesInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := begin(t, option(func(o *proxy.Options) {
@@ -115,49 +77,6 @@ func TestNoKeepaliveWithinAFrameThatLeavesInParts(t *testing.T) {
 		x.write("\n")
 		advance(10 * time.Second)
 		x.wantBody(parts + "\n" + beatForm)
-		x.ret(nil)
-	})
-}
-
-func TestKeepaliveNeitherResetsNorHidesTheTimeouts(t *testing.T) {
-	for name, set := range map[string]func(*proxy.Options){
-		"idle":  func(o *proxy.Options) { o.IdleTimeout = 25 * time.Second },
-		"stall": func(o *proxy.Options) { o.StallTimeout = 25 * time.Second },
-	} {
-		bubble(t, name, func(t *testing.T) {
-			x := begin(t, option(set), option(func(o *proxy.Options) { o.Keepalive = 10 * time.Second }))
-			x.stream()
-			x.write(role)
-			advance(25*time.Second - 1)
-			x.wantBody(role + beatForm + beatForm)
-			advance(1)
-			x.wantBody(role + beatForm + beatForm + errorFinish("upstream_timeout", false))
-			x.wantStopped()
-		})
-	}
-}
-
-func TestNoKeepaliveBehindTheFinish(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t, option(func(o *proxy.Options) { o.Keepalive = 10 * time.Second }))
-		x.stream()
-		x.write(role, stop)
-		advance(time.Minute)
-		x.wantBody(role + stop)
-		x.write(done)
-		advance(time.Minute)
-		x.wantBody(role + stop + done)
-		x.ret(nil)
-	})
-}
-
-func TestKeepaliveOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t)
-		x.stream()
-		x.write(role)
-		advance(1000 * time.Hour)
-		x.wantBody(role)
 		x.ret(nil)
 	})
 }

@@ -56,6 +56,115 @@ func (x *exchange) wantStopped() {
 	}
 }
 
+// written are the words of a timeline that upstream writes, and those for the answer.
+var written = map[string]string{
+	"role": role, "text": text("a"), "half": text("a")[:30], "rest": text("a")[30:], "stop": stop, "done": done,
+	"comment": comment, "hello": ": hello", "part": "d", "line": "\n",
+	"keepalive": beat, "beat": beatForm, "timeout": errorFinish("upstream_timeout", false), "partial-timeout": errorFinish("upstream_timeout", true),
+}
+
+// A timeline has upstream write words or its header. With +10s nothing happens for 10 s,
+// with +10s! something does at their end, and nothing before. It ends with the answer: in
+// words, or a status.
+func TestTimelines(t *testing.T) {
+	const s, m = time.Second, time.Minute
+	all := proxy.Options{FirstByteTimeout: time.Hour, IdleTimeout: time.Hour, StallTimeout: time.Hour, DoneGrace: time.Hour, Keepalive: time.Hour}
+	firstOfAll, idleOfAll, stallOfAll := all, all, all
+	firstOfAll.FirstByteTimeout, idleOfAll.IdleTimeout, stallOfAll.StallTimeout = m, m, m
+	for _, c := range []struct {
+		name              string
+		o                 proxy.Options
+		timeline, answers string
+	}{
+		{"no deadline", proxy.Options{}, "+1000h header +1000h role +1000h stop +1000h", "role stop"},
+		{"the earliest: first byte", firstOfAll, "header +1m!", "504"},
+		{"the earliest: idle", idleOfAll, "header +1m!", "504"},
+		{"the earliest: stall", stallOfAll, "header +1m!", "504"},
+		{"first byte", proxy.Options{FirstByteTimeout: 30 * s}, "+30s!", "504"},
+		{"first byte: of the request, not of the header", proxy.Options{FirstByteTimeout: 30 * s}, "+20s header +10s!", "504"},
+		{"first byte: a frame is one", proxy.Options{FirstByteTimeout: 30 * s}, "header role +1h", "role"},
+		{"first byte: part of one is", proxy.Options{FirstByteTimeout: 30 * s}, "header part +1h", ""},
+		{"first byte: a comment is", proxy.Options{FirstByteTimeout: 30 * s}, "header comment +1h", "comment"},
+		{"first byte: a keepalive is not", proxy.Options{FirstByteTimeout: 25 * s, Keepalive: 10 * s}, "header +10s! +10s! +5s!", "keepalive keepalive ..."},
+		{"idle: no header", proxy.Options{IdleTimeout: m}, "+1m!", "504"},
+		{"idle: the header is a byte", proxy.Options{IdleTimeout: m}, "+50s header +1m!", "504"},
+		{"idle: nothing", proxy.Options{IdleTimeout: m}, "header role +1m!", "role timeout"},
+		{"idle: frames", proxy.Options{IdleTimeout: m}, "header role +40s text +40s text +1m!", "role text text partial-timeout"},
+		{"idle: comments", proxy.Options{IdleTimeout: m}, "header role +40s comment +40s comment +1m!", "role comment comment timeout"},
+		{"idle: part of a frame", proxy.Options{IdleTimeout: m}, "header role +40s part +40s part +1m!", "role timeout"},
+		{"stall: frames", proxy.Options{StallTimeout: m}, "header +59s text +59s text +59s text +1m!", "text text text partial-timeout"},
+		{"stall: comments", proxy.Options{IdleTimeout: 30 * s, StallTimeout: m}, "header role +20s comment +20s comment +20s!", "role comment comment timeout"},
+		{"stall: blank lines", proxy.Options{IdleTimeout: 30 * s, StallTimeout: m}, "header role +20s line +20s line +20s!", "role line line timeout"},
+		{"stall: part of a frame", proxy.Options{IdleTimeout: 30 * s, StallTimeout: m}, "header role +20s part +20s part +20s!", "role timeout"},
+		{"stall: no header", proxy.Options{StallTimeout: m}, "+1m!", "504"},
+		{"stall: the header is no frame", proxy.Options{StallTimeout: m}, "+30s header +30s!", "504"},
+		{"stall: a comment is none", proxy.Options{StallTimeout: m}, "+30s header hello +30s!", "504"},
+		{"grace: after [DONE]", proxy.Options{DoneGrace: 5 * s}, "header role stop done +5s!", "role stop done"},
+		{"grace: shorter than the keepalive", proxy.Options{IdleTimeout: m, Keepalive: 10 * s, DoneGrace: 5 * s}, "header +4s role +10s! +1s stop +5s!", "role beat stop done"},
+		{"keepalive: not before the header", proxy.Options{Keepalive: 10 * s}, "+1h header +10s!", "keepalive"},
+		{"keepalive: from the last byte to the client", proxy.Options{Keepalive: 10 * s}, "header +6s role +10s! +4s half +6s! +4s rest +10s!", "role beat beat text beat"},
+		{"keepalive: does not hide idle", proxy.Options{Keepalive: 10 * s, IdleTimeout: 25 * s}, "header role +10s! +10s! +5s!", "role beat beat timeout"},
+		{"keepalive: does not hide stall", proxy.Options{Keepalive: 10 * s, StallTimeout: 25 * s}, "header role +10s! +10s! +5s!", "role beat beat timeout"},
+		{"keepalive: not after the finish", proxy.Options{Keepalive: 10 * s}, "header role stop +1m done +1m", "role stop done"},
+	} {
+		bubble(t, c.name, func(t *testing.T) {
+			x := begin(t, option(func(o *proxy.Options) { *o = c.o }))
+			for word := range strings.FieldsSeq(c.timeline) {
+				x.happens(word)
+			}
+			if strings.Contains(c.answers, "timeout") || c.answers == "504" || strings.HasSuffix(c.answers, "done") && c.o.DoneGrace > 0 {
+				x.wantStopped()
+			} else if !strings.HasSuffix(c.answers, "...") {
+				x.wantRunning()
+			}
+			var want strings.Builder
+			for word := range strings.FieldsSeq(c.answers) {
+				want.WriteString(written[word])
+			}
+			switch begins, cut := strings.CutSuffix(c.answers, " ..."); {
+			case c.answers == "504":
+				x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+			case cut: // the error has an id of its own
+				if got := x.rec.body.String(); !strings.HasPrefix(got, want.String()+`data: {"error":`) || !strings.Contains(got, `"code":"upstream_timeout"`) {
+					t.Errorf("want %s and a timeout:\n%s", begins, got)
+				}
+				x.wantStopped()
+			default:
+				x.wantBody(want.String())
+			}
+		})
+	}
+}
+
+// happens has a word of a timeline happen.
+func (x *exchange) happens(word string) {
+	x.t.Helper()
+	after, waits := strings.CutPrefix(word, "+")
+	switch {
+	case word == "header":
+		x.stream()
+		return
+	case !waits:
+		x.write(written[word])
+		return
+	}
+	after, due := strings.CutSuffix(after, "!")
+	d, err := time.ParseDuration(after)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	calls := len(x.rec.log)
+	advance(d - 1)
+	x.wantRunning()
+	if got := x.rec.log[calls:]; len(got) > 0 {
+		x.t.Errorf("before the end of %s the inner writer was called %q", word, got)
+	}
+	advance(1)
+	if happened := len(x.rec.log) > calls || x.up.Context().Err() != nil; happened != due {
+		x.t.Errorf("at the end of %s something happened: %t", word, happened)
+	}
+}
+
 func TestFirstByteTimeoutBeforeTheHeader(t *testing.T) {
 	for how, end := range map[string]func(*exchange) ending{
 		"gives up":                (*exchange).untilCancelled,
@@ -85,205 +194,6 @@ func TestFirstByteTimeoutBeforeTheHeader(t *testing.T) {
 	}
 }
 
-func TestFirstByteTimeoutBehindTheHeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t, option(func(o *proxy.Options) { o.FirstByteTimeout = 30 * time.Second }))
-		advance(20 * time.Second)
-		x.stream()
-		advance(10*time.Second - 1) // of the request, not of the header
-		x.wantRunning()
-		x.wantLog()
-		advance(1)
-		x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout") // although the handler goes on
-		x.wantStopped()
-		x.abort().wantSwallowed(t)
-		x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-	})
-}
-
-func TestAnyByteIsTheFirst(t *testing.T) {
-	for name, first := range map[string]string{"a frame": role, "part of one": "d", "a comment": comment} {
-		bubble(t, name, func(t *testing.T) {
-			x := begin(t, option(func(o *proxy.Options) { o.FirstByteTimeout = 30 * time.Second }))
-			x.stream()
-			x.write(first)
-			advance(time.Hour)
-			x.wantRunning()
-			x.ret(nil)
-		})
-	}
-}
-
-func TestKeepaliveIsNoFirstByte(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t, option(func(o *proxy.Options) { o.FirstByteTimeout, o.Keepalive = 25*time.Second, 10*time.Second }))
-		x.stream()
-		advance(25 * time.Second)
-		if got := x.rec.body.String(); !strings.HasPrefix(got, beat+beat+`data: {"error":`) || !strings.Contains(got, `"code":"upstream_timeout"`) {
-			t.Errorf("want two keepalives and a timeout:\n%s", got)
-		}
-		x.wantStopped()
-	})
-}
-
-func TestIdleTimeout(t *testing.T) {
-	for name, c := range map[string]struct {
-		keep string // what upstream goes on to send
-		want bool   // it is bytes
-	}{
-		"frames":      {text("a"), true},
-		"comments":    {comment, true},
-		"part of one": {"d", true},
-		"nothing":     {"", false},
-	} {
-		bubble(t, name, func(t *testing.T) {
-			x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
-			x.stream()
-			x.write(role)
-			for range 3 {
-				advance(40 * time.Second)
-				if c.keep != "" {
-					x.write(c.keep)
-				}
-			}
-			if !c.want {
-				x.wantBody(role + errorFinish("upstream_timeout", false))
-				x.wantStopped()
-				return
-			}
-			x.wantRunning()
-			advance(time.Minute - 1)
-			x.wantRunning()
-			advance(1)
-			if got := x.rec.body.String(); !strings.Contains(got, `"code":"upstream_timeout"`) || !strings.HasSuffix(got, done) {
-				t.Errorf("want a timeout at the end:\n%s", got)
-			}
-			x.wantStopped()
-		})
-	}
-}
-
-func TestIdleTimeoutBeforeTheHeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
-		advance(time.Minute)
-		x.untilCancelled().wantSwallowed(t)
-		x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-	})
-}
-
-func TestHeaderResetsTheIdleTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
-		advance(50 * time.Second)
-		x.stream()
-		advance(50 * time.Second)
-		x.wantRunning()
-		advance(10 * time.Second)
-		x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-		x.wantStopped()
-	})
-}
-
-func TestStallTimeoutIsNotResetByComments(t *testing.T) {
-	for name, c := range map[string]struct{ keep string }{
-		"comments":    {comment},
-		"blank lines": {"\n"},
-		"a part":      {"d"},
-	} {
-		bubble(t, name, func(t *testing.T) {
-			x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout, o.StallTimeout = 30*time.Second, time.Minute }))
-			x.stream()
-			x.write(role)
-			for range 5 {
-				advance(10 * time.Second)
-				x.write(c.keep)
-			}
-			advance(10*time.Second - 1)
-			x.wantRunning()
-			advance(1)
-			if got := x.rec.body.String(); !strings.HasSuffix(got, errorFinish("upstream_timeout", false)) {
-				t.Errorf("want a timeout at the end:\n%s", got)
-			}
-			x.wantStopped()
-		})
-	}
-}
-
-func TestStallTimeoutIsResetByFrames(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t, option(func(o *proxy.Options) { o.StallTimeout = time.Minute }))
-		x.stream()
-		for range 3 {
-			advance(time.Minute - 1)
-			x.write(text("a"))
-		}
-		advance(time.Minute - 1)
-		x.wantRunning()
-		advance(1)
-		x.wantStopped()
-	})
-}
-
-// The timeout covers an agent that freezes before its header, or behind it: the
-// header is no frame, and no comment is.
-func TestStallTimeoutCountsFromTheRequest(t *testing.T) {
-	for name, meanwhile := range map[string]func(*exchange){
-		"no header": func(*exchange) {},
-		"a header":  func(x *exchange) { x.stream() },
-		"a comment": func(x *exchange) { x.stream(); x.write(": hello") },
-	} {
-		bubble(t, name, func(t *testing.T) {
-			x := begin(t, option(func(o *proxy.Options) { o.StallTimeout = time.Minute }))
-			advance(time.Minute / 2)
-			meanwhile(x)
-			advance(time.Minute/2 - 1)
-			x.wantRunning()
-			x.wantLog()
-			advance(1)
-			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-			x.wantStopped()
-		})
-	}
-}
-
-func TestEarliestDeadlineCounts(t *testing.T) {
-	for name, set := range map[string]func(*proxy.Options){
-		"first byte": func(o *proxy.Options) { o.FirstByteTimeout = time.Minute },
-		"idle":       func(o *proxy.Options) { o.IdleTimeout = time.Minute },
-		"stall":      func(o *proxy.Options) { o.StallTimeout = time.Minute },
-	} {
-		bubble(t, name, func(t *testing.T) {
-			x := begin(t, option(func(o *proxy.Options) {
-				o.FirstByteTimeout, o.IdleTimeout, o.StallTimeout = time.Hour, time.Hour, time.Hour
-				o.DoneGrace, o.Keepalive = time.Hour, time.Hour
-				set(o)
-			}))
-			x.stream()
-			advance(time.Minute - 1)
-			x.wantRunning()
-			advance(1)
-			x.wantStopped()
-		})
-	}
-}
-
-func TestZeroMeansNoDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t)
-		advance(1000 * time.Hour)
-		x.stream()
-		advance(1000 * time.Hour)
-		x.write(role)
-		advance(1000 * time.Hour)
-		x.write(stop)
-		advance(1000 * time.Hour)
-		x.wantRunning()
-		x.ret(nil).wantSwallowed(t)
-		x.wantBody(role + stop + done)
-	})
-}
-
 func TestDoneGraceEndsAFinishedStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := begin(t, option(func(o *proxy.Options) {
@@ -311,20 +221,6 @@ func TestDoneGraceEndsAFinishedStream(t *testing.T) {
 		if res := x.result(); res.Outcome != proxy.OutcomeOK || res.Code != "" {
 			t.Errorf("outcome %q, code %q; want ok", res.Outcome, res.Code)
 		}
-	})
-}
-
-func TestDoneGraceEndsUpstreamsRequestBehindDone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t, option(func(o *proxy.Options) { o.DoneGrace = 5 * time.Second }))
-		x.stream()
-		x.write(role, stop, done)
-		advance(5*time.Second - 1)
-		x.wantRunning()
-		advance(1)
-		x.wantStopped()
-		x.abort().wantSwallowed(t)
-		x.wantBody(role + stop + done)
 	})
 }
 
