@@ -155,7 +155,7 @@ type exchange struct {
 	ack   chan struct{}
 	ended chan ending
 	over  bool
-	ends  []proxy.Result // what the observer was told at the end
+	*observer
 }
 
 // setting changes what an exchange begins with.
@@ -195,12 +195,8 @@ func begin(t *testing.T, settings ...setting) *exchange {
 	for _, set := range settings {
 		set(&o, x.r, x.rec)
 	}
-	observe(&o, onEnd(func(r *http.Request, res proxy.Result) {
-		if r != x.r {
-			t.Error("the observer was not given the client's request")
-		}
-		x.ends = append(x.ends, res)
-	}))
+	x.observer = &observer{t: t, r: x.r}
+	o.Observer = x.observer
 	p := proxy.New(o)
 	go func() {
 		var e ending

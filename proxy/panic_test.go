@@ -21,6 +21,7 @@ type breaking struct {
 	at    string // "header", "write" or "flush"; "" for not yet
 	value any
 	broke bool
+	seen  *observer
 }
 
 func (w *breaking) use(what string) {
@@ -60,6 +61,8 @@ func guardedBy(t *testing.T, w *breaking, o proxy.Options, p string, next func(h
 	}
 	r := chatRequest(`{"stream":true}`)
 	r.URL.Path = p
+	w.seen = &observer{t: t, r: r}
+	o.Observer = w.seen
 	ended := make(chan ending, 1)
 	go func() {
 		var e ending
@@ -94,11 +97,7 @@ func TestPanicOfTheWriterGoesOn(t *testing.T) {
 					"WriteHeader": func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) },
 				} {
 					t.Run(fmt.Sprint(media, p, at, name), func(t *testing.T) {
-						var ends int
-						o := proxy.Options{
-							Observer:    onEnd(func(*http.Request, proxy.Result) { ends++ }),
-							ErrorStatus: func(error) int { return http.StatusBadGateway },
-						}
+						o := proxy.Options{ErrorStatus: func(error) int { return http.StatusBadGateway }}
 						w := newBreaking(t, at, "boom")
 						e := guardedBy(t, w, o, p, func(w http.ResponseWriter, _ *http.Request) error {
 							if media == "" {
@@ -111,8 +110,8 @@ func TestPanicOfTheWriterGoesOn(t *testing.T) {
 						if got := fmt.Sprint(e.panicked); w.broke != (e.panicked != nil) || w.broke && !strings.HasPrefix(got, "boom") {
 							t.Errorf("the writer broke: %v; the guard panicked with %v", w.broke, got)
 						}
-						if p == chatPath && media == "text/event-stream" && ends != 1 {
-							t.Errorf("%d ends were told", ends)
+						if p == chatPath && media == "text/event-stream" && len(w.seen.ends) != 1 {
+							t.Errorf("%d ends were observed", len(w.seen.ends))
 						}
 					})
 				}
