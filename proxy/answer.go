@@ -1,11 +1,19 @@
 package proxy
 
 import (
+	"bytes"
 	"net/http"
+	"strconv"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
+
+// completedHeader is the header in which an upstream says whether its agent has
+// ended well. One that has it reports its failures itself (contract section 3,
+// third rule of "false stop").
+const completedHeader = "X-Hermes-Completed"
 
 // passing is an answer that passes byte for byte. No deadline applies to it, and it
 // is written and flushed without the lock.
@@ -33,4 +41,133 @@ type encoded struct{ passing }
 func (a encoded) report(res *Result) bool {
 	res.Outcome = OutcomeEncoded
 	return a.x.chat
+}
+
+// whole is an answer that is not streamed: a JSON object that may be a chat completion, a
+// response or the answer of a session. It is kept until it has come, because only then
+// it shows whether the agent failed; its header is held with it.
+type whole struct {
+	x       *exchange
+	body    []byte
+	object  objectEnd      // whether the object in body is complete
+	flushed bool           // the next handler has flushed
+	done    rewrite.Answer // the result
+}
+
+func (w *whole) begin() { w.x.times.Phase = deadline.Whole }
+
+// write keeps b. If there is too much, the answer does not begin like an object
+// (some gateways break the silence with white space), or more comes after the
+// object (JSON lines are read one by one), it passes as it comes from then on.
+func (w *whole) write(b []byte) (int, error) {
+	w.body = append(w.body, b...)
+	if len(w.body) > w.x.o.Rewrite.FrameLimit() || !w.object.take(b) {
+		if err := w.release(); err != nil {
+			return 0, err
+		}
+	}
+	return len(b), nil
+}
+
+func (w *whole) flush() error {
+	w.flushed = true
+	return nil
+}
+
+// release sends the body as it is, and lets the rest pass.
+func (w *whole) release() error {
+	w.x.answer = passing{w.x}
+	w.x.answer.begin()
+	return w.send(w.body)
+}
+
+// send sends the header and the body, and flushes them if the next handler has flushed.
+func (w *whole) send(body []byte) error {
+	if w.flushed {
+		return w.x.send(body)
+	}
+	return w.x.sendBytes(body)
+}
+
+func (w *whole) cut(cause rewrite.Cause) { w.x.sendCause(cause) }
+
+// end sends the answer, repaired. One that broke off leaves as far as it came: it
+// fails as it would without a Proxy.
+func (w *whole) end(cause rewrite.Cause) bool {
+	if cause == rewrite.CauseEOF {
+		w.repair()
+	} else {
+		_ = w.release() // an error shows in w.x.err
+	}
+	return false
+}
+
+// repair repairs the answer and sends it, or an error if the agent failed.
+func (w *whole) repair() {
+	a := rewrite.RepairAnswer(w.body, &w.x.o.Rewrite, w.x.usage(w.x.upstream()))
+	if a.Kept != nil && w.x.r.Method != http.MethodPost { // no agent has run
+		a = rewrite.Answer{Body: a.Kept, Changed: !bytes.Equal(a.Kept, w.body)}
+	}
+	w.done, w.body = a, nil
+	h := w.x.w.Header()
+	if a.Completion {
+		for i, text := range h["X-Hermes-Error"] { // which repeats the error in the body
+			h["X-Hermes-Error"][i] = rewrite.Redact(text)
+		}
+	}
+	if a.Code != "" {
+		// As modern Hermes says it beside the error.
+		h.Set(completedHeader, "false")
+		h.Set("X-Hermes-Partial", "false")
+		w.x.sendError(http.StatusBadGateway, a.Code, append(a.Body, '\n'), true)
+		return
+	}
+	if a.Changed {
+		head.DropOfBody(h)
+		if !head.HasTrailers(w.x.header) {
+			h.Set("Content-Length", strconv.Itoa(len(a.Body)))
+		}
+	}
+	_ = w.send(a.Body) // likewise
+}
+
+func (w *whole) report(res *Result) bool {
+	res.Summary = w.done.Summary
+	res.Whole = res.Whole || w.done.Completion
+	return w.done.Completion
+}
+
+// objectEnd follows bytes that are to be one JSON object, in whatever pieces they
+// come, and looks at each of them once: a reader of whole documents would begin anew
+// with each piece. The zero value is at the beginning.
+type objectEnd struct {
+	depth    int // of objects and arrays
+	inString bool
+	escaped  bool // the next byte of the string is
+	begun    bool
+}
+
+// take follows b. It returns false if the bytes so far are no beginning of one object
+// with nothing but white space after it. It does not ask whether the JSON is well
+// formed.
+func (o *objectEnd) take(b []byte) bool {
+	for _, c := range b {
+		switch {
+		case o.escaped:
+			o.escaped = false
+		case o.inString:
+			o.escaped = c == '\\'
+			o.inString = c != '"'
+		case !o.begun && c != '{', o.begun && o.depth == 0 && c != ' ' && c != '\t' && c != '\r' && c != '\n':
+			return false
+		case c == '"':
+			o.inString = true
+		case c == '{' || c == '[':
+			o.begun = true
+			o.depth++
+		case c == '}' || c == ']':
+			o.depth--
+		}
+	}
+	return true
 }

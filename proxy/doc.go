@@ -11,8 +11,7 @@
 //	writer.go      its HTTP surface, which the next handler writes to
 //	timer.go       its timer: deadlines, keepalives, the drain
 //	stream.go      its answers: an event stream, which the engine repairs
-//	whole.go       one that is not streamed
-//	answer.go      one that passes; what all of them are
+//	answer.go      one that is not streamed, or passes
 //	failure.go     an error instead of one
 //	exchange.go    its state, its lock, and its client
 //	request.go     its request: what upstream gets of it, and whether it has got it

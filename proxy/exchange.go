@@ -49,7 +49,7 @@ type exchange struct {
 	flushed   bool   // a stream has been, and is with each write from then on
 
 	times         deadline.State // what the deadlines count from
-	timer         Timer          // of the deadlines, nil as long as there was none
+	timer         *time.Timer    // of the deadlines, nil as long as there was none
 	fires         time.Duration  // the age at which it fires, 0 while it is stopped
 	drainExpired  bool           // the drain timeout passed before the answer became a stream; end it as soon as it does
 	timeouts      Timeouts       // nil for none
@@ -82,7 +82,7 @@ type answer interface {
 }
 
 // age returns the time since the request came.
-func (x *exchange) age() time.Duration { return x.o.Clock.Since(x.since) }
+func (x *exchange) age() time.Duration { return time.Since(x.since) }
 
 // upstream names the upstream that answers. Only the handler's goroutine may ask: it
 // looks at values that handlers have set.

@@ -71,8 +71,6 @@ type Options struct {
 	// ctx, and the timeouts of writes that handlers may set by it; nil for
 	// none. Nil means that there are none but those of http.ResponseController.
 	Timeouts func(ctx context.Context) (context.Context, Timeouts)
-	// Clock is the clock to go by. Nil means the system's.
-	Clock Clock
 }
 
 // Timeouts are timeouts of the inner writer that handlers set by the context of
@@ -116,29 +114,3 @@ func DefaultOptions() Options {
 		DrainTimeout: 10 * time.Second,
 	}
 }
-
-// Clock tells the time and calls back. It is there so that tests can set it.
-type Clock interface {
-	Now() time.Time
-	// Since returns the time that has passed since t, which Now has returned.
-	// It is asked with each chunk: to read one clock costs less than Now, which
-	// reads two.
-	Since(t time.Time) time.Duration
-	// AfterFunc calls f in a goroutine of its own after d.
-	AfterFunc(d time.Duration, f func()) Timer
-}
-
-// Timer is a call to come, as of time.AfterFunc.
-type Timer interface {
-	// Reset has the call come after d, and reports whether it was yet to come.
-	Reset(d time.Duration) bool
-	// Stop calls it off, and reports whether it was yet to come.
-	Stop() bool
-}
-
-// systemClock is the Clock that everybody goes by.
-type systemClock struct{}
-
-func (systemClock) Now() time.Time                            { return time.Now() }
-func (systemClock) Since(t time.Time) time.Duration           { return time.Since(t) }
-func (systemClock) AfterFunc(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) }

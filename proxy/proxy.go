@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
@@ -30,9 +31,6 @@ func New(o Options) *Proxy {
 	}
 	if o.MaxRequest == 0 {
 		o.MaxRequest = DefaultMaxRequest
-	}
-	if o.Clock == nil {
-		o.Clock = systemClock{}
 	}
 	return &Proxy{o: o, limits: deadline.Limits{
 		FirstByte: o.FirstByteTimeout,
@@ -71,10 +69,10 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	defer cancel(nil)
 	x := &exchange{
 		o: &p.o, limits: &p.limits, w: w, r: r, cancel: cancel,
-		since: p.o.Clock.Now(), chat: isChat(r), header: make(http.Header),
+		since: time.Now(), chat: rewrite.IsChatPath(r.URL.Path), header: make(http.Header),
 	}
 	head.Copy(x.header, w.Header())
-	member := &member{clock: p.o.Clock, timeout: p.o.DrainTimeout, ended: x.drainEnded}
+	member := &member{timeout: p.o.DrainTimeout, ended: x.drainEnded}
 	p.o.Streams.add(member)
 	defer func() {
 		// Panicking again from here keeps the stack of the first panic.

@@ -21,9 +21,6 @@ const ProgressHeader = "X-Hermes-Tool-Progress"
 // it may be muted (contract section 3, second rule of "false stop").
 const sessionHeader = "X-Hermes-Session-Id"
 
-// isChat reports whether r is a request for chat completions.
-func isChat(r *http.Request) bool { return rewrite.IsChatPath(r.URL.Path) }
-
 // upstreamRequest returns r as the next handler gets it: with ctx, and asking
 // for a body that is not compressed. The client's own header stays as it is,
 // for handlers before this one look at it (Caddy's encode, handle_errors).
@@ -46,9 +43,7 @@ func upstreamRequest(ctx context.Context, r *http.Request) *http.Request {
 // deadline that this moves.
 func bodyPlan(o *Options, r *http.Request) reqbody.Plan {
 	plan := reqbody.Plan{Heal: mayHeal(o, r), Limit: o.MaxRequest, Tools: o.Rewrite.Tools}
-	if isChat(r) && max(o.FirstByteTimeout, o.IdleTimeout, o.StallTimeout) > 0 {
-		plan.Now = o.Clock.Now
-	}
+	plan.Timed = rewrite.IsChatPath(r.URL.Path) && max(o.FirstByteTimeout, o.IdleTimeout, o.StallTimeout) > 0
 	return plan
 }
 
@@ -67,7 +62,7 @@ func mayHeal(o *Options, r *http.Request) bool {
 		return false
 	}
 	media := head.MediaType(r.Header)
-	if isChat(r) {
+	if rewrite.IsChatPath(r.URL.Path) {
 		return !strings.HasPrefix(media, "multipart/")
 	}
 	return media == "application/json" || strings.HasSuffix(media, "+json")

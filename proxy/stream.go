@@ -96,17 +96,17 @@ func (s *stream) write(b []byte) (int, error) {
 	}
 	age, frames := x.age(), s.engine.Frames()
 	now := x.since.Add(age)
-	x.times.Received(age)
+	x.times.Received, x.times.Began = age, true
 	out := s.engine.Feed(make([]byte, 0, len(b)), b, now)
 	if s.engine.Frames() > frames {
-		x.times.FrameReceived(age)
+		x.times.Frame = age
 	}
 	s.observeRead(b, now)
 	err := s.send(out)
 	sent := x.age()
 	x.times.ClientWaited(sent - age)
 	if len(out) > 0 {
-		x.times.Sent(sent)
+		x.times.Sent = sent
 	}
 	s.enter()
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *stream) keepalive() {
 	x.moveDeadline(time.Time{})
 	_ = s.send(out) // an error shows in x.err
 	x.moveDeadline(x.writeDeadline)
-	x.times.Sent(x.age()) // also if none may leave now
+	x.times.Sent = x.age() // also if none may leave now
 }
 
 // cut ends the stream: with the frames that the client lacks or, when it has been sent
@@ -150,7 +150,7 @@ func (s *stream) keepalive() {
 func (s *stream) cut(cause rewrite.Cause) {
 	x := s.x
 	s.cause = cause
-	x.times.Ended(x.age())
+	x.times.Received = x.age()
 	if x.observer == nil {
 		s.raw = false // a recording from here on would lack its beginning
 	}
@@ -220,6 +220,6 @@ func (s *stream) observeRead(b []byte, now time.Time) {
 func (s *stream) observeTool(e rewrite.ToolEvent) {
 	s.observe() // a tool may come in the read with which the stream turns out to be of Hermes
 	if s.x.observer != nil {
-		s.x.observer.Tool(s.x.since.Add(s.x.times.Heard()), e)
+		s.x.observer.Tool(s.x.since.Add(s.x.times.Received), e)
 	}
 }

@@ -11,19 +11,17 @@ import (
 // Its lock is never held while that of an exchange is waited for: a client that
 // reads slowly must not keep others from starting or ending.
 type Streams struct {
-	mu       sync.Mutex
-	open     map[*member]struct{}
-	draining bool
-	began    time.Time     // the drain, as soon as a clock tells the time
-	limit    time.Duration // from then on, beyond which no exchange goes on; zero for none
+	mu    sync.Mutex
+	open  map[*member]struct{}
+	began time.Time     // the drain, zero before Shutdown
+	limit time.Duration // from then on, beyond which no exchange goes on; zero for none
 }
 
 // member is a request in Streams.
 type member struct {
-	clock   Clock
 	timeout time.Duration                 // the drain timeout of its Proxy
 	ended   func(limit bool) (again bool) // drainEnded of its exchange
-	timer   Timer                         // of the drain, nil before Shutdown
+	timer   *time.Timer                   // of the drain, nil before Shutdown
 }
 
 // Shutdown lets the streams that are open, and those that are opened later, go
@@ -34,10 +32,10 @@ type member struct {
 func (s *Streams) Shutdown(limit time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.draining {
+	if !s.began.IsZero() {
 		return
 	}
-	s.draining, s.limit = true, limit
+	s.began, s.limit = time.Now(), limit
 	for m := range s.open {
 		s.schedule(m)
 	}
@@ -57,7 +55,7 @@ func (s *Streams) add(m *member) {
 		s.open = make(map[*member]struct{})
 	}
 	s.open[m] = struct{}{}
-	if s.draining {
+	if !s.began.IsZero() {
 		s.schedule(m)
 	}
 }
@@ -73,21 +71,17 @@ func (s *Streams) remove(m *member) {
 
 // schedule sets the timer of m. s.mu is held.
 func (s *Streams) schedule(m *member) {
-	now := m.clock.Now()
-	if s.began.IsZero() {
-		s.began = now
-	}
 	timeout := m.timeout
 	if s.limit > 0 {
 		timeout = min(timeout, s.limit)
 	}
-	m.timer = m.clock.AfterFunc(timeout-now.Sub(s.began), func() { s.expire(m) })
+	m.timer = time.AfterFunc(timeout-time.Since(s.began), func() { s.expire(m) })
 }
 
 // expire tells m that its time is over, and again at the limit if m asks for that.
 func (s *Streams) expire(m *member) {
 	s.mu.Lock()
-	left := s.limit - m.clock.Since(s.began)
+	left := s.limit - time.Since(s.began)
 	s.mu.Unlock()
 	if !m.ended(s.limit > 0 && left <= 0) || left <= 0 {
 		return

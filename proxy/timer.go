@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -62,7 +63,7 @@ func (x *exchange) watch() {
 		}
 	case x.timer == nil:
 		x.fires = at
-		x.timer = x.o.Clock.AfterFunc(at-x.age(), x.tick)
+		x.timer = time.AfterFunc(at-x.age(), x.tick)
 	case x.fires == 0 || at < x.fires:
 		x.fires = at
 		x.timer.Reset(at - x.age())

@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume/internal/clock"
 )
 
-// Clock is a [proxy.Clock] that stands still until a test moves it. It runs what is due in
+// Clock is a [clock.Clock] that stands still until a test moves it. It runs what is due in
 // the goroutine that moves it.
 type Clock struct {
 	mu     sync.Mutex
@@ -38,7 +38,7 @@ func (c *Clock) Now() time.Time {
 func (c *Clock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 // AfterFunc has f be run once the clock has moved by d.
-func (c *Clock) AfterFunc(d time.Duration, f func()) proxy.Timer {
+func (c *Clock) AfterFunc(d time.Duration, f func()) clock.Timer {
 	t := &timer{clock: c, f: f}
 	t.Reset(d)
 	return t
