@@ -1,20 +1,25 @@
 package doctor
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
 
+	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/site"
 )
 
-// A patient is an agent that hermes-doctor examines.
-type patient struct {
+// A subject is an agent that hermes-doctor examines.
+type subject struct {
 	target  Target
 	namedBy string
 	through *Through        // the sidecar in front of it, nil if none is known
@@ -28,8 +33,8 @@ func headerValue(key string) (string, bool) {
 	return key, !strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// patients returns the agents that the flags, a configuration or the environment name.
-func (c *doctorCommand) patients(env func(string) string) ([]patient, error) {
+// subjects returns the agents that the flags, a configuration or the environment name.
+func (c *doctorCommand) subjects(env func(string) string) ([]subject, error) {
 	through, err := c.sidecar()
 	if err != nil {
 		return nil, err
@@ -41,7 +46,7 @@ func (c *doctorCommand) patients(env func(string) string) ([]patient, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []patient
+	var all []subject
 	for _, s := range sites {
 		of, err := named(s.Upstreams, file, throughOf(s))
 		if err != nil {
@@ -51,7 +56,7 @@ func (c *doctorCommand) patients(env func(string) string) ([]patient, error) {
 			if p.set = s.Options; through != nil {
 				p.through = through
 			}
-			if !slices.ContainsFunc(all, func(o patient) bool { return o.target.String() == p.target.String() }) {
+			if !slices.ContainsFunc(all, func(o subject) bool { return o.target.String() == p.target.String() }) {
 				all = append(all, p)
 			}
 		}
@@ -83,7 +88,7 @@ const profilePrefix = "/p/"
 
 // named returns the agents at addresses, which namedBy has given. An address that would be
 // refused as an upstream is an error.
-func named(addresses []string, namedBy string, through *Through) (all []patient, err error) {
+func named(addresses []string, namedBy string, through *Through) (all []subject, err error) {
 	for _, a := range addresses {
 		if err := site.CheckUpstream(a); err != nil && (namedBy != "--to" || !strings.Contains(a, profilePrefix)) {
 			return nil, fmt.Errorf("%s: %w", namedBy, err)
@@ -92,7 +97,7 @@ func named(addresses []string, namedBy string, through *Through) (all []patient,
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", namedBy, err)
 		}
-		all = append(all, patient{target: t, namedBy: namedBy, through: through})
+		all = append(all, subject{target: t, namedBy: namedBy, through: through})
 	}
 	return all, nil
 }
@@ -117,4 +122,39 @@ func (c *doctorCommand) sites() (all []site.Site, file string, err error) {
 		return nil, "", fmt.Errorf("%s: no site has hermes_proxy, or hermes and a reverse_proxy with addresses: use --to", file)
 	}
 	return all, file, nil
+}
+
+// throughOf returns the sidecar that the site is, as clients of this machine reach it, nil
+// if that is not known.
+func throughOf(s site.Site) *Through {
+	a, err := caddy.ParseNetworkAddress(s.Listen)
+	if err != nil || s.Listen == "" || a.IsUnixNetwork() || a.PortRangeSize() != 1 || s.Scheme == "https" && s.Host == "" {
+		return nil
+	}
+	host := cmp.Or(s.Host, a.Host)
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	t, err := ParseTarget(s.Scheme + "://" + net.JoinHostPort(host, fmt.Sprint(a.StartPort)))
+	if err != nil {
+		return nil // a placeholder or a wildcard
+	}
+	return &Through{Target: t, Configured: true}
+}
+
+// hermesSites returns the sites with a hermes in a configuration, which is JSON.
+func hermesSites(config []byte) ([]site.Site, error) {
+	var is struct {
+		Apps struct {
+			HTTP json.RawMessage `json:"http"`
+		} `json:"apps"`
+	}
+	if err := json.Unmarshal(config, &is); err != nil {
+		return nil, fmt.Errorf("the configuration is not Caddy's: %w", err)
+	}
+	if is.Apps.HTTP == nil {
+		return nil, nil
+	}
+	all, _, err := site.Sites(is.Apps.HTTP)
+	return all, err
 }

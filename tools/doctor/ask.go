@@ -119,19 +119,9 @@ func short(d time.Duration) string {
 	return d.Round(time.Millisecond).String()
 }
 
-// ask sends the chat request to the agent.
-func (e *examination) ask(ctx context.Context, s *server) {
-	t, r := e.answer(ctx, s)
-	if r == nil {
-		return
-	}
-	e.shows(r, t.header)
-}
-
 // shows notes what an answer of the agent shows.
-func (e *examination) shows(r *reading, header http.Header) {
+func (e *examination) shows(r *reading) {
 	e.reading = r
-	e.evidence = append(e.evidence, r.evidence(header)...)
 	if r.foreign {
 		e.find("chunks", Warn, "the chunks are not written as Hermes writes them", "Something between decodes them and writes them anew. "+
 			"It may cut the text in other places, too, so that markers of Hermes 0.7 and 0.8 are not known for what they are.")
@@ -151,30 +141,30 @@ func (e *examination) shows(r *reading, header http.Header) {
 
 // answer sends the chat request to s and says how it was answered. The reading is nil
 // without a stream.
-func (e *examination) answer(ctx context.Context, s *server) (*talk, *reading) {
+func (e *examination) answer(ctx context.Context, s *server) *reading {
 	t, err := s.chat(ctx, e.o.AskTimeout, e.o.Now)
 	if err != nil {
 		if isTimeout(err) {
 			e.find("answer", Fail, e.say("no answer within %s", e.o.AskTimeout), "Hermes sends the header of its answer at once, so it hangs, or something between collects the answer. "+
 				"--ask-timeout allows more.")
-			return nil, nil
+			return nil
 		}
 		says, why := e.unreachable(ctx, s, err)
 		e.find("answer", Fail, says, why)
-		return nil, nil
+		return nil
 	}
 	if t.status != http.StatusOK {
 		message, _ := errorOf(t.body)
 		e.find("answer", Fail, e.say("the chat request is answered with status %d%s", t.status, e.quoted(message)), "Look into Hermes' own log.")
-		return t, nil
+		return nil
 	}
 	if !t.isStream() {
 		e.notAStream(t)
-		return t, nil
+		return nil
 	}
 	if t.long {
 		e.find("answer", Warn, e.say("the answer is longer than %d KiB, and was left", maxAnswer>>10), "The request asks for one word. Leaving ends the agent's run.")
-		return t, nil
+		return nil
 	}
 	r := newReading(chatPath)
 	r.feed(t.body)
@@ -191,7 +181,7 @@ func (e *examination) answer(ctx context.Context, s *server) (*talk, *reading) {
 		e.find("answer", OK, e.say("a stream of %d chunks over %s, with the finish reason %s", r.summary.Chunks, t.proto, r.summary.FinishReason), "")
 	}
 	e.pace(t)
-	return t, r
+	return r
 }
 
 // endedIn says in which error an answer ended, in upstream's words if it gave a reason.

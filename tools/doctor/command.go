@@ -49,15 +49,14 @@ connect. Each line has its reason.
   $ caddy hermes-doctor --config Caddyfile --json
 
 WHICH AGENT. The address is that of --to, or else those in the configuration,
-behind hermes_proxy, or hermes and reverse_proxy. The configuration is that of
+of hermes_proxy, or of reverse_proxy after hermes. The configuration is that of
 --config, or the Caddyfile in the current directory if it has such a site.
 Without either it is HERMES_UPSTREAM, as in the image, or ` + defaultAddress + `.
 
-WHAT IT SENDS. GET requests for /health and /v1/models, and for /v1/capabilities
-if the version is not known. --ask sends one chat request, too, which runs the
-agent: "Reply with the single word: pong". No request is sent again. It opens a
-connection to the same port on the other addresses of this machine, and sends
-nothing there. --through is the URL of the sidecar, which is then asked the
+WHAT IT SENDS. GET requests for /health and /v1/models. --ask sends one chat
+request, too, which runs the agent: "Reply with the single word: pong". No
+request is sent again. It opens a connection to the same port on the other
+addresses of this machine, and sends nothing there. --through is the URL of the sidecar, which is then asked the
 same; a configuration names it by itself.
 
 THE KEY. Hermes' API_SERVER_KEY is read from the environment variable of that
@@ -149,12 +148,12 @@ func (c *doctorCommand) examine(ctx context.Context, args []string, env func(str
 		a, err := c.recorded(o)
 		return NewReport(a), err
 	}
-	patients, err := c.patients(env)
+	subjects, err := c.subjects(env)
 	if err != nil {
 		return r, err
 	}
-	agents := make([]Agent, len(patients))
-	for i, p := range patients {
+	agents := make([]Agent, len(subjects))
+	for i, p := range subjects {
 		o.Set, o.Through = p.set, p.through
 		agents[i] = Examine(cmp.Or(ctx, context.Background()), p.target, p.namedBy, o)
 	}

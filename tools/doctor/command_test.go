@@ -168,10 +168,10 @@ func TestDoctorThatCannotWrite(t *testing.T) {
 	}
 }
 
-// patientsOf returns what a command examines, each as "agent < what names it < sidecar".
-func patientsOf(t testing.TB, env map[string]string, args ...string) (all []string) {
+// subjectsOf returns what a command examines, each as "agent < what names it < sidecar".
+func subjectsOf(t testing.TB, env map[string]string, args ...string) (all []string) {
 	t.Helper()
-	of, err := doctorFlags(t, args...).patients(func(name string) string { return env[name] })
+	of, err := doctorFlags(t, args...).subjects(func(name string) string { return env[name] })
 	if err != nil {
 		t.Fatalf("%q: %v", args, err)
 	}
@@ -202,9 +202,9 @@ func TestAgentThatIsExamined(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	check("nothing", patientsOf(t, nil), "http://127.0.0.1:8642 < the default")
-	check("the image", patientsOf(t, image), "http://hermes:8642 < HERMES_UPSTREAM", "http://other:8642 < HERMES_UPSTREAM")
-	check("a flag", patientsOf(t, image, "--to", ":1", "--through", ":2"), "http://127.0.0.1:1 < --to < http://127.0.0.1:2")
+	check("nothing", subjectsOf(t, nil), "http://127.0.0.1:8642 < the default")
+	check("the image", subjectsOf(t, image), "http://hermes:8642 < HERMES_UPSTREAM", "http://other:8642 < HERMES_UPSTREAM")
+	check("a flag", subjectsOf(t, image, "--to", ":1", "--through", ":2"), "http://127.0.0.1:1 < --to < http://127.0.0.1:2")
 
 	config := func(text string) {
 		if err := os.WriteFile(filepath.Join(dir, "Caddyfile"), []byte(text), 0o600); err != nil {
@@ -212,7 +212,7 @@ func TestAgentThatIsExamined(t *testing.T) {
 		}
 	}
 	config(":80\nrespond hi\n")
-	check("a Caddyfile of something else", patientsOf(t, image), "http://hermes:8642 < HERMES_UPSTREAM", "http://other:8642 < HERMES_UPSTREAM")
+	check("a Caddyfile of something else", subjectsOf(t, image), "http://hermes:8642 < HERMES_UPSTREAM", "http://other:8642 < HERMES_UPSTREAM")
 }
 
 // hermesConfig is a configuration as the Caddyfile adapter makes it of sites with hermes.
@@ -238,7 +238,7 @@ func TestAgentsOfAConfiguration(t *testing.T) {
 	if err := os.WriteFile(file, []byte(hermesConfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got := patientsOf(t, map[string]string{"HERMES_UPSTREAM": "unused:1"}, "--config", file)
+	got := subjectsOf(t, map[string]string{"HERMES_UPSTREAM": "unused:1"}, "--config", file)
 	want := []string{
 		"http://127.0.0.1:8642 < caddy.json < http://127.0.0.1:8643 stall_timeout",
 		"http://127.0.0.1:8652 < caddy.json < http://127.0.0.1:8643 stall_timeout",
@@ -250,7 +250,7 @@ func TestAgentsOfAConfiguration(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	got = patientsOf(t, nil, "--config", file, "--through", "https://hermes.example.com")
+	got = subjectsOf(t, nil, "--config", file, "--through", "https://hermes.example.com")
 	if !strings.HasSuffix(got[0], "< https://hermes.example.com stall_timeout") {
 		t.Errorf("%q", got)
 	}

@@ -1,3 +1,13 @@
+// Package doctor registers the command hermes-doctor, which examines a Hermes agent from the
+// outside: whether it can be reached, which releases of Hermes answer like that, what the
+// sidecar repairs there, which options fit, and who else can connect.
+//
+// Examine asks a running agent. It sends a few GET requests and, only if it is told to
+// ask, one short chat request, none of them twice. Recording reads a recorded answer
+// instead. Both return an Agent, of which a Report has any number.
+//
+// The engine (package rewrite) says which releases send such a stream, and what it repairs
+// there; only the names of the newest events are looked for here.
 package doctor
 
 import (
@@ -48,9 +58,9 @@ func (o Options) withDefaults() Options {
 type examination struct {
 	Agent
 	editor
-	o        Options
-	evidence []evidence
-	reading  *reading // of the agent's own answer, nil without one
+	o       Options
+	known   evidence // what /health says of the release
+	reading *reading // of the agent's own answer, nil without one
 }
 
 // Examine examines the agent at t, which namedBy says where it was found.
@@ -86,21 +96,20 @@ func (e *examination) agent(ctx context.Context, s *server) bool {
 	access := e.access(ctx, s, models)
 	e.network(ctx, s, access, "network")
 	if access == accessRefused {
-		e.releases(e.evidence)
+		e.releases()
 		return false
 	}
-	if e.Version == "" {
-		e.capabilities(ctx, s)
-	}
 	if e.o.Ask {
-		e.ask(ctx, s)
+		if r := e.answer(ctx, s); r != nil {
+			e.shows(r)
+		}
 	}
 	return true
 }
 
 // conclude says which releases the agent may be, and what follows from it.
 func (e *examination) conclude() span {
-	releases := e.releases(e.evidence)
+	releases := e.releases()
 	e.Repairs, e.Options = repairsOf(releases), options(releases, e.reading, e.o.Set)
 	return releases
 }

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"context"
 	"net/http"
 	"strings"
 )
@@ -39,7 +38,6 @@ func (e *examination) identify(health, models *reply) bool {
 		e.find("hermes", Fail, says, why)
 		return false
 	}
-	e.evidenceOfRefusal(models)
 	if strings.Contains(health.header.Get("Via"), "Caddy") {
 		e.find("hermes", Warn, "a Caddy stands in front of it"+e.quoted(health.header.Get("Via")),
 			"If that is the sidecar, give the address of Hermes itself here, and this one as --through.")
@@ -72,67 +70,17 @@ func (e editor) stranger(health, models *reply, listed bool) (says, why words) {
 // version notes the version that /health names, nil for none.
 func (e *examination) version(version *string) {
 	if version == nil {
-		e.evidence = append(e.evidence, evidence{span{oldest, last(16)}, "/health names no version"})
+		e.known = evidence{span{oldest, last(16)}, "/health names no version"}
 		e.find("version", Info, "unknown: /health names none", "Hermes names its version since 0.17.")
 		return
 	}
 	r, ok := parseRelease(*version)
 	if !ok {
-		e.evidence = append(e.evidence, evidence{span{minor(17), newest}, "/health names a version"})
+		e.known = evidence{span{minor(17), newest}, "/health names a version"}
 		e.find("version", Info, e.say("“%s”, which is no release", *version), "/health says so.")
 		return
 	}
 	e.Version = e.said(*version)
-	e.evidence = append(e.evidence, evidence{span{r, r}, "/health says so"})
+	e.known = evidence{span{r, r}, "/health says so"}
 	e.find("version", OK, words(e.Version), "")
-}
-
-// evidenceOfRefusal notes what the refusal of a request without a key says of the
-// release.
-func (e *examination) evidenceOfRefusal(models *reply) {
-	if models.status != http.StatusUnauthorized {
-		return
-	}
-	switch _, code := errorOf(models.body); code {
-	case "gateway_auth_failed":
-		e.evidence = append(e.evidence, evidence{span{19_001, newest}, "the code of its refusal"})
-	case "invalid_api_key":
-		e.evidence = append(e.evidence, evidence{span{oldest, 19_000}, "the code of its refusal"})
-	}
-}
-
-// features are members of /v1/capabilities, each with the first release that has it. The
-// wheels on PyPI were read for those that have been released.
-var features = []struct {
-	name  string
-	since release
-}{
-	{"session_key_header", minor(13)},
-	{"session_chat_streaming", minor(15)},
-}
-
-// capabilities asks for what the release can do, which dates those that name no version.
-func (e *examination) capabilities(ctx context.Context, s *server) {
-	const path = "/v1/capabilities"
-	r, err := s.get(ctx, path, true)
-	if err != nil {
-		return // what counts has been answered
-	}
-	var is struct {
-		Object   string         `json:"object"`
-		Features map[string]any `json:"features"`
-	}
-	switch {
-	case r.status == http.StatusNotFound:
-		e.evidence = append(e.evidence, evidence{span{oldest, last(11)}, "there is no " + path})
-	case r.status == http.StatusOK && r.json(&is) && is.Object == "hermes.api_server.capabilities":
-		e.evidence = append(e.evidence, evidence{span{minor(12), newest}, "there is " + path})
-		for _, f := range features {
-			if _, has := is.Features[f.name]; has {
-				e.evidence = append(e.evidence, evidence{span{f.since, newest}, path + " has " + f.name})
-			} else {
-				e.evidence = append(e.evidence, evidence{span{oldest, f.since - 1}, path + " has no " + f.name})
-			}
-		}
-	}
 }

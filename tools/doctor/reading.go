@@ -5,9 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"hash/maphash"
-	"net/http"
-	"regexp"
-	"strings"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -32,13 +29,9 @@ type reading struct {
 	reason  string // the message of the last error of upstream's
 	status  string // the text of the last hermes.status
 
-	events        bool   // upstream sent tool events
-	tellsFailures bool   // upstream reports its failures itself, as since 0.18
-	olderThan012  bool   // a marker, or a tool event without an id
-	new           string // something in the stream that is new in the release since
-	since         release
-	keepalive     bool // a comment between two frames
-	foreign       bool // chunks are not written as Hermes writes them
+	events  bool     // upstream sent tool events
+	shown   evidence // what says most of the release
+	foreign bool     // chunks are not written as Hermes writes them
 }
 
 // Reported says that nothing is known of the model.
@@ -48,10 +41,14 @@ func (r *reading) Reported(string) bool { return false }
 func (r *reading) Report(string) {}
 func (r *reading) Missed(string) {}
 
-// ReportsFailures keeps what the engine has learnt of upstream.
+// ReportsFailures keeps what the engine learns of upstream: a failure that it reports, or a
+// marker or a tool event without an id, which only releases that report none send.
 func (r *reading) ReportsFailures(does bool) {
-	r.tellsFailures = r.tellsFailures || does
-	r.olderThan012 = r.olderThan012 || !does
+	if does {
+		r.shows("it reports a failure itself", span{minor(18), newest})
+	} else {
+		r.shows("a tool event without an id", span{minor(9), last(11)})
+	}
 }
 
 // newReading returns the reading of a stream that answers a request for the path. Time
@@ -79,10 +76,7 @@ func (r *reading) feed(piece []byte) error {
 	r.repaired.Write(r.room)
 	r.scan.Feed(piece)
 	for unit, raw, ok := r.scan.Next(); ok; unit, raw, ok = r.scan.Next() {
-		switch unit {
-		case sse.UnitNoise:
-			r.keepalive = r.keepalive || bytes.HasPrefix(raw, []byte(": keepalive"))
-		case sse.UnitFrame:
+		if unit == sse.UnitFrame {
 			var f sse.Frame
 			f.Parse(raw)
 			r.frame(&f)
@@ -97,6 +91,12 @@ func (r *reading) feed(piece []byte) error {
 func (r *reading) finish(cause rewrite.Cause) {
 	r.repaired.Write(r.stream.Finish(nil, cause))
 	r.ended, r.summary, r.changed = true, r.stream.Summary(), r.came.Sum64() != r.repaired.Sum64()
+	switch {
+	case r.summary.Markers > 0:
+		r.shown = evidence{span{minor(7), last(8)}, "a tool marker that is the whole text of a chunk"}
+	case r.events && r.shown.what == "":
+		r.shown = evidence{span{minor(12), newest}, "a tool event with an id"}
+	}
 }
 
 // maxTold is how many different things that the engine did a finding lists.
@@ -134,10 +134,10 @@ func (r *reading) frame(f *sse.Frame) {
 	switch event {
 	case "hermes.status":
 		r.status = data.Text
-		r.shows("an event "+event, newInG4)
+		r.shows("an event "+event+" in the stream", span{newInG4, newest})
 		return
 	case "approval.request":
-		r.shows("an event "+event, newInG5)
+		r.shows("an event "+event+" in the stream", span{newInG5, newest})
 		return
 	case "", "error":
 		r.reason = cmp.Or(reasonOf(data.Error), r.reason)
@@ -149,14 +149,15 @@ func (r *reading) frame(f *sse.Frame) {
 	// Python's json.dumps puts a space behind each colon.
 	r.foreign = r.foreign || !bytes.Contains(f.Data, []byte(`"object": "chat.completion.chunk"`))
 	if len(data.Choices) > 0 && data.Choices[0].Delta.ReasoningContent != nil {
-		r.shows("delta.reasoning_content", newInG4)
+		r.shows("delta.reasoning_content in the stream", span{newInG4, newest})
 	}
 }
 
-// shows notes something that Hermes sends since a release.
-func (r *reading) shows(what string, since release) {
-	if since > r.since {
-		r.new, r.since = what, since
+// shows notes something that Hermes sends in the releases of s. What newer ones send says
+// more.
+func (r *reading) shows(what string, s span) {
+	if s.from > r.shown.span.from {
+		r.shown = evidence{s, what}
 	}
 }
 
@@ -167,37 +168,4 @@ func reasonOf(err any) string {
 	}
 	text, _ := err.(string)
 	return text
-}
-
-// sessionOfNew and sessionOfOld are the forms of Hermes' own session ids since 0.9, and
-// before that.
-var (
-	sessionOfNew = regexp.MustCompile(`^api-[0-9a-f]{16}$`)
-	sessionOfOld = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-)
-
-// evidence returns what the stream and its header say of the release.
-func (r *reading) evidence(header http.Header) (all []evidence) {
-	add := func(is bool, s span, what string) {
-		if is {
-			all = append(all, evidence{s, what})
-		}
-	}
-	add(r.new != "", span{r.since, newest}, r.new+" in the stream")
-	add(r.tellsFailures, span{minor(18), newest}, "it reports a failure itself")
-	add(r.summary.Markers > 0, span{minor(7), last(8)}, "a tool marker that is the whole text of a chunk")
-	add(r.olderThan012 && r.summary.Markers == 0, span{minor(9), last(11)}, "a tool event without an id")
-	add(r.events && !r.olderThan012, span{minor(12), newest}, "a tool event with an id")
-	add(r.summary.Reasoning > 0, span{oldest, last(12)}, "reasoning between tags in the text")
-	add(r.keepalive, span{minor(9), newest}, "a keepalive comment")
-
-	if r.summary.Chunks == 0 {
-		return all // other streams have session ids of other forms
-	}
-	session := header.Get("X-Hermes-Session-Id")
-	direct := strings.HasPrefix(header.Get("Server"), "Python/") && header.Get("Via") == ""
-	add(sessionOfNew.MatchString(session), span{minor(9), newest}, "the form of its session id")
-	add(sessionOfOld.MatchString(session), span{minor(7), last(8)}, "the form of its session id")
-	add(session == "" && direct, span{oldest, last(6)}, "a stream without X-Hermes-Session-Id")
-	return all
 }

@@ -1,11 +1,7 @@
 package doctor
 
 import (
-	"bufio"
-	"bytes"
 	"io"
-	"net/http"
-	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -20,7 +16,7 @@ func Recording(in io.Reader, name string, m recording.Meta, o Options) (Agent, e
 	if err != nil {
 		return e.Agent, err
 	}
-	header, body, err := recording.Open(in)
+	_, body, err := recording.Open(in)
 	if err != nil {
 		return e.Agent, err
 	}
@@ -39,20 +35,7 @@ func Recording(in io.Reader, name string, m recording.Meta, o Options) (Agent, e
 	default:
 		e.find("answer", OK, e.say("a stream of %d chunks, with the finish reason %s", r.summary.Chunks, r.summary.FinishReason), "")
 	}
-	e.shows(r, headerOf(header))
+	e.shows(r)
 	e.conclude()
 	return e.Agent, nil
-}
-
-// headerOf reads a recorded header. What cannot be read is left out.
-func headerOf(header []byte) http.Header {
-	if len(header) == 0 {
-		return nil
-	}
-	whole := string(bytes.TrimRight(header, "\r\n")) + "\r\n\r\n"
-	res, err := http.ReadResponse(bufio.NewReader(strings.NewReader(whole)), nil)
-	if err != nil {
-		return nil
-	}
-	return res.Header
 }

@@ -115,32 +115,30 @@ const (
 	lastRead         = release(22_999) // the last of which it is known what it ignores of a request
 )
 
-// Evidence is something that only some releases do.
+// An evidence is something that only some releases do. The zero value says nothing.
 type evidence struct {
 	span span
 	what string // names it, such as "/health has no version"
 }
 
-// narrow returns the releases that all of the evidence allows. Evidence that contradicts
-// what stands before it does not count, and is returned.
-func narrow(all []evidence) (s span, because []string, contradicts []string) {
-	s = anyRelease
-	for _, e := range all {
+// releases says which releases and generations the agent may be, by what /health says and
+// by its answer.
+func (e *examination) releases() span {
+	s, because, contradicts := anyRelease, "", ""
+	if e.known.what != "" {
+		s, because = e.known.span, e.known.what
+	}
+	if r := e.reading; r != nil && r.shown.what != "" {
 		switch {
-		case !s.meets(e.span):
-			contradicts = append(contradicts, e.what)
-		case !s.within(e.span):
-			s = s.common(e.span)
-			because = append(because, e.what)
+		case !s.meets(r.shown.span):
+			contradicts = r.shown.what
+		case because == "":
+			s, because = r.shown.span, r.shown.what
+		case !s.within(r.shown.span):
+			s, because = s.common(r.shown.span), because+"; "+r.shown.what
 		}
 	}
-	return s, because, contradicts
-}
-
-// releases says which releases and generations the agent may be.
-func (e *examination) releases(all []evidence) span {
-	s, because, contradicts := narrow(all)
-	if s == anyRelease {
+	if because == "" {
 		e.find("generation", Info, "nothing tells which release of Hermes it is",
 			"An answer with a tool in it tells the most: see --recording.")
 		return s
@@ -153,10 +151,10 @@ func (e *examination) releases(all []evidence) span {
 			tools = append(tools, g.name+": "+g.tools)
 		}
 	}
-	e.find("generation", Info, words(fmt.Sprintf("%s, Hermes %s: %s", strings.Join(e.Generations, " or "), s, strings.Join(because, "; "))),
+	e.find("generation", Info, words(fmt.Sprintf("%s, Hermes %s: %s", strings.Join(e.Generations, " or "), s, because)),
 		words(strings.Join(tools, ". ")+"."))
-	if len(contradicts) > 0 {
-		e.find("generation", Warn, words("it also does what these releases do not: "+strings.Join(contradicts, "; ")),
+	if contradicts != "" {
+		e.find("generation", Warn, words("it also does what these releases do not: "+contradicts),
 			"Something between changes the stream, or this is a fork of Hermes.")
 	}
 	return s

@@ -44,18 +44,30 @@ func TestGenerationsAreInARow(t *testing.T) {
 	}
 }
 
-// TestEvidenceNarrows, in its order: what contradicts what came before does not count.
+// TestEvidenceNarrows: an answer does so where /health leaves it open.
 func TestEvidenceNarrows(t *testing.T) {
-	s, because, contradicts := narrow([]evidence{
-		{span{minor(12), newest}, "a"}, {anyRelease, "b"}, {span{oldest, last(14)}, "c"}, {span{minor(7), last(8)}, "d"}, {span{minor(13), newest}, "e"}, {span{minor(12), newest}, "f"},
-	})
-	if s != (span{minor(13), last(14)}) || fmt.Sprint(because, contradicts) != "[a c e] [d]" {
-		t.Errorf("%v, because of %q, but %q", s, because, contradicts)
-	}
-	a := new(examination)
-	a.releases([]evidence{{span{minor(20), last(20)}, "/health says so"}, {span{minor(7), last(8)}, "a marker"}})
-	if f := a.Findings[1]; f.Level != Warn || f.Says != "it also does what these releases do not: a marker" {
-		t.Errorf("%+v", a.Findings)
+	none, old := evidence{}, evidence{span{oldest, last(16)}, "/health names no version"}
+	exact, marker := evidence{span{minor(20), minor(20)}, "/health says so"}, evidence{span{minor(7), last(8)}, "a marker"}
+	for _, c := range []struct {
+		known, shown evidence
+		want         string
+		says         []string
+	}{
+		{none, none, "every release", []string{"nothing tells which release of Hermes it is"}},
+		{old, marker, "0.7 and 0.8", []string{"G0, Hermes 0.7 and 0.8: /health names no version; a marker"}},
+		{none, marker, "0.7 and 0.8", []string{"G0, Hermes 0.7 and 0.8: a marker"}},
+		{exact, none, "0.20", []string{"G3, Hermes 0.20: /health says so"}},
+		{exact, marker, "0.20", []string{"G3, Hermes 0.20: /health says so", "it also does what these releases do not: a marker"}},
+	} {
+		e := &examination{known: c.known, reading: &reading{shown: c.shown}}
+		got := e.releases()
+		var says []string
+		for _, f := range e.Findings {
+			says = append(says, f.Says)
+		}
+		if got.String() != c.want || !slices.Equal(says, c.says) {
+			t.Errorf("%+v: %v, %q", c, got, says)
+		}
 	}
 }
 

@@ -64,7 +64,7 @@ func (e *examination) sidecar(ctx context.Context, s *server) {
 
 // compare asks the same through the sidecar.
 func (e *examination) compare(ctx context.Context, s *server) {
-	_, r := e.answer(ctx, s)
+	r := e.answer(ctx, s)
 	switch {
 	case r == nil || !r.ended:
 	case r.changed:
