@@ -11,7 +11,7 @@ import (
 func init() {
 	httpcaddyfile.RegisterHandlerDirective("hermes", parseCaddyfile)
 	// After encode, so that encode compresses what leaves here. Before
-	// reverse_proxy would put it behind handle blocks, where it never runs.
+	// reverse_proxy would put it after handle blocks, where it never runs.
 	httpcaddyfile.RegisterDirectiveOrder("hermes", httpcaddyfile.After, "encode")
 	// Between the two, because it comes later: what is kept is what all clients get,
 	// repaired and not compressed.

@@ -57,7 +57,7 @@ func init() {
 //
 // These placeholders are set when a stream has ended, a request for one was
 // answered with an error, or an answer that is not streamed has ended. By then the
-// header of the answer has left: they are for handlers that act behind this one,
+// header of the answer has left: they are for handlers that act after this one,
 // such as `log_append` (not where the client has left, for then Caddy aborts the
 // request), and for span attributes of `tracing`.
 //
@@ -87,8 +87,8 @@ type Handler struct {
 	// (1KiB) to 1073741824 (1GiB). Default: 1048576 (1MiB).
 	MaxFrame int64 `json:"max_frame,omitempty"`
 
-	// What happens to markers that the model wrote itself, with no tool behind
-	// them. `strip` removes them from the text. `keep` leaves them there.
+	// What happens to markers that the model wrote itself, without running a
+	// tool. `strip` removes them from the text. `keep` leaves them there.
 	// `trust` removes them and, in streams, treats them as tools.
 	// Default: `strip`.
 	Imitations string `json:"imitations,omitempty"`

@@ -16,7 +16,7 @@ import (
 
 func init() {
 	httpcaddyfile.RegisterDirective("hermes_proxy", parseHermesProxy)
-	// It answers, so it stands where reverse_proxy does, behind encode, handle
+	// It answers, so it stands where reverse_proxy does, after encode, handle
 	// and route.
 	httpcaddyfile.RegisterDirectiveOrder("hermes_proxy", httpcaddyfile.Before, "reverse_proxy")
 }
@@ -31,7 +31,7 @@ func init() {
 // It is equivalent to a route with both directives, and changes no default of either.
 // No subdirective of hermes has the name of one of reverse_proxy, which
 // TestNoOptionIsOneOfReverseProxys watches over: a name decides whose it is. That
-// holds on the first level of the block alone. What is in blocks within it is
+// holds on the first level of the block only. Blocks within it are
 // reverse_proxy's, such as the keepalive of its transport, which is how long an idle
 // connection to the upstream is kept.
 //

@@ -60,51 +60,30 @@ func TestOptionsDefaults(t *testing.T) {
 func TestOptionsFromJSON(t *testing.T) {
 	for members, change := range map[string]func(*plainOptions){
 		`"max_frame":1024`:               func(o *plainOptions) { o.MaxFrame = 1024 },
-		`"max_frame":1073741824`:         func(o *plainOptions) { o.MaxFrame = 1 << 30 },
-		`"imitations":"strip"`:           func(o *plainOptions) { o.Imitations = rewrite.ImitationsStrip },
-		`"imitations":"keep"`:            func(o *plainOptions) { o.Imitations = rewrite.ImitationsKeep },
 		`"imitations":"trust"`:           func(o *plainOptions) { o.Imitations = rewrite.ImitationsTrust },
-		`"reasoning":"extract"`:          func(*plainOptions) {},
 		`"reasoning":"keep"`:             func(o *plainOptions) { o.Reasoning = rewrite.ReasoningKeep },
-		`"reasoning":"drop"`:             func(o *plainOptions) { o.Reasoning = rewrite.ReasoningDrop },
-		`"history":"heal"`:               func(*plainOptions) {},
 		`"history":"keep"`:               func(o *plainOptions) { o.History = proxy.HistoryKeep },
 		`"max_request":1024`:             func(o *plainOptions) { o.MaxRequest = 1024 },
-		`"max_request":1073741824`:       func(o *plainOptions) { o.MaxRequest = 1 << 30 },
 		`"parallel_window":"75ms"`:       func(o *plainOptions) { o.ParallelWindow = 75 * time.Millisecond },
 		`"parallel_window":75000000`:     func(o *plainOptions) { o.ParallelWindow = 75 * time.Millisecond },
 		`"parallel_window":0`:            func(o *plainOptions) { o.ParallelWindow = -1 },
-		`"progress":"envelope"`:          func(o *plainOptions) { o.Progress = rewrite.ProgressEnvelope },
-		`"progress":"bare"`:              func(o *plainOptions) { o.Progress = rewrite.ProgressBare },
-		`"progress":"unnamed"`:           func(o *plainOptions) { o.Progress = rewrite.ProgressUnnamed },
-		`"progress":"comment"`:           func(o *plainOptions) { o.Progress = rewrite.ProgressComment },
 		`"progress":"off"`:               func(o *plainOptions) { o.Progress = rewrite.ProgressOff },
 		`"status_line":true`:             func(o *plainOptions) { o.StatusLine = true },
-		`"status_line":false`:            func(*plainOptions) {},
 		`"cards":true`:                   func(o *plainOptions) { o.Cards = true },
-		`"cards":false`:                  func(*plainOptions) {},
 		`"done_grace":"7s"`:              func(o *plainOptions) { o.DoneGrace = 7 * time.Second },
 		`"done_grace":0`:                 func(o *plainOptions) { o.DoneGrace = 1 },
-		`"error_finish":"split"`:         func(o *plainOptions) { o.ErrorFinish = rewrite.ErrorFinishSplit },
 		`"error_finish":"inline"`:        func(o *plainOptions) { o.ErrorFinish = rewrite.ErrorFinishInline },
-		`"zero_usage":"auto"`:            func(o *plainOptions) { o.ZeroUsage = rewrite.ZeroUsageAuto },
-		`"zero_usage":"error"`:           func(o *plainOptions) { o.ZeroUsage = rewrite.ZeroUsageError },
 		`"zero_usage":"pass"`:            func(o *plainOptions) { o.ZeroUsage = rewrite.ZeroUsagePass },
-		`"empty_answer":"error"`:         func(*plainOptions) {},
 		`"empty_answer":"pass"`:          func(o *plainOptions) { o.EmptyAnswer = rewrite.EmptyAnswerPass },
 		`"first_byte_timeout":"1m"`:      func(o *plainOptions) { o.FirstByteTimeout = time.Minute },
-		`"first_byte_timeout":0`:         func(*plainOptions) {},
 		`"idle_timeout":"5m"`:            func(o *plainOptions) { o.IdleTimeout = 5 * time.Minute },
 		`"idle_timeout":0`:               func(o *plainOptions) { o.IdleTimeout = 0 },
 		`"stall_timeout":"30s"`:          func(o *plainOptions) { o.StallTimeout = 30 * time.Second },
-		`"stall_timeout":0`:              func(*plainOptions) {},
 		`"keepalive":"20s"`:              func(o *plainOptions) { o.Keepalive = 20 * time.Second },
 		`"keepalive":0`:                  func(o *plainOptions) { o.Keepalive = 0 },
-		`"keepalive_form":"chunk"`:       func(o *plainOptions) { o.KeepaliveForm = rewrite.KeepaliveChunk },
 		`"keepalive_form":"comment"`:     func(o *plainOptions) { o.KeepaliveForm = rewrite.KeepaliveComment },
 		`"drain_timeout":"25s"`:          func(o *plainOptions) { o.DrainTimeout = 25 * time.Second },
 		`"drain_timeout":0`:              func(o *plainOptions) { o.DrainTimeout = 0 },
-		`"tool":{"🛰️":"satellite"}`:      func(*plainOptions) {},
 		`"tool":{"🛰️":"a","🪐":"orrery"}`: func(*plainOptions) {},
 	} {
 		t.Run(members, func(t *testing.T) {
@@ -130,35 +109,21 @@ func TestOptionsRefusedInJSON(t *testing.T) {
 	)
 	for members, want := range map[string]string{
 		`"max_frame":1023`:       `invalid max_frame "1023"` + size,
-		`"max_frame":-1`:         `invalid max_frame "-1"` + size,
 		`"max_frame":1073741825`: `invalid max_frame "1073741825"` + size,
 
-		`"max_request":1023`:       `invalid max_request "1023"` + larger,
-		`"max_request":-1`:         `invalid max_request "-1"` + larger,
-		`"max_request":1073741825`: `invalid max_request "1073741825"` + larger,
+		`"max_request":1023`: `invalid max_request "1023"` + larger,
 
-		`"reasoning":"loud"`:      `invalid reasoning "loud": must be extract, keep or drop`,
-		`"history":"loud"`:        `invalid history "loud": must be heal or keep`,
-		`"imitations":"loud"`:     `invalid imitations "loud": must be strip, keep or trust`,
-		`"progress":"loud"`:       `invalid progress "loud": must be envelope, bare, unnamed, comment or off`,
-		`"progress":"Bare"`:       `invalid progress "Bare": must be envelope, bare, unnamed, comment or off`,
-		`"error_finish":"loud"`:   `invalid error_finish "loud": must be split or inline`,
-		`"empty_answer":"loud"`:   `invalid empty_answer "loud": must be error or pass`,
-		`"zero_usage":"loud"`:     `invalid zero_usage "loud": must be auto, error or pass`,
-		`"keepalive_form":"loud"`: `invalid keepalive_form "loud": must be chunk or comment`,
+		`"reasoning":"loud"`:  `invalid reasoning "loud": must be extract, keep or drop`,
+		`"progress":"Bare"`:   `invalid progress "Bare": must be envelope, bare, unnamed, comment or off`,
+		`"zero_usage":"loud"`: `invalid zero_usage "loud": must be auto, error or pass`,
 
-		`"parallel_window":"-1s"`:    `invalid parallel_window "-1s"` + length,
-		`"done_grace":"-1s"`:         `invalid done_grace "-1s"` + length,
-		`"drain_timeout":-1`:         `invalid drain_timeout "-1ns"` + length,
-		`"first_byte_timeout":"-1s"`: `invalid first_byte_timeout "-1s"` + orOff,
-		`"idle_timeout":"-1s"`:       `invalid idle_timeout "-1s"` + orOff,
-		`"stall_timeout":"-1s"`:      `invalid stall_timeout "-1s"` + orOff,
-		`"keepalive":"-1s"`:          `invalid keepalive "-1s"` + orOff,
-		`"idle_timeout":5`:           `invalid idle_timeout "5ns"` + short,
-		`"drain_timeout":999999`:     `invalid drain_timeout "999.999µs"` + short,
+		`"parallel_window":"-1s"`: `invalid parallel_window "-1s"` + length,
+		`"drain_timeout":-1`:      `invalid drain_timeout "-1ns"` + length,
+		`"idle_timeout":"-1s"`:    `invalid idle_timeout "-1s"` + orOff,
+		`"idle_timeout":5`:        `invalid idle_timeout "5ns"` + short,
+		`"drain_timeout":999999`:  `invalid drain_timeout "999.999µs"` + short,
 
 		`"tool":{"git":"status"}`:     `invalid tool: emoji "git"` + emoji,
-		`"tool":{"":"status"}`:        `invalid tool: emoji ""` + emoji,
 		`"tool":{"🛰️ x":"status"}`:    `invalid tool: emoji "🛰️ x"` + emoji,
 		`"tool":{"🛰️` + "`" + `":""}`: "invalid tool: emoji \"🛰️`\"" + emoji,
 		`"tool":{"🛰️":""}`:            `invalid tool: tool name is empty: want the name that the tool's events shall carry`,
@@ -169,10 +134,8 @@ func TestOptionsRefusedInJSON(t *testing.T) {
 		// durations.
 		`"heartbeat":1`:           `json: unknown field "heartbeat"`,
 		`"max_frame":"1MiB"`:      `cannot unmarshal string into Go struct field Handler.max_frame of type int64`,
-		`"max_request":"10MB"`:    `cannot unmarshal string into Go struct field Handler.max_request of type int64`,
 		`"max_frame":1.5`:         `cannot unmarshal number 1.5 into Go struct field Handler.max_frame of type int64`,
 		`"status_line":"on"`:      `cannot unmarshal string into Go struct field Handler.status_line of type bool`,
-		`"cards":"on"`:            `cannot unmarshal string into Go struct field Handler.cards of type bool`,
 		`"keepalive":"soon"`:      `time: invalid duration "soon"`,
 		`"keepalive":"off"`:       `time: invalid duration "off"`,
 		`"progress":["bare"]`:     `cannot unmarshal array into Go struct field Handler.progress of type string`,
@@ -191,48 +154,5 @@ func TestOptionsRefusedInJSON(t *testing.T) {
 				t.Errorf("%d users of the shared state are left behind", n)
 			}
 		})
-	}
-}
-
-// A Caddyfile option and its JSON member are the same.
-func TestOptionsCaddyfileEqualsJSON(t *testing.T) {
-	out, err := adapt(`:8643 {
-	hermes {
-		max_frame 2MiB
-		imitations keep
-		reasoning keep
-		history keep
-		max_request 5MB
-		parallel_window 0s
-		tool "🪐" orrery
-		progress comment
-		status_line on
-		cards on
-		done_grace 1m
-		error_finish inline
-		zero_usage pass
-		first_byte_timeout 2m
-		idle_timeout off
-		stall_timeout 3m
-		keepalive off
-		keepalive_form comment
-		drain_timeout 1d
-	}
-}
-`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := onlyHandler(t, []byte(out))
-	got, err := compile(h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := compiled(t, `"max_frame":2097152,"imitations":"keep","reasoning":"keep","history":"keep","max_request":5000000,"parallel_window":0,"tool":{"🪐":"orrery"},
-		"progress":"comment","status_line":true,"cards":true,"done_grace":"1m","error_finish":"inline","zero_usage":"pass",
-		"first_byte_timeout":"2m","idle_timeout":0,"stall_timeout":"3m","keepalive":0,"keepalive_form":"comment","drain_timeout":"24h"`)
-	sameOptions(t, got, want)
-	if len(h.Tools) != 1 || h.Tools["🪐"] != "orrery" {
-		t.Errorf("tools %v, want the one given", h.Tools)
 	}
 }

@@ -47,7 +47,7 @@ type proxyPlan struct {
 	internalCA bool // the certificate is one of Caddy's internal CA
 }
 
-// Loopback reports whether nobody but this machine can connect.
+// Loopback reports whether only this machine can connect.
 func (p proxyPlan) Loopback() bool {
 	return !slices.ContainsFunc(p.Listen, func(addr string) bool {
 		ap, err := netip.ParseAddrPort(addr)
@@ -108,7 +108,7 @@ func (c *proxyCommand) config(from fromAddr, listen []string, given options.Valu
 		server.AutoHTTPS = &caddyhttp.AutoHTTPSConfig{Disabled: true}
 		server.Protocols = []string{"h1"} // the others need TLS
 	case c.disableRedirects, c.internal(from) && from.port != strconv.Itoa(caddyhttp.DefaultHTTPSPort):
-		// Nobody looks for that on port 80, which may be taken, or not allowed.
+		// No client looks for that on port 80, which may be taken, or not allowed.
 		server.AutoHTTPS = &caddyhttp.AutoHTTPSConfig{DisableRedir: true}
 	}
 	if c.accessLog {

@@ -8,11 +8,11 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
-// idleTimeouts keep Caddy's timeouts handler, where it stands behind this one, off
-// the server's writer: that has no lock, and a keepalive may be using it.
+// idleTimeouts keep Caddy's timeouts handler, where it comes after this one, off
+// the server's writer, which has no lock and may be sending a keepalive.
 type idleTimeouts struct {
 	server  *caddyhttp.IdleTimeoutWriter
-	behind  caddyhttp.IdleTimeoutWriter // overridden instead of server, writes nothing
+	inner   caddyhttp.IdleTimeoutWriter // overridden instead of server, writes nothing
 	restore func()                      // nil until something has been applied
 }
 
@@ -24,13 +24,13 @@ func timeoutsFor(ctx context.Context) (context.Context, proxy.Timeouts) {
 		return ctx, nil
 	}
 	t := &idleTimeouts{server: writer}
-	return caddyhttp.ContextWithIdleTimeouts(ctx, reader, &t.behind), t
+	return caddyhttp.ContextWithIdleTimeouts(ctx, reader, &t.inner), t
 }
 
 // Apply implements proxy.Timeouts.
 func (t *idleTimeouts) Apply() {
-	if d := &t.behind.Deadline; d.Timeout > 0 {
-		t.restore = t.server.Override(d.Timeout, d.MinRate, t.behind.MaxChunk)
+	if d := &t.inner.Deadline; d.Timeout > 0 {
+		t.restore = t.server.Override(d.Timeout, d.MinRate, t.inner.MaxChunk)
 	}
 }
 

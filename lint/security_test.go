@@ -209,6 +209,7 @@ var securityTests = map[string]string{
 	"labels of metrics":                                                                  "TestLabelsAreBounded",
 	"ended streams listed":                                                               "TestTheLastHundredAreKept",
 	"open streams in the list of hermes_streams":                                         "TestPublicListIsBounded",
+	"attempts to find the id of a completion":                                            "TestIDIsNotLookedForForEver",
 	"pairs of upstream and model, and upstreams, that are remembered":                    "TestUsageIsBounded",
 	"the file of them in storage":                                                        "TestUsageFileThatIsNotOurs TestUsageIsOneSmallFile",
 	"answers without usage taken for crashes, in a row":                                  "TestUsageIsForgottenAfterThreeAnswersWithoutIt",

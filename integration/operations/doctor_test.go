@@ -91,7 +91,7 @@ func agentOf(t testing.TB, generation, scenario string) upstream.Script {
 // generation, and sees that the sidecar repairs its answer.
 func TestDoctorThroughTheSidecar(t *testing.T) {
 	for generation, want := range map[string]string{
-		"gm1-v0.6.0": "G-1", "g0-v0.8.0": "G0", "g1-v0.9.0": "G1", "g3-v0.20.3": "G3",
+		"gm1-v0.6.0": "G-1 G0 G1 G2", "g0-v0.8.0": "G0", "g1-v0.9.0": "G1", "g3-v0.20.3": "G3",
 	} {
 		for _, directives := range []string{"hermes\n\treverse_proxy %", "handle /* {\n\thermes_proxy %\n}"} {
 			up := upstream.New(t, agentOf(t, generation, "one_tool"))

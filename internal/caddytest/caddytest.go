@@ -14,7 +14,7 @@ import (
 const Patience = 4 * time.Minute
 
 // Refusing returns an address of the loopback interface that refuses
-// connections: it is the client's end of one, so that nobody can listen there.
+// connections: it is the client's end of one, so that no server can listen there.
 func Refusing(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

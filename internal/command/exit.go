@@ -11,7 +11,7 @@ import (
 )
 
 // Exit prints err, unless it is nil, and returns the error with which Caddy exits with the
-// status. caddycmd.WrapCommandFuncForCobra alone leaves err to Caddy's log, which is JSON
+// status. caddycmd.WrapCommandFuncForCobra leaves err to Caddy's log, which is JSON
 // where there is no terminal.
 func Exit(cmd *cobra.Command, status int, err error) error {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true

@@ -70,5 +70,5 @@ func (f *optionFlag) Set(v string) error {
 	return nil
 }
 
-// Type returns what the help shows behind the flag.
+// Type returns the text after the flag in the help.
 func (f *optionFlag) Type() string { return f.option.Usage() }

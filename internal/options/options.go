@@ -64,7 +64,7 @@ func Names() []string {
 // them, and names those that may be meant: that differ in two letters at most, or begin like
 // the one that is given.
 func Unrecognized(name string, known []string) error {
-	// The same is told of a command that is not known.
+	// Cobra suggests commands like that.
 	all := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, k := range known {
 		all.AddCommand(&cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})

@@ -111,7 +111,7 @@ func (d *directory) release(name string) {
 // blocks returns what a file of size bytes takes.
 func blocks(size int64) int64 { return (size + diskBlock - 1) / diskBlock * diskBlock }
 
-// look makes the directory, also where somebody has removed it, and finds the
+// look makes the directory, also after it has been removed, and finds the
 // recordings that are in it already.
 func (d *directory) look() error {
 	if err := os.MkdirAll(d.path, 0o700); err != nil {
@@ -150,7 +150,7 @@ func (d *directory) look() error {
 	return nil
 }
 
-// write writes a file whole or not at all. It follows no link that somebody has
+// write writes a file whole or not at all. It follows no link that has been
 // put where the file comes, or is written before.
 func (d *directory) write(name string, b []byte) error {
 	temporary, err := os.CreateTemp(d.path, name+".*.tmp") // mode 0600, and new

@@ -1,8 +1,7 @@
-// Package recording records the streams of upstream's for bug reports and caddy
-// hermes-repair: each a file with what upstream sent, and one with what is known of
-// it beside its bytes. A directory knows which recordings are in it and is the only
-// one that makes room; a Recorder is a handler's; a recording is one stream's, and is
-// written by its goroutine alone.
+// Package recording writes and reads recordings of streams, for bug reports and caddy
+// hermes-repair: each is a file with the bytes that upstream sent, and one with its Meta.
+// A directory knows its recordings, and only it makes room; a Recorder belongs to a
+// handler; a recording belongs to one stream, and only its goroutine writes it.
 package recording
 
 import (

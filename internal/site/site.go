@@ -18,7 +18,7 @@ import (
 )
 
 // Handlers returns the handlers of a route: hermes, the options of the hermes
-// handler as JSON has them, and behind it proxy.
+// handler as JSON has them, and then proxy.
 func Handlers(hermes any, proxy *reverseproxy.Handler) []json.RawMessage {
 	return []json.RawMessage{
 		caddyconfig.JSONModuleObject(hermes, "handler", "hermes", nil),
@@ -36,7 +36,7 @@ func Config(app caddyhttp.App) *caddy.Config {
 	}
 }
 
-// PortFree returns an error if nobody could listen on addr, host and port.
+// PortFree returns an error if no server can listen on addr, host and port.
 // Caddy itself would share a port with another Caddy, for it sets SO_REUSEPORT
 // (listen_unix.go).
 func PortFree(addr string) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// A Site is a reverse_proxy behind hermes in a configuration.
+// A Site is a reverse_proxy after hermes in a configuration.
 type Site struct {
 	Listen    string // of its server, "" if that is not known
 	Host      string // that it answers to, "" for any
@@ -103,7 +103,7 @@ type caddyHandler struct {
 	} `json:"transport"`
 }
 
-// route goes through a route behind a hermes. It returns the one that stands in front of
+// route goes through a route after a hermes. It returns the one that stands in front of
 // what follows the route.
 func (w *walk) route(route json.RawMessage, before front) front {
 	var is struct {
@@ -136,7 +136,7 @@ func (w *walk) route(route json.RawMessage, before front) front {
 	return hermes
 }
 
-// proxy adds a reverse_proxy behind hermes, if it has addresses.
+// proxy adds a reverse_proxy after hermes, if it has addresses.
 func (w *walk) proxy(h caddyHandler, hermes map[string]any) {
 	site := w.site
 	site.Options = make(map[string]bool)

@@ -23,12 +23,12 @@ func CheckUpstream(address string) error {
 		return nil
 	}
 	prefix, rest := "", address
-	if scheme, behind, found := strings.Cut(address, "://"); found {
-		prefix, rest = scheme+"://", behind
-	} else if before, behind, _ := strings.Cut(address, "/"); ofPath.MatchString(before) {
+	if scheme, after, found := strings.Cut(address, "://"); found {
+		prefix, rest = scheme+"://", after
+	} else if before, after, _ := strings.Cut(address, "/"); ofPath.MatchString(before) {
 		return nil
 	} else if ofHost.MatchString(before) {
-		prefix, rest = before+"/", behind
+		prefix, rest = before+"/", after
 	}
 	host, _, found := strings.Cut(rest, "/")
 	if !found {

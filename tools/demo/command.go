@@ -149,7 +149,7 @@ func (c command) run(ctx context.Context) (err error) {
 		return err
 	}
 	if err != nil {
-		// The ports stay open: whoever asked for them may want to see why.
+		// The ports stay open, to see why.
 		fmt.Fprintln(c.out, "Error:", err)
 	}
 	return errors.Join(err, c.invite(ctx, backend.Addr, sidecar.addr, page.Addr))

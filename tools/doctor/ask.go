@@ -133,7 +133,7 @@ func (e *examination) shows(r *reading) {
 		e.usage(r)
 	}
 	if r.changed {
-		e.find("repaired", Info, "what the sidecar changes in this answer: "+e.told(r), "§ is the section of docs/contract.md.")
+		e.find("repaired", Info, "what the sidecar changes in this answer: "+e.steps(r), "§ is the section of docs/contract.md.")
 	} else {
 		e.find("repaired", Info, "this answer needs no repair", "")
 	}
@@ -201,8 +201,8 @@ func (e editor) state(r *reading) words {
 	return "; its last hermes.status" + e.quoted(r.status)
 }
 
-// told says what the engine did.
-func (e editor) told(r *reading) (all words) {
+// steps says what the engine did.
+func (e editor) steps(r *reading) (all words) {
 	for i, text := range r.done {
 		if i > 0 {
 			all += "; "

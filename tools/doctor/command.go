@@ -30,7 +30,7 @@ const (
 	upstreamVariable = "HERMES_UPSTREAM"
 )
 
-// defaultAddress is where Hermes listens unless it is told otherwise.
+// defaultAddress is where Hermes listens by default.
 const defaultAddress = "127.0.0.1:8642"
 
 func init() {

@@ -2,8 +2,8 @@
 // outside: whether it can be reached, which releases of Hermes answer like that, what the
 // sidecar repairs there, which options fit, and who else can connect.
 //
-// Examine asks a running agent. It sends a few GET requests and, only if it is told to
-// ask, one short chat request, none of them twice. Recording reads a recorded answer
+// Examine asks a running agent. It sends a few GET requests and, only with Options.Ask,
+// one short chat request, none of them twice. Recording reads a recorded answer
 // instead. Both return an Agent, of which a Report has any number.
 //
 // The engine (package rewrite) says which releases send such a stream, and what it repairs

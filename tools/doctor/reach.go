@@ -92,7 +92,7 @@ func isCertificate(err error) bool {
 	return verify || unknown || host
 }
 
-// speaksTLS reports whether the port answers a TLS handshake. Nothing is sent behind it.
+// speaksTLS reports whether the port answers a TLS handshake. Nothing is sent after it.
 func (s *server) speaksTLS(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -101,7 +101,7 @@ func (s *server) speaksTLS(ctx context.Context) bool {
 		return false
 	}
 	defer conn.Close()
-	// Whoever it is: it is asked for nothing but a handshake.
+	// Any certificate will do for a handshake.
 	return tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(ctx) == nil
 }
 

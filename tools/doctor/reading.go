@@ -146,7 +146,7 @@ func (r *reading) frame(f *sse.Frame) {
 		return
 	}
 	r.usage = r.usage || data.Usage != nil
-	// Python's json.dumps puts a space behind each colon.
+	// Python's json.dumps puts a space after each colon.
 	r.foreign = r.foreign || !bytes.Contains(f.Data, []byte(`"object": "chat.completion.chunk"`))
 	if len(data.Choices) > 0 && data.Choices[0].Delta.ReasoningContent != nil {
 		r.shows("delta.reasoning_content in the stream", span{newInG4, newest})

@@ -346,7 +346,7 @@ func TestManyRepairsAreCounted(t *testing.T) {
 		}
 		r.step(s)
 	}
-	got := string(editor{}.told(r))
+	got := string(editor{}.steps(r))
 	if strings.Count(got, "§") != maxTold || !strings.HasSuffix(got, "; and 4 more") || !strings.Contains(got, fmt.Sprintf("a marker (%d times)", maxTold+3)) {
 		t.Error(got)
 	}

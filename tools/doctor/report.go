@@ -140,7 +140,7 @@ func (a Agent) text(b *strings.Builder) {
 	}
 }
 
-// wrap writes words in lines of at most columns, the first one behind head and the
+// wrap writes words in lines of at most columns, the first one after head and the
 // others below it.
 func wrap(b *strings.Builder, head, words string) {
 	b.WriteString(head)

@@ -68,7 +68,7 @@ func (e *examination) compare(ctx context.Context, s *server) {
 	switch {
 	case r == nil || !r.ended:
 	case r.changed:
-		e.find("repaired", Warn, "this answer still needs a repair: "+e.told(r),
+		e.find("repaired", Warn, "this answer still needs a repair: "+e.steps(r),
 			"There is no hermes in that route, or its options say that this stays.")
 	case e.reading != nil && e.reading.changed:
 		e.find("repaired", OK, "what was to be repaired is repaired", "")

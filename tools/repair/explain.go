@@ -78,7 +78,7 @@ func section(name string) string {
 	return "(" + name + ")"
 }
 
-// lines writes the lines of b that are not blank, the first one behind prefix
+// lines writes the lines of b that are not blank, the first one after prefix
 // and the others below it.
 func (e *explainer) lines(prefix string, b []byte) {
 	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(b))

@@ -100,9 +100,6 @@ func setPlaceholder(r *http.Request, key string, value any) {
 
 // addToAccessLog adds fields to the line of the access log, if there is one.
 func addToAccessLog(r *http.Request, fields ...zap.Field) {
-	if s, _ := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); s != nil && s.Logs == nil {
-		return
-	}
 	if collected(r.Context(), fields) {
 		return
 	}

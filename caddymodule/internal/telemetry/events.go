@@ -63,7 +63,7 @@ func (e *Emitter) On(name string, h caddyevents.Handler) error {
 // when it has started for good.
 func (e *Emitter) Runs() bool { return activeApp() == e.app }
 
-// emit emits an event, if somebody listens. The configuration of a stream that outlives
+// emit emits an event, if a handler listens. The configuration of a stream that outlives
 // it listens no more (its events app refuses to call handlers, with an error in the
 // log); then those of the one that runs do, if that has a hermes handler. One that is
 // still being loaded must not be used: its subscriptions are written to. A nil emitter

@@ -4,8 +4,8 @@
 //
 // A Process is what is counted and listed for all configurations of the process. An
 // Observer is a handler's: it has its logger and its events. A stream that is open has
-// its state to itself, under its own lock, because the lists read it. What is told of
-// each chunk allocates nothing.
+// its state to itself, under its own lock, because the lists read it. To observe a
+// chunk allocates nothing.
 package telemetry
 
 import (

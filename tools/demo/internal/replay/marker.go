@@ -19,9 +19,9 @@ type marker struct {
 // the whole content of a chunk, on a line of its own.
 func parseMarker(content string) (marker, bool) {
 	line, before := strings.CutPrefix(content, "\n")
-	line, behind := strings.CutSuffix(line, "\n")
+	line, after := strings.CutSuffix(line, "\n")
 	m := markerLine.FindStringSubmatch(line)
-	if m == nil || !before || !behind {
+	if m == nil || !before || !after {
 		return marker{}, false
 	}
 	return marker{emoji: m[1], label: m[2]}, true

@@ -185,11 +185,11 @@ func (s Scenario) content() string {
 // is text without it.
 func (s Scenario) reasoning(text string) (reasoning, rest string) {
 	inside, tagged := strings.CutPrefix(text, "<think>")
-	reasoning, behind, closed := strings.Cut(inside, "</think>")
+	reasoning, after, closed := strings.Cut(inside, "</think>")
 	if !tagged || !closed {
 		return "", text
 	}
-	return reasoning, strings.TrimSpace(behind)
+	return reasoning, strings.TrimSpace(after)
 }
 
 // tools are the tools that really start, and the text without their announcements.
