@@ -110,8 +110,8 @@ func asMap(t testing.TB, b []byte) (m map[string]any) {
 	return m
 }
 
-// The directive without options is the handler without members, and it stands
-// behind encode.
+// The directive without options is the handler without members, and it comes
+// after encode.
 func TestNoOptionsInTheCaddyfile(t *testing.T) {
 	out, bad, err := sidecar.CommandOn(t, "adapt", "http://:8643 {\n\treverse_proxy 127.0.0.1:8642\n\thermes\n\tencode gzip\n}\n")
 	if err != nil {
@@ -253,7 +253,7 @@ func TestUpstreamWithAPathDoesNotValidate(t *testing.T) {
 	}
 }
 
-// What contradicts itself and harms nobody validates with a warning, once.
+// A contradiction that does no harm validates with a warning, once.
 func TestContradictionsAreWarnings(t *testing.T) {
 	for name, c := range map[string]struct{ site, want string }{
 		"hermes twice":             {"hermes\n\thermes {\n\t\tprogress bare\n\t}\n\treverse_proxy 127.0.0.1:8642", "some requests go through hermes twice"},

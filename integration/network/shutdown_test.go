@@ -134,7 +134,7 @@ func TestShutdownInEveryProtocol(t *testing.T) {
 	}
 }
 
-// A client that does not read keeps nobody beyond the grace period.
+// A client that does not read does not delay the end beyond the grace period.
 func TestShutdownWithAClientThatDoesNotRead(t *testing.T) {
 	up := upstream.New(t, func(x *upstream.Exchange) {
 		x.Begin()
