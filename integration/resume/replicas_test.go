@@ -182,7 +182,7 @@ func TestReplicasAskOnce(t *testing.T) {
 	})
 	all, _ := r.replicas(t, up, 2)
 	all = balanced(all)
-	const rounds = 300
+	const rounds = 100
 	for n := range rounds {
 		answers, wg := make([]string, 4), sync.WaitGroup{}
 		for i := range answers {
