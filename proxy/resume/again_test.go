@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume/internal/clocktest"
 )
 
 // closesUsed starts an upstream that answers the first request of a connection, and closes
@@ -162,7 +162,7 @@ func TestHeaderIsTheHandlersAlone(t *testing.T) {
 			t.Run(fmt.Sprint(name, ", readers ", readers), func(t *testing.T) {
 				clock := clocktest.New()
 				po, ro := proxy.DefaultOptions(), resume.DefaultOptions()
-				po.Clock, po.Keepalive, ro.Clock, ro.Store = clock, time.Millisecond, clock, resume.NewMemory(clock)
+				po.Keepalive, ro.Clock, ro.Store = time.Millisecond, clock, resume.NewMemory(clock)
 				begun, may, set := make(chan struct{}), make(chan struct{}), make(chan struct{})
 				h := resume.New(ro).Handler(proxy.New(po).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					kept := w.Header()

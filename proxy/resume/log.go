@@ -8,8 +8,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-
-	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
 // logOverhead is what a log in memory takes without events, in bytes.
@@ -38,8 +36,8 @@ type memoryLog struct {
 	waits    bool          // the run has waited for readers before the bytes to come
 	moved    chan struct{} // told when a reader has moved; nil if the run does not wait for that
 	header   http.Header
-	timer    proxy.Timer // that removes it; nil before its end
-	run      Run         // over{} behind the end: it holds the whole request
+	timer    Timer // that removes it; nil before its end
+	run      Run   // over{} behind the end: it holds the whole request
 
 	store *Memory
 	size  atomic.Int64 // in bytes, as the store counts it; it changes under the store's lock
@@ -85,7 +83,7 @@ func (l *memoryLog) Append(p []byte, ends []int) error {
 	before, stays := l.segments.taken, l.stays()
 	l.waits = false
 	l.segments.append(p, ends)
-	l.segments.keep(l.segments.limit(l.entry.MaxStream), stays)
+	l.segments.keep(l.segments.sizes.Limit(l.entry.MaxStream, l.segments.end()), stays)
 	grown := l.segments.taken - before
 	l.wake()
 	l.mu.Unlock()

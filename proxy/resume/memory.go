@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume/internal/clock"
 )
 
 // Memory is a Store in this process. What its logs take together is bounded by the
@@ -20,7 +20,7 @@ import (
 //
 // Its lock may be taken while that of a log is held, never the other way round.
 type Memory struct {
-	clock  proxy.Clock
+	clock  Clock
 	secret []byte
 	used   atomic.Int64 // bytes
 
@@ -32,7 +32,7 @@ type Memory struct {
 }
 
 // NewMemory returns a Memory that is empty. A nil clock means the system's.
-func NewMemory(clock proxy.Clock) *Memory {
+func NewMemory(clock Clock) *Memory {
 	if clock == nil {
 		clock = systemClock{}
 	}
@@ -200,17 +200,23 @@ func sizeOf(header http.Header) (n int) {
 	return n
 }
 
-// systemClock is the clock that everybody goes by.
+// Clock tells the time and calls back; Timer is a call to come.
+type (
+	Clock = clock.Clock
+	Timer = clock.Timer
+)
+
+// systemClock is the system's clock.
 type systemClock struct{}
 
-// Now implements proxy.Clock.
+// Now implements Clock.
 func (systemClock) Now() time.Time { return time.Now() }
 
-// Since implements proxy.Clock.
+// Since implements Clock.
 func (systemClock) Since(t time.Time) time.Duration { return time.Since(t) }
 
-// AfterFunc implements proxy.Clock.
-func (systemClock) AfterFunc(d time.Duration, f func()) proxy.Timer { return time.AfterFunc(d, f) }
+// AfterFunc implements Clock.
+func (systemClock) AfterFunc(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) }
 
 // Interface guards
 var _ Store = (*Memory)(nil)

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume/internal/clocktest"
 )
 
 // fillMemory has a log that somebody reads take more than most: others can make no room.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume/internal/clocktest"
 )
 
 // TestAHundredReadersOfOneLog come while it grows, and each gets all of it.

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
 )
 
@@ -39,9 +38,9 @@ type run struct {
 	kind      kind
 	over      bool // next has returned
 	reason    Reason
-	alone     bool        // nobody reads
-	since     time.Time   // when the last reader left
-	timer     proxy.Timer // of detach; nil if none has been set
+	alone     bool      // nobody reads
+	since     time.Time // when the last reader left
+	timer     Timer     // of detach; nil if none has been set
 }
 
 // kind is what the answer of a run is.

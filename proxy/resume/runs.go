@@ -5,8 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
 // Runs is the set of the runs under way in the process, whatever configuration they are
@@ -14,11 +12,11 @@ import (
 // held while another is waited for.
 type Runs struct {
 	mu       sync.Mutex
-	open     map[*run]proxy.Timer // the timer of its drain, nil before Shutdown
-	draining time.Duration        // how long they may go on; 0 before Shutdown
-	began    time.Time            // the drain, as soon as the clock of a run tells the time
-	idle     chan struct{}        // closed when there are none; nil if nobody waits
-	detached int                  // how many have no reader
+	open     map[*run]Timer // the timer of its drain, nil before Shutdown
+	draining time.Duration  // how long they may go on; 0 before Shutdown
+	began    time.Time      // the drain, as soon as the clock of a run tells the time
+	idle     chan struct{}  // closed when there are none; nil if nobody waits
+	detached int            // how many have no reader
 
 	count counters
 }
@@ -115,7 +113,7 @@ func (s *Runs) add(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open == nil {
-		s.open = make(map[*run]proxy.Timer)
+		s.open = make(map[*run]Timer)
 	}
 	s.open[r] = nil
 	if s.draining > 0 {

@@ -19,14 +19,37 @@ const (
 	segmentOverhead = 128
 )
 
+// EventSizes know how large the largest event of a log is. The zero value is that of a log
+// without events.
+type EventSizes struct {
+	begun   int64 // where the event under way begins
+	largest int64
+}
+
+// Ended records that the event under way ends at an index in the log.
+func (s *EventSizes) Ended(at int64) {
+	s.largest = max(s.largest, at-s.begun)
+	s.begun = at
+}
+
+// Limit returns how many bytes a log that ends at an index may take if max_stream is the
+// given number of bytes. An event that is larger than all others may be does not count: one
+// picture would delete the rest.
+func (s *EventSizes) Limit(maxStream, end int64) int64 {
+	largest := max(s.largest, end-s.begun)
+	if largest <= maxStream/2 {
+		return maxStream
+	}
+	return maxStream + largest + largest/32 // and what storing it adds
+}
+
 // segments are the bytes of a log, and where its events end. The zero value is empty.
 // Bytes that have come do not change and do not move, so that readers can be given parts.
 type segments struct {
 	tail    segment   // the last one, which grows; without room in the zero value
 	full    []segment // those in front of it
 	taken   int64     // what all takes, in bytes
-	begun   int64     // where the event begins that has not ended
-	largest int64     // the size of the largest event, in bytes
+	sizes   EventSizes
 }
 
 // segment is a part of a log.
@@ -87,25 +110,9 @@ func (s *segments) put(p []byte, ends []int) bool {
 	g.b = append(g.b, p...)
 	for _, end := range ends {
 		g.ends = append(g.ends, uint32(at+end)) // at most maxSegment
-		s.ended(g.from + int64(at+end))
+		s.sizes.Ended(g.from + int64(at+end))
 	}
 	return true
-}
-
-// ended records that an event ends where in the log.
-func (s *segments) ended(where int64) {
-	s.largest = max(s.largest, where-s.begun)
-	s.begun = where
-}
-
-// limit returns what all may take if the limit is one of bytes. It does not count an event
-// that is larger than all others may be: one picture would end replay.
-func (s *segments) limit(bytes int64) int64 {
-	largest := max(s.largest, s.end()-s.begun)
-	if largest <= bytes/2 {
-		return bytes
-	}
-	return bytes + largest + largest/32 // and what its segments take
 }
 
 // append appends p, with the indexes behind the events in it. It fills each segment: a limit
@@ -118,7 +125,7 @@ func (s *segments) append(p []byte, ends []int) {
 		before := g.size()
 		g.ends = append(g.ends, uint32(len(g.b)))
 		s.taken += g.size() - before
-		s.ended(g.end())
+		s.sizes.Ended(g.end())
 		from = end
 	}
 	s.appendPart(p[from:])
@@ -186,7 +193,7 @@ func (s *segments) room() int {
 // clear drops all.
 func (s *segments) clear() {
 	g := &s.tail
-	*s = segments{tail: segment{from: g.end(), before: g.events(), torn: g.tears()}, begun: s.begun}
+	*s = segments{tail: segment{from: g.end(), before: g.events(), torn: g.tears()}, sizes: s.sizes}
 }
 
 // first returns the number of the first event that is there, or will be.

@@ -46,7 +46,7 @@ func (l *memoryLog) MakeRoom(ctx context.Context, alone func() bool) int {
 func (l *memoryLog) lag(over int64, giveUp bool) chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	to := l.segments.goes(max(over, l.segments.taken+mostGrowth-l.segments.limit(l.entry.MaxStream)))
+	to := l.segments.goes(max(over, l.segments.taken+mostGrowth-l.segments.sizes.Limit(l.entry.MaxStream, l.segments.end())))
 	lags := false
 	for _, r := range l.readers {
 		if r.isWaitedFor() && r.at < to {

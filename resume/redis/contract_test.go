@@ -219,6 +219,26 @@ var contract = map[string]func(t *testing.T, s pair){
 			t.Errorf("%d bytes: %.20q, %v", len(got), got, err)
 		}
 	},
+	"no event goes because it alone is larger than the rest": func(t *testing.T, s pair) {
+		e := entry("a")
+		e.MaxStream = 64 << 10
+		l := claim(t, s.here, e, newRun())
+		begin(t, l)
+		large := "data: " + strings.Repeat("x", 5*int(e.MaxStream)) + "\n\n"
+		add(t, l, event(1))
+		add(t, l, large)
+		for n := 3; n <= 1000; n++ {
+			add(t, l, event(n))
+		}
+		l.End(true)
+		r := follow(t, s.there, e.ID)
+		if err := r.Seek(1); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := all(r); !strings.HasPrefix(got, large+event(3)) || !strings.HasSuffix(got, event(1000)) || !errors.Is(err, io.EOF) {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+	},
 	"readers count wherever they are": func(t *testing.T, s pair) {
 		run := newRun()
 		l := claim(t, s.here, entry("a"), run)

@@ -40,6 +40,7 @@ type writer struct {
 	gap    uint64 // how many numbers of events before the next piece are nobody's
 	taken  int64  // bytes in Redis, had nothing gone
 	marks  []mark // the first one is where the log begins
+	sizes  resume.EventSizes
 }
 
 // A mark is a piece that the log may begin with.
@@ -68,17 +69,21 @@ func (w *writer) append(p []byte, ends []int) error {
 	events := w.events + uint64(len(ends))
 	id := w.nextID(events)
 	encoded := make([]byte, 0, 2*len(ends))
+	sizes := w.sizes
 	for i, last := 0, 0; i < len(ends); i++ {
 		encoded = binary.AppendUvarint(encoded, uint64(ends[i]-last))
 		last = ends[i]
+		sizes.Ended(w.bytes + int64(last))
 	}
+	size := w.bytes + int64(len(p))
+	limit := sizes.Limit(w.entry.MaxStream, size)
 	marks := w.marks
 	taken := w.taken + int64(len(p)+len(encoded)+pieceOverhead)
 	if len(marks) == 0 || w.taken-marks[len(marks)-1].before >= w.entry.MaxStream/marksPerStream {
 		marks = append(marks, mark{id, w.taken})
 	}
 	first := ""
-	for len(marks) > 1 && taken-marks[0].before > w.entry.MaxStream {
+	for len(marks) > 1 && taken-marks[0].before > limit {
 		marks = marks[1:]
 		first = marks[0].id
 	}
@@ -86,14 +91,13 @@ func (w *writer) append(p []byte, ends []int) error {
 	if w.torn {
 		torn = 1
 	}
-	size := w.bytes + int64(len(p))
 	err := w.s.write(appendScript, w.s.names.all(w.entry)[:2], w.s.replica, w.bytes, size, events, id,
 		fmt.Sprintf("%d %d %d %d", w.bytes, w.events, torn, w.gap), encoded, p, first)
 	if err != nil {
 		return err
 	}
 	w.pieces++
-	w.bytes, w.events, w.taken, w.marks, w.gap = size, events, taken, marks, 0
+	w.bytes, w.events, w.taken, w.marks, w.sizes, w.gap = size, events, taken, marks, sizes, 0
 	w.torn = len(ends) == 0 || ends[len(ends)-1] < len(p)
 	return nil
 }

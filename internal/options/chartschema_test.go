@@ -1,0 +1,103 @@
+package options
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/tidwall/gjson"
+)
+
+const chartSchema = "../../deploy/kubernetes/chart/values.schema.json"
+
+// TestSchemaOfTheChartHasTheTable: its definition "options" is what the table says, but
+// for what the chart sets itself or has no place for. The rest of the schema is written
+// by hand, and refers to it.
+func TestSchemaOfTheChartHasTheTable(t *testing.T) {
+	without := []string{"drain_timeout", "record", "record_max"}
+	var properties object
+	for _, o := range table {
+		if !slices.Contains(without, o.Name) {
+			properties = append(properties, member{o.Name, chartOption(t, o)})
+		}
+	}
+	want, err := text(object{
+		{"$comment", "Generated from the table of options: go test ./internal/options -update"},
+		{"description", "Options of the hermes directive. Those that are not here keep their defaults."},
+		{"type", "object"},
+		{"additionalProperties", false},
+		{"properties", properties},
+		{"$defs", chartKinds()},
+	}, "    ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(chartSchema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := gjson.GetBytes(b, "$defs.options")
+	switch {
+	case have.Index == 0:
+		t.Fatal(chartSchema + ` has no definition "options"`)
+	case have.Raw == want:
+	case *update:
+		whole := string(b[:have.Index]) + want + string(b[have.Index+len(have.Raw):])
+		if err := os.WriteFile(chartSchema, []byte(whole), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s is not what the table says (-update writes it): it has\n%s\nwant\n%s", chartSchema, have.Raw, want)
+	}
+}
+
+// chartOption returns the schema of an option in the chart's values: one of its kinds, or
+// the words and what YAML makes of on and off.
+func chartOption(t *testing.T, o *Option) object {
+	kind := func(name string) object {
+		return object{{"title", o.Help}, {"$ref", "#/$defs/options/$defs/" + name}}
+	}
+	var values []any
+	switch k := o.kind.(type) {
+	case size:
+		return kind("size")
+	case duration:
+		if k.off {
+			return kind("timeout")
+		}
+		return kind("duration")
+	case tools:
+		return kind("tools")
+	case onOff:
+		values = []any{"on", "off", true, false}
+	case words:
+		for _, w := range k {
+			values = append(values, w)
+		}
+		if slices.Contains(k, "off") {
+			values = append(values, false)
+		}
+	default:
+		t.Fatalf("%s: the chart has no definition of its kind", o.Name)
+	}
+	return object{{"title", o.Help}, {"enum", values}}
+}
+
+// chartKinds returns the definitions of the kinds: types only, for Caddy checks the values
+// themselves. A value becomes a word of a Caddyfile, so nothing in it may end the word.
+func chartKinds() object {
+	word := matches("^[^\\s\"{}\\\\`]+$")
+	return object{
+		{"duration", object{{"anyOf", []any{object{{"const", 0}}, word}}}},
+		{"timeout", object{
+			{"$comment", "false is what YAML makes of off."},
+			{"anyOf", []any{object{{"enum", []any{false, 0}}}, word}},
+		}},
+		{"size", object{{"anyOf", []any{object{{"type", "integer"}}, word}}}},
+		{"tools", object{
+			{"type", "object"},
+			{"propertyNames", word},
+			{"additionalProperties", matches("^[^\"{}\\\\`\u0000-\u001f]+$")},
+		}},
+	}
+}

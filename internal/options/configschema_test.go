@@ -1,0 +1,234 @@
+package options
+
+import (
+	"fmt"
+	"go/ast"
+	"go/doc/comment"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dustin/go-humanize"
+)
+
+const configSchema = "../../docs/schema/config.json"
+
+// TestSchemaOfTheConfiguration: docs/schema/config.json is what the table says of hermes,
+// ofResume says of hermes_resume, and the doc comments say of both.
+func TestSchemaOfTheConfiguration(t *testing.T) {
+	type o = object
+	is := func(handler string) o {
+		return o{{"type", "object"}, {"required", []string{"handler"}}, {"properties", o{{"handler", o{{"const", handler}}}}}}
+	}
+	want, err := text(o{
+		{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+		{"$id", "urn:hermes-sidecar:schema:config"},
+		{"$comment", "Generated from the table of options: go test ./internal/options -update"},
+		{"title", "The handlers hermes and hermes_resume in Caddy's JSON"},
+		{"description", "A configuration of Caddy, or a part of one. The handlers hermes and hermes_resume are checked wherever they stand in it; everything else passes."},
+		{"$ref", "#/$defs/caddy"},
+		{"$defs", o{
+			{"caddy", o{
+				{"if", is("hermes")},
+				{"then", ref("#/$defs/hermes")},
+				{"else", o{
+					{"if", is("hermes_resume")},
+					{"then", ref("#/$defs/hermes_resume")},
+					{"else", o{{"items", ref("#/$defs/caddy")}, {"additionalProperties", ref("#/$defs/caddy")}}},
+				}},
+			}},
+			{"hermes", handlerSchema(t, "../../caddymodule/handler.go", "hermes", ofTable(t))},
+			{"hermes_resume", handlerSchema(t, "../../caddymodule/resume.go", "hermes_resume", ofResume())},
+			{"duration", o{
+				{"title", "Duration"},
+				{"description", "A string such as \"500ms\", \"1m30s\" or \"1d\", or a number of nanoseconds. 0, or at least 1ms."},
+				{"anyOf", []any{o{{"const", 0}}, o{{"type", "integer"}, {"minimum", 1_000_000}, {"maximum", int64(9_000_000_000_000_000_000)}}, durationText()}},
+			}},
+			{"tools", o{
+				{"type", "object"},
+				{"propertyNames", o{
+					{"description", "The emoji in front of the label of a marker: at least one character beyond ASCII, no white space, no backtick, at most 64 bytes."},
+					{"pattern", emojiPattern()},
+					{"$comment", "A character has at most 4 bytes."},
+					{"maxLength", 16},
+				}},
+				{"additionalProperties", o{
+					{"description", "The name of the tool. Names that begin with an underscore are for internal tools."},
+					{"allOf", []any{matches("^[^_]"), matches("[^\t-\r " + spaces + "]")}},
+				}},
+			}},
+		}},
+	}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want += "\n"
+	if *update {
+		if err := os.WriteFile(configSchema, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if have, err := os.ReadFile(configSchema); err != nil || string(have) != want {
+		t.Errorf("%s is not what the table says (-update writes it), %v: want\n%s", configSchema, err, want)
+	}
+}
+
+// ofTable returns what values of the options of hermes are in JSON.
+func ofTable(t *testing.T) (all object) {
+	for _, o := range table {
+		all = append(all, member{o.Name, append(object{{"title", o.Help}}, configOption(t, o)...)})
+	}
+	return all
+}
+
+// configOption returns what a value of the option is in JSON, and the default.
+func configOption(t *testing.T, o *Option) object {
+	t.Helper()
+	switch k := o.kind.(type) {
+	case size:
+		n, err := humanize.ParseBytes(o.Default)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sized(minSize, int(n))
+	case duration:
+		if o.Default == "off" {
+			return lasting(0)
+		}
+		return lasting(o.Default)
+	case tools:
+		return ref("#/$defs/tools")
+	case onOff:
+		return object{{"type", "boolean"}, {"default", o.Default == "on"}}
+	case words:
+		return object{{"enum", k}, {"default", o.Default}}
+	case directory:
+		return object{{"type", "string"}, {"minLength", 1}}
+	}
+	t.Fatalf("%s: the schema has no definition of its kind", o.Name)
+	return nil
+}
+
+// ofResume returns what values of the options of hermes_resume are in JSON.
+func ofResume() object {
+	const least = 64 << 10
+	entry := func(name, title string, value object) member {
+		return member{name, append(object{{"title", title}}, value...)}
+	}
+	return object{
+		entry("detach", "How long the agent goes on without a client", lasting("10m")),
+		entry("keep", "How long a stream is kept after its end", lasting("5m")),
+		entry("always", "Every POST of JSON asks", object{{"type", "boolean"}, {"default", false}}),
+		entry("max_stream", "Beyond it, the oldest events of a stream go", sized(least, 16<<20)),
+		entry("max_memory", "What all streams may take together", sized(least, 64<<20)),
+		entry("max_detached", "How many streams may go on without a client", object{{"type", "integer"}, {"minimum", 1}, {"default", 4}}),
+	}
+}
+
+func sized(least, standard int) object {
+	return object{{"type", "integer"}, {"minimum", least}, {"maximum", maxSize}, {"default", standard}}
+}
+
+func lasting(standard any) object {
+	return append(ref("#/$defs/duration"), member{"default", standard})
+}
+
+// handlerSchema returns the schema of the handler in a file. Each of its fields has to be
+// among the options, and describes that.
+func handlerSchema(t *testing.T, file, name string, options object) object {
+	t.Helper()
+	handler, fields, modules := docsOfHandler(t, file)
+	properties := object{{"handler", object{{"const", name}}}}
+	for _, o := range options {
+		said, ok := fields[o.name]
+		if !ok {
+			t.Errorf("%s has no field for %s", file, o.name)
+		}
+		delete(fields, o.name)
+		s := o.value.(object)
+		for _, m := range s {
+			if m.name == "default" && !strings.Contains(strings.ReplaceAll(said, "`", "")+" ", fmt.Sprintf("Default: %v", m.value)) {
+				t.Errorf("%s: the default is %v, its comment says %q", o.name, m.value, said)
+			}
+		}
+		properties = append(properties, member{o.name, slices.Insert(s, 1, member{"description", said})})
+	}
+	for _, name := range slices.Sorted(maps.Keys(modules)) {
+		properties = append(properties, member{name, object{
+			{"title", "A module of Caddy's, which has options of its own"},
+			{"description", fields[name]},
+			{"type", "object"},
+			{"required", []string{modules[name]}},
+			{"properties", object{{modules[name], object{{"type", "string"}}}}},
+		}})
+		delete(fields, name)
+	}
+	for name := range fields {
+		t.Errorf("%s has a field for %s: say here what its values are", file, name)
+	}
+	_, does, _ := strings.Cut(handler, " ")
+	return object{
+		{"title", "The handler " + name},
+		{"description", "`" + name + "` " + does},
+		{"type", "object"},
+		{"required", []string{"handler"}},
+		{"additionalProperties", false},
+		{"properties", properties},
+	}
+}
+
+// inlineKey finds the member that names the module in the tag of a field that takes one.
+var inlineKey = regexp.MustCompile(`\binline_key=(\w+)`)
+
+// docsOfHandler returns the doc comment of the handler in a file, as plain text, and those
+// of its fields by their names in JSON. modules are those of the fields that take a module
+// of Caddy's, each with the name of the member that names the module.
+func docsOfHandler(t *testing.T, file string) (handler string, fields, modules map[string]string) {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields, modules = make(map[string]string), make(map[string]string)
+	for _, d := range f.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.TYPE {
+			continue
+		}
+		s := g.Specs[0].(*ast.TypeSpec)
+		if !strings.HasSuffix(s.Name.Name, "Handler") {
+			continue
+		}
+		handler = firstParagraph(g.Doc.Text())
+		for _, field := range s.Type.(*ast.StructType).Fields.List {
+			if field.Tag == nil {
+				continue
+			}
+			tag := reflect.StructTag(strings.Trim(field.Tag.Value, "`"))
+			name, _, _ := strings.Cut(tag.Get("json"), ",")
+			fields[name] = plain(field.Doc.Text())
+			if m := inlineKey.FindStringSubmatch(tag.Get("caddy")); m != nil {
+				modules[name] = m[1]
+			}
+		}
+	}
+	return handler, fields, modules
+}
+
+// plain returns a doc comment with each paragraph on one line.
+func plain(doc string) string {
+	var p comment.Parser
+	printer := comment.Printer{TextWidth: -1}
+	return strings.TrimSpace(string(printer.Text(p.Parse(doc))))
+}
+
+func firstParagraph(doc string) string {
+	first, _, _ := strings.Cut(plain(doc), "\n\n")
+	return first
+}

@@ -1,0 +1,199 @@
+// Package options is the one place that describes the options of the hermes handler: a
+// table of their names, kinds of values, defaults and texts. The Caddyfile, the flags of
+// the commands and their help, validation and the options of package proxy all come from
+// it. With -update, so do docs/options.md, docs/schema/config.json, the schema of the Helm
+// chart, the comments of the handler's fields and of its Caddyfile, and Caddyfile.example;
+// tests hold them to it.
+//
+// A new option is an entry of the table and a field of the handler with the same name in
+// JSON. The package holds no state.
+package options
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// An Option is a subdirective of the hermes directive.
+type Option struct {
+	Name    string // of the subdirective and of the member in JSON
+	Default string // the value that is the same as none, as a Caddyfile has it; "" if there is none
+	Help    string // says in one line what the option is
+
+	// What docs/options.md says of it, in Markdown.
+	Explanation string // what the option does, and each of its values
+	Example     string // a line of a Caddyfile that changes it
+	When        string // when to change it
+
+	kind kind
+	// apply sets the value, which has been checked, in the options of package
+	// proxy. It is nil for options that are not among those.
+	apply func(o *proxy.Options, value any)
+}
+
+// Usage returns what a value looks like, such as size, duration|off or split|inline.
+func (o *Option) Usage() string { return o.kind.usage() }
+
+// Repeatable reports whether the option may be given more than once.
+func (o *Option) Repeatable() bool {
+	_, is := o.kind.(tools)
+	return is
+}
+
+// All returns the options in the order of the Caddyfile's syntax.
+func All() []*Option { return table }
+
+// Names returns their names, in that order.
+func Names() []string {
+	names := make([]string, len(table))
+	for i, o := range table {
+		names[i] = o.Name
+	}
+	return names
+}
+
+// Unrecognized returns the error of a subdirective that is none of the known ones. It lists
+// them, and names those that may be meant: that differ in two letters at most, or begin like
+// the one that is given.
+func Unrecognized(name string, known []string) error {
+	// The same is told of a command that is not known.
+	all := &cobra.Command{SuggestionsMinimumDistance: 2}
+	for _, k := range known {
+		all.AddCommand(&cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})
+	}
+	var meant string
+	if like := all.SuggestionsFor(name); name != "" && len(like) > 0 {
+		meant = " (did you mean " + choice(like) + "?)"
+	}
+	return fmt.Errorf("unrecognized subdirective %q%s: must be %s", name, meant, choice(known))
+}
+
+// Lookup returns the option with the name, nil for none.
+func Lookup(name string) *Option {
+	for _, o := range table {
+		if o.Name == name {
+			return o
+		}
+	}
+	return nil
+}
+
+// Values are the options that are given, by name, each as the handler's field of
+// that name holds it. Encoded as JSON, they are a configuration of the handler.
+type Values map[string]any
+
+// Of returns the options that are given in a handler, a pointer to a struct: the
+// fields that are not zero. A nil pointer is zero, a pointer to zero is not.
+func Of(handler any) Values {
+	v := make(Values)
+	for name, field := range fields(handler) {
+		if !field.IsZero() {
+			v[name] = reflect.Indirect(field).Interface()
+		}
+	}
+	return v
+}
+
+// Fill sets the fields of a handler, a pointer to a struct, to the values.
+func (v Values) Fill(handler any) {
+	all := fields(handler)
+	for name, value := range v {
+		field := all[name]
+		if field.Kind() == reflect.Pointer {
+			field.Set(reflect.New(field.Type().Elem()))
+			field = field.Elem()
+		}
+		field.Set(reflect.ValueOf(value))
+	}
+}
+
+// fields returns the fields of a struct that have a name in JSON.
+func fields(handler any) map[string]reflect.Value {
+	s := reflect.ValueOf(handler).Elem()
+	all := make(map[string]reflect.Value)
+	for i := range s.NumField() {
+		if name, _, _ := strings.Cut(s.Type().Field(i).Tag.Get("json"), ","); name != "" {
+			all[name] = s.Field(i)
+		}
+	}
+	return all
+}
+
+// Set sets an option from its arguments, as a line of the Caddyfile or a flag has
+// them. Errors name the option, what was given and what is allowed; where it
+// stands is for the caller to add.
+func (v Values) Set(name string, args []string) error {
+	o := Lookup(name)
+	if o == nil {
+		return Unrecognized(name, Names())
+	}
+	n, must := 1, "one"
+	if _, two := o.kind.(tools); two {
+		n, must = 2, "two"
+	}
+	if len(args) != n {
+		return fmt.Errorf("wrong number of arguments for %s: got %d, must be %s: %s", name, len(args), must, o.kind.allowed())
+	}
+	value, err := o.kind.parse(o, args, v[name])
+	if err != nil {
+		return err
+	}
+	v[name] = value
+	if (o.Default == "off" || o.Default == "") && reflect.ValueOf(value).IsZero() {
+		delete(v, name) // the handler's field cannot tell it from none
+	}
+	return nil
+}
+
+// Check reports the first option, in the order of the table, whose value is not
+// allowed.
+func (v Values) Check() error {
+	for _, o := range table {
+		if value, given := v[o.Name]; given {
+			if err := o.kind.check(o, value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Compile returns the options of package proxy that the values stand for. Only a
+// tool that is not allowed is an error here, because it has to be compiled; all
+// else is for Check to refuse.
+func (v Values) Compile() (proxy.Options, error) {
+	o := proxy.DefaultOptions()
+	if added, given := v["tool"].(map[string]string); given {
+		if err := checkTools(added); err != nil {
+			return proxy.Options{}, err
+		}
+		compiled, err := rewrite.NewTools(added)
+		if err != nil {
+			return proxy.Options{}, fmt.Errorf("invalid tool: %w", err)
+		}
+		o.Rewrite.Tools = compiled
+	}
+	for _, option := range table {
+		if value, given := v[option.Name]; given && option.apply != nil {
+			option.apply(&o, value)
+		}
+	}
+	return o, nil
+}
+
+// orInstead returns a duration, or instead if it is zero, for options of package
+// proxy or rewrite whose zero means something else than none.
+func orInstead(value any, instead time.Duration) time.Duration {
+	if d := time.Duration(value.(caddy.Duration)); d != 0 {
+		return d
+	}
+	return instead
+}
