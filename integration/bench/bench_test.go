@@ -112,9 +112,9 @@ func TestStreamsAreCheckedToTheLastByte(t *testing.T) {
 			f[2], f[4], f[6] = tool("a", "running"), tool("a", "completed"), tool("a", "completed")
 			return f
 		}), true},
-		"something behind the end":  {stream(func(f []string) []string { return append(f, "\n\n", f[1]) }), true},
-		"an event that is no JSON":  {stream(func(f []string) []string { f[2] = "data: {\n\n"; return f }), true},
-		"text behind the last text": {stream(func(f []string) []string { f[7] = f[1] + f[7]; return f }), true},
+		"something after the end":  {stream(func(f []string) []string { return append(f, "\n\n", f[1]) }), true},
+		"an event that is no JSON": {stream(func(f []string) []string { f[2] = "data: {\n\n"; return f }), true},
+		"text after the last text": {stream(func(f []string) []string { f[7] = f[1] + f[7]; return f }), true},
 	} {
 		v, err := verify(s, c.stream)
 		if (err != nil) != c.wrong {

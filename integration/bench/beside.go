@@ -108,10 +108,8 @@ func (b *beside) startPeer(p peer) (*proxyProcess, error) {
 	if err := os.MkdirAll(own, 0o700); err != nil {
 		return nil, err
 	}
-	if p.install != nil {
-		if err := p.install(dir); err != nil {
-			return nil, fmt.Errorf("installing it: %w", err)
-		}
+	if err := p.install(dir); err != nil {
+		return nil, err
 	}
 	listen, err := freePort()
 	if err != nil {

@@ -99,7 +99,7 @@ func give(role string, job any) (*worker, error) {
 
 // opened waits until all streams that do not end have come.
 func (w *worker) opened() error {
-	late := time.AfterFunc(5*time.Minute, func() { kill(w.cmd) })
+	late := time.AfterFunc(10*time.Minute, func() { w.in.Close() }) // it reports what it has then
 	defer late.Stop()
 	line, err := w.out.ReadString('\n')
 	if err == nil && line != "open\n" {

@@ -1,6 +1,6 @@
 // Package child starts processes that do not outlive the one that starts them,
 // however that ends: by a panic, by os.Exit, or killed. Linux sees to it; other
-// systems cannot, and leave a process that nobody stops.
+// systems cannot, and leave a process that is not stopped.
 package child
 
 import "os/exec"

@@ -84,7 +84,7 @@ func (h *hermesLab) leaveInTool(t *testing.T) {
 	if again.Header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("header %v", again.Header)
 	}
-	// Meanwhile whoever was not stopped asks the model again.
+	// Meanwhile an agent that was not stopped asks the model again.
 	second := h.post(t, resuming+"/v1/chat/completions", chatOf(ofWithout))
 	leftWithoutKey.check(t, second)
 

@@ -44,8 +44,8 @@ type modelEnd int
 const (
 	endsWell   modelEnd = iota
 	refuses             // HTTP 500 instead of an answer
-	breaks              // a reset behind the text
-	holds               // nothing more behind the text
+	breaks              // a reset after the text
+	holds               // nothing more after the text
 	comesWhole          // a refusal to stream: the answer comes whole when Hermes asks for that
 )
 

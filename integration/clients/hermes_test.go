@@ -212,7 +212,7 @@ func (s hermesScene) checkTools(t *testing.T, mended sight) {
 	if !slices.Equal(slices.Sorted(slices.Values(started)), slices.Sorted(slices.Values(s.tools))) {
 		t.Errorf("tools %v start, want %v", started, s.tools)
 	}
-	// What Hermes had not sent yet when it was killed, nobody sees.
+	// No client sees what Hermes had not sent yet when it was killed.
 	if got := slices.Sorted(slices.Values(mended.client.Tools)); !(s.killed && len(got) == 0) && !slices.Equal(got, slices.Sorted(slices.Values(want))) {
 		t.Errorf("openai-python sees %v, want %v", mended.client.Tools, s.tools)
 	}
@@ -319,7 +319,7 @@ gateway:
 }
 
 // start starts the gateway and returns when it serves. It knows no key of a provider, and
-// what is not on loopback goes to a proxy that refuses connections.
+// all but the loopback goes to a proxy that refuses connections.
 func (g *gateway) start(t testing.TB) {
 	t.Helper()
 	nobody := "http://" + harness.FreePort(t)

@@ -77,7 +77,7 @@ func begin(t *testing.T, shop *workshop, c realClient) *trial {
 	return r
 }
 
-// refuse lets a driver ask where nobody answers. It does not wait for what comes
+// refuse lets a driver ask where no server answers. It does not wait for what comes
 // of it: clients try again, for minutes.
 func (r *trial) refuse(lab *lab) {
 	if r.err != nil {
@@ -190,7 +190,7 @@ func (r *trial) check(t *testing.T) {
 	}
 }
 
-// checkVariant fails for what is not as it should be.
+// checkVariant fails for unexpected outcomes.
 func (r *trial) checkVariant(t *testing.T, variant string, keep func(s scenario) bool) {
 	t.Helper()
 	for _, s := range scenarios {
@@ -288,7 +288,7 @@ type expected struct {
 // thought is reasoning between tags.
 var thought = regexp.MustCompile(`(?s)<think>(.*?)</think>`)
 
-// expect reads what is to be seen of a scenario.
+// expect reads what a client must see of a scenario.
 func expect(t testing.TB, generation, rec string) expected {
 	t.Helper()
 	e := expected{text: strict.Decode(t, string(hermes.Recorded(t, modern+"/"+rec).Body)).Content}

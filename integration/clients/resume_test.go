@@ -250,7 +250,7 @@ func newPageLab(t *testing.T, code string, play upstream.Script, cuts ...cut) *p
 	return &pageLab{b, c, up}
 }
 
-// check waits for the end, and wants that the page has shown what is in the stream, each
+// check waits for the end, and wants that the page has shown the stream, each
 // event once, and that the agent was asked once.
 func (l *pageLab) check(text string) {
 	l.T.Helper()
@@ -276,7 +276,7 @@ func (l *pageLab) check(text string) {
 	}
 }
 
-// ended is what a page runs behind a sample that waits for the end.
+// ended is what a page runs after a sample that waits for the end.
 const ended = "\nfinished = true;\n"
 
 // TestResumingPage cuts the connections of a page that runs the code of docs/resume.md in a
@@ -292,13 +292,13 @@ func TestResumingPage(t *testing.T) {
 	}
 	cuts := []cut{
 		{when: func() { await(t, asked) }},       // in front of the answer
-		{behind: regexp.MustCompile("\r\n\r\n")}, // behind its header
+		{behind: regexp.MustCompile("\r\n\r\n")}, // after its header
 		behind("wor", false),                     // in an event
-		behind("/3\n", false),                    // behind its id, in front of its end
-		behind("/4\n\n", true),                   // behind an event
-		behind(": keepalive\n", true),            // behind a comment
+		behind("/3\n", false),                    // after its id, before its end
+		behind("/4\n\n", true),                   // after an event
+		behind(": keepalive\n", true),            // after a comment
 		behind("[DONE]\n", false),                // in the last one
-		behind("/9\n\n", false),                  // behind that, in front of the end
+		behind("/9\n\n", false),                  // after that, before the end
 	}
 	post := make([]chan struct{}, len(cuts)+2) // closed with the connection of this number
 	for i := range post {
@@ -370,7 +370,7 @@ func TestResumingPageInBackground(t *testing.T) {
 	})
 }
 
-// TestResumingPageOfNothing has somebody end the stream while the page has no connection. The
+// TestResumingPageOfNothing has another client end the stream while the page has no connection. The
 // page does not try for ever, and no agent is asked again.
 func TestResumingPageOfNothing(t *testing.T) {
 	var l *pageLab
@@ -430,7 +430,7 @@ type cut struct {
 }
 
 // A cutter forwards connections to a sidecar. The first that begins with a request below
-// /v1/ has the first cut, and so on, and those behind the last one stay.
+// /v1/ has the first cut, and so on, and those after the last one stay.
 type cutter struct {
 	url  string
 	asks chan int      // how many such connections there are, with each

@@ -51,7 +51,7 @@ func (a *api) namespace(n string) {
 	}
 }
 
-// definitions are the CRDs of what is not Kubernetes' own, by module: their files, and where
+// definitions are the CRDs that are not Kubernetes' own, by module: their files, and where
 // objects of theirs are listed.
 var definitions = []struct{ module, file, list string }{
 	{"github.com/prometheus-operator/prometheus-operator@v0.93.1", "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml", "/apis/monitoring.coreos.com/v1/podmonitors"},

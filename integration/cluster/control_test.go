@@ -303,7 +303,7 @@ func build(t *testing.T, pkg string) string {
 // freed are the addresses that free has returned.
 var freed = map[string]bool{}
 
-// free is an address of the loopback interface that nobody listens on, another one
+// free is an address of the loopback interface that is not in use, another one
 // each time.
 func free(t *testing.T) string {
 	t.Helper()

@@ -1,4 +1,4 @@
-// Package cluster applies what is in deploy/kubernetes to a real API server,
+// Package cluster applies deploy/kubernetes to a real API server,
 // with its etcd and its controllers, all built from their Go modules and started on
 // the loopback interface. It is a module of its own, for that takes minutes to
 // compile the first time; .ci/kubernetes runs it. No kubelet runs: the pods are

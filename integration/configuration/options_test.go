@@ -110,32 +110,6 @@ func asMap(t testing.TB, b []byte) (m map[string]any) {
 	return m
 }
 
-// The directive without options is the handler without members, and it stands
-// behind encode.
-func TestNoOptionsInTheCaddyfile(t *testing.T) {
-	out, bad, err := sidecar.CommandOn(t, "adapt", "http://:8643 {\n\treverse_proxy 127.0.0.1:8642\n\thermes\n\tencode gzip\n}\n")
-	if err != nil {
-		t.Fatalf("%v: %s", err, bad)
-	}
-	handle := handlers(t, out)
-	if len(handle) != 3 || handle[0]["handler"] != "encode" || handle[2]["handler"] != "reverse_proxy" ||
-		!reflect.DeepEqual(handle[1], map[string]any{"handler": "hermes"}) {
-		t.Errorf("handlers %v", handle)
-	}
-}
-
-// Timeouts and keepalives that are off are off in the JSON too.
-func TestOffInTheCaddyfile(t *testing.T) {
-	out, bad, err := sidecar.CommandOn(t, "adapt", "http://:8643 {\n\thermes {\n\t\tkeepalive off\n\t\tidle_timeout off\n\t\tfirst_byte_timeout off\n\t\tstall_timeout off\n\t\tstatus_line off\n\t\tcards off\n\t}\n}\n", "--validate")
-	if err != nil {
-		t.Fatalf("%v: %s", err, bad)
-	}
-	want := map[string]any{"handler": "hermes", "keepalive": 0.0, "idle_timeout": 0.0}
-	if h := handlers(t, out)[0]; !reflect.DeepEqual(h, want) {
-		t.Errorf("handler %v, want %v", h, want)
-	}
-}
-
 // The same options as JSON, durations in either of Caddy's ways.
 func TestEveryOptionInJSON(t *testing.T) {
 	for name, change := range map[string]sidecar.Options{
@@ -254,7 +228,7 @@ func TestUpstreamWithAPathDoesNotValidate(t *testing.T) {
 	}
 }
 
-// What contradicts itself and harms nobody validates with a warning, once.
+// A contradiction that does no harm validates with a warning, once.
 func TestContradictionsAreWarnings(t *testing.T) {
 	for name, c := range map[string]struct{ site, want string }{
 		"hermes twice":             {"hermes\n\thermes {\n\t\tprogress bare\n\t}\n\treverse_proxy 127.0.0.1:8642", "some requests go through hermes twice"},

@@ -15,7 +15,7 @@ import (
 // written to; CONTRIBUTING.md has the command.
 const screenshotVariable = "HERMES_SCREENSHOT"
 
-// contrast lists the texts that are hard to read on what is behind them: less
+// contrast lists the texts that are hard to read on their background: less
 // than 4.5 to 1, which WCAG 2 asks for.
 const contrast = `(() => {
 	const channels = (color) => {
@@ -87,7 +87,7 @@ func TestPageLooks(t *testing.T) {
 	}
 }
 
-// Nothing moves by itself for whoever has asked for calm, neither at the
+// Nothing moves by itself for a user who prefers reduced motion, neither at the
 // beginning nor in a card that runs.
 func TestPageIsCalm(t *testing.T) {
 	b := browser.New(t, 1280, 860, "prefers-reduced-motion: reduce")

@@ -176,7 +176,7 @@ func TestPageFoldsReasoning(t *testing.T) {
 func TestPageKillsTheBackend(t *testing.T) {
 	b, page := openPage(t, "--speed", "2")
 	if got := browser.Eval[string](b, `document.getElementById("kill").getAttribute("aria-disabled")`); got != "true" {
-		t.Errorf("the button is not disabled behind the end: %q", got)
+		t.Errorf("the button is not disabled after the end: %q", got)
 	}
 	b.Click(`input[value="slow_tool"]`)
 	b.Wait(`document.querySelector(".with .card.running") && document.querySelector(".without .leak")`)

@@ -224,7 +224,7 @@ func TestChartRecordsStreams(t *testing.T) {
 	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
 	s, base, _ := d.start(t, up.Addr)
 	client.New(t, base).Chat().Answer().CheckGood(t)
-	s.Terminate() // a recording is whole behind the end of its stream
+	s.Terminate() // a recording is whole after the end of its stream
 	s.Exit()
 	files, err := filepath.Glob(filepath.Join(dir, "*", "*.sse"))
 	if err != nil || len(files) != 1 {

@@ -27,7 +27,7 @@ import (
 // network beside 127.0.0.1: what a client outside of the container connects to.
 const outside = "10.213.86.43"
 
-// imageMax is how large the image may become before somebody has to look why.
+// imageMax is how large the image may become.
 const imageMax = 50 << 20
 
 // The image holds the binary, its configuration, certificates, a user and a

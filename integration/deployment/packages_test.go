@@ -94,7 +94,7 @@ func (m machine) exists(name string) bool {
 }
 
 // user returns the numbers of the service's user and group, which the package must have
-// made: one of the system's, that nobody logs in as.
+// made: one of the system's, without a login.
 func (m machine) user() string {
 	m.t.Helper()
 	entry := regexp.MustCompile(`(?m)^hermes-sidecar:[!x*]*:(\d+):(\d+):Hermes sidecar:/:\S*/nologin$`).FindStringSubmatch(harness.ReadFile(m.t, m.path("etc/passwd")))
@@ -542,7 +542,7 @@ func TestWorkflowsArePinned(t *testing.T) {
 	}
 }
 
-// The changelog has what is not released yet in front, the newest version first, and a link
+// The changelog has unreleased changes first, the newest version first, and a link
 // for each. Until it has a version, docs/packages.md says that there is no release; from then
 // on no page does.
 func TestChangelog(t *testing.T) {

@@ -134,7 +134,7 @@ func TestRecipeSystemd(t *testing.T) {
 	}
 	told("STOPPING=1")
 	s.Exit()
-	// What is left is what is remembered of usage, and the mark of storage.
+	// The memory of usage and the mark of storage are left.
 	checkState(t, filepath.Join(u.dir, "lib"))
 }
 

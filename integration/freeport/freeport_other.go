@@ -14,7 +14,7 @@ var (
 	taken = map[int]bool{}
 )
 
-// take checks that nobody listens, and remembers what this process has taken.
+// take checks that the port is not in use, and remembers what this process has taken.
 func take(port int) (addr string, release func(), err error) {
 	mu.Lock()
 	defer mu.Unlock()

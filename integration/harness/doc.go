@@ -15,7 +15,7 @@
 // None of them imports the plugin: strict and hermes are written from the contract, so that
 // an error in the sidecar's own reader or writer shows.
 //
-// No test depends on how fast the machine is. A test waits for what is to happen as long as
+// No test depends on how fast the machine is. A test waits for an event as long as
 // Patience lasts. A duration that it tests is a lower bound (AtLeast); what must not take
 // longer than a timeout is tried at other paces (AtAnyPace).
 package harness

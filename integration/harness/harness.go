@@ -55,7 +55,7 @@ func Port(addr string) string {
 	return p
 }
 
-// FreePort returns an address of the loopback interface that nobody listens on. No other
+// FreePort returns an address of the loopback interface that is not in use. No other
 // test gets it until this one ends.
 func FreePort(t testing.TB) string {
 	t.Helper()

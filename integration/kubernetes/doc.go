@@ -1,4 +1,4 @@
-// Package kubernetes tests what is in deploy/kubernetes: every way to render it
+// Package kubernetes tests deploy/kubernetes: every way to render it
 // is decoded strictly into the API's own Go types, and the rules that matter are
 // checked on the result. Nothing of a cluster is needed, and kubectl and helm
 // only by some; those tests are skipped where they are not in the PATH, unless

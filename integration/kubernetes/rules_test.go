@@ -16,11 +16,11 @@ import (
 	"k8s.io/pod-security-admission/policy"
 )
 
-// A rule says what is wrong with a deployment, or nothing.
+// A rule lists the faults of a deployment.
 type rule func(o objects) []string
 
 // always are the rules for every rendering, and ours those for what is not an
-// existing deployment of somebody's.
+// existing deployment.
 var (
 	always = map[string]rule{
 		"the restricted profile":   restricted,
@@ -327,7 +327,7 @@ func monitors(o objects) (bad []string) {
 	return bad
 }
 
-// reachable says that the policies let somebody in a namespace to a port: "" is
+// reachable says that the policies let clients in a namespace reach a port: "" is
 // the pod's own namespace.
 func (p pod) reachable(o objects, namespace string, port int32) bool {
 	closed := false
@@ -416,7 +416,7 @@ func loopback(o objects) (bad []string) {
 	return bad
 }
 
-// patience is how long a probe fails before somebody acts.
+// patience is how long a probe fails before Kubernetes acts.
 func patience(p *core.Probe) time.Duration {
 	return time.Duration(max(p.PeriodSeconds, 1)*max(p.FailureThreshold, 3)) * time.Second
 }

@@ -1,6 +1,6 @@
 // Command mutate breaks code in one place at a time and reports the mutants that the
-// tests let live. Each of those is behaviour that no test holds, or a change that
-// nobody can see: read them, one by one.
+// tests let live. Each of those is behaviour that no test holds, or a change without
+// effect: read them, one by one.
 //
 //	.ci/mutate                                    # 100 mutants of rewrite and of proxy
 //	.ci/mutate -sample 300 -seed 2 ./rewrite/...  # 300 others of rewrite

@@ -11,7 +11,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
-	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
@@ -104,30 +103,4 @@ func TestManyStreamsAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-}
-
-// One stream's silence is nothing to the others.
-func TestOneStreamDoesNotHoldAnother(t *testing.T) {
-	rest := make(chan struct{})
-	plain := hermes.Recorded(t, "g0-v0.8.0/one_tool")
-	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, upstream.Router{
-		"held": func(x *upstream.Exchange) {
-			x.Begin("\n`💻 ls`\n")
-			if x.Wait(rest) {
-				x.Frame(hermes.Delta("content", "hi"))
-				x.Finish()
-			}
-		},
-		"plain": upstream.Replay(plain, upstream.ByFrame),
-	}.Play), nil)))
-	live := c.Play("held")
-	live.Frame()
-	live.Frame()
-	for range 20 {
-		c.Play("plain").Answer().CheckGood(t)
-	}
-	close(rest)
-	if a := strict.Decode(t, live.All()); a.Finish != "stop" || a.Content != "hi" {
-		t.Errorf("frames %v", a.Names())
-	}
 }

@@ -122,7 +122,7 @@ func raceSites(t *testing.T, r *rand.Rand, home string) []raceSite {
 			behind: []any{object{"handler": "timeouts", "write_timeout": 5 * time.Second, "read_timeout": 5 * time.Second}},
 			server: object{"read_idle_timeout": -1, "write_idle_timeout": -1},
 		},
-		{ // no error route: behind encode, Caddy's writes what it may still read
+		{ // no error route: after encode, Caddy's writes what it may still read
 			before: []any{object{"handler": "encode", "encodings": object{"gzip": object{}}, "minimum_length": 1}},
 			behind: []any{
 				object{"handler": "headers", "response": object{"deferred": true, "set": object{"X-Deferred": []string{"1"}}}},

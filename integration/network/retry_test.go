@@ -79,7 +79,7 @@ func TestErrorsSayWhetherTheAgentMayBeRunning(t *testing.T) {
 		{name: "nobody to ask", to: none[3], proxy: "fail_duration 1m\nmax_fails 1", status: 503},
 		{name: "lost", to: up.Addr, status: 502, running: true},
 		{name: "lost by a reset", to: up.Addr, play: "reset", status: 502, running: true},
-		{name: "lost behind its header", to: up.Addr, play: "header", status: 502, running: true},
+		{name: "lost after its header", to: up.Addr, play: "header", status: 502, running: true},
 		{name: "lost over h2c", to: over2.url, status: 502, running: true},
 		{name: "lost, with a request that was not read", hermes: "{\nhistory keep\n}", to: up.Addr, status: 502, running: true},
 		{name: "lost, with another body", behind: "request_body {\nset `{}`\n}", to: up.Addr, status: 502, running: true},
@@ -101,7 +101,7 @@ func TestErrorsSayWhetherTheAgentMayBeRunning(t *testing.T) {
 			cl := client.New(t, base)
 			path := fmt.Sprintf("/%d/v1/chat/completions", i)
 			if c.status == http.StatusServiceUnavailable {
-				cl.Post(path).All() // after this one it is known that nobody is there
+				cl.Post(path).All() // after this one Caddy knows that it is not there
 			}
 			r := cl.Post(path, "X-Play", c.play)
 			if c.status == http.StatusInternalServerError { // Caddy's own page
@@ -127,7 +127,7 @@ func TestErrorsWhileTheClientSends(t *testing.T) {
 	}
 	defer ln.Close()
 	closed := make(chan struct{}, 10)
-	go func() { // an agent that closes behind the first bytes of a request's body
+	go func() { // an agent that closes after the first bytes of a request's body
 		for {
 			conn, err := ln.Accept()
 			if err != nil {
@@ -187,7 +187,7 @@ var resends = []resend{
 	{name: "a buffered body and a key", proxy: "request_buffers 1MB\nheader_up Idempotency-Key k"},
 }
 
-// otherQuestion is the body that a handler behind hermes replaces the client's by.
+// otherQuestion is the body that a handler after hermes replaces the client's by.
 const otherQuestion = `{"model":"hermes-agent","messages":[{"role":"user","content":"another"}]}`
 
 // What an agent has read is not sent to it again: with hermes it is asked as often

@@ -33,20 +33,28 @@ func TestStreamsThatEndWithinDrainTimeoutEndWell(t *testing.T) {
 }
 
 // Those that are still open then get an error finish, before the grace period
-// ends, in whichever configuration they were opened.
+// ends, in whichever configuration they were opened, and whatever
+// the client speaks.
 func TestStreamsBeyondDrainTimeoutGetAnErrorFinish(t *testing.T) {
+	dir, pool := client.Certificate(t)
 	for name, test := range map[string]struct {
 		grace, drain float64 // in multiples of a duration, 0 for none
 		reload       bool
 		stop         func(s *sidecar.Process)
+		protocol     string // over TLS, "" for HTTP/1.1 without
+		gone         bool   // with the reload, the handler
 	}{
-		"drain_timeout below the grace period":        {30, 1, false, (*sidecar.Process).Terminate},
-		"no grace period":                             {0, 1, false, (*sidecar.Process).Terminate},
-		"drain_timeout above the grace period":        {6, 1e4, false, (*sidecar.Process).Terminate},
-		"a stream from before a reload":               {30, 1, true, (*sidecar.Process).Terminate},
-		"SIGINT":                                      {30, 1, false, (*sidecar.Process).Interrupt},
-		"a stop by the admin API":                     {30, 1, false, (*sidecar.Process).StopByAdmin},
-		"from before a reload, grace below the drain": {6, 1e4, true, (*sidecar.Process).Terminate},
+		"drain_timeout below the grace period":        {grace: 30, drain: 1, stop: (*sidecar.Process).Terminate},
+		"no grace period":                             {grace: 0, drain: 1, stop: (*sidecar.Process).Terminate},
+		"drain_timeout above the grace period":        {grace: 6, drain: 1e4, stop: (*sidecar.Process).Terminate},
+		"a stream from before a reload":               {grace: 30, drain: 1, reload: true, stop: (*sidecar.Process).Terminate},
+		"SIGINT":                                      {grace: 30, drain: 1, stop: (*sidecar.Process).Interrupt},
+		"a stop by the admin API":                     {grace: 30, drain: 1, stop: (*sidecar.Process).StopByAdmin},
+		"from before a reload, grace below the drain": {grace: 6, drain: 1e4, reload: true, stop: (*sidecar.Process).Terminate},
+		"from before the last handler":                {grace: 30, drain: 1, reload: true, gone: true, stop: (*sidecar.Process).Terminate},
+		"HTTP/1.1 over TLS":                           {grace: 30, drain: 1, stop: (*sidecar.Process).Terminate, protocol: "HTTP/1.1"},
+		"HTTP/2":                                      {grace: 30, drain: 1, stop: (*sidecar.Process).Terminate, protocol: "HTTP/2.0"},
+		"HTTP/3":                                      {grace: 30, drain: 1, stop: (*sidecar.Process).Terminate, protocol: "HTTP/3.0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -57,8 +65,14 @@ func TestStreamsBeyondDrainTimeoutGetAnErrorFinish(t *testing.T) {
 				if test.grace > 0 {
 					conf.Grace = times(test.grace).String()
 				}
+				if test.protocol != "" {
+					conf.Sites[0].TLS = dir
+				}
 				s := sidecar.Run(t, t.TempDir(), conf)
 				c := client.New(t, "http://"+conf.Sites[0].Listen)
+				if test.protocol != "" {
+					c = client.Over(t, client.Protocols(t, pool)[test.protocol], "https://"+conf.Sites[0].Listen)
+				}
 				live := c.Chat()
 				for range 3 {
 					live.Frame()
@@ -66,6 +80,9 @@ func TestStreamsBeyondDrainTimeoutGetAnErrorFinish(t *testing.T) {
 				if test.reload {
 					next := conf
 					next.Sites = []sidecar.Site{{Listen: conf.Sites[0].Listen, Upstream: up.Addr, Options: conf.Sites[0].Options.With(sidecar.Options{"progress": "off"})}}
+					if test.gone {
+						next.Sites = []sidecar.Site{{Listen: harness.FreePort(t), Upstream: up.Addr, Plain: true}}
+					}
 					s.Load(next)
 				}
 				began := time.Now()
@@ -90,51 +107,7 @@ func TestStreamsBeyondDrainTimeoutGetAnErrorFinish(t *testing.T) {
 	}
 }
 
-// A stream outlives the last configuration with a handler in it, and hears of
-// the end all the same.
-func TestShutdownWithoutAHandlerToHearOfIt(t *testing.T) {
-	up, _ := upstream.Held(t)
-	conf := sidecar.Config{Admin: harness.FreePort(t), Grace: "1h", Sites: []sidecar.Site{{Listen: harness.FreePort(t), Upstream: up.Addr, Options: sidecar.Options{"drain_timeout": "300ms"}}}}
-	s := sidecar.Run(t, t.TempDir(), conf)
-	live := client.New(t, "http://"+conf.Sites[0].Listen).Chat()
-	for range 3 {
-		live.Frame()
-	}
-	next := conf
-	next.Sites = []sidecar.Site{{Listen: harness.FreePort(t), Upstream: up.Addr, Plain: true}}
-	s.Load(next)
-	s.Terminate()
-	a := strict.Decode(t, live.All())
-	if a.Finish != "error" || a.Err == nil || a.Err.Code != "shutting_down" || !a.Done {
-		t.Errorf("frames %v, error %+v", a.Names(), a.Err)
-	}
-	s.Exit()
-}
-
-// The error finish arrives whatever the client speaks.
-func TestShutdownInEveryProtocol(t *testing.T) {
-	dir, pool := client.Certificate(t)
-	for protocol, transport := range client.Protocols(t, pool) {
-		t.Run(protocol, func(t *testing.T) {
-			up, _ := upstream.Held(t)
-			conf := sidecar.Config{Grace: "1h", Sites: []sidecar.Site{{Listen: harness.FreePort(t), Upstream: up.Addr, TLS: dir, Options: sidecar.Options{"drain_timeout": "300ms"}}}}
-			s := sidecar.Run(t, t.TempDir(), conf)
-			c := client.Over(t, transport, "https://"+conf.Sites[0].Listen)
-			live := c.Chat()
-			for range 3 {
-				live.Frame()
-			}
-			s.Terminate()
-			a := strict.Decode(t, live.All())
-			if a.Finish != "error" || a.Err == nil || a.Err.Code != "shutting_down" || !a.Done {
-				t.Errorf("frames %v, error %+v", a.Names(), a.Err)
-			}
-			s.Exit()
-		})
-	}
-}
-
-// A client that does not read keeps nobody beyond the grace period.
+// A client that does not read does not delay the end beyond the grace period.
 func TestShutdownWithAClientThatDoesNotRead(t *testing.T) {
 	up := upstream.New(t, func(x *upstream.Exchange) {
 		x.Begin()

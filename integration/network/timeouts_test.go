@@ -145,7 +145,7 @@ func TestTimeoutCancelsUpstream(t *testing.T) {
 		select {
 		case <-gone:
 		case <-time.After(harness.Patience / 2):
-			t.Error("upstream's connection is still open behind the timeout")
+			t.Error("upstream's connection is still open after the timeout")
 		}
 	})
 }

@@ -91,7 +91,7 @@ func TestAdminListsStreams(t *testing.T) {
 	if failed := w.reload("hermes {\n\t\tprogress off\n\t}"); failed != "" {
 		t.Fatal(failed)
 	}
-	check("behind a reload")
+	check("after a reload")
 	if _, body := w.get("http://"+w.Admin+"/hermes/streams", http.StatusOK); strings.Contains(body, "secret") {
 		t.Errorf("it tells what a tool does: %s", body)
 	}

@@ -190,7 +190,7 @@ func TestEventsAreEmitted(t *testing.T) {
 	}
 }
 
-// said is what must be in nobody's log: keys, what was asked, and what was
+// said must be in no log: keys, what was asked, and what was
 // answered.
 var said = map[string]string{
 	"the key":           "hermes-key-7f3a",
@@ -303,7 +303,7 @@ func TestNothingSaidIsKept(t *testing.T) {
 }
 
 // Recordings, which the operator has asked for, have what the agent said, and
-// nothing of the request; nobody else may read them.
+// nothing of the request; no other user may read them.
 func TestRecordingsHaveNothingOfTheRequest(t *testing.T) {
 	w, dir, _ := tellAll(t, "")
 	w.Terminate()

@@ -51,15 +51,15 @@ func TestCountersGoOn(t *testing.T) {
 		t.Fatal("a configuration with nonsense in it was loaded")
 	}
 	w.Play("tool").Answer()
-	want("behind a configuration that was refused", w.scrape(), map[string]float64{"ok": 2, "agent_crashed": 1})
+	want("after a configuration that was refused", w.scrape(), map[string]float64{"ok": 2, "agent_crashed": 1})
 
 	if failed := w.reload("hermes {\n\t\tprogress bare\n\t}"); failed != "" {
 		t.Fatal(failed)
 	}
 	f = w.scrape()
-	want("behind a reload", f, map[string]float64{"ok": 2, "agent_crashed": 1})
+	want("after a reload", f, map[string]float64{"ok": 2, "agent_crashed": 1})
 	if n := f.Value("caddy_hermes_streams_active"); n != 1 {
-		t.Errorf("%v active streams behind a reload, want 1", n)
+		t.Errorf("%v active streams after a reload, want 1", n)
 	}
 	close(rest)
 	live.Answer().CheckGood(t)

@@ -143,8 +143,8 @@ func handshake(t *testing.T, addr string, pool *x509.CertPool) {
 	t.Fatal(err)
 }
 
-// --insecure and https:// reach an upstream whose certificate nobody has
-// signed; without --insecure it is refused.
+// --insecure and https:// reach an upstream with a self-signed
+// certificate; without --insecure it is refused.
 func TestProxyCommandToTLS(t *testing.T) {
 	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
 	dir, _ := client.Certificate(t)

@@ -23,7 +23,7 @@ import (
 	"github.com/quic-go/quic-go/http3"
 )
 
-// proxiesVariable says, as "required", that the tests behind other proxies must not
+// proxiesVariable says, as "required", that the tests with other proxies in front must not
 // be skipped for want of one.
 const proxiesVariable = "HERMES_PROXIES"
 

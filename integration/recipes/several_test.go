@@ -138,7 +138,7 @@ func TestRecipeSeveralAgents(t *testing.T) {
 		t.Errorf("sessions have moved: %v, were %v", again, owners)
 	}
 
-	// Whoever answers makes the same ids.
+	// Each agent's answer has the same ids.
 	bodies := map[string]string{}
 	for id, name := range owners {
 		if bodies[name] == "" {
@@ -194,7 +194,7 @@ func TestRecipeSeveralAgents(t *testing.T) {
 		t.Errorf("the next request is answered by %q, want c: b has failed", got)
 	}
 
-	// Nobody is left.
+	// No agent is left.
 	f.agents["c"].Close()
 	r = f.Play("plain", "X-Hermes-Session-Id", ofB)
 	for deadline := time.Now().Add(harness.Patience); r.StatusCode != http.StatusServiceUnavailable && time.Now().Before(deadline); {
@@ -204,7 +204,7 @@ func TestRecipeSeveralAgents(t *testing.T) {
 	client.CheckJSON(t, r, http.StatusServiceUnavailable, f.agents["c"].Addr)
 }
 
-// Requests without a session go to whoever is free, whole, also when the first
+// Requests without a session go to an agent that is free, whole, also when the first
 // choice cannot be reached.
 func TestRecipeSeveralAgentsWithoutASession(t *testing.T) {
 	plain := hermes.Recorded(t, "g0-v0.8.0/plain")

@@ -95,7 +95,7 @@ func TestRecipeWhoAsks(t *testing.T) {
 	}
 
 	n := len(up.Requests())
-	// KEY_BOB is not set: that lets nobody in.
+	// KEY_BOB is not set: that admits no client.
 	for _, key := range []string{"", "Bearer ", "Bearer nobody", "Bearer fedcba9876543210", alice + "x", "Bearer the-agents-own", "Bearer {$KEY_BOB}"} {
 		res := c.Chat("Authorization", key, "X-OpenWebUI-User-Id", webUser)
 		body := res.All()
@@ -211,7 +211,7 @@ func TestRecipeKeys(t *testing.T) {
 	if got := up.Requests()[0].Header.Get("Authorization"); got != "Bearer the-agents-own" {
 		t.Errorf("the agent saw Authorization %q", got)
 	}
-	// KEY_BOB is not set: that lets nobody in, and HTTP/2 hands on a space at the end.
+	// KEY_BOB is not set: that admits no client, and HTTP/2 hands on a space at the end.
 	for _, key := range []string{"", "Bearer ", "Bearer", "Bearer fedcba9876543210", "Bearer 0123456789abcdef0x", "bearer 0123456789abcdef", "Bearer {$KEY_BOB}", "Bearer the-agents-own"} {
 		res := c.Chat("Authorization", key)
 		body := res.All()
@@ -225,7 +225,7 @@ func TestRecipeKeys(t *testing.T) {
 	}
 }
 
-// A stranger is answered before the body is there, unless the check stands behind
+// A stranger is answered before the body is there, unless the check comes after
 // hermes, as the page says.
 func TestRecipeOrderOfAuthentication(t *testing.T) {
 	const check = "respond @stranger 401"
@@ -250,7 +250,7 @@ func TestRecipeOrderOfAuthentication(t *testing.T) {
 		t.Error("in a block of its own: the body is waited for")
 	}
 	if answered(300*time.Millisecond, "\thermes\n\t"+check+"\n\treverse_proxy 127.0.0.1:1\n") {
-		t.Error("behind hermes the body is not waited for any more: the page says otherwise")
+		t.Error("after hermes the body is not waited for any more: the page says otherwise")
 	}
 	if !answered(harness.Patience, "\thermes\n\tbasic_auth argon2id {\n\t\talice $argon2id$v=19$m=47104,t=1,p=1$YPW15B/n/cNur5qhyyDi0w$FVTkFs7NoKMG4ShC7a/lufQ3yAT2oiQ2ZepdiTRV8Is\n\t}\n\treverse_proxy 127.0.0.1:1\n") {
 		t.Error("basic_auth: the body is waited for")
@@ -399,7 +399,7 @@ func TestRecipeCORS(t *testing.T) {
 }
 
 // With hermes_resume, a browser lets the page ask for a stream that outlives its connection,
-// read its id, and come back, by its key and behind an event.
+// read its id, and come back, by its key and after an event.
 func TestRecipeCORSResumes(t *testing.T) {
 	page, listen, up := corsSite(t, "\thermes_resume\n\thermes\n")
 
@@ -425,7 +425,7 @@ func TestRecipeCORSResumes(t *testing.T) {
 	}
 	_, _, text = fetch(`"Last-Event-ID": "` + id + `/2"`)
 	if _, behind, _ := strings.Cut(first, "id: "+id+"/2\n\n"); behind == "" || text != behind {
-		t.Errorf("behind the second event %q, want %q", harness.Clip(text), harness.Clip(behind))
+		t.Errorf("after the second event %q, want %q", harness.Clip(text), harness.Clip(behind))
 	}
 	asked := 0
 	for _, r := range up.Requests() {

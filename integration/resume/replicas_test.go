@@ -124,7 +124,7 @@ func TestReplicas(t *testing.T) {
 		t.Fatalf("ended with %d", status)
 	}
 	if got := second.All(); !strings.Contains(got, `"finish_reason":"error"`) {
-		t.Errorf("behind its end it has %q", got)
+		t.Errorf("after its end it has %q", got)
 	}
 	if gone := a.Chat(behind, id+"/1", "Authorization", credential); gone.StatusCode != http.StatusNotFound {
 		t.Errorf("what is ended is %s", gone.Status)
@@ -140,7 +140,7 @@ func TestReplicas(t *testing.T) {
 	processes[0].Kill()
 	finish := reader.All()
 	if !strings.Contains(finish, `"finish_reason":"error"`) || !strings.Contains(finish, "[DONE]") {
-		t.Errorf("behind the death of a replica it has %q", finish)
+		t.Errorf("after the death of a replica it has %q", finish)
 	}
 	if got := b.Chat(behind, id+"/3", "Authorization", credential).All(); got != finish {
 		t.Errorf("who comes back has %q, want %q", got, finish)
@@ -182,7 +182,7 @@ func TestReplicasAskOnce(t *testing.T) {
 	})
 	all, _ := r.replicas(t, up, 2)
 	all = balanced(all)
-	const rounds = 300
+	const rounds = 100
 	for n := range rounds {
 		answers, wg := make([]string, 4), sync.WaitGroup{}
 		for i := range answers {
@@ -240,7 +240,7 @@ func TestRedisIsKilled(t *testing.T) {
 	r.process.Kill()
 	frame(t, other)
 	if got, err := io.ReadAll(other.In); err == nil {
-		t.Errorf("a clean end at the other replica, behind %q", got)
+		t.Errorf("a clean end at the other replica, after %q", got)
 	}
 	close(rest)
 	if got := first.All(); !strings.Contains(got, "there") || !strings.Contains(got, "[DONE]") || strings.Contains(got, "error") {
@@ -281,7 +281,7 @@ func TestRedisIsKilled(t *testing.T) {
 
 // TestRedisIsNotThere lets requests pass from the beginning.
 func TestRedisIsNotThere(t *testing.T) {
-	harness.Program(t, "HERMES_REDIS", "valkey-server", "redis-server") // or nobody builds it
+	harness.Program(t, "HERMES_REDIS", "valkey-server", "redis-server") // or the build is in vain
 	up := upstream.New(t, func(x *upstream.Exchange) {
 		x.Begin("hi")
 		x.Finish()

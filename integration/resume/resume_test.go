@@ -66,7 +66,7 @@ func frame(t *testing.T, r *client.Reply) string {
 }
 
 // TestCutsInEveryProtocol has clients leave at every event of recordings, and come back
-// behind it: what they have then is what a client gets that stays. Keepalives are between,
+// after it: they have then what a client gets that stays. Keepalives are between,
 // and upstream is asked once.
 func TestCutsInEveryProtocol(t *testing.T) {
 	recordings := hermes.Recordings(t, func(r hermes.Recording) bool { return hermes.Chats(r) && len(r.Body) < 8<<10 })
@@ -95,7 +95,7 @@ func TestCutsInEveryProtocol(t *testing.T) {
 				if id == "" {
 					t.Fatalf("%s: no id", name)
 				}
-				// The client leaves behind each event, or behind some.
+				// The client leaves after each event, or after some.
 				got, since := "", "" // since the last event: comments, which come again
 				live, n := first, 0
 				for {
@@ -186,7 +186,7 @@ func TestLeaveAndReload(t *testing.T) {
 	}
 }
 
-// TestShutdown ends streams as hermes does, those that nobody listens to as well: the
+// TestShutdown ends streams as hermes does, those without a client as well: the
 // process waits until it has.
 func TestShutdown(t *testing.T) {
 	for name, hermes := range map[string]string{
@@ -214,7 +214,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// TestUpstreamIsLeft when nobody comes back in time, when a client ends the stream, and at
+// TestUpstreamIsLeft when no client comes back in time, when a client ends the stream, and at
 // once when the request did not ask for more.
 func TestUpstreamIsLeft(t *testing.T) {
 	gone := make(chan string, 10)
@@ -262,8 +262,8 @@ func basic(user string) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":secret"))
 }
 
-// statuses returns what each way to a stream answers somebody with the credentials: the
-// same request again, a POST and a GET behind an event, and DELETE, which comes last.
+// statuses returns what each way to a stream answers a client with the credentials: the
+// same request again, a POST and a GET after an event, and DELETE, which comes last.
 func statuses(t *testing.T, c *client.Client, id, credentials string) (all [4]int) {
 	t.Helper()
 	all[0] = leave(c.Chat(key, "k", "Authorization", credentials))
@@ -284,7 +284,7 @@ func statuses(t *testing.T, c *client.Client, id, credentials string) (all [4]in
 	return all
 }
 
-// leave returns the status of an answer that nobody needs.
+// leave returns the status of an answer that the test does not need.
 func leave(r *client.Reply) int {
 	r.Leave()
 	return r.StatusCode

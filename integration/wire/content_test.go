@@ -351,7 +351,7 @@ func repeats(t testing.TB, a *strict.Answer) string {
 }
 
 // An answer that is not streamed: reasoning and markers leave the message, and
-// the length is that of what is sent.
+// the length is that of the new body.
 func TestReasoningOfAnswersThatAreNotStreamed(t *testing.T) {
 	body := strings.NewReplacer("\n", "", "\t", "").Replace(`{"id": "chatcmpl-1", "object": "chat.completion", "created": 1795164827, "model": "hermes-agent",
 		 "choices": [{"index": 0, "message": {"role": "assistant", "content": "<think>a plan</think>\n\nHi\n` + "`\\ud83d\\udcbb ls`" + `\n\n\nAnswer"}, "finish_reason": "stop"}],

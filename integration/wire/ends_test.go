@@ -125,8 +125,7 @@ func TestErrorOfUpstreamsOwnIsSentOnce(t *testing.T) {
 	}
 }
 
-// What an answer says and what tools are told is nobody's business but the
-// client's.
+// Logs have neither the text of answers nor the arguments of tools.
 func TestLogsHaveNoContent(t *testing.T) {
 	all := []hermes.Recording{hermes.Recorded(t, "g0-v0.8.0/one_tool"), hermes.Recorded(t, "g0-v0.8.0/crash_in_tool"), hermes.Recorded(t, "g0-v0.8.0/model_imitates"),
 		hermes.Recorded(t, "g2-v0.13.0/crash_in_tool"), hermes.Recorded(t, "g0-v0.8.0/crash_after_text")}
@@ -139,7 +138,7 @@ func TestLogsHaveNoContent(t *testing.T) {
 	for name := range scripts {
 		client.New(t, base).Play(name, "Authorization", "Bearer hermes-key-1").Answer()
 	}
-	s.Terminate() // what is logged of a stream is logged behind its end
+	s.Terminate() // a stream is logged after its end
 	s.Exit()
 	if !warned(s) {
 		t.Error("nothing is logged of crashes")
@@ -265,7 +264,7 @@ func TestSecretsAreRedacted(t *testing.T) {
 		"a key at the start": key + ": 401",
 		"a key in quotes":    `401: "` + key + `"`,
 		"a key on a line":    "401:\n" + key,
-		"a key behind a tab": "401:\t" + key,
+		"a key after a tab":  "401:\t" + key,
 		"a key in an URL":    "401: https://api.example/v1?key=" + key,
 		"a token":            "401: Authorization: Bearer " + token,
 		"a token on a line":  "401:\nBearer " + token,
@@ -352,7 +351,7 @@ func TestStopsThatAreNone(t *testing.T) {
 			if got := client.New(t, base).Chat().All(); got != string(r.Body) {
 				t.Errorf("got\n%s\nwant\n%s", got, r.Body)
 			}
-			s.Terminate() // what is logged of a stream is logged behind its end
+			s.Terminate() // a stream is logged after its end
 			s.Exit()
 			if zero := strings.Contains(string(r.Body), `"total_tokens": 0`); zero != warned(s) {
 				t.Errorf("a warning in the log: %v, want %v", warned(s), zero)

@@ -126,7 +126,7 @@ func TestHistories(t *testing.T) {
 		{"10 MB", padded(polluted, 10_000_000), padded(healed, 10_000_000-gone), nil},
 		{"more than 10 MB", padded(polluted, 10_000_001), padded(polluted, 10_000_001), nil},
 		{"gzip", zip(polluted), zip(polluted), []string{"Content-Encoding", "gzip"}},
-		{"garbage behind", polluted + "{", polluted + "{", nil},
+		{"garbage after it", polluted + "{", polluted + "{", nil},
 		{"digest", polluted, healed, []string{"Content-Digest", "sha-256=:AAAA:"}},
 	} {
 		for _, chunked := range []bool{false, true} {
@@ -302,8 +302,8 @@ func TestARequestThatIsTooLargeByItsLastByte(t *testing.T) {
 	receive(t, got).want(t, body, true)
 }
 
-// What a site does to a request whose body it limits behind hermes is what it
-// does without hermes, its error route included.
+// What a site does to a request whose body it limits after hermes is the same as
+// without hermes, its error route included.
 func TestALimitOfTheBodyBehindHermes(t *testing.T) {
 	body := `{"messages":[{"role":"assistant","content":"` + "\\n`💻 ls`\\n" + `"}],"pad":"` + strings.Repeat("x", 100) + `"}`
 	for _, chunked := range []bool{false, true} {

@@ -57,7 +57,7 @@ func (o otherStream) begin(x *upstream.Exchange) {
 	}
 }
 
-// checkFailed wants the frames and the failed event behind them, with a message
+// checkFailed wants the frames and the failed event after them, with a message
 // that has the words.
 func (o otherStream) checkFailed(t testing.TB, body, words string) {
 	t.Helper()
@@ -134,7 +134,7 @@ func TestOtherStreamsThatAreCut(t *testing.T) {
 			})
 		}
 	}
-	s.Terminate() // what is logged of a stream is logged behind its end
+	s.Terminate() // a stream is logged after its end
 	s.Exit()
 	told := map[any]int{}
 	for _, e := range s.Log.Entries() {

@@ -226,7 +226,7 @@ func TestErrorsAreDescribed(t *testing.T) {
 	}
 }
 
-// wholeFailure is an answer of a legacy agent that has failed, behind the status line.
+// wholeFailure is an answer of a legacy agent that has failed, after the status line.
 func wholeFailure(t *testing.T) string {
 	t.Helper()
 	_, rest, ok := strings.Cut(string(wholes(t)["g0-v0.8.0/nonstream.failed_result"]), "HTTP/1.1 200 OK")
@@ -240,7 +240,7 @@ func wholeFailure(t *testing.T) string {
 const seedVariable = "HERMES_SCHEMA_SEED"
 
 // TestAnyStreamIsDescribed: frames of all generations in any order, some of them with
-// members that nobody knows, cut anywhere. Whatever the sidecar makes of it, the client
+// unknown members, cut anywhere. Whatever the sidecar makes of it, the client
 // finds it in frame.json.
 func TestAnyStreamIsDescribed(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())

@@ -342,7 +342,7 @@ func TestEarlyHints(t *testing.T) {
 	}
 }
 
-// Trailers arrive behind a stream, foreign or repaired.
+// Trailers arrive after a stream, foreign or repaired.
 func TestTrailers(t *testing.T) {
 	body := hermes.Recorded(t, "g0-v0.8.0/one_tool").Body
 	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {

@@ -159,7 +159,7 @@ func mutate(at string, o map[string]any, each func(did string)) {
 	}
 }
 
-// below mutates what is in a value.
+// below mutates the members of a value.
 func below(at string, value any, each func(did string)) {
 	switch v := value.(type) {
 	case map[string]any:

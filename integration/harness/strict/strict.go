@@ -90,8 +90,8 @@ type Answer struct {
 	Done      bool      // [DONE] has come
 }
 
-// Decode decodes a whole chat stream. It wants LF, a blank line behind each frame, a space
-// behind each colon, one data line in a frame, a chunk in each, and nothing behind [DONE].
+// Decode decodes a whole chat stream. It wants LF, a blank line after each frame, a space
+// after each colon, one data line in a frame, a chunk in each, and nothing after [DONE].
 func Decode(t testing.TB, body string) *Answer {
 	t.Helper()
 	a := &Answer{}
@@ -320,7 +320,7 @@ type Card struct {
 // Cards reads the cards of an answer as Open WebUI does, which takes a call without an
 // output for one that it must run. It wants of them what contract section 2 says: each
 // tool event has the call once, with the event's status and otherwise the same, and
-// each call one output, behind its end and before the finish.
+// each call one output, after its end and before the finish.
 func (a *Answer) Cards(t testing.TB) (cards []Card) {
 	t.Helper()
 	type state struct {

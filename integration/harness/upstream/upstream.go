@@ -149,7 +149,7 @@ func (x *Exchange) Raw(s string) {
 	x.write(s)
 }
 
-// write sends what is not of the body.
+// write sends bytes that are not part of the body.
 func (x *Exchange) write(s string) { io.WriteString(x.Conn, s) }
 
 // Header starts a response: a status such as "200 OK" and whole header lines.
