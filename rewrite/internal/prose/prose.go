@@ -36,9 +36,10 @@ func (t *State) Trim() { t.Reading = Reading{} }
 // Rules say what Read looks for in a text, and what it may cost.
 type Rules struct {
 	*contract.Options
-	Finished bool    // the finish chunk has left: no marker starts a tool (contract section 2)
-	Reasoned bool    // reasoning has left before
-	Limits   *Limits // nil for Split: no limit, marker lines stay, and a Reading ends after MaxStretches
+	Finished bool // the finish chunk has left: no marker starts a tool (contract section 2)
+	Reasoned bool // reasoning has left before
+	Limits   Limits
+	Complete bool // for Split: no limits, marker lines stay, and a Reading ends after MaxStretches
 }
 
 // Limits say what it costs to take a text apart (contract section 7), in bytes.
@@ -197,7 +198,7 @@ func (t *State) readText(o *Rules) {
 		c, next := jsonspan.NextRune(text, i)
 		if o.Reasoning != contract.ReasoningKeep && t.suspicion.kind != aMarker {
 			if at, taken := t.readTag(o, i, next, c); taken {
-				if i = at; o.Limits == nil && t.Stretches == MaxStretches && !t.tags.inside {
+				if i = at; o.Complete && t.Stretches == MaxStretches && !t.tags.inside {
 					t.in.To = i
 					return
 				}
@@ -217,7 +218,7 @@ func (t *State) readText(o *Rules) {
 			}
 		// A line begins at its first rune, and behind a marker that was dropped.
 		case c == '`' && o.Imitations != contract.ImitationsKeep && (t.fence.LineStart() || t.afterMarker) && !t.fence.Open():
-			if o.Limits != nil {
+			if !o.Complete {
 				t.suspicion.begin(aMarker, i)
 				t.dropNewlines = 0
 			} else if to, ok := t.suspicion.line.ReadWhole(text, next, o.ToolTable()); ok {

@@ -15,7 +15,7 @@ const MaxStretches = 64
 func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 	inside := t.tags.inside
 	code := t.fence.Open()
-	if c == '<' && !inside && !code && o.Limits != nil { // a stretch and the content behind it are two more parts
+	if c == '<' && !inside && !code && !o.Complete { // a stretch and the content behind it are two more parts
 		code = t.Stretches == MaxStretches || o.Limits.Growth-t.grown < 2*o.Limits.Part
 	}
 	switch t.tags.step(c, code) {
@@ -63,7 +63,7 @@ func (t *State) openStretch(o *Rules, next int) {
 	t.cut(t.suspicion.from, next)
 	t.strip()
 	t.Stretches++
-	if o.Limits != nil {
+	if !o.Complete {
 		t.grown += 2 * o.Limits.Part
 	}
 	t.Notes.Add(contract.SectionReasoning, "an opening tag: reasoning begins, the tag goes")
