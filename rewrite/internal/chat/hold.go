@@ -11,7 +11,7 @@ import (
 type hold struct {
 	buf    []byte      // the frames, one after the other, with the edits made so far
 	frames []heldFrame // the same by position
-	from   int         // where what is suspected begins in buf
+	from   int         // where the suspected text begins in buf
 }
 
 // heldFrame is a frame, or noise between frames, by position in the hold.

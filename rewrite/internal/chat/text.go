@@ -122,7 +122,7 @@ func (s *Stream) decideHeld() {
 		return
 	}
 	rules := s.rules()
-	if reasoning := r.Settle(&rules); reasoning != nil {
+	if reasoning := r.Decide(&rules); reasoning != nil {
 		s.w.Reasoning(reasoning)
 	}
 	s.applyReading()
@@ -146,7 +146,7 @@ func (s *Stream) startMarked(emoji, label []byte, source contract.ToolSource) {
 }
 
 // writeParts writes the parts of the content up to the last one with anything in it. It
-// returns what is left of that one, which leaves with the chunk itself, and whether it is
+// returns the rest of that one, which leaves with the chunk itself, and whether it is
 // reasoning. first says that no text has left before.
 func (s *Stream) writeParts(first bool) (reasoning bool, kept prose.Kept) {
 	t := &s.text
@@ -163,13 +163,13 @@ func (s *Stream) writeParts(first bool) (reasoning bool, kept prose.Kept) {
 		if p.Tool > 0 {
 			s.startTrusted(p.Tool)
 		}
-		if p.Spoke {
+		if p.HasText {
 			s.apply(s.tools.inferEnds())
 			s.tools.textSince = s.tools.textSince || !p.Reasoning
 		}
 		kept = r.Part(i)
 		kept.Front = r.Front(i, &kept)
-		if p.Spoke && !p.Reasoning {
+		if p.HasText && !p.Reasoning {
 			t.noReply, first = first && t.gaveUp && saysNoReply(&kept, s.x.F.Data), false
 		}
 		if i < n-1 {

@@ -10,7 +10,7 @@ import (
 // JSON strings.
 //
 // Split leaves the marker lines that o strips in the content. The caller removes them, so
-// that a message may open behind one.
+// that a message may open after one.
 func Split(text []byte, o *contract.Options) (content, reasoning []byte, stretches int) {
 	var t State
 	rules := Rules{Options: o, Complete: true}
