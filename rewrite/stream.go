@@ -165,7 +165,7 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 		return len(end)
 	case s.other != nil && !s.other.Cut(cause), s.chat.Done() && isComments(tail):
 		if len(tail) > 0 {
-			s.notes.Add(contract.SectionHarm, "bytes after the last frame: pass")
+			s.notes.Add(contract.SectionHarm, "the rest after the last frame: passes")
 		}
 		out.WriteMark()
 		out.Bytes = append(out.Bytes, tail...)
