@@ -1,7 +1,6 @@
 package rewrite
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -106,12 +105,6 @@ func TestProgressOfAHeader(t *testing.T) {
 		if got := ProgressOf(value); got != want {
 			t.Errorf("%q asks for %q, want %q", value, got, want)
 		}
-	}
-}
-
-func TestReasoningAndEmptyAnswerListTheirValuesDefaultFirst(t *testing.T) {
-	if got := fmt.Sprint(ReasoningValues(), EmptyAnswerValues()); got != "[extract keep drop] [error pass]" {
-		t.Error(got)
 	}
 }
 
