@@ -43,9 +43,6 @@ func (x *Object) Commit(appended []byte) []byte {
 	return added
 }
 
-// Literal returns the bytes of text.
-func (x *Object) Literal(text string) []byte { return x.Commit(append(x.room, text...)) }
-
 // Replace replaces data[from:to] of the frame.
 func (x *Object) Replace(from, to int, with []byte) { x.Edits.Replace(&x.F, from, to, with) }
 
