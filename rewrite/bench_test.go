@@ -141,48 +141,6 @@ func BenchmarkRecordings(b *testing.B) {
 	}
 }
 
-func TestUntouchedFramesAllocateNothing(t *testing.T) {
-	for name, in := range map[string]string{
-		"text":                text("token "),
-		"white space":         text("\n\n"),
-		"inline code":         text("see `git status` and\n"),
-		"code at a line":      text("`git status`\n"),
-		"escapes":             text("héllo 💻 \"x\"\n"),
-		"reasoning":           reasoning("token "),
-		"role":                role(),
-		"empty delta":         delta(""),
-		"tool calls":          delta(`"tool_calls": [{"index": 0, "id": "call_1", "function": {"name": "f", "arguments": "{}"}}]`),
-		"usage in each chunk": strings.Replace(text("x"), "}\n\n", realUsage+"}\n\n", 1),
-		"comment":             keepalive,
-		"unknown event":       named("x", "y"),
-		"several choices":     `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {"content": "a"}}, {"index": 1, "delta": {"content": "b"}}]}` + "\n\n",
-		"CRLF":                strings.ReplaceAll(text("token "), "\n", "\r\n"),
-		"several frames":      texts("a", "b", "c") + keepalive + reasoning("d"),
-		"a fence":             text("```\n`💻 ls`\n```\n"),
-	} {
-		s := New(&Options{}, chatParams)
-		out := make([]byte, 0, 64<<10)
-		frame := []byte(in)
-		feed := func() { out = s.Feed(out[:0], frame, epoch) }
-		s.Feed(nil, []byte(role()), epoch)
-		for range 20 {
-			feed()
-		}
-		same(t, string(out), in, name+": bytes")
-		if n := testing.AllocsPerRun(200, feed); n != 0 {
-			t.Errorf("%s: %v allocations for a frame", name, n)
-		}
-		half := func() {
-			out = s.Feed(out[:0], frame[:len(frame)/2], epoch)
-			out = s.Feed(out, frame[len(frame)/2:], epoch)
-		}
-		half()
-		if n := testing.AllocsPerRun(200, half); n != 0 {
-			t.Errorf("%s: %v allocations for a frame in two reads", name, n)
-		}
-	}
-}
-
 // Reads of nothing but line ends, which are cut into the most units.
 func BenchmarkLineEnds(b *testing.B) {
 	for name, line := range map[string]string{"LF": "\n", "CR": "\r", "CRLF": "\r\n", "comments": ":\r"} {

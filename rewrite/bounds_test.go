@@ -285,14 +285,6 @@ func TestBuffersShrinkAgain(t *testing.T) {
 	if c := cap(s.scan.Tail()); c > 2*maxIdleBuffer {
 		t.Errorf("the scanner keeps a buffer of %d bytes", c)
 	}
-	s = New(&Options{}, chatParams)
-	hold := inside(s, "chat", "hold", "buf")
-	for range 4000 {
-		feedAll(s, text("`💻 x"[:len("`💻 x")]), inOne)
-	}
-	if c := hold.Cap(); hold.Len() == 0 && c > 2*maxIdleBuffer {
-		t.Errorf("the hold keeps a buffer of %d bytes", c)
-	}
 }
 
 // A hold that has become large, in bytes or in frames, is small again once it has left.

@@ -60,8 +60,8 @@ func TestNotesNameTheRule(t *testing.T) {
 		{"an error of upstream's", finishChunk("error", realUsage+`, "error": {"message": "sk-123456"}`) + doneFrame, []string{"3 upstream says"}},
 		{"a cut frame", role() + cut, []string{"3 a frame that was cut", "3 error finish, code upstream_incomplete", "3 [DONE] is added"}},
 		{"a duplicate", g2Start("t", "💻", "l", "1") + g2Start("t", "💻", "l", "1") + g2End("t", "2") + g2Start("_t", "💻", "l", "3") + stop(),
-			[]string{"2 a named event", "2 tool t starts: upstream", "2 a tool that has started", "2 the end of a tool that is not", "2 a tool event of an internal", "3 a false stop: no answer", "2 tool t has ended: the stream ends"}},
-		{"behind an error", finishChunk("error", realUsage) + doneFrame + text("x"), []string{"3 upstream says", "3 behind the error"}},
+			[]string{"2 tool t starts: upstream", "2 a named event", "2 a tool that has started", "2 the end of a tool that is not", "2 a tool event of an internal", "3 a false stop: no answer", "2 tool t has ended: the stream ends"}},
+		{"behind an error", finishChunk("error", realUsage) + doneFrame + text("x"), []string{"3 upstream says", "3 after the error"}},
 	} {
 		steps, _ := explained(c.in, Options{}, chatParams, inOne, CauseEOF)
 		var got []string

@@ -32,8 +32,8 @@ func RunOfPath(path string) string { return idIn(path, "/runs", "/events") }
 // which begins a stream in a session, or "" for any other path.
 func SessionOfPath(path string) string { return idIn(path, "/api/sessions", "/chat/stream") }
 
-func idIn(path, before, behind string) string {
-	rest, ok := strings.CutSuffix(path, behind)
+func idIn(path, before, after string) string {
+	rest, ok := strings.CutSuffix(path, after)
 	i := strings.LastIndexByte(rest, '/')
 	if !ok || i < 0 || !strings.HasSuffix(rest[:i], before) {
 		return ""

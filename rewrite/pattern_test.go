@@ -97,6 +97,14 @@ func TestLikeFramesAreNotRead(t *testing.T) {
 	}
 }
 
+// An error in a choice loses its secrets in each of several frames that are alike.
+func TestLikeFramesWithSecrets(t *testing.T) {
+	frames := strings.ReplaceAll(texts("a", "b", "c"), `"index": 0`, `"index": 0, "error": {"message": "sk-12345678abcdef"}`)
+	if out := repair(role() + text("x") + frames + stop()); strings.Contains(out, "sk-1234") || strings.Count(out, redacted) != 3 {
+		t.Errorf("secrets are left in\n%s", out)
+	}
+}
+
 // TestFramesThatDifferInOneByte leave as if they were read, wherever that byte is, and so
 // do those behind them: in one read, and frame by frame.
 func TestFramesThatDifferInOneByte(t *testing.T) {

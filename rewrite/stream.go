@@ -138,7 +138,7 @@ func (s *Stream) Finish(dst []byte, cause Cause) []byte {
 	return s.out.Take()
 }
 
-// finishTail handles the bytes behind the last complete frame. A frame that lacks only its
+// finishTail handles the bytes after the last complete frame. A frame that lacks only its
 // blank line counts, one that was cut is dropped (contract section 3). If a frame that
 // passes unexamined was cut, a blank line separates it from what follows. finishTail
 // returns the number of bytes that it has added to complete a frame that counts.
@@ -166,7 +166,7 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 		return len(end)
 	case s.other != nil && !s.other.Cut(cause), s.chat.Done() && isComments(tail):
 		if len(tail) > 0 {
-			s.notes.Add(contract.SectionHarm, "what is behind the last frame: passes")
+			s.notes.Add(contract.SectionHarm, "the rest after the last frame: passes")
 		}
 		out.WriteMark()
 		out.Bytes = append(out.Bytes, tail...)
@@ -186,7 +186,7 @@ func isWhole(f *sse.Frame) bool {
 	return len(last) == 0 || bytes.HasPrefix(last, []byte("data:"))
 }
 
-// isComments reports whether tail consists of complete comment lines. Behind [DONE] they
+// isComments reports whether tail consists of complete comment lines. After [DONE] they
 // may stay without a blank line, because nothing of ours follows.
 func isComments(tail []byte) bool {
 	for line := range bytes.Lines(tail) {

@@ -1,7 +1,6 @@
 package rewrite
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -109,12 +108,6 @@ func TestProgressOfAHeader(t *testing.T) {
 	}
 }
 
-func TestReasoningAndEmptyAnswerListTheirValuesDefaultFirst(t *testing.T) {
-	if got := fmt.Sprint(ReasoningValues(), EmptyAnswerValues()); got != "[extract keep drop] [error pass]" {
-		t.Error(got)
-	}
-}
-
 // A label tells tools apart only where it is written as the tool writes it.
 func TestLabelsThatTellTools(t *testing.T) {
 	for label, want := range map[string]string{
@@ -156,7 +149,7 @@ func TestNotesOfWhatIsDone(t *testing.T) {
 		name, in, section, says string
 		p                       Params
 	}{
-		{"a tool behind the finish", finishChunk("stop", realUsage) + g2Start("t", "💻", "l", "1"), "2", "behind the finish chunk", chatParams},
+		{"a tool behind the finish", finishChunk("stop", realUsage) + g2Start("t", "💻", "l", "1"), "2", "after the finish chunk", chatParams},
 		{"an orphan without an id", named("hermes.tool.progress", `{"tool": "t", "status": "completed"}`), "2", "not open", chatParams},
 		{"a frame without its blank line", strings.TrimSuffix(text("a"), "\n"), "3", "blank line", chatParams},
 		{"what is behind the end", stop() + ": c\n", "0", "passes", chatParams},
@@ -164,7 +157,7 @@ func TestNotesOfWhatIsDone(t *testing.T) {
 		{"no JSON", role() + "data: {\"a\n\n", "0", "JSON", chatParams},
 		{"text without usage", text("a") + finishChunk("stop", zeroUsage), "3", "0/0/0", chatParams},
 		{"an error frame", role() + "data: {\"error\": {\"message\": \"m\"}}\n\n", "3", "error", chatParams},
-		{"a stop behind it", role() + "data: {\"error\": {\"message\": \"m\"}}\n\n" + stop(), "3", "stop behind", chatParams},
+		{"a stop behind it", role() + "data: {\"error\": {\"message\": \"m\"}}\n\n" + stop(), "3", "stop after", chatParams},
 		{"a stop on a tool", g1("terminal", "💻", "l") + finishChunk("stop", zeroUsage), "3", "false stop", chatParams},
 		{"[DONE] is lacking", text("a") + finishChunk("stop", realUsage), "3", "[DONE]", chatParams},
 		{"white space behind a tag", text(think) + stop(), "4", "white space", chatParams},

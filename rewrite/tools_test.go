@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -106,33 +107,9 @@ func TestLongestAddedEmojiIsKnown(t *testing.T) {
 }
 
 func TestOptionsListTheirValuesDefaultFirst(t *testing.T) {
-	join := func(ss ...string) string { return strings.Join(ss, " ") }
-	var progress, imitations, errorFinish, zero, keep []string
-	for _, v := range ProgressForms() {
-		progress = append(progress, string(v))
-	}
-	for _, v := range ImitationsValues() {
-		imitations = append(imitations, string(v))
-	}
-	for _, v := range ErrorFinishForms() {
-		errorFinish = append(errorFinish, string(v))
-	}
-	for _, v := range ZeroUsageValues() {
-		zero = append(zero, string(v))
-	}
-	for _, v := range KeepaliveForms() {
-		keep = append(keep, string(v))
-	}
-	for got, want := range map[string]string{
-		join(progress...):    "envelope bare unnamed comment off",
-		join(imitations...):  "strip keep trust",
-		join(errorFinish...): "split inline",
-		join(zero...):        "auto error pass",
-		join(keep...):        "chunk comment",
-	} {
-		if got != want {
-			t.Errorf("values %s, want %s", got, want)
-		}
+	const want = "[envelope bare unnamed comment off] [strip keep trust] [extract keep drop] [split inline] [auto error pass] [error pass] [chunk comment]"
+	if got := fmt.Sprint(ProgressForms(), ImitationsValues(), ReasoningValues(), ErrorFinishForms(), ZeroUsageValues(), EmptyAnswerValues(), KeepaliveForms()); got != want {
+		t.Errorf("values %s, want %s", got, want)
 	}
 	// The zero value means the default.
 	for _, r := range chats(t, "g0-v0.8.0", "g3-v0.20.3") {

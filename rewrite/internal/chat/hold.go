@@ -1,9 +1,6 @@
 package chat
 
-import (
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
-)
+import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 
 // hold keeps frames back whose text may begin an imitation or a tag. They leave byte for
 // byte, or without the text that was one. It is empty unless the text suspects
@@ -11,7 +8,7 @@ import (
 type hold struct {
 	buf    []byte      // the frames, one after the other, with the edits made so far
 	frames []heldFrame // the same by position
-	from   int         // where what is suspected begins in buf
+	from   int         // where the suspected text begins in buf
 }
 
 // heldFrame is a frame, or noise between frames, by position in the hold.
@@ -50,7 +47,7 @@ func (h *hold) addLF(lf []byte) {
 // release appends all that is held to dst, and empties the hold.
 func (h *hold) release(dst []byte) []byte {
 	dst = append(dst, h.buf...)
-	h.clear()
+	*h = hold{}
 	return dst
 }
 
@@ -80,21 +77,6 @@ func (h *hold) strip(dst []byte) []byte {
 		dst = append(dst, h.buf[at:f.end]...)
 		at = f.end
 	}
-	h.clear()
+	*h = hold{}
 	return dst
-}
-
-// clear empties the hold.
-func (h *hold) clear() {
-	if cap(h.buf) > contract.MaxIdleBuffer {
-		h.buf = nil
-	}
-	h.buf, h.frames = h.buf[:0], h.frames[:0]
-}
-
-// trim gives large room back.
-func (h *hold) trim() {
-	if h.empty() && cap(h.frames) > contract.MaxIdleItems {
-		h.frames = nil
-	}
 }

@@ -13,7 +13,7 @@ import (
 // a tool event, an error or text, and counts as that (contract section 2).
 
 // MaxLook is the number of bytes that are read at either end of a large frame. A tool's id
-// and status are behind its label, which may be what is large.
+// and status are after its label, which may be the large value.
 const MaxLook = 1 << 10
 
 // largeFrame is a large frame while it comes. It keeps both ends of it.

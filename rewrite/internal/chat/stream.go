@@ -54,7 +54,6 @@ func (s *Stream) Trim() {
 	s.x = chunk.Object{Notes: s.notes}
 	s.rest = prose.Kept{}
 	s.text.prose.Trim()
-	s.hold.trim()
 }
 
 // Continue begins with a stream that so far was not one of chat completions. code is the

@@ -32,8 +32,8 @@ type text struct {
 const maxGrowth = 236 << 10
 
 // rules returns what to look for in the content of the frame in s.x.
-func (s *Stream) rules() *prose.Rules {
-	return &prose.Rules{Options: s.o, Finished: s.end.finished, Reasoned: s.text.hasReasoning, Limits: &prose.Limits{
+func (s *Stream) rules() prose.Rules {
+	return prose.Rules{Options: s.o, Finished: s.end.finished, Reasoned: s.text.hasReasoning, Limits: prose.Limits{
 		Growth: maxGrowth - s.tools.endCost(s.w.EndSize(0)),
 		Part:   s.partSize(),
 		Tool:   s.w.StartSize(),
@@ -57,7 +57,8 @@ func (s *Stream) readContent(last bool) sse.Fate {
 	x, t := &s.x, &s.text
 	r := &t.prose
 	in := x.C.Content.Inner()
-	t.prose.Read(x.F.Data, in, s.rules(), last)
+	rules := s.rules()
+	r.Read(x.F.Data, in, &rules, last)
 	first := r.Text && !t.hasText
 	if r.Whole() { // as almost all
 		s.rest = r.Part(0)
@@ -120,7 +121,8 @@ func (s *Stream) decideHeld() {
 	if !r.Waits() {
 		return
 	}
-	if reasoning := r.Settle(s.rules()); reasoning != nil {
+	rules := s.rules()
+	if reasoning := r.Decide(&rules); reasoning != nil {
 		s.w.Reasoning(reasoning)
 	}
 	s.applyReading()
@@ -144,7 +146,7 @@ func (s *Stream) startMarked(emoji, label []byte, source contract.ToolSource) {
 }
 
 // writeParts writes the parts of the content up to the last one with anything in it. It
-// returns what is left of that one, which leaves with the chunk itself, and whether it is
+// returns the rest of that one, which leaves with the chunk itself, and whether it is
 // reasoning. first says that no text has left before.
 func (s *Stream) writeParts(first bool) (reasoning bool, kept prose.Kept) {
 	t := &s.text
@@ -161,13 +163,13 @@ func (s *Stream) writeParts(first bool) (reasoning bool, kept prose.Kept) {
 		if p.Tool > 0 {
 			s.startTrusted(p.Tool)
 		}
-		if p.Spoke {
+		if p.HasText {
 			s.apply(s.tools.inferEnds())
 			s.tools.textSince = s.tools.textSince || !p.Reasoning
 		}
 		kept = r.Part(i)
 		kept.Front = r.Front(i, &kept)
-		if p.Spoke && !p.Reasoning {
+		if p.HasText && !p.Reasoning {
 			t.noReply, first = first && t.gaveUp && saysNoReply(&kept, s.x.F.Data), false
 		}
 		if i < n-1 {

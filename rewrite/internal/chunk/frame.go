@@ -152,7 +152,7 @@ func (x *Frame) Droppable() bool {
 }
 
 // CanCopy reports whether parts of the content may leave as copies of the chunk: it says
-// nothing else, and what is around the content is not large.
+// nothing else, and the bytes around the content are few.
 func (x *Frame) CanCopy() bool {
 	return x.Droppable() && len(x.F.Raw)-(x.C.Content.To-x.C.Content.From-len(`""`)) <= MaxEnvelope
 }

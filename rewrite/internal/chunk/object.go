@@ -32,7 +32,7 @@ func (x *Object) Begin() {
 }
 
 // Room returns the bytes that have been written for the frame. A caller may append to
-// them, and must Commit the result before anybody else calls Room.
+// them, and must Commit the result before the next call of Room.
 func (x *Object) Room() []byte { return x.room }
 
 // Commit keeps what has been appended to Room until the next frame, and returns it
@@ -42,9 +42,6 @@ func (x *Object) Commit(appended []byte) []byte {
 	x.room = appended
 	return added
 }
-
-// Literal returns the bytes of text.
-func (x *Object) Literal(text string) []byte { return x.Commit(append(x.room, text...)) }
 
 // Replace replaces data[from:to] of the frame.
 func (x *Object) Replace(from, to int, with []byte) { x.Edits.Replace(&x.F, from, to, with) }
@@ -58,10 +55,10 @@ func (x *Object) Set(v jsonspan.Span, name string, value []byte) {
 	x.Append(x.Commit(append(append(append(append(x.room, `,"`...), name...), `":`...), value...)))
 }
 
-// Append adds members behind the last one. They begin with a comma.
+// Append adds members after the last one. They begin with a comma.
 func (x *Object) Append(members []byte) { x.Replace(x.C.Shut, x.C.Shut, members) }
 
-// Remove removes the member with the value at v, and the comma before or behind it, if
+// Remove removes the member with the value at v, and the comma before or after it, if
 // there is one. It is for errors: beside a finish reason even an error that is null ends
 // the streams of some clients before they have read that.
 func (x *Object) Remove(v jsonspan.Span) {
@@ -88,7 +85,7 @@ func KeepOneError(x *Object) {
 		return
 	}
 	data, first := x.F.Data, true // nothing before the member stays
-	from, end := -1, 0            // where what is removed begins, and where the member before ends
+	from, end := -1, 0            // where the removed bytes begin, and where the member before ends
 	for name, value := range jsonspan.Members(data, x.span()) {
 		before := end
 		if first {
@@ -184,7 +181,7 @@ func (x *Object) eachRenamed(card bool, each func(at int)) {
 const manyNames = 256
 
 // KeepContent adds the edits that leave nothing of the content but k, as reasoning if
-// reasoning is true. If the chunk repeats its content, it repeats what is left, but no
+// reasoning is true. If the chunk repeats its content, it repeats the rest, but no
 // reasoning.
 func (x *Object) KeepContent(k *prose.Kept, reasoning bool) {
 	c := &x.C
@@ -212,7 +209,7 @@ func (x *Object) DropContent() {
 const manyCuts = 64
 
 // keepAt adds the edits that leave nothing but k of the content, or of its copy shift
-// bytes behind it.
+// bytes after it.
 func (x *Object) keepAt(k *prose.Kept, shift int) {
 	in := x.C.Content.Inner()
 	cut := func(from, to int, with []byte) {

@@ -98,41 +98,23 @@ func (w *Writer) cardOutput(t *Transition) {
 	w.Out.Bytes = append(dst, "\"}}\n\n"...)
 }
 
-// cardText iterates over the first bytes of the inside of a JSON string, without a copy on
-// the heap.
-type cardText struct {
-	room [MaxCardLabel + len(`\ud83d\udcbb`)]byte
-	n, i int
-	cut  bool // the string is longer
-}
-
-// begin begins with the JSON string raw.
-func (c *cardText) begin(raw string) {
+// cardText returns the inside of a JSON string, and how many of its first bytes a card
+// repeats. A rune that begins within them is repeated as a whole.
+func cardText(raw string) (text []byte, n int) {
 	inner := jsonspan.Inside(raw)
-	c.n, c.i, c.cut = copy(c.room[:], inner), 0, len(inner) > MaxCardLabel
-}
-
-// next returns the next rune, or false at the end.
-func (c *cardText) next() (r rune, ok bool) {
-	if c.i >= min(c.n, MaxCardLabel) {
-		return 0, false
-	}
-	r, c.i = jsonspan.NextRune(c.room[:c.n], c.i)
-	return r, true
+	return []byte(inner[:min(len(inner), MaxCardLabel+len(`\ud83d\udcbb`))]), min(len(inner), MaxCardLabel)
 }
 
 // appendCardName appends the name of a card, which its row shows: the emoji and the label
 // or, without a label, the tool's name. It is one line. Open WebUI draws it as plain text.
 func appendCardName(dst []byte, t *Tool) []byte {
 	n := 0 // the number of characters
-	var text cardText
 	for i, raw := range [...]string{t.Emoji, t.Label, t.Name} {
 		before, space := n, n > 0
-		for text.begin(raw); ; {
-			r, ok := text.next()
-			if !ok {
-				break
-			}
+		text, end := cardText(raw)
+		for at := 0; at < end; {
+			r, next := jsonspan.NextRune(text, at)
+			at = next
 			if r != zeroWidthJoiner && r != emojiSelector && (jsonspan.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
 				space = n > 0
 				continue
@@ -181,18 +163,12 @@ func appendFunctionName(dst []byte, raw string) []byte {
 func appendCardLabel(dst []byte, label string) []byte {
 	const digits = "0123456789abcdef"
 	short := [' ']byte{'\b': 'b', '\t': 't', '\n': 'n', '\f': 'f', '\r': 'r'}
-	var text cardText
-	for text.begin(label); ; {
-		from := text.i
-		r, ok := text.next()
+	text, end := cardText(label)
+	for at := 0; at < end; {
+		r, next := jsonspan.NextRune(text, at)
 		switch {
-		case !ok:
-			if text.cut {
-				dst = append(dst, "…"...)
-			}
-			return dst
-		case r == utf8.RuneError && text.i == from+1: // an invalid byte; U+FFFD would be three
-			dst = append(dst, text.room[from])
+		case r == utf8.RuneError && next == at+1: // an invalid byte; U+FFFD would be three
+			dst = append(dst, text[at])
 		case r == '"':
 			dst = append(dst, `\\\"`...)
 		case r == '\\':
@@ -204,7 +180,12 @@ func appendCardLabel(dst []byte, label string) []byte {
 		default:
 			dst = append(append(dst, `\\u00`...), digits[r>>4], digits[r&15])
 		}
+		at = next
 	}
+	if len(jsonspan.Inside(label)) > end {
+		dst = append(dst, "…"...)
+	}
+	return dst
 }
 
 // HasCard reports whether another sidecar has made a card of the tool event x.

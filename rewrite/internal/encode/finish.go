@@ -57,7 +57,7 @@ func (w *Writer) ErrorFinish(f *Failure, open uint64, usage []byte) {
 }
 
 // Crash writes the finish chunk x, which says stop although the agent failed, as an error
-// finish. rest is what is left of its content.
+// finish. rest is the rest of its content.
 func (w *Writer) Crash(x *chunk.Object, f *Failure, rest *prose.Kept) {
 	w.moveContent(x, f, rest)
 	w.envelope().fill(x)
@@ -76,7 +76,7 @@ func (w *Writer) Crash(x *chunk.Object, f *Failure, rest *prose.Kept) {
 }
 
 // ReportedFailure splits the finish chunk x of an agent that says why it failed: the error
-// leaves first, in a frame of its own, and then x without it. rest is what is left of its
+// leaves first, in a frame of its own, and then x without it. rest is the rest of its
 // content.
 func (w *Writer) ReportedFailure(x *chunk.Object, f *Failure, rest *prose.Kept) {
 	w.moveContent(x, f, rest)

@@ -17,14 +17,14 @@ const MaxHeldLine = 4 << 10
 // The zero value is ready for Start, which may be called again and keeps the buffers.
 type Line struct {
 	size    int    // bytes of text so far, as UTF-8
-	begin   []byte // the text behind a backtick, while it is compared with emoji
-	after   int    // the number of runes behind the space
+	begin   []byte // the text after a backtick, while it is compared with emoji
+	after   int    // the number of runes after the space
 	inLabel bool   // a known emoji and a space have come
 	tick    bool   // the last rune was a backtick
 
 	emoji, label []byte // as in the JSON; Step alone fills them
 	last         int    // where the last rune of label begins
-	again        bool   // begin is the text behind a further backtick
+	again        bool   // begin is the text after a further backtick
 }
 
 // Start begins a line whose backtick has come.

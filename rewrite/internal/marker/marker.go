@@ -34,7 +34,7 @@ func Whole(s []byte) (m Marker, ok bool) {
 	return m, m.endLabel(s)
 }
 
-// Begins returns the index behind the newline and the backtick that s, the inside of a
+// Begins returns the index after the newline and the backtick that s, the inside of a
 // JSON string, begins with, or -1 if it does not.
 func Begins(s []byte) int {
 	if len(s) < len(`\n`+"`") || s[0] != '\\' {
@@ -50,7 +50,7 @@ func Begins(s []byte) int {
 	return i
 }
 
-// tokenEnd returns the index of the space behind the token at i, or -1 if the token
+// tokenEnd returns the index of the space after the token at i, or -1 if the token
 // cannot be the emoji of a marker.
 func tokenEnd(s []byte, i int) int {
 	ascii := true
@@ -72,7 +72,7 @@ func tokenEnd(s []byte, i int) int {
 }
 
 // endLabel sets the end of the label. It returns false unless the first backtick and
-// newline behind the beginning of the label are the end of s. It goes from escape to
+// newline after the beginning of the label are the end of s. It goes from escape to
 // escape, because a newline always is one.
 func (m *Marker) endLabel(s []byte) bool {
 	escaped := jsonspan.Span{} // the last backtick that was an escape

@@ -60,7 +60,7 @@ const UnknownTool = "tool"
 // NewTable, and any number of goroutines may use it.
 type Table struct {
 	byEmoji map[string][]string // the names of tools, as JSON strings, by their emoji without U+FE0F
-	// What imitations begin with behind the backtick, by its first rune: an emoji, with
+	// The beginnings of imitations after the backtick, by their first rune: an emoji, with
 	// or without U+FE0F, and a space.
 	beginnings map[rune][]string
 	first      [256]bool // the first bytes of beginnings

@@ -22,10 +22,10 @@ type Fence struct {
 type fencePhase uint8
 
 const (
-	fenceIndent fencePhase = iota // at the start of a line, or behind white space there
+	fenceIndent fencePhase = iota // at the start of a line, or after white space there
 	fenceRun                      // in a run of backticks or tildes
-	fenceInfo                     // behind a run that opens a block if the line stays a fence
-	fenceTrail                    // behind a run that closes the block if only space follows
+	fenceInfo                     // after a run that opens a block if the line stays a fence
+	fenceTrail                    // after a run that closes the block if only space follows
 	fenceText                     // in a line that is not a fence
 )
 

@@ -50,7 +50,7 @@ func TestFencesOpenAndClose(t *testing.T) {
 	}
 }
 
-// fenceOf returns the fence that is open behind complete lines.
+// fenceOf returns the fence that is open after complete lines.
 func fenceOf(content string) (fence string) {
 	line := ""
 	for _, r := range content {

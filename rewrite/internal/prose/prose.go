@@ -36,9 +36,10 @@ func (t *State) Trim() { t.Reading = Reading{} }
 // Rules say what Read looks for in a text, and what it may cost.
 type Rules struct {
 	*contract.Options
-	Finished bool    // the finish chunk has left: no marker starts a tool (contract section 2)
-	Reasoned bool    // reasoning has left before
-	Limits   *Limits // nil for Split: no limit, marker lines stay, and a Reading ends after MaxStretches
+	Finished bool // the finish chunk has left: no marker starts a tool (contract section 2)
+	Reasoned bool // reasoning has left before
+	Limits   Limits
+	Complete bool // for Split: no limits, marker lines stay, and a Reading ends after MaxStretches
 }
 
 // Limits say what it costs to take a text apart (contract section 7), in bytes.
@@ -52,7 +53,7 @@ type Limits struct {
 func (o *Rules) trusts() bool { return o.Imitations == contract.ImitationsTrust && !o.Finished }
 
 // Read follows the text data[in.From:in.To], the inside of a JSON string, and fills r
-// with what the text is. last says that nothing may wait for the text that follows. r
+// with what the text is. last says that nothing may wait for the text that follows. The Reading
 // aliases data until the next Read.
 func (t *State) Read(data []byte, in jsonspan.Span, o *Rules, last bool) {
 	t.begin(data, in)
@@ -61,7 +62,7 @@ func (t *State) Read(data []byte, in jsonspan.Span, o *Rules, last bool) {
 			first, _ := jsonspan.NextRune(text, 0)
 			t.leaves(first)
 			if jsonspan.HasText(text) {
-				t.spoke()
+				t.recordText()
 			}
 			t.Skim(text, nil) // all of it is content; without tools, because there is no backtick
 		}
@@ -85,7 +86,7 @@ func (t *State) Idle(reasoning bool) bool {
 }
 
 // InTag reports whether the next text may begin in a tag, in reasoning, or with white space
-// behind a tag, which does not leave.
+// after a tag, which does not leave.
 func (t *State) InTag() bool { return !t.tags.idle() }
 
 // MidLine reports whether the line has begun with a word, so that up to the next newline
@@ -146,14 +147,14 @@ func (t *State) BeginMessage() {
 	}
 }
 
-// Settle decides what waits in r as if the text ended here. The caller settles before
-// anything but text, because Hermes writes text behind that on a line of its own. Settle
+// Decide decides what waits as if the text ended here. The caller does so before
+// anything but text, because Hermes writes text after that on a line of its own. Decide
 // returns reasoning that has to leave in a delta of its own, the inside of a JSON string,
 // or nil. r then says what becomes of the held texts. Its only part is empty, and may
 // start a tool.
-func (t *State) Settle(o *Rules) (reasoning []byte) {
+func (t *State) Decide(o *Rules) (reasoning []byte) {
 	t.begin(nil, jsonspan.Span{})
-	if t.tags.pending() && !t.tags.settle() {
+	if t.tags.pending() && !t.tags.decide() {
 		t.clearClosing(o)
 		if reasoning = t.Front(0, &Kept{}); o.Reasoning == contract.ReasoningDrop {
 			reasoning = nil
@@ -178,7 +179,7 @@ func (t *State) Release() {
 }
 
 // readText follows a text rune by rune. When an imitation is found, the newline before it
-// has already left. The imitation goes with the newline behind it, and with one further
+// has already left. The imitation goes with the newline after it, and with one further
 // newline if there is one (contract section 1).
 func (t *State) readText(o *Rules) {
 	in := t.in
@@ -188,7 +189,7 @@ func (t *State) readText(o *Rules) {
 			from := i
 			i = jsonspan.NextNewline(text, i)
 			if jsonspan.HasText(text[from:i]) {
-				t.spoke()
+				t.recordText()
 			}
 			if i == in.To {
 				break
@@ -197,7 +198,7 @@ func (t *State) readText(o *Rules) {
 		c, next := jsonspan.NextRune(text, i)
 		if o.Reasoning != contract.ReasoningKeep && t.suspicion.kind != aMarker {
 			if at, taken := t.readTag(o, i, next, c); taken {
-				if i = at; o.Limits == nil && t.Stretches == MaxStretches && !t.tags.inside {
+				if i = at; o.Complete && t.Stretches == MaxStretches && !t.tags.inside {
 					t.in.To = i
 					return
 				}
@@ -215,9 +216,9 @@ func (t *State) readText(o *Rules) {
 				t.clearLine()
 				t.sent(c)
 			}
-		// A line begins at its first rune, and behind a marker that was dropped.
+		// A line begins at its first rune, and after a marker that was dropped.
 		case c == '`' && o.Imitations != contract.ImitationsKeep && (t.fence.LineStart() || t.afterMarker) && !t.fence.Open():
-			if o.Limits != nil {
+			if !o.Complete {
 				t.suspicion.begin(aMarker, i)
 				t.dropNewlines = 0
 			} else if to, ok := t.suspicion.line.ReadWhole(text, next, o.ToolTable()); ok {
@@ -234,8 +235,8 @@ func (t *State) readText(o *Rules) {
 	}
 }
 
-// endText deals with what is suspected at the end of a text. It waits for the next text,
-// or is decided if this is the last.
+// endText deals with a suspicion at the end of a text: it waits for the next text, or is
+// decided if this is the last.
 func (t *State) endText(o *Rules, last bool) {
 	switch {
 	case !t.Suspects():
@@ -255,7 +256,7 @@ func (t *State) endText(o *Rules, last bool) {
 		t.Notes.Add(contract.SectionReasoning, "may be a closing tag: held back")
 		t.cut(t.closing, t.in.To)
 		t.pending = append(t.pending, t.data[t.closing:t.in.To]...)
-	case t.tags.settle():
+	case t.tags.decide():
 		t.closeStretch(t.in.To)
 	default:
 		t.clearClosing(o)
@@ -268,11 +269,11 @@ func (t *State) sent(c rune) {
 	t.fence.Step(c)
 	t.tags.sent(c)
 	if !jsonspan.IsSpace(c) {
-		t.spoke()
+		t.recordText()
 	}
 }
 
-// leaves records that content leaves that begins with the rune c. Behind a marker that
+// leaves records that content leaves that begins with the rune c. After a marker that
 // was dropped it needs a newline in front, unless c is one (contract section 1).
 func (t *State) leaves(c rune) {
 	t.begun = true
@@ -295,8 +296,8 @@ func (t *State) newlineLeaves() {
 }
 
 // cutLine takes the suspected line, which ends at next, out of the text. It is an
-// imitation, with the newline behind it and one further newline, because the newline
-// before it has left. If that has not left yet, the one behind takes its place and stays.
+// imitation, with the newline after it and one further newline, because the newline
+// before it has left. If that has not left yet, the one after takes its place and stays.
 // starts says that the imitation starts a tool.
 func (t *State) cutLine(next int, starts bool) {
 	t.cut(t.suspicion.from, next)
@@ -313,7 +314,7 @@ func (t *State) cutLine(next int, starts bool) {
 	}
 }
 
-// clearLine decides that what is suspected is content: neither a marker nor a tag.
+// clearLine decides that the suspected text is content: neither a marker nor a tag.
 func (t *State) clearLine() {
 	first, more := '`', t.suspicion.kind == aMarker && t.suspicion.line.Size() > 1
 	if t.suspicion.kind == aTag {

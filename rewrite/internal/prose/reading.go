@@ -33,11 +33,11 @@ type Reading struct {
 // HeldFate is what becomes of texts that have been held back.
 type HeldFate uint8
 
-// What may become of held texts.
+// The fates of held texts.
 const (
 	StaysHeld HeldFate = iota
 	Leaves             // they are content
-	Stripped           // they leave without what is suspected
+	Stripped           // they leave without the suspected text
 )
 
 // Part is a stretch of a text that is all content or all reasoning. A text is taken apart
@@ -47,9 +47,9 @@ type Part struct {
 	from      int  // where it begins in the data
 	cuts      int  // how many cuts there are before it
 	newline   bool // a newline goes in front of it
-	breaks    bool // it begins a stretch of reasoning behind another, and nothing of it has left
+	breaks    bool // it begins a stretch of reasoning after another, and nothing of it has left
 	Reasoning bool // it stood between tags
-	Spoke     bool // a non-space character is in it, or has left since the part before
+	HasText   bool // a non-space character is in it, or has left since the part before
 	Tool      int  // the tool of Tools, from 1 on, that starts before it; 0 if none does
 }
 
@@ -67,7 +67,7 @@ func (t *State) Whole() bool {
 // imitated marker or a tag.
 func (t *State) Suspects() bool { return t.suspicion.kind != nothing }
 
-// Suspected returns where what is suspected begins in the data, now that the caller holds
+// Suspected returns where the suspected text begins in the data, now that the caller holds
 // the text. It returns false if that began in an earlier text, which is already held.
 func (t *State) Suspected() (from int, here bool) {
 	from, here = t.suspicion.from, t.suspicion.here
@@ -75,7 +75,7 @@ func (t *State) Suspected() (from int, here bool) {
 	return from, here
 }
 
-// Part returns what is left of the part i, without what goes in front of it.
+// Part returns the rest of the part i, without the bytes that go in front of it.
 func (t *State) Part(i int) Kept {
 	k := Kept{Span: jsonspan.Span{From: t.Parts[i].from, To: t.in.To}, Cuts: t.cuts[t.Parts[i].cuts:]}
 	if i+1 < len(t.Parts) {
@@ -86,7 +86,7 @@ func (t *State) Part(i int) Kept {
 }
 
 // Front returns what goes in front of k, which is left of the part i: a newline, or
-// reasoning from earlier texts, behind a paragraph break if a stretch begins. It must be
+// reasoning from earlier texts, after a paragraph break if a stretch begins. It must be
 // called once for each part that leaves, in order.
 func (t *State) Front(i int, k *Kept) []byte {
 	p, lead := &t.Parts[i], t.lead
@@ -142,20 +142,20 @@ func (t *State) mayStart(o *Rules) bool {
 	return true
 }
 
-// spoke records that a non-space character leaves as content.
-func (t *State) spoke() {
+// recordText records that a non-space character leaves as content.
+func (t *State) recordText() {
 	t.Text = true
-	t.Parts[len(t.Parts)-1].Spoke = true
+	t.Parts[len(t.Parts)-1].HasText = true
 }
 
-// reasoned records that a non-space character of reasoning leaves, or is dropped.
-func (t *State) reasoned(o *Rules) {
+// recordReasoning records that a non-space character of reasoning leaves, or is dropped.
+func (t *State) recordReasoning(o *Rules) {
 	if o.Reasoning == contract.ReasoningDrop {
 		t.Dropped = true
 	} else {
 		t.Reasoned = true
 	}
-	t.Parts[len(t.Parts)-1].Spoke = true
+	t.Parts[len(t.Parts)-1].HasText = true
 }
 
 // add begins a part at the index from of the data.
@@ -192,7 +192,7 @@ func (t *State) cut(from, to int) {
 }
 
 // splitMarkers splits changed parts that look like a marker that is the whole content of
-// a chunk. A sidecar behind this one would start a tool for such a chunk. The newline
+// a chunk. A sidecar after this one would start a tool for such a chunk. The newline
 // that it begins with becomes a part of its own.
 func (t *State) splitMarkers() {
 	if len(t.Parts) == 1 && len(t.cuts) == 0 && !t.Parts[0].newline && !t.Suspects() {
@@ -218,7 +218,7 @@ func (t *State) splitMarkers() {
 }
 
 // looksLikeMarker reports whether k, which is left of the part i, looks like a marker
-// without what is suspected, which does not leave.
+// without the suspected text, which does not leave.
 func (t *State) looksLikeMarker(i int, k Kept) bool {
 	if i == len(t.Parts)-1 && t.suspicion.here {
 		k.To = t.suspicion.from
@@ -237,7 +237,7 @@ func (t *State) looksLikeMarker(i int, k Kept) bool {
 // zero value suspects nothing.
 type suspicion struct {
 	kind suspect
-	here bool        // what is suspected begins in the current text, not in a held one
+	here bool        // the suspected text begins in the current text, not in a held one
 	from int         // where it begins in the data, as far as it is in the current text
 	line marker.Line // what may be an imitated marker
 }
@@ -262,13 +262,13 @@ func (s *suspicion) begin(kind suspect, i int) {
 // clear ends the suspicion.
 func (s *suspicion) clear() { s.kind, s.here = nothing, false }
 
-// beganBefore reports whether what is suspected begins in a held text.
+// beganBefore reports whether the suspected text begins in a held one.
 func (s *suspicion) beganBefore() bool { return s.kind != nothing && !s.here }
 
 // complete reports whether the suspected line is a marker if it ends here.
 func (s *suspicion) complete() bool { return s.kind == aMarker && s.line.Complete() }
 
-// Kept is what is left of a text: Front, and then a span of the text without the cuts.
+// Kept is the rest of a text: Front, and then a span of the text without the cuts.
 type Kept struct {
 	jsonspan.Span
 	Cuts  []jsonspan.Span
@@ -288,7 +288,7 @@ func (k *Kept) Len() int {
 	return n
 }
 
-// AppendTo appends what is left of the text in data to dst.
+// AppendTo appends the rest of the text in data to dst.
 func (k *Kept) AppendTo(dst, data []byte) []byte {
 	dst = append(dst, k.Front...)
 	at := k.From

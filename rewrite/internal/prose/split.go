@@ -10,10 +10,10 @@ import (
 // JSON strings.
 //
 // Split leaves the marker lines that o strips in the content. The caller removes them, so
-// that a message may open behind one.
+// that a message may open after one.
 func Split(text []byte, o *contract.Options) (content, reasoning []byte, stretches int) {
 	var t State
-	rules := Rules{Options: o}
+	rules := Rules{Options: o, Complete: true}
 	for from := 0; from < len(text); from = t.in.To {
 		t.Read(text, jsonspan.Span{From: from, To: len(text)}, &rules, true)
 		for i := range t.Parts {

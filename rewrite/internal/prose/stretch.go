@@ -15,16 +15,16 @@ const MaxStretches = 64
 func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 	inside := t.tags.inside
 	code := t.fence.Open()
-	if c == '<' && !inside && !code && o.Limits != nil { // a stretch and the content behind it are two more parts
+	if c == '<' && !inside && !code && !o.Complete { // a stretch and the content after it are two more parts
 		code = t.Stretches == MaxStretches || o.Limits.Growth-t.grown < 2*o.Limits.Part
 	}
 	switch t.tags.step(c, code) {
 	case stepReasoning:
 		if !jsonspan.IsSpace(c) {
-			t.reasoned(o)
+			t.recordReasoning(o)
 		}
 	case stepSpace:
-		t.Notes.Add(contract.SectionReasoning, "white space behind a closing tag: goes")
+		t.Notes.Add(contract.SectionReasoning, "white space after a closing tag: goes")
 		t.cut(i, next)
 	case stepMaybe:
 		switch {
@@ -63,7 +63,7 @@ func (t *State) openStretch(o *Rules, next int) {
 	t.cut(t.suspicion.from, next)
 	t.strip()
 	t.Stretches++
-	if o.Limits != nil {
+	if !o.Complete {
 		t.grown += 2 * o.Limits.Part
 	}
 	t.Notes.Add(contract.SectionReasoning, "an opening tag: reasoning begins, the tag goes")
@@ -81,5 +81,5 @@ func (t *State) closeStretch(to int) {
 // clearClosing decides that what may have been a closing tag is reasoning.
 func (t *State) clearClosing(o *Rules) {
 	t.lead, t.pending = append(t.lead, t.pending...), t.pending[:0]
-	t.reasoned(o)
+	t.recordReasoning(o)
 }

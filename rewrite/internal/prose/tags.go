@@ -9,17 +9,17 @@ var tagNames = [...]string{"think>", "thinking>", "reasoning>", "thought>", "mm:
 // tags follows a text rune by rune and separates its reasoning from its content.
 // The zero value is at the start of a message.
 //
-// A tag opens reasoning at the start of a message, behind a tool or its marker, and
-// behind a paragraph break, indented by three spaces at most, and never inside fenced
+// A tag opens reasoning at the start of a message, after a tool or its marker, and
+// after a paragraph break, indented by three spaces at most, and never inside fenced
 // code. Elsewhere a tag is content, so that people can write about tags. Reasoning ends
 // with the first closing tag of the same name that is not code.
 type tags struct {
-	inside bool  // behind an opening tag
+	inside bool  // after an opening tag
 	name   uint8 // the index of its name in tagNames
 
 	matched uint8               // how many runes of what may be a tag have come
 	names   [len(tagNames)]bool // the names that agree with those of an opening tag
-	code    codeBehindTag       // the closing tag is complete and may be code
+	code    codeAfterTag        // the closing tag is complete and may be code
 	cr      bool                // a CR follows it, which may belong to a newline
 
 	afterClosing bool // only white space has come since a closing tag
@@ -38,14 +38,14 @@ type opening struct {
 	indent   uint8 // the white space at the beginning of the line, up to 4
 }
 
-// codeBehindTag says what has to follow a closing tag so that it is code.
-type codeBehindTag uint8
+// codeAfterTag says what has to follow a closing tag so that it is code.
+type codeAfterTag uint8
 
 const (
-	codeNo        codeBehindTag = iota
-	codeInline                  // a backtick
-	codeFence                   // anything but a paragraph break
-	codeFenceLine               // anything but a second newline
+	codeNo        codeAfterTag = iota
+	codeInline                 // a backtick
+	codeFence                  // anything but a paragraph break
+	codeFenceLine              // anything but a second newline
 )
 
 // tagStep says what a rune is.
@@ -54,7 +54,7 @@ type tagStep uint8
 const (
 	stepText      tagStep = iota // it is content
 	stepReasoning                // it is reasoning
-	stepSpace                    // it is white space behind a closing tag
+	stepSpace                    // it is white space after a closing tag
 	stepMaybe                    // it belongs to what may be a tag
 	stepTag                      // it completes a tag
 	stepClosed                   // a closing tag ended before it; step it again
@@ -66,7 +66,7 @@ const (
 func (t *tags) step(r rune, inCode bool) tagStep {
 	switch {
 	case t.inside && t.code != codeNo:
-		return t.stepBehind(r)
+		return t.stepAfter(r)
 	case t.inside && t.matched > 0:
 		return t.stepClosing(r)
 	case t.inside && r == '<':
@@ -167,17 +167,17 @@ func (t *tags) stepClosing(r rune) tagStep {
 	return stepMaybe
 }
 
-// stepBehind follows a rune behind a closing tag that may be code, within backticks or in
-// a fence. A paragraph break behind the tag means that the fence was never closed, as
+// stepAfter follows a rune after a closing tag that may be code, within backticks or in
+// a fence. A paragraph break after the tag means that the fence was never closed, as
 // happens in reasoning that broke off. Then some code may end the reasoning too early,
 // but no answer is lost.
-func (t *tags) stepBehind(r rune) tagStep {
+func (t *tags) stepAfter(r rune) tagStep {
 	switch {
 	case t.code == codeInline && r != '`':
 		t.close()
 		return stepClosed
 	case t.code != codeInline && r == '\r' && !t.cr:
-		t.cr = true // only one, because what is held back has to end
+		t.cr = true // only one, because held text has to leave in the end
 		return stepMaybe
 	case t.code == codeFence && r == '\n':
 		t.code, t.cr = codeFenceLine, false
@@ -205,9 +205,9 @@ func (t *tags) close() {
 	*t = tags{afterClosing: true}
 }
 
-// settle decides what may be a tag as if the text ended here. It reports whether that is
+// decide decides what may be a tag as if the text ended here. It reports whether that is
 // a closing tag.
-func (t *tags) settle() (tag bool) {
+func (t *tags) decide() (tag bool) {
 	switch {
 	case t.code != codeNo:
 		t.close()

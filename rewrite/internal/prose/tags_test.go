@@ -19,7 +19,7 @@ func separated(in string) (content, reasoning string) {
 		}
 		out.WriteString(s)
 	}
-	again := false // a stretch behind another has begun, and said nothing yet
+	again := false // a stretch after another has begun, and said nothing yet
 	think := func(s string) {
 		if again && s != "" {
 			thought.WriteString("\n\n")
@@ -56,7 +56,7 @@ func separated(in string) (content, reasoning string) {
 	}
 	inside := tg.inside
 	switch {
-	case tg.settle():
+	case tg.decide():
 	case inside:
 		think(held.String())
 	default:

@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// TaggedTexts are texts with what their content and their reasoning are
+// TaggedTexts are texts with their content and their reasoning
 // (contract section 4).
 var TaggedTexts = []struct{ Name, In, Content, Reasoning string }{
 	{"no tag", "Hello <b>world</b>", "Hello <b>world</b>", ""},
@@ -16,19 +16,19 @@ var TaggedTexts = []struct{ Name, In, Content, Reasoning string }{
 	{"thought", "<thought>plan</thought>\t\n Answer", "Answer", "plan"},
 	{"scratchpad", "<REASONING_SCRATCHPAD>plan</REASONING_SCRATCHPAD>\nAnswer", "Answer", "plan"},
 	{"any case", "<Think>plan</THINK>\nAnswer", "Answer", "plan"},
-	{"behind white space", "\n  <think>plan</think>Answer", "\n  Answer", "plan"},
-	{"behind a paragraph break", "Hi\n\n<think>plan</think>\n\nAnswer", "Hi\n\nAnswer", "plan"},
-	{"behind a blank line with spaces", "Hi\n \n<think>plan</think>Answer", "Hi\n \nAnswer", "plan"},
-	{"behind a line break", "Hi\n<think>plan</think>Answer", "Hi\n<think>plan</think>Answer", ""},
+	{"after white space", "\n  <think>plan</think>Answer", "\n  Answer", "plan"},
+	{"after a paragraph break", "Hi\n\n<think>plan</think>\n\nAnswer", "Hi\n\nAnswer", "plan"},
+	{"after a blank line with spaces", "Hi\n \n<think>plan</think>Answer", "Hi\n \nAnswer", "plan"},
+	{"after a line break", "Hi\n<think>plan</think>Answer", "Hi\n<think>plan</think>Answer", ""},
 	{"within a line", "Use <think> tags.", "Use <think> tags.", ""},
-	{"behind a space in a paragraph", "Hi\n\nUse <think>", "Hi\n\nUse <think>", ""},
+	{"after a space in a paragraph", "Hi\n\nUse <think>", "Hi\n\nUse <think>", ""},
 	{"twice", "<think>a</think>\n<think>b</think>Answer", "Answer", "a\n\nb"},
 	{"twice without a break", "<think>a</think><thought>b</thought>Answer", "Answer", "a\n\nb"},
 	{"again later", "<think>a</think>One\n\n<think>b</think>Two", "One\n\nTwo", "a\n\nb"},
 	{"white space, then a thought", "<think>\n</think><think>a</think><think></think>Answer", "Answer", "\na"},
 	{"a thought, then white space", "<think>a</think><think>\n</think>Answer", "Answer", "a\n\n\n"},
 	{"a thought that ends with newlines", "<think>a\n\n</think><think>b</think>Answer", "Answer", "a\n\n\n\nb"},
-	{"behind what was no closing tag", "<think>a</think><think></thi b</think>Answer", "Answer", "a\n\n</thi b"},
+	{"after what was no closing tag", "<think>a</think><think></thi b</think>Answer", "Answer", "a\n\n</thi b"},
 	{"a name of two words", "<mm:think>a</think></mm:think>Answer", "Answer", "a</think>"},
 	{"empty", "<think>\n\n</think>\n\nAnswer", "Answer", "\n\n"},
 	{"empty without anything", "<think></think>Answer", "Answer", ""},
@@ -48,7 +48,7 @@ var TaggedTexts = []struct{ Name, In, Content, Reasoning string }{
 	{"inline code in a paragraph of its own", "Hi\n\n`<think>`", "Hi\n\n`<think>`", ""},
 	{"the tag in a fence", "```xml\n\n<think>x</think>\n```\n", "```xml\n\n<think>x</think>\n```\n", ""},
 	{"the tag at the start of a fence", "```\n<think>\n```", "```\n<think>\n```", ""},
-	{"behind a fence", "```\ncode\n```\n\n<think>x</think>Answer", "```\ncode\n```\n\nAnswer", "x"},
+	{"after a fence", "```\ncode\n```\n\n<think>x</think>Answer", "```\ncode\n```\n\nAnswer", "x"},
 	{"indented code", "Hi\n\n    <think>x</think>", "Hi\n\n    <think>x</think>", ""},
 	{"indented code with a tab", "Hi\n\n\t<think>x</think>", "Hi\n\n\t<think>x</think>", ""},
 	{"indented by three", "Hi\n\n   <think>x</think>Answer", "Hi\n\n   Answer", "x"},
@@ -60,11 +60,11 @@ var TaggedTexts = []struct{ Name, In, Content, Reasoning string }{
 	{"an unclosed fence at the end", "<think>so:\n```\ncode</think>", "", "so:\n```\ncode"},
 	{"a space in the reasoning's fence", "<think>```\n</think> \n\n```</think>\n\nA", "A", "```\n</think> \n\n```"},
 	{"a backtick in the reasoning's fence", "<think>```\na`</think>\n```\nb</think>\nA", "A", "```\na`</think>\n```\nb"},
-	{"white space of all kinds behind", "<think>x</think> \t\r\n\u00a0\u2003Answer", "Answer", "x"},
-	{"nothing but white space behind", "<think>x</think>\n\n", "", "x"},
+	{"white space of all kinds after", "<think>x</think> \t\r\n\u00a0\u2003Answer", "Answer", "x"},
+	{"nothing but white space after", "<think>x</think>\n\n", "", "x"},
 }
 
-// FenceAfter returns the fence that is open behind a line, "" for none.
+// FenceAfter returns the fence that is open after a line, "" for none.
 func FenceAfter(fence, line string) string {
 	line = strings.TrimLeftFunc(line, unicode.IsSpace)
 	if line == "" || line[0] != '`' && line[0] != '~' {
