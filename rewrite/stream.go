@@ -302,7 +302,7 @@ func (s *Stream) frame(raw []byte) {
 	}
 	s.chat.Unmatched()
 	x.Begin()
-	s.scan.ParseFrame(&x.F, raw)
+	x.F.Parse(raw)
 	if x.F.HasData {
 		s.chat.Frames++
 	}

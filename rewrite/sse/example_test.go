@@ -33,7 +33,7 @@ func Example() {
 					writer.Bytes = append(writer.Bytes, b...)
 				}
 			case sse.UnitFrame:
-				scanner.ParseFrame(&frame, b)
+				frame.Parse(b)
 				if i := bytes.Index(frame.Data, []byte("secret")); i >= 0 {
 					splice.Replace(&frame, i, i+len("secret"), []byte("***"))
 				}
