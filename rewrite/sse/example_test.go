@@ -8,7 +8,7 @@ import (
 )
 
 // A proxy that hides a word in the data of events, and adds an event of its own
-// behind the last one.
+// after the last one.
 func Example() {
 	scanner := sse.Scanner{MaxFrame: 1 << 20}
 	var writer sse.Writer

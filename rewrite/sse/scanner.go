@@ -8,7 +8,7 @@ type Unit uint8
 
 const (
 	UnitFrame Unit = iota // a complete frame with a field in it, its blank line included
-	// UnitNoise is a blank line, or comment lines and the blank line behind
+	// UnitNoise is a blank line, or comment lines and the blank line after
 	// them; with Scanner.CommentUnits, a comment line by itself.
 	UnitNoise
 	UnitRaw  // a frame, or a part of one, that is larger than Scanner.MaxFrame
