@@ -143,23 +143,6 @@ func TestFailedAnswers(t *testing.T) {
 	}
 }
 
-func TestAnswersReportUsage(t *testing.T) {
-	m := memory{}
-	RepairAnswer([]byte(completion(content("Hello"), "stop", realUsage)), &Options{}, m)
-	if !m["hermes-agent"] {
-		t.Error("real usage has not been noted")
-	}
-	m = memory{}
-	a := RepairAnswer([]byte(completion(content("Hello"), "stop", zeroUsage)), &Options{}, m)
-	if m["hermes-agent"] || a.InputTokens != 0 || a.OutputTokens != 0 {
-		t.Errorf("usage %+v of an answer without", a.Summary)
-	}
-	a = RepairAnswer([]byte(completion(content("Hello"), "stop", realUsage)), &Options{}, nil)
-	if a.InputTokens != 1234 || a.OutputTokens != 56 {
-		t.Errorf("%d and %d tokens, want 1234 and 56", a.InputTokens, a.OutputTokens)
-	}
-}
-
 // TestAnswersWithReasoningAndMarkers: the content loses both, the reasoning is
 // kept, and every other byte stays.
 func TestAnswersWithReasoningAndMarkers(t *testing.T) {

@@ -179,25 +179,3 @@ func TestMessagesOfNothingButMarkersLeave(t *testing.T) {
 		t.Errorf("%+v", req)
 	}
 }
-
-// What is the same between two messages says the same each time, wherever it stands.
-func TestWhatIsBetweenMessagesAgain(t *testing.T) {
-	const one = `{"role":"user","content":"x"}`
-	stream := func(what string) string { return `],"stream":` + what + `,"messages":[` }
-	body := `{"messages":[` + one + stream("true") + one + stream("false") + `{"content":[]},` + one + stream("true") + one + `]}`
-	if _, req := heal(t, body); req.Asked != AskedStream {
-		t.Errorf("%+v", req)
-	}
-
-	// The first of these is the user's in the end, the second is not.
-	card := func(role string) string {
-		return `{"role":"assistant",` + cardCalls(1, "x") + `,"content":"a"` + role + `}`
-	}
-	in := request(one, card(`,"role":"user"`), one, card(""), cardOutputs(1, "x"), assistant("b"))
-	want := request(one, card(`,"role":"user"`), one, `{"role":"assistant","content":"a\n\nb"}`)
-	got, req := heal(t, in)
-	same(t, got, want, "bodies")
-	if req.Cards != 1 {
-		t.Errorf("%+v", req)
-	}
-}

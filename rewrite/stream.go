@@ -225,7 +225,7 @@ func (s *Stream) unit(u sse.Unit, b []byte) {
 func (s *Stream) frame(raw []byte) {
 	x := s.chat.Object()
 	x.Begin()
-	s.scan.ParseFrame(&x.F, raw)
+	x.F.Parse(raw)
 	if x.F.HasData {
 		s.chat.Frames++
 	}

@@ -4,7 +4,7 @@
 // leaves. What is not changed leaves byte for byte. A proxy goes through them in this
 // order: see the example. A client needs Scanner and Frame only.
 //
-// The state that lasts from read to read is that of Scanner and Writer: 152 bytes, and
+// The state that lasts from read to read is that of Scanner and Writer, and
 // the unit under way if a read ends within one, which Scanner.MaxFrame bounds. Streams may
 // share a Frame and a Splice, which hold nothing between frames but room. Trim bounds that
 // to 16 KiB. No two goroutines may use a value of these types at once. Once there is

@@ -8,7 +8,7 @@ import (
 )
 
 // A proxy that hides a word in the data of events, and adds an event of its own
-// behind the last one.
+// after the last one.
 func Example() {
 	scanner := sse.Scanner{MaxFrame: 1 << 20}
 	var writer sse.Writer
@@ -33,7 +33,7 @@ func Example() {
 					writer.Bytes = append(writer.Bytes, b...)
 				}
 			case sse.UnitFrame:
-				scanner.ParseFrame(&frame, b)
+				frame.Parse(b)
 				if i := bytes.Index(frame.Data, []byte("secret")); i >= 0 {
 					splice.Replace(&frame, i, i+len("secret"), []byte("***"))
 				}

@@ -27,7 +27,9 @@ type dataLine struct{ data, raw int32 }
 
 // Parse finds the fields of raw, which it keeps. raw may lack its blank line.
 func (f *Frame) Parse(raw []byte) {
-	f.begin(raw)
+	f.Raw = raw
+	f.Data, f.Event, f.ID, f.HasData, f.OnlyData, f.eventLine = nil, nil, nil, false, true, [2]int{}
+	f.lines, f.join = f.lines[:0], f.join[:0]
 	ends := noEnds
 	for i := 0; i < len(raw); {
 		end := ends.from(raw, i)
@@ -40,12 +42,6 @@ func (f *Frame) Parse(raw []byte) {
 		}
 		i = next
 	}
-}
-
-func (f *Frame) begin(raw []byte) {
-	f.Raw = raw
-	f.Data, f.Event, f.ID, f.HasData, f.OnlyData, f.eventLine = nil, nil, nil, false, true, [2]int{}
-	f.lines, f.join = f.lines[:0], f.join[:0]
 }
 
 // SetData makes f a frame with the bytes raw and the data raw[from:to], in one line

@@ -8,7 +8,7 @@ type Unit uint8
 
 const (
 	UnitFrame Unit = iota // a complete frame with a field in it, its blank line included
-	// UnitNoise is a blank line, or comment lines and the blank line behind
+	// UnitNoise is a blank line, or comment lines and the blank line after
 	// them; with Scanner.CommentUnits, a comment line by itself.
 	UnitNoise
 	UnitRaw  // a frame, or a part of one, that is larger than Scanner.MaxFrame
@@ -40,14 +40,11 @@ type Scanner struct {
 	line int    // where the current line begins; before src if parts have left raw
 
 	ends    lineEnds
-	lines   int32 // how many lines of the unit have ended
-	first   int32 // where the first of them has, from the unit's beginning on
-	hasCR   bool  // one of them has with a CR
-	begun   bool  // the place for a byte order mark is past
-	inFrame bool  // a line of the unit was a field
-	afterCR bool  // the last byte was a CR; an LF belongs to it
-	raw     bool  // part of the unit has left raw
-	comment bool  // the unit that leaves raw is a comment line
+	begun   bool // the place for a byte order mark is past
+	inFrame bool // a line of the unit was a field
+	afterCR bool // the last byte was a CR; an LF belongs to it
+	raw     bool // part of the unit has left raw
+	comment bool // the unit that leaves raw is a comment line
 }
 
 // Feed hands p to the scanner, which does not copy it before Rest.
@@ -62,9 +59,6 @@ func (c *Scanner) Feed(p []byte) {
 
 // Next returns the next unit. It returns false if that is not complete.
 func (c *Scanner) Next() (Unit, []byte, bool) {
-	if c.pos == c.from {
-		c.lines, c.hasCR = 0, false
-	}
 	if !c.begun {
 		if u, b, ok := c.mark(); ok || !c.begun {
 			return u, b, ok
@@ -92,10 +86,6 @@ func (c *Scanner) Next() (Unit, []byte, bool) {
 		empty := end == c.line
 		isComment := c.comment || !c.raw && !c.inFrame && !empty && c.src[c.line] == ':'
 		c.afterCR = c.src[end] == '\r'
-		c.hasCR = c.hasCR || c.afterCR
-		if c.lines++; c.lines == 1 {
-			c.first = int32(end - c.from) // used only up to MaxFrame, which is at most 1 GiB
-		}
 		c.pos = end + 1
 		c.line = c.pos
 		switch {
@@ -193,21 +183,6 @@ func (c *Scanner) Raw() bool { return c.raw }
 // Tail returns the bytes of the unit under way, after Rest. If part of it has left
 // raw, there are none.
 func (c *Scanner) Tail() []byte { return c.buf }
-
-// ParseFrame is f.Parse(b) for the UnitFrame b that Next has returned last, if it has. It
-// does not look again for the line ends that the scanner has seen.
-func (c *Scanner) ParseFrame(f *Frame, b []byte) {
-	if c.from != c.pos || c.hasCR || c.lines > 3 {
-		f.Parse(b)
-		return
-	}
-	f.begin(b)
-	first := int(c.first)
-	f.field(0, first, first+1)
-	if c.lines == 3 { // the last is blank
-		f.field(first+1, len(b)-2, len(b)-1)
-	}
-}
 
 // TakeBuffer moves the buffer *from to the scanner if that has none.
 func (c *Scanner) TakeBuffer(from *[]byte) {

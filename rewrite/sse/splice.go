@@ -78,7 +78,7 @@ func (s *Splice) Append(dst []byte, f *Frame) []byte {
 // Size returns how many bytes Append appends.
 func (s *Splice) Size(f *Frame) int { return s.moved(len(f.Raw), false) }
 
-// Moved returns where the byte i of f's data is in what Append appends: behind what is
+// Moved returns where the byte i of f's data is in what Append appends: after what is
 // inserted in front of it.
 func (s *Splice) Moved(f *Frame, i int) int { return s.moved(f.At(i), false) }
 

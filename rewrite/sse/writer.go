@@ -7,7 +7,7 @@ import "bytes"
 // Bytes to what the Writer shall append to, appends frames of its own to it, and gets it
 // back with Take. Its invariants:
 //
-//   - The byte order mark leaves before the first bytes, or not at all. Behind others it
+//   - The byte order mark leaves before the first bytes, or not at all. After others it
 //     would be part of a field's name.
 //   - An LF belongs to a CR only if it is the very next unit. It shares the fate of
 //     the unit that ended with the CR. If the caller writes a frame of its own between

@@ -23,7 +23,7 @@ const maxLook = 512
 
 // Raw learns from bytes of a frame that passes unexamined because it is larger than max.
 // last says that the frame ends with them. Raw reports whether the bytes are to be
-// dropped, because they come behind the sidecar's own last event.
+// dropped, because they come after the sidecar's own last event.
 func (s *Stream) Raw(b []byte, last bool, max int) (drop bool) {
 	if s.ended {
 		return s.failedByUs

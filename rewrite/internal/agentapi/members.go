@@ -28,6 +28,14 @@ type members struct {
 // object, or if the object does not end. It finds the first members even then.
 func (m *members) parse(data []byte) bool {
 	*m = members{}
+	known := [...]struct {
+		name string
+		at   *jsonspan.Span
+	}{
+		{"type", &m.typ}, {"event", &m.event}, {"sequence_number", &m.sequence}, {"response", &m.response}, {"run_id", &m.runID}, {"timestamp", &m.timestamp},
+		{"error", &m.err}, {"message", &m.message}, {"session_id", &m.sessionID}, {"seq", &m.seq}, {"ts", &m.ts}, {"message_id", &m.messageID},
+		{"tool_name", &m.toolName}, {"content", &m.content}, {"tool", &m.tool}, {"output_index", &m.outputIndex}, {"item", &m.item},
+	}
 	r := jsonspan.Reader{Data: data, Pos: jsonspan.SkipSpace(data, 0)}
 	if !r.At('{') {
 		return false
@@ -43,44 +51,12 @@ func (m *members) parse(data []byte) bool {
 			continue
 		}
 		m.moreErrors = m.moreErrors || bytes.IndexByte(name.Of(data), '\\') >= 0
-		switch string(name.Of(data)) {
-		case "type":
-			m.typ = value
-		case "event":
-			m.event = value
-		case "sequence_number":
-			m.sequence = value
-		case "response":
-			m.response = value
-		case "run_id":
-			m.runID = value
-		case "timestamp":
-			m.timestamp = value
-		case "error":
-			m.moreErrors = m.moreErrors || m.err.Ok()
-			m.err = value
-		case "hermes":
-			m.moreErrors = true
-		case "message":
-			m.message = value
-		case "session_id":
-			m.sessionID = value
-		case "seq":
-			m.seq = value
-		case "ts":
-			m.ts = value
-		case "message_id":
-			m.messageID = value
-		case "tool_name":
-			m.toolName = value
-		case "content":
-			m.content = value
-		case "tool":
-			m.tool = value
-		case "output_index":
-			m.outputIndex = value
-		case "item":
-			m.item = value
+		key := string(name.Of(data))
+		m.moreErrors = m.moreErrors || key == "hermes" || key == "error" && m.err.Ok()
+		for _, k := range known {
+			if k.name == key {
+				*k.at = value
+			}
 		}
 	}
 	return r.Closed()

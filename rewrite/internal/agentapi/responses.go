@@ -17,7 +17,7 @@ import (
 type responses struct {
 	id, created, model []byte // values of the response, as JSON
 	object             []byte // the response, unless it is too large
-	nextIndex          int64  // the index behind those of its items
+	nextIndex          int64  // the index after those of its items
 	named              bool   // upstream's last event had an event line
 }
 
@@ -130,7 +130,7 @@ func (r *responses) least(newID func() string, at int64) []byte {
 }
 
 // withMember returns a copy of the object in which the member with the name has the
-// value. A member that is not there is added behind the last. All other bytes stay.
+// value. A member that is not there is added after the last. All other bytes stay.
 func withMember(object []byte, name, value string) []byte {
 	v := jsonspan.MemberOf(object, jsonspan.Span{From: 0, To: len(object)}, name)
 	if !v.Ok() {

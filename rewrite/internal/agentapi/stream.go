@@ -158,7 +158,7 @@ func (s *Stream) failCompleted(f *sse.Frame, edits *sse.Splice, m *members) {
 	edits.Replace(f, m.typ.From, m.typ.To, []byte(`"`+to+`"`))
 	set := func(name string, value []byte) {
 		v := jsonspan.MemberOf(f.Data, m.response, name)
-		if !v.Ok() { // behind the last member: there are status and usage
+		if !v.Ok() { // after the last member: there are status and usage
 			v = jsonspan.Span{From: m.response.To - 1, To: m.response.To - 1}
 			value = append([]byte(`,"`+name+`":`), value...)
 		}

@@ -4,7 +4,7 @@ import "slices"
 
 // Close returns the beginning b of a JSON object or array as one of its own: a string that
 // is cut ends there, other members and elements that are cut are left out, and what is open
-// is closed. The first n bytes are those of b; a value that ends behind them was cut. Close
+// is closed. The first n bytes are those of b; a value that ends after them was cut. Close
 // returns nil if b does not begin like well-formed JSON.
 func Close(b []byte) (closed []byte, n int) {
 	var open []byte // the brackets that are to be closed
@@ -15,7 +15,7 @@ func Close(b []byte) (closed []byte, n int) {
 			if len(open) == MaxDepth {
 				return nil, 0
 			}
-			open, isName = append(open, c+2), c == '{' // in ASCII } is two behind {, and ] two behind [
+			open, isName = append(open, c+2), c == '{' // in ASCII } is two after {, and ] two after [
 			i++
 			n = i
 		case '}', ']':
@@ -56,7 +56,7 @@ func Close(b []byte) (closed []byte, n int) {
 	return closeWith(b[:n], open), n
 }
 
-// closeWith returns b with the bytes of open behind it, the last one first.
+// closeWith returns b with the bytes of open after it, the last one first.
 func closeWith(b, open []byte) []byte {
 	slices.Reverse(open)
 	return slices.Concat(b, open)

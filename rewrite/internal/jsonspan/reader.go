@@ -66,7 +66,7 @@ func (r *Reader) Name(name Span) []byte {
 // closes the array and returns false.
 func (r *Reader) Element() bool { return r.next(']') }
 
-// next moves behind the comma before the next member or element. At shut, the closing
+// next moves past the comma before the next member or element. At shut, the closing
 // bracket, it closes the object or array and returns false.
 func (r *Reader) next(shut byte) bool {
 	b := r.Data
@@ -88,7 +88,7 @@ func (r *Reader) next(shut byte) bool {
 	return true
 }
 
-// Value checks the value at Pos, moves behind it, and returns where it is.
+// Value checks the value at Pos, moves past it, and returns where it is.
 func (r *Reader) Value() Span {
 	from, to := r.Pos, -1
 	switch {
@@ -105,7 +105,7 @@ func (r *Reader) Value() Span {
 	return Span{from, to}
 }
 
-// Skip moves behind the value at Pos without checking it, and returns where it is.
+// Skip moves past the value at Pos without checking it, and returns where it is.
 func (r *Reader) Skip() Span {
 	b, from, to := r.Data, r.Pos, r.Pos
 	switch {
@@ -125,7 +125,7 @@ func (r *Reader) Skip() Span {
 	return Span{from, to}
 }
 
-// SkipString returns the index behind the string that begins at i, or -1 if it does
+// SkipString returns the index after the string that begins at i, or -1 if it does
 // not end. It checks nothing and goes from quote to quote, because texts are long.
 func SkipString(b []byte, i int) int {
 	for i++; ; {
@@ -145,7 +145,7 @@ func SkipString(b []byte, i int) int {
 	}
 }
 
-// skipNested returns the index behind the object or array that begins at i, or -1 if it
+// skipNested returns the index after the object or array that begins at i, or -1 if it
 // does not end. It checks nothing.
 func skipNested(b []byte, i int) int {
 	for depth := 0; i < len(b); i++ {

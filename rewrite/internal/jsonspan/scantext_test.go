@@ -13,7 +13,7 @@ func plainFromByByte(b []byte, i int) int {
 	return i
 }
 
-// TestEveryByteStopsPlainTextOrDoesNot: whatever stands before it and behind it,
+// TestEveryByteStopsPlainTextOrDoesNot: whatever stands before it and after it,
 // which is looked at together with it.
 func TestEveryByteStopsPlainTextOrDoesNot(t *testing.T) {
 	for _, around := range []byte{' ', 'a', 0x7f, 0x80, 0x9f, 0xa2, 0xdc, 0xff, '!', '#', '[', ']'} {

@@ -8,7 +8,7 @@ import (
 )
 
 // NextRune decodes the rune at s[i:], where s is the inside of a JSON string,
-// and returns it and the index behind it. An escape is the rune that it stands for, and
+// and returns it and the index after it. An escape is the rune that it stands for, and
 // a pair of surrogates is one rune. A lone surrogate or an invalid byte is U+FFFD.
 func NextRune(s []byte, i int) (rune, int) {
 	c := s[i]

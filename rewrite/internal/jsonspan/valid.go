@@ -12,7 +12,7 @@ func Valid(b []byte) bool {
 	return r.Value().Ok() && r.AtEnd()
 }
 
-// valueEnd returns the index behind the value at i, which is inside depth open objects
+// valueEnd returns the index after the value at i, which is inside depth open objects
 // and arrays. It returns -1 if the value is not well formed or nested too deep, which
 // bounds the recursion, too.
 func valueEnd(b []byte, i, depth int) int {
@@ -22,7 +22,7 @@ func valueEnd(b []byte, i, depth int) int {
 	if depth == MaxDepth {
 		return -1
 	}
-	shut := b[i] + 2 // in ASCII } is two behind {, and ] two behind [
+	shut := b[i] + 2 // in ASCII } is two after {, and ] two after [
 	if i = SkipSpace(b, i+1); i < len(b) && b[i] == shut {
 		return i + 1
 	}
@@ -74,7 +74,7 @@ func keyAt(b []byte, i int) (name Span, value int) {
 	return Span{i + 1, end - 1}, value
 }
 
-// stringEnd returns the index behind the string that begins at i, or -1 if it is
+// stringEnd returns the index after the string that begins at i, or -1 if it is
 // not well formed.
 func stringEnd(b []byte, i int) int {
 	to := NextSpecial(b, i+1)

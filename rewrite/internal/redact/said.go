@@ -30,10 +30,10 @@ func MaySay(b []byte) bool {
 	}
 }
 
-// Said returns the index behind the first "Provider said: " at the start of a line of text,
+// Said returns the index after the first "Provider said: " at the start of a line of text,
 // the inside of a JSON string, or -1 if there is none. A tag that ends reasoning does not
-// leave, nor does the white space behind it: a line starts behind that, too. inTag says
-// that the text may begin in such a tag, or behind one.
+// leave, nor does the white space after it: a line starts after that, too. inTag says
+// that the text may begin in such a tag, or after one.
 func Said(text []byte, inTag bool) int {
 	if !MaySay(text) {
 		return -1
@@ -69,7 +69,7 @@ func afterSaid(text []byte, i int) int {
 	return i
 }
 
-// EachSaid calls each for every secret in text, the inside of a JSON string, that is behind
+// EachSaid calls each for every secret in text, the inside of a JSON string, that is after
 // "Provider said: ", in order. inTag is as in Said.
 func EachSaid(text []byte, inTag bool, each func(secret jsonspan.Span)) {
 	from := Said(text, inTag)

@@ -16,10 +16,10 @@ func of(s string, n int) string { return strings.Repeat(s, n/len(s)+1)[:n] }
 // to hold and just before.
 func TestWhereASecretBegins(t *testing.T) {
 	texts := []string{
-		// Behind a name that is sure.
+		// After a name that is sure.
 		"api_key=a1", "api_key=«a1b»", "api_key=123", "api_key=«1234»", "api_key=1-2", "api_key=«1_2»", "api_key=abcde", "api_key=«abcdef»", "api_key=ab", "api_key=«aBc»",
 		"api_key=" + of("*", enough-1), "api_key=«" + of("*", enough) + "»", "api_key=required",
-		// Behind one that may mean something else.
+		// After one that may mean something else.
 		"key: ab12c", "key: «ab12cd»", "key: 1234567", "key: abcdEfg", "key: «abcdEfgh»", "key: " + of("a", 15), "key: «" + of("a", 16) + "»",
 		"key: " + of("a-", enough-2) + "b", "key: «" + of("a-", enough-1) + "b»", "key: " + of("*", enough-1),
 		// What makes a name sure.
@@ -33,12 +33,12 @@ func TestWhereASecretBegins(t *testing.T) {
 		// A value in quotes.
 		"key='abc def'", "key='«abc123» def'", "password='«abc def»'", "password='required field'", "key='{abc}'", "key='«{abcd}»'", "key: '{abcd}'", "key='{ab d}'",
 		"token='«abcdef.»'", "token='abcd.", "token='«abcde».", "key='Bearer «abc123»'", "password='Bearer «abc» def'", "password='abc", "password='abc'", "password='«abcdef»'",
-		// Behind a scheme.
+		// After a scheme.
 		"Bearer ab", "Bearer «abc»", "Bearer token", "Bearer " + of("*", enough-1), "Bearer «" + of("*", enough) + "»", "Bearer-abc", "Bearer,abc",
 		"Bearer:«abc»", "Bearer=«abc»", "Bearer («abc»)", "Bearer {«abc»}", "Bearer %3a«abc»", "Bearer%3D«abc»", "Bearer%22«abc»", "Bearer\\u00e9«abc»",
 		"bearer abc", "bearer «a1c»", "bearer aBc", "bearer «aBcd»", "bearer " + of("a", 15), "bearer «" + of("a", 16) + "»", "bearer «a_bc»", "bearer a-bc",
 		"basic abcd", "basic «a1c»", "basic «aBcd»", "basic a_bc", "basic " + of("a", 15), "basic «" + of("a", 16) + "»", "basic " + of("a-", enough-2) + "b", "basic «" + of("a-", enough-1) + "b»",
-		// A key behind its prefix.
+		// A key after its prefix.
 		"sk-ab", "«sk-abc»", "xsk-" + of("a", 19), "x«sk-" + of("a", 20) + "»", "xsk-abcdEfg", "x«sk-abcdEfgh»", "x«sk-abcdefg1»", "xsk-12345678", "xsk-1234567-a",
 		"hf_" + of("a", 11), "«hf_" + of("a", 12) + "»", "hf_abcdEfg", "«hf_abcdEfgh»", "hf_12345678", "«hf_1234567a»", "hf_ABCDefgh", "hf_abcd-efgh",
 		`\\n«sk-abc»`, `\\r«sk-abc»`, `\\t«sk-abc»`, `\\qsk-abc`, `n\\bsk-abc`, `nnsk-abc`, "SK-abcdef", "«sk-abc».", "«sk-abc»:", "«sk-abc»!", "«sk-abc»?",
@@ -104,16 +104,6 @@ func TestWhereRedactionGrowsNoMore(t *testing.T) {
 		got := string(Text([]byte(strings.Repeat(short, fit) + behind)))
 		if want = strings.Repeat(mark+" ", fit) + want; got != want {
 			t.Errorf("%d bytes, want %d: %q", len(got), len(want), got)
-		}
-	}
-}
-
-// Of a long name the end tells.
-func TestSecretsOfMembersWithLongNames(t *testing.T) {
-	for _, n := range []int{1, 24, 31, 32, 33, 55, 56, 57, 63, 64, 65, 200, 5000} {
-		in := `{"` + strings.Repeat("x", n) + `_api_key": "hunter2abc"}`
-		if out := string(Value([]byte(in))); strings.Contains(out, "hunter2abc") {
-			t.Errorf("%d characters before: %s", n, out)
 		}
 	}
 }

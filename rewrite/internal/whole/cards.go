@@ -61,7 +61,7 @@ type cardMessage struct {
 // member is a member of an object by position.
 type member struct {
 	name, value jsonspan.Span // the name without its quotes
-	cut         jsonspan.Span // the member with the comma before it, or behind it if it is the first
+	cut         jsonspan.Span // the member with the comma before it, or after it if it is the first
 }
 
 // messages joins the messages in the array at v.
@@ -88,7 +88,7 @@ func (j *joiner) messages(v jsonspan.Span) {
 	j.join(&before)
 }
 
-// message reads the message at r, and moves r behind it. It returns false if that is not the
+// message reads the message at r, and moves r past it. It returns false if that is not the
 // assistant's or not of the form that the messages of an answer have.
 func (j *joiner) message(r *jsonspan.Reader) (m cardMessage, ok bool) {
 	start := *r
@@ -115,7 +115,7 @@ func (j *joiner) members(r *jsonspan.Reader) (m cardMessage, ok bool) {
 			break
 		}
 		value := r.Skip()
-		if first != nil { // the comma behind it goes
+		if first != nil { // the comma after it goes
 			first.cut.To, first = name.From-1, nil
 		}
 		is := func(want string) bool { return jsonspan.Spells(name.Of(j.b), want) }
@@ -153,7 +153,7 @@ func (j *joiner) members(r *jsonspan.Reader) (m cardMessage, ok bool) {
 }
 
 // answered reports whether all calls of m are cards, and whether the tool's messages
-// behind m, at r, are their outputs and no others. If so, it moves r behind those.
+// after m, at r, are their outputs and no others. If so, it moves r past those.
 func (j *joiner) answered(m *cardMessage, r *jsonspan.Reader) bool {
 	j.ids = j.ids[:0]
 	for call := range jsonspan.Elements(j.b, m.calls.value) {
