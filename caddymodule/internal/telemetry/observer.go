@@ -89,6 +89,7 @@ type stream struct {
 	last     time.Duration // likewise, the last chunk
 	id       string
 	gaps     prometheus.Observer // the times between chunks
+	looks    uint8               // how many times the id has been looked for
 	model    string
 	upstream string
 	tools    []openTool
@@ -131,11 +132,15 @@ func (s *stream) Read(now time.Time, chunks int, sum proxy.Summarizer) {
 		s.gaps.Observe(0) // it came with the one before
 	}
 	s.chunks, s.last = chunks, at
-	if s.id == "" {
+	if s.id == "" && s.looks < looksForID {
+		s.looks++
 		said := sum.Summary()
 		s.id, s.model = bounded.Name(said.ID), bounded.Name(said.Model)
 	}
 }
+
+// looksForID is how many times an id is looked for.
+const looksForID = 16
 
 // Tool implements proxy.AnswerObserver.
 func (s *stream) Tool(now time.Time, e rewrite.ToolEvent) {
