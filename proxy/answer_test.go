@@ -376,3 +376,24 @@ func TestWholeAnswersAreDrainedAtTheLimit(t *testing.T) {
 		})
 	}
 }
+
+func TestObjectEnd(t *testing.T) {
+	for in, want := range map[string]bool{
+		"": true, "{": true, `{"a": "}{\\"", "b": [{}]}`: true, "{} \t\r\n": true,
+		" {": false, "[": false, "{}{": false, "{}\n{": false, `{"a": {}} x`: false, `{"a": "\\\\"}1`: false, "{}\x00": false,
+	} {
+		var whole, bytewise proxy.ObjectEnd
+		got := whole.Take([]byte(in))
+		for i := range len(in) {
+			if !bytewise.Take([]byte(in[i : i+1])) {
+				break
+			}
+			if i == len(in)-1 && !got {
+				t.Errorf("%q: true byte by byte", in)
+			}
+		}
+		if got != want {
+			t.Errorf("%q: %t", in, got)
+		}
+	}
+}

@@ -19,55 +19,41 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-func TestAbortBehindFramesEndsInAnErrorFinish(t *testing.T) {
+func TestStreamThatBreaksOffEndsInAnErrorFinish(t *testing.T) {
+	hello, held := text("Hello"), text("`💻 ls")
+	aborts := (*exchange).abort
+	returns := func(err error) func(*exchange) ending {
+		return func(x *exchange) ending { return x.ret(err) }
+	}
 	for name, c := range map[string]struct {
-		frames  string
-		partial bool
+		frames, want string
+		end          func(*exchange) ending
+		code         string
+		partial      bool
 	}{
-		"behind the role": {role, false},
-		"behind text":     {role + text("Hello"), true},
-		"behind a space":  {role + text(" "), false},
+		"abort after the role":           {role, role, aborts, "upstream_aborted", false},
+		"abort after text":               {role + hello, role + hello, aborts, "upstream_aborted", true},
+		"abort after a space":            {role + text(" "), role + text(" "), aborts, "upstream_aborted", false},
+		"abort in a frame":               {role + hello[:40], role, aborts, "upstream_aborted", false},
+		"abort before a blank line":      {role + hello[:len(hello)-1], role + hello, aborts, "upstream_aborted", true},
+		"abort before the end of a line": {role + hello[:len(hello)-2], role + hello, aborts, "upstream_aborted", true},
+		"abort with text held":           {role + held, role + held, aborts, "upstream_aborted", true},
+		"error":                          {role + hello, role + hello, returns(errTest), "upstream_aborted", true},
+		"timeout":                        {role + hello, role + hello, returns(timedOut{}), "upstream_timeout", true},
+		"wrapped timeout":                {role + hello, role + hello, returns(fmt.Errorf("reading: %w", timedOut{})), "upstream_timeout", true},
+		"clean end without a finish":     {role + hello, role + hello, returns(nil), "upstream_incomplete", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := begin(t)
+			x := begin(t, statusOf(http.StatusBadGateway))
 			x.stream()
 			x.write(c.frames)
-			x.abort().wantSwallowed(t)
-			x.wantBody(c.frames + errorFinish("upstream_aborted", c.partial))
+			c.end(x).wantSwallowed(t)
+			x.wantBody(c.want + errorFinish(c.code, c.partial))
 			if !strings.HasSuffix(strings.Join(x.rec.log, "|"), done+"|flush") {
 				t.Errorf("the finish was not flushed last: %q", x.rec.log)
 			}
 		})
 	}
-}
-
-func TestErrorBehindFramesEndsInAnErrorFinish(t *testing.T) {
-	for name, c := range map[string]struct {
-		err  error
-		code string
-	}{
-		"some error":        {errTest, "upstream_aborted"},
-		"a timeout":         {timedOut{}, "upstream_timeout"},
-		"a wrapped timeout": {fmt.Errorf("reading: %w", timedOut{}), "upstream_timeout"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			x := begin(t, option(func(o *proxy.Options) {
-				o.ErrorStatus = func(error) int { return http.StatusBadGateway }
-			}))
-			x.stream()
-			x.write(role, text("Hello"))
-			x.ret(c.err).wantSwallowed(t)
-			x.wantBody(role + text("Hello") + errorFinish(c.code, true))
-		})
-	}
-}
-
-func TestCleanEndWithoutFinishIsIncomplete(t *testing.T) {
-	x := begin(t)
-	x.stream()
-	x.write(role, text("Hello"))
-	x.ret(nil).wantSwallowed(t)
-	x.wantBody(role + text("Hello") + errorFinish("upstream_incomplete", true))
 }
 
 func TestFinishedStreamGetsOnlyWhatItLacks(t *testing.T) {
@@ -94,35 +80,6 @@ func TestFinishedStreamGetsOnlyWhatItLacks(t *testing.T) {
 			})
 		}
 	}
-}
-
-func TestTornLastFrameIsDropped(t *testing.T) {
-	x := begin(t)
-	x.stream()
-	x.write(role, text("Hello")[:40])
-	x.abort().wantSwallowed(t)
-	x.wantBody(role + errorFinish("upstream_aborted", false))
-}
-
-func TestLastFrameThatLacksOnlyItsBlankLineCounts(t *testing.T) {
-	for _, cut := range []int{1, 2} {
-		x := begin(t)
-		x.stream()
-		whole := text("Hello")
-		x.write(role, whole[:len(whole)-cut])
-		x.abort().wantSwallowed(t)
-		x.wantBody(role + whole + errorFinish("upstream_aborted", true))
-	}
-}
-
-func TestHeldTextLeavesBeforeTheErrorFinish(t *testing.T) {
-	x := begin(t)
-	x.stream()
-	held := text("`💻 ls")
-	x.write(role, held)
-	x.wantBody(role)
-	x.abort().wantSwallowed(t)
-	x.wantBody(role + held + errorFinish("upstream_aborted", true))
 }
 
 func TestOpenToolIsCompletedBeforeTheErrorFinish(t *testing.T) {
@@ -590,23 +547,6 @@ func TestUpstreamIsAskedForBehindTheHeader(t *testing.T) {
 	}
 }
 
-func TestEndOfWhatIsNoStreamIsNotTold(t *testing.T) {
-	for name, leaves := range map[string]bool{"the client stays": false, "the client leaves": true} {
-		t.Run(name, func(t *testing.T) {
-			x := begin(t)
-			x.do(func() { x.w.Header().Set("Content-Type", "application/json") })
-			x.write("{}")
-			if leaves {
-				x.leave()
-			}
-			x.ret(nil)
-			if len(x.ends) > 0 {
-				t.Errorf("the observer was told %q of a JSON answer", x.ends[0].Outcome)
-			}
-		})
-	}
-}
-
 // breaking is an inner writer that panics with what it is given where it is told
 // to, and must not be used again then.
 type breaking struct {
@@ -947,18 +887,6 @@ func TestWhatIsRecordedOfAnUnknownStream(t *testing.T) {
 	}
 }
 
-// A header that nobody has sent is no reason to record, or to tell of, anything.
-func TestNobodyIsToldOfWhatIsNoStream(t *testing.T) {
-	x := begin(t, recorded(), method(http.MethodGet), path("/v1/models"))
-	x.do(func() {
-		x.w.Header().Set("Content-Type", "application/json")
-		_, _ = x.w.Write([]byte("{}"))
-	})
-	x.ret(nil).wantSwallowed(t)
-	x.wantObserved()
-	x.wantRecorded("")
-}
-
 // 101 is the answer, not a word before it: what comes behind it is no stream, and no
 // timeout ends it.
 func TestSwitchingProtocolsIsTheAnswer(t *testing.T) {
@@ -1032,23 +960,6 @@ func TestCauseOfTheEndOfUpstreamsRequest(t *testing.T) {
 		})
 		x.abort()
 	})
-}
-
-// Trailers that are not announced need a body without a length, too.
-func TestTrailersOfAnAnswerThatNobodyAnnounced(t *testing.T) {
-	body := completion("<think>a</think>b", someTokens)
-	for _, name := range []string{http.TrailerPrefix + "X-Sum", ""} {
-		x := begin(t)
-		x.answerWhole(body)
-		x.write(body)
-		if name != "" {
-			x.do(func() { x.w.Header().Set(name, "1") })
-		}
-		x.ret(nil).wantSwallowed(t)
-		if length := x.rec.sent.Get("Content-Length"); (length == "") != (name != "") {
-			t.Errorf("with the trailer %q the answer has the length %q", name, length)
-		}
-	}
 }
 
 // A field that is nil keeps net/http from setting it, and has to arrive so.
