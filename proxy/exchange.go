@@ -48,7 +48,7 @@ type exchange struct {
 	committed bool   // the header has left
 	flushed   bool   // a stream has been, and is with each write from then on
 
-	times         deadline.State // what the deadlines count from
+	times         deadline.State // the ages that the deadlines count from
 	timer         *time.Timer    // of the deadlines, nil as long as there was none
 	fires         time.Duration  // the age at which it fires, 0 while it is stopped
 	drainExpired  bool           // the drain timeout passed before the answer became a stream; end it as soon as it does
@@ -69,14 +69,14 @@ type answer interface {
 	// write takes bytes of upstream's: all of them, even if some are held back, for
 	// copiers take less for a short write.
 	write(b []byte) (int, error)
-	// flush flushes what has been written, as far as it may leave.
+	// flush flushes the bytes that have been written, as far as they may leave.
 	flush() error
 	// cut ends the answer for a cause of ours. The next handler may still write.
 	cut(cause rewrite.Cause)
 	// end ends the answer of a next handler that has ended for the cause. It reports
 	// whether the client knows of a failure, so that it is dealt with.
 	end(cause rewrite.Cause) (handled bool)
-	// report adds to res what became of the answer, and reports whether an Observer
+	// report adds the answer's end to res, and reports whether an Observer
 	// observes it.
 	report(res *Result) (observed bool)
 }

@@ -70,7 +70,7 @@ func (x *exchange) watch() {
 	}
 }
 
-// tick does what is due and sets the timer again.
+// tick does the action that is due and sets the timer again.
 func (x *exchange) tick() {
 	x.mu.Lock()
 	defer x.unlockLate()

@@ -1,6 +1,6 @@
 // Package reqbody reads the body of a request before the request goes on, heals
 // the history in it (contract section 5), and gives it back when the next handler
-// has failed. It knows requests alone, no answer.
+// has failed. It knows only requests, no answers.
 //
 //	body.go    Body: read, healed, given back, timed while the client still sends it
 //	held.go    the bytes that have been read, as long as a handler may ask for them
@@ -8,7 +8,7 @@
 //
 // A Body that came whole holds it once more until Decided is called and upstream
 // has begun to read; a body that is not read costs nothing. What a client may have
-// allocated is bounded by Plan.Limit, and by eight times what it has sent.
+// allocated is bounded by Plan.Limit, and by eight times the bytes that it has sent.
 package reqbody
 
 import (
@@ -26,12 +26,12 @@ import (
 // and Err may then be called at any time, by any goroutine.
 type Body struct {
 	held   *held   // as far as it has been read; nil if it was not
-	upload *upload // what is still to be read; nil if nobody times that
+	upload *upload // the rest, which is still to be read; nil if that is not timed
 }
 
-// Plan says what becomes of a body.
+// Plan says how a body is treated.
 type Plan struct {
-	// Heal has the body read, and healed if it is a history.
+	// Heal says that the body is read, and healed if it is a history.
 	Heal bool
 	// Limit is the size in bytes above which a body passes untouched.
 	Limit int64
@@ -42,7 +42,7 @@ type Plan struct {
 }
 
 // Prepare reads the body of the client's request r and gives it to up, which is
-// what the next handler gets, as the plan says. A body that is not read, or not to
+// the request of the next handler, as the plan says. A body that is not read, or not to
 // its end, goes on as it comes.
 func (b *Body) Prepare(r, up *http.Request, plan Plan) (healed rewrite.Healed) {
 	if plan.Heal {
@@ -95,7 +95,7 @@ func fitHeader(up *http.Request, n int) {
 	}
 }
 
-// Decided releases what is needed only until the answer is decided.
+// Decided releases the bytes that are needed only until the answer is chosen.
 func (b *Body) Decided() {
 	if h := b.held; h != nil {
 		h.mu.Lock()
@@ -105,13 +105,13 @@ func (b *Body) Decided() {
 	}
 }
 
-// GiveBack gives the client's request r the body that it would have behind the
-// next handler, which got up, without us: whoever handles an error of that sends
-// it elsewhere. What is wrapped around the body stays around it (a limit of
-// Caddy's request_body), what has been read is not read again, and what has not,
-// because upstream could not be reached, is there as it came.
+// GiveBack gives the client's request r the body that it would have after the
+// next handler, which got up, if nothing had read it before: an error route may send
+// it elsewhere. A wrapper around the body stays around it (a limit of
+// Caddy's request_body), bytes that have been read are not read again, and bytes that
+// have not, because upstream could not be reached, are there as they came.
 func (b *Body) GiveBack(r, up *http.Request) {
-	body, length := r.Body, r.ContentLength // what up began with
+	body, length := r.Body, r.ContentLength // those that up began with
 	apart, used := false, false             // r has a reader of its own; upstream has read
 	if h := b.held; h != nil {
 		h.mu.Lock()
@@ -141,8 +141,8 @@ func same(a, b io.ReadCloser) bool {
 }
 
 // Waited returns until when the client has been waited for to send the rest of the
-// body, which is now if it still is. It returns the zero time if there is no rest,
-// or nobody times it.
+// body, which is now if it still is. It returns the zero time if there is no rest
+// that is timed.
 func (b *Body) Waited(now time.Time) time.Time {
 	u := b.upload
 	if u == nil {
@@ -156,7 +156,7 @@ func (b *Body) Waited(now time.Time) time.Time {
 	return u.last
 }
 
-// Err returns what broke the client's body off, nil for nothing.
+// Err returns the error that broke the client's body off, nil for none.
 func (b *Body) Err() error {
 	switch u := b.upload; {
 	case u != nil:
@@ -180,7 +180,7 @@ type upload struct {
 	mu      sync.Mutex
 	reading int       // how many reads are under way
 	last    time.Time // the end of the last one
-	err     error     // what broke the body off
+	err     error     // that broke the body off
 	closed  bool
 }
 

@@ -289,34 +289,3 @@ type uncomparable []byte
 
 func (uncomparable) Read([]byte) (int, error) { return 0, io.EOF }
 func (uncomparable) Close() error             { return nil }
-
-// The first buffer has what is announced, up to a bound; a larger one becomes 1/8 of
-// that by doubling, and then all of it.
-func TestBuffers(t *testing.T) {
-	for _, length := range []int64{-1, 0, 1, maxFirst - 1, maxFirst, 100_000, 1 << 20, 3_333_333} {
-		first := firstBuffer(length)
-		switch {
-		case length < 0 && first != minBody, length >= 0 && length < maxFirst && first != length+1:
-			t.Errorf("%d bytes for %d", first, length)
-		case length >= maxFirst && (first > maxFirst || first < maxFirst/2-8 && first < length/advance):
-			t.Errorf("%d bytes for %d", first, length)
-		}
-		sizes := []int64{first}
-		for b := make([]byte, first); length >= 0 && int64(len(b)) <= length; b = b[:cap(b)] {
-			b = grow(b, length, length)
-			sizes = append(sizes, int64(cap(b)))
-		}
-		if last := sizes[len(sizes)-1]; length >= 0 && last != length+1 {
-			t.Errorf("%v for %d", sizes, length)
-		}
-		if n := len(sizes); n > 1 && (sizes[n-2] < (length+1)/advance || sizes[n-2] > (length+1)/advance+8) {
-			t.Errorf("%v for %d: all of it is there too early or too late", sizes, length)
-		}
-	}
-	if b := grow(make([]byte, 10), -1, 100); cap(b) != 20 || len(b) != 10 {
-		t.Errorf("%d bytes, room for %d", len(b), cap(b))
-	}
-	if b := grow(make([]byte, 90), -1, 100); cap(b) != 101 {
-		t.Errorf("room for %d", cap(b))
-	}
-}

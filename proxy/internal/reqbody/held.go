@@ -9,14 +9,14 @@ import (
 // held is a body of which a part, or all, has been read.
 //
 // One that came whole has two readers: upstream's, of the healed body, and the
-// client's request's, of the original. Whoever has that request (a placeholder of
-// Caddy's with the body, an error route) finds in it what it would find without
-// us. Histories are large and answers take long, so nothing is kept that nobody
-// will ask for: once the answer is decided no error route follows, and what has
-// been read is not read again.
+// client's request's, of the original. A handler that has that request (a placeholder of
+// Caddy's with the body, an error route) finds in it the bytes that it would find
+// without a Proxy. Histories are large and answers take long, so nothing is kept longer
+// than it may be asked for: once the answer is chosen no error route follows, and bytes
+// that have been read are not read again.
 type held struct {
 	client io.ReadCloser // the client's
-	err    error         // what comes behind what has been read, nil for the rest of client
+	err    error         // follows the bytes that have been read, nil for the rest of client
 	length int64         // the ContentLength of the next handler's request
 
 	mu       sync.Mutex
@@ -37,7 +37,7 @@ func (h *held) use(r *heldReader) {
 }
 
 // release releases the original once the answer is decided and the next handler
-// has begun to read: without us, the client's request would have lost its body by
+// has begun to read: without a Proxy, the client's request would have lost its body by
 // then. h.mu is held.
 func (h *held) release() {
 	if h.decided && h.used && h.upstream == &h.healed {
