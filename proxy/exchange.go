@@ -88,14 +88,6 @@ func (x *exchange) age() time.Duration { return time.Since(x.since) }
 // looks at values that handlers have set.
 func (x *exchange) upstream() string { return x.o.Upstream(x.r) }
 
-// usage returns the memory of the usage that upstream has reported, nil for none.
-func (x *exchange) usage(upstream string) rewrite.UsageMemory {
-	if x.o.Usage == nil {
-		return nil
-	}
-	return x.o.Usage(upstream)
-}
-
 // gone reports whether the client has left.
 func (x *exchange) gone() bool { return x.err != nil || x.r.Context().Err() != nil }
 
@@ -150,7 +142,7 @@ func (x *exchange) moveDeadline(t time.Time) {
 }
 
 // errPanicked is the cause with which upstream's request ends after code that is not ours
-// has panicked under the lock. It is no fault of upstream's (see errOver).
+// has panicked under the lock. It is no fault of upstream's (see cancellations).
 var errPanicked = fmt.Errorf("the writer of the answer panicked: %w", context.Canceled)
 
 // unlock releases the lock in the handler's goroutine. It is deferred wherever code that
@@ -188,7 +180,5 @@ func (p *latePanic) Unwrap() error {
 	return err
 }
 
-// isAbort reports whether a panic is the wish to abort the answer.
-func isAbort(panicked any) bool {
-	return panicked == http.ErrAbortHandler //nolint:errorlint // the very value is the signal
-}
+// isAbort reports whether a panic is the wish to abort the answer, by its very value.
+func isAbort(panicked any) bool { return panicked == http.ErrAbortHandler } //nolint:errorlint

@@ -116,12 +116,6 @@ func TestRequestOverridesTheFormOfToolEvents(t *testing.T) {
 	}
 }
 
-func TestNameOfTheHeaderThatOverrides(t *testing.T) {
-	if proxy.ProgressHeader != "X-Hermes-Tool-Progress" {
-		t.Errorf("the header is named %q", proxy.ProgressHeader)
-	}
-}
-
 const (
 	polluted = `{"stream":true,"messages":[{"role":"assistant","content":"Let me look.\n` + "`💻 ls`" + `\n\n\nDone."}]}`
 	clean    = `{"stream":true,"messages":[{"role":"assistant","content":"Let me look.\n\nDone."}]}`

@@ -30,7 +30,7 @@ func newStream(x *exchange) *stream {
 		Progress: rewrite.ProgressOf(x.r.Header.Get(ProgressHeader)),
 		ID:       newID,
 		Created:  x.since.Unix(),
-		Usage:    x.usage(s.upstream),
+		Usage:    x.o.Usage(s.upstream),
 	}
 	if x.o.Observer != nil {
 		p.OnTool = s.observeTool

@@ -102,18 +102,6 @@ func TestHeaderFieldsOfUpstreamsStayWhereAStreamNeedsThem(t *testing.T) {
 	x.ret(nil)
 }
 
-func TestWriterNeedsNoFlusher(t *testing.T) {
-	x := begin(t)
-	var inner http.ResponseWriter = x.rec
-	if _, ok := inner.(http.Flusher); ok {
-		t.Fatal("this test needs an inner writer that is no http.Flusher")
-	}
-	x.stream()
-	x.write(role)
-	x.wantLog("header 200", "write "+role, "flush")
-	x.ret(nil)
-}
-
 // hidden is a writer that can only be unwrapped.
 type hidden struct{ http.ResponseWriter }
 
@@ -339,25 +327,6 @@ func TestWriteErrorIsRemembered(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestTrailersBehindTheBodyAreHandedOver(t *testing.T) {
-	x := begin(t)
-	x.stream("Trailer", "X-Sum")
-	x.write(role, stop, done)
-	x.do(func() { x.w.Header().Set("X-Sum", "1") })
-	x.ret(nil)
-	if got := x.rec.header.Get("X-Sum"); got != "1" {
-		t.Errorf("the trailer is %q behind the body", got)
-	}
-}
-
-func TestStreamWithoutWriteHeader(t *testing.T) {
-	x := begin(t)
-	x.do(func() { x.w.Header().Set("Content-Type", "text/event-stream") })
-	x.write(role)
-	x.wantLog("header 200", "write "+role, "flush")
-	x.abort().wantSwallowed(t)
 }
 
 func TestFlushDecidesLikeWriteHeader(t *testing.T) {
@@ -770,15 +739,6 @@ func TestMediaTypesOfAStream(t *testing.T) {
 			t.Errorf("Content-Type %q became %q", fields[1], got)
 		}
 	}
-}
-
-func TestErrorOfAnAnswerThatHasLeftIsReturned(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) {
-		o.ErrorStatus = func(error) int { return http.StatusBadGateway }
-	}))
-	x.write("{")
-	x.ret(errTest).wantError(t, errTest)
-	x.wantBody("{")
 }
 
 func TestForeignStreamPassesByteForByte(t *testing.T) {

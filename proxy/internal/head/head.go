@@ -73,15 +73,12 @@ func isTrailer(name string) bool {
 	return name == "Trailer" || strings.HasPrefix(name, http.TrailerPrefix)
 }
 
-// announcedBy returns the names of the trailers that the header h announces, nil
-// for none. Upstream chooses how many there are: each is looked at once.
+// announcedBy returns the names of the trailers that the header h announces. Upstream
+// chooses how many there are: each is looked at once.
 func announcedBy(h http.Header) map[string]bool {
-	var names map[string]bool
+	names := make(map[string]bool)
 	for _, line := range h["Trailer"] {
 		for name := range strings.SplitSeq(line, ",") {
-			if names == nil {
-				names = make(map[string]bool)
-			}
 			names[http.CanonicalHeaderKey(strings.TrimSpace(name))] = true
 		}
 	}

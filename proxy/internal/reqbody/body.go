@@ -2,10 +2,6 @@
 // the history in it (contract section 5), and gives it back when the next handler
 // has failed. It knows only requests, no answers.
 //
-//	body.go    Body: read, healed, given back, timed while the client still sends it
-//	held.go    the bytes that have been read, as long as a handler may ask for them
-//	read.go    how a body is read: bounded, and not for promises
-//
 // A Body that came whole holds it once more until Decided is called and upstream
 // has begun to read; a body that is not read costs nothing. What a client may have
 // allocated is bounded by Plan.Limit, and by eight times the bytes that it has sent.
@@ -207,3 +203,86 @@ func (u *upload) Close() error {
 	u.mu.Unlock()
 	return u.ReadCloser.Close()
 }
+
+// held is a body of which a part, or all, has been read.
+//
+// One that came whole has two readers: upstream's, of the healed body, and the
+// client's request's, of the original. A handler that has that request (a placeholder of
+// Caddy's with the body, an error route) finds in it the bytes that it would find
+// without a Proxy. Histories are large and answers take long, so nothing is kept longer
+// than it may be asked for: once the answer is chosen no error route follows, and bytes
+// that have been read are not read again.
+type held struct {
+	client io.ReadCloser // the client's
+	err    error         // follows the bytes that have been read, nil for the rest of client
+	length int64         // the ContentLength of the next handler's request
+
+	mu       sync.Mutex
+	own      heldReader  // of the client's request
+	healed   heldReader  // of the next handler's request, if the body came whole
+	upstream *heldReader // which of the two the next handler has
+	original []byte      // a body that came whole, nil once it is released
+	decided  bool        // the answer is
+	used     bool        // upstream has been read, or closed
+}
+
+// use records that r has been read or closed. h.mu is held.
+func (h *held) use(r *heldReader) {
+	if r == h.upstream {
+		h.used = true
+		h.release()
+	}
+}
+
+// release releases the original once the answer is decided and the next handler
+// has begun to read: without a Proxy, the client's request would have lost its body by
+// then. h.mu is held.
+func (h *held) release() {
+	if h.decided && h.used && h.upstream == &h.healed {
+		h.original = nil
+		h.own.close()
+	}
+}
+
+// heldReader reads a held body. Like the server's body it cannot be read any more
+// once it is closed: a proxy that tries again after it has sent a part must not
+// send the rest for the whole (Caddy: reverseproxy.go:496-505). It may be closed
+// while it is read.
+type heldReader struct {
+	of     *held
+	rest   []byte // nil as soon as all has been read
+	closed bool
+}
+
+func (r *heldReader) Read(b []byte) (int, error) {
+	h := r.of
+	h.mu.Lock()
+	h.use(r)
+	closed, n := r.closed, copy(b, r.rest)
+	if r.rest = r.rest[n:]; len(r.rest) == 0 {
+		r.rest = nil
+	}
+	more := n > 0 || len(r.rest) > 0
+	h.mu.Unlock()
+	switch {
+	case closed:
+		return 0, http.ErrBodyReadAfterClose
+	case more:
+		return n, nil
+	case h.err != nil:
+		return 0, h.err
+	}
+	return h.client.Read(b)
+}
+
+func (r *heldReader) Close() error {
+	h := r.of
+	h.mu.Lock()
+	h.use(r)
+	r.close()
+	h.mu.Unlock()
+	return h.client.Close()
+}
+
+// close closes the reader, but not the client's body. The held body's mu is held.
+func (r *heldReader) close() { r.closed, r.rest = true, nil }

@@ -19,7 +19,7 @@ func Read(body io.Reader, length, limit int64) ([]byte, error) {
 func read(body io.Reader, length, limit int64, objects bool) ([]byte, error) {
 	first := int64(minBody)
 	if length >= 0 {
-		first = min(length+1, maxFirst) // one byte more, to see the end without growing
+		first = min(length+1, maxFirst) // one more, to see the end without growing
 	}
 	b := make([]byte, 0, min(first, limit+1))
 	var parts [][]byte // of unknown length: the bytes before b
@@ -40,8 +40,8 @@ func read(body io.Reader, length, limit int64, objects bool) ([]byte, error) {
 		if begun {
 			continue
 		}
-		first := bytes.TrimLeft(b[len(b)-n:], " \t\r\n")
-		if begun = len(first) > 0; begun && first[0] != '{' {
+		text := bytes.TrimLeft(b[len(b)-n:], " \t\r\n")
+		if begun = len(text) > 0; begun && text[0] != '{' {
 			break
 		}
 	}
@@ -52,8 +52,7 @@ func read(body io.Reader, length, limit int64, objects bool) ([]byte, error) {
 }
 
 const (
-	// minBody is the size in bytes of the first buffer for a body of unknown
-	// length.
+	// minBody is the size in bytes of the first buffer for a body of unknown length.
 	minBody = 4 << 10
 	// maxFirst is the size in bytes up to which the first buffer has the length
 	// that the client announces, and the larger parts of a body of unknown length.
