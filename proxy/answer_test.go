@@ -66,7 +66,7 @@ func TestFailedAnswerGetsAStatus(t *testing.T) {
 	}
 	res := x.result()
 	if res.Outcome != "agent_incomplete" || res.Status != http.StatusBadGateway || res.Model != "hermes-agent" {
-		t.Errorf("the observer was told %+v", res)
+		t.Errorf("the observer observed %+v", res)
 	}
 }
 
@@ -84,12 +84,11 @@ func TestGoodAnswerLeavesAsItCame(t *testing.T) {
 			t.Errorf("the header was %v", x.rec.sent)
 		}
 		if res := x.result(); res.Outcome != proxy.OutcomeOK || !res.Whole || res.FinishReason != "stop" || res.OutputTokens != 9 {
-			t.Errorf("the observer was told %+v", res)
+			t.Errorf("the observer observed %+v", res)
 		}
 	})
 }
 
-// TestFlushedAnswerIsFlushed: one without a length is flushed by proxies.
 // TestSecretsOfAnAnswerThatFailed leave neither its body nor its header.
 func TestSecretsOfAnAnswerThatFailed(t *testing.T) {
 	const said, clean = "Error code: 401 - bad key sk-abcdEFGH1234567890", "Error code: 401 - bad key [redacted]"
@@ -109,7 +108,7 @@ func TestSecretsOfAnAnswerThatFailed(t *testing.T) {
 }
 
 // What Hermes 0.22 writes into the text of a turn that failed has the provider's key in it.
-// A turn of /v1/responses gets a status, like one of chat completions; whoever asks for it
+// A turn of /v1/responses gets a status, like one of chat completions; a client that asks for it
 // again gets it as it is, without the key.
 func TestTurnsThatFailedAtTheProvider(t *testing.T) {
 	const key = "sk-abcdEFGH1234567890"
@@ -145,7 +144,7 @@ func TestTurnsThatFailedAtTheProvider(t *testing.T) {
 				t.Errorf("the header was %v", x.rec.sent)
 			}
 			if told := len(x.ends) > 0; told != (c.status == 502) || told && x.result().Outcome != "agent_incomplete" {
-				t.Errorf("the observer was told %+v", x.ends)
+				t.Errorf("the observer observed %+v", x.ends)
 			}
 		})
 	}
@@ -176,7 +175,7 @@ func TestAnswerWithReasoningIsRepaired(t *testing.T) {
 		t.Errorf("the header was %v", h)
 	}
 	if res := x.result(); res.Outcome != proxy.OutcomeOK || res.Reasoning != 1 || res.ID != "chatcmpl-1" {
-		t.Errorf("the observer was told %+v", res)
+		t.Errorf("the observer observed %+v", res)
 	}
 }
 
@@ -230,7 +229,7 @@ func TestAnswersThatAreNotKept(t *testing.T) {
 			x.wantLog("header 200", "write "+c.before+body[:80], "write "+body[80:])
 			x.ret(nil).wantSwallowed(t)
 			if len(x.ends) > 0 {
-				t.Errorf("the observer was told of it: %+v", x.ends)
+				t.Errorf("the observer observed it: %+v", x.ends)
 			}
 		})
 	}
@@ -303,7 +302,7 @@ func TestTrailersOfARepairedAnswer(t *testing.T) {
 	}
 }
 
-// TestAnswerThatBreaksOff fails as it would without us, wherever it does: nobody knows
+// TestAnswerThatBreaksOff fails as it would without us, wherever it does: it is unknown
 // what would have followed.
 func TestAnswerThatBreaksOff(t *testing.T) {
 	for _, body := range []string{completion("<think>a</think>b", someTokens), completion("", zeroTokens)} {
@@ -324,14 +323,14 @@ func TestAnswerThatBreaksOff(t *testing.T) {
 				e.want(t, how)
 				x.wantBody(came)
 				if x.rec.status != http.StatusOK {
-					t.Errorf("%s behind %d bytes: status %d", how, len(came), x.rec.status)
+					t.Errorf("%s after %d bytes: status %d", how, len(came), x.rec.status)
 				}
 			}
 		}
 	}
 }
 
-// TestAnswerOfAClientThatLeft is written to nobody.
+// TestAnswerOfAClientThatLeft is not written.
 func TestAnswerOfAClientThatLeft(t *testing.T) {
 	body := completion("Hello", zeroTokens)
 	x := begin(t)

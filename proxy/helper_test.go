@@ -90,7 +90,7 @@ func (rec *recorder) called(format string, args ...any) {
 	moves.Load()
 	call := fmt.Sprintf(format, args...)
 	if rec.sealed.Load() {
-		rec.t.Errorf("the writer was touched behind the guard: %s", call)
+		rec.t.Errorf("the writer was touched after the guard: %s", call)
 	}
 	rec.log = append(rec.log, call)
 	for range rec.header { // as net/http does over HTTP/2, for trailers
@@ -109,7 +109,7 @@ func (rec *recorder) WriteHeader(status int) {
 	rec.called("header %d", status)
 	if status >= 200 || status == http.StatusSwitchingProtocols {
 		if rec.status != 0 {
-			rec.t.Errorf("WriteHeader(%d) behind WriteHeader(%d)", status, rec.status)
+			rec.t.Errorf("WriteHeader(%d) after WriteHeader(%d)", status, rec.status)
 		}
 		rec.status, rec.sent = status, rec.header.Clone()
 	}
@@ -298,7 +298,7 @@ func (x *exchange) write(pieces ...string) {
 	})
 }
 
-// tryWrite has the handler write s, and returns what it is told.
+// tryWrite has the handler write s, and returns the result.
 func (x *exchange) tryWrite(s string) (n int, err error) {
 	x.t.Helper()
 	x.do(func() { n, err = x.w.Write([]byte(s)) })
@@ -314,11 +314,11 @@ func (x *exchange) flush() {
 	})
 }
 
-// result returns what the observer was told at the end, which must have come once.
+// result returns what the observer observed at the end, which must have come once.
 func (x *exchange) result() proxy.Result {
 	x.t.Helper()
 	if len(x.ends) != 1 {
-		x.t.Fatalf("%d ends were told, want one", len(x.ends))
+		x.t.Fatalf("%d ends were observed, want one", len(x.ends))
 	}
 	return x.ends[0]
 }
@@ -386,7 +386,7 @@ func (x *exchange) wantAnswer(status int, code string) {
 	x.wantAnswerOf(status, code, true)
 }
 
-// wantAnswerOf checks the same of an error behind which the agent may be running,
+// wantAnswerOf checks the same of an error after which the agent may be running,
 // or not.
 func (x *exchange) wantAnswerOf(status int, code string, running bool) {
 	x.t.Helper()

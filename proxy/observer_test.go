@@ -71,7 +71,7 @@ func (o *observer) add(line string) {
 func (o *observer) wantObserved(want ...string) {
 	o.t.Helper()
 	if !slices.Equal(o.lines, want) {
-		o.t.Errorf("the observer was told\n%q\nwant\n%q", o.lines, want)
+		o.t.Errorf("the observer observed\n%q\nwant\n%q", o.lines, want)
 	}
 }
 

@@ -100,7 +100,7 @@ func TestOpenToolIsCompletedBeforeTheErrorFinish(t *testing.T) {
 // explodingHandler is looked for in stacks.
 func explodingHandler(v any) { panic(v) }
 
-func TestForeignPanicGoesOnBehindTheFinish(t *testing.T) {
+func TestForeignPanicGoesOnAfterTheFinish(t *testing.T) {
 	for name, v := range map[string]any{
 		"an error":        errTest,
 		"a pointer":       &struct{ int }{1},
@@ -201,7 +201,7 @@ func TestInactiveStreamKeepsItsTail(t *testing.T) {
 			x.wantBody(foreign + "data: {\"torn\":")
 			e.want(t, how)
 			if len(x.ends) > 0 {
-				t.Errorf("the observer was told of a stream that is not ours: %+v", x.ends)
+				t.Errorf("the observer observed a stream that is not ours: %+v", x.ends)
 			}
 		})
 	}
@@ -217,7 +217,7 @@ func TestUpstreamsRequestEndsWithTheHandler(t *testing.T) {
 	}
 }
 
-func TestNothingTouchesTheWriterBehindTheGuard(t *testing.T) {
+func TestNothingTouchesTheWriterAfterTheGuard(t *testing.T) {
 	begins := map[string]func(*exchange){
 		"a stream":           func(x *exchange) { x.stream(); x.write(role) },
 		"a held header":      func(x *exchange) { x.stream() },
@@ -385,7 +385,7 @@ func TestEndIsToldOnceWithItsOutcome(t *testing.T) {
 			x.write(c.frames)
 			advance(3 * time.Second)
 			if len(x.ends) > 0 {
-				t.Fatal("the observer was told before the end")
+				t.Fatal("the observer saw the end before the end")
 			}
 			c.end(x).wantSwallowed(t)
 			res := x.result()
@@ -443,7 +443,7 @@ func TestResultCountsWhatTheStreamHad(t *testing.T) {
 	})
 }
 
-func TestClientThatLeavesBehindDoneWasServed(t *testing.T) {
+func TestClientThatLeavesAfterDoneWasServed(t *testing.T) {
 	x := begin(t)
 	x.stream()
 	x.write(role, text("a"), stop, done)
@@ -530,7 +530,7 @@ func TestUsageIsRememberedByUpstreamAndModel(t *testing.T) {
 	}
 }
 
-func TestUpstreamIsAskedForBehindTheHeader(t *testing.T) {
+func TestUpstreamIsAskedForAfterTheHeader(t *testing.T) {
 	var asked int
 	x := begin(t, option(func(o *proxy.Options) {
 		o.Usage = (&memory{reported: make(map[string]bool)}).of
@@ -547,8 +547,7 @@ func TestUpstreamIsAskedForBehindTheHeader(t *testing.T) {
 	}
 }
 
-// breaking is an inner writer that panics with what it is given where it is told
-// to, and must not be used again then.
+// breaking is an inner writer that panics with what it is given where at says, and must not be used again then.
 type breaking struct {
 	*recorder
 	at    string // "header", "write" or "flush"; "" for not yet
@@ -654,7 +653,7 @@ func TestPanicOfTheWriterGoesOn(t *testing.T) {
 }
 
 // TestPanicUnderATimerGoesOnInTheHandler: it ends upstream's request, and not the
-// process. The handler is told, and the server gets the panic with its stack.
+// process. The handler gets an error, and the server gets the panic with its stack.
 func TestPanicUnderATimerGoesOnInTheHandler(t *testing.T) {
 	type timer struct {
 		set   func(*proxy.Options)
@@ -887,7 +886,7 @@ func TestWhatIsRecordedOfAnUnknownStream(t *testing.T) {
 	}
 }
 
-// 101 is the answer, not a word before it: what comes behind it is no stream, and no
+// 101 is the answer, not a word before it: what comes after it is no stream, and no
 // timeout ends it.
 func TestSwitchingProtocolsIsTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -917,7 +916,7 @@ func TestReadingNothingOfARequest(t *testing.T) {
 			var all []byte
 			for {
 				if n, err := x.up.Body.Read(nil); len(all) < int(x.up.ContentLength) && (n != 0 || err != nil) {
-					t.Errorf("behind %d bytes Read(nil) = %d, %v", len(all), n, err)
+					t.Errorf("after %d bytes Read(nil) = %d, %v", len(all), n, err)
 					return
 				}
 				b := make([]byte, 7)
@@ -934,7 +933,7 @@ func TestReadingNothingOfARequest(t *testing.T) {
 	}
 }
 
-// Where nobody says what an error stands for, it stands for none.
+// Without ErrorStatus, it stands for none.
 func TestErrorsStandForNoStatusByDefault(t *testing.T) {
 	x := begin(t, asking(clean))
 	x.do(func() { x.try("lost") })
@@ -944,7 +943,7 @@ func TestErrorsStandForNoStatusByDefault(t *testing.T) {
 	}
 }
 
-// What ends upstream's request says why, to whoever logs it.
+// What ends upstream's request says why, for logs.
 func TestCauseOfTheEndOfUpstreamsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Second }))
@@ -977,7 +976,7 @@ func TestFieldsThatAreNil(t *testing.T) {
 }
 
 // honest remembers who reports failures.
-type honest struct{ told []string }
+type honest struct{ names []string }
 
 func (h *honest) of(upstream string) rewrite.UsageMemory {
 	return honestOf{memoryOf{new(memory), upstream}, h}
@@ -992,7 +991,7 @@ func (h honestOf) ReportsFailures(does bool) {
 	if does {
 		h.upstream += " does"
 	}
-	h.told = append(h.told, h.upstream)
+	h.names = append(h.names, h.upstream)
 }
 
 // An upstream that says in its header whether its agent has ended well reports its
@@ -1032,8 +1031,8 @@ func TestUpstreamsThatSayWhetherTheyHaveCompleted(t *testing.T) {
 					x.w.WriteHeader(c.status)
 				})
 				x.abort()
-				if store != nil && !slices.Equal(store.told, c.want) {
-					t.Errorf("the store was told %q, want %q", store.told, c.want)
+				if store != nil && !slices.Equal(store.names, c.want) {
+					t.Errorf("the store got %q, want %q", store.names, c.want)
 				}
 			}
 		})
@@ -1046,8 +1045,8 @@ func TestUpstreamsThatSayWhetherTheyHaveCompleted(t *testing.T) {
 	x.answerWhole(body)
 	x.write(body)
 	x.ret(nil).wantSwallowed(t)
-	if x.rec.sent.Get("X-Hermes-Completed") != "false" || store.told != nil {
-		t.Errorf("the answer is %v, the store was told %q", x.rec.sent, store.told)
+	if x.rec.sent.Get("X-Hermes-Completed") != "false" || store.names != nil {
+		t.Errorf("the answer is %v, the store got %q", x.rec.sent, store.names)
 	}
 }
 

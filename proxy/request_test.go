@@ -126,7 +126,7 @@ type request struct {
 	*http.Request
 	body    string
 	err     error // of the body
-	markers int   // what the observer was told
+	markers int   // what the observer observed
 	client  *http.Request
 	own     string // the body of the client's request meanwhile
 }
@@ -202,7 +202,7 @@ func TestHistoriesAreHealed(t *testing.T) {
 			r := ask(t, proxy.Options{}, polluted, set)
 			r.want(t, clean)
 			if r.markers != 1 {
-				t.Errorf("the observer was told of %d markers, want 1", r.markers)
+				t.Errorf("the observer observed %d markers, want 1", r.markers)
 			}
 			if r.Request == r.client || r.client.ContentLength != int64(len(polluted)) || r.client.Header.Get("Content-Length") != strconv.Itoa(len(polluted)) {
 				t.Error("the client's own request was changed")
@@ -244,7 +244,7 @@ func TestHistoriesThatPassUntouched(t *testing.T) {
 		"no type, another path": {body: polluted, set: func(r *http.Request) { r.URL.Path = "/x"; r.Header.Del("Content-Type") }},
 		"incremental":           {body: polluted, set: requestHeader("Incremental", "?1")},
 		"an array":              {body: "[" + polluted + "]"},
-		"garbage behind":        {body: polluted + "x"},
+		"garbage after":         {body: polluted + "x"},
 		"empty":                 {body: ""},
 		"spaces":                {body: strings.Repeat(" ", 100000)},
 	} {
@@ -349,7 +349,7 @@ func TestRequestsWithoutABody(t *testing.T) {
 
 // No transport can have the body again: net/http would repeat what it has written.
 // A handler in front may have said how.
-func TestNobodyCanHaveTheBodyAgain(t *testing.T) {
+func TestTheBodyCannotBeHadAgain(t *testing.T) {
 	for _, history := range proxy.HistoryValues() {
 		for _, body := range []string{polluted, clean, "[1]"} {
 			r := ask(t, proxy.Options{History: history}, body, func(r *http.Request) {
@@ -449,7 +449,7 @@ func TestRequestsAreLetGoOnceTheyAreAnswered(t *testing.T) {
 					}
 				})
 				if body.held() {
-					t.Error("it is still held behind its last byte")
+					t.Error("it is still held after its last byte")
 				}
 			}
 			x.do(func() {
@@ -498,9 +498,9 @@ func (spaces) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// The client's request has behind the next handler the body that it would have
+// The client's request has after the next handler the body that it would have
 // without us: as it came where it has not been read, spent where it has.
-func TestTheBodyOfTheClientsRequestBehindAnError(t *testing.T) {
+func TestTheBodyOfTheClientsRequestAfterAnError(t *testing.T) {
 	limit := func(r *http.Request) { r.Body = http.MaxBytesReader(nil, r.Body, 50) }
 	for name, c := range map[string]struct {
 		body string

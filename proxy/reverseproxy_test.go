@@ -43,9 +43,9 @@ func TestReverseProxyWhoseUpstreamDies(t *testing.T) {
 		"by FIN, with Connection: close":   {sends: "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n" + role + hello[:30], want: role + errorFinish("upstream_incomplete", false)},
 		"by FIN before its Content-Length": {sends: "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 100000\r\n\r\n" + role + hello, want: role + hello + errorFinish("upstream_aborted", true)},
 		"by a malformed chunk":             {sends: head + chunked(role) + "zz\r\n", want: role + errorFinish("upstream_aborted", false)},
-		"by RST behind the finish":         {sends: head + chunked(role) + chunked(hello) + chunked(stop), rst: true, seen: role + hello + stop, want: role + hello + stop + done},
-		"by FIN behind the finish":         {sends: head + chunked(role) + chunked(hello) + chunked(stop), want: role + hello + stop + done},
-		"by FIN behind [DONE]":             {sends: head + chunked(role) + chunked(hello) + chunked(stop) + chunked(done), want: role + hello + stop + done},
+		"by RST after the finish":          {sends: head + chunked(role) + chunked(hello) + chunked(stop), rst: true, seen: role + hello + stop, want: role + hello + stop + done},
+		"by FIN after the finish":          {sends: head + chunked(role) + chunked(hello) + chunked(stop), want: role + hello + stop + done},
+		"by FIN after [DONE]":              {sends: head + chunked(role) + chunked(hello) + chunked(stop) + chunked(done), want: role + hello + stop + done},
 	} {
 		t.Run(name, func(t *testing.T) {
 			protocols(t, func(t *testing.T, http2 bool) {
@@ -97,7 +97,7 @@ func TestReverseProxyWhoseUpstreamDies(t *testing.T) {
 
 func TestReverseProxyWhoseUpstreamDiesBeforeTheFirstFrame(t *testing.T) {
 	for name, c := range map[string]struct{ sends, code string }{
-		"by FIN behind the header":       {chunkedHead, "upstream_aborted"},
+		"by FIN after the header":        {chunkedHead, "upstream_aborted"},
 		"by FIN inside the first frame":  {chunkedHead + chunked(role[:20]), "upstream_aborted"},
 		"by a clean end":                 {chunkedHead + "0\r\n\r\n", "upstream_incomplete"},
 		"by a clean end inside a frame":  {chunkedHead + chunked(role[:20]) + "0\r\n\r\n", "upstream_incomplete"},
@@ -273,9 +273,9 @@ type arrived struct {
 	err      error
 }
 
-// behind starts a server with a guard in front of a reverse proxy in front of an
+// reversed starts a server with a guard in front of a reverse proxy in front of an
 // upstream that answers {} to what it tells of.
-func behind(t *testing.T, http2 bool) (srv *httptest.Server, got chan arrived) {
+func reversed(t *testing.T, http2 bool) (srv *httptest.Server, got chan arrived) {
 	t.Helper()
 	got = make(chan arrived, 10)
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -302,7 +302,7 @@ func TestUploads(t *testing.T) {
 	}
 	const nearly, more = proxy.DefaultMaxRequest - 1000, proxy.DefaultMaxRequest + 1000
 	protocols(t, func(t *testing.T, http2 bool) {
-		srv, got := behind(t, http2)
+		srv, got := reversed(t, http2)
 		for name, c := range map[string]struct{ in, want string }{
 			"polluted": {polluted, clean}, "clean": {clean, clean}, "large": {padded(polluted, nearly), padded(clean, nearly)},
 			"too large": {padded(polluted, more), padded(polluted, more)}, "no JSON": {"x" + polluted, "x" + polluted},
@@ -343,7 +343,7 @@ func TestUploads(t *testing.T) {
 
 func TestTrailersOfRequests(t *testing.T) {
 	protocols(t, func(t *testing.T, http2 bool) {
-		srv, got := behind(t, http2)
+		srv, got := reversed(t, http2)
 		for in, want := range map[string]string{polluted: clean, clean: clean} {
 			r, err := http.NewRequestWithContext(patient(t), http.MethodPost, srv.URL+chatPath, io.MultiReader(strings.NewReader(in)))
 			if err != nil {
@@ -375,7 +375,7 @@ func dial(t *testing.T, srv *httptest.Server) (net.Conn, *bufio.Reader) {
 }
 
 func TestClientIsToldToContinue(t *testing.T) {
-	srv, got := behind(t, false)
+	srv, got := reversed(t, false)
 	conn, in := dial(t, srv)
 	_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", chatPath, len(polluted))
 	line, err := in.ReadString('\n')

@@ -54,7 +54,7 @@ func TestFirstPartOfAnOversizedFrameLetsTheHeaderGo(t *testing.T) {
 	x.wantLog("header 200", "write data: 01234567890123456789", "flush")
 	x.abort().wantSwallowed(t)
 	if got := x.rec.body.String(); !strings.HasPrefix(got, "data: 01234567890123456789\n\ndata: {\"error\":") {
-		t.Errorf("want a blank line and an error finish behind what has left:\n%s", got)
+		t.Errorf("want a blank line and an error finish after what has left:\n%s", got)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestEndBeforeTheFirstFrameIsAnAnswer(t *testing.T) {
 	}
 }
 
-func TestForeignPanicBeforeTheFirstFrameGoesOnBehindTheAnswer(t *testing.T) {
+func TestForeignPanicBeforeTheFirstFrameGoesOnAfterTheAnswer(t *testing.T) {
 	x := begin(t)
 	x.stream()
 	x.panics("boom").wantPanic(t, "boom")
@@ -120,7 +120,7 @@ func TestFirstFrameThatLacksItsBlankLineIsAStream(t *testing.T) {
 	x.wantBody(role + errorFinish("upstream_aborted", false))
 }
 
-func TestEndBehindAKeepaliveIsAnErrorFinish(t *testing.T) {
+func TestEndAfterAKeepaliveIsAnErrorFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := begin(t, option(func(o *proxy.Options) { o.Keepalive = 10 * time.Second }))
 		x.stream()
@@ -214,7 +214,7 @@ func TestErrorsOfTheNextHandlerAreAnsweredOnChatPathsOnly(t *testing.T) {
 	}
 }
 
-func TestErrorsAreReturnedWhenNobodyKnowsTheirStatus(t *testing.T) {
+func TestErrorsOfNoStatusAreReturned(t *testing.T) {
 	x := begin(t)
 	x.ret(errTest).wantError(t, errTest)
 	x.wantLog()
@@ -340,7 +340,7 @@ type timeoutError struct{}
 func (timeoutError) Error() string { return "timeout" }
 func (timeoutError) Timeout() bool { return true }
 
-// Behind the event that ends it nothing is added, and the client is not told
+// After the event that ends it nothing is added, and the client is not told
 // that upstream's connection broke: its answer is complete.
 func TestOtherStreamThatHasEndedEndsWell(t *testing.T) {
 	eachOther(t, func(t *testing.T, s otherStream) {
@@ -530,12 +530,12 @@ func TestReverseProxyWhoseUpstreamDiesInAnotherStream(t *testing.T) {
 	for _, s := range otherStreams {
 		head := chunkedHead + chunked(s.begin) + chunked(s.more)
 		for name, c := range map[string]struct{ sends, want string }{
-			"not at all":            {head + chunked(s.end) + "0\r\n\r\n", s.end},
-			"by FIN in a chunk":     {head + chunked(s.cut)[:20], s.failed("upstream_aborted")},
-			"by FIN in an event":    {head + chunked(s.cut), s.failed("upstream_aborted")},
-			"by a clean end":        {head + chunked(s.cut) + "0\r\n\r\n", s.failed("upstream_incomplete")},
-			"with no length":        {"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n" + s.begin + s.more + s.cut, s.failed("upstream_incomplete")},
-			"by FIN behind its end": {head + chunked(s.end), s.end},
+			"not at all":           {head + chunked(s.end) + "0\r\n\r\n", s.end},
+			"by FIN in a chunk":    {head + chunked(s.cut)[:20], s.failed("upstream_aborted")},
+			"by FIN in an event":   {head + chunked(s.cut), s.failed("upstream_aborted")},
+			"by a clean end":       {head + chunked(s.cut) + "0\r\n\r\n", s.failed("upstream_incomplete")},
+			"with no length":       {"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n" + s.begin + s.more + s.cut, s.failed("upstream_incomplete")},
+			"by FIN after its end": {head + chunked(s.end), s.end},
 		} {
 			t.Run(s.path+", "+name, func(t *testing.T) {
 				protocols(t, func(t *testing.T, http2 bool) {

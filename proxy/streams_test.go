@@ -299,7 +299,7 @@ func TestLimitHoldsForLaterStreamsToo(t *testing.T) {
 	})
 }
 
-func TestStreamThatBecomesActiveBehindTheDrainEnds(t *testing.T) {
+func TestStreamThatBecomesActiveAfterTheDrainEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		streams := new(proxy.Streams)
 		x := begin(t, among(streams, time.Second), path(otherPath))

@@ -21,7 +21,7 @@ import (
 const comment = ": comment\n\n"
 
 // untilCancelled is a handler's step that gives upstream's request up when it
-// is told to, with the cause.
+// is cancelled, with the cause.
 func (x *exchange) untilCancelled() ending {
 	x.t.Helper()
 	return x.finish(func() error {
@@ -58,7 +58,7 @@ func (x *exchange) wantStopped() {
 	}
 	x.flush()
 	if later := x.rec.log[calls:]; len(later) > 0 {
-		x.t.Errorf("behind the end the inner writer was called %q", later)
+		x.t.Errorf("after the end the inner writer was called %q", later)
 	}
 }
 
@@ -252,7 +252,7 @@ func TestDeadlineAppliesToAHandlerThatIgnoresIt(t *testing.T) {
 	}
 }
 
-func TestForeignPanicBehindADeadlineGoesOn(t *testing.T) {
+func TestForeignPanicAfterADeadlineGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
 		x.stream()
@@ -269,17 +269,17 @@ func TestKeepaliveForms(t *testing.T) {
 		before string
 		want   string
 	}{
-		"by default, no chunk yet":         {"", "", beat},
-		"by default":                       {"", role, beatForm},
-		"by default, behind a comment":     {"", comment, beat},
-		"as a chunk":                       {rewrite.KeepaliveChunk, role, beatForm},
-		"as a chunk, no chunk yet":         {rewrite.KeepaliveChunk, "", beat},
-		"as a comment":                     {rewrite.KeepaliveComment, role, beat},
-		"as a chunk, within a frame":       {rewrite.KeepaliveChunk, role + text("a")[:30], beatForm},
-		"as a chunk, with text held":       {rewrite.KeepaliveChunk, role + text("`💻 l"), beatForm},
-		"as a comment, behind a tool":      {rewrite.KeepaliveComment, text("\\n`💻 ls`\\n"), beat},
-		"as a chunk, behind a tool":        {rewrite.KeepaliveChunk, text("\\n`💻 ls`\\n"), beatForm},
-		"as a chunk, behind foreign frame": {rewrite.KeepaliveChunk, "data: [1]\n\n", beat},
+		"by default, no chunk yet":        {"", "", beat},
+		"by default":                      {"", role, beatForm},
+		"by default, after a comment":     {"", comment, beat},
+		"as a chunk":                      {rewrite.KeepaliveChunk, role, beatForm},
+		"as a chunk, no chunk yet":        {rewrite.KeepaliveChunk, "", beat},
+		"as a comment":                    {rewrite.KeepaliveComment, role, beat},
+		"as a chunk, within a frame":      {rewrite.KeepaliveChunk, role + text("a")[:30], beatForm},
+		"as a chunk, with text held":      {rewrite.KeepaliveChunk, role + text("`💻 l"), beatForm},
+		"as a comment, after a tool":      {rewrite.KeepaliveComment, text("\\n`💻 ls`\\n"), beat},
+		"as a chunk, after a tool":        {rewrite.KeepaliveChunk, text("\\n`💻 ls`\\n"), beatForm},
+		"as a chunk, after foreign frame": {rewrite.KeepaliveChunk, "data: [1]\n\n", beat},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			x := begin(t, option(func(o *proxy.Options) {
@@ -391,7 +391,7 @@ func TestSlowClientGetsNoKeepaliveAtOnce(t *testing.T) {
 		x.wantLog("header 200", "write "+role, "flush")
 		advance(10 * time.Second)
 		if got := x.rec.body.String(); !strings.HasSuffix(got, beatForm) {
-			t.Errorf("no keepalive 10s behind the last byte:\n%s", got)
+			t.Errorf("no keepalive 10s after the last byte:\n%s", got)
 		}
 		x.ret(nil)
 	})
@@ -424,7 +424,7 @@ func timeouts(d time.Duration) setting {
 	return option(func(o *proxy.Options) { o.FirstByteTimeout, o.IdleTimeout = d, d })
 }
 
-// deadlines are the timeouts that count from the request on, each alone.
+// deadlines are the timeouts that count from the request on, one at a time.
 var deadlines = map[string]func(time.Duration) setting{
 	"first byte": func(d time.Duration) setting { return option(func(o *proxy.Options) { o.FirstByteTimeout = d }) },
 	"idle":       func(d time.Duration) setting { return option(func(o *proxy.Options) { o.IdleTimeout = d }) },
@@ -512,8 +512,8 @@ func TestAnswersThatMayBeStreamsHaveDeadlines(t *testing.T) {
 	}
 }
 
-// A stream that nobody has asked for is one all the same, from its header on.
-func TestStreamsThatNobodyAskedForHaveDeadlines(t *testing.T) {
+// A stream that the request does not ask for is one all the same, from its header on.
+func TestStreamsThatAreNotAskedForHaveDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, timeout := range deadlines {
 			x := begin(t, timeout(time.Minute), asking(`{}`))
@@ -826,8 +826,8 @@ func TestErrorsThatAreNotTheClientsStayWhatTheyAre(t *testing.T) {
 	}
 }
 
-// Nor is an error behind the answer, which has begun, and no error is none.
-func TestErrorsBehindAnAnswerAreNotTheClientsFailure(t *testing.T) {
+// Nor is an error after the answer, which has begun, and no error is none.
+func TestErrorsAfterAnAnswerAreNotTheClientsFailure(t *testing.T) {
 	for _, err := range []error{statusError(http.StatusBadGateway), nil} {
 		x := begin(t, func(o *proxy.Options, r *http.Request, _ *recorder) {
 			r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, errTest })), -1
@@ -847,7 +847,7 @@ func TestErrorsBehindAnAnswerAreNotTheClientsFailure(t *testing.T) {
 	}
 }
 
-// Whoever limits the body says so himself: where he does not, it is no failure of the
+// A handler that limits the body says so itself: where it does not, it is no failure of the
 // client's that we would name.
 func TestLimitsOfBodiesAreNotTheClientsFailure(t *testing.T) {
 	for _, failure := range []error{&http.MaxBytesError{}, fmt.Errorf("x: %w", statusError(413))} {
@@ -905,7 +905,7 @@ func TestBodiesThatUpstreamClosesAreNotTheClientsFailure(t *testing.T) {
 		late <- err
 	}()
 	if <-late == nil {
-		t.Error("a closed body is read behind the answer")
+		t.Error("a closed body is read after the answer")
 	}
 }
 
@@ -962,7 +962,7 @@ func TestTimersThatComeTooLateDoNothing(t *testing.T) {
 }
 
 // What has been ended cannot be taken over.
-func TestHijackBehindADeadline(t *testing.T) {
+func TestHijackAfterADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := begin(t, timeouts(time.Minute))
 		advance(time.Minute)
@@ -979,14 +979,14 @@ func TestHijackBehindADeadline(t *testing.T) {
 func TestValuesOfTheHeaderAreTheHandlers(t *testing.T) {
 	x := begin(t)
 	x.stream("X-A", "before")
-	x.do(func() { x.w.Header()["X-A"][0] = "behind" })
+	x.do(func() { x.w.Header()["X-A"][0] = "after" })
 	x.write(role)
 	if got := x.rec.sent.Get("X-A"); got != "before" {
 		t.Errorf("X-A: %s", got)
 	}
 }
 
-// The first error of the client's connection is the one that is told.
+// The first error of the client's connection is the one that is reported.
 func TestTheFirstErrorOfTheClientIsKept(t *testing.T) {
 	first := errors.New("broken pipe")
 	x := begin(t)
@@ -1002,7 +1002,7 @@ func TestTheFirstErrorOfTheClientIsKept(t *testing.T) {
 	x.ret(nil)
 }
 
-// Requests that are none for chat completions are not told of, even when their client
+// Requests that are none for chat completions are not observed, even when their client
 // has left.
 func TestOtherRequestsWhoseClientLeavesAreNotTold(t *testing.T) {
 	for _, p := range []string{otherPath, "/v1/runs/run_1/events", "/api/sessions/s/chat/stream"} {

@@ -38,7 +38,7 @@ func TestInformationalAnswersAreNotLatched(t *testing.T) {
 		t.Errorf("the stream was not repaired:\n%s", got)
 	}
 	if slices.Contains(x.rec.log[4:], "header 103") {
-		t.Error("an informational answer behind the final one")
+		t.Error("an informational answer after the final one")
 	}
 }
 
@@ -261,7 +261,7 @@ func TestOneWriteAndOneFlushForWhatOneReadCompleted(t *testing.T) {
 	} {
 		before := len(x.rec.log)
 		x.write(step.in)
-		x.flush() // as a proxy does behind each write
+		x.flush() // as a proxy does after each write
 		var want []string
 		if step.out != "" {
 			want = []string{"write " + step.out, "flush"}
@@ -323,7 +323,7 @@ func TestWriteErrorIsRemembered(t *testing.T) {
 			x.flush()
 			x.abort().wantPanic(t, http.ErrAbortHandler)
 			if later := x.rec.log[calls:]; len(later) > 0 {
-				t.Errorf("behind a failed write the inner writer was called %q", later)
+				t.Errorf("after a failed write the inner writer was called %q", later)
 			}
 		})
 	}
@@ -354,7 +354,7 @@ func (s stamping) WriteHeader(status int) {
 	s.recorder.WriteHeader(status)
 }
 
-// Access logs of Caddy read the map behind the end (resp_headers).
+// Access logs of Caddy read the map after the end (resp_headers).
 func TestHeaderMapTellsWhatWasSent(t *testing.T) {
 	for _, media := range []string{"application/json", "text/event-stream"} {
 		rec := &recorder{t: t, header: make(http.Header)}
@@ -376,7 +376,7 @@ func TestHeaderMapTellsWhatWasSent(t *testing.T) {
 
 // The handler's header is dropped once it has left; trailers that it sets later, of
 // which it has said nothing before, are handed over all the same.
-func TestTrailersThatNobodyAnnouncedBehindFrames(t *testing.T) {
+func TestTrailersAfterFramesThatAreNotAnnounced(t *testing.T) {
 	rec := &recorder{t: t, header: make(http.Header)}
 	serve(rec, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -467,7 +467,7 @@ func TestTimersEndStreamsBesideTheHandler(t *testing.T) {
 	}
 }
 
-// TestHeaderWithoutAnAnswerIsHandedOver: whoever answers behind the guard, such as
+// TestHeaderWithoutAnAnswerIsHandedOver: a handler that answers after the guard, such as
 // an error route, has the header that the handler has left.
 func TestHeaderWithoutAnAnswerIsHandedOver(t *testing.T) {
 	for _, p := range paths {
@@ -596,8 +596,8 @@ func (w *readingOn) WriteHeader(status int) {
 	})
 }
 
-// TestInformationalAnswerIsReadBehindOurBack has the answer follow at once.
-func TestInformationalAnswerIsReadBehindOurBack(t *testing.T) {
+// TestInformationalAnswerThatIsReadLate has the answer follow at once.
+func TestInformationalAnswerThatIsReadLate(t *testing.T) {
 	w := &readingOn{recorder: &recorder{t: t, header: make(http.Header)}, on: make(chan struct{})}
 	r := chatRequest(`{"stream":true}`)
 	r.ProtoMajor = 2
@@ -710,10 +710,10 @@ func TestAnswersThatAreNoStreamPassByteForByte(t *testing.T) {
 			}
 			if name == "gzip" || name == "br" {
 				if len(x.ends) != 1 || x.ends[0].Outcome != proxy.OutcomeEncoded {
-					t.Errorf("the observer was told %+v, want that the stream was compressed", x.ends)
+					t.Errorf("the observer observed %+v, want that the stream was compressed", x.ends)
 				}
 			} else if len(x.ends) > 0 {
-				t.Errorf("the observer was told of it: %+v", x.ends)
+				t.Errorf("the observer observed it: %+v", x.ends)
 			}
 		})
 	}
@@ -757,7 +757,7 @@ func TestForeignStreamPassesByteForByte(t *testing.T) {
 		x.ret(nil).wantSwallowed(t)
 		x.wantBody(strings.Join(pieces, ""))
 		if len(x.ends) > 0 {
-			t.Errorf("the observer was told of it: %+v", x.ends)
+			t.Errorf("the observer observed it: %+v", x.ends)
 		}
 	})
 }
@@ -879,7 +879,7 @@ func TestDeadlinesAreSetBesideKeepalives(t *testing.T) {
 			return nil
 		})
 		if !w.duplex {
-			t.Error("the inner writer was not told")
+			t.Error("the inner writer was not called")
 		}
 	})
 }
@@ -900,7 +900,7 @@ func TestDeadlineOfTheHandlerIsForItsOwnWrites(t *testing.T) {
 				t.Error("upstream's request has ended")
 			}
 			if want := time.Now().Add(-9 * time.Second); !w.deadline.Equal(want) {
-				t.Errorf("the deadline is %v behind the keepalive, want %v as before", w.deadline, want)
+				t.Errorf("the deadline is %v after the keepalive, want %v as before", w.deadline, want)
 			}
 			advance(time.Hour)
 			return nil
@@ -937,8 +937,7 @@ type appliedTimeouts struct{ log *[]string }
 func (a appliedTimeouts) Apply()   { *a.log = append(*a.log, "apply") }
 func (a appliedTimeouts) Restore() { *a.log = append(*a.log, "restore") }
 
-// TestTimeoutsAreAppliedOnceWhileNobodyElseWrites.
-func TestTimeoutsAreAppliedOnceWhileNobodyElseWrites(t *testing.T) {
+func TestTimeoutsAreAppliedOnceUnderTheLock(t *testing.T) {
 	type key struct{}
 	for name, c := range map[string]struct {
 		act  func(http.ResponseWriter)

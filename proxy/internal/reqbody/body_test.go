@@ -86,7 +86,7 @@ func TestGiveBack(t *testing.T) {
 		name string
 		plan Plan
 		next func(up *http.Request)
-		want string // what the client's request gives behind it
+		want string // what the client's request gives after it
 		up   string // and then the next handler's
 	}{
 		{"not read", plan, func(*http.Request) {}, polluted, healed},
@@ -196,7 +196,7 @@ func TestErr(t *testing.T) {
 	}
 }
 
-// A body that nobody times, or that has come whole, keeps its type: transports look at
+// A body that is not timed, or that has come whole, keeps its type: transports look at
 // it.
 func TestWhatIsTimed(t *testing.T) {
 	for _, c := range []struct {
@@ -252,7 +252,7 @@ func TestHeaderOfAHealedBody(t *testing.T) {
 	}
 }
 
-// Whoever closes a reader closes the client's body, and reads no more by it.
+// Closing a reader closes the client's body, and reads no more by it.
 func TestClose(t *testing.T) {
 	for _, plan := range []Plan{{Heal: true, Limit: 1000}, {Heal: true, Limit: 9}, {Timed: true}} {
 		closed := &closing{Reader: strings.NewReader(polluted)}
@@ -281,7 +281,7 @@ func (c *closing) Close() error { c.times++; return nil }
 func TestSame(t *testing.T) {
 	a, b := &closing{}, &closing{}
 	if !same(a, a) || same(a, b) || same(uncomparable{}, uncomparable{}) {
-		t.Error("not told apart")
+		t.Error("taken for the same")
 	}
 }
 
