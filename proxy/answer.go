@@ -25,14 +25,10 @@ func (a passing) begin() {
 }
 
 func (a passing) write(b []byte) (int, error) { return a.x.w.Write(b) }
-
-func (a passing) flush() error { return http.NewResponseController(a.x.w).Flush() }
-
-func (passing) cut(rewrite.Cause) {}
-
-func (passing) end(rewrite.Cause) bool { return false }
-
-func (passing) report(*Result) bool { return false }
+func (a passing) flush() error                { return http.NewResponseController(a.x.w).Flush() }
+func (passing) cut(rewrite.Cause)             {}
+func (passing) end(rewrite.Cause) bool        { return false }
+func (passing) report(*Result) bool           { return false }
 
 // encoded is a stream that upstream has compressed although it was asked not to. It
 // passes.
@@ -104,7 +100,7 @@ func (w *whole) end(cause rewrite.Cause) bool {
 
 // repair repairs the answer and sends it, or an error if the agent failed.
 func (w *whole) repair() {
-	a := rewrite.RepairAnswer(w.body, &w.x.o.Rewrite, w.x.usage(w.x.upstream()))
+	a := rewrite.RepairAnswer(w.body, &w.x.o.Rewrite, w.x.o.Usage(w.x.upstream()))
 	if a.Kept != nil && w.x.r.Method != http.MethodPost { // no agent has run
 		a = rewrite.Answer{Body: a.Kept, Changed: !bytes.Equal(a.Kept, w.body)}
 	}

@@ -1,252 +1,398 @@
 package proxy_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"regexp"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-func TestHeaderIsHeldUntilTheFirstCompleteFrame(t *testing.T) {
-	x := begin(t)
-	x.stream()
-	x.flush()
-	x.write(role[:10])
-	x.flush()
-	x.write(role[10 : len(role)-1])
-	x.flush()
-	x.wantLog()
-	x.write("\n")
-	x.wantLog("header 200", "write "+role, "flush")
-	x.ret(nil)
+// completion is an answer that is not streamed.
+func completion(content, usage string) string {
+	return `{"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "hermes-agent", "choices": [{"index": 0, "message": {"role": "assistant", "content": "` +
+		content + `"}, "finish_reason": "stop"}], "usage": {` + usage + `}}`
 }
 
-func TestFrameWhoseTextIsHeldLetsTheHeaderGo(t *testing.T) {
-	x := begin(t)
-	x.stream()
-	x.write(text("`💻 l"))
-	x.wantLog("header 200", "flush")
-	x.ret(nil)
-}
+const (
+	zeroTokens = `"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0`
+	someTokens = `"prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18`
+)
 
-func TestFrameThatIsDroppedLetsTheHeaderGo(t *testing.T) {
-	x := begin(t)
-	x.stream()
-	x.write("event: hermes.tool.progress\ndata: {\"tool\":\"_internal\",\"toolCallId\":\"c\",\"status\":\"running\"}\n\n")
-	x.wantLog("header 200", "flush")
-	x.ret(nil)
-}
-
-func TestFirstPartOfAnOversizedFrameLetsTheHeaderGo(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.Rewrite.MaxFrame = 16 }))
-	x.stream()
-	x.write("data: 01234567890123456789")
-	x.wantLog("header 200", "write data: 01234567890123456789", "flush")
-	x.abort().wantSwallowed(t)
-	if got := x.rec.body.String(); !strings.HasPrefix(got, "data: 01234567890123456789\n\ndata: {\"error\":") {
-		t.Errorf("want a blank line and an error finish behind what has left:\n%s", got)
-	}
-}
-
-func TestEndBeforeTheFirstFrameIsAnAnswer(t *testing.T) {
-	ends := map[string]struct {
-		end    func(*exchange) ending
-		status int
-		code   string
-	}{
-		"abort":   {(*exchange).abort, http.StatusBadGateway, "upstream_aborted"},
-		"error":   {func(x *exchange) ending { return x.ret(errTest) }, http.StatusBadGateway, "upstream_aborted"},
-		"clean":   {func(x *exchange) ending { return x.ret(nil) }, http.StatusBadGateway, "upstream_incomplete"},
-		"timeout": {func(x *exchange) ending { return x.ret(timedOut{}) }, http.StatusGatewayTimeout, "upstream_timeout"},
-	}
-	for before, write := range map[string]string{"nothing": "", "torn frame": role[:50]} {
-		for how, c := range ends {
-			t.Run(before+", "+how, func(t *testing.T) {
-				x := begin(t)
-				x.stream(
-					"Content-Length", "4711", "Cache-Control", "no-cache", "Trailer", "X-Sum", "Etag", `"1"`,
-					"X-Hermes-Session-Id", "b58e0870",
-				)
-				x.flush()
-				x.write(write)
-				x.wantLog()
-				c.end(x).wantSwallowed(t)
-				x.wantAnswer(c.status, c.code)
-				x.wantLog(fmt.Sprintf("header %d", c.status), "write "+x.rec.body.String(), "flush")
-				h := x.rec.sent
-				for _, name := range []string{"X-Accel-Buffering", "Trailer", "Transfer-Encoding", "Etag", "Content-Encoding"} {
-					if v := h.Get(name); v != "" {
-						t.Errorf("%s: %s on an answer that is no stream", name, v)
-					}
-				}
-				if got := h.Get("X-Hermes-Session-Id"); got != "b58e0870" {
-					t.Errorf("X-Hermes-Session-Id %q, want upstream's", got)
-				}
-				if got := h.Get("Cache-Control"); got != "no-store" {
-					t.Errorf("Cache-Control %q on an error", got)
-				}
-				res := x.result()
-				if res.Outcome != c.code || res.Code != c.code || res.Status != c.status {
-					t.Errorf("outcome %q, code %q, status %d; want %s, %d", res.Outcome, res.Code, res.Status, c.code, c.status)
-				}
-			})
+// answerWhole has the next handler answer with status 200, the fields and body.
+func (x *exchange) answerWhole(body string, fields ...string) {
+	x.do(func() {
+		h := x.w.Header()
+		h.Set("Content-Type", "application/json; charset=utf-8")
+		h.Set("Content-Length", fmt.Sprint(len(body)))
+		h.Set("X-Hermes-Session-Id", "b58e0870")
+		for i := 0; i < len(fields); i += 2 {
+			h.Set(fields[i], fields[i+1])
 		}
-	}
-}
-
-func TestForeignPanicBeforeTheFirstFrameGoesOnBehindTheAnswer(t *testing.T) {
-	x := begin(t)
-	x.stream()
-	x.panics("boom").wantPanic(t, "boom")
-	x.wantAnswer(http.StatusBadGateway, "upstream_aborted")
-}
-
-func TestFirstFrameThatLacksItsBlankLineIsAStream(t *testing.T) {
-	x := begin(t)
-	x.stream()
-	x.write(strings.TrimRight(role, "\n"))
-	x.wantLog()
-	x.abort().wantSwallowed(t)
-	x.wantBody(role + errorFinish("upstream_aborted", false))
-}
-
-func TestEndBehindAKeepaliveIsAnErrorFinish(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t, option(func(o *proxy.Options) { o.Keepalive = 10 * time.Second }))
-		x.stream()
-		advance(10 * time.Second)
-		x.wantLog("header 200", "write "+beat, "flush")
-		x.abort().wantSwallowed(t)
-		frames := strings.SplitAfter(x.rec.body.String(), "\n\n")
-		if len(frames) != 5 || frames[0] != beat || frames[3] != done || frames[4] != "" {
-			t.Fatalf("want a keepalive, an error, a finish chunk and [DONE], got\n%q", frames)
-		}
-		var chunk struct {
-			ID      string
-			Created int64
-			Choices []struct {
-				FinishReason string `json:"finish_reason"`
-			}
-		}
-		if err := json.Unmarshal([]byte(strings.TrimPrefix(frames[2], "data: ")), &chunk); err != nil {
-			t.Fatal(err)
-		}
-		if !regexp.MustCompile(`^chatcmpl-[0-9a-f]{29}$`).MatchString(chunk.ID) {
-			t.Errorf("id %q does not look like Hermes' own", chunk.ID)
-		}
-		if want := time.Now().Add(-10 * time.Second).Unix(); chunk.Created != want {
-			t.Errorf("created %d, want %d", chunk.Created, want)
-		}
-		if chunk.Choices[0].FinishReason != "error" {
-			t.Errorf("finish reason %q, want error", chunk.Choices[0].FinishReason)
-		}
+		x.w.WriteHeader(http.StatusOK)
 	})
 }
 
-func TestCompletionsWithoutAnIDOfUpstreamsDiffer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		seen := make(map[string]bool)
-		for range 3 {
-			x := begin(t, option(func(o *proxy.Options) { o.Keepalive = time.Second }))
-			x.stream()
-			advance(time.Second)
-			x.abort()
-			id := regexp.MustCompile(`chatcmpl-[0-9a-f]+`).FindString(x.rec.body.String())
-			if id == "" || seen[id] {
-				t.Errorf("the id %q is empty or was given twice", id)
-			}
-			seen[id] = true
-		}
-	})
-}
-
-func TestErrorsOfTheNextHandlerAreAnsweredOnChatPathsOnly(t *testing.T) {
-	for _, c := range []struct {
-		path   string
-		status int
-		code   string // "" for an error that goes on
-	}{
-		{chatPath, http.StatusBadGateway, "upstream_aborted"},
-		{chatPath, http.StatusServiceUnavailable, "upstream_aborted"},
-		{chatPath, http.StatusGatewayTimeout, "upstream_timeout"},
-		{chatPath, 0, ""},
-		{chatPath, http.StatusInternalServerError, ""},
-		{chatPath, http.StatusBadRequest, ""},
-		{chatPath, http.StatusUnauthorized, ""},
-		{chatPath, http.StatusNotFound, ""},
-		{chatPath, http.StatusRequestEntityTooLarge, ""},
-		{chatPath, http.StatusTooManyRequests, ""},
-		{otherPath, http.StatusBadGateway, ""},
-		{otherPath, http.StatusServiceUnavailable, ""},
-		{otherPath, http.StatusGatewayTimeout, ""},
+func TestFailedAnswerGetsAStatus(t *testing.T) {
+	recorded, err := os.ReadFile("../testdata/captures/g0-v0.8.0/nonstream.failed_result.http")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := strings.Cut(strings.ReplaceAll(string(recorded), "\r\n", "\n"), "\n\n")
+	x := begin(t)
+	x.answerWhole(body, "Etag", `"1"`, "Trailer", "X-Sum")
+	x.write(body[:100])
+	x.flush()
+	x.write(body[100:])
+	x.wantLog() // nothing leaves before it is known what it is
+	x.ret(nil).wantSwallowed(t)
+	if x.rec.status != http.StatusBadGateway {
+		t.Errorf("status %d", x.rec.status)
+	}
+	x.wantBody(`{"error":{"message":"API call failed after 3 retries: Error code: 401 - invalid api key","type":"server_error",` +
+		`"param":null,"code":"agent_incomplete","hermes":{"completed":false,"partial":false,"failed":true}}}` + "\n")
+	for name, want := range map[string]string{
+		"X-Hermes-Session-Id": "b58e0870", "X-Hermes-Completed": "false", "X-Hermes-Partial": "false",
+		"X-Should-Retry": "false", "Content-Type": "application/json", "Etag": "", "Trailer": "", "Content-Length": fmt.Sprint(x.rec.body.Len()),
 	} {
-		t.Run(fmt.Sprint(c.path, " ", c.status), func(t *testing.T) {
-			x := begin(t, path(c.path), option(func(o *proxy.Options) {
-				o.ErrorStatus = func(err error) int {
-					if err != errTest { //nolint:errorlint // the very error
-						t.Errorf("ErrorStatus was asked about %v", err)
-					}
-					return c.status
-				}
-			}))
-			e := x.ret(errTest)
-			if c.code == "" {
-				e.wantError(t, errTest)
-				x.wantLog()
-				return
+		if got := x.rec.sent.Get(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	res := x.result()
+	if res.Outcome != "agent_incomplete" || res.Status != http.StatusBadGateway || res.Model != "hermes-agent" {
+		t.Errorf("the observer observed %+v", res)
+	}
+}
+
+func TestGoodAnswerLeavesAsItCame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		body := completion("Hello", someTokens)
+		x := begin(t, option(everything))
+		x.answerWhole(body, "Etag", `"1"`)
+		x.write(body[:7])
+		advance(time.Hour) // no deadline is ours
+		x.write(body[7:])
+		x.ret(nil).wantSwallowed(t)
+		x.wantLog("header 200", "write "+body)
+		if x.rec.sent.Get("Etag") == "" || x.rec.sent.Get("Content-Length") != fmt.Sprint(len(body)) {
+			t.Errorf("the header was %v", x.rec.sent)
+		}
+		if res := x.result(); res.Outcome != proxy.OutcomeOK || !res.Whole || res.FinishReason != "stop" || res.OutputTokens != 9 {
+			t.Errorf("the observer observed %+v", res)
+		}
+	})
+}
+
+// TestSecretsOfAnAnswerThatFailed leave neither its body nor its header.
+func TestSecretsOfAnAnswerThatFailed(t *testing.T) {
+	const said, clean = "Error code: 401 - bad key sk-abcdEFGH1234567890", "Error code: 401 - bad key [redacted]"
+	failed := func(message string) string {
+		answer := strings.Replace(completion(message, someTokens), `"stop"`, `"error"`, 1)
+		return strings.TrimSuffix(answer, "}") + `, "hermes": {"failed": true, "error": "` + message + `"}}`
+	}
+	x := begin(t)
+	x.answerWhole(failed(said), "X-Hermes-Error", said)
+	x.write(failed(said))
+	x.ret(nil).wantSwallowed(t)
+	x.wantBody(failed(clean))
+	h := x.rec.Header()
+	if got := h.Get("X-Hermes-Error"); got != clean || h.Get("Content-Length") != fmt.Sprint(len(failed(clean))) || x.rec.status != http.StatusOK {
+		t.Errorf("status %d, X-Hermes-Error %q, Content-Length %q", x.rec.status, got, h.Get("Content-Length"))
+	}
+}
+
+// What Hermes 0.22 writes into the text of a turn that failed has the provider's key in it.
+// A turn of /v1/responses gets a status, like one of chat completions; a client that asks for it
+// again gets it as it is, without the key.
+func TestTurnsThatFailedAtTheProvider(t *testing.T) {
+	const key = "sk-abcdEFGH1234567890"
+	response := `{"id": "resp_1", "object": "response", "status": "completed", "created_at": 1, "model": "m", "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "custom rejected your API key.\n\nProvider said: HTTP 401: ` +
+		key + `"}]}], "usage": {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}}`
+	session := `{"object": "hermes.session.chat.completion", "session_id": "s1", "message": {"role": "assistant", "content": "No.\nProvider said: HTTP 401: ` + key + `"}, "usage": {}}`
+	clean := func(s string) string { return strings.ReplaceAll(s, key, "[redacted]") }
+	for name, c := range map[string]struct {
+		path, method, in, want string
+		status                 int
+	}{
+		"a response":     {"/v1/responses", "POST", response, `{"error":{"message":"custom rejected your API key.\n\nProvider said: HTTP 401: [redacted]","type":"server_error","param":null,"code":"agent_incomplete","hermes":{"completed":false,"partial":false,"failed":true}}}` + "\n", 502},
+		"of a profile":   {"/p/coder/v1/responses", "POST", response, "", 502},
+		"asked again":    {"/v1/responses/resp_1", "GET", response, clean(response), 200},
+		"a session":      {"/api/sessions/s1/chat", "POST", session, clean(session), 200},
+		"of a profile's": {"/p/coder/api/sessions/s1/chat", "POST", session, clean(session), 200},
+		"with usage":     {"/v1/responses", "POST", strings.Replace(response, `_tokens": 0`, `_tokens": 1`, 1), clean(strings.Replace(response, `_tokens": 0`, `_tokens": 1`, 1)), 200},
+		"a good one":     {"/v1/responses", "POST", strings.Replace(response, "Provider said", "They said", 1), strings.Replace(response, "Provider said", "They said", 1), 200},
+		"another path":   {"/v1/other", "POST", response, response, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := begin(t, path(c.path), method(c.method))
+			x.answerWhole(c.in)
+			x.write(c.in[:40], c.in[40:])
+			x.ret(nil).wantSwallowed(t)
+			if c.want != "" {
+				x.wantBody(c.want)
 			}
-			e.wantSwallowed(t)
-			x.wantAnswerOf(c.status, c.code, c.status != http.StatusServiceUnavailable)
-			if res := x.result(); res.Outcome != c.code || res.Err != errTest { //nolint:errorlint // the very error
-				t.Errorf("outcome %q, error %v; want %q and the handler's", res.Outcome, res.Err, c.code)
+			if x.rec.status != c.status || c.want != c.in && strings.Contains(x.rec.body.String(), key) {
+				t.Errorf("status %d, %s", x.rec.status, x.rec.body.String())
+			}
+			if retry := x.rec.sent.Get("X-Should-Retry"); (retry == "false") != (c.status == 502) || x.rec.sent.Get("Content-Length") != fmt.Sprint(x.rec.body.Len()) {
+				t.Errorf("the header was %v", x.rec.sent)
+			}
+			if told := len(x.ends) > 0; told != (c.status == 502) || told && x.result().Outcome != "agent_incomplete" {
+				t.Errorf("the observer observed %+v", x.ends)
 			}
 		})
 	}
 }
 
-func TestErrorsAreReturnedWhenNobodyKnowsTheirStatus(t *testing.T) {
+func TestFlushedAnswerIsFlushed(t *testing.T) {
+	body := completion("Hello", someTokens)
 	x := begin(t)
-	x.ret(errTest).wantError(t, errTest)
+	x.answerWhole(body)
+	x.write(body[:7])
+	x.flush()
+	x.write(body[7:])
+	x.flush()
+	x.wantLog()
+	x.ret(nil).wantSwallowed(t)
+	x.wantLog("header 200", "write "+body, "flush")
+}
+
+func TestAnswerWithReasoningIsRepaired(t *testing.T) {
+	body, want := completion("<think>a</think>\\n\\nb", someTokens), completion(`b","reasoning_content":"a`, someTokens)
+	x := begin(t)
+	x.answerWhole(body, "Etag", `"1"`, "Content-Digest", "x")
+	x.write(body)
+	x.ret(nil).wantSwallowed(t)
+	x.wantBody(want)
+	h := x.rec.sent
+	if h.Get("Content-Length") != fmt.Sprint(len(want)) || h.Get("Etag") != "" || h.Get("Content-Digest") != "" {
+		t.Errorf("the header was %v", h)
+	}
+	if res := x.result(); res.Outcome != proxy.OutcomeOK || res.Reasoning != 1 || res.ID != "chatcmpl-1" {
+		t.Errorf("the observer observed %+v", res)
+	}
+}
+
+// TestUsageOfAnswersIsRemembered, for the streams that come. Text passes, with a
+// warning, even where real usage has been seen: a status would lose it.
+func TestUsageOfAnswersIsRemembered(t *testing.T) {
+	store := &memory{reported: make(map[string]bool)}
+	for i, c := range []struct{ body, outcome string }{
+		{completion("Hello", zeroTokens), proxy.OutcomeOK}, // with a warning
+		{completion("Hello", someTokens), proxy.OutcomeOK},
+		{completion("Hello", zeroTokens), proxy.OutcomeOK},
+	} {
+		x := begin(t, option(func(o *proxy.Options) { o.Usage = store.of }))
+		x.answerWhole(c.body)
+		x.write(c.body)
+		x.ret(nil).wantSwallowed(t)
+		got := ""
+		if len(x.ends) > 0 {
+			got = x.ends[0].Outcome
+		}
+		if got != c.outcome {
+			t.Errorf("answer %d: outcome %q, want %q", i, got, c.outcome)
+		}
+		if i > 0 != store.of("").Reported("hermes-agent") {
+			t.Errorf("answer %d: reported %t", i, i == 0)
+		}
+	}
+}
+
+func TestAnswersThatAreNotKept(t *testing.T) {
+	body := completion("<think>a</think>b", zeroTokens)
+	small := option(func(o *proxy.Options) { o.Rewrite.MaxFrame = 64 })
+	for name, c := range map[string]struct {
+		settings []setting
+		fields   []string
+		before   string
+	}{
+		"another path":       {settings: []setting{path("/v1/models")}},
+		"HEAD":               {settings: []setting{method(http.MethodHead)}},
+		"gzip":               {fields: []string{"Content-Encoding", "gzip"}},
+		"another media type": {fields: []string{"Content-Type", "application/jsonl"}},
+		"too large":          {settings: []setting{small}},
+		"white space first":  {before: "\n"},
+		"no object":          {before: "["},
+		"JSON lines":         {before: `{"object": "chat.completion.chunk"}` + "\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := begin(t, c.settings...)
+			x.answerWhole(body, c.fields...)
+			x.write(c.before+body[:80], body[80:])
+			x.wantLog("header 200", "write "+c.before+body[:80], "write "+body[80:])
+			x.ret(nil).wantSwallowed(t)
+			if len(x.ends) > 0 {
+				t.Errorf("the observer observed it: %+v", x.ends)
+			}
+		})
+	}
+}
+
+// TestAnswerThatGrowsTooLarge passes from then on, and loses nothing.
+func TestAnswerThatGrowsTooLarge(t *testing.T) {
+	body := completion("<think>a</think>b", zeroTokens)
+	x := begin(t, option(func(o *proxy.Options) { o.Rewrite.MaxFrame = 64 }))
+	x.answerWhole(body, "Content-Length", "")
+	x.write(body[:50])
+	x.wantLog()
+	x.write(body[50:70], body[70:])
+	x.wantLog("header 200", "write "+body[:70], "write "+body[70:])
+	x.ret(nil).wantSwallowed(t)
+}
+
+// An answer is kept up to the size of a frame, whether it says how long it is or
+// not; one that is a byte larger passes as it comes.
+func TestTheLargestAnswerThatIsKept(t *testing.T) {
+	body := completion("<think>a</think>b", someTokens)
+	for more, kept := range map[int]bool{0: true, 1: false} {
+		for _, length := range []bool{true, false} {
+			x := begin(t, option(func(o *proxy.Options) { o.Rewrite.MaxFrame = len(body) - more }))
+			if length {
+				x.answerWhole(body)
+			} else {
+				x.answerWhole(body, "Content-Length", "")
+			}
+			x.write(body[:50])
+			if got := len(x.rec.log) == 0; got != (kept || !length) {
+				t.Errorf("%d bytes more, with a length: %v: kept %v", more, length, got)
+			}
+			x.write(body[50:])
+			if got := len(x.rec.log) == 0; got != kept {
+				t.Errorf("%d bytes more, with a length: %v: kept %v to its end", more, length, got)
+			}
+			x.ret(nil).wantSwallowed(t)
+			if got := x.rec.body.String() == body; got == kept {
+				t.Errorf("%d bytes more, with a length: %v: the client was sent\n%s", more, length, x.rec.body.String())
+			}
+		}
+	}
+}
+
+// TestJSONLinesDoNotWait: the first is kept until the second comes.
+func TestJSONLinesDoNotWait(t *testing.T) {
+	const line = `{"object": "chat.completion.chunk"}` + "\n"
+	x := begin(t)
+	x.answerWhole(line, "Content-Length", "")
+	x.write(line)
+	x.wantLog()
+	x.write(line, line)
+	x.wantLog("header 200", "write "+line+line, "write "+line)
+	x.ret(nil).wantSwallowed(t)
+}
+
+// TestTrailersOfARepairedAnswer leave with it, announced or not.
+func TestTrailersOfARepairedAnswer(t *testing.T) {
+	body := completion("<think>a</think>b", someTokens)
+	for name, announced := range map[string]string{"X-Sum": "X-Sum", http.TrailerPrefix + "X-Sum": ""} {
+		x := begin(t)
+		x.answerWhole(body, "Trailer", announced)
+		x.write(body)
+		x.do(func() { x.w.Header().Set(name, "1") })
+		x.ret(nil).wantSwallowed(t)
+		if got := x.rec.header.Get(name); got != "1" || x.rec.sent.Get("Content-Length") != "" {
+			t.Errorf("%s is %q, the header was %v", name, got, x.rec.sent)
+		}
+	}
+}
+
+// TestAnswerThatBreaksOff fails as it would without us, wherever it does: it is unknown
+// what would have followed.
+func TestAnswerThatBreaksOff(t *testing.T) {
+	for _, body := range []string{completion("<think>a</think>b", someTokens), completion("", zeroTokens)} {
+		for _, came := range []string{"", body[:50], body} {
+			for _, how := range []string{"abort", "panic", "error"} {
+				x := begin(t)
+				x.answerWhole(body + " ")
+				x.write(came)
+				var e ending
+				switch how {
+				case "abort":
+					e = x.abort()
+				case "panic":
+					e = x.panics("boom")
+				default:
+					e = x.ret(errTest)
+				}
+				e.want(t, how)
+				x.wantBody(came)
+				if x.rec.status != http.StatusOK {
+					t.Errorf("%s after %d bytes: status %d", how, len(came), x.rec.status)
+				}
+			}
+		}
+	}
+}
+
+// TestAnswerOfAClientThatLeft is not written.
+func TestAnswerOfAClientThatLeft(t *testing.T) {
+	body := completion("Hello", zeroTokens)
+	x := begin(t)
+	x.answerWhole(body)
+	x.write(body)
+	x.leave()
+	x.ret(nil).wantSwallowed(t)
 	x.wantLog()
 }
 
-func TestAnswerToHeadHasNoBody(t *testing.T) {
-	answered := func(m string) *exchange {
-		x := begin(t, method(m), option(func(o *proxy.Options) {
-			o.ErrorStatus = func(error) int { return http.StatusBadGateway }
-		}))
-		x.ret(errTest).wantSwallowed(t)
-		return x
-	}
-	head, get := answered(http.MethodHead), answered(http.MethodGet)
-	head.wantLog("header 502")
-	if got, want := head.rec.sent.Get("Content-Length"), get.rec.sent.Get("Content-Length"); got != want {
-		t.Errorf("Content-Length %q, want %q as of the body that GET has", got, want)
+// TestWholeAnswersAreDrainedAtTheLimit, where they would be cut: those that are
+// waited for, and those that have come in part. Without a limit they take their
+// time.
+func TestWholeAnswersAreDrainedAtTheLimit(t *testing.T) {
+	for name, come := range map[string]func(*exchange){
+		"waiting": func(*exchange) {},
+		"kept":    func(x *exchange) { x.answerWhole(completion("Hello", someTokens)); x.write(`{"id": `) },
+	} {
+		bubble(t, name, func(t *testing.T) {
+			streams := new(proxy.Streams)
+			x := begin(t, asking(`{"stream": false}`), among(streams, time.Second))
+			come(x)
+			streams.Shutdown(5 * time.Second)
+			advance(5*time.Second - 1)
+			x.wantRunning()
+			x.wantLog()
+			advance(1)
+			x.wantAnswer(http.StatusBadGateway, "shutting_down")
+			x.wantStopped()
+			x.abort().wantSwallowed(t)
+			if res := x.result(); !res.Whole || res.Outcome != rewrite.CodeShutdown {
+				t.Errorf("result %+v", res)
+			}
+
+			streams = new(proxy.Streams)
+			x = begin(t, asking(`{"stream": false}`), among(streams, time.Second))
+			come(x)
+			streams.Shutdown(0)
+			advance(time.Hour)
+			x.wantRunning()
+			x.abort()
+		})
 	}
 }
 
-func TestClientThatLeavesDuringTheAnswerEndsNothingElse(t *testing.T) {
-	x := begin(t)
-	x.rec.onWrite = func([]byte) (int, error) { return 0, errTest }
-	x.stream()
-	x.abort()
-	if len(x.rec.log) != 2 {
-		t.Errorf("calls %q, want a header and one write", x.rec.log)
-	}
-}
-
-func TestAnswersNameNoAddress(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) {
-		o.ErrorStatus = func(error) int { return http.StatusBadGateway }
-	}))
-	x.ret(fmt.Errorf("dial tcp 10.1.2.3:8642: connection refused, key sk-%s", strings.Repeat("x", 40)))
-	if got := x.rec.body.String(); strings.Contains(got, "10.1.2.3") || strings.Contains(got, "sk-") {
-		t.Errorf("the answer tells too much: %s", got)
+func TestObjectEnd(t *testing.T) {
+	for in, want := range map[string]bool{
+		"": true, "{": true, `{"a": "}{\\"", "b": [{}]}`: true, "{} \t\r\n": true,
+		" {": false, "[": false, "{}{": false, "{}\n{": false, `{"a": {}} x`: false, `{"a": "\\\\"}1`: false, "{}\x00": false,
+	} {
+		var whole, bytewise proxy.ObjectEnd
+		got := whole.Take([]byte(in))
+		for i := range len(in) {
+			if !bytewise.Take([]byte(in[i : i+1])) {
+				break
+			}
+			if i == len(in)-1 && !got {
+				t.Errorf("%q: true byte by byte", in)
+			}
+		}
+		if got != want {
+			t.Errorf("%q: %t", in, got)
+		}
 	}
 }

@@ -48,7 +48,7 @@ type exchange struct {
 	committed bool   // the header has left
 	flushed   bool   // a stream has been, and is with each write from then on
 
-	times         deadline.State // what the deadlines count from
+	times         deadline.State // the ages that the deadlines count from
 	timer         *time.Timer    // of the deadlines, nil as long as there was none
 	fires         time.Duration  // the age at which it fires, 0 while it is stopped
 	drainExpired  bool           // the drain timeout passed before the answer became a stream; end it as soon as it does
@@ -69,14 +69,14 @@ type answer interface {
 	// write takes bytes of upstream's: all of them, even if some are held back, for
 	// copiers take less for a short write.
 	write(b []byte) (int, error)
-	// flush flushes what has been written, as far as it may leave.
+	// flush flushes the bytes that have been written, as far as they may leave.
 	flush() error
 	// cut ends the answer for a cause of ours. The next handler may still write.
 	cut(cause rewrite.Cause)
 	// end ends the answer of a next handler that has ended for the cause. It reports
 	// whether the client knows of a failure, so that it is dealt with.
 	end(cause rewrite.Cause) (handled bool)
-	// report adds to res what became of the answer, and reports whether an Observer
+	// report adds the answer's end to res, and reports whether an Observer
 	// observes it.
 	report(res *Result) (observed bool)
 }
@@ -87,14 +87,6 @@ func (x *exchange) age() time.Duration { return time.Since(x.since) }
 // upstream names the upstream that answers. Only the handler's goroutine may ask: it
 // looks at values that handlers have set.
 func (x *exchange) upstream() string { return x.o.Upstream(x.r) }
-
-// usage returns the memory of the usage that upstream has reported, nil for none.
-func (x *exchange) usage(upstream string) rewrite.UsageMemory {
-	if x.o.Usage == nil {
-		return nil
-	}
-	return x.o.Usage(upstream)
-}
 
 // gone reports whether the client has left.
 func (x *exchange) gone() bool { return x.err != nil || x.r.Context().Err() != nil }
@@ -150,7 +142,7 @@ func (x *exchange) moveDeadline(t time.Time) {
 }
 
 // errPanicked is the cause with which upstream's request ends after code that is not ours
-// has panicked under the lock. It is no fault of upstream's (see errOver).
+// has panicked under the lock. It is no fault of upstream's (see cancellations).
 var errPanicked = fmt.Errorf("the writer of the answer panicked: %w", context.Canceled)
 
 // unlock releases the lock in the handler's goroutine. It is deferred wherever code that
@@ -188,7 +180,5 @@ func (p *latePanic) Unwrap() error {
 	return err
 }
 
-// isAbort reports whether a panic is the wish to abort the answer.
-func isAbort(panicked any) bool {
-	return panicked == http.ErrAbortHandler //nolint:errorlint // the very value is the signal
-}
+// isAbort reports whether a panic is the wish to abort the answer, by its very value.
+func isAbort(panicked any) bool { return panicked == http.ErrAbortHandler } //nolint:errorlint

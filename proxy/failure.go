@@ -67,24 +67,23 @@ func (x *exchange) sendFailure(status int, cause rewrite.Cause, running bool) {
 	x.sendError(status, cause.Code(), append(body, '\n'), running)
 }
 
-// message returns the message of an error instead of an answer. It names no address.
+// messages are the messages of errors instead of answers. They name no address.
+var messages = map[rewrite.Cause]string{
+	rewrite.CauseEOF:      "the agent's answer ended before it had begun",
+	rewrite.CauseAborted:  "the connection to the agent was lost before its answer",
+	rewrite.CauseTimeout:  "the agent was silent for too long",
+	rewrite.CauseShutdown: "the service is shutting down",
+}
+
+// message returns the message for the cause, which may have ended a run.
 func message(cause rewrite.Cause, running bool) string {
 	switch {
-	case !running && cause == rewrite.CauseShutdown:
+	case running:
+		return messages[cause] + "; the agent may be running"
+	case cause == rewrite.CauseShutdown:
 		return rewrite.ShutdownBeforeRun
-	case !running:
-		return "the agent could not be reached"
 	}
-	what := "the agent's answer ended before it had begun"
-	switch cause {
-	case rewrite.CauseAborted:
-		what = "the connection to the agent was lost before its answer"
-	case rewrite.CauseTimeout:
-		what = "the agent was silent for too long"
-	case rewrite.CauseShutdown:
-		what = "the service is shutting down"
-	}
-	return what + "; the agent may be running"
+	return "the agent could not be reached"
 }
 
 // retryHeader is the header that tells SDKs whether to send the request again,
@@ -131,9 +130,6 @@ func (e *RequestError) Error() string { return "reading the body of the request:
 // Unwrap returns the error of the body.
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// statusGone is the status that Caddy logs for a client that has gone.
-const statusGone = 499
-
 // requestError returns err, the next handler's, or a RequestError if err says that
 // upstream could not be asked and the client has not sent its request: an error of
 // the agent's would be counted, and would invite the client to try again.
@@ -159,11 +155,11 @@ func (x *exchange) requestError(err error) error {
 	var network *net.OpError
 	switch {
 	case x.gone():
-		failed.Status = statusGone
+		failed.Status = 499
 	case causeOf(nil, failure) == rewrite.CauseTimeout:
 		failed.Status = http.StatusRequestTimeout
 	case errors.Is(failure, io.ErrUnexpectedEOF) || errors.As(failure, &network): // it has left
-		failed.Status = statusGone
+		failed.Status = 499
 		x.fail(failure)
 	}
 	return failed

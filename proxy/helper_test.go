@@ -3,11 +3,15 @@ package proxy_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -86,7 +90,7 @@ func (rec *recorder) called(format string, args ...any) {
 	moves.Load()
 	call := fmt.Sprintf(format, args...)
 	if rec.sealed.Load() {
-		rec.t.Errorf("the writer was touched behind the guard: %s", call)
+		rec.t.Errorf("the writer was touched after the guard: %s", call)
 	}
 	rec.log = append(rec.log, call)
 	for range rec.header { // as net/http does over HTTP/2, for trailers
@@ -105,7 +109,7 @@ func (rec *recorder) WriteHeader(status int) {
 	rec.called("header %d", status)
 	if status >= 200 || status == http.StatusSwitchingProtocols {
 		if rec.status != 0 {
-			rec.t.Errorf("WriteHeader(%d) behind WriteHeader(%d)", status, rec.status)
+			rec.t.Errorf("WriteHeader(%d) after WriteHeader(%d)", status, rec.status)
 		}
 		rec.status, rec.sent = status, rec.header.Clone()
 	}
@@ -294,7 +298,7 @@ func (x *exchange) write(pieces ...string) {
 	})
 }
 
-// tryWrite has the handler write s, and returns what it is told.
+// tryWrite has the handler write s, and returns the result.
 func (x *exchange) tryWrite(s string) (n int, err error) {
 	x.t.Helper()
 	x.do(func() { n, err = x.w.Write([]byte(s)) })
@@ -310,11 +314,11 @@ func (x *exchange) flush() {
 	})
 }
 
-// result returns what the observer was told at the end, which must have come once.
+// result returns what the observer observed at the end, which must have come once.
 func (x *exchange) result() proxy.Result {
 	x.t.Helper()
 	if len(x.ends) != 1 {
-		x.t.Fatalf("%d ends were told, want one", len(x.ends))
+		x.t.Fatalf("%d ends were observed, want one", len(x.ends))
 	}
 	return x.ends[0]
 }
@@ -382,7 +386,7 @@ func (x *exchange) wantAnswer(status int, code string) {
 	x.wantAnswerOf(status, code, true)
 }
 
-// wantAnswerOf checks the same of an error behind which the agent may be running,
+// wantAnswerOf checks the same of an error after which the agent may be running,
 // or not.
 func (x *exchange) wantAnswerOf(status int, code string, running bool) {
 	x.t.Helper()
@@ -391,3 +395,45 @@ func (x *exchange) wantAnswerOf(status int, code string, running bool) {
 	}
 	checkAnswer(x.t, x.rec.sent, x.rec.body.Bytes(), code, running)
 }
+
+// checkAnswer checks the header and the body of an error as JSON.
+func checkAnswer(t *testing.T, h http.Header, body []byte, code string, running bool) {
+	t.Helper()
+	if got := h.Get("Content-Type"); got != "application/json" {
+		t.Errorf("Content-Type %q, want application/json", got)
+	}
+	if got, want := h.Get("Content-Length"), fmt.Sprint(len(body)); got != want {
+		t.Errorf("Content-Length %q, want %q", got, want)
+	}
+	var a struct {
+		Error struct {
+			Message, Type, Code string
+			Param               any
+		}
+	}
+	if err := json.Unmarshal(body, &a); err != nil {
+		t.Fatalf("the answer %q is no JSON: %v", body, err)
+	}
+	if a.Error.Code != code || a.Error.Type != "upstream_error" || a.Error.Message == "" || a.Error.Param != nil {
+		t.Errorf("the answer is %s, want an upstream_error with a message, param null and the code %s", body, code)
+	}
+	retry, says := "", strings.HasSuffix(a.Error.Message, "; the agent may be running")
+	if running {
+		retry = "false"
+	}
+	if got := h.Get("X-Should-Retry"); got != retry || says != running {
+		t.Errorf("X-Should-Retry %q with %q; the agent may be running: %v", got, a.Error.Message, running)
+	}
+}
+
+// onlyReader hides all but Read, so that io.Copy asks the writer for ReadFrom.
+type onlyReader struct{ io.Reader }
+
+// errTest is some error of a handler.
+var errTest = errors.New("some error")
+
+// timedOut is an error of a handler that is a timeout.
+type timedOut struct{}
+
+func (timedOut) Error() string { return "timed out" }
+func (timedOut) Timeout() bool { return true }

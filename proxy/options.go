@@ -96,9 +96,7 @@ const (
 )
 
 // HistoryValues lists the allowed values of History, the default first.
-func HistoryValues() []History {
-	return []History{HistoryHeal, HistoryKeep}
-}
+func HistoryValues() []History { return []History{HistoryHeal, HistoryKeep} }
 
 // DefaultMaxRequest is the size in bytes above which a request passes untouched
 // (contract section 5).

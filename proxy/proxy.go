@@ -26,6 +26,9 @@ func New(o Options) *Proxy {
 	if o.Upstream == nil {
 		o.Upstream = func(*http.Request) string { return "" }
 	}
+	if o.Usage == nil {
+		o.Usage = func(string) rewrite.UsageMemory { return nil }
+	}
 	if o.ErrorStatus == nil {
 		o.ErrorStatus = func(error) int { return 0 }
 	}
@@ -98,7 +101,8 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	if (healed.Markers > 0 || healed.Ignored != 0) && p.o.Observer != nil {
 		p.o.Observer.Request(r, healed)
 	}
-	x.muted = healed.Diagnostic && r.Header.Get(sessionHeader) != ""
+	// Contract section 3, second rule of "false stop".
+	x.muted = healed.Diagnostic && r.Header.Get("X-Hermes-Session-Id") != ""
 	if !x.requestRead(healed.Asked) {
 		return nil
 	}

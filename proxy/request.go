@@ -17,10 +17,6 @@ import (
 // for one request (contract section 2).
 const ProgressHeader = "X-Hermes-Tool-Progress"
 
-// sessionHeader is the request header that names a session of Hermes'. Only a request with
-// it may be muted (contract section 3, second rule of "false stop").
-const sessionHeader = "X-Hermes-Session-Id"
-
 // upstreamRequest returns r as the next handler gets it: with ctx, and asking
 // for a body that is not compressed. The client's own header stays as it is,
 // for handlers before this one look at it (Caddy's encode, handle_errors).

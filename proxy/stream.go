@@ -3,6 +3,7 @@ package proxy
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"runtime/debug"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
@@ -30,7 +31,7 @@ func newStream(x *exchange) *stream {
 		Progress: rewrite.ProgressOf(x.r.Header.Get(ProgressHeader)),
 		ID:       newID,
 		Created:  x.since.Unix(),
-		Usage:    x.usage(s.upstream),
+		Usage:    x.o.Usage(s.upstream),
 	}
 	if x.o.Observer != nil {
 		p.OnTool = s.observeTool
@@ -121,8 +122,32 @@ func (s *stream) send(out []byte) error {
 	if len(out) == 0 && (s.x.committed || s.engine.Frames() == 0) {
 		return nil
 	}
+	if s.x.flushed {
+		return s.x.send(out)
+	}
 	s.x.flushed = true
-	return s.x.send(out)
+	return s.sendFirst(out)
+}
+
+// sendFirst sends the header and out from a goroutine of its own: net/http needs more stack
+// for a header than for the rest of a stream, and a stack stays as large as it once was.
+func (s *stream) sendFirst(out []byte) (err error) {
+	var panicked *latePanic
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		defer func() {
+			if v := recover(); v != nil {
+				panicked = &latePanic{v, debug.Stack()}
+			}
+		}()
+		err = s.x.send(out)
+	}()
+	<-sent
+	if panicked != nil {
+		panic(panicked.again())
+	}
+	return err
 }
 
 // flush flushes the header of a stream that may not be of Hermes: all else has been

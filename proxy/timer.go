@@ -10,15 +10,15 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// The causes with which upstream's request is cancelled. A proxy takes a timeout for
-// one of upstream's (Caddy: reverseproxy.go:1756); the others are no fault of
-// upstream's, and context.Canceled keeps them from being counted as one
-// (reverseproxy.go:736).
-var (
-	errTimeout  error = timeoutError{}
-	errShutdown       = fmt.Errorf("the server is shutting down: %w", context.Canceled)
-	errOver           = fmt.Errorf("the stream is over: %w", context.Canceled)
-)
+// cancellations are the causes with which upstream's request is cancelled, by the cause of
+// the answer's end. A proxy takes a timeout for one of upstream's (Caddy:
+// reverseproxy.go:1756); the others are no fault of upstream's, and context.Canceled
+// keeps them from being counted as one (reverseproxy.go:736).
+var cancellations = map[rewrite.Cause]error{
+	rewrite.CauseTimeout:  timeoutError{},
+	rewrite.CauseShutdown: fmt.Errorf("the server is shutting down: %w", context.Canceled),
+	rewrite.CauseEOF:      fmt.Errorf("the stream is over: %w", context.Canceled),
+}
 
 // timeoutError is a net.Error.
 type timeoutError struct{}
@@ -70,7 +70,7 @@ func (x *exchange) watch() {
 	}
 }
 
-// tick does what is due and sets the timer again.
+// tick does the action that is due and sets the timer again.
 func (x *exchange) tick() {
 	x.mu.Lock()
 	defer x.unlockLate()
@@ -122,14 +122,7 @@ func (x *exchange) endNow(cause rewrite.Cause) {
 		x.answer.cut(cause)
 	}
 	x.shut()
-	switch cause {
-	case rewrite.CauseTimeout:
-		x.cancel(errTimeout)
-	case rewrite.CauseShutdown:
-		x.cancel(errShutdown)
-	default:
-		x.cancel(errOver)
-	}
+	x.cancel(cancellations[cause])
 }
 
 // shut ends the writing.

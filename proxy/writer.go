@@ -29,15 +29,12 @@ func (x *exchange) Unwrap() http.ResponseWriter { return x.w }
 
 // Hijack implements http.Hijacker. A connection that has been handed over is out of our
 // hands; httputil.ReverseProxy takes it before it says 101.
-func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	x.mu.Lock()
-	defer x.unlock()
-	if x.closed {
-		return nil, nil, errClosed
-	}
-	head.Copy(x.w.Header(), x.header)
-	conn, buffered, err := http.NewResponseController(x.w).Hijack()
-	if err == nil {
+func (x *exchange) Hijack() (conn net.Conn, buffered *bufio.ReadWriter, err error) {
+	err = x.control(func(c *http.ResponseController) error {
+		head.Copy(x.w.Header(), x.header)
+		if conn, buffered, err = c.Hijack(); err != nil {
+			return err
+		}
 		x.committed = true
 		if x.answer == nil {
 			x.answer = passing{x}
@@ -46,7 +43,8 @@ func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		x.times.Phase = deadline.Free
 		x.watch()
 		x.body.Decided()
-	}
+		return nil
+	})
 	return conn, buffered, err
 }
 
@@ -54,27 +52,29 @@ func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // writer may keep it in a field of its own (Caddy: idletimeout.go:435), which a
 // timer's write looks at.
 func (x *exchange) SetWriteDeadline(t time.Time) error {
-	x.mu.Lock()
-	defer x.unlock()
-	if x.closed {
-		return errClosed
-	}
-	err := http.NewResponseController(x.w).SetWriteDeadline(t)
-	if err == nil {
-		x.writeDeadline = t
-	}
-	return err
+	return x.control(func(c *http.ResponseController) error {
+		err := c.SetWriteDeadline(t)
+		if err == nil {
+			x.writeDeadline = t
+		}
+		return err
+	})
 }
 
 // EnableFullDuplex implements the same of http.ResponseController: net/http looks
 // at it as the header leaves.
 func (x *exchange) EnableFullDuplex() error {
+	return x.control((*http.ResponseController).EnableFullDuplex)
+}
+
+// control calls f with the controller of the inner writer, unless the answer has ended.
+func (x *exchange) control(f func(*http.ResponseController) error) error {
 	x.mu.Lock()
 	defer x.unlock()
 	if x.closed {
 		return errClosed
 	}
-	return http.NewResponseController(x.w).EnableFullDuplex()
+	return f(http.NewResponseController(x.w))
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -152,8 +152,10 @@ func (x *exchange) decide(status int) {
 	x.status, x.late = status, x.gone()
 	x.body.Decided()
 	head.Copy(x.w.Header(), x.header)
-	if _, says := x.header[completedHeader]; says && x.chat && x.o.Usage != nil {
-		x.usage(x.upstream()).ReportsFailures(true)
+	if _, says := x.header[completedHeader]; says && x.chat {
+		if usage := x.o.Usage(x.upstream()); usage != nil {
+			usage.ReportsFailures(true)
+		}
 	}
 	if x.timeouts != nil {
 		x.timeouts.Apply()

@@ -2,16 +2,22 @@ package proxy_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 func TestInformationalAnswersAreNotLatched(t *testing.T) {
@@ -32,7 +38,7 @@ func TestInformationalAnswersAreNotLatched(t *testing.T) {
 		t.Errorf("the stream was not repaired:\n%s", got)
 	}
 	if slices.Contains(x.rec.log[4:], "header 103") {
-		t.Error("an informational answer behind the final one")
+		t.Error("an informational answer after the final one")
 	}
 }
 
@@ -93,18 +99,6 @@ func TestHeaderFieldsOfUpstreamsStayWhereAStreamNeedsThem(t *testing.T) {
 	if got := x.rec.sent.Get("Cache-Control"); got != "private" {
 		t.Errorf("Cache-Control %q, want upstream's", got)
 	}
-	x.ret(nil)
-}
-
-func TestWriterNeedsNoFlusher(t *testing.T) {
-	x := begin(t)
-	var inner http.ResponseWriter = x.rec
-	if _, ok := inner.(http.Flusher); ok {
-		t.Fatal("this test needs an inner writer that is no http.Flusher")
-	}
-	x.stream()
-	x.write(role)
-	x.wantLog("header 200", "write "+role, "flush")
 	x.ret(nil)
 }
 
@@ -267,7 +261,7 @@ func TestOneWriteAndOneFlushForWhatOneReadCompleted(t *testing.T) {
 	} {
 		before := len(x.rec.log)
 		x.write(step.in)
-		x.flush() // as a proxy does behind each write
+		x.flush() // as a proxy does after each write
 		var want []string
 		if step.out != "" {
 			want = []string{"write " + step.out, "flush"}
@@ -329,29 +323,10 @@ func TestWriteErrorIsRemembered(t *testing.T) {
 			x.flush()
 			x.abort().wantPanic(t, http.ErrAbortHandler)
 			if later := x.rec.log[calls:]; len(later) > 0 {
-				t.Errorf("behind a failed write the inner writer was called %q", later)
+				t.Errorf("after a failed write the inner writer was called %q", later)
 			}
 		})
 	}
-}
-
-func TestTrailersBehindTheBodyAreHandedOver(t *testing.T) {
-	x := begin(t)
-	x.stream("Trailer", "X-Sum")
-	x.write(role, stop, done)
-	x.do(func() { x.w.Header().Set("X-Sum", "1") })
-	x.ret(nil)
-	if got := x.rec.header.Get("X-Sum"); got != "1" {
-		t.Errorf("the trailer is %q behind the body", got)
-	}
-}
-
-func TestStreamWithoutWriteHeader(t *testing.T) {
-	x := begin(t)
-	x.do(func() { x.w.Header().Set("Content-Type", "text/event-stream") })
-	x.write(role)
-	x.wantLog("header 200", "write "+role, "flush")
-	x.abort().wantSwallowed(t)
 }
 
 func TestFlushDecidesLikeWriteHeader(t *testing.T) {
@@ -367,4 +342,635 @@ func TestFlushDecidesLikeWriteHeader(t *testing.T) {
 	x.flush()
 	x.wantLog("header 200", "flush")
 	x.ret(nil)
+}
+
+// stamping is an inner writer, such as Caddy's encode, that sets header fields
+// as the header leaves.
+type stamping struct{ *recorder }
+
+func (s stamping) WriteHeader(status int) {
+	s.Header().Set("Content-Encoding", "zstd")
+	s.Header().Del("Content-Length")
+	s.recorder.WriteHeader(status)
+}
+
+// Access logs of Caddy read the map after the end (resp_headers).
+func TestHeaderMapTellsWhatWasSent(t *testing.T) {
+	for _, media := range []string{"application/json", "text/event-stream"} {
+		rec := &recorder{t: t, header: make(http.Header)}
+		serve(stamping{rec}, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", media)
+			w.Header().Set("Content-Length", "100")
+			_, _ = w.Write([]byte(role + stop + done))
+		})
+		for name := range rec.sent {
+			if rec.header.Get(name) != rec.sent.Get(name) {
+				t.Errorf("%s: %s is %q in the map, %q was sent", media, name, rec.header.Get(name), rec.sent.Get(name))
+			}
+		}
+		if rec.header.Get("Content-Length") != "" {
+			t.Errorf("%s: the map has a Content-Length again", media)
+		}
+	}
+}
+
+// The handler's header is dropped once it has left; trailers that it sets later, of
+// which it has said nothing before, are handed over all the same.
+func TestTrailersAfterFramesThatAreNotAnnounced(t *testing.T) {
+	rec := &recorder{t: t, header: make(http.Header)}
+	serve(rec, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("X-Upstream", "a")
+		for _, s := range []string{role, text("a"), text("b"), stop, done} {
+			_, _ = io.WriteString(w, s)
+			if got := w.Header().Get("X-Upstream"); got != "a" {
+				t.Errorf("the header has X-Upstream %q, want a", got)
+			}
+		}
+		w.Header().Set(http.TrailerPrefix+"X-Late", "b")
+	})
+	if got := rec.header.Get(http.TrailerPrefix + "X-Late"); got != "b" {
+		t.Errorf("the trailer is %q, want b", got)
+	}
+}
+
+// paths are one of each kind.
+var paths = []string{chatPath, "/v1/responses", "/v1/runs/run_1/events", "/api/sessions/s1/chat/stream", otherPath}
+
+// TestHeaderIsTheHandlersAloneOnAnyPath has a timer write while the handler sets
+// trailers, which net/http lets it do at any time, in the map that it had from the
+// beginning and in the one that it asks for then. The recorder reads its map with
+// each write, as net/http does over HTTP/2.
+func TestHeaderIsTheHandlersAloneOnAnyPath(t *testing.T) {
+	for _, p := range paths {
+		for _, trailer := range []string{"X-Sum", http.TrailerPrefix + "X-Sum"} {
+			bubble(t, p+" "+trailer, func(t *testing.T) {
+				streams := new(proxy.Streams)
+				x := begin(t, path(p), option(func(o *proxy.Options) {
+					o.Streams, o.Keepalive, o.DrainTimeout = streams, time.Millisecond, time.Second
+				}))
+				var kept http.Header
+				x.do(func() { kept = x.w.Header() })
+				if strings.HasPrefix(trailer, http.TrailerPrefix) {
+					x.stream()
+				} else {
+					x.stream("Trailer", "x-other, x-sum")
+				}
+				x.write(role) // with which it is ours on any path
+
+				x.do(func() {
+					for i := range 100 {
+						time.Sleep(time.Millisecond) // until the timer writes
+						x.w.Header().Set(trailer, fmt.Sprint(i))
+						kept.Set(trailer+"-Kept", fmt.Sprint(i))
+					}
+				})
+				synctest.Wait()
+				if !strings.Contains(x.rec.body.String(), beatForm) {
+					t.Error("no keepalive was sent")
+				}
+				x.write(stop, done)
+				x.ret(nil).wantSwallowed(t)
+				if got := x.rec.header.Get(trailer); got != "99" {
+					t.Errorf("the trailer is %q, want 99", got)
+				}
+				if strings.HasPrefix(trailer, http.TrailerPrefix) && p != chatPath && x.rec.header.Get(trailer+"-Kept") != "99" {
+					t.Error("the trailer that was set in the map of the beginning is missing")
+				}
+			})
+		}
+	}
+}
+
+// TestTimersEndStreamsBesideTheHandler has the drain end the stream while the
+// handler sets trailers.
+func TestTimersEndStreamsBesideTheHandler(t *testing.T) {
+	for _, p := range paths {
+		bubble(t, p, func(t *testing.T) {
+			streams := new(proxy.Streams)
+			x := begin(t, path(p), among(streams, time.Second))
+			x.stream("Trailer", "X-Sum")
+			x.write(role)
+			streams.Shutdown(0)
+			x.do(func() {
+				time.Sleep(time.Second)
+				for range 100 {
+					x.w.Header().Set("X-Sum", "1")
+				}
+			})
+			synctest.Wait()
+			x.abort().wantSwallowed(t)
+			if !strings.HasSuffix(x.rec.body.String(), errorFinish("shutting_down", false)) {
+				t.Errorf("the client was sent\n%s", x.rec.body.String())
+			}
+		})
+	}
+}
+
+// TestHeaderWithoutAnAnswerIsHandedOver: a handler that answers after the guard, such as
+// an error route, has the header that the handler has left.
+func TestHeaderWithoutAnAnswerIsHandedOver(t *testing.T) {
+	for _, p := range paths {
+		for name, e := range map[string]error{"nothing": nil, "an error": errTest} {
+			x := begin(t, path(p))
+			x.do(func() {
+				x.w.Header().Set("Link", "</early>")
+				x.w.WriteHeader(http.StatusEarlyHints)
+				x.w.Header().Del("Link")
+				x.w.Header().Set("X-Handler", "1")
+			})
+			x.ret(e)
+			if got := x.rec.header; got.Get("X-Handler") != "1" || got.Get("Link") != "" {
+				t.Errorf("%s, %s: the header is %v", p, name, got)
+			}
+		}
+	}
+}
+
+// TestFieldsOfAnInformationalAnswerStayWithIt: an answer of a timer's has none of
+// them.
+func TestFieldsOfAnInformationalAnswerStayWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, major := range []int{1, 2} {
+			x := begin(t, option(func(o *proxy.Options) { o.FirstByteTimeout = time.Second }),
+				func(_ *proxy.Options, r *http.Request, rec *recorder) {
+					r.ProtoMajor = major
+					rec.header.Set("Server", "Caddy")
+				})
+			x.do(func() {
+				x.w.Header().Set("Link", "</early>")
+				x.w.WriteHeader(http.StatusEarlyHints)
+			})
+			advance(time.Second)
+			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+			if got := x.rec.sent; got.Get("Link") != "" || got.Get("Server") != "Caddy" {
+				t.Errorf("HTTP/%d: the header is %v", major, got)
+			}
+		}
+	})
+}
+
+// TestManyTrailersAreHandedOverInTime: upstream chooses how many there are. What
+// looks at all for each takes minutes.
+func TestManyTrailersAreHandedOverInTime(t *testing.T) {
+	const many = 50_000
+	var names strings.Builder
+	for i := range many {
+		fmt.Fprintf(&names, "X-%d, ", i)
+	}
+	x := begin(t)
+	x.stream("Trailer", names.String())
+	x.write(role, stop, done)
+	x.do(func() {
+		for i := range many {
+			x.w.Header()[fmt.Sprintf("X-%d", i)] = []string{"1"}
+		}
+	})
+	x.ret(nil).wantSwallowed(t)
+	if n := len(x.rec.header); n < many {
+		t.Errorf("%d fields, want %d", n, many)
+	}
+}
+
+// lookingAtTheRequest is a writer that reads the request with its header, as
+// net/http does over HTTP/1.1 (server.go, chunkWriter.writeHeader).
+type lookingAtTheRequest struct {
+	*recorder
+	r     *http.Request
+	looks chan struct{} // closed when it begins to
+}
+
+func (w lookingAtTheRequest) WriteHeader(status int) {
+	close(w.looks)
+	for range 1000 {
+		if w.r.Body == nil || w.r.ContentLength == 0 {
+			w.t.Error("the request has no body")
+		}
+		runtime.Gosched()
+	}
+	w.recorder.WriteHeader(status)
+}
+
+// TestTheBodyIsGivenBackBesideATimersAnswer has the handler fail while a timer
+// answers.
+func TestTheBodyIsGivenBackBesideATimersAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := proxy.New(proxy.Options{FirstByteTimeout: time.Second})
+		r := chatRequest(`{"messages":[],"stream":true}`)
+		w := lookingAtTheRequest{&recorder{t: t, header: make(http.Header)}, r, make(chan struct{})}
+		_ = p.Serve(w, r, func(_ http.ResponseWriter, up *http.Request) error {
+			<-w.looks                                  // of the timer
+			up.Body, up.ContentLength = http.NoBody, 1 // is given back
+			return errTest
+		})
+		if r.Body != http.NoBody {
+			t.Error("the request has not been given the body")
+		}
+	})
+}
+
+// readingOn is a writer that reads the header of an informational answer when it
+// has come back, as net/http's HTTP/2 does where the client has left meanwhile; and
+// a copy of it where there is a length, which it leaves out.
+type readingOn struct {
+	*recorder
+	on   chan struct{} // it may
+	late sync.WaitGroup
+}
+
+func (w *readingOn) WriteHeader(status int) {
+	if status != http.StatusEarlyHints {
+		w.recorder.WriteHeader(status)
+		return
+	}
+	h := w.recorder.header
+	if _, ok := h["Content-Length"]; ok {
+		h = h.Clone()
+	}
+	n := 0
+	w.late.Go(func() {
+		<-w.on
+		for range h {
+			n++
+		}
+	})
+}
+
+// TestInformationalAnswerThatIsReadLate has the answer follow at once.
+func TestInformationalAnswerThatIsReadLate(t *testing.T) {
+	w := &readingOn{recorder: &recorder{t: t, header: make(http.Header)}, on: make(chan struct{})}
+	r := chatRequest(`{"stream":true}`)
+	r.ProtoMajor = 2
+	_ = proxy.New(proxy.Options{}).Serve(w, r, func(rw http.ResponseWriter, _ *http.Request) error {
+		rw.Header().Set("Link", "</early>")
+		rw.WriteHeader(http.StatusEarlyHints)
+		close(w.on)
+		writeStream(rw, role+stop+done)
+		return nil
+	})
+	w.late.Wait()
+	if w.body.String() != role+stop+done {
+		t.Errorf("the client was sent\n%s", w.body.String())
+	}
+}
+
+// asked is a rewrite.UsageMemory that knows nothing, and is called when it is asked.
+type asked func()
+
+func (a asked) Reported(string) bool { a(); return false }
+func (a asked) Report(string)        { a() }
+func (a asked) Missed(string)        { a() }
+func (a asked) ReportsFailures(bool) { a() }
+
+// TestUpstreamIsNamedInTheHandlersGoroutine, also where a timer ends the stream
+// and asks who reports usage: what names it may be what handlers set.
+func TestUpstreamIsNamedInTheHandlersGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var timer bool
+		n := 0
+		x := begin(t, option(func(o *proxy.Options) {
+			o.IdleTimeout = time.Second
+			o.Upstream = func(*http.Request) string {
+				if timer {
+					t.Error("a timer has the upstream named")
+				}
+				return "one"
+			}
+			o.Usage = func(upstream string) rewrite.UsageMemory {
+				if upstream != "one" {
+					t.Errorf("upstream %q", upstream)
+				}
+				return asked(func() { moves.Load(); n++ })
+			}
+		}))
+		x.stream()
+		x.write(role, text("hi"), strings.TrimSuffix(zeroStop, "\n\n"))
+		n = 0
+		timer = true
+		advance(time.Second)
+		timer = false
+		if n == 0 {
+			t.Error("the timer has asked for no usage")
+		}
+		x.ret(nil)
+	})
+}
+
+// everything sets all that looks at a clock.
+func everything(o *proxy.Options) {
+	o.FirstByteTimeout, o.IdleTimeout, o.StallTimeout = time.Second, time.Second, time.Second
+	o.Keepalive, o.DoneGrace, o.DrainTimeout = time.Second, time.Second, time.Second
+}
+
+func TestAnswersThatAreNoStreamPassByteForByte(t *testing.T) {
+	const body = "data: {\"object\":\"chat.completion.chunk\"" // a stream's would be held back
+	for name, c := range map[string]struct {
+		status int
+		fields []string
+		method string
+	}{
+		"JSON":                  {status: 200, fields: []string{"Content-Type", "application/json"}},
+		"no media type":         {status: 200},
+		"a malformed type":      {status: 200, fields: []string{"Content-Type", "text/event-stream/x"}},
+		"a longer media type":   {status: 200, fields: []string{"Content-Type", "text/event-streams"}},
+		"text/plain":            {status: 200, fields: []string{"Content-Type", "text/plain"}},
+		"201":                   {status: 201, fields: []string{"Content-Type", "text/event-stream"}},
+		"206":                   {status: 206, fields: []string{"Content-Type", "text/event-stream"}},
+		"401":                   {status: 401, fields: []string{"Content-Type", "text/event-stream"}},
+		"500":                   {status: 500, fields: []string{"Content-Type", "text/event-stream"}},
+		"gzip":                  {status: 200, fields: []string{"Content-Type", "text/event-stream", "Content-Encoding", "gzip"}},
+		"br":                    {status: 200, fields: []string{"Content-Type", "text/event-stream", "Content-Encoding", "br"}},
+		"HEAD of a stream":      {status: 200, fields: []string{"Content-Type", "text/event-stream"}, method: http.MethodHead},
+		"an error with a cause": {status: 502, fields: []string{"Content-Type", "application/json"}},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			settings := []setting{option(everything)}
+			if c.method != "" {
+				settings = append(settings, method(c.method))
+			}
+			x := begin(t, settings...)
+			fields := append([]string{"Content-Length", "1000", "Etag", `"1"`, "Last-Modified", "x"}, c.fields...)
+			want := make(http.Header)
+			x.do(func() {
+				for i := 0; i < len(fields); i += 2 {
+					x.w.Header().Set(fields[i], fields[i+1])
+					want.Set(fields[i], fields[i+1])
+				}
+				x.w.WriteHeader(c.status)
+			})
+			x.write(body[:7])
+			advance(time.Hour) // no deadline is ours
+			x.flush()
+			x.write(body[7:])
+			x.flush()
+			x.ret(nil).wantSwallowed(t)
+			x.wantLog(fmt.Sprintf("header %d", c.status), "write "+body[:7], "flush", "write "+body[7:], "flush")
+			if fmt.Sprint(x.rec.sent) != fmt.Sprint(want) {
+				t.Errorf("the header was\n%v, want\n%v", x.rec.sent, want)
+			}
+			if name == "gzip" || name == "br" {
+				if len(x.ends) != 1 || x.ends[0].Outcome != proxy.OutcomeEncoded {
+					t.Errorf("the observer observed %+v, want that the stream was compressed", x.ends)
+				}
+			} else if len(x.ends) > 0 {
+				t.Errorf("the observer observed it: %+v", x.ends)
+			}
+		})
+	}
+}
+
+func TestMediaTypesOfAStream(t *testing.T) {
+	for _, fields := range [][]string{
+		{"Content-Type", "text/event-stream"},
+		{"Content-Type", "text/event-stream; charset=utf-8"},
+		{"Content-Type", "text/event-stream;charset=UTF-8"},
+		{"Content-Type", "Text/Event-Stream"},
+		{"Content-Type", "text/event-stream; charset"},
+		{"Content-Type", "text/event-stream", "Content-Encoding", "identity"},
+	} {
+		x := begin(t)
+		x.stream(fields...)
+		x.write(role)
+		x.abort().wantSwallowed(t)
+		if got, want := x.rec.body.String(), role+errorFinish("upstream_aborted", false); got != want {
+			t.Errorf("%q was not taken for a stream: %s", fields, got)
+		}
+		if got := x.rec.sent.Get("Content-Type"); got != fields[1] {
+			t.Errorf("Content-Type %q became %q", fields[1], got)
+		}
+	}
+}
+
+func TestForeignStreamPassesByteForByte(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pieces := []string{
+			"\xef\xbb\xbfid: 1\r\n", "event: response.created\r\ndata: {\"type\":\"response.created\"}\r\n\r\n",
+			": comment\n\n", "retry: 10\n\n", "data: `💻 ls`\n\n", "data: [DONE]\n\n", "data: {\"choices\":[]}\n\n", "data: torn",
+		}
+		x := begin(t, path(otherPath), option(everything))
+		x.stream("Content-Length", "1000")
+		for _, p := range pieces {
+			x.write(p)
+			x.flush()
+			advance(time.Hour) // no deadline is ours
+		}
+		x.ret(nil).wantSwallowed(t)
+		x.wantBody(strings.Join(pieces, ""))
+		if len(x.ends) > 0 {
+			t.Errorf("the observer observed it: %+v", x.ends)
+		}
+	})
+}
+
+func TestHeaderOfAStreamThatMayNotBeOursIsNotHeld(t *testing.T) {
+	x := begin(t, path(otherPath))
+	x.stream()
+	x.flush()
+	x.wantLog("header 200", "flush")
+	x.flush()
+	x.wantLog("header 200", "flush")
+	x.ret(nil)
+}
+
+func TestOtherPathBecomesActiveAtTheFirstChunk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, path(otherPath), option(func(o *proxy.Options) {
+			o.IdleTimeout, o.Keepalive = time.Minute, time.Second
+		}))
+		x.stream()
+		x.write(foreign, "data: `💻 ls`\n\n")
+		advance(time.Hour)
+		x.wantBody(foreign + "data: `💻 ls`\n\n")
+		x.write(role, text("\\n`💻 ls`\\n"), text("Hello"))
+		if got := x.rec.body.String(); !strings.Contains(got, `"status":"running"`) || !strings.HasSuffix(got, text("Hello")) {
+			t.Errorf("the stream was not repaired from its first chunk on:\n%s", got)
+		}
+		x.rec.body.Reset()
+		advance(time.Second)
+		x.wantBody(beatForm)
+		x.abort().wantSwallowed(t)
+		x.wantBody(beatForm + errorFinish("upstream_aborted", true))
+		if res := x.result(); res.Outcome != "upstream_aborted" {
+			t.Errorf("outcome %q, want upstream_aborted", res.Outcome)
+		}
+	})
+}
+
+func TestPathsOfChatCompletions(t *testing.T) {
+	for p, chat := range map[string]bool{
+		"/v1/chat/completions":       true,
+		"/chat/completions":          true,
+		"/a/b/v1/chat/completions":   true,
+		"/v1/chat/completions/":      false,
+		"/v1/chat/completions/1":     false,
+		"/v1/completions":            false,
+		"/v1/responses":              false,
+		"/v1/runs/1/events":          false,
+		"/v1/chatcompletions":        false,
+		"/v1/xchat/completions":      false,
+		"/v1/responses?x=/completio": false,
+	} {
+		x := begin(t, path(p))
+		x.stream()
+		x.flush()
+		x.ret(nil)
+		if answered := slices.Contains(x.rec.log, "header 502"); answered != chat {
+			t.Errorf("%s was taken for chat completions: %v, want %v", p, answered, chat)
+		}
+	}
+}
+
+func TestStreamThatBecomesActiveWithItsTailIsEnded(t *testing.T) {
+	x := begin(t, path(otherPath))
+	x.stream()
+	x.write(foreign, strings.TrimRight(role, "\n"))
+	x.abort().wantSwallowed(t)
+	x.wantBody(foreign + role + errorFinish("upstream_aborted", false))
+}
+
+// deadlined is an inner writer with a deadline, which it keeps without a lock, as
+// Caddy's (idletimeout.go:401).
+type deadlined struct {
+	*recorder
+	deadline time.Time
+	duplex   bool
+}
+
+func (w *deadlined) SetWriteDeadline(d time.Time) error {
+	moves.Load()
+	w.deadline = d
+	return nil
+}
+
+func (w *deadlined) EnableFullDuplex() error {
+	w.duplex = true
+	return nil
+}
+
+func (w *deadlined) Write(b []byte) (int, error) {
+	moves.Load()
+	if !w.deadline.IsZero() && !time.Now().Before(w.deadline) {
+		return 0, context.DeadlineExceeded
+	}
+	if w.duplex {
+		w.looks++
+	}
+	return w.recorder.Write(b)
+}
+
+// TestDeadlinesAreSetBesideKeepalives has the handler set what the inner writer
+// looks at while a timer writes.
+func TestDeadlinesAreSetBesideKeepalives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := proxy.New(proxy.Options{Keepalive: time.Millisecond})
+		w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}}
+		_ = p.Serve(w, chatRequest(`{"stream":true}`), func(rw http.ResponseWriter, _ *http.Request) error {
+			rw.Header().Set("Content-Type", "text/event-stream")
+			_, _ = rw.Write([]byte(role))
+			for range 100 {
+				time.Sleep(time.Millisecond) // until the timer writes
+				if err := http.NewResponseController(rw).SetWriteDeadline(time.Now().Add(time.Hour)); err != nil {
+					t.Error(err)
+				}
+				if err := http.NewResponseController(rw).EnableFullDuplex(); err != nil {
+					t.Error(err)
+				}
+			}
+			return nil
+		})
+		if !w.duplex {
+			t.Error("the inner writer was not called")
+		}
+	})
+}
+
+// TestDeadlineOfTheHandlerIsForItsOwnWrites: many set one before each write. It
+// has passed when a keepalive is sent, or the stream is ended for it; then the
+// client is not gone.
+func TestDeadlineOfTheHandlerIsForItsOwnWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := proxy.New(proxy.Options{Keepalive: 10 * time.Second, IdleTimeout: time.Minute})
+		w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}}
+		_ = p.Serve(w, chatRequest(`{"stream":true}`), func(rw http.ResponseWriter, up *http.Request) error {
+			rw.Header().Set("Content-Type", "text/event-stream")
+			_ = http.NewResponseController(rw).SetWriteDeadline(time.Now().Add(time.Second))
+			_, _ = rw.Write([]byte(role))
+			advance(10 * time.Second)
+			if up.Context().Err() != nil {
+				t.Error("upstream's request has ended")
+			}
+			if want := time.Now().Add(-9 * time.Second); !w.deadline.Equal(want) {
+				t.Errorf("the deadline is %v after the keepalive, want %v as before", w.deadline, want)
+			}
+			advance(time.Hour)
+			return nil
+		})
+		if got, want := w.body.String(), role+beatForm+beatForm+beatForm+beatForm+beatForm+errorFinish("upstream_timeout", false); got != want {
+			t.Errorf("the client was sent\n%s\nwant\n%s", got, want)
+		}
+		if !w.deadline.IsZero() {
+			t.Error("the end of the body has the handler's deadline")
+		}
+	})
+}
+
+// TestDeadlineBeforeATimersAnswer: the answer is none of the handler's writes.
+func TestDeadlineBeforeATimersAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := proxy.New(proxy.Options{FirstByteTimeout: time.Minute})
+		w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}}
+		_ = p.Serve(w, chatRequest(`{"stream":true}`), func(rw http.ResponseWriter, _ *http.Request) error {
+			_ = http.NewResponseController(rw).SetWriteDeadline(time.Now().Add(time.Second))
+			advance(time.Hour)
+			if err := http.NewResponseController(rw).SetWriteDeadline(time.Now()); err == nil {
+				t.Error("the deadline of an answer that has been sent may be set")
+			}
+			return nil
+		})
+		checkAnswer(t, w.sent, w.body.Bytes(), "upstream_timeout", true)
+	})
+}
+
+// appliedTimeouts writes down what is called.
+type appliedTimeouts struct{ log *[]string }
+
+func (a appliedTimeouts) Apply()   { *a.log = append(*a.log, "apply") }
+func (a appliedTimeouts) Restore() { *a.log = append(*a.log, "restore") }
+
+func TestTimeoutsAreAppliedOnceUnderTheLock(t *testing.T) {
+	type key struct{}
+	for name, c := range map[string]struct {
+		act  func(http.ResponseWriter)
+		want []string
+	}{
+		"stream":      {func(w http.ResponseWriter) { writeStream(w, role) }, []string{"apply", "header 200", "restore"}},
+		"passes":      {func(w http.ResponseWriter) { _, _ = w.Write([]byte("hi")) }, []string{"apply", "header 200", "restore"}},
+		"no answer":   {func(http.ResponseWriter) {}, []string{"restore"}},
+		"early hints": {func(w http.ResponseWriter) { w.WriteHeader(http.StatusEarlyHints) }, []string{"header 103", "restore"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rec := &recorder{t: t, header: make(http.Header)}
+			a := appliedTimeouts{&rec.log}
+			p := proxy.New(proxy.Options{Timeouts: func(ctx context.Context) (context.Context, proxy.Timeouts) {
+				return context.WithValue(ctx, key{}, 1), a
+			}})
+			_ = p.Serve(rec, chatRequest(`{"stream":true}`), func(w http.ResponseWriter, up *http.Request) error {
+				if up.Context().Value(key{}) != 1 {
+					t.Error("the next handler has not got the context")
+				}
+				c.act(w)
+				return nil
+			})
+			got := slices.DeleteFunc(rec.log, func(s string) bool { return s[0] == 'w' || s[0] == 'f' })
+			if !slices.Equal(got, c.want) {
+				t.Errorf("calls %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// writeStream writes an event stream.
+func writeStream(w http.ResponseWriter, s string) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	_, _ = w.Write([]byte(s))
 }

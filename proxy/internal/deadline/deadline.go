@@ -1,9 +1,9 @@
-// Package deadline says when an exchange is to be looked at again, and what is due
-// then: the timeouts of contract section 3, and keepalives.
+// Package deadline says when an exchange is to be looked at again, and the action that
+// is due then: the timeouts of contract section 3, and keepalives.
 //
 // It has only values: no clock, no timer, no lock. The owner of a State records what
-// happens, asks for Next, and sets a timer; when that fires, it asks for what is
-// Due. Bytes and frames move deadlines later and do not touch the timer: if it fires
+// happens, asks for Next, and sets a timer; when that fires, it asks for the
+// action that is Due. Bytes and frames move deadlines later and do not touch the timer: if it fires
 // early it is set again, so that a chunk costs no timer.
 //
 // All times of a State are ages: the time since the request came.
@@ -118,7 +118,7 @@ func (s *State) Next(l *Limits) (at time.Duration, ok bool) {
 	return at, at != never
 }
 
-// Due returns what is due at an age.
+// Due returns the action that is due at an age.
 func (s *State) Due(l *Limits, age time.Duration) Due {
 	switch {
 	case s.end(l) <= age && s.Phase == Finished:

@@ -18,8 +18,8 @@ func with(f func(*Limits)) *Limits {
 	return &l
 }
 
-// told is a State that has been told what f says.
-func told(f func(*State)) (st State) {
+// stateOf is a State after f.
+func stateOf(f func(*State)) (st State) {
 	f(&st)
 	return st
 }
@@ -54,49 +54,49 @@ func TestDeadlines(t *testing.T) {
 		due  Due
 	}{
 		{"the request is read", State{}, &all, 0, Nothing},
-		{"no limits", told(begun), &Limits{}, 0, Nothing},
-		{"negative limits", told(begun), &Limits{-1, -1, -1, -1, -1}, 0, Nothing},
+		{"no limits", stateOf(begun), &Limits{}, 0, Nothing},
+		{"negative limits", stateOf(begun), &Limits{-1, -1, -1, -1, -1}, 0, Nothing},
 
-		{"awaiting: first byte", told(awaiting), &all, 6 * s, Silence},
-		{"awaiting: idle", told(awaiting), with(func(l *Limits) { l.FirstByte = 0 }), 11 * s, Silence},
-		{"awaiting: stall", told(awaiting), &Limits{Stall: 20 * s}, 21 * s, Silence},
-		{"awaiting: the soonest of them", told(awaiting), &Limits{FirstByte: 3 * s, Idle: 2 * s, Stall: 1 * s}, 2 * s, Silence},
-		{"awaiting: no keepalive", told(awaiting), &Limits{Keepalive: s}, 0, Nothing},
-		{"awaiting: no grace", told(awaiting), &Limits{DoneGrace: s}, 0, Nothing},
-		{"awaiting: the client was waited for", told(func(st *State) { awaiting(st); st.RequestWaited(7 * s) }), &all, 12 * s, Silence},
-		{"awaiting: likewise, idle", told(func(st *State) { awaiting(st); st.RequestWaited(7 * s) }), &Limits{Idle: s}, 8 * s, Silence},
-		{"awaiting: likewise, stall", told(func(st *State) { awaiting(st); st.RequestWaited(7 * s) }), &Limits{Stall: s}, 8 * s, Silence},
-		{"awaiting: it was not", told(func(st *State) { awaiting(st); st.RequestWaited(0) }), &all, 6 * s, Silence},
+		{"awaiting: first byte", stateOf(awaiting), &all, 6 * s, Silence},
+		{"awaiting: idle", stateOf(awaiting), with(func(l *Limits) { l.FirstByte = 0 }), 11 * s, Silence},
+		{"awaiting: stall", stateOf(awaiting), &Limits{Stall: 20 * s}, 21 * s, Silence},
+		{"awaiting: the soonest of them", stateOf(awaiting), &Limits{FirstByte: 3 * s, Idle: 2 * s, Stall: 1 * s}, 2 * s, Silence},
+		{"awaiting: no keepalive", stateOf(awaiting), &Limits{Keepalive: s}, 0, Nothing},
+		{"awaiting: no grace", stateOf(awaiting), &Limits{DoneGrace: s}, 0, Nothing},
+		{"awaiting: the client was waited for", stateOf(func(st *State) { awaiting(st); st.RequestWaited(7 * s) }), &all, 12 * s, Silence},
+		{"awaiting: likewise, idle", stateOf(func(st *State) { awaiting(st); st.RequestWaited(7 * s) }), &Limits{Idle: s}, 8 * s, Silence},
+		{"awaiting: likewise, stall", stateOf(func(st *State) { awaiting(st); st.RequestWaited(7 * s) }), &Limits{Stall: s}, 8 * s, Silence},
+		{"awaiting: it was not", stateOf(func(st *State) { awaiting(st); st.RequestWaited(0) }), &all, 6 * s, Silence},
 
-		{"header: first byte", told(streaming), with(func(l *Limits) { l.Keepalive = 0 }), 6 * s, Silence},
-		{"header: it is a byte", told(streaming), &Limits{Idle: s}, 3 * s, Silence},
-		{"header: it is no frame", told(streaming), &Limits{Stall: s}, 2 * s, Silence},
-		{"header: keepalive", told(streaming), &Limits{Keepalive: s}, 3 * s, Keepalive},
-		{"header, not awaited: first byte", told(func(st *State) { awaiting(st); streaming(st); st.HeaderReceived(5*s, false) }), &Limits{FirstByte: s}, 6 * s, Silence},
-		{"header, not awaited: stall", told(func(st *State) { awaiting(st); streaming(st); st.HeaderReceived(5*s, false) }), &Limits{Stall: s}, 6 * s, Silence},
+		{"header: first byte", stateOf(streaming), with(func(l *Limits) { l.Keepalive = 0 }), 6 * s, Silence},
+		{"header: it is a byte", stateOf(streaming), &Limits{Idle: s}, 3 * s, Silence},
+		{"header: it is no frame", stateOf(streaming), &Limits{Stall: s}, 2 * s, Silence},
+		{"header: keepalive", stateOf(streaming), &Limits{Keepalive: s}, 3 * s, Keepalive},
+		{"header, not awaited: first byte", stateOf(func(st *State) { awaiting(st); streaming(st); st.HeaderReceived(5*s, false) }), &Limits{FirstByte: s}, 6 * s, Silence},
+		{"header, not awaited: stall", stateOf(func(st *State) { awaiting(st); streaming(st); st.HeaderReceived(5*s, false) }), &Limits{Stall: s}, 6 * s, Silence},
 
-		{"begun: keepalive", told(begun), &all, 7 * s, Keepalive},
-		{"begun: no first byte", told(begun), &Limits{FirstByte: s}, 0, Nothing},
-		{"begun: idle", told(begun), with(func(l *Limits) { l.Keepalive = 0 }), 13 * s, Silence},
-		{"begun: stall", told(begun), &Limits{Stall: 2 * s}, 5 * s, Silence},
-		{"begun: silence before a keepalive", told(begun), &Limits{Idle: s, Keepalive: s}, 4 * s, Silence},
-		{"begun: no grace", told(begun), &Limits{DoneGrace: s}, 0, Nothing},
-		{"begun: bytes that are no frame, idle", told(func(st *State) { begun(st); st.Received, st.Began = 9*s, true }), &Limits{Idle: s}, 10 * s, Silence},
-		{"begun: bytes that are no frame, stall", told(func(st *State) { begun(st); st.Received, st.Began = 9*s, true }), &Limits{Stall: s}, 4 * s, Silence},
-		{"begun: the request does not matter", told(func(st *State) { begun(st); st.RequestWaited(9 * s) }), &Limits{Idle: s}, 4 * s, Silence},
-		{"begun: a slow client, idle", told(func(st *State) { begun(st); st.ClientWaited(2 * s) }), &Limits{Idle: s}, 6 * s, Silence},
-		{"begun: a slow client, stall", told(func(st *State) { begun(st); st.ClientWaited(2 * s) }), &Limits{Stall: s}, 6 * s, Silence},
-		{"begun: a keepalive hides nothing", told(func(st *State) { begun(st); st.Sent = 9 * s }), &Limits{Idle: s}, 4 * s, Silence},
-		{"begun: and puts off the next one", told(func(st *State) { begun(st); st.Sent = 9 * s }), &Limits{Keepalive: s}, 10 * s, Keepalive},
+		{"begun: keepalive", stateOf(begun), &all, 7 * s, Keepalive},
+		{"begun: no first byte", stateOf(begun), &Limits{FirstByte: s}, 0, Nothing},
+		{"begun: idle", stateOf(begun), with(func(l *Limits) { l.Keepalive = 0 }), 13 * s, Silence},
+		{"begun: stall", stateOf(begun), &Limits{Stall: 2 * s}, 5 * s, Silence},
+		{"begun: silence before a keepalive", stateOf(begun), &Limits{Idle: s, Keepalive: s}, 4 * s, Silence},
+		{"begun: no grace", stateOf(begun), &Limits{DoneGrace: s}, 0, Nothing},
+		{"begun: bytes that are no frame, idle", stateOf(func(st *State) { begun(st); st.Received, st.Began = 9*s, true }), &Limits{Idle: s}, 10 * s, Silence},
+		{"begun: bytes that are no frame, stall", stateOf(func(st *State) { begun(st); st.Received, st.Began = 9*s, true }), &Limits{Stall: s}, 4 * s, Silence},
+		{"begun: the request does not matter", stateOf(func(st *State) { begun(st); st.RequestWaited(9 * s) }), &Limits{Idle: s}, 4 * s, Silence},
+		{"begun: a slow client, idle", stateOf(func(st *State) { begun(st); st.ClientWaited(2 * s) }), &Limits{Idle: s}, 6 * s, Silence},
+		{"begun: a slow client, stall", stateOf(func(st *State) { begun(st); st.ClientWaited(2 * s) }), &Limits{Stall: s}, 6 * s, Silence},
+		{"begun: a keepalive hides nothing", stateOf(func(st *State) { begun(st); st.Sent = 9 * s }), &Limits{Idle: s}, 4 * s, Silence},
+		{"begun: and puts off the next one", stateOf(func(st *State) { begun(st); st.Sent = 9 * s }), &Limits{Keepalive: s}, 10 * s, Keepalive},
 
-		{"finished: grace", told(func(st *State) { begun(st); st.Phase = Finished }), &all, 6 * s, Grace},
-		{"finished: grace counts bytes", told(func(st *State) { begun(st); st.Phase = Finished; st.Received, st.Began = 4*s, true }), &Limits{DoneGrace: s}, 5 * s, Grace},
-		{"finished: keepalive", told(func(st *State) { begun(st); st.Phase = Finished }), &Limits{Keepalive: s}, 4 * s, Keepalive},
-		{"finished: no timeout", told(func(st *State) { begun(st); st.Phase = Finished }), &Limits{FirstByte: s, Idle: s, Stall: s}, 0, Nothing},
+		{"finished: grace", stateOf(func(st *State) { begun(st); st.Phase = Finished }), &all, 6 * s, Grace},
+		{"finished: grace counts bytes", stateOf(func(st *State) { begun(st); st.Phase = Finished; st.Received, st.Began = 4*s, true }), &Limits{DoneGrace: s}, 5 * s, Grace},
+		{"finished: keepalive", stateOf(func(st *State) { begun(st); st.Phase = Finished }), &Limits{Keepalive: s}, 4 * s, Keepalive},
+		{"finished: no timeout", stateOf(func(st *State) { begun(st); st.Phase = Finished }), &Limits{FirstByte: s, Idle: s, Stall: s}, 0, Nothing},
 
-		{"whole", told(func(st *State) { awaiting(st); st.Phase = Whole }), &all, 0, Nothing},
-		{"other", told(func(st *State) { begun(st); st.Phase = Other }), &all, 0, Nothing},
-		{"free", told(func(st *State) { begun(st); st.Phase = Free }), &all, 0, Nothing},
+		{"whole", stateOf(func(st *State) { awaiting(st); st.Phase = Whole }), &all, 0, Nothing},
+		{"other", stateOf(func(st *State) { begun(st); st.Phase = Other }), &all, 0, Nothing},
+		{"free", stateOf(func(st *State) { begun(st); st.Phase = Free }), &all, 0, Nothing},
 	} {
 		at, ok := c.st.Next(c.l)
 		if !ok {

@@ -1,5 +1,4 @@
-// Package head has what is done with the headers of requests and answers, in front of
-// whichever handler: what they say of a body, and how they are copied.
+// Package head reads and copies the headers of requests and answers.
 package head
 
 import (
@@ -10,7 +9,7 @@ import (
 	"strings"
 )
 
-// MediaType returns the media type of the body behind the header h, "" for none.
+// MediaType returns the media type of the body that the header h describes, "" for none.
 // Parameters that are not well formed do not matter.
 func MediaType(h http.Header) string {
 	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
@@ -20,13 +19,13 @@ func MediaType(h http.Header) string {
 	return media
 }
 
-// IsEncoded reports whether the body behind the header h is compressed.
+// IsEncoded reports whether the body that the header h describes is compressed.
 func IsEncoded(h http.Header) bool {
 	encoding := h.Get("Content-Encoding")
 	return encoding != "" && !strings.EqualFold(encoding, "identity")
 }
 
-// DropOfBody drops what a header says of a body that will change (Caddy's
+// DropOfBody drops the fields of a header that describe a body that will change (Caddy's
 // templates handler drops the same, templates.go:480-486).
 func DropOfBody(h http.Header) {
 	for _, name := range []string{
@@ -43,8 +42,8 @@ func Copy(to, from http.Header) {
 	maps.Copy(to, from.Clone())
 }
 
-// CopyTrailers copies the trailers of an answer to the header to: what that has
-// announced, and what bears net/http's prefix for the others.
+// CopyTrailers copies the trailers of an answer to the header to: those that it has
+// announced, and those with net/http's prefix.
 func CopyTrailers(to, from http.Header) {
 	announced := announcedBy(to)
 	for name, values := range from {
@@ -54,34 +53,32 @@ func CopyTrailers(to, from http.Header) {
 	}
 }
 
-// HasTrailers reports whether the header h announces trailers, or has some without.
+// HasTrailers reports whether the header h announces trailers, or has some that are not
+// announced.
 func HasTrailers(h http.Header) bool {
 	for name := range h {
-		if name == "Trailer" || strings.HasPrefix(name, http.TrailerPrefix) {
+		if isTrailer(name) {
 			return true
 		}
 	}
 	return false
 }
 
-// DropTrailers drops what HasTrailers looks for.
+// DropTrailers drops the fields that HasTrailers looks for.
 func DropTrailers(h http.Header) {
-	for name := range h {
-		if name == "Trailer" || strings.HasPrefix(name, http.TrailerPrefix) {
-			delete(h, name)
-		}
-	}
+	maps.DeleteFunc(h, func(name string, _ []string) bool { return isTrailer(name) })
 }
 
-// announcedBy returns the names of the trailers that the header h announces, nil
-// for none. Upstream chooses how many there are: each is looked at once.
+func isTrailer(name string) bool {
+	return name == "Trailer" || strings.HasPrefix(name, http.TrailerPrefix)
+}
+
+// announcedBy returns the names of the trailers that the header h announces. Upstream
+// chooses how many there are: each is looked at once.
 func announcedBy(h http.Header) map[string]bool {
-	var names map[string]bool
+	names := make(map[string]bool)
 	for _, line := range h["Trailer"] {
 		for name := range strings.SplitSeq(line, ",") {
-			if names == nil {
-				names = make(map[string]bool)
-			}
 			names[http.CanonicalHeaderKey(strings.TrimSpace(name))] = true
 		}
 	}

@@ -1,14 +1,10 @@
 // Package reqbody reads the body of a request before the request goes on, heals
 // the history in it (contract section 5), and gives it back when the next handler
-// has failed. It knows requests alone, no answer.
-//
-//	body.go    Body: read, healed, given back, timed while the client still sends it
-//	held.go    the bytes that have been read, as long as a handler may ask for them
-//	read.go    how a body is read: bounded, and not for promises
+// has failed. It knows only requests, no answers.
 //
 // A Body that came whole holds it once more until Decided is called and upstream
 // has begun to read; a body that is not read costs nothing. What a client may have
-// allocated is bounded by Plan.Limit, and by eight times what it has sent.
+// allocated is bounded by Plan.Limit, and by eight times the bytes that it has sent.
 package reqbody
 
 import (
@@ -26,12 +22,12 @@ import (
 // and Err may then be called at any time, by any goroutine.
 type Body struct {
 	held   *held   // as far as it has been read; nil if it was not
-	upload *upload // what is still to be read; nil if nobody times that
+	upload *upload // the rest, which is still to be read; nil if that is not timed
 }
 
-// Plan says what becomes of a body.
+// Plan says how a body is treated.
 type Plan struct {
-	// Heal has the body read, and healed if it is a history.
+	// Heal says that the body is read, and healed if it is a history.
 	Heal bool
 	// Limit is the size in bytes above which a body passes untouched.
 	Limit int64
@@ -42,7 +38,7 @@ type Plan struct {
 }
 
 // Prepare reads the body of the client's request r and gives it to up, which is
-// what the next handler gets, as the plan says. A body that is not read, or not to
+// the request of the next handler, as the plan says. A body that is not read, or not to
 // its end, goes on as it comes.
 func (b *Body) Prepare(r, up *http.Request, plan Plan) (healed rewrite.Healed) {
 	if plan.Heal {
@@ -95,7 +91,7 @@ func fitHeader(up *http.Request, n int) {
 	}
 }
 
-// Decided releases what is needed only until the answer is decided.
+// Decided releases the bytes that are needed only until the answer is chosen.
 func (b *Body) Decided() {
 	if h := b.held; h != nil {
 		h.mu.Lock()
@@ -105,13 +101,13 @@ func (b *Body) Decided() {
 	}
 }
 
-// GiveBack gives the client's request r the body that it would have behind the
-// next handler, which got up, without us: whoever handles an error of that sends
-// it elsewhere. What is wrapped around the body stays around it (a limit of
-// Caddy's request_body), what has been read is not read again, and what has not,
-// because upstream could not be reached, is there as it came.
+// GiveBack gives the client's request r the body that it would have after the
+// next handler, which got up, if nothing had read it before: an error route may send
+// it elsewhere. A wrapper around the body stays around it (a limit of
+// Caddy's request_body), bytes that have been read are not read again, and bytes that
+// have not, because upstream could not be reached, are there as they came.
 func (b *Body) GiveBack(r, up *http.Request) {
-	body, length := r.Body, r.ContentLength // what up began with
+	body, length := r.Body, r.ContentLength // those that up began with
 	apart, used := false, false             // r has a reader of its own; upstream has read
 	if h := b.held; h != nil {
 		h.mu.Lock()
@@ -141,8 +137,8 @@ func same(a, b io.ReadCloser) bool {
 }
 
 // Waited returns until when the client has been waited for to send the rest of the
-// body, which is now if it still is. It returns the zero time if there is no rest,
-// or nobody times it.
+// body, which is now if it still is. It returns the zero time if there is no rest
+// that is timed.
 func (b *Body) Waited(now time.Time) time.Time {
 	u := b.upload
 	if u == nil {
@@ -156,7 +152,7 @@ func (b *Body) Waited(now time.Time) time.Time {
 	return u.last
 }
 
-// Err returns what broke the client's body off, nil for nothing.
+// Err returns the error that broke the client's body off, nil for none.
 func (b *Body) Err() error {
 	switch u := b.upload; {
 	case u != nil:
@@ -180,7 +176,7 @@ type upload struct {
 	mu      sync.Mutex
 	reading int       // how many reads are under way
 	last    time.Time // the end of the last one
-	err     error     // what broke the body off
+	err     error     // that broke the body off
 	closed  bool
 }
 
@@ -207,3 +203,86 @@ func (u *upload) Close() error {
 	u.mu.Unlock()
 	return u.ReadCloser.Close()
 }
+
+// held is a body of which a part, or all, has been read.
+//
+// One that came whole has two readers: upstream's, of the healed body, and the
+// client's request's, of the original. A handler that has that request (a placeholder of
+// Caddy's with the body, an error route) finds in it the bytes that it would find
+// without a Proxy. Histories are large and answers take long, so nothing is kept longer
+// than it may be asked for: once the answer is chosen no error route follows, and bytes
+// that have been read are not read again.
+type held struct {
+	client io.ReadCloser // the client's
+	err    error         // follows the bytes that have been read, nil for the rest of client
+	length int64         // the ContentLength of the next handler's request
+
+	mu       sync.Mutex
+	own      heldReader  // of the client's request
+	healed   heldReader  // of the next handler's request, if the body came whole
+	upstream *heldReader // which of the two the next handler has
+	original []byte      // a body that came whole, nil once it is released
+	decided  bool        // the answer is
+	used     bool        // upstream has been read, or closed
+}
+
+// use records that r has been read or closed. h.mu is held.
+func (h *held) use(r *heldReader) {
+	if r == h.upstream {
+		h.used = true
+		h.release()
+	}
+}
+
+// release releases the original once the answer is decided and the next handler
+// has begun to read: without a Proxy, the client's request would have lost its body by
+// then. h.mu is held.
+func (h *held) release() {
+	if h.decided && h.used && h.upstream == &h.healed {
+		h.original = nil
+		h.own.close()
+	}
+}
+
+// heldReader reads a held body. Like the server's body it cannot be read any more
+// once it is closed: a proxy that tries again after it has sent a part must not
+// send the rest for the whole (Caddy: reverseproxy.go:496-505). It may be closed
+// while it is read.
+type heldReader struct {
+	of     *held
+	rest   []byte // nil as soon as all has been read
+	closed bool
+}
+
+func (r *heldReader) Read(b []byte) (int, error) {
+	h := r.of
+	h.mu.Lock()
+	h.use(r)
+	closed, n := r.closed, copy(b, r.rest)
+	if r.rest = r.rest[n:]; len(r.rest) == 0 {
+		r.rest = nil
+	}
+	more := n > 0 || len(r.rest) > 0
+	h.mu.Unlock()
+	switch {
+	case closed:
+		return 0, http.ErrBodyReadAfterClose
+	case more:
+		return n, nil
+	case h.err != nil:
+		return 0, h.err
+	}
+	return h.client.Read(b)
+}
+
+func (r *heldReader) Close() error {
+	h := r.of
+	h.mu.Lock()
+	h.use(r)
+	r.close()
+	h.mu.Unlock()
+	return h.client.Close()
+}
+
+// close closes the reader, but not the client's body. The held body's mu is held.
+func (r *heldReader) close() { r.closed, r.rest = true, nil }

@@ -6,9 +6,9 @@ import (
 )
 
 // Read reads a body of length bytes, -1 for unknown, to its end, which is the
-// error io.EOF. Any other error is the body's. It stops without an error behind
+// error io.EOF. Any other error is the body's. It stops without an error after
 // more than limit bytes. One byte more than limit may come with the end. It
-// allocates little more than what has come, whatever the client announces.
+// allocates little more than has come, whatever the client announces.
 func Read(body io.Reader, length, limit int64) ([]byte, error) {
 	return read(body, length, limit, false)
 }
@@ -17,8 +17,12 @@ func Read(body io.Reader, length, limit int64) ([]byte, error) {
 // object, so that protocols whose requests are answered while they are sent go on
 // working.
 func read(body io.Reader, length, limit int64, objects bool) ([]byte, error) {
-	b := make([]byte, 0, min(firstBuffer(length), limit+1))
-	var parts [][]byte // of unknown length: what has come before b
+	first := int64(minBody)
+	if length >= 0 {
+		first = min(length+1, maxFirst) // one more, to see the end without growing
+	}
+	b := make([]byte, 0, min(first, limit+1))
+	var parts [][]byte // of unknown length: the bytes before b
 	var err error
 	for begun, came := !objects, int64(0); err == nil && came <= limit; {
 		switch {
@@ -36,8 +40,8 @@ func read(body io.Reader, length, limit int64, objects bool) ([]byte, error) {
 		if begun {
 			continue
 		}
-		first := bytes.TrimLeft(b[len(b)-n:], " \t\r\n")
-		if begun = len(first) > 0; begun && first[0] != '{' {
+		text := bytes.TrimLeft(b[len(b)-n:], " \t\r\n")
+		if begun = len(text) > 0; begun && text[0] != '{' {
 			break
 		}
 	}
@@ -48,34 +52,15 @@ func read(body io.Reader, length, limit int64, objects bool) ([]byte, error) {
 }
 
 const (
-	// minBody is the size in bytes of the first buffer for a body of unknown
-	// length.
+	// minBody is the size in bytes of the first buffer for a body of unknown length.
 	minBody = 4 << 10
 	// maxFirst is the size in bytes up to which the first buffer has the length
-	// that the client announces.
+	// that the client announces, and the larger parts of a body of unknown length.
 	maxFirst = 64 << 10
 	// advance is how many times as much as has come a client may have allocated
 	// by announcing it.
 	advance = 8
 )
-
-// firstBuffer returns the size in bytes of the first buffer for a body of length
-// bytes, one more than them, so that the end is seen without growing. A large
-// one begins so that it becomes 1/advance of the whole by doubling: then what is
-// allocated on the way to it is at most a quarter of the whole.
-func firstBuffer(length int64) int64 {
-	if length < 0 {
-		return minBody
-	}
-	size := length + 1
-	if size <= maxFirst {
-		return size
-	}
-	for size = (size + advance - 1) / advance; size > maxFirst; {
-		size = (size + 1) / 2
-	}
-	return size
-}
 
 // grow returns b, which is full, with more room: twice as much, or all that was
 // announced once enough of it has come, but at most one byte more than limit.

@@ -27,9 +27,9 @@ func TestWhatMayHaveBegunIsNotToBeSentAgain(t *testing.T) {
 		"refused, 503":              {[]string{"refused"}, 503, false},
 		"not connected in time":     {[]string{"late"}, 504, false},
 		"no TLS":                    {[]string{"no TLS"}, 502, false},
-		"nobody to ask":             {nil, 503, false},
-		"nobody knows":              {nil, 502, true},
-		"nobody knows, a timeout":   {nil, 504, true},
+		"none to ask":               {nil, 503, false},
+		"not known":                 {nil, 502, true},
+		"not known, a timeout":      {nil, 504, true},
 		"lost":                      {[]string{"lost"}, 502, true},
 		"lost over HTTP/2":          {[]string{"lost over HTTP/2"}, 502, true},
 		"refused over HTTP/2":       {[]string{"refused over HTTP/2"}, 502, false},
@@ -57,7 +57,7 @@ func TestWhatMayHaveBegunIsNotToBeSentAgain(t *testing.T) {
 	}
 }
 
-// An error that goes on to somebody else's page says the same in its header, where
+// An error that goes on to an error page says the same in its header, where
 // SDKs would send the request again.
 func TestErrorsThatGoOnAreNotToBeSentAgain(t *testing.T) {
 	for _, c := range []struct {

@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -128,21 +129,6 @@ func TestEachStreamHasTheDrainTimeoutOfItsProxy(t *testing.T) {
 	})
 }
 
-func TestLaterStreamsAreDrainedToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		streams := new(proxy.Streams)
-		streams.Shutdown(0)
-		x := begin(t, among(streams, 10*time.Second))
-		x.stream()
-		x.write(role)
-		advance(10*time.Second - 1)
-		x.wantBody(role)
-		advance(1)
-		x.wantBody(role + errorFinish("shutting_down", false))
-		x.wantStopped()
-	})
-}
-
 func TestRequestWithoutAnAnswerIsAnsweredAtTheEndOfTheDrain(t *testing.T) {
 	bubble(t, "no header", func(t *testing.T) {
 		streams := new(proxy.Streams)
@@ -169,41 +155,9 @@ func TestRequestWithoutAnAnswerIsAnsweredAtTheEndOfTheDrain(t *testing.T) {
 	})
 }
 
+// An answer that the Proxy does not repair is cut by the server, if at all, as it would be
+// without a Proxy.
 func TestDrainLeavesOtherAnswersAlone(t *testing.T) {
-	for name, start := range map[string]func(*testing.T, *proxy.Streams) *exchange{
-		"JSON": func(t *testing.T, s *proxy.Streams) *exchange {
-			x := begin(t, among(s, time.Second))
-			x.do(func() {
-				x.w.Header().Set("Content-Type", "application/json")
-				x.w.WriteHeader(http.StatusOK)
-			})
-			return x
-		},
-		"a foreign stream": func(t *testing.T, s *proxy.Streams) *exchange {
-			x := begin(t, among(s, time.Second), path(otherPath))
-			x.stream()
-			return x
-		},
-		"another request": func(t *testing.T, s *proxy.Streams) *exchange {
-			return begin(t, among(s, time.Second), path(otherPath))
-		},
-	} {
-		bubble(t, name, func(t *testing.T) {
-			streams := new(proxy.Streams)
-			x := start(t, streams)
-			streams.Shutdown(0)
-			advance(time.Hour)
-			x.wantRunning()
-			x.write("as it is")
-			x.ret(nil).wantSwallowed(t)
-			x.wantBody("as it is")
-		})
-	}
-}
-
-// Nor does the limit of the drain: what is no answer of ours is cut by the server,
-// as it would be without us.
-func TestTheDrainsLimitLeavesOtherAnswersAlone(t *testing.T) {
 	for name, c := range map[string]struct{ path, media string }{ // no media type for no answer yet
 		"another request":          {otherPath, ""},
 		"another's JSON":           {otherPath, "application/json"},
@@ -211,28 +165,30 @@ func TestTheDrainsLimitLeavesOtherAnswersAlone(t *testing.T) {
 		"a download":               {chatPath, "application/octet-stream"},
 		"a download that is large": {chatPath, "application/json"},
 	} {
-		bubble(t, name, func(t *testing.T) {
-			streams := new(proxy.Streams)
-			x := begin(t, among(streams, time.Second), path(c.path), asking(`{"stream": false}`))
-			if c.media != "" {
-				x.do(func() {
-					x.w.Header().Set("Content-Type", c.media)
-					if name == "a download that is large" {
-						x.w.Header().Set("Content-Length", "9999999")
-					}
-					x.w.WriteHeader(http.StatusOK)
-				})
-			}
-			streams.Shutdown(5 * time.Second)
-			advance(time.Hour)
-			x.wantRunning()
-			x.write("as it is")
-			x.ret(nil).wantSwallowed(t)
-			x.wantBody("as it is")
-			if x.rec.status != http.StatusOK {
-				t.Errorf("status %d", x.rec.status)
-			}
-		})
+		for _, limit := range []time.Duration{0, 5 * time.Second} {
+			bubble(t, fmt.Sprint(name, ", limit ", limit), func(t *testing.T) {
+				streams := new(proxy.Streams)
+				x := begin(t, among(streams, time.Second), path(c.path), asking(`{"stream": false}`))
+				if c.media != "" {
+					x.do(func() {
+						x.w.Header().Set("Content-Type", c.media)
+						if name == "a download that is large" {
+							x.w.Header().Set("Content-Length", "9999999")
+						}
+						x.w.WriteHeader(http.StatusOK)
+					})
+				}
+				streams.Shutdown(limit)
+				advance(time.Hour)
+				x.wantRunning()
+				x.write("as it is")
+				x.ret(nil).wantSwallowed(t)
+				x.wantBody("as it is")
+				if x.rec.status != http.StatusOK {
+					t.Errorf("status %d", x.rec.status)
+				}
+			})
+		}
 	}
 }
 
@@ -343,7 +299,7 @@ func TestLimitHoldsForLaterStreamsToo(t *testing.T) {
 	})
 }
 
-func TestStreamThatBecomesActiveBehindTheDrainEnds(t *testing.T) {
+func TestStreamThatBecomesActiveAfterTheDrainEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		streams := new(proxy.Streams)
 		x := begin(t, among(streams, time.Second), path(otherPath))

@@ -1,0 +1,1028 @@
+package proxy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+const comment = ": comment\n\n"
+
+// untilCancelled is a handler's step that gives upstream's request up when it
+// is cancelled, with the cause.
+func (x *exchange) untilCancelled() ending {
+	x.t.Helper()
+	return x.finish(func() error {
+		<-x.up.Context().Done()
+		return context.Cause(x.up.Context())
+	})
+}
+
+// wantRunning checks that upstream's request goes on.
+func (x *exchange) wantRunning() {
+	x.t.Helper()
+	if err := context.Cause(x.up.Context()); err != nil {
+		x.t.Errorf("upstream's request was ended: %v", err)
+	}
+}
+
+// wantStopped checks that upstream's request was ended, with a cause, and that
+// the handler, which does not look, can write no more.
+func (x *exchange) wantStopped() {
+	x.t.Helper()
+	cause := context.Cause(x.up.Context())
+	if cause == nil || cause == context.Canceled { //nolint:errorlint // it may wrap it
+		x.t.Errorf("upstream's request ended with the cause %v, want one that says why", cause)
+	}
+	// What is no timeout is no fault of upstream's, and Caddy counts none whose
+	// error is context.Canceled.
+	var late interface{ Timeout() bool }
+	if timeout := errors.As(cause, &late) && late.Timeout(); timeout == errors.Is(cause, context.Canceled) {
+		x.t.Errorf("the cause %v is a timeout: %v, and a cancellation: %v", cause, timeout, !timeout)
+	}
+	calls := len(x.rec.log)
+	if n, err := x.tryWrite(text("late")); n != 0 || err == nil {
+		x.t.Errorf("a late Write = %d, %v; want an error", n, err)
+	}
+	x.flush()
+	if later := x.rec.log[calls:]; len(later) > 0 {
+		x.t.Errorf("after the end the inner writer was called %q", later)
+	}
+}
+
+// written are the words of a timeline that upstream writes, and those for the answer.
+var written = map[string]string{
+	"role": role, "text": text("a"), "half": text("a")[:30], "rest": text("a")[30:], "stop": stop, "done": done,
+	"comment": comment, "hello": ": hello", "part": "d", "line": "\n",
+	"keepalive": beat, "beat": beatForm, "timeout": errorFinish("upstream_timeout", false), "partial-timeout": errorFinish("upstream_timeout", true),
+}
+
+// A timeline has upstream write words or its header. With +10s nothing happens for 10 s,
+// with +10s! something does at their end, and nothing before. It ends with the answer: in
+// words, or a status.
+func TestTimelines(t *testing.T) {
+	const s, m = time.Second, time.Minute
+	all := proxy.Options{FirstByteTimeout: time.Hour, IdleTimeout: time.Hour, StallTimeout: time.Hour, DoneGrace: time.Hour, Keepalive: time.Hour}
+	firstOfAll, idleOfAll, stallOfAll := all, all, all
+	firstOfAll.FirstByteTimeout, idleOfAll.IdleTimeout, stallOfAll.StallTimeout = m, m, m
+	for _, c := range []struct {
+		name              string
+		o                 proxy.Options
+		timeline, answers string
+	}{
+		{"no deadline", proxy.Options{}, "+1000h header +1000h role +1000h stop +1000h", "role stop"},
+		{"the earliest: first byte", firstOfAll, "header +1m!", "504"},
+		{"the earliest: idle", idleOfAll, "header +1m!", "504"},
+		{"the earliest: stall", stallOfAll, "header +1m!", "504"},
+		{"first byte", proxy.Options{FirstByteTimeout: 30 * s}, "+30s!", "504"},
+		{"first byte: of the request, not of the header", proxy.Options{FirstByteTimeout: 30 * s}, "+20s header +10s!", "504"},
+		{"first byte: a frame is one", proxy.Options{FirstByteTimeout: 30 * s}, "header role +1h", "role"},
+		{"first byte: part of one is", proxy.Options{FirstByteTimeout: 30 * s}, "header part +1h", ""},
+		{"first byte: a comment is", proxy.Options{FirstByteTimeout: 30 * s}, "header comment +1h", "comment"},
+		{"first byte: a keepalive is not", proxy.Options{FirstByteTimeout: 25 * s, Keepalive: 10 * s}, "header +10s! +10s! +5s!", "keepalive keepalive ..."},
+		{"idle: no header", proxy.Options{IdleTimeout: m}, "+1m!", "504"},
+		{"idle: the header is a byte", proxy.Options{IdleTimeout: m}, "+50s header +1m!", "504"},
+		{"idle: nothing", proxy.Options{IdleTimeout: m}, "header role +1m!", "role timeout"},
+		{"idle: frames", proxy.Options{IdleTimeout: m}, "header role +40s text +40s text +1m!", "role text text partial-timeout"},
+		{"idle: comments", proxy.Options{IdleTimeout: m}, "header role +40s comment +40s comment +1m!", "role comment comment timeout"},
+		{"idle: part of a frame", proxy.Options{IdleTimeout: m}, "header role +40s part +40s part +1m!", "role timeout"},
+		{"stall: frames", proxy.Options{StallTimeout: m}, "header +59s text +59s text +59s text +1m!", "text text text partial-timeout"},
+		{"stall: comments", proxy.Options{IdleTimeout: 30 * s, StallTimeout: m}, "header role +20s comment +20s comment +20s!", "role comment comment timeout"},
+		{"stall: blank lines", proxy.Options{IdleTimeout: 30 * s, StallTimeout: m}, "header role +20s line +20s line +20s!", "role line line timeout"},
+		{"stall: part of a frame", proxy.Options{IdleTimeout: 30 * s, StallTimeout: m}, "header role +20s part +20s part +20s!", "role timeout"},
+		{"stall: no header", proxy.Options{StallTimeout: m}, "+1m!", "504"},
+		{"stall: the header is no frame", proxy.Options{StallTimeout: m}, "+30s header +30s!", "504"},
+		{"stall: a comment is none", proxy.Options{StallTimeout: m}, "+30s header hello +30s!", "504"},
+		{"grace: after [DONE]", proxy.Options{DoneGrace: 5 * s}, "header role stop done +5s!", "role stop done"},
+		{"grace: shorter than the keepalive", proxy.Options{IdleTimeout: m, Keepalive: 10 * s, DoneGrace: 5 * s}, "header +4s role +10s! +1s stop +5s!", "role beat stop done"},
+		{"keepalive: not before the header", proxy.Options{Keepalive: 10 * s}, "+1h header +10s!", "keepalive"},
+		{"keepalive: from the last byte to the client", proxy.Options{Keepalive: 10 * s}, "header +6s role +10s! +4s half +6s! +4s rest +10s!", "role beat beat text beat"},
+		{"keepalive: does not hide idle", proxy.Options{Keepalive: 10 * s, IdleTimeout: 25 * s}, "header role +10s! +10s! +5s!", "role beat beat timeout"},
+		{"keepalive: does not hide stall", proxy.Options{Keepalive: 10 * s, StallTimeout: 25 * s}, "header role +10s! +10s! +5s!", "role beat beat timeout"},
+		{"keepalive: not after the finish", proxy.Options{Keepalive: 10 * s}, "header role stop +1m done +1m", "role stop done"},
+	} {
+		bubble(t, c.name, func(t *testing.T) {
+			x := begin(t, option(func(o *proxy.Options) { *o = c.o }))
+			for word := range strings.FieldsSeq(c.timeline) {
+				x.happens(word)
+			}
+			if strings.Contains(c.answers, "timeout") || c.answers == "504" || strings.HasSuffix(c.answers, "done") && c.o.DoneGrace > 0 {
+				x.wantStopped()
+			} else if !strings.HasSuffix(c.answers, "...") {
+				x.wantRunning()
+			}
+			var want strings.Builder
+			for word := range strings.FieldsSeq(c.answers) {
+				want.WriteString(written[word])
+			}
+			switch begins, cut := strings.CutSuffix(c.answers, " ..."); {
+			case c.answers == "504":
+				x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+			case cut: // the error has an id of its own
+				if got := x.rec.body.String(); !strings.HasPrefix(got, want.String()+`data: {"error":`) || !strings.Contains(got, `"code":"upstream_timeout"`) {
+					t.Errorf("want %s and a timeout:\n%s", begins, got)
+				}
+				x.wantStopped()
+			default:
+				x.wantBody(want.String())
+			}
+		})
+	}
+}
+
+// happens has a word of a timeline happen.
+func (x *exchange) happens(word string) {
+	x.t.Helper()
+	after, waits := strings.CutPrefix(word, "+")
+	switch {
+	case word == "header":
+		x.stream()
+		return
+	case !waits:
+		x.write(written[word])
+		return
+	}
+	after, due := strings.CutSuffix(after, "!")
+	d, err := time.ParseDuration(after)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	calls := len(x.rec.log)
+	advance(d - 1)
+	x.wantRunning()
+	if got := x.rec.log[calls:]; len(got) > 0 {
+		x.t.Errorf("before the end of %s the inner writer was called %q", word, got)
+	}
+	advance(1)
+	if happened := len(x.rec.log) > calls || x.up.Context().Err() != nil; happened != due {
+		x.t.Errorf("at the end of %s something happened: %t", word, happened)
+	}
+}
+
+func TestFirstByteTimeoutBeforeTheHeader(t *testing.T) {
+	for how, end := range map[string]func(*exchange) ending{
+		"gives up":                (*exchange).untilCancelled,
+		"gives up silently":       func(x *exchange) ending { return x.ret(nil) },
+		"aborts":                  (*exchange).abort,
+		"answers, too late":       func(x *exchange) ending { x.do(func() { x.w.WriteHeader(http.StatusBadGateway) }); return x.ret(nil) },
+		"has an answer after all": func(x *exchange) ending { x.stream(); return x.abort() },
+	} {
+		bubble(t, how, func(t *testing.T) {
+			x := begin(t, option(func(o *proxy.Options) { o.FirstByteTimeout = 30 * time.Second }))
+			advance(30*time.Second - 1)
+			x.wantRunning()
+			x.wantLog()
+			advance(1)
+			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout") // although the handler goes on
+			x.wantStopped()
+			var timeout interface{ Timeout() bool }
+			if cause := context.Cause(x.up.Context()); !errors.As(cause, &timeout) || !timeout.Timeout() {
+				t.Errorf("upstream's request ended with the cause %v, want a timeout", cause)
+			}
+			end(x).wantSwallowed(t)
+			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+			if res := x.result(); res.Outcome != "upstream_timeout" || res.Duration != 30*time.Second {
+				t.Errorf("outcome %q after %v, want upstream_timeout after 30s", res.Outcome, res.Duration)
+			}
+		})
+	}
+}
+
+func TestDoneGraceEndsAFinishedStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, option(func(o *proxy.Options) {
+			o.DoneGrace, o.IdleTimeout, o.StallTimeout, o.Keepalive = 5*time.Second, 2*time.Second, 2*time.Second, time.Second
+		}))
+		x.stream()
+		x.write(role, text("Hello"))
+		advance(time.Second)
+		x.write(stop)
+		sent := role + text("Hello") + beatForm + stop
+		for range 3 { // bytes begin the grace anew
+			advance(5*time.Second - 1)
+			x.wantRunning()
+			x.write(comment)
+			sent += comment
+		}
+		advance(5*time.Second - 1)
+		x.wantRunning()
+		x.wantBody(sent)
+		advance(1)
+		x.wantBody(sent + done)
+		x.wantStopped()
+		x.abort().wantSwallowed(t)
+		x.wantBody(sent + done)
+		if res := x.result(); res.Outcome != proxy.OutcomeOK || res.Code != "" {
+			t.Errorf("outcome %q, code %q; want ok", res.Outcome, res.Code)
+		}
+	})
+}
+
+func TestDeadlineAppliesToAHandlerThatIgnoresIt(t *testing.T) {
+	for how, end := range map[string]func(*exchange) ending{
+		"abort": (*exchange).abort,
+		"error": func(x *exchange) ending { return x.ret(errTest) },
+		"clean": func(x *exchange) ending { return x.ret(nil) },
+	} {
+		bubble(t, how, func(t *testing.T) {
+			x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
+			x.stream()
+			x.write(role)
+			advance(time.Minute)
+			x.wantBody(role + errorFinish("upstream_timeout", false))
+			x.wantStopped()
+			end(x).wantSwallowed(t)
+			x.wantBody(role + errorFinish("upstream_timeout", false))
+			if res := x.result(); res.Outcome != "upstream_timeout" {
+				t.Errorf("outcome %q, want upstream_timeout", res.Outcome)
+			}
+		})
+	}
+}
+
+func TestForeignPanicAfterADeadlineGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
+		x.stream()
+		x.write(role)
+		advance(time.Minute)
+		x.panics("boom").wantPanic(t, "boom")
+		x.wantBody(role + errorFinish("upstream_timeout", false))
+	})
+}
+
+func TestKeepaliveForms(t *testing.T) {
+	for name, c := range map[string]struct {
+		form   rewrite.KeepaliveForm
+		before string
+		want   string
+	}{
+		"by default, no chunk yet":        {"", "", beat},
+		"by default":                      {"", role, beatForm},
+		"by default, after a comment":     {"", comment, beat},
+		"as a chunk":                      {rewrite.KeepaliveChunk, role, beatForm},
+		"as a chunk, no chunk yet":        {rewrite.KeepaliveChunk, "", beat},
+		"as a comment":                    {rewrite.KeepaliveComment, role, beat},
+		"as a chunk, within a frame":      {rewrite.KeepaliveChunk, role + text("a")[:30], beatForm},
+		"as a chunk, with text held":      {rewrite.KeepaliveChunk, role + text("`💻 l"), beatForm},
+		"as a comment, after a tool":      {rewrite.KeepaliveComment, text("\\n`💻 ls`\\n"), beat},
+		"as a chunk, after a tool":        {rewrite.KeepaliveChunk, text("\\n`💻 ls`\\n"), beatForm},
+		"as a chunk, after foreign frame": {rewrite.KeepaliveChunk, "data: [1]\n\n", beat},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			x := begin(t, option(func(o *proxy.Options) {
+				o.Keepalive = 10 * time.Second
+				o.Rewrite.KeepaliveForm = c.form
+			}))
+			x.stream()
+			if c.before != "" {
+				x.write(c.before)
+			}
+			sent, calls := x.rec.body.String(), len(x.rec.log)
+			advance(10*time.Second - 1)
+			x.wantBody(sent)
+			advance(1)
+			x.wantBody(sent + c.want)
+			if got := x.rec.log[calls:]; got[len(got)-1] != "flush" {
+				t.Errorf("the keepalive was not flushed: %q", got)
+			}
+			advance(10 * time.Second)
+			x.wantBody(sent + c.want + c.want)
+			x.ret(nil)
+		})
+	}
+}
+
+func TestNoKeepaliveWithinAFrameThatLeavesInParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, option(func(o *proxy.Options) {
+			o.Keepalive = 10 * time.Second
+			o.Rewrite.MaxFrame = 512
+		}))
+		x.stream()
+		x.write(role)
+		parts := role
+		for _, s := range []string{`data: {"x":"` + strings.Repeat("x", 600), strings.Repeat("y", 600), `"}` + "\n"} {
+			x.write(s)
+			parts += s
+			advance(time.Minute)
+			if got := x.rec.body.String(); !strings.HasPrefix(parts, got) {
+				t.Errorf("within the frame the client was sent something else:\n%s", got)
+			}
+		}
+		if x.rec.body.Len() <= len(role) {
+			t.Fatal("no part of the frame has left")
+		}
+		x.write("\n")
+		advance(10 * time.Second)
+		x.wantBody(parts + "\n" + beatForm)
+		x.ret(nil)
+	})
+}
+
+func TestKeepaliveThatTheClientDoesNotTakeCancelsUpstream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, option(func(o *proxy.Options) { o.Keepalive = 10 * time.Second }))
+		x.stream()
+		x.write(role)
+		x.rec.onWrite = func([]byte) (int, error) { return 0, errTest }
+		advance(10 * time.Second)
+		if cause := context.Cause(x.up.Context()); cause != errTest { //nolint:errorlint // the very error
+			t.Errorf("upstream's request ended with the cause %v, want the inner writer's error", cause)
+		}
+		x.abort().wantPanic(t, http.ErrAbortHandler)
+	})
+}
+
+// slowly has the client take d for a write of s.
+func (x *exchange) slowly(s string, d time.Duration) {
+	x.t.Helper()
+	x.rec.onWrite = func(b []byte) (int, error) {
+		time.Sleep(d)
+		return len(b), nil
+	}
+	x.write(s)
+	x.rec.onWrite = nil
+	synctest.Wait()
+}
+
+func TestSlowClientIsNotTakenForUpstreamsSilence(t *testing.T) {
+	for name, set := range map[string]func(*proxy.Options){
+		"first byte": func(o *proxy.Options) { o.FirstByteTimeout = time.Minute },
+		"idle":       func(o *proxy.Options) { o.IdleTimeout = time.Minute },
+		"stall":      func(o *proxy.Options) { o.StallTimeout = time.Minute },
+		"grace":      func(o *proxy.Options) { o.DoneGrace = time.Minute },
+	} {
+		bubble(t, name, func(t *testing.T) {
+			x := begin(t, option(set))
+			x.stream()
+			frames := role + text("Hello")
+			if name == "grace" {
+				frames += stop
+			}
+			x.slowly(frames, time.Minute)
+			x.wantRunning()
+			advance(time.Minute - 1)
+			x.wantRunning()
+			x.wantBody(frames)
+			x.write(text("on"))
+			x.ret(nil)
+		})
+	}
+}
+
+func TestSlowClientGetsNoKeepaliveAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, option(func(o *proxy.Options) { o.Keepalive = 10 * time.Second }))
+		x.stream()
+		x.slowly(role, 10*time.Second)
+		x.wantLog("header 200", "write "+role, "flush")
+		advance(10 * time.Second)
+		if got := x.rec.body.String(); !strings.HasSuffix(got, beatForm) {
+			t.Errorf("no keepalive 10s after the last byte:\n%s", got)
+		}
+		x.ret(nil)
+	})
+}
+
+// asking gives the request a body.
+func asking(body string) setting {
+	return func(_ *proxy.Options, r *http.Request, _ *recorder) {
+		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+	}
+}
+
+// slowly gives the request a body for which the client takes its time: meanwhile
+// runs once it is being read.
+func slowly(body string, meanwhile func()) setting {
+	return func(_ *proxy.Options, r *http.Request, _ *recorder) {
+		begun, rest := false, strings.NewReader(body)
+		r.ContentLength = int64(len(body))
+		r.Body = io.NopCloser(readerFunc(func(b []byte) (int, error) {
+			if !begun {
+				begun = true
+				meanwhile()
+			}
+			return rest.Read(b[:min(len(b), 10)])
+		}))
+	}
+}
+
+func timeouts(d time.Duration) setting {
+	return option(func(o *proxy.Options) { o.FirstByteTimeout, o.IdleTimeout = d, d })
+}
+
+// deadlines are the timeouts that count from the request on, one at a time.
+var deadlines = map[string]func(time.Duration) setting{
+	"first byte": func(d time.Duration) setting { return option(func(o *proxy.Options) { o.FirstByteTimeout = d }) },
+	"idle":       func(d time.Duration) setting { return option(func(o *proxy.Options) { o.IdleTimeout = d }) },
+	"stall":      func(d time.Duration) setting { return option(func(o *proxy.Options) { o.StallTimeout = d }) },
+}
+
+const plainAnswer = `{"object":"chat.completion"}`
+
+// answers has the handler answer with JSON, which must pass.
+func (x *exchange) answers() {
+	x.t.Helper()
+	x.do(func() {
+		x.w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(x.w, plainAnswer)
+	})
+	x.ret(nil).wantSwallowed(x.t)
+	x.wantBody(plainAnswer)
+	if x.rec.status != http.StatusOK || len(x.ends) != 0 {
+		x.t.Errorf("status %d, %d results; want 200 and none", x.rec.status, len(x.ends))
+	}
+}
+
+func TestTimeoutsDoNotCountTheClientsUpload(t *testing.T) {
+	for name, timeout := range deadlines {
+		bubble(t, name, func(t *testing.T) {
+			x := begin(t, timeout(time.Minute), slowly(polluted, func() { advance(time.Hour) }))
+			advance(time.Minute - 1)
+			if x.rec.status != 0 {
+				t.Fatalf("answered with %d already", x.rec.status)
+			}
+			advance(1)
+			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+			x.ret(nil).wantSwallowed(t)
+			if d := x.result().Duration; d != time.Hour+time.Minute {
+				t.Errorf("duration %v, want that since the request came", d)
+			}
+		})
+	}
+}
+
+// Timeouts and the drain are about streams: an answer that is none may take its
+// time.
+func TestAnswersThatAreNoStreamsHaveNoDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, body := range []string{`{}`, `{"stream":false}`, `{"messages":[],"stream":null}`, strings.Replace(polluted, "true", "false", 1)} {
+			streams := new(proxy.Streams)
+			stall := deadlines["stall"](time.Minute)
+			x := begin(t, timeouts(time.Minute), stall, among(streams, time.Minute), asking(body))
+			advance(24 * time.Hour)
+			streams.Shutdown(0)
+			advance(24 * time.Hour)
+			x.answers()
+		}
+	})
+}
+
+// Where the body does not say, or was not read, the answer may be a stream.
+func TestAnswersThatMayBeStreamsHaveDeadlines(t *testing.T) {
+	keep := option(func(o *proxy.Options) { o.History = proxy.HistoryKeep })
+	small := option(func(o *proxy.Options) { o.MaxRequest = 5 })
+	none := option(func(*proxy.Options) {})
+	for name, c := range map[string]struct {
+		body string
+		set  setting
+	}{
+		"a stream": {`{"stream":true}`, none}, "a number": {`{"stream":1}`, none}, "no JSON": {`stream=false`, none},
+		"cut off": {`{"stream":false`, none}, "nothing": {``, none}, "history keep": {`{"stream":false}`, keep},
+		"too large": {`{"stream":false}`, small}, "compressed": {`{"stream":false}`, header("Content-Encoding", "gzip")},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			for _, timeout := range deadlines {
+				x := begin(t, timeout(time.Minute), asking(c.body), c.set)
+				advance(time.Minute)
+				x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+				x.ret(nil).wantSwallowed(t)
+			}
+
+			streams := new(proxy.Streams)
+			x := begin(t, among(streams, time.Minute), asking(c.body), c.set)
+			streams.Shutdown(0)
+			advance(time.Minute)
+			x.wantAnswer(http.StatusBadGateway, "shutting_down")
+			x.ret(nil).wantSwallowed(t)
+		})
+	}
+}
+
+// A stream that the request does not ask for is one all the same, from its header on.
+func TestStreamsThatAreNotAskedForHaveDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, timeout := range deadlines {
+			x := begin(t, timeout(time.Minute), asking(`{}`))
+			advance(time.Hour)
+			x.stream()
+			advance(time.Minute - 1)
+			if x.rec.status != 0 {
+				t.Fatalf("%s: answered with %d already", name, x.rec.status)
+			}
+			advance(1)
+			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+			x.ret(nil).wantSwallowed(t)
+		}
+
+		streams := new(proxy.Streams)
+		x := begin(t, among(streams, time.Minute), asking(`{}`))
+		streams.Shutdown(0)
+		advance(time.Minute)
+		x.stream()
+		if n, err := x.tryWrite(role); n != len(role) && err == nil {
+			t.Errorf("Write = %d, %v", n, err)
+		}
+		x.wantBody(role + errorFinish("shutting_down", false))
+		x.ret(nil).wantSwallowed(t)
+	})
+}
+
+func TestShutdownWhileTheClientSends(t *testing.T) {
+	for name, c := range map[string]struct {
+		body   string
+		passed time.Duration // of the drain_timeout while the client sends
+		asked  bool          // whether upstream is asked
+	}{
+		"a stream, over":         {polluted, time.Minute, false},
+		"a stream, in time":      {polluted, time.Minute - 1, true},
+		"not a stream, over":     {`{}`, time.Hour, true},
+		"not a stream, in time":  {`{}`, time.Second, true},
+		"cut off, over":          {polluted[:30], time.Minute, false},
+		"no object at all, over": {`[`, time.Minute, false},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			streams := new(proxy.Streams)
+			meanwhile := slowly(c.body, func() {
+				if n := streams.Open(); n != 1 {
+					t.Errorf("%d requests are under way, want 1", n)
+				}
+				streams.Shutdown(0)
+				advance(c.passed)
+			})
+			if c.asked {
+				x := begin(t, among(streams, time.Minute), meanwhile)
+				advance(time.Hour)
+				if c.body == `{}` {
+					x.answers()
+				} else {
+					x.wantAnswer(http.StatusBadGateway, "shutting_down")
+					x.ret(nil).wantSwallowed(t)
+				}
+			} else {
+				rec := &recorder{t: t, header: make(http.Header)}
+				o := proxy.Options{}
+				r := httptest.NewRequest(http.MethodPost, chatPath, nil)
+				among(streams, time.Minute)(&o, r, rec)
+				meanwhile(&o, r, rec)
+				err := proxy.New(o).Serve(rec, r, func(http.ResponseWriter, *http.Request) error {
+					t.Error("upstream is asked")
+					return nil
+				})
+				if err != nil || rec.status != http.StatusBadGateway {
+					t.Errorf("status %d, error %v; want 502", rec.status, err)
+				}
+				checkAnswer(t, rec.sent, rec.body.Bytes(), "shutting_down", false)
+			}
+			if n := streams.Open(); n != 0 {
+				t.Errorf("%d requests are left", n)
+			}
+		})
+	}
+}
+
+// unread are settings with which a body goes on while it comes.
+var unread = map[string]setting{
+	"history keep": option(func(o *proxy.Options) { o.History = proxy.HistoryKeep }),
+	"too large":    option(func(o *proxy.Options) { o.MaxRequest = 5 }),
+	"incremental":  header("Incremental", "?1"),
+	"compressed":   header("Content-Encoding", "gzip"),
+	"no JSON":      option(func(*proxy.Options) {}),
+}
+
+// sending gives the request a body each of whose portions takes the client what
+// meanwhile does.
+func sending(portions int, meanwhile func()) setting {
+	return func(_ *proxy.Options, r *http.Request, _ *recorder) {
+		first := true
+		r.ContentLength = int64(portions)
+		r.Body = io.NopCloser(readerFunc(func(b []byte) (int, error) {
+			if first {
+				first = false // where the beginning is looked at
+			} else {
+				meanwhile()
+			}
+			if portions--; portions < 0 {
+				return 0, io.EOF
+			}
+			b[0] = '['
+			return 1, nil
+		}))
+	}
+}
+
+// A body that goes on while it comes has been read when its end has: until then
+// upstream may wait for as long as the client takes, for one portion or for all.
+func TestTimeoutsDoNotCountAnUploadThatGoesOnWhileItComes(t *testing.T) {
+	for name, set := range unread {
+		for of, timeout := range deadlines {
+			bubble(t, name+", "+of, func(t *testing.T) {
+				beats := option(func(o *proxy.Options) { o.Keepalive = time.Second }) // of which none may leave before the header
+				x := begin(t, timeout(time.Minute), beats, sending(100, func() { advance(10 * time.Minute) }), set)
+				x.do(func() {
+					if b, err := io.ReadAll(x.up.Body); len(b) != 100 || err != nil {
+						t.Errorf("upstream gets %d bytes, %v", len(b), err)
+					}
+				})
+				advance(time.Minute - 1)
+				if x.rec.status != 0 {
+					t.Fatalf("answered with %d already", x.rec.status)
+				}
+				advance(1)
+				x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+				x.ret(nil).wantSwallowed(t)
+			})
+		}
+	}
+}
+
+// An upstream that does not take what the client sends is silent.
+func TestTimeoutsCountWhatUpstreamDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, set := range unread {
+			for of, timeout := range deadlines {
+				x := begin(t, timeout(time.Minute), sending(100, func() {}), set)
+				for range 5 {
+					x.do(func() { _, _ = x.up.Body.Read(make([]byte, 1)) })
+					advance(time.Minute - 1)
+				}
+				if x.rec.status != 0 {
+					t.Fatalf("%s, %s: answered with %d already", name, of, x.rec.status)
+				}
+				advance(1)
+				x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+				x.ret(nil)
+			}
+		}
+	})
+}
+
+// Once the answer has begun it is the answer that must not be silent.
+func TestUploadsDoNotHideASilentStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, timeouts(time.Minute), sending(100, func() {}), unread["history keep"])
+		x.stream()
+		x.write(role)
+		for range 2 {
+			advance(30 * time.Second)
+			x.do(func() { _, _ = x.up.Body.Read(make([]byte, 1)) })
+		}
+		x.wantBody(role + errorFinish("upstream_timeout", false))
+		x.ret(nil).wantSwallowed(t)
+	})
+}
+
+// The request is read on while the client does not read its answer.
+func TestUploadsDoNotWaitForTheAnswer(t *testing.T) {
+	blocked, goOn := make(chan bool), make(chan bool)
+	x := begin(t, timeouts(time.Minute), sending(100, func() {}), unread["history keep"],
+		func(_ *proxy.Options, _ *http.Request, rec *recorder) {
+			rec.onWrite = func(b []byte) (int, error) {
+				close(blocked)
+				<-goOn
+				return len(b), nil
+			}
+		})
+	x.stream()
+	x.start(func() { _, _ = io.WriteString(x.w, role) })
+	<-blocked
+	read := make(chan error, 1)
+	go func() {
+		_, err := io.ReadAll(x.up.Body)
+		read <- err
+	}()
+	if err := <-read; err != nil {
+		t.Error(err)
+	}
+	close(goOn)
+	<-x.ack
+}
+
+// Without a deadline that it could move, a body stays what it is.
+func TestBodiesThatAreNotFollowed(t *testing.T) {
+	none := func(_ *proxy.Options, r *http.Request, _ *recorder) { r.Body = nil }
+	nothing := func(_ *proxy.Options, r *http.Request, _ *recorder) { r.Body = http.NoBody }
+	for name, sets := range map[string][]setting{
+		"no deadline": {sending(9, func() {})}, "no chat": {timeouts(1), path(otherPath), sending(9, func() {})},
+		"none": {timeouts(1), none}, "nothing": {timeouts(1), nothing},
+	} {
+		x := begin(t, append(sets, unread["history keep"])...)
+		x.do(func() {
+			if fmt.Sprintf("%T", x.up.Body) != fmt.Sprintf("%T", x.r.Body) {
+				t.Errorf("%s: the body became a %T", name, x.up.Body)
+			}
+		})
+	}
+}
+
+// statusError is an error of a handler that stands for a status.
+type statusError int
+
+func (statusError) Error() string { return "status" }
+
+func withStatuses() setting {
+	return option(func(o *proxy.Options) {
+		o.ErrorStatus = func(err error) int {
+			var s statusError
+			errors.As(err, &s)
+			return int(s)
+		}
+	})
+}
+
+// A request that could not be read is the client's failure, and not the agent's.
+func TestRequestsThatCannotBeRead(t *testing.T) {
+	malformed := errors.New("malformed chunked encoding")
+	reset := &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}
+	late := &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}
+	for name, c := range map[string]struct {
+		body   error
+		status int // of the next handler's error
+		want   int // of ours, 0 for the handler's as it is
+	}{
+		"malformed":             {malformed, http.StatusBadGateway, http.StatusBadRequest},
+		"malformed, a timeout":  {malformed, http.StatusGatewayTimeout, http.StatusBadRequest},
+		"too slow":              {late, http.StatusGatewayTimeout, http.StatusRequestTimeout},
+		"gone":                  {io.ErrUnexpectedEOF, http.StatusBadGateway, 499},
+		"reset":                 {reset, http.StatusBadGateway, 499},
+		"refused by the site":   {malformed, http.StatusForbidden, 0},
+		"an error of no status": {malformed, 0, 0},
+		"a limit":               {&http.MaxBytesError{}, http.StatusRequestEntityTooLarge, 0},
+		"a limit's own status":  {fmt.Errorf("x: %w", statusError(413)), http.StatusRequestEntityTooLarge, 0},
+	} {
+		for form, set := range map[string]setting{"read": option(func(*proxy.Options) {}), "history keep": unread["history keep"]} {
+			t.Run(name+", "+form, func(t *testing.T) {
+				x := begin(t, timeouts(time.Minute), withStatuses(), set, func(_ *proxy.Options, r *http.Request, _ *recorder) {
+					r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, c.body })), -1
+				})
+				e := x.finish(func() error {
+					_, _ = io.ReadAll(x.up.Body)
+					return statusError(c.status)
+				})
+				if x.rec.status != 0 {
+					t.Errorf("the client was answered %d", x.rec.status)
+				}
+				var failed *proxy.RequestError
+				if !errors.As(e.err, &failed) {
+					if c.want != 0 || e.err != statusError(c.status) { //nolint:errorlint // the very error
+						t.Errorf("error %v", e.err)
+					}
+					return
+				}
+				if failed.Status != c.want || !errors.Is(failed, c.body) {
+					t.Errorf("status %d, %v; want %d", failed.Status, failed, c.want)
+				}
+				if c.want != 499 && len(x.ends) != 0 {
+					t.Errorf("a stream is said to have ended: %+v", x.ends)
+				}
+				if c.want == 499 {
+					if got := x.result().Outcome; got != proxy.OutcomeClientGone {
+						t.Errorf("outcome %q", got)
+					}
+					if err := context.Cause(x.up.Context()); !errors.Is(err, c.body) {
+						t.Errorf("upstream's request ended with %v", err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Elsewhere than in chat completions, and without a failure of the client's, the next
+// handler's error is its own.
+func TestErrorsThatAreNotTheClientsStayWhatTheyAre(t *testing.T) {
+	torn := func(_ *proxy.Options, r *http.Request, _ *recorder) {
+		r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, errTest })), -1
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for name, sets := range map[string][]setting{
+		"another path": {path(otherPath), torn},
+		"a good body":  {path(otherPath), header("Content-Type", "application/json"), asking(clean)},
+		"no body":      {path(otherPath)},
+	} {
+		x := begin(t, append(sets, withStatuses())...)
+		e := x.finish(func() error {
+			if x.up.Body != nil {
+				_, _ = io.ReadAll(x.up.Body)
+			}
+			return statusError(http.StatusBadGateway)
+		})
+		if e.err != statusError(http.StatusBadGateway) { //nolint:errorlint // the very error
+			t.Errorf("%s: %v", name, e.err)
+		}
+	}
+}
+
+// Nor is an error after the answer, which has begun, and no error is none.
+func TestErrorsAfterAnAnswerAreNotTheClientsFailure(t *testing.T) {
+	for _, err := range []error{statusError(http.StatusBadGateway), nil} {
+		x := begin(t, func(o *proxy.Options, r *http.Request, _ *recorder) {
+			r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, errTest })), -1
+			o.ErrorStatus = func(err error) int {
+				if err == nil {
+					t.Error("ErrorStatus was asked about no error")
+				}
+				var s statusError
+				errors.As(err, &s)
+				return int(s)
+			}
+		})
+		x.do(func() { x.w.WriteHeader(http.StatusNotFound) })
+		if e := x.ret(err); e.err != err || x.rec.status != http.StatusNotFound { //nolint:errorlint // the very error
+			t.Errorf("error %v, want %v; status %d", e.err, err, x.rec.status)
+		}
+	}
+}
+
+// A handler that limits the body says so itself: where it does not, it is no failure of the
+// client's that we would name.
+func TestLimitsOfBodiesAreNotTheClientsFailure(t *testing.T) {
+	for _, failure := range []error{&http.MaxBytesError{}, fmt.Errorf("x: %w", statusError(413))} {
+		x := begin(t, withStatuses(), func(_ *proxy.Options, r *http.Request, _ *recorder) {
+			r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, failure })), -1
+		})
+		x.ret(statusError(http.StatusBadGateway)).wantSwallowed(t)
+		x.wantAnswer(http.StatusBadGateway, "upstream_aborted")
+	}
+}
+
+// So is one of a client of whom the server says that it has gone.
+func TestRequestsThatEndWithTheirClient(t *testing.T) {
+	x := begin(t, withStatuses(), func(_ *proxy.Options, r *http.Request, _ *recorder) {
+		r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, errTest })), -1
+	})
+	x.leave()
+	var failed *proxy.RequestError
+	if err := x.ret(statusError(http.StatusBadGateway)).err; !errors.As(err, &failed) || failed.Status != 499 {
+		t.Errorf("error %v", err)
+	}
+	if got := x.result().Outcome; got != proxy.OutcomeClientGone || x.rec.status != 0 {
+		t.Errorf("outcome %q, status %d", got, x.rec.status)
+	}
+}
+
+// What breaks off because the next handler has closed the body is not the
+// client's failure.
+func TestBodiesThatUpstreamClosesAreNotTheClientsFailure(t *testing.T) {
+	closed := false
+	x := begin(t, timeouts(time.Minute), withStatuses(), unread["history keep"], func(_ *proxy.Options, r *http.Request, _ *recorder) {
+		r.ContentLength = 9
+		r.Body = struct {
+			io.Reader
+			io.Closer
+		}{readerFunc(func([]byte) (int, error) {
+			if closed {
+				return 0, http.ErrBodyReadAfterClose
+			}
+			return 1, nil
+		}), closerFunc(func() error { closed = true; return nil })}
+	})
+	x.do(func() {
+		_, _ = x.up.Body.Read(make([]byte, 9))
+		x.up.Body.Close()
+		if _, err := x.up.Body.Read(make([]byte, 9)); err == nil {
+			t.Error("a closed body is read")
+		}
+	})
+	x.ret(statusError(http.StatusBadGateway)).wantSwallowed(t)
+	x.wantAnswer(http.StatusBadGateway, "upstream_aborted")
+	late := make(chan error, 1)
+	go func() { // a transport may still be at it
+		_, err := x.up.Body.Read(make([]byte, 9))
+		late <- err
+	}()
+	if <-late == nil {
+		t.Error("a closed body is read after the answer")
+	}
+}
+
+// A timer that comes too late to be stopped does nothing to what has ended, or is not
+// its own.
+func TestTimersThatComeTooLateDoNothing(t *testing.T) {
+	answer := func(media string) func(*exchange) {
+		return func(x *exchange) {
+			x.do(func() {
+				x.w.Header().Set("Content-Type", media)
+				x.w.WriteHeader(http.StatusOK)
+			})
+			x.write("as it is")
+		}
+	}
+	for name, until := range map[string]func(x *exchange){
+		"a stream that has ended": func(x *exchange) {
+			x.stream()
+			x.write(role, text("Hello"), stop, done)
+			x.ret(nil).wantSwallowed(t)
+		},
+		"a stream that has been drained": func(x *exchange) {
+			x.stream()
+			x.write(role)
+			advance(20 * time.Second)
+		},
+		"a request that has been drained": func(x *exchange) { advance(20 * time.Second) },
+		"JSON lines":                      answer("application/jsonl"),
+		"a download":                      answer("application/octet-stream"),
+		"a client that has left": func(x *exchange) {
+			x.stream()
+			x.write(role)
+			x.leave()
+		},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			streams := new(proxy.Streams)
+			x := begin(t, among(streams, 20*time.Second), option(func(o *proxy.Options) {
+				o.FirstByteTimeout, o.IdleTimeout, o.Keepalive = time.Minute, time.Minute, 45*time.Second
+			}))
+			streams.Shutdown(0)
+			until(x)
+			before := len(x.rec.log)
+			advance(time.Hour)
+			proxy.FireLate(x.w)
+			if got := x.rec.log[before:]; len(got) > 0 {
+				t.Errorf("the client was sent %q", got)
+			}
+			if !x.over {
+				x.ret(nil).wantSwallowed(t)
+			}
+		})
+	}
+}
+
+// What has been ended cannot be taken over.
+func TestHijackAfterADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, timeouts(time.Minute))
+		advance(time.Minute)
+		x.do(func() {
+			if conn, _, err := http.NewResponseController(x.w).Hijack(); err == nil || errors.Is(err, http.ErrNotSupported) {
+				t.Errorf("Hijack: %v, %v", conn, err)
+			}
+		})
+	})
+}
+
+// The values of the handler's header are its own as well: the header of a stream is the
+// one that it had when it was written.
+func TestValuesOfTheHeaderAreTheHandlers(t *testing.T) {
+	x := begin(t)
+	x.stream("X-A", "before")
+	x.do(func() { x.w.Header()["X-A"][0] = "after" })
+	x.write(role)
+	if got := x.rec.sent.Get("X-A"); got != "before" {
+		t.Errorf("X-A: %s", got)
+	}
+}
+
+// The first error of the client's connection is the one that is reported.
+func TestTheFirstErrorOfTheClientIsKept(t *testing.T) {
+	first := errors.New("broken pipe")
+	x := begin(t)
+	x.stream()
+	x.rec.onWrite = func([]byte) (int, error) { return 0, first }
+	x.rec.onFlush = func() error { return errors.New("another") }
+	for range 2 {
+		if _, err := x.tryWrite(text("a")); !errors.Is(err, first) {
+			t.Errorf("Write: %v", err)
+		}
+		x.do(func() { _ = http.NewResponseController(x.w).Flush() })
+	}
+	x.ret(nil)
+}
+
+// Requests that are none for chat completions are not observed, even when their client
+// has left.
+func TestOtherRequestsWhoseClientLeavesAreNotTold(t *testing.T) {
+	for _, p := range []string{otherPath, "/v1/runs/run_1/events", "/api/sessions/s/chat/stream"} {
+		x := begin(t, path(p))
+		x.leave()
+		x.ret(nil)
+		if len(x.ends) != 0 {
+			t.Errorf("%s: %+v", p, x.ends)
+		}
+	}
+}
+
+// A request that was read to its end is not the failure of its client.
+func TestTheEndOfABodyIsNoFailure(t *testing.T) {
+	for _, body := range []string{`{"stream": true, "messages": []}`, `{"messages": [{"role": "assistant", "content": "x"}]}`, `[]`, ""} {
+		x := begin(t, withStatuses(), asking(body))
+		e := x.ret(statusError(http.StatusBadGateway))
+		var failed *proxy.RequestError
+		if errors.As(e.err, &failed) || x.rec.status != http.StatusBadGateway {
+			t.Errorf("%q: status %d, error %v", body, x.rec.status, e.err)
+		}
+	}
+}
