@@ -119,7 +119,7 @@ type resumed struct {
 	drained atomic.Int64
 }
 
-var resumedStreams = sync.OnceValue(func() *resumed { return &resumed{store: resume.NewMemory(nil)} })
+var resumedStreams = sync.OnceValue(func() *resumed { return &resumed{store: resume.NewMemory()} })
 
 // Provision compiles the options, and subscribes to the end of the process.
 func (h *ResumeHandler) Provision(ctx caddy.Context) error {

@@ -18,9 +18,9 @@ type awayStore struct {
 
 var errAway = errors.New("away")
 
-func (s *awayStore) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Log, bool, error) {
+func (s *awayStore) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Log, resume.Writer, error) {
 	if s.away.Load() {
-		return nil, false, errAway
+		return nil, nil, errAway
 	}
 	return s.Memory.Claim(ctx, e, run)
 }
@@ -35,7 +35,7 @@ func (s *awayStore) Find(ctx context.Context, id string) (resume.Log, error) {
 // TestStoreThatIsAway lets what is new pass as it is. Who asks for a stream is told to
 // come again: that there is none would have it ask upstream a second time.
 func TestStoreThatIsAway(t *testing.T) {
-	s := &awayStore{Memory: resume.NewMemory(nil)}
+	s := &awayStore{Memory: resume.NewMemory()}
 	l := newLab(t, func(o *resume.Options) { o.Store = s }, streams(events(2), always()))
 	first := l.send(post(key, "a"))
 	id := first.id()

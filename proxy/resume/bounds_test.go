@@ -20,18 +20,16 @@ import (
 // kept returns how many bytes of a log that has ended somebody who comes back gets.
 func kept(t *testing.T, l resume.Log) int {
 	t.Helper()
-	r, err := l.Follow(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
+	r := l.Read(context.Background(), 0)
 	var gone *resume.GoneError
-	if err := r.Seek(0); errors.As(err, &gone) {
-		err = r.Seek(gone.First - 1)
-		if err != nil {
+	if _, _, err := r.Start(); errors.As(err, &gone) {
+		r.Close()
+		r = l.Read(context.Background(), gone.First-1)
+		if _, _, err = r.Start(); err != nil {
 			t.Fatal(err)
 		}
 	}
+	defer r.Close()
 	n := 0
 	for {
 		b, err := r.Next()
@@ -51,11 +49,11 @@ func TestMaxStreamCountsBytes(t *testing.T) {
 	const most = 4 << 20
 	for _, size := range []int{200, 1000, 5000, 8400, 12000, 16300, 17000, 40000, 100000} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			s := resume.NewMemory(nil)
+			s := resume.NewMemory()
 			before := heap()
 			w := claim(t, s, resume.Entry{ID: "a", MaxStream: most, MaxMemory: 1 << 30, Keep: time.Hour})
 			w.fill(t, 3*most, size)
-			w.log.End(true)
+			w.End(resume.Whole)
 			n, grown := kept(t, w.log), heap()-before
 			if n < most-most/20-size {
 				t.Errorf("%d bytes are there, of %d that may be", n, most)
@@ -84,18 +82,17 @@ func headers(bytes int) map[string]http.Header {
 func TestHeadersTakeWhatIsCounted(t *testing.T) {
 	for _, size := range []int{100, 1000, 8000} {
 		for name := range headers(0) {
-			s := resume.NewMemory(nil)
+			s := resume.NewMemory()
 			before := heap()
 			for i := range 100 {
-				w := new(writing)
-				l, _, err := s.Claim(context.Background(), resume.Entry{ID: fmt.Sprint(i), MaxStream: 1 << 20, MaxMemory: 1 << 30, Keep: time.Hour}, w)
+				_, w, err := s.Claim(context.Background(), resume.Entry{ID: fmt.Sprint(i), MaxStream: 1 << 20, MaxMemory: 1 << 30, Keep: time.Hour}, new(writing))
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := l.Begin(headers(size)[name]); err != nil {
+				if err := w.Begin(headers(size)[name]); err != nil {
 					t.Fatal(err)
 				}
-				l.End(true)
+				w.End(resume.Whole)
 			}
 			grown := heap() - before
 			used, _ := s.Used()
@@ -115,7 +112,7 @@ func TestMaxMemoryBoundsHeaders(t *testing.T) {
 	for _, size := range []int{256, 8 << 10, 100 << 10} {
 		for name := range headers(0) {
 			open := func(asks bool) (grown int64, logs int) {
-				s := resume.NewMemory(nil)
+				s := resume.NewMemory()
 				o := resume.DefaultOptions()
 				o.Store, o.MaxMemory = s, most
 				p := resume.New(o)

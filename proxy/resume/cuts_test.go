@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
 )
 
@@ -52,7 +51,7 @@ var made = regexp.MustCompile(`chatcmpl-[0-9a-f]{29}`)
 // replayer is a next handler that sends the recording that the request names, with
 // repairs of package proxy.
 func replayer(all map[string]string) (next func(http.ResponseWriter, *http.Request) error, repaired func(file string) http.HandlerFunc) {
-	p := proxy.New(proxy.Options{Clock: clocktest.New()})
+	p := proxy.New(proxy.Options{})
 	play := func(w http.ResponseWriter, file string) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for rest := all[file]; rest != ""; {

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
 )
 
@@ -46,51 +46,61 @@ func TestRunsEndWhenNobodyComesBack(t *testing.T) {
 		"the header by itself": {[]string{resume.DetachHeader, "1m"}, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clock := clocktest.New()
-			l := newLab(t, func(o *resume.Options) { o.Clock, o.Store = clock, resume.NewMemory(clock) }, silent)
-			r := l.send(chat(c.header...)).want(http.StatusOK)
-			id := r.id()
-			r.next()
-			r.leave()
-			until(t, "nobody reads", func() bool { return l.runs.Stats().Detached == 1 })
-			clock.Advance(c.after - 1)
-			if l.runs.Open() != 1 {
-				t.Fatal("it has ended too early")
-			}
-			// Somebody is there for a while: the time begins anew.
-			second := l.send(chat("Last-Event-ID", id+"/1"))
-			until(t, "somebody reads", func() bool { return l.runs.Stats().Detached == 0 })
-			clock.Advance(2 * c.after)
-			if l.runs.Open() != 1 {
-				t.Fatal("it has ended while somebody read")
-			}
-			second.leave()
-			until(t, "nobody reads", func() bool { return l.runs.Stats().Detached == 1 })
-			clock.Advance(c.after - 1)
-			if l.runs.Open() != 1 {
-				t.Fatal("it has ended too early")
-			}
-			clock.Advance(1)
-			if e := l.over(); e.Reason != resume.ReasonExpired || e.Detached != c.after {
-				t.Errorf("ended for %v after %v", e.Reason, e.Detached)
-			}
-			got := l.send(chat("Last-Event-ID", id+"/1")).want(http.StatusOK).rest()
-			checkFinish(t, got, id, 2, "upstream_aborted")
-			if st := l.runs.Stats(); st.Detached != 0 || st.TotalDetached != 2 || st.TotalCancelled[resume.ReasonExpired] != 1 {
-				t.Errorf("stats %+v", st)
-			}
-			clock.Advance(5*time.Minute - 1)
-			l.send(chat("Last-Event-ID", id+"/1")).want(http.StatusOK)
-			clock.Advance(1)
-			problemOf(t, l.send(chat("Last-Event-ID", id+"/1")), http.StatusNotFound)
-			if used, logs := l.store.Used(); used != 0 || logs != 0 {
-				t.Errorf("%d bytes of %d logs are left", used, logs)
-			}
-			if clock.Pending() != 0 {
-				t.Errorf("%d timers are left", clock.Pending())
-			}
-			l.wantAsked(1)
+			inBubble(t, nil, silent, func(t *testing.T, l *lab) {
+				r := l.send(chat(c.header...)).want(http.StatusOK)
+				id := r.id()
+				r.next()
+				r.leave()
+				l.wantDetached(1)
+				time.Sleep(c.after - 1)
+				l.wantOpen(1)
+				// A client is there for a while: the time begins anew.
+				second := l.send(chat("Last-Event-ID", id+"/1"))
+				l.wantDetached(0)
+				time.Sleep(2 * c.after)
+				l.wantOpen(1)
+				second.leave()
+				l.wantDetached(1)
+				time.Sleep(c.after - 1)
+				l.wantOpen(1)
+				time.Sleep(1)
+				if e := l.over(); e.Reason != resume.ReasonExpired || e.Detached != c.after {
+					t.Errorf("ended for %v after %v", e.Reason, e.Detached)
+				}
+				got := l.send(chat("Last-Event-ID", id+"/1")).want(http.StatusOK).rest()
+				checkFinish(t, got, id, 2, "upstream_aborted")
+				if st := l.runs.Stats(); st.Detached != 0 || st.TotalDetached != 2 || st.TotalCancelled[resume.ReasonExpired] != 1 {
+					t.Errorf("stats %+v", st)
+				}
+				time.Sleep(5*time.Minute - 1)
+				l.send(chat("Last-Event-ID", id+"/1")).want(http.StatusOK)
+				time.Sleep(1)
+				synctest.Wait()
+				problemOf(t, l.send(chat("Last-Event-ID", id+"/1")), http.StatusNotFound)
+				if used, logs := l.store.Used(); used != 0 || logs != 0 {
+					t.Errorf("%d bytes of %d logs are left", used, logs)
+				}
+				l.wantAsked(1)
+			})
 		})
+	}
+}
+
+// wantDetached checks how many runs go on without a client, when nothing happens any more.
+func (l *lab) wantDetached(n int64) {
+	l.t.Helper()
+	synctest.Wait()
+	if got := l.runs.Stats().Detached; got != n {
+		l.t.Fatalf("%d runs are detached, want %d", got, n)
+	}
+}
+
+// wantOpen checks how many runs are open, when nothing happens any more.
+func (l *lab) wantOpen(n int) {
+	l.t.Helper()
+	synctest.Wait()
+	if got := l.runs.Open(); got != n {
+		l.t.Fatalf("%d runs are open, want %d", got, n)
 	}
 }
 
@@ -111,52 +121,49 @@ func checkFinish(t *testing.T, got, id string, n int, code string) {
 // the log.
 func TestToolsInCommentsEnd(t *testing.T) {
 	const tool = `: hermes.tool.progress {"tool":"terminal","toolCallId":"call_1","status":"`
-	clock := clocktest.New()
-	l := newLab(t, func(o *resume.Options) { o.Clock, o.Store = clock, resume.NewMemory(clock) },
-		func(w http.ResponseWriter, r *http.Request) error {
-			w.Header().Set("Content-Type", "text/event-stream")
-			_, _ = io.WriteString(w, chunk+tool+"running\"}\n\n: keepalive\n\n")
-			<-r.Context().Done()
-			return context.Cause(r.Context())
-		})
-	r := l.send(chat(key, "k", proxy.ProgressHeader, "comment")).want(http.StatusOK)
-	r.next()
-	r.leave()
-	until(t, "nobody reads", func() bool { return l.runs.Stats().Detached == 1 })
-	clock.Advance(10 * time.Minute)
-	l.over()
-	got := l.send(chat("Last-Event-ID", r.id()+"/1")).want(http.StatusOK).rest()
-	if !strings.HasPrefix(got, tool+"running\"}\n: keepalive\n"+tool+"completed\"}\ndata: {\"error\":") {
-		t.Errorf("the end is\n%s", got)
+	next := func(w http.ResponseWriter, r *http.Request) error {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, chunk+tool+"running\"}\n\n: keepalive\n\n")
+		<-r.Context().Done()
+		return context.Cause(r.Context())
 	}
+	inBubble(t, nil, next, func(t *testing.T, l *lab) {
+		r := l.send(chat(key, "k", proxy.ProgressHeader, "comment")).want(http.StatusOK)
+		r.next()
+		r.leave()
+		time.Sleep(10 * time.Minute)
+		l.over()
+		got := l.send(chat("Last-Event-ID", r.id()+"/1")).want(http.StatusOK).rest()
+		if !strings.HasPrefix(got, tool+"running\"}\n: keepalive\n"+tool+"completed\"}\ndata: {\"error\":") {
+			t.Errorf("the end is\n%s", got)
+		}
+	})
 }
 
 func TestDrainEndsRuns(t *testing.T) {
-	clock := clocktest.New()
-	l := newLab(t, func(o *resume.Options) { o.Clock, o.Store = clock, resume.NewMemory(clock) }, silent)
-	connected := l.send(chat(key, "a"))
-	connected.next()
-	left := l.send(chat(key, "b"))
-	left.next()
-	left.leave()
-	until(t, "one is alone", func() bool { return l.runs.Stats().Detached == 1 })
-	l.runs.Shutdown(10 * time.Second)
-	late := l.send(chat(key, "c"))
-	late.next()
-	clock.Advance(10*time.Second - 1)
-	if n := l.runs.Open(); n != 3 {
-		t.Fatalf("%d are open, want 3", n)
-	}
-	clock.Advance(1)
-	checkFinish(t, connected.rest(), connected.id(), 2, "shutting_down")
-	checkFinish(t, late.rest(), late.id(), 2, "shutting_down")
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	l.runs.Wait(ctx)
-	if ctx.Err() != nil || l.runs.Open() != 0 {
-		t.Fatal("a run is open")
-	}
-	checkFinish(t, l.send(chat(key, "b", "Last-Event-ID", left.id()+"/1")).rest(), left.id(), 2, "shutting_down")
+	inBubble(t, nil, silent, func(t *testing.T, l *lab) {
+		connected := l.send(chat(key, "a"))
+		connected.next()
+		left := l.send(chat(key, "b"))
+		left.next()
+		left.leave()
+		l.wantDetached(1)
+		l.runs.Shutdown(10 * time.Second)
+		late := l.send(chat(key, "c"))
+		late.next()
+		time.Sleep(10*time.Second - 1)
+		l.wantOpen(3)
+		time.Sleep(1)
+		checkFinish(t, connected.rest(), connected.id(), 2, "shutting_down")
+		checkFinish(t, late.rest(), late.id(), 2, "shutting_down")
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		l.runs.Wait(ctx)
+		if ctx.Err() != nil || l.runs.Open() != 0 {
+			t.Fatal("a run is open")
+		}
+		checkFinish(t, l.send(chat(key, "b", "Last-Event-ID", left.id()+"/1")).rest(), left.id(), 2, "shutting_down")
+	})
 }
 
 // TestOneMoreThanMaxDetachedEndsWithItsClient keeps the others.

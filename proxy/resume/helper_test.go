@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
@@ -57,10 +59,54 @@ func (o *told) Ended(_ *http.Request, e resume.Ended) {
 	}
 }
 
-// newLab returns a lab with the options, whose zero values are the defaults here.
+// newLab returns a lab with the defaults, which set changes.
 func newLab(t *testing.T, set func(*resume.Options), next resume.Next) *lab {
 	t.Helper()
-	l := &lab{t: t, store: resume.NewMemory(nil), runs: new(resume.Runs)}
+	return newLabAt(t, nil, set, next)
+}
+
+// inBubble runs a test with a clock of its own, and a lab whose connections are pipes.
+func inBubble(t *testing.T, set func(*resume.Options), next resume.Next, test func(t *testing.T, l *lab)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newLabAt(t, newPipes(), set, next)) })
+}
+
+// pipes is a listener in memory, and dials itself.
+type pipes struct {
+	conns chan net.Conn
+	close func()
+}
+
+func newPipes() *pipes {
+	p := &pipes{conns: make(chan net.Conn)}
+	p.close = sync.OnceFunc(func() { close(p.conns) })
+	return p
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p.conns; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p *pipes) Close() error {
+	p.close()
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
+func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
+	here, there := net.Pipe()
+	p.conns <- there
+	return here, nil
+}
+
+// newLabAt is newLab at a listener, nil for one of TCP.
+func newLabAt(t *testing.T, at *pipes, set func(*resume.Options), next resume.Next) *lab {
+	t.Helper()
+	l := &lab{t: t, store: resume.NewMemory(), runs: new(resume.Runs)}
 	l.told.over = make(chan resume.Ended, 10000)
 	o := resume.DefaultOptions()
 	o.Store, o.Runs, o.Observer = l.store, l.runs, &l.told
@@ -68,7 +114,7 @@ func newLab(t *testing.T, set func(*resume.Options), next resume.Next) *lab {
 		set(&o)
 	}
 	p := resume.New(o)
-	l.srv = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	l.srv = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := p.Serve(w, r, func(w http.ResponseWriter, r *http.Request) error {
 			l.asked.Add(1)
 			return next(w, r)
@@ -77,6 +123,14 @@ func newLab(t *testing.T, set func(*resume.Options), next resume.Next) *lab {
 			w.WriteHeader(http.StatusTeapot)
 		}
 	}))
+	if at != nil {
+		l.srv.Listener.Close()
+		l.srv.Listener = at
+	}
+	l.srv.Start()
+	if at != nil {
+		l.srv.Client().Transport.(*http.Transport).DialContext = at.dial
+	}
 	t.Cleanup(func() {
 		l.runs.Shutdown(1)
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -155,7 +209,7 @@ func (l *lab) send(q request) *reply {
 }
 
 func (l *lab) try(q request) (*reply, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithCancel(context.Background())
 	l.t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, q.method, l.srv.URL+q.path, strings.NewReader(q.body))
 	if err != nil {

@@ -1,6 +1,7 @@
 package resume_test
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"slices"
@@ -53,9 +54,9 @@ func TestLargeEventsAreBounded(t *testing.T) {
 	const most, memory = 1 << 20, 16 << 20
 	entry := resume.Entry{ID: "a", MaxStream: most, MaxMemory: memory, Keep: time.Hour}
 	before := heap()
-	w := claim(t, resume.NewMemory(nil), entry)
+	w := claim(t, resume.NewMemory(), entry)
 	for range 20 {
-		if err := w.log.Append([]byte(picture), []int{len(picture)}); err != nil {
+		if err := w.Append(context.Background(), []byte(picture), []int{len(picture)}); err != nil {
 			t.Fatal(err)
 		}
 		w.fill(t, 2*most, 1000)
@@ -65,9 +66,9 @@ func TestLargeEventsAreBounded(t *testing.T) {
 	}
 	runtime.KeepAlive(w)
 	before = heap()
-	w = claim(t, resume.NewMemory(nil), entry)
+	w = claim(t, resume.NewMemory(), entry)
 	for range 4 * memory / len(picture) {
-		if err := w.log.Append([]byte(picture[6:len(picture)-2]), nil); err != nil {
+		if err := w.Append(context.Background(), []byte(picture[6:len(picture)-2]), nil); err != nil {
 			t.Fatal(err)
 		}
 	}

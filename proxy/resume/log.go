@@ -6,53 +6,53 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
-
-	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"time"
 )
 
 // logOverhead is what a log in memory takes without events, in bytes.
 const logOverhead = 2 << 10
 
-// logState is how far a log is.
-type logState uint8
-
+// Bounds of what a log waits for before it grows.
 const (
-	logClaimed logState = iota // nobody knows yet what the answer is
-	logBegun                   // an event stream
-	logWhole                   // one that has come to its end
-	logBroken                  // one that has broken off
-	logDropped                 // no event stream
+	// mostGrowth is what a log grows by at most in one step, in bytes: a segment, and the
+	// ends of the events in it.
+	mostGrowth = 2 * maxSegment
+	// maxLead is how many bytes the handler may be ahead of a client that has been there
+	// from the beginning and is the only one: upstream waits for it, as without a log.
+	maxLead = 64 << 10
+	// stalledAfter is how long nothing may be read before readers that others wait for
+	// lose what they have not read.
+	stalledAfter = 5 * time.Second
 )
 
-// memoryLog is a log of a Memory.
+// memoryLog is a log of a Memory, for its writer and its readers.
 type memoryLog struct {
-	// What each Append needs comes first, and lies together.
-	mu       sync.Mutex
-	state    logState
-	gone     bool  // the store has taken it for others
-	waiting  int32 // how many readers wait
-	segments segments
-	readers  []*memoryReader
-	waits    bool          // the run has waited for readers before the bytes to come
-	moved    chan struct{} // told when a reader has moved; nil if the run does not wait for that
-	header   http.Header
-	timer    proxy.Timer // that removes it; nil before its end
-	run      Run         // over{} behind the end: it holds the whole request
-
 	store *Memory
-	size  atomic.Int64 // in bytes, as the store counts it; it changes under the store's lock
 	entry Entry
+	size  atomic.Int64 // in bytes, as the store counts it; it changes under the store's lock
+
+	mu        sync.Mutex
+	state     State
+	deleted   bool // the store has it no more
+	header    http.Header
+	segments  segments
+	readers   []*memoryReader
+	elsewhere int           // readers in other replicas
+	moved     chan struct{} // signals the writer that a reader has moved
+	timer     *time.Timer   // that removes the log; nil before its end
+	run       Run           // nil after the end: it holds the whole request
 
 	// Under the lock of the store:
-	kept    bool       // it is in
+	kept    bool       // the store has it
 	list    *list.List // of the store
 	element *list.Element
 }
 
 func newMemoryLog(m *Memory, e Entry, run Run) *memoryLog {
-	l := &memoryLog{store: m, entry: e, run: run}
+	l := &memoryLog{store: m, entry: e, run: run, moved: make(chan struct{}, 1)}
 	l.size.Store(logOverhead + int64(len(e.Path)+len(e.Progress)))
 	return l
 }
@@ -60,10 +60,10 @@ func newMemoryLog(m *Memory, e Entry, run Run) *memoryLog {
 // Entry implements Log.
 func (l *memoryLog) Entry() Entry { return l.entry }
 
-// Begin implements Log.
+// Begin implements Writer.
 func (l *memoryLog) Begin(header http.Header) error {
 	l.mu.Lock()
-	l.state, l.header = logBegun, header
+	l.state, l.header = Begun, header
 	l.wake()
 	l.place()
 	l.mu.Unlock()
@@ -71,132 +71,177 @@ func (l *memoryLog) Begin(header http.Header) error {
 	return nil
 }
 
-// Append implements Log.
-func (l *memoryLog) Append(p []byte, ends []int) error {
-	if len(p) == 0 {
-		return nil
-	}
-	l.mu.Lock()
-	if l.segments.put(p, ends) { // as almost always
+// Append implements Writer.
+func (l *memoryLog) Append(ctx context.Context, p []byte, ends []int) error {
+	for from := 0; from < len(p); {
+		l.waitForReaders(ctx)
+		l.mu.Lock()
+		unread := l.segments.end()
+		if ctx.Err() == nil {
+			unread = l.unread()
+		}
+		to := from + min(len(p)-from, l.segments.room())
+		i := sort.SearchInts(ends, to+1)
+		before := l.segments.taken
+		l.segments.append(p[:to], from, ends[:i])
+		l.segments.trim(l.limit(), unread)
+		grown := l.segments.taken - before
 		l.wake()
 		l.mu.Unlock()
-		return nil
+		if grown != 0 {
+			l.grow(grown, unread)
+		}
+		from, ends = to, ends[i:]
 	}
-	before, stays := l.segments.taken, l.stays()
-	l.waits = false
-	l.segments.append(p, ends)
-	l.segments.keep(l.segments.sizes.Limit(l.entry.MaxStream, l.segments.end()), stays)
-	grown := l.segments.taken - before
-	l.wake()
-	l.mu.Unlock()
-	l.grow(grown, stays)
 	return nil
 }
 
-// grow counts n bytes more, and drops the oldest events if that is too much, but none from
-// stays on.
-func (l *memoryLog) grow(n, stays int64) {
+// limit returns how many bytes the segments may take. l.mu is held.
+func (l *memoryLog) limit() int64 {
+	return l.segments.sizes.Limit(l.entry.MaxStream, l.segments.end())
+}
+
+// grow counts n bytes more. If that is too much, it deletes the oldest events, but none from
+// the index unread on.
+func (l *memoryLog) grow(n, unread int64) {
 	if over := l.store.grow(l, n, l.entry.MaxMemory); over > 0 {
-		l.trim(over, stays)
+		l.trim(over, unread)
 	}
 }
 
-// trim drops the oldest events, so that at least so many bytes are free, or only the
-// last are left, and those from stays on.
-func (l *memoryLog) trim(bytes, stays int64) {
+// trim frees at least so many bytes, unless only the last ones and those from the index
+// unread on are left.
+func (l *memoryLog) trim(bytes, unread int64) {
 	l.mu.Lock()
 	before := l.segments.taken
-	l.segments.keep(before-bytes, stays)
+	l.segments.trim(before-bytes, unread)
 	freed := before - l.segments.taken
 	l.mu.Unlock()
 	l.store.grow(l, -freed, l.entry.MaxMemory)
 }
 
-// forget drops all of a log that the store has taken out. Readers that are not at the end
+// waitForReaders waits until the log can grow without deleting events that a reader has yet
+// to read.
+func (l *memoryLog) waitForReaders(ctx context.Context) {
+	stalled := false
+	for ctx.Err() == nil && l.lags(l.store.makeRoom(l, mostGrowth, l.entry.MaxMemory), stalled) {
+		stalled = false
+		timer := time.NewTimer(stalledAfter)
+		select {
+		case <-l.moved:
+		case <-ctx.Done():
+		case <-timer.C:
+			stalled = true
+		}
+		timer.Stop()
+	}
+}
+
+// lags reports whether to wait for a reader before the log grows. The memory is over bytes
+// too small for that. If the readers are stalled, only one that is alone is waited for.
+func (l *memoryLog) lags(over int64, stalled bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	alone := len(l.readers)+l.elsewhere == 1
+	to := l.segments.trimmed(max(over, l.segments.taken+mostGrowth-l.limit()))
+	lags := false
+	for _, r := range l.readers {
+		if !r.isWaitedFor() || r.at >= to && !(alone && r.first && r.at < l.segments.end()-maxLead) {
+			continue
+		}
+		if stalled && !alone {
+			r.stuck = true
+			continue
+		}
+		lags = true
+	}
+	return lags
+}
+
+// unread returns where the bytes begin that a reader is waited for to read. l.mu is held.
+func (l *memoryLog) unread() int64 {
+	at := l.segments.end()
+	for _, r := range l.readers {
+		if r.isWaitedFor() {
+			at = min(at, r.at)
+		}
+	}
+	return at
+}
+
+// clear deletes all of a log that the store has taken out. Readers that are not at its end
 // are cut off.
-func (l *memoryLog) forget() {
+func (l *memoryLog) clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.segments.clear()
-	l.gone = true
-	l.wake()
-	l.stopTimer()
-}
-
-// End implements Log.
-func (l *memoryLog) End(whole bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.state = logBroken
-	if whole {
-		l.state = logWhole
-	}
-	l.run = over{}
-	l.wake()
-	l.place()
-	if !l.gone {
-		l.timer = l.store.clock.AfterFunc(l.entry.Keep, func() { l.store.remove(l) })
-	}
-}
-
-// Drop implements Log.
-func (l *memoryLog) Drop() {
-	l.store.remove(l)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.state = logDropped
+	l.delete()
 	l.wake()
 }
 
-// Cancel implements Log.
-func (l *memoryLog) Cancel(context.Context) error {
-	l.store.remove(l)
-	l.mu.Lock()
-	l.gone = true
-	l.stopTimer()
-	l.mu.Unlock()
-	l.runs().Cancel(ReasonDeleted)
-	return nil
-}
-
-// runs returns the run that must be told.
-func (l *memoryLog) runs() Run {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.run
-}
-
-// over is the Run of a log that has ended.
-type over struct{}
-
-// ReadersChanged implements Run.
-func (over) ReadersChanged() {}
-
-// Cancel implements Run.
-func (over) Cancel(Reason) {}
-
-// stopTimer stops the timer, if there is one. l.mu is held.
-func (l *memoryLog) stopTimer() {
+// delete records that the store has the log no more. l.mu is held.
+func (l *memoryLog) delete() {
+	l.deleted = true
 	if l.timer != nil {
 		l.timer.Stop()
 	}
 }
 
-// Readers implements Log.
-func (l *memoryLog) Readers() int {
+// End implements Writer.
+func (l *memoryLog) End(how State) {
+	if how == Dropped {
+		l.store.remove(l)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.readers)
+	l.state, l.run = how, nil
+	l.wake()
+	l.place()
+	if how != Dropped && !l.deleted {
+		l.timer = time.AfterFunc(l.entry.Keep, func() { l.store.remove(l) })
+	}
 }
 
-// Events implements Log.
-func (l *memoryLog) Events() uint64 {
+// Delete implements Log.
+func (l *memoryLog) Delete(context.Context) error {
+	l.store.remove(l)
+	l.mu.Lock()
+	l.delete()
+	l.mu.Unlock()
+	l.cancel(ReasonDeleted)
+	return nil
+}
+
+// cancel cancels the run, if it is not over.
+func (l *memoryLog) cancel(why Reason) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.segments.events()
+	if l.run != nil {
+		l.run.Cancel(why)
+	}
 }
 
-// Each implements Log.
+// SetElsewhere sets how many readers the log has in other replicas, for stores that share
+// it.
+func (l *memoryLog) SetElsewhere(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.elsewhere != n {
+		l.elsewhere = n
+		l.readersChanged()
+	}
+}
+
+// readersChanged tells all who have to know. l.mu is held.
+func (l *memoryLog) readersChanged() {
+	l.place()
+	l.signalMove()
+	if l.run != nil {
+		l.run.ReadersChanged(len(l.readers) + l.elsewhere)
+	}
+}
+
+// Each implements Writer.
 func (l *memoryLog) Each(f func(p []byte)) error {
 	l.mu.Lock()
 	pieces := l.segments.pieces()
@@ -212,106 +257,87 @@ func (l *memoryLog) place() {
 	var to *list.List
 	switch {
 	case len(l.readers) > 0:
-	case l.state == logBegun:
-		to = &l.store.alone
-	case l.state == logWhole || l.state == logBroken:
+	case l.state == Begun:
+		to = &l.store.unread
+	case l.state == Whole || l.state == Broken:
 		to = &l.store.ended
 	}
 	l.store.place(l, to)
 }
 
-// wake wakes the readers that wait. l.mu is held.
+// wake wakes the readers. l.mu is held.
 func (l *memoryLog) wake() {
-	if l.waiting == 0 {
-		return
-	}
 	for _, r := range l.readers {
-		r.wake()
+		select {
+		case r.news <- struct{}{}:
+		default:
+		}
 	}
 }
 
-// Follow implements Log.
-func (l *memoryLog) Follow(ctx context.Context) (Reader, error) {
-	r := &memoryReader{log: l, ctx: ctx, awake: make(chan struct{}, 1)}
-	l.mu.Lock()
-	l.readers = append(l.readers, r)
-	l.place()
-	l.mu.Unlock()
-	r.stop = context.AfterFunc(ctx, r.left)
-	l.runs().ReadersChanged()
-	return r, nil
+// signalMove signals the writer that a reader has moved. l.mu is held.
+func (l *memoryLog) signalMove() {
+	select {
+	case l.moved <- struct{}{}:
+	default:
+	}
 }
 
 // memoryReader is a reader of a memoryLog, under whose lock it is.
 type memoryReader struct {
 	log   *memoryLog
 	ctx   context.Context
-	stop  func() bool // undoes that the end of ctx wakes it
-	awake chan struct{}
-	waits bool
-	stuck bool  // its run has waited for it long enough
-	at    int64 // where it is in the log
+	after uint64        // the number of the event to start after
+	news  chan struct{} // signals the reader that the log has changed
+	first bool          // it has been there from the beginning
+	stuck bool          // the writer has waited for it long enough
+	at    int64         // where it is in the log
 }
 
-// left wakes the reader when its context is done.
-func (r *memoryReader) left() {
-	r.log.mu.Lock()
-	defer r.log.mu.Unlock()
-	r.wake()
+// Read implements Log.
+func (l *memoryLog) Read(ctx context.Context, n uint64) Reader {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := &memoryReader{log: l, ctx: ctx, after: n, news: make(chan struct{}, 1), first: l.state == Claimed}
+	l.readers = append(l.readers, r)
+	l.readersChanged()
+	return r
 }
 
-// wake wakes the reader if it waits. The lock is held.
-func (r *memoryReader) wake() {
-	if r.waits {
-		r.waits = false
-		r.log.waiting--
-		r.awake <- struct{}{} // it has room
-	}
-}
-
-// wait waits until there is something new. The lock is held but while it waits.
+// wait waits until the log has changed. Its lock is held, except while it waits.
 func (r *memoryReader) wait() error {
-	if err := r.ctx.Err(); err != nil {
-		return err
-	}
-	r.waits = true
-	r.log.waiting++
 	r.log.mu.Unlock()
-	<-r.awake
-	r.log.mu.Lock()
-	return nil
+	defer r.log.mu.Lock()
+	select {
+	case <-r.news:
+		return nil
+	case <-r.ctx.Done():
+		return r.ctx.Err()
+	}
 }
 
-// Header implements Reader.
-func (r *memoryReader) Header() (http.Header, error) {
+// Start implements Reader.
+func (r *memoryReader) Start() (http.Header, bool, error) {
 	l := r.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.state == logClaimed {
+	for l.state == Claimed {
 		if err := r.wait(); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
-	if l.state == logDropped {
-		return nil, ErrDropped
+	if l.state == Dropped {
+		return nil, false, ErrDropped
 	}
-	return l.header, nil
-}
-
-// Seek implements Reader.
-func (r *memoryReader) Seek(n uint64) error {
-	l := r.log
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if n > l.segments.events() {
-		return ErrAhead
+	if r.after > l.segments.events() {
+		return nil, false, ErrAhead
 	}
-	at, ok := l.segments.behind(n)
+	at, ok := l.segments.after(r.after)
 	if !ok {
-		return &GoneError{l.segments.first()}
+		return nil, false, &GoneError{l.segments.first()}
 	}
 	r.moveTo(at)
-	return nil
+	return l.header, l.state == Whole && at == l.segments.end(), nil
 }
 
 // Next implements Reader.
@@ -321,9 +347,9 @@ func (r *memoryReader) Next() ([]byte, error) {
 	defer l.mu.Unlock()
 	for r.at == l.segments.end() {
 		switch l.state {
-		case logWhole:
+		case Whole:
 			return nil, io.EOF
-		case logBroken:
+		case Broken:
 			return nil, ErrBroken
 		}
 		if err := r.wait(); err != nil {
@@ -338,46 +364,30 @@ func (r *memoryReader) Next() ([]byte, error) {
 	return b, nil
 }
 
-// CaughtUp implements Reader.
-func (r *memoryReader) CaughtUp() bool {
-	l := r.log
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.state == logBegun && r.at == l.segments.end()
-}
-
-// SkipToEnd implements Reader.
-func (r *memoryReader) SkipToEnd() {
-	l := r.log
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	r.moveTo(l.segments.end())
-}
-
-// AtEnd implements Reader.
-func (r *memoryReader) AtEnd() bool {
-	l := r.log
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.state == logWhole && r.at == l.segments.end()
-}
-
 // Close implements Reader.
 func (r *memoryReader) Close() {
-	r.stop()
 	l := r.log
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if i := slices.Index(l.readers, r); i >= 0 {
 		l.readers = slices.Delete(l.readers, i, i+1)
-		l.tell()
+		l.readersChanged()
 	}
-	l.place()
-	l.mu.Unlock()
-	l.runs().ReadersChanged()
+}
+
+// isWaitedFor reports whether the writer waits for the reader, which has lost nothing. The
+// log's lock is held.
+func (r *memoryReader) isWaitedFor() bool { return !r.stuck && r.at >= r.log.segments.begin() }
+
+// moveTo records where the reader is. The log's lock is held.
+func (r *memoryReader) moveTo(at int64) {
+	r.at, r.stuck = at, false
+	r.log.signalMove()
 }
 
 // Interface guards
 var (
 	_ Log    = (*memoryLog)(nil)
+	_ Writer = (*memoryLog)(nil)
 	_ Reader = (*memoryReader)(nil)
 )

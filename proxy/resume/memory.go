@@ -8,9 +8,6 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
-	"time"
-
-	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
 // Memory is a Store in this process. What its logs take together is bounded by the
@@ -20,33 +17,24 @@ import (
 //
 // Its lock may be taken while that of a log is held, never the other way round.
 type Memory struct {
-	clock  proxy.Clock
 	secret []byte
 	used   atomic.Int64 // bytes
 
-	mu    sync.Mutex
-	byID  map[string]*memoryLog
-	byKey map[Digest]*memoryLog
-	ended list.List // logs without readers that have ended, the oldest first
-	alone list.List // logs without readers that have not, the one that was left first first
+	mu     sync.Mutex
+	byID   map[string]*memoryLog
+	byKey  map[Digest]*memoryLog
+	ended  list.List // logs without readers that have ended, the oldest first
+	unread list.List // logs without readers that go on, the one that was left first first
 }
 
-// NewMemory returns a Memory that is empty. A nil clock means the system's.
-func NewMemory(clock proxy.Clock) *Memory {
-	if clock == nil {
-		clock = systemClock{}
+// NewMemory returns a Memory that is empty.
+func NewMemory() *Memory {
+	m := &Memory{
+		secret: make([]byte, len(Digest{})),
+		byID:   make(map[string]*memoryLog), byKey: make(map[Digest]*memoryLog),
 	}
-	return &Memory{
-		clock: clock, secret: newSecret(),
-		byID: make(map[string]*memoryLog), byKey: make(map[Digest]*memoryLog),
-	}
-}
-
-// newSecret returns a key for hashes.
-func newSecret() []byte {
-	b := make([]byte, len(Digest{}))
-	_, _ = rand.Read(b) // never fails
-	return b
+	_, _ = rand.Read(m.secret) // never fails
+	return m
 }
 
 // Secret implements Store.
@@ -60,11 +48,11 @@ func (m *Memory) Used() (bytes int64, logs int) {
 }
 
 // Claim implements Store.
-func (m *Memory) Claim(_ context.Context, e Entry, run Run) (Log, bool, error) {
+func (m *Memory) Claim(_ context.Context, e Entry, run Run) (Log, Writer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if l := m.byKey[e.Key]; l != nil {
-		return l, false, nil
+		return l, nil, nil
 	}
 	l := newMemoryLog(m, e, run)
 	m.byID[e.ID], l.kept = l, true
@@ -72,7 +60,7 @@ func (m *Memory) Claim(_ context.Context, e Entry, run Run) (Log, bool, error) {
 		m.byKey[e.Key] = l
 	}
 	m.used.Add(l.size.Load())
-	return l, true, nil
+	return l, l, nil
 }
 
 // Find implements Store.
@@ -85,17 +73,16 @@ func (m *Memory) Find(_ context.Context, id string) (Log, error) {
 	return nil, nil
 }
 
-// remove takes the log out: nobody finds it any more, and its key is free. It reports
-// whether it was in.
-func (m *Memory) remove(l *memoryLog) bool {
+// remove takes the log out: it is found no more, and its key is free.
+func (m *Memory) remove(l *memoryLog) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.removeLocked(l)
+	m.removeLocked(l)
 }
 
-func (m *Memory) removeLocked(l *memoryLog) bool {
+func (m *Memory) removeLocked(l *memoryLog) {
 	if !l.kept {
-		return false
+		return
 	}
 	delete(m.byID, l.entry.ID)
 	l.kept = false
@@ -104,10 +91,9 @@ func (m *Memory) removeLocked(l *memoryLog) bool {
 	}
 	m.placeLocked(l, nil)
 	m.used.Add(-l.size.Load())
-	return true
 }
 
-// place moves the log to the list, behind those that are there; nil means none.
+// place moves the log to the end of the list; nil means none.
 func (m *Memory) place(l *memoryLog, to *list.List) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,13 +114,13 @@ func (m *Memory) placeLocked(l *memoryLog, to *list.List) {
 	}
 }
 
-// grow counts n bytes more, or less, of a log, and has others make room for it. It returns
-// how many bytes it has too many then. No lock is held.
+// grow counts n bytes more of a log, or fewer, and makes room for it. It returns how many
+// bytes it still has too many. No lock is held.
 func (m *Memory) grow(l *memoryLog, n, most int64) (over int64) {
 	m.mu.Lock()
 	if !l.kept {
 		m.mu.Unlock()
-		return 0 // it counts no longer: only its readers have it
+		return 0 // it does not count any more: only its readers have it
 	}
 	l.size.Add(n)
 	m.used.Add(n)
@@ -145,8 +131,8 @@ func (m *Memory) grow(l *memoryLog, n, most int64) (over int64) {
 	return m.makeRoom(l, 0, most)
 }
 
-// makeRoom has others make room for n bytes more of l, and returns how many it has too many
-// then. No lock is held.
+// makeRoom makes room for n bytes more of l at the cost of other logs. It returns how many
+// bytes it still has too many. No lock is held.
 func (m *Memory) makeRoom(l *memoryLog, n, most int64) (over int64) {
 	for {
 		if over = m.used.Load() + n - most; over <= 0 || !m.evict(l) {
@@ -155,19 +141,19 @@ func (m *Memory) makeRoom(l *memoryLog, n, most int64) (over int64) {
 	}
 }
 
-// evict has one log go, or lose what it has, which is not l. It returns false if there
-// is none.
+// evict deletes a log that has ended or cancels one without readers, other than l. It
+// returns false if there is none.
 func (m *Memory) evict(l *memoryLog) bool {
 	m.mu.Lock()
 	if front := m.ended.Front(); front != nil {
 		victim := front.Value.(*memoryLog)
 		m.removeLocked(victim)
 		m.mu.Unlock()
-		victim.forget()
+		victim.clear()
 		return true
 	}
 	var victim *memoryLog
-	for e := m.alone.Front(); e != nil && victim == nil; e = e.Next() {
+	for e := m.unread.Front(); e != nil && victim == nil; e = e.Next() {
 		if other := e.Value.(*memoryLog); other != l {
 			victim = other
 		}
@@ -178,7 +164,7 @@ func (m *Memory) evict(l *memoryLog) bool {
 	}
 	m.placeLocked(victim, nil)
 	m.mu.Unlock()
-	victim.runs().Cancel(ReasonMemory)
+	victim.cancel(ReasonMemory)
 	victim.trim(victim.size.Load(), math.MaxInt64)
 	return true
 }
@@ -199,18 +185,6 @@ func sizeOf(header http.Header) (n int) {
 	}
 	return n
 }
-
-// systemClock is the clock that everybody goes by.
-type systemClock struct{}
-
-// Now implements proxy.Clock.
-func (systemClock) Now() time.Time { return time.Now() }
-
-// Since implements proxy.Clock.
-func (systemClock) Since(t time.Time) time.Duration { return time.Since(t) }
-
-// AfterFunc implements proxy.Clock.
-func (systemClock) AfterFunc(d time.Duration, f func()) proxy.Timer { return time.AfterFunc(d, f) }
 
 // Interface guards
 var _ Store = (*Memory)(nil)

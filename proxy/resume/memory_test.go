@@ -23,11 +23,12 @@ func heap() int64 {
 
 // writing is a Run that nobody cancels but the store.
 type writing struct {
+	resume.Writer
 	log       resume.Log
 	cancelled resume.Reason
 }
 
-func (*writing) ReadersChanged() {}
+func (*writing) ReadersChanged(int) {}
 
 func (w *writing) Cancel(why resume.Reason) { w.cancelled = why }
 
@@ -35,23 +36,29 @@ func (w *writing) Cancel(why resume.Reason) { w.cancelled = why }
 func claim(t *testing.T, s resume.Store, e resume.Entry) *writing {
 	t.Helper()
 	w := new(writing)
-	l, first, err := s.Claim(context.Background(), e, w)
-	if err != nil || !first {
-		t.Fatal(first, err)
+	var err error
+	if w.log, w.Writer, err = s.Claim(context.Background(), e, w); err != nil || w.Writer == nil {
+		t.Fatal(err)
 	}
-	w.log = l
-	if err := l.Begin(http.Header{}); err != nil {
+	if err := w.Begin(http.Header{}); err != nil {
 		t.Fatal(err)
 	}
 	return w
 }
 
-// fill appends so many bytes in events of the size.
+// done is a context that is done: nothing waits.
+var done = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// fill appends so many bytes in events of the size. It waits for no readers.
 func (w *writing) fill(t *testing.T, bytes, size int) {
 	t.Helper()
 	e := []byte("data: " + strings.Repeat("x", max(size-8, 0)) + "\n\n")
 	for n := 0; n < bytes; n += len(e) {
-		if err := w.log.Append(e, []int{len(e)}); err != nil {
+		if err := w.Append(done, e, []int{len(e)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -63,7 +70,7 @@ func TestLogsTakeWhatIsCounted(t *testing.T) {
 	for _, size := range []int{9, 60, 250, 5000, 17000, 300000} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			const most = 4 << 20
-			s := resume.NewMemory(nil)
+			s := resume.NewMemory()
 			before := heap()
 			w := claim(t, s, resume.Entry{ID: "a", MaxStream: most, MaxMemory: 1 << 30})
 			for range 5 {
@@ -83,7 +90,7 @@ func TestLogsTakeWhatIsCounted(t *testing.T) {
 // lose their oldest events. Those are never cancelled.
 func TestMaxMemoryBoundsAllLogs(t *testing.T) {
 	const most, each = 4 << 20, 256 << 10
-	s := resume.NewMemory(nil)
+	s := resume.NewMemory()
 	entry := func(id string) resume.Entry {
 		return resume.Entry{ID: id, MaxStream: most, MaxMemory: most, Keep: time.Hour}
 	}
@@ -103,7 +110,7 @@ func TestMaxMemoryBoundsAllLogs(t *testing.T) {
 	for i := range 20 { // five of them go
 		w := claim(t, s, entry(fmt.Sprint("ended", i)))
 		w.fill(t, each, 250)
-		w.log.End(true)
+		w.End(resume.Whole)
 		ended = append(ended, w)
 	}
 	check()
@@ -124,10 +131,7 @@ func TestMaxMemoryBoundsAllLogs(t *testing.T) {
 	}
 	for i := range 40 {
 		w := claim(t, s, entry(fmt.Sprint("read", i)))
-		r, err := w.log.Follow(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := w.log.Read(context.Background(), 0)
 		defer r.Close()
 		w.fill(t, each, 250)
 		read = append(read, w)
@@ -185,16 +189,13 @@ func TestNoMemoryForAStreamThatIsAlone(t *testing.T) {
 // TestNothingIsCopiedForAReader has a hundred readers of a large log take hardly more
 // memory than one.
 func TestNothingIsCopiedForAReader(t *testing.T) {
-	s := resume.NewMemory(nil)
+	s := resume.NewMemory()
 	w := claim(t, s, resume.Entry{ID: "a", MaxStream: 16 << 20, MaxMemory: 1 << 30})
 	w.fill(t, 8<<20, 250)
 	before := heap()
 	var readers []resume.Reader
 	for range 100 {
-		r, err := w.log.Follow(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := w.log.Read(context.Background(), 0)
 		for range 100 {
 			if _, err := r.Next(); err != nil {
 				t.Fatal(err)

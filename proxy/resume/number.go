@@ -53,6 +53,13 @@ func (c *numberer) setLast(n uint64) {
 	c.length = uint8(len(strconv.AppendUint(c.line[:digits], n, 10)))
 }
 
+// last returns the number of the last event.
+func (c *numberer) last() uint64 {
+	_, digits, _ := bytes.Cut(c.line[:c.length], []byte("/"))
+	n, _ := strconv.ParseUint(string(digits), 10, 64) // ours
+	return n
+}
+
 // next counts an event. The digits are counted up where they are: that is all there is to
 // do for almost all.
 func (c *numberer) next() {

@@ -3,8 +3,6 @@ package resume
 import (
 	"net/http"
 	"time"
-
-	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
 // Options say which answers may be resumed, and for how long. In the zero value no
@@ -53,8 +51,6 @@ type Options struct {
 	// Interrupt ends a write to w, the writer of r, that another goroutine waits for. Nil
 	// means to set a deadline that has passed.
 	Interrupt func(w http.ResponseWriter, r *http.Request)
-	// Clock is the clock to go by. Nil means the system's.
-	Clock proxy.Clock
 }
 
 // Defaults of Options.

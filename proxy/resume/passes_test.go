@@ -151,7 +151,7 @@ var answers = map[string]http.HandlerFunc{
 func TestOtherAnswersPass(t *testing.T) {
 	for name, h := range answers {
 		t.Run(name, func(t *testing.T) {
-			runs, store := new(resume.Runs), resume.NewMemory(nil)
+			runs, store := new(resume.Runs), resume.NewMemory()
 			o := resume.DefaultOptions()
 			o.Runs, o.Store = runs, store
 			var mu sync.Mutex

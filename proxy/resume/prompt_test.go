@@ -7,9 +7,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
 )
 
@@ -17,11 +17,7 @@ import (
 func fillMemory(t *testing.T, s *resume.Memory, most int) {
 	t.Helper()
 	w := claim(t, s, resume.Entry{ID: "full", MaxStream: 1 << 30, MaxMemory: 1 << 30})
-	r, err := w.log.Follow(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.Close)
+	t.Cleanup(w.log.Read(context.Background(), 0).Close)
 	w.fill(t, most+most/4, 1000)
 }
 
@@ -33,27 +29,27 @@ func bursts(n, size int) (all []string) {
 	return all
 }
 
-// newPromptLab is a lab in which no client takes too long: its clock stands still. Upstream
-// sends the first piece, and the others when it is told to, in a burst.
-func newPromptLab(t *testing.T, maxStream, maxMemory int64, pieces []string) (l *lab, burst chan struct{}) {
-	clock, store := clocktest.New(), (*resume.Memory)(nil)
-	burst = make(chan struct{})
-	l = newLab(t, func(o *resume.Options) {
-		store = resume.NewMemory(clock)
-		o.Clock, o.Store, o.MaxStream, o.MaxMemory = clock, store, maxStream, maxMemory
-	}, func(w http.ResponseWriter, r *http.Request) error {
-		if err := streams(pieces[:1], always())(w, r); err != nil {
-			return err
-		}
-		select {
-		case <-burst:
-		case <-r.Context().Done():
-			return context.Cause(r.Context())
-		}
-		return streams(pieces[1:], always())(w, r)
+// inPromptBubble runs a test in a bubble, in which no client takes too long. Upstream sends the
+// first piece, and the others in a burst when the test closes the channel.
+func inPromptBubble(t *testing.T, maxStream, maxMemory int64, pieces []string, test func(t *testing.T, l *lab, burst chan struct{})) {
+	synctest.Test(t, func(t *testing.T) {
+		burst, store := make(chan struct{}), resume.NewMemory()
+		l := newLabAt(t, newPipes(), func(o *resume.Options) {
+			o.Store, o.MaxStream, o.MaxMemory = store, maxStream, maxMemory
+		}, func(w http.ResponseWriter, r *http.Request) error {
+			if err := streams(pieces[:1], always())(w, r); err != nil {
+				return err
+			}
+			select {
+			case <-burst:
+			case <-r.Context().Done():
+				return context.Cause(r.Context())
+			}
+			return streams(pieces[1:], always())(w, r)
+		})
+		l.store = store
+		test(t, l, burst)
 	})
-	l.store = store
-	return l, burst
 }
 
 // TestClientIsNotCutOffBecauseAnotherHasRead: once somebody else has read a stream, upstream
@@ -63,24 +59,25 @@ func TestClientIsNotCutOffBecauseAnotherHasRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const memory = 1 << 20
 			pieces := append([]string{event(1)}, bursts(20, 8<<10)...)
-			l, burst := newPromptLab(t, 512<<10, memory, pieces)
-			fillMemory(t, l.store, memory)
-			first := l.send(post(key, "k"))
-			id := first.id()
-			first.next()
-			second := l.send(post(key, "k"))
-			second.next()
-			stays, leaves := first, second
-			if back != nil {
-				stays, leaves = second, first
-			}
-			leaves.leave()
-			until(t, "the other has left", func() bool { return l.runs.Stats().Readers == 1 })
-			close(burst)
-			if got, want := stays.rest(), numbered(id, 2, pieces[1:]...); got != want {
-				t.Errorf("%d bytes, want %d", len(got), len(want))
-			}
-			l.wantAsked(1)
+			inPromptBubble(t, 512<<10, memory, pieces, func(t *testing.T, l *lab, burst chan struct{}) {
+				fillMemory(t, l.store, memory)
+				first := l.send(post(key, "k"))
+				id := first.id()
+				first.next()
+				second := l.send(post(key, "k"))
+				second.next()
+				stays, leaves := first, second
+				if back != nil {
+					stays, leaves = second, first
+				}
+				leaves.leave()
+				synctest.Wait()
+				close(burst)
+				if got, want := stays.rest(), numbered(id, 2, pieces[1:]...); got != want {
+					t.Errorf("%d bytes, want %d", len(got), len(want))
+				}
+				l.wantAsked(1)
+			})
 		})
 	}
 }
@@ -91,59 +88,85 @@ func TestPromptReadersAreNeverCutOff(t *testing.T) {
 	for _, size := range []int{100, 5000, 16 << 10, 40000, 300000} {
 		for _, memory := range []int64{64 << 10, 64 << 20} {
 			pieces := append([]string{event(1)}, bursts(4<<20/size, size)...)
-			l, burst := newPromptLab(t, 64<<10, memory, pieces)
-			if memory < 1<<20 {
-				fillMemory(t, l.store, int(memory))
-			}
-			var all sync.WaitGroup
-			first := l.send(post(key, "k"))
-			want := numbered(first.id(), 1, pieces...)
-			for i := range 3 {
-				r := first
-				if i > 0 {
-					r = l.send(post(key, "k"))
+			inPromptBubble(t, 64<<10, memory, pieces, func(t *testing.T, l *lab, burst chan struct{}) {
+				if memory < 1<<20 {
+					fillMemory(t, l.store, int(memory))
 				}
-				all.Go(func() {
-					if b, err := io.ReadAll(r.in); string(b) != want || err != nil {
-						t.Errorf("events of %d bytes, memory of %d: the reader %d gets %d bytes of %d, %v", size, memory, i, len(b), len(want), err)
+				var all sync.WaitGroup
+				first := l.send(post(key, "k"))
+				want := numbered(first.id(), 1, pieces...)
+				for i := range 3 {
+					r := first
+					if i > 0 {
+						r = l.send(post(key, "k"))
 					}
-				})
-			}
-			until(t, "all read", func() bool { return l.runs.Stats().Readers == 3 })
-			close(burst)
-			all.Wait()
-			l.wantAsked(1)
+					all.Go(func() {
+						if b, err := io.ReadAll(r.in); string(b) != want || err != nil {
+							t.Errorf("events of %d bytes, memory of %d: the reader %d gets %d bytes of %d, %v", size, memory, i, len(b), len(want), err)
+						}
+					})
+				}
+				synctest.Wait()
+				close(burst)
+				all.Wait()
+				l.wantAsked(1)
+			})
 		}
 	}
 }
 
 // TestWaitingForAReaderEndsWithTheRun: upstream waits for the only reader, which has stopped
-// reading, until its stream is deleted.
+// reading, for ever, until its stream is deleted or the process drains.
 func TestWaitingForAReaderEndsWithTheRun(t *testing.T) {
-	pieces := append([]string{event(1)}, bursts(100, 1<<20)...)
-	l, burst := newPromptLab(t, 64<<10, 64<<20, pieces)
-	first := l.send(post(key, "k"))
-	first.next()
-	stuck := l.send(post(key, "k"))
-	first.leave()
-	until(t, "the first has left", func() bool { return l.runs.Stats().Readers == 1 })
-	close(burst)
-	log, err := l.store.Find(context.Background(), stuck.id())
-	if err != nil {
-		t.Fatal(err)
+	for _, comesBack := range []bool{true, false} {
+		pieces := append([]string{event(1)}, bursts(100, 1<<20)...)
+		inPromptBubble(t, 64<<10, 64<<20, pieces, func(t *testing.T, l *lab, burst chan struct{}) {
+			stuck := l.send(post(key, "k"))
+			stuck.next()
+			why := resume.ReasonShutdown
+			if comesBack {
+				first := stuck
+				stuck, why = l.send(post(key, "k")), resume.ReasonDeleted
+				first.leave()
+			}
+			synctest.Wait()
+			close(burst)
+			time.Sleep(time.Hour)
+			l.wantOpen(1)
+			if used, _ := l.store.Used(); used > 3<<20 {
+				t.Errorf("upstream has not waited: %d bytes have come", used)
+			}
+			if comesBack {
+				l.send(request{http.MethodDelete, otherPath + "/" + stuck.id(), "", nil}).want(http.StatusNoContent)
+			} else {
+				l.runs.Shutdown(1)
+			}
+			if e := l.over(); e.Reason != why {
+				t.Errorf("ended for %v", e.Reason)
+			}
+			stuck.leave()
+		})
 	}
-	before := uint64(0)
-	until(t, "upstream waits", func() bool {
-		was := before
-		before = log.Events()
-		time.Sleep(20 * time.Millisecond)
-		return was == before && was > 1
+}
+
+// TestUpstreamWaitsForASlowClient that is the only one, although there is room.
+func TestUpstreamWaitsForASlowClient(t *testing.T) {
+	pieces := append([]string{event(1)}, bursts(1000, 10<<10)...)
+	inPromptBubble(t, 64<<20, 64<<20, pieces, func(t *testing.T, l *lab, burst chan struct{}) {
+		slow := l.send(post(key, "k"))
+		slow.next()
+		close(burst)
+		time.Sleep(time.Hour)
+		if used, _ := l.store.Used(); used > 1<<20 {
+			t.Errorf("upstream has not waited: %d bytes have come", used)
+		}
+		second := l.send(post(key, "k")) // and no upstream waits any more
+		want := numbered(slow.id(), 1, pieces...)
+		if got := second.rest(); got != want {
+			t.Errorf("the second got %d bytes, want %d", len(got), len(want))
+		}
+		if got := slow.rest(); got != want[len(numbered(slow.id(), 1, pieces[0])):] {
+			t.Errorf("the slow one got %d bytes", len(got))
+		}
 	})
-	if before == uint64(len(pieces)) {
-		t.Error("upstream has not waited")
-	}
-	l.send(request{http.MethodDelete, otherPath + "/" + stuck.id(), "", nil}).want(http.StatusNoContent)
-	if e := l.over(); e.Reason != resume.ReasonDeleted {
-		t.Errorf("ended for %v", e.Reason)
-	}
 }

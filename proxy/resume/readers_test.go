@@ -6,13 +6,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
 )
 
@@ -105,75 +104,28 @@ func TestSlowReaderHoldsNobodyUp(t *testing.T) {
 	l.wantAsked(1)
 }
 
-// TestStuckClientIsCutOffForOthers has a client that is alone, and does not read: upstream
-// waits for it, as it would without a log. Somebody else comes, and nobody waits any more.
-func TestStuckClientIsCutOffForOthers(t *testing.T) {
-	const size, n = 256 << 10, 200 // more than a connection holds
-	all := make([]string, n)
-	for i := range all {
-		all[i] = "data: " + strings.Repeat("x", size) + "\n\n"
-	}
-	l := newLab(t, func(o *resume.Options) { o.MaxStream, o.MaxMemory = 100<<20, 100<<20 }, streams(all, always()))
-	conn, err := net.Dial("tcp", l.srv.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\n%s: k\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		otherPath, l.srv.Listener.Addr(), key, len(asking), asking)
-	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := int64(-1)
-	until(t, "upstream waits", func() bool {
-		was := before
-		before, _ = l.store.Used()
-		time.Sleep(20 * time.Millisecond)
-		return was == before
-	})
-	if before > n*size/2 {
-		t.Errorf("upstream does not wait: %d bytes have come", before)
-	}
-	second := l.send(post(key, "k")).want(http.StatusOK)
-	want := numbered(second.id(), 1, all...)
-	if got := second.rest(); got != want {
-		t.Errorf("the second got %d bytes", len(got))
-	}
-	// The first is cut off, unless the second came before it was stuck: then it reads the
-	// log, and has all of that.
-	if b, err := io.ReadAll(res.Body); err == nil && string(b) != want {
-		t.Errorf("the first got %d bytes and a clean end", len(b))
-	}
-	l.wantAsked(1)
-}
-
-// TestNothingIsLeftBehind compares goroutines, logs and timers with those before.
-func TestNothingIsLeftBehind(t *testing.T) {
-	clock := clocktest.New()
-	l := newLab(t, func(o *resume.Options) { o.Clock, o.Store = clock, resume.NewMemory(clock) }, streams(events(3), always()))
-	l.srv.Config.SetKeepAlivesEnabled(false)
-	before := runtime.NumGoroutine()
-	for i := range 50 {
-		r := l.send(post(key, fmt.Sprint(i)))
-		if i%2 == 0 {
-			r.rest()
+// TestNothingIsLeft has clients leave, or stay to the end. The bubble checks that all
+// goroutines have ended.
+func TestNothingIsLeft(t *testing.T) {
+	inBubble(t, nil, streams(events(3), always()), func(t *testing.T, l *lab) {
+		for i := range 50 {
+			r := l.send(post(key, fmt.Sprint(i)))
+			if i%2 == 0 {
+				r.rest()
+			}
+			r.leave()
 		}
-		r.leave()
-	}
-	for range 50 {
-		l.over()
-	}
-	until(t, "nobody reads", func() bool { return l.runs.Stats().Readers == 0 })
-	until(t, "the goroutines have ended", func() bool {
-		l.srv.Client().CloseIdleConnections()
-		return runtime.NumGoroutine() <= before+2
+		for range 50 {
+			l.over()
+		}
+		synctest.Wait()
+		if n := l.runs.Stats().Readers; n != 0 {
+			t.Errorf("%d readers", n)
+		}
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if used, logs := l.store.Used(); used != 0 || logs != 0 {
+			t.Errorf("%d bytes of %d logs are left", used, logs)
+		}
 	})
-	if _, logs := l.store.Used(); logs != 0 {
-		t.Errorf("%d logs in a store that is not used", logs)
-	}
-	clock.Advance(5 * time.Minute)
-	if n := clock.Pending(); n != 0 {
-		t.Errorf("%d timers", n)
-	}
 }

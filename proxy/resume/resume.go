@@ -1,10 +1,13 @@
 package resume
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"errors"
+	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -18,11 +21,8 @@ type Resume struct {
 
 // New returns a Resume with the options.
 func New(o Options) *Resume {
-	if o.Clock == nil {
-		o.Clock = systemClock{}
-	}
 	if o.Store == nil {
-		o.Store = NewMemory(o.Clock)
+		o.Store = NewMemory()
 	}
 	if o.Runs == nil {
 		o.Runs = new(Runs)
@@ -40,7 +40,7 @@ func New(o Options) *Resume {
 		o.Interrupt = interrupt
 	}
 	if o.Observer == nil {
-		o.Observer = nobody{}
+		o.Observer = unobserved{}
 	}
 	return &Resume{o}
 }
@@ -114,8 +114,8 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 		e.Body = sha256.Sum256(body)
 	}
 	for {
-		x := newRun(p, e, a.detach)
-		l, first, err := p.o.Store.Claim(r.Context(), e, x)
+		x := newRun(p, e, a.detach, w, r, body)
+		l, writer, err := p.o.Store.Claim(r.Context(), e, x)
 		switch {
 		case errors.Is(err, ErrTaken): // the agent must not run again
 			unavailable().send(w)
@@ -123,15 +123,15 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 		case err != nil:
 			giveBody(r, body)
 			return next(w, r) // there is no log to be had
-		case first:
-			return x.start(w, r, body, l, next)
+		case writer != nil:
+			x.log, x.w = l, writer
+			return x.start(w, r, body, next)
 		case !sameBody(l, e.Body):
 			mismatch().send(w)
 			return nil
 		}
-		reader, header, err := open(r.Context(), l)
-		if !errors.Is(err, ErrDropped) {
-			return p.follow(w, r, reader, header, err, following{replayed: true})
+		if err := p.follow(w, r, l, following{replayed: true}); !errors.Is(err, ErrDropped) {
+			return err
 		}
 		// The request that had the key has failed: this one takes its place.
 	}
@@ -151,7 +151,7 @@ func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string,
 		missing(err).send(w)
 		return nil
 	}
-	f := following{continued: at.n > 0, behind: at.n}
+	f := following{continued: at.n > 0, after: at.n}
 	if key == "" && !skipBody(r) {
 		unreadable().send(w)
 		return nil
@@ -167,19 +167,143 @@ func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string,
 		}
 		f.replayed = true
 	}
-	reader, header, err := open(r.Context(), l)
-	if errors.Is(err, ErrDropped) {
-		unknown().send(w)
+	if err := p.follow(w, r, l, f); !errors.Is(err, ErrDropped) {
+		return err
+	}
+	unknown().send(w)
+	return nil
+}
+
+// following is how a client reads a log that is not of its own request.
+type following struct {
+	replayed  bool
+	continued bool
+	after     uint64 // the event with this number
+}
+
+// statusGone is the status that is logged for a client that has left (Caddy:
+// reverseproxy.go:1774).
+const statusGone = 499
+
+// follow answers r with the events of l, and those that are still to come. It returns
+// ErrDropped, and has not answered, if there is no such log after all.
+func (p *Resume) follow(w http.ResponseWriter, r *http.Request, l Log, f following) error {
+	reader := l.Read(r.Context(), f.after)
+	defer reader.Close()
+	header, atEnd, err := reader.Start()
+	var old *GoneError
+	switch {
+	case errors.Is(err, ErrDropped):
+		return err
+	case errors.As(err, &old):
+		gone(old.First).send(w)
+		return nil
+	case errors.Is(err, ErrAhead):
+		ahead().send(w)
+		return nil
+	case err != nil && r.Context().Err() == nil:
+		unavailable().send(w)
+		return nil
+	case err != nil:
+		w.WriteHeader(statusGone)
 		return nil
 	}
-	return p.follow(w, r, reader, header, err, f)
+	if r.Method != http.MethodPost && f.continued && atEnd {
+		// So that an EventSource, which takes every end for a failure, stops.
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	setHeader(w.Header(), header)
+	if r.Method == http.MethodHead {
+		w.WriteHeader(http.StatusOK)
+		return nil
+	}
+	if c := &p.o.Runs.count; f.continued {
+		c.continued.Add(1)
+	} else {
+		c.replayed.Add(1)
+	}
+	if f.replayed {
+		w.Header().Set(ReplayedHeader, "true")
+	}
+	w.WriteHeader(http.StatusOK)
+	if err := http.NewResponseController(w).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return nil // it has left
+	}
+	n, err := p.send(w, reader)
+	p.o.Observer.Answered(r, Answered{Replayed: f.replayed || !f.continued, Continued: f.continued, Bytes: n, Err: err})
+	return cutOff(err)
+}
+
+// send sends what the reader returns, each piece as it comes, until the end. The error is a
+// *GoneError, ErrBroken, or that of a client that has left.
+func (p *Resume) send(w http.ResponseWriter, reader Reader) (n int64, err error) {
+	readers := &p.o.Runs.count.readers
+	readers.Add(1)
+	defer readers.Add(-1)
+	control := http.NewResponseController(w)
+	for {
+		b, err := reader.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return n, nil
+		case err != nil:
+			return n, err
+		}
+		written, err := w.Write(b)
+		n += int64(written)
+		if err == nil {
+			err = control.Flush()
+		}
+		if err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return n, errors.Join(err, context.Canceled)
+		}
+	}
+}
+
+// cutOff aborts the connection of a client that is there and has not got all, so that it
+// notices.
+func cutOff(err error) error {
+	var old *GoneError
+	if errors.As(err, &old) || errors.Is(err, ErrBroken) {
+		panic(http.ErrAbortHandler)
+	}
+	return nil
+}
+
+// headerOf returns what next has set in its header, and nil for each field that it has
+// deleted. The others are the client's own.
+func headerOf(next, before http.Header) http.Header {
+	h := make(http.Header, len(next)+1)
+	for name, values := range next {
+		if was, ok := before[name]; !ok || !slices.Equal(values, was) {
+			h[name] = values
+		}
+	}
+	for name := range before {
+		if _, ok := next[name]; !ok {
+			h[name] = nil
+		}
+	}
+	return h
+}
+
+// setHeader sets in h what headerOf has returned.
+func setHeader(h, set http.Header) {
+	for name, values := range set {
+		if values == nil {
+			delete(h, name)
+			continue
+		}
+		h[name] = slices.Clone(values)
+	}
 }
 
 // cancel answers a request to end a stream.
 func (p *Resume) cancel(w http.ResponseWriter, r *http.Request, resource, id string) error {
 	l, err := p.find(r, resource, id)
 	if err == nil && l != nil {
-		err = l.Cancel(r.Context())
+		err = l.Delete(r.Context())
 	}
 	if l == nil || err != nil {
 		missing(err).send(w)

@@ -27,8 +27,8 @@ func TestLargePiecesAreNotKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 100 {
-		if room := rooms.Get().(*room); cap(room.out) > maxRoom || cap(room.ends) > maxRoom {
-			t.Errorf("room for %d bytes and %d events is kept", cap(room.out), cap(room.ends))
+		if room := rooms.Get().(*numbered); cap(room.bytes) > maxRoom || cap(room.ends) > maxRoom {
+			t.Errorf("room for %d bytes and %d events is kept", cap(room.bytes), cap(room.ends))
 		}
 	}
 }
@@ -36,28 +36,25 @@ func TestLargePiecesAreNotKept(t *testing.T) {
 // TestPiecesOfALog reads a log from every event, however its pieces were cut.
 func TestPiecesOfALog(t *testing.T) {
 	for _, size := range []int{1, 100, minSegment, maxSegment - 1, maxSegment, maxSegment + 1, 3 * maxSegment} {
-		m := NewMemory(nil)
-		l := newMemoryLog(m, Entry{ID: "a", MaxStream: 1 << 30, MaxMemory: 1 << 30}, nobodysRun{})
+		m := NewMemory()
+		l := newMemoryLog(m, Entry{ID: "a", MaxStream: 1 << 30, MaxMemory: 1 << 30}, nil)
 		var all strings.Builder
 		var ends []int
 		for n := range 40 {
 			e := strings.Repeat(string(rune('a'+n%26)), size)
 			all.WriteString(e)
 			ends = append(ends, all.Len())
-			if err := l.Append([]byte(e), []int{size}); err != nil {
+			if err := l.Append(context.Background(), []byte(e), []int{size}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if err := l.Begin(nil); err != nil {
 			t.Fatal(err)
 		}
-		l.End(true)
+		l.End(Whole)
 		for n := 0; n <= len(ends); n++ {
-			r, err := l.Follow(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := r.Seek(uint64(n)); err != nil {
+			r := l.Read(context.Background(), uint64(n))
+			if _, _, err := r.Start(); err != nil {
 				t.Fatal(err)
 			}
 			from := 0
@@ -79,9 +76,3 @@ func TestPiecesOfALog(t *testing.T) {
 		}
 	}
 }
-
-type nobodysRun struct{}
-
-func (nobodysRun) ReadersChanged() {}
-
-func (nobodysRun) Cancel(Reason) {}

@@ -8,16 +8,17 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// A run is a call of the next handler, in a goroutine of its own, whose answer goes into
-// a log. While nobody reads that, a timer runs.
+// A run is a call of the next handler, in a goroutine of its own, whose answer goes into a
+// log. While the log has no reader, a timer runs.
 //
-// Its lock may be held while that of a log or of Runs is taken.
+// Its lock may be taken while that of a log is held, never the other way round.
 type run struct {
-	out writer
+	answer answer
 
 	p       *Resume
 	entry   Entry
@@ -25,61 +26,57 @@ type run struct {
 	version int  // of HTTP, of the first client
 	wants   bool // the request says that it wants an event stream
 	log     Log
+	w       Writer
+	ctx     context.Context
 	cancel  context.CancelCauseFunc
 
-	done     chan struct{} // closed behind what follows
+	done     chan struct{} // closed after the following are set
 	err      error         // of next
-	panicked any           // likewise
+	panicked any           // by next, for panic
 
 	informing sync.Mutex // held while an informational answer is sent; taken before mu
 
 	mu        sync.Mutex
-	client    http.ResponseWriter // the first client's, nil once that has left
+	client    http.ResponseWriter // the first client's, nil when that has left
 	interrupt func()              // ends a write to client
 	kind      kind
 	over      bool // next has returned
 	reason    Reason
-	alone     bool        // nobody reads
-	since     time.Time   // when the last reader left
-	timer     proxy.Timer // of detach; nil if none has been set
+	readers   int
+	detached  bool        // it goes on without a client
+	since     time.Time   // when the last client left
+	timer     *time.Timer // of detach; nil if it has never been set
 }
 
 // kind is what the answer of a run is.
 type kind uint8
 
 const (
-	kindUnknown kind = iota // it has not begun
-	kindPasses              // no event stream: the first client gets it, and nobody else
-	kindStream              // an event stream, which is in the log
-	kindNobody              // no event stream, and its client has left
+	kindUnknown  kind = iota // it has not begun
+	kindPasses               // no event stream: only the first client gets it
+	kindStream               // an event stream, which is in the log
+	kindUnwanted             // no event stream, and its client has left
 )
 
-func newRun(p *Resume, e Entry, detach time.Duration) *run {
-	x := &run{p: p, entry: e, detach: detach, done: make(chan struct{})}
-	x.out.run, x.out.number = x, *newNumberer(e.ID)
-	x.out.direct.run, x.out.direct.ready = x, make(chan struct{})
+// newRun returns a run for the request r, whose client is the first.
+func newRun(p *Resume, e Entry, detach time.Duration, w http.ResponseWriter, r *http.Request, body []byte) *run {
+	x := &run{
+		p: p, entry: e, detach: detach, version: r.ProtoMajor, wants: asksForStream(r, body), done: make(chan struct{}),
+		client: w, interrupt: func() { p.o.Interrupt(w, r) },
+	}
+	x.ctx, x.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(r.Context()), runKey{}, x))
+	x.answer = answer{run: x, number: *newNumberer(e.ID)}
 	return x
 }
 
 // start calls next for r, whose client is the first, and answers it.
-func (x *run) start(w http.ResponseWriter, r *http.Request, body []byte, l Log, next Next) error {
-	reader, err := l.Follow(r.Context())
-	if err != nil { // there is no log after all
-		l.Drop()
-		giveBody(r, body)
-		return next(w, r)
-	}
-	ctx, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(r.Context()), runKey{}, x))
-	x.mu.Lock() // others may read the log already
-	x.log, x.cancel, x.client, x.wants, x.version = l, cancel, w, asksForStream(r, body), r.ProtoMajor
-	x.interrupt = func() { x.p.o.Interrupt(w, r) }
-	x.mu.Unlock()
-	x.out.direct.log, x.out.direct.ctx = l, ctx
-	x.out.header, x.out.before = w.Header().Clone(), w.Header().Clone()
-	up := r.Clone(ctx)
+func (x *run) start(w http.ResponseWriter, r *http.Request, body []byte, next Next) error {
+	reader := x.log.Read(r.Context(), 0)
+	x.answer.header, x.answer.before = w.Header().Clone(), w.Header().Clone()
+	up := r.Clone(x.ctx)
 	giveBody(up, body)
 	if x.p.o.Detached != nil {
-		up = x.p.o.Detached(up, &x.out)
+		up = x.p.o.Detached(up, &x.answer)
 	}
 	x.p.o.Runs.add(x)
 	go x.serve(up, next)
@@ -90,11 +87,13 @@ func (x *run) start(w http.ResponseWriter, r *http.Request, body []byte, l Log, 
 type runKey struct{}
 
 // Readers returns how many clients read the answer to a request with the context, in the
-// handlers behind this one. It returns false if that may not be resumed.
+// handlers behind this one. It returns false if the answer may not be resumed.
 func Readers(ctx context.Context) (n int, ok bool) {
 	x, ok := ctx.Value(runKey{}).(*run)
 	if ok {
-		n = x.log.Readers()
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		n = x.readers
 	}
 	return n, ok
 }
@@ -105,34 +104,27 @@ func (x *run) serve(r *http.Request, next Next) {
 		x.end(r)
 		close(x.done)
 	}()
-	x.panicked = caught(func() { x.err = next(&x.out, r) })
+	x.panicked = panics.Catch(func() { x.err = next(&x.answer, r) })
 }
 
 // end ends the run after next has returned or panicked.
 func (x *run) end(r *http.Request) {
 	x.mu.Lock()
 	x.over = true
-	alone, since := x.alone, x.since
-	if alone {
-		x.alone = false
-		x.p.o.Runs.attach()
-	}
-	if x.timer != nil {
-		x.timer.Stop()
-	}
 	e := Ended{Stream: x.kind == kindStream, Reason: x.reason, Err: x.err}
+	if x.detached {
+		e.Detached = time.Since(x.since)
+		x.attach()
+	}
 	raises := x.client != nil && !(e.Stream && e.Reason != ReasonNone) // see attend
 	x.mu.Unlock()
-	if alone {
-		e.Detached = x.p.o.Clock.Since(since)
-	}
-	if v := caught(func() { x.out.end(e.Reason) }); x.panicked == nil {
+	if v := panics.Catch(func() { x.answer.end(e.Reason) }); x.panicked == nil {
 		x.panicked = v
 	}
-	if late, ok := x.panicked.(*latePanic); ok && !raises || errors.As(x.out.err, &late) {
+	if late, ok := x.panicked.(*panics.Late); ok && !raises || errors.As(x.answer.err, &late) {
 		e.Panicked = late
 	}
-	e.Events = x.log.Events()
+	e.Events = x.answer.number.last()
 	x.cancel(nil)
 	x.p.o.Runs.remove(x)
 	if e.Reason != ReasonNone {
@@ -141,35 +133,30 @@ func (x *run) end(r *http.Request) {
 	x.p.o.Observer.Ended(r, e)
 }
 
-// attend answers the first client.
+// attend answers the first client, which reads the log as others do.
 func (x *run) attend(w http.ResponseWriter, r, up *http.Request, reader Reader) error {
-	closeReader := sync.OnceFunc(reader.Close)
-	defer func() { // also if w panics
-		closeReader()
-		x.out.direct.begin()
-		x.left()
-	}()
-	header, err := reader.Header()
-	var n int64
-	streams := err == nil
+	leave := sync.OnceValue(func() bool {
+		reader.Close()
+		return x.leave()
+	})
+	defer leave() // also if w panics
+	header, _, err := reader.Start()
+	streams, n := err == nil, int64(0)
 	if streams {
 		x.p.o.Runs.count.begun.Add(1)
 		setHeader(w.Header(), header)
-		for name, values := range map[string][]string{"Trailer": x.out.trailer, "Set-Cookie": x.out.cookies} {
+		for name, values := range map[string][]string{"Trailer": x.answer.trailer, "Set-Cookie": x.answer.cookies} {
 			if values != nil {
 				w.Header()[name] = values
 			}
 		}
 		w.WriteHeader(http.StatusOK)
-		if x.out.early {
+		if x.answer.early {
 			_ = http.NewResponseController(w).Flush() // an error comes again
 		}
-		n, err = x.p.send(w, r, reader, &x.out.direct)
-		n += x.out.direct.n
+		n, err = x.p.send(w, reader)
 	}
-	closeReader()
-	x.out.direct.begin()
-	left := x.left()
+	left := leave()
 	if streams {
 		x.p.o.Observer.Answered(r, Answered{Bytes: n, Err: err})
 	}
@@ -186,10 +173,10 @@ func (x *run) attend(w http.ResponseWriter, r, up *http.Request, reader Reader) 
 		x.p.o.Returned(r, up)
 	}
 	if streams && err == nil {
-		head.CopyTrailers(w.Header(), x.out.header)
+		head.CopyTrailers(w.Header(), x.answer.header)
 	}
 	switch {
-	case streams && x.reason != ReasonNone: // what next did was our wish
+	case streams && x.reason != ReasonNone: // what next did is of no interest
 	case x.panicked != nil:
 		panic(x.panicked)
 	case x.err != nil:
@@ -198,9 +185,9 @@ func (x *run) attend(w http.ResponseWriter, r, up *http.Request, reader Reader) 
 	return cutOff(err)
 }
 
-// left records that the first client reads no longer. It returns false if that has to
-// wait for next, because next writes to it or has returned.
-func (x *run) left() bool {
+// leave records that the first client no longer reads. It returns false if the client has to
+// wait for next, because that writes to it or has returned.
+func (x *run) leave() bool {
 	x.informing.Lock() // or the client's writer would still be in use
 	defer x.informing.Unlock()
 	x.mu.Lock()
@@ -209,11 +196,11 @@ func (x *run) left() bool {
 		return false
 	}
 	x.client, x.interrupt = nil, nil
+	x.count()
 	return true
 }
 
-// decide decides what the answer with the status and the header is, and returns the
-// client's writer if it goes there.
+// decide decides what the answer is, and returns the client's writer if it goes there.
 func (x *run) decide(stream bool) (kind, http.ResponseWriter) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -223,46 +210,74 @@ func (x *run) decide(stream bool) (kind, http.ResponseWriter) {
 	case x.client != nil:
 		x.kind = kindPasses
 	default:
-		x.kind = kindNobody
+		x.kind = kindUnwanted
 	}
 	return x.kind, x.client
 }
 
-// ReadersChanged implements Run.
-func (x *run) ReadersChanged() {
+// interrupt ends a write to w that another goroutine waits for.
+func interrupt(w http.ResponseWriter, _ *http.Request) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) // or it goes on
+}
+
+// stuckAfter is how long an informational answer may take.
+const stuckAfter = time.Second
+
+// inform sends an informational answer to the first client, if that is there. A client that
+// does not read is interrupted, so that it holds up no others.
+func (x *run) inform(status int, header http.Header) {
+	x.informing.Lock()
+	defer x.informing.Unlock()
 	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.over || x.reason != ReasonNone || x.kind == kindPasses || x.log == nil {
+	w, interrupt := x.client, x.interrupt
+	x.mu.Unlock()
+	if w == nil {
 		return
 	}
-	readers := x.log.Readers()
-	if readers > 1 {
-		x.out.direct.end()
+	stuck := time.AfterFunc(stuckAfter, interrupt)
+	defer stuck.Stop()
+	head.Inform(w, x.version, status, header)
+}
+
+// ReadersChanged implements Run.
+func (x *run) ReadersChanged(n int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.readers = n
+	x.count()
+}
+
+// count detaches the run if it has no client any more, and attaches it if it has one again.
+// x.mu is held.
+func (x *run) count() {
+	if x.over || x.reason != ReasonNone || x.kind == kindPasses {
+		return
 	}
-	alone := readers == 0
+	unread := x.readers == 0 && x.client == nil
 	switch {
-	case alone == x.alone:
-	case !alone:
-		x.alone = false
-		x.timer.Stop()
-		x.p.o.Runs.attach()
+	case unread == x.detached:
+	case !unread:
+		x.attach()
 	case x.kind == kindUnknown && !x.wants, x.detach == 0, !x.p.o.Runs.detach(x.p.o.MaxDetached):
 		x.cancelFor(ReasonLeft)
 	default:
-		x.alone, x.since = true, x.p.o.Clock.Now()
-		if x.timer == nil {
-			x.timer = x.p.o.Clock.AfterFunc(x.detach, x.expire)
-		} else {
-			x.timer.Reset(x.detach)
-		}
+		x.detached, x.since = true, time.Now()
+		x.timer = time.AfterFunc(x.detach, x.expire)
 	}
 }
 
-// expire cancels the run if it is still alone.
+// attach ends the time without a client. x.mu is held.
+func (x *run) attach() {
+	x.detached = false
+	x.timer.Stop()
+	x.p.o.Runs.attach()
+}
+
+// expire cancels the run if it still has no client.
 func (x *run) expire() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.alone && x.p.o.Clock.Since(x.since) >= x.detach {
+	if x.detached && time.Since(x.since) >= x.detach {
 		x.cancelFor(ReasonExpired)
 	}
 }
@@ -279,7 +294,6 @@ func (x *run) cancelFor(why Reason) {
 	if !x.over && x.reason == ReasonNone {
 		x.reason = why
 		x.cancel(&cancelled{why})
-		x.out.direct.end() // next may wait for a client that does not read
 	}
 }
 
@@ -293,14 +307,63 @@ func (c *cancelled) Error() string { return "the stream was cancelled: " + c.why
 // Unwrap returns context.Canceled.
 func (c *cancelled) Unwrap() error { return context.Canceled }
 
-// nobody is the Observer of those who have none. It logs panics, as net/http does.
-type nobody struct{}
+// Abandon ends the log of w, which has the entry e and whose last event has the number last,
+// if its run was cancelled or is no more. If the stream is one of Hermes', it gets the error
+// finish that it still needs (contract section 3), and is whole with that. Any other stream
+// has broken off, and so has one for which this panics, which is an error. If ctx is done,
+// Abandon waits for no readers.
+func Abandon(ctx context.Context, w Writer, e Entry, last uint64, why Reason) (err error) {
+	if v := panics.Catch(func() { err = finish(ctx, w, e, last, why) }); v != nil {
+		w.End(Broken)
+		err, _ = v.(error)
+	}
+	return err
+}
+
+func finish(ctx context.Context, w Writer, e Entry, last uint64, why Reason) error {
+	cause, now := rewrite.CauseAborted, time.Now()
+	if why == ReasonShutdown {
+		cause = rewrite.CauseShutdown
+	}
+	s := rewrite.New(new(rewrite.Options), rewrite.Params{
+		Active:    rewrite.IsChatPath(e.Path),
+		Responses: rewrite.IsResponsesPath(e.Path),
+		RunID:     rewrite.RunOfPath(e.Path),
+		SessionID: rewrite.SessionOfPath(e.Path),
+		Progress:  rewrite.ProgressOf(e.Progress),
+		ID:        func() string { return "chatcmpl-" + e.ID },
+		Created:   now.Unix(),
+	})
+	number := newNumberer(e.ID) // to see where the stream stands
+	number.apart = true         // a tool event may be a comment, which has lost its blank line
+	var fed, scratch []byte
+	err := w.Each(func(p []byte) {
+		scratch, _ = number.add(scratch[:0], nil, p)
+		fed = s.Feed(fed[:0], scratch, now)
+	})
+	if err != nil || !s.Guarded() || !number.between() {
+		w.End(Broken)
+		return err
+	}
+	number.apart = false
+	number.setLast(last)
+	out, ends := number.add(nil, nil, s.Finish(nil, cause))
+	if err := w.Append(ctx, out, ends); err != nil {
+		w.End(Broken)
+		return err
+	}
+	w.End(Whole)
+	return nil
+}
+
+// unobserved is the Observer of a Resume without one. It logs panics, as net/http does.
+type unobserved struct{}
 
 // Answered implements Observer.
-func (nobody) Answered(*http.Request, Answered) {}
+func (unobserved) Answered(*http.Request, Answered) {}
 
 // Ended implements Observer.
-func (nobody) Ended(r *http.Request, e Ended) {
+func (unobserved) Ended(r *http.Request, e Ended) {
 	if e.Panicked == nil {
 		return
 	}
@@ -314,5 +377,5 @@ func (nobody) Ended(r *http.Request, e Ended) {
 // Interface guards
 var (
 	_ Run      = (*run)(nil)
-	_ Observer = nobody{}
+	_ Observer = unobserved{}
 )

@@ -5,8 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
 // Runs is the set of the runs under way in the process, whatever configuration they are
@@ -14,11 +12,10 @@ import (
 // held while another is waited for.
 type Runs struct {
 	mu       sync.Mutex
-	open     map[*run]proxy.Timer // the timer of its drain, nil before Shutdown
-	draining time.Duration        // how long they may go on; 0 before Shutdown
-	began    time.Time            // the drain, as soon as the clock of a run tells the time
-	idle     chan struct{}        // closed when there are none; nil if nobody waits
-	detached int                  // how many have no reader
+	open     map[*run]*time.Timer // which cancels the run; nil before Shutdown
+	deadline time.Time            // when they are cancelled; zero before Shutdown
+	idle     chan struct{}        // closed when there are none; nil if no Wait needs it
+	detached int                  // how many have no client
 
 	count counters
 }
@@ -67,23 +64,18 @@ func (s *Runs) Stats() Stats {
 func (s *Runs) Shutdown(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.draining > 0 {
+	if !s.deadline.IsZero() {
 		return
 	}
-	s.draining = max(d, 1)
+	s.deadline = time.Now().Add(d)
 	for r := range s.open {
 		s.schedule(r)
 	}
 }
 
-// schedule sets the timer of the drain. s.mu is held.
+// schedule sets the timer that cancels r. s.mu is held.
 func (s *Runs) schedule(r *run) {
-	clock := r.p.o.Clock
-	if s.began.IsZero() {
-		s.began = clock.Now()
-	}
-	left := max(s.draining-clock.Since(s.began), 0)
-	s.open[r] = clock.AfterFunc(left, func() { r.Cancel(ReasonShutdown) })
+	s.open[r] = time.AfterFunc(time.Until(s.deadline), func() { r.Cancel(ReasonShutdown) })
 }
 
 // Wait waits until no run is open, or ctx is done.
@@ -115,10 +107,10 @@ func (s *Runs) add(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open == nil {
-		s.open = make(map[*run]proxy.Timer)
+		s.open = make(map[*run]*time.Timer)
 	}
 	s.open[r] = nil
-	if s.draining > 0 {
+	if !s.deadline.IsZero() {
 		s.schedule(r)
 	}
 }

@@ -46,10 +46,10 @@ func (s *EventSizes) Limit(maxStream, end int64) int64 {
 // segments are the bytes of a log, and where its events end. The zero value is empty.
 // Bytes that have come do not change and do not move, so that readers can be given parts.
 type segments struct {
-	tail    segment   // the last one, which grows; without room in the zero value
-	full    []segment // those in front of it
-	taken   int64     // what all takes, in bytes
-	sizes   EventSizes
+	tail  segment   // the last one, which grows; without room in the zero value
+	full  []segment // those in front of it
+	taken int64     // what all takes, in bytes
+	sizes EventSizes
 }
 
 // segment is a part of a log.
@@ -100,25 +100,9 @@ func (s *segments) oldest() *segment {
 // begin returns where the bytes that are there begin.
 func (s *segments) begin() int64 { return s.oldest().from }
 
-// put appends p, with the indexes behind the events in it, if there is room for both.
-func (s *segments) put(p []byte, ends []int) bool {
-	g := &s.tail
-	at := len(g.b)
-	if cap(g.b)-at < len(p) || cap(g.ends)-len(g.ends) < len(ends) {
-		return false
-	}
-	g.b = append(g.b, p...)
-	for _, end := range ends {
-		g.ends = append(g.ends, uint32(at+end)) // at most maxSegment
-		s.sizes.Ended(g.from + int64(at+end))
-	}
-	return true
-}
-
-// append appends p, with the indexes behind the events in it. It fills each segment: a limit
-// counts segments, and has to be one of bytes.
-func (s *segments) append(p []byte, ends []int) {
-	from := 0
+// append appends p from an index on. Each of ends is the index in p after an event. It fills
+// each segment, because limits count segments and are meant for bytes.
+func (s *segments) append(p []byte, from int, ends []int) {
 	for _, end := range ends {
 		s.appendPart(p[from:end])
 		g := &s.tail
@@ -158,18 +142,18 @@ func (s *segments) grow(n int) {
 	s.taken += g.size()
 }
 
-// keep drops the oldest segments, but for the last one and those with bytes from stays on,
-// until those that are left take at most so many bytes.
-func (s *segments) keep(most, stays int64) {
+// trim deletes the oldest segments until the others take at most so many bytes. It keeps the
+// last one, and those with bytes from the index unread on.
+func (s *segments) trim(most, unread int64) {
 	n := 0
-	for ; n < len(s.full) && s.taken > most && s.full[n].end() <= stays; n++ {
+	for ; n < len(s.full) && s.taken > most && s.full[n].end() <= unread; n++ {
 		s.taken -= s.full[n].size()
 	}
 	s.full = slices.Delete(s.full, 0, n)
 }
 
-// goes returns where the bytes end that go if so many have to when others come.
-func (s *segments) goes(bytes int64) (to int64) {
+// trimmed returns up to where bytes are deleted to free so many of them for what comes next.
+func (s *segments) trimmed(bytes int64) (to int64) {
 	for i := range s.full {
 		if bytes <= 0 {
 			return s.full[i].from
@@ -190,7 +174,7 @@ func (s *segments) room() int {
 	return maxSegment
 }
 
-// clear drops all.
+// clear deletes all.
 func (s *segments) clear() {
 	g := &s.tail
 	*s = segments{tail: segment{from: g.end(), before: g.events(), torn: g.tears()}, sizes: s.sizes}
@@ -205,9 +189,9 @@ func (s *segments) first() uint64 {
 	return g.before + 1
 }
 
-// behind returns where the bytes behind the event n begin. It returns false if they have
-// gone. The event must have come.
-func (s *segments) behind(n uint64) (at int64, ok bool) {
+// after returns where the bytes after the event n begin, and false if they were deleted. The
+// event must have come.
+func (s *segments) after(n uint64) (at int64, ok bool) {
 	if n+1 < s.first() {
 		return 0, false
 	}

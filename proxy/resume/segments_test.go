@@ -25,14 +25,12 @@ func TestSegmentsAtRandom(t *testing.T) {
 				ends = append(ends, int64(len(all)+end))
 			}
 			all = append(all, p...)
-			if !s.put(p, of) {
-				s.append(p, of)
-			}
+			s.append(p, 0, of)
 			switch r.IntN(20) {
 			case 0:
 				s.clear()
 			case 1, 2:
-				s.keep(int64(r.IntN(64<<10)), s.end())
+				s.trim(int64(r.IntN(64<<10)), s.end())
 			}
 			checkSegments(t, seed, &s, all, ends)
 		}
@@ -75,7 +73,7 @@ func checkSegments(t *testing.T, seed uint64, s *segments, all []byte, ends []in
 		if n > 0 {
 			want = ends[n-1]
 		}
-		if at, ok := s.behind(n); ok != (n+1 >= first) || ok && at != want {
+		if at, ok := s.after(n); ok != (n+1 >= first) || ok && at != want {
 			t.Fatalf("seed %d: behind the event %d is %d, %v, want %d", seed, n, at, ok, want)
 		}
 	}

@@ -63,7 +63,7 @@ const eventsOfSequence = 12
 
 func (s *sequence) run(clients, steps int) {
 	s.asked, s.deleted = map[string]int{}, map[string]int{}
-	store, runs := resume.NewMemory(nil), new(resume.Runs)
+	store, runs := resume.NewMemory(), new(resume.Runs)
 	reload := func() {
 		o := resume.DefaultOptions()
 		o.Store, o.Runs = store, runs

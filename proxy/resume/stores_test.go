@@ -11,47 +11,11 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
 )
 
-// far is a Store whose readers cannot tell whether they have all that has come, as one of
-// another machine's.
-type far struct{ resume.Store }
-
-func (f far) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Log, bool, error) {
-	l, first, err := f.Store.Claim(ctx, e, run)
-	return farLog{l}, first, err
-}
-
-type farLog struct{ resume.Log }
-
-func (l farLog) Follow(ctx context.Context) (resume.Reader, error) {
-	r, err := l.Log.Follow(ctx)
-	return farReader{r}, err
-}
-
-type farReader struct{ resume.Reader }
-
-func (farReader) CaughtUp() bool { return false }
-
-// TestStoreOfAnotherMachine serves a stream from the log alone.
-func TestStoreOfAnotherMachine(t *testing.T) {
-	each := make(chan struct{})
-	l := newLab(t, func(o *resume.Options) { o.Store = far{resume.NewMemory(nil)} }, streams(events(5), each))
-	go func() { each <- struct{}{} }()
-	r := l.send(post(key, "k")).want(http.StatusOK)
-	id := r.id()
-	if got := r.next(); got != numbered(id, 1, event(1)) {
-		t.Errorf("%q", got)
-	}
-	close(each)
-	if got := r.rest(); got != numbered(id, 2, events(5)[1:]...) {
-		t.Errorf("%q", got)
-	}
-}
-
 // failingStore has no logs.
 type failingStore struct{ resume.Store }
 
-func (failingStore) Claim(context.Context, resume.Entry, resume.Run) (resume.Log, bool, error) {
-	return nil, false, errors.New("no")
+func (failingStore) Claim(context.Context, resume.Entry, resume.Run) (resume.Log, resume.Writer, error) {
+	return nil, nil, errors.New("no")
 }
 
 func (failingStore) Find(context.Context, string) (resume.Log, error) { return nil, errors.New("no") }
@@ -59,7 +23,7 @@ func (failingStore) Find(context.Context, string) (resume.Log, error) { return n
 // TestStoreThatFails lets requests pass as if they had not asked. Whoever asks for a stream
 // is told to come again.
 func TestStoreThatFails(t *testing.T) {
-	l := newLab(t, func(o *resume.Options) { o.Store = failingStore{resume.NewMemory(nil)} }, streams(events(2), always()))
+	l := newLab(t, func(o *resume.Options) { o.Store = failingStore{resume.NewMemory()} }, streams(events(2), always()))
 	if r := l.send(post(key, "k")).want(http.StatusOK); r.id() != "" || r.rest() != event(1)+event(2) {
 		t.Error("not as without")
 	}

@@ -1,7 +1,6 @@
 package resume_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"net"
@@ -79,38 +78,6 @@ func TestClientThatReadsNoHints(t *testing.T) {
 			silentClient(t, l)
 			stands(t, &hints)
 			then(t, l, enough)
-		})
-	}
-}
-
-// TestStuckClientIsCutOffWithItsRun although it is alone: a stream that is deleted, or
-// whose process ends, does not wait for it.
-func TestStuckClientIsCutOffWithItsRun(t *testing.T) {
-	for name, end := range map[string]func(l *lab, id string){
-		"DELETE": func(l *lab, id string) {
-			l.send(request{http.MethodDelete, otherPath + "/" + id, "", nil}).want(http.StatusNoContent)
-		},
-		"a drain": func(l *lab, _ string) { l.runs.Shutdown(1) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			var written atomic.Int64
-			large := "data: " + strings.Repeat("x", 256<<10) + "\n\n"
-			l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
-				for r.Context().Err() == nil {
-					written.Add(1)
-					if err := streams([]string{large}, always())(w, r); err != nil {
-						return err
-					}
-				}
-				return context.Cause(r.Context())
-			})
-			res, err := http.ReadResponse(bufio.NewReader(silentClient(t, l)), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			stands(t, &written)
-			end(l, res.Header.Get(resume.StreamHeader))
-			l.over()
 		})
 	}
 }

@@ -37,10 +37,10 @@ func TestReaderAtTheEndOfWhatCameLast(t *testing.T) {
 		t.Fatalf("%q", got)
 	}
 	add(t, l, event(2))
-	l.End(true)
+	l.End(resume.Whole)
 	until(t, "it is whole", func() bool {
 		v, err := there.look(context.Background(), l.Entry().ID)
-		return err == nil && v.state == stateWhole
+		return err == nil && v.state == resume.Whole
 	})
 	step("look", tail.look)
 

@@ -21,7 +21,8 @@ type tail struct {
 
 	mu      sync.Mutex
 	changed chan struct{} // closed when any of the following changes
-	state   string        // "" before it is known
+	known   bool          // the state is
+	state   resume.State
 	header  http.Header
 	events  uint64
 	end     int64 // behind the last byte
@@ -120,7 +121,7 @@ func (t *tail) follow(ctx context.Context) {
 func (t *tail) over() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.err != nil || t.state == stateWhole || t.state == stateBroken
+	return t.err != nil || t.ended()
 }
 
 // failed reports whether nothing comes any more because it cannot be had.
@@ -148,14 +149,14 @@ func (t *tail) look() (again bool, err error) {
 		})
 		return false, nil
 	}
-	if (v.state == stateClaimed || v.state == stateBegun) && v.lease < 0 {
-		return true, t.s.inherit(v.entry)
+	if v.state <= resume.Begun && v.lease < 0 {
+		return true, t.s.adopt(v.entry)
 	}
 	t.set(func() {
-		if t.state == "" || v.state == stateWhole || v.state == stateBroken {
+		if !t.known || v.state > resume.Begun {
 			t.last, t.end, t.events = v.last, v.bytes, v.events
 		}
-		t.state = v.state
+		t.known, t.state = true, v.state
 		if t.header == nil {
 			t.header = v.header
 		}
