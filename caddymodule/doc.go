@@ -5,7 +5,7 @@
 // registers all of that and the commands hermes-proxy, hermes-repair, hermes-health and
 // hermes-doctor. It is thin on purpose:
 // how a stream is repaired is in package rewrite, how a response is guarded in package
-// proxy, how an answer outlives its connection in package proxy/resume.
+// proxy, how an answer outlives its connection in package resume.
 //
 // Below it, none of which knows the Handler:
 //

@@ -3,7 +3,7 @@ package proxy
 import (
 	"net/http"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 )
 
 // prepareHeader fits the header of a stream to what will be sent.

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/reqbody"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/reqbody"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 

@@ -93,7 +93,7 @@ func TestSecurityLimitsHaveTests(t *testing.T) {
 // missing from it.
 func TestSecurityLimitsAreThoseOfTheCode(t *testing.T) {
 	isBound := regexp.MustCompile(`^(max|Max|DefaultMax|defaultRecordMax$)`)
-	ofThePlugin := regexp.MustCompile(`^(rewrite(/.+)?|proxy/resume|resume/redis|(proxy|caddymodule)(/internal/.+)?)$`)
+	ofThePlugin := regexp.MustCompile(`^(rewrite(/.+)?|resume(/.+)?|internal/.+|(proxy|caddymodule)(/internal/.+)?)$`)
 	code, alias := map[string]int64{}, map[string]string{}
 	goFiles(t, func(file string, f *ast.File) {
 		if strings.HasSuffix(file, "_test.go") || !ofThePlugin.MatchString(path.Dir(file)) {

@@ -9,7 +9,7 @@ import (
 	"sort"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // states are the words for the states of a log in Redis.

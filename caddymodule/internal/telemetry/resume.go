@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/bounded"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // LogFields are fields for the line of an access log that somebody else writes.

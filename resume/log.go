@@ -20,9 +20,9 @@ const (
 	// mostGrowth is what a log grows by at most in one step, in bytes: a segment, and the
 	// ends of the events in it.
 	mostGrowth = 2 * maxSegment
-	// maxLead is how many bytes the handler may be ahead of a client that has been there
+	// readAhead is how many bytes the handler may be ahead of a client that has been there
 	// from the beginning and is the only one: upstream waits for it, as without a log.
-	maxLead = 64 << 10
+	readAhead = 64 << 10
 	// stalledAfter is how long nothing may be read before readers that others wait for
 	// lose what they have not read.
 	stalledAfter = 5 * time.Second
@@ -146,7 +146,7 @@ func (l *memoryLog) lags(over int64, stalled bool) bool {
 	to := l.segments.trimmed(max(over, l.segments.taken+mostGrowth-l.limit()))
 	lags := false
 	for _, r := range l.readers {
-		if !r.isWaitedFor() || r.at >= to && !(alone && r.first && r.at < l.segments.end()-maxLead) {
+		if !r.isWaitedFor() || r.at >= to && !(alone && r.first && r.at < l.segments.end()-readAhead) {
 			continue
 		}
 		if stalled && !alone {

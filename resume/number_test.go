@@ -113,7 +113,7 @@ func Recordings(t testing.TB) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, pattern := range []string{"*/*.sse", "*/*/*.sse", "*/*/*/*.sse"} {
-		files, err := filepath.Glob(filepath.Join("..", "..", "testdata", pattern))
+		files, err := filepath.Glob(filepath.Join("..", "testdata", pattern))
 		if err != nil {
 			t.Fatal(err)
 		}

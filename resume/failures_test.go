@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // TestFailuresOfStreams reach the first client as they would without resume, others as

@@ -17,7 +17,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // TestRequestsThatDoNotAskAreNotTouched gives next the very request and writer.

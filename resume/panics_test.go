@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // panicsLater is a writer of a client that panics when events come.

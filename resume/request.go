@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/reqbody"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/reqbody"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 

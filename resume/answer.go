@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 )
 
 // answer is the http.ResponseWriter of a run. The final status decides what it is. It is used
