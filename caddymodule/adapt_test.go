@@ -13,7 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/options"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 )
 
 // TestAdapt adapts the Caddyfiles in testdata/adapt, which are in the format of

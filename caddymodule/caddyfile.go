@@ -5,7 +5,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/options"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 )
 
 func init() {

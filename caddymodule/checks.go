@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/site"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
 )
 
 // checkSites looks at all sites of the configuration that a handler is provisioned for: at
@@ -18,7 +19,7 @@ import (
 // is still there as JSON, but for matchers, which Caddy provisions first: it drops the JSON of
 // what has been provisioned.
 func (s *shared) checkSites(ctx caddy.Context, logger *zap.Logger) error {
-	app := httpApp(ctx)
+	app := httpapp.Of(ctx)
 	if app == nil || s.checked.Swap(weak.Make(app)) == weak.Make(app) {
 		return nil
 	}

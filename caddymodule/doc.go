@@ -24,3 +24,6 @@
 // value, shared, that handlers and running requests hold together (shared.go). A reload
 // provisions the new handlers before it cleans the old ones up, so it stays.
 package caddymodule
+
+// The plugin has both handlers.
+import _ "github.com/hermes-sidecar/hermes-sidecar/resume/resumecaddy"

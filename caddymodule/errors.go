@@ -5,7 +5,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/bounded"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/dustin/go-humanize"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/options"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 )
 
 // The handler has a field for each option of the table and no others, and each

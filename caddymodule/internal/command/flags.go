@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/options"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 )
 
 // optionFlags are the flags of options, in the order of the table.

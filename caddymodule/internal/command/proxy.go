@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/options"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/site"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 )
 
 // The ports of the documentation: the sidecar's, and Hermes' own.

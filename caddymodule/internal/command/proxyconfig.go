@@ -23,8 +23,8 @@ import (
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/options"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/site"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/options"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/repair"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 )
 
 // The exit statuses of hermes-repair.

@@ -20,8 +20,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/repair"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/bounded"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 

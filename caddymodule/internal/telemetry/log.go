@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/bounded"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/bounded"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )

@@ -30,7 +30,7 @@ import (
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/bounded"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 

@@ -1,4 +1,4 @@
-package caddymodule
+package resumecaddy
 
 import (
 	"strconv"
@@ -10,15 +10,15 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/dustin/go-humanize"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/options"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 )
 
 func init() {
-	httpcaddyfile.RegisterHandlerDirective("hermes_resume", parseResumeCaddyfile)
+	httpcaddyfile.RegisterHandlerDirective("hermes_resume", parseCaddyfile)
 }
 
-// parseResumeCaddyfile sets up a ResumeHandler from the hermes_resume directive.
-func parseResumeCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+// parseCaddyfile sets up a ResumeHandler from the hermes_resume directive.
+func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 	m := new(ResumeHandler)
 	err := m.UnmarshalCaddyfile(h.Dispenser)
 	return m, err
@@ -84,15 +84,15 @@ func (h *ResumeHandler) set(d *caddyfile.Dispenser, name string, args []string) 
 	var err error
 	switch name {
 	case "detach":
-		h.Detach, err = resumeDuration(d, name, args[0])
+		h.Detach, err = parseDuration(d, name, args[0])
 	case "keep":
-		h.Keep, err = resumeDuration(d, name, args[0])
+		h.Keep, err = parseDuration(d, name, args[0])
 	case "always":
 		h.Always = true
 	case "max_stream":
-		h.MaxStream, err = resumeSize(d, name, args[0])
+		h.MaxStream, err = parseSize(d, name, args[0])
 	case "max_memory":
-		h.MaxMemory, err = resumeSize(d, name, args[0])
+		h.MaxMemory, err = parseSize(d, name, args[0])
 	case "max_detached":
 		if h.MaxDetached, err = strconv.Atoi(args[0]); err != nil || h.MaxDetached < 1 {
 			err = d.Errf("invalid %s %q: must be a number from 1 on; for none, set detach 0s", name, args[0])
@@ -107,7 +107,7 @@ func (h *ResumeHandler) setStorage(d *caddyfile.Dispenser) error {
 		return d.Err("wrong number of arguments for storage: got 0, must be the name of a module, such as redis")
 	}
 	name := d.Val()
-	id := resumeStores + "." + name
+	id := storages + "." + name
 	if _, err := caddy.GetModule(id); err != nil {
 		return d.Errf("unknown storage %q: Caddy is built without the module %s", name, id)
 	}
@@ -119,8 +119,8 @@ func (h *ResumeHandler) setStorage(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// resumeDuration returns the duration that a value stands for.
-func resumeDuration(d *caddyfile.Dispenser, name, value string) (*caddy.Duration, error) {
+// parseDuration returns the duration that a value stands for.
+func parseDuration(d *caddyfile.Dispenser, name, value string) (*caddy.Duration, error) {
 	t, err := caddy.ParseDuration(value)
 	if err != nil || t < 0 {
 		return nil, d.Errf("invalid %s %q: must be a duration such as 10m or 30s, not negative", name, value)
@@ -129,8 +129,8 @@ func resumeDuration(d *caddyfile.Dispenser, name, value string) (*caddy.Duration
 	return &duration, nil
 }
 
-// resumeSize returns the number of bytes that a value stands for.
-func resumeSize(d *caddyfile.Dispenser, name, value string) (int64, error) {
+// parseSize returns the number of bytes that a value stands for.
+func parseSize(d *caddyfile.Dispenser, name, value string) (int64, error) {
 	n, err := humanize.ParseBytes(value)
 	if err != nil || n < minResumeSize || n > maxResumeSize {
 		return 0, d.Errf("invalid %s %q: must be a size from 64KiB to 1GiB, such as 4MiB", name, value)

@@ -8,7 +8,7 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-const chartSchema = "../../../deploy/kubernetes/chart/values.schema.json"
+const chartSchema = "../../deploy/kubernetes/chart/values.schema.json"
 
 // TestSchemaOfTheChartHasTheTable: its definition "options" is what the table says, but
 // for what the chart sets itself or has no place for. The rest of the schema is written
@@ -22,7 +22,7 @@ func TestSchemaOfTheChartHasTheTable(t *testing.T) {
 		}
 	}
 	want, err := text(object{
-		{"$comment", "Generated from the table of options: go test ./caddymodule/internal/options -update"},
+		{"$comment", "Generated from the table of options: go test ./internal/options -update"},
 		{"description", "Options of the hermes directive. Those that are not here keep their defaults."},
 		{"type", "object"},
 		{"additionalProperties", false},

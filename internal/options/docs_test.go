@@ -15,7 +15,7 @@ var update = flag.Bool("update", false, "write docs/options.md and the chart's s
 // TestPageHasTheTable: docs/options.md has every option in the order of the table,
 // first in one line each, then each with all that the table says of it.
 func TestPageHasTheTable(t *testing.T) {
-	const page, tail = "../../../docs/options.md", "<!-- end -->"
+	const page, tail = "../../docs/options.md", "<!-- end -->"
 	generated(t, page, "<!-- generated: list -->\n", tail, func(string) string {
 		b := new(strings.Builder)
 		b.WriteString("| option | |\n|---|---|\n")

@@ -1,4 +1,6 @@
-package caddymodule
+// Package resumecaddy is the Caddy module http.handlers.hermes_resume and its directive: package
+// resume as a handler of Caddy, its metrics and its lines in logs.
+package resumecaddy
 
 import (
 	"context"
@@ -14,7 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
@@ -90,11 +92,11 @@ type ResumeHandler struct {
 	resume *resume.Resume // nil until Provision
 }
 
-// resumeStores is the namespace of the modules that keep streams.
-const resumeStores = "http.handlers.hermes_resume.stores"
+// storages is the namespace of the modules that keep streams.
+const storages = "http.handlers.hermes_resume.stores"
 
-// ResumeStorage is a module that keeps the streams of a ResumeHandler.
-type ResumeStorage interface {
+// Storage is a module that keeps the streams of a ResumeHandler.
+type Storage interface {
 	// ResumeStore returns what keeps them. It may keep those of this process in local, which
 	// all configurations of the process share: max_memory bounds that, and metrics count it.
 	// It has to outlive the module for as long as there are streams.
@@ -109,30 +111,31 @@ func (*ResumeHandler) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// resumed is what all configurations of the process have in common of this handler. It
-// stays, so that a reload ends nothing; what is in it goes by itself.
-type resumed struct {
+// streams are those of all configurations of the process, so that a reload ends nothing.
+type streams struct {
 	store *resume.Memory
 	runs  resume.Runs
-	// drained is when the end of the process has waited for runs long enough, in
-	// nanoseconds since 1970; 0 before it ends.
+	// drained is until when the end of the process waits for runs, in nanoseconds since
+	// 1970; 0 before it ends.
 	drained atomic.Int64
 }
 
-var resumedStreams = sync.OnceValue(func() *resumed { return &resumed{store: resume.NewMemory()} })
+// shared returns them.
+var shared = sync.OnceValue(func() *streams { return &streams{store: resume.NewMemory()} })
 
 // Provision compiles the options, and subscribes to the end of the process.
 func (h *ResumeHandler) Provision(ctx caddy.Context) error {
-	logger, all := ctx.Logger(), resumedStreams()
-	if err := telemetry.RegisterResume(ctx.GetMetricsRegistry(), all.store, &all.runs); err != nil {
+	logger, all := ctx.Logger(), shared()
+	if err := register(ctx.GetMetricsRegistry(), all.store, &all.runs); err != nil {
 		// Streams are worth more than their metrics.
 		logger.Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))
 	}
 	o := resume.DefaultOptions()
 	o.Store, o.Runs = all.store, &all.runs
-	o.Observer = &telemetry.ResumeObserver{Logger: logger}
+	o.Observer = &observer{logger}
 	o.Asked, o.Detached, o.Returned, o.Interrupt = asked, ofRun, takeOver, interruptWrite
-	o.Always, o.MaxRequest = h.Always, maxRequest
+	app := httpapp.Of(ctx)
+	o.Always, o.MaxRequest = h.Always, func() int64 { return maxRequest(app) }
 	if h.Detach != nil {
 		o.Detach = time.Duration(*h.Detach)
 	}
@@ -157,7 +160,7 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 		if err != nil {
 			return fmt.Errorf("loading the storage: %w", err)
 		}
-		o.Store = storage.(ResumeStorage).ResumeStore(all.store)
+		o.Store = storage.(Storage).ResumeStore(all.store)
 		o.Asked = func(r *http.Request) (server, path string) { // replicas may listen at different ports
 			_, path = asked(r)
 			return "", path
@@ -165,12 +168,11 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 	}
 	h.resume = resume.New(o)
 
-	app, err := ctx.App("events")
+	events, err := ctx.App("events")
 	if err != nil {
 		return fmt.Errorf("getting the events app: %w", err)
 	}
-	grace, delay := httpTimes(ctx)
-	if err := app.(*caddyevents.App).On("stopping", &resumeDrain{all, grace, delay, caddy.Exiting}); err != nil {
+	if err := events.(*caddyevents.App).On("stopping", &drain{all, app, caddy.Exiting}); err != nil {
 		return fmt.Errorf("subscribing to the event stopping: %w", err)
 	}
 	return nil
@@ -211,10 +213,10 @@ func (h *ResumeHandler) Validate() error {
 	return nil
 }
 
-// Cleanup waits at the end of the process for streams that nobody listens to, as the
-// servers have waited for the others.
+// Cleanup waits at the end of the process for streams without a client, as the servers have
+// waited for the others.
 func (h *ResumeHandler) Cleanup() error {
-	all := resumedStreams()
+	all := shared()
 	if at := all.drained.Load(); h.resume != nil && at > 0 {
 		ctx, cancel := context.WithDeadline(context.Background(), time.Unix(0, at))
 		defer cancel()

@@ -17,7 +17,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-const configSchema = "../../../docs/schema/config.json"
+const configSchema = "../../docs/schema/config.json"
 
 // TestSchemaOfTheConfiguration: docs/schema/config.json is what the table says of hermes,
 // ofResume says of hermes_resume, and the doc comments say of both.
@@ -29,7 +29,7 @@ func TestSchemaOfTheConfiguration(t *testing.T) {
 	want, err := text(o{
 		{"$schema", "https://json-schema.org/draft/2020-12/schema"},
 		{"$id", "urn:hermes-sidecar:schema:config"},
-		{"$comment", "Generated from the table of options: go test ./caddymodule/internal/options -update"},
+		{"$comment", "Generated from the table of options: go test ./internal/options -update"},
 		{"title", "The handlers hermes and hermes_resume in Caddy's JSON"},
 		{"description", "A configuration of Caddy, or a part of one. The handlers hermes and hermes_resume are checked wherever they stand in it; everything else passes."},
 		{"$ref", "#/$defs/caddy"},
@@ -43,8 +43,8 @@ func TestSchemaOfTheConfiguration(t *testing.T) {
 					{"else", o{{"items", ref("#/$defs/caddy")}, {"additionalProperties", ref("#/$defs/caddy")}}},
 				}},
 			}},
-			{"hermes", handlerSchema(t, "../../handler.go", "hermes", ofTable(t))},
-			{"hermes_resume", handlerSchema(t, "../../resume.go", "hermes_resume", ofResume())},
+			{"hermes", handlerSchema(t, "../../caddymodule/handler.go", "hermes", ofTable(t))},
+			{"hermes_resume", handlerSchema(t, "../../resume/resumecaddy/handler.go", "hermes_resume", ofResume())},
 			{"duration", o{
 				{"title", "Duration"},
 				{"description", "A string such as \"500ms\", \"1m30s\" or \"1d\", or a number of nanoseconds. 0, or at least 1ms."},

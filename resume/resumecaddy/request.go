@@ -1,4 +1,4 @@
-package caddymodule
+package resumecaddy
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/accesslog"
 )
 
 // A request of Caddy's shares placeholders, variables, groups of routes and fields of the
@@ -39,7 +39,7 @@ type runCtxKey struct{}
 // ofItsOwn is what a run has of its own, for takeOver.
 type ofItsOwn struct {
 	over   atomic.Bool // the client's placeholders ask ours from now on
-	fields *telemetry.LogFields
+	fields *accesslog.Fields
 }
 
 // routeGroups is the key of the groups of routes that have matched (caddy
@@ -61,7 +61,7 @@ func ofRun(r *http.Request, w http.ResponseWriter) *http.Request {
 	ctx = context.WithValue(ctx, caddyhttp.OriginalRequestCtxKey, original)
 	// The writer of the server is none of the run's: what sets its timeouts finds none.
 	ctx = caddyhttp.ContextWithIdleTimeouts(ctx, nil, nil)
-	ctx, own.fields = telemetry.CollectLogFields(ctx)
+	ctx, own.fields = accesslog.Collect(ctx)
 	*run = *run.WithContext(ctx) // placeholders refers to run itself
 	copyMap[string, any](ctx, clients, caddyhttp.VarsCtxKey)
 	copyMap[string, struct{}](ctx, clients, routeGroups)
@@ -93,7 +93,7 @@ func takeOver(client, run *http.Request) {
 		return
 	}
 	copyMap[string, any](client.Context(), ctx, caddyhttp.VarsCtxKey)
-	own.fields.AddTo(client)
+	accesslog.Add(client, own.fields.All()...)
 	own.over.Store(true)
 	if ours, ok := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		theirs.Map(ours.Get)

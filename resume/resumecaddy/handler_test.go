@@ -1,4 +1,4 @@
-package caddymodule
+package resumecaddy
 
 import (
 	"net/http"
@@ -24,7 +24,12 @@ func TestResumeValuesThatAreRefused(t *testing.T) {
 		`"max_detached":-1`:       "from 1 on",
 	} {
 		config := `{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes_resume",` + option + `}]}]}}}}}`
-		err := caddy.Validate(parseConfig(t, []byte(config)))
+		var c caddy.Config
+		if err := caddy.StrictUnmarshalJSON([]byte(config), &c); err != nil {
+			t.Fatal(err)
+		}
+		c.Admin = &caddy.AdminConfig{Disabled: true}
+		err := caddy.Validate(&c)
 		name, _, _ := strings.Cut(strings.Trim(option, `"`), `"`)
 		if err == nil || !strings.Contains(err.Error(), "invalid "+name) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", option, err)
@@ -37,7 +42,6 @@ func TestResumeValuesThatAreRefused(t *testing.T) {
 // have set when they are over.
 func TestRunHasItsOwn(t *testing.T) {
 	client := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", nil)
-	client = client.WithContext(contextWith(client, caddy.NewReplacer()))
 	client = caddyhttp.PrepareRequest(client, caddy.NewReplacer(), httptest.NewRecorder(), nil)
 	theirs := client.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	theirs.Set("http.before", "1")
