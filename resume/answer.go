@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
@@ -30,18 +29,6 @@ type answer struct {
 	trailer []string // the trailers that it announces
 	cookies []string
 }
-
-// numbered is room for bytes with ids and the indexes after their events. Runs share it,
-// because most of them wait most of the time.
-type numbered struct {
-	bytes []byte
-	ends  []int
-}
-
-var rooms = sync.Pool{New: func() any { return new(numbered) }}
-
-// maxRoom is the size in bytes up to which room is used again.
-const maxRoom = 64 << 10
 
 // maxKeptHeader is the size in bytes above which a header is not kept, and so neither is the
 // answer. It is that of the header in memory, which is many times its length if it has many
@@ -113,22 +100,13 @@ func (a *answer) Write(p []byte) (int, error) {
 	}
 	a.begin()
 	if a.err == nil {
-		a.append(p)
+		b, ends := a.number.add(make([]byte, 0, len(p)+len(a.number.line)+len("\n\n")), nil, p)
+		a.err = a.run.w.Append(a.run.ctx, b, ends)
 	}
 	if a.err != nil {
 		return 0, a.err
 	}
 	return len(p), nil
-}
-
-// append appends p to the log.
-func (a *answer) append(p []byte) {
-	r := rooms.Get().(*numbered)
-	r.bytes, r.ends = a.number.add(r.bytes[:0], r.ends[:0], p)
-	a.err = a.run.w.Append(a.run.ctx, r.bytes, r.ends)
-	if cap(r.bytes) <= maxRoom && cap(r.ends) <= maxRoom/8 {
-		rooms.Put(r)
-	}
 }
 
 // FlushError implements the flushing of http.ResponseController. A log is flushed with

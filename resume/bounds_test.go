@@ -104,6 +104,14 @@ func TestHeadersTakeWhatIsCounted(t *testing.T) {
 	}
 }
 
+// sink is a writer that keeps nothing.
+type sink struct{ h http.Header }
+
+func (s sink) Header() http.Header       { return s.h }
+func (sink) WriteHeader(int)             {}
+func (sink) Write(p []byte) (int, error) { return len(p), nil }
+func (sink) FlushError() error           { return nil }
+
 // TestMaxMemoryBoundsHeaders has clients read streams at once that have headers of any size:
 // beyond max_memory, and what they take without a log, they take 36 KiB each. An answer with
 // a larger header passes.

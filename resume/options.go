@@ -20,8 +20,9 @@ type Options struct {
 	// answer is not kept. It is asked with each request that is read. Nil means
 	// proxy.DefaultMaxRequest.
 	MaxRequest func() int64
-	// MaxStream is the size in bytes from which on the oldest events of a log go. It does
-	// not count the largest event, if that is larger than half of it. Zero means DefaultMaxStream.
+	// MaxStream is the size in bytes above which the oldest events of a log are deleted. It
+	// does not count the largest event, if that is larger than half of it. Zero means
+	// DefaultMaxStream.
 	MaxStream int64
 	// MaxMemory is the size in bytes that the logs in memory may take together. Zero means
 	// DefaultMaxMemory.
@@ -34,7 +35,7 @@ type Options struct {
 	Store Store
 	// Runs is the set that runs belong to. Nil means one of its own.
 	Runs *Runs
-	// Observer is told of answers and runs, nil for nobody.
+	// Observer is told of answers and runs. Nil means that only panics are logged.
 	Observer Observer
 	// Asked returns the server that a request has come to, and the path that its client
 	// asked for, which handlers in front may have rewritten. Logs of others are not this
@@ -60,7 +61,7 @@ const (
 	DefaultMaxStream = 16 << 20 // in bytes; an event with a picture of Hermes' has 7 MB
 	DefaultMaxMemory = 64 << 20 // in bytes
 
-	// DefaultMaxDetached leaves room for those who are there: Hermes admits ten runs, and
+	// DefaultMaxDetached leaves room for clients that are there: Hermes admits ten runs, and
 	// works at the same time on as many as its machine has cores, and four.
 	DefaultMaxDetached = 4
 )
@@ -79,17 +80,17 @@ type Observer interface {
 	// Answered tells that the answer to r, from a log, is over for its client. It is
 	// called in the goroutine of r.
 	Answered(r *http.Request, a Answered)
-	// Ended tells that a run is over, whose request was r. Nobody else uses that any
+	// Ended tells that a run is over, whose request was r. It is used by nothing else any
 	// more.
 	Ended(r *http.Request, e Ended)
 }
 
 // Answered is what a client was given of a log.
 type Answered struct {
-	// Replayed says that the client had sent a request with this key before, or somebody
-	// else had, or that it asked for the stream from its beginning.
+	// Replayed says that the client had sent a request with this key before, or another
+	// client had, or that it asked for the stream from its beginning.
 	Replayed bool
-	// Continued says that it asked for what is behind an event.
+	// Continued says that it asked for what comes after an event.
 	Continued bool
 	// Bytes is how many it was sent.
 	Bytes int64
@@ -106,7 +107,7 @@ type Ended struct {
 	Reason Reason
 	// Events is how many there were.
 	Events uint64
-	// Detached is how long it last went on without a client, 0 if somebody is there.
+	// Detached is how long it last went on without a client, 0 if it has one.
 	Detached time.Duration
 	// Err is what the next handler returned.
 	Err error

@@ -140,3 +140,30 @@ func TestUpstreamThatDiesInTheMiddle(t *testing.T) {
 	until(t, "nothing is open", func() bool { return l.runs.Open() == 0 && l.runs.Stats().Readers == 0 })
 	l.wantAsked(1)
 }
+
+// panicking is a writer that panics.
+type panicking struct{ http.ResponseWriter }
+
+func (panicking) WriteHeader(int) { panic("boom") }
+
+// TestWriterThatPanics leaves no reader behind: the run goes on as without a client, and
+// ends.
+func TestWriterThatPanics(t *testing.T) {
+	runs := new(resume.Runs)
+	o := resume.DefaultOptions()
+	o.Runs = runs
+	r := httptest.NewRequest(http.MethodPost, otherPath, strings.NewReader(asking))
+	r.Header.Set(key, "k")
+	func() {
+		defer func() {
+			if v := recover(); v != "boom" {
+				t.Errorf("panic %v", v)
+			}
+		}()
+		_ = resume.New(o).Serve(panicking{httptest.NewRecorder()}, r, streams(events(3), always()))
+	}()
+	until(t, "the run ends", func() bool { return runs.Open() == 0 })
+	if st := runs.Stats(); st.Readers != 0 || st.Detached != 0 {
+		t.Errorf("stats %+v", st)
+	}
+}

@@ -19,7 +19,7 @@ type problem struct {
 // retryHeader tells OpenAI's SDKs whether to send a request again.
 const retryHeader = "X-Should-Retry"
 
-// send answers with the problem. Whoever sends the same again gets the same or, with a key
+// send answers with the problem. A client that sends the same again gets the same or, with a key
 // when the storage does not answer, runs the agent again (contract section 3, "Again").
 func (p problem) send(w http.ResponseWriter) {
 	body, _ := json.Marshal(p) // strings and numbers
@@ -33,10 +33,10 @@ func (p problem) send(w http.ResponseWriter) {
 		h.Set("Retry-After", "1")
 	}
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(body) // there is nobody else to tell
+	_, _ = w.Write(body) // an error cannot be sent either
 }
 
-// unknown is the answer to an id that is nobody's, or somebody else's.
+// unknown is the answer to an id of no stream, or of another client's.
 func unknown() problem {
 	return problem{
 		Title: "Unknown stream", Status: http.StatusNotFound,
@@ -44,7 +44,7 @@ func unknown() problem {
 	}
 }
 
-// unavailable is the answer to whoever may have a stream that cannot be looked for.
+// unavailable is the answer to a client whose stream cannot be looked for.
 func unavailable() problem {
 	return problem{
 		Title: "Streams cannot be reached", Status: http.StatusServiceUnavailable,

@@ -66,7 +66,7 @@ func isID(s string) bool {
 	return true
 }
 
-// position is a place in a stream: behind the event n. Without an id it is none.
+// position is a place in a stream: after the event n. Without an id it is none.
 type position struct {
 	id string
 	n  uint64
@@ -124,7 +124,7 @@ func (p *Resume) asks(r *http.Request) (a asked, ok bool, wrong *problem) {
 	return a, a.key != "" || p.o.Always && isJSON(r.Header), nil
 }
 
-// isJSON reports whether the body behind h is JSON.
+// isJSON reports whether a body with the header h is JSON.
 func isJSON(h http.Header) bool {
 	media := head.MediaType(h)
 	return media == "application/json" || strings.HasSuffix(media, "+json")

@@ -56,7 +56,7 @@ func (p *Resume) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// A Next is a handler behind this one, which may return an error.
+// A Next is the handler that Serve calls for answers. It may return an error.
 type Next func(http.ResponseWriter, *http.Request) error
 
 // Serve answers r: from a log if it asks for one, and otherwise by next. A request that
@@ -143,7 +143,7 @@ func sameBody(l Log, body Digest) bool {
 	return hmac.Equal(of[:], body[:])
 }
 
-// resume answers a request for what is behind a position of a log. If it has a key, that
+// resume answers a request for the events after a position of a log. If it has a key, that
 // must be the log's.
 func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string, at position, key string) error {
 	l, err := p.find(r, resource, at.id)

@@ -87,7 +87,7 @@ func (x *run) start(w http.ResponseWriter, r *http.Request, body []byte, next Ne
 type runKey struct{}
 
 // Readers returns how many clients read the answer to a request with the context, in the
-// handlers behind this one. It returns false if the answer may not be resumed.
+// handlers that the run calls. It returns false if the answer may not be resumed.
 func Readers(ctx context.Context) (n int, ok bool) {
 	x, ok := ctx.Value(runKey{}).(*run)
 	if ok {

@@ -55,9 +55,9 @@ type segments struct {
 // segment is a part of a log.
 type segment struct {
 	b      []byte
-	ends   []uint32 // the indexes in b behind events
+	ends   []uint32 // the indexes in b after events
 	from   int64    // where it begins in the log
-	before uint64   // how many events end in front of it
+	before uint64   // how many events end before it
 	torn   bool     // what it begins with is not the beginning of an event
 }
 
@@ -72,7 +72,7 @@ func (g *segment) size() int64 {
 // end returns where it ends in the log.
 func (g *segment) end() int64 { return g.from + int64(len(g.b)) }
 
-// events returns how many events end in front of its end.
+// events returns how many events end before its end.
 func (g *segment) events() uint64 { return g.before + uint64(len(g.ends)) }
 
 // tears reports whether its last byte does not end an event.

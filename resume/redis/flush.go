@@ -35,7 +35,7 @@ type writer struct {
 	bytes  int64
 	events uint64
 	torn   bool   // the last byte is not the end of an event
-	gap    uint64 // how many numbers of events before the next piece are nobody's
+	gap    uint64 // how many numbers before the next piece belong to no event
 	taken  int64  // bytes in Redis, had nothing gone
 	marks  []mark // the first one is where the log begins
 	sizes  resume.EventSizes
@@ -47,7 +47,7 @@ type mark struct {
 	before int64 // bytes in Redis
 }
 
-// nextID returns the id of a piece behind which there are so many events. Pieces are in
+// nextID returns the id of a piece after which there are so many events. Pieces are in
 // the order of their ids, and the first one with an event is found by its number.
 func (w *writer) nextID(events uint64) string { return pieceID(events, w.pieces+1) }
 

@@ -134,26 +134,26 @@ func (t *tail) isAhead(ctx context.Context, n uint64) bool {
 	return false
 }
 
-// reached reports whether the id of an entry of a stream is another, or behind that.
+// reached reports whether the id of an entry of a stream is that of another, or after it.
 func reached(id, other string) bool {
 	var a, b, c, d uint64
 	_, err := fmt.Sscanf(id+" "+other, "%d-%d %d-%d", &a, &b, &c, &d)
 	return err == nil && (a > c || a == c && b >= d)
 }
 
-// bytes returns pieces that have bytes, behind the one with the id. As long as Redis fails
+// bytes returns pieces that have bytes, after the one with the id. As long as Redis fails
 // for less than a lease, it tries again.
-func (r *reader) bytes(behind string) ([]piece, error) {
+func (r *reader) bytes(after string) ([]piece, error) {
 	s := r.t.s
 	for began := time.Now(); r.ctx.Err() == nil; {
-		pieces, err := s.read(r.t.entry.ID, behind, maxEntries)
+		pieces, err := s.read(r.t.entry.ID, after, maxEntries)
 		if err != nil && time.Since(began) < s.o.Lease && pause(r.ctx, blocks/10) {
 			continue
 		}
 		if err != nil || len(pieces) == 0 {
 			return nil, err
 		}
-		behind = pieces[len(pieces)-1].id
+		after = pieces[len(pieces)-1].id
 		some := pieces[:0]
 		for _, p := range pieces {
 			if p.data != "" {

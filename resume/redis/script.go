@@ -73,8 +73,8 @@ end
 return 1
 `)
 
-// appendScript appends a piece behind the bytes that it is told are there, and has those
-// before another piece go.
+// appendScript appends a piece after the bytes that are said to be there, and deletes those
+// before another piece.
 //
 // KEYS: log, events. ARGV: replica, bytes before, bytes and events then, id of the piece, where it
 // is, ends, data, id of the first piece that stays, if others go.

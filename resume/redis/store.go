@@ -51,7 +51,7 @@ const (
 	DefaultTimeout = 3 * time.Second
 )
 
-// errAway says that Redis does nothing for anybody now.
+// errAway means that Redis does nothing for any client now.
 var errAway = errors.New("redis does not answer")
 
 // Store is a resume.Store in Redis.
@@ -149,7 +149,7 @@ func (s *Store) do(ctx context.Context, script *goredis.Script, keys []string, a
 	return v, err
 }
 
-// errLarge says that a header, or the path of a request, is larger than what is kept in Redis.
+// errLarge means that a header, or the path of a request, is larger than what is kept in Redis.
 var errLarge = errors.New("a header or a path is too large for redis")
 
 // write runs a script that writes to a log. It returns errLost if that is another's.
@@ -161,10 +161,10 @@ func (s *Store) write(script *goredis.Script, keys []string, args ...any) error 
 	return err
 }
 
-// errLost says that a log is somebody else's, or has gone.
+// errLost means that a log is another replica's, or was deleted.
 var errLost = errors.New("the log in redis is no longer this replica's")
 
-// ttl is how long what a log has in Redis stays if nobody refreshes it.
+// ttl is how long what a log has in Redis stays if it is not refreshed.
 func (s *Store) ttl(e resume.Entry) int64 {
 	return (e.Keep + 2*s.o.Lease + time.Minute).Milliseconds()
 }

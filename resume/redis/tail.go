@@ -11,7 +11,7 @@ import (
 )
 
 // A tail follows a log for all its readers in this process, with one connection that waits.
-// It has what has come last; readers that are behind ask for what they lack.
+// It has what has come last; readers that have less ask for what they lack.
 type tail struct {
 	s     *Store
 	entry resume.Entry
@@ -25,7 +25,7 @@ type tail struct {
 	state   resume.State
 	header  http.Header
 	events  uint64
-	end     int64 // behind the last byte
+	end     int64 // after the last byte
 	last    string
 	recent  []piece // that have come last, without a gap
 	err     error   // nothing comes any more
@@ -195,7 +195,7 @@ func (t *tail) wait(ctx context.Context) (look bool, err error) {
 	return look, nil
 }
 
-// hasRecent reports whether what has come last has the byte at the index, and those behind it.
+// hasRecent reports whether what has come last has the byte at the index, and those after it.
 // The log may have bytes that have not come here: look only learns of them. t.mu is held.
 func (t *tail) hasRecent(at int64) bool {
 	n := len(t.recent)

@@ -28,7 +28,7 @@ type view struct {
 	has    uint64 // how many events the owner had then
 }
 
-// errDamaged says that what is in Redis is no log.
+// errDamaged means that Redis has no log where one should be.
 var errDamaged = errors.New("a log in redis is damaged: use a prefix that nobody else uses")
 
 // look returns what is known of a log, nil if there is none.
