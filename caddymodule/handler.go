@@ -10,14 +10,12 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
-	// The commands register themselves.
-	_ "github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/command"
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/record"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/usage"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/build"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
@@ -84,131 +82,122 @@ func init() {
 // The same is the data of the events `hermes_stream_ended` and, for an error,
 // `hermes_stream_failed`: `{event.data.outcome}` and so on.
 type Handler struct {
-	// The size in bytes above which a frame of the stream, or an answer that is
-	// not streamed, passes unexamined, from 1024 (1 KiB) to 1073741824 (1 GiB).
-	// It bounds the memory a stream takes. Default: 1048576 (1 MiB).
+	// The largest frame that the sidecar examines. A larger frame, and a
+	// larger answer that is not streamed, passes unchanged. Of a larger frame
+	// only the beginning tells whether it is a tool event, an error or text.
+	// This bounds the memory of a stream. It is a number of bytes from 1024
+	// (1KiB) to 1073741824 (1GiB). Default: 1048576 (1MiB).
 	MaxFrame int64 `json:"max_frame,omitempty"`
 
-	// What becomes of tool markers that the model only imitated: `strip`
-	// removes them from the text, `keep` leaves them there, and `trust`
-	// removes them and takes them for tools, which is for backends behind a
-	// proxy that re-chunks the text. Default: `strip`.
+	// What happens to markers that the model wrote itself, with no tool behind
+	// them. `strip` removes them from the text. `keep` leaves them there.
+	// `trust` removes them and, in streams, treats them as tools.
+	// Default: `strip`.
 	Imitations string `json:"imitations,omitempty"`
 
-	// What becomes of reasoning that stands between tags such as `<think>` in
-	// the text: `extract` sends it as `reasoning_content`, `keep` leaves it
-	// there, and `drop` removes it. Default: `extract`.
+	// What happens to reasoning between tags such as `<think>` in the text.
+	// `extract` moves it to `reasoning_content`. `keep` leaves it in the text,
+	// tags included. `drop` removes it. Default: `extract`.
 	Reasoning string `json:"reasoning,omitempty"`
 
-	// What becomes of tool markers in the history that a request carries, in
-	// the messages of the assistant: `heal` removes them, so that the model
-	// does not learn to imitate them, and `keep` leaves the request as it is.
-	// Default: `heal`.
+	// Whether markers are removed from the histories that clients send back.
+	// `heal` removes them from the assistant's messages, so that the model
+	// does not learn to write them. `keep` passes requests on as they arrive,
+	// unread. Default: `heal`.
 	History string `json:"history,omitempty"`
 
-	// The size in bytes above which a request passes untouched, from 1024
-	// (1 KiB) to 1073741824 (1 GiB). It bounds the memory a request takes, which
-	// may be twice that while a history is healed. `hermes_resume` goes by it, too.
-	// Default: 10000000 (10 MB).
+	// The largest request that the sidecar reads. A larger one passes
+	// unchanged: its history is not healed, and with `hermes_resume` its
+	// answer is not kept. This bounds the memory of a request; healing takes
+	// up to twice as much. It is a number of bytes from 1024 (1KiB) to
+	// 1073741824 (1GiB). Default: 10000000 (10MB).
 	MaxRequest int64 `json:"max_request,omitempty"`
 
-	// The time between the starts of two tools from which on the second one
-	// proves that the first has ended. It matters only for versions of Hermes
-	// that do not say when a tool ends. With 0, tools never run in parallel.
-	// Default: 500ms.
+	// Two tools that start closer together than this run in parallel. A later
+	// start proves that the earlier tool has ended. It matters only for Hermes
+	// 0.7 to 0.11, which do not say when a tool ends. With `0s`, tools never
+	// run in parallel. Default: 500ms.
 	ParallelWindow *caddy.Duration `json:"parallel_window,omitempty"`
 
-	// Names for tools whose emoji Hermes' own table lacks, by emoji. The
-	// emoji is what stands in front of the label in a marker: at least one
-	// character beyond ASCII, no white space, no backtick. Names that begin
-	// with an underscore are reserved for internal tools. Default: none.
+	// The name of a tool whose emoji is not in Hermes' own table. Repeat the
+	// line for each emoji. A name that begins with `_` is reserved. In JSON it
+	// is an object that has the names by emoji. Default: none.
 	Tools map[string]string `json:"tool,omitempty"`
 
-	// The form of tool events: `envelope` sends `event: hermes.tool.progress`
-	// with the members of a chunk beside the tool's, `bare` sends the tool's
-	// members only, `unnamed` is the envelope without the `event:` line,
-	// `comment` sends a comment, and `off` sends none. The request header
-	// `X-Hermes-Tool-Progress` with one of these overrides it for a request.
-	// Default: `envelope`.
+	// The form of tool events. `envelope` has the members of a chunk and those
+	// of the tool. `bare` has upstream's five fields only. `unnamed` is the
+	// envelope without the `event:` line. `comment` is an SSE comment. `off`
+	// sends none. The request header `X-Hermes-Tool-Progress` overrides the
+	// form for one request. Default: `envelope`.
 	Progress string `json:"progress,omitempty"`
 
-	// Whether tool events also carry a status line, which Open WebUI shows.
+	// Adds a status to tool events, and turns `hermes.status` and
+	// `approval.request` into one. Open WebUI shows it above the message.
 	// Default: false.
 	StatusLine bool `json:"status_line,omitempty"`
 
-	// Whether tool events are also cards, which Open WebUI draws between the
-	// texts of the answer and stores with it. It sends them back with the next
-	// request: leave `history` at `heal`, which takes them out again. They are
-	// in the forms `envelope` and `unnamed`. Default: false.
+	// Makes cards of tool events. Open WebUI draws them between the texts and
+	// stores them with the message. Default: false.
 	Cards bool `json:"cards,omitempty"`
 
-	// How long to wait for the end of the stream after its finish chunk. When
-	// it has passed, the stream is ended properly, without an error. With 0
-	// the finish chunk is the end. Default: 5s.
+	// How long upstream may be silent after the finish chunk. Then the sidecar
+	// adds `[DONE]` and ends the stream without an error. With `0s`, the
+	// finish chunk is the end. Default: 5s.
 	DoneGrace *caddy.Duration `json:"done_grace,omitempty"`
 
-	// The form of an error at the end of a stream: `split` sends it in a
-	// frame of its own and then the finish chunk, `inline` sends both in one
-	// chunk. Default: `split`.
+	// The form of an error at the end of a stream. `split` sends it in a frame
+	// of its own, and then the finish chunk. `inline` sends one chunk with
+	// both, as Hermes 0.18 does. Default: `split`.
 	ErrorFinish string `json:"error_finish,omitempty"`
 
-	// What an answer is that has text, the finish reason `stop` and a usage
-	// of zero tokens: `auto` takes it for a crash when this upstream and
-	// model have reported usage before and the upstream does not report its
-	// failures itself, `error` always does, `pass` never does. After three in
-	// a row `auto` takes the provider for one that reports no usage, until it
-	// does again. What is known is kept in Caddy's storage, below `hermes/`, so
-	// it survives reloads and restarts. Default: `auto`.
+	// What to make of an answer that has text and a usage of 0/0/0. `auto`
+	// treats it as a crash if this upstream and model have reported usage
+	// before, and the upstream does not report its failures itself. `error`
+	// always treats it as a crash, `pass` never does. Default: `auto`.
 	ZeroUsage string `json:"zero_usage,omitempty"`
 
-	// What an answer is that says `stop` and has no text, no reasoning and no
-	// tool, or ends on a tool, although it reports its usage: `error` takes it
-	// for a failure, `pass` lets it pass. One with a usage of zero tokens is
-	// always a failure. Default: `error`.
+	// What to make of an answer that says `stop` and reports its usage, but
+	// says nothing or ends on a tool. `error` treats it as a failure, `pass`
+	// lets it pass. With a usage of 0/0/0 it is always a failure.
+	// Default: `error`.
 	EmptyAnswer string `json:"empty_answer,omitempty"`
 
-	// How long upstream may take to send the first byte of its answer. When it
-	// has passed, the client gets an error. It does not apply when the request
-	// does not ask for a stream; a request that was not read (see `history` and
-	// `max_request`) may have asked for one. 0 means no limit. Default: 0.
+	// How long upstream may take to send the first byte of a stream. Then the
+	// client gets `upstream_timeout`. With 0 it is off. Default: 0.
 	FirstByteTimeout caddy.Duration `json:"first_byte_timeout,omitempty"`
 
-	// How long upstream may send nothing at all, before its answer as well if
-	// the request may have asked for a stream. When it has passed, the stream
-	// ends with an error. 0 means no limit. Default: 15m.
+	// How long upstream may send nothing at all, also before the stream
+	// begins. Then the client gets `upstream_timeout`. With 0 it is off.
+	// Default: 15m.
 	IdleTimeout *caddy.Duration `json:"idle_timeout,omitempty"`
 
-	// How long upstream may send nothing but comments, before its answer as well
-	// if the request may have asked for a stream. When it has passed, the stream
-	// ends with an error. 0 means no limit. Default: 0.
+	// How long upstream may send no frame of data, counted from the request.
+	// Comments do not count. Then the client gets `upstream_timeout`. With 0
+	// it is off. Default: 0.
 	StallTimeout caddy.Duration `json:"stall_timeout,omitempty"`
 
-	// The silence towards the client after which a keepalive is sent. 0 means
-	// none is ever sent. Default: 10s.
+	// The silence towards the client after which the sidecar sends a
+	// keepalive. `off` sends none. With 0 it is off. Default: 10s.
 	Keepalive *caddy.Duration `json:"keepalive,omitempty"`
 
-	// The form of a keepalive: `chunk` sends a chunk with an empty delta, and
-	// a comment only while no chunk has come yet; `comment` always sends a
-	// comment. Default: `chunk`.
+	// The form of a keepalive. `chunk` is a chunk with an empty delta, which
+	// breaks no client; before the first chunk it is a comment. `comment` is
+	// always `: keepalive`. Default: `chunk`.
 	KeepaliveForm string `json:"keepalive_form,omitempty"`
 
-	// How long open streams may go on when Caddy stops. Those still open then
-	// get an error and a clean end. A `grace_period` of the http app has to
-	// be longer; if it is not, streams end shortly before it does. With 0 they
-	// end at once. A reload of the configuration ends no stream. Default: 10s.
+	// How long open streams may continue when Caddy stops. Those that are
+	// still open then get `shutting_down` and a clean end. A reload ends no
+	// stream. Default: 10s.
 	DrainTimeout *caddy.Duration `json:"drain_timeout,omitempty"`
 
-	// A directory to record streams in, as upstream sends them, for bug reports
-	// and `caddy hermes-repair`: each a file `.sse`, and a file `.json` with what
-	// is known of it beside its bytes. The files hold what the agent said, and
-	// nothing of the request but its path; only their owner can read them. It is
-	// made when it is needed. One that cannot be written to is refused.
-	// Default: none, nothing is recorded.
+	// The directory in which to record streams, as upstream sends them. The
+	// files hold what the agent said, and of the request only its path.
+	// Default: none.
 	Record string `json:"record,omitempty"`
 
-	// The size in bytes that all recordings may take together, from 1024 (1 KiB)
-	// to 1073741824 (1 GiB). The oldest are removed; one takes a tenth at most.
-	// Default: 100000000 (100 MB).
+	// The size of all recordings together. The oldest are removed. One
+	// recording takes at most a tenth. It is a number of bytes from 1024
+	// (1KiB) to 1073741824 (1GiB). Default: 100000000 (100MB).
 	RecordMax int64 `json:"record_max,omitempty"`
 
 	// What follows is nil until Provision.
@@ -301,7 +290,7 @@ func (h *Handler) Validate() error {
 	if h.Record == "" {
 		return nil
 	}
-	if err := record.CheckWritable(h.Record); err != nil {
+	if err := recording.CheckWritable(h.Record); err != nil {
 		return fmt.Errorf("invalid record %q: streams cannot be recorded there, name a directory that the user of this process can write to: %w", h.Record, err)
 	}
 	return nil
@@ -329,7 +318,6 @@ func (h *Handler) Cleanup() error {
 // ServeHTTP heals the history of the request, calls next, and repairs its answer
 // if that is a chat completion, streamed or not.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	growStack(false)
 	h.shared.hold()
 	defer leave()
 	telemetry.ProvidePlaceholders(r)

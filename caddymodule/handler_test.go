@@ -25,9 +25,8 @@ func TestModuleIsRegistered(t *testing.T) {
 
 // users returns how many use the shared state.
 func users() int {
-	inUse.mu.Lock()
-	defer inUse.mu.Unlock()
-	return inUse.users
+	n, _ := inUse.References(sharedKey)
+	return n
 }
 
 func TestReloadKeepsTheSharedState(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/site"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/site"
 )
 
 func init() {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/caddytest"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 )

@@ -1,17 +1,9 @@
 package caddymodule
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"os"
 	"reflect"
-	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/caddyserver/caddy/v2"
-	"github.com/dustin/go-humanize"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 )
@@ -101,75 +93,4 @@ func TestTableTellsTheTruth(t *testing.T) {
 		t.Fatal(err)
 	}
 	sameOptions(t, standard, defaults)
-}
-
-// What Caddy's documentation shows of an option, the comment of its field, ends in
-// the table's default.
-func TestCommentsOfTheHandlerTellTheDefaults(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "handler.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
-	checked := 0
-	ast.Inspect(file, func(n ast.Node) bool {
-		f, ok := n.(*ast.Field)
-		if !ok || f.Tag == nil {
-			return true
-		}
-		name, _, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("json"), ",")
-		o := options.Lookup(name)
-		if o == nil {
-			return true
-		}
-		checked++
-		want := "Default: " + jsonDefault(o)
-		if comment := strings.Join(strings.Fields(f.Doc.Text()), " "); !strings.Contains(comment, want+".") && !strings.Contains(comment, want+" (") && !strings.Contains(comment, want+",") {
-			t.Errorf("%s: no %q in %s", name, want, comment)
-		}
-		return true
-	})
-	if checked != len(options.All()) {
-		t.Errorf("%d comments, want %d", checked, len(options.All()))
-	}
-}
-
-// jsonDefault returns the default as JSON has it.
-func jsonDefault(o *options.Option) string {
-	n, err := humanize.ParseBytes(o.Default)
-	switch {
-	case o.Default == "":
-		return "none"
-	case o.Usage() == "on|off":
-		return "false"
-	case o.Usage() == "size" && err == nil:
-		return strconv.FormatUint(n, 10)
-	case o.Usage() == "duration|off" && o.Default == "off":
-		return "0"
-	}
-	if _, err := caddy.ParseDuration(o.Default); err == nil {
-		return o.Default
-	}
-	return "`" + o.Default + "`"
-}
-
-// The syntax in the comment of UnmarshalCaddyfile is the table.
-func TestSyntaxInTheCommentIsTheTable(t *testing.T) {
-	source, err := os.ReadFile("caddyfile.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want strings.Builder
-	for _, o := range options.All() {
-		value := o.Usage()
-		for _, kind := range []string{"size", "duration", "directory"} {
-			value = strings.Replace(value, kind, "<"+kind+">", 1)
-		}
-		if o.Name == "tool" {
-			value = "<emoji> <name>"
-		}
-		want.WriteString("//\t    " + o.Name + strings.Repeat(" ", 19-len(o.Name)) + value + "\n")
-	}
-	if !strings.Contains(string(source), "//\thermes [<matcher>] {\n"+want.String()+"//\t}\n") {
-		t.Errorf("the comment does not have\n%s", want.String())
-	}
 }

@@ -11,8 +11,6 @@ import (
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
-
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/command"
 )
 
 // TestProxyCommandConfig reads the command lines in testdata/proxycommand, an
@@ -34,16 +32,16 @@ func TestProxyCommandConfig(t *testing.T) {
 }
 
 // prepared reads the arguments of a command line as the command does.
-func prepared(t *testing.T, args ...string) (command.Prepared, error) {
+func prepared(t *testing.T, args ...string) (proxyPlan, error) {
 	t.Helper()
 	args = slices.DeleteFunc(args, func(a string) bool { return a == "" })
-	var c command.Proxy
+	var c proxyCommand
 	cmd := new(cobra.Command)
-	c.Flags(cmd)
+	c.flags(cmd)
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}
-	return c.Prepare()
+	return c.prepare()
 }
 
 // Who may connect follows from --from, unless --bind says it.
@@ -101,7 +99,7 @@ func TestProxyCommandListens(t *testing.T) {
 func TestProxyCommandHasTheFlagsOfReverseProxy(t *testing.T) {
 	theirs, ours := new(cobra.Command), new(cobra.Command)
 	caddycmd.Commands()["reverse-proxy"].CobraFunc(theirs)
-	new(command.Proxy).Flags(ours)
+	new(proxyCommand).flags(ours)
 	n := 0
 	for _, name := range flagNames(theirs) {
 		n++

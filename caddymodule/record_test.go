@@ -9,8 +9,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/caddytest"
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/repair"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
 )
 
 func TestStreamIsRecorded(t *testing.T) {
@@ -30,13 +30,13 @@ func TestStreamIsRecorded(t *testing.T) {
 		if strings.Contains(content, "secret-key") || strings.Contains(content, "messages") {
 			t.Errorf("%s has something of the request: %s", name, content)
 		}
-		if !strings.HasSuffix(name, repair.Extension) {
+		if !strings.HasSuffix(name, recording.Extension) {
 			continue
 		}
 		if content != textFrame+markerFrame {
 			t.Errorf("recorded %q", content)
 		}
-		meta, err := repair.ReadMeta(filepath.Join(dir, name))
+		meta, err := recording.ReadMeta(filepath.Join(dir, name))
 		if err != nil || meta.Path != "/v1/chat/completions" || meta.Cause != "eof" || meta.Outcome != "upstream_incomplete" || meta.Status != 200 {
 			t.Errorf("meta %+v, %v", meta, err)
 		}

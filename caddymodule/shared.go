@@ -1,68 +1,87 @@
 package caddymodule
 
 import (
-	"sync"
+	"encoding/json"
+	"slices"
 	"sync/atomic"
+	"weak"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/record"
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/usage"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/site"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
-// shared is what all configurations of the process have in common. A reload
+// shared is the state that all configurations of the process share. A reload
 // builds every handler anew and cleans the old ones up while their streams go
-// on, so what must reach those streams or outlive the handlers is here.
+// on, so state that must reach those streams or outlive the handlers is here.
 type shared struct {
-	streams    proxy.Streams      // that are open, for the end of the process
-	handlers   atomic.Int64       // between Provision and Cleanup
-	usage      usage.Memory       // which upstreams and models have reported usage
-	emitters   telemetry.Emitters // of the configurations that events can be emitted by
-	recordings record.Directories // that streams are recorded in
-	checked    atomic.Value       // a weak.Pointer to the http app whose sites were checked last
+	streams    proxy.Streams         // the open ones, for the end of the process
+	handlers   atomic.Int64          // between Provision and Cleanup
+	usage      usage.Memory          // which upstreams and models have reported usage
+	emitters   telemetry.Emitters    // one for each loaded configuration
+	recordings recording.Directories // that streams are recorded in
+	checked    atomic.Value          // a weak.Pointer to the http app whose sites were checked last
 }
 
-// inUse is the shared state as long as somebody uses it: a handler from Provision to
-// Cleanup, and every request while it runs. Caddy provisions the new configuration before
-// it cleans the old one up, so a reload never brings the count to zero. It does what a
-// caddy.UsagePool with one key does, and costs each request less.
-var inUse struct {
-	mu     sync.Mutex
-	shared *shared // nil without users
-	users  int
-}
+// inUse has the shared state while it has users: handlers from Provision to Cleanup, and
+// requests while they run. Caddy provisions the new configuration before it cleans the old
+// one up, so a reload never brings their number to zero.
+var inUse = caddy.NewUsagePool()
 
-// use counts one more user of the shared state, which is s if there is no other user, and
-// returns it.
-func use(s *shared) *shared {
-	inUse.mu.Lock()
-	defer inUse.mu.Unlock()
-	if inUse.users++; inUse.shared == nil {
-		inUse.shared = s
-	}
-	return inUse.shared
-}
+// sharedKey is the one key in inUse.
+const sharedKey = "shared"
 
 // join returns the shared state, counts one more user of it, and reports whether that is
 // the first one.
 func join() (s *shared, first bool) {
-	fresh := new(shared)
-	s = use(fresh)
-	return s, s == fresh
+	value, loaded := inUse.LoadOrStore(sharedKey, new(shared))
+	return value.(*shared), !loaded
 }
 
 // hold counts one more user of s, for the time of a request. If s has no user any more,
 // because its handler was cleaned up before the request came to it, it is in use again, so
 // that a later configuration finds the stream.
-func (s *shared) hold() { use(s) }
+func (s *shared) hold() { inUse.LoadOrStore(sharedKey, s) }
 
 // leave takes back one join or hold, and reports whether it was the last one.
 func leave() (last bool) {
-	inUse.mu.Lock()
-	defer inUse.mu.Unlock()
-	if inUse.users--; inUse.users > 0 {
-		return false
+	last, _ = inUse.Delete(sharedKey)
+	return last
+}
+
+// checkSites checks all sites of the configuration that a handler is provisioned for, which
+// no handler sees. An upstream with a path, which would answer every request with 502, is an
+// error. It runs for the first handler only: then the handlers after it are still JSON, which
+// Caddy drops as it provisions them. Matchers are provisioned first.
+func (s *shared) checkSites(ctx caddy.Context, logger *zap.Logger) error {
+	app := httpapp.Of(ctx)
+	if app == nil || s.checked.Swap(weak.Make(app)) == weak.Make(app) {
+		return nil
 	}
-	inUse.shared = nil
-	return true
+	servers := make(map[string]*caddyhttp.Server)
+	for name, server := range app.Servers {
+		routes := slices.Clone(server.Routes)
+		for i := range routes {
+			if n := len(routes[i].MatcherSets); n > 0 {
+				routes[i].MatcherSetsRaw = make(caddyhttp.RawMatcherSets, n)
+			}
+		}
+		servers[name] = &caddyhttp.Server{Routes: routes}
+	}
+	config, err := json.Marshal(caddyhttp.App{Servers: servers})
+	if err != nil {
+		return nil //nolint:nilerr // nothing is wrong with the configuration
+	}
+	_, twice, err := site.Sites(config)
+	if twice {
+		logger.Warn("some requests go through hermes twice; remove one, or give them matchers that exclude each other")
+	}
+	return err
 }

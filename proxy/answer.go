@@ -1,7 +1,7 @@
 package proxy
 
 import (
-	"errors"
+	"bytes"
 	"net/http"
 	"strconv"
 
@@ -10,66 +10,10 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// answer is upstream's answer, of one of three kinds: passing, stream and whole. It
-// is chosen once, at the final status; only a whole one that turns out to be
-// something else is exchanged for one that passes.
-type answer interface {
-	// begin begins the answer, whose header is that of the inner writer.
-	begin()
-	// write takes bytes of upstream's: all of them, even if some are held back, for
-	// copiers take less for a short write.
-	write(b []byte) (int, error)
-	// flush lets what has been written leave, as far as it may.
-	flush() error
-	// cut ends the answer for a cause of ours. The next handler may still be at it.
-	cut(cause rewrite.Cause)
-	// end ends the answer of a next handler that has ended like that. It reports
-	// whether a failure is dealt with: the client knows.
-	end(cause rewrite.Cause) (handled bool)
-	// report returns res with what became of the answer, and whether an Observer is
-	// told.
-	report(res Result) (_ Result, observed bool)
-}
-
-// choose returns the answer that the status and the header of the inner writer are
-// the beginning of (contract section 0).
-func (x *exchange) choose(status int) answer {
-	h := x.client.w.Header()
-	if status != http.StatusOK || x.client.r.Method == http.MethodHead {
-		return passing{x}
-	}
-	switch media := head.MediaType(h); {
-	case media == "text/event-stream" && head.IsEncoded(h):
-		return encoded{passing{x}}
-	case media == "text/event-stream":
-		return newStream(x)
-	case media == "application/json" && rewrite.IsAnswerPath(x.client.r.URL.Path) && !head.IsEncoded(h) && x.fits(h):
-		return &whole{x: x}
-	}
-	return passing{x}
-}
-
-// fits reports whether an answer with the header h may be kept: one that is larger
-// than a frame may be passes unexamined.
-func (x *exchange) fits(h http.Header) bool {
-	n, err := strconv.Atoi(head.First(h, "Content-Length"))
-	return err != nil || n <= x.p.o.Rewrite.FrameLimit()
-}
-
-// causeOf returns how upstream ended.
-func causeOf(panicked any, err error) rewrite.Cause {
-	switch {
-	case panicked != nil:
-		return rewrite.CauseAborted
-	case err == nil:
-		return rewrite.CauseEOF
-	}
-	var t interface{ Timeout() bool }
-	if errors.As(err, &t) && t.Timeout() {
-		return rewrite.CauseTimeout
-	}
-	return rewrite.CauseAborted
-}
+// completedHeader is the header in which an upstream says whether its agent has
+// ended well. One that has it reports its failures itself (contract section 3,
+// third rule of "false stop").
+const completedHeader = "X-Hermes-Completed"
 
 // passing is an answer that passes byte for byte. No deadline applies to it, and it
 // is written and flushed without the lock.
@@ -77,24 +21,153 @@ type passing struct{ x *exchange }
 
 func (a passing) begin() {
 	a.x.passes, a.x.times.Phase = true, deadline.Free
-	a.x.client.commit()
+	a.x.commit()
 }
 
-func (a passing) write(b []byte) (int, error) { return a.x.client.w.Write(b) }
+func (a passing) write(b []byte) (int, error) { return a.x.w.Write(b) }
 
-func (a passing) flush() error { return http.NewResponseController(a.x.client.w).Flush() }
+func (a passing) flush() error { return http.NewResponseController(a.x.w).Flush() }
 
 func (passing) cut(rewrite.Cause) {}
 
 func (passing) end(rewrite.Cause) bool { return false }
 
-func (passing) report(res Result) (Result, bool) { return res, false }
+func (passing) report(*Result) bool { return false }
 
 // encoded is a stream that upstream has compressed although it was asked not to. It
 // passes.
 type encoded struct{ passing }
 
-func (a encoded) report(res Result) (Result, bool) {
+func (a encoded) report(res *Result) bool {
 	res.Outcome = OutcomeEncoded
-	return res, a.x.chat
+	return a.x.chat
+}
+
+// whole is an answer that is not streamed: a JSON object that may be a chat completion, a
+// response or the answer of a session. It is kept until it has come, because only then
+// it shows whether the agent failed; its header is held with it.
+type whole struct {
+	x       *exchange
+	body    []byte
+	object  objectEnd      // whether the object in body is complete
+	flushed bool           // the next handler has flushed
+	done    rewrite.Answer // the result
+}
+
+func (w *whole) begin() { w.x.times.Phase = deadline.Whole }
+
+// write keeps b. If there is too much, the answer does not begin like an object
+// (some gateways break the silence with white space), or more comes after the
+// object (JSON lines are read one by one), it passes as it comes from then on.
+func (w *whole) write(b []byte) (int, error) {
+	w.body = append(w.body, b...)
+	if len(w.body) > w.x.o.Rewrite.FrameLimit() || !w.object.take(b) {
+		if err := w.release(); err != nil {
+			return 0, err
+		}
+	}
+	return len(b), nil
+}
+
+func (w *whole) flush() error {
+	w.flushed = true
+	return nil
+}
+
+// release sends the body as it is, and lets the rest pass.
+func (w *whole) release() error {
+	w.x.answer = passing{w.x}
+	w.x.answer.begin()
+	return w.send(w.body)
+}
+
+// send sends the header and the body, and flushes them if the next handler has flushed.
+func (w *whole) send(body []byte) error {
+	if w.flushed {
+		return w.x.send(body)
+	}
+	return w.x.sendBytes(body)
+}
+
+func (w *whole) cut(cause rewrite.Cause) { w.x.sendCause(cause) }
+
+// end sends the answer, repaired. One that broke off leaves as far as it came: it
+// fails as it would without a Proxy.
+func (w *whole) end(cause rewrite.Cause) bool {
+	if cause == rewrite.CauseEOF {
+		w.repair()
+	} else {
+		_ = w.release() // an error shows in w.x.err
+	}
+	return false
+}
+
+// repair repairs the answer and sends it, or an error if the agent failed.
+func (w *whole) repair() {
+	a := rewrite.RepairAnswer(w.body, &w.x.o.Rewrite, w.x.usage(w.x.upstream()))
+	if a.Kept != nil && w.x.r.Method != http.MethodPost { // no agent has run
+		a = rewrite.Answer{Body: a.Kept, Changed: !bytes.Equal(a.Kept, w.body)}
+	}
+	w.done, w.body = a, nil
+	h := w.x.w.Header()
+	if a.Completion {
+		for i, text := range h["X-Hermes-Error"] { // which repeats the error in the body
+			h["X-Hermes-Error"][i] = rewrite.Redact(text)
+		}
+	}
+	if a.Code != "" {
+		// As modern Hermes says it beside the error.
+		h.Set(completedHeader, "false")
+		h.Set("X-Hermes-Partial", "false")
+		w.x.sendError(http.StatusBadGateway, a.Code, append(a.Body, '\n'), true)
+		return
+	}
+	if a.Changed {
+		head.DropOfBody(h)
+		if !head.HasTrailers(w.x.header) {
+			h.Set("Content-Length", strconv.Itoa(len(a.Body)))
+		}
+	}
+	_ = w.send(a.Body) // likewise
+}
+
+func (w *whole) report(res *Result) bool {
+	res.Summary = w.done.Summary
+	res.Whole = res.Whole || w.done.Completion
+	return w.done.Completion
+}
+
+// objectEnd follows bytes that are to be one JSON object, in whatever pieces they
+// come, and looks at each of them once: a reader of whole documents would begin anew
+// with each piece. The zero value is at the beginning.
+type objectEnd struct {
+	depth    int // of objects and arrays
+	inString bool
+	escaped  bool // the next byte of the string is
+	begun    bool
+}
+
+// take follows b. It returns false if the bytes so far are no beginning of one object
+// with nothing but white space after it. It does not ask whether the JSON is well
+// formed.
+func (o *objectEnd) take(b []byte) bool {
+	for _, c := range b {
+		switch {
+		case o.escaped:
+			o.escaped = false
+		case o.inString:
+			o.escaped = c == '\\'
+			o.inString = c != '"'
+		case !o.begun && c != '{', o.begun && o.depth == 0 && c != ' ' && c != '\t' && c != '\r' && c != '\n':
+			return false
+		case c == '"':
+			o.inString = true
+		case c == '{' || c == '[':
+			o.begun = true
+			o.depth++
+		case c == '}' || c == ']':
+			o.depth--
+		}
+	}
+	return true
 }

@@ -7,10 +7,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 )
 
 func TestHeaderIsHeldUntilTheFirstCompleteFrame(t *testing.T) {
@@ -117,49 +117,53 @@ func TestFirstFrameThatLacksItsBlankLineIsAStream(t *testing.T) {
 }
 
 func TestEndBehindAKeepaliveIsAnErrorFinish(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.Keepalive = 10 * time.Second }))
-	x.stream()
-	x.clock.Advance(10 * time.Second)
-	x.wantLog("header 200", "write "+beat, "flush")
-	x.abort().wantSwallowed(t)
-	frames := strings.SplitAfter(x.rec.body.String(), "\n\n")
-	if len(frames) != 5 || frames[0] != beat || frames[3] != done || frames[4] != "" {
-		t.Fatalf("want a keepalive, an error, a finish chunk and [DONE], got\n%q", frames)
-	}
-	var chunk struct {
-		ID      string
-		Created int64
-		Choices []struct {
-			FinishReason string `json:"finish_reason"`
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, option(func(o *proxy.Options) { o.Keepalive = 10 * time.Second }))
+		x.stream()
+		advance(10 * time.Second)
+		x.wantLog("header 200", "write "+beat, "flush")
+		x.abort().wantSwallowed(t)
+		frames := strings.SplitAfter(x.rec.body.String(), "\n\n")
+		if len(frames) != 5 || frames[0] != beat || frames[3] != done || frames[4] != "" {
+			t.Fatalf("want a keepalive, an error, a finish chunk and [DONE], got\n%q", frames)
 		}
-	}
-	if err := json.Unmarshal([]byte(strings.TrimPrefix(frames[2], "data: ")), &chunk); err != nil {
-		t.Fatal(err)
-	}
-	if !regexp.MustCompile(`^chatcmpl-[0-9a-f]{29}$`).MatchString(chunk.ID) {
-		t.Errorf("id %q does not look like Hermes' own", chunk.ID)
-	}
-	if want := clocktest.New().Now().Unix(); chunk.Created != want {
-		t.Errorf("created %d, want %d", chunk.Created, want)
-	}
-	if chunk.Choices[0].FinishReason != "error" {
-		t.Errorf("finish reason %q, want error", chunk.Choices[0].FinishReason)
-	}
+		var chunk struct {
+			ID      string
+			Created int64
+			Choices []struct {
+				FinishReason string `json:"finish_reason"`
+			}
+		}
+		if err := json.Unmarshal([]byte(strings.TrimPrefix(frames[2], "data: ")), &chunk); err != nil {
+			t.Fatal(err)
+		}
+		if !regexp.MustCompile(`^chatcmpl-[0-9a-f]{29}$`).MatchString(chunk.ID) {
+			t.Errorf("id %q does not look like Hermes' own", chunk.ID)
+		}
+		if want := time.Now().Add(-10 * time.Second).Unix(); chunk.Created != want {
+			t.Errorf("created %d, want %d", chunk.Created, want)
+		}
+		if chunk.Choices[0].FinishReason != "error" {
+			t.Errorf("finish reason %q, want error", chunk.Choices[0].FinishReason)
+		}
+	})
 }
 
 func TestCompletionsWithoutAnIDOfUpstreamsDiffer(t *testing.T) {
-	seen := make(map[string]bool)
-	for range 3 {
-		x := begin(t, option(func(o *proxy.Options) { o.Keepalive = time.Second }))
-		x.stream()
-		x.clock.Advance(time.Second)
-		x.abort()
-		id := regexp.MustCompile(`chatcmpl-[0-9a-f]+`).FindString(x.rec.body.String())
-		if id == "" || seen[id] {
-			t.Errorf("the id %q is empty or was given twice", id)
+	synctest.Test(t, func(t *testing.T) {
+		seen := make(map[string]bool)
+		for range 3 {
+			x := begin(t, option(func(o *proxy.Options) { o.Keepalive = time.Second }))
+			x.stream()
+			advance(time.Second)
+			x.abort()
+			id := regexp.MustCompile(`chatcmpl-[0-9a-f]+`).FindString(x.rec.body.String())
+			if id == "" || seen[id] {
+				t.Errorf("the id %q is empty or was given twice", id)
+			}
+			seen[id] = true
 		}
-		seen[id] = true
-	}
+	})
 }
 
 func TestErrorsOfTheNextHandlerAreAnsweredOnChatPathsOnly(t *testing.T) {

@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -31,7 +32,7 @@ func TestClientGoneNothingIsWritten(t *testing.T) {
 			"error": func(x *exchange) ending { return x.ret(errTest) },
 			"clean": func(x *exchange) ending { return x.ret(nil) },
 		} {
-			t.Run(name+", "+how, func(t *testing.T) {
+			bubble(t, name+", "+how, func(t *testing.T) {
 				x := begin(t, option(func(o *proxy.Options) {
 					o.IdleTimeout, o.StallTimeout, o.Keepalive = time.Minute, time.Minute, time.Second
 				}))
@@ -39,7 +40,7 @@ func TestClientGoneNothingIsWritten(t *testing.T) {
 				x.write(role)
 				leave(x)
 				calls := len(x.rec.log)
-				x.clock.Advance(time.Hour)
+				advance(time.Hour)
 				e := end(x)
 				e.want(t, how)
 				if later := x.rec.log[calls:]; len(later) > 0 {
@@ -54,14 +55,16 @@ func TestClientGoneNothingIsWritten(t *testing.T) {
 }
 
 func TestClientGoneBeforeTheHeaderNothingIsWritten(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) {
-		o.ErrorStatus = func(error) int { return http.StatusBadGateway }
-		o.FirstByteTimeout = time.Second
-	}))
-	x.leave()
-	x.clock.Advance(time.Hour)
-	x.ret(errTest).wantError(t, errTest)
-	x.wantLog()
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, option(func(o *proxy.Options) {
+			o.ErrorStatus = func(error) int { return http.StatusBadGateway }
+			o.FirstByteTimeout = time.Second
+		}))
+		x.leave()
+		advance(time.Hour)
+		x.ret(errTest).wantError(t, errTest)
+		x.wantLog()
+	})
 }
 
 func TestClientGoneWithTheHeaderHeldNothingIsWritten(t *testing.T) {
@@ -88,7 +91,7 @@ func TestClientGoneCancelsUpstream(t *testing.T) {
 				t.Fatalf("upstream's request was cancelled before: %v", err)
 			}
 			leave(x)
-			receive(t, x.up.Context().Done())
+			<-x.up.Context().Done()
 		})
 	}
 }

@@ -2,10 +2,10 @@ package proxy_test
 
 import (
 	"net/http"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -24,7 +24,7 @@ func TestNothingIsTorn(t *testing.T) {
 	want := frames.String()
 
 	for name, size := range map[string]int{"small pieces": 37, "whole": len(want)} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			x := begin(t, option(func(o *proxy.Options) {
 				o.Keepalive, o.IdleTimeout, o.StallTimeout = time.Millisecond, 10000*time.Hour, 10000*time.Hour
 			}))
@@ -40,24 +40,24 @@ func TestNothingIsTorn(t *testing.T) {
 						case <-over:
 							return
 						default:
+							time.Sleep(time.Millisecond)
 							f()
-							runtime.Gosched() // a flush with nothing to do waits for nobody
 						}
 					}
 				})
 			}
-			repeat(func() { x.clock.Advance(time.Millisecond) })
 			repeat(func() { _ = http.NewResponseController(x.w).Flush() })
 			repeat(func() { x.w.WriteHeader(http.StatusEarlyHints) })
 
 			for rest := want[len(role):]; len(rest) > 0; {
 				n := min(size, len(rest))
+				time.Sleep(time.Millisecond)
 				x.write(rest[:n])
 				rest = rest[n:]
 			}
 			close(over)
 			others.Wait()
-			x.clock.Advance(time.Millisecond)
+			advance(time.Millisecond)
 
 			x.ret(nil).wantSwallowed(t)
 			got := x.rec.body.String()
@@ -77,32 +77,33 @@ func TestNothingIsTorn(t *testing.T) {
 
 // TestEndsAtOnce has a stream end for several reasons at the same time.
 func TestEndsAtOnce(t *testing.T) {
-	for i := range 100 {
-		streams := new(proxy.Streams)
-		x := begin(t, option(func(o *proxy.Options) {
-			o.Streams = streams
-			o.IdleTimeout, o.Keepalive, o.DrainTimeout = time.Second, time.Second/2, time.Second
-		}))
-		x.stream()
-		x.write(role)
-		var at sync.WaitGroup
-		at.Go(func() { x.clock.Advance(time.Minute) })
-		at.Go(func() { streams.Shutdown(time.Second); x.clock.Advance(time.Minute) })
-		if i%4 == 0 {
-			at.Go(x.leave)
+	synctest.Test(t, func(t *testing.T) {
+		for i := range 100 {
+			streams := new(proxy.Streams)
+			x := begin(t, option(func(o *proxy.Options) {
+				o.Streams = streams
+				o.IdleTimeout, o.Keepalive, o.DrainTimeout = time.Second, time.Second/2, time.Second
+			}))
+			x.stream()
+			x.write(role)
+			streams.Shutdown(time.Second)
+			time.Sleep(time.Second)
+			if i%4 == 0 {
+				go x.leave()
+			}
+			e := x.abort()
+			synctest.Wait()
+			if i%4 == 0 {
+				continue // the panic goes on when the client left first
+			}
+			e.wantSwallowed(t)
+			got := strings.ReplaceAll(x.rec.body.String(), beatForm, "")
+			if strings.Count(got, `"error":{`) != 1 || strings.Count(got, done) != 1 || !strings.HasSuffix(got, done) {
+				t.Fatalf("want one end:\n%s", got)
+			}
+			x.result()
 		}
-		e := x.abort()
-		at.Wait()
-		if i%4 == 0 {
-			continue // the panic goes on when the client left first
-		}
-		e.wantSwallowed(t)
-		got := strings.ReplaceAll(x.rec.body.String(), beatForm, "")
-		if strings.Count(got, `"error":{`) != 1 || strings.Count(got, done) != 1 || !strings.HasSuffix(got, done) {
-			t.Fatalf("want one end:\n%s", got)
-		}
-		x.result()
-	}
+	})
 }
 
 // TestHeaderIsTheHandlersAlone has the timer send the header while the handler
@@ -113,19 +114,17 @@ func TestHeaderIsTheHandlersAlone(t *testing.T) {
 		"an answer at a deadline": func(o *proxy.Options) { o.IdleTimeout = time.Second },
 	} {
 		for _, headerCame := range []bool{true, false} {
-			t.Run(name, func(t *testing.T) {
+			bubble(t, name, func(t *testing.T) {
 				x := begin(t, option(set))
 				if headerCame {
 					x.stream("Trailer", "X-Sum")
 				}
-				var timer sync.WaitGroup
-				timer.Go(func() { x.clock.Advance(time.Second) })
 				x.do(func() {
+					time.Sleep(time.Second)
 					for range 100 {
 						x.w.Header().Set("X-Sum", "1")
 					}
 				})
-				timer.Wait()
 				x.ret(nil)
 			})
 		}

@@ -4,24 +4,23 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 )
 
 // deadlined is an inner writer with a deadline, which it keeps without a lock, as
 // Caddy's (idletimeout.go:401).
 type deadlined struct {
 	*recorder
-	clock    *clocktest.Clock
 	deadline time.Time
 	duplex   bool
 }
 
 func (w *deadlined) SetWriteDeadline(d time.Time) error {
+	moves.Load()
 	w.deadline = d
 	return nil
 }
@@ -32,7 +31,8 @@ func (w *deadlined) EnableFullDuplex() error {
 }
 
 func (w *deadlined) Write(b []byte) (int, error) {
-	if !w.deadline.IsZero() && !w.clock.Now().Before(w.deadline) {
+	moves.Load()
+	if !w.deadline.IsZero() && !time.Now().Before(w.deadline) {
 		return 0, context.DeadlineExceeded
 	}
 	if w.duplex {
@@ -44,73 +44,74 @@ func (w *deadlined) Write(b []byte) (int, error) {
 // TestDeadlinesAreSetBesideKeepalives has the handler set what the inner writer
 // looks at while a timer writes.
 func TestDeadlinesAreSetBesideKeepalives(t *testing.T) {
-	clock := clocktest.New()
-	p := proxy.New(proxy.Options{Clock: clock, Keepalive: time.Millisecond})
-	w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}, clock: clock}
-	var timer sync.WaitGroup
-	_ = p.Serve(w, chatRequest(`{"stream":true}`), func(rw http.ResponseWriter, _ *http.Request) error {
-		rw.Header().Set("Content-Type", "text/event-stream")
-		_, _ = rw.Write([]byte(role))
-		timer.Go(func() { clock.Advance(100 * time.Millisecond) })
-		for range 100 {
-			if err := http.NewResponseController(rw).SetWriteDeadline(clock.Now().Add(time.Hour)); err != nil {
-				t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		p := proxy.New(proxy.Options{Keepalive: time.Millisecond})
+		w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}}
+		_ = p.Serve(w, chatRequest(`{"stream":true}`), func(rw http.ResponseWriter, _ *http.Request) error {
+			rw.Header().Set("Content-Type", "text/event-stream")
+			_, _ = rw.Write([]byte(role))
+			for range 100 {
+				time.Sleep(time.Millisecond) // until the timer writes
+				if err := http.NewResponseController(rw).SetWriteDeadline(time.Now().Add(time.Hour)); err != nil {
+					t.Error(err)
+				}
+				if err := http.NewResponseController(rw).EnableFullDuplex(); err != nil {
+					t.Error(err)
+				}
 			}
-			if err := http.NewResponseController(rw).EnableFullDuplex(); err != nil {
-				t.Error(err)
-			}
+			return nil
+		})
+		if !w.duplex {
+			t.Error("the inner writer was not told")
 		}
-		timer.Wait()
-		return nil
 	})
-	if !w.duplex {
-		t.Error("the inner writer was not told")
-	}
 }
 
 // TestDeadlineOfTheHandlerIsForItsOwnWrites: many set one before each write. It
 // has passed when a keepalive is sent, or the stream is ended for it; then the
 // client is not gone.
 func TestDeadlineOfTheHandlerIsForItsOwnWrites(t *testing.T) {
-	clock := clocktest.New()
-	p := proxy.New(proxy.Options{Clock: clock, Keepalive: 10 * time.Second, IdleTimeout: time.Minute})
-	w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}, clock: clock}
-	_ = p.Serve(w, chatRequest(`{"stream":true}`), func(rw http.ResponseWriter, up *http.Request) error {
-		rw.Header().Set("Content-Type", "text/event-stream")
-		_ = http.NewResponseController(rw).SetWriteDeadline(clock.Now().Add(time.Second))
-		_, _ = rw.Write([]byte(role))
-		clock.Advance(10 * time.Second)
-		if up.Context().Err() != nil {
-			t.Error("upstream's request has ended")
+	synctest.Test(t, func(t *testing.T) {
+		p := proxy.New(proxy.Options{Keepalive: 10 * time.Second, IdleTimeout: time.Minute})
+		w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}}
+		_ = p.Serve(w, chatRequest(`{"stream":true}`), func(rw http.ResponseWriter, up *http.Request) error {
+			rw.Header().Set("Content-Type", "text/event-stream")
+			_ = http.NewResponseController(rw).SetWriteDeadline(time.Now().Add(time.Second))
+			_, _ = rw.Write([]byte(role))
+			advance(10 * time.Second)
+			if up.Context().Err() != nil {
+				t.Error("upstream's request has ended")
+			}
+			if want := time.Now().Add(-9 * time.Second); !w.deadline.Equal(want) {
+				t.Errorf("the deadline is %v behind the keepalive, want %v as before", w.deadline, want)
+			}
+			advance(time.Hour)
+			return nil
+		})
+		if got, want := w.body.String(), role+beatForm+beatForm+beatForm+beatForm+beatForm+errorFinish("upstream_timeout", false); got != want {
+			t.Errorf("the client was sent\n%s\nwant\n%s", got, want)
 		}
-		if want := clock.Now().Add(-9 * time.Second); !w.deadline.Equal(want) {
-			t.Errorf("the deadline is %v behind the keepalive, want %v as before", w.deadline, want)
+		if !w.deadline.IsZero() {
+			t.Error("the end of the body has the handler's deadline")
 		}
-		clock.Advance(time.Hour)
-		return nil
 	})
-	if got, want := w.body.String(), role+beatForm+beatForm+beatForm+beatForm+beatForm+errorFinish("upstream_timeout", false); got != want {
-		t.Errorf("the client was sent\n%s\nwant\n%s", got, want)
-	}
-	if !w.deadline.IsZero() {
-		t.Error("the end of the body has the handler's deadline")
-	}
 }
 
 // TestDeadlineBeforeATimersAnswer: the answer is none of the handler's writes.
 func TestDeadlineBeforeATimersAnswer(t *testing.T) {
-	clock := clocktest.New()
-	p := proxy.New(proxy.Options{Clock: clock, FirstByteTimeout: time.Minute})
-	w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}, clock: clock}
-	_ = p.Serve(w, chatRequest(`{"stream":true}`), func(rw http.ResponseWriter, _ *http.Request) error {
-		_ = http.NewResponseController(rw).SetWriteDeadline(clock.Now().Add(time.Second))
-		clock.Advance(time.Hour)
-		if err := http.NewResponseController(rw).SetWriteDeadline(clock.Now()); err == nil {
-			t.Error("the deadline of an answer that has been sent may be set")
-		}
-		return nil
+	synctest.Test(t, func(t *testing.T) {
+		p := proxy.New(proxy.Options{FirstByteTimeout: time.Minute})
+		w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}}
+		_ = p.Serve(w, chatRequest(`{"stream":true}`), func(rw http.ResponseWriter, _ *http.Request) error {
+			_ = http.NewResponseController(rw).SetWriteDeadline(time.Now().Add(time.Second))
+			advance(time.Hour)
+			if err := http.NewResponseController(rw).SetWriteDeadline(time.Now()); err == nil {
+				t.Error("the deadline of an answer that has been sent may be set")
+			}
+			return nil
+		})
+		checkAnswer(t, w.sent, w.body.Bytes(), "upstream_timeout", true)
 	})
-	checkAnswer(t, w.sent, w.body.Bytes(), "upstream_timeout", true)
 }
 
 // appliedTimeouts writes down what is called.
@@ -156,46 +157,4 @@ func TestTimeoutsAreAppliedOnceWhileNobodyElseWrites(t *testing.T) {
 func writeStream(w http.ResponseWriter, s string) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	_, _ = w.Write([]byte(s))
-}
-
-// A stream that ends within the shortest limit sets its timer once: to set one costs a
-// part of what all of such a stream does.
-func TestShortStreamSetsItsTimerOnce(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) {
-		o.IdleTimeout, o.Keepalive, o.DoneGrace = time.Minute, 10*time.Second, 5*time.Second
-	}))
-	x.stream()
-	x.write(role, text("Hello"))
-	x.clock.Advance(time.Second)
-	x.write(stop)
-	x.write(done)
-	x.ret(nil).wantSwallowed(t)
-	if x.clock.Sets() != 1 {
-		t.Errorf("the timer was set %d times, want once", x.clock.Sets())
-	}
-	if n := x.clock.Pending(); n != 0 {
-		t.Errorf("%d timers are left", n)
-	}
-}
-
-// One that goes on has what is due at its time, whatever the timer was set to first.
-func TestDeadlinesComeOnTimeBehindAnEarlyTimer(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) {
-		o.IdleTimeout, o.Keepalive, o.DoneGrace = time.Minute, 10*time.Second, 5*time.Second
-	}))
-	x.stream()
-	x.clock.Advance(4 * time.Second)
-	x.write(role)
-	x.clock.Advance(10*time.Second - 1)
-	x.wantBody(role)
-	x.clock.Advance(1)
-	x.wantBody(role + beatForm)
-	x.clock.Advance(time.Second)
-	x.write(stop) // which has 5s, less than the next keepalive
-	x.clock.Advance(5*time.Second - 1)
-	x.wantRunning()
-	x.clock.Advance(1)
-	x.wantBody(role + beatForm + stop + done)
-	x.wantStopped()
-	x.abort().wantSwallowed(t)
 }

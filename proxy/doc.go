@@ -1,26 +1,24 @@
 // Package proxy puts the engine of package rewrite between a net/http handler
 // that proxies an event stream and its client, and heals the histories that
-// requests carry. It knows nothing of Caddy: what it guards may be Caddy's
-// reverse_proxy, httputil.ReverseProxy, or anything else that writes to an
+// requests carry. It knows nothing of Caddy: the handler may be Caddy's
+// reverse_proxy, httputil.ReverseProxy, or any other that writes to an
 // http.ResponseWriter.
 //
-//	proxy.go, options.go      New and Serve: a request from its beginning to its end
-//	request.go, reach.go      what upstream gets of it, and whether it has got it
-//	requesterror.go           whose failure one is while the request is read
-//	writer.go, guard.go       the http.ResponseWriter, its lock, and panics under that
-//	watch.go, drain.go        timers: the deadlines, and the end of the process
-//	exchange.go, failure.go   what all kinds of answers share; an error instead of one
-//	client.go, header.go      what has left for the client
-//	answer.go                 the kinds of answers, and one that passes
-//	stream.go, buffers.go     one that the engine repairs
-//	whole.go, object.go       one that is not streamed
-//	observer.go, result.go    what is told of all that, and streamobserve.go of a stream
+// A request and its answer are one exchange, with one lock. Its files, each of
+// which uses only those below it:
 //
-//	internal/reqbody          the body of a request: read, healed, given back
-//	internal/deadline         what is due when
-//	internal/head             headers, and how they are copied
+//	proxy.go       its life: New, Serve, its end
+//	writer.go      its HTTP surface, which the next handler writes to
+//	timer.go       its timer: deadlines, keepalives, the drain
+//	stream.go      its answers: an event stream, which the engine repairs
+//	answer.go      one that is not streamed, or passes
+//	failure.go     an error instead of one
+//	exchange.go    its state, its lock, and its client
+//	request.go     its request: what upstream gets of it, and whether it has got it
+//	options.go     the options, and the Observer in observer.go
+//	streams.go     the set of the requests under way, and their drain
 //
-// An exchange, which is a request and its answer, has one lock: that of its
-// responseWriter. The handler and timers write to the client under it, but for an
-// answer that passes.
+//	internal/reqbody    the body of a request: read, healed, given back
+//	internal/deadline   which deadline comes next, and what is due
+//	internal/head       headers, and how they are copied
 package proxy

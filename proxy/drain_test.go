@@ -3,10 +3,10 @@ package proxy_test
 import (
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 )
 
 // among puts an exchange into the set, with a drain_timeout.
@@ -15,61 +15,64 @@ func among(s *proxy.Streams, drain time.Duration) setting {
 }
 
 func TestShutdownLetsStreamsFinishForTheDrainTimeout(t *testing.T) {
-	streams := new(proxy.Streams)
-	x := begin(t, among(streams, 10*time.Second))
-	x.stream()
-	x.write(role)
-	streams.Shutdown(0)
-	x.clock.Advance(10*time.Second - 1)
-	x.write(text("Hello"))
-	x.wantRunning()
-	x.clock.Advance(1)
-	x.wantBody(role + text("Hello") + errorFinish("shutting_down", true))
-	x.wantStopped()
-	x.abort().wantSwallowed(t)
-	if res := x.result(); res.Outcome != "shutting_down" || res.Code != "shutting_down" {
-		t.Errorf("outcome %q, code %q; want shutting_down", res.Outcome, res.Code)
-	}
-	if n := streams.Open(); n != 0 {
-		t.Errorf("%d streams are open", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		streams := new(proxy.Streams)
+		x := begin(t, among(streams, 10*time.Second))
+		x.stream()
+		x.write(role)
+		streams.Shutdown(0)
+		advance(10*time.Second - 1)
+		x.write(text("Hello"))
+		x.wantRunning()
+		advance(1)
+		x.wantBody(role + text("Hello") + errorFinish("shutting_down", true))
+		x.wantStopped()
+		x.abort().wantSwallowed(t)
+		if res := x.result(); res.Outcome != "shutting_down" || res.Code != "shutting_down" {
+			t.Errorf("outcome %q, code %q; want shutting_down", res.Outcome, res.Code)
+		}
+		if n := streams.Open(); n != 0 {
+			t.Errorf("%d streams are open", n)
+		}
+	})
 }
 
 func TestStreamThatFinishesWhileDrainingEndsWell(t *testing.T) {
-	streams := new(proxy.Streams)
-	x := begin(t, among(streams, 10*time.Second))
-	x.stream()
-	x.write(role)
-	streams.Shutdown(0)
-	x.clock.Advance(9 * time.Second)
-	x.write(text("Hello"), stop, done)
-	x.ret(nil).wantSwallowed(t)
-	x.wantBody(role + text("Hello") + stop + done)
-	if res := x.result(); res.Outcome != proxy.OutcomeOK {
-		t.Errorf("outcome %q, want ok", res.Outcome)
-	}
-	if n := streams.Open(); n != 0 {
-		t.Errorf("%d streams are open", n)
-	}
-	if n := x.clock.Pending(); n != 0 {
-		t.Errorf("%d timers are left", n)
-	}
-	x.clock.Advance(time.Hour)
+	synctest.Test(t, func(t *testing.T) {
+		streams := new(proxy.Streams)
+		x := begin(t, among(streams, 10*time.Second))
+		x.stream()
+		x.write(role)
+		streams.Shutdown(0)
+		advance(9 * time.Second)
+		x.write(text("Hello"), stop, done)
+		x.ret(nil).wantSwallowed(t)
+		x.wantBody(role + text("Hello") + stop + done)
+		if res := x.result(); res.Outcome != proxy.OutcomeOK {
+			t.Errorf("outcome %q, want ok", res.Outcome)
+		}
+		if n := streams.Open(); n != 0 {
+			t.Errorf("%d streams are open", n)
+		}
+		advance(time.Hour)
+	})
 }
 
 func TestStreamThatFinishedButIsOpenIsDrainedWithoutAnError(t *testing.T) {
-	streams := new(proxy.Streams)
-	x := begin(t, among(streams, 10*time.Second))
-	x.stream()
-	x.write(role, text("Hello"), stop)
-	streams.Shutdown(0)
-	x.clock.Advance(10 * time.Second)
-	x.wantBody(role + text("Hello") + stop + done)
-	x.wantStopped()
-	x.abort().wantSwallowed(t)
-	if res := x.result(); res.Outcome != proxy.OutcomeOK {
-		t.Errorf("outcome %q, want ok", res.Outcome)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		streams := new(proxy.Streams)
+		x := begin(t, among(streams, 10*time.Second))
+		x.stream()
+		x.write(role, text("Hello"), stop)
+		streams.Shutdown(0)
+		advance(10 * time.Second)
+		x.wantBody(role + text("Hello") + stop + done)
+		x.wantStopped()
+		x.abort().wantSwallowed(t)
+		if res := x.result(); res.Outcome != proxy.OutcomeOK {
+			t.Errorf("outcome %q, want ok", res.Outcome)
+		}
+	})
 }
 
 func TestLimitCapsTheDrainTimeout(t *testing.T) {
@@ -79,17 +82,17 @@ func TestLimitCapsTheDrainTimeout(t *testing.T) {
 		"no limit":         {10 * time.Second, 0, 10 * time.Second},
 		"no drain_timeout": {0, time.Minute, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			streams := new(proxy.Streams)
 			x := begin(t, among(streams, c.drain))
 			x.stream()
 			x.write(role)
 			streams.Shutdown(c.limit)
 			if c.want > 0 {
-				x.clock.Advance(c.want - 1)
+				advance(c.want - 1)
 				x.wantBody(role)
 			}
-			x.clock.Advance(min(1, c.want))
+			advance(min(1, c.want))
 			x.wantBody(role + errorFinish("shutting_down", false))
 			x.wantStopped()
 		})
@@ -97,78 +100,72 @@ func TestLimitCapsTheDrainTimeout(t *testing.T) {
 }
 
 func TestEachStreamHasTheDrainTimeoutOfItsProxy(t *testing.T) {
-	streams, clock := new(proxy.Streams), clocktest.New()
-	short := beginAt(t, clock, among(streams, 2*time.Second))
-	long := beginAt(t, clock, among(streams, 8*time.Second))
-	for _, x := range []*exchange{short, long} {
-		x.stream()
-		x.write(role)
-	}
-	if n := streams.Open(); n != 2 {
-		t.Errorf("%d streams are open, want 2", n)
-	}
-	streams.Shutdown(0)
-	clock.Advance(2 * time.Second)
-	short.wantBody(role + errorFinish("shutting_down", false))
-	long.wantBody(role)
-	clock.Advance(6 * time.Second)
-	long.wantBody(role + errorFinish("shutting_down", false))
-	short.ret(nil)
-	if n := streams.Open(); n != 1 {
-		t.Errorf("%d streams are open, want 1", n)
-	}
-	long.ret(nil)
-	if n := streams.Open(); n != 0 {
-		t.Errorf("%d streams are open, want none", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		streams := new(proxy.Streams)
+		short := begin(t, among(streams, 2*time.Second))
+		long := begin(t, among(streams, 8*time.Second))
+		for _, x := range []*exchange{short, long} {
+			x.stream()
+			x.write(role)
+		}
+		if n := streams.Open(); n != 2 {
+			t.Errorf("%d streams are open, want 2", n)
+		}
+		streams.Shutdown(0)
+		advance(2 * time.Second)
+		short.wantBody(role + errorFinish("shutting_down", false))
+		long.wantBody(role)
+		advance(6 * time.Second)
+		long.wantBody(role + errorFinish("shutting_down", false))
+		short.ret(nil)
+		if n := streams.Open(); n != 1 {
+			t.Errorf("%d streams are open, want 1", n)
+		}
+		long.ret(nil)
+		if n := streams.Open(); n != 0 {
+			t.Errorf("%d streams are open, want none", n)
+		}
+	})
 }
 
 func TestLaterStreamsAreDrainedToo(t *testing.T) {
-	streams := new(proxy.Streams)
-	streams.Shutdown(0)
-	x := begin(t, among(streams, 10*time.Second))
-	x.stream()
-	x.write(role)
-	x.clock.Advance(10*time.Second - 1)
-	x.wantBody(role)
-	x.clock.Advance(1)
-	x.wantBody(role + errorFinish("shutting_down", false))
-	x.wantStopped()
+	synctest.Test(t, func(t *testing.T) {
+		streams := new(proxy.Streams)
+		streams.Shutdown(0)
+		x := begin(t, among(streams, 10*time.Second))
+		x.stream()
+		x.write(role)
+		advance(10*time.Second - 1)
+		x.wantBody(role)
+		advance(1)
+		x.wantBody(role + errorFinish("shutting_down", false))
+		x.wantStopped()
+	})
 }
 
 func TestRequestWithoutAnAnswerIsAnsweredAtTheEndOfTheDrain(t *testing.T) {
-	t.Run("no header", func(t *testing.T) {
+	bubble(t, "no header", func(t *testing.T) {
 		streams := new(proxy.Streams)
 		x := begin(t, among(streams, 10*time.Second))
 		streams.Shutdown(0)
-		x.clock.Advance(10*time.Second - 1)
+		advance(10*time.Second - 1)
 		x.wantRunning()
-		x.clock.Advance(1)
+		advance(1)
 		x.untilCancelled().wantSwallowed(t)
 		x.wantAnswer(http.StatusBadGateway, "shutting_down")
 		if res := x.result(); res.Outcome != "shutting_down" {
 			t.Errorf("outcome %q, want shutting_down", res.Outcome)
 		}
 	})
-	t.Run("the header is held", func(t *testing.T) {
+	bubble(t, "the header is held", func(t *testing.T) {
 		streams := new(proxy.Streams)
 		x := begin(t, among(streams, 10*time.Second))
 		x.stream()
 		streams.Shutdown(0)
-		x.clock.Advance(10 * time.Second)
+		advance(10 * time.Second)
 		x.wantAnswer(http.StatusBadGateway, "shutting_down")
 		x.wantStopped()
 		x.abort().wantSwallowed(t)
-	})
-	t.Run("no timer is left", func(t *testing.T) {
-		streams := new(proxy.Streams)
-		x := begin(t, among(streams, 10*time.Second), timeouts(time.Minute))
-		streams.Shutdown(0)
-		x.clock.Advance(10 * time.Second)
-		x.wantAnswer(http.StatusBadGateway, "shutting_down")
-		if n := x.clock.Pending(); n != 0 {
-			t.Errorf("%d timers are left while the handler goes on", n)
-		}
 	})
 }
 
@@ -191,11 +188,11 @@ func TestDrainLeavesOtherAnswersAlone(t *testing.T) {
 			return begin(t, among(s, time.Second), path(otherPath))
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			streams := new(proxy.Streams)
 			x := start(t, streams)
 			streams.Shutdown(0)
-			x.clock.Advance(time.Hour)
+			advance(time.Hour)
 			x.wantRunning()
 			x.write("as it is")
 			x.ret(nil).wantSwallowed(t)
@@ -214,7 +211,7 @@ func TestTheDrainsLimitLeavesOtherAnswersAlone(t *testing.T) {
 		"a download":               {chatPath, "application/octet-stream"},
 		"a download that is large": {chatPath, "application/json"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			streams := new(proxy.Streams)
 			x := begin(t, among(streams, time.Second), path(c.path), asking(`{"stream": false}`))
 			if c.media != "" {
@@ -227,7 +224,7 @@ func TestTheDrainsLimitLeavesOtherAnswersAlone(t *testing.T) {
 				})
 			}
 			streams.Shutdown(5 * time.Second)
-			x.clock.Advance(time.Hour)
+			advance(time.Hour)
 			x.wantRunning()
 			x.write("as it is")
 			x.ret(nil).wantSwallowed(t)
@@ -240,18 +237,20 @@ func TestTheDrainsLimitLeavesOtherAnswersAlone(t *testing.T) {
 }
 
 func TestShutdownTwiceIsOnce(t *testing.T) {
-	streams := new(proxy.Streams)
-	x := begin(t, among(streams, 10*time.Second))
-	x.stream()
-	x.write(role)
-	streams.Shutdown(0)
-	x.clock.Advance(9 * time.Second)
-	streams.Shutdown(time.Second)
-	x.clock.Advance(time.Second - 1)
-	x.wantBody(role)
-	x.clock.Advance(1)
-	x.wantBody(role + errorFinish("shutting_down", false))
-	x.wantStopped()
+	synctest.Test(t, func(t *testing.T) {
+		streams := new(proxy.Streams)
+		x := begin(t, among(streams, 10*time.Second))
+		x.stream()
+		x.write(role)
+		streams.Shutdown(0)
+		advance(9 * time.Second)
+		streams.Shutdown(time.Second)
+		advance(time.Second - 1)
+		x.wantBody(role)
+		advance(1)
+		x.wantBody(role + errorFinish("shutting_down", false))
+		x.wantStopped()
+	})
 }
 
 func TestShutdownOfNothing(t *testing.T) {
@@ -263,98 +262,102 @@ func TestShutdownOfNothing(t *testing.T) {
 }
 
 func TestDrainSendsNothingToAClientThatIsGone(t *testing.T) {
-	streams := new(proxy.Streams)
-	x := begin(t, among(streams, time.Second))
-	x.stream()
-	x.write(role)
-	x.leave()
-	streams.Shutdown(0)
-	x.clock.Advance(time.Second)
-	x.wantBody(role)
-	x.abort().wantPanic(t, http.ErrAbortHandler)
+	synctest.Test(t, func(t *testing.T) {
+		streams := new(proxy.Streams)
+		x := begin(t, among(streams, time.Second))
+		x.stream()
+		x.write(role)
+		x.leave()
+		streams.Shutdown(0)
+		advance(time.Second)
+		x.wantBody(role)
+		x.abort().wantPanic(t, http.ErrAbortHandler)
+	})
 }
 
 func TestSlowClientDoesNotKeepOthersFromBeingDrained(t *testing.T) {
-	streams, clock := new(proxy.Streams), clocktest.New()
-	slow := beginAt(t, clock, among(streams, 10*time.Second))
-	quick := beginAt(t, clock, among(streams, 5*time.Second))
-	quick.stream()
-	quick.write(role)
-	slow.stream()
+	synctest.Test(t, func(t *testing.T) {
+		streams := new(proxy.Streams)
+		slow := begin(t, among(streams, 10*time.Second))
+		quick := begin(t, among(streams, 5*time.Second))
+		quick.stream()
+		quick.write(role)
+		slow.stream()
 
-	taking, took := make(chan struct{}), make(chan struct{})
-	slow.rec.onWrite = func(b []byte) (int, error) {
-		close(taking)
-		<-took
-		return len(b), nil
-	}
-	slow.start(func() { _, _ = slow.w.Write([]byte(role)) })
-	receive(t, taking)
-	slow.rec.onWrite = nil
+		taking, took := make(chan struct{}), make(chan struct{})
+		slow.rec.onWrite = func(b []byte) (int, error) {
+			close(taking)
+			<-took
+			return len(b), nil
+		}
+		slow.start(func() { _, _ = slow.w.Write([]byte(role)) })
+		<-taking
+		slow.rec.onWrite = nil
 
-	returned := make(chan struct{})
-	go func() {
-		streams.Shutdown(0)
-		close(returned)
-	}()
-	receive(t, returned)
-	later := beginAt(t, clock, among(streams, 5*time.Second))
-	if n := streams.Open(); n != 3 {
-		t.Errorf("%d streams are open, want 3", n)
-	}
-	clock.Advance(5 * time.Second)
-	quick.wantBody(role + errorFinish("shutting_down", false))
-	quick.ret(nil).wantSwallowed(t)
-	later.untilCancelled().wantSwallowed(t)
-	later.wantAnswer(http.StatusBadGateway, "shutting_down")
+		returned := make(chan struct{})
+		go func() {
+			streams.Shutdown(0)
+			close(returned)
+		}()
+		<-returned
+		later := begin(t, among(streams, 5*time.Second))
+		if n := streams.Open(); n != 3 {
+			t.Errorf("%d streams are open, want 3", n)
+		}
+		advance(5 * time.Second)
+		quick.wantBody(role + errorFinish("shutting_down", false))
+		quick.ret(nil).wantSwallowed(t)
+		later.untilCancelled().wantSwallowed(t)
+		later.wantAnswer(http.StatusBadGateway, "shutting_down")
 
-	ended := make(chan struct{})
-	go func() { // waits for the client
-		clock.Advance(5 * time.Second)
-		close(ended)
-	}()
-	close(took)
-	receive(t, slow.ack)
-	receive(t, ended)
-	slow.wantBody(role + errorFinish("shutting_down", false))
-	slow.ret(nil).wantSwallowed(t)
-	if n := streams.Open(); n != 0 {
-		t.Errorf("%d streams are open", n)
-	}
+		time.Sleep(5 * time.Second) // the end waits for the client
+		close(took)
+		<-slow.ack
+		synctest.Wait()
+		slow.wantBody(role + errorFinish("shutting_down", false))
+		slow.ret(nil).wantSwallowed(t)
+		if n := streams.Open(); n != 0 {
+			t.Errorf("%d streams are open", n)
+		}
+	})
 }
 
 func TestLimitHoldsForLaterStreamsToo(t *testing.T) {
-	streams, clock := new(proxy.Streams), clocktest.New()
-	first := beginAt(t, clock, among(streams, 10*time.Second))
-	first.stream()
-	streams.Shutdown(4 * time.Second)
-	clock.Advance(3 * time.Second)
-	later := beginAt(t, clock, among(streams, 10*time.Second))
-	later.stream()
-	later.write(role)
-	clock.Advance(time.Second - 1)
-	later.wantBody(role)
-	clock.Advance(1)
-	later.wantBody(role + errorFinish("shutting_down", false))
-	clock.Advance(time.Hour)
-	last := beginAt(t, clock, among(streams, 10*time.Second))
-	clock.Advance(0)
-	last.wantAnswer(http.StatusBadGateway, "shutting_down")
+	synctest.Test(t, func(t *testing.T) {
+		streams := new(proxy.Streams)
+		first := begin(t, among(streams, 10*time.Second))
+		first.stream()
+		streams.Shutdown(4 * time.Second)
+		advance(3 * time.Second)
+		later := begin(t, among(streams, 10*time.Second))
+		later.stream()
+		later.write(role)
+		advance(time.Second - 1)
+		later.wantBody(role)
+		advance(1)
+		later.wantBody(role + errorFinish("shutting_down", false))
+		advance(time.Hour)
+		last := begin(t, among(streams, 10*time.Second))
+		advance(0)
+		last.wantAnswer(http.StatusBadGateway, "shutting_down")
+	})
 }
 
 func TestStreamThatBecomesActiveBehindTheDrainEnds(t *testing.T) {
-	streams := new(proxy.Streams)
-	x := begin(t, among(streams, time.Second), path(otherPath))
-	x.stream()
-	x.write(foreign)
-	streams.Shutdown(0)
-	x.clock.Advance(time.Hour)
-	x.wantBody(foreign)
-	x.write(role)
-	x.wantBody(foreign + role + errorFinish("shutting_down", false))
-	x.wantStopped()
-	x.abort().wantSwallowed(t)
-	if res := x.result(); res.Outcome != "shutting_down" {
-		t.Errorf("outcome %q, want shutting_down", res.Outcome)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		streams := new(proxy.Streams)
+		x := begin(t, among(streams, time.Second), path(otherPath))
+		x.stream()
+		x.write(foreign)
+		streams.Shutdown(0)
+		advance(time.Hour)
+		x.wantBody(foreign)
+		x.write(role)
+		x.wantBody(foreign + role + errorFinish("shutting_down", false))
+		x.wantStopped()
+		x.abort().wantSwallowed(t)
+		if res := x.result(); res.Outcome != "shutting_down" {
+			t.Errorf("outcome %q, want shutting_down", res.Outcome)
+		}
+	})
 }

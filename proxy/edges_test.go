@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -17,50 +18,50 @@ import (
 // is known, to the byte.
 func TestWhatIsRecordedOfAnUnknownStream(t *testing.T) {
 	for more, kept := range map[int]bool{0: true, 1: false} {
-		tp := new(tape)
-		x := begin(t, recorded(tp), path("/elsewhere"))
+		x := begin(t, recorded(), path("/elsewhere"))
 		x.stream()
 		early := ": " + strings.Repeat("c", 64<<10-4+more) + "\n\n"
 		x.write(early)
 		x.write(role, stop, done)
 		x.ret(nil)
-		if tp.ended == 1 != kept || kept && tp.bytes != early+role+stop+done {
-			t.Errorf("%d bytes before: ended %d, %d bytes", len(early), tp.ended, len(tp.bytes))
+		if kept {
+			x.wantRecorded(early + role + stop + done)
+		} else {
+			x.wantRecorded("")
 		}
 	}
 }
 
 // A header that nobody has sent is no reason to record, or to tell of, anything.
 func TestNobodyIsToldOfWhatIsNoStream(t *testing.T) {
-	tp, d := new(tape), new(diary)
-	x := begin(t, recorded(tp), observed(d), method(http.MethodGet), path("/v1/models"))
+	x := begin(t, recorded(), method(http.MethodGet), path("/v1/models"))
 	x.do(func() {
 		x.w.Header().Set("Content-Type", "application/json")
 		_, _ = x.w.Write([]byte("{}"))
 	})
 	x.ret(nil).wantSwallowed(t)
-	d.want(t)
-	if tp.ended != 0 || tp.bytes != "" {
-		t.Errorf("recorded %q", tp.bytes)
-	}
+	x.wantObserved()
+	x.wantRecorded("")
 }
 
 // 101 is the answer, not a word before it: what comes behind it is no stream, and no
 // timeout ends it.
 func TestSwitchingProtocolsIsTheAnswer(t *testing.T) {
-	for _, p := range []string{chatPath, otherPath} {
-		x := begin(t, path(p), option(func(o *proxy.Options) { o.IdleTimeout, o.Keepalive = time.Second, time.Second }))
-		x.do(func() {
-			x.w.Header().Set("Content-Type", "text/event-stream")
-			x.w.WriteHeader(http.StatusSwitchingProtocols)
-			x.w.WriteHeader(http.StatusOK)
-		})
-		x.wantLog("header 101")
-		x.clock.Advance(time.Minute)
-		x.write("raw")
-		x.ret(nil).wantSwallowed(t)
-		x.wantLog("header 101", "write raw")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		for _, p := range []string{chatPath, otherPath} {
+			x := begin(t, path(p), option(func(o *proxy.Options) { o.IdleTimeout, o.Keepalive = time.Second, time.Second }))
+			x.do(func() {
+				x.w.Header().Set("Content-Type", "text/event-stream")
+				x.w.WriteHeader(http.StatusSwitchingProtocols)
+				x.w.WriteHeader(http.StatusOK)
+			})
+			x.wantLog("header 101")
+			advance(time.Minute)
+			x.write("raw")
+			x.ret(nil).wantSwallowed(t)
+			x.wantLog("header 101", "write raw")
+		}
+	})
 }
 
 // To read nothing of a request's body is no end of it.
@@ -102,18 +103,20 @@ func TestErrorsStandForNoStatusByDefault(t *testing.T) {
 
 // What ends upstream's request says why, to whoever logs it.
 func TestCauseOfTheEndOfUpstreamsRequest(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Second }))
-	x.stream()
-	x.write(role)
-	x.clock.Advance(time.Second)
-	x.do(func() {
-		err := context.Cause(x.up.Context())
-		var timeout net.Error
-		if !errors.As(err, &timeout) || !timeout.Timeout() || !strings.Contains(err.Error(), "silent") {
-			t.Errorf("upstream's request ends for %v", err)
-		}
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Second }))
+		x.stream()
+		x.write(role)
+		advance(time.Second)
+		x.do(func() {
+			err := context.Cause(x.up.Context())
+			var timeout net.Error
+			if !errors.As(err, &timeout) || !timeout.Timeout() || !strings.Contains(err.Error(), "silent") {
+				t.Errorf("upstream's request ends for %v", err)
+			}
+		})
+		x.abort()
 	})
-	x.abort()
 }
 
 // Trailers that are not announced need a body without a length, too.

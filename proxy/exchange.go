@@ -1,77 +1,194 @@
 package proxy
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"net/http"
-	"sync/atomic"
+	"sync"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/reqbody"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// exchange is a request under guard and what has become of it: what all kinds of
-// answers share. The lock of its responseWriter is held whenever it is used, but for
-// flushed, header and reach. Its responseWriter chooses the answer; from then on the
-// answer alone enters the phases of times, and writes to the client.
+// exchange is a request and its answer. It is the http.ResponseWriter of the next
+// handler.
+//
+// The handler, the goroutine in which a proxy flushes the header, that of the
+// transport, which sends 1xx answers, and timers all write. The inner writer has no
+// lock of its own (Caddy: idletimeout.go:401), so mu is held whenever it or a field
+// after mu is used, except by an answer that passes.
 type exchange struct {
-	flushed  atomic.Bool // a stream has been, and is with each write from then on
-	chat     bool        // the request is one for chat completions
-	noStream bool        // it was read, and does not ask for a stream
-	running  bool        // the next handler has it: the agent may be running
-	passes   bool        // the answer is passing
-	answer   answer      // nil before the final status
-	client   client
-	p        *Proxy
-	since    time.Time      // the request came
-	times    deadline.State // what the deadlines count from
-	observer AnswerObserver // nil as long as nobody is told of the answer
-	header   http.Header    // the handler's own, for its goroutine alone; nil once it is dropped
-	reach    reach
+	o      *Options
+	limits *deadline.Limits
+	w      http.ResponseWriter     // the inner writer
+	r      *http.Request           // the client's
+	cancel context.CancelCauseFunc // ends upstream's request
+	since  time.Time               // the request came
+	chat   bool                    // the request is one for chat completions
+	header http.Header             // the handler's own; see Header
+	reach  reach
+	body   reqbody.Body
+
+	mu     sync.Mutex
+	closed bool  // nothing may be written any more
+	err    error // the first of the inner writer: the client is gone
+
+	noStream bool // the request was read, and does not ask for a stream
+	muted    bool // the request mutes the answer, which may be empty by intent
+	running  bool // the next handler has the request: the agent may be running
+
+	answer    answer // nil before the final status
+	status    int    // of the answer
+	code      string // of the error that was sent instead of the answer, "" for none
+	passes    bool   // the answer is passing
+	late      bool   // the client had left before the answer was chosen
+	committed bool   // the header has left
+	flushed   bool   // a stream has been, and is with each write from then on
+
+	times         deadline.State // what the deadlines count from
+	timer         *time.Timer    // of the deadlines, nil as long as there was none
+	fires         time.Duration  // the age at which it fires, 0 while it is stopped
+	drainExpired  bool           // the drain timeout passed before the answer became a stream; end it as soon as it does
+	timeouts      Timeouts       // nil for none
+	writeDeadline time.Time      // of the handler's writes, zero for none
+
+	observer AnswerObserver // nil as long as it does not observe the answer
+	panicked *latePanic     // a panic to go on in the handler's goroutine, nil for none
+}
+
+// answer is upstream's answer: passing, encoded, stream or whole. It is chosen once,
+// at the final status; only a whole one that turns out to be something else becomes
+// one that passes. From then on it alone enters the phases of times and writes to the
+// client.
+type answer interface {
+	// begin begins the answer, whose header is that of the inner writer.
+	begin()
+	// write takes bytes of upstream's: all of them, even if some are held back, for
+	// copiers take less for a short write.
+	write(b []byte) (int, error)
+	// flush flushes what has been written, as far as it may leave.
+	flush() error
+	// cut ends the answer for a cause of ours. The next handler may still write.
+	cut(cause rewrite.Cause)
+	// end ends the answer of a next handler that has ended for the cause. It reports
+	// whether the client knows of a failure, so that it is dealt with.
+	end(cause rewrite.Cause) (handled bool)
+	// report adds to res what became of the answer, and reports whether an Observer
+	// observes it.
+	report(res *Result) (observed bool)
 }
 
 // age returns the time since the request came.
-func (x *exchange) age() time.Duration { return x.p.o.Clock.Since(x.since) }
+func (x *exchange) age() time.Duration { return time.Since(x.since) }
 
-// upstream names the upstream that answers. It is asked for in the handler's goroutine: a
-// timer, which may end the stream, must not look at what handlers have set.
-func (x *exchange) upstream() string { return x.p.o.Upstream(x.client.r) }
+// upstream names the upstream that answers. Only the handler's goroutine may ask: it
+// looks at values that handlers have set.
+func (x *exchange) upstream() string { return x.o.Upstream(x.r) }
 
-// usage returns the memory of the usage that the upstream has reported, nil when there is
-// none.
+// usage returns the memory of the usage that upstream has reported, nil for none.
 func (x *exchange) usage(upstream string) rewrite.UsageMemory {
-	if x.p.o.Usage == nil {
+	if x.o.Usage == nil {
 		return nil
 	}
-	return x.p.o.Usage(upstream)
+	return x.o.Usage(upstream)
 }
 
-// completedHeader is the header in which an upstream says whether its agent has
-// ended well. One that has it reports its failures itself (contract section 3,
-// third rule of "false stop").
-const completedHeader = "X-Hermes-Completed"
+// gone reports whether the client has left.
+func (x *exchange) gone() bool { return x.err != nil || x.r.Context().Err() != nil }
 
-// recordCompletedHeader records what the header of the answer says of its upstream.
-func (x *exchange) recordCompletedHeader() {
-	if _, says := x.client.w.Header()[completedHeader]; says && x.chat && x.p.o.Usage != nil {
-		x.usage(x.upstream()).ReportsFailures(true)
+// fail records that the client cannot be written to, and ends upstream's request.
+func (x *exchange) fail(err error) {
+	if x.err == nil {
+		x.err = err
+		x.cancel(err)
 	}
 }
 
-// dropHeader drops the handler's header once that of a chat stream has left, unless
-// it says something of trailers: a stream takes less memory without. Whoever asks
-// for it again gets a new one, and sets trailers there.
-func (x *exchange) dropHeader() {
-	if x.chat && x.client.committed && !head.HasTrailers(x.header) {
-		x.header = nil
+// commit sends the header, if it has not left.
+func (x *exchange) commit() {
+	if !x.committed {
+		x.committed = true
+		x.w.WriteHeader(x.status)
 	}
 }
 
-// giveBack gives a buffer back, of which used has been written to the client. After a write
-// that failed nobody else gets it: a server of HTTP/2 may still be sending it (net/http:
-// h2_bundle.go:5149).
-func (x *exchange) giveBack(b *buffer, used []byte) {
-	if x.client.err == nil {
-		x.p.buffers.put(b, used)
+// sendBytes sends the header and b.
+func (x *exchange) sendBytes(b []byte) error {
+	x.commit()
+	if len(b) == 0 {
+		return nil
 	}
+	_, err := x.w.Write(b)
+	if err != nil {
+		x.fail(err)
+	}
+	return err
+}
+
+// send sends the header and b, and flushes them.
+func (x *exchange) send(b []byte) error {
+	if err := x.sendBytes(b); err != nil {
+		return err
+	}
+	err := http.NewResponseController(x.w).Flush()
+	if err == nil || errors.Is(err, http.ErrNotSupported) {
+		return nil
+	}
+	x.fail(err)
+	return err
+}
+
+// moveDeadline moves the deadline that the handler has set for its writes, if it has set
+// one, which a write of ours must not meet.
+func (x *exchange) moveDeadline(t time.Time) {
+	if !x.writeDeadline.IsZero() {
+		_ = http.NewResponseController(x.w).SetWriteDeadline(t) // it could be set
+	}
+}
+
+// errPanicked is the cause with which upstream's request ends after code that is not ours
+// has panicked under the lock. It is no fault of upstream's (see errOver).
+var errPanicked = fmt.Errorf("the writer of the answer panicked: %w", context.Canceled)
+
+// unlock releases the lock in the handler's goroutine. It is deferred wherever code that
+// is not ours is called under the lock: a panic of that goes on, and the inner writer is
+// not used again.
+func (x *exchange) unlock() {
+	if v := recover(); v != nil {
+		x.fail(errPanicked)
+		x.mu.Unlock()
+		panic(v) // keeps the stack
+	}
+	x.mu.Unlock()
+}
+
+// latePanic is a panic that goes on in another goroutine, or later, than it came.
+type latePanic struct {
+	value any
+	stack []byte // it came with
+}
+
+// again returns the value to panic with: that of the panic if it is the wish to abort.
+func (p *latePanic) again() any {
+	if isAbort(p.value) {
+		return p.value
+	}
+	return p
+}
+
+// Error returns the value and the stack, for a server's log.
+func (p *latePanic) Error() string { return fmt.Sprintf("%v\n\n%s", p.value, p.stack) }
+
+// Unwrap returns the value, if it is an error.
+func (p *latePanic) Unwrap() error {
+	err, _ := p.value.(error)
+	return err
+}
+
+// isAbort reports whether a panic is the wish to abort the answer.
+func isAbort(panicked any) bool {
+	return panicked == http.ErrAbortHandler //nolint:errorlint // the very value is the signal
 }

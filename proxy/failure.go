@@ -1,28 +1,40 @@
 package proxy
 
 import (
+	"errors"
+	"io"
+	"net"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
+// causeOf returns the cause for which upstream's answer ended.
+func causeOf(panicked any, err error) rewrite.Cause {
+	switch {
+	case panicked != nil:
+		return rewrite.CauseAborted
+	case err == nil:
+		return rewrite.CauseEOF
+	}
+	var t interface{ Timeout() bool }
+	if errors.As(err, &t) && t.Timeout() {
+		return rewrite.CauseTimeout
+	}
+	return rewrite.CauseAborted
+}
+
 // sendCause answers a request whose answer ended for the cause before it had begun.
-// The next handler may still be at it: what it has is on its way.
+// The next handler may still write: its answer is on its way.
 func (x *exchange) sendCause(cause rewrite.Cause) {
 	status := http.StatusBadGateway
 	if cause == rewrite.CauseTimeout {
 		status = http.StatusGatewayTimeout
 	}
 	x.sendFailure(status, cause, x.running)
-}
-
-// sendFailure sends an error for the cause instead of the answer. running says that
-// the agent may be at work.
-func (x *exchange) sendFailure(status int, cause rewrite.Cause, running bool) {
-	body := rewrite.AppendError(nil, cause.Code(), message(cause, running))
-	x.client.sendError(status, cause.Code(), append(body, '\n'), running)
 }
 
 // sendErrorOf answers a request for chat completions that the next handler could
@@ -33,14 +45,14 @@ func (x *exchange) sendErrorOf(err error) bool {
 	if !x.chat || err == nil {
 		return false
 	}
-	status, cause := x.p.o.ErrorStatus(err), rewrite.CauseAborted
+	status, cause := x.o.ErrorStatus(err), rewrite.CauseAborted
 	switch status {
 	case http.StatusGatewayTimeout:
 		cause = rewrite.CauseTimeout
 	case http.StatusBadGateway, http.StatusServiceUnavailable:
 	default:
 		if (status == 0 || status >= 500) && x.reach.connected.Load() {
-			x.client.w.Header().Set(retryHeader, "false")
+			x.w.Header().Set(retryHeader, "false")
 		}
 		return false
 	}
@@ -48,8 +60,14 @@ func (x *exchange) sendErrorOf(err error) bool {
 	return true
 }
 
-// message returns what an error instead of an answer tells the client. It names no
-// address.
+// sendFailure sends an error for the cause instead of the answer. running says that
+// the agent may be running.
+func (x *exchange) sendFailure(status int, cause rewrite.Cause, running bool) {
+	body := rewrite.AppendError(nil, cause.Code(), message(cause, running))
+	x.sendError(status, cause.Code(), append(body, '\n'), running)
+}
+
+// message returns the message of an error instead of an answer. It names no address.
 func message(cause rewrite.Cause, running bool) string {
 	switch {
 	case !running && cause == rewrite.CauseShutdown:
@@ -74,10 +92,10 @@ func message(cause rewrite.Cause, running bool) string {
 const retryHeader = "X-Should-Retry"
 
 // sendError sends body, the JSON of an error with the code, instead of the answer,
-// which has not begun: what clients handle best, and SDKs try again (contract
-// section 3), unless running says that the agent may be at work.
-func (c *client) sendError(status int, code string, body []byte, running bool) {
-	h := c.w.Header()
+// which has not begun: clients handle that best, and SDKs try again (contract
+// section 3), unless running says that the agent may be running.
+func (x *exchange) sendError(status int, code string, body []byte, running bool) {
+	h := x.w.Header()
 	head.DropOfBody(h)
 	for _, name := range []string{"Content-Encoding", "X-Accel-Buffering", "Trailer", "Transfer-Encoding"} {
 		h.Del(name)
@@ -88,12 +106,65 @@ func (c *client) sendError(status int, code string, body []byte, running bool) {
 	if running {
 		h.Set(retryHeader, "false")
 	}
-	c.status, c.code = int32(status), code
-	c.liftDeadline()
-	if c.r.Method == http.MethodHead {
-		body = nil
+	x.status, x.code = status, code
+	x.moveDeadline(time.Time{})
+	if x.r.Method == http.MethodHead {
+		x.commit()
+		return
 	}
-	if c.write(body) == nil && body != nil {
-		_ = c.flush() // an error shows in c.err
+	_ = x.send(body) // an error shows in x.err
+}
+
+// A RequestError says that the next handler failed because the body of the
+// client's request could not be read.
+type RequestError struct {
+	// Status is the HTTP status that says so: 400, 408 where the client was
+	// too slow, or 499 (Caddy: reverseproxy.go:1774) where it has gone.
+	Status int
+	// Err is the error of the body.
+	Err error
+}
+
+// Error implements error.
+func (e *RequestError) Error() string { return "reading the body of the request: " + e.Err.Error() }
+
+// Unwrap returns the error of the body.
+func (e *RequestError) Unwrap() error { return e.Err }
+
+// statusGone is the status that Caddy logs for a client that has gone.
+const statusGone = 499
+
+// requestError returns err, the next handler's, or a RequestError if err says that
+// upstream could not be asked and the client has not sent its request: an error of
+// the agent's would be counted, and would invite the client to try again.
+func (x *exchange) requestError(err error) error {
+	failure := x.body.Err()
+	if err == nil || failure == nil || !x.chat {
+		return err
 	}
+	status := x.o.ErrorStatus(err)
+	if status != http.StatusBadGateway && status != http.StatusGatewayTimeout {
+		return err
+	}
+	var tooLarge *http.MaxBytesError
+	if x.o.ErrorStatus(failure) != 0 || errors.As(failure, &tooLarge) {
+		return err // the handler that limits the body has its own way of saying so
+	}
+	x.mu.Lock()
+	defer x.unlock()
+	if x.closed || x.answer != nil {
+		return err
+	}
+	failed := &RequestError{Status: http.StatusBadRequest, Err: failure}
+	var network *net.OpError
+	switch {
+	case x.gone():
+		failed.Status = statusGone
+	case causeOf(nil, failure) == rewrite.CauseTimeout:
+		failed.Status = http.StatusRequestTimeout
+	case errors.Is(failure, io.ErrUnexpectedEOF) || errors.As(failure, &network): // it has left
+		failed.Status = statusGone
+		x.fail(failure)
+	}
+	return failed
 }

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -24,7 +24,7 @@ var paths = []string{chatPath, "/v1/responses", "/v1/runs/run_1/events", "/api/s
 func TestHeaderIsTheHandlersAloneOnAnyPath(t *testing.T) {
 	for _, p := range paths {
 		for _, trailer := range []string{"X-Sum", http.TrailerPrefix + "X-Sum"} {
-			t.Run(p+" "+trailer, func(t *testing.T) {
+			bubble(t, p+" "+trailer, func(t *testing.T) {
 				streams := new(proxy.Streams)
 				x := begin(t, path(p), option(func(o *proxy.Options) {
 					o.Streams, o.Keepalive, o.DrainTimeout = streams, time.Millisecond, time.Second
@@ -38,15 +38,14 @@ func TestHeaderIsTheHandlersAloneOnAnyPath(t *testing.T) {
 				}
 				x.write(role) // with which it is ours on any path
 
-				var timer sync.WaitGroup
-				timer.Go(func() { x.clock.Advance(100 * time.Millisecond) })
 				x.do(func() {
 					for i := range 100 {
+						time.Sleep(time.Millisecond) // until the timer writes
 						x.w.Header().Set(trailer, fmt.Sprint(i))
 						kept.Set(trailer+"-Kept", fmt.Sprint(i))
 					}
 				})
-				timer.Wait()
+				synctest.Wait()
 				if !strings.Contains(x.rec.body.String(), beatForm) {
 					t.Error("no keepalive was sent")
 				}
@@ -67,19 +66,19 @@ func TestHeaderIsTheHandlersAloneOnAnyPath(t *testing.T) {
 // handler sets trailers.
 func TestTimersEndStreamsBesideTheHandler(t *testing.T) {
 	for _, p := range paths {
-		t.Run(p, func(t *testing.T) {
+		bubble(t, p, func(t *testing.T) {
 			streams := new(proxy.Streams)
-			x := begin(t, path(p), among(streams, 0))
+			x := begin(t, path(p), among(streams, time.Second))
 			x.stream("Trailer", "X-Sum")
 			x.write(role)
-			var timer sync.WaitGroup
-			timer.Go(func() { streams.Shutdown(0); x.clock.Advance(0) })
+			streams.Shutdown(0)
 			x.do(func() {
+				time.Sleep(time.Second)
 				for range 100 {
 					x.w.Header().Set("X-Sum", "1")
 				}
 			})
-			timer.Wait()
+			synctest.Wait()
 			x.abort().wantSwallowed(t)
 			if !strings.HasSuffix(x.rec.body.String(), errorFinish("shutting_down", false)) {
 				t.Errorf("the client was sent\n%s", x.rec.body.String())
@@ -111,22 +110,24 @@ func TestHeaderWithoutAnAnswerIsHandedOver(t *testing.T) {
 // TestFieldsOfAnInformationalAnswerStayWithIt: an answer of a timer's has none of
 // them.
 func TestFieldsOfAnInformationalAnswerStayWithIt(t *testing.T) {
-	for _, major := range []int{1, 2} {
-		x := begin(t, option(func(o *proxy.Options) { o.FirstByteTimeout = time.Second }),
-			func(_ *proxy.Options, r *http.Request, rec *recorder) {
-				r.ProtoMajor = major
-				rec.header.Set("Server", "Caddy")
+	synctest.Test(t, func(t *testing.T) {
+		for _, major := range []int{1, 2} {
+			x := begin(t, option(func(o *proxy.Options) { o.FirstByteTimeout = time.Second }),
+				func(_ *proxy.Options, r *http.Request, rec *recorder) {
+					r.ProtoMajor = major
+					rec.header.Set("Server", "Caddy")
+				})
+			x.do(func() {
+				x.w.Header().Set("Link", "</early>")
+				x.w.WriteHeader(http.StatusEarlyHints)
 			})
-		x.do(func() {
-			x.w.Header().Set("Link", "</early>")
-			x.w.WriteHeader(http.StatusEarlyHints)
-		})
-		x.clock.Advance(time.Second)
-		x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-		if got := x.rec.sent; got.Get("Link") != "" || got.Get("Server") != "Caddy" {
-			t.Errorf("HTTP/%d: the header is %v", major, got)
+			advance(time.Second)
+			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+			if got := x.rec.sent; got.Get("Link") != "" || got.Get("Server") != "Caddy" {
+				t.Errorf("HTTP/%d: the header is %v", major, got)
+			}
 		}
-	}
+	})
 }
 
 // TestManyTrailersAreHandedOverInTime: upstream chooses how many there are. What
@@ -173,21 +174,19 @@ func (w lookingAtTheRequest) WriteHeader(status int) {
 // TestTheBodyIsGivenBackBesideATimersAnswer has the handler fail while a timer
 // answers.
 func TestTheBodyIsGivenBackBesideATimersAnswer(t *testing.T) {
-	clock := clocktest.New()
-	p := proxy.New(proxy.Options{Clock: clock, FirstByteTimeout: time.Second})
-	r := chatRequest(`{"messages":[],"stream":true}`)
-	w := lookingAtTheRequest{&recorder{t: t, header: make(http.Header)}, r, make(chan struct{})}
-	var timer sync.WaitGroup
-	_ = p.Serve(w, r, func(_ http.ResponseWriter, up *http.Request) error {
-		timer.Go(func() { clock.Advance(time.Second) })
-		receive(t, w.looks)
-		up.Body, up.ContentLength = http.NoBody, 1 // is given back
-		return errTest
+	synctest.Test(t, func(t *testing.T) {
+		p := proxy.New(proxy.Options{FirstByteTimeout: time.Second})
+		r := chatRequest(`{"messages":[],"stream":true}`)
+		w := lookingAtTheRequest{&recorder{t: t, header: make(http.Header)}, r, make(chan struct{})}
+		_ = p.Serve(w, r, func(_ http.ResponseWriter, up *http.Request) error {
+			<-w.looks                                  // of the timer
+			up.Body, up.ContentLength = http.NoBody, 1 // is given back
+			return errTest
+		})
+		if r.Body != http.NoBody {
+			t.Error("the request has not been given the body")
+		}
 	})
-	timer.Wait()
-	if r.Body != http.NoBody {
-		t.Error("the request has not been given the body")
-	}
 }
 
 // readingOn is a writer that reads the header of an informational answer when it
@@ -246,31 +245,33 @@ func (a asked) ReportsFailures(bool) { a() }
 // TestUpstreamIsNamedInTheHandlersGoroutine, also where a timer ends the stream
 // and asks who reports usage: what names it may be what handlers set.
 func TestUpstreamIsNamedInTheHandlersGoroutine(t *testing.T) {
-	var timer bool
-	n := 0
-	x := begin(t, option(func(o *proxy.Options) {
-		o.IdleTimeout = time.Second
-		o.Upstream = func(*http.Request) string {
-			if timer {
-				t.Error("a timer has the upstream named")
+	synctest.Test(t, func(t *testing.T) {
+		var timer bool
+		n := 0
+		x := begin(t, option(func(o *proxy.Options) {
+			o.IdleTimeout = time.Second
+			o.Upstream = func(*http.Request) string {
+				if timer {
+					t.Error("a timer has the upstream named")
+				}
+				return "one"
 			}
-			return "one"
-		}
-		o.Usage = func(upstream string) rewrite.UsageMemory {
-			if upstream != "one" {
-				t.Errorf("upstream %q", upstream)
+			o.Usage = func(upstream string) rewrite.UsageMemory {
+				if upstream != "one" {
+					t.Errorf("upstream %q", upstream)
+				}
+				return asked(func() { moves.Load(); n++ })
 			}
-			return asked(func() { n++ })
+		}))
+		x.stream()
+		x.write(role, text("hi"), strings.TrimSuffix(zeroStop, "\n\n"))
+		n = 0
+		timer = true
+		advance(time.Second)
+		timer = false
+		if n == 0 {
+			t.Error("the timer has asked for no usage")
 		}
-	}))
-	x.stream()
-	x.write(role, text("hi"), strings.TrimSuffix(zeroStop, "\n\n"))
-	n = 0
-	timer = true
-	x.clock.Advance(time.Second)
-	timer = false
-	if n == 0 {
-		t.Error("the timer has asked for no usage")
-	}
-	x.ret(nil)
+		x.ret(nil)
+	})
 }

@@ -50,9 +50,9 @@ func TestRequestsAreLetGoOnceTheyAreAnswered(t *testing.T) {
 		"not read at all":     {body: clean, held: true},
 		"an answer":           {body: clean, read: -1, answer: func(x *exchange) { x.do(func() { x.w.WriteHeader(http.StatusNotFound) }) }},
 		"the beginning of it": {body: `[` + clean, read: -1},
-		"a timeout":           {body: clean, read: -1, answer: func(x *exchange) { x.clock.Advance(1e15) }},
+		"a timeout":           {body: clean, read: -1, answer: func(x *exchange) { advance(1e15) }},
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			body := &watchedBody{Reader: strings.NewReader(c.body + strings.Repeat(" ", 100_000))}
 			size := body.Len()
 			x := begin(t, timeouts(1e9), func(_ *proxy.Options, r *http.Request, _ *recorder) {
@@ -194,64 +194,8 @@ func TestTheBodyOfTheClientsRequestBehindAnError(t *testing.T) {
 	}
 }
 
-// The next handler's request is still what it was behind an error, healed and with
-// the length of that, unless its body is wrapped in one that goes to an error route.
-func TestTheBodyOfTheHandlersRequestBehindAnError(t *testing.T) {
-	for _, wraps := range []bool{false, true} {
-		r := httptest.NewRequest(http.MethodPost, otherPath, strings.NewReader(polluted))
-		r.Header.Set("Content-Type", "application/json")
-		var up *http.Request
-		_ = proxy.New(proxy.Options{}).Serve(httptest.NewRecorder(), r, func(_ http.ResponseWriter, r *http.Request) error {
-			if up = r; wraps {
-				r.Body = io.NopCloser(r.Body)
-			}
-			return errTest
-		})
-		want := clean
-		if wraps {
-			want = polluted
-		}
-		if b, err := io.ReadAll(up.Body); string(b) != want || err != nil || up.ContentLength != int64(len(clean)) {
-			t.Errorf("wrapped %v: %q, %v, ContentLength %d; want %q", wraps, b, err, up.ContentLength, want)
-		}
-		if r.ContentLength != int64(len(polluted)) {
-			t.Errorf("wrapped %v: the client's request has the ContentLength %d", wraps, r.ContentLength)
-		}
-	}
-}
-
-// A length that the next handler has changed is its own, as long as the body is not.
-func TestALengthThatIsChangedAlone(t *testing.T) {
-	for _, history := range proxy.HistoryValues() {
-		r := httptest.NewRequest(http.MethodPost, otherPath, strings.NewReader(clean))
-		r.Header.Set("Content-Type", "application/json")
-		_ = proxy.New(proxy.Options{History: history}).Serve(httptest.NewRecorder(), r, func(_ http.ResponseWriter, r *http.Request) error {
-			r.ContentLength = 7
-			return errTest
-		})
-		if r.ContentLength != int64(len(clean)) {
-			t.Errorf("%s: ContentLength %d", history, r.ContentLength)
-		}
-	}
-}
-
 // sameKind tells whether an error is the one wanted, or likewise of a limit.
 func sameKind(err, want error) bool {
 	var a, b *http.MaxBytesError
 	return errors.Is(err, want) || errors.As(err, &a) && errors.As(want, &b)
 }
-
-// A body that cannot be compared is taken for another.
-func TestBodiesThatCannotBeCompared(t *testing.T) {
-	r := httptest.NewRequest(http.MethodPost, otherPath, nil)
-	r.Body = uncomparable{}
-	_ = proxy.New(proxy.Options{History: proxy.HistoryKeep}).Serve(httptest.NewRecorder(), r, func(http.ResponseWriter, *http.Request) error { return errTest })
-	if _, ok := r.Body.(uncomparable); !ok {
-		t.Errorf("the body is a %T", r.Body)
-	}
-}
-
-type uncomparable []byte
-
-func (uncomparable) Read([]byte) (int, error) { return 0, io.EOF }
-func (uncomparable) Close() error             { return nil }

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -51,6 +51,22 @@ func errorFinish(code string, partial bool) string {
 		done
 }
 
+// bubble runs f as a test of its own, with a clock of its own.
+func bubble(t *testing.T, name string, f func(*testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
+// moves counts the calls of advance. To load it orders the load after what a test has done
+// before it called advance, which package synctest does not.
+var moves atomic.Int64
+
+// advance lets d pass, and all happen that becomes due.
+func advance(d time.Duration) {
+	moves.Add(1)
+	time.Sleep(max(d, 1))
+	synctest.Wait()
+}
+
 // recorder is the inner writer. Like Caddy's it has no lock of its own, so that
 // the race detector sees who does not hold ours, and no Flush but FlushError.
 type recorder struct {
@@ -67,6 +83,7 @@ type recorder struct {
 }
 
 func (rec *recorder) called(format string, args ...any) {
+	moves.Load()
 	call := fmt.Sprintf(format, args...)
 	if rec.sealed.Load() {
 		rec.t.Errorf("the writer was touched behind the guard: %s", call)
@@ -79,6 +96,7 @@ func (rec *recorder) called(format string, args ...any) {
 
 // Header notes, as net/http's over HTTP/1.1, that it was called.
 func (rec *recorder) Header() http.Header {
+	moves.Load()
 	rec.looks++
 	return rec.header
 }
@@ -126,7 +144,6 @@ type ending struct {
 // by step.
 type exchange struct {
 	t     *testing.T
-	clock *clocktest.Clock
 	rec   *recorder
 	r     *http.Request      // the client's
 	leave context.CancelFunc // what the client does
@@ -138,7 +155,7 @@ type exchange struct {
 	ack   chan struct{}
 	ended chan ending
 	over  bool
-	ends  []proxy.Result // what the observer was told at the end
+	*observer
 }
 
 // setting changes what an exchange begins with.
@@ -164,14 +181,8 @@ func option(f func(*proxy.Options)) setting {
 // handler runs.
 func begin(t *testing.T, settings ...setting) *exchange {
 	t.Helper()
-	return beginAt(t, clocktest.New(), settings...)
-}
-
-func beginAt(t *testing.T, clock *clocktest.Clock, settings ...setting) *exchange {
-	t.Helper()
 	x := &exchange{
 		t:     t,
-		clock: clock,
 		rec:   &recorder{t: t, header: make(http.Header)},
 		steps: make(chan func() (bool, error)),
 		ack:   make(chan struct{}),
@@ -180,16 +191,12 @@ func beginAt(t *testing.T, clock *clocktest.Clock, settings ...setting) *exchang
 	ctx, cancel := context.WithCancel(context.Background())
 	x.leave = cancel
 	x.r = httptest.NewRequestWithContext(ctx, http.MethodPost, chatPath, nil)
-	o := proxy.Options{Clock: clock}
+	o := proxy.Options{}
 	for _, set := range settings {
 		set(&o, x.r, x.rec)
 	}
-	observe(&o, onEnd(func(r *http.Request, res proxy.Result) {
-		if r != x.r {
-			t.Error("the observer was not given the client's request")
-		}
-		x.ends = append(x.ends, res)
-	}))
+	x.observer = &observer{t: t, r: x.r}
+	o.Observer = x.observer
 	p := proxy.New(o)
 	go func() {
 		var e ending
@@ -202,11 +209,11 @@ func beginAt(t *testing.T, clock *clocktest.Clock, settings ...setting) *exchang
 		}()
 		e.err = p.Serve(x.rec, x.r, x.next)
 	}()
-	receive(t, x.ack)
+	<-x.ack
 	t.Cleanup(func() {
 		if !x.over {
 			close(x.steps)
-			receive(t, x.ended)
+			<-x.ended
 		}
 		cancel()
 	})
@@ -231,21 +238,21 @@ func (x *exchange) next(w http.ResponseWriter, r *http.Request) error {
 func (x *exchange) do(f func()) {
 	x.t.Helper()
 	x.start(f)
-	receive(x.t, x.ack)
+	<-x.ack
 }
 
 // start has the handler run f, and does not wait for it: x.ack tells.
 func (x *exchange) start(f func()) {
 	x.t.Helper()
-	send(x.t, x.steps, func() (bool, error) { f(); return false, nil })
+	x.steps <- func() (bool, error) { f(); return false, nil }
 }
 
 // finish has the handler do what f says and end.
 func (x *exchange) finish(f func() error) ending {
 	x.t.Helper()
-	send(x.t, x.steps, func() (bool, error) { return true, f() })
+	x.steps <- func() (bool, error) { return true, f() }
 	x.over = true
-	return receive(x.t, x.ended)
+	return <-x.ended
 }
 
 func (x *exchange) ret(err error) ending {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -29,7 +30,7 @@ func TestKeepaliveForms(t *testing.T) {
 		"as a chunk, behind a tool":        {rewrite.KeepaliveChunk, text("\\n`💻 ls`\\n"), beatForm},
 		"as a chunk, behind foreign frame": {rewrite.KeepaliveChunk, "data: [1]\n\n", beat},
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			x := begin(t, option(func(o *proxy.Options) {
 				o.Keepalive = 10 * time.Second
 				o.Rewrite.KeepaliveForm = c.form
@@ -39,126 +40,57 @@ func TestKeepaliveForms(t *testing.T) {
 				x.write(c.before)
 			}
 			sent, calls := x.rec.body.String(), len(x.rec.log)
-			x.clock.Advance(10*time.Second - 1)
+			advance(10*time.Second - 1)
 			x.wantBody(sent)
-			x.clock.Advance(1)
+			advance(1)
 			x.wantBody(sent + c.want)
 			if got := x.rec.log[calls:]; got[len(got)-1] != "flush" {
 				t.Errorf("the keepalive was not flushed: %q", got)
 			}
-			x.clock.Advance(10 * time.Second)
+			advance(10 * time.Second)
 			x.wantBody(sent + c.want + c.want)
 			x.ret(nil)
 		})
 	}
 }
 
-func TestNoKeepaliveBeforeTheHeader(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.Keepalive = 10 * time.Second }))
-	x.clock.Advance(time.Hour)
-	x.wantLog()
-	x.stream()
-	x.clock.Advance(10*time.Second - 1)
-	x.wantLog()
-	x.clock.Advance(1)
-	x.wantBody(beat)
-	x.ret(nil)
-}
-
-func TestKeepaliveCountsFromTheLastByteToTheClient(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.Keepalive = 10 * time.Second }))
-	x.stream()
-	x.clock.Advance(6 * time.Second)
-	x.write(role) // at 6
-	x.clock.Advance(10*time.Second - 1)
-	x.wantBody(role)
-	x.clock.Advance(1) // 16
-	x.wantBody(role + beatForm)
-	x.clock.Advance(4 * time.Second)
-	x.write(text("a")[:30]) // at 20, and nothing to the client
-	x.clock.Advance(6 * time.Second)
-	x.wantBody(role + beatForm + beatForm) // 26
-	x.clock.Advance(4 * time.Second)
-	x.write(text("a")[30:]) // at 30
-	x.clock.Advance(10*time.Second - 1)
-	x.wantBody(role + beatForm + beatForm + text("a"))
-	x.clock.Advance(1)
-	x.wantBody(role + beatForm + beatForm + text("a") + beatForm)
-	x.ret(nil)
-}
-
 func TestNoKeepaliveWithinAFrameThatLeavesInParts(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) {
-		o.Keepalive = 10 * time.Second
-		o.Rewrite.MaxFrame = 512
-	}))
-	x.stream()
-	x.write(role)
-	parts := role
-	for _, s := range []string{`data: {"x":"` + strings.Repeat("x", 600), strings.Repeat("y", 600), `"}` + "\n"} {
-		x.write(s)
-		parts += s
-		x.clock.Advance(time.Minute)
-		if got := x.rec.body.String(); !strings.HasPrefix(parts, got) {
-			t.Errorf("within the frame the client was sent something else:\n%s", got)
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, option(func(o *proxy.Options) {
+			o.Keepalive = 10 * time.Second
+			o.Rewrite.MaxFrame = 512
+		}))
+		x.stream()
+		x.write(role)
+		parts := role
+		for _, s := range []string{`data: {"x":"` + strings.Repeat("x", 600), strings.Repeat("y", 600), `"}` + "\n"} {
+			x.write(s)
+			parts += s
+			advance(time.Minute)
+			if got := x.rec.body.String(); !strings.HasPrefix(parts, got) {
+				t.Errorf("within the frame the client was sent something else:\n%s", got)
+			}
 		}
-	}
-	if x.rec.body.Len() <= len(role) {
-		t.Fatal("no part of the frame has left")
-	}
-	x.write("\n")
-	x.clock.Advance(10 * time.Second)
-	x.wantBody(parts + "\n" + beatForm)
-	x.ret(nil)
-}
-
-func TestKeepaliveNeitherResetsNorHidesTheTimeouts(t *testing.T) {
-	for name, set := range map[string]func(*proxy.Options){
-		"idle":  func(o *proxy.Options) { o.IdleTimeout = 25 * time.Second },
-		"stall": func(o *proxy.Options) { o.StallTimeout = 25 * time.Second },
-	} {
-		t.Run(name, func(t *testing.T) {
-			x := begin(t, option(set), option(func(o *proxy.Options) { o.Keepalive = 10 * time.Second }))
-			x.stream()
-			x.write(role)
-			x.clock.Advance(25*time.Second - 1)
-			x.wantBody(role + beatForm + beatForm)
-			x.clock.Advance(1)
-			x.wantBody(role + beatForm + beatForm + errorFinish("upstream_timeout", false))
-			x.wantStopped()
-		})
-	}
-}
-
-func TestNoKeepaliveBehindTheFinish(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.Keepalive = 10 * time.Second }))
-	x.stream()
-	x.write(role, stop)
-	x.clock.Advance(time.Minute)
-	x.wantBody(role + stop)
-	x.write(done)
-	x.clock.Advance(time.Minute)
-	x.wantBody(role + stop + done)
-	x.ret(nil)
-}
-
-func TestKeepaliveOff(t *testing.T) {
-	x := begin(t)
-	x.stream()
-	x.write(role)
-	x.clock.Advance(1000 * time.Hour)
-	x.wantBody(role)
-	x.ret(nil)
+		if x.rec.body.Len() <= len(role) {
+			t.Fatal("no part of the frame has left")
+		}
+		x.write("\n")
+		advance(10 * time.Second)
+		x.wantBody(parts + "\n" + beatForm)
+		x.ret(nil)
+	})
 }
 
 func TestKeepaliveThatTheClientDoesNotTakeCancelsUpstream(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.Keepalive = 10 * time.Second }))
-	x.stream()
-	x.write(role)
-	x.rec.onWrite = func([]byte) (int, error) { return 0, errTest }
-	x.clock.Advance(10 * time.Second)
-	if cause := context.Cause(x.up.Context()); cause != errTest { //nolint:errorlint // the very error
-		t.Errorf("upstream's request ended with the cause %v, want the inner writer's error", cause)
-	}
-	x.abort().wantPanic(t, http.ErrAbortHandler)
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, option(func(o *proxy.Options) { o.Keepalive = 10 * time.Second }))
+		x.stream()
+		x.write(role)
+		x.rec.onWrite = func([]byte) (int, error) { return 0, errTest }
+		advance(10 * time.Second)
+		if cause := context.Cause(x.up.Context()); cause != errTest { //nolint:errorlint // the very error
+			t.Errorf("upstream's request ended with the cause %v, want the inner writer's error", cause)
+		}
+		x.abort().wantPanic(t, http.ErrAbortHandler)
+	})
 }

@@ -3,26 +3,12 @@ package proxy_test
 import (
 	"errors"
 	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 )
-
-// lateClock is a clock whose timers cannot be stopped any more, as when they have fired
-// and wait for the lock.
-type lateClock struct{ *clocktest.Clock }
-
-func (c lateClock) AfterFunc(d time.Duration, f func()) proxy.Timer {
-	return lateTimer{c.Clock.AfterFunc(d, f)}
-}
-
-type lateTimer struct{ proxy.Timer }
-
-func (lateTimer) Stop() bool { return false }
 
 // A timer that comes too late to be stopped does nothing to what has ended, or is not
 // its own.
@@ -45,9 +31,9 @@ func TestTimersThatComeTooLateDoNothing(t *testing.T) {
 		"a stream that has been drained": func(x *exchange) {
 			x.stream()
 			x.write(role)
-			x.clock.Advance(20 * time.Second)
+			advance(20 * time.Second)
 		},
-		"a request that has been drained": func(x *exchange) { x.clock.Advance(20 * time.Second) },
+		"a request that has been drained": func(x *exchange) { advance(20 * time.Second) },
 		"JSON lines":                      answer("application/jsonl"),
 		"a download":                      answer("application/octet-stream"),
 		"a client that has left": func(x *exchange) {
@@ -56,16 +42,16 @@ func TestTimersThatComeTooLateDoNothing(t *testing.T) {
 			x.leave()
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			streams := new(proxy.Streams)
 			x := begin(t, among(streams, 20*time.Second), option(func(o *proxy.Options) {
-				o.Clock = lateClock{o.Clock.(*clocktest.Clock)}
 				o.FirstByteTimeout, o.IdleTimeout, o.Keepalive = time.Minute, time.Minute, 45*time.Second
 			}))
 			streams.Shutdown(0)
 			until(x)
 			before := len(x.rec.log)
-			x.clock.Advance(time.Hour)
+			advance(time.Hour)
+			proxy.FireLate(x.w)
 			if got := x.rec.log[before:]; len(got) > 0 {
 				t.Errorf("the client was sent %q", got)
 			}
@@ -78,12 +64,14 @@ func TestTimersThatComeTooLateDoNothing(t *testing.T) {
 
 // What has been ended cannot be taken over.
 func TestHijackBehindADeadline(t *testing.T) {
-	x := begin(t, timeouts(time.Minute))
-	x.clock.Advance(time.Minute)
-	x.do(func() {
-		if conn, _, err := http.NewResponseController(x.w).Hijack(); err == nil || errors.Is(err, http.ErrNotSupported) {
-			t.Errorf("Hijack: %v, %v", conn, err)
-		}
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, timeouts(time.Minute))
+		advance(time.Minute)
+		x.do(func() {
+			if conn, _, err := http.NewResponseController(x.w).Hijack(); err == nil || errors.Is(err, http.ErrNotSupported) {
+				t.Errorf("Hijack: %v, %v", conn, err)
+			}
+		})
 	})
 }
 
@@ -139,48 +127,3 @@ func TestTheEndOfABodyIsNoFailure(t *testing.T) {
 		}
 	}
 }
-
-// TestLateWritesReachNoOtherStream: a stream that begins behind the end of another may have
-// its engine. A handler that goes on writing to the old one disturbs nothing.
-func TestLateWritesReachNoOtherStream(t *testing.T) {
-	p := proxy.New(proxy.DefaultOptions())
-	serve := func(body *strings.Builder, during func(w http.ResponseWriter)) (w http.ResponseWriter) {
-		r := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(clean))
-		_ = p.Serve(keeper{http.Header{}, body}, r, func(inner http.ResponseWriter, _ *http.Request) error {
-			w = inner
-			w.Header().Set("Content-Type", "text/event-stream")
-			during(w)
-			return nil
-		})
-		return w
-	}
-	var first, second strings.Builder
-	late := serve(&first, func(w http.ResponseWriter) { _, _ = w.Write([]byte(role + text("one"))) })
-	ended := first.String()
-	serve(&second, func(w http.ResponseWriter) {
-		for _, frame := range []string{role, text("two"), stop, done} {
-			if n, err := late.Write([]byte(text("three"))); n != 0 || err == nil {
-				t.Errorf("%d bytes were written to a stream that has ended, %v", n, err)
-			}
-			_ = http.NewResponseController(late).Flush()
-			_, _ = w.Write([]byte(frame))
-		}
-	})
-	if got := first.String(); got != ended {
-		t.Errorf("the first stream was %q when it ended, and is %q", ended, got)
-	}
-	if got, want := second.String(), role+text("two")+stop+done; got != want {
-		t.Errorf("the second stream is %q, want %q", got, want)
-	}
-}
-
-// keeper is a client that keeps what it gets.
-type keeper struct {
-	header http.Header
-	body   *strings.Builder
-}
-
-func (k keeper) Header() http.Header         { return k.header }
-func (keeper) WriteHeader(int)               {}
-func (k keeper) Write(b []byte) (int, error) { return k.body.Write(b) }
-func (keeper) FlushError() error             { return nil }

@@ -7,30 +7,30 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// Observer is told what becomes of the requests of a Proxy and of their answers, for
-// logs, metrics, traces, recordings and the like. It is called from several
-// goroutines. Every request that it is given is the client's.
+// Observer observes the requests of a Proxy and their answers, for logs, metrics,
+// traces, recordings and the like. It is called from several goroutines. Every request
+// that it is given is the client's.
 type Observer interface {
 	// Request is called when the body of r was read and markers have been removed from
-	// its history, or it asks for what Hermes ignores, before r goes on.
+	// its history, or it asks for something that Hermes ignores, before r goes on.
 	Request(r *http.Request, read rewrite.Healed)
 	// Begin is called when an answer to r has turned out to be a stream whose end is
 	// seen to: of chat completions, of a response or of a run.
 	//
-	// Of a request for chat completions it is also called right before End where
-	// there is nothing else to tell: for a stream that has passed because it is
+	// For a request for chat completions it is also called right before End where
+	// there is nothing else to observe: for a stream that has passed because it is
 	// compressed, an error instead of an answer, a client that has left before there
 	// was an answer, and an answer that is not streamed.
 	//
-	// What it returns must not be nil.
+	// It must not return nil.
 	Begin(r *http.Request, b Begun) AnswerObserver
 }
 
-// Begun is what is known of an answer that an Observer begins to be told of.
+// Begun describes an answer that an Observer begins to observe.
 type Begun struct {
 	// Since is when the request came.
 	Since time.Time
-	// Kind is what the answer is.
+	// Kind is the kind of the answer.
 	Kind Kind
 	// Upstream is the one that answers, as Options.Upstream names it.
 	Upstream string
@@ -41,7 +41,7 @@ type Begun struct {
 	Raw bool
 }
 
-// Kind is what an answer is one of.
+// Kind is the kind of an answer.
 type Kind string
 
 const (
@@ -55,13 +55,13 @@ const (
 	KindWhole Kind = "whole"
 )
 
-// Summarizer says what can be said of a stream so far.
+// Summarizer summarizes a stream so far.
 type Summarizer interface {
 	// Summary costs enough not to be called for each chunk.
 	Summary() rewrite.Summary
 }
 
-// AnswerObserver is told what becomes of one answer. Its methods are called one at a
+// AnswerObserver observes one answer. Its methods are called one at a
 // time, while the answer waits: they must not block, nor use the answer.
 type AnswerObserver interface {
 	// Raw is called with bytes of the stream, as upstream has sent them, if
@@ -77,4 +77,37 @@ type AnswerObserver interface {
 	// The client has been sent everything by then, save the end of the body, and
 	// nothing waits.
 	End(r *http.Request, res Result)
+}
+
+// The outcomes of a stream that are no error code of package rewrite.
+const (
+	// OutcomeOK is a stream that ended well.
+	OutcomeOK = "ok"
+	// OutcomeClientGone is one whose client left before its end.
+	OutcomeClientGone = "client_gone"
+	// OutcomeEncoded is one that upstream has compressed although it was asked
+	// not to: it has passed as it is.
+	OutcomeEncoded = "passed_encoded"
+)
+
+// Result is the result of a stream that has ended, or of the answer instead of one.
+type Result struct {
+	rewrite.Summary
+	// Outcome is OutcomeOK, OutcomeClientGone, or the code of the error that
+	// the client was sent.
+	Outcome string
+	// Upstream is the one that answered, as Options.Upstream names it.
+	Upstream string
+	// Duration is the time since the request came.
+	Duration time.Duration
+	// Status is the HTTP status that the client was sent.
+	Status int
+	// Cause is how upstream ended, CauseEOF for an answer that was no stream.
+	Cause rewrite.Cause
+	// Whole says that the answer was none that is streamed, or was not to be:
+	// it has been repaired, or an error was sent instead.
+	Whole bool
+	// Err is the error that the next handler returned or, as an error, panicked
+	// with; nil for neither.
+	Err error
 }

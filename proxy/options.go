@@ -15,8 +15,8 @@ type Options struct {
 	// Rewrite are the options of the engine.
 	Rewrite rewrite.Options
 
-	// History says what becomes of markers in the history that a request
-	// carries. The zero value means HistoryHeal.
+	// History says how markers in the history that a request carries are treated.
+	// The zero value means HistoryHeal.
 	History History
 	// MaxRequest is the size in bytes above which the body of a request passes
 	// untouched. Zero means DefaultMaxRequest.
@@ -24,7 +24,7 @@ type Options struct {
 
 	// FirstByteTimeout is how long upstream may take to send the first byte
 	// of its answer to a chat completion, of the body where it is a stream,
-	// from when the request has been read. It does not apply to a request
+	// once the request has been read. It does not apply to a request
 	// that was read and does not ask for a stream. Zero means no limit.
 	FirstByteTimeout time.Duration
 	// IdleTimeout is how long upstream may send no byte at all. Before an
@@ -48,7 +48,7 @@ type Options struct {
 	// Streams is the set that open streams belong to. Nil means one of the
 	// Proxy's own.
 	Streams *Streams
-	// Usage returns what is remembered of an upstream, which many streams use at
+	// Usage returns the memory of an upstream's usage, which many streams use at
 	// once. Only its Reported may make them wait. Nil means that nothing is
 	// remembered.
 	Usage func(upstream string) rewrite.UsageMemory
@@ -57,26 +57,24 @@ type Options struct {
 	// header has come.
 	Upstream func(*http.Request) string
 	// ErrorStatus returns the HTTP status that an error of the next handler
-	// stands for, 0 when it stands for none. Nil means 0. Of a request for chat
-	// completions 502, 503 and 504 are answered: the agent may be running, and the
-	// client is told not to send the request again, unless its transport could
-	// make no connection, or there was none to make, which is 503.
+	// stands for, 0 when it stands for none. Nil means 0. A request for chat
+	// completions gets an answer for 502, 503 and 504: the agent may be running, and the
+	// answer asks the client not to send the request again, unless its transport could
+	// make no connection, or there was none to make, for which 503 stands.
 	ErrorStatus func(error) int
-	// Observer is told of requests and their answers, nil for nobody.
+	// Observer observes requests and their answers. Nil means none.
 	Observer Observer
-	// ObserveRaw has it told of the bytes of streams, as upstream has sent them. Up
-	// to 64 KiB of a stream that is not told of yet are kept for that.
+	// ObserveRaw says that it gets the bytes of streams, as upstream has sent them. Up
+	// to 64 KiB of a stream that is not observed yet are kept for that.
 	ObserveRaw bool
 	// Timeouts returns the context that the next handler gets in the place of
 	// ctx, and the timeouts of writes that handlers may set by it; nil for
 	// none. Nil means that there are none but those of http.ResponseController.
 	Timeouts func(ctx context.Context) (context.Context, Timeouts)
-	// Clock is the clock to go by. Nil means the system's.
-	Clock Clock
 }
 
 // Timeouts are timeouts of the inner writer that handlers set by the context of
-// their request. They take effect while nobody else uses that writer.
+// their request. They take effect while no other goroutine uses that writer.
 type Timeouts interface {
 	// Apply is called when the final status is known, before it is written.
 	Apply()
@@ -85,11 +83,11 @@ type Timeouts interface {
 	Restore()
 }
 
-// History says what becomes of markers in the history that a request carries
+// History is a way to treat markers in the history that a request carries
 // (contract section 5).
 type History string
 
-// What becomes of markers in a history. The zero value means HistoryHeal.
+// The values of History. The zero value means HistoryHeal.
 const (
 	// HistoryHeal removes them; see rewrite.Heal. The default.
 	HistoryHeal History = "heal"
@@ -116,29 +114,3 @@ func DefaultOptions() Options {
 		DrainTimeout: 10 * time.Second,
 	}
 }
-
-// Clock tells the time and calls back. It is there so that tests can set it.
-type Clock interface {
-	Now() time.Time
-	// Since returns the time that has passed since t, which Now has returned.
-	// It is asked with each chunk: to read one clock costs less than Now, which
-	// reads two.
-	Since(t time.Time) time.Duration
-	// AfterFunc calls f in a goroutine of its own after d.
-	AfterFunc(d time.Duration, f func()) Timer
-}
-
-// Timer is a call to come, as of time.AfterFunc.
-type Timer interface {
-	// Reset has the call come after d, and reports whether it was yet to come.
-	Reset(d time.Duration) bool
-	// Stop calls it off, and reports whether it was yet to come.
-	Stop() bool
-}
-
-// systemClock is the Clock that everybody goes by.
-type systemClock struct{}
-
-func (systemClock) Now() time.Time                            { return time.Now() }
-func (systemClock) Since(t time.Time) time.Duration           { return time.Since(t) }
-func (systemClock) AfterFunc(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) }

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -66,13 +67,13 @@ var otherStreams = map[string]otherStream{
 // eachOther runs a test for each of the other streams.
 func eachOther(t *testing.T, f func(t *testing.T, s otherStream)) {
 	for name, s := range otherStreams {
-		t.Run(name, func(t *testing.T) { f(t, s) })
+		bubble(t, name, func(t *testing.T) { f(t, s) })
 	}
 }
 
 func TestOtherStreamThatIsCutFails(t *testing.T) {
 	eachOther(t, func(t *testing.T, s otherStream) {
-		for how, c := range map[string]struct {
+		for _, c := range map[string]struct {
 			end  func(*exchange) ending
 			code string
 		}{
@@ -81,17 +82,15 @@ func TestOtherStreamThatIsCutFails(t *testing.T) {
 			"timeout": {func(x *exchange) ending { return x.ret(timeoutError{}) }, "upstream_timeout"},
 			"end":     {func(x *exchange) ending { return x.ret(nil) }, "upstream_incomplete"},
 		} {
-			t.Run(how, func(t *testing.T) {
-				x := begin(t, path(s.path))
-				x.stream()
-				x.write(s.begin, s.more, s.cut)
-				x.wantBody(s.begin + s.more)
-				c.end(x).wantSwallowed(t)
-				x.wantBody(s.begin + s.more + s.failed(c.code))
-				if res := x.result(); res.Outcome != c.code || res.Code != c.code || res.ID != s.id {
-					t.Errorf("%+v", res)
-				}
-			})
+			x := begin(t, path(s.path))
+			x.stream()
+			x.write(s.begin, s.more, s.cut)
+			x.wantBody(s.begin + s.more)
+			c.end(x).wantSwallowed(t)
+			x.wantBody(s.begin + s.more + s.failed(c.code))
+			if res := x.result(); res.Outcome != c.code || res.Code != c.code || res.ID != s.id {
+				t.Errorf("%+v", res)
+			}
 		}
 	})
 }
@@ -105,22 +104,20 @@ func (timeoutError) Timeout() bool { return true }
 // that upstream's connection broke: its answer is complete.
 func TestOtherStreamThatHasEndedEndsWell(t *testing.T) {
 	eachOther(t, func(t *testing.T, s otherStream) {
-		for how, end := range map[string]func(*exchange) ending{
+		for _, end := range map[string]func(*exchange) ending{
 			"abort": (*exchange).abort,
 			"error": func(x *exchange) ending { return x.ret(errTest) },
 			"end":   func(x *exchange) ending { return x.ret(nil) },
 		} {
 			for _, tail := range []string{"", ": stream closed\n\n", ": stream cl"} {
-				t.Run(how, func(t *testing.T) {
-					x := begin(t, path(s.path))
-					x.stream()
-					x.write(s.begin, s.end, tail)
-					end(x).wantSwallowed(t)
-					x.wantBody(s.begin + s.end + tail)
-					if res := x.result(); res.Outcome != proxy.OutcomeOK || res.Code != "" || res.ID != s.id {
-						t.Errorf("%+v", res)
-					}
-				})
+				x := begin(t, path(s.path))
+				x.stream()
+				x.write(s.begin, s.end, tail)
+				end(x).wantSwallowed(t)
+				x.wantBody(s.begin + s.end + tail)
+				if res := x.result(); res.Outcome != proxy.OutcomeOK || res.Code != "" || res.ID != s.id {
+					t.Errorf("%+v", res)
+				}
 			}
 		}
 	})
@@ -170,11 +167,11 @@ func TestOtherStreamsMayBeSilent(t *testing.T) {
 			o.Keepalive, o.DoneGrace = time.Second, time.Second
 		}))
 		x.stream()
-		x.clock.Advance(time.Hour)
+		advance(time.Hour)
 		x.write(s.begin)
-		x.clock.Advance(time.Hour)
+		advance(time.Hour)
 		x.write(s.end)
-		x.clock.Advance(time.Hour)
+		advance(time.Hour)
 		x.wantRunning()
 		x.ret(nil).wantSwallowed(t)
 		x.wantBody(s.begin + s.end)
@@ -188,10 +185,10 @@ func TestOtherStreamsAreDrained(t *testing.T) {
 		x.stream()
 		x.write(s.begin)
 		streams.Shutdown(0)
-		x.clock.Advance(10*time.Second - 1)
+		advance(10*time.Second - 1)
 		x.write(s.more, s.cut)
 		x.wantRunning()
-		x.clock.Advance(1)
+		advance(1)
 		x.wantBody(s.begin + s.more + s.failed("shutting_down"))
 		x.wantStopped()
 		x.abort().wantSwallowed(t)
@@ -212,7 +209,7 @@ func TestOtherStreamThatComesAfterTheDrain(t *testing.T) {
 		x := begin(t, path(s.path), among(streams, time.Second))
 		x.stream()
 		streams.Shutdown(0)
-		x.clock.Advance(time.Second)
+		advance(time.Second)
 		x.wantRunning()
 		x.write(": hello\n\n" + s.begin + s.more)
 		x.wantBody(": hello\n\n" + s.begin + s.more + s.failed("shutting_down"))
@@ -222,33 +219,37 @@ func TestOtherStreamThatComesAfterTheDrain(t *testing.T) {
 }
 
 func TestRunThatHasShownNothingIsDrained(t *testing.T) {
-	streams := new(proxy.Streams)
-	x := begin(t, path("/v1/runs/run_9/events"), among(streams, time.Second))
-	x.stream()
-	streams.Shutdown(0)
-	x.clock.Advance(time.Second)
-	x.wantBody(`data: {"event": "run.failed", "run_id": "run_9", "error": "the service is shutting down, and the agent's answer is not complete; the agent may be running"}` + "\n\n")
-	x.wantStopped()
-	x.abort().wantSwallowed(t)
+	synctest.Test(t, func(t *testing.T) {
+		streams := new(proxy.Streams)
+		x := begin(t, path("/v1/runs/run_9/events"), among(streams, time.Second))
+		x.stream()
+		streams.Shutdown(0)
+		advance(time.Second)
+		x.wantBody(`data: {"event": "run.failed", "run_id": "run_9", "error": "the service is shutting down, and the agent's answer is not complete; the agent may be running"}` + "\n\n")
+		x.wantStopped()
+		x.abort().wantSwallowed(t)
+	})
 }
 
 func TestSessionThatHasShownNothingIsDrained(t *testing.T) {
-	streams := new(proxy.Streams)
-	x := begin(t, path("/api/sessions/s9/chat/stream"), among(streams, time.Second))
-	x.stream()
-	streams.Shutdown(0)
-	x.clock.Advance(time.Second)
-	x.wantStopped()
-	x.abort().wantSwallowed(t)
-	body := x.rec.body.String()
-	for _, event := range []string{"event: error\ndata: {\"message\": \"the service is shutting down", "event: done\ndata: {\"session_id\": \"s9\", \"seq\": 2, \"ts\": "} {
-		if !strings.Contains(body, event) {
-			t.Errorf("no %q in %s", event, body)
+	synctest.Test(t, func(t *testing.T) {
+		streams := new(proxy.Streams)
+		x := begin(t, path("/api/sessions/s9/chat/stream"), among(streams, time.Second))
+		x.stream()
+		streams.Shutdown(0)
+		advance(time.Second)
+		x.wantStopped()
+		x.abort().wantSwallowed(t)
+		body := x.rec.body.String()
+		for _, event := range []string{"event: error\ndata: {\"message\": \"the service is shutting down", "event: done\ndata: {\"session_id\": \"s9\", \"seq\": 2, \"ts\": "} {
+			if !strings.Contains(body, event) {
+				t.Errorf("no %q in %s", event, body)
+			}
 		}
-	}
-	if res := x.result(); strings.Count(body, "event:") != 2 || res.Outcome != "shutting_down" {
-		t.Errorf("%+v: %s", res, body)
-	}
+		if res := x.result(); strings.Count(body, "event:") != 2 || res.Outcome != "shutting_down" {
+			t.Errorf("%+v: %s", res, body)
+		}
+	})
 }
 
 // TestRunsAreKnownByTheirPath: what looks like a run's event elsewhere is none.
@@ -275,7 +276,7 @@ func TestOtherStreamThatHasEndedIsDrainedWithoutAnError(t *testing.T) {
 		x.stream()
 		x.write(s.begin, s.end)
 		streams.Shutdown(0)
-		x.clock.Advance(time.Second)
+		advance(time.Second)
 		x.wantStopped()
 		x.abort().wantSwallowed(t)
 		x.wantBody(s.begin + s.end)
@@ -286,7 +287,7 @@ func TestOtherStreamThatHasEndedIsDrainedWithoutAnError(t *testing.T) {
 }
 
 func TestReverseProxyWhoseUpstreamDiesInAnotherStream(t *testing.T) {
-	eachOther(t, func(t *testing.T, s otherStream) {
+	for _, s := range otherStreams {
 		head := chunkedHead + chunked(s.begin) + chunked(s.more)
 		for name, c := range map[string]struct{ sends, want string }{
 			"not at all":            {head + chunked(s.end) + "0\r\n\r\n", s.end},
@@ -296,7 +297,7 @@ func TestReverseProxyWhoseUpstreamDiesInAnotherStream(t *testing.T) {
 			"with no length":        {"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n" + s.begin + s.more + s.cut, s.failed("upstream_incomplete")},
 			"by FIN behind its end": {head + chunked(s.end), s.end},
 		} {
-			t.Run(name, func(t *testing.T) {
+			t.Run(s.path+", "+name, func(t *testing.T) {
 				protocols(t, func(t *testing.T, http2 bool) {
 					u := upstream(t, func(conn *net.TCPConn) { _, _ = io.WriteString(conn, c.sends) })
 					got, err := get(t, guarded(t, u, proxy.Options{}, http2), s.path)
@@ -306,7 +307,7 @@ func TestReverseProxyWhoseUpstreamDiesInAnotherStream(t *testing.T) {
 				})
 			})
 		}
-	})
+	}
 }
 
 // get reads the whole answer to a request for an event stream.

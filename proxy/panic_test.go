@@ -8,10 +8,10 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 )
 
 // breaking is an inner writer that panics with what it is given where it is told
@@ -21,9 +21,11 @@ type breaking struct {
 	at    string // "header", "write" or "flush"; "" for not yet
 	value any
 	broke bool
+	seen  *observer
 }
 
 func (w *breaking) use(what string) {
+	moves.Load()
 	if w.broke {
 		w.t.Errorf("the writer is used again, for its %s", what)
 	}
@@ -59,6 +61,8 @@ func guardedBy(t *testing.T, w *breaking, o proxy.Options, p string, next func(h
 	}
 	r := chatRequest(`{"stream":true}`)
 	r.URL.Path = p
+	w.seen = &observer{t: t, r: r}
+	o.Observer = w.seen
 	ended := make(chan ending, 1)
 	go func() {
 		var e ending
@@ -69,7 +73,7 @@ func guardedBy(t *testing.T, w *breaking, o proxy.Options, p string, next func(h
 		}()
 		e.err = proxy.New(o).Serve(w, r, next)
 	}()
-	e := receive(t, ended)
+	e := <-ended
 	if n := streams.Open(); n != 0 {
 		t.Errorf("%d streams are open", n)
 	}
@@ -93,11 +97,7 @@ func TestPanicOfTheWriterGoesOn(t *testing.T) {
 					"WriteHeader": func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) },
 				} {
 					t.Run(fmt.Sprint(media, p, at, name), func(t *testing.T) {
-						var ends int
-						o := proxy.Options{
-							Observer:    onEnd(func(*http.Request, proxy.Result) { ends++ }),
-							ErrorStatus: func(error) int { return http.StatusBadGateway },
-						}
+						o := proxy.Options{ErrorStatus: func(error) int { return http.StatusBadGateway }}
 						w := newBreaking(t, at, "boom")
 						e := guardedBy(t, w, o, p, func(w http.ResponseWriter, _ *http.Request) error {
 							if media == "" {
@@ -110,8 +110,8 @@ func TestPanicOfTheWriterGoesOn(t *testing.T) {
 						if got := fmt.Sprint(e.panicked); w.broke != (e.panicked != nil) || w.broke && !strings.HasPrefix(got, "boom") {
 							t.Errorf("the writer broke: %v; the guard panicked with %v", w.broke, got)
 						}
-						if p == chatPath && media == "text/event-stream" && ends != 1 {
-							t.Errorf("%d ends were told", ends)
+						if p == chatPath && media == "text/event-stream" && len(w.seen.ends) != 1 {
+							t.Errorf("%d ends were observed", len(w.seen.ends))
 						}
 					})
 				}
@@ -143,9 +143,8 @@ func TestPanicUnderATimerGoesOnInTheHandler(t *testing.T) {
 				"returns errors": func() error { return errors.New("another") },
 				"aborts":         func() error { panic(http.ErrAbortHandler) },
 			} {
-				t.Run(fmt.Sprint(name, " ", value, " ", how), func(t *testing.T) {
-					clock := clocktest.New()
-					o := proxy.Options{Clock: clock, Streams: new(proxy.Streams), DrainTimeout: time.Second}
+				bubble(t, fmt.Sprint(name, " ", value, " ", how), func(t *testing.T) {
+					o := proxy.Options{Streams: new(proxy.Streams), DrainTimeout: time.Second}
 					c.set(&o)
 					w := newBreaking(t, "", value)
 					e := guardedBy(t, w, o, chatPath, func(rw http.ResponseWriter, up *http.Request) error {
@@ -155,7 +154,7 @@ func TestPanicUnderATimerGoesOnInTheHandler(t *testing.T) {
 							_, _ = rw.Write([]byte(role))
 						}
 						w.at = c.at
-						advanceAside(t, clock)
+						advance(time.Second)
 						if up.Context().Err() == nil {
 							t.Error("upstream's request goes on")
 						}
@@ -171,20 +170,6 @@ func TestPanicUnderATimerGoesOnInTheHandler(t *testing.T) {
 				})
 			}
 		}
-	}
-}
-
-// advanceAside has the timers fire in a goroutine of their own, where a panic would
-// end the process.
-func advanceAside(t *testing.T, clock *clocktest.Clock) {
-	t.Helper()
-	panicked := make(chan any)
-	go func() {
-		defer func() { panicked <- recover() }()
-		clock.Advance(time.Second)
-	}()
-	if v := receive(t, panicked); v != nil {
-		t.Errorf("the timer panicked with %v", v)
 	}
 }
 
@@ -212,15 +197,16 @@ func checkLate(t *testing.T, got, value any) {
 // TestPanicOfTheHandlerIsMoreThanTheTimers: what the handler itself panics with
 // goes on.
 func TestPanicOfTheHandlerIsMoreThanTheTimers(t *testing.T) {
-	clock := clocktest.New()
-	w := newBreaking(t, "", "boom")
-	e := guardedBy(t, w, proxy.Options{Clock: clock, IdleTimeout: time.Second}, chatPath,
-		func(http.ResponseWriter, *http.Request) error {
-			w.at = "header"
-			advanceAside(t, clock)
-			panic("mine")
-		})
-	e.wantPanic(t, "mine")
+	synctest.Test(t, func(t *testing.T) {
+		w := newBreaking(t, "", "boom")
+		e := guardedBy(t, w, proxy.Options{IdleTimeout: time.Second}, chatPath,
+			func(http.ResponseWriter, *http.Request) error {
+				w.at = "header"
+				advance(time.Second)
+				panic("mine")
+			})
+		e.wantPanic(t, "mine")
+	})
 }
 
 // chatRequest is a request for chat completions.

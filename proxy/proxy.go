@@ -1,9 +1,10 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"net/http"
-	"runtime"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
@@ -13,12 +14,8 @@ import (
 
 // Proxy guards the streams of a handler. It is safe for concurrent use.
 type Proxy struct {
-	o       Options
-	limits  deadline.Limits
-	now     func() time.Time // of the clock
-	buffers buffers
-	engines engines
-	sender  *sender // of the headers of streams
+	o      Options
+	limits deadline.Limits
 }
 
 // New returns a Proxy with the options.
@@ -35,18 +32,13 @@ func New(o Options) *Proxy {
 	if o.MaxRequest == 0 {
 		o.MaxRequest = DefaultMaxRequest
 	}
-	if o.Clock == nil {
-		o.Clock = systemClock{}
-	}
-	p := &Proxy{o: o, now: o.Clock.Now, sender: newSender(), limits: deadline.Limits{
+	return &Proxy{o: o, limits: deadline.Limits{
 		FirstByte: o.FirstByteTimeout,
 		Idle:      o.IdleTimeout,
 		Stall:     o.StallTimeout,
 		DoneGrace: o.DoneGrace,
 		Keepalive: o.Keepalive,
 	}}
-	runtime.AddCleanup(p, (*sender).end, p.sender)
-	return p
 }
 
 // Handler returns a handler that guards next.
@@ -65,74 +57,73 @@ func (p *Proxy) Handler(next http.Handler) http.Handler {
 // contract says if next does not (section 3). The body of r may be replaced by
 // one that gives the same bytes.
 //
-// A proxy tells of an upstream that died behind its header by a panic with
+// A proxy reports an upstream that died after its header by a panic with
 // http.ErrAbortHandler (Caddy: reverseproxy.go:1359-1387, httputil: likewise).
-// That is recovered when the answer is a stream whose end is seen to (of chat
+// Serve recovers that when the answer is a stream whose end is seen to (of chat
 // completions, or another that the engine knows) and its client is still there,
-// and so is an error returned behind the header, which would have Caddy write an
+// and swallows an error returned after the header, with which Caddy would write an
 // error page into the stream. All other panics go on, with their value and their
 // stack, and all other errors are returned.
 func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request) error) (err error) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	rw := newResponseWriter(p, w, r, cancel)
-	p.o.Streams.add(rw)
+	x := &exchange{
+		o: &p.o, limits: &p.limits, w: w, r: r, cancel: cancel,
+		since: time.Now(), chat: rewrite.IsChatPath(r.URL.Path), header: make(http.Header),
+	}
+	head.Copy(x.header, w.Header())
+	member := &member{timeout: p.o.DrainTimeout, ended: x.drainEnded}
+	p.o.Streams.add(member)
 	defer func() {
 		// Panicking again from here keeps the stack of the first panic.
 		panicked := recover()
-		p.o.Streams.remove(rw)
-		if panicked, err = rw.end(panicked, err); panicked != nil {
+		p.o.Streams.remove(member)
+		if panicked, err = x.end(panicked, err); panicked != nil {
 			panic(panicked)
 		}
 	}()
-	if rw.x.chat {
-		ctx = rw.x.reach.traced(ctx)
+	if x.chat {
+		ctx = x.reach.traced(ctx)
 	}
 	if p.o.Timeouts != nil {
-		ctx, rw.timeouts = p.o.Timeouts(ctx)
+		ctx, x.timeouts = p.o.Timeouts(ctx)
 	}
 	up := upstreamRequest(ctx, r)
 	// No lock is held and no deadline runs while the client sends its request,
 	// for which it may take its time.
-	healed := rw.body.Prepare(r, up, p.bodyPlan(r))
+	healed := x.body.Prepare(r, up, bodyPlan(&p.o, r))
 	if !rewrite.IsRunPath(r.URL.Path) {
 		healed.Ignored = 0
 	}
 	if (healed.Markers > 0 || healed.Ignored != 0) && p.o.Observer != nil {
 		p.o.Observer.Request(r, healed)
 	}
-	rw.x.client.muted = healed.Diagnostic && head.First(r.Header, sessionHeader) != ""
-	if !rw.requestRead(healed.Asked) {
+	x.muted = healed.Diagnostic && r.Header.Get(sessionHeader) != ""
+	if !x.requestRead(healed.Asked) {
 		return nil
 	}
 	defer func() {
 		// net/http looks at the request when it writes the header, which a timer may
 		// do now.
-		rw.mu.Lock()
-		defer rw.unlock()
-		rw.body.GiveBack(r, up)
+		x.mu.Lock()
+		defer x.unlock()
+		x.body.GiveBack(r, up)
 	}()
-	return rw.requestError(next(rw, up))
+	return x.requestError(next(x, up))
 }
 
 // end ends the answer after the next handler has panicked, returned err, or
-// returned nil. Nothing is written behind it. It returns the panic and the error
-// that go on, nil for none: a failure that the client has been told of is dealt
+// returned nil. Nothing is written after it. It returns the panic and the error
+// that go on, nil for none: a failure that the client knows of is dealt
 // with, and a panic with the wish to abort was one.
-func (rw *responseWriter) end(panicked any, err error) (any, error) {
-	handled := rw.endAnswer(panicked, err)
+func (x *exchange) end(panicked any, err error) (any, error) {
+	handled := x.endAnswer(panicked, err)
 	aborted := isAbort(panicked)
-	if rw.panicked != nil && (panicked == nil || aborted) {
-		panicked, aborted = rw.panicked.again(), false
+	if x.panicked != nil && (panicked == nil || aborted) {
+		panicked, aborted = x.panicked.again(), false
 	}
-	if rw.x.p.o.Observer != nil {
-		if res, observed := rw.x.result(panicked, err); observed {
-			rw.x.observer.End(rw.x.client.r, res)
-		}
-	}
-	if s, ok := rw.x.answer.(*stream); ok && rw.panicked == nil {
-		rw.x.p.engines.put(s.engine) // the answer is closed
-		s.engine = nil
+	if x.o.Observer != nil {
+		x.observeEnd(panicked, err)
 	}
 	if handled {
 		err = nil
@@ -143,35 +134,74 @@ func (rw *responseWriter) end(panicked any, err error) (any, error) {
 	return panicked, err
 }
 
-// endAnswer sends what the client is owed, and lets nothing be written any more. It
+// endAnswer sends the client the rest of its answer, and ends the writing. It
 // reports whether a failure of the next handler's is dealt with: the client knows.
-func (rw *responseWriter) endAnswer(panicked any, err error) (handled bool) {
-	rw.mu.Lock()
-	defer rw.unlockLate() // the end is told all the same
+func (x *exchange) endAnswer(panicked any, err error) (handled bool) {
+	x.mu.Lock()
+	defer x.unlockLate() // a panic must not skip the observer
 	defer func() {
-		rw.shut()
-		if rw.timeouts != nil {
-			rw.timeouts.Restore()
+		x.shut()
+		if x.timeouts != nil {
+			x.timeouts.Restore()
 		}
 	}()
-	c := &rw.x.client
 	switch {
-	case c.gone():
+	case x.gone():
 		return false // TestClientGoneNothingIsWritten
-	case rw.closed:
+	case x.closed:
 		return true // a deadline has ended the answer
-	case rw.x.answer == nil:
-		head.Copy(c.w.Header(), rw.x.header) // for whoever answers
-		// An abort before the header is somebody's wish, such as Caddy's abort
+	case x.answer == nil:
+		head.Copy(x.w.Header(), x.header) // for the handler that answers instead
+		// An abort before the header is a wish, such as that of Caddy's abort
 		// directive: TestAbortBeforeTheHeaderGoesOn.
-		if handled = panicked == nil && rw.x.sendErrorOf(err); handled {
-			rw.body.Decided()
+		if handled = panicked == nil && x.sendErrorOf(err); handled {
+			x.body.Decided()
 		}
 		return handled
 	}
-	handled = rw.x.answer.end(causeOf(panicked, err))
-	if c.code == "" {
-		head.CopyTrailers(c.w.Header(), rw.x.header)
+	handled = x.answer.end(causeOf(panicked, err))
+	if x.code == "" {
+		head.CopyTrailers(x.w.Header(), x.header)
 	}
 	return handled
+}
+
+// observeEnd tells the observer how the exchange ended, if there is anything to observe.
+// The exchange is no longer used by others.
+func (x *exchange) observeEnd(panicked any, err error) {
+	res := Result{Duration: x.age(), Status: x.status, Whole: x.noStream, Err: err}
+	if e, ok := panicked.(error); ok {
+		res.Err = e
+	} else if panicked != nil {
+		res.Err = fmt.Errorf("panic: %v", panicked)
+	}
+	observed := false
+	if x.gone() {
+		res.Outcome = OutcomeClientGone
+		observed = x.chat && (x.answer == nil || x.late)
+	}
+	if x.answer != nil && x.answer.report(&res) {
+		observed = true
+	}
+	switch {
+	case x.code != "":
+		res.Outcome, res.Code = x.code, x.code
+		observed = true
+	case res.Outcome == "":
+		res.Outcome = cmp.Or(res.Code, OutcomeOK)
+	}
+	if !observed {
+		return
+	}
+	if res.Upstream == "" {
+		res.Upstream = x.upstream()
+	}
+	if x.observer == nil {
+		kind := KindChat
+		if res.Whole {
+			kind = KindWhole
+		}
+		x.observer = x.o.Observer.Begin(x.r, Begun{Since: x.since, Kind: kind, Upstream: res.Upstream})
+	}
+	x.observer.End(x.r, res)
 }

@@ -10,6 +10,7 @@ import (
 	"net/http/httptrace"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
@@ -101,22 +102,24 @@ func TestAnswersAreNotToBeSentAgainWhateverUpstreamSays(t *testing.T) {
 
 // Each error in a stream's stead has a message of its own.
 func TestMessagesOfWhatMayHaveBegun(t *testing.T) {
-	said := make(map[string]bool)
-	streams := new(proxy.Streams)
-	for _, end := range []func(*exchange) ending{
-		(*exchange).abort,
-		func(x *exchange) ending { return x.ret(nil) },
-		func(x *exchange) ending { return x.ret(timedOut{}) },
-		func(x *exchange) ending { streams.Shutdown(0); x.clock.Advance(0); return x.abort() },
-	} {
-		x := begin(t, among(streams, 0))
-		x.stream()
-		end(x).wantSwallowed(t)
-		said[x.rec.body.String()] = true
-	}
-	if len(said) != 4 {
-		t.Errorf("there are %d different answers, want 4: %v", len(said), said)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		said := make(map[string]bool)
+		streams := new(proxy.Streams)
+		for _, end := range []func(*exchange) ending{
+			(*exchange).abort,
+			func(x *exchange) ending { return x.ret(nil) },
+			func(x *exchange) ending { return x.ret(timedOut{}) },
+			func(x *exchange) ending { streams.Shutdown(0); advance(0); return x.abort() },
+		} {
+			x := begin(t, among(streams, 0))
+			x.stream()
+			end(x).wantSwallowed(t)
+			said[x.rec.body.String()] = true
+		}
+		if len(said) != 4 {
+			t.Errorf("there are %d different answers, want 4: %v", len(said), said)
+		}
+	})
 }
 
 // statusOf says that errors stand for a status.

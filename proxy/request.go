@@ -4,7 +4,9 @@ import (
 	"context"
 	"maps"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
+	"sync/atomic"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/reqbody"
@@ -19,57 +21,75 @@ const ProgressHeader = "X-Hermes-Tool-Progress"
 // it may be muted (contract section 3, second rule of "false stop").
 const sessionHeader = "X-Hermes-Session-Id"
 
-// isChat reports whether r is a request for chat completions.
-func isChat(r *http.Request) bool { return rewrite.IsChatPath(r.URL.Path) }
-
 // upstreamRequest returns r as the next handler gets it: with ctx, and asking
 // for a body that is not compressed. The client's own header stays as it is,
-// for what comes after us looks at it (Caddy's encode, handle_errors).
+// for handlers before this one look at it (Caddy's encode, handle_errors).
 func upstreamRequest(ctx context.Context, r *http.Request) *http.Request {
 	up := r.WithContext(ctx)
 	if up.Header = maps.Clone(r.Header); up.Header == nil {
 		up.Header = make(http.Header)
 	}
 	up.Header["Accept-Encoding"] = []string{"identity"}
-	// With GetBody, net/http would repeat what it has written, and the agent would
-	// run twice: over HTTP/1 with an Idempotency-Key, which a handler behind may
+	// With GetBody, net/http would repeat a body that it has written, and the agent would
+	// run twice: over HTTP/1 with an Idempotency-Key, which a later handler may
 	// still add, over HTTP/2 without one (contract section 7). No server's request
 	// has it, so that nothing is lost.
 	up.GetBody = nil
 	return up
 }
 
-// bodyPlan returns what becomes of the body of r. While the client still sends it,
+// bodyPlan returns the plan for the body of r. While the client still sends it,
 // upstream is not silent, it waits as well: the client is timed if there is a
 // deadline that this moves.
-func (p *Proxy) bodyPlan(r *http.Request) reqbody.Plan {
-	plan := reqbody.Plan{Heal: p.heals(r), Limit: p.o.MaxRequest, Tools: p.o.Rewrite.Tools}
-	if isChat(r) && max(p.o.FirstByteTimeout, p.o.IdleTimeout, p.o.StallTimeout) > 0 {
-		plan.Now = p.now
-	}
+func bodyPlan(o *Options, r *http.Request) reqbody.Plan {
+	plan := reqbody.Plan{Heal: mayHeal(o, r), Limit: o.MaxRequest, Tools: o.Rewrite.Tools}
+	plan.Timed = rewrite.IsChatPath(r.URL.Path) && max(o.FirstByteTimeout, o.IdleTimeout, o.StallTimeout) > 0
 	return plan
 }
 
-// heals reports whether the body of r may be a request with a history, and may be
-// read before it goes on.
-func (p *Proxy) heals(r *http.Request) bool {
-	if p.o.History == HistoryKeep || r.Method != http.MethodPost {
+// mayHeal reports whether the body of r may carry a history, and may be read before r
+// goes on, judging by method, length and header.
+func mayHeal(o *Options, r *http.Request) bool {
+	if o.History == HistoryKeep || r.Method != http.MethodPost || head.IsEncoded(r.Header) {
 		return false
 	}
-	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 || r.ContentLength > p.o.MaxRequest {
-		return false
-	}
-	if head.IsEncoded(r.Header) {
+	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 || r.ContentLength > o.MaxRequest {
 		return false
 	}
 	// The client says that the body is to go on while it comes (the HTTP
 	// working group's draft "Incremental HTTP Messages"; Caddy heeds it too).
-	if strings.HasPrefix(head.First(r.Header, "Incremental"), "?1") {
+	if strings.HasPrefix(r.Header.Get("Incremental"), "?1") {
 		return false
 	}
 	media := head.MediaType(r.Header)
-	if isChat(r) {
+	if rewrite.IsChatPath(r.URL.Path) {
 		return !strings.HasPrefix(media, "multipart/")
 	}
 	return media == "application/json" || strings.HasSuffix(media, "+json")
+}
+
+// reach records how far a request for chat completions has come on its way to the agent.
+// Bytes that have been written to a connection may have begun a run: an error that a
+// client takes for a reason to try again would begin a second one (contract section
+// 3, "Again").
+type reach struct {
+	dialed    atomic.Bool // a transport has looked for a connection
+	connected atomic.Bool // and has got one
+}
+
+// traced returns ctx for a request whose transport reports to re. Those of
+// net/http and of quic-go do, for all the tries that a proxy makes.
+func (re *reach) traced(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { re.dialed.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { re.connected.Store(true) },
+	})
+}
+
+// failed reports whether the agent may be running although the next handler has
+// returned an error with the status. It is not where no connection could be made,
+// nor where there is none to make, for which 503 stands. A transport that does not
+// report may have reached it.
+func (re *reach) failed(status int) bool {
+	return re.connected.Load() || !re.dialed.Load() && status != http.StatusServiceUnavailable
 }

@@ -81,7 +81,7 @@ func TestUploads(t *testing.T) {
 				if err != nil || string(answer) != "{}" {
 					t.Errorf("%s: answer %q, %v", name, answer, err)
 				}
-				a := receive(t, got)
+				a := <-got
 				if a.body != c.want || a.err != nil {
 					t.Errorf("%s, chunked %v: upstream gets %.200q (%d bytes), %v", name, chunked, a.body, len(a.body), a.err)
 				}
@@ -110,7 +110,7 @@ func TestTrailersOfRequests(t *testing.T) {
 				t.Fatal(err)
 			}
 			res.Body.Close()
-			if a := receive(t, got); a.body != want || a.err != nil || a.trailer.Get("X-Sum") != "42" {
+			if a := <-got; a.body != want || a.err != nil || a.trailer.Get("X-Sum") != "42" {
 				t.Errorf("%q, %v, trailer %v", a.body, a.err, a.trailer)
 			}
 		}
@@ -146,7 +146,7 @@ func TestClientIsToldToContinue(t *testing.T) {
 	if err != nil || res.StatusCode != http.StatusOK {
 		t.Errorf("%v, %v", res, err)
 	}
-	if a := receive(t, got); a.body != clean || a.err != nil {
+	if a := <-got; a.body != clean || a.err != nil {
 		t.Errorf("upstream gets %q, %v", a.body, a.err)
 	}
 }
@@ -173,7 +173,7 @@ func TestUploadsThatBreakOff(t *testing.T) {
 			conn, _ := dial(t, srv)
 			_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n%s", chatPath, c.head, c.sent)
 			_ = conn.(*net.TCPConn).CloseWrite()
-			if err := receive(t, read); err == nil {
+			if err := <-read; err == nil {
 				t.Error("the body looks whole")
 			}
 		})
@@ -209,7 +209,7 @@ func TestClientLeavesWhileItSends(t *testing.T) {
 			res.Body.Close()
 			t.Error("there is an answer")
 		}
-		if err := receive(t, read); err == nil {
+		if err := <-read; err == nil {
 			t.Error("the body looks whole")
 		}
 	})

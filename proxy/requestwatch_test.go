@@ -6,10 +6,10 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 )
 
 // asking gives the request a body.
@@ -64,14 +64,13 @@ func (x *exchange) answers() {
 
 func TestTimeoutsDoNotCountTheClientsUpload(t *testing.T) {
 	for name, timeout := range deadlines {
-		t.Run(name, func(t *testing.T) {
-			clock := clocktest.New()
-			x := beginAt(t, clock, timeout(time.Minute), slowly(polluted, func() { clock.Advance(time.Hour) }))
-			clock.Advance(time.Minute - 1)
+		bubble(t, name, func(t *testing.T) {
+			x := begin(t, timeout(time.Minute), slowly(polluted, func() { advance(time.Hour) }))
+			advance(time.Minute - 1)
 			if x.rec.status != 0 {
 				t.Fatalf("answered with %d already", x.rec.status)
 			}
-			clock.Advance(1)
+			advance(1)
 			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
 			x.ret(nil).wantSwallowed(t)
 			if d := x.result().Duration; d != time.Hour+time.Minute {
@@ -84,21 +83,17 @@ func TestTimeoutsDoNotCountTheClientsUpload(t *testing.T) {
 // Timeouts and the drain are about streams: an answer that is none may take its
 // time.
 func TestAnswersThatAreNoStreamsHaveNoDeadline(t *testing.T) {
-	for _, body := range []string{`{}`, `{"stream":false}`, `{"messages":[],"stream":null}`, strings.Replace(polluted, "true", "false", 1)} {
-		streams := new(proxy.Streams)
-		stall := deadlines["stall"](time.Minute)
-		x := begin(t, timeouts(time.Minute), stall, among(streams, time.Minute), asking(body))
-		if n := x.clock.Pending(); n != 0 {
-			t.Errorf("%d timers for nothing", n)
+	synctest.Test(t, func(t *testing.T) {
+		for _, body := range []string{`{}`, `{"stream":false}`, `{"messages":[],"stream":null}`, strings.Replace(polluted, "true", "false", 1)} {
+			streams := new(proxy.Streams)
+			stall := deadlines["stall"](time.Minute)
+			x := begin(t, timeouts(time.Minute), stall, among(streams, time.Minute), asking(body))
+			advance(24 * time.Hour)
+			streams.Shutdown(0)
+			advance(24 * time.Hour)
+			x.answers()
 		}
-		x.clock.Advance(24 * time.Hour)
-		streams.Shutdown(0)
-		x.clock.Advance(24 * time.Hour)
-		if n := x.clock.Pending(); n != 0 {
-			t.Errorf("%d timers are left", n)
-		}
-		x.answers()
-	}
+	})
 }
 
 // Where the body does not say, or was not read, the answer may be a stream.
@@ -114,10 +109,10 @@ func TestAnswersThatMayBeStreamsHaveDeadlines(t *testing.T) {
 		"cut off": {`{"stream":false`, none}, "nothing": {``, none}, "history keep": {`{"stream":false}`, keep},
 		"too large": {`{"stream":false}`, small}, "compressed": {`{"stream":false}`, header("Content-Encoding", "gzip")},
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			for _, timeout := range deadlines {
 				x := begin(t, timeout(time.Minute), asking(c.body), c.set)
-				x.clock.Advance(time.Minute)
+				advance(time.Minute)
 				x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
 				x.ret(nil).wantSwallowed(t)
 			}
@@ -125,7 +120,7 @@ func TestAnswersThatMayBeStreamsHaveDeadlines(t *testing.T) {
 			streams := new(proxy.Streams)
 			x := begin(t, among(streams, time.Minute), asking(c.body), c.set)
 			streams.Shutdown(0)
-			x.clock.Advance(time.Minute)
+			advance(time.Minute)
 			x.wantAnswer(http.StatusBadGateway, "shutting_down")
 			x.ret(nil).wantSwallowed(t)
 		})
@@ -134,29 +129,31 @@ func TestAnswersThatMayBeStreamsHaveDeadlines(t *testing.T) {
 
 // A stream that nobody has asked for is one all the same, from its header on.
 func TestStreamsThatNobodyAskedForHaveDeadlines(t *testing.T) {
-	for name, timeout := range deadlines {
-		x := begin(t, timeout(time.Minute), asking(`{}`))
-		x.clock.Advance(time.Hour)
-		x.stream()
-		x.clock.Advance(time.Minute - 1)
-		if x.rec.status != 0 {
-			t.Fatalf("%s: answered with %d already", name, x.rec.status)
+	synctest.Test(t, func(t *testing.T) {
+		for name, timeout := range deadlines {
+			x := begin(t, timeout(time.Minute), asking(`{}`))
+			advance(time.Hour)
+			x.stream()
+			advance(time.Minute - 1)
+			if x.rec.status != 0 {
+				t.Fatalf("%s: answered with %d already", name, x.rec.status)
+			}
+			advance(1)
+			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+			x.ret(nil).wantSwallowed(t)
 		}
-		x.clock.Advance(1)
-		x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-		x.ret(nil).wantSwallowed(t)
-	}
 
-	streams := new(proxy.Streams)
-	x := begin(t, among(streams, time.Minute), asking(`{}`))
-	streams.Shutdown(0)
-	x.clock.Advance(time.Minute)
-	x.stream()
-	if n, err := x.tryWrite(role); n != len(role) && err == nil {
-		t.Errorf("Write = %d, %v", n, err)
-	}
-	x.wantBody(role + errorFinish("shutting_down", false))
-	x.ret(nil).wantSwallowed(t)
+		streams := new(proxy.Streams)
+		x := begin(t, among(streams, time.Minute), asking(`{}`))
+		streams.Shutdown(0)
+		advance(time.Minute)
+		x.stream()
+		if n, err := x.tryWrite(role); n != len(role) && err == nil {
+			t.Errorf("Write = %d, %v", n, err)
+		}
+		x.wantBody(role + errorFinish("shutting_down", false))
+		x.ret(nil).wantSwallowed(t)
+	})
 }
 
 func TestShutdownWhileTheClientSends(t *testing.T) {
@@ -172,18 +169,18 @@ func TestShutdownWhileTheClientSends(t *testing.T) {
 		"cut off, over":          {polluted[:30], time.Minute, false},
 		"no object at all, over": {`[`, time.Minute, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			clock, streams := clocktest.New(), new(proxy.Streams)
+		bubble(t, name, func(t *testing.T) {
+			streams := new(proxy.Streams)
 			meanwhile := slowly(c.body, func() {
 				if n := streams.Open(); n != 1 {
 					t.Errorf("%d requests are under way, want 1", n)
 				}
 				streams.Shutdown(0)
-				clock.Advance(c.passed)
+				advance(c.passed)
 			})
 			if c.asked {
-				x := beginAt(t, clock, among(streams, time.Minute), meanwhile)
-				clock.Advance(time.Hour)
+				x := begin(t, among(streams, time.Minute), meanwhile)
+				advance(time.Hour)
 				if c.body == `{}` {
 					x.answers()
 				} else {
@@ -192,7 +189,7 @@ func TestShutdownWhileTheClientSends(t *testing.T) {
 				}
 			} else {
 				rec := &recorder{t: t, header: make(http.Header)}
-				o := proxy.Options{Clock: clock}
+				o := proxy.Options{}
 				r := httptest.NewRequest(http.MethodPost, chatPath, nil)
 				among(streams, time.Minute)(&o, r, rec)
 				meanwhile(&o, r, rec)
@@ -207,9 +204,6 @@ func TestShutdownWhileTheClientSends(t *testing.T) {
 			}
 			if n := streams.Open(); n != 0 {
 				t.Errorf("%d requests are left", n)
-			}
-			if n := clock.Pending(); n != 0 {
-				t.Errorf("%d timers are left", n)
 			}
 		})
 	}

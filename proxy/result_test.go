@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -37,14 +38,14 @@ func TestEndIsToldOnceWithItsOutcome(t *testing.T) {
 		"the agent says so":       {role + strings.Replace(stop, `"stop"`, `"error"`, 1) + done, abort, "agent_error", "agent_error", "error"},
 		"no frame":                {"", abort, "upstream_aborted", "upstream_aborted", ""},
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			x := begin(t, option(func(o *proxy.Options) {
 				o.Upstream = func(*http.Request) string { return "10.0.0.1:8642" }
 			}))
-			x.clock.Advance(2 * time.Second)
+			advance(2 * time.Second)
 			x.stream()
 			x.write(c.frames)
-			x.clock.Advance(3 * time.Second)
+			advance(3 * time.Second)
 			if len(x.ends) > 0 {
 				t.Fatal("the observer was told before the end")
 			}
@@ -89,17 +90,19 @@ func TestResultHasWhatTheHandlerEndedWith(t *testing.T) {
 }
 
 func TestResultCountsWhatTheStreamHad(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.Keepalive = time.Second }))
-	x.stream()
-	x.write(role, text("\\n`💻 ls`\\n"))
-	x.clock.Advance(time.Second)
-	x.write(text("Hello"), stop, done)
-	x.ret(nil)
-	res := x.result()
-	got := fmt.Sprint(res.Frames, res.Chunks, res.Tools, res.Markers, res.Keepalives)
-	if want := "5 4 1 1 1"; got != want {
-		t.Errorf("frames, chunks, tools, markers, keepalives are %s, want %s", got, want)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, option(func(o *proxy.Options) { o.Keepalive = time.Second }))
+		x.stream()
+		x.write(role, text("\\n`💻 ls`\\n"))
+		advance(time.Second)
+		x.write(text("Hello"), stop, done)
+		x.ret(nil)
+		res := x.result()
+		got := fmt.Sprint(res.Frames, res.Chunks, res.Tools, res.Markers, res.Keepalives)
+		if want := "5 4 1 1 1"; got != want {
+			t.Errorf("frames, chunks, tools, markers, keepalives are %s, want %s", got, want)
+		}
+	})
 }
 
 func TestClientThatLeavesBehindDoneWasServed(t *testing.T) {

@@ -3,6 +3,7 @@ package proxy
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
@@ -10,42 +11,40 @@ import (
 )
 
 // stream is an event stream, which the engine repairs. The header of one of chat
-// completions is held until there is something to send behind it: until then an
-// error can have a status of its own (contract section 3).
+// completions is held until bytes leave after it: until then an error can have a status
+// of its own (contract section 3).
 type stream struct {
 	x        *exchange
 	engine   *rewrite.Stream
 	upstream string // that answers
-	raw      *raw   // nil unless the AnswerObserver gets the bytes, from the first one on
+	raw      bool   // the AnswerObserver gets all bytes
+	early    []byte // that it will get once it observes the stream
 	cause    rewrite.Cause
 }
 
 // newStream returns a stream for the exchange.
 func newStream(x *exchange) *stream {
-	s := &stream{x: x, upstream: x.upstream()}
-	if x.p.o.ObserveRaw && x.p.o.Observer != nil {
-		s.raw = new(raw)
-	}
-	r := x.client.r
+	s := &stream{x: x, upstream: x.upstream(), raw: x.o.ObserveRaw && x.o.Observer != nil}
 	p := rewrite.Params{
 		Active:   x.chat,
-		Progress: rewrite.ProgressOf(head.First(r.Header, ProgressHeader)),
+		Progress: rewrite.ProgressOf(x.r.Header.Get(ProgressHeader)),
 		ID:       newID,
 		Created:  x.since.Unix(),
 		Usage:    x.usage(s.upstream),
-		OnTool:   s.onTool(),
 	}
-	if !x.chat {
-		p.Responses, p.RunID, p.SessionID = rewrite.IsResponsesPath(r.URL.Path), rewrite.RunOfPath(r.URL.Path), rewrite.SessionOfPath(r.URL.Path)
+	if x.o.Observer != nil {
+		p.OnTool = s.observeTool
 	}
-	o := &x.p.o.Rewrite
-	if x.client.muted {
+	if path := x.r.URL.Path; !x.chat {
+		p.Responses, p.RunID, p.SessionID = rewrite.IsResponsesPath(path), rewrite.RunOfPath(path), rewrite.SessionOfPath(path)
+	}
+	o := &x.o.Rewrite
+	if x.muted {
 		quiet := *o
 		quiet.EmptyAnswer = rewrite.EmptyAnswerPass
 		o = &quiet
 	}
-	s.engine = x.p.engines.get()
-	s.engine.Init(o, p)
+	s.engine = rewrite.New(o, p)
 	return s
 }
 
@@ -59,10 +58,17 @@ func newID() string {
 
 func (s *stream) begin() {
 	x := s.x
-	prepareHeader(x.client.w.Header())
-	s.beginToObserve()
+	h := x.w.Header()
+	head.DropOfBody(h)
+	if h.Get("X-Accel-Buffering") == "" {
+		h.Set("X-Accel-Buffering", "no")
+	}
+	if h.Get("Cache-Control") == "" {
+		h.Set("Cache-Control", "no-cache")
+	}
+	s.observe()
 	if !x.chat {
-		x.client.commit() // most likely not ours: nothing is held back
+		x.commit() // most likely not of Hermes: nothing is held back
 	}
 	s.enter()
 	x.times.HeaderReceived(x.age(), !x.noStream)
@@ -82,34 +88,25 @@ func (s *stream) enter() {
 	s.x.times.Phase = p
 }
 
-// write repairs b and sends what may leave: one write and one flush.
+// write repairs b and sends the bytes that may leave: one write and one flush.
 func (s *stream) write(b []byte) (int, error) {
 	x := s.x
-	if x.client.err != nil {
-		return 0, x.client.err
+	if x.err != nil {
+		return 0, x.err
 	}
-	if s.engine.Pass(b) {
-		return s.pass(b)
-	}
-	age := x.age()
+	age, frames := x.age(), s.engine.Frames()
 	now := x.since.Add(age)
-	x.times.Received(age)
-	frames := s.engine.Frames()
-	buf := x.p.buffers.get()
-	out := s.engine.Feed(buf.b, b, now)
+	x.times.Received, x.times.Began = age, true
+	out := s.engine.Feed(make([]byte, 0, len(b)), b, now)
 	if s.engine.Frames() > frames {
-		x.times.FrameReceived(age)
+		x.times.Frame = age
 	}
-	s.observe(now, b)
+	s.observeRead(b, now)
 	err := s.send(out)
 	sent := x.age()
 	x.times.ClientWaited(sent - age)
 	if len(out) > 0 {
-		x.times.Sent(sent)
-	}
-	x.giveBack(buf, out)
-	if frames == 0 {
-		x.dropHeader()
+		x.times.Sent = sent
 	}
 	s.enter()
 	if err != nil {
@@ -118,81 +115,52 @@ func (s *stream) write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// pass sends b, a frame like the one before it, which the engine has let pass. It
-// does what write does for others, as far as such a frame can change anything:
-// almost all of a stream comes through here, mostly when nothing of it is in the
-// cache.
-func (s *stream) pass(b []byte) (int, error) {
-	x := s.x
-	if s.raw != nil {
-		s.observeRaw(b)
-	}
-	err := s.send(b)
-	age := x.age() // behind the write, for the client may have been slow
-	x.times.Passed(age)
-	if x.observer != nil {
-		x.observer.Read(x.since.Add(age), s.engine.Chunks(), s.engine)
-	}
-	if err != nil {
-		return 0, err
-	}
-	return len(b), nil
-}
-
-// send writes and flushes out, which is not kept. The header leaves with the first
-// complete frame, even when its text is held back.
+// send writes and flushes out. The header leaves with the first complete frame, even when
+// its text is held back.
 func (s *stream) send(out []byte) error {
-	c := &s.x.client
-	if len(out) == 0 && (c.committed || s.engine.Frames() == 0) {
+	if len(out) == 0 && (s.x.committed || s.engine.Frames() == 0) {
 		return nil
 	}
-	if s.x.flushed.Load() {
-		return c.send(out)
-	}
-	s.x.flushed.Store(true)
-	return s.x.p.sender.send(c, out)
+	s.x.flushed = true
+	return s.x.send(out)
 }
 
-// flush flushes the header of a stream that may not be ours: all else has been
+// flush flushes the header of a stream that may not be of Hermes: all else has been
 // flushed.
 func (s *stream) flush() error {
-	if !s.x.client.committed {
+	if !s.x.committed || s.x.flushed {
 		return nil
 	}
-	s.x.flushed.Store(true)
-	return s.x.client.flush()
+	s.x.flushed = true
+	return s.x.send(nil)
 }
 
 // keepalive sends a keepalive.
 func (s *stream) keepalive() {
 	x := s.x
-	buf := x.p.buffers.get()
-	out := s.engine.Keepalive(buf.b)
-	x.client.liftDeadline()
-	_ = s.send(out) // an error shows in x.client.err
-	x.client.restoreDeadline()
-	x.times.Sent(x.age()) // also if none may leave now
-	x.giveBack(buf, out)
+	out := s.engine.Keepalive(nil)
+	x.moveDeadline(time.Time{})
+	_ = s.send(out) // an error shows in x.err
+	x.moveDeadline(x.writeDeadline)
+	x.times.Sent = x.age() // also if none may leave now
 }
 
-// cut ends the stream: with what the client is still owed or, when it has been sent
+// cut ends the stream: with the frames that the client lacks or, when it has been sent
 // nothing, with an error that has a status of its own.
 func (s *stream) cut(cause rewrite.Cause) {
 	x := s.x
 	s.cause = cause
-	x.times.Ended(x.age())
+	x.times.Received = x.age()
 	if x.observer == nil {
-		s.raw = nil // what is told of from here on has lost its beginning
+		s.raw = false // a recording from here on would lack its beginning
 	}
-	x.client.liftDeadline()
-	buf := x.p.buffers.get()
-	out := s.engine.Finish(buf.b, cause)
-	if s.engine.Active() && !x.client.committed && s.engine.Frames() == 0 {
+	x.moveDeadline(time.Time{})
+	out := s.engine.Finish(nil, cause)
+	if s.engine.Active() && !x.committed && s.engine.Frames() == 0 {
 		x.sendCause(cause)
 	} else {
-		_ = s.send(out) // an error shows in x.client.err; there is nobody left to tell
+		_ = s.send(out) // an error shows in x.err
 	}
-	x.giveBack(buf, out)
 }
 
 func (s *stream) end(cause rewrite.Cause) bool {
@@ -200,14 +168,58 @@ func (s *stream) end(cause rewrite.Cause) bool {
 	return s.engine.Guarded()
 }
 
-func (s *stream) report(res Result) (Result, bool) {
+func (s *stream) report(res *Result) bool {
 	if !s.engine.Guarded() {
-		return res, false
+		return false
 	}
 	res.Whole, res.Cause, res.Upstream = false, s.cause, s.upstream
 	res.Summary, res.Chunks = s.engine.Summary(), s.engine.Chunks()
 	if s.engine.Done() && res.Outcome == OutcomeClientGone {
 		res.Outcome = "" // it has got everything
 	}
-	return res, true
+	return true
+}
+
+// observe has the stream observed, as soon as it is one whose end is seen to.
+func (s *stream) observe() {
+	x := s.x
+	if x.observer != nil || x.o.Observer == nil || !s.engine.Guarded() {
+		return
+	}
+	kind := KindOther
+	if s.engine.Active() {
+		kind = KindChat
+	}
+	x.observer = x.o.Observer.Begin(x.r, Begun{
+		Since: x.since, Kind: kind, Upstream: s.upstream, Status: x.status, Header: x.w.Header(), Raw: s.raw,
+	})
+}
+
+// maxEarly is the number of bytes kept of a stream that is not observed yet.
+const maxEarly = 64 << 10
+
+// observeRead passes b, which upstream has sent and the engine has read, to the observer.
+func (s *stream) observeRead(b []byte, now time.Time) {
+	s.observe()
+	observer := s.x.observer
+	if s.raw {
+		s.early = append(s.early, b...)
+		if observer != nil {
+			observer.Raw(s.early)
+			s.early = nil
+		} else if len(s.early) > maxEarly {
+			s.raw, s.early = false, nil
+		}
+	}
+	if observer != nil {
+		observer.Read(now, s.engine.Chunks(), s.engine)
+	}
+}
+
+// observeTool passes e to the observer.
+func (s *stream) observeTool(e rewrite.ToolEvent) {
+	s.observe() // a tool may come in the read with which the stream turns out to be of Hermes
+	if s.x.observer != nil {
+		s.x.observer.Tool(s.x.since.Add(s.x.times.Received), e)
+	}
 }

@@ -9,86 +9,62 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// tape is a recording in memory.
-type tape struct {
-	deaf
-	bytes   string
-	ended   int
-	cause   rewrite.Cause
-	outcome string
-}
+// recorded has the observer observe the bytes of streams.
+func recorded() setting { return option(func(o *proxy.Options) { o.ObserveRaw = true }) }
 
-func (t *tape) Begin(_ *http.Request, b proxy.Begun) proxy.AnswerObserver {
-	if !b.Raw || b.Status != http.StatusOK || b.Header.Get("Content-Type") != "text/event-stream" {
-		return deaf{}
+// wantRecorded checks what was recorded of a stream, "" for nothing.
+func (x *exchange) wantRecorded(want string) {
+	x.t.Helper()
+	b := x.begun
+	if x.raw != want || want != "" && (!b.Raw || b.Status != http.StatusOK || b.Header.Get("Content-Type") != "text/event-stream") {
+		x.t.Errorf("recorded %d bytes %.200q of %+v, want %d bytes", len(x.raw), x.raw, b, len(want))
 	}
-	return t
-}
-
-func (t *tape) Raw(b []byte) { t.bytes += string(b) }
-
-func (t *tape) End(_ *http.Request, res proxy.Result) {
-	t.ended++
-	t.cause, t.outcome = res.Cause, res.Outcome
-}
-
-// recorded has streams recorded on a tape.
-func recorded(t *tape) setting {
-	return option(func(o *proxy.Options) {
-		o.ObserveRaw = true
-		observe(o, t)
-	})
+	if want == "" && b.Raw && len(x.ends) > 0 {
+		x.t.Error("nothing was recorded where all bytes were to be")
+	}
 }
 
 // TestStreamIsRecordedAsItCame, whatever the client gets.
 func TestStreamIsRecordedAsItCame(t *testing.T) {
-	tp := new(tape)
-	x := begin(t, recorded(tp))
+	x := begin(t, recorded())
 	x.stream()
 	in := role + text("\\n`💻 ls`\\n") + "data: {torn"
 	x.write(in[:5], in[5:100], in[100:])
 	x.abort().wantSwallowed(t)
-	if tp.bytes != in || tp.ended != 1 || tp.cause != rewrite.CauseAborted || tp.outcome != "upstream_aborted" {
-		t.Errorf("recorded %+v, want %q", tp, in)
+	x.wantRecorded(in)
+	if res := x.result(); res.Cause != rewrite.CauseAborted || res.Outcome != "upstream_aborted" {
+		t.Errorf("result %+v", res)
 	}
 }
 
 // TestStreamThatBecomesOursIsRecorded with what has come before; one that does
 // not is never recorded.
 func TestStreamThatBecomesOursIsRecorded(t *testing.T) {
-	tp := new(tape)
-	x := begin(t, recorded(tp), path("/elsewhere"))
+	x := begin(t, recorded(), path("/elsewhere"))
 	x.stream()
 	x.write("data: x\n\n", role[:20])
-	if tp.bytes != "" {
-		t.Errorf("recorded %q of what may be anything", tp.bytes)
-	}
+	x.wantRecorded("")
 	x.write(role[20:])
 	x.ret(nil)
-	if tp.bytes != "data: x\n\n"+role || tp.ended != 1 || tp.cause != rewrite.CauseEOF {
-		t.Errorf("recorded %+v", tp)
+	x.wantRecorded("data: x\n\n" + role)
+	if res := x.result(); res.Cause != rewrite.CauseEOF {
+		t.Errorf("result %+v", res)
 	}
 
-	for name, in := range map[string]string{"never": "data: x\n\n", "too late": "data: " + strings.Repeat("x", 70_000) + "\n\n" + role} {
-		tp = new(tape)
-		x = begin(t, recorded(tp), path("/elsewhere"))
+	for _, in := range map[string]string{"never": "data: x\n\n", "too late": "data: " + strings.Repeat("x", 70_000) + "\n\n" + role} {
+		x = begin(t, recorded(), path("/elsewhere"))
 		x.stream()
 		half := len(in) - len(role)
 		x.write(in[:max(half, 1)], in[max(half, 1):])
 		x.ret(nil)
-		if tp.bytes != "" || tp.ended != 0 {
-			t.Errorf("%s: recorded %d bytes", name, len(tp.bytes))
-		}
+		x.wantRecorded("")
 	}
 }
 
 func TestWhatIsNoStreamIsNotRecorded(t *testing.T) {
-	tp := new(tape)
-	x := begin(t, recorded(tp))
+	x := begin(t, recorded())
 	x.answerWhole(completion("Hello", someTokens))
 	x.write(completion("Hello", someTokens))
 	x.ret(nil)
-	if tp.ended != 0 || tp.bytes != "" {
-		t.Errorf("recorded %+v", tp)
-	}
+	x.wantRecorded("")
 }

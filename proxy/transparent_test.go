@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -38,7 +39,7 @@ func TestAnswersThatAreNoStreamPassByteForByte(t *testing.T) {
 		"HEAD of a stream":      {status: 200, fields: []string{"Content-Type", "text/event-stream"}, method: http.MethodHead},
 		"an error with a cause": {status: 502, fields: []string{"Content-Type", "application/json"}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			settings := []setting{option(everything)}
 			if c.method != "" {
 				settings = append(settings, method(c.method))
@@ -54,7 +55,7 @@ func TestAnswersThatAreNoStreamPassByteForByte(t *testing.T) {
 				x.w.WriteHeader(c.status)
 			})
 			x.write(body[:7])
-			x.clock.Advance(time.Hour) // no deadline is ours
+			advance(time.Hour) // no deadline is ours
 			x.flush()
 			x.write(body[7:])
 			x.flush()
@@ -106,22 +107,24 @@ func TestErrorOfAnAnswerThatHasLeftIsReturned(t *testing.T) {
 }
 
 func TestForeignStreamPassesByteForByte(t *testing.T) {
-	pieces := []string{
-		"\xef\xbb\xbfid: 1\r\n", "event: response.created\r\ndata: {\"type\":\"response.created\"}\r\n\r\n",
-		": comment\n\n", "retry: 10\n\n", "data: `💻 ls`\n\n", "data: [DONE]\n\n", "data: {\"choices\":[]}\n\n", "data: torn",
-	}
-	x := begin(t, path(otherPath), option(everything))
-	x.stream("Content-Length", "1000")
-	for _, p := range pieces {
-		x.write(p)
-		x.flush()
-		x.clock.Advance(time.Hour) // no deadline is ours
-	}
-	x.ret(nil).wantSwallowed(t)
-	x.wantBody(strings.Join(pieces, ""))
-	if len(x.ends) > 0 {
-		t.Errorf("the observer was told of it: %+v", x.ends)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		pieces := []string{
+			"\xef\xbb\xbfid: 1\r\n", "event: response.created\r\ndata: {\"type\":\"response.created\"}\r\n\r\n",
+			": comment\n\n", "retry: 10\n\n", "data: `💻 ls`\n\n", "data: [DONE]\n\n", "data: {\"choices\":[]}\n\n", "data: torn",
+		}
+		x := begin(t, path(otherPath), option(everything))
+		x.stream("Content-Length", "1000")
+		for _, p := range pieces {
+			x.write(p)
+			x.flush()
+			advance(time.Hour) // no deadline is ours
+		}
+		x.ret(nil).wantSwallowed(t)
+		x.wantBody(strings.Join(pieces, ""))
+		if len(x.ends) > 0 {
+			t.Errorf("the observer was told of it: %+v", x.ends)
+		}
+	})
 }
 
 func TestHeaderOfAStreamThatMayNotBeOursIsNotHeld(t *testing.T) {
@@ -135,25 +138,27 @@ func TestHeaderOfAStreamThatMayNotBeOursIsNotHeld(t *testing.T) {
 }
 
 func TestOtherPathBecomesActiveAtTheFirstChunk(t *testing.T) {
-	x := begin(t, path(otherPath), option(func(o *proxy.Options) {
-		o.IdleTimeout, o.Keepalive = time.Minute, time.Second
-	}))
-	x.stream()
-	x.write(foreign, "data: `💻 ls`\n\n")
-	x.clock.Advance(time.Hour)
-	x.wantBody(foreign + "data: `💻 ls`\n\n")
-	x.write(role, text("\\n`💻 ls`\\n"), text("Hello"))
-	if got := x.rec.body.String(); !strings.Contains(got, `"status":"running"`) || !strings.HasSuffix(got, text("Hello")) {
-		t.Errorf("the stream was not repaired from its first chunk on:\n%s", got)
-	}
-	x.rec.body.Reset()
-	x.clock.Advance(time.Second)
-	x.wantBody(beatForm)
-	x.abort().wantSwallowed(t)
-	x.wantBody(beatForm + errorFinish("upstream_aborted", true))
-	if res := x.result(); res.Outcome != "upstream_aborted" {
-		t.Errorf("outcome %q, want upstream_aborted", res.Outcome)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, path(otherPath), option(func(o *proxy.Options) {
+			o.IdleTimeout, o.Keepalive = time.Minute, time.Second
+		}))
+		x.stream()
+		x.write(foreign, "data: `💻 ls`\n\n")
+		advance(time.Hour)
+		x.wantBody(foreign + "data: `💻 ls`\n\n")
+		x.write(role, text("\\n`💻 ls`\\n"), text("Hello"))
+		if got := x.rec.body.String(); !strings.Contains(got, `"status":"running"`) || !strings.HasSuffix(got, text("Hello")) {
+			t.Errorf("the stream was not repaired from its first chunk on:\n%s", got)
+		}
+		x.rec.body.Reset()
+		advance(time.Second)
+		x.wantBody(beatForm)
+		x.abort().wantSwallowed(t)
+		x.wantBody(beatForm + errorFinish("upstream_aborted", true))
+		if res := x.result(); res.Outcome != "upstream_aborted" {
+			t.Errorf("outcome %q, want upstream_aborted", res.Outcome)
+		}
+	})
 }
 
 func TestPathsOfChatCompletions(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 	"net/http"
 	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 )
 
 // unread are settings with which a body goes on while it comes.
@@ -50,25 +50,21 @@ func sending(portions int, meanwhile func()) setting {
 func TestTimeoutsDoNotCountAnUploadThatGoesOnWhileItComes(t *testing.T) {
 	for name, set := range unread {
 		for of, timeout := range deadlines {
-			t.Run(name+", "+of, func(t *testing.T) {
-				clock := clocktest.New()
+			bubble(t, name+", "+of, func(t *testing.T) {
 				beats := option(func(o *proxy.Options) { o.Keepalive = time.Second }) // of which none may leave before the header
-				x := beginAt(t, clock, timeout(time.Minute), beats, sending(100, func() { clock.Advance(10 * time.Minute) }), set)
+				x := begin(t, timeout(time.Minute), beats, sending(100, func() { advance(10 * time.Minute) }), set)
 				x.do(func() {
 					if b, err := io.ReadAll(x.up.Body); len(b) != 100 || err != nil {
 						t.Errorf("upstream gets %d bytes, %v", len(b), err)
 					}
 				})
-				clock.Advance(time.Minute - 1)
+				advance(time.Minute - 1)
 				if x.rec.status != 0 {
 					t.Fatalf("answered with %d already", x.rec.status)
 				}
-				clock.Advance(1)
+				advance(1)
 				x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
 				x.ret(nil).wantSwallowed(t)
-				if n := clock.Pending(); n != 0 {
-					t.Errorf("%d timers are left", n)
-				}
 			})
 		}
 	}
@@ -76,34 +72,38 @@ func TestTimeoutsDoNotCountAnUploadThatGoesOnWhileItComes(t *testing.T) {
 
 // An upstream that does not take what the client sends is silent.
 func TestTimeoutsCountWhatUpstreamDoesNotRead(t *testing.T) {
-	for name, set := range unread {
-		for of, timeout := range deadlines {
-			x := begin(t, timeout(time.Minute), sending(100, func() {}), set)
-			for range 5 {
-				x.do(func() { _, _ = x.up.Body.Read(make([]byte, 1)) })
-				x.clock.Advance(time.Minute - 1)
+	synctest.Test(t, func(t *testing.T) {
+		for name, set := range unread {
+			for of, timeout := range deadlines {
+				x := begin(t, timeout(time.Minute), sending(100, func() {}), set)
+				for range 5 {
+					x.do(func() { _, _ = x.up.Body.Read(make([]byte, 1)) })
+					advance(time.Minute - 1)
+				}
+				if x.rec.status != 0 {
+					t.Fatalf("%s, %s: answered with %d already", name, of, x.rec.status)
+				}
+				advance(1)
+				x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+				x.ret(nil)
 			}
-			if x.rec.status != 0 {
-				t.Fatalf("%s, %s: answered with %d already", name, of, x.rec.status)
-			}
-			x.clock.Advance(1)
-			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-			x.ret(nil)
 		}
-	}
+	})
 }
 
 // Once the answer has begun it is the answer that must not be silent.
 func TestUploadsDoNotHideASilentStream(t *testing.T) {
-	x := begin(t, timeouts(time.Minute), sending(100, func() {}), unread["history keep"])
-	x.stream()
-	x.write(role)
-	for range 2 {
-		x.clock.Advance(30 * time.Second)
-		x.do(func() { _, _ = x.up.Body.Read(make([]byte, 1)) })
-	}
-	x.wantBody(role + errorFinish("upstream_timeout", false))
-	x.ret(nil).wantSwallowed(t)
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, timeouts(time.Minute), sending(100, func() {}), unread["history keep"])
+		x.stream()
+		x.write(role)
+		for range 2 {
+			advance(30 * time.Second)
+			x.do(func() { _, _ = x.up.Body.Read(make([]byte, 1)) })
+		}
+		x.wantBody(role + errorFinish("upstream_timeout", false))
+		x.ret(nil).wantSwallowed(t)
+	})
 }
 
 // The request is read on while the client does not read its answer.
@@ -119,17 +119,17 @@ func TestUploadsDoNotWaitForTheAnswer(t *testing.T) {
 		})
 	x.stream()
 	x.start(func() { _, _ = io.WriteString(x.w, role) })
-	receive(t, blocked)
+	<-blocked
 	read := make(chan error, 1)
 	go func() {
 		_, err := io.ReadAll(x.up.Body)
 		read <- err
 	}()
-	if err := receive(t, read); err != nil {
+	if err := <-read; err != nil {
 		t.Error(err)
 	}
 	close(goOn)
-	receive(t, x.ack)
+	<-x.ack
 }
 
 // Without a deadline that it could move, a body stays what it is.
@@ -325,7 +325,7 @@ func TestBodiesThatUpstreamClosesAreNotTheClientsFailure(t *testing.T) {
 		_, err := x.up.Body.Read(make([]byte, 9))
 		late <- err
 	}()
-	if receive(t, late) == nil {
+	if <-late == nil {
 		t.Error("a closed body is read behind the answer")
 	}
 }

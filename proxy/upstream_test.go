@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 )
 
 // chunked returns s as one HTTP chunk.
@@ -64,9 +63,6 @@ func guarded(t *testing.T, u *url.URL, o proxy.Options, http2 bool) *httptest.Se
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(u) },
 		ErrorLog:  quiet,
 		Transport: transport,
-	}
-	if o.Clock == nil {
-		o.Clock = clocktest.New()
 	}
 	h := proxy.New(o).Handler(next)
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 )
 
 // checkAnswer checks the header and the body of an error as JSON.
@@ -39,27 +38,6 @@ func checkAnswer(t *testing.T, h http.Header, body []byte, code string, running 
 	if got := h.Get("X-Should-Retry"); got != retry || says != running {
 		t.Errorf("X-Should-Retry %q with %q; the agent may be running: %v", got, a.Error.Message, running)
 	}
-}
-
-// send hands v over, and fails the test when nobody takes it.
-func send[T any](t *testing.T, c chan<- T, v T) {
-	t.Helper()
-	select {
-	case c <- v:
-	case <-time.After(patience):
-		t.Fatal("nobody was waiting")
-	}
-}
-
-// receive waits for a value, and fails the test when none comes.
-func receive[T any](t *testing.T, c <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-c:
-	case <-time.After(patience):
-		t.Fatal("waited in vain")
-	}
-	return v
 }
 
 // onlyReader hides all but Read, so that io.Copy asks the writer for ReadFrom.

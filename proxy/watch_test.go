@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -55,6 +56,115 @@ func (x *exchange) wantStopped() {
 	}
 }
 
+// written are the words of a timeline that upstream writes, and those for the answer.
+var written = map[string]string{
+	"role": role, "text": text("a"), "half": text("a")[:30], "rest": text("a")[30:], "stop": stop, "done": done,
+	"comment": comment, "hello": ": hello", "part": "d", "line": "\n",
+	"keepalive": beat, "beat": beatForm, "timeout": errorFinish("upstream_timeout", false), "partial-timeout": errorFinish("upstream_timeout", true),
+}
+
+// A timeline has upstream write words or its header. With +10s nothing happens for 10 s,
+// with +10s! something does at their end, and nothing before. It ends with the answer: in
+// words, or a status.
+func TestTimelines(t *testing.T) {
+	const s, m = time.Second, time.Minute
+	all := proxy.Options{FirstByteTimeout: time.Hour, IdleTimeout: time.Hour, StallTimeout: time.Hour, DoneGrace: time.Hour, Keepalive: time.Hour}
+	firstOfAll, idleOfAll, stallOfAll := all, all, all
+	firstOfAll.FirstByteTimeout, idleOfAll.IdleTimeout, stallOfAll.StallTimeout = m, m, m
+	for _, c := range []struct {
+		name              string
+		o                 proxy.Options
+		timeline, answers string
+	}{
+		{"no deadline", proxy.Options{}, "+1000h header +1000h role +1000h stop +1000h", "role stop"},
+		{"the earliest: first byte", firstOfAll, "header +1m!", "504"},
+		{"the earliest: idle", idleOfAll, "header +1m!", "504"},
+		{"the earliest: stall", stallOfAll, "header +1m!", "504"},
+		{"first byte", proxy.Options{FirstByteTimeout: 30 * s}, "+30s!", "504"},
+		{"first byte: of the request, not of the header", proxy.Options{FirstByteTimeout: 30 * s}, "+20s header +10s!", "504"},
+		{"first byte: a frame is one", proxy.Options{FirstByteTimeout: 30 * s}, "header role +1h", "role"},
+		{"first byte: part of one is", proxy.Options{FirstByteTimeout: 30 * s}, "header part +1h", ""},
+		{"first byte: a comment is", proxy.Options{FirstByteTimeout: 30 * s}, "header comment +1h", "comment"},
+		{"first byte: a keepalive is not", proxy.Options{FirstByteTimeout: 25 * s, Keepalive: 10 * s}, "header +10s! +10s! +5s!", "keepalive keepalive ..."},
+		{"idle: no header", proxy.Options{IdleTimeout: m}, "+1m!", "504"},
+		{"idle: the header is a byte", proxy.Options{IdleTimeout: m}, "+50s header +1m!", "504"},
+		{"idle: nothing", proxy.Options{IdleTimeout: m}, "header role +1m!", "role timeout"},
+		{"idle: frames", proxy.Options{IdleTimeout: m}, "header role +40s text +40s text +1m!", "role text text partial-timeout"},
+		{"idle: comments", proxy.Options{IdleTimeout: m}, "header role +40s comment +40s comment +1m!", "role comment comment timeout"},
+		{"idle: part of a frame", proxy.Options{IdleTimeout: m}, "header role +40s part +40s part +1m!", "role timeout"},
+		{"stall: frames", proxy.Options{StallTimeout: m}, "header +59s text +59s text +59s text +1m!", "text text text partial-timeout"},
+		{"stall: comments", proxy.Options{IdleTimeout: 30 * s, StallTimeout: m}, "header role +20s comment +20s comment +20s!", "role comment comment timeout"},
+		{"stall: blank lines", proxy.Options{IdleTimeout: 30 * s, StallTimeout: m}, "header role +20s line +20s line +20s!", "role line line timeout"},
+		{"stall: part of a frame", proxy.Options{IdleTimeout: 30 * s, StallTimeout: m}, "header role +20s part +20s part +20s!", "role timeout"},
+		{"stall: no header", proxy.Options{StallTimeout: m}, "+1m!", "504"},
+		{"stall: the header is no frame", proxy.Options{StallTimeout: m}, "+30s header +30s!", "504"},
+		{"stall: a comment is none", proxy.Options{StallTimeout: m}, "+30s header hello +30s!", "504"},
+		{"grace: after [DONE]", proxy.Options{DoneGrace: 5 * s}, "header role stop done +5s!", "role stop done"},
+		{"grace: shorter than the keepalive", proxy.Options{IdleTimeout: m, Keepalive: 10 * s, DoneGrace: 5 * s}, "header +4s role +10s! +1s stop +5s!", "role beat stop done"},
+		{"keepalive: not before the header", proxy.Options{Keepalive: 10 * s}, "+1h header +10s!", "keepalive"},
+		{"keepalive: from the last byte to the client", proxy.Options{Keepalive: 10 * s}, "header +6s role +10s! +4s half +6s! +4s rest +10s!", "role beat beat text beat"},
+		{"keepalive: does not hide idle", proxy.Options{Keepalive: 10 * s, IdleTimeout: 25 * s}, "header role +10s! +10s! +5s!", "role beat beat timeout"},
+		{"keepalive: does not hide stall", proxy.Options{Keepalive: 10 * s, StallTimeout: 25 * s}, "header role +10s! +10s! +5s!", "role beat beat timeout"},
+		{"keepalive: not after the finish", proxy.Options{Keepalive: 10 * s}, "header role stop +1m done +1m", "role stop done"},
+	} {
+		bubble(t, c.name, func(t *testing.T) {
+			x := begin(t, option(func(o *proxy.Options) { *o = c.o }))
+			for word := range strings.FieldsSeq(c.timeline) {
+				x.happens(word)
+			}
+			if strings.Contains(c.answers, "timeout") || c.answers == "504" || strings.HasSuffix(c.answers, "done") && c.o.DoneGrace > 0 {
+				x.wantStopped()
+			} else if !strings.HasSuffix(c.answers, "...") {
+				x.wantRunning()
+			}
+			var want strings.Builder
+			for word := range strings.FieldsSeq(c.answers) {
+				want.WriteString(written[word])
+			}
+			switch begins, cut := strings.CutSuffix(c.answers, " ..."); {
+			case c.answers == "504":
+				x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+			case cut: // the error has an id of its own
+				if got := x.rec.body.String(); !strings.HasPrefix(got, want.String()+`data: {"error":`) || !strings.Contains(got, `"code":"upstream_timeout"`) {
+					t.Errorf("want %s and a timeout:\n%s", begins, got)
+				}
+				x.wantStopped()
+			default:
+				x.wantBody(want.String())
+			}
+		})
+	}
+}
+
+// happens has a word of a timeline happen.
+func (x *exchange) happens(word string) {
+	x.t.Helper()
+	after, waits := strings.CutPrefix(word, "+")
+	switch {
+	case word == "header":
+		x.stream()
+		return
+	case !waits:
+		x.write(written[word])
+		return
+	}
+	after, due := strings.CutSuffix(after, "!")
+	d, err := time.ParseDuration(after)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	calls := len(x.rec.log)
+	advance(d - 1)
+	x.wantRunning()
+	if got := x.rec.log[calls:]; len(got) > 0 {
+		x.t.Errorf("before the end of %s the inner writer was called %q", word, got)
+	}
+	advance(1)
+	if happened := len(x.rec.log) > calls || x.up.Context().Err() != nil; happened != due {
+		x.t.Errorf("at the end of %s something happened: %t", word, happened)
+	}
+}
+
 func TestFirstByteTimeoutBeforeTheHeader(t *testing.T) {
 	for how, end := range map[string]func(*exchange) ending{
 		"gives up":                (*exchange).untilCancelled,
@@ -63,12 +173,12 @@ func TestFirstByteTimeoutBeforeTheHeader(t *testing.T) {
 		"answers, too late":       func(x *exchange) ending { x.do(func() { x.w.WriteHeader(http.StatusBadGateway) }); return x.ret(nil) },
 		"has an answer after all": func(x *exchange) ending { x.stream(); return x.abort() },
 	} {
-		t.Run(how, func(t *testing.T) {
+		bubble(t, how, func(t *testing.T) {
 			x := begin(t, option(func(o *proxy.Options) { o.FirstByteTimeout = 30 * time.Second }))
-			x.clock.Advance(30*time.Second - 1)
+			advance(30*time.Second - 1)
 			x.wantRunning()
 			x.wantLog()
-			x.clock.Advance(1)
+			advance(1)
 			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout") // although the handler goes on
 			x.wantStopped()
 			var timeout interface{ Timeout() bool }
@@ -84,250 +194,34 @@ func TestFirstByteTimeoutBeforeTheHeader(t *testing.T) {
 	}
 }
 
-func TestFirstByteTimeoutBehindTheHeader(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.FirstByteTimeout = 30 * time.Second }))
-	x.clock.Advance(20 * time.Second)
-	x.stream()
-	x.clock.Advance(10*time.Second - 1) // of the request, not of the header
-	x.wantRunning()
-	x.wantLog()
-	x.clock.Advance(1)
-	x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout") // although the handler goes on
-	x.wantStopped()
-	x.abort().wantSwallowed(t)
-	x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-}
-
-func TestAnyByteIsTheFirst(t *testing.T) {
-	for name, first := range map[string]string{"a frame": role, "part of one": "d", "a comment": comment} {
-		t.Run(name, func(t *testing.T) {
-			x := begin(t, option(func(o *proxy.Options) { o.FirstByteTimeout = 30 * time.Second }))
-			x.stream()
-			x.write(first)
-			x.clock.Advance(time.Hour)
-			x.wantRunning()
-			x.ret(nil)
-		})
-	}
-}
-
-func TestKeepaliveIsNoFirstByte(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.FirstByteTimeout, o.Keepalive = 25*time.Second, 10*time.Second }))
-	x.stream()
-	x.clock.Advance(25 * time.Second)
-	if got := x.rec.body.String(); !strings.HasPrefix(got, beat+beat+`data: {"error":`) || !strings.Contains(got, `"code":"upstream_timeout"`) {
-		t.Errorf("want two keepalives and a timeout:\n%s", got)
-	}
-	x.wantStopped()
-}
-
-func TestIdleTimeout(t *testing.T) {
-	for name, c := range map[string]struct {
-		keep string // what upstream goes on to send
-		want bool   // it is bytes
-	}{
-		"frames":      {text("a"), true},
-		"comments":    {comment, true},
-		"part of one": {"d", true},
-		"nothing":     {"", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
-			x.stream()
-			x.write(role)
-			for range 3 {
-				x.clock.Advance(40 * time.Second)
-				if c.keep != "" {
-					x.write(c.keep)
-				}
-			}
-			if !c.want {
-				x.wantBody(role + errorFinish("upstream_timeout", false))
-				x.wantStopped()
-				return
-			}
-			x.wantRunning()
-			x.clock.Advance(time.Minute - 1)
-			x.wantRunning()
-			x.clock.Advance(1)
-			if got := x.rec.body.String(); !strings.Contains(got, `"code":"upstream_timeout"`) || !strings.HasSuffix(got, done) {
-				t.Errorf("want a timeout at the end:\n%s", got)
-			}
-			x.wantStopped()
-		})
-	}
-}
-
-func TestIdleTimeoutBeforeTheHeader(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
-	x.clock.Advance(time.Minute)
-	x.untilCancelled().wantSwallowed(t)
-	x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-}
-
-func TestHeaderResetsTheIdleTimeout(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
-	x.clock.Advance(50 * time.Second)
-	x.stream()
-	x.clock.Advance(50 * time.Second)
-	x.wantRunning()
-	x.clock.Advance(10 * time.Second)
-	x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-	x.wantStopped()
-}
-
-func TestStallTimeoutIsNotResetByComments(t *testing.T) {
-	for name, c := range map[string]struct{ keep string }{
-		"comments":    {comment},
-		"blank lines": {"\n"},
-		"a part":      {"d"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout, o.StallTimeout = 30*time.Second, time.Minute }))
-			x.stream()
-			x.write(role)
-			for range 5 {
-				x.clock.Advance(10 * time.Second)
-				x.write(c.keep)
-			}
-			x.clock.Advance(10*time.Second - 1)
-			x.wantRunning()
-			x.clock.Advance(1)
-			if got := x.rec.body.String(); !strings.HasSuffix(got, errorFinish("upstream_timeout", false)) {
-				t.Errorf("want a timeout at the end:\n%s", got)
-			}
-			x.wantStopped()
-		})
-	}
-}
-
-func TestStallTimeoutIsResetByFrames(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.StallTimeout = time.Minute }))
-	x.stream()
-	for range 3 {
-		x.clock.Advance(time.Minute - 1)
-		x.write(text("a"))
-	}
-	x.clock.Advance(time.Minute - 1)
-	x.wantRunning()
-	x.clock.Advance(1)
-	x.wantStopped()
-}
-
-// The timeout covers an agent that freezes before its header, or behind it: the
-// header is no frame, and no comment is.
-func TestStallTimeoutCountsFromTheRequest(t *testing.T) {
-	for name, meanwhile := range map[string]func(*exchange){
-		"no header": func(*exchange) {},
-		"a header":  func(x *exchange) { x.stream() },
-		"a comment": func(x *exchange) { x.stream(); x.write(": hello") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			x := begin(t, option(func(o *proxy.Options) { o.StallTimeout = time.Minute }))
-			x.clock.Advance(time.Minute / 2)
-			meanwhile(x)
-			x.clock.Advance(time.Minute/2 - 1)
-			x.wantRunning()
-			x.wantLog()
-			x.clock.Advance(1)
-			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-			x.wantStopped()
-		})
-	}
-}
-
-func TestEarliestDeadlineCounts(t *testing.T) {
-	for name, set := range map[string]func(*proxy.Options){
-		"first byte": func(o *proxy.Options) { o.FirstByteTimeout = time.Minute },
-		"idle":       func(o *proxy.Options) { o.IdleTimeout = time.Minute },
-		"stall":      func(o *proxy.Options) { o.StallTimeout = time.Minute },
-	} {
-		t.Run(name, func(t *testing.T) {
-			x := begin(t, option(func(o *proxy.Options) {
-				o.FirstByteTimeout, o.IdleTimeout, o.StallTimeout = time.Hour, time.Hour, time.Hour
-				o.DoneGrace, o.Keepalive = time.Hour, time.Hour
-				set(o)
-			}))
-			x.stream()
-			x.clock.Advance(time.Minute - 1)
-			x.wantRunning()
-			x.clock.Advance(1)
-			x.wantStopped()
-		})
-	}
-}
-
-func TestZeroMeansNoDeadline(t *testing.T) {
-	x := begin(t)
-	x.clock.Advance(1000 * time.Hour)
-	x.stream()
-	x.clock.Advance(1000 * time.Hour)
-	x.write(role)
-	x.clock.Advance(1000 * time.Hour)
-	x.write(stop)
-	x.clock.Advance(1000 * time.Hour)
-	x.wantRunning()
-	x.ret(nil).wantSwallowed(t)
-	x.wantBody(role + stop + done)
-	if n := x.clock.Pending(); n > 0 {
-		t.Errorf("%d timers for nothing", n)
-	}
-}
-
-func TestDefaultsAreTheContracts(t *testing.T) {
-	o := proxy.DefaultOptions()
-	for name, c := range map[string]struct{ got, want time.Duration }{
-		"first_byte_timeout": {o.FirstByteTimeout, 0},
-		"idle_timeout":       {o.IdleTimeout, 15 * time.Minute},
-		"stall_timeout":      {o.StallTimeout, 0},
-		"keepalive":          {o.Keepalive, 10 * time.Second},
-		"done_grace":         {o.DoneGrace, 5 * time.Second},
-		"drain_timeout":      {o.DrainTimeout, 10 * time.Second},
-	} {
-		if c.got != c.want {
-			t.Errorf("%s is %v by default, want %v", name, c.got, c.want)
-		}
-	}
-}
-
 func TestDoneGraceEndsAFinishedStream(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) {
-		o.DoneGrace, o.IdleTimeout, o.StallTimeout, o.Keepalive = 5*time.Second, 2*time.Second, 2*time.Second, time.Second
-	}))
-	x.stream()
-	x.write(role, text("Hello"))
-	x.clock.Advance(time.Second)
-	x.write(stop)
-	sent := role + text("Hello") + beatForm + stop
-	for range 3 { // bytes begin the grace anew
-		x.clock.Advance(5*time.Second - 1)
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, option(func(o *proxy.Options) {
+			o.DoneGrace, o.IdleTimeout, o.StallTimeout, o.Keepalive = 5*time.Second, 2*time.Second, 2*time.Second, time.Second
+		}))
+		x.stream()
+		x.write(role, text("Hello"))
+		advance(time.Second)
+		x.write(stop)
+		sent := role + text("Hello") + beatForm + stop
+		for range 3 { // bytes begin the grace anew
+			advance(5*time.Second - 1)
+			x.wantRunning()
+			x.write(comment)
+			sent += comment
+		}
+		advance(5*time.Second - 1)
 		x.wantRunning()
-		x.write(comment)
-		sent += comment
-	}
-	x.clock.Advance(5*time.Second - 1)
-	x.wantRunning()
-	x.wantBody(sent)
-	x.clock.Advance(1)
-	x.wantBody(sent + done)
-	x.wantStopped()
-	x.abort().wantSwallowed(t)
-	x.wantBody(sent + done)
-	if res := x.result(); res.Outcome != proxy.OutcomeOK || res.Code != "" {
-		t.Errorf("outcome %q, code %q; want ok", res.Outcome, res.Code)
-	}
-}
-
-func TestDoneGraceEndsUpstreamsRequestBehindDone(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.DoneGrace = 5 * time.Second }))
-	x.stream()
-	x.write(role, stop, done)
-	x.clock.Advance(5*time.Second - 1)
-	x.wantRunning()
-	x.clock.Advance(1)
-	x.wantStopped()
-	x.abort().wantSwallowed(t)
-	x.wantBody(role + stop + done)
+		x.wantBody(sent)
+		advance(1)
+		x.wantBody(sent + done)
+		x.wantStopped()
+		x.abort().wantSwallowed(t)
+		x.wantBody(sent + done)
+		if res := x.result(); res.Outcome != proxy.OutcomeOK || res.Code != "" {
+			t.Errorf("outcome %q, code %q; want ok", res.Outcome, res.Code)
+		}
+	})
 }
 
 func TestDeadlineAppliesToAHandlerThatIgnoresIt(t *testing.T) {
@@ -336,11 +230,11 @@ func TestDeadlineAppliesToAHandlerThatIgnoresIt(t *testing.T) {
 		"error": func(x *exchange) ending { return x.ret(errTest) },
 		"clean": func(x *exchange) ending { return x.ret(nil) },
 	} {
-		t.Run(how, func(t *testing.T) {
+		bubble(t, how, func(t *testing.T) {
 			x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
 			x.stream()
 			x.write(role)
-			x.clock.Advance(time.Minute)
+			advance(time.Minute)
 			x.wantBody(role + errorFinish("upstream_timeout", false))
 			x.wantStopped()
 			end(x).wantSwallowed(t)
@@ -353,24 +247,12 @@ func TestDeadlineAppliesToAHandlerThatIgnoresIt(t *testing.T) {
 }
 
 func TestForeignPanicBehindADeadlineGoesOn(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
-	x.stream()
-	x.write(role)
-	x.clock.Advance(time.Minute)
-	x.panics("boom").wantPanic(t, "boom")
-	x.wantBody(role + errorFinish("upstream_timeout", false))
-}
-
-func TestDeadlineThatPassesWhileBytesComeIsForgotten(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
-	x.stream()
-	x.write(role)
-	x.clock.Skip(time.Minute) // the timer has not run yet
-	x.write(text("just in time"))
-	x.clock.Advance(0)
-	x.wantRunning()
-	x.clock.Advance(time.Minute - 1)
-	x.wantRunning()
-	x.clock.Advance(1)
-	x.wantStopped()
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
+		x.stream()
+		x.write(role)
+		advance(time.Minute)
+		x.panics("boom").wantPanic(t, "boom")
+		x.wantBody(role + errorFinish("upstream_timeout", false))
+	})
 }

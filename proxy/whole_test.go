@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -70,20 +71,22 @@ func TestFailedAnswerGetsAStatus(t *testing.T) {
 }
 
 func TestGoodAnswerLeavesAsItCame(t *testing.T) {
-	body := completion("Hello", someTokens)
-	x := begin(t, option(everything))
-	x.answerWhole(body, "Etag", `"1"`)
-	x.write(body[:7])
-	x.clock.Advance(time.Hour) // no deadline is ours
-	x.write(body[7:])
-	x.ret(nil).wantSwallowed(t)
-	x.wantLog("header 200", "write "+body)
-	if x.rec.sent.Get("Etag") == "" || x.rec.sent.Get("Content-Length") != fmt.Sprint(len(body)) {
-		t.Errorf("the header was %v", x.rec.sent)
-	}
-	if res := x.result(); res.Outcome != proxy.OutcomeOK || !res.Whole || res.FinishReason != "stop" || res.OutputTokens != 9 {
-		t.Errorf("the observer was told %+v", res)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		body := completion("Hello", someTokens)
+		x := begin(t, option(everything))
+		x.answerWhole(body, "Etag", `"1"`)
+		x.write(body[:7])
+		advance(time.Hour) // no deadline is ours
+		x.write(body[7:])
+		x.ret(nil).wantSwallowed(t)
+		x.wantLog("header 200", "write "+body)
+		if x.rec.sent.Get("Etag") == "" || x.rec.sent.Get("Content-Length") != fmt.Sprint(len(body)) {
+			t.Errorf("the header was %v", x.rec.sent)
+		}
+		if res := x.result(); res.Outcome != proxy.OutcomeOK || !res.Whole || res.FinishReason != "stop" || res.OutputTokens != 9 {
+			t.Errorf("the observer was told %+v", res)
+		}
+	})
 }
 
 // TestFlushedAnswerIsFlushed: one without a length is flushed by proxies.
@@ -347,15 +350,15 @@ func TestWholeAnswersAreDrainedAtTheLimit(t *testing.T) {
 		"waiting": func(*exchange) {},
 		"kept":    func(x *exchange) { x.answerWhole(completion("Hello", someTokens)); x.write(`{"id": `) },
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			streams := new(proxy.Streams)
 			x := begin(t, asking(`{"stream": false}`), among(streams, time.Second))
 			come(x)
 			streams.Shutdown(5 * time.Second)
-			x.clock.Advance(5*time.Second - 1)
+			advance(5*time.Second - 1)
 			x.wantRunning()
 			x.wantLog()
-			x.clock.Advance(1)
+			advance(1)
 			x.wantAnswer(http.StatusBadGateway, "shutting_down")
 			x.wantStopped()
 			x.abort().wantSwallowed(t)
@@ -367,7 +370,7 @@ func TestWholeAnswersAreDrainedAtTheLimit(t *testing.T) {
 			x = begin(t, asking(`{"stream": false}`), among(streams, time.Second))
 			come(x)
 			streams.Shutdown(0)
-			x.clock.Advance(time.Hour)
+			advance(time.Hour)
 			x.wantRunning()
 			x.abort()
 		})

@@ -2,92 +2,50 @@ package proxy
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"io"
-	"maps"
 	"net"
 	"net/http"
-	"sync"
+	"strconv"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
-	"github.com/hermes-sidecar/hermes-sidecar/internal/reqbody"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// responseWriter is what the next handler writes to. It has the lock of an exchange,
-// and the timer of its deadlines.
-//
-// The handler, the goroutine in which a proxy flushes the header, that of the
-// transport, which sends 1xx answers, and the timer all write: mu is held whenever
-// the exchange is used, and with it the inner writer.
-type responseWriter struct {
-	// What a chunk needs comes first, and lies together: a stream that is woken
-	// finds nothing of its own in the cache.
-	mu       sync.Mutex
-	closed   bool  // nothing may be written any more
-	drained  bool  // the drain was over before the answer was one that it ends
-	place    int32 // among the open ones; see Streams
-	x        exchange
-	timer    Timer         // of the deadlines, nil as long as there was none
-	fires    time.Duration // the age at which it does, 0 while it is stopped
-	body     reqbody.Body
-	timeouts Timeouts   // nil for none
-	panicked *latePanic // a panic to go on in the handler's goroutine, nil for none
-}
-
 // errClosed is returned to a handler that writes to an answer that has been ended.
 var errClosed = errors.New("the stream has been ended")
-
-func newResponseWriter(p *Proxy, w http.ResponseWriter, r *http.Request, cancel context.CancelCauseFunc) *responseWriter {
-	header := make(http.Header)
-	head.Copy(header, w.Header())
-	return &responseWriter{x: exchange{
-		p: p, chat: isChat(r), since: p.o.Clock.Now(), header: header,
-		client: client{w: w, r: r, cancel: cancel},
-	}}
-}
 
 // Header implements http.ResponseWriter. The handler has a map of its own
 // (contract section 7): net/http lets it write to its map at any time, for
 // trailers, while a timer's write reads that of the inner writer, and a map that
 // is written to while it is read ends the process. No timer looks at this one.
-func (rw *responseWriter) Header() http.Header {
-	if rw.x.header == nil { // see dropHeader
-		rw.mu.Lock()
-		defer rw.unlock()
-		// net/http records that it was asked for. The header has left: what its fields
-		// say matters to nobody else any more.
-		rw.x.header = maps.Clone(rw.x.client.w.Header())
-	}
-	return rw.x.header
-}
+func (x *exchange) Header() http.Header { return x.header }
 
-// Unwrap lets http.ResponseController find what we do not implement: the deadline
-// of the request's body, which nothing that is written looks at.
-func (rw *responseWriter) Unwrap() http.ResponseWriter { return rw.x.client.w }
+// Unwrap lets http.ResponseController find what an exchange does not implement: the
+// deadline of the request's body, which no write looks at.
+func (x *exchange) Unwrap() http.ResponseWriter { return x.w }
 
-// Hijack implements http.Hijacker. A connection that has been handed over is
-// none of ours any more; httputil.ReverseProxy does that before it says 101.
-func (rw *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	rw.mu.Lock()
-	defer rw.unlock()
-	if rw.closed {
+// Hijack implements http.Hijacker. A connection that has been handed over is out of our
+// hands; httputil.ReverseProxy takes it before it says 101.
+func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	x.mu.Lock()
+	defer x.unlock()
+	if x.closed {
 		return nil, nil, errClosed
 	}
-	head.Copy(rw.x.client.w.Header(), rw.x.header)
-	conn, buffered, err := http.NewResponseController(rw.x.client.w).Hijack()
+	head.Copy(x.w.Header(), x.header)
+	conn, buffered, err := http.NewResponseController(x.w).Hijack()
 	if err == nil {
-		rw.x.client.committed = true
-		if rw.x.answer == nil {
-			rw.x.answer = passing{&rw.x}
-			rw.x.answer.begin()
+		x.committed = true
+		if x.answer == nil {
+			x.answer = passing{x}
+			x.answer.begin()
 		}
-		rw.x.times.Phase = deadline.Free
-		rw.watch()
-		rw.body.Decided()
+		x.times.Phase = deadline.Free
+		x.watch()
+		x.body.Decided()
 	}
 	return conn, buffered, err
 }
@@ -95,125 +53,133 @@ func (rw *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // SetWriteDeadline implements the deadline of http.ResponseController. The inner
 // writer may keep it in a field of its own (Caddy: idletimeout.go:435), which a
 // timer's write looks at.
-func (rw *responseWriter) SetWriteDeadline(t time.Time) error {
-	rw.mu.Lock()
-	defer rw.unlock()
-	if rw.closed {
+func (x *exchange) SetWriteDeadline(t time.Time) error {
+	x.mu.Lock()
+	defer x.unlock()
+	if x.closed {
 		return errClosed
 	}
-	return rw.x.client.setDeadline(t)
+	err := http.NewResponseController(x.w).SetWriteDeadline(t)
+	if err == nil {
+		x.writeDeadline = t
+	}
+	return err
 }
 
 // EnableFullDuplex implements the same of http.ResponseController: net/http looks
 // at it as the header leaves.
-func (rw *responseWriter) EnableFullDuplex() error {
-	rw.mu.Lock()
-	defer rw.unlock()
-	if rw.closed {
+func (x *exchange) EnableFullDuplex() error {
+	x.mu.Lock()
+	defer x.unlock()
+	if x.closed {
 		return errClosed
 	}
-	return http.NewResponseController(rw.x.client.w).EnableFullDuplex()
+	return http.NewResponseController(x.w).EnableFullDuplex()
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (rw *responseWriter) WriteHeader(status int) {
-	rw.mu.Lock()
-	defer rw.unlock()
+func (x *exchange) WriteHeader(status int) {
+	x.mu.Lock()
+	defer x.unlock()
 	switch {
-	case rw.closed || rw.x.answer != nil:
+	case x.closed || x.answer != nil:
 	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols:
-		head.Inform(rw.x.client.w, rw.x.client.r.ProtoMajor, status, rw.x.header)
+		head.Inform(x.w, x.r.ProtoMajor, status, x.header)
 	default:
-		rw.decide(status)
+		x.decide(status)
 	}
-}
-
-// decide decides what the answer is.
-func (rw *responseWriter) decide(status int) {
-	c := &rw.x.client
-	c.status, c.late = int32(status), c.gone()
-	rw.body.Decided()
-	head.Copy(c.w.Header(), rw.x.header)
-	rw.x.recordCompletedHeader()
-	if rw.timeouts != nil {
-		rw.timeouts.Apply()
-	}
-	rw.x.answer = rw.x.choose(status)
-	rw.x.answer.begin()
-	rw.watch()
-}
-
-// started returns the answer, nil if it has ended. One that the handler gives no
-// status begins with a good one.
-func (rw *responseWriter) started() answer {
-	if rw.closed {
-		return nil
-	}
-	if rw.x.answer == nil {
-		rw.decide(http.StatusOK)
-	}
-	return rw.x.answer
 }
 
 // Write implements http.ResponseWriter.
-func (rw *responseWriter) Write(b []byte) (int, error) {
-	passes, n, err := rw.writeLocked(b)
-	if passes {
-		return passing{&rw.x}.write(b)
+func (x *exchange) Write(b []byte) (int, error) {
+	if x.begin() {
+		return x.w.Write(b)
+	}
+	x.mu.Lock()
+	defer x.unlock()
+	if x.closed {
+		return 0, errClosed
+	}
+	before := x.times.Phase
+	n, err := x.answer.write(b)
+	switch now := x.times.Phase; {
+	case x.drainExpired && now.Stream():
+		x.endNow(rewrite.CauseShutdown)
+	case now != before:
+		x.watch()
 	}
 	return n, err
 }
 
-// writeLocked writes b, unless the answer passes.
-func (rw *responseWriter) writeLocked(b []byte) (passes bool, n int, err error) {
-	rw.mu.Lock()
-	defer rw.unlock()
-	a := rw.started()
-	switch {
-	case a == nil:
-		return false, 0, errClosed
-	case rw.x.passes:
-		return true, 0, nil
-	}
-	before := rw.x.times.Phase
-	n, err = a.write(b)
-	switch now := rw.x.times.Phase; {
-	case rw.drained && now.Stream():
-		rw.endNow(rewrite.CauseShutdown)
-	case now != before:
-		rw.watch()
-	}
-	return false, n, err
-}
-
-// begin begins the answer, if it has not begun, and reports whether it passes.
-func (rw *responseWriter) begin() (passes bool) {
-	rw.mu.Lock()
-	defer rw.unlock()
-	return rw.started() != nil && rw.x.passes
-}
-
 // ReadFrom keeps io.Copy from going past Write: the method of an embedded
 // writer would (TestReadFromIsRepaired).
-func (rw *responseWriter) ReadFrom(r io.Reader) (int64, error) {
-	if rw.begin() {
-		return io.Copy(rw.x.client.w, r)
+func (x *exchange) ReadFrom(r io.Reader) (int64, error) {
+	if x.begin() {
+		return io.Copy(x.w, r)
 	}
-	return io.Copy(struct{ io.Writer }{rw}, r)
+	return io.Copy(struct{ io.Writer }{x}, r)
 }
 
 // FlushError implements the flushing of http.ResponseController.
-func (rw *responseWriter) FlushError() error {
-	if rw.x.flushed.Load() { // as of almost all: it is asked with each chunk
+func (x *exchange) FlushError() error {
+	if x.begin() {
+		return http.NewResponseController(x.w).Flush()
+	}
+	x.mu.Lock()
+	defer x.unlock()
+	if x.closed {
 		return nil
 	}
-	if rw.begin() {
-		return passing{&rw.x}.flush()
+	return x.answer.flush()
+}
+
+// begin begins the answer, if it has not begun, and reports whether it passes: then it is
+// written and flushed without the lock. Without a status of the handler's it is 200.
+func (x *exchange) begin() (passes bool) {
+	x.mu.Lock()
+	defer x.unlock()
+	if x.closed {
+		return false
 	}
-	rw.mu.Lock()
-	defer rw.unlock()
-	if rw.closed {
-		return nil
+	if x.answer == nil {
+		x.decide(http.StatusOK)
 	}
-	return rw.x.answer.flush()
+	return x.passes
+}
+
+// decide chooses the answer and begins it.
+func (x *exchange) decide(status int) {
+	x.status, x.late = status, x.gone()
+	x.body.Decided()
+	head.Copy(x.w.Header(), x.header)
+	if _, says := x.header[completedHeader]; says && x.chat && x.o.Usage != nil {
+		x.usage(x.upstream()).ReportsFailures(true)
+	}
+	if x.timeouts != nil {
+		x.timeouts.Apply()
+	}
+	x.answer = x.choose()
+	x.answer.begin()
+	x.watch()
+}
+
+// choose returns the answer that begins with the status and the header (contract
+// section 0).
+func (x *exchange) choose() answer {
+	h := x.header
+	if x.status != http.StatusOK || x.r.Method == http.MethodHead {
+		return passing{x}
+	}
+	switch media := head.MediaType(h); {
+	case media == "text/event-stream" && head.IsEncoded(h):
+		return encoded{passing{x}}
+	case media == "text/event-stream":
+		return newStream(x)
+	case media == "application/json" && rewrite.IsAnswerPath(x.r.URL.Path) && !head.IsEncoded(h):
+		// One that is larger than a frame may be passes unexamined.
+		if n, err := strconv.Atoi(h.Get("Content-Length")); err != nil || n <= x.o.Rewrite.FrameLimit() {
+			return &whole{x: x}
+		}
+	}
+	return passing{x}
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/clocktest"
 )
 
 func TestInformationalAnswersAreNotLatched(t *testing.T) {
@@ -124,7 +123,7 @@ func (b bare) Write(p []byte) (int, error) { return b.rec.Write(p) }
 // serve has a guard with everything off run a handler.
 func serve(w http.ResponseWriter, next func(http.ResponseWriter, *http.Request)) {
 	r, _ := http.NewRequest(http.MethodPost, chatPath, nil)
-	proxy.New(proxy.Options{Clock: clocktest.New()}).Handler(http.HandlerFunc(next)).ServeHTTP(w, r)
+	proxy.New(proxy.Options{}).Handler(http.HandlerFunc(next)).ServeHTTP(w, r)
 }
 
 func TestFlushReachesAWrappedWriter(t *testing.T) {

@@ -8,10 +8,6 @@
 // nothing of HTTP and reads no clock. The same bytes in give the same bytes out, however
 // they are cut. Heal takes the markers of earlier streams out of the history that a
 // request carries, and RepairAnswer repairs answers that are not streamed.
-//
-// The vocabulary is declared in packages below, which know nothing of this one. For the
-// fields of Options, for instance: go doc rewrite/internal/contract.Options. CONTRIBUTING.md
-// has all packages.
 package rewrite
 
 import (
@@ -23,82 +19,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/whole"
-)
-
-type (
-	Options       = contract.Options       // how streams and histories are repaired; the zero value means the defaults
-	Progress      = contract.Progress      // the form in which tool events leave
-	Imitations    = contract.Imitations    // what becomes of a marker that the model wrote itself
-	Reasoning     = contract.Reasoning     // what becomes of reasoning between tags in the content
-	ErrorFinish   = contract.ErrorFinish   // the form of an error at the end of a stream
-	ZeroUsage     = contract.ZeroUsage     // what an answer with text and usage 0/0/0 is
-	EmptyAnswer   = contract.EmptyAnswer   // what an answer without text is
-	KeepaliveForm = contract.KeepaliveForm // what breaks a silence
-	Tools         = marker.Table           // which tool an emoji in a marker stands for
-
-	Params      = contract.Params      // what is particular to one stream
-	Cause       = contract.Cause       // how upstream ended
-	Summary     = contract.Summary     // what can be said of a stream
-	UsageMemory = contract.UsageMemory // which models of an upstream have reported usage
-	ToolEvent   = contract.ToolEvent   // a tool has started or ended
-	Step        = contract.Step        // what became of a piece of upstream's stream
-	Healed      = whole.Healed         // what Heal has removed and read
-	Asked       = whole.Asked          // what a request says about the form of its answer
-	Ignored     = whole.Ignored        // what a request asks for and Hermes ignores
-	Answer      = whole.Answer         // a repaired answer that is not streamed
-)
-
-// The constants are explained beside their types.
-const (
-	ProgressEnvelope = contract.ProgressEnvelope
-	ProgressBare     = contract.ProgressBare
-	ProgressUnnamed  = contract.ProgressUnnamed
-	ProgressComment  = contract.ProgressComment
-	ProgressOff      = contract.ProgressOff
-
-	ImitationsStrip = contract.ImitationsStrip
-	ImitationsKeep  = contract.ImitationsKeep
-	ImitationsTrust = contract.ImitationsTrust
-
-	ReasoningExtract = contract.ReasoningExtract
-	ReasoningKeep    = contract.ReasoningKeep
-	ReasoningDrop    = contract.ReasoningDrop
-
-	ErrorFinishSplit  = contract.ErrorFinishSplit
-	ErrorFinishInline = contract.ErrorFinishInline
-
-	ZeroUsageAuto  = contract.ZeroUsageAuto
-	ZeroUsageError = contract.ZeroUsageError
-	ZeroUsagePass  = contract.ZeroUsagePass
-
-	EmptyAnswerError = contract.EmptyAnswerError
-	EmptyAnswerPass  = contract.EmptyAnswerPass
-
-	KeepaliveChunk   = contract.KeepaliveChunk
-	KeepaliveComment = contract.KeepaliveComment
-
-	DefaultMaxFrame       = contract.DefaultMaxFrame
-	DefaultParallelWindow = contract.DefaultParallelWindow
-
-	CauseEOF      = contract.CauseEOF
-	CauseAborted  = contract.CauseAborted
-	CauseTimeout  = contract.CauseTimeout
-	CauseShutdown = contract.CauseShutdown
-
-	CodeAborted         = contract.CodeAborted
-	CodeIncomplete      = contract.CodeIncomplete
-	CodeTimeout         = contract.CodeTimeout
-	CodeCrashed         = contract.CodeCrashed
-	CodeEmpty           = contract.CodeEmpty
-	CodeAgentError      = contract.CodeAgentError
-	CodeAgentIncomplete = whole.CodeAgentIncomplete
-	CodeShutdown        = contract.CodeShutdown
-	ShutdownBeforeRun   = contract.ShutdownBeforeRun
-	ShutdownBeforeTools = contract.ShutdownBeforeTools
-
-	AskedUnknown = whole.AskedUnknown
-	AskedStream  = whole.AskedStream
-	AskedWhole   = whole.AskedWhole
 )
 
 // ProgressForms lists the allowed values of Progress, the default first.
@@ -141,8 +61,8 @@ func EmptyAnswerValues() []EmptyAnswer { return []EmptyAnswer{EmptyAnswerError, 
 func KeepaliveForms() []KeepaliveForm { return []KeepaliveForm{KeepaliveChunk, KeepaliveComment} }
 
 // ToolSources lists the sources of tool events.
-func ToolSources() []contract.ToolSource {
-	return []contract.ToolSource{contract.SourceUpstream, contract.SourceMarker, contract.SourceImitation, contract.SourceInferred, contract.SourceEnd}
+func ToolSources() []ToolSource {
+	return []ToolSource{contract.SourceUpstream, contract.SourceMarker, contract.SourceImitation, contract.SourceInferred, contract.SourceEnd}
 }
 
 // Message returns what an error with the code tells the client. It names no address.
@@ -171,7 +91,10 @@ func Redact(text string) string { return string(redact.Text([]byte(text))) }
 // WebUI has taken apart for its cards (contract section 5). Every other byte stays.
 // The healed body is a copy. If there is nothing to heal it is body itself. A body that is
 // not well-formed JSON passes untouched. Nil tools mean Hermes' own.
-func Heal(body []byte, tools *Tools) ([]byte, Healed) { return whole.Heal(body, tools) }
+func Heal(body []byte, tools *Tools) ([]byte, Healed) {
+	body, healed := whole.Heal(body, tools)
+	return body, Healed(healed)
+}
 
 // AskedOf returns the form of answer that body, the JSON of a request, asks for in its member
 // stream. It reads no other value, and allocates nothing.
@@ -182,5 +105,6 @@ func AskedOf(body []byte) Asked { return whole.AskedOf(body) }
 // answer of a session (section 6). Any other body stays as it is. Nil usage means no
 // memory.
 func RepairAnswer(body []byte, o *Options, usage UsageMemory) Answer {
-	return whole.RepairAnswer(body, o, usage)
+	a := whole.RepairAnswer(body, o.internal(), usage)
+	return Answer{Body: a.Body, Summary: Summary(a.Summary), Completion: a.Completion, Changed: a.Changed, Kept: a.Kept}
 }

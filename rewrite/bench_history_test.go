@@ -1,13 +1,10 @@
 package rewrite
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 )
 
 // chatHistory is a request of about n bytes: questions of two sentences and answers of some
@@ -88,20 +85,4 @@ func BenchmarkHistory(b *testing.B) {
 			b.ReportMetric((cpuTime()-begun).Seconds()*1e3/(float64(len(in))/1e6*float64(b.N)), "ms/MB")
 		})
 	}
-}
-
-// cpuOf returns the CPU time that it takes to do something as many times as n says.
-func cpuOf(n int, do func()) time.Duration {
-	begun := cpuTime()
-	for range n {
-		do()
-	}
-	return cpuTime() - begun
-}
-
-// copyOf reads a body into a new buffer of its size.
-func copyOf(body []byte) []byte {
-	b := make([]byte, len(body))
-	_, _ = io.ReadFull(bytes.NewReader(body), b)
-	return b
 }

@@ -3,7 +3,6 @@ package rewrite
 import (
 	"bytes"
 	"fmt"
-	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -287,8 +286,7 @@ func TestBuffersShrinkAgain(t *testing.T) {
 		t.Errorf("the scanner keeps a buffer of %d bytes", c)
 	}
 	s = New(&Options{}, chatParams)
-	s.borrow()
-	hold := reflect.ValueOf(s.work).Elem().FieldByName("chat").FieldByName("hold").FieldByName("buf")
+	hold := inside(s, "chat", "hold", "buf")
 	for range 4000 {
 		feedAll(s, text("`💻 x"[:len("`💻 x")]), inOne)
 	}
@@ -300,8 +298,7 @@ func TestBuffersShrinkAgain(t *testing.T) {
 // A hold that has become large, in bytes or in frames, is small again once it has left.
 func TestLargeHoldShrinksAgain(t *testing.T) {
 	s := New(&Options{}, chatParams)
-	s.borrow()
-	hold := reflect.ValueOf(s.work).Elem().FieldByName("chat").FieldByName("hold")
+	hold := inside(s, "chat", "hold")
 	buf, frames := hold.FieldByName("buf"), hold.FieldByName("frames")
 	feedAll(s, role()+text("a\n`💻 l")+strings.Repeat(text("s"), 1000), inOne)
 	if buf.Len() < 4*maxIdleBuffer || frames.Len() < 1000 {

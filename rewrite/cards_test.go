@@ -282,36 +282,3 @@ func TestLongIDsHaveNoCard(t *testing.T) {
 		same(t, repairWith(out, Options{Cards: true}), out, "twice and once")
 	}
 }
-
-// A tool event costs an allocation, of the tool that is open. Its card costs none.
-func TestCardsCostNoAllocations(t *testing.T) {
-	if poolForgets {
-		t.Skip("the race detector's sync.Pool forgets what streams share")
-	}
-	for name, in := range map[string]func(i int) string{
-		"markers": func(int) string { return markerChunk("💻", "ls -la") + text("x") },
-		"G1":      func(int) string { return g1("terminal", "💻", "ls -la") + text("x") },
-		"G2": func(i int) string {
-			id := fmt.Sprint("call_", i)
-			return g2Start("terminal", "💻", "ls -la", id) + g2End("terminal", id) + text("x")
-		},
-	} {
-		const runs = 100
-		var all [runs + 2][]byte
-		for i := range all {
-			all[i] = []byte(in(i))
-		}
-		for _, o := range []Options{{}, {Cards: true}} {
-			s := New(&o, chatParams)
-			out := s.Feed(make([]byte, 0, 64<<10), []byte(role()+text("x")+strings.Repeat(in(-1), 2)), epoch)
-			i := 0
-			n := testing.AllocsPerRun(runs, func() {
-				out = s.Feed(out[:0], all[i], epoch)
-				i++
-			})
-			if n > 1 {
-				t.Errorf("%s, cards %t: %v allocations for the events of a tool", name, o.Cards, n)
-			}
-		}
-	}
-}

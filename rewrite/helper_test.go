@@ -6,7 +6,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -55,20 +54,11 @@ func feedAll(s *Stream, in string, cut cutter) []byte {
 	return out
 }
 
-// cleared has Streams that have been used and cleared.
-var cleared = sync.Pool{New: func() any { return new(Stream) }}
-
-// run repairs in, which ends with cause. Its Stream may have been that of another
-// response, of which nothing may be left.
+// run repairs in, which ends with cause.
 func run(in string, o Options, p Params, cut cutter, cause Cause) (string, Summary) {
-	s := cleared.Get().(*Stream)
-	s.Init(&o, p)
-	out := feedAll(s, in, cut)
-	out = s.Finish(out, cause)
-	sum := s.Summary()
-	s.Clear()
-	cleared.Put(s)
-	return string(out), sum
+	s := New(&o, p)
+	out := s.Finish(feedAll(s, in, cut), cause)
+	return string(out), s.Summary()
 }
 
 // repair repairs a chat stream that ends cleanly, with default options.

@@ -3,7 +3,6 @@ package rewrite
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -140,32 +139,6 @@ func TestHealingCopiesAHistoryOnceAtMost(t *testing.T) {
 			if got := after.TotalAlloc - before.TotalAlloc; got > most {
 				t.Errorf("%d markers, %d cards: %d bytes for a body of %d", markers, cards, got, len(in))
 			}
-		}
-	}
-}
-
-// What healing costs is counted in copies, which the machine slows down likewise. It is
-// far less than without the shortcuts, and more than the goals, which bench measures.
-func TestHealingAHistoryCostsSomeCopies(t *testing.T) {
-	if poolForgets {
-		t.Skip("the race detector slows down our code, and no copying")
-	}
-	for name, c := range map[string]struct {
-		code    bool
-		markers int
-		most    float64
-	}{"nothing": {false, 0, 2}, "code": {true, 0, 3}, "markers": {true, 200, 15}} {
-		in := chatHistory(2e6, c.code, c.markers)
-		copying, healing := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
-		copies := math.Inf(1)
-		for try := 0; try < 40 && (try < 5 || copies > c.most); try++ { // the least of each is what it costs
-			copying = min(copying, cpuOf(20, func() { copyOf(in) }))
-			healing = min(healing, cpuOf(20, func() { Heal(in, nil) }))
-			copies = float64(healing) / float64(max(copying, 1))
-		}
-		t.Logf("%s: %.1f copies", name, copies)
-		if copies > c.most {
-			t.Errorf("%s: %.1f copies, want at most %.0f", name, copies, c.most)
 		}
 	}
 }

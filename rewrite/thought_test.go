@@ -274,7 +274,7 @@ func TestCrashInsideReasoning(t *testing.T) {
 			out, sum := run(inDeltas(in, n), Options{}, chatParams, inOne, CauseAborted)
 			v := look(t, out)
 			v.checkErrorFinish(t, CodeAborted)
-			_, thought, _ := prose.Split([]byte(in), &Options{})
+			_, thought, _ := prose.Split([]byte(in), (&Options{}).internal())
 			want := unquote([]byte(`"` + string(thought) + `"`))
 			same(t, v.reasoning, want, in+": reasonings")
 			if v.content != "" || sum.Reasoning != 1 {

@@ -9,6 +9,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chat"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/whole"
@@ -17,9 +18,9 @@ import (
 // Bounds of the packages below that tests of whole streams drive to.
 const (
 	maxCalls         = whole.MaxCalls
-	maxCardID        = chat.MaxCardID
-	maxCardLabel     = chat.MaxCardLabel
-	maxCardName      = chat.MaxCardName
+	maxCardID        = encode.MaxCardID
+	maxCardLabel     = encode.MaxCardLabel
+	maxCardName      = encode.MaxCardName
 	maxIdleBuffer    = contract.MaxIdleBuffer
 	maxEndedTools    = chat.MaxEndedTools
 	maxEnvelope      = chunk.MaxEnvelope
@@ -30,10 +31,9 @@ const (
 	maxResponse      = agentapi.MaxResponse
 	maxStretches     = prose.MaxStretches
 	maxTemplate      = chat.MaxTemplate
-	maxTemplateWait  = chat.MaxTemplateWait
 	maxUsage         = chat.MaxUsage
 
-	progressEvent = chat.ProgressEvent
+	progressEvent = encode.ProgressEvent
 )
 
 func unquote(raw []byte) string { return jsonspan.Unquote(string(raw)) }
@@ -55,27 +55,22 @@ func inside(s *Stream, names ...string) reflect.Value {
 // knows returns what a stream has learnt so far, as far as anything depends on it.
 func knows(s *Stream) string {
 	var b strings.Builder
-	for _, name := range []string{"text", "tools", "end", "Frames", "chunks", "keepalives"} {
+	for _, name := range []string{"tools", "end", "Frames", "chunks", "keepalives", "usage"} {
 		fmt.Fprintf(&b, "%s: %+v\n", name, inside(s, "chat", name))
 	}
-	for _, name := range []string{"framing", "usage", "env"} {
-		v := inside(s, "chat", "handler", "writer")
-		if name == "framing" {
-			v = v.FieldByName("Out")
-		}
-		fmt.Fprintf(&b, "%s: %+v\n", name, v.FieldByName(name))
+	fmt.Fprintf(&b, "envelope: %+v\n", inside(s, "chat", "w", "Env"))
+	for _, name := range []string{"hasText", "hasReasoning", "droppedReasoning", "hasOther", "gaveUp", "noReply", "unexamined", "markers", "imitations", "stretches"} {
+		fmt.Fprintf(&b, "%s: %+v\n", name, inside(s, "chat", "text", name))
 	}
-	if s.work != nil { // something waits
-		for _, name := range []string{"pending", "lead"} {
-			fmt.Fprintf(&b, "%s: %+v\n", name, inside(s, "work", "chat", "reading", name))
-		}
-		suspicion := inside(s, "work", "chat", "reading", "suspicion")
-		kind := suspicion.FieldByName("kind").Uint()
-		if fmt.Fprintf(&b, "suspicion: %d, %v\n", kind, suspicion.FieldByName("here")); kind == 1 { // a marker's: for a tag the line is room
-			fmt.Fprintf(&b, "line: %+v\n", suspicion.FieldByName("line"))
-		}
-		fmt.Fprintf(&b, "held: %d\n", inside(s, "work", "chat", "hold", "buf").Len())
+	for _, name := range []string{"fence", "tags", "begun", "afterMarker", "needsBreak", "dropNewlines", "pending", "lead"} {
+		fmt.Fprintf(&b, "%s: %+v\n", name, inside(s, "chat", "text", "prose", name))
 	}
+	suspicion := inside(s, "chat", "text", "prose", "suspicion")
+	kind := suspicion.FieldByName("kind").Uint()
+	if fmt.Fprintf(&b, "suspicion: %d, %v\n", kind, suspicion.FieldByName("here")); kind == 1 { // a marker's: for a tag the line is room
+		fmt.Fprintf(&b, "line: %+v\n", suspicion.FieldByName("line"))
+	}
+	fmt.Fprintf(&b, "held: %d\n", inside(s, "chat", "hold", "buf").Len())
 	known := b.String()
 	if opening := inside(s, "chat", "text", "prose", "tags", "opening"); opening.FieldByName("blocked").Bool() { // the indent is counted from the next line on
 		known = strings.Replace(known, fmt.Sprintf("%+v", opening), "in a line", 1)

@@ -15,7 +15,7 @@ package main
 import (
 	// The sidecar itself, and with it reverse_proxy, its http transport, all
 	// selection policies, health checks and dynamic upstreams.
-	_ "github.com/hermes-sidecar/hermes-sidecar/caddymodule"
+	_ "github.com/hermes-sidecar/hermes-sidecar"
 
 	// The core: the Caddyfile, handle, route, respond, redir, bind, tls, vars,
 	// matchers, header, rewrite, uri, method.

@@ -1,8 +1,8 @@
-"""What mkdocs does not do by itself for this repository.
+"""Hooks that build the site from the pages of this repository.
 
-Pages may stand anywhere in it, with links that lead on GitHub. This adds those that are
-not below docs/, makes all links lead on the site, and writes llms.txt (llmstxt.org) with
-the Markdown of each page beside it.
+Pages may stand anywhere in it, with links that work on GitHub. The hooks add the pages
+outside docs/, make all links work on the site, and write llms.txt (llmstxt.org) with the
+Markdown of each page beside it.
 """
 
 import posixpath
@@ -14,7 +14,7 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[2]
 
-# What is not below docs/, and its place on the site.
+# Pages outside docs/, and their places on the site.
 OUTSIDE = {
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
@@ -24,7 +24,7 @@ OUTSIDE = {
     "deploy/kubernetes/README.md": "deploy/kubernetes/index.md",
     "deploy/kubernetes/chart/README.md": "deploy/kubernetes/chart/index.md",
     "deploy/observability/README.md": "deploy/observability.md",
-    "caddymodule/demo/internal/replay/page/icon.svg": "icon.svg",
+    "tools/demo/internal/replay/page/icon.svg": "icon.svg",
 }
 IN_REPOSITORY = {place: path for path, place in OUTSIDE.items()}
 
@@ -54,7 +54,7 @@ def on_page_markdown(markdown, page, config, files):
     parts = FENCE.split(markdown)
     for i, part in enumerate(parts):
         if part.startswith("```"):
-            # Behind the language stands the name of a recipe, or what an example is.
+            # After the language comes the name of a recipe, or the kind of an example.
             parts[i] = INFO.sub(info, part, count=1)
         else:
             parts[i] = LINK.sub(lambda m: leads(m[1], page.file.src_uri, places, config), part)
@@ -69,7 +69,7 @@ def on_page_markdown(markdown, page, config, files):
 
 
 def info(fence):
-    """Returns the first line of a fence as the site wants it."""
+    """Returns the first line of a fence in the form of the site."""
     language, word = fence.groups()
     if word not in TITLES:
         return "```" + language
@@ -77,7 +77,7 @@ def info(fence):
 
 
 def leads(link, place, places, config):
-    """Returns the link of a page at place as it leads on the site."""
+    """Returns the link of a page at place as it is on the site."""
     if "://" in link or link.startswith("#"):
         return link
     file, _, anchor = link.partition("#")

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 // beside says what is measured of the peers.
 type beside struct {
+	stage
 	rounds  int
 	length  time.Duration
 	idle    int
@@ -21,50 +21,38 @@ type beside struct {
 	install string
 }
 
-func besideFlags(f *flag.FlagSet) *beside {
+// peersCommand measures the sidecar beside its peers.
+func peersCommand(f *flag.FlagSet) func(stage) error {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
 	b := new(beside)
 	f.IntVar(&b.rounds, "rounds", 7, "rounds, in each of which every peer has its turn")
 	f.DurationVar(&b.length, "length", 4*time.Second, "of a round's streams")
 	f.IntVar(&b.idle, "idle", 400, "idle streams that memory is measured with")
-	f.StringVar(&b.only, "only", "", "peers to measure beside ours, by parts of their names, with commas")
-	f.StringVar(&b.install, "install", defaultInstall(), "where peers are installed, and kept")
-	return b
-}
-
-func defaultInstall() string {
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		dir = os.TempDir()
+	f.StringVar(&b.only, "only", "", "peers to measure beside the sidecar, by parts of their names, with commas")
+	f.StringVar(&b.install, "install", filepath.Join(cache, "hermes-bench"), "where peers are installed, and kept")
+	return func(s stage) error {
+		b.stage = s
+		return b.run()
 	}
-	return filepath.Join(dir, "hermes-bench")
 }
 
-// contender is a peer, ours, or none, that is running.
+// A contender is a peer, the sidecar, or the backend itself.
 type contender struct {
 	name string
-	p    *proxyProcess // of the one without a proxy, without a process
-	most int           // streams at a time, 0 for any number
+	*proxyProcess
 
 	cpu, first, p50, p90 []float64 // µs, of the rounds
-	wrong, streams       int
-	errors               []string
-	kept                 int // markers that stayed in the text
+	kept, marks          int       // markers that stayed in the text, and that the backend sent
 	memory               float64
-	marks                int               // that upstream sent
-	deaths               map[ending]string // what clients were told of them
+	ends                 []string // what clients saw of each of deaths
+	errors               []string
 }
 
-// besideKind is the stream that all are measured with: what legacy Hermes sends.
-const besideKind = markers
-
-// runBeside measures ours beside the peers.
-func runBeside(b *beside) error {
-	s, err := newStage()
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	all, cannot, err := b.start(s)
+func (b *beside) run() error {
+	all, cannot, err := b.start()
 	defer func() {
 		for _, c := range all {
 			c.stop()
@@ -73,60 +61,52 @@ func runBeside(b *beside) error {
 	if err != nil {
 		return err
 	}
-	for i := range b.rounds + 1 { // the first warms them
+	const every = 50 * time.Millisecond
+	j := job{Streams: 20, Scenario: scenario{Kind: markers, Chunks: int(b.length / every), Every: every, End: endsWell}, Spread: every}
+	for i := range b.rounds + 1 { // the first does not count
 		for _, c := range all {
-			c.round(b.length, i > 0)
+			c.round(j, i > 0)
 		}
 		fmt.Fprintf(os.Stderr, "round %d of %d\n", i, b.rounds)
 	}
 	for _, c := range all {
-		c.dies()
-		c.holds(b.idle)
+		c.die()
+		c.hold(b.idle)
 	}
 	printBeside(all, cannot)
 	return nil
 }
 
-// start starts everything that can be had.
-func (b *beside) start(s stage) (all []*contender, cannot map[string]string, err error) {
-	direct := target{Addr: s.backend.addr, Path: chatCompletions, Model: "hermes-agent"}
-	all = append(all, &contender{name: "no proxy", p: &proxyProcess{target: direct}})
-	for _, v := range []variant{plugin, floor} {
-		p, err := s.caddy.start(v, filepath.Join(s.work, v.name), s.backend.addr, "off")
+// start starts everything that can be measured.
+func (b *beside) start() (all []*contender, cannot map[string]string, err error) {
+	all = append(all, &contender{name: "no proxy", proxyProcess: &proxyProcess{target: target{Addr: b.backend, Path: chatCompletions, Model: "hermes-agent"}}})
+	for i, v := range []variant{plugin, floor} {
+		p, err := b.caddy.start(v, filepath.Join(b.work, v.name), b.backend, "off")
 		if err != nil {
 			return all, nil, err
 		}
-		all = append(all, &contender{name: map[string]string{plugin.name: "**Caddy with hermes**", floor.name: "Caddy, bare"}[v.name], p: p})
+		all = append(all, &contender{name: []string{"**Caddy with hermes**", "Caddy, bare"}[i], proxyProcess: p})
 	}
 	can, cannot := peers()
 	for _, peer := range can {
-		if !b.wants(peer.name) {
+		if b.only != "" && !slices.ContainsFunc(strings.Split(strings.ToLower(b.only), ","), func(part string) bool { return strings.Contains(strings.ToLower(peer.name), part) }) {
 			continue
 		}
 		fmt.Fprintf(os.Stderr, "%s\n", peer.name)
-		p, err := b.startPeer(peer, s)
+		p, err := b.startPeer(peer)
 		if err != nil {
 			cannot[peer.name] = err.Error()
 			continue
 		}
-		all = append(all, &contender{name: peer.name, p: p})
+		all = append(all, &contender{name: peer.name, proxyProcess: p})
 	}
 	return all, cannot, nil
 }
 
-// wants reports whether a peer is to be measured.
-func (b *beside) wants(name string) bool {
-	return b.only == "" || slices.ContainsFunc(strings.Split(b.only, ","), func(part string) bool {
-		return strings.Contains(strings.ToLower(name), strings.ToLower(part))
-	})
-}
-
-func (b *beside) startPeer(p peer, s stage) (*proxyProcess, error) {
-	dir, own := filepath.Join(b.install, p.slug()), filepath.Join(s.work, p.slug())
-	for _, d := range []string{dir, own} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			return nil, err
-		}
+func (b *beside) startPeer(p peer) (*proxyProcess, error) {
+	dir, own := filepath.Join(b.install, p.slug()), filepath.Join(b.work, p.slug())
+	if err := os.MkdirAll(own, 0o700); err != nil {
+		return nil, err
 	}
 	if p.install != nil {
 		if err := p.install(dir); err != nil {
@@ -137,26 +117,16 @@ func (b *beside) startPeer(p peer, s stage) (*proxyProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	var cmd *exec.Cmd
-	if cmd, err = p.start(dir, own, listen, s.backend.addr); err != nil {
+	cmd, err := p.start(dir, own, listen, b.backend)
+	if err != nil {
 		return nil, fmt.Errorf("starting it: %w", err)
 	}
-	t := target{Addr: listen, Path: p.path, Model: "hermes-agent", Header: p.headers(s.backend.addr)}
-	return startProxy(cmd, own, t, 2*time.Minute)
-}
-
-func (c *contender) stop() {
-	if c.p.cmd != nil {
-		c.p.stop()
-	}
+	return startProxy(cmd, own, target{Addr: listen, Path: chatCompletions, Model: "hermes-agent", Header: p.headers(b.backend)}, 2*time.Minute)
 }
 
 // round gives the contender its turn.
-func (c *contender) round(length time.Duration, counts bool) {
-	const every = 50 * time.Millisecond
-	m, err := c.p.measure(job{
-		Streams: 20, Kind: besideKind, Chunks: int(length / every), Every: every, End: endsWell, Spread: every,
-	})
+func (c *contender) round(j job, counts bool) {
+	r, cpu, err := c.measure(j)
 	if !counts {
 		return
 	}
@@ -164,14 +134,13 @@ func (c *contender) round(length time.Duration, counts bool) {
 		c.errors = append(c.errors, err.Error())
 		return
 	}
-	c.cpu, c.first = append(c.cpu, micros(m.cpu)), append(c.first, micros(m.First))
-	c.p50, c.p90 = append(c.p50, micros(m.P50)), append(c.p90, micros(m.P90))
-	c.wrong, c.streams = c.wrong+m.Wrong, c.streams+m.Streams
-	c.kept, c.marks = c.kept+m.Kept, c.marks+m.Streams*marksIn(job{Kind: besideKind, Chunks: int(length / every)})
-	c.errors = append(c.errors, m.Errors...)
+	c.cpu, c.first = append(c.cpu, micros(cpu)), append(c.first, micros(r.First))
+	c.p50, c.p90 = append(c.p50, micros(r.P50)), append(c.p90, micros(r.P90))
+	c.kept, c.marks = c.kept+r.Kept, c.marks+r.Streams*j.Scenario.markers()
+	c.errors = append(c.errors, r.Errors...)
 }
 
-// deaths are the ways in which a backend dies.
+// deaths are the ways in which a backend dies in the middle of a stream.
 var deaths = []struct {
 	end  ending
 	what string
@@ -182,56 +151,38 @@ var deaths = []struct {
 	{endsCrash, "Hermes 0.8 says `stop`"},
 }
 
-// dies has the backend die in the middle of streams, in every way.
-func (c *contender) dies() {
-	c.deaths = make(map[ending]string)
+func (c *contender) die() {
 	for _, d := range deaths {
-		m, err := c.p.measure(job{Streams: 10, Kind: clean, Chunks: 10, Every: 20 * time.Millisecond, End: d.end, Spread: 50 * time.Millisecond, Patience: 10 * time.Second})
+		r, _, err := c.measure(job{
+			Streams: 10, Scenario: scenario{Kind: clean, Chunks: 10, Every: 20 * time.Millisecond, End: d.end}, Spread: 50 * time.Millisecond, Patience: 10 * time.Second,
+		})
 		if err != nil {
-			c.deaths[d.end] = err.Error()
+			c.ends = append(c.ends, err.Error())
 			continue
 		}
 		var all []string
-		for v, n := range m.Verdicts {
-			if len(m.Verdicts) > 1 {
-				all = append(all, fmt.Sprintf("%s (%d of %d)", v, n, m.Streams))
-			} else {
-				all = append(all, string(v))
-			}
+		for _, v := range slices.Sorted(maps.Keys(r.Verdicts)) {
+			all = append(all, fmt.Sprintf("%s (%d)", v, r.Verdicts[v]))
 		}
-		slices.Sort(all)
-		c.deaths[d.end] = strings.Join(all, ", ")
+		c.ends = append(c.ends, strings.TrimSuffix(strings.Join(all, ", "), " (10)"))
 	}
 }
 
-// holds keeps streams open, and looks at what they take.
-func (c *contender) holds(n int) {
-	if c.p.cmd == nil {
+// hold keeps streams open and measures what each of them takes, in kB.
+func (c *contender) hold(n int) {
+	if c.cmd == nil {
 		return
 	}
-	before := residentOf(c.p.cmd.Process.Pid)
-	l, err := startLoad(job{
-		Target: c.p.target, Streams: n, Kind: clean, Chunks: 5, Every: 50 * time.Millisecond, End: endsNever,
-		Spread: time.Duration(n) * 10 * time.Millisecond,
+	before := residentOf(c.cmd.Process.Pid)
+	j := job{Target: c.target, Streams: n, Scenario: scenario{Kind: clean, Chunks: 5, Every: 50 * time.Millisecond}, Spread: time.Duration(n) * 10 * time.Millisecond}
+	err := whileOpen(j, func() error {
+		time.Sleep(3 * time.Second)
+		c.memory = float64(residentOf(c.cmd.Process.Pid)-before) / float64(n) / 1000
+		return nil
 	})
 	if err != nil {
 		c.errors = append(c.errors, err.Error())
-		return
 	}
-	defer kill(l.cmd)
-	opened := make(chan error, 1)
-	go func() { opened <- l.opened() }()
-	select {
-	case err = <-opened:
-	case <-time.After(2 * time.Minute):
-		err = fmt.Errorf("%d idle streams did not open in two minutes", n)
-	}
-	if err != nil {
-		c.errors = append(c.errors, err.Error())
-		return
-	}
-	time.Sleep(3 * time.Second)
-	c.memory = float64(residentOf(c.p.cmd.Process.Pid)-before) / float64(n) / 1000
 }
 
 // printBeside prints the tables.
@@ -244,34 +195,26 @@ func printBeside(all []*contender, cannot map[string]string) {
 			cannot[c.name] = strings.Join(c.errors, "; ")
 			continue
 		}
-		memory := "-"
-		if c.memory != 0 {
-			memory = fmt.Sprintf("%.0f kB", c.memory)
-		}
 		marks := fmt.Sprintf("%.0f%%", 100*float64(c.kept)/float64(max(1, c.marks)))
 		if c == direct {
 			fmt.Printf("| %s | (%s) | (%s) | (%s) | - | - | %s |\n", c.name, spread(c.first, nil), spread(c.p50, nil), spread(c.p90, nil), marks)
 			continue
 		}
-		fmt.Printf("| %s | %s | %s | %s | %s | %s | %s |\n",
-			c.name, spread(c.first, direct.first), spread(c.p50, direct.p50), spread(c.p90, direct.p90), spread(c.cpu, nil), memory, marks)
+		fmt.Printf("| %s | %s | %s | %s | %s | %.0f kB | %s |\n",
+			c.name, spread(c.first, direct.first), spread(c.p50, direct.p50), spread(c.p90, direct.p90), spread(c.cpu, nil), c.memory, marks)
 	}
-	fmt.Print("\n| what the client is told when |")
+	fmt.Print("\n| what the client sees when |")
 	for _, d := range deaths {
 		fmt.Printf(" %s |", d.what)
 	}
 	fmt.Println("\n| --- |" + strings.Repeat(" --- |", len(deaths)))
 	for _, c := range all {
-		fmt.Printf("| %s |", c.name)
-		for _, d := range deaths {
-			fmt.Printf(" %s |", c.deaths[d.end])
-		}
-		fmt.Println()
+		fmt.Printf("| %s | %s |\n", c.name, strings.Join(c.ends, " | "))
 	}
 	fmt.Println()
 	for _, c := range all {
 		if len(c.errors) > 0 {
-			fmt.Printf("%s: %d of %d streams are wrong, such as: %.400v\n", c.name, c.wrong, c.streams, c.errors)
+			fmt.Printf("%s: %d streams or rounds are wrong, such as: %.400v\n", c.name, len(c.errors), c.errors)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(cannot)) {
@@ -279,8 +222,7 @@ func printBeside(all []*contender, cannot map[string]string) {
 	}
 }
 
-// spread prints the median of the rounds, less that of others, and how far they
-// scatter.
+// spread prints the median of the rounds, less that of others, and how far they scatter.
 func spread(v, less []float64) string {
 	m, scatter := median(v)
 	base, _ := median(less)

@@ -2,24 +2,27 @@ package main
 
 import (
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
 
-// caddy is the binary of the repository, with the plugin.
+// A caddy is the binary of the repository, with the plugin.
 type caddy struct {
 	binary string
 	env    []string // besides what all get
 }
 
-// collectSource is a file of its main package that is there only in the binary that is
-// measured: see adminOf.collect.
+// collectSource is a file of the main package in the binary that is measured only. It has the
+// admin API collect garbage and return free memory to the system.
 //
 //go:embed testdata/collect.go
 var collectSource []byte
@@ -29,27 +32,17 @@ func buildCaddy(dir string) (caddy, error) {
 	if binary := os.Getenv("HERMES_TEST_BINARY"); binary != "" {
 		return caddy{binary: binary}, nil
 	}
-	overlay, err := overlayCollect(dir)
+	source, overlay := filepath.Join(dir, "collect.go"), filepath.Join(dir, "overlay.json")
+	place, err := filepath.Abs("../cmd/caddy/collect.go")
 	if err != nil {
+		return caddy{}, err
+	}
+	replace := encoded(map[string]any{"Replace": map[string]string{place: source}})
+	if err := errors.Join(os.WriteFile(source, collectSource, 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
 		return caddy{}, err
 	}
 	c := caddy{binary: filepath.Join(dir, "caddy")}
 	return c, build(c.binary, "-overlay", overlay, "./cmd/caddy")
-}
-
-// overlayCollect writes what has go build add collectSource to cmd/caddy, and returns
-// the name of the file for its flag -overlay.
-func overlayCollect(dir string) (string, error) {
-	source, overlay := filepath.Join(dir, "collect.go"), filepath.Join(dir, "overlay.json")
-	beside, err := filepath.Abs("../cmd/caddy/collect.go")
-	if err != nil {
-		return "", err
-	}
-	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{beside: source}})
-	if err != nil {
-		return "", err
-	}
-	return overlay, errors.Join(os.WriteFile(source, collectSource, 0o600), os.WriteFile(overlay, replace, 0o600))
 }
 
 // build builds a program of the repository with go build.
@@ -62,13 +55,12 @@ func build(binary string, args ...string) error {
 	return nil
 }
 
-// variant is what stands in front of the backend.
+// A variant is a configuration in front of the backend.
 type variant struct {
 	name     string
-	handlers string // in the Caddyfile, in front of reverse_proxy
+	handlers string // in the Caddyfile, before reverse_proxy
 }
 
-// Those that are compared.
 var (
 	floor      = variant{"reverse_proxy", ""}
 	plugin     = variant{"hermes", "hermes"}
@@ -89,31 +81,101 @@ http://%s {
 }
 `
 
-// start starts the binary as the variant, and returns when it answers. admin is the
-// address of its admin API, or "off".
+// start starts the binary as the variant, and returns when it answers. admin is the address of
+// its admin API, or "off".
 func (c caddy) start(v variant, work, upstream, admin string) (*proxyProcess, error) {
-	cmd, t, err := c.command(v, work, upstream, admin)
-	if err != nil {
-		return nil, err
-	}
-	return startProxy(cmd, work, t, time.Minute)
-}
-
-// command returns what start runs, and where it takes requests.
-func (c caddy) command(v variant, work, upstream, admin string) (cmd *exec.Cmd, t target, err error) {
 	if err := os.MkdirAll(work, 0o700); err != nil {
-		return nil, t, err
+		return nil, err
 	}
 	listen, err := freePort()
 	if err != nil {
-		return nil, t, err
+		return nil, err
 	}
 	file := filepath.Join(work, "Caddyfile")
 	if err := os.WriteFile(file, fmt.Appendf(nil, caddyfile, admin, listen, v.handlers, upstream), 0o600); err != nil {
-		return nil, t, err
+		return nil, err
 	}
-	cmd = exec.Command(c.binary, "run", "--config", file)
+	cmd := exec.Command(c.binary, "run", "--config", file)
 	cmd.Env = append(os.Environ(), "HOME="+work, "XDG_DATA_HOME="+work, "XDG_CONFIG_HOME="+work)
 	cmd.Env = append(cmd.Env, c.env...)
-	return cmd, target{Addr: listen, Path: "/v1/chat/completions", Model: "hermes-agent"}, nil
+	return startProxy(cmd, work, target{Addr: listen, Path: chatCompletions, Model: "hermes-agent"}, time.Minute)
+}
+
+// An observed Caddy has an admin API.
+type observed struct {
+	*proxyProcess
+	admin, work string
+}
+
+// observe starts the variant with an admin API.
+func (s stage) observe(v variant) (o observed, err error) {
+	o.work = filepath.Join(s.work, v.name)
+	if o.admin, err = freePort(); err == nil {
+		o.proxyProcess, err = s.caddy.start(v, o.work, s.backend, o.admin)
+	}
+	return o, err
+}
+
+// A weight is the memory of a process in MB.
+type weight struct {
+	resident float64 // as the system counts, without files
+	live     float64 // heap and stacks, as Go counts
+}
+
+// weigh looks at the memory of the process after collections that have returned free memory to
+// the system. Three of them halve the stacks that are too large, and empty the pools.
+func (o observed) weigh() (w weight, err error) {
+	for range 3 {
+		if _, err := o.get("/collect"); err != nil {
+			return w, fmt.Errorf("the binary must be the one that bench builds itself, without HERMES_TEST_BINARY: %w", err)
+		}
+	}
+	w.resident = float64(anonymousOf(o.cmd.Process.Pid)) / 1e6
+	for _, expression := range []string{`# HeapAlloc = (\d+)`, `# Stack = (\d+)`} {
+		n, err := o.number("/debug/pprof/heap?gc=1&debug=1", expression)
+		if err != nil {
+			return w, err
+		}
+		w.live += n / 1e6
+	}
+	return w, nil
+}
+
+// number returns the number that the first group of the expression finds.
+func (o observed) number(path, expression string) (float64, error) {
+	text, err := o.get(path)
+	if err != nil {
+		return 0, err
+	}
+	found := regexp.MustCompile(expression).FindStringSubmatch(text)
+	if found == nil {
+		return 0, fmt.Errorf("%s has no %s", path, expression)
+	}
+	return strconv.ParseFloat(found[1], 64)
+}
+
+func (o observed) get(path string) (string, error) { return body(http.Get("http://" + o.admin + path)) }
+
+// body returns the body of an answer, which must have the status 200.
+func body(res *http.Response, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", res.Request.URL.Path, res.Status, b)
+	}
+	return string(b), err
+}
+
+// reload loads the configuration, for the nth time, with another keepalive.
+func (o observed) reload(n int) error {
+	b, err := os.ReadFile(filepath.Join(o.work, "Caddyfile"))
+	if err != nil {
+		return err
+	}
+	changed := strings.Replace(string(b), "\thermes\n", fmt.Sprintf("\thermes {\n\t\tkeepalive %ds\n\t}\n", 10+n%2), 1)
+	_, err = body(http.Post("http://"+o.admin+"/load", "text/caddyfile", strings.NewReader(changed)))
+	return err
 }

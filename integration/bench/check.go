@@ -10,15 +10,14 @@ import (
 	"time"
 )
 
-// check knows what a stream must be, and is told what it is. Text may come in
-// other pieces than it was sent in. Markers may stay in the text or leave it, but
-// all of them alike, and those that leave must be tools with a beginning and an
-// end.
+// A check compares a stream with its scenario. Text may come in other pieces than it was sent
+// in. Markers may stay in the text or leave it, but all of them alike, and those that leave must
+// be tools with a beginning and an end.
 type check struct {
-	s       scenario
-	latency *sample
+	scenario
+	latency []time.Duration
 
-	text     string // that has come and is not looked at
+	pending  string // text that has come and is not compared yet
 	next     int    // the chunk that has to come
 	kept     int    // markers that stayed in the text
 	stripped int
@@ -30,26 +29,34 @@ type check struct {
 	done   bool // [DONE]
 }
 
-// event looks at an event, which came at the time now.
-func (c *check) event(e event, now time.Time) error {
+// event takes the data of an event that came at the time now.
+func (c *check) event(data []byte, now time.Time) error {
 	if c.done {
-		return fmt.Errorf("an event behind [DONE]: %.80q", e.data)
+		return fmt.Errorf("an event after [DONE]: %.80q", data)
 	}
-	if string(e.data) == "[DONE]" {
+	if string(data) == "[DONE]" {
 		c.done = true
 		return nil
 	}
-	var ch chunk
-	if err := json.Unmarshal(e.data, &ch); err != nil {
-		return fmt.Errorf("an event is no JSON: %.80q: %w", e.data, err)
+	var chunk struct {
+		Choices []struct {
+			Delta        struct{ Content string }
+			FinishReason string `json:"finish_reason"`
+		}
+		Error      json.RawMessage
+		ToolCallID string `json:"toolCallId"`
+		Status     string
 	}
-	if len(ch.Error) > 0 && string(ch.Error) != "null" {
+	if err := json.Unmarshal(data, &chunk); err != nil {
+		return fmt.Errorf("an event is no JSON: %.80q: %w", data, err)
+	}
+	if len(chunk.Error) > 0 && string(chunk.Error) != "null" {
 		c.failed = true
 	}
-	if ch.ToolCallID != "" {
-		return c.tool(ch)
+	if chunk.ToolCallID != "" {
+		return c.tool(chunk.ToolCallID, chunk.Status)
 	}
-	for _, choice := range ch.Choices {
+	for _, choice := range chunk.Choices {
 		if err := c.content(choice.Delta.Content, now); err != nil {
 			return err
 		}
@@ -60,47 +67,43 @@ func (c *check) event(e event, now time.Time) error {
 	return nil
 }
 
-// content looks at text.
 func (c *check) content(text string, now time.Time) error {
-	c.text += text
-	for c.text != "" && c.next < c.s.chunks {
-		if c.s.marks(c.next) {
-			if !c.marker() {
+	c.pending += text
+	for c.pending != "" && c.next < c.Chunks {
+		if c.marks(c.next) {
+			if !c.compareMarker() {
 				return nil
 			}
 			continue
 		}
-		want := c.s.lead(c.next) + c.s.text(c.next)
-		if len(c.text) < len(want) {
+		lead := c.lead(c.next)
+		want := lead + c.text(c.next)
+		if len(c.pending) < len(want) {
 			return nil
 		}
-		lead := len(c.s.lead(c.next))
-		if c.text[:lead] != want[:lead] {
-			return fmt.Errorf("chunk %d begins with %.10q", c.next, c.text)
-		}
-		got, want := c.text[lead:len(want)], want[lead:]
-		sent, err := strconv.ParseInt(got[timeAt:wordsAt], 10, 64)
-		if err != nil || got[:timeAt] != want[:timeAt] || got[wordsAt:] != want[wordsAt:] {
+		got, number, sentAt := c.pending[:len(want)], len(lead)+timeAt, len(lead)+wordsAt
+		sent, err := strconv.ParseInt(got[number:sentAt], 10, 64)
+		if err != nil || got[:number] != want[:number] || got[sentAt:] != want[sentAt:] {
 			return fmt.Errorf("chunk %d is %q instead of %q", c.next, got, want)
 		}
-		c.latency.add(now.Sub(time.Unix(0, sent)))
-		c.text = c.text[lead+len(want):]
+		c.latency = append(c.latency, now.Sub(time.Unix(0, sent)))
+		c.pending = c.pending[len(want):]
 		c.next++
 	}
-	if c.text != "" && c.next == c.s.chunks {
-		return fmt.Errorf("text behind the last chunk: %.80q", c.text)
+	if c.pending != "" && c.next == c.Chunks {
+		return fmt.Errorf("text after the last chunk: %.80q", c.pending)
 	}
 	return nil
 }
 
-// marker looks at the place of a marker. It is false when more has to come.
-func (c *check) marker() bool {
-	want := c.s.marker(c.next)
+// compareMarker looks for a marker at its place. It returns false if more has to come.
+func (c *check) compareMarker() bool {
+	want := c.marker(c.next)
 	switch {
-	case strings.HasPrefix(c.text, want):
-		c.text = c.text[len(want):]
+	case strings.HasPrefix(c.pending, want):
+		c.pending = c.pending[len(want):]
 		c.kept++
-	case strings.HasPrefix(want, c.text):
+	case strings.HasPrefix(want, c.pending):
 		return false
 	default:
 		c.stripped++
@@ -109,35 +112,33 @@ func (c *check) marker() bool {
 	return true
 }
 
-// tool looks at a tool event of ours.
-func (c *check) tool(ch chunk) error {
+// tool takes a tool event of the sidecar.
+func (c *check) tool(id, status string) error {
 	if c.running == nil {
 		c.running = make(map[string]bool)
 	}
-	open := c.running[ch.ToolCallID]
-	switch {
-	case ch.Status == "running" && !open:
-		c.running[ch.ToolCallID] = true
-	case ch.Status == "completed" && open:
-		delete(c.running, ch.ToolCallID)
+	switch open := c.running[id]; {
+	case status == "running" && !open:
+		c.running[id] = true
+	case status == "completed" && open:
+		delete(c.running, id)
 		c.ended++
 	default:
-		return fmt.Errorf("the tool %s is %s out of turn", ch.ToolCallID, ch.Status)
+		return fmt.Errorf("the tool %s is %s out of turn", id, status)
 	}
 	return nil
 }
 
-// verdict is how a stream ended for its client.
+// A verdict is how a stream ended for its client.
 type verdict string
 
-// The verdicts.
 const (
 	saysStop  verdict = "stop"  // a finish reason that is no error
 	saysError verdict = "error" // an error, or its finish reason
 	isCut     verdict = "cut"   // the connection broke off
 	isShort   verdict = "short" // the answer ended well, without finish chunk or [DONE]
 	hangs     verdict = "hangs" // nothing came any more, until the client's patience ended
-	wasLeft   verdict = "left"  // the client left, as it was to
+	wasLeft   verdict = "left"  // the client left, as it had to
 )
 
 // verdict returns how the stream ended; err is the one of its connection.
@@ -155,16 +156,16 @@ func (c *check) verdict(err error) verdict {
 	return isShort
 }
 
-// complete reports whether all that had to come has come.
+// complete returns an error unless all that had to come has come.
 func (c *check) complete() error {
-	if c.next < c.s.chunks && c.s.marks(c.next) && c.text == "" { // a marker at the very end
+	if c.next < c.Chunks && c.marks(c.next) && c.pending == "" { // a marker at the very end
 		c.stripped++
 		c.next++
 	}
 	switch {
-	case c.next != c.s.chunks:
-		return fmt.Errorf("%d of %d chunks came, and %q", c.next, c.s.chunks, c.text)
-	case len(c.running) > 0 && c.s.end != endsNever:
+	case c.next != c.Chunks:
+		return fmt.Errorf("%d of %d chunks came, and %q", c.next, c.Chunks, c.pending)
+	case len(c.running) > 0 && c.End != endsNever:
 		return fmt.Errorf("%d tools have no end", len(c.running))
 	case c.kept > 0 && c.stripped > 0:
 		return fmt.Errorf("%d markers left the text and %d did not", c.stripped, c.kept)

@@ -3,52 +3,37 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
-	"os"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// target is where a proxy takes requests.
-type target struct {
-	Addr, Path, Model string
-	Header            map[string]string
-}
-
-// job is what a client does: it opens streams, all within the time Spread, and
-// reads them to their ends. It is told what on its standard input.
+// A job is what a client does: it opens streams, all within the time Spread, and reads them to
+// their ends.
 type job struct {
-	Target  target
-	Streams int
-	Kind    kind
-	Chunks  int
-	First   time.Duration
-	Every   time.Duration
-	End     ending
-	// Flat is for streams that come as fast as the proxy is: they are read first, and
-	// looked at when they have ended.
-	Flat    bool
-	Spread  time.Duration
-	History int // bytes, in front of the message
-	// Patience is how long a client waits for the end of a stream, 0 for as long
-	// as it takes.
+	Target   target
+	Streams  int
+	Scenario scenario
+	Spread   time.Duration
+	History  int // bytes of history in each request
+	// Patience is how long a client waits for the end of a stream, 0 for as long as it takes.
 	Patience time.Duration
 }
 
-// report is what a client says at the end, on its standard output. Before that it
-// says "open" when all chunks of streams that do not end have come, and goes on
-// when its standard input ends.
+// chunks returns how many chunks the streams of the job have, with their roles and ends.
+func (j job) chunks() int { return j.Streams * (j.Scenario.Chunks + 2) }
+
+// A report says what came of a job. Before it, the client says "open" when all chunks of streams
+// that do not end have come, and it leaves these when its standard input ends.
 type report struct {
 	Streams    int
 	Chunks     int           // of text and markers that came
 	HTTPChunks int           // that the proxy sent
 	P50, P90   time.Duration // from a chunk's writing to its reading
-	P99        time.Duration
 	First      time.Duration // from the request to the first text, at the median
 	Verdicts   map[verdict]int
 	Kept       int // markers that stayed in the text
@@ -57,171 +42,224 @@ type report struct {
 	Wrong      int // streams with an error
 }
 
-// client is a job being done.
-type client struct {
-	job
-	latency, first sample
-	open           atomic.Int64 // streams of which all has come and that do not end
-	allOpen        chan struct{}
-	leave          chan struct{}
-
-	mu     sync.Mutex
-	report report
+// failed returns the error of a job in which a stream was wrong.
+func (r report) failed() error {
+	if r.Wrong == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d streams are wrong, such as: %v", r.Wrong, r.Streams, r.Errors)
 }
 
-// runClient does the job that standard input asks for.
-func runClient() error {
-	in := bufio.NewReader(os.Stdin)
-	line, err := in.ReadBytes('\n')
-	if err != nil {
-		return fmt.Errorf("reading the job: %w", err)
-	}
-	c := newClient()
-	if err := json.Unmarshal(line, &c.job); err != nil {
-		return fmt.Errorf("reading the job: %w", err)
-	}
+// A client is a job being done.
+type client struct {
+	job
+	leave chan struct{} // closed when streams that do not end are to be left
+	wg    sync.WaitGroup
+
+	mu             sync.Mutex
+	latency, first []time.Duration
+	open           int // streams of which all has come and that do not end
+	report         report
+}
+
+func newClient(j job) *client {
+	return &client{job: j, leave: make(chan struct{}), report: report{Verdicts: make(map[verdict]int)}}
+}
+
+// runJob does a job.
+func runJob(j job, in *bufio.Reader) (report, error) {
+	c := newClient(j)
 	go func() {
 		_, _ = in.ReadByte() // until it ends
 		close(c.leave)
 	}()
-	go func() {
-		<-c.allOpen
-		fmt.Println("open")
-	}()
-	var wg sync.WaitGroup
-	for i := range c.Streams {
-		wg.Go(func() { c.stream(i) })
-		if gap := c.Spread / time.Duration(c.Streams); gap > 0 {
+	for i := range j.Streams {
+		s := j.Scenario
+		s.Seed = i
+		c.wg.Go(func() {
+			k := check{scenario: s}
+			c.note(&k, c.read(&k, c.leave))
+		})
+		if gap := j.Spread / time.Duration(j.Streams); gap > 0 {
 			time.Sleep(rand.N(2 * gap)) // at random, so that their chunks do not come together
 		}
 	}
-	wg.Wait()
-	return c.say()
+	return c.done(), nil
 }
 
-func newClient() *client {
-	c := &client{allOpen: make(chan struct{}), leave: make(chan struct{})}
-	c.report.Verdicts = make(map[verdict]int)
-	return c
+// done waits for all streams and returns the report.
+func (c *client) done() report {
+	c.wg.Wait()
+	c.report.P50, c.report.P90 = quantile(c.latency, 0.5), quantile(c.latency, 0.9)
+	c.report.First = quantile(c.first, 0.5)
+	return c.report
 }
 
-// say reports the streams on standard output.
-func (c *client) say() error {
-	r := &c.report
-	r.P50, r.P90, r.P99 = c.latency.quantile(0.5), c.latency.quantile(0.9), c.latency.quantile(0.99)
-	r.First = c.first.quantile(0.5)
-	return json.NewEncoder(os.Stdout).Encode(r)
+// An outcome is how a stream ended.
+type outcome struct {
+	verdict
+	chunks int // of HTTP
+	first  time.Duration
+	wrong  error
 }
 
-// maxErrors is how many errors a client reports.
-const maxErrors = 5
-
-// stream opens the stream i, and reads it to its end.
-func (c *client) stream(i int) {
-	s := scenario{kind: c.Kind, chunks: c.Chunks, first: c.First, every: c.Every, end: c.End, seed: i, flat: c.Flat, history: c.History}
-	k := check{s: s, latency: &c.latency}
-	a, v, err := c.read(&k, c.leave)
-	c.note(&k, a, v, err)
-}
-
-// note takes down what came of a stream.
-func (c *client) note(k *check, a *answer, v verdict, err error) {
+// note adds a stream to the report.
+func (c *client) note(k *check, o outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := &c.report
 	r.Streams++
-	r.Verdicts[v]++
+	r.Verdicts[o.verdict]++
 	r.Chunks += k.next
 	r.Kept += k.kept
 	r.Tools += k.ended
-	if a != nil {
-		r.HTTPChunks += a.chunks
+	r.HTTPChunks += o.chunks
+	c.latency = append(c.latency, k.latency...)
+	if o.first > 0 {
+		c.first = append(c.first, o.first)
 	}
-	if err != nil {
+	if o.wrong != nil {
 		r.Wrong++
-		if len(r.Errors) < maxErrors {
-			r.Errors = append(r.Errors, fmt.Sprintf("stream %d: %v", k.s.seed, err))
+		if len(r.Errors) < 5 {
+			r.Errors = append(r.Errors, fmt.Sprintf("stream %d: %v", k.Seed, o.wrong))
 		}
 	}
 }
 
-// read reads the stream of k, and says how it ended and what was wrong with it. One
-// that does not end is left when leave is closed.
-func (c *client) read(k *check, leave <-chan struct{}) (a *answer, v verdict, wrong error) {
-	conn, err := net.DialTimeout("tcp", c.Target.Addr, time.Minute)
+// read reads the stream of k. One that does not end is left when leave is closed.
+func (c *client) read(k *check, leave <-chan struct{}) (o outcome) {
+	a, err := ask(c.Target, k.scenario, c.History, c.Patience)
 	if err != nil {
-		return nil, isCut, err
+		return outcome{verdict: isCut, wrong: err}
 	}
-	defer conn.Close()
-	since := time.Now()
-	if c.Patience > 0 {
-		if err := conn.SetDeadline(since.Add(c.Patience)); err != nil {
-			return nil, isCut, err
-		}
-	}
-	if a, err = get(conn, c.Target, k.s.request(c.Target.Model)); err != nil {
-		return nil, isCut, err
-	}
-	if a.status != 200 {
-		return a, saysError, fmt.Errorf("status %d", a.status)
-	}
-	if k.s.end == endsNever {
+	defer a.Close()
+	left := func() bool { return false }
+	if k.End == endsNever {
 		go func() {
 			<-leave
-			conn.Close()
+			a.Close()
 		}()
+		left = func() bool {
+			select {
+			case <-leave:
+				return true
+			default:
+				return false
+			}
+		}
 	}
-	var body io.Reader = a
-	if c.Flat {
-		all, err := io.ReadAll(a)
+	body := a.body
+	if k.Flat { // it is compared when it has ended
+		all, err := io.ReadAll(body)
 		if err != nil {
-			return a, isCut, err
+			return outcome{verdict: isCut, wrong: err}
 		}
 		body = bytes.NewReader(all)
 	}
-	read, open := false, false
-	err = eachEvent(body, func(e event) error {
+	open := false
+	err = eachEvent(body, func(data []byte) error {
 		now := time.Now()
-		if wrong = k.event(e, now); wrong != nil {
-			return wrong
+		if o.wrong = k.event(data, now); o.wrong != nil {
+			return o.wrong
 		}
-		if !read && k.next > 0 {
-			read = true
-			c.first.add(now.Sub(since))
+		if o.first == 0 && k.next > 0 {
+			o.first = now.Sub(a.asked)
 		}
-		if k.s.end == endsNever && k.next == k.s.chunks && !open {
+		if k.End == endsNever && k.next == k.Chunks && !open {
 			open = true
-			c.came()
+			c.opened()
 		}
 		return nil
 	})
+	o.verdict, o.chunks = k.verdict(err), a.chunks
 	switch {
-	case wrong != nil:
-		return a, k.verdict(err), wrong
-	case k.s.end == endsNever && isClosed(leave):
-		return a, wasLeft, k.complete()
-	case k.s.end == endsNever:
-		return a, k.verdict(err), fmt.Errorf("a stream that does not end has ended: %w", err)
-	case k.s.end != endsWell:
-		return a, k.verdict(err), nil // what has to have come is not known
+	case o.wrong != nil:
+	case left():
+		o.verdict, o.wrong = wasLeft, k.complete()
+	case k.End == endsNever:
+		o.wrong = errors.Join(errors.New("a stream that does not end has ended"), err)
+	case k.End != endsWell: // how much has to have come is not known
 	case !k.done:
-		return a, k.verdict(err), fmt.Errorf("the stream ended without [DONE]: %w", err)
-	}
-	return a, k.verdict(err), k.complete()
-}
-
-// came records that a stream that does not end has been read as far as it comes.
-func (c *client) came() {
-	if int(c.open.Add(1)) == c.Streams {
-		close(c.allOpen)
-	}
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
+		o.wrong = errors.Join(errors.New("the stream ended without [DONE]"), err)
 	default:
-		return false
+		o.wrong = k.complete()
+	}
+	return o
+}
+
+// opened counts a stream that has been read as far as it comes.
+func (c *client) opened() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open++; c.open == c.Streams {
+		fmt.Println("open")
 	}
 }
+
+// turns are what a client takes to compare when the first byte comes: it opens streams of one
+// chunk, one after the other, at both targets in turns.
+type turns struct {
+	Base, Beside target
+	Pairs        int
+	Rest         time.Duration // between a stream's end and the next one, for what proxies still do
+}
+
+// firstBytes are medians of the times from a request to the header of its answer.
+type firstBytes struct {
+	Base  time.Duration
+	Added time.Duration // of the differences of all pairs
+}
+
+// takeTurns takes turns. Which target comes first is the other way round in every other pair.
+func takeTurns(t turns, _ *bufio.Reader) (firstBytes, error) {
+	var base, added []time.Duration
+	for i := range t.Pairs {
+		var took [2]time.Duration // of Base and Beside
+		for k := range took {
+			which := (i + k) % 2
+			var err error
+			if took[which], err = firstByte([...]target{t.Base, t.Beside}[which], i); err != nil {
+				return firstBytes{}, err
+			}
+			time.Sleep(t.Rest)
+		}
+		base, added = append(base, took[0]), append(added, took[1]-took[0])
+	}
+	return firstBytes{quantile(base, 0.5), quantile(added, 0.5)}, nil
+}
+
+// firstByte reads a stream of one chunk to its end, and returns when its header came.
+func firstByte(at target, seed int) (time.Duration, error) {
+	k := check{scenario: scenario{Kind: clean, Chunks: 1, End: endsWell, Seed: seed}}
+	a, err := ask(at, k.scenario, 0, 10*time.Second)
+	if err != nil {
+		return 0, err
+	}
+	defer a.Close()
+	if err := eachEvent(a.body, func(data []byte) error { return k.event(data, time.Now()) }); err != nil {
+		return 0, err
+	}
+	return a.took, k.complete()
+}
+
+// quantile returns the q-th quantile of the values, which it sorts, 0 of none.
+func quantile[T float64 | time.Duration](v []T, q float64) T {
+	if len(v) == 0 {
+		return 0
+	}
+	slices.Sort(v)
+	return v[int(q*float64(len(v)-1)+0.5)]
+}
+
+// median returns the middle of the values, and half the distance between the quartiles, which is
+// how far they scatter.
+func median(v []float64) (middle, scatter float64) {
+	v = slices.Clone(v)
+	middle = quantile(v, 0.5)
+	if n := len(v); n > 0 && n%2 == 0 {
+		middle = (v[n/2-1] + v[n/2]) / 2
+	}
+	return middle, (quantile(v, 0.75) - quantile(v, 0.25)) / 2
+}
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

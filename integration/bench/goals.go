@@ -1,15 +1,23 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
 // goals says what is measured, and for how long.
 type goals struct {
+	stage
 	rounds int
 	length time.Duration
 	weighs int
@@ -17,36 +25,28 @@ type goals struct {
 	only   string
 }
 
-func goalFlags(f *flag.FlagSet) *goals {
+// goalsCommand measures what has a budget, and fails if a budget is exceeded.
+func goalsCommand(f *flag.FlagSet) func(stage) error {
 	g := new(goals)
 	f.IntVar(&g.rounds, "rounds", 24, "rounds of floor and plugin for each load")
 	f.DurationVar(&g.length, "length", 6*time.Second, "of a round's streams")
 	f.IntVar(&g.weighs, "weighs", 3, "rounds of floor and plugin for memory")
-	f.DurationVar(&g.idle, "idle", 15*time.Second, "how long streams are idle before their memory is looked at")
+	f.DurationVar(&g.idle, "idle", 15*time.Second, "how long streams are idle before their memory is measured")
 	f.StringVar(&g.only, "only", "", "histories, cpu, opening, flat, resume, noise, memory or crowd; nothing for all")
-	return g
+	return func(s stage) error {
+		g.stage = s
+		return g.run()
+	}
 }
 
-// runGoals measures what has a budget, and fails if a budget is exceeded.
-func runGoals(g *goals) error {
-	s, err := newStage()
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	var all []result
+func (g *goals) run() error {
+	over, all := 0, 0
 	for _, part := range []struct {
 		name    string
 		measure func() ([]result, error)
 	}{
-		{"histories", func() ([]result, error) { return measureHistories(min(g.rounds, 5)) }},
-		{"cpu", func() ([]result, error) { return g.cpu(s) }},
-		{"opening", func() ([]result, error) { return g.opening(s) }},
-		{"flat", func() ([]result, error) { return g.flat(s) }},
-		{"resume", func() ([]result, error) { return g.resume(s) }},
-		{"noise", func() ([]result, error) { return g.noise(s) }},
-		{"memory", func() ([]result, error) { return g.memory(s) }},
-		{"crowd", func() ([]result, error) { return crowd(s) }},
+		{"histories", g.histories}, {"cpu", g.cpu}, {"opening", g.opening}, {"flat", g.flat},
+		{"resume", g.resume}, {"noise", g.noise}, {"memory", g.memory}, {"crowd", g.crowd},
 	} {
 		if g.only != "" && !strings.Contains(g.only, part.name) {
 			continue
@@ -56,123 +56,353 @@ func runGoals(g *goals) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", part.name, err)
 		}
-		printResults(results)
-		all = append(all, results...)
+		all += len(results)
+		over += printResults(results)
 	}
-	return checkBudgets(all)
+	if over > 0 {
+		return fmt.Errorf("%d of %d results are over their budget", over, all)
+	}
+	return nil
 }
 
-// loads are the streams that the CPU time of a chunk is measured with.
-var loads = []struct {
-	kind  kind
-	what  string
-	limit float64
-}{
-	{clean, "a clean stream", 1.06},
-	{markers, "a marker every 20 chunks", 1.10},
+// A result is a measurement and its budget.
+type result struct {
+	what    string
+	value   float64
+	scatter float64 // half the distance between the quartiles of the rounds
+	limit   float64 // the most that it may be, noBudget if there is none
+	unit    string
+	beside  string // the numbers of a ratio
+}
+
+// noBudget is the limit of a measurement without a budget.
+const noBudget = -1
+
+// printResults prints a table, and returns how many results are over their budget.
+func printResults(results []result) (over int) {
+	fmt.Println("\n| | measured | scatter | budget | |\n| --- | --- | --- | --- | --- |")
+	for _, r := range results {
+		limit, mark := "", ""
+		if r.limit != noBudget {
+			limit = number(r.limit) + r.unit
+			if r.value > r.limit {
+				mark = "**over**"
+				over++
+			}
+		}
+		fmt.Printf("| %s | %s%s | %s | %s | %s |\n", r.what, number(r.value), r.unit, number(r.scatter), limit, strings.TrimSpace(r.beside+" "+mark))
+	}
+	return over
+}
+
+// number prints three decimals of a number below ten, and none of a larger one.
+func number(v float64) string {
+	if v < 10 && v > -10 {
+		return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.3f", v), "0"), ".")
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+// A pair is floor and plugin, both running, in front of one backend. They share the core at the
+// same time, so that other work on the machine affects both alike.
+type pair struct{ floor, plugin *proxyProcess }
+
+// roundsOfPair is how many rounds two processes do. The result depends a little on where the
+// memory of a process happens to lie, which more rounds of the same two would not average out.
+const roundsOfPair = 3
+
+// pairs starts as many pairs of the variants as n rounds need, which of the two first is the
+// other way round in every other one. It calls round for each round, and once before them, with
+// counts false.
+func (g *goals) pairs(base, v variant, n int, round func(p pair, counts bool) error) error {
+	for i := 0; i*roundsOfPair < n; i++ {
+		var p pair
+		starts := []func() error{
+			func() (err error) { p.floor, err = g.caddy.start(base, g.work+"/floor", g.backend, "off"); return err },
+			func() (err error) { p.plugin, err = g.caddy.start(v, g.work+"/beside", g.backend, "off"); return err },
+		}
+		if i%2 == 1 {
+			slices.Reverse(starts)
+		}
+		err := starts[0]()
+		if err == nil {
+			err = starts[1]()
+		}
+		for k := 0; err == nil && k <= min(roundsOfPair, n-i*roundsOfPair); k++ {
+			err = round(p, k > 0)
+		}
+		p.floor.stop()
+		p.plugin.stop()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A comparison has numbers of rounds: ratios of CPU times, CPU times of a chunk and latencies in
+// µs, and how many writes clients saw for a chunk.
+type comparison struct{ ratios, floors, plugins, added, base, writes []float64 }
+
+// compare does rounds of the job with the variants base and v at once.
+func (g *goals) compare(base, v variant, j job) (c comparison, err error) {
+	return c, g.pairs(base, v, g.rounds, func(p pair, counts bool) error {
+		var floor, ours report
+		var floorCPU, ourCPU time.Duration
+		var ferr, err error
+		var both sync.WaitGroup
+		both.Go(func() { floor, floorCPU, ferr = p.floor.measure(j) })
+		both.Go(func() { ours, ourCPU, err = p.plugin.measure(j) })
+		both.Wait()
+		if err := errors.Join(ferr, err, floor.failed(), ours.failed()); err != nil {
+			return err
+		}
+		if tools := j.Streams * j.Scenario.markers(); ours.Kept > 0 || ours.Tools != tools {
+			return fmt.Errorf("%d tools of %d, and %d markers stayed", ours.Tools, tools, ours.Kept)
+		}
+		if counts {
+			c.ratios = append(c.ratios, float64(ourCPU)/float64(floorCPU))
+			c.floors, c.plugins = append(c.floors, micros(floorCPU)), append(c.plugins, micros(ourCPU))
+			c.added, c.base = append(c.added, micros(ours.P50-floor.P50)), append(c.base, micros(floor.P50))
+			c.writes = append(c.writes, float64(ours.HTTPChunks)/float64(j.chunks()))
+		}
+		return nil
+	})
+}
+
+// cpu returns the ratio of CPU times, beside those of so many chunks.
+func (c comparison) cpu(what string, limit, chunks float64) result {
+	return ratioOf(what, c.ratios, c.floors, c.plugins, limit, chunks, "µs")
+}
+
+// ratioOf returns the median of ratios, beside the medians of what they are ratios of.
+func ratioOf(what string, ratios, floors, ours []float64, limit, times float64, unit string) result {
+	ratio, scatter := median(ratios)
+	f, _ := median(floors)
+	o, _ := median(ours)
+	return result{what, ratio, scatter, limit, "", fmt.Sprintf("%.2f and %.2f %s", f*times, o*times, unit)}
+}
+
+// latency returns the added latency of a chunk.
+func (c comparison) latency(what string) result {
+	added, scatter := median(c.added)
+	base, _ := median(c.base)
+	return result{what, added, scatter, noBudget, " µs", fmt.Sprintf("to %.0f µs", base)}
 }
 
 // load returns a round of streams.
 func (g *goals) load(k kind) job {
 	const every = 10 * time.Millisecond
-	return job{
-		Streams: 25, Kind: k, Chunks: int(g.length / every), Every: every,
-		End: endsWell, Spread: 100 * time.Millisecond,
-	}
+	return job{Streams: 25, Scenario: scenario{Kind: k, Chunks: int(g.length / every), Every: every, End: endsWell}, Spread: 100 * time.Millisecond}
 }
 
-// noise compares the floor with itself: what is measured then is the harness.
-func (g *goals) noise(s stage) ([]result, error) {
-	r, err := s.compare(floor, floor, g.load(clean), g.rounds)
-	if err != nil {
-		return nil, err
-	}
-	return []result{
-		{"the floor beside itself: CPU of a chunk", r.ratio, r.ratioScatter, noBudget, "", fmt.Sprintf("%.1f and %.1f µs", r.floorCPU, r.pluginCPU)},
-		{"the floor beside itself: added latency", r.added, r.addedScatter, noBudget, " µs", ""},
-	}, nil
+// noise compares the floor with itself.
+func (g *goals) noise() ([]result, error) {
+	c, err := g.compare(floor, floor, g.load(clean))
+	return []result{c.cpu("the floor beside itself: CPU of a chunk", noBudget, 1), c.latency("the floor beside itself: added latency")}, err
 }
 
-// cpu measures CPU, latency and writes for a chunk.
-func (g *goals) cpu(s stage) (results []result, err error) {
-	for _, load := range loads {
-		r, err := s.compare(floor, plugin, g.load(load.kind), g.rounds)
+// cpu measures CPU, latency and writes of a chunk.
+func (g *goals) cpu() (results []result, err error) {
+	for _, load := range []struct {
+		kind  kind
+		what  string
+		limit float64
+	}{{clean, "a clean stream", 1.06}, {markers, "a marker every 20 chunks", 1.10}} {
+		c, err := g.compare(floor, plugin, g.load(load.kind))
 		if err != nil {
 			return nil, err
 		}
-		results = append(results,
-			result{"CPU of a chunk, " + load.what, r.ratio, r.ratioScatter, load.limit, "", fmt.Sprintf("%.1f and %.1f µs", r.floorCPU, r.pluginCPU)},
-			result{"added latency of a chunk, " + load.what, r.added, r.addedScatter, noBudget, " µs", fmt.Sprintf("to %.0f µs", r.floorLatency)},
-			result{"writes for a chunk, " + load.what, r.writes, 0, 1, "", ""})
+		results = append(results, c.cpu("CPU of a chunk, "+load.what, load.limit, 1), c.latency("added latency of a chunk, "+load.what),
+			result{"writes for a chunk, " + load.what, slices.Max(c.writes), 0, 1, "", ""})
 	}
 	return results, nil
 }
 
-// opening measures what a stream costs around its chunks: CPU from its opening to its end,
-// and the time to the first byte.
-func (g *goals) opening(s stage) ([]result, error) {
-	short := job{Streams: 400, Kind: clean, Chunks: 1, End: endsWell, Spread: 2 * time.Second}
-	r, err := s.compare(floor, plugin, short, g.rounds)
+// opening measures CPU time of a stream beside its chunks, and the time to the first byte.
+func (g *goals) opening() ([]result, error) {
+	short := job{Streams: 400, Scenario: scenario{Kind: clean, Chunks: 1, End: endsWell}, Spread: 2 * time.Second}
+	c, err := g.compare(floor, plugin, short)
 	if err != nil {
 		return nil, err
 	}
-	first, err := s.firstByte(g.rounds)
-	if err != nil {
-		return nil, err
-	}
-	perStream := float64(short.Chunks + 2)
-	return []result{{
-		"CPU of a stream with one chunk, from its opening to its end", r.ratio, r.ratioScatter, 1.22, "",
-		fmt.Sprintf("%.0f and %.0f µs", r.floorCPU*perStream, r.pluginCPU*perStream),
-	}, first}, nil
+	var base, added []float64
+	err = g.pairs(floor, plugin, g.rounds, func(p pair, counts bool) error {
+		f, err := run[firstBytes]("turns", turns{p.floor.target, p.plugin.target, 300, 2 * time.Millisecond})
+		if counts {
+			base, added = append(base, micros(f.Base)), append(added, micros(f.Added))
+		}
+		return err
+	})
+	middle, scatter := median(added)
+	to, _ := median(base)
+	return []result{
+		c.cpu("CPU of a stream with one chunk, from its opening to its end", 1.22, float64(short.Scenario.Chunks+2)),
+		{"added time to the first byte of a stream", middle, scatter, 50, " µs", fmt.Sprintf("to %.0f µs", to)},
+	}, err
 }
 
-// flat measures CPU for a chunk of streams that come as fast as the proxy is.
-func (g *goals) flat(s stage) (results []result, err error) {
+// flat measures the CPU time of a chunk of streams that come as fast as the proxy is.
+func (g *goals) flat() (results []result, err error) {
 	const chunks = 200_000 // of a round
 	for _, n := range []int{1_000, 10_000, 100_000} {
-		j := job{Streams: chunks / n, Kind: markers, Chunks: n, End: endsWell, Flat: true, Spread: time.Second / 2}
-		r, err := s.compare(floor, plugin, j, g.rounds)
+		c, err := g.compare(floor, plugin, job{Streams: chunks / n, Scenario: scenario{Kind: markers, Chunks: n, End: endsWell, Flat: true}, Spread: time.Second / 2})
 		if err != nil {
 			return nil, err
 		}
-		results = append(results, result{
-			fmt.Sprintf("CPU of a chunk, flat out, streams of %d with a marker every 20", n), r.ratio, r.ratioScatter, 1.75, "",
-			fmt.Sprintf("%.2f and %.2f µs", r.floorCPU, r.pluginCPU),
-		})
+		results = append(results, c.cpu(fmt.Sprintf("CPU of a chunk, flat out, streams of %d with a marker every 20", n), 1.75, 1))
 	}
 	return results, nil
 }
 
-// resume measures hermes_resume beside hermes alone: with requests that do not ask for it,
-// and with one reader for each.
-func (g *goals) resume(s stage) (results []result, err error) {
-	for _, c := range []struct {
+// resume measures hermes_resume beside hermes alone: with requests that do not ask for it, and
+// with one reader for each.
+func (g *goals) resume() (results []result, err error) {
+	for _, of := range []struct {
 		what  string
 		v     variant
 		limit float64
 	}{{"not asked for", idleResume, noBudget}, {"with one reader", resume, 1.20}} {
-		r, err := s.compare(plugin, c.v, g.load(clean), g.rounds)
+		c, err := g.compare(plugin, of.v, g.load(clean))
 		if err != nil {
 			return nil, err
 		}
-		results = append(results,
-			result{"hermes_resume " + c.what + ": CPU of a chunk", r.ratio, r.ratioScatter, c.limit, "", fmt.Sprintf("%.1f and %.1f µs", r.floorCPU, r.pluginCPU)},
-			result{"hermes_resume " + c.what + ": added latency of a chunk", r.added, r.addedScatter, noBudget, " µs", fmt.Sprintf("to %.0f µs", r.floorLatency)})
+		results = append(results, c.cpu("hermes_resume "+of.what+": CPU of a chunk", of.limit, 1), c.latency("hermes_resume "+of.what+": added latency of a chunk"))
 	}
 	return results, nil
 }
 
-// memory measures what an open idle stream takes.
-func (g *goals) memory(s stage) (results []result, err error) {
+// memory measures what an open idle stream takes, one process after the other, each round in
+// another order.
+func (g *goals) memory() (results []result, err error) {
+	variants := []variant{floor, plugin, quiet}
 	for _, n := range []int{2000, min(9900, mostStreams())} {
-		weighed, err := weigh(s, n, g.weighs, g.idle)
-		if err != nil {
-			return nil, err
+		held := map[string][]weight{}
+		for i := range g.weighs {
+			for k := range variants {
+				v := variants[(i+k)%len(variants)]
+				w, err := g.hold(v, n)
+				if err != nil {
+					return nil, fmt.Errorf("%s with %d streams: %w", v.name, n, err)
+				}
+				held[v.name] = append(held[v.name], w)
+			}
 		}
-		for _, w := range weighed {
-			results = append(results, w.results()...)
+		for _, v := range variants[1:] {
+			var resident, live [3][]float64 // ratios, and what they are ratios of
+			for i, ours := range held[v.name] {
+				base := held[floor.name][i]
+				resident = [3][]float64{append(resident[0], ours.resident/base.resident), append(resident[1], base.resident), append(resident[2], ours.resident)}
+				live = [3][]float64{append(live[0], ours.live/base.live), append(live[1], base.live), append(live[2], ours.live)}
+			}
+			results = append(results,
+				ratioOf(fmt.Sprintf("resident bytes of an idle stream, %s, %d streams", v.name, n), resident[0], resident[1], resident[2], 1.06, 1, "kB"),
+				ratioOf("heap and stacks of one", live[0], live[1], live[2], noBudget, 1, "kB"))
 		}
+	}
+	return results, nil
+}
+
+// hold opens n streams in front of a fresh process, waits while their clients may get
+// keepalives, and returns what each of them takes, in kB. They are opened slowly: how many are
+// opened at once decides which goroutines begin on the large stacks of others that have ended.
+func (g *goals) hold(v variant, n int) (w weight, err error) {
+	o, err := g.observe(v)
+	if err != nil {
+		return w, err
+	}
+	defer o.stop()
+	before, err := o.weigh()
+	if err != nil {
+		return w, err
+	}
+	j := job{Target: o.target, Streams: n, Scenario: scenario{Kind: clean, Chunks: 20, Every: 50 * time.Millisecond}, Spread: time.Duration(n) * 2 * time.Millisecond}
+	err = whileOpen(j, func() (err error) {
+		time.Sleep(g.idle)
+		w, err = o.weigh()
+		return err
+	})
+	each := 1000 / float64(n)
+	return weight{(w.resident - before.resident) * each, (w.live - before.live) * each}, err
+}
+
+// crowd measures the most memory that the sidecar takes with as many open streams as the limits
+// of the deployments are made for, under the limit of the chart, the lowest of all in deploy:
+// Caddy sets GOMEMLIMIT to nine tenths of it.
+func (g *goals) crowd() ([]result, error) {
+	const streams = 1000
+	limit, err := chartLimit()
+	if err != nil {
+		return nil, err
+	}
+	sidecar := caddy{filepath.Join(g.work, "hermes-sidecar"), []string{fmt.Sprintf("GOMEMLIMIT=%d", limit/10*9)}}
+	if err := build(sidecar.binary, "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-tags", "nobadger,nomysql,nopgx", "./cmd/hermes-sidecar"); err != nil {
+		return nil, err
+	}
+	p, err := sidecar.start(plugin, filepath.Join(g.work, "crowd"), g.backend, "off")
+	if err != nil {
+		return nil, err
+	}
+	defer p.stop()
+	most := 0.0
+	j := job{Target: p.target, Streams: streams, History: 100_000, Scenario: scenario{Kind: clean, Chunks: 30, Every: time.Second}, Spread: 10 * time.Second}
+	err = whileOpen(j, func() error {
+		most = float64(peakOf(p.cmd.Process.Pid))
+		return nil
+	})
+	return []result{{fmt.Sprintf("most resident bytes with %d streams, of the chart's limit", streams), most / float64(limit), 0, 0.75, "",
+		fmt.Sprintf("%.0f of %.0f MB", most/1e6, float64(limit)/1e6)}}, err
+}
+
+// chartLimit returns the sidecar's limit of memory in the chart, in bytes.
+func chartLimit() (int64, error) {
+	const name = "../deploy/kubernetes/chart/values.yaml"
+	values, err := os.ReadFile(name)
+	if err != nil {
+		return 0, err
+	}
+	found := regexp.MustCompile(`(?ms)^sidecar:$.*?^    limits: \{memory: (\d+)Mi\}$`).FindSubmatch(values)
+	if found == nil {
+		return 0, fmt.Errorf("%s has no limit of the sidecar's memory in Mi", name)
+	}
+	mebibytes, err := strconv.ParseInt(string(found[1]), 10, 64)
+	return mebibytes << 20, err
+}
+
+// historyBudgets are rows of BenchmarkHistory in package rewrite, in milliseconds for a megabyte
+// of a request.
+var historyBudgets = []struct {
+	benchmark, what string
+	limit           float64
+}{
+	{"nothing_100kB", "a history of 100 kB with nothing to heal", 0.5},
+	{"nothing_5MB", "a history of 5 MB with nothing to heal", 0.5},
+	{"code_100kB", "a history of 100 kB with code and nothing to heal", 0.5},
+	{"code_5MB", "a history of 5 MB with code and nothing to heal", 0.5},
+	{"markers_100kB", "a history of 100 kB with code and 200 markers", 2},
+	{"markers_5MB", "a history of 5 MB with code and 200 markers", 2},
+}
+
+// histories takes the medians of the benchmark.
+func (g *goals) histories() (results []result, err error) {
+	cmd := exec.Command("go", "test", "-run", "^$", "-bench", "^BenchmarkHistory", "-count", strconv.Itoa(min(g.rounds, 5)), "-benchtime", "0.5s", "-cpu", "1", "./rewrite")
+	cmd.Dir = ".."
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, out)
+	}
+	for _, h := range historyBudgets {
+		var ms []float64
+		for _, m := range regexp.MustCompile(`(?m)^BenchmarkHistory/`+h.benchmark+`\s.*?([0-9.]+) ms/MB`).FindAllStringSubmatch(string(out), -1) {
+			v, _ := strconv.ParseFloat(m[1], 64)
+			ms = append(ms, v)
+		}
+		if len(ms) == 0 {
+			return nil, fmt.Errorf("no benchmark %s in\n%s", h.benchmark, out)
+		}
+		r := result{what: h.what, limit: h.limit, unit: " ms a megabyte"}
+		r.value, r.scatter = median(ms)
+		results = append(results, r)
 	}
 	return results, nil
 }

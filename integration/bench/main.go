@@ -1,8 +1,7 @@
-// Command bench measures the sidecar: what it costs beside the bare reverse_proxy
-// of the same binary, whether it stands ten thousand streams, and how its peers
-// do. Upstream, clients and proxies are processes of their own, the proxy on one
-// core and the others on another, and every stream is checked from its first byte
-// to its last. It speaks to the loopback only, and ends by itself.
+// Command bench measures the sidecar: what it costs beside the bare reverse_proxy of the same
+// binary, whether it bears ten thousand streams, and how other proxies do. Backend, clients and
+// proxies are processes of their own, the proxy on one core and the others on another, and every
+// stream is checked from its first byte to its last. It uses only the loopback interface.
 //
 //	go -C integration run ./bench goals     the budgets of docs/performance.md, 30 minutes
 //	go -C integration run ./bench soak      ten thousand streams for ten minutes, 15 in all
@@ -27,33 +26,48 @@ func command(args []string) error {
 	if len(args) > 0 {
 		name, args = args[0], args[1:]
 	}
-	switch name {
-	case roleUpstream:
-		return runUpstream()
-	case roleSoaker:
-		return runSoaker()
-	case roleTurns:
-		return runTurns()
-	case roleClient:
-		return runClient()
+	if run := roles[name]; run != nil {
+		return run()
+	}
+	setUp := map[string]func(*flag.FlagSet) func(stage) error{"goals": goalsCommand, "soak": soakCommand, "peers": peersCommand}[name]
+	if setUp == nil {
+		return fmt.Errorf("name what to measure: goals, soak or peers, not %q", name)
 	}
 	flags := flag.NewFlagSet("bench "+name, flag.ContinueOnError)
-	var do func() error
-	switch name {
-	case "soak":
-		s := soakFlags(flags)
-		do = func() error { return runSoak(s) }
-	case "peers":
-		b := besideFlags(flags)
-		do = func() error { return runBeside(b) }
-	case "goals":
-		g := goalFlags(flags)
-		do = func() error { return runGoals(g) }
-	default:
-		return fmt.Errorf("what is to be measured? goals, soak or peers, not %q", name)
-	}
+	measure := setUp(flags)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	return do()
+	s, err := newStage()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	return measure(s)
+}
+
+// A stage has what every measurement needs.
+type stage struct {
+	work    string // a directory
+	caddy   caddy
+	backend string // its address
+	stop    func() // stops the backend
+}
+
+func newStage() (s stage, err error) {
+	if s.work, err = os.MkdirTemp("", "hermes-bench-"); err != nil {
+		return s, err
+	}
+	if s.caddy, err = buildCaddy(s.work); err == nil {
+		s.backend, s.stop, err = startBackend()
+	}
+	if err != nil {
+		os.RemoveAll(s.work)
+	}
+	return s, err
+}
+
+func (s stage) close() {
+	s.stop()
+	os.RemoveAll(s.work)
 }

@@ -227,7 +227,7 @@ func startPeer(t *testing.T, p peer, dir, upstream string) *peerClient {
 
 func (c *peerClient) post(script string) (*http.Response, error) {
 	body := fmt.Sprintf(`{"model": "hermes-agent", "stream": true, "messages": [{"role": "user", "content": %q}]}`, script)
-	req, err := http.NewRequest(http.MethodPost, "http://"+c.addr+c.p.path, strings.NewReader(body))
+	req, err := http.NewRequest(http.MethodPost, "http://"+c.addr+chatCompletions, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

@@ -3,10 +3,9 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,135 +21,138 @@ const (
 	othersCore = 1
 )
 
-// A role is this program as another process.
-const (
-	roleUpstream = "upstream"
-	roleClient   = "client"
-	roleSoaker   = "soaker"
-	roleTurns    = "turns"
-)
+// roles are what this program does as another process.
+var roles map[string]func() error
 
-// self starts this program in a role, on the core of those.
-func self(role string) (cmd *exec.Cmd, in io.WriteCloser, out *bufio.Reader, err error) {
-	path, err := os.Executable()
-	if err != nil {
-		return nil, nil, nil, err
+func init() {
+	roles = map[string]func() error{
+		"upstream": runUpstream, "client": role(runJob), "turns": role(takeTurns), "soaker": role(besiege),
 	}
-	cmd = exec.Command(path, role)
-	cmd.Stderr = os.Stderr
-	if in, err = cmd.StdinPipe(); err != nil {
-		return nil, nil, nil, err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	return cmd, in, bufio.NewReader(stdout), startOn(othersCore, cmd)
 }
 
-// backend is a running upstream.
-type backend struct {
-	addr string
-	stop func()
+// role returns what a process does that reads a job from standard input, and writes what came of
+// it to standard output.
+func role[Job, Result any](do func(Job, *bufio.Reader) (Result, error)) func() error {
+	return func() error {
+		in := bufio.NewReader(os.Stdin)
+		var j Job
+		line, err := in.ReadBytes('\n')
+		if err == nil {
+			err = json.Unmarshal(line, &j)
+		}
+		if err != nil {
+			return fmt.Errorf("reading the job: %w", err)
+		}
+		r, err := do(j, in)
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(os.Stdout).Encode(r)
+	}
 }
 
-func startBackend() (*backend, error) {
-	cmd, in, out, err := self(roleUpstream)
-	if err != nil {
-		return nil, fmt.Errorf("starting the upstream: %w", err)
-	}
-	addr, err := out.ReadString('\n')
-	if err != nil {
-		return nil, fmt.Errorf("starting the upstream: %w", err)
-	}
-	return &backend{strings.TrimSpace(addr), func() { in.Close(); kill(cmd) }}, nil
-}
-
-// state asks the backend what it has done.
-func (b *backend) state() (s upstreamState, err error) {
-	res, err := http.Get("http://" + b.addr + "/state")
-	if err != nil {
-		return s, err
-	}
-	defer res.Body.Close()
-	return s, json.NewDecoder(res.Body).Decode(&s)
-}
-
-// load is a running client.
-type load struct {
+// A worker is this program in a role.
+type worker struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
 }
 
-func startLoad(j job) (*load, error) { return startRole(roleClient, j) }
-
-// startRole starts a client and gives it its job.
-func startRole(role string, j any) (*load, error) {
-	cmd, in, out, err := self(role)
+func startWorker(role string) (*worker, error) {
+	path, err := os.Executable()
 	if err != nil {
-		return nil, fmt.Errorf("starting the client: %w", err)
-	}
-	if err := json.NewEncoder(in).Encode(j); err != nil {
 		return nil, err
 	}
-	return &load{cmd, in, out}, nil
+	cmd := exec.Command(path, role)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := startOn(othersCore, cmd); err != nil {
+		return nil, fmt.Errorf("starting the %s: %w", role, err)
+	}
+	return &worker{cmd, in, bufio.NewReader(out)}, nil
+}
+
+func startBackend() (addr string, stop func(), err error) {
+	w, err := startWorker("upstream")
+	if err != nil {
+		return "", nil, err
+	}
+	addr, err = w.out.ReadString('\n')
+	return strings.TrimSpace(addr), func() { w.in.Close(); kill(w.cmd) }, err
+}
+
+// give gives a new worker its job.
+func give(role string, job any) (*worker, error) {
+	w, err := startWorker(role)
+	if err != nil {
+		return nil, err
+	}
+	return w, json.NewEncoder(w.in).Encode(job)
 }
 
 // opened waits until all streams that do not end have come.
-func (l *load) opened() error {
-	line, err := l.out.ReadString('\n')
+func (w *worker) opened() error {
+	late := time.AfterFunc(5*time.Minute, func() { kill(w.cmd) })
+	defer late.Stop()
+	line, err := w.out.ReadString('\n')
 	if err == nil && line != "open\n" {
 		err = fmt.Errorf("the client says %s", line)
 	}
 	return err
 }
 
-// finish waits for the end, and returns what the client says.
-func (l *load) finish() (r report, err error) {
-	defer kill(l.cmd)
-	if err := json.NewDecoder(l.out).Decode(&r); err != nil {
-		return r, fmt.Errorf("the client broke off: %w", err)
+// finish waits for the worker's end, and reads its result.
+func (w *worker) finish(result any) error {
+	defer kill(w.cmd)
+	if err := json.NewDecoder(w.out).Decode(result); err != nil {
+		return fmt.Errorf("the client broke off: %w", err)
 	}
-	return r, nil
+	return nil
 }
 
-// run does a job of streams that end by themselves.
-func run(j job) (report, error) {
-	l, err := startLoad(j)
+// run has a worker do a job that ends by itself.
+func run[Result any](role string, job any) (r Result, err error) {
+	w, err := give(role, job)
 	if err != nil {
-		return report{}, err
+		return r, err
 	}
-	return l.finish()
+	return r, w.finish(&r)
 }
 
-// proxyProcess is a running proxy.
+// whileOpen opens streams that do not end, and calls look when all of them have come.
+func whileOpen(j job, look func() error) error {
+	j.Scenario.End = endsNever
+	w, err := give("client", j)
+	if err != nil {
+		return err
+	}
+	if err := w.opened(); err != nil {
+		kill(w.cmd)
+		return err
+	}
+	err = look()
+	w.in.Close()
+	var r report
+	return errors.Join(err, w.finish(&r), r.failed())
+}
+
+// A proxyProcess is a running proxy. Without a command it is the backend itself.
 type proxyProcess struct {
 	cmd    *exec.Cmd
-	log    string
 	target target
 }
 
-// startPoll is how often a proxy that is starting is asked whether it answers.
-const startPoll = 50 * time.Millisecond
-
-// startProxy starts a proxy that takes requests at the target, on a core of its
-// own, and returns when it answers them. What it logs goes to a file in work.
+// startProxy starts a proxy that takes requests at the target, on a core of its own, and returns
+// when it answers them. Its log is a file in work.
 func startProxy(cmd *exec.Cmd, work string, t target, patience time.Duration) (*proxyProcess, error) {
-	p, err := launchProxy(cmd, work, t)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.await(patience, startPoll); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-// launchProxy does the same without waiting for an answer.
-func launchProxy(cmd *exec.Cmd, work string, t target) (*proxyProcess, error) {
-	p := &proxyProcess{cmd: cmd, target: t, log: filepath.Join(work, "log")}
-	log, err := os.Create(p.log)
+	log, err := os.Create(filepath.Join(work, "log"))
 	if err != nil {
 		return nil, err
 	}
@@ -159,49 +161,37 @@ func launchProxy(cmd *exec.Cmd, work string, t target) (*proxyProcess, error) {
 	if err := startOn(proxyCore, cmd); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", cmd.Path, err)
 	}
-	return p, nil
-}
-
-// await waits until the proxy answers, and asks it so often. One that does not is stopped.
-func (p *proxyProcess) await(patience, every time.Duration) error {
-	for deadline := time.Now().Add(patience); ; time.Sleep(every) {
-		err := p.answers()
-		if err == nil {
-			return nil
+	p := &proxyProcess{cmd, t}
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		if _, err = firstByte(t, 0); err == nil {
+			return p, nil
 		}
 		if time.Now().After(deadline) {
-			said, _ := os.ReadFile(p.log)
+			said, _ := os.ReadFile(log.Name())
 			p.stop()
-			return fmt.Errorf("%s does not answer: %w\n%s", p.cmd.Path, err, said[max(0, len(said)-4000):])
+			return nil, fmt.Errorf("%s does not answer: %w\n%s", cmd.Path, err, said[max(0, len(said)-4000):])
 		}
 	}
 }
 
-func (p *proxyProcess) stop() { kill(p.cmd) }
+func (p *proxyProcess) stop() {
+	if p != nil && p.cmd != nil {
+		kill(p.cmd)
+	}
+}
 
-// answers asks for a stream of one chunk.
-func (p *proxyProcess) answers() error {
-	c, err := net.DialTimeout("tcp", p.target.Addr, time.Second)
-	if err != nil {
-		return err
+// measure does the job with the proxy, and returns the CPU time that a chunk took it.
+func (p *proxyProcess) measure(j job) (r report, cpu time.Duration, err error) {
+	clock := func() time.Duration {
+		if p.cmd == nil {
+			return 0
+		}
+		return cpuOf(p.cmd.Process.Pid)
 	}
-	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		return err
-	}
-	k := check{s: scenario{kind: clean, chunks: 1, end: endsWell}, latency: new(sample)}
-	a, err := get(c, p.target, k.s.request(p.target.Model))
-	if err != nil {
-		return err
-	}
-	if a.status != 200 {
-		body, _ := io.ReadAll(io.LimitReader(a, 400))
-		return fmt.Errorf("status %d: %s", a.status, body)
-	}
-	if err := eachEvent(a, func(e event) error { return k.event(e, time.Now()) }); err != nil {
-		return err
-	}
-	return k.complete()
+	j.Target = p.target
+	before := clock()
+	r, err = run[report]("client", j)
+	return r, (clock() - before) / time.Duration(j.chunks()), err
 }
 
 // freePort returns an address that is free now.

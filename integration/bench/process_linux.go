@@ -76,7 +76,7 @@ func tree(pid int) []int {
 		if err != nil {
 			continue
 		}
-		// The name, in parentheses, may have spaces; behind it: state, parent.
+		// The name, in parentheses, may have spaces. State and parent follow it.
 		f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 		if parent, err := strconv.Atoi(string(f[1])); err == nil {
 			children[parent] = append(children[parent], p)

@@ -1,30 +1,28 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// scenario is what a client asks the scripted upstream for, in the text of its
-// message, which every proxy and gateway hands on. Both sides generate the same
-// stream from it, so that the client knows what it must be sent.
+// A scenario describes a stream. The client puts it into the text of its message, which every
+// proxy and gateway hands on. Backend and client generate the same stream from it, so that the
+// client knows what must come.
 type scenario struct {
-	kind   kind
-	chunks int           // with text
-	first  time.Duration // before the first of them
-	every  time.Duration // between two of them
-	end    ending
-	flat   bool // all of it leaves as fast as the proxy takes it
-	seed   int  // makes the words of streams differ
-
-	history int // bytes of questions and answers that stand before the message, for the upstream to skip
+	Kind   kind
+	Chunks int           // with text
+	First  time.Duration // before the first of them
+	Every  time.Duration // between two of them
+	End    ending
+	Flat   bool // all of it leaves as fast as the proxy takes it
+	Seed   int  // makes the words of streams differ
 }
 
-// kind says what the chunks are.
+// A kind says what the chunks are.
 type kind string
 
 const (
@@ -34,7 +32,7 @@ const (
 	lines   kind = "lines"   // each delta ends in a newline, so that the next could begin a marker
 )
 
-// ending says how the stream ends.
+// An ending says how the stream ends.
 type ending string
 
 const (
@@ -46,69 +44,50 @@ const (
 	endsNever  ending = "never"  // the client has to leave
 )
 
-func (s scenario) String() string {
-	return url.Values{
-		"kind": {string(s.kind)}, "chunks": {strconv.Itoa(s.chunks)}, "first": {s.first.String()}, "every": {s.every.String()},
-		"end": {string(s.end)}, "flat": {strconv.FormatBool(s.flat)}, "seed": {strconv.Itoa(s.seed)},
-	}.Encode()
-}
-
-// parseScenario reads what String wrote.
-func parseScenario(text string) (scenario, error) {
-	v, err := url.ParseQuery(text)
-	if err != nil {
-		return scenario{}, fmt.Errorf("the message is no scenario: %w", err)
-	}
-	s := scenario{kind: kind(v.Get("kind")), end: ending(v.Get("end"))}
-	if s.chunks, err = strconv.Atoi(v.Get("chunks")); err != nil {
-		return scenario{}, fmt.Errorf("chunks: %w", err)
-	}
-	if s.first, err = time.ParseDuration(v.Get("first")); err != nil {
-		return scenario{}, fmt.Errorf("first: %w", err)
-	}
-	if s.every, err = time.ParseDuration(v.Get("every")); err != nil {
-		return scenario{}, fmt.Errorf("every: %w", err)
-	}
-	if s.flat, err = strconv.ParseBool(v.Get("flat")); err != nil {
-		return scenario{}, fmt.Errorf("flat: %w", err)
-	}
-	if s.seed, err = strconv.Atoi(v.Get("seed")); err != nil {
-		return scenario{}, fmt.Errorf("seed: %w", err)
-	}
-	return s, nil
-}
-
 // A question and its answer in a history.
 var (
 	question = strings.Repeat("what is in the file, and what does it say of its user? ", 4)
 	reply    = strings.Repeat("the agent reads a file and writes what it has found there into the answer. ", 12)
 )
 
-// request returns the body of the request for the scenario.
-func (s scenario) request(model string) []byte {
+// request returns the body of the request for the scenario, after so many bytes of history.
+func (s scenario) request(model string, history int) []byte {
 	var messages []map[string]string
-	for left := s.history; left > 0; left -= len(question) + len(reply) {
+	for ; history > 0; history -= len(question) + len(reply) {
 		messages = append(messages, map[string]string{"role": "user", "content": question}, map[string]string{"role": "assistant", "content": reply})
 	}
-	b, err := json.Marshal(map[string]any{
+	return encoded(map[string]any{
 		"model": model, "stream": true,
-		"messages": append(messages, map[string]string{"role": "user", "content": s.String()}),
+		"messages": append(messages, map[string]string{"role": "user", "content": string(encoded(s))}),
 	})
+}
+
+func encoded(v any) []byte {
+	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // of strings and a bool
+		panic(err) // strings, numbers and bools
 	}
 	return b
 }
 
 // marks reports whether the chunk i is a tool marker.
 func (s scenario) marks(i int) bool {
-	return s.kind == markers && i%20 == 19 || s.kind == tools && i%2 == 1
+	return s.Kind == markers && i%20 == 19 || s.Kind == tools && i%2 == 1
 }
 
-// The text of a chunk begins with its number and the time it was sent at, in
-// nanoseconds: w000017 1795164799123456789 and words.
+// markers returns how many markers the stream has.
+func (s scenario) markers() (n int) {
+	for i := range s.Chunks {
+		if s.marks(i) {
+			n++
+		}
+	}
+	return n
+}
+
+// The text of a chunk begins with its number and the time it was sent at, in nanoseconds:
+// w000017 1795164799123456789 and words.
 const (
-	numberAt  = len("w")
 	timeAt    = len("w000017 ")
 	timeWidth = len("1795164799123456789")
 	wordsAt   = timeAt + timeWidth
@@ -116,21 +95,20 @@ const (
 
 var words = strings.Fields("the agent reads a file and writes what it has found there into the answer of the user who asked for it")
 
-// text returns the text of the chunk i, with zeros for its time. Frames with it
-// are 250 to 300 bytes long.
+// text returns the text of the chunk i, with zeros for its time. Frames with it are 250 to 300
+// bytes long.
 func (s scenario) text(i int) string {
 	b := fmt.Appendf(make([]byte, 0, 128), "w%06d %0*d", i, timeWidth, 0)
-	for k := s.seed + i; len(b) < 50+(s.seed*7+i*13)%28; k++ {
+	for k := s.Seed + i; len(b) < 50+(s.Seed*7+i*13)%28; k++ {
 		b = append(append(b, ' '), words[k%len(words)]...)
 	}
-	if s.kind == lines {
+	if s.Kind == lines {
 		return string(append(b, '\n'))
 	}
 	return string(append(b, ' '))
 }
 
-// lead returns what stands before the text of the chunk i: behind a marker Hermes
-// begins a paragraph.
+// lead returns what precedes the text of the chunk i: after a marker Hermes begins a paragraph.
 func (s scenario) lead(i int) string {
 	if i > 0 && s.marks(i-1) {
 		return "\n\n"
@@ -138,8 +116,52 @@ func (s scenario) lead(i int) string {
 	return ""
 }
 
-// label returns the label of the marker i.
-func (s scenario) label(i int) string { return "ls -la /tmp/" + strconv.Itoa(i) }
-
 // marker returns the text of the marker i.
-func (s scenario) marker(i int) string { return "\n`💻 " + s.label(i) + "`\n" }
+func (s scenario) marker(i int) string { return "\n`💻 ls -la /tmp/" + strconv.Itoa(i) + "`\n" }
+
+// Frames in the framing of legacy Hermes: Python's json.dumps with its spaces and its escapes,
+// see testdata/captures/g0-v0.8.0.
+const (
+	frameHead  = `data: {"id": "chatcmpl-%029x", "object": "chat.completion.chunk", "created": 1795164814, "model": "hermes-agent", "choices": [{"index": 0, "delta": `
+	roleTail   = `{"role": "assistant"}, "finish_reason": null}]}`
+	textTail   = `{"content": "%s"}, "finish_reason": null}]}`
+	finishTail = `{}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 11, "completion_tokens": 22, "total_tokens": 33}}`
+	crashTail  = `{}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}}`
+	doneFrame  = "data: [DONE]\n\n"
+)
+
+// frames makes the frames of one stream. What its methods return is valid until the next call.
+type frames struct {
+	scenario
+	b []byte
+}
+
+func (f *frames) role() []byte { return f.frame(roleTail) }
+
+// chunk returns the frame of the chunk i, which leaves at the time now.
+func (f *frames) chunk(i int, now time.Time) []byte {
+	if f.marks(i) {
+		return f.frame(fmt.Sprintf(textTail, escapes.Replace(f.marker(i))))
+	}
+	lead := escapes.Replace(f.lead(i))
+	b := f.frame(fmt.Sprintf(textTail, lead+escapes.Replace(f.text(i))))
+	at := bytes.Index(b, []byte(`"content": "`)) + len(`"content": "`) + len(lead) + timeAt
+	copy(b[at:], fmt.Sprintf("%0*d", timeWidth, now.UnixNano()))
+	return b
+}
+
+// end returns the last frames of a stream that has any.
+func (f *frames) end() []byte {
+	if f.End == endsCrash {
+		return append(f.frame(crashTail), doneFrame...)
+	}
+	return append(f.frame(finishTail), doneFrame...)
+}
+
+func (f *frames) frame(tail string) []byte {
+	f.b = append(append(fmt.Appendf(f.b[:0], frameHead, f.Seed), tail...), "\n\n"...)
+	return f.b
+}
+
+// escapes turns the texts here into what Python's json.dumps has between its quotes.
+var escapes = strings.NewReplacer("\n", `\n`, "💻", `\ud83d\udcbb`)

@@ -1,10 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"flag"
 	"fmt"
-	"path/filepath"
+	"math/rand/v2"
 	"time"
 )
 
@@ -17,145 +18,179 @@ type soak struct {
 	settle  time.Duration
 }
 
-func soakFlags(f *flag.FlagSet) *soak {
+// soakCommand keeps streams open, reloads meanwhile, and compares what the process has at the
+// end with what it had before.
+func soakCommand(f *flag.FlagSet) func(stage) error {
 	s := new(soak)
 	f.IntVar(&s.streams, "streams", 10_000, "streams that are open at a time")
 	f.Float64Var(&s.chunks, "chunks", 20, "chunks a second of all streams together")
 	f.DurationVar(&s.length, "for", 10*time.Minute, "how long")
 	f.DurationVar(&s.reload, "reload", time.Minute, "between two reloads")
 	f.DurationVar(&s.settle, "settle", 3*time.Minute, "how long goroutines and memory may take to go back")
-	return s
+	return s.run
 }
 
-// runSoak keeps streams open, and looks at what the process has at the end.
-func runSoak(s *soak) error {
-	on, err := newStage()
+func (s *soak) run(on stage) error {
+	o, err := on.observe(plugin)
 	if err != nil {
 		return err
 	}
-	defer on.close()
-	admin, err := freePort()
-	if err != nil {
-		return err
-	}
-	p, err := on.caddy.start(plugin, filepath.Join(on.work, plugin.name), on.backend.addr, admin)
-	if err != nil {
-		return err
-	}
-	defer p.stop()
-	a := adminOf{admin, filepath.Join(on.work, plugin.name, "Caddyfile"), p.cmd.Process.Pid}
-
+	defer o.stop()
 	// Streams that come and go, and connections that wait for the next, need files, too.
 	if n := mostStreams() - 100; n < s.streams {
 		fmt.Printf("%d streams instead of %d: more files may not be open\n", n, s.streams)
 		s.streams = n
 	}
-	before, err := s.flood(p, a, on.backend)
+	// As many streams as there will be come first, because Go never frees the descriptors of
+	// goroutines.
+	flood := job{Target: o.target, Streams: s.streams, Scenario: scenario{Kind: tools, Chunks: 3, Every: 20 * time.Millisecond}, Spread: time.Duration(s.streams) * time.Millisecond}
+	if err := whileOpen(flood, func() error { return nil }); err != nil {
+		return fmt.Errorf("before the soak: %w", err)
+	}
+	before, err := s.settled(o, func(now state) bool { return now.goroutines < float64(s.streams/10+100) })
 	if err != nil {
 		return fmt.Errorf("before the soak: %w", err)
 	}
 	fmt.Printf("%-8s %s\n", "before", before)
-
-	r, err := s.siege(p, a)
+	r, err := s.siege(o)
 	if err != nil {
 		return err
 	}
 	fmt.Printf("%d streams were read, with %d chunks: %v\n", r.Streams, r.Chunks, r.Verdicts)
-	if r.Wrong > 0 {
-		err = fmt.Errorf("%d streams are wrong, such as: %v", r.Wrong, r.Errors)
-	}
-	return errors.Join(err, s.after(a, on.backend, before))
-}
-
-// flood opens as many streams as there will be, and leaves them, for Go never gives
-// back what describes a goroutine: 40,000 of them, 17 MB. It returns what the process
-// has behind that, when nothing is open any more.
-func (s *soak) flood(p *proxyProcess, a adminOf, b *backend) (l looked, err error) {
-	load, err := startLoad(job{
-		Target: p.target, Streams: s.streams, Kind: tools, Chunks: 3, Every: 20 * time.Millisecond, End: endsNever,
-		Spread: time.Duration(s.streams) * time.Millisecond,
+	after, err := s.settled(o, func(now state) bool {
+		return now.goroutines <= before.goroutines+10 && now.heap <= before.heap*1.1
 	})
-	if err != nil {
-		return l, err
-	}
-	err = load.opened()
-	load.in.Close()
-	r, ferr := load.finish()
-	if err = errors.Join(err, ferr, r.failed()); err != nil {
-		return l, err
-	}
-	return s.settled(a, b, func(l looked) bool { return l.goroutines < s.streams/10+100 })
+	fmt.Printf("%-8s %s\n", "after", after)
+	return errors.Join(r.failed(), err)
 }
 
-// siege has the client keep the streams open, and reloads.
-func (s *soak) siege(p *proxyProcess, a adminOf) (r report, err error) {
-	l, err := startRole(roleSoaker, siege{p.target, s.streams, s.length, s.chunks})
+// A state is what the process has.
+type state struct{ goroutines, active, heap, resident float64 }
+
+func (s state) String() string {
+	return fmt.Sprintf("%6.0f goroutines, %6.0f streams, %7.1f MB of heap, %7.1f MB resident", s.goroutines, s.active, s.heap/1e6, s.resident/1e6)
+}
+
+func (o observed) state() (s state, err error) {
+	s.resident = float64(residentOf(o.cmd.Process.Pid))
+	for _, of := range []struct {
+		to               *float64
+		path, expression string
+	}{
+		{&s.heap, "/debug/pprof/heap?gc=1&debug=1", `# HeapAlloc = (\d+)`},
+		{&s.goroutines, "/debug/pprof/goroutine?debug=1", `total (\d+)`},
+		{&s.active, "/metrics", `(?m)^caddy_hermes_streams_active (\S+)`},
+	} {
+		if *of.to, err = o.number(of.path, of.expression); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// settled waits until no stream is open, the heap gets no smaller (a second collection empties
+// the pools), and the state is enough.
+func (s *soak) settled(o observed, enough func(state) bool) (now state, err error) {
+	for deadline := time.Now().Add(s.settle); ; time.Sleep(5 * time.Second) {
+		before := now.heap
+		if now, err = o.state(); err != nil {
+			return now, err
+		}
+		if before > 0 && now.heap > before*0.98 && now.active == 0 && enough(now) {
+			return now, nil
+		}
+		if time.Now().After(deadline) {
+			return now, fmt.Errorf("goroutines or memory are not back after %s", s.settle)
+		}
+	}
+}
+
+// siege has a client keep the streams open, and reloads.
+func (s *soak) siege(o observed) (r report, err error) {
+	w, err := give("soaker", siege{o.target, s.streams, s.length, s.chunks})
 	if err != nil {
 		return r, err
 	}
-	if err := l.opened(); err != nil {
-		kill(l.cmd)
+	if err := w.opened(); err != nil {
+		kill(w.cmd)
 		return r, err
 	}
-	type said struct {
-		report
-		err error
-	}
-	ended := make(chan said, 1)
-	go func() {
-		r, err := l.finish()
-		ended <- said{r, err}
-	}()
+	ended := make(chan error, 1)
+	go func() { ended <- w.finish(&r) }()
 	every := time.NewTicker(s.reload)
 	defer every.Stop()
 	for n := 1; ; n++ {
 		select {
-		case said := <-ended:
-			return said.report, said.err
+		case err := <-ended:
+			return r, err
 		case <-every.C:
 		}
-		now, err := a.look()
+		now, err := o.state()
 		if err == nil {
-			err = a.reload(n)
+			err = o.reload(n)
 		}
 		if err != nil {
-			kill(l.cmd)
-			return r, err
+			kill(w.cmd)
+			return report{}, err
 		}
 		fmt.Printf("%-8s %s\n", time.Duration(n)*s.reload, now)
 	}
 }
 
-// after waits until goroutines and memory are where they were.
-func (s *soak) after(a adminOf, b *backend, before looked) error {
-	now, err := s.settled(a, b, func(now looked) bool {
-		return now.goroutines <= before.goroutines+10 && now.heap <= before.heap*1.1
-	})
-	fmt.Printf("%-8s %s\n", "after", now)
-	if err != nil {
-		return fmt.Errorf("goroutines or memory are not back where they were: %w", err)
-	}
-	return nil
+// A siege keeps streams open, almost all of them idle. Others end in every way there is.
+type siege struct {
+	Target  target
+	Streams int
+	For     time.Duration
+	Chunks  float64 // of all streams together, in a second
 }
 
-// settled waits until no stream is open, the heap gets no smaller (what pools have
-// goes with the second collection), and what the process has is enough.
-func (s *soak) settled(a adminOf, b *backend, enough func(looked) bool) (l looked, err error) {
-	for deadline := time.Now().Add(s.settle); ; time.Sleep(5 * time.Second) {
-		before := l.heap
-		if l, err = a.look(); err != nil {
-			return l, err
+// churnEvery is how often a stream that ends is opened. Its role, three chunks and its end are
+// a part of the chunks.
+const churnEvery = 500 * time.Millisecond
+
+// besiege does a siege.
+func besiege(s siege, _ *bufio.Reader) (report, error) {
+	c, begun := newClient(job{Target: s.Target}), time.Now()
+	rnd := rand.New(rand.NewPCG(1, 2))
+	every := time.Duration(float64(s.Streams) / (s.Chunks - 5/churnEvery.Seconds()) * float64(time.Second))
+	for i := range s.Streams {
+		idle := scenario{Kind: []kind{clean, lines}[i%2], First: time.Duration(rnd.Int64N(int64(every))), Every: every, End: endsNever, Seed: i}
+		if rest := s.For - time.Minute - idle.First; rest > 0 {
+			idle.Chunks = 1 + int(rest/every)
 		}
-		still := before > 0 && l.heap > before*0.98
-		state, err := b.state()
-		if err != nil {
-			return l, err
-		}
-		if still && state.Open == 0 && l.active == 0 && enough(l) {
-			return l, nil
-		}
-		if time.Now().After(deadline) {
-			return l, fmt.Errorf("after %s there are %s, and %d streams at the backend", s.settle, l, state.Open)
-		}
+		c.soak(idle, c.leave)
+		time.Sleep(time.Millisecond)
 	}
+	fmt.Println("open")
+	for i := s.Streams; time.Since(begun) < s.For; i++ {
+		short := scenario{
+			Kind: []kind{clean, tools, lines}[i%3], Chunks: 3, First: time.Duration(rnd.Int64N(int64(10 * time.Second))),
+			Every: time.Duration(rnd.Int64N(int64(10 * time.Second))), End: []ending{endsWell, endsReset, endsNever}[(i/3)%3], Seed: i,
+		}
+		leave := make(chan struct{})
+		if short.End == endsNever {
+			time.AfterFunc(short.First+2*short.Every+2*time.Second, func() { close(leave) })
+		}
+		c.soak(short, leave)
+		time.Sleep(churnEvery)
+	}
+	close(c.leave)
+	return c.done(), nil
+}
+
+// soak reads a stream in the background. It must say how it ended.
+func (c *client) soak(s scenario, leave <-chan struct{}) {
+	c.wg.Go(func() {
+		k := check{scenario: s}
+		o := c.read(&k, leave)
+		want := map[ending]verdict{endsWell: saysStop, endsReset: saysError, endsNever: wasLeft}[s.End]
+		if o.wrong == nil && o.verdict != want {
+			o.wrong = fmt.Errorf("the end says %q instead of %q", o.verdict, want)
+		}
+		if o.wrong == nil && s.End != endsNever && !k.done {
+			o.wrong = fmt.Errorf("no [DONE] after an end that says %q", o.verdict)
+		}
+		c.note(&k, o)
+	})
 }

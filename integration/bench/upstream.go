@@ -11,73 +11,53 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// upstream is the scripted backend. It writes each frame as one chunk of HTTP, in
-// one write.
-type upstream struct {
-	open   atomic.Int64 // streams
-	chunks atomic.Int64 // HTTP chunks of answers that were streams
-	wrong  atomic.Int64 // requests that were no scenario
-	made   sync.Map     // of scenarios that are flat, the bytes of their answers
-}
-
-// upstreamState is what GET /state answers.
-type upstreamState struct{ Open, Chunks, Wrong int64 }
-
-// runUpstream serves until standard input ends, and says its address on standard
-// output.
+// runUpstream serves the scripted backend until standard input ends, and writes its address to
+// standard output.
 func runUpstream() error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	fmt.Println(l.Addr())
-	u := new(upstream)
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		l.Close()
 	}()
+	if err := serveUpstream(l); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// serveUpstream answers requests until the listener is closed. Each frame is one chunk of HTTP,
+// in one write.
+func serveUpstream(l net.Listener) error {
 	for {
 		c, err := l.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return nil
-		} else if err != nil {
+		if err != nil {
 			return err
 		}
-		go u.serve(c.(*net.TCPConn))
+		go func() {
+			defer c.Close()
+			r := bufio.NewReaderSize(c, 2<<10)
+			for again := true; again; {
+				req, err := http.ReadRequest(r)
+				if err != nil {
+					return
+				}
+				body, err := io.ReadAll(req.Body)
+				again = err == nil && answerRequest(c.(*net.TCPConn), req, body)
+			}
+		}()
 	}
 }
 
-// serve answers the requests of a connection.
-func (u *upstream) serve(c *net.TCPConn) {
-	defer c.Close()
-	r := bufio.NewReaderSize(c, 2<<10)
-	for {
-		req, err := http.ReadRequest(r)
-		if err != nil {
-			return
-		}
-		body, err := io.ReadAll(req.Body)
-		if err != nil {
-			return
-		}
-		if !u.answer(c, req, body) {
-			return
-		}
-	}
-}
-
-// answer answers a request. It is false when the connection is not to be used any
-// more.
-func (u *upstream) answer(c *net.TCPConn, req *http.Request, body []byte) bool {
-	switch {
-	case req.URL.Path == "/state":
-		state, _ := json.Marshal(upstreamState{u.open.Load(), u.chunks.Load(), u.wrong.Load()})
-		return whole(c, 200, string(state))
-	case req.Method == http.MethodGet:
+// answerRequest reports whether the connection may be used again.
+func answerRequest(c *net.TCPConn, req *http.Request, body []byte) bool {
+	if req.Method == http.MethodGet {
 		return whole(c, 200, `{"object": "list", "data": [{"id": "hermes-agent", "object": "model", "created": 1795164814, "owned_by": "hermes"}]}`)
 	}
 	var chat struct {
@@ -85,58 +65,28 @@ func (u *upstream) answer(c *net.TCPConn, req *http.Request, body []byte) bool {
 		Messages []struct{ Content json.RawMessage }
 	}
 	if err := json.Unmarshal(body, &chat); err != nil || len(chat.Messages) == 0 {
-		u.wrong.Add(1)
 		return whole(c, 400, `{"error": {"message": "no messages"}}`)
 	}
-	s, err := parseScenario(messageText(chat.Messages[len(chat.Messages)-1].Content))
-	if err != nil || !chat.Stream {
-		u.wrong.Add(1)
+	var s scenario
+	err := json.Unmarshal([]byte(messageText(chat.Messages[len(chat.Messages)-1].Content)), &s)
+	switch {
+	case err != nil || !chat.Stream:
 		return whole(c, 400, `{"error": {"message": "no scenario"}}`)
+	case s.Flat:
+		_, err := c.Write(wholeStream(s))
+		return err == nil
 	}
-	u.open.Add(1)
-	defer u.open.Add(-1)
-	if s.flat {
-		return u.flat(c, s)
-	}
-	return u.stream(c, s)
+	return stream(c, s)
 }
 
-// flat answers with the scenario's stream, which has no pauses, as fast as it is read:
-// made beforehand, and many chunks in a write.
-func (u *upstream) flat(c *net.TCPConn, s scenario) bool {
-	made, ok := u.made.Load(s)
-	if !ok {
-		made, _ = u.made.LoadOrStore(s, wholeStream(s))
-	}
-	u.chunks.Add(int64(s.chunks) + 2)
-	_, err := c.Write(made.([]byte))
-	return err == nil
-}
-
-// wholeStream returns all that answers a scenario that ends well. Each frame is a chunk of
-// HTTP.
-func wholeStream(s scenario) []byte {
-	f := newFrames(s)
-	all := []byte(streamHeader)
-	add := func(frame []byte) {
-		all = append(append(fmt.Appendf(all, "%x\r\n", len(frame)), frame...), "\r\n"...)
-	}
-	add(f.role())
-	for i := range s.chunks {
-		add(f.chunk(i, time.Unix(0, 0)))
-	}
-	add(f.end())
-	return append(all, "0\r\n\r\n"...)
-}
-
-// messageText returns the text of a message: gateways make lists of parts of some.
+// messageText returns the text of a message, which some gateways make a list of parts.
 func messageText(content json.RawMessage) string {
 	var text string
 	if json.Unmarshal(content, &text) == nil {
 		return text
 	}
 	var parts []struct{ Text string }
-	_ = json.Unmarshal(content, &parts) // what is neither has no text
+	_ = json.Unmarshal(content, &parts) // any other content has no text
 	var b strings.Builder
 	for _, p := range parts {
 		b.WriteString(p.Text)
@@ -150,17 +100,42 @@ func whole(c net.Conn, status int, body string) bool {
 	return err == nil
 }
 
-const streamHeader = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n\r\n"
+const (
+	streamHeader = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n\r\n"
+	streamEnd    = "0\r\n\r\n"
+)
 
-// stream answers with the scenario's stream.
-func (u *upstream) stream(c *net.TCPConn, s scenario) bool {
-	f := newFrames(s)
+// appendChunk appends a frame as a chunk of HTTP.
+func appendChunk(b, frame []byte) []byte {
+	return append(append(fmt.Appendf(b, "%x\r\n", len(frame)), frame...), "\r\n"...)
+}
+
+// made has the answers of wholeStream by their scenarios.
+var made sync.Map
+
+// wholeStream returns the whole answer of a scenario that has no pauses and ends well.
+func wholeStream(s scenario) []byte {
+	if b, ok := made.Load(s); ok {
+		return b.([]byte)
+	}
+	f := &frames{scenario: s}
+	all := appendChunk([]byte(streamHeader), f.role())
+	for i := range s.Chunks {
+		all = appendChunk(all, f.chunk(i, time.Unix(0, 0)))
+	}
+	all = append(appendChunk(all, f.end()), streamEnd...)
+	made.Store(s, all)
+	return all
+}
+
+// stream answers with the scenario's stream, and reports whether the connection may be used
+// again.
+func stream(c *net.TCPConn, s scenario) bool {
+	f := &frames{scenario: s}
 	var out []byte
 	send := func(prefix string, frame []byte) bool {
-		out = append(fmt.Appendf(append(out[:0], prefix...), "%x\r\n", len(frame)), frame...)
-		out = append(out, "\r\n"...)
+		out = appendChunk(append(out[:0], prefix...), frame)
 		_, err := c.Write(out)
-		u.chunks.Add(1)
 		return err == nil
 	}
 	if !send(streamHeader, f.role()) {
@@ -171,22 +146,22 @@ func (u *upstream) stream(c *net.TCPConn, s scenario) bool {
 		defer close(gone)
 		_, _ = c.Read(make([]byte, 1)) // a proxy sends nothing while it is answered
 	}()
-	next := time.Now().Add(s.first)
-	at := time.NewTimer(s.first)
+	next := time.Now().Add(s.First)
+	at := time.NewTimer(s.First)
 	defer at.Stop()
-	for i := range s.chunks {
+	for i := range s.Chunks {
 		select {
 		case <-gone:
 			return false
 		case <-at.C:
-			next = next.Add(s.every)
+			next = next.Add(s.Every)
 			at.Reset(time.Until(next))
 		}
 		if !send("", f.chunk(i, time.Now())) {
 			return false
 		}
 	}
-	switch s.end {
+	switch s.End {
 	case endsReset:
 		_ = c.SetLinger(0) // close sends a reset
 		return false
@@ -196,13 +171,13 @@ func (u *upstream) stream(c *net.TCPConn, s scenario) bool {
 		<-gone
 		return false
 	}
-	if s.end != endsEarly && !send("", f.end()) {
+	if s.End != endsEarly && !send("", f.end()) {
 		return false
 	}
-	if _, err := io.WriteString(c, "0\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(c, streamEnd); err != nil {
 		return false
 	}
-	_ = c.SetReadDeadline(time.Now()) // the next request is not ours to read
+	_ = c.SetReadDeadline(time.Now()) // the goroutine above must not read the next request
 	<-gone
 	return c.SetReadDeadline(time.Time{}) == nil
 }

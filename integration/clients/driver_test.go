@@ -2,9 +2,15 @@ package clients
 
 import (
 	"bufio"
+	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -168,4 +174,211 @@ func (d *driver) send(c map[string]any, bound time.Duration) seen {
 	case <-time.After(bound):
 		return seen{hung: true, at: time.Now()}
 	}
+}
+
+// clientsVariable says what to do about clients that need more than Go:
+// "install" installs what is missing and skips what cannot be had, "required"
+// fails for want of anything. Without it they are skipped.
+const clientsVariable = "HERMES_CLIENTS"
+
+// clientsCacheVariable names a directory for what is installed, in place of the
+// user's cache directory.
+const clientsCacheVariable = "HERMES_CLIENTS_CACHE"
+
+// errNotAsked is why nothing is installed by default.
+var errNotAsked = errors.New("it needs more than Go: " + clientsVariable + "=install installs that and runs it")
+
+// installPatience bounds the installation of a lock.
+const installPatience = 15 * time.Minute
+
+// A workshop makes drivers run: it builds them and installs their clients, each
+// once, in the background, from the locks in clients/.
+type workshop struct {
+	t      testing.TB
+	bin    string
+	goBin  func() error
+	node   func() (string, error)
+	python map[string]func() (string, error) // by the name of a lock
+}
+
+// newWorkshop begins to build and to install.
+func newWorkshop(t testing.TB) *workshop {
+	w := &workshop{t: t, bin: t.TempDir(), python: map[string]func() (string, error){}}
+	w.goBin = background(w.buildGo)
+	w.node = backgroundDir(func() (string, error) { return w.installModules("node") })
+	var last func() (string, error)
+	for _, c := range realClients {
+		if c.lock == "" || w.python[c.lock] != nil {
+			continue
+		}
+		before, lock := last, c.lock
+		w.python[lock] = backgroundDir(func() (string, error) {
+			if before != nil {
+				before() // one at a time: they share a cache
+			}
+			return w.installPython(lock)
+		})
+		last = w.python[lock]
+	}
+	return w
+}
+
+// background begins f; who calls the result waits for it.
+func background(f func() error) func() error {
+	once := sync.OnceValue(f)
+	go once()
+	return once
+}
+
+// backgroundDir is the same for a directory.
+func backgroundDir(f func() (string, error)) func() (string, error) {
+	once := sync.OnceValues(f)
+	go once()
+	return once
+}
+
+// command is a driver, ready to be started, or why it cannot be.
+func (w *workshop) command(t testing.TB, c realClient) (*exec.Cmd, error) {
+	t.Helper()
+	switch c.runtime {
+	case "Node":
+		modules, err := w.node()
+		if err != nil {
+			return nil, err
+		}
+		return exec.Command("node", append([]string{besideModules(t, modules, "node/"+c.driver)}, c.args...)...), nil
+	case "Python":
+		site, err := w.python[c.lock]()
+		if err != nil {
+			return nil, err
+		}
+		cmd := exec.Command("python3", "-s", filepath.Join("python", c.driver))
+		cmd.Env = append(os.Environ(), "PYTHONPATH="+site, "PYTHONPYCACHEPREFIX="+filepath.Join(site, ".pycache"))
+		return cmd, nil
+	}
+	if err := w.goBin(); err != nil {
+		t.Fatal(err)
+	}
+	return exec.Command(filepath.Join(w.bin, c.driver)), nil
+}
+
+// buildGo builds the drivers of all Go clients.
+func (w *workshop) buildGo() error {
+	cmd := exec.Command("go", "build", "-o", w.bin, "./...")
+	cmd.Dir = "go"
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building clients/go: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// besideModules copies a driver, a file below clients/, to where node finds the
+// modules, and what it shares with others.
+func besideModules(t testing.TB, modules, driver string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"node/driver.mjs", driver} {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		harness.WriteFile(t, filepath.Join(dir, filepath.Base(name)), b)
+	}
+	if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, filepath.Base(driver))
+}
+
+// installModules installs the modules that the package-lock.json of a directory
+// below clients/ names.
+func (w *workshop) installModules(name string) (string, error) {
+	files := []string{filepath.Join(name, "package.json"), filepath.Join(name, "package-lock.json")}
+	dir, err := w.install(name, []string{"node", "npm"}, files, func(ctx context.Context, dir string) *exec.Cmd {
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				continue // npm will say so
+			}
+			os.WriteFile(filepath.Join(dir, filepath.Base(f)), b, 0o600)
+		}
+		cmd := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+		cmd.Dir = dir
+		return cmd
+	})
+	return filepath.Join(dir, "node_modules"), err
+}
+
+// installPython installs what a lock names.
+func (w *workshop) installPython(lock string) (string, error) {
+	file := filepath.Join("python", lock)
+	return w.install("python", []string{"python3"}, []string{file}, func(ctx context.Context, dir string) *exec.Cmd {
+		return exec.CommandContext(ctx, "python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile",
+			"--no-deps", "--only-binary", ":all:", "--target", dir, "--requirement", file)
+	})
+}
+
+// install runs a command that fills a directory, unless an earlier run with the
+// same locks has. The directory's name comes from the locks and from the version
+// of the first tool.
+func (w *workshop) install(kind string, tools, locks []string, fill func(ctx context.Context, dir string) *exec.Cmd) (string, error) {
+	switch os.Getenv(clientsVariable) {
+	case "install", "required":
+	default:
+		return "", errNotAsked
+	}
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			return "", fmt.Errorf("there is no %s in the PATH", tool)
+		}
+	}
+	version, err := exec.Command(tools[0], "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("%s --version: %w", tools[0], err)
+	}
+	sum := sha256.New()
+	fmt.Fprintln(sum, runtime.GOOS, runtime.GOARCH, string(version))
+	for _, l := range locks {
+		b, err := os.ReadFile(l)
+		if err != nil {
+			return "", err
+		}
+		sum.Write(b)
+	}
+	cache := os.Getenv(clientsCacheVariable)
+	if cache == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return "", err
+		}
+		cache = filepath.Join(user, "hermes-sidecar")
+	}
+	dir := filepath.Join(cache, fmt.Sprintf("%s-%x", kind, sum.Sum(nil)[:8]))
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", err
+	}
+	part, err := os.MkdirTemp(cache, "part-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(part)
+	begin := time.Now()
+	ctx, stop := context.WithTimeout(context.Background(), installPatience)
+	defer stop()
+	if out, err := fill(ctx, part).CombinedOutput(); err != nil {
+		w.t.Logf("%s\n%s", locks[len(locks)-1], out)
+		line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		return "", fmt.Errorf("%s could not be installed: %w: %s", locks[len(locks)-1], err, line)
+	}
+	w.t.Logf("installed %s in %.1f s", locks[len(locks)-1], time.Since(begin).Seconds())
+	if err := os.Rename(part, dir); err != nil {
+		if _, gone := os.Stat(dir); gone == nil {
+			return dir, nil // another run was faster
+		}
+		return "", err
+	}
+	return dir, nil
 }

@@ -1,12 +1,21 @@
 package clients
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
 )
@@ -234,4 +243,238 @@ func sayBare(o outcome, bare sight) string {
 		return o.cell + ", with the provider's key"
 	}
 	return o.cell
+}
+
+// hermesVariable is "install" for the newest hermes-agent of PyPI, or a version of it.
+const hermesVariable = "HERMES_AGENT"
+
+// hermesPackage is the package with an extra that needs only aiohttp: the API server
+// does not start without that.
+const hermesPackage = "hermes-agent[homeassistant]"
+
+// hermesKey is the API_SERVER_KEY of the gateway. Newer versions refuse short ones.
+const hermesKey = "of-this-test-and-nothing-else"
+
+// installHermes installs hermes-agent in a virtual environment that ends with the test,
+// and returns its program and its version.
+func installHermes(t testing.TB) (program, version string) {
+	t.Helper()
+	wanted := hermesPackage
+	switch v := os.Getenv(hermesVariable); v {
+	case "":
+		t.Skipf("a real Hermes is tested when %s is \"install\" or a version (.ci/against-hermes)", hermesVariable)
+	case "install":
+	default:
+		wanted += "==" + v
+	}
+	dir := t.TempDir()
+	begin := time.Now()
+	for _, args := range [][]string{
+		{python(t), "-m", "venv", dir},
+		{filepath.Join(dir, "bin", "pip"), "install", "--quiet", "--disable-pip-version-check", wanted},
+	} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	out, err := exec.Command(filepath.Join(dir, "bin", "python"), "-c", "from importlib.metadata import version; print(version('hermes-agent'))").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	version = strings.TrimSpace(string(out))
+	t.Logf("hermes-agent %s installed in %s", version, time.Since(begin).Round(time.Second))
+	return filepath.Join(dir, "bin", "hermes"), version
+}
+
+// A gateway is a real Hermes gateway with only its API server.
+type gateway struct {
+	program string
+	home    string // HERMES_HOME
+	work    string // where its terminal is
+	listen  string
+	*harness.Process
+}
+
+// newGateway configures and starts a gateway whose model is at an address.
+func newGateway(t testing.TB, program, model string) *gateway {
+	t.Helper()
+	g := &gateway{program: program, home: t.TempDir(), work: t.TempDir(), listen: harness.FreePort(t)}
+	harness.WriteFile(t, filepath.Join(g.home, "config.yaml"), fmt.Appendf(nil, `
+model:
+  default: scripted
+  provider: custom
+  base_url: http://%s/v1
+  api_key: none
+terminal:
+  cwd: %s
+approvals:
+  mode: manual # the default, smart, asks the model
+  timeout: 15
+gateway:
+  api_server:
+    max_concurrent_runs: 0 # no limit
+`, model, g.work))
+	g.start(t)
+	return g
+}
+
+// start starts the gateway and returns when it serves. It knows no key of a provider, and
+// what is not on loopback goes to a proxy that refuses connections.
+func (g *gateway) start(t testing.TB) {
+	t.Helper()
+	nobody := "http://" + harness.FreePort(t)
+	cmd := exec.Command(g.program, "gateway", "run")
+	cmd.Dir = g.work
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + g.home, "HERMES_HOME=" + g.home, "TERMINAL_CWD=" + g.work,
+		"API_SERVER_ENABLED=true", "API_SERVER_KEY=" + hermesKey, "API_SERVER_HOST=127.0.0.1", "API_SERVER_PORT=" + harness.Port(g.listen),
+		"HTTP_PROXY=" + nobody, "HTTPS_PROXY=" + nobody, "ALL_PROXY=" + nobody, "NO_PROXY=127.0.0.1,localhost",
+	}
+	g.Process = harness.Start(t, cmd)
+	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		select {
+		case <-g.Exited:
+			t.Fatalf("the gateway has ended:\n%s", g.Log)
+		default:
+		}
+		if res, err := http.Get("http://" + g.listen + "/health"); err == nil {
+			res.Body.Close()
+			if res.StatusCode == http.StatusOK {
+				return
+			}
+		}
+	}
+	t.Fatalf("the gateway does not start its API server:\n%s", g.Log)
+}
+
+// A wire is an answer of Hermes that is read while it comes.
+type wire struct {
+	*http.Response
+	t    testing.TB
+	read strings.Builder
+	err  error // at the end, nil for a clean one
+}
+
+// chatOf is the body of a chat request.
+func chatOf(prompt string) string {
+	return `{"model":"hermes-agent","stream":true,"messages":[{"role":"user","content":` + hermes.Quoted(prompt) + `}]}`
+}
+
+// post sends a JSON body with Hermes' key, and names and values of more header fields; get
+// sends none. The answer is left at the end of the test, or after harness.Patience.
+func (h *hermesLab) post(t testing.TB, url, body string, header ...string) *wire {
+	return h.send(t, http.MethodPost, url, body, header...)
+}
+
+func (h *hermesLab) get(t testing.TB, url string) *wire { return h.send(t, http.MethodGet, url, "") }
+
+func (h *hermesLab) send(t testing.TB, method, url, body string, header ...string) *wire {
+	ctx, leave := context.WithTimeout(context.Background(), harness.Patience)
+	t.Cleanup(leave)
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		panic(err) // of the test's own
+	}
+	req.Header.Set("Authorization", "Bearer "+hermesKey)
+	req.Header.Set("Content-Type", "application/json")
+	for pair := range slices.Chunk(header, 2) {
+		req.Header.Set(pair[0], pair[1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Errorf("%s: %v", url, err)
+		res = &http.Response{Status: err.Error(), Body: http.NoBody}
+	}
+	return &wire{Response: res, t: t}
+}
+
+// until reads on to a text.
+func (w *wire) until(text string) {
+	w.t.Helper()
+	b := make([]byte, 4<<10)
+	for !strings.Contains(w.read.String(), text) {
+		n, err := w.Body.Read(b)
+		w.read.Write(b[:n])
+		if err != nil {
+			w.t.Fatalf("no %q, but %s: %v", text, w.read.String(), err)
+		}
+	}
+}
+
+// leave closes the connection.
+func (w *wire) leave() { w.Body.Close() }
+
+// rest reads to the end, however it comes, and returns all that has come.
+func (w *wire) rest() string {
+	_, w.err = io.Copy(&w.read, w.Body)
+	w.Body.Close()
+	return w.read.String()
+}
+
+// frame reads on to the end of a named event and returns its data.
+func (w *wire) frame(name string) string {
+	w.t.Helper()
+	w.until("event: " + name + "\n")
+	_, behind, _ := strings.Cut(w.read.String(), "event: "+name+"\ndata: ")
+	for !strings.Contains(behind, "\n\n") {
+		w.until(behind + "\n\n")
+		_, behind, _ = strings.Cut(w.read.String(), "event: "+name+"\ndata: ")
+	}
+	data, _, _ := strings.Cut(behind, "\n\n")
+	return data
+}
+
+// json reads an answer to its end and decodes it, and reports whether it is a success.
+func (w *wire) json(v any) bool {
+	body := w.rest()
+	return w.StatusCode < 300 && json.Unmarshal([]byte(body), v) == nil
+}
+
+// hermesDoc says how a new Hermes is met, and has the last report.
+var hermesDoc = harness.Path("docs/hermes.md")
+
+// hermesRecordingsVariable names a directory for what Hermes alone sends.
+const hermesRecordingsVariable = "HERMES_AGENT_RECORDINGS"
+
+// record keeps a stream that Hermes has sent.
+func record(t testing.TB, name, stream string) {
+	t.Helper()
+	if dir := os.Getenv(hermesRecordingsVariable); dir != "" {
+		harness.WriteFile(t, filepath.Join(dir, strings.ReplaceAll(name, " ", "_")+".sse"), []byte(stream))
+	}
+}
+
+// line adds a line to the report: what happens, and what comes of it without the sidecar
+// and with it.
+func (h *hermesLab) line(what, bare, mended string) {
+	h.lines = append(h.lines, row(what, bare, mended))
+}
+
+// cannot notes what this version does not do.
+func (h *hermesLab) cannot(t *testing.T, what string) {
+	t.Log("not tried: " + what)
+	h.unknown = append(h.unknown, what)
+}
+
+// report shows what came of it all, and with -update writes it.
+func (h *hermesLab) report(t *testing.T, version string) {
+	lines := []string{"hermes-agent " + version + " and openai-python " + h.driver.version + ", " + time.Now().Format("2 January 2006"), ""}
+	lines = append(lines, head("", "Hermes alone", "through the sidecar")...)
+	lines = append(lines, h.lines...)
+	if len(h.unknown) > 0 {
+		lines = append(lines, "", "Not in this version:", "")
+		for _, what := range h.unknown {
+			lines = append(lines, "- "+what)
+		}
+	}
+	t.Log("\n" + strings.Join(lines, "\n"))
+	if !*updateDocs || t.Failed() {
+		return
+	}
+	page := harness.ReadFile(t, hermesDoc)
+	m := generated.FindStringSubmatch(page)
+	if m == nil {
+		t.Fatalf("no place for the report in %s", hermesDoc)
+	}
+	harness.WriteFile(t, hermesDoc, []byte(strings.Replace(page, m[0], m[1]+strings.Join(lines, "\n")+"\n"+m[4], 1)))
 }

@@ -1,7 +1,9 @@
 package clients
 
 import (
+	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -325,5 +327,409 @@ func (h *house) browserConnects(t *testing.T) {
 	h.Wait(saysBeside("the agent failed before its answer was complete"))
 	if m, raw := h.ended(); m.Error == nil || m.Content != "Running." {
 		t.Errorf("no error is stored, or another text: %s", raw)
+	}
+}
+
+// A webui is a browser in front of an Open WebUI.
+type webui struct {
+	*browser.Tab
+	base   string
+	model  string // of the chat
+	before string // id of the last message before the latest was sent, "" in a new chat
+}
+
+// newWebUI opens the page for the first time, as the only user there is.
+func newWebUI(t testing.TB, base string) *webui {
+	w := &webui{Tab: browser.New(t, 1000, 640), base: base}
+	w.Do(chromedp.Navigate(base))
+	const notes = `[...document.querySelectorAll("button")].find((b) => b.innerText.includes("Okay, Let"))`
+	w.Wait(notes) // what is new in this version
+	browser.Eval[any](w.Tab, notes+`.click()`)
+	w.Wait(`!` + notes)
+	return w
+}
+
+// open begins a chat with a model.
+func (w *webui) open(model string) {
+	w.T.Helper()
+	w.model = model
+	w.Do(chromedp.Navigate(w.base + "/?models=" + model))
+	w.Wait(`document.querySelector("#chat-input")`)
+}
+
+// ask types a message and sends it.
+func (w *webui) ask(message string) {
+	w.T.Helper()
+	w.Wait(`document.querySelector("#chat-input")`)
+	w.before = ""
+	const latest = lastAnswer + `?.closest("[id^=message-]").id`
+	last := browser.Eval[string](w.Tab, latest+` ?? ""`)
+	if last != "" {
+		m, _ := w.stored()
+		w.before = m.ID
+	}
+	w.Click("#chat-input")
+	w.Do(chromedp.KeyEvent(message))
+	w.Wait(fmt.Sprintf(`document.querySelector("#chat-input").innerText.trim() === %q`, message))
+	w.Click("#send-message-button")
+	w.Wait(fmt.Sprintf(`(%s ?? %q) !== %q`, latest, last, last)) // a page has the latest answers alone
+}
+
+// lastAnswer is the element of the last answer. There is none for a moment when
+// a chat gets its URL.
+const lastAnswer = `[...document.querySelectorAll(".chat-assistant")].at(-1)`
+
+// shownText is the text of the last answer, as a reader sees it, with white
+// space collapsed.
+const shownText = `[...(` + lastAnswer + `?.querySelectorAll(".markdown-prose") ?? [])].map((e) => e.innerText).join("\n").split(/\s+/).join(" ").trim()`
+
+// shows is a condition: the last answer is a text.
+func shows(text string) string { return fmt.Sprintf("%s === %q", shownText, text) }
+
+// statusLine is a condition: the line above the last answer has a text, and it
+// shimmers, as it does while something runs, or it does not.
+func statusLine(text string, running bool) string {
+	return fmt.Sprintf(`((line) => line?.innerText.trim() === %q && !!line.querySelector(".shimmer") === %v)(%s?.querySelector(".status-description"))`,
+		text, running, lastAnswer)
+}
+
+// hasStatusLine reports whether there is one above the last answer.
+func (w *webui) hasStatusLine() bool {
+	w.T.Helper()
+	return browser.Eval[bool](w.Tab, "!!"+lastAnswer+`.querySelector(".status-description")`)
+}
+
+// saysBeside is a condition: the last answer has a text beside what the agent
+// has said.
+func saysBeside(text string) string {
+	return fmt.Sprintf(`((copy) => {
+		copy?.querySelectorAll(".markdown-prose").forEach((e) => e.remove());
+		return !!copy?.textContent.includes(%q);
+	})(%s?.cloneNode(true))`, text, lastAnswer)
+}
+
+// A message is one that Open WebUI has stored.
+type message struct {
+	ID            string
+	Role, Model   string
+	Content       string
+	Done          bool
+	StatusHistory []struct {
+		Description string
+		Done        bool
+	}
+	Error *struct {
+		Content json.RawMessage
+	}
+	Output []item
+}
+
+// An item is a part of an answer: a text, a thought, a call of a tool or its
+// output.
+type item struct {
+	Type    string
+	CallID  string `json:"call_id"`
+	Name    string
+	Status  string
+	Content []struct{ Text string }
+}
+
+// text is what a message of the kind says in its output.
+func (m message) text(kind string) string {
+	var all strings.Builder
+	for _, o := range m.Output {
+		for _, c := range o.Content {
+			if o.Type == kind {
+				all.WriteString(c.Text)
+			}
+		}
+	}
+	return all.String()
+}
+
+// chatID is the id of the chat on the page.
+func (w *webui) chatID() string {
+	w.T.Helper()
+	w.Wait(`location.pathname.startsWith("/c/")`)
+	return browser.Eval[string](w.Tab, `location.pathname.split("/").pop()`)
+}
+
+// stored is the last message of the chat on the page, in the database. The
+// second is all of the chat.
+func (w *webui) stored() (message, string) {
+	w.T.Helper()
+	raw := w.api("GET", "/api/v1/chats/"+w.chatID(), "")
+	var c struct {
+		Chat struct {
+			History struct {
+				CurrentID string `json:"currentId"`
+				Messages  map[string]message
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(raw), &c); err != nil {
+		w.T.Fatalf("%v in %s", err, harness.Clip(raw))
+	}
+	return c.Chat.History.Messages[c.Chat.History.CurrentID], raw
+}
+
+// ended waits until the answer to the latest message is stored as one that is
+// done.
+func (w *webui) ended() (message, string) {
+	w.T.Helper()
+	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if m, raw := w.stored(); m.Role == "assistant" && m.Done && m.ID != w.before {
+			if m.Model != w.model {
+				w.T.Fatalf("the answer is that of %q: %s is not to be had", m.Model, w.model)
+			}
+			return m, raw
+		}
+	}
+	_, raw := w.stored()
+	w.T.Fatalf("the answer never is done: %s", raw)
+	return message{}, ""
+}
+
+// api calls Open WebUI as the page does.
+func (w *webui) api(method, path, body string) string {
+	w.T.Helper()
+	return browser.Eval[string](w.Tab, fmt.Sprintf(`fetch(%q, {method: %q, headers: {"Authorization": "Bearer " + localStorage.token, "Content-Type": "application/json"}, body: %q || undefined})
+		.then((r) => r.text())`, path, method, body))
+}
+
+// A crash is an error on the page, in the database, and on the page again when
+// it is read from there. What the agent had said before stays.
+func (h *house) crashIsError(t *testing.T) {
+	const crashed, lost = "the agent failed before its answer was complete and gave no reason", "the connection to the agent was lost before its answer was complete"
+	for _, test := range []struct{ ask, content, text, code string }{
+		{"play g0-v0.8.0/crash_immediate", "", crashed, "agent_crashed"},
+		{"play g0-v0.8.0/crash_after_text", "Partial answer", crashed, "agent_crashed"},
+		{"play g0-v0.8.0/crash_in_tool", "Running.", crashed, "agent_crashed"},
+		{"kill g0-v0.8.0/one_tool", "Let me check.", lost, "upstream_aborted"},
+		{"play g2-v0.13.0/crash_after_text", "Partial answer", crashed, "agent_crashed"},
+		{"play g3-v0.20.3/crash_after_text", "Partial answer", "boom after text", "agent_error"},
+		{"play g3-v0.20.3/crash_in_tool", "Running.", "boom in tool", "agent_error"},
+		{"kill g3-v0.20.3/one_tool", "Let me check.", lost, "upstream_aborted"},
+	} {
+		h.scene(t, test.ask, func(t *testing.T) {
+			h.open("hermes-agent")
+			h.ask(test.ask)
+			if strings.HasPrefix(test.ask, "kill") {
+				h.Wait(statusLine("💻 ls -la", true))
+				h.agents["hermes-agent"].proceed()
+			}
+			h.Wait(saysBeside(test.text))
+			m, raw := h.ended()
+			var e struct{ Message, Code string }
+			if m.Error == nil || json.Unmarshal(m.Error.Content, &e) != nil || e.Message != test.text || e.Code != test.code {
+				t.Errorf("no error %q, %s is stored: %s", test.text, test.code, raw)
+			}
+			if m.Content != test.content {
+				t.Errorf("stored is %q, want %q", m.Content, test.content)
+			}
+			if n := len(m.StatusHistory); n > 0 && !m.StatusHistory[n-1].Done {
+				t.Errorf("a tool runs for ever: %+v", m.StatusHistory)
+			}
+			h.Do(chromedp.Reload())
+			h.Wait(saysBeside(test.text))
+			h.Wait(shows(test.content))
+		})
+	}
+}
+
+// A dead backend is an error with words for a reader, which it is not straight
+// to Hermes.
+func (h *house) refusalIsError(t *testing.T) {
+	const unreachable = "the agent could not be reached"
+	h.open("refused")
+	h.agents["refused"].up.Close()
+	h.ask("play g0-v0.8.0/one_tool")
+	h.Wait(saysBeside(unreachable))
+	if m, raw := h.ended(); m.Error == nil || m.Content != "" {
+		t.Errorf("no error is stored, or a text is: %s", raw)
+	}
+
+	h.open("refused-direct")
+	h.agents["refused-direct"].up.Close()
+	h.ask("play g0-v0.8.0/one_tool")
+	if m, raw := h.ended(); m.Error == nil || strings.Contains(raw, unreachable) {
+		t.Errorf("straight to Hermes no error is stored, or the sidecar's: %s", raw)
+	}
+}
+
+// Why errors are split from the finish chunk: Open WebUI does not store one that
+// is inside.
+func (h *house) inlineErrorIsNotStored(t *testing.T) {
+	h.open("inline")
+	h.ask("play g3-v0.20.3/crash_after_text")
+	h.Wait(saysBeside("boom after text"))
+	if m, raw := h.ended(); m.Error != nil {
+		t.Errorf("an error in the finish chunk is stored: error_finish inline has become as good as split: %s", raw)
+	}
+}
+
+// A model that is set to answer without a stream fails and succeeds alike.
+func (h *house) unstreamed(t *testing.T) {
+	h.derive("whole", "default", `{}`, `{"stream_response": false}`)
+	h.open("whole")
+	h.ask("play g0-v0.8.0/nonstream.one_tool")
+	if m, raw := h.ended(); m.Content == "" || m.Error != nil {
+		t.Errorf("stored is %s", raw)
+	}
+	// The agent has failed, and Hermes 0.8 calls its error an answer.
+	h.open("whole")
+	h.ask("play g0-v0.8.0/nonstream.failed_result")
+	h.Wait(saysBeside("API call failed"))
+	if m, raw := h.ended(); m.Error == nil || m.Content != "" {
+		t.Errorf("no error is stored, or a text is: %s", raw)
+	}
+}
+
+// The control: straight to Hermes there is a marker in the message, no status
+// line, and a crash looks like an answer.
+func (h *house) withoutSidecar(t *testing.T) {
+	ask := func(words string) (message, string) {
+		t.Helper()
+		h.open("direct")
+		h.ask(words)
+		if strings.HasPrefix(words, "kill") {
+			h.agents["direct"].proceed()
+		}
+		return h.ended()
+	}
+	m, raw := ask("play g0-v0.8.0/one_tool")
+	if !strings.Contains(m.Content, marked) || h.hasStatusLine() {
+		t.Errorf("no marker, or a status line: %s", raw)
+	}
+	h.Wait(shows("Let me check. 💻 ls -la There are 3 files."))
+	if m, raw := ask("play g3-v0.20.3/one_tool"); m.Error != nil || h.hasStatusLine() || len(m.StatusHistory) > 0 {
+		t.Errorf("a tool event brings an error, or a status line: %s", raw)
+	}
+	if m, raw := ask("play g0-v0.8.0/think_tags"); m.Content != "Answer 42" || m.text("reasoning") != "secret plan" {
+		t.Errorf("reasoning is not in its place: %s", raw)
+	}
+	for words, content := range map[string]string{
+		"play g0-v0.8.0/crash_immediate": "", "play g0-v0.8.0/crash_after_text": "Partial answer",
+		"play g0-v0.8.0/crash_in_tool": "Running.\n`💻 make test`", "play g2-v0.13.0/crash_after_text": "Partial answer",
+	} {
+		if m, raw := ask(words); m.Error != nil || m.Content != content {
+			t.Errorf("%s: an error is stored, or another text: %s", words, raw)
+		}
+	}
+	// A broken connection is an error; what has been said is lost.
+	if m, raw := ask("kill g0-v0.8.0/one_tool"); m.Error == nil || m.Content != "" {
+		t.Errorf("no error is stored, or a text is: %s", raw)
+	}
+	// Hermes 0.20 says that it has crashed; that is lost.
+	if m, raw := ask("play g3-v0.20.3/crash_after_text"); m.Error != nil || m.Content != "Partial answer" {
+		t.Errorf("an error is stored, or another text: %s", raw)
+	}
+	h.Wait(saysBeside("boom after text"))
+	h.Do(chromedp.Reload())
+	h.Wait(shows("Partial answer"))
+	if browser.Eval[bool](h.Tab, saysBeside("boom")) {
+		t.Error("read again the page has the error")
+	}
+}
+
+// approval is the name of an answer in which a tool waits for an approval, as the
+// source of the newest Hermes says it: the tool has started, and ends after the
+// decision, of which the stream says nothing.
+const approval = "newest/approval"
+
+// approvalTape makes that answer.
+func approvalTape(t testing.TB) hermes.Recording {
+	const event = `{"command": "rm -rf build", "pattern_key": "recursive delete", "pattern_keys": ["recursive delete"], "description": "recursive delete", ` +
+		`"allow_permanent": true, "allow_session": true, "request_id": "0f9c2d4e6a8b4c1d9e3f5a7b8c9d0e1f", "event": "approval.request", "run_id": "chatcmpl-5ec0de", ` +
+		`"timestamp": 1795164799.25, "session_id": "api-6011329ef318702e", "choices": ["once", "session", "always", "deny"]}`
+	var body strings.Builder
+	for _, frame := range append([][]string{
+		hermes.One(hermes.Role),
+		hermes.One(hermes.Delta("content", "Cleaning up.")),
+		hermes.Running("terminal", "call_1"),
+		{"event: approval.request", "data: " + event},
+		hermes.Completed("terminal", "call_1"),
+		hermes.One(hermes.Delta("content", "\n\nDone.")),
+	}, hermes.Good()...) {
+		body.WriteString(strings.Join(frame, "\n") + "\n\n")
+	}
+	return hermes.Recording{Generation: "newest", Scenario: "approval", Header: hermes.Recorded(t, "g4-transcribed/status_wait").Header, Body: []byte(body.String())}
+}
+
+// An approval that is needed is said above the message while the tool waits for
+// it. The answer goes on after it, and is stored as any other.
+func (h *house) approvalIsStatusLine(t *testing.T) {
+	a := h.agents["both"]
+	h.open("both")
+	h.ask("hold " + approval)
+	h.Wait(statusLine("💻 ls -la", true))
+	a.proceed()
+	h.Wait(statusLine("Approval needed: rm -rf build", true))
+	h.draws("Cleaning up.", "… Preparing 💻 ls -la...")
+	h.Picture("open webui approval")
+	a.proceed()
+	m, raw := h.ended()
+	h.Wait(statusLine("💻 ls -la", false))
+	h.draws("Cleaning up.", "✓ View Result from 💻 ls -la", "Done.")
+	h.checkCards(t, m, "hold "+approval)
+	if m.Error != nil {
+		t.Errorf("an error is stored: %s", raw)
+	}
+
+	// Without a status line the approval is not seen, and does no harm.
+	h.open("hermes-agent")
+	h.ask("play " + approval)
+	m, _ = h.ended()
+	h.draws("Cleaning up.", "✓ View Result from 💻 ls -la", "Done.")
+	if m.Error != nil || h.hasStatusLine() {
+		t.Errorf("an error is stored, or there is a status line: %+v", m)
+	}
+}
+
+// What Hermes says of its state is said above the message.
+func (h *house) stateIsStatusLine(t *testing.T) {
+	h.open("both")
+	h.ask("play g4-transcribed/status_wait")
+	m, raw := h.ended()
+	h.Wait(statusLine("⏳ Retrying in 2.0s (attempt 1/3)...", false))
+	h.draws("ok")
+	if m.Error != nil || m.Content != "ok" || len(m.StatusHistory) != 1 {
+		t.Errorf("stored is %s", raw)
+	}
+	if browser.Eval[bool](h.Tab, saysBeside("lifecycle")) {
+		t.Error("more than the text is said")
+	}
+}
+
+// Open WebUI says who asks and in which chat, and a header of the connection tells a chat
+// from titles and tags, as docs/recipes/who-asks.md has it.
+func TestOpenWebUIWhoAsks(t *testing.T) {
+	t.Setenv("ENABLE_FORWARD_USER_INFO_HEADERS", "true")
+	h := newHouse(t, connection{model: "hermes-agent", options: sidecar.Options{}, headers: `{"X-OpenWebUI-Task": "chat{{TASK}}"}`})
+	a := h.agents["hermes-agent"]
+	h.open("hermes-agent")
+	h.ask("play g0-v0.8.0/plain")
+	h.ended()
+	for deadline := time.Now().Add(harness.Patience); a.askedAside() < 3 && time.Now().Before(deadline); {
+		time.Sleep(50 * time.Millisecond)
+	}
+	id := regexp.MustCompile("^[0-9a-f-]{36}$")
+	var tasks []string
+	chats := 0
+	for _, req := range a.up.Requests() {
+		if !strings.HasSuffix(req.URL.Path, "/chat/completions") {
+			continue
+		}
+		if user, chat := req.Header.Get("X-OpenWebUI-User-Id"), req.Header.Get("X-OpenWebUI-Chat-Id"); !id.MatchString(user) || chat != h.chatID() {
+			t.Errorf("user %q, chat %q, want chat %q", user, chat, h.chatID())
+		}
+		task := req.Header.Get("X-OpenWebUI-Task")
+		tasks = append(tasks, task)
+		if task == "chat" {
+			chats++
+		}
+	}
+	if t.Logf("tasks: %q", tasks); chats != 1 || len(tasks) != 4 {
+		t.Errorf("tasks %q, want one chat of four", tasks)
 	}
 }

@@ -1,11 +1,20 @@
 package clients
 
 import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
 )
 
 // TestRealClients shows the recordings to clients that people have, each in the
@@ -192,5 +201,526 @@ func (r *trial) checkVariant(t *testing.T, variant string, keep func(s scenario)
 				}
 			}
 		}
+	}
+}
+
+// A realClient is a client that the sidecar is tested with. What it sees and
+// needs is what the tests hold it to; docs/clients.md says the same.
+type realClient struct {
+	name    string
+	runtime string // Go, Node or Python
+	driver  string // file below clients/<runtime>, for Go the directory
+	args    []string
+	lock    string // of Python clients
+
+	strict      bool // it needs progress unnamed or off
+	noComments  bool // it breaks on a comment
+	tools       bool // a program sees tool events
+	noReasoning bool // no program sees reasoning
+	whole       bool // it is also asked for answers that are not streamed
+	insists     bool // it sends a request again although X-Should-Retry is false
+}
+
+var realClients = []realClient{
+	{name: "openai-go", runtime: "Go", driver: "openai", tools: true, whole: true},
+	{name: "openai-go 1, old", runtime: "Go", driver: "openai-v1", noComments: true},
+	{name: "go-openai", runtime: "Go", driver: "go-openai", strict: true},
+	{name: "openai-node", runtime: "Node", driver: "openai.mjs", args: []string{"openai"}, tools: true, whole: true},
+	{name: "openai-node 5", runtime: "Node", driver: "openai.mjs", args: []string{"openai-5"}, tools: true, whole: true},
+	{name: "openai-node 5, old", runtime: "Node", driver: "openai.mjs", args: []string{"openai-5-old"}, strict: true, tools: true, whole: true},
+	{name: "openai-node 4", runtime: "Node", driver: "openai.mjs", args: []string{"openai-4"}, strict: true, tools: true, whole: true},
+	{name: "AI SDK", runtime: "Node", driver: "ai-sdk.mjs", insists: true},
+	{name: "LangChain.js", runtime: "Node", driver: "langchain.mjs", insists: true},
+	{name: "fetch-event-source", runtime: "Node", driver: "fetch-event-source.mjs", tools: true, insists: true},
+	{name: "eventsource-parser", runtime: "Node", driver: "eventsource-parser.mjs", tools: true},
+	{name: "openai-python", runtime: "Python", driver: "openai_driver.py", lock: "openai.txt", tools: true, whole: true},
+	{name: "openai-python, old", runtime: "Python", driver: "openai_driver.py", lock: "openai-old.txt", strict: true, tools: true, whole: true},
+	{name: "LangChain", runtime: "Python", driver: "langchain_driver.py", lock: "langchain.txt", noReasoning: true, whole: true},
+	{name: "LiteLLM", runtime: "Python", driver: "litellm_driver.py", lock: "litellm.txt"},
+}
+
+// The generations of recordings that clients are shown, by their short names.
+var generations = []struct{ short, dir string }{
+	{"G0", "g0-v0.8.0"}, {"G1", "g1-v0.9.0"}, {"G2", "g2-v0.13.0"}, {"G3", "g3-v0.20.3"},
+}
+
+// modern is the generation whose text every client must get.
+const modern = "g3-v0.20.3"
+
+// A scenario is a column of the table.
+type scenario struct {
+	title string
+	kinds []string // of the playbook's answers
+	recs  []string // recordings of each generation
+	good  bool     // the answer is a success
+	tools bool     // it has tool events: options change it
+	asks  bool     // it has other events of the newest Hermes: likewise
+}
+
+var scenarios = []scenario{
+	{title: "plain", kinds: []string{playWhole}, recs: []string{"plain"}, good: true},
+	{title: "one tool", kinds: []string{playWhole}, recs: []string{"one_tool"}, good: true, tools: true},
+	{title: "parallel tools", kinds: []string{playWhole}, recs: []string{"parallel_tools"}, good: true, tools: true},
+	{title: "approval", kinds: []string{playAsked}, recs: []string{"plain"}, good: true, asks: true},
+	{title: "reasoning", kinds: []string{playWhole}, recs: []string{"reasoning", "think_tags"}, good: true},
+	{title: "crash at once", kinds: []string{playWhole}, recs: []string{"crash_immediate"}},
+	{title: "crash after text", kinds: []string{playWhole}, recs: []string{"crash_after_text"}},
+	{title: "crash in a tool", kinds: []string{playWhole}, recs: []string{"crash_in_tool"}, tools: true},
+	{title: "killed", kinds: []string{playTorn, playReset}, recs: []string{"one_tool"}, tools: true},
+}
+
+// silences are the scenarios of the variants with keepalives: upstream says
+// nothing for a while. They have no tools, on which strict clients break anyway.
+var silences = []scenario{
+	{title: "silence before the first chunk", kinds: []string{playEarly}, recs: []string{"plain"}, good: true},
+	{title: "silence later", kinds: []string{playSlow}, recs: []string{"plain"}, good: true},
+}
+
+// An expected is what a modern Hermes has answered, read from its recording, and
+// what the sidecar says of a failure.
+type expected struct {
+	text      string
+	reasoning string
+	err       strict.APIError // what comes on the wire, of a failure
+	direct    bool            // no sidecar: an error may be any
+}
+
+// thought is reasoning between tags.
+var thought = regexp.MustCompile(`(?s)<think>(.*?)</think>`)
+
+// expect reads what is to be seen of a scenario.
+func expect(t testing.TB, generation, rec string) expected {
+	t.Helper()
+	e := expected{text: strict.Decode(t, string(hermes.Recorded(t, modern+"/"+rec).Body)).Content}
+	raw := strict.Decode(t, string(hermes.Recorded(t, generation+"/"+rec).Body)).Content
+	if m := thought.FindStringSubmatch(raw); m != nil {
+		e.reasoning = m[1]
+	}
+	return e
+}
+
+// An outcome is what became of one case, in the words of the table.
+type outcome struct {
+	ok   bool   // as the contract wants it
+	cell string // such as "ok", "error" or what is wrong
+	how  string // of an error: the way in which the program sees it
+	why  string // details, for the log
+	seen seen
+}
+
+// soon is how long after a failure a program must have seen it: far less than a
+// timeout of its own would take, and far more than a busy machine does.
+const soon = 20 * time.Second
+
+// judge looks at what a program has seen of an answer of a kind.
+func (s scenario) judge(got seen, want expected, kind string) outcome {
+	o := judgeGood(got, want)
+	if !s.good {
+		o = judgeBad(got, want, kind != playWhole)
+	}
+	o.seen = got
+	return o
+}
+
+// judgeGood looks at an answer that is a success.
+func judgeGood(got seen, want expected) outcome {
+	switch {
+	case got.hung:
+		return outcome{cell: "hangs"}
+	case got.Error != nil:
+		return outcome{cell: "breaks", why: fmt.Sprintf("%+v", *got.Error)}
+	case got.Finish != "" && got.Finish != "stop":
+		return outcome{cell: "finish reason " + got.Finish}
+	case got.Text == want.text && (got.Reasoning == want.reasoning || got.Reasoning == ""):
+		return outcome{ok: true, cell: "ok"}
+	case strings.Contains(got.Text, "\n`"):
+		return outcome{cell: "markers in the text"}
+	case strings.Contains(got.Text, "<think>"):
+		return outcome{cell: "tags in the text"}
+	}
+	return outcome{cell: "wrong text", why: fmt.Sprintf("%q and reasoning %q, want %q and %q", got.Text, got.Reasoning, want.text, want.reasoning)}
+}
+
+// judgeBad looks at an answer that is a failure. partial says that its text may
+// end early.
+func judgeBad(got seen, want expected, partial bool) outcome {
+	switch {
+	case got.hung:
+		return outcome{cell: "hangs"}
+	case got.Error == nil && got.Finish == "error":
+		return outcome{cell: "finish reason alone"}
+	case got.Error == nil:
+		return outcome{cell: "taken for a success", why: fmt.Sprintf("text %q, finish %q", got.Text, got.Finish)}
+	case got.Error.How == "panic" || got.Error.How == "crash":
+		return outcome{cell: "the program ends", why: got.Error.Message}
+	case want.direct:
+		return outcome{ok: true, cell: "error"}
+	case got.Text != want.text && !(partial && strings.HasPrefix(want.text, got.Text)):
+		return outcome{cell: "wrong text", why: fmt.Sprintf("%q, want %q", got.Text, want.text)}
+	}
+	said := got.Error.Message + " " + got.Error.Code
+	message, code := strings.Contains(said, want.err.Message), strings.Contains(said, want.err.Code)
+	o := outcome{ok: true, cell: "error", how: got.Error.How + " `" + got.Error.Type + "`", why: fmt.Sprintf("%+v", *got.Error)}
+	switch {
+	case message && code:
+		o.how += " with message and code"
+	case message:
+		o.how += " with the message"
+	case code:
+		o.how += " with the code"
+	default:
+		o.ok, o.cell = false, "another error"
+	}
+	return o
+}
+
+// A loss is what became of a request that an agent has read and not answered.
+type loss struct {
+	outcome
+	requests int // that the agent has got of it
+}
+
+// The ways to ask for an answer.
+const (
+	streamed    = "streamed"
+	notStreamed = "not streamed"
+)
+
+// lose has a client ask an agent that reads its request and closes the connection,
+// in a way, until it gives up.
+func (l *lab) lose(t testing.TB, d *driver, way string) loss {
+	nonce := fmt.Sprint(l.asked.Add(1))
+	ask := d.ask
+	if way == notStreamed {
+		ask = d.askWhole
+	}
+	got := ask(l.bases[byDefault], playLost+" - "+nonce, refusedPatience)
+	return loss{scenario{}.judge(got, expected{err: l.lost(t)}, playWhole), l.book.requests(nonce)}
+}
+
+// lost is the error in the JSON that comes with the 502 for it, and not the one for
+// an agent that is not there.
+func (l *lab) lost(t testing.TB) strict.APIError {
+	body := fmt.Sprintf(`{"stream":true,"messages":[{"role":"user","content":%s}]}`, hermes.Quoted(playLost+" - 0"))
+	res, err := http.Post(l.bases[byDefault]+"/v1/chat/completions", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Error(err)
+		return strict.APIError{}
+	}
+	defer res.Body.Close()
+	var e struct{ Error strict.APIError }
+	if err := json.NewDecoder(res.Body).Decode(&e); err != nil || !strings.Contains(e.Error.Message, "may be running") {
+		t.Errorf("%s: %+v, %v", res.Status, e, err)
+	}
+	return e.Error
+}
+
+// lose lets a driver ask where the answer is lost, and does not wait either.
+func (r *trial) lose(lab *lab) {
+	if r.err != nil {
+		return
+	}
+	for _, way := range r.ways() {
+		done := make(chan loss, 1)
+		r.losing[way] = done
+		go func() { done <- lab.lose(r.d.t, r.d, way) }()
+	}
+}
+
+// ways are those in which the client asks.
+func (r *trial) ways() []string {
+	if r.client.whole {
+		return []string{streamed, notStreamed}
+	}
+	return []string{streamed}
+}
+
+// waitForLosses takes what has become of the requests whose answer was lost. The
+// agent is asked once by all who heed X-Should-Retry.
+func (r *trial) waitForLosses(t *testing.T) {
+	for way, done := range r.losing {
+		l := <-done
+		r.losses[way] = l
+		if !l.ok {
+			t.Errorf("%s: %s; %s", way, l.cell, l.why)
+		}
+		if insists := l.requests != 1; insists != r.client.insists {
+			t.Errorf("%s: the agent was asked %d times", way, l.requests)
+		}
+	}
+}
+
+// lossesSeen is how often the agent was asked.
+func (r *trial) lossesSeen() string {
+	var all []string
+	for _, way := range r.ways() {
+		all = append(all, fmt.Sprintf("%d %s", r.losses[way].requests, way))
+	}
+	return strings.Join(all, ", ")
+}
+
+// tables are those of docs/clients.md, by the names that their comments have.
+var tables = map[string]func(tried []*trial) []string{
+	"default": defaultTable,
+	"seen":    seenTable,
+	"options": optionsTable,
+	"direct":  directTable,
+}
+
+// row is a line of a table.
+func row(cells ...string) string { return "| " + strings.Join(cells, " | ") + " |" }
+
+// head is the first two lines of a table.
+func head(cells ...string) []string {
+	return []string{row(cells...), "|" + strings.Repeat("---|", len(cells))}
+}
+
+// titles are the columns of all scenarios.
+func titles() []string {
+	var all []string
+	for _, s := range scenarios {
+		all = append(all, s.title)
+	}
+	return all
+}
+
+// defaultTable is what clients make of the sidecar as it is.
+func defaultTable(tried []*trial) []string {
+	lines := head(append(append([]string{"client", "version"}, titles()...), "refused", "needs")...)
+	for _, r := range tried {
+		cells := []string{r.client.name, r.d.version}
+		for _, title := range titles() {
+			cells = append(cells, r.cell(byDefault, title))
+		}
+		lines = append(lines, row(append(cells, r.refusal[byDefault].cell, r.needs())...))
+	}
+	return lines
+}
+
+// directTable is the same without a sidecar.
+func directTable(tried []*trial) []string {
+	lines := head(append(append([]string{"client"}, titles()...), "refused")...)
+	for _, r := range tried {
+		cells := []string{r.client.name}
+		for _, title := range titles() {
+			cells = append(cells, r.cell(direct, title))
+		}
+		lines = append(lines, row(append(cells, r.refusal[direct].cell)...))
+	}
+	return lines
+}
+
+// seenTable is how programs see what is no text.
+func seenTable(tried []*trial) []string {
+	lines := head("client", "an error in the stream", "the 502 when Hermes is not there", "requests until then",
+		"the agent's runs when it is lost", "tool events", "reasoning")
+	for _, r := range tried {
+		refused := r.refusal[byDefault]
+		lines = append(lines, row(r.client.name, r.errorsSeen(), refused.how, fmt.Sprint(refused.requests), r.lossesSeen(), r.toolsSeen(), r.reasoningSeen()))
+	}
+	return lines
+}
+
+// optionsTable is what the forms of tool events and of keepalives do to clients.
+func optionsTable(tried []*trial) []string {
+	lines := head("client", "`progress envelope`", "`unnamed`", "`off`", "`comment`", "`cards on`", "an approval with `unnamed`", "with `off`",
+		"a keepalive before the first chunk", "`keepalive_form chunk`", "`keepalive_form comment`")
+	for _, r := range tried {
+		cells := []string{r.client.name}
+		for _, v := range []string{byDefault, "unnamed", "off", "comment", "cards"} {
+			var wrong []string
+			for _, s := range scenarios {
+				if c := r.cell(v, s.title); s.tools && c != "ok" && c != "error" && !slices.Contains(wrong, c) {
+					wrong = append(wrong, c)
+				}
+			}
+			if len(wrong) == 0 {
+				wrong = []string{"ok"}
+			}
+			cells = append(cells, strings.Join(wrong, ", "))
+		}
+		for _, v := range []string{"unnamed", "off"} {
+			cells = append(cells, r.cell(v, "approval"))
+		}
+		lines = append(lines, row(append(cells, r.cell(keepaliveChunk, silences[0].title),
+			r.cell(keepaliveChunk, silences[1].title), r.cell(keepaliveComment, silences[1].title))...))
+	}
+	return lines
+}
+
+// cell is what became of a scenario, generations collapsed that are alike: "ok",
+// or "G0: breaks; G1–G3: ok".
+func (r *trial) cell(variant, title string) string {
+	type group struct{ first, last, cell string }
+	var groups []group
+	for _, g := range generations {
+		c := worst(r.cells[variant][title+" "+g.short])
+		if n := len(groups); n > 0 && groups[n-1].cell == c {
+			groups[n-1].last = g.short
+			continue
+		}
+		groups = append(groups, group{g.short, g.short, c})
+	}
+	if len(groups) == 1 {
+		return groups[0].cell
+	}
+	var parts []string
+	for _, g := range groups {
+		if g.first != g.last {
+			g.first += "–" + g.last
+		}
+		parts = append(parts, g.first+": "+g.cell)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// worst is the first cell that is not as it should be, or the first.
+func worst(all []outcome) string {
+	for _, o := range all {
+		if !o.ok {
+			return o.cell
+		}
+	}
+	if len(all) == 0 {
+		return "not tried"
+	}
+	return all[0].cell
+}
+
+// fine says that all is as it should be, in a variant.
+func (r *trial) fine(variant string, keep func(s scenario) bool) bool {
+	for _, s := range scenarios {
+		for _, g := range generations {
+			all := r.cells[variant][s.title+" "+g.short]
+			if keep(s) && (len(all) == 0 || slices.ContainsFunc(all, func(o outcome) bool { return !o.ok })) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func anyScenario(scenario) bool { return true }
+
+func withTools(s scenario) bool { return s.tools }
+
+func withOptions(s scenario) bool { return s.tools || s.asks }
+
+// needs are the options with which a client works that does not by default.
+func (r *trial) needs() string {
+	if r.fine(byDefault, anyScenario) {
+		return "nothing"
+	}
+	var ways []string
+	for _, v := range []string{"unnamed", "off"} {
+		if r.fine(v, withOptions) {
+			ways = append(ways, "`progress "+v+"`")
+		}
+	}
+	if len(ways) == 0 {
+		return "nothing helps"
+	}
+	return strings.Join(ways, " or ")
+}
+
+// best is the variant in which a client is used.
+func (r *trial) best() string {
+	if !r.fine(byDefault, anyScenario) && r.fine("unnamed", withOptions) {
+		return "unnamed"
+	}
+	return byDefault
+}
+
+// errorsSeen are the ways in which errors in a stream are seen.
+func (r *trial) errorsSeen() string {
+	var ways []string
+	for _, s := range scenarios {
+		for _, g := range generations {
+			for _, o := range r.cells[r.best()][s.title+" "+g.short] {
+				if o.how != "" && !slices.Contains(ways, o.how) {
+					ways = append(ways, o.how)
+				}
+			}
+		}
+	}
+	return strings.Join(ways, "; ")
+}
+
+// toolsSeen reports whether a program sees the beginning and the end of a tool.
+func (r *trial) toolsSeen() string {
+	for _, g := range generations {
+		for _, o := range r.cells[r.best()]["one tool "+g.short] {
+			if !slices.Equal(o.seen.Tools, []string{"terminal running", "terminal completed"}) {
+				return "no"
+			}
+		}
+	}
+	return "yes"
+}
+
+// reasoningSeen reports whether a program sees reasoning apart from the text.
+func (r *trial) reasoningSeen() string {
+	for _, o := range r.cells[byDefault]["reasoning G0"] {
+		if o.seen.Reasoning != "" {
+			return "yes"
+		}
+	}
+	return "no"
+}
+
+// updateDocs writes the tables of docs/clients.md instead of comparing them.
+var updateDocs = flag.Bool("update", false, "write the tables of docs/clients.md")
+
+var clientsDoc = harness.Path("docs/clients.md")
+
+// generated is a table between two comments of the document.
+var generated = regexp.MustCompile(`(?s)(<!-- generated: ([a-z ]+) -->\n)(.*?)(<!-- end -->)`)
+
+// checkClientsDoc compares the tables of the document with what the clients did.
+// Rows of clients that could not be tried are not looked at.
+func checkClientsDoc(t *testing.T, tried []*trial) {
+	page := harness.ReadFile(t, clientsDoc)
+	whole := len(tried) == len(realClients)
+	if *updateDocs && !whole {
+		t.Fatalf("only %d of %d clients could be tried: the tables need them all", len(tried), len(realClients))
+	}
+	seen := 0
+	updated := generated.ReplaceAllStringFunc(page, func(block string) string {
+		m := generated.FindStringSubmatch(block)
+		table := tables[m[2]]
+		if table == nil {
+			t.Errorf("no table is called %q", m[2])
+			return block
+		}
+		seen++
+		want := table(tried)
+		if !*updateDocs {
+			compareTable(t, m[2], strings.TrimSpace(m[3]), want, whole)
+		}
+		return m[1] + strings.Join(want, "\n") + "\n" + m[4]
+	})
+	if seen != len(tables) {
+		t.Errorf("%d of %d tables are in %s", seen, len(tables), clientsDoc)
+	}
+	if *updateDocs {
+		harness.WriteFile(t, clientsDoc, []byte(updated))
+	}
+}
+
+// compareTable wants every line of want in the document, and no others if want
+// is the whole table.
+func compareTable(t *testing.T, name, have string, want []string, whole bool) {
+	t.Helper()
+	lines := map[string]bool{}
+	for l := range strings.SplitSeq(have, "\n") {
+		lines[l] = true
+	}
+	for _, l := range want {
+		if !lines[l] {
+			t.Errorf("table %q of %s lacks\n%s\n-update writes it", name, clientsDoc, l)
+		}
+	}
+	if whole && len(lines) != len(want) {
+		t.Errorf("table %q of %s has %d lines, want %d", name, clientsDoc, len(lines), len(want))
 	}
 }

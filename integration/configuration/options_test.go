@@ -1,7 +1,9 @@
 package configuration
 
 import (
+	"compress/gzip"
 	"encoding/json"
+	"io"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -12,7 +14,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
-	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
@@ -153,62 +154,6 @@ func TestEveryOptionInJSON(t *testing.T) {
 	}
 }
 
-// What a value may be is in the error, with the line.
-func TestRefusedValues(t *testing.T) {
-	const forever = "-5s"
-	rules := []struct {
-		lines string
-		says  []string
-	}{
-		{"progress loud", []string{"progress", `"loud"`, "envelope", "bare", "unnamed", "comment", "off"}},
-		{"imitations maybe", []string{"imitations", "strip", "keep", "trust"}},
-		{"error_finish none", []string{"error_finish", "split", "inline"}},
-		{"zero_usage never", []string{"zero_usage", "auto", "error", "pass"}},
-		{"empty_answer never", []string{"empty_answer", "error", "pass"}},
-		{"keepalive_form ping", []string{"keepalive_form", "chunk", "comment"}},
-		{"status_line yes", []string{"status_line", "on", "off"}},
-		{"cards yes", []string{"cards", "on", "off"}},
-		{"reasoning on", []string{"reasoning", "extract", "keep", "drop"}},
-		{"history clean", []string{"history", "heal", "keep"}},
-		{"max_request 10", []string{"max_request", "1KiB", "10MB"}},
-		{"max_frame big", []string{"max_frame", "1MiB"}},
-		{"max_frame -1", []string{"max_frame"}},
-		{"parallel_window soon", []string{"parallel_window", "duration"}},
-		{"parallel_window off", []string{"parallel_window", "duration"}},
-		{"done_grace off", []string{"done_grace", "duration"}},
-		{"drain_timeout off", []string{"drain_timeout", "duration"}},
-		{"idle_timeout " + forever, []string{"idle_timeout", "duration", "off"}},
-		{"first_byte_timeout soon", []string{"first_byte_timeout", "duration", "off"}},
-		{"stall_timeout soon", []string{"stall_timeout", "duration", "off"}},
-		{"keepalive often", []string{"keepalive", "duration", "off"}},
-		{"tool", []string{"tool", "emoji", "name"}},
-		{"tool x name", []string{"tool"}},
-		{"tool 🧲 _magnet", []string{"tool"}},
-		{"tool 🧲 a\n\t\ttool 🧲 b", []string{"already specified"}},
-		{"keepalive 5s\n\t\tkeepalive 6s", []string{"keepalive", "already specified"}},
-		{"keepalive", []string{"keepalive"}},
-		{"keepalive 5s 6s", []string{"keepalive"}},
-		{"reasoning_extract on", []string{"unrecognized", "reasoning_extract", "keepalive_form"}},
-	}
-	for _, r := range rules {
-		t.Run(r.lines, func(t *testing.T) {
-			_, bad, err := sidecar.CommandOn(t, "validate", "http://:8643 {\n\thermes {\n\t\t"+r.lines+"\n\t}\n}\n")
-			if err == nil {
-				t.Fatal("it is accepted")
-			}
-			line := "Caddyfile:3"
-			if strings.Contains(r.lines, "\n") {
-				line = "Caddyfile:4"
-			}
-			for _, want := range append(r.says, line) {
-				if !strings.Contains(bad, want) && !strings.Contains(bad, strings.Trim(want, `"`)) {
-					t.Errorf("the error does not say %s: %s", want, bad)
-				}
-			}
-		})
-	}
-}
-
 func TestRefusedValuesInJSON(t *testing.T) {
 	for _, r := range []struct {
 		option string
@@ -224,7 +169,8 @@ func TestRefusedValuesInJSON(t *testing.T) {
 		{"reasoning", "on", []string{"extract", "keep", "drop"}},
 		{"history", "clean", []string{"heal", "keep"}},
 		{"max_request", -1, nil},
-		{"max_frame", -1, nil},
+		{"max_frame", 1<<10 - 1, []string{"1KiB", "1GiB"}},
+		{"max_request", 1<<30 + 1, []string{"1KiB", "1GiB"}},
 		{"parallel_window", "-1s", nil},
 		{"done_grace", "-1s", nil},
 		{"drain_timeout", "-1s", nil},
@@ -251,19 +197,147 @@ func TestRefusedValuesInJSON(t *testing.T) {
 	}
 }
 
-// A configuration in a Caddyfile and its JSON do the same.
-func TestCaddyfileAndJSONDoTheSame(t *testing.T) {
-	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/crash_in_tool"), upstream.ByFrame))
-	listen := harness.FreePort(t)
-	sidecar.RunCaddyfile(t, t.TempDir(), strings.NewReplacer("http://:8643 {\n", sidecar.OnLoopback(listen), "127.0.0.1:8642", up.Addr).Replace(everyOption))
-	got := client.New(t, "http://"+listen).Chat().All()
+// The directive that is hermes and reverse_proxy in one repairs streams, and
+// what is reverse_proxy's in it does its work.
+func TestHermesProxyDirective(t *testing.T) {
+	up := upstream.New(t, upstream.Library(hermes.Recordings(t, hermes.Chats), upstream.ByFrame).Play)
+	base, _ := sidecar.ServeCaddyfile(t, `
+	hermes_proxy /v1/* `+up.Addr+` {
+		header_up X-Team progress
+		progress off
+		transport http {
+			keepalive 4s
+		}
+		keepalive 20s
+	}
+	handle /elsewhere {
+		respond "not here" 404
+	}`)
+	c := client.New(t, base)
+	a := c.Play("g0-v0.8.0/one_tool").Answer()
+	a.CheckGood(t)
+	if len(a.Starts) != 0 || strings.Contains(a.Content, "`") {
+		t.Errorf("starts %v, content %q", a.Starts, a.Content)
+	}
+	if got := up.Requests()[0].Header.Get("X-Team"); got != "progress" {
+		t.Errorf("upstream saw X-Team %q", got)
+	}
+	c.Play("g0-v0.8.0/crash_in_tool").Answer().CheckError(t, "agent_crashed")
+	if r := c.Post("/elsewhere"); r.StatusCode != 404 {
+		t.Errorf("outside of the matcher: %s", r.Status)
+	}
+}
 
-	base, _ := sidecar.Serve(t, up, sidecar.Options(everyMember))
-	if want := client.New(t, base).Chat().All(); got != want {
-		t.Errorf("from the Caddyfile\n%s\nfrom JSON\n%s", got, want)
+// What would answer every request with 502 does not validate, however the upstream is
+// named, and the error says what to write.
+func TestUpstreamWithAPathDoesNotValidate(t *testing.T) {
+	for name, site := range map[string]string{
+		"hermes_proxy":           "hermes_proxy 127.0.0.1:8642/v1",
+		"a URL":                  "hermes_proxy http://127.0.0.1:8642/v1",
+		"a slash":                "hermes_proxy 127.0.0.1:8642/",
+		"to":                     "hermes_proxy {\n\t\tto 127.0.0.1:8642/v1\n\t}",
+		"reverse_proxy":          "hermes\n\treverse_proxy 127.0.0.1:8642/v1",
+		"the environment":        "hermes\n\treverse_proxy {env.UPSTREAM_OF_THE_TEST}",
+		"hermes_proxy, likewise": "hermes_proxy {env.UPSTREAM_OF_THE_TEST}",
+		"in a handle":            "hermes\n\thandle /v1/* {\n\t\treverse_proxy 127.0.0.1:8642/v1\n\t}",
+		"in a later site":        "hermes_proxy 127.0.0.1:8642\n}\n:8645 {\n\thermes\n\treverse_proxy 127.0.0.1:8642/v1",
+	} {
+		t.Setenv("UPSTREAM_OF_THE_TEST", "127.0.0.1:8642/v1")
+		_, bad, err := sidecar.CommandOn(t, "validate", ":8643 {\n\t"+site+"\n}\n")
+		if err == nil || !strings.Contains(bad, "127.0.0.1:8642, without a path") {
+			t.Errorf("%s: %v %s", name, err, bad)
+		}
 	}
-	a := strict.Decode(t, got)
-	if a.Err == nil || a.Last == nil || a.Last.Error == nil || len(a.Starts) != 1 || strings.Contains(got, "event: ") || !strings.Contains(got, `"done"`) {
-		t.Errorf("the options have no effect:\n%s", got)
+	sockets := ":8643 {\n\thermes_proxy unix//run/hermes.sock tcp/127.0.0.1:8642 hermes.example.com\n}\n"
+	if _, bad, err := sidecar.CommandOn(t, "validate", sockets); err != nil {
+		t.Errorf("%v %s", err, bad)
 	}
+}
+
+// What contradicts itself and harms nobody validates with a warning, once.
+func TestContradictionsAreWarnings(t *testing.T) {
+	for name, c := range map[string]struct{ site, want string }{
+		"hermes twice":             {"hermes\n\thermes {\n\t\tprogress bare\n\t}\n\treverse_proxy 127.0.0.1:8642", "some requests go through hermes twice"},
+		"hermes and hermes_proxy":  {"hermes\n\thermes_proxy 127.0.0.1:8642", "some requests go through hermes twice"},
+		"for other paths":          {"hermes /a/*\n\thermes /b/*\n\treverse_proxy 127.0.0.1:8642", ""},
+		"in two sites":             {"hermes_proxy 127.0.0.1:8642\n}\n:8645 {\n\thermes_proxy 127.0.0.1:8642", ""},
+		"in two sites of a port":   {"hermes_proxy 127.0.0.1:8642\n}\nhttp://a.localhost:8643 {\n\thermes_proxy 127.0.0.1:8642", ""},
+		"stall_timeout":            {"hermes_proxy 127.0.0.1:8642 {\n\t\tstall_timeout 20m\n\t\tidle_timeout 15m\n\t}", "stall_timeout (20m0s) is longer than idle_timeout (15m0s)"},
+		"max_stream of a resuming": {"hermes_resume {\n\t\tmax_stream 128MiB\n\t}\n\thermes_proxy 127.0.0.1:8642", "max_stream is larger than max_memory"},
+	} {
+		_, bad, err := sidecar.CommandOn(t, "validate", ":8643 {\n\t"+c.site+"\n}\n")
+		var warnings []string
+		for line := range strings.Lines(bad) {
+			var entry struct{ Level, Logger, Msg string }
+			if json.Unmarshal([]byte(line), &entry) == nil && entry.Level == "warn" && strings.HasPrefix(entry.Logger, "http.handlers.hermes") {
+				warnings = append(warnings, entry.Msg)
+			}
+		}
+		if said := strings.Join(warnings, "\n"); err != nil || len(warnings) > 1 || (said == "") != (c.want == "") || !strings.Contains(said, c.want) {
+			t.Errorf("%s: %v, warnings %q, want %q", name, err, warnings, c.want)
+		}
+	}
+}
+
+// The encode directive compresses what the sidecar has repaired, the error
+// finish included, whichever of the two comes first in the Caddyfile.
+func TestEncodeCompressesTheRepairedStream(t *testing.T) {
+	scripts := upstream.Router{
+		"good": upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/labels"), upstream.ByFrame),
+		"cut": func(x *upstream.Exchange) {
+			x.Begin("hi")
+			x.Torn([]byte(hermes.Role[:9]))
+		},
+	}
+	up := upstream.New(t, scripts.Play)
+	for _, order := range []string{"hermes\n\tencode gzip", "encode gzip\n\thermes"} {
+		base, _ := sidecar.ServeCaddyfile(t, "\t"+order+"\n\treverse_proxy "+up.Addr)
+		c := client.New(t, base)
+		for name := range scripts {
+			want := c.Play(name).All()
+			r := c.Play(name, "Accept-Encoding", "gzip")
+			if r.Header.Get("Content-Encoding") != "gzip" {
+				t.Fatalf("Content-Encoding %q", r.Header.Get("Content-Encoding"))
+			}
+			z, err := gzip.NewReader(r.In)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := io.ReadAll(z); string(got) != want || err != nil {
+				t.Errorf("%s: %v, got\n%s\nwant\n%s", name, err, got, want)
+			}
+		}
+	}
+}
+
+// handle_errors has no word in a stream that has begun, and cannot break the
+// JSON of one that has not. On other paths errors are its own.
+func TestHandleErrorsStaysOutOfStreams(t *testing.T) {
+	up := upstream.New(t, upstream.Router{
+		"cut": func(x *upstream.Exchange) {
+			x.Begin("hi")
+			x.Reset()
+		},
+		"nothing": (*upstream.Exchange).Fin,
+	}.Play)
+	base, _ := sidecar.ServeCaddyfile(t, "\thermes\n\treverse_proxy "+up.Addr+"\n\thandle_errors {\n\t\trespond \"<html>error page</html>\"\n\t}")
+	c := client.New(t, base)
+	c.Play("cut").Answer().CheckError(t, "upstream_aborted")
+	if e := client.CheckJSON(t, c.Play("nothing"), 502, up.Addr); e.Code != "upstream_aborted" {
+		t.Errorf("code %q", e.Code)
+	}
+	r := c.Post("/v1/models", "X-Play", "nothing")
+	if body := r.All(); r.StatusCode != 502 || body != "<html>error page</html>" {
+		t.Errorf("%s: %q", r.Status, body)
+	}
+}
+
+// Other handlers that answer with an event stream are repaired as well.
+func TestStreamsOfOtherHandlersAreRepaired(t *testing.T) {
+	sidecar.NeedsModule(t, "http.handlers.file_server")
+	r := hermes.Recorded(t, "g0-v0.8.0/one_tool")
+	dir := t.TempDir()
+	harness.WriteFile(t, filepath.Join(dir, "answer.sse"), r.Body)
+	base, _ := sidecar.ServeCaddyfile(t, "\troot "+dir+"\n\thermes\n\theader Content-Type text/event-stream\n\trewrite * /answer.sse\n\tmethod GET\n\tfile_server")
+	client.New(t, base).Chat().CheckRepaired(t)
 }

@@ -3,15 +3,24 @@ package configuration
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/schema"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 )
 
 // adapted reads the golden files of adapting: what comes of each Caddyfile, JSON or an
@@ -132,5 +141,338 @@ func TestSchemaRefusesWhatDoesNotAdapt(t *testing.T) {
 	}
 	if n < 60 {
 		t.Errorf("%d errors are about a value", n)
+	}
+}
+
+// seedVariable repeats the values of a run of TestSchemaAgreesWithTheHandler.
+const seedVariable = "HERMES_SCHEMA_SEED"
+
+// A property is what the schema says of an option.
+type property struct {
+	Type    string
+	Enum    []string
+	Ref     string `json:"$ref"`
+	Default any
+	Minimum int64
+	Maximum int64
+}
+
+// TestSchemaAgreesWithTheHandler: a value that the schema allows is one that the sidecar
+// runs with, and the other way round, for random values of each kind and what is near
+// the bounds. Not tried is what no schema can say, and what it refuses on purpose:
+//
+//   - null, "" for a word or a directory, and 0 for a size or a number, which are the same
+//     as none
+//   - a number with an exponent or .0, which is an integer for a schema
+//   - a duration of several parts below 1ms each, of several parts in days, of a part of a
+//     nanosecond, or longer than 285 years
+//   - an emoji of more than 16 characters that has at most 64 bytes, and one that differs
+//     from another only in U+FE0F
+//   - a member whose name is in another case
+func TestSchemaAgreesWithTheHandler(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	if given := os.Getenv(seedVariable); given != "" {
+		var err error
+		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%s=%d repeats these values", seedVariable, seed)
+	s := schema.Load(t, "config.json")
+	c := sidecarOf(t)
+	for _, handler := range []string{"hermes", "hermes_resume"} {
+		r := randomValues{rand.New(rand.NewPCG(seed, seed)), t.TempDir()}
+		validator := s.At(t, "/$defs/"+handler)
+		properties := propertiesOf(t, handler)
+		var allowed []map[string]string // configurations, each of one value for each option
+		bad := 0
+		for _, name := range slices.Sorted(maps.Keys(properties)) {
+			if properties[name].Type == "object" { // a module, which has options of its own
+				continue
+			}
+			good := 0
+			for _, value := range r.of(properties[name]) {
+				v, err := schema.Parse(fmt.Sprintf(`{"handler": %q, %q: %s}`, handler, name, value))
+				if err != nil {
+					t.Fatalf("%v in %s", err, value)
+				}
+				if validator.Validate(v) != nil {
+					if bad++; c.refuses(map[string]string{name: value}, handler) == "" {
+						t.Errorf("%s: the schema refuses %s: %s, the sidecar does not", handler, name, value)
+					}
+					continue
+				}
+				if good++; good > len(allowed) {
+					allowed = append(allowed, map[string]string{})
+				}
+				allowed[good-1][name] = value
+			}
+			if good < 2 {
+				t.Errorf("%s: %d values of %s pass", handler, good, name)
+			}
+		}
+		for _, members := range allowed {
+			if c.refuses(members, handler) == "" {
+				continue
+			}
+			for name, value := range members {
+				if says := c.refuses(map[string]string{name: value}, handler); says != "" {
+					t.Errorf("%s: the schema allows %s: %s, the sidecar says %s", handler, name, value, says)
+				}
+			}
+		}
+		if bad < 10*len(properties) {
+			t.Errorf("%s: %d values are refused", handler, bad)
+		}
+	}
+}
+
+// TestDefaultsOfTheSchemaAreAllowed by the schema and by the sidecar, all at once.
+func TestDefaultsOfTheSchemaAreAllowed(t *testing.T) {
+	s, c := schema.Load(t, "config.json"), sidecarOf(t)
+	for _, handler := range []string{"hermes", "hermes_resume"} {
+		members, object := map[string]string{}, map[string]any{"handler": handler}
+		for name, p := range propertiesOf(t, handler) {
+			if p.Default == nil {
+				continue
+			}
+			b, err := json.Marshal(p.Default)
+			if err != nil {
+				t.Fatal(err)
+			}
+			members[name], object[name] = string(b), p.Default
+		}
+		if err := s.At(t, "").Validate(object); err != nil || len(members) < 6 {
+			t.Errorf("%v: %v", members, err)
+		}
+		if says := c.refuses(members, handler); says != "" {
+			t.Error(says)
+		}
+	}
+}
+
+// propertiesOf returns the options of a handler in the schema.
+func propertiesOf(t *testing.T, handler string) map[string]property {
+	t.Helper()
+	var doc struct {
+		Defs map[string]struct {
+			Properties map[string]property
+		} `json:"$defs"`
+	}
+	if err := json.Unmarshal([]byte(harness.ReadFile(t, harness.Path("docs/schema/config.json"))), &doc); err != nil {
+		t.Fatal(err)
+	}
+	properties := doc.Defs[handler].Properties
+	delete(properties, "handler")
+	return properties
+}
+
+// A running sidecar is asked whether it would run with a configuration.
+type running struct {
+	t      *testing.T
+	s      *sidecar.Process
+	listen string
+}
+
+func sidecarOf(t *testing.T) *running {
+	t.Helper()
+	return &running{t, sidecar.Run(t, t.TempDir(), sidecar.Config{Admin: harness.FreePort(t)}), harness.FreePort(t)}
+}
+
+// refuses returns what the sidecar says against the members of a handler, "" if it runs
+// with them.
+func (r *running) refuses(members map[string]string, handler string) string {
+	r.t.Helper()
+	all := fmt.Sprintf(`{"handler": %q`, handler)
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		all += fmt.Sprintf(`, %q: %s`, name, members[name])
+	}
+	config := fmt.Sprintf(`{"admin": {"listen": %q, "config": {"persist": false}}, "apps": {"http": {"servers": {"s": {"listen": [%q], "routes": [{"handle": [%s}]}]}}}}}`,
+		r.s.Admin, r.listen, all)
+	post := func() (*http.Response, error) {
+		return http.Post("http://"+r.s.Admin+"/load", "application/json", strings.NewReader(config))
+	}
+	res, err := post()
+	for deadline := time.Now().Add(harness.Patience); err != nil && time.Now().Before(deadline); {
+		res, err = post() // the admin server of the configuration before has gone
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if res.StatusCode == http.StatusOK {
+		return ""
+	}
+	return res.Status + " " + string(body)
+}
+
+// randomValues makes values of JSON.
+type randomValues struct {
+	*rand.Rand
+	dir string
+}
+
+// of returns values of the kind that the property is of, good and bad ones.
+func (r randomValues) of(p property) (values []string) {
+	values = []string{`[]`, `["10s"]`, `"loud"`, `-1`, `1.5`, `"1e3"`}
+	add := func(v ...string) { values = append(values, v...) }
+	switch {
+	case p.Enum != nil:
+		for _, w := range p.Enum {
+			add(quoted(w), quoted(strings.ToUpper(w[:1])+w[1:]), quoted(w+" "), quoted(w[:len(w)-1]))
+		}
+		add("true", "1", "{}")
+	case p.Type == "boolean":
+		add("true", "false", `"true"`, `"on"`, "1", "0", `""`, "{}")
+	case p.Type == "integer":
+		most := p.Maximum
+		if most == 0 {
+			most = 1 << 31
+		} else {
+			add(fmt.Sprint(most+1), fmt.Sprint(most+1+r.Int64N(1<<50)))
+		}
+		add(fmt.Sprint(p.Minimum), fmt.Sprint(most), fmt.Sprint(-p.Minimum), "true", `"1MiB"`, "{}")
+		if p.Minimum > 1 { // 0 is none
+			add(fmt.Sprint(p.Minimum-1), fmt.Sprint(1+r.Int64N(p.Minimum-1)))
+		}
+		for range 6 {
+			n := p.Minimum + r.Int64N(most-p.Minimum)
+			add(fmt.Sprint(n), fmt.Sprint(-n), quoted(fmt.Sprint(n)))
+		}
+	case p.Ref == "#/$defs/duration":
+		add("0", "1", "999999", "1000000", "1000001", "9000000000000000000", "9223372036854775808", "-1000000", "true", "{}",
+			`""`, `"0"`, `"00"`, `"-0"`, `"+0"`, `"-0s"`, `"off"`, `"10"`, `"-1s"`, `"1d"`, `"1.d"`, `".5h"`, `"."`, `".s"`, `"1h "`, `" 1h"`, `"+1h"`, `"++1h"`, `"1S"`, `"1min"`, `"1e3s"`, `"1h1"`)
+		for range 8 {
+			add(fmt.Sprint(r.Int64N(1<<r.IntN(60)+1)), quoted(r.duration()), quoted(r.duration()))
+		}
+	case p.Ref == "#/$defs/tools":
+		add("{}", `"🛰️ satellite"`, `{"🛰️": ["x"]}`, `{"🛰️": 5}`, quoted2(strings.Repeat("🛰", 16), "x"), quoted2(strings.Repeat("🛰", 17), "x"), quoted2("👩🏻‍❤️‍💋‍👩🏼", "x"))
+		for range 40 {
+			add(quoted2(r.text("🛰", "é", "a", "/", "\u200d", "\u3000", "☎", "`", " ", "\u00a0", "\u0085", "\t", "\u2028", "\\", "\""), r.text("a", "_", " ", "é", "\u00a0", "\n", "tool", "🛰", "\u2003")))
+		}
+	default:
+		add(quoted(r.dir), quoted(r.dir+"/below"), "5", "true", "{}")
+		values = slices.DeleteFunc(values, func(v string) bool { return v == `"loud"` || v == `"1e3"` }) // directories that would be made
+	}
+	return values
+}
+
+// duration returns a duration, or what looks like one.
+func (r randomValues) duration() string {
+	pick := func(list ...string) string { return list[r.IntN(len(list))] }
+	parts := 1 + r.IntN(3)
+	text := pick("", "", "", "", "+", "-")
+	for range parts {
+		number := pick("0", "1", "5", "10", "007", "1.5", "0.5", ".5", "2.", "0.001", "999", "1000", "86400", "", "1..2", ".")
+		units := []string{"s", "m", "h", "d", "ms", "w", "S", " s", ""}
+		if parts == 1 {
+			units = append(units, "ns", "us", "µs", "μs")
+		}
+		if strings.Contains(text, "d") { // of several, Caddy reads some wrong
+			units = slices.DeleteFunc(units, func(u string) bool { return u == "d" })
+		}
+		unit := pick(units...)
+		if unit == "ms" && parts > 1 && strings.Contains(number, ".") {
+			number = "3" // with others below 1ms it may be more than that
+		}
+		if unit == "ns" && strings.Contains(number, ".") { // that part is no time at all
+			number = "7"
+		}
+		text += number + unit
+	}
+	return text
+}
+
+// text returns up to six of the pieces in a row.
+func (r randomValues) text(pieces ...string) string {
+	text := ""
+	for range r.IntN(7) {
+		text += pieces[r.IntN(min(len(pieces), 1+r.IntN(len(pieces))))] // rather the first ones
+	}
+	return text
+}
+
+func quoted(s string) string {
+	b, _ := json.Marshal(s)
+	return string(b)
+}
+
+func quoted2(key, value string) string { return "{" + quoted(key) + ": " + quoted(value) + "}" }
+
+// toolsVariable says that the programs of docs/schemas.md must be there.
+const toolsVariable = "HERMES_SCHEMA_TOOLS"
+
+// TestProgramOfThePageChecksStreams: the one of docs/schemas.md finds nothing in what the
+// sidecar makes of recordings, and finds a word that is wrong.
+func TestProgramOfThePageChecksStreams(t *testing.T) {
+	python := harness.Program(t, toolsVariable, "python3")
+	if exec.Command(python, "-c", "from jsonschema import Draft202012Validator").Run() != nil {
+		harness.Missing(t, toolsVariable, "Python has no jsonschema of 4.0 or newer: pip install jsonschema")
+	}
+	_, program, ok := strings.Cut(harness.ReadFile(t, harness.Path("docs/schemas.md")), "\n```python\n")
+	program, _, end := strings.Cut(program, "\n```\n")
+	if !ok || !end {
+		t.Fatal("docs/schemas.md has no program")
+	}
+	file := filepath.Join(t.TempDir(), "check.py")
+	harness.WriteFile(t, file, []byte(program))
+	check := func(stream string) string {
+		cmd := exec.Command(python, file)
+		cmd.Dir = harness.Path("")
+		cmd.Stdin = strings.NewReader(stream)
+		out, err := cmd.CombinedOutput()
+		if (err != nil) != (len(out) > 0) {
+			t.Fatalf("%v, and it says %q", err, out)
+		}
+		return string(out)
+	}
+	for _, name := range []string{"g0-v0.8.0/seq_tools", "g1-v0.9.0/labels", "g2-v0.13.0/crash_in_tool", "g3-v0.20.3/one_tool"} {
+		for _, options := range [][]string{nil, {"--progress", "comment"}, {"--cards", "on", "--progress", "unnamed"}} {
+			stream, _, _ := sidecar.Command(t, t.TempDir(), append([]string{"hermes-repair", filepath.Join(hermes.Captures, name+".sse")}, options...)...)
+			if !strings.Contains(stream, "running") {
+				t.Fatalf("%s: no tool runs in %q", name, stream)
+			}
+			if says := check(stream); says != "" {
+				t.Errorf("%s %q: %s", name, options, says)
+			}
+			wrong := strings.NewReplacer(`"running"`, `"runs"`).Replace(stream)
+			if says := check(wrong); !strings.Contains(says, `"runs"`) {
+				t.Errorf("%s %q: a wrong word passes: %s", name, options, says)
+			}
+		}
+	}
+}
+
+// TestPageChecksConfigurations with check-jsonschema, as docs/schemas.md says, and the error
+// is the one that it shows.
+func TestPageChecksConfigurations(t *testing.T) {
+	program := harness.Program(t, toolsVariable, "check-jsonschema")
+	dir := t.TempDir()
+	check := func(config string) string {
+		harness.WriteFile(t, filepath.Join(dir, "caddy.json"), []byte(config))
+		cmd := exec.Command(program, "--schemafile", harness.Path("docs/schema/config.json"), "caddy.json")
+		cmd.Dir = dir
+		out, _ := cmd.CombinedOutput()
+		return string(out)
+	}
+	adapted, _, err := sidecar.Command(t, t.TempDir(), "adapt", "--config", harness.Path("Caddyfile.example"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if says := check(adapted); !strings.Contains(says, "ok") {
+		t.Error(says)
+	}
+	says := check(strings.Replace(adapted, `"handler":"hermes"`, `"handler":"hermes","progress":"loud"`, 1))
+	if !strings.Contains(harness.ReadFile(t, harness.Path("docs/schemas.md")), says) || !strings.Contains(says, "loud") {
+		t.Errorf("it says %q", says)
+	}
+	for _, name := range []string{"config", "frame", "error"} {
+		if out, err := exec.Command(program, "--check-metaschema", harness.Path("docs/schema/"+name+".json")).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
 	}
 }

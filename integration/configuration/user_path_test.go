@@ -66,7 +66,7 @@ import (
 
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 	_ "github.com/hermes-sidecar/hermes-sidecar"
-	_ "github.com/hermes-sidecar/hermes-sidecar/caddymodule/demo"
+	_ "github.com/hermes-sidecar/hermes-sidecar/tools/demo"
 )
 
 func main() {

@@ -1,11 +1,14 @@
 package deployment
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -368,5 +371,142 @@ func TestHermesWaitsForWhatIsInFlight(t *testing.T) {
 				ends(what, hooks[what], began)
 			}
 		})
+	}
+}
+
+// find returns the groups of the only place in a file of the repository that matches.
+func find(t *testing.T, file, expression string) []string {
+	t.Helper()
+	text, err := os.ReadFile(harness.Path(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(expression).FindAllStringSubmatch(string(text), -1)
+	if len(found) != 1 {
+		t.Fatalf("%s has %d places that match %s, want one", file, len(found), expression)
+	}
+	return found[0][1:]
+}
+
+func number(t *testing.T, s string) int {
+	t.Helper()
+	n, err := strconv.Atoi(strings.ReplaceAll(s, ",", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestLimitsAreForTheStreamsOfCapacity: docs/capacity.md says how many streams each limit of
+// memory is enough for, as its formula has it, and all deployments have one that is enough
+// for a thousand.
+func TestLimitsAreForTheStreamsOfCapacity(t *testing.T) {
+	formula := find(t, "docs/capacity.md", `memory = (\d+) MB \+ (\d+) kB for each open stream`)
+	start, each := number(t, formula[0])*1e6, number(t, formula[1])*1e3
+
+	page, err := os.ReadFile(harness.Path("docs/capacity.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	streams := make(map[int]int) // by the limit in MiB
+	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) (MiB|GiB) \| (\d+) \|$`).FindAllStringSubmatch(string(page), -1) {
+		limit := number(t, row[1])
+		if row[2] == "GiB" {
+			limit <<= 10
+		}
+		streams[limit] = number(t, row[3])
+		if most := (limit<<20 - start) / each; streams[limit] > most || streams[limit] < most-100 {
+			t.Errorf("%d MiB are for %d streams, and the formula says %d", limit, streams[limit], most)
+		}
+	}
+	for file, expression := range map[string]string{
+		"deploy/kubernetes/chart/values.yaml":           `(?ms)^sidecar:$.*?^    limits: \{memory: (\d+)Mi\}$`,
+		"deploy/kubernetes/components/sidecar/pod.yaml": `limits: \{memory: (\d+)Mi\}`,
+		"deploy/compose/compose.yaml":                   `mem_limit: (\d+)m`,
+		"deploy/systemd/hermes-sidecar.service":         `MemoryMax=(\d+)M`,
+	} {
+		if limit := number(t, find(t, file, expression)[0]); streams[limit] < 1000 {
+			t.Errorf("%s has a limit of %d MiB, which is for %d streams", file, limit, streams[limit])
+		}
+	}
+}
+
+// TestNothingThrottlesBelowGoMemlimit: Caddy sets GOMEMLIMIT to nine tenths of MemoryMax, and
+// the service must not be throttled before the garbage collector works for that.
+func TestNothingThrottlesBelowGoMemlimit(t *testing.T) {
+	const unit = "deploy/systemd/hermes-sidecar.service"
+	high, most := number(t, find(t, unit, `MemoryHigh=(\d+)M`)[0]), number(t, find(t, unit, `MemoryMax=(\d+)M`)[0])
+	if high*10 <= most*9 {
+		t.Errorf("MemoryHigh is %d MiB, which is not above nine tenths of %d", high, most)
+	}
+}
+
+// TestMigration: the init container in front of Hermes runs Hermes' script when there is
+// a configuration and the version has one, and lets Hermes start whatever comes of it.
+func TestMigration(t *testing.T) {
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("the init container runs a shell, of which the PATH has none")
+	}
+	var w struct {
+		Spec struct {
+			Template struct {
+				Spec struct {
+					InitContainers []struct {
+						Name          string
+						Command, Args []string
+					} `yaml:"initContainers"`
+				}
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(harness.ReadFile(t, filepath.Join(manifests, "base/deployment.yaml"))), &w); err != nil {
+		t.Fatal(err)
+	}
+	migrate := w.Spec.Template.Spec.InitContainers[0]
+	if migrate.Name != "migrate" || strings.Join(migrate.Command, " ") != "/bin/sh -c" || len(migrate.Args) != 1 {
+		t.Fatalf("it is %+v", migrate)
+	}
+	const script = "scripts/docker_config_migrate.py"
+	for what, c := range map[string]struct {
+		files []string
+		fails bool
+		ran   bool
+	}{
+		"a new home":                     {files: []string{script}},
+		"a home that is there":           {files: []string{script, "config.yaml"}, ran: true},
+		"a version without the script":   {files: []string{"config.yaml"}},
+		"a configuration that is broken": {files: []string{script, "config.yaml"}, fails: true, ran: true},
+	} {
+		dir := t.TempDir()
+		python := "#!" + shell + "\necho \"$1\" > " + dir + "/ran\n"
+		if c.fails {
+			python += "exit 3\n"
+		}
+		for _, sub := range []string{".venv/bin", "scripts"} {
+			if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(dir, ".venv/bin/python"), []byte(python), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range c.files {
+			harness.WriteFile(t, filepath.Join(dir, f), nil)
+		}
+		cmd := exec.Command(shell, "-c", strings.ReplaceAll(migrate.Args[0], "/opt/hermes", dir))
+		cmd.Env = []string{"HERMES_HOME=" + dir}
+		var said bytes.Buffer
+		cmd.Stderr = &said
+		if err := cmd.Run(); err != nil {
+			t.Errorf("%s: Hermes does not start: %v", what, err)
+		}
+		ran, _ := os.ReadFile(filepath.Join(dir, "ran"))
+		if got := strings.TrimSpace(string(ran)); got != "" != c.ran || c.ran && got != filepath.Join(dir, script) {
+			t.Errorf("%s: it ran %q", what, got)
+		}
+		if strings.Contains(said.String(), "migrate: failed") != c.fails {
+			t.Errorf("%s: it says %q", what, said.String())
+		}
 	}
 }

@@ -1,11 +1,13 @@
 package deployment
 
 import (
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -329,4 +331,244 @@ func (m machine) unit() map[string][]string {
 		settings[line[1]] = append(settings[line[1]], line[2])
 	}
 	return settings
+}
+
+// booted makes of the root file system a machine that OpenRC has booted, as far as a
+// service can see, and runs the lines that it is sent as root, until one fails.
+const booted = `set -e
+mount -t proc proc "$1/proc"
+mount -t tmpfs tmpfs "$1/run"
+exec chroot "$1" sh -ec '
+	mkdir /run/openrc
+	cd /run/openrc
+	mkdir exclusive starting started stopping inactive wasinactive failed hotplugged daemons options scheduled tmp
+	touch softlevel
+	while read -r line; do
+		sh -c "$line" </dev/null
+		echo "done: $line"
+	done'`
+
+// serveByOpenRC has OpenRC run the service: it starts, reloads and stops it, an upgrade
+// restarts it, and the removal of the package stops it.
+func (m machine) serveByOpenRC() {
+	m.t.Helper()
+	user := m.user()
+	up := upstream.New(m.t, upstream.Library(hermes.Recordings(m.t, hermes.Chats), upstream.ByFrame).Play)
+	m.run("mkdir", "-p", "/etc/conf.d") // Alpine has it
+	harness.WriteFile(m.t, m.path("etc/conf.d/hermes-sidecar"), []byte("export HERMES_UPSTREAM="+up.Addr+"\n"))
+
+	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "sh", "-c", booted, "sh", m.root)
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/"}
+	lines, err := cmd.StdinPipe()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	p := harness.Start(m.t, cmd)
+	// Each line is another, because the log keeps what it has said.
+	do := func(line string) {
+		m.t.Helper()
+		if _, err := io.WriteString(lines, line+"\n"); err != nil || !p.Says("done: "+line) {
+			m.t.Fatalf("%s: %v\n%s", line, err, p.Log)
+		}
+	}
+	const healthy = "until hermes-sidecar hermes-health 2>/dev/null; do sleep 0.1; done"
+	c := client.New(m.t, "http://127.0.0.1:8643")
+
+	do("/.post-install # starts nothing")
+	do("! rc-service hermes-sidecar status")
+	do("rc-service hermes-sidecar start")
+	do(healthy)
+	do("[ $(stat -c %u:%g:%a /run/hermes-sidecar /var/lib/hermes-sidecar | sort -u) = " + user + ":700 ]")
+	do("[ $(stat -c %u:%g:%a /var/log/hermes-sidecar.log) = " + user + ":600 ]")
+	c.Play("g0-v0.8.0/one_tool").CheckRepaired(m.t)
+	do("rc-service hermes-sidecar reload")
+	do("/.post-upgrade # while it runs")
+	do(healthy + " # again")
+	c.Play("g3-v0.20.3/one_tool").Answer().CheckGood(m.t)
+	do("/.pre-deinstall # while it runs")
+	do("! hermes-sidecar hermes-health 2>/dev/null")
+	checkState(m.t, m.path("var/lib/hermes-sidecar"))
+	if log := harness.ReadFile(m.t, m.path("var/log/hermes-sidecar.log")); strings.Contains(log, `"level":"error"`) {
+		m.t.Errorf("there are errors in the log:\n%s", log)
+	}
+	lines.Close()
+	p.Kill()
+}
+
+// life is that of the package on a machine that systemd has booted, and ends with "all is
+// well", or with what failed.
+const life = `#!/bin/bash
+exec >/said 2>&1
+set -e
+trap 'echo "failed: line $LINENO: $BASH_COMMAND"; journalctl --no-pager -u hermes-sidecar; systemctl poweroff' ERR
+pid() { systemctl show --property MainPID --value hermes-sidecar; }
+status() { sed -n "s/^$1:[[:space:]]*//p" "/proc/$(pid)/status"; }
+
+dpkg -i /package
+[ "$(systemctl is-active hermes-sidecar)" = inactive ]
+[ "$(systemctl is-enabled hermes-sidecar)" = disabled ]
+
+systemctl enable --now hermes-sidecar
+hermes-sidecar hermes-health
+uid=$(id -u hermes-sidecar)
+[ "$(status Uid | tr '\t' ' ')" = "$uid $uid $uid $uid" ]
+[ "$(status CapEff)" = 0000000000000000 ]
+[ "$(status NoNewPrivs)" = 1 ]
+[ "$(status Seccomp)" = 2 ]
+[ "$(stat -Lc %U:%a /var/lib/hermes-sidecar)" = hermes-sidecar:700 ]
+
+first=$(pid)
+echo '# changed' >>/etc/hermes-sidecar/Caddyfile
+systemctl reload hermes-sidecar
+[ "$(pid)" = "$first" ]
+hermes-sidecar hermes-health
+
+dpkg -i /package
+[ "$(pid)" != "$first" ]
+hermes-sidecar hermes-health
+grep -qx '# changed' /etc/hermes-sidecar/Caddyfile
+[ "$(systemctl is-enabled hermes-sidecar)" = enabled ]
+journalctl -u hermes-sidecar >/log
+! grep -E '"level":"error"|HOME environment' /log
+
+last=$(pid)
+dpkg -r hermes-sidecar
+[ ! -e "/proc/$last" ]
+[ ! -e /etc/systemd/system/multi-user.target.wants/hermes-sidecar.service ]
+[ -e /etc/hermes-sidecar/Caddyfile ]
+dpkg -P hermes-sidecar
+[ ! -e /etc/hermes-sidecar ]
+[ ! -e /var/lib/hermes-sidecar ]
+[ ! -e /var/lib/private/hermes-sidecar ]
+echo 'all is well'
+systemctl poweroff
+`
+
+// A real systemd, booted in a container, runs the service of the deb: it starts when it is
+// asked to, without rights, reloads, is restarted by an upgrade, and stops when the package
+// is removed.
+func TestPackageUnderSystemd(t *testing.T) {
+	file := packages(t)["deb"]
+	nspawn := harness.Program(t, "HERMES_NSPAWN", "systemd-nspawn")
+	m := newMachine(t)
+	m.take(file)
+	harness.WriteFile(t, m.path("life"), []byte(life))
+	harness.WriteFile(t, m.path("etc/systemd/system/life.service"), []byte("[Unit]\nAfter=basic.target\n[Service]\nExecStart=/bin/bash /life\n"))
+	m.run("ln", "-s", "/etc/systemd/system/life.service", "/etc/systemd/system/multi-user.target.wants/life.service")
+
+	p := harness.Start(t, exec.Command(nspawn, "--quiet", "--register=no", "--keep-unit", "--private-network", "--machine=hermes-sidecar-test", "-D", m.root, "/lib/systemd/systemd"))
+	if !p.Says("Powering off.") {
+		t.Errorf("the machine does not end")
+	}
+	if said := harness.ReadFile(t, m.path("said")); !strings.Contains(said, "\nall is well\n") {
+		t.Errorf("%s", said)
+	}
+}
+
+// all are the first groups of a pattern's matches in a file of the repository.
+func all(t *testing.T, file, pattern string) (found []string) {
+	t.Helper()
+	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(harness.ReadFile(t, file), -1) {
+		found = append(found, m[1])
+	}
+	if found == nil {
+		t.Errorf("%s has no %s", file, pattern)
+	}
+	return found
+}
+
+// The binary of a release is that of the image and of docs/packages.md: the same tags, and
+// no symbols.
+func TestReleaseIsBuiltAsTheImage(t *testing.T) {
+	const tags, flags = "nobadger,nomysql,nopgx", "-s -w -X github.com/hermes-sidecar/hermes-sidecar/internal/build.version= -X github.com/hermes-sidecar/hermes-sidecar/internal/build.commit="
+	variable := regexp.MustCompile(`(=v?)(\$\w+|v[\d.]+|\{\{ .*? \}\}|\$\(git.*?\))`)
+	for _, file := range []string{"Dockerfile", "docs/packages.md", ".ci/release", ".goreleaser.yaml"} {
+		for _, got := range all(t, harness.Path(file), `-tags (no\S+)`) {
+			if got != tags {
+				t.Errorf("%s has the tags %s, want %s", file, got, tags)
+			}
+		}
+		for _, got := range all(t, harness.Path(file), `"(-s -w .*?)"`) {
+			if got = strings.ReplaceAll(variable.ReplaceAllString(got, "$1"), "=v", "="); got != flags {
+				t.Errorf("%s has the flags %q of the linker, want %q", file, got, flags)
+			}
+		}
+	}
+	if got := all(t, harness.Path(".goreleaser.yaml"), `(?m)^    tags: \[(.*)\]$`); strings.ReplaceAll(got[0], " ", "") != tags {
+		t.Errorf("the release has the tags %s", got)
+	}
+}
+
+// What no other program has, the storage in Redis, is in one of the release's.
+func TestReleaseHasRedis(t *testing.T) {
+	dirs, mains := all(t, harness.Path(".goreleaser.yaml"), `(?m)^    dir: (.*)$`), all(t, harness.Path(".goreleaser.yaml"), `(?m)^    main: (.*)$`)
+	if len(dirs) != 1 || len(mains) != 2 {
+		t.Fatalf("%q %q", dirs, mains)
+	}
+	cmd := exec.Command("go", "list", "-deps", mains[1])
+	cmd.Dir = harness.Path(dirs[0])
+	out, err := cmd.Output()
+	if err != nil || !slices.Contains(strings.Fields(string(out)), "github.com/hermes-sidecar/hermes-sidecar/resume/redis") {
+		t.Errorf("%v: %s in %s has no redis", err, mains[1], dirs[0])
+	}
+}
+
+// Workflows use the Go that the image is built with, and each action at a commit, whose
+// version stands beside it.
+func TestWorkflowsArePinned(t *testing.T) {
+	version := all(t, harness.Path("Dockerfile"), `GO_IMAGE=golang:([\d.]+)-`)[0]
+	workflows, err := filepath.Glob(harness.Path(".github/workflows/*.yml"))
+	if err != nil || len(workflows) == 0 {
+		t.Fatalf("%v: %q", err, workflows)
+	}
+	for _, file := range workflows {
+		text := harness.ReadFile(t, file)
+		for _, m := range regexp.MustCompile(`(?:golang:|go-version: )([\d.]+)`).FindAllStringSubmatch(text, -1) {
+			if m[1] != version {
+				t.Errorf("%s has Go %s, the Dockerfile %s", filepath.Base(file), m[1], version)
+			}
+		}
+		for _, use := range all(t, file, `(?m)^ +(?:- )?uses: (.*)$`) {
+			if !regexp.MustCompile(`^[\w-]+/[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`).MatchString(use) {
+				t.Errorf("%s uses %s, which is not pinned", filepath.Base(file), use)
+			}
+		}
+		if strings.Contains(text, "pull_request_target") || !strings.Contains(text, "\npermissions:\n  contents: read\n") {
+			t.Errorf("%s may more than it has to", filepath.Base(file))
+		}
+		if jobs, limits := strings.Count(text, "runs-on:"), strings.Count(text, "timeout-minutes:"); jobs != limits {
+			t.Errorf("%s has %d jobs, and %d of them end by a timeout", filepath.Base(file), jobs, limits)
+		}
+	}
+}
+
+// The changelog has what is not released yet in front, the newest version first, and a link
+// for each. Until it has a version, docs/packages.md says that there is no release; from then
+// on no page does.
+func TestChangelog(t *testing.T) {
+	file := harness.Path("CHANGELOG.md")
+	sections, links := all(t, file, `(?m)^## \[(.*?)\](?: - \d{4}-\d{2}-\d{2})?$`), all(t, file, `(?m)^\[(.*)\]: https://github\.com/hermes-sidecar/hermes-sidecar/`)
+	if sections[0] != "Unreleased" || !slices.Equal(sections, links) {
+		t.Errorf("sections %q, links %q", sections, links)
+	}
+	if headings := regexp.MustCompile(`(?m)^## `).FindAllString(harness.ReadFile(t, file), -1); len(headings) != len(sections) {
+		t.Errorf("%d headings, and %d are of a version with its date", len(headings), len(sections))
+	}
+	var pages []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/recipes/*.md", "deploy/*/*.md", "deploy/*/*/*.md"} {
+		found, err := filepath.Glob(harness.Path(pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %v", pattern, err)
+		}
+		pages = append(pages, found...)
+	}
+	unreleased := regexp.MustCompile(`(?i)no\srelease\syet|(until|once)\sthere\sis\s(a\srelease|one)`)
+	for _, page := range pages {
+		if len(sections) > 1 && unreleased.MatchString(harness.ReadFile(t, page)) {
+			t.Errorf("there is a release, and %s says that there is none", page)
+		}
+	}
+	if packages := harness.Path("docs/packages.md"); len(sections) == 1 && !unreleased.MatchString(harness.ReadFile(t, packages)) {
+		t.Errorf("there is no release, and %s does not say so", packages)
+	}
 }

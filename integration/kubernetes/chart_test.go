@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	core "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -315,4 +318,270 @@ func TestChartWaitsForALongGrace(t *testing.T) {
 		check(t, o, always)
 		check(t, o, ours)
 	}
+}
+
+// TestChartBends: what the values of the chart "bent" say arrives where it belongs.
+func TestChartBends(t *testing.T) {
+	o := must(t, charted(t, "hermes", "bent"))
+	p := o.pods()[0]
+	s, h := p.sidecar(), p.hermes()
+	migrate := p.spec.InitContainers[1]
+
+	if p.spec.PriorityClassName != "system-cluster-critical" || p.spec.ServiceAccountName != "hermes" {
+		t.Errorf("priority %q, account %q", p.spec.PriorityClassName, p.spec.ServiceAccountName)
+	}
+	if a := o.accounts[0]; a.Name != "hermes" || a.Annotations["iam.example.com/role"] != "agent" || *a.AutomountServiceAccountToken {
+		t.Errorf("account %+v", a)
+	}
+
+	if e := variable(h, "GITHUB_TOKEN"); e.ValueFrom == nil || e.ValueFrom.SecretKeyRef.Name != "github" {
+		t.Errorf("from a Secret: %+v", e)
+	}
+	if e := variable(h, "NODE"); e.ValueFrom == nil || e.ValueFrom.FieldRef.FieldPath != "spec.nodeName" {
+		t.Errorf("from a field: %+v", e)
+	}
+	if variable(&migrate, "TZ").Value != "Europe/Berlin" || variable(s, "TZ").Name != "" || variable(s, "OTEL_EXPORTER_OTLP_ENDPOINT").Value != "http://collector:4318" {
+		t.Errorf("variables of migrate %v, of the sidecar %v", migrate.Env, s.Env)
+	}
+	for _, c := range []*core.Container{s, h} {
+		if !slices.ContainsFunc(c.VolumeMounts, func(m core.VolumeMount) bool { return m.Name == "ca" && m.ReadOnly }) {
+			t.Errorf("%s mounts %v", c.Name, c.VolumeMounts)
+		}
+	}
+
+	if p := h.StartupProbe; p.FailureThreshold != 240 || p.PeriodSeconds != 5 {
+		t.Errorf("Hermes' startup probe %+v", p)
+	}
+	if p := h.LivenessProbe; p.PeriodSeconds != 30 || p.FailureThreshold != 9 || p.HTTPGet.Path != "/health" {
+		t.Errorf("Hermes' liveness probe %+v", p)
+	}
+	if p := s.LivenessProbe; p.FailureThreshold != 5 || p.PeriodSeconds != 10 {
+		t.Errorf("the sidecar's liveness probe %+v", p)
+	}
+
+	// The sidecar is up before the others; all of them are before Hermes.
+	var names []string
+	for _, c := range slices.Concat(p.spec.InitContainers, p.spec.Containers) {
+		names = append(names, c.Name)
+	}
+	if want := []string{"hermes-sidecar", "migrate", "skills", "hermes", "terminal"}; !slices.Equal(names, want) {
+		t.Errorf("containers %q, want %q", names, want)
+	}
+	if b := o.budgets; len(b) != 1 || b[0].Spec.MaxUnavailable.IntVal != 0 {
+		t.Errorf("budgets %+v", b)
+	}
+}
+
+// variable is that of a container with a name.
+func variable(c *core.Container, name string) core.EnvVar {
+	i := slices.IndexFunc(c.Env, func(e core.EnvVar) bool { return e.Name == name })
+	if i < 0 {
+		return core.EnvVar{}
+	}
+	return c.Env[i]
+}
+
+// TestChartWaysIn: hosts, certificates and gateways are those of the values.
+func TestChartWaysIn(t *testing.T) {
+	o := must(t, charted(t, "hermes", "bent"))
+	i, r := o.ingresses[0], o.routes[0]
+	if *i.Spec.IngressClassName != "nginx" || i.Annotations["nginx.ingress.kubernetes.io/proxy-body-size"] != "10m" ||
+		len(i.Spec.Rules) != 2 || i.Spec.Rules[1].Host != "agent.example.com" || i.Spec.TLS[0].SecretName != "hermes-tls" {
+		t.Errorf("Ingress %+v", i.Spec)
+	}
+	if r.Spec.ParentRefs[0].Name != "public" || *r.Spec.ParentRefs[0].Namespace != "gateways" || r.Spec.Hostnames[0] != "hermes.example.com" || r.Annotations["e"] != "f" {
+		t.Errorf("HTTPRoute %+v", r.Spec)
+	}
+	for name := range charts {
+		if o := must(t, charted(t, "hermes", name)); name != "bent" && len(o.ingresses)+len(o.routes)+len(o.accounts)+len(o.alerts) > 0 {
+			t.Errorf("%s: something that is off is rendered", name)
+		}
+	}
+}
+
+// TestChartRecords into a volume that is bounded, or on a claim.
+func TestChartRecords(t *testing.T) {
+	for name, want := range map[string]string{"bent": "record_max 50MB\n", "recorded on a claim": "record_max 100MB\n"} {
+		o := must(t, charted(t, "hermes", name))
+		if c := caddyfile(o); !strings.Contains(c, "record /record/streams\n") || !strings.Contains(c, want) {
+			t.Errorf("%s: the Caddyfile is\n%s", name, c)
+		}
+		volumes := o.pods()[0].spec.Volumes
+		v := volumes[slices.IndexFunc(volumes, func(v core.Volume) bool { return v.Name == "hermes-sidecar-record" })]
+		switch {
+		case name == "bent" && (v.EmptyDir == nil || v.EmptyDir.SizeLimit.Value() != 100e6):
+			t.Errorf("%s: the volume is %+v", name, v)
+		case name != "bent" && (v.PersistentVolumeClaim == nil || v.PersistentVolumeClaim.ClaimName != "mine"):
+			t.Errorf("%s: the volume is %+v", name, v)
+		}
+	}
+}
+
+// TestChartHasTheAlerts and the dashboard that deploy/observability has: a chart reads no
+// file outside of it.
+func TestChartHasTheAlerts(t *testing.T) {
+	for _, file := range []string{"hermes.rules.yml", "dashboard.json"} {
+		want, copied := harness.ReadFile(t, harness.Path("deploy/observability/"+file)), filepath.Join(deployed, "chart/files", file)
+		if *update {
+			harness.WriteFile(t, copied, []byte(want))
+		}
+		if harness.ReadFile(t, copied) != want {
+			t.Errorf("chart/files/%s is not deploy/observability/%s (-update copies it)", file, file)
+		}
+	}
+
+	o := must(t, charted(t, "hermes", "bent"))
+	rules := o.alerts[0]
+	if len(rules.Spec.Groups) != 1 || len(rules.Spec.Groups[0].Rules) < 8 || rules.Labels["release"] != "prometheus" {
+		t.Errorf("PrometheusRule %+v", rules)
+	}
+	for _, r := range rules.Spec.Groups[0].Rules {
+		if want := "https://runbooks.example.com/hermes#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want {
+			t.Errorf("%s: the runbook is %s, want %s", r.Alert, r.Annotations["runbook_url"], want)
+		}
+		if strings.Contains(r.Alert, "Down") && !strings.Contains(r.Annotations["summary"], "{{ $labels.instance }}") {
+			t.Errorf("%s: the summary is %q", r.Alert, r.Annotations["summary"])
+		}
+	}
+
+	i := slices.IndexFunc(o.configs, func(c *core.ConfigMap) bool { return c.Name == "hermes-dashboard" })
+	if i < 0 {
+		t.Fatal("there is no dashboard")
+	}
+	c := o.configs[i]
+	if c.Labels["grafana_dashboard"] != "1" || c.Labels["folder"] != "agents" || c.Annotations["grafana_folder"] != "Agents" {
+		t.Errorf("labels %v, annotations %v", c.Labels, c.Annotations)
+	}
+	text := c.Data["hermes-sidecar.json"]
+	var dashboard struct{ Panels []any }
+	if err := json.Unmarshal([]byte(text), &dashboard); err != nil || len(dashboard.Panels) < 20 || strings.Contains(text, "${DS_PROMETHEUS}") {
+		t.Errorf("%v: %d panels, %d members", err, len(dashboard.Panels), len(slices.Collect(maps.Keys(c.Data))))
+	}
+}
+
+// TestChartTestsTheWayIn: helm test asks Hermes through the Service.
+func TestChartTestsTheWayIn(t *testing.T) {
+	o := must(t, charted(t, "hermes", "other ports and options"))
+	if len(o.hooks) != 1 || o.hooks[0].Annotations["helm.sh/hook"] != "test" {
+		t.Fatalf("%d hooks", len(o.hooks))
+	}
+	h, s := o.hooks[0], o.services[0]
+	if args := strings.Join(h.Spec.Containers[0].Args, " "); args != "hermes-health --url http://agent:80/health --timeout 30s" || s.Name != "agent" || s.Spec.Ports[0].Port != 80 {
+		t.Errorf("it runs %s", args)
+	}
+	if within(h.Labels, s.Spec.Selector) || h.Spec.Containers[0].Image != o.pods()[0].sidecar().Image {
+		t.Errorf("the Service leads to the test itself, or its image is %s", h.Spec.Containers[0].Image)
+	}
+}
+
+// TestChartTakesWhatIsThere: a Caddyfile of one's own, a change of which is a new pod, and
+// an account.
+func TestChartTakesWhatIsThere(t *testing.T) {
+	own := must(t, charted(t, "hermes", "a Caddyfile of one's own"))
+	if c := caddyfile(own); !strings.HasPrefix(c, "{\n\tadmin off\n") || !strings.Contains(c, "\thermes_resume\n") || strings.Contains(c, "handle /healthz") {
+		t.Errorf("the sidecar is given\n%s", c)
+	}
+	changed, err := template(t, "hermes", strings.Replace(charts["a Caddyfile of one's own"], "hermes_resume", "hermes_resume /v1/*", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums := [2]string{}
+	for i, o := range []objects{own, must(t, rendering{"changed", changed})} {
+		sums[i] = o.pods()[0].meta.Annotations["checksum/caddyfile"]
+	}
+	if sums[0] == sums[1] {
+		t.Error("a change of the Caddyfile is no new pod")
+	}
+
+	for values, want := range map[string]string{
+		"":                                 "",
+		"serviceAccount: {name: existing}": "existing",
+		"serviceAccount: {create: true}":   "hermes",
+		"serviceAccount: {create: true, name: mine}": "mine",
+	} {
+		out, err := template(t, "hermes", values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := must(t, rendering{values, out})
+		if got := o.pods()[0].spec.ServiceAccountName; got != want || strings.Contains(values, "create") != (len(o.accounts) == 1) {
+			t.Errorf("%s: the account is %q, and %d are made", values, got, len(o.accounts))
+		}
+	}
+}
+
+// open are the values whose members are the user's own, so that values.yaml cannot have
+// them.
+var open = []string{"global", "sidecar.options"}
+
+// TestSchemaOfTheChartIsComplete: the schema describes each value of values.yaml and no
+// others, refuses every other name, and allows the defaults.
+func TestSchemaOfTheChartIsComplete(t *testing.T) {
+	file := filepath.Join(deployed, "chart/values.schema.json")
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(harness.ReadFile(t, file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource("values.schema.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := compiler.Compile("values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	if err := yaml.Unmarshal([]byte(harness.ReadFile(t, filepath.Join(deployed, "chart/values.yaml"))), &values); err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Validate(values); err != nil {
+		t.Errorf("the defaults: %v", err)
+	}
+	n := 0
+	for _, problem := range compareValues(schema, values, "", &n) {
+		t.Error(problem)
+	}
+	if n < 30 {
+		t.Errorf("%d values are described", n)
+	}
+
+	delete(values, "service")
+	values["surplus"] = map[string]any{"a": 1}
+	missing := compareValues(schema, values, "", &n)
+	slices.Sort(missing)
+	if want := []string{"service is in the schema and not in values.yaml", "surplus is in values.yaml and not in the schema"}; !slices.Equal(missing, want) {
+		t.Errorf("a value less and one more: %q", missing)
+	}
+}
+
+// compareValues returns what either the schema or the values have alone, below a path, and
+// objects that take any name. It counts what both have.
+func compareValues(s *jsonschema.Schema, values map[string]any, path string, n *int) (problems []string) {
+	for s.Ref != nil && s.Properties == nil {
+		s = s.Ref
+	}
+	if s.AdditionalProperties != false {
+		problems = append(problems, path+" takes names that nobody knows")
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		at := strings.TrimPrefix(path+"."+name, ".")
+		value, there := values[name]
+		members, isObject := value.(map[string]any)
+		switch {
+		case slices.Contains(open, at):
+			*n++
+		case !there:
+			problems = append(problems, at+" is in the schema and not in values.yaml")
+		case isObject && len(members) > 0 && !strings.HasSuffix(at, "resources"):
+			problems = append(problems, compareValues(s.Properties[name], members, at, n)...)
+		default:
+			*n++
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if s.Properties[name] == nil {
+			problems = append(problems, strings.TrimPrefix(path+"."+name, ".")+" is in values.yaml and not in the schema")
+		}
+	}
+	return problems
 }

@@ -123,27 +123,6 @@ func must(t *testing.T, r rendering) objects {
 	return o
 }
 
-// TestDecodingIsStrict: it refuses what it is there to refuse.
-func TestDecodingIsStrict(t *testing.T) {
-	good := string(kustomized(t, "base").yaml)
-	for name, change := range map[string][2]string{
-		"a member that does not exist":  {"enableServiceLinks: false", "enableServiceLink: false"},
-		"a member in the wrong place":   {"restartPolicy: Always", "restartPolicyy: Always"},
-		"a member that is there twice":  {"enableServiceLinks: false", "enableServiceLinks: false\n      enableServiceLinks: true"},
-		"a string in place of a number": {"terminationGracePeriodSeconds: 300", `terminationGracePeriodSeconds: "300"`},
-		"a kind that does not exist":    {"kind: NetworkPolicy", "kind: NetworkPolice"},
-		"another version of a kind":     {"networking.k8s.io/v1", "networking.k8s.io/v1beta1"},
-	} {
-		bad := strings.Replace(good, change[0], change[1], 1)
-		if bad == good {
-			t.Errorf("%s: %q is not there", name, change[0])
-		}
-		if _, err := decode(t, rendering{name, []byte(bad)}); err == nil {
-			t.Errorf("%s is accepted", name)
-		}
-	}
-}
-
 // TestSourcesHaveNothingTwice: kustomize takes the last of two members alike, so
 // its output does not tell.
 func TestSourcesHaveNothingTwice(t *testing.T) {

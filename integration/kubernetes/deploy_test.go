@@ -10,11 +10,7 @@ import (
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
-	apps "k8s.io/api/apps/v1"
-	autoscaling "k8s.io/api/autoscaling/v2"
 	core "k8s.io/api/core/v1"
-	networking "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 )
 
@@ -162,101 +158,6 @@ func TestPrefixedNamesFit(t *testing.T) {
 	images := []string{o.pods()[0].sidecar().Image, o.pods()[0].hermes().Image}
 	if images[0] != "registry.example.com/hermes-sidecar:1.2.3" || !strings.HasPrefix(images[1], "nousresearch/hermes-agent@sha256:") {
 		t.Errorf("images %q", images)
-	}
-}
-
-// TestRulesFindWhatIsWrong: each change breaks the rule that is there for it.
-func TestRulesFindWhatIsWrong(t *testing.T) {
-	yes := true
-	sidecar := func(o objects) *core.Container { return o.pods()[0].sidecar() }
-	hermes := func(o objects) *core.Container { return o.pods()[0].hermes() }
-	changed := func(from, to string) func(objects) {
-		return func(o objects) {
-			for _, c := range o.configs {
-				if !strings.Contains(c.Data["Caddyfile"], from) {
-					t.Errorf("no %s in the Caddyfile", from)
-				}
-				c.Data["Caddyfile"] = strings.Replace(c.Data["Caddyfile"], from, to, 1)
-			}
-		}
-	}
-	for name, test := range map[string]struct {
-		rule   string
-		change func(o objects)
-	}{
-		"privileges may rise":       {"the restricted profile", func(o objects) { sidecar(o).SecurityContext.AllowPrivilegeEscalation = &yes }},
-		"Hermes keeps capabilities": {"the restricted profile", func(o objects) { hermes(o).SecurityContext.Capabilities = nil }},
-		"a volume of the node": {"the restricted profile", func(o objects) {
-			o.pods()[0].spec.Volumes[3].VolumeSource = core.VolumeSource{HostPath: &core.HostPathVolumeSource{Path: "/"}}
-		}},
-		"a root file system to write to":   {"the restricted profile", func(o objects) { sidecar(o).SecurityContext.ReadOnlyRootFilesystem = nil }},
-		"an init container that ends":      {"a native sidecar", func(o objects) { sidecar(o).RestartPolicy = nil }},
-		"a start that waits for Hermes":    {"a native sidecar", func(o objects) { sidecar(o).StartupProbe.HTTPGet.Port = intstr.FromInt32(8643) }},
-		"no liveness":                      {"a native sidecar", func(o objects) { sidecar(o).LivenessProbe = nil }},
-		"memory without limit":             {"a native sidecar", func(o objects) { sidecar(o).Resources.Limits = nil }},
-		"no tag":                           {"images are pinned", func(o objects) { sidecar(o).Image = "hermes-sidecar" }},
-		"a port of a registry for a tag":   {"images are pinned", func(o objects) { sidecar(o).Image = "registry:5000/hermes-sidecar" }},
-		"latest":                           {"images are pinned", func(o objects) { hermes(o).Image = "nousresearch/hermes-agent:latest" }},
-		"no ConfigMap":                     {"volumes are there", func(o objects) { o.configs[0].Name = "other" }},
-		"no volume":                        {"volumes are there", func(o objects) { o.pods()[0].spec.Volumes[0].Name = "other" }},
-		"no place for Caddy's data":        {"volumes are there", func(o objects) { sidecar(o).VolumeMounts = sidecar(o).VolumeMounts[:1] }},
-		"a policy for other pods":          {"selectors select", func(o objects) { o.policies[0].Spec.PodSelector.MatchLabels = map[string]string{"a": "b"} }},
-		"a Deployment for other pods":      {"selectors select", func(o objects) { o.deployments[0].Spec.Selector.MatchLabels["a"] = "b" }},
-		"a Service for other pods":         {"the Service leads to us", func(o objects) { o.services[0].Spec.Selector["a"] = "b" }},
-		"a Service past us":                {"the Service leads to us", func(o objects) { o.services[0].Spec.Ports[0].TargetPort = intstr.FromInt32(8642) }},
-		"killed too early":                 {"an orderly end", func(o objects) { *o.deployments[0].Spec.Template.Spec.TerminationGracePeriodSeconds = 20 }},
-		"a grace that ends with the drain": {"an orderly end", changed("grace_period 20s", "grace_period 10s")},
-		"no grace":                         {"an orderly end", changed("grace_period 20s", "")},
-		"Hermes for everybody":             {"Hermes on loopback", func(o objects) { hermes(o).Env[1].Value = "0.0.0.0" }},
-		"Hermes without a key":             {"Hermes on loopback", func(o objects) { hermes(o).Env[3].ValueFrom.SecretKeyRef.Optional = &yes }},
-		"an upstream that is not there":    {"Hermes on loopback", func(o objects) { sidecar(o).Env[0].Value = "127.0.0.1:1" }},
-		"probes that cannot arrive":        {"probes through us", func(o objects) { hermes(o).ReadinessProbe.HTTPGet.Port = intstr.FromInt32(8642) }},
-		"a Hermes given up too early":      {"probes through us", func(o objects) { hermes(o).LivenessProbe.FailureThreshold = 3 }},
-		"a token":                          {"no key to the cluster", func(o objects) { o.deployments[0].Spec.Template.Spec.AutomountServiceAccountToken = nil }},
-		"no hook":                          {"time for what is open", func(o objects) { hermes(o).Lifecycle = nil }},
-		"no time left for Hermes":          {"time for what is open", func(o objects) { *o.deployments[0].Spec.Template.Spec.TerminationGracePeriodSeconds = 280 }},
-		"no policy":                        {"only through us", func(o objects) { o.policies[0].Spec.PodSelector.MatchLabels = map[string]string{"a": "b"} }},
-		"the backend's port open": {"only through us", func(o objects) {
-			port := intstr.FromInt32(8642)
-			in := &o.policies[0].Spec.Ingress[0]
-			in.Ports = append(in.Ports, networking.NetworkPolicyPort{Port: &port})
-		}},
-		"everything open": {"only through us", func(o objects) { o.policies[0].Spec.Ingress[0].Ports = nil }},
-		"two pods for one home": {"one home, one pod", func(o objects) {
-			two := int32(2)
-			o.deployments[0].Spec.Replicas = &two
-		}},
-		"two pods during a rollout": {"one home, one pod", func(o objects) {
-			o.deployments[0].Spec.Strategy = apps.DeploymentStrategy{Type: apps.RollingUpdateDeploymentStrategyType}
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := must(t, kustomized(t, "base"))
-			test.change(o)
-			r := always[test.rule]
-			if r == nil {
-				r = ours[test.rule]
-			}
-			if len(r(o)) == 0 {
-				t.Errorf("%s finds nothing wrong", test.rule)
-			}
-		})
-	}
-	for name, change := range map[string]func(o objects){
-		"another target":      func(o objects) { o.scalers[0].Spec.ScaleTargetRef.Name = "other" },
-		"another metric":      func(o objects) { o.scalers[0].Spec.Metrics = []autoscaling.MetricSpec{{}} },
-		"a number of its own": func(o objects) { o.deployments[0].Spec.Replicas = new(int32) },
-	} {
-		o := must(t, kustomized(t, "base, autoscaled"))
-		change(o)
-		if len(scaled(o)) == 0 {
-			t.Errorf("autoscaler, %s: nothing wrong is found", name)
-		}
-	}
-	o := must(t, kustomized(t, "base, monitored"))
-	o.policies = slices.DeleteFunc(o.policies, func(n *networking.NetworkPolicy) bool { return n.Name == "hermes-sidecar-metrics" })
-	if len(monitors(o)) == 0 {
-		t.Error("a Prometheus that is kept out is not found")
 	}
 }
 

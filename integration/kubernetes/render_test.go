@@ -3,9 +3,11 @@ package kubernetes
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -248,4 +250,24 @@ func run(cmd *exec.Cmd) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, bad.String())
 	}
 	return out.Bytes(), nil
+}
+
+// TestWriteRenderings writes all of them into the directory that HERMES_RENDERED
+// names, for the test with a real API server.
+func TestWriteRenderings(t *testing.T) {
+	dir := os.Getenv("HERMES_RENDERED")
+	if dir == "" {
+		t.Skip("HERMES_RENDERED names no directory")
+	}
+	put := func(r rendering) {
+		if err := os.WriteFile(filepath.Join(dir, r.name+".yaml"), r.yaml, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(overlays)) {
+		put(kustomized(t, name))
+	}
+	for _, name := range slices.Sorted(maps.Keys(charts)) {
+		put(charted(t, "hermes", name))
+	}
 }

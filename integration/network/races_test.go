@@ -27,7 +27,7 @@ import (
 // The races are sought in so many processes, of which each gets so many requests
 // from so many clients at once, and is then told to stop under those that are open.
 const (
-	raceRounds   = 4
+	raceRounds   = 2
 	raceRequests = 400
 	raceClients  = 16
 )

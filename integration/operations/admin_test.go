@@ -2,13 +2,17 @@ package operations
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/metrics"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
@@ -133,5 +137,92 @@ func TestAdminOff(t *testing.T) {
 	defer res.Body.Close()
 	if res.Header.Get("Via") == "" {
 		t.Error("the sidecar itself has answered")
+	}
+}
+
+// A watched is a sidecar with all that an operator looks at.
+type watched struct {
+	*sidecar.Process
+	*client.Client
+	t    testing.TB
+	up   *upstream.Server
+	site string // host:port of the site
+}
+
+// watch starts a sidecar of a Caddyfile with an admin endpoint: a site in front of
+// up with directives, and the directive metrics at /metrics. global are options.
+func watch(t testing.TB, up *upstream.Server, global, directives string, env ...string) *watched {
+	t.Helper()
+	w := &watched{t: t, up: up, site: harness.FreePort(t)}
+	w.Client = client.New(t, "http://"+w.site)
+	w.Client.Reloading = true
+	admin := harness.FreePort(t)
+	w.Process = sidecar.RunCaddyfile(t, t.TempDir(), w.caddyfile(admin, global, directives), env...)
+	w.Admin = admin
+	return w
+}
+
+func (w *watched) caddyfile(admin, global, directives string) string {
+	return fmt.Sprintf("{\n\tadmin %s\n\tpersist_config off\n\t%s\n}\n%s\tmetrics /metrics\n\t%s\n\treverse_proxy %s {\n\t\ttransport http {\n\t\t\tkeepalive off\n\t\t}\n\t}\n}\n",
+		admin, global, sidecar.OnLoopback(w.site), directives, w.up.Addr)
+}
+
+// reload loads a Caddyfile with other directives, and returns what the admin
+// endpoint has answered when that was an error.
+func (w *watched) reload(directives string) (failed string) {
+	w.t.Helper()
+	var err error
+	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); {
+		var res *http.Response
+		if res, err = http.Post("http://"+w.Admin+"/load", "text/caddyfile", strings.NewReader(w.caddyfile(w.Admin, "", directives))); err != nil {
+			continue // the admin server of a reload just before
+		}
+		body, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			return string(body)
+		}
+		return ""
+	}
+	w.t.Fatal(err)
+	return ""
+}
+
+// get is a GET that must be answered with the status.
+func (w *watched) get(url string, status int, headers ...string) (*http.Response, string) {
+	w.t.Helper()
+	res, body := client.Get(w.t, http.DefaultClient, url, headers...)
+	if res.StatusCode != status {
+		w.t.Fatalf("%s: %s, want %d: %s", url, res.Status, status, harness.Clip(body))
+	}
+	return res, body
+}
+
+// scrape reads the metrics that the site exposes.
+func (w *watched) scrape() metrics.Families {
+	w.t.Helper()
+	return metrics.Scrape(w.t, "http://"+w.site+"/metrics")
+}
+
+// TestBuildIsToldOnce in the log, however often the configuration is loaded, and always
+// in the metrics.
+func TestBuildIsToldOnce(t *testing.T) {
+	w := watch(t, upstream.New(t, upstream.AsJSON("200 OK", "{}")), "", "hermes")
+	if failed := w.reload("hermes {\n\t\tprogress off\n\t}"); failed != "" {
+		t.Fatal(failed)
+	}
+	line := w.named("http.handlers.hermes", "hermes sidecar")
+	if n := strings.Count(w.Log.String(), `"msg":"hermes sidecar"`); n != 1 {
+		t.Errorf("it is logged %d times", n)
+	}
+	build := w.scrape()["caddy_hermes_build_info"]
+	if build == nil || len(build.GetMetric()) != 1 || build.GetMetric()[0].GetGauge().GetValue() != 1 {
+		t.Fatalf("the metric is %v", build)
+	}
+	logged := map[string]string{"version": "version", "commit": "commit", "goversion": "go", "caddyversion": "caddy"}
+	for _, l := range build.GetMetric()[0].GetLabel() {
+		if l.GetValue() != line[logged[l.GetName()]] || l.GetValue() == "" && l.GetName() != "commit" {
+			t.Errorf("%s is %q in the metrics, %q in the log", l.GetName(), l.GetValue(), line[logged[l.GetName()]])
+		}
 	}
 }

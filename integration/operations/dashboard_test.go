@@ -4,19 +4,25 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/url"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/metrics"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
 	"go.yaml.in/yaml/v2"
 )
 
@@ -243,6 +249,268 @@ func TestPromtool(t *testing.T) {
 		cmd.Dir = deployed
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+}
+
+// A scraper is a Prometheus that scrapes one sidecar each second, and evaluates the rules
+// as often.
+type scraper struct {
+	t    *testing.T
+	base string
+}
+
+func startPrometheus(t *testing.T, site string) scraper {
+	t.Helper()
+	prometheus := harness.Program(t, "HERMES_PROMETHEUS", "prometheus")
+	dir, listen := t.TempDir(), harness.FreePort(t)
+	config := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%s]\nscrape_configs:\n  - job_name: hermes-sidecar\n    static_configs: [{targets: [%q]}]\n",
+		filepath.Join(deployed, "hermes.rules.yml"), site)
+	harness.WriteFile(t, filepath.Join(dir, "prometheus.yml"), []byte(config))
+	p := harness.Start(t, exec.Command(prometheus, "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+listen))
+	if !p.Says("Server is ready to receive web requests") {
+		t.Fatal("Prometheus does not start")
+	}
+	return scraper{t, "http://" + listen}
+}
+
+// ask asks Prometheus' API, and decodes the data of its answer.
+func (s scraper) ask(path string, data any) {
+	s.t.Helper()
+	res, body := client.Get(s.t, http.DefaultClient, s.base+path)
+	answer := struct {
+		Status, Error string
+		Data          any
+	}{Data: data}
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || answer.Status != "success" {
+		s.t.Fatalf("%s: %s %v %s", path, res.Status, err, answer.Error)
+	}
+}
+
+// query returns how many series an expression has now.
+func (s scraper) query(expr string) int {
+	s.t.Helper()
+	var data struct{ Result []any }
+	s.ask("/api/v1/query?query="+url.QueryEscape(expr), &data)
+	return len(data.Result)
+}
+
+// states are those of the alerts, by name.
+func (s scraper) states() map[string]string {
+	s.t.Helper()
+	var data struct {
+		Groups []struct {
+			Rules []struct{ Name, State, Health, LastError string }
+		}
+	}
+	s.ask("/api/v1/rules", &data)
+	states := map[string]string{}
+	for _, g := range data.Groups {
+		for _, r := range g.Rules {
+			if r.Health == "err" {
+				s.t.Errorf("%s: %s", r.Name, r.LastError)
+			}
+			if r.Health == "ok" {
+				states[r.Name] = r.State
+			}
+		}
+	}
+	return states
+}
+
+// everything is a query of the dashboard for all that its variables may choose.
+func everything(expr string) string {
+	return strings.NewReplacer("$job", "hermes.*", "$instance", ".*", "$operation", ".*").Replace(variables.Replace(expr))
+}
+
+// TestPrometheusAnswersThePanels: of a sidecar under load, each query of the dashboard has
+// series in a real Prometheus, and so has each variable; the alerts that it gives reason
+// for wait to fire, and no others.
+func TestPrometheusAnswersThePanels(t *testing.T) {
+	scripts := scenes(t)
+	scripts["run"] = upstream.Replay(hermes.Recorded(t, "g3-v0.20.3/runs.one_tool"), upstream.ByFrame)
+	scripts["whole"] = upstream.AsJSON("200 OK", `{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}],"usage":{"total_tokens":2}}`)
+	w := watch(t, upstream.New(t, scripts.Play), "", "hermes_resume\n\thermes")
+	p := startPrometheus(t, w.site)
+
+	queries := map[string]string{} // by what asks
+	for _, panel := range readDashboard(t).Panels {
+		for _, target := range panel.Targets {
+			expr := everything(target.Expr)
+			queries[panel.Title+" "+target.RefID+" "+expr] = expr
+		}
+	}
+	if len(queries) < 25 {
+		t.Fatalf("%d queries", len(queries))
+	}
+	load := func() {
+		for name := range scripts {
+			path := "/v1/chat/completions"
+			if name == "run" {
+				path = "/v1/runs/run_1/events"
+			}
+			w.Post(path, "X-Play", name).All()
+		}
+	}
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(harness.Patience); len(queries) > 0; <-tick.C {
+		load()
+		for what, expr := range queries {
+			if p.query(expr) > 0 {
+				delete(queries, what)
+			}
+		}
+		if time.Now().After(deadline) {
+			break
+		}
+	}
+	for what := range queries {
+		t.Errorf("no data: %s", what)
+	}
+
+	series := regexp.MustCompile(`^label_values\((.+), (\w+)\)$`)
+	for _, v := range readDashboard(t).Templating.List {
+		q, _ := v.Query.(map[string]any)
+		m := series.FindStringSubmatch(fmt.Sprint(q["query"]))
+		if m == nil {
+			continue
+		}
+		var values []string
+		p.ask("/api/v1/label/"+m[2]+"/values?match[]="+url.QueryEscape(strings.ReplaceAll(m[1], "$job", ".*")), &values)
+		if len(values) == 0 {
+			t.Errorf("variable %s has no values", v.Name)
+		}
+	}
+
+	waits := func(when string, want ...string) {
+		t.Helper()
+		var have []string
+		for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); <-tick.C {
+			states := p.states()
+			have = nil
+			for name, state := range states {
+				if state != "inactive" {
+					have = append(have, name)
+				}
+			}
+			slices.Sort(have)
+			if len(states) >= 11 && slices.Equal(have, want) {
+				return
+			}
+		}
+		t.Errorf("%s: the alerts %q wait, want %q", when, have, want)
+	}
+	waits("under load", "HermesAgentCrashes", "HermesErrorRatioHigh", "HermesUpstreamBreaksOff")
+	w.Kill()
+	waits("without a sidecar", "HermesAgentCrashes", "HermesErrorRatioHigh", "HermesMetricsAbsent", "HermesSidecarDown", "HermesUpstreamBreaksOff")
+}
+
+// scraped are the labels that Prometheus adds to all that it scrapes.
+var scraped = []string{"job", "instance"}
+
+// variables are Grafana's own, with a value of the kind that it puts in.
+var variables = strings.NewReplacer("$__rate_interval", "5m", "$__range", "3h")
+
+// checkExpression parses an expression and checks each metric, label and value in it
+// against what is exposed. It returns the metrics and the labels that may be in
+// the result.
+func checkExpression(t testing.TB, f metrics.Families, expr string) (metrics, known []string) {
+	t.Helper()
+	e, err := parser.NewParser(parser.Options{}).ParseExpr(variables.Replace(expr))
+	if err != nil {
+		t.Errorf("%s: %v", expr, err)
+		return nil, nil
+	}
+	known = slices.Clone(scraped)
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		v, ok := n.(*parser.VectorSelector)
+		if !ok {
+			return nil
+		}
+		if v.Name == "up" { // Prometheus' own
+			return nil
+		}
+		name, exposed := family(f, v.Name)
+		if exposed == nil {
+			t.Errorf("%s: %s is not exposed", expr, v.Name)
+			return nil
+		}
+		metrics = append(metrics, name)
+		if strings.HasSuffix(v.Name, "_bucket") {
+			known = append(known, "le")
+		}
+		for _, m := range exposed.GetMetric() {
+			for _, l := range m.GetLabel() {
+				known = append(known, l.GetName())
+			}
+		}
+		for _, m := range v.LabelMatchers {
+			checkMatcher(t, expr, exposed, m)
+		}
+		return nil
+	})
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		var used []string
+		switch n := n.(type) {
+		case *parser.AggregateExpr:
+			used = n.Grouping
+		case *parser.BinaryExpr:
+			if n.VectorMatching != nil {
+				used = append(slices.Clone(n.VectorMatching.MatchingLabels), n.VectorMatching.Include...)
+			}
+		}
+		for _, l := range used {
+			if !slices.Contains(known, l) {
+				t.Errorf("%s: there is no label %s", expr, l)
+			}
+		}
+		return nil
+	})
+	return metrics, known
+}
+
+// family finds the family of a series, which of a histogram has a longer name.
+func family(f metrics.Families, series string) (string, *dto.MetricFamily) {
+	for _, suffix := range []string{"_bucket", "_count", "_sum"} {
+		if name, ok := strings.CutSuffix(series, suffix); ok && f[name].GetType() == dto.MetricType_HISTOGRAM {
+			return name, f[name]
+		}
+	}
+	if f[series].GetType() == dto.MetricType_HISTOGRAM {
+		return series, nil // no such series
+	}
+	return series, f[series]
+}
+
+// literal are the values that a matcher names, apart from patterns and Grafana's
+// variables.
+var literal = regexp.MustCompile(`^[a-z_|]*$`)
+
+// checkMatcher wants the label, and each value that is named, to exist.
+func checkMatcher(t testing.TB, expr string, family *dto.MetricFamily, m *labels.Matcher) {
+	t.Helper()
+	if m.Name == model.MetricNameLabel || slices.Contains(scraped, m.Name) {
+		return
+	}
+	var values []string
+	for _, s := range family.GetMetric() {
+		for _, l := range s.GetLabel() {
+			if l.GetName() == m.Name {
+				values = append(values, l.GetValue())
+			}
+		}
+	}
+	if values == nil {
+		t.Errorf("%s: %s has no label %s", expr, family.GetName(), m.Name)
+		return
+	}
+	if !literal.MatchString(m.Value) {
+		return
+	}
+	for v := range strings.SplitSeq(m.Value, "|") {
+		if !slices.Contains(values, v) {
+			t.Errorf("%s: %s is never %q", expr, m.Name, v)
 		}
 	}
 }

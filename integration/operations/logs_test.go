@@ -4,14 +4,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
+	"google.golang.org/protobuf/proto"
 )
 
 // named waits for a line of the logger whose name begins with the prefix and that
@@ -180,6 +186,266 @@ func TestEventsAreEmitted(t *testing.T) {
 		data, _ := line["data"].(map[string]any)
 		if line["msg"] != "event" || line["origin"] != "http.handlers.hermes" || data["model"] != "hermes-agent" || data["tools"] != 1. {
 			t.Errorf("%s: %v", name, line)
+		}
+	}
+}
+
+// said is what must be in nobody's log: keys, what was asked, and what was
+// answered.
+var said = map[string]string{
+	"the key":           "hermes-key-7f3a",
+	"a cookie":          "cookie-51c2",
+	"the question":      "where is the treasure",
+	"the answer":        "under the old oak",
+	"the reasoning":     "pirates would dig",
+	"a tool's argument": "dig --deep /oak",
+	"a key in an error": "sk-live-0123456789abcdef",
+}
+
+// tellAll is a sidecar with everything switched on that writes or lists, which has
+// answered with each of said in all ways: good, crashed, cut, refused, whole.
+func tellAll(t *testing.T, global string) (w *watched, recordings, home string) {
+	t.Helper()
+	begin := [][]string{hermes.One(hermes.Role), hermes.One(hermes.Delta("content", "<think>"+said["the reasoning"]+"</think>")),
+		hermes.One(hermes.Delta("content", "\n`💻 "+said["a tool's argument"]+"`\n")), hermes.One(hermes.Delta("content", said["the answer"]))}
+	whole := `{"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [{"index": 0, "message": {"role": "assistant", "content": ` + hermes.ASCII(said["the answer"]) +
+		`}, "finish_reason": "stop"}], "usage": {"total_tokens": 0}}`
+	scripts := upstream.Router{
+		"good":  upstream.Lines(append(begin, hermes.Good()...)...),
+		"crash": upstream.Lines(append(begin, hermes.One(hermes.Finish("stop", 0)), hermes.One("data: [DONE]"))...),
+		"error": upstream.Lines(append(begin, hermes.One("data: "+hermes.Envelope+`"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}], "error": {"message": "401: `+said["a key in an error"]+`"}}`), hermes.One("data: [DONE]"))...),
+		"cut": func(x *upstream.Exchange) {
+			x.Events()
+			for _, f := range begin {
+				x.Frame(f...)
+			}
+			x.Torn([]byte(hermes.Role[:9]))
+		},
+		"nothing": (*upstream.Exchange).Fin,
+		"whole":   upstream.AsJSON("200 OK", whole),
+		"status":  upstream.AsJSON("500 Internal Server Error", `{"error": {"message": `+hermes.ASCII(said["the answer"])+`}}`),
+	}
+	up := upstream.New(t, scripts.Play)
+	recordings = filepath.Join(t.TempDir(), "recordings")
+	w = watch(t, up, global, "log\n\thermes {\n\t\trecord "+recordings+"\n\t}")
+	for _, e := range w.Cmd.Env {
+		if h, ok := strings.CutPrefix(e, "HOME="); ok {
+			home = h // the last one counts
+		}
+	}
+	body := `{"model":"hermes-agent","stream":true,"messages":[{"role":"user","content":` + hermes.ASCII(said["the question"]) + "},{\"role\":\"assistant\",\"content\":\"`💻 ls`\\n" + said["the answer"] + `"}]}`
+	for name := range scripts {
+		req, err := http.NewRequest(http.MethodPost, w.Base+"/v1/chat/completions", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Play", name)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Authorization", "Bearer "+said["the key"])
+		req.Header.Set("Cookie", "session="+said["a cookie"])
+		res, err := w.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.Copy(io.Discard, res.Body)
+		res.Body.Close()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	return w, recordings, home
+}
+
+// checkSilent wants none of said in a text.
+func checkSilent(t *testing.T, where, text string) {
+	t.Helper()
+	for what, secret := range said {
+		if strings.Contains(text, secret) {
+			t.Errorf("%s has %s", where, what)
+		}
+	}
+}
+
+// Logs, the access log among them, storage, metrics and the list of streams have
+// nothing of what was said, nor keys. In the debug log likewise.
+func TestNothingSaidIsKept(t *testing.T) {
+	for _, global := range []string{"", "debug"} {
+		t.Run("log "+global, func(t *testing.T) {
+			w, _, home := tellAll(t, global)
+			checkSilent(t, "the metrics", w.Client.Get("/metrics"))
+			_, list := w.get("http://"+w.Admin+"/hermes/streams", http.StatusOK)
+			checkSilent(t, "the list of streams", list)
+			if !strings.Contains(list, `"outcome"`) {
+				t.Errorf("the list is empty: %s", list)
+			}
+			w.Terminate()
+			w.Exit()
+			log := w.Log.String()
+			checkSilent(t, "the log", log)
+			for _, sign := range []string{`"Authorization":["REDACTED"]`, "http.log.access", "http.handlers.hermes", "history healed"} {
+				if !strings.Contains(log, sign) {
+					t.Errorf("the log has no %s", sign)
+				}
+			}
+			err := filepath.WalkDir(home, func(path string, d fs.DirEntry, err error) error {
+				if err != nil || d.IsDir() || d.Name() == "Caddyfile" {
+					return err
+				}
+				b, err := os.ReadFile(path)
+				checkSilent(t, path, string(b))
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Recordings, which the operator has asked for, have what the agent said, and
+// nothing of the request; nobody else may read them.
+func TestRecordingsHaveNothingOfTheRequest(t *testing.T) {
+	w, dir, _ := tellAll(t, "")
+	w.Terminate()
+	w.Exit()
+	n := 0
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil || info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v, %v", path, info.Mode(), err)
+		}
+		if d.IsDir() {
+			return nil
+		}
+		n++
+		b, err := os.ReadFile(path)
+		for _, what := range []string{"the key", "a cookie", "the question"} {
+			if strings.Contains(string(b), said[what]) {
+				t.Errorf("%s has %s", path, what)
+			}
+		}
+		if strings.HasSuffix(path, ".sse") && !strings.Contains(string(b), said["the answer"]) {
+			t.Errorf("%s has no answer: %q", path, harness.Clip(string(b)))
+		}
+		return err
+	})
+	if err != nil || n < 8 {
+		t.Errorf("%d files: %v", n, err)
+	}
+}
+
+// Many requests whose bodies are held do not add up once they are answered.
+func TestRequestsAreNotKeptWhileTheirAnswersRun(t *testing.T) {
+	sidecar.NeedsMemory(t)
+	const clients, size, limit = 12, 8 << 20, 6
+	rest := make(chan struct{})
+	up := upstream.New(t, func(x *upstream.Exchange) {
+		x.Body = nil
+		x.Begin()
+		x.Wait(rest)
+		x.End()
+	})
+	base, s := sidecar.Serve(t, up, nil)
+	c := client.New(t, base)
+	body := `{"stream":true,"messages":[{"role":"user","content":"` + strings.Repeat("x", size) + `"}]}`
+	check := sidecar.LimitGrowth(t, s, limit*size)
+	for range clients {
+		res, err := c.HTTP.Post(base+"/v1/chat/completions", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+	}
+	check(fmt.Sprintf("%d open streams, whose requests had %d MiB each,", clients, size>>20))
+	close(rest)
+}
+
+// TestHeadersOfUpstreamStayShort: none of them reaches a file or a log line uncut
+// (contract section 7), neither in an answer nor in an error that quotes it.
+func TestHeadersOfUpstreamStayShort(t *testing.T) {
+	sidecar.NeedsMemory(t)
+	const large, limit = 1 << 20, 16 << 10
+	long := strings.Repeat("\x01x", large/2) // four times as long, quoted
+	text := strings.Repeat("x", large)
+	body := "\r\nTransfer-Encoding: chunked\r\n\r\n"
+	good := string(hermes.Recorded(t, "g3-v0.20.3/one_tool").Body)
+	stream := func(header string) upstream.Script {
+		return func(x *upstream.Exchange) {
+			x.Raw("HTTP/1.1 200 OK\r\n" + header + body)
+			x.Chunk([]byte(good))
+			x.End()
+		}
+	}
+	raw := func(s string) upstream.Script {
+		return func(x *upstream.Exchange) { x.Raw(s); x.Fin() }
+	}
+	scripts := upstream.Router{
+		"type":      stream("Content-Type: text/event-stream; x=" + text),
+		"encoding":  stream("Content-Type: text/event-stream\r\nContent-Encoding: " + text),
+		"other":     stream("Content-Type: text/event-stream\r\nX-Hermes-Completed: " + text),
+		"malformed": raw("HTTP/1.1 200 OK\r\n" + long + "\r\n\r\n"),
+		"name":      raw("HTTP/1.1 200 OK\r\n" + long + ": x\r\n\r\n"),
+		"status":    raw("HTTP/1.1 " + long + "\r\n\r\n"),
+		"version":   raw(long + " 200 OK\r\n\r\n"),
+		"length":    raw("HTTP/1.1 200 OK\r\nContent-Length: " + text + "\r\n\r\n"),
+		"transfer":  raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: " + text + "\r\n\r\n"),
+		"trailer":   raw("HTTP/1.1 200 OK\r\nTrailer: " + text + "\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+		"bad chunk": raw("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream" + body + text + "\r\n"),
+		"bad trailer": raw("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTrailer: X" + body + "3\r\nabc\r\n0\r\n" +
+			text + "\r\n\r\n"),
+	}
+	up := upstream.New(t, scripts.Play)
+	spans := newCollector(t)
+	dir := filepath.Join(t.TempDir(), "recordings")
+	w := watch(t, up, "", "tracing\n\thermes {\n\t\trecord "+dir+"\n\t\trecord_max 1GB\n\t}", spans.environment()...)
+
+	paths := []string{"/v1/chat/completions", "/v1/responses", "/v1/runs/run_1/events", "/v1/models", "/api/sessions/s/chat/stream"}
+	for name := range scripts {
+		for _, path := range paths {
+			req, err := http.NewRequest(http.MethodPost, "http://"+w.site+path, strings.NewReader(`{"stream":true,"messages":[]}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("X-Play", name)
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				continue // an answer that is torn, or whose header is too long for this client
+			}
+			_, _ = io.Copy(io.Discard, res.Body) // likewise
+			res.Body.Close()
+		}
+	}
+	_, list := w.get("http://"+w.Admin+"/hermes/streams", http.StatusOK)
+	if len(list) > 100<<10 {
+		t.Errorf("the admin API lists %d bytes", len(list))
+	}
+	for range len(scripts) * len(paths) {
+		if size := proto.Size(<-spans.spans); size > limit {
+			t.Errorf("a span has %d bytes", size)
+		}
+	}
+	w.named("http.handlers.hermes", "upstream_aborted")
+	w.named("http.log.error", "malformed")
+	lines := 0
+	for line := range strings.SplitSeq(w.Log.String(), "\n") {
+		lines++
+		if len(line) > limit {
+			t.Errorf("a log line has %d bytes: %.300s", len(line), line)
+		}
+	}
+	if lines < len(scripts) {
+		t.Errorf("%d log lines", lines)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("nothing is recorded: %v", err)
+	}
+	for _, f := range files {
+		if info, err := f.Info(); err != nil || filepath.Ext(f.Name()) == ".json" && info.Size() > limit {
+			t.Errorf("%s has %d bytes, %v", f.Name(), info.Size(), err)
 		}
 	}
 }

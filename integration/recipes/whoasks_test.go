@@ -1,13 +1,24 @@
 package recipes
 
 import (
+	"compress/gzip"
+	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/chromedp/chromedp"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/browser"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
@@ -133,4 +144,303 @@ func TestRecipeWhoAsksSingleSignOn(t *testing.T) {
 	if res := c.Post("/api/sessions", "Cookie", "session=alice"); res.StatusCode != http.StatusNotFound || len(up.Requests()) != 2 {
 		t.Errorf("all sessions: %s, the agent was asked %d times", res.Status, len(up.Requests()))
 	}
+}
+
+// certified fills in the certificate of agent.example.com.
+func certified(t testing.TB, r sidecar.Recipe) (sidecar.Recipe, *x509.CertPool) {
+	t.Helper()
+	dir, pool := client.Certificate(t, "agent.example.com")
+	return r.With("/etc/caddy/agent.pem", dir+"/cert.pem").With("/etc/caddy/agent.key", dir+"/key.pem"), pool
+}
+
+// A site with TLS, compression, files and two agents; another site beside it.
+func TestRecipeExistingSite(t *testing.T) {
+	sidecar.NeedsModule(t, "http.handlers.file_server")
+	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
+	coder := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g1-v0.9.0/one_tool"), upstream.ByFrame))
+	www := t.TempDir()
+	harness.WriteFile(t, filepath.Join(www, "index.html"), []byte("welcome"))
+	r, pool := certified(t, recipeOf(t, "existing-site"))
+	d := r.With("127.0.0.1:8642", up.Addr).With("127.0.0.1:8652", coder.Addr).With("/srv/www", www).Caddy()
+
+	c := d.Client(t, "agent.example.com", pool)
+	live := c.Chat("Authorization", "Bearer secret")
+	if live.Proto != "HTTP/2.0" {
+		t.Errorf("spoken is %s", live.Proto)
+	}
+	live.CheckRepaired(t)
+	if got := up.Requests()[0].Header.Get("Authorization"); got != "Bearer secret" {
+		t.Errorf("the agent saw Authorization %q", got)
+	}
+	c.Post("/coder/v1/chat/completions").CheckRepaired(t)
+	if got := coder.Requests()[0].URL.Path; got != "/v1/chat/completions" {
+		t.Errorf("the second agent saw the path %s", got)
+	}
+
+	packed := c.Chat("Accept-Encoding", "gzip")
+	z, err := gzip.NewReader(packed.In)
+	if err != nil {
+		t.Fatalf("%q: %v", packed.Header.Get("Content-Encoding"), err)
+	}
+	body, err := io.ReadAll(z)
+	if err != nil {
+		t.Error(err)
+	}
+	strict.Decode(t, string(body)).CheckGood(t)
+
+	if body := c.Get("/"); body != "welcome" {
+		t.Errorf("the files: %q", body)
+	}
+	if !d.Says("certificate obtained successfully") {
+		t.Fatal("no certificate of Caddy's own authority")
+	}
+	root := harness.ReadFile(t, filepath.Join(d.Home, "data", "caddy", "pki", "authorities", "local", "root.crt"))
+	pool.AppendCertsFromPEM([]byte(root))
+	if body := d.Client(t, "wiki.example.com", pool).Get("/"); body != "the wiki" {
+		t.Errorf("the other site: %q", body)
+	}
+}
+
+// Keys in front, the agent's own behind, and nothing of a stranger is read.
+func TestRecipeKeys(t *testing.T) {
+	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
+	r, pool := certified(t, recipeOf(t, "keys"))
+	d := r.With("127.0.0.1:8642", up.Addr).Caddy("KEY_ALICE=0123456789abcdef", "API_SERVER_KEY=the-agents-own")
+	c := d.Client(t, "agent.example.com", pool)
+	c.Chat("Authorization", "Bearer 0123456789abcdef").CheckRepaired(t)
+	if got := up.Requests()[0].Header.Get("Authorization"); got != "Bearer the-agents-own" {
+		t.Errorf("the agent saw Authorization %q", got)
+	}
+	// KEY_BOB is not set: that lets nobody in, and HTTP/2 hands on a space at the end.
+	for _, key := range []string{"", "Bearer ", "Bearer", "Bearer fedcba9876543210", "Bearer 0123456789abcdef0x", "bearer 0123456789abcdef", "Bearer {$KEY_BOB}", "Bearer the-agents-own"} {
+		res := c.Chat("Authorization", key)
+		body := res.All()
+		var e struct{ Error strict.APIError }
+		if err := json.Unmarshal([]byte(body), &e); err != nil || res.StatusCode != http.StatusUnauthorized || e.Error.Code != "invalid_api_key" {
+			t.Errorf("%q: %s %q", key, res.Status, body)
+		}
+	}
+	if n := len(up.Requests()); n != 1 {
+		t.Errorf("the agent was asked %d times", n)
+	}
+}
+
+// A stranger is answered before the body is there, unless the check stands behind
+// hermes, as the page says.
+func TestRecipeOrderOfAuthentication(t *testing.T) {
+	const check = "respond @stranger 401"
+	stranger := "\n\t@stranger not header Authorization \"Bearer key\"\n"
+	head := "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"
+	// Of so large a body Caddy waits for the first 256 KiB, but not for the end.
+	part := `{"messages":[{"role":"user","content":"` + strings.Repeat("x", 300<<10)
+	answered := func(within time.Duration, directives string) bool {
+		base, _ := sidecar.ServeCaddyfile(t, stranger+directives)
+		conn := client.Dial(t, base)
+		defer conn.Close()
+		go io.WriteString(conn, head+part)
+		conn.SetReadDeadline(time.Now().Add(within))
+		status := make([]byte, len("HTTP/1.1 401"))
+		_, err := io.ReadFull(conn, status)
+		if err == nil && string(status) != "HTTP/1.1 401" {
+			t.Errorf("answered by %s", status)
+		}
+		return err == nil
+	}
+	if !answered(harness.Patience, "\thandle @stranger {\n\t\trespond 401\n\t}\n\thandle {\n\t\thermes\n\t\treverse_proxy 127.0.0.1:1\n\t}\n") {
+		t.Error("in a block of its own: the body is waited for")
+	}
+	if answered(300*time.Millisecond, "\thermes\n\t"+check+"\n\treverse_proxy 127.0.0.1:1\n") {
+		t.Error("behind hermes the body is not waited for any more: the page says otherwise")
+	}
+	if !answered(harness.Patience, "\thermes\n\tbasic_auth argon2id {\n\t\talice $argon2id$v=19$m=47104,t=1,p=1$YPW15B/n/cNur5qhyyDi0w$FVTkFs7NoKMG4ShC7a/lufQ3yAT2oiQ2ZepdiTRV8Is\n\t}\n\treverse_proxy 127.0.0.1:1\n") {
+		t.Error("basic_auth: the body is waited for")
+	}
+}
+
+// A password in front, the agent's key behind.
+func TestRecipePasswords(t *testing.T) {
+	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
+	r, pool := certified(t, recipeOf(t, "passwords"))
+	d := r.With("127.0.0.1:8642", up.Addr).Caddy("API_SERVER_KEY=the-agents-own")
+	c := d.Client(t, "agent.example.com", pool)
+	basic := func(password string) string {
+		return "Basic " + base64.StdEncoding.EncodeToString([]byte("alice:"+password))
+	}
+	c.Chat("Authorization", basic("open sesame")).CheckRepaired(t)
+	if got := up.Requests()[0].Header.Get("Authorization"); got != "Bearer the-agents-own" {
+		t.Errorf("the agent saw Authorization %q", got)
+	}
+	for _, a := range []string{"", basic("open"), "Bearer the-agents-own"} {
+		if res := c.Chat("Authorization", a); res.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%q: %s", a, res.Status)
+		}
+	}
+	if n := len(up.Requests()); n != 1 {
+		t.Errorf("the agent was asked %d times", n)
+	}
+}
+
+// Another service decides, and says who it is.
+func TestRecipeForwardAuth(t *testing.T) {
+	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
+	authority := upstream.New(t, func(x *upstream.Exchange) {
+		if x.Req.Header.Get("Cookie") != "session=alice" {
+			x.Header("302 Found", "Location: https://auth.example.com/", "Content-Length: 0")
+			return
+		}
+		x.Header("200 OK", "Remote-User: alice", "Content-Length: 0")
+	})
+	r, pool := certified(t, recipeOf(t, "forward-auth"))
+	d := r.With("127.0.0.1:8642", up.Addr).With("127.0.0.1:9091", authority.Addr).Caddy("API_SERVER_KEY=the-agents-own")
+	c := d.Client(t, "agent.example.com", pool)
+	if res := c.Chat("Remote-User", "root"); res.StatusCode != http.StatusFound || len(up.Requests()) != 0 {
+		t.Errorf("a stranger: %s, the agent was asked %d times", res.Status, len(up.Requests()))
+	}
+	c.Chat("Cookie", "session=alice", "Remote-User", "root").CheckRepaired(t)
+	seen := up.Requests()[0].Header
+	if got := seen["Remote-User"]; len(got) != 1 || got[0] != "alice" || seen.Get("Authorization") != "Bearer the-agents-own" {
+		t.Errorf("the agent saw %v", seen)
+	}
+	if got := authority.Requests()[0]; got.URL.Path != "/api/authz/forward-auth" || got.Header.Get("X-Forwarded-Uri") != "/v1/chat/completions" {
+		t.Errorf("the authority saw %s %v", got.URL, got.Header)
+	}
+}
+
+// preflights answers as Hermes was recorded to answer a preflight, and gives the
+// page's origin leave in all other answers, as Hermes does.
+func preflights(t testing.TB, origin string, then upstream.Script) upstream.Script {
+	t.Helper()
+	answer := strings.ReplaceAll(strings.ReplaceAll(harness.ReadFile(t, hermes.Captures+"/g3-v0.20.3/cors.preflight.http"), "\r\n", "\n"), "\n", "\r\n")
+	if !strings.Contains(answer, "http://ui.example") {
+		t.Fatal("the recording is of another origin")
+	}
+	answer = strings.Replace(answer, "http://ui.example", origin, 1)
+	return func(x *upstream.Exchange) {
+		if x.Req.Method == http.MethodOptions {
+			x.Raw(answer)
+			return
+		}
+		then(x)
+	}
+}
+
+// exposed has what an SDK in the page has to read, and what a page that comes back to an answer needs.
+const exposed = "X-Hermes-Session-Id, X-Should-Retry, X-Hermes-Stream, Idempotency-Replayed"
+
+// corsSite serves a page of another origin, and the recipe, with handlers in the place of
+// hermes, in front of an upstream that admits the page.
+func corsSite(t *testing.T, handlers string) (page *httptest.Server, listen string, up *upstream.Server) {
+	t.Helper()
+	page = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprint(w, "<title>chat</title>")
+	}))
+	t.Cleanup(page.Close)
+	stream := hermes.Recorded(t, "g0-v0.8.0/one_tool")
+	stream.Header = strings.Replace(stream.Header, "\r\n", "\r\nAccess-Control-Allow-Origin: "+page.URL+"\r\nVary: Origin\r\n", 1)
+	up = upstream.New(t, preflights(t, page.URL, upstream.Replay(stream, upstream.ByFrame)))
+	listen = harness.FreePort(t)
+	recipeOf(t, "cors").With(":8643", ":"+harness.Port(listen)).With("https://chat.example.com", page.URL).With("127.0.0.1:8642", up.Addr).
+		With("\thermes\n", handlers).Caddy()
+	return page, listen, up
+}
+
+// A browser lets a page of another origin set the headers, read the session and
+// the stream, and read an error that the agent has not written.
+func TestRecipeCORS(t *testing.T) {
+	page, listen, up := corsSite(t, "\thermes\n")
+
+	// What is on the wire: each thing once, and a stranger's origin is given nothing.
+	c := client.New(t, "http://"+listen)
+	r := c.Chat("Origin", page.URL)
+	if got := r.Header["Access-Control-Allow-Origin"]; len(got) != 1 || got[0] != page.URL {
+		t.Errorf("Access-Control-Allow-Origin %q", got)
+	}
+	if got := r.Header["Access-Control-Expose-Headers"]; len(got) != 1 || got[0] != exposed {
+		t.Errorf("Access-Control-Expose-Headers %q", got)
+	}
+	r.CheckRepaired(t)
+	foreign := c.Chat("Origin", "https://elsewhere.example")
+	if got := foreign.Header["Access-Control-Expose-Headers"]; len(got) != 0 {
+		t.Errorf("a stranger gets Access-Control-Expose-Headers %q", got)
+	}
+	foreign.All()
+	if n := len(up.Requests()); up.Requests()[n-1].Header.Get("Origin") != "https://elsewhere.example" {
+		t.Error("the agent has not seen the Origin")
+	}
+
+	b := browser.New(t, 800, 600)
+	b.Do(chromedp.Navigate(page.URL))
+	const ask = `fetch(%q, {method: "POST", body: %q, headers: {"Authorization": "Bearer key", "Content-Type": "application/json", ` +
+		`"X-Hermes-Session-Id": "mine", "X-Hermes-Tool-Progress": "off"}}).then(async r => [r.status, r.headers.get("x-hermes-session-id"), await r.text()].join("\n"), e => "refused: " + e)`
+	fetch := func() string {
+		return browser.Eval[string](b, fmt.Sprintf(ask, "http://"+listen+"/v1/chat/completions", client.Question))
+	}
+	got := fetch()
+	if !strings.HasPrefix(got, "200\nb58e0870-7c5d-46c3-bc7d-38f81258d5c5\ndata: ") || strings.Contains(got, "hermes.tool.progress") || !strings.HasSuffix(got, "[DONE]\n\n") {
+		t.Errorf("the page got %q", harness.Clip(got))
+	}
+	last := up.Requests()[len(up.Requests())-1].Header
+	if last.Get("X-Hermes-Session-Id") != "mine" || last.Get("X-Hermes-Tool-Progress") != "off" || last.Get("Authorization") != "Bearer key" {
+		t.Errorf("the agent saw %v", last)
+	}
+
+	// The agent is not there any more. The browser remembers its leave.
+	up.Close()
+	if got = fetch(); !strings.HasPrefix(got, "502\n\n{\"error\":") {
+		t.Errorf("the page got %q", harness.Clip(got))
+	}
+	r = c.Chat("Origin", page.URL)
+	host, _, _ := net.SplitHostPort(up.Addr)
+	client.CheckJSON(t, r, http.StatusBadGateway, host+":")
+	if got := r.Header["Access-Control-Allow-Origin"]; len(got) != 1 || got[0] != page.URL {
+		t.Errorf("an error has Access-Control-Allow-Origin %q", got)
+	}
+}
+
+// With hermes_resume, a browser lets the page ask for a stream that outlives its connection,
+// read its id, and come back, by its key and behind an event.
+func TestRecipeCORSResumes(t *testing.T) {
+	page, listen, up := corsSite(t, "\thermes_resume\n\thermes\n")
+
+	b := browser.New(t, 800, 600)
+	b.Do(chromedp.Navigate(page.URL))
+	const ask = `fetch(%q, {method: "POST", body: %q, headers: {"Authorization": "Bearer key", "Content-Type": "application/json", %s}}).then(async r => ` +
+		`[r.status, r.headers.get("x-hermes-stream"), r.headers.get("idempotency-replayed"), await r.text()].join("\n"), e => "refused: " + e)`
+	fetch := func(headers string) (id, replayed, text string) {
+		t.Helper()
+		got := strings.SplitN(browser.Eval[string](b, fmt.Sprintf(ask, "http://"+listen+"/v1/chat/completions", client.Question, headers)), "\n", 4)
+		if len(got) != 4 || got[0] != "200" {
+			t.Fatalf("the page got %q", got)
+		}
+		return got[1], got[2], got[3]
+	}
+	id, replayed, first := fetch(`"Idempotency-Key": "mine", "X-Hermes-Detach": "10m"`)
+	if id == "" || replayed != "" || !strings.Contains(first, "id: "+id+"/2\n") || !strings.Contains(first, "data: [DONE]\n") {
+		t.Errorf("the page got the stream %q, replayed %q: %q", id, replayed, harness.Clip(first))
+	}
+	again, replayed, text := fetch(`"Idempotency-Key": "mine"`)
+	if again != id || replayed != "true" || text != first {
+		t.Errorf("then the stream %q, replayed %q: %q", again, replayed, harness.Clip(text))
+	}
+	_, _, text = fetch(`"Last-Event-ID": "` + id + `/2"`)
+	if _, behind, _ := strings.Cut(first, "id: "+id+"/2\n\n"); behind == "" || text != behind {
+		t.Errorf("behind the second event %q, want %q", harness.Clip(text), harness.Clip(behind))
+	}
+	asked := 0
+	for _, r := range up.Requests() {
+		if r.Method == http.MethodPost {
+			asked++
+		}
+	}
+	if asked != 1 {
+		t.Errorf("the agent was asked %d times", asked)
+	}
+	r := client.New(t, "http://"+listen).Chat("Origin", page.URL, "Last-Event-ID", id+"/2", "Authorization", "Bearer key")
+	for name, want := range map[string]string{"Access-Control-Allow-Origin": page.URL, "Access-Control-Expose-Headers": exposed} {
+		if got := r.Header[name]; len(got) != 1 || got[0] != want {
+			t.Errorf("a stream that is continued has %s %q", name, got)
+		}
+	}
+	r.All()
 }

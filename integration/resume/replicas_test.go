@@ -1,11 +1,17 @@
 package resume
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +20,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
@@ -285,5 +292,129 @@ func TestRedisIsNotThere(t *testing.T) {
 		if got := r.All(); r.Header.Get(stream) != "" || !strings.Contains(got, "[DONE]") {
 			t.Errorf("%v, %q", r.Header, got)
 		}
+	}
+}
+
+// password, secret and credential must not be where others could read them.
+const (
+	password   = "the-password-of-redis"
+	secret     = "the-secret-of-all-replicas"
+	credential = "Bearer the-credential-of-a-client"
+)
+
+// withRedis builds Caddy with the storage redis. Go's build cache keeps it.
+var withRedis = sync.OnceValues(func() (string, error) {
+	flags := []string{"run"}
+	if harness.RaceEnabled {
+		flags = append(flags, "-race")
+	}
+	var caddy string
+	for range 2 { // the run that builds it has it in a directory that is gone afterwards
+		cmd := exec.Command("go", append(flags, "-exec", "echo", "./cmd/caddy")...)
+		cmd.Dir = harness.Path("resume/redis")
+		var bad bytes.Buffer
+		cmd.Stderr = &bad
+		out, err := cmd.Output()
+		if err != nil {
+			return "", fmt.Errorf("building resume/redis/cmd/caddy: %w\n%s", err, bad.String())
+		}
+		caddy = strings.TrimSpace(string(out))
+		if _, err := os.Stat(caddy); err == nil {
+			return caddy, nil
+		}
+	}
+	return "", errors.New("go run does not keep resume/redis/cmd/caddy in its cache")
+})
+
+// redis is a server of Redis or Valkey that writes down each command.
+type redis struct {
+	path, addr, dir string
+	args            []string // more of them
+	tls             bool
+	options         string // of the storage, more of them
+	process         *harness.Process
+}
+
+// startRedis starts one with more arguments. With a certificate it speaks only TLS.
+func startRedis(t *testing.T, args ...string) *redis {
+	t.Helper()
+	r := &redis{
+		path: harness.Program(t, "HERMES_REDIS", "valkey-server", "redis-server"),
+		addr: harness.FreePort(t), dir: t.TempDir(), args: args,
+		tls: slices.Contains(args, "--tls-cert-file"),
+	}
+	r.start(t)
+	return r
+}
+
+func (r *redis) start(t *testing.T) {
+	t.Helper()
+	ports := []string{"--port", harness.Port(r.addr)}
+	if r.tls {
+		ports = []string{"--port", "0", "--tls-port", harness.Port(r.addr)}
+	}
+	r.process = harness.Start(t, exec.Command(r.path, slices.Concat(ports, []string{
+		"--bind", "127.0.0.1", "--requirepass", password, "--save", "", "--appendonly", "yes", "--dir", r.dir}, r.args)...))
+	if !r.process.Says("Ready to accept connections") {
+		t.Fatalf("redis does not start:\n%s", r.process.Log)
+	}
+}
+
+// replicas starts sidecars with the storage, in front of up.
+func (r *redis) replicas(t *testing.T, up *upstream.Server, n int) (all []*client.Client, processes []*sidecar.Process) {
+	t.Helper()
+	caddy, err := withRedis()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		listen, home := harness.FreePort(t), t.TempDir()
+		file := filepath.Join(home, "Caddyfile")
+		harness.WriteFile(t, file, []byte(site("http://:"+harness.Port(listen), "admin off", fmt.Sprintf(`hermes_resume {
+		storage redis {
+			address %s
+			password {env.REDIS_PASSWORD}
+			secret {env.HERMES_RESUME_SECRET}
+			lease 10s
+			%s
+		}
+	}
+	hermes
+	reverse_proxy %s`, r.addr, cmp.Or(r.options, "timeout 30s"), up.Addr))))
+		cmd := exec.Command(caddy, "run", "--config", file, "--adapter", "caddyfile")
+		cmd.Env = sidecar.Environment(home, "REDIS_PASSWORD="+password, "HERMES_RESUME_SECRET="+secret)
+		processes = append(processes, sidecar.Follow(t, cmd, "serving initial configuration"))
+		all = append(all, client.New(t, "http://"+listen))
+	}
+	return all, processes
+}
+
+// TestRedisOverTLS has replicas share streams over TLS, with the certificates of a CA that the
+// system does not know. A replica that is not told of it does not trust the server.
+func TestRedisOverTLS(t *testing.T) {
+	up := upstream.New(t, func(x *upstream.Exchange) {
+		x.Begin("hi")
+		x.Finish()
+	})
+	dir, _ := client.Certificate(t)
+	r := startRedis(t, "--tls-cert-file", dir+"/cert.pem", "--tls-key-file", dir+"/key.pem",
+		"--tls-ca-cert-file", dir+"/cert.pem", "--tls-auth-clients", "no")
+	r.options = "tls " + dir + "/cert.pem"
+	all, _ := r.replicas(t, up, 2)
+	all = balanced(all)
+	first := ask(all[0], "one")
+	whole := first.All()
+	again := ask(all[1], "one")
+	if got := again.All(); got != whole || again.Header.Get("Idempotency-Replayed") != "true" || !strings.Contains(whole, "[DONE]") {
+		t.Errorf("at the other replica it is %q, %v, want %q", got, again.Header, whole)
+	}
+
+	r.options = "tls"
+	all, processes := r.replicas(t, up, 1)
+	if passed := ask(all[0], "one"); passed.Header.Get(stream) != "" || !strings.Contains(passed.All(), "[DONE]") {
+		t.Errorf("a server that is not trusted has %v", passed.Header)
+	}
+	if log := processes[0].Log.String(); !strings.Contains(log, "redis fails") || !strings.Contains(log, "certificate") {
+		t.Error("the log does not say why")
 	}
 }

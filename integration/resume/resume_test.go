@@ -1,17 +1,24 @@
 package resume
 
 import (
+	"compress/gzip"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/metrics"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
@@ -244,5 +251,404 @@ func TestUpstreamIsLeft(t *testing.T) {
 	}
 	if rest := r.All(); !strings.Contains(rest, `"code":"upstream_aborted"`) || !strings.Contains(rest, "[DONE]") {
 		t.Errorf("the end is\n%s", rest)
+	}
+}
+
+// passwordHash is one of "secret".
+const passwordHash = "$2a$04$CZKEu/vcJou9IpBT4zBkMObH5h/bK3A2/n7lvM0GFd/SC5bYDpTBm"
+
+// basic returns the credentials of a user whose password is "secret".
+func basic(user string) string {
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":secret"))
+}
+
+// statuses returns what each way to a stream answers somebody with the credentials: the
+// same request again, a POST and a GET behind an event, and DELETE, which comes last.
+func statuses(t *testing.T, c *client.Client, id, credentials string) (all [4]int) {
+	t.Helper()
+	all[0] = leave(c.Chat(key, "k", "Authorization", credentials))
+	all[1] = leave(c.Chat(behind, id+"/1", "Authorization", credentials))
+	for i, method := range []string{http.MethodGet, http.MethodDelete} {
+		r, err := http.NewRequestWithContext(t.Context(), method, c.Base+"/v1/chat/completions/"+id, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", credentials)
+		res, err := c.HTTP.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		all[2+i] = res.StatusCode
+	}
+	return all
+}
+
+// leave returns the status of an answer that nobody needs.
+func leave(r *client.Reply) int {
+	r.Leave()
+	return r.StatusCode
+}
+
+// TestRevokedCredentialsGetNothing where basic_auth checks them: Caddy orders it in front of
+// hermes_resume, so that it is asked for a stream that is kept as well.
+func TestRevokedCredentialsGetNothing(t *testing.T) {
+	rest := make(chan struct{})
+	up := upstream.New(t, held(rest))
+	admin, listen := harness.FreePort(t), harness.FreePort(t)
+	config := func(users ...string) string {
+		return site("http://"+listen, "admin "+admin, "hermes_resume\n\thermes\n\treverse_proxy "+up.Addr+"\n\tbasic_auth {\n\t\t"+
+			strings.Join(users, " "+passwordHash+"\n\t\t")+" "+passwordHash+"\n\t}")
+	}
+	s := sidecar.RunCaddyfile(t, t.TempDir(), config("alice", "bob"))
+	c := client.New(t, "http://"+listen)
+	c.Reloading = true
+	first := c.Chat(key, "k", "Authorization", basic("alice"))
+	id := first.Header.Get(stream)
+	frame(t, first)
+	frame(t, first)
+	first.Leave()
+	again := c.Chat(behind, id+"/1", "Authorization", basic("alice"))
+	if again.StatusCode != http.StatusOK {
+		t.Fatalf("alice: %s", again.Status)
+	}
+	again.Leave()
+	reload(t, admin, config("bob"), s)
+	if got, want := statuses(t, c, id, basic("alice")), [4]int{401, 401, 401, 401}; got != want {
+		t.Errorf("alice, who may not come any more: %d, want %d", got, want)
+	}
+	if got, want := statuses(t, c, id, basic("bob")), [4]int{200, 404, 404, 404}; got != want { // the key is his own
+		t.Errorf("bob: %d, want %d", got, want)
+	}
+	reload(t, admin, config("alice", "bob"), s)
+	if got, want := statuses(t, c, id, basic("alice")), [4]int{200, 200, 200, 204}; got != want {
+		t.Errorf("alice, who may come again: %d, want %d", got, want)
+	}
+	close(rest)
+	if n := len(up.Requests()); n != 2 {
+		t.Errorf("upstream was asked %d times, want once for each user", n)
+	}
+}
+
+// TestChecksBehindAreNotAskedAgain, as docs/resume.md says.
+func TestChecksBehindAreNotAskedAgain(t *testing.T) {
+	rest := make(chan struct{})
+	close(rest)
+	up := upstream.New(t, held(rest))
+	admin, listen := harness.FreePort(t), harness.FreePort(t)
+	config := func(user string) string {
+		return site("http://"+listen, "admin "+admin, "route {\n\t\thermes_resume\n\t\tbasic_auth {\n\t\t\t"+user+" "+passwordHash+"\n\t\t}\n\t\thermes\n\t\treverse_proxy "+up.Addr+"\n\t}")
+	}
+	s := sidecar.RunCaddyfile(t, t.TempDir(), config("alice"))
+	c := client.New(t, "http://"+listen)
+	c.Reloading = true
+	if r := c.Chat(key, "k", "Authorization", basic("mallory")); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("mallory: %s", r.Status)
+	}
+	first := c.Chat(key, "k", "Authorization", basic("alice"))
+	id := first.Header.Get(stream)
+	first.All()
+	reload(t, admin, config("bob"), s)
+	if got, want := statuses(t, c, id, basic("alice")), [4]int{200, 200, 200, 204}; got != want {
+		t.Errorf("alice: %d, want %d", got, want)
+	}
+	if r := c.Chat(key, "k", "Authorization", basic("alice")); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("alice, for whom upstream would have to be asked: %s", r.Status)
+	}
+}
+
+// TestAccessLogOfKeysAndIDs has what docs/resume.md says, and not with the filter from there.
+func TestAccessLogOfKeysAndIDs(t *testing.T) {
+	for name, filter := range map[string]string{"without a filter": "log", "with the filter": filterOfPage(t)} {
+		t.Run(name, func(t *testing.T) {
+			rest := make(chan struct{})
+			close(rest)
+			up := upstream.New(t, held(rest))
+			base, s := run(t, up, "", filter+"\n\thermes_resume\n\thermes")
+			c := client.New(t, base)
+			first := c.Chat(key, "the-key", "Authorization", "Bearer the-secret")
+			id := first.Header.Get(stream)
+			first.All()
+			c.Chat(behind, id+"/1", "Authorization", "Bearer the-secret").All()
+			_, body := client.Get(t, c.HTTP, base+"/v1/chat/completions/"+id, "Authorization", "Bearer the-secret")
+			if body == "" {
+				t.Error("GET got nothing")
+			}
+			if !s.Says(`"hermes_resumed":"begun"`) || !s.Says(`"hermes_resumed":"continued"`) || !s.Says(`"hermes_resumed":"replayed"`) {
+				t.Fatalf("not all lines are in the log\n%s", s.Log)
+			}
+			log := s.Log.String()
+			if strings.Contains(log, "the-secret") {
+				t.Errorf("credentials are in the log\n%s", log)
+			}
+			for _, what := range []string{"the-key", id} {
+				if got, want := strings.Contains(log, what), filter == "log"; got != want {
+					t.Errorf("%s is in the log: %v, want %v\n%s", what, got, want, log)
+				}
+			}
+		})
+	}
+}
+
+// filterOfPage returns the log with a filter that docs/resume.md shows.
+func filterOfPage(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/resume.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```caddyfile\nlog {")
+	filter, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatal("no filter in docs/resume.md")
+	}
+	return "log {" + filter
+}
+
+// sendSized sends a chat request with a key and a body of so many bytes, and returns the answer.
+func sendSized(t *testing.T, c *client.Client, base, k string, size int) (id, answer string) {
+	t.Helper()
+	before, behind := `{"stream":true,"messages":[{"role":"user","content":"`, `"}]}`
+	body := before + strings.Repeat("x", size-len(before)-len(behind)) + behind
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, base+"/v1/chat/completions", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(key, k)
+	res, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := client.NewReply(t, res, func() {})
+	return res.Header.Get(stream), r.All()
+}
+
+// TestMaxRequestOfHermesBoundsBoth: a request above max_request passes, and its answer is not
+// kept. hermes_resume has no bound of its own, and follows a reload.
+func TestMaxRequestOfHermesBoundsBoth(t *testing.T) {
+	finish := make(chan struct{})
+	close(finish)
+	up := upstream.New(t, held(finish))
+	admin, listen := harness.FreePort(t), harness.FreePort(t)
+	config := func(directives string) string {
+		return site("http://"+listen, "admin "+admin, directives+"\n\treverse_proxy "+up.Addr)
+	}
+	s := sidecar.RunCaddyfile(t, t.TempDir(), config("hermes_resume\n\thermes {\n\t\tmax_request 2KB\n\t}"))
+	c := client.New(t, "http://"+listen)
+	c.Reloading = true
+	check := func(k string, size int, kept bool) {
+		t.Helper()
+		id, answer := sendSized(t, c, "http://"+listen, k, size)
+		if (id != "") != kept || !strings.Contains(answer, " world") {
+			t.Errorf("%d bytes: the stream has the id %q, and is\n%s", size, id, answer)
+		}
+	}
+	check("a", 2000, true)
+	check("b", 2001, false)
+	reload(t, admin, config("hermes_resume\n\thermes {\n\t\tmax_request 20MB\n\t}"), s)
+	check("c", 20_000_000, true)
+	check("d", 20_000_001, false)
+	reload(t, admin, config("hermes_resume"), s)
+	check("e", 10_000_000, true)
+	check("f", 10_000_001, false)
+	if n := len(up.Requests()); n != 6 {
+		t.Errorf("upstream was asked %d times", n)
+	}
+}
+
+// TestBodiesBeforeAnyCheckTakeTheirSize has clients that Hermes refuses send bodies of many
+// values: the process takes no large multiple of them.
+func TestBodiesBeforeAnyCheckTakeTheirSize(t *testing.T) {
+	const size, clients = 10_000_000, 4
+	up := upstream.New(t, upstream.AsJSON("401 Unauthorized", `{"error":{}}`))
+	listen := harness.FreePort(t)
+	s := sidecar.RunCaddyfile(t, t.TempDir(), site("http://"+listen, "admin off", "hermes_resume\n\thermes\n\treverse_proxy "+up.Addr),
+		"GOGC=20", "GODEBUG=gcstoptheworld=1")
+	sidecar.NeedsMemory(t)
+	check := sidecar.LimitGrowth(t, s, clients*4*size)
+	body := `{"stream":[{"":0}` + strings.Repeat(`,{"":0}`, (size-100)/len(`,{"":0}`)) + `]}`
+	var all sync.WaitGroup
+	for i := range clients {
+		all.Go(func() {
+			req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://"+listen+"/v1/chat/completions", strings.NewReader(body))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			req.Header.Set(key, strconv.Itoa(i))
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer res.Body.Close()
+			if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != http.StatusUnauthorized {
+				t.Errorf("%s, %v", res.Status, err)
+			}
+		})
+	}
+	all.Wait()
+	check("four bodies of 10 MB")
+}
+
+// TestWhatCanBeSeen of a stream that is begun, left, continued and repeated: in the access
+// log, in the metrics, in the list of the admin API and in the log.
+func TestWhatCanBeSeen(t *testing.T) {
+	rest := make(chan struct{})
+	up := upstream.New(t, held(rest))
+	admin, listen := harness.FreePort(t), harness.FreePort(t)
+	s := sidecar.RunCaddyfile(t, t.TempDir(), site("http://"+listen, "admin "+admin,
+		"log\n\tmetrics /metrics\n\tlog_append seen_outcome {http.hermes.outcome}\n\tlog_append seen_resumed {http.hermes.resumed}\n\thermes_resume\n\thermes\n\treverse_proxy "+up.Addr))
+	c := client.New(t, "http://"+listen)
+	readers := func() string {
+		_, body := client.Get(t, http.DefaultClient, "http://"+admin+"/hermes/streams")
+		var list struct {
+			Open []struct{ Readers *int }
+		}
+		if err := json.Unmarshal([]byte(body), &list); err != nil || len(list.Open) != 1 || list.Open[0].Readers == nil {
+			return body
+		}
+		return fmt.Sprint(*list.Open[0].Readers)
+	}
+	first := c.Chat(key, "k")
+	id := first.Header.Get(stream)
+	frame(t, first)
+	frame(t, first)
+	if got := readers(); got != "1" {
+		t.Errorf("readers: %s", got)
+	}
+	first.Leave()
+	if !s.Says(`"hermes_resumed":"begun"`) {
+		t.Fatalf("the first client is not in the log\n%s", s.Log)
+	}
+	if got := readers(); got != "0" {
+		t.Errorf("readers: %s", got)
+	}
+	f := metrics.Scrape(t, "http://"+listen+"/metrics")
+	for name, want := range map[string]float64{
+		"caddy_hermes_resume_readers": 0, "caddy_hermes_resume_detached": 1, "caddy_hermes_resume_streams": 1,
+		"caddy_hermes_resume_detached_total": 1,
+	} {
+		m := f[name].GetMetric()[0]
+		if got := m.GetGauge().GetValue() + m.GetCounter().GetValue(); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	if m := f["caddy_hermes_resume_bytes"].GetMetric()[0]; m.GetGauge().GetValue() < 1000 {
+		t.Errorf("%v bytes", m.GetGauge().GetValue())
+	}
+	close(rest)
+	if !s.Says("stream ended while nobody listened") {
+		t.Errorf("its end is not in the log\n%s", s.Log)
+	}
+	c.Chat(behind, id+"/1").All()
+	c.Chat(key, "k").All()
+	whole := c.Chat(key, "another").All() // which stays to the end
+	if !strings.Contains(whole, "[DONE]") {
+		t.Errorf("%q", whole)
+	}
+	for _, line := range []string{`"hermes_resumed":"continued"`, `"hermes_resumed":"replayed"`, `"seen_resumed":"begun"`, `"seen_outcome":"ok"`, `"hermes_outcome":"ok"`} {
+		if !s.Says(line) {
+			t.Errorf("no %s in the log\n%s", line, s.Log)
+		}
+	}
+	if n := len(up.Requests()); n != 2 {
+		t.Errorf("upstream was asked %d times", n)
+	}
+	if strings.Contains(strings.ReplaceAll(s.Log.String(), `X-Hermes-Stream`, ""), `"uri":"/v1/chat/completions/`+id) {
+		t.Error("the id is in the log")
+	}
+}
+
+// TestCompressed has each client's answer compressed for it alone: what is kept is not.
+func TestCompressed(t *testing.T) {
+	rest := make(chan struct{})
+	close(rest)
+	up := upstream.New(t, held(rest))
+	base, _ := run(t, up, "", "encode {\n\t\tminimum_length 1\n\t\tmatch {\n\t\t\theader Content-Type text/event-stream*\n\t\t}\n\t}\n\thermes_resume\n\thermes")
+	c := client.New(t, base)
+	zipped := c.Chat(key, "k", "Accept-Encoding", "gzip")
+	if zipped.Header.Get("Content-Encoding") != "gzip" {
+		t.Errorf("header %v", zipped.Header)
+	}
+	unzip := func(r *client.Reply) string {
+		z, err := gzip.NewReader(r.In)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(z)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	want := unzip(zipped)
+	plain := c.Chat(key, "k")
+	if body := plain.All(); plain.Header.Get("Content-Encoding") != "" || body != want {
+		t.Errorf("%v %q", plain.Header, body)
+	}
+	again := c.Chat(key, "k", "Accept-Encoding", "gzip")
+	if again.Header.Get("Content-Encoding") != "gzip" || unzip(again) != want {
+		t.Errorf("header %v", again.Header)
+	}
+	if n := len(up.Requests()); n != 1 {
+		t.Errorf("upstream was asked %d times", n)
+	}
+}
+
+// says is a script that answers with a text.
+func says(text string) upstream.Script {
+	return func(x *upstream.Exchange) {
+		x.Begin(text)
+		x.Finish()
+	}
+}
+
+// TestAgentsBelowPaths are apart, although each sees the same path: a key that was used
+// for one is none of the other's, and neither is an id.
+func TestAgentsBelowPaths(t *testing.T) {
+	a, b := upstream.New(t, says("I am a")), upstream.New(t, says("I am b"))
+	listen := harness.FreePort(t)
+	below := func(prefix, addr string) string {
+		return "handle_path " + prefix + "/* {\n\t\thermes_resume\n\t\thermes\n\t\treverse_proxy " + addr + "\n\t}\n\t"
+	}
+	sidecar.RunCaddyfile(t, t.TempDir(), site("http://"+listen, "admin off", below("/a", a.Addr)+below("/b", b.Addr)))
+	ofA, ofB := client.New(t, "http://"+listen+"/a"), client.New(t, "http://"+listen+"/b")
+	first := ofA.Chat(key, "k")
+	id := first.Header.Get(stream)
+	whole := first.All()
+	if got := ofB.Chat(key, "k").All(); !strings.Contains(got, "I am b") {
+		t.Errorf("b says\n%s", got)
+	}
+	if r := ofB.Chat(behind, id+"/1"); r.StatusCode != http.StatusNotFound {
+		t.Errorf("b: %s", r.Status)
+	}
+	if got := ofA.Get("/v1/chat/completions/" + id); got != whole {
+		t.Errorf("a again:\n%s\nwant\n%s", got, whole)
+	}
+}
+
+// TestSitesAreApart also if a client of one sends the Host of the other.
+func TestSitesAreApart(t *testing.T) {
+	a, b := upstream.New(t, says("I am a")), upstream.New(t, says("I am b"))
+	atA, atB := harness.FreePort(t), harness.FreePort(t)
+	sidecar.RunCaddyfile(t, t.TempDir(), site(":"+harness.Port(atA), "admin off", "hermes_resume\n\thermes\n\treverse_proxy "+a.Addr)+
+		":"+harness.Port(atB)+" {\n\tbind 127.0.0.1\n\thermes_resume\n\thermes\n\treverse_proxy "+b.Addr+"\n}\n")
+	first := client.New(t, "http://"+atA).Chat(key, "k")
+	id := first.Header.Get(stream)
+	first.All()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+atB+"/v1/chat/completions/"+id, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = atA
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusNotFound {
+		t.Errorf("b: %s", res.Status)
 	}
 }

@@ -3,7 +3,8 @@ package wire
 import (
 	"bytes"
 	"fmt"
-	"slices"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -104,7 +105,7 @@ func TestLateStartCompletesTheToolBefore(t *testing.T) {
 func TestLifecycleHoldsForThousandsOfTools(t *testing.T) {
 	many := func(frame func(i int) []string) upstream.Script {
 		frames := [][]string{hermes.One(hermes.Role)}
-		for i := range 20000 {
+		for i := range 3000 {
 			frames = append(frames, frame(i))
 		}
 		return upstream.Lines(append(append(frames, hermes.One(hermes.Delta("content", "hi"))), hermes.Good()...)...)
@@ -122,43 +123,7 @@ func TestLifecycleHoldsForThousandsOfTools(t *testing.T) {
 			if (len(a.Starts) == 0) != (name == "G2 orphan") || a.Content != "hi" {
 				t.Errorf("%d starts, content %q", len(a.Starts), harness.Clip(a.Content))
 			}
-			t.Logf("%d of 20000 tools were shown", len(a.Starts))
-		})
-	}
-}
-
-// Every replica derives the same ids for tools that come without.
-func TestDerivedIDsAreAlikeInEveryReplica(t *testing.T) {
-	all := hermes.Recordings(t, func(r hermes.Recording) bool { return hermes.Chats(r) && r.Legacy() && r.Scenario != "emoji_all" })
-	up := upstream.New(t, upstream.Library(all, upstream.ByFrame).Play)
-	var ids [2][]string
-	for i := range ids {
-		base, _ := sidecar.Serve(t, up, sidecar.Still)
-		for _, r := range all {
-			for _, e := range client.New(t, base).Play(r.String()).Answer().Events {
-				if e.Chunk != nil && e.Status == "running" {
-					ids[i] = append(ids[i], r.String()+" "+e.ToolCallID)
-				}
-			}
-		}
-	}
-	if len(ids[0]) < 10 || !slices.Equal(ids[0], ids[1]) {
-		t.Errorf("ids\n%q\nand\n%q", ids[0], ids[1])
-	}
-}
-
-// Every recording comes out with a lifecycle that holds.
-func TestLifecycleHoldsInEveryRecording(t *testing.T) {
-	all := hermes.Recordings(t, hermes.Chats)
-	base, _ := sidecar.Serve(t, upstream.New(t, upstream.Library(all, upstream.ByFrame).Play), nil)
-	c := client.New(t, base)
-	for _, r := range all {
-		t.Run(r.String(), func(t *testing.T) {
-			a := c.Of(t).Play(r.String()).Answer()
-			a.CheckLifecycle(t)
-			if !a.Done {
-				t.Error("no [DONE]")
-			}
+			t.Logf("%d of 3000 tools were shown", len(a.Starts))
 		})
 	}
 }
@@ -224,4 +189,280 @@ func without(body, prefix string) string {
 		}
 	}
 	return kept.String()
+}
+
+var forms = []string{"envelope", "bare", "unnamed", "comment", "off"}
+
+// fields are upstream's five members of a tool event, and the two that a
+// completed one has.
+var (
+	fields      = regexp.MustCompile(`^\{"tool": ?"[a-z_]+", ?"emoji": ?"[^"]+", ?"label": ?".*", ?"toolCallId": ?"[^"]+", ?"status": ?"running"\}$`)
+	fieldsEnd   = regexp.MustCompile(`^\{"tool": ?"[a-z_]+", ?"toolCallId": ?"[^"]+", ?"status": ?"completed"\}$`)
+	withMembers = regexp.MustCompile(`^\{"id": ?"[^"]+", ?"object": ?"chat.completion.chunk", ?"created": ?\d+, ?"model": ?"hermes-agent", ?` +
+		`"choices": ?\[\{"index": ?0, ?"delta": ?\{\}, ?"finish_reason": ?null\}\], ?"tool": ?"[a-z_]+", ?.*"status": ?"(running|completed)"\}$`)
+)
+
+// The option says in which form tools leave; the request header overrides it.
+func TestProgressForms(t *testing.T) {
+	all := []hermes.Recording{
+		hermes.Recorded(t, "g0-v0.8.0/seq_tools"), hermes.Recorded(t, "g1-v0.9.0/labels"), hermes.Recorded(t, "g2-v0.13.0/parallel_tools"), hermes.Recorded(t, "g3-v0.20.3/one_tool"),
+	}
+	up := upstream.New(t, upstream.Library(all, upstream.ByFrame).Play)
+	fixed := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Still)))
+	name := all[2].String()
+	if got, want := fixed.Play(name, "X-Hermes-Tool-Progress", "sometimes").All(), fixed.Play(name).All(); got != want {
+		t.Errorf("an unknown value of the header: got\n%s\nwant\n%s", got, want)
+	}
+	for _, form := range forms {
+		c := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Still.With(sidecar.Options{"progress": form}))))
+		for _, r := range all {
+			t.Run(form+" of "+r.String(), func(t *testing.T) {
+				body := c.Of(t).Play(r.String()).All()
+				checkForm(t, form, body, r)
+				if other := fixed.Of(t).Play(r.String(), "X-Hermes-Tool-Progress", form).All(); other != body {
+					t.Errorf("by the request header\n%s\nby the option\n%s", other, body)
+				}
+			})
+		}
+	}
+}
+
+// checkForm wants every tool event of a body in a form, and as many as the
+// recording has.
+func checkForm(t *testing.T, form, body string, r hermes.Recording) {
+	t.Helper()
+	want := len(strict.Decode(t, string(r.Body)).Starts)
+	if strings.HasPrefix(r.Generation, "g0") {
+		want = strings.Count(string(r.Body), "\\n`\\u")
+	}
+	if strings.HasPrefix(r.Generation, "g1") {
+		want = strings.Count(string(r.Body), "event: hermes.tool.progress")
+	}
+	runs, ends := 0, 0
+	for _, f := range strings.SplitAfter(body, "\n\n") {
+		var data string
+		switch form {
+		case "envelope", "bare":
+			data, _ = strings.CutPrefix(f, "event: hermes.tool.progress\ndata: ")
+		case "unnamed":
+			data, _ = strings.CutPrefix(f, "data: ")
+		case "comment":
+			data, _ = strings.CutPrefix(f, ": hermes.tool.progress ")
+		}
+		if data == f || data == "" {
+			if strings.Contains(f, "toolCallId") || strings.HasPrefix(f, "event:") {
+				t.Errorf("a tool event in another form: %q", harness.Clip(f))
+			}
+			continue
+		}
+		data = strings.TrimSuffix(data, "\n\n")
+		if form == "unnamed" && !strings.Contains(data, "toolCallId") {
+			continue
+		}
+		ok := withMembers.MatchString(data)
+		if form == "bare" || form == "comment" {
+			ok = fields.MatchString(data) || fieldsEnd.MatchString(data)
+		}
+		if !ok {
+			t.Errorf("form %s: %q", form, harness.Clip(f))
+		}
+		if strings.Contains(data, "completed\"}") {
+			ends++
+		} else {
+			runs++
+		}
+	}
+	if form == "off" {
+		want = 0
+	}
+	if runs != want || ends != want {
+		t.Errorf("%d running and %d completed, want %d", runs, ends, want)
+	}
+}
+
+// In the form bare a modern stream passes byte for byte.
+func TestBareLeavesModernStreamsAsTheyAre(t *testing.T) {
+	all := hermes.Recordings(t, func(r hermes.Recording) bool {
+		return hermes.Chats(r) && !r.Legacy() && strings.Contains(r.Scenario, "tool") && r.Scenario != "crash_in_tool" || r.Scenario == "labels" && !r.Legacy()
+	})
+	base, _ := sidecar.Serve(t, upstream.New(t, upstream.Library(all, upstream.ByFrame).Play), sidecar.Still.With(sidecar.Options{"progress": "bare"}))
+	c := client.New(t, base)
+	for _, r := range all {
+		t.Run(r.String(), func(t *testing.T) {
+			if got := c.Of(t).Play(r.String()).All(); got != string(r.Body) {
+				t.Errorf("got\n%s\nwant\n%s", got, r.Body)
+			}
+		})
+	}
+}
+
+// status_line adds what Open WebUI shows.
+func TestStatusLine(t *testing.T) {
+	all := []hermes.Recording{hermes.Recorded(t, "g0-v0.8.0/one_tool"), hermes.Recorded(t, "g2-v0.13.0/one_tool")}
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, upstream.Library(all, upstream.ByFrame).Play), sidecar.Still.With(sidecar.Options{"status_line": true}))))
+	for _, r := range all {
+		a := c.Play(r.String()).Answer()
+		a.CheckGood(t)
+		n := 0
+		for _, e := range a.Events {
+			if e.Chunk == nil || e.Status == "" {
+				continue
+			}
+			n++
+			if e.Event == nil || e.Event.Type != "status" || e.Event.Data.Description != "💻 ls -la" || e.Event.Data.Done != (e.Status == "completed") {
+				t.Errorf("%s: no status line in %q", r, e.Raw)
+			}
+		}
+		if n != 2 {
+			t.Errorf("%s: %d tool events", r, n)
+		}
+	}
+}
+
+// Other named events get the envelope too, in front of their own members.
+func TestStatusEventsGetTheEnvelope(t *testing.T) {
+	const own = `"kind": "lifecycle", "text": "\u23f3 Retrying in 2.0s (attempt 1/3)..."}`
+	const ask = `"choices": ["once", "deny"], "command": "rm"}`
+	const approval = "event: approval.request\ndata: {" + ask + "\n\n"
+	status := hermes.Recorded(t, "g4-transcribed/status_wait")
+	body := string(status.Body)
+	at := strings.Index(body, "event: hermes.status")
+	status.Body = []byte(body[:at] + approval + body[at:])
+	up := upstream.New(t, upstream.Replay(status, upstream.ByFrame))
+	for _, form := range forms {
+		t.Run(form, func(t *testing.T) {
+			got := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Still.With(sidecar.Options{"progress": form})))).Chat().All()
+			if form != "envelope" && form != "unnamed" {
+				if got != string(status.Body) {
+					t.Errorf("got\n%s\nwant\n%s", got, status.Body)
+				}
+				return
+			}
+			for _, own := range []string{own, strings.Replace(ask, `"choices"`, `"hermes_choices"`, 1)} {
+				re := regexp.MustCompile(`data: \{"id": ?"chatcmpl-[^"]+", ?"object": ?"chat.completion.chunk", ?"created": ?1795165921, ?"model": ?"hermes-agent", ?` +
+					`"choices": ?\[\{"index": ?0, ?"delta": ?\{\}, ?"finish_reason": ?null\}\], ?` + regexp.QuoteMeta(own) + "\n\n")
+				if !re.MatchString(got) || strings.Count(got, own) != 1 {
+					t.Errorf("no envelope in front of the event's own members:\n%s", got)
+				}
+			}
+		})
+	}
+}
+
+// With cards on each tool of every recording is a card, in both forms that have them, and
+// the answer is what it is without.
+func TestCards(t *testing.T) {
+	all := hermes.Recordings(t, func(r hermes.Recording) bool { return hermes.Chats(r) && !r.Live() })
+	up := upstream.New(t, upstream.Library(all, upstream.ByFrame).Play)
+	o := sidecar.Still.With(sidecar.Options{"zero_usage": "pass"})
+	plain := client.New(t, sidecar.URL(sidecar.Serve(t, up, o)))
+	for _, form := range []string{"envelope", "unnamed"} {
+		c := client.New(t, sidecar.URL(sidecar.Serve(t, up, o.With(sidecar.Options{"cards": true, "progress": form}))))
+		tools := 0
+		for _, r := range all {
+			t.Run(form+" of "+r.String(), func(t *testing.T) {
+				a, want := c.Of(t).Play(r.String()).Answer(), plain.Of(t).Play(r.String()).Answer()
+				cards := a.Cards(t)
+				if a.Content != want.Content || a.Reasoning != want.Reasoning || a.Finish != want.Finish || !reflect.DeepEqual(a.Starts, want.Starts) || len(cards) != len(want.Starts) {
+					t.Errorf("%d cards in %v, without the option %v", len(cards), a.Names(), want.Names())
+				}
+				for i, s := range a.Starts {
+					if label, cut := strings.CutSuffix(cards[i].Label, "…"); label != s.Label && !(cut && strings.HasPrefix(s.Label, label)) || !strings.HasPrefix(cards[i].Name, s.Emoji) {
+						t.Errorf("card %q %q of %q", cards[i].Name, harness.Clip(cards[i].Label), harness.Clip(s.Label))
+					}
+				}
+				tools += len(cards)
+			})
+		}
+		if tools < 50 {
+			t.Errorf("%s: %d cards", form, tools)
+		}
+	}
+	off := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Still.With(sidecar.Options{"cards": true, "progress": "bare"}))))
+	if body := off.Play("g2-v0.13.0/one_tool").All(); strings.Contains(body, "function_call") {
+		t.Errorf("cards in the form bare:\n%s", body)
+	}
+}
+
+// However a stream breaks off, each call has its output: Open WebUI would run one without,
+// and ask Hermes again.
+func TestCardsOfBrokenStreams(t *testing.T) {
+	begin := func(x *upstream.Exchange) {
+		x.Begin("Running.")
+		x.Frame(hermes.Running("terminal", "call_1")...)
+		x.Frame(hermes.Running("read_file", "call_2")...)
+		x.Frame(hermes.Completed("read_file", "call_2")...)
+	}
+	want := []strict.Card{{Name: "💻 ls -la", Label: "ls -la", Output: "Error: interrupted"}, {Name: "💻 ls -la", Label: "ls -la", Output: "completed"}}
+	check := func(t testing.TB, a *strict.Answer, code string) {
+		t.Helper()
+		if got := a.Cards(t); !reflect.DeepEqual(got, want) {
+			t.Errorf("cards %+v in %v", got, a.Names())
+		}
+		a.CheckError(t, code)
+	}
+	cards := sidecar.Options{"cards": true}
+	for code, end := range map[string]func(x *upstream.Exchange){
+		"upstream_aborted":    (*upstream.Exchange).Reset,
+		"upstream_incomplete": (*upstream.Exchange).End,
+		"agent_crashed": func(x *upstream.Exchange) {
+			x.Frame(hermes.Finish("stop", 0))
+			x.Finish()
+		},
+		"empty_answer": func(x *upstream.Exchange) {
+			x.Frame(hermes.Finish("stop", 7))
+			x.Finish()
+		},
+	} {
+		t.Run(code, func(t *testing.T) {
+			base, _ := sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) { begin(x); end(x) }), sidecar.Still.With(cards))
+			live := client.New(t, base).Chat()
+			check(t, live.Answer(), code)
+		})
+	}
+	silent := upstream.New(t, func(x *upstream.Exchange) { begin(x); x.Silence() })
+	t.Run("timeout", func(t *testing.T) {
+		harness.AtAnyPace(t, 300*time.Millisecond, func(t testing.TB, d time.Duration) {
+			base, _ := sidecar.Serve(t, silent, sidecar.Still.With(cards).With(sidecar.Options{"idle_timeout": d.String()}))
+			check(t, client.New(t, base).Chat().Answer(), "upstream_timeout")
+		})
+	})
+	t.Run("drain", func(t *testing.T) {
+		conf := sidecar.Config{Sites: []sidecar.Site{{Listen: harness.FreePort(t), Upstream: silent.Addr, Options: sidecar.Still.With(cards).With(sidecar.Options{"drain_timeout": "0s"})}}}
+		s := sidecar.Run(t, t.TempDir(), conf)
+		live := client.New(t, "http://"+conf.Sites[0].Listen).Chat()
+		body := ""
+		for !strings.Contains(body, "function_call_output") {
+			body += live.Frame().Raw
+		}
+		s.Terminate()
+		check(t, strict.Decode(t, body+live.All()), "shutting_down")
+	})
+}
+
+// What Open WebUI makes of an answer with cards arrives as the one message that it was.
+func TestCardsLeaveHistories(t *testing.T) {
+	const (
+		ask   = `{"role": "user", "content": "look"}`
+		again = `{"role": "user", "content": "and then?"}`
+		calls = `"tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "💻 ls -la", "arguments": "{\"label\": \"ls -la\"}"}}]}`
+		out   = `{"role": "tool", "tool_call_id": "call_1", "content": "completed"}`
+		sent  = `{"model": "hermes-agent", "stream": true, "messages": [` + ask + `, {"role": "assistant", "content": "Let me look.", ` + calls + `, ` + out +
+			`, {"role": "assistant", "content": "Done."}, ` + again + `]}`
+		want = `{"model": "hermes-agent", "stream": true, "messages": [` + ask + `, {"role": "assistant", "content": "Let me look.\n\nDone."}, ` + again + `]}`
+	)
+	up, got := arrivals(t)
+	for history, want := range map[string]string{"heal": want, "keep": sent} {
+		base, _ := sidecar.Serve(t, up, sidecar.Options{"history": history}) // whatever cards says now
+		for _, chunked := range []bool{false, true} {
+			upload(t, base, sent, chunked)
+			r := <-got
+			if r.body != want {
+				t.Errorf("history %s: got\n%s\nwant\n%s", history, r.body, want)
+			}
+			if length := r.ContentLength; !chunked && length != int64(len(want)) || chunked && length >= 0 {
+				t.Errorf("history %s: Content-Length %d", history, length)
+			}
+		}
+	}
 }

@@ -10,23 +10,10 @@ import (
 	"strings"
 )
 
-// First returns the first value of the field name of the header h, "" for none. The name
-// must be canonical: h.Get would make it so each time.
-func First(h http.Header, name string) string {
-	if values := h[name]; len(values) > 0 {
-		return values[0]
-	}
-	return ""
-}
-
 // MediaType returns the media type of the body behind the header h, "" for none.
 // Parameters that are not well formed do not matter.
 func MediaType(h http.Header) string {
-	value := First(h, "Content-Type")
-	if known := strings.TrimSuffix(value, "; charset=utf-8"); known == "text/event-stream" || known == "application/json" {
-		return known // as of almost all: nothing to parse
-	}
-	media, _, err := mime.ParseMediaType(value)
+	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
 	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
 		return ""
 	}
@@ -35,7 +22,7 @@ func MediaType(h http.Header) string {
 
 // IsEncoded reports whether the body behind the header h is compressed.
 func IsEncoded(h http.Header) bool {
-	encoding := First(h, "Content-Encoding")
+	encoding := h.Get("Content-Encoding")
 	return encoding != "" && !strings.EqualFold(encoding, "identity")
 }
 
@@ -52,16 +39,8 @@ func DropOfBody(h http.Header) {
 
 // Copy replaces all fields of the header to by copies of those of from.
 func Copy(to, from http.Header) {
-	all := make([]string, 0, len(from)) // as many as there are, mostly
 	clear(to)
-	for name, values := range from {
-		if values != nil { // a nil one keeps net/http from setting the field
-			start := len(all)
-			all = append(all, values...)
-			values = all[start:len(all):len(all)]
-		}
-		to[name] = values
-	}
+	maps.Copy(to, from.Clone())
 }
 
 // CopyTrailers copies the trailers of an answer to the header to: what that has

@@ -54,7 +54,7 @@ func TestSchemaOfTheConfiguration(t *testing.T) {
 				{"type", "object"},
 				{"propertyNames", o{
 					{"description", "The emoji in front of the label of a marker: at least one character beyond ASCII, no white space, no backtick, at most 64 bytes."},
-					{"pattern", emojiPattern("")},
+					{"pattern", emojiPattern()},
 					{"$comment", "A character has at most 4 bytes."},
 					{"maxLength", 16},
 				}},

@@ -1,12 +1,12 @@
-// Package options is the one place that knows the options of the hermes handler:
-// a table of their names, kinds of values, defaults and help. The Caddyfile, the
-// flags of the commands, validation and what package proxy is given all come from
-// it; the fields of the handler, docs/options.md and the schema of the Helm chart are
-// compared with it by tests (-update writes the last two).
+// Package options is the one place that describes the options of the hermes handler: a
+// table of their names, kinds of values, defaults and texts. The Caddyfile, the flags of
+// the commands and their help, validation and the options of package proxy all come from
+// it. With -update, so do docs/options.md, docs/schema/config.json, the schema of the Helm
+// chart, the comments of the handler's fields and of its Caddyfile, and Caddyfile.example;
+// tests hold them to it.
 //
-// A new option is an entry of the table and a field of the handler with the same
-// name in JSON; -update writes docs/schema/config.json from both. The package holds no
-// state.
+// A new option is an entry of the table and a field of the handler with the same name in
+// JSON. The package holds no state.
 package options
 
 import (

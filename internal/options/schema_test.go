@@ -91,9 +91,9 @@ func durationText() object {
 // spaces are the characters of Unicode's white space above ASCII, for a class of a pattern.
 const spaces = "\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 
-// emojiPattern matches a token with a character beyond ASCII, and without white space,
-// backticks and the characters in but, which is part of a class.
-func emojiPattern(but string) string {
-	token := "[^\t-\r `" + but + spaces + "]*"
+// emojiPattern matches a token with a character beyond ASCII, and without white space and
+// backticks.
+func emojiPattern() string {
+	token := "[^\t-\r `" + spaces + "]*"
 	return "^" + token + "[^\u0000-\u007f" + spaces + "]" + token + "$"
 }

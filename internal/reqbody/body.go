@@ -2,10 +2,9 @@
 // the history in it (contract section 5), and gives it back when the next handler
 // has failed. It knows requests alone, no answer.
 //
-//	body.go    Body: read, healed, given back
+//	body.go    Body: read, healed, given back, timed while the client still sends it
+//	held.go    the bytes that have been read, as long as a handler may ask for them
 //	read.go    how a body is read: bounded, and not for promises
-//	held.go    what has been read, for as long as somebody may ask for it
-//	upload.go  what the client still sends while upstream reads it
 //
 // A Body that came whole holds it once more until Decided is called and upstream
 // has begun to read; a body that is not read costs nothing. What a client may have
@@ -17,6 +16,7 @@ import (
 	"net/http"
 	"reflect"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -37,9 +37,8 @@ type Plan struct {
 	Limit int64
 	// Tools are the tools whose markers are removed.
 	Tools *rewrite.Tools
-	// Now is the clock that times the client while it still sends the body. Nil
-	// means that it is not timed.
-	Now func() time.Time
+	// Timed says that the client is timed while it still sends the body.
+	Timed bool
 }
 
 // Prepare reads the body of the client's request r and gives it to up, which is
@@ -50,8 +49,8 @@ func (b *Body) Prepare(r, up *http.Request, plan Plan) (healed rewrite.Healed) {
 		healed = b.heal(r, up, plan)
 	}
 	// Transports look at the type of a body, so one that has nothing to time keeps it.
-	if open := b.held == nil || b.held.err == nil; open && plan.Now != nil && up.Body != nil && up.Body != http.NoBody {
-		b.upload = &upload{ReadCloser: up.Body, now: plan.Now}
+	if open := b.held == nil || b.held.err == nil; open && plan.Timed && up.Body != nil && up.Body != http.NoBody {
+		b.upload = &upload{ReadCloser: up.Body}
 		up.Body = b.upload
 	}
 	return healed
@@ -138,10 +137,6 @@ func (b *Body) GiveBack(r, up *http.Request) {
 // same reports whether two bodies are the same. Those that cannot be compared are
 // not.
 func same(a, b io.ReadCloser) bool {
-	switch b.(type) {
-	case *heldReader, *upload: // as of almost all
-		return a == b
-	}
 	return reflect.ValueOf(a).Comparable() && a == b
 }
 
@@ -172,4 +167,43 @@ func (b *Body) Err() error {
 		return b.held.err
 	}
 	return nil
+}
+
+// upload is a body that the client still sends while upstream reads it. It
+// records until when the client has been waited for.
+//
+// Its mutex is not held while the client is read: that may take as long as the
+// client likes.
+type upload struct {
+	io.ReadCloser
+
+	mu      sync.Mutex
+	reading int       // how many reads are under way
+	last    time.Time // the end of the last one
+	err     error     // what broke the body off
+	closed  bool
+}
+
+func (u *upload) Read(b []byte) (int, error) {
+	u.mu.Lock()
+	u.reading++
+	u.mu.Unlock()
+	n, err := u.ReadCloser.Read(b)
+	now := time.Now()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.reading--
+	u.last = now
+	if err != nil && err != io.EOF && !u.closed { //nolint:errorlint // the end is that very value
+		u.err = err
+	}
+	return n, err
+}
+
+// Close closes the body. Errors of reads that it ends are not the client's.
+func (u *upload) Close() error {
+	u.mu.Lock()
+	u.closed = true
+	u.mu.Unlock()
+	return u.ReadCloser.Close()
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -20,11 +21,6 @@ const (
 )
 
 var errTest = errors.New("some error")
-
-// clock is one that stands where it is set.
-type clock struct{ now time.Time }
-
-func (c *clock) Now() time.Time { return c.now }
 
 // prepared returns the client's request with the body, what the next handler gets,
 // and what becomes of the body by the plan.
@@ -99,8 +95,8 @@ func TestGiveBack(t *testing.T) {
 		{"wrapped, and read", plan, func(up *http.Request) { up.Body = io.NopCloser(up.Body); _, _ = up.Body.Read(make([]byte, 9)) }, healed[9:], ""},
 		{"not healed", Plan{}, func(*http.Request) {}, polluted, ""},
 		{"not healed, wrapped", Plan{}, func(up *http.Request) { up.Body = io.NopCloser(up.Body) }, polluted, ""},
-		{"timed, not read", Plan{Now: (&clock{}).Now}, func(*http.Request) {}, polluted, ""},
-		{"timed", Plan{Now: (&clock{}).Now}, func(up *http.Request) { _, _ = up.Body.Read(make([]byte, 9)) }, polluted[9:], ""},
+		{"timed, not read", Plan{Timed: true}, func(*http.Request) {}, polluted, ""},
+		{"timed", Plan{Timed: true}, func(up *http.Request) { _, _ = up.Body.Read(make([]byte, 9)) }, polluted[9:], ""},
 	} {
 		r, up, b, _ := prepared(strings.NewReader(polluted), int64(len(polluted)), c.plan)
 		c.next(up)
@@ -155,27 +151,28 @@ func TestDecided(t *testing.T) {
 }
 
 func TestWaited(t *testing.T) {
-	now := time.Unix(1795164800, 0)
-	c := &clock{now}
-	var b *Body
-	body := readerFunc(func([]byte) (int, error) {
-		if got := b.Waited(now.Add(9)); !got.Equal(now.Add(9)) {
-			t.Errorf("waited until %v while it is read", got)
+	synctest.Test(t, func(t *testing.T) {
+		later := time.Now().Add(9 * time.Second)
+		var b *Body
+		body := readerFunc(func([]byte) (int, error) {
+			if got := b.Waited(later); !got.Equal(later) {
+				t.Errorf("waited until %v while it is read", got)
+			}
+			time.Sleep(5 * time.Second)
+			return 1, nil
+		})
+		_, up, b, _ := prepared(body, -1, Plan{Timed: true})
+		if got := b.Waited(later); !got.IsZero() {
+			t.Errorf("waited until %v before it is read", got)
 		}
-		c.now = now.Add(5)
-		return 1, nil
+		_, _ = up.Body.Read(make([]byte, 1))
+		if got := b.Waited(later); !got.Equal(time.Now()) {
+			t.Errorf("waited until %v, want the end of the read", got)
+		}
+		if got := new(Body).Waited(later); !got.IsZero() {
+			t.Errorf("waited until %v for nothing", got)
+		}
 	})
-	_, up, b, _ := prepared(body, -1, Plan{Now: c.Now})
-	if got := b.Waited(now); !got.IsZero() {
-		t.Errorf("waited until %v before it is read", got)
-	}
-	_, _ = up.Body.Read(make([]byte, 1))
-	if got := b.Waited(now.Add(9)); !got.Equal(now.Add(5)) {
-		t.Errorf("waited until %v, want the end of the read", got)
-	}
-	if got := new(Body).Waited(now); !got.IsZero() {
-		t.Errorf("waited until %v for nothing", got)
-	}
 }
 
 type readerFunc func([]byte) (int, error)
@@ -183,7 +180,7 @@ type readerFunc func([]byte) (int, error)
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
 func TestErr(t *testing.T) {
-	for _, plan := range []Plan{{Heal: true, Limit: 1000}, {Now: (&clock{}).Now}, {Heal: true, Limit: 3, Now: (&clock{}).Now}} {
+	for _, plan := range []Plan{{Heal: true, Limit: 1000}, {Timed: true}, {Heal: true, Limit: 3, Timed: true}} {
 		_, up, b, _ := prepared(io.MultiReader(strings.NewReader(polluted), iotest.ErrReader(errTest)), -1, plan)
 		if _, err := io.ReadAll(up.Body); !errors.Is(err, errTest) || !errors.Is(b.Err(), errTest) {
 			t.Errorf("%+v: %v, %v", plan, err, b.Err())
@@ -191,7 +188,7 @@ func TestErr(t *testing.T) {
 		if _, up, b, _ = prepared(strings.NewReader(polluted), -1, plan); all(t, up.Body) == "" || b.Err() != nil {
 			t.Errorf("%+v: %v at the end", plan, b.Err())
 		}
-		_, up, b, _ = prepared(iotest.ErrReader(errTest), -1, Plan{Now: (&clock{}).Now})
+		_, up, b, _ = prepared(iotest.ErrReader(errTest), -1, Plan{Timed: true})
 		up.Body.Close()
 		if _, err := up.Body.Read(make([]byte, 1)); err == nil || b.Err() != nil {
 			t.Errorf("closed: %v, %v", err, b.Err())
@@ -208,11 +205,11 @@ func TestWhatIsTimed(t *testing.T) {
 		plan  Plan
 		timed bool
 	}{
-		{"timed", strings.NewReader(polluted), Plan{Now: (&clock{}).Now}, true},
-		{"read in part", strings.NewReader(polluted), Plan{Heal: true, Limit: 9, Now: (&clock{}).Now}, true},
-		{"whole", strings.NewReader(polluted), Plan{Heal: true, Limit: 1000, Now: (&clock{}).Now}, false},
-		{"no clock", strings.NewReader(polluted), Plan{}, false},
-		{"no body", http.NoBody, Plan{Now: (&clock{}).Now}, false},
+		{"timed", strings.NewReader(polluted), Plan{Timed: true}, true},
+		{"read in part", strings.NewReader(polluted), Plan{Heal: true, Limit: 9, Timed: true}, true},
+		{"whole", strings.NewReader(polluted), Plan{Heal: true, Limit: 1000, Timed: true}, false},
+		{"not to be timed", strings.NewReader(polluted), Plan{}, false},
+		{"no body", http.NoBody, Plan{Timed: true}, false},
 	} {
 		if _, _, b, _ := prepared(c.body, -1, c.plan); (b.upload != nil) != c.timed {
 			t.Errorf("%s: timed %t", c.name, b.upload != nil)
@@ -257,7 +254,7 @@ func TestHeaderOfAHealedBody(t *testing.T) {
 
 // Whoever closes a reader closes the client's body, and reads no more by it.
 func TestClose(t *testing.T) {
-	for _, plan := range []Plan{{Heal: true, Limit: 1000}, {Heal: true, Limit: 9}, {Now: (&clock{}).Now}} {
+	for _, plan := range []Plan{{Heal: true, Limit: 1000}, {Heal: true, Limit: 9}, {Timed: true}} {
 		closed := &closing{Reader: strings.NewReader(polluted)}
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		r.Body, r.ContentLength = closed, -1

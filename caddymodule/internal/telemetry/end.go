@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -18,11 +16,10 @@ const (
 	eventFailed = "hermes_stream_failed"
 )
 
-// ended is a stream that has ended, for placeholders and events. They are read by few, so
-// that nothing is made of it before.
+// ended is a stream that has ended, for placeholders and events.
 type ended struct{ proxy.Result }
 
-// facts are what can be said of a stream that has ended, by name.
+// facts are the fields of an ended stream, in their order.
 var facts = []struct {
 	name string
 	of   func(e *ended) any
@@ -42,8 +39,7 @@ var facts = []struct {
 	{"seconds", func(e *ended) any { return e.Duration.Seconds() }},
 }
 
-// fact returns what can be said of the stream under the name, and whether there is such a
-// name.
+// fact returns the field of the name, and whether there is one.
 func (e *ended) fact(name string) (any, bool) {
 	for _, f := range facts {
 		if f.name == name {
@@ -53,7 +49,7 @@ func (e *ended) fact(name string) (any, bool) {
 	return nil, false
 }
 
-// facts returns all of them, by name.
+// facts returns all fields, by name.
 func (e *ended) facts() map[string]any {
 	all := make(map[string]any, len(facts))
 	for _, f := range facts {
@@ -65,27 +61,14 @@ func (e *ended) facts() map[string]any {
 // String is what the placeholder endedKey stands for.
 func (e *ended) String() string { return e.Outcome }
 
-// MarshalLogObject adds the fields of the access log. They are made when its line is.
-func (e *ended) MarshalLogObject(enc zapcore.ObjectEncoder) error {
-	enc.AddString("hermes_outcome", e.Outcome)
-	enc.AddInt64("hermes_tools", int64(e.Tools))
-	return nil
-}
-
-// logFields returns all of them as one, which has the name of the first: to set one costs
-// less than to set two.
-func (e *ended) logFields() zap.Field {
-	return zap.Field{Key: "hermes_outcome", Type: zapcore.InlineMarshalerType, Interface: e}
-}
-
 const (
 	placeholders = "http.hermes." // the names of all of them begin with
 	endedKey     = "http.hermes"  // has an *ended
 )
 
-// ProvidePlaceholders lets the replacer of a request say {http.hermes.*} of its stream
-// once that has ended. It comes before the handlers that use the replacer: only what it
-// has, not who it asks, may change beside them.
+// ProvidePlaceholders adds the placeholders {http.hermes.*} to the replacer of a request,
+// which have values once its stream has ended. It runs before the handlers that use the
+// replacer, because the providers of a replacer have no lock.
 func ProvidePlaceholders(r *http.Request) {
 	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if !ok {

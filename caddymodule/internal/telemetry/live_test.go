@@ -88,18 +88,6 @@ type named string
 
 func (n named) Summary() rewrite.Summary { return rewrite.Summary{ID: string(n), Model: string(n)} }
 
-// TestIDIsNotLookedForForEver in a stream without one.
-func TestIDIsNotLookedForForEver(t *testing.T) {
-	s := begun(newObserver(), "/", time.Now())
-	asked := new(askings)
-	for i := range 1000 {
-		s.Read(time.Now(), i+1, asked)
-	}
-	if *asked != looksForID {
-		t.Errorf("asked %d times, want %d", *asked, looksForID)
-	}
-}
-
 // TestIDOfAFirstReadWithManyChunks is found all the same.
 func TestIDOfAFirstReadWithManyChunks(t *testing.T) {
 	s := begun(newObserver(), "/", time.Now())
@@ -108,11 +96,6 @@ func TestIDOfAFirstReadWithManyChunks(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 }
-
-// askings is a Summarizer that counts.
-type askings int
-
-func (a *askings) Summary() rewrite.Summary { *a++; return rewrite.Summary{} }
 
 // TestStreamsAreListedWhileTheyRun, by -race.
 func TestStreamsAreListedWhileTheyRun(t *testing.T) {

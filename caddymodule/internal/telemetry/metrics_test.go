@@ -1,10 +1,7 @@
 package telemetry
 
 import (
-	"bytes"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -19,9 +16,6 @@ import (
 // newObserver returns an Observer with a Process of its own, which logs and emits
 // nothing.
 func newObserver() *Observer { return &Observer{Process: NewProcess(), Logger: zap.NewNop()} }
-
-// textFrame is a chunk with text.
-const textFrame = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"hermes-agent","choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":null}]}` + "\n\n"
 
 // TestForeignMetricsOfTheSameNameAreNoError of the configuration.
 func TestForeignMetricsOfTheSameNameAreNoError(t *testing.T) {
@@ -102,60 +96,15 @@ func TestEveryOutcomeIsThereFromTheBeginning(t *testing.T) {
 	}
 }
 
-// observedChunks returns what observes a chunk of a stream that has begun.
-func observedChunks() (chunk func()) {
-	h := newObserver()
-	r := httptest.NewRequest("POST", "/v1/chat/completions", nil)
+// BenchmarkObservedChunk measures the observation of a chunk.
+func BenchmarkObservedChunk(b *testing.B) {
 	now, n := time.Unix(1795164799, 0), 0
-	s := h.Begin(r, proxy.Begun{Since: now, Kind: proxy.KindChat})
-	return func() {
+	s := begun(newObserver(), "/v1/chat/completions", now)
+	b.ReportAllocs()
+	for b.Loop() {
 		n++
 		now = now.Add(20 * time.Millisecond)
 		s.Read(now, n, sum{})
-	}
-}
-
-func TestObservingAChunkAllocatesNothing(t *testing.T) {
-	chunk := observedChunks()
-	chunk()
-	if n := testing.AllocsPerRun(1000, chunk); n != 0 {
-		t.Errorf("%v allocations for each chunk", n)
-	}
-}
-
-// BenchmarkObservedChunk is what observation costs for each chunk.
-func BenchmarkObservedChunk(b *testing.B) {
-	chunk := observedChunks()
-	chunk()
-	b.ReportAllocs()
-	for b.Loop() {
-		chunk()
-	}
-}
-
-// BenchmarkServedChunk is a chunk on its whole way, with an observer and without.
-func BenchmarkServedChunk(b *testing.B) {
-	for _, observed := range []bool{false, true} {
-		b.Run(fmt.Sprintf("observed=%t", observed), func(b *testing.B) {
-			o := proxy.DefaultOptions()
-			if observed {
-				o.Observer = newObserver()
-			}
-			r := httptest.NewRequest("POST", "/v1/chat/completions", nil)
-			frame := bytes.Clone([]byte(textFrame))
-			b.ReportAllocs()
-			_ = proxy.New(o).Serve(sink{http.Header{}}, r, func(w http.ResponseWriter, _ *http.Request) error {
-				w.Header().Set("Content-Type", "text/event-stream")
-				_, _ = w.Write(frame)
-				b.ResetTimer()
-				flush := http.NewResponseController(w).Flush
-				for b.Loop() { // as a proxy does
-					_, _ = w.Write(frame)
-					_ = flush()
-				}
-				return nil
-			})
-		})
 	}
 }
 
@@ -163,11 +112,3 @@ func BenchmarkServedChunk(b *testing.B) {
 type sum struct{}
 
 func (sum) Summary() rewrite.Summary { return rewrite.Summary{ID: "chatcmpl-1", Model: "hermes-agent"} }
-
-// sink is a client that takes everything.
-type sink struct{ header http.Header }
-
-func (s sink) Header() http.Header       { return s.header }
-func (sink) WriteHeader(int)             {}
-func (sink) Write(b []byte) (int, error) { return len(b), nil }
-func (sink) FlushError() error           { return nil }

@@ -19,9 +19,9 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// An Observer is told of the streams and answers of one handler, and passes it on to
-// everything here: metrics, spans, the log, the access log, placeholders, events and
-// the lists of streams. All fields must be set but Emitter.
+// An Observer observes the streams and answers of one handler, for metrics, spans, the log,
+// the access log, placeholders, events and the lists of streams. All fields must be set but
+// Emitter.
 type Observer struct {
 	Process *Process    // counts and lists for the whole process
 	Logger  *zap.Logger // the handler's
@@ -68,14 +68,13 @@ func (o *Observer) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
 	return s
 }
 
-// end passes on that an answer has ended, or that a request was answered with an error
-// instead of one.
+// end records the end of an answer, or of a request that was answered with an error.
 func (o *Observer) end(r *http.Request, res proxy.Result) {
 	e := &ended{res}
 	o.Process.metrics.ended(&e.Result)
 	o.Process.record(r.URL.Path, &e.Result, time.Now())
 	accesslog.SetPlaceholder(r, endedKey, e)
-	accesslog.Add(r, e.logFields())
+	accesslog.Add(r, zap.String("hermes_outcome", e.Outcome), zap.Int("hermes_tools", e.Tools))
 	o.logEnd(&e.Result)
 	event := eventEnded
 	if failed(e.Outcome) {
@@ -94,7 +93,6 @@ type stream struct {
 	last     time.Duration // likewise, the last chunk
 	id       string
 	gaps     prometheus.Observer // the times between chunks
-	looks    uint8               // how many times the id has been looked for
 	model    string
 	upstream string
 	tools    []openTool
@@ -137,15 +135,11 @@ func (s *stream) Read(now time.Time, chunks int, sum proxy.Summarizer) {
 		s.gaps.Observe(0) // it came with the one before
 	}
 	s.chunks, s.last = chunks, at
-	if s.id == "" && s.looks < looksForID {
-		s.looks++
+	if s.id == "" {
 		said := sum.Summary()
 		s.id, s.model = bounded.Name(said.ID), bounded.Name(said.Model)
 	}
 }
-
-// looksForID is how many times an id is looked for.
-const looksForID = 16
 
 // Tool implements proxy.AnswerObserver.
 func (s *stream) Tool(now time.Time, e rewrite.ToolEvent) {

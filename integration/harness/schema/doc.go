@@ -1,7 +1,6 @@
 // Package schema holds what the sidecar says against the schemas in docs/schema.
 //
-//	schema.go  the files, for any test
-//	frame.go   a frame of an event stream as frame.json has it
-//	sent.go    what upstream has sent: a frame of it that has passed is not the sidecar's
-//	watch.go   each answer that package client reads: its frames and its errors
+//	schema.go  the files, and a frame of an event stream as frame.json has it
+//	watch.go   each answer that package client reads: its frames and its errors, unless upstream
+//	           has sent them
 package schema

@@ -1,12 +1,12 @@
 // Package deadline says when an exchange is to be looked at again, and what is due
 // then: the timeouts of contract section 3, and keepalives.
 //
-// It has values alone: no clock, no timer, no lock. The owner of a State tells it
-// what happens, asks for Next, and sets a timer; when that fires, it asks what is
-// Due. Bytes and frames move deadlines later and leave the timer alone: if it fires
+// It has only values: no clock, no timer, no lock. The owner of a State records what
+// happens, asks for Next, and sets a timer; when that fires, it asks for what is
+// Due. Bytes and frames move deadlines later and do not touch the timer: if it fires
 // early it is set again, so that a chunk costs no timer.
 //
-// All times of a State are ages: the time since the request came. It takes 40 bytes.
+// All times of a State are ages: the time since the request came.
 package deadline
 
 import (
@@ -14,25 +14,13 @@ import (
 	"time"
 )
 
-// Limits are what a State is held against. None applies that is zero or less.
+// Limits are the limits of an exchange. One that is zero or less does not apply.
 type Limits struct {
 	FirstByte time.Duration // from when the request was read to the answer's first byte
 	Idle      time.Duration // without a byte of upstream's
 	Stall     time.Duration // without a frame of upstream's
-	DoneGrace time.Duration // without a byte behind the finish chunk
+	DoneGrace time.Duration // without a byte after the finish chunk
 	Keepalive time.Duration // without a byte to the client
-}
-
-// Soonest returns the shortest of the limits that apply: in no phase is something due
-// sooner. It is never if none applies.
-func (l *Limits) Soonest() time.Duration {
-	soonest := never
-	for _, d := range [...]time.Duration{l.FirstByte, l.Idle, l.Stall, l.DoneGrace, l.Keepalive} {
-		if d > 0 {
-			soonest = min(soonest, d)
-		}
-	}
-	return soonest
 }
 
 // Phase is how far an exchange has come.
@@ -53,7 +41,7 @@ const (
 	Other
 	// Streaming is a stream of chat completions.
 	Streaming
-	// Finished is a stream of chat completions behind its finish chunk.
+	// Finished is a stream of chat completions after its finish chunk.
 	Finished
 )
 
@@ -64,7 +52,7 @@ func (p Phase) Stream() bool { return p >= Other }
 // no longer in a drain.
 func (p Phase) EndsWithDrain() bool { return p >= Awaiting }
 
-// Due is what is due.
+// Due is an action that is due.
 type Due uint8
 
 const (
@@ -74,74 +62,54 @@ const (
 	Keepalive
 	// Silence of upstream has lasted too long: the exchange ends in an error.
 	Silence
-	// Grace has passed behind the finish chunk: the stream ends.
+	// Grace has passed after the finish chunk: the stream ends.
 	Grace
 )
 
 // never is the age of a deadline that is not set.
 const never time.Duration = math.MaxInt64
 
-// State is what has happened in an exchange. The zero value is that of one whose
-// request has just come. Before the first byte of the answer received and frame are
-// what the silence is counted from.
+// State holds the ages that the deadlines of an exchange count from. The zero value is
+// that of one whose request has just come. Before the first byte of the answer, the
+// silence counts from Received and Frame all the same.
 type State struct {
-	asked    time.Duration // the request went on to upstream
-	received time.Duration // upstream's last byte
-	frame    time.Duration // upstream's last frame
-	sent     time.Duration // the last byte to the client
-	began    bool          // a byte of the answer has come
-
-	// Phase is how far the exchange has come.
-	Phase Phase
+	Phase    Phase
+	Asked    time.Duration // the request went on to upstream
+	Received time.Duration // upstream's last byte, or its end
+	Frame    time.Duration // upstream's last frame
+	Sent     time.Duration // the last byte to the client
+	Began    bool          // a byte of the answer has come
 }
 
 // RequestRead records that the request has been read, as far as it is, and goes on
 // to upstream.
-func (s *State) RequestRead(at time.Duration) { s.asked, s.received, s.frame = at, at, at }
+func (s *State) RequestRead(at time.Duration) { s.Asked, s.Received, s.Frame = at, at, at }
 
 // RequestWaited records that the client was waited for to send the rest of its
 // request: until then upstream was not silent, it waited as well. That does not
 // matter once a byte of the answer has come.
 func (s *State) RequestWaited(until time.Duration) {
-	if s.began {
+	if s.Began {
 		return
 	}
-	s.asked, s.received, s.frame = max(s.asked, until), max(s.received, until), max(s.frame, until)
+	s.Asked, s.Received, s.Frame = max(s.Asked, until), max(s.Received, until), max(s.Frame, until)
 }
 
 // HeaderReceived records that the header of a stream has come. awaited says that a
 // stream was waited for before: a silence counts from then on where it was not.
 func (s *State) HeaderReceived(at time.Duration, awaited bool) {
-	s.received, s.sent = at, at
+	s.Received, s.Sent = at, at
 	if !awaited {
-		s.asked, s.frame = at, at
+		s.Asked, s.Frame = at, at
 	}
 }
-
-// Received records that bytes of the answer have come.
-func (s *State) Received(at time.Duration) { s.began, s.received = true, at }
-
-// Ended records that upstream has ended.
-func (s *State) Ended(at time.Duration) { s.received = at }
-
-// Heard returns when upstream was heard of last: its last byte, or its end.
-func (s *State) Heard() time.Duration { return s.received }
-
-// FrameReceived records that a frame is complete.
-func (s *State) FrameReceived(at time.Duration) { s.frame = at }
 
 // ClientWaited records that upstream was kept waiting while the client took what it
 // was sent: that was not upstream's silence.
 func (s *State) ClientWaited(d time.Duration) {
-	s.received += d
-	s.frame += d
+	s.Received += d
+	s.Frame += d
 }
-
-// Sent records that bytes have left for the client.
-func (s *State) Sent(at time.Duration) { s.sent = at }
-
-// Passed records that a frame has come and has left, at once.
-func (s *State) Passed(at time.Duration) { s.received, s.frame, s.sent = at, at, at }
 
 // Next returns the age at which something is due, unless something happens before.
 // It returns false if nothing will be.
@@ -167,13 +135,13 @@ func (s *State) Due(l *Limits, age time.Duration) Due {
 func (s *State) end(l *Limits) time.Duration {
 	switch s.Phase {
 	case Awaiting, Streaming:
-		at := min(after(s.received, l.Idle), after(s.frame, l.Stall))
-		if !s.began {
-			at = min(at, after(s.asked, l.FirstByte))
+		at := min(after(s.Received, l.Idle), after(s.Frame, l.Stall))
+		if !s.Began {
+			at = min(at, after(s.Asked, l.FirstByte))
 		}
 		return at
 	case Finished:
-		return after(s.received, l.DoneGrace)
+		return after(s.Received, l.DoneGrace)
 	}
 	return never
 }
@@ -184,10 +152,10 @@ func (s *State) keepalive(l *Limits) time.Duration {
 	if s.Phase < Streaming {
 		return never
 	}
-	return after(s.sent, l.Keepalive)
+	return after(s.Sent, l.Keepalive)
 }
 
-// after returns the age d behind from, never where there is no limit d.
+// after returns the age d after from, never where there is no limit d.
 func after(from, d time.Duration) time.Duration {
 	if d <= 0 {
 		return never

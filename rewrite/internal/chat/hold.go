@@ -6,10 +6,10 @@ import (
 )
 
 // hold keeps frames back whose text may begin an imitation or a tag. They leave byte for
-// byte, or without the text that was one. It is empty unless the Reading suspects
-// something. Its size is bounded by text.boundHold.
+// byte, or without the text that was one. It is empty unless the text suspects
+// something. Its size is bounded by Stream.boundHold.
 type hold struct {
-	buf    []byte      // the frames, one behind the other, with the edits made so far
+	buf    []byte      // the frames, one after the other, with the edits made so far
 	frames []heldFrame // the same by position
 	from   int         // where what is suspected begins in buf
 }

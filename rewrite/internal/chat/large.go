@@ -5,8 +5,8 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 // A frame that is larger than max_frame leaves as it comes. Its beginning says whether it is
@@ -46,7 +46,7 @@ func (g *largeFrame) members() (c chunk.Chunk, data []byte, ok bool) {
 	data = g.tail[:bytes.LastIndexByte(g.tail, '}')+1]
 	for i := bytes.IndexByte(data, ','); i >= 0; i = bytes.IndexByte(data, ',') {
 		data = data[i:]
-		data[0] = '{' // what is in a string, or deeper, is no object then
+		data[0] = '{' // in a string, or deeper, this begins no object
 		if c.Parse(data) {
 			return c, data, true
 		}
@@ -57,17 +57,17 @@ func (g *largeFrame) members() (c chunk.Chunk, data []byte, ok bool) {
 
 // Raw forwards bytes of a frame that is larger than the limit max. last says that the frame
 // ends with them. If max is 0, nothing is learnt from them.
-func (s *Stream) Raw(k *Work, b []byte, last bool, max int) {
+func (s *Stream) Raw(b []byte, last bool, max int) {
 	if s.end.done {
 		s.dropLate()
 		return
 	}
-	g := &k.large
-	s.settle(k)
+	g := &s.large
+	s.decideHeld()
 	if !g.open {
 		g.open, g.tail = max > 0, g.tail[:0]
 		g.head = append(g.head[:0], b[:min(len(b), max, MaxLook)]...)
-		g.begins(&s.handler, &k.Object)
+		s.largeBegins()
 	}
 	g.keep(b)
 	if g.drop {
@@ -79,17 +79,18 @@ func (s *Stream) Raw(k *Work, b []byte, last bool, max int) {
 		s.Out.ForwardWhole()
 	}
 	if last {
-		g.open = false
 		s.text.unexamined++
-		g.ends(&s.handler, &k.Object)
+		s.largeEnds()
+		*g = largeFrame{}
 	}
 }
 
-// lookAt makes x the beginning of the frame, closed where it was cut, and returns how much of
-// the data came: a value that ends behind that was cut.
-func (g *largeFrame) lookAt(x *chunk.Object) (came int) {
+// look makes s.x the beginning of the large frame, closed where it was cut, and returns how
+// much of the data came: a value that ends after that was cut.
+func (s *Stream) look() (came int) {
+	x := &s.x
 	x.Begin()
-	chunk.ParseBeginning(&x.F, g.head)
+	chunk.ParseBeginning(&x.F, s.large.head)
 	x.F.Data, came = jsonspan.Close(x.F.Data)
 	x.C = chunk.Chunk{}
 	x.C.Parse(x.F.Data)
@@ -101,7 +102,7 @@ func kindOf(x *chunk.Object) largeKind {
 	c, data, named := &x.C, x.F.Data, x.Named()
 	isChunk := x.IsChunk() && !isWrapped(x)
 	switch {
-	case string(x.F.Event) == ProgressEvent && c.TellsTool(data), !named && c.IsToolEvent(data) && c.ChoicesArray && saysNothing(x):
+	case string(x.F.Event) == encode.ProgressEvent && c.TellsTool(data), !named && c.IsToolEvent(data) && c.ChoicesArray && saysNothing(x):
 		return largeTool
 	case x.HasError() && (isChunk || !named || string(x.F.Event) == "error"):
 		return largeError
@@ -111,9 +112,9 @@ func kindOf(x *chunk.Object) largeKind {
 	return largeUnknown
 }
 
-// toolOf returns the fields and the status of the tool in the beginning x of a large frame,
-// of whose data so much came. What was cut is nil. The label is too long to be kept.
-func toolOf(x *chunk.Object, came int) (f toolFields, status []byte) {
+// largeToolOf returns the tool and the status in the beginning x of a large frame, of whose
+// data so much came. What was cut is empty. The label is too long to be kept.
+func largeToolOf(x *chunk.Object, came int) (t encode.Tool, status string) {
 	whole := func(v jsonspan.Span) []byte {
 		if v.To > came {
 			return nil
@@ -121,112 +122,109 @@ func toolOf(x *chunk.Object, came int) (f toolFields, status []byte) {
 		return x.String(v)
 	}
 	c := &x.C
-	return toolFields{name: whole(c.Tool), emoji: whole(c.Emoji), id: jsonspan.Plain(whole(c.CallID))}, jsonspan.Plain(whole(c.Status))
+	t = encode.Tool{Name: string(whole(c.Tool)), Emoji: string(whole(c.Emoji)), ID: string(jsonspan.Plain(whole(c.CallID)))}
+	return t, string(jsonspan.Inside(jsonspan.Plain(whole(c.Status))))
 }
 
-// begins does what comes before the frame. x is room for its beginning.
-func (g *largeFrame) begins(h *handler, x *chunk.Object) {
-	came := g.lookAt(x)
+// largeBegins does what comes before the large frame.
+func (s *Stream) largeBegins() {
+	x, g := &s.x, &s.large
+	came := s.look()
 	g.kind, g.drop = kindOf(x), false
 	switch g.kind {
 	case largeTool:
-		f, status := toolOf(x, came)
-		g.drop = h.form == contract.ProgressOff || h.end.finished || isInternal(x.String(x.C.Tool)) ||
-			f.id != nil && (isStatus(status, running) && h.tools.started(f.id) || isStatus(status, completed) && h.tools.find(f.id) < 0)
+		t, status := largeToolOf(x, came)
+		g.drop = s.w.Form == contract.ProgressOff || s.end.finished || isInternal(string(x.String(x.C.Tool))) ||
+			t.ID != "" && (status == encode.Running && s.tools.started(t.ID) || status == encode.Completed && s.tools.find(t.ID) < 0)
 		return
 	case largeError:
-		h.tools.completeAll(&h.writer, !h.end.finished)
+		s.apply(s.tools.endAll(!s.end.finished))
 	case largeChunk:
 		if x.C.Text || x.C.Reasoning {
-			h.tools.inferEnds(&h.writer)
+			s.apply(s.tools.inferEnds())
 		}
 		if x.C.Finish.Ok() {
-			h.tools.completeAll(&h.writer, x.FinishReason() == "error")
+			s.apply(s.tools.endAll(x.FinishReason() == "error"))
 		}
 	}
-	h.text.prose.SkipUnexamined()
+	s.text.prose.SkipUnexamined()
 }
 
-// isStatus reports whether raw, a JSON string without escapes or nil, is the status.
-func isStatus(raw []byte, status string) bool { return string(jsonspan.Inside(raw)) == status }
-
-// ends records what the frame was, which has left. x is room for its beginning.
-func (g *largeFrame) ends(h *handler, x *chunk.Object) {
-	t, e := &h.text, &h.end
-	came := g.lookAt(x)
-	switch g.kind {
+// largeEnds records what the large frame was, which has left.
+func (s *Stream) largeEnds() {
+	x, t, e := &s.x, &s.text, &s.end
+	came := s.look()
+	switch s.large.kind {
 	case largeTool:
-		h.tools.upstream = true
-		if !g.drop || h.form == contract.ProgressOff {
-			g.endsTool(h, x, came)
+		s.tools.upstream = true
+		if !s.large.drop || s.w.Form == contract.ProgressOff {
+			s.largeToolEnds(came)
 		}
 		return
 	case largeError:
 		if e.finished {
 			return
 		}
-		e.recordFailure(contract.CodeAgentError)
-		message := e.message(&h.tools, t, x, contract.CodeAgentError)
+		e.fail(contract.CodeAgentError)
+		message := s.message(contract.CodeAgentError)
 		if at := jsonspan.MemberOf(x.F.Data, x.C.Err, "message"); at.Ok() && at.To <= came {
-			message = e.reason(&h.tools, t, x)
+			message = s.reason()
 		}
-		e.errorSent = bytes.Clone(jsonspan.Truncate(message, contract.MaxMessage))
+		e.keepError(message)
 	case largeUnknown:
-		t.hasOther, h.tools.textSince = true, true
+		t.hasOther, s.tools.textSince = true, true
 		return
 	}
 	c := &x.C
 	if c.Text {
-		t.hasText, t.noReply, h.tools.textSince = true, false, true
+		t.hasText, t.noReply, s.tools.textSince = true, false, true
 	}
 	t.hasReasoning = t.hasReasoning || c.Reasoning
 	e.manyChoices = e.manyChoices || c.ManyChoices
 	e.begun |= c.Begun
 	if c.Finish.Ok() && c.Finish.To <= came && !e.finished {
 		e.ended |= c.Ended
-		e.finished, e.finishReason = e.allEnded(), x.FinishReason()
+		e.finish(x.FinishReason())
 		if e.finishReason == "error" {
-			e.recordFailure(contract.CodeAgentError)
+			e.fail(contract.CodeAgentError)
 		}
 	}
 }
 
-// endsTool is ends for a tool event, of whose data so much came in the beginning x.
-func (g *largeFrame) endsTool(h *handler, x *chunk.Object, came int) {
-	f, status := toolOf(x, came)
-	c, data, known := g.members()
+// largeToolEnds is largeEnds for a tool event, of whose data so much came in the beginning.
+func (s *Stream) largeToolEnds(came int) {
+	t, status := largeToolOf(&s.x, came)
+	c, data, known := s.large.members()
 	if known {
-		f.name, f.emoji = orString(f.name, data, c.Tool), orString(f.emoji, data, c.Emoji)
-		f.id, status = orString(f.id, data, c.CallID), orString(status, data, c.Status)
+		orString := func(value string, v jsonspan.Span) string {
+			if value != "" {
+				return value
+			}
+			return string(jsonspan.Plain(jsonspan.StringAt(data, v)))
+		}
+		t.Name, t.Emoji, t.ID = orString(t.Name, c.Tool), orString(t.Emoji, c.Emoji), orString(t.ID, c.CallID)
+		if status == "" {
+			status = jsonspan.Inside(orString("", c.Status))
+		}
 	}
 	switch {
-	case isInternal(f.name) || h.end.finished:
-	case isStatus(status, completed):
-		if i := h.tools.find(f.id); i >= 0 {
-			t := h.tools.remove(i)
-			h.tools.report(&h.writer, &t, true, contract.SourceUpstream)
-			h.cardOutput(&t, false)
+	case isInternal(t.Name) || s.end.finished:
+	case status == encode.Completed:
+		if i := s.tools.find(t.ID); i >= 0 {
+			end := s.tools.end(i, contract.SourceUpstream)
+			end.Left = true
+			s.apply([]encode.Transition{end})
 		}
-	case !isStatus(status, running) && status != nil, f.id != nil && h.tools.started(f.id):
+	case status != encode.Running && status != "", t.ID != "" && s.tools.started(t.ID):
 	default:
-		if f.name == nil {
-			f.name = x.Literal(`"` + marker.UnknownTool + `"`)
+		if t.Name == "" {
+			t.Name = unknownTool
 		}
-		inferred := f.id == nil || status == nil
+		inferred := t.ID == "" || status == ""
 		if inferred && known {
-			h.usage.setReportsFailures(false)
+			s.usage.setReportsFailures(false)
 		}
-		t := h.tools.begin(&h.writer, x, &f, inferred)
-		t.card = false // its event has none
-		h.tools.add(&h.writer, &t, contract.SourceUpstream)
-		h.text.prose.BeginMessage()
+		s.startTool(encode.Transition{Tool: t, Source: contract.SourceUpstream, Left: true}, inferred)
+		s.text.prose.BeginMessage()
 	}
-}
-
-// orString returns raw or, if that is nil, the JSON string at v of data without escapes.
-func orString(raw, data []byte, v jsonspan.Span) []byte {
-	if raw == nil {
-		raw = jsonspan.Plain(jsonspan.StringAt(data, v))
-	}
-	return raw
 }

@@ -5,32 +5,56 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
 // Stream repairs one chat stream, frame by frame. What leaves is appended to Out.Bytes,
-// which the caller sets with Begin. If something waits in a Work, that Work must be given
-// to all methods until nothing does.
+// which the caller sets with Begin.
 type Stream struct {
-	handler
+	// Out is what leaves.
+	Out *sse.Writer
 	// Frames counts complete frames with data.
-	Frames     int
-	keepalives int32
+	Frames int
+
+	// What the stream was given; it does not change.
+	o      *contract.Options
+	onTool func(contract.ToolEvent) // may be nil
+	notes  *contract.Notes          // nil unless the stream is explained
+
+	now        time.Time // the time of the last Begin
+	w          encode.Writer
+	usage      usage
+	tools      tools
+	text       text
+	end        ending
+	template   template
+	chunks     int // the number of chunks that have come
+	keepalives int
+
+	x     chunk.Object // the current frame
+	rest  prose.Kept   // of its content, once that has been read
+	hold  hold
+	large largeFrame
 }
 
-// Init makes s the Stream of a response.
-func (s *Stream) Init(o *contract.Options, p *contract.Params, notes *contract.Notes) {
-	s.o, s.newID, s.created, s.onTool, s.notes = o, p.ID, p.Created, p.OnTool, notes
+// Init makes s the Stream of a response, which writes to out.
+func (s *Stream) Init(out *sse.Writer, o *contract.Options, p *contract.Params, notes *contract.Notes) {
+	s.Out, s.o, s.onTool, s.notes = out, o, p.OnTool, notes
+	s.w = encode.NewWriter(out, o, p, notes)
 	s.usage.memory = p.Usage
-	s.form = o.ProgressForm(p)
+	s.x.Notes, s.text.prose.Notes = notes, notes
 }
 
-// Clear leaves nothing in s but room.
-func (s *Stream) Clear() {
-	around, env := s.template.around[:0], s.env.Room()
-	*s = Stream{}
-	s.template.around, s.env = around, env
+// Trim gives back large room, so that one large frame does not cost memory for as long as
+// its stream lasts.
+func (s *Stream) Trim() {
+	s.x = chunk.Object{Notes: s.notes}
+	s.rest = prose.Kept{}
+	s.text.prose.Trim()
+	s.hold.trim()
 }
 
 // Continue begins with a stream that so far was not one of chat completions. code is the
@@ -50,26 +74,19 @@ func (s *Stream) Done() bool { return s.end.done }
 func (s *Stream) Chunks() int { return s.chunks }
 
 // Unexamined returns how many frames passed unexamined.
-func (s *Stream) Unexamined() int { return int(s.text.unexamined) }
-
-// Passing reports whether the next frames leave as they come as long as they match the
-// template, with nothing before them.
-func (s *Stream) Passing() bool {
-	return s.template.passes && !s.template.afterMarker && !s.Out.MarkWaits()
-}
+func (s *Stream) Unexamined() int { return s.text.unexamined }
 
 // Summary returns what can be said of the stream so far.
 func (s *Stream) Summary() contract.Summary {
 	e, t := &s.end, &s.text
 	sum := contract.Summary{
 		FinishReason: e.finishReason, Code: e.code,
-		Frames: s.Frames, Chunks: s.chunks, Tools: int(s.tools.count), Markers: int(t.markers), Imitations: int(t.imitations), Reasoning: int(t.stretches),
-		Unexamined: int(t.unexamined), Keepalives: int(s.keepalives), InputTokens: e.input, OutputTokens: e.output,
+		Frames: s.Frames, Chunks: s.chunks, Tools: s.tools.count, Markers: t.markers, Imitations: t.imitations, Reasoning: t.stretches,
+		Unexamined: t.unexamined, Keepalives: s.keepalives, InputTokens: e.input, OutputTokens: e.output,
 		UsageReported: e.usageReported, ZeroUsagePassed: e.zeroUsagePassed,
 	}
-	if s.env.FromChunk() {
-		id, model := s.env.Names()
-		sum.ID, sum.Model = jsonspan.Unquote(id), jsonspan.Unquote(model)
+	if e := &s.w.Env; e.FromChunk {
+		sum.ID, sum.Model = jsonspan.Unquote(e.ID), jsonspan.Unquote(e.Model)
 	}
 	return sum
 }
@@ -77,7 +94,7 @@ func (s *Stream) Summary() contract.Summary {
 // Unit records that the next unit is u. The caller then hands the unit to the method for
 // its kind, unless it is a byte order mark.
 func (s *Stream) Unit(u sse.Unit) {
-	s.template.passes = s.template.passes && u == sse.UnitFrame
+	s.template.head = 0
 	if u == sse.UnitMark {
 		s.Out.Mark()
 	} else {
@@ -86,75 +103,41 @@ func (s *Stream) Unit(u sse.Unit) {
 }
 
 // Noise handles a blank line or comments.
-func (s *Stream) Noise(k *Work, b []byte) {
-	if !s.comment(k, b) {
-		s.Quiet(k, b)
+func (s *Stream) Noise(b []byte) {
+	if !s.comment(b) {
+		s.Quiet(b)
 	}
 }
 
-// Quiet forwards bytes that say nothing to clients.
-func (s *Stream) Quiet(k *Work, b []byte) { s.text.forwardQuiet(&s.writer, &s.tools, k, b) }
-
 // LF handles the LF b of a CRLF whose CR ended the unit before.
-func (s *Stream) LF(k *Work, b []byte) {
+func (s *Stream) LF(b []byte) {
 	switch s.Out.LF() {
 	case sse.Forwarded:
 		s.Out.Bytes = append(s.Out.Bytes, b...)
 	case sse.Held:
-		k.hold.addLF(b)
-		s.text.boundHold(&s.writer, &s.tools, k)
+		s.hold.addLF(b)
+		s.boundHold()
 	}
 }
 
-// Frame handles the frame in k. parsed says that the object in its data has been parsed,
-// too.
-func (s *Stream) Frame(k *Work, parsed bool) {
-	x := &k.Object
-	switch {
-	case !x.F.HasData:
-		s.Quiet(k, x.F.Raw)
-	case chunk.IsDone(x.F.Data):
-		s.doneFrame(k)
-	case parsed || x.C.Parse(x.F.Data):
-		s.handle(k)
-	case s.end.done:
-		s.dropLate()
-	default:
-		s.notes.Add(contract.SectionHarm, "no well-formed JSON object: passes")
-		if chunk.TellsState(x.F.Event) {
-			chunk.RedactText(&x.F, &x.Edits, x.Notes)
-		}
-		s.forward(k)
-	}
-}
-
-// Keepalive writes a chunk that says nothing, or a comment while no chunk has come
-// (contract section 3). The stream must not have finished.
+// Keepalive writes a keepalive (contract section 3). The stream must not have finished.
 func (s *Stream) Keepalive() {
 	s.keepalives++
-	s.Out.WriteMark()
-	s.Out.BeginOwn()
-	if s.o.KeepaliveForm == contract.KeepaliveComment || !s.env.FromChunk() {
-		s.Out.Bytes = append(s.Out.Bytes, ": keepalive"...)
-		s.Out.EndComment()
-		return
-	}
-	s.Out.Bytes = append(s.env.AppendEmpty(append(s.Out.Bytes, "data: {"...)), "}\n\n"...)
+	s.w.Keepalive()
 }
 
 // Finish ends the stream after upstream has ended for the cause. It writes what the client
-// still needs: what is held, the ends of open tools, an error finish and [DONE].
-func (s *Stream) Finish(k *Work, cause contract.Cause) {
-	k.large.open = false
-	held := k.hold.buf
-	s.settle(k)
+// still needs: the held frames, the ends of open tools, an error finish and [DONE].
+func (s *Stream) Finish(cause contract.Cause) {
+	held := s.hold.buf
+	s.decideHeld()
 	s.Out.Release(held)
 	if !s.end.finished {
-		s.end.finishError(&s.writer, &s.tools, &s.text, &k.Object, cause.Code())
+		s.finishError(cause.Code())
 	}
 	if !s.end.done {
 		s.notes.Add(contract.SectionEnd, "[DONE] is added")
-		s.writeDone()
+		s.w.Done()
 		s.end.done = true
 	}
 }

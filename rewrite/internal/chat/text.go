@@ -1,8 +1,8 @@
 package chat
 
 import (
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
@@ -16,13 +16,13 @@ type text struct {
 	hasReasoning     bool // a non-space character of reasoning has left
 	droppedReasoning bool // reasoning with a non-space character was dropped
 	hasOther         bool // tool calls, a refusal and the like have left
-	gaveUp           bool // upstream has said that the model stays silent; see tellsSilence
+	gaveUp           bool // upstream has said that the model stays silent; see saysSilence
 	noReply          bool // the only text is Hermes' own word for that
 
-	unexamined int32 // the number of frames that passed unexamined
-	markers    int32 // the number of markers that started a tool
-	imitations int32 // the number of markers that were stripped and started none
-	stretches  int32 // the number of stretches of reasoning between tags
+	unexamined int // the number of frames that passed unexamined
+	markers    int // the number of markers that started a tool
+	imitations int // the number of markers that were stripped and started none
+	stretches  int // the number of stretches of reasoning between tags
 }
 
 // maxGrowth is the number of bytes by which what leaves for a frame may exceed three
@@ -31,131 +31,124 @@ type text struct {
 // of the contract's 256 KiB.
 const maxGrowth = 236 << 10
 
-// sizes implements prose.Sizes for the content of x. No tool starts or ends while the
-// content is read.
-type sizes struct {
-	w *writer
-	l *tools
-	x *chunk.Object
+// rules returns what to look for in the content of the frame in s.x.
+func (s *Stream) rules() *prose.Rules {
+	return &prose.Rules{Options: s.o, Finished: s.end.finished, Reasoned: s.text.hasReasoning, Limits: &prose.Limits{
+		Growth: maxGrowth - s.tools.endCost(s.w.EndSize(0)),
+		Part:   s.partSize(),
+		Tool:   s.w.StartSize(),
+	}}
 }
 
-func (s *sizes) Budget() int { return maxGrowth - s.l.endCost(s.w, 0) }
-
-func (s *sizes) PartSize(in jsonspan.Span) int {
+// partSize returns the number of bytes that each further part of the content takes,
+// without the bytes of the text.
+func (s *Stream) partSize() int {
 	if s.x.CanCopy() {
+		in := s.x.C.Content.Inner()
 		return len(s.x.F.Raw) - (in.To - in.From) + len("reasoning_content") + len(prose.BreakInJSON)
 	}
-	return s.w.envelope().Len() + ownSize
+	return s.w.DeltaSize()
 }
 
-func (s *sizes) ToolSize() int {
-	f := s.w.toolHead()
-	n := len(f.event) + ownSize
-	if s.w.hasCards() {
-		n += f.empty.To - f.empty.From + cardSize + 2*MaxCardLabel
-	}
-	return n
-}
-
-// rules returns what Read looks for in the content of the frame in k.
-func (t *text) rules(w *writer, l *tools, k *Work, finished bool) prose.Rules {
-	k.sizes = sizes{w, l, &k.Object}
-	return prose.Rules{Options: w.o, Finished: finished, Reasoned: t.hasReasoning, Sizes: &k.sizes}
-}
-
-// read takes imitations and reasoning out of the content of the chunk in k, and returns
-// what becomes of the chunk: it is held or dropped, or the caller shall forward it with
-// its edits. last says that nothing may wait for the text that follows.
-func (t *text) read(w *writer, l *tools, k *Work, finished, last bool) sse.Fate {
-	x, r := &k.Object, &k.reading
+// readContent takes imitations and reasoning out of the content of the chunk, and returns
+// what becomes of the chunk: it is held or dropped, or the caller forwards it with its
+// edits. last says that nothing may wait for the text that follows.
+func (s *Stream) readContent(last bool) sse.Fate {
+	x, t := &s.x, &s.text
+	r := &t.prose
 	in := x.C.Content.Inner()
-	o := t.rules(w, l, k, finished)
-	t.prose.Read(r, x.F.Data, in, &o, last)
+	t.prose.Read(x.F.Data, in, s.rules(), last)
 	first := r.Text && !t.hasText
 	if r.Whole() { // as almost all
-		x.Rest = r.Part(0)
+		s.rest = r.Part(0)
 		if r.Text {
-			l.inferEnds(w)
-			t.hasText, l.textSince = true, true
-			t.noReply = first && t.gaveUp && saysNoReply(&x.Rest, x.F.Data)
+			s.apply(s.tools.inferEnds())
+			t.hasText, s.tools.textSince = true, true
+			t.noReply = first && t.gaveUp && saysNoReply(&s.rest, x.F.Data)
 		}
 		return sse.Forwarded
 	}
-	t.apply(w, l, k)
-	reasoning, kept := t.writeParts(w, l, k, first && r.Held != prose.Leaves)
+	s.applyReading()
+	reasoning, kept := s.writeParts(first && r.Held != prose.Leaves)
 	if r.Suspects() {
-		t.holdFrame(w, l, k, &kept)
+		s.holdFrame(&kept)
 		return sse.Held
 	}
 	left := kept.Len()
 	if reasoning && left > 0 {
-		w.notes.Add(contract.SectionReasoning, "reasoning: leaves the content")
-		if !x.C.OnlyContentRole || x.C.Finish.Ok() || x.HasError() || w.o.Reasoning == contract.ReasoningDrop {
-			if w.o.Reasoning != contract.ReasoningDrop {
-				w.delta(x, true, &kept) // it gets a delta of its own (contract section 4)
+		s.notes.Add(contract.SectionReasoning, "reasoning: leaves the content")
+		if !x.C.OnlyContentRole || x.C.Finish.Ok() || x.HasError() || s.o.Reasoning == contract.ReasoningDrop {
+			if s.o.Reasoning != contract.ReasoningDrop {
+				s.w.Delta(x, true, &kept) // it gets a delta of its own (contract section 4)
 			}
 			kept, left = x.NoContent(), 0
 		}
 	}
 	if in.Ok() && left == 0 && x.Droppable() {
-		w.Out.BeginOwn() // parts may have left
-		w.Out.Drop()
+		s.Out.BeginOwn() // parts may have left
+		s.Out.Drop()
 		return sse.Dropped
 	}
-	x.Rest = kept
+	s.rest = kept
 	x.KeepContent(&kept, reasoning && left > 0)
 	return sse.Forwarded
 }
 
-// apply records what the Reading says, and releases or strips what is held.
-func (t *text) apply(w *writer, l *tools, k *Work) {
-	r := &k.reading
+// applyReading records what the text is, and releases or strips the held frames.
+func (s *Stream) applyReading() {
+	t := &s.text
+	r := &t.prose
 	t.hasText = t.hasText || r.Text
 	t.hasReasoning = t.hasReasoning || r.Reasoned
 	t.droppedReasoning = t.droppedReasoning || r.Dropped
-	t.stretches += int32(r.Stretches)
-	t.markers += int32(len(r.Tools))
-	t.imitations += int32(r.Imitations)
+	t.stretches += r.Stretches
+	t.markers += len(r.Tools)
+	t.imitations += r.Imitations
 	switch r.Held {
 	case prose.Leaves:
-		l.inferEnds(w) // before the text: TestTrustedToolEndsBeforeHeldText
-		l.textSince = true
-		w.Out.Bytes = k.hold.release(w.Out.Bytes)
+		s.apply(s.tools.inferEnds()) // before the text: TestTrustedToolEndsBeforeHeldText
+		s.tools.textSince = true
+		s.Out.Bytes = s.hold.release(s.Out.Bytes)
 	case prose.Stripped:
-		w.Out.Bytes = k.hold.strip(w.Out.Bytes)
+		s.Out.Bytes = s.hold.strip(s.Out.Bytes)
 	}
 }
 
-// settle decides what waits for more text, as if the text ended here.
-func (t *text) settle(w *writer, l *tools, k *Work, finished bool) {
-	r := &k.reading
-	if !t.prose.Waits(r) {
+// decideHeld decides what waits for more text, as if the text ended here.
+func (s *Stream) decideHeld() {
+	r := &s.text.prose
+	if !r.Waits() {
 		return
 	}
-	o := t.rules(w, l, k, finished)
-	if reasoning := t.prose.Settle(r, &o); reasoning != nil {
-		w.reasoning(reasoning)
+	if reasoning := r.Settle(s.rules()); reasoning != nil {
+		s.w.Reasoning(reasoning)
 	}
-	t.apply(w, l, k)
+	s.applyReading()
 	if n := r.Parts[len(r.Parts)-1].Tool; n > 0 {
-		t.startTrusted(w, l, k, n)
+		s.startTrusted(n)
 	}
 }
 
-// startTrusted starts the tool n of the Reading, from 1 on.
-func (t *text) startTrusted(w *writer, l *tools, k *Work, n int) {
-	x, m := &k.Object, &k.reading.Tools[n-1]
-	room := len(x.Room())
-	f := markerFields(x, w.o.ToolTable(), m.Emoji, m.Label)
-	l.startDerived(w, x, &f, contract.SourceImitation)
-	x.Rollback(room) // there may be many
+// startTrusted starts the tool n of the text, from 1 on.
+func (s *Stream) startTrusted(n int) {
+	m := &s.text.prose.Tools[n-1]
+	s.startMarked(m.Emoji, m.Label, contract.SourceImitation)
+}
+
+// startMarked starts the tool that a marker stands for. emoji and label are insides of
+// JSON strings.
+func (s *Stream) startMarked(emoji, label []byte, source contract.ToolSource) {
+	s.usage.setReportsFailures(false)
+	t := encode.Tool{Name: s.o.ToolTable().Name(emoji, label), Emoji: `"` + string(emoji) + `"`, Label: `"` + string(label) + `"`}
+	s.startTool(encode.Transition{Tool: t, Source: source}, true)
 }
 
 // writeParts writes the parts of the content up to the last one with anything in it. It
 // returns what is left of that one, which leaves with the chunk itself, and whether it is
 // reasoning. first says that no text has left before.
-func (t *text) writeParts(w *writer, l *tools, k *Work, first bool) (reasoning bool, kept prose.Kept) {
-	r := &k.reading
+func (s *Stream) writeParts(first bool) (reasoning bool, kept prose.Kept) {
+	t := &s.text
+	r := &t.prose
 	n := len(r.Parts)
 	for n > 1 && r.Parts[n-1].Tool == 0 {
 		if last := r.Part(n - 1); last.Len() > 0 {
@@ -166,51 +159,52 @@ func (t *text) writeParts(w *writer, l *tools, k *Work, first bool) (reasoning b
 	for i := range r.Parts[:n] {
 		p := &r.Parts[i]
 		if p.Tool > 0 {
-			t.startTrusted(w, l, k, p.Tool)
+			s.startTrusted(p.Tool)
 		}
 		if p.Spoke {
-			l.inferEnds(w)
-			l.textSince = l.textSince || !p.Reasoning
+			s.apply(s.tools.inferEnds())
+			s.tools.textSince = s.tools.textSince || !p.Reasoning
 		}
 		kept = r.Part(i)
-		kept.Front = t.prose.Front(r, i, &kept)
+		kept.Front = r.Front(i, &kept)
 		if p.Spoke && !p.Reasoning {
-			t.noReply, first = first && t.gaveUp && saysNoReply(&kept, k.Object.F.Data), false
+			t.noReply, first = first && t.gaveUp && saysNoReply(&kept, s.x.F.Data), false
 		}
 		if i < n-1 {
-			t.writePart(w, &k.Object, p.Reasoning, &kept)
+			s.writePart(p.Reasoning, &kept)
 		}
 	}
 	return r.Parts[n-1].Reasoning, kept
 }
 
-// writePart writes one of several parts, as a copy of the chunk x if possible, or else as
-// a chunk of our own.
-func (t *text) writePart(w *writer, x *chunk.Object, reasoning bool, kept *prose.Kept) {
-	switch {
-	case kept.Len() == 0:
+// writePart writes one of several parts, as a copy of the chunk if possible, or else as a
+// chunk of our own.
+func (s *Stream) writePart(reasoning bool, kept *prose.Kept) {
+	x := &s.x
+	if kept.Len() == 0 {
 		return
-	case reasoning:
-		w.notes.Add(contract.SectionReasoning, "reasoning: leaves the content")
-		if w.o.Reasoning == contract.ReasoningDrop {
+	}
+	if reasoning {
+		s.notes.Add(contract.SectionReasoning, "reasoning: leaves the content")
+		if s.o.Reasoning == contract.ReasoningDrop {
 			return
 		}
 	}
 	if !x.CanCopy() {
-		w.delta(x, reasoning, kept)
+		s.w.Delta(x, reasoning, kept)
 		return
 	}
 	x.Edits.Reset()
 	x.KeepContent(kept, reasoning)
-	w.object(x)
+	s.w.Object(x)
 }
 
-// holdFrame holds the chunk in k with nothing of its content but kept, whose end may be
-// an imitation or a tag.
-func (t *text) holdFrame(w *writer, l *tools, k *Work, kept *prose.Kept) {
-	x, h := &k.Object, &k.hold
-	w.Out.BeginOwn() // parts may have left
-	if k.reading.HeldNewline {
+// holdFrame holds the chunk with nothing of its content but kept, whose end may be an
+// imitation or a tag.
+func (s *Stream) holdFrame(kept *prose.Kept) {
+	x, h, r := &s.x, &s.hold, &s.text.prose
+	s.Out.BeginOwn() // parts may have left
+	if r.HeldNewline {
 		kept.Front = prose.NewlineInJSON
 	}
 	x.KeepContent(kept, false)
@@ -223,35 +217,35 @@ func (t *text) holdFrame(w *writer, l *tools, k *Work, kept *prose.Kept) {
 	if x.C.Repeat.Ok() {
 		f.repeat = at(x.C.Repeat.Inner())
 	}
-	if from, here := k.reading.Suspected(); here {
+	if from, here := r.Suspected(); here {
 		h.from = start + x.Edits.Moved(&x.F, from)
-		if k.reading.HeldNewline {
+		if r.HeldNewline {
 			h.from -= len(kept.Front) // the newline is part of the line
 		}
 	}
 	h.buf = x.Edits.Append(h.buf, &x.F)
 	h.addText(f)
-	w.Out.Hold()
-	t.boundHold(w, l, k)
+	s.Out.Hold()
+	s.boundHold()
 }
 
-// forwardQuiet forwards bytes that say nothing. They decide nothing about what is held,
-// and wait behind it.
-func (t *text) forwardQuiet(w *writer, l *tools, k *Work, b []byte) {
-	if k.hold.empty() {
-		w.Out.Unit(b)
+// Quiet forwards bytes that say nothing to clients. They decide nothing about what is
+// held, and wait after it.
+func (s *Stream) Quiet(b []byte) {
+	if s.hold.empty() {
+		s.Out.Unit(b)
 		return
 	}
-	w.Out.Hold()
-	k.hold.add(b)
-	t.boundHold(w, l, k)
+	s.Out.Hold()
+	s.hold.add(b)
+	s.boundHold()
 }
 
-// boundHold releases what is held if that becomes larger than a frame may be.
-func (t *text) boundHold(w *writer, l *tools, k *Work) {
-	if n := len(k.hold.buf); n > w.o.FrameLimit() {
-		t.prose.Release(&k.reading)
-		t.apply(w, l, k)
-		w.Out.Forward(w.Out.Bytes[len(w.Out.Bytes)-n:])
+// boundHold releases the held frames if they are larger than a frame may be.
+func (s *Stream) boundHold() {
+	if n := len(s.hold.buf); n > s.o.FrameLimit() {
+		s.text.prose.Release()
+		s.applyReading()
+		s.Out.Forward(s.Out.Bytes[len(s.Out.Bytes)-n:])
 	}
 }

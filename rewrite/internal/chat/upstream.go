@@ -5,230 +5,170 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 )
 
-// Upstream's tool events, and its other named events. Strict clients break on a named
-// event without the members of a chunk (contract section 2).
+// Upstream's tool events, and its other named events (contract section 2).
 
-// The events with which the newest Hermes reports its state.
-const (
-	statusEvent   = "hermes.status"
-	approvalEvent = "approval.request"
-)
-
-// toolEvent handles upstream's tool event in k, which has the form in.
-func (h *handler) toolEvent(k *Work, in contract.Progress) {
-	x := &k.Object
-	h.tools.upstream = true
-	if x.C.IsChunk(x.F.Data) { // another sidecar has written it, maybe before any chunk
-		h.updateEnvelope(x)
-	}
-	f := toolFields{name: x.String(x.C.Tool), emoji: x.String(x.C.Emoji), label: x.String(x.C.Label), id: jsonspan.Plain(x.String(x.C.CallID))}
-	status := string(jsonspan.Inside(jsonspan.Plain(x.String(x.C.Status))))
-	h.Out.Drop()
-	switch {
-	case h.end.finished: // too late to be completed before the finish chunk
-		h.notes.Add(contract.SectionTools, "a tool event behind the finish chunk: dropped")
-	case isInternal(f.name): // a start or an end
-		h.notes.Add(contract.SectionTools, "a tool event of an internal tool: dropped")
-	case status == completed:
-		h.toolEnds(k, &f, in)
-	case status == running || status == "":
-		h.toolStarts(k, &f, status, in)
-	case in == contract.ProgressBare:
-		h.namedEvent(k)
-	default:
-		x.RedactFrame()
-		chunk.DropFinish(x)
-		h.forward(k)
+// apply writes the transitions, and reports each to the notes and to OnTool.
+func (s *Stream) apply(changes []encode.Transition) {
+	for i := range changes {
+		c := &changes[i]
+		if s.notes != nil {
+			verb := " starts: "
+			if c.Completed {
+				verb = " has ended: "
+			}
+			s.notes.Add(contract.SectionTools, "tool "+jsonspan.Unquote(c.Name)+verb+c.Source.Reason())
+		}
+		if s.onTool != nil {
+			s.onTool(contract.ToolEvent{ID: jsonspan.Unquote(c.ID), Name: jsonspan.Unquote(c.Name), Completed: c.Completed, Source: c.Source})
+		}
+		s.w.Transition(c)
 	}
 }
 
-// forwardTool writes upstream's tool event x, which has the stream's form. It has no finish
-// reason: the stream would have two (contract section 2).
-func (w *writer) forwardTool(x *chunk.Object) {
-	x.RedactError()
-	chunk.DropFinish(x)
-	w.forward(x)
+// startTool starts the tool of c, and writes its start. A tool without an id gets one of
+// ours. inferred says that upstream will not say when it ends.
+func (s *Stream) startTool(c encode.Transition, inferred bool) {
+	t := openTool{inferred: inferred, derived: c.ID == ""}
+	if t.derived {
+		c.ID = s.w.CallID(s.tools.count + 1)
+	}
+	c.Card = !c.Left && len(c.ID) <= encode.MaxCardID &&
+		(s.w.HasCards() || c.Event != nil && c.In != contract.ProgressBare && encode.HasCard(c.Event))
+	s.apply(s.tools.start(c, t, s.now, s.o.Window(), s.w.EndSize(0)))
+}
+
+// toolOf returns the tool that the event x names. Its id, if any, has no escapes.
+func toolOf(x *chunk.Object) encode.Tool {
+	return encode.Tool{
+		Name: string(x.String(x.C.Tool)), Emoji: string(x.String(x.C.Emoji)), Label: string(x.String(x.C.Label)),
+		ID: string(jsonspan.Plain(x.String(x.C.CallID))),
+	}
+}
+
+// toolEvent handles upstream's tool event, which has the form in.
+func (s *Stream) toolEvent(in contract.Progress) {
+	x := &s.x
+	s.tools.upstream = true
+	if x.C.IsChunk(x.F.Data) { // another sidecar has written it, maybe before any chunk
+		s.updateEnvelope()
+	}
+	c := encode.Transition{Tool: toolOf(x), Source: contract.SourceUpstream, Event: x, In: in}
+	status := string(jsonspan.Inside(jsonspan.Plain(x.String(x.C.Status))))
+	s.Out.Drop()
+	switch {
+	case s.end.finished: // too late to be completed before the finish chunk
+		s.notes.Add(contract.SectionTools, "a tool event after the finish chunk: dropped")
+	case isInternal(c.Name): // a start or an end
+		s.notes.Add(contract.SectionTools, "a tool event of an internal tool: dropped")
+	case status == encode.Completed:
+		s.toolEnds(c)
+	case status == encode.Running || status == "":
+		s.toolStarts(c, status == "")
+	case in == contract.ProgressBare:
+		s.namedEvent()
+	default:
+		x.RedactFrame()
+		chunk.DropFinish(x)
+		s.forward()
+	}
 }
 
 // isInternal reports whether the tool with the name, a JSON string, is internal: clients
 // never see it (contract section 2).
-func isInternal(name []byte) bool {
+func isInternal(name string) bool {
 	if len(name) < 3 {
 		return false
 	}
-	r, _ := jsonspan.NextRune(jsonspan.Inside(name), 0)
+	r, _ := jsonspan.NextRune([]byte(jsonspan.Inside(name)), 0)
 	return r == '_'
 }
 
-// toolStarts starts the tool of the event in k, and writes the event in the stream's
-// form. If the event has that form, it leaves byte for byte.
-func (h *handler) toolStarts(k *Work, f *toolFields, status string, in contract.Progress) {
-	x := &k.Object
-	if f.name == nil {
-		f.name = x.Literal(`"` + marker.UnknownTool + `"`)
-		in = "" // its frame cannot leave as it is
+// toolStarts starts the tool of upstream's event.
+func (s *Stream) toolStarts(c encode.Transition, lacksStatus bool) {
+	if c.Name == "" {
+		c.Name, c.In = unknownTool, "" // its frame cannot leave as it is
 	}
-	if f.id != nil && h.tools.started(f.id) {
-		h.notes.Add(contract.SectionTools, "a tool that has started already: dropped")
+	if c.ID != "" && s.tools.started(c.ID) {
+		s.notes.Add(contract.SectionTools, "a tool that has started already: dropped")
 		return
 	}
-	if h.form != contract.ProgressOff { // an event that does not leave decides nothing
-		h.settle(k)
+	if s.w.Form != contract.ProgressOff { // an event that does not leave decides nothing
+		s.decideHeld()
 	}
-	inferred := status == "" || f.id == nil
+	inferred := lacksStatus || c.ID == ""
 	if inferred {
-		h.usage.setReportsFailures(false)
+		s.usage.setReportsFailures(false)
 	}
-	t := h.tools.begin(&h.writer, x, f, inferred)
-	t.card = t.card || in != contract.ProgressBare && len(t.id) <= MaxCardID && hasCard(x)
-	switch {
-	case f.id != nil && status != "" && h.leavesAsIs(x, &t, in):
-		h.forwardTool(x)
-	case in == contract.ProgressBare && h.envelops() && !x.C.Escaped:
-		h.upstreamTool(x, &t, running, f.id == nil, status == "")
-	default:
-		h.writer.toolEvent(&t, running, false)
-	}
-	h.tools.add(&h.writer, &t, contract.SourceUpstream)
-	h.text.prose.BeginMessage()
+	s.startTool(c, inferred)
+	s.text.prose.BeginMessage()
 }
 
-// toolEnds completes the tool of the event in k, and writes the event in the stream's
-// form. It drops the end of a tool that is not open.
-func (h *handler) toolEnds(k *Work, f *toolFields, in contract.Progress) {
-	x := &k.Object
+// unknownTool is the name of a tool of which upstream says none.
+const unknownTool = `"` + marker.UnknownTool + `"`
+
+// toolEnds ends the tool of upstream's event. It drops the end of a tool that is not open.
+func (s *Stream) toolEnds(c encode.Transition) {
 	find := func() int {
-		if f.id == nil {
-			return h.tools.findName(f.name)
+		if c.ID == "" {
+			return s.tools.findName(c.Name)
 		}
-		return h.tools.find(f.id)
+		return s.tools.find(c.ID)
 	}
 	if find() < 0 {
-		h.notes.Add(contract.SectionTools, "the end of a tool that is not open: dropped")
+		s.notes.Add(contract.SectionTools, "the end of a tool that is not open: dropped")
 		return
 	}
-	if h.form != contract.ProgressOff {
-		h.settle(k) // this may complete tools: TestToolEndsWhileTextIsHeld
+	if s.w.Form != contract.ProgressOff {
+		s.decideHeld() // this may complete tools: TestToolEndsWhileTextIsHeld
 	}
 	i := find()
-	switch {
-	case i < 0:
-		return
-	case f.id == nil:
-		h.tools.complete(&h.writer, i, contract.SourceUpstream, false)
+	if i < 0 {
 		return
 	}
-	t := h.tools.remove(i)
-	h.tools.report(&h.writer, &t, true, contract.SourceUpstream)
-	interrupted := isInterrupted(x)
-	switch {
-	case t.name == string(f.name) && h.leavesAsIs(x, &t, in):
-		h.forwardTool(x)
-	case in == contract.ProgressBare && h.envelops() && !x.C.Escaped && t.name == string(x.Value(x.C.Tool)):
-		h.upstreamTool(x, &t, completed, false, false)
-	default:
-		h.writer.toolEvent(&t, completed, interrupted)
+	end := s.tools.end(i, contract.SourceUpstream)
+	if c.ID != "" {
+		end.Event, end.In, end.Interrupted = c.Event, c.In, encode.IsInterrupted(c.Event)
 	}
-	h.cardOutput(&t, interrupted)
-}
-
-// leavesAsIs reports whether the event x of the tool t, which has the form in, leaves byte
-// for byte. One with an escape in a name is written anew, because a client might not find
-// the member.
-func (w *writer) leavesAsIs(x *chunk.Object, t *tool, in contract.Progress) bool {
-	return in == w.form && !x.C.Escaped && (!w.hasStatusLine() || x.C.StatusLine.Ok()) && (!t.card || hasCard(x))
+	s.apply([]encode.Transition{end})
 }
 
 // comment handles a comment that is a tool event, which another sidecar has written. It
 // returns false for any other comment.
-func (h *handler) comment(k *Work, line []byte) bool {
-	if !bytes.HasPrefix(line, []byte(progressComment)) {
+func (s *Stream) comment(line []byte) bool {
+	if !bytes.HasPrefix(line, []byte(encode.ProgressComment)) {
 		return false
 	}
-	x := &k.Object
+	x := &s.x
 	x.Begin()
 	end := len(bytes.TrimRight(line, "\r\n")) // without the blank line
-	x.F.SetData(line, len(progressComment), max(end, len(progressComment)))
+	x.F.SetData(line, len(encode.ProgressComment), max(end, len(encode.ProgressComment)))
 	if !x.C.Parse(x.F.Data) || !x.C.IsToolEvent(x.F.Data) {
 		return false
 	}
-	h.toolEvent(k, contract.ProgressComment)
+	s.toolEvent(contract.ProgressComment)
 	return true
 }
 
 // namedEvent handles a named event that is not a chunk.
-func (h *handler) namedEvent(k *Work) {
-	h.settle(k)
-	x := &k.Object
-	if isState(x) {
-		h.usage.setReportsFailures(true)
+func (s *Stream) namedEvent() {
+	s.decideHeld()
+	if encode.IsState(&s.x) {
+		s.usage.setReportsFailures(true)
 	}
-	h.text.noteStatus(x)
-	if h.envelops() {
-		x.RenameMembers(false)
-	}
-	x.RedactFrame()
-	if h.envelops() {
-		h.addChunkMembers(x)
-		h.addStatusLine(x)
-		h.dropName(x)
-	}
-	h.object(x)
+	s.noteStatus()
+	s.w.NamedEvent(&s.x, s.end.finished)
 }
 
-// dropName takes the event: line from an event about upstream's state if the form is
-// unnamed. Without it the event is a chunk for clients and for a second sidecar, so one
-// that would then say more than nothing keeps it, and so does one behind the finish chunk.
-func (h *handler) dropName(x *chunk.Object) {
-	c := &x.C
-	if h.form != contract.ProgressUnnamed || h.end.finished || !isState(x) ||
-		c.Err.Ok() || c.Usage.Ok() || c.Hermes.Ok() || c.Tool.Ok() {
-		return
+// noteStatus records what the event says of the model, if it is a status.
+func (s *Stream) noteStatus() {
+	if x := &s.x; string(x.F.Event) == encode.StatusEvent && saysSilence(jsonspan.Inside(x.String(x.Member("text")))) {
+		s.text.gaveUp = true
 	}
-	from, to := x.F.EventLine()
-	x.Edits.ReplaceRaw(&x.F, from, to, nil)
-}
-
-// noteStatus records what the event x says of the model, if it is a status.
-func (t *text) noteStatus(x *chunk.Object) {
-	if string(x.F.Event) == statusEvent && tellsSilence(jsonspan.Inside(x.String(x.Member("text")))) {
-		t.gaveUp = true
-	}
-}
-
-// isState reports whether the named event x is about upstream's state.
-func isState(x *chunk.Object) bool {
-	name := string(x.F.Event)
-	return name == statusEvent || name == approvalEvent
-}
-
-// addStatusLine adds the member that Open WebUI shows to an event about upstream's state.
-// A status is done when it comes, an approval is not.
-func (h *handler) addStatusLine(x *chunk.Object) {
-	if !h.o.StatusLine || x.C.StatusLine.Ok() && !x.C.StatusLine.IsString(x.F.Data) {
-		return
-	}
-	member, before := "", ""
-	switch string(x.F.Event) {
-	case statusEvent:
-		member = "text"
-	case approvalEvent:
-		member, before = "command", "Approval needed: "
-	default:
-		return
-	}
-	text := x.String(x.Member(member))
-	if text == nil {
-		return
-	}
-	line := append(append(x.Room(), statusLineHead...), before...)
-	line = append(line, jsonspan.Inside(redact.Value(text))...)
-	x.Append(x.Commit(appendStatusLineTail(line, string(x.F.Event) == statusEvent)))
 }
 
 // isWrapped reports whether the object is a named event with the members of a chunk,
@@ -237,25 +177,24 @@ func isWrapped(x *chunk.Object) bool {
 	return x.Named() && x.C.IsChunk(x.F.Data) && saysNothing(x)
 }
 
-// saysNothing reports whether the choices of the chunk x say nothing: there is one, with
-// an empty delta and no finish reason.
-func saysNothing(x *chunk.Object) bool {
-	c, data := &x.C, x.F.Data
-	return c.Count == 1 && c.FirstOnly && !c.Finish.Ok() &&
-		c.Delta.IsObject(data) && data[jsonspan.SkipSpace(data, c.Delta.From+1)] == '}'
-}
-
 // wrappedEvent handles a named event that another sidecar has wrapped.
-func (h *handler) wrappedEvent(k *Work) {
-	h.settle(k)
-	x := &k.Object
-	h.updateEnvelope(x) // it may come before any chunk
-	if string(x.F.Event) == "error" && x.HasError() {
-		h.errorFrame(k) // the error is still upstream's
+func (s *Stream) wrappedEvent() {
+	s.decideHeld()
+	s.updateEnvelope() // it may come before any chunk
+	if string(s.x.F.Event) == "error" && s.x.HasError() {
+		s.errorFrame() // the error is still upstream's
 		return
 	}
-	h.text.noteStatus(x)
-	x.RedactFrame()
-	h.dropName(x)
-	h.object(x)
+	s.noteStatus()
+	s.w.WrappedEvent(&s.x, s.end.finished)
+}
+
+// repeatsOutput reports whether the chunk is the output of a card, which another sidecar
+// has written, and which has left, or will, with the end of its tool.
+func (s *Stream) repeatsOutput() bool {
+	if !saysNothing(&s.x) {
+		return false
+	}
+	id := encode.OutputOf(&s.x)
+	return id != nil && s.tools.hadCard(string(id))
 }

@@ -9,11 +9,113 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 )
 
-// usage records what upstream has shown of its reports in the usage memory.
+// evidence is what a stream has shown when a finish chunk says stop.
+type evidence struct {
+	usage        chunk.Usage // of the finish chunk
+	manyChoices  bool        // a choice other than the first has come
+	text         bool        // a non-space character of content has left
+	reasoning    bool        // one of reasoning has left or was dropped
+	other        bool        // tool calls, a refusal and the like have left
+	noReply      bool        // the only text is Hermes' own word for silence
+	onTool       bool        // the last tool started after the last text
+	housekeeping bool        // so did others, all of them housekeeping
+	mayBeEmpty   bool        // the option empty_answer says that no answer is one
+	usageMissed  bool        // text with usage 0/0/0 is a crash
+}
+
+// verdict says how an agent whose finish chunk says stop has ended.
+type verdict struct {
+	code      string // of the failure, "" if the agent ended well
+	why       string // for the notes, "" if there is nothing to say
+	zeroUsage bool   // only the usage of 0/0/0 speaks against the agent
+}
+
+// verdict returns the verdict of contract section 3, "False stop".
+func (e *evidence) verdict() verdict {
+	if e.manyChoices {
+		return verdict{} // Hermes sends one choice, so that this is another server's answer
+	}
+	silent := !e.text && !e.reasoning && !e.other
+	housekeeping := e.usage.Counts && e.text && e.housekeeping
+	switch {
+	case e.usage.Zero && (silent || e.onTool):
+		return verdict{contract.CodeCrashed, "a false stop: no answer, usage 0/0/0", false}
+	case e.usage.Reported && (silent || e.noReply && !e.other || e.onTool && !housekeeping):
+		if e.mayBeEmpty {
+			return verdict{"", "no answer, and empty_answer says that this is none of ours: passes", false}
+		}
+		return verdict{contract.CodeEmpty, "a false stop: no answer", false}
+	case !e.usage.Zero:
+		return verdict{}
+	case e.usageMissed:
+		return verdict{contract.CodeCrashed, "a false stop: usage 0/0/0 where usage is reported, or zero_usage says so", true}
+	}
+	return verdict{"", "text with usage 0/0/0, which may be a crash: passes", true}
+}
+
+// evidence returns what the stream has shown, with the usage of its finish chunk.
+func (s *Stream) evidence(u chunk.Usage) evidence {
+	t, l := &s.text, &s.tools
+	return evidence{
+		usage: u, manyChoices: s.end.manyChoices,
+		text: t.hasText, reasoning: t.hasReasoning || t.droppedReasoning, other: t.hasOther, noReply: t.noReply,
+		onTool: l.count > 0 && !l.textSince, housekeeping: l.housekeeping,
+		mayBeEmpty:  s.o.EmptyAnswer == contract.EmptyAnswerPass,
+		usageMissed: u.Zero && s.zeroUsageIsCrash(),
+	}
+}
+
+// zeroUsageIsCrash reports whether text with usage 0/0/0 is a false stop by its third rule.
+func (s *Stream) zeroUsageIsCrash() bool {
+	switch s.o.ZeroUsage {
+	case contract.ZeroUsageError:
+		return true
+	case contract.ZeroUsagePass:
+		return false
+	}
+	return s.usage.memory != nil && s.usage.memory.Reported(s.w.Model())
+}
+
+// willFail reports whether the finish chunk in s.x means that the agent failed, before its
+// text has been read.
+func (s *Stream) willFail() bool {
+	c := &s.x.C
+	reason := s.x.FinishReason()
+	switch {
+	case s.end.finished:
+		return false
+	case reason != "stop":
+		return reason == "error"
+	case s.end.errorSent != nil:
+		return true
+	case c.Text, s.text.prose.Waits(): // the held text is most likely an answer
+		return !s.end.manyChoices && c.Tokens.Zero && s.zeroUsageIsCrash()
+	}
+	e := s.evidence(c.Tokens)
+	return e.verdict().code != ""
+}
+
+// saysSilence reports whether the text of a hermes.status, the inside of a JSON string,
+// says that the model has returned nothing after all retries. Text that then comes is
+// Hermes' own (contract section 3, rule 2).
+func saysSilence(inner []byte) bool {
+	text := jsonspan.AppendText(nil, inner)
+	return bytes.Contains(text, []byte("no content after all retries")) || bytes.Contains(text, []byte("no visible response after all retries"))
+}
+
+// saysNoReply reports whether the text that k keeps of data is one that Hermes sends in
+// place of an answer: "⚠️ No reply: …" in the operator's language, or "(empty)".
+func saysNoReply(k *prose.Kept, data []byte) bool {
+	inner := k.AppendTo(nil, data)
+	r, _ := jsonspan.NextRune(inner, 0)
+	return r == '⚠' || jsonspan.Spells(inner, "(empty)")
+}
+
+// usage records in the usage memory what upstream has shown of its reports.
 type usage struct {
 	memory   contract.UsageMemory // nil for none
 	age      upstreamAge
-	reported bool // the memory has been told that the model reports usage
+	reported bool // the memory knows that the model reports usage
 }
 
 // upstreamAge is what upstream has shown of whether it reports its failures.
@@ -25,8 +127,8 @@ const (
 	ageTooOld
 )
 
-// setReportsFailures records that upstream reports its failures itself, or that it is too
-// old to. The third rule of the false stop depends on that. The memory is told once.
+// setReportsFailures records, once, that upstream reports its failures itself, or that it
+// is too old to. The third rule of the false stop depends on that.
 func (u *usage) setReportsFailures(does bool) {
 	age := ageTooOld
 	if does {
@@ -37,86 +139,4 @@ func (u *usage) setReportsFailures(does bool) {
 	}
 	u.age = age
 	u.memory.ReportsFailures(does)
-}
-
-// model returns the name of the stream's model.
-func (w *writer) model() string { return jsonspan.Unquote(string(w.envelope().Model())) }
-
-// falseStop returns the code of the failure that the finish chunk c hides by saying stop,
-// or "" if the agent ended well (contract section 3, "False stop").
-func (e *ending) falseStop(w *writer, l *tools, t *text, c *chunk.Chunk) (code string) {
-	if e.manyChoices {
-		return "" // Hermes sends one choice, so that this is another server's answer
-	}
-	u := &c.Tokens
-	silent := !t.hasText && !t.hasReasoning && !t.droppedReasoning && !t.hasOther
-	onTool := l.count > 0 && !l.textSince
-	housekeeping := u.Counts && t.hasText && l.housekeeping
-	switch {
-	case u.Zero && (silent || onTool):
-		w.notes.Add(contract.SectionEnd, "a false stop: no answer, usage 0/0/0")
-		return contract.CodeCrashed
-	case u.Reported && (silent || t.noReply && !t.hasOther || onTool && !housekeeping):
-		if w.o.EmptyAnswer == contract.EmptyAnswerPass {
-			w.notes.Add(contract.SectionEnd, "no answer, and empty_answer says that this is none of ours: passes")
-			return ""
-		}
-		w.notes.Add(contract.SectionEnd, "a false stop: no answer")
-		return contract.CodeEmpty
-	case !u.Zero:
-		return ""
-	case e.zeroUsageIsCrash(w):
-		w.notes.Add(contract.SectionEnd, "a false stop: usage 0/0/0 where usage is reported, or zero_usage says so")
-		return contract.CodeCrashed
-	}
-	w.notes.Add(contract.SectionEnd, "text with usage 0/0/0, which may be a crash: passes")
-	e.zeroUsagePassed = true
-	return ""
-}
-
-// tellsSilence reports whether the text of a hermes.status, the inside of a JSON string, says
-// that the model has returned nothing after all retries. What then comes as text is Hermes'
-// own (contract section 3, rule 2).
-func tellsSilence(inner []byte) bool {
-	text := jsonspan.AppendText(nil, inner)
-	return bytes.Contains(text, []byte("no content after all retries")) || bytes.Contains(text, []byte("no visible response after all retries"))
-}
-
-// saysNoReply reports whether what k keeps of the text in data is what Hermes says in place
-// of an answer: "⚠️ No reply: …" in the operator's language, or "(empty)".
-func saysNoReply(k *prose.Kept, data []byte) bool {
-	inner := k.AppendTo(nil, data)
-	r, _ := jsonspan.NextRune(inner, 0)
-	return r == '⚠' || jsonspan.Spells(inner, "(empty)")
-}
-
-// zeroUsageIsCrash reports whether text with usage 0/0/0 is a false stop by its third
-// rule.
-func (e *ending) zeroUsageIsCrash(w *writer) bool {
-	switch w.o.ZeroUsage {
-	case contract.ZeroUsageError:
-		return true
-	case contract.ZeroUsagePass:
-		return false
-	}
-	e.usageReported = w.usage.memory != nil && w.usage.memory.Reported(w.model())
-	return e.usageReported
-}
-
-// willFail reports whether the finish chunk in k means that the agent failed, before its
-// text has been read.
-func (e *ending) willFail(w *writer, l *tools, t *text, k *Work) bool {
-	c := &k.Object.C
-	reason := k.Object.FinishReason()
-	switch {
-	case e.finished:
-		return false
-	case reason != "stop":
-		return reason == "error"
-	case e.errorSent != nil:
-		return true
-	case c.Text, t.prose.Waits(&k.reading): // what is held is most likely an answer
-		return !e.manyChoices && c.Tokens.Zero && e.zeroUsageIsCrash(w)
-	}
-	return e.falseStop(w, l, t, c) != ""
 }

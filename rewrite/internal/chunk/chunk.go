@@ -314,19 +314,3 @@ func (c *Chunk) readUsage(r *jsonspan.Reader) jsonspan.Span {
 	u.Reported, u.Zero = n > 0, zeros == 3 && n == 3
 	return jsonspan.Span{From: from, To: r.Pos}
 }
-
-// Move moves what is behind the index i of the data by n bytes.
-func (c *Chunk) Move(i, n int) {
-	c.Shut += n
-	for _, v := range [...]*jsonspan.Span{
-		&c.ID, &c.Object, &c.Created, &c.Model, &c.Choices, &c.Usage, &c.Err, &c.Tool, &c.Emoji, &c.Label, &c.CallID,
-		&c.Status, &c.StatusLine, &c.Delta, &c.Content, &c.ContentKey, &c.ReasoningValue, &c.Role,
-	} {
-		if v.From > i {
-			v.From += n
-		}
-		if v.To > i {
-			v.To += n
-		}
-	}
-}

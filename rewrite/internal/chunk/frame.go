@@ -17,6 +17,10 @@ type Frame struct {
 	C Chunk
 }
 
+// MaxEnvelope is the length in bytes up to which a value of upstream's is taken into an
+// envelope.
+const MaxEnvelope = 1 << 10
+
 // IsDone reports whether data is the [DONE] that ends a chat stream. Only JSON's white
 // space may stand in front of it.
 func IsDone(data []byte) bool {
@@ -84,7 +88,7 @@ func (x *Frame) EachStop(each func(jsonspan.Span)) {
 	}
 }
 
-// Values returns the values of the chunk for an Envelope, nil for each that it lacks or
+// Values returns the values of the chunk for an envelope, nil for each that it lacks or
 // that is longer than MaxEnvelope.
 func (x *Frame) Values() (id, created, model []byte) {
 	short := func(v []byte) []byte {

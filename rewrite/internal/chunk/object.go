@@ -19,10 +19,6 @@ import (
 type Object struct {
 	Frame
 	Edits sse.Splice
-	// Rest is what is left of the content, once that has been read.
-	Rest prose.Kept
-	// Matched says that the frame differs from the one before in nothing but its text.
-	Matched bool
 	// Notes collects what is done.
 	Notes *contract.Notes
 
@@ -32,23 +28,7 @@ type Object struct {
 // Begin drops the edits of the frame before, and what was written for it.
 func (x *Object) Begin() {
 	x.Edits.Reset()
-	x.Matched, x.Rest, x.room = false, prose.Kept{}, x.room[:0]
-}
-
-// Forget drops every reference to the bytes of the frame.
-func (x *Object) Forget() {
-	x.Begin()
-	x.F.Forget()
-	x.Notes = nil
-}
-
-// Trim gives back what a large frame took and the next need not.
-func (x *Object) Trim() {
-	x.Edits.Trim()
-	x.F.Trim()
-	if cap(x.room) > contract.MaxIdleBuffer {
-		x.room = nil
-	}
+	x.room = x.room[:0]
 }
 
 // Room returns the bytes that have been written for the frame. A caller may append to
@@ -62,9 +42,6 @@ func (x *Object) Commit(appended []byte) []byte {
 	x.room = appended
 	return added
 }
-
-// Rollback drops what has been committed since Room had the length n.
-func (x *Object) Rollback(n int) { x.room = x.room[:n] }
 
 // Literal returns the bytes of text.
 func (x *Object) Literal(text string) []byte { return x.Commit(append(x.room, text...)) }
@@ -143,31 +120,6 @@ func (x *Object) reparse() {
 	x.F.Parse(x.Edits.Append(make([]byte, 0, x.Edits.Size(&x.F)), &x.F))
 	x.C.Parse(x.F.Data)
 	x.Edits.Reset()
-}
-
-// Fill adds the members of the envelope that the chunk lacks. Hermes 0.13 sends a chunk
-// of nothing but choices if its writer fails (contract section 3).
-func (x *Object) Fill(e *Envelope) {
-	c, at := &x.C, x.C.Open+1
-	for _, m := range [...]struct {
-		at    jsonspan.Span
-		has   bool
-		name  string
-		value []byte
-	}{
-		{c.ID, x.String(c.ID) != nil, `"id":`, e.ID()},
-		{c.Object, x.String(c.Object) != nil, `"object":`, []byte(`"chat.completion.chunk"`)},
-		{c.Created, NumberAt(x.F.Data, c.Created) != nil, `"created":`, e.Created()},
-		{c.Model, x.String(c.Model) != nil, `"model":`, e.Model()},
-	} {
-		switch {
-		case m.has:
-		case m.at.Ok(): // it is null, or empty
-			x.Replace(m.at.From, m.at.To, m.value)
-		default:
-			x.Replace(at, at, x.Commit(append(append(append(x.room, m.name...), m.value...), ',')))
-		}
-	}
 }
 
 // DropFinish replaces each finish reason of the object's choices by null.

@@ -56,9 +56,7 @@ func EachError(data []byte, each func(value jsonspan.Span)) {
 
 // EachSecret calls each for every secret in the JSON value at v of data, in order.
 func EachSecret(data []byte, v jsonspan.Span, each func(secret jsonspan.Span)) {
-	if b := v.Of(data); redact.MayHold(b) {
-		redact.EachInValue(b, func(s jsonspan.Span) { each(jsonspan.Span{From: v.From + s.From, To: v.From + s.To}) })
-	}
+	redact.EachInValue(v.Of(data), func(s jsonspan.Span) { each(jsonspan.Span{From: v.From + s.From, To: v.From + s.To}) })
 }
 
 // RedactErrors adds the edits that take secrets out of the errors and the hermes blocks
@@ -84,10 +82,10 @@ func RedactText(f *sse.Frame, edits *sse.Splice, n *contract.Notes) {
 
 // redactBy adds the edits that replace the secrets that find finds in the data at v.
 func redactBy(f *sse.Frame, edits *sse.Splice, notes *contract.Notes, v jsonspan.Span, find func(b []byte, each func(secret jsonspan.Span))) {
-	b := v.Of(f.Data)
-	if !redact.MayHold(b) {
+	if !v.Ok() {
 		return
 	}
+	b := v.Of(f.Data)
 	var r redact.Replacer
 	var rest []byte
 	n, from, at := 0, 0, 0
@@ -151,7 +149,7 @@ func (x *Object) RedactMoreErrors() {
 // must come before all other edits. An edit for each would take more memory than the frame.
 func (x *Object) RedactMany() {
 	c, data := &x.C, x.F.Data
-	if len(data) <= 4*MaxRedactedEdits || x.Matched || !(c.Extra || c.Err.Ok() || c.Hermes.Ok() || c.MoreErrors || c.ChoiceErrors || len(x.F.Event) > 0) {
+	if len(data) <= 4*MaxRedactedEdits || !(c.Extra || c.Err.Ok() || c.Hermes.Ok() || c.MoreErrors || c.ChoiceErrors || len(x.F.Event) > 0) {
 		return
 	}
 	all := x.tellsState() || !x.IsChunk() && !x.Named() && x.HasError()

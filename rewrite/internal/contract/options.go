@@ -7,99 +7,82 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
-// Options say how streams and histories are repaired. The zero value means the defaults
-// of the contract. Streams share Options, which must not change while one of them runs.
+// Options is rewrite.Options.
 type Options struct {
-	Progress      Progress      // the form of tool events
-	StatusLine    bool          // tool events have a member status, which Open WebUI shows
-	Cards         bool          // tool events have the members of an item, of which Open WebUI makes a card
-	Imitations    Imitations    // what becomes of imitated markers
-	Reasoning     Reasoning     // what becomes of reasoning between tags in the content
-	ErrorFinish   ErrorFinish   // the form of errors at the end of a stream
-	ZeroUsage     ZeroUsage     // what an answer with text and usage 0/0/0 is
-	EmptyAnswer   EmptyAnswer   // what an answer without text is
-	KeepaliveForm KeepaliveForm // what Keepalive writes
-	// ParallelWindow is the least time between two tool starts without ids at which
-	// the second completes the first. Zero means DefaultParallelWindow. With a negative
-	// window every start completes the tools before it.
+	Progress       Progress
+	StatusLine     bool
+	Cards          bool
+	Imitations     Imitations
+	Reasoning      Reasoning
+	ErrorFinish    ErrorFinish
+	ZeroUsage      ZeroUsage
+	EmptyAnswer    EmptyAnswer
+	KeepaliveForm  KeepaliveForm
 	ParallelWindow time.Duration
-	// MaxFrame is the size in bytes above which a frame passes unexamined.
-	// Zero means DefaultMaxFrame.
-	MaxFrame int
-	// Tools is the table of known emoji; nil means Hermes' own. See marker.NewTable.
-	Tools *marker.Table
+	MaxFrame       int
+	Tools          *marker.Table
 }
 
-// Progress is the form in which tool events leave (contract section 2). The zero value
-// means ProgressEnvelope.
+// Progress is rewrite.Progress.
 type Progress string
 
 const (
-	ProgressEnvelope Progress = "envelope" // event: hermes.tool.progress, a chunk's members before the tool's five fields
-	ProgressBare     Progress = "bare"     // upstream's five fields only
-	ProgressUnnamed  Progress = "unnamed"  // the data of ProgressEnvelope without the event: line
-	ProgressComment  Progress = "comment"  // the five fields in a comment
-	ProgressOff      Progress = "off"      // no tool events
+	ProgressEnvelope Progress = "envelope"
+	ProgressBare     Progress = "bare"
+	ProgressUnnamed  Progress = "unnamed"
+	ProgressComment  Progress = "comment"
+	ProgressOff      Progress = "off"
 )
 
-// Imitations says what becomes of a marker that the model wrote itself, with no tool
-// behind it (contract section 1). The zero value means ImitationsStrip.
+// Imitations is rewrite.Imitations.
 type Imitations string
 
 const (
-	ImitationsStrip Imitations = "strip" // it is removed from the content
-	ImitationsKeep  Imitations = "keep"  // it stays in the content
-	// ImitationsTrust removes it and starts a tool. It is for backends behind a hop
-	// that cuts deltas differently, so that real markers look like imitations.
+	ImitationsStrip Imitations = "strip"
+	ImitationsKeep  Imitations = "keep"
 	ImitationsTrust Imitations = "trust"
 )
 
-// Reasoning says what becomes of reasoning between tags in the content (contract
-// section 4). The zero value means ReasoningExtract.
+// Reasoning is rewrite.Reasoning.
 type Reasoning string
 
 const (
-	ReasoningExtract Reasoning = "extract" // it moves to delta.reasoning_content
-	ReasoningKeep    Reasoning = "keep"    // it stays in the content, tags included
-	ReasoningDrop    Reasoning = "drop"    // it is removed
+	ReasoningExtract Reasoning = "extract"
+	ReasoningKeep    Reasoning = "keep"
+	ReasoningDrop    Reasoning = "drop"
 )
 
-// ErrorFinish is the form of an error at the end of a stream (contract section 3). The
-// zero value means ErrorFinishSplit.
+// ErrorFinish is rewrite.ErrorFinish.
 type ErrorFinish string
 
 const (
-	ErrorFinishSplit  ErrorFinish = "split"  // the error in a frame of its own, then the finish chunk
-	ErrorFinishInline ErrorFinish = "inline" // both in one chunk, as Hermes v0.18 does
+	ErrorFinishSplit  ErrorFinish = "split"
+	ErrorFinishInline ErrorFinish = "inline"
 )
 
-// ZeroUsage decides what an answer with text and usage 0/0/0 is (contract section 3, third
-// rule of "false stop"). The zero value means ZeroUsageAuto.
+// ZeroUsage is rewrite.ZeroUsage.
 type ZeroUsage string
 
 const (
-	ZeroUsageAuto  ZeroUsage = "auto"  // a crash if this upstream and model have reported usage before
-	ZeroUsageError ZeroUsage = "error" // a crash
-	ZeroUsagePass  ZeroUsage = "pass"  // an answer
+	ZeroUsageAuto  ZeroUsage = "auto"
+	ZeroUsageError ZeroUsage = "error"
+	ZeroUsagePass  ZeroUsage = "pass"
 )
 
-// EmptyAnswer decides what an answer is that says nothing, or ends with a tool, whatever
-// its usage (contract section 3, second rule of "false stop"). The zero value means
-// EmptyAnswerError.
+// EmptyAnswer is rewrite.EmptyAnswer.
 type EmptyAnswer string
 
 const (
-	EmptyAnswerError EmptyAnswer = "error" // a failure
-	EmptyAnswerPass  EmptyAnswer = "pass"  // an answer
+	EmptyAnswerError EmptyAnswer = "error"
+	EmptyAnswerPass  EmptyAnswer = "pass"
 )
 
-// KeepaliveForm is what breaks a silence (contract section 3). The zero value means
-// KeepaliveChunk.
+// KeepaliveForm is rewrite.KeepaliveForm.
 type KeepaliveForm string
 
 const (
-	KeepaliveChunk   KeepaliveForm = "chunk"   // a chunk with an empty delta, or a comment while no chunk has come
-	KeepaliveComment KeepaliveForm = "comment" // a comment
+	KeepaliveChunk   KeepaliveForm = "chunk"
+	KeepaliveComment KeepaliveForm = "comment"
 )
 
 // Defaults of Options.

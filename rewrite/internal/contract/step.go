@@ -2,14 +2,12 @@ package contract
 
 import "slices"
 
-// Step says what became of a piece of upstream's stream. A piece is a frame, comments,
-// a part of a frame that is too large, or the end of the stream. In and Out are only valid
-// during the call.
+// Step is rewrite.Step.
 type Step struct {
-	In    []byte // the piece as upstream sent it, nil at upstream's end
-	Out   []byte // what left for it, with the frames that were held back until now
-	Held  bool   // the piece, or what is left of it, is held back
-	Notes []Note // what was done, and by which rule; if nothing, the piece left as it came
+	In    []byte
+	Out   []byte
+	Held  bool
+	Notes []Note
 }
 
 // Note says one thing that was done to a piece.

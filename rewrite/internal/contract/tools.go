@@ -1,11 +1,10 @@
 package contract
 
-// ToolEvent says that a tool has started or ended. It identifies the tool, but says
-// nothing of what the tool does, because labels may hold secrets.
+// ToolEvent is rewrite.ToolEvent.
 type ToolEvent struct {
-	ID, Name  string     // the tool call id, and the tool's name
-	Completed bool       // the tool has ended; otherwise it has started
-	Source    ToolSource // what says so
+	ID, Name  string
+	Completed bool
+	Source    ToolSource
 }
 
 // ToolSource is what said that a tool has started or ended (contract sections 1 and 2).

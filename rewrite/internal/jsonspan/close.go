@@ -43,10 +43,7 @@ func Close(b []byte) (closed []byte, n int) {
 			}
 			i = end
 		default:
-			end := i
-			for end < len(b) && inLiteral(b[end]) {
-				end++
-			}
+			end := skipLiteral(b, i)
 			switch {
 			case end == i:
 				return nil, 0

@@ -6,8 +6,7 @@
 // for those bytes only. Methods of Span other than Ok may panic on an absent value
 // unless they say otherwise. What Reader returns is always in range.
 //
-// The package holds no state. Only what returns new bytes allocates, such as Quote. On a
-// chunk of 280 bytes Valid takes 208 ns, and validating it and locating its members takes
-// 260 ns. gjson takes 318 and 1,953 ns, Valid of encoding/json 917 ns, and reading the
-// tokens with jsontext 652 ns.
+// The package holds no state. Only functions that return new bytes allocate, such as
+// Quote. A Reader validates a document and locates its members in one pass over the bytes,
+// which neither encoding/json nor gjson does.
 package jsonspan

@@ -115,9 +115,7 @@ func (r *Reader) Skip() Span {
 	case b[from] == '{' || b[from] == '[':
 		to = skipNested(b, from)
 	default:
-		for to < len(b) && inLiteral(b[to]) {
-			to++
-		}
+		to = skipLiteral(b, from)
 	}
 	if to <= from {
 		r.fail()
@@ -167,10 +165,13 @@ func skipNested(b []byte, i int) int {
 	return -1
 }
 
-// inLiteral reports whether c may be in a number or a literal, including those that JSON
-// does not have, such as NaN.
-func inLiteral(c byte) bool {
-	return c >= '-' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' || c == '+'
+// skipLiteral returns the index after the number or literal at i, which may be one that JSON
+// does not have, such as NaN. It returns i if there is none.
+func skipLiteral(b []byte, i int) int {
+	for i < len(b) && (b[i] >= '-' && b[i] <= '9' || b[i]|0x20 >= 'a' && b[i]|0x20 <= 'z' || b[i] == '+') {
+		i++
+	}
+	return i
 }
 
 // fail records that the JSON is not well formed, so that nothing more is read. It

@@ -1,10 +1,6 @@
 package jsonspan
 
-import (
-	"encoding/binary"
-	"math/bits"
-	"unicode/utf8"
-)
+import "github.com/tidwall/gjson"
 
 // MaxDepth is the number of objects and arrays that may be open at once. JSON that
 // is nested deeper counts as not well formed (contract, "Readings").
@@ -14,38 +10,6 @@ const MaxDepth = 128
 func Valid(b []byte) bool {
 	r := Reader{Data: b, Pos: SkipSpace(b, 0)}
 	return r.Value().Ok() && r.AtEnd()
-}
-
-// ValidUTF8 reports whether b is UTF-8. It is utf8.Valid for long texts, most of whose
-// bytes are ASCII, but not all.
-func ValidUTF8(b []byte) bool {
-	const high = 0x8080808080808080
-	for len(b) >= 8 {
-		found := binary.LittleEndian.Uint64(b) & high
-		if found == 0 {
-			b = b[8:]
-			continue
-		}
-		b = b[bits.TrailingZeros64(found)/8:]
-		for len(b) >= utf8.UTFMax && b[0] >= utf8.RuneSelf {
-			switch { // most runes have no special ranges
-			case b[0] >= 0xc2 && b[0] < 0xe0 && b[1]&0xc0 == 0x80:
-				b = b[2:]
-			case b[0] > 0xe0 && b[0] < 0xed && b[1]&0xc0 == 0x80 && b[2]&0xc0 == 0x80:
-				b = b[3:]
-			default:
-				r, n := utf8.DecodeRune(b)
-				if r == utf8.RuneError && n == 1 {
-					return false
-				}
-				b = b[n:]
-			}
-		}
-		if len(b) < utf8.UTFMax {
-			break
-		}
-	}
-	return utf8.Valid(b)
 }
 
 // valueEnd returns the index behind the value at i, which is inside depth open objects
@@ -124,59 +88,15 @@ func stringEnd(b []byte, i int) int {
 	return to + 1
 }
 
-// scalarEnd returns the index behind the string, number or literal at i, or -1 if
+// scalarEnd returns the index after the string, number or literal at i, or -1 if
 // there is none.
 func scalarEnd(b []byte, i int) int {
-	literal := "null"
-	switch b[i] {
-	case '"':
+	if b[i] == '"' {
 		return stringEnd(b, i)
-	case 't':
-		literal = "true"
-	case 'f':
-		literal = "false"
-	case 'n':
-	default:
-		return numberEnd(b, i)
 	}
-	if end := i + len(literal); end <= len(b) && string(b[i:end]) == literal {
-		return end
-	}
-	return -1
-}
-
-// numberEnd returns the index behind the number at i, or -1 if there is none.
-func numberEnd(b []byte, i int) int {
-	if b[i] == '-' {
-		i++
-	}
-	from := i
-	i = digitsFrom(b, i)
-	if i == from || b[from] == '0' && i > from+1 {
+	end := skipLiteral(b, i)
+	if !gjson.ValidBytes(b[i:end]) {
 		return -1
 	}
-	if i < len(b) && b[i] == '.' {
-		from = i + 1
-		if i = digitsFrom(b, from); i == from {
-			return -1
-		}
-	}
-	if i < len(b) && (b[i] == 'e' || b[i] == 'E') {
-		from = i + 1
-		if from < len(b) && (b[from] == '+' || b[from] == '-') {
-			from++
-		}
-		if i = digitsFrom(b, from); i == from {
-			return -1
-		}
-	}
-	return i
-}
-
-// digitsFrom returns the index of the first byte from i on that is not a digit.
-func digitsFrom(b []byte, i int) int {
-	for i < len(b) && IsDigit(b[i]) {
-		i++
-	}
-	return i
+	return end
 }

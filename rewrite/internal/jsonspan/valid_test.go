@@ -1,12 +1,10 @@
 package jsonspan
 
 import (
-	"bytes"
 	"encoding/json"
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"unicode/utf8"
 )
 
 // checkValid compares Valid with the standard library's, which allows deeper
@@ -49,22 +47,6 @@ func TestValidIsWhatTheStandardSays(t *testing.T) {
 		}
 		checkValid(t, b)
 	}
-}
-
-func FuzzValidUTF8(f *testing.F) {
-	for _, s := range []string{"", "a", "é", "\xff", "\xe2\x82", "日本語", "a\ufffdb", "\xed\xa0\x80", "\xc0\x80", "\xf4\x90\x80\x80"} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		for n := range 40 { // wherever it stands
-			text := append(bytes.Repeat([]byte("a"), n), b...)
-			for _, s := range [][]byte{text, append(text, "a long text of ASCII alone behind it"...)} {
-				if got, want := ValidUTF8(s), utf8.Valid(s); got != want {
-					t.Errorf("%q: %v", s, got)
-				}
-			}
-		}
-	})
 }
 
 func FuzzValid(f *testing.F) {

@@ -16,30 +16,36 @@ type State struct {
 	tags  tags
 
 	begun        bool // a character of content has left
-	afterMarker  bool // a marker was dropped behind content: the next content needs a newline
-	newStretch   bool // the reasoning to come begins a stretch behind another
-	dropNewlines int8 // how many newlines behind the last marker line are dropped
+	afterMarker  bool // a marker was dropped after content: the next content needs a newline
+	needsBreak   bool // the next reasoning follows an earlier stretch: a blank line separates them
+	dropNewlines int8 // how many newlines after the last marker line are dropped
+
+	suspicion suspicion // what the end of the text may be
+	pending   []byte    // a possible closing tag from earlier texts, as in the JSON
+	lead      []byte    // pending that was no tag, and leaves before the reasoning to come
+
+	Reading // of the last text
+
+	// Notes collects what is done. It may be nil.
+	Notes *contract.Notes
 }
+
+// Trim gives back the room of a large text.
+func (t *State) Trim() { t.Reading = Reading{} }
 
 // Rules say what Read looks for in a text, and what it may cost.
 type Rules struct {
 	*contract.Options
-	Finished bool  // the finish chunk has left: no marker starts a tool (contract section 2)
-	Reasoned bool  // reasoning has left before
-	Sizes    Sizes // nil for Split: no limit, marker lines stay, and a Reading ends behind MaxStretches
+	Finished bool    // the finish chunk has left: no marker starts a tool (contract section 2)
+	Reasoned bool    // reasoning has left before
+	Limits   *Limits // nil for Split: no limit, marker lines stay, and a Reading ends after MaxStretches
 }
 
-// Sizes says what it costs to take a text apart (contract section 7). Read asks only if
-// it may have to.
-type Sizes interface {
-	// Budget returns the number of bytes by which the text may grow.
-	Budget() int
-	// PartSize returns the number of bytes that each further part of the text at in
-	// takes, without the bytes of the text.
-	PartSize(in jsonspan.Span) int
-	// ToolSize returns the number of bytes that a tool event takes, without the fields of
-	// the tool.
-	ToolSize() int
+// Limits say what it costs to take a text apart (contract section 7), in bytes.
+type Limits struct {
+	Growth int // by how much the text may grow
+	Part   int // the size of each further part, without the bytes of the text
+	Tool   int // the size of a tool event, without the fields of the tool
 }
 
 // trusts reports whether an imitated marker starts a tool.
@@ -48,34 +54,34 @@ func (o *Rules) trusts() bool { return o.Imitations == contract.ImitationsTrust 
 // Read follows the text data[in.From:in.To], the inside of a JSON string, and fills r
 // with what the text is. last says that nothing may wait for the text that follows. r
 // aliases data until the next Read.
-func (t *State) Read(r *Reading, data []byte, in jsonspan.Span, o *Rules, last bool) {
-	r.begin(t, data, in)
-	if t.dropNewlines == 0 && !r.Suspects() && t.tags.idle() && !HasSigns(in.Of(data)) {
+func (t *State) Read(data []byte, in jsonspan.Span, o *Rules, last bool) {
+	t.begin(data, in)
+	if t.dropNewlines == 0 && !t.Suspects() && t.tags.idle() && !HasSigns(in.Of(data)) {
 		if text := in.Of(data); len(text) > 0 {
 			first, _ := jsonspan.NextRune(text, 0)
-			t.leaves(r, first)
+			t.leaves(first)
 			if jsonspan.HasText(text) {
-				r.spoke()
+				t.spoke()
 			}
 			t.Skim(text, nil) // all of it is content; without tools, because there is no backtick
 		}
 	} else {
-		t.readText(r, o)
-		t.endText(r, o, last)
+		t.readText(o)
+		t.endText(o, last)
 	}
-	r.splitMarkers()
-	t.newStretch = r.Parts[len(r.Parts)-1].breaks
-	r.HeldNewline = t.afterMarker && r.suspicion.here
+	t.splitMarkers()
+	t.needsBreak = t.Parts[len(t.Parts)-1].breaks
+	t.HeldNewline = t.afterMarker && t.suspicion.here
 }
 
 // Waits reports whether something in r waits to be decided.
-func (t *State) Waits(r *Reading) bool { return r.Suspects() || t.tags.pending() }
+func (t *State) Waits() bool { return t.Suspects() || t.tags.pending() }
 
 // Idle reports whether content without a backtick or a < leaves as it is and changes only
 // where lines begin. If reasoning is true it reports the same of reasoning in a member of
 // its own.
-func (t *State) Idle(r *Reading, reasoning bool) bool {
-	return (t.begun || reasoning) && t.dropNewlines == 0 && !t.afterMarker && t.tags.idle() && !r.Suspects() && len(r.lead) == 0
+func (t *State) Idle(reasoning bool) bool {
+	return (t.begun || reasoning) && t.dropNewlines == 0 && !t.afterMarker && t.tags.idle() && !t.Suspects() && len(t.lead) == 0
 }
 
 // InTag reports whether the next text may begin in a tag, in reasoning, or with white space
@@ -115,21 +121,6 @@ func (t *State) Skim(text []byte, tools *marker.Table) bool {
 	return true
 }
 
-// SkimAfterMarker is Skim for a State that is idle but for a marker that has been dropped.
-// It also returns false if a newline has to leave in front of the text.
-func (t *State) SkimAfterMarker(text []byte, tools *marker.Table) bool {
-	if t.afterMarker && len(text) > 0 {
-		if first, _ := jsonspan.NextRune(text, 0); first != '\n' {
-			return false
-		}
-	}
-	if !t.Skim(text, tools) {
-		return false
-	}
-	t.afterMarker = t.afterMarker && len(text) == 0
-	return true
-}
-
 // DropMarker records that a marker is dropped with its newlines. One newline has to keep
 // the texts around it apart.
 func (t *State) DropMarker() {
@@ -160,54 +151,54 @@ func (t *State) BeginMessage() {
 // returns reasoning that has to leave in a delta of its own, the inside of a JSON string,
 // or nil. r then says what becomes of the held texts. Its only part is empty, and may
 // start a tool.
-func (t *State) Settle(r *Reading, o *Rules) (reasoning []byte) {
-	r.begin(t, nil, jsonspan.Span{})
+func (t *State) Settle(o *Rules) (reasoning []byte) {
+	t.begin(nil, jsonspan.Span{})
 	if t.tags.pending() && !t.tags.settle() {
-		t.clearClosing(r, o)
-		if reasoning = t.Front(r, 0, &Kept{}); o.Reasoning == contract.ReasoningDrop {
+		t.clearClosing(o)
+		if reasoning = t.Front(0, &Kept{}); o.Reasoning == contract.ReasoningDrop {
 			reasoning = nil
 		}
 	}
-	r.pending = r.pending[:0]
+	t.pending = t.pending[:0]
 	switch {
-	case !r.Suspects():
-	case r.suspicion.complete():
-		t.cutLine(r, 0, o.trusts())
+	case !t.Suspects():
+	case t.suspicion.complete():
+		t.cutLine(0, o.trusts())
 		t.dropNewlines++ // its own newline has not come yet
 	default:
-		t.clearLine(r)
+		t.clearLine()
 	}
 	return reasoning
 }
 
 // Release decides that the held texts are content.
-func (t *State) Release(r *Reading) {
-	r.begin(t, nil, jsonspan.Span{})
-	t.clearLine(r)
+func (t *State) Release() {
+	t.begin(nil, jsonspan.Span{})
+	t.clearLine()
 }
 
 // readText follows a text rune by rune. When an imitation is found, the newline before it
 // has already left. The imitation goes with the newline behind it, and with one further
 // newline if there is one (contract section 1).
-func (t *State) readText(r *Reading, o *Rules) {
-	in := r.in
-	text := r.data[:in.To]
+func (t *State) readText(o *Rules) {
+	in := t.in
+	text := t.data[:in.To]
 	for i := in.From; i < in.To; {
-		if t.MidLine() && t.dropNewlines == 0 && !t.afterMarker && !r.Suspects() && t.tags.idle() {
+		if t.MidLine() && t.dropNewlines == 0 && !t.afterMarker && !t.Suspects() && t.tags.idle() {
 			from := i
 			i = jsonspan.NextNewline(text, i)
 			if jsonspan.HasText(text[from:i]) {
-				r.spoke()
+				t.spoke()
 			}
 			if i == in.To {
 				break
 			}
 		}
 		c, next := jsonspan.NextRune(text, i)
-		if o.Reasoning != contract.ReasoningKeep && r.suspicion.kind != aMarker {
-			if at, taken := t.readTag(r, o, i, next, c); taken {
-				if i = at; o.Sizes == nil && r.Stretches == MaxStretches && !t.tags.inside {
-					r.in.To = i
+		if o.Reasoning != contract.ReasoningKeep && t.suspicion.kind != aMarker {
+			if at, taken := t.readTag(o, i, next, c); taken {
+				if i = at; o.Limits == nil && t.Stretches == MaxStretches && !t.tags.inside {
+					t.in.To = i
 					return
 				}
 				continue
@@ -216,27 +207,27 @@ func (t *State) readText(r *Reading, o *Rules) {
 		switch {
 		case t.dropNewlines > 0 && c == '\n':
 			t.dropNewlines--
-			r.cut(i, next)
-		case r.Suspects() && c == '\n' && r.suspicion.complete():
-			t.cutLine(r, next, r.mayStart(o))
-		case r.Suspects():
-			if c == '\n' || !r.suspicion.line.Step(c, text[i:next], o.ToolTable()) {
-				t.clearLine(r)
-				t.sent(r, c)
+			t.cut(i, next)
+		case t.Suspects() && c == '\n' && t.suspicion.complete():
+			t.cutLine(next, t.mayStart(o))
+		case t.Suspects():
+			if c == '\n' || !t.suspicion.line.Step(c, text[i:next], o.ToolTable()) {
+				t.clearLine()
+				t.sent(c)
 			}
 		// A line begins at its first rune, and behind a marker that was dropped.
 		case c == '`' && o.Imitations != contract.ImitationsKeep && (t.fence.LineStart() || t.afterMarker) && !t.fence.Open():
-			if o.Sizes != nil {
-				r.suspicion.begin(aMarker, i)
+			if o.Limits != nil {
+				t.suspicion.begin(aMarker, i)
 				t.dropNewlines = 0
-			} else if to, ok := r.suspicion.line.ReadWhole(text, next, o.ToolTable()); ok {
+			} else if to, ok := t.suspicion.line.ReadWhole(text, next, o.ToolTable()); ok {
 				t.tags.boundary()
 				next = to
 			} else {
-				t.sent(r, c)
+				t.sent(c)
 			}
 		default:
-			t.sent(r, c)
+			t.sent(c)
 			t.dropNewlines = 0
 		}
 		i = next
@@ -245,45 +236,45 @@ func (t *State) readText(r *Reading, o *Rules) {
 
 // endText deals with what is suspected at the end of a text. It waits for the next text,
 // or is decided if this is the last.
-func (t *State) endText(r *Reading, o *Rules, last bool) {
+func (t *State) endText(o *Rules, last bool) {
 	switch {
-	case !r.Suspects():
-	case !last && r.suspicion.kind == aTag:
-		r.Notes.Add(contract.SectionReasoning, "may be a tag: held back")
+	case !t.Suspects():
+	case !last && t.suspicion.kind == aTag:
+		t.Notes.Add(contract.SectionReasoning, "may be a tag: held back")
 	case !last:
-		r.Notes.Add(contract.SectionMarkers, "may be an imitated marker: held back to the end of the line")
-	case r.suspicion.complete():
-		t.cutLine(r, r.in.To, r.mayStart(o))
+		t.Notes.Add(contract.SectionMarkers, "may be an imitated marker: held back to the end of the line")
+	case t.suspicion.complete():
+		t.cutLine(t.in.To, t.mayStart(o))
 		t.dropNewlines++ // its own newline has not come yet
 	default:
-		t.clearLine(r)
+		t.clearLine()
 	}
 	switch {
 	case !t.tags.pending():
 	case !last: // no frame is held for it: it leaves later, as reasoning, or never
-		r.Notes.Add(contract.SectionReasoning, "may be a closing tag: held back")
-		r.cut(r.closing, r.in.To)
-		r.pending = append(r.pending, r.data[r.closing:r.in.To]...)
+		t.Notes.Add(contract.SectionReasoning, "may be a closing tag: held back")
+		t.cut(t.closing, t.in.To)
+		t.pending = append(t.pending, t.data[t.closing:t.in.To]...)
 	case t.tags.settle():
-		t.closeStretch(r, r.in.To)
+		t.closeStretch(t.in.To)
 	default:
-		t.clearClosing(r, o)
+		t.clearClosing(o)
 	}
 }
 
 // sent records that the rune c leaves as content.
-func (t *State) sent(r *Reading, c rune) {
-	t.leaves(r, c)
+func (t *State) sent(c rune) {
+	t.leaves(c)
 	t.fence.Step(c)
 	t.tags.sent(c)
 	if !jsonspan.IsSpace(c) {
-		r.spoke()
+		t.spoke()
 	}
 }
 
 // leaves records that content leaves that begins with the rune c. Behind a marker that
 // was dropped it needs a newline in front, unless c is one (contract section 1).
-func (t *State) leaves(r *Reading, c rune) {
+func (t *State) leaves(c rune) {
 	t.begun = true
 	switch {
 	case !t.afterMarker:
@@ -291,7 +282,7 @@ func (t *State) leaves(r *Reading, c rune) {
 		t.afterMarker = false
 	default:
 		t.newlineLeaves()
-		r.Parts[len(r.Parts)-1].newline = true
+		t.Parts[len(t.Parts)-1].newline = true
 	}
 }
 
@@ -307,40 +298,40 @@ func (t *State) newlineLeaves() {
 // imitation, with the newline behind it and one further newline, because the newline
 // before it has left. If that has not left yet, the one behind takes its place and stays.
 // starts says that the imitation starts a tool.
-func (t *State) cutLine(r *Reading, next int, starts bool) {
-	r.cut(r.suspicion.from, next)
-	r.Notes.Add(contract.SectionMarkers, "an imitated marker: stripped")
-	r.strip()
+func (t *State) cutLine(next int, starts bool) {
+	t.cut(t.suspicion.from, next)
+	t.Notes.Add(contract.SectionMarkers, "an imitated marker: stripped")
+	t.strip()
 	t.tags.boundary() // what follows may open a message
 	if t.dropNewlines = 1; t.afterMarker {
 		t.dropNewlines = 0
 	}
 	if starts {
-		r.addTool(next)
+		t.addTool(next)
 	} else {
-		r.Imitations++
+		t.Imitations++
 	}
 }
 
 // clearLine decides that what is suspected is content: neither a marker nor a tag.
-func (t *State) clearLine(r *Reading) {
-	first, more := '`', r.suspicion.kind == aMarker && r.suspicion.line.Size() > 1
-	if r.suspicion.kind == aTag {
+func (t *State) clearLine() {
+	first, more := '`', t.suspicion.kind == aMarker && t.suspicion.line.Size() > 1
+	if t.suspicion.kind == aTag {
 		first = '<'
 		t.tags.matched = 0
 	}
-	if t.afterMarker && r.suspicion.beganBefore() {
+	if t.afterMarker && t.suspicion.beganBefore() {
 		t.newlineLeaves() // the newline is held with the line
 	}
-	t.sent(r, first)
+	t.sent(first)
 	if more {
-		t.sent(r, 'x') // in place of the other runes, which make no fence
+		t.sent('x') // in place of the other runes, which make no fence
 	}
-	if r.suspicion.beganBefore() {
-		r.Held = Leaves
-		r.Notes.Add(contract.SectionMarkers, "what was held back is text: it leaves")
+	if t.suspicion.beganBefore() {
+		t.Held = Leaves
+		t.Notes.Add(contract.SectionMarkers, "what was held back is text: it leaves")
 	}
-	r.suspicion.clear()
+	t.suspicion.clear()
 }
 
 // HasSigns reports whether the inside of a JSON string has a backtick or a <, escaped or

@@ -8,20 +8,11 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
-// Reading is what a State has found in a text, and what waits for the texts to come.
-// The zero value is ready for use.
-//
-// Only what waits counts between two texts. If nothing waits (see Waits), the next text
-// may be read into any other Reading, and another stream may use this one.
+// Reading is what a State has found in a text: its parts, in order, and what becomes of
+// the texts that are held.
 type Reading struct {
-	// What waits.
-	suspicion suspicion // what the end of the text may be
-	pending   []byte    // what may be a closing tag, from earlier texts, as in the JSON
-	lead      []byte    // pending that was no tag, and leaves before the reasoning to come
-
-	// What the text is.
 	Held        HeldFate // what becomes of the texts that are held
-	HeldNewline bool     // a newline goes in front of what is suspected, and is held with it
+	HeldNewline bool     // a newline goes in front of the suspected text, and is held with it
 	Parts       []Part   // at least one
 	Tools       []Tool   // the tools that Parts name
 	Text        bool     // a non-space character leaves as content
@@ -30,13 +21,10 @@ type Reading struct {
 	Imitations  int      // the number of markers that are taken out and start no tool
 	Stretches   int      // the number of stretches of reasoning that begin
 
-	// Notes collects what is done.
-	Notes *contract.Notes
-
 	data    []byte
 	in      jsonspan.Span   // the text in data
-	cuts    []jsonspan.Span // what is taken out of it, in order
-	closing int             // where in it what may be a closing tag begins
+	cuts    []jsonspan.Span // the spans that are taken out of it, in order
+	closing int             // where in it a possible closing tag begins
 	grown   int             // the number of bytes by which the text has grown
 	room    []byte          // the bytes of fronts and tools
 	spare   []byte          // for looksLikeMarker
@@ -69,33 +57,30 @@ type Part struct {
 // the next text.
 type Tool struct{ Emoji, Label []byte }
 
-// Waits reports whether something waits for the texts to come.
-func (r *Reading) Waits() bool { return r.Suspects() || len(r.pending) > 0 || len(r.lead) > 0 }
-
 // Whole reports whether the text leaves as it came, as content, and decides nothing else.
-func (r *Reading) Whole() bool {
-	p := &r.Parts[0]
-	return len(r.Parts) == 1 && len(r.cuts) == 0 && len(r.lead) == 0 && !p.newline && !p.Reasoning && r.Held == StaysHeld && !r.Suspects()
+func (t *State) Whole() bool {
+	p := &t.Parts[0]
+	return len(t.Parts) == 1 && len(t.cuts) == 0 && len(t.lead) == 0 && !p.newline && !p.Reasoning && t.Held == StaysHeld && !t.Suspects()
 }
 
 // Suspects reports whether the text has to be held back, because its end may be an
 // imitated marker or a tag.
-func (r *Reading) Suspects() bool { return r.suspicion.kind != nothing }
+func (t *State) Suspects() bool { return t.suspicion.kind != nothing }
 
 // Suspected returns where what is suspected begins in the data, now that the caller holds
 // the text. It returns false if that began in an earlier text, which is already held.
-func (r *Reading) Suspected() (from int, here bool) {
-	from, here = r.suspicion.from, r.suspicion.here
-	r.suspicion.here = false
+func (t *State) Suspected() (from int, here bool) {
+	from, here = t.suspicion.from, t.suspicion.here
+	t.suspicion.here = false
 	return from, here
 }
 
 // Part returns what is left of the part i, without what goes in front of it.
-func (r *Reading) Part(i int) Kept {
-	k := Kept{Span: jsonspan.Span{From: r.Parts[i].from, To: r.in.To}, Cuts: r.cuts[r.Parts[i].cuts:]}
-	if i+1 < len(r.Parts) {
-		k.To = r.Parts[i+1].from
-		k.Cuts = r.cuts[r.Parts[i].cuts:r.Parts[i+1].cuts]
+func (t *State) Part(i int) Kept {
+	k := Kept{Span: jsonspan.Span{From: t.Parts[i].from, To: t.in.To}, Cuts: t.cuts[t.Parts[i].cuts:]}
+	if i+1 < len(t.Parts) {
+		k.To = t.Parts[i+1].from
+		k.Cuts = t.cuts[t.Parts[i].cuts:t.Parts[i+1].cuts]
 	}
 	return k
 }
@@ -103,170 +88,148 @@ func (r *Reading) Part(i int) Kept {
 // Front returns what goes in front of k, which is left of the part i: a newline, or
 // reasoning from earlier texts, behind a paragraph break if a stretch begins. It must be
 // called once for each part that leaves, in order.
-func (t *State) Front(r *Reading, i int, k *Kept) []byte {
-	p, lead := &r.Parts[i], r.lead
-	r.lead = r.lead[:0]
+func (t *State) Front(i int, k *Kept) []byte {
+	p, lead := &t.Parts[i], t.lead
+	t.lead = t.lead[:0]
 	switch {
 	case p.newline:
 		return NewlineInJSON
 	case p.breaks && k.Len()+len(lead) > 0:
 		p.breaks = false
-		if i == len(r.Parts)-1 {
-			t.newStretch = false
+		if i == len(t.Parts)-1 {
+			t.needsBreak = false
 		}
-		return r.commit(append(append(r.room, BreakInJSON...), lead...)) // contract section 4
+		return t.commit(append(append(t.room, BreakInJSON...), lead...)) // contract section 4
 	}
 	return lead
 }
 
-// Forget lets go of the text. Nothing waits.
-func (r *Reading) Forget() {
-	r.data, r.suspicion.here, r.Notes = nil, false, nil
-	r.Parts, r.Tools, r.room = r.Parts[:0], r.Tools[:0], r.room[:0]
-	if cap(r.pending)+cap(r.lead) > contract.MaxIdleBuffer {
-		r.pending, r.lead = nil, nil
-	}
-}
-
-// Trim gives back what a large text took and the next need not.
-func (r *Reading) Trim() {
-	if cap(r.cuts) > contract.MaxIdleItems || cap(r.Parts) > contract.MaxIdleItems || cap(r.Tools) > contract.MaxIdleItems {
-		r.cuts, r.Parts, r.Tools = nil, nil, nil
-	}
-	if cap(r.room)+cap(r.spare) > contract.MaxIdleBuffer {
-		r.room, r.spare = nil, nil
-	}
-}
-
 // begin begins a text. Its first part is reasoning if t is inside a tag.
-func (r *Reading) begin(t *State, data []byte, in jsonspan.Span) {
-	r.data, r.in, r.closing, r.suspicion.from = data, in, in.From, in.From
-	r.Held, r.HeldNewline, r.Parts, r.cuts, r.room, r.Tools = StaysHeld, false, r.Parts[:0], r.cuts[:0], r.room[:0], r.Tools[:0]
-	r.Text, r.Reasoned, r.Dropped = false, false, false
-	r.Imitations, r.Stretches, r.grown = 0, 0, 0
-	r.add(in.From, t.tags.inside).breaks = t.newStretch
+func (t *State) begin(data []byte, in jsonspan.Span) {
+	t.data, t.in, t.closing, t.suspicion.from = data, in, in.From, in.From
+	t.Held, t.HeldNewline, t.Parts, t.cuts, t.room, t.Tools = StaysHeld, false, t.Parts[:0], t.cuts[:0], t.room[:0], t.Tools[:0]
+	t.Text, t.Reasoned, t.Dropped = false, false, false
+	t.Imitations, t.Stretches, t.grown = 0, 0, 0
+	t.add(in.From, t.tags.inside).breaks = t.needsBreak
 }
 
 // strip ends the suspicion, which was right.
-func (r *Reading) strip() {
-	if r.suspicion.beganBefore() {
-		r.Held = Stripped
+func (t *State) strip() {
+	if t.suspicion.beganBefore() {
+		t.Held = Stripped
 	}
-	r.suspicion.clear()
+	t.suspicion.clear()
 }
 
-// commit keeps what has been appended to r.room until the next text, and returns it.
-func (r *Reading) commit(appended []byte) []byte {
-	added := appended[len(r.room):]
-	r.room = appended
+// commit keeps what has been appended to t.room until the next text, and returns it.
+func (t *State) commit(appended []byte) []byte {
+	added := appended[len(t.room):]
+	t.room = appended
 	return added
 }
 
-// growth returns the number of bytes by which the text may still grow.
-func (r *Reading) growth(s Sizes) int { return s.Budget() - r.grown }
-
 // mayStart reports whether one more marker may start a tool, and takes what that costs
 // from the budget: its two events, and two parts of the text.
-func (r *Reading) mayStart(o *Rules) bool {
+func (t *State) mayStart(o *Rules) bool {
 	if !o.trusts() {
 		return false
 	}
-	n := 2*o.Sizes.PartSize(r.in) + 2*o.Sizes.ToolSize()
-	if r.growth(o.Sizes) < n {
+	n := 2*o.Limits.Part + 2*o.Limits.Tool
+	if o.Limits.Growth-t.grown < n {
 		return false
 	}
-	r.grown += n
+	t.grown += n
 	return true
 }
 
 // spoke records that a non-space character leaves as content.
-func (r *Reading) spoke() {
-	r.Text = true
-	r.Parts[len(r.Parts)-1].Spoke = true
+func (t *State) spoke() {
+	t.Text = true
+	t.Parts[len(t.Parts)-1].Spoke = true
 }
 
 // reasoned records that a non-space character of reasoning leaves, or is dropped.
-func (r *Reading) reasoned(o *Rules) {
+func (t *State) reasoned(o *Rules) {
 	if o.Reasoning == contract.ReasoningDrop {
-		r.Dropped = true
+		t.Dropped = true
 	} else {
-		r.Reasoned = true
+		t.Reasoned = true
 	}
-	r.Parts[len(r.Parts)-1].Spoke = true
+	t.Parts[len(t.Parts)-1].Spoke = true
 }
 
 // add begins a part at the index from of the data.
-func (r *Reading) add(from int, reasoning bool) *Part {
-	r.Parts = append(r.Parts, Part{from: from, cuts: len(r.cuts), Reasoning: reasoning})
-	return &r.Parts[len(r.Parts)-1]
+func (t *State) add(from int, reasoning bool) *Part {
+	t.Parts = append(t.Parts, Part{from: from, cuts: len(t.cuts), Reasoning: reasoning})
+	return &t.Parts[len(t.Parts)-1]
 }
 
 // addTool begins a part at the index from of the data. The tool of the suspected line
 // starts before it.
-func (r *Reading) addTool(from int) {
-	r.room = slices.Grow(r.room, r.suspicion.line.Size()+max(r.in.To-from, 0)) // for all tools to come
-	emoji, label := r.suspicion.line.Tool()
-	emoji = r.commit(append(r.room, emoji...))
-	label = r.commit(append(r.room, label...))
-	r.Tools = append(r.Tools, Tool{emoji, label})
-	r.add(from, false).Tool = len(r.Tools)
+func (t *State) addTool(from int) {
+	t.room = slices.Grow(t.room, t.suspicion.line.Size()+max(t.in.To-from, 0)) // for all tools to come
+	emoji, label := t.suspicion.line.Tool()
+	emoji = t.commit(append(t.room, emoji...))
+	label = t.commit(append(t.room, label...))
+	t.Tools = append(t.Tools, Tool{emoji, label})
+	t.add(from, false).Tool = len(t.Tools)
 }
 
 // cut takes data[from:to] out of the current part. Cuts come in order. Two that touch
 // become one.
-func (r *Reading) cut(from, to int) {
-	n := len(r.cuts)
+func (t *State) cut(from, to int) {
+	n := len(t.cuts)
 	switch {
 	case from >= to:
-	case n > r.Parts[len(r.Parts)-1].cuts && r.cuts[n-1].To == from:
-		r.cuts[n-1].To = to
+	case n > t.Parts[len(t.Parts)-1].cuts && t.cuts[n-1].To == from:
+		t.cuts[n-1].To = to
 	default:
 		if n == contract.MaxIdleItems { // there will be many: room for all of them, once
-			r.cuts = slices.Grow(r.cuts, (len(r.data)-from)/len("a`💻 x`"))
+			t.cuts = slices.Grow(t.cuts, (len(t.data)-from)/len("a`💻 x`"))
 		}
-		r.cuts = append(r.cuts, jsonspan.Span{From: from, To: to})
+		t.cuts = append(t.cuts, jsonspan.Span{From: from, To: to})
 	}
 }
 
 // splitMarkers splits changed parts that look like a marker that is the whole content of
 // a chunk. A sidecar behind this one would start a tool for such a chunk. The newline
 // that it begins with becomes a part of its own.
-func (r *Reading) splitMarkers() {
-	if len(r.Parts) == 1 && len(r.cuts) == 0 && !r.Parts[0].newline && !r.Suspects() {
+func (t *State) splitMarkers() {
+	if len(t.Parts) == 1 && len(t.cuts) == 0 && !t.Parts[0].newline && !t.Suspects() {
 		return
 	}
-	for i := 0; i < len(r.Parts); i++ {
-		if r.Parts[i].Reasoning {
+	for i := 0; i < len(t.Parts); i++ {
+		if t.Parts[i].Reasoning {
 			continue
 		}
-		k := r.Part(i)
-		if !r.looksLikeMarker(i, k) {
+		k := t.Part(i)
+		if !t.looksLikeMarker(i, k) {
 			continue
 		}
-		cuts, at := r.Parts[i].cuts, k.From
-		if !r.Parts[i].newline {
-			for at = k.first(); cuts < len(r.cuts) && r.cuts[cuts].From < at; cuts++ {
+		cuts, at := t.Parts[i].cuts, k.From
+		if !t.Parts[i].newline {
+			for at = k.first(); cuts < len(t.cuts) && t.cuts[cuts].From < at; cuts++ {
 			}
-			_, at = jsonspan.NextRune(r.data, at)
+			_, at = jsonspan.NextRune(t.data, at)
 		}
 		i++
-		r.Parts = slices.Insert(r.Parts, i, Part{from: at, cuts: cuts})
+		t.Parts = slices.Insert(t.Parts, i, Part{from: at, cuts: cuts})
 	}
 }
 
 // looksLikeMarker reports whether k, which is left of the part i, looks like a marker
 // without what is suspected, which does not leave.
-func (r *Reading) looksLikeMarker(i int, k Kept) bool {
-	if i == len(r.Parts)-1 && r.suspicion.here {
-		k.To = r.suspicion.from
+func (t *State) looksLikeMarker(i int, k Kept) bool {
+	if i == len(t.Parts)-1 && t.suspicion.here {
+		k.To = t.suspicion.from
 	}
-	if r.Parts[i].newline {
+	if t.Parts[i].newline {
 		k.Front = NewlineInJSON
-	} else if at := k.first(); at >= k.To || r.data[at] != '\\' {
+	} else if at := k.first(); at >= k.To || t.data[at] != '\\' {
 		return false
 	}
-	r.spare = k.AppendTo(r.spare[:0], r.data)
-	_, ok := marker.Whole(r.spare)
+	t.spare = k.AppendTo(t.spare[:0], t.data)
+	_, ok := marker.Whole(t.spare)
 	return ok
 }
 

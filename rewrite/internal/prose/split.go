@@ -13,21 +13,20 @@ import (
 // that a message may open behind one.
 func Split(text []byte, o *contract.Options) (content, reasoning []byte, stretches int) {
 	var t State
-	var r Reading
 	rules := Rules{Options: o}
-	for from := 0; from < len(text); from = r.in.To {
-		t.Read(&r, text, jsonspan.Span{From: from, To: len(text)}, &rules, true)
-		for i := range r.Parts {
-			k := r.Part(i)
-			k.Front = t.Front(&r, i, &k)
-			if r.Parts[i].Reasoning {
+	for from := 0; from < len(text); from = t.in.To {
+		t.Read(text, jsonspan.Span{From: from, To: len(text)}, &rules, true)
+		for i := range t.Parts {
+			k := t.Part(i)
+			k.Front = t.Front(i, &k)
+			if t.Parts[i].Reasoning {
 				reasoning = k.AppendTo(reasoning, text)
 			} else {
 				content = k.AppendTo(content, text)
 			}
 		}
-		rules.Reasoned = rules.Reasoned || r.Reasoned
-		stretches += r.Stretches
+		rules.Reasoned = rules.Reasoned || t.Reasoned
+		stretches += t.Stretches
 	}
 	return content, reasoning, stretches
 }

@@ -12,44 +12,44 @@ const MaxStretches = 64
 // readTag looks for tags at the rune c, data[i:next]. If it takes the rune, it returns
 // the index to go on at, which is i if the rune has to be read again. It returns false if
 // the rune is content.
-func (t *State) readTag(r *Reading, o *Rules, i, next int, c rune) (at int, taken bool) {
+func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 	inside := t.tags.inside
 	code := t.fence.Open()
-	if c == '<' && !inside && !code && o.Sizes != nil { // a stretch and the content behind it are two more parts
-		code = r.Stretches == MaxStretches || r.growth(o.Sizes) < 2*o.Sizes.PartSize(r.in)
+	if c == '<' && !inside && !code && o.Limits != nil { // a stretch and the content behind it are two more parts
+		code = t.Stretches == MaxStretches || o.Limits.Growth-t.grown < 2*o.Limits.Part
 	}
 	switch t.tags.step(c, code) {
 	case stepReasoning:
 		if !jsonspan.IsSpace(c) {
-			r.reasoned(o)
+			t.reasoned(o)
 		}
 	case stepSpace:
-		r.Notes.Add(contract.SectionReasoning, "white space behind a closing tag: goes")
-		r.cut(i, next)
+		t.Notes.Add(contract.SectionReasoning, "white space behind a closing tag: goes")
+		t.cut(i, next)
 	case stepMaybe:
 		switch {
 		case inside:
 			if c == '<' { // one from an earlier text goes on at the start of this
-				r.closing = i
+				t.closing = i
 			}
-		case !r.Suspects():
-			r.suspicion.begin(aTag, i)
+		case !t.Suspects():
+			t.suspicion.begin(aTag, i)
 			t.dropNewlines = 0
 		}
 	case stepTag:
 		if inside {
-			t.closeStretch(r, next)
+			t.closeStretch(next)
 		} else {
-			t.openStretch(r, o, next)
+			t.openStretch(o, next)
 		}
 	case stepClosed:
-		t.closeStretch(r, i)
+		t.closeStretch(i)
 		return i, true
 	case stepNot:
 		if inside {
-			t.clearClosing(r, o)
+			t.clearClosing(o)
 		} else {
-			t.clearLine(r)
+			t.clearLine()
 		}
 		return i, true
 	default:
@@ -59,27 +59,27 @@ func (t *State) readTag(r *Reading, o *Rules, i, next int, c rune) (at int, take
 }
 
 // openStretch cuts the opening tag that ends at next and begins reasoning.
-func (t *State) openStretch(r *Reading, o *Rules, next int) {
-	r.cut(r.suspicion.from, next)
-	r.strip()
-	r.Stretches++
-	if o.Sizes != nil {
-		r.grown += 2 * o.Sizes.PartSize(r.in)
+func (t *State) openStretch(o *Rules, next int) {
+	t.cut(t.suspicion.from, next)
+	t.strip()
+	t.Stretches++
+	if o.Limits != nil {
+		t.grown += 2 * o.Limits.Part
 	}
-	r.Notes.Add(contract.SectionReasoning, "an opening tag: reasoning begins, the tag goes")
-	r.add(next, true).breaks = r.Reasoned || o.Reasoned
+	t.Notes.Add(contract.SectionReasoning, "an opening tag: reasoning begins, the tag goes")
+	t.add(next, true).breaks = t.Reasoned || o.Reasoned
 }
 
 // closeStretch cuts the closing tag, which ends at to, and begins content.
-func (t *State) closeStretch(r *Reading, to int) {
-	r.cut(r.closing, to)
-	r.Notes.Add(contract.SectionReasoning, "a closing tag: reasoning ends, the tag goes")
-	r.pending = r.pending[:0]
-	r.add(to, false)
+func (t *State) closeStretch(to int) {
+	t.cut(t.closing, to)
+	t.Notes.Add(contract.SectionReasoning, "a closing tag: reasoning ends, the tag goes")
+	t.pending = t.pending[:0]
+	t.add(to, false)
 }
 
 // clearClosing decides that what may have been a closing tag is reasoning.
-func (t *State) clearClosing(r *Reading, o *Rules) {
-	r.lead, r.pending = append(r.lead, r.pending...), r.pending[:0]
-	r.reasoned(o)
+func (t *State) clearClosing(o *Rules) {
+	t.lead, t.pending = append(t.lead, t.pending...), t.pending[:0]
+	t.reasoned(o)
 }

@@ -2,8 +2,6 @@ package redact
 
 import (
 	"bytes"
-	"slices"
-	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
@@ -36,17 +34,14 @@ func (r *Replacer) For(secret jsonspan.Span) []byte {
 
 // Text returns text, the inside of a JSON string or any other text, without secrets. If
 // there are none it returns text itself, and otherwise a copy.
-func Text(text []byte) []byte { return without(text, EachInText) }
+func Text(text []byte) []byte {
+	return Replace(text, func(each func(jsonspan.Span)) { EachInText(text, each) })
+}
 
 // Value returns the JSON value b without the secrets in its strings. If there are none it
 // returns b itself, and otherwise a copy. b need not be well formed.
-func Value(b []byte) []byte { return without(b, EachInValue) }
-
-func without(b []byte, eachIn func([]byte, func(jsonspan.Span))) []byte {
-	if !MayHold(b) {
-		return b
-	}
-	return Replace(b, func(each func(jsonspan.Span)) { eachIn(b, each) })
+func Value(b []byte) []byte {
+	return Replace(b, func(each func(jsonspan.Span)) { EachInValue(b, each) })
 }
 
 // Replace returns b without the secrets for which find calls each, in order.
@@ -68,11 +63,9 @@ func Replace(b []byte, find func(each func(jsonspan.Span))) []byte {
 }
 
 // EachInText calls each for every secret in a text, in order.
-func EachInText(text []byte, each func(secret jsonspan.Span)) {
-	f := finder{b: text}
-	for s, ok := f.next(); ok; s, ok = f.next() {
-		each(s)
-	}
+func EachInText(b []byte, each func(secret jsonspan.Span)) {
+	t := decode(b)
+	t.each(each)
 }
 
 // EachInValue calls each for every secret in the strings of the JSON value b, in order.
@@ -88,79 +81,17 @@ func EachInValue(b []byte, each func(secret jsonspan.Span)) {
 		if end < 0 { // the string does not end
 			end = len(b) + 1
 		}
-		text := b[in : end-1]
+		t := decode(b[in : end-1])
 		i = min(end, len(b))
 		found := func(s jsonspan.Span) { each(jsonspan.Span{From: in + s.From, To: in + s.To}) }
 		if next := jsonspan.SkipSpace(b, i); next < len(b) && b[next] == ':' {
-			sure, only = ownsSecret(text)
+			sure, only = ownsSecret(t.chars)
 		} else if sure {
-			f := finder{b: text}
-			if s := f.whole(jsonspan.Span{From: 0, To: len(text)}, sure, only); s.Ok() {
-				found(s)
+			if s := wholeSecret(t.chars, 0, sure, only); s.Ok() {
+				found(jsonspan.Span{From: t.index(s.From), To: t.index(s.To)})
 				continue
 			}
 		}
-		EachInText(text, found)
+		t.each(found)
 	}
-}
-
-// MayHold reports whether there may be a secret in b, a JSON value or a text. It is
-// cheap and errs only by returning true.
-func MayHold(b []byte) bool {
-	for i, c := range b {
-		if !hints[c] {
-			continue
-		}
-		switch c {
-		case '\\':
-			if i+5 < len(b) && string(b[i+1:i+4]) == "u00" && b[i+4] >= '2' && b[i+4] <= '7' {
-				return true
-			}
-		case '@':
-			return true
-		case 'b', 'B':
-			if i+1 < len(b) && (b[i+1]|0x20 == 'e' || b[i+1]|0x20 == 'a') && (wordAt(b, i, "bearer", true) > 0 || wordAt(b, i, "basic", true) > 0) {
-				return true
-			}
-		case ':', '=', '%', ',':
-			at := i - 1
-			if at > 0 && b[at] == '"' {
-				at--
-			} else if c == ',' && at > 0 && classes[b[at]]&isQuote == 0 && classes[b[at]]&isBlank == 0 {
-				continue
-			}
-			if at > 0 && classes[b[at]]&letter != 0 && !nameEnds.fit(b[:at+1]) {
-				continue // as for most names
-			}
-			if endsName(b[:i]) {
-				return true
-			}
-		default:
-			endsWith := func(f keyFormat) bool { return bytes.HasSuffix(b[:i+1], []byte(f.prefix)) }
-			if prefixEnds.fit(b[:i+1]) && slices.ContainsFunc(keyFormats, endsWith) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// endsName reports whether b ends with the name of a secret, followed by nothing but
-// quotes, white space and their escapes.
-func endsName(b []byte) bool {
-	i := len(b)
-	for i > 0 {
-		c := b[i-1]
-		escape := i > 1 && b[i-2] == '\\' && strings.IndexByte("nrtbf", c) >= 0
-		if classes[c]&(isBlank|isQuote) == 0 && c != ']' && c != ')' && c != '\\' && !escape {
-			break
-		}
-		i--
-	}
-	if i == 0 || !nameEnds.fit(b[:i]) {
-		return false
-	}
-	return slices.ContainsFunc(secretNames[:], func(n secretName) bool {
-		return len(n.name) <= i && wordAt(b, i-len(n.name), n.name, true) == i
-	})
 }

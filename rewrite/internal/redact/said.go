@@ -41,8 +41,8 @@ func Said(text []byte, inTag bool) int {
 	starts, space := true, inTag // a line starts here; white space before it does not leave
 	for i := 0; i < len(text); {
 		if starts {
-			if behind := wordAt(text, i, said, false); behind > 0 {
-				return behind
+			if to := afterSaid(text, i); to > 0 {
+				return to
 			}
 		}
 		var r rune
@@ -52,6 +52,21 @@ func Said(text []byte, inTag bool) int {
 		starts = r == '\n' || space
 	}
 	return -1
+}
+
+// afterSaid returns the index after "Provider said: " at text[i:], or 0 if that is not
+// there.
+func afterSaid(text []byte, i int) int {
+	for _, want := range said {
+		if i == len(text) {
+			return 0
+		}
+		var r rune
+		if r, i = jsonspan.NextRune(text, i); r != want {
+			return 0
+		}
+	}
+	return i
 }
 
 // EachSaid calls each for every secret in text, the inside of a JSON string, that is behind

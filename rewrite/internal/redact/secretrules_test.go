@@ -2,6 +2,7 @@ package redact
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,10 +57,13 @@ func TestWhereASecretBegins(t *testing.T) {
 
 // A key of each format begins with its prefix, and has as many characters as it says.
 func TestEachPrefixOfAKey(t *testing.T) {
-	for _, f := range keyFormats {
+	for _, f := range slices.Concat(patterns[:]...) {
+		if f.kind != isKey {
+			continue
+		}
 		key := of("aB3dE6gH9", 12)
 		for _, n := range []int{f.least - 1, f.least, 12} {
-			in, want := "("+f.prefix+key[:n]+")", "("+mark+")"
+			in, want := "("+f.word+key[:n]+")", "("+mark+")"
 			if n < f.least || f.wordy && n < 8 { // words begin like this
 				want = in
 			}

@@ -16,23 +16,12 @@ import (
 // failed and its answer is not streamed. Hermes v0.13 has it.
 const CodeAgentIncomplete = "agent_incomplete"
 
-// Answer is an answer that is not streamed, repaired.
+// Answer is rewrite.Answer.
 type Answer struct {
-	// Body is what the client gets: the repaired answer, or an error object if the
-	// answer failed, which needs a status of its own. It is the body given to
-	// RepairAnswer if there is nothing to repair.
 	Body []byte
-	// contract.Summary says what it says of streams. Its Code is CodeAgentIncomplete if
-	// the answer failed, and otherwise empty.
 	contract.Summary
-	// Completion says that the answer is a chat completion. Otherwise the Summary is
-	// empty.
-	Completion bool
-	// Changed says that Body is not the body given to RepairAnswer.
-	Changed bool
-	// Kept is what a client gets that has asked for a response again, which runs no agent:
-	// the repaired answer even if that failed. It is nil if the answer is no response.
-	Kept []byte
+	Completion, Changed bool
+	Kept                []byte
 }
 
 // RepairAnswer repairs the chat completion in body, an answer that is not

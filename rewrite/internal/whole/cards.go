@@ -26,8 +26,8 @@ func mayBeCards(raw []byte) bool {
 // if that is large enough.
 func joinCards(body, room []byte) ([]byte, int) {
 	j := joiner{b: body, out: room[:0]}
-	for name, value := range jsonspan.Members(body, jsonspan.Span{From: jsonspan.SkipSpace(body, 0), To: len(body)}) {
-		if j.spells(name, "messages") && body[value.From] == '[' {
+	for name, value := range jsonspan.Members(body, object(body)) {
+		if jsonspan.Spells(name.Of(body), "messages") && body[value.From] == '[' {
 			j.messages(value)
 		}
 	}
@@ -77,7 +77,7 @@ func (j *joiner) messages(v jsonspan.Span) {
 				j.join(&before)
 			}
 			j.answer, j.end = append(j.answer, m), r.Pos
-		case answers && !m.calls.value.Ok() && !j.isOutput(r):
+		case answers && !m.calls.value.Ok() && !j.beforeOutput(r):
 			j.answer, j.end = append(j.answer, m), m.at.To
 			j.join(&before)
 		default:
@@ -118,15 +118,16 @@ func (j *joiner) members(r *jsonspan.Reader) (m cardMessage, ok bool) {
 		if first != nil { // the comma behind it goes
 			first.cut.To, first = name.From-1, nil
 		}
+		is := func(want string) bool { return jsonspan.Spells(name.Of(j.b), want) }
 		to := &m.content
 		switch {
-		case j.spells(name, "role"):
-			if assistant || !j.is(value, "assistant") {
+		case is("role"):
+			if assistant || !spells(j.b, value, "assistant") {
 				return m, false
 			}
 			assistant, to = true, nil
-		case j.spells(name, "content"):
-		case j.spells(name, "tool_calls"):
+		case is("content"):
+		case is("tool_calls"):
 			to = &m.calls
 		default:
 			to, m.more = nil, m.more || value.IsSet(j.b)
@@ -169,7 +170,7 @@ func (j *joiner) answered(m *cardMessage, r *jsonspan.Reader) bool {
 			return false
 		}
 	}
-	if j.isOutput(ahead) {
+	if j.beforeOutput(ahead) {
 		return false
 	}
 	*r = ahead
@@ -177,17 +178,22 @@ func (j *joiner) answered(m *cardMessage, r *jsonspan.Reader) bool {
 	return n > 0
 }
 
-// isOutput reports whether the next message at r is a tool's. That is none of a card, and
+// beforeOutput reports whether the next message at r is a tool's. That is none of a card, and
 // no message before it may go: it would then answer another's call.
-func (j *joiner) isOutput(r jsonspan.Reader) bool {
-	return r.Element() && j.is(j.memberOf(jsonspan.Span{From: r.Pos, To: len(j.b)}, "role"), "tool")
+func (j *joiner) beforeOutput(r jsonspan.Reader) bool {
+	return r.Element() && isOutput(j.b, jsonspan.Span{From: r.Pos, To: len(j.b)})
+}
+
+// isOutput reports whether the message at v is a tool's.
+func isOutput(b []byte, v jsonspan.Span) bool {
+	return spells(b, jsonspan.MemberOf(b, v, "role"), "tool")
 }
 
 // call returns the id of the tool call at v, and whether that is a card: its arguments are
 // an object with nothing but a label.
 func (j *joiner) call(v jsonspan.Span) (id jsonspan.Span, ok bool) {
-	id = j.memberOf(v, "id")
-	arguments := j.memberOf(j.memberOf(v, "function"), "arguments")
+	id = jsonspan.MemberOf(j.b, v, "id")
+	arguments := jsonspan.MemberOf(j.b, jsonspan.MemberOf(j.b, v, "function"), "arguments")
 	if !id.IsString(j.b) || !arguments.IsString(j.b) {
 		return id, false
 	}
@@ -196,7 +202,7 @@ func (j *joiner) call(v jsonspan.Span) (id jsonspan.Span, ok bool) {
 		return id, false
 	}
 	n := 0
-	for name, value := range jsonspan.Members(j.room, jsonspan.Span{From: jsonspan.SkipSpace(j.room, 0), To: len(j.room)}) {
+	for name, value := range jsonspan.Members(j.room, object(j.room)) {
 		if n++; n > 1 || !name.Is(j.room, "label") || !value.IsString(j.room) {
 			return id, false
 		}
@@ -207,17 +213,17 @@ func (j *joiner) call(v jsonspan.Span) (id jsonspan.Span, ok bool) {
 // output reports whether the message at v is the output of a card whose call is in j.ids,
 // and takes it from there.
 func (j *joiner) output(v jsonspan.Span) bool {
-	if !j.is(j.memberOf(v, "role"), "tool") {
+	if !isOutput(j.b, v) {
 		return false
 	}
-	text := j.memberOf(v, "content")
+	text := jsonspan.MemberOf(j.b, v, "content")
 	if text.Ok() && j.b[text.From] == '[' {
 		text = j.onlyText(text)
 	}
-	if !j.is(text, "completed") && !j.is(text, "Error: interrupted") && !j.is(text, "interrupted") {
+	if !spells(j.b, text, "completed") && !spells(j.b, text, "Error: interrupted") && !spells(j.b, text, "interrupted") {
 		return false
 	}
-	v = j.memberOf(v, "tool_call_id")
+	v = jsonspan.MemberOf(j.b, v, "tool_call_id")
 	if !v.IsString(j.b) {
 		return false
 	}
@@ -246,30 +252,10 @@ func (j *joiner) onlyText(v jsonspan.Span) (text jsonspan.Span) {
 
 // textOf returns the text of a part of a content, or the zero Span if it has none.
 func (j *joiner) textOf(part jsonspan.Span) jsonspan.Span {
-	if text := j.memberOf(part, "text"); text.IsString(j.b) && j.is(j.memberOf(part, "type"), "text") {
+	if text := jsonspan.MemberOf(j.b, part, "text"); text.IsString(j.b) && spells(j.b, jsonspan.MemberOf(j.b, part, "type"), "text") {
 		return text
 	}
 	return jsonspan.Span{}
-}
-
-// memberOf returns the value of the member with the name in the object at v, or the zero
-// Span if there is none. The name may be written with escapes. If there are several, the
-// last one counts.
-func (j *joiner) memberOf(v jsonspan.Span, name string) (found jsonspan.Span) {
-	for key, value := range jsonspan.Members(j.b, v) {
-		if j.spells(key, name) {
-			found = value
-		}
-	}
-	return found
-}
-
-// spells reports whether the inside of the JSON string at s stands for want.
-func (j *joiner) spells(s jsonspan.Span, want string) bool { return jsonspan.Spells(s.Of(j.b), want) }
-
-// is reports whether the value at v is the string want.
-func (j *joiner) is(v jsonspan.Span, want string) bool {
-	return v.IsString(j.b) && j.spells(v.Inner(), want)
 }
 
 // decoded returns the text of the JSON string at v. It is decoded once, and not for each text
@@ -280,4 +266,151 @@ func (j *joiner) decoded(v jsonspan.Span) []byte {
 		return inner
 	}
 	return jsonspan.AppendText(nil, inner)
+}
+
+// join writes the messages of the answer as one, if there is an answer. before is where
+// the element before them ends, and becomes where they end.
+func (j *joiner) join(before *int) {
+	if len(j.answer) == 0 {
+		return
+	}
+	first := &j.answer[0]
+	if !first.more && !j.says() { // an empty message goes, with a comma
+		to := j.end
+		if j.b[*before-1] == '[' {
+			if next := jsonspan.SkipSpace(j.b, to); j.b[next] == ',' {
+				to = jsonspan.SkipSpace(j.b, next+1)
+			}
+			j.copyTo(first.at.From)
+		} else {
+			j.copyTo(*before)
+		}
+		j.at = to
+	} else {
+		content, calls := &first.content, &first.calls
+		writeContent := func() {
+			j.copyTo(content.value.From)
+			j.writeContent()
+			j.at = content.value.To
+		}
+		switch {
+		case !content.value.Ok():
+			j.copyTo(calls.name.From - 1)
+			j.out = append(j.out, `"content":`...)
+			j.writeContent()
+			j.at = calls.value.To
+		case content.value.From < calls.value.From:
+			writeContent()
+			j.copyTo(calls.cut.From)
+			j.at = calls.cut.To
+		default:
+			j.copyTo(calls.cut.From)
+			j.at = calls.cut.To
+			writeContent()
+		}
+		j.copyTo(first.at.To)
+		j.at = j.end
+		*before = j.end
+	}
+	j.answer = j.answer[:0]
+}
+
+// copyTo copies the body up to the index to.
+func (j *joiner) copyTo(to int) {
+	if cap(j.out) < len(j.b) {
+		j.out = make([]byte, 0, len(j.b))
+	}
+	if to > j.at { // the bytes before it may have gone
+		j.out = append(j.out, j.b[j.at:to]...)
+		j.at = to
+	}
+}
+
+// says reports whether there is anything but white space in the answer.
+func (j *joiner) says() bool {
+	for i := range j.answer {
+		c := j.answer[i].content.value
+		if c.IsString(j.b) && jsonspan.HasText(c.Inner().Of(j.b)) {
+			return true
+		}
+		for part := range jsonspan.Elements(j.b, c) {
+			if text := j.textOf(part); !text.Ok() || jsonspan.HasText(text.Inner().Of(j.b)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// writeContent writes the contents of the answer as one: a string or, if one of them is an
+// array of parts, an array of all parts. A paragraph break keeps two texts apart if there
+// is no newline between them: Open WebUI strips those that were there.
+func (j *joiner) writeContent() {
+	apart := true // what comes next needs no paragraph break before it
+	write := func(text jsonspan.Span, newMessage bool) {
+		in := text.Inner().Of(j.b)
+		if len(in) == 0 {
+			return
+		}
+		if r, _ := jsonspan.NextRune(in, 0); newMessage && !apart && r != '\n' {
+			j.out = append(j.out, `\n\n`...)
+		}
+		j.out = append(j.out, in...)
+		for i := 0; i < len(in); {
+			var r rune
+			r, i = jsonspan.NextRune(in, i)
+			apart = r == '\n'
+		}
+	}
+	isParts := func(m cardMessage) bool { return m.content.value.Ok() && j.b[m.content.value.From] == '[' }
+	if !slices.ContainsFunc(j.answer, isParts) {
+		j.out = append(j.out, '"')
+		from := len(j.out)
+		for i := range j.answer {
+			if c := j.answer[i].content.value; c.IsString(j.b) {
+				write(c, true)
+			}
+		}
+		j.out = append(append(j.out[:from], trimSpace(j.out[from:])...), '"')
+		return
+	}
+	comma := byte('[')
+	for i := range j.answer {
+		c, newMessage := j.answer[i].content.value, true
+		if c.IsString(j.b) && len(c.Inner().Of(j.b)) > 0 {
+			j.out = append(append(j.out, comma), `{"type":"text","text":"`...)
+			write(c, true)
+			j.out, comma = append(j.out, `"}`...), ','
+		}
+		for part := range jsonspan.Elements(j.b, c) {
+			j.out, comma = append(j.out, comma), ','
+			if text := j.textOf(part); text.Ok() {
+				j.out = append(j.out, j.b[part.From:text.From+1]...)
+				write(text, newMessage)
+				j.out = append(j.out, j.b[text.To-1:part.To]...)
+				newMessage = newMessage && text.To-text.From == len(`""`)
+			} else {
+				j.out = append(j.out, part.Of(j.b)...)
+				apart, newMessage = true, false
+			}
+		}
+	}
+	if comma == '[' {
+		j.out = append(j.out, comma)
+	}
+	j.out = append(j.out, ']')
+}
+
+// trimSpace returns the inside of a JSON string without the white space at its ends. Open
+// WebUI sends no answer with any, but of one with cards it trims only the last text.
+func trimSpace(in []byte) []byte {
+	from, to := len(in), 0
+	for i := 0; i < len(in); {
+		r, next := jsonspan.NextRune(in, i)
+		if !jsonspan.IsSpace(r) {
+			from, to = min(from, i), next
+		}
+		i = next
+	}
+	return in[min(from, to):to]
 }

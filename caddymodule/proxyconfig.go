@@ -1,0 +1,215 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+	"github.com/caddyserver/caddy/v2/modules/caddypki"
+	"github.com/caddyserver/caddy/v2/modules/caddytls"
+	"github.com/caddyserver/certmagic"
+	"go.uber.org/zap"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/site"
+)
+
+const (
+	// upstreamIdle is how long idle connections to the upstream are kept. Caddy's
+	// own two minutes are longer than Hermes' servers keep them
+	// (Caddyfile.example).
+	upstreamIdle = 4 * time.Second
+
+	// graceReserve is how much longer than drain_timeout connections have when the
+	// proxy stops, for what is no stream of Hermes.
+	graceReserve = 10 * time.Second
+)
+
+// proxyPlan is what the flags stand for.
+type proxyPlan struct {
+	URL    string   // of --from, with what was missing in it
+	Listen []string // host:port
+	Config *caddy.Config
+
+	internalCA bool // the certificate is one of Caddy's internal CA
+}
+
+// Loopback reports whether nobody but this machine can connect.
+func (p proxyPlan) Loopback() bool {
+	return !slices.ContainsFunc(p.Listen, func(addr string) bool {
+		ap, err := netip.ParseAddrPort(addr)
+		return err != nil || !ap.Addr().Unmap().IsLoopback()
+	})
+}
+
+// prepare reads the flags.
+func (c *proxyCommand) prepare() (p proxyPlan, err error) {
+	given, err := c.options.Values()
+	if err != nil {
+		return p, err
+	}
+	from, err := parseFrom(c.from)
+	if err != nil {
+		return p, err
+	}
+	p.URL, p.internalCA = from.scheme+"://"+net.JoinHostPort(from.host, from.port), c.internal(from)
+	if c.internalCerts && from.scheme != "https" {
+		return p, fmt.Errorf("--internal-certs: --from %s is served without TLS; name a host, such as --from localhost:8643", c.from)
+	}
+	if c.installTrust && !p.internalCA {
+		return p, fmt.Errorf("--install-trust: --from %s has no certificate of the internal CA; add --internal-certs", c.from)
+	}
+	if p.Listen, err = from.listen(c.bind); err != nil {
+		return p, err
+	}
+	proxy, err := c.upstreams()
+	if err != nil {
+		return p, err
+	}
+	if proxy.Headers, err = c.headers(); err != nil {
+		return p, err
+	}
+	p.Config, err = c.config(from, p.Listen, given, proxy)
+	return p, err
+}
+
+// internal reports whether the certificate is one of Caddy's internal CA.
+func (c *proxyCommand) internal(from fromAddr) bool {
+	return from.scheme == "https" && (c.internalCerts || !certmagic.SubjectQualifiesForPublicCert(from.host))
+}
+
+// config returns the configuration of a proxy with the options of hermes that are
+// given.
+func (c *proxyCommand) config(from fromAddr, listen []string, given options.Values, proxy *reverseproxy.Handler) (*caddy.Config, error) {
+	compiled, err := given.Compile()
+	if err != nil {
+		return nil, err
+	}
+	route := caddyhttp.Route{HandlersRaw: site.Handlers(given, proxy)}
+	if from.host != "" {
+		route.MatcherSetsRaw = []caddy.ModuleMap{{"host": caddyconfig.JSON(caddyhttp.MatchHost{from.host}, nil)}}
+	}
+	server := &caddyhttp.Server{Listen: listen, Routes: caddyhttp.RouteList{route}}
+	switch {
+	case from.scheme == "http":
+		server.AutoHTTPS = &caddyhttp.AutoHTTPSConfig{Disabled: true}
+		server.Protocols = []string{"h1"} // the others need TLS
+	case c.disableRedirects, c.internal(from) && from.port != strconv.Itoa(caddyhttp.DefaultHTTPSPort):
+		// Nobody looks for that on port 80, which may be taken, or not allowed.
+		server.AutoHTTPS = &caddyhttp.AutoHTTPSConfig{DisableRedir: true}
+	}
+	if c.accessLog {
+		server.Logs = new(caddyhttp.ServerLogConfig)
+	}
+	cfg := site.Config(caddyhttp.App{
+		GracePeriod: caddy.Duration(compiled.DrainTimeout + graceReserve),
+		Servers:     map[string]*caddyhttp.Server{"hermes-proxy": server},
+	})
+	if c.internal(from) && !c.installTrust {
+		no := false
+		cfg.AppsRaw["pki"] = caddyconfig.JSON(caddypki.PKI{
+			CAs: map[string]*caddypki.CA{caddypki.DefaultCAID: {InstallTrust: &no}},
+		}, nil)
+	}
+	if c.internalCerts {
+		cfg.AppsRaw["tls"] = caddyconfig.JSON(caddytls.TLS{Automation: &caddytls.AutomationConfig{
+			Policies: []*caddytls.AutomationPolicy{{
+				SubjectsRaw: []string{from.host},
+				IssuersRaw:  []json.RawMessage{caddyconfig.JSON(map[string]string{"module": "internal"}, nil)},
+			}},
+		}}, nil)
+	}
+	if c.debug {
+		cfg.Logging = &caddy.Logging{Logs: map[string]*caddy.CustomLog{
+			"default": {BaseLog: caddy.BaseLog{Level: zap.DebugLevel.CapitalString()}},
+		}}
+	}
+	return cfg, nil
+}
+
+// upstreams returns a reverse_proxy to the addresses of --to, which are read as a
+// Caddyfile's are: with schemes, ranges of ports and unix sockets.
+func (c *proxyCommand) upstreams() (*reverseproxy.Handler, error) {
+	line := []caddyfile.Token{{File: "--to", Line: 1, Text: "reverse_proxy"}}
+	for _, to := range c.to {
+		if err := site.CheckUpstream(to); err != nil {
+			return nil, fmt.Errorf("--to: %w", err)
+		}
+		line = append(line, caddyfile.Token{File: "--to", Line: 1, Text: to})
+	}
+	proxy := new(reverseproxy.Handler)
+	if err := proxy.UnmarshalCaddyfile(caddyfile.NewDispenser(line)); err != nil {
+		return nil, err
+	}
+	if len(proxy.Upstreams) == 0 {
+		return nil, errors.New("--to is required: an address such as " + proxyTo)
+	}
+
+	transport := new(reverseproxy.HTTPTransport)
+	if proxy.TransportRaw != nil { // https or h2c
+		if err := json.Unmarshal(proxy.TransportRaw, transport); err != nil {
+			return nil, err
+		}
+	}
+	transport.KeepAlive = &reverseproxy.KeepAlive{IdleConnTimeout: caddy.Duration(upstreamIdle)}
+	if c.insecure && transport.TLS != nil {
+		transport.TLS.InsecureSkipVerify = true
+	}
+	proxy.TransportRaw = caddyconfig.JSONModuleObject(transport, "protocol", "http", nil)
+	return proxy, nil
+}
+
+// headers returns what --header-up, --header-down and --change-host-header set,
+// nil for nothing.
+func (c *proxyCommand) headers() (*headers.Handler, error) {
+	up, err := headerFlags("header-up", c.headerUp)
+	if err != nil {
+		return nil, err
+	}
+	down, err := headerFlags("header-down", c.headerDown)
+	if err != nil {
+		return nil, err
+	}
+	if c.changeHost {
+		up.Set("Host", "{http.reverse_proxy.upstream.hostport}")
+	}
+	if len(up)+len(down) == 0 {
+		return nil, nil
+	}
+	h := new(headers.Handler)
+	if len(up) > 0 {
+		h.Request = &headers.HeaderOps{Set: up}
+	}
+	if len(down) > 0 {
+		h.Response = &headers.RespHeaderOps{HeaderOps: &headers.HeaderOps{Set: down}}
+	}
+	return h, nil
+}
+
+// headerFlags reads the values of a flag as header fields. Errors do not repeat
+// the value, which may be a key.
+func headerFlags(flag string, values []string) (http.Header, error) {
+	fields := make(http.Header)
+	for i, v := range values {
+		field, value, found := strings.Cut(v, ":")
+		field, value = strings.TrimSpace(field), strings.TrimSpace(value)
+		if !found || field == "" || value == "" {
+			return nil, fmt.Errorf("%s %d: invalid format (expecting \"Field: value\")", flag, i)
+		}
+		fields.Set(field, value)
+	}
+	return fields, nil
+}

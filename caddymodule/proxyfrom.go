@@ -1,0 +1,96 @@
+package caddymodule
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// A fromAddr is the address of --from, with what was missing in it.
+type fromAddr struct {
+	scheme string // http or https
+	host   string // name or IP address that clients use, "" for any
+	port   string
+
+	every string // the address of every interface, if that was the host
+}
+
+// parseFrom reads an address as caddy reverse-proxy does: without a scheme it is
+// https if it has a host and not the port of HTTP, and without a port it has
+// that of its scheme. The address of every interface, 0.0.0.0 or ::, is no host.
+func parseFrom(from string) (fromAddr, error) {
+	parsed, err := httpcaddyfile.ParseAddress(from)
+	if err != nil {
+		return fromAddr{}, fmt.Errorf("invalid downstream address %s: %w", from, err)
+	}
+	if parsed.Path != "" {
+		return fromAddr{}, fmt.Errorf("paths are not allowed: %s", from)
+	}
+	a := fromAddr{scheme: parsed.Scheme, host: parsed.Host, port: parsed.Port}
+	if ip, err := netip.ParseAddr(a.host); err == nil && ip.IsUnspecified() {
+		a.every, a.host = a.host, ""
+	}
+
+	httpPort, httpsPort := strconv.Itoa(caddyhttp.DefaultHTTPPort), strconv.Itoa(caddyhttp.DefaultHTTPSPort)
+	switch {
+	case a.scheme == "" && (a.port == httpPort || a.host == ""):
+		a.scheme = "http"
+	case a.scheme == "":
+		a.scheme = "https"
+	case a.scheme == "https" && a.host == "":
+		return fromAddr{}, fmt.Errorf("invalid downstream address %s: https needs a host for its certificate, such as https://localhost:8643", from)
+	case a.scheme != "http" && a.scheme != "https":
+		return fromAddr{}, fmt.Errorf("invalid downstream address %s: the scheme must be http or https", from)
+	}
+	if a.port == "" {
+		a.port = httpPort
+		if a.scheme == "https" {
+			a.port = httpsPort
+		}
+	}
+	return a, nil
+}
+
+// listen returns the addresses to listen on, host and port: those of bind, the
+// values of --bind, or else what the address says. Hermes runs commands, so an
+// address without a host is that of this machine only, and an IP address is
+// meant. A name is one that others use, on whatever interface.
+func (a fromAddr) listen(bind []string) ([]string, error) {
+	if len(bind) == 0 {
+		return []string{net.JoinHostPort(a.iface(), a.port)}, nil
+	}
+	addrs := make([]string, len(bind))
+	for i, host := range bind {
+		if _, err := netip.ParseAddr(host); err != nil {
+			return nil, fmt.Errorf("--bind %q: must be an IP address without a port, such as 127.0.0.1 or 0.0.0.0", host)
+		}
+		addrs[i] = net.JoinHostPort(host, a.port)
+	}
+	return addrs, nil
+}
+
+// iface is the interface that the address means, "" for every one.
+func (a fromAddr) iface() string {
+	_, err := netip.ParseAddr(a.host)
+	switch {
+	case a.every != "":
+		return a.every
+	case err == nil:
+		return a.host
+	case a.host == "" || isLocalhost(a.host):
+		return "127.0.0.1"
+	}
+	return ""
+}
+
+// isLocalhost reports whether a name is localhost or below it (RFC 6761,
+// section 6.3).
+func isLocalhost(name string) bool {
+	name = strings.ToLower(name)
+	return name == "localhost" || strings.HasSuffix(name, ".localhost")
+}

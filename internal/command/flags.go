@@ -1,0 +1,74 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
+)
+
+// OptionFlags are the flags of options, in the order of the table.
+type OptionFlags []*optionFlag
+
+// NewOptionFlags defines a flag for each of the options.
+func NewOptionFlags(cmd *cobra.Command, table []*options.Option) (flags OptionFlags) {
+	for _, o := range table {
+		f := &optionFlag{option: o}
+		cmd.Flags().Var(f, f.name(), o.Help)
+		flags = append(flags, f)
+	}
+	return flags
+}
+
+// Values returns the options that have been given: the last value of each, and all of
+// one that may be repeated, whose words are the arguments. Errors are those of the
+// Caddyfile, with the flag in front.
+func (flags OptionFlags) Values() (options.Values, error) {
+	v := make(options.Values)
+	for _, f := range flags {
+		for i, given := range f.given {
+			args := []string{given}
+			if f.option.Repeatable() {
+				args = strings.Fields(given)
+			} else if i < len(f.given)-1 {
+				continue
+			}
+			if err := v.Set(f.option.Name, args); err != nil {
+				return nil, fmt.Errorf("--%s: %w", f.name(), err)
+			}
+		}
+	}
+	return v, nil
+}
+
+// An optionFlag is the flag of an option (a pflag.Value). It takes any text:
+// what is allowed is for the table to say.
+type optionFlag struct {
+	option *options.Option
+	given  []string // in the order of the command line
+}
+
+// name returns the flag of the option: --keepalive-form is keepalive_form.
+func (f *optionFlag) name() string { return strings.ReplaceAll(f.option.Name, "_", "-") }
+
+// String returns the value that counts, the last one.
+func (f *optionFlag) String() string {
+	if n := len(f.given); n > 0 {
+		return f.given[n-1]
+	}
+	if f.option == nil {
+		return "" // pflag asks a zero value for its default
+	}
+	return f.option.Default
+}
+
+// Set adds a value.
+func (f *optionFlag) Set(v string) error {
+	f.given = append(f.given, v)
+	return nil
+}
+
+// Type returns what the help shows behind the flag.
+func (f *optionFlag) Type() string { return f.option.Usage() }

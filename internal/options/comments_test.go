@@ -1,0 +1,106 @@
+package options
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/dustin/go-humanize"
+)
+
+// TestFieldsAreDescribedByTheTable: the comment of each field of the handler, which Caddy's
+// site and docs/schema/config.json show, is what the table says.
+func TestFieldsAreDescribedByTheTable(t *testing.T) {
+	const file = "../../caddymodule/handler.go"
+	for _, o := range table {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		field := regexp.MustCompile("\t\\w+ .*`json:\"" + o.Name + ",omitempty\"`").FindString(string(b))
+		if field == "" {
+			t.Fatalf("%s has no field for %s", file, o.Name)
+		}
+		before := string(b[:strings.Index(string(b), field)])
+		head := before[:strings.LastIndex(before, "\n\n")+2]
+		if i := strings.LastIndex(before, "{\n"); i > len(head) {
+			head = before[:i+2]
+		}
+		generated(t, file, head, field, func(string) string {
+			text := o.Explanation + " " + inJSON(o)
+			together := strings.NewReplacer("Default: ", "Default:\x00")
+			return strings.ReplaceAll(wrapped("\t// ", together.Replace(text)), "\x00", " ")
+		})
+	}
+}
+
+// inJSON says what a value is in JSON, and the default.
+func inJSON(o *Option) string {
+	switch k := o.kind.(type) {
+	case size:
+		n, _ := humanize.ParseBytes(o.Default)
+		return fmt.Sprintf("It is a number of bytes from %d (1KiB) to %d (1GiB). Default: %d (%s).", minSize, maxSize, n, o.Default)
+	case onOff:
+		return fmt.Sprintf("Default: %v.", o.Default == "on")
+	case duration:
+		switch {
+		case o.Default == "off":
+			return "With 0 it is off. Default: 0."
+		case k.off:
+			return "With 0 it is off. Default: " + o.Default + "."
+		}
+		return "Default: " + o.Default + "."
+	case words:
+		return "Default: `" + o.Default + "`."
+	case directory:
+		return "Default: none."
+	}
+	return "In JSON it is an object that has the names by emoji. Default: none."
+}
+
+// TestCaddyfilesAreDescribedByTheTable: the syntax in the comment of UnmarshalCaddyfile, and
+// Caddyfile.example, which has each option commented out, with its default or an example.
+func TestCaddyfilesAreDescribedByTheTable(t *testing.T) {
+	generated(t, "../../caddymodule/caddyfile.go", "//\thermes [<matcher>] {\n", "//\t}\n", func(string) string {
+		var b strings.Builder
+		for _, o := range table {
+			value := o.Usage()
+			for _, kind := range []string{"size", "duration", "directory"} {
+				value = strings.Replace(value, kind, "<"+kind+">", 1)
+			}
+			if o.Repeatable() {
+				value = "<emoji> <name>"
+			}
+			fmt.Fprintf(&b, "//\t    %-19s%s\n", o.Name, value)
+		}
+		return b.String()
+	})
+	generated(t, "../../Caddyfile.example", "\n\thermes {\n", "\t}\n", func(string) string {
+		var all []string
+		for _, o := range table {
+			line := o.Name + " " + o.Default
+			if o.Default == "" {
+				line = o.Example
+			}
+			all = append(all, wrapped("\t\t## ", strings.ReplaceAll(o.Explanation, "`", ""))+"\t\t# "+line+"\n")
+		}
+		return strings.Join(all, "\n")
+	})
+}
+
+// wrapped returns a text in lines of at most 80 columns, each after prefix.
+func wrapped(prefix, text string) string {
+	var b strings.Builder
+	line := prefix
+	for word := range strings.FieldsSeq(text) {
+		if line != prefix && len([]rune(line))+4*strings.Count(prefix, "\t")+len([]rune(word)) > 80 {
+			b.WriteString(strings.TrimRight(line, " ") + "\n")
+			line = prefix
+		}
+		line += word + " "
+	}
+	b.WriteString(strings.TrimRight(line, " ") + "\n")
+	return b.String()
+}

@@ -1,0 +1,239 @@
+package recording
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+)
+
+// Bounds of recordings.
+const (
+	defaultRecordMax = 100_000_000 // bytes that all of a directory may take
+	recordShare      = 10          // which part of that one of them may take
+	maxRecordings    = 1000        // how many there may be
+	diskBlock        = 4 << 10     // what the size of a file is rounded up to
+)
+
+// The names of recordings, without their extensions. Files of other names are
+// none of ours.
+const (
+	recordingPrefix = "hermes-"
+	recordingTime   = "20060102T150405.000Z"
+)
+
+var recordingName = regexp.MustCompile(`^(` + recordingPrefix + `[0-9]{8}T[0-9]{6}\.[0-9]{3}Z-[0-9a-f]{8})\.(sse|json)$`)
+
+// directory knows the recordings in a directory, and keeps them within bounds: those
+// that are under way have their share reserved, the oldest of the others go
+// first. It reads the directory once, and again if another one is in its place.
+type directory struct {
+	path string
+
+	mu    sync.Mutex
+	max   int64            // bytes of all recordings together, 0 before they are known
+	read  fs.FileInfo      // the directory that has been read, nil for none
+	kept  []recorded       // the oldest first
+	open  map[string]int64 // what is reserved for those under way
+	taken int64            // bytes kept and reserved
+}
+
+// recorded is a recording that has ended.
+type recorded struct {
+	name string
+	size int64
+}
+
+var errNoRoom = errors.New("the streams that are being recorded take all of record_max")
+
+// limit sets how many bytes all recordings may take. While the configuration that
+// wants it does not run for good, and may be refused yet, the limit of the one that
+// does stays.
+func (d *directory) limit(max int64, forGood bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if forGood || d.max == 0 {
+		d.max = max
+	}
+}
+
+func (d *directory) file(name string) string { return filepath.Join(d.path, name) }
+
+// reserve makes room for the recording with the name, and returns how many bytes
+// it may have.
+func (d *directory) reserve(name string) (share int64, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.look(); err != nil {
+		return 0, err
+	}
+	share = d.max / recordShare
+	for d.taken+share > d.max || len(d.kept)+len(d.open) >= maxRecordings {
+		if len(d.kept) == 0 {
+			return 0, errNoRoom
+		}
+		if err := d.remove(d.kept[0].name); err != nil {
+			return 0, err
+		}
+		d.taken -= d.kept[0].size
+		d.kept = d.kept[1:]
+	}
+	d.open[name] = share
+	d.taken += share
+	return share, nil
+}
+
+// keep records that the recording has ended, with a size in bytes.
+func (d *directory) keep(name string, size int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.release(name)
+	size = blocks(size) + diskBlock // of the small one beside it
+	d.kept = append(d.kept, recorded{name, size})
+	d.taken += size
+}
+
+// drop records that there is no recording with the name.
+func (d *directory) drop(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.release(name)
+}
+
+func (d *directory) release(name string) {
+	d.taken -= d.open[name]
+	delete(d.open, name)
+}
+
+// blocks returns what a file of size bytes takes.
+func blocks(size int64) int64 { return (size + diskBlock - 1) / diskBlock * diskBlock }
+
+// look makes the directory, also where somebody has removed it, and finds the
+// recordings that are in it already.
+func (d *directory) look() error {
+	if err := os.MkdirAll(d.path, 0o700); err != nil {
+		return err
+	}
+	dir, err := os.Stat(d.path)
+	if err != nil || d.read != nil && os.SameFile(d.read, dir) {
+		return err
+	}
+	if err := checkLink(d.path); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(d.path) // sorted by name, and so by time
+	if err != nil {
+		return err
+	}
+	d.kept, d.taken = nil, 0
+	for _, share := range d.open {
+		d.taken += share
+	}
+	for _, e := range entries {
+		m := recordingName.FindStringSubmatch(e.Name())
+		info, err := e.Info()
+		if m == nil || err != nil || !info.Mode().IsRegular() || d.open[m[1]] > 0 {
+			continue
+		}
+		size := blocks(info.Size())
+		if last := len(d.kept) - 1; last >= 0 && d.kept[last].name == m[1] {
+			d.kept[last].size += size
+		} else {
+			d.kept = append(d.kept, recorded{m[1], size})
+		}
+		d.taken += size
+	}
+	d.read = dir
+	return nil
+}
+
+// write writes a file whole or not at all. It follows no link that somebody has
+// put where the file comes, or is written before.
+func (d *directory) write(name string, b []byte) error {
+	temporary, err := os.CreateTemp(d.path, name+".*.tmp") // mode 0600, and new
+	if err != nil {
+		return err
+	}
+	_, err = temporary.Write(b)
+	if err = errors.Join(err, temporary.Close()); err == nil {
+		err = os.Rename(temporary.Name(), d.file(name))
+	}
+	if err != nil {
+		_ = os.Remove(temporary.Name())
+	}
+	return err
+}
+
+// remove removes a recording. One that is gone already is no error.
+func (d *directory) remove(name string) error {
+	for _, extension := range []string{Extension, MetaExtension} {
+		if err := os.Remove(d.file(name + extension)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Directories are the directories of the process that are recorded in: two handlers,
+// or an old configuration and a new one, may have the same. The zero value has none.
+type Directories struct {
+	mu     sync.Mutex
+	byPath map[string]*directory
+}
+
+// get returns the directory with the path.
+func (d *Directories) get(path string) *directory {
+	if whole, err := filepath.Abs(path); err == nil {
+		path = whole
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.byPath == nil {
+		d.byPath = make(map[string]*directory)
+	}
+	if d.byPath[path] == nil {
+		d.byPath[path] = &directory{path: path, open: make(map[string]int64)}
+	}
+	return d.byPath[path]
+}
+
+// checkLink refuses a directory that is a symbolic link where anybody may have put
+// it, such as in /tmp.
+func checkLink(dir string) error {
+	link, err := os.Lstat(dir)
+	if err != nil || link.Mode()&fs.ModeSymlink == 0 {
+		return nil // what else is wrong shows when it is used
+	}
+	const others = 0o002
+	if in, err := os.Stat(filepath.Dir(dir)); err == nil && in.Mode().Perm()&others == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s is a symbolic link in a directory that anybody can write to: name the directory itself", dir)
+}
+
+// CheckWritable reports why files cannot be made in a directory, or the directory
+// in the one it would be in. It leaves neither: what says so for certain, with
+// capabilities, read-only mounts and quotas, is only a file.
+func CheckWritable(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		err = checkLink(dir)
+	}
+	if err != nil {
+		return err
+	}
+	for {
+		file, err := os.CreateTemp(dir, ".hermes-check-*")
+		if err == nil {
+			return errors.Join(file.Close(), os.Remove(file.Name()))
+		}
+		up := filepath.Dir(dir)
+		if _, there := os.Lstat(dir); !errors.Is(there, fs.ErrNotExist) || up == dir {
+			return err
+		}
+		dir = up
+	}
+}

@@ -1,0 +1,94 @@
+package recording
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// Meta is what is known of a recording beside its bytes. It stands in a file of
+// its own, so that the recording is what upstream sent and nothing else. Nothing
+// of the request but its path is in it.
+type Meta struct {
+	Path        string    `json:"path"`  // of the request
+	Began       time.Time `json:"began"` // the request
+	Ended       time.Time `json:"ended"`
+	Status      int       `json:"status"` // of upstream's answer
+	ContentType string    `json:"content_type"`
+	// Cause is how upstream ended: eof, aborted, timeout or shutdown; or
+	// client_gone, when it had not.
+	Cause string `json:"cause"`
+	// Progress is the form of tool events that the request asked for, "" for
+	// the configured one.
+	Progress string `json:"progress,omitempty"`
+	// UsageReported says that the model was known to report usage.
+	UsageReported bool `json:"usage_reported,omitempty"`
+	// Outcome is what became of the stream.
+	Outcome string `json:"outcome"`
+	// Truncated says that the recording had become too large and ends early.
+	Truncated bool `json:"truncated,omitempty"`
+}
+
+// Extension and MetaExtension are those of a recording and of its Meta.
+const (
+	Extension     = ".sse"
+	MetaExtension = ".json"
+)
+
+// maxMeta is how much is read of a file that has a Meta, in bytes. Ours are far smaller.
+const maxMeta = 64 << 10
+
+// ReadMeta reads the Meta of the recording in the file. Without one, or if that
+// is not whole, it is empty.
+func ReadMeta(file string) (m Meta, err error) {
+	base, ok := strings.CutSuffix(file, Extension)
+	if !ok {
+		return m, nil
+	}
+	beside, err := os.Open(base + MetaExtension)
+	if errors.Is(err, os.ErrNotExist) {
+		return m, nil
+	}
+	if err != nil {
+		return m, fmt.Errorf("reading what is known of the recording: %w", err)
+	}
+	defer beside.Close()
+	b, err := io.ReadAll(io.LimitReader(beside, maxMeta))
+	if err != nil {
+		return m, fmt.Errorf("reading what is known of the recording: %w", err)
+	}
+	if json.Unmarshal(b, &m) != nil {
+		return Meta{}, nil // it was cut off: the recording itself may be good
+	}
+	return m, nil
+}
+
+// CauseClientGone is the Cause of a recording that ends where its client left.
+const CauseClientGone = "client_gone"
+
+// causes are the names of the ways in which upstream can end.
+var causes = []string{
+	rewrite.CauseEOF: "eof", rewrite.CauseAborted: "aborted", rewrite.CauseTimeout: "timeout", rewrite.CauseShutdown: "shutdown",
+}
+
+// CauseName returns the name of a cause.
+func CauseName(c rewrite.Cause) string { return causes[c] }
+
+// ParseCause returns the cause with the name, CauseEOF for none.
+func ParseCause(name string) (rewrite.Cause, error) {
+	if name == "" || name == CauseClientGone {
+		return rewrite.CauseEOF, nil
+	}
+	i := slices.Index(causes, name)
+	if i < 0 {
+		return 0, fmt.Errorf("invalid cause %q: must be eof, aborted, timeout or shutdown", name)
+	}
+	return rewrite.Cause(i), nil
+}

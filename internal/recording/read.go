@@ -1,0 +1,89 @@
+package recording
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+)
+
+const (
+	// MaxRecording is how much of a recording is read, in bytes. It is no bound on memory,
+	// because a recording is read in pieces: it is where reading an endless one ends.
+	MaxRecording = 1 << 30
+	// maxHeader is how long the HTTP header in front of a recording may be, in bytes.
+	maxHeader = 64 << 10
+	// pieceSize is how much of a recording is read at once, in bytes.
+	pieceSize = 1 << 20
+)
+
+var (
+	errLong   = fmt.Errorf("the recording is longer than %d MiB: give a part of it", MaxRecording>>20)
+	errHeader = fmt.Errorf("the HTTP header in front of the recording is longer than %d KiB", maxHeader>>10)
+)
+
+// ErrNothing says that a recording had nothing of Hermes in it.
+var ErrNothing = errors.New("the recording has no frame of Hermes and is no chat completion: give the bytes that upstream sent, as curl -N shows them")
+
+// Open returns the HTTP header in front of a recording, empty if it has none, and its
+// body. Reading the body fails after MaxRecording bytes.
+func Open(in io.Reader) (header []byte, body *bufio.Reader, err error) {
+	body = bufio.NewReaderSize(&limited{in, MaxRecording}, maxHeader)
+	for { // 100 Continue has a header of its own
+		if start, _ := body.Peek(len("HTTP/")); string(start) != "HTTP/" {
+			return header, body, nil
+		}
+		if header, err = readHeader(body); err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+// readHeader reads the lines of a header and the blank one after it.
+func readHeader(r *bufio.Reader) (header []byte, err error) {
+	for {
+		line, err := r.ReadSlice('\n')
+		header = append(header, line...)
+		switch {
+		case len(header) > maxHeader || errors.Is(err, bufio.ErrBufferFull):
+			return nil, errHeader
+		case err != nil && err != io.EOF:
+			return nil, fmt.Errorf("reading the recording: %w", err)
+		case err == io.EOF || len(bytes.TrimRight(line, "\r\n")) == 0:
+			return header, nil
+		}
+	}
+}
+
+// Pieces calls f with what body has, piece by piece, until f fails or body ends. A piece is
+// valid only during the call.
+func Pieces(body io.Reader, f func(piece []byte) error) error {
+	room := make([]byte, pieceSize)
+	for {
+		n, err := body.Read(room)
+		if failed := f(room[:n]); failed != nil {
+			return failed
+		}
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return fmt.Errorf("reading the recording: %w", err)
+		}
+	}
+}
+
+// limited is a reader that fails once more than left bytes have come.
+type limited struct {
+	io.Reader
+	left int64
+}
+
+func (b *limited) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, errLong
+	}
+	return n, err
+}

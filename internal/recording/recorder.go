@@ -1,0 +1,152 @@
+// Package recording records the streams of upstream's for bug reports and caddy
+// hermes-repair: each a file with what upstream sent, and one with what is known of
+// it beside its bytes. A directory knows which recordings are in it and is the only
+// one that makes room; a Recorder is a handler's; a recording is one stream's, and is
+// written by its goroutine alone.
+package recording
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+)
+
+// Recorder is an observer that has the streams of one handler recorded, and passes
+// everything on. It needs proxy.Options.ObserveRaw. Of the request there is nothing in a
+// recording but its path and the form of tool events that it asks for. The files are
+// for their owner only.
+type Recorder struct {
+	proxy.Observer
+	dir     *directory
+	max     int64       // bytes that all recordings in the directory may take
+	runs    func() bool // whether the configuration runs for good
+	logger  *zap.Logger
+	now     func() time.Time
+	limited atomic.Bool // max is the directory's limit for good
+	failed  sync.Once   // that recording fails is said once
+}
+
+// Recorder returns what records in the directory with the path, for a configuration
+// that runs reports to run, and passes everything on to next. All recordings may take
+// max bytes, 0 for the default.
+func (d *Directories) Recorder(next proxy.Observer, path string, max int64, runs func() bool, logger *zap.Logger) *Recorder {
+	return &Recorder{
+		Observer: next, dir: d.get(path), max: cmp.Or(max, defaultRecordMax), runs: runs, logger: logger, now: time.Now,
+	}
+}
+
+// Begin implements proxy.Observer.
+func (c *Recorder) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
+	a := c.Observer.Begin(r, b)
+	if b.Raw {
+		if rec := c.begin(r, b.Status, b.Header); rec != nil {
+			rec.AnswerObserver = a
+			return rec
+		}
+	}
+	return a
+}
+
+// begin begins a recording. It returns nil if that fails.
+func (c *Recorder) begin(r *http.Request, status int, h http.Header) *recording {
+	if !c.limited.Load() {
+		runs := c.runs()
+		c.dir.limit(c.max, runs)
+		c.limited.Store(runs)
+	}
+	now := c.now().UTC()
+	var id [4]byte
+	_, _ = rand.Read(id[:]) // never fails
+	name := recordingPrefix + now.Format(recordingTime) + "-" + hex.EncodeToString(id[:])
+	share, err := c.dir.reserve(name)
+	if err != nil {
+		c.fail(err)
+		return nil
+	}
+	file, err := os.OpenFile(c.dir.file(name+Extension), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		c.dir.drop(name)
+		c.fail(err)
+		return nil
+	}
+	return &recording{
+		recorder: c, file: file, name: name, left: share,
+		meta: Meta{
+			Path: bounded.NameEnd(r.URL.Path), Began: now, Status: status,
+			ContentType: bounded.Name(h.Get("Content-Type")), Progress: bounded.Name(r.Header.Get(proxy.ProgressHeader)),
+		},
+	}
+}
+
+// fail says that recording fails, the first time as a warning.
+func (c *Recorder) fail(err error) {
+	log := c.logger.Debug
+	c.failed.Do(func() { log = c.logger.Warn })
+	log("a stream cannot be recorded", zap.String("dir", c.dir.path), zap.Error(err))
+}
+
+// recording is a stream that is being recorded. What goes wrong with that is its own
+// affair: the stream goes on.
+type recording struct {
+	proxy.AnswerObserver
+	recorder *Recorder
+	file     *os.File
+	name     string
+	left     int64 // how many bytes may come
+	size     int64
+	meta     Meta
+}
+
+// Raw implements proxy.AnswerObserver. What is too much is left out, and the meta data
+// say so.
+func (r *recording) Raw(b []byte) {
+	if int64(len(b)) > r.left {
+		b = b[:r.left]
+		r.meta.Truncated = true
+	}
+	r.left -= int64(len(b))
+	written, err := r.file.Write(b)
+	r.size += int64(written)
+	if err != nil {
+		r.left = 0
+		r.meta.Truncated = true
+		r.recorder.fail(err)
+	}
+}
+
+// End implements proxy.AnswerObserver.
+func (r *recording) End(req *http.Request, res proxy.Result) {
+	r.end(res)
+	r.AnswerObserver.End(req, res)
+}
+
+// end ends the recording.
+func (r *recording) end(res proxy.Result) {
+	r.meta.Ended, r.meta.Cause, r.meta.Outcome = r.recorder.now().UTC(), CauseName(res.Cause), res.Outcome
+	if res.Outcome == proxy.OutcomeClientGone {
+		r.meta.Cause = CauseClientGone
+	}
+	r.meta.UsageReported = res.UsageReported
+	err := r.file.Close()
+	b, merr := json.MarshalIndent(r.meta, "", "  ")
+	if err = errors.Join(err, merr); err == nil {
+		err = r.recorder.dir.write(r.name+MetaExtension, append(b, '\n'))
+	}
+	r.recorder.dir.keep(r.name, r.size+int64(len(b)))
+	if err != nil {
+		r.recorder.fail(fmt.Errorf("ending the recording: %w", err))
+	}
+}

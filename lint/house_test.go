@@ -1,0 +1,79 @@
+package lint
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/hermes-sidecar/hermes-sidecar/"
+
+// floors are the packages of the engine, each with the packages of this module that it may import.
+// Other packages may import any.
+var floors = map[string]string{
+	"rewrite/sse":               "",
+	"rewrite/internal/jsonspan": "",
+	"rewrite/internal/marker":   "jsonspan",
+	"rewrite/internal/redact":   "jsonspan",
+	"rewrite/internal/contract": "jsonspan marker",
+	"rewrite/internal/prose":    "jsonspan marker contract",
+	"rewrite/internal/chunk":    "jsonspan marker contract redact prose sse",
+	"rewrite/internal/encode":   "jsonspan contract redact prose chunk sse",
+	"rewrite/internal/chat":     "jsonspan marker contract redact prose chunk encode sse",
+	"rewrite/internal/agentapi": "jsonspan contract redact chunk sse",
+	"rewrite/internal/whole":    "jsonspan marker contract redact prose chunk",
+	"rewrite":                   "jsonspan marker contract redact chunk chat agentapi whole sse",
+}
+
+// TestHouse checks that imports run one way, as CONTRIBUTING.md says.
+func TestHouse(t *testing.T) {
+	seen := map[string]bool{}
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "testdata" || len(d.Name()) > 1 && d.Name()[0] == '.'):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		dir := filepath.ToSlash(filepath.Dir(name))
+		for _, imported := range f.Imports {
+			of, _ := strconv.Unquote(imported.Path.Value)
+			checkImport(t, dir, of)
+		}
+		seen[dir] = true
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir := range floors {
+		if !seen[dir] {
+			t.Errorf("there is no package %s", dir)
+		}
+	}
+}
+
+// checkImport checks that the package in dir may import the package of.
+func checkImport(t *testing.T, dir, of string) {
+	of, ours := strings.CutPrefix(of, module)
+	allowed, isFloor := floors[dir]
+	switch {
+	case isFloor && ours && !strings.Contains(" "+allowed+" ", " "+path.Base(of)+" "),
+		isFloor && (of == "net/http" || strings.Contains(of, "caddy") || strings.Contains(of, "zap")),
+		(strings.HasPrefix(dir, "proxy") || dir == "resume") && (strings.HasPrefix(of, "caddymodule") || strings.Contains(of, "caddyserver") || strings.Contains(of, "zap")),
+		strings.HasPrefix(dir, "proxy") && strings.HasPrefix(of, "resume"),
+		dir == "rewrite/sse" && strings.Contains(of, "json"):
+		t.Errorf("%s must not import %s", dir, of)
+	}
+}

@@ -1,0 +1,16 @@
+// Package lint checks what no compiler does: that imports run one way, that the links of the
+// pages lead somewhere, and that the image's build gets the files that it compiles.
+package lint
+
+import (
+	"os"
+	"testing"
+)
+
+// TestMain runs the tests in the root of the repository.
+func TestMain(m *testing.M) {
+	if err := os.Chdir(".."); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}

@@ -1,0 +1,93 @@
+package lint
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+var (
+	link     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading  = regexp.MustCompile(`(?m)^#{1,6} (.+)$`)
+	fenced   = regexp.MustCompile("(?ms)^```.*?^```$")
+	indented = regexp.MustCompile(`(?m)^(?: {4}|\t).*$`)
+	inline   = regexp.MustCompile("(``+|`)[^`].*?(``+|`)")
+)
+
+// TestLinksLead: what a page of the repository links to within it is there, and so is the
+// heading. Code is no link.
+func TestLinksLead(t *testing.T) {
+	pages := make(map[string]string)
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "testdata" || d.Name() == "node_modules" || name == "site" || len(d.Name()) > 1 && d.Name()[0] == '.' && name != ".github"):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, ".md"):
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		pages[filepath.ToSlash(name)] = fenced.ReplaceAllString(string(text), "")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := 0
+	for page, text := range pages {
+		for _, m := range link.FindAllStringSubmatch(inline.ReplaceAllString(indented.ReplaceAllString(text, ""), ""), -1) {
+			if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
+				continue
+			}
+			links++
+			file, anchor, _ := strings.Cut(m[1], "#")
+			to := page
+			if file != "" {
+				to = path.Join(path.Dir(page), file)
+			}
+			if _, err := os.Stat(filepath.FromSlash(to)); err != nil || strings.HasPrefix(file, "/") {
+				t.Errorf("%s: the link %s leads nowhere: %v", page, m[1], err)
+			} else if anchor != "" && !anchors(pages[to])[anchor] {
+				t.Errorf("%s: %s has no heading #%s", page, to, anchor)
+			}
+		}
+	}
+	if len(pages) < 20 || links < 50 {
+		t.Errorf("%d pages with %d links", len(pages), links)
+	}
+}
+
+// anchors returns what a link to a heading of the page ends in: its text in lower case,
+// with a dash for each space, and without punctuation.
+func anchors(page string) map[string]bool {
+	all := make(map[string]bool)
+	for _, m := range heading.FindAllStringSubmatch(page, -1) {
+		all[strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ' || r == '-':
+				return '-'
+			case r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, m[1])] = true
+	}
+	return all
+}
+
+// TestReadmeIsShort: what is longer has a page of its own in docs/.
+func TestReadmeIsShort(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), "\n"); n > 150 {
+		t.Errorf("README.md has %d lines, want at most 150", n)
+	}
+}

@@ -1,0 +1,248 @@
+package lint
+
+import (
+	"go/ast"
+	"go/constant"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// securityPage is docs/security.md.
+func securityPage(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// goFiles calls each with the Go files of the repository.
+func goFiles(t *testing.T, each func(file string, f *ast.File)) {
+	t.Helper()
+	err := fs.WalkDir(os.DirFS("."), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata"):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, ".go"):
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err == nil {
+			each(name, f)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSecurityLimitsHaveTests: each limit on the page has a test in securityTests, but for those
+// that it says are none; the page says all that is there; and the tests exist.
+func TestSecurityLimitsHaveTests(t *testing.T) {
+	exist := map[string]bool{}
+	goFiles(t, func(file string, f *ast.File) {
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && strings.HasSuffix(file, "_test.go") {
+				exist[fn.Name.Name] = true
+			}
+		}
+	})
+	page := regexp.MustCompile("\\]\\([^)]*\\)|[\\[`*]").ReplaceAllString(securityPage(t), "")
+	text := strings.Join(strings.Fields(page), " ")
+	for what, tests := range securityTests {
+		if !strings.Contains(text, what) {
+			t.Errorf("the page does not say %q", what)
+		}
+		for _, name := range strings.Fields(tests) {
+			if !exist[name] {
+				t.Errorf("%s: there is no %s", what, name)
+			}
+		}
+	}
+	_, limits, _ := strings.Cut(page, "\n## Limits\n")
+	limits, _, _ = strings.Cut(limits, "\n## ")
+	rows := regexp.MustCompile(`(?m)^\| (.*?) \| (.*?) \|`).FindAllStringSubmatch(limits, -1)
+	for _, row := range rows {
+		if row[1] != "limit" && row[2] != "none" && securityTests[row[1]] == "" {
+			t.Errorf("no test for %s", row[1])
+		}
+	}
+	if len(rows) < 60 {
+		t.Errorf("%d limits only", len(rows))
+	}
+}
+
+// The numbers of the page are those of the code, and no bound of the code is
+// missing from it.
+func TestSecurityLimitsAreThoseOfTheCode(t *testing.T) {
+	isBound := regexp.MustCompile(`^(max|Max|DefaultMax|defaultRecordMax$)`)
+	ofThePlugin := regexp.MustCompile(`^(rewrite|proxy|resume|caddymodule|internal|tools)(/|$)`)
+	ofPrograms := regexp.MustCompile(`^tools/demo(/|$)|/cmd(/|$)`)
+	code, alias := map[string]int64{}, map[string]string{}
+	goFiles(t, func(file string, f *ast.File) {
+		if strings.HasSuffix(file, "_test.go") || !ofThePlugin.MatchString(path.Dir(file)) || ofPrograms.MatchString(path.Dir(file)) {
+			return
+		}
+		for _, d := range f.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || g.Tok != token.CONST {
+				continue
+			}
+			for _, spec := range g.Specs {
+				v := spec.(*ast.ValueSpec)
+				for i, name := range v.Names {
+					if i >= len(v.Values) {
+						continue
+					}
+					if other, ok := v.Values[i].(*ast.Ident); ok {
+						alias[name.Name] = other.Name
+					}
+					if tv, err := types.Eval(token.NewFileSet(), nil, token.NoPos, types.ExprString(v.Values[i])); err == nil && tv.Value != nil && tv.Value.Kind() == constant.Int {
+						code[name.Name], _ = constant.Int64Val(tv.Value)
+					}
+				}
+			}
+		}
+	})
+	for name, other := range alias {
+		if n, ok := code[other]; ok {
+			code[name] = n
+		}
+	}
+	units := map[string]int64{"": 1, "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "MB": 1e6}
+	page := map[string]bool{}
+	for _, m := range regexp.MustCompile("(\\d+)(?: ([A-Za-z]+))?(?: [a-z]+)*(?: of them)? \\(`([A-Za-z0-9]+)`\\)").FindAllStringSubmatch(securityPage(t), -1) {
+		page[m[3]] = true
+		unit, ok := units[m[2]]
+		if !ok {
+			unit = 1 // a word, as in "256 places"
+		}
+		n, _ := strconv.ParseInt(m[1], 10, 64)
+		if got, ok := code[m[3]]; !ok || got != n*unit {
+			t.Errorf("%s is %d in the code (%v), %s %s on the page", m[3], got, ok, m[1], m[2])
+		}
+	}
+	found := 0
+	for name := range code {
+		if isBound.MatchString(name) {
+			found++
+			if !page[name] {
+				t.Errorf("%s is not on the page", name)
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("found %d bounds in the code only", found)
+	}
+}
+
+// securityTests names the tests of each limit in the tables of docs/security.md, by its first
+// column, and of what the text of the page promises.
+var securityTests = map[string]string{
+	// Promises.
+	"A check in front of hermes runs before that":                "TestRecipeOrderOfAuthentication",
+	"cannot become a frame, an error, an end or a tool call":     "TestTextForgesNothing TestNamesAndErrorsForgeNothing TestTextOfAnswersForgesNothing",
+	"is stripped and starts no tool":                             "TestImitationStartsNoTool",
+	"Streams share only counters":                                "TestRandomSequences",
+	"only to clients with the same credentials":                  "TestOthersGetNothing TestRevokedCredentialsGetNothing TestChecksBehindAreNotAskedAgain",
+	"What it sees, keeps and never keeps":                        "TestNothingSaidIsKept TestRecordingsHaveNothingOfTheRequest TestSpanSaysNothingOfWhatWasSaid TestLogsHaveNoContent TestRequestsAreNotKeptWhileTheirAnswersRun TestRequestsAreLetGoOnceTheyAreAnswered",
+	"in what upstream says about a failure or its state":         "TestSecretsInEveryPlaceAreRedacted TestSecretsOfAnswers TestSecretsInATextAreRedacted FuzzRedaction",
+	"redacts nothing in the text of an answer":                   "TestSecretsInWhatIsSaidStay TestSecretsThatAProviderSaid TestWhereAProviderSaidIt",
+	"Its own messages name no address":                           "TestMessagesOfOurOwnNameNoAddress",
+	"follows no link in the place of a file":                     "TestPlantedLinksAreNotFollowed TestDirectoryThatIsAPlantedLinkIsNotFollowed",
+	"keeps other headers with keys out of access logs":           "TestAccessLogOfKeysAndIDs",
+	"takes time linear in its size":                              "TestRedactionCostsLinearTime TestFrameInSmallReadsCostsLinearTime TestHostileBodiesCostLinearTime",
+	"request_body { max_size":                                    "TestALimitOfTheBodyBehindHermes",
+	"only to a server that has shown that it is Hermes":          "TestStrangersGetNoKey TestChatRequest TestKeys TestEchoedKeysAreTakenOut TestDoctorsExitStatus TestNothingThatOthersSayReachesAReportAsItCame",
+	"caddy hermes-proxy without a host listens on loopback only": "TestProxyCommandListensOnLoopback",
+	"hermes-demo always does":                                    "TestDemoRefusesBadFlags",
+	"Caddy refuses foreign hosts and origins there":              "TestAdminEndpointIsGuarded",
+	"hides every segment that may be such an id or a key":        "TestPublicListNamesNothingThatHermesTakes TestImageListsStreams",
+	"Options has the timeouts":                                   "TestIdleTimeout TestFirstByteTimeout TestStallTimeout TestTimeoutCancelsUpstream TestDoneGraceEndsAFinishedStream TestStreamsBeyondDrainTimeoutGetAnErrorFinish",
+
+	// Limits.
+	"a frame, a line, a comment, an answer that is not streamed: max_frame": "TestFrameOfMaxFrameIsExaminedAndALargerOneIsNot TestHostileFramePassesAndLosesNothing TestMemoryIsBounded TestEndlessLineIsNotHeld TestEndlessBlankLinesAndCommentsAreNotHeld TestAnswerThatGrowsTooLarge",
+	"text held back for a marker":                                           "TestHeldLineIsBoundedTo4KiB TestHeldTextLeavesAtFourKiB TestHeldFramesAreBoundedByMaxFrame TestHeldEmptyFramesAreBounded",
+	"text held back for a tag":                                              "TestEndlessTextIsNotHeld",
+	"depth of JSON":                                                         "TestDeepNestingPassesByteForByte TestWhatIsNotHealed",
+	"open tools":                                                            "TestAtMostMaxOpenToolsAreOpen TestOpenToolsHoldAtMostMaxOpenBytes TestOpenToolsTakeBoundedOutput",
+	"a card (cards on): the tool's id, the label, the name":                 "TestLongIDsHaveNoCard TestLabelsOfCards TestNamesOfCards",
+	"bytes written for one frame":                                           "TestNoFrameGrowsBeyondItsBound TestFramesThatBecomeLongerAreForgotten",
+	"memory for one frame":                                                  "TestNoFrameGrowsBeyondItsBound",
+	"stretches of reasoning taken out of one chunk":                         "TestPartsOfOneChunkAreBounded",
+	"tools that one chunk starts (imitations trust)":                        "TestPartsOfOneChunkAreBounded",
+	"ended tools remembered":                                                "TestEndedToolsAreRememberedUpToABound",
+	"choices that are examined":                                             "TestManyChoicesAreBounded",
+	"choices of an answer that is not streamed, examined":                   "TestNoAnswerTakesMoreThanItsBound",
+	"id and model that the sidecar copies into its own frames":              "TestHugeEnvelopeIsNotTakenOver",
+	"template of a frame (all but its text) that is remembered":             "TestHugeFramesAreNotRemembered",
+	"usage kept":               "TestHugeUsageIsNotKept",
+	"message of an error kept": "TestErrorEventOfAResponse TestFailedAnswers TestLongErrorIsNotRepeated",
+	"escapes in each other before a quote, in front of a secret":                         "TestSecretsAreFoundUnderAnyEscape",
+	"bytes that redaction adds to a value":                                               "TestRedactionIsBounded",
+	"secrets of a value that are replaced one by one":                                    "TestManySecretsOfAValue TestRedactionIsBounded",
+	"open tools of another stream":                                                       "TestOpenToolsOfASessionAreBounded TestNoEventOfAnotherStreamGrowsBeyondItsBound",
+	"levels of an event in which text of an answer is looked for":                        "TestNoEventOfAnotherStreamGrowsBeyondItsBound TestNoAnswerTakesMoreThanItsBound",
+	"response remembered (/v1/responses)":                                                "TestResponseRememberedIsBounded TestResponseFailed",
+	"beginning of a frame over max_frame that is examined, and in a chat stream its end": "TestLargeEventOfAnotherStream TestBeginningThatEndsAnywhere",
+	"label that is read to name a tool":                                                  "TestLongLabelsAreNotReadToTellToolsApart",
+	"length of an emoji":                                                                 "TestToolsThatNoMarkerCanHaveAreRefused TestLongestAddedEmojiIsKnown",
+	"buffers kept between frames":                                                        "TestBuffersShrinkAgain TestHostileFrameUnderTheLimitIsForgotten",
+	"compressed answers":                                                                 "TestResponsesThatAreNotActedOn TestMemoryIsBounded",
+	"upstream's header":                                                                  "TestEndlessHeadersOfUpstreamAreAnError",
+	"names in logs and lists":                                                            "TestListIsBounded TestEndIsLoggedWithWhatIsKnown",
+	"texts of errors in logs, and in the errors that Caddy gets":                         "TestHeadersOfUpstreamStayShort TestErrorsThatArePassedOnAreShort",
+	"upstream's header in recordings, spans, lists":                                      "TestHeadersOfUpstreamStayShort",
+	"labels of metrics":                                                                  "TestLabelsAreBounded",
+	"ended streams listed":                                                               "TestTheLastHundredAreKept",
+	"open streams in the list of hermes_streams":                                         "TestPublicListIsBounded",
+	"pairs of upstream and model, and upstreams, that are remembered":                    "TestUsageIsBounded",
+	"the file of them in storage":                                                        "TestUsageFileThatIsNotOurs TestUsageIsOneSmallFile",
+	"answers without usage taken for crashes, in a row":                                  "TestUsageIsForgottenAfterThreeAnswersWithoutIt",
+	"lookups in storage at once":                                                         "TestUsageStorageThatHangsHoldsUpNothingTwice",
+	"recordings":                                                                         "TestRecordingsAreBounded TestThereAreAtMostMaxRecordings TestOpenRecordingsHaveTheirRoom",
+	"bytes kept until it is known whether a stream is recorded":                          "TestStreamThatBecomesOursIsRecorded",
+	"a request, max_request":                                                             "TestMaxRequest TestEndlessRequestsAreNotHeld TestMaxRequestOfHermesBoundsBoth TestHistoriesThatPassUntouched",
+	"memory for it":                                                                      "TestMemoryIsNotAllocatedForPromises TestHealingTakesBoundedMemory TestMemoryOfOpenStreams TestRequestsAreNotKeptWhileTheirAnswersRun TestABodyTakesItsSize TestBodiesBeforeAnyCheckTakeTheirSize",
+	"memory for a body that is announced and has not come":                               "TestMemoryIsNotAllocatedForPromises",
+	"tool calls of a message that may be cards":                                          "TestManyCallsAreNoCards",
+	"header":                                "TestLongRequestHeadersAreRefused",
+	"a client that sends slowly":            "TestRequestsThatAreNotSentInGoodOrder",
+	"a client that does not read":           "TestClientThatDoesNotReadIsCut TestShutdownWithAClientThatDoesNotRead",
+	"sizes in the configuration":            "TestRefusedValuesInJSON",
+	"sizes of hermes_resume":                "TestAdapt TestResumeValuesThatAreRefused",
+	"a stream that is kept, max_stream":     "TestSlowReaderHoldsNobodyUp TestLogsTakeWhatIsCounted TestMaxStreamCountsBytes TestAPictureEndsNoReplay TestLargeEventsAreBounded",
+	"all streams that are kept, max_memory": "TestMaxMemoryBoundsAllLogs TestNoMemoryForAStreamThatIsAlone",
+	"the header of a stream that is kept":   "TestHeadersTakeWhatIsCounted TestMaxMemoryBoundsHeaders",
+	"memory of a client that reads one":     "TestNothingIsCopiedForAReader TestPromptReadersAreNeverCutOff TestSlowReaderHoldsNobodyUp",
+	"events of a stream that wait to be written to Redis (storage redis)": "TestUpstreamWaitsForRedis TestRedisThatTakesNothing",
+	"a piece of a stream in Redis":                                        "TestPiecesAreBounded",
+	"a stream in Redis":                                                   "TestMemoryOfRedisIsBounded",
+	"connections of a replica to Redis":                                   "TestConnectionsAreBounded",
+	"a reply of Redis, or of another program at its address":              "TestHeapOfReplies TestBrokenReplies FuzzReplies",
+	"the header of a stream in Redis, or the record of its request":       "TestLargeRecords",
+	"how long a stream stays in Redis":                                    "TestNothingStaysForEver",
+	"streams that continue without a client, max_detached":                "TestOneMoreThanMaxDetachedEndsWithItsClient TestAbandonedRunsLeaveRoom TestRunsEndWhenNobodyComesBack",
+	"an answer to a GET request":                                          "TestAnswersToProbesAreBounded",
+	"the header of an answer":                                             "TestWhyNobodyAnswers",
+	"the answer to the chat request (--ask)":                              "TestAnswersAreReadUpToABound TestAnswersThatAreNoGoodStream",
+	"a quotation of the agent in a line":                                  "TestWhatOthersSayIsShort",
+	"different repairs that a line lists":                                 "TestManyRepairsAreCounted TestRecordingsAreNotHeld",
+	"a recording":                                                         "TestEndlessRecordingsEnd TestRecordingsAreNotHeld",
+	"the HTTP header in front of a recording":                             "TestRecordingsAreNotHeld",
+	"the file beside a recording that describes it":                       "TestMetaIsReadUpToABound",
+	"a key, --key-file":                                                   "TestDoctorExaminesNothing",
+}

@@ -1,0 +1,150 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// The causes with which upstream's request is cancelled. A proxy takes a timeout for
+// one of upstream's (Caddy: reverseproxy.go:1756); the others are no fault of
+// upstream's, and context.Canceled keeps them from being counted as one
+// (reverseproxy.go:736).
+var (
+	errTimeout  error = timeoutError{}
+	errShutdown       = fmt.Errorf("the server is shutting down: %w", context.Canceled)
+	errOver           = fmt.Errorf("the stream is over: %w", context.Canceled)
+)
+
+// timeoutError is a net.Error.
+type timeoutError struct{}
+
+func (timeoutError) Error() string   { return "upstream was silent for too long" }
+func (timeoutError) Timeout() bool   { return true }
+func (timeoutError) Temporary() bool { return true }
+
+// requestRead records that the request has been read, as far as it is, and goes on
+// to upstream. It returns false if the drain timeout has passed: then the request has
+// been answered.
+func (x *exchange) requestRead(asked rewrite.Asked) bool {
+	x.mu.Lock()
+	defer x.unlock()
+	x.noStream = asked == rewrite.AskedWhole
+	x.times.RequestRead(x.age())
+	switch {
+	case x.chat && x.noStream:
+		x.times.Phase = deadline.Whole
+	case x.chat:
+		x.times.Phase = deadline.Awaiting
+	}
+	if x.drainExpired && x.times.Phase == deadline.Awaiting && !x.gone() {
+		x.endNow(rewrite.CauseShutdown)
+		return false
+	}
+	x.running = true
+	x.watch()
+	return true
+}
+
+// watch sets the timer to fire at the next deadline or before, and stops it if there is
+// none. A timer that fires too early is set again, and one that has fired and waits for
+// the lock finds nothing to do.
+func (x *exchange) watch() {
+	at, ok := x.times.Next(x.limits)
+	switch {
+	case x.closed || !ok:
+		x.fires = 0
+		if x.timer != nil {
+			x.timer.Stop()
+		}
+	case x.timer == nil:
+		x.fires = at
+		x.timer = time.AfterFunc(at-x.age(), x.tick)
+	case x.fires == 0 || at < x.fires:
+		x.fires = at
+		x.timer.Reset(at - x.age())
+	}
+}
+
+// tick does what is due and sets the timer again.
+func (x *exchange) tick() {
+	x.mu.Lock()
+	defer x.unlockLate()
+	x.fires = 0
+	if x.closed || x.gone() {
+		return
+	}
+	age := x.age()
+	x.times.RequestWaited(x.body.Waited(x.since.Add(age)).Sub(x.since))
+	switch x.times.Due(x.limits, age) {
+	case deadline.Silence:
+		x.endNow(rewrite.CauseTimeout)
+	case deadline.Grace:
+		x.endNow(rewrite.CauseEOF)
+	case deadline.Keepalive:
+		if s, ok := x.answer.(*stream); ok { // always, by the phase
+			s.keepalive()
+		}
+	}
+	x.watch()
+}
+
+// drainEnded ends the answer if the end of a drain ends answers of its kind. limit says
+// that the limit of the drain has passed, which ends more of them; again asks for another
+// call at the limit.
+func (x *exchange) drainEnded(limit bool) (again bool) {
+	x.mu.Lock()
+	defer x.unlockLate()
+	if x.closed || x.gone() {
+		return false
+	}
+	phase := x.times.Phase
+	if phase.EndsWithDrain() || phase == deadline.Whole && limit {
+		x.endNow(rewrite.CauseShutdown)
+		return false
+	}
+	x.drainExpired = true
+	return phase == deadline.Whole
+}
+
+// endNow ends the answer for a cause of ours, or sends an error if it has not begun,
+// and then ends upstream's request. The client does not wait until the handler
+// notices.
+func (x *exchange) endNow(cause rewrite.Cause) {
+	if x.answer == nil {
+		x.body.Decided()
+		x.sendCause(cause)
+	} else {
+		x.answer.cut(cause)
+	}
+	x.shut()
+	switch cause {
+	case rewrite.CauseTimeout:
+		x.cancel(errTimeout)
+	case rewrite.CauseShutdown:
+		x.cancel(errShutdown)
+	default:
+		x.cancel(errOver)
+	}
+}
+
+// shut ends the writing.
+func (x *exchange) shut() {
+	x.closed = true
+	x.watch()
+}
+
+// unlockLate is unlock where a panic must not go on: in a timer's goroutine it would end
+// the process. It goes on in the handler's, and upstream's request ends.
+func (x *exchange) unlockLate() {
+	if v := recover(); v != nil {
+		x.panicked = &latePanic{v, debug.Stack()}
+		x.fail(errPanicked)
+		x.shut()
+	}
+	x.mu.Unlock()
+}

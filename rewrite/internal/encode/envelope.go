@@ -1,0 +1,79 @@
+package encode
+
+import (
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
+
+// Envelope has the values that the chunks of a stream have in common, as JSON. The zero
+// value has none.
+type Envelope struct {
+	ID, Created, Model string
+	FromChunk          bool // the values come from a chunk
+}
+
+// Len returns how many bytes the values have.
+func (e *Envelope) Len() int { return len(e.ID) + len(e.Created) + len(e.Model) }
+
+// Same reports whether the chunk x has the values of e, and e those of a chunk.
+func (e *Envelope) Same(x *chunk.Object) bool {
+	c := &x.C
+	return e.FromChunk && string(x.Value(c.ID)) == e.ID && string(x.Value(c.Created)) == e.Created && string(x.Value(c.Model)) == e.Model
+}
+
+// EnvelopeOf returns the envelope of the stream with the values of the chunk x.
+func (w *Writer) EnvelopeOf(x *chunk.Object) Envelope {
+	id, created, model := x.Values()
+	e := &w.Env
+	if id == nil || created == nil || model == nil {
+		e = w.envelope()
+	}
+	or := func(v []byte, old string) string {
+		if v == nil || string(v) == old {
+			return old
+		}
+		return string(v)
+	}
+	return Envelope{or(id, e.ID), or(created, e.Created), or(model, e.Model), true}
+}
+
+// appendHead appends the first four members of a chunk, and the name of the fifth,
+// choices.
+func (e *Envelope) appendHead(dst []byte) []byte {
+	dst = append(append(dst, `"id":`...), e.ID...)
+	dst = append(append(dst, `,"object":"chat.completion.chunk","created":`...), e.Created...)
+	dst = append(append(dst, `,"model":`...), e.Model...)
+	return append(dst, `,"choices":`...)
+}
+
+// appendEmpty appends the five members of a chunk that says nothing.
+func (e *Envelope) appendEmpty(dst []byte) []byte {
+	return append(e.appendHead(dst), `[{"index":0,"delta":{},"finish_reason":null}]`...)
+}
+
+// emptySize is the number of bytes that appendEmpty appends, without the values.
+var emptySize = len(new(Envelope).appendEmpty(nil))
+
+// fill adds the members of the envelope that the chunk x lacks. Hermes 0.13 sends a chunk
+// of nothing but choices if its writer fails (contract section 3).
+func (e *Envelope) fill(x *chunk.Object) {
+	c, at := &x.C, x.C.Open+1
+	for _, m := range [...]struct {
+		at          jsonspan.Span
+		has         bool
+		name, value string
+	}{
+		{c.ID, x.String(c.ID) != nil, `"id":`, e.ID},
+		{c.Object, x.String(c.Object) != nil, `"object":`, `"chat.completion.chunk"`},
+		{c.Created, chunk.NumberAt(x.F.Data, c.Created) != nil, `"created":`, e.Created},
+		{c.Model, x.String(c.Model) != nil, `"model":`, e.Model},
+	} {
+		switch {
+		case m.has:
+		case m.at.Ok(): // it is null, or empty
+			x.Replace(m.at.From, m.at.To, []byte(m.value))
+		default:
+			x.Replace(at, at, []byte(m.name+m.value+","))
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package encode
+
+import (
+	"bytes"
+	"math/bits"
+	"strconv"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
+)
+
+// Failure says why a stream has failed.
+type Failure struct {
+	Code    string
+	Message []byte // a JSON string
+	Sent    bool   // an error frame with the message has left
+	Partial bool   // text or reasoning with a non-space character has left
+}
+
+// inline reports whether errors leave in the finish chunk.
+func (w *Writer) inline() bool { return w.o.ErrorFinish == contract.ErrorFinishInline }
+
+// error writes a frame whose data is the error object.
+func (w *Writer) error(object []byte) {
+	w.Out.BeginOwn()
+	w.Out.Bytes = append(append(append(w.Out.Bytes, "data: "...), object...), "\n\n"...)
+}
+
+// ErrorFinish writes the error finish of a stream that upstream has not finished, but not
+// its [DONE]. It finishes the choices whose bit is set in open, so that no client waits
+// for one, or the first one if no bit is set. usage, a JSON object, may be empty.
+func (w *Writer) ErrorFinish(f *Failure, open uint64, usage []byte) {
+	if !w.inline() && !f.Sent {
+		w.error(contract.AppendErrorObject(nil, f.Message, f.Code))
+	}
+	e := w.envelope()
+	w.Out.BeginOwn()
+	dst := append(e.appendHead(append(w.Out.Bytes, "data: {"...)), '[')
+	if open == 0 {
+		open = 1
+	}
+	for ; open != 0; open &= open - 1 {
+		dst = strconv.AppendInt(append(dst, `{"index":`...), int64(bits.TrailingZeros64(open)), 10)
+		dst = append(dst, `,"delta":{},"finish_reason":"error"},`...)
+	}
+	dst[len(dst)-1] = ']'
+	if len(usage) > 0 {
+		dst = append(append(dst, `,"usage":`...), usage...)
+	}
+	if w.inline() && !f.Sent {
+		dst = contract.AppendErrorValue(append(dst, `,"error":`...), f.Message, f.Code)
+	}
+	w.Out.Bytes = append(f.appendHermes(append(dst, `,"hermes":`...)), "}\n\n"...)
+}
+
+// Crash writes the finish chunk x, which says stop although the agent failed, as an error
+// finish. rest is what is left of its content.
+func (w *Writer) Crash(x *chunk.Object, f *Failure, rest *prose.Kept) {
+	w.moveContent(x, f, rest)
+	w.envelope().fill(x)
+	x.EachStop(func(at jsonspan.Span) { x.Replace(at.From, at.To, []byte(`"error"`)) })
+	if w.inline() && !f.Sent {
+		x.Set(x.C.Err, "error", contract.AppendErrorValue(nil, f.Message, f.Code))
+	} else {
+		if !f.Sent {
+			w.error(contract.AppendErrorObject(nil, f.Message, f.Code))
+		}
+		x.Remove(x.C.Err)
+	}
+	x.Set(x.C.Hermes, "hermes", f.appendHermes(nil))
+	x.RedactMoreErrors()
+	w.Object(x)
+}
+
+// ReportedFailure splits the finish chunk x of an agent that says why it failed: the error
+// leaves first, in a frame of its own, and then x without it. rest is what is left of its
+// content.
+func (w *Writer) ReportedFailure(x *chunk.Object, f *Failure, rest *prose.Kept) {
+	w.moveContent(x, f, rest)
+	x.RedactMember(x.C.Hermes)
+	x.RedactMoreErrors()
+	if w.inline() {
+		x.RedactMember(x.C.Err)
+		w.Object(x)
+		return
+	}
+	w.envelope().fill(x)
+	if !f.Sent {
+		w.error(upstreamError(x, f.Message))
+	}
+	x.Remove(x.C.Err)
+	if !x.C.Hermes.IsSet(x.F.Data) {
+		x.Set(x.C.Hermes, "hermes", f.appendHermes(nil))
+	}
+	w.Object(x)
+}
+
+// moveContent moves the content of the finish chunk x to a chunk of its own if an error
+// frame will leave before x, because clients stop reading there. It must come before all
+// edits but those of the content.
+func (w *Writer) moveContent(x *chunk.Object, f *Failure, rest *prose.Kept) {
+	if w.inline() || f.Sent || rest.Len() == 0 {
+		return
+	}
+	w.Delta(x, false, rest)
+	x.Edits.Reset()
+	x.DropContent()
+}
+
+// appendHermes appends the hermes block of an error finish.
+func (f *Failure) appendHermes(dst []byte) []byte {
+	dst = append(dst, `{"completed":false,"partial":`...)
+	dst = strconv.AppendBool(dst, f.Partial)
+	dst = append(append(dst, `,"failed":true,"error":`...), f.Message...)
+	return append(dst, `,"error_code":"`+contract.CodeAgentError+`"}`...)
+}
+
+// upstreamError returns the object of an error frame: the error of x without secrets, and
+// the members that clients expect and that it lacks; all of them if it is no object.
+// message, a JSON string, is its message if it has none.
+func upstreamError(x *chunk.Object, message []byte) []byte {
+	data, e := x.F.Data, x.C.Err
+	if !e.IsObject(data) {
+		return contract.AppendErrorObject(nil, message, contract.CodeAgentError)
+	}
+	expected := [...]struct {
+		name, value string
+		at          jsonspan.Span
+	}{{name: "message", value: string(message)}, {name: "type", value: `"` + contract.ErrorType + `"`}, {name: "param", value: "null"}, {name: "code", value: `"` + contract.CodeAgentError + `"`}}
+	for name, value := range jsonspan.Members(data, e) {
+		for i := range expected {
+			if m := &expected[i]; name.Is(data, m.name) {
+				m.at = value
+			}
+		}
+	}
+	object := []byte(`{"error":`)
+	if v := expected[0].at; v.Ok() && x.String(v) == nil {
+		object = append(append(object, redact.Value(data[e.From:v.From])...), message...)
+		object = append(object, redact.Value(data[v.To:e.To-1])...)
+	} else {
+		object = append(object, redact.Value(data[e.From:e.To-1])...)
+	}
+	object = jsonspan.OneLine(object)
+	for _, m := range expected {
+		if m.at.Ok() {
+			continue
+		}
+		if !bytes.HasSuffix(bytes.TrimRight(object, " \t\r"), []byte("{")) {
+			object = append(object, ',')
+		}
+		object = append(append(append(append(object, '"'), m.name...), `":`...), m.value...)
+	}
+	return append(object, "}}"...)
+}

@@ -1,0 +1,85 @@
+package encode
+
+import (
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
+)
+
+// The events with which the newest Hermes reports its state.
+const (
+	StatusEvent   = "hermes.status"
+	ApprovalEvent = "approval.request"
+)
+
+// IsState reports whether the named event x is about upstream's state.
+func IsState(x *chunk.Object) bool {
+	name := string(x.F.Event)
+	return name == StatusEvent || name == ApprovalEvent
+}
+
+// NamedEvent writes a named event that is neither a chunk nor a tool event. Strict clients
+// break on one without the members of a chunk (contract section 2). finished says that the
+// finish chunk has left.
+func (w *Writer) NamedEvent(x *chunk.Object, finished bool) {
+	if w.Envelops() {
+		x.RenameMembers(false)
+	}
+	x.RedactFrame()
+	if w.Envelops() {
+		w.addChunkMembers(x)
+		w.addStatusLine(x)
+		w.dropName(x, finished)
+	}
+	w.Object(x)
+}
+
+// WrappedEvent writes a named event that has the members of a chunk from another sidecar.
+func (w *Writer) WrappedEvent(x *chunk.Object, finished bool) {
+	x.RedactFrame()
+	w.dropName(x, finished)
+	w.Object(x)
+}
+
+// addChunkMembers adds the members of a chunk before those of the named event x.
+func (w *Writer) addChunkMembers(x *chunk.Object) {
+	w.Notes.Add(contract.SectionTools, "a named event: gets the members of a chunk")
+	members := w.envelope().appendEmpty(nil)
+	if jsonspan.SkipSpace(x.F.Data, x.C.Open+1) != x.C.Shut {
+		members = append(members, ',')
+	}
+	x.Replace(x.C.Open+1, x.C.Open+1, members)
+}
+
+// dropName takes the event: line from an event about upstream's state if the form is
+// unnamed. Without it the event is a chunk for clients and for a second sidecar, so one
+// that would then say more than nothing keeps it, and so does one after the finish chunk.
+func (w *Writer) dropName(x *chunk.Object, finished bool) {
+	c := &x.C
+	if w.Form != contract.ProgressUnnamed || finished || !IsState(x) ||
+		c.Err.Ok() || c.Usage.Ok() || c.Hermes.Ok() || c.Tool.Ok() {
+		return
+	}
+	from, to := x.F.EventLine()
+	x.Edits.ReplaceRaw(&x.F, from, to, nil)
+}
+
+// addStatusLine adds the member that Open WebUI shows to an event about upstream's state.
+// A status is done when it comes, an approval is not.
+func (w *Writer) addStatusLine(x *chunk.Object) {
+	if !w.o.StatusLine || !IsState(x) || x.C.StatusLine.Ok() && !x.C.StatusLine.IsString(x.F.Data) {
+		return
+	}
+	status := string(x.F.Event) == StatusEvent
+	member, before := "command", "Approval needed: "
+	if status {
+		member, before = "text", ""
+	}
+	text := x.String(x.Member(member))
+	if text == nil {
+		return
+	}
+	line := append([]byte(statusLineHead+before), jsonspan.Inside(redact.Value(text))...)
+	x.Append(appendStatusLineTail(line, status))
+}

@@ -1,0 +1,192 @@
+package rewrite
+
+import (
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/whole"
+)
+
+// Params are what is particular to one stream. The zero value is valid.
+type Params struct {
+	// Active says that the stream is one of chat completions from its first
+	// byte on, because the request's path ends in /chat/completions. Otherwise it
+	// becomes active at its first chunk (contract section 0).
+	Active bool
+	// Responses says that the request's path is that of /v1/responses. The events
+	// still have to show what the stream is (contract section 6), but its errors lose
+	// their secrets from the first one on.
+	Responses bool
+	// RunID and SessionID are the ids that RunOfPath and SessionOfPath find in the
+	// request's path. Without them no stream is one of /v1/runs or of /api/sessions.
+	RunID, SessionID string
+	// Progress overrides Options.Progress unless it is empty.
+	Progress Progress
+	// ID and Created, in Unix seconds, are used in an error finish if no chunk has
+	// come. ID is called at most once. Nil means an empty id.
+	ID      func() string
+	Created int64
+	// Usage remembers which models report usage. Nil means no memory.
+	Usage UsageMemory
+	// OnTool is called for each start and end of a tool, in order, whatever form the
+	// client gets it in. It may be nil.
+	OnTool func(ToolEvent)
+	// Explain is called with what becomes of each piece of the stream, and of
+	// its end. It may be nil.
+	Explain func(Step)
+}
+
+// internal returns p as the packages below know it.
+func (p *Params) internal() *contract.Params {
+	in := &contract.Params{
+		Active: p.Active, Responses: p.Responses, RunID: p.RunID, SessionID: p.SessionID, Progress: p.Progress, ID: p.ID, Created: p.Created, Usage: p.Usage,
+	}
+	if p.OnTool != nil {
+		in.OnTool = func(e contract.ToolEvent) { p.OnTool(ToolEvent(e)) }
+	}
+	if p.Explain != nil {
+		in.Explain = func(s contract.Step) { p.Explain(Step(s)) }
+	}
+	return in
+}
+
+// UsageMemory remembers which models of an upstream have reported usage, and
+// whether the upstream reports its failures itself. It tells an answer that crashed with
+// usage 0/0/0 from one of a provider that never reports usage (contract section 3, third
+// rule of "false stop").
+type UsageMemory interface {
+	// Reported reports whether an answer of the model without usage means that the
+	// agent failed: the model has reported usage, and upstream is not known to report
+	// its failures.
+	Reported(model string) bool
+	// Report records that an answer of the model has reported usage.
+	Report(model string)
+	// Missed records that an answer of the model with text and without usage has
+	// been taken for a crash, because Reported returned true. After three in a row the
+	// model is forgotten until the next Report.
+	Missed(model string)
+	// ReportsFailures records whether upstream reports its failures itself: true
+	// once it has shown that it does, false once it has shown that it is too old.
+	ReportsFailures(does bool)
+}
+
+// ToolEvent says that a tool has started or ended. It identifies the tool, but says
+// nothing of what the tool does, because labels may hold secrets.
+type ToolEvent struct {
+	ID, Name  string     // the tool call id, and the tool's name
+	Completed bool       // the tool has ended; otherwise it has started
+	Source    ToolSource // what says so
+}
+
+// ToolSource is what said that a tool has started or ended (contract sections 1 and 2):
+// "upstream", a tool event that upstream sent; "marker", or "imitation" if that is trusted,
+// which only start tools; "inferred", what came after the tool, or "end", the end of the
+// stream, which only end tools.
+type ToolSource = contract.ToolSource
+
+// Step says what became of a piece of upstream's stream. A piece is a frame, comments,
+// a part of a frame that is too large, or the end of the stream. In and Out are only valid
+// during the call.
+type Step struct {
+	In    []byte // the piece as upstream sent it, nil at upstream's end
+	Out   []byte // what left for it, with the frames that were held back until now
+	Held  bool   // the piece, or what is left of it, is held back
+	Notes []Note // what was done, and by which rule; if nothing, the piece left as it came
+}
+
+// Note says one thing that was done to a piece: the Section of the wire contract that the
+// rule is in, such as "1", and a Text of a few words. It may quote names of tools and codes,
+// but nothing that the user or the agent said.
+type Note = contract.Note
+
+// Summary is what can be said of a stream.
+type Summary struct {
+	// ID and Model are those of the completion or of the response, empty until one has
+	// come. For the events of a run ID is that of the run.
+	ID, Model    string
+	FinishReason string // the one that was sent, or empty
+	Code         string // the code of the error that the stream ended with, empty if it ended well
+
+	Frames, Chunks int // complete frames with data, and those of them that are chunks
+	Tools, Markers int // starts of tools, and those of them that were markers
+	Imitations     int // markers that were stripped and started no tool
+	Reasoning      int // stretches of reasoning that stood between tags in the text
+	Unexamined     int // frames that were larger than Options.MaxFrame
+	Keepalives     int // keepalives that were written
+
+	InputTokens, OutputTokens int64 // the usage that upstream reported last, 0 if it reported none
+	UsageReported             bool  // the model was known to report usage when the finish chunk came
+	ZeroUsagePassed           bool  // the answer had text and usage 0/0/0, and passed
+}
+
+// Cause is how upstream ended.
+type Cause = contract.Cause
+
+const (
+	CauseEOF      = contract.CauseEOF      // a clean end of the body
+	CauseAborted  = contract.CauseAborted  // a reset, or a body that was cut
+	CauseTimeout  = contract.CauseTimeout  // silence for too long
+	CauseShutdown = contract.CauseShutdown // the end of the sidecar itself
+)
+
+// The codes of errors (contract section 3), and the messages of CodeShutdown before the
+// agent has the request, and before it has shown a tool.
+const (
+	CodeAborted         = contract.CodeAborted
+	CodeIncomplete      = contract.CodeIncomplete
+	CodeTimeout         = contract.CodeTimeout
+	CodeCrashed         = contract.CodeCrashed
+	CodeEmpty           = contract.CodeEmpty
+	CodeAgentError      = contract.CodeAgentError
+	CodeAgentIncomplete = whole.CodeAgentIncomplete
+	CodeShutdown        = contract.CodeShutdown
+	ShutdownBeforeRun   = contract.ShutdownBeforeRun
+	ShutdownBeforeTools = contract.ShutdownBeforeTools
+)
+
+// Healed is what Heal has removed from the body of a request and read in it.
+type Healed struct {
+	// Markers is the number of marker lines that were removed.
+	Markers int
+	// Cards is the number of tool cards that were removed.
+	Cards int
+	// Asked is the form of answer that the request asks for.
+	Asked Asked
+	// Ignored is what the request asks for and Hermes ignores.
+	Ignored Ignored
+	// Diagnostic says that the request calls itself a diagnostic one, whose answer Hermes
+	// mutes if its operator has said so.
+	Diagnostic bool
+}
+
+// Changed reports whether the body was changed.
+func (h *Healed) Changed() bool { return h.Markers > 0 || h.Cards > 0 }
+
+// Asked is what a request says about the form of its answer, in its member stream.
+type Asked = whole.Asked
+
+const (
+	AskedUnknown = whole.AskedUnknown // the body is no JSON object, or stream is neither a boolean nor null
+	AskedStream  = whole.AskedStream  // stream is true; the messages need not be JSON
+	AskedWhole   = whole.AskedWhole   // stream is false, null or absent: the answer comes whole
+)
+
+// Ignored is the set of what a request asks for and Hermes ignores without saying so.
+type Ignored = whole.Ignored
+
+// Answer is an answer that is not streamed, repaired.
+type Answer struct {
+	// Body is what the client gets: the repaired answer, or an error object if the
+	// answer failed, which needs a status of its own. It is the body given to
+	// RepairAnswer if there is nothing to repair.
+	Body []byte
+	// Summary says what it says of streams. Its Code is CodeAgentIncomplete if
+	// the answer failed, and otherwise empty.
+	Summary
+	// Completion says that the answer is a chat completion. Otherwise the Summary is
+	// empty.
+	Completion bool
+	// Changed says that Body is not the body given to RepairAnswer.
+	Changed bool
+	// Kept is what a client gets that has asked for a response again, which runs no agent:
+	// the repaired answer even if that failed. It is nil if the answer is no response.
+	Kept []byte
+}

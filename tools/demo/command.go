@@ -1,0 +1,205 @@
+// Package demo registers the command hermes-demo, which shows what the sidecar
+// repairs, with the page and the recordings that it needs. A Caddy has it only if
+// it imports this package, as cmd/caddy does; nothing here is exported. Package
+// replay plays and shows the recordings and knows no Caddy; here is the Caddy that
+// runs as the sidecar.
+package demo
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/hermes-sidecar/hermes-sidecar/tools/demo/internal/replay"
+)
+
+// The ports that stay open with --listen, those of Hermes and of the sidecar
+// in the documentation.
+const (
+	backendAddr = "127.0.0.1:8642"
+	sidecarAddr = "127.0.0.1:8643"
+	// freeAddr is any free port.
+	freeAddr = "127.0.0.1:0"
+)
+
+func init() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name:  "hermes-demo",
+		Usage: "[--scenario <name>] [--speed <factor>] [--raw] [--listen] [--page] [--backend-addr <addr>] [--sidecar-addr <addr>] [--page-addr <addr>] [--verbose]",
+		Short: "Shows what the Hermes sidecar repairs",
+		Long: `
+Starts a small Hermes that replays recorded streams of v0.22.2 and v0.8.0, and
+the sidecar in front of it, both on the loopback interface. It reads each stream
+from both, and prints what a chat client shows: without the sidecar on the left,
+and with it on the right.
+
+Scenarios: ` + strings.Join(replay.Names(replay.Scenarios()), ", ") + `.
+
+With --listen both ports stay open until Ctrl-C, for curl and any other client.
+The model of a request selects the scenario. A page also shows both sides in a
+browser. --page serves that page at once, without printing the streams first.
+
+The exit status is 0 if every stream was as it should be, and 1 otherwise. The
+demo reads no configuration and leaves no files behind.
+`,
+		CobraFunc: func(cmd *cobra.Command) {
+			c := command{out: os.Stdout}
+			f := cmd.Flags()
+			f.StringSliceVarP(&c.scenarios, "scenario", "s", nil, "Show this scenario; repeat it, or use commas (default: the first ten)")
+			f.Float64Var(&c.speed, "speed", 1, "How fast the backend answers: 2 is twice as fast, 0 without any delay")
+			f.BoolVar(&c.raw, "raw", false, "Print the frames as they arrive instead of what a client shows")
+			f.BoolVarP(&c.listen, "listen", "l", false, "Keep both ports open afterwards, until Ctrl-C")
+			f.BoolVarP(&c.page, "page", "p", false, "Serve the demo as a web page until Ctrl-C instead of printing it")
+			f.StringVar(&c.pageAddr, "page-addr", "", "Loopback address of the page, with --page or --listen (default: a free port)")
+			f.StringVar(&c.backendAddr, "backend-addr", "", "Loopback address of the backend (default: a free port, with --listen "+backendAddr+")")
+			f.StringVar(&c.sidecarAddr, "sidecar-addr", "", "Loopback address of the sidecar (default: a free port, with --listen "+sidecarAddr+")")
+			f.BoolVarP(&c.verbose, "verbose", "v", false, "Print the sidecar's log to standard error")
+			cmd.MarkFlagsMutuallyExclusive("page", "scenario")
+			cmd.MarkFlagsMutuallyExclusive("page", "raw")
+			// Not caddycmd.WrapCommandFuncForCobra: it reports errors to
+			// Caddy's log, which the demo silences.
+			cmd.Args = cobra.NoArgs
+			cmd.RunE = func(*cobra.Command, []string) error {
+				ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+				defer stop()
+				c.screen = terminal(os.Stdout)
+				return c.run(ctx)
+			}
+		},
+	})
+}
+
+// command is a run of caddy hermes-demo.
+type command struct {
+	scenarios                []string
+	speed                    float64
+	raw, listen, verbose     bool
+	page                     bool
+	backendAddr, sidecarAddr string // "" for the default
+	pageAddr                 string // "" for any free port
+
+	out    io.Writer
+	screen replay.Screen
+}
+
+// run starts the backend and the sidecar, shows the scenarios and, with
+// --listen or --page, waits for ctx to end.
+func (c command) run(ctx context.Context) (err error) {
+	if c.speed < 0 || math.IsNaN(c.speed) || math.IsInf(c.speed, 0) {
+		return fmt.Errorf("--speed %v: use a number from 0 on", c.speed)
+	}
+	chosen, err := replay.Select(c.scenarios)
+	if err != nil {
+		return fmt.Errorf("--scenario: %w", err)
+	}
+	c.defaultAddrs()
+
+	hermes := &replay.Backend{Scenarios: replay.Scenarios(), Speed: c.speed}
+	backend, err := replay.Listen(c.backendAddr, hermes)
+	if err != nil {
+		return fmt.Errorf("backend: %w (--backend-addr chooses its address)", err)
+	}
+	defer backend.Close()
+	sidecar, err := startSidecar(c.sidecarAddr, backend.Addr, c.verbose)
+	if err != nil {
+		return fmt.Errorf("sidecar: %w (--sidecar-addr chooses its address)", err)
+	}
+	defer func() {
+		// The backend first: clients whose streams are open then get an error
+		// finish of the sidecar, not a connection that is cut.
+		backend.Close()
+		err = errors.Join(err, sidecar.stop())
+	}()
+
+	var page *http.Server
+	if c.page || c.listen {
+		if page, err = replay.Listen(c.pageAddr, replay.Page{
+			Backend: backend.Addr, Sidecar: sidecar.addr, Scenarios: hermes.Scenarios, Kill: hermes.Kill,
+		}.Handler()); err != nil {
+			return fmt.Errorf("page: %w (--page-addr chooses its address)", err)
+		}
+		defer page.Close()
+	}
+	if c.page {
+		return c.invite(ctx, backend.Addr, sidecar.addr, page.Addr)
+	}
+	show := replay.Demo{
+		Backend: backend.Addr, Sidecar: sidecar.addr,
+		Scenarios: chosen, Speed: c.speed, Raw: c.raw,
+		Out: c.out, Screen: c.screen,
+	}
+	err = show.Run(ctx)
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	if err != nil && !errors.Is(err, replay.ErrNotRepaired) || !c.listen {
+		return err
+	}
+	if err != nil {
+		// The ports stay open: whoever asked for them may want to see why.
+		fmt.Fprintln(c.out, "Error:", err)
+	}
+	return errors.Join(err, c.invite(ctx, backend.Addr, sidecar.addr, page.Addr))
+}
+
+// invite says how to use what stays open, and waits for ctx to end.
+func (c command) invite(ctx context.Context, backend, sidecar, page string) error {
+	if _, err := fmt.Fprintf(c.out, invitation, backend, sidecar, sidecar,
+		strings.Join(replay.Names(replay.Scenarios()), ", "), page); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// invitation says how to use the ports that stay open, and the page.
+const invitation = `
+Both ports stay open until Ctrl-C. Base URLs for a chat client, any API key:
+
+  without the sidecar  http://%s/v1
+  with the sidecar     http://%s/v1
+
+  curl -N http://%s/v1/chat/completions \
+    -H 'Content-Type: application/json' \
+    -d '{"model": "one_tool", "stream": true, "messages": [{"role": "user", "content": "hello"}]}'
+
+The model chooses the scenario: %s.
+
+Both sides in a browser: http://%s/
+`
+
+// defaultAddrs fills in the addresses that were not given.
+func (c *command) defaultAddrs() {
+	backend, sidecar := freeAddr, freeAddr
+	if c.listen {
+		backend, sidecar = backendAddr, sidecarAddr
+	}
+	c.backendAddr, c.sidecarAddr = cmp.Or(c.backendAddr, backend), cmp.Or(c.sidecarAddr, sidecar)
+	c.pageAddr = cmp.Or(c.pageAddr, freeAddr)
+}
+
+// terminal returns what the file can show: escape sequences only if it is a
+// terminal and NO_COLOR (no-color.org) is not set.
+func terminal(f *os.File) replay.Screen {
+	w, h, err := term.GetSize(int(f.Fd()))
+	if err != nil || w <= 0 {
+		w, _ = strconv.Atoi(os.Getenv("COLUMNS")) // not set or no number: 0, the default
+		return replay.Screen{Width: w}
+	}
+	// One column stays free: some terminals wrap a line that fills the last.
+	ansi := os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return replay.Screen{Width: w - 1, Height: h, ANSI: ansi}
+}

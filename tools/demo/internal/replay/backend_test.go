@@ -1,0 +1,187 @@
+package replay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func serve(t *testing.T, h http.Handler) string {
+	t.Helper()
+	srv, err := Listen("127.0.0.1:0", h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { srv.Close() })
+	return srv.Addr
+}
+
+func ask(t *testing.T, addr, body string) *http.Response {
+	t.Helper()
+	resp, err := http.Post("http://"+addr+"/v1/chat/completions", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+func TestBackendReplaysTheScenarioOfTheModel(t *testing.T) {
+	addr := serve(t, &Backend{Scenarios: Scenarios()})
+	today, err := recordings.ReadFile("recordings/v0.22.2/parallel.sse")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for model, want := range map[string][]byte{
+		"": today, "hermes-agent": today, "one_tool": recording(t, "g0-v0.8.0", "one_tool"), "crash_in_tool": recording(t, "g0-v0.8.0", "crash_in_tool"),
+	} {
+		resp := ask(t, addr, `{"model": "`+model+`", "stream": true}`)
+		got, err := io.ReadAll(resp.Body)
+		if err != nil || string(got) != string(want) {
+			t.Errorf("model %q: %q, error %v", model, got, err)
+		}
+		if ct := resp.Header.Get("Content-Type"); ct != "text/event-stream" {
+			t.Errorf("model %q: content type %q", model, ct)
+		}
+	}
+}
+
+func TestBackendKilledMidStreamTearsTheBody(t *testing.T) {
+	addr := serve(t, &Backend{Scenarios: Scenarios()})
+	got, err := io.ReadAll(ask(t, addr, `{"model": "kill", "stream": true}`).Body)
+	if !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("error %v, want unexpected EOF", err)
+	}
+	full := string(recording(t, "g0-v0.8.0", "one_tool"))
+	if !strings.HasPrefix(full, string(got)) || strings.HasSuffix(string(got), "\n") {
+		t.Errorf("got %q, want a torn beginning of the recording", got)
+	}
+}
+
+func TestBackendListsScenariosAsModels(t *testing.T) {
+	resp, err := http.Get("http://" + serve(t, &Backend{Scenarios: Scenarios()}) + "/v1/models")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var list struct {
+		Object string
+		Data   []struct{ ID, Object string }
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&list); err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, m := range list.Data {
+		ids = append(ids, m.ID)
+	}
+	if list.Object != "list" || !slices.Equal(ids, Names(Scenarios())) {
+		t.Errorf("object %q, models %v", list.Object, ids)
+	}
+}
+
+func TestBackendRefusesWithAnOpenAIError(t *testing.T) {
+	backend := &Backend{Scenarios: Scenarios()}
+	for _, test := range []struct {
+		name, method, path, body string
+		status                   int
+		code, message            string
+	}{
+		{"unknown model", "POST", "/v1/chat/completions", `{"model": "gpt", "stream": true}`, 404, "model_not_found", "one_tool"},
+		{"no stream", "POST", "/v1/chat/completions", `{"model": "plain"}`, 400, "stream_only", `"stream": true`},
+		{"no json", "POST", "/v1/chat/completions", `model=plain`, 400, "invalid_json", "JSON"},
+		{"too large", "POST", "/v1/chat/completions", `{"x":"` + strings.Repeat("x", maxRequest) + `"}`, 413, "too_large", "too large"},
+		{"unknown path", "POST", "/v1/responses", `{}`, 404, "not_found", "POST /v1/responses"},
+		{"wrong method", "GET", "/v1/chat/completions", "", 404, "not_found", "GET /v1/chat/completions"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := httptest.NewRecorder()
+			backend.ServeHTTP(w, httptest.NewRequest(test.method, test.path, strings.NewReader(test.body)))
+			var answer struct{ Error StreamError }
+			if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+				t.Fatal(err)
+			}
+			if w.Code != test.status || answer.Error.Code != test.code || !strings.Contains(answer.Error.Message, test.message) {
+				t.Errorf("status %d, error %+v", w.Code, answer.Error)
+			}
+		})
+	}
+}
+
+// replayed answers a request for one_tool in the time of a synctest bubble, and returns
+// how long that took and what aborted it.
+func replayed(ctx context.Context, b *Backend, header ...string) (took time.Duration, stream string, aborted any) {
+	r := httptest.NewRequestWithContext(ctx, "POST", "/v1/chat/completions", strings.NewReader(`{"model": "one_tool", "stream": true}`))
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w, began := httptest.NewRecorder(), time.Now()
+	defer func() {
+		took, stream, aborted = time.Since(began), w.Body.String(), recover()
+	}()
+	b.ServeHTTP(w, r)
+	return
+}
+
+func TestBackendWaitsAtTheSpeedThatWasAskedFor(t *testing.T) {
+	const whole = 1450 * time.Millisecond
+	for _, test := range []struct {
+		speed  float64
+		header string
+		want   time.Duration
+	}{
+		{0, "", 0}, {1, "", whole}, {2, "", whole / 2}, {0.5, "", whole * 2}, {1, "0.25", whole * 4},
+		{1, "2", whole}, {1, "0", whole}, {1, "-1", whole}, {1, "NaN", whole}, {1, "slow", whole},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &Backend{Scenarios: Scenarios(), Speed: test.speed}
+			if took, _, aborted := replayed(t.Context(), b, SpeedHeader, test.header); took != test.want || aborted != nil {
+				t.Errorf("speed %v, %q: waited %v, want %v; %v", test.speed, test.header, took, test.want, aborted)
+			}
+		})
+	}
+}
+
+func TestBackendStopsWhenTheClientLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), firstDelay+1)
+		defer cancel()
+		if took, stream, _ := replayed(ctx, &Backend{Scenarios: Scenarios(), Speed: 1}); took != firstDelay+1 || strings.Count(stream, "data: ") != 1 {
+			t.Errorf("%v: %q", took, stream)
+		}
+	})
+}
+
+func TestKillCutsTheConnectionsOfOneRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &Backend{Scenarios: Scenarios(), Speed: 1}
+		var all sync.WaitGroup
+		for _, run := range []string{"a", "a", "b", ""} {
+			all.Go(func() {
+				_, stream, aborted := replayed(t.Context(), b, RunHeader, run)
+				if killed := run == "a"; (aborted == http.ErrAbortHandler) != killed || strings.HasSuffix(stream, "[DONE]\n\n") == killed {
+					t.Errorf("%q: %v, %q", run, aborted, stream)
+				}
+			})
+		}
+		synctest.Wait()
+		for run, want := range map[string]int{"": 0, "c": 0, "a": 2} {
+			if n := b.Kill(run); n != want {
+				t.Errorf("killed %d of run %q, want %d", n, run, want)
+			}
+		}
+		all.Wait()
+		if len(b.runs) != 0 {
+			t.Errorf("%d runs are remembered", len(b.runs))
+		}
+	})
+}

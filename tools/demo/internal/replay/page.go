@@ -1,0 +1,147 @@
+package replay
+
+import (
+	"bytes"
+	"embed"
+	"io"
+	"io/fs"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"path"
+	"strings"
+)
+
+// pageFiles are the page as it stands in the browser.
+//
+//go:embed page
+var pageFiles embed.FS
+
+// pagePolicy is the Content-Security-Policy of the page: it loads nothing and
+// talks to its own server only, has no inline script or style, and its
+// script cannot write HTML.
+const pagePolicy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+
+// mediaTypes are those of the files. The ones that the machine knows may be
+// wrong, and then browsers do not run a module.
+var mediaTypes = map[string]string{
+	".css": "text/css; charset=utf-8",
+	".js":  "text/javascript; charset=utf-8",
+	".svg": "image/svg+xml",
+}
+
+// A Page is the demo as a web page. It serves the page itself,
+// GET /recordings.json, POST /without/v1/chat/completions and
+// POST /with/v1/chat/completions, which go to the backend and the sidecar, and
+// POST /kill, which kills the run of the request's RunHeader. So the page needs
+// no other origin than its own, and requests that come from one are refused.
+type Page struct {
+	Backend, Sidecar string               // addresses, host and port
+	Scenarios        []Scenario           // that the backend replays
+	Kill             func(run string) int // cuts the connections of a run and returns how many there were
+}
+
+// Handler returns the handler of the page.
+func (p Page) Handler() http.Handler {
+	files, err := fs.Sub(pageFiles, "page")
+	if err != nil {
+		panic("demo: " + err.Error()) // the name is a constant
+	}
+	mux := http.NewServeMux()
+	server := http.FileServerFS(files)
+	mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) {
+		if t, ok := mediaTypes[path.Ext(r.URL.Path)]; ok {
+			w.Header().Set("Content-Type", t)
+		}
+		server.ServeHTTP(w, r)
+	})
+	mux.HandleFunc("GET /recordings.json", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, p.Scenarios)
+	})
+	const completions = "/v1/chat/completions"
+	mux.Handle("POST /without"+completions, forward(p.Backend, completions))
+	mux.Handle("POST /with"+completions, forward(p.Sidecar, completions))
+	mux.HandleFunc("POST /kill", func(w http.ResponseWriter, r *http.Request) {
+		writeJSON(w, http.StatusOK, map[string]int{"killed": p.Kill(r.Header.Get(RunHeader))})
+	})
+	return guard(mux)
+}
+
+// guard refuses what does not come from the page or from its user, and says in
+// each answer what the page may do.
+func guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", pagePolicy)
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-store") // the next run may be another version
+		if !loopbackHost(r.Host) {
+			refuse(w, http.StatusMisdirectedRequest, "wrong_host", "this page is at home on the loopback interface only: open it as http://127.0.0.1")
+			return
+		}
+		if foreign(r) {
+			refuse(w, http.StatusForbidden, "wrong_origin", "this page talks to itself only, not to other pages")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// loopbackHost says that the host of a request is this machine by itself: a
+// loopback address or localhost. Another name that leads here has been rebound
+// by its owner. Any port will do, for it may have been forwarded.
+func loopbackHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return ip != nil && ip.IsLoopback()
+}
+
+// foreign says that a request was made by a page of another origin. To follow
+// a link to the page is not foreign.
+func foreign(r *http.Request) bool {
+	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host {
+		return true
+	}
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "none", "same-origin": // "": not a browser
+		return false
+	}
+	return r.Method != http.MethodGet || r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
+}
+
+// forward hands requests on to path at addr, and the answer back as it comes.
+// When the answer breaks off, so does that to the browser.
+//
+// A request is read whole before: net/http closes the body of a request when
+// its answer begins, and when the backend is so quick that the transport has
+// not yet seen the body's end, it takes that for an error and cuts the answer.
+func forward(addr, path string) http.Handler {
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL = &url.URL{Scheme: "http", Host: addr, Path: path}
+			r.Out.Host = addr
+		},
+		// No proxy of the environment, and no connection that outlives its run.
+		Transport:     &http.Transport{DisableKeepAlives: true, DisableCompression: true},
+		FlushInterval: -1,
+		ErrorLog:      log.New(io.Discard, "", 0),
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := readRequest(w, r)
+		if err != nil {
+			return
+		}
+		r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+		proxy.ServeHTTP(w, r)
+	})
+}

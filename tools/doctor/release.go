@@ -1,0 +1,161 @@
+package doctor
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// A release is a release of Hermes as a number, so that releases compare: 0.20.3 is
+// 20003.
+type release int
+
+// lastPatch is above the patch number of any release.
+const lastPatch = 999
+
+// The ends of what is known of Hermes' releases.
+const (
+	oldest release = 5000
+	newest release = 999_000 + lastPatch
+)
+
+// minor returns the first release 0.n.
+func minor(n int) release { return release(n * 1000) }
+
+// last returns the last release 0.n, whatever its patch number is.
+func last(n int) release { return release(n*1000 + lastPatch) }
+
+// parseRelease reads a version such as 0.20.3, with or without a v in front.
+// Versions that are none, such as dev, are not ok.
+func parseRelease(version string) (r release, ok bool) {
+	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
+	if len(parts) < 2 {
+		return 0, false
+	}
+	var n [3]int
+	for i, p := range parts[:min(len(parts), 3)] {
+		digits := p
+		if i > 0 { // 0.21.0rc1 is 0.21.0 here
+			digits = p[:len(p)-len(strings.TrimLeft(p, "0123456789"))]
+		}
+		v, err := strconv.Atoi(digits)
+		if err != nil || v < 0 || v > lastPatch {
+			return 0, false
+		}
+		n[i] = v
+	}
+	if n[0] > 0 {
+		return newest, true
+	}
+	return release(n[1]*1000 + n[2]), true
+}
+
+// String returns the release as Hermes names it, without a patch number that is 0.
+func (r release) String() string {
+	if patch := r % 1000; patch != 0 && patch != lastPatch {
+		return fmt.Sprintf("0.%d.%d", r/1000, patch)
+	}
+	return fmt.Sprintf("0.%d", r/1000)
+}
+
+// A span is a row of releases, both ends included.
+type span struct{ from, to release }
+
+// anyRelease are all releases.
+var anyRelease = span{oldest, newest}
+
+func (s span) meets(o span) bool  { return s.from <= o.to && o.from <= s.to }
+func (s span) within(o span) bool { return o.from <= s.from && s.to <= o.to }
+
+// common returns the releases that are in both.
+func (s span) common(o span) span { return span{max(s.from, o.from), min(s.to, o.to)} }
+
+func (s span) String() string {
+	from, to := s.from.String(), s.to.String()
+	switch {
+	case s == anyRelease:
+		return "every release"
+	case s.from >= newest:
+		return "newer than any that is known here"
+	case s.from <= oldest:
+		return "up to " + to
+	case s.to >= newest:
+		return from + " and newer"
+	case from == to:
+		return from
+	case s.from%1000 != 0 && s.to == last(int(s.from/1000)):
+		return from + " and later " + to
+	case s.to/1000 == s.from/1000+1:
+		return from + " and " + to
+	}
+	return from + " to " + to
+}
+
+// A generation is a row of releases whose streams are of one kind.
+type generation struct {
+	name  string
+	span  span
+	tools string // how they show tools
+}
+
+// generations has them all, with the names that docs/contract.md gives them.
+var generations = []generation{
+	{"G-1", span{oldest, last(6)}, "it shows no tools in a stream"},
+	{"G0", span{minor(7), last(8)}, "tools are markers in the text, without an end"},
+	{"G1", span{minor(9), last(11)}, "tools are events without an id and without an end"},
+	{"G2", span{minor(12), last(17)}, "tools are events with a start and an end, and a crash says stop"},
+	{"G3", span{minor(18), newInG4 - 1}, "tools are events with a start and an end, and a crash says error"},
+	{"G4", span{newInG4, last(21)}, "as G3, and reasoning and reports of its state are in the stream, too"},
+	{"G5", span{newInG5, newest}, "as G4, and chats ask for approvals, and send a text that was not streamed"},
+}
+
+const (
+	newInG4  release = 21_004          // the first with hermes.status and reasoning_content
+	newInG5          = release(22_000) // the first with approvals in chats
+	lastRead         = release(22_999) // the last of which it is known what it ignores of a request
+)
+
+// An evidence is something that only some releases do. The zero value says nothing.
+type evidence struct {
+	span span
+	what string // names it, such as "/health has no version"
+}
+
+// releases says which releases and generations the agent may be, by what /health says and
+// by its answer.
+func (e *examination) releases() span {
+	s, because, contradicts := anyRelease, "", ""
+	if e.known.what != "" {
+		s, because = e.known.span, e.known.what
+	}
+	if r := e.reading; r != nil && r.shown.what != "" {
+		switch {
+		case !s.meets(r.shown.span):
+			contradicts = r.shown.what
+		case because == "":
+			s, because = r.shown.span, r.shown.what
+		case !s.within(r.shown.span):
+			s, because = s.common(r.shown.span), because+"; "+r.shown.what
+		}
+	}
+	if because == "" {
+		e.find("generation", Info, "nothing tells which release of Hermes it is",
+			"An answer with a tool in it tells the most: see --recording.")
+		return s
+	}
+	e.Releases = s.String()
+	var tools []string
+	for _, g := range generations {
+		if g.span.meets(s) {
+			e.Generations = append(e.Generations, g.name)
+			tools = append(tools, g.name+": "+g.tools)
+		}
+	}
+	e.find("generation", Info, words(fmt.Sprintf("%s, Hermes %s: %s", strings.Join(e.Generations, " or "), s, because)),
+		words(strings.Join(tools, ". ")+"."))
+	if contradicts != "" {
+		e.find("generation", Warn, words("it also does what these releases do not: "+contradicts),
+			"Something between changes the stream, or this is a fork of Hermes.")
+	}
+	return s
+}

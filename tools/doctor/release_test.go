@@ -1,0 +1,94 @@
+package doctor
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestReleases(t *testing.T) {
+	for version, want := range map[string]string{
+		"0.20.3": "0.20.3", "v0.7.0": "0.7", "0.9": "0.9", "0.21.0rc1": "0.21", "0.18.2.dev3": "0.18.2", "1.0.0": "newer than any that is known here",
+		"dev": "", "": "", "0": "", "x.1.2": "", "0.x": "", "0.1000.0": "", "-1.2.3": "", "0.2.x": "",
+	} {
+		r, ok := parseRelease(version)
+		if ok != (want != "") || ok && (span{r, r}).String() != want {
+			t.Errorf("%q: %v, %v", version, span{r, r}, ok)
+		}
+	}
+	for s, want := range map[span]string{
+		anyRelease: "every release", {oldest, last(16)}: "up to 0.16", {minor(9), newest}: "0.9 and newer", {minor(7), last(8)}: "0.7 and 0.8",
+		{minor(9), last(11)}: "0.9 to 0.11", {minor(13), last(13)}: "0.13", {oldest, 19_000}: "up to 0.19", {21_004, last(21)}: "0.21.4 and later 0.21", {minor(18), 21_003}: "0.18 to 0.21.3", {19_001, newest}: "0.19.1 and newer",
+	} {
+		if got := s.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestGenerationsAreInARow: each release is of one.
+func TestGenerationsAreInARow(t *testing.T) {
+	for r := oldest; r < minor(25); r++ {
+		var of []string
+		for _, g := range generations {
+			if g.span.meets(span{r, r}) {
+				of = append(of, g.name)
+			}
+		}
+		if len(of) != 1 {
+			t.Fatalf("%v is of %q", r, of)
+		}
+	}
+}
+
+// TestEvidenceNarrows: an answer does so where /health leaves it open.
+func TestEvidenceNarrows(t *testing.T) {
+	none, old := evidence{}, evidence{span{oldest, last(16)}, "/health names no version"}
+	exact, marker := evidence{span{minor(20), minor(20)}, "/health says so"}, evidence{span{minor(7), last(8)}, "a marker"}
+	for _, c := range []struct {
+		known, shown evidence
+		want         string
+		says         []string
+	}{
+		{none, none, "every release", []string{"nothing tells which release of Hermes it is"}},
+		{old, marker, "0.7 and 0.8", []string{"G0, Hermes 0.7 and 0.8: /health names no version; a marker"}},
+		{none, marker, "0.7 and 0.8", []string{"G0, Hermes 0.7 and 0.8: a marker"}},
+		{exact, none, "0.20", []string{"G3, Hermes 0.20: /health says so"}},
+		{exact, marker, "0.20", []string{"G3, Hermes 0.20: /health says so", "it also does what these releases do not: a marker"}},
+	} {
+		e := &examination{known: c.known, reading: &reading{shown: c.shown}}
+		got := e.releases()
+		var says []string
+		for _, f := range e.Findings {
+			says = append(says, f.Says)
+		}
+		if got.String() != c.want || !slices.Equal(says, c.says) {
+			t.Errorf("%+v: %v, %q", c, got, says)
+		}
+	}
+}
+
+// TestNewestGenerations are known by their version, or by the stream where the version says
+// nothing.
+func TestNewestGenerations(t *testing.T) {
+	for version, want := range map[string]string{"0.21.3": "G3", "0.21.4": "G4", "0.21.5.post2": "G4", "0.22.2.post1": "G5", "1.2.3": "G5", "dev": "G4 G5"} {
+		f := &fake{dir: "g4-transcribed", scenario: "reasoning_tools", serve: map[string]http.HandlerFunc{
+			"/health": func(w http.ResponseWriter, r *http.Request) {
+				fmt.Fprintf(w, `{"platform": "hermes-agent", "version": "%s"}`, version)
+			},
+			"/v1/models": func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "{}") },
+		}}
+		o := testOptions()
+		o.Ask = true
+		a := examine(t, f.start(t), o)
+		if got := strings.Join(a.Generations, " "); got != want {
+			t.Errorf("%s: %s, want %s", version, got, want)
+		}
+		if new := slices.ContainsFunc(a.Repairs, func(r Repair) bool { return strings.HasPrefix(r.Upstream, "hermes.status") }); new != (want != "G3") {
+			t.Errorf("%s: %+v", version, a.Repairs)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+// Package health registers the command hermes-health, which asks a running sidecar whether
+// it serves.
+package health
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+)
+
+const (
+	// healthURL is the health check of the configurations in deploy/.
+	healthURL = "http://127.0.0.1:8644/healthz"
+	// healthTimeout is below the timeout of any prober that runs the command.
+	healthTimeout = 2 * time.Second
+)
+
+func init() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name:  "hermes-health",
+		Usage: "[--url <url>] [--timeout <duration>]",
+		Short: "Asks a running sidecar whether it serves",
+		Long: `
+Sends one GET to the URL. The exit status is 0 if the answer has a status from
+200 to 299. Otherwise it is 1, and one line on standard error says why. The
+command is for health checks where there is no curl, as in a container image:
+
+  HEALTHCHECK CMD ["hermes-sidecar", "hermes-health"]
+
+The configuration must serve the URL. The default is
+` + healthURL + `, on the loopback interface of the same machine or
+container, which this site serves:
+
+  http://:8644 {
+      respond /healthz 200
+  }
+
+The command follows no redirects, uses no proxy from the environment, and reads
+no configuration. The timeout covers everything from connecting to the status.
+`,
+		CobraFunc: func(cmd *cobra.Command) {
+			var c healthCommand
+			c.flags(cmd)
+			cmd.Args = cobra.NoArgs
+			// Not caddycmd.WrapCommandFuncForCobra: it reports errors to
+			// Caddy's log, as JSON where there is no terminal.
+			cmd.RunE = func(*cobra.Command, []string) error { return c.run() }
+		},
+	})
+}
+
+// healthCommand is a run of caddy hermes-health.
+type healthCommand struct {
+	url     string
+	timeout time.Duration
+}
+
+func (c *healthCommand) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.url, "url", healthURL, "URL to ask")
+	cmd.Flags().DurationVar(&c.timeout, "timeout", healthTimeout, "How long the answer may take")
+}
+
+// run returns nil if the answer has a status 2xx.
+func (c *healthCommand) run() error {
+	if c.timeout <= 0 {
+		return fmt.Errorf("--timeout %v: use a duration above 0", c.timeout)
+	}
+	u, err := url.Parse(c.url)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("--url %q: use a URL such as %s", c.url, healthURL)
+	}
+	client := &http.Client{
+		// Not the default transport: no proxy stands before a loopback.
+		Transport:     &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout:       c.timeout,
+	}
+	res, err := client.Get(u.String())
+	if err != nil {
+		return fmt.Errorf("%s: %w", u.Redacted(), c.cause(err))
+	}
+	res.Body.Close()
+	if res.StatusCode < 200 || res.StatusCode > 299 {
+		return fmt.Errorf("%s: the answer is %d %s", u.Redacted(), res.StatusCode, http.StatusText(res.StatusCode))
+	}
+	return nil
+}
+
+// cause is err without the request that net/http puts in front of it.
+func (c *healthCommand) cause(err error) error {
+	wrapped, ok := errors.AsType[*url.Error](err)
+	switch {
+	case !ok:
+		return err
+	case wrapped.Timeout():
+		return fmt.Errorf("no answer within %v", c.timeout)
+	}
+	return wrapped.Err
+}

@@ -1,0 +1,132 @@
+package repair
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/command"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
+)
+
+// The exit statuses of hermes-repair.
+const (
+	exitRepaired  = 0 // the answer ended well
+	exitNotRead   = 1 // there was nothing to repair, or a flag was wrong
+	exitBadAnswer = 4 // the answer ended in an error
+)
+
+// repairOptions are the options that matter where there is no clock.
+var repairOptions = []string{
+	"max_frame", "imitations", "reasoning", "tool", "progress", "status_line", "cards", "error_finish", "zero_usage",
+	"empty_answer",
+}
+
+func init() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name:  "hermes-repair",
+		Usage: "[<file>] [--explain] [--width <columns>] [--path <path>] [--cause <cause>] [--<option of the hermes directive> <value>]",
+		Short: "Repairs a recorded stream of a Hermes agent, and explains how",
+		Long: `
+Reads a recorded answer of Hermes from the file or from standard input, and
+writes the repaired answer to standard output. It has the same engine and the
+same options as the hermes directive. The recording is an event stream as
+upstream sent it, which is what the option record writes, or the JSON of an
+answer that is not streamed. An HTTP header in front of it, as from curl -i, is
+skipped.
+
+  $ curl -siN http://127.0.0.1:8642/v1/chat/completions -d @request.json > stream.sse
+  $ caddy hermes-repair stream.sse
+  $ caddy hermes-repair --explain stream.sse
+
+--explain shows what happened to each frame instead, and which section of the
+contract says so. The signs mean: = unchanged, ~ changed, - dropped, . held back,
++ written. The contract is
+https://github.com/hermes-sidecar/hermes-sidecar/blob/main/docs/contract.md
+
+--path is the path of the request, for streams that do not say what they are
+before they end. --cause is how upstream ended: eof, aborted, timeout or
+shutdown. For a file that the option record has written, both are read from the
+.json file beside it, together with what else the repair depended on.
+
+A recording has no times. So tools of Hermes 0.7 to 0.11, whose ends are
+inferred, may all seem to run in parallel even if they did not.
+
+The exit status is 0 if the answer ended well, 4 if it ended in an error, and 1 if
+it could not be read, or is not an answer of Hermes.
+`,
+		CobraFunc: func(cmd *cobra.Command) {
+			var c repairCommand
+			c.flags(cmd)
+			cmd.Args = cobra.MaximumNArgs(1)
+			cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return command.Exit(cmd, exitNotRead, err) })
+			cmd.RunE = func(cmd *cobra.Command, args []string) error {
+				status, err := c.run(args, cmd.InOrStdin(), cmd.OutOrStdout())
+				return command.Exit(cmd, status, err)
+			}
+		},
+	})
+}
+
+// repairCommand is a run of caddy hermes-repair.
+type repairCommand struct {
+	explain     bool
+	width       int
+	path, cause string
+	options     command.OptionFlags
+}
+
+func (c *repairCommand) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVarP(&c.explain, "explain", "e", false, "Show what happened to each frame, and why")
+	f.IntVar(&c.width, "width", 160, "Columns of a frame's line that --explain shows, 0 for all")
+	f.StringVar(&c.path, "path", "", "Path of the request")
+	f.StringVar(&c.cause, "cause", "", "How upstream ended: eof, aborted, timeout or shutdown (default eof)")
+	c.options = command.NewOptionFlags(cmd, slices.DeleteFunc(slices.Clone(options.All()), func(o *options.Option) bool {
+		return !slices.Contains(repairOptions, o.Name)
+	}))
+}
+
+// run repairs the file in args, or in if there is none.
+func (c *repairCommand) run(args []string, in io.Reader, out io.Writer) (int, error) {
+	given, err := c.options.Values()
+	if err != nil {
+		return exitNotRead, err
+	}
+	o, err := given.Compile()
+	if err != nil {
+		return exitNotRead, err
+	}
+	var meta recording.Meta
+	if len(args) > 0 && args[0] != "-" {
+		file, err := os.Open(args[0])
+		if err != nil {
+			return exitNotRead, fmt.Errorf("opening the recording: %w", err)
+		}
+		defer file.Close()
+		in = file
+		if meta, err = recording.ReadMeta(args[0]); err != nil {
+			return exitNotRead, err
+		}
+	}
+	meta.Path, meta.Cause = cmp.Or(c.path, meta.Path), cmp.Or(c.cause, meta.Cause)
+	if given["progress"] != nil {
+		meta.Progress = ""
+	}
+	sum, err := Run(in, out, Options{
+		Rewrite: o.Rewrite, Meta: meta, Explain: c.explain, Width: c.width,
+	})
+	switch {
+	case err != nil:
+		return exitNotRead, err
+	case sum.Code != "":
+		return exitBadAnswer, nil
+	}
+	return exitRepaired, nil
+}

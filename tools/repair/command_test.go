@@ -1,0 +1,98 @@
+package repair
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// repairRun runs caddy hermes-repair with arguments.
+func repairRun(t *testing.T, in string, args ...string) (status int, out string, err error) {
+	t.Helper()
+	var c repairCommand
+	cmd := &cobra.Command{}
+	c.flags(cmd)
+	if err := cmd.ParseFlags(args); err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	status, err = c.run(cmd.Flags().Args(), strings.NewReader(in), &b)
+	return status, b.String(), err
+}
+
+func TestRepairCommand(t *testing.T) {
+	const captures = "../../testdata/captures/"
+	good := captures + "g0-v0.8.0/one_tool.sse"
+	body, err := os.ReadFile(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, in string
+		args     []string
+		status   int
+		has      string
+		err      string
+	}{
+		{"a file", "", []string{good}, 0, "event: hermes.tool.progress\ndata: {\"id\"", ""},
+		{"standard input", string(body), nil, 0, "event: hermes.tool.progress\ndata: {\"id\"", ""},
+		{"a dash", string(body), []string{"-"}, 0, "event: hermes.tool.progress\ndata: {\"id\"", ""},
+		{"an option", string(body), []string{"--progress", "comment"}, 0, ": hermes.tool.progress {\"tool\"", ""},
+		{"a tool", string(body), []string{"--tool", "💻 shell"}, 0, `"tool":"shell"`, ""},
+		{"an explanation", string(body), []string{"--explain"}, 0, "§1 a tool marker", ""},
+		{"a crash", "", []string{captures + "g0-v0.8.0/crash_in_tool.sse"}, 4, `"code":"agent_crashed"`, ""},
+		{"a broken end", string(body[:len(body)/2]), []string{"--cause", "aborted"}, 4, `"code":"upstream_aborted"`, ""},
+		{"a path", ": keepalive\n\n", []string{"--path", "/v1/runs/run_7/events", "--cause", "aborted"}, 4, `"event": "run.failed", "run_id": "run_7"`, ""},
+		{"no file", "", []string{"nope.sse"}, 1, "", "opening the recording: open nope.sse"},
+		{"a wrong option", "", []string{"--progress", "loud"}, 1, "", `--progress: invalid progress "loud": must be envelope, bare, unnamed, comment or off`},
+		{"a wrong cause", "", []string{"--cause", "bad"}, 1, "", `invalid cause "bad": must be eof, aborted, timeout or shutdown`},
+		{"an answer", `{"object":"chat.completion","choices":[{"message":{"role":"assistant","content":"Hi"}}]}`, nil, 0, "Hi", ""},
+		{"an answer, explained", `{"object":"chat.completion","choices":[{"message":{"role":"assistant","content":"Hi"}}]}`, []string{"--explain"}, 0, "ended well", ""},
+		{"a refusal", `{"error":{"message":"Invalid API key"}}`, nil, 4, "Invalid API key", ""},
+		{"a refusal, explained", `{"error":{"message":"Invalid API key"}}`, []string{"--explain"}, 4, "ended in an error", ""},
+		{"another answer", `{"object":"list","data":[]}`, nil, 1, `"list"`, "no chat completion"},
+		{"nothing", "", nil, 1, "", "no frame of Hermes"},
+		{"something else", "hello\n", nil, 1, "hello", "no frame of Hermes"},
+	} {
+		status, out, err := repairRun(t, c.in, c.args...)
+		if status != c.status || !strings.Contains(out, c.has) || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: status %d, error %v, output\n%s", c.name, status, err, out)
+		}
+	}
+}
+
+// TestRepairCommandDoesNotSayHowNothingEnded: it is not known.
+func TestRepairCommandDoesNotSayHowNothingEnded(t *testing.T) {
+	for _, in := range []string{`{"object":"list","data":[]}`, "hello\n", "{"} {
+		if _, out, err := repairRun(t, in, "--explain"); err == nil || strings.Contains(out, "ended") {
+			t.Errorf("%q: error %v, output\n%s", in, err, out)
+		}
+	}
+}
+
+// TestRepairCommandReadsWhatIsKnown of a recording, unless it is told.
+func TestRepairCommandReadsWhatIsKnown(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.sse")
+	for name, content := range map[string]string{
+		file: ": keepalive\n\n", strings.TrimSuffix(file, ".sse") + ".json": `{"path": "/v1/runs/run_7/events", "cause": "timeout"}`,
+	} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		has  string
+	}{
+		{nil, "the agent was silent for too long"},
+		{[]string{"--cause", "shutdown"}, "shutting down"},
+	} {
+		if status, out, err := repairRun(t, "", append(c.args, file)...); status != 4 || err != nil || !strings.Contains(out, c.has) {
+			t.Errorf("%v: status %d, error %v, output %s", c.args, status, err, out)
+		}
+	}
+}
