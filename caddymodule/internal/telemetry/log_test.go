@@ -169,8 +169,8 @@ func TestEndAddsItsOutcomeToTheAccessLog(t *testing.T) {
 	r = r.WithContext(context.WithValue(r.Context(), caddyhttp.ExtraLogFieldsCtxKey, extra))
 	for range 2 { // a second handler, as of an error route, replaces what the first said
 		h.end(r, res)
-		if n := reflect.ValueOf(extra).Elem().FieldByName("fields").Len(); n != 1 { // only Caddy can read them
-			t.Errorf("%d fields for Caddy's log, want 1", n)
+		if n := reflect.ValueOf(extra).Elem().FieldByName("fields").Len(); n != 2 { // only Caddy can read them
+			t.Errorf("%d fields for Caddy's log, want 2", n)
 		}
 	}
 }
@@ -180,7 +180,7 @@ func TestNoFieldsWithoutAnAccessLog(t *testing.T) {
 	for _, c := range []struct {
 		logs *caddyhttp.ServerLogConfig
 		want int
-	}{{nil, 0}, {&caddyhttp.ServerLogConfig{}, 1}} {
+	}{{nil, 0}, {&caddyhttp.ServerLogConfig{}, 2}} {
 		extra := new(caddyhttp.ExtraLogFields)
 		r := httptest.NewRequest("POST", "/v1/chat/completions", nil)
 		ctx := context.WithValue(r.Context(), caddyhttp.ExtraLogFieldsCtxKey, extra)
