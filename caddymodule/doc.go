@@ -4,7 +4,7 @@
 // admin endpoint /hermes/streams, and the handlers' life from Provision to Cleanup.
 // Importing it registers all of that. It is thin on purpose: how a stream is repaired is in
 // package rewrite, how a response is guarded in package proxy, how an answer outlives its
-// connection in package proxy/resume.
+// connection in package resume.
 //
 // Below it, none of which knows the Handler:
 //
@@ -22,3 +22,6 @@
 // handlers and running requests hold together (shared.go). A reload provisions the new
 // handlers before it cleans the old ones up, so it stays.
 package caddymodule
+
+// The plugin has both handlers.
+import _ "github.com/hermes-sidecar/hermes-sidecar/resume/resumecaddy"

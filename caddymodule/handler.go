@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -12,6 +13,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/usage"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/build"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -205,6 +207,9 @@ type Handler struct {
 	observer *telemetry.Observer
 	usage    *usage.Store
 	joined   atomic.Bool // Cleanup has to leave what Provision joined
+
+	maxRequest   int64
+	drainTimeout time.Duration
 }
 
 // CaddyModule returns the Caddy module information.
@@ -265,13 +270,13 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	o.Usage = h.usage.Of
 	h.proxy = proxy.New(o)
 
-	grace, delay := httpTimes(ctx)
-	d := &drain{&h.shared.streams, o.DrainTimeout, drainLimit(grace, delay), caddy.Exiting, logger}
+	grace, delay := httpapp.Times(ctx)
+	d := &drain{&h.shared.streams, o.DrainTimeout, httpapp.DrainLimit(grace, delay), caddy.Exiting, logger}
 	if d.tooShort() { // at the end of the process it is too late to change
 		logger.Warn("grace_period is too short for drain_timeout; raise grace_period in the global options, or lower drain_timeout",
 			zap.Duration("drain_timeout", d.timeout), zap.Duration("grace_period", grace), zap.Duration("streams_end_after", d.limit))
 	}
-	provisioned.Store(h, &o)
+	h.maxRequest, h.drainTimeout = o.MaxRequest, o.DrainTimeout
 	return h.emitter.On("stopping", d)
 }
 
@@ -299,7 +304,6 @@ func (h *Handler) Cleanup() error {
 	if !h.joined.CompareAndSwap(true, false) {
 		return nil
 	}
-	provisioned.Delete(h)
 	h.shared.handlers.Add(-1)
 	h.shared.emitters.Remove(h.emitter)
 	last := leave()

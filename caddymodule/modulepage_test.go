@@ -8,6 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"net/http/httptest"
 	"os"
 	"regexp"
@@ -18,14 +19,20 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// sources are the files of the package, parsed.
+// sources are the files of the packages of both handlers, parsed.
 func sources(t *testing.T) map[string]*ast.File {
 	t.Helper()
-	packages, err := parser.ParseDir(token.NewFileSet(), ".", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
+	files := make(map[string]*ast.File)
+	for _, dir := range []string{".", "../resume/resumecaddy"} {
+		packages, err := parser.ParseDir(token.NewFileSet(), dir, func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range packages {
+			maps.Copy(files, p.Files)
+		}
 	}
-	return packages["caddymodule"].Files
+	return files
 }
 
 // modulePages are the types whose comments Caddy's site shows as a module's page, as

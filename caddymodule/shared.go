@@ -12,6 +12,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/usage"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/site"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -60,7 +61,7 @@ func leave() (last bool) {
 // error. It runs for the first handler only: then the handlers after it are still JSON, which
 // Caddy drops as it provisions them. Matchers are provisioned first.
 func (s *shared) checkSites(ctx caddy.Context, logger *zap.Logger) error {
-	app := httpApp(ctx)
+	app := httpapp.Of(ctx)
 	if app == nil || s.checked.Swap(weak.Make(app)) == weak.Make(app) {
 		return nil
 	}

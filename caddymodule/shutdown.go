@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 )
 
@@ -19,7 +18,7 @@ import (
 type drain struct {
 	streams interface{ Shutdown(limit time.Duration) }
 	timeout time.Duration // drain_timeout
-	limit   time.Duration // drainLimit of the http app
+	limit   time.Duration // httpapp.DrainLimit
 	// exiting is caddy.Exiting: the event also comes at every reload, which
 	// ends no stream.
 	exiting func() bool
@@ -42,45 +41,6 @@ func (d *drain) Handle(context.Context, caddy.Event) error {
 // tooShort reports whether the grace period ends before drain_timeout does.
 func (d *drain) tooShort() bool { return d.limit > 0 && d.limit < d.timeout }
 
-// httpApp returns the http app that a handler is provisioned in, nil for none.
-func httpApp(ctx caddy.Context) *caddyhttp.App {
-	for _, m := range ctx.Modules() {
-		if app, ok := m.(*caddyhttp.App); ok {
-			return app
-		}
-	}
-	return nil
-}
-
-// httpTimes returns the grace period and the shutdown delay of that app.
-func httpTimes(ctx caddy.Context) (grace, delay time.Duration) {
-	if app := httpApp(ctx); app != nil {
-		return time.Duration(app.GracePeriod), time.Duration(app.ShutdownDelay)
-	}
-	return 0, 0
-}
-
-// minDrainReserve and maxDrainReserve are the least and the most time kept between
-// the error finish of streams and the end of the grace period, so that the finish
-// is written before the servers close connections.
-const (
-	minDrainReserve = 250 * time.Millisecond
-	maxDrainReserve = 5 * time.Second
-)
-
-// drainLimit returns when, after the event, the last stream has to have its
-// error finish, 0 for no limit. The grace period begins after the delay; a
-// tenth of it, at least minDrainReserve and at most maxDrainReserve, is kept for
-// writing, and half of one that is shorter than that.
-func drainLimit(grace, delay time.Duration) time.Duration {
-	if grace <= 0 {
-		return 0
-	}
-	reserve := min(max(minDrainReserve, grace/10), maxDrainReserve)
-	reserve = min(reserve, grace/2)
-	return max(delay, 0) + grace - reserve
-}
-
 // exitPoll is how often watchExit looks.
 const exitPoll = 100 * time.Millisecond
 
@@ -98,4 +58,11 @@ func (s *shared) watchExit(exiting func() bool, every time.Duration) {
 		}
 		<-t.C
 	}
+}
+
+// ResumeLimits returns max_request and drain_timeout, for the handler of hermes_resume in
+// front of this one: it keeps no larger request, and no stream for longer when the process
+// ends.
+func (h *Handler) ResumeLimits() (maxRequest int64, drainTimeout time.Duration) {
+	return h.maxRequest, h.drainTimeout
 }

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
@@ -27,7 +28,7 @@ func newDrain(exiting bool, grace, delay time.Duration) (*drain, *shutdowns, *ob
 	return &drain{
 		streams: s,
 		timeout: 10 * time.Second,
-		limit:   drainLimit(grace, delay),
+		limit:   httpapp.DrainLimit(grace, delay),
 		exiting: func() bool { return exiting },
 		logger:  zap.New(core),
 	}, s, logs
@@ -66,25 +67,6 @@ func TestStoppingWarnsOfAGracePeriodThatIsTooShort(t *testing.T) {
 	}
 	if logs.FilterLevelExact(zap.WarnLevel).Len() != 1 {
 		t.Errorf("logged %v, want one warning", logs.All())
-	}
-}
-
-func TestDrainLimitLeavesTimeBeforeTheGracePeriodEnds(t *testing.T) {
-	for _, c := range []struct{ grace, delay, want time.Duration }{
-		{0, 0, 0},                                          // an eternal grace period has no end
-		{0, time.Minute, 0},                                //
-		{-1, 0, 0},                                         //
-		{10 * time.Second, 0, 9 * time.Second},             // a tenth is kept
-		{time.Second, 0, 750 * time.Millisecond},           // at least minDrainReserve
-		{125 * time.Second, 0, 2 * time.Minute},            // at most maxDrainReserve
-		{100 * time.Millisecond, 0, 50 * time.Millisecond}, // but never all of it
-		{2, 0, 1},
-		{10 * time.Second, 5 * time.Second, 14 * time.Second}, // it begins after the delay
-		{10 * time.Second, -1, 9 * time.Second},
-	} {
-		if got := drainLimit(c.grace, c.delay); got != c.want {
-			t.Errorf("grace period %v after %v: limit %v, want %v", c.grace, c.delay, got, c.want)
-		}
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/reqbody"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/reqbody"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 

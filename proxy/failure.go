@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 

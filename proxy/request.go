@@ -8,8 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/reqbody"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/reqbody"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 

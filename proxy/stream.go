@@ -6,8 +6,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 

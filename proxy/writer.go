@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 

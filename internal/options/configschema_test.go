@@ -44,7 +44,7 @@ func TestSchemaOfTheConfiguration(t *testing.T) {
 				}},
 			}},
 			{"hermes", handlerSchema(t, "../../caddymodule/handler.go", "hermes", ofTable(t))},
-			{"hermes_resume", handlerSchema(t, "../../caddymodule/resume.go", "hermes_resume", ofResume())},
+			{"hermes_resume", handlerSchema(t, "../../resume/resumecaddy/handler.go", "hermes_resume", ofResume())},
 			{"duration", o{
 				{"title", "Duration"},
 				{"description", "A string such as \"500ms\", \"1m30s\" or \"1d\", or a number of nanoseconds. 0, or at least 1ms."},

@@ -27,7 +27,7 @@ func (s *Store) failed(err error) {
 	}
 }
 
-// isAway reports whether an error says that Redis does nothing for anybody now.
+// isAway reports whether an error says that Redis does nothing for any client now.
 func isAway(err error) bool {
 	var reply goredis.Error
 	if !errors.As(err, &reply) {

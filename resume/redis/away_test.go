@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // die has a replica refresh nothing any more, as one that is killed, or stalls.
@@ -30,41 +30,38 @@ const chunk = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","create
 func TestDeathOfAReplica(t *testing.T) {
 	server := startServer(t)
 	dying, logs := server.replica(mortal)
-	heir, _ := server.replica(nil)
+	other, _ := server.replica(nil)
 	run := newRun()
 	l := claim(t, dying, entry("a"), run)
 	begin(t, l)
 	add(t, l, chunk, chunk)
 	ours := follow(t, dying, l.Entry().ID)
-	theirs := follow(t, heir, l.Entry().ID)
-	if got := read(t, theirs, 2*len(chunk)); got != chunk+chunk {
+	tothers := follow(t, other, l.Entry().ID)
+	if got := read(t, tothers, 2*len(chunk)); got != chunk+chunk {
 		t.Fatal(got)
 	}
 	die(dying)
-	finish, err := all(theirs)
+	finish, err := all(tothers)
 	if !strings.Contains(finish, `"finish_reason":"error"`) || !strings.Contains(finish, "[DONE]") || !errors.Is(err, io.EOF) {
 		t.Fatalf("%q, %v", finish, err)
 	}
 	if !strings.Contains(finish, "id: "+l.Entry().ID+"/1048579\n") {
 		t.Errorf("no gap: %q", finish)
 	}
-	if _, first, err := heir.Claim(context.Background(), entry("a"), newRun()); first || err != nil {
-		t.Errorf("it runs again: %v, %v", first, err)
+	if _, w, err := other.Claim(context.Background(), entry("a"), newRun()); w != nil || err != nil {
+		t.Errorf("it runs again: %v, %v", w, err)
 	}
 	for n, want := range map[uint64]string{0: chunk + chunk + finish, 1: chunk + finish, 2: finish, 3: finish, 1000: finish} {
-		r := follow(t, heir, l.Entry().ID)
-		if err := r.Seek(n); err != nil {
-			t.Fatalf("behind %d: %v", n, err)
-		}
+		r, _ := started(t, other, l.Entry().ID, n)
 		if got, err := all(r); got != want || !errors.Is(err, io.EOF) {
 			t.Errorf("behind %d: %q, %v", n, got, err)
 		}
 	}
 
 	add(t, l, event(3))
-	until(t, "the log is lost", l.(*owned).isLost)
+	until(t, "the log is lost", l.Writer.(*owned).isLost)
 	add(t, l, event(4))
-	l.End(true)
+	l.End(resume.Whole)
 	if got, err := all(ours); got != chunk+chunk+event(3)+event(4) || !errors.Is(err, io.EOF) {
 		t.Errorf("here it is %q, %v", got, err)
 	}
@@ -77,22 +74,19 @@ func TestDeathOfAReplica(t *testing.T) {
 func TestDeathBeforeTheAnswer(t *testing.T) {
 	server := startServer(t)
 	dying, _ := server.replica(mortal)
-	heir, _ := server.replica(nil)
+	other, _ := server.replica(nil)
 	claim(t, dying, entry("a"), newRun())
-	l, first, err := heir.Claim(context.Background(), entry("a"), newRun())
-	if first || err != nil {
-		t.Fatal(first, err)
+	l, w, err := other.Claim(context.Background(), entry("a"), newRun())
+	if w != nil || err != nil {
+		t.Fatal(w, err)
 	}
-	r, err := l.Follow(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := l.Read(context.Background(), 0)
 	defer r.Close()
 	die(dying)
-	if _, err := r.Header(); !errors.Is(err, resume.ErrDropped) {
+	if _, _, err := r.Start(); !errors.Is(err, resume.ErrDropped) {
 		t.Fatal(err)
 	}
-	claim(t, heir, entry("a"), newRun())
+	claim(t, other, entry("a"), newRun())
 }
 
 // TestReaderThatIsAheadWaits has a client come with an event that is not in Redis yet.
@@ -107,12 +101,16 @@ func TestReaderThatIsAheadWaits(t *testing.T) {
 	read(t, r, len(event(1)))
 	late := []byte(event(2) + event(3))
 	ends := []int{len(event(2)), len(late)}
-	o := l.(*owned)
-	if err := o.Log.Append(late, ends); err != nil { // as before flush brings it to Redis
-		t.Fatal(err)
-	}
+	o := l.Writer.(*owned)
+	o.mu.Lock()
+	o.events += 2 // which flush has not written yet
+	o.mu.Unlock()
+	r = followAfter(t, there, l.Entry().ID, 2)
 	sought := make(chan error)
-	go func() { sought <- r.Seek(2) }()
+	go func() {
+		_, _, err := r.Start()
+		sought <- err
+	}()
 	until(t, "the owner has answered", func() bool {
 		v, err := here.look(context.Background(), l.Entry().ID)
 		return err == nil && v.has == 3
@@ -139,7 +137,7 @@ func TestNoSuchEventElsewhere(t *testing.T) {
 	read(t, r, len(event(1)))
 	for n := uint64(2); n < 5; n++ {
 		began := time.Now()
-		if err := r.Seek(n); !errors.Is(err, resume.ErrAhead) {
+		if err := refusal(t, there, l.Entry().ID, n); !errors.Is(err, resume.ErrAhead) {
 			t.Errorf("%d: %v", n, err)
 		}
 		if d := time.Since(began); d >= patience {
@@ -147,7 +145,7 @@ func TestNoSuchEventElsewhere(t *testing.T) {
 		}
 	}
 	add(t, l, event(2))
-	until(t, "it has come", func() bool { return r.Seek(2) == nil })
+	until(t, "it has come", func() bool { return refusal(t, there, l.Entry().ID, 2) == nil })
 }
 
 // TestRedisIsKilled in the middle: who reads at the run's replica notices nothing, others are
@@ -161,31 +159,31 @@ func TestRedisIsKilled(t *testing.T) {
 	l := claim(t, here, entry("a"), run)
 	begin(t, l)
 	add(t, l, event(1))
-	ours, theirs := follow(t, here, l.Entry().ID), follow(t, there, l.Entry().ID)
-	read(t, theirs, len(event(1)))
-	until(t, "two read", func() bool { return l.Readers() == 2 })
+	ours, tothers := follow(t, here, l.Entry().ID), follow(t, there, l.Entry().ID)
+	read(t, tothers, len(event(1)))
+	until(t, "two read", func() bool { return int(run.readers.Load()) == 2 })
 	server.kill()
 	add(t, l, event(2))
-	if _, err := all(theirs); !errors.Is(err, resume.ErrBroken) {
+	if _, err := all(tothers); !errors.Is(err, resume.ErrBroken) {
 		t.Errorf("there: %v", err)
 	}
-	until(t, "the log is lost", l.(*owned).isLost)
-	until(t, "one reads", func() bool { return l.Readers() == 1 })
+	until(t, "the log is lost", l.Writer.(*owned).isLost)
+	until(t, "one reads", func() bool { return int(run.readers.Load()) == 1 })
 	if _, _, err := here.Claim(context.Background(), entry(""), newRun()); err == nil {
 		t.Error("a claim succeeds")
 	}
 	waits := make(chan error)
 	go func() { // which no prompt refusal ends: the key may be in use elsewhere
-		_, first, err := there.Claim(context.Background(), entry("b"), newRun())
-		if err == nil && !first {
+		_, w, err := there.Claim(context.Background(), entry("b"), newRun())
+		if err == nil && w == nil {
 			err = errors.New("it is not the first")
 		}
 		waits <- err
 	}()
-	if known, first, err := here.Claim(context.Background(), entry("a"), newRun()); first || err != nil || known != l {
-		t.Errorf("a key that runs is claimed: %v, %v", first, err)
+	if known, w, err := here.Claim(context.Background(), entry("a"), newRun()); w != nil || err != nil || known != l.Log {
+		t.Errorf("a key that runs is claimed: %v, %v", w, err)
 	}
-	if found(t, here, l.Entry().ID) != l {
+	if found(t, here, l.Entry().ID) != l.Log {
 		t.Error("it is not found where it is")
 	}
 	if _, err := there.Find(context.Background(), l.Entry().ID); err == nil {
@@ -201,11 +199,11 @@ func TestRedisIsKilled(t *testing.T) {
 	if err := <-waits; err != nil {
 		t.Error(err)
 	}
-	if known, first, err := here.Claim(context.Background(), entry("a"), newRun()); first || err != nil || known != l {
-		t.Errorf("a key that runs is claimed: %v, %v", first, err)
+	if known, w, err := here.Claim(context.Background(), entry("a"), newRun()); w != nil || err != nil || known != l.Log {
+		t.Errorf("a key that runs is claimed: %v, %v", w, err)
 	}
 	add(t, l, event(3))
-	l.End(true)
+	l.End(resume.Whole)
 	if got, err := all(ours); got != event(1)+event(2)+event(3) || !errors.Is(err, io.EOF) {
 		t.Errorf("here: %q, %v", got, err)
 	}
@@ -235,7 +233,7 @@ func TestRedisThatTakesNothing(t *testing.T) {
 	e := "data: " + strings.Repeat("x", 1000) + "\n\n"
 	for range 3 * maxPending / len(e) {
 		add(t, l, e)
-		o := l.(*owned)
+		o := l.Writer.(*owned)
 		o.mu.Lock()
 		waiting := len(o.todo.bytes)
 		o.mu.Unlock()
@@ -243,7 +241,7 @@ func TestRedisThatTakesNothing(t *testing.T) {
 			t.Fatalf("%d bytes wait", waiting)
 		}
 	}
-	l.End(true)
+	l.End(resume.Whole)
 	if got, err := all(r); err == nil || !strings.HasSuffix(got, e) {
 		var gone *resume.GoneError
 		if !errors.As(err, &gone) {
@@ -262,9 +260,9 @@ func TestRedisForgets(t *testing.T) {
 	if err := server.client.FlushAll(context.Background()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the log is lost", l.(*owned).isLost)
-	if known, first, err := s.Claim(context.Background(), entry("a"), newRun()); first || err != nil || known != l {
-		t.Errorf("a key that runs is claimed: %v, %v", first, err)
+	until(t, "the log is lost", l.Writer.(*owned).isLost)
+	if known, w, err := s.Claim(context.Background(), entry("a"), newRun()); w != nil || err != nil || known != l.Log {
+		t.Errorf("a key that runs is claimed: %v, %v", w, err)
 	}
 }
 
@@ -295,10 +293,7 @@ func TestNoRoomInMemory(t *testing.T) {
 		v, err := s.look(context.Background(), e.ID)
 		return err == nil && v != nil && v.events == 21
 	})
-	r := follow(t, s, e.ID)
-	if err := r.Seek(0); err != nil {
-		t.Fatal(err)
-	}
+	r, _ := started(t, s, e.ID, 0)
 	if got := read(t, r, 400000); !strings.HasPrefix(got, event(1)) {
 		t.Errorf("it begins with %.20q", got)
 	}
@@ -312,7 +307,7 @@ func TestCloseWaitsForLogs(t *testing.T) {
 	begin(t, l)
 	s.Close()
 	add(t, l, event(1))
-	l.End(true)
+	l.End(resume.Whole)
 	other, _ := server.replica(nil)
 	if got, err := all(follow(t, other, l.Entry().ID)); got != event(1) || !errors.Is(err, io.EOF) {
 		t.Errorf("%q, %v", got, err)
@@ -339,9 +334,9 @@ func TestKeyIsClaimedOnceAroundARestart(t *testing.T) {
 		for range cap(done) {
 			go func() {
 				for {
-					got, first, err := there.Claim(context.Background(), entry(fmt.Sprint(round)), newRun())
-					if first || err != nil || got.Entry().ID != l.Entry().ID {
-						done <- fmt.Errorf("round %d: %v, %w", round, first, cmp.Or(err, errors.New("it is another")))
+					got, w, err := there.Claim(context.Background(), entry(fmt.Sprint(round)), newRun())
+					if w != nil || err != nil || got.Entry().ID != l.Entry().ID {
+						done <- fmt.Errorf("round %d: %v, %w", round, w, cmp.Or(err, errors.New("it is another")))
 						return
 					}
 					select {
@@ -361,7 +356,7 @@ func TestKeyIsClaimedOnceAroundARestart(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		l.End(true)
+		l.End(resume.Whole)
 	}
 }
 

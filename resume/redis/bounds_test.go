@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // memory returns how many bytes all keys take.
@@ -39,13 +39,13 @@ func TestConnectionsAreBounded(t *testing.T) {
 		}
 		return strings.Count(clients, " user=there ")
 	}
-	var owned []resume.Log
+	var owned []claimed
 	var readers []resume.Reader
 	for n := range maxConnections + 50 {
 		l := claim(t, here, entry(fmt.Sprint(n)), newRun())
 		begin(t, l)
 		owned, readers = append(owned, l), append(readers, follow(t, there, l.Entry().ID))
-		if _, err := readers[n].Header(); err != nil {
+		if _, _, err := readers[n].Start(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -78,7 +78,7 @@ func TestPiecesAreBounded(t *testing.T) {
 	begin(t, l)
 	e := "data: " + strings.Repeat("x", 500_000) + "\n\n"
 	add(t, l, e)
-	l.End(true)
+	l.End(resume.Whole)
 	r := follow(t, there, l.Entry().ID).(*reader)
 	got := 0
 	for got < len(e) {
@@ -120,7 +120,7 @@ func TestUpstreamWaitsForRedis(t *testing.T) {
 	l := claim(t, here, en, newRun())
 	begin(t, l)
 	r := follow(t, there, en.ID)
-	if _, err := r.Header(); err != nil {
+	if _, _, err := r.Start(); err != nil {
 		t.Fatal(err)
 	}
 	server.do("CLIENT", "PAUSE", 300, "WRITE")
@@ -132,15 +132,15 @@ func TestUpstreamWaitsForRedis(t *testing.T) {
 			t.Fatalf("%d bytes wait", n)
 		}
 	}
-	l.End(true)
+	l.End(resume.Whole)
 	if got, err := all(r); len(got) != events*len(e) || !errors.Is(err, io.EOF) {
 		t.Errorf("%d bytes, want %d, %v", len(got), events*len(e), err)
 	}
 }
 
 // waiting returns how many bytes of a log wait for Redis.
-func waiting(l resume.Log) int {
-	o := l.(*owned)
+func waiting(l claimed) int {
+	o := l.Writer.(*owned)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.todo.bytes)
@@ -203,8 +203,8 @@ func TestLargeRecords(t *testing.T) {
 	if err := l.Begin(http.Header{"A": {strings.Repeat("x", maxRecord)}}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the log is lost", l.(*owned).isLost)
+	until(t, "the log is lost", l.Writer.(*owned).isLost)
 	until(t, "that is logged", func() bool { return logs.FilterMessageSnippet("goes on here").Len() == 1 })
 	add(t, l, event(1))
-	l.End(true)
+	l.End(resume.Whole)
 }

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // contract is what every store does.
@@ -29,12 +29,12 @@ var contract = map[string]func(t *testing.T, s pair){
 				wg.Add(1)
 				go func() {
 					defer wg.Done()
-					l, is, err := []resume.Store{s.here, s.there}[i%2].Claim(context.Background(), entry(fmt.Sprint(round)), newRun())
+					l, w, err := []resume.Store{s.here, s.there}[i%2].Claim(context.Background(), entry(fmt.Sprint(round)), newRun())
 					if err != nil {
 						t.Error(err)
 						return
 					}
-					if is {
+					if w != nil {
 						first.Add(1)
 					}
 					logs[i] = l
@@ -64,7 +64,7 @@ var contract = map[string]func(t *testing.T, s pair){
 		l := claim(t, s.here, entry("a"), newRun())
 		early := follow(t, s.there, l.Entry().ID)
 		begin(t, l)
-		h, err := early.Header()
+		h, _, err := early.Start()
 		if err != nil || !reflect.DeepEqual(h, http.Header{"Content-Type": {"text/event-stream"}, "Gone": nil}) {
 			t.Fatalf("header %v, %v", h, err)
 		}
@@ -72,22 +72,19 @@ var contract = map[string]func(t *testing.T, s pair){
 		if got := read(t, early, len(event(1))); got != event(1) {
 			t.Errorf("first it is %q", got)
 		}
-		if err := l.Append([]byte("data"), nil); err != nil {
+		if err := l.Append(context.Background(), []byte("data"), nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Append([]byte(": 2\n\n: comment\n"), []int{5}); err != nil {
+		if err := l.Append(context.Background(), []byte(": 2\n\n: comment\n"), []int{5}); err != nil {
 			t.Fatal(err)
 		}
 		late := follow(t, s.there, l.Entry().ID)
-		l.End(true)
+		l.End(resume.Whole)
 		if got, err := all(early); got != "data: 2\n\n: comment\n" || !errors.Is(err, io.EOF) {
 			t.Errorf("%q, %v", got, err)
 		}
 		if got, err := all(late); got != event(1)+"data: 2\n\n: comment\n" || !errors.Is(err, io.EOF) {
 			t.Errorf("%q, %v", got, err)
-		}
-		if l.Events() != 2 {
-			t.Errorf("%d events", l.Events())
 		}
 	},
 	"what breaks off does so for all": func(t *testing.T, s pair) {
@@ -95,12 +92,12 @@ var contract = map[string]func(t *testing.T, s pair){
 		begin(t, l)
 		add(t, l, event(1))
 		early := follow(t, s.there, l.Entry().ID)
-		l.End(false)
+		l.End(resume.Broken)
 		for _, r := range []resume.Reader{early, follow(t, s.there, l.Entry().ID)} {
-			if _, err := r.Header(); err != nil {
-				t.Error(err)
+			if _, atEnd, err := r.Start(); err != nil || atEnd {
+				t.Error(atEnd, err)
 			}
-			if got, err := all(r); got != event(1) || !errors.Is(err, resume.ErrBroken) || r.AtEnd() {
+			if got, err := all(r); got != event(1) || !errors.Is(err, resume.ErrBroken) {
 				t.Errorf("%q, %v", got, err)
 			}
 		}
@@ -108,31 +105,25 @@ var contract = map[string]func(t *testing.T, s pair){
 	"an empty one": func(t *testing.T, s pair) {
 		l := claim(t, s.here, entry("a"), newRun())
 		begin(t, l)
-		l.End(true)
-		r := follow(t, s.there, l.Entry().ID)
-		if _, err := r.Header(); err != nil {
-			t.Error(err)
-		}
-		if err := r.Seek(0); err != nil {
-			t.Error(err)
-		}
-		if got, err := all(r); got != "" || !errors.Is(err, io.EOF) {
+		l.End(resume.Whole)
+		r, atEnd := started(t, s.there, l.Entry().ID, 0)
+		if got, err := all(r); got != "" || !errors.Is(err, io.EOF) || !atEnd {
 			t.Errorf("%q, %v", got, err)
 		}
 	},
 	"what is dropped frees its key, and its readers": func(t *testing.T, s pair) {
 		l := claim(t, s.here, entry("a"), newRun())
 		r := follow(t, s.there, l.Entry().ID)
-		l.Drop()
-		if _, err := r.Header(); !errors.Is(err, resume.ErrDropped) {
+		l.End(resume.Dropped)
+		if _, _, err := r.Start(); !errors.Is(err, resume.ErrDropped) {
 			t.Error(err)
 		}
 		until(t, "the key is free", func() bool {
-			_, first, err := s.there.Claim(context.Background(), entry("a"), newRun())
-			return first && err == nil
+			_, w, err := s.there.Claim(context.Background(), entry("a"), newRun())
+			return w != nil && err == nil
 		})
 	},
-	"every event is one to continue behind": func(t *testing.T, s pair) {
+	"every event is one to continue after": func(t *testing.T, s pair) {
 		l := claim(t, s.here, entry("a"), newRun())
 		begin(t, l)
 		random := rand.New(rand.NewPCG(1, 2))
@@ -146,45 +137,33 @@ var contract = map[string]func(t *testing.T, s pair){
 			if i%7 == 0 {
 				c := []byte(": comment\n\n")
 				whole.Write(c)
-				if err := l.Append(c, nil); err != nil {
+				if err := l.Append(context.Background(), c, nil); err != nil {
 					t.Fatal(err)
 				}
 			}
 			whole.Write(e)
 			behind = append(behind, whole.Len())
 			n := random.IntN(len(e))
-			if err := l.Append(e[:n], nil); err != nil {
+			if err := l.Append(context.Background(), e[:n], nil); err != nil {
 				t.Fatal(err)
 			}
-			if err := l.Append(e[n:], []int{len(e) - n}); err != nil {
+			if err := l.Append(context.Background(), e[n:], []int{len(e) - n}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for _, when := range []string{"while it goes on", "behind its end"} {
-			r := follow(t, s.there, l.Entry().ID)
+		for _, when := range []string{"while it goes on", "after its end"} {
 			for n, at := range behind {
-				if err := r.Seek(uint64(n)); err != nil {
-					t.Fatalf("%s, %d: %v", when, n, err)
-				}
+				r, atEnd := started(t, s.there, l.Entry().ID, uint64(n))
 				want := whole.String()[at:]
-				if got := read(t, r, len(want)); got != want {
-					t.Fatalf("%s, behind %d it is %.50q, want %.50q", when, n, got, want)
+				if got := read(t, r, len(want)); got != want || atEnd != (want == "" && when == "after its end") {
+					t.Fatalf("%s, after %d it is %.50q, want %.50q", when, n, got, want)
 				}
+				r.Close()
 			}
-			l.End(true)
+			l.End(resume.Whole)
 		}
-		r := follow(t, s.there, l.Entry().ID)
-		if _, err := r.Header(); err != nil {
+		if err := refusal(t, s.there, l.Entry().ID, uint64(len(behind))); !errors.Is(err, resume.ErrAhead) {
 			t.Error(err)
-		}
-		if err := r.Seek(uint64(len(behind))); !errors.Is(err, resume.ErrAhead) {
-			t.Error(err)
-		}
-		if r.AtEnd() {
-			t.Error("it is at the end before it has read")
-		}
-		if err := r.Seek(uint64(len(behind) - 1)); err != nil || !r.AtEnd() {
-			t.Errorf("it is not at the end: %v", err)
 		}
 	},
 	"a large one loses its oldest events": func(t *testing.T, s pair) {
@@ -195,25 +174,19 @@ var contract = map[string]func(t *testing.T, s pair){
 		for n := 1; n <= events; n++ {
 			add(t, l, e(n))
 		}
-		l.End(true)
-		r := follow(t, s.there, l.Entry().ID)
-		if _, err := r.Header(); err != nil {
-			t.Error(err)
-		}
+		l.End(resume.Whole)
 		var gone *resume.GoneError
-		if err := r.Seek(0); !errors.As(err, &gone) {
+		if err := refusal(t, s.there, l.Entry().ID, 0); !errors.As(err, &gone) {
 			t.Fatalf("nothing is gone: %v", err)
 		}
 		kept := int(events - gone.First + 1)
 		if most := 1 << 20 / len(e(1)); kept < most/2 || kept > most {
 			t.Errorf("%d events are kept, with room for %d", kept, most)
 		}
-		if err := r.Seek(gone.First - 2); !errors.As(err, &gone) {
+		if err := refusal(t, s.there, l.Entry().ID, gone.First-2); !errors.As(err, &gone) {
 			t.Errorf("one before is there: %v", err)
 		}
-		if err := r.Seek(gone.First - 1); err != nil {
-			t.Fatal(err)
-		}
+		r, _ := started(t, s.there, l.Entry().ID, gone.First-1)
 		got, err := all(r)
 		if !strings.HasPrefix(got, e(int(gone.First))) || !strings.HasSuffix(got, e(events)) || len(got) != kept*len(e(1)) || !errors.Is(err, io.EOF) {
 			t.Errorf("%d bytes: %.20q, %v", len(got), got, err)
@@ -230,11 +203,8 @@ var contract = map[string]func(t *testing.T, s pair){
 		for n := 3; n <= 1000; n++ {
 			add(t, l, event(n))
 		}
-		l.End(true)
-		r := follow(t, s.there, e.ID)
-		if err := r.Seek(1); err != nil {
-			t.Fatal(err)
-		}
+		l.End(resume.Whole)
+		r, _ := started(t, s.there, e.ID, 1)
 		if got, err := all(r); !strings.HasPrefix(got, large+event(3)) || !strings.HasSuffix(got, event(1000)) || !errors.Is(err, io.EOF) {
 			t.Errorf("%d bytes, %v", len(got), err)
 		}
@@ -246,20 +216,13 @@ var contract = map[string]func(t *testing.T, s pair){
 		log := found(t, s.there, l.Entry().ID)
 		var readers []resume.Reader
 		for range 3 {
-			r, err := log.Follow(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
-			readers = append(readers, r)
+			readers = append(readers, log.Read(context.Background(), 0))
 		}
-		until(t, "three read", func() bool { return l.Readers() == 3 })
+		until(t, "three read", func() bool { return run.readers.Load() == 3 })
 		for _, r := range readers {
 			r.Close()
 		}
-		until(t, "nobody reads", func() bool { return l.Readers() == 0 })
-		if run.changes.Load() < 2 {
-			t.Errorf("the run was told %d times", run.changes.Load())
-		}
+		until(t, "nobody reads", func() bool { return run.readers.Load() == 0 })
 	},
 	"cancelled from anywhere": func(t *testing.T, s pair) {
 		run := newRun()
@@ -267,7 +230,7 @@ var contract = map[string]func(t *testing.T, s pair){
 		begin(t, l)
 		add(t, l, event(1))
 		r := follow(t, s.there, l.Entry().ID)
-		if err := found(t, s.there, l.Entry().ID).Cancel(context.Background()); err != nil {
+		if err := found(t, s.there, l.Entry().ID).Delete(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		if found(t, s.there, l.Entry().ID) != nil || found(t, s.here, l.Entry().ID) != nil {
@@ -283,7 +246,7 @@ var contract = map[string]func(t *testing.T, s pair){
 		}
 		claim(t, s.there, entry("a"), newRun()) // the key is free
 		add(t, l, event(2))
-		l.End(true)
+		l.End(resume.Whole)
 		if got, err := all(r); got != event(1)+event(2) || !errors.Is(err, io.EOF) {
 			t.Errorf("%q, %v", got, err)
 		}
@@ -291,16 +254,13 @@ var contract = map[string]func(t *testing.T, s pair){
 			t.Error("it is found again")
 		}
 	},
-	"cancelled behind its end": func(t *testing.T, s pair) {
+	"cancelled after its end": func(t *testing.T, s pair) {
 		l := claim(t, s.here, entry("a"), newRun())
 		begin(t, l)
 		add(t, l, event(1))
-		l.End(true)
-		r := follow(t, s.there, l.Entry().ID)
-		if _, err := r.Header(); err != nil {
-			t.Fatal(err)
-		}
-		if err := found(t, s.there, l.Entry().ID).Cancel(context.Background()); err != nil {
+		l.End(resume.Whole)
+		r, _ := started(t, s.there, l.Entry().ID, 0)
+		if err := found(t, s.there, l.Entry().ID).Delete(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		if found(t, s.there, l.Entry().ID) != nil || found(t, s.here, l.Entry().ID) != nil {
@@ -318,11 +278,11 @@ var contract = map[string]func(t *testing.T, s pair){
 		begin(t, l)
 		add(t, l, event(1))
 		r := follow(t, s.there, e.ID)
-		l.End(true)
+		l.End(resume.Whole)
 		until(t, "it has gone", func() bool { return found(t, s.there, e.ID) == nil && found(t, s.here, e.ID) == nil })
 		until(t, "the key is free", func() bool {
-			_, first, err := s.there.Claim(context.Background(), entry("a"), newRun())
-			return first && err == nil
+			_, w, err := s.there.Claim(context.Background(), entry("a"), newRun())
+			return w != nil && err == nil
 		})
 		if got, err := all(r); got != event(1) || !errors.Is(err, io.EOF) { // it was there already
 			t.Errorf("%q, %v", got, err)
@@ -331,13 +291,10 @@ var contract = map[string]func(t *testing.T, s pair){
 	"a reader that leaves stops waiting": func(t *testing.T, s pair) {
 		l := claim(t, s.here, entry("a"), newRun())
 		ctx, leave := context.WithCancel(context.Background())
-		r, err := found(t, s.there, l.Entry().ID).Follow(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := found(t, s.there, l.Entry().ID).Read(ctx, 0)
 		defer r.Close()
 		go leave()
-		if _, err := r.Header(); !errors.Is(err, context.Canceled) {
+		if _, _, err := r.Start(); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		begin(t, l)

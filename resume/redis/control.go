@@ -66,7 +66,7 @@ func caught(logger *zap.Logger, f func()) (err error) {
 	return nil
 }
 
-// wait waits for entries of a stream behind the last one, and returns none if there are none for
+// wait waits for entries of a stream after the last one, and returns none if there are none for
 // so long. A time below 0 means that it does not wait.
 func (s *Store) wait(ctx context.Context, key, last string, block time.Duration) ([]goredis.XMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(block, 0)+s.o.Timeout)

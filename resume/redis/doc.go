@@ -10,13 +10,13 @@
 //	replies.go, away.go      which replies are believed, and what an error says
 //	view.go                  what is known of a log
 //	owned.go, flush.go       the log of a run in this process, and its way to Redis
-//	remote.go, heir.go       a log that another process writes, or has left behind
+//	remote.go, orphan.go     a log that another process writes, or has left
 //	tail.go, reader.go       how such a log is followed
 //	control.go               leases, and what replicas tell each other
 //
 // The log of a run is in the memory of its process, too: its own clients read it there,
 // and Redis is off their way. Others read it in Redis. For each log of another replica
-// that has readers here, one connection waits for what comes; a reader that is behind
+// that has readers here, one connection waits for what comes; a reader that has less
 // asks for what it lacks.
 //
 // With the prefix P, Redis has for a log with the id I

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // TestNothingStaysForEver looks at every key, whatever becomes of a log: it stays for keep and a
@@ -25,17 +27,17 @@ func TestNothingStaysForEver(t *testing.T) {
 		read(t, follow(t, there, l.Entry().ID), len(event(1)))
 		switch key {
 		case "whole", "over":
-			l.End(true)
+			l.End(resume.Whole)
 		case "broken":
-			l.End(false)
+			l.End(resume.Broken)
 		}
 		if key == "cancelled" || key == "over" {
-			if err := found(t, there, l.Entry().ID).Cancel(ctx); err != nil {
+			if err := found(t, there, l.Entry().ID).Delete(ctx); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	claim(t, here, entry("dropped"), newRun()).Drop()
+	claim(t, here, entry("dropped"), newRun()).End(resume.Dropped)
 	left := claim(t, dying, entry("left"), newRun())
 	begin(t, left)
 	r := follow(t, there, left.Entry().ID)
@@ -53,7 +55,7 @@ func TestNothingStaysForEver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ended := v != nil && v.state != stateClaimed && v.state != stateBegun
+		ended := v != nil && v.state > resume.Begun
 		switch {
 		case strings.HasPrefix(key, "test:replica:"):
 			most = time.Minute

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // A fake is a server that answers as Redis does as far as a Store needs it, with one log of
@@ -32,7 +32,7 @@ type fake struct {
 var points = map[string]string{
 	"hello": "hello", "auth": "hello", "xread": "xread", "xrange": "xrange",
 	claimScript.Hash(): "claim", lookScript.Hash(): "look", beginScript.Hash(): "begin", appendScript.Hash(): "append",
-	endScript.Hash(): "end", dropScript.Hash(): "drop", refreshScript.Hash(): "refresh", inheritScript.Hash(): "inherit",
+	endScript.Hash(): "end", dropScript.Hash(): "drop", refreshScript.Hash(): "refresh", adoptScript.Hash(): "adopt",
 	cancelScript.Hash(): "cancel", readScript.Hash(): "read", leaveScript.Hash(): "leave", askScript.Hash(): "ask",
 }
 
@@ -141,7 +141,7 @@ func canned(point string, command []string) string {
 	case "claim":
 		return text(command[6])
 	case "look":
-		return looked(theirs, stateBegun, `{"Content-Type":["text/event-stream"]}`)
+		return looked(theirs, "begun", `{"Content-Type":["text/event-stream"]}`)
 	case "xread":
 		time.Sleep(10 * time.Millisecond) // or a tail turns without a pause
 		return "*-1\r\n"
@@ -154,7 +154,7 @@ func canned(point string, command []string) string {
 		return array(":0\r\n", ":1\r\n")
 	case "ask":
 		return text("1-1")
-	case "inherit":
+	case "adopt":
 		return "$-1\r\n"
 	}
 	return ":1\r\n"
@@ -176,7 +176,7 @@ func (f *fake) replica(t *testing.T, set func(*Options)) (*Store, *observer.Obse
 	core, logs := observer.New(zap.WarnLevel)
 	o := Options{
 		Network: "tcp", Address: f.addr, Prefix: "test:", Secret: []byte("secret"),
-		Lease: time.Second, Timeout: time.Second, Local: resume.NewMemory(nil), Logger: zap.New(core),
+		Lease: time.Second, Timeout: time.Second, Local: resume.NewMemory(), Logger: zap.New(core),
 	}
 	if set != nil {
 		set(&o)

@@ -6,18 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sort"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
-// The states of a log.
-const (
-	stateClaimed = "claimed"
-	stateBegun   = "begun"
-	stateWhole   = "whole"
-	stateBroken  = "broken"
-)
+// states are the words for the states of a log in Redis.
+var states = [...]string{
+	resume.Claimed: "claimed", resume.Begun: "begun", resume.Whole: "whole", resume.Broken: "broken", resume.Dropped: "dropped",
+}
 
 // maxPiece is how many bytes of a log are in one entry of its stream. With what Redis needs
 // beside them it takes just under 32 KiB, which its allocator need not round up.
@@ -37,7 +35,7 @@ type writer struct {
 	bytes  int64
 	events uint64
 	torn   bool   // the last byte is not the end of an event
-	gap    uint64 // how many numbers of events before the next piece are nobody's
+	gap    uint64 // how many numbers before the next piece belong to no event
 	taken  int64  // bytes in Redis, had nothing gone
 	marks  []mark // the first one is where the log begins
 	sizes  resume.EventSizes
@@ -49,7 +47,7 @@ type mark struct {
 	before int64 // bytes in Redis
 }
 
-// nextID returns the id of a piece behind which there are so many events. Pieces are in
+// nextID returns the id of a piece after which there are so many events. Pieces are in
 // the order of their ids, and the first one with an event is found by its number.
 func (w *writer) nextID(events uint64) string { return pieceID(events, w.pieces+1) }
 
@@ -102,25 +100,29 @@ func (w *writer) append(p []byte, ends []int) error {
 	return nil
 }
 
-func (w *writer) end(state string) error {
-	return w.s.write(endScript, w.s.names.all(w.entry), w.s.replica, w.entry.ID, state, w.entry.Keep.Milliseconds(), w.nextID(w.events), w.bytes)
+func (w *writer) end(how resume.State) error {
+	keys, id := w.s.names.all(w.entry), w.nextID(w.events)
+	if how == resume.Dropped {
+		return w.s.write(dropScript, keys, w.s.replica, w.entry.ID, id)
+	}
+	return w.s.write(endScript, keys, w.s.replica, w.entry.ID, states[how], w.entry.Keep.Milliseconds(), id, w.bytes)
 }
 
-func (w *writer) drop() error {
-	return w.s.write(dropScript, w.s.names.all(w.entry), w.s.replica, w.entry.ID, w.nextID(w.events))
-}
-
-// cut cuts off the first piece of p.
-func cut(p []byte, ends []int) (piece []byte, pieceEnds []int, rest []byte, restEnds []int) {
-	n := min(len(p), maxPiece)
-	i := 0
-	for i < len(ends) && ends[i] <= n {
-		i++
+// appendAll appends p in pieces, each by a call of try. It stops and returns false when that
+// does. It changes ends.
+func (w *writer) appendAll(p []byte, ends []int, try func(write func() error) bool) bool {
+	for len(p) > 0 {
+		n := min(len(p), maxPiece)
+		i := sort.SearchInts(ends, n+1)
+		if !try(func() error { return w.append(p[:n], ends[:i]) }) {
+			return false
+		}
+		p, ends = p[n:], ends[i:]
+		for j := range ends {
+			ends[j] -= n
+		}
 	}
-	for j := i; j < len(ends); j++ {
-		ends[j] -= n
-	}
-	return p[:n], ends[:i], p[n:], ends[i:]
+	return true
 }
 
 // flushes calls flush. If that panics, the log goes on here.
@@ -145,7 +147,7 @@ func (o *owned) flush() {
 		if !lost {
 			lost = !o.write(w, t)
 		}
-		if over && (lost || t.end != "" || t.dropped) {
+		if over && (lost || t.end != resume.Claimed) {
 			o.s.release(o, lost)
 			return
 		}
@@ -155,9 +157,6 @@ func (o *owned) flush() {
 
 // write writes what there is to do. It returns false if the log is lost.
 func (o *owned) write(w *writer, t todo) bool {
-	if t.dropped {
-		return o.try(w.drop)
-	}
 	if t.header != nil {
 		header, err := json.Marshal(t.header)
 		if err == nil && len(header) > maxRecord {
@@ -171,16 +170,8 @@ func (o *owned) write(w *writer, t todo) bool {
 			return false
 		}
 	}
-	p, ends := t.bytes, t.ends
-	for len(p) > 0 {
-		var piece []byte
-		var pieceEnds []int
-		piece, pieceEnds, p, ends = cut(p, ends)
-		if !o.try(func() error { return w.append(piece, pieceEnds) }) {
-			return false
-		}
-	}
-	return t.end == "" || o.try(func() error { return w.end(t.end) })
+	return w.appendAll(t.bytes, t.ends, o.try) &&
+		(t.end == resume.Claimed || o.try(func() error { return w.end(t.end) }))
 }
 
 // try tries until it succeeds, or the log is lost: then it returns false.
@@ -219,7 +210,7 @@ func (o *owned) succeeded() {
 // as well.
 func (s *Store) release(o *owned, lost bool) {
 	if !lost {
-		_ = o.Log.Cancel(context.Background()) // one in memory always can; its run is over
+		_ = o.Log.Delete(context.Background()) // one in memory always can; its run is over
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,18 +9,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // run is a run of a test.
 type run struct {
-	changes   atomic.Int64
+	readers   atomic.Int64
 	cancelled chan resume.Reason
 }
 
 func newRun() *run { return &run{cancelled: make(chan resume.Reason, 100)} }
 
-func (r *run) ReadersChanged() { r.changes.Add(1) }
+func (r *run) ReadersChanged(n int) { r.readers.Store(int64(n)) }
 
 func (r *run) Cancel(why resume.Reason) { r.cancelled <- why }
 
@@ -30,7 +30,7 @@ type pair struct{ here, there resume.Store }
 // storages are what has to keep the contract of package resume.
 var storages = map[string]func(t *testing.T) pair{
 	"memory": func(*testing.T) pair {
-		m := resume.NewMemory(nil)
+		m := resume.NewMemory()
 		return pair{m, m}
 	},
 	"redis": func(t *testing.T) pair {
@@ -59,14 +59,20 @@ func entry(key string) resume.Entry {
 	return e
 }
 
+// claimed is a log with its writer.
+type claimed struct {
+	resume.Log
+	resume.Writer
+}
+
 // claim claims an entry, which must be the first.
-func claim(t *testing.T, s resume.Store, e resume.Entry, r resume.Run) resume.Log {
+func claim(t *testing.T, s resume.Store, e resume.Entry, r resume.Run) claimed {
 	t.Helper()
-	l, first, err := s.Claim(context.Background(), e, r)
-	if err != nil || !first {
-		t.Fatal(first, err)
+	l, w, err := s.Claim(context.Background(), e, r)
+	if err != nil || w == nil {
+		t.Fatal(w, err)
 	}
-	return l
+	return claimed{l, w}
 }
 
 // found returns the log with the id, nil for none.
@@ -79,27 +85,48 @@ func found(t *testing.T, s resume.Store, id string) resume.Log {
 	return l
 }
 
-// follow returns a reader of the log with the id.
+// follow returns a reader of the log with the id, from its beginning on.
 func follow(t *testing.T, s resume.Store, id string) resume.Reader {
+	t.Helper()
+	return followAfter(t, s, id, 0)
+}
+
+// followAfter returns a reader of the events after the number n.
+func followAfter(t *testing.T, s resume.Store, id string, n uint64) resume.Reader {
 	t.Helper()
 	l := found(t, s, id)
 	if l == nil {
 		t.Fatal("there is no log")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	r, err := l.Follow(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := l.Read(ctx, n)
 	t.Cleanup(func() { cancel(); r.Close() })
 	return r
+}
+
+// started returns a reader of the events after the number n that has started.
+func started(t *testing.T, s resume.Store, id string, n uint64) (r resume.Reader, atEnd bool) {
+	t.Helper()
+	r = followAfter(t, s, id, n)
+	_, atEnd, err := r.Start()
+	if err != nil {
+		t.Fatalf("after %d: %v", n, err)
+	}
+	return r, atEnd
+}
+
+// refusal returns why there is no reader of the events after the number n.
+func refusal(t *testing.T, s resume.Store, id string, n uint64) error {
+	t.Helper()
+	_, _, err := followAfter(t, s, id, n).Start()
+	return err
 }
 
 // event returns the nth event.
 func event(n int) string { return fmt.Sprintf("data: %d\n\n", n) }
 
-// add appends whole events to a log.
-func add(t *testing.T, l resume.Log, events ...string) {
+// add appends whole events to a log. It waits for no readers.
+func add(t *testing.T, l resume.Writer, events ...string) {
 	t.Helper()
 	var p []byte
 	var ends []int
@@ -107,7 +134,9 @@ func add(t *testing.T, l resume.Log, events ...string) {
 		p = append(p, e...)
 		ends = append(ends, len(p))
 	}
-	if err := l.Append(p, ends); err != nil {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := l.Append(ctx, p, ends); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -138,7 +167,7 @@ func all(r resume.Reader) (string, error) {
 	}
 }
 
-func begin(t *testing.T, l resume.Log) {
+func begin(t *testing.T, l resume.Writer) {
 	t.Helper()
 	if err := l.Begin(http.Header{"Content-Type": {"text/event-stream"}, "Gone": nil}); err != nil {
 		t.Fatal(err)

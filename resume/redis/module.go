@@ -15,8 +15,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/resumecaddy"
 )
 
 func init() {
@@ -190,7 +190,7 @@ func (s *Storage) key() storeKey {
 	}
 }
 
-// ResumeStore implements caddymodule.ResumeStorage.
+// ResumeStore implements resumecaddy.Storage.
 func (s *Storage) ResumeStore(local *resume.Memory) resume.Store {
 	v, _, _ := stores.LoadOrNew(s.key(), func() (caddy.Destructor, error) { // which never fails
 		o := s.options
@@ -212,8 +212,8 @@ func (s *Storage) Cleanup() error {
 
 // Interface guards
 var (
-	_ caddy.Provisioner         = (*Storage)(nil)
-	_ caddy.Validator           = (*Storage)(nil)
-	_ caddy.CleanerUpper        = (*Storage)(nil)
-	_ caddymodule.ResumeStorage = (*Storage)(nil)
+	_ caddy.Provisioner   = (*Storage)(nil)
+	_ caddy.Validator     = (*Storage)(nil)
+	_ caddy.CleanerUpper  = (*Storage)(nil)
+	_ resumecaddy.Storage = (*Storage)(nil)
 )

@@ -3,7 +3,7 @@ package redis
 import (
 	"encoding/hex"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // A prefix is what the names of all keys in Redis begin with.

@@ -10,49 +10,54 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // owned is the log of a run in this process. Its readers here read the one in memory, and
-// flush brings it to Redis for the others. If that fails for longer than a lease, or
-// another replica has taken it over, it is lost: it goes on here, for those who read it
-// here.
+// flush writes it to Redis for the others. If that fails for longer than a lease, or another
+// replica has taken it over, it is lost: it goes on here, for its readers here.
 //
-// The log in memory knows it as its run, which is an ownedRun.
+// It is the run of the log in memory.
 type owned struct {
 	resume.Log // in memory
+	memory     memoryWriter
 	s          *Store
 	entry      resume.Entry
 	run        resume.Run
-	elsewhere  atomic.Int64 // readers in other replicas
 	cancelled  atomic.Bool
 	wake       chan struct{} // flush has something to do
 	done       chan struct{} // closed when flush is over
 
-	mu    sync.Mutex
-	todo  todo
-	room  *sync.Cond // for todo
-	fails bool       // the last write failed
-	lost  bool
-	over  bool      // its run adds no more
-	until time.Time // when it is lost if writes fail
+	mu     sync.Mutex
+	todo   todo
+	room   *sync.Cond // for todo
+	events uint64     // that have been appended
+	fails  bool       // the last write failed
+	lost   bool
+	over   bool      // its run adds no more
+	until  time.Time // when it is lost if writes fail
+}
+
+// memoryWriter is the writer of a log in a resume.Memory.
+type memoryWriter interface {
+	resume.Writer
+	SetElsewhere(readers int)
 }
 
 // todo is what flush has to do.
 type todo struct {
-	header  http.Header // nil if the log has begun already
-	bytes   []byte
-	ends    []int  // in bytes
-	end     string // the state to end in, "" for none
-	dropped bool
+	header http.Header // nil if the log has begun already
+	bytes  []byte
+	ends   []int        // in bytes
+	end    resume.State // to end in, resume.Claimed for none
 }
 
 // maxPending is how many bytes of a log may wait for Redis. Upstream waits for room as long
 // as Redis takes what comes. One as large may be on its way.
 const maxPending = 512 << 10
 
-// endPatience is how long the end of a run waits for Redis: the process may end then.
-const endPatience = time.Second
+// endTimeout is how long the end of a run waits for Redis, because the process may end then.
+const endTimeout = time.Second
 
 func newOwned(s *Store, e resume.Entry, run resume.Run) *owned {
 	o := &owned{
@@ -76,19 +81,20 @@ func (o *owned) add(more func(*todo)) {
 	}
 }
 
-// Begin implements resume.Log.
+// Begin implements resume.Writer.
 func (o *owned) Begin(header http.Header) error {
-	err := o.Log.Begin(header)
+	err := o.memory.Begin(header)
 	o.add(func(t *todo) { t.header = header })
 	return err
 }
 
-// Append implements resume.Log.
-func (o *owned) Append(p []byte, ends []int) error {
-	if err := o.Log.Append(p, ends); err != nil {
+// Append implements resume.Writer.
+func (o *owned) Append(ctx context.Context, p []byte, ends []int) error {
+	if err := o.memory.Append(ctx, p, ends); err != nil {
 		return err
 	}
 	o.mu.Lock()
+	o.events += uint64(len(ends))
 	for len(o.todo.bytes) >= maxPending && !o.fails && !o.lost {
 		o.room.Wait()
 	}
@@ -110,90 +116,68 @@ func (o *owned) Append(p []byte, ends []int) error {
 // errFull says why a log is lost.
 var errFull = errors.New("redis does not take what comes")
 
-// End implements resume.Log.
-func (o *owned) End(whole bool) {
-	o.Log.End(whole)
-	state := stateBroken
-	if whole {
-		state = stateWhole
-	}
-	o.finish(func(t *todo) { t.end = state })
-	select {
-	case <-o.done:
-	case <-time.After(endPatience):
-	}
-}
+// Each implements resume.Writer.
+func (o *owned) Each(f func(p []byte)) error { return o.memory.Each(f) }
 
-// Drop implements resume.Log.
-func (o *owned) Drop() {
-	o.Log.Drop()
-	o.finish(func(t *todo) { t.dropped = true })
-}
-
-// finish has flush do the last.
-func (o *owned) finish(last func(*todo)) {
+// End implements resume.Writer.
+func (o *owned) End(how resume.State) {
+	o.memory.End(how)
 	o.mu.Lock()
 	o.over = true
 	o.mu.Unlock()
-	o.add(last)
+	o.add(func(t *todo) { t.end = how })
+	if how == resume.Dropped {
+		return
+	}
+	select {
+	case <-o.done:
+	case <-time.After(endTimeout):
+	}
 }
 
-// Readers implements resume.Log.
-func (o *owned) Readers() int { return o.Log.Readers() + int(o.elsewhere.Load()) }
-
-// Cancel implements resume.Log.
-func (o *owned) Cancel(ctx context.Context) error {
+// Delete implements resume.Log.
+func (o *owned) Delete(ctx context.Context) error {
 	if _, err := o.s.do(ctx, cancelScript, o.s.names.cancel(o.entry), o.s.o.Prefix, o.entry.ID); err != nil && !o.isLost() {
 		o.lose(err)
 	}
-	return o.Log.Cancel(ctx)
+	return o.Log.Delete(ctx)
 }
 
-// Follow implements resume.Log.
-func (o *owned) Follow(ctx context.Context) (resume.Reader, error) {
-	r, err := o.Log.Follow(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &ownedReader{r, o, ctx}, nil
+// Read implements resume.Log.
+func (o *owned) Read(ctx context.Context, n uint64) resume.Reader {
+	return &ownedReader{o.Log.Read(ctx, n), o, ctx, n}
 }
 
-// ownedReader reads the log in memory. What has gone there, for want of memory, may be in
-// Redis.
+// ownedReader reads the log in memory. Events that were deleted there, for want of memory,
+// may be in Redis.
 type ownedReader struct {
 	resume.Reader
-	o   *owned
-	ctx context.Context
+	o     *owned
+	ctx   context.Context
+	after uint64
 }
 
-// Seek implements resume.Reader.
-func (r *ownedReader) Seek(n uint64) error {
-	err := r.Reader.Seek(n)
+// Start implements resume.Reader.
+func (r *ownedReader) Start() (http.Header, bool, error) {
+	header, atEnd, err := r.Reader.Start()
 	var gone *resume.GoneError
 	if !errors.As(err, &gone) || r.o.isLost() {
-		return err
+		return header, atEnd, err
 	}
-	far := (&remoteLog{r.o.s, r.o.entry}).follow(r.ctx)
-	if err := far.Seek(n); err != nil {
-		far.Close()
-		return err
-	}
+	remote := (&remoteLog{r.o.s, r.o.entry}).Read(r.ctx, r.after)
 	r.Reader.Close()
-	r.Reader = far
-	return nil
+	r.Reader = remote
+	return remote.Start()
 }
 
-// ownedRun is the run that the log in memory knows.
-type ownedRun struct{ o *owned }
-
 // ReadersChanged implements resume.Run.
-func (r ownedRun) ReadersChanged() { r.o.run.ReadersChanged() }
+func (o *owned) ReadersChanged(n int) { o.run.ReadersChanged(n) }
 
-// Cancel implements resume.Run. If the log in memory has to make room, what it lets go of
-// is in Redis, and the run may go on.
-func (r ownedRun) Cancel(why resume.Reason) {
-	if why != resume.ReasonMemory || r.o.isLost() {
-		r.o.run.Cancel(why)
+// Cancel implements resume.Run. If the log in memory has to make room, what it deletes is in
+// Redis, and the run may go on.
+func (o *owned) Cancel(why resume.Reason) {
+	if why != resume.ReasonMemory || o.isLost() {
+		o.run.Cancel(why)
 	}
 }
 
@@ -203,7 +187,7 @@ func (o *owned) isLost() bool {
 	return o.lost
 }
 
-// lose has the log go on here alone.
+// lose records that the log goes on only here.
 func (o *owned) lose(why error) {
 	o.mu.Lock()
 	was, over := o.lost, o.over
@@ -222,17 +206,19 @@ func (o *owned) lose(why error) {
 		o.s.o.Logger.Warn("a stream goes on here, and is no longer in redis: clients at other replicas are cut off",
 			zap.String("stream", o.entry.ID), o.s.o.errorField(why))
 	}
-	o.elsewhere.Store(0)
-	o.run.ReadersChanged()
+	o.memory.SetElsewhere(0)
 }
 
-// refresh extends the lease, and does what others want. If they have told something of the log, it
-// answers the last message with how many events there are.
+// refresh extends the lease, and does what others ask for. It answers their last message about
+// the log, if there is one, with the number of events.
 func (o *owned) refresh(message string) error {
-	if o.isLost() {
+	o.mu.Lock()
+	lost, events := o.lost, o.events
+	o.mu.Unlock()
+	if lost {
 		return nil
 	}
-	v, err := o.s.do(context.Background(), refreshScript, o.s.names.all(o.entry), o.s.replica, o.entry.ID, o.s.o.Lease.Milliseconds(), o.s.ttl(o.entry), message, o.Events())
+	v, err := o.s.do(context.Background(), refreshScript, o.s.names.all(o.entry), o.s.replica, o.entry.ID, o.s.o.Lease.Milliseconds(), o.s.ttl(o.entry), message, events)
 	if err != nil {
 		return err
 	}
@@ -252,12 +238,10 @@ func (o *owned) refresh(message string) error {
 		}
 		return nil
 	case is > 0 && o.cancelled.CompareAndSwap(false, true):
-		_ = o.Log.Cancel(context.Background()) // one in memory always can
+		_ = o.Log.Delete(context.Background()) // one in memory always can
 	}
 	o.extend()
-	if o.elsewhere.Swap(n) != n {
-		o.run.ReadersChanged()
-	}
+	o.memory.SetElsewhere(int(n))
 	return nil
 }
 
@@ -273,6 +257,7 @@ func (o *owned) extend() {
 // Interface guards
 var (
 	_ resume.Log    = (*owned)(nil)
-	_ resume.Run    = ownedRun{}
+	_ resume.Writer = (*owned)(nil)
+	_ resume.Run    = (*owned)(nil)
 	_ resume.Reader = (*ownedReader)(nil)
 )

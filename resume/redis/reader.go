@@ -9,26 +9,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // reader reads a log in Redis.
 type reader struct {
-	t    *tail
-	name string
-	ctx  context.Context
-	at   int64   // where it is in the log
-	last string  // the id of a piece, and the next one has what is there
-	have []piece // that it has not returned yet
-}
-
-// follow returns a reader at the beginning.
-func (l *remoteLog) follow(ctx context.Context) *reader {
-	s := l.s
-	r := &reader{ctx: ctx, last: "0-0", name: s.replica + ":" + strconv.FormatInt(s.members.Add(1), 10)}
-	r.t = s.tailOf(l.entry, r.name)
-	_ = r.t.count() // or it counts soon
-	return r
+	t     *tail
+	name  string
+	ctx   context.Context
+	after uint64  // the number of the event to start after
+	at    int64   // where it is in the log
+	last  string  // the id of a piece, and the next one has what is there
+	have  []piece // that it has not returned yet
 }
 
 // until waits until it is so, or nothing comes any more, and leaves the tail locked.
@@ -49,46 +41,37 @@ func (r *reader) until(ctx context.Context, is func() bool) error {
 	return nil
 }
 
-// Header implements resume.Reader.
-func (r *reader) Header() (http.Header, error) {
-	t := r.t
+// ended reports whether the log has. The tail is locked.
+func (t *tail) ended() bool { return t.state > resume.Begun }
+
+// Start implements resume.Reader. A client may have an event from the replica that runs the
+// log before that is in Redis, and that replica may die then. One that is alive says whether
+// there is such an event.
+func (r *reader) Start() (http.Header, bool, error) {
+	t, n := r.t, r.after
 	err := r.until(r.ctx, func() bool { return t.header != nil })
-	defer t.mu.Unlock()
+	header, failed := t.header, t.err
+	known := n <= t.events || t.ended() || n-t.events > orphanGap
+	t.mu.Unlock()
 	switch {
 	case err != nil:
-		return nil, err
-	case t.header == nil:
-		return nil, t.err
+		return nil, false, err
+	case header == nil:
+		return nil, false, failed
 	}
-	return t.header, nil
-}
-
-// ended reports whether the log has. The tail is locked.
-func (t *tail) ended() bool { return t.state == stateWhole || t.state == stateBroken }
-
-// Seek implements resume.Reader. A client may have an event from its owner before that is
-// in Redis, and the owner may die then. One that is alive says whether there is such an event.
-func (r *reader) Seek(n uint64) error {
-	t := r.t
-	ctx, cancel := context.WithTimeout(r.ctx, t.s.o.Lease+2*blocks+t.s.o.Timeout)
-	defer cancel()
-	settled := func() bool { return n <= t.events || t.ended() || n-t.events > heirGap }
-	err := r.until(ctx, func() bool { return t.state != "" })
-	ask := err == nil && t.err == nil && !settled()
-	t.mu.Unlock()
-	if ask && t.isAhead(ctx, n) {
-		return resume.ErrAhead
+	if failed == nil && !known {
+		err = r.waitForEvent()
 	}
-	err = r.until(ctx, func() bool { return t.state != "" && settled() })
-	events, failed, ended, size := t.events, t.err, t.ended(), t.end
+	t.mu.Lock()
+	events, failed, ended, whole, size := t.events, t.err, t.ended(), t.state == resume.Whole, t.end
 	t.mu.Unlock()
 	switch {
 	case failed != nil:
-		return nil // Next says it
-	case n > events || err != nil && r.ctx.Err() == nil:
-		return resume.ErrAhead
-	case err != nil:
-		return err
+		return header, false, nil // Next returns it
+	case r.ctx.Err() != nil:
+		return nil, false, r.ctx.Err()
+	case err != nil || n > events:
+		return nil, false, resume.ErrAhead
 	}
 	from := "0-0"
 	if n > 0 {
@@ -96,26 +79,41 @@ func (r *reader) Seek(n uint64) error {
 	}
 	pieces, err := r.bytes(from)
 	if err != nil {
-		return nil // likewise
+		return header, false, nil // likewise
 	}
 	if len(pieces) == 0 {
 		if ended && size > 0 {
-			return &resume.GoneError{First: events + 1}
+			return nil, false, &resume.GoneError{First: events + 1}
 		}
-		r.at, r.last, r.have = 0, "0-0", nil
-		return nil
+		r.last = "0-0"
+		return header, whole, nil
 	}
 	p := &pieces[0]
 	switch {
 	case p.before < n: // the event ends in it
-		r.at = p.at + int64(p.behind(n-p.before))
+		r.at = p.at + int64(p.after(n-p.before))
 	case p.before == n && !p.torn, p.gap > 0 && n+p.gap >= p.before, n == 0 && p.at == 0:
 		r.at = p.at
 	default:
-		return &resume.GoneError{First: p.first()}
+		return nil, false, &resume.GoneError{First: p.first()}
 	}
 	r.last, r.have = beforePiece(p.id), pieces
-	return nil
+	return header, whole && r.at == size, nil
+}
+
+// waitForEvent waits for the event to start after, which is not in Redis. It returns an error
+// if the replica that runs the log says that there is no such event, or says nothing for too
+// long.
+func (r *reader) waitForEvent() error {
+	t, n := r.t, r.after
+	ctx, cancel := context.WithTimeout(r.ctx, t.s.o.Lease+2*blocks+t.s.o.Timeout)
+	defer cancel()
+	if t.isAhead(ctx, n) {
+		return resume.ErrAhead
+	}
+	err := r.until(ctx, func() bool { return n <= t.events || t.ended() })
+	t.mu.Unlock()
+	return err
 }
 
 // isAhead reports whether the owner of the log, which is asked, has no event with the number n
@@ -126,7 +124,7 @@ func (t *tail) isAhead(ctx context.Context, n uint64) bool {
 	message, _ := v.(string)
 	for wait := blocks / 100; err == nil && pause(ctx, wait); wait = min(2*wait, blocks) {
 		v, err := s.look(ctx, id)
-		if err != nil || v == nil || v.state != stateBegun {
+		if err != nil || v == nil || v.state != resume.Begun {
 			return false
 		}
 		if reached(v.asked, message) {
@@ -136,26 +134,26 @@ func (t *tail) isAhead(ctx context.Context, n uint64) bool {
 	return false
 }
 
-// reached reports whether the id of an entry of a stream is another, or behind that.
+// reached reports whether the id of an entry of a stream is that of another, or after it.
 func reached(id, other string) bool {
 	var a, b, c, d uint64
 	_, err := fmt.Sscanf(id+" "+other, "%d-%d %d-%d", &a, &b, &c, &d)
 	return err == nil && (a > c || a == c && b >= d)
 }
 
-// bytes returns pieces that have bytes, behind the one with the id. As long as Redis fails
+// bytes returns pieces that have bytes, after the one with the id. As long as Redis fails
 // for less than a lease, it tries again.
-func (r *reader) bytes(behind string) ([]piece, error) {
+func (r *reader) bytes(after string) ([]piece, error) {
 	s := r.t.s
 	for began := time.Now(); r.ctx.Err() == nil; {
-		pieces, err := s.read(r.t.entry.ID, behind, maxEntries)
+		pieces, err := s.read(r.t.entry.ID, after, maxEntries)
 		if err != nil && time.Since(began) < s.o.Lease && pause(r.ctx, blocks/10) {
 			continue
 		}
 		if err != nil || len(pieces) == 0 {
 			return nil, err
 		}
-		behind = pieces[len(pieces)-1].id
+		after = pieces[len(pieces)-1].id
 		some := pieces[:0]
 		for _, p := range pieces {
 			if p.data != "" {
@@ -190,7 +188,7 @@ func (r *reader) Next() ([]byte, error) {
 				return nil, resume.ErrBroken
 			}
 		case more:
-		case failed != nil || state == stateBroken:
+		case failed != nil || state == resume.Broken:
 			return nil, resume.ErrBroken
 		default:
 			return nil, io.EOF
@@ -214,25 +212,6 @@ func (r *reader) take() ([]byte, error) {
 		}
 	}
 	return nil, nil
-}
-
-// CaughtUp implements resume.Reader.
-func (r *reader) CaughtUp() bool { return false }
-
-// SkipToEnd implements resume.Reader.
-func (r *reader) SkipToEnd() {
-	t := r.t
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	r.at, r.last, r.have = t.end, t.last, nil
-}
-
-// AtEnd implements resume.Reader.
-func (r *reader) AtEnd() bool {
-	t := r.t
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.state == stateWhole && r.at == t.end
 }
 
 // Close implements resume.Reader. It does not wait for Redis.

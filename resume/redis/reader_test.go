@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // TestReaderAtTheEndOfWhatCameLast has the log end while the tail is not waiting: the tail
@@ -37,10 +37,10 @@ func TestReaderAtTheEndOfWhatCameLast(t *testing.T) {
 		t.Fatalf("%q", got)
 	}
 	add(t, l, event(2))
-	l.End(true)
+	l.End(resume.Whole)
 	until(t, "it is whole", func() bool {
 		v, err := there.look(context.Background(), l.Entry().ID)
-		return err == nil && v.state == stateWhole
+		return err == nil && v.state == resume.Whole
 	})
 	step("look", tail.look)
 

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // patience is how long a test waits for what must come, on a machine however busy.
@@ -132,7 +132,7 @@ func (s *server) replica(set func(*Options)) (*Store, *observer.ObservedLogs) {
 	core, logs := observer.New(zap.WarnLevel)
 	o := Options{
 		Network: "unix", Address: s.socket, Prefix: "test:", Secret: []byte("secret"),
-		Lease: patience, Timeout: patience, Local: resume.NewMemory(nil), Logger: zap.New(core),
+		Lease: patience, Timeout: patience, Local: resume.NewMemory(), Logger: zap.New(core),
 	}
 	if set != nil {
 		set(&o)

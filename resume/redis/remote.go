@@ -3,13 +3,12 @@ package redis
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"net/http"
+	"strconv"
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // remoteLog is a log in Redis that no run in this process writes.
@@ -18,46 +17,11 @@ type remoteLog struct {
 	entry resume.Entry
 }
 
-// errNotOurs is what those get who write to a log that another process writes.
-var errNotOurs = errors.New("the log belongs to another replica")
-
 // Entry implements resume.Log.
 func (l *remoteLog) Entry() resume.Entry { return l.entry }
 
-// Begin implements resume.Log.
-func (l *remoteLog) Begin(http.Header) error { return errNotOurs }
-
-// MakeRoom implements resume.Log. Nothing is appended.
-func (l *remoteLog) MakeRoom(context.Context, func() bool) int { return 0 }
-
-// Append implements resume.Log.
-func (l *remoteLog) Append([]byte, []int) error { return errNotOurs }
-
-// End implements resume.Log. Its owner ends it.
-func (l *remoteLog) End(bool) {}
-
-// Drop implements resume.Log. Its owner drops it.
-func (l *remoteLog) Drop() {}
-
-// Readers implements resume.Log. Its owner knows.
-func (l *remoteLog) Readers() int { return 0 }
-
-// Events implements resume.Log.
-func (l *remoteLog) Events() uint64 {
-	v, err := l.s.look(context.Background(), l.entry.ID)
-	if err != nil || v == nil {
-		return 0
-	}
-	return v.events
-}
-
-// Each implements resume.Log.
-func (l *remoteLog) Each(f func(p []byte)) error {
-	return l.s.each(l.entry.ID, func(p piece) { f([]byte(p.data)) })
-}
-
-// Cancel implements resume.Log.
-func (l *remoteLog) Cancel(ctx context.Context) error {
+// Delete implements resume.Log.
+func (l *remoteLog) Delete(ctx context.Context) error {
 	v, err := l.s.do(ctx, cancelScript, l.s.names.cancel(l.entry), l.s.o.Prefix, l.entry.ID)
 	if err == nil && v != int64(1) {
 		err = resume.ErrDropped
@@ -65,8 +29,14 @@ func (l *remoteLog) Cancel(ctx context.Context) error {
 	return err
 }
 
-// Follow implements resume.Log.
-func (l *remoteLog) Follow(ctx context.Context) (resume.Reader, error) { return l.follow(ctx), nil }
+// Read implements resume.Log.
+func (l *remoteLog) Read(ctx context.Context, n uint64) resume.Reader {
+	s := l.s
+	r := &reader{ctx: ctx, after: n, last: "0-0", name: s.replica + ":" + strconv.FormatInt(s.members.Add(1), 10)}
+	r.t = s.tailOf(l.entry, r.name)
+	_ = r.t.count() // or it counts soon
+	return r
+}
 
 // A piece is an entry of the stream of a log.
 type piece struct {
@@ -74,7 +44,7 @@ type piece struct {
 	at     int64  // the index of its first byte in the log
 	before uint64 // the number of the last event before it
 	torn   bool   // its first byte does not follow the end of an event
-	gap    uint64 // how many numbers before it are nobody's
+	gap    uint64 // how many numbers before it belong to no event
 	ends   []byte // as Uvarints, each from the one before
 	data   string // "" if it only says that the state is another
 }
@@ -93,7 +63,7 @@ func newPiece(m goredis.XMessage) (p piece) {
 	return p
 }
 
-// end returns the index in the log behind its last byte.
+// end returns the index in the log after its last byte.
 func (p *piece) end() int64 { return p.at + int64(len(p.data)) }
 
 // events returns how many events end in it.
@@ -108,8 +78,8 @@ func (p *piece) events() (n uint64) {
 	return n
 }
 
-// behind returns the index in it behind the nth event that ends in it.
-func (p *piece) behind(n uint64) (at int) {
+// after returns the index in it after the nth event that ends in it.
+func (p *piece) after(n uint64) (at int) {
 	for b := p.ends; n > 0 && len(b) > 0; n-- {
 		d, size := binary.Uvarint(b)
 		if size <= 0 {
@@ -124,7 +94,7 @@ func (p *piece) behind(n uint64) (at int) {
 // endsWhole reports whether its last byte is the end of an event.
 func (p *piece) endsWhole() bool {
 	n := p.events()
-	return n > 0 && p.behind(n) == len(p.data)
+	return n > 0 && p.after(n) == len(p.data)
 }
 
 // first returns the number of the first event that is whole in a log that begins with it.
@@ -144,11 +114,11 @@ func beforePiece(id string) string {
 	return pieceID(events, n-1)
 }
 
-// read returns pieces of a log behind the one with the id.
-func (s *Store) read(id, behind string, n int64) ([]piece, error) {
+// read returns pieces of a log after the one with the id.
+func (s *Store) read(id, after string, n int64) ([]piece, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
 	defer cancel()
-	entries, err := s.client.XRangeN(ctx, s.names.events(id), "("+behind, "+", n).Result()
+	entries, err := s.client.XRangeN(ctx, s.names.events(id), "("+after, "+", n).Result()
 	if err != nil {
 		s.failed(err)
 		return nil, fmt.Errorf("reading a log in redis: %w", err)

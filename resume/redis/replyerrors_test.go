@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // TestErrorRepliesAreNotAway has commands be refused because of what is in a key: other keys
@@ -36,23 +36,23 @@ func TestErrorRepliesAreNotAway(t *testing.T) {
 			begin(t, l)
 			until(t, "it has begun", func() bool {
 				v, err := here.look(context.Background(), l.Entry().ID)
-				return err == nil && v.state == stateBegun
+				return err == nil && v.state == resume.Begun
 			})
 			spoil(server, l)
 			if _, err := there.Find(context.Background(), l.Entry().ID); err == nil || errors.Is(err, errAway) {
 				t.Errorf("it is found: %v", err)
 			}
-			if _, first, err := there.Claim(context.Background(), entry("a"), newRun()); first || !errors.Is(err, resume.ErrTaken) {
-				t.Errorf("the key is claimed: %v, %v", first, err)
+			if _, w, err := there.Claim(context.Background(), entry("a"), newRun()); w != nil || !errors.Is(err, resume.ErrTaken) {
+				t.Errorf("the key is claimed: %v, %v", w, err)
 			}
-			r := (&remoteLog{there, l.Entry()}).follow(context.Background())
+			r := (&remoteLog{there, l.Entry()}).Read(context.Background(), 0)
 			defer r.Close()
 			if name != "a log of another type" && !strings.HasPrefix(name, "no ") || name == "no header" { // an error reply may pass
-				if _, err := r.Header(); err == nil {
+				if _, _, err := r.Start(); err == nil {
 					t.Error("it has a header")
 				}
 			}
-			claim(t, there, entry("b"), newRun()).Drop()
+			claim(t, there, entry("b"), newRun()).End(resume.Dropped)
 			if here.away.Load() || there.away.Load() {
 				t.Error("redis is away")
 			}

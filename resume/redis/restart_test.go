@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // TestRedisRestarts and has all that it had: who reads a stream, here or elsewhere, notices
@@ -34,7 +36,7 @@ func TestRedisRestarts(t *testing.T) {
 	until(t, "it is missed", func() bool { return here.away.Load() && there.away.Load() })
 	server.start(program(t))
 	add(t, l, event(3))
-	l.End(true)
+	l.End(resume.Whole)
 	rest := event(2) + event(3)
 	if a, b := <-got, <-got; len(a) == len(b) || !strings.HasSuffix(a, rest) || !strings.HasSuffix(b, rest) {
 		t.Errorf("%q and %q", a, b)
@@ -62,7 +64,7 @@ func TestConnectionsAreKilled(t *testing.T) {
 		}
 		server.do(command...)
 	}
-	l.End(true)
+	l.End(resume.Whole)
 	if got, err := all(r); got != want || !errors.Is(err, io.EOF) {
 		t.Errorf("%d bytes, want %d, %v", len(got), len(want), err)
 	}
@@ -76,11 +78,11 @@ func TestWritesFail(t *testing.T) {
 	begin(t, l)
 	until(t, "it has begun", func() bool {
 		v, err := s.look(context.Background(), l.Entry().ID)
-		return err == nil && v.state == stateBegun
+		return err == nil && v.state == resume.Begun
 	})
 	if err := server.client.Set(context.Background(), s.names.events(l.Entry().ID), "no stream", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	add(t, l, event(1))
-	until(t, "the log is lost", l.(*owned).isLost)
+	until(t, "the log is lost", l.Writer.(*owned).isLost)
 }

@@ -57,7 +57,7 @@ local gone = (v[6] or v[7] and v[7] + 0 <= now()) and 1 or 0
 return {v[1], v[2] or '', v[3] + 0, v[4] + 0, v[5] - now(), gone, v[8], v[9], last[1] and last[1][1] or '0-0', v[10] or '0-0', (v[11] or 0) + 0}
 `)
 
-// Those that write return 1, or -1 if the log is somebody else's, or has gone.
+// Those that write return 1, or -1 if the log is another replica's, or was deleted.
 
 // beginScript has a log begin.
 //
@@ -73,8 +73,8 @@ end
 return 1
 `)
 
-// appendScript appends a piece behind the bytes that it is told are there, and has those
-// before another piece go.
+// appendScript appends a piece after the bytes that are said to be there, and deletes those
+// before another piece.
 //
 // KEYS: log, events. ARGV: replica, bytes before, bytes and events then, id of the piece, where it
 // is, ends, data, id of the first piece that stays, if others go.
@@ -136,11 +136,11 @@ redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now())
 return {v[3] and 1 or 0, redis.call('ZCARD', KEYS[3])}
 `)
 
-// inheritScript takes over a log whose owner's lease is over. It returns its state, or
+// adoptScript takes over a log whose owner's lease is over. It returns its state, or
 // nothing.
 //
 // KEYS: log. ARGV: replica, lease.
-var inheritScript = goredis.NewScript(now + `
+var adoptScript = goredis.NewScript(now + `
 local v = redis.call('HMGET', KEYS[1], 's', 'until')
 if v[1] ~= 'claimed' and v[1] ~= 'begun' or v[2] + 0 > now() then return false end
 redis.call('HSET', KEYS[1], 'r', ARGV[1], 'until', now() + ARGV[2])

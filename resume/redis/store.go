@@ -18,7 +18,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"go.uber.org/zap"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // Options say where the logs are.
@@ -51,7 +51,7 @@ const (
 	DefaultTimeout = 3 * time.Second
 )
 
-// errAway says that Redis does nothing for anybody now.
+// errAway means that Redis does nothing for any client now.
 var errAway = errors.New("redis does not answer")
 
 // Store is a resume.Store in Redis.
@@ -149,7 +149,7 @@ func (s *Store) do(ctx context.Context, script *goredis.Script, keys []string, a
 	return v, err
 }
 
-// errLarge says that a header, or the path of a request, is larger than what is kept in Redis.
+// errLarge means that a header, or the path of a request, is larger than what is kept in Redis.
 var errLarge = errors.New("a header or a path is too large for redis")
 
 // write runs a script that writes to a log. It returns errLost if that is another's.
@@ -161,10 +161,10 @@ func (s *Store) write(script *goredis.Script, keys []string, args ...any) error 
 	return err
 }
 
-// errLost says that a log is somebody else's, or has gone.
+// errLost means that a log is another replica's, or was deleted.
 var errLost = errors.New("the log in redis is no longer this replica's")
 
-// ttl is how long what a log has in Redis stays if nobody refreshes it.
+// ttl is how long what a log has in Redis stays if it is not refreshed.
 func (s *Store) ttl(e resume.Entry) int64 {
 	return (e.Keep + 2*s.o.Lease + time.Minute).Milliseconds()
 }
@@ -174,43 +174,43 @@ func (s *Store) Secret() []byte { return s.o.Secret }
 
 // Claim implements resume.Store. While Redis is away, a request with a key waits for as long as a
 // command may take: the agent may run for that key already, or have run.
-func (s *Store) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Log, bool, error) {
+func (s *Store) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Log, resume.Writer, error) {
 	entry, err := json.Marshal(e)
 	if err != nil {
-		return nil, false, fmt.Errorf("encoding a log's entry: %w", err)
+		return nil, nil, fmt.Errorf("encoding a log's entry: %w", err)
 	}
 	if len(entry) > maxRecord {
-		return nil, false, errLarge
+		return nil, nil, errLarge
 	}
 	keyed := e.Key != (resume.Digest{})
 	limit := time.Now().Add(s.o.Timeout)
 	var taken error
 	for first := true; ; first = false {
-		l, is, err := s.claim(ctx, e, entry, keyed, run, limit)
+		l, w, err := s.claim(ctx, e, entry, keyed, run, limit)
 		if l != nil {
-			return l, is, nil
+			return l, w, nil
 		}
 		if err != nil && first {
 			if l := s.known(ctx, e); l != nil {
-				return l, false, nil
+				return l, nil, nil
 			}
 		}
 		if errors.Is(err, resume.ErrTaken) {
 			taken = err
 		}
 		if err != nil && (!keyed || !errors.Is(err, errAway)) || time.Now().After(limit) {
-			return nil, false, cmp.Or(taken, err, resume.ErrTaken)
+			return nil, nil, cmp.Or(taken, err, resume.ErrTaken)
 		}
 		if !pause(ctx, blocks/50) {
-			return nil, false, ctx.Err()
+			return nil, nil, ctx.Err()
 		}
 	}
 }
 
 // claim claims an entry once. It returns no log and no error if the one that has the key goes.
-func (s *Store) claim(ctx context.Context, e resume.Entry, entry []byte, keyed bool, run resume.Run, limit time.Time) (resume.Log, bool, error) {
+func (s *Store) claim(ctx context.Context, e resume.Entry, entry []byte, keyed bool, run resume.Run, limit time.Time) (resume.Log, resume.Writer, error) {
 	if s.away.Load() {
-		return nil, false, errAway
+		return nil, nil, errAway
 	}
 	hasKey := 0
 	if keyed {
@@ -221,7 +221,7 @@ func (s *Store) claim(ctx context.Context, e resume.Entry, entry []byte, keyed b
 	v, err := s.do(limited, claimScript, []string{s.names.log(e.ID), s.names.key(e.Key)},
 		s.o.Prefix, e.ID, entry, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), hasKey)
 	if err != nil {
-		return nil, false, fmt.Errorf("claiming a log in redis: %w", err)
+		return nil, nil, fmt.Errorf("claiming a log in redis: %w", err)
 	}
 	id, _ := v.(string)
 	if id == e.ID {
@@ -231,36 +231,36 @@ func (s *Store) claim(ctx context.Context, e resume.Entry, entry []byte, keyed b
 	if err != nil {
 		err = fmt.Errorf("%w: %w", resume.ErrTaken, err)
 	}
-	return l, false, err
+	return l, nil, err
 }
 
 // own makes the log in this process of an entry that is claimed. If a log with its key is
-// here already, because Redis has lost it, it returns that and false.
-func (s *Store) own(ctx context.Context, e resume.Entry, run resume.Run) (resume.Log, bool, error) {
+// here already, because Redis has lost it, own returns that and no writer.
+func (s *Store) own(ctx context.Context, e resume.Entry, run resume.Run) (resume.Log, resume.Writer, error) {
 	o := newOwned(s, e, run)
 	s.mu.Lock()
-	l, first, err := s.o.Local.Claim(ctx, e, ownedRun{o})
-	if first {
-		o.Log = l
+	l, w, err := s.o.Local.Claim(ctx, e, o)
+	if w != nil {
+		o.Log, o.memory = l, w.(memoryWriter)
 		s.owned[e.ID] = o
 	}
 	s.mu.Unlock()
-	if err != nil || !first {
+	if w == nil {
 		go caught(s.o.Logger, func() { _ = s.write(dropScript, s.names.all(e), s.replica, e.ID, "0-1") }) // or its time to live ends it
-		return s.here(l), false, err
+		return s.here(l), nil, err
 	}
 	go o.flushes()
-	return o, true, nil
+	return o, o, nil
 }
 
 // known returns a log in this process that has the key of e, nil for none.
 func (s *Store) known(ctx context.Context, e resume.Entry) resume.Log {
-	l, first, err := s.o.Local.Claim(ctx, e, nobody{})
+	l, w, err := s.o.Local.Claim(ctx, e, noRun{})
 	switch {
 	case err != nil:
 		return nil
-	case first:
-		l.Drop()
+	case w != nil:
+		w.End(resume.Dropped)
 		return nil
 	}
 	return s.here(l)
@@ -296,7 +296,7 @@ func (s *Store) Find(ctx context.Context, id string) (resume.Log, error) {
 	case err != nil:
 		return nil, err
 	case l == nil && local != nil:
-		// Redis has lost it, or somebody has just cancelled it.
+		// Redis has lost it, or a client has just deleted it.
 		if o := s.ownedLog(id); o == nil || o.isLost() {
 			return s.here(local), nil
 		}
@@ -320,14 +320,14 @@ func (s *Store) find(ctx context.Context, id string) (resume.Log, error) {
 	return &remoteLog{s, v.entry}, nil
 }
 
-// nobody is a run that is none.
-type nobody struct{}
+// noRun is the run of a log without one.
+type noRun struct{}
 
 // ReadersChanged implements resume.Run.
-func (nobody) ReadersChanged() {}
+func (noRun) ReadersChanged(int) {}
 
 // Cancel implements resume.Run.
-func (nobody) Cancel(resume.Reason) {}
+func (noRun) Cancel(resume.Reason) {}
 
 // Interface guards
 var _ resume.Store = (*Store)(nil)

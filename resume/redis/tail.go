@@ -7,11 +7,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // A tail follows a log for all its readers in this process, with one connection that waits.
-// It has what has come last; readers that are behind ask for what they lack.
+// It has what has come last; readers that have less ask for what they lack.
 type tail struct {
 	s     *Store
 	entry resume.Entry
@@ -21,10 +21,11 @@ type tail struct {
 
 	mu      sync.Mutex
 	changed chan struct{} // closed when any of the following changes
-	state   string        // "" before it is known
+	known   bool          // the state is
+	state   resume.State
 	header  http.Header
 	events  uint64
-	end     int64 // behind the last byte
+	end     int64 // after the last byte
 	last    string
 	recent  []piece // that have come last, without a gap
 	err     error   // nothing comes any more
@@ -120,7 +121,7 @@ func (t *tail) follow(ctx context.Context) {
 func (t *tail) over() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.err != nil || t.state == stateWhole || t.state == stateBroken
+	return t.err != nil || t.ended()
 }
 
 // failed reports whether nothing comes any more because it cannot be had.
@@ -148,14 +149,14 @@ func (t *tail) look() (again bool, err error) {
 		})
 		return false, nil
 	}
-	if (v.state == stateClaimed || v.state == stateBegun) && v.lease < 0 {
-		return true, t.s.inherit(v.entry)
+	if v.state <= resume.Begun && v.lease < 0 {
+		return true, t.s.adopt(v.entry)
 	}
 	t.set(func() {
-		if t.state == "" || v.state == stateWhole || v.state == stateBroken {
+		if !t.known || v.state > resume.Begun {
 			t.last, t.end, t.events = v.last, v.bytes, v.events
 		}
-		t.state = v.state
+		t.known, t.state = true, v.state
 		if t.header == nil {
 			t.header = v.header
 		}
@@ -194,7 +195,7 @@ func (t *tail) wait(ctx context.Context) (look bool, err error) {
 	return look, nil
 }
 
-// hasRecent reports whether what has come last has the byte at the index, and those behind it.
+// hasRecent reports whether what has come last has the byte at the index, and those after it.
 // The log may have bytes that have not come here: look only learns of them. t.mu is held.
 func (t *tail) hasRecent(at int64) bool {
 	n := len(t.recent)

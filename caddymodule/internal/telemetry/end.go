@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -88,28 +86,6 @@ func ProvidePlaceholders(r *http.Request) {
 		}
 		return e.fact(name)
 	})
-}
-
-// setPlaceholder sets a placeholder for the handlers that log, or that come after this
-// one.
-func setPlaceholder(r *http.Request, key string, value any) {
-	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
-		repl.Set(key, value)
-	}
-}
-
-// addToAccessLog adds fields to the line of the access log, if there is one.
-func addToAccessLog(r *http.Request, fields ...zap.Field) {
-	if collected(r.Context(), fields) {
-		return
-	}
-	extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields)
-	if !ok {
-		return
-	}
-	for _, f := range fields {
-		extra.Set(f)
-	}
 }
 
 // failed reports whether an outcome is a failure of upstream or of the sidecar.

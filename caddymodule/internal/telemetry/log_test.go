@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/accesslog"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -155,10 +156,10 @@ func TestEndAddsItsOutcomeToTheAccessLog(t *testing.T) {
 	h := newObserver()
 	res := proxy.Result{Summary: rewrite.Summary{Tools: 7}, Outcome: "some_outcome"}
 	r := httptest.NewRequest("POST", "/v1/chat/completions", nil)
-	ctx, collected := CollectLogFields(r.Context())
+	ctx, collected := accesslog.Collect(r.Context())
 	h.end(r.WithContext(ctx), res)
 	core, logs := observer.New(zap.InfoLevel)
-	zap.New(core).Info("handled request", collected.fields...)
+	zap.New(core).Info("handled request", collected.All()...)
 	want := map[string]any{"hermes_outcome": "some_outcome", "hermes_tools": int64(7)}
 	if got := logs.All()[0].ContextMap(); !reflect.DeepEqual(got, want) {
 		t.Errorf("fields %v, want %v", got, want)

@@ -12,9 +12,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/accesslog"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -32,7 +33,7 @@ type Observer struct {
 // Request implements proxy.Observer.
 func (o *Observer) Request(r *http.Request, read rewrite.Healed) {
 	if names := read.Ignored.Names(); names != nil {
-		addToAccessLog(r, zap.Strings("hermes_ignored", names))
+		accesslog.Add(r, zap.Strings("hermes_ignored", names))
 	}
 	markers := read.Markers
 	if markers == 0 {
@@ -40,7 +41,7 @@ func (o *Observer) Request(r *http.Request, read rewrite.Healed) {
 	}
 	o.Process.metrics.histories.Inc()
 	o.Process.metrics.healed.Add(float64(markers))
-	addToAccessLog(r, zap.Int("hermes_healed", markers))
+	accesslog.Add(r, zap.Int("hermes_healed", markers))
 	o.Logger.Info("history healed", zap.Int("markers", markers), zap.String("path", bounded.Name(r.URL.Path)))
 }
 
@@ -58,7 +59,10 @@ func (o *Observer) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
 		since: since, path: bounded.Name(r.URL.Path), upstream: b.Upstream, lastRead: time.Since(since),
 	}
 	if _, ok := resume.Readers(r.Context()); ok {
-		s.readers = readersOf(r.Context())
+		s.readers = func() int {
+			n, _ := resume.Readers(r.Context())
+			return n
+		}
 	}
 	o.Process.begin(s)
 	return s
@@ -69,8 +73,8 @@ func (o *Observer) end(r *http.Request, res proxy.Result) {
 	e := &ended{res}
 	o.Process.metrics.ended(&e.Result)
 	o.Process.record(r.URL.Path, &e.Result, time.Now())
-	setPlaceholder(r, endedKey, e)
-	addToAccessLog(r, zap.String("hermes_outcome", e.Outcome), zap.Int("hermes_tools", e.Tools))
+	accesslog.SetPlaceholder(r, endedKey, e)
+	accesslog.Add(r, zap.String("hermes_outcome", e.Outcome), zap.Int("hermes_tools", e.Tools))
 	o.logEnd(&e.Result)
 	event := eventEnded
 	if failed(e.Outcome) {

@@ -1,0 +1,49 @@
+// Package httpapp finds Caddy's http app for a handler, and says how much time that has for
+// open streams when the process ends.
+package httpapp
+
+import (
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// Of returns the http app that a handler is provisioned in, nil for none.
+func Of(ctx caddy.Context) *caddyhttp.App {
+	for _, m := range ctx.Modules() {
+		if app, ok := m.(*caddyhttp.App); ok {
+			return app
+		}
+	}
+	return nil
+}
+
+// Times returns the grace period and the shutdown delay of that app.
+func Times(ctx caddy.Context) (grace, delay time.Duration) {
+	if app := Of(ctx); app != nil {
+		return time.Duration(app.GracePeriod), time.Duration(app.ShutdownDelay)
+	}
+	return 0, 0
+}
+
+// minDrainReserve and maxDrainReserve are the least and the most time kept between
+// the error finish of streams and the end of the grace period, so that the finish
+// is written before the servers close connections.
+const (
+	minDrainReserve = 250 * time.Millisecond
+	maxDrainReserve = 5 * time.Second
+)
+
+// DrainLimit returns when, after the process begins to stop, the last stream has to have its
+// error finish, 0 for no limit. The grace period begins after the delay; a tenth of it, at
+// least minDrainReserve and at most maxDrainReserve, is kept for writing, and half of one
+// that is shorter than that.
+func DrainLimit(grace, delay time.Duration) time.Duration {
+	if grace <= 0 {
+		return 0
+	}
+	reserve := min(max(minDrainReserve, grace/10), maxDrainReserve)
+	reserve = min(reserve, grace/2)
+	return max(delay, 0) + grace - reserve
+}

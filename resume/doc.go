@@ -1,0 +1,24 @@
+// Package resume lets an answer outlive its connection. It stands in front of any net/http
+// handler that answers with event streams, such as package proxy around a reverse proxy. If
+// a request asks for it, its stream gets an id, and each of its events a number; the events
+// are kept in a log. When the client leaves, the handler goes on without it for a while. The
+// client continues after the last event that it has, or sends its request again, and the
+// handler is not asked a second time. docs/resume.md has what goes over the wire.
+//
+//	resume.go, options.go    New and Serve: what a request gets of which log
+//	request.go, problem.go   what a request asks for, and who asks; refusals
+//	run.go, answer.go        a call of the handler, and the http.ResponseWriter in it
+//	runs.go                  all runs of the process
+//	number.go                the ids of events
+//	store.go                 the interfaces of storages
+//	memory.go, log.go        the storage in this process
+//	segments.go              the bytes of a log there
+//
+// The handler runs in a goroutine of its own, with a request that its clients cannot cancel,
+// and alone writes to the log. Clients read the log, each in the goroutine of its request,
+// the first one included. Only an answer that turns out to be no event stream is written to
+// the first client directly, and that waits for the handler.
+//
+// A call of a run's method by a log may hold the log's lock, so no method of a run calls a
+// log while it holds the run's.
+package resume

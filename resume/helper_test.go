@@ -1,0 +1,319 @@
+package resume_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
+)
+
+// patience is how long a test waits for what must come, on a machine however busy.
+const patience = 4 * time.Minute
+
+const (
+	chatPath  = "/v1/chat/completions"
+	otherPath = "/events"
+	asking    = `{"stream":true,"messages":[]}`
+)
+
+// event returns the nth event of a stream that is not of Hermes'.
+func event(n int) string { return "data: " + strconv.Itoa(n) + "\n\n" }
+
+// lab is a handler that lets answers outlive their connections, with a next one that
+// does what the test says, behind a server.
+type lab struct {
+	t     *testing.T
+	store *resume.Memory
+	runs  *resume.Runs
+	srv   *httptest.Server
+	asked atomic.Int64 // how many times next was called
+	told  told
+}
+
+// told is an Observer that remembers.
+type told struct {
+	mu    sync.Mutex
+	ended []resume.Ended
+	over  chan resume.Ended
+}
+
+func (o *told) Answered(*http.Request, resume.Answered) {}
+
+func (o *told) Ended(_ *http.Request, e resume.Ended) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = append(o.ended, e)
+	if o.over != nil {
+		o.over <- e
+	}
+}
+
+// newLab returns a lab with the defaults, which set changes.
+func newLab(t *testing.T, set func(*resume.Options), next resume.Next) *lab {
+	t.Helper()
+	return newLabAt(t, nil, set, next)
+}
+
+// inBubble runs a test with a clock of its own, and a lab whose connections are pipes.
+func inBubble(t *testing.T, set func(*resume.Options), next resume.Next, test func(t *testing.T, l *lab)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newLabAt(t, newPipes(), set, next)) })
+}
+
+// pipes is a listener in memory, and dials itself.
+type pipes struct {
+	conns chan net.Conn
+	close func()
+}
+
+func newPipes() *pipes {
+	p := &pipes{conns: make(chan net.Conn)}
+	p.close = sync.OnceFunc(func() { close(p.conns) })
+	return p
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p.conns; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p *pipes) Close() error {
+	p.close()
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
+func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
+	here, there := net.Pipe()
+	p.conns <- there
+	return here, nil
+}
+
+// newLabAt is newLab at a listener, nil for one of TCP.
+func newLabAt(t *testing.T, at *pipes, set func(*resume.Options), next resume.Next) *lab {
+	t.Helper()
+	l := &lab{t: t, store: resume.NewMemory(), runs: new(resume.Runs)}
+	l.told.over = make(chan resume.Ended, 10000)
+	o := resume.DefaultOptions()
+	o.Store, o.Runs, o.Observer = l.store, l.runs, &l.told
+	if set != nil {
+		set(&o)
+	}
+	p := resume.New(o)
+	l.srv = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := p.Serve(w, r, func(w http.ResponseWriter, r *http.Request) error {
+			l.asked.Add(1)
+			return next(w, r)
+		})
+		if err != nil {
+			w.WriteHeader(http.StatusTeapot)
+		}
+	}))
+	if at != nil {
+		l.srv.Listener.Close()
+		l.srv.Listener = at
+	}
+	l.srv.Start()
+	if at != nil {
+		l.srv.Client().Transport.(*http.Transport).DialContext = at.dial
+	}
+	t.Cleanup(func() {
+		l.runs.Shutdown(1)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		l.runs.Wait(ctx)
+		l.srv.Close()
+	})
+	return l
+}
+
+// streams is a next handler that sends the pieces, each when the channel says so; when it
+// is closed, without waiting.
+func streams(pieces []string, each <-chan struct{}) resume.Next {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, p := range pieces {
+			select {
+			case <-each:
+			case <-r.Context().Done():
+				return context.Cause(r.Context())
+			}
+			if _, err := io.WriteString(w, p); err != nil {
+				return err
+			}
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// always is a channel that says yes.
+func always() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
+// events returns n events.
+func events(n int) (all []string) {
+	for i := 1; i <= n; i++ {
+		all = append(all, event(i))
+	}
+	return all
+}
+
+// request is what a client sends. Header has names and values by turns.
+type request struct {
+	method, path, body string
+	header             []string
+}
+
+// post is a request that asks for a stream, with fields.
+func post(header ...string) request {
+	return request{http.MethodPost, otherPath, asking, append([]string{"Content-Type", "application/json"}, header...)}
+}
+
+// reply is an answer that is read as it comes.
+type reply struct {
+	*http.Response
+	t     *testing.T
+	in    *bufio.Reader
+	leave context.CancelFunc
+}
+
+// send sends a request and returns its answer when the header has come.
+func (l *lab) send(q request) *reply {
+	l.t.Helper()
+	r, err := l.try(q)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return r
+}
+
+func (l *lab) try(q request) (*reply, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	l.t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, q.method, l.srv.URL+q.path, strings.NewReader(q.body))
+	if err != nil {
+		return nil, err
+	}
+	for i := 0; i < len(q.header); i += 2 {
+		r.Header.Add(q.header[i], q.header[i+1])
+	}
+	res, err := l.srv.Client().Do(r)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	l.t.Cleanup(func() { res.Body.Close() })
+	return &reply{res, l.t, bufio.NewReader(res.Body), cancel}, nil
+}
+
+// next reads the next event, its blank line included, or "" at the end.
+func (r *reply) next() string {
+	r.t.Helper()
+	var b strings.Builder
+	for {
+		line, err := r.in.ReadString('\n')
+		b.WriteString(line)
+		if line == "\n" {
+			return b.String()
+		}
+		if err != nil {
+			if err != io.EOF || b.Len() > 0 {
+				r.t.Fatalf("%v behind %q", err, b.String())
+			}
+			return ""
+		}
+	}
+}
+
+// rest reads to the end, which must be a clean one.
+func (r *reply) rest() string {
+	r.t.Helper()
+	b, err := io.ReadAll(r.in)
+	if err != nil {
+		r.t.Fatalf("%v behind %q", err, b)
+	}
+	return string(b)
+}
+
+// broken reads to the end, which must not be clean.
+func (r *reply) broken() string {
+	r.t.Helper()
+	b, err := io.ReadAll(r.in)
+	if err == nil {
+		r.t.Fatalf("a clean end behind %q", b)
+	}
+	return string(b)
+}
+
+// id returns the id of the stream.
+func (r *reply) id() string { return r.Header.Get(resume.StreamHeader) }
+
+// want checks the status.
+func (r *reply) want(status int) *reply {
+	r.t.Helper()
+	if r.StatusCode != status {
+		b, _ := io.ReadAll(r.in)
+		r.t.Fatalf("status %d, want %d: %s", r.StatusCode, status, b)
+	}
+	return r
+}
+
+// over waits for the end of a run.
+func (l *lab) over() resume.Ended {
+	l.t.Helper()
+	select {
+	case e := <-l.told.over:
+		return e
+	case <-time.After(patience):
+		l.t.Fatal("the run does not end")
+		panic("")
+	}
+}
+
+// until waits until it is so.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it never came that %s", what)
+		}
+	}
+}
+
+// wantAsked checks how many times next was called.
+func (l *lab) wantAsked(n int64) {
+	l.t.Helper()
+	if got := l.asked.Load(); got != n {
+		l.t.Errorf("next was called %d times, want %d", got, n)
+	}
+}
+
+// numbered returns the stream with ids.
+func numbered(id string, from int, events ...string) string {
+	var b strings.Builder
+	for i, e := range events {
+		b.WriteString(strings.TrimSuffix(e, "\n") + "id: " + id + "/" + strconv.Itoa(from+i) + "\n\n")
+	}
+	return b.String()
+}

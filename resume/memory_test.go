@@ -1,0 +1,210 @@
+package resume_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
+)
+
+// heap returns how many bytes are in use.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// writing is a Run that nobody cancels but the store.
+type writing struct {
+	resume.Writer
+	log       resume.Log
+	cancelled resume.Reason
+}
+
+func (*writing) ReadersChanged(int) {}
+
+func (w *writing) Cancel(why resume.Reason) { w.cancelled = why }
+
+// claim makes a log that has begun.
+func claim(t *testing.T, s resume.Store, e resume.Entry) *writing {
+	t.Helper()
+	w := new(writing)
+	var err error
+	if w.log, w.Writer, err = s.Claim(context.Background(), e, w); err != nil || w.Writer == nil {
+		t.Fatal(err)
+	}
+	if err := w.Begin(http.Header{}); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// done is a context that is done: nothing waits.
+var done = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// fill appends so many bytes in events of the size. It waits for no readers.
+func (w *writing) fill(t *testing.T, bytes, size int) {
+	t.Helper()
+	e := []byte("data: " + strings.Repeat("x", max(size-8, 0)) + "\n\n")
+	for n := 0; n < bytes; n += len(e) {
+		if err := w.Append(done, e, []int{len(e)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLogsTakeWhatIsCounted compares what the store counts with what the heap grows by:
+// small events, large ones, and those larger than a segment.
+func TestLogsTakeWhatIsCounted(t *testing.T) {
+	for _, size := range []int{9, 60, 250, 5000, 17000, 300000} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			const most = 4 << 20
+			s := resume.NewMemory()
+			before := heap()
+			w := claim(t, s, resume.Entry{ID: "a", MaxStream: most, MaxMemory: 1 << 30})
+			for range 5 {
+				w.fill(t, most/3, size)
+				used, _ := s.Used()
+				if grown := heap() - before; grown > used+used/8+64<<10 || used > most+64<<10 {
+					t.Errorf("the heap has grown by %d, counted are %d", grown, used)
+				}
+			}
+			runtime.KeepAlive(w)
+		})
+	}
+}
+
+// TestMaxMemoryBoundsAllLogs fills many logs: the oldest that have ended go, then the
+// oldest that nobody reads are cancelled and lose what they have, then those with readers
+// lose their oldest events. Those are never cancelled.
+func TestMaxMemoryBoundsAllLogs(t *testing.T) {
+	const most, each = 4 << 20, 256 << 10
+	s := resume.NewMemory()
+	entry := func(id string) resume.Entry {
+		return resume.Entry{ID: id, MaxStream: most, MaxMemory: most, Keep: time.Hour}
+	}
+	before := heap()
+	check := func() {
+		t.Helper()
+		used, logs := s.Used()
+		if grown := heap() - before; used > most+int64(logs)*(20<<10) || grown > used+used/8+256<<10 {
+			t.Errorf("%d logs take %d bytes, counted are %d", logs, grown, used)
+		}
+	}
+	there := func(id string) bool {
+		l, err := s.Find(context.Background(), id)
+		return l != nil && err == nil
+	}
+	var ended, alone, read []*writing
+	for i := range 20 { // five of them go
+		w := claim(t, s, entry(fmt.Sprint("ended", i)))
+		w.fill(t, each, 250)
+		w.End(resume.Whole)
+		ended = append(ended, w)
+	}
+	check()
+	if there("ended0") || !there("ended19") {
+		t.Error("not the oldest have gone")
+	}
+	for i := range 20 {
+		w := claim(t, s, entry(fmt.Sprint("alone", i)))
+		w.fill(t, each, 250)
+		alone = append(alone, w)
+	}
+	check()
+	if there("ended19") {
+		t.Error("one that has ended is there, and one that has not is cancelled")
+	}
+	if alone[0].cancelled != resume.ReasonMemory || alone[19].cancelled != resume.ReasonNone || !there("alone0") {
+		t.Error("not the oldest is cancelled")
+	}
+	for i := range 40 {
+		w := claim(t, s, entry(fmt.Sprint("read", i)))
+		r := w.log.Read(context.Background(), 0)
+		defer r.Close()
+		w.fill(t, each, 250)
+		read = append(read, w)
+	}
+	check()
+	for i, w := range alone {
+		if w.cancelled != resume.ReasonMemory {
+			t.Errorf("alone%d is not cancelled", i)
+		}
+	}
+	for i, w := range read {
+		if w.cancelled != resume.ReasonNone || !there(fmt.Sprint("read", i)) {
+			t.Errorf("read%d is cancelled for %v", i, w.cancelled)
+		}
+	}
+	runtime.KeepAlive(ended)
+}
+
+// TestNoMemoryForAStreamThatIsAlone ends it with an error, which whoever comes back gets.
+func TestNoMemoryForAStreamThatIsAlone(t *testing.T) {
+	each, big := make(chan struct{}), "data: "+strings.Repeat("x", 16<<10)+"\n\n"
+	all := make([]string, 20)
+	for i := range all {
+		all[i] = big
+	}
+	l := newLab(t, func(o *resume.Options) { o.MaxMemory = 256 << 10 }, func(w http.ResponseWriter, r *http.Request) error {
+		if r.URL.Path == chatPath {
+			return silent(w, r)
+		}
+		return streams(all, each)(w, r)
+	})
+	r := l.send(chat(key, "a"))
+	id := r.id()
+	r.next()
+	r.leave()
+	until(t, "nobody reads", func() bool { return l.runs.Stats().Detached == 1 })
+	go func() { each <- struct{}{} }()
+	other := l.send(post(key, "b"))
+	other.next()
+	for range len(all) - 2 {
+		each <- struct{}{}
+		other.next()
+	}
+	e := l.over()
+	each <- struct{}{}
+	other.next()
+	if e.Reason != resume.ReasonMemory {
+		t.Errorf("ended for %v", e.Reason)
+	}
+	if l, err := l.store.Find(context.Background(), id); l != nil || err != nil {
+		t.Error("what has ended is kept, although there is no room")
+	}
+}
+
+// TestNothingIsCopiedForAReader has a hundred readers of a large log take hardly more
+// memory than one.
+func TestNothingIsCopiedForAReader(t *testing.T) {
+	s := resume.NewMemory()
+	w := claim(t, s, resume.Entry{ID: "a", MaxStream: 16 << 20, MaxMemory: 1 << 30})
+	w.fill(t, 8<<20, 250)
+	before := heap()
+	var readers []resume.Reader
+	for range 100 {
+		r := w.log.Read(context.Background(), 0)
+		for range 100 {
+			if _, err := r.Next(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		readers = append(readers, r)
+	}
+	if grown := heap() - before; grown > 100<<10 {
+		t.Errorf("a hundred readers take %d bytes", grown)
+	}
+	runtime.KeepAlive(readers)
+}

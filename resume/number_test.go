@@ -1,0 +1,241 @@
+package resume
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// number gives ids to a stream that comes in these pieces.
+func number(pieces ...string) (out string, ends []int) {
+	c := newNumberer("x")
+	var all []byte
+	for _, p := range pieces {
+		b, e := c.add(nil, nil, []byte(p))
+		for _, end := range e {
+			ends = append(ends, len(all)+end)
+		}
+		all = append(all, b...)
+	}
+	return string(all), ends
+}
+
+func TestEventsAreNumbered(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                                  "",
+		"data: a\n\n":                       "data: a\nid: x/1\n\n",
+		"data: a\n\ndata: b\n\n":            "data: a\nid: x/1\n\ndata: b\nid: x/2\n\n",
+		"data: a\r\n\r\n":                   "data: a\r\nid: x/1\r\n\r\n",
+		"data: a\r\rdata: b\r\r":            "data: a\rid: x/1\r\rdata: b\rid: x/2\r\r",
+		"data: a\r\n\ndata: b\n\r":          "data: a\r\nid: x/1\r\n\ndata: b\nid: x/2\n\n",
+		"data: a\n\r\ndata: b\r\r\n":        "data: a\nid: x/1\n\ndata: b\rid: x/2\r\r",
+		": c\ndata: a\n: d\n\n":             ": c\ndata: a\n: d\nid: x/1\n\n",
+		"id: 7\ndata: a\n\n":                "id: 7\ndata: a\nid: x/1\n\n",
+		"data: a\nid: x/9\n\n":              "data: a\nid: x/9\nid: x/1\n\n",
+		"event: e\ndata\n\n":                "event: e\ndata\nid: x/1\n\n",
+		"data:\n\n":                         "data:\nid: x/1\n\n",
+		"data: a\n\ndata: b":                "data: a\nid: x/1\n\ndata: b",
+		"data: a\n\ndata: b\n":              "data: a\nid: x/1\n\ndata: b\n",
+		"data: z\n\ndata: a\r\rdata: b\n\n": "data: z\nid: x/1\n\ndata: a\rid: x/2\r\rdata: b\nid: x/3\n\n",
+		// A blank line leaves with data before it, or not at all.
+		": c\n\n":                            ": c\n",
+		": c\n\n: d\n\ndata: a\n\n":          ": c\n: d\ndata: a\nid: x/1\n\n",
+		": c\r\n\r\ndata: a\r\n\r\n: d\r\r":  ": c\r\ndata: a\r\nid: x/1\r\n\r\n: d\r",
+		"\n\n\ndata: a\n\n\n\r\n\r\rdata: b": "data: a\nid: x/1\n\ndata: b",
+		"retry: 5\n\ndata: a\n\nx\n\n::\n\n": "retry: 5\ndata: a\nid: x/1\n\nx\n::\n",
+		"dat: a\n\ndatas: a\n\n data: a\n\n": "dat: a\ndatas: a\n data: a\n",
+		// The next event has neither the type nor the id of a block without data.
+		"event: e\n\ndata: a\n\n":                "event: e\nevent:\ndata: a\nid: x/1\n\n",
+		"event: e\r\n\r\nevent: f\rdata\r\r":     "event: e\r\nevent:\r\nevent: f\rdata\rid: x/1\r\r",
+		"event: \n\nevent\n\nevent:\n\ndata\n\n": "event: \nevent\nevent:\ndata\nid: x/1\n\n",
+		"event: e\nevent:\n\ndata\n\n":           "event: e\nevent:\ndata\nid: x/1\n\n",
+		"id: 7\n\ndata: a\n\nid\n\n":             "id: 7\nid: x/0\ndata: a\nid: x/1\n\nid\nid: x/1\n",
+		"data: a\n\nid: 7\nevent: e\n\n":         "data: a\nid: x/1\n\nid: 7\nevent: e\nevent:\nid: x/1\n",
+		// What is a mark to some clients, or at some positions, is none to all at each.
+		"\xef\xbb\xbfdata: a\n\n":                  "\xef\xbb\xbf:\ndata: a\nid: x/1\n\n",
+		"\xef\xbb\xbf: c\n\n":                      "\xef\xbb\xbf:\n: c\n",
+		"\xef\xbb\n\n":                             "\xef\xbb\n",
+		"\xef\xbbdata: a\n\n":                      "\xef\xbbdata: a\n",
+		"\n\xef\xbb\xbfdata: c\n\n":                ":\n\xef\xbb\xbfdata: c\n",
+		"data: a\n\n\xef\xbb\xbfdata\ndata: b\n\n": "data: a\nid: x/1\n\n:\n\xef\xbb\xbfdata\ndata: b\nid: x/2\n\n",
+	} {
+		if got, _ := number(in); got != want {
+			t.Errorf("%q became\n%q\nwant\n%q", in, got, want)
+		}
+		if got, _ := number(strings.Split(in, "")...); got != want {
+			t.Errorf("%q byte by byte became\n%q\nwant\n%q", in, got, want)
+		}
+		if got, _ := number(strings.SplitAfter(in, "\n\n")...); got != want {
+			t.Errorf("%q block by block became\n%q\nwant\n%q", in, got, want)
+		}
+	}
+}
+
+// TestNumbersCountUp one by one, also from where a log has come to.
+func TestNumbersCountUp(t *testing.T) {
+	c := newNumberer("x")
+	for n := range uint64(1200) {
+		if out, _ := c.add(nil, nil, []byte("data: a\n\n")); string(out) != fmt.Sprintf("data: a\nid: x/%d\n\n", n+1) {
+			t.Fatalf("the event %d is %q", n+1, out)
+		}
+	}
+	for _, n := range []uint64{0, 8, 9, 10, 98, 99, 10998, math.MaxUint64 - 1} {
+		c := newNumberer("stream_0123456789abcdef012345")
+		c.setLast(n)
+		if out, _ := c.add(nil, nil, []byte("data: a\n\n")); string(out) != fmt.Sprintf("data: a\nid: stream_0123456789abcdef012345/%d\n\n", n+1) {
+			t.Errorf("behind the event %d comes %q", n, out)
+		}
+	}
+}
+
+func TestEndsAreBehindTheBlankLine(t *testing.T) {
+	out, ends := number("data: a\r\n\r\n: c\n\ndata: b\n\n", "data: c\n", "\ndata: d")
+	var got []string
+	from := 0
+	for _, end := range ends {
+		got = append(got, out[from:end])
+		from = end
+	}
+	if want := []string{"data: a\r\nid: x/1\r\n\r\n", ": c\ndata: b\nid: x/2\n\n", "data: c\nid: x/3\n\n"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Recordings returns the streams that real servers have sent, by their files. The tests
+// outside the package use it, too.
+func Recordings(t testing.TB) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, pattern := range []string{"*/*.sse", "*/*/*.sse", "*/*/*/*.sse"} {
+		files, err := filepath.Glob(filepath.Join("..", "testdata", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[file] = string(b)
+		}
+	}
+	if len(all) < 50 {
+		t.Fatalf("%d recordings, want all of them", len(all))
+	}
+	return all
+}
+
+// Loose returns in, whose lines end with LF, without the blank lines that end no event.
+func Loose(in string) string {
+	var b strings.Builder
+	for _, block := range strings.SplitAfter(in, "\n\n") {
+		if !strings.HasPrefix(block, "data") && !strings.Contains(block, "\ndata") && strings.HasSuffix(block, "\n\n") {
+			block = block[:len(block)-1]
+		}
+		b.WriteString(block)
+	}
+	return b.String()
+}
+
+var idLine = regexp.MustCompile(`id: x/[0-9]+(\r\n|\r|\n)`)
+
+// TestRecordingsAreNumbered checks that of a real stream only ids and those blank lines
+// change, and that all clients get its events from each position.
+func TestRecordingsAreNumbered(t *testing.T) {
+	for file, in := range Recordings(t) {
+		for _, end := range []string{"\n", "\r\n", "\r"} {
+			in, want := strings.ReplaceAll(in, "\n", end), strings.ReplaceAll(Loose(in), "\n", end)
+			if out, _ := number(in); idLine.ReplaceAllString(out, "") != want {
+				t.Errorf("%s: more has changed", file)
+			}
+			checkNumbered(t, in, 1)
+		}
+	}
+}
+
+// TestAnythingIsNumbered checks the same of streams that no server sends.
+func TestAnythingIsNumbered(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	lines := []string{
+		"", "", "", "", "data: a", "data: b", "data", "data:", ": keepalive", ":", "event: e", "event:", "event", "id: 7", "id", "id: x/1", "retry: 5", "what", "datas: d", "\xef\xbb\xbfdata: m", "\xef\xbb\xbf", "\xef\xbb", "event: ", "eventual: e",
+	}
+	ends := []string{"\n", "\r\n", "\r", ""}
+	for range 3000 {
+		var in strings.Builder
+		mixed, end := r.IntN(2) == 0, ends[r.IntN(3)]
+		for range 1 + r.IntN(25) {
+			if mixed {
+				end = ends[min(r.IntN(20), r.IntN(3))]
+			}
+			in.WriteString(lines[r.IntN(len(lines))] + end)
+		}
+		checkNumbered(t, in.String(), r.Uint64())
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// checkNumbered numbers a stream, cut at random, and checks what clients make of it.
+func checkNumbered(t *testing.T, in string, seed uint64) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 0))
+	out, ends := number(in)
+	most := r.IntN(700)
+	for range 3 {
+		pieces := cutUp(r, in, most)
+		if again, e := number(pieces...); again != out || !slices.Equal(e, ends) {
+			t.Fatalf("cut as %q it becomes\n%q, %d\nnot\n%q, %d", pieces, again, e, out, ends)
+		}
+	}
+	want, retry, _ := readStandard(in)
+	for i := range want {
+		want[i].id = fmt.Sprintf("x/%d", i+1)
+	}
+	got, gotRetry, lastID := readStandard(out)
+	if !slices.Equal(got, want) || gotRetry != retry || len(ends) != len(want) {
+		t.Fatalf("%q became\n%q\nwhose events are\n%+v, %d, retry %q\nwant\n%+v, retry %q", in, out, got, ends, gotRetry, want, retry)
+	}
+	if whole := strings.HasSuffix(strings.ReplaceAll(strings.ReplaceAll(in, "\r\n", "\n"), "\r", "\n"), "\n\n"); whole && lastID != "" && lastID != fmt.Sprintf("x/%d", len(want)) {
+		t.Fatalf("%q became\n%q\nwhose last id is %q", in, out, lastID)
+	}
+	positions := []int{0, len(ends)}
+	for range min(len(ends), 20) {
+		positions = append(positions, r.IntN(len(ends)))
+	}
+	for _, n := range positions {
+		replay := out
+		if n > 0 {
+			replay = out[ends[n-1]:]
+		}
+		if got, _, _ := readStandard(replay); !slices.Equal(got, want[n:]) {
+			t.Fatalf("%q became\n%q\nwhose events after %d are\n%+v\nwant\n%+v", in, out, n, got, want[n:])
+		}
+		pieces := cutUp(r, replay, most)
+		if got := readOpenAI(pieces); !slices.Equal(got, want[n:]) {
+			t.Fatalf("%q became\n%q\nof which openai-python reads after %d\n%+v\nwant\n%+v", in, out, n, got, want[n:])
+		}
+	}
+}
+
+// cutUp cuts in into pieces of random sizes, most of them not larger than most.
+func cutUp(r *rand.Rand, in string, most int) (pieces []string) {
+	for in != "" {
+		n := 1 + r.IntN(min(len(in), most+1))
+		pieces, in = append(pieces, in[:n]), in[n:]
+	}
+	return pieces
+}
+
+func FuzzNumber(f *testing.F) {
+	f.Add("data: a\r\n\r\n: c\n\ndata: b\n\n", uint64(3))
+	f.Add("\xef\xbb\xbfdata\r\r", uint64(1))
+	f.Add("data: a\n\nevent: e\r\rid: 7\n\n\xef\xbb\xbfdata: a\n\r\n", uint64(5))
+	f.Fuzz(checkNumbered)
+}

@@ -1,0 +1,256 @@
+package resume
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"hash"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/reqbody"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// Headers of requests and answers.
+const (
+	// KeyHeader is the key of a request that may be sent again
+	// (draft-ietf-httpapi-idempotency-key-header).
+	KeyHeader = "Idempotency-Key"
+	// DetachHeader is how long upstream's request may go on without a client, at most
+	// Options.Detach.
+	DetachHeader = "X-Hermes-Detach"
+	// StreamHeader is the id of the stream, in its answer.
+	StreamHeader = "X-Hermes-Stream"
+	// ReplayedHeader is `true` in an answer to a key that was used before.
+	ReplayedHeader = "Idempotency-Replayed"
+	// lastEventHeader is the last event that a client has received, as EventSource and
+	// fetch-event-source send it.
+	lastEventHeader = "Last-Event-Id"
+)
+
+// idPrefix is what the id of a stream begins with, so that no other id in a path looks
+// like one. 22 characters follow, which are 128 random bits.
+const (
+	idPrefix = "stream_"
+	idLength = len(idPrefix) + 22
+)
+
+// newID returns an id.
+func newID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return idPrefix + base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// isID reports whether s has the form of an id.
+func isID(s string) bool {
+	if len(s) != idLength || s[:len(idPrefix)] != idPrefix {
+		return false
+	}
+	for i := len(idPrefix); i < len(s); i++ {
+		c := s[i]
+		if c|0x20 < 'a' || c|0x20 > 'z' {
+			if (c < '0' || c > '9') && c != '-' && c != '_' {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// position is a place in a stream: after the event n. Without an id it is none.
+type position struct {
+	id string
+	n  uint64
+}
+
+// lastEvent returns the position that a request names, if that is one of ours. bad says
+// that it names a stream of ours, but no event.
+func lastEvent(h http.Header) (at position, bad bool) {
+	values := h[lastEventHeader]
+	for _, v := range values {
+		id, number, ok := strings.Cut(v, "/")
+		if !isID(id) {
+			continue
+		}
+		n, err := strconv.ParseUint(number, 10, 64)
+		at, bad = position{id, n}, !ok || err != nil || len(values) > 1
+	}
+	return at, bad
+}
+
+// named returns the path of the answer and the id that a path names, if it names one.
+func named(path string) (resource, id string, ok bool) {
+	i := len(path) - idLength
+	if i < 1 || path[i-1] != '/' || !isID(path[i:]) {
+		return "", "", false
+	}
+	return path[:i-1], path[i:], true
+}
+
+// asked is what a request asks for.
+type asked struct {
+	key    string        // "" for none
+	detach time.Duration // how long its run may go on without a client
+}
+
+// asks returns what a POST asks for, and whether it asks for anything, or what is wrong
+// with it.
+func (p *Resume) asks(r *http.Request) (a asked, ok bool, wrong *problem) {
+	a.detach = p.o.Detach
+	switch keys := r.Header[KeyHeader]; len(keys) {
+	case 0:
+	case 1:
+		a.key = keys[0]
+	default:
+		return a, false, twoKeys()
+	}
+	if detach := r.Header[DetachHeader]; len(detach) > 0 {
+		d, err := time.ParseDuration(detach[0])
+		if err != nil || d < 0 || len(detach) > 1 {
+			return a, false, badDetach()
+		}
+		a.detach = min(d, p.o.Detach)
+		return a, a.key != "" || a.detach > 0, nil
+	}
+	return a, a.key != "" || p.o.Always && isJSON(r.Header), nil
+}
+
+// isJSON reports whether a body with the header h is JSON.
+func isJSON(h http.Header) bool {
+	media := head.MediaType(h)
+	return media == "application/json" || strings.HasSuffix(media, "+json")
+}
+
+// credentials are the header fields that say who a client is.
+var credentials = []string{"Authorization", "Cookie", "X-Api-Key", "Api-Key"}
+
+// owner returns the keyed hash of who may have the answer to r, of the resource.
+func (p *Resume) owner(r *http.Request, resource string) Digest {
+	m := hmac.New(sha256.New, p.o.Store.Secret())
+	if p.o.Asked != nil {
+		server, path := p.o.Asked(r)
+		if of, _, ok := named(path); ok {
+			path = of
+		}
+		writeField(m, server)
+		writeField(m, path)
+	}
+	writeField(m, r.Host)
+	writeField(m, resource)
+	for _, name := range credentials {
+		writeNumber(m, len(r.Header[name]))
+		for _, v := range r.Header[name] {
+			writeField(m, v)
+		}
+	}
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		writeField(m, string(r.TLS.PeerCertificates[0].Raw))
+	}
+	return Digest(m.Sum(nil))
+}
+
+// keyOf returns the keyed hash of an idempotency key of the owner's.
+func keyOf(secret []byte, owner Digest, query, key string) Digest {
+	m := hmac.New(sha256.New, secret)
+	m.Write(owner[:])
+	writeField(m, query)
+	writeField(m, key)
+	return Digest(m.Sum(nil))
+}
+
+// writeField writes s so that no two lists of fields are the same bytes.
+func writeField(h hash.Hash, s string) {
+	writeNumber(h, len(s))
+	_, _ = io.WriteString(h, s) // never fails
+}
+
+func writeNumber(h hash.Hash, n int) {
+	_ = binary.Write(h, binary.BigEndian, int64(n)) // never fails
+}
+
+// readBody reads the body of r, which net/http closes when the client's handler
+// returns. It returns false if it is larger than the limit, or cannot be read: then r has
+// a body that gives the same, or fails with the same.
+func (p *Resume) readBody(r *http.Request) ([]byte, bool) {
+	r.GetBody = nil // or net/http would repeat what it has written (contract section 7)
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, true
+	}
+	limit := p.o.MaxRequest()
+	if r.ContentLength > limit {
+		return nil, false
+	}
+	body, err := reqbody.Read(r.Body, r.ContentLength, limit)
+	rest := io.Reader(r.Body)
+	switch {
+	case err == io.EOF && int64(len(body)) <= limit: //nolint:errorlint // the end is that very value
+		return body, true
+	case err != nil:
+		rest = failingReader{err}
+	}
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(body), rest), r.Body}
+	return nil, false
+}
+
+// skipBody reads the body of r to its end, which says nothing: not before that does
+// net/http look whether the client is still there (net/http: registerOnHitEOF).
+func skipBody(r *http.Request) bool {
+	if r.Body == nil {
+		return true
+	}
+	_, err := io.Copy(io.Discard, r.Body)
+	return err == nil
+}
+
+// failingReader fails.
+type failingReader struct{ err error }
+
+// Read implements io.Reader.
+func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
+
+// requestBody is a body that has been read. It lets go of it when it is read again.
+type requestBody struct{ in bytes.Reader }
+
+// giveBody gives r the body b that has been read of it. With http.NoBody for one that is empty
+// but has no length, net/http would repeat what it has written (contract section 7).
+func giveBody(r *http.Request, b []byte) {
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = &requestBody{*bytes.NewReader(b)}
+	}
+}
+
+// Read implements io.Reader.
+func (b *requestBody) Read(p []byte) (int, error) {
+	n, err := b.in.Read(p)
+	if b.in.Len() == 0 {
+		b.in.Reset(nil)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *requestBody) Close() error {
+	b.in.Reset(nil)
+	return nil
+}
+
+// asksForStream reports whether a request says that it wants an event stream. Only then
+// does its run go on if the client leaves before there is an answer.
+func asksForStream(r *http.Request, body []byte) bool {
+	if strings.Contains(r.Header.Get("Accept"), "text/event-stream") || rewrite.SessionOfPath(r.URL.Path) != "" {
+		return true
+	}
+	return rewrite.AskedOf(body) == rewrite.AskedStream
+}

@@ -1,0 +1,241 @@
+// Package resumecaddy is the Caddy module http.handlers.hermes_resume and its directive: package
+// resume as a handler of Caddy, its metrics and its lines in logs.
+package resumecaddy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
+)
+
+func init() {
+	caddy.RegisterModule(new(ResumeHandler))
+}
+
+// ResumeHandler lets an answer outlive its connection: when the client leaves, the agent
+// goes on, and the client continues where it was, or sends its request again without the
+// agent running twice.
+//
+// It stands in front of `hermes`, and works with any other handler that answers with
+// event streams. In a Caddyfile:
+//
+//	:8643 {
+//		bind 127.0.0.1
+//		hermes_resume
+//		hermes
+//		reverse_proxy 127.0.0.1:8642
+//	}
+//
+// A POST asks for it by the header `Idempotency-Key`, or by
+// `X-Hermes-Detach` with a duration. If its answer is an event stream, that gets the
+// header `X-Hermes-Stream` with its id, and each of its events a line
+// `id: <id>/<number>`. All else passes as it is.
+//
+// With the same credentials, a client gets the stream again by the same request with the
+// same key, by a POST or a GET of `<path>/<id>` with the header `Last-Event-ID` from
+// behind that event on, and ends it by DELETE of `<path>/<id>`.
+//
+// Streams are kept in memory, for all configurations of the process: a reload ends
+// none. With a storage, replicas share them. Access logs get the field
+// `hermes_resumed`. Metrics are exposed as `caddy_hermes_resume_*`.
+//
+// ### Placeholders
+//
+// Placeholder | Description
+// ------------|-------------
+// `{http.hermes.resumed}` | As `hermes_resumed` in access logs: `begun`, `replayed` or `continued`
+type ResumeHandler struct {
+	// How long the agent goes on without a client. A client may ask for less by the
+	// header `X-Hermes-Detach`. With 0 a stream ends with its last client. Default: 10m.
+	Detach *caddy.Duration `json:"detach,omitempty"`
+
+	// How long a stream is kept after its end. Default: 5m.
+	Keep *caddy.Duration `json:"keep,omitempty"`
+
+	// Whether every POST of JSON is treated as if it asked for it. A client that leaves
+	// on purpose, such as by a button Stop, then does not stop the agent. Default: false.
+	Always bool `json:"always,omitempty"`
+
+	// The size in bytes from which on the oldest events of a stream go, from 65536
+	// (64 KiB) to 1073741824 (1 GiB). It does not count the largest
+	// event, if that is larger than half of it.
+	// Default: 16777216 (16 MiB).
+	MaxStream int64 `json:"max_stream,omitempty"`
+
+	// The size in bytes that all streams may take together, from 65536 (64 KiB) to
+	// 1073741824 (1 GiB). The oldest that have ended go; then the oldest without a client
+	// end with an error. Default: 67108864 (64 MiB).
+	MaxMemory int64 `json:"max_memory,omitempty"`
+
+	// The number of streams that may go on without a client, from 1 on. One more ends
+	// with its client. Hermes admits ten runs in all, and works on four more than it has
+	// cores at the same time: streams that nobody reads must not take all of them.
+	// Default: 4.
+	MaxDetached int `json:"max_detached,omitempty"`
+
+	// Where streams are kept, instead of in the memory of this process, so that replicas
+	// share them. Default: in memory.
+	StorageRaw json.RawMessage `json:"storage,omitempty" caddy:"namespace=http.handlers.hermes_resume.stores inline_key=module"`
+
+	resume *resume.Resume // nil until Provision
+}
+
+// storages is the namespace of the modules that keep streams.
+const storages = "http.handlers.hermes_resume.stores"
+
+// Storage is a module that keeps the streams of a ResumeHandler.
+type Storage interface {
+	// ResumeStore returns what keeps them. It may keep those of this process in local, which
+	// all configurations of the process share: max_memory bounds that, and metrics count it.
+	// It has to outlive the module for as long as there are streams.
+	ResumeStore(local *resume.Memory) resume.Store
+}
+
+// CaddyModule returns the Caddy module information.
+func (*ResumeHandler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.handlers.hermes_resume",
+		New: func() caddy.Module { return new(ResumeHandler) },
+	}
+}
+
+// streams are those of all configurations of the process, so that a reload ends nothing.
+type streams struct {
+	store *resume.Memory
+	runs  resume.Runs
+	// drained is until when the end of the process waits for runs, in nanoseconds since
+	// 1970; 0 before it ends.
+	drained atomic.Int64
+}
+
+// shared returns them.
+var shared = sync.OnceValue(func() *streams { return &streams{store: resume.NewMemory()} })
+
+// Provision compiles the options, and subscribes to the end of the process.
+func (h *ResumeHandler) Provision(ctx caddy.Context) error {
+	logger, all := ctx.Logger(), shared()
+	if err := register(ctx.GetMetricsRegistry(), all.store, &all.runs); err != nil {
+		// Streams are worth more than their metrics.
+		logger.Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))
+	}
+	o := resume.DefaultOptions()
+	o.Store, o.Runs = all.store, &all.runs
+	o.Observer = &observer{logger}
+	o.Asked, o.Detached, o.Returned, o.Interrupt = asked, ofRun, takeOver, interruptWrite
+	app := httpapp.Of(ctx)
+	o.Always, o.MaxRequest = h.Always, func() int64 { return maxRequest(app) }
+	if h.Detach != nil {
+		o.Detach = time.Duration(*h.Detach)
+	}
+	if h.Keep != nil {
+		o.Keep = time.Duration(*h.Keep)
+	}
+	if h.MaxStream != 0 {
+		o.MaxStream = h.MaxStream
+	}
+	if h.MaxMemory != 0 {
+		o.MaxMemory = h.MaxMemory
+	}
+	if h.MaxDetached != 0 {
+		o.MaxDetached = h.MaxDetached
+	}
+	if o.MaxStream > o.MaxMemory {
+		logger.Warn("max_stream is larger than max_memory, which bounds all streams together; raise max_memory, or lower max_stream",
+			zap.Int64("max_stream", o.MaxStream), zap.Int64("max_memory", o.MaxMemory))
+	}
+	if h.StorageRaw != nil {
+		storage, err := ctx.LoadModule(h, "StorageRaw")
+		if err != nil {
+			return fmt.Errorf("loading the storage: %w", err)
+		}
+		o.Store = storage.(Storage).ResumeStore(all.store)
+		o.Asked = func(r *http.Request) (server, path string) { // replicas may listen at different ports
+			_, path = asked(r)
+			return "", path
+		}
+	}
+	h.resume = resume.New(o)
+
+	events, err := ctx.App("events")
+	if err != nil {
+		return fmt.Errorf("getting the events app: %w", err)
+	}
+	if err := events.(*caddyevents.App).On("stopping", &drain{all, app, caddy.Exiting}); err != nil {
+		return fmt.Errorf("subscribing to the event stopping: %w", err)
+	}
+	return nil
+}
+
+// Bounds of the sizes of this handler, in bytes. The lower one is a few segments of a
+// log, and a long event.
+const (
+	minResumeSize = 64 << 10
+	maxResumeSize = 1 << 30
+)
+
+// Validate reports the first option whose value is not allowed.
+func (h *ResumeHandler) Validate() error {
+	for _, o := range []struct {
+		name  string
+		value *caddy.Duration
+	}{{"detach", h.Detach}, {"keep", h.Keep}} {
+		switch d := o.value; {
+		case d == nil || *d == 0 || time.Duration(*d) >= time.Millisecond:
+		case *d < 0:
+			return fmt.Errorf("invalid %s %q: must be a duration such as 10m or 30s, not negative", o.name, time.Duration(*d))
+		default:
+			return fmt.Errorf("invalid %s %q: must be at least 1ms; a number in JSON is nanoseconds, so write a string such as \"10m\"", o.name, time.Duration(*d))
+		}
+	}
+	for _, o := range []struct {
+		name  string
+		value int64
+	}{{"max_stream", h.MaxStream}, {"max_memory", h.MaxMemory}} {
+		if o.value != 0 && (o.value < minResumeSize || o.value > maxResumeSize) {
+			return fmt.Errorf("invalid %s %d: must be a size from 64KiB to 1GiB", o.name, o.value)
+		}
+	}
+	if h.MaxDetached < 0 {
+		return fmt.Errorf("invalid max_detached %d: must be a number from 1 on; for none, set detach 0s", h.MaxDetached)
+	}
+	return nil
+}
+
+// Cleanup waits at the end of the process for streams without a client, as the servers have
+// waited for the others.
+func (h *ResumeHandler) Cleanup() error {
+	all := shared()
+	if at := all.drained.Load(); h.resume != nil && at > 0 {
+		ctx, cancel := context.WithDeadline(context.Background(), time.Unix(0, at))
+		defer cancel()
+		all.runs.Wait(ctx)
+	}
+	return nil
+}
+
+// ServeHTTP answers from what is kept of a stream if the request asks for that, and
+// otherwise by next.
+func (h *ResumeHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	return h.resume.Serve(w, r, next.ServeHTTP)
+}
+
+// Interface guards
+var (
+	_ caddy.Module                = (*ResumeHandler)(nil)
+	_ caddy.Provisioner           = (*ResumeHandler)(nil)
+	_ caddy.Validator             = (*ResumeHandler)(nil)
+	_ caddy.CleanerUpper          = (*ResumeHandler)(nil)
+	_ caddyhttp.MiddlewareHandler = (*ResumeHandler)(nil)
+)

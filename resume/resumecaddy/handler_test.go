@@ -1,0 +1,87 @@
+package resumecaddy
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// TestResumeValuesThatAreRefused in JSON, with what to do.
+func TestResumeValuesThatAreRefused(t *testing.T) {
+	for option, want := range map[string]string{
+		`"detach":"-1s"`:          "not negative",
+		`"detach":600`:            `write a string such as "10m"`,
+		`"keep":"-5m"`:            "not negative",
+		`"keep":5`:                `write a string such as "10m"`,
+		`"max_stream":65535`:      "from 64KiB to 1GiB",
+		`"max_stream":-1`:         "from 64KiB to 1GiB",
+		`"max_memory":1`:          "from 64KiB to 1GiB",
+		`"max_memory":2000000000`: "from 64KiB to 1GiB",
+		`"max_detached":-1`:       "from 1 on",
+	} {
+		config := `{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes_resume",` + option + `}]}]}}}}}`
+		var c caddy.Config
+		if err := caddy.StrictUnmarshalJSON([]byte(config), &c); err != nil {
+			t.Fatal(err)
+		}
+		c.Admin = &caddy.AdminConfig{Disabled: true}
+		err := caddy.Validate(&c)
+		name, _, _ := strings.Cut(strings.Trim(option, `"`), `"`)
+		if err == nil || !strings.Contains(err.Error(), "invalid "+name) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", option, err)
+		}
+	}
+}
+
+// TestRunHasItsOwn gives handlers behind hermes_resume placeholders, variables and fields of
+// the log of their own, which begin as those of the client's request; that gets what they
+// have set when they are over.
+func TestRunHasItsOwn(t *testing.T) {
+	client := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", nil)
+	client = caddyhttp.PrepareRequest(client, caddy.NewReplacer(), httptest.NewRecorder(), nil)
+	theirs := client.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	theirs.Set("http.before", "1")
+	caddyhttp.SetVar(client.Context(), "before", "1")
+	groups := client.Context().Value(routeGroups).(map[string]struct{})
+	groups["group0"] = struct{}{}
+
+	w := httptest.NewRecorder()
+	w.Header().Set("X-Run", "1")
+	run := ofRun(client.Clone(client.Context()), w)
+	ours := run.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	for placeholder, want := range map[string]string{
+		"http.before": "1", "http.vars.before": "1", "http.response.header.X-Run": "1", "http.request.uri.path": "/v1/chat/completions", "http.nothing": "",
+	} {
+		if got, _ := ours.GetString(placeholder); got != want {
+			t.Errorf("{%s} is %q, want %q", placeholder, got, want)
+		}
+	}
+	if _, ok := run.Context().Value(routeGroups).(map[string]struct{})["group0"]; !ok {
+		t.Error("a group of routes that has matched may match again")
+	}
+	ours.Set("http.hermes.outcome", "ok")
+	caddyhttp.SetVar(run.Context(), "during", "1")
+	if _, ok := theirs.Get("http.hermes.outcome"); ok || caddyhttp.GetVar(client.Context(), "during") != nil {
+		t.Error("the client's request has it already")
+	}
+	takeOver(client, run)
+	if got, _ := theirs.GetString("http.hermes.outcome"); got != "ok" || caddyhttp.GetVar(client.Context(), "during") != "1" {
+		t.Error("the client's request has not got it")
+	}
+	if _, ok := theirs.Get("http.nothing"); ok { // and does not ask for ever
+		t.Error("there is something")
+	}
+}
+
+// TestRequestOfNobodyIsLeftAlone passes one that is not Caddy's.
+func TestRequestOfNobodyIsLeftAlone(t *testing.T) {
+	r := httptest.NewRequest(http.MethodPost, "/", nil)
+	if ofRun(r, httptest.NewRecorder()) != r {
+		t.Error("it is another")
+	}
+	takeOver(r, r)
+}

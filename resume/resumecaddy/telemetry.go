@@ -1,0 +1,132 @@
+package resumecaddy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/accesslog"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
+)
+
+// observer logs what becomes of streams.
+type observer struct{ logger *zap.Logger }
+
+// Answered implements resume.Observer.
+func (o *observer) Answered(r *http.Request, a resume.Answered) {
+	what := "begun"
+	switch {
+	case a.Continued:
+		what = "continued"
+	case a.Replayed:
+		what = "replayed"
+	}
+	accesslog.SetPlaceholder(r, "http.hermes.resumed", what)
+	accesslog.Add(r, zap.String("hermes_resumed", what))
+}
+
+// Ended implements resume.Observer.
+func (o *observer) Ended(r *http.Request, e resume.Ended) {
+	level, text := message(e)
+	if c := o.logger.Check(level, text); c != nil {
+		err := e.Panicked // with its stack
+		if err == nil && !errors.Is(e.Err, context.Canceled) {
+			err = bounded.Error(e.Err)
+		}
+		c.Write(
+			zap.String("path", bounded.Name(r.URL.Path)),
+			zap.String("reason", e.Reason.String()),
+			zap.Uint64("events", e.Events),
+			zap.Float64("detached_seconds", e.Detached.Seconds()),
+			zap.Error(err), // no field when there is none
+		)
+	}
+}
+
+// message says at which level and as what the end of a run is logged.
+func message(e resume.Ended) (zapcore.Level, string) {
+	switch {
+	case e.Panicked != nil:
+		return zapcore.ErrorLevel, "panic behind a stream that nobody listened to"
+	case e.Reason == resume.ReasonExpired:
+		return zapcore.InfoLevel, "nobody came back for a stream; ended it"
+	case e.Reason == resume.ReasonMemory:
+		return zapcore.WarnLevel, "no memory for a stream that nobody listened to; ended it, see max_memory"
+	case e.Reason == resume.ReasonLeft && e.Stream:
+		return zapcore.WarnLevel, "too many streams go on without a client; ended one with its client, see max_detached"
+	case e.Detached > 0:
+		return zapcore.InfoLevel, "stream ended while nobody listened"
+	}
+	return zapcore.DebugLevel, "stream that may be resumed ended"
+}
+
+// collector exposes the numbers of the process.
+type collector struct {
+	store *resume.Memory
+	runs  *resume.Runs
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("caddy_hermes_resume_"+name, help, labels, nil)
+}
+
+var (
+	readers   = desc("readers", "Number of clients that read a stream that may be resumed.")
+	detached  = desc("detached", "Number of streams that go on without a client.")
+	kept      = desc("streams", "Number of streams that are kept, those that go on included.")
+	bytes     = desc("bytes", "Memory of the streams that are kept, in bytes.")
+	attached  = desc("attached_total", "Counter of clients that were given a stream that may be resumed, by how: begun, replayed or continued.", "how")
+	detaches  = desc("detached_total", "Counter of times that the last client of a stream left and it went on.")
+	cancelled = desc("cancelled_total", "Counter of streams that were cancelled, by the reason.", "reason")
+)
+
+// Describe implements prometheus.Collector.
+func (c collector) Describe(d chan<- *prometheus.Desc) {
+	for _, described := range []*prometheus.Desc{readers, detached, kept, bytes, attached, detaches, cancelled} {
+		d <- described
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(m chan<- prometheus.Metric) {
+	st := c.runs.Stats()
+	size, logs := c.store.Used()
+	gauge := func(d *prometheus.Desc, n int64) {
+		m <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n))
+	}
+	counter := func(d *prometheus.Desc, n int64, labels ...string) {
+		m <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	gauge(readers, st.Readers)
+	gauge(detached, st.Detached)
+	gauge(kept, int64(logs))
+	gauge(bytes, size)
+	counter(attached, st.TotalBegun, "begun")
+	counter(attached, st.TotalReplayed, "replayed")
+	counter(attached, st.TotalContinued, "continued")
+	counter(detaches, st.TotalDetached)
+	for reason, n := range st.TotalCancelled {
+		counter(cancelled, n, reason.String())
+	}
+}
+
+// register registers the metrics with the registry of a configuration, unless another
+// handler of it has.
+func register(registry prometheus.Registerer, store *resume.Memory, runs *resume.Runs) error {
+	var again prometheus.AlreadyRegisteredError
+	if err := registry.Register(collector{store, runs}); err != nil && !errors.As(err, &again) {
+		return err
+	}
+	return nil
+}
+
+// Interface guards
+var (
+	_ resume.Observer      = (*observer)(nil)
+	_ prometheus.Collector = collector{}
+)
