@@ -52,19 +52,6 @@ func (f *Frame) SetData(raw []byte, from, to int) {
 	f.lines = append(f.lines[:0], dataLine{0, int32(from)})
 }
 
-// Forget lets go of the bytes that f has been parsed from.
-func (f *Frame) Forget() { f.Raw, f.Data, f.Event, f.ID = nil, nil, nil, nil }
-
-// Trim gives large room back. f must be parsed again before it is used.
-func (f *Frame) Trim() {
-	if cap(f.lines) > maxIdleItems {
-		f.lines = nil
-	}
-	if cap(f.join) > maxIdleBuffer {
-		f.join = nil
-	}
-}
-
 // EventLine returns where the last event line is in Raw, its end included. Both are 0
 // if there is none.
 func (f *Frame) EventLine() (from, to int) { return f.eventLine[0], f.eventLine[1] }

@@ -184,21 +184,6 @@ func (c *Scanner) Raw() bool { return c.raw }
 // raw, there are none.
 func (c *Scanner) Tail() []byte { return c.buf }
 
-// TakeBuffer moves the buffer *from to the scanner if that has none.
-func (c *Scanner) TakeBuffer(from *[]byte) {
-	if c.buf == nil {
-		c.buf, *from = *from, nil
-	}
-}
-
-// GiveBuffer moves the scanner's buffer to *to if nothing is kept in it, so that idle
-// streams can share a few.
-func (c *Scanner) GiveBuffer(to *[]byte) {
-	if len(c.buf) == 0 {
-		*to, c.buf = c.buf, nil
-	}
-}
-
 // Bounds on what is kept for the next frame.
 const (
 	maxIdleBuffer = 16 << 10 // the size in bytes up to which a buffer is kept

@@ -101,10 +101,3 @@ func (s *Splice) Empty() bool { return len(s.edits) == 0 }
 
 // Reset drops the replacements, and keeps their room.
 func (s *Splice) Reset() { s.edits = s.edits[:0] }
-
-// Trim gives large room back. It drops the replacements.
-func (s *Splice) Trim() {
-	if s.edits = s.edits[:0]; cap(s.edits) > maxIdleItems {
-		s.edits = nil
-	}
-}

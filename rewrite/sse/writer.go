@@ -41,9 +41,6 @@ func (w *Writer) Take() []byte {
 // Mark records that the unit is the byte order mark.
 func (w *Writer) Mark() { w.mark = !w.started }
 
-// MarkWaits reports whether a byte order mark waits for the first bytes.
-func (w *Writer) MarkWaits() bool { return w.mark }
-
 // Next records that the unit u, which is not UnitMark, comes next, and writes the byte
 // order mark if it waits.
 func (w *Writer) Next(u Unit) {

@@ -64,7 +64,6 @@ type Table struct {
 	// or without U+FE0F, and a space.
 	beginnings map[rune][]string
 	first      [256]bool // the first bytes of beginnings
-	ascii      bool      // one of them is ASCII
 }
 
 // Hermes is the table of Hermes' own tools.
@@ -97,7 +96,6 @@ func NewTable(added map[string]string) (*Table, error) {
 			r, _ := utf8.DecodeRuneInString(m)
 			t.beginnings[r] = append(t.beginnings[r], m)
 			t.first[m[0]] = true
-			t.ascii = t.ascii || m[0] < utf8.RuneSelf
 		}
 	}
 	return t, nil
@@ -204,9 +202,6 @@ func (t *Table) opening(text []byte) int {
 	}
 	return 0
 }
-
-// BeginsInASCII reports whether a known emoji begins with a rune of ASCII, as 1️⃣ does.
-func (t *Table) BeginsInASCII() bool { return t.ascii }
 
 // MayBegin reports whether text, which follows a backtick, may begin with the emoji of a
 // known tool. It is cheap and errs only by returning true.
