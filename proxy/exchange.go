@@ -56,7 +56,7 @@ type exchange struct {
 	writeDeadline time.Time      // of the handler's writes, zero for none
 
 	observer AnswerObserver // nil as long as it does not observe the answer
-	panicked *latePanic     // a panic to go on in the handler's goroutine, nil for none
+	panicked any            // to panic with in the handler's goroutine, nil for none
 }
 
 // answer is upstream's answer: passing, encoded, stream or whole. It is chosen once,
@@ -155,29 +155,6 @@ func (x *exchange) unlock() {
 		panic(v) // keeps the stack
 	}
 	x.mu.Unlock()
-}
-
-// latePanic is a panic that goes on in another goroutine, or later, than it came.
-type latePanic struct {
-	value any
-	stack []byte // it came with
-}
-
-// again returns the value to panic with: that of the panic if it is the wish to abort.
-func (p *latePanic) again() any {
-	if isAbort(p.value) {
-		return p.value
-	}
-	return p
-}
-
-// Error returns the value and the stack, for a server's log.
-func (p *latePanic) Error() string { return fmt.Sprintf("%v\n\n%s", p.value, p.stack) }
-
-// Unwrap returns the value, if it is an error.
-func (p *latePanic) Unwrap() error {
-	err, _ := p.value.(error)
-	return err
 }
 
 // isAbort reports whether a panic is the wish to abort the answer, by its very value.

@@ -124,7 +124,7 @@ func (x *exchange) end(panicked any, err error) (any, error) {
 	handled := x.endAnswer(panicked, err)
 	aborted := isAbort(panicked)
 	if x.panicked != nil && (panicked == nil || aborted) {
-		panicked, aborted = x.panicked.again(), false
+		panicked, aborted = x.panicked, false
 	}
 	if x.o.Observer != nil {
 		x.observeEnd(panicked, err)

@@ -3,10 +3,10 @@ package proxy
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"runtime/debug"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -132,20 +132,10 @@ func (s *stream) send(out []byte) error {
 // sendFirst sends the header and out from a goroutine of its own: net/http needs more stack
 // for a header than for the rest of a stream, and a stack stays as large as it once was.
 func (s *stream) sendFirst(out []byte) (err error) {
-	var panicked *latePanic
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		defer func() {
-			if v := recover(); v != nil {
-				panicked = &latePanic{v, debug.Stack()}
-			}
-		}()
-		err = s.x.send(out)
-	}()
-	<-sent
-	if panicked != nil {
-		panic(panicked.again())
+	sent := make(chan any)
+	go func() { sent <- panics.Catch(func() { err = s.x.send(out) }) }()
+	if panicked := <-sent; panicked != nil {
+		panic(panicked)
 	}
 	return err
 }

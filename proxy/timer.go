@@ -3,9 +3,9 @@ package proxy
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -135,7 +135,7 @@ func (x *exchange) shut() {
 // the process. It goes on in the handler's, and upstream's request ends.
 func (x *exchange) unlockLate() {
 	if v := recover(); v != nil {
-		x.panicked = &latePanic{v, debug.Stack()}
+		x.panicked = panics.Carry(v)
 		x.fail(errPanicked)
 		x.shut()
 	}

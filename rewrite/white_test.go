@@ -21,7 +21,7 @@ const (
 	maxCardID        = encode.MaxCardID
 	maxCardLabel     = encode.MaxCardLabel
 	maxCardName      = encode.MaxCardName
-	maxIdleBuffer    = contract.MaxIdleBuffer
+	maxIdleBuffer    = 16 << 10 // of sse
 	maxEndedTools    = chat.MaxEndedTools
 	maxEnvelope      = chunk.MaxEnvelope
 	maxMessage       = contract.MaxMessage

@@ -7,19 +7,22 @@ import (
 	"runtime/debug"
 )
 
-// Catch calls f and returns what to panic with in another goroutine, if f panics:
-// http.ErrAbortHandler, which asks for the answer to be aborted, or a *Late. It returns nil
-// if f does not panic.
+// Catch calls f. If f panics, it returns the value to panic with in another goroutine (see
+// Carry), and otherwise nil.
 func Catch(f func()) (panicked any) {
-	defer func() {
-		v := recover()
-		if v != nil && v != http.ErrAbortHandler { //nolint:errorlint // the very value is the signal
-			v = &Late{v, debug.Stack()}
-		}
-		panicked = v
-	}()
+	defer func() { panicked = Carry(recover()) }()
 	f()
 	return nil
+}
+
+// Carry returns the value to panic with in another goroutine, in place of the recovered v:
+// nil for nil, http.ErrAbortHandler, which asks for the answer to be aborted, or a *Late with
+// the stack of the caller, which must be the deferred function that recovered v.
+func Carry(v any) any {
+	if v == nil || v == http.ErrAbortHandler { //nolint:errorlint // the very value is the signal
+		return v
+	}
+	return &Late{v, debug.Stack()}
 }
 
 // Late is a panic that goes on in another goroutine than it occurred in.

@@ -31,13 +31,9 @@ func (x *Object) Begin() {
 	x.room = x.room[:0]
 }
 
-// Room returns the bytes that have been written for the frame. A caller may append to
-// them, and must Commit the result before the next call of Room.
-func (x *Object) Room() []byte { return x.room }
-
-// Commit keeps what has been appended to Room until the next frame, and returns it
-// without what was there before.
-func (x *Object) Commit(appended []byte) []byte {
+// commit keeps the bytes that have been appended to room until the next frame, and returns
+// only those.
+func (x *Object) commit(appended []byte) []byte {
 	added := appended[len(x.room):]
 	x.room = appended
 	return added
@@ -52,7 +48,7 @@ func (x *Object) Set(v jsonspan.Span, name string, value []byte) {
 		x.Replace(v.From, v.To, value)
 		return
 	}
-	x.Append(x.Commit(append(append(append(append(x.room, `,"`...), name...), `":`...), value...)))
+	x.Append(x.commit(append(append(append(append(x.room, `,"`...), name...), `":`...), value...)))
 }
 
 // Append adds members after the last one. They begin with a comma.
@@ -220,7 +216,7 @@ func (x *Object) keepAt(k *prose.Kept, shift int) {
 	if n := len(k.Cuts); n > manyCuts {
 		head := *k
 		head.To = k.Cuts[n-1].To
-		x.Replace(in.From+shift, head.To+shift, x.Commit(head.AppendTo(slices.Grow(x.room, head.Len()), x.F.Data)))
+		x.Replace(in.From+shift, head.To+shift, x.commit(head.AppendTo(slices.Grow(x.room, head.Len()), x.F.Data)))
 		cut(k.To, in.To, nil)
 		return
 	}

@@ -13,10 +13,6 @@ const (
 	MaxMessage = 4 << 10
 )
 
-// Bounds on the room that is kept from one frame for the next.
-const (
-	// MaxIdleBuffer is the size in bytes up to which a buffer is kept.
-	MaxIdleBuffer = 16 << 10
-	// MaxIdleItems is the number of items up to which a list keeps its room.
-	MaxIdleItems = 256
-)
+// MaxIdleItems is the number of items up to which a list is kept from one frame for the
+// next.
+const MaxIdleItems = 256
