@@ -34,7 +34,7 @@ const (
 	upstreamIdle = 4 * time.Second
 
 	// graceReserve is how much longer than drain_timeout connections have when the
-	// proxy stops, for what is no stream of Hermes.
+	// proxy stops, for all but streams of Hermes.
 	graceReserve = 10 * time.Second
 )
 

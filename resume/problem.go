@@ -89,7 +89,7 @@ func twoKeys() *problem {
 func gone(first uint64) problem {
 	return problem{
 		Title: "Events are gone", Status: http.StatusGone, First: first,
-		Detail: "The events behind this position are no longer kept. The member first is the number of the first one that is; continue behind the one before it.",
+		Detail: "The events after this position are no longer kept. The member first is the number of the first one that is; continue after the one before it.",
 	}
 }
 

@@ -45,7 +45,7 @@ type Writer interface {
 	// Before older events are deleted, it waits for readers that have not read them: as
 	// long as they go on reading or there is only one reader, and until ctx is done.
 	Append(ctx context.Context, p []byte, ends []int) error
-	// Each calls f with what is left of the log, piece by piece. f must not keep them.
+	// Each calls f with the rest of the log, piece by piece. f must not keep them.
 	Each(f func(p []byte)) error
 	// End ends the log as Whole, Broken or, without a Begin, as Dropped. The store keeps it
 	// for Entry.Keep, unless it is Dropped.

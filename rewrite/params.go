@@ -5,7 +5,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/whole"
 )
 
-// Params are what is particular to one stream. The zero value is valid.
+// Params are the particulars of one stream. The zero value is valid.
 type Params struct {
 	// Active says that the stream is one of chat completions from its first
 	// byte on, because the request's path ends in /chat/completions. Otherwise it
@@ -88,7 +88,7 @@ type ToolSource = contract.ToolSource
 type Step struct {
 	In    []byte // the piece as upstream sent it, nil at upstream's end
 	Out   []byte // what left for it, with the frames that were held back until now
-	Held  bool   // the piece, or what is left of it, is held back
+	Held  bool   // the piece, or the rest of it, is held back
 	Notes []Note // what was done, and by which rule; if nothing, the piece left as it came
 }
 

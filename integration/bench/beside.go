@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// beside says what is measured of the peers.
+// beside names the measurements of the peers.
 type beside struct {
 	stage
 	rounds  int

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// goals says what is measured, and for how long.
+// goals names the measurements, and how long each takes.
 type goals struct {
 	stage
 	rounds int

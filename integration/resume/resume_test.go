@@ -539,7 +539,7 @@ func TestWhatCanBeSeen(t *testing.T) {
 		t.Errorf("%v bytes", m.GetGauge().GetValue())
 	}
 	close(rest)
-	if !s.Says("stream ended while nobody listened") {
+	if !s.Says("stream ended without clients") {
 		t.Errorf("its end is not in the log\n%s", s.Log)
 	}
 	c.Chat(behind, id+"/1").All()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Patience is how long a test waits for what is to happen, however busy the machine is.
+// Patience is how long a test waits for an event, however busy the machine is.
 const Patience = 4 * time.Minute
 
 // Refusing returns an address of the loopback interface that refuses

@@ -13,7 +13,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// Meta is what is known of a recording beside its bytes. It stands in a file of
+// Meta describes a recording. It stands in a file of
 // its own, so that the recording is what upstream sent and nothing else. Nothing
 // of the request but its path is in it.
 type Meta struct {
@@ -57,12 +57,12 @@ func ReadMeta(file string) (m Meta, err error) {
 		return m, nil
 	}
 	if err != nil {
-		return m, fmt.Errorf("reading what is known of the recording: %w", err)
+		return m, fmt.Errorf("reading the meta data of the recording: %w", err)
 	}
 	defer beside.Close()
 	b, err := io.ReadAll(io.LimitReader(beside, maxMeta))
 	if err != nil {
-		return m, fmt.Errorf("reading what is known of the recording: %w", err)
+		return m, fmt.Errorf("reading the meta data of the recording: %w", err)
 	}
 	if json.Unmarshal(b, &m) != nil {
 		return Meta{}, nil // it was cut off: the recording itself may be good

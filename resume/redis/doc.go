@@ -8,7 +8,7 @@
 //	names.go                 the names of keys
 //	script.go                what Redis does in one step
 //	replies.go, away.go      which replies are believed, and what an error says
-//	view.go                  what is known of a log
+//	view.go                  the state of a log
 //	owned.go, flush.go       the log of a run in this process, and its way to Redis
 //	remote.go, orphan.go     a log that another process writes, or has left
 //	tail.go, reader.go       how such a log is followed

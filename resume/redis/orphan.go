@@ -15,7 +15,7 @@ import (
 // in the gap, because at most maxPending bytes, twice, are on their way.
 const orphanGap = 1 << 20
 
-// An orphan is a log that its replica has left behind. This replica ends it.
+// An orphan is a log whose replica is gone. This replica ends it.
 type orphan struct {
 	w   writer
 	err error

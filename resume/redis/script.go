@@ -44,7 +44,7 @@ redis.call('PEXPIRE', KEYS[1], ARGV[6])
 return ARGV[2]
 `)
 
-// lookScript returns what is known of a log, or nothing: state, header, events, bytes, how
+// lookScript returns the state of a log, or nothing: state, header, events, bytes, how
 // much is left of the lease, whether it has gone, owner, entry, the id of its last piece, and
 // the fields m and w.
 //

@@ -14,13 +14,13 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
-// A view is what is known of a log in Redis at some time.
+// A view is the state of a log in Redis at some time.
 type view struct {
 	state  resume.State
 	header http.Header // nil before it has begun
 	events uint64
 	bytes  int64
-	lease  time.Duration // what is left of it
+	lease  time.Duration // the rest of it
 	gone   bool          // it was deleted, or has been kept long enough
 	entry  resume.Entry
 	last   string // the id of its last piece
@@ -29,9 +29,9 @@ type view struct {
 }
 
 // errDamaged means that Redis has no log where one should be.
-var errDamaged = errors.New("a log in redis is damaged: use a prefix that nobody else uses")
+var errDamaged = errors.New("a log in redis is damaged: use a prefix that no other program uses")
 
-// look returns what is known of a log, nil if there is none.
+// look returns the state of a log, nil if there is none.
 func (s *Store) look(ctx context.Context, id string) (*view, error) {
 	reply, err := s.do(ctx, lookScript, []string{s.names.log(id), s.names.events(id)})
 	if errors.Is(err, goredis.Nil) {

@@ -45,7 +45,7 @@ func init() {
 //
 // With the same credentials, a client gets the stream again by the same request with the
 // same key, by a POST or a GET of `<path>/<id>` with the header `Last-Event-ID` from
-// behind that event on, and ends it by DELETE of `<path>/<id>`.
+// after that event, and ends it by DELETE of `<path>/<id>`.
 //
 // Streams are kept in memory, for all configurations of the process: a reload ends
 // none. With a storage, replicas share them. Access logs get the field
@@ -81,7 +81,7 @@ type ResumeHandler struct {
 
 	// The number of streams that may go on without a client, from 1 on. One more ends
 	// with its client. Hermes admits ten runs in all, and works on four more than it has
-	// cores at the same time: streams that nobody reads must not take all of them.
+	// cores at the same time: streams without readers must not take all of them.
 	// Default: 4.
 	MaxDetached int `json:"max_detached,omitempty"`
 
@@ -225,7 +225,7 @@ func (h *ResumeHandler) Cleanup() error {
 	return nil
 }
 
-// ServeHTTP answers from what is kept of a stream if the request asks for that, and
+// ServeHTTP answers from the log of a stream if the request asks for that, and
 // otherwise by next.
 func (h *ResumeHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	return h.resume.Serve(w, r, next.ServeHTTP)

@@ -52,15 +52,15 @@ func (o *observer) Ended(r *http.Request, e resume.Ended) {
 func message(e resume.Ended) (zapcore.Level, string) {
 	switch {
 	case e.Panicked != nil:
-		return zapcore.ErrorLevel, "panic behind a stream that nobody listened to"
+		return zapcore.ErrorLevel, "panic after all clients of a stream had left"
 	case e.Reason == resume.ReasonExpired:
-		return zapcore.InfoLevel, "nobody came back for a stream; ended it"
+		return zapcore.InfoLevel, "no client came back for a stream; ended it"
 	case e.Reason == resume.ReasonMemory:
-		return zapcore.WarnLevel, "no memory for a stream that nobody listened to; ended it, see max_memory"
+		return zapcore.WarnLevel, "no memory for a stream without clients; ended it, see max_memory"
 	case e.Reason == resume.ReasonLeft && e.Stream:
 		return zapcore.WarnLevel, "too many streams go on without a client; ended one with its client, see max_detached"
 	case e.Detached > 0:
-		return zapcore.InfoLevel, "stream ended while nobody listened"
+		return zapcore.InfoLevel, "stream ended without clients"
 	}
 	return zapcore.DebugLevel, "stream that may be resumed ended"
 }

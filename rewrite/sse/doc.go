@@ -6,7 +6,6 @@
 //
 // The state that lasts from read to read is that of Scanner and Writer, and
 // the unit under way if a read ends within one, which Scanner.MaxFrame bounds. Streams may
-// share a Frame and a Splice, which hold nothing between frames but room. Trim bounds that
-// to 16 KiB. No two goroutines may use a value of these types at once. Once there is
-// room, nothing is allocated.
+// share a Frame and a Splice, which keep only their room between frames.
+// No two goroutines may use a value of these types at once.
 package sse

@@ -92,7 +92,7 @@ func (f *Frame) addData(value []byte, at int) {
 	switch len(f.lines) {
 	case 1:
 		f.join = append(f.join, f.Data...)
-	case maxIdleItems: // there will be many: room for all of them, once
+	case manyItems: // there will be many: room for all of them, once
 		rest := f.Raw[at:]
 		f.lines = slices.Grow(f.lines, bytes.Count(rest, []byte("\n"))+bytes.Count(rest, []byte("\r"))+1)
 		f.join = slices.Grow(f.join, len(rest))

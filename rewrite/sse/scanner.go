@@ -141,8 +141,7 @@ func (c *Scanner) mark() (Unit, []byte, bool) {
 }
 
 // Between reports whether the scanner stands between two units, so that Skip may
-// take the next one. Between, Ahead, Skip and Rest must inline, because callers use them
-// for each frame that they recognize without scanning it.
+// take the next one.
 func (c *Scanner) Between() bool { return c.from == c.pos && !c.afterCR && !c.raw && !c.inFrame }
 
 // Ahead returns what has been fed and is in no unit yet.
@@ -184,11 +183,12 @@ func (c *Scanner) Raw() bool { return c.raw }
 // raw, there are none.
 func (c *Scanner) Tail() []byte { return c.buf }
 
-// Bounds on what is kept for the next frame.
-const (
-	maxIdleBuffer = 16 << 10 // the size in bytes up to which a buffer is kept
-	maxIdleItems  = 256      // the number of items up to which a list keeps its room
-)
+// maxIdleBuffer is the size in bytes up to which a buffer is kept for the next frame.
+const maxIdleBuffer = 16 << 10
+
+// manyItems is the number of items of a list at which it gets room for all that may come, so
+// that it does not grow in steps.
+const manyItems = 256
 
 // lineEnds finds the ends of lines in some bytes. It looks at each byte once for
 // either character, however the two are mixed.

@@ -28,7 +28,7 @@ func (s *Splice) Replace(f *Frame, from, to int, with []byte) {
 		return
 	}
 	first := f.lineOf(from)
-	many := f.lineOf(to)-first > maxIdleItems
+	many := f.lineOf(to)-first > manyItems
 	for n, last := first, 0; ; n++ {
 		end := min(to, f.endOf(n))
 		at := f.At(from)
@@ -49,7 +49,7 @@ func (s *Splice) Replace(f *Frame, from, to int, with []byte) {
 // replacement in the list.
 func (s *Splice) ReplaceRaw(f *Frame, from, to int, with []byte) int {
 	i := len(s.edits)
-	if i == maxIdleItems { // there will be many: room for all of them, once
+	if i == manyItems { // there will be many: room for all of them, once
 		s.edits = slices.Grow(s.edits, (len(f.Raw)-from)/minEdited)
 	}
 	s.edits = append(s.edits, edit{from, to, with})

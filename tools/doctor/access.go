@@ -22,7 +22,7 @@ func (e *examination) access(ctx context.Context, s *server, keyless *reply) acc
 	switch {
 	case keyless.status == http.StatusOK:
 		e.find("key", Warn, "it answers without a key",
-			"Hermes runs commands for whoever reaches the port, which is every program and user of this machine at least. "+
+			"Hermes runs commands for everyone who reaches the port, which is every program and user of this machine at least. "+
 				"Set API_SERVER_KEY in Hermes' environment.")
 		return accessAnyone
 	case !keyless.refuses():

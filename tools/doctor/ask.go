@@ -251,7 +251,7 @@ func (e *examination) usage(r *reading) {
 	case in+out > 0:
 		e.find("usage", OK, e.say("%d tokens in, %d out", in, out), "")
 	case r.summary.ZeroUsagePassed:
-		e.find("usage", Warn, "the answer has text, and a usage of zero tokens", "Its provider reports no usage, or the agent crashed behind the text. See the option zero_usage below.")
+		e.find("usage", Warn, "the answer has text, and a usage of zero tokens", "Its provider reports no usage, or the agent crashed after the text. See the option zero_usage below.")
 	case r.usage:
 		e.find("usage", Info, "the answer reports a usage of zero tokens", "")
 	default:

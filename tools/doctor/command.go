@@ -138,7 +138,7 @@ func (c *doctorCommand) examine(ctx context.Context, args []string, env func(str
 	case c.timeout <= 0 || c.askTimeout <= 0:
 		return r, errors.New("--timeout and --ask-timeout: use durations above 0")
 	case c.recording != "" && (c.to != "" || c.ask || c.through != ""):
-		return r, errors.New("--recording asks nobody: leave out --to, --through and --ask")
+		return r, errors.New("--recording sends nothing: leave out --to, --through and --ask")
 	}
 	o := Options{Ask: c.ask, Insecure: c.insecure, Timeout: c.timeout, AskTimeout: c.askTimeout}
 	if o.Key, err = c.apiKey(env); err != nil {

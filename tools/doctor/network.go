@@ -72,9 +72,9 @@ func (e *examination) network(ctx context.Context, s *server, a access, check st
 	switch a {
 	case accessAnyone:
 		e.find(check, Fail, where+", and no key is needed",
-			"Whoever reaches the port runs commands. Set API_SERVER_KEY, or listen on 127.0.0.1 only: API_SERVER_HOST of Hermes, bind of the sidecar.")
+			"Everyone who reaches the port runs commands. Set API_SERVER_KEY, or listen on 127.0.0.1 only: API_SERVER_HOST of Hermes, bind of the sidecar.")
 	case accessUnknown:
-		e.find(check, Warn, where, "Hermes runs commands for whoever has access. Set API_SERVER_KEY, or listen on 127.0.0.1 only.")
+		e.find(check, Warn, where, "Hermes runs commands for everyone who has access. Set API_SERVER_KEY, or listen on 127.0.0.1 only.")
 	default:
 		e.find(check, Info, where+"; a key is needed there", "If no other machine has to connect, listen on 127.0.0.1 only.")
 	}

@@ -13,7 +13,7 @@ type release int
 // lastPatch is above the patch number of any release.
 const lastPatch = 999
 
-// The ends of what is known of Hermes' releases.
+// The first and the last known release of Hermes.
 const (
 	oldest release = 5000
 	newest release = 999_000 + lastPatch

@@ -23,14 +23,14 @@ const (
 // meaning or goes, not when one is added.
 const schema = 1
 
-// A Report is what is known of some agents. docs/doctor.md describes its JSON.
+// A Report has the findings about some agents. docs/doctor.md describes its JSON.
 type Report struct {
 	Schema int     `json:"schema"`
 	Result string  `json:"result"` // ok, or problems if any finding is a Fail
 	Agents []Agent `json:"agents"`
 }
 
-// An Agent is what is known of one agent, or of one recording.
+// An Agent has the findings about one agent, or one recording.
 type Agent struct {
 	Address     string    `json:"address"`               // a URL, unix//path, or the name of a recording
 	NamedBy     string    `json:"named_by"`              // what names the address

@@ -37,7 +37,7 @@ func (e editor) say(format words, args ...any) words {
 	return words(fmt.Sprintf(string(format), args...))
 }
 
-// quoted returns what is said in quotes, after a colon and a space, or "" for nothing.
+// quoted returns the text in quotes, after a colon and a space, or "" for nothing.
 func (e editor) quoted(text string) words {
 	if text == "" {
 		return ""

@@ -144,7 +144,7 @@ func (e *explainer) end(s rewrite.Summary) {
 	}
 }
 
-// meta writes what is known of the recording beside its bytes.
+// meta writes the meta data of the recording.
 func (e *explainer) meta(m recording.Meta) {
 	if m.Outcome != "" {
 		e.printf("live, its outcome was %s\n", m.Outcome)

@@ -2,7 +2,7 @@
 // ends, placeholders and fields of the access log, events, and the lists of the admin
 // API and of hermes_streams. It changes no stream.
 //
-// A Process is what is counted and listed for all configurations of the process. An
+// A Process has the metrics and lists of all configurations of the process. An
 // Observer is a handler's: it has its logger and its events. A stream that is open has
 // its state to itself, under its own lock, because the lists read it. To observe a
 // chunk allocates nothing.

@@ -68,16 +68,16 @@ type Memory struct {
 	changes map[string]bool // facts that the file may not have yet
 	stored  map[string]bool // what the file had when it was read
 
-	reading chan struct{} // closed when the file has been read; nil while nobody reads
+	reading chan struct{} // closed when the file has been read; nil if no read is under way
 	slow    bool          // a stream has waited for this reading in vain
 	read    time.Time     // when the last reading ended
 
-	saving chan struct{} // closed when the changes are written, or cannot be; nil while nobody writes
+	saving chan struct{} // closed when the changes are written, or cannot be; nil if no write is under way
 	hurry  chan struct{} // of capacity 1: write without waiting for saveDelay
 	hung   bool          // a Flush has waited in vain
 }
 
-// fact is what is known of a pair or an upstream.
+// fact is the knowledge of a pair or an upstream.
 type fact struct {
 	yes    bool // the pair reports usage, or the upstream its failures
 	missed int  // answers in a row that the pair has ended without usage
@@ -164,7 +164,7 @@ type Store struct {
 	failed atomic.Bool // a failure of storage has been logged
 }
 
-// Of returns what is remembered of an upstream.
+// Of returns the record of an upstream.
 func (s *Store) Of(upstream string) rewrite.UsageMemory { return ofUpstream{s, upstream} }
 
 // ofUpstream is the part of a Store that belongs to an upstream.

@@ -44,7 +44,7 @@ func (r *runs) record(f *sse.Frame, m *members) {
 }
 
 // appendFailed appends what a stream that was cut lacks, as Hermes writes it: the ends of
-// open tools, and run.failed. Nobody knows how long a tool would have run.
+// open tools, and run.failed. How long a tool would have run is not known.
 func (r *runs) appendFailed(dst, message []byte, tools *openTools, n *numbers) []byte {
 	const least = len("id: 123456789\n" + `data: {"event": "tool.completed", "run_id": , "timestamp": , "tool": , "duration": 0.0, "error": true, "seq": 123456789}` + "\n\n")
 	for _, t := range tools.take(least + len(r.id) + len(r.timestamp)) {

@@ -169,7 +169,7 @@ func (s *Stream) chunk() {
 }
 
 // chunkWithoutContent handles a chunk without content of the first choice. A chunk of
-// another choice decides nothing about what is held back, and does not wait for it.
+// another choice decides nothing about held text, and does not wait for it.
 func (s *Stream) chunkWithoutContent() {
 	x := &s.x
 	c := &x.C

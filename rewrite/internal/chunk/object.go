@@ -19,7 +19,7 @@ import (
 type Object struct {
 	Frame
 	Edits sse.Splice
-	// Notes collects what is done.
+	// Notes collects the changes.
 	Notes *contract.Notes
 
 	room []byte // what has been written for the frame; see Commit

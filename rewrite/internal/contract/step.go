@@ -29,11 +29,11 @@ const (
 	SectionOther     = "6"
 )
 
-// Notes explains a stream. A nil *Notes is that of a stream that nobody wants explained:
+// Notes explains a stream. A nil *Notes is that of a stream without an explanation:
 // Add does nothing.
 type Notes struct {
 	Explain func(Step)
-	List    []Note // what is done to the current piece
+	List    []Note // the changes to the current piece
 }
 
 // Add adds a note unless there is an equal one.

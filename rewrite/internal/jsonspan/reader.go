@@ -16,7 +16,7 @@ import "bytes"
 // It checks names, what stands between values, and what Value returns. If no value
 // has been skipped and AtEnd returns true, all of the document is well formed.
 //
-// Skip checks nothing, because most of a history is text that nobody reads. Values that
+// Skip checks nothing, because most of a history is text that stays as it is. Values that
 // are not JSON, such as the NaN that some servers write, then hide no other member.
 //
 // After an error every method but Closed returns false or the zero Span, and Pos is

@@ -26,7 +26,7 @@ type State struct {
 
 	Reading // of the last text
 
-	// Notes collects what is done. It may be nil.
+	// Notes collects the changes. It may be nil.
 	Notes *contract.Notes
 }
 

@@ -72,7 +72,7 @@ const maxChoices = 64
 
 // message is the message of a choice.
 type message struct {
-	left []byte // what is left of the content, the inside of a JSON string
+	left []byte // the rest of the content, the inside of a JSON string
 
 	content, reasoning jsonspan.Span // reasoning_content
 	hasReasoning       bool          // reasoning, of either name, has a non-space character

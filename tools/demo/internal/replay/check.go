@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// faults are what is wrong with a scenario.
+// faults are the errors of a scenario.
 type faults []string
 
 func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Sprintf(format, args...)) }
@@ -20,7 +20,7 @@ func (f *faults) unless(well bool, format string, args ...any) {
 }
 
 // check compares what both sides have received with what the recording says
-// they must have, and returns what is wrong.
+// they must have, and returns the faults.
 func (p play) check() []string {
 	var wrong []string
 	for _, fault := range p.checkLeft() {

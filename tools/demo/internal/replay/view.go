@@ -176,7 +176,7 @@ func summary(s Scenario, t *Transcript, w int) string {
 	return row("content", contentStyle, content) + "\n" + row("tools", toolStyle, tools) + "\n" + row("end", endStyle, end)
 }
 
-// contentOf says what is in the text of a stream.
+// contentOf describes the text of a stream.
 func contentOf(s Scenario, t *Transcript) (lipgloss.Style, string) {
 	text := fmt.Sprintf("%d characters", utf8.RuneCountInString(t.Content()))
 	reasoning, _ := s.reasoning(t.Content())
