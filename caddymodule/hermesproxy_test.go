@@ -109,7 +109,7 @@ func TestHermesProxyIsHermesAndReverseProxy(t *testing.T) {
 	}
 }
 
-// Each line alone, before and behind each option.
+// Each line alone, before and after each option.
 func TestHermesProxyTellsLinesApart(t *testing.T) {
 	for _, theirs := range proxyLines {
 		if strings.HasPrefix(theirs, "handle_response @") {

@@ -59,7 +59,7 @@ func closesUsed(t *testing.T) (*url.URL, *atomic.Int64) {
 
 // TestUpstreamIsAskedAsOftenAsWithout: no request that hermes_resume takes is one that Go's
 // transport repeats after it has written it, whatever is in it, and whatever handlers in
-// front and behind add or replace, unless it would be without.
+// front and after add or replace, unless it would be without.
 func TestUpstreamIsAskedAsOftenAsWithout(t *testing.T) {
 	getBody := func(r *http.Request) {
 		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(asking)), nil }
@@ -157,7 +157,7 @@ func (w *readsHeader) len() int {
 	return w.body.Len()
 }
 
-// TestHeaderIsTheHandlersAlone has a timer of hermes write while the handler behind sets
+// TestHeaderIsTheHandlersAlone has a timer of hermes write while the handler behind it sets
 // trailers, in its map and in the one that it has had from the beginning: to a client that
 // the run writes to, to others, and in an answer that passes. Only the race detector sees
 // what is wrong.

@@ -23,7 +23,7 @@ func allocated() int64 {
 	return int64(m.TotalAlloc)
 }
 
-// repeated returns n bytes of before, as many of what fit, and behind.
+// repeated returns n bytes of before, as many of what fit, and after.
 func repeated(before, what, behind string, n int) []byte {
 	var b bytes.Buffer
 	b.Grow(n)

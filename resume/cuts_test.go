@@ -143,7 +143,7 @@ func TestCutsOfEveryRecording(t *testing.T) {
 	l.wantAsked(int64(streams))
 }
 
-// split returns the events of a stream, and the indexes behind them.
+// split returns the events of a stream, and the indexes after them.
 func split(stream, id string) (events []string, ends []int) {
 	at := 0
 	for at < len(stream) {

@@ -57,7 +57,7 @@ func checkSegments(t *testing.T, seed uint64, s *segments, all []byte, ends []in
 		}
 		at += int64(len(b))
 	}
-	first := uint64(1) // the first event that begins behind where all begins
+	first := uint64(1) // the first event that begins after where all begins
 	for begin := int64(0); begin < s.begin(); first++ {
 		if first > uint64(len(ends)) {
 			first++

@@ -167,7 +167,7 @@ func TestHistoriesOfMarkersAreHealedAsStreamsAre(t *testing.T) {
 }
 
 // A frame that passes unexamined is, for all that is known, text: nothing is owed
-// behind it, and nothing goes.
+// after it, and nothing goes.
 func TestUnexaminedFrameKeepsTextsApart(t *testing.T) {
 	large := text(strings.Repeat("x", 1000))
 	for _, c := range [][2]string{{"Hello", "World"}, {"Hello\n`📖 a`\n", "\nWorld"}} {

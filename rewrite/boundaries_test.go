@@ -60,7 +60,7 @@ func TestWhatIsNoWrappedEvent(t *testing.T) {
 	}
 }
 
-// A frame that ends with a CR whose LF does not come is whole: no LF is put behind it.
+// A frame that ends with a CR whose LF does not come is whole: no LF is put after it.
 func TestAFrameThatEndsWithACRAlone(t *testing.T) {
 	torn := strings.ReplaceAll(text("a"), "\n\n", "\r\n\r")
 	for _, rest := range []string{stop(), finishChunk("stop", zeroUsage) + doneFrame, finishChunk("error", `, "error": {"message": "m"}`) + doneFrame, text("b")} {
@@ -86,7 +86,7 @@ func TestToolEventsInCRLF(t *testing.T) {
 }
 
 // What is half a tag before something that is no text is none, and says nothing of the
-// text behind it.
+// text after it.
 func TestHalfATagBeforeATool(t *testing.T) {
 	tool := g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1")
 	for _, c := range []struct{ before, behind, content, reasoning string }{

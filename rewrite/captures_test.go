@@ -278,7 +278,7 @@ func TestLookAlikesOfACrashPass(t *testing.T) {
 }
 
 // A model that stays silent, an answer that Hermes did not stream, a provider that
-// fails behind a tool: Hermes says stop, with real usage.
+// fails after a tool: Hermes says stop, with real usage.
 func TestEmptyAnswersEndInTheErrorFinish(t *testing.T) {
 	n := 0
 	for _, r := range chats(t) {

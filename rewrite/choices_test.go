@@ -32,7 +32,7 @@ func TestStopsOfSeveralChoices(t *testing.T) {
 }
 
 // If one choice has failed, its error has left: the stream has no second one, and the
-// others do not end well behind it, for a second sidecar neither.
+// others do not end well after it, for a second sidecar neither.
 func TestErrorOfOneOfSeveralChoices(t *testing.T) {
 	begin := role() + choicesChunk(`{"index": 1, "delta": {"content": "x"}, "finish_reason": null}`, "")
 	failed := choicesChunk(`{"index": 0, "delta": {}, "finish_reason": "error"}`, `, "error": {"message": "boom"}`)
@@ -102,7 +102,7 @@ func TestContentThatIsNoString(t *testing.T) {
 	}
 }
 
-// A byte order mark passes, with something behind it or not.
+// A byte order mark passes, with something after it or not.
 func TestByteOrderMarkAlone(t *testing.T) {
 	for _, cut := range []cutter{inOne, oneByte} {
 		for _, in := range []string{mark, mark + "\n", mark + mark, mark[:2]} {

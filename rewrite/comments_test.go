@@ -6,7 +6,7 @@ import (
 )
 
 // In a stream that is not known yet a comment line stands for itself, however long it
-// is: the frame right behind it is looked at. In one that is known it is a part of
+// is: the frame right after it is looked at. In one that is known it is a part of
 // that frame, which is then too large.
 func TestLongCommentRightBeforeAFrame(t *testing.T) {
 	long := ": " + strings.Repeat("c", 1000)
@@ -26,7 +26,7 @@ func TestLongCommentRightBeforeAFrame(t *testing.T) {
 			if sum.Unexamined != 1 || sum.Chunks != 2 {
 				t.Errorf("%+v", sum)
 			}
-			// Nothing behind a comment that never ends is a frame.
+			// Nothing after a comment that never ends is a frame.
 			out, sum = run(strings.Replace(in, eol, " ", 1), o, Params{}, cut, CauseEOF)
 			if !strings.Contains(out, "a"+`\n`+"b") || sum.Chunks != 2 || sum.Imitations != 1 {
 				t.Errorf("%+v\n%s", sum, out)

@@ -79,7 +79,7 @@ func TestWhatStandsBehindTheLastBlankLine(t *testing.T) {
 	}
 }
 
-// Nothing leaves behind the end, whoever asks.
+// Nothing leaves after the end, whoever asks.
 func TestNothingLeavesBehindFinish(t *testing.T) {
 	for _, in := range []string{role() + text("a"), role() + text("a") + stop(), ""} {
 		for _, p := range []Params{chatParams, {}} {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzOther: any bytes behind the beginning of a stream of another kind, cut in
+// FuzzOther: any bytes after the beginning of a stream of another kind, cut in
 // any two ways, give the same bytes. Upstream's complete events leave as they
 // came, at most one failed event is added, which is well formed, and a second
 // sidecar adds nothing.

@@ -317,7 +317,7 @@ func FuzzLifecycle(f *testing.F) {
 			// Upstream's tool events say that no chunk is a real marker. Where
 			// they do not leave, nobody can say so the second time.
 		case goesOnBehindAMarker(v.content):
-			// A tool event between a marker and the text behind it on its line
+			// A tool event between a marker and the text after it on its line
 			// says that the line ends there; one that came before, or is
 			// dropped, does not say so.
 		default:

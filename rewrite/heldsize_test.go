@@ -75,7 +75,7 @@ func TestRunWhoseEventsNameItOtherwise(t *testing.T) {
 	}
 }
 
-// Where a large frame may have been the last, comments behind it decide nothing: a frame
+// Where a large frame may have been the last, comments after it decide nothing: a frame
 // that begins does.
 func TestWhatBeginsBehindALargeFrame(t *testing.T) {
 	large := `data: {"x": "` + strings.Repeat("x", 600) + "\"}\n\n"

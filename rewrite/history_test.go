@@ -319,7 +319,7 @@ func TestHealTellsWhatARequestAsksFor(t *testing.T) {
 	}
 }
 
-// A tool's arguments may be deep; what stream says is found behind them.
+// A tool's arguments may be deep; what stream says is found after them.
 func TestStreamIsFoundBehindDeepJSON(t *testing.T) {
 	deep := strings.Repeat("[", 1<<16) + strings.Repeat("]", 1<<16)
 	if _, req := heal(t, `{"x":`+deep+`,"stream":true}`); req.Asked != AskedStream {

@@ -56,7 +56,7 @@ const (
 )
 
 // FuzzMessagesAlone: a message is healed as if it were alone, whatever is before and
-// behind it. Only a tool's message behind it keeps one that would leave.
+// after it. Only a tool's message after it keeps one that would leave.
 func FuzzMessagesAlone(f *testing.F) {
 	var all []byte
 	for i := range messagesOfAllKinds {

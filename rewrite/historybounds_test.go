@@ -121,7 +121,7 @@ func TestHealingCopiesAHistoryOnceAtMost(t *testing.T) {
 		for _, cards := range []int{0, 1, 20} {
 			in := chatHistory(5e6, true, markers)
 			answer := `{"role": "assistant", ` + cardCalls(1, "ls") + `}, ` + cardOutputs(1, "ls") + `, {"role": "assistant"`
-			for from := len(in); from > 0 && bytes.Count(in, []byte("tool_call_id")) < cards; { // from the end, behind markers
+			for from := len(in); from > 0 && bytes.Count(in, []byte("tool_call_id")) < cards; { // from the end, after markers
 				from = bytes.LastIndex(in[:from], []byte(`{"role": "assistant"`))
 				in = slices.Concat(in[:from], []byte(answer), in[from+len(`{"role": "assistant"`):])
 			}

@@ -277,7 +277,7 @@ func TestCardsInWhatIsNotUTF8(t *testing.T) {
 	}
 }
 
-// An answer that says nothing leaves no gap in which an output would come to stand behind
+// An answer that says nothing leaves no gap in which an output would come to stand after
 // another's call, so that nothing is left for a second time.
 func TestOutputsBehindAnEmptyAnswer(t *testing.T) {
 	open := `{"role": "assistant", "content": "", ` + cardCalls(1, "ls") + `}`

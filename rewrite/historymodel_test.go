@@ -85,7 +85,7 @@ func (m historyMessage) wire(n int) string {
 }
 
 // withoutCards is contract section 5 said for cards: the messages of an answer, which has
-// cards but behind its last text, are one.
+// cards but after its last text, are one.
 func withoutCards(all []historyMessage) (left []historyMessage) {
 	for len(all) > 0 {
 		n := 0

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Whatever a model writes again and again, behind whatever it began with: a line
+// Whatever a model writes again and again, after whatever it began with: a line
 // that may be an imitation, a tag that may open, one that may close.
 func TestEndlessTextIsNotHeld(t *testing.T) {
 	o := Options{MaxFrame: 16 << 10}

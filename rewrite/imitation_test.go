@@ -249,7 +249,7 @@ func TestTrustedStartDoesNotStandBetweenCRAndLF(t *testing.T) {
 	}
 }
 
-// The newline before it has gone with the marker: the one behind it is all that
+// The newline before it has gone with the marker: the one after it is all that
 // keeps the texts apart.
 func TestImitationRightBehindAMarker(t *testing.T) {
 	for _, test := range []struct {
@@ -285,7 +285,7 @@ func TestMarkerEndsTheLineThatClosesAFence(t *testing.T) {
 	}
 }
 
-// What was held back and is no marker begins no fence with the backticks behind it: the
+// What was held back and is no marker begins no fence with the backticks after it: the
 // marker in the next line is one.
 func TestNoFenceBeginsWithWhatWasHeldBack(t *testing.T) {
 	for _, in := range []string{"`x```\n`💻 ls`\nb", "`💻```\n`💻 ls`\nb", "a\n`x````\n`💻 ls`\nb"} {

@@ -142,7 +142,7 @@ func TestLargeToolEventsThatDoNotLeave(t *testing.T) {
 	}
 }
 
-// A tool event is no text: a stop behind it is false.
+// A tool event is no text: a stop after it is false.
 func TestLargeToolEventIsNoAnswer(t *testing.T) {
 	_, _, sum := largeLife(t, role()+g2Start("terminal", "💻", overLimit, "c")+g2End("terminal", "c")+stop(), Options{}, CauseEOF)
 	if sum.Code != CodeEmpty || sum.Tools != 1 || sum.Unexamined != 1 {
@@ -166,7 +166,7 @@ func TestLargeFrameOfText(t *testing.T) {
 }
 
 // An error in a large frame is upstream's: an error finish does not repeat it, and a stop
-// behind it is none.
+// after it is none.
 func TestErrorInALargeFrame(t *testing.T) {
 	tool := g2Start("terminal", "💻", "ls", "c")
 	for name, failure := range map[string]string{

@@ -47,7 +47,7 @@ func TestLateContentIsAnAnswer(t *testing.T) {
 	}
 }
 
-// Without it, an end behind a tool is no answer.
+// Without it, an end after a tool is no answer.
 func TestEndBehindAToolWithoutLateContentIsNoAnswer(t *testing.T) {
 	tool := g2Start("terminal", "💻", "ls", "call_1") + g2End("terminal", "call_1")
 	for _, late := range []string{"", " \n\n"} {

@@ -172,7 +172,7 @@ func failedBehind(frames []string, cause Cause) (ends string) {
 	return ends
 }
 
-// A recording cut at any byte ends with the ends of its open tools and one failed event behind
+// A recording cut at any byte ends with the ends of its open tools and one failed event after
 // upstream's complete ones, and passes as it is once it has had its own last event.
 func TestOtherStreamsCutAnywhere(t *testing.T) {
 	for _, r := range others(t) {
@@ -294,7 +294,7 @@ func TestOtherStreamThatBecomesOneOfChatCompletions(t *testing.T) {
 	}
 }
 
-// What stands behind the object that a member is looked for in is none of it, however
+// What stands after the object that a member is looked for in is none of it, however
 // the quotes of an event that is not well formed stand.
 func TestEventWithAQuoteTooManyPasses(t *testing.T) {
 	in := `data: {"response": {"a"b" "incomplete_details": {"}": ">", "error": "sk-abcdefgh"}` + "\n\n"

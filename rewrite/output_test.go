@@ -9,7 +9,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
-// A hostileFrame is a frame just under max_frame, behind others.
+// A hostileFrame is a frame just under max_frame, after others.
 type hostileFrame struct {
 	name          string
 	rename        func(string) string // replaces id and model
@@ -239,7 +239,7 @@ func TestNoAnswerTakesMoreThanItsBound(t *testing.T) {
 	}
 }
 
-// hostileEvents are events of the other streams that leave longer than they came, behind
+// hostileEvents are events of the other streams that leave longer than they came, after
 // many open tools.
 func hostileEvents() (all []struct {
 	name, before, frame string

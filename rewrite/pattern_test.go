@@ -106,7 +106,7 @@ func TestLikeFramesWithSecrets(t *testing.T) {
 }
 
 // TestFramesThatDifferInOneByte leave as if they were read, wherever that byte is, and so
-// do those behind them: in one read, and frame by frame.
+// do those after them: in one read, and frame by frame.
 func TestFramesThatDifferInOneByte(t *testing.T) {
 	for _, frame := range []string{text(`a\n`), reasoning("\u00e9"), markerChunk("\U0001f4bb", "ls")} {
 		before := role() + texts("a", "b") + frame + frame

@@ -16,7 +16,7 @@ var reasoningTokens = []string{
 }
 
 // FuzzReasoning: content and reasoning are upstream's text minus tags and the
-// white space behind closing ones, however upstream cut it into deltas.
+// white space after closing ones, however upstream cut it into deltas.
 func FuzzReasoning(f *testing.F) {
 	for _, c := range prosetest.TaggedTexts {
 		f.Add(c.In, []byte{}, []byte{1})

@@ -39,7 +39,7 @@ func withoutReasoning(text string) (content, reasoning string) {
 	return content, reasoning
 }
 
-// mayOpenBehind tells whether a tag may open behind the content: nothing but
+// mayOpenBehind tells whether a tag may open after the content: nothing but
 // white space since the message began, or a paragraph break; at most three
 // columns of indentation; no open fence.
 func mayOpenBehind(content string, message int) bool {
@@ -55,7 +55,7 @@ func mayOpenBehind(content string, message int) bool {
 	return fenceBehind(content) == ""
 }
 
-// fenceBehind returns the fence that is open behind the lines of a text.
+// fenceBehind returns the fence that is open after the lines of a text.
 func fenceBehind(text string) (fence string) {
 	lines := strings.Split(text, "\n")
 	for _, line := range lines[:len(lines)-1] {

@@ -41,7 +41,7 @@ func TestSecretsThatAProviderSaid(t *testing.T) {
 	}
 }
 
-// In each text the secrets go that stand behind the words at the start of a line, to the
+// In each text the secrets go that stand after the words at the start of a line, to the
 // end of that text. All other bytes stay.
 func TestWhereAProviderSaidIt(t *testing.T) {
 	const s, gone = "Provider said: HTTP 401: " + keyOfTests, "Provider said: HTTP 401: " + redacted
@@ -123,14 +123,14 @@ const (
 	noTokens   = `{"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}`
 )
 
-// responseAnswer is a response with the text, JSON, behind other items.
+// responseAnswer is a response with the text, JSON, after other items.
 func responseAnswer(text, usage, items string) string {
 	return `{"id": "resp_1", "object": "response", "status": "completed", "created_at": 1795385777, "model": "hermes-agent", "output": [` + items +
 		`{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": ` + text + `}]}], "usage": ` + usage + `}`
 }
 
 // turnStream is a stream of /v1/responses as Hermes 0.22 writes it, with the text, JSON, in
-// its four places, behind a comment of the model's.
+// its four places, after a comment of the model's.
 func turnStream(text, usage string) string {
 	var b strings.Builder
 	seq := 0

@@ -38,7 +38,7 @@ func sessionFrame(name, own string, seq int) string {
 	return named(name, fmt.Sprintf(`{%s"session_id": "sess_1", "run_id": "run_1", "seq": %d, "ts": 1795165131.%d}`, own, seq, seq))
 }
 
-// sessionEnd returns what a stream of a session lacks behind these frames.
+// sessionEnd returns what a stream of a session lacks after these frames.
 func sessionEnd(t testing.TB, frames []string, cause Cause) string {
 	t.Helper()
 	type event struct {
@@ -117,7 +117,7 @@ func TestSessionsThatAreCompletePassByteForByte(t *testing.T) {
 	}
 }
 
-// A stream cut at any byte gets the ends of its open tools, an error and done behind
+// A stream cut at any byte gets the ends of its open tools, an error and done after
 // what was complete; once it has had its own done it passes as it is.
 func TestSessionsCutAnywhere(t *testing.T) {
 	for name, body := range sessionStreams(t) {

@@ -65,7 +65,7 @@ func texts(ss ...string) string {
 // markerChunk is a real marker as G0 sends it.
 func markerChunk(emoji, label string) string { return text("\n`" + emoji + " " + label + "`\n") }
 
-// finishChunk is a finish chunk with more members behind the choices.
+// finishChunk is a finish chunk with more members after the choices.
 func finishChunk(reason, more string) string {
 	return `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {}, "finish_reason": "` + reason + `"}]` + more + "}\n\n"
 }

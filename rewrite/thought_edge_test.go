@@ -84,7 +84,7 @@ func TestBoundedHoldEndsTheTag(t *testing.T) {
 	}
 }
 
-// TestTrustedToolOpensNoTagLater: what is behind its marker is read before it
+// TestTrustedToolOpensNoTagLater: what is after its marker is read before it
 // starts.
 func TestTrustedToolOpensNoTagLater(t *testing.T) {
 	for _, o := range []Options{{}, {Imitations: ImitationsTrust}} {

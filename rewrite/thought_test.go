@@ -188,7 +188,7 @@ func TestReasoningIsEvidence(t *testing.T) {
 }
 
 // TestToolWithinReasoning: a marker goes and its tool starts; the reasoning goes
-// on behind it.
+// on after it.
 func TestToolWithinReasoning(t *testing.T) {
 	v := look(t, repair(texts("<think>", "I look")+markerChunk("💻", "ls")+texts(" and see", "</think>\n\n", "Answer")+stop()))
 	if v.content != "Answer" || v.reasoning != "I look and see" {

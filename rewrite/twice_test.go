@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What is left of a chunk does not look like a real marker to whoever comes behind
+// What is left of a chunk does not look like a real marker to whoever comes after
 // us: it would start a tool for it.
 func TestWhatIsLeftOfAChunkIsNoMarker(t *testing.T) {
 	for _, c := range []struct {

@@ -246,7 +246,7 @@ func TestWrappedErrorEventHasNoSecrets(t *testing.T) {
 	}
 }
 
-// A frame that keeps its place behind text that is held back has its secrets taken out
+// A frame that keeps its place after text that is held back has its secrets taken out
 // as any other.
 func TestNoSecretLeavesBehindHeldText(t *testing.T) {
 	for _, odd := range []string{

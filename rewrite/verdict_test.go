@@ -56,7 +56,7 @@ func TestStopWithoutAnAnswerButWithUsageIsAnEmptyAnswer(t *testing.T) {
 	}
 }
 
-// Other servers send their usage behind the finish chunk, or none: what they mean by
+// Other servers send their usage after the finish chunk, or none: what they mean by
 // an empty answer is their affair.
 func TestEmptyAnswersOfOtherServersPass(t *testing.T) {
 	for _, usage := range []string{"", `, "usage": null`, `, "usage": {}`, `, "usage": 5`} {

@@ -12,7 +12,7 @@ type event struct {
 	name, data string
 }
 
-// decode reads a stream as WHATWG HTML 9.2.6 says. Comments and what is behind
+// decode reads a stream as WHATWG HTML 9.2.6 says. Comments and what is after
 // the last blank line are no events.
 func decode(stream string) (events []event) {
 	stream = strings.TrimPrefix(stream, "\ufeff")

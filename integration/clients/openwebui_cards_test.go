@@ -61,7 +61,7 @@ func (h *house) draws(want ...string) {
 }
 
 // checkCards wants each call that is stored to have ended, with one output
-// behind it, and the answer to have been asked for once.
+// after it, and the answer to have been asked for once.
 func (h *house) checkCards(t *testing.T, m message, ask string) {
 	t.Helper()
 	calls, outputs := map[string]bool{}, map[string]bool{}

@@ -132,7 +132,7 @@ type connection struct {
 }
 
 // A house is a real Open WebUI with a browser in front of it, and connections
-// behind.
+// after.
 type house struct {
 	*webui
 	agents map[string]*agent

@@ -50,7 +50,7 @@ func TestResumingOpenAIPython(t *testing.T) {
 	const keyed = `extra_headers={"Idempotency-Key": key},`
 	for _, test := range []struct {
 		name, header string
-		cuts         []cut // behind the one in front of the answer
+		cuts         []cut // after the one in front of the answer
 		out          string
 		asked        int
 	}{

@@ -38,7 +38,7 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// text returns a value as a schema has it: indented, each line but the first behind
+// text returns a value as a schema has it: indented, each line but the first after
 // prefix, and with an escape for what is not to be seen.
 func text(value any, prefix string) (string, error) {
 	var b, out bytes.Buffer

@@ -24,7 +24,7 @@ func mortal(o *Options) { o.Lease = time.Second }
 
 const chunk = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"hermes-agent","choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":null}]}` + "\n\n"
 
-// TestDeathOfAReplica ends what it has run with an error for readers elsewhere, behind a gap of
+// TestDeathOfAReplica ends what it has run with an error for readers elsewhere, after a gap of
 // numbers: its clients may have had events that nobody else has. If it is alive after all,
 // its own clients go on.
 func TestDeathOfAReplica(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 )
 
 // TestNothingStaysForEver looks at every key, whatever becomes of a log: it stays for keep and a
-// minute behind the end of that, and for two leases more if nobody ends it.
+// minute after the end of that, and for two leases more if nobody ends it.
 func TestNothingStaysForEver(t *testing.T) {
 	server := startServer(t)
 	here, _ := server.replica(nil)

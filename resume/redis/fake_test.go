@@ -25,7 +25,7 @@ type fake struct {
 	addr  string
 	point string
 	reply []byte // none: it is silent
-	ends  bool   // the connection, behind the reply
+	ends  bool   // the connection, after the reply
 }
 
 // points are the kinds of commands.

@@ -13,7 +13,7 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 )
 
-// TestAdapt adapts the Caddyfiles in testdata/adapt: behind a line of dashes is the JSON or
+// TestAdapt adapts the Caddyfiles in testdata/adapt: after a line of dashes is the JSON or
 // the error.
 func TestAdapt(t *testing.T) {
 	files, err := filepath.Glob("testdata/adapt/*.caddyfiletest")

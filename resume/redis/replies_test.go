@@ -238,7 +238,7 @@ func FuzzReplies(f *testing.F) {
 			t.Errorf("%d bytes of heap", n)
 		}
 		_, whole := replyTo(t, reply, maxReply)
-		for i, want := range whole { // what is behind a reply may fail it, if it comes with that
+		for i, want := range whole { // what is after a reply may fail it, if it comes with that
 			if want != "" && got[i] != want {
 				t.Errorf("in parts of %d it is %q, want %q", part, got[i], want)
 			}

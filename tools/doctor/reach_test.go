@@ -103,7 +103,7 @@ func TestWhyNobodyAnswers(t *testing.T) {
 	}
 }
 
-// TestAgentThatStopsAnswering behind /health.
+// TestAgentThatStopsAnswering after /health.
 func TestAgentThatStopsAnswering(t *testing.T) {
 	f := &fake{dir: "g3-v0.20.3", serve: map[string]http.HandlerFunc{"/v1/models": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }}}
 	if got := examine(t, f.start(t), testOptions()).finding(t, "models"); got.Level != Fail || !strings.HasPrefix(got.Says, "/v1/models: it accepts the connection") {
