@@ -100,7 +100,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	}
 	a.begin()
 	if a.err == nil {
-		b, ends := a.number.add(make([]byte, 0, len(p)+len(a.number.line)+len("\n\n")), nil, p)
+		b, ends := a.number.add(make([]byte, 0, len(p)+len("id: /18446744073709551615\n")+len(a.number.id)), nil, p)
 		a.err = a.run.w.Append(a.run.ctx, b, ends)
 	}
 	if a.err != nil {
@@ -145,9 +145,9 @@ func (a *answer) end(why Reason) {
 		case why == ReasonNone || a.err != nil:
 			x.w.End(Broken)
 		default:
-			a.err = Abandon(x.ctx, x.w, x.entry, a.number.last(), why)
+			a.err = Abandon(x.ctx, x.w, x.entry, a.number.last, why)
 		}
-		if !whole && a.number.last() == 0 { // it has failed: there is nothing to repeat
+		if !whole && a.number.last == 0 { // it has failed: there is nothing to repeat
 			_ = x.log.Delete(context.Background()) // frees the key; the run is over
 		}
 	}

@@ -17,14 +17,11 @@ import (
 type numberer struct {
 	apart  bool // blank lines follow the lines between events, for a reader that needs them
 	state  numberState
-	length uint8                                                  // of the line
-	line   [len("id: ") + idLength + len("/") + numberLength]byte // of the last event
-	head   [len("event: x")]byte                                  // how the line under way begins
-	headed uint8                                                  // how much of that is known
+	id     string                // of the stream
+	last   uint64                // the number of the last event
+	head   [len("event: x")]byte // how the line under way begins
+	headed uint8                 // how much of that is known
 }
-
-// numberLength is the length of the largest number.
-const numberLength = len("18446744073709551615")
 
 // numberState is what a numberer knows of the bytes before.
 type numberState struct {
@@ -41,39 +38,10 @@ type numberState struct {
 // byteOrderMark is U+FEFF, which a stream may begin with.
 const byteOrderMark = "\xef\xbb\xbf"
 
-func newNumberer(id string) *numberer {
-	c := new(numberer)
-	c.length = uint8(copy(c.line[:], "id: "+id+"/0"))
-	return c
-}
-
-// setLast sets the number of the last event.
-func (c *numberer) setLast(n uint64) {
-	digits := bytes.IndexByte(c.line[:], '/') + 1
-	c.length = uint8(len(strconv.AppendUint(c.line[:digits], n, 10)))
-}
-
-// last returns the number of the last event.
-func (c *numberer) last() uint64 {
-	_, digits, _ := bytes.Cut(c.line[:c.length], []byte("/"))
-	n, _ := strconv.ParseUint(string(digits), 10, 64) // ours
-	return n
-}
-
-// next counts an event. The digits are counted up where they are: that is all there is to
-// do for almost all.
-func (c *numberer) next() {
-	i := c.length - 1
-	for ; c.line[i] == '9'; i-- {
-		c.line[i] = '0'
-	}
-	if c.line[i] != '/' {
-		c.line[i]++
-		return
-	}
-	c.line[i+1] = '1' // and a digit more
-	c.line[c.length] = '0'
-	c.length++
+// appendID appends the id of the last event, without a line end.
+func (c *numberer) appendID(out []byte) []byte {
+	out = append(append(append(out, "id: "...), c.id...), '/')
+	return strconv.AppendUint(out, c.last, 10)
 }
 
 // between reports whether an event may begin.
@@ -82,15 +50,7 @@ func (c *numberer) between() bool { return !c.state.data && !c.state.typed && !c
 // add appends p with ids to out, and the indexes in out after the events to ends.
 func (c *numberer) add(out []byte, ends []int, p []byte) ([]byte, []int) {
 	s := &c.state
-	if *s == (numberState{mark: uint8(len(byteOrderMark))}) && isOneLine(p) { // as almost always
-		c.next()
-		out = append(out, p[:len(p)-1]...)
-		out = append(out, c.line[:c.length]...)
-		out = append(out, '\n', '\n')
-		return out, append(ends, len(out))
-	}
 	copied, i := 0, 0
-	hasCR := bytes.IndexByte(p, '\r') >= 0
 	for i < len(p) {
 		if s.mark < uint8(len(byteOrderMark)) {
 			if p[i] == byteOrderMark[s.mark] {
@@ -124,7 +84,7 @@ func (c *numberer) add(out []byte, ends []int, p []byte) ([]byte, []int) {
 			out, copied = append(append(out, p[copied:i]...), ":\n"...), i
 		}
 		s.inLine = true
-		n := lineEnd(p[i:], hasCR)
+		n := bytes.IndexAny(p[i:], "\r\n")
 		if n < 0 {
 			c.keepHead(p[i:])
 			break
@@ -164,8 +124,8 @@ func (c *numberer) endBlock(out []byte, ends []int, blank byte) ([]byte, []int) 
 	s := &c.state
 	switch {
 	case s.data:
-		c.next()
-		out = c.appendEnd(append(out, c.line[:c.length]...))
+		c.last++
+		out = c.appendEnd(c.appendID(out))
 		if blank == '\n' {
 			out = append(out, '\n')
 		} else { // CR or CRLF, which cannot be told yet
@@ -176,7 +136,7 @@ func (c *numberer) endBlock(out []byte, ends []int, blank byte) ([]byte, []int) 
 		out = c.appendEnd(append(out, "event:"...))
 	}
 	if s.id && !s.data { // or a client that keeps ids as they come would come back with it
-		out = c.appendEnd(append(out, c.line[:c.length]...))
+		out = c.appendEnd(c.appendID(out))
 	}
 	s.data, s.typed, s.id = false, false, false
 	return out, ends
@@ -193,28 +153,5 @@ func (c *numberer) appendEnd(out []byte) []byte {
 	return append(out, '\n')
 }
 
-// isOneLine reports whether p is a block of one line of data, and that both it and the
-// block end with LF.
-func isOneLine(p []byte) bool {
-	last := len(p) - 1
-	return bytes.HasPrefix(p, []byte("data:")) && p[last] == '\n' && bytes.IndexByte(p, '\n') == last-1 && bytes.IndexByte(p, '\r') < 0
-}
-
 // isEnd reports whether b ends a line.
 func isEnd(b byte) bool { return b == '\n' || b == '\r' }
-
-// lineEnd returns the index of the first line end in b, -1 for none.
-func lineEnd(b []byte, hasCR bool) int {
-	lf := bytes.IndexByte(b, '\n')
-	if !hasCR {
-		return lf
-	}
-	in := b
-	if lf >= 0 {
-		in = b[:lf]
-	}
-	if cr := bytes.IndexByte(in, '\r'); cr >= 0 {
-		return cr
-	}
-	return lf
-}

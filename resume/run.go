@@ -65,7 +65,7 @@ func newRun(p *Resume, e Entry, detach time.Duration, w http.ResponseWriter, r *
 		client: w, interrupt: func() { p.o.Interrupt(w, r) },
 	}
 	x.ctx, x.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(r.Context()), runKey{}, x))
-	x.answer = answer{run: x, number: *newNumberer(e.ID)}
+	x.answer = answer{run: x, number: numberer{id: e.ID}}
 	return x
 }
 
@@ -124,7 +124,7 @@ func (x *run) end(r *http.Request) {
 	if late, ok := x.panicked.(*panics.Late); ok && !raises || errors.As(x.answer.err, &late) {
 		e.Panicked = late
 	}
-	e.Events = x.answer.number.last()
+	e.Events = x.answer.number.last
 	x.cancel(nil)
 	x.p.o.Runs.remove(x)
 	if e.Reason != ReasonNone {
@@ -334,8 +334,8 @@ func finish(ctx context.Context, w Writer, e Entry, last uint64, why Reason) err
 		ID:        func() string { return "chatcmpl-" + e.ID },
 		Created:   now.Unix(),
 	})
-	number := newNumberer(e.ID) // to see where the stream stands
-	number.apart = true         // a tool event may be a comment, which has lost its blank line
+	number := numberer{id: e.ID} // to see where the stream stands
+	number.apart = true          // a tool event may be a comment, which has lost its blank line
 	var fed, scratch []byte
 	err := w.Each(func(p []byte) {
 		scratch, _ = number.add(scratch[:0], nil, p)
@@ -346,7 +346,7 @@ func finish(ctx context.Context, w Writer, e Entry, last uint64, why Reason) err
 		return err
 	}
 	number.apart = false
-	number.setLast(last)
+	number.last = last
 	out, ends := number.add(nil, nil, s.Finish(nil, cause))
 	if err := w.Append(ctx, out, ends); err != nil {
 		w.End(Broken)
