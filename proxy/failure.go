@@ -52,7 +52,7 @@ func (x *exchange) sendErrorOf(err error) bool {
 	case http.StatusBadGateway, http.StatusServiceUnavailable:
 	default:
 		if (status == 0 || status >= 500) && x.reach.connected.Load() {
-			x.w.Header().Set(retryHeader, "false")
+			x.w.Header().Set(head.Retry, "false")
 		}
 		return false
 	}
@@ -86,10 +86,6 @@ func message(cause rewrite.Cause, running bool) string {
 	return "the agent could not be reached"
 }
 
-// retryHeader is the header that tells SDKs whether to send the request again,
-// whatever they would make of the status.
-const retryHeader = "X-Should-Retry"
-
 // sendError sends body, the JSON of an error with the code, instead of the answer,
 // which has not begun: clients handle that best, and SDKs try again (contract
 // section 3), unless running says that the agent may be running.
@@ -103,7 +99,7 @@ func (x *exchange) sendError(status int, code string, body []byte, running bool)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
 	if running {
-		h.Set(retryHeader, "false")
+		h.Set(head.Retry, "false")
 	}
 	x.status, x.code = status, code
 	x.moveDeadline(time.Time{})

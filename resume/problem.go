@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 )
 
 // A problem is what a client gets instead of a log (RFC 9457).
@@ -16,9 +18,6 @@ type problem struct {
 	First uint64 `json:"first,omitempty"`
 }
 
-// retryHeader tells OpenAI's SDKs whether to send a request again.
-const retryHeader = "X-Should-Retry"
-
 // send answers with the problem. A client that sends the same again gets the same or, with a key
 // when the storage does not answer, runs the agent again (contract section 3, "Again").
 func (p problem) send(w http.ResponseWriter) {
@@ -28,7 +27,7 @@ func (p problem) send(w http.ResponseWriter) {
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
-	h.Set(retryHeader, "false")
+	h.Set(head.Retry, "false")
 	if p.Status == http.StatusServiceUnavailable {
 		h.Set("Retry-After", "1")
 	}

@@ -9,6 +9,10 @@ import (
 	"strings"
 )
 
+// Retry is the name of the header field that tells OpenAI's SDKs whether to send a request
+// again, whatever the status.
+const Retry = "X-Should-Retry"
+
 // MediaType returns the media type of the body that the header h describes, "" for none.
 // Parameters that are not well formed do not matter.
 func MediaType(h http.Header) string {
