@@ -129,7 +129,7 @@ func TestDoctorExaminesNothing(t *testing.T) {
 		{[]string{"--ask-timeout", "-1s"}, "use durations above 0"},
 		{[]string{"--recording", "nope.sse"}, "opening the recording: open nope.sse"},
 		{[]string{"--recording", write("empty.sse", "")}, "the recording has no frame of Hermes"},
-		{[]string{"--recording", "x", "--ask"}, "--recording asks nobody"},
+		{[]string{"--recording", "x", "--ask"}, "--recording sends nothing"},
 		{[]string{"--key", doctorKey + "\nX: y"}, "--key: a key is one line"},
 		{[]string{"--key", doctorKey + "é"}, "--key: a key is one line"},
 		{[]string{"--key", strings.Repeat(doctorKey, maxKey)}, "of at most 4096 bytes"},
