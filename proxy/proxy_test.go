@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -650,6 +651,36 @@ func TestPanicOfTheWriterGoesOn(t *testing.T) {
 			}
 		}
 	}
+}
+
+// exiting is an inner writer that ends the goroutine of the first write.
+type exiting struct {
+	*recorder
+	exited bool
+}
+
+func (w *exiting) Write(b []byte) (int, error) {
+	if !w.exited {
+		w.exited = true
+		runtime.Goexit()
+	}
+	return w.recorder.Write(b)
+}
+
+// TestWriterThatEndsItsGoroutineHoldsNothingUp: the first bytes of a stream have a goroutine
+// of their own.
+func TestWriterThatEndsItsGoroutineHoldsNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &exiting{recorder: &recorder{t: t, header: make(http.Header)}}
+		err := proxy.New(proxy.Options{}).Serve(w, chatRequest(`{"stream":true}`), func(w http.ResponseWriter, _ *http.Request) error {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = w.Write([]byte(role + text("hi")))
+			return nil
+		})
+		if err != nil || !w.exited {
+			t.Errorf("exited %v, %v", w.exited, err)
+		}
+	})
 }
 
 // TestPanicUnderATimerGoesOnInTheHandler: it ends upstream's request, and not the

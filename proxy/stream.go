@@ -132,9 +132,14 @@ func (s *stream) send(out []byte) error {
 // sendFirst sends the header and out from a goroutine of its own: net/http needs more stack
 // for a header than for the rest of a stream, and a stack stays as large as it once was.
 func (s *stream) sendFirst(out []byte) (err error) {
-	sent := make(chan any)
-	go func() { sent <- panics.Catch(func() { err = s.x.send(out) }) }()
-	if panicked := <-sent; panicked != nil {
+	var panicked any
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent) // also if the writer ends the goroutine
+		panicked = panics.Catch(func() { err = s.x.send(out) })
+	}()
+	<-sent
+	if panicked != nil {
 		panic(panicked)
 	}
 	return err
