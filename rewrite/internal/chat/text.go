@@ -121,7 +121,7 @@ func (s *Stream) decideHeld() {
 	if !r.Waits() {
 		return
 	}
-	rules := s.rules()
+	rules := prose.Rules{Options: s.o, Finished: s.end.finished} // s.x is not the frame that is held
 	if reasoning := r.Decide(&rules); reasoning != nil {
 		s.w.Reasoning(reasoning)
 	}
