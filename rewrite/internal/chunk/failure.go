@@ -3,6 +3,7 @@ package chunk
 import (
 	"regexp"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
@@ -64,7 +65,7 @@ func FailureMessage(text []byte) []byte {
 			break
 		}
 		switch {
-		case !jsonspan.IsSpace(r):
+		case !unicode.IsSpace(r):
 			to = next
 		case to == 0:
 			from, n = next, 0

@@ -115,7 +115,7 @@ func appendCardName(dst []byte, t *Tool) []byte {
 		for at := 0; at < end; {
 			r, next := jsonspan.NextRune(text, at)
 			at = next
-			if r != zeroWidthJoiner && r != emojiSelector && (jsonspan.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
+			if r != zeroWidthJoiner && r != emojiSelector && (unicode.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
 				space = n > 0
 				continue
 			}

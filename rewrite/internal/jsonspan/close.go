@@ -10,47 +10,41 @@ func Close(b []byte) (closed []byte, n int) {
 	var open []byte // the brackets that are to be closed
 	isName := false // the next string is a name
 	for i := SkipSpace(b, 0); i < len(b); i = SkipSpace(b, i) {
-		switch c := b[i]; c {
+		from, c := i, b[i]
+		i++
+		switch c {
 		case '{', '[':
 			if len(open) == MaxDepth {
 				return nil, 0
 			}
-			open, isName = append(open, c+2), c == '{' // in ASCII } is two after {, and ] two after [
-			i++
-			n = i
+			open, isName, n = append(open, c+2), c == '{', i // in ASCII } is two after {, and ] two after [
 		case '}', ']':
 			if len(open) == 0 || open[len(open)-1] != c {
 				return nil, 0
 			}
-			open = open[:len(open)-1]
-			i++
-			if n = i; len(open) == 0 {
+			if open, n = open[:len(open)-1], i; len(open) == 0 {
 				return b[:n], n
 			}
 		case ',', ':':
 			isName = c == ',' && len(open) > 0 && open[len(open)-1] == '}'
-			i++
 		case '"':
-			end := stringEnd(b, i)
-			switch {
-			case end < 0 && isName:
+			if i = stringEnd(b, from); i < 0 {
+				if !isName {
+					n, _, _ = ScanText(b, from+1)
+					open = append(open, '"')
+				}
 				return closeWith(b[:n], open), n
-			case end < 0:
-				n = textEnd(b, i+1)
-				return closeWith(b[:n], append(open, '"')), n
-			case !isName:
-				n = end
 			}
-			i = end
+			if !isName {
+				n = i
+			}
 		default:
-			end := skipLiteral(b, i)
-			switch {
-			case end == i:
+			if i = skipLiteral(b, from); i == from {
 				return nil, 0
-			case end < len(b): // otherwise it may go on
-				n = end
 			}
-			i = end
+			if i < len(b) { // otherwise it may go on
+				n = i
+			}
 		}
 	}
 	return closeWith(b[:n], open), n
@@ -60,20 +54,4 @@ func Close(b []byte) (closed []byte, n int) {
 func closeWith(b, open []byte) []byte {
 	slices.Reverse(open)
 	return slices.Concat(b, open)
-}
-
-// textEnd returns where the last complete character or escape ends in a string that is cut
-// and whose inside begins at i.
-func textEnd(b []byte, i int) int {
-	for {
-		i = NextSpecial(b, i)
-		if i == len(b) || b[i] != '\\' {
-			return i
-		}
-		n, _ := escapeAt(b, i)
-		if n == 0 {
-			return i
-		}
-		i += n
-	}
 }

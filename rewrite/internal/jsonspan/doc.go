@@ -7,6 +7,5 @@
 // unless they say otherwise. What Reader returns is always in range.
 //
 // The package holds no state. Only functions that return new bytes allocate, such as
-// Quote. A Reader validates a document and locates its members in one pass over the bytes,
-// which neither encoding/json nor gjson does.
+// Quote. gjson checks values, and encodes none.
 package jsonspan

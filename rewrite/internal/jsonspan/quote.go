@@ -3,7 +3,6 @@ package jsonspan
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -11,24 +10,12 @@ import (
 )
 
 // Quote returns text as a JSON string, with no more escapes than it needs.
-func Quote(text string) []byte { return AppendQuoted(nil, text) }
-
-// AppendQuoted appends text to dst as a JSON string. It allocates nothing for ASCII
-// without escapes, if there is room.
-func AppendQuoted(dst []byte, text string) []byte {
-	plain := true
-	for _, c := range []byte(text) {
-		plain = plain && c >= ' ' && c != '"' && c != '\\' && c < utf8.RuneSelf
-	}
-	if plain {
-		dst = append(append(slices.Grow(dst, len(text)+2), '"'), text...)
-		return append(dst, '"')
-	}
+func Quote(text string) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	_ = e.Encode(text) // a string cannot fail
-	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
 // Plain returns the JSON string raw with no more escapes than it needs, so that it equals
@@ -74,4 +61,15 @@ func Unquote(raw string) string {
 		return in
 	}
 	return gjson.Parse(raw).String()
+}
+
+// Truncate returns the JSON string raw with at most n bytes between its quotes. It
+// cuts only between runes and escapes. A string that is cut is a copy.
+func Truncate(raw []byte, n int) []byte {
+	text := Inside(raw)
+	end := len(Head(text, n))
+	if end == len(text) {
+		return raw
+	}
+	return append(raw[:1+end:1+end], '"')
 }

@@ -1,6 +1,21 @@
 package jsonspan
 
-import "bytes"
+import (
+	"bytes"
+	"iter"
+
+	"github.com/tidwall/gjson"
+)
+
+// MaxDepth is the number of objects and arrays that may be open at once. JSON that
+// is nested deeper counts as not well formed (contract, "Readings").
+const MaxDepth = 128
+
+// Valid reports whether b is well-formed JSON that is nested at most MaxDepth deep.
+func Valid(b []byte) bool {
+	r := Reader{Data: b, Pos: SkipSpace(b, 0)}
+	return r.Value().Ok() && r.AtEnd()
+}
 
 // Reader goes through a JSON document once, from value to value. Open enters an
 // object or an array, Value and Skip move over a value:
@@ -45,12 +60,18 @@ func (r *Reader) Member() (name Span, ok bool) {
 	if !r.next('}') {
 		return name, false
 	}
-	name, value := keyAt(r.Data, r.Pos)
-	if value < 0 {
+	b, from := r.Data, r.Pos
+	to := stringEnd(b, from)
+	if to < 0 {
 		return name, r.fail()
 	}
-	r.Pos = value
-	return name, true
+	if r.Pos = SkipSpace(b, to); !r.At(':') {
+		return name, r.fail()
+	}
+	if r.Pos = SkipSpace(b, r.Pos+1); r.Pos == len(b) {
+		return name, r.fail()
+	}
+	return Span{from, to}.Inner(), true
 }
 
 // Name returns what the name at the Span means. A name with escapes is a copy.
@@ -69,109 +90,54 @@ func (r *Reader) Element() bool { return r.next(']') }
 // next moves past the comma before the next member or element. At shut, the closing
 // bracket, it closes the object or array and returns false.
 func (r *Reader) next(shut byte) bool {
-	b := r.Data
-	i := SkipSpace(b, r.Pos)
-	if i == len(b) {
-		return r.fail()
-	}
-	switch c := b[i]; {
-	case c == ',' && !r.first:
-		i = SkipSpace(b, i+1)
-	case c == shut:
-		r.Pos, r.first = i+1, false
+	r.Pos = SkipSpace(r.Data, r.Pos)
+	switch {
+	case r.At(shut):
+		r.Pos, r.first = r.Pos+1, false
 		r.depth--
 		return false
-	case !r.first:
+	case !r.first && r.At(','):
+		r.Pos = SkipSpace(r.Data, r.Pos+1)
+	case !r.first || r.Pos == len(r.Data):
 		return r.fail()
 	}
-	r.Pos, r.first = i, false
+	r.first = false
 	return true
 }
 
 // Value checks the value at Pos, moves past it, and returns where it is.
 func (r *Reader) Value() Span {
-	from, to := r.Pos, -1
-	switch {
-	case r.At('"'):
-		to = stringEnd(r.Data, from)
-	case from < len(r.Data):
-		to = valueEnd(r.Data, from, r.depth)
-	}
-	if to < 0 {
+	v, depth := r.skip()
+	if r.depth+depth > MaxDepth || !gjson.ValidBytes(v.Of(r.Data)) {
 		r.fail()
 		return Span{}
 	}
-	r.Pos = to
-	return Span{from, to}
+	return v
 }
 
 // Skip moves past the value at Pos without checking it, and returns where it is.
 func (r *Reader) Skip() Span {
-	b, from, to := r.Data, r.Pos, r.Pos
+	v, _ := r.skip()
+	return v
+}
+
+// skip is Skip. It returns also how deep the value is nested.
+func (r *Reader) skip() (v Span, depth int) {
+	from, to := r.Pos, r.Pos
 	switch {
-	case from == len(b):
-	case b[from] == '"':
-		to = SkipString(b, from)
-	case b[from] == '{' || b[from] == '[':
-		to = skipNested(b, from)
+	case r.At('"'):
+		to = SkipString(r.Data, from)
+	case r.At('{') || r.At('['):
+		to, depth = skipNested(r.Data, from)
 	default:
-		to = skipLiteral(b, from)
+		to = skipLiteral(r.Data, from)
 	}
 	if to <= from {
 		r.fail()
-		return Span{}
+		return Span{}, 0
 	}
 	r.Pos = to
-	return Span{from, to}
-}
-
-// SkipString returns the index after the string that begins at i, or -1 if it does
-// not end. It checks nothing and goes from quote to quote, because texts are long.
-func SkipString(b []byte, i int) int {
-	for i++; ; {
-		n := bytes.IndexByte(b[i:], '"')
-		if n < 0 {
-			return -1
-		}
-		quote := i + n
-		at := quote
-		for at > i && b[at-1] == '\\' {
-			at--
-		}
-		i = quote + 1
-		if (quote-at)%2 == 0 {
-			return i
-		}
-	}
-}
-
-// skipNested returns the index after the object or array that begins at i, or -1 if it
-// does not end. It checks nothing.
-func skipNested(b []byte, i int) int {
-	for depth := 0; i < len(b); i++ {
-		switch b[i] {
-		case '"':
-			if i = SkipString(b, i) - 1; i < 0 {
-				return -1
-			}
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth == 0 {
-				return i + 1
-			}
-		}
-	}
-	return -1
-}
-
-// skipLiteral returns the index after the number or literal at i, which may be one that JSON
-// does not have, such as NaN. It returns i if there is none.
-func skipLiteral(b []byte, i int) int {
-	for i < len(b) && (b[i] >= '-' && b[i] <= '9' || b[i]|0x20 >= 'a' && b[i]|0x20 <= 'z' || b[i] == '+') {
-		i++
-	}
-	return i
+	return Span{from, to}, depth
 }
 
 // fail records that the JSON is not well formed, so that nothing more is read. It
@@ -187,3 +153,118 @@ func (r *Reader) Closed() bool { return r.depth == 0 }
 // AtEnd reports whether the outermost value has been read to its end and only
 // white space follows.
 func (r *Reader) AtEnd() bool { return r.depth == 0 && SkipSpace(r.Data, r.Pos) == len(r.Data) }
+
+// SkipSpace returns the index of the first byte from i on that is not white space
+// in JSON, or len(b).
+func SkipSpace(b []byte, i int) int {
+	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\r' || b[i] == '\t') {
+		i++
+	}
+	return i
+}
+
+// SkipString returns the index after the string that begins at i, or -1 if it does
+// not end. It checks nothing and goes from quote to quote, because texts are long.
+func SkipString(b []byte, i int) int {
+	for i++; ; {
+		n := bytes.IndexByte(b[i:], '"')
+		if n < 0 {
+			return -1
+		}
+		quote := i + n
+		slashes := len(b[i:quote]) - len(bytes.TrimRight(b[i:quote], `\`))
+		if i = quote + 1; slashes%2 == 0 {
+			return i
+		}
+	}
+}
+
+// stringEnd returns the index after the string at i, or -1 if there is none or it is not
+// well formed.
+func stringEnd(b []byte, i int) int {
+	if i == len(b) || b[i] != '"' {
+		return -1
+	}
+	if to, _, ok := ScanText(b, i+1); ok && to < len(b) && b[to] == '"' {
+		return to + 1
+	}
+	return -1
+}
+
+// skipNested returns the index after the object or array that begins at i, or -1 if it
+// does not end, and how deep it is nested. It checks nothing.
+func skipNested(b []byte, i int) (end, deepest int) {
+	for depth := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			if i = SkipString(b, i) - 1; i < 0 {
+				return -1, 0
+			}
+		case '{', '[':
+			depth++
+			deepest = max(deepest, depth)
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1, deepest
+			}
+		}
+	}
+	return -1, 0
+}
+
+// skipLiteral returns the index after the number or literal at i, which may be one that JSON
+// does not have, such as NaN. It returns i if there is none.
+func skipLiteral(b []byte, i int) int {
+	for i < len(b) && (b[i] >= '-' && b[i] <= '9' || b[i]|0x20 >= 'a' && b[i]|0x20 <= 'z' || b[i] == '+') {
+		i++
+	}
+	return i
+}
+
+// Members returns an iterator over the names, without their quotes, and the values of
+// the members of the object at v, in order. It does not check values. It ends where the
+// object is not well formed, and at once if v is not an object.
+func Members(b []byte, v Span) iter.Seq2[Span, Span] {
+	return func(yield func(name, value Span) bool) {
+		if !v.IsObject(b) {
+			return
+		}
+		r := Reader{Data: b[:v.To], Pos: v.From}
+		for r.Open(); ; {
+			name, ok := r.Member()
+			if !ok {
+				return
+			}
+			if value := r.Skip(); !value.Ok() || !yield(name, value) {
+				return
+			}
+		}
+	}
+}
+
+// Elements returns an iterator over the elements of the array at v, as Members does.
+func Elements(b []byte, v Span) iter.Seq[Span] {
+	return func(yield func(value Span) bool) {
+		if !v.Ok() || b[v.From] != '[' {
+			return
+		}
+		r := Reader{Data: b[:v.To], Pos: v.From}
+		for r.Open(); r.Element(); {
+			if value := r.Skip(); !value.Ok() || !yield(value) {
+				return
+			}
+		}
+	}
+}
+
+// MemberOf returns the value of the member with the name, which is ASCII, in the object at
+// v, or the zero Span if there is none. If there are several, the last one counts, as it
+// does for clients. A name counts as what it means.
+func MemberOf(b []byte, v Span, name string) (found Span) {
+	for key, value := range Members(b, v) {
+		if Spells(key.Of(b), name) {
+			found = value
+		}
+	}
+	return found
+}

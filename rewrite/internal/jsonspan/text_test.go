@@ -51,3 +51,30 @@ func TestHasTextLooksForANonSpaceCharacter(t *testing.T) {
 		}
 	}
 }
+
+func TestScanTextEndsWhereTheStringDoes(t *testing.T) {
+	for in, want := range map[string]struct {
+		to          int
+		newline, ok bool
+	}{
+		`abc"`:               {3, false, true},
+		`"`:                  {0, false, true},
+		`a\"b"`:              {4, false, true},
+		`a\\"`:               {3, false, true},
+		`a\nb"`:              {4, true, true},
+		`a\u000ab"`:          {8, true, true},
+		`a\u000Ab"`:          {8, true, true},
+		`a\u00e9\/\b\f\r\t"`: {17, false, true},
+		"a\nb\"":             {1, false, true}, // the byte that cannot be in one
+		`abc`:                {3, false, true},
+		`a\`:                 {1, false, false},
+		`a\q"`:               {1, false, false},
+		`a\u00"`:             {1, false, false},
+		`a\u00zz"`:           {1, false, false},
+	} {
+		to, newline, ok := ScanText([]byte(in), 0)
+		if to != want.to || newline != want.newline || ok != want.ok {
+			t.Errorf("%q: %d %v %v, want %+v", in, to, newline, ok, want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package marker
 
 import (
 	"bytes"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -62,7 +63,7 @@ func tokenEnd(s []byte, i int) int {
 			}
 			return i
 		}
-		if r == '`' || jsonspan.IsSpace(r) {
+		if r == '`' || unicode.IsSpace(r) {
 			return -1
 		}
 		ascii = ascii && r < utf8.RuneSelf

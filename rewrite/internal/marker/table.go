@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -105,7 +106,7 @@ func NewTable(added map[string]string) (*Table, error) {
 // in a marker, or nil if it can.
 func CheckTool(emoji, name string) error {
 	ascii := !strings.ContainsFunc(emoji, func(r rune) bool { return r >= utf8.RuneSelf })
-	if ascii || strings.ContainsFunc(emoji, func(r rune) bool { return r == '`' || jsonspan.IsSpace(r) }) {
+	if ascii || strings.ContainsFunc(emoji, func(r rune) bool { return r == '`' || unicode.IsSpace(r) }) {
 		return fmt.Errorf("emoji %q: want one token with a non-ASCII character and without white space or backticks", emoji)
 	}
 	if len(emoji) > MaxEmoji {

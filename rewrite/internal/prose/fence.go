@@ -2,8 +2,7 @@ package prose
 
 import (
 	"math"
-
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"unicode"
 )
 
 // Fence follows the lines of a Markdown text and knows whether the next line is
@@ -50,7 +49,7 @@ func (f *Fence) Step(r rune) {
 	case fenceIndent:
 		if r == '`' || r == '~' {
 			f.phase, f.run, f.n = fenceRun, byte(r), 1
-		} else if !jsonspan.IsSpace(r) {
+		} else if !unicode.IsSpace(r) {
 			f.phase = fenceText
 		}
 	case fenceRun:
@@ -60,7 +59,7 @@ func (f *Fence) Step(r rune) {
 			f.phase = fenceText // the info string of a backtick fence has no backtick
 		}
 	case fenceTrail:
-		if !jsonspan.IsSpace(r) {
+		if !unicode.IsSpace(r) {
 			f.phase = fenceText
 		}
 	}
@@ -75,7 +74,7 @@ func (f *Fence) inRun(r rune) {
 		f.phase = fenceText
 	case !f.Open():
 		f.phase = fenceInfo
-	case f.closes() && jsonspan.IsSpace(r):
+	case f.closes() && unicode.IsSpace(r):
 		f.phase = fenceTrail
 	default:
 		f.phase = fenceText

@@ -2,6 +2,7 @@ package prose
 
 import (
 	"bytes"
+	"unicode"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -268,7 +269,7 @@ func (t *State) sent(c rune) {
 	t.leaves(c)
 	t.fence.Step(c)
 	t.tags.sent(c)
-	if !jsonspan.IsSpace(c) {
+	if !unicode.IsSpace(c) {
 		t.recordText()
 	}
 }

@@ -1,8 +1,9 @@
 package prose
 
 import (
+	"unicode"
+
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // MaxStretches is the number of stretches of reasoning that are taken out of one text at
@@ -20,7 +21,7 @@ func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 	}
 	switch t.tags.step(c, code) {
 	case stepReasoning:
-		if !jsonspan.IsSpace(c) {
+		if !unicode.IsSpace(c) {
 			t.recordReasoning(o)
 		}
 	case stepSpace:

@@ -1,6 +1,6 @@
 package prose
 
-import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+import "unicode"
 
 // tagNames are the names, in lower case and with the end of the tag, of the tags between
 // which models write their reasoning (contract section 4).
@@ -77,7 +77,7 @@ func (t *tags) step(r rune, inCode bool) tagStep {
 		return stepReasoning
 	case t.matched > 0:
 		return t.stepOpening(r)
-	case t.afterClosing && jsonspan.IsSpace(r):
+	case t.afterClosing && unicode.IsSpace(r):
 		return stepSpace
 	}
 	t.afterClosing = false
@@ -104,7 +104,7 @@ func (t *opening) sent(r rune) {
 		}
 	case r == '\t':
 		t.indent = 4
-	case jsonspan.IsSpace(r):
+	case unicode.IsSpace(r):
 		t.indent = min(t.indent+1, 4)
 	default:
 		t.blocked, t.newlines = true, 0

@@ -2,6 +2,7 @@ package redact
 
 import (
 	"bytes"
+	"unicode"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
@@ -48,7 +49,7 @@ func Said(text []byte, inTag bool) int {
 		var r rune
 		r, i = jsonspan.NextRune(text, i)
 		inTag = inTag || r == '<'
-		space = inTag && r == '>' || space && jsonspan.IsSpace(r)
+		space = inTag && r == '>' || space && unicode.IsSpace(r)
 		starts = r == '\n' || space
 	}
 	return -1

@@ -3,6 +3,7 @@ package whole
 import (
 	"bytes"
 	"slices"
+	"unicode"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
@@ -407,7 +408,7 @@ func trimSpace(in []byte) []byte {
 	from, to := len(in), 0
 	for i := 0; i < len(in); {
 		r, next := jsonspan.NextRune(in, i)
-		if !jsonspan.IsSpace(r) {
+		if !unicode.IsSpace(r) {
 			from, to = min(from, i), next
 		}
 		i = next

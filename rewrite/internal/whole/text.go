@@ -2,6 +2,7 @@ package whole
 
 import (
 	"bytes"
+	"unicode"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
@@ -74,7 +75,7 @@ func (h *healer) text(in jsonspan.Span) {
 			last = jsonspan.Span{From: i, To: next}
 		}
 		kept++
-		h.left = h.left || !jsonspan.IsSpace(r)
+		h.left = h.left || !unicode.IsSpace(r)
 		if i = next; f.MidLine() {
 			i = jsonspan.NextNewline(text, i)
 		}
