@@ -11,6 +11,7 @@
 package rewrite
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -92,13 +93,13 @@ func Redact(text string) string { return string(redact.Text([]byte(text))) }
 // The healed body is a copy. If there is nothing to heal it is body itself. A body that is
 // not well-formed JSON passes untouched. Nil tools mean Hermes' own.
 func Heal(body []byte, tools *Tools) ([]byte, Healed) {
-	body, healed := whole.Heal(body, tools)
-	return body, Healed(healed)
+	body, h := whole.Heal(body, cmp.Or(tools, marker.Hermes))
+	return body, Healed{h.Markers, h.Cards, Asked(h.Asked), Ignored(h.Ignored), h.Diagnostic}
 }
 
 // AskedOf returns the form of answer that body, the JSON of a request, asks for in its member
 // stream. It reads no other value, and allocates nothing.
-func AskedOf(body []byte) Asked { return whole.AskedOf(body) }
+func AskedOf(body []byte) Asked { return Asked(whole.AskedOf(body)) }
 
 // RepairAnswer repairs the answer in body, which is not streamed: a chat completion as a
 // stream would be (contract sections 1, 3 and 4), and a response of /v1/responses or the

@@ -3,15 +3,13 @@ package rewrite
 import (
 	"strings"
 	"testing"
-
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 )
 
 // explained repairs in and returns its steps, their bytes copied.
 func explained(in string, o Options, p Params, cut cutter, cause Cause) (steps []Step, out string) {
 	p.Explain = func(s Step) {
 		s.In, s.Out = append([]byte(nil), s.In...), append([]byte(nil), s.Out...)
-		s.Notes = append([]contract.Note(nil), s.Notes...)
+		s.Notes = append([]Note(nil), s.Notes...)
 		steps = append(steps, s)
 	}
 	out, _ = run(in, o, p, cut, cause)

@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
@@ -32,93 +33,107 @@ type Options struct {
 
 // Defaults of Options.
 const (
-	DefaultMaxFrame       = contract.DefaultMaxFrame       // 1 MiB
-	DefaultParallelWindow = contract.DefaultParallelWindow // 500 ms
+	DefaultMaxFrame = 1 << 20 // 1 MiB (contract section 0)
+	// DefaultParallelWindow is that of contract section 2: a busy machine starts a batch
+	// of parallel tools with gaps of up to 370 ms.
+	DefaultParallelWindow = 500 * time.Millisecond
 )
 
-// internal returns o as the packages below know it: the fields are the same.
-func (o *Options) internal() *contract.Options { return (*contract.Options)(o) }
+// internal returns o with its defaults, as the packages below know it.
+func (o *Options) internal() *contract.Options {
+	return &contract.Options{
+		StatusLine: o.StatusLine, Cards: o.Cards, Imitations: string(o.Imitations), Reasoning: string(o.Reasoning),
+		ErrorFinish: string(o.ErrorFinish), ZeroUsage: string(o.ZeroUsage), EmptyAnswer: string(o.EmptyAnswer),
+		KeepaliveForm: string(o.KeepaliveForm), ParallelWindow: cmp.Or(o.ParallelWindow, DefaultParallelWindow),
+		MaxFrame: o.FrameLimit(), Tools: cmp.Or(o.Tools, marker.Hermes),
+	}
+}
 
 // ProgressForm returns the form of the tool events in a stream with the parameters p.
 func (o *Options) ProgressForm(p *Params) Progress {
-	return o.internal().ProgressForm(&contract.Params{Progress: p.Progress})
+	return cmp.Or(p.Progress, o.Progress, ProgressEnvelope)
 }
 
 // FrameLimit returns the size in bytes above which a frame, or an answer that is
 // not streamed, passes unexamined: MaxFrame or its default, at most 1 GiB.
-func (o *Options) FrameLimit() int { return o.internal().FrameLimit() }
+func (o *Options) FrameLimit() int {
+	if o.MaxFrame <= 0 {
+		return DefaultMaxFrame
+	}
+	return min(o.MaxFrame, 1<<30)
+}
 
 // Tools is a table that says which tool an emoji in a marker stands for. NewTools makes one.
 type Tools = marker.Table
 
 // Progress is the form in which tool events leave (contract section 2). The zero value
 // means ProgressEnvelope.
-type Progress = contract.Progress
+type Progress string
 
 const (
-	ProgressEnvelope = contract.ProgressEnvelope // "envelope": event: hermes.tool.progress, a chunk's members before the tool's five fields
-	ProgressBare     = contract.ProgressBare     // "bare": upstream's five fields only
-	ProgressUnnamed  = contract.ProgressUnnamed  // "unnamed": the data of ProgressEnvelope without the event: line
-	ProgressComment  = contract.ProgressComment  // "comment": the five fields in a comment
-	ProgressOff      = contract.ProgressOff      // "off": no tool events
+	ProgressEnvelope Progress = contract.ProgressEnvelope // "envelope": event: hermes.tool.progress, a chunk's members before the tool's five fields
+	ProgressBare     Progress = contract.ProgressBare     // "bare": upstream's five fields only
+	ProgressUnnamed  Progress = contract.ProgressUnnamed  // "unnamed": the data of ProgressEnvelope without the event: line
+	ProgressComment  Progress = contract.ProgressComment  // "comment": the five fields in a comment
+	ProgressOff      Progress = contract.ProgressOff      // "off": no tool events
 )
 
 // Imitations says what becomes of a marker that the model wrote itself, without a tool
 // (contract section 1). The zero value means ImitationsStrip.
-type Imitations = contract.Imitations
+type Imitations string
 
 const (
-	ImitationsStrip = contract.ImitationsStrip // "strip": it is removed from the content
-	ImitationsKeep  = contract.ImitationsKeep  // "keep": it stays in the content
+	ImitationsStrip Imitations = contract.ImitationsStrip // "strip": it is removed from the content
+	ImitationsKeep  Imitations = contract.ImitationsKeep  // "keep": it stays in the content
 	// ImitationsTrust ("trust") removes it and starts a tool. It is for backends behind a
 	// hop that cuts deltas differently, so that real markers look like imitations.
-	ImitationsTrust = contract.ImitationsTrust
+	ImitationsTrust Imitations = contract.ImitationsTrust
 )
 
 // Reasoning says what becomes of reasoning between tags in the content (contract
 // section 4). The zero value means ReasoningExtract.
-type Reasoning = contract.Reasoning
+type Reasoning string
 
 const (
-	ReasoningExtract = contract.ReasoningExtract // "extract": it moves to delta.reasoning_content
-	ReasoningKeep    = contract.ReasoningKeep    // "keep": it stays in the content, tags included
-	ReasoningDrop    = contract.ReasoningDrop    // "drop": it is removed
+	ReasoningExtract Reasoning = contract.ReasoningExtract // "extract": it moves to delta.reasoning_content
+	ReasoningKeep    Reasoning = contract.ReasoningKeep    // "keep": it stays in the content, tags included
+	ReasoningDrop    Reasoning = contract.ReasoningDrop    // "drop": it is removed
 )
 
 // ErrorFinish is the form of an error at the end of a stream (contract section 3). The
 // zero value means ErrorFinishSplit.
-type ErrorFinish = contract.ErrorFinish
+type ErrorFinish string
 
 const (
-	ErrorFinishSplit  = contract.ErrorFinishSplit  // "split": the error in a frame of its own, then the finish chunk
-	ErrorFinishInline = contract.ErrorFinishInline // "inline": both in one chunk, as Hermes v0.18 does
+	ErrorFinishSplit  ErrorFinish = contract.ErrorFinishSplit  // "split": the error in a frame of its own, then the finish chunk
+	ErrorFinishInline ErrorFinish = contract.ErrorFinishInline // "inline": both in one chunk, as Hermes v0.18 does
 )
 
 // ZeroUsage decides what an answer with text and usage 0/0/0 is (contract section 3, third
 // rule of "false stop"). The zero value means ZeroUsageAuto.
-type ZeroUsage = contract.ZeroUsage
+type ZeroUsage string
 
 const (
-	ZeroUsageAuto  = contract.ZeroUsageAuto  // "auto": a crash if this upstream and model have reported usage before
-	ZeroUsageError = contract.ZeroUsageError // "error": a crash
-	ZeroUsagePass  = contract.ZeroUsagePass  // "pass": an answer
+	ZeroUsageAuto  ZeroUsage = contract.ZeroUsageAuto  // "auto": a crash if this upstream and model have reported usage before
+	ZeroUsageError ZeroUsage = contract.ZeroUsageError // "error": a crash
+	ZeroUsagePass  ZeroUsage = contract.ZeroUsagePass  // "pass": an answer
 )
 
 // EmptyAnswer decides what an answer is that says nothing, or ends with a tool, whatever
 // its usage (contract section 3, second rule of "false stop"). The zero value means
 // EmptyAnswerError.
-type EmptyAnswer = contract.EmptyAnswer
+type EmptyAnswer string
 
 const (
-	EmptyAnswerError = contract.EmptyAnswerError // "error": a failure
-	EmptyAnswerPass  = contract.EmptyAnswerPass  // "pass": an answer
+	EmptyAnswerError EmptyAnswer = contract.EmptyAnswerError // "error": a failure
+	EmptyAnswerPass  EmptyAnswer = contract.EmptyAnswerPass  // "pass": an answer
 )
 
 // KeepaliveForm is what breaks a silence (contract section 3). The zero value means
 // KeepaliveChunk.
-type KeepaliveForm = contract.KeepaliveForm
+type KeepaliveForm string
 
 const (
-	KeepaliveChunk   = contract.KeepaliveChunk   // "chunk": a chunk with an empty delta, or a comment while no chunk has come
-	KeepaliveComment = contract.KeepaliveComment // "comment": a comment
+	KeepaliveChunk   KeepaliveForm = contract.KeepaliveChunk   // "chunk": a chunk with an empty delta, or a comment while no chunk has come
+	KeepaliveComment KeepaliveForm = contract.KeepaliveComment // "comment": a comment
 )

@@ -34,16 +34,14 @@ type Params struct {
 	Explain func(Step)
 }
 
-// internal returns p as the packages below know it.
-func (p *Params) internal() *contract.Params {
+// internal returns p as the packages below know it, with the defaults of o.
+func (p *Params) internal(o *Options) *contract.Params {
 	in := &contract.Params{
-		Active: p.Active, Responses: p.Responses, RunID: p.RunID, SessionID: p.SessionID, Progress: p.Progress, ID: p.ID, Created: p.Created, Usage: p.Usage,
+		Responses: p.Responses, RunID: p.RunID, SessionID: p.SessionID, ID: p.ID, Created: p.Created, Usage: p.Usage,
+		Progress: contract.Progress(o.ProgressForm(p)),
 	}
 	if p.OnTool != nil {
-		in.OnTool = func(e contract.ToolEvent) { p.OnTool(ToolEvent(e)) }
-	}
-	if p.Explain != nil {
-		in.Explain = func(s contract.Step) { p.Explain(Step(s)) }
+		in.OnTool = func(e contract.ToolEvent) { p.OnTool(ToolEvent{e.ID, e.Name, e.Completed, ToolSource(e.Source)}) }
 	}
 	return in
 }
@@ -80,7 +78,16 @@ type ToolEvent struct {
 // "upstream", a tool event that upstream sent; "marker", or "imitation" if that is trusted,
 // which only start tools; "inferred", what came after the tool, or "end", the end of the
 // stream, which only end tools.
-type ToolSource = contract.ToolSource
+type ToolSource string
+
+// Tells reports whether the source can say that a tool has started or, if completed is
+// true, that one has ended.
+func (s ToolSource) Tells(completed bool) bool {
+	if completed {
+		return s != contract.SourceMarker && s != contract.SourceImitation
+	}
+	return s != contract.SourceInferred && s != contract.SourceEnd
+}
 
 // Step says what became of a piece of upstream's stream. A piece is a frame, comments,
 // a part of a frame that is too large, or the end of the stream. In and Out are only valid
@@ -95,7 +102,7 @@ type Step struct {
 // Note says one thing that was done to a piece: the Section of the wire contract that the
 // rule is in, such as "1", and a Text of a few words. It may quote names of tools and codes,
 // but nothing that the user or the agent said.
-type Note = contract.Note
+type Note struct{ Section, Text string }
 
 // Summary is what can be said of a stream.
 type Summary struct {
@@ -118,14 +125,17 @@ type Summary struct {
 }
 
 // Cause is how upstream ended.
-type Cause = contract.Cause
+type Cause uint8
 
 const (
-	CauseEOF      = contract.CauseEOF      // a clean end of the body
-	CauseAborted  = contract.CauseAborted  // a reset, or a body that was cut
-	CauseTimeout  = contract.CauseTimeout  // silence for too long
-	CauseShutdown = contract.CauseShutdown // the end of the sidecar itself
+	CauseEOF      Cause = contract.CauseEOF      // a clean end of the body
+	CauseAborted  Cause = contract.CauseAborted  // a reset, or a body that was cut
+	CauseTimeout  Cause = contract.CauseTimeout  // silence for too long
+	CauseShutdown Cause = contract.CauseShutdown // the end of the sidecar itself
 )
+
+// Code returns the code of the error that ends an incomplete stream for the cause.
+func (c Cause) Code() string { return contract.Cause(c).Code() }
 
 // The codes of errors (contract section 3), and the messages of CodeShutdown before the
 // agent has the request, and before it has shown a tool.
@@ -161,16 +171,20 @@ type Healed struct {
 func (h *Healed) Changed() bool { return h.Markers > 0 || h.Cards > 0 }
 
 // Asked is what a request says about the form of its answer, in its member stream.
-type Asked = whole.Asked
+type Asked uint8
 
 const (
-	AskedUnknown = whole.AskedUnknown // the body is no JSON object, or stream is neither a boolean nor null
-	AskedStream  = whole.AskedStream  // stream is true; the messages need not be JSON
-	AskedWhole   = whole.AskedWhole   // stream is false, null or absent: the answer comes whole
+	AskedUnknown Asked = whole.AskedUnknown // the body is no JSON object, or stream is neither a boolean nor null
+	AskedStream  Asked = whole.AskedStream  // stream is true; the messages need not be JSON
+	AskedWhole   Asked = whole.AskedWhole   // stream is false, null or absent: the answer comes whole
 )
 
-// Ignored is the set of what a request asks for and Hermes ignores without saying so.
-type Ignored = whole.Ignored
+// Ignored is the set of what a request asks for and Hermes ignores without saying so, up
+// to 0.22 and in each of its APIs. The zero value is the empty set.
+type Ignored uint8
+
+// Names returns the names of the members, sorted, nil for none.
+func (i Ignored) Names() []string { return whole.IgnoredNames(uint8(i)) }
 
 // Answer is an answer that is not streamed, repaired.
 type Answer struct {

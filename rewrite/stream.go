@@ -2,6 +2,7 @@ package rewrite
 
 import (
 	"bytes"
+	"slices"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/agentapi"
@@ -21,16 +22,19 @@ type Stream struct {
 	chat   chat.Stream
 	scan   sse.Scanner
 	other  *agentapi.Stream
-	notes  *contract.Notes // nil unless the stream is explained
-	closed bool            // nothing more leaves
+	closed bool // nothing more leaves
+
+	explainTo func(Step)      // nil unless the stream is explained, as notes are
+	notes     *contract.Notes // adds to list
+	list      []Note          // what was done to the current piece
 }
 
 // New returns the Stream of a response. The options are shared.
 func New(o *Options, p Params) *Stream {
-	s := new(Stream)
-	in := p.internal()
+	s := &Stream{explainTo: p.Explain}
+	in := p.internal(o)
 	if p.Explain != nil {
-		s.notes = &contract.Notes{Explain: in.Explain}
+		s.notes = &contract.Notes{Take: s.take}
 	}
 	s.chat.Init(&s.out, o.internal(), in, s.notes)
 	s.scan.MaxFrame = o.FrameLimit()
@@ -130,9 +134,9 @@ func (s *Stream) Finish(dst []byte, cause Cause) []byte {
 	added := s.finishTail(cause)
 	s.closed = true
 	if s.other == nil {
-		s.chat.Finish(cause)
+		s.chat.Finish(contract.Cause(cause))
 	} else {
-		s.other.Finish(&s.out, cause, added)
+		s.other.Finish(&s.out, contract.Cause(cause), added)
 	}
 	s.explain(nil, len(dst))
 	return s.out.Take()
@@ -164,7 +168,7 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 		}
 		s.unit(sse.UnitFrame, append(bytes.Clone(tail), end...))
 		return len(end)
-	case s.other != nil && !s.other.Cut(cause), s.chat.Done() && isComments(tail):
+	case s.other != nil && !s.other.Cut(contract.Cause(cause)), s.chat.Done() && isComments(tail):
 		if len(tail) > 0 {
 			s.notes.Add(contract.SectionHarm, "the rest after the last frame: passes")
 		}
@@ -251,11 +255,17 @@ func (s *Stream) chunkComes() bool {
 	return x.C.Parse(x.F.Data) && x.C.IsChunk(x.F.Data)
 }
 
+// take adds a note about the current piece unless there is an equal one.
+func (s *Stream) take(section, text string) {
+	if n := (Note{section, text}); !slices.Contains(s.list, n) {
+		s.list = append(s.list, n)
+	}
+}
+
 // explain explains what became of the piece in. What has left for it begins at Bytes[from].
 func (s *Stream) explain(in []byte, from int) {
-	if s.notes != nil {
-		out := &s.out
-		s.notes.Explain(contract.Step{In: in, Out: out.Bytes[from:], Held: in != nil && out.IsHeld(), Notes: s.notes.List})
-		s.notes.List = s.notes.List[:0]
+	if s.explainTo != nil {
+		s.explainTo(Step{In: in, Out: s.out.Bytes[from:], Held: in != nil && s.out.IsHeld(), Notes: s.list})
+		s.list = s.list[:0]
 	}
 }

@@ -85,7 +85,7 @@ func TestNotesStandOnce(t *testing.T) {
 }
 
 func TestSourcesTellStartsOrEnds(t *testing.T) {
-	want := map[contract.ToolSource][2]bool{
+	want := map[ToolSource][2]bool{
 		contract.SourceUpstream: {true, true}, contract.SourceMarker: {true, false}, contract.SourceImitation: {true, false}, contract.SourceInferred: {false, true}, contract.SourceEnd: {false, true},
 	}
 	if len(ToolSources()) != len(want) {

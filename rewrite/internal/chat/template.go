@@ -73,7 +73,7 @@ func (s *Stream) Pass(b []byte, most int) int {
 	case end == 0 || end > most || redact.MaySay(text):
 		return 0
 	case s.template.reasoning, !newline && prose.MidLine(): // no line begins
-	case marker.Begins(text) >= 0 || !prose.Skim(text, s.o.ToolTable()):
+	case marker.Begins(text) >= 0 || !prose.Skim(text, s.o.Tools):
 		return 0
 	}
 	s.Frames++

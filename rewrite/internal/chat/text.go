@@ -141,7 +141,7 @@ func (s *Stream) startTrusted(n int) {
 // JSON strings.
 func (s *Stream) startMarked(emoji, label []byte, source contract.ToolSource) {
 	s.usage.setReportsFailures(false)
-	t := encode.Tool{Name: s.o.ToolTable().Name(emoji, label), Emoji: `"` + string(emoji) + `"`, Label: `"` + string(label) + `"`}
+	t := encode.Tool{Name: s.o.Tools.Name(emoji, label), Emoji: `"` + string(emoji) + `"`, Label: `"` + string(label) + `"`}
 	s.startTool(encode.Transition{Tool: t, Source: source}, true)
 }
 
@@ -245,7 +245,7 @@ func (s *Stream) Quiet(b []byte) {
 
 // boundHold releases the held frames if they are larger than a frame may be.
 func (s *Stream) boundHold() {
-	if n := len(s.hold.buf); n > s.o.FrameLimit() {
+	if n := len(s.hold.buf); n > s.o.MaxFrame {
 		s.text.prose.Release()
 		s.applyReading()
 		s.Out.Forward(s.Out.Bytes[len(s.Out.Bytes)-n:])

@@ -39,7 +39,7 @@ func (s *Stream) startTool(c encode.Transition, inferred bool) {
 	}
 	c.Card = !c.Left && len(c.ID) <= encode.MaxCardID &&
 		(s.w.HasCards() || c.Event != nil && c.In != contract.ProgressBare && encode.HasCard(c.Event))
-	s.apply(s.tools.start(c, t, s.now, s.o.Window(), s.w.EndSize(0)))
+	s.apply(s.tools.start(c, t, s.now, s.o.ParallelWindow, s.w.EndSize(0)))
 }
 
 // toolOf returns the tool that the event x names. Its id, if any, has no escapes.

@@ -1,19 +1,21 @@
 package contract
 
+import "cmp"
+
 // Cause says how upstream ended.
 type Cause uint8
 
 const (
-	CauseEOF      Cause = iota // a clean end
-	CauseAborted               // a reset or a torn body
-	CauseTimeout               // a silence that lasted too long
-	CauseShutdown              // the end of the sidecar itself
+	CauseEOF = iota
+	CauseAborted
+	CauseTimeout
+	CauseShutdown
 )
 
-var causeCodes = [...]string{CauseEOF: CodeIncomplete, CauseAborted: CodeAborted, CauseTimeout: CodeTimeout, CauseShutdown: CodeShutdown}
-
 // Code returns the code of the error that ends an incomplete stream for the cause.
-func (c Cause) Code() string { return causeCodes[c] }
+func (c Cause) Code() string {
+	return [...]string{CodeIncomplete, CodeAborted, CodeTimeout, CodeShutdown}[c]
+}
 
 // The codes of errors (contract section 3).
 const (
@@ -26,24 +28,18 @@ const (
 	CodeShutdown   = "shutting_down"
 )
 
-// Message returns what an error with the code tells the client. It names no address.
-func Message(code string) string {
-	switch code {
-	case CodeAborted:
-		return "the connection to the agent was lost before its answer was complete"
-	case CodeTimeout:
-		return "the agent was silent for too long"
-	case CodeCrashed:
-		return "the agent failed before its answer was complete and gave no reason"
-	case CodeEmpty:
-		return "the agent ended without an answer"
-	case CodeAgentError:
-		return "the agent reported an error and gave no reason"
-	case CodeShutdown:
-		return "the service is shutting down, and the agent's answer is not complete; the agent may be running"
-	}
-	return "the agent's answer ended before it was complete"
+var messages = map[string]string{
+	CodeAborted:    "the connection to the agent was lost before its answer was complete",
+	CodeIncomplete: "the agent's answer ended before it was complete",
+	CodeTimeout:    "the agent was silent for too long",
+	CodeCrashed:    "the agent failed before its answer was complete and gave no reason",
+	CodeEmpty:      "the agent ended without an answer",
+	CodeAgentError: "the agent reported an error and gave no reason",
+	CodeShutdown:   "the service is shutting down, and the agent's answer is not complete; the agent may be running",
 }
+
+// Message returns what an error with the code tells the client. It names no address.
+func Message(code string) string { return cmp.Or(messages[code], messages[CodeIncomplete]) }
 
 // The messages of CodeShutdown before the agent has the request, and before it has shown a
 // tool, so that sending the request again most likely does nothing twice (contract section 3).

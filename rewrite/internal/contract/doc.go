@@ -1,4 +1,4 @@
 // Package contract is the vocabulary of the engine: the types and words of the wire
 // contract that every package below rewrite may know. It decides nothing about a stream.
-// Its structs have the fields of those in package rewrite, which has their documentation.
+// Package rewrite has the same types for its callers, and documents them.
 package contract

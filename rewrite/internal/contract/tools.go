@@ -1,6 +1,6 @@
 package contract
 
-// ToolEvent is rewrite.ToolEvent.
+// ToolEvent says that a tool has started or ended.
 type ToolEvent struct {
 	ID, Name  string
 	Completed bool
@@ -11,21 +11,12 @@ type ToolEvent struct {
 type ToolSource string
 
 const (
-	SourceUpstream  ToolSource = "upstream"  // a tool event that upstream sent
-	SourceMarker    ToolSource = "marker"    // a marker in the text; it only starts tools
-	SourceImitation ToolSource = "imitation" // an imitated marker that is trusted; it only starts tools
-	SourceInferred  ToolSource = "inferred"  // what came after the tool, such as text; it only ends tools
-	SourceEnd       ToolSource = "end"       // the end of the stream; it only ends tools
+	SourceUpstream  = "upstream"  // a tool event that upstream sent
+	SourceMarker    = "marker"    // a marker in the text; it only starts tools
+	SourceImitation = "imitation" // an imitated marker that is trusted; it only starts tools
+	SourceInferred  = "inferred"  // what came after the tool, such as text; it only ends tools
+	SourceEnd       = "end"       // the end of the stream; it only ends tools
 )
-
-// Tells reports whether the source can say that a tool has started or, if completed is
-// true, that one has ended.
-func (s ToolSource) Tells(completed bool) bool {
-	if completed {
-		return s != SourceMarker && s != SourceImitation
-	}
-	return s != SourceInferred && s != SourceEnd
-}
 
 var reasons = map[ToolSource]string{
 	SourceUpstream:  "upstream says so",

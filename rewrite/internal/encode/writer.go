@@ -25,7 +25,7 @@ type Writer struct {
 
 // NewWriter returns the Writer of a stream with the parameters p.
 func NewWriter(out *sse.Writer, o *contract.Options, p *contract.Params, notes *contract.Notes) Writer {
-	return Writer{Out: out, Form: o.ProgressForm(p), Notes: notes, o: o, newID: p.ID, created: p.Created}
+	return Writer{Out: out, Form: p.Progress, Notes: notes, o: o, newID: p.ID, created: p.Created}
 }
 
 // envelope returns the envelope of the stream. It is that of the stream's parameters

@@ -213,7 +213,7 @@ func (t *State) readText(o *Rules) {
 		case t.Suspects() && c == '\n' && t.suspicion.complete():
 			t.cutLine(next, t.mayStart(o))
 		case t.Suspects():
-			if c == '\n' || !t.suspicion.line.Step(c, text[i:next], o.ToolTable()) {
+			if c == '\n' || !t.suspicion.line.Step(c, text[i:next], o.Tools) {
 				t.clearLine()
 				t.sent(c)
 			}
@@ -222,7 +222,7 @@ func (t *State) readText(o *Rules) {
 			if !o.Complete {
 				t.suspicion.begin(aMarker, i)
 				t.dropNewlines = 0
-			} else if to, ok := t.suspicion.line.ReadWhole(text, next, o.ToolTable()); ok {
+			} else if to, ok := t.suspicion.line.ReadWhole(text, next, o.Tools); ok {
 				t.tags.boundary()
 				next = to
 			} else {

@@ -16,7 +16,7 @@ import (
 // failed and its answer is not streamed. Hermes v0.13 has it.
 const CodeAgentIncomplete = "agent_incomplete"
 
-// Answer is rewrite.Answer.
+// Answer is an answer that is not streamed, repaired.
 type Answer struct {
 	Body []byte
 	contract.Summary
@@ -140,7 +140,7 @@ func (a *answer) repair(m *message) {
 	}
 	if a.o.Imitations != contract.ImitationsKeep {
 		var n int
-		content, n = StripMarkers(content, a.o.ToolTable())
+		content, n = StripMarkers(content, a.o.Tools)
 		a.sum.Imitations += n
 	}
 	if len(content) == m.content.To-m.content.From-len(`""`) {

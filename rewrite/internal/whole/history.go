@@ -4,7 +4,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
@@ -13,7 +12,7 @@ import (
 // assistant's messages in body, the JSON of a request, and joins the messages of each
 // answer that Open WebUI has taken apart for its cards (contract section 5). Every other
 // byte stays. The healed body is a copy. If there is nothing to heal it is
-// body itself. Nil tools mean Hermes' own.
+// body itself.
 //
 // A content is a string, or an array of parts whose texts are those of the parts with the
 // type text. If messages, content or text are there twice, Heal heals both, because
@@ -21,7 +20,7 @@ import (
 // one counts, as for most servers. A body passes untouched if it is not well-formed JSON
 // in UTF-8, is nested deeper than jsonspan.MaxDepth, or has a lone surrogate in a marker.
 func Heal(body []byte, tools *marker.Table) ([]byte, Healed) {
-	h := healer{b: body, tools: (&contract.Options{Tools: tools}).ToolTable(), escapes: mayEscapeTick(body)}
+	h := healer{b: body, tools: tools, escapes: mayEscapeTick(body)}
 	marks := h.escapes || h.nextMark(body, 0) >= 0
 	h.heals = marks && isJSON(body)
 	h.request()

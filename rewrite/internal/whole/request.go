@@ -8,52 +8,39 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
-// Healed is rewrite.Healed.
+// Healed is what Heal has removed from a request and read in it.
 type Healed struct {
 	Markers    int
 	Cards      int
-	Asked      Asked
-	Ignored    Ignored
+	Asked      uint8
+	Ignored    uint8
 	Diagnostic bool
 }
 
-// Asked is what a request says about the form of its answer, in its member
-// stream.
-type Asked uint8
-
-// What a request may say about the form of its answer.
+// What a request may say about the form of its answer, in its member stream.
 const (
-	// AskedUnknown means that the body is not a JSON object, or that stream is neither
-	// a boolean nor null, so that servers may differ. The zero value.
-	AskedUnknown Asked = iota
-	// AskedStream means that stream is true. The messages of such a request need not be
-	// JSON.
-	AskedStream
-	// AskedWhole means that stream is false, null or absent: the answer comes whole.
-	AskedWhole
+	AskedUnknown = iota // the body is not a JSON object, or stream is neither a boolean nor null
+	AskedStream         // stream is true; the messages need not be JSON
+	AskedWhole          // stream is false, null or absent
 )
 
 // AskedOf returns the form of answer that body, the JSON of a request, asks for. It reads
 // the members of the outermost object only, and allocates nothing. If stream is there
 // twice, the last one counts.
-func AskedOf(body []byte) Asked {
+func AskedOf(body []byte) uint8 {
 	h := healer{b: body}
 	h.request()
 	return h.req.Asked
 }
 
-// Ignored is the set of what a request asks for and Hermes ignores without saying so, up
-// to 0.22 and in each of its APIs. The zero value is the empty set.
-type Ignored uint8
-
-// ignored has the names of the set, one for each bit. text.format is the response_format
-// of /v1/responses.
+// ignored has the names of the set of what a request asks for and Hermes ignores, one for
+// each bit. text.format is the response_format of /v1/responses.
 var ignored = [...]string{"background", "functions", "n", "response_format", "text.format", "tool_choice", "tools"}
 
-// Names returns the names of the members, sorted, nil for none.
-func (i Ignored) Names() (names []string) {
+// IgnoredNames returns the names of a set, sorted, nil for none.
+func IgnoredNames(set uint8) (names []string) {
 	for bit, name := range ignored {
-		if i&(1<<bit) != 0 {
+		if set&(1<<bit) != 0 {
 			names = append(names, name)
 		}
 	}
@@ -66,7 +53,7 @@ func (i Ignored) Names() (names []string) {
 func (h *Healed) member(b, name []byte, v jsonspan.Span) {
 	is := func(want string) bool { return jsonspan.Spells(name, want) }
 	set := func(name string, asked bool) {
-		bit := Ignored(1) << slices.Index(ignored[:], name)
+		bit := uint8(1) << slices.Index(ignored[:], name)
 		if h.Ignored &^= bit; asked {
 			h.Ignored |= bit
 		}
