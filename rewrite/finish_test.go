@@ -3,8 +3,10 @@ package rewrite
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 var causeCodes = map[Cause]string{
@@ -354,5 +356,1080 @@ func TestShutdownAsksForTheRequestOnlyBeforeTools(t *testing.T) {
 		if got := strings.Contains(said, "send the request again"); got != asks || !strings.Contains(said, "the agent may be running") {
 			t.Errorf("%q behind %s", said, in)
 		}
+	}
+}
+
+func inCRLF(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }
+
+// A frame is complete at the CR of its blank line. Where the stream ends there, the LF
+// that belongs to it is the sidecar's to write before a frame of its own, once, and
+// only where the framing is CRLF.
+func TestEndBetweenCRAndLF(t *testing.T) {
+	ends := repair(role())[len(role()):]
+	held := texts("a", "\n`💻 l")
+	for _, c := range []struct{ name, in, want string }{
+		{"an untouched frame", inCRLF(role() + text("a")), inCRLF(role() + text("a"))},
+		{"a held frame", inCRLF(role() + held), inCRLF(role() + held)},
+		{"an edited frame", inCRLF(role() + text("a\n`💻 l`\nb")), inCRLF(role() + text("a\nb"))},
+	} {
+		for _, cut := range []cutter{inOne, oneByte} {
+			torn, _ := run(strings.TrimSuffix(c.in, "\n"), Options{}, chatParams, cut, CauseEOF)
+			ended, _ := run(c.in, Options{}, chatParams, cut, CauseEOF)
+			same(t, torn, ended, c.name+": without the LF and with it")
+			if !strings.HasPrefix(ended, c.want) {
+				t.Errorf("%s: want %q in\n%q", c.name, c.want, ended)
+			}
+		}
+	}
+	// With CR alone there is no LF to come.
+	for _, in := range []string{role() + text("a"), role() + held} {
+		in = strings.ReplaceAll(in, "\n", "\r")
+		out := repair(in)
+		if !strings.HasPrefix(out, in+"data: {\"error\"") {
+			t.Errorf("behind CRs: %q", out[len(in):])
+		}
+	}
+	if !strings.HasPrefix(ends, `data: {"error"`) {
+		t.Errorf("%q", ends)
+	}
+}
+
+// A last frame that lacks only its blank line counts; one that was cut does not
+// (contract section 3).
+func TestWhatStandsBehindTheLastBlankLine(t *testing.T) {
+	finish := finishChunk("stop", realUsage)
+	good := role() + text("a")
+	for _, c := range []struct{ name, in, want string }{
+		{"a finish chunk without a line end", good + strings.TrimSuffix(finish, "\n\n"), good + finish + doneFrame},
+		{"a finish chunk without its blank line", good + strings.TrimSuffix(finish, "\n"), good + finish + doneFrame},
+		{"[DONE] without a line end", good + finish + "data: [DONE]", good + finish + doneFrame},
+		{"[DONE] without its blank line", good + finish + "data: [DONE]\n", good + finish + doneFrame},
+		{"[DONE] between spaces", good + finish + "data:  [DONE] ", good + finish + doneFrame},
+		{"a part of [DONE]", good + finish + "data: [DONE", good + finish + doneFrame},
+		{"another array", good + finish + "data: [1]", good + finish + doneFrame},
+		{"a number", good + finish + "data: 17", good + finish + doneFrame},
+		{"an object that is not well formed", good + finish + `data: {"a": nul}`, good + finish + doneFrame},
+		{"a comment behind the finish", good + finish + ": c\n", good + finish + doneFrame},
+		{"a comment behind [DONE]", good + stop() + ": c\n", good + stop() + ": c\n"},
+		{"comments behind [DONE]", good + stop() + ": c\n:\n", good + stop() + ": c\n:\n"},
+		{"a comment that is cut behind [DONE]", good + stop() + ": c", good + stop()},
+		{"comments, the last one cut", good + stop() + ": c\n: d", good + stop()},
+		{"a field behind [DONE]", good + stop() + ": c\nid: 1\n", good + stop()},
+		{"a frame that is cut behind [DONE]", good + stop() + "data: x", good + stop()},
+		{"CRLF, no blank line", inCRLF(good) + strings.TrimSuffix(inCRLF(finish), "\r\n"), inCRLF(good) + strings.TrimSuffix(inCRLF(finish), "\r\n") + "\n" + doneFrame},
+		{"an id line behind the data", good + strings.TrimSuffix(finish, "\n") + "id: 1\n", good + strings.TrimSuffix(finish, "\n") + "id: 1\n\n" + doneFrame},
+	} {
+		for _, cut := range []cutter{inOne, oneByte} {
+			out, sum := run(c.in, Options{}, chatParams, cut, CauseAborted)
+			same(t, out, c.want, c.name)
+			if sum.Code != "" || sum.FinishReason != "stop" {
+				t.Errorf("%s: %+v", c.name, sum)
+			}
+		}
+	}
+	// Here what is cut decides: there is no finish chunk.
+	for _, tail := range []string{finish[:len(finish)-5], strings.TrimSuffix(finish, "\n") + "event: mess", strings.TrimSuffix(finish, "\n") + "id"} {
+		look(t, repair(good+tail)).checkErrorFinish(t, CodeIncomplete)
+	}
+}
+
+// Nothing leaves after the end, whoever asks.
+func TestNothingLeavesBehindFinish(t *testing.T) {
+	for _, in := range []string{role() + text("a"), role() + text("a") + stop(), ""} {
+		for _, p := range []Params{chatParams, {}} {
+			s := New(&Options{}, p)
+			out := s.Finish(s.Feed(nil, []byte(in), epoch), CauseEOF)
+			n := len(out)
+			out = s.Finish(out, CauseAborted)
+			out = s.Feed(out, []byte(text("b")), epoch)
+			out = s.Keepalive(out)
+			out = s.Finish(out, CauseEOF)
+			if len(out) != n {
+				t.Errorf("behind the end of %q: %q", in, out[n:])
+			}
+		}
+	}
+}
+
+func TestFrameLimitHasADefaultAndAnEnd(t *testing.T) {
+	for size, want := range map[int]int{0: DefaultMaxFrame, -1: DefaultMaxFrame, 1: 1, 1 << 30: 1 << 30, 1<<30 + 1: 1 << 30} {
+		if got := (&Options{MaxFrame: size}).FrameLimit(); got != want {
+			t.Errorf("max_frame %d is %d, want %d", size, got, want)
+		}
+	}
+}
+
+// A frame has all its lines, however many.
+func TestFrameOfHundredsOfLines(t *testing.T) {
+	for _, n := range []int{2, 3, 4, 254, 255, 256, 257, 258, 259} {
+		chunk := strings.TrimSuffix(finishChunk("stop", zeroUsage), "\n\n")
+		i := strings.Index(chunk, `"choices"`)
+		in := role() + chunk[:i] + strings.Repeat("\ndata: ", n-1) + chunk[i:] + "\n\n" + doneFrame
+		look(t, repair(in)).checkErrorFinish(t, CodeCrashed)
+	}
+}
+
+// An error that has been sent stands before the text of the finish chunk as it is: that
+// stays where it was.
+func TestTextOfAFinishChunkBehindAnErrorFrame(t *testing.T) {
+	failed := role() + "data: {\"error\": {\"message\": \"boom\"}}\n\n"
+	last := strings.Replace(text("bye"), `"finish_reason": null`, `"finish_reason": "stop"`, 1)
+	out := repair(failed + last + doneFrame)
+	v := look(t, out)
+	if v.content != "bye" || len(v.errors) != 1 || v.finishes[0] != "error" || strings.Count(out, `"delta"`) != 2 {
+		t.Errorf("content %q, errors %v, finish %v:\n%s", v.content, v.errors, v.finishes, out)
+	}
+}
+
+// An error of upstream's is said once, in either form of the finish.
+func TestErrorBeforeACutIsSaidOnce(t *testing.T) {
+	for _, form := range ErrorFinishForms() {
+		out := repairWith(role()+text("a")+"data: {\"error\": {\"message\": \"boom\"}}\n\n", Options{ErrorFinish: form})
+		if strings.Count(out, `"message"`) != 1 || strings.Count(out, `"error": {`)+strings.Count(out, `"error":{`) != 1 || strings.Count(out, `"finish_reason":"error"`) != 1 {
+			t.Errorf("%s:\n%s", form, out)
+		}
+	}
+}
+
+// Behind an error finish the usage still comes: a chunk without choices takes nothing
+// back.
+func TestUsageBehindAnErrorFinish(t *testing.T) {
+	alone := `data: {` + envelopeOfTests + `, "choices": []` + realUsage + "}\n\n"
+	for name, in := range map[string]string{
+		"upstream's":   finishChunk("error", `, "error": {"message": "boom"}`),
+		"a false stop": finishChunk("stop", zeroUsage),
+	} {
+		in = role() + in
+		if out := repair(in + alone + text("late") + ": c\n\n"); strings.Count(out, alone) != 1 || strings.Contains(out, "late") || !strings.Contains(out, ": c\n\n") {
+			t.Errorf("%s:\n%s", name, out)
+		}
+	}
+}
+
+// A line that was held back leaves byte for byte in CRLF as well, when it turns out to
+// be text.
+func TestHeldLinesInCRLF(t *testing.T) {
+	for _, in := range []string{
+		role() + texts("a", "\n`💻 l", "s x\n", "b") + stop(),
+		role() + text("`💻 l") + ": c\n\n" + text("s") + delta("") + text("\n") + stop(),
+		role() + text("<th") + ": c\n\n" + text("e>") + stop(),
+	} {
+		in = inCRLF(in)
+		for _, cut := range []cutter{inOne, oneByte, byFrame(in)} {
+			out, _ := run(in, Options{}, chatParams, cut, CauseEOF)
+			same(t, out, in, "bytes")
+		}
+	}
+}
+
+// The text of any choice ends tools, and is a part of an answer.
+func TestTextOfAnotherChoiceIsEvidence(t *testing.T) {
+	other := func(s string) string { return strings.Replace(text(s), `"index": 0`, `"index": 1`, 1) }
+	out := repair(role() + markerChunk("💻", "ls") + other(" \n") + other("x"))
+	i, j := strings.Index(out, `"status":"completed"`), strings.Index(out, `"content": "x"`)
+	if i < 0 || i > j || strings.Index(out, `"content": " \n"`) > i {
+		t.Errorf("the tool does not end between the white space and the text:\n%s", out)
+	}
+	if v := look(t, out); v.finish.Hermes == nil || !*v.finish.Hermes.Partial {
+		t.Error("what has been sent is not partial")
+	}
+}
+
+// What is dropped is dropped with its line ends.
+func TestFramesBehindDoneInCRLF(t *testing.T) {
+	for _, late := range []string{"data: {\"a\n\n", "data: x\n\n", doneFrame, text("late"), named("x", "{}"), "data: {\"error\": {\"message\": \"m\"}}\n\n"} {
+		good := inCRLF(role() + text("a") + stop())
+		for _, cut := range []cutter{inOne, oneByte} {
+			out, _ := run(good+inCRLF(late)+": c\r\n\r\n", Options{}, chatParams, cut, CauseEOF)
+			same(t, out, good+": c\r\n\r\n", "what leaves with "+late)
+		}
+	}
+}
+
+// g3Error is the finish chunk of a modern Hermes that failed.
+const g3Error = zeroUsage + `, "error": {"message": "boom \u00e9", "type": "RuntimeError"}, "hermes": {"completed": true, "partial": false, "failed": true, "error": "boom \u00e9", "error_code": "agent_error"}`
+
+func TestUpstreamErrorIsSplit(t *testing.T) {
+	out := repair(role() + text("x") + finishChunk("error", g3Error) + doneFrame)
+	v := look(t, out)
+	v.checkErrorFinish(t, "agent_error")
+	if e := v.errors[0]; e.Message != "boom é" || e.Type != "RuntimeError" {
+		t.Errorf("error = %+v", e)
+	}
+	// All other bytes of the chunk stay.
+	want := finishChunk("error", strings.Replace(g3Error, `, "error": {"message": "boom \u00e9", "type": "RuntimeError"}`, "", 1))
+	if !strings.HasSuffix(out, want+doneFrame) {
+		t.Errorf("want …%s\ngot %s", want, out)
+	}
+	if sum := repairSummary(role()+finishChunk("error", g3Error)+doneFrame, Options{}); sum.Code != "agent_error" || sum.FinishReason != "error" {
+		t.Errorf("%+v", sum)
+	}
+}
+
+func TestUpstreamErrorAnywhereInTheChunkIsSplit(t *testing.T) {
+	const e = `"error": {"message": "boom", "type": "T"}`
+	const choices = `"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]`
+	for in, want := range map[string]string{
+		`{` + e + `, ` + envelopeOfTests + `, ` + choices + `}`:                     `{` + envelopeOfTests + `, ` + choices + `}`,
+		`{` + envelopeOfTests + `, ` + e + `, ` + choices + `}`:                     `{` + envelopeOfTests + `, ` + choices + `}`,
+		`{` + envelopeOfTests + `, ` + choices + `, ` + e + `}`:                     `{` + envelopeOfTests + `, ` + choices + `}`,
+		`{` + envelopeOfTests + ` , ` + choices + " ,\t" + e + ` }`:                 `{` + envelopeOfTests + ` , ` + choices + ` }`,
+		`{"hermes": {"x": 1}, ` + e + `, ` + envelopeOfTests + `, ` + choices + `}`: `{"hermes": {"x": 1}, ` + envelopeOfTests + `, ` + choices + `}`,
+	} {
+		out := repair(role() + "data: " + in + "\n\n" + doneFrame)
+		v := look(t, out)
+		v.checkShape(t, "agent_error")
+		if len(v.errors) == 1 && (v.errors[0].Message != "boom" || v.errors[0].Type != "T") {
+			t.Errorf("%s: %+v", in, v.errors)
+		}
+		events := decode(out)
+		got := compact(t, events[len(events)-2].data)
+		kept := strings.TrimSuffix(compact(t, want), "}")
+		if !strings.HasPrefix(got, kept) || strings.Contains(kept, `"hermes"`) && got != kept+"}" {
+			t.Errorf("%s: finish chunk %s, want the members of %s", in, got, want)
+		}
+	}
+}
+
+// checkShape is checkErrorFinish without a look at the hermes block.
+func (v *view) checkShape(t testing.TB, code string) {
+	t.Helper()
+	if len(v.errors) != 1 || v.errors[0].code() != code || len(v.finishes) != 1 || v.finishes[0] != "error" ||
+		!strings.HasSuffix(v.story(), "error finish done") || len(v.finish.Error) > 0 {
+		t.Errorf("errors %+v, finish %q, order %s", v.errors, v.finishes, v.story())
+	}
+}
+
+func TestUpstreamErrorAloneIsSplit(t *testing.T) {
+	v := look(t, repair(role()+text("x")+finishChunk("error", realUsage)+doneFrame))
+	v.checkErrorFinish(t, "agent_error")
+	if v.errors[0].Message == "" {
+		t.Error("no message")
+	}
+	if compact(t, string(v.finish.Usage)) != `{"prompt_tokens":1234,"completion_tokens":56,"total_tokens":1290}` {
+		t.Errorf("usage = %s", v.finish.Usage)
+	}
+}
+
+func TestUpstreamErrorOfAnyFormIsSplit(t *testing.T) {
+	for e, message := range map[string]string{
+		`"boom"`:                         "boom",
+		`null`:                           "",
+		`{}`:                             "",
+		`{"message": ""}`:                "",
+		`{"message": null}`:              "",
+		`{"message": {"a": 1}}`:          "",
+		`[1]`:                            "",
+		`7`:                              "",
+		`-5`:                             "",
+		`true`:                           "",
+		`{"message": "m", "param": "p"}`: "m",
+	} {
+		v := look(t, repair(role()+finishChunk("error", `, "error": `+e)+doneFrame))
+		if len(v.errors) != 1 || v.story() != "other error finish done" {
+			t.Errorf("%s: %s", e, v.story())
+			continue
+		}
+		if message != "" && v.errors[0].Message != message {
+			t.Errorf("%s: message %q", e, v.errors[0].Message)
+		}
+	}
+}
+
+func TestUpstreamErrorInlinePassesByteForByte(t *testing.T) {
+	o := Options{ErrorFinish: ErrorFinishInline}
+	for _, more := range []string{g3Error, zeroUsage, "", `, "error": "boom"`} {
+		in := role() + text("x") + finishChunk("error", more) + doneFrame
+		same(t, repairWith(in, o), in, more+": bytes")
+	}
+}
+
+// TestLengthPassesByteForByte but for secrets.
+func TestLengthPassesByteForByte(t *testing.T) {
+	for _, more := range []string{realUsage, zeroUsage, zeroUsage + `, "error": {"message": "truncated sk-abcdefghijkl", "type": "x"}, "hermes": {"error_code": "output_truncated"}`} {
+		for _, o := range []Options{{}, {ErrorFinish: ErrorFinishInline}, {ZeroUsage: ZeroUsageError}} {
+			in := role() + text("x") + finishChunk("length", more) + doneFrame
+			want := strings.ReplaceAll(in, "sk-abcdefghijkl", "[redacted]")
+			same(t, repairWith(in, o), want, "bytes")
+		}
+	}
+}
+
+// secrets are texts that must not leave in a message, with what must stay.
+var secrets = []struct{ message, secret, stays string }{
+	{"Incorrect API key provided: sk-abcdEFGH1234567890.", "sk-abcdEFGH", "Incorrect API key provided: "},
+	{"key sk-proj-abc_DEF-1234567890", "abc_DEF", "key "},
+	{"key 'sk-ant-api03-AAAABBBBCCCC'", "AAAABBBB", "key '"},
+	{"key \"sk-abcdEFGH1234567890\" is bad", "sk-abcd", "is bad"},
+	{"sk-abcdEFGH1234567890", "sk-abcd", ""},
+	{"Authorization: Bearer abcdEFGH.1234-567_890", "abcdEFGH", "Authorization: "},
+	{"authorization: bearer abcdEFGH1234567890==", "abcdEFGH", "authorization: "},
+	{"BEARER abcdEFGH1234567890", "abcdEFGH", ""},
+}
+
+func TestSecretsAreRedactedInMessages(t *testing.T) {
+	for _, s := range secrets {
+		m := asciiJSON(s.message)
+		for name, in := range map[string]string{
+			"finish chunk": finishChunk("error", zeroUsage+`, "error": {"message": `+m+`, "type": "x"}, "hermes": {"failed": true, "error": `+m+`}`) + doneFrame,
+			"hermes block": finishChunk("error", zeroUsage+`, "hermes": {"failed": true, "error": `+m+`}`) + doneFrame,
+			"a string":     finishChunk("error", zeroUsage+`, "error": `+m) + doneFrame,
+			"error frame":  `data: {"error": {"message": ` + m + `}}` + "\n\n",
+			"named error":  named("error", `{"error": {"message": `+m+`}}`),
+		} {
+			for _, form := range ErrorFinishForms() {
+				out := repairWith(role()+in, Options{ErrorFinish: form})
+				look(t, out)
+				if strings.Contains(out, s.secret) {
+					t.Errorf("%s, %s: %q leaves in\n%s", name, form, s.secret, out)
+				}
+				if !strings.Contains(out, strings.Trim(asciiJSON(s.stays), `"`)) {
+					t.Errorf("%s, %s: %q is gone in\n%s", name, form, s.stays, out)
+				}
+			}
+		}
+	}
+}
+
+func TestWhatIsNoSecretStays(t *testing.T) {
+	for _, m := range []string{"task-force one", "risk-averse people", "disk-usage-is-high", "the bearer of bad news", "boom: provider exploded", "sk-", "Error code: 401 - invalid api key"} {
+		v := look(t, repair(role()+finishChunk("error", `, "error": {"message": `+asciiJSON(m)+`}`)+doneFrame))
+		if v.errors[0].Message != m {
+			t.Errorf("%q has become %q", m, v.errors[0].Message)
+		}
+	}
+}
+
+func TestMessagesOfOurOwnNameNoAddress(t *testing.T) {
+	for _, code := range []string{CodeAborted, CodeIncomplete, CodeTimeout, CodeCrashed, CodeAgentError, CodeShutdown} {
+		m := Message(code)
+		if m == "" || strings.ContainsAny(m, ":/") || strings.Contains(m, "127.") || strings.Contains(m, "localhost") {
+			t.Errorf("%s: %q", code, m)
+		}
+	}
+}
+
+func TestErrorFrameOfUpstreamIsNotSaidTwice(t *testing.T) {
+	errorFrame := `data: {"error": {"message": "boom", "type": "x", "code": "agent_error"}}` + "\n\n"
+	for _, end := range []string{"", doneFrame, finishChunk("error", zeroUsage) + doneFrame, finishChunk("error", g3Error) + doneFrame} {
+		out := repair(role() + text("x") + errorFrame + end)
+		v := look(t, out)
+		v.checkErrorFinish(t, "agent_error")
+		if !strings.HasPrefix(out, role()+text("x")+errorFrame) {
+			t.Errorf("%q: upstream's error has changed:\n%s", end, out)
+		}
+	}
+}
+
+func TestSecretsBehindAnEscapeAreRedacted(t *testing.T) {
+	for _, m := range []string{"bad key:\nsk-abcdEFGH1234567890", "bad key:\tsk-abcdEFGH1234567890", "é sk-abcdEFGH1234567890", "ésk-abcdEFGH1234567890", "headers:\nBearer abcdEFGH1234567890", "Bearer\tabcdEFGH1234567890", "Bearer \"abcdEFGH1234567890\""} {
+		for _, form := range ErrorFinishForms() {
+			out := repairWith(role()+finishChunk("error", `, "error": {"message": `+asciiJSON(m)+`}, "hermes": {"error": `+asciiJSON(m)+`}`)+doneFrame, Options{ErrorFinish: form})
+			if strings.Contains(out, "abcdEFGH") {
+				t.Errorf("%s: %q leaves", form, m)
+			}
+		}
+	}
+}
+
+// The message of an error that has been sent is repeated by the error finish, but no
+// more of it than is kept.
+func TestLongErrorIsNotRepeated(t *testing.T) {
+	for _, escape := range []string{"x", `\n`, "\u00e9", `\u00e9`, "💻", `\ud83d\udcbb`} {
+		for n := range 13 {
+			message := strings.Repeat("a", n) + strings.Repeat(escape, 2*maxMessage/len(escape))
+			failure := `data: {"error": {"message": "` + message + `"}}` + "\n\n"
+			out := repair(role() + text("a") + failure)
+			v := look(t, out)
+			if !strings.Contains(out, failure) {
+				t.Fatalf("the error itself does not leave:\n%s", out)
+			}
+			block, _, _ := strings.Cut(out[strings.LastIndex(out, `"hermes":`):], "\n")
+			said := *v.finish.Hermes.Error
+			if len(block) > maxMessage+200 || len(block) < maxMessage || said == "" || strings.ContainsRune(said, utf8.RuneError) {
+				t.Fatalf("%d bytes of %q are repeated", len(block), escape)
+			}
+		}
+	}
+}
+
+// A finish reason is what it stands for, however it is escaped.
+func TestFinishReasonMayBeEscaped(t *testing.T) {
+	for _, c := range []struct{ in, reason, code string }{
+		{role() + text("a") + named("error", `{"error": {"message": "m"}}`) + finishChunk(`st\u006fp`, realUsage), "error", CodeAgentError},
+		{role() + finishChunk(`st\u006fp`, realUsage), "error", CodeEmpty},
+		{role() + text("a") + finishChunk(`\u0065rror`, ""), "error", CodeAgentError},
+		{role() + text("a") + finishChunk(`st\u006fp`, realUsage), "stop", ""},
+	} {
+		out, sum := run(c.in+doneFrame, Options{}, chatParams, inOne, CauseEOF)
+		v := look(t, out)
+		if len(v.finishes) != 1 || v.finishes[0] != c.reason || sum.FinishReason != c.reason || sum.Code != c.code {
+			t.Errorf("%q: finish reasons %q, summary %+v, want %q with the code %q", c.in, v.finishes, sum, c.reason, c.code)
+		}
+	}
+}
+
+// Of an event: error secrets go wherever they stand, also where another sidecar has
+// given it the members of a chunk.
+func TestWrappedErrorEventHasNoSecrets(t *testing.T) {
+	const empty = envelopeOfTests + `, "choices": [{"index": 0, "delta": {}, "finish_reason": null}]`
+	in := role() + text("a") + g2Start("terminal", "💻", "ls", "call_1") + named("error", `{`+empty+`, "detail": "sk-abcdefghij", "error": "boom"}`) + finishChunk("stop", realUsage) + doneFrame
+	for _, o := range allOptions() {
+		out, sum := run(in, o, chatParams, oneByte, CauseEOF)
+		if strings.Contains(out, "sk-abcdefghij") {
+			t.Errorf("%+v: a secret has left:\n%s", o, out)
+		}
+		if sum.FinishReason != "error" || sum.Code != CodeAgentError {
+			t.Errorf("%+v: summary %+v", o, sum)
+		}
+		same(t, repairWith(out, o), out, "twice and once")
+	}
+}
+
+// A frame that keeps its place after text that is held back has its secrets taken out
+// as any other.
+func TestNoSecretLeavesBehindHeldText(t *testing.T) {
+	for _, odd := range []string{
+		strings.Replace(delta(""), `"finish_reason"`, `"error": "sk-abcdefghij", "finish_reason"`, 1),
+		strings.Replace(delta(""), `"choices"`, `"error": "sk-abcdefghij", "error": null, "choices"`, 1),
+		strings.Replace(delta(""), `"choices"`, `"err\u006fr": "sk-abcdefghij", "choices"`, 1),
+	} {
+		for _, begun := range []string{"`💻 ", "<thi", "a\n`"} {
+			for _, o := range allOptions() {
+				if out := repairWith(role()+text(begun)+odd+text("b")+stop(), o); strings.Contains(out, "sk-abcdefghij") {
+					t.Errorf("%+v, behind %q: a secret has left:\n%s", o, begun, out)
+				}
+			}
+		}
+	}
+}
+
+// Nor does one leave in the parts of a chunk that is taken apart.
+func TestNoSecretLeavesInParts(t *testing.T) {
+	in := strings.Replace(text("a\n\n<think>b</think>c\n`💻 ls`\nd"), `"choices"`, `"error": "sk-abcdefghij", "error": null, "choices"`, 1)
+	for _, o := range allOptions() {
+		if out := repairWith(role()+in+stop(), o); strings.Contains(out, "sk-abcdefghij") {
+			t.Errorf("%+v: a secret has left:\n%s", o, out)
+		}
+	}
+}
+
+// An error of upstream's without any member gets those that clients expect, and stays
+// JSON, wherever its white space is.
+func TestEmptyErrorsStayJSON(t *testing.T) {
+	for _, e := range []string{`{}`, `{ }`, "{\ndata: }", `{"a": 1 }`, "{ \ndata: \"message\": null }"} {
+		in := role() + text("a") + finishChunk("error", `, "error": `+e) + doneFrame
+		out := repair(in)
+		look(t, out).checkErrorFinish(t, CodeAgentError)
+		same(t, repair(out), out, "twice and once")
+	}
+}
+
+// Of errors that are there twice the last that says something is the error. One remains, and
+// a second sidecar changes nothing (contract section 3).
+func TestErrorThatIsThereTwice(t *testing.T) {
+	said := `"error": {"message": "boom sk-abcdefghij", "type": "agent_error"}`
+	for _, nothing := range []string{`null`, `""`, `{}`, `[]`, `false`} {
+		for _, errors := range []string{
+			said + `, "error": ` + nothing, `"error": ` + nothing + `, ` + said, `"error": {"message": "first sk-bcdefghijk"}, ` + said,
+			said + `, "\u0065rror": ` + nothing, `"error": ` + nothing + `, "\u0065rr\u006fr"` + strings.TrimPrefix(said, `"error"`),
+			`"error": 1, ` + said + `, "error": ` + nothing + `, "x": 1, "error": null`,
+		} {
+			for name, in := range map[string]string{
+				"a finish chunk":           role() + text("x") + finishChunk("error", `, `+errors) + doneFrame,
+				"a finish chunk, in front": role() + text("x") + strings.Replace(finishChunk("error", ""), `{"id"`, `{`+errors+`, "id"`, 1) + doneFrame,
+				"a chunk":                  role() + text("x") + strings.Replace(text("y"), `"choices"`, errors+`, "choices"`, 1) + doneFrame,
+				"a frame":                  role() + text("x") + `data: {` + errors + "}\n\n" + doneFrame,
+				"a frame of two lines":     role() + text("x") + `data: {` + strings.Replace(errors, `, "`, ",\ndata: \"", 1) + "}\n\n" + doneFrame,
+				"an event":                 role() + text("x") + named("error", `{`+errors+`}`) + doneFrame,
+			} {
+				for _, o := range allOptions() {
+					once := repairWith(in, o)
+					v := look(t, once)
+					if !strings.Contains(once, `boom `+redacted) || strings.Contains(once, "sk-") || strings.Contains(once, "first") {
+						t.Errorf("%s, %s: the error is lost, or a secret is not:\n%s", name, errors, once)
+					}
+					for _, e := range decode(once) {
+						if strings.HasPrefix(e.data, "{") && strings.Count(strings.Join(keysInOrder(t, e.data), " ")+" ", "error ") > 1 {
+							t.Errorf("%s: two errors in %s", name, e.data)
+						}
+					}
+					if f := v.finishes; len(f) != 1 || f[0] != "error" {
+						t.Errorf("%s: finishes %q", name, f)
+					}
+					same(t, repairWith(once, o), once, name+": twice and once")
+					if t.Failed() {
+						t.Fatalf("%s\n%s", in, once)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A strict client knows [DONE] in one spelling.
+func TestDoneWithOtherWhiteSpace(t *testing.T) {
+	in := role() + text("x") + finishChunk("stop", realUsage)
+	for _, done := range []string{
+		"data:   [DONE]\n\n", "data: [DONE] \n\n", "data:\t[DONE]\n\n", "data: \t[DONE]\t \n\n", "data: [DONE]\ndata:\n\n", "data:\ndata: [DONE]\n\n", "data:  [DONE]\r\n\r\n", "data:  [DONE]\r\r", "id: 7\ndata:  [DONE]\n\n",
+	} {
+		for _, cut := range []cutter{inOne, oneByte} {
+			out, _ := run(in+done, Options{}, chatParams, cut, CauseEOF)
+			same(t, out, in+doneFrame, "bytes")
+		}
+	}
+	for _, done := range []string{doneFrame, "data:[DONE]\n\n", "data: [DONE]\r\n\r\n"} { // nothing is around it
+		same(t, repair(in+done), in+done, "bytes")
+	}
+}
+
+func TestStopWithoutTextAndZeroUsageIsACrash(t *testing.T) {
+	for _, in := range []string{
+		"",
+		role(),
+		role() + text(""),
+		role() + text(" \n "),
+		role() + reasoning(" "),
+		role() + g1("_thinking", "💭", "hm"),
+	} {
+		for _, z := range ZeroUsageValues() {
+			out, sum := run(in+finishChunk("stop", zeroUsage)+doneFrame, Options{ZeroUsage: z}, chatParams, inOne, CauseEOF)
+			look(t, out).checkErrorFinish(t, "agent_crashed")
+			if sum.Code != "agent_crashed" || sum.FinishReason != "error" {
+				t.Errorf("%+v", sum)
+			}
+			if !strings.HasSuffix(out, strings.TrimSuffix(finishChunk("error", zeroUsage), "}\n\n")+`,"hermes":`+hermesOf(out)+"}\n\n"+doneFrame) {
+				t.Errorf("the finish chunk's other bytes have changed:\n%s", out)
+			}
+		}
+	}
+}
+
+func hermesOf(out string) string {
+	_, h, _ := strings.Cut(out, `"hermes":`)
+	h, _, _ = strings.Cut(h, "}}\n\n")
+	return h + "}"
+}
+
+func TestStopWithoutAnAnswerButWithUsageIsAnEmptyAnswer(t *testing.T) {
+	for _, usage := range []string{
+		realUsage,
+		`, "usage": {"prompt_tokens": 5, "completion_tokens": 0, "total_tokens": 5}`,
+		`, "usage": {"prompt_tokens": 0, "completion_tokens": 0}`,
+	} {
+		for _, in := range []string{"", role(), role() + text(" \n "), role() + reasoning(" "), role() + g1("_thinking", "💭", "hm")} {
+			in += finishChunk("stop", usage) + doneFrame
+			out, sum := run(in, Options{}, chatParams, inOne, CauseEOF)
+			look(t, out).checkErrorFinish(t, CodeEmpty)
+			if sum.Code != CodeEmpty || sum.FinishReason != "error" {
+				t.Errorf("%+v", sum)
+			}
+			same(t, repair(out), out, "twice and once")
+			passed, sum := run(in, Options{EmptyAnswer: EmptyAnswerPass}, chatParams, inOne, CauseEOF)
+			if v := look(t, passed); v.finishes[0] != "stop" || sum.Code != "" {
+				t.Errorf("empty_answer pass: %s", passed)
+			}
+		}
+	}
+}
+
+// Other servers send their usage after the finish chunk, or none: what they mean by
+// an empty answer is their affair.
+func TestEmptyAnswersOfOtherServersPass(t *testing.T) {
+	for _, usage := range []string{"", `, "usage": null`, `, "usage": {}`, `, "usage": 5`} {
+		for _, in := range []string{role(), role() + markerChunk("💻", "ls"), role() + text("a") + g2Start("t", "💻", "l", "1") + g2End("t", "1")} {
+			out, sum := run(in+finishChunk("stop", usage)+doneFrame, Options{}, chatParams, inOne, CauseEOF)
+			if v := look(t, out); v.finishes[0] != "stop" || sum.Code != "" {
+				t.Errorf("%s: %+v in %s", usage, sum, out)
+			}
+		}
+	}
+}
+
+func TestWhatIsAnAnswerIsNotEmpty(t *testing.T) {
+	for _, said := range []string{
+		text("x"), reasoning("hm"), delta(`"tool_calls": [{"index": 0}]`), delta(`"refusal": "no"`), delta(`"audio": {"data": "x"}`),
+		texts("<think>", "hm", "</think>"),
+	} {
+		for _, tool := range []string{"", g2Start("t", "💻", "l", "1") + g2End("t", "1")} {
+			v := look(t, repair(role()+tool+said+stop()))
+			if reasonedOnly := tool != "" && v.content == "" && strings.Contains(v.story(), "reasoning"); !reasonedOnly && v.finishes[0] != "stop" {
+				t.Errorf("%s behind %q: %s", said, tool, v.story())
+			}
+		}
+	}
+}
+
+func TestOtherReasonsWithZeroUsagePass(t *testing.T) {
+	for _, reason := range []string{"length", "tool_calls", "content_filter"} {
+		in := role() + finishChunk(reason, zeroUsage) + doneFrame
+		same(t, repairWith(in, Options{ZeroUsage: ZeroUsageError}), in, reason+": bytes")
+	}
+}
+
+// toolStarts are a tool of each generation, which ends where upstream can say so.
+func toolStarts(tool, emoji, label string) []string {
+	return []string{
+		markerChunk(emoji, label), g1(tool, emoji, label),
+		g2Start(tool, emoji, label, "call_1") + g2End(tool, "call_1"), g2Start(tool, emoji, label, "call_1"),
+	}
+}
+
+func TestStopOnAToolIsNoAnswer(t *testing.T) {
+	for _, start := range toolStarts("terminal", "💻", "ls") {
+		for usage, code := range map[string]string{realUsage: CodeEmpty, zeroUsage: CodeCrashed} {
+			for _, before := range []string{"", text("Running."), text("a") + g2Start("memory", "🧠", "m", "call_0") + g2End("memory", "call_0")} {
+				for _, behind := range []string{"", text("\n\n"), reasoning("hm"), text("\n`📖 a`\n\n")} {
+					for _, z := range ZeroUsageValues() {
+						if start == markerChunk("💻", "ls") && strings.Contains(before, "event:") {
+							continue // there it is an imitation
+						}
+						in := role() + before + start + behind + finishChunk("stop", usage) + doneFrame
+						out := repairWith(in, Options{ZeroUsage: z})
+						v := look(t, out)
+						v.checkLifecycle(t)
+						v.checkErrorFinish(t, code)
+						same(t, repairWith(out, Options{ZeroUsage: z}), out, "twice and once")
+					}
+				}
+			}
+		}
+	}
+}
+
+// Hermes takes the text before housekeeping for its answer.
+func TestStopOnHousekeepingIsAGoodEnd(t *testing.T) {
+	for _, test := range []struct{ tool, emoji, label string }{
+		{"memory", "🧠", `+memory: "likes tea"`}, {"todo", "📋", "3 tasks"}, {"todo_list", "📋", "todo_list"},
+		{"skill_manage", "📝", "x"}, {"session_search", "🔍", `recall: "tea"`},
+	} {
+		for i, start := range toolStarts(test.tool, test.emoji, test.label) {
+			if i == 0 && test.tool == "todo_list" {
+				continue // newer than markers
+			}
+			for in, code := range map[string]string{
+				text("Noted.") + start:                             noCode,
+				text("Noted.") + start + text(" \n"):               noCode,
+				text("Noted.") + g1("memory", "🧠", "m") + start:    noCode,
+				text("Noted.") + g1("terminal", "💻", "ls") + start: CodeEmpty,
+				text("Noted.") + start + g1("terminal", "💻", "ls"): CodeEmpty,
+				g1("terminal", "💻", "ls") + text("Noted.") + start: noCode,
+				start:                   CodeEmpty,
+				text(" ") + start:       CodeEmpty,
+				reasoning("hm") + start: CodeEmpty,
+			} {
+				out, sum := run(role()+in+stop(), Options{}, chatParams, inOne, CauseEOF)
+				if sum.Code != code {
+					t.Errorf("%s: code %q, want %q in %s", test.tool, sum.Code, code, in)
+				}
+				same(t, repair(out), out, "twice and once")
+			}
+			_, sum := run(role()+text("Noted.")+start+finishChunk("stop", zeroUsage), Options{}, chatParams, inOne, CauseEOF)
+			if sum.Code != CodeCrashed {
+				t.Errorf("%s without usage: code %q", test.tool, sum.Code)
+			}
+		}
+	}
+	for _, start := range []string{markerChunk("🔍", "tea"), markerChunk("🧠", "ask them all"), g1("web_search", "🔍", "tea")} {
+		if _, sum := run(role()+text("Noted.")+start+stop(), Options{}, chatParams, inOne, CauseEOF); sum.Code != CodeEmpty {
+			t.Errorf("another tool that has the emoji: code %q", sum.Code)
+		}
+	}
+}
+
+// noCode stands for no code.
+const noCode = ""
+
+func TestZeroUsageWithTextPassesUntilTheModelHasReportedUsage(t *testing.T) {
+	in := role() + text("x") + finishChunk("stop", zeroUsage) + doneFrame
+	p := chatParams
+	m := memory{}
+	p.Usage = m
+	out, sum := run(in, Options{}, p, inOne, CauseEOF)
+	same(t, out, in, "bytes")
+	if !sum.ZeroUsagePassed || sum.Code != "" {
+		t.Errorf("%+v, want a warning", sum)
+	}
+	if len(m) != 0 {
+		t.Errorf("0/0/0 was remembered as usage: %v", m)
+	}
+	_, sum = run(role()+text("x")+stop(), Options{}, p, inOne, CauseEOF)
+	if !m["hermes-agent"] || sum.ZeroUsagePassed {
+		t.Errorf("memory %v, %+v", m, sum)
+	}
+	out, _ = run(in, Options{}, p, inOne, CauseEOF)
+	look(t, out).checkErrorFinish(t, "agent_crashed")
+	// Another model knows nothing of it.
+	other := strings.ReplaceAll(in, "hermes-agent", "another")
+	out, _ = run(other, Options{}, p, inOne, CauseEOF)
+	same(t, out, other, "bytes of another model")
+}
+
+func TestUsageIsRememberedFromAnyChunk(t *testing.T) {
+	for _, in := range []string{
+		role() + text("x") + finishChunk("length", realUsage),
+		role() + text("x") + finishChunk("stop", "") + `data: {` + envelopeOfTests + `, "choices": []` + realUsage + "}\n\n",
+	} {
+		p := chatParams
+		m := memory{}
+		p.Usage = m
+		run(in+doneFrame, Options{}, p, inOne, CauseEOF)
+		if !m["hermes-agent"] {
+			t.Errorf("nothing was remembered of %s", in)
+		}
+	}
+}
+
+func TestZeroUsageErrorAndPassNeedNoMemory(t *testing.T) {
+	in := role() + text("x") + finishChunk("stop", zeroUsage) + doneFrame
+	look(t, repairWith(in, Options{ZeroUsage: ZeroUsageError})).checkErrorFinish(t, "agent_crashed")
+	p := chatParams
+	p.Usage = memory{"hermes-agent": true}
+	out, sum := run(in, Options{ZeroUsage: ZeroUsagePass}, p, inOne, CauseEOF)
+	same(t, out, in, "bytes")
+	if !sum.ZeroUsagePassed {
+		t.Errorf("%+v, want a warning", sum)
+	}
+	same(t, repair(in), in, "bytes without a memory")
+}
+
+func TestCrashInlineTakesOneChunk(t *testing.T) {
+	v := look(t, repairWith(role()+finishChunk("stop", zeroUsage)+doneFrame, Options{ErrorFinish: ErrorFinishInline}))
+	var e wireError
+	if err := json.Unmarshal(v.finish.Error, &e); err != nil || e.code() != "agent_crashed" || v.finishes[0] != "error" || len(v.errors) != 0 {
+		t.Errorf("error %s, finish %q", v.finish.Error, v.finishes)
+	}
+}
+
+func TestNothingTakesAnErrorBack(t *testing.T) {
+	crash := role() + finishChunk("stop", zeroUsage)
+	look(t, repair(crash+text("late")+finishChunk("stop", realUsage)+doneFrame)).checkErrorFinish(t, "agent_crashed")
+	look(t, repair(role()+doneFrame+text("late")+stop())).checkErrorFinish(t, "upstream_incomplete")
+}
+
+func TestFalseStopBehindAnUnexaminedFrame(t *testing.T) {
+	for _, usage := range []string{zeroUsage, realUsage} {
+		in := role() + text(strings.Repeat("a", 2000)) + finishChunk("stop", usage) + doneFrame
+		same(t, repairWith(in, Options{MaxFrame: 1000}), in, "bytes")
+	}
+	in := role() + markerChunk("💻", "ls") + text(strings.Repeat("a", 2000)) + stop()
+	if v := look(t, repairWith(in, Options{MaxFrame: 1000})); v.finishes[0] != "stop" {
+		t.Errorf("a G0 answer whose text was unexamined is a crash")
+	}
+}
+
+// observedMemory is a UsageMemory that says what it was told.
+type observedMemory struct {
+	memory
+	told []string
+}
+
+func (m *observedMemory) Missed(model string) { m.told = append(m.told, "missed "+model) }
+func (m *observedMemory) ReportsFailures(does bool) {
+	m.told = append(m.told, map[bool]string{true: "reports", false: "old"}[does])
+}
+
+func TestMemoryIsToldOfAnswersTakenForCrashes(t *testing.T) {
+	const zero = `, "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}`
+	inFinish := `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {"content": "x"}, "finish_reason": "stop"}]` + zero + "}\n\n" + doneFrame
+	for in, want := range map[string]string{
+		text("x") + finishChunk("stop", zeroUsage) + doneFrame: "missed hermes-agent",
+		inFinish: "missed hermes-agent",
+		finishChunk("stop", zeroUsage) + doneFrame: "", // rule 1 asks nobody
+		text("x") + stop():                         "",
+	} {
+		m := &observedMemory{memory: memory{"hermes-agent": true}}
+		p := chatParams
+		p.Usage = m
+		run(role()+in, Options{}, p, inOne, CauseEOF)
+		if got := strings.Join(m.told, " "); got != want {
+			t.Errorf("told %q, want %q of %s", got, want, in)
+		}
+	}
+	m := &observedMemory{memory: memory{}}
+	p := chatParams
+	p.Usage = m
+	run(role()+text("x")+finishChunk("stop", zeroUsage), Options{}, p, inOne, CauseEOF)
+	run(role()+text("x")+finishChunk("stop", zeroUsage), Options{ZeroUsage: ZeroUsageError}, p, inOne, CauseEOF)
+	if len(m.told) != 0 {
+		t.Errorf("told %q of a model that is not known", m.told)
+	}
+}
+
+func TestMemoryIsToldWhetherUpstreamReportsItsFailures(t *testing.T) {
+	for in, want := range map[string]string{
+		text("x") + stop(): "",
+		g2Start("t", "💻", "l", "1") + g2End("t", "1") + text("x") + stop():                     "",
+		finishChunk("error", `, "error": {"message": "m"}`):                                    "reports",
+		finishChunk("length", `, "hermes": {"completed": false}`):                              "reports",
+		finishChunk("error", ""):                                                               "",
+		text("x") + finishChunk("stop", realUsage+`, "error": null`):                           "",
+		named("hermes.status", `{"kind": "warn", "text": "t"}`) + named("hermes.status", `{}`): "reports",
+		named("approval.request", `{"command": "rm", "choices": ["once"]}`):                    "reports",
+		named("other", `{"a": 1}`):                                                             "",
+		markerChunk("💻", "ls") + markerChunk("💻", "ls") + text("x") + stop():                   "old",
+		g1("terminal", "💻", "ls") + text("x") + stop():                                         "old",
+		g1("_internal", "💻", "ls") + text("x") + stop():                                        "",
+		text("a\n`💻 ls`\nb") + stop():                                                          "",
+		named("hermes.status", `{}`) + markerChunk("💻", "ls") + named("hermes.status", `{}`):   "reports old reports",
+	} {
+		m := &observedMemory{memory: memory{}}
+		p := chatParams
+		p.Usage = m
+		run(role()+in, Options{}, p, inOne, CauseEOF)
+		if got := strings.Join(m.told, " "); got != want {
+			t.Errorf("told %q, want %q of %s", got, want, in)
+		}
+	}
+}
+
+// A model that stays silent, live: Hermes 0.22.2 says so in one chunk, and stops.
+func TestNoReplyOfHermes(t *testing.T) {
+	body, err := os.ReadFile("testdata/live-v0.22.2/empty.sse")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cut := range []cutter{inOne, oneByte, atRandom(1, 300)} {
+		out, sum := run(string(body), Options{}, chatParams, cut, CauseEOF)
+		v := look(t, out)
+		if sum.Code != CodeEmpty || len(v.finishes) != 1 || v.finishes[0] != "error" || len(v.errors) != 1 || v.errors[0].code() != CodeEmpty || !strings.HasPrefix(v.content, "⚠️ No reply: scripted") {
+			t.Errorf("%+v, finishes %q, errors %+v, content %q", sum, v.finishes, v.errors, v.content)
+		}
+		same(t, repair(out), out, "twice and once")
+	}
+}
+
+// statusOf is a status as Hermes sends it.
+func statusOf(s string) string {
+	return named("hermes.status", `{"kind": "lifecycle", "text": `+asciiJSON(s)+`}`)
+}
+
+// What Hermes says in place of an answer is none, if it has said before that the model
+// stays silent (contract section 3, rule 2). A model that writes the same has answered.
+func TestNoReplyIsAnEmptyAnswer(t *testing.T) {
+	const (
+		silent  = "❌ Model returned no content after all retries. No fallback providers configured."
+		noReply = "⚠️ No reply: scripted didn't produce a reply this time, even after retries. Send `continue` to try again, or switch models with /model."
+	)
+	retries := statusOf("⚠️ Empty response from model — retrying (1/3) in 7s") + statusOf("⚠️ Empty response from model — retrying (3/3) in 26s")
+	tool := g2Start("terminal", "💻", "ls", "c") + g2End("terminal", "c")
+	for name, c := range map[string]struct {
+		in    string
+		empty bool
+	}{
+		"as Hermes sends it":            {retries + statusOf(silent) + text(noReply), true},
+		"with fallbacks":                {statusOf("❌ Model returned no content after all retries and fallback attempts.") + text(noReply), true},
+		"after reasoning":               {reasoning("hm") + statusOf("⚠️ Model produced reasoning but no visible response after all retries. Returning empty.") + text(noReply), true},
+		"after a tool":                  {tool + statusOf(silent) + text(noReply), true},
+		"in another language":           {statusOf(silent) + text("⚠️ Keine Antwort: scripted hat diesmal nicht geantwortet."), true},
+		"without the explanation":       {statusOf(silent) + text("(empty)"), true},
+		"with keepalives, white space":  {text("\n\n") + statusOf(silent) + keepalive + text(noReply) + keepalive + text("\n"), true},
+		"after statuses out of order":   {statusOf(silent) + retries + text(noReply), true},
+		"after what is stripped":        {tool + text("`💻 ls`\n") + statusOf(silent) + text(noReply), true},
+		"with the status wrapped":       {strings.Replace(statusOf(silent), `{`, `{`+envelopeWritten+`,`, 1) + text(noReply), true},
+		"between tags":                  {statusOf(silent) + text("<think>hm</think>"+noReply), true},
+		"the model writes it":           {text(noReply), false},
+		"after retries that helped":     {retries + text(noReply), false},
+		"the status comes too late":     {text(noReply) + statusOf(silent), false},
+		"after other text":              {text("Let me see.") + tool + statusOf(silent) + text(noReply), false},
+		"after a fragment":              {statusOf(silent) + text("The answer is\n\n"+noReply), false},
+		"with more text":                {statusOf(silent) + text(noReply) + text("But here is one."), false},
+		"with much more text":           {statusOf(silent) + text(noReply) + text("But") + text(" here") + text(" is") + text(" one."), false},
+		"in several deltas":             {statusOf(silent) + text("⚠️ No ") + text("reply: scripted"), false},
+		"in quotes":                     {statusOf(silent) + text("Hermes said: "+noReply), false},
+		"an answer after that status":   {statusOf(silent) + text("Here you are."), false},
+		"with a tool call":              {statusOf(silent) + delta(`"tool_calls": [{"index": 0}]`) + text(noReply), false},
+		"in an event of another name":   {named("other", `{"kind": "lifecycle", "text": `+asciiJSON(silent)+`}`) + text(noReply), false},
+		"after text between two tags":   {statusOf(silent) + text("Well.\n\n<think>hm</think>"+noReply), false},
+		"after text that has been held": {statusOf(silent) + text("`💻 l") + text("s\n"+noReply), false},
+		"the text in a line of its own": {statusOf(silent) + text("\n"+noReply), false},
+		"a status without text":         {named("hermes.status", `{"kind": "lifecycle", "text": 7}`) + text(noReply), false},
+		"a status that says it in kind": {named("hermes.status", `{"kind": `+asciiJSON(silent)+`, "text": "x"}`) + text(noReply), false},
+	} {
+		for _, usage := range []string{realUsage, zeroUsage, ""} {
+			for _, o := range []Options{{}, {Progress: ProgressBare}, {Progress: ProgressUnnamed}, {ErrorFinish: ErrorFinishInline}, {Imitations: ImitationsKeep}, {Reasoning: ReasoningDrop}, {EmptyAnswer: EmptyAnswerPass}} {
+				in := role() + c.in + finishChunk("stop", usage) + doneFrame
+				once, sum := run(in, o, chatParams, inOne, CauseEOF)
+				bytewise, _ := run(in, o, chatParams, oneByte, CauseEOF)
+				same(t, bytewise, once, name+": one byte at a time")
+				want := ""
+				if c.empty && usage != "" && o.EmptyAnswer == "" && (o.Imitations == "" || name != "after what is stripped") {
+					want = CodeEmpty
+				}
+				v := look(t, once)
+				if sum.Code != want || len(v.finishes) != 1 || (v.finishes[0] == "error") != (want != "") {
+					t.Errorf("%s, %+v, usage %q: code %q, finishes %q\n%s", name, o, usage, sum.Code, v.finishes, once)
+				}
+				if o.Imitations == "" && o.Reasoning == "" {
+					plain := look(t, repairWith(in, Options{EmptyAnswer: EmptyAnswerPass}))
+					same(t, v.content, plain.content, name+": the text stays")
+				}
+				if again := repairWith(once, o); o.Reasoning != ReasoningDrop {
+					same(t, again, once, name+": twice and once")
+				}
+			}
+		}
+	}
+}
+
+// The newest Hermes may send text just before the finish chunk: an answer that its provider
+// did not stream, what a plugin appends, or an answer that a plugin has rewritten. That is
+// an answer like any other: it passes byte for byte, and the end is good.
+func TestLateContentIsAnAnswer(t *testing.T) {
+	tool := g2Start("terminal", "💻", "ls", "call_1") + g2End("terminal", "call_1")
+	const transformed = "\n\n[Response transformed after streaming]\nThere are **3** files.\n`💻 is no tool` here."
+	for name, body := range map[string]string{
+		"an answer that was not streamed":            role() + text("There are 3 files."),
+		"the same after a tool":                      role() + tool + text("There are 3 files."),
+		"after text and a tool":                      role() + text("Let me see.") + tool + text("\n\nThere are 3 files."),
+		"after two tools":                            role() + tool + text("\n\nMore.") + g2Start("todo", "📋", "plan", "call_2") + g2End("todo", "call_2") + text("Done."),
+		"a summary at the limit of iterations":       role() + tool + text("I reached the maximum iterations (90) but here is what I found."),
+		"an answer that says that it is empty":       role() + tool + text("(empty)"),
+		"a plugin's tail":                            role() + text("There are") + text(" 3 files.") + text("\n\n-- checked"),
+		"a transformed answer":                       role() + text("There are") + text(" 3 files.") + text(transformed),
+		"a transformed answer after a tool":          role() + text("Let me see.") + tool + text("\n\n3 files.") + text(transformed),
+		"a transformed answer right behind a tool":   role() + text("Let me see.") + tool + text(transformed),
+		"an answer behind reasoning":                 role() + reasoning("hm") + text("There are 3 files."),
+		"an answer behind a keepalive":               role() + tool + ": keepalive\n\n" + text("There are 3 files."),
+		"an answer that was not streamed, in pieces": role() + tool + texts("There ", "are ", "3 files."),
+	} {
+		in := body + stop()
+		for _, cut := range []cutter{inOne, oneByte, atRandom(5, 40)} {
+			out, sum := run(in, Options{Progress: ProgressBare}, chatParams, cut, CauseEOF)
+			same(t, out, in, name+": bytes")
+			if sum.Code != "" {
+				t.Errorf("%s: the code is %s", name, sum.Code)
+			}
+			out, sum = run(in, Options{}, chatParams, cut, CauseEOF)
+			if sum.Code != "" || strings.Contains(out, `"error"`) {
+				t.Errorf("%s: the code is %s\n%s", name, sum.Code, out)
+			}
+			for frame := range strings.SplitAfterSeq(in, "\n\n") {
+				if !strings.HasPrefix(frame, "event: ") && !strings.Contains(out, frame) {
+					t.Errorf("%s: %q does not pass", name, frame)
+				}
+			}
+			same(t, look(t, out).content, look(t, in).content, name+": contents")
+		}
+	}
+}
+
+// Without it, an end after a tool is no answer.
+func TestEndBehindAToolWithoutLateContentIsNoAnswer(t *testing.T) {
+	tool := g2Start("terminal", "💻", "ls", "call_1") + g2End("terminal", "call_1")
+	for _, late := range []string{"", " \n\n"} {
+		_, sum := run(role()+text("Let me see.")+tool+text(late)+stop(), Options{}, chatParams, inOne, CauseEOF)
+		if sum.Code != CodeEmpty {
+			t.Errorf("%q: the code is %q", late, sum.Code)
+		}
+	}
+}
+
+// breathe returns what a keepalive writes after in.
+func breathe(o Options, p Params, in string) string {
+	s := New(&o, p)
+	feedAll(s, in, inOne)
+	return string(s.Keepalive(nil))
+}
+
+func TestKeepaliveIsAChunkInTheStreamsEnvelope(t *testing.T) {
+	want := "data: {" + envelopeWritten + "}\n\n"
+	for _, form := range []KeepaliveForm{"", KeepaliveChunk} {
+		same(t, breathe(Options{KeepaliveForm: form}, chatParams, role()), want, "keepalives")
+	}
+}
+
+func TestKeepaliveIsACommentWhileNoChunkHasCome(t *testing.T) {
+	for _, in := range []string{"", ": hello\n\n", keepalive, g1("terminal", "💻", "ls"), "data: {\"id\": \"x"} {
+		same(t, breathe(Options{}, chatParams, in), keepalive, "keepalives")
+	}
+}
+
+func TestKeepaliveFormCommentIsAlwaysAComment(t *testing.T) {
+	for _, in := range []string{"", role(), role() + text("x")} {
+		same(t, breathe(Options{KeepaliveForm: KeepaliveComment}, chatParams, in), keepalive, "keepalives")
+	}
+}
+
+func TestKeepaliveWaitsForTheEndOfAnUnexaminedFrame(t *testing.T) {
+	o := Options{MaxFrame: 100}
+	long := "data: " + strings.Repeat("x", 200)
+	for in, want := range map[string]string{
+		role() + long:            "",
+		role() + long + "\n":     "",
+		role() + long + "\n\n":   "data: {" + envelopeWritten + "}\n\n",
+		role() + ": " + long:     "",
+		role() + "data: partial": "data: {" + envelopeWritten + "}\n\n",
+	} {
+		o := o
+		if strings.Contains(in, "chatcmpl") {
+			o.MaxFrame = 300
+			in = strings.ReplaceAll(in, strings.Repeat("x", 200), strings.Repeat("x", 400))
+		}
+		same(t, breathe(o, chatParams, in), want, "keepalives")
+	}
+}
+
+func TestNoKeepaliveBehindTheFinish(t *testing.T) {
+	for _, in := range []string{role() + text("x") + stop(), role() + text("x") + finishChunk("stop", realUsage), role() + doneFrame} {
+		same(t, breathe(Options{}, chatParams, in), "", "keepalives")
+	}
+	s := New(&Options{}, chatParams)
+	s.Finish(nil, CauseAborted)
+	same(t, string(s.Keepalive(nil)), "", "keepalives behind Finish")
+}
+
+func TestNoKeepaliveInAForeignStream(t *testing.T) {
+	same(t, breathe(Options{}, Params{}, "data: {\"event\": \"message.delta\"}\n\n"), "", "keepalives")
+}
+
+func TestKeepaliveChangesNothingElse(t *testing.T) {
+	for _, r := range chats(t, "g0-v0.8.0", "g3-v0.20.3") {
+		s := New(&Options{}, chatParams)
+		var out []byte
+		for _, f := range frames(r.body) {
+			for _, half := range []string{f[:len(f)/2], f[len(f)/2:]} {
+				out = s.Feed(out, []byte(half), epoch)
+				out = s.Keepalive(out)
+			}
+		}
+		out = s.Finish(out, CauseEOF)
+		a, b := look(t, string(out)), look(t, repair(r.body))
+		if a.content != b.content || len(a.tools) != len(b.tools) || len(a.finishes) != 1 || a.finishes[0] != b.finishes[0] {
+			t.Errorf("%s: keepalives have changed the stream", r.name())
+		}
+		if s.Summary().Keepalives == 0 {
+			t.Errorf("%s: no keepalive was counted", r.name())
+		}
+		a.checkLifecycle(t)
+	}
+}
+
+func TestKeepaliveLeavesBeforeHeldText(t *testing.T) {
+	s := New(&Options{}, chatParams)
+	out := s.Feed(nil, []byte(role()+text("a\n`💻 ls")), epoch)
+	out = s.Keepalive(out)
+	out = s.Finish(s.Feed(out, []byte(text("` x\n")+stop()), epoch), CauseEOF)
+	same(t, string(out), role()+"data: {"+envelopeWritten+"}\n\n"+text("a\n`💻 ls")+text("` x\n")+stop(), "bytes")
+}
+
+// TestCommentsOfOursInStreamsWithIDs have no blank lines: clients that know an id take one
+// for an event without data.
+func TestCommentsOfOursInStreamsWithIDs(t *testing.T) {
+	id := func(frame string) string { return strings.TrimSuffix(frame, "\n") + "id: 7\n\n" }
+	bare := ": keepalive\n"
+	for in, want := range map[string]string{
+		id(role()):                         bare,
+		id(role()) + text("x"):             bare,
+		role() + "id\n\n":                  bare,
+		id(g1("terminal", "💻", "ls")):      bare,
+		"data: {\"grid\": 1}\nidle: 7\n\n": keepalive,
+	} {
+		same(t, breathe(Options{KeepaliveForm: KeepaliveComment}, chatParams, in), want, "keepalives")
+	}
+	same(t, breathe(Options{}, chatParams, id(g1("terminal", "💻", "ls"))), bare, "keepalives before the first chunk")
+	got, _ := run(id(role())+id(g1("terminal", "💻", "ls"))+id(text("a"))+stop(), Options{Progress: ProgressComment}, chatParams, inOne, CauseEOF)
+	if n := strings.Count(got, "\n: hermes.tool.progress {"); n != 2 || strings.Contains(got, "\"running\"}\n\n") || strings.Contains(got, "\"completed\"}\n\n") {
+		t.Errorf("%d tool events in comments, or one with a blank line:\n%s", n, got)
 	}
 }

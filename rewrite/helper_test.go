@@ -3,11 +3,15 @@ package rewrite
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf16"
 )
 
 // epoch is the time at which the tests' clock stands still.
@@ -142,3 +146,183 @@ func keysInOrder(t testing.TB, object string) (keys []string) {
 
 // What stands where a secret stood.
 const redacted = "[redacted]"
+
+// always returns what returns id.
+func always(id string) func() string { return func() string { return id } }
+
+var chatParams = Params{Active: true, ID: always("chatcmpl-none"), Created: 1700000000}
+
+const envelopeOfTests = `"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1795164800, "model": "hermes-agent"`
+
+// asciiJSON writes s as Python's json.dumps does.
+func asciiJSON(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\r':
+			b.WriteString(`\r`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case r < ' ' || r >= 0x7f && r < 0x10000:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		case r >= 0x10000:
+			hi, lo := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, hi, lo)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// delta is a chunk whose delta has the members.
+func delta(members string) string {
+	return `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {` + members + `}, "finish_reason": null}]}` + "\n\n"
+}
+
+func text(s string) string      { return delta(`"content": ` + asciiJSON(s)) }
+func reasoning(s string) string { return delta(`"reasoning_content": ` + asciiJSON(s)) }
+func role() string              { return delta(`"role": "assistant"`) }
+
+// texts is a chunk for each of ss.
+func texts(ss ...string) string {
+	var b strings.Builder
+	for _, s := range ss {
+		b.WriteString(text(s))
+	}
+	return b.String()
+}
+
+// markerChunk is a real marker as G0 sends it.
+func markerChunk(emoji, label string) string { return text("\n`" + emoji + " " + label + "`\n") }
+
+// finishChunk is a finish chunk with more members after the choices.
+func finishChunk(reason, more string) string {
+	return `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {}, "finish_reason": "` + reason + `"}]` + more + "}\n\n"
+}
+
+func stop() string { return finishChunk("stop", realUsage) + doneFrame }
+
+// named is an event with a name.
+func named(name, data string) string { return "event: " + name + "\ndata: " + data + "\n\n" }
+
+// g1 is a tool event as v0.9 sends it.
+func g1(tool, emoji, label string) string {
+	return named("hermes.tool.progress", `{"tool": `+asciiJSON(tool)+`, "emoji": `+asciiJSON(emoji)+`, "label": `+asciiJSON(label)+`}`)
+}
+
+// g2Start and g2End are tool events as v0.12 sends them.
+func g2Start(tool, emoji, label, id string) string {
+	return named("hermes.tool.progress", `{"tool": `+asciiJSON(tool)+`, "emoji": `+asciiJSON(emoji)+`, "label": `+asciiJSON(label)+
+		`, "toolCallId": `+asciiJSON(id)+`, "status": "running"}`)
+}
+
+func g2End(tool, id string) string {
+	return named("hermes.tool.progress", `{"tool": `+asciiJSON(tool)+`, "toolCallId": `+asciiJSON(id)+`, "status": "completed"}`)
+}
+
+// captures are the recordings.
+const captures = "../testdata/captures"
+
+func readFile(t testing.TB, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// recording is a recorded stream.
+type recording struct {
+	generation, scenario, body string
+}
+
+func (r recording) name() string { return r.generation + "/" + r.scenario }
+
+// chat tells whether it is a stream of chat completions.
+func (r recording) chat() bool {
+	return !strings.HasPrefix(r.scenario, "runs.") && !strings.HasPrefix(r.scenario, "responses.") && !r.session()
+}
+
+// session tells whether it is a stream of a session.
+func (r recording) session() bool { return strings.HasPrefix(r.scenario, "session.") }
+
+// params are those of a request for the stream.
+func (r recording) params() Params {
+	switch {
+	case r.chat():
+		return chatParams
+	case r.session():
+		return sessionParams
+	}
+	return otherParams(r.body)
+}
+
+// recordings returns the recordings of the generations, of all without any.
+func recordings(t testing.TB, generations ...string) (rs []recording) {
+	t.Helper()
+	for _, pattern := range []string{"*/*.sse", "agent-loop/*/*.sse"} {
+		paths, err := filepath.Glob(filepath.Join(captures, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			rel, _ := filepath.Rel(captures, path)
+			rel = filepath.ToSlash(rel)
+			i := strings.LastIndexByte(rel, '/')
+			r := recording{generation: rel[:i], scenario: strings.TrimSuffix(rel[i+1:], ".sse")}
+			if len(generations) > 0 && !contains(generations, r.generation) {
+				continue
+			}
+			r.body = readFile(t, path)
+			rs = append(rs, r)
+		}
+	}
+	if len(rs) == 0 {
+		t.Fatalf("no recordings of %v in %s", generations, captures)
+	}
+	return rs
+}
+
+// chats returns the recordings that are streams of chat completions.
+func chats(t testing.TB, generations ...string) (rs []recording) {
+	t.Helper()
+	for _, r := range recordings(t, generations...) {
+		if r.chat() {
+			rs = append(rs, r)
+		}
+	}
+	return rs
+}
+
+func contains(ss []string, s string) bool {
+	for _, x := range ss {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}
+
+// corpus returns a file of the corpus beside the project, and skips the test
+// where there is none.
+func corpus(t testing.TB, path ...string) string {
+	t.Helper()
+	p := filepath.Join(append([]string{"..", "..", "shared", "corpus"}, path...)...)
+	b, err := os.ReadFile(p)
+	if os.IsNotExist(err) {
+		t.Skipf("the corpus of recorded streams is not beside the project: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}

@@ -1,0 +1,1345 @@
+package rewrite
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+)
+
+// bodies of tool events as contract section 2 has them.
+const (
+	envelopeWritten = `"id":"chatcmpl-1","object":"chat.completion.chunk","created":1795164800,"model":"hermes-agent","choices":[{"index":0,"delta":{},"finish_reason":null}]`
+	envelopeKeys    = "id object created model choices"
+)
+
+func TestDerivedIDsAreUniqueAndTheSameOnEveryReplica(t *testing.T) {
+	var in strings.Builder
+	in.WriteString(role())
+	for i := range 200 {
+		in.WriteString(markerChunk("💻", "the same label"))
+		if i%3 == 0 {
+			in.WriteString(text("\n\nx"))
+		}
+	}
+	in.WriteString(text("x") + stop())
+	a := look(t, repair(in.String()))
+	b, _ := run(in.String(), Options{}, Params{Active: true, ID: always("another"), Created: 5}, oneByte, CauseEOF)
+	a.checkLifecycle(t)
+	seen := map[string]bool{}
+	for i, e := range look(t, b).tools {
+		if e.id != a.tools[i].id {
+			t.Fatalf("two replicas derive %s and %s", a.tools[i].id, e.id)
+		}
+		seen[e.id] = true
+	}
+	if len(seen) != 200 {
+		t.Errorf("%d ids, want 200", len(seen))
+	}
+	other := look(t, repair(strings.ReplaceAll(in.String(), "chatcmpl-1", "chatcmpl-2")))
+	if seen[other.tools[0].id] {
+		t.Errorf("two completions share the id %s", other.tools[0].id)
+	}
+}
+
+func TestG0AndG1DeriveTheSameID(t *testing.T) {
+	a := look(t, repair(role()+markerChunk("💻", "ls")+text("x")+stop())).tools[0].id
+	b := look(t, repair(role()+g1("terminal", "💻", "ls")+text("x")+stop())).tools[0].id
+	if a != b {
+		t.Errorf("%s and %s for the same ordinal of the same completion", a, b)
+	}
+}
+
+// story returns the order of what leaves.
+func story(t *testing.T, in string) string {
+	t.Helper()
+	v := look(t, repair(in))
+	v.checkLifecycle(t)
+	return v.story()
+}
+
+func TestTextCompletesToolsWithoutIDs(t *testing.T) {
+	for _, start := range []string{markerChunk("💻", "ls"), g1("terminal", "💻", "ls")} {
+		if got := story(t, start+text("x")+stop()); got != "running completed text finish done" {
+			t.Errorf("text: %s", got)
+		}
+		if got := story(t, start+reasoning("x")+text("y")+stop()); got != "running completed reasoning text finish done" {
+			t.Errorf("reasoning: %s", got)
+		}
+		if got := story(t, start+delta(`"reasoning": "x"`)+text("y")+stop()); got != "running completed reasoning text finish done" {
+			t.Errorf("reasoning: %s", got)
+		}
+		if got := story(t, start+text("\n\n")+text(" \t\u00a0")+text("x")+stop()); got != "running text text completed text finish done" {
+			t.Errorf("white space: %s", got)
+		}
+		if got := story(t, start+reasoning(" \n")+delta("")+keepalive+text("x")+stop()); got != "running reasoning other completed text finish done" {
+			t.Errorf("white space as reasoning: %s", got)
+		}
+	}
+}
+
+func TestToolsWithoutIDsRunInParallelInsideTheWindow(t *testing.T) {
+	for _, start := range []func(label string) string{
+		func(label string) string { return markerChunk("💻", label) },
+		func(label string) string { return g1("terminal", "💻", label) },
+	} {
+		for _, test := range []struct {
+			window, between time.Duration
+			want            string
+		}{
+			{0, 0, "running running completed completed text finish done"},
+			{0, 499 * time.Millisecond, "running running completed completed text finish done"},
+			{0, 500 * time.Millisecond, "running completed running completed text finish done"},
+			{0, time.Hour, "running completed running completed text finish done"},
+			{time.Second, 999 * time.Millisecond, "running running completed completed text finish done"},
+			{time.Second, time.Second, "running completed running completed text finish done"},
+			{-1, 0, "running completed running completed text finish done"},
+		} {
+			s := New(&Options{ParallelWindow: test.window}, chatParams)
+			out := s.Feed(nil, []byte(start("a")), epoch)
+			out = s.Feed(out, []byte(start("b")), epoch.Add(test.between))
+			out = s.Feed(out, []byte(text("x")+stop()), epoch.Add(time.Hour))
+			v := look(t, string(s.Finish(out, CauseEOF)))
+			v.checkLifecycle(t)
+			if v.story() != test.want {
+				t.Errorf("window %v, starts %v apart: %s, want %s", test.window, test.between, v.story(), test.want)
+			}
+		}
+	}
+}
+
+func TestWindowBeginsAtThePreviousStart(t *testing.T) {
+	s := New(&Options{}, chatParams)
+	var out []byte
+	for i := range 5 {
+		out = s.Feed(out, []byte(markerChunk("💻", fmt.Sprint(i))), epoch.Add(time.Duration(i)*400*time.Millisecond))
+	}
+	out = s.Finish(s.Feed(out, []byte(text("x")+stop()), epoch.Add(time.Hour)), CauseEOF)
+	v := look(t, string(out))
+	if want := strings.Repeat("running ", 5) + strings.Repeat("completed ", 5) + "text finish done"; v.story() != want {
+		t.Errorf("%s, want %s", v.story(), want)
+	}
+}
+
+func TestNothingIsInferredFromTextOnG2(t *testing.T) {
+	in := g2Start("terminal", "💻", "a", "call_1") + text("x") + reasoning("y") + g2Start("terminal", "💻", "b", "call_2") + text("z") +
+		g2End("terminal", "call_2") + g2End("terminal", "call_1") + text("end") + stop()
+	if got, want := story(t, in), "running text reasoning running text completed completed text finish done"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	s := New(&Options{}, chatParams)
+	out := s.Feed(nil, []byte(g2Start("terminal", "💻", "a", "call_1")), epoch)
+	out = s.Feed(out, []byte(g2Start("terminal", "💻", "b", "call_2")), epoch.Add(time.Hour))
+	if v := look(t, string(out)); v.story() != "running running" {
+		t.Errorf("%s: a further start has completed a tool with an id", v.story())
+	}
+}
+
+func TestTheEndOfTheStreamCompletesTheRest(t *testing.T) {
+	for name, starts := range map[string]string{
+		"G0": markerChunk("💻", "a") + markerChunk("📖", "b"),
+		"G1": g1("terminal", "💻", "a") + g1("read_file", "📖", "b"),
+		"G2": g2Start("terminal", "💻", "a", "call_1") + g2Start("read_file", "📖", "b", "call_2"),
+	} {
+		for end, want := range map[string]string{
+			"":                                  "running running completed completed error finish done",
+			doneFrame:                           "running running completed completed error finish done",
+			finishChunk("stop", zeroUsage):      "running running completed completed error finish done",
+			finishChunk("length", realUsage):    "running running completed completed finish done",
+			finishChunk("error", zeroUsage):     "running running completed completed error finish done",
+			`data: {"error": "boom"}` + "\n\n":  "running running completed completed error finish done",
+			finishChunk("tool_calls", "") + " ": "running running completed completed finish done",
+		} {
+			v := look(t, repair(starts+strings.TrimSuffix(end, " ")))
+			v.checkLifecycle(t)
+			if v.story() != want {
+				t.Errorf("%s, %q: %s, want %s", name, end, v.story(), want)
+			}
+		}
+	}
+}
+
+func TestCompletedKeepTheOrderOfTheStarts(t *testing.T) {
+	v := look(t, repair(markerChunk("💻", "a")+markerChunk("📖", "b")+markerChunk("🐍", "c")+text("x")+stop()))
+	for i := range 3 {
+		if v.tools[i].id != v.tools[i+3].id || v.tools[i].tool != v.tools[i+3].tool {
+			t.Errorf("start %d is %+v, end %d is %+v", i, v.tools[i], i, v.tools[i+3])
+		}
+	}
+}
+
+func TestDuplicatesCollapse(t *testing.T) {
+	a, b := g2Start("terminal", "💻", "a", "call_1"), g2End("terminal", "call_1")
+	in := role() + a + a + b + b + a + b + text("x") + stop()
+	same(t, repairWith(in, Options{Progress: ProgressBare}), role()+a+b+text("x")+stop(), "bytes")
+}
+
+func TestOrphansAreDropped(t *testing.T) {
+	in := role() + g2End("terminal", "call_9") + text("x") + g2End("terminal", "call_8") + stop()
+	same(t, repair(in), role()+text("x")+stop(), "bytes")
+}
+
+func TestInternalToolsAreDropped(t *testing.T) {
+	in := role() + g1("_thinking", "💭", "hm") + g2Start("_x", "💭", "hm", "call_1") + g2End("_x", "call_1") + text("x") + stop()
+	for _, form := range ProgressForms() {
+		same(t, repairWith(in, Options{Progress: form}), role()+text("x")+stop(), string(form)+": bytes")
+	}
+}
+
+func TestInternalToolsDoNotCompleteOthers(t *testing.T) {
+	s := New(&Options{}, chatParams)
+	out := s.Feed(nil, []byte(g1("terminal", "💻", "a")), epoch)
+	out = s.Feed(out, []byte(g1("_thinking", "💭", "hm")), epoch.Add(time.Hour))
+	if v := look(t, string(out)); v.story() != "running" {
+		t.Errorf("%s", v.story())
+	}
+}
+
+func TestToolEventsBehindTheFinishChunkAreDropped(t *testing.T) {
+	in := role() + text("x") + finishChunk("stop", realUsage)
+	late := g2Start("terminal", "💻", "a", "call_1") + g2End("terminal", "call_1")
+	same(t, repair(in+late+doneFrame), in+doneFrame, "bytes")
+}
+
+func TestToolFieldsInAPlainChunkAreNoToolEvent(t *testing.T) {
+	in := role() + `data: {` + envelopeOfTests + `, "tool": "x", "choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": null}]}` + "\n\n" + stop()
+	same(t, repair(in), in, "bytes")
+}
+
+func TestToolsBeforeAnyChunkUseTheParams(t *testing.T) {
+	out := repair(g1("terminal", "💻", "ls"))
+	var c wireChunk
+	if err := json.Unmarshal([]byte(toolFrames(out)[0]), &c); err != nil {
+		t.Fatal(err)
+	}
+	if *c.ID != "chatcmpl-none" || *c.Created != 1700000000 {
+		t.Errorf("%s", out)
+	}
+}
+
+func TestMixedGenerationsPairUp(t *testing.T) {
+	in := markerChunk("💻", "a") + g2Start("read_file", "📖", "b", "call_1") + text("x") + g2End("read_file", "call_1") + stop()
+	v := look(t, repair(in))
+	v.checkLifecycle(t)
+	if len(v.starts()) != 2 {
+		t.Errorf("starts %+v", v.starts())
+	}
+}
+
+func TestInternalToolWithAnEscapedUnderscore(t *testing.T) {
+	out := repair(role() + named("hermes.tool.progress", `{"tool": "\u005fthinking", "emoji": "x", "label": "hm"}`) + text("x") + stop())
+	same(t, out, role()+text("x")+stop(), "bytes")
+}
+
+// toolNamesOfHermes is the table of Hermes' tools: emoji, label, name.
+var toolNamesOfHermes = [][3]string{
+	{"💻", "ls", "terminal"}, {"⚙️", "x", "process"}, {"📖", "x", "read_file"}, {"✍️", "x", "write_file"}, {"🔧", "x", "patch"}, {"🔎", "x", "search_files"},
+	{"📄", "x", "web_extract"}, {"🎨", "x", "image_generate"}, {"🔊", "x", "text_to_speech"}, {"🌐", "x", "browser_navigate"}, {"📸", "x", "browser_snapshot"},
+	{"👆", "x", "browser_click"}, {"📜", "x", "browser_scroll"}, {"◀️", "x", "browser_back"}, {"🖼️", "x", "browser_get_images"}, {"🖥️", "x", "browser_console"},
+	{"🚪", "x", "browser_close"}, {"📝", "x", "skill_manage"}, {"📋", "x", "todo"}, {"🐍", "x", "execute_code"}, {"🔀", "x", "delegate_task"}, {"⏰", "x", "cronjob"},
+	{"❓", "x", "clarify"}, {"📨", "x", "send_message"},
+	// Without U+FE0F, and with it where the table has none.
+	{"⚙", "x", "process"}, {"💻\ufe0f", "x", "terminal"},
+	// A label that is itself a tool's name.
+	{"🔍", "web_search", "web_search"}, {"🔍", "session_search", "session_search"}, {"👁️", "vision_analyze", "vision_analyze"}, {"👁️", "browser_vision", "browser_vision"},
+	{"⌨️", "browser_type", "browser_type"}, {"⌨️", "browser_press", "browser_press"}, {"📚", "skills_list", "skills_list"}, {"📚", "skill_view", "skill_view"},
+	{"🧠", "memory", "memory"}, {"🧠", "mixture_of_agents", "mixture_of_agents"}, {"🏠", "ha_get_state", "ha_get_state"}, {"🏠", "ha_call_service", "ha_call_service"},
+	{"🧪", "rl_start_training", "rl_start_training"},
+	// Labels that tell tools apart.
+	{"🔍", `recall: "what was it"`, "session_search"}, {"🔍", "golang sse", "web_search"},
+	{"🧠", `+user: "likes Go"`, "memory"}, {"🧠", `~memory: "x"`, "memory"}, {"🧠", `-memory: "x"`, "memory"},
+	// What tells nothing.
+	{"🦄", "x", "tool"}, {"⚡", "some_plugin_tool", "tool"}, {"é", "x", "tool"},
+}
+
+func TestToolComesFromEmojiAndLabel(t *testing.T) {
+	for _, x := range toolNamesOfHermes {
+		v := look(t, repair(markerChunk(x[0], x[1])+text("y")+stop()))
+		s := v.starts()
+		if len(s) != 1 || s[0].tool != x[2] || s[0].emoji != x[0] || s[0].label != x[1] {
+			t.Errorf("%s %s: %+v, want %s", x[0], x[1], s, x[2])
+		}
+		if end := v.tools[len(v.tools)-1]; end.tool != x[2] {
+			t.Errorf("%s %s: completed is of %s", x[0], x[1], end.tool)
+		}
+	}
+}
+
+func TestSharedEmojiWithATellingNothingLabelIsNotGuessedBeyondItsTools(t *testing.T) {
+	for emoji, names := range map[string]string{
+		"👁️": "vision_analyze browser_vision tool", "⌨️": "browser_type browser_press tool", "📚": "skills_list skill_view tool",
+		"🏠": "ha_list_entities ha_get_state ha_list_services ha_call_service tool", "🔍": "web_search session_search tool", "🧠": "memory mixture_of_agents tool",
+	} {
+		s := look(t, repair(markerChunk(emoji, "some thing")+text("y")+stop())).starts()
+		if !contains(strings.Fields(names), s[0].tool) {
+			t.Errorf("%s is %s, want one of %s", emoji, s[0].tool, names)
+		}
+	}
+}
+
+func TestAddedEmojiNamesItsTool(t *testing.T) {
+	tools, err := NewTools(map[string]string{"🛰️": "satellite", "💻": "my_shell", "é": "accent \"x\""})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for marker, want := range map[[2]string]string{
+		{"🛰️", "x"}: "satellite", {"🛰", "x"}: "satellite", {"💻", "ls"}: "my_shell", {"é", "x"}: "accent \"x\"", {"📖", "x"}: "read_file", {"🦄", "x"}: "tool",
+	} {
+		v := look(t, repairWith(markerChunk(marker[0], marker[1])+text("y")+stop(), Options{Tools: tools}))
+		if s := v.starts(); len(s) != 1 || s[0].tool != want {
+			t.Errorf("%v: %+v, want %s", marker, s, want)
+		}
+	}
+	// Hermes' own table is not changed.
+	if s := look(t, repair(markerChunk("💻", "ls")+text("y")+stop())).starts(); s[0].tool != "terminal" {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestToolsThatNoMarkerCanHaveAreRefused(t *testing.T) {
+	for _, x := range [][2]string{
+		{"", "x"}, {"abc", "x"}, {"a b", "x"}, {"🛰 x", "x"}, {"`🛰", "x"}, {"🛰\n", "x"}, {"🛰\u00a0", "x"}, {strings.Repeat("🛰", marker.MaxEmoji), "x"},
+		{"🛰", ""}, {"🛰", "  "}, {"🛰", "_internal"},
+	} {
+		if _, err := NewTools(map[string]string{x[0]: x[1]}); err == nil {
+			t.Errorf("%q → %q is accepted", x[0], x[1])
+		}
+		if err := CheckTool(x[0], x[1]); err == nil {
+			t.Errorf("%q → %q is accepted by CheckTool", x[0], x[1])
+		} else if s := err.Error(); s != strings.TrimSpace(s) || !strings.Contains(s, "want") && !strings.Contains(s, "never") {
+			t.Errorf("%q → %q: %q does not say what is wanted", x[0], x[1], s)
+		}
+	}
+	for _, x := range [][2]string{{"🛰", "satellite"}, {"🛰️", "s"}, {"👩\u200d💻", "coder"}, {"é", "x"}} {
+		if err := CheckTool(x[0], x[1]); err != nil {
+			t.Errorf("%q → %q: %v", x[0], x[1], err)
+		}
+	}
+}
+
+func TestLongestAddedEmojiIsKnown(t *testing.T) {
+	emoji := strings.Repeat("🛰", marker.MaxEmoji/len("🛰"))
+	tools, err := NewTools(map[string]string{emoji: "fleet"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := look(t, repairWith(markerChunk(emoji, "x")+text("a\n`"+emoji+" y`\nb")+stop(), Options{Tools: tools}))
+	if s := v.starts(); len(s) != 1 || s[0].tool != "fleet" || v.content != "a\nb" {
+		t.Errorf("%+v, content %q", s, v.content)
+	}
+}
+
+func TestOptionsListTheirValuesDefaultFirst(t *testing.T) {
+	const want = "[envelope bare unnamed comment off] [strip keep trust] [extract keep drop] [split inline] [auto error pass] [error pass] [chunk comment]"
+	if got := fmt.Sprint(ProgressForms(), ImitationsValues(), ReasoningValues(), ErrorFinishForms(), ZeroUsageValues(), EmptyAnswerValues(), KeepaliveForms()); got != want {
+		t.Errorf("values %s, want %s", got, want)
+	}
+	// The zero value means the default.
+	for _, r := range chats(t, "g0-v0.8.0", "g3-v0.20.3") {
+		explicit := Options{
+			Progress: ProgressForms()[0], Imitations: ImitationsValues()[0], ErrorFinish: ErrorFinishForms()[0], ZeroUsage: ZeroUsageValues()[0],
+			KeepaliveForm: KeepaliveForms()[0], MaxFrame: DefaultMaxFrame, ParallelWindow: DefaultParallelWindow,
+		}
+		same(t, repairWith(r.body, explicit), repair(r.body), r.name()+": outputs")
+	}
+}
+
+// Behind [DONE] no tool starts: an event of a tool is no chunk without choices,
+// whatever else it says that it is.
+func TestNoToolStartsBehindDone(t *testing.T) {
+	const event = `{"tool": "terminal", "emoji": "💻", "label": "ls", "toolCallId": "call_1", "status": "running", "object": "chat.completion.chunk"}`
+	in := role() + text("a") + stop()
+	for _, late := range []string{named(progressEvent, event), "data: " + event + "\n\n"} {
+		for _, o := range allOptions() {
+			same(t, repairWith(in+late, o), repairWith(in, o), "a tool event behind [DONE]")
+		}
+	}
+}
+
+// A tool event with members of its own that those of a chunk would stand beside is
+// wrapped like any other event.
+func TestToolEventsHaveNoMemberTwice(t *testing.T) {
+	event := named(progressEvent, `{"id": 7, "tool": "terminal", "emoji": "💻", "label": "ls", "object": "x", "created": "y", "m\u006fdel": null, "event": "start"}`)
+	for _, o := range []Options{{}, {StatusLine: true}, {Progress: ProgressUnnamed}, {Progress: ProgressUnnamed, StatusLine: true}} {
+		out := repairWith(role()+event+text("a")+stop(), o)
+		look(t, out).checkLifecycle(t)
+		for _, e := range decode(out) {
+			if e.data == "[DONE]" {
+				continue
+			}
+			seen := map[string]bool{}
+			for _, key := range keysInOrder(t, e.data) {
+				if seen[key] {
+					t.Errorf("%+v: %s stands twice in %s", o, key, e.data)
+				}
+				seen[key] = true
+			}
+			if strings.Contains(e.data, `"running"`) && (!seen["hermes_id"] || !seen["hermes_event"] || seen["event"] != o.StatusLine) {
+				t.Errorf("%+v: %s", o, e.data)
+			}
+		}
+		same(t, repairWith(out, o), out, "twice and once")
+	}
+}
+
+// An event of a tool whose members are of other types than they should be is one all
+// the same: it says neither running nor completed without the other, and has the
+// stream's form.
+func TestOddToolEventsPairUp(t *testing.T) {
+	for _, members := range []string{
+		`"tool": 5, "toolCallId": 5, "status": "completed"`,
+		`"tool": null, "toolCallId": null, "status": "completed"`,
+		`"tool": 5, "emoji": null, "label": null, "toolCallId": 5, "status": "running"`,
+		`"tool": null, "emoji": "💻", "label": "ls", "toolCallId": null`,
+		`"tool": {}, "label": "ls", "status": 3`,
+		`"label": "ls"`,
+	} {
+		in := role() + named(progressEvent, "{"+members+"}") + text("a") + stop()
+		for _, o := range allOptions() {
+			out := repairWith(in, o)
+			v := look(t, out)
+			v.checkLifecycle(t)
+			if o.Progress == ProgressOff && strings.Contains(out, progressEvent) {
+				t.Errorf("%s: a tool event although progress is off", members)
+			}
+			if o.Progress != ProgressOff && len(v.starts()) != 1 && !strings.Contains(members, "completed") {
+				t.Errorf("%s: %d tools start:\n%s", members, len(v.starts()), out)
+			}
+			same(t, repairWith(out, o), out, "twice and once")
+		}
+	}
+}
+
+// An end of upstream's is known by its id: it need not name the tool.
+func TestEndOfAToolWithoutItsName(t *testing.T) {
+	end := named("hermes.tool.progress", `{"toolCallId": "c", "status": "completed"}`)
+	for _, form := range []Progress{ProgressEnvelope, ProgressBare, ProgressUnnamed, ProgressComment} {
+		v := look(t, repairWith(role()+g2Start("terminal", "💻", "ls", "c")+end+text("x")+stop(), Options{Progress: form}))
+		v.checkLifecycle(t)
+		if s := v.story(); s != "other running completed text finish done" {
+			t.Errorf("%s: %s", form, s)
+		}
+		if last := v.tools[len(v.tools)-1]; last.tool != "terminal" || last.id != "c" {
+			t.Errorf("%s: the end is of %+v", form, last)
+		}
+	}
+	// Of a tool that has not started it is dropped.
+	if v := look(t, repair(role()+end+text("x")+stop())); v.story() != "other text finish done" {
+		t.Errorf("an orphan: %s", v.story())
+	}
+}
+
+// A tool event that has neither a name nor an id is none: it is a named event like any
+// other.
+func TestProgressEventOfNoTool(t *testing.T) {
+	in := role() + named("hermes.tool.progress", `{"percent": 5}`) + text("x") + stop()
+	v := look(t, repair(in))
+	if len(v.tools) != 0 || v.names["hermes.tool.progress"] != 1 {
+		t.Errorf("%d tools, events %v", len(v.tools), v.names)
+	}
+	same(t, repairWith(in, Options{Progress: ProgressBare}), in, "bytes in the form bare")
+}
+
+// An id and a status are the same however they are spelled: a second start is a duplicate,
+// and the end is of that tool.
+func TestSpellingsOfIDAndStatus(t *testing.T) {
+	event := func(id, status string) string {
+		return named("hermes.tool.progress", `{"tool": "terminal", "emoji": "💻", "label": "ls", "toolCallId": "`+id+`", "status": "`+status+`"}`)
+	}
+	for _, ids := range [][3]string{
+		{`call_1`, `c\u0061ll_1`, `call\u005f1`}, {`c\u0061ll_1`, `call_1`, `call_1`}, {`\u0063é/`, `c\u00e9\/`, `cé/`}, {`a\"b`, `a\u0022b`, `\u0061\"b`},
+	} {
+		for _, o := range allOptions() {
+			o.Cards = true
+			in := role() + event(ids[0], "running") + event(ids[1], `runn\u0069ng`) + event(ids[2], `complete\u0064`) + event(ids[0], "completed") + text("x") + stop()
+			once := repairWith(in, o)
+			v := look(t, once)
+			v.checkLifecycle(t)
+			if n := len(v.tools); n != 0 && n != 2 || n == 0 && o.Progress != ProgressOff {
+				t.Errorf("%q in the form %s: %d tool events", ids, o.Progress, n)
+			}
+			same(t, repairWith(once, o), once, "twice and once")
+			if t.Failed() {
+				t.Fatalf("%+v\n%s", o, once)
+			}
+		}
+	}
+}
+
+// An end without an id is of the first open tool of its name.
+func TestEndOfAToolWithoutItsID(t *testing.T) {
+	end := func(tool string) string {
+		return named("hermes.tool.progress", `{"tool": "`+tool+`", "status": "completed"}`)
+	}
+	in := role() + g1("terminal", "💻", "a") + g1("read_file", "📖", "b") + end("read_file") + end("read_file") + end("other") + end("terminal")
+	v := look(t, repair(in+text("x")+stop()))
+	v.checkLifecycle(t)
+	if s := v.story(); s != "other running running completed completed text finish done" {
+		t.Fatalf("%s", s)
+	}
+	if v.tools[2].tool != "read_file" || v.tools[2].id != v.tools[1].id || v.tools[3].id != v.tools[0].id {
+		t.Errorf("%+v", v.tools)
+	}
+}
+
+// A status that nobody knows is no reason to lose the event.
+func TestToolEventOfAnotherStatus(t *testing.T) {
+	odd := `{"tool": "terminal", "toolCallId": "c", "status": "paused"}`
+	in := role() + g2Start("terminal", "💻", "ls", "c") + named("hermes.tool.progress", odd) + g2End("terminal", "c") + text("x") + stop()
+	same(t, repairWith(in, Options{Progress: ProgressBare}), in, "bytes in the form bare")
+	out := repair(in)
+	// It gets the members of a chunk as any other named event.
+	if strings.Count(out, `"object":"chat.completion.chunk"`) < 3 || strings.Count(out, `"paused"`) != 1 || strings.Count(out, `"running"`) != 1 || strings.Count(out, `"completed"`) < 1 {
+		t.Errorf("%s", out)
+	}
+}
+
+// The selector of an emoji may stand anywhere in it: a marker is known with it and
+// without.
+func TestAddedEmojiOfSeveralRunes(t *testing.T) {
+	for _, added := range []string{"❤\u200d🔥", "❤\ufe0f\u200d🔥"} {
+		tools, err := NewTools(map[string]string{added: "fire"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, emoji := range []string{"❤\u200d🔥", "❤\ufe0f\u200d🔥", "❤\u200d🔥\ufe0f"} {
+			out := repairWith(text("a\n`"+emoji+" x`\nb")+markerChunk(emoji, "y")+text("c")+stop(), Options{Tools: tools})
+			if v := look(t, out); v.content != "a\nb\nc" && v.content != "a\nbc" || len(v.starts()) != 1 || v.starts()[0].tool != "fire" {
+				t.Errorf("added as %+q, sent as %+q: content %q, %+v", added, emoji, v.content, v.starts())
+			}
+		}
+		// A part of it is another emoji.
+		if v := look(t, repairWith(text("a\n`❤ x`\nb")+stop(), Options{Tools: tools})); v.content != "a\n`❤ x`\nb" {
+			t.Errorf("content %q", v.content)
+		}
+	}
+}
+
+// A token is the emoji of a marker from the first rune on that is not ASCII.
+func TestTheFirstRunesThatAreNotASCII(t *testing.T) {
+	for emoji, is := range map[string]bool{"\u0080": true, "\u00ff": true, "\u007f": false, "~": false, "a\u0080": true, "\u0085": false, "\u00a0": false} {
+		v := look(t, repair(role()+markerChunk(emoji, "x")+text("y")+stop()))
+		if started := len(v.starts()) == 1; started != is {
+			t.Errorf("%+q: %+v", emoji, v.starts())
+		}
+	}
+}
+
+// A label that is too long to be read tells nothing, however it begins.
+func TestLabelsThatAreTooLongTellNothing(t *testing.T) {
+	recall := `recall: "`
+	for more, want := range map[int]string{0: "session_search", 1: "tool"} {
+		label := recall + strings.Repeat("x", marker.MaxTellingLabel-len(recall)-len(`\`)+more)
+		if s := look(t, repair(markerChunk("🔍", label)+text("x")+stop())).starts(); len(s) != 1 || s[0].tool != want {
+			t.Errorf("%d bytes: %s, want %s", len(label)+1, s[0].tool, want)
+		}
+	}
+}
+
+// A token that only begins with the longest emoji there may be is another.
+func TestTokensLongerThanTheLongestEmoji(t *testing.T) {
+	longest := strings.Repeat("🛰", marker.MaxEmoji/len("🛰"))
+	tools, err := NewTools(map[string]string{longest: "fleet"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for emoji, want := range map[string]string{longest: "fleet", longest + "\ufe0f": "fleet", longest + "🛰": "tool", longest + "x": "tool"} {
+		if s := look(t, repairWith(markerChunk(emoji, "x")+text("y")+stop(), Options{Tools: tools})).starts(); len(s) != 1 || s[0].tool != want {
+			t.Errorf("%s: %+v, want %s", emoji, s, want)
+		}
+	}
+}
+
+// What is counted of markers is what has become of them.
+func TestMarkersThatAreCounted(t *testing.T) {
+	in := role() + text("a\n`💻 x`\n`📖 y`\nb") + markerChunk("💻", "z") + text("c") + stop()
+	for imitations, want := range map[Imitations][3]int{ImitationsStrip: {1, 1, 2}, ImitationsKeep: {1, 1, 0}, ImitationsTrust: {3, 3, 0}} {
+		sum := repairSummary(in, Options{Imitations: imitations})
+		if got := [3]int{sum.Tools, sum.Markers, sum.Imitations}; got != want {
+			t.Errorf("%s: tools, markers, imitations are %v, want %v", imitations, got, want)
+		}
+	}
+}
+
+// A tool event that has Open WebUI's member already gets no second one.
+func TestStatusLineOfUpstreams(t *testing.T) {
+	own := `"event": {"type": "status", "data": {"description": "own", "done": false}}`
+	in := role() + named("hermes.tool.progress", `{"tool": "terminal", "emoji": "💻", "label": "ls", `+own+`}`) + text("x") + stop()
+	for _, form := range []Progress{ProgressEnvelope, ProgressUnnamed} {
+		events := toolFrames(repairWith(in, Options{Progress: form, StatusLine: true}))
+		if len(events) != 2 || strings.Count(events[0], `"event"`) != 1 || !strings.Contains(events[0], own) || strings.Count(events[1], `"event"`) != 1 {
+			t.Errorf("%s: %q", form, events)
+		}
+	}
+}
+
+// A marker's chunk that says something else too stays, without the marker, however many
+// like it have come before.
+func TestMarkerInAChunkLikeOthersThatSaysMore(t *testing.T) {
+	for name, chunk := range map[string]func(s string) string{
+		"the role": func(s string) string { return delta(`"role": "assistant", "content": ` + asciiJSON(s)) },
+		"logprobs": func(s string) string {
+			return strings.Replace(text(s), `"finish_reason"`, `"logprobs": {"a": 1}, "finish_reason"`, 1)
+		},
+		"its system": func(s string) string {
+			return strings.Replace(text(s), `"choices"`, `"system_fingerprint": "fp", "choices"`, 1)
+		},
+	} {
+		in := chunk("a") + chunk("b") + chunk("c") + chunk("\n`💻 ls`\n") + chunk("\n\nd") + stop()
+		out := repair(in)
+		v := look(t, out)
+		if v.content != "abc\n\nd" || len(v.starts()) != 1 || strings.Count(out, `"content"`) != 5 || !strings.Contains(out, chunk("")) {
+			t.Errorf("%s: content %q, %d starts\n%s", name, v.content, len(v.starts()), out)
+		}
+	}
+}
+
+// Where a backend says its text twice, both copies say the same, however the chunk is
+// taken apart.
+func TestRepeatedTextOfChunksTakenApart(t *testing.T) {
+	twice := func(s, more string) string {
+		return `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "text": ` + asciiJSON(s) + `, "delta": {"content": ` + asciiJSON(s) + `}, "finish_reason": ` + more + `}]}` + "\n\n"
+	}
+	for _, c := range []struct{ in, content, reasoning string }{
+		{"a\n\n<think>b</think>c", "a\n\nc", "b"},
+		{"a\n\n<think>b</think>c\n\n<think>d</think>\ne", "a\n\nc\n\ne", ""},
+		{"a\n`💻 ls`\nb\n\n<think>c</think>d", "a\nb\n\nd", "c"},
+		{"<think>b</think>c", "c", "b"},
+	} {
+		for _, o := range []Options{{}, {Reasoning: ReasoningDrop}, {Imitations: ImitationsTrust}} {
+			for _, end := range []string{"null", `"stop"`} {
+				in := role() + twice(c.in, end)
+				if end == "null" {
+					in += stop()
+				}
+				out := repairWith(in+doneFrame, o)
+				v := look(t, out)
+				if v.content != c.content || repeats(t, out) != c.content || c.reasoning != "" && o.Reasoning == "" && v.reasoning != c.reasoning {
+					t.Errorf("%+v, %q: content %q, repeated %q, reasoning %q", o, c.in, v.content, repeats(t, out), v.reasoning)
+				}
+			}
+		}
+	}
+}
+
+// An emoji that is taken over stands for the one tool that it was added for, whatever
+// its label would say of Hermes' own.
+func TestEmojiTakenOverWhateverTheLabel(t *testing.T) {
+	tools, err := NewTools(map[string]string{"🔍": "my_search", "🧠": "my_memory"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for marker, want := range map[[2]string]string{
+		{"🔍", `recall: "x"`}: "my_search", {"🔍", "x"}: "my_search", {"🔍", "session_search"}: "my_search", {"🧠", `+user: "x"`}: "my_memory", {"🧠", "x"}: "my_memory", {"🧠", "memory"}: "my_memory",
+	} {
+		if s := look(t, repairWith(markerChunk(marker[0], marker[1])+text("y")+stop(), Options{Tools: tools})).starts(); len(s) != 1 || s[0].tool != want {
+			t.Errorf("%v: %+v, want %s", marker, s, want)
+		}
+	}
+}
+
+// The members of a tool event are found by what their names mean, in every form. Such an
+// event is written anew, because a client might not find them (contract section 2).
+func TestToolEventsWithEscapesInNames(t *testing.T) {
+	escaped := strings.NewReplacer(`"tool"`, `"t\u006fol"`, `"toolCallId"`, `"tool\u0043allId"`, `"status"`, `"st\u0061tus"`, `"label"`, `"l\u0061bel"`, `"emoji"`, `"\u0065moji"`)
+	start, end := g2Start("terminal", "💻", "ls", "c"), g2End("terminal", "c")
+	wrapped := toolFrames(repair(role() + start + end + text("x") + stop()))
+	for _, o := range allOptions() {
+		for _, events := range [][2]string{{start, end}, {"data: " + wrapped[0] + "\n\n", "data: " + wrapped[1] + "\n\n"}, {named(progressEvent, wrapped[0]), named(progressEvent, wrapped[1])}} {
+			want := look(t, repairWith(role()+start+end+text("x")+stop(), o))
+			for _, in := range []string{
+				escaped.Replace(events[0]) + escaped.Replace(events[1]), escaped.Replace(events[0]) + events[1], events[0] + escaped.Replace(events[1]),
+				escaped.Replace(events[0]) + escaped.Replace(events[0]) + escaped.Replace(g2Start("_thinking", "💭", "x", "i")+g2End("_thinking", "i")+g2End("orphan", "o")) + escaped.Replace(events[1]),
+			} {
+				once := repairWith(role()+in+text("x")+stop(), o)
+				v := look(t, once)
+				v.checkLifecycle(t)
+				if v.story() != want.story() || strings.Contains(once, `\u006f`) || strings.Contains(once, `\u0043`) || strings.Contains(once, "_thinking") {
+					t.Errorf("%s, want %s\n%s", v.story(), want.story(), once)
+				}
+				same(t, repairWith(once, o), once, "twice and once")
+			}
+		}
+		// An event that lacks its end gets one.
+		v := look(t, repairWith(role()+escaped.Replace(start), o))
+		v.checkLifecycle(t)
+		if t.Failed() {
+			t.Fatalf("%+v", o)
+		}
+	}
+}
+
+// A tool event has no finish reason, whatever its form: the stream would have two finishes
+// (contract section 2).
+func TestToolEventWithAFinishReason(t *testing.T) {
+	wrapped := toolFrames(repair(role() + g2Start("terminal", "💻", "ls", "c") + g2End("terminal", "c") + text("x") + stop()))
+	for _, reason := range []string{`"stop"`, `"error"`, `"st\u006fp"`, `"length"`, `1`, `{"a": "stop"}`} {
+		for _, name := range []string{`"finish_reason"`, `"finish_re\u0061son"`} {
+			ends := func(event string) string {
+				return strings.Replace(event, `"finish_reason":null`, name+`: `+reason, 1)
+			}
+			paused := strings.Replace(ends(wrapped[0]), `"running"`, `"paused"`, 1)
+			for _, o := range allOptions() {
+				for _, frame := range []func(string) string{
+					func(d string) string { return named(progressEvent, d) },
+					func(d string) string { return "data: " + d + "\n\n" },
+					func(d string) string { return ": " + progressEvent + " " + d + "\n\n" },
+					func(d string) string { // no chunk, but choices
+						return named(progressEvent, strings.NewReplacer(`"object":"chat.completion.chunk",`, "", "paused", "running").Replace(d))
+					},
+				} {
+					for _, in := range []string{frame(ends(wrapped[0])) + frame(ends(wrapped[1])), frame(ends(wrapped[0])), frame(paused) + frame(wrapped[0])} {
+						once := repairWith(role()+in+text("x")+stop(), o)
+						v := look(t, once)
+						if !strings.Contains(in, "paused") {
+							v.checkLifecycle(t)
+						}
+						if len(v.finishes) != 1 || v.finishes[0] != "stop" {
+							t.Errorf("finishes %q:\n%s", v.finishes, once)
+						}
+						same(t, repairWith(once, o), once, "twice and once")
+						if t.Failed() {
+							t.Fatalf("%+v\n%s", o, in)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// toolFrames returns the data of the tool events of a stream, in order.
+func toolFrames(stream string) (datas []string) {
+	for _, e := range decode(progressComments(stream)) {
+		if strings.Contains(e.data, `"toolCallId"`) {
+			datas = append(datas, e.data)
+		}
+	}
+	return datas
+}
+
+func TestEnvelopeCarriesTheChunksOwnIDCreatedAndModel(t *testing.T) {
+	for name, start := range map[string]string{
+		"G0": markerChunk("💻", "ls -la"),
+		"G1": g1("terminal", "💻", "ls -la"),
+		"G2": g2Start("terminal", "💻", "ls -la", "call_1"),
+	} {
+		out := repair(role() + start + text("x") + stop())
+		fs := toolFrames(out)
+		if len(fs) != 2 {
+			t.Fatalf("%s: tool events %q", name, fs)
+		}
+		for i, f := range fs {
+			var got, want map[string]any
+			if err := json.Unmarshal([]byte(f), &got); err != nil {
+				t.Fatal(err)
+			}
+			status := []string{"running", "completed"}[i]
+			if id, ok := got["toolCallId"].(string); !ok || id == "" {
+				t.Errorf("%s: no id in %s", name, f)
+			}
+			members := `{` + envelopeWritten + `,"tool":"terminal","emoji":"💻","label":"ls -la","status":"` + status + `"}`
+			if status == "completed" {
+				members = `{` + envelopeWritten + `,"tool":"terminal","status":"completed"}`
+			}
+			if err := json.Unmarshal([]byte(members), &want); err != nil {
+				t.Fatal(err)
+			}
+			delete(got, "toolCallId")
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%s: %s = %v, want %v", name, status, got, want)
+			}
+			if keys := strings.Join(keysInOrder(t, f), " "); !strings.HasPrefix(keys, envelopeKeys+" tool") {
+				t.Errorf("%s: keys = %s", name, keys)
+			}
+		}
+		if n := strings.Count(out, "event: hermes.tool.progress\ndata: {"); n != 2 {
+			t.Errorf("%s: %d named events in\n%s", name, n, out)
+		}
+	}
+}
+
+func TestGeneratedEventIsWrittenAsInTheContract(t *testing.T) {
+	out := repair(role() + markerChunk("💻", "ls -la") + text("x") + stop())
+	id := look(t, out).tools[0].id
+	running := "event: hermes.tool.progress\ndata: {" + envelopeWritten + `,"tool":"terminal","emoji":"\ud83d\udcbb","label":"ls -la","toolCallId":"` + id + `","status":"running"}` + "\n\n"
+	completed := "event: hermes.tool.progress\ndata: {" + envelopeWritten + `,"tool":"terminal","toolCallId":"` + id + `","status":"completed"}` + "\n\n"
+	same(t, out, role()+running+completed+text("x")+stop(), "bytes")
+}
+
+func TestProgressForms(t *testing.T) {
+	start, end := g2Start("terminal", "💻", "ls", "call_1"), g2End("terminal", "call_1")
+	bareStart := `{"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "ls", "toolCallId": "call_1", "status": "running"}`
+	bareEnd := `{"tool": "terminal", "toolCallId": "call_1", "status": "completed"}`
+	wrapped := func(bare string) string { return "{" + envelopeWritten + "," + bare[1:] }
+	tests := []struct {
+		form Progress
+		want string
+	}{
+		{ProgressEnvelope, named("hermes.tool.progress", wrapped(bareStart)) + named("hermes.tool.progress", wrapped(bareEnd))},
+		{"", named("hermes.tool.progress", wrapped(bareStart)) + named("hermes.tool.progress", wrapped(bareEnd))},
+		{ProgressBare, start + end},
+		{ProgressUnnamed, "data: " + wrapped(bareStart) + "\n\ndata: " + wrapped(bareEnd) + "\n\n"},
+		{ProgressComment, ": hermes.tool.progress " + compact(t, bareStart) + "\n\n: hermes.tool.progress " + compact(t, bareEnd) + "\n\n"},
+		{ProgressOff, ""},
+	}
+	for _, test := range tests {
+		want := role() + test.want + text("x") + stop()
+		same(t, repairWith(role()+start+end+text("x")+stop(), Options{Progress: test.form}), want, string(test.form)+": bytes")
+		p := chatParams
+		p.Progress = test.form
+		if test.form == "" {
+			continue
+		}
+		for _, configured := range ProgressForms() {
+			out, _ := run(role()+start+end+text("x")+stop(), Options{Progress: configured}, p, inOne, CauseEOF)
+			same(t, out, want, fmt.Sprintf("%s overriding %s: bytes", test.form, configured))
+		}
+	}
+}
+
+func TestProgressFormsOfMarkers(t *testing.T) {
+	in := role() + markerChunk("💻", "ls") + text("x") + stop()
+	id := look(t, repair(in)).tools[0].id
+	running := `"tool":"terminal","emoji":"\ud83d\udcbb","label":"ls","toolCallId":"` + id + `","status":"running"}`
+	completed := `"tool":"terminal","toolCallId":"` + id + `","status":"completed"}`
+	for form, want := range map[Progress]string{
+		ProgressBare:    named("hermes.tool.progress", "{"+running) + named("hermes.tool.progress", "{"+completed),
+		ProgressUnnamed: "data: {" + envelopeWritten + "," + running + "\n\ndata: {" + envelopeWritten + "," + completed + "\n\n",
+		ProgressComment: ": hermes.tool.progress {" + running + "\n\n: hermes.tool.progress {" + completed + "\n\n",
+		ProgressOff:     "",
+	} {
+		same(t, repairWith(in, Options{Progress: form}), role()+want+text("x")+stop(), string(form)+": bytes")
+	}
+}
+
+func TestStatusLineIsForOpenWebUI(t *testing.T) {
+	for name, in := range map[string]string{
+		"G0": markerChunk("💻", "ls \"-la\""),
+		"G1": g1("terminal", "💻", "ls \"-la\""),
+		"G2": g2Start("terminal", "💻", "ls \"-la\"", "call_1") + g2End("terminal", "call_1"),
+	} {
+		for _, form := range []Progress{ProgressEnvelope, ProgressUnnamed} {
+			fs := toolFrames(repairWith(role()+in+text("x")+stop(), Options{StatusLine: true, Progress: form}))
+			if len(fs) != 2 {
+				t.Fatalf("%s: %q", name, fs)
+			}
+			for i, f := range fs {
+				var c struct {
+					Event struct {
+						Type string
+						Data struct {
+							Description string
+							Done        *bool
+						}
+					}
+				}
+				if err := json.Unmarshal([]byte(f), &c); err != nil {
+					t.Fatal(err)
+				}
+				if c.Event.Type != "status" || c.Event.Data.Description != `💻 ls "-la"` || c.Event.Data.Done == nil || *c.Event.Data.Done != (i == 1) {
+					t.Errorf("%s, %s: status line of %s", name, form, f)
+				}
+			}
+		}
+		for _, form := range []Progress{ProgressBare, ProgressComment} {
+			if out := repairWith(role()+in+text("x")+stop(), Options{StatusLine: true, Progress: form}); strings.Contains(out, `"event":`) {
+				t.Errorf("%s, %s: a status line in\n%s", name, form, out)
+			}
+		}
+		if out := repair(role() + in + text("x") + stop()); strings.Contains(out, `"description"`) {
+			t.Errorf("%s: a status line although it is off", name)
+		}
+	}
+}
+
+func TestG1EventsGainIDAndStatusAndKeepTheRest(t *testing.T) {
+	in := named("hermes.tool.progress", `{"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "l\u0073 \"x\"", "more": [1.50, {}]}`)
+	out := repairWith(role()+in+text("x")+stop(), Options{Progress: ProgressBare})
+	fs := toolFrames(out)
+	if len(fs) != 2 {
+		t.Fatalf("%q", fs)
+	}
+	var c wireChunk
+	if err := json.Unmarshal([]byte(fs[0]), &c); err != nil {
+		t.Fatal(err)
+	}
+	if c.ToolCallID == nil || c.Status == nil || *c.Status != "running" || *c.Label != `ls "x"` {
+		t.Errorf("%s", fs[0])
+	}
+	fs = toolFrames(repair(role() + in + text("x") + stop()))
+	if !strings.Contains(fs[0], `"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "l\u0073 \"x\"", "more": [1.50, {}]`) {
+		t.Errorf("upstream's bytes have changed: %s", fs[0])
+	}
+}
+
+func TestG2EventsKeepTheirIDs(t *testing.T) {
+	in := g2Start("terminal", "💻", "a", "tooluse_é\"x") + g2End("terminal", "tooluse_é\"x") + text("x") + stop()
+	for _, e := range look(t, repair(in)).tools {
+		if e.id != "tooluse_é\"x" {
+			t.Errorf("id = %q", e.id)
+		}
+	}
+}
+
+func TestEventsWhoseIDOrStatusIsNullOrEmptyGainThem(t *testing.T) {
+	for members, ends := range map[string]bool{
+		`"toolCallId": null, "status": null`:          false,
+		`"toolCallId": "", "status": ""`:              false,
+		`"status": null`:                              false,
+		`"toolCallId": "call_9", "status": null`:      false,
+		`"toolCallId": "call_9", "status": 5`:         false,
+		`"toolCallId": null, "status": "running"`:     false,
+		`"status": "running", "status": null`:         false,
+		`"toolCallId": "call_9", "status": "running"`: true,
+	} {
+		in := named("hermes.tool.progress", `{"tool": "terminal", "emoji": "\ud83d\udcbb", `+members+`, "label": "ls", "more": 1}`)
+		for _, form := range ProgressForms() {
+			out := repairWith(role()+in+text("x")+stop(), Options{Progress: form})
+			v := look(t, out)
+			v.checkLifecycle(t)
+			if form == ProgressOff {
+				continue
+			}
+			if want := "other running completed text finish done"; !ends && v.story() != want {
+				t.Errorf("%s, %s: %s", members, form, v.story())
+			}
+			id := v.tools[0].id
+			if id == "" || strings.Contains(members, "call_9") != (id == "call_9") || v.tools[0].label != "ls" || v.tools[0].emoji != "💻" {
+				t.Errorf("%s, %s: %+v", members, form, v.tools[0])
+			}
+			if first := toolFrames(out)[0]; form == ProgressEnvelope && !strings.Contains(first, `"more": 1`) {
+				t.Errorf("%s: upstream's bytes have changed: %s", members, first)
+			}
+			if form == ProgressEnvelope || form == ProgressUnnamed {
+				same(t, repairWith(out, Options{Progress: form}), out, "twice and once")
+			}
+		}
+	}
+}
+
+// Nobody knows whether a tool has ended that the end of a broken stream closes.
+func TestToolsOfBrokenStreamsAreInterrupted(t *testing.T) {
+	open := g2Start("terminal", "💻", "ls", "call_1") + g2Start("t", "💻", "b", "call_2") + g2End("t", "call_2")
+	failed := `, "error": {"message": "m"}`
+	for in, interrupted := range map[string]bool{
+		open:                                             true,
+		open + doneFrame:                                 true,
+		open + finishChunk("error", failed):              true,
+		open + finishChunk("error", ""):                  true,
+		open + finishChunk("stop", realUsage):            true, // no answer
+		open + finishChunk("stop", zeroUsage):            true,
+		open + text("x") + finishChunk("length", failed): false,
+		open + text("x") + stop():                        false,
+		open + text("x") + finishChunk("tool_calls", ""): false,
+		open + "data: {\"error\": {\"message\": \"m\"}}\n\n" + finishChunk("stop", realUsage): true,
+		open + finishChunkWith(`"content": "x"`, "error", failed):                             true,
+		open + finishChunkWith(`"content": "x"`, "stop", realUsage):                           false,
+		open + finishChunkWith(`"content": " "`, "stop", realUsage):                           true,
+		markerChunk("💻", "ls"):                                     true,
+		markerChunk("💻", "ls") + text("x"):                         false, // the text shows that it has ended
+		g1("terminal", "💻", "ls") + finishChunk("stop", zeroUsage): true,
+	} {
+		for _, form := range ProgressForms() {
+			out := repairWith(role()+in, Options{Progress: form})
+			v := look(t, out)
+			v.checkLifecycle(t)
+			for _, e := range v.tools {
+				want := interrupted && e.status == "completed" && e.id != "call_2" && (form == ProgressEnvelope || form == ProgressUnnamed)
+				if e.interrupted != want {
+					t.Errorf("%s: %s of %s is interrupted: %t, want %t", form, e.status, e.id, e.interrupted, want)
+				}
+			}
+			if form == ProgressEnvelope || form == ProgressUnnamed {
+				same(t, repairWith(out, Options{Progress: form}), out, "twice and once")
+			}
+		}
+	}
+	// With zero_usage, text in the finish chunk may be that of a crash, too.
+	in := role() + open + finishChunkWith(`"content": "x"`, "stop", zeroUsage)
+	for _, e := range look(t, repairWith(in, Options{ZeroUsage: ZeroUsageError})).tools {
+		if e.id == "call_1" && e.status == "completed" && !e.interrupted {
+			t.Error("the tool of a crash is not interrupted")
+		}
+	}
+}
+
+// finishChunkWith is finishChunk with members of its delta.
+func finishChunkWith(members, reason, more string) string {
+	return strings.Replace(finishChunk(reason, more), `"delta": {}`, `"delta": {`+members+`}`, 1)
+}
+
+func TestBehindDoneOnlyCommentsAndChunksWithoutChoicesPass(t *testing.T) {
+	usage := `data: {` + envelopeOfTests + `, "choices": []` + realUsage + "}\n\n"
+	for late, passes := range map[string]bool{
+		": bye\n\n":                  true,
+		usage:                        true,
+		doneFrame:                    false,
+		text("x"):                    false,
+		markerChunk("💻", "ls"):       false,
+		g1("terminal", "💻", "ls"):    false,
+		g2Start("t", "💻", "l", "1"):  false,
+		g2Start("_t", "💻", "l", "1"): false,
+		named("hermes.status", `{"kind": "warn"}`):    false,
+		named("x", "[1]"):                             false,
+		"data: {\"error\": {\"message\": \"m\"}}\n\n": false,
+		"data: text\n\n":                              false,
+		finishChunk("stop", realUsage):                false,
+		text(strings.Repeat("a", 3000)):               false, // larger than max_frame
+	} {
+		for _, imitations := range ImitationsValues() {
+			o := Options{Imitations: imitations, MaxFrame: 1000}
+			good := role() + text("x") + stop()
+			want := good
+			if passes {
+				want += late
+			}
+			same(t, repairWith(good+late, o), want, "bytes behind [DONE]")
+			out, sum := run(good+late, o, chatParams, oneByte, CauseEOF)
+			same(t, out, want, "bytes behind [DONE], one by one")
+			if sum.Tools != 0 || sum.Code != "" {
+				t.Errorf("%q: %+v", late, sum)
+			}
+		}
+	}
+}
+
+// What tool events have in common is made once, and again when the chunks have
+// changed it.
+func TestEnvelopeOfToolEventsFollowsTheChunks(t *testing.T) {
+	later := strings.NewReplacer("chatcmpl-1", "chatcmpl-2", `"created": 1795164800`, `"created": 1795164801`)
+	longer := strings.NewReplacer("chatcmpl-1", "chatcmpl-10000")
+	in := role() + markerChunk("💻", "a") + text("x") + g1("terminal", "💻", "b") + later.Replace(text("x")) + g1("terminal", "💻", "c") + g1("terminal", "💻", "d") + longer.Replace(text("x"))
+	ids := []string{"chatcmpl-1", "chatcmpl-1", "chatcmpl-1", "chatcmpl-2", "chatcmpl-2", "chatcmpl-2", "chatcmpl-10000", "chatcmpl-10000", ""}
+	var calls []string
+	for i, f := range toolFrames(repair(in)) {
+		var c wireChunk
+		if err := json.Unmarshal([]byte(f), &c); err != nil {
+			t.Fatal(err)
+		}
+		if *c.ID != ids[i] || (*c.Created == 1795164801) != (ids[i] == "chatcmpl-2") {
+			t.Errorf("event %d has the id %s and the time %d, want %s", i, *c.ID, *c.Created, ids[i])
+		}
+		if *c.Status == "running" {
+			calls = append(calls, *c.ToolCallID)
+		}
+	}
+	if len(calls) != 4 || calls[0][:25] != calls[1][:25] || calls[1][:25] == calls[2][:25] || calls[2][:25] != calls[3][:25] {
+		t.Errorf("the tools have the ids %v", calls)
+	}
+}
+
+func TestOtherNamedEventsGetTheEnvelope(t *testing.T) {
+	in := named("hermes.status", `{"type": "waiting", "n": 1.50}`)
+	wrapped := `{` + envelopeWritten + `,"type": "waiting", "n": 1.50}`
+	for form, want := range map[Progress]string{
+		ProgressEnvelope: named("hermes.status", wrapped),
+		ProgressUnnamed:  unnamed(named("hermes.status", wrapped)),
+		ProgressBare:     in,
+		ProgressComment:  in,
+		ProgressOff:      in,
+	} {
+		same(t, repairWith(role()+in+text("x")+stop(), Options{Progress: form}), role()+want+text("x")+stop(), string(form)+": bytes")
+	}
+}
+
+// Without its name an event is a chunk to clients and to a second sidecar. One that would
+// say something as a chunk keeps its name.
+func TestEventsThatWouldSayMoreAsChunksKeepTheirName(t *testing.T) {
+	status := named("hermes.status", `{"kind": "warn", "text": "t"}`)
+	for _, c := range []struct {
+		before, event string
+		keeps         bool
+	}{
+		{role(), status, false},
+		{"", status, false},
+		{role() + text("x"), named("approval.request", approval), false},
+		{role(), named("other", `{"text": "t"}`), true},
+		{role(), named("hermes.status", `{"text": "t", "error": "exit 1"}`), true},
+		{role(), named("hermes.status", `{"text": "t", "error": null}`), true},
+		{role(), named("hermes.status", `{"text": "t", "\u0065rror": "exit 1"}`), true},
+		{role(), named("hermes.status", `{"text": "t", "usage": {"total_tokens": 0}}`), true},
+		{role(), named("hermes.status", `{"text": "t", "hermes": {"failed": true}}`), true},
+		{role(), named("hermes.status", `{"text": "t", "tool": "terminal", "status": "running", "toolCallId": "c"}`), true},
+		{role() + text("x") + finishChunk("stop", realUsage), status, true},
+		{role() + text("x") + finishChunk("error", `, "error": {"message": "m"}`), status, true},
+	} {
+		for _, lines := range []bool{false, true} {
+			o := Options{Progress: ProgressUnnamed, StatusLine: lines}
+			in := c.before + c.event + text("y") + stop()
+			if strings.Contains(c.before, `"finish_reason": "`) {
+				in = c.before + c.event + doneFrame
+			}
+			once := repairWith(in, o)
+			if keeps := strings.Contains(once, "event: "); keeps != c.keeps {
+				t.Errorf("%s keeps its name: %v", c.event, keeps)
+			}
+			same(t, repairWith(once, o), once, "twice and once")
+			same(t, repairWith(repairWith(in, Options{StatusLine: lines}), o), once, "behind one that keeps names")
+		}
+	}
+}
+
+func TestOtherNamedEventOfAnEmptyObjectGetsTheEnvelope(t *testing.T) {
+	out := repair(role() + named("hermes.status", `{ }`) + text("x") + stop())
+	if es := decode(out); es[1].name != "hermes.status" || compact(t, es[1].data) != "{"+envelopeWritten+"}" {
+		t.Errorf("%q", es[1])
+	}
+}
+
+func TestNamedEventsOfOtherDataPassByteForByte(t *testing.T) {
+	for _, data := range []string{`[1]`, `"x"`, `text`, `{"open": `, `{"a": 1}}`, `7`, ``} {
+		in := role() + named("hermes.status", data) + text("x") + stop()
+		same(t, repair(in), in, data+": bytes")
+	}
+}
+
+func TestNamedEventBehindTheFinishChunkGetsTheEnvelope(t *testing.T) {
+	out := repair(role() + text("x") + finishChunk("stop", realUsage) + named("hermes.status", `{"type": "x"}`) + doneFrame)
+	for _, e := range decode(out) {
+		if e.name == "hermes.status" && !strings.Contains(e.data, `"choices"`) {
+			t.Errorf("no envelope: %s", e.data)
+		}
+	}
+}
+
+func TestNamedEventWithAnErrorMemberIsNoErrorOfTheStream(t *testing.T) {
+	in := role() + text("x") + named("hermes.status", `{"type": "tool_failed", "error": "exit 1"}`) + text("y")
+	out, sum := run(in+stop(), Options{}, chatParams, inOne, CauseEOF)
+	if sum.Code != "" {
+		t.Errorf("a good end has the code %s", sum.Code)
+	}
+	if e := decode(out)[2]; !strings.Contains(e.data, `"choices"`) {
+		t.Errorf("no envelope: %s", e.data)
+	}
+	look(t, repair(in)).checkErrorFinish(t, "upstream_incomplete")
+}
+
+// approval is what the newest Hermes asks of people, with its own choices.
+const approval = `{"command": "rm -rf x", "description": "recursive delete", "request_id": "0f", "event": "approval.request", "run_id": "chatcmpl-9", "choices": ["once", "session", "always", "deny"]}`
+
+func TestMembersThatWouldStandTwiceAreRenamed(t *testing.T) {
+	for data, want := range map[string]string{
+		approval:            `{` + envelopeWritten + `,"command": "rm -rf x", "description": "recursive delete", "request_id": "0f", "hermes_event": "approval.request", "run_id": "chatcmpl-9", "hermes_choices": ["once", "session", "always", "deny"]}`,
+		`{"choices": []}`:   `{` + envelopeWritten + `,"hermes_choices": []}`,
+		`{"choices": null}`: `{` + envelopeWritten + `,"hermes_choices": null}`,
+		`{"id": 1, "object": "x", "created": 2, "model": [], "a": {"id": 1}}`: `{` + envelopeWritten + `,"hermes_id": 1, "hermes_object": "x", "hermes_created": 2, "hermes_model": [], "a": {"id": 1}}`,
+		`{"object": "x"}`:          `{` + envelopeWritten + `,"hermes_object": "x"}`,
+		`{"created": 2}`:           `{` + envelopeWritten + `,"hermes_created": 2}`,
+		`{"model": "m"}`:           `{` + envelopeWritten + `,"hermes_model": "m"}`,
+		`{"id": 1, "id": 2}`:       `{` + envelopeWritten + `,"hermes_id": 1, "hermes_id": 2}`,
+		`{"\u0069d": 1}`:           `{` + envelopeWritten + `,"hermes_\u0069d": 1}`,
+		`{"event": {"type": "x"}}`: `{` + envelopeWritten + `,"event": {"type": "x"}}`,
+		`{"events": "x", "ID": 1}`: `{` + envelopeWritten + `,"events": "x", "ID": 1}`,
+	} {
+		in, nameless := named("approval.request", data), unnamed(named("approval.request", want))
+		for form, want := range map[Progress]string{
+			ProgressEnvelope: named("approval.request", want), ProgressUnnamed: nameless,
+			ProgressBare: in, ProgressComment: in, ProgressOff: in,
+		} {
+			for _, before := range []string{role() + text("y"), role() + text("y") + g2Start("t", "💻", "l", "1")} {
+				out := repairWith(before+in+text("x")+stop(), Options{Progress: form})
+				if !strings.Contains(out, "\n\n"+want+text("x")) {
+					t.Errorf("%s: %s becomes\n%s", form, in, out)
+				}
+				same(t, repairWith(out, Options{Progress: form}), out, "twice and once")
+			}
+		}
+	}
+}
+
+// A tool event may have choices of its own, too. It is not one that another sidecar has
+// written, and clients that loop over choices break on them.
+func TestChoicesOfAToolEventAreRenamed(t *testing.T) {
+	const tool = `"tool": "terminal", "emoji": "💻", "label": "ls", "toolCallId": "c", "status": "running"`
+	for _, choices := range []string{`null`, `{}`, `[]`, `["once", "deny"]`, `"x"`} {
+		in := role() + named("hermes.tool.progress", `{`+tool+`, "choices": `+choices+`}`) + g2End("terminal", "c") + text("x") + stop()
+		want := `{` + envelopeWritten + `,` + tool + `, "hermes_choices": ` + choices + `}`
+		for form, want := range map[Progress]string{
+			ProgressEnvelope: named("hermes.tool.progress", want), ProgressUnnamed: unnamed(named("hermes.tool.progress", want)),
+		} {
+			out := repairWith(in, Options{Progress: form})
+			if !strings.Contains(out, "\n\n"+want) {
+				t.Errorf("%s: %s becomes\n%s", form, in, out)
+			}
+			look(t, out).checkLifecycle(t)
+			same(t, repairWith(out, Options{Progress: form}), out, "twice and once")
+		}
+		same(t, repairWith(in, Options{Progress: ProgressBare}), in, "bytes in the form bare")
+	}
+}
+
+// Wrapped, an event is no chunk: what is in it is its own affair, for a second
+// sidecar as well.
+func TestWrappedEventsAreNoChunks(t *testing.T) {
+	for _, event := range []string{
+		named("hermes.status", `{"type": "tool_failed", "error": "exit 1"}`),
+		named("tool.failed", `{"error": {"message": "exit 1"}, "usage": {"prompt_tokens": 1}, "hermes": {"failed": true}}`),
+		named("error", `{"message": "boom"}`),
+		named("approval.request", approval),
+	} {
+		for _, c := range []struct{ before, behind, code string }{
+			{role() + text("x"), stop(), ""},
+			{role() + text("x"), "", CodeIncomplete},
+			{"", role() + text("x") + stop(), ""},
+			{role() + finishChunk("stop", zeroUsage), doneFrame, CodeCrashed},
+			{role() + text("x") + finishChunk("error", `, "error": {"message": "m"}`), doneFrame, CodeAgentError},
+			{role() + text("a\n`💻 ls"), text("b") + stop(), ""},
+		} {
+			in := c.before + event + c.behind
+			once, sum := run(in, Options{}, chatParams, inOne, CauseEOF)
+			if sum.Code != c.code {
+				t.Errorf("%s: code %q, want %q", in, sum.Code, c.code)
+			}
+			if n := strings.Count(once, "event: "); n != 1 {
+				t.Errorf("%d events in\n%s", n, once)
+			}
+			twice, sum := run(once, Options{}, chatParams, oneByte, CauseEOF)
+			same(t, twice, once, "twice and once")
+			wasOurs := c.code == CodeIncomplete || c.code == CodeCrashed
+			if sum.Code != c.code && !(wasOurs && sum.Code != "") {
+				t.Errorf("the second time: code %q, want %q", sum.Code, c.code)
+			}
+		}
+	}
+}
+
+func TestStatusLinesOfUpstreamsState(t *testing.T) {
+	for _, c := range []struct {
+		in, description string
+		done            bool
+	}{
+		{named("hermes.status", `{"kind": "lifecycle", "text": "\u23f3 Retrying in 2.0s"}`), "⏳ Retrying in 2.0s", true},
+		{named("approval.request", approval), "Approval needed: rm -rf x", false},
+		{named("hermes.status", `{"text": "key sk-abcdefghijklmnop"}`), "key [redacted]", true},
+		{named("hermes.status", `{"text": 7}`), "", false},
+		{named("hermes.status", `{"text": ""}`), "", false},
+		{named("hermes.status", `{"text": "t", "event": {"type": "status"}}`), "", false},
+		{named("other", `{"text": "t", "command": "c", "": "e"}`), "", false},
+	} {
+		for _, form := range ProgressForms() {
+			out := repairWith(role()+c.in+text("x")+stop(), Options{StatusLine: true, Progress: form})
+			var got struct {
+				Event struct {
+					Type string
+					Data struct {
+						Description string
+						Done        bool
+					}
+				}
+			}
+			if err := json.Unmarshal([]byte(decode(out)[1].data), &got); err != nil && (form == ProgressEnvelope || form == ProgressUnnamed) {
+				t.Fatalf("%v in %s", err, out)
+			}
+			want := c.description
+			if form != ProgressEnvelope && form != ProgressUnnamed {
+				want = ""
+			}
+			if got.Event.Data.Description != want || want != "" && (got.Event.Data.Done != c.done || got.Event.Type != "status") {
+				t.Errorf("%s: %+v of %s", form, got, c.in)
+			}
+			if want == "" && strings.Contains(out, `"data":{"description":`) {
+				t.Errorf("%s: an empty status line of %s", form, c.in)
+			}
+			same(t, repairWith(out, Options{StatusLine: true, Progress: form}), out, "twice and once")
+		}
+		if out := repair(role() + c.in + text("x") + stop()); strings.Contains(out, `"data":{"description":`) {
+			t.Errorf("a status line although it is off:\n%s", out)
+		}
+	}
+}
+
+// chunkWith is a chunk with text and those of the envelope's members that are given.
+func chunkWith(members string) string {
+	return `data: {"object": "chat.completion.chunk"` + members + `, "choices": [{"index": 0, "delta": {"content": "x"}, "finish_reason": null}]}` + "\n\n"
+}
+
+// What the sidecar writes carries the id, the time and the model of the chunks
+// around it (contract section 2), each as a chunk has said it last.
+func TestEnvelopeIsWhatChunksHaveSaidLast(t *testing.T) {
+	long := strings.Repeat("m", maxEnvelope-2) // as a JSON string it is as long as is taken over
+	for _, c := range []struct {
+		name, in, want string // id, created and model of the error finish
+	}{
+		{"all in one", chunkWith(`, "id": "a", "created": 5, "model": "m"`), `"a" 5 "m"`},
+		{"none", chunkWith(``), `"chatcmpl-none" 1700000000 "hermes-agent"`},
+		{"no model", chunkWith(`, "id": "a", "created": 5`), `"a" 5 "hermes-agent"`},
+		{"no time", chunkWith(`, "id": "a", "model": "m"`), `"a" 1700000000 "m"`},
+		{"no id", chunkWith(`, "created": 5, "model": "m"`), `"chatcmpl-none" 5 "m"`},
+		{"a model, then none", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": "b", "created": 6`), `"b" 6 "m"`},
+		{"a time, then none", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": "b", "model": "n"`), `"b" 5 "n"`},
+		{"an id, then none", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "created": 6, "model": "n"`), `"a" 6 "n"`},
+		{"only the id changes", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": "b", "created": 5, "model": "m"`), `"b" 5 "m"`},
+		{"only the time changes", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": "a", "created": 6, "model": "m"`), `"a" 6 "m"`},
+		{"only the model changes", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": "a", "created": 5, "model": "n"`), `"a" 5 "n"`},
+		{"a longer id, a shorter model", chunkWith(`, "id": "a", "created": 5, "model": "mm"`) + chunkWith(`, "id": "bb", "created": 5, "model": "n"`), `"bb" 5 "n"`},
+		{"only a longer id", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": "ab", "created": 5, "model": "m"`), `"ab" 5 "m"`},
+		{"only a longer time", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": "a", "created": 56, "model": "m"`), `"a" 56 "m"`},
+		{"only a longer model", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": "a", "created": 5, "model": "mn"`), `"a" 5 "mn"`},
+		{"a shorter time, a longer model", chunkWith(`, "id": "a", "created": 55, "model": "m"`) + chunkWith(`, "id": "a", "created": 6, "model": "nn"`), `"a" 6 "nn"`},
+		{"the first again", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": "b", "created": 5, "model": "m"`+realUsage) + chunkWith(`, "id": "a", "created": 5, "model": "m"`), `"a" 5 "m"`},
+		{"an event that is wrapped", named("x", `{"object": "chat.completion.chunk", "id": "a", "created": 5, "model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": null}]}`), `"a" 5 "m"`},
+		{"empty ones", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": "", "created": null, "model": ""`), `"a" 5 "m"`},
+		{"null", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": null, "created": null, "model": null`), `"a" 5 "m"`},
+		{"none of their kind", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": 1, "created": "6", "model": ["n"]`), `"a" 5 "m"`},
+		{"below no digit", chunkWith(`, "id": "a", "created": -5, "model": "m"`), `"a" 1700000000 "m"`},
+		{"the first digit and the last", chunkWith(`, "id": "a", "created": 0, "model": "m"`) + chunkWith(`, "id": "a", "created": 9, "model": "m"`), `"a" 9 "m"`},
+		{"zero", chunkWith(`, "id": "a", "created": 0, "model": "m"`), `"a" 0 "m"`},
+		{"as long as may be", chunkWith(`, "id": "a", "created": 5, "model": "` + long + `"`), `"a" 5 "` + long + `"`},
+		{"too long", chunkWith(`, "id": "a", "created": 5, "model": "m` + long + `"`), `"a" 5 "hermes-agent"`},
+		{"a time that is too long", chunkWith(`, "id": "a", "created": ` + strings.Repeat("1", maxEnvelope+1) + `, "model": "m"`), `"a" 1700000000 "m"`},
+	} {
+		out := repair(c.in)
+		end := strings.Index(out, "data: {\"error\"")
+		if end < 0 || out[:end] != c.in {
+			t.Errorf("%s: the chunks are changed:\n%s", c.name, out)
+			continue
+		}
+		finish := out[end:]
+		finish = finish[strings.Index(finish, "\n\n")+2:]
+		got := memberAsItStands(finish, "id") + " " + memberAsItStands(finish, "created") + " " + memberAsItStands(finish, "model")
+		same(t, got, c.want, c.name+": id, created, model")
+	}
+}
+
+// memberAsItStands returns the value of a member of a chunk of the sidecar's own, which
+// has no space in it.
+func memberAsItStands(chunk, name string) string {
+	_, rest, _ := strings.Cut(chunk, `"`+name+`":`)
+	if i := strings.IndexAny(rest, ",}"); i >= 0 {
+		return rest[:i]
+	}
+	return rest
+}
+
+// The ids of tools that have none are made of the completion's id: another
+// completion's tools have others, and those of one whose id stays have the same.
+func TestToolsFollowTheEnvelopeWhateverOfItChanges(t *testing.T) {
+	first := chunkWith(`, "id": "a", "created": 5, "model": "m"`)
+	for _, then := range []string{
+		chunkWith(`, "id": "a", "created": 6, "model": "m"`),
+		chunkWith(`, "id": "a", "created": 66, "model": "mm"`),
+		chunkWith(`, "id": "a", "created": 66`),
+	} {
+		out := repair(first + g1("terminal", "💻", "ls") + then + g1("terminal", "💻", "pwd"))
+		events := toolFrames(out)
+		if len(events) != 4 {
+			t.Fatalf("%d tool events in\n%s", len(events), out)
+		}
+		for _, name := range []string{"id", "created", "model"} {
+			want := memberAsItStands(strings.ReplaceAll(then, `": `, `":`), name)
+			if want == "" || !strings.Contains(then, `"`+name+`"`) {
+				want = memberAsItStands(events[0], name)
+			}
+			if got := memberAsItStands(events[2], name); got != want {
+				t.Errorf("behind %s a tool has the %s %s, want %s", then, name, got, want)
+			}
+		}
+		if a, b := memberAsItStands(events[0], "toolCallId"), memberAsItStands(events[2], "toolCallId"); a[:20] != b[:20] {
+			t.Errorf("the ids of tools are of two completions: %s, %s", a, b)
+		}
+	}
+}
