@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +91,95 @@ func same(t testing.TB, got, want, what string) {
 		i++
 	}
 	t.Errorf("%s differ at byte %d:\n got …%q\nwant …%q", what, i, clip(got, i), clip(want, i))
+}
+
+// equal fails if got is not want.
+func equal[T comparable](t testing.TB, got, want T, what any) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%v: got %v, want %v", what, got, want)
+	}
+}
+
+// A row is a stream of a chat, and what becomes of it. What is empty is not compared.
+type row struct {
+	in        string
+	o         Options
+	out       string // the bytes that leave; passes for those that came
+	content   string // what the client reads; nothing for no text
+	reasoning string
+	starts    string // "emoji label" of each tool that starts, or nothing
+	story     string // view.story
+	end       string // the finish reason, or the code of an error finish
+}
+
+const (
+	passes  = "passes"
+	nothing = "nothing"
+)
+
+// check repairs the streams of rows, in several cuts, and twice.
+func check(t *testing.T, rows map[string]row) {
+	t.Helper()
+	for name, r := range rows {
+		t.Run(name, func(t *testing.T) {
+			out, sum := run(r.in, r.o, chatParams, inOne, CauseEOF)
+			for _, cut := range []cutter{oneByte, atRandom(1, 50), atRandom(2, 500)} {
+				again, s := run(r.in, r.o, chatParams, cut, CauseEOF)
+				same(t, again, out, "outputs of two cuts")
+				equal(t, s, sum, "summaries of two cuts")
+			}
+			same(t, repairWith(out, r.o), out, "twice and once")
+			r.compare(t, out, sum)
+			if t.Failed() {
+				t.Logf("%q becomes\n%s", r.in, out)
+			}
+		})
+	}
+}
+
+// compare compares what a client gets with what the row says.
+func (r row) compare(t *testing.T, out string, sum Summary) {
+	t.Helper()
+	v := look(t, out)
+	v.checkLifecycle(t)
+	if r.out == passes {
+		r.out = r.in
+	}
+	var starts []string
+	for _, s := range v.starts() {
+		starts = append(starts, s.emoji+" "+s.label)
+	}
+	for _, c := range []struct{ what, got, want string }{
+		{"bytes", out, r.out}, {"contents", v.content, r.content}, {"reasonings", v.reasoning, r.reasoning},
+		{"starts", strings.Join(starts, ", "), r.starts}, {"stories", v.story(), r.story},
+	} {
+		switch c.want {
+		case "":
+		case nothing:
+			same(t, c.got, "", c.what)
+		default:
+			same(t, c.got, c.want, c.what)
+		}
+	}
+	switch code := sum.Code; {
+	case r.end == "":
+	case code == "" || code != r.end:
+		equal(t, code+strings.Join(v.finishes, " "), r.end, "the end")
+	case r.o.ErrorFinish != ErrorFinishInline:
+		v.checkErrorFinish(t, code)
+	}
+}
+
+// deltasOf cuts content into deltas of n runes.
+func deltasOf(content string, n int) string {
+	var b strings.Builder
+	for rs := []rune(content); len(rs) > 0; {
+		k := min(n, len(rs))
+		b.WriteString(text(string(rs[:k])))
+		rs = rs[k:]
+	}
+	return b.String()
 }
 
 func clip(s string, i int) string {
@@ -203,12 +293,20 @@ func texts(ss ...string) string {
 // markerChunk is a real marker as G0 sends it.
 func markerChunk(emoji, label string) string { return text("\n`" + emoji + " " + label + "`\n") }
 
+// ofChoice is the frame of another choice.
+func ofChoice(i int, frame string) string {
+	return strings.Replace(frame, `"index": 0`, fmt.Sprintf(`"index": %d`, i), 1)
+}
+
 // finishChunk is a finish chunk with more members after the choices.
 func finishChunk(reason, more string) string {
 	return `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {}, "finish_reason": "` + reason + `"}]` + more + "}\n\n"
 }
 
 func stop() string { return finishChunk("stop", realUsage) + doneFrame }
+
+// turn is a whole stream with the frames.
+func turn(frames ...string) string { return role() + strings.Join(frames, "") + stop() }
 
 // named is an event with a name.
 func named(name, data string) string { return "event: " + name + "\ndata: " + data + "\n\n" }
@@ -279,7 +377,7 @@ func recordings(t testing.TB, generations ...string) (rs []recording) {
 			rel = filepath.ToSlash(rel)
 			i := strings.LastIndexByte(rel, '/')
 			r := recording{generation: rel[:i], scenario: strings.TrimSuffix(rel[i+1:], ".sse")}
-			if len(generations) > 0 && !contains(generations, r.generation) {
+			if len(generations) > 0 && !slices.Contains(generations, r.generation) {
 				continue
 			}
 			r.body = readFile(t, path)
@@ -301,15 +399,6 @@ func chats(t testing.TB, generations ...string) (rs []recording) {
 		}
 	}
 	return rs
-}
-
-func contains(ss []string, s string) bool {
-	for _, x := range ss {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }
 
 // corpus returns a file of the corpus beside the project, and skips the test

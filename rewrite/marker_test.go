@@ -32,143 +32,72 @@ var realMarkers = []struct{ name, content, emoji, label string }{
 	{"a tab in the label", "\n`💻 a\tb`\n", "💻", "a\tb"},
 }
 
-func TestRealMarkerBecomesAToolStart(t *testing.T) {
+func TestRealMarkers(t *testing.T) {
+	rows := map[string]row{
+		"of any length": {in: markerChunk("🐍", strings.Repeat("print('x'); ", 8000)) + text("\n\nok") + stop(),
+			starts: "🐍 " + strings.Repeat("print('x'); ", 8000), content: "\n\nok"},
+		"inside an open fence": {in: text("```\ncode") + markerChunk("💻", "ls") + text("\n\nb") + stop(),
+			starts: "💻 ls", content: "```\ncode\n\nb"},
+		"in another choice": {in: turn(ofChoice(1, markerChunk("💻", "ls")), ofChoice(1, finishChunk("stop", ""))),
+			out: passes},
+		"beside another choice": {in: role() + choicesChunk(`{"index": 0, "delta": {"content": "\n`+"`💻 ls`"+`\n"}}, {"index": 1, "delta": {"content": "x"}}`, "") +
+			ofChoice(1, finishChunk("stop", "")) + stop(), out: passes},
+		"after a tool event, of an unknown emoji": {in: turn(toolOfUpstream + markerChunk("🦄", "x")),
+			o: Options{Progress: ProgressBare}, out: passes},
+		"after a tool event of G1": {in: g1("terminal", "💻", "id") + text("a") + markerChunk("📖", "x.go") + text("b") + stop(),
+			starts: "💻 id", content: "a\nb"},
+		"after a tool event": {in: toolOfUpstream + text("a") + markerChunk("📖", "x.go") + text("b") + stop(),
+			starts: "💻 l", content: "a\nb"},
+		"after an internal tool event": {in: g1("_thinking", "💭", "hm") + text("a") + markerChunk("📖", "x.go") + text("b") + stop(),
+			starts: nothing, content: "a\nb"},
+		"right before an imitation": {in: turn(markerChunk("📖", "x") + text("`💻 ls`\nb")),
+			starts: "📖 x", content: "b"},
+		// A marker ends the line before it. If that closes a fence, what follows is not code.
+		"after a closing fence, a tag": {in: turn(texts("```\na\n", "```", "\n`💻 ls`\n", "<think>x</think>y")),
+			content: "```\na\n```\ny", reasoning: "x"},
+		"after a closing fence, an imitation": {in: turn(texts("```\na\n", "```", "\n`💻 ls`\n", "`💻 x`\ny")),
+			content: "```\na\n```\ny", reasoning: nothing},
+		"after a closing fence, both": {in: turn(texts("```\na\n", "```", "\n`💻 ls`\n", "`💻 x`\n<think>x</think>y")),
+			content: "```\na\n```\ny", reasoning: "x"},
+		"after an opening fence, a tag": {in: turn(texts("```", "\n`💻 ls`\n", "<think>x</think>y")),
+			content: "```\n<think>x</think>y"},
+		"before a fence and an imitation": {in: texts("abc", "\n`💻 ls`\n", "```\n", "a\n`💻 c`\n") + stop(),
+			starts: "💻 ls"},
+	}
 	for _, m := range realMarkers {
-		v := look(t, repair(role()+text("Hm.")+text(m.content)+text("\n\nDone.")+stop()))
-		if v.content != "Hm.\n\nDone." {
-			t.Errorf("%s: content = %q", m.name, v.content)
-		}
-		starts := v.starts()
-		if len(starts) != 1 || starts[0].emoji != m.emoji || starts[0].label != m.label {
-			t.Errorf("%s: starts = %+v, want %q %q", m.name, starts, m.emoji, m.label)
-		}
-		v.checkLifecycle(t)
+		rows[m.name] = row{in: turn(text("Hm.") + text(m.content) + text("\n\nDone.")),
+			starts: m.emoji + " " + m.label, content: "Hm.\n\nDone."}
 	}
-}
-
-func TestRealMarkerOfAnyLengthIsAToolStart(t *testing.T) {
-	label := strings.Repeat("print('x'); ", 8000)
-	v := look(t, repair(markerChunk("🐍", label)+text("\n\nok")+stop()))
-	if s := v.starts(); len(s) != 1 || s[0].label != label || v.content != "\n\nok" {
-		t.Errorf("%d starts, content %q", len(s), v.content)
+	for _, s := range []string{`"\n` + "`💻 ls`" + `\n"`, `"\n` + "`\\ud83d\\udcbb ls`" + `\n"`, `"\u000a\u0060\uD83D\uDCBB\u0020\u006cs\u0060\u000A"`} {
+		rows["escaped "+s] = row{in: delta(`"content": `+s) + text("x") + stop(), starts: "💻 ls"}
 	}
-}
-
-func TestRealMarkerLosesNoOtherFrame(t *testing.T) {
-	a, b, c := role()+text("a"), text("\n\nb"), stop()
-	out := repair(a + markerChunk("💻", "ls") + b + c)
-	if !strings.HasPrefix(out, a) || !strings.HasSuffix(out, b+c) {
-		t.Errorf("the frames around the marker have changed:\n%s", out)
-	}
-}
-
-// notMarkers are whole chunks that are none.
-var notMarkers = []string{
-	"\n`git status`\n",
-	"\n`💻`\n",
-	"`💻`",
-	"`💻 ls`x",
-	"\n`💻\tls`\n",
-	"\n`💻\nls`\n",
-	"\n💻 ls\n",
-	"\n`` 💻 ls``\n",
-	"\n`x ls`\n",
-	"\n`💻 ls\n",
-	"\n``\n",
-	"\n`",
-	"\n",
-	"`",
-	"\n`\u00a0 x`\n",
-	"\n`🦄 gallop`",
-	"`🦄 gallop`\n",
-	"x\n`🦄 gallop`\n",
-	"\n`🦄 gallop`\nx",
-	"\n\n`🦄 gallop`\n",
-	"\n`🦄 gallop`\n\n",
-	"\r\n`🦄 gallop`\r\n",
-	"\n`🦄 `💻`\n x",
-}
-
-func TestWhatIsNoMarkerPassesByteForByte(t *testing.T) {
-	for _, content := range notMarkers {
-		in := role() + text("a") + text(content) + text("b") + stop()
-		same(t, repair(in), in, "bytes")
-	}
-}
-
-func TestMarkerEscapedInAnyWayIsAMarker(t *testing.T) {
-	for _, content := range []string{
-		`"\n` + "`💻 ls`" + `\n"`,
-		`"\n` + "`\\ud83d\\udcbb ls`" + `\n"`,
-		`"\u000a\u0060\uD83D\uDCBB\u0020\u006cs\u0060\u000A"`,
+	// Whole chunks that are none.
+	for _, s := range []string{
+		"\n`git status`\n", "\n`💻`\n", "`💻`", "`💻 ls`x", "\n`💻\tls`\n", "\n`💻\nls`\n", "\n💻 ls\n", "\n`` 💻 ls``\n", "\n`x ls`\n", "\n`💻 ls\n",
+		"\n``\n", "\n`", "\n", "`", "\n`\u00a0 x`\n", "\n`🦄 gallop`", "`🦄 gallop`\n", "x\n`🦄 gallop`\n", "\n`🦄 gallop`\nx", "\n\n`🦄 gallop`\n",
+		"\n`🦄 gallop`\n\n", "\r\n`🦄 gallop`\r\n", "\n`🦄 `💻`\n x",
 	} {
-		v := look(t, repair(delta(`"content": `+content)+text("x")+stop()))
-		if s := v.starts(); len(s) != 1 || s[0].emoji != "💻" || s[0].label != "ls" || s[0].tool != "terminal" {
-			t.Errorf("%s: starts = %+v", content, s)
-		}
+		rows[fmt.Sprintf("none: %q", s)] = row{in: turn(text("a") + text(s) + text("b")), out: passes}
 	}
+	check(t, rows)
 }
 
-func TestMarkerInAStreamThatHasShownAToolEventIsAnImitation(t *testing.T) {
-	for name, event := range map[string]string{
-		"G1":          g1("terminal", "💻", "id"),
-		"G2":          g2Start("terminal", "💻", "id", "call_1") + g2End("terminal", "call_1"),
-		"G1 internal": g1("_thinking", "💭", "hm"),
-	} {
-		in := role() + event + text("a") + markerChunk("📖", "x.go") + text("b") + stop()
-		v := look(t, repair(in))
-		if v.content != "a\nb" {
-			t.Errorf("%s: content = %q", name, v.content)
-		}
-		for _, s := range v.starts() {
-			if s.label == "x.go" {
-				t.Errorf("%s: an imitation has started a tool", name)
-			}
-		}
-	}
-}
+// toolOfUpstream is a tool event of upstream's, after which no chunk is a real marker.
+var toolOfUpstream = g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1")
 
-func TestMarkerOfAnUnknownEmojiIsNoImitation(t *testing.T) {
-	in := role() + g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1") + markerChunk("🦄", "x") + stop()
-	same(t, repairWith(in, Options{Progress: ProgressBare}), in, "bytes")
-}
-
-func TestMarkerInsideAnOpenFenceStartsATool(t *testing.T) {
-	v := look(t, repair(text("```\ncode")+markerChunk("💻", "ls")+text("\n\nb")+stop()))
-	if len(v.starts()) != 1 || v.content != "```\ncode\n\nb" {
-		t.Errorf("starts %+v, content %q", v.starts(), v.content)
+// What else a marker's chunk says stays, in front of the tool.
+func TestMarkerChunksThatSayMore(t *testing.T) {
+	chunk := func(content string) string {
+		return `data: {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "x": [1, 2.50], "choices": [ {"index": 0, ` +
+			`"logprobs": {"content": [1]}, "delta": { "role": "assistant", "content": "` + content + `" }, "finish_reason": null}], "y": "\u00e9"}` + "\n\n"
 	}
-}
-
-func TestMarkerChunkWithOtherMembersKeepsThem(t *testing.T) {
-	in := `data: {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "x": [1, 2.50], "choices": [{"index": 0, "delta": {"role": "assistant", "content": "\n` + "`💻 ls`" + `\n"}, "finish_reason": null}], "y": "\u00e9"}` + "\n\n"
-	out := repair(in + text("z") + stop())
-	want := strings.Replace(in, `\n`+"`💻 ls`"+`\n`, "", 1)
-	if !strings.Contains(out, want) {
-		t.Errorf("want the chunk without its content %q in\n%s", want, out)
+	out := repair(chunk(`\n`+"`💻 ls`"+`\n`) + text("z") + stop())
+	if v := look(t, out); !strings.HasPrefix(out, chunk("")) || len(v.starts()) != 1 || v.content != "z" {
+		t.Errorf("starts %+v, content %q in\n%s", v.starts(), v.content, out)
 	}
-	if v := look(t, out); len(v.starts()) != 1 || v.content != "z" {
-		t.Errorf("starts %+v, content %q", v.starts(), v.content)
-	}
-}
-
-func TestMarkerInAnotherChoiceIsText(t *testing.T) {
-	for _, choices := range []string{
-		`[{"index": 1, "delta": {"content": "\n` + "`💻 ls`" + `\n"}}]`,
-		`[{"index": 0, "delta": {"content": "\n` + "`💻 ls`" + `\n"}}, {"index": 1, "delta": {"content": "x"}}]`,
-	} {
-		in := `data: {` + envelopeOfTests + `, "choices": ` + choices + "}\n\n"
-		out := repair(in + stop())
-		if !strings.HasPrefix(out, in) {
-			t.Errorf("the chunk has changed:\n%s", out)
-		}
-	}
-}
-
-func TestMarkersAreCounted(t *testing.T) {
-	sum := repairSummary(role()+markerChunk("💻", "a")+markerChunk("🦄", "b")+text("x\n`💻 c`\ny")+stop(), Options{})
-	if sum.Markers != 2 || sum.Tools != 2 || sum.Imitations != 1 {
-		t.Errorf("summary = %+v, want 2 markers, 2 tools, 1 imitation", sum)
+	out = repair(chunk(`a\n`+"`💻 ls`"+`\n\nb\u00e9`) + stop())
+	if want := chunk(`a\nb\u00e9`); !strings.HasPrefix(out, want) {
+		t.Errorf("got  %s\nwant %s", out, want)
 	}
 }
 
@@ -259,166 +188,69 @@ func TestImitationsKeepPassesByteForByte(t *testing.T) {
 	same(t, repairWith(in, Options{Imitations: ImitationsKeep, Progress: ProgressBare}), in, "bytes of a whole chunk")
 }
 
-func TestImitationsTrustStartsATool(t *testing.T) {
-	for name, in := range map[string]string{
-		"merged":            texts("Sure\n`💻 ls -la`\ndone"),
-		"spread":            texts("Sure\n", "`", "💻", " ls -la", "`", "\n", "done"),
-		"merged and spread": texts("Sure\n`💻 ls", " -la`\ndone"),
-	} {
-		v := look(t, repairWith(role()+in+stop(), Options{Imitations: ImitationsTrust}))
-		if s := v.starts(); len(s) != 1 || s[0].tool != "terminal" || s[0].label != "ls -la" || s[0].emoji != "💻" {
-			t.Errorf("%s: starts = %+v", name, s)
-		}
-		if v.content != "Sure\ndone" {
-			t.Errorf("%s: content = %q", name, v.content)
-		}
-		v.checkLifecycle(t)
+func TestImitations(t *testing.T) {
+	trust := Options{Imitations: ImitationsTrust}
+	counted := func(s string) string { // with a usage that is not the last
+		return strings.Replace(text(s), "}\n\n", `, "usage": {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6}}`+"\n\n", 1)
 	}
-}
-
-func TestTrustedImitationAtTheEndIsACrash(t *testing.T) {
-	v := look(t, repairWith(role()+texts("Sure\n`💻 ls", " -la`\n")+stop(), Options{Imitations: ImitationsTrust}))
-	v.checkLifecycle(t)
-	v.checkErrorFinish(t, CodeEmpty)
-}
-
-func TestImitationInAFinishChunkIsStripped(t *testing.T) {
-	in := role() + text("a\n`💻") + `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {"content": " ls` + "`" + `"}, "finish_reason": "stop"}]` + realUsage + "}\n\n" + doneFrame
-	v := look(t, repair(in))
-	if v.content != "a\n" || v.finishes[0] != "stop" {
-		t.Errorf("content %q, finish %q", v.content, v.finishes)
-	}
-}
-
-func TestImitationBehindARealMarkerIsStripped(t *testing.T) {
-	v := look(t, repair(role()+markerChunk("📖", "x")+text("`💻 ls`\nb")+stop()))
-	if v.content != "b" || len(v.starts()) != 1 {
-		t.Errorf("content %q, starts %+v", v.content, v.starts())
-	}
-}
-
-func TestChunkOfAnImitationWithOtherMembersKeepsThem(t *testing.T) {
-	chunk := func(content string) string {
-		return `data: {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [ {"index": 0, "logprobs": {"content": [1, 2]}, "delta": { "content": "` + content + `" }, "finish_reason": null}], "z" : 1e3}` + "\n\n"
-	}
-	out := repair(chunk(`a\n`+"`💻 ls`"+`\n\nb\u00e9`) + stop())
-	if want := chunk(`a\nb\u00e9`); !strings.HasPrefix(out, want) {
-		t.Errorf("got  %s\nwant %s", out, want)
-	}
-}
-
-func TestContentIsAFunctionOfTheConcatenatedContent(t *testing.T) {
-	content := "Sure.\n`💻 ls`\n\n`📖 a`\nText `💻 x` more\n```sh\n`💻 in a fence`\n```\n`⚙️ restart`\n`💻`\n\n`🔍 recall: \"x\"`\n\n\nEnd\n`💻 open"
-	want := withoutImitations(content)
-	for seed := range uint64(300) {
-		cut := atRandom(seed, 1+int(seed%12))
-		var parts []string
-		for rs := []rune(content); len(rs) > 0; {
-			n := cut(len(rs))
-			parts = append(parts, string(rs[:n]))
-			rs = rs[n:]
-		}
-		in := role() + g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1") + texts(parts...) + stop()
-		if got := look(t, repair(in)).content; got != want {
-			t.Fatalf("content of %q = %q, want %q", parts, got, want)
-		}
-	}
-}
-
-func TestEveryKnownEmojiIsAnImitation(t *testing.T) {
-	for _, e := range knownEmoji {
-		for _, form := range []string{e, strings.TrimSuffix(e, "\ufe0f"), strings.TrimSuffix(e, "\ufe0f") + "\ufe0f"} {
-			in := role() + text(fmt.Sprintf("a\n`%s x`\nb", form)) + stop()
-			if got := look(t, repair(in)).content; got != "a\nb" {
-				t.Errorf("%q: content = %q", form, got)
-			}
-		}
-	}
-}
-
-func TestAddedEmojiIsAnImitation(t *testing.T) {
-	tools, err := NewTools(map[string]string{"🛰️": "satellite"})
+	added, err := NewTools(map[string]string{"🛰️": "satellite"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, form := range []string{"🛰️", "🛰"} {
-		in := role() + text("a\n`"+form+" x`\nb") + stop()
-		if got := look(t, repairWith(in, Options{Tools: tools})).content; got != "a\nb" {
-			t.Errorf("%q: content = %q", form, got)
-		}
+	rows := map[string]row{
+		"trusted, merged": {in: turn(texts("Sure\n`💻 ls -la`\ndone")),
+			o: trust, starts: "💻 ls -la", content: "Sure\ndone", end: "stop"},
+		"trusted, spread": {in: turn(texts("Sure\n", "`", "💻", " ls -la", "`", "\n", "done")),
+			o: trust, starts: "💻 ls -la", content: "Sure\ndone"},
+		"trusted, merged and spread": {in: turn(texts("Sure\n`💻 ls", " -la`\ndone")),
+			o: trust, starts: "💻 ls -la", content: "Sure\ndone"},
+		"trusted, text after it is an answer": {in: turn(texts("Sure\n`💻 ", "ls`\n\ndone\n`", "x")),
+			o: trust, end: "stop"},
+		"trusted, at the end": {in: turn(texts("Sure\n`💻 ls", " -la`\n")),
+			o: trust, starts: "💻 ls -la", end: CodeEmpty},
+		"trusted, in parallel": {in: turn(texts("Hm.\n`💻 a`\n`📖 b`\n", "Done.")),
+			o: trust, story: "other text running running completed completed text finish done"},
+		"trusted, in deltas of lines": {in: turn(texts("Hm.\n", "`💻 a`\n", "`📖 b`\n", "Done.")),
+			o: trust, story: "other text running running completed completed text finish done"},
+		"trusted, in deltas": {in: turn(texts("Hm.\n", "`💻 ", "a`\n`📖", " b`\n", "Done.")),
+			o: trust, story: "other text running running completed completed text finish done"},
+		"trusted, after a held line": {in: texts("a\n`💻 c`", "a\n`📖 b`\nc") + stop(),
+			o: trust, starts: "📖 b"},
+		"trusted, with escapes": {in: turn(delta(`"content": "a\n\u0060\ud83d\udcbb ls\u0060\nb"`)),
+			o: trust, starts: "💻 ls"},
+		"trusted, ended by reasoning": {in: turn(text("Sure\n`💻 ls`") + reasoning("hm") + text("\ndone")),
+			o: trust, starts: "💻 ls", content: "Sure\ndone"},
+		"trusted, ended by a tool": {in: turn(text("Sure\n`💻 ls`") + toolOfUpstream + text("\ndone")),
+			o: trust, starts: "💻 ls, 💻 l", content: "Sure\ndone"},
+		"trusted, ended by a call": {in: turn(text("Sure\n`💻 ls`") + delta(`"tool_calls": [{"id": "c"}]`) + text("\ndone")),
+			o: trust, starts: "💻 ls", content: "Sure\ndone"},
+		// A hop between Hermes and the sidecar has merged what Hermes sends one by one.
+		"merged markers": {in: turn(text("\n`💻 ls`\nSome real text\n`📖 f`\n") + text("\n\nend")),
+			content: "\nSome real text\n\nend", starts: nothing},
+		"merged markers, trusted": {in: turn(text("\n`💻 ls`\nSome real text\n`📖 f`\n") + text("\n\nend")),
+			o: trust, starts: "💻 ls, 📖 f"},
+		"two merged markers": {in: turn(text("\n`💻 a`\n\n`📖 b`\n") + text("\n\nend")),
+			content: "\n\nend", starts: nothing},
+		"two merged markers, trusted": {in: turn(text("\n`💻 a`\n\n`📖 b`\n") + text("\n\nend")),
+			o: trust, starts: "💻 a, 📖 b"},
+		"merged, unknown": {in: turn(text("\n`🦄 a`\nText\n`🦄 b`\n") + text("\n\nend")), out: passes},
+		"merged, unknown, trusted": {in: turn(text("\n`🦄 a`\nText\n`🦄 b`\n") + text("\n\nend")),
+			o: trust, out: passes},
+		"prose about tools": {in: turn(texts("`💻 term", "inal` and `", "📖 read_file`\n")), out: passes},
+		"commands in a label": {in: turn(text("a\n`💻 echo `date` && echo ``x`` | tee '`'`\nb")),
+			content: "a\nb"},
+		"in a finish chunk": {in: role() + text("a\n`💻") + finishChunkWith(`"content": " ls`+"`"+`"`, "stop", realUsage) + doneFrame,
+			content: "a\n", end: "stop"},
+		"ended by a tool event":                      {in: text("abc\n`💻 x`") + toolOfUpstream + text("`💻 y`\nz") + stop()},
+		"a held line, then a finish chunk with text": {in: g2Start("t", "💻", "l", "1") + text("a\n`💻 c`") + finishChunkWith(`"content": "end"`, "stop", realUsage) + doneFrame},
+		"an orphan within":                           {in: text("a\n`💻 c`x") + g2End("t", "orphan") + text("`\nb") + stop()},
+		"an internal tool within":                    {in: text("a\n`💻 c`x") + g1("_thinking", "💭", "hm") + text("`\nb") + stop()},
+		"a chunk without choices within": {in: turn(text("a\n`💻 l") + choicesChunk("", "") + text("s`\nb")),
+			content: "a\nb"},
+		"usage in each chunk": {in: turn(counted("a\n`💻 l") + counted("s`\nb")), content: "a\nb"},
 	}
-}
-
-func TestTrustedImitationsRunInParallelLikeRealOnes(t *testing.T) {
-	for _, in := range []string{
-		texts("Hm.\n`💻 a`\n`📖 b`\n", "Done."),
-		texts("Hm.\n", "`💻 a`\n", "`📖 b`\n", "Done."),
-		texts("Hm.\n", "`💻 ", "a`\n`📖", " b`\n", "Done."),
-	} {
-		v := look(t, repairWith(role()+in+stop(), Options{Imitations: ImitationsTrust}))
-		if s := strings.Join(v.order, " "); !strings.Contains(s, "running running completed completed") {
-			t.Errorf("%s", s)
-		}
-	}
-}
-
-func TestTwiceFenceBehindAMarker(t *testing.T) {
-	once := repair(texts("abc", "\n`💻 ls`\n", "```\n", "a\n`💻 c`\n") + stop())
-	same(t, repair(once), once, "twice and once")
-}
-
-func TestTwiceImitationEndedByAToolEvent(t *testing.T) {
-	once := repair(text("abc\n`💻 x`") + g2Start("t", "💻", "l", "1") + g2End("t", "1") + text("`💻 y`\nz") + stop())
-	same(t, repair(once), once, "twice and once")
-}
-
-func TestTwiceTrustedBehindAHeldLine(t *testing.T) {
-	o := Options{Imitations: ImitationsTrust}
-	once := repairWith(texts("a\n`💻 c`", "a\n`📖 b`\nc")+stop(), o)
-	same(t, repairWith(once, o), once, "twice and once")
-}
-
-func TestSeparateChoicelessChunkDoesNotDecideALine(t *testing.T) {
-	v := look(t, repair(role()+text("a\n`💻 l")+`data: {`+envelopeOfTests+`, "choices": []}`+"\n\n"+text("s`\nb")+stop()))
-	if v.content != "a\nb" {
-		t.Errorf("content = %q", v.content)
-	}
-}
-
-func TestUsageNullChunkDoesNotDecideALine(t *testing.T) {
-	f := func(s string) string {
-		return strings.Replace(text(s), "}\n\n", `, "usage": {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6}}`+"\n\n", 1)
-	}
-	v := look(t, repair(role()+f("a\n`💻 l")+f("s`\nb")+stop()))
-	if v.content != "a\nb" {
-		t.Errorf("content = %q", v.content)
-	}
-}
-
-func TestTwiceFinishChunkWithTextBehindAHeldLine(t *testing.T) {
-	once := repair(g2Start("t", "💻", "l", "1") + text("a\n`💻 c`") + strings.Replace(finishChunk("stop", realUsage), `"delta": {}`, `"delta": {"content": "end"}`, 1) + doneFrame)
-	same(t, repair(once), once, "twice and once")
-}
-
-func TestTrustedLabelWithAnEscapedBacktick(t *testing.T) {
-	out := repairWith(role()+delta(`"content": "a\n\u0060\ud83d\udcbb ls\u0060\nb"`)+stop(), Options{Imitations: ImitationsTrust})
-	if s := look(t, out).starts(); len(s) != 1 || s[0].label != "ls" {
-		t.Errorf("starts = %+v", s)
-	}
-}
-
-func TestTrustedStartDoesNotStandBetweenCRAndLF(t *testing.T) {
-	in := strings.ReplaceAll(role()+text("Sure\n`💻 ls`\n")+text("x")+stop(), "\n\n", "\r\n\r\n")
-	out := repairWith(in, Options{Imitations: ImitationsTrust})
-	if strings.Contains(strings.ReplaceAll(out, "\r\n", ""), "\r") {
-		t.Errorf("a CR without its LF in\n%q", out)
-	}
-}
-
-// The newline before it has gone with the marker: the one after it is all that
-// keeps the texts apart.
-func TestImitationRightBehindAMarker(t *testing.T) {
-	for _, test := range []struct {
+	// The newline before it has left with the marker: the one after it keeps the texts apart.
+	for _, c := range []struct {
 		want   string
 		deltas []string
 	}{
@@ -428,56 +260,20 @@ func TestImitationRightBehindAMarker(t *testing.T) {
 		{"bar", []string{"\n`💻 ls`\n", "`💻 x`\nbar"}},
 		{"foo\n\nbar", []string{"foo\n", "\n`💻 ls`\n", "`💻 x`\nbar"}},
 	} {
-		once := repair(role() + texts(test.deltas...) + stop())
-		if v := look(t, once); v.content != test.want {
-			t.Errorf("%q: content %q, want %q", test.deltas, v.content, test.want)
-		}
-		same(t, repair(once), once, "twice and once")
+		rows[fmt.Sprintf("after a marker: %q", c.deltas)] = row{in: turn(texts(c.deltas...)), content: c.want}
 	}
-}
-
-// A marker stands on a line of its own, so it ends the line before it. If that closes a
-// fence, what follows is not code.
-func TestMarkerEndsTheLineThatClosesAFence(t *testing.T) {
-	for _, behind := range []string{"<think>x</think>y", "`💻 x`\ny", "`💻 x`\n<think>x</think>y"} {
-		v := look(t, repair(role()+texts("```\na\n", "```", "\n`💻 ls`\n", behind)+stop()))
-		if v.content != "```\na\n```\ny" || strings.Contains(behind, "think") != (v.reasoning == "x") {
-			t.Errorf("%q: content %q, reasoning %q", behind, v.content, v.reasoning)
+	// What was held back and is no marker begins no fence.
+	for _, s := range []string{"`x```\n`💻 ls`\nb", "`💻```\n`💻 ls`\nb", "a\n`x````\n`💻 ls`\nb"} {
+		for _, n := range []int{1, len(s)} {
+			rows[fmt.Sprintf("%q in deltas of %d", s, n)] = row{in: turn(deltasOf(s, n)), content: strings.Replace(s, "`💻 ls`\n", "", 1)}
 		}
 	}
-	v := look(t, repair(role()+texts("```", "\n`💻 ls`\n", "<think>x</think>y")+stop()))
-	if v.content != "```\n<think>x</think>y" {
-		t.Errorf("behind the line that opens a fence: content %q", v.content)
-	}
-}
-
-// What was held back and is no marker begins no fence with the backticks after it: the
-// marker in the next line is one.
-func TestNoFenceBeginsWithWhatWasHeldBack(t *testing.T) {
-	for _, in := range []string{"`x```\n`💻 ls`\nb", "`💻```\n`💻 ls`\nb", "a\n`x````\n`💻 ls`\nb"} {
-		for _, cut := range []string{texts(strings.Split(in, "")...), text(in)} {
-			if out := repair(role() + cut + stop()); look(t, out).content != strings.Replace(in, "`💻 ls`\n", "", 1) {
-				t.Errorf("%q becomes %q", in, look(t, out).content)
-			}
+	for _, e := range append(knownEmoji, "🛰️") {
+		for _, form := range []string{e, strings.TrimSuffix(e, "\ufe0f"), strings.TrimSuffix(e, "\ufe0f") + "\ufe0f"} {
+			rows["emoji "+form] = row{in: turn(text("a\n`" + form + " x`\nb")), o: Options{Tools: added}, content: "a\nb"}
 		}
 	}
-}
-
-func TestWholeFramesAreHeldAndLeaveByteForByte(t *testing.T) {
-	parts := []string{"Sure.\n`", "💻", " ls", "`", " is a command\n"}
-	s := New(&Options{}, chatParams)
-	var held string
-	for i, p := range parts {
-		f := text(p)
-		held += f
-		out := string(s.Feed(nil, []byte(f), epoch))
-		switch {
-		case i < len(parts)-1 && out != "":
-			t.Errorf("delta %d leaves %q although the line is open", i, out)
-		case i == len(parts)-1:
-			same(t, out, held, "held frames")
-		}
-	}
+	check(t, rows)
 }
 
 // heldAfter tells whether the content is held back when it comes in a stream.
@@ -543,91 +339,32 @@ func TestHeldLineIsBoundedTo4KiB(t *testing.T) {
 	}
 }
 
-// deltasOf cuts content into deltas of n runes.
-func deltasOf(content string, n int) string {
-	var b strings.Builder
-	for rs := []rune(content); len(rs) > 0; {
-		k := min(n, len(rs))
-		b.WriteString(text(string(rs[:k])))
-		rs = rs[k:]
-	}
-	return b.String()
-}
-
-func TestLineLongerThan4KiBLeavesWithoutItsEnd(t *testing.T) {
+// Whole frames are held, in order with what is between them, and leave byte for byte.
+func TestHeldFrames(t *testing.T) {
+	begun := role() + text("a\n`💻 l")
+	check(t, map[string]row{
+		"no marker": {in: turn(texts("Sure.\n`", "💻", " ls", "`", " is a command\n")), out: passes},
+		"longer than 4 KiB": {in: turn(text("`💻 ") + strings.Repeat(text(strings.Repeat("x", 100)), 50) + text("`\n")),
+			out: passes},
+		"comments": {in: turn(text("a\n`💻") + keepalive + text(" ls") + delta("") + text("` no\n")),
+			out: passes},
+		"comments in what is stripped": {in: turn(text("a\n`💻") + keepalive + text(" ls") + delta("") + text("`\n") + text("z")),
+			out: role() + text("a\n") + keepalive + delta("") + text("z") + stop()},
+		"before a tool event": {in: begun + toolOfUpstream + text("\n\nb") + stop(),
+			o: Options{Progress: ProgressBare}, out: passes},
+		"before a finish": {in: begun + stop(), out: passes},
+		"before the end":  {in: begun, story: "other text error finish done", content: "a\n`💻 l"},
+		"before [DONE]":   {in: begun + doneFrame, story: "other text error finish done", content: "a\n`💻 l"},
+		"CRLF": {in: inCRLF(role() + texts("a\n`💻", " ls", "`\n", "b") + stop()),
+			out: inCRLF(role() + texts("a\n", "b") + stop())},
+	})
 	s := New(&Options{}, chatParams)
-	fed, left := 0, 0
-	feed := func(f string) {
-		fed += len(f)
-		left += len(s.Feed(nil, []byte(f), epoch))
-	}
-	feed(text("`💻 "))
-	if left > 0 {
-		t.Fatal("the beginning of a marker is not held")
-	}
-	for range 50 {
-		feed(text(strings.Repeat("x", 100)))
-	}
-	if left != fed {
-		t.Errorf("%d of %d bytes have left", left, fed)
-	}
-}
-
-func TestHeldFramesKeepTheirOrderWithComments(t *testing.T) {
-	in := text("a\n`💻") + keepalive + text(" ls") + delta("") + text("` no\n") + stop()
-	same(t, repair(role()+in), role()+in, "bytes")
-}
-
-func TestCommentsLeaveWhenTheHeldTextIsStripped(t *testing.T) {
-	a, b, c, d := text("a\n`💻"), text(" ls"), text("`\n"), text("z")
-	out := repair(role() + a + keepalive + b + delta("") + c + d + stop())
-	want := role() + text("a\n") + keepalive + delta("") + d + stop()
-	same(t, out, want, "bytes")
-}
-
-func TestHeldTextLeavesBeforeAToolEvent(t *testing.T) {
-	in := role() + text("a\n`💻 l") + g2Start("terminal", "💻", "x", "call_1") + g2End("terminal", "call_1") + text("\n\nb") + stop()
-	same(t, repairWith(in, Options{Progress: ProgressBare}), in, "bytes")
-}
-
-func TestHeldTextLeavesBeforeAFinish(t *testing.T) {
-	in := role() + text("a\n`💻 l") + stop()
-	same(t, repair(in), in, "bytes")
-}
-
-func TestHeldTextLeavesBeforeAnErrorFinish(t *testing.T) {
-	in := role() + text("a\n`💻 l")
-	for _, cause := range []Cause{CauseEOF, CauseAborted, CauseTimeout, CauseShutdown} {
-		out, _ := run(in, Options{}, chatParams, inOne, cause)
-		if !strings.HasPrefix(out, in) {
-			t.Errorf("%s", out)
-		}
-		look(t, out).checkErrorFinish(t, cause.Code())
-	}
-}
-
-func TestHeldTextLeavesBeforeDone(t *testing.T) {
-	in := role() + text("a\n`💻 l") + finishChunk("stop", realUsage)
-	same(t, repair(in+doneFrame), in+doneFrame, "bytes")
-	out := repair(role() + text("a\n`💻 l") + doneFrame)
-	if !strings.HasPrefix(out, role()+text("a\n`💻 l")) {
-		t.Errorf("%s", out)
-	}
-}
-
-func TestNewlineIsNeverHeld(t *testing.T) {
-	for _, content := range []string{"\n", "a\n", "\n\n", "a\n\n"} {
-		if heldAfter(content) {
-			t.Errorf("%q is held", content)
-		}
-	}
-}
-
-func TestDroppedEventDoesNotDecideALine(t *testing.T) {
-	for _, dropped := range []string{g2End("t", "orphan"), g1("_thinking", "💭", "hm")} {
-		once := repair(text("a\n`💻 c`x") + dropped + text("`\nb") + stop())
-		same(t, repair(once), once, "twice and once")
-	}
+	feedAll(s, role(), inOne)
+	in := texts("Sure.\n`", "💻", " ls", "`")
+	equal(t, string(feedAll(s, in, inOne)), "", "what leaves while the line is open")
+	same(t, string(s.Feed(nil, []byte(text(" is a command\n")), epoch)), in+text(" is a command\n"), "held frames")
+	feedAll(s, text("`💻 ")+strings.Repeat(text(strings.Repeat("x", 100)), 42), inOne)
+	same(t, string(s.Feed(nil, []byte(text("x")), epoch)), text("x"), "what leaves after 4 KiB")
 }
 
 // piecesOf returns a message in pieces: M is a marker of its own, E a tool event, R
@@ -854,39 +591,6 @@ func FuzzApart(f *testing.F) {
 	})
 }
 
-// A hop between Hermes and us has merged what Hermes sends one by one.
-func TestMarkersMergedWithTextLoseNoText(t *testing.T) {
-	for _, test := range []struct{ in, strip, trust string }{
-		{"\n`💻 ls`\nSome real text\n`📖 f`\n", "\nSome real text\n", "💻 📖"},
-		{"\n`💻 a`\n\n`📖 b`\n", "\n", "💻 📖"},
-		{"\n`🦄 a`\nText\n`🦄 b`\n", "\n`🦄 a`\nText\n`🦄 b`\n", ""},
-	} {
-		if v := look(t, repair(role()+text(test.in)+text("\n\nend")+stop())); !strings.HasPrefix(v.content, test.strip) || len(v.starts()) > 0 {
-			t.Errorf("%q: content %q, %d tools", test.in, v.content, len(v.starts()))
-		}
-		v := look(t, repairWith(role()+text(test.in)+text("\n\nend")+stop(), Options{Imitations: ImitationsTrust}))
-		var emoji []string
-		for _, s := range v.starts() {
-			emoji = append(emoji, strings.Trim(s.emoji, "\""))
-		}
-		if got := strings.Join(emoji, " "); got != test.trust {
-			t.Errorf("%q: trusted tools %q, want %q", test.in, got, test.trust)
-		}
-	}
-}
-
-func TestProseAboutToolsIsNoImitation(t *testing.T) {
-	in := "`💻 terminal` and `📖 read_file`\n"
-	if v := look(t, repair(role()+texts("`💻 term", "inal` and `", "📖 read_file`\n")+stop())); v.content != in {
-		t.Errorf("content %q, want %q", v.content, in)
-	}
-	for _, label := range []string{"echo `date`", "echo `date` && echo ``x`` | tee '`'", "`"} {
-		if v := look(t, repair(role()+text("a\n`💻 "+label+"`\nb")+stop())); v.content != "a\nb" {
-			t.Errorf("label %q: content %q", label, v.content)
-		}
-	}
-}
-
 func TestCutCommentIsDropped(t *testing.T) {
 	for _, tail := range []string{": keepalive", ": keepalive\n", ": a\n: b\n"} {
 		want := repair(role() + text("x"))
@@ -962,13 +666,6 @@ func TestTextOfAFinishChunkLeavesBeforeTheError(t *testing.T) {
 			t.Errorf("%s: content %q, order %s\n%s", reason, v.content, story, out)
 		}
 		same(t, repairWith(out, Options{ZeroUsage: ZeroUsageError}), out, "twice and once")
-	}
-}
-
-func TestRoleOfAMarkerChunkLeavesBeforeItsTool(t *testing.T) {
-	out := repair(delta(`"role": "assistant", "content": "\n`+"`💻 ls`"+`\n"`) + text("\n\nx") + stop())
-	if role, tool := strings.Index(out, `"role"`), strings.Index(out, `"running"`); role < 0 || tool < role {
-		t.Errorf("the tool comes first:\n%s", out)
 	}
 }
 
@@ -1066,32 +763,6 @@ func TestPartsKeepTheirLF(t *testing.T) {
 	}
 }
 
-// A frame that is dropped from those that are held takes its LF with it.
-func TestHeldFrameGoesWithItsLF(t *testing.T) {
-	crlf := func(s string) string { return strings.ReplaceAll(s, "\n\n", "\r\n\r\n") }
-	in := role() + texts("a\n`💻", " ls", "`\n", "b") + stop()
-	for _, cut := range []cutter{inOne, oneByte} {
-		out, _ := run(crlf(in), Options{}, chatParams, cut, CauseEOF)
-		same(t, out, crlf(repair(in)), "bytes")
-	}
-}
-
-func TestTextBehindATrustedMarkerInTheSameDeltaIsAnAnswer(t *testing.T) {
-	o := Options{Imitations: ImitationsTrust}
-	for _, in := range []string{
-		texts("Sure\n`💻 ls`\n\ndone"),
-		texts("Sure\n`💻 ", "ls`\n\ndone"),
-		texts("Sure\n`💻 ls`\n\ndone\n`", "x"),
-	} {
-		if v := look(t, repairWith(role()+in+stop(), o)); v.finishes[0] != "stop" {
-			t.Errorf("finish reason %q, want stop: %s", v.finishes, v.story())
-		}
-	}
-	if v := look(t, repairWith(role()+text("Sure\n`💻 ls`\n")+stop(), o)); v.finishes[0] != "error" {
-		t.Errorf("finish reason %q of an answer that ends on a tool, want error", v.finishes)
-	}
-}
-
 // Behind the finish chunk no tool starts, whatever the form and the option
 // (contract section 2), nor where the text is only what a client does not see.
 func TestWhatStartsNoTool(t *testing.T) {
@@ -1112,19 +783,6 @@ func TestWhatStartsNoTool(t *testing.T) {
 				t.Errorf("%s: %d tools, finish %q with %+v:\n%s", name, sum.Tools, v.finishes, o, out)
 			}
 		}
-	}
-}
-
-// A trusted marker that is at the end of its chunk starts its tool when something
-// else says that the line has ended.
-func TestTrustedMarkerThatIsEndedByAnother(t *testing.T) {
-	o := Options{Imitations: ImitationsTrust}
-	for _, between := range []string{reasoning("hm"), g2Start("t", "📖", "l", "call_1") + g2End("t", "call_1"), delta(`"tool_calls": [{"id": "c"}]`)} {
-		v := look(t, repairWith(role()+text("Sure\n`💻 ls`")+between+text("\ndone")+stop(), o))
-		if s := v.starts(); len(s) == 0 || s[0].tool != "terminal" || s[0].label != "ls" || v.content != "Sure\ndone" {
-			t.Errorf("starts %+v, content %q", v.starts(), v.content)
-		}
-		v.checkLifecycle(t)
 	}
 }
 

@@ -10,21 +10,10 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose/prosetest"
 )
 
-// inDeltas cuts a text into deltas of n runes each.
-func inDeltas(s string, n int) string {
-	var b strings.Builder
-	for rs := []rune(s); len(rs) > 0; {
-		k := min(n, len(rs))
-		b.WriteString(text(string(rs[:k])))
-		rs = rs[k:]
-	}
-	return b.String()
-}
-
 func TestTagsSplitAnywhere(t *testing.T) {
 	for _, c := range prosetest.TaggedTexts {
 		for n := 1; n <= len(c.In); n++ {
-			in := role() + inDeltas(c.In, n) + stop()
+			in := role() + deltasOf(c.In, n) + stop()
 			out := repair(in)
 			v := look(t, out)
 			same(t, v.content, c.Content, c.Name+": contents")
@@ -48,7 +37,7 @@ func TestTagsSplitAnywhere(t *testing.T) {
 func TestReasoningHasADeltaOfItsOwn(t *testing.T) {
 	const in = "Hi\n\n<think>plan</think>\n\nAnswer\n\n<think>more</think> End"
 	for n := 1; n <= len(in); n++ {
-		for _, e := range decode(repair(role() + inDeltas(in, n) + stop())) {
+		for _, e := range decode(repair(role() + deltasOf(in, n) + stop())) {
 			if strings.Contains(e.data, `"reasoning_content"`) && strings.Contains(e.data, `"content"`) {
 				t.Fatalf("deltas of %d: both in one delta: %s", n, e.data)
 			}
@@ -219,7 +208,7 @@ func TestImitationBesideReasoning(t *testing.T) {
 		{"<think>\n`💻 ls`\n</think>Answer", "Answer", "\n`💻 ls`\n"},
 	} {
 		for n := 1; n <= len(c.in); n++ {
-			in := g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1") + inDeltas(c.in, n) + stop()
+			in := g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1") + deltasOf(c.in, n) + stop()
 			out := repair(in)
 			v := look(t, out)
 			same(t, v.content, c.content, c.in+": contents")
@@ -273,7 +262,7 @@ func TestPartialOfReasoning(t *testing.T) {
 func TestCrashInsideReasoning(t *testing.T) {
 	for _, in := range []string{"<think>plan", "<think>plan</th", "<think>plan</think", "<think>plan `</think>"} {
 		for n := 1; n <= len(in); n++ {
-			out, sum := run(inDeltas(in, n), Options{}, chatParams, inOne, CauseAborted)
+			out, sum := run(deltasOf(in, n), Options{}, chatParams, inOne, CauseAborted)
 			v := look(t, out)
 			v.checkErrorFinish(t, CodeAborted)
 			_, thought, _ := prose.Split([]byte(in), (&Options{}).internal())

@@ -3,6 +3,7 @@ package rewrite
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -274,7 +275,7 @@ func TestSharedEmojiWithATellingNothingLabelIsNotGuessedBeyondItsTools(t *testin
 		"🏠": "ha_list_entities ha_get_state ha_list_services ha_call_service tool", "🔍": "web_search session_search tool", "🧠": "memory mixture_of_agents tool",
 	} {
 		s := look(t, repair(markerChunk(emoji, "some thing")+text("y")+stop())).starts()
-		if !contains(strings.Fields(names), s[0].tool) {
+		if !slices.Contains(strings.Fields(names), s[0].tool) {
 			t.Errorf("%s is %s, want one of %s", emoji, s[0].tool, names)
 		}
 	}
