@@ -302,18 +302,6 @@ func TestLargeHoldShrinksAgain(t *testing.T) {
 	}
 }
 
-func TestLongLabelsAreNotReadToTellToolsApart(t *testing.T) {
-	long := `recall: "` + strings.Repeat("x", marker.MaxTellingLabel)
-	v := look(t, repair(markerChunk("🔍", long)+text("x")+stop()))
-	if s := v.starts(); len(s) != 1 || s[0].label != long {
-		t.Errorf("%d starts", len(s))
-	}
-	v = look(t, repair(markerChunk("🔍", `recall: "x"`)+text("x")+stop()))
-	if s := v.starts(); s[0].tool != "session_search" {
-		t.Errorf("%+v", s)
-	}
-}
-
 func TestManyChoicesAreBounded(t *testing.T) {
 	var b strings.Builder
 	for i := range 5000 {

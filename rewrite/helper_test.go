@@ -113,6 +113,24 @@ type row struct {
 	end       string // the finish reason, or the code of an error finish
 }
 
+// underAll repairs in with all options, in several cuts and twice, and calls see with what leaves.
+func underAll(t *testing.T, in string, see func(o Options, out string, v *view)) {
+	t.Helper()
+	for _, o := range allOptions() {
+		out, _ := run(in, o, chatParams, inOne, CauseEOF)
+		for _, cut := range []cutter{oneByte, atRandom(1, 99)} {
+			again, _ := run(in, o, chatParams, cut, CauseEOF)
+			same(t, again, out, "outputs of two cuts")
+		}
+		same(t, repairWith(out, o), out, "twice and once")
+		v := look(t, out)
+		v.checkLifecycle(t)
+		if see(o, out, v); t.Failed() {
+			t.Fatalf("%+v: %q becomes\n%s", o, in, out)
+		}
+	}
+}
+
 const (
 	passes  = "passes"
 	nothing = "nothing"

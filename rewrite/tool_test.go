@@ -18,258 +18,187 @@ const (
 )
 
 func TestDerivedIDsAreUniqueAndTheSameOnEveryReplica(t *testing.T) {
-	var in strings.Builder
-	in.WriteString(role())
-	for i := range 200 {
-		in.WriteString(markerChunk("💻", "the same label"))
-		if i%3 == 0 {
-			in.WriteString(text("\n\nx"))
-		}
-	}
-	in.WriteString(text("x") + stop())
-	a := look(t, repair(in.String()))
-	b, _ := run(in.String(), Options{}, Params{Active: true, ID: always("another"), Created: 5}, oneByte, CauseEOF)
+	in := role() + markerChunk("💻", "ls") + text("\n\nx") + strings.Repeat(markerChunk("💻", "the same label"), 200) + text("x") + stop()
+	a := look(t, repair(in))
 	a.checkLifecycle(t)
+	b, _ := run(in, Options{}, Params{Active: true, ID: always("another"), Created: 5}, oneByte, CauseEOF)
 	seen := map[string]bool{}
 	for i, e := range look(t, b).tools {
-		if e.id != a.tools[i].id {
-			t.Fatalf("two replicas derive %s and %s", a.tools[i].id, e.id)
-		}
+		equal(t, e.id, a.tools[i].id, "the id of another replica")
 		seen[e.id] = true
 	}
-	if len(seen) != 200 {
-		t.Errorf("%d ids, want 200", len(seen))
+	equal(t, len(seen), 201, "ids")
+	if other := look(t, repair(strings.ReplaceAll(in, "chatcmpl-1", "chatcmpl-2"))).tools[0].id; seen[other] {
+		t.Errorf("two completions share the id %s", other)
 	}
-	other := look(t, repair(strings.ReplaceAll(in.String(), "chatcmpl-1", "chatcmpl-2")))
-	if seen[other.tools[0].id] {
-		t.Errorf("two completions share the id %s", other.tools[0].id)
-	}
-}
-
-func TestG0AndG1DeriveTheSameID(t *testing.T) {
-	a := look(t, repair(role()+markerChunk("💻", "ls")+text("x")+stop())).tools[0].id
-	b := look(t, repair(role()+g1("terminal", "💻", "ls")+text("x")+stop())).tools[0].id
-	if a != b {
-		t.Errorf("%s and %s for the same ordinal of the same completion", a, b)
-	}
-}
-
-// story returns the order of what leaves.
-func story(t *testing.T, in string) string {
-	t.Helper()
-	v := look(t, repair(in))
-	v.checkLifecycle(t)
-	return v.story()
-}
-
-func TestTextCompletesToolsWithoutIDs(t *testing.T) {
-	for _, start := range []string{markerChunk("💻", "ls"), g1("terminal", "💻", "ls")} {
-		if got := story(t, start+text("x")+stop()); got != "running completed text finish done" {
-			t.Errorf("text: %s", got)
-		}
-		if got := story(t, start+reasoning("x")+text("y")+stop()); got != "running completed reasoning text finish done" {
-			t.Errorf("reasoning: %s", got)
-		}
-		if got := story(t, start+delta(`"reasoning": "x"`)+text("y")+stop()); got != "running completed reasoning text finish done" {
-			t.Errorf("reasoning: %s", got)
-		}
-		if got := story(t, start+text("\n\n")+text(" \t\u00a0")+text("x")+stop()); got != "running text text completed text finish done" {
-			t.Errorf("white space: %s", got)
-		}
-		if got := story(t, start+reasoning(" \n")+delta("")+keepalive+text("x")+stop()); got != "running reasoning other completed text finish done" {
-			t.Errorf("white space as reasoning: %s", got)
-		}
-	}
-}
-
-func TestToolsWithoutIDsRunInParallelInsideTheWindow(t *testing.T) {
-	for _, start := range []func(label string) string{
-		func(label string) string { return markerChunk("💻", label) },
-		func(label string) string { return g1("terminal", "💻", label) },
-	} {
-		for _, test := range []struct {
-			window, between time.Duration
-			want            string
-		}{
-			{0, 0, "running running completed completed text finish done"},
-			{0, 499 * time.Millisecond, "running running completed completed text finish done"},
-			{0, 500 * time.Millisecond, "running completed running completed text finish done"},
-			{0, time.Hour, "running completed running completed text finish done"},
-			{time.Second, 999 * time.Millisecond, "running running completed completed text finish done"},
-			{time.Second, time.Second, "running completed running completed text finish done"},
-			{-1, 0, "running completed running completed text finish done"},
-		} {
-			s := New(&Options{ParallelWindow: test.window}, chatParams)
-			out := s.Feed(nil, []byte(start("a")), epoch)
-			out = s.Feed(out, []byte(start("b")), epoch.Add(test.between))
-			out = s.Feed(out, []byte(text("x")+stop()), epoch.Add(time.Hour))
-			v := look(t, string(s.Finish(out, CauseEOF)))
-			v.checkLifecycle(t)
-			if v.story() != test.want {
-				t.Errorf("window %v, starts %v apart: %s, want %s", test.window, test.between, v.story(), test.want)
-			}
-		}
-	}
-}
-
-func TestWindowBeginsAtThePreviousStart(t *testing.T) {
-	s := New(&Options{}, chatParams)
-	var out []byte
-	for i := range 5 {
-		out = s.Feed(out, []byte(markerChunk("💻", fmt.Sprint(i))), epoch.Add(time.Duration(i)*400*time.Millisecond))
-	}
-	out = s.Finish(s.Feed(out, []byte(text("x")+stop()), epoch.Add(time.Hour)), CauseEOF)
-	v := look(t, string(out))
-	if want := strings.Repeat("running ", 5) + strings.Repeat("completed ", 5) + "text finish done"; v.story() != want {
-		t.Errorf("%s, want %s", v.story(), want)
-	}
-}
-
-func TestNothingIsInferredFromTextOnG2(t *testing.T) {
-	in := g2Start("terminal", "💻", "a", "call_1") + text("x") + reasoning("y") + g2Start("terminal", "💻", "b", "call_2") + text("z") +
-		g2End("terminal", "call_2") + g2End("terminal", "call_1") + text("end") + stop()
-	if got, want := story(t, in), "running text reasoning running text completed completed text finish done"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-	s := New(&Options{}, chatParams)
-	out := s.Feed(nil, []byte(g2Start("terminal", "💻", "a", "call_1")), epoch)
-	out = s.Feed(out, []byte(g2Start("terminal", "💻", "b", "call_2")), epoch.Add(time.Hour))
-	if v := look(t, string(out)); v.story() != "running running" {
-		t.Errorf("%s: a further start has completed a tool with an id", v.story())
-	}
-}
-
-func TestTheEndOfTheStreamCompletesTheRest(t *testing.T) {
-	for name, starts := range map[string]string{
-		"G0": markerChunk("💻", "a") + markerChunk("📖", "b"),
-		"G1": g1("terminal", "💻", "a") + g1("read_file", "📖", "b"),
-		"G2": g2Start("terminal", "💻", "a", "call_1") + g2Start("read_file", "📖", "b", "call_2"),
-	} {
-		for end, want := range map[string]string{
-			"":                                  "running running completed completed error finish done",
-			doneFrame:                           "running running completed completed error finish done",
-			finishChunk("stop", zeroUsage):      "running running completed completed error finish done",
-			finishChunk("length", realUsage):    "running running completed completed finish done",
-			finishChunk("error", zeroUsage):     "running running completed completed error finish done",
-			`data: {"error": "boom"}` + "\n\n":  "running running completed completed error finish done",
-			finishChunk("tool_calls", "") + " ": "running running completed completed finish done",
-		} {
-			v := look(t, repair(starts+strings.TrimSuffix(end, " ")))
-			v.checkLifecycle(t)
-			if v.story() != want {
-				t.Errorf("%s, %q: %s, want %s", name, end, v.story(), want)
-			}
-		}
-	}
-}
-
-func TestCompletedKeepTheOrderOfTheStarts(t *testing.T) {
+	equal(t, look(t, repair(turn(g1("terminal", "💻", "ls")))).tools[0].id, a.tools[0].id, "the id of G1")
 	v := look(t, repair(markerChunk("💻", "a")+markerChunk("📖", "b")+markerChunk("🐍", "c")+text("x")+stop()))
 	for i := range 3 {
-		if v.tools[i].id != v.tools[i+3].id || v.tools[i].tool != v.tools[i+3].tool {
-			t.Errorf("start %d is %+v, end %d is %+v", i, v.tools[i], i, v.tools[i+3])
+		equal(t, v.tools[i+3].id, v.tools[i].id, "the tools end in their order")
+	}
+}
+
+func TestLifecycle(t *testing.T) {
+	bare, off := Options{Progress: ProgressBare}, Options{Progress: ProgressOff}
+	event := func(members string) string { return named(progressEvent, "{"+members+"}") }
+	a, b := g2Start("terminal", "💻", "a", "call_1"), g2End("terminal", "call_1")
+	orphan, internal := g2End("terminal", "call_9"), g1("_thinking", "💭", "hm")+g2Start("_x", "💭", "hm", "c")+g2End("_x", "c")
+	odd := event(`"tool": "terminal", "toolCallId": "call_1", "status": "paused"`)
+	endless := event(`"toolCallId": "call_1", "status": "completed"`)
+	ends := func(tool string) string { return event(`"tool": "` + tool + `", "status": "completed"`) }
+	rows := map[string]row{
+		"nothing is inferred from text on G2": {
+			in:    turn(a, text("x"), reasoning("y"), g2Start("terminal", "💻", "b", "call_2"), text("z"), g2End("terminal", "call_2"), b, text("end")),
+			story: "other running text reasoning running text completed completed text finish done",
+		},
+		"two generations": {in: turn(markerChunk("💻", "a"), g2Start("read_file", "📖", "b", "c"), text("x"), g2End("read_file", "c")),
+			story: "other running running completed text completed finish done"},
+		"duplicates":                 {in: turn(a, a, b, b, a, b, text("x")), o: bare, out: turn(a, b, text("x"))},
+		"orphans":                    {in: turn(orphan, text("x"), g2End("terminal", "call_8")), out: turn(text("x"))},
+		"internal tools":             {in: turn(internal, text("x")), out: turn(text("x"))},
+		"internal tools, bare":       {in: turn(internal, text("x")), o: bare, out: turn(text("x"))},
+		"internal tools, off":        {in: turn(internal, text("x")), o: off, out: turn(text("x"))},
+		"an escaped underscore":      {in: turn(event(`"tool": "\u005fthinking", "emoji": "x", "label": "hm"`), text("x")), out: turn(text("x"))},
+		"after the finish":           {in: role() + text("x") + finishChunk("stop", realUsage) + a + b + doneFrame, out: turn(text("x"))},
+		"an end without its name":    {in: turn(a, endless, text("x")), story: "other running completed text finish done"},
+		"an orphan without its name": {in: turn(endless, text("x")), out: turn(text("x"))},
+		// An end without an id is of the first open tool of its name.
+		"ends without ids": {
+			in:    turn(g1("terminal", "💻", "a"), g1("read_file", "📖", "b"), ends("read_file"), ends("read_file"), ends("other"), ends("terminal"), text("x")),
+			story: "other running running completed completed text finish done",
+		},
+		"an unknown status, bare":  {in: turn(a, odd, b, text("x")), o: bare, out: passes},
+		"an unknown status":        {in: turn(a, odd, b, text("x")), story: "other running paused completed text finish done"},
+		"neither a name nor an id": {in: turn(event(`"percent": 5`), text("x")), o: bare, out: passes},
+		"neither, in an envelope":  {in: turn(event(`"percent": 5`), text("x")), out: turn(event(envelopeWritten+`,"percent": 5`), text("x"))},
+	}
+	for _, start := range []string{markerChunk("💻", "ls"), g1("terminal", "💻", "ls")} {
+		for then, story := range map[string]string{
+			text("x"):                                            "completed text",
+			reasoning("x") + text("y"):                           "completed reasoning text",
+			delta(`"reasoning": "x"`) + text("y"):                "completed reasoning text",
+			texts("\n\n", " \t\u00a0", "x"):                      "text text completed text",
+			reasoning(" \n") + delta("") + keepalive + text("x"): "reasoning other completed text",
+		} {
+			rows[start+then] = row{in: start + then + stop(), story: "running " + story + " finish done"}
+		}
+	}
+	for generation, starts := range map[string]string{
+		"G0": markerChunk("💻", "a") + markerChunk("📖", "b"), "G1": g1("terminal", "💻", "a") + g1("read_file", "📖", "b"),
+		"G2": a + g2Start("read_file", "📖", "b", "call_2"),
+	} {
+		for end, story := range map[string]string{
+			"": "error finish", doneFrame: "error finish", finishChunk("stop", zeroUsage): "error finish", finishChunk("length", realUsage): "finish",
+			finishChunk("error", zeroUsage): "error finish", `data: {"error": "boom"}` + "\n\n": "error finish", finishChunk("tool_calls", ""): "finish",
+		} {
+			rows[generation+" ends with "+end] = row{in: starts + end, story: "running running completed completed " + story + " done"}
+		}
+	}
+	check(t, rows)
+	said := turn(strings.Replace(text("a"), `"choices"`, `"tool": "x", "choices"`, 1))
+	same(t, repair(said), said, "bytes of a chunk with members of a tool")
+}
+
+// Tools without ids run in parallel if each starts within the window after the one before.
+func TestToolsWithoutIDsRunInParallelInsideTheWindow(t *testing.T) {
+	const ms, apart, together = time.Millisecond, "running completed running completed text", "running running completed completed text"
+	g0 := func(label string) string { return markerChunk("💻", label) }
+	g1s := func(label string) string { return g1("terminal", "💻", label) }
+	g2s := func(label string) string { return g2Start("terminal", "💻", label, label) }
+	internal := func(label string) string { return g1("_thinking", "💭", label) }
+	for _, c := range []struct {
+		window, between time.Duration
+		starts          []func(string) string
+		want            string
+	}{
+		{0, 0, nil, together},
+		{0, 499 * ms, nil, together},
+		{0, 500 * ms, nil, apart},
+		{0, time.Hour, nil, apart},
+		{time.Second, 999 * ms, nil, together},
+		{time.Second, time.Second, nil, apart},
+		{-1, 0, nil, apart},
+		{0, 400 * ms, []func(string) string{g0, g0, g0, g0, g0}, strings.Repeat("running ", 5) + strings.Repeat("completed ", 5) + "text"},
+		{0, time.Hour, []func(string) string{g2s, g2s}, "running running text completed completed"},
+		{0, time.Hour, []func(string) string{g1s, internal}, "running completed text"},
+	} {
+		all := [][]func(string) string{c.starts}
+		if c.starts == nil {
+			all = [][]func(string) string{{g0, g0}, {g1s, g1s}}
+		}
+		for _, starts := range all {
+			s := New(&Options{ParallelWindow: c.window}, chatParams)
+			var out []byte
+			for i, start := range starts {
+				out = s.Feed(out, []byte(start(fmt.Sprint(i))), epoch.Add(time.Duration(i)*c.between))
+			}
+			out = s.Feed(out, []byte(text("x")+stop()), epoch.Add(24*time.Hour))
+			v := look(t, string(s.Finish(out, CauseEOF)))
+			v.checkLifecycle(t)
+			equal(t, v.story(), c.want+" finish done", fmt.Sprintf("window %v, starts %v apart", c.window, c.between))
 		}
 	}
 }
 
-func TestDuplicatesCollapse(t *testing.T) {
-	a, b := g2Start("terminal", "💻", "a", "call_1"), g2End("terminal", "call_1")
-	in := role() + a + a + b + b + a + b + text("x") + stop()
-	same(t, repairWith(in, Options{Progress: ProgressBare}), role()+a+b+text("x")+stop(), "bytes")
-}
-
-func TestOrphansAreDropped(t *testing.T) {
-	in := role() + g2End("terminal", "call_9") + text("x") + g2End("terminal", "call_8") + stop()
-	same(t, repair(in), role()+text("x")+stop(), "bytes")
-}
-
-func TestInternalToolsAreDropped(t *testing.T) {
-	in := role() + g1("_thinking", "💭", "hm") + g2Start("_x", "💭", "hm", "call_1") + g2End("_x", "call_1") + text("x") + stop()
-	for _, form := range ProgressForms() {
-		same(t, repairWith(in, Options{Progress: form}), role()+text("x")+stop(), string(form)+": bytes")
-	}
-}
-
-func TestInternalToolsDoNotCompleteOthers(t *testing.T) {
-	s := New(&Options{}, chatParams)
-	out := s.Feed(nil, []byte(g1("terminal", "💻", "a")), epoch)
-	out = s.Feed(out, []byte(g1("_thinking", "💭", "hm")), epoch.Add(time.Hour))
-	if v := look(t, string(out)); v.story() != "running" {
-		t.Errorf("%s", v.story())
-	}
-}
-
-func TestToolEventsBehindTheFinishChunkAreDropped(t *testing.T) {
-	in := role() + text("x") + finishChunk("stop", realUsage)
-	late := g2Start("terminal", "💻", "a", "call_1") + g2End("terminal", "call_1")
-	same(t, repair(in+late+doneFrame), in+doneFrame, "bytes")
-}
-
-func TestToolFieldsInAPlainChunkAreNoToolEvent(t *testing.T) {
-	in := role() + `data: {` + envelopeOfTests + `, "tool": "x", "choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": null}]}` + "\n\n" + stop()
-	same(t, repair(in), in, "bytes")
-}
-
-func TestToolsBeforeAnyChunkUseTheParams(t *testing.T) {
-	out := repair(g1("terminal", "💻", "ls"))
-	var c wireChunk
-	if err := json.Unmarshal([]byte(toolFrames(out)[0]), &c); err != nil {
+// The names of tools by emoji and label: those of Hermes' table, and those that operators add.
+func TestToolComesFromEmojiAndLabel(t *testing.T) {
+	longest := strings.Repeat("🛰", marker.MaxEmoji/len("🛰"))
+	added, err := NewTools(map[string]string{
+		"🛰️": "satellite", "💻": "my_shell", "é": "accent \"x\"", "🔍": "my_search", "🧠": "my_memory", "❤\u200d🔥": "fire", longest: "fleet",
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if *c.ID != "chatcmpl-none" || *c.Created != 1700000000 {
-		t.Errorf("%s", out)
+	selector, err := NewTools(map[string]string{"❤\ufe0f\u200d🔥": "fire"})
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-func TestMixedGenerationsPairUp(t *testing.T) {
-	in := markerChunk("💻", "a") + g2Start("read_file", "📖", "b", "call_1") + text("x") + g2End("read_file", "call_1") + stop()
-	v := look(t, repair(in))
-	v.checkLifecycle(t)
-	if len(v.starts()) != 2 {
-		t.Errorf("starts %+v", v.starts())
-	}
-}
-
-func TestInternalToolWithAnEscapedUnderscore(t *testing.T) {
-	out := repair(role() + named("hermes.tool.progress", `{"tool": "\u005fthinking", "emoji": "x", "label": "hm"}`) + text("x") + stop())
-	same(t, out, role()+text("x")+stop(), "bytes")
-}
-
-// toolNamesOfHermes is the table of Hermes' tools: emoji, label, name.
-var toolNamesOfHermes = [][3]string{
-	{"💻", "ls", "terminal"}, {"⚙️", "x", "process"}, {"📖", "x", "read_file"}, {"✍️", "x", "write_file"}, {"🔧", "x", "patch"}, {"🔎", "x", "search_files"},
-	{"📄", "x", "web_extract"}, {"🎨", "x", "image_generate"}, {"🔊", "x", "text_to_speech"}, {"🌐", "x", "browser_navigate"}, {"📸", "x", "browser_snapshot"},
-	{"👆", "x", "browser_click"}, {"📜", "x", "browser_scroll"}, {"◀️", "x", "browser_back"}, {"🖼️", "x", "browser_get_images"}, {"🖥️", "x", "browser_console"},
-	{"🚪", "x", "browser_close"}, {"📝", "x", "skill_manage"}, {"📋", "x", "todo"}, {"🐍", "x", "execute_code"}, {"🔀", "x", "delegate_task"}, {"⏰", "x", "cronjob"},
-	{"❓", "x", "clarify"}, {"📨", "x", "send_message"},
-	// Without U+FE0F, and with it where the table has none.
-	{"⚙", "x", "process"}, {"💻\ufe0f", "x", "terminal"},
-	// A label that is itself a tool's name.
-	{"🔍", "web_search", "web_search"}, {"🔍", "session_search", "session_search"}, {"👁️", "vision_analyze", "vision_analyze"}, {"👁️", "browser_vision", "browser_vision"},
-	{"⌨️", "browser_type", "browser_type"}, {"⌨️", "browser_press", "browser_press"}, {"📚", "skills_list", "skills_list"}, {"📚", "skill_view", "skill_view"},
-	{"🧠", "memory", "memory"}, {"🧠", "mixture_of_agents", "mixture_of_agents"}, {"🏠", "ha_get_state", "ha_get_state"}, {"🏠", "ha_call_service", "ha_call_service"},
-	{"🧪", "rl_start_training", "rl_start_training"},
-	// Labels that tell tools apart.
-	{"🔍", `recall: "what was it"`, "session_search"}, {"🔍", "golang sse", "web_search"},
-	{"🧠", `+user: "likes Go"`, "memory"}, {"🧠", `~memory: "x"`, "memory"}, {"🧠", `-memory: "x"`, "memory"},
-	// What tells nothing.
-	{"🦄", "x", "tool"}, {"⚡", "some_plugin_tool", "tool"}, {"é", "x", "tool"},
-}
-
-func TestToolComesFromEmojiAndLabel(t *testing.T) {
-	for _, x := range toolNamesOfHermes {
-		v := look(t, repair(markerChunk(x[0], x[1])+text("y")+stop()))
-		s := v.starts()
-		if len(s) != 1 || s[0].tool != x[2] || s[0].emoji != x[0] || s[0].label != x[1] {
-			t.Errorf("%s %s: %+v, want %s", x[0], x[1], s, x[2])
-		}
-		if end := v.tools[len(v.tools)-1]; end.tool != x[2] {
-			t.Errorf("%s %s: completed is of %s", x[0], x[1], end.tool)
+	recall := `recall: "` + strings.Repeat("x", marker.MaxTellingLabel-len(`recall: "`)-len(`\`)) // as long as is read
+	for _, c := range []struct {
+		tools        *Tools
+		label, named string // named is emoji and name, emoji and name …
+	}{
+		{nil, "x", `💻 terminal ⚙️ process 📖 read_file ✍️ write_file 🔧 patch 🔎 search_files 📄 web_extract 🎨 image_generate 🔊 text_to_speech
+			🌐 browser_navigate 📸 browser_snapshot 👆 browser_click 📜 browser_scroll ◀️ browser_back 🖼️ browser_get_images 🖥️ browser_console
+			🚪 browser_close 📝 skill_manage 📋 todo 🐍 execute_code 🔀 delegate_task ⏰ cronjob ❓ clarify 📨 send_message`},
+		{nil, "x", "⚙ process 💻\ufe0f terminal 🦄 tool é tool"}, // without U+FE0F, and with it where the table has none
+		// A label that is itself a tool's name.
+		{nil, "web_search", "🔍 web_search"}, {nil, "session_search", "🔍 session_search"}, {nil, "vision_analyze", "👁️ vision_analyze"},
+		{nil, "browser_vision", "👁️ browser_vision"}, {nil, "browser_type", "⌨️ browser_type"}, {nil, "browser_press", "⌨️ browser_press"},
+		{nil, "skills_list", "📚 skills_list"}, {nil, "skill_view", "📚 skill_view"}, {nil, "memory", "🧠 memory"},
+		{nil, "mixture_of_agents", "🧠 mixture_of_agents"}, {nil, "ha_get_state", "🏠 ha_get_state"}, {nil, "ha_call_service", "🏠 ha_call_service"},
+		{nil, "rl_start_training", "🧪 rl_start_training"}, {nil, "some_plugin_tool", "⚡ tool"},
+		// Labels that tell tools apart, if they are written as the tool writes them.
+		{nil, `recall: "what was it"`, "🔍 session_search"}, {nil, "golang sse", "🔍 web_search"}, {nil, `recall: "x`, "🔍 session_search"},
+		{nil, `recall: x`, "🔍 web_search"}, {nil, `x recall: "x"`, "🔍 web_search"}, {nil, `recall`, "🔍 web_search"},
+		{nil, `+user: "x"`, "🧠 memory"}, {nil, `~memory: "x"`, "🧠 memory"}, {nil, `-user: "x"`, "🧠 memory"}, {nil, `+u: "`, "🧠 memory"},
+		{nil, `+: "x"`, "🧠 mixture_of_agents"}, {nil, `+a b: "x"`, "🧠 mixture_of_agents"}, {nil, "+a\tb: \"x\"", "🧠 mixture_of_agents"},
+		{nil, `+user: x`, "🧠 mixture_of_agents"}, {nil, `*user: "x"`, "🧠 mixture_of_agents"}, {nil, `user: "x"`, "🧠 mixture_of_agents"}, {nil, "+", "🧠 mixture_of_agents"},
+		{nil, recall, "🔍 session_search"}, {nil, recall + "x", "🔍 tool"}, {nil, recall + strings.Repeat("x", marker.MaxTellingLabel), "🔍 tool"},
+		{added, "x", "🛰️ satellite 🛰 satellite 💻 my_shell 📖 read_file 🦄 tool 🔍 my_search 🧠 my_memory"},
+		// An emoji that is taken over stands for the one tool that it was added for.
+		{added, `recall: "x"`, "🔍 my_search"}, {added, "session_search", "🔍 my_search"}, {added, `+user: "x"`, "🧠 my_memory"}, {added, "memory", "🧠 my_memory"},
+		// The selector may stand anywhere: a marker is known with it and without.
+		{added, "x", "❤\u200d🔥 fire ❤\ufe0f\u200d🔥 fire ❤\u200d🔥\ufe0f fire ❤ tool"}, {selector, "x", "❤\u200d🔥 fire ❤\ufe0f\u200d🔥 fire ❤\u200d🔥\ufe0f fire ❤ tool"},
+		{added, "x", longest + " fleet " + longest + "\ufe0f fleet " + longest + "🛰 tool " + longest + "x tool"},
+	} {
+		fields := strings.Fields(c.named)
+		for i := 0; i < len(fields); i += 2 {
+			emoji, o := fields[i], Options{Tools: c.tools}
+			v := look(t, repairWith(role()+markerChunk(emoji, c.label)+text("y")+stop(), o))
+			v.checkLifecycle(t)
+			if s := v.starts(); len(s) != 1 || s[0].tool != fields[i+1] || s[0].emoji != emoji || s[0].label != c.label {
+				t.Errorf("%s %.40s: %+v, want %s", emoji, c.label, s, fields[i+1])
+			}
+			if fields[i+1] == "tool" {
+				continue
+			}
+			if c := look(t, repairWith(role()+text("a\n`"+emoji+" x`\nb")+stop(), o)).content; c != "a\nb" {
+				t.Errorf("an imitation of %s is left: %q", emoji, c)
+			}
 		}
 	}
-}
-
-func TestSharedEmojiWithATellingNothingLabelIsNotGuessedBeyondItsTools(t *testing.T) {
+	// A label that tells nothing has one of the tools that share the emoji.
 	for emoji, names := range map[string]string{
 		"👁️": "vision_analyze browser_vision tool", "⌨️": "browser_type browser_press tool", "📚": "skills_list skill_view tool",
 		"🏠": "ha_list_entities ha_get_state ha_list_services ha_call_service tool", "🔍": "web_search session_search tool", "🧠": "memory mixture_of_agents tool",
@@ -279,24 +208,128 @@ func TestSharedEmojiWithATellingNothingLabelIsNotGuessedBeyondItsTools(t *testin
 			t.Errorf("%s is %s, want one of %s", emoji, s[0].tool, names)
 		}
 	}
+	if s := look(t, repairWith(markerChunk("é", "x")+text("y")+stop(), Options{Tools: added})).starts(); s[0].tool != `accent "x"` {
+		t.Errorf("%+v", s)
+	}
+	// A token is the emoji of a marker from the first rune on that is not ASCII.
+	for emoji, is := range map[string]bool{"\u0080": true, "\u00ff": true, "\u007f": false, "~": false, "a\u0080": true, "\u0085": false, "\u00a0": false} {
+		equal(t, len(look(t, repair(turn(markerChunk(emoji, "x"), text("y")))).starts()) == 1, is, fmt.Sprintf("%+q starts a tool", emoji))
+	}
 }
 
-func TestAddedEmojiNamesItsTool(t *testing.T) {
-	tools, err := NewTools(map[string]string{"🛰️": "satellite", "💻": "my_shell", "é": "accent \"x\""})
-	if err != nil {
-		t.Fatal(err)
+// TestLongLabelsAreNotReadToTellToolsApart: and they stay whole.
+func TestLongLabelsAreNotReadToTellToolsApart(t *testing.T) {
+	long := `recall: "` + strings.Repeat("x", marker.MaxTellingLabel)
+	check(t, map[string]row{"long": {in: turn(markerChunk("🔍", long), text("x")), starts: "🔍 " + long}})
+	equal(t, look(t, repair(turn(markerChunk("🔍", long), text("x")))).tools[0].tool, "tool", "a long label")
+}
+
+// TestLongestAddedEmojiIsKnown: a longer one is refused.
+func TestLongestAddedEmojiIsKnown(t *testing.T) {
+	longest := strings.Repeat("🛰", marker.MaxEmoji/len("🛰"))
+	if _, err := NewTools(map[string]string{longest: "fleet"}); err != nil {
+		t.Error(err)
 	}
-	for marker, want := range map[[2]string]string{
-		{"🛰️", "x"}: "satellite", {"🛰", "x"}: "satellite", {"💻", "ls"}: "my_shell", {"é", "x"}: "accent \"x\"", {"📖", "x"}: "read_file", {"🦄", "x"}: "tool",
+	if _, err := NewTools(map[string]string{longest + "🛰": "fleet"}); err == nil {
+		t.Error("a longer one is accepted")
+	}
+}
+
+// A tool event is one whatever types its members have, however they are escaped, and says neither
+// running nor completed without the other.
+func TestOddToolEventsPairUp(t *testing.T) {
+	for _, members := range []string{
+		`"tool": 5, "toolCallId": 5, "status": "completed"`,
+		`"tool": null, "toolCallId": null, "status": "completed"`,
+		`"tool": 5, "emoji": null, "label": null, "toolCallId": 5, "status": "running"`,
+		`"tool": null, "emoji": "💻", "label": "ls", "toolCallId": null`,
+		`"tool": {}, "label": "ls", "status": 3`,
+		`"label": "ls"`,
 	} {
-		v := look(t, repairWith(markerChunk(marker[0], marker[1])+text("y")+stop(), Options{Tools: tools}))
-		if s := v.starts(); len(s) != 1 || s[0].tool != want {
-			t.Errorf("%v: %+v, want %s", marker, s, want)
+		underAll(t, turn(named(progressEvent, "{"+members+"}"), text("a")), func(o Options, out string, v *view) {
+			if o.Progress == ProgressOff && strings.Contains(out, progressEvent) {
+				t.Errorf("a tool event although progress is off")
+			}
+			if o.Progress != ProgressOff && len(v.starts()) != 1 && !strings.Contains(members, "completed") {
+				t.Errorf("%d tools start", len(v.starts()))
+			}
+		})
+	}
+	event := func(id, status string) string {
+		return named(progressEvent, `{"tool": "terminal", "emoji": "💻", "label": "ls", "toolCallId": "`+id+`", "status": "`+status+`"}`)
+	}
+	for _, ids := range [][3]string{
+		{`call_1`, `c\u0061ll_1`, `call\u005f1`}, {`c\u0061ll_1`, `call_1`, `call_1`}, {`\u0063é/`, `c\u00e9\/`, `cé/`}, {`a\"b`, `a\u0022b`, `\u0061\"b`},
+	} {
+		in := turn(event(ids[0], "running"), event(ids[1], `runn\u0069ng`), event(ids[2], `complete\u0064`), event(ids[0], "completed"), text("x"))
+		underAll(t, in, func(o Options, _ string, v *view) {
+			if n := len(v.tools); (n != 0 || o.Progress != ProgressOff) && n != 2 {
+				t.Errorf("%q: %d tool events", ids, n)
+			}
+		})
+	}
+	// After [DONE] no tool starts, whatever else the event says that it is.
+	const late = `{"tool": "terminal", "emoji": "💻", "label": "ls", "toolCallId": "call_1", "status": "running", "object": "chat.completion.chunk"}`
+	for _, frame := range []string{named(progressEvent, late), "data: " + late + "\n\n"} {
+		underAll(t, turn(text("a"))+frame, func(o Options, out string, _ *view) {
+			same(t, out, repairWith(turn(text("a")), o), "a tool event after [DONE]")
+		})
+	}
+}
+
+// The members of a tool event are found by what their names mean, in every form. Such an
+// event is written anew, because a client might not find them (contract section 2).
+func TestToolEventsWithEscapesInNames(t *testing.T) {
+	escaped := strings.NewReplacer(`"tool"`, `"t\u006fol"`, `"toolCallId"`, `"tool\u0043allId"`, `"status"`, `"st\u0061tus"`, `"label"`, `"l\u0061bel"`, `"emoji"`, `"\u0065moji"`)
+	start, end := g2Start("terminal", "💻", "ls", "c"), g2End("terminal", "c")
+	others := g2Start("_thinking", "💭", "x", "i") + g2End("_thinking", "i") + g2End("orphan", "o")
+	wrapped := toolFrames(repair(turn(start, end, text("x"))))
+	for _, events := range [][2]string{{start, end}, {"data: " + wrapped[0] + "\n\n", "data: " + wrapped[1] + "\n\n"}, {named(progressEvent, wrapped[0]), named(progressEvent, wrapped[1])}} {
+		odd := [2]string{escaped.Replace(events[0]), escaped.Replace(events[1])}
+		for _, in := range []string{odd[0] + odd[1], odd[0] + events[1], events[0] + odd[1], odd[0] + odd[0] + escaped.Replace(others) + odd[1]} {
+			underAll(t, turn(in, text("x")), func(o Options, out string, v *view) {
+				equal(t, v.story(), look(t, repairWith(turn(start, end, text("x")), o)).story(), "the story")
+				if strings.Contains(out, `\u006f`) || strings.Contains(out, `\u0043`) || strings.Contains(out, "_thinking") {
+					t.Error("a name stays escaped, or an internal tool leaves")
+				}
+			})
 		}
 	}
-	// Hermes' own table is not changed.
-	if s := look(t, repair(markerChunk("💻", "ls")+text("y")+stop())).starts(); s[0].tool != "terminal" {
-		t.Errorf("%+v", s)
+	underAll(t, role()+escaped.Replace(start), func(Options, string, *view) {}) // gets an end
+}
+
+// A tool event has no finish reason, whatever its form: the stream would have two finishes
+// (contract section 2).
+func TestToolEventWithAFinishReason(t *testing.T) {
+	wrapped := toolFrames(repair(turn(g2Start("terminal", "💻", "ls", "c"), g2End("terminal", "c"), text("x"))))
+	forms := []func(string) string{
+		func(d string) string { return named(progressEvent, d) },
+		func(d string) string { return "data: " + d + "\n\n" },
+		func(d string) string { return ": " + progressEvent + " " + d + "\n\n" },
+		func(d string) string { // no chunk, but choices
+			return named(progressEvent, strings.NewReplacer(`"object":"chat.completion.chunk",`, "", "paused", "running").Replace(d))
+		},
+	}
+	for _, reason := range []string{`"stop"`, `"error"`, `"st\u006fp"`, `"length"`, `1`, `{"a": "stop"}`} {
+		for _, name := range []string{`"finish_reason"`, `"finish_re\u0061son"`} {
+			ends := func(event string) string { return strings.Replace(event, `"finish_reason":null`, name+`: `+reason, 1) }
+			paused := strings.Replace(ends(wrapped[0]), `"running"`, `"paused"`, 1)
+			for _, frame := range forms {
+				for _, in := range []string{frame(ends(wrapped[0])) + frame(ends(wrapped[1])), frame(ends(wrapped[0])), frame(paused) + frame(wrapped[0])} {
+					for _, o := range allOptions() {
+						once := repairWith(turn(in, text("x")), o)
+						v := look(t, once)
+						if !strings.Contains(in, "paused") {
+							v.checkLifecycle(t)
+						}
+						equal(t, strings.Join(v.finishes, " "), "stop", "finishes")
+						if same(t, repairWith(once, o), once, "twice and once"); t.Failed() {
+							t.Fatalf("%+v: %s becomes\n%s", o, in, once)
+						}
+					}
+				}
+			}
+		}
 	}
 }
 
@@ -321,18 +354,6 @@ func TestToolsThatNoMarkerCanHaveAreRefused(t *testing.T) {
 	}
 }
 
-func TestLongestAddedEmojiIsKnown(t *testing.T) {
-	emoji := strings.Repeat("🛰", marker.MaxEmoji/len("🛰"))
-	tools, err := NewTools(map[string]string{emoji: "fleet"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	v := look(t, repairWith(markerChunk(emoji, "x")+text("a\n`"+emoji+" y`\nb")+stop(), Options{Tools: tools}))
-	if s := v.starts(); len(s) != 1 || s[0].tool != "fleet" || v.content != "a\nb" {
-		t.Errorf("%+v, content %q", s, v.content)
-	}
-}
-
 func TestOptionsListTheirValuesDefaultFirst(t *testing.T) {
 	const want = "[envelope bare unnamed comment off] [strip keep trust] [extract keep drop] [split inline] [auto error pass] [error pass] [chunk comment]"
 	if got := fmt.Sprint(ProgressForms(), ImitationsValues(), ReasoningValues(), ErrorFinishForms(), ZeroUsageValues(), EmptyAnswerValues(), KeepaliveForms()); got != want {
@@ -345,18 +366,6 @@ func TestOptionsListTheirValuesDefaultFirst(t *testing.T) {
 			KeepaliveForm: KeepaliveForms()[0], MaxFrame: DefaultMaxFrame, ParallelWindow: DefaultParallelWindow,
 		}
 		same(t, repairWith(r.body, explicit), repair(r.body), r.name()+": outputs")
-	}
-}
-
-// Behind [DONE] no tool starts: an event of a tool is no chunk without choices,
-// whatever else it says that it is.
-func TestNoToolStartsBehindDone(t *testing.T) {
-	const event = `{"tool": "terminal", "emoji": "💻", "label": "ls", "toolCallId": "call_1", "status": "running", "object": "chat.completion.chunk"}`
-	in := role() + text("a") + stop()
-	for _, late := range []string{named(progressEvent, event), "data: " + event + "\n\n"} {
-		for _, o := range allOptions() {
-			same(t, repairWith(in+late, o), repairWith(in, o), "a tool event behind [DONE]")
-		}
 	}
 }
 
@@ -383,185 +392,6 @@ func TestToolEventsHaveNoMemberTwice(t *testing.T) {
 			}
 		}
 		same(t, repairWith(out, o), out, "twice and once")
-	}
-}
-
-// An event of a tool whose members are of other types than they should be is one all
-// the same: it says neither running nor completed without the other, and has the
-// stream's form.
-func TestOddToolEventsPairUp(t *testing.T) {
-	for _, members := range []string{
-		`"tool": 5, "toolCallId": 5, "status": "completed"`,
-		`"tool": null, "toolCallId": null, "status": "completed"`,
-		`"tool": 5, "emoji": null, "label": null, "toolCallId": 5, "status": "running"`,
-		`"tool": null, "emoji": "💻", "label": "ls", "toolCallId": null`,
-		`"tool": {}, "label": "ls", "status": 3`,
-		`"label": "ls"`,
-	} {
-		in := role() + named(progressEvent, "{"+members+"}") + text("a") + stop()
-		for _, o := range allOptions() {
-			out := repairWith(in, o)
-			v := look(t, out)
-			v.checkLifecycle(t)
-			if o.Progress == ProgressOff && strings.Contains(out, progressEvent) {
-				t.Errorf("%s: a tool event although progress is off", members)
-			}
-			if o.Progress != ProgressOff && len(v.starts()) != 1 && !strings.Contains(members, "completed") {
-				t.Errorf("%s: %d tools start:\n%s", members, len(v.starts()), out)
-			}
-			same(t, repairWith(out, o), out, "twice and once")
-		}
-	}
-}
-
-// An end of upstream's is known by its id: it need not name the tool.
-func TestEndOfAToolWithoutItsName(t *testing.T) {
-	end := named("hermes.tool.progress", `{"toolCallId": "c", "status": "completed"}`)
-	for _, form := range []Progress{ProgressEnvelope, ProgressBare, ProgressUnnamed, ProgressComment} {
-		v := look(t, repairWith(role()+g2Start("terminal", "💻", "ls", "c")+end+text("x")+stop(), Options{Progress: form}))
-		v.checkLifecycle(t)
-		if s := v.story(); s != "other running completed text finish done" {
-			t.Errorf("%s: %s", form, s)
-		}
-		if last := v.tools[len(v.tools)-1]; last.tool != "terminal" || last.id != "c" {
-			t.Errorf("%s: the end is of %+v", form, last)
-		}
-	}
-	// Of a tool that has not started it is dropped.
-	if v := look(t, repair(role()+end+text("x")+stop())); v.story() != "other text finish done" {
-		t.Errorf("an orphan: %s", v.story())
-	}
-}
-
-// A tool event that has neither a name nor an id is none: it is a named event like any
-// other.
-func TestProgressEventOfNoTool(t *testing.T) {
-	in := role() + named("hermes.tool.progress", `{"percent": 5}`) + text("x") + stop()
-	v := look(t, repair(in))
-	if len(v.tools) != 0 || v.names["hermes.tool.progress"] != 1 {
-		t.Errorf("%d tools, events %v", len(v.tools), v.names)
-	}
-	same(t, repairWith(in, Options{Progress: ProgressBare}), in, "bytes in the form bare")
-}
-
-// An id and a status are the same however they are spelled: a second start is a duplicate,
-// and the end is of that tool.
-func TestSpellingsOfIDAndStatus(t *testing.T) {
-	event := func(id, status string) string {
-		return named("hermes.tool.progress", `{"tool": "terminal", "emoji": "💻", "label": "ls", "toolCallId": "`+id+`", "status": "`+status+`"}`)
-	}
-	for _, ids := range [][3]string{
-		{`call_1`, `c\u0061ll_1`, `call\u005f1`}, {`c\u0061ll_1`, `call_1`, `call_1`}, {`\u0063é/`, `c\u00e9\/`, `cé/`}, {`a\"b`, `a\u0022b`, `\u0061\"b`},
-	} {
-		for _, o := range allOptions() {
-			o.Cards = true
-			in := role() + event(ids[0], "running") + event(ids[1], `runn\u0069ng`) + event(ids[2], `complete\u0064`) + event(ids[0], "completed") + text("x") + stop()
-			once := repairWith(in, o)
-			v := look(t, once)
-			v.checkLifecycle(t)
-			if n := len(v.tools); n != 0 && n != 2 || n == 0 && o.Progress != ProgressOff {
-				t.Errorf("%q in the form %s: %d tool events", ids, o.Progress, n)
-			}
-			same(t, repairWith(once, o), once, "twice and once")
-			if t.Failed() {
-				t.Fatalf("%+v\n%s", o, once)
-			}
-		}
-	}
-}
-
-// An end without an id is of the first open tool of its name.
-func TestEndOfAToolWithoutItsID(t *testing.T) {
-	end := func(tool string) string {
-		return named("hermes.tool.progress", `{"tool": "`+tool+`", "status": "completed"}`)
-	}
-	in := role() + g1("terminal", "💻", "a") + g1("read_file", "📖", "b") + end("read_file") + end("read_file") + end("other") + end("terminal")
-	v := look(t, repair(in+text("x")+stop()))
-	v.checkLifecycle(t)
-	if s := v.story(); s != "other running running completed completed text finish done" {
-		t.Fatalf("%s", s)
-	}
-	if v.tools[2].tool != "read_file" || v.tools[2].id != v.tools[1].id || v.tools[3].id != v.tools[0].id {
-		t.Errorf("%+v", v.tools)
-	}
-}
-
-// A status that nobody knows is no reason to lose the event.
-func TestToolEventOfAnotherStatus(t *testing.T) {
-	odd := `{"tool": "terminal", "toolCallId": "c", "status": "paused"}`
-	in := role() + g2Start("terminal", "💻", "ls", "c") + named("hermes.tool.progress", odd) + g2End("terminal", "c") + text("x") + stop()
-	same(t, repairWith(in, Options{Progress: ProgressBare}), in, "bytes in the form bare")
-	out := repair(in)
-	// It gets the members of a chunk as any other named event.
-	if strings.Count(out, `"object":"chat.completion.chunk"`) < 3 || strings.Count(out, `"paused"`) != 1 || strings.Count(out, `"running"`) != 1 || strings.Count(out, `"completed"`) < 1 {
-		t.Errorf("%s", out)
-	}
-}
-
-// The selector of an emoji may stand anywhere in it: a marker is known with it and
-// without.
-func TestAddedEmojiOfSeveralRunes(t *testing.T) {
-	for _, added := range []string{"❤\u200d🔥", "❤\ufe0f\u200d🔥"} {
-		tools, err := NewTools(map[string]string{added: "fire"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, emoji := range []string{"❤\u200d🔥", "❤\ufe0f\u200d🔥", "❤\u200d🔥\ufe0f"} {
-			out := repairWith(text("a\n`"+emoji+" x`\nb")+markerChunk(emoji, "y")+text("c")+stop(), Options{Tools: tools})
-			if v := look(t, out); v.content != "a\nb\nc" && v.content != "a\nbc" || len(v.starts()) != 1 || v.starts()[0].tool != "fire" {
-				t.Errorf("added as %+q, sent as %+q: content %q, %+v", added, emoji, v.content, v.starts())
-			}
-		}
-		// A part of it is another emoji.
-		if v := look(t, repairWith(text("a\n`❤ x`\nb")+stop(), Options{Tools: tools})); v.content != "a\n`❤ x`\nb" {
-			t.Errorf("content %q", v.content)
-		}
-	}
-}
-
-// A token is the emoji of a marker from the first rune on that is not ASCII.
-func TestTheFirstRunesThatAreNotASCII(t *testing.T) {
-	for emoji, is := range map[string]bool{"\u0080": true, "\u00ff": true, "\u007f": false, "~": false, "a\u0080": true, "\u0085": false, "\u00a0": false} {
-		v := look(t, repair(role()+markerChunk(emoji, "x")+text("y")+stop()))
-		if started := len(v.starts()) == 1; started != is {
-			t.Errorf("%+q: %+v", emoji, v.starts())
-		}
-	}
-}
-
-// A label that is too long to be read tells nothing, however it begins.
-func TestLabelsThatAreTooLongTellNothing(t *testing.T) {
-	recall := `recall: "`
-	for more, want := range map[int]string{0: "session_search", 1: "tool"} {
-		label := recall + strings.Repeat("x", marker.MaxTellingLabel-len(recall)-len(`\`)+more)
-		if s := look(t, repair(markerChunk("🔍", label)+text("x")+stop())).starts(); len(s) != 1 || s[0].tool != want {
-			t.Errorf("%d bytes: %s, want %s", len(label)+1, s[0].tool, want)
-		}
-	}
-}
-
-// A token that only begins with the longest emoji there may be is another.
-func TestTokensLongerThanTheLongestEmoji(t *testing.T) {
-	longest := strings.Repeat("🛰", marker.MaxEmoji/len("🛰"))
-	tools, err := NewTools(map[string]string{longest: "fleet"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for emoji, want := range map[string]string{longest: "fleet", longest + "\ufe0f": "fleet", longest + "🛰": "tool", longest + "x": "tool"} {
-		if s := look(t, repairWith(markerChunk(emoji, "x")+text("y")+stop(), Options{Tools: tools})).starts(); len(s) != 1 || s[0].tool != want {
-			t.Errorf("%s: %+v, want %s", emoji, s, want)
-		}
-	}
-}
-
-// What is counted of markers is what has become of them.
-func TestMarkersThatAreCounted(t *testing.T) {
-	in := role() + text("a\n`💻 x`\n`📖 y`\nb") + markerChunk("💻", "z") + text("c") + stop()
-	for imitations, want := range map[Imitations][3]int{ImitationsStrip: {1, 1, 2}, ImitationsKeep: {1, 1, 0}, ImitationsTrust: {3, 3, 0}} {
-		sum := repairSummary(in, Options{Imitations: imitations})
-		if got := [3]int{sum.Tools, sum.Markers, sum.Imitations}; got != want {
-			t.Errorf("%s: tools, markers, imitations are %v, want %v", imitations, got, want)
-		}
 	}
 }
 
@@ -620,92 +450,6 @@ func TestRepeatedTextOfChunksTakenApart(t *testing.T) {
 				v := look(t, out)
 				if v.content != c.content || repeats(t, out) != c.content || c.reasoning != "" && o.Reasoning == "" && v.reasoning != c.reasoning {
 					t.Errorf("%+v, %q: content %q, repeated %q, reasoning %q", o, c.in, v.content, repeats(t, out), v.reasoning)
-				}
-			}
-		}
-	}
-}
-
-// An emoji that is taken over stands for the one tool that it was added for, whatever
-// its label would say of Hermes' own.
-func TestEmojiTakenOverWhateverTheLabel(t *testing.T) {
-	tools, err := NewTools(map[string]string{"🔍": "my_search", "🧠": "my_memory"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for marker, want := range map[[2]string]string{
-		{"🔍", `recall: "x"`}: "my_search", {"🔍", "x"}: "my_search", {"🔍", "session_search"}: "my_search", {"🧠", `+user: "x"`}: "my_memory", {"🧠", "x"}: "my_memory", {"🧠", "memory"}: "my_memory",
-	} {
-		if s := look(t, repairWith(markerChunk(marker[0], marker[1])+text("y")+stop(), Options{Tools: tools})).starts(); len(s) != 1 || s[0].tool != want {
-			t.Errorf("%v: %+v, want %s", marker, s, want)
-		}
-	}
-}
-
-// The members of a tool event are found by what their names mean, in every form. Such an
-// event is written anew, because a client might not find them (contract section 2).
-func TestToolEventsWithEscapesInNames(t *testing.T) {
-	escaped := strings.NewReplacer(`"tool"`, `"t\u006fol"`, `"toolCallId"`, `"tool\u0043allId"`, `"status"`, `"st\u0061tus"`, `"label"`, `"l\u0061bel"`, `"emoji"`, `"\u0065moji"`)
-	start, end := g2Start("terminal", "💻", "ls", "c"), g2End("terminal", "c")
-	wrapped := toolFrames(repair(role() + start + end + text("x") + stop()))
-	for _, o := range allOptions() {
-		for _, events := range [][2]string{{start, end}, {"data: " + wrapped[0] + "\n\n", "data: " + wrapped[1] + "\n\n"}, {named(progressEvent, wrapped[0]), named(progressEvent, wrapped[1])}} {
-			want := look(t, repairWith(role()+start+end+text("x")+stop(), o))
-			for _, in := range []string{
-				escaped.Replace(events[0]) + escaped.Replace(events[1]), escaped.Replace(events[0]) + events[1], events[0] + escaped.Replace(events[1]),
-				escaped.Replace(events[0]) + escaped.Replace(events[0]) + escaped.Replace(g2Start("_thinking", "💭", "x", "i")+g2End("_thinking", "i")+g2End("orphan", "o")) + escaped.Replace(events[1]),
-			} {
-				once := repairWith(role()+in+text("x")+stop(), o)
-				v := look(t, once)
-				v.checkLifecycle(t)
-				if v.story() != want.story() || strings.Contains(once, `\u006f`) || strings.Contains(once, `\u0043`) || strings.Contains(once, "_thinking") {
-					t.Errorf("%s, want %s\n%s", v.story(), want.story(), once)
-				}
-				same(t, repairWith(once, o), once, "twice and once")
-			}
-		}
-		// An event that lacks its end gets one.
-		v := look(t, repairWith(role()+escaped.Replace(start), o))
-		v.checkLifecycle(t)
-		if t.Failed() {
-			t.Fatalf("%+v", o)
-		}
-	}
-}
-
-// A tool event has no finish reason, whatever its form: the stream would have two finishes
-// (contract section 2).
-func TestToolEventWithAFinishReason(t *testing.T) {
-	wrapped := toolFrames(repair(role() + g2Start("terminal", "💻", "ls", "c") + g2End("terminal", "c") + text("x") + stop()))
-	for _, reason := range []string{`"stop"`, `"error"`, `"st\u006fp"`, `"length"`, `1`, `{"a": "stop"}`} {
-		for _, name := range []string{`"finish_reason"`, `"finish_re\u0061son"`} {
-			ends := func(event string) string {
-				return strings.Replace(event, `"finish_reason":null`, name+`: `+reason, 1)
-			}
-			paused := strings.Replace(ends(wrapped[0]), `"running"`, `"paused"`, 1)
-			for _, o := range allOptions() {
-				for _, frame := range []func(string) string{
-					func(d string) string { return named(progressEvent, d) },
-					func(d string) string { return "data: " + d + "\n\n" },
-					func(d string) string { return ": " + progressEvent + " " + d + "\n\n" },
-					func(d string) string { // no chunk, but choices
-						return named(progressEvent, strings.NewReplacer(`"object":"chat.completion.chunk",`, "", "paused", "running").Replace(d))
-					},
-				} {
-					for _, in := range []string{frame(ends(wrapped[0])) + frame(ends(wrapped[1])), frame(ends(wrapped[0])), frame(paused) + frame(wrapped[0])} {
-						once := repairWith(role()+in+text("x")+stop(), o)
-						v := look(t, once)
-						if !strings.Contains(in, "paused") {
-							v.checkLifecycle(t)
-						}
-						if len(v.finishes) != 1 || v.finishes[0] != "stop" {
-							t.Errorf("finishes %q:\n%s", v.finishes, once)
-						}
-						same(t, repairWith(once, o), once, "twice and once")
-						if t.Failed() {
-							t.Fatalf("%+v\n%s", o, in)
-						}
-					}
 				}
 			}
 		}

@@ -257,6 +257,7 @@ func (v *view) checkLifecycle(t testing.TB) {
 			state[e.id] = "running"
 		case e.status == "completed" && state[e.id] == "running":
 			state[e.id] = "completed"
+		case e.status == "paused" && state[e.id] == "running": // one that Hermes does not have
 		default:
 			t.Errorf("tool event %+v comes when the id is %q", e, state[e.id])
 		}
