@@ -159,11 +159,15 @@ func check(t *testing.T, rows map[string]row) {
 // compare compares what a client gets with what the row says.
 func (r row) compare(t *testing.T, out string, sum Summary) {
 	t.Helper()
-	v := look(t, out)
-	v.checkLifecycle(t)
 	if r.out == passes {
 		r.out = r.in
 	}
+	if r == (row{in: r.in, o: r.o, out: r.out}) && r.out != "" {
+		same(t, out, r.out, "bytes") // of what may be no JSON
+		return
+	}
+	v := look(t, out)
+	v.checkLifecycle(t)
 	var starts []string
 	for _, s := range v.starts() {
 		starts = append(starts, s.emoji+" "+s.label)

@@ -133,41 +133,6 @@ func finishWith(content, reason, more string) string {
 	return strings.Replace(finishChunk(reason, more), `"delta": {}`, `"delta": {"content": `+asciiJSON(content)+`}`, 1)
 }
 
-// TestRepeatedTextFollows: providers that say the content twice, as
-// choices[0].text, say the same twice behind the sidecar.
-func TestRepeatedTextFollows(t *testing.T) {
-	both := func(s string) string {
-		return `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "text": ` + asciiJSON(s) + `, "delta": {"token_id": 7, "content": ` + asciiJSON(s) + `}, "finish_reason": null}]}` + "\n\n"
-	}
-	behind := func(s string) string {
-		return `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {"role": "assistant", "content": ` + asciiJSON(s) + `}, "text": ` + asciiJSON(s) + `}]}` + "\n\n"
-	}
-	for _, form := range []func(string) string{both, behind} {
-		for _, in := range [][]string{
-			{"<think>", "plan", "</think>", "\n\n", "Answer"},
-			{"<thi", "nk>pl", "an</thi", "nk>", "\n\nAns", "wer"},
-			{"Hi\n\n<", "b> ", "\n\n<th", "ink>a", "b</think>c"},
-			{"<think>plan</think>Answer"},
-			{"a\n", "`💻 ls`\n", "b\n`📖", " x`", "\nc"},
-			{"a\n`💻 l", "s`\nb"},
-			{"\n`💻 ls`\n", "a"},
-		} {
-			var stream, all strings.Builder
-			for _, s := range in {
-				stream.WriteString(form(s))
-				all.WriteString(s)
-			}
-			out := repair(stream.String() + stop())
-			plain := look(t, repair(texts(in...)+stop()))
-			v := look(t, out)
-			same(t, v.content, plain.content, "contents")
-			same(t, v.reasoning, plain.reasoning, "reasonings")
-			same(t, repeats(t, out), v.content, "repeats of "+all.String())
-			same(t, repair(out), out, "twice and once")
-		}
-	}
-}
-
 func TestReasoningIsEvidence(t *testing.T) {
 	v := look(t, repair(markerChunk("💻", "ls")+texts("<think>", "hm", "</think>", "Answer")+stop()))
 	if v.story() != "running completed reasoning text finish done" {

@@ -11,12 +11,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
-// bodies of tool events as contract section 2 has them.
-const (
-	envelopeWritten = `"id":"chatcmpl-1","object":"chat.completion.chunk","created":1795164800,"model":"hermes-agent","choices":[{"index":0,"delta":{},"finish_reason":null}]`
-	envelopeKeys    = "id object created model choices"
-)
-
 func TestDerivedIDsAreUniqueAndTheSameOnEveryReplica(t *testing.T) {
 	in := role() + markerChunk("💻", "ls") + text("\n\nx") + strings.Repeat(markerChunk("💻", "the same label"), 200) + text("x") + stop()
 	a := look(t, repair(in))
@@ -395,67 +389,6 @@ func TestToolEventsHaveNoMemberTwice(t *testing.T) {
 	}
 }
 
-// A tool event that has Open WebUI's member already gets no second one.
-func TestStatusLineOfUpstreams(t *testing.T) {
-	own := `"event": {"type": "status", "data": {"description": "own", "done": false}}`
-	in := role() + named("hermes.tool.progress", `{"tool": "terminal", "emoji": "💻", "label": "ls", `+own+`}`) + text("x") + stop()
-	for _, form := range []Progress{ProgressEnvelope, ProgressUnnamed} {
-		events := toolFrames(repairWith(in, Options{Progress: form, StatusLine: true}))
-		if len(events) != 2 || strings.Count(events[0], `"event"`) != 1 || !strings.Contains(events[0], own) || strings.Count(events[1], `"event"`) != 1 {
-			t.Errorf("%s: %q", form, events)
-		}
-	}
-}
-
-// A marker's chunk that says something else too stays, without the marker, however many
-// like it have come before.
-func TestMarkerInAChunkLikeOthersThatSaysMore(t *testing.T) {
-	for name, chunk := range map[string]func(s string) string{
-		"the role": func(s string) string { return delta(`"role": "assistant", "content": ` + asciiJSON(s)) },
-		"logprobs": func(s string) string {
-			return strings.Replace(text(s), `"finish_reason"`, `"logprobs": {"a": 1}, "finish_reason"`, 1)
-		},
-		"its system": func(s string) string {
-			return strings.Replace(text(s), `"choices"`, `"system_fingerprint": "fp", "choices"`, 1)
-		},
-	} {
-		in := chunk("a") + chunk("b") + chunk("c") + chunk("\n`💻 ls`\n") + chunk("\n\nd") + stop()
-		out := repair(in)
-		v := look(t, out)
-		if v.content != "abc\n\nd" || len(v.starts()) != 1 || strings.Count(out, `"content"`) != 5 || !strings.Contains(out, chunk("")) {
-			t.Errorf("%s: content %q, %d starts\n%s", name, v.content, len(v.starts()), out)
-		}
-	}
-}
-
-// Where a backend says its text twice, both copies say the same, however the chunk is
-// taken apart.
-func TestRepeatedTextOfChunksTakenApart(t *testing.T) {
-	twice := func(s, more string) string {
-		return `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "text": ` + asciiJSON(s) + `, "delta": {"content": ` + asciiJSON(s) + `}, "finish_reason": ` + more + `}]}` + "\n\n"
-	}
-	for _, c := range []struct{ in, content, reasoning string }{
-		{"a\n\n<think>b</think>c", "a\n\nc", "b"},
-		{"a\n\n<think>b</think>c\n\n<think>d</think>\ne", "a\n\nc\n\ne", ""},
-		{"a\n`💻 ls`\nb\n\n<think>c</think>d", "a\nb\n\nd", "c"},
-		{"<think>b</think>c", "c", "b"},
-	} {
-		for _, o := range []Options{{}, {Reasoning: ReasoningDrop}, {Imitations: ImitationsTrust}} {
-			for _, end := range []string{"null", `"stop"`} {
-				in := role() + twice(c.in, end)
-				if end == "null" {
-					in += stop()
-				}
-				out := repairWith(in+doneFrame, o)
-				v := look(t, out)
-				if v.content != c.content || repeats(t, out) != c.content || c.reasoning != "" && o.Reasoning == "" && v.reasoning != c.reasoning {
-					t.Errorf("%+v, %q: content %q, repeated %q, reasoning %q", o, c.in, v.content, repeats(t, out), v.reasoning)
-				}
-			}
-		}
-	}
-}
-
 // toolFrames returns the data of the tool events of a stream, in order.
 func toolFrames(stream string) (datas []string) {
 	for _, e := range decode(progressComments(stream)) {
@@ -466,166 +399,87 @@ func toolFrames(stream string) (datas []string) {
 	return datas
 }
 
-func TestEnvelopeCarriesTheChunksOwnIDCreatedAndModel(t *testing.T) {
-	for name, start := range map[string]string{
-		"G0": markerChunk("💻", "ls -la"),
-		"G1": g1("terminal", "💻", "ls -la"),
-		"G2": g2Start("terminal", "💻", "ls -la", "call_1"),
-	} {
-		out := repair(role() + start + text("x") + stop())
-		fs := toolFrames(out)
-		if len(fs) != 2 {
-			t.Fatalf("%s: tool events %q", name, fs)
-		}
-		for i, f := range fs {
-			var got, want map[string]any
-			if err := json.Unmarshal([]byte(f), &got); err != nil {
-				t.Fatal(err)
-			}
-			status := []string{"running", "completed"}[i]
-			if id, ok := got["toolCallId"].(string); !ok || id == "" {
-				t.Errorf("%s: no id in %s", name, f)
-			}
-			members := `{` + envelopeWritten + `,"tool":"terminal","emoji":"💻","label":"ls -la","status":"` + status + `"}`
-			if status == "completed" {
-				members = `{` + envelopeWritten + `,"tool":"terminal","status":"completed"}`
-			}
-			if err := json.Unmarshal([]byte(members), &want); err != nil {
-				t.Fatal(err)
-			}
-			delete(got, "toolCallId")
-			if fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Errorf("%s: %s = %v, want %v", name, status, got, want)
-			}
-			if keys := strings.Join(keysInOrder(t, f), " "); !strings.HasPrefix(keys, envelopeKeys+" tool") {
-				t.Errorf("%s: keys = %s", name, keys)
-			}
-		}
-		if n := strings.Count(out, "event: hermes.tool.progress\ndata: {"); n != 2 {
-			t.Errorf("%s: %d named events in\n%s", name, n, out)
-		}
+// envelopeWritten is the envelope of tool events as contract section 2 has it.
+const envelopeWritten = `"id":"chatcmpl-1","object":"chat.completion.chunk","created":1795164800,"model":"hermes-agent","choices":[{"index":0,"delta":{},"finish_reason":null}]`
+
+// inForms returns what tool events leave as in each form, from their five members.
+func inForms(t *testing.T, bare ...string) map[Progress]string {
+	forms := map[Progress]string{ProgressOff: ""}
+	for _, b := range bare {
+		wrapped := "{" + envelopeWritten + "," + b[1:]
+		forms[ProgressEnvelope] += named(progressEvent, wrapped)
+		forms[ProgressBare] += named(progressEvent, b)
+		forms[ProgressUnnamed] += "data: " + wrapped + "\n\n"
+		forms[ProgressComment] += ": " + progressEvent + " " + compact(t, b) + "\n\n"
 	}
+	return forms
 }
 
-func TestGeneratedEventIsWrittenAsInTheContract(t *testing.T) {
-	out := repair(role() + markerChunk("💻", "ls -la") + text("x") + stop())
-	id := look(t, out).tools[0].id
-	running := "event: hermes.tool.progress\ndata: {" + envelopeWritten + `,"tool":"terminal","emoji":"\ud83d\udcbb","label":"ls -la","toolCallId":"` + id + `","status":"running"}` + "\n\n"
-	completed := "event: hermes.tool.progress\ndata: {" + envelopeWritten + `,"tool":"terminal","toolCallId":"` + id + `","status":"completed"}` + "\n\n"
-	same(t, out, role()+running+completed+text("x")+stop(), "bytes")
-}
-
+// The events of tools of each generation, in each form, byte for byte: G2's keep theirs, G1's gain an id and a
+// status, those of G0 are the sidecar's own.
 func TestProgressForms(t *testing.T) {
-	start, end := g2Start("terminal", "💻", "ls", "call_1"), g2End("terminal", "call_1")
-	bareStart := `{"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "ls", "toolCallId": "call_1", "status": "running"}`
-	bareEnd := `{"tool": "terminal", "toolCallId": "call_1", "status": "completed"}`
-	wrapped := func(bare string) string { return "{" + envelopeWritten + "," + bare[1:] }
-	tests := []struct {
-		form Progress
-		want string
+	id := look(t, repair(turn(markerChunk("💻", "ls"), text("x")))).tools[0].id
+	ended := `{"tool":"terminal","toolCallId":"` + id + `","status":"completed"}`
+	own := inForms(t, `{"tool":"terminal","emoji":"\ud83d\udcbb","label":"ls","toolCallId":"`+id+`","status":"running"}`, ended)
+	const upstream = `"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "l\u0073 \"x\"", "more": [1.50, {}]`
+	g1Forms := inForms(t, `{`+upstream+`,"toolCallId":"`+id+`","status":"running"}`, ended)
+	short := inForms(t, `{"tool":"terminal","emoji":"\ud83d\udcbb","label":"l\u0073 \"x\"","toolCallId":"`+id+`","status":"running"}`, ended)
+	g1Forms[ProgressBare], g1Forms[ProgressComment] = short[ProgressBare], short[ProgressComment]
+	quoted := asciiJSON("tooluse_\"x")
+	for _, c := range []struct {
+		in   string
+		want map[Progress]string
 	}{
-		{ProgressEnvelope, named("hermes.tool.progress", wrapped(bareStart)) + named("hermes.tool.progress", wrapped(bareEnd))},
-		{"", named("hermes.tool.progress", wrapped(bareStart)) + named("hermes.tool.progress", wrapped(bareEnd))},
-		{ProgressBare, start + end},
-		{ProgressUnnamed, "data: " + wrapped(bareStart) + "\n\ndata: " + wrapped(bareEnd) + "\n\n"},
-		{ProgressComment, ": hermes.tool.progress " + compact(t, bareStart) + "\n\n: hermes.tool.progress " + compact(t, bareEnd) + "\n\n"},
-		{ProgressOff, ""},
-	}
-	for _, test := range tests {
-		want := role() + test.want + text("x") + stop()
-		same(t, repairWith(role()+start+end+text("x")+stop(), Options{Progress: test.form}), want, string(test.form)+": bytes")
-		p := chatParams
-		p.Progress = test.form
-		if test.form == "" {
-			continue
-		}
-		for _, configured := range ProgressForms() {
-			out, _ := run(role()+start+end+text("x")+stop(), Options{Progress: configured}, p, inOne, CauseEOF)
-			same(t, out, want, fmt.Sprintf("%s overriding %s: bytes", test.form, configured))
-		}
-	}
-}
-
-func TestProgressFormsOfMarkers(t *testing.T) {
-	in := role() + markerChunk("💻", "ls") + text("x") + stop()
-	id := look(t, repair(in)).tools[0].id
-	running := `"tool":"terminal","emoji":"\ud83d\udcbb","label":"ls","toolCallId":"` + id + `","status":"running"}`
-	completed := `"tool":"terminal","toolCallId":"` + id + `","status":"completed"}`
-	for form, want := range map[Progress]string{
-		ProgressBare:    named("hermes.tool.progress", "{"+running) + named("hermes.tool.progress", "{"+completed),
-		ProgressUnnamed: "data: {" + envelopeWritten + "," + running + "\n\ndata: {" + envelopeWritten + "," + completed + "\n\n",
-		ProgressComment: ": hermes.tool.progress {" + running + "\n\n: hermes.tool.progress {" + completed + "\n\n",
-		ProgressOff:     "",
+		{markerChunk("💻", "ls"), own},
+		{named(progressEvent, "{"+upstream+"}"), g1Forms},
+		{g2Start("terminal", "💻", "ls", "tooluse_\"x") + g2End("terminal", "tooluse_\"x"),
+			inForms(t, `{"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "ls", "toolCallId": `+quoted+`, "status": "running"}`,
+				`{"tool": "terminal", "toolCallId": `+quoted+`, "status": "completed"}`)},
 	} {
-		same(t, repairWith(in, Options{Progress: form}), role()+want+text("x")+stop(), string(form)+": bytes")
+		c.want[""] = c.want[ProgressEnvelope]
+		for form, events := range c.want {
+			in, want := turn(c.in, text("x")), turn(events, text("x"))
+			same(t, repairWith(in, Options{Progress: form}), want, string(form)+": bytes")
+			if form == "" {
+				continue
+			}
+			p := chatParams
+			p.Progress = form
+			for _, configured := range ProgressForms() {
+				out, _ := run(in, Options{Progress: configured}, p, inOne, CauseEOF)
+				same(t, out, want, fmt.Sprintf("%s, asked for %s: bytes", configured, form))
+			}
+		}
 	}
 }
 
 func TestStatusLineIsForOpenWebUI(t *testing.T) {
-	for name, in := range map[string]string{
-		"G0": markerChunk("💻", "ls \"-la\""),
-		"G1": g1("terminal", "💻", "ls \"-la\""),
-		"G2": g2Start("terminal", "💻", "ls \"-la\"", "call_1") + g2End("terminal", "call_1"),
+	const own = `"event": {"type": "status", "data": {"description": "own", "done": false}}`
+	line := func(done bool) string {
+		return fmt.Sprintf(`"event":{"type":"status","data":{"description":"\ud83d\udcbb ls \"-la\"","done":%t}}`, done)
+	}
+	for _, in := range []string{
+		markerChunk("💻", "ls \"-la\""), g1("terminal", "💻", "ls \"-la\""), g2Start("terminal", "💻", "ls \"-la\"", "c") + g2End("terminal", "c"),
+		named(progressEvent, `{"tool": "terminal", "emoji": "💻", "label": "ls", `+own+`}`), // gets no second one
 	} {
-		for _, form := range []Progress{ProgressEnvelope, ProgressUnnamed} {
-			fs := toolFrames(repairWith(role()+in+text("x")+stop(), Options{StatusLine: true, Progress: form}))
-			if len(fs) != 2 {
-				t.Fatalf("%s: %q", name, fs)
-			}
-			for i, f := range fs {
-				var c struct {
-					Event struct {
-						Type string
-						Data struct {
-							Description string
-							Done        *bool
-						}
-					}
+		for _, form := range ProgressForms() {
+			out := repairWith(turn(in, text("x")), Options{StatusLine: true, Progress: form})
+			events := toolFrames(out)
+			switch {
+			case form != ProgressEnvelope && form != ProgressUnnamed:
+				if !strings.Contains(in, own) && strings.Contains(out, `"event":`) {
+					t.Errorf("%s: a status line in\n%s", form, out)
 				}
-				if err := json.Unmarshal([]byte(f), &c); err != nil {
-					t.Fatal(err)
+			case strings.Contains(in, own):
+				if len(events) != 2 || strings.Count(events[0], `"event"`) != 1 || !strings.Contains(events[0], own) || strings.Count(events[1], `"event"`) != 1 {
+					t.Errorf("%s: %q", form, events)
 				}
-				if c.Event.Type != "status" || c.Event.Data.Description != `💻 ls "-la"` || c.Event.Data.Done == nil || *c.Event.Data.Done != (i == 1) {
-					t.Errorf("%s, %s: status line of %s", name, form, f)
-				}
+			case len(events) != 2 || !strings.Contains(compact(t, events[0]), line(false)) || !strings.Contains(compact(t, events[1]), line(true)):
+				t.Errorf("%s: want %s in\n%s", form, line(false), out)
 			}
 		}
-		for _, form := range []Progress{ProgressBare, ProgressComment} {
-			if out := repairWith(role()+in+text("x")+stop(), Options{StatusLine: true, Progress: form}); strings.Contains(out, `"event":`) {
-				t.Errorf("%s, %s: a status line in\n%s", name, form, out)
-			}
-		}
-		if out := repair(role() + in + text("x") + stop()); strings.Contains(out, `"description"`) {
-			t.Errorf("%s: a status line although it is off", name)
-		}
-	}
-}
-
-func TestG1EventsGainIDAndStatusAndKeepTheRest(t *testing.T) {
-	in := named("hermes.tool.progress", `{"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "l\u0073 \"x\"", "more": [1.50, {}]}`)
-	out := repairWith(role()+in+text("x")+stop(), Options{Progress: ProgressBare})
-	fs := toolFrames(out)
-	if len(fs) != 2 {
-		t.Fatalf("%q", fs)
-	}
-	var c wireChunk
-	if err := json.Unmarshal([]byte(fs[0]), &c); err != nil {
-		t.Fatal(err)
-	}
-	if c.ToolCallID == nil || c.Status == nil || *c.Status != "running" || *c.Label != `ls "x"` {
-		t.Errorf("%s", fs[0])
-	}
-	fs = toolFrames(repair(role() + in + text("x") + stop()))
-	if !strings.Contains(fs[0], `"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "l\u0073 \"x\"", "more": [1.50, {}]`) {
-		t.Errorf("upstream's bytes have changed: %s", fs[0])
-	}
-}
-
-func TestG2EventsKeepTheirIDs(t *testing.T) {
-	in := g2Start("terminal", "💻", "a", "tooluse_é\"x") + g2End("terminal", "tooluse_é\"x") + text("x") + stop()
-	for _, e := range look(t, repair(in)).tools {
-		if e.id != "tooluse_é\"x" {
-			t.Errorf("id = %q", e.id)
+		if out := repair(turn(in, text("x"))); !strings.Contains(in, own) && strings.Contains(out, `"description"`) {
+			t.Errorf("a status line although it is off:\n%s", out)
 		}
 	}
 }
@@ -641,29 +495,118 @@ func TestEventsWhoseIDOrStatusIsNullOrEmptyGainThem(t *testing.T) {
 		`"status": "running", "status": null`:         false,
 		`"toolCallId": "call_9", "status": "running"`: true,
 	} {
-		in := named("hermes.tool.progress", `{"tool": "terminal", "emoji": "\ud83d\udcbb", `+members+`, "label": "ls", "more": 1}`)
-		for _, form := range ProgressForms() {
-			out := repairWith(role()+in+text("x")+stop(), Options{Progress: form})
-			v := look(t, out)
-			v.checkLifecycle(t)
-			if form == ProgressOff {
-				continue
+		in := turn(named(progressEvent, `{"tool": "terminal", "emoji": "\ud83d\udcbb", `+members+`, "label": "ls", "more": 1}`), text("x"))
+		underAll(t, in, func(o Options, out string, v *view) {
+			if o.Progress == ProgressOff {
+				return
 			}
-			if want := "other running completed text finish done"; !ends && v.story() != want {
-				t.Errorf("%s, %s: %s", members, form, v.story())
+			if !ends && !o.Cards {
+				equal(t, v.story(), "other running completed text finish done", "the story")
 			}
-			id := v.tools[0].id
-			if id == "" || strings.Contains(members, "call_9") != (id == "call_9") || v.tools[0].label != "ls" || v.tools[0].emoji != "💻" {
-				t.Errorf("%s, %s: %+v", members, form, v.tools[0])
+			e := v.tools[0]
+			if e.id == "" || strings.Contains(members, "call_9") != (e.id == "call_9") || e.label != "ls" || e.emoji != "💻" {
+				t.Errorf("%+v", e)
 			}
-			if first := toolFrames(out)[0]; form == ProgressEnvelope && !strings.Contains(first, `"more": 1`) {
-				t.Errorf("%s: upstream's bytes have changed: %s", members, first)
+			if o.Progress == ProgressEnvelope && !strings.Contains(toolFrames(out)[0], `"more": 1`) {
+				t.Errorf("upstream's bytes have changed")
 			}
-			if form == ProgressEnvelope || form == ProgressUnnamed {
-				same(t, repairWith(out, Options{Progress: form}), out, "twice and once")
+		})
+	}
+}
+
+// Where a backend says its text twice, both copies say the same, however the chunk is taken apart.
+func TestRepeatedText(t *testing.T) {
+	twice := func(s, finish string) string {
+		return choicesChunk(`{"index": 0, "text": `+asciiJSON(s)+`, "delta": {"token_id": 7, "content": `+asciiJSON(s)+`}, "finish_reason": `+finish+`}`, "")
+	}
+	behind := func(s, finish string) string {
+		return choicesChunk(`{"index": 0, "delta": {"role": "assistant", "content": `+asciiJSON(s)+`}, "text": `+asciiJSON(s)+`, "finish_reason": `+finish+`}`, "")
+	}
+	for _, form := range []func(s, finish string) string{twice, behind} {
+		for _, deltas := range [][]string{
+			{"<think>", "plan", "</think>", "\n\n", "Answer"},
+			{"<thi", "nk>pl", "an</thi", "nk>", "\n\nAns", "wer"},
+			{"Hi\n\n<", "b> ", "\n\n<th", "ink>a", "b</think>c"},
+			{"<think>plan</think>Answer"},
+			{"a\n", "`💻 ls`\n", "b\n`📖", " x`", "\nc"},
+			{"a\n`💻 l", "s`\nb"},
+			{"\n`💻 ls`\n", "a"},
+			{"a\n\n<think>b</think>c\n\n<think>d</think>\ne"},
+			{"a\n`💻 ls`\nb\n\n<think>c</think>d"},
+		} {
+			in := role()
+			for _, s := range deltas {
+				in += form(s, "null")
+			}
+			last := strings.TrimSuffix(in, form(deltas[len(deltas)-1], "null")) + form(deltas[len(deltas)-1], `"stop"`) + doneFrame
+			for _, o := range []Options{{}, {Reasoning: ReasoningDrop}, {Imitations: ImitationsTrust}} {
+				plain := look(t, repairWith(turn(texts(deltas...)), o))
+				for _, in := range []string{in + stop(), last} {
+					out := repairWith(in, o)
+					v := look(t, out)
+					same(t, v.content, plain.content, "contents")
+					same(t, v.reasoning, plain.reasoning, "reasonings")
+					same(t, repeats(t, out), v.content, fmt.Sprintf("%+v: repeats of %q", o, deltas))
+					if o.Reasoning == "" {
+						same(t, repairWith(out, o), out, "twice and once")
+					}
+				}
 			}
 		}
 	}
+}
+
+// The envelope of tool events and their ids follow the chunks, whatever of these changes.
+func TestEnvelopeOfToolEventsFollowsTheChunks(t *testing.T) {
+	chunks := []string{
+		`, "id": "a", "created": 5, "model": "m"`, `, "id": "a", "created": 6, "model": "m"`, `, "id": "a", "created": 66, "model": "mm"`,
+		`, "id": "a", "created": 67`, `, "id": "b", "created": 67, "model": "mm"`, `, "id": "b10000", "created": 67, "model": "mm"`,
+	}
+	written := []string{`"a" 5 "m"`, `"a" 6 "m"`, `"a" 66 "mm"`, `"a" 67 "mm"`, `"b" 67 "mm"`, `"b10000" 67 "mm"`}
+	in := ""
+	for _, c := range chunks {
+		in += chunkWith(c) + g1("terminal", "💻", "ls")
+	}
+	seen, starts := map[string]string{}, 0
+	for _, e := range toolFrames(repair(in)) {
+		if !strings.Contains(e, `"running"`) {
+			continue
+		}
+		id := memberAsItStands(e, "id")
+		equal(t, id+" "+memberAsItStands(e, "created")+" "+memberAsItStands(e, "model"), written[starts], "the envelope")
+		call := memberAsItStands(e, "toolCallId")[:20]
+		if old, ok := seen[id]; ok && old != call {
+			t.Errorf("the tools of %s have ids that begin with %s and %s", id, old, call)
+		}
+		seen[id] = call
+		starts++
+	}
+	if starts != len(chunks) || seen[`"a"`] == seen[`"b"`] || seen[`"b"`] == seen[`"b10000"`] {
+		t.Errorf("%d starts, ids begin with %v", starts, seen)
+	}
+	first := toolFrames(repair(g1("terminal", "💻", "ls")))[0]
+	equal(t, memberAsItStands(first, "id")+memberAsItStands(first, "created"), `"chatcmpl-none"1700000000`, "before any chunk")
+}
+
+func TestOtherNamedEvents(t *testing.T) {
+	status := named("hermes.status", `{"type": "waiting", "n": 1.50}`)
+	wrapped := named("hermes.status", `{`+envelopeWritten+`,"type": "waiting", "n": 1.50}`)
+	failed := named("hermes.status", `{"type": "tool_failed", "error": "exit 1"}`)
+	rows := map[string]row{
+		"an envelope":                    {in: turn(status, text("x")), out: turn(wrapped, text("x"))},
+		"unnamed":                        {in: turn(status, text("x")), o: Options{Progress: ProgressUnnamed}, out: turn(unnamed(wrapped), text("x"))},
+		"bare":                           {in: turn(status, text("x")), o: Options{Progress: ProgressBare}, out: passes},
+		"comment":                        {in: turn(status, text("x")), o: Options{Progress: ProgressComment}, out: passes},
+		"off":                            {in: turn(status, text("x")), o: Options{Progress: ProgressOff}, out: passes},
+		"an empty object":                {in: turn(named("hermes.status", `{ }`), text("x")), out: turn(named("hermes.status", `{`+envelopeWritten+` }`), text("x"))},
+		"after the finish":               {in: role() + text("x") + finishChunk("stop", realUsage) + status + doneFrame, out: role() + text("x") + finishChunk("stop", realUsage) + wrapped + doneFrame},
+		"an error of its own":            {in: turn(text("x"), failed, text("y")), end: "stop"},
+		"an error of its own, and a cut": {in: role() + text("x") + failed + text("y"), end: CodeIncomplete},
+	}
+	for _, data := range []string{`[1]`, `"x"`, `text`, `{"open": `, `{"a": 1}}`, `7`, ``} {
+		rows["data: "+data] = row{in: turn(named("hermes.status", data), text("x")), out: passes}
+	}
+	check(t, rows)
 }
 
 // Nobody knows whether a tool has ended that the end of a broken stream closes.
@@ -752,45 +695,6 @@ func TestBehindDoneOnlyCommentsAndChunksWithoutChoicesPass(t *testing.T) {
 	}
 }
 
-// What tool events have in common is made once, and again when the chunks have
-// changed it.
-func TestEnvelopeOfToolEventsFollowsTheChunks(t *testing.T) {
-	later := strings.NewReplacer("chatcmpl-1", "chatcmpl-2", `"created": 1795164800`, `"created": 1795164801`)
-	longer := strings.NewReplacer("chatcmpl-1", "chatcmpl-10000")
-	in := role() + markerChunk("💻", "a") + text("x") + g1("terminal", "💻", "b") + later.Replace(text("x")) + g1("terminal", "💻", "c") + g1("terminal", "💻", "d") + longer.Replace(text("x"))
-	ids := []string{"chatcmpl-1", "chatcmpl-1", "chatcmpl-1", "chatcmpl-2", "chatcmpl-2", "chatcmpl-2", "chatcmpl-10000", "chatcmpl-10000", ""}
-	var calls []string
-	for i, f := range toolFrames(repair(in)) {
-		var c wireChunk
-		if err := json.Unmarshal([]byte(f), &c); err != nil {
-			t.Fatal(err)
-		}
-		if *c.ID != ids[i] || (*c.Created == 1795164801) != (ids[i] == "chatcmpl-2") {
-			t.Errorf("event %d has the id %s and the time %d, want %s", i, *c.ID, *c.Created, ids[i])
-		}
-		if *c.Status == "running" {
-			calls = append(calls, *c.ToolCallID)
-		}
-	}
-	if len(calls) != 4 || calls[0][:25] != calls[1][:25] || calls[1][:25] == calls[2][:25] || calls[2][:25] != calls[3][:25] {
-		t.Errorf("the tools have the ids %v", calls)
-	}
-}
-
-func TestOtherNamedEventsGetTheEnvelope(t *testing.T) {
-	in := named("hermes.status", `{"type": "waiting", "n": 1.50}`)
-	wrapped := `{` + envelopeWritten + `,"type": "waiting", "n": 1.50}`
-	for form, want := range map[Progress]string{
-		ProgressEnvelope: named("hermes.status", wrapped),
-		ProgressUnnamed:  unnamed(named("hermes.status", wrapped)),
-		ProgressBare:     in,
-		ProgressComment:  in,
-		ProgressOff:      in,
-	} {
-		same(t, repairWith(role()+in+text("x")+stop(), Options{Progress: form}), role()+want+text("x")+stop(), string(form)+": bytes")
-	}
-}
-
 // Without its name an event is a chunk to clients and to a second sidecar. One that would
 // say something as a chunk keeps its name.
 func TestEventsThatWouldSayMoreAsChunksKeepTheirName(t *testing.T) {
@@ -826,41 +730,6 @@ func TestEventsThatWouldSayMoreAsChunksKeepTheirName(t *testing.T) {
 			same(t, repairWith(repairWith(in, Options{StatusLine: lines}), o), once, "behind one that keeps names")
 		}
 	}
-}
-
-func TestOtherNamedEventOfAnEmptyObjectGetsTheEnvelope(t *testing.T) {
-	out := repair(role() + named("hermes.status", `{ }`) + text("x") + stop())
-	if es := decode(out); es[1].name != "hermes.status" || compact(t, es[1].data) != "{"+envelopeWritten+"}" {
-		t.Errorf("%q", es[1])
-	}
-}
-
-func TestNamedEventsOfOtherDataPassByteForByte(t *testing.T) {
-	for _, data := range []string{`[1]`, `"x"`, `text`, `{"open": `, `{"a": 1}}`, `7`, ``} {
-		in := role() + named("hermes.status", data) + text("x") + stop()
-		same(t, repair(in), in, data+": bytes")
-	}
-}
-
-func TestNamedEventBehindTheFinishChunkGetsTheEnvelope(t *testing.T) {
-	out := repair(role() + text("x") + finishChunk("stop", realUsage) + named("hermes.status", `{"type": "x"}`) + doneFrame)
-	for _, e := range decode(out) {
-		if e.name == "hermes.status" && !strings.Contains(e.data, `"choices"`) {
-			t.Errorf("no envelope: %s", e.data)
-		}
-	}
-}
-
-func TestNamedEventWithAnErrorMemberIsNoErrorOfTheStream(t *testing.T) {
-	in := role() + text("x") + named("hermes.status", `{"type": "tool_failed", "error": "exit 1"}`) + text("y")
-	out, sum := run(in+stop(), Options{}, chatParams, inOne, CauseEOF)
-	if sum.Code != "" {
-		t.Errorf("a good end has the code %s", sum.Code)
-	}
-	if e := decode(out)[2]; !strings.Contains(e.data, `"choices"`) {
-		t.Errorf("no envelope: %s", e.data)
-	}
-	look(t, repair(in)).checkErrorFinish(t, "upstream_incomplete")
 }
 
 // approval is what the newest Hermes asks of people, with its own choices.
@@ -1058,33 +927,4 @@ func memberAsItStands(chunk, name string) string {
 		return rest[:i]
 	}
 	return rest
-}
-
-// The ids of tools that have none are made of the completion's id: another
-// completion's tools have others, and those of one whose id stays have the same.
-func TestToolsFollowTheEnvelopeWhateverOfItChanges(t *testing.T) {
-	first := chunkWith(`, "id": "a", "created": 5, "model": "m"`)
-	for _, then := range []string{
-		chunkWith(`, "id": "a", "created": 6, "model": "m"`),
-		chunkWith(`, "id": "a", "created": 66, "model": "mm"`),
-		chunkWith(`, "id": "a", "created": 66`),
-	} {
-		out := repair(first + g1("terminal", "💻", "ls") + then + g1("terminal", "💻", "pwd"))
-		events := toolFrames(out)
-		if len(events) != 4 {
-			t.Fatalf("%d tool events in\n%s", len(events), out)
-		}
-		for _, name := range []string{"id", "created", "model"} {
-			want := memberAsItStands(strings.ReplaceAll(then, `": `, `":`), name)
-			if want == "" || !strings.Contains(then, `"`+name+`"`) {
-				want = memberAsItStands(events[0], name)
-			}
-			if got := memberAsItStands(events[2], name); got != want {
-				t.Errorf("behind %s a tool has the %s %s, want %s", then, name, got, want)
-			}
-		}
-		if a, b := memberAsItStands(events[0], "toolCallId"), memberAsItStands(events[2], "toolCallId"); a[:20] != b[:20] {
-			t.Errorf("the ids of tools are of two completions: %s, %s", a, b)
-		}
-	}
 }
