@@ -415,19 +415,3 @@ func TestTokensOfAnAnswer(t *testing.T) {
 		t.Errorf("%+v", a.Summary)
 	}
 }
-
-// What had been said is said to be partial, were it only the beginning of a closing tag
-// that nothing closed.
-func TestPartialOfACutClosingTag(t *testing.T) {
-	for in, partial := range map[string]bool{
-		"<think></thi": true, "<think> <": true, "<think>": false, "<think> ": false, "<think></think>": false, "<think></think> \n": false, "<thi": true,
-	} {
-		for _, o := range []Options{{}, {Reasoning: ReasoningKeep}} {
-			v := look(t, repairWith(role()+text(in), o))
-			v.checkErrorFinish(t, CodeIncomplete)
-			if want := partial || o.Reasoning == ReasoningKeep; *v.finish.Hermes.Partial != want {
-				t.Errorf("%q, reasoning %q: partial is %v", in, o.Reasoning, !want)
-			}
-		}
-	}
-}

@@ -210,20 +210,6 @@ func TestFalseStopWithReasoningOnly(t *testing.T) {
 	}
 }
 
-// TestPartialOfReasoning: what the client has been sent decides.
-func TestPartialOfReasoning(t *testing.T) {
-	for _, c := range []struct {
-		r    Reasoning
-		want bool
-	}{{ReasoningExtract, true}, {ReasoningKeep, true}, {ReasoningDrop, false}} {
-		v := look(t, repairWith(texts("<think>", "plan"), Options{Reasoning: c.r}))
-		v.checkErrorFinish(t, CodeIncomplete)
-		if got := *v.finish.Hermes.Partial; got != c.want {
-			t.Errorf("%s: partial is %t", c.r, got)
-		}
-	}
-}
-
 func TestCrashInsideReasoning(t *testing.T) {
 	for _, in := range []string{"<think>plan", "<think>plan</th", "<think>plan</think", "<think>plan `</think>"} {
 		for n := 1; n <= len(in); n++ {

@@ -124,17 +124,55 @@ func TestSecretsInEveryPlaceAreRedacted(t *testing.T) {
 	}
 }
 
-// Formats of secrets, each in one place.
+// Formats of secrets, and what is none, each in one place.
 func TestSecretsOfEveryFormatAreRedacted(t *testing.T) {
-	for _, text := range redacttest.Secrets {
+	place := func(s string) string {
+		return strings.ReplaceAll(secretPlaces["the error of a finish chunk"], "%s", asciiJSON(s))
+	}
+	for _, text := range append(redacttest.Secrets, redacttest.NoSecrets...) {
 		if strings.Contains(text, `\`) {
 			continue // is in JSON already
 		}
 		in, want := redacttest.Marked(text)
-		place := secretPlaces["the error of a finish chunk"]
-		out := repair(strings.ReplaceAll(place, "%s", asciiJSON(in)))
-		same(t, out, repair(strings.ReplaceAll(place, "%s", asciiJSON(want))), text)
+		out := repair(place(in))
+		same(t, out, repair(place(want)), text)
 		same(t, repair(out), out, text+", twice")
+		if in == want && text != "" && !strings.Contains(out, asciiJSON(text)) {
+			t.Errorf("%q is changed:\n%s", text, out)
+		}
+	}
+}
+
+// A frame loses its secrets as well after text that is held back, in parts, and where another sidecar has
+// wrapped it.
+func TestNoSecretLeavesAnyForm(t *testing.T) {
+	const secret, empty = "sk-abcdefghij", envelopeOfTests + `, "choices": [{"index": 0, "delta": {}, "finish_reason": null}]`
+	beside := func(frame, members string) string {
+		return strings.Replace(frame, `"choices"`, members+`, "choices"`, 1)
+	}
+	wrapped := role() + text("a") + g2Start("terminal", "💻", "ls", "call_1") + named("error", `{`+empty+`, "detail": "sk-abcdefghij", "error": "boom"}`) +
+		finishChunk("stop", realUsage) + doneFrame
+	streams := []string{wrapped, turn(beside(text("a\n\n<think>b</think>c\n`💻 ls`\nd"), `"error": "sk-abcdefghij", "error": null`))}
+	for _, begun := range []string{"`💻 ", "<thi", "a\n`"} {
+		for _, odd := range []string{
+			strings.Replace(delta(""), `"finish_reason"`, `"error": "sk-abcdefghij", "finish_reason"`, 1),
+			beside(delta(""), `"error": "sk-abcdefghij", "error": null`), beside(delta(""), `"err\u006fr": "sk-abcdefghij"`),
+		} {
+			streams = append(streams, turn(text(begun), odd, text("b")))
+		}
+	}
+	for _, in := range streams {
+		for _, o := range allOptions() {
+			out, sum := run(in, o, chatParams, oneByte, CauseEOF)
+			if strings.Contains(out, secret) || in == wrapped && (sum.FinishReason != "error" || sum.Code != CodeAgentError) {
+				t.Errorf("%+v, %+v: a secret has left:\n%s", o, sum, out)
+			}
+			same(t, repairWith(out, o), out, "twice and once")
+		}
+	}
+	out := repair(role() + text("a") + beside(text("b"), `"error": {"message": "bad key sk-abcdef123456"}`))
+	if _, finish, _ := strings.Cut(out, `"finish_reason":"error"`); !strings.Contains(finish, "bad key [redacted]") {
+		t.Errorf("the error finish does not say what upstream said:\n%s", out)
 	}
 }
 

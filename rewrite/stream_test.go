@@ -323,14 +323,6 @@ func eventsOf(in string) (events []event) {
 	}
 }
 
-func TestCutInTheSecondLineOfAFrame(t *testing.T) {
-	// data line inOne, event line cut: the client would get another event.
-	f := `data: {"tool": "terminal", "emoji": "x", "label": "l", "toolCallId": "c", "status": "running"}` + "\nevent: hermes.tool.pro"
-	same(t, repair(role()+text("x")+f), repair(role()+text("x")), "outputs")
-	f = strings.TrimSuffix(text("y"), "\n") + "da"
-	same(t, repair(role()+text("x")+f), repair(role()+text("x")), "outputs")
-}
-
 func TestInvalidJSONWithAMarkerLeaves(t *testing.T) {
 	in := role() + `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {"content": "\n\u0060\ud83d\udcbb ls\u0060\n"}, "finish_reason": nul}]}` + "\n\n" + text("x") + stop()
 	same(t, repair(in), in, "bytes")
