@@ -110,9 +110,10 @@ func TestErrorFinishes(t *testing.T) {
 		"an error with escapes":         {in: role() + text("a") + finishChunk(`\u0065rror`, "") + doneFrame, end: CodeAgentError},
 		"a stop with escapes, too late": {in: role() + text("a") + boom + finishChunk(`st\u006fp`, realUsage) + doneFrame,
 			end: CodeAgentError},
-		"an empty message":              {in: role() + finishChunk("error", `, "error": {"message": "", "type": "X"}`) + doneFrame, end: CodeAgentError},
-		"an error beside text":          {in: role() + finishChunkWith(`"content": "hi\n`+"`💻 x`"+`"`, "error", `, "error": {"message": "boom"}`) + doneFrame, content: "hi\n", story: "other text error finish done"},
-		"a false stop beside text":      {in: role() + finishChunkWith(`"content": "hi\n`+"`💻 x`"+`"`, "stop", zeroUsage) + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, content: "hi\n", story: "other text error finish done"},
+		"an empty message":     {in: role() + finishChunk("error", `, "error": {"message": "", "type": "X"}`) + doneFrame, end: CodeAgentError},
+		"an error beside text": {in: role() + finishChunkWith(`"content": "hi\n`+"`💻 x`"+`"`, "error", `, "error": {"message": "boom"}`) + doneFrame, content: "hi\n", story: "other text error finish done"},
+		"a false stop beside text": {in: role() + finishChunkWith(`"content": "hi\n`+"`💻 x`"+`"`, "stop", zeroUsage) + doneFrame,
+			o: Options{ZeroUsage: ZeroUsageError}, content: "hi\n", story: "other text error finish done"},
 	}
 	for _, e := range []string{`{}`, `{ }`, "{\ndata: }", `{"a": 1 }`, "{ \ndata: \"message\": null }"} {
 		rows["an empty error: "+e] = row{in: role() + text("a") + finishChunk("error", `, "error": `+e) + doneFrame, end: CodeAgentError}
@@ -588,87 +589,78 @@ func TestDoneWithOtherWhiteSpace(t *testing.T) {
 	}
 }
 
-func TestStopWithoutTextAndZeroUsageIsACrash(t *testing.T) {
-	for _, in := range []string{
-		"",
-		role(),
-		role() + text(""),
-		role() + text(" \n "),
-		role() + reasoning(" "),
-		role() + g1("_thinking", "💭", "hm"),
-	} {
+// False stops by the first two rules of contract section 3: there is no answer, or it ends on a tool.
+func TestFalseStops(t *testing.T) {
+	pass := Options{EmptyAnswer: EmptyAnswerPass}
+	rows := map[string]row{
+		"a crash, inline":             {in: role() + finishChunk("stop", zeroUsage) + doneFrame, o: Options{ErrorFinish: ErrorFinishInline}, story: "other finish done"},
+		"an error is not taken back":  {in: turn(finishChunk("stop", zeroUsage) + text("late")), end: CodeCrashed},
+		"nor is one of [DONE]":        {in: turn(doneFrame + text("late")), end: CodeIncomplete},
+		"after a large frame":         {in: role() + text(strings.Repeat("a", 2000)) + finishChunk("stop", zeroUsage) + doneFrame, o: Options{MaxFrame: 1000}, out: passes},
+		"after a large frame, usage":  {in: turn(text(strings.Repeat("a", 2000))), o: Options{MaxFrame: 1000}, out: passes},
+		"a tool, then a large frame":  {in: turn(markerChunk("💻", "ls"), text(strings.Repeat("a", 2000))), o: Options{MaxFrame: 1000}, end: "stop"},
+		"white space after a tool":    {in: turn(text("Let me see."), toolOfUpstream, text(" \n\n")), end: CodeEmpty},
+		"another tool with the emoji": {in: turn(text("Noted."), markerChunk("🔍", "tea")), end: CodeEmpty},
+		"a model with the emoji":      {in: turn(text("Noted."), markerChunk("🧠", "ask them all")), end: CodeEmpty},
+		"another tool by its name":    {in: turn(text("Noted."), g1("web_search", "🔍", "tea")), end: CodeEmpty},
+	}
+	const some, two = `, "usage": {"prompt_tokens": 5, "completion_tokens": 0, "total_tokens": 5}`, `, "usage": {"prompt_tokens": 0, "completion_tokens": 0}`
+	for _, in := range []string{"", role(), role() + text(""), role() + text(" \n "), role() + reasoning(" "), role() + g1("_thinking", "💭", "hm")} {
 		for _, z := range ZeroUsageValues() {
-			out, sum := run(in+finishChunk("stop", zeroUsage)+doneFrame, Options{ZeroUsage: z}, chatParams, inOne, CauseEOF)
-			look(t, out).checkErrorFinish(t, "agent_crashed")
-			if sum.Code != "agent_crashed" || sum.FinishReason != "error" {
-				t.Errorf("%+v", sum)
-			}
-			if !strings.HasSuffix(out, strings.TrimSuffix(finishChunk("error", zeroUsage), "}\n\n")+`,"hermes":`+hermesOf(out)+"}\n\n"+doneFrame) {
-				t.Errorf("the finish chunk's other bytes have changed:\n%s", out)
-			}
+			rows[fmt.Sprintf("no usage, %s: %s", z, in)] = row{in: in + finishChunk("stop", zeroUsage) + doneFrame, o: Options{ZeroUsage: z}, end: CodeCrashed}
+		}
+		for _, usage := range []string{realUsage, some, two} {
+			rows["no answer"+usage+in] = row{in: in + finishChunk("stop", usage) + doneFrame, end: CodeEmpty}
+			rows["no answer, passed"+usage+in] = row{in: in + finishChunk("stop", usage) + doneFrame, o: pass, end: "stop"}
 		}
 	}
-}
-
-func hermesOf(out string) string {
-	_, h, _ := strings.Cut(out, `"hermes":`)
-	h, _, _ = strings.Cut(h, "}}\n\n")
-	return h + "}"
-}
-
-func TestStopWithoutAnAnswerButWithUsageIsAnEmptyAnswer(t *testing.T) {
-	for _, usage := range []string{
-		realUsage,
-		`, "usage": {"prompt_tokens": 5, "completion_tokens": 0, "total_tokens": 5}`,
-		`, "usage": {"prompt_tokens": 0, "completion_tokens": 0}`,
-	} {
-		for _, in := range []string{"", role(), role() + text(" \n "), role() + reasoning(" "), role() + g1("_thinking", "💭", "hm")} {
-			in += finishChunk("stop", usage) + doneFrame
-			out, sum := run(in, Options{}, chatParams, inOne, CauseEOF)
-			look(t, out).checkErrorFinish(t, CodeEmpty)
-			if sum.Code != CodeEmpty || sum.FinishReason != "error" {
-				t.Errorf("%+v", sum)
-			}
-			same(t, repair(out), out, "twice and once")
-			passed, sum := run(in, Options{EmptyAnswer: EmptyAnswerPass}, chatParams, inOne, CauseEOF)
-			if v := look(t, passed); v.finishes[0] != "stop" || sum.Code != "" {
-				t.Errorf("empty_answer pass: %s", passed)
-			}
-		}
-	}
-}
-
-// Other servers send their usage after the finish chunk, or none: what they mean by
-// an empty answer is their affair.
-func TestEmptyAnswersOfOtherServersPass(t *testing.T) {
+	// Other servers send their usage after the finish chunk, or none.
 	for _, usage := range []string{"", `, "usage": null`, `, "usage": {}`, `, "usage": 5`} {
-		for _, in := range []string{role(), role() + markerChunk("💻", "ls"), role() + text("a") + g2Start("t", "💻", "l", "1") + g2End("t", "1")} {
-			out, sum := run(in+finishChunk("stop", usage)+doneFrame, Options{}, chatParams, inOne, CauseEOF)
-			if v := look(t, out); v.finishes[0] != "stop" || sum.Code != "" {
-				t.Errorf("%s: %+v in %s", usage, sum, out)
-			}
+		for _, in := range []string{role(), role() + markerChunk("💻", "ls"), role() + text("a") + toolOfUpstream} {
+			rows["another server"+usage+in] = row{in: in + finishChunk("stop", usage) + doneFrame, end: "stop"}
 		}
 	}
-}
-
-func TestWhatIsAnAnswerIsNotEmpty(t *testing.T) {
-	for _, said := range []string{
-		text("x"), reasoning("hm"), delta(`"tool_calls": [{"index": 0}]`), delta(`"refusal": "no"`), delta(`"audio": {"data": "x"}`),
-		texts("<think>", "hm", "</think>"),
-	} {
-		for _, tool := range []string{"", g2Start("t", "💻", "l", "1") + g2End("t", "1")} {
-			v := look(t, repair(role()+tool+said+stop()))
-			if reasonedOnly := tool != "" && v.content == "" && strings.Contains(v.story(), "reasoning"); !reasonedOnly && v.finishes[0] != "stop" {
-				t.Errorf("%s behind %q: %s", said, tool, v.story())
-			}
+	said := map[string]bool{ // whether it is no answer after a tool
+		text("x"): false, reasoning("hm"): true, delta(`"tool_calls": [{"index": 0}]`): false, delta(`"refusal": "no"`): false, delta(`"audio": {"data": "x"}`): false,
+		texts("<think>", "hm", "</think>"): true, delta(`"content": [{"type": "text", "text": "x"}]`): false, delta(`"content": {"a": 1}`): false,
+	}
+	for answer, none := range said {
+		rows["an answer: "+answer] = row{in: turn(answer), end: "stop"}
+		if !none {
+			rows["an answer after a tool: "+answer] = row{in: turn(toolOfUpstream, answer), end: "stop"}
 		}
 	}
-}
-
-func TestOtherReasonsWithZeroUsagePass(t *testing.T) {
+	for _, content := range []string{`[]`, `{}`, `null`, `5`} {
+		rows["no answer: "+content] = row{in: turn(delta(`"content": ` + content)), end: CodeEmpty}
+	}
 	for _, reason := range []string{"length", "tool_calls", "content_filter"} {
-		in := role() + finishChunk(reason, zeroUsage) + doneFrame
-		same(t, repairWith(in, Options{ZeroUsage: ZeroUsageError}), in, reason+": bytes")
+		rows["zero usage, "+reason] = row{in: role() + finishChunk(reason, zeroUsage) + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, out: passes}
+	}
+	for _, start := range toolStarts("terminal", "💻", "ls") {
+		for usage, code := range map[string]string{realUsage: CodeEmpty, zeroUsage: CodeCrashed} {
+			for _, before := range []string{"", text("Running."), text("a") + g2Start("memory", "🧠", "m", "call_0") + g2End("memory", "call_0")} {
+				if start == markerChunk("💻", "ls") && strings.Contains(before, "event:") {
+					continue // there it is an imitation
+				}
+				for _, behind := range []string{"", text("\n\n"), reasoning("hm"), text("\n`📖 a`\n\n")} {
+					for _, z := range ZeroUsageValues() {
+						in := role() + before + start + behind + finishChunk("stop", usage) + doneFrame
+						rows[fmt.Sprintf("on a tool, %s: %s", z, in)] = row{in: in, o: Options{ZeroUsage: z}, end: code}
+					}
+				}
+			}
+		}
+	}
+	check(t, rows)
+	out := repair(role() + finishChunk("stop", zeroUsage) + doneFrame)
+	_, hermes, _ := strings.Cut(out, `,"hermes":`)
+	if want := strings.TrimSuffix(finishChunk("error", zeroUsage), "}\n\n") + `,"hermes":` + hermes; !strings.HasSuffix(out, want) {
+		t.Errorf("the finish chunk's other bytes have changed:\n%s", out)
+	}
+	v := look(t, repairWith(role()+finishChunk("stop", zeroUsage)+doneFrame, Options{ErrorFinish: ErrorFinishInline}))
+	var e wireError
+	if err := json.Unmarshal(v.finish.Error, &e); err != nil || e.code() != CodeCrashed || v.finishes[0] != "error" {
+		t.Errorf("error %s, finish %q", v.finish.Error, v.finishes)
 	}
 }
 
@@ -680,146 +672,98 @@ func toolStarts(tool, emoji, label string) []string {
 	}
 }
 
-func TestStopOnAToolIsNoAnswer(t *testing.T) {
-	for _, start := range toolStarts("terminal", "💻", "ls") {
-		for usage, code := range map[string]string{realUsage: CodeEmpty, zeroUsage: CodeCrashed} {
-			for _, before := range []string{"", text("Running."), text("a") + g2Start("memory", "🧠", "m", "call_0") + g2End("memory", "call_0")} {
-				for _, behind := range []string{"", text("\n\n"), reasoning("hm"), text("\n`📖 a`\n\n")} {
-					for _, z := range ZeroUsageValues() {
-						if start == markerChunk("💻", "ls") && strings.Contains(before, "event:") {
-							continue // there it is an imitation
-						}
-						in := role() + before + start + behind + finishChunk("stop", usage) + doneFrame
-						out := repairWith(in, Options{ZeroUsage: z})
-						v := look(t, out)
-						v.checkLifecycle(t)
-						v.checkErrorFinish(t, code)
-						same(t, repairWith(out, Options{ZeroUsage: z}), out, "twice and once")
-					}
-				}
-			}
-		}
-	}
-}
-
 // Hermes takes the text before housekeeping for its answer.
 func TestStopOnHousekeepingIsAGoodEnd(t *testing.T) {
-	for _, test := range []struct{ tool, emoji, label string }{
+	rows, noted, ls := map[string]row{}, text("Noted."), g1("terminal", "💻", "ls")
+	for _, c := range []struct{ tool, emoji, label string }{
 		{"memory", "🧠", `+memory: "likes tea"`}, {"todo", "📋", "3 tasks"}, {"todo_list", "📋", "todo_list"},
 		{"skill_manage", "📝", "x"}, {"session_search", "🔍", `recall: "tea"`},
 	} {
-		for i, start := range toolStarts(test.tool, test.emoji, test.label) {
-			if i == 0 && test.tool == "todo_list" {
+		for i, start := range toolStarts(c.tool, c.emoji, c.label) {
+			if i == 0 && c.tool == "todo_list" {
 				continue // newer than markers
 			}
-			for in, code := range map[string]string{
-				text("Noted.") + start:                             noCode,
-				text("Noted.") + start + text(" \n"):               noCode,
-				text("Noted.") + g1("memory", "🧠", "m") + start:    noCode,
-				text("Noted.") + g1("terminal", "💻", "ls") + start: CodeEmpty,
-				text("Noted.") + start + g1("terminal", "💻", "ls"): CodeEmpty,
-				g1("terminal", "💻", "ls") + text("Noted.") + start: noCode,
-				start:                   CodeEmpty,
-				text(" ") + start:       CodeEmpty,
-				reasoning("hm") + start: CodeEmpty,
+			for in, end := range map[string]string{
+				noted + start: "stop", noted + start + text(" \n"): "stop", noted + g1("memory", "🧠", "m") + start: "stop", ls + noted + start: "stop",
+				noted + ls + start: CodeEmpty, noted + start + ls: CodeEmpty, start: CodeEmpty, text(" ") + start: CodeEmpty, reasoning("hm") + start: CodeEmpty,
 			} {
-				out, sum := run(role()+in+stop(), Options{}, chatParams, inOne, CauseEOF)
-				if sum.Code != code {
-					t.Errorf("%s: code %q, want %q in %s", test.tool, sum.Code, code, in)
-				}
-				same(t, repair(out), out, "twice and once")
+				rows[c.tool+": "+in] = row{in: turn(in), end: end}
 			}
-			_, sum := run(role()+text("Noted.")+start+finishChunk("stop", zeroUsage), Options{}, chatParams, inOne, CauseEOF)
-			if sum.Code != CodeCrashed {
-				t.Errorf("%s without usage: code %q", test.tool, sum.Code)
-			}
+			rows[c.tool+" without usage: "+start] = row{in: role() + noted + start + finishChunk("stop", zeroUsage), end: CodeCrashed}
 		}
 	}
-	for _, start := range []string{markerChunk("🔍", "tea"), markerChunk("🧠", "ask them all"), g1("web_search", "🔍", "tea")} {
-		if _, sum := run(role()+text("Noted.")+start+stop(), Options{}, chatParams, inOne, CauseEOF); sum.Code != CodeEmpty {
-			t.Errorf("another tool that has the emoji: code %q", sum.Code)
-		}
-	}
+	check(t, rows)
 }
 
-// noCode stands for no code.
-const noCode = ""
-
-func TestZeroUsageWithTextPassesUntilTheModelHasReportedUsage(t *testing.T) {
+// Text without usage passes until the model has reported usage, unless the option says otherwise.
+func TestZeroUsageWithText(t *testing.T) {
 	in := role() + text("x") + finishChunk("stop", zeroUsage) + doneFrame
-	p := chatParams
+	another := strings.ReplaceAll(in, "hermes-agent", "another")
 	m := memory{}
-	p.Usage = m
-	out, sum := run(in, Options{}, p, inOne, CauseEOF)
-	same(t, out, in, "bytes")
-	if !sum.ZeroUsagePassed || sum.Code != "" {
-		t.Errorf("%+v, want a warning", sum)
-	}
-	if len(m) != 0 {
-		t.Errorf("0/0/0 was remembered as usage: %v", m)
-	}
-	_, sum = run(role()+text("x")+stop(), Options{}, p, inOne, CauseEOF)
-	if !m["hermes-agent"] || sum.ZeroUsagePassed {
-		t.Errorf("memory %v, %+v", m, sum)
-	}
-	out, _ = run(in, Options{}, p, inOne, CauseEOF)
-	look(t, out).checkErrorFinish(t, "agent_crashed")
-	// Another model knows nothing of it.
-	other := strings.ReplaceAll(in, "hermes-agent", "another")
-	out, _ = run(other, Options{}, p, inOne, CauseEOF)
-	same(t, out, other, "bytes of another model")
-}
-
-func TestUsageIsRememberedFromAnyChunk(t *testing.T) {
-	for _, in := range []string{
-		role() + text("x") + finishChunk("length", realUsage),
-		role() + text("x") + finishChunk("stop", "") + `data: {` + envelopeOfTests + `, "choices": []` + realUsage + "}\n\n",
-	} {
+	feed := func(in string, z ZeroUsage, memory UsageMemory, code string, warns bool) {
+		t.Helper()
 		p := chatParams
-		m := memory{}
-		p.Usage = m
-		run(in+doneFrame, Options{}, p, inOne, CauseEOF)
-		if !m["hermes-agent"] {
-			t.Errorf("nothing was remembered of %s", in)
+		p.Usage = memory
+		out, sum := run(in, Options{ZeroUsage: z}, p, inOne, CauseEOF)
+		if code == "" {
+			same(t, out, in, "bytes")
+		} else {
+			look(t, out).checkErrorFinish(t, code)
+		}
+		if sum.Code != code || sum.ZeroUsagePassed != warns {
+			t.Errorf("%+v, want the code %q and a warning: %v", sum, code, warns)
 		}
 	}
-}
-
-func TestZeroUsageErrorAndPassNeedNoMemory(t *testing.T) {
-	in := role() + text("x") + finishChunk("stop", zeroUsage) + doneFrame
-	look(t, repairWith(in, Options{ZeroUsage: ZeroUsageError})).checkErrorFinish(t, "agent_crashed")
-	p := chatParams
-	p.Usage = memory{"hermes-agent": true}
-	out, sum := run(in, Options{ZeroUsage: ZeroUsagePass}, p, inOne, CauseEOF)
-	same(t, out, in, "bytes")
-	if !sum.ZeroUsagePassed {
-		t.Errorf("%+v, want a warning", sum)
-	}
-	same(t, repair(in), in, "bytes without a memory")
-}
-
-func TestCrashInlineTakesOneChunk(t *testing.T) {
-	v := look(t, repairWith(role()+finishChunk("stop", zeroUsage)+doneFrame, Options{ErrorFinish: ErrorFinishInline}))
-	var e wireError
-	if err := json.Unmarshal(v.finish.Error, &e); err != nil || e.code() != "agent_crashed" || v.finishes[0] != "error" || len(v.errors) != 0 {
-		t.Errorf("error %s, finish %q", v.finish.Error, v.finishes)
+	feed(in, "", nil, "", true)
+	feed(in, "", m, "", true)
+	equal(t, len(m), 0, "models that report usage")
+	feed(turn(text("x")), "", m, "", false)
+	equal(t, m["hermes-agent"], true, "usage is reported")
+	feed(in, "", m, CodeCrashed, false)
+	feed(another, "", m, "", true)
+	feed(in, ZeroUsagePass, m, "", true)
+	feed(in, ZeroUsageError, nil, CodeCrashed, false)
+	for _, in := range []string{role() + text("x") + finishChunk("length", realUsage) + doneFrame, role() + text("x") + finishChunk("stop", "") + choicesChunk("", realUsage) + doneFrame} {
+		m := memory{}
+		feed(in, "", m, "", false)
+		equal(t, m["hermes-agent"], true, "usage is reported by any chunk")
 	}
 }
 
-func TestNothingTakesAnErrorBack(t *testing.T) {
-	crash := role() + finishChunk("stop", zeroUsage)
-	look(t, repair(crash+text("late")+finishChunk("stop", realUsage)+doneFrame)).checkErrorFinish(t, "agent_crashed")
-	look(t, repair(role()+doneFrame+text("late")+stop())).checkErrorFinish(t, "upstream_incomplete")
-}
-
-func TestFalseStopBehindAnUnexaminedFrame(t *testing.T) {
-	for _, usage := range []string{zeroUsage, realUsage} {
-		in := role() + text(strings.Repeat("a", 2000)) + finishChunk("stop", usage) + doneFrame
-		same(t, repairWith(in, Options{MaxFrame: 1000}), in, "bytes")
-	}
-	in := role() + markerChunk("💻", "ls") + text(strings.Repeat("a", 2000)) + stop()
-	if v := look(t, repairWith(in, Options{MaxFrame: 1000})); v.finishes[0] != "stop" {
-		t.Errorf("a G0 answer whose text was unexamined is a crash")
+// The memory is told of answers that are taken for crashes, and whether upstream reports its failures.
+func TestWhatTheMemoryIsTold(t *testing.T) {
+	zero, status := finishChunk("stop", zeroUsage), named("hermes.status", `{}`)
+	for _, c := range []struct {
+		known memory
+		o     Options
+		tells map[string]string
+	}{
+		{memory{"hermes-agent": true}, Options{}, map[string]string{
+			text("x") + zero + doneFrame: "missed hermes-agent", finishChunkWith(`"content": "x"`, "stop", zeroUsage) + doneFrame: "missed hermes-agent",
+			zero + doneFrame:   "", // rule 1 needs no memory
+			text("x") + stop(): "",
+		}},
+		{memory{}, Options{ZeroUsage: ZeroUsageError}, map[string]string{text("x") + zero: ""}},
+		{memory{}, Options{}, map[string]string{
+			text("x") + zero: "", text("x") + stop(): "", toolOfUpstream + text("x") + stop(): "",
+			finishChunk("error", `, "error": {"message": "m"}`): "reports", finishChunk("length", `, "hermes": {"completed": false}`): "reports",
+			finishChunk("error", ""): "", text("x") + finishChunk("stop", realUsage+`, "error": null`): "",
+			named("hermes.status", `{"kind": "warn", "text": "t"}`) + status: "reports", named("other", `{"a": 1}`): "",
+			named("approval.request", `{"command": "rm", "choices": ["once"]}`):  "reports",
+			markerChunk("💻", "ls") + markerChunk("💻", "ls") + text("x") + stop(): "old", g1("terminal", "💻", "ls") + text("x") + stop(): "old",
+			g1("_internal", "💻", "ls") + text("x") + stop(): "", text("a\n`💻 ls`\nb") + stop(): "", status + markerChunk("💻", "ls") + status: "reports old reports",
+		}},
+	} {
+		for in, want := range c.tells {
+			m := &observedMemory{memory: memory{}}
+			for model := range c.known {
+				m.Report(model)
+			}
+			p := chatParams
+			p.Usage = m
+			run(role()+in, c.o, p, inOne, CauseEOF)
+			equal(t, strings.Join(m.told, " "), want, "what is told of "+in)
+		}
 	}
 }
 
@@ -832,60 +776,6 @@ type observedMemory struct {
 func (m *observedMemory) Missed(model string) { m.told = append(m.told, "missed "+model) }
 func (m *observedMemory) ReportsFailures(does bool) {
 	m.told = append(m.told, map[bool]string{true: "reports", false: "old"}[does])
-}
-
-func TestMemoryIsToldOfAnswersTakenForCrashes(t *testing.T) {
-	const zero = `, "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}`
-	inFinish := `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {"content": "x"}, "finish_reason": "stop"}]` + zero + "}\n\n" + doneFrame
-	for in, want := range map[string]string{
-		text("x") + finishChunk("stop", zeroUsage) + doneFrame: "missed hermes-agent",
-		inFinish: "missed hermes-agent",
-		finishChunk("stop", zeroUsage) + doneFrame: "", // rule 1 asks nobody
-		text("x") + stop():                         "",
-	} {
-		m := &observedMemory{memory: memory{"hermes-agent": true}}
-		p := chatParams
-		p.Usage = m
-		run(role()+in, Options{}, p, inOne, CauseEOF)
-		if got := strings.Join(m.told, " "); got != want {
-			t.Errorf("told %q, want %q of %s", got, want, in)
-		}
-	}
-	m := &observedMemory{memory: memory{}}
-	p := chatParams
-	p.Usage = m
-	run(role()+text("x")+finishChunk("stop", zeroUsage), Options{}, p, inOne, CauseEOF)
-	run(role()+text("x")+finishChunk("stop", zeroUsage), Options{ZeroUsage: ZeroUsageError}, p, inOne, CauseEOF)
-	if len(m.told) != 0 {
-		t.Errorf("told %q of a model that is not known", m.told)
-	}
-}
-
-func TestMemoryIsToldWhetherUpstreamReportsItsFailures(t *testing.T) {
-	for in, want := range map[string]string{
-		text("x") + stop(): "",
-		g2Start("t", "💻", "l", "1") + g2End("t", "1") + text("x") + stop():                     "",
-		finishChunk("error", `, "error": {"message": "m"}`):                                    "reports",
-		finishChunk("length", `, "hermes": {"completed": false}`):                              "reports",
-		finishChunk("error", ""):                                                               "",
-		text("x") + finishChunk("stop", realUsage+`, "error": null`):                           "",
-		named("hermes.status", `{"kind": "warn", "text": "t"}`) + named("hermes.status", `{}`): "reports",
-		named("approval.request", `{"command": "rm", "choices": ["once"]}`):                    "reports",
-		named("other", `{"a": 1}`):                                                             "",
-		markerChunk("💻", "ls") + markerChunk("💻", "ls") + text("x") + stop():                   "old",
-		g1("terminal", "💻", "ls") + text("x") + stop():                                         "old",
-		g1("_internal", "💻", "ls") + text("x") + stop():                                        "",
-		text("a\n`💻 ls`\nb") + stop():                                                          "",
-		named("hermes.status", `{}`) + markerChunk("💻", "ls") + named("hermes.status", `{}`):   "reports old reports",
-	} {
-		m := &observedMemory{memory: memory{}}
-		p := chatParams
-		p.Usage = m
-		run(role()+in, Options{}, p, inOne, CauseEOF)
-		if got := strings.Join(m.told, " "); got != want {
-			t.Errorf("told %q, want %q of %s", got, want, in)
-		}
-	}
 }
 
 // A model that stays silent, live: Hermes 0.22.2 says so in one chunk, and stops.
@@ -1016,125 +906,5 @@ func TestLateContentIsAnAnswer(t *testing.T) {
 			}
 			same(t, look(t, out).content, look(t, in).content, name+": contents")
 		}
-	}
-}
-
-// Without it, an end after a tool is no answer.
-func TestEndBehindAToolWithoutLateContentIsNoAnswer(t *testing.T) {
-	tool := g2Start("terminal", "💻", "ls", "call_1") + g2End("terminal", "call_1")
-	for _, late := range []string{"", " \n\n"} {
-		_, sum := run(role()+text("Let me see.")+tool+text(late)+stop(), Options{}, chatParams, inOne, CauseEOF)
-		if sum.Code != CodeEmpty {
-			t.Errorf("%q: the code is %q", late, sum.Code)
-		}
-	}
-}
-
-// breathe returns what a keepalive writes after in.
-func breathe(o Options, p Params, in string) string {
-	s := New(&o, p)
-	feedAll(s, in, inOne)
-	return string(s.Keepalive(nil))
-}
-
-func TestKeepaliveIsAChunkInTheStreamsEnvelope(t *testing.T) {
-	want := "data: {" + envelopeWritten + "}\n\n"
-	for _, form := range []KeepaliveForm{"", KeepaliveChunk} {
-		same(t, breathe(Options{KeepaliveForm: form}, chatParams, role()), want, "keepalives")
-	}
-}
-
-func TestKeepaliveIsACommentWhileNoChunkHasCome(t *testing.T) {
-	for _, in := range []string{"", ": hello\n\n", keepalive, g1("terminal", "💻", "ls"), "data: {\"id\": \"x"} {
-		same(t, breathe(Options{}, chatParams, in), keepalive, "keepalives")
-	}
-}
-
-func TestKeepaliveFormCommentIsAlwaysAComment(t *testing.T) {
-	for _, in := range []string{"", role(), role() + text("x")} {
-		same(t, breathe(Options{KeepaliveForm: KeepaliveComment}, chatParams, in), keepalive, "keepalives")
-	}
-}
-
-func TestKeepaliveWaitsForTheEndOfAnUnexaminedFrame(t *testing.T) {
-	o := Options{MaxFrame: 100}
-	long := "data: " + strings.Repeat("x", 200)
-	for in, want := range map[string]string{
-		role() + long:            "",
-		role() + long + "\n":     "",
-		role() + long + "\n\n":   "data: {" + envelopeWritten + "}\n\n",
-		role() + ": " + long:     "",
-		role() + "data: partial": "data: {" + envelopeWritten + "}\n\n",
-	} {
-		o := o
-		if strings.Contains(in, "chatcmpl") {
-			o.MaxFrame = 300
-			in = strings.ReplaceAll(in, strings.Repeat("x", 200), strings.Repeat("x", 400))
-		}
-		same(t, breathe(o, chatParams, in), want, "keepalives")
-	}
-}
-
-func TestNoKeepaliveBehindTheFinish(t *testing.T) {
-	for _, in := range []string{role() + text("x") + stop(), role() + text("x") + finishChunk("stop", realUsage), role() + doneFrame} {
-		same(t, breathe(Options{}, chatParams, in), "", "keepalives")
-	}
-	s := New(&Options{}, chatParams)
-	s.Finish(nil, CauseAborted)
-	same(t, string(s.Keepalive(nil)), "", "keepalives behind Finish")
-}
-
-func TestNoKeepaliveInAForeignStream(t *testing.T) {
-	same(t, breathe(Options{}, Params{}, "data: {\"event\": \"message.delta\"}\n\n"), "", "keepalives")
-}
-
-func TestKeepaliveChangesNothingElse(t *testing.T) {
-	for _, r := range chats(t, "g0-v0.8.0", "g3-v0.20.3") {
-		s := New(&Options{}, chatParams)
-		var out []byte
-		for _, f := range frames(r.body) {
-			for _, half := range []string{f[:len(f)/2], f[len(f)/2:]} {
-				out = s.Feed(out, []byte(half), epoch)
-				out = s.Keepalive(out)
-			}
-		}
-		out = s.Finish(out, CauseEOF)
-		a, b := look(t, string(out)), look(t, repair(r.body))
-		if a.content != b.content || len(a.tools) != len(b.tools) || len(a.finishes) != 1 || a.finishes[0] != b.finishes[0] {
-			t.Errorf("%s: keepalives have changed the stream", r.name())
-		}
-		if s.Summary().Keepalives == 0 {
-			t.Errorf("%s: no keepalive was counted", r.name())
-		}
-		a.checkLifecycle(t)
-	}
-}
-
-func TestKeepaliveLeavesBeforeHeldText(t *testing.T) {
-	s := New(&Options{}, chatParams)
-	out := s.Feed(nil, []byte(role()+text("a\n`💻 ls")), epoch)
-	out = s.Keepalive(out)
-	out = s.Finish(s.Feed(out, []byte(text("` x\n")+stop()), epoch), CauseEOF)
-	same(t, string(out), role()+"data: {"+envelopeWritten+"}\n\n"+text("a\n`💻 ls")+text("` x\n")+stop(), "bytes")
-}
-
-// TestCommentsOfOursInStreamsWithIDs have no blank lines: clients that know an id take one
-// for an event without data.
-func TestCommentsOfOursInStreamsWithIDs(t *testing.T) {
-	id := func(frame string) string { return strings.TrimSuffix(frame, "\n") + "id: 7\n\n" }
-	bare := ": keepalive\n"
-	for in, want := range map[string]string{
-		id(role()):                         bare,
-		id(role()) + text("x"):             bare,
-		role() + "id\n\n":                  bare,
-		id(g1("terminal", "💻", "ls")):      bare,
-		"data: {\"grid\": 1}\nidle: 7\n\n": keepalive,
-	} {
-		same(t, breathe(Options{KeepaliveForm: KeepaliveComment}, chatParams, in), want, "keepalives")
-	}
-	same(t, breathe(Options{}, chatParams, id(g1("terminal", "💻", "ls"))), bare, "keepalives before the first chunk")
-	got, _ := run(id(role())+id(g1("terminal", "💻", "ls"))+id(text("a"))+stop(), Options{Progress: ProgressComment}, chatParams, inOne, CauseEOF)
-	if n := strings.Count(got, "\n: hermes.tool.progress {"); n != 2 || strings.Contains(got, "\"running\"}\n\n") || strings.Contains(got, "\"completed\"}\n\n") {
-		t.Errorf("%d tool events in comments, or one with a blank line:\n%s", n, got)
 	}
 }

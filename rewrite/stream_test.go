@@ -644,20 +644,6 @@ func TestBackticksInLabels(t *testing.T) {
 	}
 }
 
-// Content that is no string is an answer where there is something in it.
-func TestContentThatIsNoString(t *testing.T) {
-	for content, says := range map[string]bool{`[{"type": "text", "text": "x"}]`: true, `{"a": 1}`: true, `[]`: false, `{}`: false, `null`: false, `5`: false} {
-		in := role() + delta(`"content": `+content) + stop()
-		out, sum := run(in, Options{}, chatParams, inOne, CauseEOF)
-		if (sum.Code == "") != says {
-			t.Errorf("%s: %+v", content, sum)
-		}
-		if says {
-			same(t, out, in, "bytes")
-		}
-	}
-}
-
 // A byte order mark passes, with something after it or not.
 func TestByteOrderMarkAlone(t *testing.T) {
 	for _, cut := range []cutter{inOne, oneByte} {
