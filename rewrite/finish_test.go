@@ -331,36 +331,43 @@ func TestShutdownAsksForTheRequestOnlyBeforeTools(t *testing.T) {
 
 func inCRLF(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }
 
-// A frame is complete at the CR of its blank line. Where the stream ends there, the LF
-// that belongs to it is the sidecar's to write before a frame of its own, once, and
-// only where the framing is CRLF.
+// A frame is complete at the CR of its blank line. If the stream ends there, the sidecar writes the LF that
+// belongs to it before a frame of its own, once, and only if the framing is CRLF.
 func TestEndBetweenCRAndLF(t *testing.T) {
-	ends := repair(role())[len(role()):]
 	held := texts("a", "\n`💻 l")
-	for _, c := range []struct{ name, in, want string }{
-		{"an untouched frame", inCRLF(role() + text("a")), inCRLF(role() + text("a"))},
-		{"a held frame", inCRLF(role() + held), inCRLF(role() + held)},
-		{"an edited frame", inCRLF(role() + text("a\n`💻 l`\nb")), inCRLF(role() + text("a\nb"))},
+	for _, in := range []string{
+		role() + text("a"), role() + held, role() + held + keepalive, role() + text("a\n`💻 l`\nb"), role() + text("a") + finishChunk("stop", realUsage), role() + text("a") + toolOfUpstream,
 	} {
+		want := repair(inCRLF(in))
+		if strings.Contains(strings.ReplaceAll(want, "\r\n", ""), "\r") {
+			t.Errorf("a CR without its LF in %q", want)
+		}
 		for _, cut := range []cutter{inOne, oneByte} {
-			torn, _ := run(strings.TrimSuffix(c.in, "\n"), Options{}, chatParams, cut, CauseEOF)
-			ended, _ := run(c.in, Options{}, chatParams, cut, CauseEOF)
-			same(t, torn, ended, c.name+": without the LF and with it")
-			if !strings.HasPrefix(ended, c.want) {
-				t.Errorf("%s: want %q in\n%q", c.name, c.want, ended)
-			}
+			torn, _ := run(strings.TrimSuffix(inCRLF(in), "\n"), Options{}, chatParams, cut, CauseEOF)
+			same(t, torn, want, "outputs without the last LF")
+		}
+		// With CR alone there is no LF to come.
+		if in = strings.ReplaceAll(in, "\n", "\r"); strings.Contains(in, "b") || strings.Contains(in, "event:") || strings.Contains(in, "stop") {
+			continue
+		}
+		if out := repair(in); !strings.HasPrefix(out, in+"data: {\"error\"") {
+			t.Errorf("after CRs: %q", out)
 		}
 	}
-	// With CR alone there is no LF to come.
-	for _, in := range []string{role() + text("a"), role() + held} {
-		in = strings.ReplaceAll(in, "\n", "\r")
-		out := repair(in)
-		if !strings.HasPrefix(out, in+"data: {\"error\"") {
-			t.Errorf("behind CRs: %q", out[len(in):])
+	// A frame that ends with a CR whose LF does not come is whole: no LF is put after it.
+	torn := strings.ReplaceAll(text("a"), "\n\n", "\r\n\r")
+	for _, rest := range []string{stop(), finishChunk("stop", zeroUsage) + doneFrame, finishChunk("error", `, "error": {"message": "m"}`) + doneFrame, text("b")} {
+		want := strings.TrimPrefix(repair(role()+text("a")+rest), role()+text("a"))
+		for _, cut := range []cutter{inOne, oneByte} {
+			out, _ := run(role()+torn+rest, Options{}, chatParams, cut, CauseEOF)
+			same(t, out, role()+torn+want, "bytes")
 		}
 	}
-	if !strings.HasPrefix(ends, `data: {"error"`) {
-		t.Errorf("%q", ends)
+	// The events of tools are the same in every framing, in each form.
+	in := turn(toolOfUpstream, text("x"))
+	for _, form := range ProgressForms() {
+		got := repairWith(inCRLF(in), Options{Progress: form})
+		same(t, strings.ReplaceAll(got, "\r\n", "\n"), repairWith(in, Options{Progress: form}), string(form)+": bytes")
 	}
 }
 
@@ -570,22 +577,6 @@ func TestErrorThatIsThereTwice(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// A strict client knows [DONE] in one spelling.
-func TestDoneWithOtherWhiteSpace(t *testing.T) {
-	in := role() + text("x") + finishChunk("stop", realUsage)
-	for _, done := range []string{
-		"data:   [DONE]\n\n", "data: [DONE] \n\n", "data:\t[DONE]\n\n", "data: \t[DONE]\t \n\n", "data: [DONE]\ndata:\n\n", "data:\ndata: [DONE]\n\n", "data:  [DONE]\r\n\r\n", "data:  [DONE]\r\r", "id: 7\ndata:  [DONE]\n\n",
-	} {
-		for _, cut := range []cutter{inOne, oneByte} {
-			out, _ := run(in+done, Options{}, chatParams, cut, CauseEOF)
-			same(t, out, in+doneFrame, "bytes")
-		}
-	}
-	for _, done := range []string{doneFrame, "data:[DONE]\n\n", "data: [DONE]\r\n\r\n"} { // nothing is around it
-		same(t, repair(in+done), in+done, "bytes")
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
@@ -85,107 +84,282 @@ func multiline(frame string) string {
 	return strings.NewReplacer(`, "choices"`, ",\ndata: \"choices\"", `"finish_reason"`, "\ndata:\"finish_reason\"", `, "usage"`, "\ndata: ,\ndata: \"usage\"").Replace(frame)
 }
 
-func TestEventLeavesAsSoonAsItIsComplete(t *testing.T) {
+// Each event leaves as soon as it is complete, and not before.
+func TestEventsLeaveOnceTheyAreComplete(t *testing.T) {
 	for _, eol := range []string{"\n", "\r\n", "\r"} {
 		s := New(&Options{}, chatParams)
 		for _, f := range []string{role(), text("a"), delta(""), keepalive, text("\n"), "id: 1\n\n", reasoning("x")} {
 			f = strings.ReplaceAll(f, "\n", eol)
-			// An event is complete at the CR of its blank line: nothing says
-			// that an LF will follow.
-			n := len(f)
-			if eol == "\r\n" {
-				n--
+			// It is complete at the CR of its blank line: nothing says that an LF will follow.
+			n := len(strings.TrimSuffix(f, "\n"))
+			if eol == "\n" {
+				n = len(f)
 			}
-			out := s.Feed(nil, []byte(f[:n]), epoch)
-			same(t, string(out), f[:n], "what leaves at once")
-			out = s.Feed(nil, []byte(f[n:]), epoch)
-			same(t, string(out), f[n:], "what leaves behind it")
+			same(t, string(feedAll(s, f[:n-1], oneByte)), "", "what leaves too early")
+			same(t, string(feedAll(s, f[n-1:n], inOne)), f[:n], "what leaves at once")
+			same(t, string(feedAll(s, f[n:], inOne)), f[n:], "what leaves after it")
 		}
 	}
 }
 
-func TestEventDoesNotLeaveBeforeItIsComplete(t *testing.T) {
-	f := text("a")
-	s := New(&Options{}, chatParams)
-	for i := range len(f) - 1 {
-		if out := s.Feed(nil, []byte(f[i:i+1]), epoch); len(out) > 0 {
-			t.Fatalf("%q leaves at byte %d", out, i)
+// What is read of frames and their members, however they are written.
+func TestWhatIsRead(t *testing.T) {
+	const chunk, other = `"object": "chat.completion.chunk", `, `"object": "other", `
+	finish := func(object string) string {
+		return `{"id": "c", ` + object + `"created": 5, "model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}`
+	}
+	choices := func(i int, content, finish string) string {
+		return choicesChunk(fmt.Sprintf(`{"index": %d, "delta": {%s}, "finish_reason": %s}`, i, content, finish), "")
+	}
+	says := func(i int) string { return choices(i, `"content": "x"`, "null") }
+	ends := func(i int) string { return choices(i, "", `"stop"`) }
+	const ls = `\n` + "`💻 ls`" + `\n`
+	inner := func(choice string) string {
+		return strings.TrimSpace(strings.TrimPrefix(choicesChunk(choice, ""), "data: "))
+	}
+	marked := strings.Replace(text("a"), `"delta": {"content": "a"}`, `"delta": {"content": "x"}, "delta": {"content": "lost", "content": "a`+ls+`b"}`, 1)
+	finishes := func(choice, usage string) string { return choicesChunk(choice, usage) }
+	zeroFinish := finishChunk("stop", zeroUsage)
+	rows := map[string]row{
+		"comments, unknown fields, framing": {
+			in: "\ufeff" + strings.ReplaceAll(role(), "\n", "\r\n") + ": a comment\r\r" + "id: 7\nretry: 10\nx-custom: y\n" + text("a") + "event: message\r\n" +
+				strings.ReplaceAll(text("b"), "\n\n", "\r\n\r\n") + "data:" + strings.TrimPrefix(text("c"), "data: ") + "\n\n\n" + multiline(text("d")) + ": \n" +
+				strings.ReplaceAll(stop(), "\n", "\r"),
+			out: passes, content: "abcd",
+		},
+		// A byte order mark counts at the start, and hides a frame elsewhere: clients see the field "\ufeffdata".
+		"a mark before a false stop":  {in: mark + zeroFinish + doneFrame, end: CodeCrashed},
+		"a mark before a marker":      {in: mark + delta(`"role": "assistant", "content": "`+ls+`"`) + text("x") + stop(), story: "other running completed text finish done"},
+		"a mark before the finish":    {in: role() + text("x") + mark + finishChunk("stop", realUsage), end: CodeIncomplete},
+		"a mark before [DONE]":        {in: role() + text("x") + mark + doneFrame, end: CodeIncomplete},
+		"usage of two lines":          {in: role() + text("x") + multiline(choicesChunk("", `, "usage": {"prompt_tokens": 1}`)), end: CodeIncomplete},
+		"a marker in what is no JSON": {in: turn(strings.Replace(delta(`"content": "`+ls+`"`), "null}]}", "nul}]}", 1), text("x")), out: passes},
+		"no index 0":                  {in: turn(strings.Replace(text("\n`💻 ls`\n"), `"index": 0`, `"index": 18446744073709551616`, 1), text("x")), out: passes},
+		"members twice":               {in: turn(marked), out: turn(strings.Replace(marked, "`💻 ls`"+`\n`, "", 1))},
+		"another choice than before":  {in: turn(text("a"), strings.Replace(text("b"), `"index": 0, "delta": {"content": "b"}, "finish_reason": null`, `"index": 1, "delta": {"content": "`+ls+`"}, "finish_reason": "stop"`, 1), text("b")), out: passes},
+		"choices that are none":       {in: turn(text("a"), choicesChunk("", "")[:len(choicesChunk("", ""))-5]+`"x"}`+"\n\n", text("b")), out: passes},
+		"another object than before":  {in: turn(text("a"), choicesChunk("", `, "object": "other"`), text("b")), out: passes},
+		"no JSON like the chunk before": {in: turn(text("a"), `data: {`+envelopeOfTests+`, "choices": `+"\n\n", text("b")),
+			out: passes},
+		"half a chunk like that before": {in: turn(text("a"), `data: {`+envelopeOfTests+`, "choices": [{"index": 0, "delta": {"content": "x`+"\n\n", text("b")),
+			out: passes},
+		"a chunk":                     {in: role() + text("a") + "data: " + finish(chunk) + "\n\n", end: "stop"},
+		"with the name message":       {in: role() + text("a") + named("message", finish(chunk)), end: "stop"},
+		"with a name":                 {in: role() + text("a") + named("x", finish(chunk)), end: "stop"},
+		"an empty name":               {in: role() + text("a") + "event:\ndata: " + finish(other) + "\n\n", end: "stop"},
+		"no object":                   {in: role() + text("a") + "data: " + finish("") + "\n\n", end: "stop"},
+		"another object with choices": {in: role() + text("a") + "data: " + finish(other) + "\n\n", end: "stop"},
+		"that with the name message":  {in: role() + text("a") + named("message", finish(other)), end: "stop"},
+		"that with a name":            {in: role() + text("a") + named("x", finish(other)), end: CodeIncomplete},
+		"choices that are no array":   {in: role() + text("a") + "data: " + strings.NewReplacer("[", `{"0": `, "]", "}").Replace(finish(other)) + "\n\n", end: CodeIncomplete},
+		"an array":                    {in: role() + text("a") + "data: [" + finish(chunk) + "]\n\n", end: CodeIncomplete},
+		"a chunk in a member":         {in: role() + text("a") + `data: {"chunk": ` + finish(chunk) + "}\n\n", end: CodeIncomplete},
+		"a chunk after another field": {in: role() + text("a") + "id: 1\nretry: 5\ndata: " + finish(chunk) + "\n\n", end: "stop"},
+		"no field of data":            {in: role() + text("a") + "date: " + finish(chunk) + "\n\n", end: CodeIncomplete},
+		"an error with another name":  {in: role() + text("a") + named("x", `{"error": {"message": "boom"}}`), end: CodeIncomplete},
+		"no error":                    {in: role() + text("a") + `data: {"error": null}` + "\n\n", story: "other text error error finish done"},
+		"an error in a member":        {in: role() + text("a") + `data: {"x": {"error": {"message": "boom"}}}` + "\n\n", end: CodeIncomplete},
+		// A named event is one that another sidecar has wrapped only if it says nothing but what that adds.
+		"a wrapped finish": {in: role() + text("x") + named("message", inner(`{"index": 0, "delta": {}, "finish_reason": "stop"}`)) + doneFrame, end: "stop"},
+		"wrapped text":     {in: role() + text("x") + named("message", inner(`{"index": 0, "delta": {"content": "y"}, "finish_reason": "stop"}`)) + doneFrame, end: "stop"},
+		"an envelope":      {in: role() + text("x") + named("message", inner(`{"index": 0, "delta": {}, "finish_reason": null}`)) + doneFrame, end: CodeIncomplete},
+		"a marker in a named event": {in: turn(text("x"), named("message", inner(`{"index": 0, "delta": {"content": "`+ls+`"}, "finish_reason": null}`)), text("y")),
+			content: "x\ny"},
+		"an object in place of a chunk": {
+			in:  turn(named("hermes.status", `{"object": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": null}]}`), text("x")),
+			out: turn(named("hermes.status", `{`+envelopeWritten+`,"hermes_object": "x", "hermes_choices": [{"index": 0, "delta": {}, "finish_reason": null}]}`), text("x")),
+		},
+		// Of 64 choices is known which have ended; those beyond end with the others (contract section 7).
+		"the 64th goes on": {in: role() + says(0) + says(63) + ends(0) + doneFrame, story: "other text other finish error finish done"},
+		"the 64th ends":    {in: role() + says(0) + says(63) + ends(63) + ends(0) + doneFrame, out: passes},
+		"the 65th goes on": {in: role() + says(0) + says(64) + ends(0) + doneFrame, out: passes},
+		"the 65th ends, not the 1st": {in: role() + says(0) + ends(64) + doneFrame,
+			story: "other text finish error finish done"},
+		"below zero":      {in: role() + says(0) + says(-1) + ends(0) + doneFrame, out: passes},
+		"below zero ends": {in: role() + says(0) + ends(-1) + doneFrame, story: "other text finish error finish done"},
+		// Hermes sends one choice: an answer with another is not examined for false stops.
+		"the other speaks":    {in: role() + says(1) + ends(0) + finishes(`{"index": 1, "delta": {}, "finish_reason": "stop"}`, zeroUsage) + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, out: passes},
+		"the other only ends": {in: role() + ends(1) + zeroFinish + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, out: passes},
+		"both in one chunk":   {in: role() + finishes(`{"index": 0, "delta": {}, "finish_reason": "stop"}, {"index": 1, "delta": {}, "finish_reason": "stop"}`, zeroUsage) + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, out: passes},
+		"the other alone":     {in: says(1) + ofChoice(1, zeroFinish) + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, out: passes},
+		"one that nobody expects": {in: role() + says(64) + zeroFinish + doneFrame,
+			o: Options{ZeroUsage: ZeroUsageError}, out: passes},
+		// Text of any choice ends tools before it, whatever is done with imitations.
+		"white space of another": {in: turn(markerChunk("💻", "ls"), ofChoice(1, text(" \n")), ofChoice(1, text("x")), ends(1)), story: "other running other completed other finish finish done"},
+		"text of another, kept":  {in: turn(markerChunk("💻", "ls"), says(1), ends(1)), o: Options{Imitations: ImitationsKeep}, story: "other running completed other finish finish done"},
+		"text of another, trusted": {in: turn(markerChunk("💻", "ls"), says(1), ends(1)),
+			o: Options{Imitations: ImitationsTrust}, story: "other running completed other finish finish done"},
+		"a text in the middle": {in: role() + markerChunk("💻", "ls") + choicesChunk(`{"index": 0, "delta": {"content": ""}}, {"index": 1, "delta": {"content": "x"}}, {"index": 2, "delta": {"content": " "}}`, ""),
+			story: "other running completed other error finish finish finish done"},
+		"no text in any": {in: role() + markerChunk("💻", "ls") + choicesChunk(`{"index": 0, "delta": {"content": ""}}, {"index": 1, "delta": {"content": " "}}`, ""),
+			story: "other running other completed error finish finish done"},
+		"text in the first": {in: role() + markerChunk("💻", "ls") + choicesChunk(`{"index": 0, "delta": {"content": "x"}}, {"index": 1, "delta": {"content": ""}}`, ""),
+			story: "other running completed text error finish finish done"},
+		"text in the last": {in: role() + markerChunk("💻", "ls") + choicesChunk(`{"index": 0, "delta": {"content": ""}}, {"index": 1, "delta": {"content": "x"}}`, ""),
+			story: "other running completed other error finish finish done"},
+		// Half a tag before something that is no text is none, and says nothing of the text after it.
+		"half a closing tag":     {in: turn(text("<think>x`</"), toolOfUpstream, text("</think>`answer")), content: "`answer", reasoning: "x`</"},
+		"more of a closing tag":  {in: turn(text("<think>x`</think"), toolOfUpstream, text("y</think>answer")), content: "answer", reasoning: "x`</thinky"},
+		"a closing tag in two":   {in: turn(text("<think>x</thi"), toolOfUpstream, text("nk></think>answer")), content: "answer", reasoning: "x</think>"},
+		"half of one in a fence": {in: turn(text("<think>```\nx\n``</"), toolOfUpstream, text("`</think>answer")), content: nothing, reasoning: "```\nx\n``</`</think>answer"},
+		"half an opening tag":    {in: turn(text("<thi"), toolOfUpstream, text("nk>a</think>b")), content: "<think>a</think>b", reasoning: nothing},
+		"a bracket of an opening tag": {in: turn(text("<"), toolOfUpstream, text("think>a")),
+			content: "<think>a", reasoning: nothing},
+	}
+	for name, e := range map[string]string{"no name": "", "message": "event: message\n", "error": "event: error\n"} {
+		rows["an error, "+name] = row{in: role() + text("a") + e + `data: {"error": {"message": "boom"}}` + "\n\n", story: "other text error finish done"}
+	}
+	for index, first := range map[string]bool{"0": true, "1": false, "-1": false, "null": false, `"0"`: false, "0.0": false, "10": false} {
+		r := row{in: turn(strings.Replace(markerChunk("💻", "ls"), `"index": 0`, `"index": `+index, 1), text("x")), starts: nothing}
+		if first {
+			r.starts = "💻 ls"
 		}
+		rows["index "+index] = r
 	}
-	same(t, string(s.Feed(nil, []byte(f[len(f)-1:]), epoch)), f, "bytes")
-}
-
-func TestCommentsUnknownFieldsAndFramingStay(t *testing.T) {
-	in := "\ufeff" + strings.ReplaceAll(role(), "\n", "\r\n") + ": a comment\r\r" + "id: 7\nretry: 10\nx-custom: y\n" + text("a") + "event: message\r\n" + strings.ReplaceAll(text("b"), "\n\n", "\r\n\r\n") +
-		"data:" + strings.TrimPrefix(text("c"), "data: ") + "\n\n\n" + multiline(text("d")) + ": \n" + strings.ReplaceAll(stop(), "\n", "\r")
-	same(t, repair(in), in, "bytes")
-	if v := look(t, in); v.content != "abcd" {
-		t.Errorf("content = %q", v.content)
+	rows["no index"] = row{in: turn(strings.Replace(markerChunk("💻", "ls"), `"index": 0, `, "", 1), text("x")), starts: "💻 ls"}
+	for _, bad := range []string{"\xff", "\xf0\x9f\x92", "a\xc3", "\xed\xa0\x80"} {
+		rows["invalid UTF-8 "+bad] = row{in: turn(delta(`"content": "`+bad+"\\n`"+bad+` x"`), text("x")), out: passes}
 	}
-}
-
-func TestChangedFrameKeepsItsFraming(t *testing.T) {
-	f := finishChunk("stop", zeroUsage)
-	for name, in := range map[string]string{
-		"CRLF":             strings.ReplaceAll(f, "\n", "\r\n"),
-		"CR":               strings.ReplaceAll(f, "\n", "\r"),
-		"other fields":     "id: 5\n: comment\n" + strings.TrimSuffix(f, "\n") + "x: y\n\n",
-		"multi-line":       multiline(f),
-		"multi-line, CRLF": strings.ReplaceAll(multiline(f), "\n", "\r\n"),
-		"no space":         strings.Replace(f, "data: ", "data:", 1),
+	// A label may have backticks, escaped or not: the last one ends it.
+	for raw, label := range map[string]string{
+		"a\\u0060b`": "a`b", "a`b\\u0060": "a`b", "\\u0060`": "`", "`\\u0060": "`", "a\\u0060 `": "a` ", "\\u0060\\u0060": "`", "a\\u0060\\\\`": "a`\\", "a\\u0060\\t\\u0060": "a`\t",
 	} {
-		out := repair(role() + in + doneFrame)
-		look(t, out).checkErrorFinish(t, "agent_crashed")
-		i := strings.LastIndex(in, `"stop"`)
-		want := in[:i] + `"error"`
-		if !strings.Contains(out, want) {
+		rows["label "+raw] = row{in: delta("\"content\": \"\\n`💻 "+raw+"\\n\"") + text("x") + stop(), starts: "💻 " + label, content: "x"}
+	}
+	// What is changed keeps its framing, and is split well in data of several lines.
+	for name, in := range map[string]string{
+		"CRLF": strings.ReplaceAll(zeroFinish, "\n", "\r\n"), "CR": strings.ReplaceAll(zeroFinish, "\n", "\r"), "no space": strings.Replace(zeroFinish, "data: ", "data:", 1),
+		"other fields": "id: 5\n: comment\n" + strings.TrimSuffix(zeroFinish, "\n") + "x: y\n\n", "lines": multiline(zeroFinish), "lines, CRLF": strings.ReplaceAll(multiline(zeroFinish), "\n", "\r\n"),
+	} {
+		rows[name] = row{in: role() + in + doneFrame, end: CodeCrashed}
+		want := in[:strings.LastIndex(in, `"stop"`)] + `"error"`
+		if out := repair(role() + in + doneFrame); !strings.Contains(out, want) {
 			t.Errorf("%s: want %q in\n%q", name, want, out)
 		}
 	}
+	for _, data := range []string{
+		"{\"error\": {\"message\": \"boom\"},\ndata: \"id\": \"c\",\ndata: \"choices\": [{\"finish_reason\": \"error\"}]}",
+		"{\"id\": \"c\",\ndata: \"choices\": [{\"finish_reason\": \"error\"}],\ndata: \"error\": {\ndata: \"message\": \"boom\"}}",
+		"{\"id\": \"c\"\ndata: ,\"error\":\ndata: {\"message\": \"boom\"},\ndata:\"choices\": [{\"finish_reason\": \"error\"}]}",
+	} {
+		for _, eol := range []string{"\n", "\r\n", "\r"} {
+			rows["lines of an error "+data+eol] = row{in: role() + strings.ReplaceAll("data: "+data+"\n\n", "\n", eol) + doneFrame, story: "other error finish done"}
+		}
+	}
+	// Usage is 0/0/0 only where it says so, three times.
+	for usage, crash := range map[string]bool{
+		`{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}`:                                                             true,
+		`{"total_tokens": 0, "completion_tokens": 0, "prompt_tokens": 0, "prompt_tokens_details": {"cached_tokens": 5}, "cost": 0.5}`: true,
+		`{"prompt_tokens": 0, "completion_tokens": 0}`:                                                                                false, `{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": null}`: false,
+		`{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 1}`: false, `{"prompt_tokens": 0, "completion_tokens": "0", "total_tokens": 0}`: false,
+		`{"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}`: false, `[0, 0, 0]`: false, `null`: false,
+	} {
+		r := row{in: role() + text("x") + finishChunk("stop", `, "usage": `+usage) + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, out: passes}
+		if crash {
+			r.out, r.end = "", CodeCrashed
+		}
+		rows["usage "+usage] = r
+	}
+	check(t, rows)
+	if v := look(t, repair(role()+strings.ReplaceAll(text("a"), "chatcmpl-1", "chatcmpl-2"))); *v.finish.ID != "chatcmpl-2" {
+		t.Errorf("the error finish has the id %s", *v.finish.ID)
+	}
+	s := New(&Options{}, chatParams)
+	out := s.Feed(s.Keepalive(nil), []byte(mark+text("first")+text("second")+stop()), epoch) // a mark after something of the sidecar's
+	same(t, look(t, string(s.Finish(out, CauseEOF))).content, "firstsecond", "contents")
+	for _, in := range []string{mark, mark + "\n", mark + mark, mark[:2]} {
+		out, _ := run(in, Options{}, Params{}, oneByte, CauseEOF)
+		same(t, out, in, "bytes")
+	}
 }
 
-func TestActiveAtTheFirstChunk(t *testing.T) {
+// [DONE] is known between white space of JSON, and leaves in the one spelling that strict clients know.
+func TestDoneWithOtherWhiteSpace(t *testing.T) {
+	in := role() + text("x") + finishChunk("stop", realUsage)
+	rows := map[string]row{}
+	for _, done := range []string{
+		"data:   [DONE]\n\n", "data: [DONE] \n\n", "data:\t[DONE]\n\n", "data: \t[DONE]\t \n\n", "data: [DONE]\ndata:\n\n", "data:\ndata: [DONE]\n\n", "data:  [DONE]\r\n\r\n",
+		"data:  [DONE]\r\r", "id: 7\ndata:  [DONE]\n\n", "data:  [DONE] ", "data: [DONE]", "data: [DONE]\n",
+	} {
+		rows[done] = row{in: in + done, out: in + doneFrame}
+	}
+	for _, done := range []string{doneFrame, "data:[DONE]\n\n", "data: [DONE]\r\n\r\n"} { // nothing is around it
+		rows[done] = row{in: in + done, out: passes}
+	}
+	for _, none := range []string{"data:\f[DONE]\n\n", "data:\u00a0[DONE]\n\n"} { // pass as any frame that is no JSON
+		rows[none] = row{in: in + none, out: in + none + doneFrame}
+	}
+	check(t, rows)
+}
+
+// What is reported and repeated of usage.
+func TestUsageThatIsReported(t *testing.T) {
+	for usage, reported := range map[string]bool{
+		`{"prompt_tokens": 1, "completion_tokens": 0, "total_tokens": 0}`:             true,
+		`{"prompt_tokens": 0, "completion_tokens": 9, "total_tokens": 0}`:             true,
+		`{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 12345678901}`:   true,
+		`{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}`:             false,
+		`{"prompt_tokens": "5", "completion_tokens": null, "total_tokens": -5}`:       false,
+		`{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0, "other": 5}`: false,
+		`{}`: false, `5`: false, `null`: false,
+	} {
+		m, p := memory{}, chatParams
+		p.Usage = m
+		run(role()+text("x")+finishChunk("stop", `, "usage": `+usage)+doneFrame, Options{}, p, inOne, CauseEOF)
+		equal(t, m["hermes-agent"] && len(m) == 1, reported, usage+" is reported")
+	}
+	for _, c := range []struct {
+		prompt, completion string
+		input, output      int64
+	}{
+		{"1", "2", 1, 2}, {"999999999", "0", 999999999, 0}, {"0", "999999999", 0, 999999999}, {"18446744073709551617", "1", 0, 1}, {"1", "18446744073709551617", 1, 0},
+		{"-1", "5", 0, 5}, {"5", "-1", 5, 0}, {"1.5", "5", 0, 5}, {`"5"`, "null", 0, 0}, {"5", "1e3", 5, 0}, {"9", "8", 9, 8},
+	} {
+		usage := fmt.Sprintf(`, "usage": {"prompt_tokens": %s, "completion_tokens": %s, "total_tokens": 7}`, c.prompt, c.completion)
+		sum := repairSummary(role()+text("x")+finishChunk("stop", usage)+doneFrame, Options{})
+		equal(t, [2]int64{sum.InputTokens, sum.OutputTokens}, [2]int64{c.input, c.output}, usage)
+	}
+	// An error finish has the usage that is known, whenever it came (contract section 3).
+	const usage = `{"prompt_tokens":7,"completion_tokens":8,"total_tokens":15}`
+	alone := choicesChunk("", `, "usage": `+usage)
+	with := func(usage string) string { return strings.Replace(text("a"), `}]}`, `}], "usage": `+usage+`}`, 1) }
+	for in, want := range map[string]string{
+		alone: usage, role() + alone + text("a"): usage, role() + with(usage): usage, role() + text("a") + alone: usage, role() + alone + with("null"): usage, role() + text("a"): "",
+	} {
+		v := look(t, repair(in))
+		v.checkErrorFinish(t, CodeIncomplete)
+		same(t, string(v.finish.Usage), want, "usages after "+in)
+	}
+}
+
+// A stream is active at the first chunk, or at once if its path says so.
+func TestActive(t *testing.T) {
 	before := "data: {\"a\": 1}\n\nevent: x\ndata: {\"b\": 2}\n\n" + g2End("x", "y")
-	in := before + text("a\n`💻 ls`\nb")
-	out, _ := run(in, Options{}, Params{}, inOne, CauseEOF)
+	out, _ := run(before+text("a\n`💻 ls`\nb"), Options{}, Params{}, inOne, CauseEOF)
 	if !strings.HasPrefix(out, before+text("a\nb")) {
 		t.Errorf("%s", out)
 	}
-	look(t, out[len(before):]).checkErrorFinish(t, "upstream_incomplete")
-}
-
-func TestActiveAtOnceWhenThePathSaysSo(t *testing.T) {
-	look(t, repair("data: {\"a\": 1}\n\n")).checkErrorFinish(t, "upstream_incomplete")
-	s := New(&Options{}, chatParams)
-	if !s.Active() {
-		t.Error("not active")
-	}
-}
-
-func TestOtherObjectsDoNotActivate(t *testing.T) {
+	look(t, out[len(before):]).checkErrorFinish(t, CodeIncomplete)
+	look(t, repair("data: {\"a\": 1}\n\n")).checkErrorFinish(t, CodeIncomplete)
+	equal(t, New(&Options{}, chatParams).Active(), true, "active")
 	for _, in := range []string{
-		`data: {"object": "text_completion", "choices": [{"text": "x", "finish_reason": "stop"}]}` + "\n\n",
-		`data: {"object": "chat.completion", "choices": []}` + "\n\n",
-		`data: {"x": {"object": "chat.completion.chunk"}}` + "\n\n",
-		`data: {"object": ["chat.completion.chunk"]}` + "\n\n",
-		`data: "chat.completion.chunk"` + "\n\n",
-		`: {"object": "chat.completion.chunk"}` + "\n\n",
-		doneFrame,
+		`data: {"object": "text_completion", "choices": [{"text": "x", "finish_reason": "stop"}]}` + "\n\n", `data: {"object": "chat.completion", "choices": []}` + "\n\n",
+		`data: {"x": {"object": "chat.completion.chunk"}}` + "\n\n", `data: {"object": ["chat.completion.chunk"]}` + "\n\n", `data: "chat.completion.chunk"` + "\n\n",
+		`: {"object": "chat.completion.chunk"}` + "\n\n", doneFrame,
 	} {
 		out, _ := run(in, Options{}, Params{}, inOne, CauseAborted)
 		same(t, out, in, "bytes")
 	}
 }
 
-// webPlatformTests calls each with the streams of the web platform tests that
-// are not about the media type, and the events that they are.
-func webPlatformTests(t *testing.T, each func(name, in string, want []event)) {
+// The streams of the web platform tests that are not about the media type pass, and have the events that they say.
+func TestWebPlatformTestsOfTheEventStream(t *testing.T) {
 	var tests []struct {
 		Name, File, Mime string
 		Expect           []struct{ Event, Data string }
 	}
-	if err := json.Unmarshal([]byte(corpus(t, "wpt-eventsource", "expected.json")), &tests); err != nil {
-		t.Fatal(err)
+	if err := json.Unmarshal([]byte(corpus(t, "wpt-eventsource", "expected.json")), &tests); err != nil || len(tests) < 15 {
+		t.Fatalf("%d tests, %v", len(tests), err)
 	}
 	for _, test := range tests {
 		if !strings.HasPrefix(test.Mime, "text/event-stream") || len(test.Expect) == 0 {
@@ -196,23 +370,13 @@ func webPlatformTests(t *testing.T, each func(name, in string, want []event)) {
 		for _, e := range test.Expect {
 			want = append(want, event{e.Event, e.Data})
 		}
-		each(test.Name, in, want)
-	}
-	if len(tests) < 15 {
-		t.Errorf("%d tests only", len(tests))
-	}
-}
-
-func TestWebPlatformTestsOfTheEventStream(t *testing.T) {
-	webPlatformTests(t, func(name, in string, want []event) {
-		if got := fmt.Sprintf("%q", decode(in)); got != fmt.Sprintf("%q", want) {
-			t.Errorf("%s: the tests' decoder says %s, want %q", name, got, want)
-		}
+		same(t, fmt.Sprintf("%q", decode(in)), fmt.Sprintf("%q", want), test.Name+": the events of the tests' decoder")
+		same(t, fmt.Sprintf("%q", eventsOf(in)), fmt.Sprintf("%q", want), test.Name+": the events of the engine")
 		for _, cut := range []cutter{inOne, oneByte, atRandom(1, 9)} {
 			out, _ := run(in, Options{}, Params{}, cut, CauseEOF)
-			same(t, out, in, name+": bytes")
+			same(t, out, in, test.Name+": bytes")
 		}
-	})
+	}
 }
 
 func TestUnitsJoinedAreTheStream(t *testing.T) {
@@ -238,68 +402,6 @@ func TestUnitsJoinedAreTheStream(t *testing.T) {
 
 const mark = "\ufeff"
 
-func TestFrameBehindAByteOrderMarkSurvivesWhatIsPutBeforeIt(t *testing.T) {
-	v := look(t, repair(mark+finishChunk("stop", zeroUsage)+doneFrame))
-	v.checkErrorFinish(t, "agent_crashed")
-}
-
-func TestMarkerChunkBehindAByteOrderMark(t *testing.T) {
-	in := mark + delta(`"role": "assistant", "content": "\n`+"`💻 ls`"+`\n"`) + text("x") + stop()
-	out := repair(in)
-	n := 0
-	for _, e := range decode(out) {
-		if strings.Contains(e.data, `"role"`) {
-			n++
-		}
-	}
-	if n != 1 {
-		t.Errorf("the role chunk is lost:\n%q", out)
-	}
-}
-
-func TestKeepaliveBeforeAByteOrderMark(t *testing.T) {
-	s := New(&Options{}, chatParams)
-	out := s.Keepalive(nil)
-	out = s.Feed(out, []byte(mark+text("first")+text("second")+stop()), epoch)
-	if v := look(t, string(s.Finish(out, CauseEOF))); v.content != "firstsecond" {
-		t.Errorf("content = %q", v.content)
-	}
-}
-
-func TestByteOrderMarkInTheMiddleHidesAFrame(t *testing.T) {
-	// Clients see the field "\ufeffdata", which is none.
-	for _, f := range []string{finishChunk("stop", realUsage), doneFrame} {
-		out := repair(role() + text("x") + mark + f)
-		look(t, out).checkErrorFinish(t, "upstream_incomplete")
-	}
-}
-
-func TestSplitOfMultilineDataIsWellFormed(t *testing.T) {
-	for _, data := range []string{
-		"{\"error\": {\"message\": \"boom\"},\ndata: \"id\": \"c\",\ndata: \"choices\": [{\"finish_reason\": \"error\"}]}",
-		"{\"id\": \"c\",\ndata: \"choices\": [{\"finish_reason\": \"error\"}],\ndata: \"error\": {\ndata: \"message\": \"boom\"}}",
-		"{\"id\": \"c\"\ndata: ,\"error\":\ndata: {\"message\": \"boom\"},\ndata:\"choices\": [{\"finish_reason\": \"error\"}]}",
-	} {
-		for _, eol := range []string{"\n", "\r\n", "\r"} {
-			out := repair(role() + strings.ReplaceAll("data: "+data+"\n\n", "\n", eol) + doneFrame)
-			look(t, out).checkShape(t, "agent_error")
-		}
-	}
-}
-
-func TestUsageOfSeveralLinesInAnErrorFinish(t *testing.T) {
-	in := role() + text("x") + "data: {" + envelopeOfTests + ", \"choices\": [], \"usage\": {\ndata: \"prompt_tokens\": 1}}\n\n"
-	look(t, repair(in)).checkErrorFinish(t, "upstream_incomplete")
-}
-
-func TestEngineSeesTheEventsOfTheWebPlatformTests(t *testing.T) {
-	webPlatformTests(t, func(name, in string, want []event) {
-		if got := fmt.Sprintf("%q", eventsOf(in)); got != fmt.Sprintf("%q", want) {
-			t.Errorf("%s: the engine's frames are %s, want %q", name, got, want)
-		}
-	})
-}
-
 // eventsOf returns the events that the engine sees in a stream.
 func eventsOf(in string) (events []event) {
 	sc := sse.Scanner{MaxFrame: DefaultMaxFrame}
@@ -319,57 +421,6 @@ func eventsOf(in string) (events []event) {
 				e.name = "message"
 			}
 			events = append(events, e)
-		}
-	}
-}
-
-func TestInvalidJSONWithAMarkerLeaves(t *testing.T) {
-	in := role() + `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {"content": "\n\u0060\ud83d\udcbb ls\u0060\n"}, "finish_reason": nul}]}` + "\n\n" + text("x") + stop()
-	same(t, repair(in), in, "bytes")
-}
-
-// Which frames of a chat stream are chunks, errors or something else: a stop counts in
-// a chunk alone.
-func TestWhatAFrameIs(t *testing.T) {
-	finish := func(object string) string {
-		return `{"id": "c", ` + object + `"created": 5, "model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}`
-	}
-	const chunk, other = `"object": "chat.completion.chunk", `, `"object": "other", `
-	for _, c := range []struct {
-		name, frame string
-		is          string // how the stream ends: stop, agent_error or upstream_incomplete
-	}{
-		{"a chunk", "data: " + finish(chunk), "stop"},
-		{"a chunk with the name message", "event: message\ndata: " + finish(chunk), "stop"},
-		{"a chunk with a name", "event: x\ndata: " + finish(chunk), "stop"},
-		{"an empty name", "event:\ndata: " + finish(other), "stop"},
-		{"no object", "data: " + finish(""), "stop"},
-		{"another object with choices", "data: " + finish(other), "stop"},
-		{"that with the name message", "event: message\ndata: " + finish(other), "stop"},
-		{"that with a name", "event: x\ndata: " + finish(other), CodeIncomplete},
-		{"choices that are no array", "data: " + strings.NewReplacer("[", `{"0": `, "]", "}").Replace(finish(other)), CodeIncomplete},
-		{"an array", "data: [" + finish(chunk) + "]", CodeIncomplete},
-		{"a chunk in a member", `data: {"chunk": ` + finish(chunk) + "}", CodeIncomplete},
-		{"a chunk that is no JSON", "data: " + strings.Replace(finish(chunk), ": 5", ": 05", 1), CodeIncomplete},
-		{"a chunk behind another field", "id: 1\nretry: 5\ndata: " + finish(chunk), "stop"},
-		{"no field of data", "date: " + finish(chunk), CodeIncomplete},
-		{"an error", `data: {"error": {"message": "boom"}}`, CodeAgentError},
-		{"an error with the name message", "event: message\n" + `data: {"error": {"message": "boom"}}`, CodeAgentError},
-		{"an error with the name error", "event: error\n" + `data: {"error": {"message": "boom"}}`, CodeAgentError},
-		{"an error that is a string", `data: {"error": "boom"}`, CodeAgentError},
-		{"an error with another name", "event: x\n" + `data: {"error": {"message": "boom"}}`, CodeIncomplete},
-		{"no error", `data: {"error": null}`, CodeIncomplete},
-		{"an error in a member", `data: {"x": {"error": {"message": "boom"}}}`, CodeIncomplete},
-	} {
-		for _, cut := range []cutter{inOne, oneByte} {
-			_, sum := run(role()+text("a")+c.frame+"\n\n", Options{}, chatParams, cut, CauseEOF)
-			got := sum.Code
-			if got == "" {
-				got = sum.FinishReason
-			}
-			if got != c.is {
-				t.Errorf("%s: the stream ends with %s, want %s", c.name, got, c.is)
-			}
 		}
 	}
 }
@@ -441,106 +492,6 @@ func TestCommentsAnywhere(t *testing.T) {
 	}
 }
 
-// Of 64 choices is known which have ended; those beyond end with the others (contract
-// section 7), and a number that is none is nobody's.
-func TestWhichChoicesHaveEnded(t *testing.T) {
-	choice := func(index int, content, finish string) string {
-		return chunkFrameOf(fmt.Sprintf(`{"index": %d, "delta": {%s}, "finish_reason": %s}`, index, content, finish))
-	}
-	says := func(index int) string { return choice(index, `"content": "x"`, "null") }
-	ends := func(index int) string { return choice(index, "", `"stop"`) }
-	for name, c := range map[string]struct{ in, code string }{
-		"the 64th goes on":           {says(0) + says(63) + ends(0), CodeIncomplete},
-		"the 64th ends":              {says(0) + says(63) + ends(63) + ends(0), ""},
-		"the 65th goes on":           {says(0) + says(64) + ends(0), ""},
-		"the 65th ends, not the 1st": {says(0) + ends(64), CodeIncomplete},
-		"below zero":                 {says(0) + says(-1) + ends(0), ""},
-		"below zero ends":            {says(0) + ends(-1), CodeIncomplete},
-	} {
-		if _, sum := run(role()+c.in+doneFrame, Options{}, chatParams, inOne, CauseEOF); sum.Code != c.code {
-			t.Errorf("%s: code %q, want %q", name, sum.Code, c.code)
-		}
-	}
-}
-
-// chunkFrameOf returns a chunk with the choice.
-func chunkFrameOf(choice string) string {
-	return `data: {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1795164800, "model": "hermes-agent", "choices": [` + choice + "]}\n\n"
-}
-
-// A named event is one that another sidecar has wrapped only when it says nothing but
-// what that adds: else it is a chunk, or an event of its own.
-func TestWhatIsNoWrappedEvent(t *testing.T) {
-	chunk := func(choice string) string {
-		return strings.TrimSuffix(strings.TrimPrefix(chunkFrameOf(choice), "data: "), "\n\n")
-	}
-	for name, c := range map[string]struct{ data, code string }{
-		"a finish": {chunk(`{"index": 0, "delta": {}, "finish_reason": "stop"}`), ""},
-		"text":     {chunk(`{"index": 0, "delta": {"content": "y"}, "finish_reason": "stop"}`), ""},
-		"none":     {chunk(`{"index": 0, "delta": {}, "finish_reason": null}`), CodeIncomplete},
-	} {
-		if _, sum := run(role()+text("x")+named("message", c.data)+doneFrame, Options{}, chatParams, inOne, CauseEOF); sum.Code != c.code {
-			t.Errorf("%s: code %q, want %q", name, sum.Code, c.code)
-		}
-	}
-	const own = `"choices": [{"index": 0, "delta": {}, "finish_reason": null}]}`
-	want := named("hermes.status", `{`+envelopeWritten+`,"hermes_object": "x", "hermes_`+own[1:])
-	if out := repair(role() + named("hermes.status", `{"object": "x", `+own) + text("x") + stop()); !strings.Contains(out, want) {
-		t.Errorf("no envelope in\n%s", out)
-	}
-	// Text in such an event is repaired as in any.
-	marker := named("message", chunk(`{"index": 0, "delta": {"content": "\n`+"`💻 ls`"+`\n"}, "finish_reason": null}`))
-	if out := repair(role() + text("x") + marker + text("y") + stop()); strings.Contains(out, "💻 ls`") {
-		t.Errorf("a marker is left in\n%s", out)
-	}
-}
-
-// A frame that ends with a CR whose LF does not come is whole: no LF is put after it.
-func TestAFrameThatEndsWithACRAlone(t *testing.T) {
-	torn := strings.ReplaceAll(text("a"), "\n\n", "\r\n\r")
-	for _, rest := range []string{stop(), finishChunk("stop", zeroUsage) + doneFrame, finishChunk("error", `, "error": {"message": "m"}`) + doneFrame, text("b")} {
-		want, found := strings.CutPrefix(repair(role()+text("a")+rest), role()+text("a"))
-		if !found {
-			t.Fatalf("%q is no longer as it was", want)
-		}
-		for _, cut := range []cutter{inOne, oneByte} {
-			out, _ := run(role()+torn+rest, Options{}, chatParams, cut, CauseEOF)
-			same(t, out, role()+torn+want, "bytes")
-		}
-	}
-}
-
-// The events of tools are the same in every framing, in each form.
-func TestToolEventsInCRLF(t *testing.T) {
-	in := role() + g2Start("t", "💻", "l", "1") + g2End("t", "1")
-	for _, form := range ProgressForms() {
-		want := repairWith(in+text("x")+stop(), Options{Progress: form})
-		got := repairWith(strings.ReplaceAll(in+text("x")+stop(), "\n", "\r\n"), Options{Progress: form})
-		same(t, strings.ReplaceAll(got, "\r\n", "\n"), want, string(form)+": bytes")
-	}
-}
-
-// What is half a tag before something that is no text is none, and says nothing of the
-// text after it.
-func TestHalfATagBeforeATool(t *testing.T) {
-	tool := g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1")
-	for _, c := range []struct{ before, behind, content, reasoning string }{
-		{"<think>x`</", "</think>`answer", "`answer", "x`</"},
-		{"<think>x`</think", "y</think>answer", "answer", "x`</thinky"},
-		{"<think>x</thi", "nk></think>answer", "answer", "x</think>"},
-		{"<think>```\nx\n``</", "`</think>answer", "", "```\nx\n``</`</think>answer"},
-		{"<thi", "nk>a</think>b", "<think>a</think>b", ""},
-		{"<", "think>a", "<think>a", ""},
-	} {
-		for _, cut := range []cutter{inOne, oneByte} {
-			out, _ := run(role()+text(c.before)+tool+text(c.behind)+stop(), Options{}, chatParams, cut, CauseEOF)
-			v := look(t, out)
-			same(t, v.content, c.content, c.before+": contents")
-			same(t, v.reasoning, c.reasoning, c.before+": reasonings")
-		}
-	}
-}
-
 // Errors whose name is escaped, or that stand twice, are looked at as well, in each
 // kind of stream.
 func TestTwinsOfErrorsInOtherStreams(t *testing.T) {
@@ -566,27 +517,6 @@ func choicesChunk(choices, more string) string {
 	return `data: {` + envelopeOfTests + `, "choices": [` + choices + `]` + more + "}\n\n"
 }
 
-// Hermes sends one choice: an answer with another is not looked at for false stops.
-func TestStopsOfSeveralChoices(t *testing.T) {
-	finish := func(i, more string) string {
-		return choicesChunk(`{"index": `+i+`, "delta": {}, "finish_reason": "stop"}`, more)
-	}
-	other := choicesChunk(`{"index": 1, "delta": {"content": "x"}, "finish_reason": null}`, "")
-	for name, in := range map[string]string{
-		"the other speaks":        role() + other + finish("0", "") + finish("1", zeroUsage) + doneFrame,
-		"the other only ends":     role() + finish("1", "") + finish("0", zeroUsage) + doneFrame,
-		"both in one chunk":       role() + choicesChunk(`{"index": 0, "delta": {}, "finish_reason": "stop"}, {"index": 1, "delta": {}, "finish_reason": "stop"}`, zeroUsage) + doneFrame,
-		"the other alone":         other + finish("1", zeroUsage) + doneFrame,
-		"one that nobody expects": role() + choicesChunk(`{"index": 64, "delta": {"content": "x"}, "finish_reason": null}`, "") + finish("0", zeroUsage) + doneFrame,
-	} {
-		out, sum := run(in, Options{ZeroUsage: ZeroUsageError}, chatParams, inOne, CauseEOF)
-		same(t, out, in, name+": bytes")
-		if sum.Code != "" {
-			t.Errorf("%s: %+v", name, sum)
-		}
-	}
-}
-
 // If one choice has failed, its error has left: the stream has no second one, and the
 // others do not end well after it, for a second sidecar neither.
 func TestErrorOfOneOfSeveralChoices(t *testing.T) {
@@ -606,63 +536,6 @@ func TestErrorOfOneOfSeveralChoices(t *testing.T) {
 			t.Errorf("%s: %d of 2 choices end in an error:\n%s", name, n, out)
 		}
 		same(t, repair(out), out, name+": twice and once")
-	}
-}
-
-// Text of any of the choices in a chunk is text.
-func TestTextOfOneOfSeveralChoices(t *testing.T) {
-	choice := func(i, s string) string {
-		return `{"index": ` + i + `, "delta": {"content": "` + s + `"}, "finish_reason": null}`
-	}
-	for name, chunk := range map[string]string{
-		"the first": choicesChunk(choice("0", "x")+", "+choice("1", ""), ""), "the last": choicesChunk(choice("0", "")+", "+choice("1", "x"), ""),
-		"the middle": choicesChunk(choice("0", "")+", "+choice("1", "x")+", "+choice("2", " "), ""),
-	} {
-		out := repair(role() + markerChunk("💻", "ls") + chunk)
-		if i, j := strings.Index(out, `"completed"`), strings.Index(out, chunk); i < 0 || j < i {
-			t.Errorf("%s: the tool does not end before the text:\n%s", name, out)
-		}
-		if !strings.Contains(out, `"partial":true`) {
-			t.Errorf("%s: the answer is not partial:\n%s", name, out)
-		}
-	}
-	silent := choicesChunk(choice("0", "")+", "+choice("1", " "), "")
-	if out := repair(role() + markerChunk("💻", "ls") + silent); strings.Index(out, `"completed"`) < strings.Index(out, silent) || !strings.Contains(out, `"partial":false`) {
-		t.Errorf("white space ends a tool:\n%s", out)
-	}
-}
-
-// A label may have backticks, escaped or not: the last one ends it.
-func TestBackticksInLabels(t *testing.T) {
-	for raw, label := range map[string]string{
-		"a\\u0060b`": "a`b", "a`b\\u0060": "a`b", "\\u0060`": "`", "`\\u0060": "`", "a\\u0060 `": "a` ", "\\u0060\\u0060": "`", "a\\u0060\\\\`": "a`\\", "a\\u0060\\t\\u0060": "a`\t",
-	} {
-		v := look(t, repair(delta("\"content\": \"\\n`💻 "+raw+"\\n\"")+text("x")+stop()))
-		if s := v.starts(); len(s) != 1 || s[0].label != label || v.content != "\nx" && v.content != "x" {
-			t.Errorf("%s: %+v, content %q", raw, s, v.content)
-		}
-	}
-}
-
-// A byte order mark passes, with something after it or not.
-func TestByteOrderMarkAlone(t *testing.T) {
-	for _, cut := range []cutter{inOne, oneByte} {
-		for _, in := range []string{mark, mark + "\n", mark + mark, mark[:2]} {
-			out, _ := run(in, Options{}, Params{}, cut, CauseEOF)
-			same(t, out, in, "bytes")
-		}
-	}
-}
-
-// Text of another choice ends the tools that markers started before it leaves, whatever
-// is done with imitations.
-func TestTextOfAnotherChoiceEndsTools(t *testing.T) {
-	another := choicesChunk(`{"index": 1, "delta": {"content": "x"}, "finish_reason": null}`, "")
-	for _, o := range []Options{{}, {Imitations: ImitationsKeep}, {Imitations: ImitationsTrust}} {
-		out := repairWith(role()+markerChunk("💻", "ls")+another, o)
-		if i, j := strings.Index(out, `"completed"`), strings.Index(out, another); i < 0 || j < i {
-			t.Errorf("%+v: the tool does not end before the text:\n%s", o, out)
-		}
 	}
 }
 
@@ -692,138 +565,6 @@ func TestContentThatIsThereTwice(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// Numbers that are too large for what they say are none: nothing wraps around.
-func TestNumbersThatAreTooLarge(t *testing.T) {
-	// 2^64 is no other way to write 0: the markers of another choice stay.
-	in := role() + strings.Replace(text("\n`💻 ls`\n"), `"index": 0`, `"index": 18446744073709551616`, 1) + text("x") + stop()
-	same(t, repair(in), in, "bytes")
-	usage := func(prompt, completion string) string {
-		return `, "usage": {"prompt_tokens": ` + prompt + `, "completion_tokens": ` + completion + `, "total_tokens": 7}`
-	}
-	for _, c := range []struct {
-		prompt, completion string
-		input, output      int64
-	}{
-		{"1", "2", 1, 2}, {"999999999", "0", 999999999, 0}, {"0", "999999999", 0, 999999999}, {"18446744073709551617", "1", 0, 1}, {"1", "18446744073709551617", 1, 0},
-		{"-1", "5", 0, 5}, {"5", "-1", 5, 0}, {"1.5", "5", 0, 5}, {`"5"`, "null", 0, 0}, {"5", "1e3", 5, 0}, {"9", "8", 9, 8},
-	} {
-		sum := repairSummary(role()+text("x")+finishChunk("stop", usage(c.prompt, c.completion))+doneFrame, Options{})
-		if sum.InputTokens != c.input || sum.OutputTokens != c.output {
-			t.Errorf("%s and %s tokens are %d and %d", c.prompt, c.completion, sum.InputTokens, sum.OutputTokens)
-		}
-	}
-}
-
-// Usage is 0/0/0 only where it says so, three times: a member that is missing, null or
-// no number is unknown.
-func TestUsageThatIsNotZero(t *testing.T) {
-	for usage, crash := range map[string]bool{
-		`{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}`:                                                             true,
-		`{"total_tokens": 0, "completion_tokens": 0, "prompt_tokens": 0, "prompt_tokens_details": {"cached_tokens": 5}, "cost": 0.5}`: true,
-		`{"prompt_tokens": 0, "completion_tokens": 0}`:                                                                                false,
-		`{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": null}`:                                                          false,
-		`{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 1}`:                                                             false,
-		`{"prompt_tokens": 0, "completion_tokens": "0", "total_tokens": 0}`:                                                           false,
-		`{"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}`:                                                                  false,
-		`[0, 0, 0]`: false,
-		`null`:      false,
-	} {
-		in := role() + text("x") + finishChunk("stop", `, "usage": `+usage) + doneFrame
-		out, sum := run(in, Options{ZeroUsage: ZeroUsageError}, chatParams, inOne, CauseEOF)
-		if crash {
-			look(t, out).checkErrorFinish(t, CodeCrashed)
-		} else {
-			same(t, out, in, "bytes with the usage "+usage)
-		}
-		if (sum.Code != "") != crash {
-			t.Errorf("%s: %+v", usage, sum)
-		}
-	}
-}
-
-// Which models report usage is learnt from any count that is not 0, and from nothing
-// else.
-func TestUsageThatIsReported(t *testing.T) {
-	for usage, reported := range map[string]bool{
-		`{"prompt_tokens": 1, "completion_tokens": 0, "total_tokens": 0}`:             true,
-		`{"prompt_tokens": 0, "completion_tokens": 9, "total_tokens": 0}`:             true,
-		`{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 12345678901}`:   true,
-		`{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}`:             false,
-		`{"prompt_tokens": "5", "completion_tokens": null, "total_tokens": -5}`:       false,
-		`{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0, "other": 5}`: false,
-		`{}`: false, `5`: false, `null`: false,
-	} {
-		m := memory{}
-		p := chatParams
-		p.Usage = m
-		run(role()+text("x")+finishChunk("stop", `, "usage": `+usage)+doneFrame, Options{}, p, inOne, CauseEOF)
-		if m["hermes-agent"] != reported || len(m) > 1 {
-			t.Errorf("%s: reported %v", usage, m)
-		}
-	}
-}
-
-// Members are read in any choice whose index is 0, and nothing of a choice whose index
-// is something else.
-func TestIndexOfAChoice(t *testing.T) {
-	for index, first := range map[string]bool{"0": true, "1": false, "-1": false, "null": false, `"0"`: false, "0.0": false, "10": false} {
-		in := role() + strings.Replace(text("\n`💻 ls`\n"), `"index": 0`, `"index": `+index, 1)
-		v := look(t, repair(in+text("x")+stop()))
-		if started := len(v.starts()) == 1; started != first {
-			t.Errorf("index %s: %+v", index, v.starts())
-		}
-	}
-	// Without an index it is the only one.
-	if v := look(t, repair(role()+strings.Replace(text("\n`💻 ls`\n"), `"index": 0, `, "", 1)+text("x")+stop())); len(v.starts()) != 1 {
-		t.Errorf("no index: %+v", v.starts())
-	}
-}
-
-// What is known of the usage stands in an error finish, whenever it came (contract
-// section 3).
-func TestUsageOfAnErrorFinish(t *testing.T) {
-	const usage = `{"prompt_tokens":7,"completion_tokens":8,"total_tokens":15}`
-	alone := `data: {` + envelopeOfTests + `, "choices": [], "usage": ` + usage + "}\n\n"
-	with := strings.Replace(text("a"), `}]}`, `}], "usage": `+usage+`}`, 1)
-	for name, in := range map[string]string{"before all else": alone, "before the text": role() + alone + text("a"), "with the text": role() + with, "behind it": role() + text("a") + alone, "null later": role() + alone + strings.Replace(text("a"), `}]}`, `}], "usage": null}`, 1)} {
-		v := look(t, repair(in))
-		v.checkErrorFinish(t, CodeIncomplete)
-		if string(v.finish.Usage) != usage {
-			t.Errorf("%s: the error finish has the usage %s", name, v.finish.Usage)
-		}
-	}
-	if v := look(t, repair(role()+text("a"))); v.finish.Usage != nil {
-		t.Errorf("a usage of nobody's: %s", v.finish.Usage)
-	}
-}
-
-func TestTheLastOfMembersThatStandTwiceCounts(t *testing.T) {
-	in := `data: {` + envelopeOfTests + `, "choices": [], "choices": [{"index": 0, "delta": {"content": "x"}, "delta": {"content": "lost", "content": "a\n` + "`💻 ls`" + `\nb"}}]}` + "\n\n"
-	out := repair(in + stop())
-	if want := strings.Replace(in, "`💻 ls`"+`\n`, "", 1); !strings.HasPrefix(out, want) {
-		t.Errorf("%s", out)
-	}
-}
-
-func TestChunkWithoutTheHeadOfTheOneBefore(t *testing.T) {
-	// The beginning of a chunk is remembered; others must not be taken for it.
-	for _, second := range []string{
-		`data: {` + envelopeOfTests + `, "choices": [{"index": 1, "delta": {"content": "\n` + "`💻 ls`" + `\n"}, "finish_reason": "stop"}]}` + "\n\n",
-		`data: {` + envelopeOfTests + `, "choices": "x"}` + "\n\n",
-		`data: {` + envelopeOfTests + `, "choices": [], "object": "other"}` + "\n\n",
-		`data: {` + envelopeOfTests + `, "choices": ` + "\n\n",
-		`data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {"content": "x` + "\n\n",
-	} {
-		in := role() + text("a") + second + text("b") + stop()
-		same(t, repair(in), in, "bytes")
-	}
-	// An id that changes is followed.
-	out := repair(role() + strings.ReplaceAll(text("a"), "chatcmpl-1", "chatcmpl-2"))
-	if v := look(t, out); *v.finish.ID != "chatcmpl-2" {
-		t.Errorf("the error finish has the id %s", *v.finish.ID)
 	}
 }
 
@@ -860,51 +601,6 @@ func TestTextsOfLikeFramesAreLookedAt(t *testing.T) {
 			if v := look(t, out); sum.Markers > 0 || len(v.starts()) > 1 {
 				t.Errorf("a marker behind the %s starts a tool: %s", name, v.story())
 			}
-		}
-	}
-}
-
-// What ends with a CR whose LF never came ends as a stream does.
-func TestStreamThatEndsBetweenCRAndLF(t *testing.T) {
-	crlf := func(s string) string { return strings.ReplaceAll(s, "\n\n", "\r\n\r\n") }
-	for _, in := range []string{
-		role() + text("a"),
-		role() + text("a\n`💻 l"),
-		role() + text("a\n`💻 l") + keepalive,
-		role() + text("a") + finishChunk("stop", realUsage),
-		role() + text("a") + g2Start("t", "💻", "l", "call_1"),
-	} {
-		want := repair(crlf(in))
-		for _, cut := range []cutter{inOne, oneByte} {
-			in := strings.TrimSuffix(crlf(in), "\n")
-			got, _ := run(in, Options{}, chatParams, cut, CauseEOF)
-			same(t, got, want, "outputs without the last LF")
-		}
-		if strings.Contains(strings.ReplaceAll(want, "\r\n", ""), "\r") {
-			t.Errorf("a CR without its LF in %q", want)
-		}
-	}
-}
-
-func TestInvalidUTF8InContentStays(t *testing.T) {
-	for _, bad := range []string{"\xff", "\xf0\x9f\x92", "a\xc3", "\xed\xa0\x80"} {
-		if utf8.ValidString(bad) {
-			t.Fatalf("%q is valid", bad)
-		}
-		in := role() + delta(`"content": "`+bad+"\\n`"+bad+` x"`) + text("x") + stop()
-		same(t, repair(in), in, "bytes")
-	}
-}
-
-// TestDoneIsBehindWhiteSpaceOfJSON: what has another character in front, such as a form
-// feed, is no [DONE], and passes as any frame that is no JSON.
-func TestDoneIsBehindWhiteSpaceOfJSON(t *testing.T) {
-	in := role() + text("x")
-	for data, want := range map[string]bool{"data: [DONE]\n\n": true, "data: \t[DONE] \n\n": true, "data:\f[DONE]\n\n": false, "data:\u00a0[DONE]\n\n": false} {
-		s := New(&Options{}, chatParams)
-		s.Feed(nil, []byte(in), epoch)
-		if out := s.Feed(nil, []byte(data), epoch); s.Done() != want || !want && string(out) != data {
-			t.Errorf("%q: done %v, %q leaves", data, s.Done(), out)
 		}
 	}
 }
