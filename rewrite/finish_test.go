@@ -3,8 +3,10 @@ package rewrite
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 var causeCodes = map[Cause]string{
@@ -14,59 +16,188 @@ var causeCodes = map[Cause]string{
 	CauseShutdown: "shutting_down",
 }
 
-func TestFinishAndDonePassByteForByte(t *testing.T) {
+func TestCodesAreThoseOfTheContract(t *testing.T) {
+	for cause, code := range causeCodes {
+		equal(t, cause.Code(), code, "the code")
+	}
+	got := string(AppendError([]byte("x"), CodeTimeout, Message(CodeTimeout)))
+	var e struct{ Error wireError }
+	if err := json.Unmarshal([]byte(got[1:]), &e); err != nil || e.Error.code() != "upstream_timeout" || e.Error.Type != "upstream_error" || e.Error.Message != Message(CodeTimeout) {
+		t.Errorf("%s (%v)", got, err)
+	}
+}
+
+// Why a stream ends decides nothing after a finish chunk or [DONE], and is the code before that.
+func TestEndsOfAnyCause(t *testing.T) {
+	said := role() + text("x")
+	ends := map[string]row{
+		"no finish chunk":           {in: said},
+		"a held line":               {in: role() + text("a\n`💻 l"), content: "a\n`💻 l"},
+		"[DONE] alone":              {in: said + doneFrame, end: CodeIncomplete},
+		"a second finish chunk":     {in: said + finishChunk("stop", "") + stop(), out: passes},
+		"usage after the finish":    {in: said + finishChunk("stop", "") + choicesChunk("", realUsage) + doneFrame, out: passes},
+		"a finish without a [DONE]": {in: said + finishChunk("stop", realUsage), out: said + stop()},
+	}
 	for _, reason := range []string{"stop", "length", "tool_calls", "content_filter", "function_call"} {
-		in := role() + text("x") + finishChunk(reason, realUsage) + doneFrame
-		for cause := range causeCodes {
-			out, sum := run(in, Options{}, chatParams, inOne, cause)
-			same(t, out, in, reason+": bytes")
-			if sum.Code != "" || sum.FinishReason != reason {
-				t.Errorf("%s: %+v", reason, sum)
+		ends[reason] = row{in: said + finishChunk(reason, realUsage) + doneFrame, out: passes, end: reason}
+	}
+	for name, r := range ends {
+		for cause, code := range causeCodes {
+			out, sum := run(r.in, r.o, chatParams, inOne, cause)
+			r := r
+			if r.end == "" && r.out == "" {
+				r.end = code
+			}
+			if r.compare(t, out, sum); !strings.HasPrefix(out, strings.TrimSuffix(r.in, doneFrame)) || t.Failed() {
+				t.Fatalf("%s, %s: %+v\n%s", name, code, sum, out)
 			}
 		}
 	}
-}
-
-func TestDoneIsAddedBehindAFinishChunk(t *testing.T) {
-	in := role() + text("x") + finishChunk("stop", realUsage)
-	for cause := range causeCodes {
-		out, sum := run(in, Options{}, chatParams, inOne, cause)
-		same(t, out, in+doneFrame, "bytes")
-		if sum.Code != "" {
-			t.Errorf("%+v", sum)
-		}
-	}
-}
-
-func TestUsageChunkBehindTheFinishChunkPasses(t *testing.T) {
-	in := role() + text("x") + finishChunk("stop", "") + `data: {` + envelopeOfTests + `, "choices": []` + realUsage + "}\n\n" + doneFrame
-	same(t, repair(in), in, "bytes")
-}
-
-func TestEndWithoutAFinishChunkIsAnErrorFinish(t *testing.T) {
-	for cause, code := range causeCodes {
-		out, sum := run(role()+text("x"), Options{}, chatParams, inOne, cause)
-		look(t, out).checkErrorFinish(t, code)
-		if !strings.HasPrefix(out, role()+text("x")) || sum.Code != code || sum.FinishReason != "error" {
-			t.Errorf("%+v\n%s", sum, out)
-		}
-	}
-}
-
-func TestDoneWithoutAFinishChunkIsAnErrorFinish(t *testing.T) {
-	for cause := range causeCodes {
-		out, _ := run(role()+text("x")+doneFrame, Options{}, chatParams, inOne, cause)
-		look(t, out).checkErrorFinish(t, "upstream_incomplete")
-	}
-}
-
-func TestDoneLeavesWhenItComes(t *testing.T) {
 	s := New(&Options{}, chatParams)
-	out := s.Feed(nil, []byte(role()+text("x")+doneFrame), epoch)
-	look(t, string(out)).checkErrorFinish(t, "upstream_incomplete")
-	if !s.Done() || !s.Finished() {
-		t.Errorf("done %v, finished %v", s.Done(), s.Finished())
+	out := s.Feed([]byte("a"), []byte(said+doneFrame), epoch) // leaves when it comes, after what is there
+	if !strings.HasPrefix(string(out), "a"+said) || !s.Done() || !s.Finished() {
+		t.Errorf("done %v, finished %v: %s", s.Done(), s.Finished(), out)
 	}
+	look(t, string(out)).checkErrorFinish(t, CodeIncomplete)
+}
+
+// What is said to be partial is what a client has been sent.
+func TestPartial(t *testing.T) {
+	keep, drop := Options{Reasoning: ReasoningKeep}, Options{Reasoning: ReasoningDrop}
+	another := ofChoice(1, text("x"))
+	for in, want := range map[string]struct {
+		o       Options
+		partial bool
+	}{
+		"": {}, role(): {}, text(" \n\t\u00a0"): {}, reasoning(" "): {}, markerChunk("💻", "ls"): {}, text("`💻 ls`"): {}, ofChoice(1, text(" \n")): {},
+		text("x"): {partial: true}, reasoning("x"): {partial: true}, delta(`"reasoning": "x"`): {partial: true}, another: {partial: true},
+		text("`💻 ls"): {partial: true}, text("`💻 ls`\nx"): {partial: true}, text("<think>plan"): {partial: true}, texts("<think>", "plan"): {drop, false},
+		// Were it only the beginning of a closing tag that nothing closed.
+		text("<think></thi"): {partial: true}, text("<think> <"): {partial: true}, text("<think>"): {}, text("<think> "): {}, text("<think></think>"): {},
+		text("<think></think> \n"): {}, text("<thi"): {partial: true}, texts("<think></", "thi"): {keep, true}, texts("<think", "></think>"): {keep, true}, texts("<think>", "a"): {keep, true},
+	} {
+		v := look(t, repairWith(in, want.o))
+		v.checkErrorFinish(t, CodeIncomplete)
+		equal(t, *v.finish.Hermes.Partial, want.partial, fmt.Sprintf("%+v: partial after %s", want.o, in))
+	}
+}
+
+func TestErrorFinishes(t *testing.T) {
+	boom := `data: {"error": {"message": "boom", "type": "x", "code": "agent_error"}}` + "\n\n"
+	usage := choicesChunk("", realUsage)
+	choice := func(i int, delta, finish string) string {
+		return choicesChunk(fmt.Sprintf(`{"index": %d, "delta": {%s}, "finish_reason": %s}`, i, delta, finish), "")
+	}
+	several := choice(0, `"role": "assistant"`, "null") + choice(1, `"role": "assistant"`, "null") + choice(0, `"content": "a"`, "null") +
+		choice(1, `"content": "b\n`+"`💻 ls`"+`\n"`, "null") + choice(0, "", `"stop"`) + choice(1, `"content": "c"`, "null")
+	rows := map[string]row{
+		"held text, ends of tools":      {in: g2Start("terminal", "💻", "ls", "call_1") + text("a\n`💻 ls"), story: "running text completed error finish done", end: CodeIncomplete},
+		"several choices":               {in: several + choice(1, "", `"stop"`) + choicesChunk("", zeroUsage) + doneFrame, out: passes},
+		"one choice goes on":            {in: several, story: "other other text other finish other error finish done"},
+		"a stop of one choice after it": {in: role() + boom + choicesChunk(`{"index": 0, "delta": {}, "finish_reason": "stop"}, {"index": 1, "delta": {}, "finish_reason": "length"}`, "") + doneFrame},
+		"an error after a held line":    {in: role() + text("a\n`💻 ls") + boom + finishChunk("error", "") + doneFrame, story: "other text error finish done", content: "a\n`💻 ls"},
+		"an error after a held marker":  {in: role() + text("a\n`💻 ls`") + boom + finishChunk("error", "") + doneFrame, story: "other text error finish done", content: "a\n"},
+		"a finish with text, too late":  {in: role() + boom + finishChunkWith(`"content": "bye"`, "stop", "") + doneFrame, story: "other error text finish done", content: "bye"},
+		"usage after an error":          {in: role() + finishChunk("error", `, "error": {"message": "boom"}`) + usage + text("late") + ": c\n\n", content: nothing, story: "other error finish other done"},
+		"usage after a false stop":      {in: role() + finishChunk("stop", zeroUsage) + usage + text("late") + ": c\n\n", content: nothing, story: "other error finish other done"},
+		"an error frame":                {in: role() + text("x") + boom, end: CodeAgentError},
+		"an error frame, [DONE]":        {in: role() + text("x") + boom + doneFrame, end: CodeAgentError},
+		"an error frame and a finish":   {in: role() + text("x") + boom + finishChunk("error", zeroUsage) + doneFrame, end: CodeAgentError},
+		"an error frame and another":    {in: role() + text("x") + boom + finishChunk("error", g3Error) + doneFrame, end: CodeAgentError},
+		"an error frame, inline":        {in: role() + text("x") + boom, o: Options{ErrorFinish: ErrorFinishInline}, story: "other text error finish done"},
+		"a reason with escapes":         {in: role() + text("a") + finishChunk(`st\u006fp`, realUsage) + doneFrame, end: "stop"},
+		"a false stop with escapes":     {in: role() + finishChunk(`st\u006fp`, realUsage) + doneFrame, end: CodeEmpty},
+		"an error with escapes":         {in: role() + text("a") + finishChunk(`\u0065rror`, "") + doneFrame, end: CodeAgentError},
+		"a stop with escapes, too late": {in: role() + text("a") + boom + finishChunk(`st\u006fp`, realUsage) + doneFrame,
+			end: CodeAgentError},
+		"an empty message":     {in: role() + finishChunk("error", `, "error": {"message": "", "type": "X"}`) + doneFrame, end: CodeAgentError},
+		"an error beside text": {in: role() + finishChunkWith(`"content": "hi\n`+"`💻 x`"+`"`, "error", `, "error": {"message": "boom"}`) + doneFrame, content: "hi\n", story: "other text error finish done"},
+		"a false stop beside text": {in: role() + finishChunkWith(`"content": "hi\n`+"`💻 x`"+`"`, "stop", zeroUsage) + doneFrame,
+			o: Options{ZeroUsage: ZeroUsageError}, content: "hi\n", story: "other text error finish done"},
+	}
+	for _, e := range []string{`{}`, `{ }`, "{\ndata: }", `{"a": 1 }`, "{ \ndata: \"message\": null }"} {
+		rows["an empty error: "+e] = row{in: role() + text("a") + finishChunk("error", `, "error": `+e) + doneFrame, end: CodeAgentError}
+	}
+	inline := Options{ErrorFinish: ErrorFinishInline}
+	for _, more := range []string{g3Error, zeroUsage, "", `, "error": "boom"`} {
+		rows["inline: "+more] = row{in: role() + text("x") + finishChunk("error", more) + doneFrame, o: inline, out: passes}
+	}
+	long := role() + text("x") + finishChunk("length", zeroUsage+`, "error": {"message": "truncated sk-abcdefghijkl", "type": "x"}, "hermes": {"error_code": "output_truncated"}`) + doneFrame
+	for _, o := range []Options{{}, inline, {ZeroUsage: ZeroUsageError}} {
+		rows[fmt.Sprintf("length %+v", o)] = row{in: role() + text("x") + finishChunk("length", zeroUsage) + doneFrame, o: o, out: passes}
+		rows[fmt.Sprintf("length with secrets %+v", o)] = row{in: long, o: o, out: strings.Replace(long, "sk-abcdefghijkl", redacted, 1)}
+	}
+	for _, in := range []string{
+		role() + texts("a", "\n`💻 l", "s x\n", "b") + stop(), role() + text("`💻 l") + ": c\n\n" + text("s") + delta("") + text("\n") + stop(),
+		role() + text("<th") + ": c\n\n" + text("e>") + stop(),
+	} {
+		rows["CRLF: "+in] = row{in: inCRLF(in), out: passes}
+	}
+	for _, late := range []string{"data: {\"a\n\n", "data: x\n\n", doneFrame, text("late"), named("x", "{}"), boom} { // is dropped with its line ends
+		rows["CRLF after [DONE]: "+late] = row{in: inCRLF(turn(text("a")) + late + ": c\n\n"), out: inCRLF(turn(text("a")) + ": c\n\n")}
+	}
+	check(t, rows)
+	for _, end := range []string{"", doneFrame, finishChunk("error", zeroUsage) + doneFrame, finishChunk("error", g3Error) + doneFrame} {
+		if out := repair(role() + text("x") + boom + end); !strings.HasPrefix(out, role()+text("x")+boom) || strings.Count(out, `"message"`) != 1 {
+			t.Errorf("upstream's error has changed, or is there twice:\n%s", out)
+		}
+	}
+	for _, failed := range []string{finishChunk("error", `, "error": {"message": "boom"}`), finishChunk("stop", zeroUsage)} {
+		if out := repair(role() + failed + usage + text("late") + ": c\n\n"); strings.Count(out, usage) != 1 || !strings.Contains(out, ": c\n\n") {
+			t.Errorf("the usage or the comment is lost:\n%s", out)
+		}
+	}
+	v := look(t, repair(role()+boom+choicesChunk(`{"index": 0, "delta": {}, "finish_reason": "stop"}, {"index": 1, "delta": {}, "finish_reason": "length"}, {"index": 2, "delta": {}, "finish_reason": "stop"}`, "")+doneFrame))
+	equal(t, strings.Join(v.finishes, " "), "error length error", "finish reasons")
+	v = look(t, repair(role()+finishChunk("error", `, "error": {"message": "", "type": "X"}`)+doneFrame))
+	equal(t, v.errors[0].Message+v.errors[0].Type, Message(CodeAgentError)+"X", "an empty message")
+	out, _ := run("", Options{}, Params{Active: true, ID: always("a\x01\x7f\u200b\U000e0001é")}, inOne, CauseEOF)
+	look(t, out).checkErrorFinish(t, CodeIncomplete) // its id is JSON
+}
+
+// A frame that is cut is dropped; one that lacks only its blank line counts.
+func TestCutFrames(t *testing.T) {
+	said, finish := role()+text("x"), finishChunk("stop", realUsage)
+	tool := `data: {"tool": "terminal", "emoji": "x", "label": "l", "toolCallId": "c", "status": "running"}`
+	for _, tail := range []string{
+		"d", "data", "data:", "data: ", `data: {"id": "chatcmpl-1", "cho`, text("lost")[:60], ": keepal", "event: hermes.tool.progress\n", "event: hermes.tool.progress\ndata: {\"tool\": ",
+		"data: [DON", "data: 12", keepalive[:len(keepalive)-2], keepalive[:len(keepalive)-1], ": a\n: b\n", tool + "\nevent: hermes.tool.pro", strings.TrimSuffix(text("y"), "\n") + "da",
+		finish[:len(finish)-5], strings.TrimSuffix(finish, "\n") + "event: mess", strings.TrimSuffix(finish, "\n") + "id",
+	} {
+		same(t, repair(said+tail), repair(said), tail+": outputs")
+	}
+	for _, f := range []string{text("last"), g2Start("terminal", "💻", "ls", "call_1"), markerChunk("💻", "ls"), finish, finishChunk("stop", zeroUsage), doneFrame} {
+		for _, tail := range []string{strings.TrimSuffix(f, "\n\n"), strings.TrimSuffix(f, "\n")} {
+			same(t, repair(said+tail), repair(said+f), "outputs")
+		}
+	}
+	long := "data: " + strings.Repeat("x", 2000) // passes unexamined, and gets a blank line
+	if out := repairWith(said+long, Options{MaxFrame: 1000}); !strings.HasPrefix(out, said+long+"\n\ndata: {\"error\"") {
+		t.Errorf("%s", out)
+	}
+	same(t, repair(turn(text("x"))+": bye\n"), turn(text("x"))+": bye\n", "bytes after [DONE]")
+	s := New(&Options{}, chatParams)
+	if out := s.Feed(nil, []byte(": keepalive\n"), epoch); len(out) > 0 || s.Frames() > 0 {
+		t.Errorf("%q leaves before its blank line", out)
+	}
+	foreign := New(&Options{}, Params{})
+	equal(t, string(foreign.Feed(nil, []byte(": ping\n"), epoch)), ": ping\n", "a comment of a foreign stream")
+}
+
+func TestUpstreamErrorIsSplit(t *testing.T) {
+	out := repair(role() + text("x") + finishChunk("error", g3Error) + doneFrame)
+	v := look(t, out)
+	v.checkErrorFinish(t, CodeAgentError)
+	equal(t, v.errors[0].Message+v.errors[0].Type, "boom éRuntimeError", "the error")
+	// All other bytes of the chunk stay.
+	want := finishChunk("error", strings.Replace(g3Error, `, "error": {"message": "boom \u00e9", "type": "RuntimeError"}`, "", 1))
+	if !strings.HasSuffix(out, want+doneFrame) {
+		t.Errorf("want …%s\ngot %s", want, out)
+	}
+	v = look(t, repair(role()+text("x")+finishChunk("error", realUsage)+doneFrame)) // has no error
+	v.checkErrorFinish(t, CodeAgentError)
+	equal(t, v.errors[0].Message, Message(CodeAgentError), "the message")
+	same(t, string(v.finish.Usage), strings.TrimPrefix(realUsage, `, "usage": `), "usages")
 }
 
 func TestErrorFinishIsWrittenAsInTheContract(t *testing.T) {
@@ -80,51 +211,6 @@ func TestErrorFinishIsWrittenAsInTheContract(t *testing.T) {
 		`data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1795164800,"model":"hermes-agent","choices":[{"index":0,"delta":{},"finish_reason":"error"}],` +
 		`"hermes":{"completed":false,"partial":true,"failed":true,"error":` + string(message) + `,"error_code":"agent_error"}}` + "\n\n" + doneFrame
 	same(t, strings.ReplaceAll(out, `\u0027`, "'"), strings.ReplaceAll(want, `\u0027`, "'"), "bytes")
-}
-
-func TestErrorFinishCarriesKnownUsage(t *testing.T) {
-	in := role() + text("x") + `data: {` + envelopeOfTests + `, "choices": []` + realUsage + "}\n\n"
-	if out := repair(in); !strings.Contains(out, `"finish_reason":"error"}],"usage":{"prompt_tokens": 1234, "completion_tokens": 56, "total_tokens": 1290},"hermes":`) {
-		t.Errorf("no usage in\n%s", out)
-	}
-	if out := repair(role() + text("x")); strings.Contains(out, `"usage"`) {
-		t.Errorf("usage in\n%s", out)
-	}
-}
-
-func TestErrorFinishBeforeAnyChunkUsesTheParams(t *testing.T) {
-	v := look(t, repair(""))
-	v.checkErrorFinish(t, "upstream_incomplete")
-	if *v.finish.ID != "chatcmpl-none" || *v.finish.Created != 1700000000 || *v.finish.Object != "chat.completion.chunk" || *v.finish.Model == "" {
-		t.Errorf("%+v", v.finish)
-	}
-}
-
-func TestPartialSaysThatTextOrReasoningWasSent(t *testing.T) {
-	for in, want := range map[string]bool{
-		"":                                 false,
-		role():                             false,
-		role() + text(" \n\t\u00a0"):       false,
-		role() + text("x"):                 true,
-		role() + reasoning("x"):            true,
-		role() + delta(`"reasoning": "x"`): true,
-		role() + reasoning(" "):            false,
-		role() + markerChunk("💻", "ls"):    false,
-		role() + text("`💻 ls`"):            false,
-		role() + text("`💻 ls"):             true,
-		role() + text("`💻 ls`\nx"):         true,
-	} {
-		if h := look(t, repair(in)).finish.Hermes; h == nil || h.Partial == nil || *h.Partial != want {
-			t.Errorf("%q: partial = %v, want %v", in, h.Partial, want)
-		}
-	}
-}
-
-func TestErrorFinishOrderIsHeldTextCompletedErrorFinishDone(t *testing.T) {
-	in := g2Start("terminal", "💻", "ls", "call_1") + text("a\n`💻 ls")
-	if got, want := look(t, repair(in)).story(), "running text completed error finish done"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
 }
 
 func TestErrorFinishInlineTakesOneChunk(t *testing.T) {
@@ -151,104 +237,7 @@ func TestErrorFinishInlineTakesOneChunk(t *testing.T) {
 
 // False stop: the third rule.
 
-func TestSecondFinishChunkPasses(t *testing.T) {
-	in := role() + text("x") + finishChunk("stop", "") + finishChunk("stop", realUsage) + doneFrame
-	same(t, repair(in), in, "bytes")
-}
-
-func TestStreamsOfSeveralChoicesPassByteForByte(t *testing.T) {
-	choice := func(i int, delta, finish string) string {
-		return fmt.Sprintf(`data: {`+envelopeOfTests+`, "choices": [{"index": %d, "delta": %s, "finish_reason": %s}]}`+"\n\n", i, delta, finish)
-	}
-	in := choice(0, `{"role": "assistant", "content": ""}`, "null") + choice(1, `{"role": "assistant", "content": ""}`, "null") +
-		choice(0, `{"content": "a"}`, "null") + choice(1, `{"content": "b\n`+"`💻 ls`"+`\n"}`, "null") +
-		choice(0, `{}`, `"stop"`) + choice(1, `{"content": "c"}`, "null") + choice(1, `{}`, `"stop"`)
-	zero := `data: {` + envelopeOfTests + `, "choices": []` + zeroUsage + "}\n\n"
-	same(t, repair(in+zero+doneFrame), in+zero+doneFrame, "bytes")
-	// The first choice's finish does not finish the second.
-	cut := in[:strings.LastIndex(in, "data: ")]
-	v := look(t, repair(cut))
-	if len(v.errors) != 1 || v.errors[0].code() != "upstream_incomplete" {
-		t.Errorf("errors %+v", v.errors)
-	}
-}
-
 // Frames that are cut.
-
-func TestFrameCutInTheMiddleIsDropped(t *testing.T) {
-	for _, tail := range []string{"d", "data", "data:", "data: ", `data: {"id": "chatcmpl-1", "cho`, text("lost")[:60], ": keepal", "event: hermes.tool.progress\n", "event: hermes.tool.progress\ndata: {\"tool\": ", "data: [DON", "data: 12"} {
-		out := repair(role() + text("x") + tail)
-		same(t, out, repair(role()+text("x")), tail+": outputs")
-	}
-}
-
-func TestLastFrameThatLacksItsBlankLineCounts(t *testing.T) {
-	for _, f := range []string{text("last"), g2Start("terminal", "💻", "ls", "call_1"), markerChunk("💻", "ls"), finishChunk("stop", realUsage), finishChunk("stop", zeroUsage), doneFrame} {
-		want := repair(role() + text("x") + f)
-		for _, tail := range []string{strings.TrimSuffix(f, "\n\n"), strings.TrimSuffix(f, "\n")} {
-			same(t, repair(role()+text("x")+tail), want, "outputs")
-		}
-	}
-}
-
-func TestCutInsideAnUnexaminedFrameIsFollowedByABlankLine(t *testing.T) {
-	long := "data: " + strings.Repeat("x", 2000)
-	out := repairWith(role()+text("x")+long, Options{MaxFrame: 1000})
-	if !strings.HasPrefix(out, role()+text("x")+long+"\n\ndata: {\"error\"") {
-		t.Errorf("%s", out)
-	}
-	events := decode(out)
-	if n := len(events); n != 6 || !strings.HasPrefix(events[3].data, `{"error"`) {
-		t.Errorf("%d events: %q", n, events)
-	}
-}
-
-func TestNothingLeavesBehindTheEnd(t *testing.T) {
-	s := New(&Options{}, chatParams)
-	s.Finish(nil, CauseEOF)
-	if out := s.Feed(nil, []byte(role()), epoch); len(out) > 0 {
-		t.Errorf("Feed: %q", out)
-	}
-	if out := s.Finish(nil, CauseAborted); len(out) > 0 {
-		t.Errorf("Finish: %q", out)
-	}
-}
-
-func TestFeedAndFinishAppend(t *testing.T) {
-	s := New(&Options{}, chatParams)
-	out := s.Feed([]byte("a"), []byte(role()), epoch)
-	out = s.Keepalive(out)
-	out = s.Finish(out, CauseEOF)
-	if !strings.HasPrefix(string(out), "a"+role()+"data: {") {
-		t.Errorf("%q", out)
-	}
-}
-
-func TestSummaryOfAGoodEnd(t *testing.T) {
-	sum := repairSummary(role()+text("x")+keepalive+stop(), Options{})
-	want := Summary{ID: "chatcmpl-1", Model: "hermes-agent", FinishReason: "stop", Frames: 4, Chunks: 3, InputTokens: 1234, OutputTokens: 56}
-	if sum != want {
-		t.Errorf("%+v, want %+v", sum, want)
-	}
-}
-
-func TestCodesAreThoseOfTheContract(t *testing.T) {
-	for cause, code := range causeCodes {
-		if cause.Code() != code {
-			t.Errorf("%d: %s, want %s", cause, cause.Code(), code)
-		}
-	}
-	got := string(AppendError([]byte("x"), CodeTimeout, Message(CodeTimeout)))
-	var e struct{ Error wireError }
-	if err := json.Unmarshal([]byte(got[1:]), &e); err != nil || e.Error.code() != "upstream_timeout" || e.Error.Type != "upstream_error" || e.Error.Message != Message(CodeTimeout) {
-		t.Errorf("%s (%v)", got, err)
-	}
-}
-
-func TestParamsIDIsQuotedAsJSON(t *testing.T) {
-	out, _ := run("", Options{}, Params{Active: true, ID: always("a\x01\x7f\u200b\U000e0001é")}, inOne, CauseEOF)
-	look(t, out).checkErrorFinish(t, "upstream_incomplete")
-}
 
 // Each choice that is open gets its finish, so that nobody waits for one; and a second
 // sidecar finds the stream complete.
@@ -289,14 +278,6 @@ func TestCutStreamsOfSeveralChoicesFinishAllOfThem(t *testing.T) {
 	}
 }
 
-func TestNoChoiceSaysStopBehindAnError(t *testing.T) {
-	in := role() + `data: {"error": {"message": "m"}}` + "\n\n" +
-		`data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}, {"index": 1, "delta": {}, "finish_reason": "length"}, {"index": 2, "delta": {}, "finish_reason": "stop"}]}` + "\n\n" + doneFrame
-	if v := look(t, repair(in)); strings.Join(v.finishes, " ") != "error length error" {
-		t.Errorf("finish reasons %q", v.finishes)
-	}
-}
-
 // The writer of Hermes 0.13 sends a chunk of nothing but choices when it fails.
 func TestErrorFinishOfUpstreamGetsTheMembersItLacks(t *testing.T) {
 	const choices = `"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]`
@@ -327,15 +308,6 @@ func TestErrorFinishOfUpstreamGetsTheMembersItLacks(t *testing.T) {
 	same(t, repair(good), good, "bytes of a good end")
 }
 
-func TestErrorFrameLeavesBehindHeldText(t *testing.T) {
-	for held, want := range map[string]string{"a\n`💻 ls": "a\n`💻 ls", "a\n`💻 ls`": "a\n"} {
-		v := look(t, repair(role()+text(held)+`data: {"error": {"message": "m"}}`+"\n\n"+finishChunk("error", "")+doneFrame))
-		if v.story() != "other text error finish done" || v.content != want {
-			t.Errorf("%s, content %q", v.story(), v.content)
-		}
-	}
-}
-
 // To send a request again is safe only where no tool has started.
 func TestShutdownAsksForTheRequestOnlyBeforeTools(t *testing.T) {
 	for in, asks := range map[string]bool{
@@ -353,6 +325,577 @@ func TestShutdownAsksForTheRequestOnlyBeforeTools(t *testing.T) {
 		said := v.errors[0].Message
 		if got := strings.Contains(said, "send the request again"); got != asks || !strings.Contains(said, "the agent may be running") {
 			t.Errorf("%q behind %s", said, in)
+		}
+	}
+}
+
+func inCRLF(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }
+
+// A frame is complete at the CR of its blank line. If the stream ends there, the sidecar writes the LF that
+// belongs to it before a frame of its own, once, and only if the framing is CRLF.
+func TestEndBetweenCRAndLF(t *testing.T) {
+	held := texts("a", "\n`💻 l")
+	for _, in := range []string{
+		role() + text("a"), role() + held, role() + held + keepalive, role() + text("a\n`💻 l`\nb"), role() + text("a") + finishChunk("stop", realUsage), role() + text("a") + toolOfUpstream,
+	} {
+		want := repair(inCRLF(in))
+		if strings.Contains(strings.ReplaceAll(want, "\r\n", ""), "\r") {
+			t.Errorf("a CR without its LF in %q", want)
+		}
+		for _, cut := range []cutter{inOne, oneByte} {
+			torn, _ := run(strings.TrimSuffix(inCRLF(in), "\n"), Options{}, chatParams, cut, CauseEOF)
+			same(t, torn, want, "outputs without the last LF")
+		}
+		// With CR alone there is no LF to come.
+		if in = strings.ReplaceAll(in, "\n", "\r"); strings.Contains(in, "b") || strings.Contains(in, "event:") || strings.Contains(in, "stop") {
+			continue
+		}
+		if out := repair(in); !strings.HasPrefix(out, in+"data: {\"error\"") {
+			t.Errorf("after CRs: %q", out)
+		}
+	}
+	// A frame that ends with a CR whose LF does not come is whole: no LF is put after it.
+	torn := strings.ReplaceAll(text("a"), "\n\n", "\r\n\r")
+	for _, rest := range []string{stop(), finishChunk("stop", zeroUsage) + doneFrame, finishChunk("error", `, "error": {"message": "m"}`) + doneFrame, text("b")} {
+		want := strings.TrimPrefix(repair(role()+text("a")+rest), role()+text("a"))
+		for _, cut := range []cutter{inOne, oneByte} {
+			out, _ := run(role()+torn+rest, Options{}, chatParams, cut, CauseEOF)
+			same(t, out, role()+torn+want, "bytes")
+		}
+	}
+	// The events of tools are the same in every framing, in each form.
+	in := turn(toolOfUpstream, text("x"))
+	for _, form := range ProgressForms() {
+		got := repairWith(inCRLF(in), Options{Progress: form})
+		same(t, strings.ReplaceAll(got, "\r\n", "\n"), repairWith(in, Options{Progress: form}), string(form)+": bytes")
+	}
+}
+
+// A last frame that lacks only its blank line counts; one that was cut does not
+// (contract section 3).
+func TestWhatStandsBehindTheLastBlankLine(t *testing.T) {
+	finish := finishChunk("stop", realUsage)
+	good := role() + text("a")
+	for _, c := range []struct{ name, in, want string }{
+		{"a finish chunk without a line end", good + strings.TrimSuffix(finish, "\n\n"), good + finish + doneFrame},
+		{"a finish chunk without its blank line", good + strings.TrimSuffix(finish, "\n"), good + finish + doneFrame},
+		{"[DONE] without a line end", good + finish + "data: [DONE]", good + finish + doneFrame},
+		{"[DONE] without its blank line", good + finish + "data: [DONE]\n", good + finish + doneFrame},
+		{"[DONE] between spaces", good + finish + "data:  [DONE] ", good + finish + doneFrame},
+		{"a part of [DONE]", good + finish + "data: [DONE", good + finish + doneFrame},
+		{"another array", good + finish + "data: [1]", good + finish + doneFrame},
+		{"a number", good + finish + "data: 17", good + finish + doneFrame},
+		{"an object that is not well formed", good + finish + `data: {"a": nul}`, good + finish + doneFrame},
+		{"a comment behind the finish", good + finish + ": c\n", good + finish + doneFrame},
+		{"a comment behind [DONE]", good + stop() + ": c\n", good + stop() + ": c\n"},
+		{"comments behind [DONE]", good + stop() + ": c\n:\n", good + stop() + ": c\n:\n"},
+		{"a comment that is cut behind [DONE]", good + stop() + ": c", good + stop()},
+		{"comments, the last one cut", good + stop() + ": c\n: d", good + stop()},
+		{"a field behind [DONE]", good + stop() + ": c\nid: 1\n", good + stop()},
+		{"a frame that is cut behind [DONE]", good + stop() + "data: x", good + stop()},
+		{"CRLF, no blank line", inCRLF(good) + strings.TrimSuffix(inCRLF(finish), "\r\n"), inCRLF(good) + strings.TrimSuffix(inCRLF(finish), "\r\n") + "\n" + doneFrame},
+		{"an id line behind the data", good + strings.TrimSuffix(finish, "\n") + "id: 1\n", good + strings.TrimSuffix(finish, "\n") + "id: 1\n\n" + doneFrame},
+	} {
+		for _, cut := range []cutter{inOne, oneByte} {
+			out, sum := run(c.in, Options{}, chatParams, cut, CauseAborted)
+			same(t, out, c.want, c.name)
+			if sum.Code != "" || sum.FinishReason != "stop" {
+				t.Errorf("%s: %+v", c.name, sum)
+			}
+		}
+	}
+	// Here what is cut decides: there is no finish chunk.
+	for _, tail := range []string{finish[:len(finish)-5], strings.TrimSuffix(finish, "\n") + "event: mess", strings.TrimSuffix(finish, "\n") + "id"} {
+		look(t, repair(good+tail)).checkErrorFinish(t, CodeIncomplete)
+	}
+}
+
+// Nothing leaves after the end, whoever asks.
+func TestNothingLeavesBehindFinish(t *testing.T) {
+	for _, in := range []string{role() + text("a"), role() + text("a") + stop(), ""} {
+		for _, p := range []Params{chatParams, {}} {
+			s := New(&Options{}, p)
+			out := s.Finish(s.Feed(nil, []byte(in), epoch), CauseEOF)
+			n := len(out)
+			out = s.Finish(out, CauseAborted)
+			out = s.Feed(out, []byte(text("b")), epoch)
+			out = s.Keepalive(out)
+			out = s.Finish(out, CauseEOF)
+			if len(out) != n {
+				t.Errorf("behind the end of %q: %q", in, out[n:])
+			}
+		}
+	}
+}
+
+func TestFrameLimitHasADefaultAndAnEnd(t *testing.T) {
+	for size, want := range map[int]int{0: DefaultMaxFrame, -1: DefaultMaxFrame, 1: 1, 1 << 30: 1 << 30, 1<<30 + 1: 1 << 30} {
+		if got := (&Options{MaxFrame: size}).FrameLimit(); got != want {
+			t.Errorf("max_frame %d is %d, want %d", size, got, want)
+		}
+	}
+}
+
+// A frame has all its lines, however many.
+func TestFrameOfHundredsOfLines(t *testing.T) {
+	for _, n := range []int{2, 3, 4, 254, 255, 256, 257, 258, 259} {
+		chunk := strings.TrimSuffix(finishChunk("stop", zeroUsage), "\n\n")
+		i := strings.Index(chunk, `"choices"`)
+		in := role() + chunk[:i] + strings.Repeat("\ndata: ", n-1) + chunk[i:] + "\n\n" + doneFrame
+		look(t, repair(in)).checkErrorFinish(t, CodeCrashed)
+	}
+}
+
+// g3Error is the finish chunk of a modern Hermes that failed.
+const g3Error = zeroUsage + `, "error": {"message": "boom \u00e9", "type": "RuntimeError"}, "hermes": {"completed": true, "partial": false, "failed": true, "error": "boom \u00e9", "error_code": "agent_error"}`
+
+func TestUpstreamErrorAnywhereInTheChunkIsSplit(t *testing.T) {
+	const e = `"error": {"message": "boom", "type": "T"}`
+	const choices = `"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]`
+	for in, want := range map[string]string{
+		`{` + e + `, ` + envelopeOfTests + `, ` + choices + `}`:                     `{` + envelopeOfTests + `, ` + choices + `}`,
+		`{` + envelopeOfTests + `, ` + e + `, ` + choices + `}`:                     `{` + envelopeOfTests + `, ` + choices + `}`,
+		`{` + envelopeOfTests + `, ` + choices + `, ` + e + `}`:                     `{` + envelopeOfTests + `, ` + choices + `}`,
+		`{` + envelopeOfTests + ` , ` + choices + " ,\t" + e + ` }`:                 `{` + envelopeOfTests + ` , ` + choices + ` }`,
+		`{"hermes": {"x": 1}, ` + e + `, ` + envelopeOfTests + `, ` + choices + `}`: `{"hermes": {"x": 1}, ` + envelopeOfTests + `, ` + choices + `}`,
+	} {
+		out := repair(role() + "data: " + in + "\n\n" + doneFrame)
+		v := look(t, out)
+		v.checkShape(t, "agent_error")
+		if len(v.errors) == 1 && (v.errors[0].Message != "boom" || v.errors[0].Type != "T") {
+			t.Errorf("%s: %+v", in, v.errors)
+		}
+		events := decode(out)
+		got := compact(t, events[len(events)-2].data)
+		kept := strings.TrimSuffix(compact(t, want), "}")
+		if !strings.HasPrefix(got, kept) || strings.Contains(kept, `"hermes"`) && got != kept+"}" {
+			t.Errorf("%s: finish chunk %s, want the members of %s", in, got, want)
+		}
+	}
+}
+
+// checkShape is checkErrorFinish without a look at the hermes block.
+func (v *view) checkShape(t testing.TB, code string) {
+	t.Helper()
+	if len(v.errors) != 1 || v.errors[0].code() != code || len(v.finishes) != 1 || v.finishes[0] != "error" ||
+		!strings.HasSuffix(v.story(), "error finish done") || len(v.finish.Error) > 0 {
+		t.Errorf("errors %+v, finish %q, order %s", v.errors, v.finishes, v.story())
+	}
+}
+
+func TestUpstreamErrorOfAnyFormIsSplit(t *testing.T) {
+	for e, message := range map[string]string{
+		`"boom"`:                         "boom",
+		`null`:                           "",
+		`{}`:                             "",
+		`{"message": ""}`:                "",
+		`{"message": null}`:              "",
+		`{"message": {"a": 1}}`:          "",
+		`[1]`:                            "",
+		`7`:                              "",
+		`-5`:                             "",
+		`true`:                           "",
+		`{"message": "m", "param": "p"}`: "m",
+	} {
+		v := look(t, repair(role()+finishChunk("error", `, "error": `+e)+doneFrame))
+		if len(v.errors) != 1 || v.story() != "other error finish done" {
+			t.Errorf("%s: %s", e, v.story())
+			continue
+		}
+		if message != "" && v.errors[0].Message != message {
+			t.Errorf("%s: message %q", e, v.errors[0].Message)
+		}
+	}
+}
+
+func TestMessagesOfOurOwnNameNoAddress(t *testing.T) {
+	for _, code := range []string{CodeAborted, CodeIncomplete, CodeTimeout, CodeCrashed, CodeAgentError, CodeShutdown} {
+		m := Message(code)
+		if m == "" || strings.ContainsAny(m, ":/") || strings.Contains(m, "127.") || strings.Contains(m, "localhost") {
+			t.Errorf("%s: %q", code, m)
+		}
+	}
+}
+
+// The message of an error that has been sent is repeated by the error finish, but no
+// more of it than is kept.
+func TestLongErrorIsNotRepeated(t *testing.T) {
+	for _, escape := range []string{"x", `\n`, "\u00e9", `\u00e9`, "💻", `\ud83d\udcbb`} {
+		for n := range 13 {
+			message := strings.Repeat("a", n) + strings.Repeat(escape, 2*maxMessage/len(escape))
+			failure := `data: {"error": {"message": "` + message + `"}}` + "\n\n"
+			out := repair(role() + text("a") + failure)
+			v := look(t, out)
+			if !strings.Contains(out, failure) {
+				t.Fatalf("the error itself does not leave:\n%s", out)
+			}
+			block, _, _ := strings.Cut(out[strings.LastIndex(out, `"hermes":`):], "\n")
+			said := *v.finish.Hermes.Error
+			if len(block) > maxMessage+200 || len(block) < maxMessage || said == "" || strings.ContainsRune(said, utf8.RuneError) {
+				t.Fatalf("%d bytes of %q are repeated", len(block), escape)
+			}
+		}
+	}
+}
+
+// Of errors that are there twice the last that says something is the error. One remains, and
+// a second sidecar changes nothing (contract section 3).
+func TestErrorThatIsThereTwice(t *testing.T) {
+	said := `"error": {"message": "boom sk-abcdefghij", "type": "agent_error"}`
+	for _, nothing := range []string{`null`, `""`, `{}`, `[]`, `false`} {
+		for _, errors := range []string{
+			said + `, "error": ` + nothing, `"error": ` + nothing + `, ` + said, `"error": {"message": "first sk-bcdefghijk"}, ` + said,
+			said + `, "\u0065rror": ` + nothing, `"error": ` + nothing + `, "\u0065rr\u006fr"` + strings.TrimPrefix(said, `"error"`),
+			`"error": 1, ` + said + `, "error": ` + nothing + `, "x": 1, "error": null`,
+		} {
+			for name, in := range map[string]string{
+				"a finish chunk":           role() + text("x") + finishChunk("error", `, `+errors) + doneFrame,
+				"a finish chunk, in front": role() + text("x") + strings.Replace(finishChunk("error", ""), `{"id"`, `{`+errors+`, "id"`, 1) + doneFrame,
+				"a chunk":                  role() + text("x") + strings.Replace(text("y"), `"choices"`, errors+`, "choices"`, 1) + doneFrame,
+				"a frame":                  role() + text("x") + `data: {` + errors + "}\n\n" + doneFrame,
+				"a frame of two lines":     role() + text("x") + `data: {` + strings.Replace(errors, `, "`, ",\ndata: \"", 1) + "}\n\n" + doneFrame,
+				"an event":                 role() + text("x") + named("error", `{`+errors+`}`) + doneFrame,
+			} {
+				for _, o := range allOptions() {
+					once := repairWith(in, o)
+					v := look(t, once)
+					if !strings.Contains(once, `boom `+redacted) || strings.Contains(once, "sk-") || strings.Contains(once, "first") {
+						t.Errorf("%s, %s: the error is lost, or a secret is not:\n%s", name, errors, once)
+					}
+					for _, e := range decode(once) {
+						if strings.HasPrefix(e.data, "{") && strings.Count(strings.Join(keysInOrder(t, e.data), " ")+" ", "error ") > 1 {
+							t.Errorf("%s: two errors in %s", name, e.data)
+						}
+					}
+					if f := v.finishes; len(f) != 1 || f[0] != "error" {
+						t.Errorf("%s: finishes %q", name, f)
+					}
+					same(t, repairWith(once, o), once, name+": twice and once")
+					if t.Failed() {
+						t.Fatalf("%s\n%s", in, once)
+					}
+				}
+			}
+		}
+	}
+}
+
+// False stops by the first two rules of contract section 3: there is no answer, or it ends on a tool.
+func TestFalseStops(t *testing.T) {
+	pass := Options{EmptyAnswer: EmptyAnswerPass}
+	rows := map[string]row{
+		"a crash, inline":             {in: role() + finishChunk("stop", zeroUsage) + doneFrame, o: Options{ErrorFinish: ErrorFinishInline}, story: "other finish done"},
+		"an error is not taken back":  {in: turn(finishChunk("stop", zeroUsage) + text("late")), end: CodeCrashed},
+		"nor is one of [DONE]":        {in: turn(doneFrame + text("late")), end: CodeIncomplete},
+		"after a large frame":         {in: role() + text(strings.Repeat("a", 2000)) + finishChunk("stop", zeroUsage) + doneFrame, o: Options{MaxFrame: 1000}, out: passes},
+		"after a large frame, usage":  {in: turn(text(strings.Repeat("a", 2000))), o: Options{MaxFrame: 1000}, out: passes},
+		"a tool, then a large frame":  {in: turn(markerChunk("💻", "ls"), text(strings.Repeat("a", 2000))), o: Options{MaxFrame: 1000}, end: "stop"},
+		"white space after a tool":    {in: turn(text("Let me see."), toolOfUpstream, text(" \n\n")), end: CodeEmpty},
+		"another tool with the emoji": {in: turn(text("Noted."), markerChunk("🔍", "tea")), end: CodeEmpty},
+		"a model with the emoji":      {in: turn(text("Noted."), markerChunk("🧠", "ask them all")), end: CodeEmpty},
+		"another tool by its name":    {in: turn(text("Noted."), g1("web_search", "🔍", "tea")), end: CodeEmpty},
+	}
+	const some, two = `, "usage": {"prompt_tokens": 5, "completion_tokens": 0, "total_tokens": 5}`, `, "usage": {"prompt_tokens": 0, "completion_tokens": 0}`
+	for _, in := range []string{"", role(), role() + text(""), role() + text(" \n "), role() + reasoning(" "), role() + g1("_thinking", "💭", "hm")} {
+		for _, z := range ZeroUsageValues() {
+			rows[fmt.Sprintf("no usage, %s: %s", z, in)] = row{in: in + finishChunk("stop", zeroUsage) + doneFrame, o: Options{ZeroUsage: z}, end: CodeCrashed}
+		}
+		for _, usage := range []string{realUsage, some, two} {
+			rows["no answer"+usage+in] = row{in: in + finishChunk("stop", usage) + doneFrame, end: CodeEmpty}
+			rows["no answer, passed"+usage+in] = row{in: in + finishChunk("stop", usage) + doneFrame, o: pass, end: "stop"}
+		}
+	}
+	// Other servers send their usage after the finish chunk, or none.
+	for _, usage := range []string{"", `, "usage": null`, `, "usage": {}`, `, "usage": 5`} {
+		for _, in := range []string{role(), role() + markerChunk("💻", "ls"), role() + text("a") + toolOfUpstream} {
+			rows["another server"+usage+in] = row{in: in + finishChunk("stop", usage) + doneFrame, end: "stop"}
+		}
+	}
+	said := map[string]bool{ // whether it is no answer after a tool
+		text("x"): false, reasoning("hm"): true, delta(`"tool_calls": [{"index": 0}]`): false, delta(`"refusal": "no"`): false, delta(`"audio": {"data": "x"}`): false,
+		texts("<think>", "hm", "</think>"): true, delta(`"content": [{"type": "text", "text": "x"}]`): false, delta(`"content": {"a": 1}`): false,
+	}
+	for answer, none := range said {
+		rows["an answer: "+answer] = row{in: turn(answer), end: "stop"}
+		if !none {
+			rows["an answer after a tool: "+answer] = row{in: turn(toolOfUpstream, answer), end: "stop"}
+		}
+	}
+	for _, content := range []string{`[]`, `{}`, `null`, `5`} {
+		rows["no answer: "+content] = row{in: turn(delta(`"content": ` + content)), end: CodeEmpty}
+	}
+	for _, reason := range []string{"length", "tool_calls", "content_filter"} {
+		rows["zero usage, "+reason] = row{in: role() + finishChunk(reason, zeroUsage) + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, out: passes}
+	}
+	for _, start := range toolStarts("terminal", "💻", "ls") {
+		for usage, code := range map[string]string{realUsage: CodeEmpty, zeroUsage: CodeCrashed} {
+			for _, before := range []string{"", text("Running."), text("a") + g2Start("memory", "🧠", "m", "call_0") + g2End("memory", "call_0")} {
+				if start == markerChunk("💻", "ls") && strings.Contains(before, "event:") {
+					continue // there it is an imitation
+				}
+				for _, behind := range []string{"", text("\n\n"), reasoning("hm"), text("\n`📖 a`\n\n")} {
+					for _, z := range ZeroUsageValues() {
+						in := role() + before + start + behind + finishChunk("stop", usage) + doneFrame
+						rows[fmt.Sprintf("on a tool, %s: %s", z, in)] = row{in: in, o: Options{ZeroUsage: z}, end: code}
+					}
+				}
+			}
+		}
+	}
+	check(t, rows)
+	out := repair(role() + finishChunk("stop", zeroUsage) + doneFrame)
+	_, hermes, _ := strings.Cut(out, `,"hermes":`)
+	if want := strings.TrimSuffix(finishChunk("error", zeroUsage), "}\n\n") + `,"hermes":` + hermes; !strings.HasSuffix(out, want) {
+		t.Errorf("the finish chunk's other bytes have changed:\n%s", out)
+	}
+	v := look(t, repairWith(role()+finishChunk("stop", zeroUsage)+doneFrame, Options{ErrorFinish: ErrorFinishInline}))
+	var e wireError
+	if err := json.Unmarshal(v.finish.Error, &e); err != nil || e.code() != CodeCrashed || v.finishes[0] != "error" {
+		t.Errorf("error %s, finish %q", v.finish.Error, v.finishes)
+	}
+}
+
+// toolStarts are a tool of each generation, which ends where upstream can say so.
+func toolStarts(tool, emoji, label string) []string {
+	return []string{
+		markerChunk(emoji, label), g1(tool, emoji, label),
+		g2Start(tool, emoji, label, "call_1") + g2End(tool, "call_1"), g2Start(tool, emoji, label, "call_1"),
+	}
+}
+
+// Hermes takes the text before housekeeping for its answer.
+func TestStopOnHousekeepingIsAGoodEnd(t *testing.T) {
+	rows, noted, ls := map[string]row{}, text("Noted."), g1("terminal", "💻", "ls")
+	for _, c := range []struct{ tool, emoji, label string }{
+		{"memory", "🧠", `+memory: "likes tea"`}, {"todo", "📋", "3 tasks"}, {"todo_list", "📋", "todo_list"},
+		{"skill_manage", "📝", "x"}, {"session_search", "🔍", `recall: "tea"`},
+	} {
+		for i, start := range toolStarts(c.tool, c.emoji, c.label) {
+			if i == 0 && c.tool == "todo_list" {
+				continue // newer than markers
+			}
+			for in, end := range map[string]string{
+				noted + start: "stop", noted + start + text(" \n"): "stop", noted + g1("memory", "🧠", "m") + start: "stop", ls + noted + start: "stop",
+				noted + ls + start: CodeEmpty, noted + start + ls: CodeEmpty, start: CodeEmpty, text(" ") + start: CodeEmpty, reasoning("hm") + start: CodeEmpty,
+			} {
+				rows[c.tool+": "+in] = row{in: turn(in), end: end}
+			}
+			rows[c.tool+" without usage: "+start] = row{in: role() + noted + start + finishChunk("stop", zeroUsage), end: CodeCrashed}
+		}
+	}
+	check(t, rows)
+}
+
+// Text without usage passes until the model has reported usage, unless the option says otherwise.
+func TestZeroUsageWithText(t *testing.T) {
+	in := role() + text("x") + finishChunk("stop", zeroUsage) + doneFrame
+	another := strings.ReplaceAll(in, "hermes-agent", "another")
+	m := memory{}
+	feed := func(in string, z ZeroUsage, memory UsageMemory, code string, warns bool) {
+		t.Helper()
+		p := chatParams
+		p.Usage = memory
+		out, sum := run(in, Options{ZeroUsage: z}, p, inOne, CauseEOF)
+		if code == "" {
+			same(t, out, in, "bytes")
+		} else {
+			look(t, out).checkErrorFinish(t, code)
+		}
+		if sum.Code != code || sum.ZeroUsagePassed != warns {
+			t.Errorf("%+v, want the code %q and a warning: %v", sum, code, warns)
+		}
+	}
+	feed(in, "", nil, "", true)
+	feed(in, "", m, "", true)
+	equal(t, len(m), 0, "models that report usage")
+	feed(turn(text("x")), "", m, "", false)
+	equal(t, m["hermes-agent"], true, "usage is reported")
+	feed(in, "", m, CodeCrashed, false)
+	feed(another, "", m, "", true)
+	feed(in, ZeroUsagePass, m, "", true)
+	feed(in, ZeroUsageError, nil, CodeCrashed, false)
+	for _, in := range []string{role() + text("x") + finishChunk("length", realUsage) + doneFrame, role() + text("x") + finishChunk("stop", "") + choicesChunk("", realUsage) + doneFrame} {
+		m := memory{}
+		feed(in, "", m, "", false)
+		equal(t, m["hermes-agent"], true, "usage is reported by any chunk")
+	}
+}
+
+// The memory is told of answers that are taken for crashes, and whether upstream reports its failures.
+func TestWhatTheMemoryIsTold(t *testing.T) {
+	zero, status := finishChunk("stop", zeroUsage), named("hermes.status", `{}`)
+	for _, c := range []struct {
+		known memory
+		o     Options
+		tells map[string]string
+	}{
+		{memory{"hermes-agent": true}, Options{}, map[string]string{
+			text("x") + zero + doneFrame: "missed hermes-agent", finishChunkWith(`"content": "x"`, "stop", zeroUsage) + doneFrame: "missed hermes-agent",
+			zero + doneFrame:   "", // rule 1 needs no memory
+			text("x") + stop(): "",
+		}},
+		{memory{}, Options{ZeroUsage: ZeroUsageError}, map[string]string{text("x") + zero: ""}},
+		{memory{}, Options{}, map[string]string{
+			text("x") + zero: "", text("x") + stop(): "", toolOfUpstream + text("x") + stop(): "",
+			finishChunk("error", `, "error": {"message": "m"}`): "reports", finishChunk("length", `, "hermes": {"completed": false}`): "reports",
+			finishChunk("error", ""): "", text("x") + finishChunk("stop", realUsage+`, "error": null`): "",
+			named("hermes.status", `{"kind": "warn", "text": "t"}`) + status: "reports", named("other", `{"a": 1}`): "",
+			named("approval.request", `{"command": "rm", "choices": ["once"]}`):  "reports",
+			markerChunk("💻", "ls") + markerChunk("💻", "ls") + text("x") + stop(): "old", g1("terminal", "💻", "ls") + text("x") + stop(): "old",
+			g1("_internal", "💻", "ls") + text("x") + stop(): "", text("a\n`💻 ls`\nb") + stop(): "", status + markerChunk("💻", "ls") + status: "reports old reports",
+		}},
+	} {
+		for in, want := range c.tells {
+			m := &observedMemory{memory: memory{}}
+			for model := range c.known {
+				m.Report(model)
+			}
+			p := chatParams
+			p.Usage = m
+			run(role()+in, c.o, p, inOne, CauseEOF)
+			equal(t, strings.Join(m.told, " "), want, "what is told of "+in)
+		}
+	}
+}
+
+// observedMemory is a UsageMemory that says what it was told.
+type observedMemory struct {
+	memory
+	told []string
+}
+
+func (m *observedMemory) Missed(model string) { m.told = append(m.told, "missed "+model) }
+func (m *observedMemory) ReportsFailures(does bool) {
+	m.told = append(m.told, map[bool]string{true: "reports", false: "old"}[does])
+}
+
+// A model that stays silent, live: Hermes 0.22.2 says so in one chunk, and stops.
+func TestNoReplyOfHermes(t *testing.T) {
+	body, err := os.ReadFile("testdata/live-v0.22.2/empty.sse")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cut := range []cutter{inOne, oneByte, atRandom(1, 300)} {
+		out, sum := run(string(body), Options{}, chatParams, cut, CauseEOF)
+		v := look(t, out)
+		if sum.Code != CodeEmpty || len(v.finishes) != 1 || v.finishes[0] != "error" || len(v.errors) != 1 || v.errors[0].code() != CodeEmpty || !strings.HasPrefix(v.content, "⚠️ No reply: scripted") {
+			t.Errorf("%+v, finishes %q, errors %+v, content %q", sum, v.finishes, v.errors, v.content)
+		}
+		same(t, repair(out), out, "twice and once")
+	}
+}
+
+// statusOf is a status as Hermes sends it.
+func statusOf(s string) string {
+	return named("hermes.status", `{"kind": "lifecycle", "text": `+asciiJSON(s)+`}`)
+}
+
+// What Hermes says in place of an answer is none, if it has said before that the model
+// stays silent (contract section 3, rule 2). A model that writes the same has answered.
+func TestNoReplyIsAnEmptyAnswer(t *testing.T) {
+	const (
+		silent  = "❌ Model returned no content after all retries. No fallback providers configured."
+		noReply = "⚠️ No reply: scripted didn't produce a reply this time, even after retries. Send `continue` to try again, or switch models with /model."
+	)
+	retries := statusOf("⚠️ Empty response from model — retrying (1/3) in 7s") + statusOf("⚠️ Empty response from model — retrying (3/3) in 26s")
+	tool := g2Start("terminal", "💻", "ls", "c") + g2End("terminal", "c")
+	for name, c := range map[string]struct {
+		in    string
+		empty bool
+	}{
+		"as Hermes sends it":            {retries + statusOf(silent) + text(noReply), true},
+		"with fallbacks":                {statusOf("❌ Model returned no content after all retries and fallback attempts.") + text(noReply), true},
+		"after reasoning":               {reasoning("hm") + statusOf("⚠️ Model produced reasoning but no visible response after all retries. Returning empty.") + text(noReply), true},
+		"after a tool":                  {tool + statusOf(silent) + text(noReply), true},
+		"in another language":           {statusOf(silent) + text("⚠️ Keine Antwort: scripted hat diesmal nicht geantwortet."), true},
+		"without the explanation":       {statusOf(silent) + text("(empty)"), true},
+		"with keepalives, white space":  {text("\n\n") + statusOf(silent) + keepalive + text(noReply) + keepalive + text("\n"), true},
+		"after statuses out of order":   {statusOf(silent) + retries + text(noReply), true},
+		"after what is stripped":        {tool + text("`💻 ls`\n") + statusOf(silent) + text(noReply), true},
+		"with the status wrapped":       {strings.Replace(statusOf(silent), `{`, `{`+envelopeWritten+`,`, 1) + text(noReply), true},
+		"between tags":                  {statusOf(silent) + text("<think>hm</think>"+noReply), true},
+		"the model writes it":           {text(noReply), false},
+		"after retries that helped":     {retries + text(noReply), false},
+		"the status comes too late":     {text(noReply) + statusOf(silent), false},
+		"after other text":              {text("Let me see.") + tool + statusOf(silent) + text(noReply), false},
+		"after a fragment":              {statusOf(silent) + text("The answer is\n\n"+noReply), false},
+		"with more text":                {statusOf(silent) + text(noReply) + text("But here is one."), false},
+		"with much more text":           {statusOf(silent) + text(noReply) + text("But") + text(" here") + text(" is") + text(" one."), false},
+		"in several deltas":             {statusOf(silent) + text("⚠️ No ") + text("reply: scripted"), false},
+		"in quotes":                     {statusOf(silent) + text("Hermes said: "+noReply), false},
+		"an answer after that status":   {statusOf(silent) + text("Here you are."), false},
+		"with a tool call":              {statusOf(silent) + delta(`"tool_calls": [{"index": 0}]`) + text(noReply), false},
+		"in an event of another name":   {named("other", `{"kind": "lifecycle", "text": `+asciiJSON(silent)+`}`) + text(noReply), false},
+		"after text between two tags":   {statusOf(silent) + text("Well.\n\n<think>hm</think>"+noReply), false},
+		"after text that has been held": {statusOf(silent) + text("`💻 l") + text("s\n"+noReply), false},
+		"the text in a line of its own": {statusOf(silent) + text("\n"+noReply), false},
+		"a status without text":         {named("hermes.status", `{"kind": "lifecycle", "text": 7}`) + text(noReply), false},
+		"a status that says it in kind": {named("hermes.status", `{"kind": `+asciiJSON(silent)+`, "text": "x"}`) + text(noReply), false},
+	} {
+		for _, usage := range []string{realUsage, zeroUsage, ""} {
+			for _, o := range []Options{{}, {Progress: ProgressBare}, {Progress: ProgressUnnamed}, {ErrorFinish: ErrorFinishInline}, {Imitations: ImitationsKeep}, {Reasoning: ReasoningDrop}, {EmptyAnswer: EmptyAnswerPass}} {
+				in := role() + c.in + finishChunk("stop", usage) + doneFrame
+				once, sum := run(in, o, chatParams, inOne, CauseEOF)
+				bytewise, _ := run(in, o, chatParams, oneByte, CauseEOF)
+				same(t, bytewise, once, name+": one byte at a time")
+				want := ""
+				if c.empty && usage != "" && o.EmptyAnswer == "" && (o.Imitations == "" || name != "after what is stripped") {
+					want = CodeEmpty
+				}
+				v := look(t, once)
+				if sum.Code != want || len(v.finishes) != 1 || (v.finishes[0] == "error") != (want != "") {
+					t.Errorf("%s, %+v, usage %q: code %q, finishes %q\n%s", name, o, usage, sum.Code, v.finishes, once)
+				}
+				if o.Imitations == "" && o.Reasoning == "" {
+					plain := look(t, repairWith(in, Options{EmptyAnswer: EmptyAnswerPass}))
+					same(t, v.content, plain.content, name+": the text stays")
+				}
+				if again := repairWith(once, o); o.Reasoning != ReasoningDrop {
+					same(t, again, once, name+": twice and once")
+				}
+			}
+		}
+	}
+}
+
+// The newest Hermes may send text just before the finish chunk: an answer that its provider
+// did not stream, what a plugin appends, or an answer that a plugin has rewritten. That is
+// an answer like any other: it passes byte for byte, and the end is good.
+func TestLateContentIsAnAnswer(t *testing.T) {
+	tool := g2Start("terminal", "💻", "ls", "call_1") + g2End("terminal", "call_1")
+	const transformed = "\n\n[Response transformed after streaming]\nThere are **3** files.\n`💻 is no tool` here."
+	for name, body := range map[string]string{
+		"an answer that was not streamed":            role() + text("There are 3 files."),
+		"the same after a tool":                      role() + tool + text("There are 3 files."),
+		"after text and a tool":                      role() + text("Let me see.") + tool + text("\n\nThere are 3 files."),
+		"after two tools":                            role() + tool + text("\n\nMore.") + g2Start("todo", "📋", "plan", "call_2") + g2End("todo", "call_2") + text("Done."),
+		"a summary at the limit of iterations":       role() + tool + text("I reached the maximum iterations (90) but here is what I found."),
+		"an answer that says that it is empty":       role() + tool + text("(empty)"),
+		"a plugin's tail":                            role() + text("There are") + text(" 3 files.") + text("\n\n-- checked"),
+		"a transformed answer":                       role() + text("There are") + text(" 3 files.") + text(transformed),
+		"a transformed answer after a tool":          role() + text("Let me see.") + tool + text("\n\n3 files.") + text(transformed),
+		"a transformed answer right behind a tool":   role() + text("Let me see.") + tool + text(transformed),
+		"an answer behind reasoning":                 role() + reasoning("hm") + text("There are 3 files."),
+		"an answer behind a keepalive":               role() + tool + ": keepalive\n\n" + text("There are 3 files."),
+		"an answer that was not streamed, in pieces": role() + tool + texts("There ", "are ", "3 files."),
+	} {
+		in := body + stop()
+		for _, cut := range []cutter{inOne, oneByte, atRandom(5, 40)} {
+			out, sum := run(in, Options{Progress: ProgressBare}, chatParams, cut, CauseEOF)
+			same(t, out, in, name+": bytes")
+			if sum.Code != "" {
+				t.Errorf("%s: the code is %s", name, sum.Code)
+			}
+			out, sum = run(in, Options{}, chatParams, cut, CauseEOF)
+			if sum.Code != "" || strings.Contains(out, `"error"`) {
+				t.Errorf("%s: the code is %s\n%s", name, sum.Code, out)
+			}
+			for frame := range strings.SplitAfterSeq(in, "\n\n") {
+				if !strings.HasPrefix(frame, "event: ") && !strings.Contains(out, frame) {
+					t.Errorf("%s: %q does not pass", name, frame)
+				}
+			}
+			same(t, look(t, out).content, look(t, in).content, name+": contents")
 		}
 	}
 }

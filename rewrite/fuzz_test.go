@@ -1,11 +1,16 @@
 package rewrite
 
 import (
+	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose/prosetest"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 )
 
 // fuzzSeeds adds the shorter recordings to f.
@@ -373,4 +378,332 @@ func goesOnBehindAMarker(content string) bool {
 		}
 	}
 	return false
+}
+
+// FuzzJSON: whatever the data is, nothing panics, what is no JSON leaves as it
+// is, what is JSON leaves as JSON, and a frame that is not touched leaves byte
+// for byte.
+func FuzzJSON(f *testing.F) {
+	fuzzSeeds(f, func(body string) {
+		for i, e := range decode(body) {
+			f.Add(e.data, byte(i), byte(i))
+		}
+	})
+	f.Add(`{"choices":[{"index":0,"delta":{"content":"\n\u0060\ud83d\udcbb x\u0060\n"}}`, byte(0), byte(0))
+	f.Add(`{"error":{"message":"x"},"choices":[{"finish_reason":"error"}]}`, byte(1), byte(0))
+	f.Add(`{"tool":{},"toolCallId":"x","status":3}`, byte(1), byte(1))
+	f.Add(`{ }`, byte(2), byte(2))
+	f.Add(`{"choices":null}`, byte(2), byte(2))
+	f.Fuzz(func(t *testing.T, data string, name, options byte) {
+		if strings.ContainsAny(data, "\r\n") || strings.TrimSpace(data) == "[DONE]" {
+			return
+		}
+		all := allOptions()
+		o := all[int(options)%len(all)]
+		frame := "data: " + data + "\n\n"
+		names := []string{"", "hermes.tool.progress", "hermes.status", "message"}
+		if n := names[int(name)%len(names)]; n != "" {
+			frame = "event: " + n + "\n" + frame
+		}
+		s := New(&o, chatParams)
+		out := s.Feed(nil, []byte(role()), epoch)
+		first := len(out)
+		out = s.Feed(out, []byte(frame), epoch)
+		middle := string(out[first:])
+		out = s.Finish(out, CauseEOF)
+		if !json.Valid([]byte(data)) {
+			want := frame
+			if strings.HasPrefix(frame, "event: hermes.status") { // it tells of the agent's state
+				want = frame[:len(frame)-len(data)-2] + string(redact.Text([]byte(data))) + "\n\n"
+			}
+			same(t, middle, want, "bytes of what is no JSON")
+			return
+		}
+		for _, e := range decode(progressComments(string(out))) {
+			if e.data != "[DONE]" && !json.Valid([]byte(e.data)) {
+				t.Errorf("an event has data that is no JSON: %q", e.data)
+			}
+		}
+		if !strings.HasSuffix(string(out), doneFrame) {
+			t.Errorf("the stream does not end with [DONE]: %q", clip(string(out), len(out)))
+		}
+		untouched := !strings.Contains(frame, "event:") && !strings.Contains(data, "finish_reason") && !strings.Contains(data, "tool") &&
+			!strings.Contains(data, "error") && !strings.ContainsAny(data, "`\\")
+		if untouched {
+			same(t, middle, frame, "bytes of what needs no change")
+		}
+	})
+}
+
+// FuzzOther: any bytes after the beginning of a stream of another kind, cut in
+// any two ways, give the same bytes. Upstream's complete events leave as they
+// came, at most one failed event is added, which is well formed, and a second
+// sidecar adds nothing.
+func FuzzOther(f *testing.F) {
+	n := 0
+	for _, r := range others(f) {
+		n++
+		for _, at := range []int{len(r.body), len(r.body) * 2 / 3, len(r.body) / 2} {
+			body := r.body[:at]
+			switch n % 4 {
+			case 1:
+				body = strings.ReplaceAll(body, "\n", "\r\n")
+			case 2:
+				body = strings.ReplaceAll(body, "\n", "\r")
+			case 3:
+				body = "\ufeff" + body
+			}
+			f.Add([]byte(body), []byte{0}, []byte{200, 3, 17}, byte(n), byte(n*9%30))
+		}
+	}
+	f.Add([]byte(created(3, responseOfTests)+named("error", `{"type":"error","message":"x"}`)+doneFrame+outputDelta(4)), []byte{1}, []byte{90}, byte(1), byte(0))
+	f.Add([]byte(created(3, ` "a" : {"status":1} , "error":null`)+"data: {\"type\":\"response.x\",\r\ndata:\"sequence_number\":9}\r\n\r"), []byte{1}, []byte{90}, byte(1), byte(0))
+	f.Add([]byte(runEvent("run.x", `,"timestamp":1e5`)+"data: [DONE]"), []byte{1}, []byte{90}, byte(0), byte(0))
+	f.Fuzz(func(t *testing.T, in, a, b []byte, cause, limit byte) {
+		o := Options{MaxFrame: int(limit) * 16}
+		how := Cause(cause % 4)
+		p := otherParams(string(in))
+		p.ID = chatParams.ID
+		s := New(&o, p)
+		fed := string(feedAll(s, string(in), byScript(a)))
+		want := string(s.Finish([]byte(fed), how))
+		got, sum := run(string(in), o, p, byScript(b), how)
+		same(t, got, want, "outputs of two cuts")
+		if wantSum := s.Summary(); sum != wantSum {
+			t.Errorf("summaries of two cuts: %+v, %+v", sum, wantSum)
+		}
+		if s.Active() {
+			return
+		}
+		if !s.Guarded() {
+			same(t, got, string(in), "bytes of a foreign stream")
+			return
+		}
+		again, _ := run(got, o, p, byScript(a), CauseEOF)
+		if limit == 0 {
+			same(t, again, got, "outputs of a second sidecar")
+		}
+		if strings.Count(got, redacted) > strings.Count(string(in), redacted) {
+			return // the rest is redact.FuzzRedaction's
+		}
+		if !inside(s, "other", "failedByUs").Bool() {
+			// A blank line may have been added to the last event.
+			same(t, strings.TrimRight(got, "\r\n"), strings.TrimRight(string(in), "\r\n"), "bytes of a stream that is complete")
+			return
+		}
+		checkFailedOnce(t, string(in), got, strings.Contains(got, `"type":"response.failed"`))
+	})
+}
+
+// FuzzSessions: the same of the streams of sessions, whatever they have in them.
+func FuzzSessions(f *testing.F) {
+	for _, body := range sessionStreams(f) {
+		for _, at := range []int{len(body), len(body) * 2 / 3, len(body) / 2} {
+			f.Add([]byte(body[:at]), []byte{0}, []byte{200, 3, 17}, byte(at), byte(at%30))
+			f.Add([]byte(strings.ReplaceAll(body[:at], "\n", "\r\n")), []byte{0}, []byte{9}, byte(at), byte(0))
+		}
+	}
+	f.Fuzz(func(t *testing.T, in, a, b []byte, cause, limit byte) {
+		o := Options{MaxFrame: int(limit) * 16}
+		how := Cause(cause % 4)
+		s := New(&o, sessionParams)
+		fed := string(feedAll(s, string(in), byScript(a)))
+		want := string(s.Finish([]byte(fed), how))
+		got, sum := run(string(in), o, sessionParams, byScript(b), how)
+		same(t, got, want, "outputs of two cuts")
+		if wantSum := s.Summary(); sum != wantSum {
+			t.Errorf("summaries of two cuts: %+v, %+v", sum, wantSum)
+		}
+		if s.Active() {
+			return
+		}
+		if inside(s, "other", "failedByUs").Bool() && !strings.HasPrefix(got[strings.LastIndex(got, "\nevent: ")+1:], "event: done\ndata: {\"session_id\": ") && !strings.HasSuffix(strings.TrimSpace(got), "[DONE]") {
+			t.Errorf("does not end with done: %q", got)
+		}
+		if limit == 0 {
+			again, _ := run(got, o, sessionParams, byScript(a), CauseEOF)
+			same(t, again, got, "outputs of a second sidecar")
+		}
+	})
+}
+
+// What stands before the data of an event of ours, and the last event of a stream if it is
+// one of ours that ends a tool.
+var (
+	ownHead    = regexp.MustCompile(`id: \d+\n$`)
+	ownToolEnd = regexp.MustCompile(`(id: \d+\n)?(event: response\.output_item\.\w+\n)?data: \{("event": "tool\.completed"|"type":"response\.output_item\.(added|done)")[^\r\n]*\}$`)
+)
+
+// checkFailedOnce checks that out is what came in up to where it was cut, the ends of open
+// tools and one failed event.
+func checkFailedOnce(t *testing.T, in, out string, responses bool) {
+	t.Helper()
+	start := `data: {"event": "run.failed", "run_id": "`
+	if responses {
+		start = `data: {"type":"response.failed","response":{`
+	}
+	i := strings.LastIndex(out, start)
+	if i < 0 {
+		t.Fatalf("no failed event in %q", out)
+	}
+	event, _, _ := strings.Cut(out[i:], "\n")
+	if !json.Valid([]byte(strings.TrimPrefix(event, "data: "))) {
+		t.Errorf("the failed event is no JSON: %q", event)
+	}
+	before := ownHead.ReplaceAllString(strings.TrimSuffix(out[:i], "event: response.failed\n"), "")
+	for before = strings.TrimRight(before, "\r\n"); !strings.HasPrefix(in, before); { // the ends of open tools
+		end := ownToolEnd.FindString(before)
+		if end == "" {
+			same(t, before, in, "bytes before the failed event")
+			break
+		}
+		if data := end[strings.Index(end, "data: ")+len("data: "):]; !json.Valid([]byte(data)) {
+			t.Errorf("the end of a tool is no JSON: %q", data)
+		}
+		before = strings.TrimRight(strings.TrimSuffix(before, end), "\r\n")
+	}
+	if strings.Count(before, start) != strings.Count(in[:min(len(in), len(before))], start) {
+		t.Errorf("more than one failed event in %q", out)
+	}
+}
+
+// reasoningTokens are what FuzzReasoning makes text of.
+var reasoningTokens = []string{
+	"<think>", "</think>", "<thinking>", "</thinking>", "<reasoning>", "</reasoning>", "<thought>", "</thought>",
+	"<REASONING_SCRATCHPAD>", "</REASONING_SCRATCHPAD>", "<Think>", "<mm:think>", "</mm:think>", "<thi", "nk>", "<", "</", "</thi", "<<think>", ">",
+	"\n", "\n\n", " ", "   ", "\t", "a", "word ", "`", "```", "```\n", "~~~\n", "é", "💻", "\u00a0", "\r", "`</think>`", "`💻 ls`\n",
+}
+
+// FuzzReasoning: content and reasoning are upstream's text minus tags and the
+// white space after closing ones, however upstream cut it into deltas.
+func FuzzReasoning(f *testing.F) {
+	for _, c := range prosetest.TaggedTexts {
+		f.Add(c.In, []byte{}, []byte{1})
+	}
+	f.Add("", []byte{0, 23, 1, 18, 18, 23, 19, 0, 24, 1, 23}, []byte{0, 3, 6})
+	f.Fuzz(func(t *testing.T, raw string, script, cuts []byte) {
+		if !utf8.ValidString(raw) || strings.ContainsRune(raw, utf8.RuneError) || strings.ContainsAny(raw, "\u017f\u212a") {
+			return // the model folds more than ASCII
+		}
+		text := raw
+		for _, b := range script {
+			text += reasoningTokens[int(b)%len(reasoningTokens)]
+		}
+		if len(text) > 1000 {
+			return
+		}
+		stream := role() + deltas(text, cuts) + stop()
+		content, reasoning := withoutReasoning(text)
+
+		keepsImitations := Options{Imitations: ImitationsKeep}
+		shown := g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1")
+		v := look(t, repairWith(shown+stream, keepsImitations))
+		same(t, v.content, content, "contents")
+		same(t, v.reasoning, reasoning, "reasonings")
+		dropped := look(t, repairWith(shown+stream, Options{Imitations: ImitationsKeep, Reasoning: ReasoningDrop}))
+		same(t, dropped.content, content, "contents without reasoning")
+		if dropped.reasoning != "" {
+			t.Errorf("reasoning that is dropped: %q", dropped.reasoning)
+		}
+
+		out := repair(shown + stream)
+		same(t, repair(out), out, "twice and once")
+		said := repair(shown + role() + deltas(strings.ReplaceAll(text, "word ", "Provider said: sk-abcdefgh "), cuts) + stop())
+		same(t, repair(said), said, "twice and once with what a provider said")
+		if content == text && !strings.Contains(text, "`") {
+			same(t, repairWith(stream, Options{EmptyAnswer: EmptyAnswerPass}), stream, "bytes of what needs no change")
+		}
+		crashed, _ := run(shown+role()+deltas(text, cuts), keepsImitations, chatParams, inOne, CauseAborted)
+		v = look(t, crashed)
+		v.checkErrorFinish(t, CodeAborted)
+		same(t, v.content, content, "contents before a crash")
+		same(t, v.reasoning, reasoning, "reasonings before a crash")
+		checkAnswer(t, text, content, reasoning)
+	})
+}
+
+// checkAnswer checks that an answer which is not streamed and says text is
+// separated into content and reasoning, and that twice is once.
+func checkAnswer(t *testing.T, text, want, reasoning string) {
+	t.Helper()
+	in := []byte(completion(content(text), "stop", realUsage))
+	kept := RepairAnswer(in, &Options{Imitations: ImitationsKeep}, nil)
+	m := messageOf(t, kept.Body)
+	same(t, m.Content, want, "contents of an answer")
+	same(t, m.ReasoningContent, reasoning, "reasonings of an answer")
+	a := RepairAnswer(in, &Options{}, nil)
+	again := RepairAnswer(a.Body, &Options{}, nil)
+	same(t, string(again.Body), string(a.Body), "an answer twice and once")
+}
+
+// FuzzHistory: a content is healed as the contract says, wherever it stands; any
+// body at all leaves as it came or as well-formed JSON with fewer bytes, and a
+// second time through changes nothing.
+func FuzzHistory(f *testing.F) {
+	f.Add(`{"messages":[{"role":"assistant","content":"`+"`💻 ls`"+`\nx"}]}`, []byte{14, 0, 4, 0, 0, 14})
+	f.Add(`{"messages":[{"content":[{"text":"\u0060\ud83d\udcbb a\u0060","type":"text"}],"role":"assistant"}],"stream":true}`, []byte{0, 4, 0, 1, 4})
+	f.Add(" {\"messages\" : [{}, 1]}\n{}", []byte{11, 0, 4, 0, 11, 0, 5, 2, 14})
+	f.Add("Sure\n`💻 ls -la`\ndone", []byte{26, 26, 5, 0, 0, 26, 2, 14})
+	f.Add("\\\"`", []byte{4, 0, 4, 0})
+	fuzzSeeds(f, func(body string) { f.Add(look(f, body).content, []byte{}) })
+	f.Fuzz(func(t *testing.T, raw string, script []byte) {
+		out, req := heal(t, raw)
+		if req.Changed() && (!json.Valid([]byte(out)) || !json.Valid([]byte(raw)) || len(out) >= len(raw)) {
+			t.Errorf("%+v out of %q make %q", req, raw, out)
+		}
+		if !utf8.ValidString(raw) || len(raw)+len(script) > 1000 {
+			return
+		}
+		content := raw
+		for _, b := range script {
+			content += contentTokens[int(b)%len(contentTokens)]
+		}
+		if strings.ContainsRune(content, utf8.RuneError) {
+			return
+		}
+		want, _ := withoutMarkers(content)
+		checkHealed(t, content, want)
+	})
+}
+
+// FuzzCardsInHistories: an answer with cards becomes one message, among messages of every
+// other kind, which stay as they are.
+func FuzzCardsInHistories(f *testing.F) {
+	f.Add([]byte{0, 1, 3, 2, 1, 4, 2, 2, 6, 0})
+	f.Add([]byte{1, 1, 7, 1, 0, 3, 2, 0, 2, 9, 4, 1, 1, 5, 5, 3, 5, 2, 2, 8})
+	f.Add([]byte{3, 3, 1, 1, 14, 4, 0, 1, 1, 11, 5, 1, 1, 3, 2, 3, 1, 26})
+	f.Fuzz(func(t *testing.T, script []byte) {
+		if len(script) > 300 {
+			return
+		}
+		var all []historyMessage
+		next := func() (b byte) {
+			if len(script) > 0 {
+				b, script = script[0], script[1:]
+			}
+			return b
+		}
+		for len(script) > 0 {
+			m := historyMessage{kind: historyKind(next() % 6)}
+			for range next() % 4 {
+				m.text += contentTokens[int(next())%len(contentTokens)]
+			}
+			all = append(all, m)
+		}
+		var in, want []string
+		for i, m := range all {
+			in = append(in, m.wire(i))
+		}
+		for _, m := range withoutCards(all) {
+			if m.kind == plainAnswer || m.kind == namedAnswer {
+				var n int
+				if m.text, n = withoutMarkers(m.text); n > 0 && strings.TrimSpace(m.text) == "" {
+					continue
+				}
+			}
+			want = append(want, m.wire(0))
+		}
+		got, _ := heal(t, request(in...))
+		same(t, got, request(want...), "bodies")
+	})
 }

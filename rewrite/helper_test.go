@@ -3,11 +3,16 @@ package rewrite
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf16"
 )
 
 // epoch is the time at which the tests' clock stands still.
@@ -88,6 +93,117 @@ func same(t testing.TB, got, want, what string) {
 	t.Errorf("%s differ at byte %d:\n got …%q\nwant …%q", what, i, clip(got, i), clip(want, i))
 }
 
+// equal fails if got is not want.
+func equal[T comparable](t testing.TB, got, want T, what any) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%v: got %v, want %v", what, got, want)
+	}
+}
+
+// A row is a stream of a chat, and what becomes of it. What is empty is not compared.
+type row struct {
+	in        string
+	o         Options
+	out       string // the bytes that leave; passes for those that came
+	content   string // what the client reads; nothing for no text
+	reasoning string
+	starts    string // "emoji label" of each tool that starts, or nothing
+	story     string // view.story
+	end       string // the finish reason, or the code of an error finish
+}
+
+// underAll repairs in with all options, in several cuts and twice, and calls see with what leaves.
+func underAll(t *testing.T, in string, see func(o Options, out string, v *view)) {
+	t.Helper()
+	for _, o := range allOptions() {
+		out, _ := run(in, o, chatParams, inOne, CauseEOF)
+		for _, cut := range []cutter{oneByte, atRandom(1, 99)} {
+			again, _ := run(in, o, chatParams, cut, CauseEOF)
+			same(t, again, out, "outputs of two cuts")
+		}
+		same(t, repairWith(out, o), out, "twice and once")
+		v := look(t, out)
+		v.checkLifecycle(t)
+		if see(o, out, v); t.Failed() {
+			t.Fatalf("%+v: %q becomes\n%s", o, in, out)
+		}
+	}
+}
+
+const (
+	passes  = "passes"
+	nothing = "nothing"
+)
+
+// check repairs the streams of rows, in several cuts, and twice.
+func check(t *testing.T, rows map[string]row) {
+	t.Helper()
+	for name, r := range rows {
+		t.Run(name, func(t *testing.T) {
+			out, sum := run(r.in, r.o, chatParams, inOne, CauseEOF)
+			for _, cut := range []cutter{oneByte, atRandom(1, 50), atRandom(2, 500)} {
+				again, s := run(r.in, r.o, chatParams, cut, CauseEOF)
+				same(t, again, out, "outputs of two cuts")
+				equal(t, s, sum, "summaries of two cuts")
+			}
+			same(t, repairWith(out, r.o), out, "twice and once")
+			r.compare(t, out, sum)
+			if t.Failed() {
+				t.Logf("%q becomes\n%s", r.in, out)
+			}
+		})
+	}
+}
+
+// compare compares what a client gets with what the row says.
+func (r row) compare(t *testing.T, out string, sum Summary) {
+	t.Helper()
+	if r.out == passes {
+		r.out = r.in
+	}
+	if r == (row{in: r.in, o: r.o, out: r.out}) && r.out != "" {
+		same(t, out, r.out, "bytes") // of what may be no JSON
+		return
+	}
+	v := look(t, out)
+	v.checkLifecycle(t)
+	var starts []string
+	for _, s := range v.starts() {
+		starts = append(starts, s.emoji+" "+s.label)
+	}
+	for _, c := range []struct{ what, got, want string }{
+		{"bytes", out, r.out}, {"contents", v.content, r.content}, {"reasonings", v.reasoning, r.reasoning},
+		{"starts", strings.Join(starts, ", "), r.starts}, {"stories", v.story(), r.story},
+	} {
+		switch c.want {
+		case "":
+		case nothing:
+			same(t, c.got, "", c.what)
+		default:
+			same(t, c.got, c.want, c.what)
+		}
+	}
+	switch code := sum.Code; {
+	case r.end == "":
+	case code == "" || code != r.end:
+		equal(t, code+strings.Join(v.finishes, " "), r.end, "the end")
+	case r.o.ErrorFinish != ErrorFinishInline:
+		v.checkErrorFinish(t, code)
+	}
+}
+
+// deltasOf cuts content into deltas of n runes.
+func deltasOf(content string, n int) string {
+	var b strings.Builder
+	for rs := []rune(content); len(rs) > 0; {
+		k := min(n, len(rs))
+		b.WriteString(text(string(rs[:k])))
+		rs = rs[k:]
+	}
+	return b.String()
+}
+
 func clip(s string, i int) string {
 	return s[max(0, i-80):min(len(s), i+160)]
 }
@@ -142,3 +258,182 @@ func keysInOrder(t testing.TB, object string) (keys []string) {
 
 // What stands where a secret stood.
 const redacted = "[redacted]"
+
+// always returns what returns id.
+func always(id string) func() string { return func() string { return id } }
+
+var chatParams = Params{Active: true, ID: always("chatcmpl-none"), Created: 1700000000}
+
+const envelopeOfTests = `"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1795164800, "model": "hermes-agent"`
+
+// asciiJSON writes s as Python's json.dumps does.
+func asciiJSON(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\r':
+			b.WriteString(`\r`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case r < ' ' || r >= 0x7f && r < 0x10000:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		case r >= 0x10000:
+			hi, lo := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, hi, lo)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// delta is a chunk whose delta has the members.
+func delta(members string) string {
+	return `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {` + members + `}, "finish_reason": null}]}` + "\n\n"
+}
+
+func text(s string) string      { return delta(`"content": ` + asciiJSON(s)) }
+func reasoning(s string) string { return delta(`"reasoning_content": ` + asciiJSON(s)) }
+func role() string              { return delta(`"role": "assistant"`) }
+
+// texts is a chunk for each of ss.
+func texts(ss ...string) string {
+	var b strings.Builder
+	for _, s := range ss {
+		b.WriteString(text(s))
+	}
+	return b.String()
+}
+
+// markerChunk is a real marker as G0 sends it.
+func markerChunk(emoji, label string) string { return text("\n`" + emoji + " " + label + "`\n") }
+
+// ofChoice is the frame of another choice.
+func ofChoice(i int, frame string) string {
+	return strings.Replace(frame, `"index": 0`, fmt.Sprintf(`"index": %d`, i), 1)
+}
+
+// finishChunk is a finish chunk with more members after the choices.
+func finishChunk(reason, more string) string {
+	return `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {}, "finish_reason": "` + reason + `"}]` + more + "}\n\n"
+}
+
+func stop() string { return finishChunk("stop", realUsage) + doneFrame }
+
+// turn is a whole stream with the frames.
+func turn(frames ...string) string { return role() + strings.Join(frames, "") + stop() }
+
+// named is an event with a name.
+func named(name, data string) string { return "event: " + name + "\ndata: " + data + "\n\n" }
+
+// g1 is a tool event as v0.9 sends it.
+func g1(tool, emoji, label string) string {
+	return named("hermes.tool.progress", `{"tool": `+asciiJSON(tool)+`, "emoji": `+asciiJSON(emoji)+`, "label": `+asciiJSON(label)+`}`)
+}
+
+// g2Start and g2End are tool events as v0.12 sends them.
+func g2Start(tool, emoji, label, id string) string {
+	return named("hermes.tool.progress", `{"tool": `+asciiJSON(tool)+`, "emoji": `+asciiJSON(emoji)+`, "label": `+asciiJSON(label)+
+		`, "toolCallId": `+asciiJSON(id)+`, "status": "running"}`)
+}
+
+func g2End(tool, id string) string {
+	return named("hermes.tool.progress", `{"tool": `+asciiJSON(tool)+`, "toolCallId": `+asciiJSON(id)+`, "status": "completed"}`)
+}
+
+// captures are the recordings.
+const captures = "../testdata/captures"
+
+func readFile(t testing.TB, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// recording is a recorded stream.
+type recording struct {
+	generation, scenario, body string
+}
+
+func (r recording) name() string { return r.generation + "/" + r.scenario }
+
+// chat tells whether it is a stream of chat completions.
+func (r recording) chat() bool {
+	return !strings.HasPrefix(r.scenario, "runs.") && !strings.HasPrefix(r.scenario, "responses.") && !r.session()
+}
+
+// session tells whether it is a stream of a session.
+func (r recording) session() bool { return strings.HasPrefix(r.scenario, "session.") }
+
+// params are those of a request for the stream.
+func (r recording) params() Params {
+	switch {
+	case r.chat():
+		return chatParams
+	case r.session():
+		return sessionParams
+	}
+	return otherParams(r.body)
+}
+
+// recordings returns the recordings of the generations, of all without any.
+func recordings(t testing.TB, generations ...string) (rs []recording) {
+	t.Helper()
+	for _, pattern := range []string{"*/*.sse", "agent-loop/*/*.sse"} {
+		paths, err := filepath.Glob(filepath.Join(captures, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			rel, _ := filepath.Rel(captures, path)
+			rel = filepath.ToSlash(rel)
+			i := strings.LastIndexByte(rel, '/')
+			r := recording{generation: rel[:i], scenario: strings.TrimSuffix(rel[i+1:], ".sse")}
+			if len(generations) > 0 && !slices.Contains(generations, r.generation) {
+				continue
+			}
+			r.body = readFile(t, path)
+			rs = append(rs, r)
+		}
+	}
+	if len(rs) == 0 {
+		t.Fatalf("no recordings of %v in %s", generations, captures)
+	}
+	return rs
+}
+
+// chats returns the recordings that are streams of chat completions.
+func chats(t testing.TB, generations ...string) (rs []recording) {
+	t.Helper()
+	for _, r := range recordings(t, generations...) {
+		if r.chat() {
+			rs = append(rs, r)
+		}
+	}
+	return rs
+}
+
+// corpus returns a file of the corpus beside the project, and skips the test
+// where there is none.
+func corpus(t testing.TB, path ...string) string {
+	t.Helper()
+	p := filepath.Join(append([]string{"..", "..", "shared", "corpus"}, path...)...)
+	b, err := os.ReadFile(p)
+	if os.IsNotExist(err) {
+		t.Skipf("the corpus of recorded streams is not beside the project: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}

@@ -1,10 +1,14 @@
 package rewrite
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
@@ -324,5 +328,636 @@ func TestStreamIsFoundBehindDeepJSON(t *testing.T) {
 	deep := strings.Repeat("[", 1<<16) + strings.Repeat("]", 1<<16)
 	if _, req := heal(t, `{"x":`+deep+`,"stream":true}`); req.Asked != AskedStream {
 		t.Errorf("%+v", req)
+	}
+}
+
+const lineOfMarker = `a\n` + "`💻 ls`" + `\nb`
+
+// messagesOfAllKinds are elements of messages, none of them with cards. What is between
+// their contents is the same for some and only looks like it for others.
+var messagesOfAllKinds = []string{
+	`{"role":"user","content":"` + lineOfMarker + `"}`,
+	`{"role":"assistant","content":"` + lineOfMarker + `"}`,
+	`{"role":"assistant","content":"a \"b\" \\"}`,
+	`{"role":"assistant","content":""}`,
+	`{"content":"` + lineOfMarker + `","role":"assistant"}`,
+	`{"content":"` + lineOfMarker + `","role":"user"}`,
+	`{"role":"user","content":"` + lineOfMarker + `","role":"assistant"}`,
+	`{"role":"assistant","content":"` + lineOfMarker + `","role":"user"}`,
+	`{"role":"user","role":"assistant","content":"` + lineOfMarker + `"}`,
+	`{"role":"assistant","role":"user","content":"` + lineOfMarker + `"}`,
+	`{"role":"user","content":"` + lineOfMarker + `","content":"` + lineOfMarker + `","role":"assistant"}`,
+	`{"role":"assistant","content":"` + lineOfMarker + `","content":"` + lineOfMarker + `"}`,
+	`{"role":"assistant","content":"` + lineOfMarker + `","content":["x",{"type":"text","text":"` + lineOfMarker + `"}]}`,
+	`{"role":"assistant","content":[{"text":"` + lineOfMarker + `","type":"text"},{"type":"x","text":"` + lineOfMarker + `"}],"content":"` + lineOfMarker + `"}`,
+	`{"role":"assistant","content":"` + lineOfMarker + `","content":"` + lineOfMarker + `","role":"user"}`,
+	`{"content":"` + lineOfMarker + `","role":"assistant","content":"` + lineOfMarker + `"}`,
+	`{"role":"assistant","content":"` + lineOfMarker + `","name":"x"}`,
+	`{"role":"assistant","name":"x","content":"` + lineOfMarker + `"}`,
+	`{"name":{"role":"user","content":"` + lineOfMarker + `"},"role":"assistant","content":"` + lineOfMarker + `"}`,
+	`{"role":"assistant","content":null,"tool_calls":[{"content":"` + lineOfMarker + `"}]}`,
+	`{"role":"assistant","content":"` + lineOfMarker + `","tool_calls":[{"id":"x"}]}`,
+	`{"role":"assistant","tool_calls":[],"content":"` + lineOfMarker + `"}`,
+	`{"content":"` + lineOfMarker + `"}`,
+	`{"role":7,"content":"` + lineOfMarker + `"}`,
+	`{"\u0072ole":"assistan\u0074","\u0063ontent":"a\n\u0060💻 ls\u0060\nb"}`,
+	`{"role":"assistant","content":{"content":"` + lineOfMarker + `"}}`,
+	`[{"role":"assistant","content":"` + lineOfMarker + `"}]`,
+	`{}`,
+	`"role"`,
+	`null`,
+	markersAlone,
+	`{"content":[{"type":"text","text":"` + lineOfMarkers + `"}],"name":"x","tool_calls":[],"role":"assistant"}`,
+	`{"role":"assistant","content":"` + lineOfMarkers + `","tool_calls":[{"id":"x"}]}`,
+	`{"role":"assistant","content":"` + lineOfMarkers + `","refusal":"no"}`,
+	`{"role":"assistant","refusal":"no","content":"` + lineOfMarkers + `"}`,
+	toolOfTests,
+}
+
+const (
+	lineOfMarkers = `\n` + "`💻 ls`" + `\n\n` + "`📖 x`" + `\n`
+	markersAlone  = `{"role":"assistant","content":"` + lineOfMarkers + `"}`
+	toolOfTests   = `{"role":"tool","content":"` + lineOfMarker + `","tool_call_id":"x"}`
+)
+
+// FuzzMessagesAlone: a message is healed as if it were alone, whatever is before and
+// after it. Only a tool's message after it keeps one that would leave.
+func FuzzMessagesAlone(f *testing.F) {
+	var all []byte
+	for i := range messagesOfAllKinds {
+		for j := range messagesOfAllKinds {
+			all = append(all, byte(i), byte(j), byte(i), byte(j), 255) // a pair, and again
+		}
+	}
+	f.Add(all)
+	f.Add([]byte{0, 1, 0, 1, 0, 2, 0, 3, 0, 1})
+	f.Add([]byte{0, 1, 254, 0, 1, 0, 1, 254, 0, 1, 255, 0, 1})
+	f.Fuzz(func(t *testing.T, script []byte) {
+		const head, shut = `{"messages":[`, `]}`
+		separator := ","
+		var in, want strings.Builder
+		markers := 0
+		first, left := true, false // the next is the first of its list; one of it has stayed
+		for i, b := range script {
+			switch b {
+			case 255: // another list of messages
+				in.WriteString(`],"stream":true,"messages":[`)
+				want.WriteString(`],"stream":true,"messages":[`)
+				first, left = true, false
+				continue
+			case 254:
+				separator = map[string]string{",": " , ", " , ": ","}[separator]
+				continue
+			}
+			m, next := messagesOfAllKinds[int(b)%len(messagesOfAllKinds)], ""
+			for _, b := range script[i+1:] {
+				if b != 254 {
+					if next = ""; b != 255 && messagesOfAllKinds[int(b)%len(messagesOfAllKinds)] == toolOfTests {
+						next = "," + toolOfTests
+					}
+					break
+				}
+			}
+			alone, req := heal(t, head+m+next+shut)
+			markers += req.Markers
+			alone = strings.TrimSuffix(strings.TrimPrefix(alone, head), next+shut)
+			if !first {
+				in.WriteString(separator)
+			}
+			in.WriteString(m)
+			if first = false; alone == "" {
+				continue
+			}
+			if left {
+				want.WriteString(separator)
+			}
+			want.WriteString(alone)
+			left = true
+		}
+		for _, tail := range []string{shut, `],"stream":false}`} {
+			got, req := heal(t, head+in.String()+tail)
+			same(t, got, head+want.String()+tail, "bodies")
+			if req.Markers != markers {
+				t.Errorf("%d markers, want %d", req.Markers, markers)
+			}
+		}
+		// If the end is missing, nothing is healed.
+		broken := head + in.String() + `]`
+		if got, req := heal(t, broken); got != broken || req != (Healed{}) {
+			t.Errorf("%+v", req)
+		}
+	})
+}
+
+// A message that was nothing but marker lines leaves with its comma, because providers
+// refuse an empty one. One that says anything else stays.
+func TestMessagesOfNothingButMarkersLeave(t *testing.T) {
+	const user, m = `{"role":"user","content":"x"}`, markersAlone
+	part := `{"type":"text","text":"` + lineOfMarkers + `"}`
+	with := func(members string) string { return `{"role":"assistant",` + members + `}` }
+	for name, c := range map[string]struct{ in, want string }{
+		"first":                     {m + `,` + user, user},
+		"last":                      {user + `,` + m, user},
+		"only":                      {m, ``},
+		"only, with white space":    {"\n " + m + " \t", "\n  \t"},
+		"between":                   {user + ` , ` + m + ` ,` + user, user + ` ,` + user},
+		"several in a row":          {user + `,` + m + `,` + m + `,` + m + `,` + user, user + `,` + user},
+		"several at the start":      {m + `, ` + m + ` ,` + m + `,` + user, user},
+		"several at the end":        {user + `,` + m + ` , ` + m, user},
+		"nothing else":              {m + `,` + m + `,` + m, ``},
+		"behind one that is healed": {assistant("a\n`💻 ls`\nb") + `,` + m + `,` + assistant("`💻 ls`\nc"), assistant("a\nb") + `,` + assistant("c")},
+		"before one that is healed": {m + `,` + assistant("`💻 ls`\nc") + `,` + m, assistant("c")},
+		"a part":                    {with(`"content":[`+part+`]`) + `,` + user, user},
+		"parts":                     {with(`"content":[`+part+`,`+part+`,{"type":"text","text":" "}]`) + `,` + user, user},
+		"white space is left":       {assistant("\n\n`💻 ls`\n\n\n") + `,` + user, user},
+		"empty members":             {with(`"content":"`+lineOfMarkers+`","tool_calls":[],"refusal":null,"audio":null,"function_call":{},"annotations":[],"name":"n","id":"i","ts":1.5`) + `,` + user, user},
+		"role behind":               {`{"content":"` + lineOfMarkers + `","role":"assistant"},` + user, user},
+		"content twice":             {with(`"content":"`+lineOfMarkers+`","content":["",`+part+`]`) + `,` + user, user},
+		"escapes":                   {`{"r\u006fle":"\u0061ssistant","\u0063ontent":[{"\u0074ype":"t\u0065xt","te\u0078t":"` + strings.ReplaceAll(lineOfMarkers, "`", `\u0060`) + `"}]},` + user, user},
+		"an element that is none":   {`1,` + m + `,null,` + m, `1,null`},
+		"between elements":          {`"a" , ` + m + ` , {}`, `"a" , {}`},
+
+		"tool calls":          {with(`"content":"`+lineOfMarkers+`","tool_calls":[{"id":"x"}]`) + `,` + user, with(`"content":"","tool_calls":[{"id":"x"}]`) + `,` + user},
+		"tool calls before":   {with(`"tool_calls":[{"id":"x"}],"content":"`+lineOfMarkers+`"`) + `,` + user, with(`"tool_calls":[{"id":"x"}],"content":""`) + `,` + user},
+		"a refusal":           {with(`"content":"`+lineOfMarkers+`","refusal":"no"`) + `,` + user, with(`"content":"","refusal":"no"`) + `,` + user},
+		"reasoning":           {with(`"reasoning_content":"hm","content":"`+lineOfMarkers+`"`) + `,` + user, with(`"reasoning_content":"hm","content":""`) + `,` + user},
+		"another part":        {with(`"content":[`+part+`,{"type":"image_url","image_url":{"url":"u"}}]`) + `,` + user, with(`"content":[{"type":"text","text":""},{"type":"image_url","image_url":{"url":"u"}}]`) + `,` + user},
+		"a part with a text":  {with(`"content":[`+part+`,{"type":"text","text":"a"}]`) + `,` + user, with(`"content":[{"type":"text","text":""},{"type":"text","text":"a"}]`) + `,` + user},
+		"a string for a part": {with(`"content":[`+part+`,"a"]`) + `,` + user, with(`"content":[{"type":"text","text":""},"a"]`) + `,` + user},
+		"content twice, text": {with(`"content":"a","content":"`+lineOfMarkers+`"`) + `,` + user, with(`"content":"a","content":""`) + `,` + user},
+		"empty as it came":    {assistant("") + `,` + m + `,` + with(`"content":[]`), assistant("") + `,` + with(`"content":[]`)},
+		"a user's":            {strings.Replace(m, "assistant", "user", 1) + `,` + user, strings.Replace(m, "assistant", "user", 1) + `,` + user},
+		"before an output":    {with(`"content":null,"tool_calls":[{"id":"x"}]`) + `,` + m + ` , ` + toolOfTests, with(`"content":null,"tool_calls":[{"id":"x"}]`) + `,` + with(`"content":""`) + ` , ` + toolOfTests},
+	} {
+		for _, frame := range []string{`{"messages":[%s],"stream":true}`, `{"model":"m", "messages": [%s]}`, `{"messages":[%[1]s],"messages":[%[1]s]}`} {
+			got, req := heal(t, fmt.Sprintf(frame, c.in))
+			same(t, got, fmt.Sprintf(frame, c.want), name+": bodies")
+			if req.Markers == 0 && name != "a user's" {
+				t.Errorf("%s: %+v", name, req)
+			}
+		}
+	}
+	// With cards, too, where the body is healed in place.
+	got, req := heal(t, request(m, carded(1, "a\n`💻 ls`\n", "ls"), m, user, carded(2, "`💻 ls`", "ls"), user, m, carded(3, "b", "ls"), m, m, user))
+	same(t, got, request(assistant("a"), user, user, assistant("b"), user), "bodies")
+	if req.Cards != 3 {
+		t.Errorf("%+v", req)
+	}
+}
+
+// cardCalls is the member tool_calls of cards with the labels, whose ids begin with n.
+func cardCalls(n int, labels ...string) string {
+	var calls []string
+	for i, label := range labels {
+		calls = append(calls, fmt.Sprintf(`{"id": "call_%d%d", "type": "function", "function": {"name": %s, "arguments": %s}}`, n, i, asciiJSON("💻 "+label), asciiJSON(`{"label": `+rawJSON(label)+`}`)))
+	}
+	return `"tool_calls": [` + strings.Join(calls, ", ") + `]`
+}
+
+// cardOutputs are the tool's messages of the same cards.
+func cardOutputs(n int, labels ...string) string {
+	var outputs []string
+	for i := range labels {
+		outputs = append(outputs, fmt.Sprintf(`{"role": "tool", "tool_call_id": "call_%d%d", "content": "completed"}`, n, i))
+	}
+	return strings.Join(outputs, ", ")
+}
+
+// carded is an assistant's message with cards, and its tool's messages.
+func carded(n int, content string, labels ...string) string {
+	return `{"role": "assistant", "content": ` + asciiJSON(content) + `, ` + cardCalls(n, labels...) + `}, ` + cardOutputs(n, labels...)
+}
+
+func assistant(content string) string {
+	return `{"role": "assistant", "content": ` + asciiJSON(content) + `}`
+}
+
+const (
+	askOfTests   = `{"role": "user", "content": "look"}`
+	againOfTests = `{"role": "user", "content": "and then?"}`
+	// A client's own call, and one that looks like a card but for its result.
+	ownCall = `{"role": "assistant", "content": null, "tool_calls": [{"id": "call_x", "type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}}]}, {"role": "tool", "tool_call_id": "call_x", "content": "completed"}`
+)
+
+// request is a request with the messages.
+func request(messages ...string) string {
+	return `{"model": "hermes-agent", "messages": [` + strings.Join(messages, ", ") + `], "stream": true}`
+}
+
+// What Open WebUI sends back of an answer with cards becomes the one message that it
+// would be without.
+func TestCardsLeaveHistories(t *testing.T) {
+	for name, c := range map[string]struct{ in, want []string }{
+		"as tried": {
+			[]string{askOfTests, carded(1, "Let me look.", "ls -la", "golang sse"), carded(2, "There are 3 files.", "/etc/hostname"), assistant("Done."), againOfTests},
+			[]string{askOfTests, assistant("Let me look.\n\nThere are 3 files.\n\nDone."), againOfTests},
+		},
+		"newlines that are there": {
+			[]string{askOfTests, carded(1, "Let me look.", "ls"), carded(2, "\n\nThere.\n", "a"), assistant("Done."), againOfTests},
+			[]string{askOfTests, assistant("Let me look.\n\nThere.\nDone."), againOfTests},
+		},
+		"a backslash before an n": {
+			[]string{carded(1, `a\n`, "ls"), assistant(`\nb`)},
+			[]string{assistant(`a\n` + "\n\n" + `\nb`)},
+		},
+		"white space at the ends": {
+			[]string{askOfTests, carded(1, "", "ls"), carded(2, "\n\nReading it now. ", "a"), carded(3, " \n", "a"), againOfTests, carded(4, "\t\u00a0 a", "b"), carded(5, "\n", "c"), assistant("b"), againOfTests},
+			[]string{askOfTests, assistant("Reading it now."), againOfTests, assistant("a\nb"), againOfTests},
+		},
+		"no text before": {
+			[]string{askOfTests, carded(1, "", "ls"), assistant("Done."), againOfTests},
+			[]string{askOfTests, assistant("Done."), againOfTests},
+		},
+		"no text between": {
+			[]string{askOfTests, carded(1, "a", "ls"), carded(2, "", "ls"), carded(3, "", "ls"), assistant("Done."), againOfTests},
+			[]string{askOfTests, assistant("a\n\nDone."), againOfTests},
+		},
+		"no text after": {
+			[]string{askOfTests, carded(1, "a", "ls"), againOfTests},
+			[]string{askOfTests, assistant("a"), againOfTests},
+		},
+		"no text at all": {
+			[]string{askOfTests, carded(1, "", "ls"), carded(2, " \n", "ls"), againOfTests},
+			[]string{askOfTests, againOfTests},
+		},
+		"no text, at the end":   {[]string{askOfTests, carded(1, "", "ls")}, []string{askOfTests}},
+		"no text, at the start": {[]string{carded(1, "", "ls"), askOfTests}, []string{askOfTests}},
+		"no text, alone":        {[]string{carded(1, "", "ls")}, nil},
+		"no text, twice": {
+			[]string{askOfTests, carded(1, "", "ls"), assistant(""), carded(2, "", "ls"), againOfTests},
+			[]string{askOfTests, againOfTests},
+		},
+		"no text, twice at the start": {
+			[]string{carded(1, "", "ls"), assistant(""), carded(2, "", "ls"), assistant("\n"), againOfTests, assistant("b")},
+			[]string{againOfTests, assistant("b")},
+		},
+		"at the end": {
+			[]string{askOfTests, carded(1, "a", "ls"), assistant("b")},
+			[]string{askOfTests, assistant("a\n\nb")},
+		},
+		"several answers": {
+			[]string{askOfTests, carded(1, "a", "ls"), assistant("b"), againOfTests, carded(1, "c", "x", "y", "z"), assistant("d"), askOfTests, assistant("e"), againOfTests},
+			[]string{askOfTests, assistant("a\n\nb"), againOfTests, assistant("c\n\nd"), askOfTests, assistant("e"), againOfTests},
+		},
+		"an answer behind an answer": {
+			[]string{carded(1, "a", "ls"), assistant("b"), assistant("c"), carded(2, "d", "ls"), assistant("e")},
+			[]string{assistant("a\n\nb"), assistant("c"), assistant("d\n\ne")},
+		},
+		"odd labels": {
+			[]string{carded(1, "a", "", "\"<b>\\\\`\n\x01\u2028💻\\u00e9", strings.Repeat("x", 5000)), assistant("b")},
+			[]string{assistant("a\n\nb")},
+		},
+		"a client's own tools beside": {
+			[]string{askOfTests, ownCall, carded(1, "a", "ls"), ownCall, carded(2, "b", "ls"), assistant("c"), ownCall, againOfTests},
+			[]string{askOfTests, ownCall, assistant("a"), ownCall, assistant("b\n\nc"), ownCall, againOfTests},
+		},
+		"markers, too": {
+			[]string{carded(1, "a\n`💻 ls`", "ls"), assistant("`📖 x`\nb")},
+			[]string{assistant("a\nb")}, // as of the text that was streamed
+		},
+	} {
+		in, want := request(c.in...), request(c.want...)
+		got, healed := heal(t, in)
+		same(t, got, want, name+": bodies")
+		if n := strings.Count(in, `"function":`) - strings.Count(want, `"function":`); healed.Cards != n || healed.Asked != AskedStream {
+			t.Errorf("%s: %+v, want %d cards", name, healed, n)
+		}
+	}
+}
+
+// The body without the cards is healed where it stands in memory, whatever has been read
+// of it before.
+func TestMarkersInHistoriesWithCards(t *testing.T) {
+	in, want := []string{carded(1, "a", "ls"), assistant("b")}, []string{assistant("a\n\nb")}
+	for range 50 {
+		in = append(in, askOfTests, assistant("`💻 ls`\nc\n`📖 x`\nd"), `{"role":"user","name":"n","content":"e"}`, assistant("f"))
+		want = append(want, askOfTests, assistant("c\nd"), `{"role":"user","name":"n","content":"e"}`, assistant("f"))
+	}
+	got, healed := heal(t, request(in...))
+	same(t, got, request(want...), "bodies")
+	if healed.Cards != 1 || healed.Markers != 100 {
+		t.Errorf("%+v", healed)
+	}
+}
+
+// What has been read before may have been overwritten since, even by what looks like it: a
+// user's message stays.
+func TestMarkersBehindWhatWasOverwritten(t *testing.T) {
+	const user = `{"role":"user"     ,"content":"` // as long as the beginning of an assistant's
+	const assistants = `{"role":"assistant","content":"`
+	for n := range 200 { // one of them moves a user's message to where an assistant's was
+		middle := `,` + user + `a"},` + assistants + strings.Repeat("x", n) + `"},` + user + `b"},` + assistants
+		end := `"},` + user + `c"},` + user + "`💻 ls`\\nd" + `"}`
+		got, _ := heal(t, request(carded(1, "", "ls"), askOfTests, assistant("`💻 "+strings.Repeat("y", 200)+"`\nz")+middle+"`💻 ls`\\ne"+end))
+		same(t, got, request(askOfTests, assistant("z")+middle+`e`+end), "bodies")
+	}
+}
+
+// A lone surrogate in a marker has all markers stay, those before it, too.
+func TestNoMarkerLeavesAHistoryWithCards(t *testing.T) {
+	lone := strings.Replace(assistant("c\n`💻 ?`"), "?", `\ud83d`, 1)
+	marked := assistant("`💻 ls`\nb")
+	got, healed := heal(t, request(carded(1, "", "ls"), marked, askOfTests, lone, askOfTests))
+	same(t, got, request(marked, askOfTests, lone, askOfTests), "bodies")
+	if healed.Cards != 1 || healed.Markers != 0 {
+		t.Errorf("%+v", healed)
+	}
+}
+
+// Members may come in any order, names may be escaped, and contents may be null, absent,
+// or arrays of parts.
+func TestFormsOfCardsInHistories(t *testing.T) {
+	calls, out := cardCalls(1, "ls"), cardOutputs(1, "ls")
+	const tail = `"role":"assistant","content":"b"}]}`
+	for in, want := range map[string]string{
+		`{"messages":[{` + calls + `,"content":"a","role":"assistant"},` + out + `,{` + tail:                                                            `{"messages":[{"content":"a\n\nb","role":"assistant"}]}`,
+		`{"messages":[{"content":"a",` + calls + `,"role":"assistant"},` + out + `,{` + tail:                                                            `{"messages":[{"content":"a\n\nb","role":"assistant"}]}`,
+		`{"messages":[{"role":"assistant",` + calls + `,"content":"a"},` + out + `,{` + tail:                                                            `{"messages":[{"role":"assistant","content":"a\n\nb"}]}`,
+		`{"messages":[{` + calls + ` , "role":"assistant" , "content":"a" },` + out + `,{` + tail:                                                       `{"messages":[{"role":"assistant" , "content":"a\n\nb" }]}`,
+		`{"messages":[{"role":"assistant","content":null,` + calls + `},` + out + `,{` + tail:                                                           `{"messages":[{"role":"assistant","content":"b"}]}`,
+		`{"messages":[{"role":"assistant",` + calls + `},` + out + `,{` + tail:                                                                          `{"messages":[{"role":"assistant","content":"b"}]}`,
+		`{"messages":[{` + calls + `,"role":"assistant"},` + out + `,{` + tail:                                                                          `{"messages":[{"content":"b","role":"assistant"}]}`,
+		`{"messages":[{"role":"assistant","content":"a","name":"x","refusal":null,` + calls + `},` + out + `]}`:                                         `{"messages":[{"role":"assistant","content":"a","name":"x","refusal":null}]}`,
+		`{"messages":[{"role":"assistant","content":"","name":"x",` + calls + `},` + out + `]}`:                                                         `{"messages":[{"role":"assistant","content":"","name":"x"}]}`,
+		`{"messages":[{"role":"assistant","content":"a",` + calls + `},` + out + `,{"role":"assistant","content":"b","tool_calls":[],"refusal":null}]}`: `{"messages":[{"role":"assistant","content":"a\n\nb"}]}`,
+		// One with more to say stays a message of its own.
+		`{"messages":[{"role":"assistant","content":"a",` + calls + `},` + out + `,{"name":"x",` + tail:                                                             `{"messages":[{"role":"assistant","content":"a"},{"name":"x",` + tail,
+		`{"messages":[{"role":"assistant","content":"a",` + calls + `},` + out + `,{"role":"assistant","content":"","name":"x",` + calls + `},` + out + `,{` + tail: `{"messages":[{"role":"assistant","content":"a"},{"role":"assistant","content":"b","name":"x"}]}`,
+		// Escapes in names and values.
+		`{"m\u0065ssages":[{"r\u006fle":"assist\u0061nt","c\u006fntent":"a",` + strings.NewReplacer("tool_calls", `t\u006fol_calls`, `\"label\"`, `\u0022l\u0061bel\u0022`).Replace(calls) + `},` +
+			strings.NewReplacer("call_10", `c\u0061ll_10`, "role", `rol\u0065`, `"tool"`, `"t\u006fol"`, "completed", `complete\u0064`).Replace(out) + `,{` + tail: "",
+		// Parts.
+		`{"messages":[{"role":"assistant","content":[{"type":"text","text":"a"}],` + calls + `},` + out + `,{` + tail:                                                                                                       `{"messages":[{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"text","text":"\n\nb"}]}]}`,
+		`{"messages":[{"role":"assistant","content":"a\n",` + calls + `},` + out + `,{"role":"assistant","content":[{"text":"b","type":"text"},{"type":"text","text":"c"},{"type":"image_url","image_url":{"url":"u"}}]}]}`: `{"messages":[{"role":"assistant","content":[{"type":"text","text":"a\n"},{"text":"b","type":"text"},{"type":"text","text":"c"},{"type":"image_url","image_url":{"url":"u"}}]}]}`,
+		`{"messages":[{"role":"assistant","content":[],` + calls + `},` + out + `,{"role":"assistant","content":[{"type":"text","text":""}]}]}`:                                                                             `{"messages":[]}`,
+		`{"messages":[{"role":"assistant","content":"a",` + calls + `},` + strings.Replace(out, `"completed"`, `[{"type":"text","text":"completed"}]`, 1) + `,{` + tail:                                                     `{"messages":[{"role":"assistant","content":"a\n\nb"}]}`,
+		`{"messages":[{"role":"assistant","content":"a",` + calls + `},` + strings.Replace(out, `"completed"`, `"interrupted"`, 1) + `,{` + tail:                                                                            `{"messages":[{"role":"assistant","content":"a\n\nb"}]}`,
+		`{"messages":[{"role":"assistant","content":"a",` + calls + `},` + strings.Replace(out, `"completed"`, `"Error: interrupted"`, 1) + `,{` + tail:                                                                     `{"messages":[{"role":"assistant","content":"a\n\nb"}]}`,
+		// Outputs in another order, and messages twice.
+		`{"messages":[{"role":"assistant","content":"a",` + cardCalls(1, "x", "y") + `},{"role":"tool","tool_call_id":"call_11","content":"completed"},` + out + `,{` + tail: `{"messages":[{"role":"assistant","content":"a\n\nb"}]}`,
+		`{"messages":[` + carded(1, "a", "x") + `],"messages":[` + carded(1, "b", "x") + `]}`:                                                                                `{"messages":[` + assistant("a") + `],"messages":[` + assistant("b") + `]}`,
+	} {
+		got, healed := heal(t, in)
+		if want == "" {
+			want = `{"m\u0065ssages":[{"r\u006fle":"assist\u0061nt","c\u006fntent":"a\n\nb"}]}`
+		}
+		same(t, got, want, "bodies")
+		if healed.Cards == 0 {
+			t.Errorf("no cards in %s", in)
+		}
+	}
+}
+
+// A client's own tools are none of ours, however much they look like it.
+func TestToolsThatAreNoCards(t *testing.T) {
+	sound := request(askOfTests, carded(1, "a", "ls", "x"), assistant("b"))
+	if _, healed := heal(t, sound); healed.Cards != 2 {
+		t.Fatalf("%+v", healed)
+	}
+	for name, replace := range map[string][2]string{
+		"another argument":         {`\"label\"`, `\"path\"`},
+		"an argument more":         {`{\"label\": \"ls\"}`, `{\"label\": \"ls\", \"n\": 1}`},
+		"the label twice":          {`{\"label\": \"ls\"}`, `{\"label\": \"ls\", \"label\": \"ls\"}`},
+		"no argument":              {`{\"label\": \"ls\"}`, `{}`},
+		"a label that is none":     {`\"ls\"`, `1`},
+		"arguments that are none":  {`{\"label\": \"ls\"}`, `label`},
+		"arguments cut off":        {`\"ls\"}`, `\"ls\"`},
+		"arguments in an array":    {`{\"label\": \"ls\"}`, `[{\"label\": \"ls\"}]`},
+		"arguments as an object":   {`"{\"label\": \"ls\"}"`, `{"label": "ls"}`},
+		"another result":           {`"content": "completed"`, `"content": "done"`},
+		"a result of two parts":    {`"content": "completed"`, `"content": [{"type": "text", "text": "completed"}, {"type": "text", "text": "x"}]`},
+		"a result that is null":    {`"content": "completed"`, `"content": null`},
+		"no result":                {`"content": "completed"`, `"x": "completed"`},
+		"a result for another":     {`"tool_call_id": "call_10"`, `"tool_call_id": "call_12"`},
+		"a result twice":           {`"tool_call_id": "call_11"`, `"tool_call_id": "call_10"`},
+		"a result more":            {`{"role": "assistant", "content": "b"}`, `{"role": "tool", "tool_call_id": "call_13", "content": "completed"}`},
+		"a result too few":         {`, {"role": "tool", "tool_call_id": "call_11", "content": "completed"}`, ``},
+		"a result of a function":   {`{"role": "tool", "tool_call_id": "call_11"`, `{"role": "function", "tool_call_id": "call_11"`},
+		"a message between":        {`, {"role": "tool", "tool_call_id": "call_11"`, `, {"role": "user", "content": "x"}, {"role": "tool", "tool_call_id": "call_11"`},
+		"a call of another's":      {`"tool_calls": [`, `"tool_calls": [{"id": "call_x", "function": {"name": "f", "arguments": "{}"}}, `},
+		"an id that is no string":  {`"id": "call_10"`, `"id": 10`},
+		"an element that is none":  {`"tool_calls": [`, `"tool_calls": [1, `},
+		"calls that are no array":  {`"tool_calls": [`, `"tool_calls": "label", "x": [`},
+		"calls twice":              {`"tool_calls": [`, `"tool_calls": [], "tool_calls": [`},
+		"content twice":            {`"content": "a"`, `"content": "a", "content": "a"`},
+		"content that is a number": {`"content": "a"`, `"content": 1`},
+		"a user's":                 {`{"role": "assistant", "content": "a"`, `{"role": "user", "content": "a"`},
+		"invalid JSON":             {`"stream": true`, `"stream": NaN`},
+		"invalid UTF-8":            {`"look"`, "\"\xff\""},
+		"messages further down":    {`"messages": [`, `"body": {"messages": []}, "x": [`},
+	} {
+		in := strings.Replace(sound, replace[0], replace[1], 1)
+		if in == sound {
+			t.Fatalf("%s: nothing is replaced", name)
+		}
+		got, healed := heal(t, in)
+		same(t, got, in, name+": bodies")
+		if healed.Cards != 0 {
+			t.Errorf("%s: %+v", name, healed)
+		}
+	}
+}
+
+// Wherever a body is not UTF-8, it passes with its cards.
+func TestCardsInWhatIsNotUTF8(t *testing.T) {
+	sound := request(carded(1, "a", "ls"), strings.Join(slices.Repeat([]string{assistant("word"), askOfTests}, 4), ", "))
+	if _, healed := heal(t, sound); healed.Cards != 1 {
+		t.Fatalf("%+v", healed)
+	}
+	for i, c := range []byte(sound) {
+		if c < 'a' || c > 'z' {
+			continue
+		}
+		in := sound[:i] + "\xff" + sound[i+1:]
+		if got, _ := heal(t, in); got != in {
+			t.Fatalf("%q becomes %q", in, got)
+		}
+	}
+}
+
+// An answer that says nothing leaves no gap in which an output would come to stand after
+// another's call, so that nothing is left for a second time.
+func TestOutputsBehindAnEmptyAnswer(t *testing.T) {
+	open := `{"role": "assistant", "content": "", ` + cardCalls(1, "ls") + `}`
+	in := request(open, carded(2, "", "x"), assistant(""), cardOutputs(1, "ls"), againOfTests)
+	want := request(open, assistant(""), cardOutputs(1, "ls"), againOfTests)
+	got, healed := heal(t, in)
+	same(t, got, want, "bodies")
+	if healed.Cards != 1 {
+		t.Errorf("%+v", healed)
+	}
+}
+
+// More calls than Hermes starts for one text are none of its cards.
+func TestManyCallsAreNoCards(t *testing.T) {
+	for n, want := range map[int]int{maxCalls: maxCalls, maxCalls + 1: 0} {
+		labels := make([]string, n)
+		in := request(carded(1, "a", labels...), assistant("b"))
+		if _, healed := heal(t, in); healed.Cards != want {
+			t.Errorf("%d calls: %+v", n, healed)
+		}
+	}
+}
+
+// long is a request of about n bytes with nothing to heal, most of it prose and
+// code of the assistant's.
+func long(n int) string {
+	const turn = `{"role": "user", "content": "and then?"}, {"role": "assistant", "content": "Run ` + "`go test ./...`" + `:\n\n` +
+		"```" + `go\nfunc f() string { return \"x\\n\" }\n` + "```" + `\n\n` + "`x`" + ` is \u00e9, and here is more text to read than that.\n"}, `
+	return `{"model": "hermes-agent", "messages": [` + strings.Repeat(turn, n/len(turn)+1) + `{}], "stream": true}`
+}
+
+func TestNothingToHealCostsNoAllocation(t *testing.T) {
+	for name, body := range map[string]string{
+		"prose": long(1 << 16),
+		"code":  `{"messages":[{"role":"assistant","content":"` + "\\n`x`\n```\n`git status`" + `"}]}`,
+	} {
+		in := []byte(body)
+		if n := testing.AllocsPerRun(10, func() { Heal(in, nil) }); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+// hostile are bodies of about n bytes that are made to cost time or memory.
+func hostile(n int) map[string]string {
+	fill := func(head, unit, tail string) string {
+		return head + strings.Repeat(unit, n/len(unit)) + tail
+	}
+	const open, shut = `{"messages":[{"role":"assistant","content":"`, `"}]}`
+	return map[string]string{
+		"markers":              fill(open, "`💻 a`\\n", shut),
+		"markers and text":     fill(open, "`💻 a`\\nb\\n", shut),
+		"newlines and markers": fill(open, "\\n`💻 a`\\n", shut),
+		"beginnings":           fill(open, "`💻 ", shut),
+		"lines that begin":     fill(open, "`💻 a\\n", shut),
+		"one long label":       fill(open+"`💻 ", "a", "`"+shut),
+		"label of backticks":   fill(open+"`💻 ", "`", shut),
+		"backticks":            fill(open, "`", shut),
+		"lines of backticks":   fill(open, "`\\n", shut),
+		"escaped backticks":    fill(open, `\u0060`, shut),
+		"backslashes":          fill(open, `\\`, shut),
+		"escaped quotes":       fill(open, `\"`, shut),
+		"half an escape":       fill(open, `\`, ``),
+		"quotes":               fill(``, `"`, ``),
+		"open brackets":        fill(`{"messages":`, `[`, ``),
+		"open messages":        fill(`{"messages":[`, `{"content":[{"text":"`+"`💻 a`"+`",`, ``),
+		"contents":             fill(`{"messages":[{`, `"content":"`+"`💻 a`"+`",`, `"role":"assistant"}]}`),
+		"parts":                fill(`{"messages":[{"content":[`, `{"text":"`+"`💻 a`"+`","type":"text"},`, `{}],"role":"assistant"}]}`),
+		"messages":             fill(`{"messages":[`, `{"role":"assistant","content":"`+"`💻 a`"+`"},`, `{}]}`),
+		"messages many times":  fill(`{`, `"messages":[{"role":"assistant","content":"`+"`💻 a`"+`"}],`, `"a":1}`),
+		"cards":                fill(`{"messages":[`, carded(1, "a", "x")+",", `{}]}`),
+		"empty cards":          fill(`{"messages":[`, carded(1, "", "x")+","+assistant("")+",", `{}]}`),
+		"answers with cards":   fill(`{"messages":[`, carded(1, "a", "x")+","+assistant("b")+","+askOfTests+",", `{}]}`),
+		"cards of parts":       fill(`{"messages":[`, `{"role":"assistant","content":[{"type":"text","text":"a"}],`+cardCalls(1, "x")+`},`+cardOutputs(1, "x")+`,`, `{}]}`),
+		"a card of parts":      fill(`{"messages":[{"role":"assistant","content":[`, `{"type":"text","text":""},`, `{}],`+cardCalls(1, "x")+`},`+cardOutputs(1, "x")+`]}`),
+		"calls":                fill(`{"messages":[{"role":"assistant","tool_calls":[`, `{"id":"i","function":{"arguments":"{\"label\":\"\"}"}},`, `{}]}]}`),
+		"calls of many":        fill(`{"messages":[`, `{"role":"assistant",`+cardCalls(1, strings.Split(strings.Repeat("x", 200), "")...)+`},`+cardOutputs(1, strings.Split(strings.Repeat("x", 200), "")...)+`,`, `{}]}`),
+		"calls without an end": fill(`{"messages":[`, `{"role":"assistant",`+cardCalls(1, "x")+`},`, `{}]}`),
+		"outputs":              fill(`{"messages":[{"role":"assistant",`+cardCalls(1, strings.Split(strings.Repeat("x", 200), "")...)+`},`, cardOutputs(1, "x")+`,`, `{}]}`),
+		"a long card":          fill(`{"messages":[{"role":"assistant","content":"a",`+strings.TrimSuffix(cardCalls(1, "x"), `\"}"}}]`), `\n`, `\"}"}}]},`+cardOutputs(1, "x")+`]}`),
+		"ids with escapes": func() string {
+			out, head := "", strings.Repeat(`\n`, n/1024)
+			for i := range 256 {
+				out = fmt.Sprintf(`,{"role":"tool","tool_call_id":"%s%d","content":"completed"}`, head, i) + out
+			}
+			return `{"messages":[{"role":"assistant",` + strings.ReplaceAll(cardCalls(1, strings.Split(strings.Repeat("x", 256), "")...), `"id": "call_1`, `"id": "`+head) + `}` + out + `]}`
+		}(),
+		"answers in answers":  `{"messages":[` + strings.Repeat(`{"role":"assistant",`+cardCalls(1, "x")+`},`, n/500) + strings.Repeat(cardOutputs(1, "x")+`,`+assistant("")+`,`, n/500) + `{}]}`,
+		"brackets":            fill(`{"stream":true,"messages":[{"content":"`, `]   }`, `"}]}`),
+		"brackets and spaces": fill(`{"stream":true,"messages":[{"content":"`, `]  ]`+strings.Repeat(" ", 500), `"}]}`),
+		"a card and newlines": fill(`{"messages":[`+carded(1, "a", "x")+`,{"role":"assistant","content":"b `, `\n`, `"}]}`),
+		"a card and spaces":   fill(`{"messages":[`+carded(1, "a", "x")+`,{"role":"assistant","content":"b `, ` \n`, `"}]}`),
+		"members":             fill(`{`, `"a":1,`, `"b":1}`),
+		"commas":              fill(`{`, `,`, `}`),
+	}
+}
+
+// Sixteen times the bytes cost about sixteen times the time.
+func TestHostileBodiesCostLinearTime(t *testing.T) {
+	const small, times = 256 << 10, 16
+	bodies := map[int]map[string]string{small: hostile(small), times * small: hostile(times * small)}
+	for name := range bodies[small] {
+		checkLinear(t, name, small, times, func(n int) time.Duration {
+			in := []byte(bodies[n][name])
+			begun := cpuTime()
+			Heal(in, nil)
+			return cpuTime() - begun
+		})
+	}
+}
+
+// A body is copied once at most; beside that little is kept.
+func TestHealingTakesBoundedMemory(t *testing.T) {
+	const n = 1 << 20
+	for name, body := range hostile(n) {
+		in := []byte(body)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		Heal(in, nil)
+		runtime.ReadMemStats(&after)
+		// Places of texts take 16 bytes each, and lists grow by copying.
+		if got := after.TotalAlloc - before.TotalAlloc; got > 6*uint64(len(in)) {
+			t.Errorf("%s: %d bytes for a body of %d", name, got, len(in))
+		}
+	}
+}
+
+// The healed body of a history is the only copy of it, with cards and markers, too. There is
+// none if nothing is healed.
+func TestHealingCopiesAHistoryOnceAtMost(t *testing.T) {
+	for _, markers := range []int{0, 200} {
+		for _, cards := range []int{0, 1, 20} {
+			in := chatHistory(5e6, true, markers)
+			answer := `{"role": "assistant", ` + cardCalls(1, "ls") + `}, ` + cardOutputs(1, "ls") + `, {"role": "assistant"`
+			for from := len(in); from > 0 && bytes.Count(in, []byte("tool_call_id")) < cards; { // from the end, after markers
+				from = bytes.LastIndex(in[:from], []byte(`{"role": "assistant"`))
+				in = slices.Concat(in[:from], []byte(answer), in[from+len(`{"role": "assistant"`):])
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, req := Heal(in, nil)
+			runtime.ReadMemStats(&after)
+			if req.Markers != markers || req.Cards != cards {
+				t.Fatalf("%+v", req)
+			}
+			most := uint64(64 << 10)
+			if req.Changed() {
+				most += uint64(len(in))
+			}
+			if got := after.TotalAlloc - before.TotalAlloc; got > most {
+				t.Errorf("%d markers, %d cards: %d bytes for a body of %d", markers, cards, got, len(in))
+			}
+		}
+	}
+}
+
+func BenchmarkHealNothing(b *testing.B) {
+	for name, body := range map[string]string{
+		"prose": long(1 << 20),
+		"image": `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:` + strings.Repeat("A", 1<<20) + `"}}]}],"stream":true}`,
+		"small": long(2000),
+	} {
+		b.Run(name, func(b *testing.B) {
+			in := []byte(body)
+			b.SetBytes(int64(len(in)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, req := Heal(in, nil); req.Markers != 0 || req.Asked != AskedStream {
+					b.Fatal(req)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkHealMarkers(b *testing.B) {
+	in := []byte(strings.Replace(long(1<<20), `here is`, `\n`+"`💻 ls`"+`\nhere is`, 1))
+	b.SetBytes(int64(len(in)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, req := Heal(in, nil); req.Markers != 1 {
+			b.Fatal(req)
+		}
 	}
 }

@@ -1,8 +1,14 @@
 package rewrite
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/whole"
 )
 
 // realMarkers are whole chunks that Hermes sends when a tool starts.
@@ -24,142 +30,697 @@ var realMarkers = []struct{ name, content, emoji, label string }{
 	{"a tab in the label", "\n`💻 a\tb`\n", "💻", "a\tb"},
 }
 
-func TestRealMarkerBecomesAToolStart(t *testing.T) {
+func TestRealMarkers(t *testing.T) {
+	rows := map[string]row{
+		"of any length": {in: markerChunk("🐍", strings.Repeat("print('x'); ", 8000)) + text("\n\nok") + stop(),
+			starts: "🐍 " + strings.Repeat("print('x'); ", 8000), content: "\n\nok"},
+		"inside an open fence": {in: text("```\ncode") + markerChunk("💻", "ls") + text("\n\nb") + stop(),
+			starts: "💻 ls", content: "```\ncode\n\nb"},
+		"in another choice": {in: turn(ofChoice(1, markerChunk("💻", "ls")), ofChoice(1, finishChunk("stop", ""))),
+			out: passes},
+		"beside another choice": {in: role() + choicesChunk(`{"index": 0, "delta": {"content": "\n`+"`💻 ls`"+`\n"}}, {"index": 1, "delta": {"content": "x"}}`, "") +
+			ofChoice(1, finishChunk("stop", "")) + stop(), out: passes},
+		"after a tool event, of an unknown emoji": {in: turn(toolOfUpstream + markerChunk("🦄", "x")),
+			o: Options{Progress: ProgressBare}, out: passes},
+		"after a tool event of G1": {in: g1("terminal", "💻", "id") + text("a") + markerChunk("📖", "x.go") + text("b") + stop(),
+			starts: "💻 id", content: "a\nb"},
+		"after a tool event": {in: toolOfUpstream + text("a") + markerChunk("📖", "x.go") + text("b") + stop(),
+			starts: "💻 l", content: "a\nb"},
+		"after an internal tool event": {in: g1("_thinking", "💭", "hm") + text("a") + markerChunk("📖", "x.go") + text("b") + stop(),
+			starts: nothing, content: "a\nb"},
+		"right before an imitation": {in: turn(markerChunk("📖", "x") + text("`💻 ls`\nb")),
+			starts: "📖 x", content: "b"},
+		// A marker ends the line before it. If that closes a fence, what follows is not code.
+		"after a closing fence, a tag": {in: turn(texts("```\na\n", "```", "\n`💻 ls`\n", "<think>x</think>y")),
+			content: "```\na\n```\ny", reasoning: "x"},
+		"after a closing fence, an imitation": {in: turn(texts("```\na\n", "```", "\n`💻 ls`\n", "`💻 x`\ny")),
+			content: "```\na\n```\ny", reasoning: nothing},
+		"after a closing fence, both": {in: turn(texts("```\na\n", "```", "\n`💻 ls`\n", "`💻 x`\n<think>x</think>y")),
+			content: "```\na\n```\ny", reasoning: "x"},
+		"after an opening fence, a tag": {in: turn(texts("```", "\n`💻 ls`\n", "<think>x</think>y")),
+			content: "```\n<think>x</think>y"},
+		"before a fence and an imitation": {in: texts("abc", "\n`💻 ls`\n", "```\n", "a\n`💻 c`\n") + stop(),
+			starts: "💻 ls"},
+	}
 	for _, m := range realMarkers {
-		v := look(t, repair(role()+text("Hm.")+text(m.content)+text("\n\nDone.")+stop()))
-		if v.content != "Hm.\n\nDone." {
-			t.Errorf("%s: content = %q", m.name, v.content)
-		}
-		starts := v.starts()
-		if len(starts) != 1 || starts[0].emoji != m.emoji || starts[0].label != m.label {
-			t.Errorf("%s: starts = %+v, want %q %q", m.name, starts, m.emoji, m.label)
-		}
-		v.checkLifecycle(t)
+		rows[m.name] = row{in: turn(text("Hm.") + text(m.content) + text("\n\nDone.")),
+			starts: m.emoji + " " + m.label, content: "Hm.\n\nDone."}
 	}
-}
-
-func TestRealMarkerOfAnyLengthIsAToolStart(t *testing.T) {
-	label := strings.Repeat("print('x'); ", 8000)
-	v := look(t, repair(markerChunk("🐍", label)+text("\n\nok")+stop()))
-	if s := v.starts(); len(s) != 1 || s[0].label != label || v.content != "\n\nok" {
-		t.Errorf("%d starts, content %q", len(s), v.content)
+	for _, s := range []string{`"\n` + "`💻 ls`" + `\n"`, `"\n` + "`\\ud83d\\udcbb ls`" + `\n"`, `"\u000a\u0060\uD83D\uDCBB\u0020\u006cs\u0060\u000A"`} {
+		rows["escaped "+s] = row{in: delta(`"content": `+s) + text("x") + stop(), starts: "💻 ls"}
 	}
-}
-
-func TestRealMarkerLosesNoOtherFrame(t *testing.T) {
-	a, b, c := role()+text("a"), text("\n\nb"), stop()
-	out := repair(a + markerChunk("💻", "ls") + b + c)
-	if !strings.HasPrefix(out, a) || !strings.HasSuffix(out, b+c) {
-		t.Errorf("the frames around the marker have changed:\n%s", out)
-	}
-}
-
-// notMarkers are whole chunks that are none.
-var notMarkers = []string{
-	"\n`git status`\n",
-	"\n`💻`\n",
-	"`💻`",
-	"`💻 ls`x",
-	"\n`💻\tls`\n",
-	"\n`💻\nls`\n",
-	"\n💻 ls\n",
-	"\n`` 💻 ls``\n",
-	"\n`x ls`\n",
-	"\n`💻 ls\n",
-	"\n``\n",
-	"\n`",
-	"\n",
-	"`",
-	"\n`\u00a0 x`\n",
-	"\n`🦄 gallop`",
-	"`🦄 gallop`\n",
-	"x\n`🦄 gallop`\n",
-	"\n`🦄 gallop`\nx",
-	"\n\n`🦄 gallop`\n",
-	"\n`🦄 gallop`\n\n",
-	"\r\n`🦄 gallop`\r\n",
-	"\n`🦄 `💻`\n x",
-}
-
-func TestWhatIsNoMarkerPassesByteForByte(t *testing.T) {
-	for _, content := range notMarkers {
-		in := role() + text("a") + text(content) + text("b") + stop()
-		same(t, repair(in), in, "bytes")
-	}
-}
-
-func TestMarkerEscapedInAnyWayIsAMarker(t *testing.T) {
-	for _, content := range []string{
-		`"\n` + "`💻 ls`" + `\n"`,
-		`"\n` + "`\\ud83d\\udcbb ls`" + `\n"`,
-		`"\u000a\u0060\uD83D\uDCBB\u0020\u006cs\u0060\u000A"`,
+	// Whole chunks that are none.
+	for _, s := range []string{
+		"\n`git status`\n", "\n`💻`\n", "`💻`", "`💻 ls`x", "\n`💻\tls`\n", "\n`💻\nls`\n", "\n💻 ls\n", "\n`` 💻 ls``\n", "\n`x ls`\n", "\n`💻 ls\n",
+		"\n``\n", "\n`", "\n", "`", "\n`\u00a0 x`\n", "\n`🦄 gallop`", "`🦄 gallop`\n", "x\n`🦄 gallop`\n", "\n`🦄 gallop`\nx", "\n\n`🦄 gallop`\n",
+		"\n`🦄 gallop`\n\n", "\r\n`🦄 gallop`\r\n", "\n`🦄 `💻`\n x",
 	} {
-		v := look(t, repair(delta(`"content": `+content)+text("x")+stop()))
-		if s := v.starts(); len(s) != 1 || s[0].emoji != "💻" || s[0].label != "ls" || s[0].tool != "terminal" {
-			t.Errorf("%s: starts = %+v", content, s)
+		rows[fmt.Sprintf("none: %q", s)] = row{in: turn(text("a") + text(s) + text("b")), out: passes}
+	}
+	check(t, rows)
+}
+
+// toolOfUpstream is a tool event of upstream's, after which no chunk is a real marker.
+var toolOfUpstream = g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1")
+
+// What else a marker's chunk says stays, in front of the tool.
+func TestMarkerChunksThatSayMore(t *testing.T) {
+	chunk := func(content string) string {
+		return `data: {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "x": [1, 2.50], "choices": [ {"index": 0, ` +
+			`"logprobs": {"content": [1]}, "delta": { "role": "assistant", "content": "` + content + `" }, "finish_reason": null}], "y": "\u00e9"}` + "\n\n"
+	}
+	out := repair(chunk(`\n`+"`💻 ls`"+`\n`) + text("z") + stop())
+	if v := look(t, out); !strings.HasPrefix(out, chunk("")) || len(v.starts()) != 1 || v.content != "z" {
+		t.Errorf("starts %+v, content %q in\n%s", v.starts(), v.content, out)
+	}
+	out = repair(chunk(`a\n`+"`💻 ls`"+`\n\nb\u00e9`) + stop())
+	if want := chunk(`a\nb\u00e9`); !strings.HasPrefix(out, want) {
+		t.Errorf("got  %s\nwant %s", out, want)
+	}
+}
+
+// strips are contents and what is left of them.
+var strips = []struct{ name, content, want string }{
+	{"in the middle", "a\n`💻 ls`\nb", "a\nb"},
+	{"an empty line behind", "a\n`💻 ls`\n\nb", "a\nb"},
+	{"two empty lines behind", "a\n`💻 ls`\n\n\nb", "a\n\nb"},
+	{"an empty line before", "a\n\n`💻 ls`\nb", "a\n\nb"},
+	{"at the start of the message", "`💻 ls`\nb", "b"},
+	{"at the start, an empty line behind", "`💻 ls`\n\nb", "b"},
+	{"at the end", "a\n`💻 ls`\n", "a\n"},
+	{"at the end without a newline", "a\n`💻 ls`", "a\n"},
+	{"the whole message", "`💻 ls`", ""},
+	{"two in a row", "a\n`💻 ls`\n`📖 x`\nb", "a\nb"},
+	{"two with an empty line between", "a\n`💻 ls`\n\n`📖 x`\n\nb", "a\nb"},
+	{"three with empty lines", "a\n\n`💻 1`\n\n`💻 2`\n\n`💻 3`\n\nb", "a\n\nb"},
+	{"text between", "a\n`💻 1`\nb\n`💻 2`\nc", "a\nb\nc"},
+	{"with U+FE0F", "a\n`⚙️ x`\nb", "a\nb"},
+	{"without U+FE0F where the table has it", "a\n`⚙ x`\nb", "a\nb"},
+	{"a label of one backtick", "a\n`💻 ``\nb", "a\nb"},
+	{"backticks in the label", "a\n`💻 echo `date` x`\nb", "a\nb"},
+	{"inside a backtick fence", "a\n```\n`💻 ls`\n```\nb", "a\n```\n`💻 ls`\n```\nb"},
+	{"inside a tilde fence", "~~~\n`💻 ls`\n~~~\n", "~~~\n`💻 ls`\n~~~\n"},
+	{"inside an unclosed fence", "```sh\n`💻 ls`\nb", "```sh\n`💻 ls`\nb"},
+	{"inside a fence with a language", "```go\n`💻 ls`\n```", "```go\n`💻 ls`\n```"},
+	{"behind a closed fence", "```\nx\n```\n`💻 ls`\nb", "```\nx\n```\nb"},
+	{"a shorter fence closes nothing", "````\n```\n`💻 ls`\n````\n", "````\n```\n`💻 ls`\n````\n"},
+	{"another fence closes nothing", "```\n~~~\n`💻 ls`\n```\n", "```\n~~~\n`💻 ls`\n```\n"},
+	{"a fence with text behind closes nothing", "```\n``` x\n`💻 ls`\n```\n", "```\n``` x\n`💻 ls`\n```\n"},
+	{"a longer fence closes", "```\nx\n`````\n`💻 ls`\nb", "```\nx\n`````\nb"},
+	{"three backticks in a line are no fence", "```x``` y\n`💻 ls`\nb", "```x``` y\nb"},
+	{"two backticks are no fence", "``\n`💻 ls`\nb", "``\nb"},
+	{"an indented fence", "- x\n  ```\n`💻 ls`\n  ```\n", "- x\n  ```\n`💻 ls`\n  ```\n"},
+	{"inline code", "a `💻 ls` b", "a `💻 ls` b"},
+	{"inline code at the start of a line", "a\n`💻 ls` b\n", "a\n`💻 ls` b\n"},
+	{"inline code at the end of a line", "a `💻 ls`\nb", "a `💻 ls`\nb"},
+	{"indented", "a\n `💻 ls`\nb", "a\n `💻 ls`\nb"},
+	{"a lone emoji", "a\n`💻`\nb", "a\n`💻`\nb"},
+	{"an unknown emoji", "a\n`🦄 ls`\nb", "a\n`🦄 ls`\nb"},
+	{"no emoji", "a\n`git status`\nb", "a\n`git status`\nb"},
+	{"not closed", "a\n`💻 ls\nb", "a\n`💻 ls\nb"},
+	{"two backticks before", "a\n``💻 ls`\nb", "a\n``💻 ls`\nb"},
+	{"a newline in the emoji", "a\n`💻\n ls`\nb", "a\n`💻\n ls`\nb"},
+	{"text and a newline alone", "a\n\n\nb\n", "a\n\n\nb\n"},
+}
+
+func TestImitationsAreStripped(t *testing.T) {
+	for _, s := range strips {
+		// One delta, one for each rune, and two cut at each place.
+		splits := [][]string{{s.content}, strings.Split(s.content, "")}
+		for i := range s.content {
+			if i > 0 {
+				splits = append(splits, []string{s.content[:i], s.content[i:]})
+			}
+		}
+		for _, split := range splits {
+			in := role() + g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1") + texts(split...) + stop()
+			out := repair(in)
+			if got := look(t, out).content; got != s.want {
+				t.Errorf("%s: content of %q = %q, want %q", s.name, split, got, s.want)
+			}
+			same(t, repair(out), out, s.name+": twice and once")
+		}
+		if got := withoutImitations(s.content); got != s.want {
+			t.Errorf("%s: the tests' own model says %q, want %q", s.name, got, s.want)
 		}
 	}
 }
 
-func TestMarkerInAStreamThatHasShownAToolEventIsAnImitation(t *testing.T) {
-	for name, event := range map[string]string{
-		"G1":          g1("terminal", "💻", "id"),
-		"G2":          g2Start("terminal", "💻", "id", "call_1") + g2End("terminal", "call_1"),
-		"G1 internal": g1("_thinking", "💭", "hm"),
+func TestImitationStartsNoTool(t *testing.T) {
+	in := role() + texts("Sure\n", "`💻", " ls`", "\ndone") + stop()
+	v := look(t, repair(in))
+	if len(v.tools) != 0 || v.content != "Sure\ndone" {
+		t.Errorf("tools %+v, content %q", v.tools, v.content)
+	}
+	if sum := repairSummary(in, Options{}); sum.Imitations != 1 || sum.Tools != 0 || sum.Markers != 0 {
+		t.Errorf("summary = %+v", sum)
+	}
+}
+
+func TestImitationsKeepPassesByteForByte(t *testing.T) {
+	for _, s := range strips {
+		in := role() + texts(strings.Split(s.content, "")...) + stop()
+		same(t, repairWith(in, Options{Imitations: ImitationsKeep}), in, s.name+": bytes")
+	}
+	in := role() + g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1") + markerChunk("📖", "x") + stop()
+	same(t, repairWith(in, Options{Imitations: ImitationsKeep, Progress: ProgressBare}), in, "bytes of a whole chunk")
+}
+
+func TestImitations(t *testing.T) {
+	trust := Options{Imitations: ImitationsTrust}
+	counted := func(s string) string { // with a usage that is not the last
+		return strings.Replace(text(s), "}\n\n", `, "usage": {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6}}`+"\n\n", 1)
+	}
+	added, err := NewTools(map[string]string{"🛰️": "satellite"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]row{
+		"trusted, merged": {in: turn(texts("Sure\n`💻 ls -la`\ndone")),
+			o: trust, starts: "💻 ls -la", content: "Sure\ndone", end: "stop"},
+		"trusted, spread": {in: turn(texts("Sure\n", "`", "💻", " ls -la", "`", "\n", "done")),
+			o: trust, starts: "💻 ls -la", content: "Sure\ndone"},
+		"trusted, merged and spread": {in: turn(texts("Sure\n`💻 ls", " -la`\ndone")),
+			o: trust, starts: "💻 ls -la", content: "Sure\ndone"},
+		"trusted, text after it is an answer": {in: turn(texts("Sure\n`💻 ", "ls`\n\ndone\n`", "x")),
+			o: trust, end: "stop"},
+		"trusted, at the end": {in: turn(texts("Sure\n`💻 ls", " -la`\n")),
+			o: trust, starts: "💻 ls -la", end: CodeEmpty},
+		"trusted, in parallel": {in: turn(texts("Hm.\n`💻 a`\n`📖 b`\n", "Done.")),
+			o: trust, story: "other text running running completed completed text finish done"},
+		"trusted, in deltas of lines": {in: turn(texts("Hm.\n", "`💻 a`\n", "`📖 b`\n", "Done.")),
+			o: trust, story: "other text running running completed completed text finish done"},
+		"trusted, in deltas": {in: turn(texts("Hm.\n", "`💻 ", "a`\n`📖", " b`\n", "Done.")),
+			o: trust, story: "other text running running completed completed text finish done"},
+		"trusted, after a held line": {in: texts("a\n`💻 c`", "a\n`📖 b`\nc") + stop(),
+			o: trust, starts: "📖 b"},
+		"trusted, with escapes": {in: turn(delta(`"content": "a\n\u0060\ud83d\udcbb ls\u0060\nb"`)),
+			o: trust, starts: "💻 ls"},
+		"trusted, ended by reasoning": {in: turn(text("Sure\n`💻 ls`") + reasoning("hm") + text("\ndone")),
+			o: trust, starts: "💻 ls", content: "Sure\ndone"},
+		"trusted, ended by a tool": {in: turn(text("Sure\n`💻 ls`") + toolOfUpstream + text("\ndone")),
+			o: trust, starts: "💻 ls, 💻 l", content: "Sure\ndone"},
+		"trusted, ended by a call": {in: turn(text("Sure\n`💻 ls`") + delta(`"tool_calls": [{"id": "c"}]`) + text("\ndone")),
+			o: trust, starts: "💻 ls", content: "Sure\ndone"},
+		// A hop between Hermes and the sidecar has merged what Hermes sends one by one.
+		"merged markers": {in: turn(text("\n`💻 ls`\nSome real text\n`📖 f`\n") + text("\n\nend")),
+			content: "\nSome real text\n\nend", starts: nothing},
+		"merged markers, trusted": {in: turn(text("\n`💻 ls`\nSome real text\n`📖 f`\n") + text("\n\nend")),
+			o: trust, starts: "💻 ls, 📖 f"},
+		"two merged markers": {in: turn(text("\n`💻 a`\n\n`📖 b`\n") + text("\n\nend")),
+			content: "\n\nend", starts: nothing},
+		"two merged markers, trusted": {in: turn(text("\n`💻 a`\n\n`📖 b`\n") + text("\n\nend")),
+			o: trust, starts: "💻 a, 📖 b"},
+		"merged, unknown": {in: turn(text("\n`🦄 a`\nText\n`🦄 b`\n") + text("\n\nend")), out: passes},
+		"merged, unknown, trusted": {in: turn(text("\n`🦄 a`\nText\n`🦄 b`\n") + text("\n\nend")),
+			o: trust, out: passes},
+		"prose about tools": {in: turn(texts("`💻 term", "inal` and `", "📖 read_file`\n")), out: passes},
+		"commands in a label": {in: turn(text("a\n`💻 echo `date` && echo ``x`` | tee '`'`\nb")),
+			content: "a\nb"},
+		"in a finish chunk": {in: role() + text("a\n`💻") + finishChunkWith(`"content": " ls`+"`"+`"`, "stop", realUsage) + doneFrame,
+			content: "a\n", end: "stop"},
+		"ended by a tool event":                      {in: text("abc\n`💻 x`") + toolOfUpstream + text("`💻 y`\nz") + stop()},
+		"a held line, then a finish chunk with text": {in: g2Start("t", "💻", "l", "1") + text("a\n`💻 c`") + finishChunkWith(`"content": "end"`, "stop", realUsage) + doneFrame},
+		"an orphan within":                           {in: text("a\n`💻 c`x") + g2End("t", "orphan") + text("`\nb") + stop()},
+		"an internal tool within":                    {in: text("a\n`💻 c`x") + g1("_thinking", "💭", "hm") + text("`\nb") + stop()},
+		"a chunk without choices within": {in: turn(text("a\n`💻 l") + choicesChunk("", "") + text("s`\nb")),
+			content: "a\nb"},
+		"usage in each chunk": {in: turn(counted("a\n`💻 l") + counted("s`\nb")), content: "a\nb"},
+	}
+	// The newline before it has left with the marker: the one after it keeps the texts apart.
+	for _, c := range []struct {
+		want   string
+		deltas []string
+	}{
+		{"foo\nbar", []string{"foo", "\n`💻 ls`\n", "`💻 x`\nbar"}},
+		{"foo\nbar", []string{"foo", "\n`💻 ls`\n", "`💻", " x`\n", "bar"}},
+		{"foo\n\nbar", []string{"foo", "\n`💻 ls`\n", "`💻 x`\n", "\n\nbar"}},
+		{"bar", []string{"\n`💻 ls`\n", "`💻 x`\nbar"}},
+		{"foo\n\nbar", []string{"foo\n", "\n`💻 ls`\n", "`💻 x`\nbar"}},
 	} {
-		in := role() + event + text("a") + markerChunk("📖", "x.go") + text("b") + stop()
-		v := look(t, repair(in))
-		if v.content != "a\nb" {
-			t.Errorf("%s: content = %q", name, v.content)
+		rows[fmt.Sprintf("after a marker: %q", c.deltas)] = row{in: turn(texts(c.deltas...)), content: c.want}
+	}
+	// What was held back and is no marker begins no fence.
+	for _, s := range []string{"`x```\n`💻 ls`\nb", "`💻```\n`💻 ls`\nb", "a\n`x````\n`💻 ls`\nb"} {
+		for _, n := range []int{1, len(s)} {
+			rows[fmt.Sprintf("%q in deltas of %d", s, n)] = row{in: turn(deltasOf(s, n)), content: strings.Replace(s, "`💻 ls`\n", "", 1)}
 		}
-		for _, s := range v.starts() {
-			if s.label == "x.go" {
-				t.Errorf("%s: an imitation has started a tool", name)
+	}
+	for _, e := range append(knownEmoji, "🛰️") {
+		for _, form := range []string{e, strings.TrimSuffix(e, "\ufe0f"), strings.TrimSuffix(e, "\ufe0f") + "\ufe0f"} {
+			rows["emoji "+form] = row{in: turn(text("a\n`" + form + " x`\nb")), o: Options{Tools: added}, content: "a\nb"}
+		}
+	}
+	check(t, rows)
+}
+
+// heldAfter tells whether the content is held back when it comes in a stream.
+func heldAfter(content string) bool {
+	s := New(&Options{}, chatParams)
+	s.Feed(nil, []byte(role()), epoch)
+	return len(s.Feed(nil, []byte(text(content)), epoch)) == 0
+}
+
+func TestTextIsHeldOnlyWhileItAgreesWithAMarker(t *testing.T) {
+	for content, want := range map[string]bool{
+		"`":             true,
+		"a\n`":          true,
+		"a\n`💻":         true,
+		"a\n`💻 ":        true,
+		"a\n`💻 ls":      true,
+		"a\n`💻 ls`":     true,
+		"a\n`⚙\ufe0f":   true,
+		"a\n":           false,
+		"\n":            false,
+		"\n\n":          false,
+		"a":             false,
+		"a `":           false,
+		"a `💻 ls":       false,
+		"\n`g":          false,
+		"\n`🦄":          false,
+		"\n`💻x":         false,
+		"\n``":          false,
+		"\n`💻`":         false,
+		"```\n`💻 ls":    false,
+		"~~~\n`💻 ls":    false,
+		"\n`💻 ls` and ": true, // to the end of the line: the label may go on
+		"\n`💻 ls\n":     false,
+		"\n`💻 ls`\n":    false,
+		"\n💻":           false,
+	} {
+		if content == "\n`💻 ls`\n" {
+			continue // a real marker, which leaves as an event
+		}
+		if got := heldAfter(content); got != want {
+			t.Errorf("held after %q: %v, want %v", content, got, want)
+		}
+	}
+}
+
+func TestHeldLineIsBoundedTo4KiB(t *testing.T) {
+	for size, stripped := range map[int]bool{4095: true, 4096: true, 4097: false, 10000: false} {
+		line := "`💻 " + strings.Repeat("x", size-len("`💻 `")) + "`"
+		in := "a\n" + line + "\nb"
+		want := "a\nb"
+		if !stripped {
+			want = in
+		}
+		for _, n := range []int{1, 100, 20000} {
+			v := look(t, repair(role()+deltasOf(in, n)+stop()))
+			if v.content != want {
+				t.Errorf("line of %d bytes in deltas of %d: stripped = %v, want %v", size, n, len(v.content) < size, stripped)
+			}
+		}
+	}
+	if marker.MaxHeldLine != 4096 {
+		t.Errorf("maxHeldLine = %d, want 4 KiB", marker.MaxHeldLine)
+	}
+}
+
+// Whole frames are held, in order with what is between them, and leave byte for byte.
+func TestHeldFrames(t *testing.T) {
+	begun := role() + text("a\n`💻 l")
+	check(t, map[string]row{
+		"no marker": {in: turn(texts("Sure.\n`", "💻", " ls", "`", " is a command\n")), out: passes},
+		"longer than 4 KiB": {in: turn(text("`💻 ") + strings.Repeat(text(strings.Repeat("x", 100)), 50) + text("`\n")),
+			out: passes},
+		"comments": {in: turn(text("a\n`💻") + keepalive + text(" ls") + delta("") + text("` no\n")),
+			out: passes},
+		"comments in what is stripped": {in: turn(text("a\n`💻") + keepalive + text(" ls") + delta("") + text("`\n") + text("z")),
+			out: role() + text("a\n") + keepalive + delta("") + text("z") + stop()},
+		"before a tool event": {in: begun + toolOfUpstream + text("\n\nb") + stop(),
+			o: Options{Progress: ProgressBare}, out: passes},
+		"before a finish": {in: begun + stop(), out: passes},
+		"before the end":  {in: begun, story: "other text error finish done", content: "a\n`💻 l"},
+		"before [DONE]":   {in: begun + doneFrame, story: "other text error finish done", content: "a\n`💻 l"},
+		"CRLF": {in: inCRLF(role() + texts("a\n`💻", " ls", "`\n", "b") + stop()),
+			out: inCRLF(role() + texts("a\n", "b") + stop())},
+	})
+	s := New(&Options{}, chatParams)
+	feedAll(s, role(), inOne)
+	in := texts("Sure.\n`", "💻", " ls", "`")
+	equal(t, string(feedAll(s, in, inOne)), "", "what leaves while the line is open")
+	same(t, string(s.Feed(nil, []byte(text(" is a command\n")), epoch)), in+text(" is a command\n"), "held frames")
+	feedAll(s, text("`💻 ")+strings.Repeat(text(strings.Repeat("x", 100)), 42), inOne)
+	same(t, string(s.Feed(nil, []byte(text("x")), epoch)), text("x"), "what leaves after 4 KiB")
+}
+
+// piecesOf returns a message in pieces: M is a marker of its own, E a tool event, R
+// a reasoning delta, Q what says nothing, all else text.
+func piecesOf(list ...string) string {
+	var b strings.Builder
+	for _, p := range list {
+		switch p {
+		case "M":
+			b.WriteString(markerChunk("💻", "ls"))
+		case "E":
+			b.WriteString(g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1"))
+		case "R":
+			b.WriteString(reasoning("hm"))
+		case "Q": // says nothing
+			b.WriteString(keepalive + delta("") + delta(`"content": ""`))
+		default:
+			b.WriteString(text(p))
+		}
+	}
+	return b.String()
+}
+
+// What is left of a message around dropped markers: no text runs into another, and
+// no marker stays (contract section 1).
+var apart = []struct {
+	pieces []string
+	want   string
+}{
+	{[]string{"Hello", "M", "World"}, "Hello\nWorld"},
+	{[]string{"Hello", "M", "\nWorld"}, "Hello\nWorld"},
+	{[]string{"Hello", "M", "\n\nWorld"}, "Hello\n\nWorld"},
+	{[]string{"Hello", "M", "Q", "World"}, "Hello\nWorld"},
+	{[]string{"Hello", "M", " ", "World"}, "Hello\n World"},
+	{[]string{"Hello", "M", "\u00a0World"}, "Hello\n\u00a0World"},
+	{[]string{"Hello\n", "M", "World"}, "Hello\n\nWorld"},
+	{[]string{"\n", "M", "World"}, "\n\nWorld"},
+	{[]string{"Hello", "M", "M", "World"}, "Hello\nWorld"},
+	{[]string{"Hello", "M", "M", "\nWorld"}, "Hello\nWorld"},
+	{[]string{"Hello", "M"}, "Hello"},
+	{[]string{"M", "World"}, "World"},
+	{[]string{"M", "\nWorld"}, "\nWorld"},
+	{[]string{"M", "M", "World"}, "World"},
+	{[]string{"Hello", "M", "E", "World"}, "Hello\nWorld"},
+	{[]string{"Hello", "M", "R", "World"}, "Hello\nWorld"},
+	{[]string{"R", "M", "World"}, "World"},
+	{[]string{"Hello", "M", "World", "M", "Again"}, "Hello\nWorld\nAgain"},
+
+	{[]string{"Hello", "M", "`📖 a`\nWorld"}, "Hello\nWorld"},
+	{[]string{"Hello", "M", "`📖 a`\n\nWorld"}, "Hello\nWorld"},
+	{[]string{"Hello", "M", "`📖 a`\n\n\nWorld"}, "Hello\n\nWorld"},
+	{[]string{"Hello", "M", "\n`📖 a`\nWorld"}, "Hello\nWorld"},
+	{[]string{"Hello", "M", "`📖 a`\n`⚙ y`\nWorld"}, "Hello\nWorld"},
+	{[]string{"Hello", "M", "`📖 a`\n\n`⚙ y`\nWorld"}, "Hello\nWorld"},
+	{[]string{"Hello", "M", "`📖 a`", "M", "World"}, "Hello\nWorld"},
+	{[]string{"Hello", "M", "`📖 a`", "M", "\nWorld"}, "Hello\nWorld"},
+	{[]string{"Hello", "M", "`📖 a`", "M", "\n\nWorld"}, "Hello\n\nWorld"},
+	{[]string{"Hello", "M", "`📖 a`", "M", "\n`⚙ y`\nrest"}, "Hello\nrest"},
+	{[]string{"Hello", "M", "`📖 a`", "E", "\n`⚙ y`\nrest"}, "Hello\nrest"},
+	{[]string{"Hello", "M", "`📖 a`", "R", "\n`⚙ y`\nrest"}, "Hello\nrest"},
+	{[]string{"Hello", "M", "`📖 a`", "E", "\nWorld"}, "Hello\nWorld"},
+	{[]string{"Hello", "M", "`📖 a`", "R", "\nWorld"}, "Hello\nWorld"},
+	{[]string{"Hello", "M", "`📖 a`", "E", "\n\nWorld"}, "Hello\nWorld"},
+	{[]string{"Hello", "M", "`📖 a`", "E", "World"}, "Hello\nWorld"},
+	{[]string{"Hello", "M", "`📖 a`", "E", "`⚙ y`\nrest"}, "Hello\nrest"},
+	{[]string{"Hello\n`📖 a`", "M", "\nWorld"}, "Hello\nWorld"},
+	{[]string{"Hello\n`📖 a`", "M", "World"}, "Hello\nWorld"},
+	{[]string{"Hello\n`📖 a`\n", "M", "World"}, "Hello\nWorld"},
+	{[]string{"Hello\n`📖 a`\n", "M", "\nWorld"}, "Hello\nWorld"},
+	{[]string{"Hello\n`📖 a`\n", "M", "`⚙ y`\n\nWorld"}, "Hello\nWorld"},
+	{[]string{"Hello", "M", "`📖 a` b\n", "c"}, "Hello\n`📖 a` b\nc"},
+	{[]string{"Hello", "M", "`📖 a", "E", "b"}, "Hello\n`📖 ab"},
+	{[]string{"Hello", "M", "`🦄 a`\nb"}, "Hello\n`🦄 a`\nb"},
+	{[]string{"Hello", "M", "`🦄 a`\n", "b"}, "Hello\n`🦄 a`\nb"},
+	{[]string{"Hello", "M", "`📖 a` and `💻 b`\n", "b"}, "Hello\n`📖 a` and `💻 b`\nb"},
+	{[]string{"Hello", "M", "```\n`📖 a`\n```\n", "b"}, "Hello\n```\n`📖 a`\n```\nb"},
+	{[]string{"Hello", "M", "`", "git` x"}, "Hello\n`git` x"},
+
+	{[]string{"Hello", "M", "<think>a</think>World"}, "Hello\nWorld"},
+	{[]string{"Hello", "M", "<think>a</think>\n\nWorld"}, "Hello\nWorld"},
+	{[]string{"Hello", "M", "\n\n<think>a</think>World"}, "Hello\n\nWorld"},
+	{[]string{"Hello", "M", "<think>a</think>`📖 a`\nWorld"}, "Hello\nWorld"},
+	{[]string{"Hello", "M", "<thi", "World"}, "Hello\n<thiWorld"},
+	{[]string{"Hello", "M", "<think>a</think>", "M", "World"}, "Hello\nWorld"},
+	{[]string{"<think>a</think>", "M", "World"}, "World"},
+}
+
+func TestTextsAroundMarkersStayApart(t *testing.T) {
+	for _, c := range apart {
+		in := role() + piecesOf(c.pieces...) + stop()
+		for _, o := range allOptions() {
+			if o.Imitations == ImitationsKeep || o.Reasoning == ReasoningKeep || o.Progress == ProgressOff && slices.Contains(c.pieces, "E") {
+				continue // an event that does not leave ends no line
+			}
+			out := repairWith(in, o)
+			if got := look(t, out).content; got != c.want {
+				t.Errorf("%q: content %q, want %q\n%+v", c.pieces, got, c.want, o)
+			}
+			for _, cut := range []cutter{oneByte, byFrame(in), atRandom(1, 50)} {
+				again, _ := run(in, o, chatParams, cut, CauseEOF)
+				same(t, again, out, "outputs of two cuts")
+			}
+			same(t, repairWith(out, o), out, "twice and once")
+			cut, _ := run(role()+piecesOf(c.pieces...), o, chatParams, inOne, CauseAborted)
+			if got := look(t, cut).content; got != c.want {
+				t.Errorf("%q: content before a crash %q, want %q", c.pieces, got, c.want)
+			}
+			if t.Failed() {
+				t.Fatalf("%q with %+v:\n%s", c.pieces, o, out)
 			}
 		}
 	}
 }
 
-func TestMarkerOfAnUnknownEmojiIsNoImitation(t *testing.T) {
-	in := role() + g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1") + markerChunk("🦄", "x") + stop()
-	same(t, repairWith(in, Options{Progress: ProgressBare}), in, "bytes")
-}
-
-func TestMarkerInsideAnOpenFenceStartsATool(t *testing.T) {
-	v := look(t, repair(text("```\ncode")+markerChunk("💻", "ls")+text("\n\nb")+stop()))
-	if len(v.starts()) != 1 || v.content != "```\ncode\n\nb" {
-		t.Errorf("starts %+v, content %q", v.starts(), v.content)
-	}
-}
-
-func TestMarkerChunkWithOtherMembersKeepsThem(t *testing.T) {
-	in := `data: {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "x": [1, 2.50], "choices": [{"index": 0, "delta": {"role": "assistant", "content": "\n` + "`💻 ls`" + `\n"}, "finish_reason": null}], "y": "\u00e9"}` + "\n\n"
-	out := repair(in + text("z") + stop())
-	want := strings.Replace(in, `\n`+"`💻 ls`"+`\n`, "", 1)
-	if !strings.Contains(out, want) {
-		t.Errorf("want the chunk without its content %q in\n%s", want, out)
-	}
-	if v := look(t, out); len(v.starts()) != 1 || v.content != "z" {
-		t.Errorf("starts %+v, content %q", v.starts(), v.content)
-	}
-}
-
-func TestMarkerInAnotherChoiceIsText(t *testing.T) {
-	for _, choices := range []string{
-		`[{"index": 1, "delta": {"content": "\n` + "`💻 ls`" + `\n"}}]`,
-		`[{"index": 0, "delta": {"content": "\n` + "`💻 ls`" + `\n"}}, {"index": 1, "delta": {"content": "x"}}]`,
-	} {
-		in := `data: {` + envelopeOfTests + `, "choices": ` + choices + "}\n\n"
-		out := repair(in + stop())
-		if !strings.HasPrefix(out, in) {
-			t.Errorf("the chunk has changed:\n%s", out)
+// One rune in each delta is the same, with and without the fast paths: those need
+// frames that are alike.
+func TestTextsAroundMarkersStayApartInSmallDeltas(t *testing.T) {
+	for _, c := range apart {
+		in := role() + texts("Once", " upon", " a time. ")
+		for _, p := range c.pieces {
+			if len(p) < 2 {
+				in += piecesOf(p)
+				continue
+			}
+			in += texts(strings.Split(p, "")...)
+		}
+		v := look(t, repair(in+stop()))
+		want := "Once upon a time. " + c.want
+		if c.pieces[0] == "M" || strings.HasPrefix(c.pieces[0], "<think>") || c.pieces[0] == "R" || c.pieces[0] == "\n" {
+			continue // the message has another beginning
+		}
+		if v.content != want {
+			t.Errorf("%q: content %q, want %q", c.pieces, v.content, want)
 		}
 	}
 }
 
-func TestMarkersAreCounted(t *testing.T) {
-	sum := repairSummary(role()+markerChunk("💻", "a")+markerChunk("🦄", "b")+text("x\n`💻 c`\ny")+stop(), Options{})
-	if sum.Markers != 2 || sum.Tools != 2 || sum.Imitations != 1 {
-		t.Errorf("summary = %+v, want 2 markers, 2 tools, 1 imitation", sum)
+// A history of what upstream said, healed, is the text that the client got, and that
+// has nothing to be healed (contract section 5).
+func TestHistoriesOfMarkersAreHealedAsStreamsAre(t *testing.T) {
+	for _, c := range apart {
+		upstream := role() + piecesOf(c.pieces...) + stop()
+		said := look(t, repairWith(upstream, Options{Imitations: ImitationsKeep, Reasoning: ReasoningKeep})).content
+		if strings.Contains(said, "<think>") || strings.Contains(strings.Join(c.pieces, ""), "E") {
+			continue // the line ends only for who sees the event
+		}
+		raw := look(t, upstream).content
+		healed, _ := whole.StripMarkers(jsonspan.Inside(jsonspan.Quote(raw)), marker.Hermes)
+		if got := unquote(append(append([]byte{'"'}, healed...), '"')); strings.TrimRight(got, "\n") != strings.TrimRight(c.want, "\n") {
+			t.Errorf("%q: healed %q, want %q", c.pieces, got, c.want)
+		}
+		once := jsonspan.Inside(jsonspan.Quote(look(t, repair(upstream)).content))
+		if again, n := whole.StripMarkers(once, marker.Hermes); n > 0 || string(again) != string(once) {
+			t.Errorf("%q: what the client got is healed again: %q", c.pieces, again)
+		}
+	}
+}
+
+// A frame that passes unexamined is, for all that is known, text: nothing is owed
+// after it, and nothing goes.
+func TestUnexaminedFrameKeepsTextsApart(t *testing.T) {
+	large := text(strings.Repeat("x", 1000))
+	for _, c := range [][2]string{{"Hello", "World"}, {"Hello\n`📖 a`\n", "\nWorld"}} {
+		out := repairWith(role()+text(c[0])+markerChunk("💻", "ls")+large+text(c[1])+stop(), Options{MaxFrame: 900})
+		if !strings.Contains(out, large) || !strings.Contains(out, text(c[1])) {
+			t.Errorf("the text behind it has changed:\n%s", out)
+		}
+	}
+}
+
+// apartTokens are what FuzzApart makes a message of: each in a chunk of its own,
+// or, where it follows a +, in one with the token before.
+var apartTokens = []string{
+	"M", "M", "Q", "+", "+", "+", "Hello", "World", "\n", "\n\n", " ", "`📖 a`", "`⚙ y`\n", "\n`💻 b`", "`💻", " c`", "`", "` x", "`git`", "\n`📖 d`\n", "é",
+}
+
+// FuzzApart: a message without markers is what is left of it when they are taken out
+// of the whole text, as of a history, but for the newlines at its ends.
+func FuzzApart(f *testing.F) {
+	f.Add([]byte{6, 0, 11, 0, 8, 7})
+	f.Add([]byte{6, 0, 11, 2, 8, 3, 12, 3, 7})
+	f.Add([]byte{6, 8, 11, 0, 0, 12, 8, 7, 0, 14, 15, 6})
+	f.Add([]byte{6, 0, 12, 4, 16, 17, 0, 10, 7})
+	f.Fuzz(func(t *testing.T, script []byte) {
+		if len(script) > 60 {
+			return
+		}
+		var list []string
+		joined := false
+		for _, b := range script {
+			switch token := apartTokens[int(b)%len(apartTokens)]; {
+			case token == "+":
+				joined = true
+			case joined && len(list) > 0 && !strings.ContainsAny(token[:1]+list[len(list)-1][:1], "MQ"):
+				list[len(list)-1] += token
+				joined = false
+			default:
+				list = append(list, token)
+				joined = false
+			}
+		}
+		for _, p := range list {
+			if _, ok := marker.Whole(jsonspan.Inside(jsonspan.Quote(p))); ok && !isMarkerLine(strings.Trim(p, "\n")) {
+				return // in a text it would be prose about tools
+			}
+		}
+		in := role() + piecesOf(list...) + stop()
+		said := look(t, in).content
+		if strings.Contains(said, "```") {
+			return // a real marker goes from a fence, too
+		}
+		want, _ := withoutMarkers(said)
+		for _, o := range []Options{{}, {Imitations: ImitationsTrust}, {Progress: ProgressOff, EmptyAnswer: EmptyAnswerPass}} {
+			out := repairWith(in, o)
+			got := look(t, out).content
+			same(t, strings.Trim(got, "\n"), strings.Trim(want, "\n"), "contents")
+			same(t, repairWith(out, o), out, "twice and once")
+			cut, _ := run(in, o, chatParams, oneByte, CauseEOF)
+			same(t, cut, out, "outputs of two cuts")
+			if t.Failed() {
+				t.Fatalf("%q with %+v:\n%s", list, o, out)
+			}
+		}
+	})
+}
+
+// What is left of a chunk does not look like a real marker to whoever comes after
+// us: it would start a tool for it.
+func TestWhatIsLeftOfAChunkIsNoMarker(t *testing.T) {
+	for _, c := range []struct {
+		in, content string
+	}{
+		{text("\n`💻 b`\n`🦄 x`\n"), "\n`🦄 x`\n"},
+		{texts("a\n`💻 b`\n", "\n\n`🦄 x`\n"), "a\n\n`🦄 x`\n"},
+		{texts("a\n`💻 b`", "\n\n\n`🦄 x`\n"), "a\n\n`🦄 x`\n"},
+		{texts("\n`🦄 x`\n`💻", " b`\n"), "\n`🦄 x`\n"},
+		{texts("\n`🦄 x`\n`💻", " b` c\n"), "\n`🦄 x`\n`💻 b` c\n"},
+		{texts("\n`🦄 x`\n`💻 b`\nc"), "\n`🦄 x`\nc"},
+		{texts("\n`🦄 x`\n`💻 b`\n<thi", "nk>y</think>c"), "\n`🦄 x`\nc"},
+		{text("\n`💻 b`\n`💻 terminal` and `📖 read_file`\n"), "\n`💻 terminal` and `📖 read_file`\n"},
+		{delta(`"content": "\u000a\u0060💻 b\u0060\u000a\u0060🦄 x\u0060\u000a"`), "\n`🦄 x`\n"},
+		{delta(`"role": "assistant", "content": "\n` + "`💻 b`" + `\n` + "`🦄 x`" + `\n"`), "\n`🦄 x`\n"},
+		{strings.Replace(text("\n`💻 b`\n`🦄 x`\n"), `"delta"`, `"text": "\n`+"`💻 b`"+`\n`+"`🦄 x`"+`\n", "delta"`, 1), "\n`🦄 x`\n"},
+		{text("a") + markerChunk("💻", "ls") + text("`🦄 x`\n"), "a\n`🦄 x`\n"},
+	} {
+		for _, end := range []string{stop(), strings.ReplaceAll(stop(), "\n", "\r\n")} {
+			in := role() + c.in + end
+			if end != stop() {
+				in = strings.ReplaceAll(role()+c.in, "\n", "\r\n") + end
+			}
+			for _, o := range allOptions() {
+				if o.Imitations == ImitationsKeep || o.Reasoning == ReasoningKeep {
+					continue
+				}
+				once := repairWith(in, o)
+				if v := look(t, once); v.content != c.content {
+					t.Errorf("%q: content %q, want %q", c.in, v.content, c.content)
+				}
+				same(t, repairWith(once, o), once, "twice and once")
+				if o.Imitations != ImitationsTrust && !strings.Contains(c.in, "ls`") && strings.Contains(once, "running") {
+					t.Errorf("a tool starts:\n%s", once)
+				}
+				for _, cut := range []cutter{oneByte, atRandom(1, 99)} {
+					again, _ := run(in, o, chatParams, cut, CauseEOF)
+					same(t, again, once, "outputs of two cuts")
+				}
+				if t.Failed() {
+					t.Fatalf("%+v\n%s", o, once)
+				}
+			}
+		}
+	}
+}
+
+// A CR and its LF are not torn apart where a frame leaves in parts of which the last
+// is held, or is nothing; what comes of ours in between changes nothing else.
+func TestPartsKeepTheirLF(t *testing.T) {
+	crlf := func(s string) string { return strings.ReplaceAll(s, "\n\n", "\r\n\r\n") }
+	for _, c := range []struct {
+		in string
+		o  Options
+	}{
+		{text("a\n\n<think></think>`"), Options{}},
+		{text("a\n\n<think>b</think>`💻 ls"), Options{}},
+		{text("a\n\n<think>b</think>\n\n<thi"), Options{}},
+		{text("a\n\n<think>b</think>"), Options{}},
+		{text("<think>b</think>"), Options{}},
+		{text("a\n`💻 x`\n"), Options{Imitations: ImitationsTrust, Progress: ProgressOff}},
+		{text("a\n`💻 x`\n"), Options{Imitations: ImitationsTrust}},
+		{text("a\n`💻 x`\n`📖"), Options{Imitations: ImitationsTrust}},
+		{text("\n`🦄 x`\n`💻"), Options{}},
+		{text("`💻") + delta(""), Options{MaxFrame: 350}},
+		{text("\n`💻") + text(strings.Repeat("x", 5000)), Options{}},
+		{keepalive, Options{}},
+	} {
+		in := crlf(role() + c.in)
+		rest := crlf(text("\nb") + stop())
+		want := repairWith(in+rest, c.o)
+		if s := strings.ReplaceAll(want, "\r\n", ""); strings.Contains(s, "\r") {
+			t.Errorf("%q: a CR without its LF:\n%q", c.in, want)
+		}
+		s := New(&c.o, chatParams)
+		out := s.Feed(nil, []byte(in[:len(in)-1]), epoch)
+		from := len(out)
+		out = s.Keepalive(out)
+		breath := string(out[from:])
+		out = s.Feed(out, []byte(in[len(in)-1:]+rest), epoch)
+		got := string(s.Finish(out, CauseEOF))
+		if out[from-1] == '\r' && !strings.HasPrefix(breath, "\n") {
+			t.Errorf("a keepalive stands between a CR and its LF")
+		}
+		breath = strings.TrimPrefix(breath, "\n")
+		same(t, strings.Replace(got, breath, "", 1), want, "outputs with a keepalive between CR and LF")
+		same(t, repairWith(want, c.o), want, "twice and once")
+		if t.Failed() {
+			t.Fatalf("%q %+v", c.in, c.o)
+		}
+	}
+}
+
+// Behind the finish chunk no tool starts, whatever the form and the option
+// (contract section 2), nor where the text is only what a client does not see.
+func TestWhatStartsNoTool(t *testing.T) {
+	finished := role() + text("Sure") + finishChunk("stop", realUsage)
+	for name, in := range map[string]string{
+		"a marker in one chunk":           finished + markerChunk("💻", "ls") + doneFrame,
+		"a marker merged with text":       finished + text("a\n`💻 ls`\nb") + doneFrame,
+		"a marker at the end":             finished + text("a\n`💻 ls`") + doneFrame,
+		"a marker in many chunks":         finished + texts("a\n`💻 ", "ls", "`\n") + doneFrame,
+		"a marker that reasoning ends":    finished + text("a\n`💻 ls`") + reasoning("hm") + doneFrame,
+		"a marker behind [DONE]":          finished + doneFrame + markerChunk("💻", "ls"),
+		"a content of which null counts":  role() + text("Sure") + delta(`"content": "\n`+"`💻 ls`"+`\n", "content": null`) + stop(),
+		"a delta of which another counts": role() + text("Sure") + strings.Replace(delta(""), `"delta": {}`, `"delta": {"content": "\n`+"`💻 ls`"+`\n"}, "delta": {}`, 1) + stop(),
+	} {
+		for _, o := range allOptions() {
+			out, sum := run(in, o, chatParams, inOne, CauseEOF)
+			if v := look(t, out); len(v.tools) > 0 || sum.Tools > 0 || v.finishes[0] != "stop" {
+				t.Errorf("%s: %d tools, finish %q with %+v:\n%s", name, sum.Tools, v.finishes, o, out)
+			}
+		}
+	}
+}
+
+// An info string with a backtick in it opens no fence (CommonMark 4.5).
+func TestBackticksBehindThreeOpenNoFence(t *testing.T) {
+	for _, line := range []string{"```⚙ `", "```⚙ x`", "```⚙`", "``` `", "````⚙ ```"} {
+		in := line + "\n`💻 ls`\nb"
+		for n := 1; n < len(in); n++ {
+			for _, before := range []string{"", text("a\n"), text("a\n") + markerChunk("💻", "ls"), text("a") + markerChunk("💻", "ls"), text("a\n`📖 x`\n")} {
+				for _, o := range []Options{{}, {Imitations: ImitationsTrust}} {
+					if v := look(t, repairWith(role()+before+deltasOf(in, n)+stop(), o)); !strings.HasSuffix(v.content, line+"\nb") {
+						t.Fatalf("%q in deltas of %d: content %q", in, n, v.content)
+					}
+				}
+			}
+		}
+		if healed, n := whole.StripMarkers(jsonspan.Inside(jsonspan.Quote(in)), marker.Hermes); n != 1 {
+			t.Errorf("%q: healed %q", in, healed)
+		}
 	}
 }

@@ -1,7 +1,9 @@
 package rewrite
 
 import (
+	"regexp"
 	"strings"
+	"unicode"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose/prosetest"
 )
@@ -62,4 +64,189 @@ func beginsMarker(s string) bool {
 		}
 	}
 	return false
+}
+
+// withoutMarkers is contract section 5 said for a whole text, a marker at a
+// time: its line goes with the newline on both sides, but one stays where text
+// follows that does not begin with one; at the start and at the end none does.
+// At the very start a further newline goes, as it does from a stream.
+func withoutMarkers(text string) (string, int) {
+	for n := 0; ; n++ {
+		from, to, ok := firstMarker(text)
+		if !ok {
+			return text, n
+		}
+		before, after := text[:from], text[to:]
+		after = strings.TrimPrefix(after, "\n")
+		text = strings.TrimSuffix(before, "\n")
+		switch {
+		case before == "":
+			after = strings.TrimPrefix(after, "\n")
+		case after == "" || strings.HasPrefix(after, "\n"):
+		case isFirstMarker(after) || text != "":
+			text += "\n" // that marker's own, or what keeps the texts apart
+		}
+		text += after
+	}
+}
+
+// firstMarker returns where the first marker line of a text is, without its
+// newline.
+func firstMarker(text string) (from, to int, ok bool) {
+	fence := ""
+	for from <= len(text) {
+		line, _, _ := strings.Cut(text[from:], "\n")
+		if fence == "" && isMarkerLine(line) {
+			return from, from + len(line), true
+		}
+		fence = prosetest.FenceAfter(fence, line)
+		from += len(line) + 1
+	}
+	return 0, 0, false
+}
+
+func isFirstMarker(text string) bool {
+	from, _, ok := firstMarker(text)
+	return ok && from == 0
+}
+
+// historyKind is what a message of a history is.
+type historyKind byte
+
+const (
+	aUsers      historyKind = iota // a user's
+	withCard                       // the assistant's, with a card
+	withCards                      // the assistant's, with two
+	plainAnswer                    // the assistant's
+	namedAnswer                    // the assistant's, with a member more
+	withOwn                        // the assistant's, with a client's own call
+)
+
+type historyMessage struct {
+	kind historyKind
+	text string
+}
+
+// wire returns the message as JSON, with the messages of its tools. n makes ids.
+func (m historyMessage) wire(n int) string {
+	switch m.kind {
+	case withCard:
+		return carded(n, m.text, m.text)
+	case withCards:
+		return carded(n, m.text, "ls", "")
+	case plainAnswer:
+		return assistant(m.text)
+	case namedAnswer:
+		return strings.Replace(assistant(m.text), `{"role"`, `{"name": "x", "role"`, 1)
+	case withOwn:
+		return ownCall
+	}
+	return `{"role": "user", "content": ` + asciiJSON(m.text) + `}`
+}
+
+// withoutCards is contract section 5 said for cards: the messages of an answer, which has
+// cards but after its last text, are one.
+func withoutCards(all []historyMessage) (left []historyMessage) {
+	for len(all) > 0 {
+		n := 0
+		for n < len(all) && (all[n].kind == withCard || all[n].kind == withCards) {
+			n++
+		}
+		if n == 0 {
+			left, all = append(left, all[0]), all[1:]
+			continue
+		}
+		if n < len(all) && all[n].kind == plainAnswer {
+			n++
+		}
+		text := ""
+		for _, m := range all[:n] {
+			if text != "" && m.text != "" && !strings.HasSuffix(text, "\n") && !strings.HasPrefix(m.text, "\n") {
+				text += "\n\n"
+			}
+			text += m.text
+		}
+		if text = strings.TrimSpace(text); text != "" {
+			left = append(left, historyMessage{plainAnswer, text})
+		}
+		all = all[n:]
+	}
+	return left
+}
+
+var openingTag = regexp.MustCompile(`(?i)^<(think|thinking|reasoning|thought|mm:think|reasoning_scratchpad)>`)
+
+// paragraphEnds matches a paragraph break, or what may be one when the text ends
+// within it.
+var paragraphEnds = regexp.MustCompile(`^(\r?\n\r?\n|(\r?\n)?\r?\z)`)
+
+// withoutReasoning is contract section 4 said for a whole text: it returns what
+// is left of the text and what stood between tags.
+func withoutReasoning(text string) (content, reasoning string) {
+	message := 0 // where, in content, what may open a message begins
+	for text != "" {
+		tag := openingTag.FindString(text)
+		if tag == "" || !mayOpenBehind(content, message) {
+			content, text = content+text[:1], text[1:]
+			continue
+		}
+		text = text[len(tag):]
+		n := closingAt(text, "</"+tag[1:])
+		if strings.TrimSpace(reasoning) != "" && n > 0 {
+			reasoning += "\n\n"
+		}
+		reasoning += text[:n]
+		if text = text[n:]; text != "" {
+			text = text[len("</")+len(tag)-1:]
+		}
+		text = strings.TrimLeftFunc(text, unicode.IsSpace)
+		message = len(content)
+	}
+	return content, reasoning
+}
+
+// mayOpenBehind tells whether a tag may open after the content: nothing but
+// white space since the message began, or a paragraph break; at most three
+// columns of indentation; no open fence.
+func mayOpenBehind(content string, message int) bool {
+	white := content[len(strings.TrimRightFunc(content, unicode.IsSpace)):]
+	if len(content)-len(white) > message && strings.Count(white, "\n") < 2 {
+		return false
+	}
+	// The beginning of a message counts as one of a line.
+	indent := content[max(message, strings.LastIndexByte(content, '\n')+1):]
+	if len([]rune(indent)) > 3 || strings.Contains(indent, "\t") {
+		return false
+	}
+	return fenceBehind(content) == ""
+}
+
+// fenceBehind returns the fence that is open after the lines of a text.
+func fenceBehind(text string) (fence string) {
+	lines := strings.Split(text, "\n")
+	for _, line := range lines[:len(lines)-1] {
+		fence = prosetest.FenceAfter(fence, line)
+	}
+	return fence
+}
+
+// closingAt returns the index of the closing tag that ends the reasoning at the
+// beginning of text, its length when there is none.
+func closingAt(text, tag string) int {
+	for i := range text {
+		if len(text)-i < len(tag) || !strings.EqualFold(text[i:i+len(tag)], tag) {
+			continue
+		}
+		before, behind := text[:i], text[i+len(tag):]
+		switch {
+		case fenceBehind(before) != "":
+			if !paragraphEnds.MatchString(behind) {
+				continue
+			}
+		case strings.HasSuffix(before, "`") && strings.HasPrefix(behind, "`"):
+			continue
+		}
+		return i
+	}
+	return len(text)
 }

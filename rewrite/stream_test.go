@@ -1,10 +1,1176 @@
 package rewrite
 
 import (
+	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
+
+// framings are streams of every form that the standard allows.
+var framings = []string{
+	"data: a\n\ndata: b\n\n",
+	"data: a\r\n\r\ndata: b\r\n\r\n",
+	"data: a\r\rdata: b\r\r",
+	"data: a\r\n\rdata: b\n\r\n",
+	"data: a\r\r\ndata: b\n\r",
+	"\ufeffdata: a\n\ndata: b\n\n",
+	"\ufeff\ufeffdata: a\n\ndata: b\n\n",
+	"\ufeff: comment\r\n\r\ndata: b\n\n",
+	": comment\n\ndata: b\n\n",
+	": comment\n: another\r\n:\r\rdata: b\n\n",
+	"data: a\n: inside\ndata: b\n\n",
+	"data: a\ndata: b\r\ndata: c\rdata\n\n",
+	"data:\n\ndata\n\ndata: \n\n",
+	"event: x\nid: 1\nretry: 5\nunknown: y\ndata: z\n\n",
+	"event: x\n\n\n\n\r\r\r\ndata: z\n\n",
+	"id: 1\n\ndata: z\n\n",
+	"data: a\n\ndata: cut",
+	"data: a\n\ndata: cut\n",
+	"data: a\n\ndata: cut\r",
+	"data: a\n\n: cut",
+	"\xef\xbb", "\xef", "\r", "\n", "\r\n", "",
+	"data: \xff\xfe\x00\n\n",
+	"data:  two spaces\n\ndata:\ttab\n\n",
+}
+
+func TestForeignStreamPassesByteForByteHoweverItIsCut(t *testing.T) {
+	for _, in := range framings {
+		for i := range len(in) + 1 {
+			s := New(&Options{}, Params{})
+			out := s.Feed(nil, []byte(in[:i]), epoch)
+			out = s.Feed(out, []byte(in[i:]), epoch)
+			same(t, string(s.Finish(out, CauseEOF)), in, fmt.Sprintf("%q cut at %d", in, i))
+		}
+		out, _ := run(in, Options{}, Params{}, oneByte, CauseAborted)
+		same(t, out, in, "bytes one by one")
+	}
+}
+
+func TestEveryCutGivesTheSameOutput(t *testing.T) {
+	streams := append([]string(nil), framings...)
+	base := role() + text("a\n`💻") + keepalive + text(" ls`\n\nb") + g1("terminal", "💻", "x") + text("c")
+	for _, eol := range []string{"\n", "\r\n", "\r"} {
+		streams = append(streams, strings.ReplaceAll(base+stop(), "\n", eol), "\ufeff"+strings.ReplaceAll(base, "\n", eol))
+	}
+	streams = append(streams, multiline(text("a"))+multiline(markerChunk("💻", "ls"))+multiline(finishChunk("stop", zeroUsage))+doneFrame)
+	for _, in := range streams {
+		for _, o := range []Options{{}, {MaxFrame: 64}, {Progress: ProgressUnnamed}} {
+			want, wantSum := run(in, o, chatParams, inOne, CauseEOF)
+			for i := range len(in) + 1 {
+				s := New(&o, chatParams)
+				out := s.Feed(nil, []byte(in[:i]), epoch)
+				out = s.Feed(out, []byte(in[i:]), epoch)
+				same(t, string(s.Finish(out, CauseEOF)), want, fmt.Sprintf("%q cut at %d", in, i))
+				if s.Summary() != wantSum {
+					t.Errorf("summary %+v, want %+v", s.Summary(), wantSum)
+				}
+				if t.Failed() {
+					return
+				}
+			}
+			got, _ := run(in, o, chatParams, oneByte, CauseEOF)
+			same(t, got, want, "outputs byte by byte")
+		}
+	}
+}
+
+// multiline breaks the JSON of a frame into several data lines.
+func multiline(frame string) string {
+	return strings.NewReplacer(`, "choices"`, ",\ndata: \"choices\"", `"finish_reason"`, "\ndata:\"finish_reason\"", `, "usage"`, "\ndata: ,\ndata: \"usage\"").Replace(frame)
+}
+
+// Each event leaves as soon as it is complete, and not before.
+func TestEventsLeaveOnceTheyAreComplete(t *testing.T) {
+	for _, eol := range []string{"\n", "\r\n", "\r"} {
+		s := New(&Options{}, chatParams)
+		for _, f := range []string{role(), text("a"), delta(""), keepalive, text("\n"), "id: 1\n\n", reasoning("x")} {
+			f = strings.ReplaceAll(f, "\n", eol)
+			// It is complete at the CR of its blank line: nothing says that an LF will follow.
+			n := len(strings.TrimSuffix(f, "\n"))
+			if eol == "\n" {
+				n = len(f)
+			}
+			same(t, string(feedAll(s, f[:n-1], oneByte)), "", "what leaves too early")
+			same(t, string(feedAll(s, f[n-1:n], inOne)), f[:n], "what leaves at once")
+			same(t, string(feedAll(s, f[n:], inOne)), f[n:], "what leaves after it")
+		}
+	}
+}
+
+// What is read of frames and their members, however they are written.
+func TestWhatIsRead(t *testing.T) {
+	const chunk, other = `"object": "chat.completion.chunk", `, `"object": "other", `
+	finish := func(object string) string {
+		return `{"id": "c", ` + object + `"created": 5, "model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}`
+	}
+	choices := func(i int, content, finish string) string {
+		return choicesChunk(fmt.Sprintf(`{"index": %d, "delta": {%s}, "finish_reason": %s}`, i, content, finish), "")
+	}
+	says := func(i int) string { return choices(i, `"content": "x"`, "null") }
+	ends := func(i int) string { return choices(i, "", `"stop"`) }
+	const ls = `\n` + "`💻 ls`" + `\n`
+	inner := func(choice string) string {
+		return strings.TrimSpace(strings.TrimPrefix(choicesChunk(choice, ""), "data: "))
+	}
+	marked := strings.Replace(text("a"), `"delta": {"content": "a"}`, `"delta": {"content": "x"}, "delta": {"content": "lost", "content": "a`+ls+`b"}`, 1)
+	finishes := func(choice, usage string) string { return choicesChunk(choice, usage) }
+	zeroFinish := finishChunk("stop", zeroUsage)
+	rows := map[string]row{
+		"comments, unknown fields, framing": {
+			in: "\ufeff" + strings.ReplaceAll(role(), "\n", "\r\n") + ": a comment\r\r" + "id: 7\nretry: 10\nx-custom: y\n" + text("a") + "event: message\r\n" +
+				strings.ReplaceAll(text("b"), "\n\n", "\r\n\r\n") + "data:" + strings.TrimPrefix(text("c"), "data: ") + "\n\n\n" + multiline(text("d")) + ": \n" +
+				strings.ReplaceAll(stop(), "\n", "\r"),
+			out: passes, content: "abcd",
+		},
+		// A byte order mark counts at the start, and hides a frame elsewhere: clients see the field "\ufeffdata".
+		"a mark before a false stop":  {in: mark + zeroFinish + doneFrame, end: CodeCrashed},
+		"a mark before a marker":      {in: mark + delta(`"role": "assistant", "content": "`+ls+`"`) + text("x") + stop(), story: "other running completed text finish done"},
+		"a mark before the finish":    {in: role() + text("x") + mark + finishChunk("stop", realUsage), end: CodeIncomplete},
+		"a mark before [DONE]":        {in: role() + text("x") + mark + doneFrame, end: CodeIncomplete},
+		"usage of two lines":          {in: role() + text("x") + multiline(choicesChunk("", `, "usage": {"prompt_tokens": 1}`)), end: CodeIncomplete},
+		"a marker in what is no JSON": {in: turn(strings.Replace(delta(`"content": "`+ls+`"`), "null}]}", "nul}]}", 1), text("x")), out: passes},
+		"no index 0":                  {in: turn(strings.Replace(text("\n`💻 ls`\n"), `"index": 0`, `"index": 18446744073709551616`, 1), text("x")), out: passes},
+		"members twice":               {in: turn(marked), out: turn(strings.Replace(marked, "`💻 ls`"+`\n`, "", 1))},
+		"another choice than before":  {in: turn(text("a"), strings.Replace(text("b"), `"index": 0, "delta": {"content": "b"}, "finish_reason": null`, `"index": 1, "delta": {"content": "`+ls+`"}, "finish_reason": "stop"`, 1), text("b")), out: passes},
+		"choices that are none":       {in: turn(text("a"), choicesChunk("", "")[:len(choicesChunk("", ""))-5]+`"x"}`+"\n\n", text("b")), out: passes},
+		"another object than before":  {in: turn(text("a"), choicesChunk("", `, "object": "other"`), text("b")), out: passes},
+		"no JSON like the chunk before": {in: turn(text("a"), `data: {`+envelopeOfTests+`, "choices": `+"\n\n", text("b")),
+			out: passes},
+		"half a chunk like that before": {in: turn(text("a"), `data: {`+envelopeOfTests+`, "choices": [{"index": 0, "delta": {"content": "x`+"\n\n", text("b")),
+			out: passes},
+		"a chunk":                     {in: role() + text("a") + "data: " + finish(chunk) + "\n\n", end: "stop"},
+		"with the name message":       {in: role() + text("a") + named("message", finish(chunk)), end: "stop"},
+		"with a name":                 {in: role() + text("a") + named("x", finish(chunk)), end: "stop"},
+		"an empty name":               {in: role() + text("a") + "event:\ndata: " + finish(other) + "\n\n", end: "stop"},
+		"no object":                   {in: role() + text("a") + "data: " + finish("") + "\n\n", end: "stop"},
+		"another object with choices": {in: role() + text("a") + "data: " + finish(other) + "\n\n", end: "stop"},
+		"that with the name message":  {in: role() + text("a") + named("message", finish(other)), end: "stop"},
+		"that with a name":            {in: role() + text("a") + named("x", finish(other)), end: CodeIncomplete},
+		"choices that are no array":   {in: role() + text("a") + "data: " + strings.NewReplacer("[", `{"0": `, "]", "}").Replace(finish(other)) + "\n\n", end: CodeIncomplete},
+		"an array":                    {in: role() + text("a") + "data: [" + finish(chunk) + "]\n\n", end: CodeIncomplete},
+		"a chunk in a member":         {in: role() + text("a") + `data: {"chunk": ` + finish(chunk) + "}\n\n", end: CodeIncomplete},
+		"a chunk after another field": {in: role() + text("a") + "id: 1\nretry: 5\ndata: " + finish(chunk) + "\n\n", end: "stop"},
+		"no field of data":            {in: role() + text("a") + "date: " + finish(chunk) + "\n\n", end: CodeIncomplete},
+		"an error with another name":  {in: role() + text("a") + named("x", `{"error": {"message": "boom"}}`), end: CodeIncomplete},
+		"no error":                    {in: role() + text("a") + `data: {"error": null}` + "\n\n", story: "other text error error finish done"},
+		"an error in a member":        {in: role() + text("a") + `data: {"x": {"error": {"message": "boom"}}}` + "\n\n", end: CodeIncomplete},
+		// A named event is one that another sidecar has wrapped only if it says nothing but what that adds.
+		"a wrapped finish": {in: role() + text("x") + named("message", inner(`{"index": 0, "delta": {}, "finish_reason": "stop"}`)) + doneFrame, end: "stop"},
+		"wrapped text":     {in: role() + text("x") + named("message", inner(`{"index": 0, "delta": {"content": "y"}, "finish_reason": "stop"}`)) + doneFrame, end: "stop"},
+		"an envelope":      {in: role() + text("x") + named("message", inner(`{"index": 0, "delta": {}, "finish_reason": null}`)) + doneFrame, end: CodeIncomplete},
+		"a marker in a named event": {in: turn(text("x"), named("message", inner(`{"index": 0, "delta": {"content": "`+ls+`"}, "finish_reason": null}`)), text("y")),
+			content: "x\ny"},
+		"an object in place of a chunk": {
+			in:  turn(named("hermes.status", `{"object": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": null}]}`), text("x")),
+			out: turn(named("hermes.status", `{`+envelopeWritten+`,"hermes_object": "x", "hermes_choices": [{"index": 0, "delta": {}, "finish_reason": null}]}`), text("x")),
+		},
+		// Of 64 choices is known which have ended; those beyond end with the others (contract section 7).
+		"the 64th goes on": {in: role() + says(0) + says(63) + ends(0) + doneFrame, story: "other text other finish error finish done"},
+		"the 64th ends":    {in: role() + says(0) + says(63) + ends(63) + ends(0) + doneFrame, out: passes},
+		"the 65th goes on": {in: role() + says(0) + says(64) + ends(0) + doneFrame, out: passes},
+		"the 65th ends, not the 1st": {in: role() + says(0) + ends(64) + doneFrame,
+			story: "other text finish error finish done"},
+		"below zero":      {in: role() + says(0) + says(-1) + ends(0) + doneFrame, out: passes},
+		"below zero ends": {in: role() + says(0) + ends(-1) + doneFrame, story: "other text finish error finish done"},
+		// Hermes sends one choice: an answer with another is not examined for false stops.
+		"the other speaks":    {in: role() + says(1) + ends(0) + finishes(`{"index": 1, "delta": {}, "finish_reason": "stop"}`, zeroUsage) + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, out: passes},
+		"the other only ends": {in: role() + ends(1) + zeroFinish + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, out: passes},
+		"both in one chunk":   {in: role() + finishes(`{"index": 0, "delta": {}, "finish_reason": "stop"}, {"index": 1, "delta": {}, "finish_reason": "stop"}`, zeroUsage) + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, out: passes},
+		"the other alone":     {in: says(1) + ofChoice(1, zeroFinish) + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, out: passes},
+		"one that nobody expects": {in: role() + says(64) + zeroFinish + doneFrame,
+			o: Options{ZeroUsage: ZeroUsageError}, out: passes},
+		// Text of any choice ends tools before it, whatever is done with imitations.
+		"white space of another": {in: turn(markerChunk("💻", "ls"), ofChoice(1, text(" \n")), ofChoice(1, text("x")), ends(1)), story: "other running other completed other finish finish done"},
+		"text of another, kept":  {in: turn(markerChunk("💻", "ls"), says(1), ends(1)), o: Options{Imitations: ImitationsKeep}, story: "other running completed other finish finish done"},
+		"text of another, trusted": {in: turn(markerChunk("💻", "ls"), says(1), ends(1)),
+			o: Options{Imitations: ImitationsTrust}, story: "other running completed other finish finish done"},
+		"a text in the middle": {in: role() + markerChunk("💻", "ls") + choicesChunk(`{"index": 0, "delta": {"content": ""}}, {"index": 1, "delta": {"content": "x"}}, {"index": 2, "delta": {"content": " "}}`, ""),
+			story: "other running completed other error finish finish finish done"},
+		"no text in any": {in: role() + markerChunk("💻", "ls") + choicesChunk(`{"index": 0, "delta": {"content": ""}}, {"index": 1, "delta": {"content": " "}}`, ""),
+			story: "other running other completed error finish finish done"},
+		"text in the first": {in: role() + markerChunk("💻", "ls") + choicesChunk(`{"index": 0, "delta": {"content": "x"}}, {"index": 1, "delta": {"content": ""}}`, ""),
+			story: "other running completed text error finish finish done"},
+		"text in the last": {in: role() + markerChunk("💻", "ls") + choicesChunk(`{"index": 0, "delta": {"content": ""}}, {"index": 1, "delta": {"content": "x"}}`, ""),
+			story: "other running completed other error finish finish done"},
+		// Half a tag before something that is no text is none, and says nothing of the text after it.
+		"half a closing tag":     {in: turn(text("<think>x`</"), toolOfUpstream, text("</think>`answer")), content: "`answer", reasoning: "x`</"},
+		"more of a closing tag":  {in: turn(text("<think>x`</think"), toolOfUpstream, text("y</think>answer")), content: "answer", reasoning: "x`</thinky"},
+		"a closing tag in two":   {in: turn(text("<think>x</thi"), toolOfUpstream, text("nk></think>answer")), content: "answer", reasoning: "x</think>"},
+		"half of one in a fence": {in: turn(text("<think>```\nx\n``</"), toolOfUpstream, text("`</think>answer")), content: nothing, reasoning: "```\nx\n``</`</think>answer"},
+		"half an opening tag":    {in: turn(text("<thi"), toolOfUpstream, text("nk>a</think>b")), content: "<think>a</think>b", reasoning: nothing},
+		"a bracket of an opening tag": {in: turn(text("<"), toolOfUpstream, text("think>a")),
+			content: "<think>a", reasoning: nothing},
+	}
+	for name, e := range map[string]string{"no name": "", "message": "event: message\n", "error": "event: error\n"} {
+		rows["an error, "+name] = row{in: role() + text("a") + e + `data: {"error": {"message": "boom"}}` + "\n\n", story: "other text error finish done"}
+	}
+	for index, first := range map[string]bool{"0": true, "1": false, "-1": false, "null": false, `"0"`: false, "0.0": false, "10": false} {
+		r := row{in: turn(strings.Replace(markerChunk("💻", "ls"), `"index": 0`, `"index": `+index, 1), text("x")), starts: nothing}
+		if first {
+			r.starts = "💻 ls"
+		}
+		rows["index "+index] = r
+	}
+	rows["no index"] = row{in: turn(strings.Replace(markerChunk("💻", "ls"), `"index": 0, `, "", 1), text("x")), starts: "💻 ls"}
+	for _, bad := range []string{"\xff", "\xf0\x9f\x92", "a\xc3", "\xed\xa0\x80"} {
+		rows["invalid UTF-8 "+bad] = row{in: turn(delta(`"content": "`+bad+"\\n`"+bad+` x"`), text("x")), out: passes}
+	}
+	// A label may have backticks, escaped or not: the last one ends it.
+	for raw, label := range map[string]string{
+		"a\\u0060b`": "a`b", "a`b\\u0060": "a`b", "\\u0060`": "`", "`\\u0060": "`", "a\\u0060 `": "a` ", "\\u0060\\u0060": "`", "a\\u0060\\\\`": "a`\\", "a\\u0060\\t\\u0060": "a`\t",
+	} {
+		rows["label "+raw] = row{in: delta("\"content\": \"\\n`💻 "+raw+"\\n\"") + text("x") + stop(), starts: "💻 " + label, content: "x"}
+	}
+	// What is changed keeps its framing, and is split well in data of several lines.
+	for name, in := range map[string]string{
+		"CRLF": strings.ReplaceAll(zeroFinish, "\n", "\r\n"), "CR": strings.ReplaceAll(zeroFinish, "\n", "\r"), "no space": strings.Replace(zeroFinish, "data: ", "data:", 1),
+		"other fields": "id: 5\n: comment\n" + strings.TrimSuffix(zeroFinish, "\n") + "x: y\n\n", "lines": multiline(zeroFinish), "lines, CRLF": strings.ReplaceAll(multiline(zeroFinish), "\n", "\r\n"),
+	} {
+		rows[name] = row{in: role() + in + doneFrame, end: CodeCrashed}
+		want := in[:strings.LastIndex(in, `"stop"`)] + `"error"`
+		if out := repair(role() + in + doneFrame); !strings.Contains(out, want) {
+			t.Errorf("%s: want %q in\n%q", name, want, out)
+		}
+	}
+	for _, data := range []string{
+		"{\"error\": {\"message\": \"boom\"},\ndata: \"id\": \"c\",\ndata: \"choices\": [{\"finish_reason\": \"error\"}]}",
+		"{\"id\": \"c\",\ndata: \"choices\": [{\"finish_reason\": \"error\"}],\ndata: \"error\": {\ndata: \"message\": \"boom\"}}",
+		"{\"id\": \"c\"\ndata: ,\"error\":\ndata: {\"message\": \"boom\"},\ndata:\"choices\": [{\"finish_reason\": \"error\"}]}",
+	} {
+		for _, eol := range []string{"\n", "\r\n", "\r"} {
+			rows["lines of an error "+data+eol] = row{in: role() + strings.ReplaceAll("data: "+data+"\n\n", "\n", eol) + doneFrame, story: "other error finish done"}
+		}
+	}
+	// Usage is 0/0/0 only where it says so, three times.
+	for usage, crash := range map[string]bool{
+		`{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}`:                                                             true,
+		`{"total_tokens": 0, "completion_tokens": 0, "prompt_tokens": 0, "prompt_tokens_details": {"cached_tokens": 5}, "cost": 0.5}`: true,
+		`{"prompt_tokens": 0, "completion_tokens": 0}`:                                                                                false, `{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": null}`: false,
+		`{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 1}`: false, `{"prompt_tokens": 0, "completion_tokens": "0", "total_tokens": 0}`: false,
+		`{"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}`: false, `[0, 0, 0]`: false, `null`: false,
+	} {
+		r := row{in: role() + text("x") + finishChunk("stop", `, "usage": `+usage) + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, out: passes}
+		if crash {
+			r.out, r.end = "", CodeCrashed
+		}
+		rows["usage "+usage] = r
+	}
+	check(t, rows)
+	if v := look(t, repair(role()+strings.ReplaceAll(text("a"), "chatcmpl-1", "chatcmpl-2"))); *v.finish.ID != "chatcmpl-2" {
+		t.Errorf("the error finish has the id %s", *v.finish.ID)
+	}
+	s := New(&Options{}, chatParams)
+	out := s.Feed(s.Keepalive(nil), []byte(mark+text("first")+text("second")+stop()), epoch) // a mark after something of the sidecar's
+	same(t, look(t, string(s.Finish(out, CauseEOF))).content, "firstsecond", "contents")
+	for _, in := range []string{mark, mark + "\n", mark + mark, mark[:2]} {
+		out, _ := run(in, Options{}, Params{}, oneByte, CauseEOF)
+		same(t, out, in, "bytes")
+	}
+}
+
+// [DONE] is known between white space of JSON, and leaves in the one spelling that strict clients know.
+func TestDoneWithOtherWhiteSpace(t *testing.T) {
+	in := role() + text("x") + finishChunk("stop", realUsage)
+	rows := map[string]row{}
+	for _, done := range []string{
+		"data:   [DONE]\n\n", "data: [DONE] \n\n", "data:\t[DONE]\n\n", "data: \t[DONE]\t \n\n", "data: [DONE]\ndata:\n\n", "data:\ndata: [DONE]\n\n", "data:  [DONE]\r\n\r\n",
+		"data:  [DONE]\r\r", "id: 7\ndata:  [DONE]\n\n", "data:  [DONE] ", "data: [DONE]", "data: [DONE]\n",
+	} {
+		rows[done] = row{in: in + done, out: in + doneFrame}
+	}
+	for _, done := range []string{doneFrame, "data:[DONE]\n\n", "data: [DONE]\r\n\r\n"} { // nothing is around it
+		rows[done] = row{in: in + done, out: passes}
+	}
+	for _, none := range []string{"data:\f[DONE]\n\n", "data:\u00a0[DONE]\n\n"} { // pass as any frame that is no JSON
+		rows[none] = row{in: in + none, out: in + none + doneFrame}
+	}
+	check(t, rows)
+}
+
+// What is reported and repeated of usage.
+func TestUsageThatIsReported(t *testing.T) {
+	for usage, reported := range map[string]bool{
+		`{"prompt_tokens": 1, "completion_tokens": 0, "total_tokens": 0}`:             true,
+		`{"prompt_tokens": 0, "completion_tokens": 9, "total_tokens": 0}`:             true,
+		`{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 12345678901}`:   true,
+		`{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}`:             false,
+		`{"prompt_tokens": "5", "completion_tokens": null, "total_tokens": -5}`:       false,
+		`{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0, "other": 5}`: false,
+		`{}`: false, `5`: false, `null`: false,
+	} {
+		m, p := memory{}, chatParams
+		p.Usage = m
+		run(role()+text("x")+finishChunk("stop", `, "usage": `+usage)+doneFrame, Options{}, p, inOne, CauseEOF)
+		equal(t, m["hermes-agent"] && len(m) == 1, reported, usage+" is reported")
+	}
+	for _, c := range []struct {
+		prompt, completion string
+		input, output      int64
+	}{
+		{"1", "2", 1, 2}, {"999999999", "0", 999999999, 0}, {"0", "999999999", 0, 999999999}, {"18446744073709551617", "1", 0, 1}, {"1", "18446744073709551617", 1, 0},
+		{"-1", "5", 0, 5}, {"5", "-1", 5, 0}, {"1.5", "5", 0, 5}, {`"5"`, "null", 0, 0}, {"5", "1e3", 5, 0}, {"9", "8", 9, 8},
+	} {
+		usage := fmt.Sprintf(`, "usage": {"prompt_tokens": %s, "completion_tokens": %s, "total_tokens": 7}`, c.prompt, c.completion)
+		sum := repairSummary(role()+text("x")+finishChunk("stop", usage)+doneFrame, Options{})
+		equal(t, [2]int64{sum.InputTokens, sum.OutputTokens}, [2]int64{c.input, c.output}, usage)
+	}
+	// An error finish has the usage that is known, whenever it came (contract section 3).
+	const usage = `{"prompt_tokens":7,"completion_tokens":8,"total_tokens":15}`
+	alone := choicesChunk("", `, "usage": `+usage)
+	with := func(usage string) string { return strings.Replace(text("a"), `}]}`, `}], "usage": `+usage+`}`, 1) }
+	for in, want := range map[string]string{
+		alone: usage, role() + alone + text("a"): usage, role() + with(usage): usage, role() + text("a") + alone: usage, role() + alone + with("null"): usage, role() + text("a"): "",
+	} {
+		v := look(t, repair(in))
+		v.checkErrorFinish(t, CodeIncomplete)
+		same(t, string(v.finish.Usage), want, "usages after "+in)
+	}
+}
+
+// A stream is active at the first chunk, or at once if its path says so.
+func TestActive(t *testing.T) {
+	before := "data: {\"a\": 1}\n\nevent: x\ndata: {\"b\": 2}\n\n" + g2End("x", "y")
+	out, _ := run(before+text("a\n`💻 ls`\nb"), Options{}, Params{}, inOne, CauseEOF)
+	if !strings.HasPrefix(out, before+text("a\nb")) {
+		t.Errorf("%s", out)
+	}
+	look(t, out[len(before):]).checkErrorFinish(t, CodeIncomplete)
+	look(t, repair("data: {\"a\": 1}\n\n")).checkErrorFinish(t, CodeIncomplete)
+	equal(t, New(&Options{}, chatParams).Active(), true, "active")
+	for _, in := range []string{
+		`data: {"object": "text_completion", "choices": [{"text": "x", "finish_reason": "stop"}]}` + "\n\n", `data: {"object": "chat.completion", "choices": []}` + "\n\n",
+		`data: {"x": {"object": "chat.completion.chunk"}}` + "\n\n", `data: {"object": ["chat.completion.chunk"]}` + "\n\n", `data: "chat.completion.chunk"` + "\n\n",
+		`: {"object": "chat.completion.chunk"}` + "\n\n", doneFrame,
+	} {
+		out, _ := run(in, Options{}, Params{}, inOne, CauseAborted)
+		same(t, out, in, "bytes")
+	}
+}
+
+// The streams of the web platform tests that are not about the media type pass, and have the events that they say.
+func TestWebPlatformTestsOfTheEventStream(t *testing.T) {
+	var tests []struct {
+		Name, File, Mime string
+		Expect           []struct{ Event, Data string }
+	}
+	if err := json.Unmarshal([]byte(corpus(t, "wpt-eventsource", "expected.json")), &tests); err != nil || len(tests) < 15 {
+		t.Fatalf("%d tests, %v", len(tests), err)
+	}
+	for _, test := range tests {
+		if !strings.HasPrefix(test.Mime, "text/event-stream") || len(test.Expect) == 0 {
+			continue // about the media type
+		}
+		in := corpus(t, "wpt-eventsource", test.File)
+		var want []event
+		for _, e := range test.Expect {
+			want = append(want, event{e.Event, e.Data})
+		}
+		same(t, fmt.Sprintf("%q", decode(in)), fmt.Sprintf("%q", want), test.Name+": the events of the tests' decoder")
+		same(t, fmt.Sprintf("%q", eventsOf(in)), fmt.Sprintf("%q", want), test.Name+": the events of the engine")
+		for _, cut := range []cutter{inOne, oneByte, atRandom(1, 9)} {
+			out, _ := run(in, Options{}, Params{}, cut, CauseEOF)
+			same(t, out, in, test.Name+": bytes")
+		}
+	}
+}
+
+func TestUnitsJoinedAreTheStream(t *testing.T) {
+	for _, in := range framings {
+		for _, limit := range []int{1, 5, 12, 1000} {
+			sc := sse.Scanner{MaxFrame: limit}
+			var out []byte
+			for i := range len(in) {
+				sc.Feed([]byte{in[i]})
+				for {
+					_, b, ok := sc.Next()
+					if !ok {
+						break
+					}
+					out = append(out, b...)
+				}
+				sc.Rest()
+			}
+			same(t, string(append(out, sc.Tail()...)), in, fmt.Sprintf("limit %d: bytes", limit))
+		}
+	}
+}
+
+const mark = "\ufeff"
+
+// eventsOf returns the events that the engine sees in a stream.
+func eventsOf(in string) (events []event) {
+	sc := sse.Scanner{MaxFrame: DefaultMaxFrame}
+	var f sse.Frame
+	sc.Feed([]byte(in))
+	for {
+		u, b, ok := sc.Next()
+		if !ok {
+			return events
+		}
+		if u != sse.UnitFrame {
+			continue
+		}
+		if f.Parse(b); f.HasData {
+			e := event{string(f.Event), string(f.Data)}
+			if e.name == "" {
+				e.name = "message"
+			}
+			events = append(events, e)
+		}
+	}
+}
+
+// In the form unnamed no event line is left, wherever it stood.
+func TestUnnamedToolEventsHaveNoName(t *testing.T) {
+	data := `{"tool": "terminal", "emoji": "💻", "label": "ls"}`
+	for _, frame := range []string{
+		"event: hermes.tool.progress\ndata: " + data, "data: " + data + "\nevent: hermes.tool.progress", "id: 1\nevent:hermes.tool.progress\ndata: " + data + "\nretry: 5",
+		"event: hermes.tool.progress\ndata: {\"tool\": \"terminal\",\ndata: \"emoji\": \"💻\", \"label\": \"ls\"}",
+	} {
+		for _, eol := range []string{"\n", "\r", "\r\n"} {
+			out := repairWith(strings.ReplaceAll(role()+frame+"\n\n", "\n", eol), Options{Progress: ProgressUnnamed})
+			v := look(t, out)
+			v.checkLifecycle(t)
+			if len(v.starts()) != 1 || strings.Contains(out, "event:") {
+				t.Errorf("%q becomes\n%q", frame, out)
+			}
+			if strings.Contains(frame, "id: 1") && !strings.Contains(out, "id: 1"+eol) || strings.Contains(frame, "retry") && !strings.Contains(out, "retry: 5"+eol) {
+				t.Errorf("%q loses a field:\n%q", frame, out)
+			}
+		}
+	}
+}
+
+// In a stream that is not known yet a comment line stands for itself, however long it
+// is: the frame right after it is looked at. In one that is known it is a part of
+// that frame, which is then too large.
+func TestLongCommentRightBeforeAFrame(t *testing.T) {
+	long := ": " + strings.Repeat("c", 1000)
+	o := Options{MaxFrame: 400}
+	for _, eol := range []string{"\n", "\r", "\r\n"} {
+		in := strings.ReplaceAll(long+"\n"+role()+text("a\n`💻 ls`\nb")+stop(), "\n", eol)
+		want := strings.ReplaceAll(long+"\n"+role()+text("a\nb")+stop(), "\n", eol)
+		for _, cut := range []cutter{inOne, oneByte, atRandom(1, 50), atRandom(2, 700)} {
+			out, sum := run(in, o, Params{}, cut, CauseEOF)
+			same(t, out, want, "a comment before the stream is known")
+			if sum.Chunks != 3 || sum.Imitations != 1 {
+				t.Errorf("%+v", sum)
+			}
+			// The frame with the comment passes unexamined, the next one does not.
+			out, sum = run(in, o, chatParams, cut, CauseEOF)
+			same(t, out, want, "a comment within a stream of chat completions")
+			if sum.Unexamined != 1 || sum.Chunks != 2 {
+				t.Errorf("%+v", sum)
+			}
+			// Nothing after a comment that never ends is a frame.
+			out, sum = run(strings.Replace(in, eol, " ", 1), o, Params{}, cut, CauseEOF)
+			if !strings.Contains(out, "a"+`\n`+"b") || sum.Chunks != 2 || sum.Imitations != 1 {
+				t.Errorf("%+v\n%s", sum, out)
+			}
+		}
+	}
+}
+
+// Comments between and within frames keep their places, and decide nothing.
+func TestCommentsAnywhere(t *testing.T) {
+	for _, c := range []string{": c\n", ":\n", ": data: {\"a\": 1}\n", ": hermes.tool.progress nothing\n", ": hermes.tool.progress {\"tool\": 1}\n"} {
+		for _, p := range []Params{chatParams, {}} {
+			before := c + role()
+			within := strings.Replace(text("a"), "\n\n", "\n"+c+"\n", 1)
+			behind := c + "\n" + c + c + "\n" + text("b") + stop() + c + "\n"
+			in := before + within + behind
+			for _, cut := range []cutter{inOne, oneByte} {
+				out, _ := run(in, Options{}, p, cut, CauseEOF)
+				same(t, out, in, "bytes")
+			}
+		}
+	}
+}
+
+// Errors whose name is escaped, or that stand twice, are looked at as well, in each
+// kind of stream.
+func TestTwinsOfErrorsInOtherStreams(t *testing.T) {
+	for name, p := range map[string]Params{"responses": {Responses: true}, "run": {RunID: "run_1"}, "session": sessionParams} {
+		for _, members := range []string{`"error": "%s", "error": "x"`, `"error": "x", "error": "%s"`, `"\u0065rror": "%s"`, `"err\u006fr": "%s", "error": null`} {
+			frame := func(s string) string {
+				data := `{"type": "response.created", "run_id": "run_1", "event": "x", ` + strings.ReplaceAll(members, "%s", s) + "}"
+				if name == "session" {
+					return named("error", data)
+				}
+				return "data: " + data + "\n\n"
+			}
+			out, _ := run(frame("sk-abcdef"), Options{}, p, inOne, CauseEOF)
+			if want := frame(redacted); !strings.HasPrefix(out, want) {
+				t.Errorf("%s: %s becomes\n%s", name, frame("sk-abcdef"), out)
+			}
+		}
+	}
+}
+
+// choicesChunk is a chunk with several choices.
+func choicesChunk(choices, more string) string {
+	return `data: {` + envelopeOfTests + `, "choices": [` + choices + `]` + more + "}\n\n"
+}
+
+// If one choice has failed, its error has left: the stream has no second one, and the
+// others do not end well after it, for a second sidecar neither.
+func TestErrorOfOneOfSeveralChoices(t *testing.T) {
+	begin := role() + choicesChunk(`{"index": 1, "delta": {"content": "x"}, "finish_reason": null}`, "")
+	failed := choicesChunk(`{"index": 0, "delta": {}, "finish_reason": "error"}`, `, "error": {"message": "boom"}`)
+	for name, rest := range map[string]string{
+		"the other stops":      choicesChunk(`{"index": 1, "delta": {}, "finish_reason": "stop"}`, realUsage) + doneFrame,
+		"the other fails, too": choicesChunk(`{"index": 1, "delta": {}, "finish_reason": "error"}`, `, "error": {"message": "bang"}`) + doneFrame,
+		"the other is cut off": "",
+		"[DONE] too early":     doneFrame,
+	} {
+		out, sum := run(begin+failed+rest, Options{}, chatParams, inOne, CauseEOF)
+		if n := strings.Count(out, `data: {"error":`); n != 1 || sum.Code != CodeAgentError {
+			t.Errorf("%s: %d errors, code %s:\n%s", name, n, sum.Code, out)
+		}
+		if n := strings.Count(strings.ReplaceAll(out, " ", ""), `"finish_reason":"error"`); n != 2 {
+			t.Errorf("%s: %d of 2 choices end in an error:\n%s", name, n, out)
+		}
+		same(t, repair(out), out, name+": twice and once")
+	}
+}
+
+// Of two contents in a delta the last counts, and the first stays. It must not become the
+// only one: clients would see it, and a second sidecar would read it.
+func TestContentThatIsThereTwice(t *testing.T) {
+	dup := func(s string) string { return delta(`"content": "x", "content": ` + asciiJSON(s)) }
+	deltas := func(s string) string {
+		return choicesChunk(`{"index": 0, "delta": {"content": "x"}, "delta": {"content": `+asciiJSON(s)+`}, "finish_reason": null}`, "")
+	}
+	for name, twin := range map[string]func(string) string{"contents": dup, "deltas": deltas} {
+		for _, o := range []Options{{}, {Reasoning: ReasoningDrop}, {Imitations: ImitationsKeep}} {
+			for _, in := range []string{
+				role() + twin("<think>a") + text("b</think>") + text("```") + text("\n`💻 a`\n") + stop(),
+				role() + twin("<think>a</think>b") + text("\n\n`💻 a`\n") + stop(),
+				role() + twin("\n`💻 ls`\n") + text("\n\nb") + stop(),
+				role() + twin("`💻 ls") + text("`\nb") + stop(),
+				role() + twin("a\n`💻 ls`\nb") + stop(),
+			} {
+				out, _ := run(in, o, chatParams, inOne, CauseEOF)
+				v := look(t, out)
+				if strings.Contains(v.content, "x") {
+					t.Errorf("%s: the first content shows:\n%s", name, out)
+				}
+				if o.Reasoning != ReasoningDrop { // see Readings
+					same(t, repairWith(out, o), out, name+": twice and once")
+				}
+			}
+		}
+	}
+}
+
+// Frames that are alike are read no more, but each text is looked at: for lines that
+// begin like a marker, in whatever bytes, and for markers.
+func TestTextsOfLikeFramesAreLookedAt(t *testing.T) {
+	raw := func(s string) string { // bytes as they are, not escaped
+		return `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {"content": "` + s + `"}, "finish_reason": null}]}` + "\n\n"
+	}
+	alike := raw("One") + raw(" two") + raw(" three.")
+	for _, c := range []struct{ in, want string }{
+		{raw("x\\n`💻 ls`\\ny"), "x\ny"},
+		{raw("x\\n`⚙ ls`\\ny"), "x\ny"},
+		{raw("x\\n`\\u2699 ls`\\ny"), "x\ny"},
+		{raw("x\\n`") + raw("💻 ls`\\ny"), "x\ny"},
+		{raw("x\\n`💻 ls") + raw("`\\ny"), "x\ny"},
+		{raw("x\\n\\n<think>a</think>y"), "x\n\ny"},
+	} {
+		for _, cut := range []cutter{inOne, oneByte, byFrame(role() + alike + c.in + stop())} {
+			out, sum := run(role()+alike+c.in+stop(), Options{}, chatParams, cut, CauseEOF)
+			if v := look(t, out); v.content != "One two three."+c.want || sum.Imitations+sum.Reasoning != 1 {
+				t.Errorf("%q: content %q", c.in, v.content)
+			}
+		}
+	}
+	marker := raw("\\n`💻 ls`\\n")
+	for name, in := range map[string]string{
+		"finish chunk": role() + alike + finishChunk("stop", realUsage) + marker + doneFrame,
+		"[DONE]":       role() + alike + finishChunk("stop", realUsage) + doneFrame + marker,
+		"tool event":   role() + alike + g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1") + marker + stop(),
+	} {
+		for _, cut := range []cutter{inOne, oneByte, byFrame(in)} {
+			out, sum := run(in, Options{}, chatParams, cut, CauseEOF)
+			if v := look(t, out); sum.Markers > 0 || len(v.starts()) > 1 {
+				t.Errorf("a marker behind the %s starts a tool: %s", name, v.story())
+			}
+		}
+	}
+}
+
+// spellings are ways to write the same in a JSON string.
+var spellings = [][]string{
+	{`\n`, `\u000a`, `\u000A`}, {"`", `\u0060`}, {"💻", `\ud83d\udcbb`, `\uD83D\uDCBB`}, {"⚙\ufe0f", `\u2699\ufe0f`, `\u2699` + "\ufe0f"}, {" ", `\u0020`}, {"l", `\u006c`, `\u006C`},
+	{"<", `\u003c`, `\u003C`}, {"think", `t\u0068ink`, `\u0074hin\u006B`}, {"/", `\/`, `\u002f`}, {">", `\u003e`}, {`\t`, `\u0009`}, {`\\`, `\u005c`}, {`\"`, `\u0022`}, {"é", `\u00e9`}, {"🦄", `\ud83e\udd84`},
+	{"~", `\u007e`}, {`\r`, `\u000d`},
+}
+
+// spelt returns a text in two spellings: the first of each, and others. What it has
+// is mostly the beginnings of markers, tags and fences.
+func spelt(r *rand.Rand) (plain, escaped string) {
+	var a, b strings.Builder
+	phrases := []string{"n`CsX`n", "n`CsX`X`n", "n`CsX`", "`CsX`n", "n`UsX`n", "n```nX", "nn<T>X<Q/T>", "<T>", "<Q/T>", "X", "n", "s", "`", "nnX", "n`GsX`nn", "~~~n", "tX", "n`Cs`n", "n`Cs``n", "r"}
+	names := map[rune]int{'n': 0, '`': 1, 'C': 2, 'G': 3, 's': 4, '<': 6, 'T': 7, 'Q': 8, '>': 9, 't': 10, 'U': 14, '~': 15, 'r': 16}
+	letters := []int{5, 5, 11, 12, 13}
+	for range 1 + r.IntN(6) {
+		for _, c := range phrases[r.IntN(len(phrases))] {
+			n, ok := names[c]
+			if !ok {
+				n = letters[r.IntN(len(letters))]
+			}
+			ways := spellings[n]
+			a.WriteString(ways[0])
+			b.WriteString(ways[r.IntN(len(ways))])
+		}
+	}
+	return a.String(), b.String()
+}
+
+// What a text says does not depend on how it is escaped, whole or in deltas.
+func TestEscapesDecideNothing(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 2000 {
+		ways := [2]string{role(), role()}
+		answers := [2]string{}
+		for range 1 + r.IntN(4) {
+			plain, escaped := spelt(r)
+			for i, s := range []string{plain, escaped} {
+				ways[i] += delta(`"content": "` + s + `"`)
+				answers[i] += s
+			}
+		}
+		o := allOptions()[r.IntN(len(allOptions()))]
+		var saw [2]string
+		for i, in := range ways {
+			out, sum := run(in+stop(), o, chatParams, inOne, CauseEOF)
+			v := look(t, out)
+			a := RepairAnswer([]byte(completion(`, "content": "`+answers[i]+`"`, "stop", realUsage)), &o, nil)
+			m := messageOf(t, a.Body)
+			h, healed := Heal([]byte(`{"messages": [{"role": "assistant", "content": "`+answers[i]+`"}]}`), nil)
+			history := unquote(jsonspan.MemberOf(h, jsonspan.Span{From: 0, To: len(h)}, "messages").Of(h))
+			saw[i] = fmt.Sprintf("%q %q %q %v %+v\n%+v\n%d %q", v.content, v.reasoning, v.story(), v.starts(), sum, m, healed.Markers, unescaped(history))
+		}
+		same(t, saw[1], saw[0], fmt.Sprintf("%+v: what is seen of %s", o, ways[1]))
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// unescaped returns the text of a JSON array's messages, without escapes.
+func unescaped(s string) string { return string(jsonspan.AppendText(nil, []byte(s))) }
+
+// A text that is one escape is no more than that.
+func TestContentOfOneEscape(t *testing.T) {
+	for _, ways := range spellings {
+		for _, s := range ways {
+			in := role() + text("a") + delta(`"content": "`+s+`"`) + text("b") + stop()
+			same(t, repair(in), in, "bytes")
+			in = delta(`"content": "`+s+`"`) + text("b") + stop()
+			if v := look(t, repair(in)); v.content != look(t, in).content {
+				t.Errorf("%s becomes %q", s, v.content)
+			}
+		}
+	}
+}
+
+// Text is unescaped as the standard library does it, lone surrogates included.
+func TestTextIsUnescapedAsTheStandardSays(t *testing.T) {
+	pieces := []string{`\ud83d`, `\uDCBB`, `\udcbb`, "u", "x", `\n`, "dcbb", "udcbb", `\\`, `\"`, `\/`, `\b`, `\f`, `\r`, `\t`, `\u0041`, `\u00E9`, `\uffff`, `\ue000`, `\ud7ff`, `\udbff`, `\udfff`, "é", "💻", `\u0000`, "\ufffd"}
+	r := rand.New(rand.NewPCG(7, 8))
+	for range 20000 {
+		var b strings.Builder
+		for range 1 + r.IntN(4) {
+			b.WriteString(pieces[r.IntN(len(pieces))])
+		}
+		var want string
+		if err := json.Unmarshal([]byte(`"`+b.String()+`"`), &want); err != nil {
+			t.Fatal(err)
+		}
+		if got := unescaped(b.String()); got != want {
+			t.Fatalf("%s is %+q, want %+q", b.String(), got, want)
+		}
+	}
+}
+
+func TestLargeFrameBehindAFailedEvent(t *testing.T) {
+	began := created(0, responseOfTests)
+	want, _ := run(began+doneFrame, Options{MaxFrame: 400}, Params{}, inOne, CauseEOF)
+	out, _ := run(began+doneFrame+named("x", strings.Repeat("x", 1000)), Options{MaxFrame: 400}, Params{}, oneByte, CauseEOF)
+	same(t, out, want, "bytes")
+}
+
+// The last event repeats the whole answer: it counts although it is too large
+// to be examined.
+func TestLargeEventOfAnotherStream(t *testing.T) {
+	o := Options{MaxFrame: 400}
+	big := strings.Repeat("x", 1000)
+	began := created(0, responseOfTests)
+	ran := runEvent("message.delta", ``)
+	completed := strings.ReplaceAll(created(1, `"id":"resp_1","output":"`+big+`"`), "response.created", "response.completed")
+	typeLast := `data: {"response":{"x":"` + big + `"},"type":"response.completed"}` + "\n\n"
+	for name, c := range map[string]struct {
+		in, failed string // what the failed event ends with, empty for none
+		cause      Cause
+	}{
+		"completed":                       {began + completed, "", CauseAborted},
+		"completed, unnamed":              {unnamed(began + completed), "", CauseAborted},
+		"completed, with CRLF":            {strings.ReplaceAll(began+completed, "\n", "\r\n"), "", CauseAborted},
+		"a run's":                         {ran + runEvent("run.completed", `, "output": "`+big+`"`), "", CauseAborted},
+		"another":                         {began + strings.ReplaceAll(completed, "response.completed", "response.output_text.done"), `,"sequence_number":2}`, CauseEOF},
+		"the first":                       {created(0, `"x":"`+big+`"`) + outputDelta(1), `,"sequence_number":2}`, CauseEOF},
+		"the first, and no other":         {created(0, `"x":"`+big+`"`), `"}}}`, CauseEOF},
+		"a run's that does not end it":    {ran + runEvent("tool.started", `, "preview": "`+big+`"`), `"}`, CauseEOF},
+		"completed, cut":                  {began + completed[:800], `,"sequence_number":1}`, CauseAborted},
+		"unknown and last":                {began + typeLast, "", CauseEOF},
+		"unknown and last, then [DONE]":   {began + typeLast + doneFrame, "", CauseEOF},
+		"unknown and last, then a reset":  {began + typeLast, `,"sequence_number":2}`, CauseAborted},
+		"unknown and not last":            {began + typeLast + outputDelta(2), `,"sequence_number":3}`, CauseEOF},
+		"unknown, and another unexamined": {began + typeLast + strings.ReplaceAll(completed, "response.completed", "response.x"), `,"sequence_number":3}`, CauseEOF},
+		"of something else":               {began + named("x", `{"a":"`+big+`"}`), `,"sequence_number":1}`, CauseEOF},
+		"a comment":                       {began + ": " + big + "\n\n", `,"sequence_number":1}`, CauseEOF},
+		"of an unknown stream":            {named("x", `{"a":"`+big+`"}`), "", CauseAborted},
+	} {
+		for _, cut := range []cutter{inOne, oneByte, atRandom(1, 700)} {
+			out, sum := run(c.in, o, otherParams(c.in), cut, c.cause)
+			if c.failed == "" {
+				same(t, out, c.in, name+": bytes")
+				continue
+			}
+			in := c.in
+			if name == "completed, cut" {
+				in += "\n\n"
+			}
+			rest, ok := strings.CutPrefix(out, in)
+			if !ok || strings.Count(rest, `.failed"`) != 1 || !strings.HasSuffix(rest, c.failed+"\n\n") || sum.Code != c.cause.Code() {
+				t.Errorf("%s: %+v, %q", name, sum, rest)
+			}
+		}
+	}
+}
+
+func TestLargeEventTellsWhetherUpstreamNamesItsEvents(t *testing.T) {
+	began := created(0, responseOfTests)
+	large := unnamed(strings.ReplaceAll(created(1, `"x":"`+strings.Repeat("x", 1000)+`"`), "response.created", "response.x"))
+	out, _ := run(began+large, Options{MaxFrame: 400}, Params{}, oneByte, CauseEOF)
+	if !strings.HasPrefix(strings.TrimPrefix(out, began+large), "data: ") {
+		t.Errorf("got %q", out[len(began+large):])
+	}
+}
+
+// overLimit is what makes a frame of these tests larger than max_frame.
+var overLimit = strings.Repeat("y ", 3000)
+
+// largeLife returns what leaves of in, which is cut in several ways, with a max_frame that
+// overLimit exceeds, and checks that twice is once.
+func largeLife(t *testing.T, in string, o Options, cause Cause) (string, *view, Summary) {
+	t.Helper()
+	o.MaxFrame = 5000
+	out, sum := run(in, o, chatParams, inOne, cause)
+	for _, cut := range []cutter{oneByte, atRandom(1, 700), atRandom(2, 9000)} {
+		again, s := run(in, o, chatParams, cut, cause)
+		same(t, again, out, "outputs of two cuts")
+		if s != sum {
+			t.Errorf("summaries of two cuts: %+v, %+v", s, sum)
+		}
+	}
+	twice, _ := run(out, o, chatParams, inOne, CauseEOF)
+	same(t, twice, out, "twice and once")
+	v := look(t, out)
+	if v.done != 1 || len(v.finishes) != 1 || v.finishes[0] != sum.FinishReason {
+		t.Errorf("%d [DONE], finishes %q, %+v", v.done, v.finishes, sum)
+	}
+	return out, v, sum
+}
+
+// pairs fails unless each running of the stream has one completed with its id, and no other
+// tool has any event.
+func pairs(t *testing.T, v *view, ids ...string) {
+	t.Helper()
+	count := map[string]int{}
+	for _, e := range v.tools {
+		count[e.id+" "+e.status]++
+	}
+	for _, id := range ids {
+		if count[id+" running"] != 1 || count[id+" completed"] != 1 {
+			t.Errorf("%s: %v", id, count)
+		}
+	}
+	if len(count) != 2*len(ids) {
+		t.Errorf("%v, want tools %q", count, ids)
+	}
+}
+
+// A tool that starts in a frame above max_frame has its end: upstream's, or one from the
+// sidecar (contract section 2).
+func TestToolThatStartsInALargeFrame(t *testing.T) {
+	end := g2End("terminal", "c")
+	for name, start := range map[string]string{
+		"as Hermes writes it": g2Start("terminal", "💻", overLimit, "c"),
+		"the id in front":     named(progressEvent, `{"toolCallId": "c", "status": "running", "tool": "terminal", "label": "`+overLimit+`"}`),
+		"escapes in names":    strings.Replace(g2Start("terminal", "💻", overLimit, "c"), `"toolCallId"`, `"tool\u0043allId"`, 1),
+		"quotes in its label": g2Start("terminal", "💻", overLimit+`, "toolCallId": "d", "status": "completed"}, \`, "c"),
+		"wrapped":             named(progressEvent, `{`+envelopeWritten+`,"tool":"terminal","label":"`+overLimit+`","toolCallId":"c","status":"running"}`),
+		"without a name":      `data: {` + envelopeWritten + `,"tool":"terminal","label":"` + overLimit + `","toolCallId":"c","status":"running"}` + "\n\n",
+		"with CRLF":           strings.ReplaceAll(g2Start("terminal", "💻", overLimit, "c"), "\n", "\r\n"),
+		"with a line behind":  strings.TrimSuffix(g2Start("terminal", "💻", overLimit, "c"), "\n") + "id: 7\n\n",
+		"much behind it":      named(progressEvent, `{"tool": "terminal", "toolCallId": "c", "status": "running", "args": {"a": ["`+overLimit+`"]}}`),
+	} {
+		for _, o := range []Options{{}, {Cards: true}, {StatusLine: true}, {Progress: ProgressBare}, {Progress: ProgressUnnamed, Cards: true}, {Progress: ProgressOff}, {ErrorFinish: ErrorFinishInline}} {
+			ids := []string{"c"}
+			if o.Progress == ProgressOff {
+				ids = nil
+			}
+			for in, want := range map[string]string{
+				role() + start + end + text("x") + stop():         "stop",
+				role() + start + text("x") + end + stop():         "stop",
+				role() + start + start + end + text("x") + stop(): "", // the second is a duplicate, if its beginning says so
+				role() + start + stop():                           "error",
+				role() + text("x") + start:                        "error",
+			} {
+				if want == "" && name != "the id in front" && name != "much behind it" {
+					continue
+				}
+				out, v, sum := largeLife(t, in, o, CauseAborted)
+				if strings.Contains(out, "function_call") {
+					t.Errorf("a card that nobody has begun ends")
+				}
+				if pairs(t, v, ids...); want != "" && sum.FinishReason != want || o.Progress != ProgressOff && !strings.Contains(out, start) {
+					t.Errorf("%+v", sum)
+				}
+				if t.Failed() {
+					t.Fatalf("%s, %+v:\n%.300s\n%.3000s", name, o, in, strings.ReplaceAll(out, overLimit, "…"))
+				}
+			}
+		}
+	}
+}
+
+// A name that the end of the beginning cuts is not taken for one, and a finish reason there
+// is one.
+func TestBeginningThatEndsAnywhere(t *testing.T) {
+	for pad := 900; pad < 1100; pad++ {
+		in := role() + named(progressEvent, `{"x": "`+strings.Repeat("x", pad)+`", "tool": "terminal", "label": "`+overLimit+`", "toolCallId": "c", "status": "running"}`)
+		out, _ := run(in, Options{MaxFrame: 5000}, chatParams, inOne, CauseAborted)
+		for _, e := range look(t, out).tools {
+			if e.tool != "terminal" && e.tool != "tool" {
+				t.Errorf("the tool %q", e.tool)
+			}
+		}
+	}
+	for _, reason := range []string{"stop", "length", "error"} {
+		in := role() + text("x") + g2Start("terminal", "💻", "ls", "c") + finishChunk(reason, realUsage+`, "x": "`+overLimit+`"`) + doneFrame
+		out, v, sum := largeLife(t, in, Options{}, CauseEOF)
+		if pairs(t, v, "c"); sum.FinishReason != reason || strings.Index(out, `"completed"`) > strings.Index(out, overLimit) || (sum.Code != "") != (reason == "error") {
+			t.Errorf("%s: %+v", reason, sum)
+		}
+	}
+}
+
+// What a small tool event loses, a large one loses as well, if its beginning shows it.
+func TestLargeToolEventsThatDoNotLeave(t *testing.T) {
+	internal := g2Start("_thinking", "💭", overLimit, "i")
+	orphan := named(progressEvent, `{"tool": "terminal", "toolCallId": "o", "status": "completed", "x": "`+overLimit+`"}`)
+	for name, in := range map[string]string{
+		"internal":          role() + internal + text("x") + stop(),
+		"an orphan":         role() + orphan + text("x") + stop(),
+		"behind the finish": role() + text("x") + finishChunk("stop", realUsage) + g2Start("terminal", "💻", overLimit, "c") + doneFrame,
+	} {
+		out, v, _ := largeLife(t, in, Options{}, CauseEOF)
+		if pairs(t, v); strings.Contains(out, overLimit) {
+			t.Errorf("%s: it leaves", name)
+		}
+	}
+	// A client sees no start that is cut.
+	cut := g2Start("terminal", "💻", overLimit, "c")
+	cut = cut[:len(cut)-3]
+	if out, _ := run(role()+cut, Options{MaxFrame: 5000}, chatParams, inOne, CauseAborted); strings.Contains(out[len(role()+cut):], progressEvent) {
+		t.Errorf("it has an end: %s", out[len(role()+cut):])
+	}
+	// The end of a tool that is open leaves, and is its end.
+	start, end := g2Start("terminal", "💻", "ls", "o"), orphan
+	out, v, _ := largeLife(t, role()+start+end+text("x")+stop(), Options{}, CauseEOF)
+	if pairs(t, v, "o"); !strings.Contains(out, end) {
+		t.Errorf("it does not leave")
+	}
+}
+
+// A tool event is no text: a stop after it is false.
+func TestLargeToolEventIsNoAnswer(t *testing.T) {
+	_, _, sum := largeLife(t, role()+g2Start("terminal", "💻", overLimit, "c")+g2End("terminal", "c")+stop(), Options{}, CauseEOF)
+	if sum.Code != CodeEmpty || sum.Tools != 1 || sum.Unexamined != 1 {
+		t.Errorf("%+v", sum)
+	}
+}
+
+// Text in a large frame completes the tools without ids before it, and counts as text.
+func TestLargeFrameOfText(t *testing.T) {
+	picture := "![image](data:image/png;base64," + strings.ReplaceAll(overLimit, " ", "") + overLimit + ")"
+	for _, say := range []func(string) string{text, reasoning} {
+		out, v, sum := largeLife(t, role()+g1("terminal", "💻", "ls")+say(picture)+stop(), Options{}, CauseEOF)
+		if i, j := strings.Index(out, `"status":"completed"`), strings.Index(out, "base64"); i < 0 || i > j || sum.Code != "" && v.reasoning == "" {
+			t.Errorf("%+v: the tool's end is at %d, the text at %d", sum, i, j)
+		}
+		out, _, sum = largeLife(t, role()+say(picture), Options{}, CauseAborted)
+		if sum.Code != CodeAborted || !strings.Contains(out, `"partial":true`) {
+			t.Errorf("%+v\n%s", sum, out[max(0, len(out)-500):])
+		}
+	}
+}
+
+// An error in a large frame is upstream's: an error finish does not repeat it, and a stop
+// after it is none.
+func TestErrorInALargeFrame(t *testing.T) {
+	tool := g2Start("terminal", "💻", "ls", "c")
+	for name, failure := range map[string]string{
+		"a frame":              `data: {"error": {"message": "boom", "details": "` + overLimit + `"}}` + "\n\n",
+		"a message":            `data: {"error": {"message": "` + overLimit + `", "type": "x"}}` + "\n\n",
+		"a string":             `data: {"error": "` + overLimit + `"}` + "\n\n",
+		"an event":             named("error", `{"error": {"message": "boom", "details": "`+overLimit+`"}}`),
+		"a chunk":              strings.Replace(delta(""), `"choices"`, `"error": {"message": "boom", "x": "`+overLimit+`"}, "choices"`, 1),
+		"a finish chunk":       finishChunk("error", zeroUsage+`, "error": {"message": "`+overLimit+`", "type": "agent_error"}`),
+		"a finish chunk, stop": finishChunk("error", zeroUsage+`, "error": {"message": "boom"}, "hermes": {"error": "`+overLimit+`"}`),
+	} {
+		for _, behind := range []string{"", stop(), doneFrame, text("x")} {
+			if strings.HasPrefix(name, "a finish") && behind == stop() {
+				behind = doneFrame
+			}
+			if strings.HasPrefix(name, "a finish") && behind == text("x") {
+				continue
+			}
+			for _, o := range []Options{{}, {ErrorFinish: ErrorFinishInline}, {Progress: ProgressBare}} {
+				out, v, sum := largeLife(t, role()+text("y")+tool+failure+behind, o, CauseAborted)
+				pairs(t, v, "c")
+				if sum.Code != CodeAgentError || v.finishes[0] != "error" || strings.Index(out, `"completed"`) > strings.Index(out, overLimit) {
+					t.Errorf("%s: %+v", name, sum)
+				}
+				if n := strings.Count(out, `"error": {`) + strings.Count(out, `"error":{`) + strings.Count(out, `"error": "`); n > 2 && strings.HasPrefix(name, "a finish") {
+					t.Errorf("%s: %d errors", name, n)
+				}
+				if strings.Contains(failure, `"boom", "det`) && !strings.Contains(out, `"error":"boom"`) {
+					t.Errorf("%s: its message is not repeated in the finish", name)
+				}
+				if t.Failed() {
+					t.Fatalf("%s, %+v\n%s", name, o, strings.ReplaceAll(out, overLimit, "…"))
+				}
+			}
+		}
+	}
+}
+
+// A stream of another server is not looked at.
+func TestLargeFrameOfAForeignStreamPasses(t *testing.T) {
+	in := g2Start("_thinking", "💭", overLimit, "i") + `data: {"error": {"message": "` + overLimit + `"}}` + "\n\n"
+	out, sum := run(in, Options{MaxFrame: 5000, Progress: ProgressOff}, Params{}, atRandom(3, 900), CauseEOF)
+	if same(t, out, in, "bytes"); sum.Code != "" {
+		t.Errorf("%+v", sum)
+	}
+}
+
+// follow feeds in to two streams in the same reads, of which one reads each frame, and
+// compares what leaves and what they know.
+func follow(t *testing.T, in string, o Options, p Params, cut cutter, cause Cause) {
+	t.Helper()
+	quick := New(&o, p)
+	p.Explain = func(Step) {} // what is explained is read
+	reads := New(&o, p)
+	for at := 0; at < len(in) && !t.Failed(); {
+		n := cut(len(in) - at)
+		read := in[at : at+n]
+		at += n
+		got := string(quick.Feed(nil, []byte(read), epoch))
+		want := string(reads.Feed(nil, []byte(read), epoch))
+		same(t, got, want, "what leaves for the read that ends at "+fmt.Sprint(at))
+		if got, want := knows(quick), knows(reads); got != want {
+			t.Errorf("after %q:\nknows %s\nwant  %s", read, got, want)
+		}
+	}
+	same(t, string(quick.Finish(nil, cause)), string(reads.Finish(nil, cause)), "the end")
+	if got, want := quick.Summary(), reads.Summary(); got != want {
+		t.Errorf("summaries: %+v, %+v", got, want)
+	}
+}
+
+// byFrame reads frame by frame.
+func byFrame(in string) cutter {
+	all, i := frames(in), 0
+	return func(n int) int {
+		i++
+		return min(n, len(all[i-1]))
+	}
+}
+
+// TestAlikeChangesNothing: a frame that is not read leaves as if it were, and
+// what is known is the same.
+func TestAlikeChangesNothing(t *testing.T) {
+	for _, r := range everyNth(recordings(t)) {
+		for _, o := range allOptions() {
+			for _, cut := range []cutter{byFrame(r.body), atRandom(1, 300)} {
+				follow(t, r.body, o, r.params(), cut, CauseAborted)
+				if t.Failed() {
+					t.Fatalf("%s with %+v", r.name(), o)
+				}
+			}
+		}
+	}
+}
+
+// TestLikeFramesAreNotRead: this is what makes a clean stream cheap.
+func TestLikeFramesAreNotRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		in   string
+		want int
+	}{
+		"text":                 {texts("a", "b", " c", "d e", "é 💻 \"x\" \\"), 4},
+		"lines":                {texts("a", "b\n", "c", "\n\n", "# d", "\n"), 5},
+		"white space first":    {texts(" ", "a", " ", "b"), 2},
+		"code at a line":       {texts("see", "\n", "`git status`", "."), 3},
+		"a fence":              {texts("see\n", "```go\n", "`x` <b>\n", "`\U0001f4bb ls`\n", "```", "\n", "x"), 6},
+		"a tag":                {texts("see\n", "<b>", "\n\n", "<b>", "x", "y"), 4},
+		"a marker at a line":   {texts("see\n", "a\n`\U0001f4bb ls", "` x\n", " y"), 1},
+		"reasoning":            {reasoning("a") + reasoning("b\n") + reasoning("`<c"), 2},
+		"reasoning, then text": {reasoning("a") + reasoning("b") + texts("c", "d"), 2},
+		"a comment in between": {texts("a", "b") + keepalive + texts("c", "d"), 2},
+		"another envelope":     {texts("a", "b") + strings.ReplaceAll(texts("c", "d"), "chatcmpl-1", "chatcmpl-2"), 2},
+		"another choice":       {texts("a", "b") + strings.ReplaceAll(texts("c"), `"index": 0`, `"index": 1`), 1},
+		"a finish in a frame":  {texts("a", "b") + strings.ReplaceAll(texts("c"), "null", `"stop"`), 1},
+		"a large text":         {texts("a", strings.Repeat("b", 1000)), 0},
+		"after a marker":       {texts("a", "b") + markerChunk("💻", "ls") + texts("\n\n", "c", "d"), 2},
+		"an error in a choice": {strings.ReplaceAll(texts("a", "b"), `"index": 0`, `"index": 0, "error": "sk-12345678"`), 0},
+		"usage in each":        {strings.ReplaceAll(texts("a", "b", "c"), "}\n\n", realUsage+"}\n\n"), 0},
+		"an open tool":         {g2Start("t", "💻", "l", "call_1") + texts("a", "b", "c"), 0},
+		"text repeated":        {strings.ReplaceAll(texts("a", "a", "a"), `"delta"`, `"text": "a", "delta"`), 0},
+		"after the finish":     {texts("a", "b") + finishChunk("stop", realUsage) + texts("c", "d"), 1},
+	} {
+		s, passed := New(&Options{}, chatParams), 0
+		for _, frame := range frames(role() + c.in) {
+			s.chat.Begin(nil, epoch)
+			if s.chat.Pass([]byte(frame), 1<<10) > 0 {
+				passed++
+				same(t, string(s.chat.Out.Take()), frame, "bytes")
+				continue
+			}
+			s.Feed(nil, []byte(frame), epoch)
+		}
+		if passed != c.want {
+			t.Errorf("%s: %d frames are not read, want %d", name, passed, c.want)
+		}
+	}
+}
+
+// An error in a choice loses its secrets in each of several frames that are alike.
+func TestLikeFramesWithSecrets(t *testing.T) {
+	frames := strings.ReplaceAll(texts("a", "b", "c"), `"index": 0`, `"index": 0, "error": {"message": "sk-12345678abcdef"}`)
+	if out := repair(role() + text("x") + frames + stop()); strings.Contains(out, "sk-1234") || strings.Count(out, redacted) != 3 {
+		t.Errorf("secrets are left in\n%s", out)
+	}
+}
+
+// TestFramesThatDifferInOneByte leave as if they were read, wherever that byte is, and so
+// do those after them: in one read, and frame by frame.
+func TestFramesThatDifferInOneByte(t *testing.T) {
+	for _, frame := range []string{text(`a\n`), reasoning("\u00e9"), markerChunk("\U0001f4bb", "ls")} {
+		before := role() + texts("a", "b") + frame + frame
+		for i := range frame {
+			for _, b := range []string{"", "\"", "1"} {
+				in := before + frame[:i] + b + frame[i+1:] + frame + text("c")
+				cuts := []int{len(before), len(frame) - 1 + len(b), len(frame)}
+				byPiece := func(n int) int {
+					if len(cuts) > 0 {
+						n, cuts = min(n, cuts[0]), cuts[1:]
+					}
+					return n
+				}
+				for _, cut := range []cutter{inOne, byPiece} {
+					if follow(t, in, Options{}, chatParams, cut, CauseAborted); t.Failed() {
+						t.Fatalf("%q in the place of %q", b, frame[i])
+					}
+				}
+			}
+		}
+	}
+}
+
+// likeTokens are what FuzzAlike makes texts of, as they stand in JSON.
+var likeTokens = []string{
+	`a`, ` `, `word`, `\n`, `\n\n`, `\u000a`, "`", `\u0060`, `<`, `\u003c`, `\u003C`, `think>`, `</think>`, "```", `~~~`, `\"`, `\\`, `\u00e9`, `é`,
+	`\ud83d\udcbb`, `💻`, `\t`, `\r`, `\u00a0`, "\x00", "\n", `"`, `"}`, `\`, `\u`, `\u00`, `\q`, "\xff", "`💻 ls`", "\\n`💻 ls`\\n", `: `,
+	`Provider said: `, `sk-abcdefgh`, `P\u0072ovider said: sk-abcdefgh`,
+}
+
+// FuzzAlike: whatever comes between and inside like frames, they leave as if they
+// were read, and what is known is the same.
+func FuzzAlike(f *testing.F) {
+	f.Add([]byte{0, 0, 1, 4, 2, 1, 0, 5, 9, 14, 5, 0, 0}, []byte{0}, byte(0), byte(0))
+	f.Add([]byte{0, 0, 1, 0, 1, 4, 6, 0, 1, 0, 3, 0, 0, 8, 12}, []byte{200, 3, 17}, byte(3), byte(9))
+	f.Add([]byte{16, 0, 16, 1, 17, 3, 32, 0, 1, 0, 2, 35, 7, 4, 0, 0, 0, 2}, []byte{1}, byte(5), byte(20))
+	f.Fuzz(func(t *testing.T, script, cuts []byte, options, limit byte) {
+		if len(script) > 200 { // more takes seconds, and "go test -fuzz" takes 10 s for a hang
+			return
+		}
+		all := allOptions()
+		o := all[int(options)%len(all)]
+		if limit > 0 {
+			o.MaxFrame = 100 + int(limit)*4
+		}
+		follow(t, likeStream(script), o, chatParams, byScript(cuts), Cause(options%4))
+	})
+}
+
+// likeStream is the stream that a script says: mostly frames of text that are
+// alike.
+func likeStream(script []byte) string {
+	var b strings.Builder
+	next := func() byte {
+		if len(script) == 0 {
+			return 0
+		}
+		c := script[0]
+		script = script[1:]
+		return c
+	}
+	between := []string{
+		role(), keepalive, delta(""), g1("terminal", "💻", "ls"), g2Start("t", "💻", "l", "call_1"), g2End("t", "call_1"), "\n", "\r\n", "data: x\n\n", ": c\n",
+		finishChunk("stop", realUsage), doneFrame, named("x", "{}"), `data: {"error": {"message": "m"}}` + "\n\n", "data: {", markerChunk("💻", "ls"), text("<think>"), text("</think>\n"),
+	}
+	for len(script) > 0 {
+		kind := next()
+		if kind >= 224 {
+			b.WriteString(between[int(next())%len(between)])
+			continue
+		}
+		var inner strings.Builder
+		for range kind & 3 {
+			inner.WriteString(likeTokens[int(next())%len(likeTokens)])
+		}
+		frame := delta(`"content": "` + inner.String() + `"`)
+		switch kind >> 2 & 15 {
+		case 1:
+			frame = delta(`"reasoning_content": "` + inner.String() + `"`)
+		case 2:
+			frame = strings.ReplaceAll(frame, `"index": 0`, `"index": 1`)
+		case 3:
+			frame = strings.ReplaceAll(frame, "chatcmpl-1", "chatcmpl-2")
+		case 4:
+			frame = strings.ReplaceAll(frame, "\n\n", "\r\n\r\n")
+		case 5:
+			frame = strings.ReplaceAll(frame, "null", `"length"`)
+		case 6:
+			frame = strings.ReplaceAll(frame, `"delta": {`, `"delta": {"role": "assistant", `)
+		case 7, 8:
+			frame = delta(`"content": "\n` + "`💻 " + inner.String() + "`" + `\n"`)
+		}
+		b.WriteString(frame)
+	}
+	return b.String()
+}
 
 // What a chunk holds back is decided at the frame after it, which may be shorter than the
 // chunk, and may come without a finish chunk.

@@ -1,0 +1,1051 @@
+package rewrite
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
+
+var causes = []Cause{CauseEOF, CauseAborted, CauseTimeout, CauseShutdown}
+
+// others returns the recordings of event streams that are none of chat completions, nor of
+// a session.
+func others(t testing.TB) (rs []recording) {
+	t.Helper()
+	for _, r := range recordings(t) {
+		if !r.chat() && !r.session() && !strings.HasPrefix(r.body, "{") {
+			rs = append(rs, r)
+		}
+	}
+	if len(rs) < 10 {
+		t.Fatalf("%d recordings of other streams only", len(rs))
+	}
+	return rs
+}
+
+// otherParams are those of a request for such a stream: that for a run's events
+// has the run's id in its path.
+func otherParams(body string) Params {
+	if strings.Contains(body, `"run_id"`) {
+		return Params{RunID: "run_1"}
+	}
+	return Params{}
+}
+
+// reframed returns body in the framings of an event stream.
+func reframed(body string) map[string]string {
+	return map[string]string{
+		"LF":            body,
+		"CRLF":          strings.ReplaceAll(body, "\n", "\r\n"),
+		"CR":            strings.ReplaceAll(body, "\n", "\r"),
+		"BOM":           "\ufeff" + body,
+		"BOM and CRLF":  "\ufeff" + strings.ReplaceAll(body, "\n", "\r\n"),
+		"comments":      ": hello\n\n" + strings.ReplaceAll(body, "\n\n", "\n\n: keepalive\n\n"),
+		"lone comments": strings.ReplaceAll(body, "\n\n", "\n\n: keepalive\n"),
+		"more fields":   "retry: 5\n\n" + strings.ReplaceAll(body, "data: {", "id: 7\ndata: {"),
+	}
+}
+
+// ends tells whether an event with the data is the one that ends a stream.
+func ends(data string) bool {
+	for _, name := range []string{"response.completed", "response.failed", "run.completed", "run.failed", "run.cancelled"} {
+		if strings.HasPrefix(data, `{"type": "`+name+`"`) || strings.HasPrefix(data, `{"event": "`+name+`"`) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestOtherStreamsThatAreCompletePassByteForByte(t *testing.T) {
+	for _, r := range others(t) {
+		for framing, in := range reframed(r.body) {
+			for _, cause := range causes {
+				for _, cut := range []cutter{inOne, oneByte, atRandom(3, 99)} {
+					out, sum := run(in, Options{}, otherParams(in), cut, cause)
+					same(t, out, in, r.name()+" in "+framing+": bytes")
+					want := ""
+					if strings.Contains(in, `"response.failed"`) || strings.Contains(in, `"run.failed"`) {
+						want = CodeAgentError
+					}
+					if sum.Code != want || !strings.Contains(in, `"`+sum.ID+`"`) || sum.ID == "" {
+						t.Errorf("%s: %+v", r.name(), sum)
+					}
+				}
+			}
+		}
+	}
+}
+
+// wholeFrames returns the frames of a part of a recording that count, without
+// their blank lines, and whether one of them ends the stream.
+func wholeFrames(in string) (frames []string, ended bool) {
+	for in != "" {
+		frame, rest, ok := strings.Cut(in, "\n\n")
+		frame = strings.TrimSuffix(frame, "\n")
+		last := frame[strings.LastIndex(frame, "\n")+1:]
+		data, isData := strings.CutPrefix(last, "data: ")
+		if !isData || !ok && !json.Valid([]byte(data)) {
+			break
+		}
+		frames, ended, in = append(frames, frame), ended || ends(last[6:]), rest
+	}
+	return frames, ended
+}
+
+// otherEvent is what the tests read of an event of a run or of a response.
+type otherEvent struct {
+	Event, Type string
+	RunID       string      `json:"run_id"`
+	Timestamp   json.Number `json:"timestamp"`
+	Seq         *int        `json:"seq"`
+	Tool        string
+	OutputIndex int `json:"output_index"`
+	Item        struct {
+		Type, ID, Name, Arguments string
+		CallID                    string `json:"call_id"`
+	}
+}
+
+// failedBehind returns the events that end a recording whose frames so far are these: the
+// ends of open tools, and that it has failed.
+func failedBehind(frames []string, cause Cause) (ends string) {
+	message := string(jsonspan.Quote(Message(cause.Code())))
+	first := frames[0]
+	isRun := !strings.HasPrefix(first, "event:")
+	var open []otherEvent
+	var last otherEvent
+	seq, index := len(frames), 0
+	for _, f := range frames {
+		var e otherEvent
+		if err := json.Unmarshal([]byte(f[strings.Index(f, "data: ")+6:]), &e); err != nil {
+			panic(err)
+		}
+		last, index = e, max(index, e.OutputIndex+1)
+		called := slices.IndexFunc(open, func(o otherEvent) bool { return o.Tool == e.Tool && o.Item.CallID == e.Item.CallID })
+		switch {
+		case e.Event == "tool.started", called < 0 && e.Item.Type == "function_call":
+			open = append(open, e)
+		case e.Event == "tool.completed", e.Item.Type == "function_call_output" && called >= 0:
+			open = slices.Delete(open, called, called+1)
+		case e.Item.Type == "function_call":
+			open[called].Type = e.Type
+		}
+	}
+	number := ""
+	write := func(name, format string, values ...any) {
+		switch {
+		case isRun && last.Seq != nil:
+			*last.Seq++
+			ends += fmt.Sprintf("id: %d\n", *last.Seq)
+			number = fmt.Sprintf(`, "seq": %d`, *last.Seq)
+		case !isRun:
+			ends += "event: " + name + "\n"
+			number = fmt.Sprintf(`,"sequence_number":%d`, seq)
+			seq++
+		}
+		ends += "data: {" + fmt.Sprintf(format, values...) + number + "}\n\n"
+	}
+	for _, e := range open {
+		if isRun {
+			write("", `"event": "tool.completed", "run_id": "%s", "timestamp": %s, "tool": "%s", "duration": 0.0, "error": true`, last.RunID, last.Timestamp, e.Tool)
+			continue
+		}
+		if e.Type == "response.output_item.added" {
+			write("response.output_item.done", `"type":"response.output_item.done","output_index":%d,"item":{"id": "%s", "type": "function_call", "status": "incomplete", "name": "%s", "call_id": "%s", "arguments": %s}`,
+				e.OutputIndex, e.Item.ID, e.Item.Name, e.Item.CallID, asciiJSON(e.Item.Arguments))
+		}
+		for _, what := range []string{"response.output_item.added", "response.output_item.done"} {
+			write(what, `"type":"%s","output_index":%d,"item":{"type":"function_call_output","id":"fco_%s","call_id":"%s","output":[{"type":"input_text","text":"Error: interrupted"}],"status":"incomplete"}`, what, index, e.Item.CallID, e.Item.CallID)
+		}
+		index++
+	}
+	if isRun {
+		write("", `"event": "run.failed", "run_id": "%s", "timestamp": %s, "error": %s`, last.RunID, last.Timestamp, message)
+		return ends
+	}
+	from, to := strings.Index(first, `"response": `)+len(`"response": `), strings.Index(first, `}, "sequence_number"`)
+	write("response.failed", `"type":"response.failed","response":%s,"error":{"code":"server_error","message":%s}}`, strings.Replace(first[from:to], `"status": "in_progress"`, `"status": "failed"`, 1), message)
+	return ends
+}
+
+// A recording cut at any byte ends with the ends of its open tools and one failed event after
+// upstream's complete ones, and passes as it is once it has had its own last event.
+func TestOtherStreamsCutAnywhere(t *testing.T) {
+	for _, r := range others(t) {
+		for i := 0; i < len(r.body); i += cutStride {
+			in := r.body[:i]
+			inOne, ended := wholeFrames(in)
+			for _, cause := range causes {
+				want := in
+				switch {
+				case len(inOne) == 0 && otherParams(r.body).RunID != "":
+					want = `data: {"event": "run.failed", "run_id": "run_1", "error": ` + string(jsonspan.Quote(Message(cause.Code()))) + "}\n\n"
+				case len(inOne) == 0 || ended && cause == CauseEOF:
+				case ended: // its last event may lack the blank line
+					if n := strings.Join(inOne, "\n\n") + "\n\n"; len(n) > len(in) {
+						want = n
+					}
+				default:
+					want = strings.Join(inOne, "\n\n") + "\n\n" + failedBehind(inOne, cause)
+				}
+				out, _ := run(in, Options{}, otherParams(r.body), atRandom(uint64(i), 99), cause)
+				same(t, out, want, fmt.Sprintf("%s cut at %d with cause %d: bytes", r.name(), i, cause))
+				again, _ := run(out, Options{}, otherParams(r.body), oneByte, CauseEOF)
+				same(t, again, out, "outputs of a second sidecar")
+				if t.Failed() {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Nothing is held back but frames that are not complete, and none beyond the
+// limit.
+func TestOtherStreamLeavesEventByEvent(t *testing.T) {
+	for _, r := range others(t) {
+		s := New(&Options{}, otherParams(r.body))
+		for _, f := range strings.SplitAfter(r.body, "\n\n") {
+			same(t, string(s.Feed(nil, []byte(f), epoch)), f, r.name()+": events")
+		}
+		if !s.Guarded() || s.Active() || !s.Done() {
+			t.Errorf("%s: guarded %v, active %v, done %v", r.name(), s.Guarded(), s.Active(), s.Done())
+		}
+	}
+}
+
+func TestOtherStreamsInEveryFramingAndCut(t *testing.T) {
+	for _, r := range others(t) {
+		if r.generation != "g3-v0.20.3" {
+			continue
+		}
+		cut := strings.LastIndex(r.body, "data: {") - 20
+		if cut < 0 {
+			continue
+		}
+		for framing, in := range reframed(r.body[:cut]) {
+			for _, o := range []Options{{}, {MaxFrame: 300}, {MaxFrame: 20}} {
+				want, wantSum := run(in, o, otherParams(r.body), inOne, CauseAborted)
+				if n := strings.Count(want, `.failed"`); o.MaxFrame == 0 && (n != 1 || wantSum.Code != CodeAborted) {
+					t.Errorf("%s in %s: %d failed events, %+v", r.name(), framing, n, wantSum)
+				}
+				for i := 0; i <= len(in); i += cutStride {
+					s := New(&o, otherParams(r.body))
+					out := s.Feed(nil, []byte(in[:i]), epoch)
+					out = s.Feed(out, []byte(in[i:]), epoch)
+					same(t, string(s.Finish(out, CauseAborted)), want, fmt.Sprintf("%s in %s: outputs", r.name(), framing))
+					if s.Summary() != wantSum {
+						t.Errorf("summary %+v, want %+v", s.Summary(), wantSum)
+					}
+					if t.Failed() {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// What only looks like one of the streams is none: nothing is added to it.
+func TestLookAlikesOfOtherStreamsPass(t *testing.T) {
+	for name, in := range map[string]string{
+		"a name that is not the type":   named("response.created", `{"type": "response.in_progress", "response": {"id": "r"}, "sequence_number": 0}`),
+		"another name":                  named("x", `{"type": "response.created", "response": {"id": "r"}, "sequence_number": 0}`),
+		"no response and no number":     `data: {"type": "response.text", "text": "x"}` + "\n\n",
+		"another type":                  `data: {"type": "responses", "response": {}, "sequence_number": 0}` + "\n\n",
+		"a type that is no string":      `data: {"type": ["response.created"], "response": {}, "sequence_number": 0}` + "\n\n",
+		"an array":                      `data: [{"type": "response.created", "response": {}, "sequence_number": 0}]` + "\n\n",
+		"an object that is torn":        `data: {"type": "response.created", "response": {}, "sequence_number": 0` + "\n\n",
+		"LangChain's events":            `data: {"event": "on_chain_start", "run_id": "b7a0", "name": "x", "data": {}}` + "\n\n",
+		"Agno's events":                 `data: {"event": "RunContent", "run_id": "b7a0", "content": "x"}` + "\n\n",
+		"a named event of a run":        named("message.delta", `{"event": "message.delta", "run_id": "run_1", "delta": "x"}`),
+		"a run without an id":           `data: {"event": "message.delta", "delta": "x"}` + "\n\n",
+		"a run whose id is no string":   `data: {"event": "message.delta", "run_id": 1, "delta": "x"}` + "\n\n",
+		"an event of the Assistants":    named("thread.run.created", `{"id": "run_1", "object": "thread.run", "status": "queued"}`),
+		"[DONE] alone":                  doneFrame,
+		"an error alone":                named("error", `{"type": "error", "message": "x"}`),
+		"an answer that is no stream":   `{"id": "resp_1", "object": "response", "status": "completed"}`,
+		"comments alone":                ": stream closed\n\n",
+		"a chunk of legacy completions": `data: {"id": "cmpl-1", "object": "text_completion", "choices": [{"text": "x", "index": 0}]}` + "\n\n",
+	} {
+		for _, tail := range []string{"", "\n\ndata: {\"a\": 1}", "data: {\"a", ": x", doneFrame} {
+			for _, cause := range causes {
+				s := New(&Options{}, Params{})
+				out := s.Finish(feedAll(s, in+tail, oneByte), cause)
+				same(t, string(out), in+tail, name+": bytes")
+				if s.Guarded() || s.Summary().Code != "" {
+					t.Errorf("%s: guarded %v, %+v", name, s.Guarded(), s.Summary())
+				}
+			}
+		}
+	}
+}
+
+func TestOtherStreamThatBecomesOneOfChatCompletions(t *testing.T) {
+	in := `data: {"event": "message.delta", "run_id": "run_1", "delta": "x"}` + "\n\n" + role() + text("hi")
+	out, sum := run(in, Options{}, Params{}, inOne, CauseAborted)
+	look(t, out).checkErrorFinish(t, CodeAborted)
+	if strings.Contains(out, "run.failed") || sum.ID != "chatcmpl-1" {
+		t.Errorf("%+v of %s", sum, out)
+	}
+}
+
+// What stands after the object that a member is looked for in is none of it, however
+// the quotes of an event that is not well formed stand.
+func TestEventWithAQuoteTooManyPasses(t *testing.T) {
+	in := `data: {"response": {"a"b" "incomplete_details": {"}": ">", "error": "sk-abcdefgh"}` + "\n\n"
+	for _, in := range []string{in, strings.ReplaceAll(in, " ", "")} {
+		out, _ := run(in, Options{}, Params{Responses: true}, inOne, CauseEOF)
+		same(t, out, in, "bytes")
+	}
+}
+
+// Where the CR that ends the last event is all that has come of its CRLF, the
+// LF comes before the failed event: the two are not torn apart.
+func TestFailedEventBehindATornCRLF(t *testing.T) {
+	in := strings.ReplaceAll(created(0, responseOfTests), "\n", "\r\n")
+	want, _ := run(in, Options{}, Params{}, inOne, CauseAborted)
+	out, _ := run(strings.TrimSuffix(in, "\n"), Options{}, Params{}, oneByte, CauseAborted)
+	same(t, out, want, "bytes")
+}
+
+// The events of the tests are built as the API's reference has them.
+
+func created(seq int, members string) string {
+	return named("response.created", fmt.Sprintf(`{"type":"response.created","sequence_number":%d,"response":{%s}}`, seq, members))
+}
+
+const responseOfTests = `"id":"resp_1","object":"response","created_at":1741487325,"status":"in_progress","error":null,"incomplete_details":null,"model":"gpt","output":[],"usage":null,"metadata":{}`
+
+func outputDelta(seq int) string {
+	return named("response.output_text.delta", fmt.Sprintf(`{"type":"response.output_text.delta","item_id":"msg_1","output_index":0,"content_index":0,"delta":"In","sequence_number":%d}`, seq))
+}
+
+// unnamed takes the event lines out of a stream.
+func unnamed(stream string) string {
+	var b strings.Builder
+	for line := range strings.Lines(stream) {
+		if !strings.HasPrefix(line, "event:") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+const incompleteError = `{"code":"server_error","message":"the agent's answer ended before it was complete"}`
+
+func TestResponseFailed(t *testing.T) {
+	failed := func(response, more string) string {
+		return named("response.failed", `{"type":"response.failed","response":`+response+more+`}`)
+	}
+	full := `{"id":"resp_1","object":"response","created_at":1741487325,"status":"failed","error":` + incompleteError +
+		`,"incomplete_details":null,"model":"gpt","output":[],"usage":null,"metadata":{}}`
+	p := Params{ID: always("chatcmpl-abc"), Created: 1700000000}
+	huge := strings.Repeat("x", maxResponse)
+	for name, c := range map[string]struct{ in, want string }{
+		"the next number": {
+			created(0, responseOfTests) + outputDelta(1), failed(full, `,"sequence_number":2`)},
+		"numbers that do not begin with 0": {
+			created(41, responseOfTests) + outputDelta(57), failed(full, `,"sequence_number":58`)},
+		"numbers in disorder": {
+			created(9, responseOfTests) + outputDelta(3), failed(full, `,"sequence_number":10`)},
+		"no numbers": {
+			named("response.created", `{"type":"response.created","response":{`+responseOfTests+`}}`), failed(full, "")},
+		"a number that is none": {
+			named("response.created", `{"type":"response.created","sequence_number":1.5e300,"response":{`+responseOfTests+`}}`), failed(full, "")},
+		"no event lines": {
+			unnamed(created(0, responseOfTests) + outputDelta(1)), unnamed(failed(full, `,"sequence_number":2`))},
+		"events named message": {
+			strings.ReplaceAll(created(0, responseOfTests), "event: response.created", "event: message"), unnamed(failed(full, `,"sequence_number":1`))},
+		"the last response that was shown": {
+			created(0, `"id":"old"`) + strings.ReplaceAll(created(1, responseOfTests), "created", "queued") + strings.ReplaceAll(created(2, responseOfTests), "response.created", "response.in_progress"),
+			failed(full, `,"sequence_number":3`)},
+		"members in any order, with escapes and white space": {
+			created(0, ` "st\u0061t":1, "error" : {"a":"}"} , "id" : "r\u0031" , "status" : "in_progress" `),
+			failed(`{ "st\u0061t":1, "error" : `+incompleteError+` , "id" : "r\u0031" , "status" : "failed" }`, `,"sequence_number":1`)},
+		"no status and no error": {
+			created(0, `"id":"resp_1"`), failed(`{"id":"resp_1","status":"failed","error":`+incompleteError+`}`, `,"sequence_number":1`)},
+		"an empty response": {
+			created(0, ``), failed(`{"status":"failed","error":`+incompleteError+`}`, `,"sequence_number":1`)},
+		"data of several lines": {
+			"event: response.created\ndata: {\"type\":\"response.created\",\ndata: \"response\":{\"id\":\"resp_1\",\ndata: \"status\":\"queued\"}}\n\n",
+			failed(`{"id":"resp_1", "status":"failed","error":`+incompleteError+`}`, "")},
+		"no response was shown": {
+			outputDelta(7), failed(`{"id":"resp_abc","object":"response","status":"failed","created_at":1700000000,"model":"hermes-agent","output":[],"error":`+incompleteError+`}`, `,"sequence_number":8`)},
+		"a response that is too large to remember": {
+			created(0, responseOfTests+`,"instructions":"`+huge+`"`),
+			failed(`{"id":"resp_1","object":"response","status":"failed","created_at":1741487325,"model":"gpt","output":[],"error":`+incompleteError+`}`, `,"sequence_number":1`)},
+		"a response that is no JSON": {
+			created(0, `"id":"resp_1","model":nil`), failed(`{"id":"resp_1","object":"response","status":"failed","created_at":1700000000,"model":"hermes-agent","output":[],"error":`+incompleteError+`}`, `,"sequence_number":1`)},
+		"a response that is nested too deep": {
+			created(0, `"id":"resp_1","model":"m","a":`+strings.Repeat("[", jsonspan.MaxDepth+1)+strings.Repeat("]", jsonspan.MaxDepth+1)),
+			failed(`{"id":"resp_1","object":"response","status":"failed","created_at":1700000000,"model":"m","output":[],"error":`+incompleteError+`}`, `,"sequence_number":1`)},
+	} {
+		for _, cut := range []cutter{inOne, oneByte} {
+			out, sum := run(c.in, Options{}, p, cut, CauseEOF)
+			same(t, out, c.in+c.want, name+": bytes")
+			if sum.Code != CodeIncomplete {
+				t.Errorf("%s: %+v", name, sum)
+			}
+			again, _ := run(out, Options{}, p, cut, CauseEOF)
+			same(t, again, out, name+": outputs of a second sidecar")
+		}
+	}
+}
+
+func TestCauseOfAFailedResponse(t *testing.T) {
+	for cause, code := range map[Cause]string{
+		CauseEOF: CodeIncomplete, CauseAborted: CodeAborted, CauseTimeout: CodeTimeout, CauseShutdown: CodeShutdown,
+	} {
+		out, sum := run(created(0, responseOfTests), Options{}, Params{}, inOne, cause)
+		if !strings.Contains(out, `"message":"`+Message(code)+`"`) || sum.Code != code || sum.ID != "resp_1" || sum.Model != "gpt" {
+			t.Errorf("cause %d: %+v, %s", cause, sum, out)
+		}
+	}
+}
+
+func TestEventsThatEndAResponse(t *testing.T) {
+	for name, code := range map[string]string{
+		"response.completed": "", "response.incomplete": "", "response.cancelled": "", "response.canceled": "", "response.done": "",
+		"response.failed": CodeAgentError,
+	} {
+		in := created(0, responseOfTests) + strings.ReplaceAll(created(1, responseOfTests), "response.created", name)
+		for _, tail := range []string{"", ": x", doneFrame, outputDelta(1), "data: {\"a"} {
+			for _, cause := range causes {
+				out, sum := run(in+tail, Options{}, Params{}, oneByte, cause)
+				same(t, out, in+tail, name+": bytes")
+				if sum.Code != code {
+					t.Errorf("%s: %+v", name, sum)
+				}
+			}
+		}
+	}
+}
+
+// [DONE] without one of them is the end of a stream that was cut before it.
+func TestDoneOfAResponseThatHasNotEnded(t *testing.T) {
+	in := created(0, responseOfTests)
+	failed, _ := run(in, Options{}, Params{}, inOne, CauseEOF)
+	for _, tail := range []string{"", "\n", ": x\n\n"} {
+		out, sum := run(in+doneFrame+tail, Options{}, Params{}, oneByte, CauseAborted)
+		same(t, out, failed+doneFrame+tail, "bytes")
+		if sum.Code != CodeIncomplete {
+			t.Errorf("%+v", sum)
+		}
+	}
+	out, _ := run(in+doneFrame+outputDelta(1)+created(2, responseOfTests), Options{}, Params{}, oneByte, CauseEOF)
+	same(t, out, failed+doneFrame, "bytes with events behind [DONE]")
+	out, _ = run(in+"data: [DONE]", Options{}, Params{}, oneByte, CauseEOF)
+	same(t, out, failed+doneFrame, "bytes with a [DONE] that lacks its blank line")
+	crlf := strings.ReplaceAll(in+doneFrame, "\n", "\r\n")
+	out, _ = run(crlf, Options{}, Params{}, oneByte, CauseEOF)
+	same(t, out, strings.ReplaceAll(in, "\n", "\r\n")+strings.TrimPrefix(failed, in)+"data: [DONE]\r\n\r\n", "bytes with CRLF")
+}
+
+// An error event is none of those that end a response. What ends it says the
+// same, without secrets.
+func TestErrorEventOfAResponse(t *testing.T) {
+	for name, c := range map[string]struct{ event, message, number string }{
+		"the reference's":    {named("error", `{"type":"error","code":"x","message":"over\u006coaded","param":null,"sequence_number":1}`), `over\u006coaded`, "2"},
+		"with an object":     {named("error", `{"type":"error","sequence_number":1,"error":{"type":"t","code":"c","message":"overloaded"}}`), "overloaded", "2"},
+		"unnamed":            {`data: {"type":"error","message":"overloaded","sequence_number":5}` + "\n\n", "overloaded", "6"},
+		"an error alone":     {`data: {"error":{"message":"overloaded"}}` + "\n\n", "overloaded", "1"},
+		"a string":           {`data: {"error":"overloaded"}` + "\n\n", "overloaded", "1"},
+		"with a secret":      {named("error", `{"type":"error","message":"bad key sk-abcdef123456"}`), "bad key [redacted]", "1"},
+		"without a message":  {named("error", `{"type":"error"}`), "", "1"},
+		"with a long one":    {named("error", `{"type":"error","message":"`+strings.Repeat("x", maxMessage)+`"}`), "", "1"},
+		"null":               {`data: {"error":null}` + "\n\n", "", "1"},
+		"of another event":   {named("x", `{"error":"overloaded"}`), "", "1"},
+		"of no valid string": {named("error", `{"type":"error","message":"\x"}`), "", "1"},
+	} {
+		in := created(0, responseOfTests) + c.event
+		out, sum := run(in, Options{}, Params{}, oneByte, CauseAborted)
+		code := CodeAgentError
+		if c.message == "" {
+			c.message, code = Message(CodeAborted), CodeAborted
+		}
+		in = strings.Replace(in, "sk-abcdef123456", redacted, 1)
+		want := `"error":{"code":"server_error","message":"` + c.message + `"}`
+		if !strings.HasPrefix(out, in) || !strings.Contains(out[len(in):], want) || !strings.HasSuffix(out, `,"sequence_number":`+c.number+"}\n\n") || sum.Code != code {
+			t.Errorf("%s: %+v, %s", name, sum, strings.TrimPrefix(out, in))
+		}
+	}
+}
+
+// A completed response that lacks only its blank line is left alone where
+// upstream has ended it so, and closed where it was torn.
+func TestLastEventOfAResponseWithoutItsBlankLine(t *testing.T) {
+	in := created(0, responseOfTests) + strings.TrimSuffix(strings.ReplaceAll(created(1, responseOfTests), "created", "completed"), "\n\n")
+	for _, end := range []string{"", "\n"} {
+		out, sum := run(in+end, Options{}, Params{}, inOne, CauseEOF)
+		same(t, out, in+end, "bytes")
+		out, _ = run(in+end, Options{}, Params{}, inOne, CauseAborted)
+		same(t, out, in+"\n\n", "bytes of a torn stream")
+		if sum.Code != "" {
+			t.Errorf("%+v", sum)
+		}
+	}
+}
+
+func TestOtherStreamsCostNoAllocations(t *testing.T) {
+	for name, frame := range map[string]string{
+		"responses": outputDelta(1),
+		"runs":      runEvent("message.delta", `, "timestamp": 1795165131.810072, "delta": "Partial "`),
+	} {
+		s := New(&Options{}, Params{})
+		out := s.Feed(make([]byte, 0, 1<<12), []byte(created(0, responseOfTests)[:0]+frame), epoch)
+		in := []byte(frame)
+		if n := testing.AllocsPerRun(100, func() { out = s.Feed(out[:0], in, epoch) }); n > 0 {
+			t.Errorf("%s: %v allocations for each frame", name, n)
+		}
+	}
+}
+
+func TestResponseRememberedIsBounded(t *testing.T) {
+	s := New(&Options{}, Params{})
+	const rounds = 200
+	got := held(s, rounds, func(i int) string {
+		n := rounds - 1 - i // the last is small: what is held is not the read
+		return created(i, fmt.Sprintf(`"id":"%s%d","model":"%s","x":"%s"`, strings.Repeat("i", n*100), n, strings.Repeat("m", n*100), strings.Repeat("x", n*1000)))
+	}, func([]byte) {})
+	checkHeld(t, got, maxResponse*3/2+4*maxEnvelope+2*maxIdleBuffer)
+}
+
+// runEvent is an event of a run as Hermes writes it, with more members.
+func runEvent(name, more string) string {
+	return `data: {"event": "` + name + `", "run_id": "run_1"` + more + "}\n\n"
+}
+
+func TestRunFailed(t *testing.T) {
+	const message = `"the agent's answer ended before it was complete"`
+	for name, c := range map[string]struct{ in, want string }{
+		"the last timestamp": {
+			runEvent("message.delta", `, "timestamp": 1.5, "delta": "a"`) + runEvent("message.delta", `, "timestamp": 1795165131.688888, "tool": "terminal"`),
+			`data: {"event": "run.failed", "run_id": "run_1", "timestamp": 1795165131.688888, "error": ` + message + "}\n\n"},
+		"no timestamp": {
+			runEvent("message.delta", ``), `data: {"event": "run.failed", "run_id": "run_1", "error": ` + message + "}\n\n"},
+		"no timestamp in the last event": {
+			runEvent("message.delta", `, "timestamp": 1.5`) + runEvent("approval.request", ``), `data: {"event": "run.failed", "run_id": "run_1", "error": ` + message + "}\n\n"},
+		"a timestamp that is no number": {
+			runEvent("reasoning.available", `, "timestamp": "now"`), `data: {"event": "run.failed", "run_id": "run_1", "error": ` + message + "}\n\n"},
+		"a timestamp that is no JSON": {
+			runEvent("reasoning.available", `, "timestamp": 1x`), `data: {"event": "run.failed", "run_id": "run_1", "error": ` + message + "}\n\n"},
+		"another event between": {
+			runEvent("message.delta", `, "timestamp": 2`) + "data: {\"event\": \"ping\"}\n\n: x\n\n", `data: {"event": "run.failed", "run_id": "run_1", "timestamp": 2, "error": ` + message + "}\n\n"},
+		"a new event": {
+			runEvent("message.delta", `, "timestamp": 2`) + runEvent("subagent.start", `, "timestamp": 3, "goal": "x"`), `data: {"event": "run.failed", "run_id": "run_1", "timestamp": 3, "error": ` + message + "}\n\n"},
+		"numbered, as newer ones are": {
+			"id: 1\n" + runEvent("message.interim", `, "timestamp": 2, "text": "x"`) + "id: 2\n" + runEvent("run.steered", `, "timestamp": 4, "accepted": true`), "id: 3\n" + `data: {"event": "run.failed", "run_id": "run_1", "timestamp": 4, "error": ` + message + "}\n\n"},
+		"numbered twice": {
+			": open\n\nid: 0\n" + runEvent("message.delta", `, "timestamp": 2, "delta": "x", "seq": 0`) + "id: 1\n" + runEvent("message.delta", `, "timestamp": 2, "delta": "x", "seq": 1`),
+			"id: 2\n" + `data: {"event": "run.failed", "run_id": "run_1", "timestamp": 2, "error": ` + message + ", \"seq\": 2}\n\n"},
+		"numbered by a member alone": {
+			runEvent("message.delta", `, "timestamp": 2, "seq": 41`), `data: {"event": "run.failed", "run_id": "run_1", "timestamp": 2, "error": ` + message + ", \"seq\": 42}\n\n"},
+		"ids that are no numbers": {
+			"id: a/1\n" + runEvent("message.delta", `, "seq": "1"`) + "id:\n" + runEvent("message.delta", `, "seq": 1.5`) + "id\n" + runEvent("message.delta", `, "seq": -1`),
+			`data: {"event": "run.failed", "run_id": "run_1", "error": ` + message + "}\n\n"},
+		"ids without a space": {
+			"id:8\nid:9\n" + runEvent("message.delta", ""), "id: 10\n" + `data: {"event": "run.failed", "run_id": "run_1", "error": ` + message + "}\n\n"},
+		"open tools": {
+			"id: 4\n" + runEvent("tool.started", `, "timestamp": 1, "tool": "a", "preview": "x", "seq": 4`) + "id: 5\n" + runEvent("tool.started", `, "timestamp": 2, "tool": "b\u0062", "preview": null, "seq": 5`) +
+				"id: 6\n" + runEvent("tool.started", `, "timestamp": 3, "tool": "a", "seq": 6`) + "id: 7\n" + runEvent("tool.completed", `, "timestamp": 4, "tool": "a", "duration": 0.1, "error": false, "seq": 7`) +
+				"id: 8\n" + runEvent("tool.completed", `, "timestamp": 5, "tool": "c", "duration": 0.1, "error": false, "seq": 8`),
+			"id: 9\n" + runEvent("tool.completed", `, "timestamp": 5, "tool": "b\u0062", "duration": 0.0, "error": true, "seq": 9`) + "id: 10\n" + runEvent("tool.completed", `, "timestamp": 5, "tool": "a", "duration": 0.0, "error": true, "seq": 10`) +
+				"id: 11\n" + runEvent("run.failed", `, "timestamp": 5, "error": `+message+`, "seq": 11`)},
+		"a long id": {
+			strings.ReplaceAll(runEvent("message.delta", ``), "run_1", strings.Repeat("r", maxEnvelope)), `data: {"event": "run.failed", "run_id": "run_1", "error": ` + message + "}\n\n"},
+		"an end without one": {
+			runEvent("message.delta", ``) + ": stream closed\n\n", `data: {"event": "run.failed", "run_id": "run_1", "error": ` + message + "}\n\n"},
+		"an error event": {
+			runEvent("message.delta", ``) + named("error", `{"message": "overloaded"}`), `data: {"event": "run.failed", "run_id": "run_1", "error": "overloaded"}` + "\n\n"},
+	} {
+		for _, cut := range []cutter{inOne, oneByte} {
+			out, sum := run(c.in, Options{}, Params{RunID: "run_1"}, cut, CauseEOF)
+			same(t, out, c.in+c.want, name+": bytes")
+			if sum.Code == "" || sum.ID != "run_1" {
+				t.Errorf("%s: %+v", name, sum)
+			}
+			again, _ := run(out, Options{}, Params{RunID: "run_1"}, cut, CauseEOF)
+			same(t, again, out, name+": outputs of a second sidecar")
+		}
+	}
+}
+
+func TestEventsThatEndARun(t *testing.T) {
+	for name, code := range map[string]string{"run.completed": "", "run.cancelled": "", "run.canceled": "", "run.failed": CodeAgentError, "run.interrupted": CodeAgentError} {
+		in := runEvent("message.delta", `, "delta": "a"`) + runEvent(name, ``)
+		for _, tail := range []string{"", ": stream closed\n\n", ": stream cl", "data: {\"a"} {
+			for _, cause := range causes {
+				out, sum := run(in+tail, Options{}, Params{RunID: "run_1"}, oneByte, cause)
+				same(t, out, in+tail, name+": bytes")
+				if sum.Code != code {
+					t.Errorf("%s: %+v", name, sum)
+				}
+			}
+		}
+	}
+}
+
+// TestRunThatHasShownNothing is known by its path, and has failed.
+func TestRunThatHasShownNothing(t *testing.T) {
+	for _, in := range []string{"", ": keepalive\n\n", "data: {\"event\": \"message.delta\", \"ru"} {
+		out, sum := run(in, Options{}, Params{RunID: "run_\"1"}, oneByte, CauseAborted)
+		if !strings.Contains(in, "data") {
+			same(t, out, in+`data: {"event": "run.failed", "run_id": "run_\"1", "error": "the connection to the agent was lost before its answer was complete"}`+"\n\n", "bytes")
+		}
+		if sum.Code != CodeAborted || sum.ID != `run_"1` || strings.Count(out, "run.failed") != 1 {
+			t.Errorf("%+v: %s", sum, out)
+		}
+	}
+}
+
+// TestRunsOnOtherPathsPass: events that look like a run's are common.
+func TestRunsOnOtherPathsPass(t *testing.T) {
+	in := runEvent("message.created", `, "text": "hi"`)
+	for _, cause := range causes {
+		out, sum := run(in, Options{}, Params{}, oneByte, cause)
+		same(t, out, in, "bytes")
+		if sum.Code != "" || sum.ID != "" {
+			t.Errorf("%+v", sum)
+		}
+	}
+}
+
+const sessionID = "sess_3f9c2a"
+
+var sessionParams = Params{SessionID: sessionID, Created: 1795165000}
+
+// sessionStreams returns streams of sessions by name.
+func sessionStreams(t testing.TB) map[string]string {
+	t.Helper()
+	streams := map[string]string{}
+	for _, dir := range []string{"../testdata/written", captures + "/live-g3-v0.19.0"} {
+		paths, err := filepath.Glob(dir + "/session.*.sse")
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("%v, %d streams of sessions in %s", err, len(paths), dir)
+		}
+		for _, path := range paths {
+			streams[filepath.Base(path)] = readFile(t, path)
+		}
+	}
+	return streams
+}
+
+// sessionFrame is a frame of a session as Hermes writes it, with its own members.
+func sessionFrame(name, own string, seq int) string {
+	if own != "" {
+		own += ", "
+	}
+	return named(name, fmt.Sprintf(`{%s"session_id": "sess_1", "run_id": "run_1", "seq": %d, "ts": 1795165131.%d}`, own, seq, seq))
+}
+
+// sessionEnd returns what a stream of a session lacks after these frames.
+func sessionEnd(t testing.TB, frames []string, cause Cause) string {
+	t.Helper()
+	type event struct {
+		MessageID json.RawMessage `json:"message_id"`
+		ToolName  json.RawMessage `json:"tool_name"`
+		SessionID json.RawMessage `json:"session_id"`
+		RunID     json.RawMessage `json:"run_id"`
+		Seq       int             `json:"seq"`
+		TS        json.Number     `json:"ts"`
+	}
+	last := event{SessionID: jsonspan.Quote(sessionID), TS: "1795165000"}
+	var open []event
+	failed := false
+	for _, f := range frames {
+		if f == "" || strings.HasPrefix(f, ":") {
+			continue
+		}
+		head, data, _ := strings.Cut(f, "\ndata: ")
+		var e event
+		if err := json.Unmarshal([]byte(data), &e); err != nil {
+			t.Fatalf("%v in %q", err, f)
+		}
+		last = e
+		switch head {
+		case "event: tool.started":
+			open = append(open, e)
+		case "event: tool.completed", "event: tool.failed":
+			for i := range open {
+				if string(open[i].ToolName) == string(e.ToolName) {
+					open = append(open[:i], open[i+1:]...)
+					break
+				}
+			}
+		case "event: error":
+			failed = true
+		}
+	}
+	var b strings.Builder
+	write := func(name, own string) {
+		last.Seq++
+		run := ""
+		if last.RunID != nil {
+			run = `"run_id": ` + string(last.RunID) + ", "
+		}
+		fmt.Fprintf(&b, "event: %s\ndata: {%s\"session_id\": %s, %s\"seq\": %d, \"ts\": %s}\n\n", name, own, last.SessionID, run, last.Seq, last.TS)
+	}
+	for _, e := range open {
+		write("tool.completed", fmt.Sprintf(`"message_id": %s, "tool_name": %s, "preview": null, "args": null, `, e.MessageID, e.ToolName))
+	}
+	if !failed {
+		write("error", `"message": `+string(jsonspan.Quote(Message(cause.Code())))+", ")
+	}
+	write("done", "")
+	return b.String()
+}
+
+func TestSessionsThatAreCompletePassByteForByte(t *testing.T) {
+	for name, body := range sessionStreams(t) {
+		_, id, _ := strings.Cut(body, `"run_id": "`)
+		id, _, _ = strings.Cut(id, `"`)
+		for framing, in := range reframed(body) {
+			for _, cause := range causes {
+				for _, cut := range []cutter{inOne, oneByte, atRandom(3, 99)} {
+					out, sum := run(in, Options{}, sessionParams, cut, cause)
+					same(t, out, in, name+" in "+framing+": bytes")
+					want := ""
+					if name == "session.error.sse" {
+						want = CodeAgentError
+					}
+					if sum.Code != want || sum.ID != id {
+						t.Errorf("%s: %+v", name, sum)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A stream cut at any byte gets the ends of its open tools, an error and done after
+// what was complete; once it has had its own done it passes as it is.
+func TestSessionsCutAnywhere(t *testing.T) {
+	for name, body := range sessionStreams(t) {
+		for i := 0; i < len(body); i += cutStride {
+			in := body[:i]
+			n := strings.LastIndex(in, "\n\n") + 2
+			if n == 1 {
+				n = 0
+			}
+			rest := strings.TrimSuffix(in[n:], "\n")
+			if at := strings.Index(rest, "data: "); at >= 0 && json.Valid([]byte(rest[at+6:])) { // which lacks its blank line
+				n = i
+			}
+			complete := strings.TrimRight(in[:n], "\n")
+			ended := strings.Contains(complete, "event: done")
+			if complete != "" {
+				complete += "\n\n"
+			}
+			comment := ""
+			if in[n:] == ": keepalive\n" { // a comment leaves line by line
+				comment = in[n:]
+			}
+			for _, cause := range []Cause{CauseEOF, causes[1+i%3]} {
+				want := complete + comment
+				switch {
+				case ended && cause == CauseEOF:
+					want = in
+				case !ended:
+					want += sessionEnd(t, strings.Split(complete, "\n\n"), cause)
+				}
+				out, sum := run(in, Options{}, sessionParams, atRandom(uint64(i), 99), cause)
+				same(t, out, want, fmt.Sprintf("%s cut at %d with cause %d: bytes", name, i, cause))
+				code := cause.Code()
+				if strings.Contains(complete, "event: error") {
+					code = CodeAgentError
+				}
+				if !ended && sum.Code != code {
+					t.Errorf("%s cut at %d: %+v, want %s", name, i, sum, code)
+				}
+				again, _ := run(out, Options{}, sessionParams, oneByte, CauseEOF)
+				same(t, again, out, "outputs of a second sidecar")
+				if t.Failed() {
+					return
+				}
+			}
+		}
+	}
+}
+
+func TestSessionsInEveryFramingAndCut(t *testing.T) {
+	body := sessionStreams(t)["session.tools.sse"]
+	cut := strings.LastIndex(body, "event: tool.failed") + 40
+	for framing, in := range reframed(body[:cut]) {
+		for _, o := range []Options{{}, {MaxFrame: 300}, {MaxFrame: 20}} {
+			want, wantSum := run(in, o, sessionParams, inOne, CauseAborted)
+			if o.MaxFrame == 0 && (strings.Count(want, `"preview": null`) != 3 || strings.Count(want, "event: error") != 1 || wantSum.Code != CodeAborted) {
+				t.Errorf("%s: %+v, %s", framing, wantSum, want[cut:])
+			}
+			for i := 0; i <= len(in); i += cutStride {
+				s := New(&o, sessionParams)
+				out := s.Feed(nil, []byte(in[:i]), epoch)
+				out = s.Feed(out, []byte(in[i:]), epoch)
+				same(t, string(s.Finish(out, CauseAborted)), want, framing+": outputs")
+				if s.Summary() != wantSum {
+					t.Errorf("summary %+v, want %+v", s.Summary(), wantSum)
+				}
+				if t.Failed() {
+					return
+				}
+			}
+		}
+	}
+}
+
+func TestEndOfASession(t *testing.T) {
+	const incomplete = `"message": "the agent's answer ended before it was complete"`
+	end := func(seq int) string {
+		return sessionFrame("error", incomplete, seq) + strings.Replace(sessionFrame("done", "", seq+1), fmt.Sprintf("131.%d}", seq+1), fmt.Sprintf("131.%d}", seq), 1)
+	}
+	at := func(frames string, ts int) string { // with the time of the last event
+		for i := range 20 {
+			frames = strings.ReplaceAll(frames, fmt.Sprintf(`"ts": 1795165131.%d}`, i), fmt.Sprintf(`"ts": 1795165131.%d}`, ts))
+		}
+		return frames
+	}
+	started := func(tool, message string, seq int) string {
+		return sessionFrame("tool.started", message+`"tool_name": "`+tool+`", "preview": "x", "args": {}`, seq)
+	}
+	completed := func(tool, message string, seq int) string {
+		return sessionFrame("tool.completed", message+`"tool_name": "`+tool+`", "preview": null, "args": null`, seq)
+	}
+	const m1, m2 = `"message_id": "m1", `, `"message_id": "m2", `
+	for name, c := range map[string]struct{ in, want, code string }{
+		"nothing open": {sessionFrame("assistant.delta", `"delta": "a"`, 7), at(end(8), 7), CodeIncomplete},
+		"tools of one name": {
+			started("t", m1, 1) + started("t", m2, 2) + started("u\\u0061", m2, 3) + completed("t", m2, 4),
+			at(completed("t", m2, 5)+completed("u\\u0061", m2, 6)+end(7), 4), CodeIncomplete},
+		"a tool that failed":                      {started("t", m1, 1) + strings.Replace(completed("t", m1, 2), "completed", "failed", 1), at(end(3), 2), CodeIncomplete},
+		"a tool without a message":                {started("t", "", 1), at(completed("t", "", 2)+end(3), 1), CodeIncomplete},
+		"an error":                                {started("t", m1, 1) + sessionFrame("error", `"message": "boom"`, 2), at(completed("t", m1, 3)+sessionFrame("done", "", 4), 2), CodeAgentError},
+		"an end that was completed, but for done": {sessionFrame("run.completed", m1+`"completed": true`, 3), at(end(4), 3), CodeIncomplete},
+		"[DONE] instead":                          {sessionFrame("assistant.delta", `"delta": "a"`, 1) + "\x00", at(end(2), 1) + doneFrame, CodeIncomplete},
+		"no numbers":                              {named("assistant.delta", `{"delta": "a"}`), strings.NewReplacer("sess_1", sessionID, `"run_id": "run_1", `, "", "1795165131.1", "1795165000").Replace(at(end(1), 1)), CodeIncomplete},
+		"an error of a proxy's": {sessionFrame("assistant.delta", `"delta": "a"`, 1) + `data: {"error": {"message": "overloaded"}}` + "\n\n",
+			strings.Replace(at(end(2), 1), incomplete, `"message": "overloaded"`, 1), CodeAgentError},
+		"a name that is no JSON": {started("\\x", m1, 1) + started("t", `"message_id": "\x", `, 2), at(end(3), 2), CodeIncomplete},
+		"a run that failed":      {sessionFrame("run.failed", m1+`"failed": true`, 1) + sessionFrame("done", "", 2), "", CodeAgentError},
+		"a done that is no JSON": {"event: done\ndata: ok\n\n", "", ""},
+	} {
+		for _, cut := range []cutter{inOne, oneByte} {
+			in := strings.TrimSuffix(c.in, "\x00")
+			fed := in
+			if in != c.in {
+				fed += doneFrame
+			}
+			out, sum := run(fed, Options{}, sessionParams, cut, CauseEOF)
+			same(t, out, in+c.want, name+": bytes")
+			if sum.Code != c.code {
+				t.Errorf("%s: %+v, want %s", name, sum, c.code)
+			}
+			again, _ := run(out, Options{}, sessionParams, cut, CauseEOF)
+			same(t, again, out, name+": outputs of a second sidecar")
+		}
+	}
+}
+
+// TestSessionsOnOtherPathsPass: a session is known by its path.
+func TestSessionsOnOtherPathsPass(t *testing.T) {
+	for path, id := range map[string]string{
+		"/api/sessions/s1/chat/stream": "s1", "/p/coder/api/sessions/s1/chat/stream": "s1", "/x/p/a/api/sessions/s1/chat/stream": "s1",
+		"/api/sessions/s1/chat": "", "/api/sessions/chat/stream": "", "/api/sessions//chat/stream": "", "/api/sessions/a/b/chat/stream": "", "/chat/stream": "", "": "",
+		"/v1/sessions/s1/chat/stream": "", "/api/sessions/s1/chat/stream/": "",
+	} {
+		if got := SessionOfPath(path); got != id {
+			t.Errorf("%s: %q, want %q", path, got, id)
+		}
+	}
+	in := sessionStreams(t)["session.tools.sse"][:900]
+	out, sum := run(in, Options{}, Params{}, oneByte, CauseAborted)
+	same(t, out, in, "bytes")
+	if sum.Code != "" {
+		t.Errorf("%+v", sum)
+	}
+}
+
+// The beginning of an event that is larger than max_frame says which tool it starts.
+func TestLargeEventsOfASession(t *testing.T) {
+	o := Options{MaxFrame: 400}
+	big := strings.Repeat("x", 1000)
+	in := sessionFrame("run.started", "", 1) + sessionFrame("tool.started", `"message_id": "m", "tool_name": "write_file", "preview": null, "args": {"content": "`+big+`"}`, 2)
+	for _, cut := range []cutter{inOne, oneByte, atRandom(1, 700)} {
+		out, _ := run(in, o, sessionParams, cut, CauseAborted)
+		rest := strings.TrimPrefix(out, in)
+		if !strings.HasPrefix(rest, "event: tool.completed\ndata: {\"message_id\": \"m\", \"tool_name\": \"write_file\", ") || !strings.Contains(rest, `"seq": 3`) || !strings.HasSuffix(rest, "event: done\ndata: {\"session_id\": \"sess_1\", \"run_id\": \"run_1\", \"seq\": 5, \"ts\": 1795165131.1}\n\n") {
+			t.Errorf("got %q", rest)
+		}
+		whole := in + sessionFrame("error", `"message": "`+big+`"`, 3)
+		out, _ = run(whole, o, sessionParams, cut, CauseAborted)
+		if rest = strings.TrimPrefix(out, whole); strings.Contains(rest, "event: error") || strings.Count(rest, "event:") != 2 {
+			t.Errorf("got %q", rest)
+		}
+		if _, sum := run(whole+sessionFrame("done", "", 4), o, sessionParams, cut, CauseEOF); sum.Code != CodeAgentError {
+			t.Errorf("%+v", sum)
+		}
+	}
+}
+
+// What open tools hold is bounded like that of a chat's; the one that started first is
+// forgotten.
+func TestOpenToolsOfASessionAreBounded(t *testing.T) {
+	for name, c := range map[string]struct{ tools, size, most int }{
+		"many":       {100000 / cutStride, 10, maxOpenTools},
+		"long names": {100, 60 << 10, maxOpenBytes / (60 << 10)},
+		"too long":   {3, maxOpenBytes + 1, 0},
+	} {
+		s := New(&Options{}, sessionParams)
+		got := held(s, c.tools, func(i int) string {
+			return sessionFrame("tool.started", fmt.Sprintf(`"message_id": "m", "tool_name": "%s%d"`, strings.Repeat("t", c.size), i), i+1)
+		}, nil)
+		checkHeld(t, got, maxOpenBytes+maxOpenTools*100+4*maxIdleBuffer)
+		out := string(s.Finish(nil, CauseEOF))
+		if n := strings.Count(out, "tool.completed"); n != c.most || c.most > 0 && !strings.Contains(out, fmt.Sprintf(`t%d"`, c.tools-1)) {
+			t.Errorf("%s: %d ends, want %d", name, n, c.most)
+		}
+	}
+}
+
+func TestSessionsCostNoAllocations(t *testing.T) {
+	s := New(&Options{}, sessionParams)
+	in := []byte(sessionFrame("assistant.delta", `"message_id": "m", "delta": "a"`, 1))
+	out := s.Feed(make([]byte, 0, 1<<12), in, epoch)
+	if n := testing.AllocsPerRun(100, func() { out = s.Feed(out[:0], in, epoch) }); n > 0 {
+		t.Errorf("%v allocations for each frame", n)
+	}
+}
+
+// Frames are held back while they are no larger than max_frame together, to the byte.
+func TestHeldFramesOfMaxFrame(t *testing.T) {
+	first, last := text("`💻 ls"), text("`\n")
+	o := Options{MaxFrame: len(first)}
+	v := look(t, repairWith(first+last+text("x")+stop(), o))
+	if v.content != "x" {
+		t.Errorf("with max_frame %d a line of that many bytes is no imitation: %q", o.MaxFrame, v.content)
+	}
+	out := repairWith(first+": c\n\n"+last+text("x")+stop(), o)
+	if want := first + ": c\n\n" + last; !strings.HasPrefix(out, want) {
+		t.Errorf("a comment more, and the frames are held still:\n%s", out)
+	}
+}
+
+// What is remembered of upstream is remembered up to its bound, to the byte, and not
+// beyond it.
+func TestWhatIsRememberedToTheByte(t *testing.T) {
+	const usage = `{"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, "x": ""}`
+	for more, kept := range map[int]bool{0: true, 1: false} {
+		large := strings.Replace(usage, `""`, `"`+strings.Repeat("u", maxUsage-len(usage)+more)+`"`, 1)
+		v := look(t, repair(role()+`data: {`+envelopeOfTests+`, "choices": [], "usage": `+large+"}\n\n"))
+		if got := string(v.finish.Usage) == large; got != kept {
+			t.Errorf("a usage of %d bytes is kept: %v", len(large), got)
+		}
+		response := responseOfTests + `,"x":""`
+		response = strings.Replace(response, `"x":""`, `"x":"`+strings.Repeat("x", maxResponse-len(response)-len("{}")+more)+`"`, 1)
+		out, _ := run(created(0, response), Options{}, Params{}, inOne, CauseEOF)
+		if got := strings.Count(out, "xxx") > 0 && strings.Count(out, `"metadata":{}`) == 2; got != kept {
+			t.Errorf("a response of %d bytes is kept: %v", len(response)+len("{}"), got)
+		}
+		message := strings.Repeat("m", maxMessage-len(`""`)+more)
+		out, _ = run(created(0, responseOfTests)+named("error", `{"type":"error","message":"`+message+`","sequence_number":1}`), Options{}, Params{}, inOne, CauseEOF)
+		if got := strings.Count(out, message) == 2; got != kept {
+			t.Errorf("a message of %d bytes is kept: %v", len(message)+len(`""`), got)
+		}
+	}
+}
+
+// Behind the event that ends a stream of another kind nothing changes how it has ended.
+func TestWhatComesBehindTheEndOfAnotherStream(t *testing.T) {
+	event := func(name string, seq int) string {
+		return named(name, `{"type":"`+name+`","sequence_number":`+string(rune('0'+seq))+`,"response":{"id":"resp_1"}}`)
+	}
+	for _, c := range []struct{ in, code string }{
+		{created(0, responseOfTests) + event("response.completed", 1) + event("response.failed", 2), ""},
+		{created(0, responseOfTests) + event("response.completed", 1) + named("error", `{"type":"error","message":"late"}`) + doneFrame, ""},
+		{created(0, responseOfTests) + event("response.failed", 1) + event("response.completed", 2), CodeAgentError},
+		{created(0, responseOfTests) + event("response.cancelled", 1) + outputDelta(2), ""},
+	} {
+		for _, cause := range []Cause{CauseEOF, CauseAborted} {
+			out, sum := run(c.in, Options{}, Params{}, oneByte, cause)
+			same(t, out, c.in, "bytes")
+			if sum.Code != c.code {
+				t.Errorf("the code is %q behind %s", sum.Code, c.in)
+			}
+		}
+	}
+}
+
+// A run has the id of the request's path until an event names it with a string.
+func TestRunWhoseEventsNameItOtherwise(t *testing.T) {
+	for _, id := range []string{`7`, `null`, `["run_2"]`} {
+		in := `data: {"event": "message.delta", "run_id": ` + id + `, "timestamp": 5, "delta": "a"}` + "\n\n"
+		out, sum := run(in, Options{}, Params{RunID: "run_1"}, inOne, CauseEOF)
+		if !strings.HasPrefix(out, in) || !strings.Contains(out[len(in):], `"run_id": "run_1"`) || sum.ID != "run_1" {
+			t.Errorf("%s: %q, %s", id, sum.ID, out[len(in):])
+		}
+	}
+}
+
+// Where a large frame may have been the last, comments after it decide nothing: a frame
+// that begins does.
+func TestWhatBeginsBehindALargeFrame(t *testing.T) {
+	large := `data: {"x": "` + strings.Repeat("x", 600) + "\"}\n\n"
+	for tail, cut := range map[string]bool{"": false, ": c": false, ":": false, ": c\n": false, "\n": false, "\r": false, "data": true, "data: {\"type\"": true, "event: x\n": true} {
+		in := created(0, `"id":"resp_1"`) + large
+		out, sum := run(in+tail, Options{MaxFrame: 400}, Params{}, inOne, CauseEOF)
+		if got := strings.Contains(out, "response.failed"); got != cut || (sum.Code != "") != cut || !cut && out != in+tail {
+			t.Errorf("%q: failed is %v, code %q\n%s", tail, got, sum.Code, out[len(in):])
+		}
+	}
+}
+
+// Of a response that is too large to be remembered, its members are, unless they are
+// empty.
+func TestLargeResponseWithEmptyMembers(t *testing.T) {
+	huge := `"x":"` + strings.Repeat("x", maxResponse) + `"`
+	p := Params{ID: func() string { return "chatcmpl-abc" }, Created: 1700000000}
+	for members, want := range map[string]string{
+		`"id":"r","created_at":5,"model":"m"`:     `{"id":"r","object":"response","status":"failed","created_at":5,"model":"m"`,
+		`"id":"","created_at":null,"model":""`:    `{"id":"resp_abc","object":"response","status":"failed","created_at":1700000000,"model":"hermes-agent"`,
+		`"id":7,"created_at":"now","model":["m"]`: `{"id":"resp_abc","object":"response","status":"failed","created_at":1700000000,"model":"hermes-agent"`,
+	} {
+		if out, _ := run(created(0, members+","+huge), Options{}, p, inOne, CauseEOF); !strings.Contains(out, want) {
+			t.Errorf("%s: want %s in %s", members, want, out[strings.LastIndex(out, "event:"):])
+		}
+	}
+}
+
+// A run whose id is too long to be remembered ends without it.
+func TestRunWithAnIDThatIsTooLong(t *testing.T) {
+	for more, want := range map[int]string{0: strings.Repeat("r", maxEnvelope-2), 1: ""} {
+		out, _ := run("data: 1\n\n", Options{}, Params{RunID: strings.Repeat("r", maxEnvelope-2+more)}, inOne, CauseEOF)
+		if !strings.Contains(out, `"run_id": "`+want+`"`) {
+			t.Errorf("%d bytes more: %s", more, out)
+		}
+	}
+}
+
+// The name of an event that is cut where a large frame is no longer looked at may go on:
+// it is none.
+func TestNameThatIsCutInALargeFrame(t *testing.T) {
+	const ends = "event: response.completed"
+	begun := created(0, responseOfTests)
+	for _, c := range []struct {
+		limit  int
+		more   string
+		failed bool
+	}{
+		{len(ends), "", true}, {len(ends), "x", true}, {len(ends), ".then", true}, {len(ends), " ", true},
+		{len(ends) + 1, "", false}, {len(ends) + 1, "\r", false}, {len(ends) + 1, "x", true}, {len(ends) + 1, " ", true},
+	} {
+		in := begun + ends + c.more + "\ndata: {\"x\": 1}\n\n"
+		out, _ := run(in, Options{MaxFrame: c.limit}, Params{}, inOne, CauseAborted)
+		if got := strings.Contains(out, "response.failed"); got != c.failed || !strings.HasPrefix(out, in) {
+			t.Errorf("%d bytes, %q: failed is %v\n%s", c.limit, c.more, got, out[len(begun):])
+		}
+	}
+}

@@ -1,0 +1,930 @@
+package rewrite
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+)
+
+func TestDerivedIDsAreUniqueAndTheSameOnEveryReplica(t *testing.T) {
+	in := role() + markerChunk("💻", "ls") + text("\n\nx") + strings.Repeat(markerChunk("💻", "the same label"), 200) + text("x") + stop()
+	a := look(t, repair(in))
+	a.checkLifecycle(t)
+	b, _ := run(in, Options{}, Params{Active: true, ID: always("another"), Created: 5}, oneByte, CauseEOF)
+	seen := map[string]bool{}
+	for i, e := range look(t, b).tools {
+		equal(t, e.id, a.tools[i].id, "the id of another replica")
+		seen[e.id] = true
+	}
+	equal(t, len(seen), 201, "ids")
+	if other := look(t, repair(strings.ReplaceAll(in, "chatcmpl-1", "chatcmpl-2"))).tools[0].id; seen[other] {
+		t.Errorf("two completions share the id %s", other)
+	}
+	equal(t, look(t, repair(turn(g1("terminal", "💻", "ls")))).tools[0].id, a.tools[0].id, "the id of G1")
+	v := look(t, repair(markerChunk("💻", "a")+markerChunk("📖", "b")+markerChunk("🐍", "c")+text("x")+stop()))
+	for i := range 3 {
+		equal(t, v.tools[i+3].id, v.tools[i].id, "the tools end in their order")
+	}
+}
+
+func TestLifecycle(t *testing.T) {
+	bare, off := Options{Progress: ProgressBare}, Options{Progress: ProgressOff}
+	event := func(members string) string { return named(progressEvent, "{"+members+"}") }
+	a, b := g2Start("terminal", "💻", "a", "call_1"), g2End("terminal", "call_1")
+	orphan, internal := g2End("terminal", "call_9"), g1("_thinking", "💭", "hm")+g2Start("_x", "💭", "hm", "c")+g2End("_x", "c")
+	odd := event(`"tool": "terminal", "toolCallId": "call_1", "status": "paused"`)
+	endless := event(`"toolCallId": "call_1", "status": "completed"`)
+	ends := func(tool string) string { return event(`"tool": "` + tool + `", "status": "completed"`) }
+	rows := map[string]row{
+		"nothing is inferred from text on G2": {
+			in:    turn(a, text("x"), reasoning("y"), g2Start("terminal", "💻", "b", "call_2"), text("z"), g2End("terminal", "call_2"), b, text("end")),
+			story: "other running text reasoning running text completed completed text finish done",
+		},
+		"two generations": {in: turn(markerChunk("💻", "a"), g2Start("read_file", "📖", "b", "c"), text("x"), g2End("read_file", "c")),
+			story: "other running running completed text completed finish done"},
+		"duplicates":                 {in: turn(a, a, b, b, a, b, text("x")), o: bare, out: turn(a, b, text("x"))},
+		"orphans":                    {in: turn(orphan, text("x"), g2End("terminal", "call_8")), out: turn(text("x"))},
+		"internal tools":             {in: turn(internal, text("x")), out: turn(text("x"))},
+		"internal tools, bare":       {in: turn(internal, text("x")), o: bare, out: turn(text("x"))},
+		"internal tools, off":        {in: turn(internal, text("x")), o: off, out: turn(text("x"))},
+		"an escaped underscore":      {in: turn(event(`"tool": "\u005fthinking", "emoji": "x", "label": "hm"`), text("x")), out: turn(text("x"))},
+		"after the finish":           {in: role() + text("x") + finishChunk("stop", realUsage) + a + b + doneFrame, out: turn(text("x"))},
+		"an end without its name":    {in: turn(a, endless, text("x")), story: "other running completed text finish done"},
+		"an orphan without its name": {in: turn(endless, text("x")), out: turn(text("x"))},
+		// An end without an id is of the first open tool of its name.
+		"ends without ids": {
+			in:    turn(g1("terminal", "💻", "a"), g1("read_file", "📖", "b"), ends("read_file"), ends("read_file"), ends("other"), ends("terminal"), text("x")),
+			story: "other running running completed completed text finish done",
+		},
+		"an unknown status, bare":  {in: turn(a, odd, b, text("x")), o: bare, out: passes},
+		"an unknown status":        {in: turn(a, odd, b, text("x")), story: "other running paused completed text finish done"},
+		"neither a name nor an id": {in: turn(event(`"percent": 5`), text("x")), o: bare, out: passes},
+		"neither, in an envelope":  {in: turn(event(`"percent": 5`), text("x")), out: turn(event(envelopeWritten+`,"percent": 5`), text("x"))},
+	}
+	for _, start := range []string{markerChunk("💻", "ls"), g1("terminal", "💻", "ls")} {
+		for then, story := range map[string]string{
+			text("x"):                                            "completed text",
+			reasoning("x") + text("y"):                           "completed reasoning text",
+			delta(`"reasoning": "x"`) + text("y"):                "completed reasoning text",
+			texts("\n\n", " \t\u00a0", "x"):                      "text text completed text",
+			reasoning(" \n") + delta("") + keepalive + text("x"): "reasoning other completed text",
+		} {
+			rows[start+then] = row{in: start + then + stop(), story: "running " + story + " finish done"}
+		}
+	}
+	for generation, starts := range map[string]string{
+		"G0": markerChunk("💻", "a") + markerChunk("📖", "b"), "G1": g1("terminal", "💻", "a") + g1("read_file", "📖", "b"),
+		"G2": a + g2Start("read_file", "📖", "b", "call_2"),
+	} {
+		for end, story := range map[string]string{
+			"": "error finish", doneFrame: "error finish", finishChunk("stop", zeroUsage): "error finish", finishChunk("length", realUsage): "finish",
+			finishChunk("error", zeroUsage): "error finish", `data: {"error": "boom"}` + "\n\n": "error finish", finishChunk("tool_calls", ""): "finish",
+		} {
+			rows[generation+" ends with "+end] = row{in: starts + end, story: "running running completed completed " + story + " done"}
+		}
+	}
+	check(t, rows)
+	said := turn(strings.Replace(text("a"), `"choices"`, `"tool": "x", "choices"`, 1))
+	same(t, repair(said), said, "bytes of a chunk with members of a tool")
+}
+
+// Tools without ids run in parallel if each starts within the window after the one before.
+func TestToolsWithoutIDsRunInParallelInsideTheWindow(t *testing.T) {
+	const ms, apart, together = time.Millisecond, "running completed running completed text", "running running completed completed text"
+	g0 := func(label string) string { return markerChunk("💻", label) }
+	g1s := func(label string) string { return g1("terminal", "💻", label) }
+	g2s := func(label string) string { return g2Start("terminal", "💻", label, label) }
+	internal := func(label string) string { return g1("_thinking", "💭", label) }
+	for _, c := range []struct {
+		window, between time.Duration
+		starts          []func(string) string
+		want            string
+	}{
+		{0, 0, nil, together},
+		{0, 499 * ms, nil, together},
+		{0, 500 * ms, nil, apart},
+		{0, time.Hour, nil, apart},
+		{time.Second, 999 * ms, nil, together},
+		{time.Second, time.Second, nil, apart},
+		{-1, 0, nil, apart},
+		{0, 400 * ms, []func(string) string{g0, g0, g0, g0, g0}, strings.Repeat("running ", 5) + strings.Repeat("completed ", 5) + "text"},
+		{0, time.Hour, []func(string) string{g2s, g2s}, "running running text completed completed"},
+		{0, time.Hour, []func(string) string{g1s, internal}, "running completed text"},
+	} {
+		all := [][]func(string) string{c.starts}
+		if c.starts == nil {
+			all = [][]func(string) string{{g0, g0}, {g1s, g1s}}
+		}
+		for _, starts := range all {
+			s := New(&Options{ParallelWindow: c.window}, chatParams)
+			var out []byte
+			for i, start := range starts {
+				out = s.Feed(out, []byte(start(fmt.Sprint(i))), epoch.Add(time.Duration(i)*c.between))
+			}
+			out = s.Feed(out, []byte(text("x")+stop()), epoch.Add(24*time.Hour))
+			v := look(t, string(s.Finish(out, CauseEOF)))
+			v.checkLifecycle(t)
+			equal(t, v.story(), c.want+" finish done", fmt.Sprintf("window %v, starts %v apart", c.window, c.between))
+		}
+	}
+}
+
+// The names of tools by emoji and label: those of Hermes' table, and those that operators add.
+func TestToolComesFromEmojiAndLabel(t *testing.T) {
+	longest := strings.Repeat("🛰", marker.MaxEmoji/len("🛰"))
+	added, err := NewTools(map[string]string{
+		"🛰️": "satellite", "💻": "my_shell", "é": "accent \"x\"", "🔍": "my_search", "🧠": "my_memory", "❤\u200d🔥": "fire", longest: "fleet",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	selector, err := NewTools(map[string]string{"❤\ufe0f\u200d🔥": "fire"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	recall := `recall: "` + strings.Repeat("x", marker.MaxTellingLabel-len(`recall: "`)-len(`\`)) // as long as is read
+	for _, c := range []struct {
+		tools        *Tools
+		label, named string // named is emoji and name, emoji and name …
+	}{
+		{nil, "x", `💻 terminal ⚙️ process 📖 read_file ✍️ write_file 🔧 patch 🔎 search_files 📄 web_extract 🎨 image_generate 🔊 text_to_speech
+			🌐 browser_navigate 📸 browser_snapshot 👆 browser_click 📜 browser_scroll ◀️ browser_back 🖼️ browser_get_images 🖥️ browser_console
+			🚪 browser_close 📝 skill_manage 📋 todo 🐍 execute_code 🔀 delegate_task ⏰ cronjob ❓ clarify 📨 send_message`},
+		{nil, "x", "⚙ process 💻\ufe0f terminal 🦄 tool é tool"}, // without U+FE0F, and with it where the table has none
+		// A label that is itself a tool's name.
+		{nil, "web_search", "🔍 web_search"}, {nil, "session_search", "🔍 session_search"}, {nil, "vision_analyze", "👁️ vision_analyze"},
+		{nil, "browser_vision", "👁️ browser_vision"}, {nil, "browser_type", "⌨️ browser_type"}, {nil, "browser_press", "⌨️ browser_press"},
+		{nil, "skills_list", "📚 skills_list"}, {nil, "skill_view", "📚 skill_view"}, {nil, "memory", "🧠 memory"},
+		{nil, "mixture_of_agents", "🧠 mixture_of_agents"}, {nil, "ha_get_state", "🏠 ha_get_state"}, {nil, "ha_call_service", "🏠 ha_call_service"},
+		{nil, "rl_start_training", "🧪 rl_start_training"}, {nil, "some_plugin_tool", "⚡ tool"},
+		// Labels that tell tools apart, if they are written as the tool writes them.
+		{nil, `recall: "what was it"`, "🔍 session_search"}, {nil, "golang sse", "🔍 web_search"}, {nil, `recall: "x`, "🔍 session_search"},
+		{nil, `recall: x`, "🔍 web_search"}, {nil, `x recall: "x"`, "🔍 web_search"}, {nil, `recall`, "🔍 web_search"},
+		{nil, `+user: "x"`, "🧠 memory"}, {nil, `~memory: "x"`, "🧠 memory"}, {nil, `-user: "x"`, "🧠 memory"}, {nil, `+u: "`, "🧠 memory"},
+		{nil, `+: "x"`, "🧠 mixture_of_agents"}, {nil, `+a b: "x"`, "🧠 mixture_of_agents"}, {nil, "+a\tb: \"x\"", "🧠 mixture_of_agents"},
+		{nil, `+user: x`, "🧠 mixture_of_agents"}, {nil, `*user: "x"`, "🧠 mixture_of_agents"}, {nil, `user: "x"`, "🧠 mixture_of_agents"}, {nil, "+", "🧠 mixture_of_agents"},
+		{nil, recall, "🔍 session_search"}, {nil, recall + "x", "🔍 tool"}, {nil, recall + strings.Repeat("x", marker.MaxTellingLabel), "🔍 tool"},
+		{added, "x", "🛰️ satellite 🛰 satellite 💻 my_shell 📖 read_file 🦄 tool 🔍 my_search 🧠 my_memory"},
+		// An emoji that is taken over stands for the one tool that it was added for.
+		{added, `recall: "x"`, "🔍 my_search"}, {added, "session_search", "🔍 my_search"}, {added, `+user: "x"`, "🧠 my_memory"}, {added, "memory", "🧠 my_memory"},
+		// The selector may stand anywhere: a marker is known with it and without.
+		{added, "x", "❤\u200d🔥 fire ❤\ufe0f\u200d🔥 fire ❤\u200d🔥\ufe0f fire ❤ tool"}, {selector, "x", "❤\u200d🔥 fire ❤\ufe0f\u200d🔥 fire ❤\u200d🔥\ufe0f fire ❤ tool"},
+		{added, "x", longest + " fleet " + longest + "\ufe0f fleet " + longest + "🛰 tool " + longest + "x tool"},
+	} {
+		fields := strings.Fields(c.named)
+		for i := 0; i < len(fields); i += 2 {
+			emoji, o := fields[i], Options{Tools: c.tools}
+			v := look(t, repairWith(role()+markerChunk(emoji, c.label)+text("y")+stop(), o))
+			v.checkLifecycle(t)
+			if s := v.starts(); len(s) != 1 || s[0].tool != fields[i+1] || s[0].emoji != emoji || s[0].label != c.label {
+				t.Errorf("%s %.40s: %+v, want %s", emoji, c.label, s, fields[i+1])
+			}
+			if fields[i+1] == "tool" {
+				continue
+			}
+			if c := look(t, repairWith(role()+text("a\n`"+emoji+" x`\nb")+stop(), o)).content; c != "a\nb" {
+				t.Errorf("an imitation of %s is left: %q", emoji, c)
+			}
+		}
+	}
+	// A label that tells nothing has one of the tools that share the emoji.
+	for emoji, names := range map[string]string{
+		"👁️": "vision_analyze browser_vision tool", "⌨️": "browser_type browser_press tool", "📚": "skills_list skill_view tool",
+		"🏠": "ha_list_entities ha_get_state ha_list_services ha_call_service tool", "🔍": "web_search session_search tool", "🧠": "memory mixture_of_agents tool",
+	} {
+		s := look(t, repair(markerChunk(emoji, "some thing")+text("y")+stop())).starts()
+		if !slices.Contains(strings.Fields(names), s[0].tool) {
+			t.Errorf("%s is %s, want one of %s", emoji, s[0].tool, names)
+		}
+	}
+	if s := look(t, repairWith(markerChunk("é", "x")+text("y")+stop(), Options{Tools: added})).starts(); s[0].tool != `accent "x"` {
+		t.Errorf("%+v", s)
+	}
+	// A token is the emoji of a marker from the first rune on that is not ASCII.
+	for emoji, is := range map[string]bool{"\u0080": true, "\u00ff": true, "\u007f": false, "~": false, "a\u0080": true, "\u0085": false, "\u00a0": false} {
+		equal(t, len(look(t, repair(turn(markerChunk(emoji, "x"), text("y")))).starts()) == 1, is, fmt.Sprintf("%+q starts a tool", emoji))
+	}
+}
+
+// TestLongLabelsAreNotReadToTellToolsApart: and they stay whole.
+func TestLongLabelsAreNotReadToTellToolsApart(t *testing.T) {
+	long := `recall: "` + strings.Repeat("x", marker.MaxTellingLabel)
+	check(t, map[string]row{"long": {in: turn(markerChunk("🔍", long), text("x")), starts: "🔍 " + long}})
+	equal(t, look(t, repair(turn(markerChunk("🔍", long), text("x")))).tools[0].tool, "tool", "a long label")
+}
+
+// TestLongestAddedEmojiIsKnown: a longer one is refused.
+func TestLongestAddedEmojiIsKnown(t *testing.T) {
+	longest := strings.Repeat("🛰", marker.MaxEmoji/len("🛰"))
+	if _, err := NewTools(map[string]string{longest: "fleet"}); err != nil {
+		t.Error(err)
+	}
+	if _, err := NewTools(map[string]string{longest + "🛰": "fleet"}); err == nil {
+		t.Error("a longer one is accepted")
+	}
+}
+
+// A tool event is one whatever types its members have, however they are escaped, and says neither
+// running nor completed without the other.
+func TestOddToolEventsPairUp(t *testing.T) {
+	for _, members := range []string{
+		`"tool": 5, "toolCallId": 5, "status": "completed"`,
+		`"tool": null, "toolCallId": null, "status": "completed"`,
+		`"tool": 5, "emoji": null, "label": null, "toolCallId": 5, "status": "running"`,
+		`"tool": null, "emoji": "💻", "label": "ls", "toolCallId": null`,
+		`"tool": {}, "label": "ls", "status": 3`,
+		`"label": "ls"`,
+	} {
+		underAll(t, turn(named(progressEvent, "{"+members+"}"), text("a")), func(o Options, out string, v *view) {
+			if o.Progress == ProgressOff && strings.Contains(out, progressEvent) {
+				t.Errorf("a tool event although progress is off")
+			}
+			if o.Progress != ProgressOff && len(v.starts()) != 1 && !strings.Contains(members, "completed") {
+				t.Errorf("%d tools start", len(v.starts()))
+			}
+		})
+	}
+	event := func(id, status string) string {
+		return named(progressEvent, `{"tool": "terminal", "emoji": "💻", "label": "ls", "toolCallId": "`+id+`", "status": "`+status+`"}`)
+	}
+	for _, ids := range [][3]string{
+		{`call_1`, `c\u0061ll_1`, `call\u005f1`}, {`c\u0061ll_1`, `call_1`, `call_1`}, {`\u0063é/`, `c\u00e9\/`, `cé/`}, {`a\"b`, `a\u0022b`, `\u0061\"b`},
+	} {
+		in := turn(event(ids[0], "running"), event(ids[1], `runn\u0069ng`), event(ids[2], `complete\u0064`), event(ids[0], "completed"), text("x"))
+		underAll(t, in, func(o Options, _ string, v *view) {
+			if n := len(v.tools); (n != 0 || o.Progress != ProgressOff) && n != 2 {
+				t.Errorf("%q: %d tool events", ids, n)
+			}
+		})
+	}
+	// After [DONE] no tool starts, whatever else the event says that it is.
+	const late = `{"tool": "terminal", "emoji": "💻", "label": "ls", "toolCallId": "call_1", "status": "running", "object": "chat.completion.chunk"}`
+	for _, frame := range []string{named(progressEvent, late), "data: " + late + "\n\n"} {
+		underAll(t, turn(text("a"))+frame, func(o Options, out string, _ *view) {
+			same(t, out, repairWith(turn(text("a")), o), "a tool event after [DONE]")
+		})
+	}
+}
+
+// The members of a tool event are found by what their names mean, in every form. Such an
+// event is written anew, because a client might not find them (contract section 2).
+func TestToolEventsWithEscapesInNames(t *testing.T) {
+	escaped := strings.NewReplacer(`"tool"`, `"t\u006fol"`, `"toolCallId"`, `"tool\u0043allId"`, `"status"`, `"st\u0061tus"`, `"label"`, `"l\u0061bel"`, `"emoji"`, `"\u0065moji"`)
+	start, end := g2Start("terminal", "💻", "ls", "c"), g2End("terminal", "c")
+	others := g2Start("_thinking", "💭", "x", "i") + g2End("_thinking", "i") + g2End("orphan", "o")
+	wrapped := toolFrames(repair(turn(start, end, text("x"))))
+	for _, events := range [][2]string{{start, end}, {"data: " + wrapped[0] + "\n\n", "data: " + wrapped[1] + "\n\n"}, {named(progressEvent, wrapped[0]), named(progressEvent, wrapped[1])}} {
+		odd := [2]string{escaped.Replace(events[0]), escaped.Replace(events[1])}
+		for _, in := range []string{odd[0] + odd[1], odd[0] + events[1], events[0] + odd[1], odd[0] + odd[0] + escaped.Replace(others) + odd[1]} {
+			underAll(t, turn(in, text("x")), func(o Options, out string, v *view) {
+				equal(t, v.story(), look(t, repairWith(turn(start, end, text("x")), o)).story(), "the story")
+				if strings.Contains(out, `\u006f`) || strings.Contains(out, `\u0043`) || strings.Contains(out, "_thinking") {
+					t.Error("a name stays escaped, or an internal tool leaves")
+				}
+			})
+		}
+	}
+	underAll(t, role()+escaped.Replace(start), func(Options, string, *view) {}) // gets an end
+}
+
+// A tool event has no finish reason, whatever its form: the stream would have two finishes
+// (contract section 2).
+func TestToolEventWithAFinishReason(t *testing.T) {
+	wrapped := toolFrames(repair(turn(g2Start("terminal", "💻", "ls", "c"), g2End("terminal", "c"), text("x"))))
+	forms := []func(string) string{
+		func(d string) string { return named(progressEvent, d) },
+		func(d string) string { return "data: " + d + "\n\n" },
+		func(d string) string { return ": " + progressEvent + " " + d + "\n\n" },
+		func(d string) string { // no chunk, but choices
+			return named(progressEvent, strings.NewReplacer(`"object":"chat.completion.chunk",`, "", "paused", "running").Replace(d))
+		},
+	}
+	for _, reason := range []string{`"stop"`, `"error"`, `"st\u006fp"`, `"length"`, `1`, `{"a": "stop"}`} {
+		for _, name := range []string{`"finish_reason"`, `"finish_re\u0061son"`} {
+			ends := func(event string) string { return strings.Replace(event, `"finish_reason":null`, name+`: `+reason, 1) }
+			paused := strings.Replace(ends(wrapped[0]), `"running"`, `"paused"`, 1)
+			for _, frame := range forms {
+				for _, in := range []string{frame(ends(wrapped[0])) + frame(ends(wrapped[1])), frame(ends(wrapped[0])), frame(paused) + frame(wrapped[0])} {
+					for _, o := range allOptions() {
+						once := repairWith(turn(in, text("x")), o)
+						v := look(t, once)
+						if !strings.Contains(in, "paused") {
+							v.checkLifecycle(t)
+						}
+						equal(t, strings.Join(v.finishes, " "), "stop", "finishes")
+						if same(t, repairWith(once, o), once, "twice and once"); t.Failed() {
+							t.Fatalf("%+v: %s becomes\n%s", o, in, once)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestToolsThatNoMarkerCanHaveAreRefused(t *testing.T) {
+	for _, x := range [][2]string{
+		{"", "x"}, {"abc", "x"}, {"a b", "x"}, {"🛰 x", "x"}, {"`🛰", "x"}, {"🛰\n", "x"}, {"🛰\u00a0", "x"}, {strings.Repeat("🛰", marker.MaxEmoji), "x"},
+		{"🛰", ""}, {"🛰", "  "}, {"🛰", "_internal"},
+	} {
+		if _, err := NewTools(map[string]string{x[0]: x[1]}); err == nil {
+			t.Errorf("%q → %q is accepted", x[0], x[1])
+		}
+		if err := CheckTool(x[0], x[1]); err == nil {
+			t.Errorf("%q → %q is accepted by CheckTool", x[0], x[1])
+		} else if s := err.Error(); s != strings.TrimSpace(s) || !strings.Contains(s, "want") && !strings.Contains(s, "never") {
+			t.Errorf("%q → %q: %q does not say what is wanted", x[0], x[1], s)
+		}
+	}
+	for _, x := range [][2]string{{"🛰", "satellite"}, {"🛰️", "s"}, {"👩\u200d💻", "coder"}, {"é", "x"}} {
+		if err := CheckTool(x[0], x[1]); err != nil {
+			t.Errorf("%q → %q: %v", x[0], x[1], err)
+		}
+	}
+}
+
+func TestOptionsListTheirValuesDefaultFirst(t *testing.T) {
+	const want = "[envelope bare unnamed comment off] [strip keep trust] [extract keep drop] [split inline] [auto error pass] [error pass] [chunk comment]"
+	if got := fmt.Sprint(ProgressForms(), ImitationsValues(), ReasoningValues(), ErrorFinishForms(), ZeroUsageValues(), EmptyAnswerValues(), KeepaliveForms()); got != want {
+		t.Errorf("values %s, want %s", got, want)
+	}
+	// The zero value means the default.
+	for _, r := range chats(t, "g0-v0.8.0", "g3-v0.20.3") {
+		explicit := Options{
+			Progress: ProgressForms()[0], Imitations: ImitationsValues()[0], ErrorFinish: ErrorFinishForms()[0], ZeroUsage: ZeroUsageValues()[0],
+			KeepaliveForm: KeepaliveForms()[0], MaxFrame: DefaultMaxFrame, ParallelWindow: DefaultParallelWindow,
+		}
+		same(t, repairWith(r.body, explicit), repair(r.body), r.name()+": outputs")
+	}
+}
+
+// A tool event with members of its own that those of a chunk would stand beside is
+// wrapped like any other event.
+func TestToolEventsHaveNoMemberTwice(t *testing.T) {
+	event := named(progressEvent, `{"id": 7, "tool": "terminal", "emoji": "💻", "label": "ls", "object": "x", "created": "y", "m\u006fdel": null, "event": "start"}`)
+	for _, o := range []Options{{}, {StatusLine: true}, {Progress: ProgressUnnamed}, {Progress: ProgressUnnamed, StatusLine: true}} {
+		out := repairWith(role()+event+text("a")+stop(), o)
+		look(t, out).checkLifecycle(t)
+		for _, e := range decode(out) {
+			if e.data == "[DONE]" {
+				continue
+			}
+			seen := map[string]bool{}
+			for _, key := range keysInOrder(t, e.data) {
+				if seen[key] {
+					t.Errorf("%+v: %s stands twice in %s", o, key, e.data)
+				}
+				seen[key] = true
+			}
+			if strings.Contains(e.data, `"running"`) && (!seen["hermes_id"] || !seen["hermes_event"] || seen["event"] != o.StatusLine) {
+				t.Errorf("%+v: %s", o, e.data)
+			}
+		}
+		same(t, repairWith(out, o), out, "twice and once")
+	}
+}
+
+// toolFrames returns the data of the tool events of a stream, in order.
+func toolFrames(stream string) (datas []string) {
+	for _, e := range decode(progressComments(stream)) {
+		if strings.Contains(e.data, `"toolCallId"`) {
+			datas = append(datas, e.data)
+		}
+	}
+	return datas
+}
+
+// envelopeWritten is the envelope of tool events as contract section 2 has it.
+const envelopeWritten = `"id":"chatcmpl-1","object":"chat.completion.chunk","created":1795164800,"model":"hermes-agent","choices":[{"index":0,"delta":{},"finish_reason":null}]`
+
+// inForms returns what tool events leave as in each form, from their five members.
+func inForms(t *testing.T, bare ...string) map[Progress]string {
+	forms := map[Progress]string{ProgressOff: ""}
+	for _, b := range bare {
+		wrapped := "{" + envelopeWritten + "," + b[1:]
+		forms[ProgressEnvelope] += named(progressEvent, wrapped)
+		forms[ProgressBare] += named(progressEvent, b)
+		forms[ProgressUnnamed] += "data: " + wrapped + "\n\n"
+		forms[ProgressComment] += ": " + progressEvent + " " + compact(t, b) + "\n\n"
+	}
+	return forms
+}
+
+// The events of tools of each generation, in each form, byte for byte: G2's keep theirs, G1's gain an id and a
+// status, those of G0 are the sidecar's own.
+func TestProgressForms(t *testing.T) {
+	id := look(t, repair(turn(markerChunk("💻", "ls"), text("x")))).tools[0].id
+	ended := `{"tool":"terminal","toolCallId":"` + id + `","status":"completed"}`
+	own := inForms(t, `{"tool":"terminal","emoji":"\ud83d\udcbb","label":"ls","toolCallId":"`+id+`","status":"running"}`, ended)
+	const upstream = `"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "l\u0073 \"x\"", "more": [1.50, {}]`
+	g1Forms := inForms(t, `{`+upstream+`,"toolCallId":"`+id+`","status":"running"}`, ended)
+	short := inForms(t, `{"tool":"terminal","emoji":"\ud83d\udcbb","label":"l\u0073 \"x\"","toolCallId":"`+id+`","status":"running"}`, ended)
+	g1Forms[ProgressBare], g1Forms[ProgressComment] = short[ProgressBare], short[ProgressComment]
+	quoted := asciiJSON("tooluse_\"x")
+	for _, c := range []struct {
+		in   string
+		want map[Progress]string
+	}{
+		{markerChunk("💻", "ls"), own},
+		{named(progressEvent, "{"+upstream+"}"), g1Forms},
+		{g2Start("terminal", "💻", "ls", "tooluse_\"x") + g2End("terminal", "tooluse_\"x"),
+			inForms(t, `{"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "ls", "toolCallId": `+quoted+`, "status": "running"}`,
+				`{"tool": "terminal", "toolCallId": `+quoted+`, "status": "completed"}`)},
+	} {
+		c.want[""] = c.want[ProgressEnvelope]
+		for form, events := range c.want {
+			in, want := turn(c.in, text("x")), turn(events, text("x"))
+			same(t, repairWith(in, Options{Progress: form}), want, string(form)+": bytes")
+			if form == "" {
+				continue
+			}
+			p := chatParams
+			p.Progress = form
+			for _, configured := range ProgressForms() {
+				out, _ := run(in, Options{Progress: configured}, p, inOne, CauseEOF)
+				same(t, out, want, fmt.Sprintf("%s, asked for %s: bytes", configured, form))
+			}
+		}
+	}
+}
+
+func TestStatusLineIsForOpenWebUI(t *testing.T) {
+	const own = `"event": {"type": "status", "data": {"description": "own", "done": false}}`
+	line := func(done bool) string {
+		return fmt.Sprintf(`"event":{"type":"status","data":{"description":"\ud83d\udcbb ls \"-la\"","done":%t}}`, done)
+	}
+	for _, in := range []string{
+		markerChunk("💻", "ls \"-la\""), g1("terminal", "💻", "ls \"-la\""), g2Start("terminal", "💻", "ls \"-la\"", "c") + g2End("terminal", "c"),
+		named(progressEvent, `{"tool": "terminal", "emoji": "💻", "label": "ls", `+own+`}`), // gets no second one
+	} {
+		for _, form := range ProgressForms() {
+			out := repairWith(turn(in, text("x")), Options{StatusLine: true, Progress: form})
+			events := toolFrames(out)
+			switch {
+			case form != ProgressEnvelope && form != ProgressUnnamed:
+				if !strings.Contains(in, own) && strings.Contains(out, `"event":`) {
+					t.Errorf("%s: a status line in\n%s", form, out)
+				}
+			case strings.Contains(in, own):
+				if len(events) != 2 || strings.Count(events[0], `"event"`) != 1 || !strings.Contains(events[0], own) || strings.Count(events[1], `"event"`) != 1 {
+					t.Errorf("%s: %q", form, events)
+				}
+			case len(events) != 2 || !strings.Contains(compact(t, events[0]), line(false)) || !strings.Contains(compact(t, events[1]), line(true)):
+				t.Errorf("%s: want %s in\n%s", form, line(false), out)
+			}
+		}
+		if out := repair(turn(in, text("x"))); !strings.Contains(in, own) && strings.Contains(out, `"description"`) {
+			t.Errorf("a status line although it is off:\n%s", out)
+		}
+	}
+}
+
+func TestEventsWhoseIDOrStatusIsNullOrEmptyGainThem(t *testing.T) {
+	for members, ends := range map[string]bool{
+		`"toolCallId": null, "status": null`:          false,
+		`"toolCallId": "", "status": ""`:              false,
+		`"status": null`:                              false,
+		`"toolCallId": "call_9", "status": null`:      false,
+		`"toolCallId": "call_9", "status": 5`:         false,
+		`"toolCallId": null, "status": "running"`:     false,
+		`"status": "running", "status": null`:         false,
+		`"toolCallId": "call_9", "status": "running"`: true,
+	} {
+		in := turn(named(progressEvent, `{"tool": "terminal", "emoji": "\ud83d\udcbb", `+members+`, "label": "ls", "more": 1}`), text("x"))
+		underAll(t, in, func(o Options, out string, v *view) {
+			if o.Progress == ProgressOff {
+				return
+			}
+			if !ends && !o.Cards {
+				equal(t, v.story(), "other running completed text finish done", "the story")
+			}
+			e := v.tools[0]
+			if e.id == "" || strings.Contains(members, "call_9") != (e.id == "call_9") || e.label != "ls" || e.emoji != "💻" {
+				t.Errorf("%+v", e)
+			}
+			if o.Progress == ProgressEnvelope && !strings.Contains(toolFrames(out)[0], `"more": 1`) {
+				t.Errorf("upstream's bytes have changed")
+			}
+		})
+	}
+}
+
+// Where a backend says its text twice, both copies say the same, however the chunk is taken apart.
+func TestRepeatedText(t *testing.T) {
+	twice := func(s, finish string) string {
+		return choicesChunk(`{"index": 0, "text": `+asciiJSON(s)+`, "delta": {"token_id": 7, "content": `+asciiJSON(s)+`}, "finish_reason": `+finish+`}`, "")
+	}
+	behind := func(s, finish string) string {
+		return choicesChunk(`{"index": 0, "delta": {"role": "assistant", "content": `+asciiJSON(s)+`}, "text": `+asciiJSON(s)+`, "finish_reason": `+finish+`}`, "")
+	}
+	for _, form := range []func(s, finish string) string{twice, behind} {
+		for _, deltas := range [][]string{
+			{"<think>", "plan", "</think>", "\n\n", "Answer"},
+			{"<thi", "nk>pl", "an</thi", "nk>", "\n\nAns", "wer"},
+			{"Hi\n\n<", "b> ", "\n\n<th", "ink>a", "b</think>c"},
+			{"<think>plan</think>Answer"},
+			{"a\n", "`💻 ls`\n", "b\n`📖", " x`", "\nc"},
+			{"a\n`💻 l", "s`\nb"},
+			{"\n`💻 ls`\n", "a"},
+			{"a\n\n<think>b</think>c\n\n<think>d</think>\ne"},
+			{"a\n`💻 ls`\nb\n\n<think>c</think>d"},
+		} {
+			in := role()
+			for _, s := range deltas {
+				in += form(s, "null")
+			}
+			last := strings.TrimSuffix(in, form(deltas[len(deltas)-1], "null")) + form(deltas[len(deltas)-1], `"stop"`) + doneFrame
+			for _, o := range []Options{{}, {Reasoning: ReasoningDrop}, {Imitations: ImitationsTrust}} {
+				plain := look(t, repairWith(turn(texts(deltas...)), o))
+				for _, in := range []string{in + stop(), last} {
+					out := repairWith(in, o)
+					v := look(t, out)
+					same(t, v.content, plain.content, "contents")
+					same(t, v.reasoning, plain.reasoning, "reasonings")
+					same(t, repeats(t, out), v.content, fmt.Sprintf("%+v: repeats of %q", o, deltas))
+					if o.Reasoning == "" {
+						same(t, repairWith(out, o), out, "twice and once")
+					}
+				}
+			}
+		}
+	}
+}
+
+// The envelope of tool events and their ids follow the chunks, whatever of these changes.
+func TestEnvelopeOfToolEventsFollowsTheChunks(t *testing.T) {
+	chunks := []string{
+		`, "id": "a", "created": 5, "model": "m"`, `, "id": "a", "created": 6, "model": "m"`, `, "id": "a", "created": 66, "model": "mm"`,
+		`, "id": "a", "created": 67`, `, "id": "b", "created": 67, "model": "mm"`, `, "id": "b10000", "created": 67, "model": "mm"`,
+	}
+	written := []string{`"a" 5 "m"`, `"a" 6 "m"`, `"a" 66 "mm"`, `"a" 67 "mm"`, `"b" 67 "mm"`, `"b10000" 67 "mm"`}
+	in := ""
+	for _, c := range chunks {
+		in += chunkWith(c) + g1("terminal", "💻", "ls")
+	}
+	seen, starts := map[string]string{}, 0
+	for _, e := range toolFrames(repair(in)) {
+		if !strings.Contains(e, `"running"`) {
+			continue
+		}
+		id := memberAsItStands(e, "id")
+		equal(t, id+" "+memberAsItStands(e, "created")+" "+memberAsItStands(e, "model"), written[starts], "the envelope")
+		call := memberAsItStands(e, "toolCallId")[:20]
+		if old, ok := seen[id]; ok && old != call {
+			t.Errorf("the tools of %s have ids that begin with %s and %s", id, old, call)
+		}
+		seen[id] = call
+		starts++
+	}
+	if starts != len(chunks) || seen[`"a"`] == seen[`"b"`] || seen[`"b"`] == seen[`"b10000"`] {
+		t.Errorf("%d starts, ids begin with %v", starts, seen)
+	}
+	first := toolFrames(repair(g1("terminal", "💻", "ls")))[0]
+	equal(t, memberAsItStands(first, "id")+memberAsItStands(first, "created"), `"chatcmpl-none"1700000000`, "before any chunk")
+}
+
+func TestOtherNamedEvents(t *testing.T) {
+	status := named("hermes.status", `{"type": "waiting", "n": 1.50}`)
+	wrapped := named("hermes.status", `{`+envelopeWritten+`,"type": "waiting", "n": 1.50}`)
+	failed := named("hermes.status", `{"type": "tool_failed", "error": "exit 1"}`)
+	rows := map[string]row{
+		"an envelope":                    {in: turn(status, text("x")), out: turn(wrapped, text("x"))},
+		"unnamed":                        {in: turn(status, text("x")), o: Options{Progress: ProgressUnnamed}, out: turn(unnamed(wrapped), text("x"))},
+		"bare":                           {in: turn(status, text("x")), o: Options{Progress: ProgressBare}, out: passes},
+		"comment":                        {in: turn(status, text("x")), o: Options{Progress: ProgressComment}, out: passes},
+		"off":                            {in: turn(status, text("x")), o: Options{Progress: ProgressOff}, out: passes},
+		"an empty object":                {in: turn(named("hermes.status", `{ }`), text("x")), out: turn(named("hermes.status", `{`+envelopeWritten+` }`), text("x"))},
+		"after the finish":               {in: role() + text("x") + finishChunk("stop", realUsage) + status + doneFrame, out: role() + text("x") + finishChunk("stop", realUsage) + wrapped + doneFrame},
+		"an error of its own":            {in: turn(text("x"), failed, text("y")), end: "stop"},
+		"an error of its own, and a cut": {in: role() + text("x") + failed + text("y"), end: CodeIncomplete},
+	}
+	for _, data := range []string{`[1]`, `"x"`, `text`, `{"open": `, `{"a": 1}}`, `7`, ``} {
+		rows["data: "+data] = row{in: turn(named("hermes.status", data), text("x")), out: passes}
+	}
+	check(t, rows)
+}
+
+// Nobody knows whether a tool has ended that the end of a broken stream closes.
+func TestToolsOfBrokenStreamsAreInterrupted(t *testing.T) {
+	open := g2Start("terminal", "💻", "ls", "call_1") + g2Start("t", "💻", "b", "call_2") + g2End("t", "call_2")
+	failed := `, "error": {"message": "m"}`
+	for in, interrupted := range map[string]bool{
+		open:                                             true,
+		open + doneFrame:                                 true,
+		open + finishChunk("error", failed):              true,
+		open + finishChunk("error", ""):                  true,
+		open + finishChunk("stop", realUsage):            true, // no answer
+		open + finishChunk("stop", zeroUsage):            true,
+		open + text("x") + finishChunk("length", failed): false,
+		open + text("x") + stop():                        false,
+		open + text("x") + finishChunk("tool_calls", ""): false,
+		open + "data: {\"error\": {\"message\": \"m\"}}\n\n" + finishChunk("stop", realUsage): true,
+		open + finishChunkWith(`"content": "x"`, "error", failed):                             true,
+		open + finishChunkWith(`"content": "x"`, "stop", realUsage):                           false,
+		open + finishChunkWith(`"content": " "`, "stop", realUsage):                           true,
+		markerChunk("💻", "ls"):                                     true,
+		markerChunk("💻", "ls") + text("x"):                         false, // the text shows that it has ended
+		g1("terminal", "💻", "ls") + finishChunk("stop", zeroUsage): true,
+	} {
+		for _, form := range ProgressForms() {
+			out := repairWith(role()+in, Options{Progress: form})
+			v := look(t, out)
+			v.checkLifecycle(t)
+			for _, e := range v.tools {
+				want := interrupted && e.status == "completed" && e.id != "call_2" && (form == ProgressEnvelope || form == ProgressUnnamed)
+				if e.interrupted != want {
+					t.Errorf("%s: %s of %s is interrupted: %t, want %t", form, e.status, e.id, e.interrupted, want)
+				}
+			}
+			if form == ProgressEnvelope || form == ProgressUnnamed {
+				same(t, repairWith(out, Options{Progress: form}), out, "twice and once")
+			}
+		}
+	}
+	// With zero_usage, text in the finish chunk may be that of a crash, too.
+	in := role() + open + finishChunkWith(`"content": "x"`, "stop", zeroUsage)
+	for _, e := range look(t, repairWith(in, Options{ZeroUsage: ZeroUsageError})).tools {
+		if e.id == "call_1" && e.status == "completed" && !e.interrupted {
+			t.Error("the tool of a crash is not interrupted")
+		}
+	}
+}
+
+// finishChunkWith is finishChunk with members of its delta.
+func finishChunkWith(members, reason, more string) string {
+	return strings.Replace(finishChunk(reason, more), `"delta": {}`, `"delta": {`+members+`}`, 1)
+}
+
+func TestBehindDoneOnlyCommentsAndChunksWithoutChoicesPass(t *testing.T) {
+	usage := `data: {` + envelopeOfTests + `, "choices": []` + realUsage + "}\n\n"
+	for late, passes := range map[string]bool{
+		": bye\n\n":                  true,
+		usage:                        true,
+		doneFrame:                    false,
+		text("x"):                    false,
+		markerChunk("💻", "ls"):       false,
+		g1("terminal", "💻", "ls"):    false,
+		g2Start("t", "💻", "l", "1"):  false,
+		g2Start("_t", "💻", "l", "1"): false,
+		named("hermes.status", `{"kind": "warn"}`):    false,
+		named("x", "[1]"):                             false,
+		"data: {\"error\": {\"message\": \"m\"}}\n\n": false,
+		"data: text\n\n":                              false,
+		finishChunk("stop", realUsage):                false,
+		text(strings.Repeat("a", 3000)):               false, // larger than max_frame
+	} {
+		for _, imitations := range ImitationsValues() {
+			o := Options{Imitations: imitations, MaxFrame: 1000}
+			good := role() + text("x") + stop()
+			want := good
+			if passes {
+				want += late
+			}
+			same(t, repairWith(good+late, o), want, "bytes behind [DONE]")
+			out, sum := run(good+late, o, chatParams, oneByte, CauseEOF)
+			same(t, out, want, "bytes behind [DONE], one by one")
+			if sum.Tools != 0 || sum.Code != "" {
+				t.Errorf("%q: %+v", late, sum)
+			}
+		}
+	}
+}
+
+// Without its name an event is a chunk to clients and to a second sidecar. One that would
+// say something as a chunk keeps its name.
+func TestEventsThatWouldSayMoreAsChunksKeepTheirName(t *testing.T) {
+	status := named("hermes.status", `{"kind": "warn", "text": "t"}`)
+	for _, c := range []struct {
+		before, event string
+		keeps         bool
+	}{
+		{role(), status, false},
+		{"", status, false},
+		{role() + text("x"), named("approval.request", approval), false},
+		{role(), named("other", `{"text": "t"}`), true},
+		{role(), named("hermes.status", `{"text": "t", "error": "exit 1"}`), true},
+		{role(), named("hermes.status", `{"text": "t", "error": null}`), true},
+		{role(), named("hermes.status", `{"text": "t", "\u0065rror": "exit 1"}`), true},
+		{role(), named("hermes.status", `{"text": "t", "usage": {"total_tokens": 0}}`), true},
+		{role(), named("hermes.status", `{"text": "t", "hermes": {"failed": true}}`), true},
+		{role(), named("hermes.status", `{"text": "t", "tool": "terminal", "status": "running", "toolCallId": "c"}`), true},
+		{role() + text("x") + finishChunk("stop", realUsage), status, true},
+		{role() + text("x") + finishChunk("error", `, "error": {"message": "m"}`), status, true},
+	} {
+		for _, lines := range []bool{false, true} {
+			o := Options{Progress: ProgressUnnamed, StatusLine: lines}
+			in := c.before + c.event + text("y") + stop()
+			if strings.Contains(c.before, `"finish_reason": "`) {
+				in = c.before + c.event + doneFrame
+			}
+			once := repairWith(in, o)
+			if keeps := strings.Contains(once, "event: "); keeps != c.keeps {
+				t.Errorf("%s keeps its name: %v", c.event, keeps)
+			}
+			same(t, repairWith(once, o), once, "twice and once")
+			same(t, repairWith(repairWith(in, Options{StatusLine: lines}), o), once, "behind one that keeps names")
+		}
+	}
+}
+
+// approval is what the newest Hermes asks of people, with its own choices.
+const approval = `{"command": "rm -rf x", "description": "recursive delete", "request_id": "0f", "event": "approval.request", "run_id": "chatcmpl-9", "choices": ["once", "session", "always", "deny"]}`
+
+func TestMembersThatWouldStandTwiceAreRenamed(t *testing.T) {
+	for data, want := range map[string]string{
+		approval:            `{` + envelopeWritten + `,"command": "rm -rf x", "description": "recursive delete", "request_id": "0f", "hermes_event": "approval.request", "run_id": "chatcmpl-9", "hermes_choices": ["once", "session", "always", "deny"]}`,
+		`{"choices": []}`:   `{` + envelopeWritten + `,"hermes_choices": []}`,
+		`{"choices": null}`: `{` + envelopeWritten + `,"hermes_choices": null}`,
+		`{"id": 1, "object": "x", "created": 2, "model": [], "a": {"id": 1}}`: `{` + envelopeWritten + `,"hermes_id": 1, "hermes_object": "x", "hermes_created": 2, "hermes_model": [], "a": {"id": 1}}`,
+		`{"object": "x"}`:          `{` + envelopeWritten + `,"hermes_object": "x"}`,
+		`{"created": 2}`:           `{` + envelopeWritten + `,"hermes_created": 2}`,
+		`{"model": "m"}`:           `{` + envelopeWritten + `,"hermes_model": "m"}`,
+		`{"id": 1, "id": 2}`:       `{` + envelopeWritten + `,"hermes_id": 1, "hermes_id": 2}`,
+		`{"\u0069d": 1}`:           `{` + envelopeWritten + `,"hermes_\u0069d": 1}`,
+		`{"event": {"type": "x"}}`: `{` + envelopeWritten + `,"event": {"type": "x"}}`,
+		`{"events": "x", "ID": 1}`: `{` + envelopeWritten + `,"events": "x", "ID": 1}`,
+	} {
+		in, nameless := named("approval.request", data), unnamed(named("approval.request", want))
+		for form, want := range map[Progress]string{
+			ProgressEnvelope: named("approval.request", want), ProgressUnnamed: nameless,
+			ProgressBare: in, ProgressComment: in, ProgressOff: in,
+		} {
+			for _, before := range []string{role() + text("y"), role() + text("y") + g2Start("t", "💻", "l", "1")} {
+				out := repairWith(before+in+text("x")+stop(), Options{Progress: form})
+				if !strings.Contains(out, "\n\n"+want+text("x")) {
+					t.Errorf("%s: %s becomes\n%s", form, in, out)
+				}
+				same(t, repairWith(out, Options{Progress: form}), out, "twice and once")
+			}
+		}
+	}
+}
+
+// A tool event may have choices of its own, too. It is not one that another sidecar has
+// written, and clients that loop over choices break on them.
+func TestChoicesOfAToolEventAreRenamed(t *testing.T) {
+	const tool = `"tool": "terminal", "emoji": "💻", "label": "ls", "toolCallId": "c", "status": "running"`
+	for _, choices := range []string{`null`, `{}`, `[]`, `["once", "deny"]`, `"x"`} {
+		in := role() + named("hermes.tool.progress", `{`+tool+`, "choices": `+choices+`}`) + g2End("terminal", "c") + text("x") + stop()
+		want := `{` + envelopeWritten + `,` + tool + `, "hermes_choices": ` + choices + `}`
+		for form, want := range map[Progress]string{
+			ProgressEnvelope: named("hermes.tool.progress", want), ProgressUnnamed: unnamed(named("hermes.tool.progress", want)),
+		} {
+			out := repairWith(in, Options{Progress: form})
+			if !strings.Contains(out, "\n\n"+want) {
+				t.Errorf("%s: %s becomes\n%s", form, in, out)
+			}
+			look(t, out).checkLifecycle(t)
+			same(t, repairWith(out, Options{Progress: form}), out, "twice and once")
+		}
+		same(t, repairWith(in, Options{Progress: ProgressBare}), in, "bytes in the form bare")
+	}
+}
+
+// Wrapped, an event is no chunk: what is in it is its own affair, for a second
+// sidecar as well.
+func TestWrappedEventsAreNoChunks(t *testing.T) {
+	for _, event := range []string{
+		named("hermes.status", `{"type": "tool_failed", "error": "exit 1"}`),
+		named("tool.failed", `{"error": {"message": "exit 1"}, "usage": {"prompt_tokens": 1}, "hermes": {"failed": true}}`),
+		named("error", `{"message": "boom"}`),
+		named("approval.request", approval),
+	} {
+		for _, c := range []struct{ before, behind, code string }{
+			{role() + text("x"), stop(), ""},
+			{role() + text("x"), "", CodeIncomplete},
+			{"", role() + text("x") + stop(), ""},
+			{role() + finishChunk("stop", zeroUsage), doneFrame, CodeCrashed},
+			{role() + text("x") + finishChunk("error", `, "error": {"message": "m"}`), doneFrame, CodeAgentError},
+			{role() + text("a\n`💻 ls"), text("b") + stop(), ""},
+		} {
+			in := c.before + event + c.behind
+			once, sum := run(in, Options{}, chatParams, inOne, CauseEOF)
+			if sum.Code != c.code {
+				t.Errorf("%s: code %q, want %q", in, sum.Code, c.code)
+			}
+			if n := strings.Count(once, "event: "); n != 1 {
+				t.Errorf("%d events in\n%s", n, once)
+			}
+			twice, sum := run(once, Options{}, chatParams, oneByte, CauseEOF)
+			same(t, twice, once, "twice and once")
+			wasOurs := c.code == CodeIncomplete || c.code == CodeCrashed
+			if sum.Code != c.code && !(wasOurs && sum.Code != "") {
+				t.Errorf("the second time: code %q, want %q", sum.Code, c.code)
+			}
+		}
+	}
+}
+
+func TestStatusLinesOfUpstreamsState(t *testing.T) {
+	for _, c := range []struct {
+		in, description string
+		done            bool
+	}{
+		{named("hermes.status", `{"kind": "lifecycle", "text": "\u23f3 Retrying in 2.0s"}`), "⏳ Retrying in 2.0s", true},
+		{named("approval.request", approval), "Approval needed: rm -rf x", false},
+		{named("hermes.status", `{"text": "key sk-abcdefghijklmnop"}`), "key [redacted]", true},
+		{named("hermes.status", `{"text": 7}`), "", false},
+		{named("hermes.status", `{"text": ""}`), "", false},
+		{named("hermes.status", `{"text": "t", "event": {"type": "status"}}`), "", false},
+		{named("other", `{"text": "t", "command": "c", "": "e"}`), "", false},
+	} {
+		for _, form := range ProgressForms() {
+			out := repairWith(role()+c.in+text("x")+stop(), Options{StatusLine: true, Progress: form})
+			var got struct {
+				Event struct {
+					Type string
+					Data struct {
+						Description string
+						Done        bool
+					}
+				}
+			}
+			if err := json.Unmarshal([]byte(decode(out)[1].data), &got); err != nil && (form == ProgressEnvelope || form == ProgressUnnamed) {
+				t.Fatalf("%v in %s", err, out)
+			}
+			want := c.description
+			if form != ProgressEnvelope && form != ProgressUnnamed {
+				want = ""
+			}
+			if got.Event.Data.Description != want || want != "" && (got.Event.Data.Done != c.done || got.Event.Type != "status") {
+				t.Errorf("%s: %+v of %s", form, got, c.in)
+			}
+			if want == "" && strings.Contains(out, `"data":{"description":`) {
+				t.Errorf("%s: an empty status line of %s", form, c.in)
+			}
+			same(t, repairWith(out, Options{StatusLine: true, Progress: form}), out, "twice and once")
+		}
+		if out := repair(role() + c.in + text("x") + stop()); strings.Contains(out, `"data":{"description":`) {
+			t.Errorf("a status line although it is off:\n%s", out)
+		}
+	}
+}
+
+// chunkWith is a chunk with text and those of the envelope's members that are given.
+func chunkWith(members string) string {
+	return `data: {"object": "chat.completion.chunk"` + members + `, "choices": [{"index": 0, "delta": {"content": "x"}, "finish_reason": null}]}` + "\n\n"
+}
+
+// What the sidecar writes carries the id, the time and the model of the chunks
+// around it (contract section 2), each as a chunk has said it last.
+func TestEnvelopeIsWhatChunksHaveSaidLast(t *testing.T) {
+	long := strings.Repeat("m", maxEnvelope-2) // as a JSON string it is as long as is taken over
+	for _, c := range []struct {
+		name, in, want string // id, created and model of the error finish
+	}{
+		{"all in one", chunkWith(`, "id": "a", "created": 5, "model": "m"`), `"a" 5 "m"`},
+		{"none", chunkWith(``), `"chatcmpl-none" 1700000000 "hermes-agent"`},
+		{"no model", chunkWith(`, "id": "a", "created": 5`), `"a" 5 "hermes-agent"`},
+		{"no time", chunkWith(`, "id": "a", "model": "m"`), `"a" 1700000000 "m"`},
+		{"no id", chunkWith(`, "created": 5, "model": "m"`), `"chatcmpl-none" 5 "m"`},
+		{"a model, then none", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": "b", "created": 6`), `"b" 6 "m"`},
+		{"a time, then none", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": "b", "model": "n"`), `"b" 5 "n"`},
+		{"an id, then none", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "created": 6, "model": "n"`), `"a" 6 "n"`},
+		{"only the id changes", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": "b", "created": 5, "model": "m"`), `"b" 5 "m"`},
+		{"only the time changes", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": "a", "created": 6, "model": "m"`), `"a" 6 "m"`},
+		{"only the model changes", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": "a", "created": 5, "model": "n"`), `"a" 5 "n"`},
+		{"a longer id, a shorter model", chunkWith(`, "id": "a", "created": 5, "model": "mm"`) + chunkWith(`, "id": "bb", "created": 5, "model": "n"`), `"bb" 5 "n"`},
+		{"only a longer id", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": "ab", "created": 5, "model": "m"`), `"ab" 5 "m"`},
+		{"only a longer time", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": "a", "created": 56, "model": "m"`), `"a" 56 "m"`},
+		{"only a longer model", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": "a", "created": 5, "model": "mn"`), `"a" 5 "mn"`},
+		{"a shorter time, a longer model", chunkWith(`, "id": "a", "created": 55, "model": "m"`) + chunkWith(`, "id": "a", "created": 6, "model": "nn"`), `"a" 6 "nn"`},
+		{"the first again", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": "b", "created": 5, "model": "m"`+realUsage) + chunkWith(`, "id": "a", "created": 5, "model": "m"`), `"a" 5 "m"`},
+		{"an event that is wrapped", named("x", `{"object": "chat.completion.chunk", "id": "a", "created": 5, "model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": null}]}`), `"a" 5 "m"`},
+		{"empty ones", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": "", "created": null, "model": ""`), `"a" 5 "m"`},
+		{"null", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": null, "created": null, "model": null`), `"a" 5 "m"`},
+		{"none of their kind", chunkWith(`, "id": "a", "created": 5, "model": "m"`) + chunkWith(`, "id": 1, "created": "6", "model": ["n"]`), `"a" 5 "m"`},
+		{"below no digit", chunkWith(`, "id": "a", "created": -5, "model": "m"`), `"a" 1700000000 "m"`},
+		{"the first digit and the last", chunkWith(`, "id": "a", "created": 0, "model": "m"`) + chunkWith(`, "id": "a", "created": 9, "model": "m"`), `"a" 9 "m"`},
+		{"zero", chunkWith(`, "id": "a", "created": 0, "model": "m"`), `"a" 0 "m"`},
+		{"as long as may be", chunkWith(`, "id": "a", "created": 5, "model": "` + long + `"`), `"a" 5 "` + long + `"`},
+		{"too long", chunkWith(`, "id": "a", "created": 5, "model": "m` + long + `"`), `"a" 5 "hermes-agent"`},
+		{"a time that is too long", chunkWith(`, "id": "a", "created": ` + strings.Repeat("1", maxEnvelope+1) + `, "model": "m"`), `"a" 1700000000 "m"`},
+	} {
+		out := repair(c.in)
+		end := strings.Index(out, "data: {\"error\"")
+		if end < 0 || out[:end] != c.in {
+			t.Errorf("%s: the chunks are changed:\n%s", c.name, out)
+			continue
+		}
+		finish := out[end:]
+		finish = finish[strings.Index(finish, "\n\n")+2:]
+		got := memberAsItStands(finish, "id") + " " + memberAsItStands(finish, "created") + " " + memberAsItStands(finish, "model")
+		same(t, got, c.want, c.name+": id, created, model")
+	}
+}
+
+// memberAsItStands returns the value of a member of a chunk of the sidecar's own, which
+// has no space in it.
+func memberAsItStands(chunk, name string) string {
+	_, rest, _ := strings.Cut(chunk, `"`+name+`":`)
+	if i := strings.IndexAny(rest, ",}"); i >= 0 {
+		return rest[:i]
+	}
+	return rest
+}
