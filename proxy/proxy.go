@@ -75,12 +75,11 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 		since: time.Now(), chat: rewrite.IsChatPath(r.URL.Path), header: make(http.Header),
 	}
 	head.Copy(x.header, w.Header())
-	member := &member{timeout: p.o.DrainTimeout, ended: x.drainEnded}
-	p.o.Streams.add(member)
+	p.o.Streams.add(x)
 	defer func() {
 		// Panicking again from here keeps the stack of the first panic.
 		panicked := recover()
-		p.o.Streams.remove(member)
+		p.o.Streams.remove(x)
 		if panicked, err = x.end(panicked, err); panicked != nil {
 			panic(panicked)
 		}
