@@ -99,6 +99,8 @@ func TestTimelines(t *testing.T) {
 		{name: "keepalive: does not hide idle", limits: "keepalive=10s idle=25s", does: "header role +10s! +10s! +5s!", answers: "role beat beat error:upstream_timeout"},
 		{name: "keepalive: does not hide stall", limits: "keepalive=10s stall=25s", does: "header role +10s! +10s! +5s!", answers: "role beat beat error:upstream_timeout"},
 		{name: "keepalive: not after the finish", limits: "keepalive=10s", does: "header role stop +1m done +1m running", answers: "role stop done"},
+		{name: "no deadline below zero", limits: "first=-1s idle=-1s stall=-1s grace=-1s keepalive=-1s", does: "+1h header +1h role +1h stop +1h running", answers: "role stop"},
+		{name: "silence before a keepalive", limits: "idle=10s keepalive=10s", does: "header role +10s!", answers: "role error:upstream_timeout"},
 
 		{name: "ends: gives up", limits: "first=30s", does: "+30s! stopped waits", answers: "504:upstream_timeout"},
 		{name: "ends: gives up silently", limits: "first=30s", does: "+30s! stopped end", answers: "504:upstream_timeout"},
