@@ -65,8 +65,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			return err
 		}
 	}
-	lines.values.Fill(h)
-	return nil
+	return lines.values.Fill(h)
 }
 
 // optionLines reads the options of one block, line by line.

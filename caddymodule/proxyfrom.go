@@ -32,8 +32,12 @@ func parseFrom(from string) (fromAddr, error) {
 		return fromAddr{}, fmt.Errorf("paths are not allowed: %s", from)
 	}
 	a := fromAddr{scheme: parsed.Scheme, host: parsed.Host, port: parsed.Port}
-	if ip, err := netip.ParseAddr(a.host); err == nil && ip.IsUnspecified() {
+	ip, err := netip.ParseAddr(a.host)
+	switch {
+	case err == nil && ip.IsUnspecified():
 		a.every, a.host = a.host, ""
+	case err != nil && strings.ContainsAny(a.host, ":/?#@[] \t\n"): // no server could answer to it
+		return fromAddr{}, fmt.Errorf("invalid downstream address %s: write a host and a port, such as localhost:8643", from)
 	}
 
 	httpPort, httpsPort := strconv.Itoa(caddyhttp.DefaultHTTPPort), strconv.Itoa(caddyhttp.DefaultHTTPSPort)

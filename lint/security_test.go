@@ -171,7 +171,7 @@ var securityTests = map[string]string{
 	"hermes-demo always does":                                    "TestDemoRefusesBadFlags",
 	"Caddy refuses foreign hosts and origins there":              "TestAdminEndpointIsGuarded",
 	"hides every segment that may be such an id or a key":        "TestPublicListNamesNothingThatHermesTakes TestImageListsStreams",
-	"Options has the timeouts":                                   "TestIdleTimeout TestFirstByteTimeout TestStallTimeout TestTimeoutCancelsUpstream TestDoneGraceEndsAFinishedStream TestStreamsBeyondDrainTimeoutGetAnErrorFinish",
+	"Options has the timeouts":                                   "TestIdleTimeout TestFirstByteTimeout TestStallTimeout TestTimeoutCancelsUpstream TestTimelines TestStreamsBeyondDrainTimeoutGetAnErrorFinish",
 
 	// Limits.
 	"a frame, a line, a comment, an answer that is not streamed: max_frame": "TestFrameOfMaxFrameIsExaminedAndALargerOneIsNot TestHostileFramePassesAndLosesNothing TestMemoryIsBounded TestEndlessLineIsNotHeld TestEndlessBlankLinesAndCommentsAreNotHeld TestAnswerThatGrowsTooLarge",

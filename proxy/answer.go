@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -20,7 +19,7 @@ const completedHeader = "X-Hermes-Completed"
 type passing struct{ x *exchange }
 
 func (a passing) begin() {
-	a.x.passes, a.x.times.Phase = true, deadline.Free
+	a.x.passes, a.x.times.phase = true, phaseFree
 	a.x.commit()
 }
 
@@ -50,7 +49,7 @@ type whole struct {
 	done    rewrite.Answer // the result
 }
 
-func (w *whole) begin() { w.x.times.Phase = deadline.Whole }
+func (w *whole) begin() { w.x.times.phase = phaseWhole }
 
 // write keeps b. If there is too much, the answer does not begin like an object
 // (some gateways break the silence with white space), or more comes after the

@@ -14,11 +14,11 @@
 //	answer.go      one that is not streamed, or passes
 //	failure.go     an error instead of one
 //	exchange.go    its state, its lock, and its client
+//	deadline.go    its deadlines, as ages
 //	request.go     its request: the one that upstream gets, and whether it has got it
 //	options.go     the options, and the Observer in observer.go
 //	streams.go     the set of the requests under way, and their drain
 //
 //	internal/reqbody    the body of a request: read, healed, given back
-//	internal/deadline   which deadline comes next, and the action that is due
 //	internal/head       headers, and how they are copied
 package proxy

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/reqbody"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -22,7 +21,6 @@ import (
 // after mu is used, except by an answer that passes.
 type exchange struct {
 	o      *Options
-	limits *deadline.Limits
 	w      http.ResponseWriter     // the inner writer
 	r      *http.Request           // the client's
 	cancel context.CancelCauseFunc // ends upstream's request
@@ -48,12 +46,12 @@ type exchange struct {
 	committed bool   // the header has left
 	flushed   bool   // a stream has been, and is with each write from then on
 
-	times         deadline.State // the ages that the deadlines count from
-	timer         *time.Timer    // of the deadlines, nil as long as there was none
-	fires         time.Duration  // the age at which it fires, 0 while it is stopped
-	drainExpired  bool           // the drain timeout passed before the answer became a stream; end it as soon as it does
-	timeouts      Timeouts       // nil for none
-	writeDeadline time.Time      // of the handler's writes, zero for none
+	times         times         // the ages that the deadlines count from
+	timer         *time.Timer   // of the deadlines, nil as long as there was none
+	fires         time.Duration // the age at which it fires, 0 while it is stopped
+	drainExpired  bool          // the drain timeout passed before the answer became a stream; end it as soon as it does
+	timeouts      Timeouts      // nil for none
+	writeDeadline time.Time     // of the handler's writes, zero for none
 
 	observer AnswerObserver // nil as long as it does not observe the answer
 	panicked any            // to panic with in the handler's goroutine, nil for none

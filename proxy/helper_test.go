@@ -160,6 +160,10 @@ type exchange struct {
 	ended chan ending
 	over  bool
 	*observer
+
+	streams *proxy.Streams
+	words   map[string]string // of a scene, beside those of written
+	left    bool              // the client has
 }
 
 // setting changes what an exchange begins with.
@@ -201,6 +205,10 @@ func begin(t *testing.T, settings ...setting) *exchange {
 	}
 	x.observer = &observer{t: t, r: x.r}
 	o.Observer = x.observer
+	if o.Streams == nil {
+		o.Streams = new(proxy.Streams)
+	}
+	x.streams = o.Streams
 	p := proxy.New(o)
 	go func() {
 		var e ending

@@ -8,15 +8,11 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // Proxy guards the streams of a handler. It is safe for concurrent use.
-type Proxy struct {
-	o      Options
-	limits deadline.Limits
-}
+type Proxy struct{ o Options }
 
 // New returns a Proxy with the options.
 func New(o Options) *Proxy {
@@ -35,13 +31,7 @@ func New(o Options) *Proxy {
 	if o.MaxRequest == 0 {
 		o.MaxRequest = DefaultMaxRequest
 	}
-	return &Proxy{o: o, limits: deadline.Limits{
-		FirstByte: o.FirstByteTimeout,
-		Idle:      o.IdleTimeout,
-		Stall:     o.StallTimeout,
-		DoneGrace: o.DoneGrace,
-		Keepalive: o.Keepalive,
-	}}
+	return &Proxy{o}
 }
 
 // Handler returns a handler that guards next.
@@ -71,16 +61,15 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	x := &exchange{
-		o: &p.o, limits: &p.limits, w: w, r: r, cancel: cancel,
+		o: &p.o, w: w, r: r, cancel: cancel,
 		since: time.Now(), chat: rewrite.IsChatPath(r.URL.Path), header: make(http.Header),
 	}
 	head.Copy(x.header, w.Header())
-	member := &member{timeout: p.o.DrainTimeout, ended: x.drainEnded}
-	p.o.Streams.add(member)
+	p.o.Streams.add(x)
 	defer func() {
 		// Panicking again from here keeps the stack of the first panic.
 		panicked := recover()
-		p.o.Streams.remove(member)
+		p.o.Streams.remove(x)
 		if panicked, err = x.end(panicked, err); panicked != nil {
 			panic(panicked)
 		}

@@ -20,81 +20,77 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-func TestStreamThatBreaksOffEndsInAnErrorFinish(t *testing.T) {
-	hello, held := text("Hello"), text("`💻 ls")
-	aborts := (*exchange).abort
-	returns := func(err error) func(*exchange) ending {
-		return func(x *exchange) ending { return x.ret(err) }
-	}
-	for name, c := range map[string]struct {
-		frames, want string
-		end          func(*exchange) ending
-		code         string
-		partial      bool
-	}{
-		"abort after the role":           {role, role, aborts, "upstream_aborted", false},
-		"abort after text":               {role + hello, role + hello, aborts, "upstream_aborted", true},
-		"abort after a space":            {role + text(" "), role + text(" "), aborts, "upstream_aborted", false},
-		"abort in a frame":               {role + hello[:40], role, aborts, "upstream_aborted", false},
-		"abort before a blank line":      {role + hello[:len(hello)-1], role + hello, aborts, "upstream_aborted", true},
-		"abort before the end of a line": {role + hello[:len(hello)-2], role + hello, aborts, "upstream_aborted", true},
-		"abort with text held":           {role + held, role + held, aborts, "upstream_aborted", true},
-		"error":                          {role + hello, role + hello, returns(errTest), "upstream_aborted", true},
-		"timeout":                        {role + hello, role + hello, returns(timedOut{}), "upstream_timeout", true},
-		"wrapped timeout":                {role + hello, role + hello, returns(fmt.Errorf("reading: %w", timedOut{})), "upstream_timeout", true},
-		"clean end without a finish":     {role + hello, role + hello, returns(nil), "upstream_incomplete", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			x := begin(t, statusOf(http.StatusBadGateway))
-			x.stream()
-			x.write(c.frames)
-			c.end(x).wantSwallowed(t)
-			x.wantBody(c.want + errorFinish(c.code, c.partial))
-			if !strings.HasSuffix(strings.Join(x.rec.log, "|"), done+"|flush") {
-				t.Errorf("the finish was not flushed last: %q", x.rec.log)
-			}
-		})
-	}
-}
+// TestEnds: a stream of chat completions that ends gets what it lacks, and an observer is told.
+func TestEnds(t *testing.T) {
+	for _, s := range []scene{
+		{name: "abort after the role", does: "header role abort", answers: "role error:upstream_aborted"},
+		{name: "abort after text", does: "header role text abort", answers: "role text partial:upstream_aborted"},
+		{name: "abort after a space", does: "header role space abort", answers: "role space error:upstream_aborted"},
+		{name: "abort in a frame", does: "header role half abort", answers: "role error:upstream_aborted"},
+		{name: "abort before a blank line", does: "header role text-1 abort", answers: "role text partial:upstream_aborted"},
+		{name: "abort before the end of a line", does: "header role text-2 abort", answers: "role text partial:upstream_aborted"},
+		{name: "abort with text held", does: "header role held abort", answers: "role held partial:upstream_aborted"},
+		{name: "abort in the first frame", does: "header role-2 abort", answers: "role error:upstream_aborted"},
+		{name: "abort before a frame", does: "header abort", answers: "502:upstream_aborted"},
+		{name: "error", does: "header role text error", answers: "role text partial:upstream_aborted"},
+		{name: "timeout", does: "header role text timeout", answers: "role text partial:upstream_timeout"},
+		{name: "wrapped timeout", does: "header role text wrapped-timeout", answers: "role text partial:upstream_timeout"},
+		{name: "no finish", does: "header role text end", answers: "role text partial:upstream_incomplete"},
+		{name: "[DONE] without a finish", does: "header role text done end", answers: "role text partial:upstream_incomplete"},
+		{name: "length", does: "header role text length done end", answers: "role text length done", outcome: "ok"},
+		{name: "false stop", does: "header role zero-stop done end", answers: "role ...", outcome: "agent_crashed"},
+		{name: "no answer", does: "header role full-stop done end", answers: "role ...", outcome: "empty_answer"},
+		{name: "the agent says so", does: "header role error-stop done abort", answers: "role ...", outcome: "agent_error"},
+		{name: "a tool is open", does: "header role tool abort", answers: "role tool-starts tool-ends error:upstream_aborted"},
+		{name: "some time", does: "+2s header role text +3s abort", answers: "role text partial:upstream_aborted"},
 
-func TestFinishedStreamGetsOnlyWhatItLacks(t *testing.T) {
-	for name, c := range map[string]struct{ in, added string }{
-		"finish chunk":                       {stop, done},
-		"finish chunk and torn [DONE]":       {stop + "data: [DO", done},
-		"finish chunk and unfinished [DONE]": {stop + "data: [DONE]", ""},
-		"finish chunk and [DONE]":            {stop + done, ""},
+		{name: "gone before the header", does: "leave abort", goesOn: "abort", outcome: "client_gone"},
+		{name: "gone before a frame", does: "header leave abort", goesOn: "abort", outcome: "client_gone"},
+		{name: "gone before [DONE]", does: "header role stop leave abort", answers: "role stop", goesOn: "abort", outcome: "client_gone"},
+		{name: "gone after [DONE]", does: "header role text stop done leave end", answers: "role text stop done", outcome: "ok"},
+		{
+			name: "gone before the header, by an error", does: "leave +1h error", goesOn: "error", outcome: "client_gone",
+			set: []setting{statusOf(http.StatusBadGateway), timeouts(time.Second)},
+		},
+
+		{name: "panic before a frame", does: "header panic", answers: "502:upstream_aborted", goesOn: "panic"},
+		{name: "abort before the header", does: "abort", goesOn: "abort", outcome: "-"},
+		{name: "abort before the header, elsewhere", does: "abort", goesOn: "abort", outcome: "-", set: []setting{path(otherPath)}},
 	} {
-		for how, end := range map[string]func(*exchange) ending{
-			"abort": (*exchange).abort,
-			"error": func(x *exchange) ending { return x.ret(errTest) },
-			"clean": func(x *exchange) ending { return x.ret(nil) },
-		} {
-			t.Run(name+", "+how, func(t *testing.T) {
-				x := begin(t)
-				x.stream()
-				x.write(role, text("Hello"), c.in)
-				end(x).wantSwallowed(t)
-				x.wantBody(role + text("Hello") + stop + done)
-				if got := x.result(); got.Outcome != proxy.OutcomeOK || got.FinishReason != "stop" {
-					t.Errorf("outcome %q, finish reason %q; want ok, stop", got.Outcome, got.FinishReason)
-				}
-			})
+		s.run(t)
+	}
+	for _, how := range []string{"abort", "error", "end"} {
+		for _, lacks := range []string{"stop", "stop torn-done", "stop done-2", "stop done"} {
+			s := scene{name: lacks + " " + how, does: "header role text " + lacks + " " + how, answers: "role text stop done"}
+			s.run(t)
 		}
 	}
 }
 
-func TestOpenToolIsCompletedBeforeTheErrorFinish(t *testing.T) {
-	x := begin(t)
-	x.stream()
-	x.write(role, text("\\n`💻 ls`\\n"))
-	x.abort().wantSwallowed(t)
-	got := x.rec.body.String()
-	running, completed := strings.Index(got, `"status":"running"`), strings.Index(got, `"status":"completed"`)
-	if running < 0 || completed < running || strings.Index(got, `"error":{`) < completed {
-		t.Errorf("want running, completed, error in this order:\n%s", got)
-	}
-	if !strings.HasSuffix(got, errorFinish("upstream_aborted", false)) {
-		t.Errorf("want an error finish at the end:\n%s", got)
+// TestEndsThatGoOn: an abort, a panic and an error go on where the client does not learn of
+// them from the answer, or has left. It is sent nothing more.
+func TestEndsThatGoOn(t *testing.T) {
+	silences := option(func(o *proxy.Options) {
+		o.IdleTimeout, o.StallTimeout, o.Keepalive = time.Minute, time.Minute, time.Second
+	})
+	for _, how := range []string{"abort", "panic", "error", "end"} {
+		goesOn := how
+		if how == "end" {
+			goesOn = ""
+		}
+		for _, s := range []scene{
+			{name: "JSON", does: "json part", answers: "part", outcome: "-"},
+			{name: "an error", does: "500 part", answers: "part", outcome: "-"},
+			{name: "a coded stream", does: "gzip part", answers: "part", outcome: "passed_encoded"},
+			{name: "HEAD", does: "header part", answers: "part", outcome: "-", set: []setting{method(http.MethodHead)}},
+			{name: "another's stream", does: "header foreign part", answers: "foreign part", outcome: "-", set: []setting{path(otherPath)}},
+			{name: "its context ends", does: "header role leave +1h", answers: "role", outcome: "client_gone", set: []setting{silences}},
+			{name: "a write fails", does: "header role write-breaks +1h", answers: "role", outcome: "client_gone", set: []setting{silences}},
+			{name: "a flush fails", does: "header role flush-breaks +1h", answers: "role text", outcome: "client_gone", set: []setting{silences}},
+		} {
+			s.name, s.does, s.goesOn = s.name+", "+how, s.does+" "+how, goesOn
+			s.run(t)
+		}
 	}
 }
 
@@ -108,113 +104,26 @@ func TestForeignPanicGoesOnAfterTheFinish(t *testing.T) {
 		"a string":        "boom",
 		"a wrapped abort": fmt.Errorf("no sentinel: %w", http.ErrAbortHandler),
 	} {
-		t.Run(name, func(t *testing.T) {
+		for _, headerCame := range []bool{true, false} {
 			x := begin(t)
-			x.stream()
-			x.write(role, text("Hello"))
+			if headerCame {
+				x.stream()
+				x.write(role, text("Hello"))
+			}
 			e := x.finish(func() error { explodingHandler(v); return nil })
 			e.wantPanic(t, v)
 			if !strings.Contains(e.stack, "explodingHandler") {
-				t.Errorf("the stack does not show who panicked:\n%s", e.stack)
+				t.Errorf("%s: the stack does not show who panicked:\n%s", name, e.stack)
+			}
+			if !headerCame {
+				x.wantLog()
+				continue
 			}
 			x.wantBody(role + text("Hello") + errorFinish("upstream_aborted", true))
 			if res := x.result(); res.Outcome != rewrite.CodeAborted || res.Err == nil {
-				t.Errorf("outcome %q, error %v; want upstream_aborted and the panic", res.Outcome, res.Err)
+				t.Errorf("%s: outcome %q, error %v; want upstream_aborted and the panic", name, res.Outcome, res.Err)
 			}
-		})
-	}
-}
-
-func TestForeignPanicBeforeTheHeaderGoesOn(t *testing.T) {
-	x := begin(t)
-	e := x.finish(func() error { explodingHandler("boom"); return nil })
-	e.wantPanic(t, "boom")
-	if !strings.Contains(e.stack, "explodingHandler") {
-		t.Errorf("the stack does not show who panicked:\n%s", e.stack)
-	}
-	x.wantLog()
-}
-
-func TestAbortBeforeTheHeaderGoesOn(t *testing.T) {
-	for _, p := range []string{chatPath, otherPath} {
-		x := begin(t, path(p))
-		x.abort().wantPanic(t, http.ErrAbortHandler)
-		x.wantLog()
-	}
-}
-
-func TestAbortOfWhatIsNoStreamGoesOn(t *testing.T) {
-	for name, c := range map[string]struct {
-		status int
-		media  string
-		coding string
-		method string
-	}{
-		"JSON":           {status: 200, media: "application/json"},
-		"an error":       {status: 500, media: "text/event-stream"},
-		"a coded stream": {status: 200, media: "text/event-stream", coding: "gzip"},
-		"HEAD":           {status: 200, media: "text/event-stream", method: http.MethodHead},
-	} {
-		for how, end := range map[string]func(*exchange) ending{
-			"abort": (*exchange).abort,
-			"panic": func(x *exchange) ending { return x.panics("boom") },
-			"error": func(x *exchange) ending { return x.ret(errTest) },
-		} {
-			t.Run(name+", "+how, func(t *testing.T) {
-				x := begin(t)
-				if c.method != "" {
-					x = begin(t, method(c.method))
-				}
-				x.do(func() {
-					x.w.Header().Set("Content-Type", c.media)
-					if c.coding != "" {
-						x.w.Header().Set("Content-Encoding", c.coding)
-					}
-					x.w.WriteHeader(c.status)
-				})
-				x.write("half of i")
-				switch e := end(x); how {
-				case "abort":
-					e.wantPanic(t, http.ErrAbortHandler)
-				case "panic":
-					e.wantPanic(t, "boom")
-				default:
-					e.wantError(t, errTest)
-				}
-				x.wantLog(fmt.Sprintf("header %d", c.status), "write half of i")
-			})
 		}
-	}
-}
-
-func TestInactiveStreamKeepsItsTail(t *testing.T) {
-	for how, end := range map[string]func(*exchange) ending{
-		"abort": (*exchange).abort,
-		"panic": func(x *exchange) ending { return x.panics("boom") },
-		"error": func(x *exchange) ending { return x.ret(errTest) },
-		"clean": func(x *exchange) ending { return x.ret(nil) },
-	} {
-		t.Run(how, func(t *testing.T) {
-			x := begin(t, path(otherPath))
-			x.stream()
-			x.write(foreign, "data: {\"torn\":")
-			e := end(x)
-			x.wantBody(foreign + "data: {\"torn\":")
-			e.want(t, how)
-			if len(x.ends) > 0 {
-				t.Errorf("the observer observed a stream that is not ours: %+v", x.ends)
-			}
-		})
-	}
-}
-
-func TestUpstreamsRequestEndsWithTheHandler(t *testing.T) {
-	x := begin(t)
-	x.stream()
-	x.write(role, stop, done)
-	x.ret(nil).wantSwallowed(t)
-	if x.up.Context().Err() == nil {
-		t.Error("the context of upstream's request was leaked")
 	}
 }
 
@@ -226,17 +135,9 @@ func TestNothingTouchesTheWriterAfterTheGuard(t *testing.T) {
 		"JSON":               func(x *exchange) { x.write("{}") },
 		"an inactive stream": func(x *exchange) { x.stream(); x.write(foreign) },
 	}
-	ends := map[string]func(*exchange) ending{
-		"clean": func(x *exchange) ending { return x.ret(nil) },
-		"error": func(x *exchange) ending { return x.ret(errTest) },
-		"abort": (*exchange).abort,
-		"panic": func(x *exchange) ending { return x.panics("boom") },
-		"gone":  func(x *exchange) ending { x.leave(); return x.abort() },
-	}
 	for from, start := range begins {
-		for how, end := range ends {
+		for _, how := range []string{"end", "error", "abort", "panic", "gone"} {
 			bubble(t, from+", "+how, func(t *testing.T) {
-				streams := new(proxy.Streams)
 				p := chatPath
 				if from == "an inactive stream" {
 					p = otherPath
@@ -244,10 +145,14 @@ func TestNothingTouchesTheWriterAfterTheGuard(t *testing.T) {
 				x := begin(t, path(p), option(func(o *proxy.Options) {
 					o.FirstByteTimeout, o.IdleTimeout, o.StallTimeout = time.Hour, time.Hour, time.Hour
 					o.Keepalive, o.DoneGrace, o.DrainTimeout = time.Second, time.Second, time.Second
-					o.Streams = streams
 				}))
 				start(x)
-				streams.Shutdown(0)
+				x.streams.Shutdown(0)
+				end := endings[how]
+				if how == "gone" {
+					x.leave()
+					end = (*exchange).abort
+				}
 				end(x) // seals the writer
 				advance(24 * time.Hour)
 				x.w.WriteHeader(http.StatusEarlyHints)
@@ -266,168 +171,6 @@ func TestNothingTouchesTheWriterAfterTheGuard(t *testing.T) {
 	}
 }
 
-func TestClientGoneNothingIsWritten(t *testing.T) {
-	leaves := map[string]func(*exchange){
-		"its context ends": func(x *exchange) { x.leave() },
-		"a write fails": func(x *exchange) {
-			x.rec.onWrite = func([]byte) (int, error) { return 0, errTest }
-			if n, err := x.tryWrite(text("lost")); n != 0 || err != errTest { //nolint:errorlint // the very error
-				x.t.Errorf("Write = %d, %v; want 0 and the inner writer's error", n, err)
-			}
-		},
-		"a flush fails": func(x *exchange) {
-			x.rec.onFlush = func() error { return errTest }
-			if _, err := x.tryWrite(text("lost")); err != errTest { //nolint:errorlint // the very error
-				x.t.Errorf("Write: %v; want the inner writer's error", err)
-			}
-		},
-	}
-	for name, leave := range leaves {
-		for how, end := range map[string]func(*exchange) ending{
-			"abort": (*exchange).abort,
-			"panic": func(x *exchange) ending { return x.panics("boom") },
-			"error": func(x *exchange) ending { return x.ret(errTest) },
-			"clean": func(x *exchange) ending { return x.ret(nil) },
-		} {
-			bubble(t, name+", "+how, func(t *testing.T) {
-				x := begin(t, option(func(o *proxy.Options) {
-					o.IdleTimeout, o.StallTimeout, o.Keepalive = time.Minute, time.Minute, time.Second
-				}))
-				x.stream()
-				x.write(role)
-				leave(x)
-				calls := len(x.rec.log)
-				advance(time.Hour)
-				e := end(x)
-				e.want(t, how)
-				if later := x.rec.log[calls:]; len(later) > 0 {
-					t.Errorf("the client was gone, and was sent %q", later)
-				}
-				if res := x.result(); res.Outcome != proxy.OutcomeClientGone {
-					t.Errorf("outcome %q, want %q", res.Outcome, proxy.OutcomeClientGone)
-				}
-			})
-		}
-	}
-}
-
-func TestClientGoneBeforeTheHeaderNothingIsWritten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t, option(func(o *proxy.Options) {
-			o.ErrorStatus = func(error) int { return http.StatusBadGateway }
-			o.FirstByteTimeout = time.Second
-		}))
-		x.leave()
-		advance(time.Hour)
-		x.ret(errTest).wantError(t, errTest)
-		x.wantLog()
-	})
-}
-
-func TestClientGoneWithTheHeaderHeldNothingIsWritten(t *testing.T) {
-	x := begin(t)
-	x.stream()
-	x.leave()
-	x.abort().wantPanic(t, http.ErrAbortHandler)
-	x.wantLog()
-}
-
-func TestClientGoneCancelsUpstream(t *testing.T) {
-	for name, leave := range map[string]func(*exchange){
-		"its context ends": func(x *exchange) { x.leave() },
-		"a write fails": func(x *exchange) {
-			x.rec.onWrite = func([]byte) (int, error) { return 0, errTest }
-			_, _ = x.tryWrite(text("lost"))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			x := begin(t)
-			x.stream()
-			x.write(role)
-			if err := x.up.Context().Err(); err != nil {
-				t.Fatalf("upstream's request was cancelled before: %v", err)
-			}
-			leave(x)
-			<-x.up.Context().Done()
-		})
-	}
-}
-
-func TestEndIsToldOnceWithItsOutcome(t *testing.T) {
-	abort := (*exchange).abort
-	returns := func(err error) func(*exchange) ending {
-		return func(x *exchange) ending { return x.ret(err) }
-	}
-	for name, c := range map[string]struct {
-		frames  string
-		end     func(*exchange) ending
-		outcome string
-		code    string
-		reason  string
-	}{
-		"well":                    {role + text("a") + stop + done, returns(nil), "ok", "", "stop"},
-		"length":                  {role + text("a") + strings.Replace(stop, `"stop"`, `"length"`, 1) + done, returns(nil), "ok", "", "length"},
-		"well, but for [DONE]":    {role + text("a") + stop, abort, "ok", "", "stop"},
-		"aborted":                 {role + text("a"), abort, "upstream_aborted", "upstream_aborted", "error"},
-		"incomplete":              {role + text("a"), returns(nil), "upstream_incomplete", "upstream_incomplete", "error"},
-		"[DONE] without a finish": {role + text("a") + done, returns(nil), "upstream_incomplete", "upstream_incomplete", "error"},
-		"timeout":                 {role + text("a"), returns(timedOut{}), "upstream_timeout", "upstream_timeout", "error"},
-		"false stop":              {role + zeroStop + done, returns(nil), "agent_crashed", "agent_crashed", "error"},
-		"no answer":               {role + fullStop + done, returns(nil), "empty_answer", "empty_answer", "error"},
-		"the agent says so":       {role + strings.Replace(stop, `"stop"`, `"error"`, 1) + done, abort, "agent_error", "agent_error", "error"},
-		"no frame":                {"", abort, "upstream_aborted", "upstream_aborted", ""},
-	} {
-		bubble(t, name, func(t *testing.T) {
-			x := begin(t, option(func(o *proxy.Options) {
-				o.Upstream = func(*http.Request) string { return "10.0.0.1:8642" }
-			}))
-			advance(2 * time.Second)
-			x.stream()
-			x.write(c.frames)
-			advance(3 * time.Second)
-			if len(x.ends) > 0 {
-				t.Fatal("the observer saw the end before the end")
-			}
-			c.end(x).wantSwallowed(t)
-			res := x.result()
-			if res.Outcome != c.outcome || res.Code != c.code {
-				t.Errorf("outcome %q, code %q; want %q, %q", res.Outcome, res.Code, c.outcome, c.code)
-			}
-			if c.frames != "" {
-				if res.FinishReason != c.reason || res.ID != "chatcmpl-1" || res.Model != "hermes-agent" || res.Status != 200 {
-					t.Errorf("finish reason %q, id %q, model %q, status %d; want %s, chatcmpl-1, hermes-agent, 200",
-						res.FinishReason, res.ID, res.Model, res.Status, c.reason)
-				}
-			}
-			if res.Upstream != "10.0.0.1:8642" || res.Duration != 5*time.Second {
-				t.Errorf("upstream %q, duration %v; want 10.0.0.1:8642, 5s", res.Upstream, res.Duration)
-			}
-		})
-	}
-}
-
-func TestResultHasWhatTheHandlerEndedWith(t *testing.T) {
-	end := func(f func(*exchange) ending) error {
-		x := begin(t)
-		x.stream()
-		x.write(role)
-		f(x)
-		return x.result().Err
-	}
-	if err := end(func(x *exchange) ending { return x.ret(errTest) }); !errors.Is(err, errTest) {
-		t.Errorf("error %v, want the handler's", err)
-	}
-	if err := end((*exchange).abort); !errors.Is(err, http.ErrAbortHandler) {
-		t.Errorf("error %v, want http.ErrAbortHandler", err)
-	}
-	if err := end(func(x *exchange) ending { return x.panics("boom") }); err == nil || !strings.Contains(err.Error(), "boom") {
-		t.Errorf("error %v, want the panic's value in it", err)
-	}
-	if err := end(func(x *exchange) ending { return x.ret(nil) }); err != nil {
-		t.Errorf("error %v, want none", err)
-	}
-}
-
 func TestResultCountsWhatTheStreamHad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := begin(t, option(func(o *proxy.Options) { o.Keepalive = time.Second }))
@@ -442,34 +185,6 @@ func TestResultCountsWhatTheStreamHad(t *testing.T) {
 			t.Errorf("frames, chunks, tools, markers, keepalives are %s, want %s", got, want)
 		}
 	})
-}
-
-func TestClientThatLeavesAfterDoneWasServed(t *testing.T) {
-	x := begin(t)
-	x.stream()
-	x.write(role, text("a"), stop, done)
-	x.leave()
-	x.ret(nil)
-	if res := x.result(); res.Outcome != proxy.OutcomeOK {
-		t.Errorf("outcome %q, want ok", res.Outcome)
-	}
-}
-
-func TestClientThatLeavesBeforeTheEndIsGone(t *testing.T) {
-	for name, frames := range map[string]string{"before the header": "-", "before a frame": "", "mid-stream": role, "before [DONE]": role + stop} {
-		t.Run(name, func(t *testing.T) {
-			x := begin(t)
-			if frames != "-" {
-				x.stream()
-				x.write(frames)
-			}
-			x.leave()
-			x.abort()
-			if res := x.result(); res.Outcome != proxy.OutcomeClientGone {
-				t.Errorf("outcome %q, want client_gone", res.Outcome)
-			}
-		})
-	}
 }
 
 // memory remembers who has reported usage.

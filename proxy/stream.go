@@ -7,7 +7,6 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -72,21 +71,21 @@ func (s *stream) begin() {
 		x.commit() // most likely not of Hermes: nothing is held back
 	}
 	s.enter()
-	x.times.HeaderReceived(x.age(), !x.noStream)
+	x.times.headerReceived(x.age(), !x.noStream)
 }
 
 // enter enters the phase that the engine says the stream is in.
 func (s *stream) enter() {
-	p := deadline.Free
+	p := phaseFree
 	switch {
 	case s.engine.Active() && s.engine.Finished():
-		p = deadline.Finished
+		p = phaseFinished
 	case s.engine.Active():
-		p = deadline.Streaming
+		p = phaseStreaming
 	case s.engine.Guarded():
-		p = deadline.Other
+		p = phaseOther
 	}
-	s.x.times.Phase = p
+	s.x.times.phase = p
 }
 
 // write repairs b and sends the bytes that may leave: one write and one flush.
@@ -97,17 +96,19 @@ func (s *stream) write(b []byte) (int, error) {
 	}
 	age, frames := x.age(), s.engine.Frames()
 	now := x.since.Add(age)
-	x.times.Received, x.times.Began = age, true
+	x.times.received, x.times.began = age, true
 	out := s.engine.Feed(make([]byte, 0, len(b)), b, now)
 	if s.engine.Frames() > frames {
-		x.times.Frame = age
+		x.times.frame = age
 	}
 	s.observeRead(b, now)
 	err := s.send(out)
 	sent := x.age()
-	x.times.ClientWaited(sent - age)
+	// Upstream was kept waiting while the client took that: it was not silent.
+	x.times.received += sent - age
+	x.times.frame += sent - age
 	if len(out) > 0 {
-		x.times.Sent = sent
+		x.times.sent = sent
 	}
 	s.enter()
 	if err != nil {
@@ -162,7 +163,7 @@ func (s *stream) keepalive() {
 	x.moveDeadline(time.Time{})
 	_ = s.send(out) // an error shows in x.err
 	x.moveDeadline(x.writeDeadline)
-	x.times.Sent = x.age() // also if none may leave now
+	x.times.sent = x.age() // also if none may leave now
 }
 
 // cut ends the stream: with the frames that the client lacks or, when it has been sent
@@ -170,7 +171,7 @@ func (s *stream) keepalive() {
 func (s *stream) cut(cause rewrite.Cause) {
 	x := s.x
 	s.cause = cause
-	x.times.Received = x.age()
+	x.times.received = x.age()
 	if x.observer == nil {
 		s.raw = false // a recording from here on would lack its beginning
 	}
@@ -240,6 +241,6 @@ func (s *stream) observeRead(b []byte, now time.Time) {
 func (s *stream) observeTool(e rewrite.ToolEvent) {
 	s.observe() // a tool may come in the read with which the stream turns out to be of Hermes
 	if s.x.observer != nil {
-		s.x.observer.Tool(s.x.since.Add(s.x.times.Received), e)
+		s.x.observer.Tool(s.x.since.Add(s.x.times.received), e)
 	}
 }

@@ -12,16 +12,9 @@ import (
 // reads slowly must not keep others from starting or ending.
 type Streams struct {
 	mu    sync.Mutex
-	open  map[*member]struct{}
-	began time.Time     // the drain, zero before Shutdown
-	limit time.Duration // from then on, beyond which no exchange goes on; zero for none
-}
-
-// member is a request in Streams.
-type member struct {
-	timeout time.Duration                 // the drain timeout of its Proxy
-	ended   func(limit bool) (again bool) // drainEnded of its exchange
-	timer   *time.Timer                   // of the drain, nil before Shutdown
+	open  map[*exchange]*time.Timer // each with the timer of the drain, nil before Shutdown
+	began time.Time                 // the drain, zero before Shutdown
+	limit time.Duration             // from then on, beyond which no exchange goes on; zero for none
 }
 
 // Shutdown lets the streams that are open, and those that are opened later, go
@@ -36,8 +29,8 @@ func (s *Streams) Shutdown(limit time.Duration) {
 		return
 	}
 	s.began, s.limit = time.Now(), limit
-	for m := range s.open {
-		s.schedule(m)
+	for x := range s.open {
+		s.schedule(x)
 	}
 }
 
@@ -48,47 +41,47 @@ func (s *Streams) Open() int {
 	return len(s.open)
 }
 
-func (s *Streams) add(m *member) {
+func (s *Streams) add(x *exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open == nil {
-		s.open = make(map[*member]struct{})
+		s.open = make(map[*exchange]*time.Timer)
 	}
-	s.open[m] = struct{}{}
+	s.open[x] = nil
 	if !s.began.IsZero() {
-		s.schedule(m)
+		s.schedule(x)
 	}
 }
 
-func (s *Streams) remove(m *member) {
+func (s *Streams) remove(x *exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.open, m)
-	if m.timer != nil {
-		m.timer.Stop()
+	if timer := s.open[x]; timer != nil {
+		timer.Stop()
 	}
+	delete(s.open, x)
 }
 
-// schedule sets the timer of m. s.mu is held.
-func (s *Streams) schedule(m *member) {
-	timeout := m.timeout
+// schedule sets the timer of x. s.mu is held.
+func (s *Streams) schedule(x *exchange) {
+	timeout := x.o.DrainTimeout
 	if s.limit > 0 {
 		timeout = min(timeout, s.limit)
 	}
-	m.timer = time.AfterFunc(timeout-time.Since(s.began), func() { s.expire(m) })
+	s.open[x] = time.AfterFunc(timeout-time.Since(s.began), func() { s.expire(x) })
 }
 
-// expire tells m that its time is over, and again at the limit if m asks for that.
-func (s *Streams) expire(m *member) {
+// expire ends x because its time is over, and again at the limit if x asks for that.
+func (s *Streams) expire(x *exchange) {
 	s.mu.Lock()
 	left := s.limit - time.Since(s.began)
 	s.mu.Unlock()
-	if !m.ended(s.limit > 0 && left <= 0) || left <= 0 {
+	if !x.drainEnded(s.limit > 0 && left <= 0) || left <= 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, open := s.open[m]; open {
-		m.timer.Reset(left)
+	if timer := s.open[x]; timer != nil {
+		timer.Reset(left)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -34,14 +33,15 @@ func (x *exchange) requestRead(asked rewrite.Asked) bool {
 	x.mu.Lock()
 	defer x.unlock()
 	x.noStream = asked == rewrite.AskedWhole
-	x.times.RequestRead(x.age())
+	age := x.age()
+	x.times.asked, x.times.received, x.times.frame = age, age, age
 	switch {
 	case x.chat && x.noStream:
-		x.times.Phase = deadline.Whole
+		x.times.phase = phaseWhole
 	case x.chat:
-		x.times.Phase = deadline.Awaiting
+		x.times.phase = phaseAwaiting
 	}
-	if x.drainExpired && x.times.Phase == deadline.Awaiting && !x.gone() {
+	if x.drainExpired && x.times.phase == phaseAwaiting && !x.gone() {
 		x.endNow(rewrite.CauseShutdown)
 		return false
 	}
@@ -54,9 +54,9 @@ func (x *exchange) requestRead(asked rewrite.Asked) bool {
 // none. A timer that fires too early is set again, and one that has fired and waits for
 // the lock finds nothing to do.
 func (x *exchange) watch() {
-	at, ok := x.times.Next(x.limits)
+	at := min(x.times.end(x.o), x.times.keepalive(x.o))
 	switch {
-	case x.closed || !ok:
+	case x.closed || at == never:
 		x.fires = 0
 		if x.timer != nil {
 			x.timer.Stop()
@@ -79,13 +79,13 @@ func (x *exchange) tick() {
 		return
 	}
 	age := x.age()
-	x.times.RequestWaited(x.body.Waited(x.since.Add(age)).Sub(x.since))
-	switch x.times.Due(x.limits, age) {
-	case deadline.Silence:
-		x.endNow(rewrite.CauseTimeout)
-	case deadline.Grace:
+	x.times.requestWaited(x.body.Waited(x.since.Add(age)).Sub(x.since))
+	switch {
+	case x.times.end(x.o) <= age && x.times.phase == phaseFinished:
 		x.endNow(rewrite.CauseEOF)
-	case deadline.Keepalive:
+	case x.times.end(x.o) <= age:
+		x.endNow(rewrite.CauseTimeout)
+	case x.times.keepalive(x.o) <= age:
 		if s, ok := x.answer.(*stream); ok { // always, by the phase
 			s.keepalive()
 		}
@@ -102,13 +102,13 @@ func (x *exchange) drainEnded(limit bool) (again bool) {
 	if x.closed || x.gone() {
 		return false
 	}
-	phase := x.times.Phase
-	if phase.EndsWithDrain() || phase == deadline.Whole && limit {
+	phase := x.times.phase
+	if phase >= phaseAwaiting || phase == phaseWhole && limit {
 		x.endNow(rewrite.CauseShutdown)
 		return false
 	}
 	x.drainExpired = true
-	return phase == deadline.Whole
+	return phase == phaseWhole
 }
 
 // endNow ends the answer for a cause of ours, or sends an error if it has not begun,

@@ -62,246 +62,74 @@ func (x *exchange) wantStopped() {
 	}
 }
 
-// written are the words of a timeline that upstream writes, and those for the answer.
-var written = map[string]string{
-	"role": role, "text": text("a"), "half": text("a")[:30], "rest": text("a")[30:], "stop": stop, "done": done,
-	"comment": comment, "hello": ": hello", "part": "d", "line": "\n",
-	"keepalive": beat, "beat": beatForm, "timeout": errorFinish("upstream_timeout", false), "partial-timeout": errorFinish("upstream_timeout", true),
-}
-
-// A timeline has upstream write words or its header. With +10s nothing happens for 10 s,
-// with +10s! something does at their end, and nothing before. It ends with the answer: in
-// words, or a status.
+// TestTimelines: the deadlines and keepalives of an exchange.
 func TestTimelines(t *testing.T) {
-	const s, m = time.Second, time.Minute
-	all := proxy.Options{FirstByteTimeout: time.Hour, IdleTimeout: time.Hour, StallTimeout: time.Hour, DoneGrace: time.Hour, Keepalive: time.Hour}
-	firstOfAll, idleOfAll, stallOfAll := all, all, all
-	firstOfAll.FirstByteTimeout, idleOfAll.IdleTimeout, stallOfAll.StallTimeout = m, m, m
-	for _, c := range []struct {
-		name              string
-		o                 proxy.Options
-		timeline, answers string
-	}{
-		{"no deadline", proxy.Options{}, "+1000h header +1000h role +1000h stop +1000h", "role stop"},
-		{"the earliest: first byte", firstOfAll, "header +1m!", "504"},
-		{"the earliest: idle", idleOfAll, "header +1m!", "504"},
-		{"the earliest: stall", stallOfAll, "header +1m!", "504"},
-		{"first byte", proxy.Options{FirstByteTimeout: 30 * s}, "+30s!", "504"},
-		{"first byte: of the request, not of the header", proxy.Options{FirstByteTimeout: 30 * s}, "+20s header +10s!", "504"},
-		{"first byte: a frame is one", proxy.Options{FirstByteTimeout: 30 * s}, "header role +1h", "role"},
-		{"first byte: part of one is", proxy.Options{FirstByteTimeout: 30 * s}, "header part +1h", ""},
-		{"first byte: a comment is", proxy.Options{FirstByteTimeout: 30 * s}, "header comment +1h", "comment"},
-		{"first byte: a keepalive is not", proxy.Options{FirstByteTimeout: 25 * s, Keepalive: 10 * s}, "header +10s! +10s! +5s!", "keepalive keepalive ..."},
-		{"idle: no header", proxy.Options{IdleTimeout: m}, "+1m!", "504"},
-		{"idle: the header is a byte", proxy.Options{IdleTimeout: m}, "+50s header +1m!", "504"},
-		{"idle: nothing", proxy.Options{IdleTimeout: m}, "header role +1m!", "role timeout"},
-		{"idle: frames", proxy.Options{IdleTimeout: m}, "header role +40s text +40s text +1m!", "role text text partial-timeout"},
-		{"idle: comments", proxy.Options{IdleTimeout: m}, "header role +40s comment +40s comment +1m!", "role comment comment timeout"},
-		{"idle: part of a frame", proxy.Options{IdleTimeout: m}, "header role +40s part +40s part +1m!", "role timeout"},
-		{"stall: frames", proxy.Options{StallTimeout: m}, "header +59s text +59s text +59s text +1m!", "text text text partial-timeout"},
-		{"stall: comments", proxy.Options{IdleTimeout: 30 * s, StallTimeout: m}, "header role +20s comment +20s comment +20s!", "role comment comment timeout"},
-		{"stall: blank lines", proxy.Options{IdleTimeout: 30 * s, StallTimeout: m}, "header role +20s line +20s line +20s!", "role line line timeout"},
-		{"stall: part of a frame", proxy.Options{IdleTimeout: 30 * s, StallTimeout: m}, "header role +20s part +20s part +20s!", "role timeout"},
-		{"stall: no header", proxy.Options{StallTimeout: m}, "+1m!", "504"},
-		{"stall: the header is no frame", proxy.Options{StallTimeout: m}, "+30s header +30s!", "504"},
-		{"stall: a comment is none", proxy.Options{StallTimeout: m}, "+30s header hello +30s!", "504"},
-		{"grace: after [DONE]", proxy.Options{DoneGrace: 5 * s}, "header role stop done +5s!", "role stop done"},
-		{"grace: shorter than the keepalive", proxy.Options{IdleTimeout: m, Keepalive: 10 * s, DoneGrace: 5 * s}, "header +4s role +10s! +1s stop +5s!", "role beat stop done"},
-		{"keepalive: not before the header", proxy.Options{Keepalive: 10 * s}, "+1h header +10s!", "keepalive"},
-		{"keepalive: from the last byte to the client", proxy.Options{Keepalive: 10 * s}, "header +6s role +10s! +4s half +6s! +4s rest +10s!", "role beat beat text beat"},
-		{"keepalive: does not hide idle", proxy.Options{Keepalive: 10 * s, IdleTimeout: 25 * s}, "header role +10s! +10s! +5s!", "role beat beat timeout"},
-		{"keepalive: does not hide stall", proxy.Options{Keepalive: 10 * s, StallTimeout: 25 * s}, "header role +10s! +10s! +5s!", "role beat beat timeout"},
-		{"keepalive: not after the finish", proxy.Options{Keepalive: 10 * s}, "header role stop +1m done +1m", "role stop done"},
+	form := func(f rewrite.KeepaliveForm) []setting {
+		return []setting{option(func(o *proxy.Options) { o.Rewrite.KeepaliveForm = f })}
+	}
+	chunks, comments := form(rewrite.KeepaliveChunk), form(rewrite.KeepaliveComment)
+	for _, s := range []scene{
+		{name: "no deadline", limits: "", does: "+1000h header +1000h role +1000h stop +1000h running", answers: "role stop"},
+		{name: "the earliest: first byte", limits: "first=1m idle=1h stall=1h grace=1h keepalive=1h", does: "header +1m!", answers: "504:upstream_timeout"},
+		{name: "the earliest: idle", limits: "first=1h idle=1m stall=1h grace=1h keepalive=1h", does: "header +1m!", answers: "504:upstream_timeout"},
+		{name: "the earliest: stall", limits: "first=1h idle=1h stall=1m grace=1h keepalive=1h", does: "header +1m!", answers: "504:upstream_timeout"},
+		{name: "first byte", limits: "first=30s", does: "+30s!", answers: "504:upstream_timeout"},
+		{name: "first byte: of the request, not of the header", limits: "first=30s", does: "+20s header +10s!", answers: "504:upstream_timeout"},
+		{name: "first byte: a frame is one", limits: "first=30s", does: "header role +1h running", answers: "role"},
+		{name: "first byte: part of one is", limits: "first=30s", does: "header part +1h running", answers: ""},
+		{name: "first byte: a comment is", limits: "first=30s", does: "header comment +1h running", answers: "comment"},
+		{name: "first byte: a keepalive is not", limits: "first=25s keepalive=10s", does: "header +10s! +10s! +5s! stopped", answers: "keepalive keepalive ..."},
+		{name: "idle: no header", limits: "idle=1m", does: "+1m!", answers: "504:upstream_timeout"},
+		{name: "idle: the header is a byte", limits: "idle=1m", does: "+50s header +1m!", answers: "504:upstream_timeout"},
+		{name: "idle: nothing", limits: "idle=1m", does: "header role +1m!", answers: "role error:upstream_timeout"},
+		{name: "idle: frames", limits: "idle=1m", does: "header role +40s text +40s text +1m!", answers: "role text text partial:upstream_timeout"},
+		{name: "idle: comments", limits: "idle=1m", does: "header role +40s comment +40s comment +1m!", answers: "role comment comment error:upstream_timeout"},
+		{name: "idle: part of a frame", limits: "idle=1m", does: "header role +40s part +40s part +1m!", answers: "role error:upstream_timeout"},
+		{name: "stall: frames", limits: "stall=1m", does: "header +59s text +59s text +59s text +1m!", answers: "text text text partial:upstream_timeout"},
+		{name: "stall: comments", limits: "idle=30s stall=1m", does: "header role +20s comment +20s comment +20s!", answers: "role comment comment error:upstream_timeout"},
+		{name: "stall: blank lines", limits: "idle=30s stall=1m", does: "header role +20s line +20s line +20s!", answers: "role line line error:upstream_timeout"},
+		{name: "stall: part of a frame", limits: "idle=30s stall=1m", does: "header role +20s part +20s part +20s!", answers: "role error:upstream_timeout"},
+		{name: "stall: no header", limits: "stall=1m", does: "+1m!", answers: "504:upstream_timeout"},
+		{name: "stall: the header is no frame", limits: "stall=1m", does: "+30s header +30s!", answers: "504:upstream_timeout"},
+		{name: "stall: a comment is none", limits: "stall=1m", does: "+30s header hello +30s!", answers: "504:upstream_timeout"},
+		{name: "grace: after [DONE]", limits: "grace=5s", does: "header role stop done +5s! stopped", answers: "role stop done"},
+		{name: "grace: shorter than the keepalive", limits: "idle=1m keepalive=10s grace=5s", does: "header +4s role +10s! +1s stop +5s! stopped", answers: "role beat stop done"},
+		{name: "keepalive: not before the header", limits: "keepalive=10s", does: "+1h header +10s! running", answers: "keepalive"},
+		{name: "keepalive: from the last byte to the client", limits: "keepalive=10s", does: "header +6s role +10s! +4s half +6s! +4s rest +10s! running", answers: "role beat beat text beat"},
+		{name: "keepalive: does not hide idle", limits: "keepalive=10s idle=25s", does: "header role +10s! +10s! +5s!", answers: "role beat beat error:upstream_timeout"},
+		{name: "keepalive: does not hide stall", limits: "keepalive=10s stall=25s", does: "header role +10s! +10s! +5s!", answers: "role beat beat error:upstream_timeout"},
+		{name: "keepalive: not after the finish", limits: "keepalive=10s", does: "header role stop +1m done +1m running", answers: "role stop done"},
+		{name: "no deadline below zero", limits: "first=-1s idle=-1s stall=-1s grace=-1s keepalive=-1s", does: "+1h header +1h role +1h stop +1h running", answers: "role stop"},
+		{name: "silence before a keepalive", limits: "idle=10s keepalive=10s", does: "header role +10s!", answers: "role error:upstream_timeout"},
+
+		{name: "ends: gives up", limits: "first=30s", does: "+30s! stopped waits", answers: "504:upstream_timeout"},
+		{name: "ends: gives up silently", limits: "first=30s", does: "+30s! stopped end", answers: "504:upstream_timeout"},
+		{name: "ends: aborts", limits: "first=30s", does: "+30s! stopped abort", answers: "504:upstream_timeout"},
+		{name: "ends: answers, too late", limits: "first=30s", does: "+30s! stopped 500 end", answers: "504:upstream_timeout"},
+		{name: "ends: has an answer after all", limits: "first=30s", does: "+30s! stopped header abort", answers: "504:upstream_timeout"},
+		{name: "ends: a stream that aborts", limits: "idle=1m", does: "header role +1m! stopped abort", answers: "role error:upstream_timeout"},
+		{name: "ends: a stream with an error", limits: "idle=1m", does: "header role +1m! stopped error", answers: "role error:upstream_timeout"},
+		{name: "ends: a stream cleanly", limits: "idle=1m", does: "header role +1m! stopped end", answers: "role error:upstream_timeout"},
+		{name: "ends: panics", limits: "idle=1m", does: "header role +1m! panic", answers: "role error:upstream_timeout", goesOn: "panic"},
+		{
+			name: "grace: bytes begin it anew", limits: "grace=5s idle=2s stall=2s keepalive=1s",
+			does:    "header role text +1s! stop +4s comment +4s comment +4s comment +5s! stopped abort",
+			answers: "role text beat stop comment comment comment done",
+		},
+
+		{name: "form: no chunk yet", limits: "keepalive=10s", does: "header +10s! +10s!", answers: "keepalive keepalive"},
+		{name: "form: after a chunk", limits: "keepalive=10s", does: "header role +10s! +10s!", answers: "role beat beat"},
+		{name: "form: after a comment", limits: "keepalive=10s", does: "header comment +10s! +10s!", answers: "comment keepalive keepalive"},
+		{name: "form: chunk", set: chunks, limits: "keepalive=10s", does: "header role +10s! +10s!", answers: "role beat beat"},
+		{name: "form: chunk, none yet", set: chunks, limits: "keepalive=10s", does: "header +10s! +10s!", answers: "keepalive keepalive"},
+		{name: "form: chunk, within a frame", set: chunks, limits: "keepalive=10s", does: "header role half +10s! +10s!", answers: "role beat beat"},
+		{name: "form: chunk, with text held", set: chunks, limits: "keepalive=10s", does: "header role held +10s! +10s!", answers: "role beat beat"},
+		{name: "form: chunk, after a tool", set: chunks, limits: "keepalive=10s", does: "header role tool +10s! +10s!", answers: "role tool-starts beat beat"},
+		{name: "form: chunk, after a foreign frame", set: chunks, limits: "keepalive=10s", does: "header array +10s! +10s!", answers: "array keepalive keepalive"},
+		{name: "form: comment", set: comments, limits: "keepalive=10s", does: "header role +10s! +10s!", answers: "role keepalive keepalive"},
+		{name: "form: comment, after a tool", set: comments, limits: "keepalive=10s", does: "header role tool +10s! +10s!", answers: "role tool-starts keepalive keepalive"},
 	} {
-		bubble(t, c.name, func(t *testing.T) {
-			x := begin(t, option(func(o *proxy.Options) { *o = c.o }))
-			for word := range strings.FieldsSeq(c.timeline) {
-				x.happens(word)
-			}
-			if strings.Contains(c.answers, "timeout") || c.answers == "504" || strings.HasSuffix(c.answers, "done") && c.o.DoneGrace > 0 {
-				x.wantStopped()
-			} else if !strings.HasSuffix(c.answers, "...") {
-				x.wantRunning()
-			}
-			var want strings.Builder
-			for word := range strings.FieldsSeq(c.answers) {
-				want.WriteString(written[word])
-			}
-			switch begins, cut := strings.CutSuffix(c.answers, " ..."); {
-			case c.answers == "504":
-				x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-			case cut: // the error has an id of its own
-				if got := x.rec.body.String(); !strings.HasPrefix(got, want.String()+`data: {"error":`) || !strings.Contains(got, `"code":"upstream_timeout"`) {
-					t.Errorf("want %s and a timeout:\n%s", begins, got)
-				}
-				x.wantStopped()
-			default:
-				x.wantBody(want.String())
-			}
-		})
-	}
-}
-
-// happens has a word of a timeline happen.
-func (x *exchange) happens(word string) {
-	x.t.Helper()
-	after, waits := strings.CutPrefix(word, "+")
-	switch {
-	case word == "header":
-		x.stream()
-		return
-	case !waits:
-		x.write(written[word])
-		return
-	}
-	after, due := strings.CutSuffix(after, "!")
-	d, err := time.ParseDuration(after)
-	if err != nil {
-		x.t.Fatal(err)
-	}
-	calls := len(x.rec.log)
-	advance(d - 1)
-	x.wantRunning()
-	if got := x.rec.log[calls:]; len(got) > 0 {
-		x.t.Errorf("before the end of %s the inner writer was called %q", word, got)
-	}
-	advance(1)
-	if happened := len(x.rec.log) > calls || x.up.Context().Err() != nil; happened != due {
-		x.t.Errorf("at the end of %s something happened: %t", word, happened)
-	}
-}
-
-func TestFirstByteTimeoutBeforeTheHeader(t *testing.T) {
-	for how, end := range map[string]func(*exchange) ending{
-		"gives up":                (*exchange).untilCancelled,
-		"gives up silently":       func(x *exchange) ending { return x.ret(nil) },
-		"aborts":                  (*exchange).abort,
-		"answers, too late":       func(x *exchange) ending { x.do(func() { x.w.WriteHeader(http.StatusBadGateway) }); return x.ret(nil) },
-		"has an answer after all": func(x *exchange) ending { x.stream(); return x.abort() },
-	} {
-		bubble(t, how, func(t *testing.T) {
-			x := begin(t, option(func(o *proxy.Options) { o.FirstByteTimeout = 30 * time.Second }))
-			advance(30*time.Second - 1)
-			x.wantRunning()
-			x.wantLog()
-			advance(1)
-			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout") // although the handler goes on
-			x.wantStopped()
-			var timeout interface{ Timeout() bool }
-			if cause := context.Cause(x.up.Context()); !errors.As(cause, &timeout) || !timeout.Timeout() {
-				t.Errorf("upstream's request ended with the cause %v, want a timeout", cause)
-			}
-			end(x).wantSwallowed(t)
-			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-			if res := x.result(); res.Outcome != "upstream_timeout" || res.Duration != 30*time.Second {
-				t.Errorf("outcome %q after %v, want upstream_timeout after 30s", res.Outcome, res.Duration)
-			}
-		})
-	}
-}
-
-func TestDoneGraceEndsAFinishedStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t, option(func(o *proxy.Options) {
-			o.DoneGrace, o.IdleTimeout, o.StallTimeout, o.Keepalive = 5*time.Second, 2*time.Second, 2*time.Second, time.Second
-		}))
-		x.stream()
-		x.write(role, text("Hello"))
-		advance(time.Second)
-		x.write(stop)
-		sent := role + text("Hello") + beatForm + stop
-		for range 3 { // bytes begin the grace anew
-			advance(5*time.Second - 1)
-			x.wantRunning()
-			x.write(comment)
-			sent += comment
-		}
-		advance(5*time.Second - 1)
-		x.wantRunning()
-		x.wantBody(sent)
-		advance(1)
-		x.wantBody(sent + done)
-		x.wantStopped()
-		x.abort().wantSwallowed(t)
-		x.wantBody(sent + done)
-		if res := x.result(); res.Outcome != proxy.OutcomeOK || res.Code != "" {
-			t.Errorf("outcome %q, code %q; want ok", res.Outcome, res.Code)
-		}
-	})
-}
-
-func TestDeadlineAppliesToAHandlerThatIgnoresIt(t *testing.T) {
-	for how, end := range map[string]func(*exchange) ending{
-		"abort": (*exchange).abort,
-		"error": func(x *exchange) ending { return x.ret(errTest) },
-		"clean": func(x *exchange) ending { return x.ret(nil) },
-	} {
-		bubble(t, how, func(t *testing.T) {
-			x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
-			x.stream()
-			x.write(role)
-			advance(time.Minute)
-			x.wantBody(role + errorFinish("upstream_timeout", false))
-			x.wantStopped()
-			end(x).wantSwallowed(t)
-			x.wantBody(role + errorFinish("upstream_timeout", false))
-			if res := x.result(); res.Outcome != "upstream_timeout" {
-				t.Errorf("outcome %q, want upstream_timeout", res.Outcome)
-			}
-		})
-	}
-}
-
-func TestForeignPanicAfterADeadlineGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Minute }))
-		x.stream()
-		x.write(role)
-		advance(time.Minute)
-		x.panics("boom").wantPanic(t, "boom")
-		x.wantBody(role + errorFinish("upstream_timeout", false))
-	})
-}
-
-func TestKeepaliveForms(t *testing.T) {
-	for name, c := range map[string]struct {
-		form   rewrite.KeepaliveForm
-		before string
-		want   string
-	}{
-		"by default, no chunk yet":        {"", "", beat},
-		"by default":                      {"", role, beatForm},
-		"by default, after a comment":     {"", comment, beat},
-		"as a chunk":                      {rewrite.KeepaliveChunk, role, beatForm},
-		"as a chunk, no chunk yet":        {rewrite.KeepaliveChunk, "", beat},
-		"as a comment":                    {rewrite.KeepaliveComment, role, beat},
-		"as a chunk, within a frame":      {rewrite.KeepaliveChunk, role + text("a")[:30], beatForm},
-		"as a chunk, with text held":      {rewrite.KeepaliveChunk, role + text("`💻 l"), beatForm},
-		"as a comment, after a tool":      {rewrite.KeepaliveComment, text("\\n`💻 ls`\\n"), beat},
-		"as a chunk, after a tool":        {rewrite.KeepaliveChunk, text("\\n`💻 ls`\\n"), beatForm},
-		"as a chunk, after foreign frame": {rewrite.KeepaliveChunk, "data: [1]\n\n", beat},
-	} {
-		bubble(t, name, func(t *testing.T) {
-			x := begin(t, option(func(o *proxy.Options) {
-				o.Keepalive = 10 * time.Second
-				o.Rewrite.KeepaliveForm = c.form
-			}))
-			x.stream()
-			if c.before != "" {
-				x.write(c.before)
-			}
-			sent, calls := x.rec.body.String(), len(x.rec.log)
-			advance(10*time.Second - 1)
-			x.wantBody(sent)
-			advance(1)
-			x.wantBody(sent + c.want)
-			if got := x.rec.log[calls:]; got[len(got)-1] != "flush" {
-				t.Errorf("the keepalive was not flushed: %q", got)
-			}
-			advance(10 * time.Second)
-			x.wantBody(sent + c.want + c.want)
-			x.ret(nil)
-		})
+		s.run(t)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy/internal/deadline"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -40,7 +39,7 @@ func (x *exchange) Hijack() (conn net.Conn, buffered *bufio.ReadWriter, err erro
 			x.answer = passing{x}
 			x.answer.begin()
 		}
-		x.times.Phase = deadline.Free
+		x.times.phase = phaseFree
 		x.watch()
 		x.body.Decided()
 		return nil
@@ -100,10 +99,10 @@ func (x *exchange) Write(b []byte) (int, error) {
 	if x.closed {
 		return 0, errClosed
 	}
-	before := x.times.Phase
+	before := x.times.phase
 	n, err := x.answer.write(b)
-	switch now := x.times.Phase; {
-	case x.drainExpired && now.Stream():
+	switch now := x.times.phase; {
+	case x.drainExpired && now >= phaseOther:
 		x.endNow(rewrite.CauseShutdown)
 	case now != before:
 		x.watch()

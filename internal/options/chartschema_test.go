@@ -58,23 +58,22 @@ func chartOption(t *testing.T, o *Option) object {
 		return object{{"title", o.Help}, {"$ref", "#/$defs/options/$defs/" + name}}
 	}
 	var values []any
-	switch k := o.kind.(type) {
+	switch o.kind {
 	case size:
 		return kind("size")
+	case timeout:
+		return kind("timeout")
 	case duration:
-		if k.off {
-			return kind("timeout")
-		}
 		return kind("duration")
 	case tools:
 		return kind("tools")
 	case onOff:
 		values = []any{"on", "off", true, false}
 	case words:
-		for _, w := range k {
+		for _, w := range o.words {
 			values = append(values, w)
 		}
-		if slices.Contains(k, "off") {
+		if slices.Contains(o.words, "off") {
 			values = append(values, false)
 		}
 	default:

@@ -38,19 +38,15 @@ func TestFieldsAreDescribedByTheTable(t *testing.T) {
 
 // inJSON says what a value is in JSON, and the default.
 func inJSON(o *Option) string {
-	switch k := o.kind.(type) {
+	switch o.kind {
 	case size:
 		n, _ := humanize.ParseBytes(o.Default)
 		return fmt.Sprintf("It is a number of bytes from %d (1KiB) to %d (1GiB). Default: %d (%s).", minSize, maxSize, n, o.Default)
 	case onOff:
 		return fmt.Sprintf("Default: %v.", o.Default == "on")
+	case timeout:
+		return "With 0 it is off. Default: " + strings.Replace(o.Default, "off", "0", 1) + "."
 	case duration:
-		switch {
-		case o.Default == "off":
-			return "With 0 it is off. Default: 0."
-		case k.off:
-			return "With 0 it is off. Default: " + o.Default + "."
-		}
 		return "Default: " + o.Default + "."
 	case words:
 		return "Default: `" + o.Default + "`."

@@ -90,14 +90,14 @@ func ofTable(t *testing.T) (all object) {
 // configOption returns what a value of the option is in JSON, and the default.
 func configOption(t *testing.T, o *Option) object {
 	t.Helper()
-	switch k := o.kind.(type) {
+	switch o.kind {
 	case size:
 		n, err := humanize.ParseBytes(o.Default)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return sized(minSize, int(n))
-	case duration:
+	case duration, timeout:
 		if o.Default == "off" {
 			return lasting(0)
 		}
@@ -107,7 +107,7 @@ func configOption(t *testing.T, o *Option) object {
 	case onOff:
 		return object{{"type", "boolean"}, {"default", o.Default == "on"}}
 	case words:
-		return object{{"enum", k}, {"default", o.Default}}
+		return object{{"enum", o.words}, {"default", o.Default}}
 	case directory:
 		return object{{"type", "string"}, {"minLength", 1}}
 	}

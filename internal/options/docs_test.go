@@ -58,13 +58,12 @@ func TestExamplesChangeTheDefault(t *testing.T) {
 // values returns what an option may be, the default in bold.
 func values(o *Option) string {
 	standard := "**`" + o.Default + "`**"
-	switch k := o.kind.(type) {
+	switch o.kind {
 	case size:
 		return "A size from `1KiB` to `1GiB`. Default: " + standard
+	case timeout:
+		return "A duration, or `off`. Default: " + standard
 	case duration:
-		if k.off {
-			return "A duration, or `off`. Default: " + standard
-		}
 		return "A duration. Default: " + standard
 	case directory:
 		return "A directory. Default: **none**"

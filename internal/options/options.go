@@ -10,6 +10,7 @@
 package options
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
@@ -33,20 +34,23 @@ type Option struct {
 	Example     string // a line of a Caddyfile that changes it
 	When        string // when to change it
 
-	kind kind
+	kind  kind
+	words []string // that it takes, if it takes words
 	// apply sets the value, which has been checked, in the options of package
 	// proxy. It is nil for options that are not among those.
 	apply func(o *proxy.Options, value any)
 }
 
 // Usage returns what a value looks like, such as size, duration|off or split|inline.
-func (o *Option) Usage() string { return o.kind.usage() }
+func (o *Option) Usage() string {
+	if o.words != nil {
+		return strings.Join(o.words, "|")
+	}
+	return kinds[o.kind].usage
+}
 
 // Repeatable reports whether the option may be given more than once.
-func (o *Option) Repeatable() bool {
-	_, is := o.kind.(tools)
-	return is
-}
+func (o *Option) Repeatable() bool { return o.kind == tools }
 
 // All returns the options in the order of the Caddyfile's syntax.
 func All() []*Option { return table }
@@ -94,37 +98,22 @@ type Values map[string]any
 // fields that are not zero. A nil pointer is zero, a pointer to zero is not.
 func Of(handler any) Values {
 	v := make(Values)
-	for name, field := range fields(handler) {
-		if !field.IsZero() {
-			v[name] = reflect.Indirect(field).Interface()
+	for field, value := range reflect.ValueOf(handler).Elem().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name != "" && !value.IsZero() {
+			v[name] = reflect.Indirect(value).Interface()
 		}
 	}
 	return v
 }
 
 // Fill sets the fields of a handler, a pointer to a struct, to the values.
-func (v Values) Fill(handler any) {
-	all := fields(handler)
-	for name, value := range v {
-		field := all[name]
-		if field.Kind() == reflect.Pointer {
-			field.Set(reflect.New(field.Type().Elem()))
-			field = field.Elem()
-		}
-		field.Set(reflect.ValueOf(value))
+func (v Values) Fill(handler any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
 	}
-}
-
-// fields returns the fields of a struct that have a name in JSON.
-func fields(handler any) map[string]reflect.Value {
-	s := reflect.ValueOf(handler).Elem()
-	all := make(map[string]reflect.Value)
-	for i := range s.NumField() {
-		if name, _, _ := strings.Cut(s.Type().Field(i).Tag.Get("json"), ","); name != "" {
-			all[name] = s.Field(i)
-		}
-	}
-	return all
+	return json.Unmarshal(b, handler)
 }
 
 // Set sets an option from its arguments, as a line of the Caddyfile or a flag has
@@ -136,13 +125,23 @@ func (v Values) Set(name string, args []string) error {
 		return Unrecognized(name, Names())
 	}
 	n, must := 1, "one"
-	if _, two := o.kind.(tools); two {
+	if o.kind == tools {
 		n, must = 2, "two"
 	}
 	if len(args) != n {
-		return fmt.Errorf("wrong number of arguments for %s: got %d, must be %s: %s", name, len(args), must, o.kind.allowed())
+		allowed := kinds[o.kind].allowed
+		if o.words != nil {
+			allowed = choice(o.words)
+		}
+		return fmt.Errorf("wrong number of arguments for %s: got %d, must be %s: %s", name, len(args), must, allowed)
 	}
-	value, err := o.kind.parse(o, args, v[name])
+	if o.kind == tools {
+		if v[name] == nil {
+			v[name] = make(map[string]string)
+		}
+		return addTool(v[name].(map[string]string), args[0], args[1])
+	}
+	value, err := o.parse(args[0])
 	if err != nil {
 		return err
 	}
@@ -158,7 +157,7 @@ func (v Values) Set(name string, args []string) error {
 func (v Values) Check() error {
 	for _, o := range table {
 		if value, given := v[o.Name]; given {
-			if err := o.kind.check(o, value); err != nil {
+			if err := o.check(value); err != nil {
 				return err
 			}
 		}

@@ -27,18 +27,15 @@ const (
 
 var recordingName = regexp.MustCompile(`^(` + recordingPrefix + `[0-9]{8}T[0-9]{6}\.[0-9]{3}Z-[0-9a-f]{8})\.(sse|json)$`)
 
-// directory knows the recordings in a directory, and keeps them within bounds: those
-// that are under way have their share reserved, the oldest of the others go
-// first. It reads the directory once, and again if another one is in its place.
+// directory keeps the recordings in a directory within bounds: those that are under way
+// have their share reserved, the oldest of the others go first. It keeps no list of them:
+// files are few, and others may remove them.
 type directory struct {
 	path string
 
-	mu    sync.Mutex
-	max   int64            // bytes of all recordings together, 0 before they are known
-	read  fs.FileInfo      // the directory that has been read, nil for none
-	kept  []recorded       // the oldest first
-	open  map[string]int64 // what is reserved for those under way
-	taken int64            // bytes kept and reserved
+	mu   sync.Mutex
+	max  int64            // bytes of all recordings together, 0 before they are known
+	open map[string]int64 // the shares of those under way, by name
 }
 
 // recorded is a recording that has ended.
@@ -49,105 +46,68 @@ type recorded struct {
 
 var errNoRoom = errors.New("the streams that are being recorded take all of record_max")
 
-// limit sets how many bytes all recordings may take. While the configuration that
-// wants it does not run for good, and may be refused yet, the limit of the one that
-// does stays.
-func (d *directory) limit(max int64, forGood bool) {
+func (d *directory) file(name string) string { return filepath.Join(d.path, name) }
+
+// reserve makes room for the recording with the name, and returns how many bytes it may have.
+// All recordings may take max bytes. While the configuration that wants it does not run for
+// good, and may be refused yet, the limit of the one that does stays.
+func (d *directory) reserve(name string, max int64, forGood bool) (share int64, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if forGood || d.max == 0 {
 		d.max = max
 	}
-}
-
-func (d *directory) file(name string) string { return filepath.Join(d.path, name) }
-
-// reserve makes room for the recording with the name, and returns how many bytes
-// it may have.
-func (d *directory) reserve(name string) (share int64, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.look(); err != nil {
+	kept, err := d.ended()
+	if err != nil {
 		return 0, err
 	}
 	share = d.max / recordShare
-	for d.taken+share > d.max || len(d.kept)+len(d.open) >= maxRecordings {
-		if len(d.kept) == 0 {
+	taken := share
+	for _, reserved := range d.open {
+		taken += reserved
+	}
+	for _, r := range kept {
+		taken += r.size
+	}
+	for ; taken > d.max || len(kept)+len(d.open) >= maxRecordings; kept = kept[1:] {
+		if len(kept) == 0 {
 			return 0, errNoRoom
 		}
-		if err := d.remove(d.kept[0].name); err != nil {
+		if err := d.remove(kept[0].name); err != nil {
 			return 0, err
 		}
-		d.taken -= d.kept[0].size
-		d.kept = d.kept[1:]
+		taken -= kept[0].size
 	}
 	d.open[name] = share
-	d.taken += share
 	return share, nil
 }
 
-// keep records that the recording has ended, with a size in bytes.
-func (d *directory) keep(name string, size int64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.release(name)
-	size = blocks(size) + diskBlock // of the small one beside it
-	d.kept = append(d.kept, recorded{name, size})
-	d.taken += size
-}
-
-// drop records that there is no recording with the name.
-func (d *directory) drop(name string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.release(name)
-}
-
+// release takes back reserve.
 func (d *directory) release(name string) {
-	d.taken -= d.open[name]
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	delete(d.open, name)
 }
 
-// blocks returns what a file of size bytes takes.
-func blocks(size int64) int64 { return (size + diskBlock - 1) / diskBlock * diskBlock }
-
-// look makes the directory, also after it has been removed, and finds the
-// recordings that are in it already.
-func (d *directory) look() error {
-	if err := os.MkdirAll(d.path, 0o700); err != nil {
-		return err
-	}
-	dir, err := os.Stat(d.path)
-	if err != nil || d.read != nil && os.SameFile(d.read, dir) {
-		return err
-	}
-	if err := checkLink(d.path); err != nil {
-		return err
+// ended returns the recordings in the directory that have ended, the oldest first, and makes
+// the directory if there is none.
+func (d *directory) ended() (kept []recorded, err error) {
+	if err := errors.Join(os.MkdirAll(d.path, 0o700), checkLink(d.path)); err != nil {
+		return nil, err
 	}
 	entries, err := os.ReadDir(d.path) // sorted by name, and so by time
-	if err != nil {
-		return err
-	}
-	d.kept, d.taken = nil, 0
-	for _, share := range d.open {
-		d.taken += share
-	}
 	for _, e := range entries {
 		m := recordingName.FindStringSubmatch(e.Name())
 		info, err := e.Info()
 		if m == nil || err != nil || !info.Mode().IsRegular() || d.open[m[1]] > 0 {
 			continue
 		}
-		size := blocks(info.Size())
-		if last := len(d.kept) - 1; last >= 0 && d.kept[last].name == m[1] {
-			d.kept[last].size += size
-		} else {
-			d.kept = append(d.kept, recorded{m[1], size})
+		if last := len(kept) - 1; last < 0 || kept[last].name != m[1] {
+			kept = append(kept, recorded{name: m[1]})
 		}
-		d.taken += size
+		kept[len(kept)-1].size += (info.Size() + diskBlock - 1) / diskBlock * diskBlock
 	}
-	d.read = dir
-	return nil
+	return kept, err
 }
 
 // write writes a file whole or not at all. It follows no link that has been
@@ -179,25 +139,15 @@ func (d *directory) remove(name string) error {
 
 // Directories are the directories of the process that are recorded in: two handlers,
 // or an old configuration and a new one, may have the same. The zero value has none.
-type Directories struct {
-	mu     sync.Mutex
-	byPath map[string]*directory
-}
+type Directories struct{ byPath sync.Map }
 
 // get returns the directory with the path.
 func (d *Directories) get(path string) *directory {
 	if whole, err := filepath.Abs(path); err == nil {
 		path = whole
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.byPath == nil {
-		d.byPath = make(map[string]*directory)
-	}
-	if d.byPath[path] == nil {
-		d.byPath[path] = &directory{path: path, open: make(map[string]int64)}
-	}
-	return d.byPath[path]
+	one, _ := d.byPath.LoadOrStore(path, &directory{path: path, open: make(map[string]int64)})
+	return one.(*directory)
 }
 
 // checkLink refuses a directory that is a symbolic link where anybody may have put

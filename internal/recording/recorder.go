@@ -1,7 +1,7 @@
 // Package recording writes and reads recordings of streams, for bug reports and caddy
 // hermes-repair: each is a file with the bytes that upstream sent, and one with its Meta.
-// A directory knows its recordings, and only it makes room; a Recorder belongs to a
-// handler; a recording belongs to one stream, and only its goroutine writes it.
+// Only a directory makes room for its recordings; a Recorder belongs to a handler; a
+// recording belongs to one stream, and only its goroutine writes it.
 package recording
 
 import (
@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -29,13 +28,12 @@ import (
 // for their owner only.
 type Recorder struct {
 	proxy.Observer
-	dir     *directory
-	max     int64       // bytes that all recordings in the directory may take
-	runs    func() bool // whether the configuration runs for good
-	logger  *zap.Logger
-	now     func() time.Time
-	limited atomic.Bool // max is the directory's limit for good
-	failed  sync.Once   // that recording fails is said once
+	dir    *directory
+	max    int64       // bytes that all recordings in the directory may take
+	runs   func() bool // whether the configuration runs for good
+	logger *zap.Logger
+	now    func() time.Time
+	failed sync.Once // that recording fails is said once
 }
 
 // Recorder returns what records in the directory with the path, for a configuration
@@ -61,23 +59,18 @@ func (c *Recorder) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
 
 // begin begins a recording. It returns nil if that fails.
 func (c *Recorder) begin(r *http.Request, status int, h http.Header) *recording {
-	if !c.limited.Load() {
-		runs := c.runs()
-		c.dir.limit(c.max, runs)
-		c.limited.Store(runs)
-	}
 	now := c.now().UTC()
 	var id [4]byte
 	_, _ = rand.Read(id[:]) // never fails
 	name := recordingPrefix + now.Format(recordingTime) + "-" + hex.EncodeToString(id[:])
-	share, err := c.dir.reserve(name)
+	share, err := c.dir.reserve(name, c.max, c.runs())
 	if err != nil {
 		c.fail(err)
 		return nil
 	}
 	file, err := os.OpenFile(c.dir.file(name+Extension), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		c.dir.drop(name)
+		c.dir.release(name)
 		c.fail(err)
 		return nil
 	}
@@ -105,7 +98,6 @@ type recording struct {
 	file     *os.File
 	name     string
 	left     int64 // how many bytes may come
-	size     int64
 	meta     Meta
 }
 
@@ -117,9 +109,7 @@ func (r *recording) Raw(b []byte) {
 		r.meta.Truncated = true
 	}
 	r.left -= int64(len(b))
-	written, err := r.file.Write(b)
-	r.size += int64(written)
-	if err != nil {
+	if _, err := r.file.Write(b); err != nil {
 		r.left = 0
 		r.meta.Truncated = true
 		r.recorder.fail(err)
@@ -144,7 +134,7 @@ func (r *recording) end(res proxy.Result) {
 	if err = errors.Join(err, merr); err == nil {
 		err = r.recorder.dir.write(r.name+MetaExtension, append(b, '\n'))
 	}
-	r.recorder.dir.keep(r.name, r.size+int64(len(b)))
+	r.recorder.dir.release(r.name)
 	if err != nil {
 		r.recorder.fail(fmt.Errorf("ending the recording: %w", err))
 	}

@@ -1,6 +1,7 @@
 package recording
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -92,7 +93,13 @@ func TestRecordingsAreBounded(t *testing.T) {
 func TestThereAreAtMostMaxRecordings(t *testing.T) {
 	dir := t.TempDir()
 	c, _ := newTestRecorder(dir, 1<<30)
-	for range maxRecordings + 20 {
+	for i := range maxRecordings - 10 {
+		name := fmt.Sprintf("hermes-20200101T000000.000Z-%08x.sse", i)
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 20 {
 		record(c, "x")
 	}
 	if _, streams := disk(t, dir); streams != maxRecordings {

@@ -54,7 +54,10 @@ func (b *Body) Prepare(r, up *http.Request, plan Plan) (healed rewrite.Healed) {
 
 // heal reads the body, and heals it if it has come whole.
 func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
-	came, err := read(r.Body, r.ContentLength, plan.Limit, true)
+	came, err := Read(&objectReader{Reader: r.Body}, r.ContentLength, plan.Limit)
+	if err == errNoObject { //nolint:errorlint // it is that very value
+		err = nil // the rest is still to come
+	}
 	h := &held{client: r.Body, err: err, length: r.ContentLength}
 	b.held = h
 	h.own = heldReader{of: h, rest: came}

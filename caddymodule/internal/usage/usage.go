@@ -9,8 +9,8 @@
 // written in the background some seconds after a change. A stream never waits for a write.
 //
 // Replicas that share the storage read the file before they write it, and change in it only
-// what they have seen change. If two write at the same moment, one of them may lose a bit,
-// and learns it again.
+// what they have seen themselves. If two write at the same moment, one of them may lose a
+// bit, and learns it again.
 package usage
 
 import (
@@ -38,8 +38,7 @@ const (
 	// storageKey names the file in Caddy's storage.
 	storageKey = "hermes/usage.json"
 	// maxKnown is how many pairs of upstream and model, and upstreams, are known, in memory
-	// and in the file. Upstream names the models, so their number has to be bounded. If
-	// there are more, any other makes room.
+	// and in the file. Upstream names the models, so their number has to be bounded.
 	maxKnown = 1024
 	// maxFileSize is the size in bytes above which the file is not taken for one of ours.
 	maxFileSize = 128 << 10
@@ -63,18 +62,18 @@ const (
 // The zero value knows nothing and is ready. It is safe for concurrent use, and calls
 // nothing of the caller's while it is locked.
 type Memory struct {
-	mu      sync.Mutex
-	facts   map[string]fact // that the process has seen, by pairKey or upstreamKey
-	changes map[string]bool // facts that the file may not have yet
-	stored  map[string]bool // what the file had when it was read
+	mu     sync.Mutex
+	facts  map[string]fact // that the process has seen, by pairKey or upstreamKey
+	dirty  bool            // the file may lack some of them
+	stored map[string]bool // what the file had when it was read
 
 	reading chan struct{} // closed when the file has been read; nil if no read is under way
-	slow    bool          // a stream has waited for this reading in vain
-	read    time.Time     // when the last reading ended
+	began   time.Time     // when that reading began
+	read    time.Time     // when the last one ended
 
-	saving chan struct{} // closed when the changes are written, or cannot be; nil if no write is under way
-	hurry  chan struct{} // of capacity 1: write without waiting for saveDelay
-	hung   bool          // a Flush has waited in vain
+	saved chan struct{} // closed when the file is written, or cannot be; nil if no write is planned
+	hurry func()        // makes that write begin at once
+	hung  bool          // a Flush has waited in vain
 }
 
 // fact is the knowledge of a pair or an upstream.
@@ -83,7 +82,7 @@ type fact struct {
 	missed int  // answers in a row that the pair has ended without usage
 }
 
-// file is what storage has: the keys of the facts that are so.
+// file is the content of the file: the keys of the facts that are so.
 type file struct {
 	Known []string `json:"known"`
 }
@@ -109,23 +108,19 @@ func (m *Memory) get(key string) (fact, bool) {
 	return f, seen
 }
 
-// set records a fact. m is locked.
+// set records a fact. If there are too many, any other makes room. m is locked.
 func (m *Memory) set(key string, f fact) {
 	if m.facts == nil {
-		m.facts, m.changes = make(map[string]fact), make(map[string]bool)
+		m.facts = make(map[string]fact)
 	}
-	makeRoom(m.facts, key)
 	m.facts[key] = f
-}
-
-// makeRoom deletes another key from a full map that does not have key.
-func makeRoom[V any](m map[string]V, key string) {
-	if _, there := m[key]; there || len(m) < maxKnown {
-		return
-	}
-	for other := range m {
-		delete(m, other)
-		return
+	for other := range m.facts {
+		if len(m.facts) <= maxKnown {
+			return
+		}
+		if other != key {
+			delete(m.facts, other)
+		}
 	}
 }
 
@@ -133,24 +128,19 @@ func makeRoom[V any](m map[string]V, key string) {
 // waited in vain it does not wait again: storage hangs, and every handler of a configuration
 // calls it when the process ends.
 func (m *Memory) Flush(limit time.Duration) {
-	late := time.NewTimer(limit)
-	defer late.Stop()
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	for m.saving != nil && !m.hung {
-		saving := m.saving
-		select {
-		case m.hurry <- struct{}{}:
-		default:
-		}
-		m.mu.Unlock()
-		select {
-		case <-saving:
-			m.mu.Lock()
-		case <-late.C:
-			m.mu.Lock()
-			m.hung = true
-		}
+	saved, hurry, hung := m.saved, m.hurry, m.hung
+	m.mu.Unlock()
+	if saved == nil || hung {
+		return
+	}
+	hurry()
+	select {
+	case <-saved:
+	case <-time.After(limit):
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.hung = true
 	}
 }
 
@@ -177,16 +167,15 @@ type ofUpstream struct {
 // not report its failures itself. If storage fails or takes too long, it has not, so that
 // the stop passes.
 func (u ofUpstream) Reported(model string) bool {
-	m, pair, upstream := u.Memory, pairKey(u.upstream, model), upstreamKey(u.upstream)
-	recall := func() (reported, sure bool) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		p, pairKnown := m.get(pair)
-		up, upstreamKnown := m.get(upstream)
-		return p.yes && !up.yes, pairKnown && (upstreamKnown || !p.yes) || up.yes
+	recall := func() (reported, seen bool) {
+		u.Memory.mu.Lock()
+		defer u.Memory.mu.Unlock()
+		pair, pairSeen := u.Memory.get(pairKey(u.upstream, model))
+		upstream, upstreamSeen := u.Memory.get(upstreamKey(u.upstream))
+		return pair.yes && !upstream.yes, pairSeen && upstreamSeen
 	}
-	reported, sure := recall()
-	if !sure {
+	reported, seen := recall()
+	if !seen {
 		u.lookUp()
 		reported, _ = recall()
 	}
@@ -202,141 +191,141 @@ func (u ofUpstream) ReportsFailures(does bool) { u.learn(upstreamKey(u.upstream)
 // Missed counts an answer without usage that has been taken for a crash. With the third in
 // a row the pair is forgotten.
 func (u ofUpstream) Missed(model string) {
-	m, key := u.Memory, pairKey(u.upstream, model)
-	m.mu.Lock()
-	f, _ := m.get(key)
-	if !f.yes { // forgotten while this answer ran
-		m.mu.Unlock()
+	if u.missed(pairKey(u.upstream, model)) < maxMissed {
 		return
+	}
+	u.Logger.Warn("answers have come without usage one after the other, so the provider is taken for one that reports none: "+
+		"such answers pass until one has usage again; see zero_usage",
+		zap.String("upstream", bounded.Name(u.upstream)), zap.String("model", bounded.Name(model)), zap.Int("answers", maxMissed))
+}
+
+// missed counts an answer of the pair, and returns how many there have been in a row, 0 if
+// the pair was forgotten while this answer ran.
+func (s *Store) missed(pair string) int {
+	m := s.Memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f, _ := m.get(pair)
+	if !f.yes {
+		return 0
 	}
 	f.missed++
 	f.yes = f.missed < maxMissed
-	m.set(key, f)
+	m.set(pair, f)
 	if !f.yes {
-		u.change(key, false)
+		s.save()
 	}
-	m.mu.Unlock()
-	if !f.yes {
-		u.Logger.Warn("answers have come without usage one after the other, so the provider is taken for one that reports none: "+
-			"such answers pass until one has usage again; see zero_usage",
-			zap.String("upstream", bounded.Name(u.upstream)), zap.String("model", bounded.Name(model)), zap.Int("answers", maxMissed))
-	}
+	return f.missed
 }
 
-// learn records a fact, and has it written if the file may have something else.
+// learn records a fact, and writes it if the file may have something else.
 func (s *Store) learn(key string, yes bool) {
 	m := s.Memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f, known := m.get(key)
 	m.set(key, fact{yes: yes})
-	if !known || f.yes != yes {
-		s.change(key, yes)
-	} else if len(m.changes) > 0 { // that could not be written
+	if !known || f.yes != yes || m.dirty {
 		s.save()
 	}
 }
 
-// change has a fact written. The memory is locked.
-func (s *Store) change(key string, yes bool) {
-	makeRoom(s.Memory.changes, key)
-	s.Memory.changes[key] = yes
-	s.save()
-}
-
-// save starts the goroutine that writes what has changed, unless it runs. The memory is
-// locked.
+// save starts the goroutine that writes the file, unless it runs. The memory is locked.
 func (s *Store) save() {
 	m := s.Memory
-	if m.saving != nil {
+	m.dirty = true
+	if m.saved != nil {
 		return
 	}
-	saving, hurry := make(chan struct{}), make(chan struct{}, 1)
-	m.saving, m.hurry = saving, hurry
+	hurried, hurry := context.WithCancel(context.Background())
+	saved := make(chan struct{})
+	m.saved, m.hurry = saved, hurry
 	go func() {
-		delay := time.NewTimer(saveDelay)
-		defer delay.Stop()
-		select {
-		case <-delay.C:
-		case <-hurry:
+		defer close(saved)
+		defer hurry()
+		for again := true; again; {
+			select {
+			case <-time.After(saveDelay):
+			case <-hurried.Done():
+			}
+			again = s.write()
 		}
-		err := s.write()
-		if err != nil { // before the last Flush ends, and with it the process
-			s.warn("storing which upstreams report usage", err)
-		}
-		m.mu.Lock()
-		m.saving = nil
-		if err == nil && len(m.changes) > 0 { // since the write
-			s.save()
-		}
-		m.mu.Unlock()
-		close(saving)
 	}()
 }
 
-// write changes the file. What cannot be written stays among the changes, and is written
-// with the next one.
-func (s *Store) write() error {
-	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
-	defer cancel()
-	known, err := s.load(ctx)
-	if err != nil {
-		return err
-	}
+// write writes the file, and reports whether to write it again, because a fact has changed
+// meanwhile. If it fails, the next change tries again.
+func (s *Store) write() (again bool) {
 	m := s.Memory
 	m.mu.Lock()
-	written := maps.Clone(m.changes)
+	m.dirty = false
+	facts := maps.Clone(m.facts)
 	m.mu.Unlock()
-	for key, yes := range written {
-		if !yes {
-			delete(known, key)
-			continue
-		}
-		makeRoom(known, key)
-		known[key] = true
-	}
-	value, err := json.Marshal(file{slices.Sorted(maps.Keys(known))})
-	if err != nil {
-		return err
-	}
-	if err := s.Storage.Store(ctx, storageKey, value); err != nil {
-		return err
+	err := s.merge(facts)
+	if err != nil { // before the last Flush ends, and with it the process
+		s.warn("storing which upstreams report usage", err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	maps.DeleteFunc(m.changes, func(key string, yes bool) bool {
-		was, there := written[key]
-		return there && was == yes
-	})
-	return nil
+	again = m.dirty && err == nil
+	m.dirty = m.dirty || err != nil
+	if !again {
+		m.saved = nil
+	}
+	return again
 }
 
-// lookUp reads the file into memory, and waits for that, for at most lookupTimeout. One
-// goroutine of the process reads at a time.
+// merge writes the facts to the file, and leaves what else is there as far as there is room.
+func (s *Store) merge(facts map[string]fact) error {
+	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
+	defer cancel()
+	stored, err := s.load(ctx)
+	if err != nil {
+		return err
+	}
+	var known []string
+	for key, f := range facts {
+		if f.yes {
+			known = append(known, key)
+		}
+	}
+	for key := range stored {
+		if _, seen := facts[key]; !seen && len(known) < maxKnown {
+			known = append(known, key)
+		}
+	}
+	slices.Sort(known)
+	value, err := json.Marshal(file{known})
+	if err != nil {
+		return err
+	}
+	return s.Storage.Store(ctx, storageKey, value)
+}
+
+// lookUp reads the file into memory, unless it has lately. The streams that need it wait
+// for that until lookupTimeout after it began. One goroutine of the process reads at a time.
 func (s *Store) lookUp() {
 	m := s.Memory
 	m.mu.Lock()
-	if m.reading == nil && (m.read.IsZero() || time.Since(m.read) >= rereadInterval) {
-		m.reading, m.slow = make(chan struct{}), false
+	if m.reading == nil && time.Since(m.read) >= rereadInterval {
+		m.reading, m.began = make(chan struct{}), time.Now()
 		go s.read(m.reading)
 	}
-	reading, slow := m.reading, m.slow
+	reading, wait := m.reading, time.Until(m.began.Add(lookupTimeout))
 	m.mu.Unlock()
-	if reading == nil || slow {
+	if reading == nil {
 		return
 	}
 	select {
 	case <-reading:
-	case <-time.After(lookupTimeout):
-		m.mu.Lock()
-		m.slow = true
-		m.mu.Unlock()
+	case <-time.After(wait):
 		s.warn("reading which upstreams report usage", context.DeadlineExceeded)
 	}
 }
 
 // read reads the file into memory, and closes done.
 func (s *Store) read(done chan struct{}) {
+	defer close(done)
 	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
 	defer cancel()
 	known, err := s.load(ctx)
@@ -345,12 +334,11 @@ func (s *Store) read(done chan struct{}) {
 	}
 	m := s.Memory
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	if err == nil {
 		m.stored = known
 	}
 	m.reading, m.read = nil, time.Now()
-	m.mu.Unlock()
-	close(done)
 }
 
 // load reads the file. One that cannot be read as ours is replaced by the next write, after

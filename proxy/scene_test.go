@@ -1,0 +1,282 @@
+package proxy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+)
+
+// A scene is an exchange in words.
+type scene struct {
+	name string
+	// does says what happens, one word after the other: upstream writes a word of written, or
+	// the header of a stream or of heads. After +10s nothing has happened for 10 s; after +10s!
+	// something has at their end, and nothing before. One of endings ends the handler. The
+	// other words are those of happens.
+	does string
+	// answers has the words that the client is sent, with error:, partial: or failed: and a
+	// code for an error finish, or an error as JSON as its status and code, such as
+	// 502:upstream_aborted. With ... anything may follow.
+	answers string
+	outcome string // what is observed: "" for the code of the answer or ok, "-" for nothing
+	goesOn  string // how the guard lets the request go, as ending.want says
+	limits  string // such as "idle=1m keepalive=10s"
+	set     []setting
+}
+
+// written are the words that upstream writes, and those for the answer.
+var written = map[string]string{
+	"role": role, "text": text("a"), "half": text("a")[:30], "rest": text("a")[30:], "stop": stop, "done": done,
+	"comment": comment, "hello": ": hello", "part": "d", "line": "\n", "space": text(" "), "held": text("`💻 ls"),
+	"text-1": strings.TrimSuffix(text("a"), "\n"), "text-2": strings.TrimSuffix(text("a"), "\n\n"),
+	"role-2": strings.TrimSuffix(role, "\n\n"), "torn-done": "data: [DO", "done-2": "data: [DONE]",
+	"zero-stop": zeroStop, "full-stop": fullStop, "foreign": foreign, "array": "data: [1]\n\n", "tool": text("\\n`💻 ls`\\n"),
+	"length":     strings.Replace(stop, `"stop"`, `"length"`, 1),
+	"error-stop": strings.Replace(stop, `"stop"`, `"error"`, 1),
+	"keepalive":  beat, "beat": beatForm, "tool-starts": toolEvent(`"emoji":"💻","label":"ls",`, `"running"`), "tool-ends": toolEvent("", `"completed","interrupted":true`),
+}
+
+// toolEvent returns an event of the tool that the word tool starts.
+func toolEvent(shown, status string) string {
+	return "event: hermes.tool.progress\ndata: {" + envelope + `[{"index":0,"delta":{},"finish_reason":null}],"tool":"terminal",` +
+		shown + `"toolCallId":"call_ee64bef593d536091d1f0001","status":` + status + "}\n\n"
+}
+
+// heads are headers of answers that are no streams of ours.
+var heads = map[string]struct {
+	status        int
+	media, coding string
+}{
+	"json": {200, "application/json", ""}, "500": {500, "text/event-stream", ""}, "gzip": {200, "text/event-stream", "gzip"},
+}
+
+// endings are the ways in which a handler ends.
+var endings = map[string]func(*exchange) ending{
+	"abort":           (*exchange).abort,
+	"panic":           func(x *exchange) ending { return x.panics("boom") },
+	"error":           func(x *exchange) ending { return x.ret(errTest) },
+	"timeout":         func(x *exchange) ending { return x.ret(timedOut{}) },
+	"wrapped-timeout": func(x *exchange) ending { return x.ret(fmt.Errorf("reading: %w", timedOut{})) },
+	"end":             func(x *exchange) ending { return x.ret(nil) },
+	"waits":           (*exchange).untilCancelled,
+}
+
+// run plays the scene, and checks how it ends.
+func (s scene) run(t *testing.T) {
+	t.Helper()
+	s.runWith(t, nil)
+}
+
+// runWith is run with more words.
+func (s scene) runWith(t *testing.T, words map[string]string) {
+	t.Helper()
+	bubble(t, s.name, func(t *testing.T) {
+		begun := time.Now()
+		x := begin(t, append(s.set, limits(s.limits), option(func(o *proxy.Options) {
+			o.Upstream = func(*http.Request) string { return "10.0.0.1:8642" }
+		}))...)
+		x.words = words
+		for word := range strings.FieldsSeq(s.does) {
+			end, ends := endings[word]
+			if !ends {
+				x.happens(word)
+				continue
+			}
+			end(x).want(t, s.goesOn)
+			s.checkResult(x, word, time.Since(begun))
+		}
+		s.checkAnswer(x)
+		if _, code, cut := strings.Cut(s.answers, ":"); cut && !x.over && code != "" {
+			x.wantStopped()
+		}
+	})
+}
+
+// limits sets the options that look at a clock.
+func limits(all string) setting {
+	return option(func(o *proxy.Options) {
+		for one := range strings.FieldsSeq(all) {
+			name, value, _ := strings.Cut(one, "=")
+			d, err := time.ParseDuration(value)
+			if err != nil {
+				panic(err)
+			}
+			*map[string]*time.Duration{
+				"first": &o.FirstByteTimeout, "idle": &o.IdleTimeout, "stall": &o.StallTimeout,
+				"grace": &o.DoneGrace, "keepalive": &o.Keepalive, "drain": &o.DrainTimeout,
+			}[name] = d
+		}
+	})
+}
+
+// checkAnswer checks what the client was sent.
+func (s scene) checkAnswer(x *exchange) {
+	x.t.Helper()
+	var want strings.Builder
+	begins := false
+	for word := range strings.FieldsSeq(s.answers) {
+		kind, code, failed := strings.Cut(word, ":")
+		switch {
+		case word == "...":
+			begins = true
+		case !failed:
+			want.WriteString(x.word(word))
+		case kind == "failed":
+			want.WriteString(x.word(word))
+		case kind == "error" || kind == "partial":
+			want.WriteString(errorFinish(code, kind == "partial"))
+			if !strings.HasSuffix(strings.Join(x.rec.log, "|"), done+"|flush") {
+				x.t.Errorf("the finish was not flushed last: %q", x.rec.log)
+			}
+		default:
+			x.wantAnswer(map[string]int{"502": 502, "504": 504}[kind], code)
+			return
+		}
+	}
+	if begins {
+		if got := x.rec.body.String(); !strings.HasPrefix(got, want.String()) {
+			x.t.Errorf("the client was sent\n%s\nwant at first\n%s", got, want.String())
+		}
+		return
+	}
+	x.wantBody(want.String())
+}
+
+// checkResult checks what was observed of the exchange, whose handler ended in the way how.
+func (s scene) checkResult(x *exchange, how string, took time.Duration) {
+	x.t.Helper()
+	if x.up.Context().Err() == nil {
+		x.t.Error("the context of upstream's request is left")
+	}
+	if s.outcome == "-" {
+		if len(x.ends) > 0 {
+			x.t.Errorf("the observer observed %+v", x.ends)
+		}
+		return
+	}
+	outcome := s.outcome
+	if outcome == "" {
+		_, outcome, _ = strings.Cut(s.answers, ":")
+	}
+	if outcome == "" {
+		outcome = proxy.OutcomeOK
+	}
+	code := outcome
+	if outcome == proxy.OutcomeOK || outcome == proxy.OutcomeClientGone || outcome == proxy.OutcomeEncoded {
+		code = ""
+	}
+	res := x.result()
+	if res.Outcome != outcome || res.Code != code || res.Upstream != "10.0.0.1:8642" || res.Duration != took {
+		x.t.Errorf("outcome %q, code %q, upstream %q after %s; want %q, %q, 10.0.0.1:8642, %s",
+			res.Outcome, res.Code, res.Upstream, res.Duration, outcome, code, took)
+	}
+	if strings.HasPrefix(s.answers, "role") {
+		reason := map[bool]string{true: "stop", false: "error"}[code == ""]
+		if strings.Contains(s.answers, "length") {
+			reason = "length"
+		}
+		if res.ID != "chatcmpl-1" || res.Model != "hermes-agent" || res.Status != 200 || outcome != proxy.OutcomeClientGone && res.FinishReason != reason {
+			x.t.Errorf("id %q, model %q, status %d, finish reason %q; want %s", res.ID, res.Model, res.Status, res.FinishReason, reason)
+		}
+	}
+	if id := x.words["id"]; id != "" && res.ID != id {
+		x.t.Errorf("id %q, want %q", res.ID, id)
+	}
+	wants := map[string]error{"abort": http.ErrAbortHandler, "error": errTest}
+	switch want, told := wants[how]; {
+	case told && !errors.Is(res.Err, want), how == "end" && res.Err != nil,
+		how == "panic" && (res.Err == nil || !strings.Contains(res.Err.Error(), "boom")):
+		x.t.Errorf("error %v after %s", res.Err, how)
+	}
+}
+
+// word returns what a word stands for.
+func (x *exchange) word(word string) string {
+	x.t.Helper()
+	s, known := x.words[word]
+	if !known {
+		s, known = written[word]
+	}
+	if !known {
+		x.t.Fatalf("no word %q", word)
+	}
+	return s
+}
+
+// happens has a word of a scene happen.
+func (x *exchange) happens(word string) {
+	x.t.Helper()
+	head, isHead := heads[word]
+	switch {
+	case strings.HasPrefix(word, "+"):
+		x.passes(word)
+	case isHead:
+		x.do(func() {
+			x.w.Header().Set("Content-Type", head.media)
+			x.w.Header().Set("Content-Encoding", head.coding)
+			x.w.WriteHeader(head.status)
+		})
+	case word == "header":
+		x.stream()
+	case word == "flush":
+		x.flush()
+	case word == "shutdown":
+		x.streams.Shutdown(0)
+	case word == "running":
+		x.wantRunning()
+	case word == "stopped":
+		x.wantStopped()
+	case word == "leave", strings.HasSuffix(word, "-breaks"):
+		x.wantRunning()
+		x.left = true
+		if word == "leave" {
+			x.leave()
+		} else {
+			x.breaks(word)
+		}
+		<-x.up.Context().Done()
+	default:
+		x.write(x.word(word))
+	}
+}
+
+// breaks has the client's connection break when it is written to or flushed.
+func (x *exchange) breaks(word string) {
+	x.t.Helper()
+	if word == "write-breaks" {
+		x.rec.onWrite = func([]byte) (int, error) { return 0, errTest }
+	} else {
+		x.rec.onFlush = func() error { return errTest }
+	}
+	if n, err := x.tryWrite(text("a")); n != 0 || err != errTest { //nolint:errorlint // the very error
+		x.t.Errorf("Write = %d, %v; want 0 and the inner writer's error", n, err)
+	}
+}
+
+// passes lets the time of a word pass.
+func (x *exchange) passes(word string) {
+	x.t.Helper()
+	after, due := strings.CutSuffix(word[1:], "!")
+	d, err := time.ParseDuration(after)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	calls, cancelled := len(x.rec.log), x.up.Context().Err()
+	advance(d - 1)
+	if got := x.rec.log[calls:]; len(got) > 0 || context.Cause(x.up.Context()) != nil && cancelled == nil {
+		x.t.Errorf("before the end of %s the inner writer was called %q, cause %v", word, got, context.Cause(x.up.Context()))
+	}
+	advance(1)
+	if happened := len(x.rec.log) > calls || x.up.Context().Err() != cancelled; happened != due { //nolint:errorlint // whether it has changed
+		x.t.Errorf("at the end of %s something happened: %t", word, happened)
+	}
+	if n := len(x.rec.log); n > calls && x.rec.log[n-1] != "flush" {
+		x.t.Errorf("%q was not flushed", x.rec.log[calls:])
+	}
+}
