@@ -84,7 +84,7 @@ func (a *answer) begin() {
 	a.cookies = h["Set-Cookie"]
 	delete(h, "Set-Cookie")
 	h[StreamHeader] = []string{a.run.entry.ID}
-	a.err = a.run.w.Begin(h)
+	a.err = a.run.w.Append(a.run.ctx, Part{Header: h})
 }
 
 // Write implements http.ResponseWriter.
@@ -101,7 +101,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	a.begin()
 	if a.err == nil {
 		b, ends := a.number.add(make([]byte, 0, len(p)+len("id: /18446744073709551615\n")+len(a.number.id)), nil, p)
-		a.err = a.run.w.Append(a.run.ctx, b, ends)
+		a.err = a.run.w.Append(a.run.ctx, Part{Data: b, Ends: ends})
 	}
 	if a.err != nil {
 		return 0, a.err
@@ -145,10 +145,10 @@ func (a *answer) end(why Reason) {
 		case why == ReasonNone || a.err != nil:
 			x.w.End(Broken)
 		default:
-			a.err = Abandon(x.ctx, x.w, x.entry, a.number.last, why)
+			a.err = x.abandon(a.number.last, why)
 		}
 		if !whole && a.number.last == 0 { // it has failed: there is nothing to repeat
-			_ = x.log.Delete(context.Background()) // frees the key; the run is over
+			_ = x.p.o.Store.Delete(context.Background(), x.entry.ID) // frees the key; the run is over
 		}
 	}
 }

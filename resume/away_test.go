@@ -18,16 +18,16 @@ type awayStore struct {
 
 var errAway = errors.New("away")
 
-func (s *awayStore) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Log, resume.Writer, error) {
+func (s *awayStore) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Entry, resume.Writer, error) {
 	if s.away.Load() {
-		return nil, nil, errAway
+		return resume.Entry{}, nil, errAway
 	}
 	return s.Memory.Claim(ctx, e, run)
 }
 
-func (s *awayStore) Find(ctx context.Context, id string) (resume.Log, error) {
+func (s *awayStore) Find(ctx context.Context, id string) (resume.Entry, error) {
 	if s.away.Load() {
-		return nil, errAway
+		return resume.Entry{}, errAway
 	}
 	return s.Memory.Find(ctx, id)
 }

@@ -17,29 +17,29 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
-// kept returns how many bytes of a log that has ended somebody who comes back gets.
-func kept(t *testing.T, l resume.Log) int {
+// kept returns how many bytes of a log that has ended a client that comes back gets.
+func kept(t *testing.T, s resume.Store, id string) int {
 	t.Helper()
-	r := l.Read(context.Background(), 0)
+	r := s.Read(context.Background(), id, 0)
 	var gone *resume.GoneError
-	if _, _, err := r.Start(); errors.As(err, &gone) {
+	if _, err := r.Next(); errors.As(err, &gone) {
 		r.Close()
-		r = l.Read(context.Background(), gone.First-1)
-		if _, _, err = r.Start(); err != nil {
+		r = s.Read(context.Background(), id, gone.First-1)
+		if _, err = r.Next(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	defer r.Close()
 	n := 0
 	for {
-		b, err := r.Next()
+		p, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return n
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		n += len(b)
+		n += len(p.Data)
 	}
 }
 
@@ -54,7 +54,7 @@ func TestMaxStreamCountsBytes(t *testing.T) {
 			w := claim(t, s, resume.Entry{ID: "a", MaxStream: most, MaxMemory: 1 << 30, Keep: time.Hour})
 			w.fill(t, 3*most, size)
 			w.End(resume.Whole)
-			n, grown := kept(t, w.log), heap()-before
+			n, grown := kept(t, s, "a"), heap()-before
 			if n < most-most/20-size {
 				t.Errorf("%d bytes are there, of %d that may be", n, most)
 			}
@@ -85,11 +85,11 @@ func TestHeadersTakeWhatIsCounted(t *testing.T) {
 			s := resume.NewMemory()
 			before := heap()
 			for i := range 100 {
-				_, w, err := s.Claim(context.Background(), resume.Entry{ID: fmt.Sprint(i), MaxStream: 1 << 20, MaxMemory: 1 << 30, Keep: time.Hour}, new(writing))
+				_, w, err := s.Claim(context.Background(), resume.Entry{ID: fmt.Sprint(i), MaxStream: 1 << 20, MaxMemory: 1 << 30, Keep: time.Hour}, resume.Run{})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := w.Begin(headers(size)[name]); err != nil {
+				if err := w.Append(context.Background(), resume.Part{Header: headers(size)[name]}); err != nil {
 					t.Fatal(err)
 				}
 				w.End(resume.Whole)

@@ -56,7 +56,7 @@ func TestLargeEventsAreBounded(t *testing.T) {
 	before := heap()
 	w := claim(t, resume.NewMemory(), entry)
 	for range 20 {
-		if err := w.Append(context.Background(), []byte(picture), []int{len(picture)}); err != nil {
+		if err := w.Append(context.Background(), resume.Part{Data: []byte(picture), Ends: []int{len(picture)}}); err != nil {
 			t.Fatal(err)
 		}
 		w.fill(t, 2*most, 1000)
@@ -68,7 +68,7 @@ func TestLargeEventsAreBounded(t *testing.T) {
 	before = heap()
 	w = claim(t, resume.NewMemory(), entry)
 	for range 4 * memory / len(picture) {
-		if err := w.Append(context.Background(), []byte(picture[6:len(picture)-2]), nil); err != nil {
+		if err := w.Append(context.Background(), resume.Part{Data: []byte(picture[6 : len(picture)-2])}); err != nil {
 			t.Fatal(err)
 		}
 	}

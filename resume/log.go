@@ -36,17 +36,18 @@ type memoryLog struct {
 
 	mu        sync.Mutex
 	state     State
-	deleted   bool // the store has it no more
+	deleted   bool // it is not kept after its end
 	header    http.Header
 	segments  segments
 	readers   []*memoryReader
 	elsewhere int           // readers in other replicas
 	moved     chan struct{} // signals the writer that a reader has moved
 	timer     *time.Timer   // that removes the log; nil before its end
-	run       Run           // nil after the end: it holds the whole request
+	run       Run           // zero after the end: it holds the whole request
 
 	// Under the lock of the store:
 	kept    bool       // the store has it
+	hidden  bool       // only its run finds it
 	list    *list.List // of the store
 	element *list.Element
 }
@@ -57,22 +58,22 @@ func newMemoryLog(m *Memory, e Entry, run Run) *memoryLog {
 	return l
 }
 
-// Entry implements Log.
-func (l *memoryLog) Entry() Entry { return l.entry }
-
-// Begin implements Writer.
-func (l *memoryLog) Begin(header http.Header) error {
+// begin has the log begin.
+func (l *memoryLog) begin(header http.Header) {
 	l.mu.Lock()
 	l.state, l.header = Begun, header
 	l.wake()
 	l.place()
 	l.mu.Unlock()
 	l.grow(int64(sizeOf(header)), 0)
-	return nil
 }
 
 // Append implements Writer.
-func (l *memoryLog) Append(ctx context.Context, p []byte, ends []int) error {
+func (l *memoryLog) Append(ctx context.Context, part Part) error {
+	if part.Header != nil {
+		l.begin(part.Header)
+	}
+	p, ends := part.Data, part.Ends
 	for from := 0; from < len(p); {
 		l.waitForReaders(ctx)
 		l.mu.Lock()
@@ -175,55 +176,54 @@ func (l *memoryLog) clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.segments.clear()
-	l.delete()
+	l.timer.Stop()
 	l.wake()
-}
-
-// delete records that the store has the log no more. l.mu is held.
-func (l *memoryLog) delete() {
-	l.deleted = true
-	if l.timer != nil {
-		l.timer.Stop()
-	}
 }
 
 // End implements Writer.
 func (l *memoryLog) End(how State) {
-	if how == Dropped {
-		l.store.remove(l)
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.state, l.run = how, nil
+	l.state, l.run = how, Run{}
 	l.wake()
-	l.place()
-	if how != Dropped && !l.deleted {
-		l.timer = time.AfterFunc(l.entry.Keep, func() { l.store.remove(l) })
+	if how == Dropped || l.deleted {
+		l.store.remove(l)
+		return
 	}
+	l.place()
+	l.timer = time.AfterFunc(l.entry.Keep, func() { l.store.remove(l) })
 }
 
-// Delete implements Log.
-func (l *memoryLog) Delete(context.Context) error {
-	l.store.remove(l)
+// delete cancels the run of a log that the store has hidden, or removes the log if the run is
+// over.
+func (l *memoryLog) delete() {
 	l.mu.Lock()
-	l.delete()
-	l.mu.Unlock()
-	l.cancel(ReasonDeleted)
-	return nil
+	defer l.mu.Unlock()
+	l.deleted = true
+	if l.state > Begun {
+		if l.timer != nil {
+			l.timer.Stop()
+		}
+		l.store.remove(l)
+	}
+	l.cancelLocked(ReasonDeleted)
 }
 
 // cancel cancels the run, if it is not over.
 func (l *memoryLog) cancel(why Reason) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.run != nil {
+	l.cancelLocked(why)
+}
+
+func (l *memoryLog) cancelLocked(why Reason) {
+	if l.run.Cancel != nil {
 		l.run.Cancel(why)
 	}
 }
 
-// SetElsewhere sets how many readers the log has in other replicas, for stores that share
-// it.
-func (l *memoryLog) SetElsewhere(n int) {
+// setElsewhere sets how many readers the log has in other replicas.
+func (l *memoryLog) setElsewhere(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.elsewhere != n {
@@ -236,20 +236,9 @@ func (l *memoryLog) SetElsewhere(n int) {
 func (l *memoryLog) readersChanged() {
 	l.place()
 	l.signalMove()
-	if l.run != nil {
+	if l.run.ReadersChanged != nil {
 		l.run.ReadersChanged(len(l.readers) + l.elsewhere)
 	}
-}
-
-// Each implements Writer.
-func (l *memoryLog) Each(f func(p []byte)) error {
-	l.mu.Lock()
-	pieces := l.segments.pieces()
-	l.mu.Unlock()
-	for _, p := range pieces {
-		f(p)
-	}
-	return nil
 }
 
 // place puts the log into the list of the store that it belongs to. l.mu is held.
@@ -290,12 +279,13 @@ type memoryReader struct {
 	after uint64        // the number of the event to start after
 	news  chan struct{} // signals the reader that the log has changed
 	first bool          // it has been there from the beginning
+	began bool          // it has returned the header
 	stuck bool          // the writer has waited for it long enough
 	at    int64         // where it is in the log
 }
 
-// Read implements Log.
-func (l *memoryLog) Read(ctx context.Context, n uint64) Reader {
+// read returns a reader of the events after the number n.
+func (l *memoryLog) read(ctx context.Context, n uint64) Reader {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := &memoryReader{log: l, ctx: ctx, after: n, news: make(chan struct{}, 1), first: l.state == Claimed}
@@ -316,52 +306,57 @@ func (r *memoryReader) wait() error {
 	}
 }
 
-// Start implements Reader.
-func (r *memoryReader) Start() (http.Header, bool, error) {
-	l := r.log
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for l.state == Claimed {
-		if err := r.wait(); err != nil {
-			return nil, false, err
-		}
-	}
-	if l.state == Dropped {
-		return nil, false, ErrDropped
-	}
-	if r.after > l.segments.events() {
-		return nil, false, ErrAhead
-	}
-	at, ok := l.segments.after(r.after)
-	if !ok {
-		return nil, false, &GoneError{l.segments.first()}
-	}
-	r.moveTo(at)
-	return l.header, l.state == Whole && at == l.segments.end(), nil
-}
-
 // Next implements Reader.
-func (r *memoryReader) Next() ([]byte, error) {
+func (r *memoryReader) Next() (Part, error) {
 	l := r.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !r.began {
+		return r.begin()
+	}
 	for r.at == l.segments.end() {
 		switch l.state {
 		case Whole:
-			return nil, io.EOF
+			return Part{}, io.EOF
 		case Broken:
-			return nil, ErrBroken
+			return Part{}, ErrBroken
 		}
 		if err := r.wait(); err != nil {
-			return nil, err
+			return Part{}, err
 		}
 	}
 	if r.at < l.segments.begin() {
-		return nil, &GoneError{l.segments.first()}
+		return Part{}, &GoneError{l.segments.first()}
 	}
 	b := l.segments.since(r.at)
 	r.moveTo(r.at + int64(len(b)))
-	return b, nil
+	return Part{Data: b}, nil
+}
+
+// begin waits for the header and finds the place to begin. The log's lock is held.
+func (r *memoryReader) begin() (Part, error) {
+	l := r.log
+	for l.state == Claimed {
+		if err := r.wait(); err != nil {
+			return Part{}, err
+		}
+	}
+	if l.state == Dropped {
+		return Part{}, ErrDropped
+	}
+	if r.after > l.segments.events() {
+		return Part{}, ErrAhead
+	}
+	at, ok := l.segments.after(r.after)
+	if !ok {
+		return Part{}, &GoneError{l.segments.first()}
+	}
+	r.moveTo(at)
+	r.began = true
+	if l.state == Whole && at == l.segments.end() {
+		return Part{Header: l.header}, io.EOF
+	}
+	return Part{Header: l.header}, nil
 }
 
 // Close implements Reader.
@@ -387,7 +382,6 @@ func (r *memoryReader) moveTo(at int64) {
 
 // Interface guards
 var (
-	_ Log    = (*memoryLog)(nil)
 	_ Writer = (*memoryLog)(nil)
 	_ Reader = (*memoryReader)(nil)
 )

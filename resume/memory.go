@@ -3,7 +3,6 @@ package resume
 import (
 	"container/list"
 	"context"
-	"crypto/rand"
 	"math"
 	"net/http"
 	"sync"
@@ -17,8 +16,7 @@ import (
 //
 // Its lock may be taken while that of a log is held, never the other way round.
 type Memory struct {
-	secret []byte
-	used   atomic.Int64 // bytes
+	used atomic.Int64 // bytes
 
 	mu     sync.Mutex
 	byID   map[string]*memoryLog
@@ -29,16 +27,8 @@ type Memory struct {
 
 // NewMemory returns a Memory that is empty.
 func NewMemory() *Memory {
-	m := &Memory{
-		secret: make([]byte, len(Digest{})),
-		byID:   make(map[string]*memoryLog), byKey: make(map[Digest]*memoryLog),
-	}
-	_, _ = rand.Read(m.secret) // never fails
-	return m
+	return &Memory{byID: make(map[string]*memoryLog), byKey: make(map[Digest]*memoryLog)}
 }
-
-// Secret implements Store.
-func (m *Memory) Secret() []byte { return m.secret }
 
 // Used returns how many bytes all logs take, and how many logs there are.
 func (m *Memory) Used() (bytes int64, logs int) {
@@ -48,11 +38,11 @@ func (m *Memory) Used() (bytes int64, logs int) {
 }
 
 // Claim implements Store.
-func (m *Memory) Claim(_ context.Context, e Entry, run Run) (Log, Writer, error) {
+func (m *Memory) Claim(_ context.Context, e Entry, run Run) (Entry, Writer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if l := m.byKey[e.Key]; l != nil {
-		return l, nil, nil
+		return l.entry, nil, nil
 	}
 	l := newMemoryLog(m, e, run)
 	m.byID[e.ID], l.kept = l, true
@@ -60,20 +50,74 @@ func (m *Memory) Claim(_ context.Context, e Entry, run Run) (Log, Writer, error)
 		m.byKey[e.Key] = l
 	}
 	m.used.Add(l.size.Load())
-	return l, l, nil
+	return e, l, nil
 }
 
 // Find implements Store.
-func (m *Memory) Find(_ context.Context, id string) (Log, error) {
+func (m *Memory) Find(_ context.Context, id string) (Entry, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if l := m.byID[id]; l != nil {
-		return l, nil
+	if l := m.byID[id]; l != nil && !l.hidden {
+		return l.entry, nil
 	}
-	return nil, nil
+	return Entry{}, ErrDropped
 }
 
-// remove takes the log out: it is found no more, and its key is free.
+// Read implements Store.
+func (m *Memory) Read(ctx context.Context, id string, n uint64) Reader {
+	if l := m.log(id); l != nil {
+		return l.read(ctx, n)
+	}
+	return noReader{}
+}
+
+// Delete implements Store.
+func (m *Memory) Delete(_ context.Context, id string) error {
+	m.mu.Lock()
+	l := m.byID[id]
+	if l == nil || l.hidden {
+		m.mu.Unlock()
+		return ErrDropped
+	}
+	m.hideLocked(l)
+	m.mu.Unlock()
+	l.delete()
+	return nil
+}
+
+// SetElsewhere sets how many readers the log with the id has in other replicas, for stores
+// that share it.
+func (m *Memory) SetElsewhere(id string, n int) {
+	if l := m.log(id); l != nil {
+		l.setElsewhere(n)
+	}
+}
+
+// log returns the log with the id, nil for none.
+func (m *Memory) log(id string) *memoryLog {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.byID[id]
+}
+
+// noReader reads no log.
+type noReader struct{}
+
+// Next implements Reader.
+func (noReader) Next() (Part, error) { return Part{}, ErrDropped }
+
+// Close implements Reader.
+func (noReader) Close() {}
+
+// hideLocked frees the log's key. Only its run finds the log from now on.
+func (m *Memory) hideLocked(l *memoryLog) {
+	l.hidden = true
+	if m.byKey[l.entry.Key] == l {
+		delete(m.byKey, l.entry.Key)
+	}
+}
+
+// remove takes the log out.
 func (m *Memory) remove(l *memoryLog) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,11 +128,9 @@ func (m *Memory) removeLocked(l *memoryLog) {
 	if !l.kept {
 		return
 	}
+	m.hideLocked(l)
 	delete(m.byID, l.entry.ID)
 	l.kept = false
-	if m.byKey[l.entry.Key] == l {
-		delete(m.byKey, l.entry.Key)
-	}
 	m.placeLocked(l, nil)
 	m.used.Add(-l.size.Load())
 }

@@ -2,6 +2,7 @@ package resume_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime"
@@ -21,26 +22,22 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// writing is a Run that nobody cancels but the store.
+// writing is a log with its writer, and why its store has cancelled it.
 type writing struct {
 	resume.Writer
-	log       resume.Log
 	cancelled resume.Reason
 }
-
-func (*writing) ReadersChanged(int) {}
-
-func (w *writing) Cancel(why resume.Reason) { w.cancelled = why }
 
 // claim makes a log that has begun.
 func claim(t *testing.T, s resume.Store, e resume.Entry) *writing {
 	t.Helper()
 	w := new(writing)
+	run := resume.Run{Cancel: func(why resume.Reason) { w.cancelled = why }}
 	var err error
-	if w.log, w.Writer, err = s.Claim(context.Background(), e, w); err != nil || w.Writer == nil {
+	if _, w.Writer, err = s.Claim(context.Background(), e, run); err != nil || w.Writer == nil {
 		t.Fatal(err)
 	}
-	if err := w.Begin(http.Header{}); err != nil {
+	if err := w.Append(context.Background(), resume.Part{Header: http.Header{}}); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -58,7 +55,7 @@ func (w *writing) fill(t *testing.T, bytes, size int) {
 	t.Helper()
 	e := []byte("data: " + strings.Repeat("x", max(size-8, 0)) + "\n\n")
 	for n := 0; n < bytes; n += len(e) {
-		if err := w.Append(done, e, []int{len(e)}); err != nil {
+		if err := w.Append(done, resume.Part{Data: e, Ends: []int{len(e)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -103,8 +100,8 @@ func TestMaxMemoryBoundsAllLogs(t *testing.T) {
 		}
 	}
 	there := func(id string) bool {
-		l, err := s.Find(context.Background(), id)
-		return l != nil && err == nil
+		_, err := s.Find(context.Background(), id)
+		return err == nil
 	}
 	var ended, alone, read []*writing
 	for i := range 20 { // five of them go
@@ -131,7 +128,7 @@ func TestMaxMemoryBoundsAllLogs(t *testing.T) {
 	}
 	for i := range 40 {
 		w := claim(t, s, entry(fmt.Sprint("read", i)))
-		r := w.log.Read(context.Background(), 0)
+		r := s.Read(context.Background(), fmt.Sprint("read", i), 0)
 		defer r.Close()
 		w.fill(t, each, 250)
 		read = append(read, w)
@@ -181,7 +178,7 @@ func TestNoMemoryForAStreamThatIsAlone(t *testing.T) {
 	if e.Reason != resume.ReasonMemory {
 		t.Errorf("ended for %v", e.Reason)
 	}
-	if l, err := l.store.Find(context.Background(), id); l != nil || err != nil {
+	if _, err := l.store.Find(context.Background(), id); !errors.Is(err, resume.ErrDropped) {
 		t.Error("what has ended is kept, although there is no room")
 	}
 }
@@ -195,7 +192,7 @@ func TestNothingIsCopiedForAReader(t *testing.T) {
 	before := heap()
 	var readers []resume.Reader
 	for range 100 {
-		r := w.log.Read(context.Background(), 0)
+		r := s.Read(context.Background(), "a", 0)
 		for range 100 {
 			if _, err := r.Next(); err != nil {
 				t.Fatal(err)

@@ -33,6 +33,9 @@ type Options struct {
 
 	// Store keeps the logs. Nil means a Memory of its own.
 	Store Store
+	// Secret is the key of the hashes in entries, the same for all that share the Store. Nil
+	// means one of its own.
+	Secret []byte
 	// Runs is the set that runs belong to. Nil means one of its own.
 	Runs *Runs
 	// Observer is told of answers and runs. Nil means that only panics are logged.

@@ -58,17 +58,15 @@ func TestWriterThatPanicsInTheMiddle(t *testing.T) {
 	}
 }
 
-// panickingLogs are logs that cannot be looked through.
+// panickingLogs are logs that a run that was cancelled cannot read.
 type panickingLogs struct{ resume.Store }
 
-func (s panickingLogs) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Log, resume.Writer, error) {
-	l, w, err := s.Store.Claim(ctx, e, run)
-	return l, panickingLog{w}, err
+func (s panickingLogs) Read(ctx context.Context, id string, n uint64) resume.Reader {
+	if ctx.Err() != nil {
+		panic("boom")
+	}
+	return s.Store.Read(ctx, id, n)
 }
-
-type panickingLog struct{ resume.Writer }
-
-func (panickingLog) Each(func([]byte)) error { panic("boom") }
 
 // TestPanicAtTheEndOfARun that was cancelled breaks the stream off, and is told once.
 func TestPanicAtTheEndOfARun(t *testing.T) {

@@ -51,13 +51,12 @@ func unavailable() problem {
 	}
 }
 
-// missing is the answer if there is no log, because of err unless that is nil or says that
-// the log has gone.
+// missing is the answer if there is no log, because of err.
 func missing(err error) problem {
-	if err != nil && !errors.Is(err, ErrDropped) {
-		return unavailable()
+	if errors.Is(err, ErrDropped) {
+		return unknown()
 	}
-	return unknown()
+	return unavailable()
 }
 
 // mismatch is the answer to a key that was used for another request.

@@ -17,7 +17,7 @@ import (
 func fillMemory(t *testing.T, s *resume.Memory, most int) {
 	t.Helper()
 	w := claim(t, s, resume.Entry{ID: "full", MaxStream: 1 << 30, MaxMemory: 1 << 30})
-	t.Cleanup(w.log.Read(context.Background(), 0).Close)
+	t.Cleanup(s.Read(context.Background(), "full", 0).Close)
 	w.fill(t, most+most/4, 1000)
 }
 

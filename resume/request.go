@@ -135,7 +135,7 @@ var credentials = []string{"Authorization", "Cookie", "X-Api-Key", "Api-Key"}
 
 // owner returns the keyed hash of who may have the answer to r, of the resource.
 func (p *Resume) owner(r *http.Request, resource string) Digest {
-	m := hmac.New(sha256.New, p.o.Store.Secret())
+	m := hmac.New(sha256.New, p.o.Secret)
 	if p.o.Asked != nil {
 		server, path := p.o.Asked(r)
 		if of, _, ok := named(path); ok {

@@ -24,6 +24,9 @@ func New(o Options) *Resume {
 	if o.Store == nil {
 		o.Store = NewMemory()
 	}
+	if o.Secret == nil {
+		o.Secret = NewSecret()
+	}
 	if o.Runs == nil {
 		o.Runs = new(Runs)
 	}
@@ -110,12 +113,12 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 	}
 	e.Owner = p.owner(r, r.URL.Path)
 	if a.key != "" {
-		e.Key = keyOf(p.o.Store.Secret(), e.Owner, r.URL.RawQuery, a.key)
+		e.Key = keyOf(p.o.Secret, e.Owner, r.URL.RawQuery, a.key)
 		e.Body = sha256.Sum256(body)
 	}
 	for {
 		x := newRun(p, e, a.detach, w, r, body)
-		l, writer, err := p.o.Store.Claim(r.Context(), e, x)
+		have, writer, err := p.o.Store.Claim(r.Context(), e, x.callbacks())
 		switch {
 		case errors.Is(err, ErrTaken): // the agent must not run again
 			unavailable().send(w)
@@ -124,30 +127,24 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 			giveBody(r, body)
 			return next(w, r) // there is no log to be had
 		case writer != nil:
-			x.log, x.w = l, writer
+			x.w = writer
 			return x.start(w, r, body, next)
-		case !sameBody(l, e.Body):
+		case !hmac.Equal(have.Body[:], e.Body[:]):
 			mismatch().send(w)
 			return nil
 		}
-		if err := p.follow(w, r, l, following{replayed: true}); !errors.Is(err, ErrDropped) {
+		if err := p.follow(w, r, have.ID, following{replayed: true}); !errors.Is(err, ErrDropped) {
 			return err
 		}
 		// The request that had the key has failed: this one takes its place.
 	}
 }
 
-// sameBody reports whether the log is of a request with the body.
-func sameBody(l Log, body Digest) bool {
-	of := l.Entry().Body
-	return hmac.Equal(of[:], body[:])
-}
-
 // resume answers a request for the events after a position of a log. If it has a key, that
 // must be the log's.
 func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string, at position, key string) error {
-	l, err := p.find(r, resource, at.id)
-	if l == nil {
+	e, err := p.find(r, resource, at.id)
+	if err != nil {
 		missing(err).send(w)
 		return nil
 	}
@@ -157,17 +154,18 @@ func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string,
 		return nil
 	}
 	if key != "" {
-		if e := l.Entry(); e.Key != keyOf(p.o.Store.Secret(), e.Owner, r.URL.RawQuery, key) {
+		if e.Key != keyOf(p.o.Secret, e.Owner, r.URL.RawQuery, key) {
 			otherKey().send(w)
 			return nil
 		}
-		if body, ok := p.readBody(r); !ok || !sameBody(l, sha256.Sum256(body)) {
+		body, ok := p.readBody(r)
+		if is := sha256.Sum256(body); !ok || !hmac.Equal(is[:], e.Body[:]) {
 			mismatch().send(w)
 			return nil
 		}
 		f.replayed = true
 	}
-	if err := p.follow(w, r, l, f); !errors.Is(err, ErrDropped) {
+	if err := p.follow(w, r, at.id, f); !errors.Is(err, ErrDropped) {
 		return err
 	}
 	unknown().send(w)
@@ -185,12 +183,13 @@ type following struct {
 // reverseproxy.go:1774).
 const statusGone = 499
 
-// follow answers r with the events of l, and those that are still to come. It returns
+// follow answers r with the events of the log with the id, and those that are still to come. It returns
 // ErrDropped, and has not answered, if there is no such log after all.
-func (p *Resume) follow(w http.ResponseWriter, r *http.Request, l Log, f following) error {
-	reader := l.Read(r.Context(), f.after)
+func (p *Resume) follow(w http.ResponseWriter, r *http.Request, id string, f following) error {
+	reader := p.o.Store.Read(r.Context(), id, f.after)
 	defer reader.Close()
-	header, atEnd, err := reader.Start()
+	first, err := reader.Next()
+	atEnd := errors.Is(err, io.EOF)
 	var old *GoneError
 	switch {
 	case errors.Is(err, ErrDropped):
@@ -201,10 +200,10 @@ func (p *Resume) follow(w http.ResponseWriter, r *http.Request, l Log, f followi
 	case errors.Is(err, ErrAhead):
 		ahead().send(w)
 		return nil
-	case err != nil && r.Context().Err() == nil:
+	case err != nil && !atEnd && r.Context().Err() == nil:
 		unavailable().send(w)
 		return nil
-	case err != nil:
+	case err != nil && !atEnd:
 		w.WriteHeader(statusGone)
 		return nil
 	}
@@ -213,7 +212,7 @@ func (p *Resume) follow(w http.ResponseWriter, r *http.Request, l Log, f followi
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	setHeader(w.Header(), header)
+	setHeader(w.Header(), first.Header)
 	if r.Method == http.MethodHead {
 		w.WriteHeader(http.StatusOK)
 		return nil
@@ -243,14 +242,14 @@ func (p *Resume) send(w http.ResponseWriter, reader Reader) (n int64, err error)
 	defer readers.Add(-1)
 	control := http.NewResponseController(w)
 	for {
-		b, err := reader.Next()
+		part, err := reader.Next()
 		switch {
 		case errors.Is(err, io.EOF):
 			return n, nil
 		case err != nil:
 			return n, err
 		}
-		written, err := w.Write(b)
+		written, err := w.Write(part.Data)
 		n += int64(written)
 		if err == nil {
 			err = control.Flush()
@@ -301,11 +300,11 @@ func setHeader(h, set http.Header) {
 
 // cancel answers a request to end a stream.
 func (p *Resume) cancel(w http.ResponseWriter, r *http.Request, resource, id string) error {
-	l, err := p.find(r, resource, id)
-	if err == nil && l != nil {
-		err = l.Delete(r.Context())
+	_, err := p.find(r, resource, id)
+	if err == nil {
+		err = p.o.Store.Delete(r.Context(), id)
 	}
-	if l == nil || err != nil {
+	if err != nil {
 		missing(err).send(w)
 		return nil
 	}
@@ -313,15 +312,14 @@ func (p *Resume) cancel(w http.ResponseWriter, r *http.Request, resource, id str
 	return nil
 }
 
-// find returns the log with the id that r may have, nil for none.
-func (p *Resume) find(r *http.Request, resource, id string) (Log, error) {
-	l, err := p.o.Store.Find(r.Context(), id)
-	if err != nil || l == nil {
-		return nil, err
+// find returns the entry of the log with the id. The error is ErrDropped if r may not have it.
+func (p *Resume) find(r *http.Request, resource, id string) (Entry, error) {
+	e, err := p.o.Store.Find(r.Context(), id)
+	if err != nil {
+		return Entry{}, err
 	}
-	is, want := p.owner(r, resource), l.Entry().Owner
-	if !hmac.Equal(is[:], want[:]) {
-		return nil, nil
+	if is := p.owner(r, resource); !hmac.Equal(is[:], e.Owner[:]) {
+		return Entry{}, ErrDropped
 	}
-	return l, nil
+	return e, nil
 }

@@ -3,6 +3,8 @@ package resume
 import (
 	"context"
 	"errors"
+	"io"
+	"iter"
 	"log"
 	"net/http"
 	"sync"
@@ -25,7 +27,6 @@ type run struct {
 	detach  time.Duration
 	version int  // of HTTP, of the first client
 	wants   bool // the request says that it wants an event stream
-	log     Log
 	w       Writer
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
@@ -71,7 +72,7 @@ func newRun(p *Resume, e Entry, detach time.Duration, w http.ResponseWriter, r *
 
 // start calls next for r, whose client is the first, and answers it.
 func (x *run) start(w http.ResponseWriter, r *http.Request, body []byte, next Next) error {
-	reader := x.log.Read(r.Context(), 0)
+	reader := x.p.o.Store.Read(r.Context(), x.entry.ID, 0)
 	x.answer.header, x.answer.before = w.Header().Clone(), w.Header().Clone()
 	up := r.Clone(x.ctx)
 	giveBody(up, body)
@@ -140,11 +141,11 @@ func (x *run) attend(w http.ResponseWriter, r, up *http.Request, reader Reader) 
 		return x.leave()
 	})
 	defer leave() // also if w panics
-	header, _, err := reader.Start()
-	streams, n := err == nil, int64(0)
+	first, err := reader.Next()
+	streams, n := err == nil || errors.Is(err, io.EOF), int64(0)
 	if streams {
 		x.p.o.Runs.count.begun.Add(1)
-		setHeader(w.Header(), header)
+		setHeader(w.Header(), first.Header)
 		for name, values := range map[string][]string{"Trailer": x.answer.trailer, "Set-Cookie": x.answer.cookies} {
 			if values != nil {
 				w.Header()[name] = values
@@ -239,8 +240,11 @@ func (x *run) inform(status int, header http.Header) {
 	head.Inform(w, x.version, status, header)
 }
 
-// ReadersChanged implements Run.
-func (x *run) ReadersChanged(n int) {
+// callbacks returns what a store calls.
+func (x *run) callbacks() Run { return Run{ReadersChanged: x.readersChanged, Cancel: x.Cancel} }
+
+// readersChanged records how many readers the log has.
+func (x *run) readersChanged(n int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.readers = n
@@ -282,7 +286,7 @@ func (x *run) expire() {
 	}
 }
 
-// Cancel implements Run.
+// Cancel cancels upstream's request.
 func (x *run) Cancel(why Reason) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -307,20 +311,54 @@ func (c *cancelled) Error() string { return "the stream was cancelled: " + c.why
 // Unwrap returns context.Canceled.
 func (c *cancelled) Unwrap() error { return context.Canceled }
 
-// Abandon ends the log of w, which has the entry e and whose last event has the number last,
-// if its run was cancelled or is no more. If the stream is one of Hermes', it gets the error
-// finish that it still needs (contract section 3), and is whole with that. Any other stream
-// has broken off, and so has one for which this panics, which is an error. If ctx is done,
-// Abandon waits for no readers.
-func Abandon(ctx context.Context, w Writer, e Entry, last uint64, why Reason) (err error) {
-	if v := panics.Catch(func() { err = finish(ctx, w, e, last, why) }); v != nil {
-		w.End(Broken)
-		err, _ = v.(error)
+// abandon ends the log of a run that was cancelled, and whose last event has the number last.
+func (x *run) abandon(last uint64, why Reason) error {
+	part, how, err := Finish(x.entry, last, why, rest(x.ctx, x.p.o.Store, x.entry.ID))
+	if how == Whole {
+		if err = x.w.Append(x.ctx, part); err != nil {
+			how = Broken
+		}
 	}
+	x.w.End(how)
 	return err
 }
 
-func finish(ctx context.Context, w Writer, e Entry, last uint64, why Reason) error {
+// rest returns what is in the log with the id, piece by piece. ctx is done.
+func rest(ctx context.Context, s Store, id string) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		r := s.Read(ctx, id, 0)
+		defer func() { r.Close() }()
+		_, err := r.Next()
+		for old := (*GoneError)(nil); errors.As(err, &old); _, err = r.Next() { // more may go meanwhile
+			r.Close()
+			r = s.Read(ctx, id, old.First-1)
+		}
+		for err == nil {
+			var part Part
+			if part, err = r.Next(); err == nil && !yield(part.Data, nil) {
+				return
+			}
+		}
+		if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
+			yield(nil, err)
+		}
+	}
+}
+
+// Finish returns what the log with the entry e still needs, and how it ends, if its run was
+// cancelled or is no more. Its last event has the number last, and rest is what is there, up
+// to an error. If the stream is one of Hermes', it gets the error finish that it still needs
+// (contract section 3), and is whole with that. Any other stream has broken off, and so has
+// one for which this panics, which is an error.
+func Finish(e Entry, last uint64, why Reason, rest iter.Seq2[[]byte, error]) (p Part, how State, err error) {
+	if v := panics.Catch(func() { p, how, err = finish(e, last, why, rest) }); v != nil {
+		err, _ = v.(error)
+		return Part{}, Broken, err
+	}
+	return p, how, err
+}
+
+func finish(e Entry, last uint64, why Reason, rest iter.Seq2[[]byte, error]) (Part, State, error) {
 	cause, now := rewrite.CauseAborted, time.Now()
 	if why == ReasonShutdown {
 		cause = rewrite.CauseShutdown
@@ -337,23 +375,20 @@ func finish(ctx context.Context, w Writer, e Entry, last uint64, why Reason) err
 	number := numberer{id: e.ID} // to see where the stream stands
 	number.apart = true          // a tool event may be a comment, which has lost its blank line
 	var fed, scratch []byte
-	err := w.Each(func(p []byte) {
+	for p, err := range rest {
+		if err != nil {
+			return Part{}, Broken, err
+		}
 		scratch, _ = number.add(scratch[:0], nil, p)
 		fed = s.Feed(fed[:0], scratch, now)
-	})
-	if err != nil || !s.Guarded() || !number.between() {
-		w.End(Broken)
-		return err
+	}
+	if !s.Guarded() || !number.between() {
+		return Part{}, Broken, nil
 	}
 	number.apart = false
 	number.last = last
 	out, ends := number.add(nil, nil, s.Finish(nil, cause))
-	if err := w.Append(ctx, out, ends); err != nil {
-		w.End(Broken)
-		return err
-	}
-	w.End(Whole)
-	return nil
+	return Part{Data: out, Ends: ends}, Whole, nil
 }
 
 // unobserved is the Observer of a Resume without one. It logs panics, as net/http does.
@@ -375,7 +410,4 @@ func (unobserved) Ended(r *http.Request, e Ended) {
 }
 
 // Interface guards
-var (
-	_ Run      = (*run)(nil)
-	_ Observer = unobserved{}
-)
+var _ Observer = unobserved{}

@@ -215,12 +215,3 @@ func (s *segments) since(at int64) []byte {
 	}
 	return g.b[at-g.from:]
 }
-
-// pieces returns all bytes that are there.
-func (s *segments) pieces() [][]byte {
-	all := make([][]byte, 0, len(s.full)+1)
-	for _, g := range s.full {
-		all = append(all, g.b)
-	}
-	return append(all, s.tail.b)
-}

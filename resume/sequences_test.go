@@ -63,10 +63,10 @@ const eventsOfSequence = 12
 
 func (s *sequence) run(clients, steps int) {
 	s.asked, s.deleted = map[string]int{}, map[string]int{}
-	store, runs := resume.NewMemory(), new(resume.Runs)
+	store, secret, runs := resume.NewMemory(), resume.NewSecret(), new(resume.Runs)
 	reload := func() {
 		o := resume.DefaultOptions()
-		o.Store, o.Runs = store, runs
+		o.Store, o.Secret, o.Runs = store, secret, runs
 		s.mu.Lock()
 		s.p = resume.New(o)
 		s.mu.Unlock()

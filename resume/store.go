@@ -2,6 +2,7 @@ package resume
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -9,70 +10,65 @@ import (
 	"time"
 )
 
-// A Store keeps logs. A [Memory] keeps them in this process; with a store that replicas
-// share, each of them continues, repeats or cancels what another one runs. A Store is safe
-// for concurrent use.
+// A Store keeps logs, each of which is the answer to one request. A [Memory] keeps them in
+// this process; with a store that replicas share, each of them continues, repeats or cancels
+// the streams of the others. A Store is safe for concurrent use.
 type Store interface {
-	// Secret returns the key of the hashes in entries, which is the same for all that share
-	// the store.
-	Secret() []byte
 	// Claim makes a log for e and returns its writer. If there is a log with e.Key already,
-	// and that is not zero, Claim returns that log and no writer: of any number of claims
-	// of a key, one gets a writer. The error is ErrTaken if that log cannot be had now; any
-	// other error means that there is none. Until the log has ended, the store calls run.
-	Claim(ctx context.Context, e Entry, run Run) (Log, Writer, error)
-	// Find returns the log with the id, or nil if there is none.
-	Find(ctx context.Context, id string) (Log, error)
+	// and that is not zero, Claim returns the entry of that log and no writer: of any number
+	// of claims of a key, one gets a writer. The error is ErrTaken if that log cannot be
+	// reached now; any other error means that there is none. Until the log has ended, the
+	// store calls the functions of run.
+	Claim(ctx context.Context, e Entry, run Run) (Entry, Writer, error)
+	// Find returns the entry of the log with the id. The error is ErrDropped if there is none.
+	Find(ctx context.Context, id string) (Entry, error)
+	// Read returns a reader of the events after the number n. It counts as one until it is
+	// closed. When ctx is done, it no longer waits, and returns only what is there.
+	Read(ctx context.Context, id string, n uint64) Reader
+	// Delete deletes the log with the id, frees its key and cancels its run, in whichever
+	// replica that is. Readers still get what is written to it, and its run may still read
+	// it. It returns ErrDropped if there is no such log.
+	Delete(ctx context.Context, id string) error
 }
 
-// A Log is an answer that a Store keeps, as its readers see it.
-type Log interface {
-	// Entry returns what the log was claimed with.
-	Entry() Entry
-	// Read returns a reader of the events after the number n, which counts as one until it
-	// is closed. It stops waiting when ctx is done.
-	Read(ctx context.Context, n uint64) Reader
-	// Delete deletes the log, frees its key and cancels its run, wherever that is. Readers
-	// still get what is written to it. It returns ErrDropped if there was no log any more.
-	Delete(ctx context.Context) error
-}
-
-// A Writer writes a log, for one run: first Begin, then any number of Appends, and End.
+// A Writer writes a log, for one run: any number of Appends, and End.
 type Writer interface {
-	// Begin says that the answer is an event stream with the fields of header.
-	Begin(header http.Header) error
-	// Append appends p. Each of ends is the index in p after an event. Append keeps neither.
-	// Before older events are deleted, it waits for readers that have not read them: as
-	// long as they go on reading or there is only one reader, and until ctx is done.
-	Append(ctx context.Context, p []byte, ends []int) error
-	// Each calls f with the rest of the log, piece by piece. f must not keep them.
-	Each(f func(p []byte)) error
-	// End ends the log as Whole, Broken or, without a Begin, as Dropped. The store keeps it
-	// for Entry.Keep, unless it is Dropped.
+	// Append appends p, and keeps neither its data nor its ends. The log begins with the
+	// first part, which alone has a header. Before older events are deleted, Append waits
+	// for readers that have not read them: as long as they go on reading or there is only
+	// one reader, and until ctx is done.
+	Append(ctx context.Context, p Part) error
+	// End ends the log as Whole, Broken or, if it has not begun, as Dropped. The store keeps
+	// it for Entry.Keep, unless it is Dropped.
 	End(how State)
 }
 
 // A Reader reads a log and waits for more. It must be used by one goroutine at a time.
 type Reader interface {
-	// Start waits until the log begins. It returns the fields of the answer, which the
-	// caller must not change, and whether the log is whole and there is nothing to read.
-	// The error is ErrDropped, a *GoneError, or ErrAhead.
-	Start() (header http.Header, atEnd bool, err error)
 	// Next waits for more and returns it, valid until the next call. The caller must not
-	// change it. The error is io.EOF at the end of a log that is whole, ErrBroken at the
-	// end of another, and a *GoneError if what comes next has been deleted.
-	Next() ([]byte, error)
+	// change it. The first part has the header of the answer and no data; with it comes
+	// io.EOF if the log is whole and there is nothing to read. Instead of it comes ErrDropped,
+	// a *GoneError, or ErrAhead. Later errors are io.EOF at the end of a log that is whole,
+	// ErrBroken at the end of another, and a *GoneError if what comes next was deleted.
+	Next() (Part, error)
 	// Close ends the reading.
 	Close()
 }
 
-// A Run asks upstream for the answer that a log keeps. Stores call its methods in order, and
-// may hold locks: the methods return at once and call no store.
-type Run interface {
-	// ReadersChanged says that the log has n readers, wherever they are.
-	ReadersChanged(n int)
+// A Part is a part of a log.
+type Part struct {
+	Header http.Header // of the answer; nil in all parts but the first
+	Data   []byte
+	Ends   []int // the indexes in Data after events; readers do without
+}
+
+// A Run asks upstream for the answer that a log keeps. Stores call its functions in order,
+// and may hold locks: the functions return at once and call no store.
+type Run struct {
+	// ReadersChanged says that the log has n readers, in all replicas.
+	ReadersChanged func(n int)
 	// Cancel cancels upstream's request. The run then ends the log.
-	Cancel(why Reason)
+	Cancel func(why Reason)
 }
 
 // A State is how far a log is.
@@ -90,6 +86,13 @@ const (
 // A Digest is a hash.
 type Digest [sha256.Size]byte
 
+// NewSecret returns a random value of Options.Secret.
+func NewSecret() []byte {
+	secret := make([]byte, len(Digest{}))
+	_, _ = rand.Read(secret) // never fails
+	return secret
+}
+
 // An Entry says what a log is of, and what bounds it.
 type Entry struct {
 	// ID is the log's, as newID makes it.
@@ -102,7 +105,7 @@ type Entry struct {
 	// Body is a hash of the body of a request that has a key.
 	Body Digest
 	// Path is the path of the request, and Progress the value of its ProgressHeader.
-	// Abandon needs them.
+	// Finish needs them.
 	Path, Progress string
 	// Keep is how long the log is kept after its end.
 	Keep time.Duration
@@ -115,7 +118,8 @@ type Entry struct {
 
 // Errors of stores and readers.
 var (
-	// ErrDropped means that there is no log, because the answer is no event stream.
+	// ErrDropped means that there is no log, or none any more: the answer is no event stream,
+	// or the log was deleted.
 	ErrDropped = errors.New("the answer is no event stream")
 	// ErrBroken means that the stream broke off.
 	ErrBroken = errors.New("the stream broke off")

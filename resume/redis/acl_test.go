@@ -49,7 +49,7 @@ func TestRights(t *testing.T) {
 		l := claim(t, dying, entry("a"), newRun())
 		begin(t, l)
 		add(t, l, chunk)
-		r := follow(t, heir, l.Entry().ID)
+		r := follow(t, heir, l.ID)
 		read(t, r, len(chunk))
 		die(dying)
 		if finish, err := all(r); !strings.Contains(finish, "[DONE]") {
@@ -61,7 +61,7 @@ func TestRights(t *testing.T) {
 	}
 	t.Run("other keys", func(t *testing.T) {
 		s, logs := server.replica(func(o *Options) { o.Username, o.Password = "hermes", line[2] })
-		if _, _, err := s.Claim(context.Background(), entry("a"), newRun()); err == nil {
+		if _, _, err := s.Claim(context.Background(), entry("a"), newRun().callbacks()); err == nil {
 			t.Error("it may use them")
 		}
 		if logs.Len() == 0 || strings.Contains(fmt.Sprint(logs.All()), line[2]) {

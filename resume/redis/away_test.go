@@ -35,8 +35,8 @@ func TestDeathOfAReplica(t *testing.T) {
 	l := claim(t, dying, entry("a"), run)
 	begin(t, l)
 	add(t, l, chunk, chunk)
-	ours := follow(t, dying, l.Entry().ID)
-	tothers := follow(t, other, l.Entry().ID)
+	ours := follow(t, dying, l.ID)
+	tothers := follow(t, other, l.ID)
 	if got := read(t, tothers, 2*len(chunk)); got != chunk+chunk {
 		t.Fatal(got)
 	}
@@ -45,14 +45,14 @@ func TestDeathOfAReplica(t *testing.T) {
 	if !strings.Contains(finish, `"finish_reason":"error"`) || !strings.Contains(finish, "[DONE]") || !errors.Is(err, io.EOF) {
 		t.Fatalf("%q, %v", finish, err)
 	}
-	if !strings.Contains(finish, "id: "+l.Entry().ID+"/1048579\n") {
+	if !strings.Contains(finish, "id: "+l.ID+"/1048579\n") {
 		t.Errorf("no gap: %q", finish)
 	}
-	if _, w, err := other.Claim(context.Background(), entry("a"), newRun()); w != nil || err != nil {
+	if _, w, err := other.Claim(context.Background(), entry("a"), newRun().callbacks()); w != nil || err != nil {
 		t.Errorf("it runs again: %v, %v", w, err)
 	}
 	for n, want := range map[uint64]string{0: chunk + chunk + finish, 1: chunk + finish, 2: finish, 3: finish, 1000: finish} {
-		r, _ := started(t, other, l.Entry().ID, n)
+		r, _ := started(t, other, l.ID, n)
 		if got, err := all(r); got != want || !errors.Is(err, io.EOF) {
 			t.Errorf("behind %d: %q, %v", n, got, err)
 		}
@@ -76,14 +76,14 @@ func TestDeathBeforeTheAnswer(t *testing.T) {
 	dying, _ := server.replica(mortal)
 	other, _ := server.replica(nil)
 	claim(t, dying, entry("a"), newRun())
-	l, w, err := other.Claim(context.Background(), entry("a"), newRun())
-	if w != nil || err != nil {
-		t.Fatal(w, err)
+	l, err := claimAgain(other, "a")
+	if err != nil {
+		t.Fatal(err)
 	}
-	r := l.Read(context.Background(), 0)
+	r := other.Read(context.Background(), l.ID, 0)
 	defer r.Close()
 	die(dying)
-	if _, _, err := r.Start(); !errors.Is(err, resume.ErrDropped) {
+	if _, _, err := start(r); !errors.Is(err, resume.ErrDropped) {
 		t.Fatal(err)
 	}
 	claim(t, other, entry("a"), newRun())
@@ -97,7 +97,7 @@ func TestReaderThatIsAheadWaits(t *testing.T) {
 	l := claim(t, here, entry("a"), newRun())
 	begin(t, l)
 	add(t, l, event(1))
-	r := follow(t, there, l.Entry().ID)
+	r := follow(t, there, l.ID)
 	read(t, r, len(event(1)))
 	late := []byte(event(2) + event(3))
 	ends := []int{len(event(2)), len(late)}
@@ -105,14 +105,14 @@ func TestReaderThatIsAheadWaits(t *testing.T) {
 	o.mu.Lock()
 	o.events += 2 // which flush has not written yet
 	o.mu.Unlock()
-	r = followAfter(t, there, l.Entry().ID, 2)
+	r = followAfter(t, there, l.ID, 2)
 	sought := make(chan error)
 	go func() {
-		_, _, err := r.Start()
+		_, _, err := start(r)
 		sought <- err
 	}()
 	until(t, "the owner has answered", func() bool {
-		v, err := here.look(context.Background(), l.Entry().ID)
+		v, err := here.look(context.Background(), l.ID)
 		return err == nil && v.has == 3
 	})
 	o.add(func(more *todo) { more.bytes, more.ends = append(more.bytes, late...), append(more.ends, ends...) })
@@ -133,11 +133,11 @@ func TestNoSuchEventElsewhere(t *testing.T) {
 	l := claim(t, here, entry("a"), newRun())
 	begin(t, l)
 	add(t, l, event(1))
-	r := follow(t, there, l.Entry().ID)
+	r := follow(t, there, l.ID)
 	read(t, r, len(event(1)))
 	for n := uint64(2); n < 5; n++ {
 		began := time.Now()
-		if err := refusal(t, there, l.Entry().ID, n); !errors.Is(err, resume.ErrAhead) {
+		if err := refusal(t, there, l.ID, n); !errors.Is(err, resume.ErrAhead) {
 			t.Errorf("%d: %v", n, err)
 		}
 		if d := time.Since(began); d >= patience {
@@ -145,7 +145,7 @@ func TestNoSuchEventElsewhere(t *testing.T) {
 		}
 	}
 	add(t, l, event(2))
-	until(t, "it has come", func() bool { return refusal(t, there, l.Entry().ID, 2) == nil })
+	until(t, "it has come", func() bool { return refusal(t, there, l.ID, 2) == nil })
 }
 
 // TestRedisIsKilled in the middle: who reads at the run's replica notices nothing, others are
@@ -159,7 +159,7 @@ func TestRedisIsKilled(t *testing.T) {
 	l := claim(t, here, entry("a"), run)
 	begin(t, l)
 	add(t, l, event(1))
-	ours, tothers := follow(t, here, l.Entry().ID), follow(t, there, l.Entry().ID)
+	ours, tothers := follow(t, here, l.ID), follow(t, there, l.ID)
 	read(t, tothers, len(event(1)))
 	until(t, "two read", func() bool { return int(run.readers.Load()) == 2 })
 	server.kill()
@@ -169,24 +169,24 @@ func TestRedisIsKilled(t *testing.T) {
 	}
 	until(t, "the log is lost", l.Writer.(*owned).isLost)
 	until(t, "one reads", func() bool { return int(run.readers.Load()) == 1 })
-	if _, _, err := here.Claim(context.Background(), entry(""), newRun()); err == nil {
+	if _, _, err := here.Claim(context.Background(), entry(""), newRun().callbacks()); err == nil {
 		t.Error("a claim succeeds")
 	}
 	waits := make(chan error)
 	go func() { // which no prompt refusal ends: the key may be in use elsewhere
-		_, w, err := there.Claim(context.Background(), entry("b"), newRun())
+		_, w, err := there.Claim(context.Background(), entry("b"), newRun().callbacks())
 		if err == nil && w == nil {
 			err = errors.New("it is not the first")
 		}
 		waits <- err
 	}()
-	if known, w, err := here.Claim(context.Background(), entry("a"), newRun()); w != nil || err != nil || known != l.Log {
+	if known, w, err := here.Claim(context.Background(), entry("a"), newRun().callbacks()); w != nil || err != nil || known != l.Entry {
 		t.Errorf("a key that runs is claimed: %v, %v", w, err)
 	}
-	if found(t, here, l.Entry().ID) != l.Log {
+	if !found(t, here, l.ID) {
 		t.Error("it is not found where it is")
 	}
-	if _, err := there.Find(context.Background(), l.Entry().ID); err == nil {
+	if _, err := there.Find(context.Background(), l.ID); err == nil {
 		t.Error("it is said not to exist")
 	}
 
@@ -199,7 +199,7 @@ func TestRedisIsKilled(t *testing.T) {
 	if err := <-waits; err != nil {
 		t.Error(err)
 	}
-	if known, w, err := here.Claim(context.Background(), entry("a"), newRun()); w != nil || err != nil || known != l.Log {
+	if known, w, err := here.Claim(context.Background(), entry("a"), newRun().callbacks()); w != nil || err != nil || known != l.Entry {
 		t.Errorf("a key that runs is claimed: %v, %v", w, err)
 	}
 	add(t, l, event(3))
@@ -207,14 +207,14 @@ func TestRedisIsKilled(t *testing.T) {
 	if got, err := all(ours); got != event(1)+event(2)+event(3) || !errors.Is(err, io.EOF) {
 		t.Errorf("here: %q, %v", got, err)
 	}
-	again := follow(t, here, l.Entry().ID)
+	again := follow(t, here, l.ID)
 	if got, err := all(again); got != event(1)+event(2)+event(3) || !errors.Is(err, io.EOF) {
 		t.Errorf("here again: %q, %v", got, err)
 	}
 	next := claim(t, here, entry("c"), newRun())
 	begin(t, next)
 	add(t, next, event(1))
-	if got := read(t, follow(t, there, next.Entry().ID), len(event(1))); got != event(1) {
+	if got := read(t, follow(t, there, next.ID), len(event(1))); got != event(1) {
 		t.Errorf("there: %q", got)
 	}
 	if n := logs.FilterMessageSnippet("redis fails").Len(); n != 1 {
@@ -228,7 +228,7 @@ func TestRedisThatTakesNothing(t *testing.T) {
 	s, _ := server.replica(func(o *Options) { o.Timeout = 50 * time.Millisecond })
 	l := claim(t, s, entry("a"), newRun())
 	begin(t, l)
-	r := follow(t, s, l.Entry().ID)
+	r := follow(t, s, l.ID)
 	server.kill()
 	e := "data: " + strings.Repeat("x", 1000) + "\n\n"
 	for range 3 * maxPending / len(e) {
@@ -261,7 +261,7 @@ func TestRedisForgets(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the log is lost", l.Writer.(*owned).isLost)
-	if known, w, err := s.Claim(context.Background(), entry("a"), newRun()); w != nil || err != nil || known != l.Log {
+	if known, w, err := s.Claim(context.Background(), entry("a"), newRun().callbacks()); w != nil || err != nil || known != l.Entry {
 		t.Errorf("a key that runs is claimed: %v, %v", w, err)
 	}
 }
@@ -309,7 +309,7 @@ func TestCloseWaitsForLogs(t *testing.T) {
 	add(t, l, event(1))
 	l.End(resume.Whole)
 	other, _ := server.replica(nil)
-	if got, err := all(follow(t, other, l.Entry().ID)); got != event(1) || !errors.Is(err, io.EOF) {
+	if got, err := all(follow(t, other, l.ID)); got != event(1) || !errors.Is(err, io.EOF) {
 		t.Errorf("%q, %v", got, err)
 	}
 	<-s.over
@@ -334,8 +334,8 @@ func TestKeyIsClaimedOnceAroundARestart(t *testing.T) {
 		for range cap(done) {
 			go func() {
 				for {
-					got, w, err := there.Claim(context.Background(), entry(fmt.Sprint(round)), newRun())
-					if w != nil || err != nil || got.Entry().ID != l.Entry().ID {
+					got, w, err := there.Claim(context.Background(), entry(fmt.Sprint(round)), newRun().callbacks())
+					if w != nil || err != nil || got.ID != l.ID {
 						done <- fmt.Errorf("round %d: %v, %w", round, w, cmp.Or(err, errors.New("it is another")))
 						return
 					}
@@ -363,7 +363,7 @@ func TestKeyIsClaimedOnceAroundARestart(t *testing.T) {
 // TestKeyWaitsNoLongerThanACommand may take, if nothing is at the address.
 func TestKeyWaitsNoLongerThanACommand(t *testing.T) {
 	s, _ := new(fake).replica(t, func(o *Options) { o.Address = "127.0.0.1:0"; o.Timeout = 50 * time.Millisecond })
-	if _, _, err := s.Claim(context.Background(), entry("a"), newRun()); !errors.Is(err, errAway) {
+	if _, _, err := s.Claim(context.Background(), entry("a"), newRun().callbacks()); !errors.Is(err, errAway) {
 		t.Error(err)
 	}
 }

@@ -44,8 +44,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	for n := range maxConnections + 50 {
 		l := claim(t, here, entry(fmt.Sprint(n)), newRun())
 		begin(t, l)
-		owned, readers = append(owned, l), append(readers, follow(t, there, l.Entry().ID))
-		if _, _, err := readers[n].Start(); err != nil {
+		owned, readers = append(owned, l), append(readers, follow(t, there, l.ID))
+		if _, _, err := start(readers[n]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -79,19 +79,19 @@ func TestPiecesAreBounded(t *testing.T) {
 	e := "data: " + strings.Repeat("x", 500_000) + "\n\n"
 	add(t, l, e)
 	l.End(resume.Whole)
-	r := follow(t, there, l.Entry().ID).(*reader)
+	r := follow(t, there, l.ID).(*reader)
 	got := 0
 	for got < len(e) {
 		p, err := r.Next()
 		if err != nil {
 			t.Fatal(err)
 		}
-		got += len(p)
-		if len(p) > maxPiece || len(r.have) >= maxEntries {
-			t.Fatalf("it has %d bytes, and %d pieces more", len(p), len(r.have))
+		got += len(p.Data)
+		if len(p.Data) > maxPiece || len(r.have) >= maxEntries {
+			t.Fatalf("it has %d bytes, and %d pieces more", len(p.Data), len(r.have))
 		}
 	}
-	pieces, err := there.read(l.Entry().ID, "0-0", 1000)
+	pieces, err := there.read(l.ID, "0-0", 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestUpstreamWaitsForRedis(t *testing.T) {
 	l := claim(t, here, en, newRun())
 	begin(t, l)
 	r := follow(t, there, en.ID)
-	if _, _, err := r.Start(); err != nil {
+	if _, _, err := start(r); err != nil {
 		t.Fatal(err)
 	}
 	server.do("CLIENT", "PAUSE", 300, "WRITE")
@@ -165,7 +165,7 @@ func TestMemoryOfRedisIsBounded(t *testing.T) {
 			begin(t, l)
 			written := func(bytes int64) func() bool {
 				return func() bool {
-					v, err := s.look(context.Background(), l.Entry().ID)
+					v, err := s.look(context.Background(), l.ID)
 					return err == nil && v.bytes == bytes
 				}
 			}
@@ -196,11 +196,11 @@ func TestLargeRecords(t *testing.T) {
 	s, logs := f.replica(t, nil)
 	e := entry("path")
 	e.Path = strings.Repeat("/", maxRecord)
-	if _, _, err := s.Claim(context.Background(), e, newRun()); err == nil {
+	if _, _, err := s.Claim(context.Background(), e, newRun().callbacks()); err == nil {
 		t.Error("a large path is kept")
 	}
 	l := claim(t, s, entry("header"), newRun())
-	if err := l.Begin(http.Header{"A": {strings.Repeat("x", maxRecord)}}); err != nil {
+	if err := l.Append(context.Background(), resume.Part{Header: http.Header{"A": {strings.Repeat("x", maxRecord)}}}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the log is lost", l.Writer.(*owned).isLost)

@@ -24,12 +24,12 @@ var contract = map[string]func(t *testing.T, s pair){
 		for round := range 50 {
 			var wg sync.WaitGroup
 			var first atomic.Int64
-			logs := make([]resume.Log, 8)
+			logs := make([]resume.Entry, 8)
 			for i := range logs {
 				wg.Add(1)
 				go func() {
 					defer wg.Done()
-					l, w, err := []resume.Store{s.here, s.there}[i%2].Claim(context.Background(), entry(fmt.Sprint(round)), newRun())
+					l, w, err := []resume.Store{s.here, s.there}[i%2].Claim(context.Background(), entry(fmt.Sprint(round)), newRun().callbacks())
 					if err != nil {
 						t.Error(err)
 						return
@@ -45,8 +45,8 @@ var contract = map[string]func(t *testing.T, s pair){
 				return
 			}
 			for _, l := range logs {
-				if l.Entry() != logs[0].Entry() {
-					t.Fatalf("%v is another than %v", l.Entry(), logs[0].Entry())
+				if l != logs[0] {
+					t.Fatalf("%v is another than %v", l, logs[0])
 				}
 			}
 			if first.Load() != 1 {
@@ -56,15 +56,15 @@ var contract = map[string]func(t *testing.T, s pair){
 	},
 	"without a key all are first": func(t *testing.T, s pair) {
 		a, b := claim(t, s.here, entry(""), newRun()), claim(t, s.there, entry(""), newRun())
-		if a.Entry().ID == b.Entry().ID {
+		if a.ID == b.ID {
 			t.Error("they are the same")
 		}
 	},
 	"readers get all, and the end": func(t *testing.T, s pair) {
 		l := claim(t, s.here, entry("a"), newRun())
-		early := follow(t, s.there, l.Entry().ID)
+		early := follow(t, s.there, l.ID)
 		begin(t, l)
-		h, _, err := early.Start()
+		h, _, err := start(early)
 		if err != nil || !reflect.DeepEqual(h, http.Header{"Content-Type": {"text/event-stream"}, "Gone": nil}) {
 			t.Fatalf("header %v, %v", h, err)
 		}
@@ -72,13 +72,9 @@ var contract = map[string]func(t *testing.T, s pair){
 		if got := read(t, early, len(event(1))); got != event(1) {
 			t.Errorf("first it is %q", got)
 		}
-		if err := l.Append(context.Background(), []byte("data"), nil); err != nil {
-			t.Fatal(err)
-		}
-		if err := l.Append(context.Background(), []byte(": 2\n\n: comment\n"), []int{5}); err != nil {
-			t.Fatal(err)
-		}
-		late := follow(t, s.there, l.Entry().ID)
+		addPart(t, l, "data")
+		addPart(t, l, ": 2\n\n: comment\n", 5)
+		late := follow(t, s.there, l.ID)
 		l.End(resume.Whole)
 		if got, err := all(early); got != "data: 2\n\n: comment\n" || !errors.Is(err, io.EOF) {
 			t.Errorf("%q, %v", got, err)
@@ -91,10 +87,10 @@ var contract = map[string]func(t *testing.T, s pair){
 		l := claim(t, s.here, entry("a"), newRun())
 		begin(t, l)
 		add(t, l, event(1))
-		early := follow(t, s.there, l.Entry().ID)
+		early := follow(t, s.there, l.ID)
 		l.End(resume.Broken)
-		for _, r := range []resume.Reader{early, follow(t, s.there, l.Entry().ID)} {
-			if _, atEnd, err := r.Start(); err != nil || atEnd {
+		for _, r := range []resume.Reader{early, follow(t, s.there, l.ID)} {
+			if _, atEnd, err := start(r); err != nil || atEnd {
 				t.Error(atEnd, err)
 			}
 			if got, err := all(r); got != event(1) || !errors.Is(err, resume.ErrBroken) {
@@ -106,20 +102,20 @@ var contract = map[string]func(t *testing.T, s pair){
 		l := claim(t, s.here, entry("a"), newRun())
 		begin(t, l)
 		l.End(resume.Whole)
-		r, atEnd := started(t, s.there, l.Entry().ID, 0)
+		r, atEnd := started(t, s.there, l.ID, 0)
 		if got, err := all(r); got != "" || !errors.Is(err, io.EOF) || !atEnd {
 			t.Errorf("%q, %v", got, err)
 		}
 	},
 	"what is dropped frees its key, and its readers": func(t *testing.T, s pair) {
 		l := claim(t, s.here, entry("a"), newRun())
-		r := follow(t, s.there, l.Entry().ID)
+		r := follow(t, s.there, l.ID)
 		l.End(resume.Dropped)
-		if _, _, err := r.Start(); !errors.Is(err, resume.ErrDropped) {
+		if _, _, err := start(r); !errors.Is(err, resume.ErrDropped) {
 			t.Error(err)
 		}
 		until(t, "the key is free", func() bool {
-			_, w, err := s.there.Claim(context.Background(), entry("a"), newRun())
+			_, w, err := s.there.Claim(context.Background(), entry("a"), newRun().callbacks())
 			return w != nil && err == nil
 		})
 	},
@@ -137,23 +133,17 @@ var contract = map[string]func(t *testing.T, s pair){
 			if i%7 == 0 {
 				c := []byte(": comment\n\n")
 				whole.Write(c)
-				if err := l.Append(context.Background(), c, nil); err != nil {
-					t.Fatal(err)
-				}
+				addPart(t, l, string(c))
 			}
 			whole.Write(e)
 			behind = append(behind, whole.Len())
 			n := random.IntN(len(e))
-			if err := l.Append(context.Background(), e[:n], nil); err != nil {
-				t.Fatal(err)
-			}
-			if err := l.Append(context.Background(), e[n:], []int{len(e) - n}); err != nil {
-				t.Fatal(err)
-			}
+			addPart(t, l, string(e[:n]))
+			addPart(t, l, string(e[n:]), len(e)-n)
 		}
 		for _, when := range []string{"while it goes on", "after its end"} {
 			for n, at := range behind {
-				r, atEnd := started(t, s.there, l.Entry().ID, uint64(n))
+				r, atEnd := started(t, s.there, l.ID, uint64(n))
 				want := whole.String()[at:]
 				if got := read(t, r, len(want)); got != want || atEnd != (want == "" && when == "after its end") {
 					t.Fatalf("%s, after %d it is %.50q, want %.50q", when, n, got, want)
@@ -162,7 +152,7 @@ var contract = map[string]func(t *testing.T, s pair){
 			}
 			l.End(resume.Whole)
 		}
-		if err := refusal(t, s.there, l.Entry().ID, uint64(len(behind))); !errors.Is(err, resume.ErrAhead) {
+		if err := refusal(t, s.there, l.ID, uint64(len(behind))); !errors.Is(err, resume.ErrAhead) {
 			t.Error(err)
 		}
 	},
@@ -176,17 +166,17 @@ var contract = map[string]func(t *testing.T, s pair){
 		}
 		l.End(resume.Whole)
 		var gone *resume.GoneError
-		if err := refusal(t, s.there, l.Entry().ID, 0); !errors.As(err, &gone) {
+		if err := refusal(t, s.there, l.ID, 0); !errors.As(err, &gone) {
 			t.Fatalf("nothing is gone: %v", err)
 		}
 		kept := int(events - gone.First + 1)
 		if most := 1 << 20 / len(e(1)); kept < most/2 || kept > most {
 			t.Errorf("%d events are kept, with room for %d", kept, most)
 		}
-		if err := refusal(t, s.there, l.Entry().ID, gone.First-2); !errors.As(err, &gone) {
+		if err := refusal(t, s.there, l.ID, gone.First-2); !errors.As(err, &gone) {
 			t.Errorf("one before is there: %v", err)
 		}
-		r, _ := started(t, s.there, l.Entry().ID, gone.First-1)
+		r, _ := started(t, s.there, l.ID, gone.First-1)
 		got, err := all(r)
 		if !strings.HasPrefix(got, e(int(gone.First))) || !strings.HasSuffix(got, e(events)) || len(got) != kept*len(e(1)) || !errors.Is(err, io.EOF) {
 			t.Errorf("%d bytes: %.20q, %v", len(got), got, err)
@@ -213,10 +203,9 @@ var contract = map[string]func(t *testing.T, s pair){
 		run := newRun()
 		l := claim(t, s.here, entry("a"), run)
 		begin(t, l)
-		log := found(t, s.there, l.Entry().ID)
 		var readers []resume.Reader
 		for range 3 {
-			readers = append(readers, log.Read(context.Background(), 0))
+			readers = append(readers, s.there.Read(context.Background(), l.ID, 0))
 		}
 		until(t, "three read", func() bool { return run.readers.Load() == 3 })
 		for _, r := range readers {
@@ -229,11 +218,9 @@ var contract = map[string]func(t *testing.T, s pair){
 		l := claim(t, s.here, entry("a"), run)
 		begin(t, l)
 		add(t, l, event(1))
-		r := follow(t, s.there, l.Entry().ID)
-		if err := found(t, s.there, l.Entry().ID).Delete(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		if found(t, s.there, l.Entry().ID) != nil || found(t, s.here, l.Entry().ID) != nil {
+		r := follow(t, s.there, l.ID)
+		remove(t, s.there, l.ID)
+		if found(t, s.there, l.ID) || found(t, s.here, l.ID) {
 			t.Error("it is still found")
 		}
 		select {
@@ -250,7 +237,7 @@ var contract = map[string]func(t *testing.T, s pair){
 		if got, err := all(r); got != event(1)+event(2) || !errors.Is(err, io.EOF) {
 			t.Errorf("%q, %v", got, err)
 		}
-		if found(t, s.there, l.Entry().ID) != nil || found(t, s.here, l.Entry().ID) != nil {
+		if found(t, s.there, l.ID) || found(t, s.here, l.ID) {
 			t.Error("it is found again")
 		}
 	},
@@ -259,11 +246,9 @@ var contract = map[string]func(t *testing.T, s pair){
 		begin(t, l)
 		add(t, l, event(1))
 		l.End(resume.Whole)
-		r, _ := started(t, s.there, l.Entry().ID, 0)
-		if err := found(t, s.there, l.Entry().ID).Delete(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		if found(t, s.there, l.Entry().ID) != nil || found(t, s.here, l.Entry().ID) != nil {
+		r, _ := started(t, s.there, l.ID, 0)
+		remove(t, s.there, l.ID)
+		if found(t, s.there, l.ID) || found(t, s.here, l.ID) {
 			t.Error("it is still found")
 		}
 		if got, err := all(r); got != event(1) || !errors.Is(err, io.EOF) {
@@ -279,9 +264,9 @@ var contract = map[string]func(t *testing.T, s pair){
 		add(t, l, event(1))
 		r := follow(t, s.there, e.ID)
 		l.End(resume.Whole)
-		until(t, "it has gone", func() bool { return found(t, s.there, e.ID) == nil && found(t, s.here, e.ID) == nil })
+		until(t, "it has gone", func() bool { return !found(t, s.there, e.ID) && !found(t, s.here, e.ID) })
 		until(t, "the key is free", func() bool {
-			_, w, err := s.there.Claim(context.Background(), entry("a"), newRun())
+			_, w, err := s.there.Claim(context.Background(), entry("a"), newRun().callbacks())
 			return w != nil && err == nil
 		})
 		if got, err := all(r); got != event(1) || !errors.Is(err, io.EOF) { // it was there already
@@ -291,25 +276,25 @@ var contract = map[string]func(t *testing.T, s pair){
 	"a reader that leaves stops waiting": func(t *testing.T, s pair) {
 		l := claim(t, s.here, entry("a"), newRun())
 		ctx, leave := context.WithCancel(context.Background())
-		r := found(t, s.there, l.Entry().ID).Read(ctx, 0)
+		r := s.there.Read(ctx, l.ID, 0)
 		defer r.Close()
 		go leave()
-		if _, _, err := r.Start(); !errors.Is(err, context.Canceled) {
+		if _, _, err := start(r); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		begin(t, l)
-		if _, err := r.Next(); !errors.Is(err, context.Canceled) {
+		if _, err := all(r); !errors.Is(err, context.Canceled) { // not before it has what is there
 			t.Error(err)
 		}
 	},
 	"an entry stays as it is": func(t *testing.T, s pair) {
 		e := entry("a")
 		claim(t, s.here, e, newRun())
-		if got := found(t, s.there, e.ID).Entry(); got != e {
-			t.Errorf("%v, want %v", got, e)
+		if got, err := s.there.Find(context.Background(), e.ID); got != e || err != nil {
+			t.Errorf("%v, %v, want %v", got, err, e)
 		}
-		if l := found(t, s.there, "stream_unknown"); l != nil {
-			t.Errorf("somebody else's is %v", l)
+		if found(t, s.there, "stream_unknown") {
+			t.Error("one that was never claimed is found")
 		}
 	},
 }

@@ -19,12 +19,12 @@ func TestNothingStaysForEver(t *testing.T) {
 	ctx := context.Background()
 
 	claimed := claim(t, here, entry("claimed"), newRun())
-	follow(t, there, claimed.Entry().ID)
+	follow(t, there, claimed.ID)
 	for _, key := range []string{"begun", "whole", "broken", "cancelled", "over"} {
 		l := claim(t, here, entry(key), newRun())
 		begin(t, l)
 		add(t, l, event(1))
-		read(t, follow(t, there, l.Entry().ID), len(event(1)))
+		read(t, follow(t, there, l.ID), len(event(1)))
 		switch key {
 		case "whole", "over":
 			l.End(resume.Whole)
@@ -32,15 +32,13 @@ func TestNothingStaysForEver(t *testing.T) {
 			l.End(resume.Broken)
 		}
 		if key == "cancelled" || key == "over" {
-			if err := found(t, there, l.Entry().ID).Delete(ctx); err != nil {
-				t.Fatal(err)
-			}
+			remove(t, there, l.ID)
 		}
 	}
 	claim(t, here, entry("dropped"), newRun()).End(resume.Dropped)
 	left := claim(t, dying, entry("left"), newRun())
 	begin(t, left)
-	r := follow(t, there, left.Entry().ID)
+	r := follow(t, there, left.ID)
 	die(dying)
 	_, _ = all(r)
 

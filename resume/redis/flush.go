@@ -210,7 +210,7 @@ func (o *owned) succeeded() {
 // as well.
 func (s *Store) release(o *owned, lost bool) {
 	if !lost {
-		_ = o.Log.Delete(context.Background()) // one in memory always can; its run is over
+		_ = o.memoryLog.Delete(context.Background()) // one in memory always can; its run is over
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 func front(t *testing.T, s resume.Store, upstream http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	o := resume.DefaultOptions()
-	o.Store = s
+	o.Store, o.Secret = s, []byte("secret")
 	h := httptest.NewServer(resume.New(o).Handler(upstream))
 	t.Cleanup(h.Close)
 	return h

@@ -3,7 +3,9 @@ package redis
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -20,9 +22,13 @@ type run struct {
 
 func newRun() *run { return &run{cancelled: make(chan resume.Reason, 100)} }
 
-func (r *run) ReadersChanged(n int) { r.readers.Store(int64(n)) }
-
-func (r *run) Cancel(why resume.Reason) { r.cancelled <- why }
+// callbacks returns what a store calls.
+func (r *run) callbacks() resume.Run {
+	return resume.Run{
+		ReadersChanged: func(n int) { r.readers.Store(int64(n)) },
+		Cancel:         func(why resume.Reason) { r.cancelled <- why },
+	}
+}
 
 // pair is a store as the one who runs sees it, and as another does.
 type pair struct{ here, there resume.Store }
@@ -61,28 +67,45 @@ func entry(key string) resume.Entry {
 
 // claimed is a log with its writer.
 type claimed struct {
-	resume.Log
+	resume.Entry
 	resume.Writer
 }
 
 // claim claims an entry, which must be the first.
-func claim(t *testing.T, s resume.Store, e resume.Entry, r resume.Run) claimed {
+func claim(t *testing.T, s resume.Store, e resume.Entry, r *run) claimed {
 	t.Helper()
-	l, w, err := s.Claim(context.Background(), e, r)
+	e, w, err := s.Claim(context.Background(), e, r.callbacks())
 	if err != nil || w == nil {
 		t.Fatal(w, err)
 	}
-	return claimed{l, w}
+	return claimed{e, w}
 }
 
-// found returns the log with the id, nil for none.
-func found(t *testing.T, s resume.Store, id string) resume.Log {
+// claimAgain claims a key, and returns the entry that it has already, or an error.
+func claimAgain(s resume.Store, key string) (resume.Entry, error) {
+	have, w, err := s.Claim(context.Background(), entry(key), resume.Run{})
+	if err == nil && w != nil {
+		err = errors.New("it is the first")
+	}
+	return have, err
+}
+
+// found reports whether there is a log with the id.
+func found(t *testing.T, s resume.Store, id string) bool {
 	t.Helper()
-	l, err := s.Find(context.Background(), id)
-	if err != nil {
+	_, err := s.Find(context.Background(), id)
+	if err != nil && !errors.Is(err, resume.ErrDropped) {
 		t.Fatal(err)
 	}
-	return l
+	return err == nil
+}
+
+// remove deletes the log with the id.
+func remove(t *testing.T, s resume.Store, id string) {
+	t.Helper()
+	if err := s.Delete(context.Background(), id); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // follow returns a reader of the log with the id, from its beginning on.
@@ -94,21 +117,26 @@ func follow(t *testing.T, s resume.Store, id string) resume.Reader {
 // followAfter returns a reader of the events after the number n.
 func followAfter(t *testing.T, s resume.Store, id string, n uint64) resume.Reader {
 	t.Helper()
-	l := found(t, s, id)
-	if l == nil {
-		t.Fatal("there is no log")
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	r := l.Read(ctx, n)
+	r := s.Read(ctx, id, n)
 	t.Cleanup(func() { cancel(); r.Close() })
 	return r
+}
+
+// start waits for the first part, and reports whether the log is at its end.
+func start(r resume.Reader) (header http.Header, atEnd bool, err error) {
+	p, err := r.Next()
+	if atEnd = errors.Is(err, io.EOF); atEnd {
+		err = nil
+	}
+	return p.Header, atEnd, err
 }
 
 // started returns a reader of the events after the number n that has started.
 func started(t *testing.T, s resume.Store, id string, n uint64) (r resume.Reader, atEnd bool) {
 	t.Helper()
 	r = followAfter(t, s, id, n)
-	_, atEnd, err := r.Start()
+	_, atEnd, err := start(r)
 	if err != nil {
 		t.Fatalf("after %d: %v", n, err)
 	}
@@ -118,7 +146,7 @@ func started(t *testing.T, s resume.Store, id string, n uint64) (r resume.Reader
 // refusal returns why there is no reader of the events after the number n.
 func refusal(t *testing.T, s resume.Store, id string, n uint64) error {
 	t.Helper()
-	_, _, err := followAfter(t, s, id, n).Start()
+	_, _, err := start(followAfter(t, s, id, n))
 	return err
 }
 
@@ -134,9 +162,15 @@ func add(t *testing.T, l resume.Writer, events ...string) {
 		p = append(p, e...)
 		ends = append(ends, len(p))
 	}
+	addPart(t, l, string(p), ends...)
+}
+
+// addPart appends a part of a log. It waits for no readers.
+func addPart(t *testing.T, l resume.Writer, data string, ends ...int) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := l.Append(ctx, p, ends); err != nil {
+	if err := l.Append(ctx, resume.Part{Data: []byte(data), Ends: ends}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -148,9 +182,9 @@ func read(t *testing.T, r resume.Reader, n int) string {
 	for len(b) < n {
 		p, err := r.Next()
 		if err != nil {
-			t.Fatalf("%v behind %q", err, b)
+			t.Fatalf("%v after %q", err, b)
 		}
-		b = append(b, p...)
+		b = append(b, p.Data...)
 	}
 	return string(b)
 }
@@ -163,13 +197,14 @@ func all(r resume.Reader) (string, error) {
 		if err != nil {
 			return string(b), err
 		}
-		b = append(b, p...)
+		b = append(b, p.Data...)
 	}
 }
 
 func begin(t *testing.T, l resume.Writer) {
 	t.Helper()
-	if err := l.Begin(http.Header{"Content-Type": {"text/event-stream"}, "Gone": nil}); err != nil {
+	header := http.Header{"Content-Type": {"text/event-stream"}, "Gone": nil}
+	if err := l.Append(context.Background(), resume.Part{Header: header}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -178,9 +213,9 @@ func begin(t *testing.T, l resume.Writer) {
 type readerOf struct{ resume.Reader }
 
 func (r readerOf) Read(p []byte) (int, error) {
-	b, err := r.Next()
-	if len(b) > len(p) {
+	part, err := r.Next()
+	if len(part.Data) > len(p) {
 		panic("the test reads too little at once")
 	}
-	return copy(p, b), err
+	return copy(p, part.Data), err
 }

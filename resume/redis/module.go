@@ -192,14 +192,14 @@ func (s *Storage) key() storeKey {
 }
 
 // ResumeStore implements resumecaddy.Storage.
-func (s *Storage) ResumeStore(local *resume.Memory) resume.Store {
+func (s *Storage) ResumeStore(local *resume.Memory) (resume.Store, []byte) {
 	v, _, _ := stores.LoadOrNew(s.key(), func() (caddy.Destructor, error) { // which never fails
 		o := s.options
 		o.Local, o.Logger = local, s.logger
 		return pooled{New(o)}, nil
 	})
 	s.used = true
-	return v.(pooled).Store
+	return v.(pooled).Store, s.options.Secret
 }
 
 // Cleanup lets go of the store, which goes on until its streams are over.

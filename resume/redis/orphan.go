@@ -3,9 +3,9 @@ package redis
 import (
 	"context"
 	"errors"
-	"net/http"
 
 	goredis "github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
@@ -14,12 +14,6 @@ import (
 // died. Clients of that replica may have events that never came to Redis: those have numbers
 // in the gap, because at most maxPending bytes, twice, are on their way.
 const orphanGap = 1 << 20
-
-// An orphan is a log whose replica is gone. This replica ends it.
-type orphan struct {
-	w   writer
-	err error
-}
 
 // adopt ends a log whose lease is over: one that has begun with an error, as far as its
 // format has one, any other as if its request had failed. If another replica does it, there
@@ -32,17 +26,30 @@ func (s *Store) adopt(e resume.Entry) error {
 	if err != nil {
 		return err
 	}
-	o := &orphan{w: writer{s: s, entry: e}}
+	w := &writer{s: s, entry: e}
 	if state == states[resume.Claimed] {
-		return o.w.end(resume.Dropped)
+		return w.end(resume.Dropped)
 	}
-	if err := o.w.load(); err != nil {
+	if err := w.load(); err != nil {
 		return err
 	}
-	if err := resume.Abandon(context.Background(), o, e, o.w.events, resume.ReasonNone); err != nil {
-		return err
+	var failed error
+	part, how, err := resume.Finish(e, w.events, resume.ReasonNone, func(yield func([]byte, error) bool) {
+		failed = s.each(e.ID, func(p piece) { yield([]byte(p.data), nil) })
+		if failed != nil {
+			yield(nil, failed)
+		}
+	})
+	if failed != nil {
+		return failed
 	}
-	return o.err
+	if err != nil {
+		s.o.Logger.Error("ending a stream of another replica failed; it breaks off", zap.Error(err))
+	}
+	if !w.appendAll(part.Data, part.Ends, func(write func() error) bool { failed = write(); return failed == nil }) {
+		return failed
+	}
+	return w.end(how)
 }
 
 // load continues where the log stands, after the gap.
@@ -62,26 +69,3 @@ func (w *writer) load() error {
 	}
 	return err
 }
-
-// Begin implements resume.Writer. The log has begun.
-func (o *orphan) Begin(http.Header) error { return nil }
-
-// Each implements resume.Writer.
-func (o *orphan) Each(f func(p []byte)) error {
-	return o.w.s.each(o.w.entry.ID, func(p piece) { f([]byte(p.data)) })
-}
-
-// Append implements resume.Writer.
-func (o *orphan) Append(_ context.Context, p []byte, ends []int) error {
-	o.w.appendAll(p, ends, func(write func() error) bool {
-		o.err = write()
-		return o.err == nil
-	})
-	return o.err
-}
-
-// End implements resume.Writer.
-func (o *orphan) End(how resume.State) { o.err = o.w.end(how) }
-
-// Interface guards
-var _ resume.Writer = (*orphan)(nil)

@@ -19,14 +19,14 @@ import (
 //
 // It is the run of the log in memory.
 type owned struct {
-	resume.Log // in memory
-	memory     memoryWriter
-	s          *Store
-	entry      resume.Entry
-	run        resume.Run
-	cancelled  atomic.Bool
-	wake       chan struct{} // flush has something to do
-	done       chan struct{} // closed when flush is over
+	memoryLog
+	memory    resume.Writer
+	s         *Store
+	entry     resume.Entry
+	run       resume.Run
+	cancelled atomic.Bool
+	wake      chan struct{} // flush has something to do
+	done      chan struct{} // closed when flush is over
 
 	mu     sync.Mutex
 	todo   todo
@@ -36,12 +36,6 @@ type owned struct {
 	lost   bool
 	over   bool      // its run adds no more
 	until  time.Time // when it is lost if writes fail
-}
-
-// memoryWriter is the writer of a log in a resume.Memory.
-type memoryWriter interface {
-	resume.Writer
-	SetElsewhere(readers int)
 }
 
 // todo is what flush has to do.
@@ -81,18 +75,15 @@ func (o *owned) add(more func(*todo)) {
 	}
 }
 
-// Begin implements resume.Writer.
-func (o *owned) Begin(header http.Header) error {
-	err := o.memory.Begin(header)
-	o.add(func(t *todo) { t.header = header })
-	return err
-}
-
 // Append implements resume.Writer.
-func (o *owned) Append(ctx context.Context, p []byte, ends []int) error {
-	if err := o.memory.Append(ctx, p, ends); err != nil {
+func (o *owned) Append(ctx context.Context, part resume.Part) error {
+	if err := o.memory.Append(ctx, part); err != nil {
 		return err
 	}
+	if part.Header != nil {
+		o.add(func(t *todo) { t.header = part.Header })
+	}
+	p, ends := part.Data, part.Ends
 	o.mu.Lock()
 	o.events += uint64(len(ends))
 	for len(o.todo.bytes) >= maxPending && !o.fails && !o.lost {
@@ -116,9 +107,6 @@ func (o *owned) Append(ctx context.Context, p []byte, ends []int) error {
 // errFull says why a log is lost.
 var errFull = errors.New("redis does not take what comes")
 
-// Each implements resume.Writer.
-func (o *owned) Each(f func(p []byte)) error { return o.memory.Each(f) }
-
 // End implements resume.Writer.
 func (o *owned) End(how resume.State) {
 	o.memory.End(how)
@@ -140,12 +128,12 @@ func (o *owned) Delete(ctx context.Context) error {
 	if _, err := o.s.do(ctx, cancelScript, o.s.names.cancel(o.entry), o.s.o.Prefix, o.entry.ID); err != nil && !o.isLost() {
 		o.lose(err)
 	}
-	return o.Log.Delete(ctx)
+	return o.memoryLog.Delete(ctx)
 }
 
 // Read implements resume.Log.
 func (o *owned) Read(ctx context.Context, n uint64) resume.Reader {
-	return &ownedReader{o.Log.Read(ctx, n), o, ctx, n}
+	return &ownedReader{Reader: o.memoryLog.Read(ctx, n), o: o, ctx: ctx, after: n}
 }
 
 // ownedReader reads the log in memory. Events that were deleted there, for want of memory,
@@ -155,25 +143,25 @@ type ownedReader struct {
 	o     *owned
 	ctx   context.Context
 	after uint64
+	began bool
 }
 
-// Start implements resume.Reader.
-func (r *ownedReader) Start() (http.Header, bool, error) {
-	header, atEnd, err := r.Reader.Start()
+// Next implements resume.Reader.
+func (r *ownedReader) Next() (resume.Part, error) {
+	p, err := r.Reader.Next()
 	var gone *resume.GoneError
-	if !errors.As(err, &gone) || r.o.isLost() {
-		return header, atEnd, err
+	if r.began || !errors.As(err, &gone) || r.o.isLost() || r.ctx.Err() != nil {
+		r.began = true
+		return p, err
 	}
+	r.began = true
 	remote := (&remoteLog{r.o.s, r.o.entry}).Read(r.ctx, r.after)
 	r.Reader.Close()
 	r.Reader = remote
-	return remote.Start()
+	return remote.Next()
 }
 
-// ReadersChanged implements resume.Run.
-func (o *owned) ReadersChanged(n int) { o.run.ReadersChanged(n) }
-
-// Cancel implements resume.Run. If the log in memory has to make room, what it deletes is in
+// Cancel cancels the run. If the log in memory has to make room, what it deletes is in
 // Redis, and the run may go on.
 func (o *owned) Cancel(why resume.Reason) {
 	if why != resume.ReasonMemory || o.isLost() {
@@ -206,7 +194,7 @@ func (o *owned) lose(why error) {
 		o.s.o.Logger.Warn("a stream goes on here, and is no longer in redis: clients at other replicas are cut off",
 			zap.String("stream", o.entry.ID), o.s.o.errorField(why))
 	}
-	o.memory.SetElsewhere(0)
+	o.s.o.Local.SetElsewhere(o.entry.ID, 0)
 }
 
 // refresh extends the lease, and does what others ask for. It answers their last message about
@@ -238,10 +226,10 @@ func (o *owned) refresh(message string) error {
 		}
 		return nil
 	case is > 0 && o.cancelled.CompareAndSwap(false, true):
-		_ = o.Log.Delete(context.Background()) // one in memory always can
+		_ = o.memoryLog.Delete(context.Background()) // one in memory always can
 	}
 	o.extend()
-	o.memory.SetElsewhere(int(n))
+	o.s.o.Local.SetElsewhere(o.entry.ID, int(n))
 	return nil
 }
 
@@ -256,8 +244,6 @@ func (o *owned) extend() {
 
 // Interface guards
 var (
-	_ resume.Log    = (*owned)(nil)
 	_ resume.Writer = (*owned)(nil)
-	_ resume.Run    = (*owned)(nil)
 	_ resume.Reader = (*ownedReader)(nil)
 )

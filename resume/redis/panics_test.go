@@ -8,12 +8,13 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
-// panicking is a run that panics when it is told anything.
-type panicking struct{ told atomic.Int64 }
-
-func (p *panicking) ReadersChanged(int) { p.told.Add(1); panic("a test panics") }
-
-func (p *panicking) Cancel(resume.Reason) { p.told.Add(1); panic("a test panics") }
+// panicking returns a run that panics when it is told anything, and counts that.
+func panicking(told *atomic.Int64) resume.Run {
+	return resume.Run{
+		ReadersChanged: func(int) { told.Add(1); panic("a test panics") },
+		Cancel:         func(resume.Reason) { told.Add(1); panic("a test panics") },
+	}
+}
 
 // TestPanicsEndNothing has runs panic in each goroutine of a store that calls them: the process
 // goes on, and so do other streams of the store.
@@ -26,19 +27,22 @@ func TestPanicsEndNothing(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			f.start(t)
 			s, logs := f.replica(t, nil)
-			p := new(panicking)
+			var told atomic.Int64
 			e := entry(what)
 			if f.point == "xread" {
 				e.ID = "stream_told"
 			}
-			l := claim(t, s, e, p)
+			_, l, err := s.Claim(context.Background(), e, panicking(&told))
+			if err != nil || l == nil {
+				t.Fatal(err)
+			}
 			begin(t, l)
 			add(t, l, event(1))
-			until(t, "the run panics", func() bool { return p.told.Load() > 0 })
+			until(t, "the run panics", func() bool { return told.Load() > 0 })
 			until(t, "that is logged", func() bool { return logs.FilterMessageSnippet("panic").Len() > 0 })
 			add(t, l, event(2))
 			l.End(resume.Whole)
-			if _, w, _ := s.Claim(context.Background(), entry("other"), newRun()); w != nil {
+			if _, w, _ := s.Claim(context.Background(), entry("other"), newRun().callbacks()); w != nil {
 				w.End(resume.Dropped)
 			}
 		})

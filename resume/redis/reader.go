@@ -21,6 +21,7 @@ type reader struct {
 	at    int64   // where it is in the log
 	last  string  // the id of a piece, and the next one has what is there
 	have  []piece // that it has not returned yet
+	began bool    // it has returned the header
 }
 
 // until waits until it is so, or nothing comes any more, and leaves the tail locked.
@@ -44,10 +45,10 @@ func (r *reader) until(ctx context.Context, is func() bool) error {
 // ended reports whether the log has. The tail is locked.
 func (t *tail) ended() bool { return t.state > resume.Begun }
 
-// Start implements resume.Reader. A client may have an event from the replica that runs the
+// start waits for the header and finds the place to begin. A client may have an event from the replica that runs the
 // log before that is in Redis, and that replica may die then. One that is alive says whether
 // there is such an event.
-func (r *reader) Start() (http.Header, bool, error) {
+func (r *reader) start() (http.Header, bool, error) {
 	t, n := r.t, r.after
 	err := r.until(r.ctx, func() bool { return t.header != nil })
 	header, failed := t.header, t.err
@@ -168,10 +169,17 @@ func (r *reader) bytes(after string) ([]piece, error) {
 }
 
 // Next implements resume.Reader.
-func (r *reader) Next() ([]byte, error) {
+func (r *reader) Next() (resume.Part, error) {
+	if !r.began {
+		header, atEnd, err := r.start()
+		if r.began = err == nil; atEnd {
+			err = io.EOF
+		}
+		return resume.Part{Header: header}, err
+	}
 	for {
 		if b, err := r.take(); len(b) > 0 || err != nil {
-			return b, err
+			return resume.Part{Data: b}, err
 		}
 		t := r.t
 		err := r.until(r.ctx, func() bool { return t.end > r.at || t.ended() })
@@ -182,16 +190,16 @@ func (r *reader) Next() ([]byte, error) {
 		t.mu.Unlock()
 		switch {
 		case err != nil:
-			return nil, err
+			return resume.Part{}, err
 		case more && len(r.have) == 0:
 			if r.have, err = r.bytes(r.last); err != nil || len(r.have) == 0 {
-				return nil, resume.ErrBroken
+				return resume.Part{}, resume.ErrBroken
 			}
 		case more:
 		case failed != nil || state == resume.Broken:
-			return nil, resume.ErrBroken
+			return resume.Part{}, resume.ErrBroken
 		default:
-			return nil, io.EOF
+			return resume.Part{}, io.EOF
 		}
 	}
 }

@@ -18,8 +18,8 @@ func TestReaderAtTheEndOfWhatCameLast(t *testing.T) {
 	there, _ := server.replica(nil)
 	l := claim(t, here, entry("a"), newRun())
 	begin(t, l)
-	tail := handTail(there, l.Entry())
-	r := follow(t, there, l.Entry().ID)
+	tail := handTail(there, l.Entry)
+	r := follow(t, there, l.ID)
 	step := func(what string, do func() (bool, error)) {
 		t.Helper()
 		if _, err := do(); err != nil {
@@ -39,7 +39,7 @@ func TestReaderAtTheEndOfWhatCameLast(t *testing.T) {
 	add(t, l, event(2))
 	l.End(resume.Whole)
 	until(t, "it is whole", func() bool {
-		v, err := there.look(context.Background(), l.Entry().ID)
+		v, err := there.look(context.Background(), l.ID)
 		return err == nil && v.state == resume.Whole
 	})
 	step("look", tail.look)

@@ -17,10 +17,10 @@ type remoteLog struct {
 	entry resume.Entry
 }
 
-// Entry implements resume.Log.
+// Entry implements keptLog.
 func (l *remoteLog) Entry() resume.Entry { return l.entry }
 
-// Delete implements resume.Log.
+// Delete implements keptLog.
 func (l *remoteLog) Delete(ctx context.Context) error {
 	v, err := l.s.do(ctx, cancelScript, l.s.names.cancel(l.entry), l.s.o.Prefix, l.entry.ID)
 	if err == nil && v != int64(1) {
@@ -29,7 +29,7 @@ func (l *remoteLog) Delete(ctx context.Context) error {
 	return err
 }
 
-// Read implements resume.Log.
+// Read implements keptLog.
 func (l *remoteLog) Read(ctx context.Context, n uint64) resume.Reader {
 	s := l.s
 	r := &reader{ctx: ctx, after: n, last: "0-0", name: s.replica + ":" + strconv.FormatInt(s.members.Add(1), 10)}
@@ -147,4 +147,4 @@ func (s *Store) each(id string, f func(piece)) error {
 }
 
 // Interface guards
-var _ resume.Log = (*remoteLog)(nil)
+var _ keptLog = (*remoteLog)(nil)

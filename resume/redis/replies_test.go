@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"runtime"
 	"strings"
 	"sync"
@@ -102,7 +101,7 @@ func converse(t *testing.T, s *Store) {
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
 	for _, whole := range []bool{true, false} {
-		l, w, err := s.Claim(ctx, entry(fmt.Sprint(whole)), newRun())
+		l, w, err := s.Claim(ctx, entry(fmt.Sprint(whole)), newRun().callbacks())
 		if err != nil || w == nil {
 			continue
 		}
@@ -110,30 +109,27 @@ func converse(t *testing.T, s *Store) {
 			w.End(resume.Dropped)
 			continue
 		}
-		r := l.Read(ctx, 0)
-		_ = w.Begin(http.Header{"Content-Type": {"text/event-stream"}}) // or Redis does not have it
-		if err := w.Append(ctx, []byte(event(1)), []int{len(event(1))}); err != nil {
-			t.Error(err)
-		}
+		r := s.Read(ctx, l.ID, 0)
+		begin(t, w)
+		add(t, w, event(1))
 		w.End(resume.Whole)
 		if got, err := all(r); got != event(1) || !errors.Is(err, io.EOF) {
 			t.Errorf("here it is %q, %v", got, err)
 		}
 		r.Close()
 	}
-	l, err := s.Find(ctx, theirs.ID)
-	if err != nil || l == nil {
+	if _, err := s.Find(ctx, theirs.ID); err != nil {
 		return
 	}
 	for n := range uint64(3) {
-		r := l.Read(ctx, n)
-		if _, _, err := r.Start(); err == nil {
+		r := s.Read(ctx, theirs.ID, n)
+		if _, _, err := start(r); err == nil {
 			_, _ = all(r)
 		}
 		r.Close()
 	}
 	_ = s.each(theirs.ID, func(piece) {})
-	_ = l.Delete(ctx)
+	_ = s.Delete(ctx, theirs.ID)
 }
 
 // inMemory is a connection that answers whatever is written to it with the same bytes, in parts of

@@ -13,19 +13,19 @@ import (
 // TestErrorRepliesAreNotAway has commands be refused because of what is in a key: other keys
 // work, and nobody takes Redis for away.
 func TestErrorRepliesAreNotAway(t *testing.T) {
-	for name, spoil := range map[string]func(s *server, l resume.Log){
-		"a log of another type": func(s *server, l resume.Log) {
-			s.do("DEL", "test:log:"+l.Entry().ID)
-			s.do("SET", "test:log:"+l.Entry().ID, "x")
+	for name, spoil := range map[string]func(s *server, l resume.Entry){
+		"a log of another type": func(s *server, l resume.Entry) {
+			s.do("DEL", "test:log:"+l.ID)
+			s.do("SET", "test:log:"+l.ID, "x")
 		},
-		"no number of events":   func(s *server, l resume.Log) { s.do("HSET", "test:log:"+l.Entry().ID, "n", "x") },
-		"no number of bytes":    func(s *server, l resume.Log) { s.do("HDEL", "test:log:"+l.Entry().ID, "z") },
-		"no lease":              func(s *server, l resume.Log) { s.do("HSET", "test:log:"+l.Entry().ID, "until", "x") },
-		"an entry that is none": func(s *server, l resume.Log) { s.do("HSET", "test:log:"+l.Entry().ID, "e", "x") },
-		"another's entry":       func(s *server, l resume.Log) { s.do("HSET", "test:log:"+l.Entry().ID, "e", `{"ID":"stream_other"}`) },
-		"a header of null":      func(s *server, l resume.Log) { s.do("HSET", "test:log:"+l.Entry().ID, "h", "null") },
-		"no header":             func(s *server, l resume.Log) { s.do("HDEL", "test:log:"+l.Entry().ID, "h") },
-		"a state of no log":     func(s *server, l resume.Log) { s.do("HSET", "test:log:"+l.Entry().ID, "s", "x") },
+		"no number of events":   func(s *server, l resume.Entry) { s.do("HSET", "test:log:"+l.ID, "n", "x") },
+		"no number of bytes":    func(s *server, l resume.Entry) { s.do("HDEL", "test:log:"+l.ID, "z") },
+		"no lease":              func(s *server, l resume.Entry) { s.do("HSET", "test:log:"+l.ID, "until", "x") },
+		"an entry that is none": func(s *server, l resume.Entry) { s.do("HSET", "test:log:"+l.ID, "e", "x") },
+		"another's entry":       func(s *server, l resume.Entry) { s.do("HSET", "test:log:"+l.ID, "e", `{"ID":"stream_other"}`) },
+		"a header of null":      func(s *server, l resume.Entry) { s.do("HSET", "test:log:"+l.ID, "h", "null") },
+		"no header":             func(s *server, l resume.Entry) { s.do("HDEL", "test:log:"+l.ID, "h") },
+		"a state of no log":     func(s *server, l resume.Entry) { s.do("HSET", "test:log:"+l.ID, "s", "x") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -35,20 +35,20 @@ func TestErrorRepliesAreNotAway(t *testing.T) {
 			l := claim(t, here, entry("a"), newRun())
 			begin(t, l)
 			until(t, "it has begun", func() bool {
-				v, err := here.look(context.Background(), l.Entry().ID)
+				v, err := here.look(context.Background(), l.ID)
 				return err == nil && v.state == resume.Begun
 			})
-			spoil(server, l)
-			if _, err := there.Find(context.Background(), l.Entry().ID); err == nil || errors.Is(err, errAway) {
+			spoil(server, l.Entry)
+			if _, err := there.Find(context.Background(), l.ID); err == nil || errors.Is(err, errAway) {
 				t.Errorf("it is found: %v", err)
 			}
-			if _, w, err := there.Claim(context.Background(), entry("a"), newRun()); w != nil || !errors.Is(err, resume.ErrTaken) {
+			if _, w, err := there.Claim(context.Background(), entry("a"), newRun().callbacks()); w != nil || !errors.Is(err, resume.ErrTaken) {
 				t.Errorf("the key is claimed: %v, %v", w, err)
 			}
-			r := (&remoteLog{there, l.Entry()}).Read(context.Background(), 0)
+			r := (&remoteLog{there, l.Entry}).Read(context.Background(), 0)
 			defer r.Close()
 			if name != "a log of another type" && !strings.HasPrefix(name, "no ") || name == "no header" { // an error reply may pass
-				if _, _, err := r.Start(); err == nil {
+				if _, _, err := start(r); err == nil {
 					t.Error("it has a header")
 				}
 			}
@@ -65,7 +65,7 @@ func TestPasswordIsNotRepeated(t *testing.T) {
 	f := &fake{point: "hello", reply: []byte("-ERR unknown command 'AUTH', with args beginning with: 'hermes' 'the-password'\r\n")}
 	f.start(t)
 	s, logs := f.replica(t, func(o *Options) { o.Username, o.Password = "hermes", "the-password" })
-	if _, _, err := s.Claim(context.Background(), entry("a"), newRun()); err == nil {
+	if _, _, err := s.Claim(context.Background(), entry("a"), newRun().callbacks()); err == nil {
 		t.Error("it is claimed")
 	}
 	for _, line := range logs.All() {

@@ -19,7 +19,7 @@ func TestRedisRestarts(t *testing.T) {
 	l := claim(t, here, entry("a"), newRun())
 	begin(t, l)
 	add(t, l, event(1))
-	live, late := follow(t, there, l.Entry().ID), follow(t, there, l.Entry().ID)
+	live, late := follow(t, there, l.ID), follow(t, there, l.ID)
 	read(t, live, len(event(1)))
 	server.kill()
 	add(t, l, event(2))
@@ -53,7 +53,7 @@ func TestConnectionsAreKilled(t *testing.T) {
 	there, _ := server.replica(nil)
 	l := claim(t, here, entry("a"), newRun())
 	begin(t, l)
-	r := follow(t, there, l.Entry().ID)
+	r := follow(t, there, l.ID)
 	want := ""
 	for n := range 200 {
 		add(t, l, event(n))
@@ -77,10 +77,10 @@ func TestWritesFail(t *testing.T) {
 	l := claim(t, s, entry("a"), newRun())
 	begin(t, l)
 	until(t, "it has begun", func() bool {
-		v, err := s.look(context.Background(), l.Entry().ID)
+		v, err := s.look(context.Background(), l.ID)
 		return err == nil && v.state == resume.Begun
 	})
-	if err := server.client.Set(context.Background(), s.names.events(l.Entry().ID), "no stream", 0).Err(); err != nil {
+	if err := server.client.Set(context.Background(), s.names.events(l.ID), "no stream", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	add(t, l, event(1))

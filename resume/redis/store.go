@@ -169,12 +169,80 @@ func (s *Store) ttl(e resume.Entry) int64 {
 	return (e.Keep + 2*s.o.Lease + time.Minute).Milliseconds()
 }
 
-// Secret implements resume.Store.
-func (s *Store) Secret() []byte { return s.o.Secret }
+// A keptLog is a log, wherever it is.
+type keptLog interface {
+	Entry() resume.Entry
+	Read(ctx context.Context, n uint64) resume.Reader
+	Delete(ctx context.Context) error
+}
 
-// Claim implements resume.Store. While Redis is away, a request with a key waits for as long as a
+// memoryLog is a log in memory.
+type memoryLog struct {
+	in    *resume.Memory
+	entry resume.Entry
+}
+
+// Entry implements keptLog.
+func (l memoryLog) Entry() resume.Entry { return l.entry }
+
+// Read implements keptLog.
+func (l memoryLog) Read(ctx context.Context, n uint64) resume.Reader {
+	return l.in.Read(ctx, l.entry.ID, n)
+}
+
+// Delete implements keptLog.
+func (l memoryLog) Delete(ctx context.Context) error { return l.in.Delete(ctx, l.entry.ID) }
+
+// Claim implements resume.Store.
+func (s *Store) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Entry, resume.Writer, error) {
+	l, w, err := s.claimLog(ctx, e, run)
+	if l == nil {
+		return resume.Entry{}, nil, err
+	}
+	return l.Entry(), w, err
+}
+
+// Read implements resume.Store.
+func (s *Store) Read(ctx context.Context, id string, n uint64) resume.Reader {
+	if o := s.ownedLog(id); o != nil {
+		return o.Read(ctx, n)
+	}
+	if l, err := s.findLog(ctx, id); l != nil && err == nil {
+		return l.Read(ctx, n)
+	}
+	return (&remoteLog{s, resume.Entry{ID: id}}).Read(ctx, n)
+}
+
+// Delete implements resume.Store.
+func (s *Store) Delete(ctx context.Context, id string) error {
+	if o := s.ownedLog(id); o != nil {
+		return o.Delete(ctx)
+	}
+	l, err := s.findLog(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case l == nil:
+		return resume.ErrDropped
+	}
+	return l.Delete(ctx)
+}
+
+// Find implements resume.Store.
+func (s *Store) Find(ctx context.Context, id string) (resume.Entry, error) {
+	l, err := s.findLog(ctx, id)
+	switch {
+	case err != nil:
+		return resume.Entry{}, err
+	case l == nil:
+		return resume.Entry{}, resume.ErrDropped
+	}
+	return l.Entry(), nil
+}
+
+// claimLog claims a log. While Redis is away, a request with a key waits for as long as a
 // command may take: the agent may run for that key already, or have run.
-func (s *Store) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Log, resume.Writer, error) {
+func (s *Store) claimLog(ctx context.Context, e resume.Entry, run resume.Run) (keptLog, resume.Writer, error) {
 	entry, err := json.Marshal(e)
 	if err != nil {
 		return nil, nil, fmt.Errorf("encoding a log's entry: %w", err)
@@ -208,7 +276,7 @@ func (s *Store) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resu
 }
 
 // claim claims an entry once. It returns no log and no error if the one that has the key goes.
-func (s *Store) claim(ctx context.Context, e resume.Entry, entry []byte, keyed bool, run resume.Run, limit time.Time) (resume.Log, resume.Writer, error) {
+func (s *Store) claim(ctx context.Context, e resume.Entry, entry []byte, keyed bool, run resume.Run, limit time.Time) (keptLog, resume.Writer, error) {
 	if s.away.Load() {
 		return nil, nil, errAway
 	}
@@ -236,26 +304,26 @@ func (s *Store) claim(ctx context.Context, e resume.Entry, entry []byte, keyed b
 
 // own makes the log in this process of an entry that is claimed. If a log with its key is
 // here already, because Redis has lost it, own returns that and no writer.
-func (s *Store) own(ctx context.Context, e resume.Entry, run resume.Run) (resume.Log, resume.Writer, error) {
+func (s *Store) own(ctx context.Context, e resume.Entry, run resume.Run) (keptLog, resume.Writer, error) {
 	o := newOwned(s, e, run)
 	s.mu.Lock()
-	l, w, err := s.o.Local.Claim(ctx, e, o)
+	have, w, err := s.o.Local.Claim(ctx, e, resume.Run{ReadersChanged: run.ReadersChanged, Cancel: o.Cancel})
 	if w != nil {
-		o.Log, o.memory = l, w.(memoryWriter)
+		o.memoryLog, o.memory = memoryLog{s.o.Local, e}, w
 		s.owned[e.ID] = o
 	}
 	s.mu.Unlock()
 	if w == nil {
 		go caught(s.o.Logger, func() { _ = s.write(dropScript, s.names.all(e), s.replica, e.ID, "0-1") }) // or its time to live ends it
-		return s.here(l), nil, err
+		return s.here(have), nil, err
 	}
 	go o.flushes()
 	return o, o, nil
 }
 
 // known returns a log in this process that has the key of e, nil for none.
-func (s *Store) known(ctx context.Context, e resume.Entry) resume.Log {
-	l, w, err := s.o.Local.Claim(ctx, e, noRun{})
+func (s *Store) known(ctx context.Context, e resume.Entry) keptLog {
+	have, w, err := s.o.Local.Claim(ctx, e, resume.Run{})
 	switch {
 	case err != nil:
 		return nil
@@ -263,18 +331,15 @@ func (s *Store) known(ctx context.Context, e resume.Entry) resume.Log {
 		w.End(resume.Dropped)
 		return nil
 	}
-	return s.here(l)
+	return s.here(have)
 }
 
 // here returns the log of a run in this process as it is to be used.
-func (s *Store) here(l resume.Log) resume.Log {
-	if l == nil {
-		return nil
-	}
-	if o := s.ownedLog(l.Entry().ID); o != nil {
+func (s *Store) here(e resume.Entry) keptLog {
+	if o := s.ownedLog(e.ID); o != nil {
 		return o
 	}
-	return l
+	return memoryLog{s.o.Local, e}
 }
 
 func (s *Store) ownedLog(id string) *owned {
@@ -283,19 +348,16 @@ func (s *Store) ownedLog(id string) *owned {
 	return s.owned[id]
 }
 
-// Find implements resume.Store.
-func (s *Store) Find(ctx context.Context, id string) (resume.Log, error) {
-	local, err := s.o.Local.Find(ctx, id)
-	if err != nil {
-		return nil, err
-	}
+// findLog returns the log with the id, nil for none.
+func (s *Store) findLog(ctx context.Context, id string) (keptLog, error) {
+	local, missing := s.o.Local.Find(ctx, id)
 	l, err := s.find(ctx, id)
 	switch {
-	case err != nil && local != nil:
+	case err != nil && missing == nil:
 		return s.here(local), nil
 	case err != nil:
 		return nil, err
-	case l == nil && local != nil:
+	case l == nil && missing == nil:
 		// Redis has lost it, or a client has just deleted it.
 		if o := s.ownedLog(id); o == nil || o.isLost() {
 			return s.here(local), nil
@@ -306,7 +368,7 @@ func (s *Store) Find(ctx context.Context, id string) (resume.Log, error) {
 
 // find returns the log that is in Redis, nil for none. If it is one of a run in this process, that
 // is the one.
-func (s *Store) find(ctx context.Context, id string) (resume.Log, error) {
+func (s *Store) find(ctx context.Context, id string) (keptLog, error) {
 	if s.away.Load() {
 		return nil, errAway
 	}
@@ -319,15 +381,6 @@ func (s *Store) find(ctx context.Context, id string) (resume.Log, error) {
 	}
 	return &remoteLog{s, v.entry}, nil
 }
-
-// noRun is the run of a log without one.
-type noRun struct{}
-
-// ReadersChanged implements resume.Run.
-func (noRun) ReadersChanged(int) {}
-
-// Cancel implements resume.Run.
-func (noRun) Cancel(resume.Reason) {}
 
 // Interface guards
 var _ resume.Store = (*Store)(nil)

@@ -97,10 +97,10 @@ const storages = "http.handlers.hermes_resume.stores"
 
 // Storage is a module that keeps the streams of a ResumeHandler.
 type Storage interface {
-	// ResumeStore returns what keeps them. It may keep those of this process in local, which
+	// ResumeStore returns what keeps them, and the value of resume.Options.Secret. It may keep those of this process in local, which
 	// all configurations of the process share: max_memory bounds that, and metrics count it.
 	// It has to outlive the module for as long as there are streams.
-	ResumeStore(local *resume.Memory) resume.Store
+	ResumeStore(local *resume.Memory) (resume.Store, []byte)
 }
 
 // CaddyModule returns the Caddy module information.
@@ -113,15 +113,18 @@ func (*ResumeHandler) CaddyModule() caddy.ModuleInfo {
 
 // streams are those of all configurations of the process, so that a reload ends nothing.
 type streams struct {
-	store *resume.Memory
-	runs  resume.Runs
+	store  *resume.Memory
+	secret []byte
+	runs   resume.Runs
 	// drained is until when the end of the process waits for runs, in nanoseconds since
 	// 1970; 0 before it ends.
 	drained atomic.Int64
 }
 
 // shared returns them.
-var shared = sync.OnceValue(func() *streams { return &streams{store: resume.NewMemory()} })
+var shared = sync.OnceValue(func() *streams {
+	return &streams{store: resume.NewMemory(), secret: resume.NewSecret()}
+})
 
 // Provision compiles the options, and subscribes to the end of the process.
 func (h *ResumeHandler) Provision(ctx caddy.Context) error {
@@ -131,7 +134,7 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 		logger.Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))
 	}
 	o := resume.DefaultOptions()
-	o.Store, o.Runs = all.store, &all.runs
+	o.Store, o.Secret, o.Runs = all.store, all.secret, &all.runs
 	o.Observer = &observer{logger}
 	o.Asked, o.Detached, o.Returned, o.Interrupt = asked, ofRun, takeOver, interruptWrite
 	app := httpapp.Of(ctx)
@@ -160,7 +163,7 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 		if err != nil {
 			return fmt.Errorf("loading the storage: %w", err)
 		}
-		o.Store = storage.(Storage).ResumeStore(all.store)
+		o.Store, o.Secret = storage.(Storage).ResumeStore(all.store)
 		o.Asked = func(r *http.Request) (server, path string) { // replicas may listen at different ports
 			_, path = asked(r)
 			return "", path
