@@ -124,7 +124,6 @@ func (u *Server) serve(c net.Conn) {
 			})
 		}
 		u.play(x)
-		x.sent.Close()
 		if x.shut || upgrade {
 			c.Close()
 			return
