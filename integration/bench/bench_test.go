@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,7 +73,7 @@ func frameList(s scenario) (all []string) {
 // verify returns what the check says of a stream, and how it ended.
 func verify(s scenario, stream string) (verdict, error) {
 	k := check{scenario: s}
-	err := eachEvent(strings.NewReader(stream+"\n\n"), func(data []byte) error { return k.event(data, time.Now()) })
+	err := eachEvent(strings.NewReader(stream+"\n\n"), func(e event) error { return k.event(e.data, time.Now()) })
 	if err == nil {
 		err = k.complete()
 	}
@@ -144,16 +143,14 @@ func TestWhoSaysStop(t *testing.T) {
 	}
 }
 
-// backendOf serves the scripted backend to the end of the test.
+// backendOf serves the scripted backend.
 func backendOf(t *testing.T) target {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := startBackend()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
-	go serveUpstream(l)
-	return target{Addr: l.Addr().String(), Path: chatCompletions, Model: "hermes-agent"}
+	return target{Addr: addr}
 }
 
 func TestBackendAndClientAgree(t *testing.T) {
@@ -186,16 +183,15 @@ func TestFlatStreamsAreChecked(t *testing.T) {
 	}
 }
 
-func TestAStreamThatDoesNotEndIsLeft(t *testing.T) {
-	c := newClient(job{Target: backendOf(t)})
-	leave := make(chan struct{})
-	time.AfterFunc(100*time.Millisecond, func() { close(leave) })
-	k := check{scenario: scenario{Kind: clean, Chunks: 3, Every: time.Microsecond, End: endsNever}}
-	if o := c.read(&k, leave); o.verdict != wasLeft || o.wrong != nil {
-		t.Errorf("says %q, %v", o.verdict, o.wrong)
+func TestStreamsThatDoNotEndAreLeft(t *testing.T) {
+	j := job{Target: backendOf(t), Streams: 3, Scenario: scenario{Kind: clean, Chunks: 3, Every: time.Microsecond}}
+	looked := false
+	if err := whileOpen(j, func() error { looked = true; return nil }); err != nil || !looked {
+		t.Errorf("looked: %v, %v", looked, err)
 	}
-	if c.open != 1 {
-		t.Errorf("%d streams were open", c.open)
+	j.Target.Addr = "127.0.0.1:1"
+	if err := whileOpen(j, func() error { return errors.New("it looks") }); err == nil || strings.Contains(err.Error(), "it looks") || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("without a backend: %v", err)
 	}
 }
 
@@ -223,11 +219,8 @@ func TestAnExceededBudgetFails(t *testing.T) {
 
 func TestTurnsAtOneTarget(t *testing.T) {
 	at := backendOf(t)
-	f, err := takeTurns(turns{Base: at, Beside: at, Pairs: 4}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if f.Base <= 0 || f.Added <= -f.Base {
-		t.Errorf("the first byte came after %v, and after %v more", f.Base, f.Added)
+	to, added, err := firstBytes(at, at, 4)
+	if err != nil || to <= 0 || added <= -to {
+		t.Errorf("the first byte came after %v, and after %v more; %v", to, added, err)
 	}
 }

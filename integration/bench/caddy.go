@@ -81,39 +81,34 @@ http://%s {
 }
 `
 
-// start starts the binary as the variant, and returns when it answers. admin is the address of
-// its admin API, or "off".
-func (c caddy) start(v variant, work, upstream, admin string) (*proxyProcess, error) {
-	if err := os.MkdirAll(work, 0o700); err != nil {
-		return nil, err
+// A running Caddy serves a variant, and has an admin API.
+type running struct {
+	*proxyProcess
+	admin, file string // the API's address, and the Caddyfile
+}
+
+// start starts the binary as the variant, and returns when it answers.
+func (s stage) start(v variant) (r running, err error) {
+	work, err := os.MkdirTemp(s.work, "caddy-")
+	if err != nil {
+		return r, err
 	}
 	listen, err := freePort()
+	if err == nil {
+		r.admin, err = freePort()
+	}
 	if err != nil {
-		return nil, err
+		return r, err
 	}
-	file := filepath.Join(work, "Caddyfile")
-	if err := os.WriteFile(file, fmt.Appendf(nil, caddyfile, admin, listen, v.handlers, upstream), 0o600); err != nil {
-		return nil, err
+	r.file = filepath.Join(work, "Caddyfile")
+	if err := os.WriteFile(r.file, fmt.Appendf(nil, caddyfile, r.admin, listen, v.handlers, s.backend), 0o600); err != nil {
+		return r, err
 	}
-	cmd := exec.Command(c.binary, "run", "--config", file)
+	cmd := exec.Command(s.caddy.binary, "run", "--config", r.file)
 	cmd.Env = append(os.Environ(), "HOME="+work, "XDG_DATA_HOME="+work, "XDG_CONFIG_HOME="+work)
-	cmd.Env = append(cmd.Env, c.env...)
-	return startProxy(cmd, work, target{Addr: listen, Path: chatCompletions, Model: "hermes-agent"}, time.Minute)
-}
-
-// An observed Caddy has an admin API.
-type observed struct {
-	*proxyProcess
-	admin, work string
-}
-
-// observe starts the variant with an admin API.
-func (s stage) observe(v variant) (o observed, err error) {
-	o.work = filepath.Join(s.work, v.name)
-	if o.admin, err = freePort(); err == nil {
-		o.proxyProcess, err = s.caddy.start(v, o.work, s.backend, o.admin)
-	}
-	return o, err
+	cmd.Env = append(cmd.Env, s.caddy.env...)
+	r.proxyProcess, err = startProxy(cmd, work, target{Addr: listen}, time.Minute)
+	return r, err
 }
 
 // A weight is the memory of a process in MB.
@@ -124,15 +119,15 @@ type weight struct {
 
 // weigh looks at the memory of the process after collections that have returned free memory to
 // the system. Three of them halve the stacks that are too large, and empty the pools.
-func (o observed) weigh() (w weight, err error) {
+func (r running) weigh() (w weight, err error) {
 	for range 3 {
-		if _, err := o.get("/collect"); err != nil {
+		if _, err := r.get("/collect"); err != nil {
 			return w, fmt.Errorf("the binary must be the one that bench builds itself, without HERMES_TEST_BINARY: %w", err)
 		}
 	}
-	w.resident = float64(anonymousOf(o.cmd.Process.Pid)) / 1e6
+	w.resident = float64(anonymousOf(r.cmd.Process.Pid)) / 1e6
 	for _, expression := range []string{`# HeapAlloc = (\d+)`, `# Stack = (\d+)`} {
-		n, err := o.number("/debug/pprof/heap?gc=1&debug=1", expression)
+		n, err := r.number("/debug/pprof/heap?gc=1&debug=1", expression)
 		if err != nil {
 			return w, err
 		}
@@ -142,8 +137,8 @@ func (o observed) weigh() (w weight, err error) {
 }
 
 // number returns the number that the first group of the expression finds.
-func (o observed) number(path, expression string) (float64, error) {
-	text, err := o.get(path)
+func (r running) number(path, expression string) (float64, error) {
+	text, err := r.get(path)
 	if err != nil {
 		return 0, err
 	}
@@ -154,7 +149,7 @@ func (o observed) number(path, expression string) (float64, error) {
 	return strconv.ParseFloat(found[1], 64)
 }
 
-func (o observed) get(path string) (string, error) { return body(http.Get("http://" + o.admin + path)) }
+func (r running) get(path string) (string, error) { return body(http.Get("http://" + r.admin + path)) }
 
 // body returns the body of an answer, which must have the status 200.
 func body(res *http.Response, err error) (string, error) {
@@ -170,12 +165,12 @@ func body(res *http.Response, err error) (string, error) {
 }
 
 // reload loads the configuration, for the nth time, with another keepalive.
-func (o observed) reload(n int) error {
-	b, err := os.ReadFile(filepath.Join(o.work, "Caddyfile"))
+func (r running) reload(n int) error {
+	b, err := os.ReadFile(r.file)
 	if err != nil {
 		return err
 	}
 	changed := strings.Replace(string(b), "\thermes\n", fmt.Sprintf("\thermes {\n\t\tkeepalive %ds\n\t}\n", 10+n%2), 1)
-	_, err = body(http.Post("http://"+o.admin+"/load", "text/caddyfile", strings.NewReader(changed)))
+	_, err = body(http.Post("http://"+r.admin+"/load", "text/caddyfile", strings.NewReader(changed)))
 	return err
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -27,8 +26,10 @@ type job struct {
 // chunks returns how many chunks the streams of the job have, with their roles and ends.
 func (j job) chunks() int { return j.Streams * (j.Scenario.Chunks + 2) }
 
-// A report says what came of a job. Before it, the client says "open" when all chunks of streams
-// that do not end have come, and it leaves these when its standard input ends.
+// run does a job that ends by itself.
+func (j job) run() report { return j.start().done() }
+
+// A report says what came of a job.
 type report struct {
 	Streams    int
 	Chunks     int           // of text and markers that came
@@ -53,8 +54,9 @@ func (r report) failed() error {
 // A client is a job being done.
 type client struct {
 	job
-	leave chan struct{} // closed when streams that do not end are to be left
-	wg    sync.WaitGroup
+	leave   chan struct{} // closed when streams that do not end are to be left
+	settled chan bool     // gets true when all of these have come, or false when one is wrong
+	wg      sync.WaitGroup
 
 	mu             sync.Mutex
 	latency, first []time.Duration
@@ -63,28 +65,36 @@ type client struct {
 }
 
 func newClient(j job) *client {
-	return &client{job: j, leave: make(chan struct{}), report: report{Verdicts: make(map[verdict]int)}}
+	c := &client{job: j, leave: make(chan struct{}), settled: make(chan bool, 1)}
+	c.report.Verdicts = make(map[verdict]int)
+	return c
 }
 
-// runJob does a job.
-func runJob(j job, in *bufio.Reader) (report, error) {
-	c := newClient(j)
-	go func() {
-		_, _ = in.ReadByte() // until it ends
-		close(c.leave)
-	}()
-	for i := range j.Streams {
-		s := j.Scenario
-		s.Seed = i
-		c.wg.Go(func() {
-			k := check{scenario: s}
-			c.note(&k, c.read(&k, c.leave))
-		})
-		if gap := j.Spread / time.Duration(j.Streams); gap > 0 {
-			time.Sleep(rand.N(2 * gap)) // at random, so that their chunks do not come together
-		}
+// settle sends to settled, unless it has already.
+func (c *client) settle(come bool) {
+	select {
+	case c.settled <- come:
+	default:
 	}
-	return c.done(), nil
+}
+
+// start begins a job.
+func (j job) start() *client {
+	c := newClient(j)
+	c.wg.Go(func() {
+		for i := range j.Streams {
+			s := j.Scenario
+			s.Seed = i
+			c.wg.Go(func() {
+				k := check{scenario: s}
+				c.note(&k, c.read(&k, c.leave))
+			})
+			if gap := j.Spread / time.Duration(j.Streams); gap > 0 {
+				time.Sleep(rand.N(2 * gap)) // at random, so that their chunks do not come together
+			}
+		}
+	})
+	return c
 }
 
 // done waits for all streams and returns the report.
@@ -93,6 +103,23 @@ func (c *client) done() report {
 	c.report.P50, c.report.P90 = quantile(c.latency, 0.5), quantile(c.latency, 0.9)
 	c.report.First = quantile(c.first, 0.5)
 	return c.report
+}
+
+// whileOpen opens streams that do not end, calls look when all of them have come, and leaves them.
+func whileOpen(j job, look func() error) (err error) {
+	const patience = 10 * time.Minute
+	j.Scenario.End = endsNever
+	c := j.start()
+	select {
+	case come := <-c.settled:
+		if come {
+			err = look()
+		}
+	case <-time.After(patience):
+		err = fmt.Errorf("not all of %d streams have come in %v", j.Streams, patience)
+	}
+	close(c.leave)
+	return errors.Join(err, c.done().failed())
 }
 
 // An outcome is how a stream ended.
@@ -118,11 +145,12 @@ func (c *client) note(k *check, o outcome) {
 	if o.first > 0 {
 		c.first = append(c.first, o.first)
 	}
-	if o.wrong != nil {
-		r.Wrong++
-		if len(r.Errors) < 5 {
-			r.Errors = append(r.Errors, fmt.Sprintf("stream %d: %v", k.Seed, o.wrong))
-		}
+	if o.wrong == nil {
+		return
+	}
+	c.settle(false)
+	if r.Wrong++; r.Wrong <= 5 {
+		r.Errors = append(r.Errors, fmt.Sprintf("stream %d: %v", k.Seed, o.wrong))
 	}
 }
 
@@ -156,17 +184,16 @@ func (c *client) read(k *check, leave <-chan struct{}) (o outcome) {
 		}
 		body = bytes.NewReader(all)
 	}
-	open := false
-	err = eachEvent(body, func(data []byte) error {
+	err = eachEvent(body, func(e event) error {
 		now := time.Now()
-		if o.wrong = k.event(data, now); o.wrong != nil {
+		if o.wrong = k.event(e.data, now); o.wrong != nil {
 			return o.wrong
 		}
 		if o.first == 0 && k.next > 0 {
 			o.first = now.Sub(a.asked)
 		}
-		if k.End == endsNever && k.next == k.Chunks && !open {
-			open = true
+		if k.End == endsNever && k.next == k.Chunks && !k.open {
+			k.open = true
 			c.opened()
 		}
 		return nil
@@ -192,40 +219,28 @@ func (c *client) opened() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open++; c.open == c.Streams {
-		fmt.Println("open")
+		c.settle(true)
 	}
 }
 
-// turns are what a client takes to compare when the first byte comes: it opens streams of one
-// chunk, one after the other, at both targets in turns.
-type turns struct {
-	Base, Beside target
-	Pairs        int
-	Rest         time.Duration // between a stream's end and the next one, for what proxies still do
-}
-
-// firstBytes are medians of the times from a request to the header of its answer.
-type firstBytes struct {
-	Base  time.Duration
-	Added time.Duration // of the differences of all pairs
-}
-
-// takeTurns takes turns. Which target comes first is the other way round in every other pair.
-func takeTurns(t turns, _ *bufio.Reader) (firstBytes, error) {
-	var base, added []time.Duration
-	for i := range t.Pairs {
-		var took [2]time.Duration // of Base and Beside
+// firstBytes opens pairs of streams of one chunk, at both targets in turns, and returns the median
+// of the times from a request at base to the header of its answer, and that of the differences.
+// Which target comes first is the other way round in every other pair.
+func firstBytes(base, beside target, pairs int) (to, added time.Duration, err error) {
+	const rest = 2 * time.Millisecond // for what proxies do after a stream's end
+	var tos, differences []time.Duration
+	for i := range pairs {
+		var took [2]time.Duration // of base and beside
 		for k := range took {
 			which := (i + k) % 2
-			var err error
-			if took[which], err = firstByte([...]target{t.Base, t.Beside}[which], i); err != nil {
-				return firstBytes{}, err
+			if took[which], err = firstByte([...]target{base, beside}[which], i); err != nil {
+				return 0, 0, err
 			}
-			time.Sleep(t.Rest)
+			time.Sleep(rest)
 		}
-		base, added = append(base, took[0]), append(added, took[1]-took[0])
+		tos, differences = append(tos, took[0]), append(differences, took[1]-took[0])
 	}
-	return firstBytes{quantile(base, 0.5), quantile(added, 0.5)}, nil
+	return quantile(tos, 0.5), quantile(differences, 0.5), nil
 }
 
 // firstByte reads a stream of one chunk to its end, and returns when its header came.
@@ -236,7 +251,7 @@ func firstByte(at target, seed int) (time.Duration, error) {
 		return 0, err
 	}
 	defer a.Close()
-	if err := eachEvent(a.body, func(data []byte) error { return k.event(data, time.Now()) }); err != nil {
+	if err := eachEvent(a.body, func(e event) error { return k.event(e.data, time.Now()) }); err != nil {
 		return 0, err
 	}
 	return a.took, k.complete()

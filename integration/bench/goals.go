@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// goals names the measurements, and how long each takes.
+// goals says how long the measurements take.
 type goals struct {
 	stage
 	rounds int
@@ -103,66 +103,55 @@ func number(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-// A pair is floor and plugin, both running, in front of one backend. They share the core at the
-// same time, so that other work on the machine affects both alike.
-type pair struct{ floor, plugin *proxyProcess }
-
 // roundsOfPair is how many rounds two processes do. The result depends a little on where the
 // memory of a process happens to lie, which more rounds of the same two would not average out.
 const roundsOfPair = 3
 
-// pairs starts as many pairs of the variants as n rounds need, which of the two first is the
-// other way round in every other one. It calls round for each round, and once before them, with
-// counts false.
-func (g *goals) pairs(base, v variant, n int, round func(p pair, counts bool) error) error {
-	for i := 0; i*roundsOfPair < n; i++ {
-		var p pair
-		starts := []func() error{
-			func() (err error) { p.floor, err = g.caddy.start(base, g.work+"/floor", g.backend, "off"); return err },
-			func() (err error) { p.plugin, err = g.caddy.start(v, g.work+"/beside", g.backend, "off"); return err },
-		}
-		if i%2 == 1 {
-			slices.Reverse(starts)
-		}
-		err := starts[0]()
-		if err == nil {
-			err = starts[1]()
+// pairs runs both variants in front of one backend, for n rounds. They share the core at the same
+// time, so that other work on the machine affects both alike. New processes take their places after
+// some rounds, and start in the other order. It calls round for each round, and once before them,
+// with counts false.
+func (g *goals) pairs(variants [2]variant, n int, round func(both [2]running, counts bool) error) (err error) {
+	for i := 0; i*roundsOfPair < n && err == nil; i++ {
+		var both [2]running
+		for k := range both {
+			if at := (i + k) % 2; err == nil {
+				both[at], err = g.start(variants[at])
+			}
 		}
 		for k := 0; err == nil && k <= min(roundsOfPair, n-i*roundsOfPair); k++ {
-			err = round(p, k > 0)
+			err = round(both, k > 0)
 		}
-		p.floor.stop()
-		p.plugin.stop()
-		if err != nil {
-			return err
-		}
+		both[0].stop()
+		both[1].stop()
 	}
-	return nil
+	return err
 }
 
 // A comparison has numbers of rounds: ratios of CPU times, CPU times of a chunk and latencies in
 // µs, and how many writes clients saw for a chunk.
 type comparison struct{ ratios, floors, plugins, added, base, writes []float64 }
 
-// compare does rounds of the job with the variants base and v at once.
-func (g *goals) compare(base, v variant, j job) (c comparison, err error) {
-	return c, g.pairs(base, v, g.rounds, func(p pair, counts bool) error {
-		var floor, ours report
-		var floorCPU, ourCPU time.Duration
-		var ferr, err error
-		var both sync.WaitGroup
-		both.Go(func() { floor, floorCPU, ferr = p.floor.measure(j) })
-		both.Go(func() { ours, ourCPU, err = p.plugin.measure(j) })
-		both.Wait()
-		if err := errors.Join(ferr, err, floor.failed(), ours.failed()); err != nil {
+// compare does rounds of the job with both variants at once.
+func (g *goals) compare(variants [2]variant, j job) (c comparison, err error) {
+	return c, g.pairs(variants, g.rounds, func(both [2]running, counts bool) error {
+		var reports [2]report
+		var cpu [2]time.Duration
+		var wg sync.WaitGroup
+		for i := range both {
+			wg.Go(func() { reports[i], cpu[i] = both[i].measure(j) })
+		}
+		wg.Wait()
+		floor, ours := reports[0], reports[1]
+		if err := errors.Join(floor.failed(), ours.failed()); err != nil {
 			return err
 		}
-		if tools := j.Streams * j.Scenario.markers(); ours.Kept > 0 || ours.Tools != tools {
+		if tools := j.Streams * j.Scenario.markers(); variants[1] != variants[0] && (ours.Kept > 0 || ours.Tools != tools) {
 			return fmt.Errorf("%d tools of %d, and %d markers stayed", ours.Tools, tools, ours.Kept)
 		}
 		if counts {
-			c.ratios = append(c.ratios, float64(ourCPU)/float64(floorCPU))
-			c.floors, c.plugins = append(c.floors, micros(floorCPU)), append(c.plugins, micros(ourCPU))
+			c.ratios = append(c.ratios, float64(cpu[1])/float64(cpu[0]))
+			c.floors, c.plugins = append(c.floors, micros(cpu[0])), append(c.plugins, micros(cpu[1]))
 			c.added, c.base = append(c.added, micros(ours.P50-floor.P50)), append(c.base, micros(floor.P50))
 			c.writes = append(c.writes, float64(ours.HTTPChunks)/float64(j.chunks()))
 		}
@@ -175,7 +164,7 @@ func (c comparison) cpu(what string, limit, chunks float64) result {
 	return ratioOf(what, c.ratios, c.floors, c.plugins, limit, chunks, "µs")
 }
 
-// ratioOf returns the median of ratios, beside the medians of what they are ratios of.
+// ratioOf returns the median of ratios, beside the medians of their parts.
 func ratioOf(what string, ratios, floors, ours []float64, limit, times float64, unit string) result {
 	ratio, scatter := median(ratios)
 	f, _ := median(floors)
@@ -183,62 +172,76 @@ func ratioOf(what string, ratios, floors, ours []float64, limit, times float64, 
 	return result{what, ratio, scatter, limit, "", fmt.Sprintf("%.2f and %.2f %s", f*times, o*times, unit)}
 }
 
-// latency returns the added latency of a chunk.
-func (c comparison) latency(what string) result {
-	added, scatter := median(c.added)
-	base, _ := median(c.base)
-	return result{what, added, scatter, noBudget, " µs", fmt.Sprintf("to %.0f µs", base)}
+// differenceOf returns the median of added times, beside that of the times that they are added to.
+func differenceOf(what string, added, to []float64, limit float64) result {
+	middle, scatter := median(added)
+	base, _ := median(to)
+	return result{what, middle, scatter, limit, " µs", fmt.Sprintf("to %.0f µs", base)}
 }
 
-// load returns a round of streams.
-func (g *goals) load(k kind) job {
+// chunks compares CPU and latency of a chunk of streams at the pace of a model.
+func (g *goals) chunks(what string, base, v variant, k kind, limit float64) (c comparison, results []result, err error) {
 	const every = 10 * time.Millisecond
-	return job{Streams: 25, Scenario: scenario{Kind: k, Chunks: int(g.length / every), Every: every, End: endsWell}, Spread: 100 * time.Millisecond}
+	s := scenario{Kind: k, Chunks: int(g.length / every), Every: every, End: endsWell}
+	c, err = g.compare([2]variant{base, v}, job{Streams: 25, Scenario: s, Spread: 100 * time.Millisecond})
+	return c, []result{
+		c.cpu("CPU of a chunk, "+what, limit, 1),
+		differenceOf("added latency of a chunk, "+what, c.added, c.base, noBudget),
+	}, err
 }
 
 // noise compares the floor with itself.
 func (g *goals) noise() ([]result, error) {
-	c, err := g.compare(floor, floor, g.load(clean))
-	return []result{c.cpu("the floor beside itself: CPU of a chunk", noBudget, 1), c.latency("the floor beside itself: added latency")}, err
+	_, results, err := g.chunks("the floor beside itself", floor, floor, clean, noBudget)
+	return results, err
 }
 
 // cpu measures CPU, latency and writes of a chunk.
-func (g *goals) cpu() (results []result, err error) {
+func (g *goals) cpu() (all []result, err error) {
 	for _, load := range []struct {
 		kind  kind
 		what  string
 		limit float64
 	}{{clean, "a clean stream", 1.06}, {markers, "a marker every 20 chunks", 1.10}} {
-		c, err := g.compare(floor, plugin, g.load(load.kind))
+		c, results, err := g.chunks(load.what, floor, plugin, load.kind, load.limit)
 		if err != nil {
 			return nil, err
 		}
-		results = append(results, c.cpu("CPU of a chunk, "+load.what, load.limit, 1), c.latency("added latency of a chunk, "+load.what),
-			result{"writes for a chunk, " + load.what, slices.Max(c.writes), 0, 1, "", ""})
+		all = append(append(all, results...), result{"writes for a chunk, " + load.what, slices.Max(c.writes), 0, 1, "", ""})
 	}
-	return results, nil
+	return all, nil
+}
+
+// resume measures hermes_resume beside hermes alone: with requests that do not ask for it, and
+// with one reader for each.
+func (g *goals) resume() ([]result, error) {
+	_, idle, err := g.chunks("hermes_resume not asked for", plugin, idleResume, clean, noBudget)
+	if err != nil {
+		return nil, err
+	}
+	_, asked, err := g.chunks("hermes_resume with one reader", plugin, resume, clean, 1.20)
+	return append(idle, asked...), err
 }
 
 // opening measures CPU time of a stream beside its chunks, and the time to the first byte.
 func (g *goals) opening() ([]result, error) {
 	short := job{Streams: 400, Scenario: scenario{Kind: clean, Chunks: 1, End: endsWell}, Spread: 2 * time.Second}
-	c, err := g.compare(floor, plugin, short)
+	variants := [2]variant{floor, plugin}
+	c, err := g.compare(variants, short)
 	if err != nil {
 		return nil, err
 	}
 	var base, added []float64
-	err = g.pairs(floor, plugin, g.rounds, func(p pair, counts bool) error {
-		f, err := run[firstBytes]("turns", turns{p.floor.target, p.plugin.target, 300, 2 * time.Millisecond})
+	err = g.pairs(variants, g.rounds, func(both [2]running, counts bool) error {
+		to, more, err := firstBytes(both[0].target, both[1].target, 300)
 		if counts {
-			base, added = append(base, micros(f.Base)), append(added, micros(f.Added))
+			base, added = append(base, micros(to)), append(added, micros(more))
 		}
 		return err
 	})
-	middle, scatter := median(added)
-	to, _ := median(base)
 	return []result{
 		c.cpu("CPU of a stream with one chunk, from its opening to its end", 1.22, float64(short.Scenario.Chunks+2)),
-		{"added time to the first byte of a stream", middle, scatter, 50, " µs", fmt.Sprintf("to %.0f µs", to)},
+		differenceOf("added time to the first byte of a stream", added, base, 50),
 	}, err
 }
 
@@ -246,28 +249,12 @@ func (g *goals) opening() ([]result, error) {
 func (g *goals) flat() (results []result, err error) {
 	const chunks = 200_000 // of a round
 	for _, n := range []int{1_000, 10_000, 100_000} {
-		c, err := g.compare(floor, plugin, job{Streams: chunks / n, Scenario: scenario{Kind: markers, Chunks: n, End: endsWell, Flat: true}, Spread: time.Second / 2})
+		s := scenario{Kind: markers, Chunks: n, End: endsWell, Flat: true}
+		c, err := g.compare([2]variant{floor, plugin}, job{Streams: chunks / n, Scenario: s, Spread: time.Second / 2})
 		if err != nil {
 			return nil, err
 		}
 		results = append(results, c.cpu(fmt.Sprintf("CPU of a chunk, flat out, streams of %d with a marker every 20", n), 1.75, 1))
-	}
-	return results, nil
-}
-
-// resume measures hermes_resume beside hermes alone: with requests that do not ask for it, and
-// with one reader for each.
-func (g *goals) resume() (results []result, err error) {
-	for _, of := range []struct {
-		what  string
-		v     variant
-		limit float64
-	}{{"not asked for", idleResume, noBudget}, {"with one reader", resume, 1.20}} {
-		c, err := g.compare(plugin, of.v, g.load(clean))
-		if err != nil {
-			return nil, err
-		}
-		results = append(results, c.cpu("hermes_resume "+of.what+": CPU of a chunk", of.limit, 1), c.latency("hermes_resume "+of.what+": added latency of a chunk"))
 	}
 	return results, nil
 }
@@ -289,15 +276,16 @@ func (g *goals) memory() (results []result, err error) {
 			}
 		}
 		for _, v := range variants[1:] {
-			var resident, live [3][]float64 // ratios, and what they are ratios of
-			for i, ours := range held[v.name] {
-				base := held[floor.name][i]
-				resident = [3][]float64{append(resident[0], ours.resident/base.resident), append(resident[1], base.resident), append(resident[2], ours.resident)}
-				live = [3][]float64{append(live[0], ours.live/base.live), append(live[1], base.live), append(live[2], ours.live)}
+			ratio := func(what string, limit float64, of func(weight) float64) {
+				var ratios, base, ours []float64
+				for i := range held[v.name] {
+					base, ours = append(base, of(held[floor.name][i])), append(ours, of(held[v.name][i]))
+					ratios = append(ratios, ours[i]/base[i])
+				}
+				results = append(results, ratioOf(what, ratios, base, ours, limit, 1, "kB"))
 			}
-			results = append(results,
-				ratioOf(fmt.Sprintf("resident bytes of an idle stream, %s, %d streams", v.name, n), resident[0], resident[1], resident[2], 1.06, 1, "kB"),
-				ratioOf("heap and stacks of one", live[0], live[1], live[2], noBudget, 1, "kB"))
+			ratio(fmt.Sprintf("resident bytes of an idle stream, %s, %d streams", v.name, n), 1.06, func(w weight) float64 { return w.resident })
+			ratio("heap and stacks of one", noBudget, func(w weight) float64 { return w.live })
 		}
 	}
 	return results, nil
@@ -307,7 +295,7 @@ func (g *goals) memory() (results []result, err error) {
 // keepalives, and returns what each of them takes, in kB. They are opened slowly: how many are
 // opened at once decides which goroutines begin on the large stacks of others that have ended.
 func (g *goals) hold(v variant, n int) (w weight, err error) {
-	o, err := g.observe(v)
+	o, err := g.start(v)
 	if err != nil {
 		return w, err
 	}
@@ -335,11 +323,12 @@ func (g *goals) crowd() ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
-	sidecar := caddy{filepath.Join(g.work, "hermes-sidecar"), []string{fmt.Sprintf("GOMEMLIMIT=%d", limit/10*9)}}
-	if err := build(sidecar.binary, "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-tags", "nobadger,nomysql,nopgx", "./cmd/hermes-sidecar"); err != nil {
+	s := g.stage
+	s.caddy = caddy{filepath.Join(g.work, "hermes-sidecar"), []string{fmt.Sprintf("GOMEMLIMIT=%d", limit/10*9)}}
+	if err := build(s.caddy.binary, "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-tags", "nobadger,nomysql,nopgx", "./cmd/hermes-sidecar"); err != nil {
 		return nil, err
 	}
-	p, err := sidecar.start(plugin, filepath.Join(g.work, "crowd"), g.backend, "off")
+	p, err := s.start(plugin)
 	if err != nil {
 		return nil, err
 	}

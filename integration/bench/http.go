@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/textproto"
 	"strconv"
 	"strings"
 	"time"
@@ -16,8 +15,8 @@ import (
 
 // A target is where a proxy takes requests.
 type target struct {
-	Addr, Path, Model string
-	Header            map[string]string
+	Addr   string
+	Header map[string]string // of requests, beside Content-Type
 }
 
 // An answer is an event stream as it comes.
@@ -32,6 +31,14 @@ type answer struct {
 // ask sends the request for a scenario, after so many bytes of history, and reads the header of
 // the answer. Patience bounds the whole unless it is 0.
 func ask(at target, s scenario, history int, patience time.Duration) (a *answer, err error) {
+	req, err := http.NewRequest(http.MethodPost, "http://"+at.Addr+chatCompletions, bytes.NewReader(s.request(history)))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	for k, v := range at.Header {
+		req.Header.Set(k, v)
+	}
 	conn, err := net.DialTimeout("tcp", at.Addr, time.Minute)
 	if err != nil {
 		return nil, err
@@ -42,37 +49,24 @@ func ask(at target, s scenario, history int, patience time.Duration) (a *answer,
 		}
 	}()
 	if patience > 0 {
-		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-			return nil, err
-		}
-	}
-	body := s.request(at.Model, history)
-	req := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", at.Path, at.Addr, len(body))
-	for k, v := range at.Header {
-		req = fmt.Appendf(req, "%s: %s\r\n", k, v)
+		_ = conn.SetDeadline(time.Now().Add(patience)) // fails on a closed connection only
 	}
 	asked := time.Now()
-	if _, err := conn.Write(append(append(req, "\r\n"...), body...)); err != nil {
+	if err := req.Write(conn); err != nil {
 		return nil, err
 	}
 	r := bufio.NewReaderSize(conn, 4<<10)
-	header := textproto.NewReader(r)
-	status, err := header.ReadLine()
-	if err != nil {
-		return nil, fmt.Errorf("the status line: %w", err)
-	}
-	fields, err := header.ReadMIMEHeader()
+	res, err := http.ReadResponse(r, req)
 	if err != nil {
 		return nil, fmt.Errorf("the header: %w", err)
 	}
-	if !strings.HasPrefix(status, "HTTP/1.1 200") {
-		said := make([]byte, 400)
-		n, _ := r.Read(said)
-		return nil, fmt.Errorf("%s: %s", status, said[:n])
+	if res.StatusCode != http.StatusOK {
+		said, _ := io.ReadAll(io.LimitReader(res.Body, 400))
+		return nil, fmt.Errorf("%s: %s", res.Status, said)
 	}
-	a = &answer{Conn: conn, body: r, asked: asked, took: time.Since(asked)}
-	if strings.EqualFold(http.Header(fields).Get("Transfer-Encoding"), "chunked") {
-		a.body = &chunkedBody{r: r, chunks: &a.chunks}
+	a = &answer{Conn: conn, body: res.Body, asked: asked, took: time.Since(asked)}
+	if len(res.TransferEncoding) > 0 {
+		a.body = &chunkedBody{r: r, chunks: &a.chunks} // res.Body has read nothing yet
 	}
 	return a, nil
 }
@@ -116,25 +110,37 @@ func unexpected(err error) error {
 	return err
 }
 
-// eachEvent calls f with the data of each event of the stream, until its end or f's error.
-func eachEvent(r io.Reader, f func(data []byte) error) error {
+// An event is one of an event stream, or a comment.
+type event struct {
+	name, data string
+	comment    bool
+}
+
+// eachEvent calls f with each event of the stream, until its end or f's error. It takes streams
+// that a strict reader would refuse: peers write them, too.
+func eachEvent(r io.Reader, f func(e event) error) error {
 	in := bufio.NewReaderSize(r, 4<<10)
-	var data []byte
+	var e event
 	for {
-		line, err := in.ReadSlice('\n')
-		if err == io.EOF && len(line) == 0 {
+		line, err := in.ReadString('\n')
+		if err == io.EOF && line == "" {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		line = bytes.TrimRight(line, "\r\n")
-		if value, ok := bytes.CutPrefix(line, []byte("data:")); ok {
-			data = append(data, bytes.TrimSpace(value)...)
-		} else if len(line) == 0 && data != nil {
-			if err := f(data); err != nil {
+		line = strings.TrimRight(line, "\r\n")
+		switch name, value, _ := strings.Cut(line, ":"); {
+		case name == "data":
+			e.data += strings.TrimSpace(value)
+		case name == "event":
+			e.name = strings.TrimSpace(value)
+		case line != "" && name == "":
+			e.comment = true
+		case line == "" && e != (event{}):
+			if err := f(e); err != nil {
 				return err
 			}
-			data = nil
+			e = event{}
 		}
 	}
 }

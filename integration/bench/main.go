@@ -1,7 +1,7 @@
 // Command bench measures the sidecar: what it costs beside the bare reverse_proxy of the same
-// binary, whether it bears ten thousand streams, and how other proxies do. Backend, clients and
-// proxies are processes of their own, the proxy on one core and the others on another, and every
-// stream is checked from its first byte to its last. It uses only the loopback interface.
+// binary, whether it bears ten thousand streams, and how other proxies do. The proxy has one core
+// and this process, which is both backend and clients, another. Every stream is checked from its
+// first byte to its last. It uses only the loopback interface.
 //
 //	go -C integration run ./bench goals     the budgets of docs/performance.md, 30 minutes
 //	go -C integration run ./bench soak      ten thousand streams for ten minutes, 15 in all
@@ -9,6 +9,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -22,27 +23,30 @@ func main() {
 }
 
 func command(args []string) error {
-	name := ""
-	if len(args) > 0 {
-		name, args = args[0], args[1:]
+	commands := map[string]func(*flag.FlagSet) func(stage) error{"goals": goalsCommand, "soak": soakCommand, "peers": peersCommand}
+	if len(args) == 0 || commands[args[0]] == nil {
+		return errors.New("name what to measure: goals, soak or peers")
 	}
-	if run := roles[name]; run != nil {
-		return run()
-	}
-	setUp := map[string]func(*flag.FlagSet) func(stage) error{"goals": goalsCommand, "soak": soakCommand, "peers": peersCommand}[name]
-	if setUp == nil {
-		return fmt.Errorf("name what to measure: goals, soak or peers, not %q", name)
-	}
-	flags := flag.NewFlagSet("bench "+name, flag.ContinueOnError)
-	measure := setUp(flags)
-	if err := flags.Parse(args); err != nil {
+	flags := flag.NewFlagSet("bench "+args[0], flag.ContinueOnError)
+	measure := commands[args[0]](flags)
+	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
-	s, err := newStage()
+	if err := stayOn(othersCore); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("", "hermes-bench-")
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer os.RemoveAll(work)
+	s := stage{work: work}
+	if s.caddy, err = buildCaddy(work); err != nil {
+		return err
+	}
+	if s.backend, err = startBackend(); err != nil {
+		return err
+	}
 	return measure(s)
 }
 
@@ -51,23 +55,4 @@ type stage struct {
 	work    string // a directory
 	caddy   caddy
 	backend string // its address
-	stop    func() // stops the backend
-}
-
-func newStage() (s stage, err error) {
-	if s.work, err = os.MkdirTemp("", "hermes-bench-"); err != nil {
-		return s, err
-	}
-	if s.caddy, err = buildCaddy(s.work); err == nil {
-		s.backend, s.stop, err = startBackend()
-	}
-	if err != nil {
-		os.RemoveAll(s.work)
-	}
-	return s, err
-}
-
-func (s stage) close() {
-	s.stop()
-	os.RemoveAll(s.work)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -140,20 +139,15 @@ func (p peer) start(dir, work, listen, upstream string) (*exec.Cmd, error) {
 
 // nginxProgram returns the path and the version of the system's nginx.
 func nginxProgram() (program, version string, err error) {
-	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), "/usr/sbin", "/usr/local/sbin") {
-		if program, err = exec.LookPath(filepath.Join(dir, "nginx")); err == nil {
-			break
-		}
+	if program, err = exec.LookPath("nginx"); err != nil {
+		program, err = exec.LookPath("/usr/sbin/nginx") // where the PATH of a user does not lead
 	}
-	if program == "" {
-		return "", "", errors.New("the PATH has no nginx")
+	if err != nil {
+		return "", "", err
 	}
 	out, err := exec.Command(program, "-v").CombinedOutput()
-	if err != nil {
-		return "", "", fmt.Errorf("nginx -v: %w", err)
-	}
 	_, version, _ = strings.Cut(strings.TrimSpace(string(out)), "nginx/")
-	return program, version, nil
+	return program, version, err
 }
 
 // pinned returns the version of a package in a file of requirements.

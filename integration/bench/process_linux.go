@@ -5,38 +5,47 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
 	"golang.org/x/sys/unix"
 )
 
-// startOn starts a command on the core, with all of its children. It gets a group
-// of its own, so that it can be killed with them.
-func startOn(core int, cmd *exec.Cmd) error {
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = new(syscall.SysProcAttr)
+// stayOn has this process run on the core alone. It begins again there, so that Go knows of one
+// core.
+func stayOn(core int) error {
+	runtime.LockOSThread()
+	var have, want unix.CPUSet
+	want.Set(core)
+	if err := unix.SchedGetaffinity(0, &have); err != nil || have == want {
+		return err
 	}
-	cmd.SysProcAttr.Setpgid = true
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
-	// A child inherits the cores of the thread that starts it. That thread is not
-	// used for anything else, and stays: a child with Pdeathsig dies with it.
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		var set unix.CPUSet
-		set.Set(core % runtime.NumCPU())
-		if err := unix.SchedSetaffinity(0, &set); err != nil {
-			started <- fmt.Errorf("choosing a core: %w", err)
-			return
-		}
-		started <- cmd.Start()
-		select {}
-	}()
-	return <-started
+	if err := unix.SchedSetaffinity(0, &want); err != nil {
+		return fmt.Errorf("choosing core %d; bench needs two: %w", core, err)
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return syscall.Exec(path, os.Args, os.Environ())
+}
+
+// startOn starts a command on the core, with all of its children. It gets a group of its own, so
+// that it can be killed with them.
+func startOn(core int, cmd *exec.Cmd) error {
+	taskset, err := exec.LookPath("taskset")
+	if err != nil {
+		return fmt.Errorf("install util-linux: %w", err)
+	}
+	cmd.Args = append([]string{taskset, "-c", strconv.Itoa(core), cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = taskset
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return child.Start(cmd)
 }
 
 // kill ends a command and its children, and waits for it.
@@ -45,54 +54,44 @@ func kill(cmd *exec.Cmd) {
 	_ = cmd.Wait()
 }
 
-// mostStreams returns how many streams a proxy may have open, with a connection on
-// either side of it, and raises the limit of open files as far as it goes.
+// mostStreams returns how many streams a proxy may have open, with a connection on either side of
+// it, and raises the limit of open files as far as it goes.
 func mostStreams() int {
-	const others = 100 // files that are no stream's
+	const wanted = 20_300 // open files for ten thousand streams
+	const others = 100    // files that are no stream's
 	var l unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
 		return 400
 	}
-	if l.Max < wantedFiles && unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: wantedFiles, Max: wantedFiles}) == nil { // root may
-		l.Max = wantedFiles
+	if l.Max < wanted && unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: wanted, Max: wanted}) == nil { // root may
+		l.Max = wanted
 	}
 	_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: l.Max, Max: l.Max})
 	return (int(l.Max) - others) / 2
 }
 
-// wantedFiles is how many open files ten thousand streams need.
-const wantedFiles = 20_300
-
-// tree returns the process and its descendants.
-func tree(pid int) []int {
-	children := make(map[int][]int)
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		p, err := strconv.Atoi(e.Name())
+// group returns the processes that startOn has made a group.
+func group(leader int) (all []int) {
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range files {
+		stat, err := os.ReadFile(file)
 		if err != nil {
-			continue
+			continue // it has ended
 		}
-		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
-		if err != nil {
-			continue
-		}
-		// The name, in parentheses, may have spaces. State and parent follow it.
+		// The name, in parentheses, may have spaces. State, parent and group follow it.
 		f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		if parent, err := strconv.Atoi(string(f[1])); err == nil {
-			children[parent] = append(children[parent], p)
+		if string(f[2]) == strconv.Itoa(leader) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			all = append(all, pid)
 		}
-	}
-	all := []int{pid}
-	for i := 0; i < len(all); i++ {
-		all = append(all, children[all[i]]...)
 	}
 	return all
 }
 
-// cpuOf returns the CPU time that the process and its descendants have taken.
-func cpuOf(pid int) time.Duration {
+// cpuOf returns the CPU time that a group has taken.
+func cpuOf(leader int) time.Duration {
 	var sum time.Duration
-	for _, p := range tree(pid) {
+	for _, p := range group(leader) {
 		var t unix.Timespec
 		// The clock of another process, as clock_getcpuclockid(3) makes it.
 		if unix.ClockGettime(int32(^p)<<3|2, &t) == nil {
@@ -102,38 +101,32 @@ func cpuOf(pid int) time.Duration {
 	return sum
 }
 
-// residentOf returns the resident bytes of the process and its descendants, shared
-// pages divided among those that share them.
-func residentOf(pid int) int64 {
+// residentOf returns the resident bytes of a group, shared pages divided among those that share
+// them.
+func residentOf(leader int) int64 {
 	var sum int64
-	for _, p := range tree(pid) {
-		sum += mapped(p, "Pss")
+	for _, p := range group(leader) {
+		sum += kilobytes(p, "smaps_rollup", "Pss")
 	}
 	return sum
 }
 
-// anonymousOf returns the resident bytes of the process that are no file's: its heap, its
-// stacks, and what the runtime keeps of them.
-func anonymousOf(pid int) int64 { return mapped(pid, "Anonymous") }
+// anonymousOf returns the resident bytes of the process that are no file's: its heap, its stacks,
+// and what the runtime keeps of them.
+func anonymousOf(pid int) int64 { return kilobytes(pid, "smaps_rollup", "Anonymous") }
 
 // peakOf returns the most bytes that the process has had resident, those of files too.
-func peakOf(pid int) int64 { return kilobytes(fmt.Sprintf("/proc/%d/status", pid), "VmHWM") }
+func peakOf(pid int) int64 { return kilobytes(pid, "status", "VmHWM") }
 
-// mapped returns a sum in bytes over all that a process has mapped, 0 for a process
-// that is gone.
-func mapped(pid int, what string) int64 {
-	return kilobytes(fmt.Sprintf("/proc/%d/smaps_rollup", pid), what)
-}
-
-// kilobytes returns the bytes that a line of the file has as kilobytes, 0 if there is
-// none.
-func kilobytes(file, what string) int64 {
-	text, err := os.ReadFile(file)
+// kilobytes returns the bytes that a line of a file of the process has as kilobytes, 0 if there
+// is none.
+func kilobytes(pid int, file, line string) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 	if err != nil {
 		return 0
 	}
-	for line := range strings.Lines(string(text)) {
-		if kb, ok := strings.CutPrefix(line, what+":"); ok {
+	for l := range strings.Lines(string(text)) {
+		if kb, ok := strings.CutPrefix(l, line+":"); ok {
 			n, _ := strconv.ParseInt(strings.Fields(kb)[0], 10, 64)
 			return n << 10
 		}

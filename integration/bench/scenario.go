@@ -51,13 +51,13 @@ var (
 )
 
 // request returns the body of the request for the scenario, after so many bytes of history.
-func (s scenario) request(model string, history int) []byte {
+func (s scenario) request(history int) []byte {
 	var messages []map[string]string
 	for ; history > 0; history -= len(question) + len(reply) {
 		messages = append(messages, map[string]string{"role": "user", "content": question}, map[string]string{"role": "assistant", "content": reply})
 	}
 	return encoded(map[string]any{
-		"model": model, "stream": true,
+		"model": "hermes-agent", "stream": true,
 		"messages": append(messages, map[string]string{"role": "user", "content": string(encoded(s))}),
 	})
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"flag"
 	"fmt"
@@ -31,7 +30,7 @@ func soakCommand(f *flag.FlagSet) func(stage) error {
 }
 
 func (s *soak) run(on stage) error {
-	o, err := on.observe(plugin)
+	o, err := on.start(plugin)
 	if err != nil {
 		return err
 	}
@@ -71,7 +70,7 @@ func (s state) String() string {
 	return fmt.Sprintf("%6.0f goroutines, %6.0f streams, %7.1f MB of heap, %7.1f MB resident", s.goroutines, s.active, s.heap/1e6, s.resident/1e6)
 }
 
-func (o observed) state() (s state, err error) {
+func (o running) state() (s state, err error) {
 	s.resident = float64(residentOf(o.cmd.Process.Pid))
 	for _, of := range []struct {
 		to               *float64
@@ -90,7 +89,7 @@ func (o observed) state() (s state, err error) {
 
 // settled waits until no stream is open, the heap gets no smaller (a second collection empties
 // the pools), and the state is enough.
-func (s *soak) settled(o observed, enough func(state) bool) (now state, err error) {
+func (s *soak) settled(o running, enough func(state) bool) (now state, err error) {
 	for deadline := time.Now().Add(s.settle); ; time.Sleep(5 * time.Second) {
 		before := now.heap
 		if now, err = o.state(); err != nil {
@@ -105,24 +104,18 @@ func (s *soak) settled(o observed, enough func(state) bool) (now state, err erro
 	}
 }
 
-// siege has a client keep the streams open, and reloads.
-func (s *soak) siege(o observed) (r report, err error) {
-	w, err := give("soaker", siege{o.target, s.streams, s.length, s.chunks})
-	if err != nil {
-		return r, err
-	}
-	if err := w.opened(); err != nil {
-		kill(w.cmd)
-		return r, err
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- w.finish(&r) }()
+// siege has clients keep the streams open, and reloads.
+func (s *soak) siege(o running) (r report, err error) {
+	c := newClient(job{Target: o.target, Streams: s.streams})
+	ended := make(chan report, 1)
+	go func() { ended <- s.besiege(c) }()
+	<-c.settled
 	every := time.NewTicker(s.reload)
 	defer every.Stop()
 	for n := 1; ; n++ {
 		select {
-		case err := <-ended:
-			return r, err
+		case r := <-ended:
+			return r, nil
 		case <-every.C:
 		}
 		now, err := o.state()
@@ -130,40 +123,31 @@ func (s *soak) siege(o observed) (r report, err error) {
 			err = o.reload(n)
 		}
 		if err != nil {
-			kill(w.cmd)
-			return report{}, err
+			return r, err
 		}
 		fmt.Printf("%-8s %s\n", time.Duration(n)*s.reload, now)
 	}
-}
-
-// A siege keeps streams open, almost all of them idle. Others end in every way there is.
-type siege struct {
-	Target  target
-	Streams int
-	For     time.Duration
-	Chunks  float64 // of all streams together, in a second
 }
 
 // churnEvery is how often a stream that ends is opened. Its role, three chunks and its end are
 // a part of the chunks.
 const churnEvery = 500 * time.Millisecond
 
-// besiege does a siege.
-func besiege(s siege, _ *bufio.Reader) (report, error) {
-	c, begun := newClient(job{Target: s.Target}), time.Now()
+// besiege keeps streams open, almost all of them idle. Others end in every way there is.
+func (s *soak) besiege(c *client) report {
+	begun := time.Now()
 	rnd := rand.New(rand.NewPCG(1, 2))
-	every := time.Duration(float64(s.Streams) / (s.Chunks - 5/churnEvery.Seconds()) * float64(time.Second))
-	for i := range s.Streams {
+	every := time.Duration(float64(s.streams) / (s.chunks - 5/churnEvery.Seconds()) * float64(time.Second))
+	for i := range s.streams {
 		idle := scenario{Kind: []kind{clean, lines}[i%2], First: time.Duration(rnd.Int64N(int64(every))), Every: every, End: endsNever, Seed: i}
-		if rest := s.For - time.Minute - idle.First; rest > 0 {
+		if rest := s.length - time.Minute - idle.First; rest > 0 {
 			idle.Chunks = 1 + int(rest/every)
 		}
 		c.soak(idle, c.leave)
 		time.Sleep(time.Millisecond)
 	}
-	fmt.Println("open")
-	for i := s.Streams; time.Since(begun) < s.For; i++ {
+	c.settle(true)
+	for i := s.streams; time.Since(begun) < s.length; i++ {
 		short := scenario{
 			Kind: []kind{clean, tools, lines}[i%3], Chunks: 3, First: time.Duration(rnd.Int64N(int64(10 * time.Second))),
 			Every: time.Duration(rnd.Int64N(int64(10 * time.Second))), End: []ending{endsWell, endsReset, endsNever}[(i/3)%3], Seed: i,
@@ -176,7 +160,7 @@ func besiege(s siege, _ *bufio.Reader) (report, error) {
 		time.Sleep(churnEvery)
 	}
 	close(c.leave)
-	return c.done(), nil
+	return c.done()
 }
 
 // soak reads a stream in the background. It must say how it ended.

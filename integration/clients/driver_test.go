@@ -59,7 +59,7 @@ type seenFail struct {
 // startDriver starts a driver. It may be asked once it is ready.
 func startDriver(t testing.TB, cmd *exec.Cmd) *driver {
 	t.Helper()
-	d := &driver{t: t, stderr: harness.NewLog(), hello: make(chan error, 1), waiting: map[int]chan seen{}, dead: make(chan struct{})}
+	d := &driver{t: t, stderr: &harness.Log{}, hello: make(chan error, 1), waiting: map[int]chan seen{}, dead: make(chan struct{})}
 	cmd.Stderr = d.stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

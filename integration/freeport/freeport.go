@@ -13,8 +13,8 @@ const (
 	ports = 20000
 )
 
-// Take returns an address of the loopback interface that is not in use, and
-// that Take does not return again before release is called.
+// Take returns an address of the loopback interface that is not in use. On Linux no Take
+// returns it again before release is called.
 func Take() (addr string, release func(), err error) {
 	for range 1000 {
 		if addr, release, err = take(least + rand.IntN(ports)); err == nil {

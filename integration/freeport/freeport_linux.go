@@ -5,10 +5,9 @@ import (
 	"syscall"
 )
 
-// take binds a socket to the port and does not listen on it. Then another such
-// socket, of whichever process, cannot be bound to it, a connection is refused, and
-// a server can listen: like most it says SO_REUSEADDR, and here the socket says so
-// once it is bound.
+// take binds a socket to the port and does not listen on it. Then another such socket, of
+// any process, cannot be bound to it, a connection is refused, and a server can listen: like
+// most it sets SO_REUSEADDR, and so does the socket here after it is bound.
 func take(port int) (addr string, release func(), err error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

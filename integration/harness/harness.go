@@ -39,14 +39,10 @@ func Program(t testing.TB, variable string, names ...string) string {
 	return ""
 }
 
-// Helm returns the path of helm 3, which renders the chart.
+// Helm returns the path of helm 3, which renders the chart; .ci/lib says how to install it.
 func Helm(t testing.TB) string {
 	t.Helper()
-	path, err := exec.LookPath("helm")
-	if err != nil {
-		Missing(t, "HERMES_HELM", "no helm in the PATH: go install helm.sh/helm/v3/cmd/helm@v3.22.0")
-	}
-	return path
+	return Program(t, "HERMES_HELM", "helm")
 }
 
 // Port returns the port of an address.
@@ -117,6 +113,16 @@ func Clip(s string) string {
 // machine is. It finds a hang and measures nothing.
 const Patience = 4 * time.Minute
 
+// Persist repeats what fails, such as a request to a server that has just started, for as
+// long as Patience lasts.
+func Persist[T any](do func() (T, error)) (v T, err error) {
+	v, err = do()
+	for deadline := time.Now().Add(Patience); err != nil && time.Now().Before(deadline); {
+		v, err = do()
+	}
+	return v, err
+}
+
 // mostPace is the longest duration that AtAnyPace tries.
 const mostPace = time.Minute
 
@@ -168,25 +174,24 @@ func (a *Attempt) Failed() bool {
 	return a.failed
 }
 
+func (a *Attempt) Error(args ...any) {
+	a.Fail()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.failures = append(a.failures, fmt.Sprint(args...))
+}
+
 func (a *Attempt) FailNow() {
 	a.Fail()
 	runtime.Goexit()
 }
-
-func (a *Attempt) Error(args ...any) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.failed = true
-	a.failures = append(a.failures, fmt.Sprint(args...))
-}
-
-func (a *Attempt) Errorf(format string, args ...any) { a.Error(fmt.Sprintf(format, args...)) }
 
 func (a *Attempt) Fatal(args ...any) {
 	a.Error(args...)
 	runtime.Goexit()
 }
 
+func (a *Attempt) Errorf(format string, args ...any) { a.Error(fmt.Sprintf(format, args...)) }
 func (a *Attempt) Fatalf(format string, args ...any) { a.Fatal(fmt.Sprintf(format, args...)) }
 
 // AtLeast returns a function that fails the test if less than d has passed since. How much

@@ -25,7 +25,7 @@ type Process struct {
 // and its log is shown if the test has failed.
 func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
-	p := &Process{Cmd: cmd, Log: NewLog(), Exited: make(chan struct{})}
+	p := &Process{Cmd: cmd, Log: &Log{}, Exited: make(chan struct{})}
 	cmd.Stderr = p.Log
 	if cmd.Stdout == nil {
 		cmd.Stdout = p.Log
@@ -35,7 +35,6 @@ func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	}
 	go func() {
 		p.Err = cmd.Wait()
-		p.Log.end()
 		close(p.Exited)
 	}()
 	t.Cleanup(func() {
@@ -49,12 +48,8 @@ func Start(t testing.TB, cmd *exec.Cmd) *Process {
 
 // Kill kills the process and waits for its end.
 func (p *Process) Kill() {
-	select {
-	case <-p.Exited:
-	default:
-		p.Cmd.Process.Kill()
-		<-p.Exited
-	}
+	p.Cmd.Process.Kill() // of a process that has ended, it does nothing
+	<-p.Exited
 }
 
 // Says waits for a text in the log. It returns false if the process or Patience ends
@@ -63,60 +58,36 @@ func (p *Process) Says(text string) bool { return p.SaysWithin(Patience, text) }
 
 // SaysWithin waits no longer than d.
 func (p *Process) SaysWithin(d time.Duration, text string) bool {
-	deadline := time.After(d)
-	for {
-		lines, more := p.Log.read()
-		if strings.Contains(lines, text) {
-			return true
-		}
+	for deadline := time.After(d); !strings.Contains(p.Log.String(), text); {
 		select {
-		case <-more:
+		case <-time.After(5 * time.Millisecond):
 		case <-p.Exited:
 			return strings.Contains(p.Log.String(), text)
 		case <-deadline:
 			return false
 		}
 	}
+	return true
 }
 
-// A Log keeps the lines that a process writes.
+// A Log keeps what a process writes.
 type Log struct {
 	mu   sync.Mutex
-	text []byte
-	more chan struct{} // closed and replaced whenever there is more
+	text bytes.Buffer
 }
-
-// NewLog returns an empty log.
-func NewLog() *Log { return &Log{more: make(chan struct{})} }
 
 // Write implements io.Writer.
 func (l *Log) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.text = append(l.text, b...)
-	close(l.more)
-	l.more = make(chan struct{})
-	return len(b), nil
+	return l.text.Write(b)
 }
 
-// end ends the last line.
-func (l *Log) end() {
-	if all := len(l.String()); all < len(l.text) {
-		l.Write([]byte("\n"))
-	}
-}
-
-// read returns the whole lines, and a channel that is closed when there is more.
-func (l *Log) read() (lines string, more <-chan struct{}) {
+// String returns what has been written so far. Its last line may not be whole.
+func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return string(l.text[:bytes.LastIndexByte(l.text, '\n')+1]), l.more
-}
-
-// String returns the lines.
-func (l *Log) String() string {
-	lines, _ := l.read()
-	return lines
+	return l.text.String()
 }
 
 // Entries returns the lines that the handler's own logger has written, decoded.

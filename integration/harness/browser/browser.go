@@ -1,3 +1,5 @@
+// Package browser drives a page in a headless Chromium. Without one in the PATH a test is
+// skipped, or fails if HERMES_CHROMIUM is "required".
 package browser
 
 import (
@@ -99,10 +101,15 @@ func (b *Tab) hear(ev any) {
 	}
 }
 
+// limited returns the context of an action.
+func (b *Tab) limited() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(b.ctx, harness.Patience)
+}
+
 // Do runs actions one after the other.
 func (b *Tab) Do(actions ...chromedp.Action[chromedp.Void]) {
 	b.T.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, harness.Patience)
+	ctx, cancel := b.limited()
 	defer cancel()
 	b.Must(chromedp.Do(ctx, actions...))
 }
@@ -118,7 +125,7 @@ func (b *Tab) Must(err error) {
 // Eval evaluates an expression of JavaScript and waits for a promise.
 func Eval[T any](b *Tab, expression string) T {
 	b.T.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, harness.Patience)
+	ctx, cancel := b.limited()
 	defer cancel()
 	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	if err != nil {

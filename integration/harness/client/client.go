@@ -1,8 +1,10 @@
+// Package client sends requests and reads the answers, whole or frame by frame. A Client
+// belongs to a test, which fails where a request or an answer breaks off.
 package client
 
 import (
 	"bufio"
-	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -50,17 +52,30 @@ type Client struct {
 // New returns a client that speaks HTTP/1.1 without TLS to base.
 func New(t testing.TB, base string) *Client {
 	c := &Client{t: t, Base: base}
-	tr := &http.Transport{
-		DisableCompression:  true,
-		MaxIdleConnsPerHost: 64,
-		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			c.Dials.Add(1)
-			return (&net.Dialer{}).DialContext(ctx, network, addr)
-		},
+	c.HTTP = &http.Client{Transport: c.dialing(t, &http.Transport{MaxIdleConnsPerHost: 64}, "")}
+	return c
+}
+
+// NewTLS returns a client that speaks HTTP/2 or HTTP/1.1 over TLS to addr and calls it host.
+func NewTLS(t testing.TB, host, addr string, pool *x509.CertPool) *Client {
+	c := &Client{t: t, Base: "https://" + host}
+	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}
+	c.HTTP = &http.Client{
+		Transport:     c.dialing(t, tr, addr),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c
+}
+
+// dialing has a transport count what it dials, which is to unless that is "".
+func (c *Client) dialing(t testing.TB, tr *http.Transport, to string) *http.Transport {
+	tr.DisableCompression = true
+	tr.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c.Dials.Add(1)
+		return new(net.Dialer).DialContext(ctx, network, cmp.Or(to, addr))
 	}
 	t.Cleanup(tr.CloseIdleConnections)
-	c.HTTP = &http.Client{Transport: tr}
-	return c
+	return tr
 }
 
 // Over returns a client that speaks to base over a transport.
@@ -97,9 +112,7 @@ func (c *Client) Try(path string, headers ...string) (*Reply, error) {
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	for i := 0; i+1 < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
+	setHeaders(req, headers)
 	res, err := c.Do(req)
 	for err != nil && c.Reloading && ctx.Err() == nil && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
 		again := req.Clone(ctx)
@@ -141,16 +154,8 @@ func Get(t testing.TB, c *http.Client, url string, headers ...string) (res *http
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := 0; i+1 < len(headers); i += 2 {
-		if headers[i] == "Host" {
-			req.Host = headers[i+1]
-		}
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	res, err = c.Do(req)
-	for deadline := time.Now().Add(harness.Patience); err != nil && time.Now().Before(deadline); {
-		res, err = c.Do(req)
-	}
+	setHeaders(req, headers)
+	res, err = harness.Persist(func() (*http.Response, error) { return c.Do(req) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,6 +165,16 @@ func Get(t testing.TB, c *http.Client, url string, headers ...string) (res *http
 		t.Fatalf("%s: %s: %v", url, res.Status, err)
 	}
 	return res, string(b)
+}
+
+// setHeaders sets headers, given as name, value, name, value.
+func setHeaders(req *http.Request, headers []string) {
+	for i := 0; i+1 < len(headers); i += 2 {
+		if headers[i] == "Host" {
+			req.Host = headers[i+1]
+		}
+		req.Header.Set(headers[i], headers[i+1])
+	}
 }
 
 // Get returns the body of the answer to a GET.
@@ -209,15 +224,15 @@ func (r *Reply) Frame() strict.Event {
 
 // Next is Frame for readers that expect an end.
 func (r *Reply) Next() (strict.Event, error) {
-	var raw bytes.Buffer
+	raw := ""
 	for {
-		line, err := r.In.ReadBytes('\n')
-		raw.Write(line)
+		line, err := r.In.ReadString('\n')
+		raw += line
 		if err != nil {
-			return strict.Event{Raw: raw.String()}, err
+			return strict.Event{Raw: raw}, err
 		}
-		if len(line) == 1 {
-			return strict.Parse(raw.String())
+		if line == "\n" {
+			return strict.Parse(raw)
 		}
 	}
 }
@@ -267,20 +282,6 @@ func (r *Reply) CheckRepaired(t testing.TB) {
 	}
 }
 
-// NewTLS returns a client that speaks HTTP/2 or HTTP/1.1 over TLS to addr and calls it host.
-func NewTLS(t testing.TB, host, addr string, pool *x509.CertPool) *Client {
-	tr := &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: pool}, DisableCompression: true, ForceAttemptHTTP2: true,
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, network, addr)
-		},
-	}
-	t.Cleanup(tr.CloseIdleConnections)
-	c := Over(t, tr, "https://"+host)
-	c.HTTP.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return c
-}
-
 // Dial connects to base, for a test that writes a request by hand.
 func Dial(t testing.TB, base string) net.Conn {
 	t.Helper()
@@ -299,10 +300,15 @@ const ChunkedHead = "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Ty
 // Protocols returns transports of HTTP/1.1, HTTP/2 and HTTP/3 that trust the certificate in
 // pool.
 func Protocols(t testing.TB, pool *x509.CertPool) map[string]http.RoundTripper {
-	h1 := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableCompression: true}
-	h2 := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableCompression: true, ForceAttemptHTTP2: true}
-	h3 := &http3.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableCompression: true}
-	t.Cleanup(func() { h1.CloseIdleConnections(); h2.CloseIdleConnections(); h3.Close() })
+	config := func() *tls.Config { return &tls.Config{RootCAs: pool} } // each transport changes its own
+	h1 := &http.Transport{TLSClientConfig: config(), DisableCompression: true}
+	h2 := &http.Transport{TLSClientConfig: config(), DisableCompression: true, ForceAttemptHTTP2: true}
+	h3 := &http3.Transport{TLSClientConfig: config(), DisableCompression: true}
+	t.Cleanup(func() {
+		h1.CloseIdleConnections()
+		h2.CloseIdleConnections()
+		h3.Close()
+	})
 	return map[string]http.RoundTripper{"HTTP/1.1": h1, "HTTP/2.0": h2, "HTTP/3.0": h3}
 }
 

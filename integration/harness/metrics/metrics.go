@@ -1,3 +1,4 @@
+// Package metrics reads the metrics that a sidecar exposes.
 package metrics
 
 import (

@@ -1,10 +1,14 @@
+// Package schema checks what the sidecar says against the schemas in docs/schema.
+//
+//	schema.go  the files, and a frame of an event stream as frame.json has it
+//	watch.go   each answer that package client reads: its frames and its errors
+//	sent.go    what upstream has sent, which is not for the schemas to describe
 package schema
 
 import (
 	"os"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
@@ -15,6 +19,7 @@ import (
 // A Schema is a file of docs/schema.
 type Schema struct {
 	name     string
+	text     string
 	compiler *jsonschema.Compiler
 }
 
@@ -38,11 +43,11 @@ func load(name string) (Schema, error) {
 		return Schema{}, err
 	}
 	c := jsonschema.NewCompiler()
-	return Schema{name, c}, c.AddResource(name, doc)
+	return Schema{name, string(b), c}, c.AddResource(name, doc)
 }
 
-// At returns what validates values against the part of the schema at a JSON pointer, such
-// as "/$defs/hermes", or against all of it if that is "".
+// At returns a validator of the part of the schema at a JSON pointer, such as
+// "/$defs/hermes", or of all of it if that is "".
 func (s Schema) At(t testing.TB, pointer string) *jsonschema.Schema {
 	t.Helper()
 	compiled, err := s.compiler.Compile(s.name + "#" + pointer)
@@ -55,23 +60,7 @@ func (s Schema) At(t testing.TB, pointer string) *jsonschema.Schema {
 // Parse decodes JSON as validators want it: numbers keep their digits.
 func Parse(text string) (any, error) { return jsonschema.UnmarshalJSON(strings.NewReader(text)) }
 
-// whole returns a function that returns a whole schema, which is compiled once.
-func whole(name string) func() (*jsonschema.Schema, error) {
-	return sync.OnceValues(func() (*jsonschema.Schema, error) {
-		s, err := load(name)
-		if err != nil {
-			return nil, err
-		}
-		return s.compiler.Compile(name)
-	})
-}
-
-var (
-	frameSchema = whole("frame.json")
-	errorSchema = whole("error.json")
-)
-
-// toolComment is what a tool event in a comment begins with.
+// toolComment begins a comment that is a tool event.
 const toolComment = "hermes.tool.progress"
 
 // idLine is the last line of each event with hermes_resume.
@@ -94,23 +83,20 @@ func Frame(raw string) (map[string]any, error) {
 		f["event"] = e.Name
 	}
 	data := e.Data
-	switch {
-	case strings.HasPrefix(raw, ": "):
-		text := strings.TrimSuffix(raw[len(": "):], "\n\n")
+	if text, ok := strings.CutPrefix(raw, ": "); ok {
+		text = strings.TrimSuffix(text, "\n\n")
 		f["comment"] = text
 		if name, rest, ok := strings.Cut(text, " "); ok && name == toolComment {
 			f["comment"], data = name, rest
 		}
+	}
+	switch {
 	case data == "[DONE]":
 		f["data"] = data
-		return f, nil
+	case data != "":
+		f["data"], err = Parse(data)
+	case f["comment"] == nil:
+		return nil, nil
 	}
-	if data == "" {
-		if f["comment"] == nil {
-			return nil, nil
-		}
-		return f, nil
-	}
-	f["data"], err = Parse(data)
 	return f, err
 }

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
@@ -44,19 +42,10 @@ var builds = map[bool]func() (string, error){
 	true:  sync.OnceValues(func() (string, error) { return cached("-race") }),
 }
 
-// cached builds ./cmd/caddy in Go's build cache and returns its path there. All test
-// binaries of a run share it: one builds while the others wait for the lock.
+// cached builds ./cmd/caddy in Go's build cache and returns its path there, so that all test
+// binaries of a run share it. "go run" keeps the program, and -exec gets its path. Only the
+// run that builds it has it in a temporary directory, which is gone afterwards.
 func cached(flags ...string) (string, error) {
-	lock, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("hermes-integration-%d%s.lock", os.Getuid(), strings.Join(flags, ""))), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return "", err
-	}
-	defer lock.Close() // which unlocks
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return "", fmt.Errorf("%s: %w", lock.Name(), err)
-	}
-	// "go run" keeps the program in the cache, and -exec gets its path. Only the run that
-	// builds it has it in a temporary directory, which is gone afterwards.
 	for range 2 {
 		cmd := exec.Command("go", append(append([]string{"run"}, flags...), "-exec", "echo", "./cmd/caddy")...)
 		cmd.Dir = harness.Path("")

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"encoding/json"
+	"maps"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -38,11 +39,7 @@ func (c Config) JSON(t testing.TB) []byte {
 	for i, s := range c.Sites {
 		var handle []any
 		if !s.Plain {
-			h := object{"handler": "hermes"}
-			for k, v := range s.Options {
-				h[k] = v
-			}
-			handle = append(handle, h)
+			handle = append(handle, s.Options.With(Options{"handler": "hermes"}))
 		}
 		handle = append(handle, object{"handler": "reverse_proxy", "upstreams": []any{object{"dial": s.Upstream}}})
 		server := object{
@@ -64,10 +61,7 @@ func (c Config) JSON(t testing.TB) []byte {
 	if len(files) > 0 {
 		apps["tls"] = object{"certificates": object{"load_files": files}}
 	}
-	admin := object{"disabled": true, "config": object{"persist": false}}
-	if c.Admin != "" {
-		admin = object{"listen": c.Admin, "config": object{"persist": false}}
-	}
+	admin := object{"disabled": c.Admin == "", "listen": c.Admin, "config": object{"persist": false}}
 	b, err := json.Marshal(object{"admin": admin, "apps": apps})
 	if err != nil {
 		t.Fatal(err)
@@ -84,21 +78,17 @@ func (c Config) Write(t testing.TB, home string) string {
 }
 
 // Serve starts a sidecar with one site in front of up and returns the site's URL.
-func Serve(t testing.TB, up *upstream.Server, o Options) (string, *Process) {
+func Serve(t testing.TB, up *upstream.Server, o Options, env ...string) (string, *Process) {
 	t.Helper()
-	listen := harness.FreePort(t)
-	return "http://" + listen, Run(t, t.TempDir(), Config{Sites: []Site{{Listen: listen, Upstream: up.Addr, Options: o}}})
+	site := Site{Listen: harness.FreePort(t), Upstream: up.Addr, Options: o}
+	return "http://" + site.Listen, Run(t, t.TempDir(), Config{Sites: []Site{site}}, env...)
 }
 
 // With returns o and the members of more.
 func (o Options) With(more Options) Options {
 	sum := Options{}
-	for k, v := range o {
-		sum[k] = v
-	}
-	for k, v := range more {
-		sum[k] = v
-	}
+	maps.Copy(sum, o)
+	maps.Copy(sum, more)
 	return sum
 }
 

@@ -1,3 +1,12 @@
+// Package sidecar runs the program under test: ./cmd/caddy of the repository, or the binary
+// that HERMES_TEST_BINARY names.
+//
+// The program is built once, in Go's build cache, for all test binaries of a run; under -race
+// it has the race detector too. A Process is a running one. Its log is searched at its end:
+// a panic or a data race in it fails the test.
+//
+// A configuration is a Config (Caddy's JSON: Serve, Run), a Caddyfile (ServeCaddyfile,
+// RunCaddyfile), or a Recipe, which is one of the documentation.
 package sidecar
 
 import (
@@ -103,12 +112,10 @@ func (s *Process) Interrupt() { s.signal(syscall.SIGINT) }
 // that as soon as it handles it.
 func (s *Process) signal(sig os.Signal) {
 	s.t.Helper()
-	deadline := time.Now().Add(harness.Patience)
-	for trapped := false; !trapped && time.Now().Before(deadline); {
+	for !s.SaysWithin(50*time.Millisecond, `"signal":"SIGUSR2"`) {
 		if err := s.Cmd.Process.Signal(syscall.SIGUSR2); err != nil {
 			s.t.Fatal(err)
 		}
-		trapped = s.SaysWithin(50*time.Millisecond, `"signal":"SIGUSR2"`)
 	}
 	if err := s.Cmd.Process.Signal(sig); err != nil {
 		s.t.Fatal(err)
@@ -156,13 +163,9 @@ func (s *Process) Load(c Config) {
 	s.t.Helper()
 	c.Admin = s.Admin
 	body := string(c.JSON(s.t))
-	post := func() (*http.Response, error) {
+	res, err := harness.Persist(func() (*http.Response, error) {
 		return http.Post("http://"+s.Admin+"/load", "application/json", strings.NewReader(body))
-	}
-	res, err := post()
-	for deadline := time.Now().Add(harness.Patience); err != nil && time.Now().Before(deadline); {
-		res, err = post()
-	}
+	})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -217,9 +220,7 @@ func NeedsMemory(t testing.TB) {
 // busy machine takes to collect.
 func ServeFrugally(t testing.TB, up *upstream.Server, o Options) (base string, s *Process) {
 	t.Helper()
-	listen := harness.FreePort(t)
-	conf := Config{Sites: []Site{{Listen: listen, Upstream: up.Addr, Options: o}}}
-	return "http://" + listen, Run(t, t.TempDir(), conf, "GOGC=20", "GODEBUG=gcstoptheworld=1")
+	return Serve(t, up, o, "GOGC=20", "GODEBUG=gcstoptheworld=1")
 }
 
 // LimitGrowth returns a function that fails the test if the peak of the sidecar's memory has

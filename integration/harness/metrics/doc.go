@@ -1,2 +1,0 @@
-// Package metrics reads the metrics that a sidecar exposes.
-package metrics
