@@ -121,7 +121,7 @@ func (s *Stream) decideHeld() {
 	if !r.Waits() {
 		return
 	}
-	rules := s.rules()
+	rules := prose.Rules{Options: s.o, Finished: s.end.finished, Reasoned: s.text.hasReasoning} // the frame need not be the one with the text
 	if reasoning := r.Decide(&rules); reasoning != nil {
 		s.w.Reasoning(reasoning)
 	}
