@@ -120,7 +120,6 @@ func (s *Stream) finishChunk() {
 		s.usage.setReportsFailures(true)
 	}
 	if e.finished { // some providers finish twice
-		x.RedactError()
 		s.w.Object(x)
 		return
 	}
@@ -144,7 +143,6 @@ func (s *Stream) finishChunk() {
 	case reason == "error":
 		s.reportedFailure()
 	default:
-		x.RedactError()
 		s.w.Object(x)
 	}
 }

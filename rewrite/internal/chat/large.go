@@ -97,21 +97,6 @@ func (s *Stream) look() (came int) {
 	return came
 }
 
-// kindOf returns what the beginning x of a large frame says.
-func kindOf(x *chunk.Object) largeKind {
-	c, data, named := &x.C, x.F.Data, x.Named()
-	isChunk := x.IsChunk() && !isWrapped(x)
-	switch {
-	case string(x.F.Event) == encode.ProgressEvent && c.TellsTool(data), !named && c.IsToolEvent(data) && c.ChoicesArray && saysNothing(x):
-		return largeTool
-	case x.HasError() && (isChunk || !named || string(x.F.Event) == "error"):
-		return largeError
-	case isChunk && (c.Text || c.Reasoning || c.Finish.Ok()):
-		return largeChunk
-	}
-	return largeUnknown
-}
-
 // largeToolOf returns the tool and the status in the beginning x of a large frame, of whose
 // data so much came. What was cut is empty. The label is too long to be kept.
 func largeToolOf(x *chunk.Object, came int) (t encode.Tool, status string) {
@@ -130,7 +115,16 @@ func largeToolOf(x *chunk.Object, came int) (t encode.Tool, status string) {
 func (s *Stream) largeBegins() {
 	x, g := &s.x, &s.large
 	came := s.look()
-	g.kind, g.drop = kindOf(x), false
+	k, _ := kindOf(x, true)
+	g.kind, g.drop = largeUnknown, false
+	switch c := &x.C; {
+	case k == kindTool:
+		g.kind = largeTool
+	case x.HasError() && (k == kindChunk || k == kindError):
+		g.kind = largeError
+	case k == kindChunk && (c.Text || c.Reasoning || c.Finish.Ok()):
+		g.kind = largeChunk
+	}
 	switch g.kind {
 	case largeTool:
 		t, status := largeToolOf(x, came)

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -78,11 +79,11 @@ func (s *Stream) readContent(last bool) sse.Fate {
 	left := kept.Len()
 	if reasoning && left > 0 {
 		s.notes.Add(contract.SectionReasoning, "reasoning: leaves the content")
-		if !x.C.OnlyContentRole || x.C.Finish.Ok() || x.HasError() || s.o.Reasoning == contract.ReasoningDrop {
+		if x.C.Beside == chunk.BesideMore || x.C.Finish.Ok() || x.HasError() || s.o.Reasoning == contract.ReasoningDrop {
 			if s.o.Reasoning != contract.ReasoningDrop {
 				s.w.Delta(x, true, &kept) // it gets a delta of its own (contract section 4)
 			}
-			kept, left = x.NoContent(), 0
+			kept, left = prose.Kept{}, 0
 		}
 	}
 	if in.Ok() && left == 0 && x.Droppable() {
@@ -210,7 +211,6 @@ func (s *Stream) holdFrame(kept *prose.Kept) {
 		kept.Front = prose.NewlineInJSON
 	}
 	x.KeepContent(kept, false)
-	x.RedactError()
 	start := len(h.buf)
 	at := func(v jsonspan.Span) jsonspan.Span {
 		return jsonspan.Span{From: start + x.Edits.MovedBefore(&x.F, v.From), To: start + x.Edits.Moved(&x.F, v.To)}
@@ -220,7 +220,7 @@ func (s *Stream) holdFrame(kept *prose.Kept) {
 		f.repeat = at(x.C.Repeat.Inner())
 	}
 	if from, here := r.Suspected(); here {
-		h.from = start + x.Edits.Moved(&x.F, from)
+		h.from = f.text.To - (x.C.Content.Inner().To - from)
 		if r.HeldNewline {
 			h.from -= len(kept.Front) // the newline is part of the line
 		}

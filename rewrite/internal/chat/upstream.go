@@ -72,8 +72,7 @@ func (s *Stream) toolEvent(in contract.Progress) {
 	case in == contract.ProgressBare:
 		s.namedEvent()
 	default:
-		x.RedactFrame()
-		chunk.DropFinish(x)
+		x.DropFinish()
 		s.forward()
 	}
 }
@@ -150,6 +149,7 @@ func (s *Stream) comment(line []byte) bool {
 	if !x.C.Parse(x.F.Data) || !x.C.IsToolEvent(x.F.Data) {
 		return false
 	}
+	x.Redact(false, false)
 	s.toolEvent(contract.ProgressComment)
 	return true
 }
@@ -171,20 +171,10 @@ func (s *Stream) noteStatus() {
 	}
 }
 
-// isWrapped reports whether the object is a named event with the members of a chunk,
-// which another sidecar has added. Whatever else is in it, it is not a chunk.
-func isWrapped(x *chunk.Object) bool {
-	return x.Named() && x.C.IsChunk(x.F.Data) && saysNothing(x)
-}
-
 // wrappedEvent handles a named event that another sidecar has wrapped.
 func (s *Stream) wrappedEvent() {
 	s.decideHeld()
 	s.updateEnvelope() // it may come before any chunk
-	if string(s.x.F.Event) == "error" && s.x.HasError() {
-		s.errorFrame() // the error is still upstream's
-		return
-	}
 	s.noteStatus()
 	s.w.WrappedEvent(&s.x, s.end.finished)
 }

@@ -57,7 +57,7 @@ var emptySize = len(new(Envelope).appendEmpty(nil))
 // fill adds the members of the envelope that the chunk x lacks. Hermes 0.13 sends a chunk
 // of nothing but choices if its writer fails (contract section 3).
 func (e *Envelope) fill(x *chunk.Object) {
-	c, at := &x.C, x.C.Open+1
+	c, at := &x.C, x.C.All.From+1
 	for _, m := range [...]struct {
 		at          jsonspan.Span
 		has         bool

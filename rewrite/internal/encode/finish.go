@@ -9,7 +9,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 )
 
 // Failure says why a stream has failed.
@@ -61,7 +60,7 @@ func (w *Writer) ErrorFinish(f *Failure, open uint64, usage []byte) {
 func (w *Writer) Crash(x *chunk.Object, f *Failure, rest *prose.Kept) {
 	w.moveContent(x, f, rest)
 	w.envelope().fill(x)
-	x.EachStop(func(at jsonspan.Span) { x.Replace(at.From, at.To, []byte(`"error"`)) })
+	x.Fail()
 	if w.inline() && !f.Sent {
 		x.Set(x.C.Err, "error", contract.AppendErrorValue(nil, f.Message, f.Code))
 	} else {
@@ -71,7 +70,6 @@ func (w *Writer) Crash(x *chunk.Object, f *Failure, rest *prose.Kept) {
 		x.Remove(x.C.Err)
 	}
 	x.Set(x.C.Hermes, "hermes", f.appendHermes(nil))
-	x.RedactMoreErrors()
 	w.Object(x)
 }
 
@@ -80,10 +78,7 @@ func (w *Writer) Crash(x *chunk.Object, f *Failure, rest *prose.Kept) {
 // content.
 func (w *Writer) ReportedFailure(x *chunk.Object, f *Failure, rest *prose.Kept) {
 	w.moveContent(x, f, rest)
-	x.RedactMember(x.C.Hermes)
-	x.RedactMoreErrors()
 	if w.inline() {
-		x.RedactMember(x.C.Err)
 		w.Object(x)
 		return
 	}
@@ -139,10 +134,10 @@ func upstreamError(x *chunk.Object, message []byte) []byte {
 	}
 	object := []byte(`{"error":`)
 	if v := expected[0].at; v.Ok() && x.String(v) == nil {
-		object = append(append(object, redact.Value(data[e.From:v.From])...), message...)
-		object = append(object, redact.Value(data[v.To:e.To-1])...)
+		object = append(append(object, data[e.From:v.From]...), message...)
+		object = append(object, data[v.To:e.To-1]...)
 	} else {
-		object = append(object, redact.Value(data[e.From:e.To-1])...)
+		object = append(object, data[e.From:e.To-1]...)
 	}
 	object = jsonspan.OneLine(object)
 	for _, m := range expected {

@@ -25,9 +25,6 @@ func IsState(x *chunk.Object) bool {
 func (w *Writer) NamedEvent(x *chunk.Object, finished bool) {
 	if w.Envelops() {
 		x.RenameMembers(false)
-	}
-	x.RedactFrame()
-	if w.Envelops() {
 		w.addChunkMembers(x)
 		w.addStatusLine(x)
 		w.dropName(x, finished)
@@ -37,7 +34,6 @@ func (w *Writer) NamedEvent(x *chunk.Object, finished bool) {
 
 // WrappedEvent writes a named event that has the members of a chunk from another sidecar.
 func (w *Writer) WrappedEvent(x *chunk.Object, finished bool) {
-	x.RedactFrame()
 	w.dropName(x, finished)
 	w.Object(x)
 }
@@ -46,10 +42,11 @@ func (w *Writer) WrappedEvent(x *chunk.Object, finished bool) {
 func (w *Writer) addChunkMembers(x *chunk.Object) {
 	w.Notes.Add(contract.SectionTools, "a named event: gets the members of a chunk")
 	members := w.envelope().appendEmpty(nil)
-	if jsonspan.SkipSpace(x.F.Data, x.C.Open+1) != x.C.Shut {
+	at := x.C.All.From + 1
+	if jsonspan.SkipSpace(x.F.Data, at) != x.C.All.To-1 {
 		members = append(members, ',')
 	}
-	x.Replace(x.C.Open+1, x.C.Open+1, members)
+	x.Replace(at, at, members)
 }
 
 // dropName takes the event: line from an event about upstream's state if the form is
@@ -61,8 +58,7 @@ func (w *Writer) dropName(x *chunk.Object, finished bool) {
 		c.Err.Ok() || c.Usage.Ok() || c.Hermes.Ok() || c.Tool.Ok() {
 		return
 	}
-	from, to := x.F.EventLine()
-	x.Edits.ReplaceRaw(&x.F, from, to, nil)
+	x.DropName()
 }
 
 // addStatusLine adds the member that Open WebUI shows to an event about upstream's state.

@@ -121,8 +121,7 @@ func (w *Writer) Transition(t *Transition) {
 	case x == nil || t.Name != string(x.String(x.C.Tool)):
 		w.toolEvent(t)
 	case w.leavesAsIs(t):
-		x.RedactError()
-		chunk.DropFinish(x) // the stream would have two (contract section 2)
+		x.DropFinish() // the stream would have two (contract section 2)
 		w.Forward(x)
 	case t.In == contract.ProgressBare && w.Envelops() && !x.C.Escaped:
 		w.editEvent(t)
@@ -240,11 +239,9 @@ func (w *Writer) editEvent(t *Transition) {
 		members = appendCard(members, t, false)
 	}
 	if w.Form == contract.ProgressUnnamed {
-		from, to := x.F.EventLine()
-		x.Edits.ReplaceRaw(&x.F, from, to, nil)
+		x.DropName()
 	}
 	w.addChunkMembers(x)
-	x.RedactError()
 	x.Append(members)
 	w.Object(x)
 }
