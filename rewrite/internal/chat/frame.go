@@ -288,7 +288,7 @@ func (s *Stream) updateEnvelope() {
 	}
 	e := s.w.EnvelopeOf(&s.x)
 	if longer := e.Len() - s.w.Env.Len(); longer > 0 {
-		s.apply(s.tools.bound(s.w.EndSize(longer)))
+		s.apply(s.tools.bound(s.endSize(longer)))
 	}
 	s.w.Env = e
 }

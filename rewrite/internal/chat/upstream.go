@@ -30,6 +30,12 @@ func (s *Stream) apply(changes []encode.Transition) {
 	}
 }
 
+// endSize returns how many bytes it takes at most to complete a tool, if the envelope becomes
+// longer by that many bytes.
+func (s *Stream) endSize(longer int) endSize {
+	return func(t *encode.Tool) int { return s.w.EndSize(t, longer) }
+}
+
 // startTool starts the tool of c, and writes its start. A tool without an id gets one of
 // ours. inferred says that upstream will not say when it ends.
 func (s *Stream) startTool(c encode.Transition, inferred bool) {
@@ -39,7 +45,7 @@ func (s *Stream) startTool(c encode.Transition, inferred bool) {
 	}
 	c.Card = !c.Left && len(c.ID) <= encode.MaxCardID &&
 		(s.w.HasCards() || c.Event != nil && c.In != contract.ProgressBare && encode.HasCard(c.Event))
-	s.apply(s.tools.start(c, t, s.now, s.o.Window(), s.w.EndSize(0)))
+	s.apply(s.tools.start(c, t, s.now, s.o.Window(), s.endSize(0)))
 }
 
 // toolOf returns the tool that the event x names. Its id, if any, has no escapes.

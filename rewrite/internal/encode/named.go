@@ -41,12 +41,11 @@ func (w *Writer) WrappedEvent(x *chunk.Object, finished bool) {
 // addChunkMembers adds the members of a chunk before those of the named event x.
 func (w *Writer) addChunkMembers(x *chunk.Object) {
 	w.Notes.Add(contract.SectionTools, "a named event: gets the members of a chunk")
-	members := w.envelope().appendEmpty(nil)
-	at := x.C.All.From + 1
+	members, at := w.envelope().empty(), x.C.All.From+1
 	if jsonspan.SkipSpace(x.F.Data, at) != x.C.All.To-1 {
-		members = append(members, ',')
+		members += ","
 	}
-	x.Replace(at, at, members)
+	x.Replace(at, at, []byte(members))
 }
 
 // dropName takes the event: line from an event about upstream's state if the form is
@@ -76,6 +75,5 @@ func (w *Writer) addStatusLine(x *chunk.Object) {
 	if text == nil {
 		return
 	}
-	line := append([]byte(statusLineHead+before), jsonspan.Inside(redact.Value(text))...)
-	x.Append(appendStatusLineTail(line, status))
+	x.Append([]byte(statusLine(before+string(jsonspan.Inside(redact.Value(text))), status)))
 }
