@@ -56,6 +56,11 @@ func toolOf(x *chunk.Object) encode.Tool {
 	}
 }
 
+// statusOf returns the status that the event x says, or "".
+func statusOf(x *chunk.Object) string {
+	return string(jsonspan.Inside(jsonspan.Plain(x.String(x.C.Status))))
+}
+
 // toolEvent handles upstream's tool event, which has the form in.
 func (s *Stream) toolEvent(in contract.Progress) {
 	x := &s.x
@@ -64,9 +69,8 @@ func (s *Stream) toolEvent(in contract.Progress) {
 		s.updateEnvelope()
 	}
 	c := encode.Transition{Tool: toolOf(x), Source: contract.SourceUpstream, Event: x, In: in}
-	status := string(jsonspan.Inside(jsonspan.Plain(x.String(x.C.Status))))
 	s.Out.Drop()
-	switch {
+	switch status := statusOf(x); {
 	case s.end.finished: // too late to be completed before the finish chunk
 		s.notes.Add(contract.SectionTools, "a tool event after the finish chunk: dropped")
 	case isInternal(c.Name): // a start or an end

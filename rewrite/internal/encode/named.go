@@ -4,7 +4,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 )
 
 // The events with which the newest Hermes reports its state.
@@ -75,5 +74,5 @@ func (w *Writer) addStatusLine(x *chunk.Object) {
 	if text == nil {
 		return
 	}
-	x.Append([]byte(statusLine(before+string(jsonspan.Inside(redact.Value(text))), status)))
+	x.Append(statusLine(status, before, string(jsonspan.Inside(text))))
 }

@@ -73,8 +73,11 @@ func (w *Writer) EndSize(t *Tool, longer int) int {
 	if w.Form == contract.ProgressOff {
 		return n
 	}
-	n += w.headSize() + ownSize
-	if t.Card && w.Envelops() {
+	n += len(w.eventHead()) + ownSize
+	if w.Envelops() {
+		n += emptySize + w.envelope().Len()
+	}
+	if w.Envelops() && t.Card {
 		n += longer + emptySize + w.Env.Len()
 	}
 	return n
@@ -83,18 +86,9 @@ func (w *Writer) EndSize(t *Tool, longer int) int {
 // StartSize returns how many bytes the event of a tool takes at most, without the fields of
 // the tool.
 func (w *Writer) StartSize() int {
-	n := w.headSize() + ownSize
+	n := w.EndSize(&Tool{Card: w.HasCards()}, 0)
 	if w.HasCards() {
-		n += emptySize + w.Env.Len() + cardSize + 2*MaxCardLabel
-	}
-	return n
-}
-
-// headSize returns the length of a tool event up to the name of the tool.
-func (w *Writer) headSize() int {
-	n := len(w.eventHead()) + len(`"tool":`)
-	if w.Envelops() {
-		n += emptySize + w.envelope().Len() + len(",")
+		n += 2 * MaxCardLabel
 	}
 	return n
 }
@@ -163,7 +157,7 @@ func (w *Writer) toolEvent(t *Transition) {
 		w.own(`,"interrupted":true`)
 	}
 	if w.hasStatusLine() {
-		w.own(t.statusLine())
+		w.own(string(t.statusLine()))
 	}
 	if t.Card && w.Envelops() {
 		w.own(card(t, t.Interrupted))
@@ -176,22 +170,26 @@ func (w *Writer) toolEvent(t *Transition) {
 	w.own("}\n\n")
 }
 
-// statusLine returns Open WebUI's status member with the description, the inside of a JSON
-// string.
-func statusLine(description string, done bool) string {
-	return `,"event":{"type":"status","data":{"description":"` + description + `","done":` + strconv.FormatBool(done) + `}}`
+// statusLine returns Open WebUI's status member. The parts of the description are insides of
+// JSON strings.
+func statusLine(done bool, description ...string) []byte {
+	b := []byte(`,"event":{"type":"status","data":{"description":"`)
+	for _, part := range description {
+		b = append(b, part...)
+	}
+	return append(strconv.AppendBool(append(b, `","done":`...), done), `}}`...)
 }
 
 // statusLine returns the status member of the event of t.
-func (t *Transition) statusLine() string {
-	emoji, label := jsonspan.Inside(t.Emoji), jsonspan.Inside(t.Label)
+func (t *Transition) statusLine() []byte {
+	emoji, label, space := jsonspan.Inside(t.Emoji), jsonspan.Inside(t.Label), ""
 	switch {
-	case emoji+label == "":
+	case emoji == "" && label == "":
 		label = jsonspan.Inside(t.Name)
 	case emoji != "" && label != "":
-		emoji += " "
+		space = " "
 	}
-	return statusLine(emoji+label, t.Completed)
+	return statusLine(t.Completed, emoji, space, label)
 }
 
 // editEvent writes upstream's event of t, which is bare, with the members of a chunk, and
@@ -208,7 +206,7 @@ func (w *Writer) editEvent(t *Transition) {
 	set(x.C.CallID, "toolCallId", t.ID)
 	set(x.C.Status, "status", `"`+t.status()+`"`)
 	if w.hasStatusLine() && (!x.C.StatusLine.Ok() || x.C.StatusLine.IsString(x.F.Data)) {
-		x.Append([]byte(t.statusLine()))
+		x.Append(t.statusLine())
 	}
 	if t.Card {
 		x.Append([]byte(card(t, false)))

@@ -91,8 +91,8 @@ func (w *Writer) delta(repeat, role, member, text string) {
 func (w *Writer) DeltaSize() int { return w.envelope().Len() + ownSize }
 
 // ownSize is the number of bytes that a chunk of our own takes at most without the values
-// of the envelope, and a tool event without its head and the fields of the tool.
-const ownSize = 192
+// of the envelope, and a tool event without its head, its envelope and the fields of the tool.
+const ownSize = 200
 
 // Keepalive writes a chunk that says nothing, or a comment while no chunk has come
 // (contract section 3).
