@@ -24,6 +24,7 @@ type largeFrame struct {
 
 	kind     kind
 	isError  bool // it has an error
+	finishes bool // it has a finish reason, which may have been cut
 	internal bool // it is an event of an internal tool
 	drop     bool // nothing of it leaves
 }
@@ -38,6 +39,7 @@ func newLarge(head []byte) *largeFrame {
 	c.Parse(x.F.Data)
 	g.kind, _ = kindOf(x, true)
 	g.isError = x.HasError() && (g.kind == kindChunk || g.kind == kindError)
+	g.finishes = c.Finish.Ok()
 	g.internal = isInternal(string(x.String(c.Tool)))
 	for _, v := range []*jsonspan.Span{&c.Tool, &c.Emoji, &c.CallID, &c.Status, &c.Finish} {
 		if v.To > came {
@@ -115,8 +117,8 @@ func (s *Stream) largeBegins() {
 		if c.Text || c.Reasoning {
 			s.apply(s.tools.inferEnds())
 		}
-		if c.Finish.Ok() {
-			s.apply(s.tools.endAll(g.x.FinishReason() == "error"))
+		if g.finishes {
+			s.apply(s.tools.endAll(c.Finish.Ok() && g.x.FinishReason() == "error"))
 		}
 	}
 	s.text.prose.SkipUnexamined()
@@ -142,7 +144,7 @@ func (s *Stream) largeEnds() {
 			message = s.reason(&g.x)
 		}
 		e.keepError(message)
-	case g.kind != kindChunk || !c.Text && !c.Reasoning && !c.Finish.Ok(): // it may be text, for all that is known
+	case g.kind != kindChunk || !c.Text && !c.Reasoning && !g.finishes: // it may be text, for all that is known
 		t.hasOther, s.tools.textSince = true, true
 		return
 	}
