@@ -59,7 +59,7 @@ func TestNotesNameTheRule(t *testing.T) {
 		{"none", texts("a\n`💻 l", "s\n", "b") + stop(), []string{"1 may be an imitated", "1 what was held back"}},
 		{"reasoning", texts("<thi", "nk>", "a", "</think>", "b") + stop(), []string{"4 may be a tag", "4 an opening tag", "4 reasoning", "4 a closing tag"}},
 		{"a false stop", finishChunk("stop", zeroUsage) + doneFrame, []string{"3 a false stop: no answer"}},
-		{"an error of upstream's", finishChunk("error", realUsage+`, "error": {"message": "sk-123456"}`) + doneFrame, []string{"3 upstream says"}},
+		{"an error of upstream's", finishChunk("error", realUsage+`, "error": {"message": "sk-123456"}`) + doneFrame, []string{"3 a secret", "3 upstream says"}},
 		{"a cut frame", role() + cut, []string{"3 a frame that was cut", "3 error finish, code upstream_incomplete", "3 [DONE] is added"}},
 		{"a duplicate", g2Start("t", "💻", "l", "1") + g2Start("t", "💻", "l", "1") + g2End("t", "2") + g2Start("_t", "💻", "l", "3") + stop(),
 			[]string{"2 tool t starts: upstream", "2 a named event", "2 a tool that has started", "2 the end of a tool that is not", "2 a tool event of an internal", "3 a false stop: no answer", "2 tool t has ended: the stream ends"}},

@@ -166,8 +166,7 @@ func (s *Stream) failCompleted(f *sse.Frame, edits *sse.Splice, m *members) {
 	}
 	set("status", []byte(`"failed"`))
 	set("error", []byte(`{"code":"`+contract.CodeAgentError+`","message":`+string(chunk.FailureMessage(t.Text))+`}`))
-	f.Parse(edits.Append(make([]byte, 0, edits.Size(f)), f))
-	edits.Reset()
+	chunk.Apply(f, edits)
 	m.parse(f.Data)
 }
 
@@ -322,24 +321,34 @@ func (s *Stream) recordError(f *sse.Frame, m *members) {
 func (s *Stream) redact(f *sse.Frame, edits *sse.Splice, m *members) {
 	data := f.Data
 	says := func(v jsonspan.Span) bool { return v.IsString(data) && chunk.TellsState(v.Inner().Of(data)) }
-	switch {
-	case s.kind == kindSession && chunk.IsNamed(f) && string(f.Event) != "error" && string(f.Event) != "hermes.status":
-	case chunk.TellsState(f.Event), says(m.typ), says(m.event):
-		chunk.RedactValue(f, edits, s.notes, jsonspan.Span{From: jsonspan.SkipSpace(data, 0), To: len(data)})
+	all := chunk.TellsState(f.Event) || says(m.typ) || says(m.event)
+	if s.kind == kindSession && chunk.IsNamed(f) {
+		all = string(f.Event) == "error" || string(f.Event) == "hermes.status"
+	}
+	if all {
+		chunk.Redact(f, edits, s.notes, func(each func(jsonspan.Span)) { chunk.EachSecret(data, object(data), each) })
 		return
 	}
-	for _, v := range [...]jsonspan.Span{m.err, jsonspan.MemberOf(data, m.response, "error"), jsonspan.MemberOf(data, m.response, "incomplete_details")} {
-		chunk.RedactValue(f, edits, s.notes, v)
+	if m.err.Ok() || m.moreErrors || m.response.Ok() {
+		chunk.Redact(f, edits, s.notes, func(each func(jsonspan.Span)) {
+			chunk.EachError(data, func(v jsonspan.Span) { chunk.EachSecret(data, v, each) })
+		})
 	}
-	if m.moreErrors {
-		chunk.RedactErrors(f, edits, s.notes, m.err)
+	if !redact.MaySay(f.Data) || s.kind == kindSession && string(f.Event) != "assistant.completed" {
+		return
 	}
-	switch {
-	case s.kind != kindSession:
-		chunk.RedactSaid(f, edits, s.notes, false, jsonspan.Span{From: jsonspan.SkipSpace(data, 0), To: len(data)})
-	case string(f.Event) == "assistant.completed":
-		chunk.RedactSaid(f, edits, s.notes, false, m.content)
+	chunk.Apply(f, edits)
+	m.parse(f.Data)
+	said := object(f.Data)
+	if s.kind == kindSession {
+		said = m.content
 	}
+	chunk.Redact(f, edits, s.notes, func(each func(jsonspan.Span)) { chunk.EachSaid(f.Data, said, false, each) })
+}
+
+// object returns where the object in data is.
+func object(data []byte) jsonspan.Span {
+	return jsonspan.Span{From: jsonspan.SkipSpace(data, 0), To: len(data)}
 }
 
 // remember sets *dst to a copy of the JSON value v if that is well formed and not too

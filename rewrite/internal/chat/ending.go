@@ -76,10 +76,10 @@ func (s *Stream) message(code string) []byte {
 	return jsonspan.Quote(message)
 }
 
-// reason returns the message, a JSON string, of the error in s.x, of the one that has
-// left, or of CodeAgentError.
-func (s *Stream) reason() []byte {
-	if m := s.x.ErrorMessage(); m != nil {
+// reason returns the message, a JSON string, of the error in x, of the one that has left,
+// or of CodeAgentError.
+func (s *Stream) reason(x *chunk.Object) []byte {
+	if m := x.ErrorMessage(); m != nil {
 		return m
 	}
 	if s.end.errorSent != nil {
@@ -120,7 +120,6 @@ func (s *Stream) finishChunk() {
 		s.usage.setReportsFailures(true)
 	}
 	if e.finished { // some providers finish twice
-		x.RedactError()
 		s.w.Object(x)
 		return
 	}
@@ -144,7 +143,6 @@ func (s *Stream) finishChunk() {
 	case reason == "error":
 		s.reportedFailure()
 	default:
-		x.RedactError()
 		s.w.Object(x)
 	}
 }
@@ -171,7 +169,7 @@ func (s *Stream) reportedFailure() {
 	s.notes.Add(contract.SectionEnd, "upstream says that the agent failed: an error finish, without secrets")
 	s.end.fail(contract.CodeAgentError)
 	f := s.failure(contract.CodeAgentError, nil)
-	f.Message = s.reason()
+	f.Message = s.reason(&s.x)
 	if !f.Sent && s.o.ErrorFinish != contract.ErrorFinishInline {
 		s.end.keepError(f.Message) // other choices may be open
 	}
@@ -185,5 +183,5 @@ func (s *Stream) recordError() {
 	}
 	s.notes.Add(contract.SectionEnd, "an error of upstream's: an error finish will not repeat it")
 	s.end.fail(s.x.ErrorCode())
-	s.end.keepError(s.reason())
+	s.end.keepError(s.reason(&s.x))
 }

@@ -35,35 +35,67 @@ func (s *Stream) Frame(parsed bool) {
 	}
 }
 
+// kind is what a frame is.
+type kind uint8
+
+const (
+	kindOther   kind = iota
+	kindTool         // a tool event
+	kindChunk        // a chunk
+	kindError        // an error of upstream's that is not in a chunk
+	kindWrapped      // a named event with the members of a chunk, which another sidecar has added
+	kindNamed        // another named event
+)
+
+// kindOf returns the kind of the frame x, and the form of a tool event. large says that x is
+// only the beginning of a large frame, which may lack the id of its tool.
+func kindOf(x *chunk.Object, large bool) (kind, contract.Progress) {
+	c, data, named := &x.C, x.F.Data, x.Named()
+	wrapped := named && c.IsChunk(data) && saysNothing(x) // whatever else is in it, it is no chunk
+	unnamed := c.CallID.IsString(data) && c.Choices.Ok()
+	if large {
+		unnamed = c.ChoicesArray && saysNothing(x)
+	}
+	switch {
+	case string(x.F.Event) == encode.ProgressEvent && c.TellsTool(data):
+		if c.IsChunk(data) && c.Count > 0 {
+			return kindTool, contract.ProgressEnvelope
+		}
+		return kindTool, contract.ProgressBare
+	case !named && c.IsToolEvent(data) && unnamed:
+		return kindTool, contract.ProgressUnnamed
+	case x.IsChunk() && !wrapped:
+		return kindChunk, ""
+	case x.HasError() && (!named || string(x.F.Event) == "error"):
+		return kindError, ""
+	case wrapped:
+		return kindWrapped, ""
+	case named:
+		return kindNamed, ""
+	}
+	return kindOther, ""
+}
+
 // object handles the frame, whose data is an object.
 func (s *Stream) object() {
 	x := &s.x
-	x.RedactMany()
-	chunk.RedactSaidOf(x, s.text.prose.InTag())
-	c, data := &x.C, x.F.Data
-	named := x.Named()
+	k, form := kindOf(x, false)
+	all := k == kindError || (k != kindChunk || s.end.done) && x.TellsState()
+	x.Redact(all, s.text.prose.InTag())
 	switch {
 	case s.end.done:
-		x.RedactFrame()
 		s.late()
-	case string(x.F.Event) == encode.ProgressEvent && c.TellsTool(data):
-		if c.IsChunk(data) && c.Count > 0 {
-			s.toolEvent(contract.ProgressEnvelope)
-		} else {
-			s.toolEvent(contract.ProgressBare)
-		}
-	case !named && c.IsToolEvent(data) && c.CallID.IsString(data) && c.Choices.Ok():
-		s.toolEvent(contract.ProgressUnnamed)
-	case isWrapped(x):
-		s.wrappedEvent()
-	case x.IsChunk():
+	case k == kindTool:
+		s.toolEvent(form)
+	case k == kindChunk:
 		s.chunk()
-	case x.HasError() && (!named || string(x.F.Event) == "error"):
+	case k == kindError:
 		s.errorFrame()
-	case named:
+	case k == kindWrapped:
+		s.wrappedEvent()
+	case k == kindNamed:
 		s.namedEvent()
 	default:
-		x.RedactFrame()
 		s.forward()
 	}
 }
@@ -111,10 +143,12 @@ func (s *Stream) doneFrame() {
 
 // errorFrame handles an error of upstream's that is not in a chunk.
 func (s *Stream) errorFrame() {
-	chunk.KeepOneError(&s.x)
+	s.x.KeepOneError()
 	s.decideHeld()
+	if s.x.C.IsChunk(s.x.F.Data) { // another sidecar has wrapped it, maybe before any chunk
+		s.updateEnvelope()
+	}
 	s.apply(s.tools.endAll(!s.end.finished))
-	s.x.RedactAll()
 	s.recordError()
 	s.w.Object(&s.x)
 }
@@ -122,7 +156,7 @@ func (s *Stream) errorFrame() {
 // chunk handles a chunk.
 func (s *Stream) chunk() {
 	x, t := &s.x, &s.text
-	chunk.KeepOneError(x)
+	x.KeepOneError()
 	c := &x.C
 	s.chunks++
 	s.rest = prose.Kept{}
@@ -199,7 +233,6 @@ func (s *Stream) writeChunk() {
 		s.finishChunk()
 		return
 	}
-	x.RedactError()
 	if x.HasError() {
 		s.recordError()
 	}
@@ -255,7 +288,7 @@ func (s *Stream) updateEnvelope() {
 	}
 	e := s.w.EnvelopeOf(&s.x)
 	if longer := e.Len() - s.w.Env.Len(); longer > 0 {
-		s.apply(s.tools.bound(s.w.EndSize(longer)))
+		s.apply(s.tools.bound(s.endSize(longer)))
 	}
 	s.w.Env = e
 }

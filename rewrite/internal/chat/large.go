@@ -2,6 +2,7 @@ package chat
 
 import (
 	"bytes"
+	"cmp"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
@@ -16,60 +17,75 @@ import (
 // and status are after its label, which may be the large value.
 const MaxLook = 1 << 10
 
-// largeFrame is a large frame while it comes. It keeps both ends of it.
+// largeFrame is a large frame while it comes.
 type largeFrame struct {
-	open       bool
-	drop       bool // nothing of it leaves
-	kind       largeKind
-	head, tail []byte
+	x    chunk.Object // its beginning, closed where it was cut, with the values that came whole
+	tail []byte       // its last bytes
+
+	kind     kind
+	isError  bool // it has an error
+	finishes bool // it has a finish reason, which may have been cut
+	internal bool // it is an event of an internal tool
+	drop     bool // nothing of it leaves
 }
 
-// largeKind is what the beginning of a large frame says.
-type largeKind uint8
-
-const (
-	largeUnknown largeKind = iota // it may be text, for all that is known
-	largeTool
-	largeError
-	largeChunk // of text or reasoning, or with a finish reason
-)
-
-// keep keeps the end of the frame, now that b of it comes.
-func (g *largeFrame) keep(b []byte) {
-	b = b[max(0, len(b)-MaxLook):]
-	g.tail = append(g.tail[max(0, len(g.tail)+len(b)-MaxLook):], b...)
-}
-
-// members returns the members at the end of the object, and the bytes that they are in. It
-// returns false if they are not known.
-func (g *largeFrame) members() (c chunk.Chunk, data []byte, ok bool) {
-	data = g.tail[:bytes.LastIndexByte(g.tail, '}')+1]
-	for i := bytes.IndexByte(data, ','); i >= 0; i = bytes.IndexByte(data, ',') {
-		data = data[i:]
-		data[0] = '{' // in a string, or deeper, this begins no object
-		if c.Parse(data) {
-			return c, data, true
+// newLarge returns the large frame that begins with head.
+func newLarge(head []byte) *largeFrame {
+	g := new(largeFrame)
+	x, c := &g.x, &g.x.C
+	chunk.ParseBeginning(&x.F, bytes.Clone(head))
+	var came int // how much of the data came: a value that ends after that was cut
+	x.F.Data, came = jsonspan.Close(x.F.Data)
+	c.Parse(x.F.Data)
+	g.kind, _ = kindOf(x, true)
+	g.isError = x.HasError() && (g.kind == kindChunk || g.kind == kindError)
+	g.finishes = c.Finish.Ok()
+	g.internal = isInternal(string(x.String(c.Tool)))
+	for _, v := range []*jsonspan.Span{&c.Tool, &c.Emoji, &c.CallID, &c.Status, &c.Finish} {
+		if v.To > came {
+			*v = jsonspan.Span{}
 		}
-		data = data[1:]
 	}
-	return c, nil, false
+	if !c.Finish.Ok() {
+		c.Ended = 0
+	}
+	if m := jsonspan.MemberOf(x.F.Data, c.Err, "message"); !m.Ok() || m.To > came {
+		c.Err = jsonspan.Span{}
+	}
+	c.Label, c.Usage = jsonspan.Span{}, jsonspan.Span{} // too long to be kept
+	return g
 }
 
-// Raw forwards bytes of a frame that is larger than the limit max. last says that the frame
-// ends with them. If max is 0, nothing is learnt from them.
-func (s *Stream) Raw(b []byte, last bool, max int) {
+// members returns the members at the end of the object. It returns false if they are not
+// known.
+func (g *largeFrame) members() (x chunk.Object, ok bool) {
+	x.F.Data = g.tail[:bytes.LastIndexByte(g.tail, '}')+1]
+	for i := bytes.IndexByte(x.F.Data, ','); i >= 0; i = bytes.IndexByte(x.F.Data, ',') {
+		x.F.Data = x.F.Data[i:]
+		x.F.Data[0] = '{' // in a string, or deeper, this begins no object
+		if x.C.Parse(x.F.Data) {
+			return x, true
+		}
+		x.F.Data = x.F.Data[1:]
+	}
+	return x, false
+}
+
+// Raw forwards bytes of a frame that is larger than the limit. last says that the frame
+// ends with them. If that is 0, nothing is learnt from them.
+func (s *Stream) Raw(b []byte, last bool, limit int) {
 	if s.end.done {
 		s.dropLate()
 		return
 	}
-	g := &s.large
 	s.decideHeld()
-	if !g.open {
-		g.open, g.tail = max > 0, g.tail[:0]
-		g.head = append(g.head[:0], b[:min(len(b), max, MaxLook)]...)
+	if s.large == nil {
+		s.large = newLarge(b[:min(len(b), limit, MaxLook)])
 		s.largeBegins()
 	}
-	g.keep(b)
+	g := s.large
+	end := b[max(0, len(b)-MaxLook):]
+	g.tail = append(g.tail[max(0, len(g.tail)+len(end)-MaxLook):], end...)
 	if g.drop {
 		s.notes.Add(contract.SectionTools, "a tool event larger than max_frame, of the kind that does not leave: dropped")
 		s.Out.Drop()
@@ -81,70 +97,28 @@ func (s *Stream) Raw(b []byte, last bool, max int) {
 	if last {
 		s.text.unexamined++
 		s.largeEnds()
-		*g = largeFrame{}
+		s.large = nil
 	}
-}
-
-// look makes s.x the beginning of the large frame, closed where it was cut, and returns how
-// much of the data came: a value that ends after that was cut.
-func (s *Stream) look() (came int) {
-	x := &s.x
-	x.Begin()
-	chunk.ParseBeginning(&x.F, s.large.head)
-	x.F.Data, came = jsonspan.Close(x.F.Data)
-	x.C = chunk.Chunk{}
-	x.C.Parse(x.F.Data)
-	return came
-}
-
-// kindOf returns what the beginning x of a large frame says.
-func kindOf(x *chunk.Object) largeKind {
-	c, data, named := &x.C, x.F.Data, x.Named()
-	isChunk := x.IsChunk() && !isWrapped(x)
-	switch {
-	case string(x.F.Event) == encode.ProgressEvent && c.TellsTool(data), !named && c.IsToolEvent(data) && c.ChoicesArray && saysNothing(x):
-		return largeTool
-	case x.HasError() && (isChunk || !named || string(x.F.Event) == "error"):
-		return largeError
-	case isChunk && (c.Text || c.Reasoning || c.Finish.Ok()):
-		return largeChunk
-	}
-	return largeUnknown
-}
-
-// largeToolOf returns the tool and the status in the beginning x of a large frame, of whose
-// data so much came. What was cut is empty. The label is too long to be kept.
-func largeToolOf(x *chunk.Object, came int) (t encode.Tool, status string) {
-	whole := func(v jsonspan.Span) []byte {
-		if v.To > came {
-			return nil
-		}
-		return x.String(v)
-	}
-	c := &x.C
-	t = encode.Tool{Name: string(whole(c.Tool)), Emoji: string(whole(c.Emoji)), ID: string(jsonspan.Plain(whole(c.CallID)))}
-	return t, string(jsonspan.Inside(jsonspan.Plain(whole(c.Status))))
 }
 
 // largeBegins does what comes before the large frame.
 func (s *Stream) largeBegins() {
-	x, g := &s.x, &s.large
-	came := s.look()
-	g.kind, g.drop = kindOf(x), false
-	switch g.kind {
-	case largeTool:
-		t, status := largeToolOf(x, came)
-		g.drop = s.w.Form == contract.ProgressOff || s.end.finished || isInternal(string(x.String(x.C.Tool))) ||
-			t.ID != "" && (status == encode.Running && s.tools.started(t.ID) || status == encode.Completed && s.tools.find(t.ID) < 0)
+	g := s.large
+	c := &g.x.C
+	switch {
+	case g.kind == kindTool:
+		id, status := toolOf(&g.x).ID, statusOf(&g.x)
+		g.drop = s.w.Form == contract.ProgressOff || s.end.finished || g.internal ||
+			id != "" && (status == encode.Running && s.tools.started(id) || status == encode.Completed && s.tools.find(id) < 0)
 		return
-	case largeError:
+	case g.isError:
 		s.apply(s.tools.endAll(!s.end.finished))
-	case largeChunk:
-		if x.C.Text || x.C.Reasoning {
+	case g.kind == kindChunk:
+		if c.Text || c.Reasoning {
 			s.apply(s.tools.inferEnds())
 		}
-		if x.C.Finish.Ok() {
-			s.apply(s.tools.endAll(x.FinishReason() == "error"))
+		if g.finishes {
+			s.apply(s.tools.endAll(c.Finish.Ok() && g.x.FinishReason() == "error"))
 		}
 	}
 	s.text.prose.SkipUnexamined()
@@ -152,60 +126,48 @@ func (s *Stream) largeBegins() {
 
 // largeEnds records what the large frame was, which has left.
 func (s *Stream) largeEnds() {
-	x, t, e := &s.x, &s.text, &s.end
-	came := s.look()
-	switch s.large.kind {
-	case largeTool:
+	g, t, e := s.large, &s.text, &s.end
+	c := &g.x.C
+	switch {
+	case g.kind == kindTool:
 		s.tools.upstream = true
-		if !s.large.drop || s.w.Form == contract.ProgressOff {
-			s.largeToolEnds(came)
+		if !g.drop || s.w.Form == contract.ProgressOff {
+			s.largeToolEnds()
 		}
 		return
-	case largeError:
-		if e.finished {
-			return
-		}
+	case g.isError && e.finished:
+		return
+	case g.isError:
 		e.fail(contract.CodeAgentError)
 		message := s.message(contract.CodeAgentError)
-		if at := jsonspan.MemberOf(x.F.Data, x.C.Err, "message"); at.Ok() && at.To <= came {
-			message = s.reason()
+		if c.Err.Ok() {
+			message = s.reason(&g.x)
 		}
 		e.keepError(message)
-	case largeUnknown:
+	case g.kind != kindChunk || !c.Text && !c.Reasoning && !g.finishes: // it may be text, for all that is known
 		t.hasOther, s.tools.textSince = true, true
 		return
 	}
-	c := &x.C
 	if c.Text {
 		t.hasText, t.noReply, s.tools.textSince = true, false, true
 	}
 	t.hasReasoning = t.hasReasoning || c.Reasoning
-	e.manyChoices = e.manyChoices || c.ManyChoices
-	e.begun |= c.Begun
-	if c.Finish.Ok() && c.Finish.To <= came && !e.finished {
-		e.ended |= c.Ended
-		e.finish(x.FinishReason())
-		if e.finishReason == "error" {
+	if e.update(&g.x); c.Finish.Ok() && !e.finished {
+		if e.finish(g.x.FinishReason()); e.finishReason == "error" {
 			e.fail(contract.CodeAgentError)
 		}
 	}
 }
 
-// largeToolEnds is largeEnds for a tool event, of whose data so much came in the beginning.
-func (s *Stream) largeToolEnds(came int) {
-	t, status := largeToolOf(&s.x, came)
-	c, data, known := s.large.members()
+// largeToolEnds is largeEnds for a tool event. What the beginning does not say is in its last
+// bytes.
+func (s *Stream) largeToolEnds() {
+	t, status := toolOf(&s.large.x), statusOf(&s.large.x)
+	x, known := s.large.members()
 	if known {
-		orString := func(value string, v jsonspan.Span) string {
-			if value != "" {
-				return value
-			}
-			return string(jsonspan.Plain(jsonspan.StringAt(data, v)))
-		}
-		t.Name, t.Emoji, t.ID = orString(t.Name, c.Tool), orString(t.Emoji, c.Emoji), orString(t.ID, c.CallID)
-		if status == "" {
-			status = jsonspan.Inside(orString("", c.Status))
-		}
+		more := toolOf(&x)
+		t.Name, t.Emoji, t.ID = cmp.Or(t.Name, more.Name), cmp.Or(t.Emoji, more.Emoji), cmp.Or(t.ID, more.ID)
+		status = cmp.Or(status, statusOf(&x))
 	}
 	switch {
 	case isInternal(t.Name) || s.end.finished:
@@ -217,9 +179,7 @@ func (s *Stream) largeToolEnds(came int) {
 		}
 	case status != encode.Running && status != "", t.ID != "" && s.tools.started(t.ID):
 	default:
-		if t.Name == "" {
-			t.Name = unknownTool
-		}
+		t.Name = cmp.Or(t.Name, unknownTool)
 		inferred := t.ID == "" || status == ""
 		if inferred && known {
 			s.usage.setReportsFailures(false)

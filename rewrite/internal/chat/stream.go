@@ -37,7 +37,7 @@ type Stream struct {
 	x     chunk.Object // the current frame
 	rest  prose.Kept   // of its content, once that has been read
 	hold  hold
-	large largeFrame
+	large *largeFrame // the one that comes, or nil
 }
 
 // Init makes s the Stream of a response, which writes to out.

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -34,7 +35,7 @@ const maxGrowth = 236 << 10
 // rules returns what to look for in the content of the frame in s.x.
 func (s *Stream) rules() prose.Rules {
 	return prose.Rules{Options: s.o, Finished: s.end.finished, Reasoned: s.text.hasReasoning, Limits: prose.Limits{
-		Growth: maxGrowth - s.tools.endCost(s.w.EndSize(0)),
+		Growth: maxGrowth - s.tools.endCost(s.endSize(0)),
 		Part:   s.partSize(),
 		Tool:   s.w.StartSize(),
 	}}
@@ -78,11 +79,11 @@ func (s *Stream) readContent(last bool) sse.Fate {
 	left := kept.Len()
 	if reasoning && left > 0 {
 		s.notes.Add(contract.SectionReasoning, "reasoning: leaves the content")
-		if !x.C.OnlyContentRole || x.C.Finish.Ok() || x.HasError() || s.o.Reasoning == contract.ReasoningDrop {
+		if x.C.Beside == chunk.BesideMore || x.C.Finish.Ok() || x.HasError() || s.o.Reasoning == contract.ReasoningDrop {
 			if s.o.Reasoning != contract.ReasoningDrop {
 				s.w.Delta(x, true, &kept) // it gets a delta of its own (contract section 4)
 			}
-			kept, left = x.NoContent(), 0
+			kept, left = prose.Kept{}, 0
 		}
 	}
 	if in.Ok() && left == 0 && x.Droppable() {
@@ -121,7 +122,7 @@ func (s *Stream) decideHeld() {
 	if !r.Waits() {
 		return
 	}
-	rules := prose.Rules{Options: s.o, Finished: s.end.finished} // s.x is not the frame that is held
+	rules := prose.Rules{Options: s.o, Finished: s.end.finished, Reasoned: s.text.hasReasoning} // the frame need not be the one with the text
 	if reasoning := r.Decide(&rules); reasoning != nil {
 		s.w.Reasoning(reasoning)
 	}
@@ -210,7 +211,6 @@ func (s *Stream) holdFrame(kept *prose.Kept) {
 		kept.Front = prose.NewlineInJSON
 	}
 	x.KeepContent(kept, false)
-	x.RedactError()
 	start := len(h.buf)
 	at := func(v jsonspan.Span) jsonspan.Span {
 		return jsonspan.Span{From: start + x.Edits.MovedBefore(&x.F, v.From), To: start + x.Edits.Moved(&x.F, v.To)}
@@ -220,7 +220,7 @@ func (s *Stream) holdFrame(kept *prose.Kept) {
 		f.repeat = at(x.C.Repeat.Inner())
 	}
 	if from, here := r.Suspected(); here {
-		h.from = start + x.Edits.Moved(&x.F, from)
+		h.from = f.text.To - (x.C.Content.Inner().To - from)
 		if r.HeldNewline {
 			h.from -= len(kept.Front) // the newline is part of the line
 		}

@@ -21,8 +21,6 @@ type tools struct {
 	ended []uint64   // the ended tools, a ring; see endedTool
 	next  int        // the index of the oldest in ended, once that is full
 	count int        // the number of tools that have started
-	bytes int        // the sizes of the tools in open
-	cards int        // the number of tools in open that have a card
 	last  time.Time  // when the last tool started
 
 	upstream     bool // upstream has sent a tool event
@@ -75,16 +73,12 @@ func (l *tools) hadCard(id string) bool {
 
 // start starts the tool t for the source. The start completes the inferred tools if it
 // comes at least window after the last one, and the oldest tools if size allows no more.
-func (l *tools) start(c encode.Transition, t openTool, now time.Time, window time.Duration, size encode.EndSize) (changes []encode.Transition) {
+func (l *tools) start(c encode.Transition, t openTool, now time.Time, window time.Duration, size endSize) (changes []encode.Transition) {
 	if now.Sub(l.last) >= window {
 		changes = l.inferEnds()
 	}
 	t.Tool = c.Tool
 	l.open = append(l.open, t)
-	l.bytes += t.Size()
-	if t.Card {
-		l.cards++
-	}
 	l.last = now
 	l.count++
 	first := l.count == 1 || l.textSince // the first tool since the last text
@@ -97,10 +91,6 @@ func (l *tools) start(c encode.Transition, t openTool, now time.Time, window tim
 func (l *tools) end(i int, source contract.ToolSource) encode.Transition {
 	t := l.open[i]
 	l.open = slices.Delete(l.open, i, i+1)
-	l.bytes -= t.Size()
-	if t.Card {
-		l.cards--
-	}
 	switch e := endedTool(t.ID, t.Card); {
 	case t.derived:
 	case len(l.ended) < MaxEndedTools:
@@ -136,15 +126,21 @@ func (l *tools) endAll(interrupted bool) (changes []encode.Transition) {
 	return changes
 }
 
-// endCost returns how many bytes it takes to complete the open tools.
-func (l *tools) endCost(size encode.EndSize) int {
-	return l.bytes + len(l.open)*size.Event + l.cards*size.Output
+// endSize is how many bytes it takes at most to complete a tool.
+type endSize func(t *encode.Tool) int
+
+// endCost returns how many bytes it takes at most to complete the open tools.
+func (l *tools) endCost(size endSize) (n int) {
+	for i := range l.open {
+		n += size(&l.open[i].Tool)
+	}
+	return n
 }
 
 // bound ends tools, the one that has been open longest first, until MaxOpenTools and
 // MaxOpenBytes allow the others.
-func (l *tools) bound(size encode.EndSize) (changes []encode.Transition) {
-	for len(l.open) > contract.MaxOpenTools || len(l.open) > 0 && l.endCost(size) > contract.MaxOpenBytes {
+func (l *tools) bound(size endSize) (changes []encode.Transition) {
+	for len(l.open) > contract.MaxOpenTools || l.endCost(size) > contract.MaxOpenBytes {
 		changes = append(changes, l.end(0, contract.SourceInferred))
 	}
 	return changes

@@ -42,7 +42,7 @@ func TestTransitionsOfTools(t *testing.T) {
 				changes = append(changes, l.end(l.find(id[1:]), contract.SourceUpstream))
 			default:
 				start := encode.Transition{Tool: encode.Tool{Name: `"t"`, ID: id}}
-				changes = append(changes, l.start(start, openTool{inferred: inferred}, time.UnixMilli(int64(1e12+s.at)), 500*time.Millisecond, encode.EndSize{})...)
+				changes = append(changes, l.start(start, openTool{inferred: inferred}, time.UnixMilli(int64(1e12+s.at)), 500*time.Millisecond, func(*encode.Tool) int { return 0 })...)
 			}
 		}
 		var got []string
@@ -64,19 +64,18 @@ func TestTransitionsOfTools(t *testing.T) {
 
 func TestOpenToolsAreBounded(t *testing.T) {
 	for _, c := range []struct {
-		size encode.EndSize
-		card bool
-		open int
+		size, open int
 	}{
-		{encode.EndSize{}, false, contract.MaxOpenTools},
-		{encode.EndSize{Event: 1 << 10}, false, contract.MaxOpenBytes / (1<<10 + len(`"t"100`))},
-		{encode.EndSize{Output: 1 << 10}, false, contract.MaxOpenTools},
+		{0, contract.MaxOpenTools},
+		{contract.MaxOpenBytes / contract.MaxOpenTools, contract.MaxOpenTools},
+		{1 << 10, contract.MaxOpenBytes >> 10},
 	} {
+		size := func(*encode.Tool) int { return c.size }
 		var l tools
 		ended := 0
 		for i := range 400 {
-			start := encode.Transition{Tool: encode.Tool{Name: `"t"`, ID: fmt.Sprint(100 + i), Card: c.card}}
-			ended += len(l.start(start, openTool{}, time.Time{}, time.Hour, c.size)) - 1
+			start := encode.Transition{Tool: encode.Tool{Name: `"t"`, ID: fmt.Sprint(100 + i)}}
+			ended += len(l.start(start, openTool{}, time.Time{}, time.Hour, size)) - 1
 		}
 		if len(l.open) != c.open || ended != 400-c.open || l.open[0].ID != fmt.Sprint(500-c.open) {
 			t.Errorf("%+v: %d are open, %d have ended", c, len(l.open), ended)
@@ -88,7 +87,7 @@ func TestEndedToolsAreRemembered(t *testing.T) {
 	var l tools
 	for i := range 2 * MaxEndedTools {
 		start := encode.Transition{Tool: encode.Tool{ID: fmt.Sprint(i), Card: i%2 == 0}}
-		l.start(start, openTool{}, time.Time{}, 0, encode.EndSize{})
+		l.start(start, openTool{}, time.Time{}, 0, func(*encode.Tool) int { return 0 })
 		l.end(0, contract.SourceUpstream)
 	}
 	for i, want := range map[int]bool{0: false, MaxEndedTools - 1: false, MaxEndedTools: true, 2*MaxEndedTools - 1: true} {

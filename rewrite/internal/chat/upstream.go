@@ -30,6 +30,12 @@ func (s *Stream) apply(changes []encode.Transition) {
 	}
 }
 
+// endSize returns how many bytes it takes at most to complete a tool, if the envelope becomes
+// longer by that many bytes.
+func (s *Stream) endSize(longer int) endSize {
+	return func(t *encode.Tool) int { return s.w.EndSize(t, longer) }
+}
+
 // startTool starts the tool of c, and writes its start. A tool without an id gets one of
 // ours. inferred says that upstream will not say when it ends.
 func (s *Stream) startTool(c encode.Transition, inferred bool) {
@@ -39,7 +45,7 @@ func (s *Stream) startTool(c encode.Transition, inferred bool) {
 	}
 	c.Card = !c.Left && len(c.ID) <= encode.MaxCardID &&
 		(s.w.HasCards() || c.Event != nil && c.In != contract.ProgressBare && encode.HasCard(c.Event))
-	s.apply(s.tools.start(c, t, s.now, s.o.ParallelWindow, s.w.EndSize(0)))
+	s.apply(s.tools.start(c, t, s.now, s.o.ParallelWindow, s.endSize(0)))
 }
 
 // toolOf returns the tool that the event x names. Its id, if any, has no escapes.
@@ -50,6 +56,11 @@ func toolOf(x *chunk.Object) encode.Tool {
 	}
 }
 
+// statusOf returns the status that the event x says, or "".
+func statusOf(x *chunk.Object) string {
+	return string(jsonspan.Inside(jsonspan.Plain(x.String(x.C.Status))))
+}
+
 // toolEvent handles upstream's tool event, which has the form in.
 func (s *Stream) toolEvent(in contract.Progress) {
 	x := &s.x
@@ -58,9 +69,8 @@ func (s *Stream) toolEvent(in contract.Progress) {
 		s.updateEnvelope()
 	}
 	c := encode.Transition{Tool: toolOf(x), Source: contract.SourceUpstream, Event: x, In: in}
-	status := string(jsonspan.Inside(jsonspan.Plain(x.String(x.C.Status))))
 	s.Out.Drop()
-	switch {
+	switch status := statusOf(x); {
 	case s.end.finished: // too late to be completed before the finish chunk
 		s.notes.Add(contract.SectionTools, "a tool event after the finish chunk: dropped")
 	case isInternal(c.Name): // a start or an end
@@ -72,8 +82,7 @@ func (s *Stream) toolEvent(in contract.Progress) {
 	case in == contract.ProgressBare:
 		s.namedEvent()
 	default:
-		x.RedactFrame()
-		chunk.DropFinish(x)
+		x.DropFinish()
 		s.forward()
 	}
 }
@@ -150,6 +159,7 @@ func (s *Stream) comment(line []byte) bool {
 	if !x.C.Parse(x.F.Data) || !x.C.IsToolEvent(x.F.Data) {
 		return false
 	}
+	x.Redact(false, false)
 	s.toolEvent(contract.ProgressComment)
 	return true
 }
@@ -171,20 +181,10 @@ func (s *Stream) noteStatus() {
 	}
 }
 
-// isWrapped reports whether the object is a named event with the members of a chunk,
-// which another sidecar has added. Whatever else is in it, it is not a chunk.
-func isWrapped(x *chunk.Object) bool {
-	return x.Named() && x.C.IsChunk(x.F.Data) && saysNothing(x)
-}
-
 // wrappedEvent handles a named event that another sidecar has wrapped.
 func (s *Stream) wrappedEvent() {
 	s.decideHeld()
 	s.updateEnvelope() // it may come before any chunk
-	if string(s.x.F.Event) == "error" && s.x.HasError() {
-		s.errorFrame() // the error is still upstream's
-		return
-	}
 	s.noteStatus()
 	s.w.WrappedEvent(&s.x, s.end.finished)
 }

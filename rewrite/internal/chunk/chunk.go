@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
 // Chunk is the JSON object in a frame's data: a chat.completion.chunk, a tool event, an
@@ -11,7 +12,7 @@ import (
 // counts as what it means, with or without escapes. If a member is there twice, the last
 // one counts, as it does for clients; of errors, the last one that says something.
 type Chunk struct {
-	Open, Shut int // where the object's braces are
+	All jsonspan.Span // the object
 
 	ID, Object, Created, Model jsonspan.Span
 	Choices                    jsonspan.Span
@@ -29,27 +30,35 @@ type Chunk struct {
 // choices is what the choices of a chunk say. If there are several, Spans are those of
 // the last one, and what a bool says holds for any of them unless it says otherwise.
 type choices struct {
-	ChoicesArray    bool          // Choices is an array
-	Count           int           // the number of choices
-	FirstOnly       bool          // there is one choice, with index 0 or without an index
-	Delta           jsonspan.Span // the delta, if it is an object
-	Content         jsonspan.Span // the value of delta.content, if it is a string
-	ContentKey      jsonspan.Span // the name of that member, without its quotes
-	Repeat          jsonspan.Span // the value of the choice's text, if it repeats the content
-	Finish          jsonspan.Span // the value of finish_reason, if it is a string and not empty
-	OnlyContent     bool          // the last delta has no member but content
-	OnlyContentRole bool          // the last delta has no members but content and role
-	ReasoningValue  jsonspan.Span // the value of the last member with reasoning, if it is a string
-	ReasoningCount  int           // the number of such members
-	ChoiceErrors    bool          // there may be an error in a choice
-	More            bool          // there is a member that not every choice has
-	Role            jsonspan.Span // the value of delta.role, if it is a string
+	ChoicesArray   bool          // Choices is an array
+	Count          int           // the number of choices
+	FirstOnly      bool          // there is one choice, with index 0 or without an index
+	Delta          jsonspan.Span // the delta, if it is an object
+	Beside         Beside        // what the last delta has beside its content
+	Content        jsonspan.Span // the value of delta.content, if it is a string
+	ContentKey     jsonspan.Span // the name of that member, without its quotes
+	Repeat         jsonspan.Span // the value of the choice's text, if it repeats the content
+	Finish         jsonspan.Span // the value of finish_reason, if it is a string and not empty
+	ReasoningValue jsonspan.Span // the value of the last member with reasoning, if it is a string
+	ReasoningCount int           // the number of such members
+	ChoiceErrors   bool          // there may be an error in a choice
+	More           bool          // there is a member that not every choice has
+	Role           jsonspan.Span // the value of delta.role, if it is a string
 	speech
 
 	// The choices that are in this chunk and those that finish in it, as bits.
 	Begun, Ended uint64
 	ManyChoices  bool // there is an index other than 0
 }
+
+// Beside is what a delta has beside one content. The zero value is that of no delta, too.
+type Beside uint8
+
+const (
+	BesideMore Beside = iota
+	BesideRole
+	BesideNothing
+)
 
 // speech is what the deltas of a chunk say.
 type speech struct {
@@ -60,66 +69,60 @@ type speech struct {
 }
 
 // Parse finds the members of the object in data. It returns false if data is not an
-// object or not well formed.
+// object or not well formed, of which it finds the first members.
 func (c *Chunk) Parse(data []byte) bool {
-	r := jsonspan.Reader{Data: data, Pos: jsonspan.SkipSpace(data, 0)}
-	if !r.At('{') {
-		return false
-	}
-	*c = Chunk{Open: r.Pos}
-	r.Open()
-	for name, ok := r.Member(); ok; name, ok = r.Member() {
-		key := r.Name(name)
-		switch string(key) {
+	*c = Chunk{All: objectIn(data)}
+	for name, value := range jsonspan.Members(data, c.All) {
+		at := &jsonspan.Span{}
+		switch key := string(nameOf(data, name)); key {
 		case "id":
-			c.ID = r.Value()
+			at = &c.ID
 		case "object":
-			c.Object = r.Value()
+			at = &c.Object
 		case "created":
-			c.Created = r.Value()
+			at = &c.Created
 		case "model":
-			c.Model = r.Value()
+			at = &c.Model
 		case "choices":
 			c.MoreErrors = c.MoreErrors || c.Choices.Ok()
-			c.Choices = c.readChoices(&r)
+			c.readChoices(data, value)
+			at = &c.Choices
 		case "usage":
-			c.Usage = c.readUsage(&r)
+			c.Tokens = readUsage(data, value)
+			at = &c.Usage
 		case "error":
 			c.MoreErrors = c.MoreErrors || c.Err.Ok()
-			if v := r.Value(); !c.Err.Ok() || saysSomething(v.Of(data)) || !saysSomething(c.Err.Of(data)) {
-				c.Err = v
+			if saysSomething(value.Of(data)) || !saysSomething(c.Err.Of(data)) {
+				at = &c.Err
 			}
 		case "hermes":
 			c.MoreErrors = c.MoreErrors || c.Hermes.Ok()
-			c.Hermes = r.Value()
+			at = &c.Hermes
 		case "tool", "emoji", "label", "toolCallId", "status":
+			at = map[string]*jsonspan.Span{"tool": &c.Tool, "emoji": &c.Emoji, "label": &c.Label, "toolCallId": &c.CallID, "status": &c.Status}[key]
 			c.Escaped = c.Escaped || len(key) < name.To-name.From
-			*c.toolMember(string(key)) = r.Value()
 		case "event":
-			c.StatusLine = r.Value()
+			at = &c.StatusLine
 			c.Extra = true
 		default:
-			r.Value()
 			c.Extra = true
 		}
+		*at = value
 	}
-	c.Shut = r.Pos - 1
-	return r.AtEnd()
+	return c.All.IsObject(data) && jsonspan.Valid(data)
 }
 
-// toolMember returns where the value of the tool event's member with the name is kept.
-func (c *Chunk) toolMember(name string) *jsonspan.Span {
-	switch name {
-	case "tool":
-		return &c.Tool
-	case "emoji":
-		return &c.Emoji
-	case "label":
-		return &c.Label
-	case "toolCallId":
-		return &c.CallID
+// objectIn returns where the object that data consists of is, or the zero Span.
+func objectIn(data []byte) jsonspan.Span {
+	return jsonspan.Span{From: jsonspan.SkipSpace(data, 0), To: bytes.LastIndexByte(data, '}') + 1}
+}
+
+// nameOf returns what the name of a member means.
+func nameOf(data []byte, name jsonspan.Span) []byte {
+	if b := name.Of(data); bytes.IndexByte(b, '\\') < 0 {
+		return b
 	}
-	return &c.Status
+	return jsonspan.AppendText(nil, name.Of(data))
 }
 
 // saysSomething reports whether the value of an error is more than a place for one.
@@ -129,6 +132,34 @@ func saysSomething(value []byte) bool {
 		return false
 	}
 	return true
+}
+
+// IsDone reports whether data is the [DONE] that ends a chat stream. Only JSON's white
+// space may stand in front of it.
+func IsDone(data []byte) bool {
+	i := jsonspan.SkipSpace(data, 0)
+	return i < len(data) && data[i] == '[' && string(bytes.TrimSpace(data)) == "[DONE]"
+}
+
+// ParseBeginning makes f what the beginning b of a large frame shows. The name of the event
+// counts if its line is complete.
+func ParseBeginning(f *sse.Frame, b []byte) {
+	f.Parse(b)
+	if _, end := f.EventLine(); end == len(b) && !bytes.HasSuffix(b, []byte("\n")) && !bytes.HasSuffix(b, []byte("\r")) {
+		f.Event = nil // it may go on
+	}
+}
+
+// IsNamed reports whether a frame is a named event. All events without a name have the
+// name message.
+func IsNamed(f *sse.Frame) bool { return len(f.Event) > 0 && string(f.Event) != "message" }
+
+// NumberAt returns the JSON number at v, or nil if the value does not begin with a digit.
+func NumberAt(data []byte, v jsonspan.Span) []byte {
+	if !v.Ok() || !jsonspan.IsDigit(data[v.From]) {
+		return nil
+	}
+	return v.Of(data)
 }
 
 // IsChunk reports whether the object says that it is a chat.completion.chunk.
@@ -151,55 +182,47 @@ func (c *Chunk) TellsTool(data []byte) bool {
 // choice.
 func (c *Chunk) HasContent() bool { return c.Content.Ok() && c.FirstOnly }
 
-// readChoices reads the choices and returns where they are.
-func (c *Chunk) readChoices(r *jsonspan.Reader) jsonspan.Span {
-	c.choices = choices{}
-	if !r.At('[') {
-		return r.Value()
+// readChoices reads the choices at v, which may be no array.
+func (c *Chunk) readChoices(data []byte, v jsonspan.Span) {
+	c.choices = choices{ChoicesArray: data[v.From] == '['}
+	for choice := range jsonspan.Elements(data, v) {
+		if c.Count++; choice.IsObject(data) {
+			c.readChoice(data, choice)
+		}
 	}
-	c.ChoicesArray = true
-	from := r.Pos
-	for r.Open(); r.Element(); {
-		c.readChoice(r)
-	}
-	return jsonspan.Span{From: from, To: r.Pos}
 }
 
-func (c *Chunk) readChoice(r *jsonspan.Reader) {
-	c.Count++
-	if !r.At('{') {
-		r.Value()
-		return
-	}
+func (c *Chunk) readChoice(data []byte, choice jsonspan.Span) {
 	var index int64
 	var finish, text jsonspan.Span
 	before := c.speech
-	r.Open()
-	for name, ok := r.Member(); ok; name, ok = r.Member() {
-		switch string(r.Name(name)) {
+	for name, value := range jsonspan.Members(data, choice) {
+		switch string(nameOf(data, name)) {
 		case "index":
-			index = jsonspan.SmallInt(r.Value().Of(r.Data))
+			index = jsonspan.SmallInt(value.Of(data))
 		case "delta":
 			c.speech = before // the last of several deltas counts
-			c.Content, c.Role, c.OnlyContent, c.OnlyContentRole = jsonspan.Span{}, jsonspan.Span{}, false, false
-			c.readDelta(r)
+			c.Content, c.Role, c.Beside = jsonspan.Span{}, jsonspan.Span{}, BesideMore
+			if value.IsObject(data) {
+				c.readDelta(data, value)
+			}
 		case "finish_reason":
-			finish = r.Value()
+			finish = value
 		case "text": // some providers repeat the content there
-			text = r.Value()
+			text = value
 		default:
-			c.More = !r.Value().Is(r.Data, "null") || c.More
-			c.ChoiceErrors = c.ChoiceErrors || SaysError(name.Of(r.Data))
+			c.More = c.More || !value.Is(data, "null")
+			c.ChoiceErrors = c.ChoiceErrors || SaysError(name.Of(data))
 		}
 	}
 	c.Repeat = jsonspan.Span{}
-	if text.IsString(r.Data) && c.Content.Ok() && bytes.Equal(text.Of(r.Data), c.Content.Of(r.Data)) {
+	if text.IsString(data) && c.Content.Ok() && bytes.Equal(text.Of(data), c.Content.Of(data)) {
 		c.Repeat = text
 	}
-	c.More = c.More || text.Ok() && !c.Repeat.Ok() && Filled(text.Of(r.Data))
+	c.More = c.More || text.Ok() && !c.Repeat.Ok() && Filled(text.Of(data))
 	c.Begun |= bit(index)
 	c.ManyChoices = c.ManyChoices || index != 0
-	if finish.IsString(r.Data) && finish.To-finish.From > 2 { // some providers send ""
+	if finish.IsString(data) && finish.To-finish.From > 2 { // some providers send ""
 		c.Finish = finish
 		c.Ended |= bit(index)
 	}
@@ -215,52 +238,45 @@ func bit(i int64) uint64 {
 	return 1 << i
 }
 
-func (c *Chunk) readDelta(r *jsonspan.Reader) {
-	from := r.Pos
-	if !r.At('{') {
-		r.Value()
-		return
+func (c *Chunk) readDelta(data []byte, delta jsonspan.Span) {
+	if !c.Delta.Ok() { // a content of the delta before it stays: TestContentThatIsThereTwice
+		c.Beside = BesideNothing
 	}
-	c.OnlyContent = !c.Delta.Ok() // a content of the delta before it stays: TestContentThatIsThereTwice
-	c.OnlyContentRole = c.OnlyContent
+	c.Delta = delta
 	before := c.Text
-	r.Open()
-	for name, ok := r.Member(); ok; name, ok = r.Member() {
-		value := r.Value()
-		switch string(r.Name(name)) {
+	for name, value := range jsonspan.Members(data, delta) {
+		isString, filled := value.IsString(data), Filled(value.Of(data))
+		switch string(nameOf(data, name)) {
 		case "content":
-			if c.Content.Ok() {
-				c.OnlyContent, c.OnlyContentRole = false, false
+			if c.Content.Ok() || !isString {
+				c.Beside = BesideMore
 			}
 			c.ContentKey, c.Content, c.Text = name, jsonspan.Span{}, before
-			if value.IsString(r.Data) {
-				c.Content, c.Text = value, before || jsonspan.HasText(value.Inner().Of(r.Data))
-				continue
+			if isString {
+				c.Content, c.Text = value, before || jsonspan.HasText(value.Inner().Of(data))
+			} else {
+				c.Other = c.Other || filled
 			}
-			c.OnlyContent, c.OnlyContentRole = false, false
-			c.Other = c.Other || Filled(value.Of(r.Data))
 		case "reasoning_content", "reasoning":
-			c.OnlyContent, c.OnlyContentRole = false, false
-			if value.IsString(r.Data) {
+			c.Beside = BesideMore
+			if isString {
 				c.ReasoningValue = value
 				c.ReasoningCount++
-				c.Reasoning = c.Reasoning || jsonspan.HasText(value.Inner().Of(r.Data))
+				c.Reasoning = c.Reasoning || jsonspan.HasText(value.Inner().Of(data))
 			}
 		case "role":
-			c.OnlyContent = false
-			if value.IsString(r.Data) && value.To-value.From < MaxEnvelope {
+			c.Beside = min(c.Beside, BesideRole)
+			if isString && value.To-value.From < MaxEnvelope {
 				c.Role = value
 			}
 		case "tool_calls", "function_call", "refusal", "audio":
-			c.OnlyContent, c.OnlyContentRole = false, false
-			c.Calls = c.Calls || Filled(value.Of(r.Data))
-			c.Other = c.Other || c.Calls
+			c.Calls = c.Calls || filled
+			fallthrough
 		default:
-			c.OnlyContent, c.OnlyContentRole = false, false
-			c.Other = c.Other || Filled(value.Of(r.Data))
+			c.Beside = BesideMore
+			c.Other = c.Other || filled
 		}
 	}
-	c.Delta = jsonspan.Span{From: from, To: r.Pos}
 }
 
 // Filled reports whether a value says anything to the client: it is a string, an
@@ -282,19 +298,12 @@ type Usage struct {
 	Input, Output int64 // prompt_tokens and completion_tokens
 }
 
-// readUsage reads the usage and returns where it is.
-func (c *Chunk) readUsage(r *jsonspan.Reader) jsonspan.Span {
-	c.Tokens = Usage{}
-	if !r.At('{') {
-		return r.Value()
-	}
-	from, u := r.Pos, &c.Tokens
+// readUsage reads the usage at v, which may be no object.
+func readUsage(data []byte, v jsonspan.Span) (u Usage) {
 	var n, zeros int
-	r.Open()
-	for name, ok := r.Member(); ok; name, ok = r.Member() {
-		value := r.Value()
-		count := max(0, jsonspan.SmallInt(value.Of(r.Data)))
-		switch string(r.Name(name)) {
+	for name, value := range jsonspan.Members(data, v) {
+		count := max(0, jsonspan.SmallInt(value.Of(data)))
+		switch string(nameOf(data, name)) {
 		case "prompt_tokens":
 			u.Input = count
 		case "completion_tokens":
@@ -304,13 +313,11 @@ func (c *Chunk) readUsage(r *jsonspan.Reader) jsonspan.Span {
 			continue
 		}
 		n++
-		switch {
-		case value.Is(r.Data, "0"):
+		if value.Is(data, "0") {
 			zeros++
-		case value.Ok() && r.Data[value.From] >= '1' && r.Data[value.From] <= '9':
-			u.Counts = true
 		}
+		u.Counts = u.Counts || data[value.From] >= '1' && data[value.From] <= '9'
 	}
 	u.Reported, u.Zero = n > 0, zeros == 3 && n == 3
-	return jsonspan.Span{From: from, To: r.Pos}
+	return u
 }

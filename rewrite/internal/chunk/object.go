@@ -1,180 +1,232 @@
 package chunk
 
 import (
-	"bytes"
 	"slices"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// Object is a Frame with the edits that it leaves with. All bytes that are not edited keep
-// their place, so that key order, escapes and framing stay as upstream sent them (contract
+// MaxEnvelope is the length in bytes up to which a value of upstream's is taken into an
+// envelope.
+const MaxEnvelope = 1 << 10
+
+// Object is a frame whose data is a JSON object, with the members of that object by
+// position and the edits that it leaves with. All bytes that are not edited keep their
+// place, so that key order, escapes and framing stay as upstream sent them (contract
 // section 0).
 //
-// The zero value is ready for use: call Begin for each frame, and parse F and C. What the
-// methods return is valid until the next Begin.
+// F and C must have been parsed from the same bytes, and Edits be those of F.
 type Object struct {
-	Frame
+	F     sse.Frame
+	C     Chunk
 	Edits sse.Splice
 	// Notes collects the changes.
 	Notes *contract.Notes
-
-	room []byte // what has been written for the frame; see Commit
 }
 
-// Begin drops the edits of the frame before, and what was written for it.
-func (x *Object) Begin() {
-	x.Edits.Reset()
-	x.room = x.room[:0]
+// Begin drops the edits of the frame before.
+func (x *Object) Begin() { x.Edits.Reset() }
+
+// Named reports whether the frame is a named event.
+func (x *Object) Named() bool { return IsNamed(&x.F) }
+
+// IsChunk reports whether the frame is a chunk: its object says so, or it is not a named
+// event and has an array of choices.
+func (x *Object) IsChunk() bool {
+	return x.C.IsChunk(x.F.Data) || !x.Named() && x.C.ChoicesArray
 }
 
-// commit keeps the bytes that have been appended to room until the next frame, and returns
-// only those.
-func (x *Object) commit(appended []byte) []byte {
-	added := appended[len(x.room):]
-	x.room = appended
-	return added
+// HasError reports whether the object has an error that is not null.
+func (x *Object) HasError() bool { return x.C.Err.IsSet(x.F.Data) }
+
+// Value returns the JSON value at v.
+func (x *Object) Value(v jsonspan.Span) []byte { return v.Of(x.F.Data) }
+
+// String returns the JSON string at v, or nil if the value is not a string or is empty.
+func (x *Object) String(v jsonspan.Span) []byte { return jsonspan.StringAt(x.F.Data, v) }
+
+// Member returns the value of the object's member with the name, or the zero Span.
+func (x *Object) Member(name string) jsonspan.Span {
+	return jsonspan.MemberOf(x.F.Data, x.C.All, name)
+}
+
+// Values returns the values of the chunk for an envelope, nil for each that it lacks or
+// that is longer than MaxEnvelope.
+func (x *Object) Values() (id, created, model []byte) {
+	short := func(v []byte) []byte {
+		if len(v) > MaxEnvelope {
+			return nil
+		}
+		return v
+	}
+	return short(x.String(x.C.ID)), short(NumberAt(x.F.Data, x.C.Created)), short(x.String(x.C.Model))
+}
+
+// ErrorCode returns the code of the error if another sidecar has written it, and
+// otherwise contract.CodeAgentError.
+func (x *Object) ErrorCode() string {
+	switch code := string(jsonspan.Inside(x.String(jsonspan.MemberOf(x.F.Data, x.C.Err, "code")))); code {
+	case contract.CodeAborted, contract.CodeIncomplete, contract.CodeTimeout, contract.CodeCrashed, contract.CodeShutdown:
+		return code
+	}
+	return contract.CodeAgentError
+}
+
+// ErrorMessage returns the message of the error without secrets, a JSON string, or nil if
+// it has none.
+func (x *Object) ErrorMessage() []byte {
+	message, hermes := jsonspan.MemberOf(x.F.Data, x.C.Err, "message"), jsonspan.MemberOf(x.F.Data, x.C.Hermes, "error")
+	for _, v := range []jsonspan.Span{x.C.Err, message, hermes} {
+		if m := x.String(v); m != nil {
+			return redact.Value(m)
+		}
+	}
+	return nil
+}
+
+// FinishReason returns the finish reason of the chunk, which must have one.
+func (x *Object) FinishReason() string {
+	return string(jsonspan.AppendText(nil, x.Value(x.C.Finish.Inner())))
+}
+
+// Droppable reports whether the chunk says nothing but its content, so that without it
+// the chunk can be dropped.
+func (x *Object) Droppable() bool {
+	c := &x.C
+	return x.F.OnlyData && c.Beside == BesideNothing && c.FirstOnly && !c.Extra && !c.MoreErrors && !c.More && !c.Finish.Ok() &&
+		!c.Usage.IsSet(x.F.Data) && !x.HasError() && !c.Hermes.Ok()
+}
+
+// CanCopy reports whether parts of the content may leave as copies of the chunk: it says
+// nothing else, and the bytes around the content are few.
+func (x *Object) CanCopy() bool {
+	return x.Droppable() && len(x.F.Raw)-(x.C.Content.To-x.C.Content.From-len(`""`)) <= MaxEnvelope
 }
 
 // Replace replaces data[from:to] of the frame.
 func (x *Object) Replace(from, to int, with []byte) { x.Edits.Replace(&x.F, from, to, with) }
 
+// ReplaceValue replaces the value at v.
+func (x *Object) ReplaceValue(v jsonspan.Span, with string) { x.Replace(v.From, v.To, []byte(with)) }
+
 // Set replaces the value at v, or adds a member with the name if v is absent.
 func (x *Object) Set(v jsonspan.Span, name string, value []byte) {
 	if v.Ok() {
 		x.Replace(v.From, v.To, value)
-		return
+	} else {
+		x.Append(slices.Concat([]byte(`,"`+name+`":`), value))
 	}
-	x.Append(x.commit(append(append(append(append(x.room, `,"`...), name...), `":`...), value...)))
 }
 
 // Append adds members after the last one. They begin with a comma.
-func (x *Object) Append(members []byte) { x.Replace(x.C.Shut, x.C.Shut, members) }
+func (x *Object) Append(members []byte) { x.Replace(x.C.All.To-1, x.C.All.To-1, members) }
 
-// Remove removes the member with the value at v, and the comma before or after it, if
-// there is one. It is for errors: beside a finish reason even an error that is null ends
-// the streams of some clients before they have read that.
+// DropName removes the event: line.
+func (x *Object) DropName() {
+	from, to := x.F.EventLine()
+	x.Edits.ReplaceRaw(&x.F, from, to, nil)
+}
+
+// Remove removes the member with the value at v, if there is one. It is for errors: beside a
+// finish reason even an error that is null ends the streams of some clients before they have
+// read that.
 func (x *Object) Remove(v jsonspan.Span) {
-	if !v.Ok() {
-		return
-	}
-	data, to := x.F.Data, v.To
-	from := bytes.LastIndexByte(data[:v.From], '"') // the end of the name, which has no escapes
-	from = bytes.LastIndexByte(data[:from], '"')
-	if before := bytes.TrimRight(data[:from], " \t\r\n"); before[len(before)-1] == ',' {
-		x.Replace(len(before)-1, to, nil)
-		return
-	}
-	if next := jsonspan.SkipSpace(data, to); data[next] == ',' {
-		to = jsonspan.SkipSpace(data, next+1)
-	}
-	x.Replace(from, to, nil)
-}
-
-// KeepOneError removes every error of the object but C.Err: clients differ in which of
-// several they use (contract section 3). It must come before all edits.
-func KeepOneError(x *Object) {
-	if !x.C.MoreErrors {
-		return
-	}
-	data, first := x.F.Data, true // nothing before the member stays
-	from, end := -1, 0            // where the removed bytes begin, and where the member before ends
-	for name, value := range jsonspan.Members(data, x.span()) {
-		before := end
-		if first {
-			before = name.From - len(`"`)
-		}
-		switch remove := value != x.C.Err && jsonspan.Spells(name.Of(data), "error"); {
-		case !remove && from >= 0:
-			x.Replace(from, before, nil)
-			from = -1
-			fallthrough
-		case !remove:
-			first = false
-		case from < 0:
-			from = before
-		}
-		end = value.To
-	}
-	if from >= 0 {
-		x.Replace(from, end, nil)
-	}
-	if !x.Edits.Empty() {
-		x.reparse()
+	if v.Ok() {
+		x.remove(func(_, value jsonspan.Span) bool { return value == v })
 	}
 }
 
-// reparse makes the edits and parses the result. It is for edits of very much, which
-// must come before all others.
-func (x *Object) reparse() {
-	x.F.Parse(x.Edits.Append(make([]byte, 0, x.Edits.Size(&x.F)), &x.F))
-	x.C.Parse(x.F.Data)
-	x.Edits.Reset()
+// KeepOneError removes every error of the object but C.Err, and parses it again: clients
+// differ in which of several they use (contract section 3). It must come before other edits.
+func (x *Object) KeepOneError() {
+	if x.C.MoreErrors {
+		x.remove(func(name, value jsonspan.Span) bool {
+			return value != x.C.Err && string(nameOf(x.F.Data, name)) == "error"
+		})
+		x.apply()
+	}
+}
+
+// remove removes the members that go, each with the comma before it, or those that no other
+// member precedes with the comma after them.
+func (x *Object) remove(goes func(name, value jsonspan.Span) bool) {
+	replaceAll(&x.F, &x.Edits, func(replace func(at jsonspan.Span, with []byte)) {
+		first, end := -1, 0 // where the first members that go begin; where the member before ends
+		stays := false      // one does
+		for name, value := range jsonspan.Members(x.F.Data, x.C.All) {
+			if first >= 0 {
+				replace(jsonspan.Span{From: first, To: name.From - 1}, nil)
+				first = -1
+			}
+			switch {
+			case !goes(name, value):
+				stays = true
+			case stays:
+				replace(jsonspan.Span{From: end, To: value.To}, nil)
+			default:
+				first = name.From - 1
+			}
+			end = value.To
+		}
+		if first >= 0 {
+			replace(jsonspan.Span{From: first, To: end}, nil)
+		}
+	})
 }
 
 // DropFinish replaces each finish reason of the object's choices by null.
-func DropFinish(x *Object) {
+func (x *Object) DropFinish() {
+	x.eachFinish(func(v jsonspan.Span) { x.ReplaceValue(v, "null") })
+}
+
+// Fail replaces each finish reason of the object's choices that is stop by error.
+func (x *Object) Fail() {
+	x.eachFinish(func(v jsonspan.Span) {
+		if v.IsString(x.F.Data) && jsonspan.Spells(x.Value(v.Inner()), "stop") {
+			x.ReplaceValue(v, `"error"`)
+		}
+	})
+}
+
+// eachFinish calls each for each finish reason of the object's choices that is not null.
+func (x *Object) eachFinish(each func(jsonspan.Span)) {
 	for choice := range jsonspan.Elements(x.F.Data, x.C.Choices) {
 		if v := jsonspan.MemberOf(x.F.Data, choice, "finish_reason"); v.IsSet(x.F.Data) {
-			x.Replace(v.From, v.To, []byte("null"))
+			each(v)
 		}
 	}
 }
-
-// renamedPrefix is put before the names of members that would be there twice.
-var renamedPrefix = []byte("hermes_")
 
 // RenameMembers renames the members of a named event that have the names of a chunk's
-// members or of Open WebUI's status, which are added to it. Clients that loop over choices
-// break on those of approval.request, and Open WebUI breaks on an event that is a string
-// (contract section 2). If card is true, those of a card count, too. It must come before
-// all other edits, because it may parse the frame again.
+// members or of Open WebUI's status, which are added to it, and parses it again. Clients that
+// loop over choices break on those of approval.request, and Open WebUI breaks on an event that
+// is a string (contract section 2). If card is true, those of a card count, too. It must come
+// before other edits.
 func (x *Object) RenameMembers(card bool) {
-	c := &x.C
-	if !c.Extra && !c.ID.Ok() && !c.Object.Ok() && !c.Created.Ok() && !c.Model.Ok() && !c.Choices.Ok() {
-		return // as in almost all tool events
-	}
-	n := 0
-	x.eachRenamed(card, func(int) { n++ })
-	if n <= manyNames {
-		x.eachRenamed(card, func(at int) { x.Replace(at, at, renamedPrefix) })
-		return
-	}
-	data, from, at := x.F.Data, -1, 0
-	renamed := make([]byte, 0, len(data)+n*len(renamedPrefix))
-	x.eachRenamed(card, func(name int) {
-		if from < 0 {
-			from, at = name, name
+	replaceAll(&x.F, &x.Edits, func(replace func(at jsonspan.Span, with []byte)) {
+		for name, value := range jsonspan.Members(x.F.Data, x.C.All) {
+			switch string(nameOf(x.F.Data, name)) {
+			case "event":
+				if !value.IsString(x.F.Data) {
+					continue
+				}
+			case "type", "output_index", "item":
+				if !card {
+					continue
+				}
+			case "id", "object", "created", "model", "choices":
+			default:
+				continue
+			}
+			replace(jsonspan.Span{From: name.From, To: name.From}, []byte("hermes_"))
 		}
-		renamed = append(append(renamed, data[at:name]...), renamedPrefix...)
-		at = name
 	})
-	x.Replace(from, at, jsonspan.OneLine(renamed))
-	x.reparse()
+	x.apply()
 }
-
-// The members that every chunk has, and those of a card.
-var (
-	chunkMembers = []string{"id", "object", "created", "model", "choices"}
-	cardMembers  = []string{"type", "output_index", "item"}
-)
-
-// eachRenamed calls each with the position of every name that RenameMembers renames.
-func (x *Object) eachRenamed(card bool, each func(at int)) {
-	data := x.F.Data
-	for name, value := range jsonspan.Members(data, x.span()) {
-		is := func(member string) bool { return jsonspan.Spells(name.Of(data), member) }
-		if slices.ContainsFunc(chunkMembers, is) || card && slices.ContainsFunc(cardMembers, is) || is("event") && value.IsString(data) {
-			each(name.From)
-		}
-	}
-}
-
-// manyNames is the number of names above which one edit renames all of them.
-const manyNames = 256
 
 // KeepContent adds the edits that leave nothing of the content but k, as reasoning if
 // reasoning is true. If the chunk repeats its content, it repeats the rest, but no
@@ -182,47 +234,32 @@ const manyNames = 256
 func (x *Object) KeepContent(k *prose.Kept, reasoning bool) {
 	c := &x.C
 	if reasoning {
-		x.Replace(c.ContentKey.From, c.ContentKey.To, []byte("reasoning_content"))
+		x.ReplaceValue(c.ContentKey, "reasoning_content")
 	}
-	x.keepAt(k, 0)
-	if !c.Repeat.Ok() {
-		return
+	x.replaceInner(c.Content, k)
+	switch {
+	case c.Repeat.Ok() && reasoning:
+		x.replaceInner(c.Repeat, &prose.Kept{})
+	case c.Repeat.Ok():
+		x.replaceInner(c.Repeat, k)
 	}
-	if none := x.NoContent(); reasoning {
-		k = &none
-	}
-	x.keepAt(k, c.Repeat.From-c.Content.From)
 }
 
 // DropContent adds the edits that leave nothing of the content.
-func (x *Object) DropContent() {
-	none := x.NoContent()
-	x.KeepContent(&none, false)
+func (x *Object) DropContent() { x.KeepContent(&prose.Kept{}, false) }
+
+// replaceInner makes k, which is of the content, the inside of the string at v, if it changes
+// that.
+func (x *Object) replaceInner(v jsonspan.Span, k *prose.Kept) {
+	if in := v.Inner(); k.Len() != in.To-in.From || len(k.Front) > 0 {
+		x.Replace(in.From, in.To, k.AppendTo(make([]byte, 0, k.Len()), x.F.Data))
+	}
 }
 
-// manyCuts is the number of cuts above which one edit replaces all of them: an edit for
-// each would take more memory than the text.
-const manyCuts = 64
-
-// keepAt adds the edits that leave nothing but k of the content, or of its copy shift
-// bytes after it.
-func (x *Object) keepAt(k *prose.Kept, shift int) {
-	in := x.C.Content.Inner()
-	cut := func(from, to int, with []byte) {
-		if from < to || len(with) > 0 {
-			x.Replace(from+shift, to+shift, with)
-		}
+// apply makes the edits, and parses the result.
+func (x *Object) apply() {
+	if !x.Edits.Empty() {
+		Apply(&x.F, &x.Edits)
+		x.C.Parse(x.F.Data)
 	}
-	if n := len(k.Cuts); n > manyCuts {
-		head := *k
-		head.To = k.Cuts[n-1].To
-		x.Replace(in.From+shift, head.To+shift, x.commit(head.AppendTo(slices.Grow(x.room, head.Len()), x.F.Data)))
-		cut(k.To, in.To, nil)
-		return
-	}
-	cut(in.From, k.From, k.Front)
-	for _, c := range k.Cuts {
-		cut(c.From, c.To, nil)
-	}
-	cut(k.To, in.To, nil)
 }

@@ -2,7 +2,6 @@ package chunk
 
 import (
 	"bytes"
-	"slices"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -12,13 +11,6 @@ import (
 
 // Secrets leave what upstream says of a failure or of the agent's state, in the frames of
 // any stream (contract section 3).
-
-// MaxRedactedEdits is the number of secrets of a value that are replaced one by one.
-// A single edit replaces the rest of the value.
-const MaxRedactedEdits = 128
-
-// noteSecret is the note for a secret.
-const noteSecret = "a secret in what upstream says of a failure: redacted"
 
 // TellsState reports whether all that an event with the name says is that something has
 // failed, or what state the agent is in.
@@ -30,18 +22,30 @@ func TellsState(event []byte) bool {
 	return bytes.HasSuffix(event, []byte(".failed")) || bytes.HasSuffix(event, []byte(".error"))
 }
 
+// TellsState reports whether all that the frame says is that something has failed, or
+// what state the agent is in: by its name or by the type of its object.
+func (x *Object) TellsState() bool {
+	return TellsState(x.F.Event) || x.C.Extra && TellsState(jsonspan.Inside(x.Value(x.Member("type"))))
+}
+
 // SaysError reports whether the name is that of an error or of a hermes block.
 func SaysError(name []byte) bool {
 	return jsonspan.Spells(name, "error") || jsonspan.Spells(name, "hermes")
 }
 
 // EachError calls each for every error and hermes block in the object in data and in
-// its choices, in order.
+// its choices, and every error of its response, in order.
 func EachError(data []byte, each func(value jsonspan.Span)) {
-	for key, value := range jsonspan.Members(data, jsonspan.Span{From: jsonspan.SkipSpace(data, 0), To: len(data)}) {
+	for key, value := range jsonspan.Members(data, objectIn(data)) {
 		switch {
 		case SaysError(key.Of(data)):
 			each(value)
+		case jsonspan.Spells(key.Of(data), "response"):
+			for key, value := range jsonspan.Members(data, value) {
+				if jsonspan.Spells(key.Of(data), "error") || jsonspan.Spells(key.Of(data), "incomplete_details") {
+					each(value)
+				}
+			}
 		case jsonspan.Spells(key.Of(data), "choices"):
 			for choice := range jsonspan.Elements(data, value) {
 				for key, value := range jsonspan.Members(data, choice) {
@@ -56,121 +60,100 @@ func EachError(data []byte, each func(value jsonspan.Span)) {
 
 // EachSecret calls each for every secret in the JSON value at v of data, in order.
 func EachSecret(data []byte, v jsonspan.Span, each func(secret jsonspan.Span)) {
-	redact.EachInValue(v.Of(data), func(s jsonspan.Span) { each(jsonspan.Span{From: v.From + s.From, To: v.From + s.To}) })
+	redact.EachInValue(v.Of(data), shifted(v.From, each))
 }
 
-// RedactErrors adds the edits that take secrets out of the errors and the hermes blocks
-// in the frame's object, except those at but.
-func RedactErrors(f *sse.Frame, edits *sse.Splice, n *contract.Notes, but ...jsonspan.Span) {
-	EachError(f.Data, func(value jsonspan.Span) {
-		if !slices.Contains(but, value) {
-			RedactValue(f, edits, n, value)
-		}
+// shifted returns a function that calls each with spans that begin from bytes later.
+func shifted(from int, each func(jsonspan.Span)) func(jsonspan.Span) {
+	return func(s jsonspan.Span) { each(jsonspan.Span{From: from + s.From, To: from + s.To}) }
+}
+
+// Redact adds the edits that replace the secrets for which find calls each, in order. find is
+// called twice.
+func Redact(f *sse.Frame, edits *sse.Splice, notes *contract.Notes, find func(each func(secret jsonspan.Span))) {
+	replaceAll(f, edits, func(replace func(at jsonspan.Span, with []byte)) {
+		var r redact.Replacer
+		find(func(secret jsonspan.Span) {
+			notes.Add(contract.SectionEnd, "a secret in what upstream says of a failure: redacted")
+			replace(secret, r.For(secret))
+		})
 	})
-}
-
-// RedactValue adds the edits that take secrets out of the strings in the JSON value at v
-// of the frame's data.
-func RedactValue(f *sse.Frame, edits *sse.Splice, n *contract.Notes, v jsonspan.Span) {
-	redactBy(f, edits, n, v, redact.EachInValue)
 }
 
 // RedactText adds the edits that take secrets out of data that is not well-formed JSON.
-func RedactText(f *sse.Frame, edits *sse.Splice, n *contract.Notes) {
-	redactBy(f, edits, n, jsonspan.Span{To: len(f.Data)}, redact.EachInText)
+func RedactText(f *sse.Frame, edits *sse.Splice, notes *contract.Notes) {
+	Redact(f, edits, notes, func(each func(jsonspan.Span)) { redact.EachInText(f.Data, each) })
 }
 
-// redactBy adds the edits that replace the secrets that find finds in the data at v.
-func redactBy(f *sse.Frame, edits *sse.Splice, notes *contract.Notes, v jsonspan.Span, find func(b []byte, each func(secret jsonspan.Span))) {
-	if !v.Ok() {
-		return
+// Redact takes secrets out of what the object says of a failure, and of what a provider has
+// said in its choices. If all is true, it takes them out of all that the object says. It parses
+// the object again, and must come before other edits. inTag is as in redact.Said.
+func (x *Object) Redact(all, inTag bool) {
+	c, data := &x.C, x.F.Data
+	if all || c.Err.Ok() || c.Hermes.Ok() || c.MoreErrors || c.ChoiceErrors {
+		Redact(&x.F, &x.Edits, x.Notes, func(each func(jsonspan.Span)) {
+			if all {
+				EachSecret(data, c.All, each)
+				return
+			}
+			EachError(data, func(v jsonspan.Span) { EachSecret(data, v, each) })
+		})
+		x.apply()
 	}
-	b := v.Of(f.Data)
-	var r redact.Replacer
+	if data := x.F.Data; redact.MaySay(data) {
+		Redact(&x.F, &x.Edits, x.Notes, func(each func(jsonspan.Span)) {
+			for name, value := range jsonspan.Members(data, c.All) {
+				if jsonspan.Spells(name.Of(data), "choices") {
+					EachSaid(data, value, inTag, each)
+				}
+			}
+		})
+		x.apply()
+	}
+}
+
+// MaxRedactedEdits is the number of edits of a frame that are made one by one, such as those
+// of secrets. A single one replaces the rest of the data.
+const MaxRedactedEdits = 128
+
+// replaceAll adds the edits for which all, which is called twice, calls replace, in order. If
+// there are more than MaxRedactedEdits, a single one takes the place of the rest: an edit for
+// each would take more memory than the frame. It reaches to the end of the data: lines that
+// stay, but empty, must not be within a string.
+func replaceAll(f *sse.Frame, edits *sse.Splice, all func(replace func(at jsonspan.Span, with []byte))) {
+	n, size := 0, len(f.Data)
+	all(func(v jsonspan.Span, with []byte) {
+		if n++; n > MaxRedactedEdits {
+			size += len(with) - (v.To - v.From)
+		}
+	})
+	i, from, at := 0, 0, 0
 	var rest []byte
-	n, from, at := 0, 0, 0
-	find(b, func(secret jsonspan.Span) {
-		notes.Add(contract.SectionEnd, noteSecret)
-		with := r.For(secret)
-		if n++; n <= MaxRedactedEdits {
-			edits.Replace(f, v.From+secret.From, v.From+secret.To, with)
+	all(func(v jsonspan.Span, with []byte) {
+		if i++; i <= MaxRedactedEdits {
+			edits.Replace(f, v.From, v.To, with)
 			return
 		}
 		if rest == nil {
-			from, at = secret.From, secret.From
-			rest = make([]byte, 0, min(2*(len(b)-at), len(b)-at+2*redact.MaxGrowth))
+			from, at = v.From, v.From
+			rest = make([]byte, 0, size-from)
 		}
-		rest = append(append(rest, b[at:secret.From]...), with...)
-		at = secret.To
+		rest = append(append(rest, f.Data[at:v.From]...), with...)
+		at = v.To
 	})
 	if rest != nil {
-		edits.Replace(f, v.From+from, v.To, jsonspan.OneLine(append(rest, b[at:]...)))
+		edits.Replace(f, from, len(f.Data), jsonspan.OneLine(append(rest, f.Data[at:]...)))
 	}
 }
 
-// RedactFrame takes secrets out of what the frame says of a failure or of the agent's
-// state. If it says nothing else, that is all of it.
-func (x *Object) RedactFrame() {
-	if x.tellsState() {
-		x.RedactAll()
-		return
+// Apply makes the edits of f, which are then done, and parses the result.
+func Apply(f *sse.Frame, edits *sse.Splice) {
+	raw := edits.Append(make([]byte, 0, edits.Size(f)), f)
+	if f.OnlyData { // or a comment
+		from := f.At(0)
+		f.SetData(raw, from, from+len(f.Data)+len(raw)-len(f.Raw))
+	} else {
+		f.Parse(raw)
 	}
-	x.RedactError()
-}
-
-// RedactAll takes secrets out of all that the object says.
-func (x *Object) RedactAll() { x.RedactMember(x.span()) }
-
-// RedactError takes secrets out of what the object says of an error: the error, the
-// hermes block, and what RedactMoreErrors covers.
-func (x *Object) RedactError() {
-	x.RedactMember(x.C.Err)
-	x.RedactMember(x.C.Hermes)
-	x.RedactMoreErrors()
-}
-
-// RedactMember takes secrets out of the value at v.
-func (x *Object) RedactMember(v jsonspan.Span) {
-	if v.Ok() {
-		RedactValue(&x.F, &x.Edits, x.Notes, v)
-	}
-}
-
-// RedactMoreErrors takes secrets out of the errors that neither C.Err nor C.Hermes is:
-// those in choices, and members that are there twice or whose name has an escape. Clients
-// differ in which one of two they use.
-func (x *Object) RedactMoreErrors() {
-	if x.C.MoreErrors || x.C.ChoiceErrors {
-		RedactErrors(&x.F, &x.Edits, x.Notes, x.C.Err, x.C.Hermes)
-	}
-}
-
-// RedactMany takes the secrets out of a frame that has very many, and parses it again. It
-// must come before all other edits. An edit for each would take more memory than the frame.
-func (x *Object) RedactMany() {
-	c, data := &x.C, x.F.Data
-	if len(data) <= 4*MaxRedactedEdits || !(c.Extra || c.Err.Ok() || c.Hermes.Ok() || c.MoreErrors || c.ChoiceErrors || len(x.F.Event) > 0) {
-		return
-	}
-	all := x.tellsState() || !x.IsChunk() && !x.Named() && x.HasError()
-	var n, from int // the number of secrets; where the first begins
-	clean := redact.Replace(data, func(each func(jsonspan.Span)) {
-		count := func(secret jsonspan.Span) {
-			if n++; n == 1 {
-				from = secret.From
-			}
-			each(secret)
-		}
-		if all {
-			redact.EachInValue(data, count)
-		} else {
-			EachError(data, func(value jsonspan.Span) { EachSecret(data, value, count) })
-		}
-	})
-	if n > MaxRedactedEdits {
-		x.Notes.Add(contract.SectionEnd, noteSecret)
-		// To the end: lines that stay, but empty, must not be within a string.
-		x.Replace(from, len(data), jsonspan.OneLine(clean[from:]))
-		x.reparse()
-	}
+	edits.Reset()
 }

@@ -1,6 +1,9 @@
 package encode
 
 import (
+	"fmt"
+	"regexp"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -46,39 +49,20 @@ const (
 // HasCards reports whether tools get cards.
 func (w *Writer) HasCards() bool { return w.o.Cards && w.Envelops() }
 
-// Size returns how many bytes the fields of the tool take, and its card at its end at
-// most, without the envelope of the output.
-func (t *Tool) Size() int {
-	n := len(t.Name) + len(t.Emoji) + len(t.Label) + len(t.ID)
-	if t.Card {
-		n += cardSize + 4*len(t.ID) + 4*min(len(t.Label), MaxCardLabel)
-	}
-	return n
-}
-
-// appendCard appends the members that make a card of the event of t. A row shows the item's name. In later requests Open WebUI sends what stands in
-// provider_function instead, if that is there: an API takes no emoji in the name of a
-// function, and the chat may go on with another model.
-func appendCard(dst []byte, t *Transition, interrupted bool) []byte {
-	dst = append(dst, itemHead+itemCall+`","id":`...)
-	dst = append(append(append(dst, t.ID...), `,"call_id":`...), t.ID...)
-	dst = appendCardName(append(dst, `,"name":"`...), &t.Tool)
-	dst = append(dst, '"')
-	from := len(dst)
-	dst = appendCardLabel(append(dst, `,"arguments":"{\"label\": \"`...), t.Label)
-	dst = append(dst, `\"}"`...)
-	arguments := dst[from:]
-	dst = appendFunctionName(append(dst, `,"provider_function":{"name":"`...), t.Name)
-	dst = append(append(append(dst, '"'), arguments...), `},"status":"`...)
+// card returns the members that make a card of the event of t. A row shows the item's name. In
+// later requests Open WebUI sends what stands in provider_function instead, if that is there:
+// an API takes no emoji in the name of a function, and the chat may go on with another model.
+func card(t *Transition, interrupted bool) string {
+	status := "in_progress"
 	switch {
-	case !t.Completed:
-		dst = append(dst, "in_progress"...)
-	case interrupted:
-		dst = append(dst, incomplete...)
-	default:
-		dst = append(dst, Completed...)
+	case t.Completed && interrupted:
+		status = incomplete
+	case t.Completed:
+		status = Completed
 	}
-	return append(dst, `"}`...)
+	arguments := `"{\"label\": \"` + cardLabel(t.Label) + `\"}"`
+	return itemHead + itemCall + `","id":` + t.ID + `,"call_id":` + t.ID + `,"name":"` + cardName(&t.Tool) + `","arguments":` + arguments +
+		`,"provider_function":{"name":"` + functionName(t.Name) + `","arguments":` + arguments + `},"status":"` + status + `"}`
 }
 
 // cardOutput writes the output of the card of t, which has ended. It is a chunk that no
@@ -88,14 +72,8 @@ func (w *Writer) cardOutput(t *Transition) {
 	if t.Interrupted {
 		text, status = textInterrupted, incomplete
 	}
-	e := w.envelope()
-	w.Out.BeginOwn()
-	dst := e.appendEmpty(append(w.Out.Bytes, "data: {"...))
-	dst = append(append(dst, itemHead+itemOutput+`","id":"fco_`...), t.ID[1:]...)
-	dst = append(append(dst, `,"call_id":`...), t.ID...)
-	dst = append(append(dst, `,"output":[{"type":"input_text","text":"`...), text...)
-	dst = append(append(dst, `"}],"status":"`...), status...)
-	w.Out.Bytes = append(dst, "\"}}\n\n"...)
+	w.own("data: {", w.envelope().empty(), itemHead+itemOutput+`","id":"fco_`, t.ID[1:], `,"call_id":`, t.ID,
+		`,"output":[{"type":"input_text","text":"`, text, `"}],"status":"`, status, "\"}}\n\n")
 }
 
 // cardText returns the inside of a JSON string, and how many of its first bytes a card
@@ -105,9 +83,10 @@ func cardText(raw string) (text []byte, n int) {
 	return []byte(inner[:min(len(inner), MaxCardLabel+len(`\ud83d\udcbb`))]), min(len(inner), MaxCardLabel)
 }
 
-// appendCardName appends the name of a card, which its row shows: the emoji and the label
-// or, without a label, the tool's name. It is one line. Open WebUI draws it as plain text.
-func appendCardName(dst []byte, t *Tool) []byte {
+// cardName returns the name of a card, which its row shows: the emoji and the label or, without
+// a label, the tool's name. It is one line. Open WebUI draws it as plain text.
+func cardName(t *Tool) string {
+	var name []byte
 	n := 0 // the number of characters
 	for i, raw := range [...]string{t.Emoji, t.Label, t.Name} {
 		before, space := n, n > 0
@@ -120,21 +99,21 @@ func appendCardName(dst []byte, t *Tool) []byte {
 				continue
 			}
 			if space {
-				dst, n, space = append(dst, ' '), n+1, false
+				name, n, space = append(name, ' '), n+1, false
 			}
 			if n >= MaxCardName {
-				return append(dst, "…"...)
+				return string(name) + "…"
 			}
 			if n++; r == '\\' || r == '"' {
-				dst = append(dst, '\\')
+				name = append(name, '\\')
 			}
-			dst = utf8.AppendRune(dst, r)
+			name = utf8.AppendRune(name, r)
 		}
 		if i > 0 && n > before {
 			break
 		}
 	}
-	return dst
+	return string(name)
 }
 
 // Characters that are invisible in an emoji, but belong to it.
@@ -143,49 +122,45 @@ const (
 	emojiSelector   = '\ufe0f'
 )
 
-// appendFunctionName appends the tool's name, a JSON string, if the API allows it as the
-// name of a function, and otherwise "tool".
-func appendFunctionName(dst []byte, raw string) []byte {
-	name := jsonspan.Inside(raw)
-	if len(name) == 0 || len(name) > 64 {
-		return append(dst, "tool"...)
+// functions matches the JSON strings that an API allows as the name of a function.
+var functions = regexp.MustCompile(`^"[-_0-9A-Za-z]{1,64}"$`)
+
+// functionName returns the tool's name, a JSON string, if the API allows it as the name of a
+// function, and otherwise "tool".
+func functionName(raw string) string {
+	if functions.MatchString(raw) {
+		return jsonspan.Inside(raw)
 	}
-	for _, c := range []byte(name) {
-		if c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
-			return append(dst, "tool"...)
-		}
-	}
-	return append(dst, name...)
+	return "tool"
 }
 
-// appendCardLabel appends the JSON string label to arguments, which are a JSON string
-// within a JSON string.
-func appendCardLabel(dst []byte, label string) []byte {
-	const digits = "0123456789abcdef"
-	short := [' ']byte{'\b': 'b', '\t': 't', '\n': 'n', '\f': 'f', '\r': 'r'}
+// cardLabel returns the JSON string label in arguments, which are a JSON string within a JSON
+// string. Nothing gets more than twice as long as it came.
+func cardLabel(label string) string {
+	var b []byte
 	text, end := cardText(label)
 	for at := 0; at < end; {
 		r, next := jsonspan.NextRune(text, at)
-		switch {
+		switch short := strings.IndexRune("\b\t\n\f\r", r); {
 		case r == utf8.RuneError && next == at+1: // an invalid byte; U+FFFD would be three
-			dst = append(dst, text[at])
+			b = append(b, text[at])
 		case r == '"':
-			dst = append(dst, `\\\"`...)
+			b = append(b, `\\\"`...)
 		case r == '\\':
-			dst = append(dst, `\\\\`...)
+			b = append(b, `\\\\`...)
 		case r >= ' ':
-			dst = utf8.AppendRune(dst, r)
-		case short[r] != 0: // nothing gets more than twice as long as it came
-			dst = append(dst, '\\', '\\', short[r])
+			b = utf8.AppendRune(b, r)
+		case short >= 0:
+			b = append(b, '\\', '\\', "btnfr"[short])
 		default:
-			dst = append(append(dst, `\\u00`...), digits[r>>4], digits[r&15])
+			b = fmt.Appendf(b, `\\u%04x`, r)
 		}
 		at = next
 	}
 	if len(jsonspan.Inside(label)) > end {
-		dst = append(dst, "…"...)
+		b = append(b, "…"...)
 	}
-	return dst
+	return string(b)
 }
 
 // HasCard reports whether another sidecar has made a card of the tool event x.

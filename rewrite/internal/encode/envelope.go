@@ -24,54 +24,51 @@ func (e *Envelope) Same(x *chunk.Object) bool {
 // EnvelopeOf returns the envelope of the stream with the values of the chunk x.
 func (w *Writer) EnvelopeOf(x *chunk.Object) Envelope {
 	id, created, model := x.Values()
-	e := &w.Env
+	e := w.Env
 	if id == nil || created == nil || model == nil {
-		e = w.envelope()
+		e = *w.envelope()
 	}
-	or := func(v []byte, old string) string {
-		if v == nil || string(v) == old {
-			return old
+	for _, m := range [...]struct {
+		old *string
+		new []byte
+	}{{&e.ID, id}, {&e.Created, created}, {&e.Model, model}} {
+		if m.new != nil {
+			*m.old = string(m.new)
 		}
-		return string(v)
 	}
-	return Envelope{or(id, e.ID), or(created, e.Created), or(model, e.Model), true}
+	e.FromChunk = true
+	return e
 }
 
-// appendHead appends the first four members of a chunk, and the name of the fifth,
-// choices.
-func (e *Envelope) appendHead(dst []byte) []byte {
-	dst = append(append(dst, `"id":`...), e.ID...)
-	dst = append(append(dst, `,"object":"chat.completion.chunk","created":`...), e.Created...)
-	dst = append(append(dst, `,"model":`...), e.Model...)
-	return append(dst, `,"choices":`...)
+// head returns the first four members of a chunk, and the name of the fifth, choices.
+func (e *Envelope) head() string {
+	return `"id":` + e.ID + `,"object":"chat.completion.chunk","created":` + e.Created + `,"model":` + e.Model + `,"choices":`
 }
 
-// appendEmpty appends the five members of a chunk that says nothing.
-func (e *Envelope) appendEmpty(dst []byte) []byte {
-	return append(e.appendHead(dst), `[{"index":0,"delta":{},"finish_reason":null}]`...)
-}
+// empty returns the five members of a chunk that says nothing.
+func (e *Envelope) empty() string { return e.head() + `[{"index":0,"delta":{},"finish_reason":null}]` }
 
-// emptySize is the number of bytes that appendEmpty appends, without the values.
-var emptySize = len(new(Envelope).appendEmpty(nil))
+// emptySize is the number of bytes of empty, without the values.
+var emptySize = len(new(Envelope).empty())
 
 // fill adds the members of the envelope that the chunk x lacks. Hermes 0.13 sends a chunk
 // of nothing but choices if its writer fails (contract section 3).
 func (e *Envelope) fill(x *chunk.Object) {
-	c, at := &x.C, x.C.Open+1
+	c, at := &x.C, x.C.All.From+1
 	for _, m := range [...]struct {
 		at          jsonspan.Span
-		has         bool
+		has         []byte
 		name, value string
 	}{
-		{c.ID, x.String(c.ID) != nil, `"id":`, e.ID},
-		{c.Object, x.String(c.Object) != nil, `"object":`, `"chat.completion.chunk"`},
-		{c.Created, chunk.NumberAt(x.F.Data, c.Created) != nil, `"created":`, e.Created},
-		{c.Model, x.String(c.Model) != nil, `"model":`, e.Model},
+		{c.ID, x.String(c.ID), `"id":`, e.ID},
+		{c.Object, x.String(c.Object), `"object":`, `"chat.completion.chunk"`},
+		{c.Created, chunk.NumberAt(x.F.Data, c.Created), `"created":`, e.Created},
+		{c.Model, x.String(c.Model), `"model":`, e.Model},
 	} {
 		switch {
-		case m.has:
+		case m.has != nil:
 		case m.at.Ok(): // it is null, or empty
-			x.Replace(m.at.From, m.at.To, []byte(m.value))
+			x.ReplaceValue(m.at, m.value)
 		default:
 			x.Replace(at, at, []byte(m.name+m.value+","))
 		}

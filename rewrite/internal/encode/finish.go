@@ -3,13 +3,13 @@ package encode
 import (
 	"bytes"
 	"math/bits"
+	"slices"
 	"strconv"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 )
 
 // Failure says why a stream has failed.
@@ -24,10 +24,7 @@ type Failure struct {
 func (w *Writer) inline() bool { return w.o.ErrorFinish == contract.ErrorFinishInline }
 
 // error writes a frame whose data is the error object.
-func (w *Writer) error(object []byte) {
-	w.Out.BeginOwn()
-	w.Out.Bytes = append(append(append(w.Out.Bytes, "data: "...), object...), "\n\n"...)
-}
+func (w *Writer) error(object []byte) { w.own("data: ", string(object), "\n\n") }
 
 // ErrorFinish writes the error finish of a stream that upstream has not finished, but not
 // its [DONE]. It finishes the choices whose bit is set in open, so that no client waits
@@ -36,24 +33,20 @@ func (w *Writer) ErrorFinish(f *Failure, open uint64, usage []byte) {
 	if !w.inline() && !f.Sent {
 		w.error(contract.AppendErrorObject(nil, f.Message, f.Code))
 	}
-	e := w.envelope()
-	w.Out.BeginOwn()
-	dst := append(e.appendHead(append(w.Out.Bytes, "data: {"...)), '[')
-	if open == 0 {
-		open = 1
+	w.own("data: {", w.envelope().head(), "[")
+	before := ""
+	for open = max(open, 1); open != 0; open &= open - 1 {
+		w.own(before, `{"index":`, strconv.Itoa(bits.TrailingZeros64(open)), `,"delta":{},"finish_reason":"error"}`)
+		before = ","
 	}
-	for ; open != 0; open &= open - 1 {
-		dst = strconv.AppendInt(append(dst, `{"index":`...), int64(bits.TrailingZeros64(open)), 10)
-		dst = append(dst, `,"delta":{},"finish_reason":"error"},`...)
-	}
-	dst[len(dst)-1] = ']'
+	w.own("]")
 	if len(usage) > 0 {
-		dst = append(append(dst, `,"usage":`...), usage...)
+		w.own(`,"usage":`, string(usage))
 	}
 	if w.inline() && !f.Sent {
-		dst = contract.AppendErrorValue(append(dst, `,"error":`...), f.Message, f.Code)
+		w.own(`,"error":`, string(contract.AppendErrorValue(nil, f.Message, f.Code)))
 	}
-	w.Out.Bytes = append(f.appendHermes(append(dst, `,"hermes":`...)), "}\n\n"...)
+	w.own(`,"hermes":`, f.hermes(), "}\n\n")
 }
 
 // Crash writes the finish chunk x, which says stop although the agent failed, as an error
@@ -61,7 +54,7 @@ func (w *Writer) ErrorFinish(f *Failure, open uint64, usage []byte) {
 func (w *Writer) Crash(x *chunk.Object, f *Failure, rest *prose.Kept) {
 	w.moveContent(x, f, rest)
 	w.envelope().fill(x)
-	x.EachStop(func(at jsonspan.Span) { x.Replace(at.From, at.To, []byte(`"error"`)) })
+	x.Fail()
 	if w.inline() && !f.Sent {
 		x.Set(x.C.Err, "error", contract.AppendErrorValue(nil, f.Message, f.Code))
 	} else {
@@ -70,8 +63,7 @@ func (w *Writer) Crash(x *chunk.Object, f *Failure, rest *prose.Kept) {
 		}
 		x.Remove(x.C.Err)
 	}
-	x.Set(x.C.Hermes, "hermes", f.appendHermes(nil))
-	x.RedactMoreErrors()
+	x.Set(x.C.Hermes, "hermes", []byte(f.hermes()))
 	w.Object(x)
 }
 
@@ -80,10 +72,7 @@ func (w *Writer) Crash(x *chunk.Object, f *Failure, rest *prose.Kept) {
 // content.
 func (w *Writer) ReportedFailure(x *chunk.Object, f *Failure, rest *prose.Kept) {
 	w.moveContent(x, f, rest)
-	x.RedactMember(x.C.Hermes)
-	x.RedactMoreErrors()
 	if w.inline() {
-		x.RedactMember(x.C.Err)
 		w.Object(x)
 		return
 	}
@@ -93,7 +82,7 @@ func (w *Writer) ReportedFailure(x *chunk.Object, f *Failure, rest *prose.Kept) 
 	}
 	x.Remove(x.C.Err)
 	if !x.C.Hermes.IsSet(x.F.Data) {
-		x.Set(x.C.Hermes, "hermes", f.appendHermes(nil))
+		x.Set(x.C.Hermes, "hermes", []byte(f.hermes()))
 	}
 	w.Object(x)
 }
@@ -110,49 +99,35 @@ func (w *Writer) moveContent(x *chunk.Object, f *Failure, rest *prose.Kept) {
 	x.DropContent()
 }
 
-// appendHermes appends the hermes block of an error finish.
-func (f *Failure) appendHermes(dst []byte) []byte {
-	dst = append(dst, `{"completed":false,"partial":`...)
-	dst = strconv.AppendBool(dst, f.Partial)
-	dst = append(append(dst, `,"failed":true,"error":`...), f.Message...)
-	return append(dst, `,"error_code":"`+contract.CodeAgentError+`"}`...)
+// hermes returns the hermes block of an error finish.
+func (f *Failure) hermes() string {
+	return `{"completed":false,"partial":` + strconv.FormatBool(f.Partial) + `,"failed":true,"error":` + string(f.Message) +
+		`,"error_code":"` + contract.CodeAgentError + `"}`
 }
 
-// upstreamError returns the object of an error frame: the error of x without secrets, and
-// the members that clients expect and that it lacks; all of them if it is no object.
-// message, a JSON string, is its message if it has none.
+// upstreamError returns the object of an error frame: the error of x, and the members that
+// clients expect and that it lacks; all of them if it is no object. message, a JSON string, is
+// its message if it has none.
 func upstreamError(x *chunk.Object, message []byte) []byte {
 	data, e := x.F.Data, x.C.Err
 	if !e.IsObject(data) {
 		return contract.AppendErrorObject(nil, message, contract.CodeAgentError)
 	}
-	expected := [...]struct {
-		name, value string
-		at          jsonspan.Span
-	}{{name: "message", value: string(message)}, {name: "type", value: `"` + contract.ErrorType + `"`}, {name: "param", value: "null"}, {name: "code", value: `"` + contract.CodeAgentError + `"`}}
-	for name, value := range jsonspan.Members(data, e) {
-		for i := range expected {
-			if m := &expected[i]; name.Is(data, m.name) {
-				m.at = value
-			}
-		}
-	}
-	object := []byte(`{"error":`)
-	if v := expected[0].at; v.Ok() && x.String(v) == nil {
-		object = append(append(object, redact.Value(data[e.From:v.From])...), message...)
-		object = append(object, redact.Value(data[v.To:e.To-1])...)
-	} else {
-		object = append(object, redact.Value(data[e.From:e.To-1])...)
+	object := append([]byte(`{"error":`), data[e.From:e.To-1]...)
+	if v := jsonspan.MemberOf(data, e, "message"); v.Ok() && x.String(v) == nil {
+		object = slices.Concat([]byte(`{"error":`), data[e.From:v.From], message, data[v.To:e.To-1])
 	}
 	object = jsonspan.OneLine(object)
-	for _, m := range expected {
-		if m.at.Ok() {
+	for _, m := range [...]struct{ name, value string }{
+		{"message", string(message)}, {"type", `"` + contract.ErrorType + `"`}, {"param", "null"}, {"code", `"` + contract.CodeAgentError + `"`},
+	} {
+		if jsonspan.MemberOf(data, e, m.name).Ok() {
 			continue
 		}
 		if !bytes.HasSuffix(bytes.TrimRight(object, " \t\r"), []byte("{")) {
 			object = append(object, ',')
 		}
-		object = append(append(append(append(object, '"'), m.name...), `":`...), m.value...)
+		object = append(object, `"`+m.name+`":`+m.value...)
 	}
 	return append(object, "}}"...)
 }

@@ -4,7 +4,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 )
 
 // The events with which the newest Hermes reports its state.
@@ -25,9 +24,6 @@ func IsState(x *chunk.Object) bool {
 func (w *Writer) NamedEvent(x *chunk.Object, finished bool) {
 	if w.Envelops() {
 		x.RenameMembers(false)
-	}
-	x.RedactFrame()
-	if w.Envelops() {
 		w.addChunkMembers(x)
 		w.addStatusLine(x)
 		w.dropName(x, finished)
@@ -37,7 +33,6 @@ func (w *Writer) NamedEvent(x *chunk.Object, finished bool) {
 
 // WrappedEvent writes a named event that has the members of a chunk from another sidecar.
 func (w *Writer) WrappedEvent(x *chunk.Object, finished bool) {
-	x.RedactFrame()
 	w.dropName(x, finished)
 	w.Object(x)
 }
@@ -45,11 +40,11 @@ func (w *Writer) WrappedEvent(x *chunk.Object, finished bool) {
 // addChunkMembers adds the members of a chunk before those of the named event x.
 func (w *Writer) addChunkMembers(x *chunk.Object) {
 	w.Notes.Add(contract.SectionTools, "a named event: gets the members of a chunk")
-	members := w.envelope().appendEmpty(nil)
-	if jsonspan.SkipSpace(x.F.Data, x.C.Open+1) != x.C.Shut {
-		members = append(members, ',')
+	members, at := w.envelope().empty(), x.C.All.From+1
+	if jsonspan.SkipSpace(x.F.Data, at) != x.C.All.To-1 {
+		members += ","
 	}
-	x.Replace(x.C.Open+1, x.C.Open+1, members)
+	x.Replace(at, at, []byte(members))
 }
 
 // dropName takes the event: line from an event about upstream's state if the form is
@@ -61,8 +56,7 @@ func (w *Writer) dropName(x *chunk.Object, finished bool) {
 		c.Err.Ok() || c.Usage.Ok() || c.Hermes.Ok() || c.Tool.Ok() {
 		return
 	}
-	from, to := x.F.EventLine()
-	x.Edits.ReplaceRaw(&x.F, from, to, nil)
+	x.DropName()
 }
 
 // addStatusLine adds the member that Open WebUI shows to an event about upstream's state.
@@ -80,6 +74,5 @@ func (w *Writer) addStatusLine(x *chunk.Object) {
 	if text == nil {
 		return
 	}
-	line := append([]byte(statusLineHead+before), jsonspan.Inside(redact.Value(text))...)
-	x.Append(appendStatusLineTail(line, status))
+	x.Append(statusLine(status, before, string(jsonspan.Inside(text))))
 }

@@ -63,38 +63,32 @@ func (w *Writer) Envelops() bool {
 	return w.Form == contract.ProgressEnvelope || w.Form == contract.ProgressUnnamed
 }
 
-// EndSize says how many bytes it takes at most to complete a tool, without the fields of
-// the tool and Tool.CardSize.
-type EndSize struct{ Event, Output int }
-
-// EndSize returns the size of the end of a tool if the envelope becomes longer by that
-// many bytes.
-func (w *Writer) EndSize(longer int) EndSize {
+// EndSize returns how many bytes it takes at most to complete the tool if the envelope becomes
+// longer by that many bytes.
+func (w *Writer) EndSize(t *Tool, longer int) int {
+	n := len(t.Name) + len(t.Emoji) + len(t.Label) + len(t.ID) + longer
+	if t.Card {
+		n += cardSize + 4*len(t.ID) + 4*min(len(t.Label), MaxCardLabel)
+	}
 	if w.Form == contract.ProgressOff {
-		return EndSize{Event: longer}
+		return n
 	}
-	size := EndSize{Event: w.headSize() + ownSize + longer, Output: longer}
+	n += len(w.eventHead()) + ownSize
 	if w.Envelops() {
-		size.Output += emptySize + w.Env.Len()
+		n += emptySize + w.envelope().Len()
 	}
-	return size
+	if w.Envelops() && t.Card {
+		n += longer + emptySize + w.Env.Len()
+	}
+	return n
 }
 
 // StartSize returns how many bytes the event of a tool takes at most, without the fields of
 // the tool.
 func (w *Writer) StartSize() int {
-	n := w.headSize() + ownSize
+	n := w.EndSize(&Tool{Card: w.HasCards()}, 0)
 	if w.HasCards() {
-		n += emptySize + w.Env.Len() + cardSize + 2*MaxCardLabel
-	}
-	return n
-}
-
-// headSize returns the length of a tool event up to the name of the tool.
-func (w *Writer) headSize() int {
-	n := len(w.eventHead()) + len(`"tool":`)
-	if w.Envelops() {
-		n += emptySize + w.envelope().Len() + len(",")
+		n += 2 * MaxCardLabel
 	}
 	return n
 }
@@ -121,8 +115,7 @@ func (w *Writer) Transition(t *Transition) {
 	case x == nil || t.Name != string(x.String(x.C.Tool)):
 		w.toolEvent(t)
 	case w.leavesAsIs(t):
-		x.RedactError()
-		chunk.DropFinish(x) // the stream would have two (contract section 2)
+		x.DropFinish() // the stream would have two (contract section 2)
 		w.Forward(x)
 	case t.In == contract.ProgressBare && w.Envelops() && !x.C.Escaped:
 		w.editEvent(t)
@@ -142,75 +135,61 @@ func (w *Writer) leavesAsIs(t *Transition) bool {
 		!x.C.Escaped && (!w.hasStatusLine() || x.C.StatusLine.Ok()) && (!t.Card || HasCard(x))
 }
 
-// toolEvent writes the event of t as one of our own.
+// toolEvent writes the event of t as one of our own: upstream's five fields for a start, three
+// for an end.
 func (w *Writer) toolEvent(t *Transition) {
 	if w.Form == contract.ProgressOff {
 		return
 	}
-	e := w.envelope()
-	w.Out.BeginOwn()
-	dst := append(w.Out.Bytes, w.eventHead()...)
+	w.own(w.eventHead())
 	if w.Envelops() {
-		dst = append(e.appendEmpty(dst), ',')
+		w.own(w.envelope().empty(), ",")
 	}
-	dst = append(append(dst, `"tool":`...), t.Name...)
-	if !t.Completed { // upstream's five fields for a start, three for an end
-		if t.Emoji != "" {
-			dst = append(append(dst, `,"emoji":`...), t.Emoji...)
-		}
-		if t.Label != "" {
-			dst = append(append(dst, `,"label":`...), t.Label...)
-		}
+	w.own(`"tool":`, t.Name)
+	if t.Emoji != "" && !t.Completed {
+		w.own(`,"emoji":`, t.Emoji)
 	}
-	dst = appendStatus(appendToolID(dst, t), t)
+	if t.Label != "" && !t.Completed {
+		w.own(`,"label":`, t.Label)
+	}
+	w.own(`,"toolCallId":`, t.ID, `,"status":"`, t.status(), `"`)
 	if t.Interrupted && w.Envelops() {
-		dst = append(dst, `,"interrupted":true`...)
+		w.own(`,"interrupted":true`)
 	}
 	if w.hasStatusLine() {
-		dst = appendStatusLine(dst, t)
+		w.own(string(t.statusLine()))
 	}
 	if t.Card && w.Envelops() {
-		dst = appendCard(dst, t, t.Interrupted)
+		w.own(card(t, t.Interrupted))
 	}
 	if w.Form == contract.ProgressComment {
-		w.Out.Bytes = append(dst, '}')
+		w.own("}")
 		w.Out.EndComment()
 		return
 	}
-	w.Out.Bytes = append(dst, "}\n\n"...)
+	w.own("}\n\n")
 }
 
-// appendToolID appends the id, which events of Hermes v0.9 to v0.11 lack.
-func appendToolID(dst []byte, t *Transition) []byte {
-	return append(append(dst, `,"toolCallId":`...), t.ID...)
-}
-
-// appendStatus appends the status, which events of Hermes v0.9 to v0.11 lack.
-func appendStatus(dst []byte, t *Transition) []byte {
-	return append(append(append(dst, `,"status":"`...), t.status()...), '"')
-}
-
-// appendStatusLine appends Open WebUI's status member.
-func appendStatusLine(dst []byte, t *Transition) []byte {
-	dst = append(dst, statusLineHead...)
-	emoji, label := jsonspan.Inside(t.Emoji), jsonspan.Inside(t.Label)
-	dst = append(dst, emoji...)
-	if len(emoji) > 0 && len(label) > 0 {
-		dst = append(dst, ' ')
+// statusLine returns Open WebUI's status member. The parts of the description are insides of
+// JSON strings.
+func statusLine(done bool, description ...string) []byte {
+	b := []byte(`,"event":{"type":"status","data":{"description":"`)
+	for _, part := range description {
+		b = append(b, part...)
 	}
-	dst = append(dst, label...)
-	if len(emoji)+len(label) == 0 {
-		dst = append(dst, jsonspan.Inside(t.Name)...)
-	}
-	return appendStatusLineTail(dst, t.Completed)
+	return append(strconv.AppendBool(append(b, `","done":`...), done), `}}`...)
 }
 
-// statusLineHead begins Open WebUI's status member.
-const statusLineHead = `,"event":{"type":"status","data":{"description":"`
-
-// appendStatusLineTail ends Open WebUI's status member.
-func appendStatusLineTail(dst []byte, done bool) []byte {
-	return append(strconv.AppendBool(append(dst, `","done":`...), done), `}}`...)
+// statusLine returns the status member of the event of t.
+func (t *Transition) statusLine() []byte {
+	emoji, label, space := jsonspan.Inside(t.Emoji), jsonspan.Inside(t.Label), ""
+	switch {
+	case emoji == "" && label == "":
+		label = jsonspan.Inside(t.Name)
+	case emoji != "" && label != "":
+		space = " "
+	}
+	return statusLine(t.Completed, emoji, space, label)
 }
 
 // editEvent writes upstream's event of t, which is bare, with the members of a chunk, and
@@ -218,33 +197,22 @@ func appendStatusLineTail(dst []byte, done bool) []byte {
 func (w *Writer) editEvent(t *Transition) {
 	x := t.Event
 	x.RenameMembers(t.Card)
-	var members []byte
-	switch v := x.C.CallID; {
-	case x.String(v) != nil:
-	case v.Ok(): // it is null, or empty
-		x.Replace(v.From, v.To, []byte(t.ID))
-	default:
-		members = appendToolID(members, t)
+	w.addChunkMembers(x)
+	set := func(v jsonspan.Span, name, value string) {
+		if x.String(v) == nil { // it is absent, null or empty
+			x.Set(v, name, []byte(value))
+		}
 	}
-	switch v := x.C.Status; {
-	case x.String(v) != nil:
-	case v.Ok():
-		x.Replace(v.From, v.To, []byte(`"`+t.status()+`"`))
-	default:
-		members = appendStatus(members, t)
-	}
+	set(x.C.CallID, "toolCallId", t.ID)
+	set(x.C.Status, "status", `"`+t.status()+`"`)
 	if w.hasStatusLine() && (!x.C.StatusLine.Ok() || x.C.StatusLine.IsString(x.F.Data)) {
-		members = appendStatusLine(members, t)
+		x.Append(t.statusLine())
 	}
 	if t.Card {
-		members = appendCard(members, t, false)
+		x.Append([]byte(card(t, false)))
 	}
 	if w.Form == contract.ProgressUnnamed {
-		from, to := x.F.EventLine()
-		x.Edits.ReplaceRaw(&x.F, from, to, nil)
+		x.DropName()
 	}
-	w.addChunkMembers(x)
-	x.RedactError()
-	x.Append(members)
 	w.Object(x)
 }

@@ -1,7 +1,6 @@
 package encode
 
 import (
-	"encoding/json"
 	"strconv"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
@@ -36,8 +35,7 @@ func (w *Writer) envelope() *Envelope {
 		if w.newID != nil {
 			id = w.newID()
 		}
-		quoted, _ := json.Marshal(id) // a string cannot fail
-		w.Env = Envelope{ID: string(quoted), Created: strconv.FormatInt(w.created, 10), Model: `"hermes-agent"`}
+		w.Env = Envelope{ID: string(jsonspan.Quote(id)), Created: strconv.FormatInt(w.created, 10), Model: `"hermes-agent"`}
 	}
 	return &w.Env
 }
@@ -54,69 +52,62 @@ func (w *Writer) Object(x *chunk.Object) {
 	w.Forward(x)
 }
 
+// own writes a frame of our own, or a part of one.
+func (w *Writer) own(parts ...string) {
+	w.Out.BeginOwn()
+	for _, part := range parts {
+		w.Out.Bytes = append(w.Out.Bytes, part...)
+	}
+}
+
 // Delta writes a chunk of our own with what k keeps of the content of the chunk x, as
 // content or as reasoning. The first one has the role of x, too. If x repeats its content
 // in the choice's member text, so does the chunk.
 func (w *Writer) Delta(x *chunk.Object, reasoning bool, k *prose.Kept) {
-	role, data := x.Value(x.C.Role), x.F.Data
-	x.C.Role.To = x.C.Role.From
-	dst := w.beginDelta()
-	if x.C.Repeat.Ok() && !reasoning {
-		dst = append(k.AppendTo(append(dst, `"text":"`...), data), `",`...)
-	}
-	dst = append(dst, `"delta":{`...)
-	if len(role) > 0 {
-		dst = append(append(append(dst, `"role":`...), role...), ',')
+	text := string(k.AppendTo(nil, x.F.Data))
+	repeat, role, member := "", "", "content"
+	if x.C.Role.Ok() {
+		role = `"role":` + string(x.Value(x.C.Role)) + `,`
+		x.C.Role = jsonspan.Span{}
 	}
 	if reasoning {
-		dst = append(dst, `"reasoning_content":"`...)
-	} else {
-		dst = append(dst, `"content":"`...)
+		member = "reasoning_content"
+	} else if x.C.Repeat.Ok() {
+		repeat = `"text":"` + text + `",`
 	}
-	w.endDelta(k.AppendTo(dst, data))
+	w.delta(repeat, role, member, text)
 }
 
 // Reasoning writes a chunk of our own with the reasoning text, the inside of a JSON
 // string.
-func (w *Writer) Reasoning(text []byte) {
-	w.endDelta(append(append(w.beginDelta(), `"delta":{"reasoning_content":"`...), text...))
-}
+func (w *Writer) Reasoning(text []byte) { w.delta("", "", "reasoning_content", string(text)) }
 
-func (w *Writer) beginDelta() []byte {
-	e := w.envelope()
-	w.Out.BeginOwn()
-	return append(e.appendHead(append(w.Out.Bytes, "data: {"...)), `[{"index":0,`...)
-}
-
-func (w *Writer) endDelta(dst []byte) {
-	w.Out.Bytes = append(dst, "\"},\"finish_reason\":null}]}\n\n"...)
+func (w *Writer) delta(repeat, role, member, text string) {
+	w.own("data: {", w.envelope().head(), `[{"index":0,`, repeat, `"delta":{`, role, `"`, member, `":"`, text,
+		"\"},\"finish_reason\":null}]}\n\n")
 }
 
 // DeltaSize is the number of bytes that a Delta takes at most without its text.
 func (w *Writer) DeltaSize() int { return w.envelope().Len() + ownSize }
 
 // ownSize is the number of bytes that a chunk of our own takes at most without the values
-// of the envelope, and a tool event without its head and the fields of the tool.
-const ownSize = 192
+// of the envelope, and a tool event without its head, its envelope and the fields of the tool.
+const ownSize = 200
 
 // Keepalive writes a chunk that says nothing, or a comment while no chunk has come
 // (contract section 3).
 func (w *Writer) Keepalive() {
 	w.Out.WriteMark()
-	w.Out.BeginOwn()
 	if w.o.KeepaliveForm == contract.KeepaliveComment || !w.Env.FromChunk {
-		w.Out.Bytes = append(w.Out.Bytes, ": keepalive"...)
+		w.own(": keepalive")
 		w.Out.EndComment()
 		return
 	}
-	w.Out.Bytes = append(w.Env.appendEmpty(append(w.Out.Bytes, "data: {"...)), "}\n\n"...)
+	w.own("data: {", w.Env.empty(), "}\n\n")
 }
 
 // DoneData is the data of the frame that ends a stream.
 const DoneData = "[DONE]"
 
 // Done writes that frame.
-func (w *Writer) Done() {
-	w.Out.BeginOwn()
-	w.Out.Bytes = append(w.Out.Bytes, "data: "+DoneData+"\n\n"...)
-}
+func (w *Writer) Done() { w.own("data: " + DoneData + "\n\n") }
