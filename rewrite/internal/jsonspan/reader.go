@@ -171,9 +171,11 @@ func SkipString(b []byte, i int) int {
 		if n < 0 {
 			return -1
 		}
-		quote := i + n
-		slashes := len(b[i:quote]) - len(bytes.TrimRight(b[i:quote], `\`))
-		if i = quote + 1; slashes%2 == 0 {
+		slashes := 0
+		for slashes < n && b[i+n-1-slashes] == '\\' {
+			slashes++
+		}
+		if i += n + 1; slashes%2 == 0 {
 			return i
 		}
 	}

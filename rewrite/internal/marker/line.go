@@ -126,9 +126,6 @@ func (l *Line) OpensAt(text []byte, i int, tools *Table) bool {
 	if !tools.MayBegin(text[i:]) {
 		return false
 	}
-	if tools.opening(text[i:]) > 0 {
-		return true
-	}
 	l.Start()
 	for i < len(text) && !l.inLabel {
 		r, next := jsonspan.NextRune(text, i)

@@ -2,10 +2,12 @@ package whole
 
 import (
 	"bytes"
+	"iter"
 	"slices"
 	"unicode"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 )
 
 // Open WebUI sends the cards of an answer back as tool calls: an assistant's message for
@@ -26,7 +28,7 @@ func mayBeCards(raw []byte) bool {
 // cards joined, and the number of cards. It returns 0 if there are none. It writes into room
 // if that is large enough.
 func joinCards(body, room []byte) ([]byte, int) {
-	j := joiner{b: body, out: room[:0]}
+	j := joiner{copier: copier{b: body, out: room[:0]}}
 	for name, value := range jsonspan.Members(body, object(body)) {
 		if jsonspan.Spells(name.Of(body), "messages") && body[value.From] == '[' {
 			j.messages(value)
@@ -35,129 +37,87 @@ func joinCards(body, room []byte) ([]byte, int) {
 	if j.cards == 0 {
 		return nil, 0
 	}
-	return append(j.out, body[j.at:]...), j.cards
+	return j.rest(), j.cards
 }
 
 // joiner goes once over the messages of a valid body, and joins those of each answer that
 // has cards.
 type joiner struct {
-	b     []byte
-	out   []byte // the joined body so far
-	at    int    // b[:at] is in out
-	cards int    // the number of cards that have been taken out
+	copier
+	cards int // the number of cards that have been taken out
 
 	answer []cardMessage // the messages of an answer with cards, but its last one has none
+	before int           // where the element before the answer ends, 0 if none is left
 	end    int           // where the last message or tool's message of answer ends
 	ids    [][]byte      // the ids of the calls of a message that no tool's message has answered
 	room   []byte        // to decode a string
+	apart  bool          // the text that comes next needs no paragraph break before it
 }
 
 // cardMessage is a message by position.
 type cardMessage struct {
-	at             jsonspan.Span
-	content, calls member
-	more           bool // there are members other than the role, the content and calls
-}
-
-// member is a member of an object by position.
-type member struct {
-	name, value jsonspan.Span // the name without its quotes
-	cut         jsonspan.Span // the member with the comma before it, or after it if it is the first
+	at                   jsonspan.Span
+	role, content, calls jsonspan.Span // values; calls is absent if there are none
+	more                 bool          // there are other members
 }
 
 // messages joins the messages in the array at v.
 func (j *joiner) messages(v jsonspan.Span) {
 	r := jsonspan.Reader{Data: j.b[:v.To], Pos: v.From}
-	before := v.From + 1 // where the element before the answer ends
+	j.before = 0
 	for r.Open(); r.Element(); {
-		m, ok := j.message(&r)
+		m, ok := j.message(r.Skip())
 		answers := len(j.answer) > 0 && ok && !m.more // the message may go on with the answer
 		switch {
-		case ok && m.calls.value.Ok() && j.answered(&m, &r):
+		case ok && m.calls.Ok() && j.answered(&m, &r):
 			if !answers {
-				j.join(&before)
+				j.join()
 			}
 			j.answer, j.end = append(j.answer, m), r.Pos
-		case answers && !m.calls.value.Ok() && !j.beforeOutput(r):
+		case answers && !m.calls.Ok() && !j.beforeOutput(r):
 			j.answer, j.end = append(j.answer, m), m.at.To
-			j.join(&before)
+			j.join()
 		default:
-			j.join(&before)
-			before = m.at.To
+			j.join()
+			j.before = m.at.To
 		}
 	}
-	j.join(&before)
+	j.join()
 }
 
-// message reads the message at r, and moves r past it. It returns false if that is not the
-// assistant's or not of the form that the messages of an answer have.
-func (j *joiner) message(r *jsonspan.Reader) (m cardMessage, ok bool) {
-	start := *r
-	if m, ok = j.members(r); !ok {
-		*r = start
-		r.Skip()
-	}
-	m.at = jsonspan.Span{From: start.Pos, To: r.Pos}
-	return m, ok
-}
-
-// members reads the members of the message at r, unless it returns false.
-func (j *joiner) members(r *jsonspan.Reader) (m cardMessage, ok bool) {
-	if !r.At('{') {
-		return m, false
-	}
-	assistant := false
-	from := r.Pos
-	end := from // where the member before ends
-	var first *member
-	for r.Open(); ; {
-		name, ok := r.Member()
-		if !ok {
-			break
-		}
-		value := r.Skip()
-		if first != nil { // the comma after it goes
-			first.cut.To, first = name.From-1, nil
-		}
-		is := func(want string) bool { return jsonspan.Spells(name.Of(j.b), want) }
-		to := &m.content
+// message reads the message at v. It returns false if that is not the assistant's or not of
+// the form that the messages of an answer have.
+func (j *joiner) message(v jsonspan.Span) (m cardMessage, ok bool) {
+	m.at = v
+	for name, value := range jsonspan.Members(j.b, v) {
+		to := &m.role
 		switch {
-		case is("role"):
-			if assistant || !spells(j.b, value, "assistant") {
-				return m, false
-			}
-			assistant, to = true, nil
-		case is("content"):
-		case is("tool_calls"):
+		case jsonspan.Spells(name.Of(j.b), "role"):
+		case jsonspan.Spells(name.Of(j.b), "content"):
+			to = &m.content
+		case jsonspan.Spells(name.Of(j.b), "tool_calls"):
 			to = &m.calls
 		default:
-			to, m.more = nil, m.more || value.IsSet(j.b)
+			m.more = m.more || value.IsSet(j.b)
+			continue
 		}
-		if to != nil {
-			if to.value.Ok() {
-				return m, false // which one counts?
-			}
-			*to = member{name, value, jsonspan.Span{From: end, To: value.To}}
-			if end == from {
-				to.cut.From, first = name.From-1, to
-			}
+		if to.Ok() {
+			return m, false // which one counts?
 		}
-		end = value.To
+		*to = value
 	}
-	if c := m.content.value; c.IsSet(j.b) && !c.IsString(j.b) && j.b[c.From] != '[' {
-		return m, false
+	if !m.calls.IsSet(j.b) || m.calls.Is(j.b, "[]") {
+		m.calls = jsonspan.Span{}
 	}
-	if c := m.calls.value; !c.IsSet(j.b) || c.Is(j.b, "[]") {
-		m.calls = member{}
-	}
-	return m, assistant
+	c := m.content
+	return m, spells(j.b, m.role, "assistant") && (!c.IsSet(j.b) || c.IsString(j.b) || j.b[c.From] == '[')
 }
 
 // answered reports whether all calls of m are cards, and whether the tool's messages
 // after m, at r, are their outputs and no others. If so, it moves r past those.
 func (j *joiner) answered(m *cardMessage, r *jsonspan.Reader) bool {
 	j.ids = j.ids[:0]
-	for call := range jsonspan.Elements(j.b, m.calls.value) {
+	for call := range jsonspan.Elements(j.b, m.calls) {
 		id, ok := j.call(call)
 		if !ok || len(j.ids) == MaxCalls {
 			return false
@@ -214,22 +174,23 @@ func (j *joiner) call(v jsonspan.Span) (id jsonspan.Span, ok bool) {
 // output reports whether the message at v is the output of a card whose call is in j.ids,
 // and takes it from there.
 func (j *joiner) output(v jsonspan.Span) bool {
-	if !isOutput(j.b, v) {
+	text, id := jsonspan.MemberOf(j.b, v, "content"), jsonspan.MemberOf(j.b, v, "tool_call_id")
+	if !isOutput(j.b, v) || !id.IsString(j.b) {
 		return false
 	}
-	text := jsonspan.MemberOf(j.b, v, "content")
-	if text.Ok() && j.b[text.From] == '[' {
-		text = j.onlyText(text)
+	if n := 0; text.Ok() && j.b[text.From] == '[' {
+		for part := range jsonspan.Elements(j.b, text) {
+			n, text = n+1, textOf(j.b, part)
+		}
+		if n != 1 {
+			return false
+		}
 	}
 	if !spells(j.b, text, "completed") && !spells(j.b, text, "Error: interrupted") && !spells(j.b, text, "interrupted") {
 		return false
 	}
-	v = jsonspan.MemberOf(j.b, v, "tool_call_id")
-	if !v.IsString(j.b) {
-		return false
-	}
-	id := j.decoded(v)
-	i := slices.IndexFunc(j.ids, func(open []byte) bool { return bytes.Equal(open, id) })
+	want := j.decoded(id)
+	i := slices.IndexFunc(j.ids, func(open []byte) bool { return bytes.Equal(open, want) })
 	if i < 0 {
 		return false
 	}
@@ -237,23 +198,9 @@ func (j *joiner) output(v jsonspan.Span) bool {
 	return true
 }
 
-// onlyText returns the text of the parts at v if there is one part and it is text, or else
-// the zero Span.
-func (j *joiner) onlyText(v jsonspan.Span) (text jsonspan.Span) {
-	n := 0
-	for part := range jsonspan.Elements(j.b, v) {
-		n++
-		text = j.textOf(part)
-	}
-	if n != 1 {
-		return jsonspan.Span{}
-	}
-	return text
-}
-
 // textOf returns the text of a part of a content, or the zero Span if it has none.
-func (j *joiner) textOf(part jsonspan.Span) jsonspan.Span {
-	if text := jsonspan.MemberOf(j.b, part, "text"); text.IsString(j.b) && spells(j.b, jsonspan.MemberOf(j.b, part, "type"), "text") {
+func textOf(b []byte, part jsonspan.Span) jsonspan.Span {
+	if text := jsonspan.MemberOf(b, part, "text"); text.IsString(b) && spells(b, jsonspan.MemberOf(b, part, "type"), "text") {
 		return text
 	}
 	return jsonspan.Span{}
@@ -269,137 +216,129 @@ func (j *joiner) decoded(v jsonspan.Span) []byte {
 	return jsonspan.AppendText(nil, inner)
 }
 
-// join writes the messages of the answer as one, if there is an answer. before is where
-// the element before them ends, and becomes where they end.
-func (j *joiner) join(before *int) {
+// join writes the messages of the answer as one, if there is an answer.
+func (j *joiner) join() {
 	if len(j.answer) == 0 {
 		return
 	}
-	first := &j.answer[0]
-	if !first.more && !j.says() { // an empty message goes, with a comma
-		to := j.end
-		if j.b[*before-1] == '[' {
-			if next := jsonspan.SkipSpace(j.b, to); j.b[next] == ',' {
-				to = jsonspan.SkipSpace(j.b, next+1)
-			}
-			j.copyTo(first.at.From)
-		} else {
-			j.copyTo(*before)
-		}
-		j.at = to
+	if first := &j.answer[0]; !first.more && !j.says() { // an empty message goes
+		j.cutElement(j.before, first.at.From, j.end)
 	} else {
-		content, calls := &first.content, &first.calls
-		writeContent := func() {
-			j.copyTo(content.value.From)
-			j.writeContent()
-			j.at = content.value.To
-		}
-		switch {
-		case !content.value.Ok():
-			j.copyTo(calls.name.From - 1)
-			j.out = append(j.out, `"content":`...)
-			j.writeContent()
-			j.at = calls.value.To
-		case content.value.From < calls.value.From:
-			writeContent()
-			j.copyTo(calls.cut.From)
-			j.at = calls.cut.To
-		default:
-			j.copyTo(calls.cut.From)
-			j.at = calls.cut.To
-			writeContent()
-		}
-		j.copyTo(first.at.To)
-		j.at = j.end
-		*before = j.end
+		j.write(first)
+		j.cut(first.at.To, j.end)
+		j.before = j.end
 	}
 	j.answer = j.answer[:0]
 }
 
-// copyTo copies the body up to the index to.
-func (j *joiner) copyTo(to int) {
-	if cap(j.out) < len(j.b) {
-		j.out = make([]byte, 0, len(j.b))
+// write writes the first message of the answer without its calls, and with all contents. If
+// it has no content, that takes the place of its calls.
+func (j *joiner) write(first *cardMessage) {
+	end := 0 // where the member before ends
+	for name, value := range jsonspan.Members(j.b, first.at) {
+		switch {
+		case value == first.content:
+			j.cut(value.From, value.To)
+			j.writeContent()
+		case value != first.calls:
+		case first.content.Ok():
+			j.cutElement(end, name.From-1, value.To)
+		default:
+			j.cut(name.From-1, value.To)
+			j.out = append(j.out, `"content":`...)
+			j.writeContent()
+		}
+		end = value.To
 	}
-	if to > j.at { // the bytes before it may have gone
-		j.out = append(j.out, j.b[j.at:to]...)
-		j.at = to
+}
+
+// piece is a content that is a text, or a part of one that is an array.
+type piece struct {
+	part, text jsonspan.Span // one of them may be absent
+	first      bool          // nothing of its message has come before
+}
+
+// pieces returns an iterator over the contents of the answer.
+func (j *joiner) pieces() iter.Seq[piece] {
+	return func(yield func(piece) bool) {
+		for i := range j.answer {
+			c, first := j.answer[i].content, true
+			if c.IsString(j.b) && !yield(piece{text: c, first: true}) {
+				return
+			}
+			for part := range jsonspan.Elements(j.b, c) {
+				text := textOf(j.b, part)
+				if !yield(piece{part, text, first}) {
+					return
+				}
+				first = first && text.To-text.From == len(`""`)
+			}
+		}
 	}
 }
 
 // says reports whether there is anything but white space in the answer.
 func (j *joiner) says() bool {
-	for i := range j.answer {
-		c := j.answer[i].content.value
-		if c.IsString(j.b) && jsonspan.HasText(c.Inner().Of(j.b)) {
+	for p := range j.pieces() {
+		if !p.text.Ok() || jsonspan.HasText(p.text.Inner().Of(j.b)) {
 			return true
-		}
-		for part := range jsonspan.Elements(j.b, c) {
-			if text := j.textOf(part); !text.Ok() || jsonspan.HasText(text.Inner().Of(j.b)) {
-				return true
-			}
 		}
 	}
 	return false
 }
 
 // writeContent writes the contents of the answer as one: a string or, if one of them is an
-// array of parts, an array of all parts. A paragraph break keeps two texts apart if there
-// is no newline between them: Open WebUI strips those that were there.
+// array of parts, an array of all parts.
 func (j *joiner) writeContent() {
-	apart := true // what comes next needs no paragraph break before it
-	write := func(text jsonspan.Span, newMessage bool) {
-		in := text.Inner().Of(j.b)
-		if len(in) == 0 {
-			return
+	j.apart = true
+	parts := slices.ContainsFunc(j.answer, func(m cardMessage) bool { return m.content.Ok() && j.b[m.content.From] == '[' })
+	if j.out = append(j.out, '"'); parts {
+		j.out[len(j.out)-1] = '['
+	}
+	from := len(j.out)
+	for p := range j.pieces() {
+		if len(j.out) > from && parts && (p.part.Ok() || p.text.To-p.text.From > len(`""`)) {
+			j.out = append(j.out, ',')
 		}
-		if r, _ := jsonspan.NextRune(in, 0); newMessage && !apart && r != '\n' {
-			j.out = append(j.out, `\n\n`...)
-		}
-		j.out = append(j.out, in...)
-		for i := 0; i < len(in); {
-			var r rune
-			r, i = jsonspan.NextRune(in, i)
-			apart = r == '\n'
+		switch {
+		case !p.text.Ok():
+			j.out = append(j.out, p.part.Of(j.b)...)
+			j.apart = true
+		case p.part.Ok():
+			j.out = append(j.out, j.b[p.part.From:p.text.From+1]...)
+			j.writeText(p)
+			j.out = append(j.out, j.b[p.text.To-1:p.part.To]...)
+		case parts && p.text.To-p.text.From > len(`""`):
+			j.out = append(j.out, `{"type":"text","text":"`...)
+			j.writeText(p)
+			j.out = append(j.out, `"}`...)
+		case !parts:
+			j.writeText(p)
 		}
 	}
-	isParts := func(m cardMessage) bool { return m.content.value.Ok() && j.b[m.content.value.From] == '[' }
-	if !slices.ContainsFunc(j.answer, isParts) {
-		j.out = append(j.out, '"')
-		from := len(j.out)
-		for i := range j.answer {
-			if c := j.answer[i].content.value; c.IsString(j.b) {
-				write(c, true)
-			}
-		}
+	if parts {
+		j.out = append(j.out, ']')
+	} else {
 		j.out = append(append(j.out[:from], trimSpace(j.out[from:])...), '"')
+	}
+}
+
+// writeText writes the text of p. A paragraph break keeps the texts of two messages apart if
+// there is no newline between them: Open WebUI strips those that were there.
+func (j *joiner) writeText(p piece) {
+	in := p.text.Inner().Of(j.b)
+	if len(in) == 0 {
 		return
 	}
-	comma := byte('[')
-	for i := range j.answer {
-		c, newMessage := j.answer[i].content.value, true
-		if c.IsString(j.b) && len(c.Inner().Of(j.b)) > 0 {
-			j.out = append(append(j.out, comma), `{"type":"text","text":"`...)
-			write(c, true)
-			j.out, comma = append(j.out, `"}`...), ','
-		}
-		for part := range jsonspan.Elements(j.b, c) {
-			j.out, comma = append(j.out, comma), ','
-			if text := j.textOf(part); text.Ok() {
-				j.out = append(j.out, j.b[part.From:text.From+1]...)
-				write(text, newMessage)
-				j.out = append(j.out, j.b[text.To-1:part.To]...)
-				newMessage = newMessage && text.To-text.From == len(`""`)
-			} else {
-				j.out = append(j.out, part.Of(j.b)...)
-				apart, newMessage = true, false
-			}
-		}
+	if r, _ := jsonspan.NextRune(in, 0); p.first && !j.apart && r != '\n' {
+		j.out = append(j.out, prose.BreakInJSON...)
 	}
-	if comma == '[' {
-		j.out = append(j.out, comma)
+	j.out = append(j.out, in...)
+	for i := 0; i < len(in); {
+		var r rune
+		r, i = jsonspan.NextRune(in, i)
+		j.apart = r == '\n'
 	}
-	j.out = append(j.out, ']')
 }
 
 // trimSpace returns the inside of a JSON string without the white space at its ends. Open

@@ -20,8 +20,8 @@ import (
 // one counts, as for most servers. A body passes untouched if it is not well-formed JSON
 // in UTF-8, is nested deeper than jsonspan.MaxDepth, or has a lone surrogate in a marker.
 func Heal(body []byte, tools *marker.Table) ([]byte, Healed) {
-	h := healer{b: body, tools: tools, escapes: mayEscapeTick(body)}
-	marks := h.escapes || h.nextMark(body, 0) >= 0
+	h := healer{copier: copier{b: body}, tools: tools, escapes: hasEscapedTick(body)}
+	marks := h.escapes || h.mayHaveMarker()
 	h.heals = marks && isJSON(body)
 	h.request()
 	valid := h.heals || !marks && (h.cards || h.req.Asked == AskedWhole) && isJSON(body)
@@ -30,7 +30,7 @@ func Heal(body []byte, tools *marker.Table) ([]byte, Healed) {
 	}
 	if h.cards && valid {
 		if joined, n := joinCards(body, h.out); n > 0 { // a line, and a fence, may go on in the next text
-			h = healer{b: joined, tools: h.tools, escapes: h.escapes, heals: true, out: joined[:0]}
+			h = healer{copier: copier{b: joined, out: joined[:0]}, tools: h.tools, escapes: h.escapes, heals: true}
 			h.request()
 			if h.req.Cards = n; h.loneSurrogate { // joined has been overwritten
 				body, _ = joinCards(body, joined)
@@ -43,7 +43,7 @@ func Heal(body []byte, tools *marker.Table) ([]byte, Healed) {
 		h.req.Markers = 0
 		return body, h.req
 	}
-	return append(h.out, body[h.at:]...), h.req
+	return h.rest(), h.req
 }
 
 // isJSON reports whether body is well-formed JSON in UTF-8.
@@ -52,7 +52,7 @@ func isJSON(body []byte) bool { return jsonspan.Valid(body) && utf8.Valid(body) 
 // healer takes the marker lines out of a request's history, or out of one text. It goes
 // over it once.
 type healer struct {
-	b       []byte // JSON, or the inside of a string
+	copier  // of JSON, or the inside of a string
 	tools   *marker.Table
 	escapes bool        // there may be backticks that are written as escapes
 	heals   bool        // b is valid, and may have markers
@@ -60,8 +60,6 @@ type healer struct {
 
 	req           Healed // what has been read and removed so far
 	cards         bool   // a message has tool calls that may be cards
-	out           []byte // the healed bytes so far
-	at            int    // b[:at] is in out, without the cuts
 	loneSurrogate bool   // a marker has a lone surrogate, which no text can have contained
 
 	texts  []jsonspan.Span // the texts of a message
@@ -91,15 +89,6 @@ func (h *healer) request() {
 	if !r.AtEnd() {
 		h.req = Healed{}
 	}
-}
-
-// cut takes b[from:to] out. Cuts come in order.
-func (h *healer) cut(from, to int) {
-	if h.out == nil {
-		h.out = make([]byte, 0, len(h.b))
-	}
-	h.out = append(h.out, h.b[h.at:from]...)
-	h.at = to
 }
 
 // message heals the message at r if it is the assistant's, and moves r to its end. If
@@ -150,7 +139,7 @@ func (h *healer) message(r *jsonspan.Reader) {
 	}
 	h.out, h.at = h.out[:kept], m.To
 	if h.before == 0 {
-		h.at = h.nextElement(m.To)
+		h.at = nextElement(h.b, m.To)
 	}
 }
 
@@ -188,16 +177,6 @@ func (h *healer) content(v jsonspan.Span) {
 // beforeOutput reports whether a tool's message follows the message that ends at to. If
 // that message left, the output would answer the call of another.
 func (h *healer) beforeOutput(to int) bool {
-	next := h.nextElement(to)
+	next := nextElement(h.b, to)
 	return next > to && isOutput(h.b, jsonspan.Span{From: next, To: len(h.b)})
-}
-
-// nextElement returns where the element begins that follows the one that ends at to, or to
-// if there is none.
-func (h *healer) nextElement(to int) int {
-	next := jsonspan.SkipSpace(h.b, to)
-	if h.b[next] != ',' {
-		return to
-	}
-	return jsonspan.SkipSpace(h.b, next+1)
 }

@@ -28,7 +28,7 @@ const (
 // the members of the outermost object only, and allocates nothing. If stream is there
 // twice, the last one counts.
 func AskedOf(body []byte) uint8 {
-	h := healer{b: body}
+	h := healer{copier: copier{b: body}}
 	h.request()
 	return h.req.Asked
 }

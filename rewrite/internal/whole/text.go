@@ -40,10 +40,7 @@ func (h *healer) text(in jsonspan.Span) {
 	}
 	text, lastMark := h.b[:in.To], in.To // no marker begins after lastMark
 	if !h.escapes {
-		lastMark = -1
-		for i := h.nextMark(text, in.From); i >= 0; i = h.nextMark(text, i+1) {
-			lastMark = i
-		}
+		lastMark = in.From + bytes.LastIndexByte(in.Of(h.b), '`')
 	}
 	for i := in.From; i < in.To; {
 		if i > lastMark && !run.Ok() {
@@ -83,54 +80,27 @@ func (h *healer) text(in jsonspan.Span) {
 	end(true)
 }
 
-// nextMark returns the index of the first backtick in b[i:] that may begin a marker line,
-// or -1 if there is none. It does not see backticks that are written as escapes.
-func (h *healer) nextMark(b []byte, i int) int {
-	for ; ; i++ {
-		n := bytes.IndexByte(b[i:], '`')
-		if n < 0 {
-			return -1
-		}
-		if i += n; mayEndLine(b[:i]) && h.line.OpensAt(b, i+1, h.tools) {
-			return i
-		}
-		for i+1 < len(b) && b[i+1] == '`' { // a fence
-			i++
-		}
-	}
-}
-
-// mayEndLine reports whether a line may begin after s, because s is empty or ends like an
-// escaped newline or with the quote before a text.
-func mayEndLine(s []byte) bool {
-	if len(s) == 0 {
-		return true
-	}
-	switch s[len(s)-1] {
-	case 'n', 'a', 'A', '"':
-		return true
-	}
-	return false
-}
-
-// mayEscapeTick reports whether a backtick may be written as \u0060 in b, the JSON of
-// strings. It looks for its rarest byte, and errs only by returning true.
-func mayEscapeTick(b []byte) bool {
-	for i := 0; ; i++ {
-		n := bytes.IndexByte(b[i:], '6')
+// mayHaveMarker reports whether a backtick and the emoji of a known tool are in b, which has
+// no escaped backticks.
+func (h *healer) mayHaveMarker() bool {
+	for i := 0; ; {
+		n := bytes.IndexByte(h.b[i:], '`')
 		if n < 0 {
 			return false
 		}
-		if i += n; bytes.HasSuffix(b[:i], []byte(`\u00`)) && bytes.HasPrefix(b[i:], []byte("60")) {
+		if i += n + 1; h.line.OpensAt(h.b, i, h.tools) {
 			return true
 		}
 	}
 }
 
+// hasEscapedTick reports whether a backtick is written as an escape in b, the JSON of strings.
+func hasEscapedTick(b []byte) bool { return bytes.Contains(b, []byte(`\u0060`)) }
+
 // StripMarkers returns a text, the inside of a JSON string, without its marker lines, and
 // the number of them.
 func StripMarkers(text []byte, tools *marker.Table) ([]byte, int) {
-	h := healer{b: text, tools: tools, escapes: mayEscapeTick(text)}
+	h := healer{copier: copier{b: text}, tools: tools, escapes: hasEscapedTick(text)}
 	h.text(jsonspan.Span{From: 0, To: len(text)})
-	return append(h.out, text[h.at:]...), h.req.Markers
+	return h.rest(), h.req.Markers
 }

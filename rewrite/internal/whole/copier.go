@@ -1,0 +1,44 @@
+package whole
+
+import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+
+// copier copies JSON without the parts that are cut. They come in order.
+type copier struct {
+	b   []byte
+	out []byte // the copy so far
+	at  int    // b[:at] is in out, without the cuts
+}
+
+// cut copies b up to from, and takes b[from:to] out.
+func (c *copier) cut(from, to int) {
+	if cap(c.out) < len(c.b) {
+		c.out = make([]byte, 0, len(c.b))
+	}
+	if from > c.at { // the bytes before it may have gone
+		c.out = append(c.out, c.b[c.at:from]...)
+	}
+	c.at = to
+}
+
+// cutElement takes out the member or element b[from:to], with the comma before it or, if it
+// is the first, after it. before is where the one before it ends, 0 if there is none.
+func (c *copier) cutElement(before, from, to int) {
+	if before == 0 {
+		c.cut(from, nextElement(c.b, to))
+	} else {
+		c.cut(before, to)
+	}
+}
+
+// rest copies the rest, and returns the copy.
+func (c *copier) rest() []byte { return append(c.out, c.b[c.at:]...) }
+
+// nextElement returns where the member or element begins that follows the one that ends at
+// to, or to if there is none.
+func nextElement(b []byte, to int) int {
+	next := jsonspan.SkipSpace(b, to)
+	if b[next] != ',' {
+		return to
+	}
+	return jsonspan.SkipSpace(b, next+1)
+}
