@@ -38,17 +38,23 @@ var framings = []string{
 	"data:  two spaces\n\ndata:\ttab\n\n",
 }
 
-func TestForeignStreamPassesByteForByteHoweverItIsCut(t *testing.T) {
-	for _, in := range framings {
-		for i := range len(in) + 1 {
-			s := New(&Options{}, Params{})
-			out := s.Feed(nil, []byte(in[:i]), epoch)
-			out = s.Feed(out, []byte(in[i:]), epoch)
-			same(t, string(s.Finish(out, CauseEOF)), in, fmt.Sprintf("%q cut at %d", in, i))
+// checkEveryCut checks that a stream which is cut in two, anywhere, is repaired as if it came whole.
+func checkEveryCut(t *testing.T, in string, o Options, p Params, cause Cause) {
+	t.Helper()
+	want, wantSum := run(in, o, p, inOne, cause)
+	for i := 1; i <= len(in) && !t.Failed(); i += cutStride {
+		inTwo := func(n int) int {
+			if n == len(in) {
+				return i
+			}
+			return n
 		}
-		out, _ := run(in, Options{}, Params{}, oneByte, CauseAborted)
-		same(t, out, in, "bytes one by one")
+		out, sum := run(in, o, p, inTwo, cause)
+		same(t, out, want, fmt.Sprintf("%q cut at %d: outputs", in, i))
+		equal(t, sum, wantSum, "summary")
 	}
+	out, _ := run(in, o, p, oneByte, cause)
+	same(t, out, want, "outputs byte by byte")
 }
 
 func TestEveryCutGivesTheSameOutput(t *testing.T) {
@@ -60,21 +66,14 @@ func TestEveryCutGivesTheSameOutput(t *testing.T) {
 	streams = append(streams, multiline(text("a"))+multiline(markerChunk("💻", "ls"))+multiline(finishChunk("stop", zeroUsage))+doneFrame)
 	for _, in := range streams {
 		for _, o := range []Options{{}, {MaxFrame: 64}, {Progress: ProgressUnnamed}} {
-			want, wantSum := run(in, o, chatParams, inOne, CauseEOF)
-			for i := range len(in) + 1 {
-				s := New(&o, chatParams)
-				out := s.Feed(nil, []byte(in[:i]), epoch)
-				out = s.Feed(out, []byte(in[i:]), epoch)
-				same(t, string(s.Finish(out, CauseEOF)), want, fmt.Sprintf("%q cut at %d", in, i))
-				if s.Summary() != wantSum {
-					t.Errorf("summary %+v, want %+v", s.Summary(), wantSum)
-				}
-				if t.Failed() {
-					return
-				}
-			}
-			got, _ := run(in, o, chatParams, oneByte, CauseEOF)
-			same(t, got, want, "outputs byte by byte")
+			checkEveryCut(t, in, o, chatParams, CauseEOF)
+		}
+	}
+	for _, in := range framings { // as a foreign stream
+		checkEveryCut(t, in, Options{}, Params{}, CauseEOF)
+		for _, cause := range causes {
+			out, _ := run(in, Options{}, Params{}, inOne, cause)
+			same(t, out, in, "bytes")
 		}
 	}
 }
