@@ -509,9 +509,7 @@ func TestDoneOfAResponseThatHasNotEnded(t *testing.T) {
 	for _, tail := range []string{"", "\n", ": x\n\n"} {
 		out, sum := run(in+doneFrame+tail, Options{}, Params{}, oneByte, CauseAborted)
 		same(t, out, failed+doneFrame+tail, "bytes")
-		if sum.Code != CodeIncomplete {
-			t.Errorf("%+v", sum)
-		}
+		equal(t, sum.Code, CodeIncomplete, "the code")
 	}
 	out, _ := run(in+doneFrame+outputDelta(1)+created(2, responseOfTests), Options{}, Params{}, oneByte, CauseEOF)
 	same(t, out, failed+doneFrame, "bytes with events behind [DONE]")
@@ -790,9 +788,7 @@ func TestHeldFramesOfMaxFrame(t *testing.T) {
 	first, last := text("`💻 ls"), text("`\n")
 	o := Options{MaxFrame: len(first)}
 	v := look(t, repairWith(first+last+text("x")+stop(), o))
-	if v.content != "x" {
-		t.Errorf("with max_frame %d a line of that many bytes is no imitation: %q", o.MaxFrame, v.content)
-	}
+	equal(t, v.content, "x", "the content")
 	out := repairWith(first+": c\n\n"+last+text("x")+stop(), o)
 	if want := first + ": c\n\n" + last; !strings.HasPrefix(out, want) {
 		t.Errorf("a comment more, and the frames are held still:\n%s", out)
@@ -806,9 +802,7 @@ func TestWhatIsRememberedToTheByte(t *testing.T) {
 	for more, kept := range map[int]bool{0: true, 1: false} {
 		large := strings.Replace(usage, `""`, `"`+strings.Repeat("u", maxUsage-len(usage)+more)+`"`, 1)
 		v := look(t, repair(role()+`data: {`+envelopeOfTests+`, "choices": [], "usage": `+large+"}\n\n"))
-		if got := string(v.finish.Usage) == large; got != kept {
-			t.Errorf("a usage of %d bytes is kept: %v", len(large), got)
-		}
+		equal(t, string(v.finish.Usage) == large, kept, "a usage is kept")
 		response := responseOfTests + `,"x":""`
 		response = strings.Replace(response, `"x":""`, `"x":"`+strings.Repeat("x", maxResponse-len(response)-len("{}")+more)+`"`, 1)
 		out, _ := run(created(0, response), Options{}, Params{}, inOne, CauseEOF)
@@ -817,9 +811,7 @@ func TestWhatIsRememberedToTheByte(t *testing.T) {
 		}
 		message := strings.Repeat("m", maxMessage-len(`""`)+more)
 		out, _ = run(created(0, responseOfTests)+named("error", `{"type":"error","message":"`+message+`","sequence_number":1}`), Options{}, Params{}, inOne, CauseEOF)
-		if got := strings.Count(out, message) == 2; got != kept {
-			t.Errorf("a message of %d bytes is kept: %v", len(message)+len(`""`), got)
-		}
+		equal(t, strings.Count(out, message) == 2, kept, "a message is kept")
 	}
 }
 

@@ -124,9 +124,7 @@ func TestFailedAnswers(t *testing.T) {
 			m.Report(model)
 		}
 		a := RepairAnswer([]byte(c.in), &c.o, m)
-		if a.ZeroUsagePassed != c.warn {
-			t.Errorf("%s: ZeroUsagePassed is %t", c.name, a.ZeroUsagePassed)
-		}
+		equal(t, a.ZeroUsagePassed, c.warn, c.name)
 		if c.message == "" {
 			same(t, string(a.Body), c.in, c.name)
 			continue
@@ -316,9 +314,7 @@ func TestHermesOwnErrorsAreErrors(t *testing.T) {
 		"The server says: Error code: 500 - internal": false,
 	} {
 		in := completion(content(said), "stop", zeroUsage)
-		if a := RepairAnswer([]byte(in), &Options{}, nil); (a.Code == CodeAgentIncomplete) != fails {
-			t.Errorf("%q: code %q", said, a.Code)
-		}
+		equal(t, (RepairAnswer([]byte(in), &Options{}, nil).Code == CodeAgentIncomplete), fails, said)
 		in = completion(content(said), "stop", realUsage)
 		same(t, string(RepairAnswer([]byte(in), &Options{}, nil).Body), in, "with real usage")
 	}
@@ -369,9 +365,7 @@ func TestAnswersThatSaySomething(t *testing.T) {
 		}
 		// With usage, or with another finish reason, all of them are answers.
 		for _, body := range []string{completion(message, "stop", realUsage), completion(message, "length", zeroUsage), completion(message, "stop", "")} {
-			if a := RepairAnswer([]byte(body), &Options{EmptyAnswer: EmptyAnswerPass}, nil); a.Code != "" {
-				t.Errorf("%s: %s", body, a.Code)
-			}
+			equal(t, RepairAnswer([]byte(body), &Options{EmptyAnswer: EmptyAnswerPass}, nil).Code, "", body)
 		}
 	}
 }

@@ -125,9 +125,7 @@ func TestRecordingsFulfilTheLifecycle(t *testing.T) {
 				t.Fatalf("%s, %s", r.name(), form)
 			}
 		}
-		if v := look(t, repairWith(r.body, Options{Progress: ProgressOff})); len(v.tools) != 0 {
-			t.Errorf("%s: tool events although progress is off: %+v", r.name(), v.tools)
-		}
+		equal(t, len(look(t, repairWith(r.body, Options{Progress: ProgressOff})).tools), 0, r.name())
 	}
 }
 
@@ -173,9 +171,7 @@ func TestOutputDoesNotDependOnReads(t *testing.T) {
 			for _, cut := range []cutter{oneByte, atRandom(1, 7), atRandom(2, 300), atRandom(3, 3000)} {
 				got, sum := run(r.body, o, p, cut, CauseEOF)
 				same(t, got, want, r.name()+": outputs")
-				if sum != wantSum {
-					t.Errorf("summaries differ: %+v, %+v", sum, wantSum)
-				}
+				equal(t, sum, wantSum, "summaries of two cuts")
 				if t.Failed() {
 					t.Fatalf("%s with %+v", r.name(), o)
 				}
@@ -437,9 +433,7 @@ func TestStreamsOfOtherProvidersPassByteForByte(t *testing.T) {
 			for _, cut := range []cutter{inOne, atRandom(7, 500)} {
 				out, sum := run(in, o, p, cut, CauseEOF)
 				same(t, out, in, c.File+": bytes")
-				if sum.Code != "" {
-					t.Errorf("%s: %+v", c.File, sum)
-				}
+				equal(t, sum.Code, "", c.File)
 			}
 		}
 	}

@@ -162,13 +162,9 @@ func TestSourcesTellStartsOrEnds(t *testing.T) {
 	want := map[contract.ToolSource][2]bool{
 		contract.SourceUpstream: {true, true}, contract.SourceMarker: {true, false}, contract.SourceImitation: {true, false}, contract.SourceInferred: {false, true}, contract.SourceEnd: {false, true},
 	}
-	if len(ToolSources()) != len(want) {
-		t.Errorf("sources %v", ToolSources())
-	}
+	equal(t, len(ToolSources()), len(want), "sources")
 	for _, s := range ToolSources() {
-		if got := [2]bool{s.Tells(false), s.Tells(true)}; got != want[s] {
-			t.Errorf("%s tells starts and ends: %v, want %v", s, got, want[s])
-		}
+		equal(t, [2]bool{s.Tells(false), s.Tells(true)}, want[s], s)
 	}
 }
 
@@ -176,9 +172,7 @@ func TestProgressOfAHeader(t *testing.T) {
 	for value, want := range map[string]Progress{
 		"": "", "envelope": ProgressEnvelope, " Bare\t": ProgressBare, "UNNAMED": ProgressUnnamed, "comment": ProgressComment, "off": ProgressOff, "none": "", "bare,off": "",
 	} {
-		if got := ProgressOf(value); got != want {
-			t.Errorf("%q asks for %q, want %q", value, got, want)
-		}
+		equal(t, ProgressOf(value), want, value)
 	}
 }
 
@@ -208,9 +202,7 @@ func TestWhatIsNoSpaceIsText(t *testing.T) {
 		`\b`: true, `\u0008`: true, `\u000e`: true, `\u001f`: true, `!`: true, `\u007f`: true, `\u0080`: true, `\u00a1`: true,
 		`\t`: false, `\u0009`: false, `\n\u000B\f\u000c\r\u000D`: false, "\u2028\u3000": false, `\/`: true, `\u00A0`: false, `\u00a0`: false,
 	} {
-		if got := jsonspan.HasText([]byte(inner)); got != want {
-			t.Errorf("%q: text is %v, want %v", inner, got, want)
-		}
+		equal(t, jsonspan.HasText([]byte(inner)), want, inner)
 	}
 }
 

@@ -259,9 +259,7 @@ func TestWhatIsNotHealed(t *testing.T) {
 	} {
 		got, req := heal(t, body)
 		same(t, got, body, name+": bytes")
-		if req.Markers != 0 {
-			t.Errorf("%s: %d markers", name, req.Markers)
-		}
+		equal(t, req.Markers, 0, name)
 	}
 }
 
@@ -437,9 +435,7 @@ func FuzzMessagesAlone(f *testing.F) {
 		for _, tail := range []string{shut, `],"stream":false}`} {
 			got, req := heal(t, head+in.String()+tail)
 			same(t, got, head+want.String()+tail, "bodies")
-			if req.Markers != markers {
-				t.Errorf("%d markers, want %d", req.Markers, markers)
-			}
+			equal(t, req.Markers, markers, "markers")
 		}
 		// If the end is missing, nothing is healed.
 		broken := head + in.String() + `]`
@@ -752,9 +748,7 @@ func TestToolsThatAreNoCards(t *testing.T) {
 		}
 		got, healed := heal(t, in)
 		same(t, got, in, name+": bodies")
-		if healed.Cards != 0 {
-			t.Errorf("%s: %+v", name, healed)
-		}
+		equal(t, healed.Cards, 0, name)
 	}
 }
 
@@ -813,9 +807,7 @@ func TestNothingToHealCostsNoAllocation(t *testing.T) {
 		"code":  `{"messages":[{"role":"assistant","content":"` + "\\n`x`\n```\n`git status`" + `"}]}`,
 	} {
 		in := []byte(body)
-		if n := testing.AllocsPerRun(10, func() { Heal(in, nil) }); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
-		}
+		equal(t, testing.AllocsPerRun(10, func() { Heal(in, nil) }), 0, name)
 	}
 }
 

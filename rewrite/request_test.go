@@ -21,9 +21,7 @@ func TestAskedOfARequest(t *testing.T) {
 		if got.Asked != want || got.Markers != 0 || string(healed) != body {
 			t.Errorf("%s: %+v, want %v", body, got, want)
 		}
-		if got := AskedOf([]byte(body)); got != want {
-			t.Errorf("%s: %v alone, want %v", body, got, want)
-		}
+		equal(t, AskedOf([]byte(body)), want, body)
 	}
 }
 
@@ -111,12 +109,8 @@ func TestIgnoredOfARequest(t *testing.T) {
 	} {
 		for place, body := range requestsWith(c.members) {
 			_, got := Heal([]byte(body), nil)
-			if names := strings.Join(got.Ignored.Names(), " "); names != c.want {
-				t.Errorf("%s, %s: %q, want %q", c.members, place, names, c.want)
-			}
-			if got.Asked != AskedStream {
-				t.Errorf("%s, %s: the request was not read: %+v", c.members, place, got)
-			}
+			equal(t, strings.Join(got.Ignored.Names(), " "), c.want, c.members+", "+place)
+			equal(t, got.Asked, AskedStream, c.members+", "+place)
 		}
 	}
 }
