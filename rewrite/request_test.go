@@ -9,12 +9,15 @@ import (
 // What form of answer a request asks for is known of a JSON object that is complete, and
 // of nothing else.
 func TestAskedOfARequest(t *testing.T) {
+	deep := strings.Repeat("[", 1<<16) + strings.Repeat("]", 1<<16) // as a tool's arguments may be
 	for body, want := range map[string]Asked{
 		`{}`: AskedWhole, ` {"stream": false} `: AskedWhole, `{"stream": null}`: AskedWhole, `{"stream": true}`: AskedStream, `{"stream" : true , "a": []}`: AskedStream,
 		`{"stream": true, "stream": false}`: AskedWhole, `{"stream": false, "stream": true}`: AskedStream, `{"\u0073tream": true}`: AskedStream, `{"a": {"stream": true}}`: AskedWhole,
 		`{"stream": 1}`: AskedUnknown, `{"stream": "true"}`: AskedUnknown, `{"stream": [true]}`: AskedUnknown, `{"stream": tru}`: AskedUnknown,
 		``: AskedUnknown, `true`: AskedUnknown, `[{"stream": true}]`: AskedUnknown, `"stream"`: AskedUnknown,
 		`{"stream": true`: AskedUnknown, `{"stream": true}}`: AskedUnknown, `{"stream": true} x`: AskedUnknown, `{"stream": true, "a": [`: AskedUnknown, `{"stream": true, "a": "x`: AskedUnknown,
+		`{"x":"\"stream\":true"}`: AskedWhole, `{"messages":[]}`: AskedWhole, `{"stream":true,"messages":[{"a":1}]}`: AskedStream, `{"messages":{},"stream":true}`: AskedStream,
+		`{"stream":true}{}`: AskedUnknown, `{"stream":true,"x":` + deep + `}`: AskedStream, `{"x":` + deep + `,"stream":true}`: AskedStream,
 		`{"stream": true, "a": }`: AskedUnknown, `{"stream": true, "messages": [{"content": "x}]}`: AskedUnknown, `{"stream": true, "messages": {`: AskedUnknown, `{"stream": true, "a"`: AskedUnknown,
 	} {
 		healed, got := Heal([]byte(body), nil)
