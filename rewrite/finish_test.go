@@ -502,15 +502,6 @@ func TestUpstreamErrorOfAnyFormIsSplit(t *testing.T) {
 	}
 }
 
-func TestMessagesOfOurOwnNameNoAddress(t *testing.T) {
-	for _, code := range []string{CodeAborted, CodeIncomplete, CodeTimeout, CodeCrashed, CodeAgentError, CodeShutdown} {
-		m := Message(code)
-		if m == "" || strings.ContainsAny(m, ":/") || strings.Contains(m, "127.") || strings.Contains(m, "localhost") {
-			t.Errorf("%s: %q", code, m)
-		}
-	}
-}
-
 // The message of an error that has been sent is repeated by the error finish, but no
 // more of it than is kept.
 func TestLongErrorIsNotRepeated(t *testing.T) {
@@ -889,5 +880,17 @@ func TestLateContentIsAnAnswer(t *testing.T) {
 			}
 			same(t, look(t, out).content, look(t, in).content, name+": contents")
 		}
+	}
+}
+
+// Every error tells the client something of its own, without an address.
+func TestMessagesOfOurOwnNameNoAddress(t *testing.T) {
+	seen := map[string]string{}
+	for _, code := range []string{CodeAborted, CodeIncomplete, CodeTimeout, CodeCrashed, CodeEmpty, CodeAgentError, CodeShutdown} {
+		m := Message(code)
+		if len(m) < len("the agent") || seen[m] != "" || strings.ToLower(m[:1]) != m[:1] || strings.ContainsAny(m, ":/") || strings.Contains(m, "127.") || strings.Contains(m, "localhost") {
+			t.Errorf("%s says %q, as does %q", code, m, seen[m])
+		}
+		seen[m] = code
 	}
 }
