@@ -81,65 +81,148 @@ func completion(message, reason, more string) string {
 
 func content(s string) string { return `, "content": ` + asciiJSON(s) }
 
+// Answers without usage that say nothing, or that the agent failed, are errors with its words.
 func TestFailedAnswers(t *testing.T) {
 	const apiFailed = "API call failed after 3 retries: Error code: 401 - sk-abcdef123456"
+	crashed, asError := Message(CodeCrashed), Options{ZeroUsage: ZeroUsageError}
+	failed := func(message string) (want string) {
+		quoted := string(jsonspan.Quote(message))
+		if message != crashed { // upstream's keeps its escapes
+			quoted = asciiJSON(message)
+		}
+		return `{"error":{"message":` + quoted + `,"type":"server_error","param":null,"code":"agent_incomplete","hermes":{"completed":false,"partial":false,"failed":true}}}`
+	}
 	for _, c := range []struct {
-		name, in string
-		o        Options
-		usage    memory
-		message  string // of the error, empty for an answer that passes
-		warn     bool
+		o       Options
+		message string // of the error, empty for an answer that passes
+		warns   bool
+		in      []string
 	}{
-		{"no answer", completion(content(""), "stop", zeroUsage), Options{}, nil, Message(CodeCrashed), false},
-		{"white space", completion(content("\n "), "stop", zeroUsage), Options{}, nil, Message(CodeCrashed), false},
-		{"null", completion(`, "content": null`, "stop", zeroUsage), Options{}, nil, Message(CodeCrashed), false},
-		{"no content", completion("", "stop", zeroUsage), Options{}, nil, Message(CodeCrashed), false},
-		{"in so many words", completion(content("(No response generated)"), "stop", zeroUsage), Options{}, nil, Message(CodeCrashed), false},
-		{"an error of Hermes' own", completion(content(apiFailed), "stop", zeroUsage), Options{}, nil, "API call failed after 3 retries: Error code: 401 - [redacted]", false},
-		{"markers only", completion(content("`💻 ls`\n"), "stop", zeroUsage), Options{}, nil, Message(CodeCrashed), false},
-		{"no answer, real usage", completion(content(""), "stop", realUsage), Options{}, nil, "", false},
-		{"no answer, no usage", completion(content(""), "stop", ""), Options{}, nil, "", false},
-		{"an error with real usage", completion(content(apiFailed), "stop", realUsage), Options{}, nil, "", false},
-		{"a text", completion(content("Hello"), "stop", zeroUsage), Options{}, nil, "", true},
-		{"a text, where usage is reported", completion(content("Hello"), "stop", zeroUsage), Options{}, memory{"hermes-agent": true}, "", true},
-		{"a text with all of it, zero_usage error", completion(content("<think>r</think>\n\n`💻 ls`\nboom"), "stop", zeroUsage), Options{ZeroUsage: ZeroUsageError}, nil, "boom", false},
-		{"a long text, zero_usage error", completion(content(strings.Repeat("é", maxMessage)), "stop", zeroUsage), Options{ZeroUsage: ZeroUsageError}, nil, strings.Repeat("é", maxMessage/2), false},
-		{"a text, zero_usage error", completion(content("Hello"), "stop", zeroUsage), Options{ZeroUsage: ZeroUsageError}, nil, "Hello", false},
-		{"a text, zero_usage pass", completion(content("Hello"), "stop", zeroUsage), Options{ZeroUsage: ZeroUsagePass}, memory{"hermes-agent": true}, "", true},
-		{"reasoning", completion(`, "content": "", "reasoning_content": "hm"`, "stop", zeroUsage), Options{}, nil, "", true},
-		{"tool calls", completion(`, "content": null, "tool_calls": [{"id": "c"}]`, "stop", zeroUsage), Options{}, nil, "", false},
-		{"another finish reason", completion(content(""), "length", zeroUsage), Options{}, nil, "", false},
-		{"a hermes block", completion(content(""), "stop", zeroUsage+`, "hermes": {"failed": false}`), Options{}, nil, "", false},
-		{"two choices", strings.Replace(completion(content(""), "stop", zeroUsage), `"choices": [`, `"choices": [{"index": 1, "message": {"content": ""}, "finish_reason": "stop"}, `, 1), Options{}, nil, "", false},
-		{"no choice", `{"object": "chat.completion", "model": "m", "choices": []` + zeroUsage + `}`, Options{}, nil, "", false},
-		{"an error beside it", completion(content(""), "stop", zeroUsage+`, "error": {"message": "x"}`), Options{}, nil, "", false},
-		{"an error of Hermes' own that is quoted", completion(content("It said: "+apiFailed), "stop", zeroUsage), Options{}, nil, "", true},
-		{"white space for reasoning", completion(`, "content": "", "reasoning_content": " \n", "reasoning": "\t"`, "stop", zeroUsage), Options{}, nil, Message(CodeCrashed), false},
-		{"white space between tags", completion(content("<think>\n</think>"), "stop", zeroUsage), Options{}, nil, Message(CodeCrashed), false},
-		{"reasoning by its other name", completion(`, "content": "", "reasoning": "hm"`, "stop", zeroUsage), Options{}, nil, "", true},
-		{"reasoning between tags", completion(content("<think>hm</think>"), "stop", zeroUsage), Options{Reasoning: ReasoningKeep}, nil, "", true},
+		{Options{}, crashed, false, []string{
+			``, `, "content": null`, content(""), content("\n "), `, "content": "\u00a0"`, `, "content": []`, `, "content": {}`, content("(No response generated)"),
+			content(" (No response generated)\n"), content("`💻 ls`\n"), content("\n`💻 ls`\n"), content("<think>\n</think>"), content("<think> </think>\n"),
+			`, "content": "", "reasoning_content": " \n", "reasoning": "\t\u2003"`, `, "content": "", "tool_calls": []`,
+			`, "content": "", "tool_calls": null, "refusal": null, "audio": null, "annotations": []`,
+		}},
+		{Options{}, "API call failed after 3 retries: Error code: 401 - [redacted]", false, []string{content(apiFailed)}},
+		{Options{}, "", true, []string{
+			content("Hello"), content("It said: " + apiFailed), `, "content": "", "reasoning_content": "hm"`, `, "content": null, "reasoning": "hm"`,
+			`, "reasoning": "Hm", "reasoning_content": ""`,
+		}},
+		{Options{}, "", false, []string{
+			`, "content": [{"type": "text", "text": "Hi"}]`, `, "content": {"parts": ["Hi"]}`, `, "content": "", "refusal": "no"`,
+			`, "content": null, "tool_calls": [{"id": "c"}]`, `, "content": "", "audio": {"id": "a"}`,
+		}},
+		{Options{Reasoning: ReasoningKeep}, "", true, []string{content("<think>hm</think>")}},
+		{asError, "boom", false, []string{content("<think>r</think>\n\n`💻 ls`\nboom")}},
+		{asError, "Hello", false, []string{content("Hello")}},
+		{asError, strings.Repeat("é", maxMessage/2), false, []string{content(strings.Repeat("é", maxMessage))}},
+		{Options{ZeroUsage: ZeroUsagePass}, "", true, []string{content("Hello")}},
 	} {
+		for _, message := range c.in {
+			in := completion(message, "stop", zeroUsage)
+			a := RepairAnswer([]byte(in), &c.o, memory{"hermes-agent": true})
+			equal(t, a.ZeroUsagePassed, c.warns, message+" is warned of")
+			if c.message == "" {
+				same(t, string(a.Body), in, message)
+				equal(t, a.Code, "", message)
+			} else {
+				same(t, string(a.Body), failed(c.message), message)
+				equal(t, a.Code+a.FinishReason, CodeAgentIncomplete, message)
+			}
+			// With usage, with another finish reason, and beside what else says how it went, all are answers.
+			for _, body := range []string{
+				completion(message, "stop", realUsage), completion(message, "length", zeroUsage), completion(message, "stop", ""), completion(message, "stop", zeroUsage+`, "hermes": {"failed": false}`),
+				completion(message, "stop", zeroUsage+`, "error": {"message": "x"}`),
+				strings.Replace(completion(message, "stop", zeroUsage), `"choices": [`, `"choices": [{"index": 1, "message": {"content": ""}, "finish_reason": "stop"}, `, 1),
+			} {
+				equal(t, RepairAnswer([]byte(body), &Options{Reasoning: ReasoningKeep, Imitations: ImitationsKeep}, nil).Code, "", body)
+			}
+		}
+	}
+	in := `{"object": "chat.completion", "model": "m", "choices": []` + zeroUsage + `}`
+	same(t, string(RepairAnswer([]byte(in), &Options{}, nil).Body), in, "no choice")
+}
+
+// The texts with which Hermes says that its agent failed, and others that look like
+// them. With real usage tools may have run, and clients repeat what fails.
+func TestHermesOwnErrorsAreErrors(t *testing.T) {
+	for fails, texts := range map[bool][]string{
+		true: {
+			"API call failed after 3 retries: HTTP 500: boom", "Error code: 401 - {'error': {'message': 'no'}}", "Error code: 401", "(No response generated)",
+			"Invalid API response shape. Likely rate limited or malformed provider response.", "Invalid API response after 3 retries: response.choices is empty",
+			"⏳ Nous Portal rate limit active — resets in 5m.", "Request payload too large: max compression attempts (3) reached.", "⚠️ Provider rate-limited: wait",
+			"Request payload too large (413). Cannot compress further.", "Context length exceeded: max compression attempts (3) reached.",
+			"Context length exceeded (200,000 tokens). Cannot compress further.", "First response truncated due to output length limit",
+			"Response truncated due to output length limit", "Response remained truncated after 3 continuation attempts",
+			"⚠️ **Thinking Budget Exhausted**\n\nThe model used all its output tokens on reasoning.", "Operation interrupted: waiting for model response (2.1s elapsed).",
+			"Operation interrupted: handling API error (boom).", "Operation interrupted: retrying API call after error (retry 1/3).",
+			"Operation interrupted during retry (attempt 1/3).", "Operation interrupted after rate limit (attempt 1/3).", "⚠️ No reply: all API retries were exhausted.",
+			"⚠️ Provider authentication failed: check your key",
+		},
+		false: {
+			"API call failed after many retries: boom", "Error code: 401 is what it said", "Error code: 4011 - x", "Request payload too large (413). Cannot compress further. Try again",
+			"Response truncated due to output length limit, I fear", "Operation interrupted by the user", "⚠️ No reply: the model returned nothing.",
+			"I reached the maximum iterations (90) but couldn't summarize. Error: boom", "(empty)", "The server says: Error code: 500 - internal",
+		},
+	} {
+		for _, said := range texts {
+			in := completion(content(said), "stop", zeroUsage)
+			equal(t, RepairAnswer([]byte(in), &Options{}, nil).Code == CodeAgentIncomplete, fails, said)
+			in = completion(content(said), "stop", realUsage)
+			same(t, string(RepairAnswer([]byte(in), &Options{}, nil).Body), in, "with real usage")
+		}
+	}
+	in := readFile(t, captures+"/live-g0-v0.8.0/nonstream.err401.body")
+	a := RepairAnswer([]byte(in), &Options{}, nil)
+	if a.Code != CodeAgentIncomplete || strings.Contains(string(a.Body), "sk-abc") {
+		t.Errorf("code %q: %s", a.Code, a.Body)
+	}
+}
+
+// What is no well-formed chat completion stays as it is, and nothing is known of it.
+func TestOtherAnswersStay(t *testing.T) {
+	good := completion(content("<think>a</think>b"), "stop", zeroUsage)
+	with := func(old, new string) string { return strings.Replace(good, old, new, 1) }
+	for _, in := range []string{
+		"", " ", "null", "[]", `"x"`, "{", "{}", good[:len(good)-1], good + "x", good + good, "[" + good + "]", `{"error": {"message": "<think>"}}`,
+		with(`"chat.completion"`, `"list"`), with("chat.completion", "chat.completions"), with("chat.completion", "chat.completion.chunk"), with("chat.completion", "text_completion"),
+		with(`"object": "chat.completion"`, `"object": ["chat.completion"]`), with(`"object": "chat.completion", `, ""), with(`"choices"`, `"choice"`), with(`"choices": [`, `"choices": [,`),
+		`{"object": "chat.completion"}`, `{"object": "chat.completion", "choices": {}}`, `{"object": "chat.completion", "choices": {"message": {}}}`,
+		`{"object": "chat.completion", "choices": null}`, `{"object": "chat.completion", "choices": "x"}`, with(`"stop"`, `stop`), with(`"message"`, `"x": 01, "message"`),
+		with(`"message"`, `"x": "\x", "message"`), with(`"message"`, `"x": tru, "message"`), with(`"message"`, `"x": [1,], "message"`), with(`"index": 0`, `"index": nul`),
+		with("<think>", "\n"), with("<think>", `\x`),
+		`{"object": "chat.completion", "choices": [{"message": {"content": ` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}}]}`,
+	} {
+		a := RepairAnswer([]byte(in), &Options{}, nil)
+		same(t, string(a.Body), in, in)
+		if a.Completion || a.Changed || a.Summary != (Summary{}) {
+			t.Errorf("%s: %+v", in, a.Summary)
+		}
+	}
+	for _, in := range []string{ // these are, and stay
+		`{"object": "chat.completion", "choices": [null, 1, {}, {"message": null}, {"message": {"content": {"a": "<think>"}}}]}`,
+		completion(content("a < b `x`"), "stop", realUsage), completion(content("<think>a</think>b")+`, "reasoning_content": ["c"]`, "stop", realUsage),
+	} {
+		a := RepairAnswer([]byte(in), &Options{}, nil)
+		same(t, string(a.Body), in, in)
+		equal(t, a.Changed, false, in+" has changed")
+	}
+	// White space around it makes no difference.
+	a := RepairAnswer([]byte("\r\n "+good+"\t\n"), &Options{Reasoning: ReasoningKeep}, nil)
+	if !a.Completion || a.Changed || a.ID != "chatcmpl-1" || a.Model != "hermes-agent" || a.FinishReason != "stop" {
+		t.Errorf("%+v", a)
+	}
+}
+
+// What an answer counts is what its usage says.
+func TestTokensOfAnAnswer(t *testing.T) {
+	for usage, want := range map[string][2]int64{realUsage: {1234, 56}, zeroUsage: {0, 0}, `, "usage": {"prompt_tokens": 1, "completion_tokens": 0, "total_tokens": 1}`: {1, 0}} {
 		m := memory{}
-		for model := range c.usage {
-			m.Report(model)
-		}
-		a := RepairAnswer([]byte(c.in), &c.o, m)
-		if a.ZeroUsagePassed != c.warn {
-			t.Errorf("%s: ZeroUsagePassed is %t", c.name, a.ZeroUsagePassed)
-		}
-		if c.message == "" {
-			same(t, string(a.Body), c.in, c.name)
-			continue
-		}
-		message := string(jsonspan.Quote(c.message))
-		if !strings.HasPrefix(c.message, "the agent") { // upstream's keeps its escapes
-			message = asciiJSON(c.message)
-		}
-		want := `{"error":{"message":` + message + `,"type":"server_error","param":null,"code":"agent_incomplete","hermes":{"completed":false,"partial":false,"failed":true}}}`
-		same(t, string(a.Body), want, c.name)
-		if a.Code != CodeAgentIncomplete || a.FinishReason != "" || !a.Changed {
-			t.Errorf("%s: %+v", c.name, a.Summary)
-		}
+		a := RepairAnswer([]byte(completion(content("Hi"), "stop", usage)), &Options{}, m)
+		equal(t, [2]int64{a.InputTokens, a.OutputTokens}, want, usage)
+		equal(t, m["hermes-agent"], usage != zeroUsage, usage+" is reported")
+		equal(t, a.ZeroUsagePassed, usage == zeroUsage, usage+" is warned of")
 	}
 }
 
@@ -199,33 +282,6 @@ func TestSeveralChoicesAreRepaired(t *testing.T) {
 	same(t, string(a.Body), answer("b", "c"), "answer")
 }
 
-// TestOtherAnswersStay: what is no chat completion, or no JSON, passes.
-func TestOtherAnswersStay(t *testing.T) {
-	good := completion(content("<think>a</think>b"), "stop", zeroUsage)
-	for _, in := range []string{
-		"", " ", "null", "[]", `"x"`, "{", "{}", good[:len(good)-1], good + "x", good + good,
-		strings.Replace(good, `"chat.completion"`, `"list"`, 1),
-		strings.Replace(good, `"choices"`, `"choice"`, 1),
-		`{"object": "chat.completion", "choices": {}}`,
-		`{"object": "chat.completion", "choices": [null, 1, {}, {"message": null}, {"message": {"content": {"a": "<think>"}}}]}`,
-		`{"object": "chat.completion", "choices": [{"message": {"content": ` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}}]}`,
-		`{"error": {"message": "<think>"}}`,
-		strings.Replace(good, `"stop"`, `stop`, 1),
-		strings.Replace(good, `"message"`, `"x": 01, "message"`, 1),
-		strings.Replace(good, `"message"`, `"x": "\x", "message"`, 1),
-		strings.Replace(good, `"message"`, `"x": tru, "message"`, 1),
-		strings.Replace(good, `"message"`, `"x": [1,], "message"`, 1),
-		completion(content("a < b `x`"), "stop", realUsage),
-		completion(content("<think>a</think>b")+`, "reasoning_content": ["c"]`, "stop", realUsage),
-	} {
-		a := RepairAnswer([]byte(in), &Options{}, nil)
-		same(t, string(a.Body), in, in)
-		if a.Changed {
-			t.Errorf("%s: it is said to have changed", in)
-		}
-	}
-}
-
 // FuzzAnswer: what was JSON is JSON, twice is once, and an answer without a
 // backtick or a < stays, but for a failure and the secrets in what it says of one.
 func FuzzAnswer(f *testing.F) {
@@ -275,143 +331,4 @@ func messageOf(t testing.TB, body []byte) answerMessage {
 		t.Fatalf("%v in %q", err, body)
 	}
 	return a.Choices[0].Message
-}
-
-// The texts with which Hermes says that its agent failed, and others that look like
-// them. With real usage tools may have run, and clients repeat what fails.
-func TestHermesOwnErrorsAreErrors(t *testing.T) {
-	for said, fails := range map[string]bool{
-		"API call failed after 3 retries: HTTP 500: boom": true,
-		"API call failed after many retries: boom":        false,
-		"Error code: 401 - {'error': {'message': 'no'}}":  true,
-		"Error code: 401":                 true,
-		"Error code: 401 is what it said": false,
-		"Error code: 4011 - x":            false,
-		"Invalid API response shape. Likely rate limited or malformed provider response.":        true,
-		"Invalid API response after 3 retries: response.choices is empty":                        true,
-		"⏳ Nous Portal rate limit active — resets in 5m.":                                        true,
-		"Request payload too large: max compression attempts (3) reached.":                       true,
-		"Request payload too large (413). Cannot compress further.":                              true,
-		"Request payload too large (413). Cannot compress further. Try again":                    false,
-		"Context length exceeded: max compression attempts (3) reached.":                         true,
-		"Context length exceeded (200,000 tokens). Cannot compress further.":                     true,
-		"First response truncated due to output length limit":                                    true,
-		"Response truncated due to output length limit":                                          true,
-		"Response truncated due to output length limit, I fear":                                  false,
-		"Response remained truncated after 3 continuation attempts":                              true,
-		"⚠️ **Thinking Budget Exhausted**\n\nThe model used all its output tokens on reasoning.": true,
-		"Operation interrupted: waiting for model response (2.1s elapsed).":                      true,
-		"Operation interrupted: handling API error (boom).":                                      true,
-		"Operation interrupted: retrying API call after error (retry 1/3).":                      true,
-		"Operation interrupted during retry (attempt 1/3).":                                      true,
-		"Operation interrupted after rate limit (attempt 1/3).":                                  true,
-		"Operation interrupted by the user":                                                      false,
-		"⚠️ No reply: all API retries were exhausted.":                                           true,
-		"⚠️ No reply: the model returned nothing.":                                               false,
-		"⚠️ Provider authentication failed: check your key":                                      true,
-		"⚠️ Provider rate-limited: wait":                                                         true,
-		"I reached the maximum iterations (90) but couldn't summarize. Error: boom":              false,
-		"(empty)":                 false,
-		"(No response generated)": true,
-		"The server says: Error code: 500 - internal": false,
-	} {
-		in := completion(content(said), "stop", zeroUsage)
-		if a := RepairAnswer([]byte(in), &Options{}, nil); (a.Code == CodeAgentIncomplete) != fails {
-			t.Errorf("%q: code %q", said, a.Code)
-		}
-		in = completion(content(said), "stop", realUsage)
-		same(t, string(RepairAnswer([]byte(in), &Options{}, nil).Body), in, "with real usage")
-	}
-	in := readFile(t, captures+"/live-g0-v0.8.0/nonstream.err401.body")
-	a := RepairAnswer([]byte(in), &Options{}, nil)
-	if a.Code != CodeAgentIncomplete || strings.Contains(string(a.Body), "sk-abc") {
-		t.Errorf("code %q: %s", a.Code, a.Body)
-	}
-}
-
-// An answer without usage is a failure only where it says nothing at all; whatever else
-// it has is an answer (contract section 4).
-func TestAnswersThatSaySomething(t *testing.T) {
-	for message, says := range map[string]bool{
-		``:                                       false,
-		`, "content": null`:                      false,
-		`, "content": ""`:                        false,
-		`, "content": " \n\t"`:                   false,
-		`, "content": "\u00a0"`:                  false,
-		`, "content": []`:                        false,
-		`, "content": {}`:                        false,
-		`, "content": "(No response generated)"`: false,
-		`, "content": " (No response generated)\n"`:                                              false,
-		`, "content": "", "reasoning_content": " "`:                                              false,
-		`, "content": "", "reasoning_content": "\n", "reasoning": "\u2003"`:                      false,
-		`, "content": "", "tool_calls": []`:                                                      false,
-		`, "content": "", "tool_calls": null, "refusal": null, "audio": null, "annotations": []`: false,
-		`, "content": "<think> </think>\n"`:                                                      false,
-		`, "content": "\n` + "`💻 ls`" + `\n"`:                                                    false,
-		`, "content": "Hi"`:                                                                      true,
-		`, "content": [{"type": "text", "text": "Hi"}]`:                                          true,
-		`, "content": {"parts": ["Hi"]}`:                                                         true,
-		`, "content": "", "reasoning_content": "Hm"`:                                             true,
-		`, "content": null, "reasoning": "Hm"`:                                                   true,
-		`, "reasoning": "Hm", "reasoning_content": ""`:                                           true,
-		`, "content": "", "refusal": "no"`:                                                       true,
-		`, "content": "", "tool_calls": [{"id": "c"}]`:                                           true,
-		`, "content": "", "audio": {"id": "a"}`:                                                  true,
-		`, "content": "<think>Hm</think>"`:                                                       true,
-	} {
-		body := completion(message, "stop", zeroUsage)
-		a := RepairAnswer([]byte(body), &Options{}, nil)
-		if failed := a.Code == CodeAgentIncomplete; failed == says {
-			t.Errorf("%s: code %q, body %s", message, a.Code, a.Body)
-		}
-		if says && !strings.Contains(message, "<think>") && string(a.Body) != body {
-			t.Errorf("%s is changed: %s", message, a.Body)
-		}
-		// With usage, or with another finish reason, all of them are answers.
-		for _, body := range []string{completion(message, "stop", realUsage), completion(message, "length", zeroUsage), completion(message, "stop", "")} {
-			if a := RepairAnswer([]byte(body), &Options{EmptyAnswer: EmptyAnswerPass}, nil); a.Code != "" {
-				t.Errorf("%s: %s", body, a.Code)
-			}
-		}
-	}
-}
-
-// What is no well-formed chat completion stays as it is, and nothing is known of it.
-func TestWhatIsNoCompletion(t *testing.T) {
-	good := completion(`, "content": "<think>a</think>b"`, "stop", zeroUsage)
-	for _, body := range []string{
-		"", " ", "{", "[]", "null", "[" + good + "]", good + "x", good + good, good[:len(good)-1], strings.Replace(good, `"choices": [`, `"choices": [,`, 1),
-		strings.Replace(good, "chat.completion", "chat.completions", 1), strings.Replace(good, "chat.completion", "chat.completion.chunk", 1), strings.Replace(good, "chat.completion", "text_completion", 1),
-		strings.Replace(good, `"object": "chat.completion"`, `"object": ["chat.completion"]`, 1), strings.Replace(good, `"object": "chat.completion", `, "", 1),
-		`{"object": "chat.completion"}`, `{"object": "chat.completion", "choices": {"message": {}}}`, `{"object": "chat.completion", "choices": null}`, `{"object": "chat.completion", "choices": "x"}`,
-		strings.Replace(good, `"index": 0`, `"index": nul`, 1), strings.Replace(good, "<think>", "\n", 1), strings.Replace(good, "<think>", `\x`, 1),
-	} {
-		a := RepairAnswer([]byte(body), &Options{}, nil)
-		if string(a.Body) != body || a.Completion || a.Changed || a.Summary != (Summary{}) {
-			t.Errorf("%s: %+v, body %s", body, a.Summary, a.Body)
-		}
-	}
-	// White space around it makes no difference.
-	a := RepairAnswer([]byte("\r\n "+good+"\t\n"), &Options{Reasoning: ReasoningKeep}, nil)
-	if !a.Completion || a.Changed || a.ID != "chatcmpl-1" || a.Model != "hermes-agent" || a.FinishReason != "stop" {
-		t.Errorf("%+v", a)
-	}
-}
-
-// What an answer counts is what its usage says.
-func TestTokensOfAnAnswer(t *testing.T) {
-	m := memory{}
-	a := RepairAnswer([]byte(completion(content("Hi"), "stop", realUsage)), &Options{}, m)
-	if a.InputTokens != 1234 || a.OutputTokens != 56 || !m["hermes-agent"] || a.ZeroUsagePassed {
-		t.Errorf("%+v, reported %v", a.Summary, m)
-	}
-	m = memory{}
-	a = RepairAnswer([]byte(completion(content("Hi"), "stop", zeroUsage)), &Options{}, m)
-	if a.InputTokens != 0 || a.OutputTokens != 0 || len(m) != 0 || !a.ZeroUsagePassed {
-		t.Errorf("%+v, reported %v", a.Summary, m)
-	}
-	a = RepairAnswer([]byte(completion(content("Hi"), "stop", `, "usage": {"prompt_tokens": 1, "completion_tokens": 0, "total_tokens": 1}`)), &Options{}, nil)
-	if a.InputTokens != 1 || a.OutputTokens != 0 {
-		t.Errorf("%+v", a.Summary)
-	}
 }

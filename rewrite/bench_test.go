@@ -41,37 +41,18 @@ func steady(b *testing.B, o Options, open, frame string) {
 	perFrame(b, rounds*n, allocs)
 }
 
-func BenchmarkUntouchedFrame(b *testing.B) { steady(b, Options{}, role(), text("token ")) }
-
-func BenchmarkUntouchedFrameWithCode(b *testing.B) {
-	steady(b, Options{}, role(), text("see `git status`\n"))
-}
-
-func BenchmarkReasoningFrame(b *testing.B) { steady(b, Options{}, role(), reasoning("token ")) }
-
-func BenchmarkKeepaliveComment(b *testing.B) { steady(b, Options{}, role(), keepalive) }
-
-// A thousand frames of a clean stream in one read.
-func BenchmarkLongCleanStream(b *testing.B) {
-	steady(b, Options{}, role(), strings.Repeat(text("some "), 1000))
-}
-
-func BenchmarkMarkerFrame(b *testing.B) {
-	steady(b, Options{}, role(), markerChunk("💻", "ls -la /tmp"))
-}
-
-func BenchmarkToolEvent(b *testing.B) {
-	steady(b, Options{}, role(), g1("terminal", "💻", "ls -la /tmp"))
-}
-
-// A line that is held for its whole length and is no marker.
-func BenchmarkHeldText(b *testing.B) {
-	steady(b, Options{}, role(), texts("a\n`💻", " ls", " -la", "` is", " it\n"))
-}
-
-// A line that is held and stripped.
-func BenchmarkStrippedText(b *testing.B) {
-	steady(b, Options{}, role(), texts("a\n`💻", " ls", " -la", "`\n", "it\n"))
+// BenchmarkFrames measures frames in the middle of a stream.
+func BenchmarkFrames(b *testing.B) {
+	for name, frames := range map[string]string{
+		"untouched": text("token "), "code": text("see `git status`\n"), "reasoning": reasoning("token "), "keepalive": keepalive,
+		"thousand": strings.Repeat(text("some "), 1000), // in one read
+		"marker":   markerChunk("💻", "ls -la /tmp"), "tool": g1("terminal", "💻", "ls -la /tmp"),
+		"held":      texts("a\n`💻", " ls", " -la", "` is", " it\n"), // for its whole length, and no marker
+		"stripped":  texts("a\n`💻", " ls", " -la", "`\n", "it\n"),
+		"line ends": strings.Repeat("\r\n", 16<<10), "comments": strings.Repeat(":\r", 16<<10), // are cut into the most units
+	} {
+		b.Run(name, func(b *testing.B) { steady(b, Options{}, role(), frames) })
+	}
 }
 
 func BenchmarkFinalFrames(b *testing.B) {
@@ -139,21 +120,6 @@ func BenchmarkRecordings(b *testing.B) {
 				rounds++
 			}
 			perFrame(b, rounds*n, allocs)
-		})
-	}
-}
-
-// Reads of nothing but line ends, which are cut into the most units.
-func BenchmarkLineEnds(b *testing.B) {
-	for name, line := range map[string]string{"LF": "\n", "CR": "\r", "CRLF": "\r\n", "comments": ":\r"} {
-		b.Run(name, func(b *testing.B) {
-			s := New(&Options{}, chatParams)
-			block := []byte(strings.Repeat(line, (32<<10)/len(line)))
-			var out []byte
-			b.SetBytes(int64(len(block)))
-			for b.Loop() {
-				out = s.Feed(out[:0], block, epoch)
-			}
 		})
 	}
 }

@@ -60,9 +60,7 @@ func TestFrameOfMaxFrameIsExaminedAndALargerOneIsNot(t *testing.T) {
 			t.Errorf("limit %d of %d: passed %v, %+v", limit, len(marker), passed, sum)
 		}
 	}
-	if DefaultMaxFrame != 1<<20 {
-		t.Errorf("DefaultMaxFrame = %d, want 1 MiB", DefaultMaxFrame)
-	}
+	equal(t, DefaultMaxFrame, 1<<20, "DefaultMaxFrame")
 }
 
 func TestHostileFramePassesAndLosesNothing(t *testing.T) {
@@ -80,9 +78,7 @@ func TestHostileFramePassesAndLosesNothing(t *testing.T) {
 		for _, cut := range []cutter{inOne, atRandom(5, 64<<10)} {
 			out, sum := run(in, Options{}, chatParams, cut, CauseEOF)
 			same(t, out, want, fmt.Sprintf("frame %d: bytes", i))
-			if sum.Unexamined != 1 {
-				t.Errorf("frame %d: %+v", i, sum)
-			}
+			equal(t, sum.Unexamined, 1, "unexamined frames")
 		}
 	}
 }
@@ -115,9 +111,7 @@ func TestHeldFramesAreBoundedByMaxFrame(t *testing.T) {
 			t.Fatalf("%d bytes are held back", h)
 		}
 	}
-	if left != len(in) {
-		t.Errorf("%d of %d bytes have left", left, len(in))
-	}
+	equal(t, left, len(in), "bytes that have left")
 }
 
 func TestHeldEmptyFramesAreBounded(t *testing.T) {
@@ -177,9 +171,7 @@ func TestManyToolsAreNotHeld(t *testing.T) {
 		if running != many || completed != many {
 			t.Errorf("%s: %d running, %d completed, want %d", name, running, completed, many)
 		}
-		if s.Summary().Tools != many {
-			t.Errorf("%s: %+v", name, s.Summary())
-		}
+		equal(t, s.Summary().Tools, many, name)
 	}
 }
 
@@ -194,9 +186,7 @@ func TestAtMostMaxOpenToolsAreOpen(t *testing.T) {
 		t.Errorf("%d completed, event %d is %+v; want the oldest completed", n, maxOpenTools+1, v.tools[maxOpenTools+1])
 	}
 	v = look(t, string(s.Finish(s.Feed([]byte(in.String()[:0]), nil, epoch), CauseEOF)))
-	if n := len(v.tools); n != maxOpenTools {
-		t.Errorf("%d completed at the end, want %d", n, maxOpenTools)
-	}
+	equal(t, len(v.tools), maxOpenTools, "completed at the end")
 	look(t, repair(in.String())).checkLifecycle(t)
 }
 
@@ -263,18 +253,14 @@ func TestHugeEnvelopeIsNotTakenOver(t *testing.T) {
 	}
 	look(t, out).checkErrorFinish(t, CodeIncomplete)
 	fits := strings.Repeat("i", maxEnvelope-2)
-	if out := repair(strings.ReplaceAll(text("x"), "chatcmpl-1", fits)); strings.Count(out, fits) != 2 {
-		t.Errorf("an id of %d bytes does not stand in the error finish", len(fits))
-	}
+	equal(t, strings.Count(repair(strings.ReplaceAll(text("x"), "chatcmpl-1", fits)), fits), 2, "ids in the stream and its finish")
 }
 
 func TestHugeUsageIsNotKept(t *testing.T) {
 	usage := `, "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, "x": "` + strings.Repeat("u", maxUsage) + `"}`
 	in := role() + `data: {` + envelopeOfTests + `, "choices": []` + usage + "}\n\n"
 	out := repair(in)
-	if strings.Count(out, `"usage"`) != 1 {
-		t.Errorf("the huge usage stands in the error finish")
-	}
+	equal(t, strings.Count(out, `"usage"`), 1, "usages in the stream and its finish")
 	look(t, out).checkErrorFinish(t, CodeIncomplete)
 }
 
@@ -365,9 +351,7 @@ func TestCutUnexaminedFrameLosesNothing(t *testing.T) {
 func TestUnexaminedFrameLeavesAsItComes(t *testing.T) {
 	s := New(&Options{MaxFrame: 48}, chatParams)
 	s.Feed(nil, []byte(strings.Repeat("0", 50)), epoch)
-	if out := s.Feed(nil, []byte("1"), epoch); string(out) != "1" {
-		t.Errorf("%q leaves", out)
-	}
+	equal(t, string(s.Feed(nil, []byte("1"), epoch)), "1", "what leaves")
 }
 
 // A hostileFrame is a frame just under max_frame, after others.
@@ -699,9 +683,7 @@ func TestFrameInSmallReadsCostsLinearTime(t *testing.T) {
 			n += len(s.Feed(nil, in[i:i+1], epoch))
 		}
 		took := cpuTime() - begun
-		if n != len(in) {
-			t.Errorf("%d of %d bytes have left", n, len(in))
-		}
+		equal(t, n, len(in), "bytes that have left")
 		return took
 	})
 }

@@ -1,7 +1,9 @@
 package rewrite
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -125,9 +127,7 @@ func TestRecordingsFulfilTheLifecycle(t *testing.T) {
 				t.Fatalf("%s, %s", r.name(), form)
 			}
 		}
-		if v := look(t, repairWith(r.body, Options{Progress: ProgressOff})); len(v.tools) != 0 {
-			t.Errorf("%s: tool events although progress is off: %+v", r.name(), v.tools)
-		}
+		equal(t, len(look(t, repairWith(r.body, Options{Progress: ProgressOff})).tools), 0, r.name())
 	}
 }
 
@@ -144,44 +144,6 @@ func allOptions() (os []Options) {
 			Options{Progress: p, StatusLine: true, ZeroUsage: ZeroUsageError})
 	}
 	return append(os, cardOptions()...)
-}
-
-func TestTwiceThroughEqualsOnceThrough(t *testing.T) {
-	for _, r := range recordings(t) {
-		p := r.params()
-		for _, o := range allOptions() {
-			if o.Progress == ProgressOff && o.Imitations == ImitationsKeep && r.scenario == "model_imitates" {
-				// Off hides the tool events, without which a kept imitation
-				// that is a whole chunk looks like a real marker.
-				continue
-			}
-			once, _ := run(r.body, o, p, inOne, CauseEOF)
-			twice, _ := run(once, o, p, inOne, CauseEOF)
-			same(t, twice, once, r.name()+": twice and once")
-			if t.Failed() {
-				t.Fatalf("%s with %+v", r.name(), o)
-			}
-		}
-	}
-}
-
-func TestOutputDoesNotDependOnReads(t *testing.T) {
-	for _, r := range everyNth(recordings(t)) {
-		p := r.params()
-		for _, o := range allOptions() {
-			want, wantSum := run(r.body, o, p, inOne, CauseEOF)
-			for _, cut := range []cutter{oneByte, atRandom(1, 7), atRandom(2, 300), atRandom(3, 3000)} {
-				got, sum := run(r.body, o, p, cut, CauseEOF)
-				same(t, got, want, r.name()+": outputs")
-				if sum != wantSum {
-					t.Errorf("summaries differ: %+v, %+v", sum, wantSum)
-				}
-				if t.Failed() {
-					t.Fatalf("%s with %+v", r.name(), o)
-				}
-			}
-		}
-	}
 }
 
 // Frames that are neither marker nor tool event nor finish leave as they are.
@@ -209,116 +171,58 @@ func TestFramesOfRecordingsThatNeedNoChangeLeaveByteForByte(t *testing.T) {
 	}
 }
 
-func TestCleanRecordingsPassByteForByte(t *testing.T) {
-	n := 0
+// How the recordings of each scenario end, or that they pass.
+func TestEndsOfRecordings(t *testing.T) {
+	n := map[string]int{}
 	for _, r := range chats(t) {
-		switch r.scenario {
+		raw, row, scenario := look(t, r.body), row{in: r.body}, r.scenario
+		if strings.HasPrefix(scenario, "crash_") {
+			scenario = "crash"
+		}
+		switch scenario {
 		case "plain", "inline_code", "no_usage", "zero_usage_success", "reasoning", "truncated_result", "nousage":
-		default:
-			continue
-		}
-		if v := look(t, r.body); len(v.tools) > 0 || v.finish.Error != nil && v.finishes[0] == "error" {
-			continue
-		}
-		n++
-		same(t, repair(r.body), r.body, r.name()+": bytes")
-	}
-	if n < 20 {
-		t.Errorf("%d clean recordings only", n)
-	}
-}
-
-func TestBareLeavesG2FramesByteForByte(t *testing.T) {
-	for _, r := range chats(t, "g2-v0.13.0", "g3-v0.20.3") {
-		switch r.scenario {
-		case "one_tool", "parallel_tools", "seq_tools", "labels", "emoji_all", "tool_first", "slow_tool", "internal_tool":
-			same(t, repairWith(r.body, Options{Progress: ProgressBare}), r.body, r.name()+": bytes")
-		}
-	}
-}
-
-func TestCrashScenariosEndInTheErrorFinish(t *testing.T) {
-	n := 0
-	for _, r := range chats(t) {
-		if !strings.HasPrefix(r.scenario, "crash_") && r.scenario != "failed_result" && r.scenario != "fail_second_call" && r.scenario != "zero_usage_empty" {
-			continue
-		}
-		n++
-		v := look(t, repairWith(r.body, Options{ZeroUsage: ZeroUsageError}))
-		code := CodeCrashed
-		if raw := look(t, r.body); raw.finishes[0] == "error" {
-			code = CodeAgentError
-		} else if r.scenario == "fail_second_call" { // with real usage
-			code = CodeEmpty
-		}
-		if len(v.errors) != 1 || v.errors[0].code() != code {
-			t.Errorf("%s: errors %+v", r.name(), v.errors)
-			continue
-		}
-		if !strings.HasSuffix(v.story(), "error finish done") {
-			t.Errorf("%s: %s", r.name(), v.story())
-		}
-		v.checkErrorFinish(t, v.errors[0].code())
-	}
-	if n < 20 {
-		t.Errorf("%d crash scenarios only", n)
-	}
-}
-
-func TestLookAlikesOfACrashPass(t *testing.T) {
-	for _, r := range chats(t) {
-		switch r.scenario {
-		case "no_usage", "zero_usage_success", "nousage":
-			out, sum := run(r.body, Options{}, chatParams, inOne, CauseEOF)
-			same(t, out, r.body, r.name()+": bytes")
-			if sum.Code != "" || sum.FinishReason != "stop" {
-				t.Errorf("%s: %+v", r.name(), sum)
+			if len(raw.tools) > 0 || raw.finish.Error != nil && raw.finishes[0] == "error" {
+				continue
 			}
-		}
-	}
-}
-
-// A model that stays silent, an answer that Hermes did not stream, a provider that
-// fails after a tool: Hermes says stop, with real usage.
-func TestEmptyAnswersEndInTheErrorFinish(t *testing.T) {
-	n := 0
-	for _, r := range chats(t) {
-		switch r.scenario {
-		case "empty", "unstreamed", "fail_second_call", "err500second":
+			row.out, row.end = passes, raw.finishes[0]
+		case "one_tool", "parallel_tools", "seq_tools", "labels", "emoji_all", "tool_first", "slow_tool", "internal_tool":
+			if r.generation != "g2-v0.13.0" && r.generation != "g3-v0.20.3" {
+				continue
+			}
+			row.out, row.o = passes, Options{Progress: ProgressBare}
+		case "failed_result", "zero_usage_empty", "crash", "fail_second_call":
+			row.end, row.o = CodeCrashed, Options{ZeroUsage: ZeroUsageError}
+			if raw.finishes[0] == "error" {
+				row.end = CodeAgentError
+			} else if scenario == "fail_second_call" { // with real usage
+				row.end = CodeEmpty
+			}
+		// A model that stays silent, an answer that Hermes did not stream, a provider that fails after a tool:
+		// Hermes says stop, with real usage.
+		case "empty", "unstreamed", "err500second":
+			if raw.finishes[0] != "stop" || scenario == "unstreamed" && raw.content != "" {
+				continue // it says so, or sends the text late
+			}
+			row.end = CodeEmpty
+			passed := look(t, repairWith(r.body, Options{EmptyAnswer: EmptyAnswerPass}))
+			equal(t, passed.finishes[0]+fmt.Sprint(passed.errors), "stop[]", r.name()+": empty_answer pass")
+		case "housekeep":
+			if r.generation != "live-g0-v0.8.0" {
+				continue
+			}
+			row.end, row.story = "stop", "other text text text text text text text text running completed finish done"
 		default:
 			continue
 		}
-		if raw := look(t, r.body); raw.finishes[0] != "stop" || r.scenario == "unstreamed" && raw.content != "" {
-			continue // it says so, or sends the text late
-		}
-		n++
-		out, sum := run(r.body, Options{}, chatParams, inOne, CauseEOF)
-		look(t, out).checkErrorFinish(t, CodeEmpty)
-		if sum.Code != CodeEmpty || sum.FinishReason != "error" {
-			t.Errorf("%s: %+v", r.name(), sum)
-		}
-		passed := look(t, repairWith(r.body, Options{EmptyAnswer: EmptyAnswerPass}))
-		if len(passed.errors) != 0 || passed.finishes[0] != "stop" {
-			t.Errorf("%s: empty_answer pass: %+v", r.name(), passed.errors)
+		n[row.end]++
+		out, sum := run(r.body, row.o, chatParams, inOne, CauseEOF)
+		if row.compare(t, out, sum); t.Failed() {
+			t.Fatalf("%s: %+v\n%s", r.name(), sum, out)
 		}
 	}
-	if n < 12 {
-		t.Errorf("%d empty answers only", n)
+	if n["stop"] < 20 || n[CodeCrashed]+n[CodeAgentError] < 15 || n[CodeEmpty] < 10 || n[""] < 10 {
+		t.Errorf("recordings by their ends: %v", n)
 	}
-}
-
-func TestAnswersThatEndOnHousekeepingPass(t *testing.T) {
-	for _, r := range chats(t, "live-g0-v0.8.0") {
-		if r.scenario != "housekeep" {
-			continue
-		}
-		out, sum := run(r.body, Options{}, chatParams, inOne, CauseEOF)
-		if v := look(t, out); v.story() != "other text text text text text text text text running completed finish done" || v.finishes[0] != "stop" || sum.Code != "" {
-			t.Errorf("%s, %+v", v.story(), sum)
-		}
-		return
-	}
-	t.Error("no recording")
 }
 
 // What a client may see of a recording that is cut at any byte (contract
@@ -326,22 +230,20 @@ func TestAnswersThatEndOnHousekeepingPass(t *testing.T) {
 func TestRecordingsCutAnywhere(t *testing.T) {
 	for _, r := range chats(t) {
 		switch r.scenario {
-		case "one_tool", "parallel_tools", "labels", "crash_after_text", "crash_in_tool", "model_imitates", "reasoning_tools", "status_wait":
-		default:
-			continue
+		case "one_tool", "parallel_tools", "crash_after_text", "crash_in_tool", "model_imitates", "reasoning_tools", "status_wait":
+			checkCuts(t, r)
+		case "labels":
+			if r.generation == "g0-v0.8.0" {
+				checkCuts(t, r)
+			}
 		}
-		if r.scenario == "labels" && r.generation != "g0-v0.8.0" {
-			continue
-		}
-		checkCuts(t, r, []Cause{CauseEOF, CauseAborted, CauseTimeout, CauseShutdown})
 	}
 }
 
-func checkCuts(t *testing.T, r recording, causes []Cause) {
+func checkCuts(t *testing.T, r recording) {
 	t.Helper()
 	full := repair(r.body)
 	var known, content string // the content of the complete frames known
-	ended := false
 	for i := 0; i <= len(r.body); i += cutStride {
 		in := r.body[:i]
 		cause := causes[i/cutStride%len(causes)]
@@ -349,18 +251,11 @@ func checkCuts(t *testing.T, r recording, causes []Cause) {
 		if complete := completeFrames(in); i == 0 || complete != known {
 			known = complete
 			content = look(t, repair(known+doneFrame)).content
-			ended = hasFinish(known)
 		}
-		if ended {
-			same(t, out, full, "outputs behind the finish chunk")
+		if strings.Contains(known, `"finish_reason": "`) {
+			same(t, out, full, "outputs after the finish chunk")
 		} else {
-			v := look(t, out)
-			v.checkLifecycle(t)
-			v.checkErrorFinish(t, cause.Code())
-			if sum.Code != cause.Code() || sum.FinishReason != "error" {
-				t.Errorf("summary %+v", sum)
-			}
-			same(t, v.content, content, "contents")
+			row{end: cause.Code(), content: cmp.Or(content, nothing)}.compare(t, out, sum)
 		}
 		if t.Failed() {
 			t.Fatalf("%s, cut at %d, cause %d:\n%s", r.name(), i, cause, out)
@@ -368,34 +263,42 @@ func checkCuts(t *testing.T, r recording, causes []Cause) {
 	}
 }
 
-// completeFrames returns the frames of in, the last one's blank line added
-// where its JSON is complete.
+// completeFrames returns the frames of in, the last one's blank line added if its JSON is complete.
 func completeFrames(in string) string {
 	i := strings.LastIndex(in, "\n\n") + 2
 	if i < 2 {
 		i = 0
 	}
-	tail := in[i:]
-	if line := strings.TrimSuffix(tail, "\n"); strings.HasSuffix(line, "}") && jsonLine(line) {
+	line := strings.TrimSuffix(in[i:], "\n")
+	if events := decode(line + "\n\n"); len(events) == 1 && strings.HasSuffix(line, "}") && jsonspan.Valid([]byte(events[0].data)) {
 		return in[:i] + line + "\n\n"
 	}
 	return in[:i]
 }
 
-// jsonLine tells whether the last line's data is complete JSON.
-func jsonLine(frame string) bool {
-	events := decode(frame + "\n\n")
-	return len(events) == 1 && jsonspan.Valid([]byte(events[0].data))
-}
-
-// hasFinish tells whether a stream has a finish chunk.
-func hasFinish(stream string) bool {
-	for _, e := range decode(stream) {
-		if strings.Contains(e.data, `"finish_reason": "`) {
-			return true
+// Twice through equals once through, and no cut changes what leaves.
+func TestRecordingsTwiceAndInAnyCut(t *testing.T) {
+	for i, r := range recordings(t) {
+		for _, o := range allOptions() {
+			want, wantSum := run(r.body, o, r.params(), inOne, CauseEOF)
+			// Off hides the tool events, without which a kept imitation that is a whole chunk looks like a real marker.
+			if o.Progress != ProgressOff || o.Imitations != ImitationsKeep || r.scenario != "model_imitates" {
+				twice, _ := run(want, o, r.params(), inOne, CauseEOF)
+				same(t, twice, want, r.name()+": twice and once")
+			}
+			for _, cut := range []cutter{oneByte, atRandom(1, 7), atRandom(2, 300), atRandom(3, 3000)} {
+				if i%min(cutStride, 5) > 0 {
+					break
+				}
+				got, sum := run(r.body, o, r.params(), cut, CauseEOF)
+				same(t, got, want, r.name()+": outputs")
+				equal(t, sum, wantSum, "summaries of two cuts")
+			}
+			if t.Failed() {
+				t.Fatalf("%s with %+v", r.name(), o)
+			}
 		}
 	}
-	return false
 }
 
 // everyNth returns all recordings, or one in five for the race detector.
@@ -437,9 +340,7 @@ func TestStreamsOfOtherProvidersPassByteForByte(t *testing.T) {
 			for _, cut := range []cutter{inOne, atRandom(7, 500)} {
 				out, sum := run(in, o, p, cut, CauseEOF)
 				same(t, out, in, c.File+": bytes")
-				if sum.Code != "" {
-					t.Errorf("%s: %+v", c.File, sum)
-				}
+				equal(t, sum.Code, "", c.File)
 			}
 		}
 	}

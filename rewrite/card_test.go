@@ -64,9 +64,7 @@ func TestCardsOfRecordings(t *testing.T) {
 			v := look(t, out)
 			v.checkLifecycle(t)
 			cards := cardsOf(t, out)
-			if n := len(v.starts()); n != len(cards) {
-				t.Errorf("%s: %d cards of %d tools", r.name(), len(cards), n)
-			}
+			equal(t, len(v.starts()), len(cards), r.name())
 			for i, s := range v.starts() {
 				c := cards[i].started
 				label, cut := strings.CutSuffix(c.label(t), "…")
@@ -107,9 +105,7 @@ func TestCardsOfAnotherSidecar(t *testing.T) {
 			carded := repairWith(r.body, with)
 			same(t, repairWith(carded, without), carded, r.name()+": without the option behind it")
 			cards := cardsOf(t, repairWith(repairWith(r.body, without), with))
-			if want := cardsOf(t, carded); fmt.Sprint(items(cards)) != fmt.Sprint(items(want)) {
-				t.Errorf("%s: cards %v, want %v", r.name(), items(cards), items(want))
-			}
+			equal(t, fmt.Sprint(items(cards)), fmt.Sprint(items(cardsOf(t, carded))), r.name())
 			for _, other := range []Progress{ProgressBare, ProgressComment, ProgressOff} {
 				if out := repairWith(carded, Options{Progress: other, Cards: true}); strings.Contains(out, "output_item") {
 					t.Errorf("%s, %s: a card is left:\n%s", r.name(), other, out)
@@ -166,9 +162,7 @@ func TestEveryEndOfACard(t *testing.T) {
 			o := c.o
 			o.Cards, o.Progress = true, form
 			out := repairWith(role()+c.in, o)
-			if n := len(cardsOf(t, out)); n != c.cards {
-				t.Errorf("%s: %d cards, want %d:\n%s", name, n, c.cards, out)
-			}
+			equal(t, len(cardsOf(t, out)), c.cards, name)
 			look(t, out).checkLifecycle(t)
 			if again, _ := run(role()+c.in, o, chatParams, oneByte, CauseEOF); c.cards < 10 {
 				same(t, again, out, name+": one byte at a time")
@@ -249,9 +243,7 @@ func TestLabelsOfCards(t *testing.T) {
 			t.Fatal(err)
 		}
 		in := role() + named(progressEvent, `{"tool": "t", "emoji": "💻", "label": `+raw+`, "toolCallId": "c", "status": "running"}`) + text("x") + stop()
-		if got := cardsOf(t, repairWith(in, Options{Cards: true}))[0].started.label(t); got != want {
-			t.Errorf("%s: the label %q, want %q", raw, got, want)
-		}
+		equal(t, cardsOf(t, repairWith(in, Options{Cards: true}))[0].started.label(t), want, raw)
 	}
 	// One half of a pair of surrogates is no character, and no database takes it.
 	in := role() + named(progressEvent, `{"tool": "t", "emoji": "\udcbb", "label": "a\ud83d b", "toolCallId": "c", "status": "running"}`)
@@ -276,9 +268,7 @@ func TestLongIDsHaveNoCard(t *testing.T) {
 		id := strings.Repeat("i", maxCardID-2+more)
 		in := role() + g2Start("terminal", "💻", "a", id) + g2End("terminal", id) + text("x") + stop()
 		out := repairWith(in, Options{Cards: true})
-		if n := len(cardsOf(t, out)); n != want {
-			t.Errorf("%d cards of an id of %d bytes", n, len(id))
-		}
+		equal(t, len(cardsOf(t, out)), want, "cards")
 		same(t, repairWith(out, Options{Cards: true}), out, "twice and once")
 	}
 }

@@ -2,6 +2,7 @@ package rewrite
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,27 +49,50 @@ func TestStepsAreTheStream(t *testing.T) {
 	}
 }
 
+// Whatever is done to a piece of the stream, a note of that piece says so, once.
 func TestNotesNameTheRule(t *testing.T) {
-	const cut = `data: {"id`
-	for _, c := range []struct {
-		name, in string
-		want     []string // section and beginning of the text of the notes, in order
+	chat, none := chatParams, Params{}
+	boom := "data: {\"error\": {\"message\": \"m\"}}\n\n"
+	for name, c := range map[string]struct {
+		in   string
+		p    Params
+		want []string // section and beginning of the text of the notes, in order; one that ends with … is among others
 	}{
-		{"a marker", markerChunk("💻", "ls") + text("Hi") + stop(), []string{"1 a tool marker", "2 tool terminal starts: its marker", "2 tool terminal has ended: what comes"}},
-		{"an imitation", texts("a\n`💻 l", "s`\n", "b") + stop(), []string{"1 may be an imitated", "1 an imitated marker"}},
-		{"none", texts("a\n`💻 l", "s\n", "b") + stop(), []string{"1 may be an imitated", "1 what was held back"}},
-		{"reasoning", texts("<thi", "nk>", "a", "</think>", "b") + stop(), []string{"4 may be a tag", "4 an opening tag", "4 reasoning", "4 a closing tag"}},
-		{"a false stop", finishChunk("stop", zeroUsage) + doneFrame, []string{"3 a false stop: no answer"}},
-		{"an error of upstream's", finishChunk("error", realUsage+`, "error": {"message": "sk-123456"}`) + doneFrame, []string{"3 a secret", "3 upstream says"}},
-		{"a cut frame", role() + cut, []string{"3 a frame that was cut", "3 error finish, code upstream_incomplete", "3 [DONE] is added"}},
-		{"a duplicate", g2Start("t", "💻", "l", "1") + g2Start("t", "💻", "l", "1") + g2End("t", "2") + g2Start("_t", "💻", "l", "3") + stop(),
+		"a marker":               {markerChunk("💻", "ls") + text("Hi") + stop(), chat, []string{"1 a tool marker", "2 tool terminal starts: its marker", "2 tool terminal has ended: what comes"}},
+		"an imitation":           {texts("a\n`💻 l", "s`\n", "b") + stop(), chat, []string{"1 may be an imitated", "1 an imitated marker"}},
+		"imitations":             {text("a\n`💻 x`\n`💻 y`\n`💻 z`\nb") + stop(), chat, []string{"1 an imitated marker"}},
+		"none":                   {texts("a\n`💻 l", "s\n", "b") + stop(), chat, []string{"1 may be an imitated", "1 what was held back"}},
+		"reasoning":              {texts("<thi", "nk>", "a", "</think>", "b") + stop(), chat, []string{"4 may be a tag", "4 an opening tag", "4 reasoning", "4 a closing tag"}},
+		"a false stop":           {finishChunk("stop", zeroUsage) + doneFrame, chat, []string{"3 a false stop: no answer"}},
+		"an error of upstream's": {finishChunk("error", realUsage+`, "error": {"message": "sk-123456"}`) + doneFrame, chat, []string{"3 a secret", "3 upstream says"}},
+		"a cut frame":            {role() + `data: {"id`, chat, []string{"3 a frame that was cut", "3 error finish, code upstream_incomplete", "3 [DONE] is added"}},
+		"a duplicate": {g2Start("t", "💻", "l", "1") + g2Start("t", "💻", "l", "1") + g2End("t", "2") + g2Start("_t", "💻", "l", "3") + stop(), chat,
 			[]string{"2 tool t starts: upstream", "2 a named event", "2 a tool that has started", "2 the end of a tool that is not", "2 a tool event of an internal", "3 a false stop: no answer", "2 tool t has ended: the stream ends"}},
-		{"behind an error", finishChunk("error", realUsage) + doneFrame + text("x"), []string{"3 upstream says", "3 after the error"}},
+		"after an error":             {finishChunk("error", realUsage) + doneFrame + text("x"), chat, []string{"3 upstream says", "3 after the error"}},
+		"a tool after the finish":    {finishChunk("stop", realUsage) + g2Start("t", "💻", "l", "1"), chat, []string{"2 after the finish chunk…"}},
+		"an orphan without an id":    {named(progressEvent, `{"tool": "t", "status": "completed"}`), chat, []string{"2 not open…"}},
+		"no blank line":              {strings.TrimSuffix(text("a"), "\n"), chat, []string{"3 blank line…"}},
+		"what is after the end":      {stop() + ": c\n", chat, []string{"0 passes…"}},
+		"a frame that is too large":  {role() + "data: " + strings.Repeat("x", 500) + "\n\n", chat, []string{"0 max_frame…"}},
+		"no JSON":                    {role() + "data: {\"a\n\n", chat, []string{"0 JSON…"}},
+		"text without usage":         {text("a") + finishChunk("stop", zeroUsage), chat, []string{"3 0/0/0…"}},
+		"an error frame":             {role() + boom, chat, []string{"3 error…"}},
+		"a stop after it":            {role() + boom + stop(), chat, []string{"3 stop after…"}},
+		"a stop on a tool":           {g1("terminal", "💻", "l") + finishChunk("stop", zeroUsage), chat, []string{"3 false stop…"}},
+		"[DONE] is missing":          {text("a") + finishChunk("stop", realUsage), chat, []string{"3 [DONE]…"}},
+		"white space after a tag":    {text("<think>a</think> \n b") + stop(), chat, []string{"4 white space…"}},
+		"a part of a closing tag":    {text("<think>a</thi") + text("nk>b") + stop(), chat, []string{"4 may be a closing tag…"}},
+		"another stream that is cut": {created(0, `"id": "r"`), none, []string{contract.SectionOther + " cut…"}},
 	} {
-		steps, _ := explained(c.in, Options{}, chatParams, inOne, CauseEOF)
+		steps, _ := explained(c.in, Options{MaxFrame: 400}, c.p, inOne, CauseEOF)
 		var got []string
 		for _, s := range steps {
+			seen := map[string]bool{}
 			for _, n := range s.Notes {
+				if seen[n.Text] {
+					t.Errorf("%s: %q stands twice in a step", name, n.Text)
+				}
+				seen[n.Text] = true
 				got = append(got, n.Section+" "+n.Text)
 			}
 		}
@@ -76,8 +100,12 @@ func TestNotesNameTheRule(t *testing.T) {
 		for i := range got {
 			ok = ok && strings.HasPrefix(got[i], c.want[i])
 		}
+		if one, among := strings.CutSuffix(c.want[0], "…"); among {
+			section, says, _ := strings.Cut(one, " ")
+			ok = slices.ContainsFunc(got, func(n string) bool { return strings.HasPrefix(n, section+" ") && strings.Contains(n, says) })
+		}
 		if !ok {
-			t.Errorf("%s: notes %q, want %q", c.name, got, c.want)
+			t.Errorf("%s: notes %q, want %q", name, got, c.want)
 		}
 	}
 }
@@ -141,34 +169,13 @@ func TestStepsSayWhatIsHeld(t *testing.T) {
 	}
 }
 
-// A note stands once in a step, however often it holds.
-func TestNotesStandOnce(t *testing.T) {
-	steps, _ := explained(text("a\n`💻 x`\n`💻 y`\n`💻 z`\nb")+stop(), Options{}, chatParams, inOne, CauseEOF)
-	for _, s := range steps {
-		for i, n := range s.Notes {
-			for _, other := range s.Notes[:i] {
-				if n == other {
-					t.Errorf("%q is noted twice", n.Text)
-				}
-			}
-		}
-	}
-	if len(steps[0].Notes) == 0 || len(steps[1].Notes) != 0 {
-		t.Errorf("notes %q, then %q", steps[0].Notes, steps[1].Notes)
-	}
-}
-
 func TestSourcesTellStartsOrEnds(t *testing.T) {
 	want := map[ToolSource][2]bool{
 		contract.SourceUpstream: {true, true}, contract.SourceMarker: {true, false}, contract.SourceImitation: {true, false}, contract.SourceInferred: {false, true}, contract.SourceEnd: {false, true},
 	}
-	if len(ToolSources()) != len(want) {
-		t.Errorf("sources %v", ToolSources())
-	}
+	equal(t, len(ToolSources()), len(want), "sources")
 	for _, s := range ToolSources() {
-		if got := [2]bool{s.Tells(false), s.Tells(true)}; got != want[s] {
-			t.Errorf("%s tells starts and ends: %v, want %v", s, got, want[s])
-		}
+		equal(t, [2]bool{s.Tells(false), s.Tells(true)}, want[s], s)
 	}
 }
 
@@ -176,29 +183,7 @@ func TestProgressOfAHeader(t *testing.T) {
 	for value, want := range map[string]Progress{
 		"": "", "envelope": ProgressEnvelope, " Bare\t": ProgressBare, "UNNAMED": ProgressUnnamed, "comment": ProgressComment, "off": ProgressOff, "none": "", "bare,off": "",
 	} {
-		if got := ProgressOf(value); got != want {
-			t.Errorf("%q asks for %q, want %q", value, got, want)
-		}
-	}
-}
-
-// A label tells tools apart only where it is written as the tool writes it.
-func TestLabelsThatTellTools(t *testing.T) {
-	for label, want := range map[string]string{
-		`+user: "x"`: "memory", `~user: "x"`: "memory", `-user: "x"`: "memory", `+u: "`: "memory",
-		`+: "x"`: "mixture_of_agents", `+a b: "x"`: "mixture_of_agents", "+a\tb: \"x\"": "mixture_of_agents", `+user: x`: "mixture_of_agents", `*user: "x"`: "mixture_of_agents", `user: "x"`: "mixture_of_agents", "+": "mixture_of_agents",
-	} {
-		if s := look(t, repair(markerChunk("🧠", label)+text("y")+stop())).starts(); len(s) != 1 || s[0].tool != want {
-			t.Errorf("🧠 %s: %+v, want %s", label, s, want)
-		}
-	}
-	for label, want := range map[string]string{
-		`recall: "x`: "session_search", `recall: x`: "web_search", `x recall: "x"`: "web_search", `recall`: "web_search", "session\\u005fsearch": "session_search", "\\u0073ession_search": "session_search",
-	} {
-		in := strings.ReplaceAll(markerChunk("🔍", label), `\\u`, `\u`)
-		if s := look(t, repair(in+text("y")+stop())).starts(); len(s) != 1 || s[0].tool != want {
-			t.Errorf("🔍 %s: %+v, want %s", label, s, want)
-		}
+		equal(t, ProgressOf(value), want, value)
 	}
 }
 
@@ -208,58 +193,7 @@ func TestWhatIsNoSpaceIsText(t *testing.T) {
 		`\b`: true, `\u0008`: true, `\u000e`: true, `\u001f`: true, `!`: true, `\u007f`: true, `\u0080`: true, `\u00a1`: true,
 		`\t`: false, `\u0009`: false, `\n\u000B\f\u000c\r\u000D`: false, "\u2028\u3000": false, `\/`: true, `\u00A0`: false, `\u00a0`: false,
 	} {
-		if got := jsonspan.HasText([]byte(inner)); got != want {
-			t.Errorf("%q: text is %v, want %v", inner, got, want)
-		}
-	}
-}
-
-// Whatever is done to a piece of the stream, a note of that piece says so.
-func TestNotesOfWhatIsDone(t *testing.T) {
-	const think = "<think>a</think> \n b"
-	large := "data: " + strings.Repeat("x", 500) + "\n\n"
-	failed := named("response.created", `{"type": "response.created", "sequence_number": 0, "response": {"id": "r"}}`)
-	for _, c := range []struct {
-		name, in, section, says string
-		p                       Params
-	}{
-		{"a tool behind the finish", finishChunk("stop", realUsage) + g2Start("t", "💻", "l", "1"), "2", "after the finish chunk", chatParams},
-		{"an orphan without an id", named("hermes.tool.progress", `{"tool": "t", "status": "completed"}`), "2", "not open", chatParams},
-		{"a frame without its blank line", strings.TrimSuffix(text("a"), "\n"), "3", "blank line", chatParams},
-		{"what is behind the end", stop() + ": c\n", "0", "passes", chatParams},
-		{"a frame that is too large", role() + large, "0", "max_frame", chatParams},
-		{"no JSON", role() + "data: {\"a\n\n", "0", "JSON", chatParams},
-		{"text without usage", text("a") + finishChunk("stop", zeroUsage), "3", "0/0/0", chatParams},
-		{"an error frame", role() + "data: {\"error\": {\"message\": \"m\"}}\n\n", "3", "error", chatParams},
-		{"a stop behind it", role() + "data: {\"error\": {\"message\": \"m\"}}\n\n" + stop(), "3", "stop after", chatParams},
-		{"a stop on a tool", g1("terminal", "💻", "l") + finishChunk("stop", zeroUsage), "3", "false stop", chatParams},
-		{"[DONE] is lacking", text("a") + finishChunk("stop", realUsage), "3", "[DONE]", chatParams},
-		{"white space behind a tag", text(think) + stop(), "4", "white space", chatParams},
-		{"a part of a closing tag", text("<think>a</thi") + text("nk>b") + stop(), "4", "may be a closing tag", chatParams},
-		{"another stream that is cut", failed, contract.SectionOther, "cut", Params{}},
-	} {
-		steps, _ := explained(c.in, Options{MaxFrame: 400}, c.p, inOne, CauseEOF)
-		found := false
-		for _, s := range steps {
-			for _, n := range s.Notes {
-				found = found || n.Section == c.section && strings.Contains(n.Text, c.says)
-			}
-		}
-		if !found {
-			t.Errorf("%s: no note of section %s says %q: %v", c.name, c.section, c.says, steps)
-		}
-	}
-}
-
-// Every error tells the client something of its own.
-func TestMessagesOfCodes(t *testing.T) {
-	seen := map[string]string{}
-	for _, code := range []string{CodeAborted, CodeIncomplete, CodeTimeout, CodeCrashed, CodeEmpty, CodeAgentError, CodeShutdown} {
-		m := Message(code)
-		if len(m) < len("the agent") || seen[m] != "" || strings.ToLower(m[:1]) != m[:1] {
-			t.Errorf("%s says %q, as does %q", code, m, seen[m])
-		}
-		seen[m] = code
+		equal(t, jsonspan.HasText([]byte(inner)), want, inner)
 	}
 }
 
@@ -352,16 +286,5 @@ func TestToolsToldAreThoseSent(t *testing.T) {
 			}
 			same(t, sent.String(), want.String(), r.name())
 		}
-	}
-}
-
-func TestSummaryHasTheTokens(t *testing.T) {
-	_, sum := told(text("Hi")+stop(), Options{}, CauseEOF)
-	if sum.InputTokens != 1234 || sum.OutputTokens != 56 {
-		t.Errorf("tokens: %d, %d", sum.InputTokens, sum.OutputTokens)
-	}
-	_, sum = told(text("Hi")+finishChunk("stop", `, "usage": {"prompt_tokens": -1, "completion_tokens": "x", "total_tokens": 1e99}`)+doneFrame, Options{}, CauseEOF)
-	if sum.InputTokens != 0 || sum.OutputTokens != 0 {
-		t.Errorf("tokens of no numbers: %d, %d", sum.InputTokens, sum.OutputTokens)
 	}
 }

@@ -270,9 +270,7 @@ func TestCutStreamsOfSeveralChoicesFinishAllOfThem(t *testing.T) {
 					}
 				}
 			}
-			if strings.Join(got, " ") != want {
-				t.Errorf("choices %v finish, want %s, of %s", got, want, in)
-			}
+			equal(t, strings.Join(got, " "), want, "choices that finish")
 			same(t, repairWith(out, o), out, "twice and once")
 		}
 	}
@@ -421,18 +419,14 @@ func TestNothingLeavesBehindFinish(t *testing.T) {
 			out = s.Feed(out, []byte(text("b")), epoch)
 			out = s.Keepalive(out)
 			out = s.Finish(out, CauseEOF)
-			if len(out) != n {
-				t.Errorf("behind the end of %q: %q", in, out[n:])
-			}
+			equal(t, len(out), n, "bytes after the end")
 		}
 	}
 }
 
 func TestFrameLimitHasADefaultAndAnEnd(t *testing.T) {
 	for size, want := range map[int]int{0: DefaultMaxFrame, -1: DefaultMaxFrame, 1: 1, 1 << 30: 1 << 30, 1<<30 + 1: 1 << 30} {
-		if got := (&Options{MaxFrame: size}).FrameLimit(); got != want {
-			t.Errorf("max_frame %d is %d, want %d", size, got, want)
-		}
+		equal(t, (&Options{MaxFrame: size}).FrameLimit(), want, "max_frame")
 	}
 }
 
@@ -504,15 +498,6 @@ func TestUpstreamErrorOfAnyFormIsSplit(t *testing.T) {
 		}
 		if message != "" && v.errors[0].Message != message {
 			t.Errorf("%s: message %q", e, v.errors[0].Message)
-		}
-	}
-}
-
-func TestMessagesOfOurOwnNameNoAddress(t *testing.T) {
-	for _, code := range []string{CodeAborted, CodeIncomplete, CodeTimeout, CodeCrashed, CodeAgentError, CodeShutdown} {
-		m := Message(code)
-		if m == "" || strings.ContainsAny(m, ":/") || strings.Contains(m, "127.") || strings.Contains(m, "localhost") {
-			t.Errorf("%s: %q", code, m)
 		}
 	}
 }
@@ -883,9 +868,7 @@ func TestLateContentIsAnAnswer(t *testing.T) {
 		for _, cut := range []cutter{inOne, oneByte, atRandom(5, 40)} {
 			out, sum := run(in, Options{Progress: ProgressBare}, chatParams, cut, CauseEOF)
 			same(t, out, in, name+": bytes")
-			if sum.Code != "" {
-				t.Errorf("%s: the code is %s", name, sum.Code)
-			}
+			equal(t, sum.Code, "", name)
 			out, sum = run(in, Options{}, chatParams, cut, CauseEOF)
 			if sum.Code != "" || strings.Contains(out, `"error"`) {
 				t.Errorf("%s: the code is %s\n%s", name, sum.Code, out)
@@ -897,5 +880,17 @@ func TestLateContentIsAnAnswer(t *testing.T) {
 			}
 			same(t, look(t, out).content, look(t, in).content, name+": contents")
 		}
+	}
+}
+
+// Every error tells the client something of its own, without an address.
+func TestMessagesOfOurOwnNameNoAddress(t *testing.T) {
+	seen := map[string]string{}
+	for _, code := range []string{CodeAborted, CodeIncomplete, CodeTimeout, CodeCrashed, CodeEmpty, CodeAgentError, CodeShutdown} {
+		m := Message(code)
+		if len(m) < len("the agent") || seen[m] != "" || strings.ToLower(m[:1]) != m[:1] || strings.ContainsAny(m, ":/") || strings.Contains(m, "127.") || strings.Contains(m, "localhost") {
+			t.Errorf("%s says %q, as does %q", code, m, seen[m])
+		}
+		seen[m] = code
 	}
 }

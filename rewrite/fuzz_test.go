@@ -54,9 +54,7 @@ func FuzzFraming(f *testing.F) {
 		want := string(s.Finish(feedAll(s, string(in), byScript(a)), cause))
 		got, sum := run(string(in), o, p, byScript(b), cause)
 		same(t, got, want, "outputs of two cuts")
-		if wantSum := s.Summary(); sum != wantSum {
-			t.Errorf("summaries of two cuts: %+v, %+v", sum, wantSum)
-		}
+		equal(t, sum, s.Summary(), "summaries of two cuts")
 		if !s.Guarded() {
 			same(t, got, string(in), "bytes of a foreign stream")
 		}
@@ -337,9 +335,7 @@ func checkLife(t *testing.T, out string, o Options, sum Summary, finished bool) 
 	v := look(t, out)
 	v.checkLifecycle(t)
 	if o.Cards && (o.Progress == ProgressEnvelope || o.Progress == ProgressUnnamed) {
-		if cards := cardsOf(t, out); len(cards) != len(v.starts()) {
-			t.Errorf("%d cards of %d tools", len(cards), len(v.starts()))
-		}
+		equal(t, len(cardsOf(t, out)), len(v.starts()), "cards")
 	}
 	if o.Progress == ProgressOff && len(v.tools) > 0 {
 		t.Errorf("tool events although progress is off")
@@ -469,9 +465,7 @@ func FuzzOther(f *testing.F) {
 		want := string(s.Finish([]byte(fed), how))
 		got, sum := run(string(in), o, p, byScript(b), how)
 		same(t, got, want, "outputs of two cuts")
-		if wantSum := s.Summary(); sum != wantSum {
-			t.Errorf("summaries of two cuts: %+v, %+v", sum, wantSum)
-		}
+		equal(t, sum, s.Summary(), "summaries of two cuts")
 		if s.Active() {
 			return
 		}
@@ -511,9 +505,7 @@ func FuzzSessions(f *testing.F) {
 		want := string(s.Finish([]byte(fed), how))
 		got, sum := run(string(in), o, sessionParams, byScript(b), how)
 		same(t, got, want, "outputs of two cuts")
-		if wantSum := s.Summary(); sum != wantSum {
-			t.Errorf("summaries of two cuts: %+v, %+v", sum, wantSum)
-		}
+		equal(t, sum, s.Summary(), "summaries of two cuts")
 		if s.Active() {
 			return
 		}
@@ -602,9 +594,7 @@ func FuzzReasoning(f *testing.F) {
 		same(t, v.reasoning, reasoning, "reasonings")
 		dropped := look(t, repairWith(shown+stream, Options{Imitations: ImitationsKeep, Reasoning: ReasoningDrop}))
 		same(t, dropped.content, content, "contents without reasoning")
-		if dropped.reasoning != "" {
-			t.Errorf("reasoning that is dropped: %q", dropped.reasoning)
-		}
+		equal(t, dropped.reasoning, "", "reasoning that is dropped")
 
 		out := repair(shown + stream)
 		same(t, repair(out), out, "twice and once")

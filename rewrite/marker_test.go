@@ -155,14 +155,10 @@ func TestImitationsAreStripped(t *testing.T) {
 		for _, split := range splits {
 			in := role() + g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1") + texts(split...) + stop()
 			out := repair(in)
-			if got := look(t, out).content; got != s.want {
-				t.Errorf("%s: content of %q = %q, want %q", s.name, split, got, s.want)
-			}
+			equal(t, look(t, out).content, s.want, s.name)
 			same(t, repair(out), out, s.name+": twice and once")
 		}
-		if got := withoutImitations(s.content); got != s.want {
-			t.Errorf("%s: the tests' own model says %q, want %q", s.name, got, s.want)
-		}
+		equal(t, withoutImitations(s.content), s.want, s.name)
 	}
 }
 
@@ -311,9 +307,7 @@ func TestTextIsHeldOnlyWhileItAgreesWithAMarker(t *testing.T) {
 		if content == "\n`💻 ls`\n" {
 			continue // a real marker, which leaves as an event
 		}
-		if got := heldAfter(content); got != want {
-			t.Errorf("held after %q: %v, want %v", content, got, want)
-		}
+		equal(t, heldAfter(content), want, "held after "+content)
 	}
 }
 
@@ -327,14 +321,10 @@ func TestHeldLineIsBoundedTo4KiB(t *testing.T) {
 		}
 		for _, n := range []int{1, 100, 20000} {
 			v := look(t, repair(role()+deltasOf(in, n)+stop()))
-			if v.content != want {
-				t.Errorf("line of %d bytes in deltas of %d: stripped = %v, want %v", size, n, len(v.content) < size, stripped)
-			}
+			equal(t, v.content, want, "the content")
 		}
 	}
-	if marker.MaxHeldLine != 4096 {
-		t.Errorf("maxHeldLine = %d, want 4 KiB", marker.MaxHeldLine)
-	}
+	equal(t, marker.MaxHeldLine, 4096, "MaxHeldLine")
 }
 
 // Whole frames are held, in order with what is between them, and leave byte for byte.
@@ -458,18 +448,14 @@ func TestTextsAroundMarkersStayApart(t *testing.T) {
 				continue // an event that does not leave ends no line
 			}
 			out := repairWith(in, o)
-			if got := look(t, out).content; got != c.want {
-				t.Errorf("%q: content %q, want %q\n%+v", c.pieces, got, c.want, o)
-			}
+			equal(t, look(t, out).content, c.want, c.pieces)
 			for _, cut := range []cutter{oneByte, byFrame(in), atRandom(1, 50)} {
 				again, _ := run(in, o, chatParams, cut, CauseEOF)
 				same(t, again, out, "outputs of two cuts")
 			}
 			same(t, repairWith(out, o), out, "twice and once")
 			cut, _ := run(role()+piecesOf(c.pieces...), o, chatParams, inOne, CauseAborted)
-			if got := look(t, cut).content; got != c.want {
-				t.Errorf("%q: content before a crash %q, want %q", c.pieces, got, c.want)
-			}
+			equal(t, look(t, cut).content, c.want, c.pieces)
 			if t.Failed() {
 				t.Fatalf("%q with %+v:\n%s", c.pieces, o, out)
 			}
@@ -494,9 +480,7 @@ func TestTextsAroundMarkersStayApartInSmallDeltas(t *testing.T) {
 		if c.pieces[0] == "M" || strings.HasPrefix(c.pieces[0], "<think>") || c.pieces[0] == "R" || c.pieces[0] == "\n" {
 			continue // the message has another beginning
 		}
-		if v.content != want {
-			t.Errorf("%q: content %q, want %q", c.pieces, v.content, want)
-		}
+		equal(t, v.content, want, c.pieces)
 	}
 }
 
@@ -618,9 +602,7 @@ func TestWhatIsLeftOfAChunkIsNoMarker(t *testing.T) {
 					continue
 				}
 				once := repairWith(in, o)
-				if v := look(t, once); v.content != c.content {
-					t.Errorf("%q: content %q, want %q", c.in, v.content, c.content)
-				}
+				equal(t, look(t, once).content, c.content, c.in)
 				same(t, repairWith(once, o), once, "twice and once")
 				if o.Imitations != ImitationsTrust && !strings.Contains(c.in, "ls`") && strings.Contains(once, "running") {
 					t.Errorf("a tool starts:\n%s", once)

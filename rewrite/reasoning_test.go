@@ -56,13 +56,9 @@ func TestThinkTagsOfLegacyRecordings(t *testing.T) {
 		v := look(t, repair(r.body))
 		same(t, v.content, look(t, m.body).content, r.name()+": contents")
 		same(t, v.reasoning, "secret plan", r.name()+": reasonings")
-		if v.story() != "other reasoning text text finish done" {
-			t.Errorf("%s: order %s", r.name(), v.story())
-		}
+		equal(t, v.story(), "other reasoning text text finish done", r.name())
 	}
-	if seen != 3 {
-		t.Errorf("saw %d recordings", seen)
-	}
+	equal(t, seen, 3, "recordings")
 }
 
 // TestReasoningKeepsItsFrame: but for the member's name, a frame of reasoning
@@ -119,12 +115,8 @@ func TestFinishChunkWithReasoning(t *testing.T) {
 		{"a crash in the reasoning", text("<think>a</th") + finishChunk("error", zeroUsage), "reasoning reasoning error finish done"},
 	} {
 		v := look(t, repair(c.in+doneFrame))
-		if v.story() != c.story {
-			t.Errorf("%s: order %s, want %s", c.name, v.story(), c.story)
-		}
-		if len(v.finishes) != 1 {
-			t.Errorf("%s: finishes %q", c.name, v.finishes)
-		}
+		equal(t, v.story(), c.story, c.name)
+		equal(t, len(v.finishes), 1, c.name)
 	}
 }
 
@@ -135,9 +127,7 @@ func finishWith(content, reason, more string) string {
 
 func TestReasoningIsEvidence(t *testing.T) {
 	v := look(t, repair(markerChunk("💻", "ls")+texts("<think>", "hm", "</think>", "Answer")+stop()))
-	if v.story() != "running completed reasoning text finish done" {
-		t.Errorf("order: %s", v.story())
-	}
+	equal(t, v.story(), "running completed reasoning text finish done", "order")
 	if v.content != "Answer" || v.reasoning != "hm" {
 		t.Errorf("content %q, reasoning %q", v.content, v.reasoning)
 	}
@@ -150,9 +140,7 @@ func TestToolWithinReasoning(t *testing.T) {
 	if v.content != "Answer" || v.reasoning != "I look and see" {
 		t.Errorf("content %q, reasoning %q", v.content, v.reasoning)
 	}
-	if v.story() != "reasoning running completed reasoning text finish done" {
-		t.Errorf("order: %s", v.story())
-	}
+	equal(t, v.story(), "reasoning running completed reasoning text finish done", "order")
 }
 
 // TestTextBehindAToolKeepsItsWhiteSpace: as in G3, where the reasoning before
@@ -237,9 +225,7 @@ func TestReasoningDeltasPass(t *testing.T) {
 func TestTrustedToolEndsBeforeHeldText(t *testing.T) {
 	for _, held := range []string{"`💻 ", "<thin"} {
 		v := look(t, repairWith(texts("`💻 a`\n", held, "x")+stop(), Options{Imitations: ImitationsTrust}))
-		if v.story() != "running completed text text finish done" {
-			t.Errorf("%q: order %s", held, v.story())
-		}
+		equal(t, v.story(), "running completed text text finish done", held)
 	}
 }
 
@@ -278,9 +264,7 @@ func TestCallsEndWhatIsHeld(t *testing.T) {
 	const call = `, "tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]`
 	for _, in := range []string{with("<thi", call, "") + text("nk>"), with("a\n`💻 l", call, "") + text("s`"), text("<think>a</th") + with("ink", call, "")} {
 		out := repair(in + stop())
-		if strings.Count(out, `"tool_calls"`) != 1 {
-			t.Errorf("calls are lost or doubled:\n%s", out)
-		}
+		equal(t, strings.Count(out, `"tool_calls"`), 1, "calls")
 		same(t, repair(out), out, "twice and once")
 	}
 }
@@ -294,9 +278,7 @@ func TestMembersLeaveOnce(t *testing.T) {
 		} {
 			for _, r := range []Reasoning{ReasoningExtract, ReasoningDrop} {
 				out := repairWith(in+stop(), Options{Reasoning: r})
-				if n := strings.Count(out, `"`+name+`"`); n != 1 {
-					t.Errorf("%q, %s: %s leaves %d times:\n%s", s, r, name, n, out)
-				}
+				equal(t, strings.Count(out, `"`+name+`"`), 1, s)
 			}
 		}
 	}
@@ -441,9 +423,7 @@ func TestWhatIsNearlyATag(t *testing.T) {
 		}
 		v := look(t, repair(in+stop()))
 		same(t, v.content, s, "contents rune by rune")
-		if v.reasoning != "" {
-			t.Errorf("%q has the reasoning %q", s, v.reasoning)
-		}
+		equal(t, v.reasoning, "", s)
 		body := completion(content(s), "stop", realUsage)
 		same(t, string(RepairAnswer([]byte(body), &Options{}, nil).Body), body, "answers")
 	}

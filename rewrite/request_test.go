@@ -9,21 +9,22 @@ import (
 // What form of answer a request asks for is known of a JSON object that is complete, and
 // of nothing else.
 func TestAskedOfARequest(t *testing.T) {
+	deep := strings.Repeat("[", 1<<16) + strings.Repeat("]", 1<<16) // as a tool's arguments may be
 	for body, want := range map[string]Asked{
 		`{}`: AskedWhole, ` {"stream": false} `: AskedWhole, `{"stream": null}`: AskedWhole, `{"stream": true}`: AskedStream, `{"stream" : true , "a": []}`: AskedStream,
 		`{"stream": true, "stream": false}`: AskedWhole, `{"stream": false, "stream": true}`: AskedStream, `{"\u0073tream": true}`: AskedStream, `{"a": {"stream": true}}`: AskedWhole,
 		`{"stream": 1}`: AskedUnknown, `{"stream": "true"}`: AskedUnknown, `{"stream": [true]}`: AskedUnknown, `{"stream": tru}`: AskedUnknown,
 		``: AskedUnknown, `true`: AskedUnknown, `[{"stream": true}]`: AskedUnknown, `"stream"`: AskedUnknown,
 		`{"stream": true`: AskedUnknown, `{"stream": true}}`: AskedUnknown, `{"stream": true} x`: AskedUnknown, `{"stream": true, "a": [`: AskedUnknown, `{"stream": true, "a": "x`: AskedUnknown,
+		`{"x":"\"stream\":true"}`: AskedWhole, `{"messages":[]}`: AskedWhole, `{"stream":true,"messages":[{"a":1}]}`: AskedStream, `{"messages":{},"stream":true}`: AskedStream,
+		`{"stream":true}{}`: AskedUnknown, `{"stream":true,"x":` + deep + `}`: AskedStream, `{"x":` + deep + `,"stream":true}`: AskedStream,
 		`{"stream": true, "a": }`: AskedUnknown, `{"stream": true, "messages": [{"content": "x}]}`: AskedUnknown, `{"stream": true, "messages": {`: AskedUnknown, `{"stream": true, "a"`: AskedUnknown,
 	} {
 		healed, got := Heal([]byte(body), nil)
 		if got.Asked != want || got.Markers != 0 || string(healed) != body {
 			t.Errorf("%s: %+v, want %v", body, got, want)
 		}
-		if got := AskedOf([]byte(body)); got != want {
-			t.Errorf("%s: %v alone, want %v", body, got, want)
-		}
+		equal(t, AskedOf([]byte(body)), want, body)
 	}
 }
 
@@ -62,60 +63,55 @@ func TestABrokenHistoryDoesNotAskForAWholeAnswer(t *testing.T) {
 // What a request asks of a model and Hermes ignores is named, wherever it stands in the
 // request and whatever else that has.
 func TestIgnoredOfARequest(t *testing.T) {
-	for _, c := range []struct{ members, want string }{
-		{`"tools":[{"type":"function"}]`, "tools"},
-		{`"tools":[]`, ""},
-		{`"tools":[ ]`, ""},
-		{`"tools":null`, ""},
-		{`"functions":[{"name":"f"}]`, "functions"},
-		{`"functions":[]`, ""},
-		{`"tool_choice":"required"`, "tool_choice"},
-		{`"tool_choice":"none"`, "tool_choice"},
-		{`"tool_choice":{"type":"function"}`, "tool_choice"},
-		{`"tool_choice":"auto"`, ""},
-		{`"tool_choice":"\u0061uto"`, ""},
-		{`"tool_choice":""`, ""},
-		{`"tool_choice":null`, ""},
-		{`"n":2`, "n"},
-		{`"n":2.0`, "n"},
-		{`"n":1e3`, "n"},
-		{`"n":1`, ""},
-		{`"n":1.0`, ""},
-		{`"n":0`, ""},
-		{`"n":-2`, ""},
-		{`"n":null`, ""},
-		{`"n":"2"`, ""},
-		{`"n":[2]`, ""},
-		{`"response_format":{"type":"json_object"}`, "response_format"},
-		{`"response_format":{"type":"json_schema","json_schema":{"type":"text"}}`, "response_format"},
-		{`"response_format":{"type":"text"}`, ""},
-		{`"response_format":{ "\u0074ype" : "te\u0078t" }`, ""},
-		{`"response_format":{"type":"text","type":"json_object"}`, "response_format"},
-		{`"response_format":{}`, ""},
-		{`"response_format":null`, ""},
-		{`"text":{"format":{"type":"json_schema"}}`, "text.format"},
-		{`"text":{"verbosity":"low","format":{"type":"text"}}`, ""},
-		{`"text":{"verbosity":"low"}`, ""},
-		{`"text":"x"`, ""},
-		{`"background":true`, "background"},
-		{`"background":false`, ""},
-		{`"background":null`, ""},
-		{`"n":1,"n":2`, "n"},
-		{`"n":2,"n":1`, ""},
-		{`"tools":[1],"tools":null`, ""},
-		{`"t\u006fols":[1],"\u006e":2,"tool\u005fchoice":"required","b\u0061ckground":true`, "background n tool_choice tools"},
-		{`"tools":[1],"tool_choice":"none","functions":[1],"n":3,"response_format":{"type":"json_object"},"background":true`,
-			"background functions n response_format tool_choice tools"},
-		{`"x":{"tools":[1],"n":2}`, ""},
-		{`"Tools":[1]`, ""},
+	for want, requests := range map[string][]string{
+		"tools": {`"tools":[{"type":"function"}]`}, "functions": {`"functions":[{"name":"f"}]`}, "background": {`"background":true`},
+		"tool_choice":     {`"tool_choice":"required"`, `"tool_choice":"none"`, `"tool_choice":{"type":"function"}`},
+		"n":               {`"n":2`, `"n":2.0`, `"n":1e3`, `"n":1,"n":2`},
+		"response_format": {`"response_format":{"type":"json_object"}`, `"response_format":{"type":"json_schema","json_schema":{"type":"text"}}`, `"response_format":{"type":"text","type":"json_object"}`},
+		"text.format":     {`"text":{"format":{"type":"json_schema"}}`},
+		"": {
+			`"tools":[]`, `"tools":[ ]`, `"tools":null`, `"functions":[]`, `"tool_choice":"auto"`, `"tool_choice":"\u0061uto"`, `"tool_choice":""`, `"tool_choice":null`,
+			`"n":1`, `"n":1.0`, `"n":0`, `"n":-2`, `"n":null`, `"n":"2"`, `"n":[2]`, `"n":2,"n":1`, `"response_format":{"type":"text"}`,
+			`"response_format":{ "\u0074ype" : "te\u0078t" }`, `"response_format":{}`, `"response_format":null`, `"text":{"verbosity":"low","format":{"type":"text"}}`,
+			`"text":{"verbosity":"low"}`, `"text":"x"`, `"background":false`, `"background":null`, `"tools":[1],"tools":null`, `"x":{"tools":[1],"n":2}`, `"Tools":[1]`,
+		},
+		"background n tool_choice tools": {`"t\u006fols":[1],"\u006e":2,"tool\u005fchoice":"required","b\u0061ckground":true`},
+		"background functions n response_format tool_choice tools": {
+			`"tools":[1],"tool_choice":"none","functions":[1],"n":3,"response_format":{"type":"json_object"},"background":true`,
+		},
 	} {
-		for place, body := range requestsWith(c.members) {
-			_, got := Heal([]byte(body), nil)
-			if names := strings.Join(got.Ignored.Names(), " "); names != c.want {
-				t.Errorf("%s, %s: %q, want %q", c.members, place, names, c.want)
+		for _, members := range requests {
+			for place, body := range requestsWith(members) {
+				_, got := Heal([]byte(body), nil)
+				equal(t, strings.Join(got.Ignored.Names(), " "), want, members+", "+place)
+				equal(t, got.Asked, AskedStream, members+", "+place)
 			}
-			if got.Asked != AskedStream {
-				t.Errorf("%s, %s: the request was not read: %+v", c.members, place, got)
+		}
+	}
+	for _, body := range []string{``, `[{"tools":[1]}]`, `{"tools":[1]`, `{"tools":[1]}}`, `{"tools":[1]} x`, `{"tools":[1],"a":"x`} { // of what is no object nothing is known
+		_, got := Heal([]byte(body), nil)
+		equal(t, got, Healed{}, body)
+	}
+}
+
+// A request says that it is a diagnostic one by a member that Hermes compares as a whole.
+func TestDiagnosticRequest(t *testing.T) {
+	for want, requests := range map[bool][]string{
+		true: {
+			`"hermes_notification_category":"diagnostic"`, `"hermes_notification_c\u0061tegory" : "\u0064iagnostic"`,
+			`"` + escaped("hermes_notification_category") + `":"` + escaped("diagnostic") + `"`,
+			`"hermes_notification_category":"result","hermes_notification_category":"diagnostic"`,
+		},
+		false: {
+			`"hermes_notification_category":"result"`, `"hermes_notification_category":" diagnostic"`, `"hermes_notification_category":"Diagnostic"`,
+			`"hermes_notification_category":true`, `"hermes_notification_category":["diagnostic"]`,
+			`"hermes_notification_category":"diagnostic","hermes_notification_category":null`, `"metadata":{"hermes_notification_category":"diagnostic"}`,
+		},
+	} {
+		for _, members := range requests {
+			for place, body := range requestsWith(members) {
+				_, got := Heal([]byte(body), nil)
+				equal(t, got.Diagnostic, want, members+", "+place)
 			}
 		}
 	}
@@ -137,38 +133,6 @@ func requestsWith(members string) map[string]string {
 		"long, before": `{"stream":true,` + members + `,` + long + `}`, "long, behind": `{"stream":true,` + long + `,` + members + `}`,
 		"marked": `{"stream":true,` + marked + `,` + members + `}`, "surrogate": `{"stream":true,` + members + `,` + surrogate + `}`,
 		"cards": `{"stream":true,` + members + `,` + cards + `}`,
-	}
-}
-
-// Of a body that is no JSON object nothing is known.
-func TestNothingIsIgnoredOfABrokenRequest(t *testing.T) {
-	for _, body := range []string{``, `[{"tools":[1]}]`, `{"tools":[1]`, `{"tools":[1]}}`, `{"tools":[1]} x`, `{"tools":[1],"a":"x`} {
-		if _, got := Heal([]byte(body), nil); got.Ignored != 0 || len(got.Ignored.Names()) != 0 || got.Diagnostic {
-			t.Errorf("%s: %+v", body, got)
-		}
-	}
-}
-
-// A request says that it is a diagnostic one by a member that Hermes compares as a whole.
-func TestDiagnosticRequest(t *testing.T) {
-	for members, want := range map[string]bool{
-		`"hermes_notification_category":"diagnostic"`:                                         true,
-		`"hermes_notification_c\u0061tegory" : "\u0064iagnostic"`:                             true,
-		`"` + escaped("hermes_notification_category") + `":"` + escaped("diagnostic") + `"`:   true,
-		`"hermes_notification_category":"result"`:                                             false,
-		`"hermes_notification_category":" diagnostic"`:                                        false,
-		`"hermes_notification_category":"Diagnostic"`:                                         false,
-		`"hermes_notification_category":true`:                                                 false,
-		`"hermes_notification_category":["diagnostic"]`:                                       false,
-		`"hermes_notification_category":"diagnostic","hermes_notification_category":null`:     false,
-		`"hermes_notification_category":"result","hermes_notification_category":"diagnostic"`: true,
-		`"metadata":{"hermes_notification_category":"diagnostic"}`:                            false,
-	} {
-		for place, body := range requestsWith(members) {
-			if _, got := Heal([]byte(body), nil); got.Diagnostic != want {
-				t.Errorf("%s, %s: %+v", members, place, got)
-			}
-		}
 	}
 }
 

@@ -482,9 +482,7 @@ func TestWhereAProviderSaidIt(t *testing.T) {
 					t.Errorf("a text of a response is %q, want %q", got, c.want)
 				}
 			}
-			if n := len(textsOf(t, out)); n != 5 {
-				t.Errorf("%d texts", n)
-			}
+			equal(t, len(textsOf(t, out)), 5, "texts")
 			if c.in == c.want {
 				same(t, out, streamed, "bytes of a response")
 			}
@@ -664,9 +662,7 @@ func TestCompletedTurnsThatFailed(t *testing.T) {
 				same(t, strings.TrimSuffix(out, last), before, "bytes before the last event")
 				if !fails || usage != noTokens {
 					same(t, last, after, text+": last events")
-					if sum.Code != "" {
-						t.Errorf("%q: %+v", text, sum)
-					}
+					equal(t, sum.Code, "", text)
 					continue
 				}
 				message := Message(CodeCrashed)

@@ -38,17 +38,23 @@ var framings = []string{
 	"data:  two spaces\n\ndata:\ttab\n\n",
 }
 
-func TestForeignStreamPassesByteForByteHoweverItIsCut(t *testing.T) {
-	for _, in := range framings {
-		for i := range len(in) + 1 {
-			s := New(&Options{}, Params{})
-			out := s.Feed(nil, []byte(in[:i]), epoch)
-			out = s.Feed(out, []byte(in[i:]), epoch)
-			same(t, string(s.Finish(out, CauseEOF)), in, fmt.Sprintf("%q cut at %d", in, i))
+// checkEveryCut checks that a stream which is cut in two, anywhere, is repaired as if it came whole.
+func checkEveryCut(t *testing.T, in string, o Options, p Params, cause Cause) {
+	t.Helper()
+	want, wantSum := run(in, o, p, inOne, cause)
+	for i := 1; i <= len(in) && !t.Failed(); i += cutStride {
+		inTwo := func(n int) int {
+			if n == len(in) {
+				return i
+			}
+			return n
 		}
-		out, _ := run(in, Options{}, Params{}, oneByte, CauseAborted)
-		same(t, out, in, "bytes one by one")
+		out, sum := run(in, o, p, inTwo, cause)
+		same(t, out, want, fmt.Sprintf("%q cut at %d: outputs", in, i))
+		equal(t, sum, wantSum, "summary")
 	}
+	out, _ := run(in, o, p, oneByte, cause)
+	same(t, out, want, "outputs byte by byte")
 }
 
 func TestEveryCutGivesTheSameOutput(t *testing.T) {
@@ -60,21 +66,14 @@ func TestEveryCutGivesTheSameOutput(t *testing.T) {
 	streams = append(streams, multiline(text("a"))+multiline(markerChunk("💻", "ls"))+multiline(finishChunk("stop", zeroUsage))+doneFrame)
 	for _, in := range streams {
 		for _, o := range []Options{{}, {MaxFrame: 64}, {Progress: ProgressUnnamed}} {
-			want, wantSum := run(in, o, chatParams, inOne, CauseEOF)
-			for i := range len(in) + 1 {
-				s := New(&o, chatParams)
-				out := s.Feed(nil, []byte(in[:i]), epoch)
-				out = s.Feed(out, []byte(in[i:]), epoch)
-				same(t, string(s.Finish(out, CauseEOF)), want, fmt.Sprintf("%q cut at %d", in, i))
-				if s.Summary() != wantSum {
-					t.Errorf("summary %+v, want %+v", s.Summary(), wantSum)
-				}
-				if t.Failed() {
-					return
-				}
-			}
-			got, _ := run(in, o, chatParams, oneByte, CauseEOF)
-			same(t, got, want, "outputs byte by byte")
+			checkEveryCut(t, in, o, chatParams, CauseEOF)
+		}
+	}
+	for _, in := range framings { // as a foreign stream
+		checkEveryCut(t, in, Options{}, Params{}, CauseEOF)
+		for _, cause := range causes {
+			out, _ := run(in, Options{}, Params{}, inOne, cause)
+			same(t, out, in, "bytes")
 		}
 	}
 }
@@ -532,9 +531,7 @@ func TestErrorOfOneOfSeveralChoices(t *testing.T) {
 		if n := strings.Count(out, `data: {"error":`); n != 1 || sum.Code != CodeAgentError {
 			t.Errorf("%s: %d errors, code %s:\n%s", name, n, sum.Code, out)
 		}
-		if n := strings.Count(strings.ReplaceAll(out, " ", ""), `"finish_reason":"error"`); n != 2 {
-			t.Errorf("%s: %d of 2 choices end in an error:\n%s", name, n, out)
-		}
+		equal(t, strings.Count(strings.ReplaceAll(out, " ", ""), `"finish_reason":"error"`), 2, name)
 		same(t, repair(out), out, name+": twice and once")
 	}
 }
@@ -674,9 +671,7 @@ func TestContentOfOneEscape(t *testing.T) {
 			in := role() + text("a") + delta(`"content": "`+s+`"`) + text("b") + stop()
 			same(t, repair(in), in, "bytes")
 			in = delta(`"content": "`+s+`"`) + text("b") + stop()
-			if v := look(t, repair(in)); v.content != look(t, in).content {
-				t.Errorf("%s becomes %q", s, v.content)
-			}
+			equal(t, look(t, repair(in)).content, look(t, in).content, s)
 		}
 	}
 }
@@ -777,9 +772,7 @@ func largeLife(t *testing.T, in string, o Options, cause Cause) (string, *view, 
 	for _, cut := range []cutter{oneByte, atRandom(1, 700), atRandom(2, 9000)} {
 		again, s := run(in, o, chatParams, cut, cause)
 		same(t, again, out, "outputs of two cuts")
-		if s != sum {
-			t.Errorf("summaries of two cuts: %+v, %+v", s, sum)
-		}
+		equal(t, s, sum, "summaries of two cuts")
 	}
 	twice, _ := run(out, o, chatParams, inOne, CauseEOF)
 	same(t, twice, out, "twice and once")
@@ -803,9 +796,7 @@ func pairs(t *testing.T, v *view, ids ...string) {
 			t.Errorf("%s: %v", id, count)
 		}
 	}
-	if len(count) != 2*len(ids) {
-		t.Errorf("%v, want tools %q", count, ids)
-	}
+	equal(t, len(count), 2*len(ids), count)
 }
 
 // A tool that starts in a frame above max_frame has its end: upstream's, or one from the
@@ -988,14 +979,10 @@ func follow(t *testing.T, in string, o Options, p Params, cut cutter, cause Caus
 		got := string(quick.Feed(nil, []byte(read), epoch))
 		want := string(reads.Feed(nil, []byte(read), epoch))
 		same(t, got, want, "what leaves for the read that ends at "+fmt.Sprint(at))
-		if got, want := knows(quick), knows(reads); got != want {
-			t.Errorf("after %q:\nknows %s\nwant  %s", read, got, want)
-		}
+		equal(t, knows(quick), knows(reads), "what is known")
 	}
 	same(t, string(quick.Finish(nil, cause)), string(reads.Finish(nil, cause)), "the end")
-	if got, want := quick.Summary(), reads.Summary(); got != want {
-		t.Errorf("summaries: %+v, %+v", got, want)
-	}
+	equal(t, quick.Summary(), reads.Summary(), "summaries")
 }
 
 // byFrame reads frame by frame.
@@ -1059,9 +1046,7 @@ func TestLikeFramesAreNotRead(t *testing.T) {
 			}
 			s.Feed(nil, []byte(frame), epoch)
 		}
-		if passed != c.want {
-			t.Errorf("%s: %d frames are not read, want %d", name, passed, c.want)
-		}
+		equal(t, passed, c.want, name)
 	}
 }
 

@@ -637,9 +637,7 @@ func TestToolsOfBrokenStreamsAreInterrupted(t *testing.T) {
 			v.checkLifecycle(t)
 			for _, e := range v.tools {
 				want := interrupted && e.status == "completed" && e.id != "call_2" && (form == ProgressEnvelope || form == ProgressUnnamed)
-				if e.interrupted != want {
-					t.Errorf("%s: %s of %s is interrupted: %t, want %t", form, e.status, e.id, e.interrupted, want)
-				}
+				equal(t, e.interrupted, want, form)
 			}
 			if form == ProgressEnvelope || form == ProgressUnnamed {
 				same(t, repairWith(out, Options{Progress: form}), out, "twice and once")
@@ -805,12 +803,8 @@ func TestWrappedEventsAreNoChunks(t *testing.T) {
 		} {
 			in := c.before + event + c.behind
 			once, sum := run(in, Options{}, chatParams, inOne, CauseEOF)
-			if sum.Code != c.code {
-				t.Errorf("%s: code %q, want %q", in, sum.Code, c.code)
-			}
-			if n := strings.Count(once, "event: "); n != 1 {
-				t.Errorf("%d events in\n%s", n, once)
-			}
+			equal(t, sum.Code, c.code, in)
+			equal(t, strings.Count(once, "event: "), 1, "named events")
 			twice, sum := run(once, Options{}, chatParams, oneByte, CauseEOF)
 			same(t, twice, once, "twice and once")
 			wasOurs := c.code == CodeIncomplete || c.code == CodeCrashed

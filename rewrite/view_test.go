@@ -263,9 +263,7 @@ func (v *view) checkLifecycle(t testing.TB) {
 		}
 	}
 	for id, s := range state {
-		if s != "completed" {
-			t.Errorf("tool %s never completes", id)
-		}
+		equal(t, s, "completed", "the end of "+id)
 	}
 }
 
@@ -278,9 +276,7 @@ func (v *view) checkErrorFinish(t testing.TB, code string) {
 	if len(v.finishes) != 1 || v.finishes[0] != "error" {
 		t.Errorf("finish reasons = %q, want one error", v.finishes)
 	}
-	if v.done != 1 {
-		t.Errorf("[DONE] came %d times", v.done)
-	}
+	equal(t, v.done, 1, "[DONE]")
 	if !strings.HasSuffix(v.story(), "error finish done") {
 		t.Errorf("order = %s, want … error finish done", v.story())
 	}
@@ -383,9 +379,7 @@ func cardsOf(t testing.TB, stream string) (all []*card) {
 			one.ended = *i
 			want := one.started
 			want.Status = i.Status
-			if fmt.Sprint(*i) != fmt.Sprint(want) {
-				t.Errorf("a call ends as %+v, not %+v", *i, want)
-			}
+			equal(t, fmt.Sprint(*i), fmt.Sprint(want), "the end of a call")
 		case i.Type == "function_call_output":
 			one := byID[i.CallID]
 			if one == nil || one.ended.ID == "" || one.output != nil || e.name != "message" || c.Tool != nil || c.Status != nil {
