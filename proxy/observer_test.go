@@ -132,22 +132,17 @@ func TestWhatIsNoStreamIsNotObserved(t *testing.T) {
 	x.wantObserved()
 }
 
-// failing has an error of the next handler stand for a status.
-func failing(status int) setting {
-	return option(func(o *proxy.Options) { o.ErrorStatus = func(error) int { return status } })
-}
-
 // TestErrorInTheSteadOfAStreamIsObserved at its end, but not where no stream was
 // asked for.
 func TestErrorInTheSteadOfAStreamIsObserved(t *testing.T) {
-	x := begin(t, failing(504))
+	x := begin(t, statusOf(504))
 	x.ret(timedOut{})
 	x.wantObserved("begin /v1/chat/completions chat", "end upstream_timeout")
 	if x.result().Whole {
 		t.Error("the answer is said to be none that is streamed")
 	}
 
-	x = begin(t, failing(504), asking(`{"messages":[]}`))
+	x = begin(t, statusOf(504), asking(`{"messages":[]}`))
 	x.ret(timedOut{})
 	x.wantObserved()
 	if res := x.result(); !res.Whole || res.Outcome != rewrite.CodeTimeout {
@@ -240,13 +235,27 @@ func TestStreamThatBecomesOursIsRecorded(t *testing.T) {
 		t.Errorf("result %+v", res)
 	}
 
-	for _, in := range map[string]string{"never": "data: x\n\n", "too late": "data: " + strings.Repeat("x", 70_000) + "\n\n" + role} {
-		x = begin(t, recorded(), path("/elsewhere"))
+	x = begin(t, recorded(), path("/elsewhere"))
+	x.stream()
+	x.write("data: x\n\n")
+	x.ret(nil)
+	x.wantRecorded("")
+}
+
+// Up to 64 KiB are kept for that.
+func TestWhatIsRecordedOfAnUnknownStream(t *testing.T) {
+	for more, kept := range map[int]bool{0: true, 1: false} {
+		x := begin(t, recorded(), path("/elsewhere"))
 		x.stream()
-		half := len(in) - len(role)
-		x.write(in[:max(half, 1)], in[max(half, 1):])
+		early := ": " + strings.Repeat("c", 64<<10-4+more) + "\n\n"
+		x.write(early)
+		x.write(role, stop, done)
 		x.ret(nil)
-		x.wantRecorded("")
+		if kept {
+			x.wantRecorded(early + role + stop + done)
+		} else {
+			x.wantRecorded("")
+		}
 	}
 }
 

@@ -1,11 +1,9 @@
 package proxy_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -43,6 +41,10 @@ func TestEnds(t *testing.T) {
 		{name: "the agent says so", does: "header role error-stop done abort", answers: "role ...", outcome: "agent_error"},
 		{name: "a tool is open", does: "header role tool abort", answers: "role tool-starts tool-ends error:upstream_aborted"},
 		{name: "some time", does: "+2s header role text +3s abort", answers: "role text partial:upstream_aborted"},
+
+		{name: "an error after early hints", set: []setting{statusOf(http.StatusBadGateway)}, does: "103 error", answers: "502:upstream_aborted"},
+		{name: "only the first status counts", does: "header 500 role end", answers: "role error:upstream_incomplete"},
+		{name: "a stream that is ours with its tail", set: []setting{path(otherPath)}, does: "header foreign role-2 abort", answers: "foreign role error:upstream_aborted"},
 
 		{name: "gone before the header", does: "leave abort", goesOn: "abort", outcome: "client_gone"},
 		{name: "gone before a frame", does: "header leave abort", goesOn: "abort", outcome: "client_gone"},
@@ -589,49 +591,6 @@ func TestEndsAtOnce(t *testing.T) {
 	})
 }
 
-// TestHeaderIsTheHandlersAlone has the timer send the header while the handler
-// sets a trailer, which net/http lets it do at any time.
-func TestHeaderIsTheHandlersAlone(t *testing.T) {
-	for name, set := range map[string]func(*proxy.Options){
-		"keepalive":               func(o *proxy.Options) { o.Keepalive = time.Second },
-		"an answer at a deadline": func(o *proxy.Options) { o.IdleTimeout = time.Second },
-	} {
-		for _, headerCame := range []bool{true, false} {
-			bubble(t, name, func(t *testing.T) {
-				x := begin(t, option(set))
-				if headerCame {
-					x.stream("Trailer", "X-Sum")
-				}
-				x.do(func() {
-					time.Sleep(time.Second)
-					for range 100 {
-						x.w.Header().Set("X-Sum", "1")
-					}
-				})
-				x.ret(nil)
-			})
-		}
-	}
-}
-
-// A stream is recorded from its first byte on if up to 64 KiB of it have come before it
-// is known, to the byte.
-func TestWhatIsRecordedOfAnUnknownStream(t *testing.T) {
-	for more, kept := range map[int]bool{0: true, 1: false} {
-		x := begin(t, recorded(), path("/elsewhere"))
-		x.stream()
-		early := ": " + strings.Repeat("c", 64<<10-4+more) + "\n\n"
-		x.write(early)
-		x.write(role, stop, done)
-		x.ret(nil)
-		if kept {
-			x.wantRecorded(early + role + stop + done)
-		} else {
-			x.wantRecorded("")
-		}
-	}
-}
-
 // 101 is the answer, not a word before it: what comes after it is no stream, and no
 // timeout ends it.
 func TestSwitchingProtocolsIsTheAnswer(t *testing.T) {
@@ -687,24 +646,6 @@ func TestErrorsStandForNoStatusByDefault(t *testing.T) {
 	if got := x.rec.header.Get("X-Should-Retry"); got != "false" || x.rec.status != 0 {
 		t.Errorf("X-Should-Retry %q, status %d", got, x.rec.status)
 	}
-}
-
-// What ends upstream's request says why, for logs.
-func TestCauseOfTheEndOfUpstreamsRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Second }))
-		x.stream()
-		x.write(role)
-		advance(time.Second)
-		x.do(func() {
-			err := context.Cause(x.up.Context())
-			var timeout net.Error
-			if !errors.As(err, &timeout) || !timeout.Timeout() || !strings.Contains(err.Error(), "silent") {
-				t.Errorf("upstream's request ends for %v", err)
-			}
-		})
-		x.abort()
-	})
 }
 
 // A field that is nil keeps net/http from setting it, and has to arrive so.

@@ -50,10 +50,11 @@ func toolEvent(shown, status string) string {
 
 // heads are headers of answers that are no streams of ours.
 var heads = map[string]struct {
-	status        int
-	media, coding string
+	status                int
+	media, coding, length string
 }{
-	"json": {200, "application/json", ""}, "500": {500, "text/event-stream", ""}, "gzip": {200, "text/event-stream", "gzip"},
+	"json": {200, "application/json", "", ""}, "large": {200, "application/json", "", "9999999"}, "gzip": {200, "text/event-stream", "gzip", ""},
+	"103": {103, "", "", ""}, "500": {500, "text/event-stream", "", ""}, "download": {200, "application/octet-stream", "", ""},
 }
 
 // endings are the ways in which a handler ends.
@@ -154,6 +155,9 @@ func (s scene) checkResult(x *exchange, how string, took time.Duration) {
 	if x.up.Context().Err() == nil {
 		x.t.Error("the context of upstream's request is left")
 	}
+	if n := x.streams.Open(); n != 0 {
+		x.t.Errorf("%d streams are open", n)
+	}
 	if s.outcome == "-" {
 		if len(x.ends) > 0 {
 			x.t.Errorf("the observer observed %+v", x.ends)
@@ -220,14 +224,18 @@ func (x *exchange) happens(word string) {
 		x.do(func() {
 			x.w.Header().Set("Content-Type", head.media)
 			x.w.Header().Set("Content-Encoding", head.coding)
+			x.w.Header().Set("Content-Length", head.length)
 			x.w.WriteHeader(head.status)
 		})
 	case word == "header":
 		x.stream()
 	case word == "flush":
 		x.flush()
-	case word == "shutdown":
-		x.streams.Shutdown(0)
+	case word == "now":
+		advance(0)
+	case strings.HasPrefix(word, "shutdown"): // or with a limit, such as shutdown=5s
+		limit, _ := time.ParseDuration(strings.TrimPrefix(word, "shutdown="))
+		x.streams.Shutdown(limit)
 	case word == "running":
 		x.wantRunning()
 	case word == "stopped":

@@ -196,12 +196,6 @@ func TestErrorsOfTheNextHandlerAreAnsweredOnChatPathsOnly(t *testing.T) {
 	}
 }
 
-func TestErrorsOfNoStatusAreReturned(t *testing.T) {
-	x := begin(t)
-	x.ret(errTest).wantError(t, errTest)
-	x.wantLog()
-}
-
 func TestAnswerToHeadHasNoBody(t *testing.T) {
 	answered := func(m string) *exchange {
 		x := begin(t, method(m), option(func(o *proxy.Options) {

@@ -42,24 +42,6 @@ func TestInformationalAnswersAreNotLatched(t *testing.T) {
 	}
 }
 
-func TestInformationalAnswerBeforeAnErrorDoesNotPreventTheAnswer(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) {
-		o.ErrorStatus = func(error) int { return http.StatusBadGateway }
-	}))
-	x.do(func() { x.w.WriteHeader(http.StatusEarlyHints) })
-	x.ret(errTest).wantSwallowed(t)
-	x.wantAnswer(http.StatusBadGateway, "upstream_aborted")
-}
-
-func TestOnlyTheFirstFinalStatusCounts(t *testing.T) {
-	x := begin(t)
-	x.stream()
-	x.do(func() { x.w.WriteHeader(http.StatusInternalServerError) })
-	x.write(role)
-	x.wantLog("header 200", "write "+role, "flush")
-	x.ret(nil)
-}
-
 func TestHeaderOfAStreamIsFittedToABodyThatChanges(t *testing.T) {
 	gone := []string{
 		"Content-Length", "Etag", "Last-Modified", "Accept-Ranges",
@@ -316,6 +298,7 @@ func TestWriteErrorIsRemembered(t *testing.T) {
 				t.Errorf("Write = %d, %v; want 0, %v", n, err, c.err)
 			}
 			x.rec.onWrite = nil // it would go well again
+			x.rec.onFlush = func() error { return errors.New("another") }
 			calls := len(x.rec.log)
 			if n, err := x.tryWrite(text("b")); n != 0 || err != c.err { //nolint:errorlint // the very error
 				t.Errorf("a later Write = %d, %v; want 0, %v", n, err, c.err)
@@ -442,28 +425,31 @@ func TestHeaderIsTheHandlersAloneOnAnyPath(t *testing.T) {
 	}
 }
 
-// TestTimersEndStreamsBesideTheHandler has the drain end the stream while the
-// handler sets trailers.
+// TestTimersEndStreamsBesideTheHandler has a deadline or the drain answer or end the stream
+// while the handler sets trailers.
 func TestTimersEndStreamsBesideTheHandler(t *testing.T) {
 	for _, p := range paths {
-		bubble(t, p, func(t *testing.T) {
-			streams := new(proxy.Streams)
-			x := begin(t, path(p), among(streams, time.Second))
-			x.stream("Trailer", "X-Sum")
-			x.write(role)
-			streams.Shutdown(0)
-			x.do(func() {
-				time.Sleep(time.Second)
-				for range 100 {
-					x.w.Header().Set("X-Sum", "1")
+		for _, headerCame := range []bool{true, false} {
+			bubble(t, fmt.Sprint(p, headerCame), func(t *testing.T) {
+				x := begin(t, path(p), limits("idle=1s drain=1s"))
+				if headerCame {
+					x.stream("Trailer", "X-Sum")
+					x.write(role)
+				}
+				x.streams.Shutdown(0)
+				x.do(func() {
+					time.Sleep(time.Second)
+					for range 100 {
+						x.w.Header().Set("X-Sum", "1")
+					}
+				})
+				synctest.Wait()
+				e := x.ret(nil)
+				if got := x.rec.body.String(); headerCame && !strings.Contains(got, `"error":{`) || e.err != nil {
+					t.Errorf("%v, the client was sent\n%s", e.err, got)
 				}
 			})
-			synctest.Wait()
-			x.abort().wantSwallowed(t)
-			if !strings.HasSuffix(x.rec.body.String(), errorFinish("shutting_down", false)) {
-				t.Errorf("the client was sent\n%s", x.rec.body.String())
-			}
-		})
+		}
 	}
 }
 
@@ -818,14 +804,6 @@ func TestPathsOfChatCompletions(t *testing.T) {
 			t.Errorf("%s was taken for chat completions: %v, want %v", p, answered, chat)
 		}
 	}
-}
-
-func TestStreamThatBecomesActiveWithItsTailIsEnded(t *testing.T) {
-	x := begin(t, path(otherPath))
-	x.stream()
-	x.write(foreign, strings.TrimRight(role, "\n"))
-	x.abort().wantSwallowed(t)
-	x.wantBody(foreign + role + errorFinish("upstream_aborted", false))
 }
 
 // deadlined is an inner writer with a deadline, which it keeps without a lock, as
