@@ -212,6 +212,7 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 		"reset":                 {reset, http.StatusBadGateway, 499},
 		"refused by the site":   {malformed, http.StatusForbidden, 0},
 		"an error of no status": {malformed, 0, 0},
+		"its client has left":   {context.Canceled, http.StatusBadGateway, 499},
 		"a limit":               {&http.MaxBytesError{}, http.StatusRequestEntityTooLarge, 0},
 		"a limit's own status":  {fmt.Errorf("x: %w", statusError(413)), http.StatusRequestEntityTooLarge, 0},
 	} {
@@ -220,6 +221,9 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 				x := begin(t, timeouts(time.Minute), withStatuses(), set, func(_ *proxy.Options, r *http.Request, _ *recorder) {
 					r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, c.body })), -1
 				})
+				if c.body == context.Canceled { //nolint:errorlint // as the server says it
+					x.leave()
+				}
 				e := x.finish(func() error {
 					_, _ = io.ReadAll(x.up.Body)
 					return statusError(c.status)
@@ -253,76 +257,51 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// Elsewhere than in chat completions, and without a failure of the client's, the next
-// handler's error is its own.
-func TestErrorsThatAreNotTheClientsStayWhatTheyAre(t *testing.T) {
-	torn := func(_ *proxy.Options, r *http.Request, _ *recorder) {
-		r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, errTest })), -1
-		r.Header.Set("Content-Type", "application/json")
-	}
-	for name, sets := range map[string][]setting{
-		"another path": {path(otherPath), torn},
-		"a good body":  {path(otherPath), header("Content-Type", "application/json"), asking(clean)},
-		"no body":      {path(otherPath)},
-	} {
-		x := begin(t, append(sets, withStatuses())...)
-		e := x.finish(func() error {
-			if x.up.Body != nil {
-				_, _ = io.ReadAll(x.up.Body)
-			}
-			return statusError(http.StatusBadGateway)
-		})
-		if e.err != statusError(http.StatusBadGateway) { //nolint:errorlint // the very error
-			t.Errorf("%s: %v", name, e.err)
-		}
-	}
-}
-
-// Nor is an error after the answer, which has begun, and no error is none.
-func TestErrorsAfterAnAnswerAreNotTheClientsFailure(t *testing.T) {
-	for _, err := range []error{statusError(http.StatusBadGateway), nil} {
-		x := begin(t, func(o *proxy.Options, r *http.Request, _ *recorder) {
-			r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, errTest })), -1
-			o.ErrorStatus = func(err error) int {
-				if err == nil {
-					t.Error("ErrorStatus was asked about no error")
-				}
-				var s statusError
-				errors.As(err, &s)
-				return int(s)
-			}
-		})
-		x.do(func() { x.w.WriteHeader(http.StatusNotFound) })
-		if e := x.ret(err); e.err != err || x.rec.status != http.StatusNotFound { //nolint:errorlint // the very error
-			t.Errorf("error %v, want %v; status %d", e.err, err, x.rec.status)
-		}
-	}
-}
-
-// A handler that limits the body says so itself: where it does not, it is no failure of the
-// client's that we would name.
-func TestLimitsOfBodiesAreNotTheClientsFailure(t *testing.T) {
-	for _, failure := range []error{&http.MaxBytesError{}, fmt.Errorf("x: %w", statusError(413))} {
-		x := begin(t, withStatuses(), func(_ *proxy.Options, r *http.Request, _ *recorder) {
+// An error is the next handler's own, or one of the agent's, where the client's request did not
+// break off: it came whole, a handler limits it and says so itself, or the answer has begun.
+// So it is elsewhere than in chat completions.
+func TestErrorsThatAreNotTheClients(t *testing.T) {
+	torn := func(failure error) setting {
+		return func(_ *proxy.Options, r *http.Request, _ *recorder) {
 			r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, failure })), -1
+			r.Header.Set("Content-Type", "application/json")
+		}
+	}
+	failed := statusError(http.StatusBadGateway)
+	for name, c := range map[string]struct {
+		sets     []setting
+		begins   bool // the answer has
+		err      error
+		answered bool // with an error of the agent's
+	}{
+		"another path":              {sets: []setting{path(otherPath), torn(errTest)}, err: failed},
+		"another path, a good body": {sets: []setting{path(otherPath), asking(clean)}, err: failed},
+		"another path, no body":     {sets: []setting{path(otherPath)}, err: failed},
+		"after an answer":           {sets: []setting{torn(errTest)}, begins: true, err: failed},
+		"no error after an answer":  {sets: []setting{torn(errTest)}, begins: true},
+		"a limit":                   {sets: []setting{torn(&http.MaxBytesError{})}, err: failed, answered: true},
+		"a limit's own status":      {sets: []setting{torn(fmt.Errorf("x: %w", statusError(413)))}, err: failed, answered: true},
+		"a whole body":              {sets: []setting{asking(clean)}, err: failed, answered: true},
+		"one that is no history":    {sets: []setting{asking(`[]`)}, err: failed, answered: true},
+		"an empty one":              {sets: []setting{asking("")}, err: failed, answered: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := begin(t, append(c.sets, withStatuses())...)
+			e := x.finish(func() error {
+				if c.begins {
+					x.w.WriteHeader(http.StatusNotFound)
+				} else if x.up.Body != nil {
+					_, _ = io.ReadAll(x.up.Body)
+				}
+				return c.err
+			})
+			if c.answered {
+				e.wantSwallowed(t)
+				x.wantAnswer(http.StatusBadGateway, "upstream_aborted")
+			} else if e.err != c.err || c.begins && x.rec.status != http.StatusNotFound { //nolint:errorlint // the very error
+				t.Errorf("error %v, want %v; status %d", e.err, c.err, x.rec.status)
+			}
 		})
-		x.ret(statusError(http.StatusBadGateway)).wantSwallowed(t)
-		x.wantAnswer(http.StatusBadGateway, "upstream_aborted")
-	}
-}
-
-// So is one of a client of whom the server says that it has gone.
-func TestRequestsThatEndWithTheirClient(t *testing.T) {
-	x := begin(t, withStatuses(), func(_ *proxy.Options, r *http.Request, _ *recorder) {
-		r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, errTest })), -1
-	})
-	x.leave()
-	var failed *proxy.RequestError
-	if err := x.ret(statusError(http.StatusBadGateway)).err; !errors.As(err, &failed) || failed.Status != 499 {
-		t.Errorf("error %v", err)
-	}
-	if got := x.result().Outcome; got != proxy.OutcomeClientGone || x.rec.status != 0 {
-		t.Errorf("outcome %q, status %d", got, x.rec.status)
 	}
 }
 
@@ -358,17 +337,5 @@ func TestBodiesThatUpstreamClosesAreNotTheClientsFailure(t *testing.T) {
 	}()
 	if <-late == nil {
 		t.Error("a closed body is read after the answer")
-	}
-}
-
-// A request that was read to its end is not the failure of its client.
-func TestTheEndOfABodyIsNoFailure(t *testing.T) {
-	for _, body := range []string{`{"stream": true, "messages": []}`, `{"messages": [{"role": "assistant", "content": "x"}]}`, `[]`, ""} {
-		x := begin(t, withStatuses(), asking(body))
-		e := x.ret(statusError(http.StatusBadGateway))
-		var failed *proxy.RequestError
-		if errors.As(e.err, &failed) || x.rec.status != http.StatusBadGateway {
-			t.Errorf("%q: status %d, error %v", body, x.rec.status, e.err)
-		}
 	}
 }

@@ -248,23 +248,6 @@ func TestUsageIsRememberedByUpstreamAndModel(t *testing.T) {
 	}
 }
 
-func TestUpstreamIsAskedForAfterTheHeader(t *testing.T) {
-	var asked int
-	x := begin(t, option(func(o *proxy.Options) {
-		o.Usage = (&memory{reported: make(map[string]bool)}).of
-		o.Upstream = func(*http.Request) string { asked++; return "a" }
-	}))
-	if asked != 0 {
-		t.Error("upstream was asked for before the header had come")
-	}
-	x.stream()
-	x.write(role, text("a"), stop, done)
-	x.ret(nil)
-	if asked == 0 {
-		t.Error("upstream was never asked for")
-	}
-}
-
 // breaking is an inner writer that panics with what it is given where at says, and must not be used again then.
 type breaking struct {
 	*recorder

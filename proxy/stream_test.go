@@ -153,46 +153,15 @@ func TestCompletionsWithoutAnIDOfUpstreamsDiffer(t *testing.T) {
 }
 
 func TestErrorsOfTheNextHandlerAreAnsweredOnChatPathsOnly(t *testing.T) {
-	for _, c := range []struct {
-		path   string
-		status int
-		code   string // "" for an error that goes on
-	}{
-		{chatPath, http.StatusBadGateway, "upstream_aborted"},
-		{chatPath, http.StatusServiceUnavailable, "upstream_aborted"},
-		{chatPath, http.StatusGatewayTimeout, "upstream_timeout"},
-		{chatPath, 0, ""},
-		{chatPath, http.StatusInternalServerError, ""},
-		{chatPath, http.StatusBadRequest, ""},
-		{chatPath, http.StatusUnauthorized, ""},
-		{chatPath, http.StatusNotFound, ""},
-		{chatPath, http.StatusRequestEntityTooLarge, ""},
-		{chatPath, http.StatusTooManyRequests, ""},
-		{otherPath, http.StatusBadGateway, ""},
-		{otherPath, http.StatusServiceUnavailable, ""},
-		{otherPath, http.StatusGatewayTimeout, ""},
-	} {
-		t.Run(fmt.Sprint(c.path, " ", c.status), func(t *testing.T) {
-			x := begin(t, path(c.path), option(func(o *proxy.Options) {
-				o.ErrorStatus = func(err error) int {
-					if err != errTest { //nolint:errorlint // the very error
-						t.Errorf("ErrorStatus was asked about %v", err)
-					}
-					return c.status
-				}
-			}))
-			e := x.ret(errTest)
-			if c.code == "" {
-				e.wantError(t, errTest)
-				x.wantLog()
-				return
+	answered := map[int]string{502: "502:upstream_aborted", 503: "503:upstream_aborted", 504: "504:upstream_timeout"}
+	for _, p := range []string{chatPath, otherPath} {
+		for _, status := range []int{0, 400, 401, 404, 413, 429, 500, 502, 503, 504} {
+			s := scene{name: fmt.Sprint(p, " ", status), set: []setting{path(p), statusOf(status)}, does: "error"}
+			if s.answers = answered[status]; s.answers == "" || p != chatPath {
+				s.answers, s.outcome, s.goesOn = "", "-", "error"
 			}
-			e.wantSwallowed(t)
-			x.wantAnswerOf(c.status, c.code, c.status != http.StatusServiceUnavailable)
-			if res := x.result(); res.Outcome != c.code || res.Err != errTest { //nolint:errorlint // the very error
-				t.Errorf("outcome %q, error %v; want %q and the handler's", res.Outcome, res.Err, c.code)
-			}
-		})
+			s.run(t)
+		}
 	}
 }
 

@@ -613,13 +613,14 @@ func (a asked) ReportsFailures(bool) { a() }
 func TestUpstreamIsNamedInTheHandlersGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var timer bool
-		n := 0
+		n, named := 0, 0
 		x := begin(t, option(func(o *proxy.Options) {
 			o.IdleTimeout = time.Second
 			o.Upstream = func(*http.Request) string {
 				if timer {
 					t.Error("a timer has the upstream named")
 				}
+				named++
 				return "one"
 			}
 			o.Usage = func(upstream string) rewrite.UsageMemory {
@@ -629,6 +630,9 @@ func TestUpstreamIsNamedInTheHandlersGoroutine(t *testing.T) {
 				return asked(func() { moves.Load(); n++ })
 			}
 		}))
+		if named > 0 {
+			t.Error("it is named before the header has come")
+		}
 		x.stream()
 		x.write(role, text("hi"), strings.TrimSuffix(zeroStop, "\n\n"))
 		n = 0
