@@ -1,11 +1,12 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
+	"reflect"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -127,63 +128,27 @@ func onlyHandler(t *testing.T, config []byte) *Handler {
 // compile returns what the options of h stand for.
 func compile(h *Handler) (proxy.Options, error) { return options.Of(h).Compile() }
 
-// plainOptions are the options that can be compared, with zero values replaced
-// by the defaults they stand for.
-type plainOptions struct {
-	Progress       rewrite.Progress
-	StatusLine     bool
-	Cards          bool
-	Imitations     rewrite.Imitations
-	Reasoning      rewrite.Reasoning
-	History        proxy.History
-	MaxRequest     int64
-	ErrorFinish    rewrite.ErrorFinish
-	ZeroUsage      rewrite.ZeroUsage
-	EmptyAnswer    rewrite.EmptyAnswer
-	KeepaliveForm  rewrite.KeepaliveForm
-	ParallelWindow time.Duration
-	MaxFrame       int
-
-	FirstByteTimeout, IdleTimeout, StallTimeout time.Duration
-	Keepalive, DoneGrace, DrainTimeout          time.Duration
-}
-
-func plain(o proxy.Options) plainOptions {
-	r := o.Rewrite
-	return plainOptions{
-		Progress:         or(r.Progress, rewrite.ProgressForms()[0]),
-		StatusLine:       r.StatusLine,
-		Cards:            r.Cards,
-		Imitations:       or(r.Imitations, rewrite.ImitationsValues()[0]),
-		Reasoning:        or(r.Reasoning, rewrite.ReasoningValues()[0]),
-		History:          or(o.History, proxy.HistoryValues()[0]),
-		MaxRequest:       or(o.MaxRequest, proxy.DefaultMaxRequest),
-		ErrorFinish:      or(r.ErrorFinish, rewrite.ErrorFinishForms()[0]),
-		ZeroUsage:        or(r.ZeroUsage, rewrite.ZeroUsageValues()[0]),
-		EmptyAnswer:      or(r.EmptyAnswer, rewrite.EmptyAnswerValues()[0]),
-		KeepaliveForm:    or(r.KeepaliveForm, rewrite.KeepaliveForms()[0]),
-		ParallelWindow:   or(r.ParallelWindow, rewrite.DefaultParallelWindow),
-		MaxFrame:         or(r.MaxFrame, rewrite.DefaultMaxFrame),
-		FirstByteTimeout: o.FirstByteTimeout,
-		IdleTimeout:      o.IdleTimeout,
-		StallTimeout:     o.StallTimeout,
-		Keepalive:        o.Keepalive,
-		DoneGrace:        o.DoneGrace,
-		DrainTimeout:     o.DrainTimeout,
-	}
-}
-
-func or[T comparable](v, zero T) T {
-	var z T
-	if v == z {
-		return zero
-	}
-	return v
+// plain returns the options without tools, so that they can be compared, and with the
+// defaults that zero values stand for.
+func plain(o proxy.Options) proxy.Options {
+	r := &o.Rewrite
+	r.Tools = nil
+	r.Progress = cmp.Or(r.Progress, rewrite.ProgressForms()[0])
+	r.Imitations = cmp.Or(r.Imitations, rewrite.ImitationsValues()[0])
+	r.Reasoning = cmp.Or(r.Reasoning, rewrite.ReasoningValues()[0])
+	r.ErrorFinish = cmp.Or(r.ErrorFinish, rewrite.ErrorFinishForms()[0])
+	r.ZeroUsage = cmp.Or(r.ZeroUsage, rewrite.ZeroUsageValues()[0])
+	r.EmptyAnswer = cmp.Or(r.EmptyAnswer, rewrite.EmptyAnswerValues()[0])
+	r.KeepaliveForm = cmp.Or(r.KeepaliveForm, rewrite.KeepaliveForms()[0])
+	r.ParallelWindow = cmp.Or(r.ParallelWindow, rewrite.DefaultParallelWindow)
+	r.MaxFrame = cmp.Or(r.MaxFrame, rewrite.DefaultMaxFrame)
+	o.History = cmp.Or(o.History, proxy.HistoryValues()[0])
+	return o
 }
 
 func sameOptions(t *testing.T, got, want proxy.Options) {
 	t.Helper()
-	if g, w := plain(got), plain(want); g != w {
+	if g, w := plain(got), plain(want); !reflect.DeepEqual(g, w) {
 		t.Errorf("options\n%+v\nwant\n%+v", g, w)
 	}
 }
