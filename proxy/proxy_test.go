@@ -20,44 +20,67 @@ import (
 
 // TestEnds: a stream of chat completions that ends gets what it lacks, and an observer is told.
 func TestEnds(t *testing.T) {
+	for _, c := range []struct{ name, does, answers string }{
+		{"abort after the role", "header role abort", "role error:aborted"},
+		{"abort after text", "header role text abort", "role text partial:aborted"},
+		{"abort after a space", "header role space abort", "role space error:aborted"},
+		{"abort in a frame", "header role half abort", "role error:aborted"},
+		{"abort before a blank line", "header role text-1 abort", "role text partial:aborted"},
+		{"abort before the end of a line", "header role text-2 abort", "role text partial:aborted"},
+		{"abort with text held", "header role held abort", "role held partial:aborted"},
+		{"abort in the first frame", "header role-2 abort", "role error:aborted"},
+		{"abort before a frame", "header abort", "502:aborted"},
+		{"error", "header role text error", "role text partial:aborted"},
+		{"timeout", "header role text timeout", "role text partial:timeout"},
+		{"wrapped timeout", "header role text wrapped-timeout", "role text partial:timeout"},
+		{"no finish", "header role text end", "role text partial:incomplete"},
+		{"[DONE] without a finish", "header role text done end", "role text partial:incomplete"},
+		{"a tool is open", "header role tool abort", "role tool-starts tool-ends error:aborted"},
+		{"some time", "+2s header role text +3s abort", "role text partial:aborted"},
+		{"only the first status counts", "header 500 role end", "role error:incomplete"},
+	} {
+		scene{name: c.name, does: c.does, answers: c.answers}.run(t)
+	}
+	elsewhere, refused := []setting{path(otherPath)}, []setting{statusOf(http.StatusBadGateway), limits("first=1s")}
 	for _, s := range []scene{
-		{name: "abort after the role", does: "header role abort", answers: "role error:upstream_aborted"},
-		{name: "abort after text", does: "header role text abort", answers: "role text partial:upstream_aborted"},
-		{name: "abort after a space", does: "header role space abort", answers: "role space error:upstream_aborted"},
-		{name: "abort in a frame", does: "header role half abort", answers: "role error:upstream_aborted"},
-		{name: "abort before a blank line", does: "header role text-1 abort", answers: "role text partial:upstream_aborted"},
-		{name: "abort before the end of a line", does: "header role text-2 abort", answers: "role text partial:upstream_aborted"},
-		{name: "abort with text held", does: "header role held abort", answers: "role held partial:upstream_aborted"},
-		{name: "abort in the first frame", does: "header role-2 abort", answers: "role error:upstream_aborted"},
-		{name: "abort before a frame", does: "header abort", answers: "502:upstream_aborted"},
-		{name: "error", does: "header role text error", answers: "role text partial:upstream_aborted"},
-		{name: "timeout", does: "header role text timeout", answers: "role text partial:upstream_timeout"},
-		{name: "wrapped timeout", does: "header role text wrapped-timeout", answers: "role text partial:upstream_timeout"},
-		{name: "no finish", does: "header role text end", answers: "role text partial:upstream_incomplete"},
-		{name: "[DONE] without a finish", does: "header role text done end", answers: "role text partial:upstream_incomplete"},
-		{name: "length", does: "header role text length done end", answers: "role text length done", outcome: "ok"},
-		{name: "false stop", does: "header role zero-stop done end", answers: "role ...", outcome: "agent_crashed"},
-		{name: "no answer", does: "header role full-stop done end", answers: "role ...", outcome: "empty_answer"},
-		{name: "the agent says so", does: "header role error-stop done abort", answers: "role ...", outcome: "agent_error"},
-		{name: "a tool is open", does: "header role tool abort", answers: "role tool-starts tool-ends error:upstream_aborted"},
-		{name: "some time", does: "+2s header role text +3s abort", answers: "role text partial:upstream_aborted"},
-
-		{name: "an error after early hints", set: []setting{statusOf(http.StatusBadGateway)}, does: "103 error", answers: "502:upstream_aborted"},
-		{name: "only the first status counts", does: "header 500 role end", answers: "role error:upstream_incomplete"},
-		{name: "a stream that is ours with its tail", set: []setting{path(otherPath)}, does: "header foreign role-2 abort", answers: "foreign role error:upstream_aborted"},
-
-		{name: "gone before the header", does: "leave abort", goesOn: "abort", outcome: "client_gone"},
-		{name: "gone before a frame", does: "header leave abort", goesOn: "abort", outcome: "client_gone"},
-		{name: "gone before [DONE]", does: "header role stop leave abort", answers: "role stop", goesOn: "abort", outcome: "client_gone"},
-		{name: "gone after [DONE]", does: "header role text stop done leave end", answers: "role text stop done", outcome: "ok"},
 		{
-			name: "gone before the header, by an error", does: "leave +1h error", goesOn: "error", outcome: "client_gone",
-			set: []setting{statusOf(http.StatusBadGateway), timeouts(time.Second)},
+			name: "length", does: "header role text length done end",
+			answers: "role text length done", outcome: "ok",
 		},
-
-		{name: "panic before a frame", does: "header panic", answers: "502:upstream_aborted", goesOn: "panic"},
-		{name: "abort before the header", does: "abort", goesOn: "abort", outcome: "-"},
-		{name: "abort before the header, elsewhere", does: "abort", goesOn: "abort", outcome: "-", set: []setting{path(otherPath)}},
+		{
+			name: "false stop", does: "header role zero-stop done end",
+			answers: "role ...", outcome: "agent_crashed",
+		},
+		{
+			name: "no answer", does: "header role full-stop done end",
+			answers: "role ...", outcome: "empty_answer",
+		},
+		{
+			name: "the agent says so", does: "header role error-stop done abort",
+			answers: "role ...", outcome: "agent_error",
+		},
+		{name: "an error after early hints", does: "103 error", answers: "502:aborted", set: refused},
+		{
+			name: "a stream that is ours with its tail", does: "header foreign role-2 abort",
+			answers: "foreign role error:aborted", set: elsewhere,
+		},
+		{name: "gone before the header", does: "leave abort", outcome: "client_gone", goesOn: "abort"},
+		{name: "gone before a frame", does: "header leave abort", outcome: "client_gone", goesOn: "abort"},
+		{
+			name: "gone before [DONE]", does: "header role stop leave abort",
+			answers: "role stop", outcome: "client_gone", goesOn: "abort",
+		},
+		{
+			name: "gone after [DONE]", does: "header role text stop done leave end",
+			answers: "role text stop done", outcome: "ok",
+		},
+		{name: "panic before a frame", does: "header panic", answers: "502:aborted", goesOn: "panic"},
+		{name: "abort before the header", does: "abort", outcome: "-", goesOn: "abort"},
+		{
+			name: "abort before the header, elsewhere", does: "abort",
+			outcome: "-", goesOn: "abort", set: elsewhere,
+		},
+		{name: "gone before the header, by an error", does: "leave +1h error", outcome: "client_gone", goesOn: "error", set: refused},
 	} {
 		s.run(t)
 	}

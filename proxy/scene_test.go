@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,8 +23,8 @@ type scene struct {
 	// other words are those of happens.
 	does string
 	// answers has the words that the client is sent, with error:, partial: or failed: and a
-	// code for an error finish, or an error as JSON as its status and code, such as
-	// 502:upstream_aborted. With ... anything may follow.
+	// word of codes for an error finish, or an error as JSON as its status and such a word, as in
+	// 502:aborted. With ... anything may follow.
 	answers string
 	outcome string // what is observed: "" for the code of the answer or ok, "-" for nothing
 	goesOn  string // how the guard lets the request go, as ending.want says
@@ -47,6 +48,11 @@ var written = map[string]string{
 func toolEvent(shown, status string) string {
 	return "event: hermes.tool.progress\ndata: {" + envelope + `[{"index":0,"delta":{},"finish_reason":null}],"tool":"terminal",` +
 		shown + `"toolCallId":"call_ee64bef593d536091d1f0001","status":` + status + "}\n\n"
+}
+
+// codes are the short words for codes of errors.
+var codes = map[string]string{
+	"aborted": "upstream_aborted", "timeout": "upstream_timeout", "incomplete": "upstream_incomplete", "shutdown": "shutting_down",
 }
 
 // heads are headers of answers that are no streams of ours.
@@ -124,13 +130,14 @@ func (s scene) checkAnswer(x *exchange) {
 	begins := false
 	for word := range strings.FieldsSeq(s.answers) {
 		kind, code, failed := strings.Cut(word, ":")
+		code = cmp.Or(codes[code], code)
 		switch {
 		case word == "...":
 			begins = true
 		case !failed:
 			want.WriteString(x.word(word))
 		case kind == "failed":
-			want.WriteString(x.word(word))
+			want.WriteString(x.word("failed:" + code))
 		case kind == "error" || kind == "partial":
 			want.WriteString(errorFinish(code, kind == "partial"))
 			if !strings.HasSuffix(strings.Join(x.rec.log, "|"), done+"|flush") {
@@ -169,6 +176,7 @@ func (s scene) checkResult(x *exchange, how string, took time.Duration) {
 	outcome := s.outcome
 	if outcome == "" {
 		_, outcome, _ = strings.Cut(s.answers, ":")
+		outcome = cmp.Or(codes[outcome], outcome)
 	}
 	if outcome == "" {
 		outcome = proxy.OutcomeOK

@@ -153,7 +153,7 @@ func TestCompletionsWithoutAnIDOfUpstreamsDiffer(t *testing.T) {
 }
 
 func TestErrorsOfTheNextHandlerAreAnsweredOnChatPathsOnly(t *testing.T) {
-	answered := map[int]string{502: "502:upstream_aborted", 503: "503:upstream_aborted", 504: "504:upstream_timeout"}
+	answered := map[int]string{502: "502:aborted", 503: "503:aborted", 504: "504:timeout"}
 	for _, p := range []string{chatPath, otherPath} {
 		for _, status := range []int{0, 400, 401, 404, 413, 429, 500, 502, 503, 504} {
 			s := scene{name: fmt.Sprint(p, " ", status), set: []setting{path(p), statusOf(status)}, does: "error"}
@@ -263,11 +263,11 @@ func TestOtherStreams(t *testing.T) {
 		}
 		cut := "header begin more cut "
 		scenes := []scene{
-			{does: cut + "abort", answers: "begin more failed:upstream_aborted"},
-			{does: cut + "error", answers: "begin more failed:upstream_aborted"},
-			{does: cut + "timeout", answers: "begin more failed:upstream_timeout"},
-			{does: cut + "end", answers: "begin more failed:upstream_incomplete"},
-			{does: "header begin more panic", answers: "begin more failed:upstream_aborted", goesOn: "panic"},
+			{does: cut + "abort", answers: "begin more failed:aborted"},
+			{does: cut + "error", answers: "begin more failed:aborted"},
+			{does: cut + "timeout", answers: "begin more failed:timeout"},
+			{does: cut + "end", answers: "begin more failed:incomplete"},
+			{does: "header begin more panic", answers: "begin more failed:aborted", goesOn: "panic"},
 			{does: "header begin leave abort", answers: "begin", outcome: "client_gone", goesOn: "abort"},
 			{does: "header begin leave error", answers: "begin", outcome: "client_gone", goesOn: "error"},
 			{does: "header begin ends leave abort", answers: "begin ends", goesOn: "abort"},
@@ -278,7 +278,7 @@ func TestOtherStreams(t *testing.T) {
 			},
 			{
 				limits: "drain=10s", does: "header begin shutdown +9s more cut +1s! stopped abort",
-				answers: "begin more failed:shutting_down",
+				answers: "begin more failed:shutdown",
 			},
 			{limits: "drain=1s", does: "header begin ends shutdown +1s! stopped abort", answers: "begin ends"},
 		}
@@ -290,7 +290,7 @@ func TestOtherStreams(t *testing.T) {
 		if name == "responses" { // it shows what it is after the drain
 			scenes = append(scenes, scene{
 				limits: "drain=1s", does: "header shutdown +1s running late stopped abort",
-				answers: "late failed:shutting_down",
+				answers: "late failed:shutdown",
 			})
 		}
 		for _, c := range scenes {

@@ -15,19 +15,47 @@ func among(s *proxy.Streams, drain time.Duration) setting {
 }
 
 func TestDrain(t *testing.T) {
+	for _, c := range []struct{ name, limits, does, answers string }{
+		{
+			"streams go on for the drain timeout", "drain=10s",
+			"header role shutdown +9s text +1s! stopped abort", "role text partial:shutdown",
+		},
+		{
+			"a stream that finishes meanwhile", "drain=10s", "header role shutdown +9s text stop done end",
+			"role text stop done",
+		},
+		{
+			"one that has, but is open", "drain=10s", "header role text stop shutdown +10s! stopped abort",
+			"role text stop done",
+		},
+		{"no header", "drain=10s", "shutdown +10s! waits", "502:shutdown"},
+		{"the header is held", "drain=10s", "header shutdown +10s! stopped abort", "502:shutdown"},
+		{
+			"a limit that is shorter", "drain=10s", "header role shutdown=4s +4s! stopped",
+			"role error:shutdown",
+		},
+		{
+			"a limit that is longer", "drain=10s", "header role shutdown=1m +10s! stopped",
+			"role error:shutdown",
+		},
+		{"no drain timeout", "", "header role shutdown=1m now stopped", "role error:shutdown"},
+		{
+			"twice is once", "drain=10s", "header role shutdown +9s shutdown=1s +1s! stopped",
+			"role error:shutdown",
+		},
+	} {
+		scene{name: c.name, limits: c.limits, does: c.does, answers: c.answers}.run(t)
+	}
 	elsewhere := []setting{path(otherPath)}
 	for _, s := range []scene{
-		{name: "streams go on for the drain timeout", limits: "drain=10s", does: "header role shutdown +9s text +1s! stopped abort", answers: "role text partial:shutting_down"},
-		{name: "a stream that finishes meanwhile", limits: "drain=10s", does: "header role shutdown +9s text stop done end", answers: "role text stop done"},
-		{name: "one that has, but is open", limits: "drain=10s", does: "header role text stop shutdown +10s! stopped abort", answers: "role text stop done"},
-		{name: "no header", limits: "drain=10s", does: "shutdown +10s! waits", answers: "502:shutting_down"},
-		{name: "the header is held", limits: "drain=10s", does: "header shutdown +10s! stopped abort", answers: "502:shutting_down"},
-		{name: "a limit that is shorter", limits: "drain=10s", does: "header role shutdown=4s +4s! stopped", answers: "role error:shutting_down"},
-		{name: "a limit that is longer", limits: "drain=10s", does: "header role shutdown=1m +10s! stopped", answers: "role error:shutting_down"},
-		{name: "no drain timeout", does: "header role shutdown=1m now stopped", answers: "role error:shutting_down"},
-		{name: "twice is once", limits: "drain=10s", does: "header role shutdown +9s shutdown=1s +1s! stopped", answers: "role error:shutting_down"},
-		{name: "the client is gone", limits: "drain=1s", does: "header role leave shutdown +1s abort", answers: "role", outcome: "client_gone", goesOn: "abort"},
-		{name: "a stream that becomes active later", limits: "drain=1s", set: elsewhere, does: "header foreign shutdown +1h role stopped abort", answers: "foreign role error:shutting_down"},
+		{
+			name: "the client is gone", limits: "drain=1s", does: "header role leave shutdown +1s abort", answers: "role",
+			outcome: "client_gone", goesOn: "abort",
+		},
+		{
+			name: "a stream that becomes active later", limits: "drain=1s", set: elsewhere,
+			does: "header foreign shutdown +1h role stopped abort", answers: "foreign role error:shutdown",
+		},
 	} {
 		s.run(t)
 	}

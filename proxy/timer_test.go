@@ -65,72 +65,128 @@ func (x *exchange) wantStopped() {
 
 // TestTimelines: the deadlines and keepalives of an exchange.
 func TestTimelines(t *testing.T) {
-	form := func(f rewrite.KeepaliveForm) []setting {
-		return []setting{option(func(o *proxy.Options) { o.Rewrite.KeepaliveForm = f })}
-	}
-	chunks, comments := form(rewrite.KeepaliveChunk), form(rewrite.KeepaliveComment)
-	for _, s := range []scene{
-		{name: "no deadline", limits: "", does: "+1000h header +1000h role +1000h stop +1000h running", answers: "role stop"},
-		{name: "the earliest: first byte", limits: "first=1m idle=1h stall=1h grace=1h keepalive=1h", does: "header +1m!", answers: "504:upstream_timeout"},
-		{name: "the earliest: idle", limits: "first=1h idle=1m stall=1h grace=1h keepalive=1h", does: "header +1m!", answers: "504:upstream_timeout"},
-		{name: "the earliest: stall", limits: "first=1h idle=1h stall=1m grace=1h keepalive=1h", does: "header +1m!", answers: "504:upstream_timeout"},
-		{name: "first byte", limits: "first=30s", does: "+30s!", answers: "504:upstream_timeout"},
-		{name: "first byte: of the request, not of the header", limits: "first=30s", does: "+20s header +10s!", answers: "504:upstream_timeout"},
-		{name: "first byte: a frame is one", limits: "first=30s", does: "header role +1h running", answers: "role"},
-		{name: "first byte: part of one is", limits: "first=30s", does: "header part +1h running", answers: ""},
-		{name: "first byte: a comment is", limits: "first=30s", does: "header comment +1h running", answers: "comment"},
-		{name: "first byte: a keepalive is not", limits: "first=25s keepalive=10s", does: "header +10s! +10s! +5s! stopped", answers: "keepalive keepalive ..."},
-		{name: "idle: no header", limits: "idle=1m", does: "+1m!", answers: "504:upstream_timeout"},
-		{name: "idle: the header is a byte", limits: "idle=1m", does: "+50s header +1m!", answers: "504:upstream_timeout"},
-		{name: "idle: nothing", limits: "idle=1m", does: "header role +1m!", answers: "role error:upstream_timeout"},
-		{name: "idle: frames", limits: "idle=1m", does: "header role +40s text +40s text +1m!", answers: "role text text partial:upstream_timeout"},
-		{name: "idle: comments", limits: "idle=1m", does: "header role +40s comment +40s comment +1m!", answers: "role comment comment error:upstream_timeout"},
-		{name: "idle: part of a frame", limits: "idle=1m", does: "header role +40s part +40s part +1m!", answers: "role error:upstream_timeout"},
-		{name: "stall: frames", limits: "stall=1m", does: "header +59s text +59s text +59s text +1m!", answers: "text text text partial:upstream_timeout"},
-		{name: "stall: comments", limits: "idle=30s stall=1m", does: "header role +20s comment +20s comment +20s!", answers: "role comment comment error:upstream_timeout"},
-		{name: "stall: blank lines", limits: "idle=30s stall=1m", does: "header role +20s line +20s line +20s!", answers: "role line line error:upstream_timeout"},
-		{name: "stall: part of a frame", limits: "idle=30s stall=1m", does: "header role +20s part +20s part +20s!", answers: "role error:upstream_timeout"},
-		{name: "stall: no header", limits: "stall=1m", does: "+1m!", answers: "504:upstream_timeout"},
-		{name: "stall: the header is no frame", limits: "stall=1m", does: "+30s header +30s!", answers: "504:upstream_timeout"},
-		{name: "stall: a comment is none", limits: "stall=1m", does: "+30s header hello +30s!", answers: "504:upstream_timeout"},
-		{name: "grace: after [DONE]", limits: "grace=5s", does: "header role stop done +5s! stopped", answers: "role stop done"},
-		{name: "grace: shorter than the keepalive", limits: "idle=1m keepalive=10s grace=5s", does: "header +4s role +10s! +1s stop +5s! stopped", answers: "role beat stop done"},
-		{name: "keepalive: not before the header", limits: "keepalive=10s", does: "+1h header +10s! running", answers: "keepalive"},
-		{name: "keepalive: from the last byte to the client", limits: "keepalive=10s", does: "header +6s role +10s! +4s half +6s! +4s rest +10s! running", answers: "role beat beat text beat"},
-		{name: "keepalive: does not hide idle", limits: "keepalive=10s idle=25s", does: "header role +10s! +10s! +5s!", answers: "role beat beat error:upstream_timeout"},
-		{name: "keepalive: does not hide stall", limits: "keepalive=10s stall=25s", does: "header role +10s! +10s! +5s!", answers: "role beat beat error:upstream_timeout"},
-		{name: "keepalive: not after the finish", limits: "keepalive=10s", does: "header role stop +1m done +1m running", answers: "role stop done"},
-		{name: "no deadline below zero", limits: "first=-1s idle=-1s stall=-1s grace=-1s keepalive=-1s", does: "+1h header +1h role +1h stop +1h running", answers: "role stop"},
-		{name: "silence before a keepalive", limits: "idle=10s keepalive=10s", does: "header role +10s!", answers: "role error:upstream_timeout"},
-
-		{name: "ends: gives up", limits: "first=30s", does: "+30s! stopped waits", answers: "504:upstream_timeout"},
-		{name: "ends: gives up silently", limits: "first=30s", does: "+30s! stopped end", answers: "504:upstream_timeout"},
-		{name: "ends: aborts", limits: "first=30s", does: "+30s! stopped abort", answers: "504:upstream_timeout"},
-		{name: "ends: answers, too late", limits: "first=30s", does: "+30s! stopped 500 end", answers: "504:upstream_timeout"},
-		{name: "ends: has an answer after all", limits: "first=30s", does: "+30s! stopped header abort", answers: "504:upstream_timeout"},
-		{name: "ends: a stream that aborts", limits: "idle=1m", does: "header role +1m! stopped abort", answers: "role error:upstream_timeout"},
-		{name: "ends: a stream with an error", limits: "idle=1m", does: "header role +1m! stopped error", answers: "role error:upstream_timeout"},
-		{name: "ends: a stream cleanly", limits: "idle=1m", does: "header role +1m! stopped end", answers: "role error:upstream_timeout"},
-		{name: "ends: panics", limits: "idle=1m", does: "header role +1m! panic", answers: "role error:upstream_timeout", goesOn: "panic"},
+	for _, c := range []struct{ name, limits, does, answers string }{
+		{"no deadline", "", "+1000h header +1000h role +1000h stop +1000h running", "role stop"},
 		{
-			name: "grace: bytes begin it anew", limits: "grace=5s idle=2s stall=2s keepalive=1s",
-			does:    "header role text +1s! stop +4s comment +4s comment +4s comment +5s! stopped abort",
-			answers: "role text beat stop comment comment comment done",
+			"the earliest: first byte", "first=1m idle=1h stall=1h grace=1h keepalive=1h", "header +1m!",
+			"504:timeout",
 		},
-
-		{name: "form: no chunk yet", limits: "keepalive=10s", does: "header +10s! +10s!", answers: "keepalive keepalive"},
-		{name: "form: after a chunk", limits: "keepalive=10s", does: "header role +10s! +10s!", answers: "role beat beat"},
-		{name: "form: after a comment", limits: "keepalive=10s", does: "header comment +10s! +10s!", answers: "comment keepalive keepalive"},
-		{name: "form: chunk", set: chunks, limits: "keepalive=10s", does: "header role +10s! +10s!", answers: "role beat beat"},
-		{name: "form: chunk, none yet", set: chunks, limits: "keepalive=10s", does: "header +10s! +10s!", answers: "keepalive keepalive"},
-		{name: "form: chunk, within a frame", set: chunks, limits: "keepalive=10s", does: "header role half +10s! +10s!", answers: "role beat beat"},
-		{name: "form: chunk, with text held", set: chunks, limits: "keepalive=10s", does: "header role held +10s! +10s!", answers: "role beat beat"},
-		{name: "form: chunk, after a tool", set: chunks, limits: "keepalive=10s", does: "header role tool +10s! +10s!", answers: "role tool-starts beat beat"},
-		{name: "form: chunk, after a foreign frame", set: chunks, limits: "keepalive=10s", does: "header array +10s! +10s!", answers: "array keepalive keepalive"},
-		{name: "form: comment", set: comments, limits: "keepalive=10s", does: "header role +10s! +10s!", answers: "role keepalive keepalive"},
-		{name: "form: comment, after a tool", set: comments, limits: "keepalive=10s", does: "header role tool +10s! +10s!", answers: "role tool-starts keepalive keepalive"},
+		{
+			"the earliest: idle", "first=1h idle=1m stall=1h grace=1h keepalive=1h", "header +1m!",
+			"504:timeout",
+		},
+		{
+			"the earliest: stall", "first=1h idle=1h stall=1m grace=1h keepalive=1h", "header +1m!",
+			"504:timeout",
+		},
+		{"first byte", "first=30s", "+30s!", "504:timeout"},
+		{"first byte: of the request, not of the header", "first=30s", "+20s header +10s!", "504:timeout"},
+		{"first byte: a frame is one", "first=30s", "header role +1h running", "role"},
+		{"first byte: part of one is", "first=30s", "header part +1h running", ""},
+		{"first byte: a comment is", "first=30s", "header comment +1h running", "comment"},
+		{
+			"first byte: a keepalive is not", "first=25s keepalive=10s", "header +10s! +10s! +5s! stopped",
+			"keepalive keepalive ...",
+		},
+		{"idle: no header", "idle=1m", "+1m!", "504:timeout"},
+		{"idle: the header is a byte", "idle=1m", "+50s header +1m!", "504:timeout"},
+		{"idle: nothing", "idle=1m", "header role +1m!", "role error:timeout"},
+		{"idle: frames", "idle=1m", "header role +40s text +40s text +1m!", "role text text partial:timeout"},
+		{
+			"idle: comments", "idle=1m", "header role +40s comment +40s comment +1m!",
+			"role comment comment error:timeout",
+		},
+		{"idle: part of a frame", "idle=1m", "header role +40s part +40s part +1m!", "role error:timeout"},
+		{
+			"stall: frames", "stall=1m", "header +59s text +59s text +59s text +1m!",
+			"text text text partial:timeout",
+		},
+		{
+			"stall: comments", "idle=30s stall=1m", "header role +20s comment +20s comment +20s!",
+			"role comment comment error:timeout",
+		},
+		{
+			"stall: blank lines", "idle=30s stall=1m", "header role +20s line +20s line +20s!",
+			"role line line error:timeout",
+		},
+		{
+			"stall: part of a frame", "idle=30s stall=1m", "header role +20s part +20s part +20s!",
+			"role error:timeout",
+		},
+		{"stall: no header", "stall=1m", "+1m!", "504:timeout"},
+		{"stall: the header is no frame", "stall=1m", "+30s header +30s!", "504:timeout"},
+		{"stall: a comment is none", "stall=1m", "+30s header hello +30s!", "504:timeout"},
+		{"grace: after [DONE]", "grace=5s", "header role stop done +5s! stopped", "role stop done"},
+		{
+			"grace: shorter than the keepalive", "idle=1m keepalive=10s grace=5s",
+			"header +4s role +10s! +1s stop +5s! stopped", "role beat stop done",
+		},
+		{"keepalive: not before the header", "keepalive=10s", "+1h header +10s! running", "keepalive"},
+		{
+			"keepalive: from the last byte to the client", "keepalive=10s",
+			"header +6s role +10s! +4s half +6s! +4s rest +10s! running", "role beat beat text beat",
+		},
+		{
+			"keepalive: does not hide idle", "keepalive=10s idle=25s", "header role +10s! +10s! +5s!",
+			"role beat beat error:timeout",
+		},
+		{
+			"keepalive: does not hide stall", "keepalive=10s stall=25s", "header role +10s! +10s! +5s!",
+			"role beat beat error:timeout",
+		},
+		{
+			"keepalive: not after the finish", "keepalive=10s", "header role stop +1m done +1m running",
+			"role stop done",
+		},
+		{
+			"no deadline below zero", "first=-1s idle=-1s stall=-1s grace=-1s keepalive=-1s",
+			"+1h header +1h role +1h stop +1h running", "role stop",
+		},
+		{"silence before a keepalive", "idle=10s keepalive=10s", "header role +10s!", "role error:timeout"},
+		{"ends: gives up", "first=30s", "+30s! stopped waits", "504:timeout"},
+		{"ends: gives up silently", "first=30s", "+30s! stopped end", "504:timeout"},
+		{"ends: aborts", "first=30s", "+30s! stopped abort", "504:timeout"},
+		{"ends: answers, too late", "first=30s", "+30s! stopped 500 end", "504:timeout"},
+		{"ends: has an answer after all", "first=30s", "+30s! stopped header abort", "504:timeout"},
+		{"ends: a stream that aborts", "idle=1m", "header role +1m! stopped abort", "role error:timeout"},
+		{"ends: a stream with an error", "idle=1m", "header role +1m! stopped error", "role error:timeout"},
+		{"ends: a stream cleanly", "idle=1m", "header role +1m! stopped end", "role error:timeout"},
+		{
+			"grace: bytes begin it anew", "grace=5s idle=2s stall=2s keepalive=1s",
+			"header role text +1s! stop +4s comment +4s comment +4s comment +5s! stopped abort",
+			"role text beat stop comment comment comment done",
+		},
 	} {
+		s := scene{name: c.name, limits: c.limits, does: c.does, answers: c.answers}
 		s.run(t)
+	}
+	scene{
+		name: "ends: panics", limits: "idle=1m", does: "header role +1m! panic", answers: "role error:timeout", goesOn: "panic",
+	}.run(t)
+}
+
+func TestKeepaliveForms(t *testing.T) {
+	const byDefault = rewrite.KeepaliveForm("")
+	for _, c := range []struct {
+		form          rewrite.KeepaliveForm
+		does, answers string
+	}{
+		{byDefault, "header", "keepalive keepalive"},
+		{byDefault, "header role", "role beat beat"},
+		{byDefault, "header comment", "comment keepalive keepalive"},
+		{rewrite.KeepaliveChunk, "header role", "role beat beat"},
+		{rewrite.KeepaliveChunk, "header", "keepalive keepalive"},
+		{rewrite.KeepaliveChunk, "header role half", "role beat beat"},
+		{rewrite.KeepaliveChunk, "header role held", "role beat beat"},
+		{rewrite.KeepaliveChunk, "header role tool", "role tool-starts beat beat"},
+		{rewrite.KeepaliveChunk, "header array", "array keepalive keepalive"},
+		{rewrite.KeepaliveComment, "header role", "role keepalive keepalive"},
+		{rewrite.KeepaliveComment, "header role tool", "role tool-starts keepalive keepalive"},
+	} {
+		scene{
+			name: string(c.form) + " " + c.does, limits: "keepalive=10s", does: c.does + " +10s! +10s!", answers: c.answers,
+			set: []setting{option(func(o *proxy.Options) { o.Rewrite.KeepaliveForm = c.form })},
+		}.run(t)
 	}
 }
 
