@@ -103,7 +103,6 @@ type stream struct {
 	op       string     // gen_ai.operation.name, "" for an answer that is not streamed
 	path     string
 	readers  func() int // nil if the stream may not be resumed
-	place    int        // among the open ones; see Process
 }
 
 // openTool is a tool that is open.
