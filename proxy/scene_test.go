@@ -38,7 +38,7 @@ var written = map[string]string{
 	"comment": comment, "hello": ": hello", "part": "d", "line": "\n", "space": text(" "), "held": text("`💻 ls"),
 	"text-1": strings.TrimSuffix(text("a"), "\n"), "text-2": strings.TrimSuffix(text("a"), "\n\n"),
 	"role-2": strings.TrimSuffix(role, "\n\n"), "torn-done": "data: [DO", "done-2": "data: [DONE]",
-	"zero-stop": zeroStop, "full-stop": fullStop, "foreign": foreign, "array": "data: [1]\n\n", "tool": text("\\n`💻 ls`\\n"),
+	"zero-stop": zeroStop, "full-stop": fullStop, "foreign": foreign, "array": "data: [1]\n\n", "{}": "{}", "{": `{"id": `, "tool": text("\\n`💻 ls`\\n"),
 	"length":     strings.Replace(stop, `"stop"`, `"length"`, 1),
 	"error-stop": strings.Replace(stop, `"stop"`, `"error"`, 1),
 	"keepalive":  beat, "beat": beatForm, "tool-starts": toolEvent(`"emoji":"💻","label":"ls",`, `"running"`), "tool-ends": toolEvent("", `"completed","interrupted":true`),
@@ -98,6 +98,7 @@ func (s scene) runWith(t *testing.T, words map[string]string) {
 			}
 			end(x).want(t, s.goesOn)
 			s.checkResult(x, word, time.Since(begun))
+			proxy.FireLate(x.w) // a timer that comes too late to be stopped, which must not write
 		}
 		s.checkAnswer(x)
 		if _, code, cut := strings.Cut(s.answers, ":"); cut && !x.over && code != "" {
@@ -243,6 +244,12 @@ func (x *exchange) happens(word string) {
 		x.flush()
 	case word == "now":
 		advance(0)
+	case word == "late-timer": // which does nothing
+		calls := len(x.rec.log)
+		proxy.FireLate(x.w)
+		if got := x.rec.log[calls:]; len(got) > 0 {
+			x.t.Errorf("a timer that comes too late has sent %q", got)
+		}
 	case strings.HasPrefix(word, "shutdown"): // or with a limit, such as shutdown=5s
 		limit, _ := time.ParseDuration(strings.TrimPrefix(word, "shutdown="))
 		x.streams.Shutdown(limit)

@@ -49,7 +49,7 @@ func TestDrain(t *testing.T) {
 	elsewhere := []setting{path(otherPath)}
 	for _, s := range []scene{
 		{
-			name: "the client is gone", limits: "drain=1s", does: "header role leave shutdown +1s abort", answers: "role",
+			name: "the client is gone", limits: "drain=1s", does: "header role leave shutdown +1s late-timer abort", answers: "role",
 			outcome: "client_gone", goesOn: "abort",
 		},
 		{
@@ -71,7 +71,7 @@ func TestDrain(t *testing.T) {
 		} {
 			s.name += ", " + shutdown
 			s.limits, s.set = "drain=1s", append(s.set, asking(`{"stream": false}`))
-			s.does, s.answers, s.outcome = s.does+" "+shutdown+" +1h running part end", "part", "-"
+			s.does, s.answers, s.outcome = s.does+" "+shutdown+" +1h late-timer running part end", "part", "-"
 			s.run(t)
 		}
 	}

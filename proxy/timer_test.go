@@ -310,11 +310,7 @@ func timeouts(d time.Duration) setting {
 }
 
 // deadlines are the timeouts that count from the request on, one at a time.
-var deadlines = map[string]func(time.Duration) setting{
-	"first byte": func(d time.Duration) setting { return option(func(o *proxy.Options) { o.FirstByteTimeout = d }) },
-	"idle":       func(d time.Duration) setting { return option(func(o *proxy.Options) { o.IdleTimeout = d }) },
-	"stall":      func(d time.Duration) setting { return option(func(o *proxy.Options) { o.StallTimeout = d }) },
-}
+var deadlines = []string{"first=1m", "idle=1m", "stall=1m"}
 
 const plainAnswer = `{"object":"chat.completion"}`
 
@@ -333,37 +329,22 @@ func (x *exchange) answers() {
 }
 
 func TestTimeoutsDoNotCountTheClientsUpload(t *testing.T) {
-	for name, timeout := range deadlines {
-		bubble(t, name, func(t *testing.T) {
-			x := begin(t, timeout(time.Minute), slowly(polluted, func() { advance(time.Hour) }))
-			advance(time.Minute - 1)
-			if x.rec.status != 0 {
-				t.Fatalf("answered with %d already", x.rec.status)
-			}
-			advance(1)
-			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-			x.ret(nil).wantSwallowed(t)
-			if d := x.result().Duration; d != time.Hour+time.Minute {
-				t.Errorf("duration %v, want that since the request came", d)
-			}
-		})
+	for _, limit := range deadlines {
+		upload := slowly(polluted, func() { advance(time.Hour) })
+		scene{name: limit, limits: limit, set: []setting{upload}, does: "+1m! end", answers: "504:timeout"}.run(t)
 	}
 }
 
 // Timeouts and the drain are about streams: an answer that is none may take its
 // time.
 func TestAnswersThatAreNoStreamsHaveNoDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, body := range []string{`{}`, `{"stream":false}`, `{"messages":[],"stream":null}`, strings.Replace(polluted, "true", "false", 1)} {
-			streams := new(proxy.Streams)
-			stall := deadlines["stall"](time.Minute)
-			x := begin(t, timeouts(time.Minute), stall, among(streams, time.Minute), asking(body))
-			advance(24 * time.Hour)
-			streams.Shutdown(0)
-			advance(24 * time.Hour)
-			x.answers()
-		}
-	})
+	whole := strings.Replace(polluted, "true", "false", 1)
+	for _, body := range []string{`{}`, `{"stream":false}`, `{"messages":[],"stream":null}`, whole} {
+		scene{
+			name: body, limits: "first=1m idle=1m stall=1m drain=1m", set: []setting{asking(body)},
+			does: "+24h shutdown +24h json {} end", answers: "{}", outcome: "-",
+		}.run(t)
+	}
 }
 
 // Where the body does not say, or was not read, the answer may be a stream.
@@ -379,51 +360,24 @@ func TestAnswersThatMayBeStreamsHaveDeadlines(t *testing.T) {
 		"cut off": {`{"stream":false`, none}, "nothing": {``, none}, "history keep": {`{"stream":false}`, keep},
 		"too large": {`{"stream":false}`, small}, "compressed": {`{"stream":false}`, header("Content-Encoding", "gzip")},
 	} {
-		bubble(t, name, func(t *testing.T) {
-			for _, timeout := range deadlines {
-				x := begin(t, timeout(time.Minute), asking(c.body), c.set)
-				advance(time.Minute)
-				x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-				x.ret(nil).wantSwallowed(t)
-			}
-
-			streams := new(proxy.Streams)
-			x := begin(t, among(streams, time.Minute), asking(c.body), c.set)
-			streams.Shutdown(0)
-			advance(time.Minute)
-			x.wantAnswer(http.StatusBadGateway, "shutting_down")
-			x.ret(nil).wantSwallowed(t)
-		})
+		set := []setting{asking(c.body), c.set}
+		for _, limit := range deadlines {
+			scene{name: name, limits: limit, set: set, does: "+1m! end", answers: "504:timeout"}.run(t)
+		}
+		scene{name: name, limits: "drain=1m", set: set, does: "shutdown +1m! end", answers: "502:shutdown"}.run(t)
 	}
 }
 
 // A stream that the request does not ask for is one all the same, from its header on.
 func TestStreamsThatAreNotAskedForHaveDeadlines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for name, timeout := range deadlines {
-			x := begin(t, timeout(time.Minute), asking(`{}`))
-			advance(time.Hour)
-			x.stream()
-			advance(time.Minute - 1)
-			if x.rec.status != 0 {
-				t.Fatalf("%s: answered with %d already", name, x.rec.status)
-			}
-			advance(1)
-			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-			x.ret(nil).wantSwallowed(t)
-		}
-
-		streams := new(proxy.Streams)
-		x := begin(t, among(streams, time.Minute), asking(`{}`))
-		streams.Shutdown(0)
-		advance(time.Minute)
-		x.stream()
-		if n, err := x.tryWrite(role); n != len(role) && err == nil {
-			t.Errorf("Write = %d, %v", n, err)
-		}
-		x.wantBody(role + errorFinish("shutting_down", false))
-		x.ret(nil).wantSwallowed(t)
-	})
+	set := []setting{asking(`{}`)}
+	for _, limit := range deadlines {
+		scene{name: limit, limits: limit, set: set, does: "+1h header +1m! end", answers: "504:timeout"}.run(t)
+	}
+	scene{
+		name: "drain", limits: "drain=1m", set: set,
+		does: "shutdown +1m header role stopped end", answers: "role error:shutdown",
+	}.run(t)
 }
 
 func TestShutdownWhileTheClientSends(t *testing.T) {
@@ -513,10 +467,10 @@ func sending(portions int, meanwhile func()) setting {
 // upstream may wait for as long as the client takes, for one portion or for all.
 func TestTimeoutsDoNotCountAnUploadThatGoesOnWhileItComes(t *testing.T) {
 	for name, set := range unread {
-		for of, timeout := range deadlines {
-			bubble(t, name+", "+of, func(t *testing.T) {
+		for _, limit := range deadlines {
+			bubble(t, name+", "+limit, func(t *testing.T) {
 				beats := option(func(o *proxy.Options) { o.Keepalive = time.Second }) // of which none may leave before the header
-				x := begin(t, timeout(time.Minute), beats, sending(100, func() { advance(10 * time.Minute) }), set)
+				x := begin(t, limits(limit), beats, sending(100, func() { advance(10 * time.Minute) }), set)
 				x.do(func() {
 					if b, err := io.ReadAll(x.up.Body); len(b) != 100 || err != nil {
 						t.Errorf("upstream gets %d bytes, %v", len(b), err)
@@ -538,14 +492,14 @@ func TestTimeoutsDoNotCountAnUploadThatGoesOnWhileItComes(t *testing.T) {
 func TestTimeoutsCountWhatUpstreamDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, set := range unread {
-			for of, timeout := range deadlines {
-				x := begin(t, timeout(time.Minute), sending(100, func() {}), set)
+			for _, limit := range deadlines {
+				x := begin(t, limits(limit), sending(100, func() {}), set)
 				for range 5 {
 					x.do(func() { _, _ = x.up.Body.Read(make([]byte, 1)) })
 					advance(time.Minute - 1)
 				}
 				if x.rec.status != 0 {
-					t.Fatalf("%s, %s: answered with %d already", name, of, x.rec.status)
+					t.Fatalf("%s, %s: answered with %d already", name, limit, x.rec.status)
 				}
 				advance(1)
 				x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
@@ -608,58 +562,6 @@ func TestBodiesThatAreNotFollowed(t *testing.T) {
 		x.do(func() {
 			if fmt.Sprintf("%T", x.up.Body) != fmt.Sprintf("%T", x.r.Body) {
 				t.Errorf("%s: the body became a %T", name, x.up.Body)
-			}
-		})
-	}
-}
-
-// A timer that comes too late to be stopped does nothing to what has ended, or is not
-// its own.
-func TestTimersThatComeTooLateDoNothing(t *testing.T) {
-	answer := func(media string) func(*exchange) {
-		return func(x *exchange) {
-			x.do(func() {
-				x.w.Header().Set("Content-Type", media)
-				x.w.WriteHeader(http.StatusOK)
-			})
-			x.write("as it is")
-		}
-	}
-	for name, until := range map[string]func(x *exchange){
-		"a stream that has ended": func(x *exchange) {
-			x.stream()
-			x.write(role, text("Hello"), stop, done)
-			x.ret(nil).wantSwallowed(t)
-		},
-		"a stream that has been drained": func(x *exchange) {
-			x.stream()
-			x.write(role)
-			advance(20 * time.Second)
-		},
-		"a request that has been drained": func(x *exchange) { advance(20 * time.Second) },
-		"JSON lines":                      answer("application/jsonl"),
-		"a download":                      answer("application/octet-stream"),
-		"a client that has left": func(x *exchange) {
-			x.stream()
-			x.write(role)
-			x.leave()
-		},
-	} {
-		bubble(t, name, func(t *testing.T) {
-			streams := new(proxy.Streams)
-			x := begin(t, among(streams, 20*time.Second), option(func(o *proxy.Options) {
-				o.FirstByteTimeout, o.IdleTimeout, o.Keepalive = time.Minute, time.Minute, 45*time.Second
-			}))
-			streams.Shutdown(0)
-			until(x)
-			before := len(x.rec.log)
-			advance(time.Hour)
-			proxy.FireLate(x.w)
-			if got := x.rec.log[before:]; len(got) > 0 {
-				t.Errorf("the client was sent %q", got)
-			}
-			if !x.over {
-				x.ret(nil).wantSwallowed(t)
 			}
 		})
 	}
