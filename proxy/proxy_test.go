@@ -61,6 +61,11 @@ func TestEnds(t *testing.T) {
 		},
 		{name: "an error after early hints", does: "103 error", answers: "502:aborted", set: refused},
 		{
+			name: "a stream that is ours from its first chunk on", limits: "idle=1m keepalive=1s", set: elsewhere,
+			does:    "header foreign +1h role tool text +1s! abort",
+			answers: "foreign role tool-starts tool-done text beat partial:aborted",
+		},
+		{
 			name: "a stream that is ours with its tail", does: "header foreign role-2 abort",
 			answers: "foreign role error:aborted", set: elsewhere,
 		},
@@ -148,50 +153,6 @@ func TestForeignPanicGoesOnAfterTheFinish(t *testing.T) {
 			if res := x.result(); res.Outcome != rewrite.CodeAborted || res.Err == nil {
 				t.Errorf("%s: outcome %q, error %v; want upstream_aborted and the panic", name, res.Outcome, res.Err)
 			}
-		}
-	}
-}
-
-func TestNothingTouchesTheWriterAfterTheGuard(t *testing.T) {
-	begins := map[string]func(*exchange){
-		"a stream":           func(x *exchange) { x.stream(); x.write(role) },
-		"a held header":      func(x *exchange) { x.stream() },
-		"no header":          func(*exchange) {},
-		"JSON":               func(x *exchange) { x.write("{}") },
-		"an inactive stream": func(x *exchange) { x.stream(); x.write(foreign) },
-	}
-	for from, start := range begins {
-		for _, how := range []string{"end", "error", "abort", "panic", "gone"} {
-			bubble(t, from+", "+how, func(t *testing.T) {
-				p := chatPath
-				if from == "an inactive stream" {
-					p = otherPath
-				}
-				x := begin(t, path(p), option(func(o *proxy.Options) {
-					o.FirstByteTimeout, o.IdleTimeout, o.StallTimeout = time.Hour, time.Hour, time.Hour
-					o.Keepalive, o.DoneGrace, o.DrainTimeout = time.Second, time.Second, time.Second
-				}))
-				start(x)
-				x.streams.Shutdown(0)
-				end := endings[how]
-				if how == "gone" {
-					x.leave()
-					end = (*exchange).abort
-				}
-				end(x) // seals the writer
-				advance(24 * time.Hour)
-				x.w.WriteHeader(http.StatusEarlyHints)
-				x.w.WriteHeader(http.StatusOK)
-				if n, err := x.w.Write([]byte(role)); n != 0 || err == nil {
-					t.Errorf("a late Write = %d, %v; want an error", n, err)
-				}
-				_ = http.NewResponseController(x.w).Flush()
-				if rf, ok := x.w.(io.ReaderFrom); ok {
-					if n, err := rf.ReadFrom(strings.NewReader(role)); n != 0 || err == nil {
-						t.Errorf("a late ReadFrom = %d, %v; want an error", n, err)
-					}
-				}
-			})
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -42,6 +43,7 @@ var written = map[string]string{
 	"length":     strings.Replace(stop, `"stop"`, `"length"`, 1),
 	"error-stop": strings.Replace(stop, `"stop"`, `"error"`, 1),
 	"keepalive":  beat, "beat": beatForm, "tool-starts": toolEvent(`"emoji":"💻","label":"ls",`, `"running"`), "tool-ends": toolEvent("", `"completed","interrupted":true`),
+	"tool-done": toolEvent("", `"completed"`),
 }
 
 // toolEvent returns an event of the tool that the word tool starts.
@@ -98,13 +100,30 @@ func (s scene) runWith(t *testing.T, words map[string]string) {
 			}
 			end(x).want(t, s.goesOn)
 			s.checkResult(x, word, time.Since(begun))
-			proxy.FireLate(x.w) // a timer that comes too late to be stopped, which must not write
+			x.wantNothingMore()
 		}
 		s.checkAnswer(x)
 		if _, code, cut := strings.Cut(s.answers, ":"); cut && !x.over && code != "" {
 			x.wantStopped()
 		}
 	})
+}
+
+// wantNothingMore has timers, some too late to be stopped, and the handler use the writer after
+// the guard, which must not reach the inner one. That is sealed.
+func (x *exchange) wantNothingMore() {
+	x.t.Helper()
+	advance(24 * time.Hour)
+	proxy.FireLate(x.w)
+	x.w.WriteHeader(http.StatusEarlyHints)
+	x.w.WriteHeader(http.StatusOK)
+	_ = http.NewResponseController(x.w).Flush()
+	if n, err := x.w.Write([]byte(role)); n != 0 || err == nil {
+		x.t.Errorf("a late Write = %d, %v; want an error", n, err)
+	}
+	if n, err := x.w.(io.ReaderFrom).ReadFrom(strings.NewReader(role)); n != 0 || err == nil {
+		x.t.Errorf("a late ReadFrom = %d, %v; want an error", n, err)
+	}
 }
 
 // limits sets the options that look at a clock.

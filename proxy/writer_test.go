@@ -762,30 +762,6 @@ func TestHeaderOfAStreamThatMayNotBeOursIsNotHeld(t *testing.T) {
 	x.ret(nil)
 }
 
-func TestOtherPathBecomesActiveAtTheFirstChunk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t, path(otherPath), option(func(o *proxy.Options) {
-			o.IdleTimeout, o.Keepalive = time.Minute, time.Second
-		}))
-		x.stream()
-		x.write(foreign, "data: `💻 ls`\n\n")
-		advance(time.Hour)
-		x.wantBody(foreign + "data: `💻 ls`\n\n")
-		x.write(role, text("\\n`💻 ls`\\n"), text("Hello"))
-		if got := x.rec.body.String(); !strings.Contains(got, `"status":"running"`) || !strings.HasSuffix(got, text("Hello")) {
-			t.Errorf("the stream was not repaired from its first chunk on:\n%s", got)
-		}
-		x.rec.body.Reset()
-		advance(time.Second)
-		x.wantBody(beatForm)
-		x.abort().wantSwallowed(t)
-		x.wantBody(beatForm + errorFinish("upstream_aborted", true))
-		if res := x.result(); res.Outcome != "upstream_aborted" {
-			t.Errorf("outcome %q, want upstream_aborted", res.Outcome)
-		}
-	})
-}
-
 func TestPathsOfChatCompletions(t *testing.T) {
 	for p, chat := range map[string]bool{
 		"/v1/chat/completions":       true,
