@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"maps"
 	"net/http"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
@@ -52,11 +55,7 @@ var registries = make(map[*Handler]*prometheus.Registry)
 // test, or by calling cleanup.
 func provision(t *testing.T, options, dir string) (h *Handler, cleanup func()) {
 	t.Helper()
-	if options != "" {
-		options = "," + options
-	}
-	config := `{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes"` + options + `}]}]}}}}}`
-	ctx, err := caddy.ProvisionContext(parseConfigIn(t, []byte(config), dir))
+	ctx, err := caddy.ProvisionContext(parseConfigIn(t, jsonConfig(options), dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,48 +80,43 @@ func provision(t *testing.T, options, dir string) (h *Handler, cleanup func()) {
 	return h, cleanup
 }
 
-// onlyHandler returns the only hermes handler of an adapted configuration.
-func onlyHandler(t *testing.T, config []byte) *Handler {
+// handlers returns the handlers of a configuration, but not those within others.
+func handlers(t *testing.T, config string) (all []map[string]any) {
 	t.Helper()
-	var c struct {
-		Apps struct {
-			HTTP struct {
-				Servers map[string]struct {
-					Routes []struct {
-						Handle []json.RawMessage `json:"handle"`
-					} `json:"routes"`
-				} `json:"servers"`
-			} `json:"http"`
-		} `json:"apps"`
-	}
-	if err := json.Unmarshal(config, &c); err != nil {
-		t.Fatal(err)
-	}
-	var found []*Handler
-	for _, s := range c.Apps.HTTP.Servers {
-		for _, r := range s.Routes {
-			for _, raw := range r.Handle {
-				var name struct {
-					Handler string `json:"handler"`
-				}
-				if err := json.Unmarshal(raw, &name); err != nil {
-					t.Fatal(err)
-				}
-				if name.Handler != "hermes" {
-					continue
-				}
-				h := new(Handler)
-				if err := json.Unmarshal(raw, h); err != nil {
-					t.Fatal(err)
-				}
-				found = append(found, h)
+	var find func(v any)
+	find = func(v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, e := range v {
+				find(e)
+			}
+		case map[string]any:
+			if v["handler"] != nil {
+				all = append(all, v)
+				return
+			}
+			for _, name := range slices.Sorted(maps.Keys(v)) {
+				find(v[name])
 			}
 		}
 	}
-	if len(found) != 1 {
-		t.Fatalf("%d hermes handlers, want 1, in\n%s", len(found), config)
+	find(decodeJSON(t, config))
+	return all
+}
+
+// onlyHandler returns the only hermes handler of a configuration.
+func onlyHandler(t *testing.T, config []byte) *Handler {
+	t.Helper()
+	all := slices.DeleteFunc(handlers(t, string(config)), func(h map[string]any) bool { return h["handler"] != "hermes" })
+	if len(all) != 1 {
+		t.Fatalf("%d hermes handlers, want 1, in\n%s", len(all), config)
 	}
-	return found[0]
+	b, err := json.Marshal(all[0])
+	h := new(Handler)
+	if err = errors.Join(err, json.Unmarshal(b, h)); err != nil {
+		t.Fatal(err)
+	}
+	return h
 }
 
 // compile returns what the options of h stand for.

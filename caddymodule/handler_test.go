@@ -13,16 +13,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-func TestModuleIsRegistered(t *testing.T) {
-	info, err := caddy.GetModule("http.handlers.hermes")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := info.New().(*Handler); !ok {
-		t.Errorf("it makes a %T", info.New())
-	}
-}
-
 // users returns how many use the shared state.
 func users() int {
 	n, _ := inUse.References(sharedKey)

@@ -17,7 +17,7 @@ func jsonConfig(members string) []byte {
 	if members != "" {
 		members = "," + members
 	}
-	return []byte(`{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:8643"],"routes":[{"handle":[{"handler":"hermes"` + members + `}]}]}}}}}`)
+	return []byte(`{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes"` + members + `}]}]}}}}}`)
 }
 
 // compiled returns what the JSON members compile to, after Caddy has accepted
