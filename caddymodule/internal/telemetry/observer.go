@@ -75,7 +75,7 @@ func (o *Observer) end(r *http.Request, res proxy.Result) {
 	o.Process.record(r.URL.Path, &e.Result, time.Now())
 	accesslog.SetPlaceholder(r, endedKey, e)
 	accesslog.Add(r, zap.String("hermes_outcome", e.Outcome), zap.Int("hermes_tools", e.Tools))
-	o.logEnd(&e.Result)
+	o.logEnd(e)
 	event := eventEnded
 	if failed(e.Outcome) {
 		event = eventFailed
