@@ -68,34 +68,6 @@ func golden(t *testing.T, pattern string, adapt func(in string) (string, error))
 	}
 }
 
-// TestAdaptEveryValue adapts every allowed value of every option that has a
-// list of them.
-func TestAdaptEveryValue(t *testing.T) {
-	for option, values := range map[string][]string{
-		"imitations":     {"strip", "keep", "trust"},
-		"reasoning":      {"extract", "keep", "drop"},
-		"history":        {"heal", "keep"},
-		"progress":       {"envelope", "bare", "unnamed", "comment", "off"},
-		"error_finish":   {"split", "inline"},
-		"zero_usage":     {"auto", "error", "pass"},
-		"empty_answer":   {"error", "pass"},
-		"keepalive_form": {"chunk", "comment"},
-	} {
-		for _, value := range values {
-			t.Run(option+"_"+value, func(t *testing.T) {
-				got, err := adapt(":8643 {\n\thermes {\n\t\t" + option + " " + value + "\n\t}\n}\n")
-				if err != nil {
-					t.Fatal(err)
-				}
-				if want := `"` + option + `": "` + value + `"`; !strings.Contains(got, want) {
-					t.Fatalf("no %s in\n%s", want, got)
-				}
-				validate(t, []byte(got))
-			})
-		}
-	}
-}
-
 // TestExampleAdapts keeps the example in the repository's root ready to use.
 func TestExampleAdapts(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "Caddyfile.example"))

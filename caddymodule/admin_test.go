@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -40,46 +39,45 @@ func TestAdminTakesOnlyReads(t *testing.T) {
 	}
 }
 
-// TestAdminJSON pins the names and types, which scripts read.
-func TestAdminJSON(t *testing.T) {
+// TestListsOfStreams pins the names and types in the lists of the admin API and of
+// hermes_streams, which scripts read.
+func TestListsOfStreams(t *testing.T) {
+	admin := func() (*httptest.ResponseRecorder, error) {
+		w := httptest.NewRecorder()
+		return w, listStreams(w, httptest.NewRequest(http.MethodGet, "/hermes/streams", nil))
+	}
+	public := func() (*httptest.ResponseRecorder, error) { return askStreams(t, http.MethodGet) }
 	h, _ := provision(t, "", t.TempDir())
-	var open map[string]any
-	serve(t, h, caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
-		err := answer("127.0.0.1:8642", textFrame+markerFrame)(w, r)
-		open = asJSON(t)["open"].([]any)[0].(map[string]any)
-		return err
-	}))
-	wantTypes(t, open, map[string]any{
-		"id": "", "model": "", "upstream": "", "path": "", "since": time.Time{}, "age_seconds": 0., "silence_seconds": 0., "chunks": 0., "open_tools": []any{},
-	})
-	wantTypes(t, open["open_tools"].([]any)[0].(map[string]any), map[string]any{"id": "", "name": "", "seconds": 0.})
-	all := asJSON(t)
-	if len(all) != 2 || len(all["open"].([]any)) != 0 {
-		t.Errorf("members of the answer: %v", all)
+	for _, ask := range []func() (*httptest.ResponseRecorder, error){admin, public} {
+		list := func() (open, ended []any) {
+			w, err := ask()
+			all := decodeJSON(t, w.Body.String()).(map[string]any)
+			if err != nil || len(all) != 2 || w.Header().Get("Content-Type") != "application/json" {
+				t.Fatalf("%v, %v in %s", err, w.Header(), w.Body)
+			}
+			return all["open"].([]any), all["ended"].([]any)
+		}
+		serve(t, h, caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
+			err := answer("127.0.0.1:8642", textFrame+markerFrame)(w, r)
+			open, _ := list()
+			o := open[0].(map[string]any)
+			wantTypes(t, o, map[string]any{
+				"id": "", "model": "", "upstream": "", "path": "", "since": time.Time{},
+				"age_seconds": 0., "silence_seconds": 0., "chunks": 0., "open_tools": []any{},
+			})
+			wantTypes(t, o["open_tools"].([]any)[0].(map[string]any), map[string]any{"id": "", "name": "", "seconds": 0.})
+			return err
+		}))
+		open, all := list()
+		ended := all[0].(map[string]any)
+		wantTypes(t, ended, map[string]any{
+			"id": "", "model": "", "upstream": "", "path": "", "outcome": "", "status": 0., "finish_reason": "",
+			"chunks": 0., "tools": 0., "seconds": 0., "ended": time.Time{},
+		})
+		if len(open) != 0 || ended["outcome"] != "upstream_incomplete" || ended["finish_reason"] != "error" {
+			t.Errorf("open: %v, ended: %v", open, ended)
+		}
 	}
-	ended := all["ended"].([]any)[0].(map[string]any)
-	wantTypes(t, ended, map[string]any{
-		"id": "", "model": "", "upstream": "", "path": "", "outcome": "", "status": 0., "finish_reason": "", "chunks": 0., "tools": 0., "seconds": 0., "ended": time.Time{},
-	})
-	if ended["outcome"] != "upstream_incomplete" || ended["finish_reason"] != "error" {
-		t.Errorf("ended: %v", ended)
-	}
-}
-
-// asJSON is the answer of the endpoint.
-func asJSON(t *testing.T) (all map[string]any) {
-	t.Helper()
-	w := httptest.NewRecorder()
-	if err := listStreams(w, httptest.NewRequest(http.MethodGet, "/hermes/streams", nil)); err != nil {
-		t.Fatal(err)
-	}
-	if got := w.Header().Get("Content-Type"); got != "application/json" {
-		t.Errorf("Content-Type is %q", got)
-	}
-	if err := json.Unmarshal(w.Body.Bytes(), &all); err != nil {
-		t.Fatalf("%v in %s", err, w.Body)
-	}
-	return all
 }
 
 // wantTypes wants the members of want and no others, each of its type.

@@ -1,11 +1,15 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"maps"
 	"net/http"
+	"reflect"
+	"slices"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -51,11 +55,7 @@ var registries = make(map[*Handler]*prometheus.Registry)
 // test, or by calling cleanup.
 func provision(t *testing.T, options, dir string) (h *Handler, cleanup func()) {
 	t.Helper()
-	if options != "" {
-		options = "," + options
-	}
-	config := `{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes"` + options + `}]}]}}}}}`
-	ctx, err := caddy.ProvisionContext(parseConfigIn(t, []byte(config), dir))
+	ctx, err := caddy.ProvisionContext(parseConfigIn(t, jsonConfig(options), dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,110 +80,69 @@ func provision(t *testing.T, options, dir string) (h *Handler, cleanup func()) {
 	return h, cleanup
 }
 
-// onlyHandler returns the only hermes handler of an adapted configuration.
-func onlyHandler(t *testing.T, config []byte) *Handler {
+// handlers returns the handlers of a configuration, but not those within others.
+func handlers(t *testing.T, config string) (all []map[string]any) {
 	t.Helper()
-	var c struct {
-		Apps struct {
-			HTTP struct {
-				Servers map[string]struct {
-					Routes []struct {
-						Handle []json.RawMessage `json:"handle"`
-					} `json:"routes"`
-				} `json:"servers"`
-			} `json:"http"`
-		} `json:"apps"`
-	}
-	if err := json.Unmarshal(config, &c); err != nil {
-		t.Fatal(err)
-	}
-	var found []*Handler
-	for _, s := range c.Apps.HTTP.Servers {
-		for _, r := range s.Routes {
-			for _, raw := range r.Handle {
-				var name struct {
-					Handler string `json:"handler"`
-				}
-				if err := json.Unmarshal(raw, &name); err != nil {
-					t.Fatal(err)
-				}
-				if name.Handler != "hermes" {
-					continue
-				}
-				h := new(Handler)
-				if err := json.Unmarshal(raw, h); err != nil {
-					t.Fatal(err)
-				}
-				found = append(found, h)
+	var find func(v any)
+	find = func(v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, e := range v {
+				find(e)
+			}
+		case map[string]any:
+			if v["handler"] != nil {
+				all = append(all, v)
+				return
+			}
+			for _, name := range slices.Sorted(maps.Keys(v)) {
+				find(v[name])
 			}
 		}
 	}
-	if len(found) != 1 {
-		t.Fatalf("%d hermes handlers, want 1, in\n%s", len(found), config)
+	find(decodeJSON(t, config))
+	return all
+}
+
+// onlyHandler returns the only hermes handler of a configuration.
+func onlyHandler(t *testing.T, config []byte) *Handler {
+	t.Helper()
+	all := slices.DeleteFunc(handlers(t, string(config)), func(h map[string]any) bool { return h["handler"] != "hermes" })
+	if len(all) != 1 {
+		t.Fatalf("%d hermes handlers, want 1, in\n%s", len(all), config)
 	}
-	return found[0]
+	b, err := json.Marshal(all[0])
+	h := new(Handler)
+	if err = errors.Join(err, json.Unmarshal(b, h)); err != nil {
+		t.Fatal(err)
+	}
+	return h
 }
 
 // compile returns what the options of h stand for.
 func compile(h *Handler) (proxy.Options, error) { return options.Of(h).Compile() }
 
-// plainOptions are the options that can be compared, with zero values replaced
-// by the defaults they stand for.
-type plainOptions struct {
-	Progress       rewrite.Progress
-	StatusLine     bool
-	Cards          bool
-	Imitations     rewrite.Imitations
-	Reasoning      rewrite.Reasoning
-	History        proxy.History
-	MaxRequest     int64
-	ErrorFinish    rewrite.ErrorFinish
-	ZeroUsage      rewrite.ZeroUsage
-	EmptyAnswer    rewrite.EmptyAnswer
-	KeepaliveForm  rewrite.KeepaliveForm
-	ParallelWindow time.Duration
-	MaxFrame       int
-
-	FirstByteTimeout, IdleTimeout, StallTimeout time.Duration
-	Keepalive, DoneGrace, DrainTimeout          time.Duration
-}
-
-func plain(o proxy.Options) plainOptions {
-	r := o.Rewrite
-	return plainOptions{
-		Progress:         or(r.Progress, rewrite.ProgressForms()[0]),
-		StatusLine:       r.StatusLine,
-		Cards:            r.Cards,
-		Imitations:       or(r.Imitations, rewrite.ImitationsValues()[0]),
-		Reasoning:        or(r.Reasoning, rewrite.ReasoningValues()[0]),
-		History:          or(o.History, proxy.HistoryValues()[0]),
-		MaxRequest:       or(o.MaxRequest, proxy.DefaultMaxRequest),
-		ErrorFinish:      or(r.ErrorFinish, rewrite.ErrorFinishForms()[0]),
-		ZeroUsage:        or(r.ZeroUsage, rewrite.ZeroUsageValues()[0]),
-		EmptyAnswer:      or(r.EmptyAnswer, rewrite.EmptyAnswerValues()[0]),
-		KeepaliveForm:    or(r.KeepaliveForm, rewrite.KeepaliveForms()[0]),
-		ParallelWindow:   or(r.ParallelWindow, rewrite.DefaultParallelWindow),
-		MaxFrame:         or(r.MaxFrame, rewrite.DefaultMaxFrame),
-		FirstByteTimeout: o.FirstByteTimeout,
-		IdleTimeout:      o.IdleTimeout,
-		StallTimeout:     o.StallTimeout,
-		Keepalive:        o.Keepalive,
-		DoneGrace:        o.DoneGrace,
-		DrainTimeout:     o.DrainTimeout,
-	}
-}
-
-func or[T comparable](v, zero T) T {
-	var z T
-	if v == z {
-		return zero
-	}
-	return v
+// plain returns the options without tools, so that they can be compared, and with the
+// defaults that zero values stand for.
+func plain(o proxy.Options) proxy.Options {
+	r := &o.Rewrite
+	r.Tools = nil
+	r.Progress = cmp.Or(r.Progress, rewrite.ProgressForms()[0])
+	r.Imitations = cmp.Or(r.Imitations, rewrite.ImitationsValues()[0])
+	r.Reasoning = cmp.Or(r.Reasoning, rewrite.ReasoningValues()[0])
+	r.ErrorFinish = cmp.Or(r.ErrorFinish, rewrite.ErrorFinishForms()[0])
+	r.ZeroUsage = cmp.Or(r.ZeroUsage, rewrite.ZeroUsageValues()[0])
+	r.EmptyAnswer = cmp.Or(r.EmptyAnswer, rewrite.EmptyAnswerValues()[0])
+	r.KeepaliveForm = cmp.Or(r.KeepaliveForm, rewrite.KeepaliveForms()[0])
+	r.ParallelWindow = cmp.Or(r.ParallelWindow, rewrite.DefaultParallelWindow)
+	r.MaxFrame = cmp.Or(r.MaxFrame, rewrite.DefaultMaxFrame)
+	o.History = cmp.Or(o.History, proxy.HistoryValues()[0])
+	return o
 }
 
 func sameOptions(t *testing.T, got, want proxy.Options) {
 	t.Helper()
-	if g, w := plain(got), plain(want); g != w {
+	if g, w := plain(got), plain(want); !reflect.DeepEqual(g, w) {
 		t.Errorf("options\n%+v\nwant\n%+v", g, w)
 	}
 }

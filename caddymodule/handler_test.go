@@ -13,16 +13,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-func TestModuleIsRegistered(t *testing.T) {
-	info, err := caddy.GetModule("http.handlers.hermes")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := info.New().(*Handler); !ok {
-		t.Errorf("it makes a %T", info.New())
-	}
-}
-
 // users returns how many use the shared state.
 func users() int {
 	n, _ := inUse.References(sharedKey)
@@ -134,53 +124,32 @@ func TestCleanupTwiceLeavesOnce(t *testing.T) {
 	}
 }
 
-func TestReportRightBeforeTheLastCleanupIsWritten(t *testing.T) {
+// TestReportsOutliveTheirConfiguration: in storage, in the memory of the process, which all
+// handlers share, and when they come after Cleanup.
+func TestReportsOutliveTheirConfiguration(t *testing.T) {
+	const upstream, model = "127.0.0.1:8642", "hermes-agent"
 	dir := t.TempDir()
 	h, cleanup := provision(t, "", dir)
-	h.usage.Of("127.0.0.1:8642").Report("hermes-agent")
+	h.usage.Of(upstream).Report(model)
+	young, cleanYoung := provision(t, "", t.TempDir()) // another storage, so that only memory can tell
 	cleanup()
-
-	again, _ := provision(t, "", dir)
-	if again.shared == h.shared {
+	if !young.usage.Of(upstream).Reported(model) {
+		t.Error("a reload loses the report")
+	}
+	cleanYoung()
+	restarted, cleanup := provision(t, "", dir)
+	if restarted.shared == h.shared {
 		t.Fatal("the memory has survived, which this test is not about")
 	}
-	if !again.usage.Of("127.0.0.1:8642").Reported("hermes-agent") {
-		t.Error("the report is lost")
-	}
-}
-
-func TestReportRightBeforeAReloadIsKnownAfterIt(t *testing.T) {
-	h, cleanup := provision(t, "", t.TempDir())
-	h.usage.Of("127.0.0.1:8642").Report("hermes-agent")
-	// Another storage, so that only memory can tell.
-	young, _ := provision(t, "", t.TempDir())
 	cleanup()
-	if !young.usage.Of("127.0.0.1:8642").Reported("hermes-agent") {
-		t.Error("the report is lost")
+	restarted.usage.Of(upstream).Report("late")
+	if !restarted.usage.Of(upstream).Reported(model) || !restarted.usage.Of(upstream).Reported("late") {
+		t.Error("a report is lost for the streams that are left")
 	}
-}
-
-func TestReportAfterCleanupIsKnown(t *testing.T) {
-	dir := t.TempDir()
-	h, cleanup := provision(t, "", dir)
-	cleanup()
-	h.usage.Of("127.0.0.1:8642").Report("hermes-agent")
-	if !h.usage.Of("127.0.0.1:8642").Reported("hermes-agent") {
-		t.Error("the report is lost for the streams that are left")
-	}
-	h.usage.Memory.Flush(time.Hour)
+	restarted.usage.Memory.Flush(time.Hour)
 	again, _ := provision(t, "", dir)
-	if !again.usage.Of("127.0.0.1:8642").Reported("hermes-agent") {
-		t.Error("the report is lost for the next configuration")
-	}
-}
-
-func TestHandlersOfAConfigurationShareWhatIsKnown(t *testing.T) {
-	a, _ := provision(t, "", t.TempDir())
-	b, _ := provision(t, "", t.TempDir())
-	a.usage.Of("127.0.0.1:8642").Report("hermes-agent")
-	if !b.usage.Of("127.0.0.1:8642").Reported("hermes-agent") {
-		t.Error("the other handler does not know")
+	if !again.usage.Of(upstream).Reported(model) || !again.usage.Of(upstream).Reported("late") {
+		t.Error("a restart loses a report")
 	}
 }
 

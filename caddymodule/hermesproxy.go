@@ -55,24 +55,20 @@ func parseHermesProxy(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, erro
 		return nil, err
 	}
 	for d.NextBlock(0) {
-		name := d.Val()
-		if d.Nesting() != 1 || options.Lookup(name) == nil {
-			// NextBlock goes from token to token, and an argument may be
-			// named like one of ours.
-			args := d.RemainingArgs()
-			if d.Nesting() != 1 || name != "to" {
-				continue
-			}
-			if err := checkUpstreams(d, args); err != nil {
+		switch name := d.Val(); {
+		case d.Nesting() == 1 && options.Lookup(name) != nil:
+			tokens := 1 + d.CountRemainingArgs()
+			if err := lines.read(d); err != nil {
 				return nil, err
 			}
-			continue
+			d.DeleteN(tokens)
+		case d.Nesting() == 1 && name == "to":
+			if err := checkUpstreams(d, d.RemainingArgs()); err != nil {
+				return nil, err
+			}
+		default: // NextBlock goes from token to token, and an argument may be named like one of ours
+			d.RemainingArgs()
 		}
-		tokens := 1 + d.CountRemainingArgs()
-		if err := lines.read(d); err != nil {
-			return nil, err
-		}
-		d.DeleteN(tokens)
 	}
 
 	proxy := new(reverseproxy.Handler)

@@ -199,33 +199,14 @@ func withHermes(v any) any {
 	return v
 }
 
-// adaptedHandlers adapts a directive in a site and returns the handlers of its
-// only route, decoded.
+// adaptedHandlers adapts a directive in a site and returns its handlers.
 func adaptedHandlers(t *testing.T, directive string) []map[string]any {
 	t.Helper()
 	out, err := adapt(":8643 {\n" + directive + "\n}\n")
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, directive)
 	}
-	var c struct {
-		Apps struct {
-			HTTP struct {
-				Servers map[string]struct {
-					Routes []struct {
-						Handle []map[string]any `json:"handle"`
-					} `json:"routes"`
-				} `json:"servers"`
-			} `json:"http"`
-		} `json:"apps"`
-	}
-	if err := json.Unmarshal([]byte(out), &c); err != nil {
-		t.Fatal(err)
-	}
-	routes := c.Apps.HTTP.Servers["srv0"].Routes
-	if len(routes) != 1 {
-		t.Fatalf("%d routes, want 1, in\n%s", len(routes), out)
-	}
-	return routes[0].Handle
+	return handlers(t, out)
 }
 
 // inTurns takes one of a, one of b, one of a and so on.

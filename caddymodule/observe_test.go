@@ -85,30 +85,15 @@ func TestOpenStreamIsListedAndCounted(t *testing.T) {
 	})
 }
 
-func TestPlaceholdersAreSetAtTheEnd(t *testing.T) {
-	h, _ := provision(t, "", t.TempDir())
-	repl := caddy.NewReplacer()
-	r := httptest.NewRequest("POST", "/v1/chat/completions", nil)
-	r = r.WithContext(contextWith(r, repl))
-	if err := h.ServeHTTP(httptest.NewRecorder(), r, answer("127.0.0.1:8642", textFrame+markerFrame)); err != nil {
-		t.Fatal(err)
-	}
-	got := repl.ReplaceAll("{http.hermes.outcome} {http.hermes.completion_id} {http.hermes.model} {http.hermes.upstream} {http.hermes.status} "+
-		"{http.hermes.finish_reason} {http.hermes.chunks} {http.hermes.tools} {http.hermes.imitations} {http.hermes.input_tokens} {http.hermes.output_tokens}", "?")
-	if want := "upstream_incomplete chatcmpl-1 hermes-agent 127.0.0.1:8642 200 error 2 1 0 0 0"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
 // TestPlaceholdersAreOfTheLastStream that has ended, where a request comes to more than one
 // handler (handle_errors).
 func TestPlaceholdersAreOfTheLastStream(t *testing.T) {
 	h, _ := provision(t, "", t.TempDir())
 	repl := caddy.NewReplacer()
-	for _, want := range []struct{ before, answer, outcome string }{
-		{"?", textFrame, "upstream_incomplete"},
-		{"upstream_incomplete", textFrame + usedStop, "ok"},
-		{"ok", textFrame, "upstream_incomplete"},
+	for _, want := range []struct{ before, answer, outcome, rest string }{
+		{"?", textFrame + markerFrame, "upstream_incomplete", "error 1 0 0"},
+		{"upstream_incomplete", textFrame + usedStop, "ok", "stop 0 3 2"},
+		{"ok", textFrame + markerFrame, "upstream_incomplete", "error 1 0 0"},
 	} {
 		r := httptest.NewRequest("POST", "/v1/chat/completions", nil)
 		r = r.WithContext(contextWith(r, repl))
@@ -124,6 +109,12 @@ func TestPlaceholdersAreOfTheLastStream(t *testing.T) {
 		}
 		if got := repl.ReplaceAll("{http.hermes.outcome}{http.hermes.others}", "?"); got != want.outcome+"?" {
 			t.Errorf("at the end %q, want %q", got, want.outcome)
+		}
+		got := repl.ReplaceAll("{http.hermes.completion_id} {http.hermes.model} {http.hermes.upstream} {http.hermes.status} "+
+			"{http.hermes.chunks} {http.hermes.imitations} {http.hermes.finish_reason} {http.hermes.tools} "+
+			"{http.hermes.input_tokens} {http.hermes.output_tokens}", "?")
+		if all := "chatcmpl-1 hermes-agent 127.0.0.1:8642 200 2 0 " + want.rest; got != all {
+			t.Errorf("at the end %q, want %q", got, all)
 		}
 	}
 }

@@ -17,7 +17,7 @@ func jsonConfig(members string) []byte {
 	if members != "" {
 		members = "," + members
 	}
-	return []byte(`{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:8643"],"routes":[{"handle":[{"handler":"hermes"` + members + `}]}]}}}}}`)
+	return []byte(`{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes"` + members + `}]}]}}}}}`)
 }
 
 // compiled returns what the JSON members compile to, after Caddy has accepted
@@ -32,66 +32,57 @@ func compiled(t *testing.T, members string) proxy.Options {
 	return o
 }
 
-// The defaults are those of the contract, written out here.
+// The defaults are those of the contract, written out here and in TestDefaults of package proxy.
 func TestOptionsDefaults(t *testing.T) {
-	want := plainOptions{
+	want := proxy.DefaultOptions()
+	want.Rewrite = rewrite.Options{
 		Progress:       rewrite.ProgressEnvelope,
 		Imitations:     rewrite.ImitationsStrip,
 		Reasoning:      rewrite.ReasoningExtract,
-		History:        proxy.HistoryHeal,
-		MaxRequest:     10_000_000,
 		ErrorFinish:    rewrite.ErrorFinishSplit,
 		ZeroUsage:      rewrite.ZeroUsageAuto,
 		EmptyAnswer:    rewrite.EmptyAnswerError,
 		KeepaliveForm:  rewrite.KeepaliveChunk,
 		ParallelWindow: 500 * time.Millisecond,
 		MaxFrame:       1 << 20,
-		IdleTimeout:    15 * time.Minute,
-		Keepalive:      10 * time.Second,
-		DoneGrace:      5 * time.Second,
-		DrainTimeout:   10 * time.Second,
 	}
-	if got := plain(compiled(t, "")); got != want {
-		t.Errorf("options\n%+v\nwant\n%+v", got, want)
-	}
+	sameOptions(t, compiled(t, ""), want)
 }
 
 // Each JSON member changes its option, and nothing else.
 func TestOptionsFromJSON(t *testing.T) {
-	for members, change := range map[string]func(*plainOptions){
-		`"max_frame":1024`:               func(o *plainOptions) { o.MaxFrame = 1024 },
-		`"imitations":"trust"`:           func(o *plainOptions) { o.Imitations = rewrite.ImitationsTrust },
-		`"reasoning":"keep"`:             func(o *plainOptions) { o.Reasoning = rewrite.ReasoningKeep },
-		`"history":"keep"`:               func(o *plainOptions) { o.History = proxy.HistoryKeep },
-		`"max_request":1024`:             func(o *plainOptions) { o.MaxRequest = 1024 },
-		`"parallel_window":"75ms"`:       func(o *plainOptions) { o.ParallelWindow = 75 * time.Millisecond },
-		`"parallel_window":75000000`:     func(o *plainOptions) { o.ParallelWindow = 75 * time.Millisecond },
-		`"parallel_window":0`:            func(o *plainOptions) { o.ParallelWindow = -1 },
-		`"progress":"off"`:               func(o *plainOptions) { o.Progress = rewrite.ProgressOff },
-		`"status_line":true`:             func(o *plainOptions) { o.StatusLine = true },
-		`"cards":true`:                   func(o *plainOptions) { o.Cards = true },
-		`"done_grace":"7s"`:              func(o *plainOptions) { o.DoneGrace = 7 * time.Second },
-		`"done_grace":0`:                 func(o *plainOptions) { o.DoneGrace = 1 },
-		`"error_finish":"inline"`:        func(o *plainOptions) { o.ErrorFinish = rewrite.ErrorFinishInline },
-		`"zero_usage":"pass"`:            func(o *plainOptions) { o.ZeroUsage = rewrite.ZeroUsagePass },
-		`"empty_answer":"pass"`:          func(o *plainOptions) { o.EmptyAnswer = rewrite.EmptyAnswerPass },
-		`"first_byte_timeout":"1m"`:      func(o *plainOptions) { o.FirstByteTimeout = time.Minute },
-		`"idle_timeout":"5m"`:            func(o *plainOptions) { o.IdleTimeout = 5 * time.Minute },
-		`"idle_timeout":0`:               func(o *plainOptions) { o.IdleTimeout = 0 },
-		`"stall_timeout":"30s"`:          func(o *plainOptions) { o.StallTimeout = 30 * time.Second },
-		`"keepalive":"20s"`:              func(o *plainOptions) { o.Keepalive = 20 * time.Second },
-		`"keepalive":0`:                  func(o *plainOptions) { o.Keepalive = 0 },
-		`"keepalive_form":"comment"`:     func(o *plainOptions) { o.KeepaliveForm = rewrite.KeepaliveComment },
-		`"drain_timeout":"25s"`:          func(o *plainOptions) { o.DrainTimeout = 25 * time.Second },
-		`"drain_timeout":0`:              func(o *plainOptions) { o.DrainTimeout = 0 },
-		`"tool":{"🛰️":"a","🪐":"orrery"}`: func(*plainOptions) {},
+	for members, change := range map[string]func(*proxy.Options){
+		`"max_frame":1024`:               func(o *proxy.Options) { o.Rewrite.MaxFrame = 1024 },
+		`"imitations":"trust"`:           func(o *proxy.Options) { o.Rewrite.Imitations = rewrite.ImitationsTrust },
+		`"reasoning":"keep"`:             func(o *proxy.Options) { o.Rewrite.Reasoning = rewrite.ReasoningKeep },
+		`"history":"keep"`:               func(o *proxy.Options) { o.History = proxy.HistoryKeep },
+		`"max_request":1024`:             func(o *proxy.Options) { o.MaxRequest = 1024 },
+		`"parallel_window":"75ms"`:       func(o *proxy.Options) { o.Rewrite.ParallelWindow = 75 * time.Millisecond },
+		`"parallel_window":75000000`:     func(o *proxy.Options) { o.Rewrite.ParallelWindow = 75 * time.Millisecond },
+		`"parallel_window":0`:            func(o *proxy.Options) { o.Rewrite.ParallelWindow = -1 },
+		`"progress":"off"`:               func(o *proxy.Options) { o.Rewrite.Progress = rewrite.ProgressOff },
+		`"status_line":true`:             func(o *proxy.Options) { o.Rewrite.StatusLine = true },
+		`"cards":true`:                   func(o *proxy.Options) { o.Rewrite.Cards = true },
+		`"done_grace":"7s"`:              func(o *proxy.Options) { o.DoneGrace = 7 * time.Second },
+		`"done_grace":0`:                 func(o *proxy.Options) { o.DoneGrace = 1 },
+		`"error_finish":"inline"`:        func(o *proxy.Options) { o.Rewrite.ErrorFinish = rewrite.ErrorFinishInline },
+		`"zero_usage":"pass"`:            func(o *proxy.Options) { o.Rewrite.ZeroUsage = rewrite.ZeroUsagePass },
+		`"empty_answer":"pass"`:          func(o *proxy.Options) { o.Rewrite.EmptyAnswer = rewrite.EmptyAnswerPass },
+		`"first_byte_timeout":"1m"`:      func(o *proxy.Options) { o.FirstByteTimeout = time.Minute },
+		`"idle_timeout":"5m"`:            func(o *proxy.Options) { o.IdleTimeout = 5 * time.Minute },
+		`"idle_timeout":0`:               func(o *proxy.Options) { o.IdleTimeout = 0 },
+		`"stall_timeout":"30s"`:          func(o *proxy.Options) { o.StallTimeout = 30 * time.Second },
+		`"keepalive":"20s"`:              func(o *proxy.Options) { o.Keepalive = 20 * time.Second },
+		`"keepalive":0`:                  func(o *proxy.Options) { o.Keepalive = 0 },
+		`"keepalive_form":"comment"`:     func(o *proxy.Options) { o.Rewrite.KeepaliveForm = rewrite.KeepaliveComment },
+		`"drain_timeout":"25s"`:          func(o *proxy.Options) { o.DrainTimeout = 25 * time.Second },
+		`"drain_timeout":0`:              func(o *proxy.Options) { o.DrainTimeout = 0 },
+		`"tool":{"🛰️":"a","🪐":"orrery"}`: func(*proxy.Options) {},
 	} {
 		t.Run(members, func(t *testing.T) {
-			want := plain(compiled(t, ""))
+			want := compiled(t, "")
 			change(&want)
-			if got := plain(compiled(t, members)); got != want {
-				t.Errorf("options\n%+v\nwant\n%+v", got, want)
-			}
+			sameOptions(t, compiled(t, members), want)
 		})
 	}
 }

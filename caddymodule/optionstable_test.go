@@ -74,6 +74,11 @@ func TestTableTellsTheTruth(t *testing.T) {
 				t.Errorf("%s: %v", o.Name, refused("duration"))
 			}
 		default:
+			for _, value := range usage {
+				if got := refused(value); got != "" {
+					t.Error(got)
+				}
+			}
 			last := len(usage) - 1
 			want := "must be " + strings.Join(usage[:last], ", ") + " or " + usage[last]
 			if got := refused("size"); !strings.HasSuffix(got, want) {

@@ -23,7 +23,6 @@ import (
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
 
-	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/site"
 )
 
@@ -61,11 +60,16 @@ func (c *proxyCommand) prepare() (p proxyPlan, err error) {
 	if err != nil {
 		return p, err
 	}
+	compiled, err := given.Compile()
+	if err != nil {
+		return p, err
+	}
 	from, err := parseFrom(c.from)
 	if err != nil {
 		return p, err
 	}
-	p.URL, p.internalCA = from.scheme+"://"+net.JoinHostPort(from.host, from.port), c.internal(from)
+	p.URL = from.scheme + "://" + net.JoinHostPort(from.host, from.port)
+	p.internalCA = from.scheme == "https" && (c.internalCerts || !certmagic.SubjectQualifiesForPublicCert(from.host))
 	if c.internalCerts && from.scheme != "https" {
 		return p, fmt.Errorf("--internal-certs: --from %s is served without TLS; name a host, such as --from localhost:8643", c.from)
 	}
@@ -82,43 +86,38 @@ func (c *proxyCommand) prepare() (p proxyPlan, err error) {
 	if proxy.Headers, err = c.headers(); err != nil {
 		return p, err
 	}
-	p.Config, err = c.config(from, p.Listen, given, proxy)
-	return p, err
+	server := &caddyhttp.Server{Listen: p.Listen, Routes: caddyhttp.RouteList{{HandlersRaw: site.Handlers(given, proxy)}}}
+	c.serve(server, from, p.internalCA)
+	p.Config = site.Config(caddyhttp.App{
+		GracePeriod: caddy.Duration(compiled.DrainTimeout + graceReserve),
+		Servers:     map[string]*caddyhttp.Server{"hermes-proxy": server},
+	})
+	c.configure(p.Config, from, p.internalCA)
+	return p, nil
 }
 
-// internal reports whether the certificate is one of Caddy's internal CA.
-func (c *proxyCommand) internal(from fromAddr) bool {
-	return from.scheme == "https" && (c.internalCerts || !certmagic.SubjectQualifiesForPublicCert(from.host))
-}
-
-// config returns the configuration of a proxy with the options of hermes that are
-// given.
-func (c *proxyCommand) config(from fromAddr, listen []string, given options.Values, proxy *reverseproxy.Handler) (*caddy.Config, error) {
-	compiled, err := given.Compile()
-	if err != nil {
-		return nil, err
-	}
-	route := caddyhttp.Route{HandlersRaw: site.Handlers(given, proxy)}
+// serve sets how the server is reached from the address.
+func (c *proxyCommand) serve(server *caddyhttp.Server, from fromAddr, internalCA bool) {
 	if from.host != "" {
-		route.MatcherSetsRaw = []caddy.ModuleMap{{"host": caddyconfig.JSON(caddyhttp.MatchHost{from.host}, nil)}}
+		hosts := caddyconfig.JSON(caddyhttp.MatchHost{from.host}, nil)
+		server.Routes[0].MatcherSetsRaw = []caddy.ModuleMap{{"host": hosts}}
 	}
-	server := &caddyhttp.Server{Listen: listen, Routes: caddyhttp.RouteList{route}}
 	switch {
 	case from.scheme == "http":
 		server.AutoHTTPS = &caddyhttp.AutoHTTPSConfig{Disabled: true}
 		server.Protocols = []string{"h1"} // the others need TLS
-	case c.disableRedirects, c.internal(from) && from.port != strconv.Itoa(caddyhttp.DefaultHTTPSPort):
+	case c.disableRedirects, internalCA && from.port != strconv.Itoa(caddyhttp.DefaultHTTPSPort):
 		// No client looks for that on port 80, which may be taken, or not allowed.
 		server.AutoHTTPS = &caddyhttp.AutoHTTPSConfig{DisableRedir: true}
 	}
 	if c.accessLog {
 		server.Logs = new(caddyhttp.ServerLogConfig)
 	}
-	cfg := site.Config(caddyhttp.App{
-		GracePeriod: caddy.Duration(compiled.DrainTimeout + graceReserve),
-		Servers:     map[string]*caddyhttp.Server{"hermes-proxy": server},
-	})
-	if c.internal(from) && !c.installTrust {
+}
+
+// configure sets what is not of the server: certificates and the log.
+func (c *proxyCommand) configure(cfg *caddy.Config, from fromAddr, internalCA bool) {
+	if internalCA && !c.installTrust {
 		no := false
 		cfg.AppsRaw["pki"] = caddyconfig.JSON(caddypki.PKI{
 			CAs: map[string]*caddypki.CA{caddypki.DefaultCAID: {InstallTrust: &no}},
@@ -137,7 +136,6 @@ func (c *proxyCommand) config(from fromAddr, listen []string, given options.Valu
 			"default": {BaseLog: caddy.BaseLog{Level: zap.DebugLevel.CapitalString()}},
 		}}
 	}
-	return cfg, nil
 }
 
 // upstreams returns a reverse_proxy to the addresses of --to, which are read as a

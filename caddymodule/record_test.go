@@ -63,14 +63,6 @@ func TestConfigurationThatIsNotRunDeletesNoRecordings(t *testing.T) {
 	}
 }
 
-// provisionError provisions a configuration with one hermes handler and returns the
-// error.
-func provisionError(t *testing.T, options string) error {
-	t.Helper()
-	config := `{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes",` + options + `}]}]}}}}}`
-	return caddy.Validate(parseConfig(t, []byte(config)))
-}
-
 // TestDirectoryThatCannotBeWrittenToIsRefused when the configuration is loaded, and
 // nothing is made for one that can.
 func TestDirectoryThatCannotBeWrittenToIsRefused(t *testing.T) {
@@ -92,7 +84,7 @@ func TestDirectoryThatCannotBeWrittenToIsRefused(t *testing.T) {
 		refused = append(refused, locked, filepath.Join(locked, "a", "b"))
 	}
 	for _, dir := range refused {
-		err := provisionError(t, `"record":"`+filepath.ToSlash(dir)+`"`)
+		err := caddy.Validate(parseConfig(t, jsonConfig(`"record":"`+filepath.ToSlash(dir)+`"`)))
 		if err == nil || !strings.Contains(err.Error(), "record") || !strings.Contains(err.Error(), dir) {
 			t.Errorf("%s: %v", dir, err)
 		}
@@ -102,7 +94,7 @@ func TestDirectoryThatCannotBeWrittenToIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{there, filepath.Join(there, "a", "b")} {
-		if err := provisionError(t, `"record":"`+filepath.ToSlash(dir)+`"`); err != nil {
+		if err := caddy.Validate(parseConfig(t, jsonConfig(`"record":"`+filepath.ToSlash(dir)+`"`))); err != nil {
 			t.Error(err)
 		}
 	}

@@ -47,49 +47,6 @@ func serve(t *testing.T, h *Handler, next caddyhttp.Handler) *httptest.ResponseR
 	return w
 }
 
-func TestUsageDecidesFalseStopsOfItsUpstreamAndSurvivesAReloadAndARestart(t *testing.T) {
-	const a, b = "127.0.0.1:8642", "127.0.0.1:8643"
-	dir := t.TempDir()
-	h, cleanup := provision(t, "", dir)
-	passes := func(h *Handler, upstream string) bool {
-		t.Helper()
-		got := serve(t, h, answer(upstream, textFrame+zeroStop)).Body.String()
-		crashed := strings.Contains(got, `"code":"agent_crashed"`)
-		if passed := got == textFrame+zeroStop; passed == crashed {
-			t.Fatalf("neither passed nor crashed:\n%s", got)
-		}
-		return !crashed
-	}
-
-	if !passes(h, a) {
-		t.Error("no usage is a crash although none has been reported before")
-	}
-	if got := serve(t, h, answer(a, textFrame+usedStop)).Body.String(); got != textFrame+usedStop {
-		t.Errorf("an answer with usage became\n%s", got)
-	}
-	if passes(h, a) {
-		t.Error("no usage passes although some has been reported")
-	}
-	if !passes(h, b) {
-		t.Error("no usage is a crash although this upstream has reported none")
-	}
-
-	young, cleanYoung := provision(t, "", dir)
-	cleanup()
-	if passes(young, a) {
-		t.Error("forgotten after a reload")
-	}
-	cleanYoung()
-
-	restarted, _ := provision(t, "", dir)
-	if passes(restarted, a) {
-		t.Error("forgotten after a restart")
-	}
-	if !passes(restarted, b) {
-		t.Error("after a restart an upstream is known that has reported none")
-	}
-}
-
 func TestShutdownReachesStreamsOfAnOldConfiguration(t *testing.T) {
 	old, cleanOld := provision(t, "", t.TempDir())
 	begun := make(chan struct{})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -34,39 +35,27 @@ func newDrain(exiting bool, grace, delay time.Duration) (*drain, *shutdowns, *ob
 	}, s, logs
 }
 
-func TestStoppingEndsStreamsWhenTheProcessExits(t *testing.T) {
-	d, s, logs := newDrain(true, 30*time.Second, 0)
-	if err := d.Handle(context.Background(), caddy.Event{}); err != nil {
-		t.Fatal(err)
-	}
-	if len(s.limits) != 1 || s.limits[0] != 27*time.Second {
-		t.Errorf("shutdowns %v, want one within 27s", s.limits)
-	}
-	if logs.Len() != 0 {
-		t.Errorf("logged %v", logs.All())
-	}
-}
-
-func TestStoppingEndsNoStreamAtAReload(t *testing.T) {
-	d, s, _ := newDrain(false, 30*time.Second, 0)
-	if err := d.Handle(context.Background(), caddy.Event{}); err != nil {
-		t.Fatal(err)
-	}
-	if len(s.limits) != 0 {
-		t.Errorf("shutdowns %v, want none", s.limits)
-	}
-}
-
-func TestStoppingWarnsOfAGracePeriodThatIsTooShort(t *testing.T) {
-	d, s, logs := newDrain(true, 5*time.Second, 0)
-	if err := d.Handle(context.Background(), caddy.Event{}); err != nil {
-		t.Fatal(err)
-	}
-	if len(s.limits) != 1 || s.limits[0] != 4500*time.Millisecond {
-		t.Errorf("shutdowns %v, want one within 4.5s", s.limits)
-	}
-	if logs.FilterLevelExact(zap.WarnLevel).Len() != 1 {
-		t.Errorf("logged %v, want one warning", logs.All())
+func TestStopping(t *testing.T) {
+	for name, c := range map[string]struct {
+		exiting bool
+		grace   time.Duration
+		limits  []time.Duration // of the shutdowns
+		warned  int
+	}{
+		"the process exits":                {true, 30 * time.Second, []time.Duration{27 * time.Second}, 0},
+		"a reload":                         {false, 30 * time.Second, nil, 0},
+		"a grace period that is too short": {true, 5 * time.Second, []time.Duration{4500 * time.Millisecond}, 1},
+	} {
+		d, s, logs := newDrain(c.exiting, c.grace, 0)
+		if err := d.Handle(context.Background(), caddy.Event{}); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(s.limits, c.limits) {
+			t.Errorf("%s: shutdowns %v, want %v", name, s.limits, c.limits)
+		}
+		if logs.Len() != c.warned || logs.FilterLevelExact(zap.WarnLevel).Len() != c.warned {
+			t.Errorf("%s: logged %v, want %d warnings", name, logs.All(), c.warned)
+		}
 	}
 }
 

@@ -102,22 +102,24 @@ func TestSpanSaysNothingOfWhatWasSaid(t *testing.T) {
 	}
 }
 
-func TestFailedStreamHasAFailedSpan(t *testing.T) {
-	spans, _ := traced(t, "/v1/chat/completions", answer("a:1", textFrame))
-	if len(spans) != 1 || spans[0].Status.Code != codes.Error || spans[0].Status.Description != "upstream_incomplete" {
-		t.Fatalf("spans %+v", spans)
-	}
-	if got := attributes(spans[0].Attributes); got["error.type"] != "upstream_incomplete" || got["hermes.outcome"] != "upstream_incomplete" {
-		t.Errorf("attributes %v", got)
-	}
-}
-
-func TestErrorInTheSteadOfAStreamHasASpan(t *testing.T) {
-	spans, _ := traced(t, "/v1/chat/completions", caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
+func TestFailuresHaveFailedSpans(t *testing.T) {
+	refused := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
 		return caddyhttp.Error(http.StatusBadGateway, io.ErrUnexpectedEOF)
-	}))
-	if len(spans) != 1 || spans[0].Name != "chat" || spans[0].Status.Code != codes.Error {
-		t.Fatalf("spans %+v", spans)
+	})
+	for outcome, c := range map[string]struct {
+		name string
+		next caddyhttp.HandlerFunc
+	}{
+		"upstream_incomplete": {"chat hermes-agent", answer("a:1", textFrame)},
+		"upstream_aborted":    {"chat", refused},
+	} {
+		spans, _ := traced(t, "/v1/chat/completions", c.next)
+		if len(spans) != 1 || spans[0].Name != c.name || spans[0].Status.Code != codes.Error || spans[0].Status.Description != outcome {
+			t.Fatalf("spans %+v", spans)
+		}
+		if got := attributes(spans[0].Attributes); got["error.type"] != outcome || got["hermes.outcome"] != outcome {
+			t.Errorf("attributes %v", got)
+		}
 	}
 }
 

@@ -43,7 +43,11 @@ func TestProviderThatReportsNoUsageAnyMore(t *testing.T) {
 			t.Errorf("%s: %s, want %s", when, got, end)
 		}
 	}
+	want("before usage", unused, "pass")
 	want("usage", used, "pass")
+	if got := ended(t, h, "127.0.0.1:8643", unused); got != "pass" {
+		t.Errorf("another upstream: %s", got)
+	}
 	for _, when := range []string{"first", "second", "third"} {
 		want(when, unused, "crash")
 	}

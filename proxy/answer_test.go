@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // completion is an answer that is not streamed.
@@ -311,16 +310,7 @@ func TestAnswerThatBreaksOff(t *testing.T) {
 				x := begin(t)
 				x.answerWhole(body + " ")
 				x.write(came)
-				var e ending
-				switch how {
-				case "abort":
-					e = x.abort()
-				case "panic":
-					e = x.panics("boom")
-				default:
-					e = x.ret(errTest)
-				}
-				e.want(t, how)
+				endings[how](x).want(t, how)
 				x.wantBody(came)
 				if x.rec.status != http.StatusOK {
 					t.Errorf("%s after %d bytes: status %d", how, len(came), x.rec.status)
@@ -345,34 +335,16 @@ func TestAnswerOfAClientThatLeft(t *testing.T) {
 // waited for, and those that have come in part. Without a limit they take their
 // time.
 func TestWholeAnswersAreDrainedAtTheLimit(t *testing.T) {
-	for name, come := range map[string]func(*exchange){
-		"waiting": func(*exchange) {},
-		"kept":    func(x *exchange) { x.answerWhole(completion("Hello", someTokens)); x.write(`{"id": `) },
+	for _, c := range []struct{ does, answers, outcome, goesOn string }{
+		{"shutdown=5s +5s! stopped abort", "502:shutdown", "", ""},
+		{"json { shutdown=5s +5s! stopped abort", "502:shutdown", "", ""},
+		{"shutdown +1h running abort", "", "-", "abort"},
+		{"json { shutdown +1h running abort", "{", "-", "abort"},
 	} {
-		bubble(t, name, func(t *testing.T) {
-			streams := new(proxy.Streams)
-			x := begin(t, asking(`{"stream": false}`), among(streams, time.Second))
-			come(x)
-			streams.Shutdown(5 * time.Second)
-			advance(5*time.Second - 1)
-			x.wantRunning()
-			x.wantLog()
-			advance(1)
-			x.wantAnswer(http.StatusBadGateway, "shutting_down")
-			x.wantStopped()
-			x.abort().wantSwallowed(t)
-			if res := x.result(); !res.Whole || res.Outcome != rewrite.CodeShutdown {
-				t.Errorf("result %+v", res)
-			}
-
-			streams = new(proxy.Streams)
-			x = begin(t, asking(`{"stream": false}`), among(streams, time.Second))
-			come(x)
-			streams.Shutdown(0)
-			advance(time.Hour)
-			x.wantRunning()
-			x.abort()
-		})
+		scene{
+			name: c.does, limits: "drain=1s", set: []setting{asking(`{"stream": false}`)},
+			does: c.does, answers: c.answers, outcome: c.outcome, goesOn: c.goesOn,
+		}.run(t)
 	}
 }
 

@@ -3,14 +3,17 @@ package proxy_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
@@ -174,5 +177,165 @@ func (x *exchange) try(how string) {
 	}
 	if errors.Is(err, context.Canceled) {
 		x.t.Error(err)
+	}
+}
+
+// statusError is an error of a handler that stands for a status.
+type statusError int
+
+func (statusError) Error() string { return "status" }
+
+func withStatuses() setting {
+	return option(func(o *proxy.Options) {
+		o.ErrorStatus = func(err error) int {
+			var s statusError
+			errors.As(err, &s)
+			return int(s)
+		}
+	})
+}
+
+// A request that could not be read is the client's failure, and not the agent's.
+func TestRequestsThatCannotBeRead(t *testing.T) {
+	malformed := errors.New("malformed chunked encoding")
+	reset := &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}
+	late := &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}
+	for name, c := range map[string]struct {
+		body   error
+		status int // of the next handler's error
+		want   int // of ours, 0 for the handler's as it is
+	}{
+		"malformed":             {malformed, http.StatusBadGateway, http.StatusBadRequest},
+		"malformed, a timeout":  {malformed, http.StatusGatewayTimeout, http.StatusBadRequest},
+		"too slow":              {late, http.StatusGatewayTimeout, http.StatusRequestTimeout},
+		"gone":                  {io.ErrUnexpectedEOF, http.StatusBadGateway, 499},
+		"reset":                 {reset, http.StatusBadGateway, 499},
+		"refused by the site":   {malformed, http.StatusForbidden, 0},
+		"an error of no status": {malformed, 0, 0},
+		"its client has left":   {context.Canceled, http.StatusBadGateway, 499},
+		"a limit":               {&http.MaxBytesError{}, http.StatusRequestEntityTooLarge, 0},
+		"a limit's own status":  {fmt.Errorf("x: %w", statusError(413)), http.StatusRequestEntityTooLarge, 0},
+	} {
+		for form, set := range map[string]setting{"read": option(func(*proxy.Options) {}), "history keep": unread["history keep"]} {
+			t.Run(name+", "+form, func(t *testing.T) {
+				x := begin(t, timeouts(time.Minute), withStatuses(), set, func(_ *proxy.Options, r *http.Request, _ *recorder) {
+					r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, c.body })), -1
+				})
+				if c.body == context.Canceled { //nolint:errorlint // as the server says it
+					x.leave()
+				}
+				e := x.finish(func() error {
+					_, _ = io.ReadAll(x.up.Body)
+					return statusError(c.status)
+				})
+				if x.rec.status != 0 {
+					t.Errorf("the client was answered %d", x.rec.status)
+				}
+				var failed *proxy.RequestError
+				if !errors.As(e.err, &failed) {
+					if c.want != 0 || e.err != statusError(c.status) { //nolint:errorlint // the very error
+						t.Errorf("error %v", e.err)
+					}
+					return
+				}
+				if failed.Status != c.want || !errors.Is(failed, c.body) {
+					t.Errorf("status %d, %v; want %d", failed.Status, failed, c.want)
+				}
+				if c.want != 499 && len(x.ends) != 0 {
+					t.Errorf("a stream is said to have ended: %+v", x.ends)
+				}
+				if c.want == 499 {
+					if got := x.result().Outcome; got != proxy.OutcomeClientGone {
+						t.Errorf("outcome %q", got)
+					}
+					if err := context.Cause(x.up.Context()); !errors.Is(err, c.body) {
+						t.Errorf("upstream's request ended with %v", err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// An error is the next handler's own, or one of the agent's, where the client's request did not
+// break off: it came whole, a handler limits it and says so itself, or the answer has begun.
+// So it is elsewhere than in chat completions.
+func TestErrorsThatAreNotTheClients(t *testing.T) {
+	torn := func(failure error) setting {
+		return func(_ *proxy.Options, r *http.Request, _ *recorder) {
+			r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, failure })), -1
+			r.Header.Set("Content-Type", "application/json")
+		}
+	}
+	failed := statusError(http.StatusBadGateway)
+	for name, c := range map[string]struct {
+		sets     []setting
+		begins   bool // the answer has
+		err      error
+		answered bool // with an error of the agent's
+	}{
+		"another path":              {sets: []setting{path(otherPath), torn(errTest)}, err: failed},
+		"another path, a good body": {sets: []setting{path(otherPath), asking(clean)}, err: failed},
+		"another path, no body":     {sets: []setting{path(otherPath)}, err: failed},
+		"after an answer":           {sets: []setting{torn(errTest)}, begins: true, err: failed},
+		"no error after an answer":  {sets: []setting{torn(errTest)}, begins: true},
+		"a limit":                   {sets: []setting{torn(&http.MaxBytesError{})}, err: failed, answered: true},
+		"a limit's own status":      {sets: []setting{torn(fmt.Errorf("x: %w", statusError(413)))}, err: failed, answered: true},
+		"a whole body":              {sets: []setting{asking(clean)}, err: failed, answered: true},
+		"one that is no history":    {sets: []setting{asking(`[]`)}, err: failed, answered: true},
+		"an empty one":              {sets: []setting{asking("")}, err: failed, answered: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := begin(t, append(c.sets, withStatuses())...)
+			e := x.finish(func() error {
+				if c.begins {
+					x.w.WriteHeader(http.StatusNotFound)
+				} else if x.up.Body != nil {
+					_, _ = io.ReadAll(x.up.Body)
+				}
+				return c.err
+			})
+			if c.answered {
+				e.wantSwallowed(t)
+				x.wantAnswer(http.StatusBadGateway, "upstream_aborted")
+			} else if e.err != c.err || c.begins && x.rec.status != http.StatusNotFound { //nolint:errorlint // the very error
+				t.Errorf("error %v, want %v; status %d", e.err, c.err, x.rec.status)
+			}
+		})
+	}
+}
+
+// What breaks off because the next handler has closed the body is not the
+// client's failure.
+func TestBodiesThatUpstreamClosesAreNotTheClientsFailure(t *testing.T) {
+	closed := false
+	x := begin(t, timeouts(time.Minute), withStatuses(), unread["history keep"], func(_ *proxy.Options, r *http.Request, _ *recorder) {
+		r.ContentLength = 9
+		r.Body = struct {
+			io.Reader
+			io.Closer
+		}{readerFunc(func([]byte) (int, error) {
+			if closed {
+				return 0, http.ErrBodyReadAfterClose
+			}
+			return 1, nil
+		}), closerFunc(func() error { closed = true; return nil })}
+	})
+	x.do(func() {
+		_, _ = x.up.Body.Read(make([]byte, 9))
+		x.up.Body.Close()
+		if _, err := x.up.Body.Read(make([]byte, 9)); err == nil {
+			t.Error("a closed body is read")
+		}
+	})
+	x.ret(statusError(http.StatusBadGateway)).wantSwallowed(t)
+	x.wantAnswer(http.StatusBadGateway, "upstream_aborted")
+	late := make(chan error, 1)
+	go func() { // a transport may still be at it
+		_, err := x.up.Body.Read(make([]byte, 9))
+		late <- err
+	}()
+	if <-late == nil {
+		t.Error("a closed body is read after the answer")
 	}
 }

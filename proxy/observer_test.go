@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -75,107 +74,68 @@ func (o *observer) wantObserved(want ...string) {
 	}
 }
 
-func TestStreamIsObserved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t)
-		advance(time.Second)
-		x.stream()
-		x.wantObserved("begin /v1/chat/completions chat")
-		x.write(": keepalive\n\n", role[:9]) // no frame
-		advance(time.Second)
-		x.write(role[9:])
-		advance(time.Second)
-		x.write(text("\\n`💻 ls`\\n") + text("Hi"))
-		x.abort().wantSwallowed(t)
-		id := x.result().ID
-		x.wantObserved("begin /v1/chat/completions chat",
-			`0 chunks of "" after 1s`, `0 chunks of "" after 1s`, fmt.Sprintf("1 chunks of %q after 2s", id),
-			"tool terminal false marker after 3s", "tool terminal true inferred after 3s",
-			fmt.Sprintf("3 chunks of %q after 3s", id), "end upstream_aborted")
-	})
-}
-
-// TestToolEndsWithItsStream, not with the last byte of upstream's.
-func TestToolEndsWithItsStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t)
-		x.stream()
-		x.write(role + text("\\n`💻 ls`\\n"))
-		advance(5 * time.Second)
-		x.abort().wantSwallowed(t)
-		x.wantObserved("begin /v1/chat/completions chat", "tool terminal false marker after 0s",
-			fmt.Sprintf("2 chunks of %q after 0s", x.result().ID), "tool terminal true end after 5s", "end upstream_aborted")
-	})
-}
-
-// TestStreamThatBecomesOursIsObserved from its first chunk on, with the tools of
-// the same read.
-func TestStreamThatBecomesOursIsObserved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t, path("/elsewhere"))
-		x.stream()
-		x.write("data: x\n\n")
-		x.wantObserved()
-		x.write(role + text("\\n`💻 ls`\\n"))
-		x.ret(nil)
-		id := x.result().ID
-		x.wantObserved("begin /elsewhere chat", "tool terminal false marker after 0s", fmt.Sprintf("2 chunks of %q after 0s", id),
-			"tool terminal true end after 0s", "end upstream_incomplete")
-	})
-}
-
-func TestWhatIsNoStreamIsNotObserved(t *testing.T) {
-	x := begin(t, path("/elsewhere"))
-	x.stream()
-	x.write("data: x\n\n")
-	x.ret(nil)
-	x.wantObserved()
-}
-
-// failing has an error of the next handler stand for a status.
-func failing(status int) setting {
-	return option(func(o *proxy.Options) { o.ErrorStatus = func(error) int { return status } })
+// TestStreamsAreObserved: a stream with its chunks and tools, and each that begins ends.
+func TestStreamsAreObserved(t *testing.T) {
+	const chat, elsewhere = "begin /v1/chat/completions chat", "begin /elsewhere chat"
+	const none, one, two = `0 chunks of ""`, `1 chunks of "chatcmpl-1"`, `2 chunks of "chatcmpl-1"`
+	for _, c := range []struct {
+		does string
+		set  setting
+		want []string
+	}{
+		{"+1s header keepalive half-role +1s rest-role +1s tool+text abort", path(chatPath), []string{
+			chat, none + " after 1s", none + " after 1s", one + " after 2s", "tool terminal false marker after 3s",
+			"tool terminal true inferred after 3s", `3 chunks of "chatcmpl-1" after 3s`, "end upstream_aborted",
+		}},
+		// A tool ends with its stream, not with the last byte of upstream's.
+		{"header role+tool +5s abort", path(chatPath), []string{
+			chat, "tool terminal false marker after 0s", two + " after 0s", "tool terminal true end after 5s", "end upstream_aborted",
+		}},
+		// One that turns out to be ours is observed with the tools of the same read.
+		{"header array role+tool end", path("/elsewhere"), []string{
+			elsewhere, "tool terminal false marker after 0s", two + " after 0s", "tool terminal true end after 0s", "end upstream_incomplete",
+		}},
+		{"header array end", path("/elsewhere"), nil},
+		{"gzip part end", path(chatPath), []string{chat, "end passed_encoded"}},
+		{"header leave abort", path(chatPath), []string{chat, "end client_gone"}},
+		{"header run abort", path("/v1/runs/run_1/events"), []string{
+			"begin /v1/runs/run_1/events other", `1 chunks of "run_1" after 0s`, "end upstream_aborted",
+		}},
+	} {
+		bubble(t, c.does, func(t *testing.T) {
+			x := begin(t, c.set)
+			x.words = map[string]string{
+				"half-role": role[:9], "rest-role": role[9:], "role+tool": role + written["tool"], "tool+text": written["tool"] + text("Hi"),
+				"run": `data: {"event":"run.started","run_id":"run_1","timestamp":1}` + "\n\n",
+			}
+			for word := range strings.FieldsSeq(c.does) {
+				if end, ends := endings[word]; ends {
+					end(x)
+				} else {
+					x.happens(word)
+				}
+			}
+			x.wantObserved(c.want...)
+		})
+	}
 }
 
 // TestErrorInTheSteadOfAStreamIsObserved at its end, but not where no stream was
 // asked for.
 func TestErrorInTheSteadOfAStreamIsObserved(t *testing.T) {
-	x := begin(t, failing(504))
+	x := begin(t, statusOf(504))
 	x.ret(timedOut{})
 	x.wantObserved("begin /v1/chat/completions chat", "end upstream_timeout")
 	if x.result().Whole {
 		t.Error("the answer is said to be none that is streamed")
 	}
 
-	x = begin(t, failing(504), asking(`{"messages":[]}`))
+	x = begin(t, statusOf(504), asking(`{"messages":[]}`))
 	x.ret(timedOut{})
 	x.wantObserved()
 	if res := x.result(); !res.Whole || res.Outcome != rewrite.CodeTimeout {
 		t.Errorf("result %+v", res)
 	}
-}
-
-func TestCompressedStreamIsObservedAtItsEnd(t *testing.T) {
-	x := begin(t)
-	x.do(func() {
-		x.w.Header().Set("Content-Type", "text/event-stream")
-		x.w.Header().Set("Content-Encoding", "gzip")
-		x.w.WriteHeader(http.StatusOK)
-	})
-	x.write("\x1f\x8b")
-	x.wantObserved()
-	x.ret(nil)
-	x.wantObserved("begin /v1/chat/completions chat", "end passed_encoded")
-}
-
-func TestOtherStreamIsObservedAsSuch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t, path("/v1/runs/run_1/events"))
-		x.stream()
-		x.write(`data: {"event":"run.started","run_id":"run_1","timestamp":1}` + "\n\n")
-		x.abort().wantSwallowed(t)
-		x.wantObserved("begin /v1/runs/run_1/events other", `1 chunks of "run_1" after 0s`, "end upstream_aborted")
-	})
 }
 
 func TestRepairedAnswerIsNotObserved(t *testing.T) {
@@ -187,15 +147,6 @@ func TestRepairedAnswerIsNotObserved(t *testing.T) {
 	if res := x.result(); !res.Whole || res.Reasoning != 1 {
 		t.Errorf("result %+v", res)
 	}
-}
-
-// TestClientGoneEndsWhatIsObserved: each that begins ends.
-func TestClientGoneEndsWhatIsObserved(t *testing.T) {
-	x := begin(t)
-	x.stream()
-	x.leave()
-	x.abort()
-	x.wantObserved("begin /v1/chat/completions chat", "end client_gone")
 }
 
 // recorded has the observer observe the bytes of streams.
@@ -240,13 +191,27 @@ func TestStreamThatBecomesOursIsRecorded(t *testing.T) {
 		t.Errorf("result %+v", res)
 	}
 
-	for _, in := range map[string]string{"never": "data: x\n\n", "too late": "data: " + strings.Repeat("x", 70_000) + "\n\n" + role} {
-		x = begin(t, recorded(), path("/elsewhere"))
+	x = begin(t, recorded(), path("/elsewhere"))
+	x.stream()
+	x.write("data: x\n\n")
+	x.ret(nil)
+	x.wantRecorded("")
+}
+
+// Up to 64 KiB are kept for that.
+func TestWhatIsRecordedOfAnUnknownStream(t *testing.T) {
+	for more, kept := range map[int]bool{0: true, 1: false} {
+		x := begin(t, recorded(), path("/elsewhere"))
 		x.stream()
-		half := len(in) - len(role)
-		x.write(in[:max(half, 1)], in[max(half, 1):])
+		early := ": " + strings.Repeat("c", 64<<10-4+more) + "\n\n"
+		x.write(early)
+		x.write(role, stop, done)
 		x.ret(nil)
-		x.wantRecorded("")
+		if kept {
+			x.wantRecorded(early + role + stop + done)
+		} else {
+			x.wantRecorded("")
+		}
 	}
 }
 

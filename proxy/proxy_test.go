@@ -1,11 +1,9 @@
 package proxy_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -22,40 +20,72 @@ import (
 
 // TestEnds: a stream of chat completions that ends gets what it lacks, and an observer is told.
 func TestEnds(t *testing.T) {
+	for _, c := range []struct{ name, does, answers string }{
+		{"abort after the role", "header role abort", "role error:aborted"},
+		{"abort after text", "header role text abort", "role text partial:aborted"},
+		{"abort after a space", "header role space abort", "role space error:aborted"},
+		{"abort in a frame", "header role half abort", "role error:aborted"},
+		{"abort before a blank line", "header role text-1 abort", "role text partial:aborted"},
+		{"abort before the end of a line", "header role text-2 abort", "role text partial:aborted"},
+		{"abort with text held", "header role held abort", "role held partial:aborted"},
+		{"abort in the first frame", "header role-2 abort", "role error:aborted"},
+		{"abort before a frame", "header abort", "502:aborted"},
+		{"error", "header role text error", "role text partial:aborted"},
+		{"timeout", "header role text timeout", "role text partial:timeout"},
+		{"wrapped timeout", "header role text wrapped-timeout", "role text partial:timeout"},
+		{"no finish", "header role text end", "role text partial:incomplete"},
+		{"[DONE] without a finish", "header role text done end", "role text partial:incomplete"},
+		{"a tool is open", "header role tool abort", "role tool-starts tool-ends error:aborted"},
+		{"some time", "+2s header role text +3s abort", "role text partial:aborted"},
+		{"only the first status counts", "header 500 role end", "role error:incomplete"},
+	} {
+		scene{name: c.name, does: c.does, answers: c.answers}.run(t)
+	}
+	elsewhere, refused := []setting{path(otherPath)}, []setting{statusOf(http.StatusBadGateway), limits("first=1s")}
 	for _, s := range []scene{
-		{name: "abort after the role", does: "header role abort", answers: "role error:upstream_aborted"},
-		{name: "abort after text", does: "header role text abort", answers: "role text partial:upstream_aborted"},
-		{name: "abort after a space", does: "header role space abort", answers: "role space error:upstream_aborted"},
-		{name: "abort in a frame", does: "header role half abort", answers: "role error:upstream_aborted"},
-		{name: "abort before a blank line", does: "header role text-1 abort", answers: "role text partial:upstream_aborted"},
-		{name: "abort before the end of a line", does: "header role text-2 abort", answers: "role text partial:upstream_aborted"},
-		{name: "abort with text held", does: "header role held abort", answers: "role held partial:upstream_aborted"},
-		{name: "abort in the first frame", does: "header role-2 abort", answers: "role error:upstream_aborted"},
-		{name: "abort before a frame", does: "header abort", answers: "502:upstream_aborted"},
-		{name: "error", does: "header role text error", answers: "role text partial:upstream_aborted"},
-		{name: "timeout", does: "header role text timeout", answers: "role text partial:upstream_timeout"},
-		{name: "wrapped timeout", does: "header role text wrapped-timeout", answers: "role text partial:upstream_timeout"},
-		{name: "no finish", does: "header role text end", answers: "role text partial:upstream_incomplete"},
-		{name: "[DONE] without a finish", does: "header role text done end", answers: "role text partial:upstream_incomplete"},
-		{name: "length", does: "header role text length done end", answers: "role text length done", outcome: "ok"},
-		{name: "false stop", does: "header role zero-stop done end", answers: "role ...", outcome: "agent_crashed"},
-		{name: "no answer", does: "header role full-stop done end", answers: "role ...", outcome: "empty_answer"},
-		{name: "the agent says so", does: "header role error-stop done abort", answers: "role ...", outcome: "agent_error"},
-		{name: "a tool is open", does: "header role tool abort", answers: "role tool-starts tool-ends error:upstream_aborted"},
-		{name: "some time", does: "+2s header role text +3s abort", answers: "role text partial:upstream_aborted"},
-
-		{name: "gone before the header", does: "leave abort", goesOn: "abort", outcome: "client_gone"},
-		{name: "gone before a frame", does: "header leave abort", goesOn: "abort", outcome: "client_gone"},
-		{name: "gone before [DONE]", does: "header role stop leave abort", answers: "role stop", goesOn: "abort", outcome: "client_gone"},
-		{name: "gone after [DONE]", does: "header role text stop done leave end", answers: "role text stop done", outcome: "ok"},
 		{
-			name: "gone before the header, by an error", does: "leave +1h error", goesOn: "error", outcome: "client_gone",
-			set: []setting{statusOf(http.StatusBadGateway), timeouts(time.Second)},
+			name: "length", does: "header role text length done end",
+			answers: "role text length done", outcome: "ok",
 		},
-
-		{name: "panic before a frame", does: "header panic", answers: "502:upstream_aborted", goesOn: "panic"},
-		{name: "abort before the header", does: "abort", goesOn: "abort", outcome: "-"},
-		{name: "abort before the header, elsewhere", does: "abort", goesOn: "abort", outcome: "-", set: []setting{path(otherPath)}},
+		{
+			name: "false stop", does: "header role zero-stop done end",
+			answers: "role ...", outcome: "agent_crashed",
+		},
+		{
+			name: "no answer", does: "header role full-stop done end",
+			answers: "role ...", outcome: "empty_answer",
+		},
+		{
+			name: "the agent says so", does: "header role error-stop done abort",
+			answers: "role ...", outcome: "agent_error",
+		},
+		{name: "an error after early hints", does: "103 error", answers: "502:aborted", set: refused},
+		{
+			name: "a stream that is ours from its first chunk on", limits: "idle=1m keepalive=1s", set: elsewhere,
+			does:    "header foreign +1h role tool text +1s! abort",
+			answers: "foreign role tool-starts tool-done text beat partial:aborted",
+		},
+		{
+			name: "a stream that is ours with its tail", does: "header foreign role-2 abort",
+			answers: "foreign role error:aborted", set: elsewhere,
+		},
+		{name: "gone before the header", does: "leave abort", outcome: "client_gone", goesOn: "abort"},
+		{name: "gone before a frame", does: "header leave abort", outcome: "client_gone", goesOn: "abort"},
+		{
+			name: "gone before [DONE]", does: "header role stop leave abort",
+			answers: "role stop", outcome: "client_gone", goesOn: "abort",
+		},
+		{
+			name: "gone after [DONE]", does: "header role text stop done leave end",
+			answers: "role text stop done", outcome: "ok",
+		},
+		{name: "panic before a frame", does: "header panic", answers: "502:aborted", goesOn: "panic"},
+		{name: "abort before the header", does: "abort", outcome: "-", goesOn: "abort"},
+		{
+			name: "abort before the header, elsewhere", does: "abort",
+			outcome: "-", goesOn: "abort", set: elsewhere,
+		},
+		{name: "gone before the header, by an error", does: "leave +1h error", outcome: "client_gone", goesOn: "error", set: refused},
 	} {
 		s.run(t)
 	}
@@ -123,50 +153,6 @@ func TestForeignPanicGoesOnAfterTheFinish(t *testing.T) {
 			if res := x.result(); res.Outcome != rewrite.CodeAborted || res.Err == nil {
 				t.Errorf("%s: outcome %q, error %v; want upstream_aborted and the panic", name, res.Outcome, res.Err)
 			}
-		}
-	}
-}
-
-func TestNothingTouchesTheWriterAfterTheGuard(t *testing.T) {
-	begins := map[string]func(*exchange){
-		"a stream":           func(x *exchange) { x.stream(); x.write(role) },
-		"a held header":      func(x *exchange) { x.stream() },
-		"no header":          func(*exchange) {},
-		"JSON":               func(x *exchange) { x.write("{}") },
-		"an inactive stream": func(x *exchange) { x.stream(); x.write(foreign) },
-	}
-	for from, start := range begins {
-		for _, how := range []string{"end", "error", "abort", "panic", "gone"} {
-			bubble(t, from+", "+how, func(t *testing.T) {
-				p := chatPath
-				if from == "an inactive stream" {
-					p = otherPath
-				}
-				x := begin(t, path(p), option(func(o *proxy.Options) {
-					o.FirstByteTimeout, o.IdleTimeout, o.StallTimeout = time.Hour, time.Hour, time.Hour
-					o.Keepalive, o.DoneGrace, o.DrainTimeout = time.Second, time.Second, time.Second
-				}))
-				start(x)
-				x.streams.Shutdown(0)
-				end := endings[how]
-				if how == "gone" {
-					x.leave()
-					end = (*exchange).abort
-				}
-				end(x) // seals the writer
-				advance(24 * time.Hour)
-				x.w.WriteHeader(http.StatusEarlyHints)
-				x.w.WriteHeader(http.StatusOK)
-				if n, err := x.w.Write([]byte(role)); n != 0 || err == nil {
-					t.Errorf("a late Write = %d, %v; want an error", n, err)
-				}
-				_ = http.NewResponseController(x.w).Flush()
-				if rf, ok := x.w.(io.ReaderFrom); ok {
-					if n, err := rf.ReadFrom(strings.NewReader(role)); n != 0 || err == nil {
-						t.Errorf("a late ReadFrom = %d, %v; want an error", n, err)
-					}
-				}
-			})
 		}
 	}
 }
@@ -243,23 +229,6 @@ func TestUsageIsRememberedByUpstreamAndModel(t *testing.T) {
 	}
 	if len(m.reported) != 1 || !m.reported["a m"] {
 		t.Errorf("remembered %v, want a m", m.reported)
-	}
-}
-
-func TestUpstreamIsAskedForAfterTheHeader(t *testing.T) {
-	var asked int
-	x := begin(t, option(func(o *proxy.Options) {
-		o.Usage = (&memory{reported: make(map[string]bool)}).of
-		o.Upstream = func(*http.Request) string { asked++; return "a" }
-	}))
-	if asked != 0 {
-		t.Error("upstream was asked for before the header had come")
-	}
-	x.stream()
-	x.write(role, text("a"), stop, done)
-	x.ret(nil)
-	if asked == 0 {
-		t.Error("upstream was never asked for")
 	}
 }
 
@@ -589,49 +558,6 @@ func TestEndsAtOnce(t *testing.T) {
 	})
 }
 
-// TestHeaderIsTheHandlersAlone has the timer send the header while the handler
-// sets a trailer, which net/http lets it do at any time.
-func TestHeaderIsTheHandlersAlone(t *testing.T) {
-	for name, set := range map[string]func(*proxy.Options){
-		"keepalive":               func(o *proxy.Options) { o.Keepalive = time.Second },
-		"an answer at a deadline": func(o *proxy.Options) { o.IdleTimeout = time.Second },
-	} {
-		for _, headerCame := range []bool{true, false} {
-			bubble(t, name, func(t *testing.T) {
-				x := begin(t, option(set))
-				if headerCame {
-					x.stream("Trailer", "X-Sum")
-				}
-				x.do(func() {
-					time.Sleep(time.Second)
-					for range 100 {
-						x.w.Header().Set("X-Sum", "1")
-					}
-				})
-				x.ret(nil)
-			})
-		}
-	}
-}
-
-// A stream is recorded from its first byte on if up to 64 KiB of it have come before it
-// is known, to the byte.
-func TestWhatIsRecordedOfAnUnknownStream(t *testing.T) {
-	for more, kept := range map[int]bool{0: true, 1: false} {
-		x := begin(t, recorded(), path("/elsewhere"))
-		x.stream()
-		early := ": " + strings.Repeat("c", 64<<10-4+more) + "\n\n"
-		x.write(early)
-		x.write(role, stop, done)
-		x.ret(nil)
-		if kept {
-			x.wantRecorded(early + role + stop + done)
-		} else {
-			x.wantRecorded("")
-		}
-	}
-}
-
 // 101 is the answer, not a word before it: what comes after it is no stream, and no
 // timeout ends it.
 func TestSwitchingProtocolsIsTheAnswer(t *testing.T) {
@@ -687,24 +613,6 @@ func TestErrorsStandForNoStatusByDefault(t *testing.T) {
 	if got := x.rec.header.Get("X-Should-Retry"); got != "false" || x.rec.status != 0 {
 		t.Errorf("X-Should-Retry %q, status %d", got, x.rec.status)
 	}
-}
-
-// What ends upstream's request says why, for logs.
-func TestCauseOfTheEndOfUpstreamsRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t, option(func(o *proxy.Options) { o.IdleTimeout = time.Second }))
-		x.stream()
-		x.write(role)
-		advance(time.Second)
-		x.do(func() {
-			err := context.Cause(x.up.Context())
-			var timeout net.Error
-			if !errors.As(err, &timeout) || !timeout.Timeout() || !strings.Contains(err.Error(), "silent") {
-				t.Errorf("upstream's request ends for %v", err)
-			}
-		})
-		x.abort()
-	})
 }
 
 // A field that is nil keeps net/http from setting it, and has to arrive so.

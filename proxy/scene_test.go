@@ -1,10 +1,13 @@
 package proxy_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,8 +24,8 @@ type scene struct {
 	// other words are those of happens.
 	does string
 	// answers has the words that the client is sent, with error:, partial: or failed: and a
-	// code for an error finish, or an error as JSON as its status and code, such as
-	// 502:upstream_aborted. With ... anything may follow.
+	// word of codes for an error finish, or an error as JSON as its status and such a word, as in
+	// 502:aborted. With ... anything may follow.
 	answers string
 	outcome string // what is observed: "" for the code of the answer or ok, "-" for nothing
 	goesOn  string // how the guard lets the request go, as ending.want says
@@ -36,10 +39,11 @@ var written = map[string]string{
 	"comment": comment, "hello": ": hello", "part": "d", "line": "\n", "space": text(" "), "held": text("`💻 ls"),
 	"text-1": strings.TrimSuffix(text("a"), "\n"), "text-2": strings.TrimSuffix(text("a"), "\n\n"),
 	"role-2": strings.TrimSuffix(role, "\n\n"), "torn-done": "data: [DO", "done-2": "data: [DONE]",
-	"zero-stop": zeroStop, "full-stop": fullStop, "foreign": foreign, "array": "data: [1]\n\n", "tool": text("\\n`💻 ls`\\n"),
+	"zero-stop": zeroStop, "full-stop": fullStop, "foreign": foreign, "array": "data: [1]\n\n", "{}": "{}", "{": `{"id": `, "tool": text("\\n`💻 ls`\\n"),
 	"length":     strings.Replace(stop, `"stop"`, `"length"`, 1),
 	"error-stop": strings.Replace(stop, `"stop"`, `"error"`, 1),
 	"keepalive":  beat, "beat": beatForm, "tool-starts": toolEvent(`"emoji":"💻","label":"ls",`, `"running"`), "tool-ends": toolEvent("", `"completed","interrupted":true`),
+	"tool-done": toolEvent("", `"completed"`),
 }
 
 // toolEvent returns an event of the tool that the word tool starts.
@@ -48,12 +52,18 @@ func toolEvent(shown, status string) string {
 		shown + `"toolCallId":"call_ee64bef593d536091d1f0001","status":` + status + "}\n\n"
 }
 
+// codes are the short words for codes of errors.
+var codes = map[string]string{
+	"aborted": "upstream_aborted", "timeout": "upstream_timeout", "incomplete": "upstream_incomplete", "shutdown": "shutting_down",
+}
+
 // heads are headers of answers that are no streams of ours.
 var heads = map[string]struct {
-	status        int
-	media, coding string
+	status                int
+	media, coding, length string
 }{
-	"json": {200, "application/json", ""}, "500": {500, "text/event-stream", ""}, "gzip": {200, "text/event-stream", "gzip"},
+	"json": {200, "application/json", "", ""}, "large": {200, "application/json", "", "9999999"}, "gzip": {200, "text/event-stream", "gzip", ""},
+	"103": {103, "", "", ""}, "500": {500, "text/event-stream", "", ""}, "download": {200, "application/octet-stream", "", ""},
 }
 
 // endings are the ways in which a handler ends.
@@ -90,12 +100,30 @@ func (s scene) runWith(t *testing.T, words map[string]string) {
 			}
 			end(x).want(t, s.goesOn)
 			s.checkResult(x, word, time.Since(begun))
+			x.wantNothingMore()
 		}
 		s.checkAnswer(x)
 		if _, code, cut := strings.Cut(s.answers, ":"); cut && !x.over && code != "" {
 			x.wantStopped()
 		}
 	})
+}
+
+// wantNothingMore has timers, some too late to be stopped, and the handler use the writer after
+// the guard, which must not reach the inner one. That is sealed.
+func (x *exchange) wantNothingMore() {
+	x.t.Helper()
+	advance(24 * time.Hour)
+	proxy.FireLate(x.w)
+	x.w.WriteHeader(http.StatusEarlyHints)
+	x.w.WriteHeader(http.StatusOK)
+	_ = http.NewResponseController(x.w).Flush()
+	if n, err := x.w.Write([]byte(role)); n != 0 || err == nil {
+		x.t.Errorf("a late Write = %d, %v; want an error", n, err)
+	}
+	if n, err := x.w.(io.ReaderFrom).ReadFrom(strings.NewReader(role)); n != 0 || err == nil {
+		x.t.Errorf("a late ReadFrom = %d, %v; want an error", n, err)
+	}
 }
 
 // limits sets the options that look at a clock.
@@ -122,20 +150,22 @@ func (s scene) checkAnswer(x *exchange) {
 	begins := false
 	for word := range strings.FieldsSeq(s.answers) {
 		kind, code, failed := strings.Cut(word, ":")
+		code = cmp.Or(codes[code], code)
 		switch {
 		case word == "...":
 			begins = true
 		case !failed:
 			want.WriteString(x.word(word))
 		case kind == "failed":
-			want.WriteString(x.word(word))
+			want.WriteString(x.word("failed:" + code))
 		case kind == "error" || kind == "partial":
 			want.WriteString(errorFinish(code, kind == "partial"))
 			if !strings.HasSuffix(strings.Join(x.rec.log, "|"), done+"|flush") {
 				x.t.Errorf("the finish was not flushed last: %q", x.rec.log)
 			}
 		default:
-			x.wantAnswer(map[string]int{"502": 502, "504": 504}[kind], code)
+			status, _ := strconv.Atoi(kind)
+			x.wantAnswerOf(status, code, status != http.StatusServiceUnavailable)
 			return
 		}
 	}
@@ -154,6 +184,9 @@ func (s scene) checkResult(x *exchange, how string, took time.Duration) {
 	if x.up.Context().Err() == nil {
 		x.t.Error("the context of upstream's request is left")
 	}
+	if n := x.streams.Open(); n != 0 {
+		x.t.Errorf("%d streams are open", n)
+	}
 	if s.outcome == "-" {
 		if len(x.ends) > 0 {
 			x.t.Errorf("the observer observed %+v", x.ends)
@@ -163,6 +196,7 @@ func (s scene) checkResult(x *exchange, how string, took time.Duration) {
 	outcome := s.outcome
 	if outcome == "" {
 		_, outcome, _ = strings.Cut(s.answers, ":")
+		outcome = cmp.Or(codes[outcome], outcome)
 	}
 	if outcome == "" {
 		outcome = proxy.OutcomeOK
@@ -220,14 +254,24 @@ func (x *exchange) happens(word string) {
 		x.do(func() {
 			x.w.Header().Set("Content-Type", head.media)
 			x.w.Header().Set("Content-Encoding", head.coding)
+			x.w.Header().Set("Content-Length", head.length)
 			x.w.WriteHeader(head.status)
 		})
 	case word == "header":
 		x.stream()
 	case word == "flush":
 		x.flush()
-	case word == "shutdown":
-		x.streams.Shutdown(0)
+	case word == "now":
+		advance(0)
+	case word == "late-timer": // which does nothing
+		calls := len(x.rec.log)
+		proxy.FireLate(x.w)
+		if got := x.rec.log[calls:]; len(got) > 0 {
+			x.t.Errorf("a timer that comes too late has sent %q", got)
+		}
+	case strings.HasPrefix(word, "shutdown"): // or with a limit, such as shutdown=5s
+		limit, _ := time.ParseDuration(strings.TrimPrefix(word, "shutdown="))
+		x.streams.Shutdown(limit)
 	case word == "running":
 		x.wantRunning()
 	case word == "stopped":

@@ -58,47 +58,32 @@ func TestFirstPartOfAnOversizedFrameLetsTheHeaderGo(t *testing.T) {
 }
 
 func TestEndBeforeTheFirstFrameIsAnAnswer(t *testing.T) {
-	ends := map[string]struct {
-		status int
-		code   string
-	}{
-		"abort":   {http.StatusBadGateway, "upstream_aborted"},
-		"error":   {http.StatusBadGateway, "upstream_aborted"},
-		"end":     {http.StatusBadGateway, "upstream_incomplete"},
-		"timeout": {http.StatusGatewayTimeout, "upstream_timeout"},
-	}
-	for before, write := range map[string]string{"nothing": "", "torn frame": role[:50]} {
-		for how, c := range ends {
-			t.Run(before+", "+how, func(t *testing.T) {
-				x := begin(t)
-				x.stream(
-					"Content-Length", "4711", "Cache-Control", "no-cache", "Trailer", "X-Sum", "Etag", `"1"`,
-					"X-Hermes-Session-Id", "b58e0870",
-				)
-				x.flush()
-				x.write(write)
-				x.wantLog()
-				endings[how](x).wantSwallowed(t)
-				x.wantAnswer(c.status, c.code)
-				x.wantLog(fmt.Sprintf("header %d", c.status), "write "+x.rec.body.String(), "flush")
-				h := x.rec.sent
-				for _, name := range []string{"X-Accel-Buffering", "Trailer", "Transfer-Encoding", "Etag", "Content-Encoding"} {
-					if v := h.Get(name); v != "" {
-						t.Errorf("%s: %s on an answer that is no stream", name, v)
-					}
-				}
-				if got := h.Get("X-Hermes-Session-Id"); got != "b58e0870" {
-					t.Errorf("X-Hermes-Session-Id %q, want upstream's", got)
-				}
-				if got := h.Get("Cache-Control"); got != "no-store" {
-					t.Errorf("Cache-Control %q on an error", got)
-				}
-				res := x.result()
-				if res.Outcome != c.code || res.Code != c.code || res.Status != c.status {
-					t.Errorf("outcome %q, code %q, status %d; want %s, %d", res.Outcome, res.Code, res.Status, c.code, c.status)
-				}
-			})
+	for how, answer := range map[string]string{
+		"abort": "502:aborted", "error": "502:aborted", "end": "502:incomplete", "timeout": "504:timeout",
+	} {
+		for _, before := range []string{"", "half"} {
+			does := "header flush " + before + " " + how
+			scene{name: does, does: does, answers: answer}.run(t)
 		}
+	}
+	x := begin(t)
+	x.stream(
+		"Content-Length", "4711", "Cache-Control", "no-cache", "Trailer", "X-Sum", "Etag", `"1"`,
+		"X-Hermes-Session-Id", "b58e0870",
+	)
+	x.wantLog()
+	x.abort().wantSwallowed(t)
+	x.wantLog("header 502", "write "+x.rec.body.String(), "flush")
+	for name, want := range map[string]string{
+		"X-Accel-Buffering": "", "Trailer": "", "Transfer-Encoding": "", "Etag": "", "Content-Encoding": "",
+		"X-Hermes-Session-Id": "b58e0870", "Cache-Control": "no-store",
+	} {
+		if got := x.rec.sent.Get(name); got != want {
+			t.Errorf("%s: %s on an answer that is no stream, want %q", name, got, want)
+		}
+	}
+	if res := x.result(); res.Status != http.StatusBadGateway {
+		t.Errorf("status %d", res.Status)
 	}
 }
 
@@ -153,53 +138,16 @@ func TestCompletionsWithoutAnIDOfUpstreamsDiffer(t *testing.T) {
 }
 
 func TestErrorsOfTheNextHandlerAreAnsweredOnChatPathsOnly(t *testing.T) {
-	for _, c := range []struct {
-		path   string
-		status int
-		code   string // "" for an error that goes on
-	}{
-		{chatPath, http.StatusBadGateway, "upstream_aborted"},
-		{chatPath, http.StatusServiceUnavailable, "upstream_aborted"},
-		{chatPath, http.StatusGatewayTimeout, "upstream_timeout"},
-		{chatPath, 0, ""},
-		{chatPath, http.StatusInternalServerError, ""},
-		{chatPath, http.StatusBadRequest, ""},
-		{chatPath, http.StatusUnauthorized, ""},
-		{chatPath, http.StatusNotFound, ""},
-		{chatPath, http.StatusRequestEntityTooLarge, ""},
-		{chatPath, http.StatusTooManyRequests, ""},
-		{otherPath, http.StatusBadGateway, ""},
-		{otherPath, http.StatusServiceUnavailable, ""},
-		{otherPath, http.StatusGatewayTimeout, ""},
-	} {
-		t.Run(fmt.Sprint(c.path, " ", c.status), func(t *testing.T) {
-			x := begin(t, path(c.path), option(func(o *proxy.Options) {
-				o.ErrorStatus = func(err error) int {
-					if err != errTest { //nolint:errorlint // the very error
-						t.Errorf("ErrorStatus was asked about %v", err)
-					}
-					return c.status
-				}
-			}))
-			e := x.ret(errTest)
-			if c.code == "" {
-				e.wantError(t, errTest)
-				x.wantLog()
-				return
+	answered := map[int]string{502: "502:aborted", 503: "503:aborted", 504: "504:timeout"}
+	for _, p := range []string{chatPath, otherPath} {
+		for _, status := range []int{0, 400, 401, 404, 413, 429, 500, 502, 503, 504} {
+			s := scene{name: fmt.Sprint(p, " ", status), set: []setting{path(p), statusOf(status)}, does: "error"}
+			if s.answers = answered[status]; s.answers == "" || p != chatPath {
+				s.answers, s.outcome, s.goesOn = "", "-", "error"
 			}
-			e.wantSwallowed(t)
-			x.wantAnswerOf(c.status, c.code, c.status != http.StatusServiceUnavailable)
-			if res := x.result(); res.Outcome != c.code || res.Err != errTest { //nolint:errorlint // the very error
-				t.Errorf("outcome %q, error %v; want %q and the handler's", res.Outcome, res.Err, c.code)
-			}
-		})
+			s.run(t)
+		}
 	}
-}
-
-func TestErrorsOfNoStatusAreReturned(t *testing.T) {
-	x := begin(t)
-	x.ret(errTest).wantError(t, errTest)
-	x.wantLog()
 }
 
 func TestAnswerToHeadHasNoBody(t *testing.T) {
@@ -300,11 +248,11 @@ func TestOtherStreams(t *testing.T) {
 		}
 		cut := "header begin more cut "
 		scenes := []scene{
-			{does: cut + "abort", answers: "begin more failed:upstream_aborted"},
-			{does: cut + "error", answers: "begin more failed:upstream_aborted"},
-			{does: cut + "timeout", answers: "begin more failed:upstream_timeout"},
-			{does: cut + "end", answers: "begin more failed:upstream_incomplete"},
-			{does: "header begin more panic", answers: "begin more failed:upstream_aborted", goesOn: "panic"},
+			{does: cut + "abort", answers: "begin more failed:aborted"},
+			{does: cut + "error", answers: "begin more failed:aborted"},
+			{does: cut + "timeout", answers: "begin more failed:timeout"},
+			{does: cut + "end", answers: "begin more failed:incomplete"},
+			{does: "header begin more panic", answers: "begin more failed:aborted", goesOn: "panic"},
 			{does: "header begin leave abort", answers: "begin", outcome: "client_gone", goesOn: "abort"},
 			{does: "header begin leave error", answers: "begin", outcome: "client_gone", goesOn: "error"},
 			{does: "header begin ends leave abort", answers: "begin ends", goesOn: "abort"},
@@ -315,7 +263,7 @@ func TestOtherStreams(t *testing.T) {
 			},
 			{
 				limits: "drain=10s", does: "header begin shutdown +9s more cut +1s! stopped abort",
-				answers: "begin more failed:shutting_down",
+				answers: "begin more failed:shutdown",
 			},
 			{limits: "drain=1s", does: "header begin ends shutdown +1s! stopped abort", answers: "begin ends"},
 		}
@@ -327,7 +275,7 @@ func TestOtherStreams(t *testing.T) {
 		if name == "responses" { // it shows what it is after the drain
 			scenes = append(scenes, scene{
 				limits: "drain=1s", does: "header shutdown +1s running late stopped abort",
-				answers: "late failed:shutting_down",
+				answers: "late failed:shutdown",
 			})
 		}
 		for _, c := range scenes {

@@ -1,7 +1,6 @@
 package proxy_test
 
 import (
-	"fmt"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -15,88 +14,66 @@ func among(s *proxy.Streams, drain time.Duration) setting {
 	return option(func(o *proxy.Options) { o.Streams, o.DrainTimeout = s, drain })
 }
 
-func TestShutdownLetsStreamsFinishForTheDrainTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		streams := new(proxy.Streams)
-		x := begin(t, among(streams, 10*time.Second))
-		x.stream()
-		x.write(role)
-		streams.Shutdown(0)
-		advance(10*time.Second - 1)
-		x.write(text("Hello"))
-		x.wantRunning()
-		advance(1)
-		x.wantBody(role + text("Hello") + errorFinish("shutting_down", true))
-		x.wantStopped()
-		x.abort().wantSwallowed(t)
-		if res := x.result(); res.Outcome != "shutting_down" || res.Code != "shutting_down" {
-			t.Errorf("outcome %q, code %q; want shutting_down", res.Outcome, res.Code)
-		}
-		if n := streams.Open(); n != 0 {
-			t.Errorf("%d streams are open", n)
-		}
-	})
-}
-
-func TestStreamThatFinishesWhileDrainingEndsWell(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		streams := new(proxy.Streams)
-		x := begin(t, among(streams, 10*time.Second))
-		x.stream()
-		x.write(role)
-		streams.Shutdown(0)
-		advance(9 * time.Second)
-		x.write(text("Hello"), stop, done)
-		x.ret(nil).wantSwallowed(t)
-		x.wantBody(role + text("Hello") + stop + done)
-		if res := x.result(); res.Outcome != proxy.OutcomeOK {
-			t.Errorf("outcome %q, want ok", res.Outcome)
-		}
-		if n := streams.Open(); n != 0 {
-			t.Errorf("%d streams are open", n)
-		}
-		advance(time.Hour)
-	})
-}
-
-func TestStreamThatFinishedButIsOpenIsDrainedWithoutAnError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		streams := new(proxy.Streams)
-		x := begin(t, among(streams, 10*time.Second))
-		x.stream()
-		x.write(role, text("Hello"), stop)
-		streams.Shutdown(0)
-		advance(10 * time.Second)
-		x.wantBody(role + text("Hello") + stop + done)
-		x.wantStopped()
-		x.abort().wantSwallowed(t)
-		if res := x.result(); res.Outcome != proxy.OutcomeOK {
-			t.Errorf("outcome %q, want ok", res.Outcome)
-		}
-	})
-}
-
-func TestLimitCapsTheDrainTimeout(t *testing.T) {
-	for name, c := range map[string]struct{ drain, limit, want time.Duration }{
-		"limit is shorter": {10 * time.Second, 4 * time.Second, 4 * time.Second},
-		"limit is longer":  {10 * time.Second, time.Minute, 10 * time.Second},
-		"no limit":         {10 * time.Second, 0, 10 * time.Second},
-		"no drain_timeout": {0, time.Minute, 0},
+func TestDrain(t *testing.T) {
+	for _, c := range []struct{ name, limits, does, answers string }{
+		{
+			"streams go on for the drain timeout", "drain=10s",
+			"header role shutdown +9s text +1s! stopped abort", "role text partial:shutdown",
+		},
+		{
+			"a stream that finishes meanwhile", "drain=10s", "header role shutdown +9s text stop done end",
+			"role text stop done",
+		},
+		{
+			"one that has, but is open", "drain=10s", "header role text stop shutdown +10s! stopped abort",
+			"role text stop done",
+		},
+		{"no header", "drain=10s", "shutdown +10s! waits", "502:shutdown"},
+		{"the header is held", "drain=10s", "header shutdown +10s! stopped abort", "502:shutdown"},
+		{
+			"a limit that is shorter", "drain=10s", "header role shutdown=4s +4s! stopped",
+			"role error:shutdown",
+		},
+		{
+			"a limit that is longer", "drain=10s", "header role shutdown=1m +10s! stopped",
+			"role error:shutdown",
+		},
+		{"no drain timeout", "", "header role shutdown=1m now stopped", "role error:shutdown"},
+		{
+			"twice is once", "drain=10s", "header role shutdown +9s shutdown=1s +1s! stopped",
+			"role error:shutdown",
+		},
 	} {
-		bubble(t, name, func(t *testing.T) {
-			streams := new(proxy.Streams)
-			x := begin(t, among(streams, c.drain))
-			x.stream()
-			x.write(role)
-			streams.Shutdown(c.limit)
-			if c.want > 0 {
-				advance(c.want - 1)
-				x.wantBody(role)
-			}
-			advance(min(1, c.want))
-			x.wantBody(role + errorFinish("shutting_down", false))
-			x.wantStopped()
-		})
+		scene{name: c.name, limits: c.limits, does: c.does, answers: c.answers}.run(t)
+	}
+	elsewhere := []setting{path(otherPath)}
+	for _, s := range []scene{
+		{
+			name: "the client is gone", limits: "drain=1s", does: "header role leave shutdown +1s late-timer abort", answers: "role",
+			outcome: "client_gone", goesOn: "abort",
+		},
+		{
+			name: "a stream that becomes active later", limits: "drain=1s", set: elsewhere,
+			does: "header foreign shutdown +1h role stopped abort", answers: "foreign role error:shutdown",
+		},
+	} {
+		s.run(t)
+	}
+	// An answer that the Proxy does not repair is cut by the server, if at all, as it would be
+	// without a Proxy.
+	for _, shutdown := range []string{"shutdown", "shutdown=5s"} {
+		for _, s := range []scene{
+			{name: "another request", set: elsewhere},
+			{name: "another's JSON", set: elsewhere, does: "json"},
+			{name: "a foreign stream", set: elsewhere, does: "header"},
+			{name: "a download", does: "download"},
+			{name: "a download that is large", does: "large"},
+		} {
+			s.name += ", " + shutdown
+			s.limits, s.set = "drain=1s", append(s.set, asking(`{"stream": false}`))
+			s.does, s.answers, s.outcome = s.does+" "+shutdown+" +1h late-timer running part end", "part", "-"
+			s.run(t)
+		}
 	}
 }
 
@@ -129,106 +106,12 @@ func TestEachStreamHasTheDrainTimeoutOfItsProxy(t *testing.T) {
 	})
 }
 
-func TestRequestWithoutAnAnswerIsAnsweredAtTheEndOfTheDrain(t *testing.T) {
-	bubble(t, "no header", func(t *testing.T) {
-		streams := new(proxy.Streams)
-		x := begin(t, among(streams, 10*time.Second))
-		streams.Shutdown(0)
-		advance(10*time.Second - 1)
-		x.wantRunning()
-		advance(1)
-		x.untilCancelled().wantSwallowed(t)
-		x.wantAnswer(http.StatusBadGateway, "shutting_down")
-		if res := x.result(); res.Outcome != "shutting_down" {
-			t.Errorf("outcome %q, want shutting_down", res.Outcome)
-		}
-	})
-	bubble(t, "the header is held", func(t *testing.T) {
-		streams := new(proxy.Streams)
-		x := begin(t, among(streams, 10*time.Second))
-		x.stream()
-		streams.Shutdown(0)
-		advance(10 * time.Second)
-		x.wantAnswer(http.StatusBadGateway, "shutting_down")
-		x.wantStopped()
-		x.abort().wantSwallowed(t)
-	})
-}
-
-// An answer that the Proxy does not repair is cut by the server, if at all, as it would be
-// without a Proxy.
-func TestDrainLeavesOtherAnswersAlone(t *testing.T) {
-	for name, c := range map[string]struct{ path, media string }{ // no media type for no answer yet
-		"another request":          {otherPath, ""},
-		"another's JSON":           {otherPath, "application/json"},
-		"a foreign stream":         {otherPath, "text/event-stream"},
-		"a download":               {chatPath, "application/octet-stream"},
-		"a download that is large": {chatPath, "application/json"},
-	} {
-		for _, limit := range []time.Duration{0, 5 * time.Second} {
-			bubble(t, fmt.Sprint(name, ", limit ", limit), func(t *testing.T) {
-				streams := new(proxy.Streams)
-				x := begin(t, among(streams, time.Second), path(c.path), asking(`{"stream": false}`))
-				if c.media != "" {
-					x.do(func() {
-						x.w.Header().Set("Content-Type", c.media)
-						if name == "a download that is large" {
-							x.w.Header().Set("Content-Length", "9999999")
-						}
-						x.w.WriteHeader(http.StatusOK)
-					})
-				}
-				streams.Shutdown(limit)
-				advance(time.Hour)
-				x.wantRunning()
-				x.write("as it is")
-				x.ret(nil).wantSwallowed(t)
-				x.wantBody("as it is")
-				if x.rec.status != http.StatusOK {
-					t.Errorf("status %d", x.rec.status)
-				}
-			})
-		}
-	}
-}
-
-func TestShutdownTwiceIsOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		streams := new(proxy.Streams)
-		x := begin(t, among(streams, 10*time.Second))
-		x.stream()
-		x.write(role)
-		streams.Shutdown(0)
-		advance(9 * time.Second)
-		streams.Shutdown(time.Second)
-		advance(time.Second - 1)
-		x.wantBody(role)
-		advance(1)
-		x.wantBody(role + errorFinish("shutting_down", false))
-		x.wantStopped()
-	})
-}
-
 func TestShutdownOfNothing(t *testing.T) {
 	var streams proxy.Streams
 	streams.Shutdown(time.Second)
 	if n := streams.Open(); n != 0 {
 		t.Errorf("%d streams are open", n)
 	}
-}
-
-func TestDrainSendsNothingToAClientThatIsGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		streams := new(proxy.Streams)
-		x := begin(t, among(streams, time.Second))
-		x.stream()
-		x.write(role)
-		x.leave()
-		streams.Shutdown(0)
-		advance(time.Second)
-		x.wantBody(role)
-		x.abort().wantPanic(t, http.ErrAbortHandler)
-	})
 }
 
 func TestSlowClientDoesNotKeepOthersFromBeingDrained(t *testing.T) {
@@ -296,24 +179,5 @@ func TestLimitHoldsForLaterStreamsToo(t *testing.T) {
 		last := begin(t, among(streams, 10*time.Second))
 		advance(0)
 		last.wantAnswer(http.StatusBadGateway, "shutting_down")
-	})
-}
-
-func TestStreamThatBecomesActiveAfterTheDrainEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		streams := new(proxy.Streams)
-		x := begin(t, among(streams, time.Second), path(otherPath))
-		x.stream()
-		x.write(foreign)
-		streams.Shutdown(0)
-		advance(time.Hour)
-		x.wantBody(foreign)
-		x.write(role)
-		x.wantBody(foreign + role + errorFinish("shutting_down", false))
-		x.wantStopped()
-		x.abort().wantSwallowed(t)
-		if res := x.result(); res.Outcome != "shutting_down" {
-			t.Errorf("outcome %q, want shutting_down", res.Outcome)
-		}
 	})
 }

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -52,6 +50,9 @@ func (x *exchange) wantStopped() {
 	if timeout := errors.As(cause, &late) && late.Timeout(); timeout == errors.Is(cause, context.Canceled) {
 		x.t.Errorf("the cause %v is a timeout: %v, and a cancellation: %v", cause, timeout, !timeout)
 	}
+	if late != nil && late.Timeout() && !strings.Contains(cause.Error(), "silent") {
+		x.t.Errorf("the cause is %v", cause)
+	}
 	calls := len(x.rec.log)
 	if n, err := x.tryWrite(text("late")); n != 0 || err == nil {
 		x.t.Errorf("a late Write = %d, %v; want an error", n, err)
@@ -64,72 +65,128 @@ func (x *exchange) wantStopped() {
 
 // TestTimelines: the deadlines and keepalives of an exchange.
 func TestTimelines(t *testing.T) {
-	form := func(f rewrite.KeepaliveForm) []setting {
-		return []setting{option(func(o *proxy.Options) { o.Rewrite.KeepaliveForm = f })}
-	}
-	chunks, comments := form(rewrite.KeepaliveChunk), form(rewrite.KeepaliveComment)
-	for _, s := range []scene{
-		{name: "no deadline", limits: "", does: "+1000h header +1000h role +1000h stop +1000h running", answers: "role stop"},
-		{name: "the earliest: first byte", limits: "first=1m idle=1h stall=1h grace=1h keepalive=1h", does: "header +1m!", answers: "504:upstream_timeout"},
-		{name: "the earliest: idle", limits: "first=1h idle=1m stall=1h grace=1h keepalive=1h", does: "header +1m!", answers: "504:upstream_timeout"},
-		{name: "the earliest: stall", limits: "first=1h idle=1h stall=1m grace=1h keepalive=1h", does: "header +1m!", answers: "504:upstream_timeout"},
-		{name: "first byte", limits: "first=30s", does: "+30s!", answers: "504:upstream_timeout"},
-		{name: "first byte: of the request, not of the header", limits: "first=30s", does: "+20s header +10s!", answers: "504:upstream_timeout"},
-		{name: "first byte: a frame is one", limits: "first=30s", does: "header role +1h running", answers: "role"},
-		{name: "first byte: part of one is", limits: "first=30s", does: "header part +1h running", answers: ""},
-		{name: "first byte: a comment is", limits: "first=30s", does: "header comment +1h running", answers: "comment"},
-		{name: "first byte: a keepalive is not", limits: "first=25s keepalive=10s", does: "header +10s! +10s! +5s! stopped", answers: "keepalive keepalive ..."},
-		{name: "idle: no header", limits: "idle=1m", does: "+1m!", answers: "504:upstream_timeout"},
-		{name: "idle: the header is a byte", limits: "idle=1m", does: "+50s header +1m!", answers: "504:upstream_timeout"},
-		{name: "idle: nothing", limits: "idle=1m", does: "header role +1m!", answers: "role error:upstream_timeout"},
-		{name: "idle: frames", limits: "idle=1m", does: "header role +40s text +40s text +1m!", answers: "role text text partial:upstream_timeout"},
-		{name: "idle: comments", limits: "idle=1m", does: "header role +40s comment +40s comment +1m!", answers: "role comment comment error:upstream_timeout"},
-		{name: "idle: part of a frame", limits: "idle=1m", does: "header role +40s part +40s part +1m!", answers: "role error:upstream_timeout"},
-		{name: "stall: frames", limits: "stall=1m", does: "header +59s text +59s text +59s text +1m!", answers: "text text text partial:upstream_timeout"},
-		{name: "stall: comments", limits: "idle=30s stall=1m", does: "header role +20s comment +20s comment +20s!", answers: "role comment comment error:upstream_timeout"},
-		{name: "stall: blank lines", limits: "idle=30s stall=1m", does: "header role +20s line +20s line +20s!", answers: "role line line error:upstream_timeout"},
-		{name: "stall: part of a frame", limits: "idle=30s stall=1m", does: "header role +20s part +20s part +20s!", answers: "role error:upstream_timeout"},
-		{name: "stall: no header", limits: "stall=1m", does: "+1m!", answers: "504:upstream_timeout"},
-		{name: "stall: the header is no frame", limits: "stall=1m", does: "+30s header +30s!", answers: "504:upstream_timeout"},
-		{name: "stall: a comment is none", limits: "stall=1m", does: "+30s header hello +30s!", answers: "504:upstream_timeout"},
-		{name: "grace: after [DONE]", limits: "grace=5s", does: "header role stop done +5s! stopped", answers: "role stop done"},
-		{name: "grace: shorter than the keepalive", limits: "idle=1m keepalive=10s grace=5s", does: "header +4s role +10s! +1s stop +5s! stopped", answers: "role beat stop done"},
-		{name: "keepalive: not before the header", limits: "keepalive=10s", does: "+1h header +10s! running", answers: "keepalive"},
-		{name: "keepalive: from the last byte to the client", limits: "keepalive=10s", does: "header +6s role +10s! +4s half +6s! +4s rest +10s! running", answers: "role beat beat text beat"},
-		{name: "keepalive: does not hide idle", limits: "keepalive=10s idle=25s", does: "header role +10s! +10s! +5s!", answers: "role beat beat error:upstream_timeout"},
-		{name: "keepalive: does not hide stall", limits: "keepalive=10s stall=25s", does: "header role +10s! +10s! +5s!", answers: "role beat beat error:upstream_timeout"},
-		{name: "keepalive: not after the finish", limits: "keepalive=10s", does: "header role stop +1m done +1m running", answers: "role stop done"},
-		{name: "no deadline below zero", limits: "first=-1s idle=-1s stall=-1s grace=-1s keepalive=-1s", does: "+1h header +1h role +1h stop +1h running", answers: "role stop"},
-		{name: "silence before a keepalive", limits: "idle=10s keepalive=10s", does: "header role +10s!", answers: "role error:upstream_timeout"},
-
-		{name: "ends: gives up", limits: "first=30s", does: "+30s! stopped waits", answers: "504:upstream_timeout"},
-		{name: "ends: gives up silently", limits: "first=30s", does: "+30s! stopped end", answers: "504:upstream_timeout"},
-		{name: "ends: aborts", limits: "first=30s", does: "+30s! stopped abort", answers: "504:upstream_timeout"},
-		{name: "ends: answers, too late", limits: "first=30s", does: "+30s! stopped 500 end", answers: "504:upstream_timeout"},
-		{name: "ends: has an answer after all", limits: "first=30s", does: "+30s! stopped header abort", answers: "504:upstream_timeout"},
-		{name: "ends: a stream that aborts", limits: "idle=1m", does: "header role +1m! stopped abort", answers: "role error:upstream_timeout"},
-		{name: "ends: a stream with an error", limits: "idle=1m", does: "header role +1m! stopped error", answers: "role error:upstream_timeout"},
-		{name: "ends: a stream cleanly", limits: "idle=1m", does: "header role +1m! stopped end", answers: "role error:upstream_timeout"},
-		{name: "ends: panics", limits: "idle=1m", does: "header role +1m! panic", answers: "role error:upstream_timeout", goesOn: "panic"},
+	for _, c := range []struct{ name, limits, does, answers string }{
+		{"no deadline", "", "+1000h header +1000h role +1000h stop +1000h running", "role stop"},
 		{
-			name: "grace: bytes begin it anew", limits: "grace=5s idle=2s stall=2s keepalive=1s",
-			does:    "header role text +1s! stop +4s comment +4s comment +4s comment +5s! stopped abort",
-			answers: "role text beat stop comment comment comment done",
+			"the earliest: first byte", "first=1m idle=1h stall=1h grace=1h keepalive=1h", "header +1m!",
+			"504:timeout",
 		},
-
-		{name: "form: no chunk yet", limits: "keepalive=10s", does: "header +10s! +10s!", answers: "keepalive keepalive"},
-		{name: "form: after a chunk", limits: "keepalive=10s", does: "header role +10s! +10s!", answers: "role beat beat"},
-		{name: "form: after a comment", limits: "keepalive=10s", does: "header comment +10s! +10s!", answers: "comment keepalive keepalive"},
-		{name: "form: chunk", set: chunks, limits: "keepalive=10s", does: "header role +10s! +10s!", answers: "role beat beat"},
-		{name: "form: chunk, none yet", set: chunks, limits: "keepalive=10s", does: "header +10s! +10s!", answers: "keepalive keepalive"},
-		{name: "form: chunk, within a frame", set: chunks, limits: "keepalive=10s", does: "header role half +10s! +10s!", answers: "role beat beat"},
-		{name: "form: chunk, with text held", set: chunks, limits: "keepalive=10s", does: "header role held +10s! +10s!", answers: "role beat beat"},
-		{name: "form: chunk, after a tool", set: chunks, limits: "keepalive=10s", does: "header role tool +10s! +10s!", answers: "role tool-starts beat beat"},
-		{name: "form: chunk, after a foreign frame", set: chunks, limits: "keepalive=10s", does: "header array +10s! +10s!", answers: "array keepalive keepalive"},
-		{name: "form: comment", set: comments, limits: "keepalive=10s", does: "header role +10s! +10s!", answers: "role keepalive keepalive"},
-		{name: "form: comment, after a tool", set: comments, limits: "keepalive=10s", does: "header role tool +10s! +10s!", answers: "role tool-starts keepalive keepalive"},
+		{
+			"the earliest: idle", "first=1h idle=1m stall=1h grace=1h keepalive=1h", "header +1m!",
+			"504:timeout",
+		},
+		{
+			"the earliest: stall", "first=1h idle=1h stall=1m grace=1h keepalive=1h", "header +1m!",
+			"504:timeout",
+		},
+		{"first byte", "first=30s", "+30s!", "504:timeout"},
+		{"first byte: of the request, not of the header", "first=30s", "+20s header +10s!", "504:timeout"},
+		{"first byte: a frame is one", "first=30s", "header role +1h running", "role"},
+		{"first byte: part of one is", "first=30s", "header part +1h running", ""},
+		{"first byte: a comment is", "first=30s", "header comment +1h running", "comment"},
+		{
+			"first byte: a keepalive is not", "first=25s keepalive=10s", "header +10s! +10s! +5s! stopped",
+			"keepalive keepalive ...",
+		},
+		{"idle: no header", "idle=1m", "+1m!", "504:timeout"},
+		{"idle: the header is a byte", "idle=1m", "+50s header +1m!", "504:timeout"},
+		{"idle: nothing", "idle=1m", "header role +1m!", "role error:timeout"},
+		{"idle: frames", "idle=1m", "header role +40s text +40s text +1m!", "role text text partial:timeout"},
+		{
+			"idle: comments", "idle=1m", "header role +40s comment +40s comment +1m!",
+			"role comment comment error:timeout",
+		},
+		{"idle: part of a frame", "idle=1m", "header role +40s part +40s part +1m!", "role error:timeout"},
+		{
+			"stall: frames", "stall=1m", "header +59s text +59s text +59s text +1m!",
+			"text text text partial:timeout",
+		},
+		{
+			"stall: comments", "idle=30s stall=1m", "header role +20s comment +20s comment +20s!",
+			"role comment comment error:timeout",
+		},
+		{
+			"stall: blank lines", "idle=30s stall=1m", "header role +20s line +20s line +20s!",
+			"role line line error:timeout",
+		},
+		{
+			"stall: part of a frame", "idle=30s stall=1m", "header role +20s part +20s part +20s!",
+			"role error:timeout",
+		},
+		{"stall: no header", "stall=1m", "+1m!", "504:timeout"},
+		{"stall: the header is no frame", "stall=1m", "+30s header +30s!", "504:timeout"},
+		{"stall: a comment is none", "stall=1m", "+30s header hello +30s!", "504:timeout"},
+		{"grace: after [DONE]", "grace=5s", "header role stop done +5s! stopped", "role stop done"},
+		{
+			"grace: shorter than the keepalive", "idle=1m keepalive=10s grace=5s",
+			"header +4s role +10s! +1s stop +5s! stopped", "role beat stop done",
+		},
+		{"keepalive: not before the header", "keepalive=10s", "+1h header +10s! running", "keepalive"},
+		{
+			"keepalive: from the last byte to the client", "keepalive=10s",
+			"header +6s role +10s! +4s half +6s! +4s rest +10s! running", "role beat beat text beat",
+		},
+		{
+			"keepalive: does not hide idle", "keepalive=10s idle=25s", "header role +10s! +10s! +5s!",
+			"role beat beat error:timeout",
+		},
+		{
+			"keepalive: does not hide stall", "keepalive=10s stall=25s", "header role +10s! +10s! +5s!",
+			"role beat beat error:timeout",
+		},
+		{
+			"keepalive: not after the finish", "keepalive=10s", "header role stop +1m done +1m running",
+			"role stop done",
+		},
+		{
+			"no deadline below zero", "first=-1s idle=-1s stall=-1s grace=-1s keepalive=-1s",
+			"+1h header +1h role +1h stop +1h running", "role stop",
+		},
+		{"silence before a keepalive", "idle=10s keepalive=10s", "header role +10s!", "role error:timeout"},
+		{"ends: gives up", "first=30s", "+30s! stopped waits", "504:timeout"},
+		{"ends: gives up silently", "first=30s", "+30s! stopped end", "504:timeout"},
+		{"ends: aborts", "first=30s", "+30s! stopped abort", "504:timeout"},
+		{"ends: answers, too late", "first=30s", "+30s! stopped 500 end", "504:timeout"},
+		{"ends: has an answer after all", "first=30s", "+30s! stopped header abort", "504:timeout"},
+		{"ends: a stream that aborts", "idle=1m", "header role +1m! stopped abort", "role error:timeout"},
+		{"ends: a stream with an error", "idle=1m", "header role +1m! stopped error", "role error:timeout"},
+		{"ends: a stream cleanly", "idle=1m", "header role +1m! stopped end", "role error:timeout"},
+		{
+			"grace: bytes begin it anew", "grace=5s idle=2s stall=2s keepalive=1s",
+			"header role text +1s! stop +4s comment +4s comment +4s comment +5s! stopped abort",
+			"role text beat stop comment comment comment done",
+		},
 	} {
+		s := scene{name: c.name, limits: c.limits, does: c.does, answers: c.answers}
 		s.run(t)
+	}
+	scene{
+		name: "ends: panics", limits: "idle=1m", does: "header role +1m! panic", answers: "role error:timeout", goesOn: "panic",
+	}.run(t)
+}
+
+func TestKeepaliveForms(t *testing.T) {
+	const byDefault = rewrite.KeepaliveForm("")
+	for _, c := range []struct {
+		form          rewrite.KeepaliveForm
+		does, answers string
+	}{
+		{byDefault, "header", "keepalive keepalive"},
+		{byDefault, "header role", "role beat beat"},
+		{byDefault, "header comment", "comment keepalive keepalive"},
+		{rewrite.KeepaliveChunk, "header role", "role beat beat"},
+		{rewrite.KeepaliveChunk, "header", "keepalive keepalive"},
+		{rewrite.KeepaliveChunk, "header role half", "role beat beat"},
+		{rewrite.KeepaliveChunk, "header role held", "role beat beat"},
+		{rewrite.KeepaliveChunk, "header role tool", "role tool-starts beat beat"},
+		{rewrite.KeepaliveChunk, "header array", "array keepalive keepalive"},
+		{rewrite.KeepaliveComment, "header role", "role keepalive keepalive"},
+		{rewrite.KeepaliveComment, "header role tool", "role tool-starts keepalive keepalive"},
+	} {
+		scene{
+			name: string(c.form) + " " + c.does, limits: "keepalive=10s", does: c.does + " +10s! +10s!", answers: c.answers,
+			set: []setting{option(func(o *proxy.Options) { o.Rewrite.KeepaliveForm = c.form })},
+		}.run(t)
 	}
 }
 
@@ -253,11 +310,7 @@ func timeouts(d time.Duration) setting {
 }
 
 // deadlines are the timeouts that count from the request on, one at a time.
-var deadlines = map[string]func(time.Duration) setting{
-	"first byte": func(d time.Duration) setting { return option(func(o *proxy.Options) { o.FirstByteTimeout = d }) },
-	"idle":       func(d time.Duration) setting { return option(func(o *proxy.Options) { o.IdleTimeout = d }) },
-	"stall":      func(d time.Duration) setting { return option(func(o *proxy.Options) { o.StallTimeout = d }) },
-}
+var deadlines = []string{"first=1m", "idle=1m", "stall=1m"}
 
 const plainAnswer = `{"object":"chat.completion"}`
 
@@ -276,37 +329,22 @@ func (x *exchange) answers() {
 }
 
 func TestTimeoutsDoNotCountTheClientsUpload(t *testing.T) {
-	for name, timeout := range deadlines {
-		bubble(t, name, func(t *testing.T) {
-			x := begin(t, timeout(time.Minute), slowly(polluted, func() { advance(time.Hour) }))
-			advance(time.Minute - 1)
-			if x.rec.status != 0 {
-				t.Fatalf("answered with %d already", x.rec.status)
-			}
-			advance(1)
-			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-			x.ret(nil).wantSwallowed(t)
-			if d := x.result().Duration; d != time.Hour+time.Minute {
-				t.Errorf("duration %v, want that since the request came", d)
-			}
-		})
+	for _, limit := range deadlines {
+		upload := slowly(polluted, func() { advance(time.Hour) })
+		scene{name: limit, limits: limit, set: []setting{upload}, does: "+1m! end", answers: "504:timeout"}.run(t)
 	}
 }
 
 // Timeouts and the drain are about streams: an answer that is none may take its
 // time.
 func TestAnswersThatAreNoStreamsHaveNoDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, body := range []string{`{}`, `{"stream":false}`, `{"messages":[],"stream":null}`, strings.Replace(polluted, "true", "false", 1)} {
-			streams := new(proxy.Streams)
-			stall := deadlines["stall"](time.Minute)
-			x := begin(t, timeouts(time.Minute), stall, among(streams, time.Minute), asking(body))
-			advance(24 * time.Hour)
-			streams.Shutdown(0)
-			advance(24 * time.Hour)
-			x.answers()
-		}
-	})
+	whole := strings.Replace(polluted, "true", "false", 1)
+	for _, body := range []string{`{}`, `{"stream":false}`, `{"messages":[],"stream":null}`, whole} {
+		scene{
+			name: body, limits: "first=1m idle=1m stall=1m drain=1m", set: []setting{asking(body)},
+			does: "+24h shutdown +24h json {} end", answers: "{}", outcome: "-",
+		}.run(t)
+	}
 }
 
 // Where the body does not say, or was not read, the answer may be a stream.
@@ -322,51 +360,24 @@ func TestAnswersThatMayBeStreamsHaveDeadlines(t *testing.T) {
 		"cut off": {`{"stream":false`, none}, "nothing": {``, none}, "history keep": {`{"stream":false}`, keep},
 		"too large": {`{"stream":false}`, small}, "compressed": {`{"stream":false}`, header("Content-Encoding", "gzip")},
 	} {
-		bubble(t, name, func(t *testing.T) {
-			for _, timeout := range deadlines {
-				x := begin(t, timeout(time.Minute), asking(c.body), c.set)
-				advance(time.Minute)
-				x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-				x.ret(nil).wantSwallowed(t)
-			}
-
-			streams := new(proxy.Streams)
-			x := begin(t, among(streams, time.Minute), asking(c.body), c.set)
-			streams.Shutdown(0)
-			advance(time.Minute)
-			x.wantAnswer(http.StatusBadGateway, "shutting_down")
-			x.ret(nil).wantSwallowed(t)
-		})
+		set := []setting{asking(c.body), c.set}
+		for _, limit := range deadlines {
+			scene{name: name, limits: limit, set: set, does: "+1m! end", answers: "504:timeout"}.run(t)
+		}
+		scene{name: name, limits: "drain=1m", set: set, does: "shutdown +1m! end", answers: "502:shutdown"}.run(t)
 	}
 }
 
 // A stream that the request does not ask for is one all the same, from its header on.
 func TestStreamsThatAreNotAskedForHaveDeadlines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for name, timeout := range deadlines {
-			x := begin(t, timeout(time.Minute), asking(`{}`))
-			advance(time.Hour)
-			x.stream()
-			advance(time.Minute - 1)
-			if x.rec.status != 0 {
-				t.Fatalf("%s: answered with %d already", name, x.rec.status)
-			}
-			advance(1)
-			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-			x.ret(nil).wantSwallowed(t)
-		}
-
-		streams := new(proxy.Streams)
-		x := begin(t, among(streams, time.Minute), asking(`{}`))
-		streams.Shutdown(0)
-		advance(time.Minute)
-		x.stream()
-		if n, err := x.tryWrite(role); n != len(role) && err == nil {
-			t.Errorf("Write = %d, %v", n, err)
-		}
-		x.wantBody(role + errorFinish("shutting_down", false))
-		x.ret(nil).wantSwallowed(t)
-	})
+	set := []setting{asking(`{}`)}
+	for _, limit := range deadlines {
+		scene{name: limit, limits: limit, set: set, does: "+1h header +1m! end", answers: "504:timeout"}.run(t)
+	}
+	scene{
+		name: "drain", limits: "drain=1m", set: set,
+		does: "shutdown +1m header role stopped end", answers: "role error:shutdown",
+	}.run(t)
 }
 
 func TestShutdownWhileTheClientSends(t *testing.T) {
@@ -456,10 +467,10 @@ func sending(portions int, meanwhile func()) setting {
 // upstream may wait for as long as the client takes, for one portion or for all.
 func TestTimeoutsDoNotCountAnUploadThatGoesOnWhileItComes(t *testing.T) {
 	for name, set := range unread {
-		for of, timeout := range deadlines {
-			bubble(t, name+", "+of, func(t *testing.T) {
+		for _, limit := range deadlines {
+			bubble(t, name+", "+limit, func(t *testing.T) {
 				beats := option(func(o *proxy.Options) { o.Keepalive = time.Second }) // of which none may leave before the header
-				x := begin(t, timeout(time.Minute), beats, sending(100, func() { advance(10 * time.Minute) }), set)
+				x := begin(t, limits(limit), beats, sending(100, func() { advance(10 * time.Minute) }), set)
 				x.do(func() {
 					if b, err := io.ReadAll(x.up.Body); len(b) != 100 || err != nil {
 						t.Errorf("upstream gets %d bytes, %v", len(b), err)
@@ -481,14 +492,14 @@ func TestTimeoutsDoNotCountAnUploadThatGoesOnWhileItComes(t *testing.T) {
 func TestTimeoutsCountWhatUpstreamDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, set := range unread {
-			for of, timeout := range deadlines {
-				x := begin(t, timeout(time.Minute), sending(100, func() {}), set)
+			for _, limit := range deadlines {
+				x := begin(t, limits(limit), sending(100, func() {}), set)
 				for range 5 {
 					x.do(func() { _, _ = x.up.Body.Read(make([]byte, 1)) })
 					advance(time.Minute - 1)
 				}
 				if x.rec.status != 0 {
-					t.Fatalf("%s, %s: answered with %d already", name, of, x.rec.status)
+					t.Fatalf("%s, %s: answered with %d already", name, limit, x.rec.status)
 				}
 				advance(1)
 				x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
@@ -556,239 +567,6 @@ func TestBodiesThatAreNotFollowed(t *testing.T) {
 	}
 }
 
-// statusError is an error of a handler that stands for a status.
-type statusError int
-
-func (statusError) Error() string { return "status" }
-
-func withStatuses() setting {
-	return option(func(o *proxy.Options) {
-		o.ErrorStatus = func(err error) int {
-			var s statusError
-			errors.As(err, &s)
-			return int(s)
-		}
-	})
-}
-
-// A request that could not be read is the client's failure, and not the agent's.
-func TestRequestsThatCannotBeRead(t *testing.T) {
-	malformed := errors.New("malformed chunked encoding")
-	reset := &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}
-	late := &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}
-	for name, c := range map[string]struct {
-		body   error
-		status int // of the next handler's error
-		want   int // of ours, 0 for the handler's as it is
-	}{
-		"malformed":             {malformed, http.StatusBadGateway, http.StatusBadRequest},
-		"malformed, a timeout":  {malformed, http.StatusGatewayTimeout, http.StatusBadRequest},
-		"too slow":              {late, http.StatusGatewayTimeout, http.StatusRequestTimeout},
-		"gone":                  {io.ErrUnexpectedEOF, http.StatusBadGateway, 499},
-		"reset":                 {reset, http.StatusBadGateway, 499},
-		"refused by the site":   {malformed, http.StatusForbidden, 0},
-		"an error of no status": {malformed, 0, 0},
-		"a limit":               {&http.MaxBytesError{}, http.StatusRequestEntityTooLarge, 0},
-		"a limit's own status":  {fmt.Errorf("x: %w", statusError(413)), http.StatusRequestEntityTooLarge, 0},
-	} {
-		for form, set := range map[string]setting{"read": option(func(*proxy.Options) {}), "history keep": unread["history keep"]} {
-			t.Run(name+", "+form, func(t *testing.T) {
-				x := begin(t, timeouts(time.Minute), withStatuses(), set, func(_ *proxy.Options, r *http.Request, _ *recorder) {
-					r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, c.body })), -1
-				})
-				e := x.finish(func() error {
-					_, _ = io.ReadAll(x.up.Body)
-					return statusError(c.status)
-				})
-				if x.rec.status != 0 {
-					t.Errorf("the client was answered %d", x.rec.status)
-				}
-				var failed *proxy.RequestError
-				if !errors.As(e.err, &failed) {
-					if c.want != 0 || e.err != statusError(c.status) { //nolint:errorlint // the very error
-						t.Errorf("error %v", e.err)
-					}
-					return
-				}
-				if failed.Status != c.want || !errors.Is(failed, c.body) {
-					t.Errorf("status %d, %v; want %d", failed.Status, failed, c.want)
-				}
-				if c.want != 499 && len(x.ends) != 0 {
-					t.Errorf("a stream is said to have ended: %+v", x.ends)
-				}
-				if c.want == 499 {
-					if got := x.result().Outcome; got != proxy.OutcomeClientGone {
-						t.Errorf("outcome %q", got)
-					}
-					if err := context.Cause(x.up.Context()); !errors.Is(err, c.body) {
-						t.Errorf("upstream's request ended with %v", err)
-					}
-				}
-			})
-		}
-	}
-}
-
-// Elsewhere than in chat completions, and without a failure of the client's, the next
-// handler's error is its own.
-func TestErrorsThatAreNotTheClientsStayWhatTheyAre(t *testing.T) {
-	torn := func(_ *proxy.Options, r *http.Request, _ *recorder) {
-		r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, errTest })), -1
-		r.Header.Set("Content-Type", "application/json")
-	}
-	for name, sets := range map[string][]setting{
-		"another path": {path(otherPath), torn},
-		"a good body":  {path(otherPath), header("Content-Type", "application/json"), asking(clean)},
-		"no body":      {path(otherPath)},
-	} {
-		x := begin(t, append(sets, withStatuses())...)
-		e := x.finish(func() error {
-			if x.up.Body != nil {
-				_, _ = io.ReadAll(x.up.Body)
-			}
-			return statusError(http.StatusBadGateway)
-		})
-		if e.err != statusError(http.StatusBadGateway) { //nolint:errorlint // the very error
-			t.Errorf("%s: %v", name, e.err)
-		}
-	}
-}
-
-// Nor is an error after the answer, which has begun, and no error is none.
-func TestErrorsAfterAnAnswerAreNotTheClientsFailure(t *testing.T) {
-	for _, err := range []error{statusError(http.StatusBadGateway), nil} {
-		x := begin(t, func(o *proxy.Options, r *http.Request, _ *recorder) {
-			r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, errTest })), -1
-			o.ErrorStatus = func(err error) int {
-				if err == nil {
-					t.Error("ErrorStatus was asked about no error")
-				}
-				var s statusError
-				errors.As(err, &s)
-				return int(s)
-			}
-		})
-		x.do(func() { x.w.WriteHeader(http.StatusNotFound) })
-		if e := x.ret(err); e.err != err || x.rec.status != http.StatusNotFound { //nolint:errorlint // the very error
-			t.Errorf("error %v, want %v; status %d", e.err, err, x.rec.status)
-		}
-	}
-}
-
-// A handler that limits the body says so itself: where it does not, it is no failure of the
-// client's that we would name.
-func TestLimitsOfBodiesAreNotTheClientsFailure(t *testing.T) {
-	for _, failure := range []error{&http.MaxBytesError{}, fmt.Errorf("x: %w", statusError(413))} {
-		x := begin(t, withStatuses(), func(_ *proxy.Options, r *http.Request, _ *recorder) {
-			r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, failure })), -1
-		})
-		x.ret(statusError(http.StatusBadGateway)).wantSwallowed(t)
-		x.wantAnswer(http.StatusBadGateway, "upstream_aborted")
-	}
-}
-
-// So is one of a client of whom the server says that it has gone.
-func TestRequestsThatEndWithTheirClient(t *testing.T) {
-	x := begin(t, withStatuses(), func(_ *proxy.Options, r *http.Request, _ *recorder) {
-		r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, errTest })), -1
-	})
-	x.leave()
-	var failed *proxy.RequestError
-	if err := x.ret(statusError(http.StatusBadGateway)).err; !errors.As(err, &failed) || failed.Status != 499 {
-		t.Errorf("error %v", err)
-	}
-	if got := x.result().Outcome; got != proxy.OutcomeClientGone || x.rec.status != 0 {
-		t.Errorf("outcome %q, status %d", got, x.rec.status)
-	}
-}
-
-// What breaks off because the next handler has closed the body is not the
-// client's failure.
-func TestBodiesThatUpstreamClosesAreNotTheClientsFailure(t *testing.T) {
-	closed := false
-	x := begin(t, timeouts(time.Minute), withStatuses(), unread["history keep"], func(_ *proxy.Options, r *http.Request, _ *recorder) {
-		r.ContentLength = 9
-		r.Body = struct {
-			io.Reader
-			io.Closer
-		}{readerFunc(func([]byte) (int, error) {
-			if closed {
-				return 0, http.ErrBodyReadAfterClose
-			}
-			return 1, nil
-		}), closerFunc(func() error { closed = true; return nil })}
-	})
-	x.do(func() {
-		_, _ = x.up.Body.Read(make([]byte, 9))
-		x.up.Body.Close()
-		if _, err := x.up.Body.Read(make([]byte, 9)); err == nil {
-			t.Error("a closed body is read")
-		}
-	})
-	x.ret(statusError(http.StatusBadGateway)).wantSwallowed(t)
-	x.wantAnswer(http.StatusBadGateway, "upstream_aborted")
-	late := make(chan error, 1)
-	go func() { // a transport may still be at it
-		_, err := x.up.Body.Read(make([]byte, 9))
-		late <- err
-	}()
-	if <-late == nil {
-		t.Error("a closed body is read after the answer")
-	}
-}
-
-// A timer that comes too late to be stopped does nothing to what has ended, or is not
-// its own.
-func TestTimersThatComeTooLateDoNothing(t *testing.T) {
-	answer := func(media string) func(*exchange) {
-		return func(x *exchange) {
-			x.do(func() {
-				x.w.Header().Set("Content-Type", media)
-				x.w.WriteHeader(http.StatusOK)
-			})
-			x.write("as it is")
-		}
-	}
-	for name, until := range map[string]func(x *exchange){
-		"a stream that has ended": func(x *exchange) {
-			x.stream()
-			x.write(role, text("Hello"), stop, done)
-			x.ret(nil).wantSwallowed(t)
-		},
-		"a stream that has been drained": func(x *exchange) {
-			x.stream()
-			x.write(role)
-			advance(20 * time.Second)
-		},
-		"a request that has been drained": func(x *exchange) { advance(20 * time.Second) },
-		"JSON lines":                      answer("application/jsonl"),
-		"a download":                      answer("application/octet-stream"),
-		"a client that has left": func(x *exchange) {
-			x.stream()
-			x.write(role)
-			x.leave()
-		},
-	} {
-		bubble(t, name, func(t *testing.T) {
-			streams := new(proxy.Streams)
-			x := begin(t, among(streams, 20*time.Second), option(func(o *proxy.Options) {
-				o.FirstByteTimeout, o.IdleTimeout, o.Keepalive = time.Minute, time.Minute, 45*time.Second
-			}))
-			streams.Shutdown(0)
-			until(x)
-			before := len(x.rec.log)
-			advance(time.Hour)
-			proxy.FireLate(x.w)
-			if got := x.rec.log[before:]; len(got) > 0 {
-				t.Errorf("the client was sent %q", got)
-			}
-			if !x.over {
-				x.ret(nil).wantSwallowed(t)
-			}
-		})
-	}
-}
-
 // What has been ended cannot be taken over.
 func TestHijackAfterADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -814,22 +592,6 @@ func TestValuesOfTheHeaderAreTheHandlers(t *testing.T) {
 	}
 }
 
-// The first error of the client's connection is the one that is reported.
-func TestTheFirstErrorOfTheClientIsKept(t *testing.T) {
-	first := errors.New("broken pipe")
-	x := begin(t)
-	x.stream()
-	x.rec.onWrite = func([]byte) (int, error) { return 0, first }
-	x.rec.onFlush = func() error { return errors.New("another") }
-	for range 2 {
-		if _, err := x.tryWrite(text("a")); !errors.Is(err, first) {
-			t.Errorf("Write: %v", err)
-		}
-		x.do(func() { _ = http.NewResponseController(x.w).Flush() })
-	}
-	x.ret(nil)
-}
-
 // Requests that are none for chat completions are not observed, even when their client
 // has left.
 func TestOtherRequestsWhoseClientLeavesAreNotTold(t *testing.T) {
@@ -839,18 +601,6 @@ func TestOtherRequestsWhoseClientLeavesAreNotTold(t *testing.T) {
 		x.ret(nil)
 		if len(x.ends) != 0 {
 			t.Errorf("%s: %+v", p, x.ends)
-		}
-	}
-}
-
-// A request that was read to its end is not the failure of its client.
-func TestTheEndOfABodyIsNoFailure(t *testing.T) {
-	for _, body := range []string{`{"stream": true, "messages": []}`, `{"messages": [{"role": "assistant", "content": "x"}]}`, `[]`, ""} {
-		x := begin(t, withStatuses(), asking(body))
-		e := x.ret(statusError(http.StatusBadGateway))
-		var failed *proxy.RequestError
-		if errors.As(e.err, &failed) || x.rec.status != http.StatusBadGateway {
-			t.Errorf("%q: status %d, error %v", body, x.rec.status, e.err)
 		}
 	}
 }

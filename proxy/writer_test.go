@@ -42,24 +42,6 @@ func TestInformationalAnswersAreNotLatched(t *testing.T) {
 	}
 }
 
-func TestInformationalAnswerBeforeAnErrorDoesNotPreventTheAnswer(t *testing.T) {
-	x := begin(t, option(func(o *proxy.Options) {
-		o.ErrorStatus = func(error) int { return http.StatusBadGateway }
-	}))
-	x.do(func() { x.w.WriteHeader(http.StatusEarlyHints) })
-	x.ret(errTest).wantSwallowed(t)
-	x.wantAnswer(http.StatusBadGateway, "upstream_aborted")
-}
-
-func TestOnlyTheFirstFinalStatusCounts(t *testing.T) {
-	x := begin(t)
-	x.stream()
-	x.do(func() { x.w.WriteHeader(http.StatusInternalServerError) })
-	x.write(role)
-	x.wantLog("header 200", "write "+role, "flush")
-	x.ret(nil)
-}
-
 func TestHeaderOfAStreamIsFittedToABodyThatChanges(t *testing.T) {
 	gone := []string{
 		"Content-Length", "Etag", "Last-Modified", "Accept-Ranges",
@@ -316,6 +298,7 @@ func TestWriteErrorIsRemembered(t *testing.T) {
 				t.Errorf("Write = %d, %v; want 0, %v", n, err, c.err)
 			}
 			x.rec.onWrite = nil // it would go well again
+			x.rec.onFlush = func() error { return errors.New("another") }
 			calls := len(x.rec.log)
 			if n, err := x.tryWrite(text("b")); n != 0 || err != c.err { //nolint:errorlint // the very error
 				t.Errorf("a later Write = %d, %v; want 0, %v", n, err, c.err)
@@ -442,28 +425,31 @@ func TestHeaderIsTheHandlersAloneOnAnyPath(t *testing.T) {
 	}
 }
 
-// TestTimersEndStreamsBesideTheHandler has the drain end the stream while the
-// handler sets trailers.
+// TestTimersEndStreamsBesideTheHandler has a deadline or the drain answer or end the stream
+// while the handler sets trailers.
 func TestTimersEndStreamsBesideTheHandler(t *testing.T) {
 	for _, p := range paths {
-		bubble(t, p, func(t *testing.T) {
-			streams := new(proxy.Streams)
-			x := begin(t, path(p), among(streams, time.Second))
-			x.stream("Trailer", "X-Sum")
-			x.write(role)
-			streams.Shutdown(0)
-			x.do(func() {
-				time.Sleep(time.Second)
-				for range 100 {
-					x.w.Header().Set("X-Sum", "1")
+		for _, headerCame := range []bool{true, false} {
+			bubble(t, fmt.Sprint(p, headerCame), func(t *testing.T) {
+				x := begin(t, path(p), limits("idle=1s drain=1s"))
+				if headerCame {
+					x.stream("Trailer", "X-Sum")
+					x.write(role)
+				}
+				x.streams.Shutdown(0)
+				x.do(func() {
+					time.Sleep(time.Second)
+					for range 100 {
+						x.w.Header().Set("X-Sum", "1")
+					}
+				})
+				synctest.Wait()
+				e := x.ret(nil)
+				if got := x.rec.body.String(); headerCame && !strings.Contains(got, `"error":{`) || e.err != nil {
+					t.Errorf("%v, the client was sent\n%s", e.err, got)
 				}
 			})
-			synctest.Wait()
-			x.abort().wantSwallowed(t)
-			if !strings.HasSuffix(x.rec.body.String(), errorFinish("shutting_down", false)) {
-				t.Errorf("the client was sent\n%s", x.rec.body.String())
-			}
-		})
+		}
 	}
 }
 
@@ -627,13 +613,14 @@ func (a asked) ReportsFailures(bool) { a() }
 func TestUpstreamIsNamedInTheHandlersGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var timer bool
-		n := 0
+		n, named := 0, 0
 		x := begin(t, option(func(o *proxy.Options) {
 			o.IdleTimeout = time.Second
 			o.Upstream = func(*http.Request) string {
 				if timer {
 					t.Error("a timer has the upstream named")
 				}
+				named++
 				return "one"
 			}
 			o.Usage = func(upstream string) rewrite.UsageMemory {
@@ -643,6 +630,9 @@ func TestUpstreamIsNamedInTheHandlersGoroutine(t *testing.T) {
 				return asked(func() { moves.Load(); n++ })
 			}
 		}))
+		if named > 0 {
+			t.Error("it is named before the header has come")
+		}
 		x.stream()
 		x.write(role, text("hi"), strings.TrimSuffix(zeroStop, "\n\n"))
 		n = 0
@@ -772,30 +762,6 @@ func TestHeaderOfAStreamThatMayNotBeOursIsNotHeld(t *testing.T) {
 	x.ret(nil)
 }
 
-func TestOtherPathBecomesActiveAtTheFirstChunk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t, path(otherPath), option(func(o *proxy.Options) {
-			o.IdleTimeout, o.Keepalive = time.Minute, time.Second
-		}))
-		x.stream()
-		x.write(foreign, "data: `💻 ls`\n\n")
-		advance(time.Hour)
-		x.wantBody(foreign + "data: `💻 ls`\n\n")
-		x.write(role, text("\\n`💻 ls`\\n"), text("Hello"))
-		if got := x.rec.body.String(); !strings.Contains(got, `"status":"running"`) || !strings.HasSuffix(got, text("Hello")) {
-			t.Errorf("the stream was not repaired from its first chunk on:\n%s", got)
-		}
-		x.rec.body.Reset()
-		advance(time.Second)
-		x.wantBody(beatForm)
-		x.abort().wantSwallowed(t)
-		x.wantBody(beatForm + errorFinish("upstream_aborted", true))
-		if res := x.result(); res.Outcome != "upstream_aborted" {
-			t.Errorf("outcome %q, want upstream_aborted", res.Outcome)
-		}
-	})
-}
-
 func TestPathsOfChatCompletions(t *testing.T) {
 	for p, chat := range map[string]bool{
 		"/v1/chat/completions":       true,
@@ -818,14 +784,6 @@ func TestPathsOfChatCompletions(t *testing.T) {
 			t.Errorf("%s was taken for chat completions: %v, want %v", p, answered, chat)
 		}
 	}
-}
-
-func TestStreamThatBecomesActiveWithItsTailIsEnded(t *testing.T) {
-	x := begin(t, path(otherPath))
-	x.stream()
-	x.write(foreign, strings.TrimRight(role, "\n"))
-	x.abort().wantSwallowed(t)
-	x.wantBody(foreign + role + errorFinish("upstream_aborted", false))
 }
 
 // deadlined is an inner writer with a deadline, which it keeps without a lock, as

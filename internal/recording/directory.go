@@ -110,21 +110,11 @@ func (d *directory) ended() (kept []recorded, err error) {
 	return kept, err
 }
 
-// write writes a file whole or not at all. It follows no link that has been
-// put where the file comes, or is written before.
-func (d *directory) write(name string, b []byte) error {
-	temporary, err := os.CreateTemp(d.path, name+".*.tmp") // mode 0600, and new
-	if err != nil {
-		return err
-	}
-	_, err = temporary.Write(b)
-	if err = errors.Join(err, temporary.Close()); err == nil {
-		err = os.Rename(temporary.Name(), d.file(name))
-	}
-	if err != nil {
-		_ = os.Remove(temporary.Name())
-	}
-	return err
+// create creates a file. It removes a link that has been put where the file comes, and
+// follows none.
+func (d *directory) create(name string) (*os.File, error) {
+	_ = os.Remove(d.file(name)) // there is none, by its random name
+	return os.OpenFile(d.file(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
 // remove removes a recording. One that is gone already is no error.

@@ -68,7 +68,7 @@ func (c *Recorder) begin(r *http.Request, status int, h http.Header) *recording 
 		c.fail(err)
 		return nil
 	}
-	file, err := os.OpenFile(c.dir.file(name+Extension), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	file, err := c.dir.create(name + Extension)
 	if err != nil {
 		c.dir.release(name)
 		c.fail(err)
@@ -129,13 +129,19 @@ func (r *recording) end(res proxy.Result) {
 		r.meta.Cause = CauseClientGone
 	}
 	r.meta.UsageReported = res.UsageReported
-	err := r.file.Close()
-	b, merr := json.MarshalIndent(r.meta, "", "  ")
-	if err = errors.Join(err, merr); err == nil {
-		err = r.recorder.dir.write(r.name+MetaExtension, append(b, '\n'))
-	}
+	err := errors.Join(r.file.Close(), r.writeMeta())
 	r.recorder.dir.release(r.name)
 	if err != nil {
 		r.recorder.fail(fmt.Errorf("ending the recording: %w", err))
 	}
+}
+
+func (r *recording) writeMeta() error {
+	file, err := r.recorder.dir.create(r.name + MetaExtension)
+	if err != nil {
+		return err
+	}
+	e := json.NewEncoder(file)
+	e.SetIndent("", "  ")
+	return errors.Join(e.Encode(r.meta), file.Close())
 }

@@ -19,24 +19,24 @@ const (
 // ended is a stream that has ended, for placeholders and events.
 type ended struct{ proxy.Result }
 
-// facts are the fields of an ended stream, in their order.
+// facts are the fields of an ended stream, in their order. The log has them up to seconds.
 var facts = []struct {
 	name string
 	of   func(e *ended) any
 }{
-	{"outcome", func(e *ended) any { return e.Outcome }},
 	{"completion_id", func(e *ended) any { return bounded.Name(e.ID) }},
 	{"model", func(e *ended) any { return bounded.Name(e.Model) }},
 	{"upstream", func(e *ended) any { return e.Upstream }},
+	{"outcome", func(e *ended) any { return e.Outcome }},
 	{"status", func(e *ended) any { return e.Status }},
 	{"finish_reason", func(e *ended) any { return bounded.Name(e.FinishReason) }},
 	{"chunks", func(e *ended) any { return e.Chunks }},
 	{"tools", func(e *ended) any { return e.Tools }},
 	{"imitations", func(e *ended) any { return e.Imitations }},
 	{"reasoning", func(e *ended) any { return e.Reasoning }},
+	{"seconds", func(e *ended) any { return e.Duration.Seconds() }},
 	{"input_tokens", func(e *ended) any { return e.InputTokens }},
 	{"output_tokens", func(e *ended) any { return e.OutputTokens }},
-	{"seconds", func(e *ended) any { return e.Duration.Seconds() }},
 }
 
 // fact returns the field of the name, and whether there is one.

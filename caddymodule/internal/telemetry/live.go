@@ -9,7 +9,7 @@
 package telemetry
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -27,14 +27,13 @@ type Process struct {
 	metrics *metrics
 
 	mu    sync.Mutex
-	open  []*stream     // each at its place
-	ended []EndedStream // a ring once there are endedStreams
-	next  int           // where in it the next one belongs
+	open  map[*stream]struct{}
+	ended []EndedStream // the oldest first
 }
 
 // NewProcess returns a Process that has seen nothing.
 func NewProcess() *Process {
-	return &Process{metrics: newMetrics(), ended: []EndedStream{}}
+	return &Process{metrics: newMetrics(), open: make(map[*stream]struct{})}
 }
 
 // OfProcess returns the one of this process. It outlives all handlers, so that counters
@@ -87,34 +86,28 @@ func (p *Process) begin(s *stream) {
 	p.metrics.active.Inc()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.place = len(p.open)
-	p.open = append(p.open, s)
+	p.open[s] = struct{}{}
 }
 
 func (p *Process) end(s *stream) {
 	p.metrics.active.Dec()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	last := len(p.open) - 1
-	p.open[s.place] = p.open[last]
-	p.open[s.place].place = s.place
-	p.open[last] = nil
-	p.open = p.open[:last]
+	delete(p.open, s)
 }
 
 // record adds a stream to those that have ended.
 func (p *Process) record(path string, res *proxy.Result, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.ended) < endedStreams {
-		p.ended = append(p.ended, EndedStream{})
+	if len(p.ended) == endedStreams {
+		p.ended = slices.Delete(p.ended, 0, 1)
 	}
-	p.ended[p.next] = EndedStream{
+	p.ended = append(p.ended, EndedStream{
 		ID: bounded.Name(res.ID), Model: bounded.Name(res.Model), Upstream: res.Upstream, Path: bounded.Name(path),
 		Outcome: res.Outcome, Status: res.Status, FinishReason: bounded.Name(res.FinishReason),
 		Chunks: res.Chunks, Tools: res.Tools, Seconds: res.Duration.Seconds(), Ended: now.UTC(),
-	}
-	p.next = (p.next + 1) % endedStreams
+	})
 }
 
 // List returns the open streams, the oldest first, and the last hundred that have
@@ -125,22 +118,16 @@ func (p *Process) List(now time.Time) (open []OpenStream, ended []EndedStream) {
 	for _, s := range streams {
 		open = append(open, s.show(now))
 	}
-	slices.SortFunc(open, func(a, b OpenStream) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
-	})
 	return open, ended
 }
 
-// snapshot returns the open streams in no order, and those that have ended, the newest
-// first.
+// snapshot returns the streams in the order of List.
 func (p *Process) snapshot() (open []*stream, ended []EndedStream) {
 	p.mu.Lock()
-	open = slices.Clone(p.open)
-	ended = make([]EndedStream, 0, len(p.ended))
-	for i := range p.ended {
-		ended = append(ended, p.ended[(p.next+len(p.ended)-1-i)%len(p.ended)])
-	}
+	open, ended = slices.Collect(maps.Keys(p.open)), append([]EndedStream{}, p.ended...)
 	p.mu.Unlock()
+	slices.SortFunc(open, func(a, b *stream) int { return a.since.Compare(b.since) })
+	slices.Reverse(ended)
 	return open, ended
 }
 

@@ -16,30 +16,20 @@ import (
 
 // logEnd logs the end of a stream, in one line and at the level that endMessage
 // says. It logs names and numbers, nothing of what was said.
-func (o *Observer) logEnd(res *proxy.Result) {
-	level, message := endMessage(res)
-	if res.Outcome == proxy.OutcomeEncoded && !o.encoded.CompareAndSwap(false, true) {
+func (o *Observer) logEnd(e *ended) {
+	level, message := endMessage(&e.Result)
+	if e.Outcome == proxy.OutcomeEncoded && !o.encoded.CompareAndSwap(false, true) {
 		level = zapcore.DebugLevel // said once
 	}
 	c := o.Logger.Check(level, message)
 	if c == nil {
 		return
 	}
-	c.Write(
-		zap.String("completion_id", bounded.Name(res.ID)),
-		zap.String("model", bounded.Name(res.Model)),
-		zap.String("upstream", res.Upstream),
-		zap.String("outcome", res.Outcome),
-		zap.Int("status", res.Status),
-		zap.String("finish_reason", bounded.Name(res.FinishReason)),
-		zap.Int("chunks", res.Chunks),
-		zap.Int("tools", res.Tools),
-		zap.Int("imitations", res.Imitations),
-		zap.Int("reasoning", res.Reasoning),
-		zap.Int("unexamined", res.Unexamined),
-		zap.Float64("seconds", res.Duration.Seconds()),
-		zap.Error(reason(res.Err)), // no field when there is none
-	)
+	var fields []zap.Field
+	for _, f := range facts[:len(facts)-2] {
+		fields = append(fields, zap.Any(f.name, f.of(e)))
+	}
+	c.Write(append(fields, zap.Int("unexamined", e.Unexamined), zap.Error(reason(e.Err)))...) // no field for no error
 }
 
 // reason returns what an error says beyond the outcome: not that the answer was

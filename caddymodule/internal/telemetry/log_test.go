@@ -35,14 +35,8 @@ func TestEndIsLoggedAtTheLevelItDeserves(t *testing.T) {
 		level   zapcore.Level
 		message string
 	}{
-		{
-			"well", proxy.Result{Outcome: proxy.OutcomeOK, Status: 200},
-			zap.DebugLevel, "stream ended",
-		},
-		{
-			"client gone", proxy.Result{Outcome: proxy.OutcomeClientGone, Status: 200},
-			zap.DebugLevel, "client left",
-		},
+		{"well", proxy.Result{Outcome: proxy.OutcomeOK, Status: 200}, zap.DebugLevel, "stream ended"},
+		{"client gone", proxy.Result{Outcome: proxy.OutcomeClientGone, Status: 200}, zap.DebugLevel, "client left"},
 		{
 			"error",
 			proxy.Result{Summary: rewrite.Summary{Imitations: 1, ZeroUsagePassed: true}, Outcome: rewrite.CodeAborted, Status: 200},
@@ -52,18 +46,12 @@ func TestEndIsLoggedAtTheLevelItDeserves(t *testing.T) {
 			"no answer", proxy.Result{Outcome: rewrite.CodeEmpty, Status: 200},
 			zap.WarnLevel, "answer said nothing or ended on a tool, and was ended with an error; see empty_answer",
 		},
-		{
-			"error before the stream", proxy.Result{Outcome: rewrite.CodeAborted, Status: 502},
-			zap.WarnLevel, "no stream came; answered with an error",
-		},
+		{"error before the stream", proxy.Result{Outcome: rewrite.CodeAborted, Status: 502}, zap.WarnLevel, "no stream came; answered with an error"},
 		{
 			"error where no stream was asked for", proxy.Result{Outcome: rewrite.CodeAborted, Status: 502, Whole: true},
 			zap.WarnLevel, "no answer came; answered with an error",
 		},
-		{
-			"answer", proxy.Result{Summary: rewrite.Summary{Reasoning: 1}, Outcome: proxy.OutcomeOK, Status: 200, Whole: true},
-			zap.DebugLevel, "answer ended",
-		},
+		{"answer", proxy.Result{Summary: rewrite.Summary{Reasoning: 1}, Outcome: proxy.OutcomeOK, Status: 200, Whole: true}, zap.DebugLevel, "answer ended"},
 		{
 			"zero usage",
 			proxy.Result{Summary: rewrite.Summary{ZeroUsagePassed: true, Imitations: 1}, Outcome: proxy.OutcomeOK, Status: 200},
@@ -84,10 +72,7 @@ func TestEndIsLoggedAtTheLevelItDeserves(t *testing.T) {
 			proxy.Result{Summary: rewrite.Summary{Code: rewrite.CodeAgentIncomplete}, Outcome: rewrite.CodeAgentIncomplete, Status: 502},
 			zap.WarnLevel, "agent failed and said stop; answered with an error",
 		},
-		{
-			"compressed", proxy.Result{Outcome: proxy.OutcomeEncoded, Status: 200},
-			zap.WarnLevel, "event stream is compressed by upstream and passes unrepaired",
-		},
+		{"compressed", proxy.Result{Outcome: proxy.OutcomeEncoded, Status: 200}, zap.WarnLevel, "event stream is compressed by upstream and passes unrepaired"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			entries := logEnd(zap.DebugLevel, c.res)
@@ -142,13 +127,17 @@ func TestEndIsLoggedWithWhatIsKnown(t *testing.T) {
 	}
 }
 
-func TestEndByAnAbortIsLoggedWithoutIt(t *testing.T) {
-	entries := logEnd(zap.WarnLevel, proxy.Result{Outcome: rewrite.CodeAborted, Status: 200, Err: http.ErrAbortHandler})
-	if len(entries) != 1 {
-		t.Fatalf("logged %v, want one line", entries)
-	}
-	if err, ok := entries[0].ContextMap()["error"]; ok {
-		t.Errorf("logged error %v", err)
+// TestErrorsOfEnds: that the answer was aborted is no news, nor where in Caddy an error was made.
+func TestErrorsOfEnds(t *testing.T) {
+	const refused = "dial tcp: connection refused"
+	for err, want := range map[error]any{
+		http.ErrAbortHandler: nil,
+		caddyhttp.Error(http.StatusBadGateway, errors.New(refused)): refused,
+	} {
+		entries := logEnd(zap.WarnLevel, proxy.Result{Outcome: rewrite.CodeAborted, Status: 200, Err: err})
+		if len(entries) != 1 || entries[0].ContextMap()["error"] != want {
+			t.Errorf("logged %v, want one line with the error %v", entries, want)
+		}
 	}
 }
 
@@ -183,13 +172,5 @@ func TestCompressedStreamIsLoggedAsAWarningOnce(t *testing.T) {
 	}
 	if n := logs.FilterLevelExact(zap.WarnLevel).Len(); n != 1 || logs.Len() != 3 {
 		t.Errorf("%d warnings in %d lines, want 1 in 3", n, logs.Len())
-	}
-}
-
-func TestErrorIsLoggedWithoutWhereInCaddyItWasMade(t *testing.T) {
-	err := caddyhttp.Error(http.StatusBadGateway, errors.New("dial tcp: connection refused"))
-	entries := logEnd(zap.WarnLevel, proxy.Result{Outcome: rewrite.CodeAborted, Status: 502, Err: err})
-	if got := entries[0].ContextMap()["error"]; got != "dial tcp: connection refused" {
-		t.Errorf("error is %v", got)
 	}
 }

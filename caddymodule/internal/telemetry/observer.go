@@ -75,7 +75,7 @@ func (o *Observer) end(r *http.Request, res proxy.Result) {
 	o.Process.record(r.URL.Path, &e.Result, time.Now())
 	accesslog.SetPlaceholder(r, endedKey, e)
 	accesslog.Add(r, zap.String("hermes_outcome", e.Outcome), zap.Int("hermes_tools", e.Tools))
-	o.logEnd(&e.Result)
+	o.logEnd(e)
 	event := eventEnded
 	if failed(e.Outcome) {
 		event = eventFailed
@@ -103,7 +103,6 @@ type stream struct {
 	op       string     // gen_ai.operation.name, "" for an answer that is not streamed
 	path     string
 	readers  func() int // nil if the stream may not be resumed
-	place    int        // among the open ones; see Process
 }
 
 // openTool is a tool that is open.

@@ -17,7 +17,6 @@ const maxPublicList = 1 << 20
 // of those left out, which are the youngest.
 func (p *Process) PublicList(now time.Time) ([]byte, error) {
 	streams, ended := p.snapshot()
-	slices.SortFunc(streams, func(a, b *stream) int { return a.since.Compare(b.since) })
 	list := struct {
 		Open    []json.RawMessage `json:"open"`
 		Ended   []EndedStream     `json:"ended"`
