@@ -112,10 +112,13 @@ func TestReaderThatIsAheadWaits(t *testing.T) {
 		sought <- err
 	}()
 	until(t, "the owner has answered", func() bool {
-		v, err := here.look(context.Background(), l.ID)
+		v, err := here.look(context.Background(), l.ID, "")
 		return err == nil && v.has == 3
 	})
-	o.add(func(more *todo) { more.bytes, more.ends = append(more.bytes, late...), append(more.ends, ends...) })
+	o.mu.Lock()
+	o.todo = todo{bytes: late, ends: ends}
+	o.mu.Unlock()
+	o.wakeFlush()
 	if err := <-sought; err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +293,7 @@ func TestNoRoomInMemory(t *testing.T) {
 		t.Error("the run is cancelled")
 	}
 	until(t, "all is in Redis", func() bool {
-		v, err := s.look(context.Background(), e.ID)
+		v, err := s.look(context.Background(), e.ID, "")
 		return err == nil && v != nil && v.events == 21
 	})
 	r, _ := started(t, s, e.ID, 0)

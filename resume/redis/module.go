@@ -73,6 +73,7 @@ type Storage struct {
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
 	options Options
+	secret  []byte // of resume.Options
 	ca      []byte // what the file TLSCA has
 	logger  *zap.Logger
 	used    bool // there is one of stores in use
@@ -92,7 +93,7 @@ var stores = caddy.NewUsagePool()
 // storeKey is what makes a store another.
 type storeKey struct {
 	network, address, username, prefix string
-	secrets, ca                        [sha256.Size]byte
+	password, ca                       [sha256.Size]byte
 	tls                                bool
 	lease, timeout                     time.Duration
 }
@@ -132,7 +133,7 @@ func (s *Storage) Provision(ctx caddy.Context) error {
 	if len(secret) < minSecret {
 		return errors.New("the redis storage needs a secret of at least 16 characters: write the output of `openssl rand -hex 32` into an environment variable that is the same at all replicas, and configure secret {env.HERMES_RESUME_SECRET}")
 	}
-	o.Secret = []byte(secret)
+	s.secret = []byte(secret)
 	network, err := caddy.ParseNetworkAddress(address)
 	switch {
 	case err != nil:
@@ -186,7 +187,7 @@ func (s *Storage) key() storeKey {
 	o := s.options
 	return storeKey{
 		o.Network, o.Address, o.Username, o.Prefix,
-		sha256.Sum256(append([]byte(o.Password+"\x00"), o.Secret...)), sha256.Sum256(s.ca),
+		sha256.Sum256([]byte(o.Password)), sha256.Sum256(s.ca),
 		o.TLS != nil, o.Lease, o.Timeout,
 	}
 }
@@ -199,7 +200,7 @@ func (s *Storage) ResumeStore(local *resume.Memory) (resume.Store, []byte) {
 		return pooled{New(o)}, nil
 	})
 	s.used = true
-	return v.(pooled).Store, s.options.Secret
+	return v.(pooled).Store, s.secret
 }
 
 // Cleanup lets go of the store, which goes on until its streams are over.
