@@ -146,7 +146,7 @@ func canned(point string, command []string) string {
 			return "*-1\r\n"
 		}
 		return array(array(text("test:events"), array(
-			array(text("0-1"), array(text("s"), text("begun"))), array(text("1-2"), array(text("e"), text(event(1)))))))
+			array(text("0-1"), array(text("h"), text(""))), array(text("1-2"), array(text("e"), text(event(1)))))))
 	case "write":
 		return array(":0\r\n", ":1\r\n")
 	case "time":

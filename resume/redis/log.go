@@ -86,9 +86,32 @@ type kind string
 const (
 	kindEnd   kind = "e" // the end of an event, or all of it
 	kindPart  kind = "p" // bytes that no event ends after
-	kindState kind = "s" // no bytes: the log has now the state
+	kindBegin kind = "h" // no bytes: the log has begun, with a header that is in its hash
+	kindState kind = "s" // no bytes: the log has ended, in the state
 	kindGap   kind = "g" // no bytes: the numbers up to here belong to no event
 )
+
+// piecesOf returns the pieces of a part of a log.
+func piecesOf(p resume.Part) (all []piece, err error) {
+	if p.Header != nil {
+		header, err := json.Marshal(p.Header)
+		if err == nil && len(header) > maxRecord {
+			err = errLarge
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, piece{kind: kindBegin, data: string(header)})
+	}
+	for b, ends := range p.Pieces(maxPiece) {
+		k := kindPart
+		if ends {
+			k = kindEnd
+		}
+		all = append(all, piece{kind: k, data: string(b)})
+	}
+	return all, nil
+}
 
 // first returns the number of the first event in a log that begins with the piece. A log begins
 // after an event.
@@ -155,7 +178,6 @@ func (s *Store) next(ctx context.Context, id, after string, block bool) ([]piece
 type writer struct {
 	s      *Store
 	entry  resume.Entry
-	has    uint64 // events of the owner, of which some may not be written yet
 	pieces uint64 // written
 	events uint64
 	bytes  int64
@@ -171,38 +193,25 @@ type mark struct {
 	before int64 // bytes in Redis
 }
 
-func newWriter(s *Store, e resume.Entry) *writer { return &writer{s: s, entry: e} }
-
-// A batch is what a writer writes at once.
-type batch struct {
-	w      writer // afterwards
-	before uint64 // pieces
-	args   []any  // of the pieces
-	header []byte
-	end    resume.State // Claimed if it does not end
-}
-
-// begin begins a batch.
-func (w *writer) begin() *batch { return &batch{w: *w, before: w.pieces} }
-
-// add adds a piece.
-func (b *batch) add(k kind, data string) {
-	w := &b.w
+// add counts a piece and returns its id.
+func (w *writer) add(p piece) (id string) {
 	w.pieces++
-	if k == kindEnd {
+	switch p.kind {
+	case kindEnd:
 		w.events++
+	case kindGap:
+		w.events += orphanGap
 	}
-	id := fmt.Sprintf("%d-%d", w.events, w.pieces)
-	b.args = append(b.args, id, string(k), data)
+	id = fmt.Sprintf("%d-%d", w.events, w.pieces)
 	if n := len(w.marks); !w.inside && (n == 0 || w.taken-w.marks[n-1].before >= w.entry.MaxStream/marksPerStream) {
 		w.marks = append(w.marks, mark{id, w.taken})
 	}
-	w.bytes += int64(len(data))
-	w.taken += sizeInRedis(len(data))
-	w.inside = k == kindPart
-	if k == kindEnd {
+	w.bytes += int64(len(p.data))
+	w.taken += sizeInRedis(len(p.data))
+	if w.inside = p.kind == kindPart; p.kind == kindEnd {
 		w.sizes.Ended(w.bytes)
 	}
+	return id
 }
 
 // sizeInRedis returns about how many bytes a piece takes there. Small ones share a node.
@@ -213,52 +222,27 @@ func sizeInRedis(bytes int) int64 {
 	return int64(bytes) + 96
 }
 
-// addBytes adds bytes, in pieces. Each of ends is the index after an event.
-func (b *batch) addBytes(data []byte, ends []int) {
-	from := 0
-	for i := 0; i <= len(ends); i++ {
-		to, last := len(data), kindPart
-		if i < len(ends) {
-			to, last = ends[i], kindEnd
-		}
-		for ; to-from > maxPiece; from += maxPiece {
-			b.add(kindPart, string(data[from:from+maxPiece]))
-		}
-		if from < to || last == kindEnd {
-			b.add(last, string(data[from:to]))
-		}
-		from = to
-	}
-}
-
-// addState adds that the log has a state from now on.
-func (b *batch) addState(state resume.State) {
-	b.add(kindState, states[state])
-	if state != resume.Begun {
-		b.end = state
-	}
-}
-
 // errLost means that a log is another replica's, or was deleted.
 var errLost = errors.New("the log in redis is no longer this replica's")
 
-// write writes a batch, which may be empty. If it fails, it may be called again with the same.
-func (w *writer) write(b *batch) (cancelled bool, readers int, err error) {
-	first, next := "", &b.w
+// write writes pieces of a log, or none, whose owner has so many events. If it fails, it may be
+// called again with the same.
+func (w *writer) write(pieces []piece, has uint64) (cancelled bool, readers int, err error) {
+	next, first := *w, ""
+	var args []any
+	for _, p := range pieces {
+		args = append(args, next.add(p), string(p.kind), p.data)
+	}
 	limit := next.sizes.Limit(w.entry.MaxStream, next.bytes)
 	for len(next.marks) > 1 && next.taken-next.marks[0].before > limit {
 		next.marks = next.marks[1:]
 		first = next.marks[0].id
 	}
-	end := ""
-	if b.end != resume.Claimed {
-		end = states[b.end]
-	}
 	s, e := w.s, w.entry
 	v, err := s.do(context.Background(), writeScript, e.ID, append([]any{
-		e.ID, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), b.before, next.pieces, next.events, w.has, b.header,
-		first, end, e.Keep.Milliseconds(),
-	}, b.args...)...)
+		e.ID, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), w.pieces, next.pieces, next.events, has, first,
+		e.Keep.Milliseconds(),
+	}, args...)...)
 	if err != nil {
 		return false, 0, err
 	}
@@ -271,15 +255,13 @@ func (w *writer) write(b *batch) (cancelled bool, readers int, err error) {
 	if is < 0 {
 		return false, 0, errLost
 	}
-	*w = *next
+	*w = next
 	return is > 0, int(n), nil
 }
 
-// end ends a log.
-func (w *writer) end(how resume.State) error {
-	b := w.begin()
-	b.addState(how)
-	_, _, err := w.write(b)
+// end ends a log after some pieces.
+func (w *writer) end(how resume.State, after ...piece) error {
+	_, _, err := w.write(append(after, piece{kind: kindState, data: states[how]}), 0)
 	return err
 }
 
@@ -291,18 +273,14 @@ const orphanGap = 1 << 20
 // abandon ends a log that this replica has adopted: one that has begun with an error, as far
 // as its format has one, any other as if its request had failed.
 func (s *Store) abandon(v *view) error {
-	w := newWriter(s, v.entry)
-	w.pieces, w.events, w.has = v.pieces, v.events, v.events
+	w := &writer{s: s, entry: v.entry, pieces: v.pieces, events: v.events}
 	if v.state == resume.Claimed {
 		return w.end(resume.Dropped)
 	}
-	b := w.begin()
-	b.w.events += orphanGap
-	b.add(kindGap, "")
 	var failed error // of Redis; else the log breaks off
-	part, how, _ := resume.Finish(v.entry, b.w.events, resume.ReasonNone, func(yield func([]byte, error) bool) {
-		for after := "0-0"; ; {
-			var pieces []piece
+	part, how, _ := resume.Finish(v.entry, v.events+orphanGap, resume.ReasonNone, func(yield func([]byte, error) bool) {
+		var pieces []piece
+		for after := "0-0"; ; after = pieces[len(pieces)-1].id {
 			if pieces, failed = s.next(context.Background(), v.entry.ID, after, false); failed != nil {
 				yield(nil, failed)
 			}
@@ -310,7 +288,6 @@ func (s *Store) abandon(v *view) error {
 				return
 			}
 			for _, p := range pieces {
-				after = p.id
 				if (p.kind == kindEnd || p.kind == kindPart) && !yield([]byte(p.data), nil) {
 					return
 				}
@@ -320,8 +297,6 @@ func (s *Store) abandon(v *view) error {
 	if failed != nil {
 		return failed
 	}
-	b.addBytes(part.Data, part.Ends)
-	b.addState(how)
-	_, _, err := w.write(b)
-	return err
+	pieces, _ := piecesOf(part) // without a header
+	return w.end(how, append([]piece{{kind: kindGap}}, pieces...)...)
 }

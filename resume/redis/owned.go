@@ -2,9 +2,7 @@ package redis
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"net/http"
 	"sync"
 	"time"
 
@@ -24,21 +22,14 @@ type owned struct {
 	wake   chan struct{} // flush has something to do
 	done   chan struct{} // closed when flush is over
 
-	mu     sync.Mutex
-	todo   todo
-	room   *sync.Cond // for todo
-	events uint64     // that have been appended
-	fails  bool       // the last write failed
-	lost   bool
-	over   bool // its run adds no more
-}
-
-// todo is what flush has to write.
-type todo struct {
-	header http.Header // nil if the log has begun already
-	bytes  []byte
-	ends   []int        // in bytes
-	end    resume.State // to end in, resume.Claimed for none
+	mu      sync.Mutex
+	pending []piece // that flush has to write
+	size    int     // of pending, in bytes
+	room    *sync.Cond
+	events  uint64 // that have been appended
+	fails   bool   // the last write failed
+	lost    bool
+	over    bool // its run adds no more
 }
 
 // maxPending is how many bytes of a log may wait for Redis. Upstream waits for room as long
@@ -73,35 +64,42 @@ func (o *owned) Append(ctx context.Context, p resume.Part) error {
 	if err := o.memory.Append(ctx, p); err != nil {
 		return err
 	}
+	pieces, err := piecesOf(p)
 	defer o.wakeFlush()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.events += uint64(len(p.Ends))
-	for len(o.todo.bytes) >= maxPending && !o.fails && !o.lost {
+	for o.size >= maxPending && !o.fails && !o.lost {
 		o.room.Wait()
 	}
-	if len(o.todo.bytes) >= maxPending {
-		o.loseLocked(errFull)
+	if err == nil && o.size >= maxPending {
+		err = errFull
 	}
-	if o.lost {
-		return nil
+	if err != nil {
+		o.loseLocked(err)
 	}
-	t := &o.todo
-	if p.Header != nil {
-		t.header = p.Header
+	if !o.lost {
+		o.addLocked(pieces...)
 	}
-	for _, end := range p.Ends {
-		t.ends = append(t.ends, len(t.bytes)+end)
-	}
-	t.bytes = append(t.bytes, p.Data...)
 	return nil
+}
+
+// pieceOverhead is what a piece that is pending takes beside its bytes.
+const pieceOverhead = 96
+
+func (o *owned) addLocked(pieces ...piece) {
+	o.pending = append(o.pending, pieces...)
+	for _, p := range pieces {
+		o.size += len(p.data) + pieceOverhead
+	}
 }
 
 // End implements resume.Writer.
 func (o *owned) End(how resume.State) {
 	o.memory.End(how)
 	o.mu.Lock()
-	o.over, o.todo.end = true, how
+	o.over = true
+	o.addLocked(piece{kind: kindState, data: states[how]})
 	o.mu.Unlock()
 	o.wakeFlush()
 	if how == resume.Dropped {
@@ -140,7 +138,7 @@ func (o *owned) loseLocked(why error) {
 			zap.String("stream", o.entry.ID), o.s.o.errorField(why))
 	}
 	o.lost = true
-	o.todo = todo{}
+	o.pending, o.size = nil, 0
 	o.room.Broadcast()
 }
 
@@ -164,58 +162,38 @@ func (o *owned) flushes() {
 // flush brings the log to Redis until its run adds no more. If all of it is there then, it need
 // not be in memory as well.
 func (o *owned) flush() {
-	w := newWriter(o.s, o.entry)
+	w := &writer{s: o.s, entry: o.entry}
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
 	until := time.Now().Add(o.s.o.Lease)
-	var spare todo
-	for {
+	for over := false; !over; {
 		select {
 		case <-o.wake:
 		case <-ticks.C:
 		}
 		o.mu.Lock()
-		t, over := o.todo, o.over
-		w.has = o.events
-		o.todo = todo{bytes: spare.bytes[:0], ends: spare.ends[:0]}
+		var pieces []piece
+		pieces, o.pending, o.size = o.pending, nil, 0
+		over = o.over
+		events, lost := o.events, o.lost
 		o.room.Broadcast()
 		o.mu.Unlock()
-		if !o.isLost() {
-			o.write(w, t, &until)
+		if !lost {
+			o.write(w, pieces, events, &until)
 		}
 		if o.isLost() {
 			o.s.o.Local.SetElsewhere(o.entry.ID, 0)
 		} else if over {
 			_ = o.s.o.Local.Delete(context.Background(), o.entry.ID)
 		}
-		if over {
-			return
-		}
-		spare = t
 	}
 }
 
 // write writes what there is to write, and does what others ask for. It tries until it succeeds,
 // or the log is lost.
-func (o *owned) write(w *writer, t todo, until *time.Time) {
-	b := w.begin()
-	if t.header != nil {
-		var err error
-		if b.header, err = json.Marshal(t.header); err == nil && len(b.header) > maxRecord {
-			err = errLarge
-		}
-		if err != nil {
-			o.lose(err)
-			return
-		}
-		b.addState(resume.Begun)
-	}
-	b.addBytes(t.bytes, t.ends)
-	if t.end != resume.Claimed {
-		b.addState(t.end)
-	}
+func (o *owned) write(w *writer, pieces []piece, events uint64, until *time.Time) {
 	for {
-		cancelled, readers, err := w.write(b)
+		cancelled, readers, err := w.write(pieces, events)
 		o.mu.Lock()
 		o.fails = err != nil
 		o.room.Broadcast()

@@ -122,7 +122,7 @@ func (r *reader) Next() (resume.Part, error) {
 		switch {
 		case p.kind == kindState && p.data == states[resume.Whole]:
 			r.err = io.EOF
-		case p.kind == kindState && p.data != states[resume.Begun]:
+		case p.kind == kindState:
 			r.err = resume.ErrBroken
 		case p.kind == kindEnd || p.kind == kindPart:
 			return resume.Part{Data: []byte(p.data)}, nil

@@ -73,28 +73,33 @@ local gone = (v[7] or v[8] and v[8] + 0 <= now()) and 1 or 0
 return {v[1], v[2] or '', v[3] + 0, v[4] + 0, v[5] + 0, v[6] + 0, gone, adopted, v[9]}
 `)
 
-// writeScript appends pieces to a log, has it begin or end, and extends its lease. It may come
-// again with the same. It returns whether the log is cancelled, and how many readers it has in
-// other replicas; or -1 if it is another replica's, or was deleted.
+// writeScript appends pieces to a log, which begins or ends with some, and extends its lease. It
+// may come again with the same. It returns whether the log is cancelled, and how many readers
+// it has in other replicas; or -1 if it is another replica's, or was deleted.
 //
 // ARGV: id, replica, lease, ttl, pieces before and after, events after, events that the owner
-// has, header or nothing, id of the first piece that stays or nothing, state in which it ends
-// or nothing, keep; and of each piece id, kind and data.
+// has, id of the first piece that stays or nothing, keep; and of each piece id, kind and data.
 var writeScript = newScript(`
 local v = redis.call('HMGET', KEYS[1], 'r', 's', 'p', 'k', 'c')
-local state, ending, key = v[2], ARGV[11], v[4]
+local ending, key = ARGV[#ARGV - 1] == 's' and ARGV[#ARGV], v[4]
 if v[1] ~= ARGV[2] then return {-1, 0} end
-if not runs(state) then return {state == ending and 0 or -1, 0} end
+if not runs(v[2]) then return {v[2] == ending and 0 or -1, 0} end
 if v[3] == ARGV[5] then
-	for i = 13, #ARGV, 3 do redis.call('XADD', KEYS[2], ARGV[i], ARGV[i + 1], ARGV[i + 2]) end
-	if ARGV[9] ~= '' then redis.call('HSET', KEYS[1], 's', 'begun', 'h', ARGV[9]) end
-	if ARGV[10] ~= '' then redis.call('XTRIM', KEYS[2], 'MINID', ARGV[10]) end
+	for i = 11, #ARGV, 3 do
+		local kind, data = ARGV[i + 1], ARGV[i + 2]
+		if kind == 'h' then
+			redis.call('HSET', KEYS[1], 's', 'begun', 'h', data)
+			data = ''
+		end
+		redis.call('XADD', KEYS[2], ARGV[i], kind, data)
+	end
+	if ARGV[9] ~= '' then redis.call('XTRIM', KEYS[2], 'MINID', ARGV[9]) end
 elseif v[3] ~= ARGV[6] then
 	return {-1, 0}
 end
 redis.call('HSET', KEYS[1], 'p', ARGV[6], 'n', ARGV[7], 'w', ARGV[8], 'until', now() + ARGV[3])
 local has = redis.call('GET', key) == ARGV[1]
-if ending == '' then
+if not ending then
 	for i = 1, 3 do redis.call('PEXPIRE', KEYS[i], ARGV[4]) end
 	if has then redis.call('PEXPIRE', key, ARGV[4]) end
 	redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now())
@@ -106,9 +111,9 @@ if ending == 'dropped' then
 	redis.call('DEL', KEYS[1])
 	redis.call('PEXPIRE', KEYS[2], lingers)
 else
-	redis.call('HSET', KEYS[1], 's', ending, 'x', now() + ARGV[12])
-	for i = 1, 2 do redis.call('PEXPIRE', KEYS[i], ARGV[12] + lingers) end
-	if has then redis.call('PEXPIRE', key, ARGV[12]) end
+	redis.call('HSET', KEYS[1], 's', ending, 'x', now() + ARGV[10])
+	for i = 1, 2 do redis.call('PEXPIRE', KEYS[i], ARGV[10] + lingers) end
+	if has then redis.call('PEXPIRE', key, ARGV[10]) end
 end
 return {0, 0}
 `)

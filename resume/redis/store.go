@@ -228,7 +228,7 @@ func (s *Store) own(ctx context.Context, e resume.Entry, run resume.Run) (resume
 	}
 	s.mu.Unlock()
 	if w == nil {
-		go caught(s.o.Logger, func() { _ = newWriter(s, e).end(resume.Dropped) }) // or its time to live ends it
+		go caught(s.o.Logger, func() { _ = (&writer{s: s, entry: e}).end(resume.Dropped) }) // or its time to live ends it
 		return have, nil, err
 	}
 	go o.flushes()
