@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,7 +35,6 @@ type memoryLog struct {
 
 	mu        sync.Mutex
 	state     State
-	deleted   bool // it is not kept after its end
 	header    http.Header
 	segments  segments
 	readers   []*memoryReader
@@ -69,43 +67,46 @@ func (l *memoryLog) begin(header http.Header) {
 }
 
 // Append implements Writer.
-func (l *memoryLog) Append(ctx context.Context, part Part) error {
-	if part.Header != nil {
-		l.begin(part.Header)
+func (l *memoryLog) Append(ctx context.Context, p Part) error {
+	if p.Header != nil {
+		l.begin(p.Header)
 	}
-	p, ends := part.Data, part.Ends
-	for from := 0; from < len(p); {
-		l.waitForReaders(ctx)
-		l.mu.Lock()
-		unread := l.segments.end()
-		if ctx.Err() == nil {
-			unread = l.unread()
-		}
-		to := from + min(len(p)-from, l.segments.room())
-		i := sort.SearchInts(ends, to+1)
-		before := l.segments.taken
-		l.segments.append(p[:to], from, ends[:i])
-		l.segments.trim(l.limit(), unread)
-		grown := l.segments.taken - before
-		l.wake()
-		l.mu.Unlock()
-		if grown != 0 {
-			l.grow(grown, unread)
-		}
-		from, ends = to, ends[i:]
+	for b, ends := range p.Pieces(maxSegment) {
+		l.add(ctx, b, ends)
 	}
 	return nil
 }
 
+// add appends at most maxSegment bytes, after which an event may end.
+func (l *memoryLog) add(ctx context.Context, b []byte, ends bool) {
+	l.waitForReaders(ctx)
+	l.mu.Lock()
+	unread := l.segments.end
+	if ctx.Err() == nil {
+		unread = l.unread()
+	}
+	before := l.segments.taken
+	l.segments.append(b, ends)
+	l.segments.trim(l.limit(), unread)
+	grown := l.segments.taken - before
+	l.wake()
+	l.mu.Unlock()
+	l.grow(grown, unread)
+}
+
 // limit returns how many bytes the segments may take. l.mu is held.
 func (l *memoryLog) limit() int64 {
-	return l.segments.sizes.Limit(l.entry.MaxStream, l.segments.end())
+	return l.segments.sizes.Limit(l.entry.MaxStream, l.segments.end)
 }
 
 // grow counts n bytes more. If that is too much, it deletes the oldest events, but none from
 // the index unread on.
 func (l *memoryLog) grow(n, unread int64) {
-	if over := l.store.grow(l, n, l.entry.MaxMemory); over > 0 {
+	if n == 0 {
+		return
+	}
+	l.store.count(l, n)
+	if over := l.store.makeRoom(l, 0, l.entry.MaxMemory); over > 0 {
 		l.trim(over, unread)
 	}
 }
@@ -118,7 +119,7 @@ func (l *memoryLog) trim(bytes, unread int64) {
 	l.segments.trim(before-bytes, unread)
 	freed := before - l.segments.taken
 	l.mu.Unlock()
-	l.store.grow(l, -freed, l.entry.MaxMemory)
+	l.store.count(l, -freed)
 }
 
 // waitForReaders waits until the log can grow without deleting events that a reader has yet
@@ -147,7 +148,7 @@ func (l *memoryLog) lags(over int64, stalled bool) bool {
 	to := l.segments.trimmed(max(over, l.segments.taken+mostGrowth-l.limit()))
 	lags := false
 	for _, r := range l.readers {
-		if !r.isWaitedFor() || r.at >= to && !(alone && r.first && r.at < l.segments.end()-readAhead) {
+		if !r.isWaitedFor() || r.at >= to && !(alone && r.first && r.at < l.segments.end-readAhead) {
 			continue
 		}
 		if stalled && !alone {
@@ -161,7 +162,7 @@ func (l *memoryLog) lags(over int64, stalled bool) bool {
 
 // unread returns where the bytes begin that a reader is waited for to read. l.mu is held.
 func (l *memoryLog) unread() int64 {
-	at := l.segments.end()
+	at := l.segments.end
 	for _, r := range l.readers {
 		if r.isWaitedFor() {
 			at = min(at, r.at)
@@ -186,39 +187,28 @@ func (l *memoryLog) End(how State) {
 	defer l.mu.Unlock()
 	l.state, l.run = how, Run{}
 	l.wake()
-	if how == Dropped || l.deleted {
-		l.store.remove(l)
-		return
-	}
 	l.place()
 	l.timer = time.AfterFunc(l.entry.Keep, func() { l.store.remove(l) })
-}
-
-// delete cancels the run of a log that the store has hidden, or removes the log if the run is
-// over.
-func (l *memoryLog) delete() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.deleted = true
-	if l.state > Begun {
-		if l.timer != nil {
-			l.timer.Stop()
-		}
-		l.store.remove(l)
+	if how == Dropped || l.store.isHidden(l) {
+		l.forget()
 	}
-	l.cancelLocked(ReasonDeleted)
 }
 
-// cancel cancels the run, if it is not over.
+// forget takes a log out of the store that has ended. l.mu is held.
+func (l *memoryLog) forget() {
+	l.timer.Stop()
+	l.store.remove(l)
+}
+
+// cancel cancels the run or, if it is over, takes a log out that was deleted.
 func (l *memoryLog) cancel(why Reason) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.cancelLocked(why)
-}
-
-func (l *memoryLog) cancelLocked(why Reason) {
-	if l.run.Cancel != nil {
+	switch {
+	case l.run.Cancel != nil:
 		l.run.Cancel(why)
+	case l.state > Begun && why == ReasonDeleted:
+		l.forget()
 	}
 }
 
@@ -314,7 +304,7 @@ func (r *memoryReader) Next() (Part, error) {
 	if !r.began {
 		return r.begin()
 	}
-	for r.at == l.segments.end() {
+	for r.at == l.segments.end {
 		switch l.state {
 		case Whole:
 			return Part{}, io.EOF
@@ -344,7 +334,7 @@ func (r *memoryReader) begin() (Part, error) {
 	if l.state == Dropped {
 		return Part{}, ErrDropped
 	}
-	if r.after > l.segments.events() {
+	if r.after > l.segments.events {
 		return Part{}, ErrAhead
 	}
 	at, ok := l.segments.after(r.after)
@@ -353,7 +343,7 @@ func (r *memoryReader) begin() (Part, error) {
 	}
 	r.moveTo(at)
 	r.began = true
-	if l.state == Whole && at == l.segments.end() {
+	if l.state == Whole && at == l.segments.end {
 		return Part{Header: l.header}, io.EOF
 	}
 	return Part{Header: l.header}, nil

@@ -65,10 +65,11 @@ func (m *Memory) Find(_ context.Context, id string) (Entry, error) {
 
 // Read implements Store.
 func (m *Memory) Read(ctx context.Context, id string, n uint64) Reader {
-	if l := m.log(id); l != nil {
-		return l.read(ctx, n)
+	l := m.log(id)
+	if l == nil {
+		l = &memoryLog{store: m, state: Dropped}
 	}
-	return noReader{}
+	return l.read(ctx, n)
 }
 
 // Delete implements Store.
@@ -81,7 +82,7 @@ func (m *Memory) Delete(_ context.Context, id string) error {
 	}
 	m.hideLocked(l)
 	m.mu.Unlock()
-	l.delete()
+	l.cancel(ReasonDeleted)
 	return nil
 }
 
@@ -100,21 +101,19 @@ func (m *Memory) log(id string) *memoryLog {
 	return m.byID[id]
 }
 
-// noReader reads no log.
-type noReader struct{}
-
-// Next implements Reader.
-func (noReader) Next() (Part, error) { return Part{}, ErrDropped }
-
-// Close implements Reader.
-func (noReader) Close() {}
-
 // hideLocked frees the log's key. Only its run finds the log from now on.
 func (m *Memory) hideLocked(l *memoryLog) {
 	l.hidden = true
 	if m.byKey[l.entry.Key] == l {
 		delete(m.byKey, l.entry.Key)
 	}
+}
+
+// isHidden reports whether only its run finds the log.
+func (m *Memory) isHidden(l *memoryLog) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return l.hidden
 }
 
 // remove takes the log out.
@@ -156,21 +155,14 @@ func (m *Memory) placeLocked(l *memoryLog, to *list.List) {
 	}
 }
 
-// grow counts n bytes more of a log, or fewer, and makes room for it. It returns how many
-// bytes it still has too many. No lock is held.
-func (m *Memory) grow(l *memoryLog, n, most int64) (over int64) {
+// count counts n bytes more of a log, or fewer, as long as the store has it.
+func (m *Memory) count(l *memoryLog, n int64) {
 	m.mu.Lock()
-	if !l.kept {
-		m.mu.Unlock()
-		return 0 // it does not count any more: only its readers have it
+	defer m.mu.Unlock()
+	if l.kept {
+		l.size.Add(n)
+		m.used.Add(n)
 	}
-	l.size.Add(n)
-	m.used.Add(n)
-	m.mu.Unlock()
-	if n <= 0 {
-		return 0
-	}
-	return m.makeRoom(l, 0, most)
 }
 
 // makeRoom makes room for n bytes more of l at the cost of other logs. It returns how many
