@@ -19,7 +19,7 @@ type answer struct {
 	begun  bool  // the log has
 	early  bool  // its header left before any byte
 	err    error // of the log
-	number numberer
+	number *numberer
 
 	client http.ResponseWriter // of an answer that passes
 	header http.Header         // next's own

@@ -66,7 +66,7 @@ func newRun(p *Resume, e Entry, detach time.Duration, w http.ResponseWriter, r *
 		client: w, interrupt: func() { p.o.Interrupt(w, r) },
 	}
 	x.ctx, x.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(r.Context()), runKey{}, x))
-	x.answer = answer{run: x, number: numberer{id: e.ID}}
+	x.answer = answer{run: x, number: newNumberer(e.ID, 0)}
 	return x
 }
 
@@ -372,8 +372,8 @@ func finish(e Entry, last uint64, why Reason, rest iter.Seq2[[]byte, error]) (Pa
 		ID:        func() string { return "chatcmpl-" + e.ID },
 		Created:   now.Unix(),
 	})
-	number := numberer{id: e.ID} // to see where the stream stands
-	number.apart = true          // a tool event may be a comment, which has lost its blank line
+	number := newNumberer(e.ID, 0) // to see where the stream stands
+	number.apart = true            // a tool event may be a comment, which has lost its blank line
 	var fed, scratch []byte
 	for p, err := range rest {
 		if err != nil {
