@@ -110,8 +110,8 @@ func (c collector) Collect(m chan<- prometheus.Metric) {
 	counter(attached, st.TotalReplayed, "replayed")
 	counter(attached, st.TotalContinued, "continued")
 	counter(detaches, st.TotalDetached)
-	for reason, n := range st.TotalCancelled {
-		counter(cancelled, n, reason.String())
+	for reason := resume.ReasonLeft; int(reason) < len(st.TotalCancelled); reason++ {
+		counter(cancelled, st.TotalCancelled[reason], reason.String())
 	}
 }
 
