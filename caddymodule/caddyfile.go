@@ -10,12 +10,9 @@ import (
 
 func init() {
 	httpcaddyfile.RegisterHandlerDirective("hermes", parseCaddyfile)
-	// After encode, so that encode compresses what leaves here. Before
+	// After encode and hermes_resume, so that these compress and keep what leaves here. Before
 	// reverse_proxy would put it after handle blocks, where it never runs.
-	httpcaddyfile.RegisterDirectiveOrder("hermes", httpcaddyfile.After, "encode")
-	// Between the two, because it comes later: what is kept is what all clients get,
-	// repaired and not compressed.
-	httpcaddyfile.RegisterDirectiveOrder("hermes_resume", httpcaddyfile.After, "encode")
+	httpcaddyfile.RegisterDirectiveOrder("hermes", httpcaddyfile.Before, "push")
 }
 
 // parseCaddyfile sets up a Handler from the hermes directive.

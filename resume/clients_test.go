@@ -19,7 +19,7 @@ func readStandard(in string) (events []dispatched, retry, lastID string) {
 	in = strings.TrimPrefix(in, "\ufeff")
 	var e dispatched
 	for _, line := range splitLines(in) {
-		if !isEnd(line[len(line)-1]) {
+		if !strings.HasSuffix(line, "\n") && !strings.HasSuffix(line, "\r") {
 			break // it is not complete
 		}
 		line = strings.TrimRight(line, "\r\n")

@@ -5,9 +5,12 @@
 // client continues after the last event that it has, or sends its request again, and the
 // handler is not asked a second time. docs/resume.md has what goes over the wire.
 //
-//	resume.go, options.go    New and Serve: what a request gets of which log
+//	resume.go, options.go    New and Serve: which log a request gets
 //	request.go, problem.go   what a request asks for, and who asks; refusals
-//	run.go, answer.go        a call of the handler, and the http.ResponseWriter in it
+//	read.go                  how clients read logs
+//	run.go                   a call of the handler, and the http.ResponseWriter in it
+//	presence.go              how long that goes on without a client
+//	finish.go                the end of a stream that was cancelled
 //	runs.go                  all runs of the process
 //	number.go                the ids of events
 //	store.go                 the interfaces of storages
@@ -19,6 +22,6 @@
 // the first one included. Only an answer that turns out to be no event stream is written to
 // the first client directly, and that waits for the handler.
 //
-// A call of a run's method by a log may hold the log's lock, so no method of a run calls a
-// log while it holds the run's.
+// Stores may call a presence with the lock of a log held, so no method of a presence calls a
+// store.
 package resume

@@ -1,8 +1,9 @@
 package resume
 
 import (
-	"bytes"
 	"strconv"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
 // A numberer gives the events of a stream their ids. It holds nothing back: the line
@@ -12,146 +13,116 @@ import (
 //
 // No other blank line leaves: many clients take one for an event without data as soon as
 // they know an id (openai-python #2722, httpx-sse #35). A block without data becomes part
-// of the next event, and what it says of that event's type and id is taken back. All else
+// of the next event, which must not have its type and its id: these are taken back. All else
 // passes byte for byte, and what comes of a stream does not depend on how it was cut.
 type numberer struct {
-	apart  bool // blank lines follow the lines between events, for a reader that needs them
-	state  numberState
-	id     string                // of the stream
-	last   uint64                // the number of the last event
-	head   [len("event: x")]byte // how the line under way begins
-	headed uint8                 // how much of that is known
+	apart bool   // blank lines follow the lines between events, for a reader that needs them
+	id    string // of the stream
+	last  uint64 // the number of the last event
+
+	lines sse.Scanner
+	sent  int    // how many bytes of the line under way have left
+	long  bool   // units of the line under way have left
+	end   string // of the last line that was not blank
+	blank bool   // the last line was blank
+	begun bool   // the place for a byte order mark is past
+
+	// What the block under way has.
+	data, typed, hasID bool
 }
 
-// numberState is what a numberer knows of the bytes before.
-type numberState struct {
-	mark   uint8 // how much of a byte order mark has come; 3 after the place for one
-	inLine bool  // a line has begun
-	data   bool  // it has data
-	typed  bool  // it has a type
-	id     bool  // it has an id of upstream's
-	cr     bool  // the last byte was a CR: an LF belongs to it
-	crlf   bool  // the last line of the block ended with CRLF
-	lone   bool  // it ended with a CR
-}
+// lineHead is how much of a line decides what it is, in bytes.
+const lineHead = len("event: x")
 
-// byteOrderMark is U+FEFF, which a stream may begin with.
-const byteOrderMark = "\xef\xbb\xbf"
-
-// appendID appends the id of the last event, without a line end.
-func (c *numberer) appendID(out []byte) []byte {
-	out = append(append(append(out, "id: "...), c.id...), '/')
-	return strconv.AppendUint(out, c.last, 10)
+// newNumberer returns a numberer for the stream with the id, whose last event has the number
+// last.
+func newNumberer(id string, last uint64) *numberer {
+	return &numberer{id: id, last: last, end: "\n", lines: sse.Scanner{Lines: true, MaxFrame: lineHead - 1}}
 }
 
 // between reports whether an event may begin.
-func (c *numberer) between() bool { return !c.state.data && !c.state.typed && !c.state.inLine }
+func (c *numberer) between() bool { return !c.data && !c.typed && c.sent == 0 && !c.long }
 
 // add appends p with ids to out, and the indexes in out after the events to ends.
 func (c *numberer) add(out []byte, ends []int, p []byte) ([]byte, []int) {
-	s := &c.state
-	copied, i := 0, 0
-	for i < len(p) {
-		if s.mark < uint8(len(byteOrderMark)) {
-			if p[i] == byteOrderMark[s.mark] {
-				i++
-				if s.mark++; s.mark == uint8(len(byteOrderMark)) {
-					// Clients that do not know the mark must not miss the first field.
-					out, copied = append(append(out, p[copied:i]...), ":\n"...), i
-				}
-				continue
-			}
-			c.keepHead([]byte(byteOrderMark[:s.mark])) // the name of a field begins with it
-			s.inLine = c.headed > 0
-			s.mark = uint8(len(byteOrderMark))
-		}
-		if s.cr {
-			s.cr = false
-			if p[i] == '\n' {
-				s.crlf, s.lone = true, false
-				i++
-				continue
-			}
-		}
-		if !s.inLine && isEnd(p[i]) {
-			out, ends = c.endBlock(append(out, p[copied:i]...), ends, p[i])
-			i++ // the LF of a CRLF is another blank line
-			copied = i
-			continue
-		}
-		if c.between() && p[i] == byteOrderMark[0] {
-			// It is none here, but would be one where a client begins to read.
-			out, copied = append(append(out, p[copied:i]...), ":\n"...), i
-		}
-		s.inLine = true
-		n := bytes.IndexAny(p[i:], "\r\n")
-		if n < 0 {
-			c.keepHead(p[i:])
-			break
-		}
-		c.keepHead(p[i : i+n])
-		i += n
-		s.cr = p[i] == '\r'
-		s.crlf, s.lone = false, s.cr
-		i++
-		if c.endLine(); c.apart && c.between() {
-			out, copied = append(append(out, p[copied:i]...), "\n\n"...), i
-		}
-	}
-	return append(out, p[copied:]...), ends
-}
-
-// keepHead keeps what the line under way begins with, as far as its kind depends on it.
-func (c *numberer) keepHead(b []byte) { c.headed += uint8(copy(c.head[c.headed:], b)) }
-
-// endLine records the line that ends.
-func (c *numberer) endLine() {
-	s := &c.state
-	name, value, _ := bytes.Cut(c.head[:c.headed], []byte(":"))
-	switch string(name) {
-	case "data":
-		s.data = true
-	case "event":
-		s.typed = len(value) > 0 && string(value) != " "
-	case "id":
-		s.id = true
-	}
-	s.inLine, c.headed = false, 0
-}
-
-// endBlock ends the block, at a blank line that begins with the byte blank.
-func (c *numberer) endBlock(out []byte, ends []int, blank byte) ([]byte, []int) {
-	s := &c.state
-	switch {
-	case s.data:
-		c.last++
-		out = c.appendEnd(c.appendID(out))
-		if blank == '\n' {
+	c.lines.Feed(p)
+	for u, b, ok := c.lines.Next(); ok; u, b, ok = c.lines.Next() {
+		switch {
+		case u == sse.UnitMark: // clients that do not know it must not miss the first field
+			out = append(c.pass(out, b), ":\n"...)
+		case u == sse.UnitLF && !c.blank:
 			out = append(out, '\n')
-		} else { // CR or CRLF, which cannot be told yet
-			out = c.appendEnd(out)
+			c.end = "\r\n"
+		case u == sse.UnitNoise:
+			out, ends = c.endBlock(out, ends, b)
+		case u != sse.UnitLF:
+			out = c.endLine(c.pass(out, b), b)
 		}
-		ends = append(ends, len(out))
-	case s.typed:
-		out = c.appendEnd(append(out, "event:"...))
+		c.sent, c.begun = 0, true
 	}
-	if s.id && !s.data { // or a client that keeps ids as they come would come back with it
-		out = c.appendEnd(c.appendID(out))
+	if b := c.lines.Ahead(); len(b) > 0 {
+		out = c.pass(out, b)
+		c.sent, c.begun = len(b), true
 	}
-	s.data, s.typed, s.id = false, false, false
+	c.lines.Rest()
 	return out, ends
 }
 
-// appendEnd ends a line as the one before it ended.
-func (c *numberer) appendEnd(out []byte) []byte {
-	switch {
-	case c.state.crlf:
-		return append(out, '\r', '\n')
-	case c.state.lone:
-		return append(out, '\r')
+// pass appends what has not left of b, the line under way or a part of it.
+func (c *numberer) pass(out, b []byte) []byte {
+	if c.between() && c.begun && b[0] == "\uFEFF"[0] {
+		// A byte order mark is none here, but would be one where a client begins to read.
+		out = append(out, ":\n"...)
 	}
-	return append(out, '\n')
+	return append(out, b[c.sent:]...)
 }
 
-// isEnd reports whether b ends a line.
-func isEnd(b byte) bool { return b == '\n' || b == '\r' }
+// endLine records b, a line or a part of one, which has left.
+func (c *numberer) endLine(out, b []byte) []byte {
+	if !c.long {
+		var line sse.Frame
+		line.Parse(b)
+		c.data = c.data || line.HasData
+		c.hasID = c.hasID || line.ID != nil
+		if line.Event != nil {
+			c.typed = len(line.Event) > 0
+		}
+	}
+	if c.long = c.lines.Raw(); c.long {
+		return out
+	}
+	c.end, c.blank, c.sent = string(b[len(b)-1:]), false, 0
+	if c.apart && c.between() {
+		out = append(out, "\n\n"...)
+	}
+	return out
+}
+
+// endBlock ends the block under way at the blank line b, without the LF of a CRLF. Lines of
+// its own end as the one before.
+func (c *numberer) endBlock(out []byte, ends []int, b []byte) ([]byte, []int) {
+	switch {
+	case c.data:
+		c.last++
+		out = c.appendID(out)
+		if b[0] == '\r' { // CR or CRLF, which cannot be told yet
+			out = append(out, c.end...)
+		} else {
+			out = append(out, '\n')
+		}
+		ends = append(ends, len(out))
+	case c.typed:
+		out = append(append(out, "event:"...), c.end...)
+	}
+	if c.hasID && !c.data { // or a client that keeps ids as they come would come back with it
+		out = c.appendID(out)
+	}
+	c.data, c.typed, c.hasID, c.blank = false, false, false, true
+	return out, ends
+}
+
+// appendID appends the line with the id of the last event.
+func (c *numberer) appendID(out []byte) []byte {
+	out = append(append(append(out, "id: "...), c.id...), '/')
+	return append(strconv.AppendUint(out, c.last, 10), c.end...)
+}

@@ -14,7 +14,7 @@ import (
 
 // number gives ids to a stream that comes in these pieces.
 func number(pieces ...string) (out string, ends []int) {
-	c := &numberer{id: "x"}
+	c := newNumberer("x", 0)
 	var all []byte
 	for _, p := range pieces {
 		b, e := c.add(nil, nil, []byte(p))
@@ -79,14 +79,14 @@ func TestEventsAreNumbered(t *testing.T) {
 
 // TestNumbersCountUp one by one, also from where a log has come to.
 func TestNumbersCountUp(t *testing.T) {
-	c := &numberer{id: "x"}
+	c := newNumberer("x", 0)
 	for n := range uint64(1200) {
 		if out, _ := c.add(nil, nil, []byte("data: a\n\n")); string(out) != fmt.Sprintf("data: a\nid: x/%d\n\n", n+1) {
 			t.Fatalf("the event %d is %q", n+1, out)
 		}
 	}
 	for _, n := range []uint64{0, 8, 9, 10, 98, 99, 10998, math.MaxUint64 - 1} {
-		c := &numberer{id: "stream_0123456789abcdef012345", last: n}
+		c := newNumberer("stream_0123456789abcdef012345", n)
 		if out, _ := c.add(nil, nil, []byte("data: a\n\n")); string(out) != fmt.Sprintf("data: a\nid: stream_0123456789abcdef012345/%d\n\n", n+1) {
 			t.Errorf("behind the event %d comes %q", n, out)
 		}

@@ -1,6 +1,7 @@
 package resume
 
 import (
+	"log"
 	"net/http"
 	"time"
 )
@@ -117,4 +118,22 @@ type Ended struct {
 	// Panicked is what it panicked with, and the stack, if there was no client whose
 	// request could go on with that. It is nil for http.ErrAbortHandler.
 	Panicked error
+}
+
+// unobserved is the Observer of a Resume without one. It logs panics, as net/http does.
+type unobserved struct{}
+
+// Answered implements Observer.
+func (unobserved) Answered(*http.Request, Answered) {}
+
+// Ended implements Observer.
+func (unobserved) Ended(r *http.Request, e Ended) {
+	if e.Panicked == nil {
+		return
+	}
+	logf := log.Printf
+	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && s.ErrorLog != nil {
+		logf = s.ErrorLog.Printf
+	}
+	logf("http: panic serving %v: %v", r.RemoteAddr, e.Panicked)
 }

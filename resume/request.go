@@ -10,6 +10,7 @@ import (
 	"hash"
 	"io"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -38,10 +39,7 @@ const (
 
 // idPrefix is what the id of a stream begins with, so that no other id in a path looks
 // like one. 22 characters follow, which are 128 random bits.
-const (
-	idPrefix = "stream_"
-	idLength = len(idPrefix) + 22
-)
+const idPrefix = "stream_"
 
 // newID returns an id.
 func newID() string {
@@ -50,21 +48,8 @@ func newID() string {
 	return idPrefix + base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// isID reports whether s has the form of an id.
-func isID(s string) bool {
-	if len(s) != idLength || s[:len(idPrefix)] != idPrefix {
-		return false
-	}
-	for i := len(idPrefix); i < len(s); i++ {
-		c := s[i]
-		if c|0x20 < 'a' || c|0x20 > 'z' {
-			if (c < '0' || c > '9') && c != '-' && c != '_' {
-				return false
-			}
-		}
-	}
-	return true
-}
+// idForm is the form of an id.
+var idForm = regexp.MustCompile(`^` + idPrefix + `[A-Za-z0-9_-]{22}$`)
 
 // position is a place in a stream: after the event n. Without an id it is none.
 type position struct {
@@ -78,7 +63,7 @@ func lastEvent(h http.Header) (at position, bad bool) {
 	values := h[lastEventHeader]
 	for _, v := range values {
 		id, number, ok := strings.Cut(v, "/")
-		if !isID(id) {
+		if !idForm.MatchString(id) {
 			continue
 		}
 		n, err := strconv.ParseUint(number, 10, 64)
@@ -89,11 +74,8 @@ func lastEvent(h http.Header) (at position, bad bool) {
 
 // named returns the path of the answer and the id that a path names, if it names one.
 func named(path string) (resource, id string, ok bool) {
-	i := len(path) - idLength
-	if i < 1 || path[i-1] != '/' || !isID(path[i:]) {
-		return "", "", false
-	}
-	return path[:i-1], path[i:], true
+	resource, id = path[:max(strings.LastIndexByte(path, '/'), 0)], path[strings.LastIndexByte(path, '/')+1:]
+	return resource, id, len(id) < len(path) && idForm.MatchString(id)
 }
 
 // asked is what a request asks for.
@@ -104,24 +86,24 @@ type asked struct {
 
 // asks returns what a POST asks for, and whether it asks for anything, or what is wrong
 // with it.
-func (p *Resume) asks(r *http.Request) (a asked, ok bool, wrong *problem) {
-	a.detach = p.o.Detach
+func asks(o *Options, r *http.Request) (a asked, ok bool, wrong error) {
+	a.detach = o.Detach
 	switch keys := r.Header[KeyHeader]; len(keys) {
 	case 0:
 	case 1:
 		a.key = keys[0]
 	default:
-		return a, false, twoKeys()
+		return a, false, errTwoKeys
 	}
 	if detach := r.Header[DetachHeader]; len(detach) > 0 {
 		d, err := time.ParseDuration(detach[0])
 		if err != nil || d < 0 || len(detach) > 1 {
-			return a, false, badDetach()
+			return a, false, errBadDetach
 		}
-		a.detach = min(d, p.o.Detach)
+		a.detach = min(d, o.Detach)
 		return a, a.key != "" || a.detach > 0, nil
 	}
-	return a, a.key != "" || p.o.Always && isJSON(r.Header), nil
+	return a, a.key != "" || o.Always && isJSON(r.Header), nil
 }
 
 // isJSON reports whether a body with the header h is JSON.
@@ -134,10 +116,10 @@ func isJSON(h http.Header) bool {
 var credentials = []string{"Authorization", "Cookie", "X-Api-Key", "Api-Key"}
 
 // owner returns the keyed hash of who may have the answer to r, of the resource.
-func (p *Resume) owner(r *http.Request, resource string) Digest {
-	m := hmac.New(sha256.New, p.o.Secret)
-	if p.o.Asked != nil {
-		server, path := p.o.Asked(r)
+func owner(o *Options, r *http.Request, resource string) Digest {
+	m := hmac.New(sha256.New, o.Secret)
+	if o.Asked != nil {
+		server, path := o.Asked(r)
 		if of, _, ok := named(path); ok {
 			path = of
 		}
@@ -178,29 +160,24 @@ func writeNumber(h hash.Hash, n int) {
 }
 
 // readBody reads the body of r, which net/http closes when the client's handler
-// returns. It returns false if it is larger than the limit, or cannot be read: then r has
+// returns. It returns false if it is larger than limit, or cannot be read: then r has
 // a body that gives the same, or fails with the same.
-func (p *Resume) readBody(r *http.Request) ([]byte, bool) {
+func readBody(r *http.Request, limit int64) ([]byte, bool) {
 	r.GetBody = nil // or net/http would repeat what it has written (contract section 7)
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, true
 	}
-	limit := p.o.MaxRequest()
 	if r.ContentLength > limit {
 		return nil, false
 	}
 	body, err := reqbody.Read(r.Body, r.ContentLength, limit)
-	rest := io.Reader(r.Body)
-	switch {
-	case err == io.EOF && int64(len(body)) <= limit: //nolint:errorlint // the end is that very value
+	if err == io.EOF && int64(len(body)) <= limit { //nolint:errorlint // the end is that very value
 		return body, true
-	case err != nil:
-		rest = failingReader{err}
 	}
 	r.Body = struct {
 		io.Reader
 		io.Closer
-	}{io.MultiReader(bytes.NewReader(body), rest), r.Body}
+	}{io.MultiReader(bytes.NewReader(body), r.Body), r.Body} // which fails again if it has failed
 	return nil, false
 }
 
@@ -213,12 +190,6 @@ func skipBody(r *http.Request) bool {
 	_, err := io.Copy(io.Discard, r.Body)
 	return err == nil
 }
-
-// failingReader fails.
-type failingReader struct{ err error }
-
-// Read implements io.Reader.
-func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
 
 // requestBody is a body that has been read. It lets go of it when it is read again.
 type requestBody struct{ in bytes.Reader }

@@ -1,413 +1,250 @@
 package resume
 
 import (
+	"bufio"
 	"context"
 	"errors"
-	"io"
-	"iter"
-	"log"
+	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// A run is a call of the next handler, in a goroutine of its own, whose answer goes into a
-// log. While the log has no reader, a timer runs.
-//
-// Its lock may be taken while that of a log is held, never the other way round.
+// A run is a call of the next handler, in a goroutine of its own, and the http.ResponseWriter
+// of that. The final status decides whether the answer goes into a log or to the first
+// client.
 type run struct {
-	answer answer
-
-	p       *Resume
+	o       *Options
 	entry   Entry
-	detach  time.Duration
-	version int  // of HTTP, of the first client
-	wants   bool // the request says that it wants an event stream
-	w       Writer
 	ctx     context.Context
-	cancel  context.CancelCauseFunc
+	clients presence
+	log     Writer
 
-	done     chan struct{} // closed after the following are set
-	err      error         // of next
-	panicked any           // by next, for panic
-
-	informing sync.Mutex // held while an informational answer is sent; taken before mu
-
-	mu        sync.Mutex
-	client    http.ResponseWriter // the first client's, nil when that has left
-	interrupt func()              // ends a write to client
-	kind      kind
-	over      bool // next has returned
-	reason    Reason
-	readers   int
-	detached  bool        // it goes on without a client
-	since     time.Time   // when the last client left
-	timer     *time.Timer // of detach; nil if it has never been set
+	// Of the goroutine of next, and of the first client's after done is closed, or after it
+	// has read the header from the log.
+	header   http.Header // next's own
+	before   http.Header // what was in it at the beginning
+	own      http.Header // what only the first client gets of the header of a stream
+	number   *numberer
+	kind     kind
+	client   http.ResponseWriter // of an answer that passes
+	begun    bool                // the log has
+	early    bool                // its header left before any byte
+	logErr   error               // of the log
+	ended    Ended
+	panicked any // by next, for panic
+	done     chan struct{}
 }
 
-// kind is what the answer of a run is.
-type kind uint8
-
-const (
-	kindUnknown  kind = iota // it has not begun
-	kindPasses               // no event stream: only the first client gets it
-	kindStream               // an event stream, which is in the log
-	kindUnwanted             // no event stream, and its client has left
-)
-
 // newRun returns a run for the request r, whose client is the first.
-func newRun(p *Resume, e Entry, detach time.Duration, w http.ResponseWriter, r *http.Request, body []byte) *run {
+func newRun(o *Options, e Entry, detach time.Duration, w http.ResponseWriter, r *http.Request, body []byte) *run {
 	x := &run{
-		p: p, entry: e, detach: detach, version: r.ProtoMajor, wants: asksForStream(r, body), done: make(chan struct{}),
-		client: w, interrupt: func() { p.o.Interrupt(w, r) },
+		o: o, entry: e, done: make(chan struct{}), number: newNumberer(e.ID, 0),
+		header: w.Header().Clone(), before: w.Header().Clone(),
 	}
-	x.ctx, x.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(r.Context()), runKey{}, x))
-	x.answer = answer{run: x, number: numberer{id: e.ID}}
+	c := &x.clients
+	x.ctx, c.abort = context.WithCancelCause(context.WithValue(context.WithoutCancel(r.Context()), presenceKey{}, c))
+	c.o, c.detach, c.version, c.wants = o, detach, r.ProtoMajor, asksForStream(r, body)
+	c.client, c.interrupt = w, func() { o.Interrupt(w, r) }
 	return x
 }
 
-// start calls next for r, whose client is the first, and answers it.
-func (x *run) start(w http.ResponseWriter, r *http.Request, body []byte, next Next) error {
-	reader := x.p.o.Store.Read(r.Context(), x.entry.ID, 0)
-	x.answer.header, x.answer.before = w.Header().Clone(), w.Header().Clone()
+// start calls next for a clone of r, which it returns.
+func (x *run) start(r *http.Request, body []byte, next Next) *http.Request {
 	up := r.Clone(x.ctx)
 	giveBody(up, body)
-	if x.p.o.Detached != nil {
-		up = x.p.o.Detached(up, &x.answer)
+	if x.o.Detached != nil {
+		up = x.o.Detached(up, x)
 	}
-	x.p.o.Runs.add(x)
-	go x.serve(up, next)
-	return x.attend(w, r, up, reader)
-}
-
-// runKey is the key of a run in the context of its request.
-type runKey struct{}
-
-// Readers returns how many clients read the answer to a request with the context, in the
-// handlers that the run calls. It returns false if the answer may not be resumed.
-func Readers(ctx context.Context) (n int, ok bool) {
-	x, ok := ctx.Value(runKey{}).(*run)
-	if ok {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		n = x.readers
-	}
-	return n, ok
-}
-
-// serve calls next and ends the log. A panic that came out of it would end the process.
-func (x *run) serve(r *http.Request, next Next) {
-	defer func() { // also if next ends the goroutine
-		x.end(r)
-		close(x.done)
+	x.o.Runs.add(&x.clients)
+	go func() {
+		defer func() { // also if next ends the goroutine
+			x.end(up)
+			close(x.done)
+		}()
+		// A panic that came out of it would end the process.
+		x.panicked = panics.Catch(func() { x.ended.Err = next(x, up) })
 	}()
-	x.panicked = panics.Catch(func() { x.err = next(&x.answer, r) })
+	return up
 }
 
 // end ends the run after next has returned or panicked.
 func (x *run) end(r *http.Request) {
-	x.mu.Lock()
-	x.over = true
-	e := Ended{Stream: x.kind == kindStream, Reason: x.reason, Err: x.err}
-	if x.detached {
-		e.Detached = time.Since(x.since)
-		x.attach()
-	}
-	raises := x.client != nil && !(e.Stream && e.Reason != ReasonNone) // see attend
-	x.mu.Unlock()
-	if v := panics.Catch(func() { x.answer.end(e.Reason) }); x.panicked == nil {
+	client, e := x.clients.end()
+	e.Err = x.ended.Err
+	x.ended = e
+	if v := panics.Catch(func() { x.endAnswer(client) }); x.panicked == nil {
 		x.panicked = v
 	}
-	if late, ok := x.panicked.(*panics.Late); ok && !raises || errors.As(x.answer.err, &late) {
+	raises := client != nil && !(e.Stream && e.Reason != ReasonNone) // see attend
+	if late, ok := x.panicked.(*panics.Late); ok && !raises || errors.As(x.logErr, &late) {
 		e.Panicked = late
 	}
-	e.Events = x.answer.number.last
-	x.cancel(nil)
-	x.p.o.Runs.remove(x)
+	e.Events = x.number.last
+	x.clients.abort(nil)
+	x.o.Runs.remove(&x.clients)
 	if e.Reason != ReasonNone {
-		x.p.o.Runs.count.cancelled[e.Reason].Add(1)
+		x.o.Runs.count(func(s *Stats) { s.TotalCancelled[e.Reason]++ })
 	}
-	x.p.o.Observer.Ended(r, e)
+	x.o.Observer.Ended(r, e)
 }
 
-// attend answers the first client, which reads the log as others do.
-func (x *run) attend(w http.ResponseWriter, r, up *http.Request, reader Reader) error {
-	leave := sync.OnceValue(func() bool {
-		reader.Close()
-		return x.leave()
-	})
-	defer leave() // also if w panics
-	first, err := reader.Next()
-	streams, n := err == nil || errors.Is(err, io.EOF), int64(0)
-	if streams {
-		x.p.o.Runs.count.begun.Add(1)
-		setHeader(w.Header(), first.Header)
-		for name, values := range map[string][]string{"Trailer": x.answer.trailer, "Set-Cookie": x.answer.cookies} {
-			if values != nil {
-				w.Header()[name] = values
+// endAnswer ends the answer. The first client is nil if it has left.
+func (x *run) endAnswer(client http.ResponseWriter) {
+	switch x.kind {
+	case kindUnknown:
+		if client != nil {
+			head.Copy(client.Header(), x.header) // for the handler that answers
+		}
+		x.log.End(Dropped)
+	case kindPasses:
+		head.CopyTrailers(x.client.Header(), x.header)
+	case kindStream:
+		x.begin()
+		how := Broken
+		switch cancelled := x.ended.Reason != ReasonNone; {
+		case x.logErr != nil:
+		case cancelled:
+			var p Part
+			p, how, x.logErr = Finish(x.entry, x.number.last, x.ended.Reason, rest(x.ctx, x.o.Store, x.entry.ID))
+			if how == Whole {
+				if x.logErr = x.log.Append(x.ctx, p); x.logErr != nil {
+					how = Broken
+				}
 			}
+		case x.ended.Err == nil && x.panicked == nil:
+			how = Whole
 		}
-		w.WriteHeader(http.StatusOK)
-		if x.answer.early {
-			_ = http.NewResponseController(w).Flush() // an error comes again
+		x.log.End(how)
+		if (how == Broken || x.ended.Reason != ReasonNone) && x.number.last == 0 { // there is nothing to repeat
+			_ = x.o.Store.Delete(context.Background(), x.entry.ID) // frees the key; the run is over
 		}
-		n, err = x.p.send(w, reader)
 	}
-	left := leave()
-	if streams {
-		x.p.o.Observer.Answered(r, Answered{Bytes: n, Err: err})
-	}
-	if left {
-		if !streams {
-			w.WriteHeader(statusGone)
-		}
-		return cutOff(err)
-	}
-	stop := context.AfterFunc(r.Context(), func() { x.cancel(context.Cause(r.Context())) })
-	<-x.done
-	stop()
-	if x.p.o.Returned != nil {
-		x.p.o.Returned(r, up)
-	}
-	if streams && err == nil {
-		head.CopyTrailers(w.Header(), x.answer.header)
-	}
-	switch {
-	case streams && x.reason != ReasonNone: // what next did is of no interest
-	case x.panicked != nil:
-		panic(x.panicked)
-	case x.err != nil:
-		return x.err
-	}
-	return cutOff(err)
 }
 
-// leave records that the first client no longer reads. It returns false if the client has to
-// wait for next, because that writes to it or has returned.
-func (x *run) leave() bool {
-	x.informing.Lock() // or the client's writer would still be in use
-	defer x.informing.Unlock()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.over || x.kind == kindPasses || x.kind == kindUnknown && x.reason != ReasonNone {
-		return false
-	}
-	x.client, x.interrupt = nil, nil
-	x.count()
-	return true
-}
+// Header implements http.ResponseWriter.
+func (x *run) Header() http.Header { return x.header }
 
-// decide decides what the answer is, and returns the client's writer if it goes there.
-func (x *run) decide(stream bool) (kind, http.ResponseWriter) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+// WriteHeader implements http.ResponseWriter.
+func (x *run) WriteHeader(status int) {
 	switch {
-	case stream:
-		x.kind = kindStream
-	case x.client != nil:
-		x.kind = kindPasses
+	case x.kind != kindUnknown:
+	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols:
+		x.clients.inform(status, x.header)
 	default:
-		x.kind = kindUnwanted
+		x.decide(status == http.StatusOK && head.MediaType(x.header) == "text/event-stream" &&
+			!head.IsEncoded(x.header) && sizeOf(x.header) <= maxKeptHeader)
+		if x.kind == kindPasses {
+			x.client.WriteHeader(status)
+		}
 	}
-	return x.kind, x.client
 }
 
-// interrupt ends a write to w that another goroutine waits for.
-func interrupt(w http.ResponseWriter, _ *http.Request) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) // or it goes on
+// maxKeptHeader is the size in bytes above which a header is not kept, and so neither is the
+// answer. It is that of the header in memory, which is many times its length if it has many
+// fields.
+const maxKeptHeader = 16 << 10
+
+// Why next cannot write.
+var (
+	errLeft     = errors.New("the client has left, and the answer is no event stream")
+	errNoHijack = errors.New("the connection of an answer that has begun cannot be taken over")
+)
+
+// decide decides what the answer is.
+func (x *run) decide(stream bool) {
+	x.kind, x.client = x.clients.decide(stream)
+	switch x.kind {
+	case kindPasses:
+		head.Copy(x.client.Header(), x.header)
+		x.log.End(Dropped)
+	case kindUnwanted:
+		x.log.End(Dropped)
+		x.clients.abort(errLeft)
+	}
 }
 
-// stuckAfter is how long an informational answer may take.
-const stuckAfter = time.Second
-
-// inform sends an informational answer to the first client, if that is there. A client that
-// does not read is interrupted, so that it holds up no others.
-func (x *run) inform(status int, header http.Header) {
-	x.informing.Lock()
-	defer x.informing.Unlock()
-	x.mu.Lock()
-	w, interrupt := x.client, x.interrupt
-	x.mu.Unlock()
-	if w == nil {
+// begin begins the log, if it has not begun.
+func (x *run) begin() {
+	if x.begun {
 		return
 	}
-	stuck := time.AfterFunc(stuckAfter, interrupt)
-	defer stuck.Stop()
-	head.Inform(w, x.version, status, header)
-}
-
-// callbacks returns what a store calls.
-func (x *run) callbacks() Run { return Run{ReadersChanged: x.readersChanged, Cancel: x.Cancel} }
-
-// readersChanged records how many readers the log has.
-func (x *run) readersChanged(n int) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.readers = n
-	x.count()
-}
-
-// count detaches the run if it has no client any more, and attaches it if it has one again.
-// x.mu is held.
-func (x *run) count() {
-	if x.over || x.reason != ReasonNone || x.kind == kindPasses {
-		return
+	x.begun = true
+	h := changes(x.header, x.before)
+	x.own = make(http.Header)
+	for _, name := range []string{"Trailer", "Set-Cookie"} {
+		if h[name] != nil {
+			x.own[name] = h[name]
+		}
 	}
-	unread := x.readers == 0 && x.client == nil
+	head.DropOfBody(h)
+	head.DropTrailers(h)
+	delete(h, "Set-Cookie")
+	h[StreamHeader] = []string{x.entry.ID}
+	x.logErr = x.log.Append(x.ctx, Part{Header: h})
+}
+
+// Write implements http.ResponseWriter.
+func (x *run) Write(p []byte) (int, error) {
+	x.WriteHeader(http.StatusOK)
+	switch x.kind {
+	case kindPasses:
+		return x.client.Write(p)
+	case kindUnwanted:
+		return 0, errLeft
+	}
+	x.begin()
+	if x.logErr == nil {
+		b := make([]byte, 0, len(p)+len("id: /18446744073709551615\n")+len(x.entry.ID))
+		b, ends := x.number.add(b, nil, p)
+		x.logErr = x.log.Append(x.ctx, Part{Data: b, Ends: ends})
+	}
+	if x.logErr != nil {
+		return 0, x.logErr
+	}
+	return len(p), nil
+}
+
+// FlushError implements the flushing of http.ResponseController. A log is flushed with
+// all that is appended to it.
+func (x *run) FlushError() error {
+	x.WriteHeader(http.StatusOK)
 	switch {
-	case unread == x.detached:
-	case !unread:
-		x.attach()
-	case x.kind == kindUnknown && !x.wants, x.detach == 0, !x.p.o.Runs.detach(x.p.o.MaxDetached):
-		x.cancelFor(ReasonLeft)
-	default:
-		x.detached, x.since = true, time.Now()
-		x.timer = time.AfterFunc(x.detach, x.expire)
+	case x.kind == kindPasses:
+		return http.NewResponseController(x.client).Flush()
+	case x.kind == kindStream && !x.begun:
+		x.early = true
+		x.begin()
 	}
+	return nil
 }
 
-// attach ends the time without a client. x.mu is held.
-func (x *run) attach() {
-	x.detached = false
-	x.timer.Stop()
-	x.p.o.Runs.attach()
+// Hijack implements http.Hijacker.
+func (x *run) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if x.kind == kindUnknown {
+		x.decide(false)
+	}
+	if x.kind != kindPasses {
+		return nil, nil, errNoHijack
+	}
+	return http.NewResponseController(x.client).Hijack()
 }
 
-// expire cancels the run if it still has no client.
-func (x *run) expire() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.detached && time.Since(x.since) >= x.detach {
-		x.cancelFor(ReasonExpired)
+// SetReadDeadline implements the deadline of http.ResponseController. The request has
+// been read.
+func (x *run) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline implements the deadline of http.ResponseController. A log is written
+// at once.
+func (x *run) SetWriteDeadline(t time.Time) error {
+	if x.kind == kindPasses {
+		return http.NewResponseController(x.client).SetWriteDeadline(t)
 	}
+	return nil
 }
 
-// Cancel cancels upstream's request.
-func (x *run) Cancel(why Reason) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.cancelFor(why)
-}
-
-// cancelFor cancels upstream's request, unless that has been done. x.mu is held.
-func (x *run) cancelFor(why Reason) {
-	if !x.over && x.reason == ReasonNone {
-		x.reason = why
-		x.cancel(&cancelled{why})
-	}
-}
-
-// cancelled is why upstream's request is cancelled. It is no fault of upstream's, and
-// context.Canceled keeps it from being counted as one (Caddy: reverseproxy.go:736).
-type cancelled struct{ why Reason }
-
-// Error implements error.
-func (c *cancelled) Error() string { return "the stream was cancelled: " + c.why.String() }
-
-// Unwrap returns context.Canceled.
-func (c *cancelled) Unwrap() error { return context.Canceled }
-
-// abandon ends the log of a run that was cancelled, and whose last event has the number last.
-func (x *run) abandon(last uint64, why Reason) error {
-	part, how, err := Finish(x.entry, last, why, rest(x.ctx, x.p.o.Store, x.entry.ID))
-	if how == Whole {
-		if err = x.w.Append(x.ctx, part); err != nil {
-			how = Broken
-		}
-	}
-	x.w.End(how)
-	return err
-}
-
-// rest returns what is in the log with the id, piece by piece. ctx is done.
-func rest(ctx context.Context, s Store, id string) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		r := s.Read(ctx, id, 0)
-		defer func() { r.Close() }()
-		_, err := r.Next()
-		for old := (*GoneError)(nil); errors.As(err, &old); _, err = r.Next() { // more may go meanwhile
-			r.Close()
-			r = s.Read(ctx, id, old.First-1)
-		}
-		for err == nil {
-			var part Part
-			if part, err = r.Next(); err == nil && !yield(part.Data, nil) {
-				return
-			}
-		}
-		if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
-			yield(nil, err)
-		}
-	}
-}
-
-// Finish returns what the log with the entry e still needs, and how it ends, if its run was
-// cancelled or is no more. Its last event has the number last, and rest is what is there, up
-// to an error. If the stream is one of Hermes', it gets the error finish that it still needs
-// (contract section 3), and is whole with that. Any other stream has broken off, and so has
-// one for which this panics, which is an error.
-func Finish(e Entry, last uint64, why Reason, rest iter.Seq2[[]byte, error]) (p Part, how State, err error) {
-	if v := panics.Catch(func() { p, how, err = finish(e, last, why, rest) }); v != nil {
-		err, _ = v.(error)
-		return Part{}, Broken, err
-	}
-	return p, how, err
-}
-
-func finish(e Entry, last uint64, why Reason, rest iter.Seq2[[]byte, error]) (Part, State, error) {
-	cause, now := rewrite.CauseAborted, time.Now()
-	if why == ReasonShutdown {
-		cause = rewrite.CauseShutdown
-	}
-	s := rewrite.New(new(rewrite.Options), rewrite.Params{
-		Active:    rewrite.IsChatPath(e.Path),
-		Responses: rewrite.IsResponsesPath(e.Path),
-		RunID:     rewrite.RunOfPath(e.Path),
-		SessionID: rewrite.SessionOfPath(e.Path),
-		Progress:  rewrite.ProgressOf(e.Progress),
-		ID:        func() string { return "chatcmpl-" + e.ID },
-		Created:   now.Unix(),
-	})
-	number := numberer{id: e.ID} // to see where the stream stands
-	number.apart = true          // a tool event may be a comment, which has lost its blank line
-	var fed, scratch []byte
-	for p, err := range rest {
-		if err != nil {
-			return Part{}, Broken, err
-		}
-		scratch, _ = number.add(scratch[:0], nil, p)
-		fed = s.Feed(fed[:0], scratch, now)
-	}
-	if !s.Guarded() || !number.between() {
-		return Part{}, Broken, nil
-	}
-	number.apart = false
-	number.last = last
-	out, ends := number.add(nil, nil, s.Finish(nil, cause))
-	return Part{Data: out, Ends: ends}, Whole, nil
-}
-
-// unobserved is the Observer of a Resume without one. It logs panics, as net/http does.
-type unobserved struct{}
-
-// Answered implements Observer.
-func (unobserved) Answered(*http.Request, Answered) {}
-
-// Ended implements Observer.
-func (unobserved) Ended(r *http.Request, e Ended) {
-	if e.Panicked == nil {
-		return
-	}
-	logf := log.Printf
-	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && s.ErrorLog != nil {
-		logf = s.ErrorLog.Printf
-	}
-	logf("http: panic serving %v: %v", r.RemoteAddr, e.Panicked)
-}
-
-// Interface guards
-var _ Observer = unobserved{}
+// EnableFullDuplex implements the same of http.ResponseController. The request has been
+// read.
+func (x *run) EnableFullDuplex() error { return nil }

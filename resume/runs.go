@@ -2,8 +2,9 @@ package resume
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -11,20 +12,16 @@ import (
 // of, and counts what becomes of them. The zero value is an empty set. Its lock is never
 // held while another is waited for.
 type Runs struct {
-	mu       sync.Mutex
-	open     map[*run]*time.Timer // which cancels the run; nil before Shutdown
-	deadline time.Time            // when they are cancelled; zero before Shutdown
-	idle     chan struct{}        // closed when there are none; nil if no Wait needs it
-	detached int                  // how many have no client
-
-	count counters
+	mu    sync.Mutex
+	open  map[canceller]bool
+	idle  chan struct{} // closed when none is open any more
+	drain *time.Timer   // of Shutdown
+	over  bool          // the time of Shutdown has passed
+	stats Stats
 }
 
-// counters count since the process began.
-type counters struct {
-	readers, begun, replayed, continued, detached atomic.Int64
-	cancelled                                     [reasons]atomic.Int64
-}
+// canceller is a run.
+type canceller interface{ cancel(why Reason) }
 
 // Stats are the numbers of the process.
 type Stats struct {
@@ -39,24 +36,21 @@ type Stats struct {
 	// TotalDetached is how many times the last client of a run left and it went on.
 	TotalDetached int64
 	// TotalCancelled is how many runs were cancelled, by the reason.
-	TotalCancelled map[Reason]int64
+	TotalCancelled [reasons]int64
 }
 
 // Stats returns the numbers.
 func (s *Runs) Stats() Stats {
 	s.mu.Lock()
-	detached := s.detached
-	s.mu.Unlock()
-	c := &s.count
-	st := Stats{
-		Readers: c.readers.Load(), Detached: int64(detached),
-		TotalBegun: c.begun.Load(), TotalReplayed: c.replayed.Load(), TotalContinued: c.continued.Load(),
-		TotalDetached: c.detached.Load(), TotalCancelled: make(map[Reason]int64),
-	}
-	for r := ReasonLeft; r < reasons; r++ {
-		st.TotalCancelled[r] = c.cancelled[r].Load()
-	}
-	return st
+	defer s.mu.Unlock()
+	return s.stats
+}
+
+// count changes the numbers.
+func (s *Runs) count(change func(*Stats)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.stats)
 }
 
 // Shutdown lets the runs that are open, and those that begin later, go on for the time d.
@@ -64,35 +58,31 @@ func (s *Runs) Stats() Stats {
 func (s *Runs) Shutdown(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.deadline.IsZero() {
-		return
-	}
-	s.deadline = time.Now().Add(d)
-	for r := range s.open {
-		s.schedule(r)
+	if s.drain == nil {
+		s.drain = time.AfterFunc(d, s.cancelAll)
 	}
 }
 
-// schedule sets the timer that cancels r. s.mu is held.
-func (s *Runs) schedule(r *run) {
-	s.open[r] = time.AfterFunc(time.Until(s.deadline), func() { r.Cancel(ReasonShutdown) })
+func (s *Runs) cancelAll() {
+	s.mu.Lock()
+	s.over = true
+	all := slices.Collect(maps.Keys(s.open))
+	s.mu.Unlock()
+	for _, r := range all {
+		r.cancel(ReasonShutdown)
+	}
 }
 
 // Wait waits until no run is open, or ctx is done.
 func (s *Runs) Wait(ctx context.Context) {
 	s.mu.Lock()
-	if len(s.open) == 0 {
-		s.mu.Unlock()
-		return
-	}
-	if s.idle == nil {
-		s.idle = make(chan struct{})
-	}
 	idle := s.idle
 	s.mu.Unlock()
-	select {
-	case <-idle:
-	case <-ctx.Done():
+	if idle != nil {
+		select {
+		case <-idle:
+		case <-ctx.Done():
+		}
 	}
 }
 
@@ -103,28 +93,24 @@ func (s *Runs) Open() int {
 	return len(s.open)
 }
 
-func (s *Runs) add(r *run) {
+func (s *Runs) add(r canceller) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open == nil {
-		s.open = make(map[*run]*time.Timer)
+	if len(s.open) == 0 {
+		s.open, s.idle = make(map[canceller]bool), make(chan struct{})
 	}
-	s.open[r] = nil
-	if !s.deadline.IsZero() {
-		s.schedule(r)
+	s.open[r] = true
+	over := s.over
+	s.mu.Unlock()
+	if over {
+		r.cancel(ReasonShutdown)
 	}
 }
 
-func (s *Runs) remove(r *run) {
+func (s *Runs) remove(r canceller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.open[r]; t != nil {
-		t.Stop()
-	}
-	delete(s.open, r)
-	if len(s.open) == 0 && s.idle != nil {
+	if delete(s.open, r); len(s.open) == 0 {
 		close(s.idle)
-		s.idle = nil
 	}
 }
 
@@ -132,17 +118,13 @@ func (s *Runs) remove(r *run) {
 func (s *Runs) detach(most int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.detached >= most {
+	if s.stats.Detached >= int64(most) {
 		return false
 	}
-	s.detached++
-	s.count.detached.Add(1)
+	s.stats.Detached++
+	s.stats.TotalDetached++
 	return true
 }
 
 // attach takes that back.
-func (s *Runs) attach() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.detached--
-}
+func (s *Runs) attach() { s.count(func(st *Stats) { st.Detached-- }) }

@@ -16,7 +16,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
-	_ "github.com/hermes-sidecar/hermes-sidecar/caddymodule" // has the place of hermes_resume among the directives
+	_ "github.com/hermes-sidecar/hermes-sidecar/caddymodule" // the plugin comes with the storage
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/resumecaddy"
 )

@@ -1,6 +1,7 @@
 package resumecaddy
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/caddyserver/caddy/v2"
@@ -15,6 +16,9 @@ import (
 
 func init() {
 	httpcaddyfile.RegisterHandlerDirective("hermes_resume", parseCaddyfile)
+	// Between encode and hermes: what is kept is what all clients get, repaired and not
+	// compressed.
+	httpcaddyfile.RegisterDirectiveOrder("hermes_resume", httpcaddyfile.After, "encode")
 }
 
 // parseCaddyfile sets up a ResumeHandler from the hermes_resume directive.
@@ -55,8 +59,7 @@ func (h *ResumeHandler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			}
 			continue
 		}
-		args := d.RemainingArgs()
-		if err := h.set(d, name, args); err != nil {
+		if err := h.set(d, name, d.RemainingArgs()); err != nil {
 			return err
 		}
 		if nesting := d.Nesting(); d.NextBlock(nesting) {
@@ -68,37 +71,44 @@ func (h *ResumeHandler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // set sets an option from the arguments of its line.
 func (h *ResumeHandler) set(d *caddyfile.Dispenser, name string, args []string) error {
-	want := map[string]string{
-		"detach": "a duration", "keep": "a duration", "always": "",
-		"max_stream": "a size", "max_memory": "a size", "max_detached": "a number",
-	}
-	what, known := want[name]
-	switch {
-	case !known:
+	field := map[string]any{
+		"detach": &h.Detach, "keep": &h.Keep, "always": &h.Always,
+		"max_stream": &h.MaxStream, "max_memory": &h.MaxMemory, "max_detached": &h.MaxDetached,
+	}[name]
+	if field == nil {
 		return d.WrapErr(options.Unrecognized(name, []string{"detach", "keep", "always", "max_stream", "max_memory", "max_detached", "storage"}))
-	case what == "" && len(args) > 0:
-		return d.Errf("wrong number of arguments for %s: got %d, must be none", name, len(args))
-	case what != "" && len(args) != 1:
-		return d.Errf("wrong number of arguments for %s: got %d, must be one: %s", name, len(args), what)
 	}
-	var err error
-	switch name {
-	case "detach":
-		h.Detach, err = parseDuration(d, name, args[0])
-	case "keep":
-		h.Keep, err = parseDuration(d, name, args[0])
-	case "always":
-		h.Always = true
-	case "max_stream":
-		h.MaxStream, err = parseSize(d, name, args[0])
-	case "max_memory":
-		h.MaxMemory, err = parseSize(d, name, args[0])
-	case "max_detached":
-		if h.MaxDetached, err = strconv.Atoi(args[0]); err != nil || h.MaxDetached < 1 {
-			err = d.Errf("invalid %s %q: must be a number from 1 on; for none, set detach 0s", name, args[0])
+	if always, ok := field.(*bool); ok {
+		if *always = true; len(args) > 0 {
+			return d.Errf("wrong number of arguments for %s: got %d, must be none", name, len(args))
 		}
+		return nil
 	}
-	return err
+	if len(args) != 1 {
+		what := map[string]string{"detach": "duration", "keep": "duration", "max_detached": "number"}[name]
+		return d.Errf("wrong number of arguments for %s: got %d, must be one: a %s", name, len(args), cmp.Or(what, "size"))
+	}
+	switch field := field.(type) {
+	case **caddy.Duration:
+		t, err := caddy.ParseDuration(args[0])
+		if err != nil || t < 0 {
+			return d.Errf("invalid %s %q: must be a duration such as 10m or 30s, not negative", name, args[0])
+		}
+		*field = (*caddy.Duration)(&t)
+	case *int64:
+		n, err := humanize.ParseBytes(args[0])
+		if err != nil || n < minResumeSize || n > maxResumeSize {
+			return d.Errf("invalid %s %q: must be a size from 64KiB to 1GiB, such as 4MiB", name, args[0])
+		}
+		*field = int64(n)
+	case *int:
+		n, err := strconv.Atoi(args[0])
+		if err != nil || n < 1 {
+			return d.Errf("invalid %s %q: must be a number from 1 on; for none, set detach 0s", name, args[0])
+		}
+		*field = n
+	}
+	return nil
 }
 
 // setStorage sets the storage from its line and its block.
@@ -117,25 +127,6 @@ func (h *ResumeHandler) setStorage(d *caddyfile.Dispenser) error {
 	}
 	h.StorageRaw = caddyconfig.JSONModuleObject(storage, "module", name, nil)
 	return nil
-}
-
-// parseDuration returns the duration that a value stands for.
-func parseDuration(d *caddyfile.Dispenser, name, value string) (*caddy.Duration, error) {
-	t, err := caddy.ParseDuration(value)
-	if err != nil || t < 0 {
-		return nil, d.Errf("invalid %s %q: must be a duration such as 10m or 30s, not negative", name, value)
-	}
-	duration := caddy.Duration(t)
-	return &duration, nil
-}
-
-// parseSize returns the number of bytes that a value stands for.
-func parseSize(d *caddyfile.Dispenser, name, value string) (int64, error) {
-	n, err := humanize.ParseBytes(value)
-	if err != nil || n < minResumeSize || n > maxResumeSize {
-		return 0, d.Errf("invalid %s %q: must be a size from 64KiB to 1GiB, such as 4MiB", name, value)
-	}
-	return int64(n), nil
 }
 
 // Interface guards

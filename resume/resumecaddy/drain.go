@@ -18,15 +18,18 @@ type hermes interface {
 	ResumeLimits() (maxRequest int64, drainTimeout time.Duration)
 }
 
-// eachHermes calls f with each hermes of the app.
-func eachHermes(app *caddyhttp.App, f func(hermes)) {
+// limits returns the largest max_request and drain_timeout of the app's hermes handlers, or
+// the defaults if it has none.
+func limits(app *caddyhttp.App) (maxRequest int64, drainTimeout time.Duration) {
 	var visit func(routes caddyhttp.RouteList)
+	known := false
 	visit = func(routes caddyhttp.RouteList) {
 		for _, route := range routes {
 			for _, handler := range route.Handlers {
 				switch h := handler.(type) {
 				case hermes:
-					f(h)
+					size, timeout := h.ResumeLimits()
+					maxRequest, drainTimeout, known = max(maxRequest, size), max(drainTimeout, timeout), true
 				case *caddyhttp.Subroute:
 					visit(h.Routes)
 					if h.Errors != nil {
@@ -36,28 +39,21 @@ func eachHermes(app *caddyhttp.App, f func(hermes)) {
 			}
 		}
 	}
-	if app == nil {
-		return
-	}
-	for _, server := range app.Servers {
-		visit(server.Routes)
-		if server.Errors != nil {
-			visit(server.Errors.Routes)
+	if app != nil {
+		for _, server := range app.Servers {
+			visit(server.Routes)
+			if server.Errors != nil {
+				visit(server.Errors.Routes)
+			}
+			for _, route := range server.NamedRoutes {
+				visit(caddyhttp.RouteList{*route})
+			}
 		}
-		for _, route := range server.NamedRoutes {
-			visit(caddyhttp.RouteList{*route})
-		}
 	}
-}
-
-// maxRequest returns the size in bytes above which a request passes untouched: the largest
-// max_request of the app's hermes handlers.
-func maxRequest(app *caddyhttp.App) (size int64) {
-	eachHermes(app, func(h hermes) {
-		limit, _ := h.ResumeLimits()
-		size = max(size, limit)
-	})
-	return cmp.Or(size, proxy.DefaultMaxRequest)
+	if !known {
+		drainTimeout = proxy.DefaultOptions().DrainTimeout
+	}
+	return cmp.Or(maxRequest, proxy.DefaultMaxRequest), drainTimeout
 }
 
 // reserve is how long a run may go on after hermes has had the time to end its stream, and
@@ -86,14 +82,7 @@ func (d *drain) Handle(context.Context, caddy.Event) error {
 // drainTimeout returns when, after the event, the last run is cancelled: after the drain of
 // hermes, and before the grace period ends.
 func drainTimeout(app *caddyhttp.App) time.Duration {
-	timeout, known := time.Duration(0), false
-	eachHermes(app, func(h hermes) {
-		_, limit := h.ResumeLimits()
-		timeout, known = max(timeout, limit), true
-	})
-	if !known {
-		timeout = proxy.DefaultOptions().DrainTimeout
-	}
+	_, timeout := limits(app)
 	timeout += reserve
 	if app == nil {
 		return timeout

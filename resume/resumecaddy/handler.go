@@ -3,6 +3,7 @@
 package resumecaddy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -97,9 +98,10 @@ const storages = "http.handlers.hermes_resume.stores"
 
 // Storage is a module that keeps the streams of a ResumeHandler.
 type Storage interface {
-	// ResumeStore returns what keeps them, and the value of resume.Options.Secret. It may keep those of this process in local, which
-	// all configurations of the process share: max_memory bounds that, and metrics count it.
-	// It has to outlive the module for as long as there are streams.
+	// ResumeStore returns what keeps them, and the value of resume.Options.Secret. It may keep
+	// those of this process in local, which all configurations of the process share:
+	// max_memory bounds that, and metrics count it. It has to outlive the module for as long
+	// as there are streams.
 	ResumeStore(local *resume.Memory) (resume.Store, []byte)
 }
 
@@ -138,22 +140,19 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 	o.Observer = &observer{logger}
 	o.Asked, o.Detached, o.Returned, o.Interrupt = asked, ofRun, takeOver, interruptWrite
 	app := httpapp.Of(ctx)
-	o.Always, o.MaxRequest = h.Always, func() int64 { return maxRequest(app) }
+	o.Always, o.MaxRequest = h.Always, func() int64 {
+		size, _ := limits(app)
+		return size
+	}
 	if h.Detach != nil {
 		o.Detach = time.Duration(*h.Detach)
 	}
 	if h.Keep != nil {
 		o.Keep = time.Duration(*h.Keep)
 	}
-	if h.MaxStream != 0 {
-		o.MaxStream = h.MaxStream
-	}
-	if h.MaxMemory != 0 {
-		o.MaxMemory = h.MaxMemory
-	}
-	if h.MaxDetached != 0 {
-		o.MaxDetached = h.MaxDetached
-	}
+	o.MaxStream = cmp.Or(h.MaxStream, o.MaxStream)
+	o.MaxMemory = cmp.Or(h.MaxMemory, o.MaxMemory)
+	o.MaxDetached = cmp.Or(h.MaxDetached, o.MaxDetached)
 	if o.MaxStream > o.MaxMemory {
 		logger.Warn("max_stream is larger than max_memory, which bounds all streams together; raise max_memory, or lower max_stream",
 			zap.Int64("max_stream", o.MaxStream), zap.Int64("max_memory", o.MaxMemory))

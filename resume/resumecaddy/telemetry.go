@@ -71,47 +71,32 @@ type collector struct {
 	runs  *resume.Runs
 }
 
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("caddy_hermes_resume_"+name, help, labels, nil)
-}
-
-var (
-	readers   = desc("readers", "Number of clients that read a stream that may be resumed.")
-	detached  = desc("detached", "Number of streams that go on without a client.")
-	kept      = desc("streams", "Number of streams that are kept, those that go on included.")
-	bytes     = desc("bytes", "Memory of the streams that are kept, in bytes.")
-	attached  = desc("attached_total", "Counter of clients that were given a stream that may be resumed, by how: begun, replayed or continued.", "how")
-	detaches  = desc("detached_total", "Counter of times that the last client of a stream left and it went on.")
-	cancelled = desc("cancelled_total", "Counter of streams that were cancelled, by the reason.", "reason")
-)
-
 // Describe implements prometheus.Collector.
-func (c collector) Describe(d chan<- *prometheus.Desc) {
-	for _, described := range []*prometheus.Desc{readers, detached, kept, bytes, attached, detaches, cancelled} {
-		d <- described
-	}
-}
+func (c collector) Describe(d chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, d) }
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(m chan<- prometheus.Metric) {
+	add := func(kind prometheus.ValueType, n int64, name, help string, label, value []string) {
+		desc := prometheus.NewDesc("caddy_hermes_resume_"+name, help, label, nil)
+		m <- prometheus.MustNewConstMetric(desc, kind, float64(n), value...)
+	}
+	gauge := func(n int64, name, help string) { add(prometheus.GaugeValue, n, name, help, nil, nil) }
 	st := c.runs.Stats()
 	size, logs := c.store.Used()
-	gauge := func(d *prometheus.Desc, n int64) {
-		m <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n))
+	gauge(st.Readers, "readers", "Number of clients that read a stream that may be resumed.")
+	gauge(st.Detached, "detached", "Number of streams that go on without a client.")
+	gauge(int64(logs), "streams", "Number of streams that are kept, those that go on included.")
+	gauge(size, "bytes", "Memory of the streams that are kept, in bytes.")
+	for how, n := range map[string]int64{"begun": st.TotalBegun, "replayed": st.TotalReplayed, "continued": st.TotalContinued} {
+		add(prometheus.CounterValue, n, "attached_total",
+			"Counter of clients that were given a stream that may be resumed, by how: begun, replayed or continued.",
+			[]string{"how"}, []string{how})
 	}
-	counter := func(d *prometheus.Desc, n int64, labels ...string) {
-		m <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
-	}
-	gauge(readers, st.Readers)
-	gauge(detached, st.Detached)
-	gauge(kept, int64(logs))
-	gauge(bytes, size)
-	counter(attached, st.TotalBegun, "begun")
-	counter(attached, st.TotalReplayed, "replayed")
-	counter(attached, st.TotalContinued, "continued")
-	counter(detaches, st.TotalDetached)
-	for reason, n := range st.TotalCancelled {
-		counter(cancelled, n, reason.String())
+	add(prometheus.CounterValue, st.TotalDetached, "detached_total",
+		"Counter of times that the last client of a stream left and it went on.", nil, nil)
+	for reason := resume.ReasonLeft; int(reason) < len(st.TotalCancelled); reason++ {
+		add(prometheus.CounterValue, st.TotalCancelled[reason], "cancelled_total",
+			"Counter of streams that were cancelled, by the reason.", []string{"reason"}, []string{reason.String()})
 	}
 }
 

@@ -32,6 +32,9 @@ type Scanner struct {
 	// CommentUnits makes each comment line between frames a unit of its own, for streams
 	// with comments that no blank line follows.
 	CommentUnits bool
+	// Lines makes each line a unit of its own: a UnitFrame, unless it is blank or longer than
+	// MaxFrame.
+	Lines bool
 
 	src  []byte // what is being scanned: buf, or the bytes fed
 	buf  []byte // the unit under way
@@ -91,7 +94,7 @@ func (c *Scanner) Next() (Unit, []byte, bool) {
 		switch {
 		case isComment && c.CommentUnits, empty && !c.inFrame:
 			return c.end(UnitNoise)
-		case empty:
+		case empty, c.Lines:
 			return c.end(UnitFrame)
 		}
 		c.inFrame = c.inFrame || !isComment

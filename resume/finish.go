@@ -1,0 +1,79 @@
+package resume
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// rest returns what is in the log with the id, piece by piece. ctx is done.
+func rest(ctx context.Context, s Store, id string) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		r := s.Read(ctx, id, 0)
+		defer func() { r.Close() }()
+		_, err := r.Next()
+		for old := (*GoneError)(nil); errors.As(err, &old); _, err = r.Next() { // more may go meanwhile
+			r.Close()
+			r = s.Read(ctx, id, old.First-1)
+		}
+		for err == nil {
+			var part Part
+			if part, err = r.Next(); err == nil && !yield(part.Data, nil) {
+				return
+			}
+		}
+		if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
+			yield(nil, err)
+		}
+	}
+}
+
+// Finish returns what the log with the entry e still needs, and how it ends, if its run was
+// cancelled or is no more. Its last event has the number last, and rest is what is there, up
+// to an error. If the stream is one of Hermes', it gets the error finish that it still needs
+// (contract section 3), and is whole with that. Any other stream has broken off, and so has
+// one for which this panics, which is an error.
+func Finish(e Entry, last uint64, why Reason, rest iter.Seq2[[]byte, error]) (p Part, how State, err error) {
+	if v := panics.Catch(func() { p, how, err = finish(e, last, why, rest) }); v != nil {
+		err, _ = v.(error)
+		return Part{}, Broken, err
+	}
+	return p, how, err
+}
+
+func finish(e Entry, last uint64, why Reason, rest iter.Seq2[[]byte, error]) (Part, State, error) {
+	cause, now := rewrite.CauseAborted, time.Now()
+	if why == ReasonShutdown {
+		cause = rewrite.CauseShutdown
+	}
+	s := rewrite.New(new(rewrite.Options), rewrite.Params{
+		Active:    rewrite.IsChatPath(e.Path),
+		Responses: rewrite.IsResponsesPath(e.Path),
+		RunID:     rewrite.RunOfPath(e.Path),
+		SessionID: rewrite.SessionOfPath(e.Path),
+		Progress:  rewrite.ProgressOf(e.Progress),
+		ID:        func() string { return "chatcmpl-" + e.ID },
+		Created:   now.Unix(),
+	})
+	number := newNumberer(e.ID, 0) // to see where the stream stands
+	number.apart = true            // a tool event may be a comment, which has lost its blank line
+	var fed, scratch []byte
+	for p, err := range rest {
+		if err != nil {
+			return Part{}, Broken, err
+		}
+		scratch, _ = number.add(scratch[:0], nil, p)
+		fed = s.Feed(fed[:0], scratch, now)
+	}
+	if !s.Guarded() || !number.between() {
+		return Part{}, Broken, nil
+	}
+	number.apart = false
+	number.last = last
+	out, ends := number.add(nil, nil, s.Finish(nil, cause))
+	return Part{Data: out, Ends: ends}, Whole, nil
+}
