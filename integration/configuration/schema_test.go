@@ -289,13 +289,9 @@ func (r *running) refuses(members map[string]string, handler string) string {
 	}
 	config := fmt.Sprintf(`{"admin": {"listen": %q, "config": {"persist": false}}, "apps": {"http": {"servers": {"s": {"listen": [%q], "routes": [{"handle": [%s}]}]}}}}}`,
 		r.s.Admin, r.listen, all)
-	post := func() (*http.Response, error) {
+	res, err := harness.Persist(func() (*http.Response, error) { // the admin server before may be going
 		return http.Post("http://"+r.s.Admin+"/load", "application/json", strings.NewReader(config))
-	}
-	res, err := post()
-	for deadline := time.Now().Add(harness.Patience); err != nil && time.Now().Before(deadline); {
-		res, err = post() // the admin server of the configuration before has gone
-	}
+	})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -171,21 +171,19 @@ func (w *watched) caddyfile(admin, global, directives string) string {
 // endpoint has answered when that was an error.
 func (w *watched) reload(directives string) (failed string) {
 	w.t.Helper()
-	var err error
-	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); {
-		var res *http.Response
-		if res, err = http.Post("http://"+w.Admin+"/load", "text/caddyfile", strings.NewReader(w.caddyfile(w.Admin, "", directives))); err != nil {
-			continue // the admin server of a reload just before
-		}
-		body, _ := io.ReadAll(res.Body)
-		res.Body.Close()
-		if res.StatusCode != http.StatusOK {
-			return string(body)
-		}
+	config := w.caddyfile(w.Admin, "", directives)
+	res, err := harness.Persist(func() (*http.Response, error) { // the admin server before may be going
+		return http.Post("http://"+w.Admin+"/load", "text/caddyfile", strings.NewReader(config))
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode == http.StatusOK {
 		return ""
 	}
-	w.t.Fatal(err)
-	return ""
+	body, _ := io.ReadAll(res.Body)
+	return string(body)
 }
 
 // get is a GET that must be answered with the status.

@@ -132,15 +132,11 @@ func TestProxyCommandServesTLS(t *testing.T) {
 // line of the log tells.
 func handshake(t *testing.T, addr string, pool *x509.CertPool) {
 	t.Helper()
-	var err error
-	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); {
-		var conn *tls.Conn
-		if conn, err = tls.Dial("tcp", addr, &tls.Config{RootCAs: pool}); err == nil {
-			conn.Close()
-			return
-		}
+	conn, err := harness.Persist(func() (*tls.Conn, error) { return tls.Dial("tcp", addr, &tls.Config{RootCAs: pool}) })
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal(err)
+	conn.Close()
 }
 
 // --insecure and https:// reach an upstream with a self-signed
