@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	apps "k8s.io/api/apps/v1"
+	autoscaling "k8s.io/api/autoscaling/v2"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
@@ -100,7 +103,7 @@ func TestReadmesKustomizationRenders(t *testing.T) {
 	o := must(t, rendering{"README", r})
 	check(t, o, always)
 	check(t, o, ours)
-	if image := o.pods()[0].sidecar().Image; !strings.HasPrefix(image, "registry.example.com/") || len(o.scalers) != 1 || len(o.monitors) != 1 || o.deployments[0].Namespace != "agents" {
-		t.Errorf("image %s, %d autoscalers, %d PodMonitors", image, len(o.scalers), len(o.monitors))
+	if image := o.pods()[0].sidecar().Image; !strings.HasPrefix(image, "registry.example.com/") || len(of[*autoscaling.HorizontalPodAutoscaler](o)) != 1 || len(of[*monitoring.PodMonitor](o)) != 1 || of[*apps.Deployment](o)[0].Namespace != "agents" {
+		t.Errorf("image %s, %d autoscalers, %d PodMonitors", image, len(of[*autoscaling.HorizontalPodAutoscaler](o)), len(of[*monitoring.PodMonitor](o)))
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
-	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/metrics"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
@@ -122,21 +121,6 @@ func TestAdminEndpointIsGuarded(t *testing.T) {
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusMethodNotAllowed || res.Header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("POST: %s, Allow %q", res.Status, res.Header.Get("Allow"))
-	}
-}
-
-// TestAdminOff: the endpoint does not exist, and streams do not mind.
-func TestAdminOff(t *testing.T) {
-	url, _ := sidecar.Serve(t, upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame)), nil)
-	c := client.New(t, url)
-	c.Chat().Answer().CheckGood(t)
-	res, err := c.HTTP.Get(url + "/hermes/streams")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	if res.Header.Get("Via") == "" {
-		t.Error("the sidecar itself has answered")
 	}
 }
 
