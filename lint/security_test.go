@@ -170,7 +170,7 @@ var securityTests = map[string]string{
 	"caddy hermes-proxy without a host listens on loopback only": "TestProxyCommandListensOnLoopback",
 	"hermes-demo always does":                                    "TestDemoRefusesBadFlags",
 	"Caddy refuses foreign hosts and origins there":              "TestAdminEndpointIsGuarded",
-	"hides every segment that may be such an id or a key":        "TestPublicListNamesNothingThatHermesTakes TestImageListsStreams",
+	"hides every segment that may be such an id or a key":        "TestPublicListNamesNothingThatHermesTakes TestImageCaddyfile",
 	"Options has the timeouts":                                   "TestIdleTimeout TestFirstByteTimeout TestStallTimeout TestTimeoutCancelsUpstream TestTimelines TestStreamsBeyondDrainTimeoutGetAnErrorFinish",
 
 	// Limits.
@@ -223,7 +223,7 @@ var securityTests = map[string]string{
 	"header":                                "TestLongRequestHeadersAreRefused",
 	"a client that sends slowly":            "TestRequestsThatAreNotSentInGoodOrder",
 	"a client that does not read":           "TestClientThatDoesNotReadIsCut TestShutdownWithAClientThatDoesNotRead",
-	"sizes in the configuration":            "TestRefusedValuesInJSON",
+	"sizes in the configuration":            "TestOptionsRefusedInJSON",
 	"sizes of hermes_resume":                "TestAdapt TestResumeValuesThatAreRefused",
 	"a stream that is kept, max_stream":     "TestSlowReaderHoldsNobodyUp TestLogsTakeWhatIsCounted TestMaxStreamCountsBytes TestAPictureEndsNoReplay TestLargeEventsAreBounded",
 	"all streams that are kept, max_memory": "TestMaxMemoryBoundsAllLogs TestNoMemoryForAStreamThatIsAlone",

@@ -42,17 +42,9 @@ func (c *check) event(data string, now time.Time) error {
 		c.done = true
 		return nil
 	}
-	var chunk struct {
-		Choices []struct {
-			Delta        struct{ Content string }
-			FinishReason string `json:"finish_reason"`
-		}
-		Error      json.RawMessage
-		ToolCallID string `json:"toolCallId"`
-		Status     string
-	}
-	if err := json.Unmarshal([]byte(data), &chunk); err != nil {
-		return fmt.Errorf("an event is no JSON: %.80q: %w", data, err)
+	chunk, err := parseChunk(data)
+	if err != nil {
+		return err
 	}
 	if len(chunk.Error) > 0 && string(chunk.Error) != "null" {
 		c.failed = true
@@ -69,6 +61,31 @@ func (c *check) event(data string, now time.Time) error {
 		}
 	}
 	return nil
+}
+
+// A chunk has what is looked at in the JSON of an event.
+type chunk struct {
+	Choices []struct {
+		Delta struct {
+			Content   string
+			Reasoning string `json:"reasoning_content"`
+		}
+		FinishReason string `json:"finish_reason"`
+	}
+	Error      json.RawMessage
+	ToolCallID string `json:"toolCallId"`
+	Status     string
+}
+
+// parseChunk parses the data of an event, if any.
+func parseChunk(data string) (c chunk, err error) {
+	if data == "" || data == "[DONE]" {
+		return c, nil
+	}
+	if err := json.Unmarshal([]byte(data), &c); err != nil {
+		return c, fmt.Errorf("an event is no JSON: %.80q: %w", data, err)
+	}
+	return c, nil
 }
 
 func (c *check) content(text string, now time.Time) error {

@@ -77,96 +77,73 @@ func verdict(b *browser.Tab, side string) string {
 	return browser.Eval[string](b, `[...document.querySelectorAll("#`+side+`-verdict li")].map((li) => li.className + ": " + li.lastChild.innerText.replace(/\s+/g, " ")).join("\n")`)
 }
 
+// The facts of a side.
+const (
+	clean    = "good: Good: Clean text"
+	stops    = "good: Good: Ends in “stop”"
+	noText   = "neutral: No text"
+	noTools  = "neutral: No tools"
+	liesStop = "bad: Bad: The agent crashed, and it says “stop”"
+	crashed  = "good: Good: Ends in an error that says why: agent_crashed"
+)
+
 // Each recording shows the fault on the left and its repair on the right.
 func TestPageShowsBothSides(t *testing.T) {
 	b, page := openPage(t, "--speed", "2")
 	for _, test := range []struct {
-		name          string // "" for the one that plays by itself
-		without, with string // the facts
-		leaks         int    // marked in the text on the left
-		cards, done   int    // on the left
-		repaired      int    // cards on the right, all completed or, where it crashed, interrupted
+		name                    string   // "" for the one that plays by itself
+		without, with           []string // the facts
+		leaks, cards            int      // on the left: markers in the text, and cards
+		completed, interrupted  int      // cards on the right
+		left, right, notOnRight string   // in the text
 	}{
-		{"", "good: Good: Clean text\nbad: Bad: No tool card, though 3 tools ran\ngood: Good: Ends in “stop”",
-			"good: Good: Clean text\ngood: Good: 3 tools, all completed\ngood: Good: Ends in “stop”", 0, 0, 0, 3},
-		{"approval", "good: Good: Clean text\nbad: Bad: No tool card, though 1 tool ran\ngood: Good: Ends in “stop”",
-			"good: Good: Clean text\ngood: Good: 1 tool, completed\ngood: Good: Ends in “stop”", 0, 0, 0, 1},
-		{"seq_tools", "bad: Bad: 4 tool markers in the text\nbad: Bad: No tool card, though 4 tools ran\ngood: Good: Ends in “stop”",
-			"good: Good: Clean text\ngood: Good: 4 tools, all completed\ngood: Good: Ends in “stop”", 4, 0, 0, 4},
-		{"endless_cards", "good: Good: Clean text\nbad: Bad: 3 of 3 cards spin forever\ngood: Good: Ends in “stop”",
-			"good: Good: Clean text\ngood: Good: 3 tools, all completed\ngood: Good: Ends in “stop”", 0, 3, 0, 3},
-		{"think_tags", "bad: Bad: Thoughts in the text\nneutral: No tools\ngood: Good: Ends in “stop”",
-			"good: Good: Clean text\nneutral: No tools\ngood: Good: Ends in “stop”", 1, 0, 0, 0},
-		{"model_imitates", "bad: Bad: 1 tool marker in the text\nneutral: No tools\ngood: Good: Ends in “stop”",
-			"good: Good: Clean text\nneutral: No tools\ngood: Good: Ends in “stop”", 1, 0, 0, 0},
-		{"endless_crash", "good: Good: Clean text\nbad: Bad: Its card spins forever\nbad: Bad: The agent crashed, and it says “stop”",
-			"good: Good: Clean text\ngood: Good: 1 tool, interrupted\ngood: Good: Ends in an error that says why: agent_crashed", 0, 1, 0, 1},
-		{"crash_immediate", "neutral: No text\nneutral: No tools\nbad: Bad: The agent crashed, and it says “stop”",
-			"neutral: No text\nneutral: No tools\ngood: Good: Ends in an error that says why: agent_crashed", 0, 0, 0, 0},
-		{"inline_code", "good: Good: Clean text\nneutral: No tools\ngood: Good: Ends in “stop”",
-			"good: Good: Clean text\nneutral: No tools\ngood: Good: Ends in “stop”", 0, 0, 0, 0},
+		{without: []string{clean, "bad: Bad: No tool card, though 3 tools ran", stops}, with: []string{clean, "good: Good: 3 tools, all completed", stops}, completed: 3},
+		{name: "approval", without: []string{clean, "bad: Bad: No tool card, though 1 tool ran", stops}, with: []string{clean, "good: Good: 1 tool, completed", stops}, completed: 1},
+		{
+			name: "seq_tools", leaks: 4, completed: 4,
+			without: []string{"bad: Bad: 4 tool markers in the text", "bad: Bad: No tool card, though 4 tools ran", stops},
+			with:    []string{clean, "good: Good: 4 tools, all completed", stops},
+			left:    "`📖 /etc/hostname`", right: "Reading the file now.", notOnRight: "`",
+		},
+		{name: "endless_cards", without: []string{clean, "bad: Bad: 3 of 3 cards spin forever", stops}, with: []string{clean, "good: Good: 3 tools, all completed", stops}, cards: 3, completed: 3},
+		{
+			name: "think_tags", without: []string{"bad: Bad: Thoughts in the text", noTools, stops}, with: []string{clean, noTools, stops}, leaks: 1,
+			left: "<think>secret plan</think>", right: "Answer 42", notOnRight: "secret",
+		},
+		{name: "model_imitates", without: []string{"bad: Bad: 1 tool marker in the text", noTools, stops}, with: []string{clean, noTools, stops}, leaks: 1},
+		{name: "endless_crash", without: []string{clean, "bad: Bad: Its card spins forever", liesStop}, with: []string{clean, "good: Good: 1 tool, interrupted", crashed}, cards: 1, interrupted: 1},
+		{name: "crash_immediate", without: []string{noText, noTools, liesStop}, with: []string{noText, noTools, crashed}},
+		{name: "inline_code", without: []string{clean, noTools, stops}, with: []string{clean, noTools, stops}},
 	} {
 		if test.name != "" {
 			playRecording(b, test.name)
 		}
-		if got := verdict(b, "without"); got != test.without {
-			t.Errorf("%s: without the sidecar\n%s\nwant\n%s", test.name, got, test.without)
-		}
-		if got := verdict(b, "with"); got != test.with {
-			t.Errorf("%s: with the sidecar\n%s\nwant\n%s", test.name, got, test.with)
-		}
-		completed, interrupted := test.repaired, 0
-		if strings.Contains(test.with, "interrupted") {
-			completed, interrupted = 0, test.repaired
+		for side, want := range map[string][]string{"without": test.without, "with": test.with} {
+			if got := verdict(b, side); got != strings.Join(want, "\n") {
+				t.Errorf("%s: %s the sidecar\n%s\nwant\n%s", test.name, side, got, strings.Join(want, "\n"))
+			}
 		}
 		for selector, want := range map[string]int{
-			".without .leak": test.leaks, ".with .leak": 0,
-			".without .card": test.cards, ".without .card.completed": test.done,
-			".with .card": test.repaired, ".with .card.completed": completed, ".with .card.interrupted": interrupted,
+			".without .leak": test.leaks, ".with .leak": 0, ".without .card": test.cards, ".without .card.completed": 0,
+			".with .card": test.completed + test.interrupted, ".with .card.completed": test.completed, ".with .card.interrupted": test.interrupted,
 		} {
 			if got := b.Count(selector); got != want {
 				t.Errorf("%s: %d of %s, want %d", test.name, got, selector, want)
 			}
 		}
-	}
-	b.CheckQuiet(page)
-}
-
-// The text is upstream's on the left and clean on the right, and cards say
-// how long their tool took.
-func TestPageShowsTextAndCards(t *testing.T) {
-	b, page := openPage(t)
-	playRecording(b, "seq_tools")
-	left, right := b.Text("#without-answer"), b.Text("#with-answer")
-	for _, want := range []string{"`🔍 caddy sse proxy`", "`📖 /etc/hostname`", "Reading the file now."} {
-		if !strings.Contains(left, want) {
-			t.Errorf("no %q in\n%s", want, left)
+		left, right := b.Text("#without-answer"), b.Text("#with-answer")
+		if !strings.Contains(left, test.left) || !strings.Contains(right, test.right) || test.notOnRight != "" && strings.Contains(right, test.notOnRight) {
+			t.Errorf("%s: on the left\n%s\non the right\n%s", test.name, left, right)
 		}
-	}
-	if strings.Contains(right, "`") || !strings.Contains(right, "Reading the file now.") {
-		t.Errorf("on the right\n%s", right)
-	}
-	took := b.Text(".with .card .state")
-	if !strings.Contains(took, "completed in 0.") && !strings.Contains(took, "completed in 1.") {
-		t.Errorf("the first card says %q", took)
-	}
-	b.CheckQuiet(page)
-}
-
-// Reasoning is folded, and unfolds.
-func TestPageFoldsReasoning(t *testing.T) {
-	b, page := openPage(t, "--speed", "4")
-	playRecording(b, "think_tags")
-	if left := b.Text("#without-answer"); !strings.Contains(left, "<think>secret plan</think>") {
-		t.Errorf("on the left\n%s", left)
-	}
-	right := b.Text("#with-answer")
-	if strings.Contains(right, "secret") || !strings.Contains(right, "Reasoning") || !strings.Contains(right, "Answer 42") {
-		t.Errorf("folded:\n%s", right)
-	}
-	b.Click(".with .reasoning summary")
-	if right = b.Text("#with-answer"); !strings.Contains(right, "secret plan") {
-		t.Errorf("unfolded:\n%s", right)
+		if test.completed > 0 && !strings.Contains(b.Text(".with .card .state"), "completed in ") {
+			t.Errorf("%s: the first card does not say how long its tool took", test.name)
+		}
+		if test.name == "think_tags" {
+			b.Click(".with .reasoning summary") // it is folded
+			if right = b.Text("#with-answer"); !strings.Contains(right, "secret plan") {
+				t.Errorf("unfolded:\n%s", right)
+			}
+		}
 	}
 	b.CheckQuiet(page)
 }
@@ -294,7 +271,7 @@ func TestPageWorksWithTheKeyboard(t *testing.T) {
 const framesOf = `async (chunks) => {
 	const { EventStreamParser } = await import("/eventstream.js");
 	const parser = new EventStreamParser();
-	const bytes = chunks.map((c) => Uint8Array.from(c));
+	const bytes = chunks.map((c) => Uint8Array.fromBase64(c));
 	return JSON.stringify([...bytes.flatMap((b) => parser.push(b)), ...parser.end()]);
 }`
 
@@ -327,10 +304,15 @@ func TestPageParsesEventStreams(t *testing.T) {
 		for i := range len(test.stream) + 1 {
 			cuts = append(cuts, []string{test.stream[:i], test.stream[i:]})
 		}
-		cuts = append(cuts, strings.Split(test.stream, ""), single(test.stream))
+		cuts = append(cuts, strings.Split(test.stream, ""))
 		for _, cut := range cuts {
 			var got []frame
-			script := fmt.Sprintf(`(%s)(%s)`, framesOf, octets(cut))
+			chunks := make([][]byte, len(cut))
+			for i := range cut {
+				chunks[i] = []byte(cut[i])
+			}
+			encoded, _ := json.Marshal(chunks) // in base64
+			script := fmt.Sprintf(`(%s)(%s)`, framesOf, encoded)
 			if err := json.Unmarshal([]byte(browser.Eval[string](b, script)), &got); err != nil {
 				t.Fatal(err)
 			}
@@ -340,24 +322,6 @@ func TestPageParsesEventStreams(t *testing.T) {
 		}
 	}
 	b.CheckQuiet(page)
-}
-
-// single cuts a string into its bytes.
-func single(s string) []string {
-	var out []string
-	for i := range len(s) {
-		out = append(out, s[i:i+1])
-	}
-	return out
-}
-
-// octets writes chunks as lists of numbers.
-func octets(chunks []string) string {
-	lists := make([]string, len(chunks))
-	for i, c := range chunks {
-		lists[i] = strings.ReplaceAll(fmt.Sprint([]byte(c)), " ", ",")
-	}
-	return "[" + strings.Join(lists, ",") + "]"
 }
 
 // Nothing that comes over the wire or out of the prompt becomes HTML.

@@ -2,13 +2,11 @@ package deployment
 
 import (
 	"encoding/json"
-	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -96,28 +94,15 @@ func chartOptions(t *testing.T) (values map[string]struct{ good, bad []string },
 	return values, validator
 }
 
-// TestChartsOptionsAreTheDirectives: the schema of the chart allows values that the directive
-// takes, and refuses another type and whatever would not be one word of the Caddyfile.
-func TestChartsOptionsAreTheDirectives(t *testing.T) {
+// TestSchemaOfTheChartRefuses values of another type, and all that would not be one word of the
+// Caddyfile.
+func TestSchemaOfTheChartRefuses(t *testing.T) {
 	all, validator := chartOptions(t)
 	for name, values := range all {
 		for _, text := range values.bad {
 			if validator.Validate(map[string]any{name: parsed(t, text)}) == nil {
 				t.Errorf("%s: %s passes the schema", name, text)
 			}
-		}
-	}
-	for i := range 10 { // each configuration has one value of each option
-		var lines []string
-		for name, values := range all {
-			text := values.good[i%len(values.good)]
-			if err := validator.Validate(map[string]any{name: parsed(t, text)}); err != nil {
-				t.Errorf("%s: %s: %v", name, text, err)
-			}
-			lines = append(lines, optionLines(name, parsed(t, text))...)
-		}
-		if _, bad, err := sidecar.CommandOn(t, "validate", ":8643 {\n\thermes {\n\t\t"+strings.Join(lines, "\n\t\t")+"\n\t}\n}\n"); err != nil {
-			t.Errorf("%q: %s", lines, bad)
 		}
 	}
 }
@@ -131,35 +116,35 @@ func parsed(t *testing.T, text string) (v any) {
 	return v
 }
 
-// TestChartWritesOptions: helm writes the lines that the test above takes for its own, and
-// refuses values that the schema refuses.
+// TestChartWritesOptions: with any values that work, helm renders a Caddyfile that the sidecar
+// takes and that has these options; values that the schema refuses are not rendered.
 func TestChartWritesOptions(t *testing.T) {
-	program := harness.Helm(t)
-	render := func(options map[string]string) (string, error) {
+	render := func(options map[string]string) ([]byte, error) {
 		values := "sidecar:\n  options:\n"
 		for name, text := range options {
 			values += "    " + name + ": " + text + "\n"
 		}
-		file := filepath.Join(t.TempDir(), "values.yaml")
-		harness.WriteFile(t, file, []byte(values))
-		out, err := exec.Command(program, "template", "hermes", filepath.Join(manifests, "chart"), "--kube-version", "1.36.3", "--values", file, "--show-only", "templates/configmap.yaml").CombinedOutput()
-		return string(out), err
+		return helmTemplate(t, values, "--show-only", "templates/configmap.yaml")
 	}
 	all, _ := chartOptions(t)
-	for i := range 13 {
+	for i := range 13 { // each configuration has one value of each option
 		options := map[string]string{}
 		for name, values := range all {
 			options[name] = values.good[i%len(values.good)]
 		}
 		out, err := render(options)
 		if err != nil {
-			t.Errorf("%q: %v\n%s", options, err, out)
+			t.Errorf("%q: %v", options, err)
+			continue
+		}
+		caddyfile := caddyfileOf(t, out)
+		adapted, bad, err := sidecar.CommandOn(t, "adapt", caddyfile, "--validate")
+		if err != nil {
+			t.Errorf("%q: %s\n%s", options, bad, caddyfile)
 		}
 		for name, text := range options {
-			for _, line := range optionLines(name, parsed(t, text)) {
-				if !strings.Contains(out, "\t\t"+line+"\n") {
-					t.Errorf("%s: %s: no line %q in\n%s", name, text, line, out)
-				}
+			if !regexp.MustCompile(`(?m)^\t\t`+name+` `).MatchString(caddyfile) != (text == "{}") {
+				t.Errorf("%s: %s: in\n%s\nwhich is\n%s", name, text, caddyfile, adapted)
 			}
 		}
 	}
@@ -172,50 +157,39 @@ func TestChartWritesOptions(t *testing.T) {
 	}
 }
 
-// optionLines returns the lines that the chart writes into its Caddyfile.
-func optionLines(name string, value any) (lines []string) {
-	switch v := value.(type) {
-	case bool:
-		return []string{name + " " + map[bool]string{true: "on", false: "off"}[v]}
-	case float64:
-		return []string{name + " " + strconv.FormatFloat(v, 'f', -1, 64)}
-	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			lines = append(lines, fmt.Sprintf(`%s "%s" "%v"`, name, key, v[key]))
-		}
-		return lines
-	default:
-		return []string{fmt.Sprintf("%s %v", name, v)}
+// helmTemplate renders the chart with values.
+func helmTemplate(t *testing.T, values string, args ...string) ([]byte, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	harness.WriteFile(t, file, []byte(values))
+	args = append([]string{"template", "hermes", filepath.Join(manifests, "chart"), "--kube-version", "1.36.3", "--values", file}, args...)
+	return exec.Command(harness.Helm(t), args...).Output()
+}
+
+// caddyfileOf returns the Caddyfile of a ConfigMap.
+func caddyfileOf(t *testing.T, configMap []byte) string {
+	t.Helper()
+	var config struct{ Data struct{ Caddyfile string } }
+	if err := yaml.Unmarshal(configMap, &config); err != nil {
+		t.Fatal(err)
 	}
+	return config.Data.Caddyfile
 }
 
 // TestChartRecordsStreams where the chart mounts the volume.
 func TestChartRecordsStreams(t *testing.T) {
-	cmd := exec.Command(harness.Helm(t), "template", "hermes", filepath.Join(manifests, "chart"), "--kube-version", "1.36.3", "--set", "sidecar.record.enabled=true")
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var d deployment
-	for doc := range strings.SplitSeq(string(out), "\n---\n") {
-		var o struct {
-			Kind string
-			Data struct{ Caddyfile string }
-		}
-		if err := yaml.Unmarshal([]byte(doc), &o); err != nil {
+	render := func(template string) []byte {
+		out, err := helmTemplate(t, "sidecar: {record: {enabled: true}}", "--show-only", "templates/"+template)
+		if err != nil {
 			t.Fatal(err)
 		}
-		switch o.Kind {
-		case "ConfigMap":
-			d.caddyfile = o.Data.Caddyfile
-		case "Deployment":
-			if !strings.Contains(doc, "mountPath: /record\n") {
-				t.Fatal("nothing is mounted at /record")
-			}
-			d.port, d.health = "8643", "8644"
-			d = d.with(t, []byte(doc), []byte(doc))
-		}
+		return out
 	}
+	pod := render("deployment.yaml")
+	if !strings.Contains(string(pod), "mountPath: /record\n") {
+		t.Fatal("nothing is mounted at /record")
+	}
+	d := deployment{caddyfile: caddyfileOf(t, render("configmap.yaml")), port: "8643", health: "8644"}.with(t, pod, pod)
 	dir := t.TempDir()
 	if !strings.Contains(d.caddyfile, "record /record/") {
 		t.Fatalf("the Caddyfile records nowhere below the volume:\n%s", d.caddyfile)

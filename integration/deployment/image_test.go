@@ -158,18 +158,10 @@ func TestImageServes(t *testing.T) {
 	up := upstream.New(t, upstream.Library(hermes.Recordings(t, hermes.Chats), upstream.ByFrame).Play)
 	s := i.serve(t, container{env: []string{"HERMES_UPSTREAM=" + up.Addr}})
 	for _, host := range []string{"127.0.0.1", outside} {
-		c := client.New(t, "http://"+host+":8643")
-		c.Play("g0-v0.8.0/one_tool").CheckRepaired(t)
-		c.Play("g0-v0.8.0/crash_in_tool").Answer().CheckError(t, "agent_crashed")
+		checkServed(t, "http://"+host+":8643", "http://"+host+":8644")
 	}
 	if healthy, said := i.health(t); !healthy || said != "" {
 		t.Errorf("healthy %v, %q", healthy, said)
-	}
-	for path, want := range map[string]int{"/healthz": 200, "/metrics": 200, "/hermes/streams": 200, "/": 404, "/v1/chat/completions": 404} {
-		res, body := client.Get(t, http.DefaultClient, "http://"+outside+":8644"+path)
-		if res.StatusCode != want || path == "/metrics" && !strings.Contains(body, "caddy_hermes_streams_total{") {
-			t.Errorf("%s: %d %s", path, res.StatusCode, harness.Clip(body))
-		}
 	}
 	for field, want := range map[string]string{
 		"Uid": "65532 65532 65532 65532", "Gid": "65532 65532 65532 65532", "Groups": "", "NoNewPrivs": "1",
@@ -286,43 +278,58 @@ func TestImageRepairsARecording(t *testing.T) {
 	}
 }
 
-// The image's configuration, told by the environment where to listen: streams are
-// repaired on one port; health and metrics, and nothing else, are on the other.
-// hermes-health reports by them whether the sidecar serves. What a container adds is
-// in image_test.go.
+// The image's configuration, told by the environment where to listen, serves. hermes-health
+// reports so. What a container adds is tested above.
 func TestImageCaddyfile(t *testing.T) {
-	source := harness.ReadFile(t, harness.Path("deploy/image/Caddyfile"))
+	source := fileRecipe(t, harness.Path("deploy/image/Caddyfile"))
 	// docker stop kills after 10 seconds: by then the process has gone.
-	grace := regexp.MustCompile(`\{\$HERMES_GRACE_PERIOD:(\d+)s\}`).FindStringSubmatch(source)
+	grace := regexp.MustCompile(`\{\$HERMES_GRACE_PERIOD:(\d+)s\}`).FindStringSubmatch(source.Text)
 	if grace == nil || len(grace[1]) > 1 || grace[1] > "8" {
 		t.Errorf("grace_period %q, want at most 8 seconds", grace)
 	}
-	up := upstream.New(t, upstream.Library(hermes.Recordings(t, hermes.Chats), upstream.ByFrame).Play)
+	rest := make(chan struct{})
+	scripts := upstream.Library(hermes.Recordings(t, hermes.Chats), upstream.ByFrame)
+	scripts[""] = func(x *upstream.Exchange) {
+		x.Begin("hi", "\n`💻 make`\n")
+		x.Wait(rest)
+		x.Finish()
+	}
+	up := upstream.New(t, scripts.Play)
 	listen, health := harness.FreePort(t), harness.FreePort(t)
-
 	url := "http://" + health + "/healthz"
 	if ok, said := askHealth(t, url); ok || strings.Count(said, "\n") != 1 || !strings.Contains(said, "connection refused") {
 		t.Errorf("nothing runs: %v, %q", ok, said)
 	}
-	s := runImageCaddyfile(t, listen, health, up)
-	c := client.New(t, "http://"+listen)
-	a := c.Play("g0-v0.8.0/one_tool").Answer()
-	a.CheckGood(t)
-	if len(a.Starts) != 1 || strings.Contains(a.Content, "`") {
-		t.Errorf("starts %v, content %q", a.Starts, a.Content)
-	}
+	s := sidecar.RunCaddyfile(t, t.TempDir(), source.With(":8644 {", ":"+harness.Port(health)+" {").Text,
+		"HERMES_BIND=127.0.0.1", "HERMES_HEALTH_BIND=127.0.0.1", "HERMES_PORT="+harness.Port(listen), "HERMES_UPSTREAM="+up.Addr)
 	if ok, said := askHealth(t, url); !ok || said != "" {
 		t.Errorf("it serves: %v, %q", ok, said)
 	}
-	if ok, said := askHealth(t, "http://"+health+"/other"); ok || said != "Error: http://"+health+"/other: the answer is 404 Not Found\n" {
+	other := "http://" + health + "/other"
+	if ok, said := askHealth(t, other); ok || said != "Error: "+other+": the answer is 404 Not Found\n" {
 		t.Errorf("another path: %v, %q", ok, said)
 	}
-	for path, want := range map[string]int{"/healthz": 200, "/metrics": 200, "/hermes/streams": 200, "/": 404, "/v1/chat/completions": 404} {
-		res, body := client.Get(t, http.DefaultClient, "http://"+health+path)
-		if res.StatusCode != want || path == "/metrics" && !strings.Contains(body, "caddy_hermes_streams_total{") {
-			t.Errorf("%s: %d %s", path, res.StatusCode, harness.Clip(body))
+
+	// The list of open streams, on the health port alone, has neither the id of a session nor
+	// what a tool does.
+	chat := client.New(t, "http://"+listen).Chat()
+	session := client.New(t, "http://"+listen).Post("/api/sessions/secret-7f3a/chat/stream")
+	session.Frame()
+	for chat.Frame().Name != "hermes.tool.progress" {
+	}
+	_, list := client.Get(t, http.DefaultClient, "http://"+health+"/hermes/streams")
+	for _, want := range []string{`"chatcmpl-`, `"/v1/chat/completions"`, `"/api/sessions/*/chat/stream"`, `"terminal"`, up.Addr} {
+		if !strings.Contains(list, want) {
+			t.Errorf("the list has no %s: %s", want, list)
 		}
 	}
+	if strings.Contains(list, "secret-7f3a") || strings.Contains(list, "make") {
+		t.Errorf("the list tells too much: %s", list)
+	}
+	close(rest)
+	session.All()
+	chat.All()
+	checkServed(t, "http://"+listen, "http://"+health)
 	if strings.Contains(s.Log.String(), `"level":"error"`) {
 		t.Error("there are errors in the log")
 	}
@@ -330,82 +337,20 @@ func TestImageCaddyfile(t *testing.T) {
 	s.Exit()
 }
 
-// runImageCaddyfile runs the image's configuration on two addresses of the loopback
-// interface.
-func runImageCaddyfile(t *testing.T, listen, health string, up *upstream.Server) *sidecar.Process {
+// checkServed wants a deployed sidecar, whose upstream has the recordings or one of a tool, to
+// repair streams, and to have health, metrics and the list of streams on its health port, where
+// no client may reach anything else.
+func checkServed(t testing.TB, base, health string) {
 	t.Helper()
-	source := harness.ReadFile(t, harness.Path("deploy/image/Caddyfile"))
-	const healthPort = ":8644 {"
-	if strings.Count(source, healthPort) != 1 {
-		t.Fatal("the health port is not " + healthPort)
-	}
-	return sidecar.RunCaddyfile(t, t.TempDir(), strings.Replace(source, healthPort, ":"+harness.Port(health)+" {", 1),
-		"HERMES_BIND=127.0.0.1", "HERMES_HEALTH_BIND=127.0.0.1", "HERMES_PORT="+harness.Port(listen), "HERMES_UPSTREAM="+up.Addr)
-}
-
-// TestImageListsStreams on the health port alone, for the admin API is off: which are
-// open, and which tools they wait for. The list takes no other method, is not to be
-// cached, and has neither the id of a session nor what a tool does.
-func TestImageListsStreams(t *testing.T) {
-	up, rest := upstream.Held(t)
-	listen, health := harness.FreePort(t), harness.FreePort(t)
-	runImageCaddyfile(t, listen, health, up)
-	chat := client.New(t, "http://"+listen).Chat()
-	session := client.New(t, "http://"+listen).Post("/api/sessions/secret-7f3a/chat/stream")
-	session.Frame()
-	for chat.Frame().Name != "hermes.tool.progress" {
-	}
-
-	url := "http://" + health + "/hermes/streams"
-	var list struct {
-		Open []struct {
-			ID, Path, Upstream string
-			Tools              []struct{ Name string } `json:"open_tools"`
+	client.New(t, base).Play("g0-v0.8.0/one_tool").CheckRepaired(t)
+	for path, want := range map[string]string{"/healthz": "", "/metrics": "caddy_hermes_streams_total{", "/hermes/streams": `"outcome":"ok"`} {
+		if res, body := client.Get(t, http.DefaultClient, health+path); res.StatusCode != 200 || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s", path, res.StatusCode, harness.Clip(body))
 		}
-		Ended []struct{ Path, Outcome string }
 	}
-	ask := func() string {
-		t.Helper()
-		res, body := client.Get(t, http.DefaultClient, url)
-		if h := res.Header; res.StatusCode != http.StatusOK || h.Get("Content-Type") != "application/json" || h.Get("Cache-Control") != "no-store" {
-			t.Errorf("%s: %v", res.Status, h)
-		}
-		if err := json.Unmarshal([]byte(body), &list); err != nil {
-			t.Fatalf("%v in %s", err, body)
-		}
-		return body
-	}
-	if body := ask(); len(list.Open) != 2 || len(list.Open[0].Tools) != 1 {
-		t.Fatalf("two streams are open, one with a tool: %s", body)
-	}
-	if o := list.Open[0]; !strings.HasPrefix(o.ID, "chatcmpl-") || o.Path != "/v1/chat/completions" || o.Upstream != up.Addr || o.Tools[0].Name != "terminal" {
-		t.Errorf("the oldest is %+v", o)
-	}
-	if o := list.Open[1]; o.Path != "/api/sessions/*/chat/stream" {
-		t.Errorf("the other is %+v", o)
-	}
-	if body := ask(); strings.Contains(body, "secret-7f3a") || strings.Contains(body, "make") {
-		t.Errorf("the list tells too much: %s", body)
-	}
-	close(rest)
-	chat.All()
-	session.All()
-	if ask(); len(list.Open) != 0 || len(list.Ended) != 2 {
-		t.Errorf("at the end: %+v", list)
-	}
-
-	for method, want := range map[string]int{http.MethodHead: 200, http.MethodPost: 405, http.MethodDelete: 405} {
-		req, err := http.NewRequest(method, url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res.Body.Close()
-		if res.StatusCode != want {
-			t.Errorf("%s: %s", method, res.Status)
+	for _, path := range []string{"/", "/config/", "/v1/chat/completions"} {
+		if res, body := client.Get(t, http.DefaultClient, health+path); res.StatusCode != 404 && body != "" {
+			t.Errorf("%s on the health port: %d %s", path, res.StatusCode, harness.Clip(body))
 		}
 	}
 }

@@ -68,7 +68,7 @@ sidecar:
   healthPort: 9644
   drainTimeout: 3
   gracePeriod: 8
-  options: {progress: off, keepalive: 20s, tool: {"🛰️": satellite}}
+  options: {keepalive: 20s, tool: {"🛰️": satellite}}
 termination: {waitSeconds: 60, hermesSeconds: 30}
 `
 
@@ -84,25 +84,14 @@ func inCluster() map[string]func(t *testing.T) deployment {
 			return d.with(t, read("components/sidecar/pod.yaml"), read("base/deployment.yaml"))
 		},
 		"chart": func(t *testing.T) deployment {
-			values := filepath.Join(t.TempDir(), "values.yaml")
-			harness.WriteFile(t, values, []byte(chartValues))
 			render := func(template string) []byte {
-				cmd := exec.Command(harness.Helm(t), "template", "hermes", filepath.Join(manifests, "chart"), "--kube-version", "1.36.3", "--values", values, "--show-only", "templates/"+template)
-				out, err := cmd.Output()
+				out, err := helmTemplate(t, chartValues, "--show-only", "templates/"+template)
 				if err != nil {
 					t.Fatal(err)
 				}
 				return out
 			}
-			var config struct {
-				Data struct {
-					Caddyfile string `yaml:"Caddyfile"`
-				}
-			}
-			if err := yaml.Unmarshal(render("configmap.yaml"), &config); err != nil {
-				t.Fatal(err)
-			}
-			d := deployment{caddyfile: config.Data.Caddyfile, port: "9643", health: "9644"}
+			d := deployment{caddyfile: caddyfileOf(t, render("configmap.yaml")), port: "9643", health: "9644"}
 			pod := render("deployment.yaml")
 			return d.with(t, pod, pod)
 		},
@@ -187,17 +176,7 @@ func TestDeployedCaddyfileRepairs(t *testing.T) {
 			d := way(t)
 			up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
 			s, base, health := d.start(t, up.Addr)
-			a := client.New(t, base).Chat().Answer()
-			a.CheckGood(t)
-			// The values of the chart say "progress: off".
-			if want := map[string]int{"kustomize": 1, "chart": 0}[name]; len(a.Starts) != want || strings.Contains(a.Content, "`") {
-				t.Errorf("starts %v, content %q", a.Starts, a.Content)
-			}
-			for path, want := range map[string]int{"/healthz": 200, "/metrics": 200, "/hermes/streams": 200, "/": 404, "/config/": 404, "/v1/models": 404} {
-				if res, _ := client.Get(t, http.DefaultClient, health+path); res.StatusCode != want {
-					t.Errorf("%s on the port of the kubelet: %d", path, res.StatusCode)
-				}
-			}
+			checkServed(t, base, health)
 			f := metrics.Scrape(t, health+"/metrics")
 			if f.Value("caddy_hermes_streams_active") != 0 || f.Streams("ok") != 1 {
 				t.Error("the stream is not in the metrics")

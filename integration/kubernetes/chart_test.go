@@ -10,8 +10,14 @@ import (
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	apps "k8s.io/api/apps/v1"
+	autoscaling "k8s.io/api/autoscaling/v2"
 	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	policy "k8s.io/api/policy/v1"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -232,7 +238,7 @@ func TestChartPassesNumbers(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := must(t, rendering{"numbers", out})
-	p, s := o.pods()[0], o.scalers[0].Spec
+	p, s := o.pods()[0], of[*autoscaling.HorizontalPodAutoscaler](o)[0].Spec
 	if c := p.hermes().SecurityContext; *c.RunAsUser != 1000660000 || *c.RunAsGroup != 1000660000 || *p.spec.SecurityContext.FSGroup != 1000660000 {
 		t.Errorf("user %d, group %d and %d", *c.RunAsUser, *c.RunAsGroup, *p.spec.SecurityContext.FSGroup)
 	}
@@ -250,11 +256,11 @@ func TestChartNamesAreText(t *testing.T) {
 				t.Fatal(err)
 			}
 			o := must(t, rendering{name, out})
-			if in := o.policies[0].Spec.Ingress; len(in) != 2 || in[1].From[0].NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] != "1e3" {
+			if in := of[*networking.NetworkPolicy](o)[0].Spec.Ingress; len(in) != 2 || in[1].From[0].NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] != "1e3" {
 				t.Errorf("Prometheus is let in from %+v", in)
 			}
-			if o.deployments[0].Name != name || o.services[0].Name != name || o.scalers[0].Spec.ScaleTargetRef.Name != name {
-				t.Errorf("Deployment %s, Service %s, want %s", o.deployments[0].Name, o.services[0].Name, name)
+			if of[*apps.Deployment](o)[0].Name != name || of[*core.Service](o)[0].Name != name || of[*autoscaling.HorizontalPodAutoscaler](o)[0].Spec.ScaleTargetRef.Name != name {
+				t.Errorf("Deployment %s, Service %s, want %s", of[*apps.Deployment](o)[0].Name, of[*core.Service](o)[0].Name, name)
 			}
 		}
 	}
@@ -270,8 +276,8 @@ func TestChartBehindABalancer(t *testing.T) {
 		}
 		o := must(t, rendering{kind, out})
 		check(t, o, always)
-		if from := o.policies[0].Spec.Ingress[0].From; len(from) != 2 || from[1].IPBlock.CIDR != "203.0.113.0/24" || string(o.services[0].Spec.Type) != kind {
-			t.Errorf("%s: %+v, from %+v", kind, o.services[0].Spec.Type, from)
+		if from := of[*networking.NetworkPolicy](o)[0].Spec.Ingress[0].From; len(from) != 2 || from[1].IPBlock.CIDR != "203.0.113.0/24" || string(of[*core.Service](o)[0].Spec.Type) != kind {
+			t.Errorf("%s: %+v, from %+v", kind, of[*core.Service](o)[0].Spec.Type, from)
 		}
 		if _, err := template(t, "hermes", fmt.Sprintf("service: {type: %s}\nnetworkPolicy: {enabled: false}", kind)); err != nil {
 			t.Errorf("%s without a policy: %v", kind, err)
@@ -300,7 +306,7 @@ func TestChartBehindAGateway(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if from := must(t, rendering{name, out}).policies[0].Spec.Ingress[0].From; len(from) != 1 || from[0].PodSelector == nil && from[0].NamespaceSelector == nil {
+		if from := of[*networking.NetworkPolicy](must(t, rendering{name, out}))[0].Spec.Ingress[0].From; len(from) != 1 || from[0].PodSelector == nil && from[0].NamespaceSelector == nil {
 			t.Errorf("%s: from %+v", name, from)
 		}
 	}
@@ -330,7 +336,7 @@ func TestChartBends(t *testing.T) {
 	if p.spec.PriorityClassName != "system-cluster-critical" || p.spec.ServiceAccountName != "hermes" {
 		t.Errorf("priority %q, account %q", p.spec.PriorityClassName, p.spec.ServiceAccountName)
 	}
-	if a := o.accounts[0]; a.Name != "hermes" || a.Annotations["iam.example.com/role"] != "agent" || *a.AutomountServiceAccountToken {
+	if a := of[*core.ServiceAccount](o)[0]; a.Name != "hermes" || a.Annotations["iam.example.com/role"] != "agent" || *a.AutomountServiceAccountToken {
 		t.Errorf("account %+v", a)
 	}
 
@@ -367,7 +373,7 @@ func TestChartBends(t *testing.T) {
 	if want := []string{"hermes-sidecar", "migrate", "skills", "hermes", "terminal"}; !slices.Equal(names, want) {
 		t.Errorf("containers %q, want %q", names, want)
 	}
-	if b := o.budgets; len(b) != 1 || b[0].Spec.MaxUnavailable.IntVal != 0 {
+	if b := of[*policy.PodDisruptionBudget](o); len(b) != 1 || b[0].Spec.MaxUnavailable.IntVal != 0 {
 		t.Errorf("budgets %+v", b)
 	}
 }
@@ -384,7 +390,7 @@ func variable(c *core.Container, name string) core.EnvVar {
 // TestChartWaysIn: hosts, certificates and gateways are those of the values.
 func TestChartWaysIn(t *testing.T) {
 	o := must(t, charted(t, "hermes", "bent"))
-	i, r := o.ingresses[0], o.routes[0]
+	i, r := of[*networking.Ingress](o)[0], of[*gateway.HTTPRoute](o)[0]
 	if *i.Spec.IngressClassName != "nginx" || i.Annotations["nginx.ingress.kubernetes.io/proxy-body-size"] != "10m" ||
 		len(i.Spec.Rules) != 2 || i.Spec.Rules[1].Host != "agent.example.com" || i.Spec.TLS[0].SecretName != "hermes-tls" {
 		t.Errorf("Ingress %+v", i.Spec)
@@ -393,7 +399,7 @@ func TestChartWaysIn(t *testing.T) {
 		t.Errorf("HTTPRoute %+v", r.Spec)
 	}
 	for name := range charts {
-		if o := must(t, charted(t, "hermes", name)); name != "bent" && len(o.ingresses)+len(o.routes)+len(o.accounts)+len(o.alerts) > 0 {
+		if o := must(t, charted(t, "hermes", name)); name != "bent" && len(of[*networking.Ingress](o))+len(of[*gateway.HTTPRoute](o))+len(of[*core.ServiceAccount](o))+len(of[*monitoring.PrometheusRule](o)) > 0 {
 			t.Errorf("%s: something that is off is rendered", name)
 		}
 	}
@@ -431,7 +437,7 @@ func TestChartHasTheAlerts(t *testing.T) {
 	}
 
 	o := must(t, charted(t, "hermes", "bent"))
-	rules := o.alerts[0]
+	rules := of[*monitoring.PrometheusRule](o)[0]
 	if len(rules.Spec.Groups) != 1 || len(rules.Spec.Groups[0].Rules) < 8 || rules.Labels["release"] != "prometheus" {
 		t.Errorf("PrometheusRule %+v", rules)
 	}
@@ -444,11 +450,11 @@ func TestChartHasTheAlerts(t *testing.T) {
 		}
 	}
 
-	i := slices.IndexFunc(o.configs, func(c *core.ConfigMap) bool { return c.Name == "hermes-dashboard" })
+	i := slices.IndexFunc(of[*core.ConfigMap](o), func(c *core.ConfigMap) bool { return c.Name == "hermes-dashboard" })
 	if i < 0 {
 		t.Fatal("there is no dashboard")
 	}
-	c := o.configs[i]
+	c := of[*core.ConfigMap](o)[i]
 	if c.Labels["grafana_dashboard"] != "1" || c.Labels["folder"] != "agents" || c.Annotations["grafana_folder"] != "Agents" {
 		t.Errorf("labels %v, annotations %v", c.Labels, c.Annotations)
 	}
@@ -462,10 +468,10 @@ func TestChartHasTheAlerts(t *testing.T) {
 // TestChartTestsTheWayIn: helm test asks Hermes through the Service.
 func TestChartTestsTheWayIn(t *testing.T) {
 	o := must(t, charted(t, "hermes", "other ports and options"))
-	if len(o.hooks) != 1 || o.hooks[0].Annotations["helm.sh/hook"] != "test" {
-		t.Fatalf("%d hooks", len(o.hooks))
+	if len(of[*core.Pod](o)) != 1 || of[*core.Pod](o)[0].Annotations["helm.sh/hook"] != "test" {
+		t.Fatalf("%d hooks", len(of[*core.Pod](o)))
 	}
-	h, s := o.hooks[0], o.services[0]
+	h, s := of[*core.Pod](o)[0], of[*core.Service](o)[0]
 	if args := strings.Join(h.Spec.Containers[0].Args, " "); args != "hermes-health --url http://agent:80/health --timeout 30s" || s.Name != "agent" || s.Spec.Ports[0].Port != 80 {
 		t.Errorf("it runs %s", args)
 	}
@@ -504,8 +510,8 @@ func TestChartTakesWhatIsThere(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := must(t, rendering{values, out})
-		if got := o.pods()[0].spec.ServiceAccountName; got != want || strings.Contains(values, "create") != (len(o.accounts) == 1) {
-			t.Errorf("%s: the account is %q, and %d are made", values, got, len(o.accounts))
+		if got := o.pods()[0].spec.ServiceAccountName; got != want || strings.Contains(values, "create") != (len(of[*core.ServiceAccount](o)) == 1) {
+			t.Errorf("%s: the account is %q, and %d are made", values, got, len(of[*core.ServiceAccount](o)))
 		}
 	}
 }

@@ -25,22 +25,17 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// objects are the decoded objects of a rendering, by kind.
-type objects struct {
-	deployments []*apps.Deployment
-	stateful    []*apps.StatefulSet
-	services    []*core.Service
-	configs     []*core.ConfigMap
-	claims      []*core.PersistentVolumeClaim
-	policies    []*networking.NetworkPolicy
-	monitors    []*monitoring.PodMonitor
-	scalers     []*autoscaling.HorizontalPodAutoscaler
-	budgets     []*policy.PodDisruptionBudget
-	accounts    []*core.ServiceAccount
-	ingresses   []*networking.Ingress
-	routes      []*gateway.HTTPRoute
-	alerts      []*monitoring.PrometheusRule
-	hooks       []*core.Pod // Helm's, such as its test
+// objects are the decoded objects of a rendering.
+type objects []runtime.Object
+
+// of returns the objects of a kind, such as *core.Service.
+func of[T runtime.Object](all objects) (found []T) {
+	for _, o := range all {
+		if v, ok := o.(T); ok {
+			found = append(found, v)
+		}
+	}
+	return found
 }
 
 // strictly is a decoder that refuses members that the API does not have, and
@@ -74,42 +69,11 @@ func decode(t *testing.T, r rendering) (o objects, err error) {
 		if empty(doc) {
 			continue
 		}
-		v, kind, err := decoder.Decode(doc, nil, nil)
+		v, _, err := decoder.Decode(doc, nil, nil)
 		if err != nil {
 			return o, fmt.Errorf("%w in\n%s", err, doc)
 		}
-		switch v := v.(type) {
-		case *apps.Deployment:
-			o.deployments = append(o.deployments, v)
-		case *apps.StatefulSet:
-			o.stateful = append(o.stateful, v)
-		case *core.Service:
-			o.services = append(o.services, v)
-		case *core.ConfigMap:
-			o.configs = append(o.configs, v)
-		case *core.PersistentVolumeClaim:
-			o.claims = append(o.claims, v)
-		case *networking.NetworkPolicy:
-			o.policies = append(o.policies, v)
-		case *monitoring.PodMonitor:
-			o.monitors = append(o.monitors, v)
-		case *autoscaling.HorizontalPodAutoscaler:
-			o.scalers = append(o.scalers, v)
-		case *policy.PodDisruptionBudget:
-			o.budgets = append(o.budgets, v)
-		case *core.ServiceAccount:
-			o.accounts = append(o.accounts, v)
-		case *networking.Ingress:
-			o.ingresses = append(o.ingresses, v)
-		case *gateway.HTTPRoute:
-			o.routes = append(o.routes, v)
-		case *monitoring.PrometheusRule:
-			o.alerts = append(o.alerts, v)
-		case *core.Pod:
-			o.hooks = append(o.hooks, v)
-		default:
-			return o, fmt.Errorf("a %s is not expected here", kind)
-		}
+		o = append(o, v)
 	}
 }
 

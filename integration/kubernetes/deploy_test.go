@@ -10,7 +10,10 @@ import (
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	apps "k8s.io/api/apps/v1"
+	autoscaling "k8s.io/api/autoscaling/v2"
 	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -79,18 +82,18 @@ func TestChartIsTheBase(t *testing.T) {
 			}
 		}
 		slices.SortFunc(o.pods()[0].spec.Volumes, func(a, b core.Volume) int { return strings.Compare(a.Name, b.Name) })
-		o.services[0].Spec.Type = "" // ClusterIP, the default
-		for _, n := range o.policies {
+		of[*core.Service](o)[0].Spec.Type = "" // ClusterIP, the default
+		for _, n := range of[*networking.NetworkPolicy](o) {
 			n.Spec.PodSelector.MatchLabels = nil // whose pods, selectors says
 		}
 	}
 	for name, pair := range map[string][2]any{
-		"pod":           {chart.deployments[0].Spec.Template.Spec, base.deployments[0].Spec.Template.Spec},
-		"strategy":      {chart.deployments[0].Spec.Strategy, base.deployments[0].Spec.Strategy},
-		"selector":      {chart.deployments[0].Spec.Selector, base.deployments[0].Spec.Selector},
-		"Service":       {chart.services[0].Spec, base.services[0].Spec},
-		"claim":         {chart.claims[0].Spec, base.claims[0].Spec},
-		"NetworkPolicy": {chart.policies[0].Spec, base.policies[0].Spec},
+		"pod":           {of[*apps.Deployment](chart)[0].Spec.Template.Spec, of[*apps.Deployment](base)[0].Spec.Template.Spec},
+		"strategy":      {of[*apps.Deployment](chart)[0].Spec.Strategy, of[*apps.Deployment](base)[0].Spec.Strategy},
+		"selector":      {of[*apps.Deployment](chart)[0].Spec.Selector, of[*apps.Deployment](base)[0].Spec.Selector},
+		"Service":       {of[*core.Service](chart)[0].Spec, of[*core.Service](base)[0].Spec},
+		"claim":         {of[*core.PersistentVolumeClaim](chart)[0].Spec, of[*core.PersistentVolumeClaim](base)[0].Spec},
+		"NetworkPolicy": {of[*networking.NetworkPolicy](chart)[0].Spec, of[*networking.NetworkPolicy](base)[0].Spec},
 		"Caddyfile":     caddyfiles,
 	} {
 		if c, b := text(t, pair[0]), text(t, pair[1]); c != b {
@@ -123,15 +126,15 @@ func bare(caddyfile string) []string {
 // TestExistingDeployments keep what they have.
 func TestExistingDeployments(t *testing.T) {
 	o := must(t, kustomized(t, "example"))
-	if len(o.deployments) != 2 || len(o.services) != 2 {
-		t.Fatalf("%d Deployments, %d Services", len(o.deployments), len(o.services))
+	if len(of[*apps.Deployment](o)) != 2 || len(of[*core.Service](o)) != 2 {
+		t.Fatalf("%d Deployments, %d Services", len(of[*apps.Deployment](o)), len(of[*core.Service](o)))
 	}
-	for _, d := range o.deployments {
+	for _, d := range of[*apps.Deployment](o) {
 		if got := len(d.Spec.Template.Spec.InitContainers); d.Name == "hermes-page" && got != 0 || d.Name == "hermes" && got != 2 {
 			t.Errorf("%s has %d init containers", d.Name, got)
 		}
 	}
-	for _, s := range o.services {
+	for _, s := range of[*core.Service](o) {
 		port := s.Spec.Ports[0]
 		switch {
 		case port.Port != 80:
@@ -152,8 +155,8 @@ func TestExistingDeployments(t *testing.T) {
 // TestPrefixedNamesFit: what refers to a name gets its prefix too.
 func TestPrefixedNamesFit(t *testing.T) {
 	o := must(t, kustomized(t, "base, all"))
-	if d := o.deployments[0]; d.Name != "team-a-hermes" || d.Namespace != "agents" || o.scalers[0].Spec.ScaleTargetRef.Name != d.Name {
-		t.Errorf("Deployment %s in %s, scaled is %s", d.Name, d.Namespace, o.scalers[0].Spec.ScaleTargetRef.Name)
+	if d := of[*apps.Deployment](o)[0]; d.Name != "team-a-hermes" || d.Namespace != "agents" || of[*autoscaling.HorizontalPodAutoscaler](o)[0].Spec.ScaleTargetRef.Name != d.Name {
+		t.Errorf("Deployment %s in %s, scaled is %s", d.Name, d.Namespace, of[*autoscaling.HorizontalPodAutoscaler](o)[0].Spec.ScaleTargetRef.Name)
 	}
 	images := []string{o.pods()[0].sidecar().Image, o.pods()[0].hermes().Image}
 	if images[0] != "registry.example.com/hermes-sidecar:1.2.3" || !strings.HasPrefix(images[1], "nousresearch/hermes-agent@sha256:") {
@@ -164,7 +167,7 @@ func TestPrefixedNamesFit(t *testing.T) {
 // TestMetricOfTheAutoscalerIsDocumented, and so exposed (integration tests that).
 func TestMetricOfTheAutoscalerIsDocumented(t *testing.T) {
 	doc := harness.ReadFile(t, harness.Path("docs/observability.md"))
-	for _, m := range must(t, kustomized(t, "base, autoscaled")).scalers[0].Spec.Metrics {
+	for _, m := range of[*autoscaling.HorizontalPodAutoscaler](must(t, kustomized(t, "base, autoscaled")))[0].Spec.Metrics {
 		if !strings.Contains(doc, "| `"+m.Pods.Metric.Name+"` | gauge |") {
 			t.Errorf("%s is not in docs/observability.md", m.Pods.Metric.Name)
 		}

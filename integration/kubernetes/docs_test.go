@@ -1,17 +1,16 @@
 package kubernetes
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
-	"maps"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	apps "k8s.io/api/apps/v1"
+	autoscaling "k8s.io/api/autoscaling/v2"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
@@ -89,52 +88,6 @@ func defaultOf(t *testing.T, value *yaml.Node) string {
 	return "`" + strings.Join(strings.Fields(string(out)), " ") + "`"
 }
 
-// TestChartHasEveryOption of the directive with every value that has a name, but
-// those that other values decide or that need a volume.
-func TestChartHasEveryOption(t *testing.T) {
-	type property struct {
-		Enum       []any
-		Properties map[string]property
-		Defs       map[string]property `json:"$defs"`
-	}
-	var schema property
-	if err := json.Unmarshal([]byte(harness.ReadFile(t, filepath.Join(deployed, "chart/values.schema.json"))), &schema); err != nil {
-		t.Fatal(err)
-	}
-	schema.Properties["sidecar"].Properties["options"] = schema.Defs["options"]
-	options := schema.Properties["sidecar"].Properties["options"].Properties
-	page := harness.ReadFile(t, harness.Path("docs/options.md"))
-	documented, word := map[string]bool{}, regexp.MustCompile("`([a-z]+)`")
-	for _, row := range regexp.MustCompile("(?m)^### `([a-z_]+)`\n\n(.*) Default: ").FindAllStringSubmatch(page, -1) {
-		name := row[1]
-		if slices.Contains([]string{"drain_timeout", "record", "record_max"}, name) {
-			continue
-		}
-		documented[name] = true
-		if len(options[name].Enum) == 0 {
-			continue
-		}
-		var have, want []string
-		for _, v := range options[name].Enum {
-			if s, ok := v.(string); ok { // the others are what YAML makes of on and off
-				have = append(have, s)
-			}
-		}
-		for _, v := range word.FindAllStringSubmatch(row[2], -1) {
-			want = append(want, v[1])
-		}
-		slices.Sort(have)
-		slices.Sort(want)
-		if !slices.Equal(have, want) {
-			t.Errorf("%s may be %q in the chart, and is %q in docs/options.md", name, have, want)
-		}
-	}
-	have, want := slices.Sorted(maps.Keys(options)), slices.Sorted(maps.Keys(documented))
-	if !slices.Equal(have, want) {
-		t.Errorf("the chart has the options\n%q\ndocs/options.md\n%q", have, want)
-	}
-}
-
 // TestReadmesKustomizationRenders: what the README says to write.
 func TestReadmesKustomizationRenders(t *testing.T) {
 	_, text, found := strings.Cut(harness.ReadFile(t, filepath.Join(deployed, "README.md")), "    # kustomization.yaml\n")
@@ -150,7 +103,7 @@ func TestReadmesKustomizationRenders(t *testing.T) {
 	o := must(t, rendering{"README", r})
 	check(t, o, always)
 	check(t, o, ours)
-	if image := o.pods()[0].sidecar().Image; !strings.HasPrefix(image, "registry.example.com/") || len(o.scalers) != 1 || len(o.monitors) != 1 || o.deployments[0].Namespace != "agents" {
-		t.Errorf("image %s, %d autoscalers, %d PodMonitors", image, len(o.scalers), len(o.monitors))
+	if image := o.pods()[0].sidecar().Image; !strings.HasPrefix(image, "registry.example.com/") || len(of[*autoscaling.HorizontalPodAutoscaler](o)) != 1 || len(of[*monitoring.PodMonitor](o)) != 1 || of[*apps.Deployment](o)[0].Namespace != "agents" {
+		t.Errorf("image %s, %d autoscalers, %d PodMonitors", image, len(of[*autoscaling.HorizontalPodAutoscaler](o)), len(of[*monitoring.PodMonitor](o)))
 	}
 }

@@ -9,11 +9,16 @@ import (
 	"strings"
 	"time"
 
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	apps "k8s.io/api/apps/v1"
+	autoscaling "k8s.io/api/autoscaling/v2"
 	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	disruption "k8s.io/api/policy/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	podsecurity "k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // A rule lists the faults of a deployment.
@@ -57,10 +62,10 @@ type pod struct {
 
 // pods are those with the sidecar in them.
 func (o objects) pods() (all []pod) {
-	for _, d := range o.deployments {
+	for _, d := range of[*apps.Deployment](o) {
 		all = append(all, pod{d.Name, d.Spec.Template.Labels, d.Spec.Selector, d.Spec.Replicas, d.Spec.Strategy, d.Spec.Template.ObjectMeta, &d.Spec.Template.Spec})
 	}
-	for _, s := range o.stateful {
+	for _, s := range of[*apps.StatefulSet](o) {
 		all = append(all, pod{s.Name, s.Spec.Template.Labels, s.Spec.Selector, s.Spec.Replicas, apps.DeploymentStrategy{}, s.Spec.Template.ObjectMeta, &s.Spec.Template.Spec})
 	}
 	return slices.DeleteFunc(all, func(p pod) bool { return p.sidecar() == nil })
@@ -104,7 +109,7 @@ func restricted(o objects) (bad []string) {
 				bad = append(bad, r.ForbiddenReason+": "+r.ForbiddenDetail)
 			}
 		}
-		for _, h := range o.hooks {
+		for _, h := range of[*core.Pod](o) {
 			for _, r := range evaluator.EvaluatePod(level, &h.ObjectMeta, &h.Spec) {
 				if !r.Allowed {
 					bad = append(bad, h.Name+": "+r.ForbiddenReason+": "+r.ForbiddenDetail)
@@ -160,10 +165,10 @@ func pinned(o objects) (bad []string) {
 // volumes: each mount has one, and each volume what it is made of.
 func volumes(o objects) (bad []string) {
 	configs, claims := map[string]bool{}, map[string]bool{"mine": true} // a claim that is there already
-	for _, c := range o.configs {
+	for _, c := range of[*core.ConfigMap](o) {
 		configs[c.Name] = true
 	}
-	for _, c := range o.claims {
+	for _, c := range of[*core.PersistentVolumeClaim](o) {
 		claims[c.Name] = true
 	}
 	for _, p := range o.pods() {
@@ -204,7 +209,7 @@ func volumes(o objects) (bad []string) {
 func caddyfile(o objects) string {
 	for _, p := range o.pods() {
 		for _, v := range p.spec.Volumes {
-			for _, c := range o.configs {
+			for _, c := range of[*core.ConfigMap](o) {
 				if v.ConfigMap != nil && v.ConfigMap.Name == c.Name && v.Name == "hermes-sidecar-config" {
 					return c.Data["Caddyfile"]
 				}
@@ -233,13 +238,13 @@ func selectors(o objects) (bad []string) {
 			bad = append(bad, p.name+" does not select its own pods")
 		}
 		chosen := map[string]map[string]string{}
-		for _, n := range o.policies {
+		for _, n := range of[*networking.NetworkPolicy](o) {
 			chosen["NetworkPolicy "+n.Name] = n.Spec.PodSelector.MatchLabels
 		}
-		for _, m := range o.monitors {
+		for _, m := range of[*monitoring.PodMonitor](o) {
 			chosen["PodMonitor "+m.Name] = m.Spec.Selector.MatchLabels
 		}
-		for _, b := range o.budgets {
+		for _, b := range of[*disruption.PodDisruptionBudget](o) {
 			chosen["PodDisruptionBudget "+b.Name] = b.Spec.Selector.MatchLabels
 		}
 		for _, s := range p.spec.TopologySpreadConstraints {
@@ -257,7 +262,7 @@ func selectors(o objects) (bad []string) {
 func services(o objects) (bad []string) {
 	for _, p := range o.pods() {
 		n := 0
-		for _, s := range o.services {
+		for _, s := range of[*core.Service](o) {
 			if !within(p.labels, s.Spec.Selector) {
 				continue
 			}
@@ -310,7 +315,7 @@ func ends(o objects) (bad []string) {
 
 func monitors(o objects) (bad []string) {
 	for _, p := range o.pods() {
-		for _, m := range o.monitors {
+		for _, m := range of[*monitoring.PodMonitor](o) {
 			if len(m.Spec.PodMetricsEndpoints) != 1 {
 				bad = append(bad, "not one endpoint")
 				continue
@@ -331,7 +336,7 @@ func monitors(o objects) (bad []string) {
 // the pod's own namespace.
 func (p pod) reachable(o objects, namespace string, port int32) bool {
 	closed := false
-	for _, n := range o.policies {
+	for _, n := range of[*networking.NetworkPolicy](o) {
 		if !within(p.labels, n.Spec.PodSelector.MatchLabels) {
 			continue
 		}
@@ -494,7 +499,7 @@ func policies(o objects) (bad []string) {
 					bad = append(bad, fmt.Sprintf("port %d is open to the namespace %q", port, n))
 				}
 			}
-			if p.reachable(o, n, p.health()) && (n != "monitoring" || len(o.monitors) == 0) {
+			if p.reachable(o, n, p.health()) && (n != "monitoring" || len(of[*monitoring.PodMonitor](o)) == 0) {
 				bad = append(bad, fmt.Sprintf("the metrics are open to the namespace %q", n))
 			}
 		}
@@ -514,7 +519,7 @@ func homes(o objects) (bad []string) {
 		}
 		switch v := p.spec.Volumes[i]; {
 		case v.PersistentVolumeClaim != nil:
-			if len(o.scalers) > 0 || p.replicas == nil || *p.replicas != 1 || p.strategy.Type != apps.RecreateDeploymentStrategyType {
+			if len(of[*autoscaling.HorizontalPodAutoscaler](o)) > 0 || p.replicas == nil || *p.replicas != 1 || p.strategy.Type != apps.RecreateDeploymentStrategyType {
 				bad = append(bad, "two pods may have one home")
 			}
 		case v.Ephemeral == nil:
@@ -525,7 +530,7 @@ func homes(o objects) (bad []string) {
 }
 
 func scaled(o objects) (bad []string) {
-	for _, s := range o.scalers {
+	for _, s := range of[*autoscaling.HorizontalPodAutoscaler](o) {
 		for _, p := range o.pods() {
 			if s.Spec.ScaleTargetRef.Name != p.name || s.Spec.ScaleTargetRef.Kind != "Deployment" {
 				bad = append(bad, "the autoscaler scales "+s.Spec.ScaleTargetRef.Name)
@@ -542,7 +547,7 @@ func scaled(o objects) (bad []string) {
 				}
 			}
 		}
-		if len(o.budgets) != 1 || o.budgets[0].Spec.MaxUnavailable == nil || o.budgets[0].Spec.MaxUnavailable.IntVal != 1 {
+		if len(of[*disruption.PodDisruptionBudget](o)) != 1 || of[*disruption.PodDisruptionBudget](o)[0].Spec.MaxUnavailable == nil || of[*disruption.PodDisruptionBudget](o)[0].Spec.MaxUnavailable.IntVal != 1 {
 			bad = append(bad, "there is no budget that lets nodes be drained")
 		}
 	}
@@ -552,21 +557,21 @@ func scaled(o objects) (bad []string) {
 // waysIn from outside of the cluster: each leads to a port of the Service that we have.
 func waysIn(o objects) (bad []string) {
 	leads := func(what, service string, port func(core.ServicePort) bool) {
-		for _, s := range o.services {
+		for _, s := range of[*core.Service](o) {
 			if s.Name == service && slices.ContainsFunc(s.Spec.Ports, port) {
 				return
 			}
 		}
 		bad = append(bad, what+" leads to no Service of ours")
 	}
-	for _, i := range o.ingresses {
+	for _, i := range of[*networking.Ingress](o) {
 		for _, r := range i.Spec.Rules {
 			for _, p := range r.HTTP.Paths {
 				leads("Ingress "+r.Host, p.Backend.Service.Name, func(s core.ServicePort) bool { return s.Name == p.Backend.Service.Port.Name })
 			}
 		}
 	}
-	for _, r := range o.routes {
+	for _, r := range of[*gateway.HTTPRoute](o) {
 		for _, rule := range r.Spec.Rules {
 			for _, b := range rule.BackendRefs {
 				leads("HTTPRoute "+r.Name, string(b.Name), func(s core.ServicePort) bool { return b.Port != nil && s.Port == int32(*b.Port) })

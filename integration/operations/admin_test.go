@@ -11,7 +11,6 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
-	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/metrics"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
@@ -125,21 +124,6 @@ func TestAdminEndpointIsGuarded(t *testing.T) {
 	}
 }
 
-// TestAdminOff: the endpoint does not exist, and streams do not mind.
-func TestAdminOff(t *testing.T) {
-	url, _ := sidecar.Serve(t, upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame)), nil)
-	c := client.New(t, url)
-	c.Chat().Answer().CheckGood(t)
-	res, err := c.HTTP.Get(url + "/hermes/streams")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	if res.Header.Get("Via") == "" {
-		t.Error("the sidecar itself has answered")
-	}
-}
-
 // A watched is a sidecar with all that an operator looks at.
 type watched struct {
 	*sidecar.Process
@@ -171,21 +155,19 @@ func (w *watched) caddyfile(admin, global, directives string) string {
 // endpoint has answered when that was an error.
 func (w *watched) reload(directives string) (failed string) {
 	w.t.Helper()
-	var err error
-	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); {
-		var res *http.Response
-		if res, err = http.Post("http://"+w.Admin+"/load", "text/caddyfile", strings.NewReader(w.caddyfile(w.Admin, "", directives))); err != nil {
-			continue // the admin server of a reload just before
-		}
-		body, _ := io.ReadAll(res.Body)
-		res.Body.Close()
-		if res.StatusCode != http.StatusOK {
-			return string(body)
-		}
+	config := w.caddyfile(w.Admin, "", directives)
+	res, err := harness.Persist(func() (*http.Response, error) { // the admin server before may be going
+		return http.Post("http://"+w.Admin+"/load", "text/caddyfile", strings.NewReader(config))
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode == http.StatusOK {
 		return ""
 	}
-	w.t.Fatal(err)
-	return ""
+	body, _ := io.ReadAll(res.Body)
+	return string(body)
 }
 
 // get is a GET that must be answered with the status.

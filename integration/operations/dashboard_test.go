@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
-	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/metrics"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
@@ -29,19 +28,12 @@ import (
 // deployed is where the dashboard and the rules are.
 var deployed = harness.Path("deploy/observability")
 
-// exposed is what the binary exposes after a few streams of every kind.
+// exposed returns the metrics of the binary after a few streams of every kind.
 func exposed(t *testing.T) metrics.Families {
 	t.Helper()
-	scripts := scenes(t)
-	scripts["run"] = upstream.Replay(hermes.Recorded(t, "g3-v0.20.3/runs.one_tool"), upstream.ByFrame)
+	scripts := everyKind(t)
 	w := watch(t, upstream.New(t, scripts.Play), "", "hermes_resume\n\thermes")
-	for _, name := range slices.Sorted(maps.Keys(scripts)) {
-		path := "/v1/chat/completions"
-		if name == "run" {
-			path = "/v1/runs/run_1/events"
-		}
-		w.Post(path, "X-Play", name).All()
-	}
+	playAll(w, scripts)
 	all := w.scrape()
 	maps.DeleteFunc(all, func(name string, _ *dto.MetricFamily) bool {
 		return !strings.HasPrefix(name, "caddy_hermes_") && !strings.HasPrefix(name, "gen_ai_")
@@ -50,6 +42,25 @@ func exposed(t *testing.T) metrics.Families {
 		t.Fatalf("%d metrics are exposed", len(all))
 	}
 	return all
+}
+
+// everyKind has answers that end in each way, one of another stream, and a whole one.
+func everyKind(t *testing.T) upstream.Router {
+	scripts := scenes(t)
+	scripts["run"] = upstream.Replay(hermes.Recorded(t, "g3-v0.20.3/runs.one_tool"), upstream.ByFrame)
+	scripts["whole"] = upstream.AsJSON("200 OK", `{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}],"usage":{"total_tokens":2}}`)
+	return scripts
+}
+
+// playAll asks for each of everyKind.
+func playAll(w *watched, scripts upstream.Router) {
+	for name := range scripts {
+		path := "/v1/chat/completions"
+		if name == "run" {
+			path = "/v1/runs/run_1/events"
+		}
+		w.Post(path, "X-Play", name).All()
+	}
 }
 
 // A dashboard is what matters of Grafana's.
@@ -204,6 +215,7 @@ func TestRulesAreAboutWhatIsExposed(t *testing.T) {
 	}
 	readme := harness.ReadFile(t, filepath.Join(deployed, "README.md"))
 	runbook := harness.ReadFile(t, harness.Path("docs/alerts.md"))
+	tests := harness.ReadFile(t, filepath.Join(deployed, "hermes.rules.test.yml"))
 	f, names := exposed(t), make(map[string]bool)
 	for _, g := range r.Groups {
 		for _, rule := range g.Rules {
@@ -229,6 +241,9 @@ func TestRulesAreAboutWhatIsExposed(t *testing.T) {
 			if rule.Alert == "" || names[rule.Alert] || !strings.Contains(readme, "`"+rule.Alert+"`") {
 				t.Errorf("%q: no name, one that is there twice, or not in README.md", rule.Alert)
 			}
+			if !strings.Contains(tests, `alertname="`+rule.Alert+`"`) {
+				t.Errorf("no test in hermes.rules.test.yml has %s fire", rule.Alert)
+			}
 			names[rule.Alert] = true
 		}
 	}
@@ -237,13 +252,10 @@ func TestRulesAreAboutWhatIsExposed(t *testing.T) {
 	}
 }
 
-// TestPromtool has Prometheus' own tool check the rules and fire the alerts,
-// where there is one.
+// TestPromtool has Prometheus' own tool check the rules, fire each alert, and see that none fires
+// without a reason.
 func TestPromtool(t *testing.T) {
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		t.Skip("no promtool in the PATH (package prometheus)")
-	}
+	promtool := harness.Program(t, "HERMES_PROMETHEUS", "promtool")
 	for _, args := range [][]string{{"check", "rules", "hermes.rules.yml"}, {"test", "rules", "hermes.rules.test.yml"}} {
 		cmd := exec.Command(promtool, args...)
 		cmd.Dir = deployed
@@ -253,157 +265,49 @@ func TestPromtool(t *testing.T) {
 	}
 }
 
-// A scraper is a Prometheus that scrapes one sidecar each second, and evaluates the rules
-// as often.
-type scraper struct {
-	t    *testing.T
-	base string
-}
-
-func startPrometheus(t *testing.T, site string) scraper {
-	t.Helper()
+// TestPrometheusAnswersThePanels: of a sidecar under load, each query of the dashboard has
+// series in a real Prometheus, which scrapes it each second.
+func TestPrometheusAnswersThePanels(t *testing.T) {
 	prometheus := harness.Program(t, "HERMES_PROMETHEUS", "prometheus")
+	scripts := everyKind(t)
+	w := watch(t, upstream.New(t, scripts.Play), "", "hermes_resume\n\thermes")
 	dir, listen := t.TempDir(), harness.FreePort(t)
-	config := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%s]\nscrape_configs:\n  - job_name: hermes-sidecar\n    static_configs: [{targets: [%q]}]\n",
-		filepath.Join(deployed, "hermes.rules.yml"), site)
+	config := "global: {scrape_interval: 1s}\nscrape_configs: [{job_name: hermes-sidecar, static_configs: [{targets: ['" + w.site + "']}]}]\n"
 	harness.WriteFile(t, filepath.Join(dir, "prometheus.yml"), []byte(config))
-	p := harness.Start(t, exec.Command(prometheus, "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+listen))
+	p := harness.Start(t, exec.Command(prometheus, "--config.file="+dir+"/prometheus.yml", "--storage.tsdb.path="+dir+"/data", "--web.listen-address="+listen))
 	if !p.Says("Server is ready to receive web requests") {
 		t.Fatal("Prometheus does not start")
 	}
-	return scraper{t, "http://" + listen}
-}
 
-// ask asks Prometheus' API, and decodes the data of its answer.
-func (s scraper) ask(path string, data any) {
-	s.t.Helper()
-	res, body := client.Get(s.t, http.DefaultClient, s.base+path)
-	answer := struct {
-		Status, Error string
-		Data          any
-	}{Data: data}
-	if err := json.Unmarshal([]byte(body), &answer); err != nil || answer.Status != "success" {
-		s.t.Fatalf("%s: %s %v %s", path, res.Status, err, answer.Error)
-	}
-}
-
-// query returns how many series an expression has now.
-func (s scraper) query(expr string) int {
-	s.t.Helper()
-	var data struct{ Result []any }
-	s.ask("/api/v1/query?query="+url.QueryEscape(expr), &data)
-	return len(data.Result)
-}
-
-// states are those of the alerts, by name.
-func (s scraper) states() map[string]string {
-	s.t.Helper()
-	var data struct {
-		Groups []struct {
-			Rules []struct{ Name, State, Health, LastError string }
-		}
-	}
-	s.ask("/api/v1/rules", &data)
-	states := map[string]string{}
-	for _, g := range data.Groups {
-		for _, r := range g.Rules {
-			if r.Health == "err" {
-				s.t.Errorf("%s: %s", r.Name, r.LastError)
-			}
-			if r.Health == "ok" {
-				states[r.Name] = r.State
-			}
-		}
-	}
-	return states
-}
-
-// everything is a query of the dashboard for all that its variables may choose.
-func everything(expr string) string {
-	return strings.NewReplacer("$job", "hermes.*", "$instance", ".*", "$operation", ".*").Replace(variables.Replace(expr))
-}
-
-// TestPrometheusAnswersThePanels: of a sidecar under load, each query of the dashboard has
-// series in a real Prometheus, and so has each variable; the alerts that it gives reason
-// for wait to fire, and no others.
-func TestPrometheusAnswersThePanels(t *testing.T) {
-	scripts := scenes(t)
-	scripts["run"] = upstream.Replay(hermes.Recorded(t, "g3-v0.20.3/runs.one_tool"), upstream.ByFrame)
-	scripts["whole"] = upstream.AsJSON("200 OK", `{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}],"usage":{"total_tokens":2}}`)
-	w := watch(t, upstream.New(t, scripts.Play), "", "hermes_resume\n\thermes")
-	p := startPrometheus(t, w.site)
-
-	queries := map[string]string{} // by what asks
+	all := strings.NewReplacer("$job", "hermes.*", "$instance", ".*", "$operation", ".*") // that the variables may choose
+	queries := map[string]bool{}                                                          // without an answer
 	for _, panel := range readDashboard(t).Panels {
 		for _, target := range panel.Targets {
-			expr := everything(target.Expr)
-			queries[panel.Title+" "+target.RefID+" "+expr] = expr
+			queries[all.Replace(variables.Replace(target.Expr))] = true
 		}
 	}
 	if len(queries) < 25 {
 		t.Fatalf("%d queries", len(queries))
 	}
-	load := func() {
-		for name := range scripts {
-			path := "/v1/chat/completions"
-			if name == "run" {
-				path = "/v1/runs/run_1/events"
-			}
-			w.Post(path, "X-Play", name).All()
+	answers := func(expr string) bool {
+		var answer struct {
+			Data struct{ Result []any }
 		}
+		_, body := w.get("http://"+listen+"/api/v1/query?query="+url.QueryEscape(expr), http.StatusOK)
+		if err := json.Unmarshal([]byte(body), &answer); err != nil {
+			t.Fatal(err)
+		}
+		return len(answer.Data.Result) > 0
 	}
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(harness.Patience); len(queries) > 0; <-tick.C {
-		load()
-		for what, expr := range queries {
-			if p.query(expr) > 0 {
-				delete(queries, what)
-			}
-		}
-		if time.Now().After(deadline) {
-			break
-		}
+	for deadline := time.Now().Add(harness.Patience); len(queries) > 0 && time.Now().Before(deadline); <-tick.C {
+		playAll(w, scripts)
+		maps.DeleteFunc(queries, func(expr string, _ bool) bool { return answers(expr) })
 	}
-	for what := range queries {
-		t.Errorf("no data: %s", what)
+	for expr := range queries {
+		t.Errorf("no data: %s", expr)
 	}
-
-	series := regexp.MustCompile(`^label_values\((.+), (\w+)\)$`)
-	for _, v := range readDashboard(t).Templating.List {
-		q, _ := v.Query.(map[string]any)
-		m := series.FindStringSubmatch(fmt.Sprint(q["query"]))
-		if m == nil {
-			continue
-		}
-		var values []string
-		p.ask("/api/v1/label/"+m[2]+"/values?match[]="+url.QueryEscape(strings.ReplaceAll(m[1], "$job", ".*")), &values)
-		if len(values) == 0 {
-			t.Errorf("variable %s has no values", v.Name)
-		}
-	}
-
-	waits := func(when string, want ...string) {
-		t.Helper()
-		var have []string
-		for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); <-tick.C {
-			states := p.states()
-			have = nil
-			for name, state := range states {
-				if state != "inactive" {
-					have = append(have, name)
-				}
-			}
-			slices.Sort(have)
-			if len(states) >= 11 && slices.Equal(have, want) {
-				return
-			}
-		}
-		t.Errorf("%s: the alerts %q wait, want %q", when, have, want)
-	}
-	waits("under load", "HermesAgentCrashes", "HermesErrorRatioHigh", "HermesUpstreamBreaksOff")
-	w.Kill()
-	waits("without a sidecar", "HermesAgentCrashes", "HermesErrorRatioHigh", "HermesMetricsAbsent", "HermesSidecarDown", "HermesUpstreamBreaksOff")
 }
 
 // scraped are the labels that Prometheus adds to all that it scrapes.

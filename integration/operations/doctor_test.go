@@ -164,20 +164,3 @@ func TestDoctorReadsRecordings(t *testing.T) {
 		t.Errorf("status %d\n%s", e.status, e.stdout)
 	}
 }
-
-// A recording may have the key in it, or what a terminal acts upon, also as the name of a
-// tool. Neither is printed.
-func TestDoctorPrintsNothingAsItCame(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "a.sse")
-	first, rest, _ := strings.Cut(string(hermes.Recorded(t, "g3-v0.20.3/plain").Body), "\n\n")
-	for _, name := range []string{"seen" + doctorKey, `seen\u001b]0;x\u0007\u202e`, "seen sk-0123456789abcdef0123"} {
-		tool := "event: hermes.tool.progress\ndata: {\"tool\": \"" + name + "\", \"emoji\": \"x\", \"label\": \"y\", \"toolCallId\": \"1\", \"status\": \"running\"}"
-		harness.WriteFile(t, file, []byte(strings.Join([]string{first, tool, rest}, "\n\n")))
-		for _, form := range []string{"--json=false", "--json"} {
-			e := doctor(t, doctorKey, "--recording", file, form)
-			if e.status != 0 || !strings.Contains(e.stdout, "seen") || strings.ContainsAny(e.stdout, "\x1b\x07\u202e") || strings.Contains(e.stdout, "sk-0") {
-				t.Errorf("%s: status %d\n%q", form, e.status, e.stdout)
-			}
-		}
-	}
-}

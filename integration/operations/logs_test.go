@@ -176,20 +176,6 @@ func TestAccessLogOfAClientThatLeft(t *testing.T) {
 	}
 }
 
-// TestEventsAreEmitted: Caddy's debug log shows each. Handlers of events are
-// plugins, of which this binary has none.
-func TestEventsAreEmitted(t *testing.T) {
-	w := watch(t, upstream.New(t, scenes(t).Play), "debug", "hermes")
-	for name, want := range map[string]string{"good": "hermes_stream_ended", "crash": "hermes_stream_failed"} {
-		w.Play(name).All()
-		line := w.named("events", want)
-		data, _ := line["data"].(map[string]any)
-		if line["msg"] != "event" || line["origin"] != "http.handlers.hermes" || data["model"] != "hermes-agent" || data["tools"] != 1. {
-			t.Errorf("%s: %v", name, line)
-		}
-	}
-}
-
 // said must be in no log: keys, what was asked, and what was
 // answered.
 var said = map[string]string{

@@ -1,16 +1,11 @@
 package operations
 
 import (
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/metrics"
-	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
@@ -89,46 +84,6 @@ func TestCountersGoOn(t *testing.T) {
 		if got := f.Value(name); got != n {
 			t.Errorf("%s is %v, want %v", name, got, n)
 		}
-	}
-}
-
-// TestObservedConfigurationIsValid, as caddy validate says, which provisions it.
-func TestObservedConfigurationIsValid(t *testing.T) {
-	home := t.TempDir()
-	w := &watched{t: t, up: upstream.New(t, upstream.AsJSON("200 OK", "{}")), site: harness.FreePort(t)}
-	file := filepath.Join(home, "Caddyfile")
-	harness.WriteFile(t, file, []byte(w.caddyfile("off", "metrics", "tracing\n\tlog\n\tlog_append outcome {http.hermes.outcome}\n\thermes\n\thermes")))
-	if _, bad, err := sidecar.Command(t, home, "validate", "--config", file, "--adapter", "caddyfile"); err != nil {
-		t.Errorf("%v: %s", err, bad)
-	}
-}
-
-// TestDeadBackendIsCounted: one that dies in a stream, and then refuses
-// connections.
-func TestDeadBackendIsCounted(t *testing.T) {
-	up := upstream.New(t, func(x *upstream.Exchange) {
-		x.Begin("hi")
-		x.Silence()
-	})
-	w := watch(t, up, "", "hermes")
-	live := w.Chat()
-	live.Frame()
-	live.Frame()
-	up.Close()
-	live.Answer()
-	if r := w.Chat(); r.StatusCode != 502 || !strings.Contains(r.All(), "upstream_aborted") {
-		t.Errorf("status %s without a backend", r.Status)
-	}
-	f := w.scrape()
-	// The 502 says how long it is: its client has it before the handler has returned.
-	for until := time.Now().Add(harness.Patience); f.Streams("upstream_aborted") < 2 && time.Now().Before(until); {
-		f = w.scrape()
-	}
-	if n := f.Streams("upstream_aborted"); n != 2 {
-		t.Errorf("%v streams, want 2", n)
-	}
-	if n := f.Value("gen_ai_client_operation_duration_seconds", "error_type", "upstream_aborted", "gen_ai_operation_name", "chat"); n != 2 {
-		t.Errorf("%v durations, want 2", n)
 	}
 }
 

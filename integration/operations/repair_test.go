@@ -108,15 +108,6 @@ func TestRecordedStreamsAreRepairedOffline(t *testing.T) {
 	}
 }
 
-func TestRepairOfWhatIsNoStream(t *testing.T) {
-	if status, _ := repaired(t, "hello"); status != 1 {
-		t.Errorf("exit status %d", status)
-	}
-	if status, out := repaired(t, `{"object": "list"}`); status != 1 || !strings.Contains(out, `"list"`) {
-		t.Errorf("exit status %d: %s", status, out)
-	}
-}
-
 // TestReloadThatIsRefusedKeepsTheRecordings: a smaller record_max takes effect when
 // the configuration that has it runs for good.
 func TestReloadThatIsRefusedKeepsTheRecordings(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
@@ -13,7 +14,7 @@ import (
 func feed(frames ...string) string {
 	var s Stream
 	var out sse.Writer
-	s.Init(&out, &contract.Options{}, &contract.Params{}, nil)
+	s.Init(&out, &contract.Options{Tools: marker.Hermes}, &contract.Params{}, nil)
 	s.Begin(nil, time.Unix(0, 0))
 	for _, frame := range frames {
 		s.Unit(sse.UnitFrame)
