@@ -7,7 +7,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
 // Object returns the object of the current frame. The caller parses its F before Frame.
@@ -196,7 +195,7 @@ func (s *Stream) chunk() {
 		s.apply(s.tools.endAll(s.willFail()))
 	}
 	last := c.Finish.Ok() || x.HasError() || c.Reasoning || c.Calls // these wait for no text
-	if s.readContent(last) == sse.Forwarded {
+	if s.readContent(last) {
 		s.learn()
 		s.writeChunk()
 	}
