@@ -81,18 +81,20 @@ func (s *Stream) object() {
 	k, form := kindOf(x, false)
 	all := k == kindError || (k != kindChunk || s.end.done) && x.TellsState()
 	x.Redact(all, s.text.prose.InTag())
-	switch {
-	case s.end.done:
+	if s.end.done {
 		s.late()
-	case k == kindTool:
+		return
+	}
+	switch k {
+	case kindTool:
 		s.toolEvent(form)
-	case k == kindChunk:
+	case kindChunk:
 		s.chunk()
-	case k == kindError:
+	case kindError:
 		s.errorFrame()
-	case k == kindWrapped:
+	case kindWrapped:
 		s.wrappedEvent()
-	case k == kindNamed:
+	case kindNamed:
 		s.namedEvent()
 	default:
 		s.forward()
@@ -170,9 +172,8 @@ func (s *Stream) chunk() {
 	}
 	s.updateEnvelope()
 	s.end.update(x)
-	if u := &s.usage; c.Tokens.Counts && !u.reported && u.memory != nil {
-		u.reported = true
-		u.memory.Report(s.w.Model())
+	if c.Tokens.Counts {
+		s.usage.report(s.w.Model())
 	}
 	if s.markerChunk() {
 		return

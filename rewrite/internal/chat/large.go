@@ -107,9 +107,9 @@ func (s *Stream) largeBegins() {
 	c := &g.x.C
 	switch {
 	case g.kind == kindTool:
-		id, status := toolOf(&g.x).ID, statusOf(&g.x)
+		t, status := toolOf(&g.x), statusOf(&g.x)
 		g.drop = s.w.Form == contract.ProgressOff || s.end.finished || g.internal ||
-			id != "" && (status == encode.Running && s.tools.started(id) || status == encode.Completed && s.tools.find(id) < 0)
+			t.ID != "" && (status == encode.Running && s.tools.started(t.ID) || status == encode.Completed && s.tools.find(&t) < 0)
 		return
 	case g.isError:
 		s.apply(s.tools.endAll(!s.end.finished))
@@ -172,7 +172,7 @@ func (s *Stream) largeToolEnds() {
 	switch {
 	case isInternal(t.Name) || s.end.finished:
 	case status == encode.Completed:
-		if i := s.tools.find(t.ID); i >= 0 {
+		if i := s.tools.find(&t); i >= 0 && t.ID != "" {
 			end := s.tools.end(i, contract.SourceUpstream)
 			end.Left = true
 			s.apply([]encode.Transition{end})

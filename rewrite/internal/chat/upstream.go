@@ -122,20 +122,14 @@ const unknownTool = `"` + marker.UnknownTool + `"`
 
 // toolEnds ends the tool of upstream's event. It drops the end of a tool that is not open.
 func (s *Stream) toolEnds(c encode.Transition) {
-	find := func() int {
-		if c.ID == "" {
-			return s.tools.findName(c.Name)
-		}
-		return s.tools.find(c.ID)
-	}
-	if find() < 0 {
+	if s.tools.find(&c.Tool) < 0 {
 		s.notes.Add(contract.SectionTools, "the end of a tool that is not open: dropped")
 		return
 	}
 	if s.w.Form != contract.ProgressOff {
 		s.decideHeld() // this may complete tools: TestToolEndsWhileTextIsHeld
 	}
-	i := find()
+	i := s.tools.find(&c.Tool)
 	if i < 0 {
 		return
 	}

@@ -114,29 +114,23 @@ func saysNoReply(k *prose.Kept, data []byte) bool {
 // usage records in the usage memory what upstream has shown of its reports.
 type usage struct {
 	memory   contract.UsageMemory // nil for none
-	age      upstreamAge
-	reported bool // the memory knows that the model reports usage
+	reported bool                 // the memory knows that the model reports usage
+	reports  *bool                // what it knows of whether upstream reports its failures; nil for nothing
 }
-
-// upstreamAge is what upstream has shown of whether it reports its failures.
-type upstreamAge uint8
-
-const (
-	ageUnknown upstreamAge = iota
-	ageReports
-	ageTooOld
-)
 
 // setReportsFailures records, once, that upstream reports its failures itself, or that it
 // is too old to. The third rule of the false stop depends on that.
 func (u *usage) setReportsFailures(does bool) {
-	age := ageTooOld
-	if does {
-		age = ageReports
+	if u.memory != nil && (u.reports == nil || *u.reports != does) {
+		u.reports = &does
+		u.memory.ReportsFailures(does)
 	}
-	if u.memory == nil || u.age == age {
-		return
+}
+
+// report records that the model has reported usage.
+func (u *usage) report(model string) {
+	if u.memory != nil && !u.reported {
+		u.reported = true
+		u.memory.Report(model)
 	}
-	u.age = age
-	u.memory.ReportsFailures(does)
 }
