@@ -88,10 +88,10 @@ func (s *Stream) reason(x *chunk.Object) []byte {
 	return s.message(contract.CodeAgentError)
 }
 
-// failure returns the failure with the code and the message, or with that of the error
-// that has left.
-func (s *Stream) failure(code string, message []byte) *encode.Failure {
-	f := &encode.Failure{Code: code, Message: message, Partial: s.text.hasText || s.text.hasReasoning}
+// failure returns the failure with the code and its message, or that of the error that has
+// left.
+func (s *Stream) failure(code string) *encode.Failure {
+	f := &encode.Failure{Code: code, Message: s.message(code), Partial: s.text.hasText || s.text.hasReasoning}
 	if s.end.errorSent != nil {
 		f.Message, f.Sent = s.end.errorSent, true
 	}
@@ -102,14 +102,14 @@ func (s *Stream) failure(code string, message []byte) *encode.Failure {
 // its [DONE].
 func (s *Stream) finishError(code string) {
 	s.apply(s.tools.endAll(true))
-	if s.end.errorSent != nil {
+	e := &s.end
+	if e.errorSent != nil {
 		code = contract.CodeAgentError
 	}
 	s.notes.Add(contract.SectionEnd, "error finish, code "+code)
-	e := &s.end
 	e.fail(code)
 	e.finished, e.finishReason = true, "error"
-	s.w.ErrorFinish(s.failure(code, s.message(code)), e.begun&^e.ended, e.usage)
+	s.w.ErrorFinish(s.failure(code), e.begun&^e.ended, e.usage)
 }
 
 // finishChunk writes the chunk s.x, which has a finish reason. Its content has already
@@ -123,28 +123,35 @@ func (s *Stream) finishChunk() {
 		s.w.Object(x)
 		return
 	}
-	reason := x.FinishReason()
+	reason, code := x.FinishReason(), ""
 	e.finish(reason)
-	var code string
 	switch {
-	case reason != "stop":
-	case e.errorSent != nil: // upstream has said that it failed
+	case reason == "error":
+		code = contract.CodeAgentError
+	case reason == "stop" && e.errorSent != nil: // upstream has said that it failed
 		s.notes.Add(contract.SectionEnd, "stop after an error of upstream's: becomes error")
 		code = contract.CodeCrashed
-	default:
+	case reason == "stop":
 		code = s.judge()
 	}
-	s.apply(s.tools.endAll(code != "" || reason == "error"))
-	switch {
-	case code != "":
-		e.fail(code)
-		e.finishReason = "error"
-		s.w.Crash(x, s.failure(code, s.message(code)), &s.rest)
-	case reason == "error":
-		s.reportedFailure()
-	default:
+	s.apply(s.tools.endAll(code != ""))
+	if code == "" {
 		s.w.Object(x)
+		return
 	}
+	e.fail(code)
+	e.finishReason = "error"
+	f := s.failure(code)
+	if reason != "error" {
+		s.w.Crash(x, f, &s.rest)
+		return
+	}
+	s.notes.Add(contract.SectionEnd, "upstream says that the agent failed: an error finish, without secrets")
+	f.Message = s.reason(x)
+	if !f.Sent && s.o.ErrorFinish != contract.ErrorFinishInline {
+		e.keepError(f.Message) // other choices may be open
+	}
+	s.w.ReportedFailure(x, f, &s.rest)
 }
 
 // judge returns the code of the failure that the finish chunk s.x hides by saying stop, or
@@ -162,18 +169,6 @@ func (s *Stream) judge() string {
 		}
 	}
 	return v.code
-}
-
-// reportedFailure writes the finish chunk s.x of an agent that says why it failed.
-func (s *Stream) reportedFailure() {
-	s.notes.Add(contract.SectionEnd, "upstream says that the agent failed: an error finish, without secrets")
-	s.end.fail(contract.CodeAgentError)
-	f := s.failure(contract.CodeAgentError, nil)
-	f.Message = s.reason(&s.x)
-	if !f.Sent && s.o.ErrorFinish != contract.ErrorFinishInline {
-		s.end.keepError(f.Message) // other choices may be open
-	}
-	s.w.ReportedFailure(&s.x, f, &s.rest)
 }
 
 // recordError records that the error in s.x leaves, unless the stream has finished.

@@ -113,16 +113,16 @@ func saysNoReply(k *prose.Kept, data []byte) bool {
 
 // usage records in the usage memory what upstream has shown of its reports.
 type usage struct {
-	memory   contract.UsageMemory // nil for none
-	reported bool                 // the memory knows that the model reports usage
-	reports  *bool                // what it knows of whether upstream reports its failures; nil for nothing
+	memory        contract.UsageMemory // nil for none
+	reported      bool                 // the memory knows that the model reports usage
+	told, reports bool                 // it knows whether upstream reports its failures, and that it does
 }
 
 // setReportsFailures records, once, that upstream reports its failures itself, or that it
 // is too old to. The third rule of the false stop depends on that.
 func (u *usage) setReportsFailures(does bool) {
-	if u.memory != nil && (u.reports == nil || *u.reports != does) {
-		u.reports = &does
+	if u.memory != nil && (!u.told || u.reports != does) {
+		u.told, u.reports = true, does
 		u.memory.ReportsFailures(does)
 	}
 }
