@@ -85,6 +85,9 @@ func (s *Stream) object() {
 		s.late()
 		return
 	}
+	if k == kindChunk || k == kindError {
+		x.KeepOneError()
+	}
 	switch k {
 	case kindTool:
 		s.toolEvent(form)
@@ -92,10 +95,8 @@ func (s *Stream) object() {
 		s.chunk()
 	case kindError:
 		s.errorFrame()
-	case kindWrapped:
-		s.wrappedEvent()
-	case kindNamed:
-		s.namedEvent()
+	case kindWrapped, kindNamed:
+		s.namedEvent(k == kindWrapped)
 	default:
 		s.forward()
 	}
@@ -144,7 +145,6 @@ func (s *Stream) doneFrame() {
 
 // errorFrame handles an error of upstream's that is not in a chunk.
 func (s *Stream) errorFrame() {
-	s.x.KeepOneError()
 	s.decideHeld()
 	if s.x.C.IsChunk(s.x.F.Data) { // another sidecar has wrapped it, maybe before any chunk
 		s.updateEnvelope()
@@ -157,7 +157,6 @@ func (s *Stream) errorFrame() {
 // chunk handles a chunk.
 func (s *Stream) chunk() {
 	x, t := &s.x, &s.text
-	x.KeepOneError()
 	c := &x.C
 	s.chunks++
 	s.rest = prose.Kept{}

@@ -80,7 +80,7 @@ func (s *Stream) toolEvent(in contract.Progress) {
 	case status == encode.Running || status == "":
 		s.toolStarts(c, status == "")
 	case in == contract.ProgressBare:
-		s.namedEvent()
+		s.namedEvent(false)
 	default:
 		x.DropFinish()
 		s.forward()
@@ -158,29 +158,20 @@ func (s *Stream) comment(line []byte) bool {
 	return true
 }
 
-// namedEvent handles a named event that is not a chunk.
-func (s *Stream) namedEvent() {
+// namedEvent handles a named event that is neither a chunk nor a tool event. wrapped says that
+// another sidecar has given it the members of a chunk.
+func (s *Stream) namedEvent(wrapped bool) {
+	x := &s.x
 	s.decideHeld()
-	if encode.IsState(&s.x) {
+	if wrapped {
+		s.updateEnvelope() // it may come before any chunk
+	} else if encode.IsState(x) {
 		s.usage.setReportsFailures(true)
 	}
-	s.noteStatus()
-	s.w.NamedEvent(&s.x, s.end.finished)
-}
-
-// noteStatus records what the event says of the model, if it is a status.
-func (s *Stream) noteStatus() {
-	if x := &s.x; string(x.F.Event) == encode.StatusEvent && saysSilence(jsonspan.Inside(x.String(x.Member("text")))) {
+	if string(x.F.Event) == encode.StatusEvent && saysSilence(jsonspan.Inside(x.String(x.Member("text")))) {
 		s.text.gaveUp = true
 	}
-}
-
-// wrappedEvent handles a named event that another sidecar has wrapped.
-func (s *Stream) wrappedEvent() {
-	s.decideHeld()
-	s.updateEnvelope() // it may come before any chunk
-	s.noteStatus()
-	s.w.WrappedEvent(&s.x, s.end.finished)
+	s.w.NamedEvent(x, wrapped, s.end.finished)
 }
 
 // repeatsOutput reports whether the chunk is the output of a card, which another sidecar
