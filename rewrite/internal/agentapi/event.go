@@ -12,7 +12,7 @@ import (
 // event is an event whose data is an object, of which only the beginning may have come.
 type event struct {
 	*sse.Frame
-	came int // how much of the data came: a value that ends after that was cut
+	came int // how much of the data came, if that was cut: so was a value that ends after it
 }
 
 // eventOf returns the event of f. It returns false if the data is no object that ends. It does
@@ -26,7 +26,7 @@ func eventOf(f *sse.Frame) (event, bool) {
 	for _, ok := r.Member(); ok; _, ok = r.Member() {
 		r.Skip()
 	}
-	return event{f, len(f.Data)}, r.Closed()
+	return event{Frame: f}, r.Closed()
 }
 
 // object returns where the object is.
@@ -41,7 +41,7 @@ func (e event) at(names ...string) jsonspan.Span {
 	for _, name := range names {
 		v = jsonspan.MemberOf(e.Data, v, name)
 	}
-	if v.To > e.came {
+	if e.came > 0 && v.To > e.came {
 		return jsonspan.Span{}
 	}
 	return v

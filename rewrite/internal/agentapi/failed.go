@@ -120,10 +120,7 @@ func (s *Stream) appendFailedResponse(dst, message []byte) []byte {
 	if response == nil {
 		response = s.leastResponse()
 	}
-	response = withMember(redact.Value(response), "status", `"failed"`)
-	// An error of the API has these two members. Strict clients accept no other code for
-	// what is not the client's fault.
-	response = withMember(response, "error", `{"code":"server_error","message":`+string(message)+`}`)
+	response = failedResponse(redact.Value(response), "server_error", message)
 	failed := append(s.appendResponseHead(nil, "response.failed"), `,"response":`...)
 	failed = s.seq.appendTo(append(failed, jsonspan.OneLine(response)...), `,"sequence_number":%d`)
 	return append(append(dst, redact.Value(failed)...), "}\n\n"...)
@@ -162,6 +159,14 @@ func (s *Stream) leastResponse() []byte {
 		model = []byte(`"hermes-agent"`)
 	}
 	return fmt.Appendf(nil, `{"id":%s,"object":"response","status":"failed","created_at":%s,"model":%s,"output":[]}`, id, created, model)
+}
+
+// failedResponse returns the response as one that has failed. An error of the API has these two
+// members. Strict clients accept no other code than server_error for what is not the client's
+// fault.
+func failedResponse(response []byte, code string, message []byte) []byte {
+	response = withMember(response, "status", `"failed"`)
+	return withMember(response, "error", `{"code":"`+code+`","message":`+string(message)+`}`)
 }
 
 // withMember returns a copy of the object in which the member with the name has the

@@ -117,10 +117,10 @@ func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 	case ok:
 		if !s.ended {
 			s.failCompleted(e, edits)
-			s.event(event{f, len(f.Data)})
+			s.event(e)
 		}
 		if s.Known() || s.errors {
-			s.redact(event{f, len(f.Data)}, edits)
+			s.redact(e, edits)
 		}
 	case s.Known() || s.errors:
 		if s.kind == kindSession && !s.ended {
@@ -152,16 +152,8 @@ func (s *Stream) failCompleted(e event, edits *sse.Splice) {
 	}
 	typ := e.at("type")
 	edits.Replace(e.Frame, typ.From, typ.To, []byte(`"`+to+`"`))
-	set := func(name, value string) {
-		v := e.at("response", name)
-		if !v.Ok() { // after the last member: there are status and usage
-			v = jsonspan.Span{From: response.To - 1, To: response.To - 1}
-			value = `,"` + name + `":` + value
-		}
-		edits.Replace(e.Frame, v.From, v.To, []byte(value))
-	}
-	set("status", `"failed"`)
-	set("error", `{"code":"`+contract.CodeAgentError+`","message":`+string(chunk.FailureMessage(t.Text))+`}`)
+	failed := failedResponse(response.Of(e.Data), contract.CodeAgentError, chunk.FailureMessage(t.Text))
+	edits.Replace(e.Frame, response.From, response.To, jsonspan.OneLine(failed))
 	chunk.Apply(e.Frame, edits)
 }
 
@@ -248,27 +240,25 @@ func (s *Stream) tool(name []byte, t openTool) {
 	}
 }
 
+// lastEvents are the last events of a response and of a run, and whether they say that it has
+// failed.
+var lastEvents = map[string]bool{
+	"response.failed": true, "response.completed": false, "response.incomplete": false, "response.cancelled": false,
+	"response.canceled": false, "response.done": false,
+	"run.failed": true, "run.interrupted": true, "run.completed": false, "run.cancelled": false, "run.canceled": false,
+}
+
 // ends records that the stream has ended, if the event with the name ends it.
 func (s *Stream) ends(name []byte) {
-	switch string(name) {
-	case "error":
-		if s.kind == kindSession {
-			s.code = contract.CodeAgentError
-		}
-		return
-	case "response.failed", "run.failed", "run.interrupted":
-		if s.kind != kindSession || string(name) == "run.failed" {
-			s.code = contract.CodeAgentError
-		}
-		s.ended = s.kind != kindSession
-	case "response.completed", "response.incomplete", "response.cancelled", "response.canceled", "response.done",
-		"run.completed", "run.cancelled", "run.canceled":
-		s.ended = s.kind != kindSession
-	case "done":
-		s.ended = s.kind == kindSession
+	failed, last := lastEvents[string(name)]
+	if s.kind == kindSession {
+		failed, last = string(name) == "error" || string(name) == "run.failed", string(name) == "done"
 	}
-	if s.ended {
-		s.response, s.tools = nil, nil
+	if failed {
+		s.code = contract.CodeAgentError
+	}
+	if last {
+		s.ended, s.response, s.tools = true, nil, nil
 	}
 }
 
@@ -310,7 +300,6 @@ func (s *Stream) redact(e event, edits *sse.Splice) {
 		return
 	}
 	chunk.Apply(e.Frame, edits)
-	e.came = len(e.Data)
 	texts := e.object()
 	if s.kind == kindSession {
 		texts = e.at("content")
