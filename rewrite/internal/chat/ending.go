@@ -142,16 +142,14 @@ func (s *Stream) finishChunk() {
 	e.fail(code)
 	e.finishReason = "error"
 	f := s.failure(code)
-	if reason != "error" {
-		s.w.Crash(x, f, &s.rest)
-		return
+	if f.Reported = reason == "error"; f.Reported {
+		s.notes.Add(contract.SectionEnd, "upstream says that the agent failed: an error finish, without secrets")
+		f.Message = s.reason(x)
+		if !f.Sent && s.o.ErrorFinish != contract.ErrorFinishInline {
+			e.keepError(f.Message) // other choices may be open
+		}
 	}
-	s.notes.Add(contract.SectionEnd, "upstream says that the agent failed: an error finish, without secrets")
-	f.Message = s.reason(x)
-	if !f.Sent && s.o.ErrorFinish != contract.ErrorFinishInline {
-		e.keepError(f.Message) // other choices may be open
-	}
-	s.w.ReportedFailure(x, f, &s.rest)
+	s.w.FailedFinish(x, f, &s.rest)
 }
 
 // judge returns the code of the failure that the finish chunk s.x hides by saying stop, or
