@@ -9,18 +9,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// MaxTemplate is the length in bytes of the longest template.
-const MaxTemplate = 1 << 10
-
-// template is the last frame without its text, if the frame left as it came and another
-// one of its kind changes nothing but where lines begin. Most frames of an answer differ
-// in nothing but their text, and need not be parsed: see Stream.Pass.
-type template struct {
-	around    []byte // the bytes after the text and, from head on, those before it
-	head      int    // 0 if there is no template
-	reasoning bool   // the text is reasoning in a member of its own
-}
-
 // learn makes the frame, which is about to leave, the template: if it has exactly one text, at
 // most MaxTemplate bytes around it, and nothing that a later frame may repeat with another
 // meaning; and if nothing waits, and more text or reasoning of the same kind changes no state.

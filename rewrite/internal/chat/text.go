@@ -8,23 +8,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 )
 
-// text is what the message has said so far, and where in its text the stream is.
-type text struct {
-	prose prose.State
-
-	hasText          bool // a non-space character of content has left
-	hasReasoning     bool // a non-space character of reasoning has left
-	droppedReasoning bool // reasoning with a non-space character was dropped
-	hasOther         bool // tool calls, a refusal and the like have left
-	gaveUp           bool // upstream has said that the model stays silent; see saysSilence
-	noReply          bool // the only text is Hermes' own word for that
-
-	unexamined int // the number of frames that passed unexamined
-	markers    int // the number of markers that started a tool
-	imitations int // the number of markers that were stripped and started none
-	stretches  int // the number of stretches of reasoning between tags
-}
-
 // maxGrowth is the number of bytes by which what leaves for a frame may exceed three
 // times its length, with the ends of the open tools (contract section 7). All that is
 // written for a frame beside text and reasoning, such as an error finish, takes the rest

@@ -3,63 +3,12 @@ package chat
 import (
 	"bytes"
 
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 // Upstream's tool events, and its other named events (contract section 2).
-
-// apply writes the transitions, and reports each to the notes and to OnTool.
-func (s *Stream) apply(changes []encode.Transition) {
-	for i := range changes {
-		c := &changes[i]
-		if s.notes != nil {
-			verb := " starts: "
-			if c.Completed {
-				verb = " has ended: "
-			}
-			s.notes.Add(contract.SectionTools, "tool "+jsonspan.Unquote(c.Name)+verb+c.Source.Reason())
-		}
-		if s.onTool != nil {
-			s.onTool(contract.ToolEvent{ID: jsonspan.Unquote(c.ID), Name: jsonspan.Unquote(c.Name), Completed: c.Completed, Source: c.Source})
-		}
-		s.w.Transition(c)
-	}
-}
-
-// endSize returns how many bytes it takes at most to complete a tool, if the envelope becomes
-// longer by that many bytes.
-func (s *Stream) endSize(longer int) endSize {
-	return func(t *encode.Tool) int { return s.w.EndSize(t, longer) }
-}
-
-// startTool starts the tool of c, and writes its start. A tool without an id gets one of
-// ours. inferred says that upstream will not say when it ends.
-func (s *Stream) startTool(c encode.Transition, inferred bool) {
-	t := openTool{inferred: inferred, derived: c.ID == ""}
-	if t.derived {
-		c.ID = s.w.CallID(s.tools.count + 1)
-	}
-	c.Card = !c.Left && len(c.ID) <= encode.MaxCardID &&
-		(s.w.HasCards() || c.Event != nil && c.In != contract.ProgressBare && encode.HasCard(c.Event))
-	s.apply(s.tools.start(c, t, s.now, s.o.Window(), s.endSize(0)))
-}
-
-// toolOf returns the tool that the event x names. Its id, if any, has no escapes.
-func toolOf(x *chunk.Object) encode.Tool {
-	return encode.Tool{
-		Name: string(x.String(x.C.Tool)), Emoji: string(x.String(x.C.Emoji)), Label: string(x.String(x.C.Label)),
-		ID: string(jsonspan.Plain(x.String(x.C.CallID))),
-	}
-}
-
-// statusOf returns the status that the event x says, or "".
-func statusOf(x *chunk.Object) string {
-	return string(jsonspan.Inside(jsonspan.Plain(x.String(x.C.Status))))
-}
 
 // toolEvent handles upstream's tool event, which has the form in.
 func (s *Stream) toolEvent(in contract.Progress) {
@@ -87,16 +36,6 @@ func (s *Stream) toolEvent(in contract.Progress) {
 	}
 }
 
-// isInternal reports whether the tool with the name, a JSON string, is internal: clients
-// never see it (contract section 2).
-func isInternal(name string) bool {
-	if len(name) < 3 {
-		return false
-	}
-	r, _ := jsonspan.NextRune([]byte(jsonspan.Inside(name)), 0)
-	return r == '_'
-}
-
 // toolStarts starts the tool of upstream's event.
 func (s *Stream) toolStarts(c encode.Transition, lacksStatus bool) {
 	if c.Name == "" {
@@ -116,9 +55,6 @@ func (s *Stream) toolStarts(c encode.Transition, lacksStatus bool) {
 	s.startTool(c, inferred)
 	s.text.prose.BeginMessage()
 }
-
-// unknownTool is the name of a tool of which upstream says none.
-const unknownTool = `"` + marker.UnknownTool + `"`
 
 // toolEnds ends the tool of upstream's event. It drops the end of a tool that is not open.
 func (s *Stream) toolEnds(c encode.Transition) {
@@ -172,6 +108,23 @@ func (s *Stream) namedEvent(wrapped bool) {
 		s.text.gaveUp = true
 	}
 	s.w.NamedEvent(x, wrapped, s.end.finished)
+}
+
+// errorFrame handles an error of upstream's that is not in a chunk.
+func (s *Stream) errorFrame() {
+	s.decideHeld()
+	if s.x.C.IsChunk(s.x.F.Data) { // another sidecar has wrapped it, maybe before any chunk
+		s.updateEnvelope()
+	}
+	s.apply(s.tools.endAll(!s.end.finished))
+	s.recordError()
+	s.w.Object(&s.x)
+}
+
+// forward writes the frame with its edits, after the held ones.
+func (s *Stream) forward() {
+	s.decideHeld()
+	s.w.Forward(&s.x)
 }
 
 // repeatsOutput reports whether the chunk is the output of a card, which another sidecar
