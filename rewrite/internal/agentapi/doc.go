@@ -13,8 +13,8 @@
 // kind is known it does not change. After ended, no event changes anything but code; if
 // the sidecar has written the last event itself, what upstream still sends is dropped.
 //
-// A Stream takes 488 bytes, and what its last events need: ids, the response as it began
-// (at most MaxResponse bytes), and open tools (at most
-// contract.MaxOpenBytes). After its end it keeps only ids. An event is read once without
-// being validated; what is repeated later is validated when it is remembered.
+// A Stream takes about 300 bytes, and what its last events need: ids, the response as it began
+// (at most MaxResponse bytes), and open tools (at most contract.MaxOpenBytes). After its end it
+// keeps only ids. An event is asked for the members that matter without being validated; what is
+// repeated later is validated when it is remembered.
 package agentapi

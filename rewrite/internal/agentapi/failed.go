@@ -186,7 +186,8 @@ func withMember(object []byte, name, value string) []byte {
 // appendFailedRun appends the ends of open tools, and run.failed. How long a tool would have
 // run is not known.
 func (s *Stream) appendFailedRun(dst, message []byte) []byte {
-	const least = len("id: 123456789\n" + `data: {"event": "tool.completed", "run_id": , "timestamp": , "tool": , "duration": 0.0, "error": true, "seq": 123456789}` + "\n\n")
+	const least = len("id: 123456789\n" + `data: {"event": "tool.completed", "run_id": , "timestamp": , ` +
+		`"tool": , "duration": 0.0, "error": true, "seq": 123456789}` + "\n\n")
 	s.tools.bound(least + len(s.ownID) + len(s.at))
 	for _, t := range s.tools {
 		dst = s.appendRun(dst, "tool.completed", `, "tool": %s, "duration": 0.0, "error": true`, t.key)
@@ -209,7 +210,8 @@ func (s *Stream) appendRun(dst []byte, name, format string, value []byte) []byte
 
 // appendFailedSession appends the ends of open tools, an error unless one has come, and done.
 func (s *Stream) appendFailedSession(dst, message []byte) []byte {
-	const least = len("id: 123456789\nevent: tool.completed\n" + `data: {"message_id": , "tool_name": , "preview": null, "args": null, "session_id": , "run_id": , "seq": 123456789, "ts": }` + "\n\n")
+	const least = len("id: 123456789\nevent: tool.completed\n" + `data: {"message_id": , "tool_name": , "preview": null, ` +
+		`"args": null, "session_id": , "run_id": , "seq": 123456789, "ts": }` + "\n\n")
 	s.tools.bound(least + len(s.ownID) + len(s.run) + len(s.at))
 	for _, t := range s.tools {
 		var of []byte

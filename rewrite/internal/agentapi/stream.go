@@ -283,7 +283,8 @@ func (s *Stream) recordError(e event) {
 // redact adds the edits that take secrets out of what the event says of a failure or of the
 // agent's state.
 func (s *Stream) redact(e event, edits *sse.Splice) {
-	all := chunk.TellsState(e.Event) || chunk.TellsState(jsonspan.Inside(e.text("type"))) || chunk.TellsState(jsonspan.Inside(e.text("event")))
+	all := chunk.TellsState(e.Event) || chunk.TellsState(jsonspan.Inside(e.text("type"))) ||
+		chunk.TellsState(jsonspan.Inside(e.text("event")))
 	if s.kind == kindSession && chunk.IsNamed(e.Frame) {
 		all = string(e.Event) == "error" || string(e.Event) == "hermes.status"
 	}

@@ -85,9 +85,6 @@ func isInternal(name string) bool {
 	return r == '_'
 }
 
-// A frame that is larger than max_frame leaves as it comes. Its beginning says whether it is
-// a tool event, an error or text, and counts as that (contract section 2).
-
 // MaxLook is the number of bytes that are read at either end of a large frame. A tool's id
 // and status are after its label, which may be the large value.
 const MaxLook = 1 << 10

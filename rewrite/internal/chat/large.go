@@ -7,6 +7,9 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 )
 
+// A frame that is larger than max_frame leaves as it comes. Its beginning says whether it is
+// a tool event, an error or text, and counts as that (contract section 2).
+
 // Raw forwards bytes of a frame that is larger than the limit. last says that the frame
 // ends with them. If that is 0, nothing is learnt from them.
 func (s *Stream) Raw(b []byte, last bool, limit int) {

@@ -96,7 +96,7 @@ func (s *Stream) decideHeld() {
 	if !r.Waits() {
 		return
 	}
-	rules := prose.Rules{Options: s.o, Finished: s.end.finished, Reasoned: s.text.hasReasoning} // the frame need not be the one with the text
+	rules := prose.Rules{Options: s.o, Finished: s.end.finished} // without limits: s.x need not be the frame that is held
 	if reasoning := r.Decide(&rules); reasoning != nil {
 		s.w.Reasoning(reasoning)
 	}

@@ -56,7 +56,8 @@ func endedTool(id string, card bool) uint64 {
 
 // started reports whether a tool with the id is open or has ended.
 func (l *tools) started(id string) bool {
-	return l.find(&encode.Tool{ID: id}) >= 0 || slices.Contains(l.ended, endedTool(id, true)) || slices.Contains(l.ended, endedTool(id, false))
+	return l.find(&encode.Tool{ID: id}) >= 0 ||
+		slices.ContainsFunc(l.ended, func(e uint64) bool { return e|1 == endedTool(id, true) })
 }
 
 // hadCard reports whether a tool with the id that is open or has ended has a card.
@@ -69,7 +70,8 @@ func (l *tools) hadCard(id string) bool {
 
 // start starts the tool t for the source. The start completes the inferred tools if it
 // comes at least window after the last one, and the oldest tools if size allows no more.
-func (l *tools) start(c encode.Transition, t openTool, now time.Time, window time.Duration, size endSize) (changes []encode.Transition) {
+func (l *tools) start(c encode.Transition, t openTool, now time.Time, window time.Duration, size endSize) (
+	changes []encode.Transition) {
 	if now.Sub(l.last) >= window {
 		changes = l.inferEnds()
 	}
