@@ -70,7 +70,9 @@ func (s *Stream) lookAt(b []byte) *largeFrame {
 	var f sse.Frame
 	chunk.ParseBeginning(&f, b)
 	e := event{Frame: &f}
-	f.Data, e.came = jsonspan.Close(f.Data)
+	if closed, came := jsonspan.Close(f.Data); closed != nil { // otherwise its first members count
+		f.Data, e.came = closed, came
+	}
 	name := f.Event
 	if l.named = chunk.IsNamed(&f); !l.named {
 		name = nil
