@@ -4,20 +4,17 @@
 // failure. One that is cut before its own last event gets an event that says so.
 //
 //	stream.go    Stream: what kind of stream it is, and whether it has ended
-//	members.go   the members of an event that say what it is
-//	responses.go events of /v1/responses
-//	runs.go      events of /v1/runs/{id}/events
-//	sessions.go  events of /api/sessions/{id}/chat/stream
+//	event.go     an event, its members and its numbers
 //	tools.go     tools that have started and not ended
-//	numbers.go   the numbers of events
 //	large.go     frames that are larger than max_frame
+//	failed.go    what a stream has said, and the events that say that it has failed
 //
 // Every stream has a Stream until it turns out to be one of chat completions. Once its
 // kind is known it does not change. After ended, no event changes anything but code; if
 // the sidecar has written the last event itself, what upstream still sends is dropped.
 //
-// A Stream takes 488 bytes, and what its last events need: ids, the response as it began
-// (at most MaxResponse bytes), and open tools (at most
-// contract.MaxOpenBytes). After its end it keeps only ids. An event is read once without
-// being validated; what is repeated later is validated when it is remembered.
+// A Stream takes about 300 bytes, and what its last events need: ids, the response as it began
+// (at most MaxResponse bytes), and open tools (at most contract.MaxOpenBytes). After its end it
+// keeps only ids. An event is asked for the members that matter without being validated; what is
+// repeated later is validated when it is remembered.
 package agentapi

@@ -30,17 +30,14 @@ type Stream struct {
 	mayHaveEnded bool   // the last frame passed unexamined, and may have been that event
 	code         string // of the error that it ended with
 
-	message []byte        // the message, a JSON string, of an error event of upstream's
 	newID   func() string // may be nil
 	created int64
 	notes   *contract.Notes
 
-	numbers   numbers
-	tools     openTools
-	responses responses
-	runs      runs
-	session   session
-	large     largeFrame
+	said
+	id, seq number
+	tools   openTools
+	large   *largeFrame // the one that comes, or nil
 }
 
 // New returns the Stream of a response that may become one of chat completions.
@@ -48,13 +45,13 @@ func New(p *contract.Params, notes *contract.Notes) *Stream {
 	s := &Stream{errors: p.Responses, newID: p.ID, created: p.Created, notes: notes}
 	if p.RunID != "" {
 		s.kind = kindRuns
-		remember(&s.runs.id, jsonspan.Quote(p.RunID))
+		remember(&s.ownID, jsonspan.Quote(p.RunID))
 	}
 	if p.SessionID != "" {
 		s.kind = kindSession
-		remember(&s.session.id, jsonspan.Quote(p.SessionID))
-		s.session.ts = strconv.AppendInt(nil, p.Created, 10)
-		s.numbers.seq, s.numbers.hasSeq = 1, true
+		remember(&s.ownID, jsonspan.Quote(p.SessionID))
+		s.at = strconv.AppendInt(nil, p.Created, 10)
+		s.seq = number{1, true}
 	}
 	return s
 }
@@ -78,14 +75,11 @@ func (s *Stream) Cut(cause contract.Cause) bool {
 // Summary returns the id of the response, of the run or of the session's run, the model,
 // and the code of the error that the stream ended with. Each may be empty.
 func (s *Stream) Summary() (id, model, code string) {
-	quoted := s.responses.id
-	switch s.kind {
-	case kindRuns:
-		quoted = s.runs.id
-	case kindSession:
-		quoted = s.session.run
+	quoted := s.ownID
+	if s.kind == kindSession {
+		quoted = s.run
 	}
-	return jsonspan.Unquote(string(quoted)), jsonspan.Unquote(string(s.responses.model)), s.code
+	return jsonspan.Unquote(string(quoted)), jsonspan.Unquote(string(s.model)), s.code
 }
 
 // Begins records that upstream has ended within a frame whose bytes are tail, unless tail
@@ -100,17 +94,17 @@ func (s *Stream) Begins(tail []byte) {
 // Comes reports whether the frame f, which lacks only its blank line, is an event of the
 // stream before its end.
 func (s *Stream) Comes(f *sse.Frame) bool {
-	var m members
-	if s.Known() || !m.parse(f.Data) {
+	e, ok := eventOf(f)
+	if s.Known() || !ok {
 		return s.Open()
 	}
-	k, _ := s.kindOf(&m, f)
+	k, _ := s.kindOf(e)
 	return k != kindUnknown
 }
 
 // Frame handles the frame f, and writes it to out with the edits that it adds to edits.
 func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
-	var m members
+	e, ok := eventOf(f)
 	switch {
 	case s.failedByUs:
 		out.Drop() // nothing may follow the failure that we have written
@@ -120,13 +114,13 @@ func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 		if s.Open() && !s.mayHaveEnded {
 			s.writeFailed(out, contract.CodeIncomplete)
 		}
-	case m.parse(f.Data):
+	case ok:
 		if !s.ended {
-			s.failCompleted(f, edits, &m)
-			s.event(f, &m)
+			s.failCompleted(e, edits)
+			s.event(e)
 		}
 		if s.Known() || s.errors {
-			s.redact(f, edits, &m)
+			s.redact(e, edits)
 		}
 	case s.Known() || s.errors:
 		if s.kind == kindSession && !s.ended {
@@ -139,35 +133,28 @@ func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 	out.Frame(f, edits)
 }
 
-// failCompleted makes response.failed of response.completed in f, with the members m, if its
-// only text says that the agent failed (contract section 6).
-func (s *Stream) failCompleted(f *sse.Frame, edits *sse.Splice, m *members) {
+// failCompleted makes response.failed of response.completed in e, if its only text says that
+// the agent failed (contract section 6).
+func (s *Stream) failCompleted(e event, edits *sse.Splice) {
 	const from, to = "response.completed", "response.failed"
-	if string(m.responseEvent(f)) != from || !m.response.IsObject(f.Data) {
+	response := e.at("response")
+	if string(e.responseType()) != from || !response.IsObject(e.Data) {
 		return
 	}
-	t := chunk.ReadTurn(f.Data, m.response)
+	t := chunk.ReadTurn(e.Data, response)
 	if !t.Failed() {
 		return
 	}
 	s.notes.Add(contract.SectionOther, "completed, but its text says that the agent failed: becomes failed")
-	if begin, end := f.EventLine(); begin < end {
-		begin += bytes.Index(f.Raw[begin:end], []byte(from))
-		edits.ReplaceRaw(f, begin, begin+len(from), []byte(to))
+	if begin, end := e.EventLine(); begin < end {
+		begin += bytes.Index(e.Raw[begin:end], []byte(from))
+		edits.ReplaceRaw(e.Frame, begin, begin+len(from), []byte(to))
 	}
-	edits.Replace(f, m.typ.From, m.typ.To, []byte(`"`+to+`"`))
-	set := func(name string, value []byte) {
-		v := jsonspan.MemberOf(f.Data, m.response, name)
-		if !v.Ok() { // after the last member: there are status and usage
-			v = jsonspan.Span{From: m.response.To - 1, To: m.response.To - 1}
-			value = append([]byte(`,"`+name+`":`), value...)
-		}
-		edits.Replace(f, v.From, v.To, value)
-	}
-	set("status", []byte(`"failed"`))
-	set("error", []byte(`{"code":"`+contract.CodeAgentError+`","message":`+string(chunk.FailureMessage(t.Text))+`}`))
-	chunk.Apply(f, edits)
-	m.parse(f.Data)
+	typ := e.at("type")
+	edits.Replace(e.Frame, typ.From, typ.To, []byte(`"`+to+`"`))
+	failed := failedResponse(response.Of(e.Data), contract.CodeAgentError, chunk.FailureMessage(t.Text))
+	edits.Replace(e.Frame, response.From, response.To, jsonspan.OneLine(failed))
+	chunk.Apply(e.Frame, edits)
 }
 
 // Finish ends the stream after upstream has ended for the cause. added is the number of
@@ -182,60 +169,60 @@ func (s *Stream) Finish(out *sse.Writer, cause contract.Cause, added int) {
 	}
 }
 
-// kindOf returns the kind of stream that the frame certainly belongs to, and the name of
-// its event. Only the path says that a stream has the events of a run, because other
-// servers send similar ones.
-func (s *Stream) kindOf(m *members, f *sse.Frame) (kind, []byte) {
+// kindOf returns the kind of stream that the event certainly belongs to, and its name. Only
+// the path says that a stream has the events of a run, because other servers send similar
+// ones.
+func (s *Stream) kindOf(e event) (kind, []byte) {
 	if s.kind == kindSession {
-		if chunk.IsNamed(f) {
-			return kindSession, f.Event
+		if chunk.IsNamed(e.Frame) {
+			return kindSession, e.Event
 		}
 		return kindUnknown, nil
 	}
-	if name := m.responseEvent(f); name != nil {
+	if name := e.responseType(); name != nil {
 		return kindResponses, name
 	}
 	if s.kind == kindRuns {
-		if name := m.runEvent(f); name != nil {
+		if name := e.runName(); name != nil {
 			return kindRuns, name
 		}
 	}
 	return kindUnknown, nil
 }
 
-// event learns from the frame f with the members m.
-func (s *Stream) event(f *sse.Frame, m *members) {
-	k, name := s.kindOf(m, f)
+// event learns from the event.
+func (s *Stream) event(e event) {
+	k, name := s.kindOf(e)
 	if s.kind == kindUnknown {
 		s.kind = k
 	}
 	switch {
 	case s.kind == kindUnknown:
-		return
 	case k == kindUnknown:
-		s.recordError(f, m)
+		s.recordError(e)
 	case k == s.kind:
 		s.mayHaveEnded = false
-		switch k {
-		case kindResponses:
-			s.numbers.count(f, m.sequence.Of(f.Data))
-			s.responses.record(f, m)
-		case kindRuns:
-			s.numbers.count(f, m.seq.Of(f.Data))
-			s.runs.record(f, m)
-		case kindSession:
-			s.numbers.count(f, m.seq.Of(f.Data))
-			s.session.record(f, m)
-		}
-		s.tool(name, m.toolOf(k, f.Data))
+		s.count(e)
+		s.record(k, e)
+		s.tool(name, e.toolOf(k))
 		s.ends(name)
+	}
+}
+
+// count remembers the numbers of the event.
+func (s *Stream) count(e event) {
+	s.id.count(e.ID)
+	if s.kind == kindResponses {
+		s.seq.count(e.number("sequence_number"))
+	} else {
+		s.seq.count(e.number("seq"))
 	}
 }
 
 // tool remembers what the event with the name says of the tool t. The call of a response
 // has ended once there is an output: clients run one that has none themselves.
 func (s *Stream) tool(name []byte, t openTool) {
-	s.responses.nextIndex = max(s.responses.nextIndex, jsonspan.SmallInt(t.index)+1)
+	s.nextIndex = max(s.nextIndex, jsonspan.SmallInt(t.index)+1)
 	switch string(name) {
 	case "tool.completed", "tool.failed":
 		s.tools.end(t.key)
@@ -246,116 +233,88 @@ func (s *Stream) tool(name []byte, t openTool) {
 		case t.done:
 			s.tools.end(t.key)
 		case i >= 0:
-			s.tools.open[i].done = string(name) == "response.output_item.done"
+			s.tools[i].done = string(name) == "response.output_item.done"
 		case t.data != nil && t.index != nil && string(name) == "response.output_item.added":
 			s.tools.start(t)
 		}
 	}
 }
 
-// ends records that the stream has ended, if the event with the name ends it.
-func (s *Stream) ends(name []byte) {
-	if s.kind == kindSession {
-		switch string(name) {
-		case "error", "run.failed":
-			s.code = contract.CodeAgentError
-		case "done":
-			s.ended, s.tools = true, openTools{}
-		}
-		return
-	}
-	switch string(name) {
-	case "response.failed", "run.failed", "run.interrupted":
-		s.code = contract.CodeAgentError
-	case "response.completed", "response.incomplete", "response.cancelled", "response.canceled", "response.done",
-		"run.completed", "run.cancelled", "run.canceled":
-	default:
-		return
-	}
-	s.ended, s.responses.object, s.tools = true, nil, openTools{}
+// lastEvents are the last events of a response and of a run, and whether they say that it has
+// failed.
+var lastEvents = map[string]bool{
+	"response.failed": true, "response.completed": false, "response.incomplete": false, "response.cancelled": false,
+	"response.canceled": false, "response.done": false,
+	"run.failed": true, "run.interrupted": true, "run.completed": false, "run.cancelled": false, "run.canceled": false,
 }
 
-// writeFailed writes the event that says that the stream has failed.
-func (s *Stream) writeFailed(out *sse.Writer, code string) {
-	message := jsonspan.Quote(contract.Message(code))
-	if s.message != nil {
-		message, code = s.message, contract.CodeAgentError
+// ends records that the stream has ended, if the event with the name ends it.
+func (s *Stream) ends(name []byte) {
+	failed, last := lastEvents[string(name)]
+	if s.kind == kindSession {
+		failed, last = string(name) == "error" || string(name) == "run.failed", string(name) == "done"
 	}
-	if s.session.hasError { // upstream has said why
-		code = contract.CodeAgentError
+	if failed {
+		s.code = contract.CodeAgentError
 	}
-	out.BeginOwn()
-	switch s.kind {
-	case kindResponses:
-		out.Bytes = s.responses.appendFailed(out.Bytes, message, &s.tools, &s.numbers, s.newID, s.created)
-	case kindRuns:
-		out.Bytes = s.runs.appendFailed(out.Bytes, message, &s.tools, &s.numbers)
-	case kindSession:
-		out.Bytes = s.session.appendFailed(out.Bytes, message, &s.tools, &s.numbers)
+	if last {
+		s.ended, s.response, s.tools = true, nil, nil
 	}
-	s.notes.Add(contract.SectionOther, "cut before its last event: gets one that says so")
-	s.code = code
-	s.ended, s.failedByUs, s.responses.object = true, true, nil
 }
 
 // recordError remembers the message of an error event, which writeFailed repeats.
-func (s *Stream) recordError(f *sse.Frame, m *members) {
-	data := f.Data
-	isError := m.typ.Is(data, `"error"`) || string(f.Event) == "error"
-	if !isError && (chunk.IsNamed(f) || m.typ.Ok() || !m.err.IsSet(data)) {
+func (s *Stream) recordError(e event) {
+	typ := e.at("type")
+	isError := typ.Is(e.Data, `"error"`) || string(e.Event) == "error"
+	if !isError && (chunk.IsNamed(e.Frame) || typ.Ok() || !e.at("error").IsSet(e.Data)) {
 		return
 	}
 	if s.kind == kindResponses {
-		s.numbers.count(f, m.sequence.Of(data))
+		s.count(e)
 	}
-	for _, v := range []jsonspan.Span{jsonspan.MemberOf(data, m.err, "message"), m.err, m.message} {
-		if text := jsonspan.StringAt(data, v); text != nil && len(text) <= contract.MaxMessage && jsonspan.Valid(text) {
+	for _, text := range [][]byte{e.text("error", "message"), e.text("error"), e.text("message")} {
+		if text != nil && len(text) <= contract.MaxMessage && jsonspan.Valid(text) {
 			s.message = bytes.Clone(redact.Value(text))
 			return
 		}
 	}
 }
 
-// redact adds the edits that take secrets out of what the frame f with the members m says
-// of a failure or of the agent's state.
-func (s *Stream) redact(f *sse.Frame, edits *sse.Splice, m *members) {
-	data := f.Data
-	says := func(v jsonspan.Span) bool { return v.IsString(data) && chunk.TellsState(v.Inner().Of(data)) }
-	all := chunk.TellsState(f.Event) || says(m.typ) || says(m.event)
-	if s.kind == kindSession && chunk.IsNamed(f) {
-		all = string(f.Event) == "error" || string(f.Event) == "hermes.status"
+// redact adds the edits that take secrets out of what the event says of a failure or of the
+// agent's state.
+func (s *Stream) redact(e event, edits *sse.Splice) {
+	all := chunk.TellsState(e.Event) || chunk.TellsState(jsonspan.Inside(e.text("type"))) ||
+		chunk.TellsState(jsonspan.Inside(e.text("event")))
+	if s.kind == kindSession && chunk.IsNamed(e.Frame) {
+		all = string(e.Event) == "error" || string(e.Event) == "hermes.status"
 	}
 	if all {
-		chunk.Redact(f, edits, s.notes, func(each func(jsonspan.Span)) { chunk.EachSecret(data, object(data), each) })
+		chunk.Redact(e.Frame, edits, s.notes, func(each func(jsonspan.Span)) { chunk.EachSecret(e.Data, e.object(), each) })
 		return
 	}
-	if m.err.Ok() || m.moreErrors || m.response.Ok() {
-		chunk.Redact(f, edits, s.notes, func(each func(jsonspan.Span)) {
-			chunk.EachError(data, func(v jsonspan.Span) { chunk.EachSecret(data, v, each) })
+	if mayFail(e.Data) {
+		chunk.Redact(e.Frame, edits, s.notes, func(each func(jsonspan.Span)) {
+			chunk.EachError(e.Data, func(v jsonspan.Span) { chunk.EachSecret(e.Data, v, each) })
 		})
 	}
-	if !redact.MaySay(f.Data) || s.kind == kindSession && string(f.Event) != "assistant.completed" {
+	if !redact.MaySay(e.Data) || s.kind == kindSession && string(e.Event) != "assistant.completed" {
 		return
 	}
-	chunk.Apply(f, edits)
-	m.parse(f.Data)
-	said := object(f.Data)
+	chunk.Apply(e.Frame, edits)
+	texts := e.object()
 	if s.kind == kindSession {
-		said = m.content
+		texts = e.at("content")
 	}
-	chunk.Redact(f, edits, s.notes, func(each func(jsonspan.Span)) { chunk.EachSaid(f.Data, said, false, each) })
+	chunk.Redact(e.Frame, edits, s.notes, func(each func(jsonspan.Span)) { chunk.EachSaid(e.Data, texts, false, each) })
 }
 
-// object returns where the object in data is.
-func object(data []byte) jsonspan.Span {
-	return jsonspan.Span{From: jsonspan.SkipSpace(data, 0), To: len(data)}
-}
-
-// remember sets *dst to a copy of the JSON value v if that is well formed and not too
-// long. It allocates only if v differs from *dst.
-func remember(dst *[]byte, v []byte) {
-	if len(v) == 0 || len(v) > chunk.MaxEnvelope || bytes.Equal(*dst, v) || !jsonspan.Valid(v) {
-		return
+// mayFail reports whether the object may have an error. It is cheap, and errs only by
+// returning true.
+func mayFail(data []byte) bool {
+	for _, sign := range []string{`error"`, `hermes"`, `incomplete_details"`, `\u`} {
+		if bytes.Contains(data, []byte(sign)) {
+			return true
+		}
 	}
-	*dst = append((*dst)[:0], v...)
+	return false
 }

@@ -4,16 +4,12 @@ import (
 	"bytes"
 	"slices"
 
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // openTools are the tools of a stream that have started and not ended, in order.
-type openTools struct {
-	open  []openTool
-	bytes int // what their ends repeat
-}
+type openTools []openTool
 
 // openTool is a tool by what the events of its end have of it, as JSON.
 type openTool struct {
@@ -35,20 +31,22 @@ func (t *openTool) size() int {
 // event says. In a run and in a session tools have no ids. A call of a response has data if
 // its arguments are there from its start on, so that no client is asked to run it, and its
 // output is done.
-func (m *members) toolOf(k kind, data []byte) (t openTool) {
+func (e event) toolOf(k kind) (t openTool) {
 	switch k {
 	case kindRuns:
-		t.key = jsonspan.StringAt(data, m.tool)
+		t.key = e.text("tool")
 	case kindSession:
-		t.key, t.data = jsonspan.StringAt(data, m.toolName), jsonspan.StringAt(data, m.messageID)
+		t.key, t.data = e.text("tool_name"), e.text("message_id")
 	case kindResponses:
-		member := func(name string) jsonspan.Span { return jsonspan.MemberOf(data, m.item, name) }
-		t.index = chunk.NumberAt(data, m.outputIndex)
-		switch typ := member("type"); {
-		case typ.Is(data, `"function_call"`) && jsonspan.StringAt(data, member("arguments")) != nil:
-			t.key, t.data = jsonspan.StringAt(data, member("call_id")), m.item.Of(data)
-		case typ.Is(data, `"function_call_output"`):
-			t.key, t.done = jsonspan.StringAt(data, member("call_id")), true
+		t.index = e.number("output_index")
+		switch typ := e.at("item", "type"); {
+		case typ.Is(e.Data, `"function_call"`) && e.text("item", "arguments") != nil:
+			t.key = e.text("item", "call_id")
+			if item := e.at("item"); item.Ok() {
+				t.data = item.Of(e.Data)
+			}
+		case typ.Is(e.Data, `"function_call_output"`):
+			t.key, t.done = e.text("item", "call_id"), true
 		}
 	}
 	return t
@@ -62,46 +60,37 @@ func (t openTool) clone() openTool {
 // start remembers that the tool has started. Beyond contract.MaxOpenTools and MaxOpenBytes
 // it forgets the tool that started first.
 func (o *openTools) start(t openTool) {
-	size := t.size()
-	if len(t.key) == 0 || size > contract.MaxOpenBytes || !valid(t.key) || !valid(t.data) {
+	if len(t.key) == 0 || t.size() > contract.MaxOpenBytes || !valid(t.key) || !valid(t.data) {
 		return
 	}
-	for len(o.open) >= contract.MaxOpenTools || o.bytes+size > contract.MaxOpenBytes {
-		o.forget(0)
-	}
-	o.open = append(o.open, t.clone())
-	o.bytes += size
+	*o = append(*o, t.clone())
+	o.bound(0)
 }
 
 // valid reports whether value is nil or well-formed JSON.
 func valid(value []byte) bool { return value == nil || jsonspan.Valid(value) }
 
+// bound forgets the tools that started first until the ends of the others, each of which takes
+// least bytes more than it repeats, take at most contract.MaxOpenBytes (contract section 7).
+func (o *openTools) bound(least int) {
+	n := 0
+	for i := range *o {
+		n += (*o)[i].size() + least
+	}
+	for len(*o) > contract.MaxOpenTools || n > contract.MaxOpenBytes {
+		n -= (*o)[0].size() + least
+		*o = slices.Delete(*o, 0, 1)
+	}
+}
+
 // find returns the index of the tool that started first with the key, or -1.
-func (o *openTools) find(key []byte) int {
-	return slices.IndexFunc(o.open, func(t openTool) bool { return bytes.Equal(t.key, key) })
+func (o openTools) find(key []byte) int {
+	return slices.IndexFunc(o, func(t openTool) bool { return bytes.Equal(t.key, key) })
 }
 
 // end remembers that the tool has ended that started first with the key.
 func (o *openTools) end(key []byte) {
 	if i := o.find(key); i >= 0 {
-		o.forget(i)
+		*o = slices.Delete(*o, i, i+1)
 	}
-}
-
-// forget removes the open tool i.
-func (o *openTools) forget(i int) {
-	o.bytes -= o.open[i].size()
-	o.open = slices.Delete(o.open, i, i+1)
-}
-
-// take returns the tools, and forgets them. Those that started first get no end if the
-// ends, each of which takes least bytes more than it repeats, would take more than
-// contract.MaxOpenBytes (contract section 7).
-func (o *openTools) take(least int) []openTool {
-	for len(o.open) > 0 && o.bytes+len(o.open)*least > contract.MaxOpenBytes {
-		o.forget(0)
-	}
-	tools := o.open
-	*o = openTools{}
-	return tools
 }

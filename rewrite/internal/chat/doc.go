@@ -3,16 +3,20 @@
 // crash into an error finish (wire contract, sections 1 to 4). Package encode writes the
 // frames.
 //
-//	stream.go    Stream: unit by unit
-//	template.go  frames that differ from the one before in nothing but their text
-//	frame.go     where a frame goes, and chunks
-//	upstream.go  upstream's tool events and other named events
-//	text.go      the content of a chunk: read, held, applied
-//	hold.go      frames that wait for the end of a line
+//	frame.go     every unit of a stream: where it goes
+//	chunks.go    chunks
+//	events.go    upstream's tool events, other named events and errors
 //	large.go     frames that are larger than max_frame
+//	ending.go    finish chunks and error finishes
+//	template.go  frames that differ from the one before in nothing but their text
+//	text.go      the content of a chunk: read, held, applied
+//	stream.go    Stream: its state, and what all of these do with it
+//	hold.go      frames that wait for the end of a line
 //	tools.go     tools: which are open, and the transitions that follow
 //	verdict.go   evidence and verdict: whether a stop is false
-//	ending.go    finish chunks, errors and error finishes
+//	kind.go      what a frame is
+//
+// Each file knows those below it.
 //
 // A frame takes one of two ways. If it differs from the one before in nothing but its
 // text, Pass forwards it. Otherwise Frame parses it, and asks the parts of the stream:

@@ -8,34 +8,27 @@ import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 type hold struct {
 	buf    []byte      // the frames, one after the other, with the edits made so far
 	frames []heldFrame // the same by position
-	from   int         // where the suspected text begins in buf
+	clear  int         // how much of the first text is before the suspected text
 }
 
 // heldFrame is a frame, or noise between frames, by position in the hold.
 type heldFrame struct {
-	end    int           // where it ends; it begins where the one before ends
-	text   jsonspan.Span // the content that is held, empty if there is none
-	repeat jsonspan.Span // the same text elsewhere in the frame, empty if there is none
-	drop   bool          // without the text the frame says nothing
+	end   int              // where it ends; it begins where the one before ends
+	texts [2]jsonspan.Span // the content that is held, and its repeat, in order; each may be empty
+	drop  bool             // without the text the frame says nothing
 }
 
 // empty reports whether nothing is held.
 func (h *hold) empty() bool { return len(h.buf) == 0 }
 
-// add holds raw, which has no text.
+// add holds raw, which has no text. It is joined with what has none before it, so that short
+// noise needs no more than its bytes.
 func (h *hold) add(raw []byte) {
 	h.buf = append(h.buf, raw...)
-	if n := len(h.frames); n > 0 && !h.frames[n-1].text.Ok() {
-		h.frames[n-1].end = len(h.buf) // joined, so that short noise needs no more than its bytes
-		return
+	if n := len(h.frames); n > 0 && h.frames[n-1].texts == [2]jsonspan.Span{} {
+		h.frames = h.frames[:n-1]
 	}
 	h.frames = append(h.frames, heldFrame{end: len(h.buf)})
-}
-
-// addText holds the frame f, whose bytes are already in buf.
-func (h *hold) addText(f heldFrame) {
-	f.end = len(h.buf)
-	h.frames = append(h.frames, f)
 }
 
 // addLF holds the LF that the last frame lacked.
@@ -51,31 +44,22 @@ func (h *hold) release(dst []byte) []byte {
 	return dst
 }
 
-// strip appends all that is held to dst, without the text from h.from on, and empties the
-// hold.
+// strip appends all that is held to dst, without the suspected text, and empties the hold.
 func (h *hold) strip(dst []byte) []byte {
 	at := 0
-	for i, f := range h.frames {
-		first, second := f.text, f.repeat
-		if i == 0 {
-			first.From = h.from
-			second.From += h.from - f.text.From
-		}
-		if f.drop && first == f.text && first.Ok() {
+	for _, f := range h.frames {
+		if f.drop && h.clear == 0 && f.texts[1].Ok() {
 			at = f.end
 			continue
 		}
-		if second.Ok() && second.From < first.From {
-			first, second = second, first
-		}
-		for _, cut := range []jsonspan.Span{first, second} {
-			if cut.Ok() {
-				dst = append(dst, h.buf[at:cut.From]...)
-				at = cut.To
+		for _, text := range f.texts {
+			if text.Ok() {
+				dst = append(dst, h.buf[at:text.From+h.clear]...)
+				at = text.To
 			}
 		}
 		dst = append(dst, h.buf[at:f.end]...)
-		at = f.end
+		at, h.clear = f.end, 0
 	}
 	*h = hold{}
 	return dst

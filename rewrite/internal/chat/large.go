@@ -1,75 +1,14 @@
 package chat
 
 import (
-	"bytes"
 	"cmp"
 
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // A frame that is larger than max_frame leaves as it comes. Its beginning says whether it is
 // a tool event, an error or text, and counts as that (contract section 2).
-
-// MaxLook is the number of bytes that are read at either end of a large frame. A tool's id
-// and status are after its label, which may be the large value.
-const MaxLook = 1 << 10
-
-// largeFrame is a large frame while it comes.
-type largeFrame struct {
-	x    chunk.Object // its beginning, closed where it was cut, with the values that came whole
-	tail []byte       // its last bytes
-
-	kind     kind
-	isError  bool // it has an error
-	finishes bool // it has a finish reason, which may have been cut
-	internal bool // it is an event of an internal tool
-	drop     bool // nothing of it leaves
-}
-
-// newLarge returns the large frame that begins with head.
-func newLarge(head []byte) *largeFrame {
-	g := new(largeFrame)
-	x, c := &g.x, &g.x.C
-	chunk.ParseBeginning(&x.F, bytes.Clone(head))
-	var came int // how much of the data came: a value that ends after that was cut
-	x.F.Data, came = jsonspan.Close(x.F.Data)
-	c.Parse(x.F.Data)
-	g.kind, _ = kindOf(x, true)
-	g.isError = x.HasError() && (g.kind == kindChunk || g.kind == kindError)
-	g.finishes = c.Finish.Ok()
-	g.internal = isInternal(string(x.String(c.Tool)))
-	for _, v := range []*jsonspan.Span{&c.Tool, &c.Emoji, &c.CallID, &c.Status, &c.Finish} {
-		if v.To > came {
-			*v = jsonspan.Span{}
-		}
-	}
-	if !c.Finish.Ok() {
-		c.Ended = 0
-	}
-	if m := jsonspan.MemberOf(x.F.Data, c.Err, "message"); !m.Ok() || m.To > came {
-		c.Err = jsonspan.Span{}
-	}
-	c.Label, c.Usage = jsonspan.Span{}, jsonspan.Span{} // too long to be kept
-	return g
-}
-
-// members returns the members at the end of the object. It returns false if they are not
-// known.
-func (g *largeFrame) members() (x chunk.Object, ok bool) {
-	x.F.Data = g.tail[:bytes.LastIndexByte(g.tail, '}')+1]
-	for i := bytes.IndexByte(x.F.Data, ','); i >= 0; i = bytes.IndexByte(x.F.Data, ',') {
-		x.F.Data = x.F.Data[i:]
-		x.F.Data[0] = '{' // in a string, or deeper, this begins no object
-		if x.C.Parse(x.F.Data) {
-			return x, true
-		}
-		x.F.Data = x.F.Data[1:]
-	}
-	return x, false
-}
 
 // Raw forwards bytes of a frame that is larger than the limit. last says that the frame
 // ends with them. If that is 0, nothing is learnt from them.
@@ -107,9 +46,9 @@ func (s *Stream) largeBegins() {
 	c := &g.x.C
 	switch {
 	case g.kind == kindTool:
-		id, status := toolOf(&g.x).ID, statusOf(&g.x)
+		t, status := toolOf(&g.x), statusOf(&g.x)
 		g.drop = s.w.Form == contract.ProgressOff || s.end.finished || g.internal ||
-			id != "" && (status == encode.Running && s.tools.started(id) || status == encode.Completed && s.tools.find(id) < 0)
+			t.ID != "" && (status == encode.Running && s.tools.started(t.ID) || status == encode.Completed && s.tools.find(&t) < 0)
 		return
 	case g.isError:
 		s.apply(s.tools.endAll(!s.end.finished))
@@ -172,7 +111,7 @@ func (s *Stream) largeToolEnds() {
 	switch {
 	case isInternal(t.Name) || s.end.finished:
 	case status == encode.Completed:
-		if i := s.tools.find(t.ID); i >= 0 {
+		if i := s.tools.find(&t); i >= 0 && t.ID != "" {
 			end := s.tools.end(i, contract.SourceUpstream)
 			end.Left = true
 			s.apply([]encode.Transition{end})

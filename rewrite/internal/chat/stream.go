@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
@@ -40,6 +41,93 @@ type Stream struct {
 	large *largeFrame // the one that comes, or nil
 }
 
+// text is what the message has said so far, and where in its text the stream is.
+type text struct {
+	prose prose.State
+
+	hasText          bool // a non-space character of content has left
+	hasReasoning     bool // a non-space character of reasoning has left
+	droppedReasoning bool // reasoning with a non-space character was dropped
+	hasOther         bool // tool calls, a refusal and the like have left
+	gaveUp           bool // upstream has said that the model stays silent; see saysSilence
+	noReply          bool // the only text is Hermes' own word for that
+
+	unexamined int // the number of frames that passed unexamined
+	markers    int // the number of markers that started a tool
+	imitations int // the number of markers that were stripped and started none
+	stretches  int // the number of stretches of reasoning between tags
+}
+
+// ending is how the stream ends (contract section 3). After finished nothing may start a
+// tool; after done nothing leaves but a chunk of usage.
+type ending struct {
+	manyChoices     bool   // a choice other than the first has come
+	finished        bool   // the finish chunks of all choices have left
+	failed          bool   // an error has left
+	done            bool   // [DONE] has left
+	usageReported   bool   // the model was known to report usage when the finish chunk came
+	zeroUsagePassed bool   // text with usage 0/0/0 has passed
+	begun, ended    uint64 // the choices that have begun and those that have finished, as bits
+	usage           []byte // upstream's, for an error finish
+	errorSent       []byte // the message, a JSON string, of an error frame that has left
+
+	finishReason  string // the one that was sent
+	code          string // the code of the error that the stream ended with
+	input, output int64  // tokens, as upstream reported last
+}
+
+// MaxUsage is the length in bytes up to which upstream's usage is kept for an error
+// finish.
+const MaxUsage = 4 << 10
+
+// fail records that the stream does not end well. The first code counts.
+func (e *ending) fail(code string) {
+	e.failed = true
+	if e.code == "" {
+		e.code = code
+	}
+}
+
+// finish records a finish chunk with the reason.
+func (e *ending) finish(reason string) {
+	e.finished, e.finishReason = e.allEnded(), reason
+}
+
+// allEnded reports whether all choices that have begun have finished.
+func (e *ending) allEnded() bool { return e.begun&^e.ended == 0 }
+
+// keepError keeps the message of an error that leaves.
+func (e *ending) keepError(message []byte) {
+	e.errorSent = bytes.Clone(jsonspan.Truncate(message, contract.MaxMessage))
+}
+
+// update records which choices the chunk x begins and ends, and its usage.
+func (e *ending) update(x *chunk.Object) {
+	c := &x.C
+	e.manyChoices = e.manyChoices || c.ManyChoices
+	e.begun |= c.Begun
+	e.ended |= c.Ended
+	if !c.Usage.IsObject(x.F.Data) {
+		return
+	}
+	if !(c.Finish.Ok() && e.allEnded()) && c.Usage.To-c.Usage.From <= MaxUsage {
+		e.usage = append(e.usage[:0], jsonspan.OneLine(x.Value(c.Usage))...)
+	}
+	e.input, e.output = c.Tokens.Input, c.Tokens.Output
+}
+
+// MaxTemplate is the length in bytes of the longest template.
+const MaxTemplate = 1 << 10
+
+// template is the last frame without its text, if the frame left as it came and another
+// one of its kind changes nothing but where lines begin. Most frames of an answer differ
+// in nothing but their text, and need not be parsed: see Stream.Pass.
+type template struct {
+	around    []byte // the bytes after the text and, from head on, those before it
+	head      int    // 0 if there is no template
+	reasoning bool   // the text is reasoning in a member of its own
+}
+
 // Init makes s the Stream of a response, which writes to out.
 func (s *Stream) Init(out *sse.Writer, o *contract.Options, p *contract.Params, notes *contract.Notes) {
 	s.Out, s.o, s.onTool, s.notes = out, o, p.OnTool, notes
@@ -62,6 +150,9 @@ func (s *Stream) Continue(code string) { s.end.code = code }
 
 // Begin sets what leaves to be appended to dst, and the time.
 func (s *Stream) Begin(dst []byte, now time.Time) { s.Out.Bytes, s.now = dst, now }
+
+// Object returns the object of the current frame. The caller parses its F before Frame.
+func (s *Stream) Object() *chunk.Object { return &s.x }
 
 // Finished reports whether a finish chunk has left.
 func (s *Stream) Finished() bool { return s.end.finished }
@@ -90,53 +181,50 @@ func (s *Stream) Summary() contract.Summary {
 	return sum
 }
 
-// Unit records that the next unit is u. The caller then hands the unit to the method for
-// its kind, unless it is a byte order mark.
-func (s *Stream) Unit(u sse.Unit) {
-	s.template.head = 0
-	if u == sse.UnitMark {
-		s.Out.Mark()
-	} else {
-		s.Out.Next(u)
+// apply writes the transitions, and reports each to the notes and to OnTool.
+func (s *Stream) apply(changes []encode.Transition) {
+	for i := range changes {
+		c := &changes[i]
+		if s.notes != nil {
+			verb := " starts: "
+			if c.Completed {
+				verb = " has ended: "
+			}
+			s.notes.Add(contract.SectionTools, "tool "+jsonspan.Unquote(c.Name)+verb+c.Source.Reason())
+		}
+		if s.onTool != nil {
+			s.onTool(contract.ToolEvent{ID: jsonspan.Unquote(c.ID), Name: jsonspan.Unquote(c.Name), Completed: c.Completed, Source: c.Source})
+		}
+		s.w.Transition(c)
 	}
 }
 
-// Noise handles a blank line or comments.
-func (s *Stream) Noise(b []byte) {
-	if !s.comment(b) {
-		s.Quiet(b)
-	}
+// endSize returns how many bytes it takes at most to complete a tool, if the envelope becomes
+// longer by that many bytes.
+func (s *Stream) endSize(longer int) endSize {
+	return func(t *encode.Tool) int { return s.w.EndSize(t, longer) }
 }
 
-// LF handles the LF b of a CRLF whose CR ended the unit before.
-func (s *Stream) LF(b []byte) {
-	switch s.Out.LF() {
-	case sse.Forwarded:
-		s.Out.Bytes = append(s.Out.Bytes, b...)
-	case sse.Held:
-		s.hold.addLF(b)
-		s.boundHold()
+// startTool starts the tool of c, and writes its start. A tool without an id gets one of
+// ours. inferred says that upstream will not say when it ends.
+func (s *Stream) startTool(c encode.Transition, inferred bool) {
+	t := openTool{inferred: inferred, derived: c.ID == ""}
+	if t.derived {
+		c.ID = s.w.CallID(s.tools.count + 1)
 	}
+	c.Card = !c.Left && len(c.ID) <= encode.MaxCardID &&
+		(s.w.HasCards() || c.Event != nil && c.In != contract.ProgressBare && encode.HasCard(c.Event))
+	s.apply(s.tools.start(c, t, s.now, s.o.ParallelWindow, s.endSize(0)))
 }
 
-// Keepalive writes a keepalive (contract section 3). The stream must not have finished.
-func (s *Stream) Keepalive() {
-	s.keepalives++
-	s.w.Keepalive()
-}
-
-// Finish ends the stream after upstream has ended for the cause. It writes what the client
-// still needs: the held frames, the ends of open tools, an error finish and [DONE].
-func (s *Stream) Finish(cause contract.Cause) {
-	held := s.hold.buf
-	s.decideHeld()
-	s.Out.Release(held)
-	if !s.end.finished {
-		s.finishError(cause.Code())
+// updateEnvelope takes over the values of the chunk.
+func (s *Stream) updateEnvelope() {
+	if s.w.Env.Same(&s.x) {
+		return
 	}
-	if !s.end.done {
-		s.notes.Add(contract.SectionEnd, "[DONE] is added")
-		s.w.Done()
-		s.end.done = true
+	e := s.w.EnvelopeOf(&s.x)
+	if longer := e.Len() - s.w.Env.Len(); longer > 0 {
+		s.apply(s.tools.bound(s.endSize(longer)))
 	}
+	s.w.Env = e
 }

@@ -6,25 +6,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
-
-// text is what the message has said so far, and where in its text the stream is.
-type text struct {
-	prose prose.State
-
-	hasText          bool // a non-space character of content has left
-	hasReasoning     bool // a non-space character of reasoning has left
-	droppedReasoning bool // reasoning with a non-space character was dropped
-	hasOther         bool // tool calls, a refusal and the like have left
-	gaveUp           bool // upstream has said that the model stays silent; see saysSilence
-	noReply          bool // the only text is Hermes' own word for that
-
-	unexamined int // the number of frames that passed unexamined
-	markers    int // the number of markers that started a tool
-	imitations int // the number of markers that were stripped and started none
-	stretches  int // the number of stretches of reasoning between tags
-}
 
 // maxGrowth is the number of bytes by which what leaves for a frame may exceed three
 // times its length, with the ends of the open tools (contract section 7). All that is
@@ -51,36 +33,28 @@ func (s *Stream) partSize() int {
 	return s.w.DeltaSize()
 }
 
-// readContent takes imitations and reasoning out of the content of the chunk, and returns
-// what becomes of the chunk: it is held or dropped, or the caller forwards it with its
-// edits. last says that nothing may wait for the text that follows.
-func (s *Stream) readContent(last bool) sse.Fate {
+// readContent takes imitations and reasoning out of the content of the chunk, and reports
+// whether the caller forwards it with its edits: otherwise it is held or dropped. last says that
+// nothing may wait for the text that follows.
+func (s *Stream) readContent(last bool) bool {
 	x, t := &s.x, &s.text
 	r := &t.prose
 	in := x.C.Content.Inner()
 	rules := s.rules()
 	r.Read(x.F.Data, in, &rules, last)
-	first := r.Text && !t.hasText
-	if r.Whole() { // as almost all
-		s.rest = r.Part(0)
-		if r.Text {
-			s.apply(s.tools.inferEnds())
-			t.hasText, s.tools.textSince = true, true
-			t.noReply = first && t.gaveUp && saysNoReply(&s.rest, x.F.Data)
-		}
-		return sse.Forwarded
-	}
+	first := r.Text && !t.hasText && r.Held != prose.Leaves
 	s.applyReading()
-	reasoning, kept := s.writeParts(first && r.Held != prose.Leaves)
+	reasoning, kept := s.writeParts(first)
 	if r.Suspects() {
 		s.holdFrame(&kept)
-		return sse.Held
+		return false
 	}
 	left := kept.Len()
 	if reasoning && left > 0 {
 		s.notes.Add(contract.SectionReasoning, "reasoning: leaves the content")
-		if x.C.Beside == chunk.BesideMore || x.C.Finish.Ok() || x.HasError() || s.o.Reasoning == contract.ReasoningDrop {
-			if s.o.Reasoning != contract.ReasoningDrop {
+		drop := s.o.Reasoning == contract.ReasoningDrop
+		if drop || x.C.Beside == chunk.BesideMore || x.C.Finish.Ok() || x.HasError() {
+			if !drop {
 				s.w.Delta(x, true, &kept) // it gets a delta of its own (contract section 4)
 			}
 			kept, left = prose.Kept{}, 0
@@ -89,11 +63,11 @@ func (s *Stream) readContent(last bool) sse.Fate {
 	if in.Ok() && left == 0 && x.Droppable() {
 		s.Out.BeginOwn() // parts may have left
 		s.Out.Drop()
-		return sse.Dropped
+		return false
 	}
 	s.rest = kept
 	x.KeepContent(&kept, reasoning && left > 0)
-	return sse.Forwarded
+	return true
 }
 
 // applyReading records what the text is, and releases or strips the held frames.
@@ -122,7 +96,7 @@ func (s *Stream) decideHeld() {
 	if !r.Waits() {
 		return
 	}
-	rules := prose.Rules{Options: s.o, Finished: s.end.finished, Reasoned: s.text.hasReasoning} // the frame need not be the one with the text
+	rules := prose.Rules{Options: s.o, Finished: s.end.finished} // without limits: s.x need not be the frame that is held
 	if reasoning := r.Decide(&rules); reasoning != nil {
 		s.w.Reasoning(reasoning)
 	}
@@ -173,7 +147,7 @@ func (s *Stream) writeParts(first bool) (reasoning bool, kept prose.Kept) {
 		if p.HasText && !p.Reasoning {
 			t.noReply, first = first && t.gaveUp && saysNoReply(&kept, s.x.F.Data), false
 		}
-		if i < n-1 {
+		if i < n-1 && kept.Len() > 0 {
 			s.writePart(p.Reasoning, &kept)
 		}
 	}
@@ -184,22 +158,17 @@ func (s *Stream) writeParts(first bool) (reasoning bool, kept prose.Kept) {
 // chunk of our own.
 func (s *Stream) writePart(reasoning bool, kept *prose.Kept) {
 	x := &s.x
-	if kept.Len() == 0 {
-		return
-	}
 	if reasoning {
 		s.notes.Add(contract.SectionReasoning, "reasoning: leaves the content")
-		if s.o.Reasoning == contract.ReasoningDrop {
-			return
-		}
 	}
-	if !x.CanCopy() {
+	switch {
+	case reasoning && s.o.Reasoning == contract.ReasoningDrop:
+	case !x.CanCopy():
 		s.w.Delta(x, reasoning, kept)
-		return
+	default:
+		x.KeepContent(kept, reasoning)
+		s.w.Object(x)
 	}
-	x.Edits.Reset()
-	x.KeepContent(kept, reasoning)
-	s.w.Object(x)
 }
 
 // holdFrame holds the chunk with nothing of its content but kept, whose end may be an
@@ -208,25 +177,29 @@ func (s *Stream) holdFrame(kept *prose.Kept) {
 	x, h, r := &s.x, &s.hold, &s.text.prose
 	s.Out.BeginOwn() // parts may have left
 	if r.HeldNewline {
-		kept.Front = prose.NewlineInJSON
+		kept.Front = prose.NewlineInJSON // it is part of the suspected line
 	}
 	x.KeepContent(kept, false)
 	start := len(h.buf)
 	at := func(v jsonspan.Span) jsonspan.Span {
-		return jsonspan.Span{From: start + x.Edits.MovedBefore(&x.F, v.From), To: start + x.Edits.Moved(&x.F, v.To)}
+		return jsonspan.Span{From: start + x.Edits.MovedBefore(&x.F, v.From+1), To: start + x.Edits.Moved(&x.F, v.To-1)}
 	}
-	f := heldFrame{text: at(x.C.Content.Inner()), drop: x.Droppable()}
-	if x.C.Repeat.Ok() {
-		f.repeat = at(x.C.Repeat.Inner())
-	}
+	f := heldFrame{drop: x.Droppable()}
+	f.texts[1] = at(x.C.Content)
 	if from, here := r.Suspected(); here {
-		h.from = f.text.To - (x.C.Content.Inner().To - from)
+		h.clear = kept.Len() - (x.C.Content.To - 1 - from)
 		if r.HeldNewline {
-			h.from -= len(kept.Front) // the newline is part of the line
+			h.clear -= len(kept.Front)
+		}
+	}
+	if x.C.Repeat.Ok() {
+		if f.texts[0] = at(x.C.Repeat); x.C.Content.From < x.C.Repeat.From {
+			f.texts[0], f.texts[1] = f.texts[1], f.texts[0]
 		}
 	}
 	h.buf = x.Edits.Append(h.buf, &x.F)
-	h.addText(f)
+	f.end = len(h.buf)
+	h.frames = append(h.frames, f)
 	s.Out.Hold()
 	s.boundHold()
 }

@@ -38,14 +38,10 @@ type openTool struct {
 // idSeed is random, so that an attacker cannot choose ids with equal hashes.
 var idSeed = maphash.MakeSeed()
 
-// find returns the index of the open tool with the id, or -1.
-func (l *tools) find(id string) int {
-	return slices.IndexFunc(l.open, func(t openTool) bool { return t.ID == id })
-}
-
-// findName returns the index of the first open tool with the name, or -1.
-func (l *tools) findName(name string) int {
-	return slices.IndexFunc(l.open, func(t openTool) bool { return t.Name == name })
+// find returns the index of the open tool with the id of t or, if t has none, of the first one
+// with its name. It returns -1 if there is none.
+func (l *tools) find(t *encode.Tool) int {
+	return slices.IndexFunc(l.open, func(o openTool) bool { return o.ID == t.ID || t.ID == "" && o.Name == t.Name })
 }
 
 // endedTool returns the entry of an ended tool in ended: all but the lowest bit of the hash
@@ -60,12 +56,13 @@ func endedTool(id string, card bool) uint64 {
 
 // started reports whether a tool with the id is open or has ended.
 func (l *tools) started(id string) bool {
-	return l.find(id) >= 0 || slices.Contains(l.ended, endedTool(id, true)) || slices.Contains(l.ended, endedTool(id, false))
+	return l.find(&encode.Tool{ID: id}) >= 0 ||
+		slices.ContainsFunc(l.ended, func(e uint64) bool { return e|1 == endedTool(id, true) })
 }
 
 // hadCard reports whether a tool with the id that is open or has ended has a card.
 func (l *tools) hadCard(id string) bool {
-	if i := l.find(id); i >= 0 {
+	if i := l.find(&encode.Tool{ID: id}); i >= 0 {
 		return l.open[i].Card
 	}
 	return slices.Contains(l.ended, endedTool(id, true))
@@ -73,7 +70,8 @@ func (l *tools) hadCard(id string) bool {
 
 // start starts the tool t for the source. The start completes the inferred tools if it
 // comes at least window after the last one, and the oldest tools if size allows no more.
-func (l *tools) start(c encode.Transition, t openTool, now time.Time, window time.Duration, size endSize) (changes []encode.Transition) {
+func (l *tools) start(c encode.Transition, t openTool, now time.Time, window time.Duration, size endSize) (
+	changes []encode.Transition) {
 	if now.Sub(l.last) >= window {
 		changes = l.inferEnds()
 	}

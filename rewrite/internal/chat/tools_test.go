@@ -39,7 +39,7 @@ func TestTransitionsOfTools(t *testing.T) {
 			case id == "end", id == "fail":
 				changes = append(changes, l.endAll(id == "fail")...)
 			case id[0] == '-':
-				changes = append(changes, l.end(l.find(id[1:]), contract.SourceUpstream))
+				changes = append(changes, l.end(l.find(&encode.Tool{ID: id[1:]}), contract.SourceUpstream))
 			default:
 				start := encode.Transition{Tool: encode.Tool{Name: `"t"`, ID: id}}
 				changes = append(changes, l.start(start, openTool{inferred: inferred}, time.UnixMilli(int64(1e12+s.at)), 500*time.Millisecond, func(*encode.Tool) int { return 0 })...)

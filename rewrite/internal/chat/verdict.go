@@ -53,48 +53,6 @@ func (e *evidence) verdict() verdict {
 	return verdict{"", "text with usage 0/0/0, which may be a crash: passes", true}
 }
 
-// evidence returns what the stream has shown, with the usage of its finish chunk.
-func (s *Stream) evidence(u chunk.Usage) evidence {
-	t, l := &s.text, &s.tools
-	return evidence{
-		usage: u, manyChoices: s.end.manyChoices,
-		text: t.hasText, reasoning: t.hasReasoning || t.droppedReasoning, other: t.hasOther, noReply: t.noReply,
-		onTool: l.count > 0 && !l.textSince, housekeeping: l.housekeeping,
-		mayBeEmpty:  s.o.EmptyAnswer == contract.EmptyAnswerPass,
-		usageMissed: u.Zero && s.zeroUsageIsCrash(),
-	}
-}
-
-// zeroUsageIsCrash reports whether text with usage 0/0/0 is a false stop by its third rule.
-func (s *Stream) zeroUsageIsCrash() bool {
-	switch s.o.ZeroUsage {
-	case contract.ZeroUsageError:
-		return true
-	case contract.ZeroUsagePass:
-		return false
-	}
-	return s.usage.memory != nil && s.usage.memory.Reported(s.w.Model())
-}
-
-// willFail reports whether the finish chunk in s.x means that the agent failed, before its
-// text has been read.
-func (s *Stream) willFail() bool {
-	c := &s.x.C
-	reason := s.x.FinishReason()
-	switch {
-	case s.end.finished:
-		return false
-	case reason != "stop":
-		return reason == "error"
-	case s.end.errorSent != nil:
-		return true
-	case c.Text, s.text.prose.Waits(): // the held text is most likely an answer
-		return !s.end.manyChoices && c.Tokens.Zero && s.zeroUsageIsCrash()
-	}
-	e := s.evidence(c.Tokens)
-	return e.verdict().code != ""
-}
-
 // saysSilence reports whether the text of a hermes.status, the inside of a JSON string,
 // says that the model has returned nothing after all retries. Text that then comes is
 // Hermes' own (contract section 3, rule 2).
@@ -113,30 +71,24 @@ func saysNoReply(k *prose.Kept, data []byte) bool {
 
 // usage records in the usage memory what upstream has shown of its reports.
 type usage struct {
-	memory   contract.UsageMemory // nil for none
-	age      upstreamAge
-	reported bool // the memory knows that the model reports usage
+	memory        contract.UsageMemory // nil for none
+	reported      bool                 // the memory knows that the model reports usage
+	told, reports bool                 // it knows whether upstream reports its failures, and that it does
 }
-
-// upstreamAge is what upstream has shown of whether it reports its failures.
-type upstreamAge uint8
-
-const (
-	ageUnknown upstreamAge = iota
-	ageReports
-	ageTooOld
-)
 
 // setReportsFailures records, once, that upstream reports its failures itself, or that it
 // is too old to. The third rule of the false stop depends on that.
 func (u *usage) setReportsFailures(does bool) {
-	age := ageTooOld
-	if does {
-		age = ageReports
+	if u.memory != nil && (!u.told || u.reports != does) {
+		u.told, u.reports = true, does
+		u.memory.ReportsFailures(does)
 	}
-	if u.memory == nil || u.age == age {
-		return
+}
+
+// report records that the model has reported usage.
+func (u *usage) report(model string) {
+	if u.memory != nil && !u.reported {
+		u.reported = true
+		u.memory.Report(model)
 	}
-	u.age = age
-	u.memory.ReportsFailures(does)
 }

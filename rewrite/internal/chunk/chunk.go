@@ -74,7 +74,7 @@ func (c *Chunk) Parse(data []byte) bool {
 	*c = Chunk{All: objectIn(data)}
 	for name, value := range jsonspan.Members(data, c.All) {
 		at := &jsonspan.Span{}
-		switch key := string(nameOf(data, name)); key {
+		switch string(nameOf(data, name)) {
 		case "id":
 			at = &c.ID
 		case "object":
@@ -98,14 +98,25 @@ func (c *Chunk) Parse(data []byte) bool {
 		case "hermes":
 			c.MoreErrors = c.MoreErrors || c.Hermes.Ok()
 			at = &c.Hermes
-		case "tool", "emoji", "label", "toolCallId", "status":
-			at = map[string]*jsonspan.Span{"tool": &c.Tool, "emoji": &c.Emoji, "label": &c.Label, "toolCallId": &c.CallID, "status": &c.Status}[key]
-			c.Escaped = c.Escaped || len(key) < name.To-name.From
+		case "tool":
+			at = &c.Tool
+		case "emoji":
+			at = &c.Emoji
+		case "label":
+			at = &c.Label
+		case "toolCallId":
+			at = &c.CallID
+		case "status":
+			at = &c.Status
 		case "event":
 			at = &c.StatusLine
 			c.Extra = true
 		default:
 			c.Extra = true
+		}
+		switch at {
+		case &c.Tool, &c.Emoji, &c.Label, &c.CallID, &c.Status:
+			c.Escaped = c.Escaped || bytes.IndexByte(name.Of(data), '\\') >= 0
 		}
 		*at = value
 	}

@@ -28,14 +28,14 @@ func (w *Writer) EnvelopeOf(x *chunk.Object) Envelope {
 	if id == nil || created == nil || model == nil {
 		e = *w.envelope()
 	}
-	for _, m := range [...]struct {
-		old *string
-		new []byte
-	}{{&e.ID, id}, {&e.Created, created}, {&e.Model, model}} {
-		if m.new != nil {
-			*m.old = string(m.new)
+	set := func(dst *string, value []byte) {
+		if value != nil {
+			*dst = string(value)
 		}
 	}
+	set(&e.ID, id)
+	set(&e.Created, created)
+	set(&e.Model, model)
 	e.FromChunk = true
 	return e
 }
@@ -54,23 +54,19 @@ var emptySize = len(new(Envelope).empty())
 // fill adds the members of the envelope that the chunk x lacks. Hermes 0.13 sends a chunk
 // of nothing but choices if its writer fails (contract section 3).
 func (e *Envelope) fill(x *chunk.Object) {
-	c, at := &x.C, x.C.All.From+1
-	for _, m := range [...]struct {
-		at          jsonspan.Span
-		has         []byte
-		name, value string
-	}{
-		{c.ID, x.String(c.ID), `"id":`, e.ID},
-		{c.Object, x.String(c.Object), `"object":`, `"chat.completion.chunk"`},
-		{c.Created, chunk.NumberAt(x.F.Data, c.Created), `"created":`, e.Created},
-		{c.Model, x.String(c.Model), `"model":`, e.Model},
-	} {
+	add := func(v jsonspan.Span, has []byte, name, value string) {
+		at := x.C.All.From + 1
 		switch {
-		case m.has != nil:
-		case m.at.Ok(): // it is null, or empty
-			x.ReplaceValue(m.at, m.value)
+		case has != nil:
+		case v.Ok(): // it is null, or empty
+			x.ReplaceValue(v, value)
 		default:
-			x.Replace(at, at, []byte(m.name+m.value+","))
+			x.Replace(at, at, []byte(`"`+name+`":`+value+`,`))
 		}
 	}
+	c := &x.C
+	add(c.ID, x.String(c.ID), "id", e.ID)
+	add(c.Object, x.String(c.Object), "object", `"chat.completion.chunk"`)
+	add(c.Created, chunk.NumberAt(x.F.Data, c.Created), "created", e.Created)
+	add(c.Model, x.String(c.Model), "model", e.Model)
 }

@@ -14,10 +14,11 @@ import (
 
 // Failure says why a stream has failed.
 type Failure struct {
-	Code    string
-	Message []byte // a JSON string
-	Sent    bool   // an error frame with the message has left
-	Partial bool   // text or reasoning with a non-space character has left
+	Code     string
+	Message  []byte // a JSON string
+	Reported bool   // the finish chunk says error itself, maybe with the reason
+	Sent     bool   // an error frame with the message has left
+	Partial  bool   // text or reasoning with a non-space character has left
 }
 
 // inline reports whether errors leave in the finish chunk.
@@ -49,39 +50,31 @@ func (w *Writer) ErrorFinish(f *Failure, open uint64, usage []byte) {
 	w.own(`,"hermes":`, f.hermes(), "}\n\n")
 }
 
-// Crash writes the finish chunk x, which says stop although the agent failed, as an error
-// finish. rest is the rest of its content.
-func (w *Writer) Crash(x *chunk.Object, f *Failure, rest *prose.Kept) {
+// FailedFinish writes the finish chunk x of an agent that failed as an error finish: x says stop,
+// or why the agent failed. Then the error leaves first, in a frame of its own, and x without it.
+// rest is the rest of its content.
+func (w *Writer) FailedFinish(x *chunk.Object, f *Failure, rest *prose.Kept) {
 	w.moveContent(x, f, rest)
+	if w.inline() && f.Reported {
+		w.Object(x)
+		return
+	}
+	object := contract.AppendErrorObject(nil, f.Message, f.Code)
+	if f.Reported {
+		object = upstreamError(x, f.Message)
+	} else {
+		x.Fail()
+	}
 	w.envelope().fill(x)
-	x.Fail()
 	if w.inline() && !f.Sent {
 		x.Set(x.C.Err, "error", contract.AppendErrorValue(nil, f.Message, f.Code))
 	} else {
 		if !f.Sent {
-			w.error(contract.AppendErrorObject(nil, f.Message, f.Code))
+			w.error(object)
 		}
 		x.Remove(x.C.Err)
 	}
-	x.Set(x.C.Hermes, "hermes", []byte(f.hermes()))
-	w.Object(x)
-}
-
-// ReportedFailure splits the finish chunk x of an agent that says why it failed: the error
-// leaves first, in a frame of its own, and then x without it. rest is the rest of its
-// content.
-func (w *Writer) ReportedFailure(x *chunk.Object, f *Failure, rest *prose.Kept) {
-	w.moveContent(x, f, rest)
-	if w.inline() {
-		w.Object(x)
-		return
-	}
-	w.envelope().fill(x)
-	if !f.Sent {
-		w.error(upstreamError(x, f.Message))
-	}
-	x.Remove(x.C.Err)
-	if !x.C.Hermes.IsSet(x.F.Data) {
+	if !f.Reported || !x.C.Hermes.IsSet(x.F.Data) {
 		x.Set(x.C.Hermes, "hermes", []byte(f.hermes()))
 	}
 	w.Object(x)

@@ -19,20 +19,14 @@ func IsState(x *chunk.Object) bool {
 }
 
 // NamedEvent writes a named event that is neither a chunk nor a tool event. Strict clients
-// break on one without the members of a chunk (contract section 2). finished says that the
-// finish chunk has left.
-func (w *Writer) NamedEvent(x *chunk.Object, finished bool) {
-	if w.Envelops() {
+// break on one without the members of a chunk (contract section 2). wrapped says that it has
+// those from another sidecar, and finished that the finish chunk has left.
+func (w *Writer) NamedEvent(x *chunk.Object, wrapped, finished bool) {
+	if w.Envelops() && !wrapped {
 		x.RenameMembers(false)
 		w.addChunkMembers(x)
 		w.addStatusLine(x)
-		w.dropName(x, finished)
 	}
-	w.Object(x)
-}
-
-// WrappedEvent writes a named event that has the members of a chunk from another sidecar.
-func (w *Writer) WrappedEvent(x *chunk.Object, finished bool) {
 	w.dropName(x, finished)
 	w.Object(x)
 }

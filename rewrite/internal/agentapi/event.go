@@ -1,0 +1,109 @@
+package agentapi
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
+)
+
+// event is an event whose data is an object, of which only the beginning may have come.
+type event struct {
+	*sse.Frame
+	came int // how much of the data came, if that was cut: so was a value that ends after it
+}
+
+// eventOf returns the event of f. It returns false if the data is no object that ends. It does
+// not check values.
+func eventOf(f *sse.Frame) (event, bool) {
+	r := jsonspan.Reader{Data: f.Data, Pos: jsonspan.SkipSpace(f.Data, 0)}
+	if !r.At('{') {
+		return event{}, false
+	}
+	r.Open()
+	for _, ok := r.Member(); ok; _, ok = r.Member() {
+		r.Skip()
+	}
+	return event{Frame: f}, r.Closed()
+}
+
+// object returns where the object is.
+func (e event) object() jsonspan.Span {
+	return jsonspan.Span{From: jsonspan.SkipSpace(e.Data, 0), To: len(e.Data)}
+}
+
+// at returns the value of the member with the first name, or that of the next name in it, and so
+// on. It returns the zero Span if there is none, or if it was cut.
+func (e event) at(names ...string) jsonspan.Span {
+	v := e.object()
+	for _, name := range names {
+		v = jsonspan.MemberOf(e.Data, v, name)
+	}
+	if e.came > 0 && v.To > e.came {
+		return jsonspan.Span{}
+	}
+	return v
+}
+
+// text returns the value at the names if it is a JSON string that is not empty, and otherwise nil.
+func (e event) text(names ...string) []byte { return jsonspan.StringAt(e.Data, e.at(names...)) }
+
+// number returns the value at the names if it is a JSON number, and otherwise nil.
+func (e event) number(names ...string) []byte { return chunk.NumberAt(e.Data, e.at(names...)) }
+
+// responsePrefix begins the type of every event of a response.
+const responsePrefix = "response."
+
+// responseType returns the type of an event of a response, or nil if e is none. In such an event the
+// type agrees with the name, if there is one, and there is a response or a sequence number.
+func (e event) responseType() []byte {
+	name := jsonspan.Inside(e.text("type"))
+	if !bytes.HasPrefix(name, []byte(responsePrefix)) || chunk.IsNamed(e.Frame) && !bytes.Equal(name, e.Event) ||
+		!e.at("response").IsObject(e.Data) && e.number("sequence_number") == nil {
+		return nil
+	}
+	return name
+}
+
+// runEvents are the beginnings of the names of a run's events. Other servers send run_id
+// and event, too, but with names such as on_chain_start or RunContent.
+var runEvents = [...]string{"run.", "message.", "tool.", "reasoning.", "approval.", "subagent."}
+
+// runName returns the name of an event of a run, or nil if e is none.
+func (e event) runName() []byte {
+	if chunk.IsNamed(e.Frame) || !e.at("run_id").IsString(e.Data) {
+		return nil
+	}
+	name := jsonspan.Inside(e.text("event"))
+	for _, family := range runEvents {
+		if bytes.HasPrefix(name, []byte(family)) {
+			return name
+		}
+	}
+	return nil
+}
+
+// number is the next number of a stream's events, in their id field or in a member. Upstream
+// may count by either, or not at all.
+type number struct {
+	next   int64
+	counts bool // upstream does
+}
+
+// count remembers the number of an event, if it has one.
+func (n *number) count(value []byte) {
+	if i := jsonspan.SmallInt(value); i >= 0 {
+		n.next, n.counts = max(n.next, i+1), true
+	}
+}
+
+// appendTo appends the number of an event of ours in the format.
+func (n *number) appendTo(dst []byte, format string) []byte {
+	if !n.counts {
+		return dst
+	}
+	n.next++
+	return fmt.Appendf(dst, format, n.next-1)
+}

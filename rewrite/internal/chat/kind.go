@@ -1,0 +1,144 @@
+package chat
+
+import (
+	"bytes"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+)
+
+// kind is what a frame is.
+type kind uint8
+
+const (
+	kindOther   kind = iota
+	kindTool         // a tool event
+	kindChunk        // a chunk
+	kindError        // an error of upstream's that is not in a chunk
+	kindWrapped      // a named event with the members of a chunk, which another sidecar has added
+	kindNamed        // another named event
+)
+
+// kindOf returns the kind of the frame x, and the form of a tool event. large says that x is
+// only the beginning of a large frame, which may lack the id of its tool.
+func kindOf(x *chunk.Object, large bool) (kind, contract.Progress) {
+	c, data, named := &x.C, x.F.Data, x.Named()
+	wrapped := named && c.IsChunk(data) && saysNothing(x) // whatever else is in it, it is no chunk
+	unnamed := c.CallID.IsString(data) && c.Choices.Ok()
+	if large {
+		unnamed = c.ChoicesArray && saysNothing(x)
+	}
+	switch {
+	case string(x.F.Event) == encode.ProgressEvent && c.TellsTool(data):
+		if c.IsChunk(data) && c.Count > 0 {
+			return kindTool, contract.ProgressEnvelope
+		}
+		return kindTool, contract.ProgressBare
+	case !named && c.IsToolEvent(data) && unnamed:
+		return kindTool, contract.ProgressUnnamed
+	case x.IsChunk() && !wrapped:
+		return kindChunk, ""
+	case x.HasError() && (!named || string(x.F.Event) == "error"):
+		return kindError, ""
+	case wrapped:
+		return kindWrapped, ""
+	case named:
+		return kindNamed, ""
+	}
+	return kindOther, ""
+}
+
+// saysNothing reports whether the choices of the chunk x say nothing: there is one, with
+// an empty delta and no finish reason.
+func saysNothing(x *chunk.Object) bool {
+	c, data := &x.C, x.F.Data
+	return c.Count == 1 && c.FirstOnly && !c.Finish.Ok() &&
+		c.Delta.IsObject(data) && data[jsonspan.SkipSpace(data, c.Delta.From+1)] == '}'
+}
+
+// toolOf returns the tool that the event x names. Its id, if any, has no escapes.
+func toolOf(x *chunk.Object) encode.Tool {
+	return encode.Tool{
+		Name: string(x.String(x.C.Tool)), Emoji: string(x.String(x.C.Emoji)), Label: string(x.String(x.C.Label)),
+		ID: string(jsonspan.Plain(x.String(x.C.CallID))),
+	}
+}
+
+// unknownTool is the name of a tool of which upstream says none.
+const unknownTool = `"` + marker.UnknownTool + `"`
+
+// statusOf returns the status that the event x says, or "".
+func statusOf(x *chunk.Object) string {
+	return string(jsonspan.Inside(jsonspan.Plain(x.String(x.C.Status))))
+}
+
+// isInternal reports whether the tool with the name, a JSON string, is internal: clients
+// never see it (contract section 2).
+func isInternal(name string) bool {
+	if len(name) < 3 {
+		return false
+	}
+	r, _ := jsonspan.NextRune([]byte(jsonspan.Inside(name)), 0)
+	return r == '_'
+}
+
+// MaxLook is the number of bytes that are read at either end of a large frame. A tool's id
+// and status are after its label, which may be the large value.
+const MaxLook = 1 << 10
+
+// largeFrame is a large frame while it comes.
+type largeFrame struct {
+	x    chunk.Object // its beginning, closed where it was cut, with the values that came whole
+	tail []byte       // its last bytes
+
+	kind     kind
+	isError  bool // it has an error
+	finishes bool // it has a finish reason, which may have been cut
+	internal bool // it is an event of an internal tool
+	drop     bool // nothing of it leaves
+}
+
+// newLarge returns the large frame that begins with head.
+func newLarge(head []byte) *largeFrame {
+	g := new(largeFrame)
+	x, c := &g.x, &g.x.C
+	chunk.ParseBeginning(&x.F, bytes.Clone(head))
+	var came int // how much of the data came: a value that ends after that was cut
+	x.F.Data, came = jsonspan.Close(x.F.Data)
+	c.Parse(x.F.Data)
+	g.kind, _ = kindOf(x, true)
+	g.isError = x.HasError() && (g.kind == kindChunk || g.kind == kindError)
+	g.finishes = c.Finish.Ok()
+	g.internal = isInternal(string(x.String(c.Tool)))
+	for _, v := range []*jsonspan.Span{&c.Tool, &c.Emoji, &c.CallID, &c.Status, &c.Finish} {
+		if v.To > came {
+			*v = jsonspan.Span{}
+		}
+	}
+	if !c.Finish.Ok() {
+		c.Ended = 0
+	}
+	if m := jsonspan.MemberOf(x.F.Data, c.Err, "message"); !m.Ok() || m.To > came {
+		c.Err = jsonspan.Span{}
+	}
+	c.Label, c.Usage = jsonspan.Span{}, jsonspan.Span{} // too long to be kept
+	return g
+}
+
+// members returns the members at the end of the object. It returns false if they are not
+// known.
+func (g *largeFrame) members() (x chunk.Object, ok bool) {
+	x.F.Data = g.tail[:bytes.LastIndexByte(g.tail, '}')+1]
+	for i := bytes.IndexByte(x.F.Data, ','); i >= 0; i = bytes.IndexByte(x.F.Data, ',') {
+		x.F.Data = x.F.Data[i:]
+		x.F.Data[0] = '{' // in a string, or deeper, this begins no object
+		if x.C.Parse(x.F.Data) {
+			return x, true
+		}
+		x.F.Data = x.F.Data[1:]
+	}
+	return x, false
+}
