@@ -110,7 +110,7 @@ func (t *State) begin(data []byte, in jsonspan.Span) {
 	t.Held, t.HeldNewline, t.Parts, t.cuts, t.room, t.Tools = StaysHeld, false, t.Parts[:0], t.cuts[:0], t.room[:0], t.Tools[:0]
 	t.Text, t.Reasoned, t.Dropped = false, false, false
 	t.Imitations, t.Stretches, t.grown = 0, 0, 0
-	t.add(in.From, t.tags.inside).breaks = t.needsBreak
+	t.add(in.From, t.tags.inside()).breaks = t.needsBreak
 }
 
 // strip ends the suspicion, which was right.
