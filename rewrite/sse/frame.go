@@ -30,9 +30,8 @@ func (f *Frame) Parse(raw []byte) {
 	f.Raw = raw
 	f.Data, f.Event, f.ID, f.HasData, f.OnlyData, f.eventLine = nil, nil, nil, false, true, [2]int{}
 	f.lines, f.join = f.lines[:0], f.join[:0]
-	ends := noEnds
 	for i := 0; i < len(raw); {
-		end := ends.from(raw, i)
+		end := lineEnd(raw, i)
 		next := min(end+1, len(raw))
 		if next < len(raw) && raw[next] == '\n' && raw[end] == '\r' {
 			next++

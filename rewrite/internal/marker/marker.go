@@ -98,16 +98,3 @@ func (m *Marker) endLabel(s []byte) bool {
 		i = next
 	}
 }
-
-// appendEmoji appends the text of the emoji raw, the inside of a JSON string, without
-// U+FE0F. It stops once the emoji is longer than any known one.
-func appendEmoji(dst, raw []byte) []byte {
-	for i := 0; i < len(raw) && len(dst) <= MaxEmoji; {
-		r, next := jsonspan.NextRune(raw, i)
-		if r != '\ufe0f' {
-			dst = utf8.AppendRune(dst, r)
-		}
-		i = next
-	}
-	return dst
-}
