@@ -1,7 +1,6 @@
 package prose
 
 import (
-	"bytes"
 	"unicode"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
@@ -298,23 +297,4 @@ func (t *State) clearLine() {
 		t.Notes.Add(contract.SectionMarkers, "what was held back is text: it leaves")
 	}
 	t.suspicion.clear()
-}
-
-// HasSigns reports whether the inside of a JSON string has a backtick or a <, escaped or
-// not. Markers and tags begin with them.
-func HasSigns(raw []byte) bool {
-	if bytes.IndexByte(raw, '`') >= 0 || bytes.IndexByte(raw, '<') >= 0 {
-		return true
-	}
-	for {
-		_, after, ok := bytes.Cut(raw, []byte(`\u00`))
-		if !ok {
-			return false
-		}
-		switch string(after[:min(len(after), 2)]) {
-		case "60", "3c", "3C":
-			return true
-		}
-		raw = after
-	}
 }

@@ -167,7 +167,6 @@ func (t *State) add(from int, reasoning bool) *Part {
 // addTool begins a part at the index from of the data. The tool of the suspected line
 // starts before it.
 func (t *State) addTool(from int) {
-	t.room = slices.Grow(t.room, t.suspicion.line.Size()+max(t.in.To-from, 0)) // for all tools to come
 	emoji, label := t.suspicion.line.Tool()
 	emoji = t.commit(append(t.room, emoji...))
 	label = t.commit(append(t.room, label...))
@@ -184,9 +183,6 @@ func (t *State) cut(from, to int) {
 	case n > t.Parts[len(t.Parts)-1].cuts && t.cuts[n-1].To == from:
 		t.cuts[n-1].To = to
 	default:
-		if n == contract.MaxIdleItems { // there will be many: room for all of them, once
-			t.cuts = slices.Grow(t.cuts, (len(t.data)-from)/len("a`💻 x`"))
-		}
 		t.cuts = append(t.cuts, jsonspan.Span{From: from, To: to})
 	}
 }

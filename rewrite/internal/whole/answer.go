@@ -122,9 +122,6 @@ func (a *answer) repair(m *message) {
 	}
 	content := m.content.Inner().Of(a.b)
 	m.left = content
-	if !prose.HasSigns(content) {
-		return
-	}
 	var reasoning []byte
 	if a.o.Reasoning != contract.ReasoningKeep && (!m.reasoning.IsSet(a.b) || m.reasoning.IsString(a.b)) {
 		var n int
