@@ -63,7 +63,10 @@ func Replace(b []byte, find func(each func(jsonspan.Span))) []byte {
 }
 
 // EachInText calls each for every secret in a text, in order.
-func EachInText(b []byte, each func(secret jsonspan.Span)) { decode(b, 0, len(b)).each(each) }
+func EachInText(b []byte, each func(secret jsonspan.Span)) {
+	t := decode(b, 0, len(b))
+	t.each(each)
+}
 
 // EachInValue calls each for every secret in the strings of the JSON value b, in order.
 // The name of a member may say that its value is a secret.

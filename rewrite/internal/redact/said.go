@@ -65,6 +65,7 @@ func afterSaid(text []byte, i int) int {
 // "Provider said: ", in order. inTag is as in Said.
 func EachSaid(text []byte, inTag bool, each func(secret jsonspan.Span)) {
 	if from := Said(text, inTag); from >= 0 {
-		decode(text, from, len(text)).each(each)
+		t := decode(text, from, len(text))
+		t.each(each)
 	}
 }

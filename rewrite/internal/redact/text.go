@@ -15,8 +15,8 @@ type text struct {
 }
 
 // decode returns the characters of b[from:to], the inside of a JSON string or any other text.
-func decode(b []byte, from, to int) *text {
-	t := &text{chars: b[from:to], r: reader{b: b[:to], at: from}}
+func decode(b []byte, from, to int) text {
+	t := text{chars: b[from:to], r: reader{b: b[:to], at: from}}
 	if bytes.IndexByte(t.chars, '\\') < 0 {
 		return t
 	}
