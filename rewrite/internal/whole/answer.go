@@ -174,8 +174,8 @@ func (a *answer) replace(v jsonspan.Span, with []byte) {
 	a.out = append(a.out, with...)
 }
 
-// failed reports whether the agent failed without saying so: the answer has stop and usage 0/0/0, and is empty or one of Hermes' own errors (contract section 3,
-// "false stop"). Modern Hermes says so in a hermes block.
+// failed reports whether the agent failed without saying so: the answer has stop and usage
+// 0/0/0, and is empty or one of Hermes' own errors (contract section 3, "false stop"). Modern Hermes says so in a hermes block.
 //
 // Other text with usage 0/0/0 passes unless zero_usage is error, even if the model has
 // reported usage before. A stream that fails still delivers its text. An error status
