@@ -49,9 +49,6 @@ type Limits struct {
 	Tool   int // the size of a tool event, without the fields of the tool
 }
 
-// trusts reports whether an imitated marker starts a tool.
-func (o *Rules) trusts() bool { return o.Imitations == contract.ImitationsTrust && !o.Finished }
-
 // Read follows the text data[in.From:in.To], the inside of a JSON string, and fills r
 // with what the text is. last says that nothing may wait for the text that follows. The Reading
 // aliases data until the next Read.
@@ -174,7 +171,7 @@ func (t *State) readText(o *Rules) {
 			t.dropNewlines--
 			t.cut(i, next)
 		case t.Suspects() && c == '\n' && t.suspicion.complete():
-			t.cutLine(next, t.mayStart(o))
+			t.cutLine(next, o)
 		case t.Suspects():
 			if c == '\n' || !t.suspicion.line.Step(c, text[i:next], o.Tools) {
 				t.clearLine()
@@ -209,7 +206,7 @@ func (t *State) endText(o *Rules, last bool) {
 	case !last:
 		t.Notes.Add(contract.SectionMarkers, "may be an imitated marker: held back to the end of the line")
 	case t.suspicion.complete():
-		t.cutLine(t.in.To, t.mayStart(o))
+		t.cutLine(t.in.To, o)
 		t.dropNewlines++ // its own newline has not come yet
 	default:
 		t.clearLine()
@@ -262,8 +259,7 @@ func (t *State) newlineLeaves() {
 // cutLine takes the suspected line, which ends at next, out of the text. It is an
 // imitation, with the newline after it and one further newline, because the newline
 // before it has left. If that has not left yet, the one after takes its place and stays.
-// starts says that the imitation starts a tool.
-func (t *State) cutLine(next int, starts bool) {
+func (t *State) cutLine(next int, o *Rules) {
 	t.cut(t.suspicion.from, next)
 	t.Notes.Add(contract.SectionMarkers, "an imitated marker: stripped")
 	t.strip()
@@ -271,7 +267,7 @@ func (t *State) cutLine(next int, starts bool) {
 	if t.dropNewlines = 1; t.afterMarker {
 		t.dropNewlines = 0
 	}
-	if starts {
+	if t.mayStart(o) {
 		t.addTool(next)
 	} else {
 		t.Imitations++
