@@ -2,7 +2,6 @@ package sse
 
 import (
 	"bytes"
-	"slices"
 	"sort"
 )
 
@@ -30,9 +29,8 @@ func (f *Frame) Parse(raw []byte) {
 	f.Raw = raw
 	f.Data, f.Event, f.ID, f.HasData, f.OnlyData, f.eventLine = nil, nil, nil, false, true, [2]int{}
 	f.lines, f.join = f.lines[:0], f.join[:0]
-	ends := noEnds
 	for i := 0; i < len(raw); {
-		end := ends.from(raw, i)
+		end := lineEnd(raw, i)
 		next := min(end+1, len(raw))
 		if next < len(raw) && raw[next] == '\n' && raw[end] == '\r' {
 			next++
@@ -89,13 +87,8 @@ func (f *Frame) addData(value []byte, at int) {
 		f.lines = append(f.lines, dataLine{0, int32(at)})
 		return
 	}
-	switch len(f.lines) {
-	case 1:
+	if len(f.lines) == 1 {
 		f.join = append(f.join, f.Data...)
-	case manyItems: // there will be many: room for all of them, once
-		rest := f.Raw[at:]
-		f.lines = slices.Grow(f.lines, bytes.Count(rest, []byte("\n"))+bytes.Count(rest, []byte("\r"))+1)
-		f.join = slices.Grow(f.join, len(rest))
 	}
 	f.join = append(f.join, '\n')
 	f.lines = append(f.lines, dataLine{int32(len(f.join)), int32(at)})
@@ -111,9 +104,6 @@ func (f *Frame) At(i int) int {
 
 // lineOf returns the index of the data line that the byte i of Data is in.
 func (f *Frame) lineOf(i int) int {
-	if len(f.lines) == 1 {
-		return 0
-	}
 	return sort.Search(len(f.lines)-1, func(n int) bool { return int(f.lines[n+1].data) > i })
 }
 

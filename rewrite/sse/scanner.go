@@ -42,7 +42,6 @@ type Scanner struct {
 	pos  int    // how far src has been scanned
 	line int    // where the current line begins; before src if parts have left raw
 
-	ends    lineEnds
 	begun   bool // the place for a byte order mark is past
 	inFrame bool // a line of the unit was a field
 	afterCR bool // the last byte was a CR; an LF belongs to it
@@ -57,7 +56,6 @@ func (c *Scanner) Feed(p []byte) {
 		c.buf = append(c.buf, p...)
 		c.src = c.buf
 	}
-	c.ends = noEnds
 }
 
 // Next returns the next unit. It returns false if that is not complete.
@@ -81,7 +79,7 @@ func (c *Scanner) Next() (Unit, []byte, bool) {
 				}
 			}
 		}
-		end := c.ends.from(c.src, c.pos)
+		end := lineEnd(c.src, c.pos)
 		if end == len(c.src) {
 			c.pos = end
 			break
@@ -193,33 +191,9 @@ const maxIdleBuffer = 16 << 10
 // that it does not grow in steps.
 const manyItems = 256
 
-// lineEnds finds the ends of lines in some bytes. It looks at each byte once for
-// either character, however the two are mixed.
-type lineEnds struct {
-	lf, cr int // the next of each, or the length of the bytes
-}
-
-// noEnds are those of bytes that have not been looked at.
-var noEnds = lineEnds{-1, -1}
-
-// from returns the index of the first CR or LF in b from i on, or len(b). i must not
-// become smaller from call to call.
-func (l *lineEnds) from(b []byte, i int) int {
-	if i < len(b) && b[i] == '\n' { // as for the last line of each frame
-		return i
-	}
-	if l.lf < i {
-		l.lf = indexFrom(b, i, '\n')
-	}
-	if l.cr < i {
-		l.cr = indexFrom(b, i, '\r')
-	}
-	return min(l.lf, l.cr)
-}
-
-// indexFrom returns the index of the first c in b from i on, or len(b).
-func indexFrom(b []byte, i int, c byte) int {
-	if n := bytes.IndexByte(b[i:], c); n >= 0 {
+// lineEnd returns the index of the first CR or LF in b from i on, or len(b).
+func lineEnd(b []byte, i int) int {
+	if n := bytes.IndexAny(b[i:], "\r\n"); n >= 0 {
 		return i + n
 	}
 	return len(b)

@@ -22,11 +22,6 @@ type edit struct {
 //
 // Replacements at the same place leave in the order in which they were given.
 func (s *Splice) Replace(f *Frame, from, to int, with []byte) {
-	if len(f.lines) == 1 { // as almost always
-		at := int(f.lines[0].raw)
-		s.ReplaceRaw(f, at+from, at+to, with)
-		return
-	}
 	first := f.lineOf(from)
 	many := f.lineOf(to)-first > manyItems
 	for n, last := first, 0; ; n++ {

@@ -98,17 +98,7 @@ func (l *Line) Tool() (emoji, label []byte) { return l.emoji, l.label[:l.last] }
 // begins. The line may have any length; l keeps nothing of it.
 func (l *Line) ReadWhole(text []byte, i int, tools *Table) (next int, ok bool) {
 	l.Start()
-	if n := tools.opening(text[i:]); n > 0 { // as in most
-		l.inLabel = true
-		i += n
-	}
 	for i < len(text) {
-		if l.inLabel && !l.again && text[i] != '`' && text[i] != '\\' {
-			i++
-			l.after++ // more than the number of runes, which does not matter
-			l.tick = false
-			continue
-		}
 		r, next := jsonspan.NextRune(text, i)
 		if r == '\n' {
 			return next, l.Complete()

@@ -1,7 +1,6 @@
 package marker
 
 import (
-	"bytes"
 	"unicode"
 	"unicode/utf8"
 
@@ -31,8 +30,20 @@ func Whole(s []byte) (m Marker, ok bool) {
 		return m, false
 	}
 	m.Emoji.To = i
-	_, m.Label.From = jsonspan.NextRune(s, i)
-	return m, m.endLabel(s)
+	_, i = jsonspan.NextRune(s, i)
+	m.Label.From = i
+	for tick := -1; i < len(s); { // where the rune before i begins, if that is a backtick
+		r, next := jsonspan.NextRune(s, i)
+		if r == '\n' && tick >= 0 {
+			m.Label.To = tick
+			return m, next == len(s)
+		}
+		if tick = -1; r == '`' {
+			tick = i
+		}
+		i = next
+	}
+	return m, false
 }
 
 // Begins returns the index after the newline and the backtick that s, the inside of a
@@ -70,44 +81,4 @@ func tokenEnd(s []byte, i int) int {
 		i = next
 	}
 	return -1
-}
-
-// endLabel sets the end of the label. It returns false unless the first backtick and
-// newline after the beginning of the label are the end of s. It goes from escape to
-// escape, because a newline always is one.
-func (m *Marker) endLabel(s []byte) bool {
-	escaped := jsonspan.Span{} // the last backtick that was an escape
-	for i := m.Label.From; ; {
-		n := bytes.IndexByte(s[i:], '\\')
-		if n < 0 {
-			return false
-		}
-		i += n
-		r, next := jsonspan.NextRune(s, i)
-		switch {
-		case r == '`':
-			escaped = jsonspan.Span{From: i, To: next}
-		case r != '\n':
-		case escaped.Ok() && escaped.To == i:
-			m.Label.To = escaped.From
-			return next == len(s)
-		case i > m.Label.From && s[i-1] == '`':
-			m.Label.To = i - 1
-			return next == len(s)
-		}
-		i = next
-	}
-}
-
-// appendEmoji appends the text of the emoji raw, the inside of a JSON string, without
-// U+FE0F. It stops once the emoji is longer than any known one.
-func appendEmoji(dst, raw []byte) []byte {
-	for i := 0; i < len(raw) && len(dst) <= MaxEmoji; {
-		r, next := jsonspan.NextRune(raw, i)
-		if r != '\ufe0f' {
-			dst = utf8.AppendRune(dst, r)
-		}
-		i = next
-	}
-	return dst
 }

@@ -125,26 +125,21 @@ const MaxEmoji = 64
 // Name returns the name, as a JSON string, of the tool that a marker with the emoji and
 // the label stands for, or UnknownTool. Both are insides of JSON strings.
 func (t *Table) Name(emoji, label []byte) string {
-	var bare [MaxEmoji + 8]byte
-	emoji = appendEmoji(bare[:0], emoji)
-	names := t.byEmoji[string(emoji)]
+	bare := strings.ReplaceAll(string(jsonspan.AppendText(nil, emoji)), "\ufe0f", "")
+	names := t.byEmoji[bare]
 	if len(names) == 1 {
 		return names[0]
 	}
 	if len(names) == 0 || len(label) > MaxTellingLabel {
 		return `"` + UnknownTool + `"`
 	}
-	text := label
-	if bytes.IndexByte(label, '\\') >= 0 {
-		var room [256]byte
-		text = jsonspan.AppendText(room[:0], label)
-	}
+	text := jsonspan.AppendText(nil, label)
 	for _, name := range names {
 		if string(text) == jsonspan.Inside(name) {
 			return name
 		}
 	}
-	switch string(emoji) {
+	switch bare {
 	case "🔍":
 		if bytes.HasPrefix(text, []byte(`recall: "`)) {
 			return `"session_search"`
@@ -188,18 +183,6 @@ func (t *Table) begins(s []byte) (partly, wholly bool) {
 		}
 	}
 	return partly, false
-}
-
-// opening returns the length of the known emoji and the space that text, the inside of a
-// JSON string, begins with. It returns 0 if there are none, or if they have escapes.
-func (t *Table) opening(text []byte) int {
-	r, _ := utf8.DecodeRune(text)
-	for _, m := range t.beginnings[r] {
-		if len(text) >= len(m) && string(text[:len(m)]) == m {
-			return len(m)
-		}
-	}
-	return 0
 }
 
 // MayBegin reports whether text, the inside of a JSON string that follows a backtick, may

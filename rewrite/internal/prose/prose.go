@@ -1,7 +1,6 @@
 package prose
 
 import (
-	"bytes"
 	"unicode"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
@@ -50,27 +49,13 @@ type Limits struct {
 	Tool   int // the size of a tool event, without the fields of the tool
 }
 
-// trusts reports whether an imitated marker starts a tool.
-func (o *Rules) trusts() bool { return o.Imitations == contract.ImitationsTrust && !o.Finished }
-
 // Read follows the text data[in.From:in.To], the inside of a JSON string, and fills r
 // with what the text is. last says that nothing may wait for the text that follows. The Reading
 // aliases data until the next Read.
 func (t *State) Read(data []byte, in jsonspan.Span, o *Rules, last bool) {
 	t.begin(data, in)
-	if t.dropNewlines == 0 && !t.Suspects() && t.tags.idle() && !HasSigns(in.Of(data)) {
-		if text := in.Of(data); len(text) > 0 {
-			first, _ := jsonspan.NextRune(text, 0)
-			t.leaves(first)
-			if jsonspan.HasText(text) {
-				t.recordText()
-			}
-			t.Skim(text, nil) // all of it is content; without tools, because there is no backtick
-		}
-	} else {
-		t.readText(o)
-		t.endText(o, last)
-	}
+	t.readText(o)
+	t.endText(o, last)
 	t.splitMarkers()
 	t.needsBreak = t.Parts[len(t.Parts)-1].breaks
 	t.HeldNewline = t.afterMarker && t.suspicion.here
@@ -92,10 +77,8 @@ func (t *State) InTag() bool { return !t.tags.idle() }
 
 // MidLine reports whether the line has begun with a word, so that up to the next newline
 // no marker, tag or fence can begin.
-func (t *State) MidLine() bool { return midLine(&t.fence, &t.tags.opening) }
-
-func midLine(f *Fence, o *opening) bool {
-	return f.MidLine() && o.blocked && o.newlines == 0
+func (t *State) MidLine() bool {
+	return t.fence.MidLine() && t.tags.blocked && t.tags.newlines == 0
 }
 
 // Skim follows text, the inside of a JSON string, if all of it is certain to be
@@ -104,11 +87,6 @@ func midLine(f *Fence, o *opening) bool {
 func (t *State) Skim(text []byte, tools *marker.Table) bool {
 	f, o := t.fence, t.tags.opening
 	for i := 0; i < len(text); {
-		if midLine(&f, &o) {
-			if i = jsonspan.NextNewline(text, i); i == len(text) {
-				break
-			}
-		}
 		c, next := jsonspan.NextRune(text, i)
 		switch {
 		case f.Open():
@@ -143,7 +121,7 @@ func (t *State) SkipUnexamined() { t.afterMarker, t.dropNewlines = false, 0 }
 // BeginMessage records that a tool has started, so that a new message of the model may
 // begin here.
 func (t *State) BeginMessage() {
-	if !t.tags.inside {
+	if !t.tags.inside() {
 		t.tags.boundary()
 	}
 }
@@ -155,20 +133,12 @@ func (t *State) BeginMessage() {
 // start a tool.
 func (t *State) Decide(o *Rules) (reasoning []byte) {
 	t.begin(nil, jsonspan.Span{})
-	if t.tags.pending() && !t.tags.decide() {
-		t.clearClosing(o)
-		if reasoning = t.Front(0, &Kept{}); o.Reasoning == contract.ReasoningDrop {
-			reasoning = nil
-		}
+	t.endText(o, true)
+	if len(t.lead) == 0 {
+		return nil
 	}
-	t.pending = t.pending[:0]
-	switch {
-	case !t.Suspects():
-	case t.suspicion.complete():
-		t.cutLine(0, o.trusts())
-		t.dropNewlines++ // its own newline has not come yet
-	default:
-		t.clearLine()
+	if reasoning = t.Front(0, &Kept{}); o.Reasoning == contract.ReasoningDrop {
+		return nil
 	}
 	return reasoning
 }
@@ -186,20 +156,10 @@ func (t *State) readText(o *Rules) {
 	in := t.in
 	text := t.data[:in.To]
 	for i := in.From; i < in.To; {
-		if t.MidLine() && t.dropNewlines == 0 && !t.afterMarker && !t.Suspects() && t.tags.idle() {
-			from := i
-			i = jsonspan.NextNewline(text, i)
-			if jsonspan.HasText(text[from:i]) {
-				t.recordText()
-			}
-			if i == in.To {
-				break
-			}
-		}
 		c, next := jsonspan.NextRune(text, i)
 		if o.Reasoning != contract.ReasoningKeep && t.suspicion.kind != aMarker {
 			if at, taken := t.readTag(o, i, next, c); taken {
-				if i = at; o.Complete && t.Stretches == MaxStretches && !t.tags.inside {
+				if i = at; o.Complete && t.Stretches == MaxStretches && !t.tags.inside() {
 					t.in.To = i
 					return
 				}
@@ -211,7 +171,7 @@ func (t *State) readText(o *Rules) {
 			t.dropNewlines--
 			t.cut(i, next)
 		case t.Suspects() && c == '\n' && t.suspicion.complete():
-			t.cutLine(next, t.mayStart(o))
+			t.cutLine(next, o)
 		case t.Suspects():
 			if c == '\n' || !t.suspicion.line.Step(c, text[i:next], o.Tools) {
 				t.clearLine()
@@ -246,7 +206,7 @@ func (t *State) endText(o *Rules, last bool) {
 	case !last:
 		t.Notes.Add(contract.SectionMarkers, "may be an imitated marker: held back to the end of the line")
 	case t.suspicion.complete():
-		t.cutLine(t.in.To, t.mayStart(o))
+		t.cutLine(t.in.To, o)
 		t.dropNewlines++ // its own newline has not come yet
 	default:
 		t.clearLine()
@@ -299,8 +259,7 @@ func (t *State) newlineLeaves() {
 // cutLine takes the suspected line, which ends at next, out of the text. It is an
 // imitation, with the newline after it and one further newline, because the newline
 // before it has left. If that has not left yet, the one after takes its place and stays.
-// starts says that the imitation starts a tool.
-func (t *State) cutLine(next int, starts bool) {
+func (t *State) cutLine(next int, o *Rules) {
 	t.cut(t.suspicion.from, next)
 	t.Notes.Add(contract.SectionMarkers, "an imitated marker: stripped")
 	t.strip()
@@ -308,7 +267,7 @@ func (t *State) cutLine(next int, starts bool) {
 	if t.dropNewlines = 1; t.afterMarker {
 		t.dropNewlines = 0
 	}
-	if starts {
+	if t.mayStart(o) {
 		t.addTool(next)
 	} else {
 		t.Imitations++
@@ -320,7 +279,7 @@ func (t *State) clearLine() {
 	first, more := '`', t.suspicion.kind == aMarker && t.suspicion.line.Size() > 1
 	if t.suspicion.kind == aTag {
 		first = '<'
-		t.tags.matched = 0
+		t.tags.seen = t.tags.seen[:0]
 	}
 	if t.afterMarker && t.suspicion.beganBefore() {
 		t.newlineLeaves() // the newline is held with the line
@@ -334,23 +293,4 @@ func (t *State) clearLine() {
 		t.Notes.Add(contract.SectionMarkers, "what was held back is text: it leaves")
 	}
 	t.suspicion.clear()
-}
-
-// HasSigns reports whether the inside of a JSON string has a backtick or a <, escaped or
-// not. Markers and tags begin with them.
-func HasSigns(raw []byte) bool {
-	if bytes.IndexByte(raw, '`') >= 0 || bytes.IndexByte(raw, '<') >= 0 {
-		return true
-	}
-	for {
-		_, after, ok := bytes.Cut(raw, []byte(`\u00`))
-		if !ok {
-			return false
-		}
-		switch string(after[:min(len(after), 2)]) {
-		case "60", "3c", "3C":
-			return true
-		}
-		raw = after
-	}
 }

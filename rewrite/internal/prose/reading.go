@@ -1,6 +1,7 @@
 package prose
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
@@ -26,7 +27,6 @@ type Reading struct {
 	cuts    []jsonspan.Span // the spans that are taken out of it, in order
 	closing int             // where in it a possible closing tag begins
 	grown   int             // the number of bytes by which the text has grown
-	room    []byte          // the bytes of fronts and tools
 	spare   []byte          // for looksLikeMarker
 }
 
@@ -99,18 +99,19 @@ func (t *State) Front(i int, k *Kept) []byte {
 		if i == len(t.Parts)-1 {
 			t.needsBreak = false
 		}
-		return t.commit(append(append(t.room, BreakInJSON...), lead...)) // contract section 4
+		return slices.Concat(BreakInJSON, lead) // contract section 4
 	}
 	return lead
 }
 
 // begin begins a text. Its first part is reasoning if t is inside a tag.
 func (t *State) begin(data []byte, in jsonspan.Span) {
-	t.data, t.in, t.closing, t.suspicion.from = data, in, in.From, in.From
-	t.Held, t.HeldNewline, t.Parts, t.cuts, t.room, t.Tools = StaysHeld, false, t.Parts[:0], t.cuts[:0], t.room[:0], t.Tools[:0]
-	t.Text, t.Reasoned, t.Dropped = false, false, false
-	t.Imitations, t.Stretches, t.grown = 0, 0, 0
-	t.add(in.From, t.tags.inside).breaks = t.needsBreak
+	t.Reading = Reading{
+		Parts: t.Parts[:0], Tools: t.Tools[:0], cuts: t.cuts[:0], spare: t.spare,
+		data: data, in: in, closing: in.From,
+	}
+	t.suspicion.from = in.From
+	t.add(in.From, t.tags.inside()).breaks = t.needsBreak
 }
 
 // strip ends the suspicion, which was right.
@@ -121,21 +122,11 @@ func (t *State) strip() {
 	t.suspicion.clear()
 }
 
-// commit keeps what has been appended to t.room until the next text, and returns it.
-func (t *State) commit(appended []byte) []byte {
-	added := appended[len(t.room):]
-	t.room = appended
-	return added
-}
-
 // mayStart reports whether one more marker may start a tool, and takes what that costs
 // from the budget: its two events, and two parts of the text.
 func (t *State) mayStart(o *Rules) bool {
-	if !o.trusts() {
-		return false
-	}
 	n := 2*o.Limits.Part + 2*o.Limits.Tool
-	if o.Limits.Growth-t.grown < n {
+	if o.Imitations != contract.ImitationsTrust || o.Finished || o.Limits.Growth-t.grown < n {
 		return false
 	}
 	t.grown += n
@@ -167,11 +158,8 @@ func (t *State) add(from int, reasoning bool) *Part {
 // addTool begins a part at the index from of the data. The tool of the suspected line
 // starts before it.
 func (t *State) addTool(from int) {
-	t.room = slices.Grow(t.room, t.suspicion.line.Size()+max(t.in.To-from, 0)) // for all tools to come
 	emoji, label := t.suspicion.line.Tool()
-	emoji = t.commit(append(t.room, emoji...))
-	label = t.commit(append(t.room, label...))
-	t.Tools = append(t.Tools, Tool{emoji, label})
+	t.Tools = append(t.Tools, Tool{bytes.Clone(emoji), bytes.Clone(label)})
 	t.add(from, false).Tool = len(t.Tools)
 }
 
@@ -184,9 +172,6 @@ func (t *State) cut(from, to int) {
 	case n > t.Parts[len(t.Parts)-1].cuts && t.cuts[n-1].To == from:
 		t.cuts[n-1].To = to
 	default:
-		if n == contract.MaxIdleItems { // there will be many: room for all of them, once
-			t.cuts = slices.Grow(t.cuts, (len(t.data)-from)/len("a`💻 x`"))
-		}
 		t.cuts = append(t.cuts, jsonspan.Span{From: from, To: to})
 	}
 }

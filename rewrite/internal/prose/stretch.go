@@ -14,7 +14,7 @@ const MaxStretches = 64
 // the index to go on at, which is i if the rune has to be read again. It returns false if
 // the rune is content.
 func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
-	inside := t.tags.inside
+	inside := t.tags.inside()
 	code := t.fence.Open()
 	if c == '<' && !inside && !code && !o.Complete { // a stretch and the content after it are two more parts
 		code = t.Stretches == MaxStretches || o.Limits.Growth-t.grown < 2*o.Limits.Part
@@ -74,7 +74,9 @@ func (t *State) openStretch(o *Rules, next int) {
 // closeStretch cuts the closing tag, which ends at to, and begins content.
 func (t *State) closeStretch(to int) {
 	t.cut(t.closing, to)
-	t.Notes.Add(contract.SectionReasoning, "a closing tag: reasoning ends, the tag goes")
+	if t.data != nil { // otherwise it was in earlier texts
+		t.Notes.Add(contract.SectionReasoning, "a closing tag: reasoning ends, the tag goes")
+	}
 	t.pending = t.pending[:0]
 	t.add(to, false)
 }

@@ -1,10 +1,13 @@
 package prose
 
-import "unicode"
+import (
+	"strings"
+	"unicode"
+)
 
-// tagNames are the names, in lower case and with the end of the tag, of the tags between
-// which models write their reasoning (contract section 4).
-var tagNames = [...]string{"think>", "thinking>", "reasoning>", "thought>", "mm:think>", "reasoning_scratchpad>"}
+// tagNames are the names, in lower case, of the tags between which models write their
+// reasoning (contract section 4).
+var tagNames = [...]string{"think", "thinking", "reasoning", "thought", "mm:think", "reasoning_scratchpad"}
 
 // tags follows a text rune by rune and separates its reasoning from its content.
 // The zero value is at the start of a message.
@@ -14,16 +17,9 @@ var tagNames = [...]string{"think>", "thinking>", "reasoning>", "thought>", "mm:
 // code. Elsewhere a tag is content, so that people can write about tags. Reasoning ends
 // with the first closing tag of the same name that is not code.
 type tags struct {
-	inside bool  // after an opening tag
-	name   uint8 // the index of its name in tagNames
-
-	matched uint8               // how many runes of what may be a tag have come
-	names   [len(tagNames)]bool // the names that agree with those of an opening tag
-	code    codeAfterTag        // the closing tag is complete and may be code
-	cr      bool                // a CR follows it, which may belong to a newline
-
-	afterClosing bool // only white space has come since a closing tag
-
+	closing      string // the tag that ends the reasoning, empty outside of it
+	seen         []byte // what may be a tag, in lower case, with what shows whether it is code
+	afterClosing bool   // only white space has come since a closing tag
 	opening
 
 	// Code within the reasoning.
@@ -38,16 +34,6 @@ type opening struct {
 	indent   uint8 // the white space at the beginning of the line, up to 4
 }
 
-// codeAfterTag says what has to follow a closing tag so that it is code.
-type codeAfterTag uint8
-
-const (
-	codeNo        codeAfterTag = iota
-	codeInline                 // a backtick
-	codeFence                  // anything but a paragraph break
-	codeFenceLine              // anything but a second newline
-)
-
 // tagStep says what a rune is.
 type tagStep uint8
 
@@ -61,34 +47,81 @@ const (
 	stepNot                      // what came before it is no tag; step it again
 )
 
+// inside reports whether the text is reasoning.
+func (t *tags) inside() bool { return t.closing != "" }
+
 // step follows the next rune. inCode says that the content is inside fenced code. If the
 // rune leaves as content the caller must call sent.
 func (t *tags) step(r rune, inCode bool) tagStep {
-	switch {
-	case t.inside && t.code != codeNo:
-		return t.stepAfter(r)
-	case t.inside && t.matched > 0:
-		return t.stepClosing(r)
-	case t.inside && r == '<':
-		t.matched = 1
-		return stepMaybe
-	case t.inside:
-		t.reasoned(r)
-		return stepReasoning
-	case t.matched > 0:
-		return t.stepOpening(r)
-	case t.afterClosing && unicode.IsSpace(r):
-		return stepSpace
-	}
-	t.afterClosing = false
-	if r == '<' && t.mayOpen() && !inCode {
-		t.matched = 1
-		for i := range t.names {
-			t.names[i] = true
+	if len(t.seen) == 0 && (r != '<' || !t.inside() && (inCode || !t.mayOpen())) {
+		switch {
+		case t.inside():
+			t.reasoned(r)
+			return stepReasoning
+		case t.afterClosing && unicode.IsSpace(r):
+			return stepSpace
 		}
+		t.afterClosing = false
+		return stepText
+	}
+	n := len(t.seen)
+	t.afterClosing = false
+	if r < 0x80 {
+		t.seen = append(t.seen, byte(unicode.ToLower(r)))
+	} else {
+		t.seen = append(t.seen, 0x80) // in no tag
+	}
+	step := t.isOpening()
+	if t.inside() {
+		step = t.isClosing()
+	}
+	switch {
+	case step == stepNot:
+		t.seen = t.seen[:n]
+		t.noTag()
+	case step != stepMaybe && t.inside():
+		t.close()
+	case step == stepTag:
+		*t = tags{closing: "</" + string(t.seen[1:]), seen: t.seen[:0]}
+	}
+	return step
+}
+
+// isOpening returns what seen is outside of reasoning.
+func (t *tags) isOpening() tagStep {
+	step, seen := stepNot, string(t.seen)
+	for _, name := range tagNames {
+		switch tag := "<" + name + ">"; {
+		case seen == tag:
+			return stepTag
+		case strings.HasPrefix(tag, seen):
+			step = stepMaybe
+		}
+	}
+	return step
+}
+
+// isClosing returns what seen is within reasoning. After a backtick, or in a fence, a closing
+// tag may be code, and what follows decides: within backticks, anything but a backtick is
+// content. A paragraph break means that the fence was never closed, as happens in reasoning
+// that broke off. Then some code may end the reasoning too early, but no answer is lost.
+func (t *tags) isClosing() tagStep {
+	after, complete := strings.CutPrefix(string(t.seen), t.closing)
+	newlines := strings.ReplaceAll(after, "\r\n", "\n")
+	fenced := t.fence.Open()
+	switch {
+	case !complete && strings.HasPrefix(t.closing, string(t.seen)), complete && after == "" && (fenced || t.tick):
+		return stepMaybe
+	case !complete:
+		return stepNot
+	case after == "" || fenced && newlines == "\n\n":
+		return stepTag
+	case !fenced && after != "`":
+		return stepClosed
+	case fenced && strings.HasPrefix("\n", strings.TrimSuffix(newlines, "\r")):
 		return stepMaybe
 	}
-	return stepText
+	return stepNot
 }
 
 // mayOpen reports whether a tag may open here.
@@ -116,119 +149,39 @@ func (t *tags) boundary() {
 	t.afterClosing, t.blocked, t.indent = false, false, 0
 }
 
-// stepOpening follows a rune that may belong to an opening tag.
-func (t *tags) stepOpening(r rune) tagStep {
-	at, agree := int(t.matched)-1, false
-	for i, name := range tagNames {
-		switch {
-		case !t.names[i] || lower(r) != rune(name[at]):
-			t.names[i] = false
-		case r == '>':
-			*t = tags{inside: true, name: uint8(i)}
-			return stepTag
-		default:
-			agree = true
-		}
-	}
-	if agree {
-		t.matched++
-		return stepMaybe
-	}
-	t.matched = 0
-	return stepNot
-}
-
 // reasoned follows a rune of the reasoning.
 func (t *tags) reasoned(r rune) {
 	t.fence.Step(r)
 	t.tick = r == '`'
 }
 
-// stepClosing follows a rune that may belong to the closing tag.
-func (t *tags) stepClosing(r rune) tagStep {
-	name, at := tagNames[t.name], int(t.matched)-len("</")
-	if at < 0 && r != '/' || at >= 0 && lower(r) != rune(name[at]) {
-		t.noTag()
-		return stepNot
-	}
-	t.matched++
-	if at+1 < len(name) {
-		return stepMaybe
-	}
-	switch {
-	case t.fence.Open():
-		t.code = codeFence
-	case t.tick:
-		t.code = codeInline
-	default:
-		t.close()
-		return stepTag
-	}
-	return stepMaybe
-}
-
-// stepAfter follows a rune after a closing tag that may be code, within backticks or in
-// a fence. A paragraph break after the tag means that the fence was never closed, as
-// happens in reasoning that broke off. Then some code may end the reasoning too early,
-// but no answer is lost.
-func (t *tags) stepAfter(r rune) tagStep {
-	switch {
-	case t.code == codeInline && r != '`':
-		t.close()
-		return stepClosed
-	case t.code != codeInline && r == '\r' && !t.cr:
-		t.cr = true // only one, because held text has to leave in the end
-		return stepMaybe
-	case t.code == codeFence && r == '\n':
-		t.code, t.cr = codeFenceLine, false
-		return stepMaybe
-	case t.code == codeFenceLine && r == '\n':
-		t.close()
-		return stepTag
-	}
-	newline := t.code == codeFenceLine
-	t.noTag()
-	if newline {
-		t.reasoned('\n')
-	}
-	return stepNot
-}
-
-// noTag decides that what looked like a closing tag is reasoning.
+// noTag decides that what may be a tag is text.
 func (t *tags) noTag() {
-	t.matched, t.code, t.cr = 0, codeNo, false
-	t.reasoned('<')
+	if t.inside() && len(t.seen) > 0 {
+		t.reasoned('<') // in place of the other runes, which make no fence
+		if strings.Contains(string(t.seen), "\n") {
+			t.reasoned('\n')
+		}
+	}
+	t.seen = t.seen[:0]
 }
 
-// close decides that the closing tag is one.
-func (t *tags) close() {
-	*t = tags{afterClosing: true}
-}
+// close ends the reasoning.
+func (t *tags) close() { *t = tags{afterClosing: true, seen: t.seen[:0]} }
 
 // decide decides what may be a tag as if the text ended here. It reports whether that is
 // a closing tag.
 func (t *tags) decide() (tag bool) {
-	switch {
-	case t.code != codeNo:
+	if t.inside() && strings.HasPrefix(string(t.seen), t.closing) {
 		t.close()
 		return true
-	case t.inside && t.matched > 0:
-		t.noTag()
 	}
-	t.matched = 0
+	t.noTag()
 	return false
 }
 
 // pending reports whether the last runes may belong to a closing tag.
-func (t *tags) pending() bool { return t.inside && t.matched > 0 }
+func (t *tags) pending() bool { return t.inside() && len(t.seen) > 0 }
 
 // idle reports whether text without a < is content and leaves as it is.
-func (t *tags) idle() bool { return !t.inside && !t.afterClosing && t.matched == 0 }
-
-// lower returns an ASCII letter in lower case.
-func lower(r rune) rune {
-	if r >= 'A' && r <= 'Z' {
-		return r + 'a' - 'A'
-	}
-	return r
-}
+func (t *tags) idle() bool { return !t.inside() && !t.afterClosing && len(t.seen) == 0 }

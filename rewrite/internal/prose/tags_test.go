@@ -1,71 +1,19 @@
 package prose
 
 import (
-	"strings"
 	"testing"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose/prosetest"
 )
 
-// separated runs tags over a text and returns its content and its reasoning.
-func separated(in string) (content, reasoning string) {
-	var tg tags
-	var fc Fence
-	var out, thought, held strings.Builder
-	text := func(s string) {
-		for _, r := range s {
-			tg.sent(r)
-			fc.Step(r)
-		}
-		out.WriteString(s)
-	}
-	again := false // a stretch after another has begun, and said nothing yet
-	think := func(s string) {
-		if again && s != "" {
-			thought.WriteString("\n\n")
-			again = false
-		}
-		thought.WriteString(s)
-	}
-	rs := []rune(in)
-	for i := 0; i < len(rs); i++ {
-		inside := tg.inside
-		switch tg.step(rs[i], fc.Open()) {
-		case stepText:
-			text(string(rs[i]))
-		case stepReasoning:
-			think(string(rs[i]))
-		case stepSpace:
-		case stepMaybe:
-			held.WriteRune(rs[i])
-		case stepTag:
-			held.Reset()
-			again = tg.inside && strings.TrimSpace(thought.String()) != ""
-		case stepClosed:
-			held.Reset()
-			i--
-		case stepNot:
-			if inside {
-				think(held.String())
-			} else {
-				text(held.String())
-			}
-			held.Reset()
-			i--
-		}
-	}
-	inside := tg.inside
-	switch {
-	case tg.decide():
-	case inside:
-		think(held.String())
-	default:
-		text(held.String())
-	}
-	return out.String(), thought.String()
-}
-
 func TestTags(t *testing.T) {
+	separated := func(in string) (content, reasoning string) {
+		c, r, _ := Split(jsonspan.Inside(jsonspan.Quote(in)), &contract.Options{Tools: marker.Hermes})
+		return jsonspan.Unquote(`"` + string(c) + `"`), jsonspan.Unquote(`"` + string(r) + `"`)
+	}
 	for _, c := range prosetest.TaggedTexts {
 		content, reasoning := separated(c.In)
 		if content != c.Content || reasoning != c.Reasoning {

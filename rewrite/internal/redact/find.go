@@ -2,6 +2,7 @@ package redact
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -24,7 +25,7 @@ func (t *text) each(found func(secret jsonspan.Span)) {
 	for f.i < len(f.b) {
 		if s := f.secret(); s.Ok() {
 			f.i, f.before, f.last = s.To, 'd', ']' // as if it had been redacted
-			found(jsonspan.Span{From: t.index(s.From), To: t.index(s.To)})
+			found(t.span(s))
 			continue
 		}
 		if c := f.b[f.i]; (c == 'm' || c == 'M') && begins(f.b[f.i:], "mailto:") {
@@ -32,6 +33,11 @@ func (t *text) each(found func(secret jsonspan.Span)) {
 		}
 		f.i, f.before, f.last = f.i+1, f.last, f.b[f.i]
 	}
+}
+
+// span returns where the characters s stand. Calls come in order.
+func (t *text) span(s jsonspan.Span) jsonspan.Span {
+	return jsonspan.Span{From: t.index(s.From), To: t.index(s.To)}
 }
 
 // secret returns the secret that begins at f.i, or that the word there announces.
@@ -51,8 +57,7 @@ func (f *finder) secret() (s jsonspan.Span) {
 		case isScheme:
 			s = f.afterScheme(end, p.word)
 		case isName:
-			capital := classes[c]&isUpper != 0 && classes[f.last]&isLower != 0
-			s = f.afterName(end, p.only || f.last == '-' || f.last == '_' || capital, p.only)
+			s = f.afterName(end, p.only || f.last == '-' || f.last == '_' || beginsWord(c, f.last), p.only)
 		}
 		if s.Ok() {
 			return s
@@ -82,14 +87,9 @@ func (f *finder) key(i int, p *pattern) (s jsonspan.Span) {
 // afterScheme returns the secret after the name of a scheme that ends at i.
 func (f *finder) afterScheme(i int, scheme string) (s jsonspan.Span) {
 	from := i
-	for i < len(f.b) {
-		c := f.b[i]
-		if f.encoded(i) {
-			i += len("%20")
-		} else if classes[c]&(isBlank|isQuote) == 0 && c < 0x80 && strings.IndexByte(":=<({", c) < 0 {
-			break
-		} else {
-			i++
+	for n := 1; n > 0; i += n {
+		if n = f.separates(i, isBlank|isQuote, ":=<({"); f.char(i) >= 0x80 {
+			n = 1
 		}
 	}
 	if v := valueAt(f.b, i, inValue); i > from && v.isSecretAfter(scheme) {
@@ -98,33 +98,37 @@ func (f *finder) afterScheme(i int, scheme string) (s jsonspan.Span) {
 	return s
 }
 
-// encoded reports whether a percent-encoded separator is at i.
-func (f *finder) encoded(i int) bool {
-	for _, e := range [...]string{"%20", "%3a", "%3d", "%22"} {
-		if f.char(i) == '%' && begins(f.b[i:], e) {
-			return true
-		}
+// separates returns the length of the character at i if that is a percent-encoded separator,
+// one of the classes or one of others, and otherwise 0.
+func (f *finder) separates(i int, class uint8, others string) int {
+	c := f.char(i)
+	switch {
+	case c == '%' && slices.ContainsFunc(encoded, func(e string) bool { return begins(f.b[i:], e) }):
+		return len("%20")
+	case i < len(f.b) && (classes[c]&class != 0 || strings.IndexByte(others, c) >= 0):
+		return 1
 	}
-	return false
+	return 0
 }
+
+// encoded are percent-encoded separators.
+var encoded = []string{"%20", "%3a", "%3d", "%22"}
 
 // afterName returns the secret after a name that ends at i: "name": "…", name=…,
 // ('name', '…') and the like. sure and only are as in ownsSecret.
 func (f *finder) afterName(i int, sure, only bool) (s jsonspan.Span) {
-	quoted, apart := false, false
-	for ; i < len(f.b); i++ {
-		class := classes[f.b[i]]
-		if class&(isBlank|isQuote) == 0 && f.b[i] != ']' && f.b[i] != ')' {
-			break
-		}
-		quoted, apart = quoted || class&isQuote != 0, apart || class&isBlank != 0
+	end := i
+	for i < len(f.b) && (classes[f.b[i]]&(isBlank|isQuote) != 0 || f.b[i] == ']' || f.b[i] == ')') {
+		i++
 	}
-	i, equals, pair := f.separator(i)
-	if i == 0 || pair && !quoted {
+	quoted, apart := bytes.ContainsAny(f.b[end:i], "\"'`"), bytes.ContainsFunc(f.b[end:i], isSpace)
+	from := f.separator(i)
+	pair := from > 0 && f.b[from-1] == ','
+	if from == 0 || pair && !quoted {
 		return s
 	}
-	from := i
-	for classes[f.char(i)]&isBlank != 0 && i < len(f.b) {
+	equals := bytes.ContainsAny(f.b[i:from], "=%")
+	for i = from; classes[f.char(i)]&isBlank != 0 && i < len(f.b); {
 		i++
 	}
 	sure = sure || quoted || equals && !apart && i == from
@@ -148,27 +152,24 @@ func (f *finder) afterName(i int, sure, only bool) (s jsonspan.Span) {
 	return s
 }
 
-// separator returns the index after the separator between a name and its value, or 0 if
-// there is none. equals reports whether there is an equals sign in it, and pair whether
-// it is the comma of a pair.
-func (f *finder) separator(i int) (next int, equals, pair bool) {
-	for i < len(f.b) {
-		switch c := f.b[i]; {
-		case f.encoded(i):
-			i, equals = i+len("%20"), true
-		case c == '=':
-			i, equals = i+1, true
-		case c == ',' && next == 0:
-			return i + 1, false, true
-		case c == ':' || c == '>' && next > 0:
-			i++
-		default:
-			return next, equals, false
-		}
-		next = i
+// separator returns the index after the separator at i between a name and its value, which may
+// be the comma of a pair, or 0 if there is none.
+func (f *finder) separator(i int) int {
+	if f.char(i) == ',' {
+		return i + 1
 	}
-	return next, equals, false
+	from := i
+	for n := f.separates(i, 0, ":="); n > 0; n = f.separates(i, 0, ":=>") {
+		i += n
+	}
+	if i == from {
+		return 0
+	}
+	return i
 }
+
+// isSpace reports whether r is white space or a control character.
+func isSpace(r rune) bool { return r < 0x80 && classes[r]&isBlank != 0 }
 
 // char returns the character at i, 0 at the end.
 func (f *finder) char(i int) byte {
@@ -197,10 +198,9 @@ func wholeSecret(b []byte, i int, sure, only bool) (s jsonspan.Span) {
 	}
 	first := valueAt(b, i, inValue)
 	rest := i + first.n // with the end of a sentence
-	blank := bytes.ContainsFunc(b[rest:], func(r rune) bool { return r < 0x80 && classes[r]&isBlank != 0 })
 	switch {
 	case string(b[i:]) == mark, rest == len(b) && !first.isSecretOf(sure):
-	case rest == len(b), !blank && sure && len(b)-i >= 6, only && !first.isWord:
+	case rest == len(b), sure && len(b)-i >= 6 && !bytes.ContainsFunc(b[rest:], isSpace), only && !first.isWord:
 		return jsonspan.Span{From: i, To: len(b)}
 	case first.isSecretOf(false):
 		return first.at
@@ -217,17 +217,12 @@ func (f *finder) password(i int) (s jsonspan.Span) {
 	}
 	from, at := i, 0 // at is the index of the last @
 	digits, path := true, false
-	for ; i < len(f.b); i++ {
+	for ; i < len(f.b) && classes[f.b[i]]&(isBlank|isQuote) == 0 && strings.IndexByte(`<>[],\`, f.b[i]) < 0; i++ {
 		c := f.b[i]
-		if c == '/' && !path {
-			if digits || at > 0 { // there is no password but nothing, or a port
-				break
-			}
-			path = true
-		}
-		if classes[c]&(isBlank|isQuote) != 0 || strings.IndexByte(`<>[],\`, c) >= 0 {
+		if c == '/' && !path && (digits || at > 0) { // there is no password but nothing, or a port
 			break
 		}
+		path = path || c == '/'
 		digits = digits && classes[c]&isDecimal != 0
 		if c == '@' {
 			if at = i; path {
@@ -235,7 +230,8 @@ func (f *finder) password(i int) (s jsonspan.Span) {
 			}
 		}
 	}
-	if host := f.char(at + 1); at > from && (classes[host]&(letter|isDecimal) != 0 || host == '[' || host == '{' || host == '%' || host >= 0x80) {
+	host := f.char(at + 1)
+	if at > from && (classes[host]&(letter|isDecimal) != 0 || host >= 0x80 || host > 0 && strings.IndexByte("[{%", host) >= 0) {
 		if v := valueAt(f.b, from, inKey); !v.stars || v.n >= enough {
 			return jsonspan.Span{From: from, To: at}
 		}
@@ -257,10 +253,13 @@ func ownsSecret(name []byte) (sure, only bool) {
 			if p.kind != isName || i+len(p.word) != len(name) || p.word == "provided" || !p.matches(name[i:]) {
 				continue
 			}
-			if p.only || i == 0 || classes[name[i-1]]&(letter|isDecimal) == 0 || classes[c]&isUpper != 0 && classes[name[i-1]]&isLower != 0 {
+			if p.only || i == 0 || classes[name[i-1]]&(letter|isDecimal) == 0 || beginsWord(c, name[i-1]) {
 				return true, p.only
 			}
 		}
 	}
 	return false, false
 }
+
+// beginsWord reports whether c is a capital after a small letter, which begins a word.
+func beginsWord(c, before byte) bool { return classes[c]&isUpper != 0 && classes[before]&isLower != 0 }

@@ -13,14 +13,14 @@ const (
 	stars = "***"
 )
 
-var markBytes, starBytes = []byte(mark), []byte(stars)
-
 // MaxGrowth is how many bytes longer a value may become (contract section 3).
 const MaxGrowth = 64 << 10
 
 // Replacer chooses what replaces the secrets of one value, so that the value grows by
 // MaxGrowth at most.
 type Replacer struct{ grown int }
+
+var markBytes, starBytes = []byte(mark), []byte(stars)
 
 // For returns what replaces the secret. The bytes are shared and must not be changed.
 func (r *Replacer) For(secret jsonspan.Span) []byte {
@@ -64,7 +64,7 @@ func Replace(b []byte, find func(each func(jsonspan.Span))) []byte {
 
 // EachInText calls each for every secret in a text, in order.
 func EachInText(b []byte, each func(secret jsonspan.Span)) {
-	t := decode(b)
+	t := decode(b, 0, len(b))
 	t.each(each)
 }
 
@@ -77,21 +77,20 @@ func EachInValue(b []byte, each func(secret jsonspan.Span)) {
 		if n < 0 {
 			return
 		}
-		in, end := i+n+1, jsonspan.SkipString(b, i+n)
+		from, end := i+n+1, jsonspan.SkipString(b, i+n)
 		if end < 0 { // the string does not end
 			end = len(b) + 1
 		}
-		t := decode(b[in : end-1])
+		t := decode(b, from, end-1)
 		i = min(end, len(b))
-		found := func(s jsonspan.Span) { each(jsonspan.Span{From: in + s.From, To: in + s.To}) }
 		if next := jsonspan.SkipSpace(b, i); next < len(b) && b[next] == ':' {
 			sure, only = ownsSecret(t.chars)
 		} else if sure {
 			if s := wholeSecret(t.chars, 0, sure, only); s.Ok() {
-				found(jsonspan.Span{From: t.index(s.From), To: t.index(s.To)})
+				each(t.span(s))
 				continue
 			}
 		}
-		t.each(found)
+		t.each(each)
 	}
 }

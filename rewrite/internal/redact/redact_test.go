@@ -52,6 +52,21 @@ func escaped(text string, r *rand.Rand) string {
 	return b.String()
 }
 
+// A quote may have any number of backslashes before it.
+func TestSecretsAreFoundAfterAnyNumberOfBackslashes(t *testing.T) {
+	for _, n := range []int{0, 1, 2, 3, 16, 17, 31, 33, 63, 1000, 1 << 20} {
+		quote := strings.Repeat(`\`, n) + `"`
+		in, want := redacttest.Marked(quote + "token" + quote + ": " + quote + "«abcdef»" + quote)
+		if got := string(Text([]byte(in))); got != want {
+			t.Errorf("%d backslashes: %.100q", n, got)
+		}
+		plain := "n" + strings.Repeat(`\`, n) + " token" // no secret: the time is linear
+		if got := string(Text([]byte(plain))); got != plain {
+			t.Errorf("%d backslashes: %.100q", n, got)
+		}
+	}
+}
+
 // Of a JSON value, however it is escaped, the secrets go and all other bytes stay.
 func TestSecretsAreFoundUnderAnyEscape(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))

@@ -2,6 +2,7 @@ package redact
 
 import (
 	"bytes"
+	"slices"
 	"unicode"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -11,24 +12,14 @@ import (
 // answer.
 const said = "Provider said: "
 
+// escapes are the beginnings of the escapes of printable ASCII.
+var escapes = []string{`\u002`, `\u003`, `\u004`, `\u005`, `\u006`, `\u007`}
+
 // MaySay reports whether the JSON b may have a text with the words "Provider said: ",
 // escaped or not. It is cheap and errs only by returning true.
 func MaySay(b []byte) bool {
-	if len(b) <= len(said) {
-		return false
-	}
-	if bytes.Contains(b, []byte(said)) {
-		return true
-	}
-	for {
-		i := bytes.Index(b, []byte(`\u00`))
-		if i < 0 || i+len(`\u0000`) > len(b) {
-			return false
-		}
-		if b = b[i+len(`\u00`):]; b[0] >= '2' && b[0] <= '7' { // ASCII
-			return true
-		}
-	}
+	has := func(s string) bool { return bytes.Contains(b, []byte(s)) }
+	return len(b) > len(said) && (has(said) || slices.ContainsFunc(escapes, has))
 }
 
 // Said returns the index after the first "Provider said: " at the start of a line of text,
@@ -73,9 +64,8 @@ func afterSaid(text []byte, i int) int {
 // EachSaid calls each for every secret in text, the inside of a JSON string, that is after
 // "Provider said: ", in order. inTag is as in Said.
 func EachSaid(text []byte, inTag bool, each func(secret jsonspan.Span)) {
-	from := Said(text, inTag)
-	if from < 0 {
-		return
+	if from := Said(text, inTag); from >= 0 {
+		t := decode(text, from, len(text))
+		t.each(each)
 	}
-	EachInText(text[from:], func(s jsonspan.Span) { each(jsonspan.Span{From: from + s.From, To: from + s.To}) })
 }

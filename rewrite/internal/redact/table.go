@@ -3,8 +3,6 @@ package redact
 import (
 	"bytes"
 	"strings"
-
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // pattern is a word that begins a secret or announces one.
@@ -58,16 +56,11 @@ var patterns = func() (by [256][]pattern) {
 var schemes = [...]string{"bearer", "basic", "token", "digest", "apikey", "key"}
 
 // noSecrets are words that messages have in the place of a secret.
-var noSecrets = map[string]bool{}
-
-func init() {
-	for _, word := range strings.Fields(`access apikey auth authentication authorization basic bearer cannot code credentials default denied
-		digest disabled empty error exceeded expired failed false forbidden format found header headers incorrect invalid key malformed missing
-		none not null optional please provide provided realm redacted rejected required revoked scheme scope should string supplied token
-		tokens true type unauthorized undefined unknown value wrong`) {
-		noSecrets[word] = true
-	}
-}
+var noSecrets = strings.Fields(`access apikey auth authentication authorization basic bearer cannot code credentials
+	default denied digest disabled empty error exceeded expired failed false forbidden format found header headers
+	incorrect invalid key malformed missing none not null optional please provide provided realm redacted rejected
+	required revoked scheme scope should string supplied token tokens true type unauthorized undefined unknown value
+	wrong`)
 
 // The classes of characters.
 const (
@@ -83,27 +76,22 @@ const (
 
 // classes are the classes of each character.
 var classes = func() (table [256]uint8) {
-	for c := range table {
-		b := byte(c)
-		switch {
-		case b >= 'a' && b <= 'z':
-			table[c] = isLower | inKey | inValue
-		case b >= 'A' && b <= 'Z':
-			table[c] = isUpper | inKey | inValue
-		case jsonspan.IsDigit(b):
-			table[c] = isDecimal | inKey | inValue
-		case b <= ' ' || b == 0x7f:
-			table[c] = isBlank
-		case strings.IndexByte("\"'`", b) >= 0:
-			table[c] = isQuote
-		}
-		if strings.IndexByte("_-*.", b) >= 0 {
-			table[c] |= inKey
-		}
-		if strings.IndexByte("_-*.~+/=%:!?@#$^", b) >= 0 {
-			table[c] |= inValue
+	for class, chars := range map[uint8]string{
+		isLower:   "abcdefghijklmnopqrstuvwxyz",
+		isUpper:   "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+		isDecimal: "0123456789",
+		inKey:     "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-*.",
+		inValue:   "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-*.~+/=%:!?@#$^",
+		isQuote:   "\"'`",
+	} {
+		for _, c := range []byte(chars) {
+			table[c] |= class
 		}
 	}
+	for c := range ' ' + 1 {
+		table[c] = isBlank
+	}
+	table[0x7f] = isBlank
 	return table
 }()
 

@@ -7,61 +7,64 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
-// text is the characters that the inside of a JSON string stands for.
+// text is the characters of a text in some bytes, with the places where they stand.
 type text struct {
-	raw   []byte // the inside of the string
-	chars []byte // raw itself if that has no escapes; characters that are not ASCII are 0x80 or more
-	char  int    // how many characters are in raw[:at]
-	at    int
+	chars []byte // characters that are not ASCII are 0x80 or more
+	r     reader // is before the character n
+	n     int
 }
 
-// decode returns the characters of raw, the inside of a JSON string or any other text.
-func decode(raw []byte) text {
-	t := text{raw: raw, chars: raw}
-	if bytes.IndexByte(raw, '\\') < 0 {
+// decode returns the characters of b[from:to], the inside of a JSON string or any other text.
+func decode(b []byte, from, to int) text {
+	t := text{chars: b[from:to], r: reader{b: b[:to], at: from}}
+	if bytes.IndexByte(t.chars, '\\') < 0 {
 		return t
 	}
-	t.chars = make([]byte, 0, len(raw))
-	for i := 0; i < len(raw); {
-		var c byte
-		c, i = charAt(raw, i)
-		t.chars = append(t.chars, c)
+	t.chars = make([]byte, 0, to-from)
+	for r := t.r; r.at < to; {
+		t.chars = append(t.chars, r.next())
 	}
 	return t
 }
 
-// index returns where the character i begins in raw. Calls come in order.
+// index returns where the character i begins in the bytes. Calls come in order.
 func (t *text) index(i int) int {
-	if len(t.chars) == len(t.raw) {
-		return i
+	if len(t.chars) == len(t.r.b)-t.r.at+t.n { // none of the rest is escaped
+		return t.r.at + i - t.n
 	}
-	for ; t.char < i; t.char++ {
-		_, t.at = charAt(t.raw, t.at)
+	for ; t.n < i; t.n++ {
+		t.r.next()
 	}
-	return t.at
+	return t.r.at
 }
 
-// maxEscaped is the number of escaped backslashes before a quote through which charAt sees.
-const maxEscaped = 16
+// reader reads the inside of a JSON string character by character.
+type reader struct {
+	b     []byte
+	at    int // where the next character begins
+	plain int // the backslashes before this index escape nothing
+}
 
-// charAt returns the character at i of the inside of a JSON string, and the index after it.
-// It reads escapes however often the text was escaped, because many errors contain the JSON
-// of another: a quote may have any number of backslashes before it, up to maxEscaped.
-func charAt(b []byte, i int) (c byte, next int) {
-	if b[i] != '\\' {
-		return b[i], i + 1
+// next returns the next character. It reads escapes however often the text was escaped,
+// because many errors contain the JSON of another: a quote may have any number of
+// backslashes before it.
+func (r *reader) next() byte {
+	if c := r.b[r.at]; c != '\\' {
+		r.at++
+		return c
 	}
-	r, next := jsonspan.NextRune(b, i)
-	c = byte(min(r, utf8.RuneSelf))
-	for n, i := 0, next; r == '\\' && i < len(b) && n < maxEscaped; n++ {
-		if b[i] == 'u' {
-			if r, ok := jsonspan.Hex4(b, i+1); ok {
-				return byte(min(r, utf8.RuneSelf)), i + 5
-			}
+	c, i := jsonspan.NextRune(r.b, r.at)
+	first, end := c, i
+	for c == '\\' && i < len(r.b) && i > r.plain {
+		if hex, ok := jsonspan.Hex4(r.b, i+1); ok && r.b[i] == 'u' {
+			r.at = i + 5
+			return byte(min(hex, utf8.RuneSelf))
 		}
-		if r, i = jsonspan.NextRune(b, i); r == '"' || r == '\'' || r == '/' {
-			return byte(r), i
+		if c, i = jsonspan.NextRune(r.b, i); c == '"' || c == '\'' || c == '/' {
+			r.at = i
+			return byte(c)
 		}
 	}
-	return c, next
+	r.at, r.plain = end, max(r.plain, i)
+	return byte(min(first, utf8.RuneSelf))
 }

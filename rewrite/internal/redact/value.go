@@ -1,6 +1,12 @@
 package redact
 
-import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
 
 // enough is the number of characters that are a secret, whatever they are, where one is
 // expected.
@@ -43,18 +49,9 @@ func valueAt(b []byte, i int, class uint8) value {
 			v.at.To = i + 1
 		}
 	}
-	var word [16]byte
-	if v.n <= len(word) && v.kinds&isDecimal == 0 {
-		n := copy(word[:], b[i-v.n:i])
-		for n > 0 && classes[word[n-1]]&letter == 0 {
-			n--
-		}
-		for k, c := range word[:n] {
-			if classes[c]&isUpper != 0 {
-				word[k] = c | 0x20
-			}
-		}
-		v.isWord = noSecrets[string(word[:n])]
+	if v.n <= 16 && v.kinds&isDecimal == 0 {
+		word := bytes.TrimRightFunc(b[i-v.n:i], func(r rune) bool { return classes[byte(r)]&letter == 0 })
+		v.isWord = slices.Contains(noSecrets, strings.ToLower(string(word)))
 	}
 	return v
 }

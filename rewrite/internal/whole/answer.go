@@ -30,7 +30,7 @@ type Answer struct {
 // (contract sections 1, 3 and 4, as for streams). Other answers of Hermes are left to
 // repairOther. Nil usage means no memory.
 func RepairAnswer(body []byte, o *contract.Options, usage contract.UsageMemory) Answer {
-	a := answer{o: o, b: body}
+	a := answer{o: o, copier: copier{b: body}}
 	if !a.parse() {
 		return repairOther(body)
 	}
@@ -44,26 +44,19 @@ func RepairAnswer(body []byte, o *contract.Options, usage contract.UsageMemory) 
 		a.sum.Code, a.sum.FinishReason = CodeAgentIncomplete, ""
 		return Answer{Body: failure(a.messages[0].left), Summary: a.sum, Completion: true, Changed: true}
 	}
-	repaired := body
-	if a.at > 0 {
-		repaired = append(a.out, body[a.at:]...)
-	}
-	clean := redactAnswer(repaired, a.saysError())
+	clean := redactAnswer(a.rest(), a.saysError())
 	return Answer{Body: clean, Summary: a.sum, Completion: true, Changed: !bytes.Equal(clean, body)}
 }
 
 // answer is a chat completion by position in its bytes.
 type answer struct {
+	copier
 	o   *contract.Options
-	b   []byte
 	sum contract.Summary
 
 	c        chunk.Chunk // its members outside the choices
 	messages []message
 	error    bool // a choice's finish_reason is error
-
-	out []byte // the repaired answer so far
-	at  int    // b[:at] is in out
 }
 
 // maxChoices is the number of choices of an answer that are looked at (contract
@@ -129,9 +122,6 @@ func (a *answer) repair(m *message) {
 	}
 	content := m.content.Inner().Of(a.b)
 	m.left = content
-	if !prose.HasSigns(content) {
-		return
-	}
 	var reasoning []byte
 	if a.o.Reasoning != contract.ReasoningKeep && (!m.reasoning.IsSet(a.b) || m.reasoning.IsString(a.b)) {
 		var n int
@@ -180,12 +170,12 @@ func (a *answer) write(m *message, content, reasoning []byte) {
 
 // replace replaces a value. Values are replaced in order.
 func (a *answer) replace(v jsonspan.Span, with []byte) {
-	a.out = append(append(a.out, a.b[a.at:v.From]...), with...)
-	a.at = v.To
+	a.cut(v.From, v.To)
+	a.out = append(a.out, with...)
 }
 
-// failed reports whether the agent failed without saying so: the answer has stop and usage 0/0/0, and is empty or one of Hermes' own errors (contract section 3,
-// "false stop"). Modern Hermes says so in a hermes block.
+// failed reports whether the agent failed without saying so: the answer has stop and usage
+// 0/0/0, and is empty or one of Hermes' own errors (contract section 3, "false stop"). Modern Hermes says so in a hermes block.
 //
 // Other text with usage 0/0/0 passes unless zero_usage is error, even if the model has
 // reported usage before. A stream that fails still delivers its text. An error status

@@ -30,8 +30,13 @@ func (c *copier) cutElement(before, from, to int) {
 	}
 }
 
-// rest copies the rest, and returns the copy.
-func (c *copier) rest() []byte { return append(c.out, c.b[c.at:]...) }
+// rest copies the rest, and returns the copy, or b if nothing was cut.
+func (c *copier) rest() []byte {
+	if c.at == 0 {
+		return c.b
+	}
+	return append(c.out, c.b[c.at:]...)
+}
 
 // nextElement returns where the member or element begins that follows the one that ends at
 // to, or to if there is none.

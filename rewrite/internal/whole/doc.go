@@ -4,6 +4,7 @@
 //	history.go  Heal: the walk over a request, and messages that leave
 //	request.go  what a request asks for beside its messages
 //	text.go     the marker lines of a text
+//	copier.go   JSON without the parts that are cut
 //	cards.go    the messages of an answer that Open WebUI has taken apart, joined
 //	answer.go   RepairAnswer: content, reasoning and failures of an answer
 //	other.go    other answers, and their secrets

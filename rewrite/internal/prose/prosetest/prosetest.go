@@ -60,6 +60,7 @@ var TaggedTexts = []struct{ Name, In, Content, Reasoning string }{
 	{"an unclosed fence at the end", "<think>so:\n```\ncode</think>", "", "so:\n```\ncode"},
 	{"a space in the reasoning's fence", "<think>```\n</think> \n\n```</think>\n\nA", "A", "```\n</think> \n\n```"},
 	{"a backtick in the reasoning's fence", "<think>```\na`</think>\n```\nb</think>\nA", "A", "```\na`</think>\n```\nb"},
+	{"half a tag and white space after", "<think>x</think><th \n\nAnswer", "<th \n\nAnswer", "x"},
 	{"white space of all kinds after", "<think>x</think> \t\r\n\u00a0\u2003Answer", "Answer", "x"},
 	{"nothing but white space after", "<think>x</think>\n\n", "", "x"},
 }
