@@ -363,32 +363,6 @@ func TestOptionsListTheirValuesDefaultFirst(t *testing.T) {
 	}
 }
 
-// A tool event with members of its own that those of a chunk would stand beside is
-// wrapped like any other event.
-func TestToolEventsHaveNoMemberTwice(t *testing.T) {
-	event := named(progressEvent, `{"id": 7, "tool": "terminal", "emoji": "💻", "label": "ls", "object": "x", "created": "y", "m\u006fdel": null, "event": "start"}`)
-	for _, o := range []Options{{}, {StatusLine: true}, {Progress: ProgressUnnamed}, {Progress: ProgressUnnamed, StatusLine: true}} {
-		out := repairWith(role()+event+text("a")+stop(), o)
-		look(t, out).checkLifecycle(t)
-		for _, e := range decode(out) {
-			if e.data == "[DONE]" {
-				continue
-			}
-			seen := map[string]bool{}
-			for _, key := range keysInOrder(t, e.data) {
-				if seen[key] {
-					t.Errorf("%+v: %s stands twice in %s", o, key, e.data)
-				}
-				seen[key] = true
-			}
-			if strings.Contains(e.data, `"running"`) && (!seen["hermes_id"] || !seen["hermes_event"] || seen["event"] != o.StatusLine) {
-				t.Errorf("%+v: %s", o, e.data)
-			}
-		}
-		same(t, repairWith(out, o), out, "twice and once")
-	}
-}
-
 // toolFrames returns the data of the tool events of a stream, in order.
 func toolFrames(stream string) (datas []string) {
 	for _, e := range decode(progressComments(stream)) {
@@ -613,84 +587,125 @@ func TestOtherNamedEvents(t *testing.T) {
 func TestToolsOfBrokenStreamsAreInterrupted(t *testing.T) {
 	open := g2Start("terminal", "💻", "ls", "call_1") + g2Start("t", "💻", "b", "call_2") + g2End("t", "call_2")
 	failed := `, "error": {"message": "m"}`
-	for in, interrupted := range map[string]bool{
-		open:                                             true,
-		open + doneFrame:                                 true,
-		open + finishChunk("error", failed):              true,
-		open + finishChunk("error", ""):                  true,
-		open + finishChunk("stop", realUsage):            true, // no answer
-		open + finishChunk("stop", zeroUsage):            true,
-		open + text("x") + finishChunk("length", failed): false,
-		open + text("x") + stop():                        false,
-		open + text("x") + finishChunk("tool_calls", ""): false,
-		open + "data: {\"error\": {\"message\": \"m\"}}\n\n" + finishChunk("stop", realUsage): true,
-		open + finishChunkWith(`"content": "x"`, "error", failed):                             true,
-		open + finishChunkWith(`"content": "x"`, "stop", realUsage):                           false,
-		open + finishChunkWith(`"content": " "`, "stop", realUsage):                           true,
-		markerChunk("💻", "ls"):                                     true,
-		markerChunk("💻", "ls") + text("x"):                         false, // the text shows that it has ended
-		g1("terminal", "💻", "ls") + finishChunk("stop", zeroUsage): true,
+	for interrupted, streams := range map[bool][]string{
+		true: {
+			open, open + doneFrame, open + finishChunk("error", failed), open + finishChunk("error", ""), open + finishChunk("stop", zeroUsage), markerChunk("💻", "ls"),
+			open + finishChunk("stop", realUsage), // no answer
+			open + "data: {\"error\": {\"message\": \"m\"}}\n\n" + finishChunk("stop", realUsage), open + finishChunkWith(`"content": "x"`, "error", failed),
+			open + finishChunkWith(`"content": " "`, "stop", realUsage), g1("terminal", "💻", "ls") + finishChunk("stop", zeroUsage),
+		},
+		false: {
+			open + text("x") + finishChunk("length", failed), open + text("x") + stop(), open + text("x") + finishChunk("tool_calls", ""),
+			open + finishChunkWith(`"content": "x"`, "stop", realUsage), markerChunk("💻", "ls") + text("x"), // the text shows that it has ended
+		},
 	} {
-		for _, form := range ProgressForms() {
-			out := repairWith(role()+in, Options{Progress: form})
-			v := look(t, out)
-			v.checkLifecycle(t)
-			for _, e := range v.tools {
-				want := interrupted && e.status == "completed" && e.id != "call_2" && (form == ProgressEnvelope || form == ProgressUnnamed)
-				equal(t, e.interrupted, want, form)
-			}
-			if form == ProgressEnvelope || form == ProgressUnnamed {
-				same(t, repairWith(out, Options{Progress: form}), out, "twice and once")
+		for _, in := range streams {
+			for _, form := range ProgressForms() {
+				out := repairWith(role()+in, Options{Progress: form})
+				v := look(t, out)
+				v.checkLifecycle(t)
+				says := form == ProgressEnvelope || form == ProgressUnnamed
+				for _, e := range v.tools {
+					want := interrupted && e.status == "completed" && e.id != "call_2" && says
+					equal(t, e.interrupted, want, fmt.Sprintf("%s: %s of %s is interrupted", form, e.status, e.id))
+				}
+				if says {
+					same(t, repairWith(out, Options{Progress: form}), out, "twice and once")
+				}
 			}
 		}
 	}
 	// With zero_usage, text in the finish chunk may be that of a crash, too.
 	in := role() + open + finishChunkWith(`"content": "x"`, "stop", zeroUsage)
 	for _, e := range look(t, repairWith(in, Options{ZeroUsage: ZeroUsageError})).tools {
-		if e.id == "call_1" && e.status == "completed" && !e.interrupted {
-			t.Error("the tool of a crash is not interrupted")
+		equal(t, e.interrupted, e.id == "call_1" && e.status == "completed", "the tool of a crash is interrupted")
+	}
+}
+
+func TestAfterDoneOnlyCommentsAndChunksWithoutChoicesPass(t *testing.T) {
+	rows, good := map[string]row{}, turn(text("x"))
+	for _, imitations := range ImitationsValues() {
+		o := Options{Imitations: imitations, MaxFrame: 1000}
+		for _, late := range []string{": bye\n\n", choicesChunk("", realUsage)} {
+			rows[string(imitations)+late] = row{in: good + late, o: o, out: passes}
 		}
+		for _, late := range []string{
+			doneFrame, text("x"), markerChunk("💻", "ls"), g1("terminal", "💻", "ls"), g2Start("t", "💻", "l", "1"), g2Start("_t", "💻", "l", "1"),
+			named("hermes.status", `{"kind": "warn"}`), named("x", "[1]"), "data: {\"error\": {\"message\": \"m\"}}\n\n", "data: text\n\n", finishChunk("stop", realUsage),
+			text(strings.Repeat("a", 3000)), // larger than max_frame
+		} {
+			rows[string(imitations)+late] = row{in: good + late, o: o, out: good, end: "stop"}
+		}
+	}
+	check(t, rows)
+}
+
+// A tool event with members of its own that those of a chunk would stand beside is wrapped like any other event.
+// It is not one that another sidecar has written, and clients that loop over choices break on those.
+func TestToolEventsHaveNoMemberTwice(t *testing.T) {
+	const tool = `"tool": "terminal", "emoji": "💻", "label": "ls", "toolCallId": "c", "status": "running"`
+	for own, renamed := range map[string]string{
+		`"choices": null`: `"hermes_choices": null`, `"choices": {}`: `"hermes_choices": {}`, `"choices": []`: `"hermes_choices": []`, `"choices": "x"`: `"hermes_choices": "x"`,
+		`"choices": ["once", "deny"]`: `"hermes_choices": ["once", "deny"]`,
+		`"id": 7, "object": "x", "created": "y", "m\u006fdel": null, "event": "start"`: `"hermes_id": 7, "hermes_object": "x", "hermes_created": "y", "hermes_m\u006fdel": null, "hermes_event": "start"`,
+	} {
+		in := turn(named(progressEvent, "{"+tool+", "+own+"}"), g2End("terminal", "c"), text("x"))
+		want := `{` + envelopeWritten + `,` + tool + `, ` + renamed
+		for _, o := range []Options{{}, {StatusLine: true}, {Progress: ProgressUnnamed}, {Progress: ProgressUnnamed, StatusLine: true}} {
+			head := map[Progress]string{"": "event: " + progressEvent + "\ndata: ", ProgressUnnamed: "\n\ndata: "}[o.Progress]
+			out := repairWith(in, o)
+			if !strings.Contains(out, head+want) {
+				t.Errorf("%s becomes\n%s\nwant %s", in, out, want)
+			}
+			look(t, out).checkLifecycle(t)
+			same(t, repairWith(out, o), out, "twice and once")
+			for _, e := range decode(out) {
+				seen := map[string]bool{}
+				for _, key := range keysInOrder(t, strings.Replace(e.data, "[DONE]", "{}", 1)) {
+					equal(t, seen[key], false, key+" stands twice")
+					seen[key] = true
+				}
+			}
+		}
+		if strings.HasPrefix(own, `"choices"`) {
+			same(t, repairWith(in, Options{Progress: ProgressBare}), in, "bytes in the form bare")
+		}
+	}
+}
+
+func TestStatusLinesOfUpstreamsState(t *testing.T) {
+	for in, want := range map[string]string{
+		named("hermes.status", `{"kind": "lifecycle", "text": "\u23f3 Retrying in 2.0s"}`): "⏳ Retrying in 2.0s, true", named("approval.request", approval): "Approval needed: rm -rf x, false",
+		named("hermes.status", `{"text": "key sk-abcdefghijklmnop"}`): "key [redacted], true", named("hermes.status", `{"text": 7}`): "", named("hermes.status", `{"text": ""}`): "",
+		named("hermes.status", `{"text": "t", "event": {"type": "status"}}`): "", named("other", `{"text": "t", "command": "c", "": "e"}`): "",
+	} {
+		underAll(t, turn(in, text("x")), func(o Options, out string, _ *view) {
+			var got struct {
+				Event struct {
+					Type string
+					Data *struct {
+						Description string
+						Done        bool
+					}
+				}
+			}
+			_ = json.Unmarshal([]byte(decode(out)[1].data), &got)
+			line := ""
+			if got.Event.Data != nil && got.Event.Type == "status" {
+				line = fmt.Sprintf("%s, %t", got.Event.Data.Description, got.Event.Data.Done)
+			}
+			if !o.StatusLine || o.Progress != ProgressEnvelope && o.Progress != ProgressUnnamed {
+				equal(t, line, "", "a status line")
+			} else {
+				equal(t, line, want, "the status line")
+			}
+		})
 	}
 }
 
 // finishChunkWith is finishChunk with members of its delta.
 func finishChunkWith(members, reason, more string) string {
 	return strings.Replace(finishChunk(reason, more), `"delta": {}`, `"delta": {`+members+`}`, 1)
-}
-
-func TestBehindDoneOnlyCommentsAndChunksWithoutChoicesPass(t *testing.T) {
-	usage := `data: {` + envelopeOfTests + `, "choices": []` + realUsage + "}\n\n"
-	for late, passes := range map[string]bool{
-		": bye\n\n":                  true,
-		usage:                        true,
-		doneFrame:                    false,
-		text("x"):                    false,
-		markerChunk("💻", "ls"):       false,
-		g1("terminal", "💻", "ls"):    false,
-		g2Start("t", "💻", "l", "1"):  false,
-		g2Start("_t", "💻", "l", "1"): false,
-		named("hermes.status", `{"kind": "warn"}`):    false,
-		named("x", "[1]"):                             false,
-		"data: {\"error\": {\"message\": \"m\"}}\n\n": false,
-		"data: text\n\n":                              false,
-		finishChunk("stop", realUsage):                false,
-		text(strings.Repeat("a", 3000)):               false, // larger than max_frame
-	} {
-		for _, imitations := range ImitationsValues() {
-			o := Options{Imitations: imitations, MaxFrame: 1000}
-			good := role() + text("x") + stop()
-			want := good
-			if passes {
-				want += late
-			}
-			same(t, repairWith(good+late, o), want, "bytes behind [DONE]")
-			out, sum := run(good+late, o, chatParams, oneByte, CauseEOF)
-			same(t, out, want, "bytes behind [DONE], one by one")
-			if sum.Tools != 0 || sum.Code != "" {
-				t.Errorf("%q: %+v", late, sum)
-			}
-		}
-	}
 }
 
 // Without its name an event is a chunk to clients and to a second sidecar. One that would
@@ -763,27 +778,6 @@ func TestMembersThatWouldStandTwiceAreRenamed(t *testing.T) {
 	}
 }
 
-// A tool event may have choices of its own, too. It is not one that another sidecar has
-// written, and clients that loop over choices break on them.
-func TestChoicesOfAToolEventAreRenamed(t *testing.T) {
-	const tool = `"tool": "terminal", "emoji": "💻", "label": "ls", "toolCallId": "c", "status": "running"`
-	for _, choices := range []string{`null`, `{}`, `[]`, `["once", "deny"]`, `"x"`} {
-		in := role() + named("hermes.tool.progress", `{`+tool+`, "choices": `+choices+`}`) + g2End("terminal", "c") + text("x") + stop()
-		want := `{` + envelopeWritten + `,` + tool + `, "hermes_choices": ` + choices + `}`
-		for form, want := range map[Progress]string{
-			ProgressEnvelope: named("hermes.tool.progress", want), ProgressUnnamed: unnamed(named("hermes.tool.progress", want)),
-		} {
-			out := repairWith(in, Options{Progress: form})
-			if !strings.Contains(out, "\n\n"+want) {
-				t.Errorf("%s: %s becomes\n%s", form, in, out)
-			}
-			look(t, out).checkLifecycle(t)
-			same(t, repairWith(out, Options{Progress: form}), out, "twice and once")
-		}
-		same(t, repairWith(in, Options{Progress: ProgressBare}), in, "bytes in the form bare")
-	}
-}
-
 // Wrapped, an event is no chunk: what is in it is its own affair, for a second
 // sidecar as well.
 func TestWrappedEventsAreNoChunks(t *testing.T) {
@@ -811,51 +805,6 @@ func TestWrappedEventsAreNoChunks(t *testing.T) {
 			if sum.Code != c.code && !(wasOurs && sum.Code != "") {
 				t.Errorf("the second time: code %q, want %q", sum.Code, c.code)
 			}
-		}
-	}
-}
-
-func TestStatusLinesOfUpstreamsState(t *testing.T) {
-	for _, c := range []struct {
-		in, description string
-		done            bool
-	}{
-		{named("hermes.status", `{"kind": "lifecycle", "text": "\u23f3 Retrying in 2.0s"}`), "⏳ Retrying in 2.0s", true},
-		{named("approval.request", approval), "Approval needed: rm -rf x", false},
-		{named("hermes.status", `{"text": "key sk-abcdefghijklmnop"}`), "key [redacted]", true},
-		{named("hermes.status", `{"text": 7}`), "", false},
-		{named("hermes.status", `{"text": ""}`), "", false},
-		{named("hermes.status", `{"text": "t", "event": {"type": "status"}}`), "", false},
-		{named("other", `{"text": "t", "command": "c", "": "e"}`), "", false},
-	} {
-		for _, form := range ProgressForms() {
-			out := repairWith(role()+c.in+text("x")+stop(), Options{StatusLine: true, Progress: form})
-			var got struct {
-				Event struct {
-					Type string
-					Data struct {
-						Description string
-						Done        bool
-					}
-				}
-			}
-			if err := json.Unmarshal([]byte(decode(out)[1].data), &got); err != nil && (form == ProgressEnvelope || form == ProgressUnnamed) {
-				t.Fatalf("%v in %s", err, out)
-			}
-			want := c.description
-			if form != ProgressEnvelope && form != ProgressUnnamed {
-				want = ""
-			}
-			if got.Event.Data.Description != want || want != "" && (got.Event.Data.Done != c.done || got.Event.Type != "status") {
-				t.Errorf("%s: %+v of %s", form, got, c.in)
-			}
-			if want == "" && strings.Contains(out, `"data":{"description":`) {
-				t.Errorf("%s: an empty status line of %s", form, c.in)
-			}
-			same(t, repairWith(out, Options{StatusLine: true, Progress: form}), out, "twice and once")
-		}
-		if out := repair(role() + c.in + text("x") + stop()); strings.Contains(out, `"data":{"description":`) {
-			t.Errorf("a status line although it is off:\n%s", out)
 		}
 	}
 }
