@@ -270,44 +270,18 @@ func TestImitations(t *testing.T) {
 	check(t, rows)
 }
 
-// heldAfter tells whether the content is held back when it comes in a stream.
-func heldAfter(content string) bool {
-	s := New(&Options{}, chatParams)
-	s.Feed(nil, []byte(role()), epoch)
-	return len(s.Feed(nil, []byte(text(content)), epoch)) == 0
-}
-
 func TestTextIsHeldOnlyWhileItAgreesWithAMarker(t *testing.T) {
-	for content, want := range map[string]bool{
-		"`":             true,
-		"a\n`":          true,
-		"a\n`💻":         true,
-		"a\n`💻 ":        true,
-		"a\n`💻 ls":      true,
-		"a\n`💻 ls`":     true,
-		"a\n`⚙\ufe0f":   true,
-		"a\n":           false,
-		"\n":            false,
-		"\n\n":          false,
-		"a":             false,
-		"a `":           false,
-		"a `💻 ls":       false,
-		"\n`g":          false,
-		"\n`🦄":          false,
-		"\n`💻x":         false,
-		"\n``":          false,
-		"\n`💻`":         false,
-		"```\n`💻 ls":    false,
-		"~~~\n`💻 ls":    false,
-		"\n`💻 ls` and ": true, // to the end of the line: the label may go on
-		"\n`💻 ls\n":     false,
-		"\n`💻 ls`\n":    false,
-		"\n💻":           false,
+	for want, contents := range map[bool][]string{
+		true: {"`", "a\n`", "a\n`💻", "a\n`💻 ", "a\n`💻 ls", "a\n`💻 ls`", "a\n`⚙\ufe0f", "\n`💻 ls` and "}, // to the end of the line: the label may go on
+		false: {
+			"a\n", "\n", "\n\n", "a\n\n", "a", "a `", "a `💻 ls", "\n`g", "\n`🦄", "\n`💻x", "\n``", "\n`💻`", "```\n`💻 ls", "~~~\n`💻 ls", "\n`💻 ls\n", "\n💻",
+		},
 	} {
-		if content == "\n`💻 ls`\n" {
-			continue // a real marker, which leaves as an event
+		for _, content := range contents {
+			s := New(&Options{}, chatParams)
+			feedAll(s, role(), inOne)
+			equal(t, len(feedAll(s, text(content), inOne)) == 0, want, "held after "+content)
 		}
-		equal(t, heldAfter(content), want, "held after "+content)
 	}
 }
 
@@ -592,29 +566,16 @@ func TestWhatIsLeftOfAChunkIsNoMarker(t *testing.T) {
 		{strings.Replace(text("\n`💻 b`\n`🦄 x`\n"), `"delta"`, `"text": "\n`+"`💻 b`"+`\n`+"`🦄 x`"+`\n", "delta"`, 1), "\n`🦄 x`\n"},
 		{text("a") + markerChunk("💻", "ls") + text("`🦄 x`\n"), "a\n`🦄 x`\n"},
 	} {
-		for _, end := range []string{stop(), strings.ReplaceAll(stop(), "\n", "\r\n")} {
-			in := role() + c.in + end
-			if end != stop() {
-				in = strings.ReplaceAll(role()+c.in, "\n", "\r\n") + end
-			}
-			for _, o := range allOptions() {
+		for _, in := range []string{turn(c.in), inCRLF(turn(c.in))} {
+			underAll(t, in, func(o Options, out string, v *view) {
 				if o.Imitations == ImitationsKeep || o.Reasoning == ReasoningKeep {
-					continue
+					return
 				}
-				once := repairWith(in, o)
-				equal(t, look(t, once).content, c.content, c.in)
-				same(t, repairWith(once, o), once, "twice and once")
-				if o.Imitations != ImitationsTrust && !strings.Contains(c.in, "ls`") && strings.Contains(once, "running") {
-					t.Errorf("a tool starts:\n%s", once)
+				equal(t, v.content, c.content, c.in)
+				if o.Imitations != ImitationsTrust && !strings.Contains(c.in, "ls`") && strings.Contains(out, "running") {
+					t.Error("a tool starts")
 				}
-				for _, cut := range []cutter{oneByte, atRandom(1, 99)} {
-					again, _ := run(in, o, chatParams, cut, CauseEOF)
-					same(t, again, once, "outputs of two cuts")
-				}
-				if t.Failed() {
-					t.Fatalf("%+v\n%s", o, once)
-				}
-			}
+			})
 		}
 	}
 }
@@ -679,12 +640,11 @@ func TestWhatStartsNoTool(t *testing.T) {
 		"a content of which null counts":  role() + text("Sure") + delta(`"content": "\n`+"`💻 ls`"+`\n", "content": null`) + stop(),
 		"a delta of which another counts": role() + text("Sure") + strings.Replace(delta(""), `"delta": {}`, `"delta": {"content": "\n`+"`💻 ls`"+`\n"}, "delta": {}`, 1) + stop(),
 	} {
-		for _, o := range allOptions() {
-			out, sum := run(in, o, chatParams, inOne, CauseEOF)
-			if v := look(t, out); len(v.tools) > 0 || sum.Tools > 0 || v.finishes[0] != "stop" {
-				t.Errorf("%s: %d tools, finish %q with %+v:\n%s", name, sum.Tools, v.finishes, o, out)
+		underAll(t, in, func(o Options, _ string, v *view) {
+			if len(v.tools) > 0 || v.finishes[0] != "stop" {
+				t.Errorf("%s: %d tools, finish %q", name, len(v.tools), v.finishes)
 			}
-		}
+		})
 	}
 }
 
