@@ -31,11 +31,12 @@ func TestCodesAreThoseOfTheContract(t *testing.T) {
 func TestEndsOfAnyCause(t *testing.T) {
 	said := role() + text("x")
 	ends := map[string]row{
-		"no finish chunk":           {in: said},
-		"a held line":               {in: role() + text("a\n`💻 l"), content: "a\n`💻 l"},
-		"[DONE] alone":              {in: said + doneFrame, end: CodeIncomplete},
-		"a second finish chunk":     {in: said + finishChunk("stop", "") + stop(), out: passes},
-		"usage after the finish":    {in: said + finishChunk("stop", "") + choicesChunk("", realUsage) + doneFrame, out: passes},
+		"no finish chunk":       {in: said},
+		"a held line":           {in: role() + text("a\n`💻 l"), content: "a\n`💻 l"},
+		"[DONE] alone":          {in: said + doneFrame, end: CodeIncomplete},
+		"a second finish chunk": {in: said + finishChunk("stop", "") + stop(), out: passes},
+		"usage after the finish": {in: said + finishChunk("stop", "") + choicesChunk("", realUsage) + doneFrame,
+			out: passes},
 		"a finish without a [DONE]": {in: said + finishChunk("stop", realUsage), out: said + stop()},
 	}
 	for _, reason := range []string{"stop", "length", "tool_calls", "content_filter", "function_call"} {
@@ -91,41 +92,61 @@ func TestErrorFinishes(t *testing.T) {
 	several := choice(0, `"role": "assistant"`, "null") + choice(1, `"role": "assistant"`, "null") + choice(0, `"content": "a"`, "null") +
 		choice(1, `"content": "b\n`+"`💻 ls`"+`\n"`, "null") + choice(0, "", `"stop"`) + choice(1, `"content": "c"`, "null")
 	rows := map[string]row{
-		"held text, ends of tools":      {in: g2Start("terminal", "💻", "ls", "call_1") + text("a\n`💻 ls"), story: "running text completed error finish done", end: CodeIncomplete},
-		"several choices":               {in: several + choice(1, "", `"stop"`) + choicesChunk("", zeroUsage) + doneFrame, out: passes},
-		"one choice goes on":            {in: several, story: "other other text other finish other error finish done"},
+		"held text, ends of tools": {in: g2Start("terminal", "💻", "ls", "call_1") + text("a\n`💻 ls"),
+			story: "running text completed error finish done", end: CodeIncomplete},
+		"several choices": {in: several + choice(1, "", `"stop"`) + choicesChunk("", zeroUsage) + doneFrame,
+			out: passes},
+		"one choice goes on": {in: several,
+			story: "other other text other finish other error finish done"},
 		"a stop of one choice after it": {in: role() + boom + choicesChunk(`{"index": 0, "delta": {}, "finish_reason": "stop"}, {"index": 1, "delta": {}, "finish_reason": "length"}`, "") + doneFrame},
-		"an error after a held line":    {in: role() + text("a\n`💻 ls") + boom + finishChunk("error", "") + doneFrame, story: "other text error finish done", content: "a\n`💻 ls"},
-		"an error after a held marker":  {in: role() + text("a\n`💻 ls`") + boom + finishChunk("error", "") + doneFrame, story: "other text error finish done", content: "a\n"},
-		"a finish with text, too late":  {in: role() + boom + finishChunkWith(`"content": "bye"`, "stop", "") + doneFrame, story: "other error text finish done", content: "bye"},
-		"usage after an error":          {in: role() + finishChunk("error", `, "error": {"message": "boom"}`) + usage + text("late") + ": c\n\n", content: nothing, story: "other error finish other done"},
-		"usage after a false stop":      {in: role() + finishChunk("stop", zeroUsage) + usage + text("late") + ": c\n\n", content: nothing, story: "other error finish other done"},
-		"an error frame":                {in: role() + text("x") + boom, end: CodeAgentError},
-		"an error frame, [DONE]":        {in: role() + text("x") + boom + doneFrame, end: CodeAgentError},
-		"an error frame and a finish":   {in: role() + text("x") + boom + finishChunk("error", zeroUsage) + doneFrame, end: CodeAgentError},
-		"an error frame and another":    {in: role() + text("x") + boom + finishChunk("error", g3Error) + doneFrame, end: CodeAgentError},
-		"an error frame, inline":        {in: role() + text("x") + boom, o: Options{ErrorFinish: ErrorFinishInline}, story: "other text error finish done"},
-		"a reason with escapes":         {in: role() + text("a") + finishChunk(`st\u006fp`, realUsage) + doneFrame, end: "stop"},
-		"a false stop with escapes":     {in: role() + finishChunk(`st\u006fp`, realUsage) + doneFrame, end: CodeEmpty},
-		"an error with escapes":         {in: role() + text("a") + finishChunk(`\u0065rror`, "") + doneFrame, end: CodeAgentError},
+		"an error after a held line": {in: role() + text("a\n`💻 ls") + boom + finishChunk("error", "") + doneFrame,
+			story: "other text error finish done", content: "a\n`💻 ls"},
+		"an error after a held marker": {in: role() + text("a\n`💻 ls`") + boom + finishChunk("error", "") + doneFrame,
+			story: "other text error finish done", content: "a\n"},
+		"a finish with text, too late": {in: role() + boom + finishChunkWith(`"content": "bye"`, "stop", "") + doneFrame,
+			story: "other error text finish done", content: "bye"},
+		"usage after an error": {in: role() + finishChunk("error", `, "error": {"message": "boom"}`) + usage + text("late") + ": c\n\n",
+			content: nothing, story: "other error finish other done"},
+		"usage after a false stop": {in: role() + finishChunk("stop", zeroUsage) + usage + text("late") + ": c\n\n",
+			content: nothing, story: "other error finish other done"},
+		"an error frame":         {in: role() + text("x") + boom, end: CodeAgentError},
+		"an error frame, [DONE]": {in: role() + text("x") + boom + doneFrame, end: CodeAgentError},
+		"an error frame and a finish": {in: role() + text("x") + boom + finishChunk("error", zeroUsage) + doneFrame,
+			end: CodeAgentError},
+		"an error frame and another": {in: role() + text("x") + boom + finishChunk("error", g3Error) + doneFrame,
+			end: CodeAgentError},
+		"an error frame, inline": {in: role() + text("x") + boom,
+			o: Options{ErrorFinish: ErrorFinishInline}, story: "other text error finish done"},
+		"a reason with escapes": {in: role() + text("a") + finishChunk(`st\u006fp`, realUsage) + doneFrame,
+			end: "stop"},
+		"a false stop with escapes": {in: role() + finishChunk(`st\u006fp`, realUsage) + doneFrame,
+			end: CodeEmpty},
+		"an error with escapes": {in: role() + text("a") + finishChunk(`\u0065rror`, "") + doneFrame,
+			end: CodeAgentError},
 		"a stop with escapes, too late": {in: role() + text("a") + boom + finishChunk(`st\u006fp`, realUsage) + doneFrame,
 			end: CodeAgentError},
-		"an empty message":     {in: role() + finishChunk("error", `, "error": {"message": "", "type": "X"}`) + doneFrame, end: CodeAgentError},
-		"an error beside text": {in: role() + finishChunkWith(`"content": "hi\n`+"`💻 x`"+`"`, "error", `, "error": {"message": "boom"}`) + doneFrame, content: "hi\n", story: "other text error finish done"},
+		"an empty message": {in: role() + finishChunk("error", `, "error": {"message": "", "type": "X"}`) + doneFrame,
+			end: CodeAgentError},
+		"an error beside text": {in: role() + finishChunkWith(`"content": "hi\n`+"`💻 x`"+`"`, "error", `, "error": {"message": "boom"}`) + doneFrame,
+			content: "hi\n", story: "other text error finish done"},
 		"a false stop beside text": {in: role() + finishChunkWith(`"content": "hi\n`+"`💻 x`"+`"`, "stop", zeroUsage) + doneFrame,
 			o: Options{ZeroUsage: ZeroUsageError}, content: "hi\n", story: "other text error finish done"},
 	}
 	for _, e := range []string{`{}`, `{ }`, "{\ndata: }", `{"a": 1 }`, "{ \ndata: \"message\": null }"} {
-		rows["an empty error: "+e] = row{in: role() + text("a") + finishChunk("error", `, "error": `+e) + doneFrame, end: CodeAgentError}
+		rows["an empty error: "+e] = row{in: role() + text("a") + finishChunk("error", `, "error": `+e) + doneFrame,
+			end: CodeAgentError}
 	}
 	inline := Options{ErrorFinish: ErrorFinishInline}
 	for _, more := range []string{g3Error, zeroUsage, "", `, "error": "boom"`} {
-		rows["inline: "+more] = row{in: role() + text("x") + finishChunk("error", more) + doneFrame, o: inline, out: passes}
+		rows["inline: "+more] = row{in: role() + text("x") + finishChunk("error", more) + doneFrame,
+			o: inline, out: passes}
 	}
 	long := role() + text("x") + finishChunk("length", zeroUsage+`, "error": {"message": "truncated sk-abcdefghijkl", "type": "x"}, "hermes": {"error_code": "output_truncated"}`) + doneFrame
 	for _, o := range []Options{{}, inline, {ZeroUsage: ZeroUsageError}} {
-		rows[fmt.Sprintf("length %+v", o)] = row{in: role() + text("x") + finishChunk("length", zeroUsage) + doneFrame, o: o, out: passes}
-		rows[fmt.Sprintf("length with secrets %+v", o)] = row{in: long, o: o, out: strings.Replace(long, "sk-abcdefghijkl", redacted, 1)}
+		rows[fmt.Sprintf("length %+v", o)] = row{in: role() + text("x") + finishChunk("length", zeroUsage) + doneFrame,
+			o: o, out: passes}
+		rows[fmt.Sprintf("length with secrets %+v", o)] = row{in: long, o: o,
+			out: strings.Replace(long, "sk-abcdefghijkl", redacted, 1)}
 	}
 	for _, in := range []string{
 		role() + texts("a", "\n`💻 l", "s x\n", "b") + stop(), role() + text("`💻 l") + ": c\n\n" + text("s") + delta("") + text("\n") + stop(),
@@ -134,7 +155,8 @@ func TestErrorFinishes(t *testing.T) {
 		rows["CRLF: "+in] = row{in: inCRLF(in), out: passes}
 	}
 	for _, late := range []string{"data: {\"a\n\n", "data: x\n\n", doneFrame, text("late"), named("x", "{}"), boom} { // is dropped with its line ends
-		rows["CRLF after [DONE]: "+late] = row{in: inCRLF(turn(text("a")) + late + ": c\n\n"), out: inCRLF(turn(text("a")) + ": c\n\n")}
+		rows["CRLF after [DONE]: "+late] = row{in: inCRLF(turn(text("a")) + late + ": c\n\n"),
+			out: inCRLF(turn(text("a")) + ": c\n\n")}
 	}
 	check(t, rows)
 	for _, end := range []string{"", doneFrame, finishChunk("error", zeroUsage) + doneFrame, finishChunk("error", g3Error) + doneFrame} {
@@ -569,31 +591,42 @@ func TestErrorThatIsThereTwice(t *testing.T) {
 func TestFalseStops(t *testing.T) {
 	pass := Options{EmptyAnswer: EmptyAnswerPass}
 	rows := map[string]row{
-		"a crash, inline":             {in: role() + finishChunk("stop", zeroUsage) + doneFrame, o: Options{ErrorFinish: ErrorFinishInline}, story: "other finish done"},
-		"an error is not taken back":  {in: turn(finishChunk("stop", zeroUsage) + text("late")), end: CodeCrashed},
-		"nor is one of [DONE]":        {in: turn(doneFrame + text("late")), end: CodeIncomplete},
-		"after a large frame":         {in: role() + text(strings.Repeat("a", 2000)) + finishChunk("stop", zeroUsage) + doneFrame, o: Options{MaxFrame: 1000}, out: passes},
-		"after a large frame, usage":  {in: turn(text(strings.Repeat("a", 2000))), o: Options{MaxFrame: 1000}, out: passes},
-		"a tool, then a large frame":  {in: turn(markerChunk("💻", "ls"), text(strings.Repeat("a", 2000))), o: Options{MaxFrame: 1000}, end: "stop"},
-		"white space after a tool":    {in: turn(text("Let me see."), toolOfUpstream, text(" \n\n")), end: CodeEmpty},
+		"a crash, inline": {in: role() + finishChunk("stop", zeroUsage) + doneFrame,
+			o: Options{ErrorFinish: ErrorFinishInline}, story: "other finish done"},
+		"an error is not taken back": {in: turn(finishChunk("stop", zeroUsage) + text("late")),
+			end: CodeCrashed},
+		"nor is one of [DONE]": {in: turn(doneFrame + text("late")), end: CodeIncomplete},
+		"after a large frame": {in: role() + text(strings.Repeat("a", 2000)) + finishChunk("stop", zeroUsage) + doneFrame,
+			o: Options{MaxFrame: 1000}, out: passes},
+		"after a large frame, usage": {in: turn(text(strings.Repeat("a", 2000))), o: Options{MaxFrame: 1000},
+			out: passes},
+		"a tool, then a large frame": {in: turn(markerChunk("💻", "ls"), text(strings.Repeat("a", 2000))),
+			o: Options{MaxFrame: 1000}, end: "stop"},
+		"white space after a tool": {in: turn(text("Let me see."), toolOfUpstream, text(" \n\n")),
+			end: CodeEmpty},
 		"another tool with the emoji": {in: turn(text("Noted."), markerChunk("🔍", "tea")), end: CodeEmpty},
-		"a model with the emoji":      {in: turn(text("Noted."), markerChunk("🧠", "ask them all")), end: CodeEmpty},
-		"another tool by its name":    {in: turn(text("Noted."), g1("web_search", "🔍", "tea")), end: CodeEmpty},
+		"a model with the emoji": {in: turn(text("Noted."), markerChunk("🧠", "ask them all")),
+			end: CodeEmpty},
+		"another tool by its name": {in: turn(text("Noted."), g1("web_search", "🔍", "tea")),
+			end: CodeEmpty},
 	}
 	const some, two = `, "usage": {"prompt_tokens": 5, "completion_tokens": 0, "total_tokens": 5}`, `, "usage": {"prompt_tokens": 0, "completion_tokens": 0}`
 	for _, in := range []string{"", role(), role() + text(""), role() + text(" \n "), role() + reasoning(" "), role() + g1("_thinking", "💭", "hm")} {
 		for _, z := range ZeroUsageValues() {
-			rows[fmt.Sprintf("no usage, %s: %s", z, in)] = row{in: in + finishChunk("stop", zeroUsage) + doneFrame, o: Options{ZeroUsage: z}, end: CodeCrashed}
+			rows[fmt.Sprintf("no usage, %s: %s", z, in)] = row{in: in + finishChunk("stop", zeroUsage) + doneFrame,
+				o: Options{ZeroUsage: z}, end: CodeCrashed}
 		}
 		for _, usage := range []string{realUsage, some, two} {
 			rows["no answer"+usage+in] = row{in: in + finishChunk("stop", usage) + doneFrame, end: CodeEmpty}
-			rows["no answer, passed"+usage+in] = row{in: in + finishChunk("stop", usage) + doneFrame, o: pass, end: "stop"}
+			rows["no answer, passed"+usage+in] = row{in: in + finishChunk("stop", usage) + doneFrame, o: pass,
+				end: "stop"}
 		}
 	}
 	// Other servers send their usage after the finish chunk, or none.
 	for _, usage := range []string{"", `, "usage": null`, `, "usage": {}`, `, "usage": 5`} {
 		for _, in := range []string{role(), role() + markerChunk("💻", "ls"), role() + text("a") + toolOfUpstream} {
-			rows["another server"+usage+in] = row{in: in + finishChunk("stop", usage) + doneFrame, end: "stop"}
+			rows["another server"+usage+in] = row{in: in + finishChunk("stop", usage) + doneFrame,
+				end: "stop"}
 		}
 	}
 	said := map[string]bool{ // whether it is no answer after a tool
@@ -610,7 +643,8 @@ func TestFalseStops(t *testing.T) {
 		rows["no answer: "+content] = row{in: turn(delta(`"content": ` + content)), end: CodeEmpty}
 	}
 	for _, reason := range []string{"length", "tool_calls", "content_filter"} {
-		rows["zero usage, "+reason] = row{in: role() + finishChunk(reason, zeroUsage) + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, out: passes}
+		rows["zero usage, "+reason] = row{in: role() + finishChunk(reason, zeroUsage) + doneFrame,
+			o: Options{ZeroUsage: ZeroUsageError}, out: passes}
 	}
 	for _, start := range toolStarts("terminal", "💻", "ls") {
 		for usage, code := range map[string]string{realUsage: CodeEmpty, zeroUsage: CodeCrashed} {
@@ -621,7 +655,8 @@ func TestFalseStops(t *testing.T) {
 				for _, behind := range []string{"", text("\n\n"), reasoning("hm"), text("\n`📖 a`\n\n")} {
 					for _, z := range ZeroUsageValues() {
 						in := role() + before + start + behind + finishChunk("stop", usage) + doneFrame
-						rows[fmt.Sprintf("on a tool, %s: %s", z, in)] = row{in: in, o: Options{ZeroUsage: z}, end: code}
+						rows[fmt.Sprintf("on a tool, %s: %s", z, in)] = row{in: in, o: Options{ZeroUsage: z},
+							end: code}
 					}
 				}
 			}
@@ -665,7 +700,8 @@ func TestStopOnHousekeepingIsAGoodEnd(t *testing.T) {
 			} {
 				rows[c.tool+": "+in] = row{in: turn(in), end: end}
 			}
-			rows[c.tool+" without usage: "+start] = row{in: role() + noted + start + finishChunk("stop", zeroUsage), end: CodeCrashed}
+			rows[c.tool+" without usage: "+start] = row{in: role() + noted + start + finishChunk("stop", zeroUsage),
+				end: CodeCrashed}
 		}
 	}
 	check(t, rows)

@@ -259,12 +259,14 @@ func TestImitations(t *testing.T) {
 	// What was held back and is no marker begins no fence.
 	for _, s := range []string{"`x```\n`💻 ls`\nb", "`💻```\n`💻 ls`\nb", "a\n`x````\n`💻 ls`\nb"} {
 		for _, n := range []int{1, len(s)} {
-			rows[fmt.Sprintf("%q in deltas of %d", s, n)] = row{in: turn(deltasOf(s, n)), content: strings.Replace(s, "`💻 ls`\n", "", 1)}
+			rows[fmt.Sprintf("%q in deltas of %d", s, n)] = row{in: turn(deltasOf(s, n)),
+				content: strings.Replace(s, "`💻 ls`\n", "", 1)}
 		}
 	}
 	for _, e := range append(knownEmoji, "🛰️") {
 		for _, form := range []string{e, strings.TrimSuffix(e, "\ufe0f"), strings.TrimSuffix(e, "\ufe0f") + "\ufe0f"} {
-			rows["emoji "+form] = row{in: turn(text("a\n`" + form + " x`\nb")), o: Options{Tools: added}, content: "a\nb"}
+			rows["emoji "+form] = row{in: turn(text("a\n`" + form + " x`\nb")), o: Options{Tools: added},
+				content: "a\nb"}
 		}
 	}
 	check(t, rows)

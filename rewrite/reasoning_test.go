@@ -56,58 +56,94 @@ func TestTagsAndTheirNeighbours(t *testing.T) {
 		return finishChunkWith(`"content": `+asciiJSON(content), reason, usage) + doneFrame
 	}
 	rows := map[string]row{
-		"the frame stays":                    {in: turn(texts("<think>", "a < b \u2603", "</think>", "\n\nAnswer")), out: turn(strings.Replace(text("a < b \u2603"), `"content"`, `"reasoning_content"`, 1), text("Answer"))},
-		"escapes":                            {in: turn(delta(`"content": "\u003cthink\u003eplan\u003c/think\u003eAnswer"`)), content: "Answer", reasoning: "plan"},
-		"more escapes":                       {in: turn(delta(`"content": "\u003CTHINK>plan<\/think\u003E\n\t\u00a0Answer"`)), content: "Answer", reasoning: "plan"},
-		"upstream's own":                     {in: turn(reasoning("I <think> so"), delta(`"reasoning": "</think>"`), text("Answer")), out: passes},
-		"role with a tag":                    {in: delta(`"role": "assistant", "content": "<think>"`) + texts("a</think>b") + stop(), out: delta(`"role": "assistant", "content": ""`) + delta(`"reasoning_content": "a"`) + text("b") + stop()},
-		"role with all":                      {in: delta(`"role": "assistant", "content": "<think>a"`) + texts("</think>b") + stop(), out: delta(`"role": "assistant", "reasoning_content": "a"`) + text("b") + stop()},
-		"null members":                       {in: turn(delta(`"content": "<think>a</think>b", "tool_calls": null`)), out: turn(own("reasoning_content", "a"), delta(`"content": "b", "tool_calls": null`))},
-		"tool calls":                         {in: turn(text("<think>"), delta(`"content": "a", `+call)), out: turn(own("reasoning_content", "a"), delta(`"content": "", `+call))},
-		"reasoning of upstream's":            {in: turn(text("<think>"), delta(`"content": "a", "reasoning": null`)), out: turn(own("reasoning_content", "a"), delta(`"content": "", "reasoning": null`))},
-		"a finish chunk with all":            {in: finish("<think>a</think>b", "stop", realUsage), story: "reasoning text finish done"},
-		"a finish chunk, unclosed":           {in: finish("<think>a", "stop", realUsage), story: "reasoning finish done"},
-		"half a closing tag at the finish":   {in: text("<think>a</th") + finish("in", "stop", realUsage), story: "reasoning reasoning finish done"},
-		"a crash":                            {in: finish("<think>a</think>b", "error", zeroUsage), story: "reasoning text error finish done"},
-		"a crash in the reasoning":           {in: text("<think>a</th") + finishChunk("error", zeroUsage) + doneFrame, story: "reasoning reasoning error finish done"},
-		"a marker before":                    {in: ls + texts("<think>", "hm", "</think>", "Answer") + stop(), story: "running completed reasoning text finish done", content: "Answer", reasoning: "hm"},
-		"a marker within":                    {in: texts("<think>", "I look") + ls + texts(" and see", "</think>\n\n", "Answer") + stop(), story: "reasoning running completed reasoning text finish done", content: "Answer", reasoning: "I look and see"},
-		"white space after a tool":           {in: texts("<think>", "a", "</think>") + ls + texts("\n\nAnswer") + stop(), content: "\n\nAnswer"}, // as in G3
-		"a tool, then reasoning":             {in: texts("Hi") + ls + texts("<think>a</think>Answer") + stop(), content: "Hi\nAnswer"},
-		"a trusted tool, then a tag":         {in: texts("a\n`💻 ls`\n", "<think>", "hm", "</think>", "Answer") + stop(), o: trust, story: "text running completed reasoning text finish done"},
-		"a trusted tool, then half a marker": {in: texts("`💻 a`\n", "`💻 ", "x") + stop(), o: trust, story: "running completed text text finish done"},
-		"a trusted tool, then half a tag":    {in: texts("`💻 a`\n", "<thin", "x") + stop(), o: trust, story: "running completed text text finish done"},
-		"white space is no answer":           {in: texts("<think>", "\n\n", "</think>") + finishChunk("stop", zeroUsage) + doneFrame, content: nothing, reasoning: "\n\n", end: CodeCrashed},
+		"the frame stays": {in: turn(texts("<think>", "a < b \u2603", "</think>", "\n\nAnswer")),
+			out: turn(strings.Replace(text("a < b \u2603"), `"content"`, `"reasoning_content"`, 1), text("Answer"))},
+		"escapes": {in: turn(delta(`"content": "\u003cthink\u003eplan\u003c/think\u003eAnswer"`)),
+			content: "Answer", reasoning: "plan"},
+		"more escapes": {in: turn(delta(`"content": "\u003CTHINK>plan<\/think\u003E\n\t\u00a0Answer"`)),
+			content: "Answer", reasoning: "plan"},
+		"upstream's own": {in: turn(reasoning("I <think> so"), delta(`"reasoning": "</think>"`), text("Answer")),
+			out: passes},
+		"role with a tag": {in: delta(`"role": "assistant", "content": "<think>"`) + texts("a</think>b") + stop(),
+			out: delta(`"role": "assistant", "content": ""`) + delta(`"reasoning_content": "a"`) + text("b") + stop()},
+		"role with all": {in: delta(`"role": "assistant", "content": "<think>a"`) + texts("</think>b") + stop(),
+			out: delta(`"role": "assistant", "reasoning_content": "a"`) + text("b") + stop()},
+		"null members": {in: turn(delta(`"content": "<think>a</think>b", "tool_calls": null`)),
+			out: turn(own("reasoning_content", "a"), delta(`"content": "b", "tool_calls": null`))},
+		"tool calls": {in: turn(text("<think>"), delta(`"content": "a", `+call)),
+			out: turn(own("reasoning_content", "a"), delta(`"content": "", `+call))},
+		"reasoning of upstream's": {in: turn(text("<think>"), delta(`"content": "a", "reasoning": null`)),
+			out: turn(own("reasoning_content", "a"), delta(`"content": "", "reasoning": null`))},
+		"a finish chunk with all": {in: finish("<think>a</think>b", "stop", realUsage),
+			story: "reasoning text finish done"},
+		"a finish chunk, unclosed": {in: finish("<think>a", "stop", realUsage),
+			story: "reasoning finish done"},
+		"half a closing tag at the finish": {in: text("<think>a</th") + finish("in", "stop", realUsage),
+			story: "reasoning reasoning finish done"},
+		"a crash": {in: finish("<think>a</think>b", "error", zeroUsage),
+			story: "reasoning text error finish done"},
+		"a crash in the reasoning": {in: text("<think>a</th") + finishChunk("error", zeroUsage) + doneFrame,
+			story: "reasoning reasoning error finish done"},
+		"a marker before": {in: ls + texts("<think>", "hm", "</think>", "Answer") + stop(),
+			story: "running completed reasoning text finish done", content: "Answer", reasoning: "hm"},
+		"a marker within": {in: texts("<think>", "I look") + ls + texts(" and see", "</think>\n\n", "Answer") + stop(),
+			story: "reasoning running completed reasoning text finish done", content: "Answer", reasoning: "I look and see"},
+		"white space after a tool": {in: texts("<think>", "a", "</think>") + ls + texts("\n\nAnswer") + stop(),
+			content: "\n\nAnswer"}, // as in G3
+		"a tool, then reasoning": {in: texts("Hi") + ls + texts("<think>a</think>Answer") + stop(),
+			content: "Hi\nAnswer"},
+		"a trusted tool, then a tag": {in: texts("a\n`💻 ls`\n", "<think>", "hm", "</think>", "Answer") + stop(),
+			o: trust, story: "text running completed reasoning text finish done"},
+		"a trusted tool, then half a marker": {in: texts("`💻 a`\n", "`💻 ", "x") + stop(), o: trust,
+			story: "running completed text text finish done"},
+		"a trusted tool, then half a tag": {in: texts("`💻 a`\n", "<thin", "x") + stop(), o: trust,
+			story: "running completed text text finish done"},
+		"white space is no answer": {in: texts("<think>", "\n\n", "</think>") + finishChunk("stop", zeroUsage) + doneFrame,
+			content: nothing, reasoning: "\n\n", end: CodeCrashed},
 		"a bracket ends an imitation's newlines": {in: texts("`💻 ls`\n<\ny") + stop(),
 			content: "<\ny", reasoning: nothing},
-		"lines that are no paragraph":       {in: texts("Hi\nyou\n<think>x</think>y") + stop(), out: passes},
-		"a tool within half a closing tag":  {in: texts("<think>", "a</thi") + ls + texts("b</th", "x</think>c") + stop(), content: "c", reasoning: "a</thib</thx"},
-		"a tool within half an opening tag": {in: texts("<thi") + ls + texts("nk>x</think>y") + stop(), content: "<thi\nnk>x</think>y", reasoning: nothing},
-		"indentation before a tool":         {in: texts("Hi\n    ") + ls + texts("<think>x</think>c") + stop(), content: "Hi\n    \nc", reasoning: "x"},
-		"a backtick before no closing tag":  {in: texts("<think>a `<</think>` b</think>c") + stop(), content: "` b</think>c", reasoning: "a `<"},
-		"a half tag that waits too long":    {in: text("<thi") + strings.Repeat(delta(""), 20) + texts("nk>plan</think>Answer") + stop(), o: Options{MaxFrame: 1000}, out: passes},
-		"other choices":                     {in: text("<thi") + other + text("nk>plan</") + other + text("think>Answer") + other + ofChoice(1, finishChunk("stop", "")) + stop(), story: "other reasoning other text other finish finish done", content: "Answer", reasoning: "plan"},
+		"lines that are no paragraph": {in: texts("Hi\nyou\n<think>x</think>y") + stop(), out: passes},
+		"a tool within half a closing tag": {in: texts("<think>", "a</thi") + ls + texts("b</th", "x</think>c") + stop(),
+			content: "c", reasoning: "a</thib</thx"},
+		"a tool within half an opening tag": {in: texts("<thi") + ls + texts("nk>x</think>y") + stop(),
+			content: "<thi\nnk>x</think>y", reasoning: nothing},
+		"indentation before a tool": {in: texts("Hi\n    ") + ls + texts("<think>x</think>c") + stop(),
+			content: "Hi\n    \nc", reasoning: "x"},
+		"a backtick before no closing tag": {in: texts("<think>a `<</think>` b</think>c") + stop(),
+			content: "` b</think>c", reasoning: "a `<"},
+		"a half tag that waits too long": {in: text("<thi") + strings.Repeat(delta(""), 20) + texts("nk>plan</think>Answer") + stop(),
+			o: Options{MaxFrame: 1000}, out: passes},
+		"other choices": {in: text("<thi") + other + text("nk>plan</") + other + text("think>Answer") + other + ofChoice(1, finishChunk("stop", "")) + stop(),
+			story: "other reasoning other text other finish finish done", content: "Answer", reasoning: "plan"},
 		"half a closing tag in a second stretch": {in: role() + texts("<think>a</think>", "<think>", "</thi"),
 			reasoning: "a\n\n</thi"},
-		"that before a tool":           {in: role() + texts("<think>a</think>", "<think>", "</thi") + g2Start("t", "💻", "l", "call_1"), reasoning: "a\n\n</thi"},
-		"a call in half a tag":         {in: turn(delta(`"content": "<thi", `+call), text("nk>")), content: "<think>"},
-		"a call in a held line":        {in: turn(delta(`"content": "a\n`+"`💻 l"+`", `+call), text("s`")), out: passes},
-		"a call in half a closing tag": {in: turn(text("<think>a</th"), delta(`"content": "ink", `+call)), reasoning: "a</think"},
+		"that before a tool": {in: role() + texts("<think>a</think>", "<think>", "</thi") + g2Start("t", "💻", "l", "call_1"),
+			reasoning: "a\n\n</thi"},
+		"a call in half a tag": {in: turn(delta(`"content": "<thi", `+call), text("nk>")),
+			content: "<think>"},
+		"a call in a held line": {in: turn(delta(`"content": "a\n`+"`💻 l"+`", `+call), text("s`")),
+			out: passes},
+		"a call in half a closing tag": {in: turn(text("<think>a</th"), delta(`"content": "ink", `+call)),
+			reasoning: "a</think"},
 	}
 	for _, o := range []Options{{}, trust} {
 		name := string(o.Imitations)
-		rows["no tag after a tool"+name] = row{in: texts("`💻 ls`\nUse ", "<think> tags.") + stop(), o: o, content: "Use <think> tags.", reasoning: nothing}
-		rows["a tag after a tool"+name] = row{in: texts("`💻 ls`\n<think>a</think>", "\n\nAnswer") + stop(), o: o, content: "Answer", reasoning: "a"}
+		rows["no tag after a tool"+name] = row{in: texts("`💻 ls`\nUse ", "<think> tags.") + stop(), o: o,
+			content: "Use <think> tags.", reasoning: nothing}
+		rows["a tag after a tool"+name] = row{in: texts("`💻 ls`\n<think>a</think>", "\n\nAnswer") + stop(),
+			o: o, content: "Answer", reasoning: "a"}
 		// Text that has been held back completes the tools before it, also if the end of one lets it go.
 		for _, end := range []string{g2End("terminal", "2"), g2End("read_file", "1"), named(progressEvent, `{"tool": "terminal", "status": "completed", "label": "x"}`)} {
-			rows[name+end] = row{in: g1("read_file", "📖", "a") + g2Start("terminal", "💻", "ls", "2") + g1("patch", "🔧", "b") + text("`💻 l") + end + text("x") + stop(), o: o}
+			rows[name+end] = row{in: g1("read_file", "📖", "a") + g2Start("terminal", "💻", "ls", "2") + g1("patch", "🔧", "b") + text("`💻 l") + end + text("x") + stop(),
+				o: o}
 		}
 		for _, c := range [][3]string{
 			{"<think>a</think>\n\n`💻 ls`\nAnswer", "Answer", "a"}, {"`💻 ls`\n<think>a</think>Answer", "Answer", "a"}, {"Hi\n`💻 ls`\n\n<think>a</think>Answer", "Hi\nAnswer", "a"},
 			{"<think>\n`💻 ls`\n</think>Answer", "Answer", "\n`💻 ls`\n"},
 		} {
 			for n := 1; n <= len(c[0]); n++ {
-				rows[fmt.Sprintf("%s%q in deltas of %d", name, c[0], n)] = row{in: toolOfUpstream + deltasOf(c[0], n) + stop(), o: o, content: c[1], reasoning: c[2]}
+				rows[fmt.Sprintf("%s%q in deltas of %d", name, c[0], n)] = row{in: toolOfUpstream + deltasOf(c[0], n) + stop(),
+					o: o, content: c[1], reasoning: c[2]}
 			}
 		}
 	}
@@ -127,7 +163,8 @@ func TestTagsAndTheirNeighbours(t *testing.T) {
 	} {
 		for n := 1; n < 9; n++ {
 			in := strings.ReplaceAll(deltasOf("<think>plan</think>\n\nAnswer\n`💻 ls`\nend", n), `"}, "finish_reason": null}]`, `"`+c.inDelta+`}, "finish_reason": null}]`+c.inChunk)
-			rows[fmt.Sprintf("%v in deltas of %d", c, n)] = row{in: in + stop(), content: "Answer\nend", reasoning: "plan"}
+			rows[fmt.Sprintf("%v in deltas of %d", c, n)] = row{in: in + stop(), content: "Answer\nend",
+				reasoning: "plan"}
 		}
 	}
 	check(t, rows)

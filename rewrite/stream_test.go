@@ -127,41 +127,67 @@ func TestWhatIsRead(t *testing.T) {
 			out: passes, content: "abcd",
 		},
 		// A byte order mark counts at the start, and hides a frame elsewhere: clients see the field "\ufeffdata".
-		"a mark before a false stop":  {in: mark + zeroFinish + doneFrame, end: CodeCrashed},
-		"a mark before a marker":      {in: mark + delta(`"role": "assistant", "content": "`+ls+`"`) + text("x") + stop(), story: "other running completed text finish done"},
-		"a mark before the finish":    {in: role() + text("x") + mark + finishChunk("stop", realUsage), end: CodeIncomplete},
-		"a mark before [DONE]":        {in: role() + text("x") + mark + doneFrame, end: CodeIncomplete},
-		"usage of two lines":          {in: role() + text("x") + multiline(choicesChunk("", `, "usage": {"prompt_tokens": 1}`)), end: CodeIncomplete},
-		"a marker in what is no JSON": {in: turn(strings.Replace(delta(`"content": "`+ls+`"`), "null}]}", "nul}]}", 1), text("x")), out: passes},
-		"no index 0":                  {in: turn(strings.Replace(text("\n`💻 ls`\n"), `"index": 0`, `"index": 18446744073709551616`, 1), text("x")), out: passes},
-		"members twice":               {in: turn(marked), out: turn(strings.Replace(marked, "`💻 ls`"+`\n`, "", 1))},
-		"another choice than before":  {in: turn(text("a"), strings.Replace(text("b"), `"index": 0, "delta": {"content": "b"}, "finish_reason": null`, `"index": 1, "delta": {"content": "`+ls+`"}, "finish_reason": "stop"`, 1), text("b")), out: passes},
-		"choices that are none":       {in: turn(text("a"), choicesChunk("", "")[:len(choicesChunk("", ""))-5]+`"x"}`+"\n\n", text("b")), out: passes},
-		"another object than before":  {in: turn(text("a"), choicesChunk("", `, "object": "other"`), text("b")), out: passes},
+		"a mark before a false stop": {in: mark + zeroFinish + doneFrame, end: CodeCrashed},
+		"a mark before a marker": {in: mark + delta(`"role": "assistant", "content": "`+ls+`"`) + text("x") + stop(),
+			story: "other running completed text finish done"},
+		"a mark before the finish": {in: role() + text("x") + mark + finishChunk("stop", realUsage),
+			end: CodeIncomplete},
+		"a mark before [DONE]": {in: role() + text("x") + mark + doneFrame, end: CodeIncomplete},
+		"usage of two lines": {in: role() + text("x") + multiline(choicesChunk("", `, "usage": {"prompt_tokens": 1}`)),
+			end: CodeIncomplete},
+		"a marker in what is no JSON": {in: turn(strings.Replace(delta(`"content": "`+ls+`"`), "null}]}", "nul}]}", 1), text("x")),
+			out: passes},
+		"no index 0": {in: turn(strings.Replace(text("\n`💻 ls`\n"), `"index": 0`, `"index": 18446744073709551616`, 1), text("x")),
+			out: passes},
+		"members twice": {in: turn(marked),
+			out: turn(strings.Replace(marked, "`💻 ls`"+`\n`, "", 1))},
+		"another choice than before": {in: turn(text("a"), strings.Replace(text("b"), `"index": 0, "delta": {"content": "b"}, "finish_reason": null`, `"index": 1, "delta": {"content": "`+ls+`"}, "finish_reason": "stop"`, 1), text("b")),
+			out: passes},
+		"choices that are none": {in: turn(text("a"), choicesChunk("", "")[:len(choicesChunk("", ""))-5]+`"x"}`+"\n\n", text("b")),
+			out: passes},
+		"another object than before": {in: turn(text("a"), choicesChunk("", `, "object": "other"`), text("b")),
+			out: passes},
 		"no JSON like the chunk before": {in: turn(text("a"), `data: {`+envelopeOfTests+`, "choices": `+"\n\n", text("b")),
 			out: passes},
 		"half a chunk like that before": {in: turn(text("a"), `data: {`+envelopeOfTests+`, "choices": [{"index": 0, "delta": {"content": "x`+"\n\n", text("b")),
 			out: passes},
-		"a chunk":                     {in: role() + text("a") + "data: " + finish(chunk) + "\n\n", end: "stop"},
-		"with the name message":       {in: role() + text("a") + named("message", finish(chunk)), end: "stop"},
-		"with a name":                 {in: role() + text("a") + named("x", finish(chunk)), end: "stop"},
-		"an empty name":               {in: role() + text("a") + "event:\ndata: " + finish(other) + "\n\n", end: "stop"},
-		"no object":                   {in: role() + text("a") + "data: " + finish("") + "\n\n", end: "stop"},
-		"another object with choices": {in: role() + text("a") + "data: " + finish(other) + "\n\n", end: "stop"},
-		"that with the name message":  {in: role() + text("a") + named("message", finish(other)), end: "stop"},
-		"that with a name":            {in: role() + text("a") + named("x", finish(other)), end: CodeIncomplete},
-		"choices that are no array":   {in: role() + text("a") + "data: " + strings.NewReplacer("[", `{"0": `, "]", "}").Replace(finish(other)) + "\n\n", end: CodeIncomplete},
-		"an array":                    {in: role() + text("a") + "data: [" + finish(chunk) + "]\n\n", end: CodeIncomplete},
-		"a chunk in a member":         {in: role() + text("a") + `data: {"chunk": ` + finish(chunk) + "}\n\n", end: CodeIncomplete},
-		"a chunk after another field": {in: role() + text("a") + "id: 1\nretry: 5\ndata: " + finish(chunk) + "\n\n", end: "stop"},
-		"no field of data":            {in: role() + text("a") + "date: " + finish(chunk) + "\n\n", end: CodeIncomplete},
-		"an error with another name":  {in: role() + text("a") + named("x", `{"error": {"message": "boom"}}`), end: CodeIncomplete},
-		"no error":                    {in: role() + text("a") + `data: {"error": null}` + "\n\n", story: "other text error error finish done"},
-		"an error in a member":        {in: role() + text("a") + `data: {"x": {"error": {"message": "boom"}}}` + "\n\n", end: CodeIncomplete},
+		"a chunk": {in: role() + text("a") + "data: " + finish(chunk) + "\n\n",
+			end: "stop"},
+		"with the name message": {in: role() + text("a") + named("message", finish(chunk)),
+			end: "stop"},
+		"with a name": {in: role() + text("a") + named("x", finish(chunk)), end: "stop"},
+		"an empty name": {in: role() + text("a") + "event:\ndata: " + finish(other) + "\n\n",
+			end: "stop"},
+		"no object": {in: role() + text("a") + "data: " + finish("") + "\n\n", end: "stop"},
+		"another object with choices": {in: role() + text("a") + "data: " + finish(other) + "\n\n",
+			end: "stop"},
+		"that with the name message": {in: role() + text("a") + named("message", finish(other)),
+			end: "stop"},
+		"that with a name": {in: role() + text("a") + named("x", finish(other)),
+			end: CodeIncomplete},
+		"choices that are no array": {in: role() + text("a") + "data: " + strings.NewReplacer("[", `{"0": `, "]", "}").Replace(finish(other)) + "\n\n",
+			end: CodeIncomplete},
+		"an array": {in: role() + text("a") + "data: [" + finish(chunk) + "]\n\n",
+			end: CodeIncomplete},
+		"a chunk in a member": {in: role() + text("a") + `data: {"chunk": ` + finish(chunk) + "}\n\n",
+			end: CodeIncomplete},
+		"a chunk after another field": {in: role() + text("a") + "id: 1\nretry: 5\ndata: " + finish(chunk) + "\n\n",
+			end: "stop"},
+		"no field of data": {in: role() + text("a") + "date: " + finish(chunk) + "\n\n",
+			end: CodeIncomplete},
+		"an error with another name": {in: role() + text("a") + named("x", `{"error": {"message": "boom"}}`),
+			end: CodeIncomplete},
+		"no error": {in: role() + text("a") + `data: {"error": null}` + "\n\n",
+			story: "other text error error finish done"},
+		"an error in a member": {in: role() + text("a") + `data: {"x": {"error": {"message": "boom"}}}` + "\n\n",
+			end: CodeIncomplete},
 		// A named event is one that another sidecar has wrapped only if it says nothing but what that adds.
-		"a wrapped finish": {in: role() + text("x") + named("message", inner(`{"index": 0, "delta": {}, "finish_reason": "stop"}`)) + doneFrame, end: "stop"},
-		"wrapped text":     {in: role() + text("x") + named("message", inner(`{"index": 0, "delta": {"content": "y"}, "finish_reason": "stop"}`)) + doneFrame, end: "stop"},
-		"an envelope":      {in: role() + text("x") + named("message", inner(`{"index": 0, "delta": {}, "finish_reason": null}`)) + doneFrame, end: CodeIncomplete},
+		"a wrapped finish": {in: role() + text("x") + named("message", inner(`{"index": 0, "delta": {}, "finish_reason": "stop"}`)) + doneFrame,
+			end: "stop"},
+		"wrapped text": {in: role() + text("x") + named("message", inner(`{"index": 0, "delta": {"content": "y"}, "finish_reason": "stop"}`)) + doneFrame,
+			end: "stop"},
+		"an envelope": {in: role() + text("x") + named("message", inner(`{"index": 0, "delta": {}, "finish_reason": null}`)) + doneFrame,
+			end: CodeIncomplete},
 		"a marker in a named event": {in: turn(text("x"), named("message", inner(`{"index": 0, "delta": {"content": "`+ls+`"}, "finish_reason": null}`)), text("y")),
 			content: "x\ny"},
 		"an object in place of a chunk": {
@@ -169,23 +195,31 @@ func TestWhatIsRead(t *testing.T) {
 			out: turn(named("hermes.status", `{`+envelopeWritten+`,"hermes_object": "x", "hermes_choices": [{"index": 0, "delta": {}, "finish_reason": null}]}`), text("x")),
 		},
 		// Of 64 choices is known which have ended; those beyond end with the others (contract section 7).
-		"the 64th goes on": {in: role() + says(0) + says(63) + ends(0) + doneFrame, story: "other text other finish error finish done"},
+		"the 64th goes on": {in: role() + says(0) + says(63) + ends(0) + doneFrame,
+			story: "other text other finish error finish done"},
 		"the 64th ends":    {in: role() + says(0) + says(63) + ends(63) + ends(0) + doneFrame, out: passes},
 		"the 65th goes on": {in: role() + says(0) + says(64) + ends(0) + doneFrame, out: passes},
 		"the 65th ends, not the 1st": {in: role() + says(0) + ends(64) + doneFrame,
 			story: "other text finish error finish done"},
-		"below zero":      {in: role() + says(0) + says(-1) + ends(0) + doneFrame, out: passes},
-		"below zero ends": {in: role() + says(0) + ends(-1) + doneFrame, story: "other text finish error finish done"},
+		"below zero": {in: role() + says(0) + says(-1) + ends(0) + doneFrame, out: passes},
+		"below zero ends": {in: role() + says(0) + ends(-1) + doneFrame,
+			story: "other text finish error finish done"},
 		// Hermes sends one choice: an answer with another is not examined for false stops.
-		"the other speaks":    {in: role() + says(1) + ends(0) + finishes(`{"index": 1, "delta": {}, "finish_reason": "stop"}`, zeroUsage) + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, out: passes},
-		"the other only ends": {in: role() + ends(1) + zeroFinish + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, out: passes},
-		"both in one chunk":   {in: role() + finishes(`{"index": 0, "delta": {}, "finish_reason": "stop"}, {"index": 1, "delta": {}, "finish_reason": "stop"}`, zeroUsage) + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, out: passes},
-		"the other alone":     {in: says(1) + ofChoice(1, zeroFinish) + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, out: passes},
+		"the other speaks": {in: role() + says(1) + ends(0) + finishes(`{"index": 1, "delta": {}, "finish_reason": "stop"}`, zeroUsage) + doneFrame,
+			o: Options{ZeroUsage: ZeroUsageError}, out: passes},
+		"the other only ends": {in: role() + ends(1) + zeroFinish + doneFrame,
+			o: Options{ZeroUsage: ZeroUsageError}, out: passes},
+		"both in one chunk": {in: role() + finishes(`{"index": 0, "delta": {}, "finish_reason": "stop"}, {"index": 1, "delta": {}, "finish_reason": "stop"}`, zeroUsage) + doneFrame,
+			o: Options{ZeroUsage: ZeroUsageError}, out: passes},
+		"the other alone": {in: says(1) + ofChoice(1, zeroFinish) + doneFrame,
+			o: Options{ZeroUsage: ZeroUsageError}, out: passes},
 		"one that nobody expects": {in: role() + says(64) + zeroFinish + doneFrame,
 			o: Options{ZeroUsage: ZeroUsageError}, out: passes},
 		// Text of any choice ends tools before it, whatever is done with imitations.
-		"white space of another": {in: turn(markerChunk("💻", "ls"), ofChoice(1, text(" \n")), ofChoice(1, text("x")), ends(1)), story: "other running other completed other finish finish done"},
-		"text of another, kept":  {in: turn(markerChunk("💻", "ls"), says(1), ends(1)), o: Options{Imitations: ImitationsKeep}, story: "other running completed other finish finish done"},
+		"white space of another": {in: turn(markerChunk("💻", "ls"), ofChoice(1, text(" \n")), ofChoice(1, text("x")), ends(1)),
+			story: "other running other completed other finish finish done"},
+		"text of another, kept": {in: turn(markerChunk("💻", "ls"), says(1), ends(1)),
+			o: Options{Imitations: ImitationsKeep}, story: "other running completed other finish finish done"},
 		"text of another, trusted": {in: turn(markerChunk("💻", "ls"), says(1), ends(1)),
 			o: Options{Imitations: ImitationsTrust}, story: "other running completed other finish finish done"},
 		"a text in the middle": {in: role() + markerChunk("💻", "ls") + choicesChunk(`{"index": 0, "delta": {"content": ""}}, {"index": 1, "delta": {"content": "x"}}, {"index": 2, "delta": {"content": " "}}`, ""),
@@ -197,16 +231,22 @@ func TestWhatIsRead(t *testing.T) {
 		"text in the last": {in: role() + markerChunk("💻", "ls") + choicesChunk(`{"index": 0, "delta": {"content": ""}}, {"index": 1, "delta": {"content": "x"}}`, ""),
 			story: "other running completed other error finish finish done"},
 		// Half a tag before something that is no text is none, and says nothing of the text after it.
-		"half a closing tag":     {in: turn(text("<think>x`</"), toolOfUpstream, text("</think>`answer")), content: "`answer", reasoning: "x`</"},
-		"more of a closing tag":  {in: turn(text("<think>x`</think"), toolOfUpstream, text("y</think>answer")), content: "answer", reasoning: "x`</thinky"},
-		"a closing tag in two":   {in: turn(text("<think>x</thi"), toolOfUpstream, text("nk></think>answer")), content: "answer", reasoning: "x</think>"},
-		"half of one in a fence": {in: turn(text("<think>```\nx\n``</"), toolOfUpstream, text("`</think>answer")), content: nothing, reasoning: "```\nx\n``</`</think>answer"},
-		"half an opening tag":    {in: turn(text("<thi"), toolOfUpstream, text("nk>a</think>b")), content: "<think>a</think>b", reasoning: nothing},
+		"half a closing tag": {in: turn(text("<think>x`</"), toolOfUpstream, text("</think>`answer")),
+			content: "`answer", reasoning: "x`</"},
+		"more of a closing tag": {in: turn(text("<think>x`</think"), toolOfUpstream, text("y</think>answer")),
+			content: "answer", reasoning: "x`</thinky"},
+		"a closing tag in two": {in: turn(text("<think>x</thi"), toolOfUpstream, text("nk></think>answer")),
+			content: "answer", reasoning: "x</think>"},
+		"half of one in a fence": {in: turn(text("<think>```\nx\n``</"), toolOfUpstream, text("`</think>answer")),
+			content: nothing, reasoning: "```\nx\n``</`</think>answer"},
+		"half an opening tag": {in: turn(text("<thi"), toolOfUpstream, text("nk>a</think>b")),
+			content: "<think>a</think>b", reasoning: nothing},
 		"a bracket of an opening tag": {in: turn(text("<"), toolOfUpstream, text("think>a")),
 			content: "<think>a", reasoning: nothing},
 	}
 	for name, e := range map[string]string{"no name": "", "message": "event: message\n", "error": "event: error\n"} {
-		rows["an error, "+name] = row{in: role() + text("a") + e + `data: {"error": {"message": "boom"}}` + "\n\n", story: "other text error finish done"}
+		rows["an error, "+name] = row{in: role() + text("a") + e + `data: {"error": {"message": "boom"}}` + "\n\n",
+			story: "other text error finish done"}
 	}
 	for index, first := range map[string]bool{"0": true, "1": false, "-1": false, "null": false, `"0"`: false, "0.0": false, "10": false} {
 		r := row{in: turn(strings.Replace(markerChunk("💻", "ls"), `"index": 0`, `"index": `+index, 1), text("x")), starts: nothing}
@@ -215,15 +255,18 @@ func TestWhatIsRead(t *testing.T) {
 		}
 		rows["index "+index] = r
 	}
-	rows["no index"] = row{in: turn(strings.Replace(markerChunk("💻", "ls"), `"index": 0, `, "", 1), text("x")), starts: "💻 ls"}
+	rows["no index"] = row{in: turn(strings.Replace(markerChunk("💻", "ls"), `"index": 0, `, "", 1), text("x")),
+		starts: "💻 ls"}
 	for _, bad := range []string{"\xff", "\xf0\x9f\x92", "a\xc3", "\xed\xa0\x80"} {
-		rows["invalid UTF-8 "+bad] = row{in: turn(delta(`"content": "`+bad+"\\n`"+bad+` x"`), text("x")), out: passes}
+		rows["invalid UTF-8 "+bad] = row{in: turn(delta(`"content": "`+bad+"\\n`"+bad+` x"`), text("x")),
+			out: passes}
 	}
 	// A label may have backticks, escaped or not: the last one ends it.
 	for raw, label := range map[string]string{
 		"a\\u0060b`": "a`b", "a`b\\u0060": "a`b", "\\u0060`": "`", "`\\u0060": "`", "a\\u0060 `": "a` ", "\\u0060\\u0060": "`", "a\\u0060\\\\`": "a`\\", "a\\u0060\\t\\u0060": "a`\t",
 	} {
-		rows["label "+raw] = row{in: delta("\"content\": \"\\n`💻 "+raw+"\\n\"") + text("x") + stop(), starts: "💻 " + label, content: "x"}
+		rows["label "+raw] = row{in: delta("\"content\": \"\\n`💻 "+raw+"\\n\"") + text("x") + stop(),
+			starts: "💻 " + label, content: "x"}
 	}
 	// What is changed keeps its framing, and is split well in data of several lines.
 	for name, in := range map[string]string{
@@ -242,7 +285,8 @@ func TestWhatIsRead(t *testing.T) {
 		"{\"id\": \"c\"\ndata: ,\"error\":\ndata: {\"message\": \"boom\"},\ndata:\"choices\": [{\"finish_reason\": \"error\"}]}",
 	} {
 		for _, eol := range []string{"\n", "\r\n", "\r"} {
-			rows["lines of an error "+data+eol] = row{in: role() + strings.ReplaceAll("data: "+data+"\n\n", "\n", eol) + doneFrame, story: "other error finish done"}
+			rows["lines of an error "+data+eol] = row{in: role() + strings.ReplaceAll("data: "+data+"\n\n", "\n", eol) + doneFrame,
+				story: "other error finish done"}
 		}
 	}
 	// Usage is 0/0/0 only where it says so, three times.

@@ -47,24 +47,31 @@ func TestLifecycle(t *testing.T) {
 		},
 		"two generations": {in: turn(markerChunk("💻", "a"), g2Start("read_file", "📖", "b", "c"), text("x"), g2End("read_file", "c")),
 			story: "other running running completed text completed finish done"},
-		"duplicates":                 {in: turn(a, a, b, b, a, b, text("x")), o: bare, out: turn(a, b, text("x"))},
-		"orphans":                    {in: turn(orphan, text("x"), g2End("terminal", "call_8")), out: turn(text("x"))},
-		"internal tools":             {in: turn(internal, text("x")), out: turn(text("x"))},
-		"internal tools, bare":       {in: turn(internal, text("x")), o: bare, out: turn(text("x"))},
-		"internal tools, off":        {in: turn(internal, text("x")), o: off, out: turn(text("x"))},
-		"an escaped underscore":      {in: turn(event(`"tool": "\u005fthinking", "emoji": "x", "label": "hm"`), text("x")), out: turn(text("x"))},
-		"after the finish":           {in: role() + text("x") + finishChunk("stop", realUsage) + a + b + doneFrame, out: turn(text("x"))},
-		"an end without its name":    {in: turn(a, endless, text("x")), story: "other running completed text finish done"},
+		"duplicates": {in: turn(a, a, b, b, a, b, text("x")), o: bare,
+			out: turn(a, b, text("x"))},
+		"orphans": {in: turn(orphan, text("x"), g2End("terminal", "call_8")),
+			out: turn(text("x"))},
+		"internal tools":       {in: turn(internal, text("x")), out: turn(text("x"))},
+		"internal tools, bare": {in: turn(internal, text("x")), o: bare, out: turn(text("x"))},
+		"internal tools, off":  {in: turn(internal, text("x")), o: off, out: turn(text("x"))},
+		"an escaped underscore": {in: turn(event(`"tool": "\u005fthinking", "emoji": "x", "label": "hm"`), text("x")),
+			out: turn(text("x"))},
+		"after the finish": {in: role() + text("x") + finishChunk("stop", realUsage) + a + b + doneFrame,
+			out: turn(text("x"))},
+		"an end without its name": {in: turn(a, endless, text("x")),
+			story: "other running completed text finish done"},
 		"an orphan without its name": {in: turn(endless, text("x")), out: turn(text("x"))},
 		// An end without an id is of the first open tool of its name.
 		"ends without ids": {
 			in:    turn(g1("terminal", "💻", "a"), g1("read_file", "📖", "b"), ends("read_file"), ends("read_file"), ends("other"), ends("terminal"), text("x")),
 			story: "other running running completed completed text finish done",
 		},
-		"an unknown status, bare":  {in: turn(a, odd, b, text("x")), o: bare, out: passes},
-		"an unknown status":        {in: turn(a, odd, b, text("x")), story: "other running paused completed text finish done"},
+		"an unknown status, bare": {in: turn(a, odd, b, text("x")), o: bare, out: passes},
+		"an unknown status": {in: turn(a, odd, b, text("x")),
+			story: "other running paused completed text finish done"},
 		"neither a name nor an id": {in: turn(event(`"percent": 5`), text("x")), o: bare, out: passes},
-		"neither, in an envelope":  {in: turn(event(`"percent": 5`), text("x")), out: turn(event(envelopeWritten+`,"percent": 5`), text("x"))},
+		"neither, in an envelope": {in: turn(event(`"percent": 5`), text("x")),
+			out: turn(event(envelopeWritten+`,"percent": 5`), text("x"))},
 	}
 	for _, start := range []string{markerChunk("💻", "ls"), g1("terminal", "💻", "ls")} {
 		for then, story := range map[string]string{
@@ -85,7 +92,8 @@ func TestLifecycle(t *testing.T) {
 			"": "error finish", doneFrame: "error finish", finishChunk("stop", zeroUsage): "error finish", finishChunk("length", realUsage): "finish",
 			finishChunk("error", zeroUsage): "error finish", `data: {"error": "boom"}` + "\n\n": "error finish", finishChunk("tool_calls", ""): "finish",
 		} {
-			rows[generation+" ends with "+end] = row{in: starts + end, story: "running running completed completed " + story + " done"}
+			rows[generation+" ends with "+end] = row{in: starts + end,
+				story: "running running completed completed " + story + " done"}
 		}
 	}
 	check(t, rows)
@@ -567,13 +575,19 @@ func TestOtherNamedEvents(t *testing.T) {
 	wrapped := named("hermes.status", `{`+envelopeWritten+`,"type": "waiting", "n": 1.50}`)
 	failed := named("hermes.status", `{"type": "tool_failed", "error": "exit 1"}`)
 	rows := map[string]row{
-		"an envelope":                    {in: turn(status, text("x")), out: turn(wrapped, text("x"))},
-		"unnamed":                        {in: turn(status, text("x")), o: Options{Progress: ProgressUnnamed}, out: turn(unnamed(wrapped), text("x"))},
-		"bare":                           {in: turn(status, text("x")), o: Options{Progress: ProgressBare}, out: passes},
-		"comment":                        {in: turn(status, text("x")), o: Options{Progress: ProgressComment}, out: passes},
-		"off":                            {in: turn(status, text("x")), o: Options{Progress: ProgressOff}, out: passes},
-		"an empty object":                {in: turn(named("hermes.status", `{ }`), text("x")), out: turn(named("hermes.status", `{`+envelopeWritten+` }`), text("x"))},
-		"after the finish":               {in: role() + text("x") + finishChunk("stop", realUsage) + status + doneFrame, out: role() + text("x") + finishChunk("stop", realUsage) + wrapped + doneFrame},
+		"an envelope": {in: turn(status, text("x")), out: turn(wrapped, text("x"))},
+		"unnamed": {in: turn(status, text("x")), o: Options{Progress: ProgressUnnamed},
+			out: turn(unnamed(wrapped), text("x"))},
+		"bare": {in: turn(status, text("x")), o: Options{Progress: ProgressBare},
+			out: passes},
+		"comment": {in: turn(status, text("x")), o: Options{Progress: ProgressComment},
+			out: passes},
+		"off": {in: turn(status, text("x")), o: Options{Progress: ProgressOff},
+			out: passes},
+		"an empty object": {in: turn(named("hermes.status", `{ }`), text("x")),
+			out: turn(named("hermes.status", `{`+envelopeWritten+` }`), text("x"))},
+		"after the finish": {in: role() + text("x") + finishChunk("stop", realUsage) + status + doneFrame,
+			out: role() + text("x") + finishChunk("stop", realUsage) + wrapped + doneFrame},
 		"an error of its own":            {in: turn(text("x"), failed, text("y")), end: "stop"},
 		"an error of its own, and a cut": {in: role() + text("x") + failed + text("y"), end: CodeIncomplete},
 	}
