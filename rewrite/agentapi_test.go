@@ -78,12 +78,10 @@ func TestOtherStreamsThatAreCompletePassByteForByte(t *testing.T) {
 		}
 		for framing, in := range reframed(r.body) {
 			for _, cause := range causes {
-				for _, cut := range []cutter{inOne, oneByte, atRandom(3, 99)} {
-					out, sum := run(in, Options{}, r.params(), cut, cause)
-					same(t, out, in, r.name()+" in "+framing+": bytes")
-					if sum.Code != want || !strings.Contains(in, `"`+sum.ID+`"`) || sum.ID == "" {
-						t.Errorf("%s: %+v", r.name(), sum)
-					}
+				out, sum := anyCut(t, in, Options{}, r.params(), cause)
+				same(t, out, in, r.name()+" in "+framing+": bytes")
+				if sum.Code != want || !strings.Contains(in, `"`+sum.ID+`"`) || sum.ID == "" {
+					t.Errorf("%s: %+v", r.name(), sum)
 				}
 			}
 		}
@@ -115,13 +113,11 @@ func TestOtherStreamsInEveryFramingAndCut(t *testing.T) {
 // checkFails checks what a stream lacks that ends with the cause, and that a second sidecar adds nothing.
 func checkFails(t *testing.T, name, in, lacks string, p Params, code string) {
 	t.Helper()
-	for _, cut := range []cutter{inOne, oneByte} {
-		out, sum := run(in, Options{}, p, cut, CauseEOF)
-		same(t, out, in+lacks, name+": bytes")
-		equal(t, sum.Code, code, name)
-		again, _ := run(out, Options{}, p, cut, CauseEOF)
-		same(t, again, out, name+": outputs of a second sidecar")
-	}
+	out, sum := anyCut(t, in, Options{}, p, CauseEOF)
+	same(t, out, in+lacks, name+": bytes")
+	equal(t, sum.Code, code, name)
+	again, _ := run(out, Options{}, p, oneByte, CauseEOF)
+	same(t, again, out, name+": outputs of a second sidecar")
 }
 
 // Events that end a stream, whatever comes after them and however it ends.
@@ -746,20 +742,18 @@ func TestLargeEventsOfASession(t *testing.T) {
 	o := Options{MaxFrame: 400}
 	big := strings.Repeat("x", 1000)
 	in := sessionFrame("run.started", "", 1) + sessionFrame("tool.started", `"message_id": "m", "tool_name": "write_file", "preview": null, "args": {"content": "`+big+`"}`, 2)
-	for _, cut := range []cutter{inOne, oneByte, atRandom(1, 700)} {
-		out, _ := run(in, o, sessionParams, cut, CauseAborted)
-		rest := strings.TrimPrefix(out, in)
-		if !strings.HasPrefix(rest, "event: tool.completed\ndata: {\"message_id\": \"m\", \"tool_name\": \"write_file\", ") || !strings.Contains(rest, `"seq": 3`) || !strings.HasSuffix(rest, "event: done\ndata: {\"session_id\": \"sess_1\", \"run_id\": \"run_1\", \"seq\": 5, \"ts\": 1795165131.1}\n\n") {
-			t.Errorf("got %q", rest)
-		}
-		whole := in + sessionFrame("error", `"message": "`+big+`"`, 3)
-		out, _ = run(whole, o, sessionParams, cut, CauseAborted)
-		if rest = strings.TrimPrefix(out, whole); strings.Contains(rest, "event: error") || strings.Count(rest, "event:") != 2 {
-			t.Errorf("got %q", rest)
-		}
-		if _, sum := run(whole+sessionFrame("done", "", 4), o, sessionParams, cut, CauseEOF); sum.Code != CodeAgentError {
-			t.Errorf("%+v", sum)
-		}
+	out, _ := anyCut(t, in, o, sessionParams, CauseAborted)
+	rest := strings.TrimPrefix(out, in)
+	if !strings.HasPrefix(rest, "event: tool.completed\ndata: {\"message_id\": \"m\", \"tool_name\": \"write_file\", ") || !strings.Contains(rest, `"seq": 3`) || !strings.HasSuffix(rest, "event: done\ndata: {\"session_id\": \"sess_1\", \"run_id\": \"run_1\", \"seq\": 5, \"ts\": 1795165131.1}\n\n") {
+		t.Errorf("got %q", rest)
+	}
+	whole := in + sessionFrame("error", `"message": "`+big+`"`, 3)
+	out, _ = anyCut(t, whole, o, sessionParams, CauseAborted)
+	if rest = strings.TrimPrefix(out, whole); strings.Contains(rest, "event: error") || strings.Count(rest, "event:") != 2 {
+		t.Errorf("got %q", rest)
+	}
+	if _, sum := run(whole+sessionFrame("done", "", 4), o, sessionParams, oneByte, CauseEOF); sum.Code != CodeAgentError {
+		t.Errorf("%+v", sum)
 	}
 }
 

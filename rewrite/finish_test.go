@@ -362,10 +362,8 @@ func TestEndBetweenCRAndLF(t *testing.T) {
 		if strings.Contains(strings.ReplaceAll(want, "\r\n", ""), "\r") {
 			t.Errorf("a CR without its LF in %q", want)
 		}
-		for _, cut := range []cutter{inOne, oneByte} {
-			torn, _ := run(strings.TrimSuffix(inCRLF(in), "\n"), Options{}, chatParams, cut, CauseEOF)
-			same(t, torn, want, "outputs without the last LF")
-		}
+		torn, _ := anyCut(t, strings.TrimSuffix(inCRLF(in), "\n"), Options{}, chatParams, CauseEOF)
+		same(t, torn, want, "outputs without the last LF")
 		// With CR alone there is no LF to come.
 		if in = strings.ReplaceAll(in, "\n", "\r"); strings.Contains(in, "b") || strings.Contains(in, "event:") || strings.Contains(in, "stop") {
 			continue
@@ -378,10 +376,8 @@ func TestEndBetweenCRAndLF(t *testing.T) {
 	torn := strings.ReplaceAll(text("a"), "\n\n", "\r\n\r")
 	for _, rest := range []string{stop(), finishChunk("stop", zeroUsage) + doneFrame, finishChunk("error", `, "error": {"message": "m"}`) + doneFrame, text("b")} {
 		want := strings.TrimPrefix(repair(role()+text("a")+rest), role()+text("a"))
-		for _, cut := range []cutter{inOne, oneByte} {
-			out, _ := run(role()+torn+rest, Options{}, chatParams, cut, CauseEOF)
-			same(t, out, role()+torn+want, "bytes")
-		}
+		out, _ := anyCut(t, role()+torn+rest, Options{}, chatParams, CauseEOF)
+		same(t, out, role()+torn+want, "bytes")
 	}
 	// The events of tools are the same in every framing, in each form.
 	in := turn(toolOfUpstream, text("x"))
@@ -396,38 +392,26 @@ func TestEndBetweenCRAndLF(t *testing.T) {
 func TestWhatStandsBehindTheLastBlankLine(t *testing.T) {
 	finish := finishChunk("stop", realUsage)
 	good := role() + text("a")
-	for _, c := range []struct{ name, in, want string }{
-		{"a finish chunk without a line end", good + strings.TrimSuffix(finish, "\n\n"), good + finish + doneFrame},
-		{"a finish chunk without its blank line", good + strings.TrimSuffix(finish, "\n"), good + finish + doneFrame},
-		{"[DONE] without a line end", good + finish + "data: [DONE]", good + finish + doneFrame},
-		{"[DONE] without its blank line", good + finish + "data: [DONE]\n", good + finish + doneFrame},
-		{"[DONE] between spaces", good + finish + "data:  [DONE] ", good + finish + doneFrame},
-		{"a part of [DONE]", good + finish + "data: [DONE", good + finish + doneFrame},
-		{"another array", good + finish + "data: [1]", good + finish + doneFrame},
-		{"a number", good + finish + "data: 17", good + finish + doneFrame},
-		{"an object that is not well formed", good + finish + `data: {"a": nul}`, good + finish + doneFrame},
-		{"a comment behind the finish", good + finish + ": c\n", good + finish + doneFrame},
-		{"a comment behind [DONE]", good + stop() + ": c\n", good + stop() + ": c\n"},
-		{"comments behind [DONE]", good + stop() + ": c\n:\n", good + stop() + ": c\n:\n"},
-		{"a comment that is cut behind [DONE]", good + stop() + ": c", good + stop()},
-		{"comments, the last one cut", good + stop() + ": c\n: d", good + stop()},
-		{"a field behind [DONE]", good + stop() + ": c\nid: 1\n", good + stop()},
-		{"a frame that is cut behind [DONE]", good + stop() + "data: x", good + stop()},
-		{"CRLF, no blank line", inCRLF(good) + strings.TrimSuffix(inCRLF(finish), "\r\n"), inCRLF(good) + strings.TrimSuffix(inCRLF(finish), "\r\n") + "\n" + doneFrame},
-		{"an id line behind the data", good + strings.TrimSuffix(finish, "\n") + "id: 1\n", good + strings.TrimSuffix(finish, "\n") + "id: 1\n\n" + doneFrame},
-	} {
-		for _, cut := range []cutter{inOne, oneByte} {
-			out, sum := run(c.in, Options{}, chatParams, cut, CauseAborted)
-			same(t, out, c.want, c.name)
-			if sum.Code != "" || sum.FinishReason != "stop" {
-				t.Errorf("%s: %+v", c.name, sum)
-			}
-		}
-	}
-	// Here what is cut decides: there is no finish chunk.
-	for _, tail := range []string{finish[:len(finish)-5], strings.TrimSuffix(finish, "\n") + "event: mess", strings.TrimSuffix(finish, "\n") + "id"} {
-		look(t, repair(good+tail)).checkErrorFinish(t, CodeIncomplete)
-	}
+	check(t, map[string]row{
+		"a finish chunk without a line end":     {in: good + strings.TrimSuffix(finish, "\n\n"), out: good + finish + doneFrame},
+		"a finish chunk without its blank line": {in: good + strings.TrimSuffix(finish, "\n"), out: good + finish + doneFrame},
+		"[DONE] without a line end":             {in: good + finish + "data: [DONE]", out: good + finish + doneFrame},
+		"[DONE] without its blank line":         {in: good + finish + "data: [DONE]\n", out: good + finish + doneFrame},
+		"[DONE] between spaces":                 {in: good + finish + "data:  [DONE] ", out: good + finish + doneFrame},
+		"a part of [DONE]":                      {in: good + finish + "data: [DONE", out: good + finish + doneFrame},
+		"another array":                         {in: good + finish + "data: [1]", out: good + finish + doneFrame},
+		"a number":                              {in: good + finish + "data: 17", out: good + finish + doneFrame},
+		"an object that is not well formed":     {in: good + finish + `data: {"a": nul}`, out: good + finish + doneFrame},
+		"a comment behind the finish":           {in: good + finish + ": c\n", out: good + finish + doneFrame},
+		"a comment behind [DONE]":               {in: good + stop() + ": c\n", out: good + stop() + ": c\n"},
+		"comments behind [DONE]":                {in: good + stop() + ": c\n:\n", out: good + stop() + ": c\n:\n"},
+		"a comment that is cut behind [DONE]":   {in: good + stop() + ": c", out: good + stop()},
+		"comments, the last one cut":            {in: good + stop() + ": c\n: d", out: good + stop()},
+		"a field behind [DONE]":                 {in: good + stop() + ": c\nid: 1\n", out: good + stop()},
+		"a frame that is cut behind [DONE]":     {in: good + stop() + "data: x", out: good + stop()},
+		"CRLF, no blank line":                   {in: inCRLF(good) + strings.TrimSuffix(inCRLF(finish), "\r\n"), out: inCRLF(good+strings.TrimSuffix(finish, "\n")) + "\n" + doneFrame},
+		"an id line after the data":             {in: good + strings.TrimSuffix(finish, "\n") + "id: 1\n", out: good + strings.TrimSuffix(finish, "\n") + "id: 1\n\n" + doneFrame},
+	})
 }
 
 // Nothing leaves after the end, whoever asks.
@@ -796,14 +780,12 @@ func TestNoReplyOfHermes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, cut := range []cutter{inOne, oneByte, atRandom(1, 300)} {
-		out, sum := run(string(body), Options{}, chatParams, cut, CauseEOF)
-		v := look(t, out)
-		if sum.Code != CodeEmpty || len(v.finishes) != 1 || v.finishes[0] != "error" || len(v.errors) != 1 || v.errors[0].code() != CodeEmpty || !strings.HasPrefix(v.content, "⚠️ No reply: scripted") {
-			t.Errorf("%+v, finishes %q, errors %+v, content %q", sum, v.finishes, v.errors, v.content)
-		}
-		same(t, repair(out), out, "twice and once")
+	out, sum := anyCut(t, string(body), Options{}, chatParams, CauseEOF)
+	v := look(t, out)
+	if sum.Code != CodeEmpty || len(v.finishes) != 1 || v.finishes[0] != "error" || len(v.errors) != 1 || v.errors[0].code() != CodeEmpty || !strings.HasPrefix(v.content, "⚠️ No reply: scripted") {
+		t.Errorf("%+v, finishes %q, errors %+v, content %q", sum, v.finishes, v.errors, v.content)
 	}
+	same(t, repair(out), out, "twice and once")
 }
 
 // statusOf is a status as Hermes sends it.
@@ -856,9 +838,7 @@ func TestNoReplyIsAnEmptyAnswer(t *testing.T) {
 		for _, usage := range []string{realUsage, zeroUsage, ""} {
 			for _, o := range []Options{{}, {Progress: ProgressBare}, {Progress: ProgressUnnamed}, {ErrorFinish: ErrorFinishInline}, {Imitations: ImitationsKeep}, {Reasoning: ReasoningDrop}, {EmptyAnswer: EmptyAnswerPass}} {
 				in := role() + c.in + finishChunk("stop", usage) + doneFrame
-				once, sum := run(in, o, chatParams, inOne, CauseEOF)
-				bytewise, _ := run(in, o, chatParams, oneByte, CauseEOF)
-				same(t, bytewise, once, name+": one byte at a time")
+				once, sum := anyCut(t, in, o, chatParams, CauseEOF)
 				want := ""
 				if c.empty && usage != "" && o.EmptyAnswer == "" && (o.Imitations == "" || name != "after what is stripped") {
 					want = CodeEmpty
@@ -901,21 +881,19 @@ func TestLateContentIsAnAnswer(t *testing.T) {
 		"an answer that was not streamed, in pieces": role() + tool + texts("There ", "are ", "3 files."),
 	} {
 		in := body + stop()
-		for _, cut := range []cutter{inOne, oneByte, atRandom(5, 40)} {
-			out, sum := run(in, Options{Progress: ProgressBare}, chatParams, cut, CauseEOF)
-			same(t, out, in, name+": bytes")
-			equal(t, sum.Code, "", name)
-			out, sum = run(in, Options{}, chatParams, cut, CauseEOF)
-			if sum.Code != "" || strings.Contains(out, `"error"`) {
-				t.Errorf("%s: the code is %s\n%s", name, sum.Code, out)
-			}
-			for frame := range strings.SplitAfterSeq(in, "\n\n") {
-				if !strings.HasPrefix(frame, "event: ") && !strings.Contains(out, frame) {
-					t.Errorf("%s: %q does not pass", name, frame)
-				}
-			}
-			same(t, look(t, out).content, look(t, in).content, name+": contents")
+		out, sum := anyCut(t, in, Options{Progress: ProgressBare}, chatParams, CauseEOF)
+		same(t, out, in, name+": bytes")
+		equal(t, sum.Code, "", name)
+		out, sum = anyCut(t, in, Options{}, chatParams, CauseEOF)
+		if sum.Code != "" || strings.Contains(out, `"error"`) {
+			t.Errorf("%s: the code is %s\n%s", name, sum.Code, out)
 		}
+		for frame := range strings.SplitAfterSeq(in, "\n\n") {
+			if !strings.HasPrefix(frame, "event: ") && !strings.Contains(out, frame) {
+				t.Errorf("%s: %q does not pass", name, frame)
+			}
+		}
+		same(t, look(t, out).content, look(t, in).content, name+": contents")
 	}
 }
 

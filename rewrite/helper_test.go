@@ -66,6 +66,18 @@ func run(in string, o Options, p Params, cut cutter, cause Cause) (string, Summa
 	return string(out), s.Summary()
 }
 
+// anyCut is run in several cuts, of which none may make a difference.
+func anyCut(t testing.TB, in string, o Options, p Params, cause Cause) (string, Summary) {
+	t.Helper()
+	out, sum := run(in, o, p, inOne, cause)
+	for _, cut := range []cutter{oneByte, byFrame(in), atRandom(1, 50), atRandom(2, 500)} {
+		again, s := run(in, o, p, cut, cause)
+		same(t, again, out, "outputs of two cuts")
+		equal(t, s, sum, "summaries of two cuts")
+	}
+	return out, sum
+}
+
 // repair repairs a chat stream that ends cleanly, with default options.
 func repair(in string) string { return repairWith(in, Options{}) }
 
@@ -117,11 +129,7 @@ type row struct {
 func underAll(t *testing.T, in string, see func(o Options, out string, v *view)) {
 	t.Helper()
 	for _, o := range allOptions() {
-		out, _ := run(in, o, chatParams, inOne, CauseEOF)
-		for _, cut := range []cutter{oneByte, atRandom(1, 99)} {
-			again, _ := run(in, o, chatParams, cut, CauseEOF)
-			same(t, again, out, "outputs of two cuts")
-		}
+		out, _ := anyCut(t, in, o, chatParams, CauseEOF)
 		same(t, repairWith(out, o), out, "twice and once")
 		v := look(t, out)
 		v.checkLifecycle(t)
@@ -141,12 +149,7 @@ func check(t *testing.T, rows map[string]row) {
 	t.Helper()
 	for name, r := range rows {
 		t.Run(name, func(t *testing.T) {
-			out, sum := run(r.in, r.o, chatParams, inOne, CauseEOF)
-			for _, cut := range []cutter{oneByte, atRandom(1, 50), atRandom(2, 500)} {
-				again, s := run(r.in, r.o, chatParams, cut, CauseEOF)
-				same(t, again, out, "outputs of two cuts")
-				equal(t, s, sum, "summaries of two cuts")
-			}
+			out, sum := anyCut(t, r.in, r.o, chatParams, CauseEOF)
 			same(t, repairWith(out, r.o), out, "twice and once")
 			r.compare(t, out, sum)
 			if t.Failed() {

@@ -316,6 +316,73 @@ func TestWhatIsRead(t *testing.T) {
 	}
 }
 
+// Frames that are alike are read no more, but each text is: for lines that begin like a marker, in whatever
+// bytes, and for markers.
+func TestTextsOfLikeFramesAreRead(t *testing.T) {
+	raw := func(s string) string { return delta(`"content": "` + s + `"`) } // bytes as they are, not escaped
+	alike := raw("One") + raw(" two") + raw(" three.")
+	const ls = "\\n`💻 ls`\\n"
+	rows := map[string]row{
+		"a marker after the finish":   {in: role() + alike + finishChunk("stop", realUsage) + raw(ls) + doneFrame, starts: nothing},
+		"a marker after [DONE]":       {in: turn(alike) + raw(ls), starts: nothing},
+		"a marker after a tool event": {in: turn(alike, toolOfUpstream, raw(ls)), starts: "💻 l"},
+		"a paragraph and a tag":       {in: turn(alike, raw("x\\n\\n<think>a</think>y")), content: "One two three.x\n\ny", reasoning: "a"},
+	}
+	for _, s := range []string{raw("x" + ls + "y"), raw("x\\n`⚙ ls`\\ny"), raw("x\\n`\\u2699 ls`\\ny"), raw("x\\n`") + raw("💻 ls`\\ny"), raw("x\\n`💻 ls") + raw("`\\ny")} {
+		rows[s] = row{in: turn(alike, s), content: "One two three.x\ny", starts: nothing}
+	}
+	// A marker's chunk that says something else too stays, without the marker, however many like it have come.
+	for name, chunk := range map[string]func(s string) string{
+		"the role": func(s string) string { return delta(`"role": "assistant", "content": ` + asciiJSON(s)) },
+		"logprobs": func(s string) string {
+			return strings.Replace(text(s), `"finish_reason"`, `"logprobs": {"a": 1}, "finish_reason"`, 1)
+		},
+		"its system": func(s string) string {
+			return strings.Replace(text(s), `"choices"`, `"system_fingerprint": "fp", "choices"`, 1)
+		},
+	} {
+		in := chunk("a") + chunk("b") + chunk("c") + chunk("\n`💻 ls`\n") + chunk("\n\nd") + stop()
+		rows[name] = row{in: in, content: "abc\n\nd", starts: "💻 ls"}
+		if out := repair(in); strings.Count(out, `"content"`) != 5 || !strings.Contains(out, chunk("")) {
+			t.Errorf("%s: a chunk is lost:\n%s", name, out)
+		}
+	}
+	check(t, rows)
+}
+
+// If one choice has failed, its error has left: the stream has no second one, and the
+// others do not end well after it, for a second sidecar neither.
+func TestErrorOfOneOfSeveralChoices(t *testing.T) {
+	failed := finishChunk("error", `, "error": {"message": "boom"}`)
+	begun := role() + ofChoice(1, text("x")) + failed
+	check(t, map[string]row{
+		"the other stops":      {in: begun + ofChoice(1, stop()), story: "other other error finish finish done"},
+		"the other fails, too": {in: begun + ofChoice(1, strings.Replace(failed, "boom", "bang", 1)) + doneFrame, story: "other other error finish finish done"},
+		"the other is cut off": {in: begun, story: "other other error finish finish done"},
+		"[DONE] too early":     {in: begun + doneFrame, story: "other other error finish finish done"},
+	})
+	v := look(t, repair(begun+ofChoice(1, stop())))
+	equal(t, strings.Join(v.finishes, " "), "error error", "finish reasons")
+}
+
+// In the form unnamed no event line is left, wherever it stood.
+func TestUnnamedToolEventsHaveNoName(t *testing.T) {
+	data := `{"tool": "terminal", "emoji": "💻", "label": "ls"}`
+	for _, frame := range []string{
+		"event: hermes.tool.progress\ndata: " + data, "data: " + data + "\nevent: hermes.tool.progress", "id: 1\nevent:hermes.tool.progress\ndata: " + data + "\nretry: 5",
+		"event: hermes.tool.progress\ndata: {\"tool\": \"terminal\",\ndata: \"emoji\": \"💻\", \"label\": \"ls\"}",
+	} {
+		for _, eol := range []string{"\n", "\r", "\r\n"} {
+			out := repairWith(strings.ReplaceAll(role()+frame+"\n\n", "\n", eol), Options{Progress: ProgressUnnamed})
+			look(t, out).checkLifecycle(t)
+			fields := strings.Count(out, "id: 1"+eol) + strings.Count(out, "retry: 5"+eol)
+			if strings.Contains(out, "event:") || fields != strings.Count(frame, "id: 1")+strings.Count(frame, "retry") {
+				t.Errorf("%q becomes\n%q", frame, out)
+			}
+		}
+	}
+}
+
 // [DONE] is known between white space of JSON, and leaves in the one spelling that strict clients know.
 func TestDoneWithOtherWhiteSpace(t *testing.T) {
 	in := role() + text("x") + finishChunk("stop", realUsage)
@@ -415,10 +482,8 @@ func TestWebPlatformTestsOfTheEventStream(t *testing.T) {
 		}
 		same(t, fmt.Sprintf("%q", decode(in)), fmt.Sprintf("%q", want), test.Name+": the events of the tests' decoder")
 		same(t, fmt.Sprintf("%q", eventsOf(in)), fmt.Sprintf("%q", want), test.Name+": the events of the engine")
-		for _, cut := range []cutter{inOne, oneByte, atRandom(1, 9)} {
-			out, _ := run(in, Options{}, Params{}, cut, CauseEOF)
-			same(t, out, in, test.Name+": bytes")
-		}
+		out, _ := anyCut(t, in, Options{}, Params{}, CauseEOF)
+		same(t, out, in, test.Name+": bytes")
 	}
 }
 
@@ -468,27 +533,6 @@ func eventsOf(in string) (events []event) {
 	}
 }
 
-// In the form unnamed no event line is left, wherever it stood.
-func TestUnnamedToolEventsHaveNoName(t *testing.T) {
-	data := `{"tool": "terminal", "emoji": "💻", "label": "ls"}`
-	for _, frame := range []string{
-		"event: hermes.tool.progress\ndata: " + data, "data: " + data + "\nevent: hermes.tool.progress", "id: 1\nevent:hermes.tool.progress\ndata: " + data + "\nretry: 5",
-		"event: hermes.tool.progress\ndata: {\"tool\": \"terminal\",\ndata: \"emoji\": \"💻\", \"label\": \"ls\"}",
-	} {
-		for _, eol := range []string{"\n", "\r", "\r\n"} {
-			out := repairWith(strings.ReplaceAll(role()+frame+"\n\n", "\n", eol), Options{Progress: ProgressUnnamed})
-			v := look(t, out)
-			v.checkLifecycle(t)
-			if len(v.starts()) != 1 || strings.Contains(out, "event:") {
-				t.Errorf("%q becomes\n%q", frame, out)
-			}
-			if strings.Contains(frame, "id: 1") && !strings.Contains(out, "id: 1"+eol) || strings.Contains(frame, "retry") && !strings.Contains(out, "retry: 5"+eol) {
-				t.Errorf("%q loses a field:\n%q", frame, out)
-			}
-		}
-	}
-}
-
 // In a stream that is not known yet a comment line stands for itself, however long it
 // is: the frame right after it is looked at. In one that is known it is a part of
 // that frame, which is then too large.
@@ -498,23 +542,21 @@ func TestLongCommentRightBeforeAFrame(t *testing.T) {
 	for _, eol := range []string{"\n", "\r", "\r\n"} {
 		in := strings.ReplaceAll(long+"\n"+role()+text("a\n`💻 ls`\nb")+stop(), "\n", eol)
 		want := strings.ReplaceAll(long+"\n"+role()+text("a\nb")+stop(), "\n", eol)
-		for _, cut := range []cutter{inOne, oneByte, atRandom(1, 50), atRandom(2, 700)} {
-			out, sum := run(in, o, Params{}, cut, CauseEOF)
-			same(t, out, want, "a comment before the stream is known")
-			if sum.Chunks != 3 || sum.Imitations != 1 {
-				t.Errorf("%+v", sum)
-			}
-			// The frame with the comment passes unexamined, the next one does not.
-			out, sum = run(in, o, chatParams, cut, CauseEOF)
-			same(t, out, want, "a comment within a stream of chat completions")
-			if sum.Unexamined != 1 || sum.Chunks != 2 {
-				t.Errorf("%+v", sum)
-			}
-			// Nothing after a comment that never ends is a frame.
-			out, sum = run(strings.Replace(in, eol, " ", 1), o, Params{}, cut, CauseEOF)
-			if !strings.Contains(out, "a"+`\n`+"b") || sum.Chunks != 2 || sum.Imitations != 1 {
-				t.Errorf("%+v\n%s", sum, out)
-			}
+		out, sum := anyCut(t, in, o, Params{}, CauseEOF)
+		same(t, out, want, "a comment before the stream is known")
+		if sum.Chunks != 3 || sum.Imitations != 1 {
+			t.Errorf("%+v", sum)
+		}
+		// The frame with the comment passes unexamined, the next one does not.
+		out, sum = anyCut(t, in, o, chatParams, CauseEOF)
+		same(t, out, want, "a comment within a stream of chat completions")
+		if sum.Unexamined != 1 || sum.Chunks != 2 {
+			t.Errorf("%+v", sum)
+		}
+		// Nothing after a comment that never ends is a frame.
+		out, sum = anyCut(t, strings.Replace(in, eol, " ", 1), o, Params{}, CauseEOF)
+		if !strings.Contains(out, "a"+`\n`+"b") || sum.Chunks != 2 || sum.Imitations != 1 {
+			t.Errorf("%+v\n%s", sum, out)
 		}
 	}
 }
@@ -527,30 +569,8 @@ func TestCommentsAnywhere(t *testing.T) {
 			within := strings.Replace(text("a"), "\n\n", "\n"+c+"\n", 1)
 			behind := c + "\n" + c + c + "\n" + text("b") + stop() + c + "\n"
 			in := before + within + behind
-			for _, cut := range []cutter{inOne, oneByte} {
-				out, _ := run(in, Options{}, p, cut, CauseEOF)
-				same(t, out, in, "bytes")
-			}
-		}
-	}
-}
-
-// Errors whose name is escaped, or that stand twice, are looked at as well, in each
-// kind of stream.
-func TestTwinsOfErrorsInOtherStreams(t *testing.T) {
-	for name, p := range map[string]Params{"responses": {Responses: true}, "run": {RunID: "run_1"}, "session": sessionParams} {
-		for _, members := range []string{`"error": "%s", "error": "x"`, `"error": "x", "error": "%s"`, `"\u0065rror": "%s"`, `"err\u006fr": "%s", "error": null`} {
-			frame := func(s string) string {
-				data := `{"type": "response.created", "run_id": "run_1", "event": "x", ` + strings.ReplaceAll(members, "%s", s) + "}"
-				if name == "session" {
-					return named("error", data)
-				}
-				return "data: " + data + "\n\n"
-			}
-			out, _ := run(frame("sk-abcdef"), Options{}, p, inOne, CauseEOF)
-			if want := frame(redacted); !strings.HasPrefix(out, want) {
-				t.Errorf("%s: %s becomes\n%s", name, frame("sk-abcdef"), out)
-			}
+			out, _ := anyCut(t, in, Options{}, p, CauseEOF)
+			same(t, out, in, "bytes")
 		}
 	}
 }
@@ -558,26 +578,6 @@ func TestTwinsOfErrorsInOtherStreams(t *testing.T) {
 // choicesChunk is a chunk with several choices.
 func choicesChunk(choices, more string) string {
 	return `data: {` + envelopeOfTests + `, "choices": [` + choices + `]` + more + "}\n\n"
-}
-
-// If one choice has failed, its error has left: the stream has no second one, and the
-// others do not end well after it, for a second sidecar neither.
-func TestErrorOfOneOfSeveralChoices(t *testing.T) {
-	begin := role() + choicesChunk(`{"index": 1, "delta": {"content": "x"}, "finish_reason": null}`, "")
-	failed := choicesChunk(`{"index": 0, "delta": {}, "finish_reason": "error"}`, `, "error": {"message": "boom"}`)
-	for name, rest := range map[string]string{
-		"the other stops":      choicesChunk(`{"index": 1, "delta": {}, "finish_reason": "stop"}`, realUsage) + doneFrame,
-		"the other fails, too": choicesChunk(`{"index": 1, "delta": {}, "finish_reason": "error"}`, `, "error": {"message": "bang"}`) + doneFrame,
-		"the other is cut off": "",
-		"[DONE] too early":     doneFrame,
-	} {
-		out, sum := run(begin+failed+rest, Options{}, chatParams, inOne, CauseEOF)
-		if n := strings.Count(out, `data: {"error":`); n != 1 || sum.Code != CodeAgentError {
-			t.Errorf("%s: %d errors, code %s:\n%s", name, n, sum.Code, out)
-		}
-		equal(t, strings.Count(strings.ReplaceAll(out, " ", ""), `"finish_reason":"error"`), 2, name)
-		same(t, repair(out), out, name+": twice and once")
-	}
 }
 
 // Of two contents in a delta the last counts, and the first stays. It must not become the
@@ -604,43 +604,6 @@ func TestContentThatIsThereTwice(t *testing.T) {
 				if o.Reasoning != ReasoningDrop { // see Readings
 					same(t, repairWith(out, o), out, name+": twice and once")
 				}
-			}
-		}
-	}
-}
-
-// Frames that are alike are read no more, but each text is looked at: for lines that
-// begin like a marker, in whatever bytes, and for markers.
-func TestTextsOfLikeFramesAreLookedAt(t *testing.T) {
-	raw := func(s string) string { // bytes as they are, not escaped
-		return `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {"content": "` + s + `"}, "finish_reason": null}]}` + "\n\n"
-	}
-	alike := raw("One") + raw(" two") + raw(" three.")
-	for _, c := range []struct{ in, want string }{
-		{raw("x\\n`💻 ls`\\ny"), "x\ny"},
-		{raw("x\\n`⚙ ls`\\ny"), "x\ny"},
-		{raw("x\\n`\\u2699 ls`\\ny"), "x\ny"},
-		{raw("x\\n`") + raw("💻 ls`\\ny"), "x\ny"},
-		{raw("x\\n`💻 ls") + raw("`\\ny"), "x\ny"},
-		{raw("x\\n\\n<think>a</think>y"), "x\n\ny"},
-	} {
-		for _, cut := range []cutter{inOne, oneByte, byFrame(role() + alike + c.in + stop())} {
-			out, sum := run(role()+alike+c.in+stop(), Options{}, chatParams, cut, CauseEOF)
-			if v := look(t, out); v.content != "One two three."+c.want || sum.Imitations+sum.Reasoning != 1 {
-				t.Errorf("%q: content %q", c.in, v.content)
-			}
-		}
-	}
-	marker := raw("\\n`💻 ls`\\n")
-	for name, in := range map[string]string{
-		"finish chunk": role() + alike + finishChunk("stop", realUsage) + marker + doneFrame,
-		"[DONE]":       role() + alike + finishChunk("stop", realUsage) + doneFrame + marker,
-		"tool event":   role() + alike + g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1") + marker + stop(),
-	} {
-		for _, cut := range []cutter{inOne, oneByte, byFrame(in)} {
-			out, sum := run(in, Options{}, chatParams, cut, CauseEOF)
-			if v := look(t, out); sum.Markers > 0 || len(v.starts()) > 1 {
-				t.Errorf("a marker behind the %s starts a tool: %s", name, v.story())
 			}
 		}
 	}
@@ -777,20 +740,18 @@ func TestLargeEventOfAnotherStream(t *testing.T) {
 		"a comment":                       {began + ": " + big + "\n\n", `,"sequence_number":1}`, CauseEOF},
 		"of an unknown stream":            {named("x", `{"a":"`+big+`"}`), "", CauseAborted},
 	} {
-		for _, cut := range []cutter{inOne, oneByte, atRandom(1, 700)} {
-			out, sum := run(c.in, o, otherParams(c.in), cut, c.cause)
-			if c.failed == "" {
-				same(t, out, c.in, name+": bytes")
-				continue
-			}
-			in := c.in
-			if name == "completed, cut" {
-				in += "\n\n"
-			}
-			rest, ok := strings.CutPrefix(out, in)
-			if !ok || strings.Count(rest, `.failed"`) != 1 || !strings.HasSuffix(rest, c.failed+"\n\n") || sum.Code != c.cause.Code() {
-				t.Errorf("%s: %+v, %q", name, sum, rest)
-			}
+		out, sum := anyCut(t, c.in, o, otherParams(c.in), c.cause)
+		if c.failed == "" {
+			same(t, out, c.in, name+": bytes")
+			continue
+		}
+		in := c.in
+		if name == "completed, cut" {
+			in += "\n\n"
+		}
+		rest, ok := strings.CutPrefix(out, in)
+		if !ok || strings.Count(rest, `.failed"`) != 1 || !strings.HasSuffix(rest, c.failed+"\n\n") || sum.Code != c.cause.Code() {
+			t.Errorf("%s: %+v, %q", name, sum, rest)
 		}
 	}
 }
@@ -812,12 +773,7 @@ var overLimit = strings.Repeat("y ", 3000)
 func largeLife(t *testing.T, in string, o Options, cause Cause) (string, *view, Summary) {
 	t.Helper()
 	o.MaxFrame = 5000
-	out, sum := run(in, o, chatParams, inOne, cause)
-	for _, cut := range []cutter{oneByte, atRandom(1, 700), atRandom(2, 9000)} {
-		again, s := run(in, o, chatParams, cut, cause)
-		same(t, again, out, "outputs of two cuts")
-		equal(t, s, sum, "summaries of two cuts")
-	}
+	out, sum := anyCut(t, in, o, chatParams, cause)
 	twice, _ := run(out, o, chatParams, inOne, CauseEOF)
 	same(t, twice, out, "twice and once")
 	v := look(t, out)
@@ -1034,7 +990,7 @@ func byFrame(in string) cutter {
 	all, i := frames(in), 0
 	return func(n int) int {
 		i++
-		return min(n, len(all[i-1]))
+		return max(1, min(n, len(all[min(i, len(all))-1])))
 	}
 }
 
