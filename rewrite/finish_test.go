@@ -554,7 +554,7 @@ func TestErrorThatIsThereTwice(t *testing.T) {
 						t.Errorf("%s, %s: the error is lost, or a secret is not:\n%s", name, errors, once)
 					}
 					for _, e := range decode(once) {
-						if strings.HasPrefix(e.data, "{") && strings.Count(strings.Join(keysInOrder(t, e.data), " ")+" ", "error ") > 1 {
+						if strings.HasPrefix(e.data, "{") && strings.Count(strings.Join(keysInOrder(e.data), " ")+" ", "error ") > 1 {
 							t.Errorf("%s: two errors in %s", name, e.data)
 						}
 					}

@@ -114,9 +114,7 @@ func TestModernContentIsNotHealed(t *testing.T) {
 
 func TestHealedTexts(t *testing.T) {
 	long := strings.Repeat("x", 9000)
-	for _, c := range []struct{ in, want string }{
-		{"", ""},
-		{"a", "a"},
+	texts := []struct{ in, want string }{
 		{"a\n`💻 ls`\n\n\nb", "a\n\nb"},
 		{"a\n`💻 ls`\n\nb", "a\nb"},
 		{"a\n`💻 ls`\nb", "a\nb"},
@@ -145,22 +143,14 @@ func TestHealedTexts(t *testing.T) {
 		{"a\n`💻 " + long + "`\nb", "a\nb"},
 		{"```\ncode\n```\n`💻 ls`\nb", "```\ncode\n```\nb"},
 		{"```go\ncode\n```go\n`💻 ls`\n```\n`💻 ls`\n", "```go\ncode\n```go\n`💻 ls`\n```"},
-
-		// What is no marker line stays.
-		{"a `💻 ls`\nb", "a `💻 ls`\nb"},
-		{"a\n`💻 ls` b", "a\n`💻 ls` b"},
-		{"a\n `💻 ls`\nb", "a\n `💻 ls`\nb"},
-		{"a\n`💻 ls` \nb", "a\n`💻 ls` \nb"},
-		{"a\r\n`💻 ls`\r\nb", "a\r\n`💻 ls`\r\nb"},
-		{"a\n`💻`\nb", "a\n`💻`\nb"},
-		{"a\n`💻 `\nb", "a\n`💻 `\nb"},
-		{"a\n`🦄 x`\nb", "a\n`🦄 x`\nb"},
-		{"a\n`git status`\nb", "a\n`git status`\nb"},
-		{"a\n`💻 a` and `📖 b`\nc", "a\n`💻 a` and `📖 b`\nc"},
-		{"a\n`💻 ls\nx`\nb", "a\n`💻 ls\nx`\nb"},
-		{"```\n`💻 ls`\n```", "```\n`💻 ls`\n```"},
-		{"~~~\n`💻 ls`\n", "~~~\n`💻 ls`\n"},
+	}
+	for _, s := range []string{ // what is no marker line stays
+		"", "a", "a `💻 ls`\nb", "a\n`💻 ls` b", "a\n `💻 ls`\nb", "a\n`💻 ls` \nb", "a\r\n`💻 ls`\r\nb", "a\n`💻`\nb",
+		"a\n`💻 `\nb", "a\n`🦄 x`\nb", "a\n`git status`\nb", "a\n`💻 a` and `📖 b`\nc", "a\n`💻 ls\nx`\nb", "```\n`💻 ls`\n```", "~~~\n`💻 ls`\n",
 	} {
+		texts = append(texts, struct{ in, want string }{s, s})
+	}
+	for _, c := range texts {
 		if got, _ := withoutMarkers(c.in); got != c.want {
 			t.Errorf("the model heals %q to %q", c.in, got)
 		}
@@ -496,73 +486,41 @@ func request(messages ...string) string {
 // would be without.
 func TestCardsLeaveHistories(t *testing.T) {
 	for name, c := range map[string]struct{ in, want []string }{
-		"as tried": {
-			[]string{askOfTests, carded(1, "Let me look.", "ls -la", "golang sse"), carded(2, "There are 3 files.", "/etc/hostname"), assistant("Done."), againOfTests},
-			[]string{askOfTests, assistant("Let me look.\n\nThere are 3 files.\n\nDone."), againOfTests},
-		},
-		"newlines that are there": {
-			[]string{askOfTests, carded(1, "Let me look.", "ls"), carded(2, "\n\nThere.\n", "a"), assistant("Done."), againOfTests},
-			[]string{askOfTests, assistant("Let me look.\n\nThere.\nDone."), againOfTests},
-		},
-		"a backslash before an n": {
-			[]string{carded(1, `a\n`, "ls"), assistant(`\nb`)},
-			[]string{assistant(`a\n` + "\n\n" + `\nb`)},
-		},
-		"white space at the ends": {
-			[]string{askOfTests, carded(1, "", "ls"), carded(2, "\n\nReading it now. ", "a"), carded(3, " \n", "a"), againOfTests, carded(4, "\t\u00a0 a", "b"), carded(5, "\n", "c"), assistant("b"), againOfTests},
-			[]string{askOfTests, assistant("Reading it now."), againOfTests, assistant("a\nb"), againOfTests},
-		},
-		"no text before": {
-			[]string{askOfTests, carded(1, "", "ls"), assistant("Done."), againOfTests},
-			[]string{askOfTests, assistant("Done."), againOfTests},
-		},
-		"no text between": {
-			[]string{askOfTests, carded(1, "a", "ls"), carded(2, "", "ls"), carded(3, "", "ls"), assistant("Done."), againOfTests},
-			[]string{askOfTests, assistant("a\n\nDone."), againOfTests},
-		},
-		"no text after": {
-			[]string{askOfTests, carded(1, "a", "ls"), againOfTests},
-			[]string{askOfTests, assistant("a"), againOfTests},
-		},
-		"no text at all": {
-			[]string{askOfTests, carded(1, "", "ls"), carded(2, " \n", "ls"), againOfTests},
-			[]string{askOfTests, againOfTests},
-		},
+		"as tried": {[]string{askOfTests, carded(1, "Let me look.", "ls -la", "golang sse"), carded(2, "There are 3 files.", "/etc/hostname"), assistant("Done."), againOfTests},
+			[]string{askOfTests, assistant("Let me look.\n\nThere are 3 files.\n\nDone."), againOfTests}},
+		"newlines that are there": {[]string{askOfTests, carded(1, "Let me look.", "ls"), carded(2, "\n\nThere.\n", "a"), assistant("Done."), againOfTests},
+			[]string{askOfTests, assistant("Let me look.\n\nThere.\nDone."), againOfTests}},
+		"a backslash before an n": {[]string{carded(1, `a\n`, "ls"), assistant(`\nb`)},
+			[]string{assistant(`a\n` + "\n\n" + `\nb`)}},
+		"white space at the ends": {[]string{askOfTests, carded(1, "", "ls"), carded(2, "\n\nReading it now. ", "a"), carded(3, " \n", "a"), againOfTests, carded(4, "\t\u00a0 a", "b"), carded(5, "\n", "c"), assistant("b"), againOfTests},
+			[]string{askOfTests, assistant("Reading it now."), againOfTests, assistant("a\nb"), againOfTests}},
+		"no text before": {[]string{askOfTests, carded(1, "", "ls"), assistant("Done."), againOfTests},
+			[]string{askOfTests, assistant("Done."), againOfTests}},
+		"no text between": {[]string{askOfTests, carded(1, "a", "ls"), carded(2, "", "ls"), carded(3, "", "ls"), assistant("Done."), againOfTests},
+			[]string{askOfTests, assistant("a\n\nDone."), againOfTests}},
+		"no text after": {[]string{askOfTests, carded(1, "a", "ls"), againOfTests},
+			[]string{askOfTests, assistant("a"), againOfTests}},
+		"no text at all": {[]string{askOfTests, carded(1, "", "ls"), carded(2, " \n", "ls"), againOfTests},
+			[]string{askOfTests, againOfTests}},
 		"no text, at the end":   {[]string{askOfTests, carded(1, "", "ls")}, []string{askOfTests}},
 		"no text, at the start": {[]string{carded(1, "", "ls"), askOfTests}, []string{askOfTests}},
 		"no text, alone":        {[]string{carded(1, "", "ls")}, nil},
-		"no text, twice": {
-			[]string{askOfTests, carded(1, "", "ls"), assistant(""), carded(2, "", "ls"), againOfTests},
-			[]string{askOfTests, againOfTests},
-		},
-		"no text, twice at the start": {
-			[]string{carded(1, "", "ls"), assistant(""), carded(2, "", "ls"), assistant("\n"), againOfTests, assistant("b")},
-			[]string{againOfTests, assistant("b")},
-		},
-		"at the end": {
-			[]string{askOfTests, carded(1, "a", "ls"), assistant("b")},
-			[]string{askOfTests, assistant("a\n\nb")},
-		},
-		"several answers": {
-			[]string{askOfTests, carded(1, "a", "ls"), assistant("b"), againOfTests, carded(1, "c", "x", "y", "z"), assistant("d"), askOfTests, assistant("e"), againOfTests},
-			[]string{askOfTests, assistant("a\n\nb"), againOfTests, assistant("c\n\nd"), askOfTests, assistant("e"), againOfTests},
-		},
-		"an answer behind an answer": {
-			[]string{carded(1, "a", "ls"), assistant("b"), assistant("c"), carded(2, "d", "ls"), assistant("e")},
-			[]string{assistant("a\n\nb"), assistant("c"), assistant("d\n\ne")},
-		},
-		"odd labels": {
-			[]string{carded(1, "a", "", "\"<b>\\\\`\n\x01\u2028💻\\u00e9", strings.Repeat("x", 5000)), assistant("b")},
-			[]string{assistant("a\n\nb")},
-		},
-		"a client's own tools beside": {
-			[]string{askOfTests, ownCall, carded(1, "a", "ls"), ownCall, carded(2, "b", "ls"), assistant("c"), ownCall, againOfTests},
-			[]string{askOfTests, ownCall, assistant("a"), ownCall, assistant("b\n\nc"), ownCall, againOfTests},
-		},
-		"markers, too": {
-			[]string{carded(1, "a\n`💻 ls`", "ls"), assistant("`📖 x`\nb")},
-			[]string{assistant("a\nb")}, // as of the text that was streamed
-		},
+		"no text, twice": {[]string{askOfTests, carded(1, "", "ls"), assistant(""), carded(2, "", "ls"), againOfTests},
+			[]string{askOfTests, againOfTests}},
+		"no text, twice at the start": {[]string{carded(1, "", "ls"), assistant(""), carded(2, "", "ls"), assistant("\n"), againOfTests, assistant("b")},
+			[]string{againOfTests, assistant("b")}},
+		"at the end": {[]string{askOfTests, carded(1, "a", "ls"), assistant("b")},
+			[]string{askOfTests, assistant("a\n\nb")}},
+		"several answers": {[]string{askOfTests, carded(1, "a", "ls"), assistant("b"), againOfTests, carded(1, "c", "x", "y", "z"), assistant("d"), askOfTests, assistant("e"), againOfTests},
+			[]string{askOfTests, assistant("a\n\nb"), againOfTests, assistant("c\n\nd"), askOfTests, assistant("e"), againOfTests}},
+		"an answer behind an answer": {[]string{carded(1, "a", "ls"), assistant("b"), assistant("c"), carded(2, "d", "ls"), assistant("e")},
+			[]string{assistant("a\n\nb"), assistant("c"), assistant("d\n\ne")}},
+		"odd labels": {[]string{carded(1, "a", "", "\"<b>\\\\`\n\x01\u2028💻\\u00e9", strings.Repeat("x", 5000)), assistant("b")},
+			[]string{assistant("a\n\nb")}},
+		"a client's own tools beside": {[]string{askOfTests, ownCall, carded(1, "a", "ls"), ownCall, carded(2, "b", "ls"), assistant("c"), ownCall, againOfTests},
+			[]string{askOfTests, ownCall, assistant("a"), ownCall, assistant("b\n\nc"), ownCall, againOfTests}},
+		"markers, too": {[]string{carded(1, "a\n`💻 ls`", "ls"), assistant("`📖 x`\nb")},
+			[]string{assistant("a\nb")}}, // as of the text that was streamed
 	} {
 		in, want := request(c.in...), request(c.want...)
 		got, healed := heal(t, in)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -50,16 +51,9 @@ func decode(stream string) (events []event) {
 }
 
 // frames cuts a stream with LF framing into its frames, blank lines included.
-func frames(stream string) (fs []string) {
-	for stream != "" {
-		i := strings.Index(stream, "\n\n")
-		if i < 0 {
-			return append(fs, stream)
-		}
-		fs = append(fs, stream[:i+2])
-		stream = stream[i+2:]
-	}
-	return fs
+func frames(stream string) []string {
+	fs := strings.SplitAfter(stream, "\n\n")
+	return slices.DeleteFunc(fs, func(f string) bool { return f == "" })
 }
 
 // wireChunk is what the tests read of a chunk, a tool event or an error.
