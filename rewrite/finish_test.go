@@ -91,13 +91,13 @@ func TestErrorFinishes(t *testing.T) {
 	}
 	several := choice(0, `"role": "assistant"`, "null") + choice(1, `"role": "assistant"`, "null") + choice(0, `"content": "a"`, "null") +
 		choice(1, `"content": "b\n`+"`💻 ls`"+`\n"`, "null") + choice(0, "", `"stop"`) + choice(1, `"content": "c"`, "null")
+	said := role() + text("x")
 	rows := map[string]row{
 		"held text, ends of tools": {in: g2Start("terminal", "💻", "ls", "call_1") + text("a\n`💻 ls"),
 			story: "running text completed error finish done", end: CodeIncomplete},
 		"several choices": {in: several + choice(1, "", `"stop"`) + choicesChunk("", zeroUsage) + doneFrame,
 			out: passes},
-		"one choice goes on": {in: several,
-			story: "other other text other finish other error finish done"},
+		"one choice goes on":            {in: several, story: "other other text other finish other error finish done"},
 		"a stop of one choice after it": {in: role() + boom + choicesChunk(`{"index": 0, "delta": {}, "finish_reason": "stop"}, {"index": 1, "delta": {}, "finish_reason": "length"}`, "") + doneFrame},
 		"an error after a held line": {in: role() + text("a\n`💻 ls") + boom + finishChunk("error", "") + doneFrame,
 			story: "other text error finish done", content: "a\n`💻 ls"},
@@ -109,13 +109,13 @@ func TestErrorFinishes(t *testing.T) {
 			content: nothing, story: "other error finish other done"},
 		"usage after a false stop": {in: role() + finishChunk("stop", zeroUsage) + usage + text("late") + ": c\n\n",
 			content: nothing, story: "other error finish other done"},
-		"an error frame":         {in: role() + text("x") + boom, end: CodeAgentError},
-		"an error frame, [DONE]": {in: role() + text("x") + boom + doneFrame, end: CodeAgentError},
-		"an error frame and a finish": {in: role() + text("x") + boom + finishChunk("error", zeroUsage) + doneFrame,
+		"an error frame":         {in: said + boom, end: CodeAgentError},
+		"an error frame, [DONE]": {in: said + boom + doneFrame, end: CodeAgentError},
+		"an error frame and a finish": {in: said + boom + finishChunk("error", zeroUsage) + doneFrame,
 			end: CodeAgentError},
-		"an error frame and another": {in: role() + text("x") + boom + finishChunk("error", g3Error) + doneFrame,
+		"an error frame and another": {in: said + boom + finishChunk("error", g3Error) + doneFrame,
 			end: CodeAgentError},
-		"an error frame, inline": {in: role() + text("x") + boom,
+		"an error frame, inline": {in: said + boom,
 			o: Options{ErrorFinish: ErrorFinishInline}, story: "other text error finish done"},
 		"a reason with escapes": {in: role() + text("a") + finishChunk(`st\u006fp`, realUsage) + doneFrame,
 			end: "stop"},
@@ -138,12 +138,11 @@ func TestErrorFinishes(t *testing.T) {
 	}
 	inline := Options{ErrorFinish: ErrorFinishInline}
 	for _, more := range []string{g3Error, zeroUsage, "", `, "error": "boom"`} {
-		rows["inline: "+more] = row{in: role() + text("x") + finishChunk("error", more) + doneFrame,
-			o: inline, out: passes}
+		rows["inline: "+more] = row{in: said + finishChunk("error", more) + doneFrame, o: inline, out: passes}
 	}
-	long := role() + text("x") + finishChunk("length", zeroUsage+`, "error": {"message": "truncated sk-abcdefghijkl", "type": "x"}, "hermes": {"error_code": "output_truncated"}`) + doneFrame
+	long := said + finishChunk("length", zeroUsage+`, "error": {"message": "truncated sk-abcdefghijkl", "type": "x"}, "hermes": {"error_code": "output_truncated"}`) + doneFrame
 	for _, o := range []Options{{}, inline, {ZeroUsage: ZeroUsageError}} {
-		rows[fmt.Sprintf("length %+v", o)] = row{in: role() + text("x") + finishChunk("length", zeroUsage) + doneFrame,
+		rows[fmt.Sprintf("length %+v", o)] = row{in: said + finishChunk("length", zeroUsage) + doneFrame,
 			o: o, out: passes}
 		rows[fmt.Sprintf("length with secrets %+v", o)] = row{in: long, o: o,
 			out: strings.Replace(long, "sk-abcdefghijkl", redacted, 1)}
@@ -160,7 +159,7 @@ func TestErrorFinishes(t *testing.T) {
 	}
 	check(t, rows)
 	for _, end := range []string{"", doneFrame, finishChunk("error", zeroUsage) + doneFrame, finishChunk("error", g3Error) + doneFrame} {
-		if out := repair(role() + text("x") + boom + end); !strings.HasPrefix(out, role()+text("x")+boom) || strings.Count(out, `"message"`) != 1 {
+		if out := repair(said + boom + end); !strings.HasPrefix(out, said+boom) || strings.Count(out, `"message"`) != 1 {
 			t.Errorf("upstream's error has changed, or is there twice:\n%s", out)
 		}
 	}
@@ -591,8 +590,7 @@ func TestFalseStops(t *testing.T) {
 		"another tool with the emoji": {in: turn(text("Noted."), markerChunk("🔍", "tea")), end: CodeEmpty},
 		"a model with the emoji": {in: turn(text("Noted."), markerChunk("🧠", "ask them all")),
 			end: CodeEmpty},
-		"another tool by its name": {in: turn(text("Noted."), g1("web_search", "🔍", "tea")),
-			end: CodeEmpty},
+		"another tool by its name": {in: turn(text("Noted."), g1("web_search", "🔍", "tea")), end: CodeEmpty},
 	}
 	const some, two = `, "usage": {"prompt_tokens": 5, "completion_tokens": 0, "total_tokens": 5}`, `, "usage": {"prompt_tokens": 0, "completion_tokens": 0}`
 	for _, in := range []string{"", role(), role() + text(""), role() + text(" \n "), role() + reasoning(" "), role() + g1("_thinking", "💭", "hm")} {

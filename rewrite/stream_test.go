@@ -117,8 +117,8 @@ func TestWhatIsRead(t *testing.T) {
 		return strings.TrimSpace(strings.TrimPrefix(choicesChunk(choice, ""), "data: "))
 	}
 	marked := strings.Replace(text("a"), `"delta": {"content": "a"}`, `"delta": {"content": "x"}, "delta": {"content": "lost", "content": "a`+ls+`b"}`, 1)
-	finishes := func(choice, usage string) string { return choicesChunk(choice, usage) }
 	zeroFinish := finishChunk("stop", zeroUsage)
+	begun, said, started, asError := role()+text("a"), role()+text("x"), role()+markerChunk("💻", "ls"), Options{ZeroUsage: ZeroUsageError}
 	rows := map[string]row{
 		"comments, unknown fields, framing": {
 			in: "\ufeff" + strings.ReplaceAll(role(), "\n", "\r\n") + ": a comment\r\r" + "id: 7\nretry: 10\nx-custom: y\n" + text("a") + "event: message\r\n" +
@@ -130,17 +130,15 @@ func TestWhatIsRead(t *testing.T) {
 		"a mark before a false stop": {in: mark + zeroFinish + doneFrame, end: CodeCrashed},
 		"a mark before a marker": {in: mark + delta(`"role": "assistant", "content": "`+ls+`"`) + text("x") + stop(),
 			story: "other running completed text finish done"},
-		"a mark before the finish": {in: role() + text("x") + mark + finishChunk("stop", realUsage),
-			end: CodeIncomplete},
-		"a mark before [DONE]": {in: role() + text("x") + mark + doneFrame, end: CodeIncomplete},
-		"usage of two lines": {in: role() + text("x") + multiline(choicesChunk("", `, "usage": {"prompt_tokens": 1}`)),
+		"a mark before the finish": {in: said + mark + finishChunk("stop", realUsage), end: CodeIncomplete},
+		"a mark before [DONE]":     {in: said + mark + doneFrame, end: CodeIncomplete},
+		"usage of two lines": {in: said + multiline(choicesChunk("", `, "usage": {"prompt_tokens": 1}`)),
 			end: CodeIncomplete},
 		"a marker in what is no JSON": {in: turn(strings.Replace(delta(`"content": "`+ls+`"`), "null}]}", "nul}]}", 1), text("x")),
 			out: passes},
 		"no index 0": {in: turn(strings.Replace(text("\n`💻 ls`\n"), `"index": 0`, `"index": 18446744073709551616`, 1), text("x")),
 			out: passes},
-		"members twice": {in: turn(marked),
-			out: turn(strings.Replace(marked, "`💻 ls`"+`\n`, "", 1))},
+		"members twice": {in: turn(marked), out: turn(strings.Replace(marked, "`💻 ls`"+`\n`, "", 1))},
 		"another choice than before": {in: turn(text("a"), strings.Replace(text("b"), `"index": 0, "delta": {"content": "b"}, "finish_reason": null`, `"index": 1, "delta": {"content": "`+ls+`"}, "finish_reason": "stop"`, 1), text("b")),
 			out: passes},
 		"choices that are none": {in: turn(text("a"), choicesChunk("", "")[:len(choicesChunk("", ""))-5]+`"x"}`+"\n\n", text("b")),
@@ -151,42 +149,34 @@ func TestWhatIsRead(t *testing.T) {
 			out: passes},
 		"half a chunk like that before": {in: turn(text("a"), `data: {`+envelopeOfTests+`, "choices": [{"index": 0, "delta": {"content": "x`+"\n\n", text("b")),
 			out: passes},
-		"a chunk": {in: role() + text("a") + "data: " + finish(chunk) + "\n\n",
-			end: "stop"},
-		"with the name message": {in: role() + text("a") + named("message", finish(chunk)),
-			end: "stop"},
-		"with a name": {in: role() + text("a") + named("x", finish(chunk)), end: "stop"},
-		"an empty name": {in: role() + text("a") + "event:\ndata: " + finish(other) + "\n\n",
-			end: "stop"},
-		"no object": {in: role() + text("a") + "data: " + finish("") + "\n\n", end: "stop"},
-		"another object with choices": {in: role() + text("a") + "data: " + finish(other) + "\n\n",
-			end: "stop"},
-		"that with the name message": {in: role() + text("a") + named("message", finish(other)),
-			end: "stop"},
-		"that with a name": {in: role() + text("a") + named("x", finish(other)),
+		"a chunk":                     {in: begun + "data: " + finish(chunk) + "\n\n", end: "stop"},
+		"with the name message":       {in: begun + named("message", finish(chunk)), end: "stop"},
+		"with a name":                 {in: begun + named("x", finish(chunk)), end: "stop"},
+		"an empty name":               {in: begun + "event:\ndata: " + finish(other) + "\n\n", end: "stop"},
+		"no object":                   {in: begun + "data: " + finish("") + "\n\n", end: "stop"},
+		"another object with choices": {in: begun + "data: " + finish(other) + "\n\n", end: "stop"},
+		"that with the name message":  {in: begun + named("message", finish(other)), end: "stop"},
+		"that with a name":            {in: begun + named("x", finish(other)), end: CodeIncomplete},
+		"choices that are no array": {in: begun + "data: " + strings.NewReplacer("[", `{"0": `, "]", "}").Replace(finish(other)) + "\n\n",
 			end: CodeIncomplete},
-		"choices that are no array": {in: role() + text("a") + "data: " + strings.NewReplacer("[", `{"0": `, "]", "}").Replace(finish(other)) + "\n\n",
+		"an array": {in: begun + "data: [" + finish(chunk) + "]\n\n", end: CodeIncomplete},
+		"a chunk in a member": {in: begun + `data: {"chunk": ` + finish(chunk) + "}\n\n",
 			end: CodeIncomplete},
-		"an array": {in: role() + text("a") + "data: [" + finish(chunk) + "]\n\n",
-			end: CodeIncomplete},
-		"a chunk in a member": {in: role() + text("a") + `data: {"chunk": ` + finish(chunk) + "}\n\n",
-			end: CodeIncomplete},
-		"a chunk after another field": {in: role() + text("a") + "id: 1\nretry: 5\ndata: " + finish(chunk) + "\n\n",
+		"a chunk after another field": {in: begun + "id: 1\nretry: 5\ndata: " + finish(chunk) + "\n\n",
 			end: "stop"},
-		"no field of data": {in: role() + text("a") + "date: " + finish(chunk) + "\n\n",
+		"no field of data": {in: begun + "date: " + finish(chunk) + "\n\n", end: CodeIncomplete},
+		"an error with another name": {in: begun + named("x", `{"error": {"message": "boom"}}`),
 			end: CodeIncomplete},
-		"an error with another name": {in: role() + text("a") + named("x", `{"error": {"message": "boom"}}`),
-			end: CodeIncomplete},
-		"no error": {in: role() + text("a") + `data: {"error": null}` + "\n\n",
+		"no error": {in: begun + `data: {"error": null}` + "\n\n",
 			story: "other text error error finish done"},
-		"an error in a member": {in: role() + text("a") + `data: {"x": {"error": {"message": "boom"}}}` + "\n\n",
+		"an error in a member": {in: begun + `data: {"x": {"error": {"message": "boom"}}}` + "\n\n",
 			end: CodeIncomplete},
 		// A named event is one that another sidecar has wrapped only if it says nothing but what that adds.
-		"a wrapped finish": {in: role() + text("x") + named("message", inner(`{"index": 0, "delta": {}, "finish_reason": "stop"}`)) + doneFrame,
+		"a wrapped finish": {in: said + named("message", inner(`{"index": 0, "delta": {}, "finish_reason": "stop"}`)) + doneFrame,
 			end: "stop"},
-		"wrapped text": {in: role() + text("x") + named("message", inner(`{"index": 0, "delta": {"content": "y"}, "finish_reason": "stop"}`)) + doneFrame,
+		"wrapped text": {in: said + named("message", inner(`{"index": 0, "delta": {"content": "y"}, "finish_reason": "stop"}`)) + doneFrame,
 			end: "stop"},
-		"an envelope": {in: role() + text("x") + named("message", inner(`{"index": 0, "delta": {}, "finish_reason": null}`)) + doneFrame,
+		"an envelope": {in: said + named("message", inner(`{"index": 0, "delta": {}, "finish_reason": null}`)) + doneFrame,
 			end: CodeIncomplete},
 		"a marker in a named event": {in: turn(text("x"), named("message", inner(`{"index": 0, "delta": {"content": "`+ls+`"}, "finish_reason": null}`)), text("y")),
 			content: "x\ny"},
@@ -205,16 +195,13 @@ func TestWhatIsRead(t *testing.T) {
 		"below zero ends": {in: role() + says(0) + ends(-1) + doneFrame,
 			story: "other text finish error finish done"},
 		// Hermes sends one choice: an answer with another is not examined for false stops.
-		"the other speaks": {in: role() + says(1) + ends(0) + finishes(`{"index": 1, "delta": {}, "finish_reason": "stop"}`, zeroUsage) + doneFrame,
-			o: Options{ZeroUsage: ZeroUsageError}, out: passes},
-		"the other only ends": {in: role() + ends(1) + zeroFinish + doneFrame,
-			o: Options{ZeroUsage: ZeroUsageError}, out: passes},
-		"both in one chunk": {in: role() + finishes(`{"index": 0, "delta": {}, "finish_reason": "stop"}, {"index": 1, "delta": {}, "finish_reason": "stop"}`, zeroUsage) + doneFrame,
-			o: Options{ZeroUsage: ZeroUsageError}, out: passes},
-		"the other alone": {in: says(1) + ofChoice(1, zeroFinish) + doneFrame,
-			o: Options{ZeroUsage: ZeroUsageError}, out: passes},
-		"one that nobody expects": {in: role() + says(64) + zeroFinish + doneFrame,
-			o: Options{ZeroUsage: ZeroUsageError}, out: passes},
+		"the other speaks": {in: role() + says(1) + ends(0) + choicesChunk(`{"index": 1, "delta": {}, "finish_reason": "stop"}`, zeroUsage) + doneFrame,
+			o: asError, out: passes},
+		"the other only ends": {in: role() + ends(1) + zeroFinish + doneFrame, o: asError, out: passes},
+		"both in one chunk": {in: role() + choicesChunk(`{"index": 0, "delta": {}, "finish_reason": "stop"}, {"index": 1, "delta": {}, "finish_reason": "stop"}`, zeroUsage) + doneFrame,
+			o: asError, out: passes},
+		"the other alone":         {in: says(1) + ofChoice(1, zeroFinish) + doneFrame, o: asError, out: passes},
+		"one that nobody expects": {in: role() + says(64) + zeroFinish + doneFrame, o: asError, out: passes},
 		// Text of any choice ends tools before it, whatever is done with imitations.
 		"white space of another": {in: turn(markerChunk("💻", "ls"), ofChoice(1, text(" \n")), ofChoice(1, text("x")), ends(1)),
 			story: "other running other completed other finish finish done"},
@@ -222,13 +209,13 @@ func TestWhatIsRead(t *testing.T) {
 			o: Options{Imitations: ImitationsKeep}, story: "other running completed other finish finish done"},
 		"text of another, trusted": {in: turn(markerChunk("💻", "ls"), says(1), ends(1)),
 			o: Options{Imitations: ImitationsTrust}, story: "other running completed other finish finish done"},
-		"a text in the middle": {in: role() + markerChunk("💻", "ls") + choicesChunk(`{"index": 0, "delta": {"content": ""}}, {"index": 1, "delta": {"content": "x"}}, {"index": 2, "delta": {"content": " "}}`, ""),
+		"a text in the middle": {in: started + choicesChunk(`{"index": 0, "delta": {"content": ""}}, {"index": 1, "delta": {"content": "x"}}, {"index": 2, "delta": {"content": " "}}`, ""),
 			story: "other running completed other error finish finish finish done"},
-		"no text in any": {in: role() + markerChunk("💻", "ls") + choicesChunk(`{"index": 0, "delta": {"content": ""}}, {"index": 1, "delta": {"content": " "}}`, ""),
+		"no text in any": {in: started + choicesChunk(`{"index": 0, "delta": {"content": ""}}, {"index": 1, "delta": {"content": " "}}`, ""),
 			story: "other running other completed error finish finish done"},
-		"text in the first": {in: role() + markerChunk("💻", "ls") + choicesChunk(`{"index": 0, "delta": {"content": "x"}}, {"index": 1, "delta": {"content": ""}}`, ""),
+		"text in the first": {in: started + choicesChunk(`{"index": 0, "delta": {"content": "x"}}, {"index": 1, "delta": {"content": ""}}`, ""),
 			story: "other running completed text error finish finish done"},
-		"text in the last": {in: role() + markerChunk("💻", "ls") + choicesChunk(`{"index": 0, "delta": {"content": ""}}, {"index": 1, "delta": {"content": "x"}}`, ""),
+		"text in the last": {in: started + choicesChunk(`{"index": 0, "delta": {"content": ""}}, {"index": 1, "delta": {"content": "x"}}`, ""),
 			story: "other running completed other error finish finish done"},
 		// Half a tag before something that is no text is none, and says nothing of the text after it.
 		"half a closing tag": {in: turn(text("<think>x`</"), toolOfUpstream, text("</think>`answer")),
@@ -245,7 +232,7 @@ func TestWhatIsRead(t *testing.T) {
 			content: "<think>a", reasoning: nothing},
 	}
 	for name, e := range map[string]string{"no name": "", "message": "event: message\n", "error": "event: error\n"} {
-		rows["an error, "+name] = row{in: role() + text("a") + e + `data: {"error": {"message": "boom"}}` + "\n\n",
+		rows["an error, "+name] = row{in: begun + e + `data: {"error": {"message": "boom"}}` + "\n\n",
 			story: "other text error finish done"}
 	}
 	for index, first := range map[string]bool{"0": true, "1": false, "-1": false, "null": false, `"0"`: false, "0.0": false, "10": false} {
@@ -297,7 +284,7 @@ func TestWhatIsRead(t *testing.T) {
 		`{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 1}`: false, `{"prompt_tokens": 0, "completion_tokens": "0", "total_tokens": 0}`: false,
 		`{"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}`: false, `[0, 0, 0]`: false, `null`: false,
 	} {
-		r := row{in: role() + text("x") + finishChunk("stop", `, "usage": `+usage) + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, out: passes}
+		r := row{in: said + finishChunk("stop", `, "usage": `+usage) + doneFrame, o: asError, out: passes}
 		if crash {
 			r.out, r.end = "", CodeCrashed
 		}
