@@ -1,9 +1,11 @@
 package rewrite
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -221,6 +223,90 @@ func TestUpstreamErrorIsSplit(t *testing.T) {
 	same(t, string(v.finish.Usage), strings.TrimPrefix(realUsage, `, "usage": `), "usages")
 }
 
+// Wherever the error stands in its chunk, and whatever it is.
+func TestUpstreamErrorOfAnyFormIsSplit(t *testing.T) {
+	const e, choices = `"error": {"message": "boom", "type": "T"}`, `"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]`
+	for in, want := range map[string]string{
+		`{` + e + `, ` + envelopeOfTests + `, ` + choices + `}`:                     `{` + envelopeOfTests + `, ` + choices + `}`,
+		`{` + envelopeOfTests + `, ` + e + `, ` + choices + `}`:                     `{` + envelopeOfTests + `, ` + choices + `}`,
+		`{` + envelopeOfTests + `, ` + choices + `, ` + e + `}`:                     `{` + envelopeOfTests + `, ` + choices + `}`,
+		`{` + envelopeOfTests + ` , ` + choices + " ,\t" + e + ` }`:                 `{` + envelopeOfTests + ` , ` + choices + ` }`,
+		`{"hermes": {"x": 1}, ` + e + `, ` + envelopeOfTests + `, ` + choices + `}`: `{"hermes": {"x": 1}, ` + envelopeOfTests + `, ` + choices + `}`,
+	} {
+		out := repair(role() + "data: " + in + "\n\n" + doneFrame)
+		v := look(t, out)
+		equal(t, v.story()+": "+v.errors[0].Message+v.errors[0].Type+v.errors[0].code(), "other error finish done: boomTagent_error", in)
+		events := decode(out)
+		got, kept := compact(t, events[len(events)-2].data), strings.TrimSuffix(compact(t, want), "}")
+		if !strings.HasPrefix(got, kept) || strings.Contains(kept, `"hermes"`) && got != kept+"}" {
+			t.Errorf("%s: finish chunk %s, want the members of %s", in, got, want)
+		}
+	}
+	for message, errors := range map[string][]string{
+		"boom": {`"boom"`}, "m": {`{"message": "m", "param": "p"}`},
+		"": {`null`, `{}`, `{"message": ""}`, `{"message": null}`, `{"message": {"a": 1}}`, `[1]`, `7`, `-5`, `true`},
+	} {
+		for _, e := range errors {
+			v := look(t, repair(role()+finishChunk("error", `, "error": `+e)+doneFrame))
+			equal(t, v.story(), "other error finish done", e)
+			if message != "" {
+				equal(t, v.errors[0].Message, message, e)
+			}
+		}
+	}
+}
+
+// Each choice that is open gets its finish, so that no client waits for one.
+func TestCutStreamsOfSeveralChoicesFinishAllOfThem(t *testing.T) {
+	a, b := text("a"), ofChoice(1, text("b"))
+	index := regexp.MustCompile(`"index":(\d+),"delta":\{\},"finish_reason":"error"`)
+	for in, want := range map[string]string{
+		a + b: "0 1", a + b + finishChunk("stop", ""): "1", ofChoice(3, a): "3", a + ofChoice(63, delta("")) + ofChoice(64, delta("")): "0 63", ofChoice(70, delta("")): "0",
+	} {
+		for _, form := range ErrorFinishForms() {
+			o := Options{ErrorFinish: form}
+			out := repairWith(in, o)
+			var got []string
+			for _, m := range index.FindAllStringSubmatch(out, -1) {
+				got = append(got, m[1])
+			}
+			equal(t, strings.Join(got, " "), want, "choices that finish")
+			same(t, repairWith(out, o), out, "twice and once")
+		}
+	}
+}
+
+// Of errors that are there twice the last that says something is the error. One remains
+// (contract section 3).
+func TestErrorThatIsThereTwice(t *testing.T) {
+	said := `"error": {"message": "boom sk-abcdefghij", "type": "agent_error"}`
+	for _, nothing := range []string{`null`, `""`, `{}`, `[]`, `false`} {
+		for _, errors := range []string{
+			said + `, "error": ` + nothing, `"error": ` + nothing + `, ` + said, `"error": {"message": "first sk-bcdefghijk"}, ` + said,
+			said + `, "\u0065rror": ` + nothing, `"error": ` + nothing + `, "\u0065rr\u006fr"` + strings.TrimPrefix(said, `"error"`),
+			`"error": 1, ` + said + `, "error": ` + nothing + `, "x": 1, "error": null`,
+		} {
+			for _, frame := range []string{
+				finishChunk("error", `, `+errors), strings.Replace(finishChunk("error", ""), `{"id"`, `{`+errors+`, "id"`, 1),
+				strings.Replace(text("y"), `"choices"`, errors+`, "choices"`, 1), `data: {` + errors + "}\n\n",
+				`data: {` + strings.Replace(errors, `, "`, ",\ndata: \"", 1) + "}\n\n", named("error", `{`+errors+`}`),
+			} {
+				underAll(t, role()+text("x")+frame+doneFrame, func(_ Options, out string, v *view) {
+					if !strings.Contains(out, `boom `+redacted) || strings.Contains(out, "sk-") || strings.Contains(out, "first") {
+						t.Error("the error is lost, or a secret is not")
+					}
+					for _, e := range decode(out) {
+						if strings.Count(strings.Join(keysInOrder(e.data), " ")+" ", "error ") > 1 {
+							t.Errorf("two errors in %s", e.data)
+						}
+					}
+					equal(t, strings.Join(v.finishes, " "), "error", "finishes")
+				})
+			}
+		}
+	}
+}
+
 func TestErrorFinishIsWrittenAsInTheContract(t *testing.T) {
 	out := repair(role() + text("x"))
 	message, err := json.Marshal(Message(CodeIncomplete))
@@ -259,43 +345,6 @@ func TestErrorFinishInlineTakesOneChunk(t *testing.T) {
 // False stop: the third rule.
 
 // Frames that are cut.
-
-// Each choice that is open gets its finish, so that nobody waits for one; and a second
-// sidecar finds the stream complete.
-func TestCutStreamsOfSeveralChoicesFinishAllOfThem(t *testing.T) {
-	of := func(i int, delta, finish string) string {
-		return fmt.Sprintf(`data: {%s, "choices": [{"index": %d, "delta": {%s}, "finish_reason": %s}]}`, envelopeOfTests, i, delta, finish) + "\n\n"
-	}
-	for in, want := range map[string]string{
-		of(0, `"content": "a"`, "null") + of(1, `"content": "b"`, "null"):                       "0 1",
-		of(0, `"content": "a"`, "null") + of(1, `"content": "b"`, "null") + of(0, "", `"stop"`): "1",
-		of(3, `"content": "a"`, "null"):                                                         "3",
-		of(0, `"content": "a"`, "null") + of(63, "", "null") + of(64, "", "null"):               "0 63",
-		of(70, "", "null"): "0",
-	} {
-		for _, form := range ErrorFinishForms() {
-			o := Options{ErrorFinish: form}
-			out := repairWith(in, o)
-			var got []string
-			for _, e := range decode(out) {
-				var c struct {
-					Choices []struct {
-						Index        int
-						FinishReason string `json:"finish_reason"`
-					}
-				}
-				_ = json.Unmarshal([]byte(e.data), &c)
-				for _, choice := range c.Choices {
-					if choice.FinishReason == "error" {
-						got = append(got, fmt.Sprint(choice.Index))
-					}
-				}
-			}
-			equal(t, strings.Join(got, " "), want, "choices that finish")
-			same(t, repairWith(out, o), out, "twice and once")
-		}
-	}
-}
 
 // The writer of Hermes 0.13 sends a chunk of nothing but choices when it fails.
 func TestErrorFinishOfUpstreamGetsTheMembersItLacks(t *testing.T) {
@@ -448,65 +497,6 @@ func TestFrameOfHundredsOfLines(t *testing.T) {
 // g3Error is the finish chunk of a modern Hermes that failed.
 const g3Error = zeroUsage + `, "error": {"message": "boom \u00e9", "type": "RuntimeError"}, "hermes": {"completed": true, "partial": false, "failed": true, "error": "boom \u00e9", "error_code": "agent_error"}`
 
-func TestUpstreamErrorAnywhereInTheChunkIsSplit(t *testing.T) {
-	const e = `"error": {"message": "boom", "type": "T"}`
-	const choices = `"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]`
-	for in, want := range map[string]string{
-		`{` + e + `, ` + envelopeOfTests + `, ` + choices + `}`:                     `{` + envelopeOfTests + `, ` + choices + `}`,
-		`{` + envelopeOfTests + `, ` + e + `, ` + choices + `}`:                     `{` + envelopeOfTests + `, ` + choices + `}`,
-		`{` + envelopeOfTests + `, ` + choices + `, ` + e + `}`:                     `{` + envelopeOfTests + `, ` + choices + `}`,
-		`{` + envelopeOfTests + ` , ` + choices + " ,\t" + e + ` }`:                 `{` + envelopeOfTests + ` , ` + choices + ` }`,
-		`{"hermes": {"x": 1}, ` + e + `, ` + envelopeOfTests + `, ` + choices + `}`: `{"hermes": {"x": 1}, ` + envelopeOfTests + `, ` + choices + `}`,
-	} {
-		out := repair(role() + "data: " + in + "\n\n" + doneFrame)
-		v := look(t, out)
-		v.checkShape(t, "agent_error")
-		if len(v.errors) == 1 && (v.errors[0].Message != "boom" || v.errors[0].Type != "T") {
-			t.Errorf("%s: %+v", in, v.errors)
-		}
-		events := decode(out)
-		got := compact(t, events[len(events)-2].data)
-		kept := strings.TrimSuffix(compact(t, want), "}")
-		if !strings.HasPrefix(got, kept) || strings.Contains(kept, `"hermes"`) && got != kept+"}" {
-			t.Errorf("%s: finish chunk %s, want the members of %s", in, got, want)
-		}
-	}
-}
-
-// checkShape is checkErrorFinish without a look at the hermes block.
-func (v *view) checkShape(t testing.TB, code string) {
-	t.Helper()
-	if len(v.errors) != 1 || v.errors[0].code() != code || len(v.finishes) != 1 || v.finishes[0] != "error" ||
-		!strings.HasSuffix(v.story(), "error finish done") || len(v.finish.Error) > 0 {
-		t.Errorf("errors %+v, finish %q, order %s", v.errors, v.finishes, v.story())
-	}
-}
-
-func TestUpstreamErrorOfAnyFormIsSplit(t *testing.T) {
-	for e, message := range map[string]string{
-		`"boom"`:                         "boom",
-		`null`:                           "",
-		`{}`:                             "",
-		`{"message": ""}`:                "",
-		`{"message": null}`:              "",
-		`{"message": {"a": 1}}`:          "",
-		`[1]`:                            "",
-		`7`:                              "",
-		`-5`:                             "",
-		`true`:                           "",
-		`{"message": "m", "param": "p"}`: "m",
-	} {
-		v := look(t, repair(role()+finishChunk("error", `, "error": `+e)+doneFrame))
-		if len(v.errors) != 1 || v.story() != "other error finish done" {
-			t.Errorf("%s: %s", e, v.story())
-			continue
-		}
-		if message != "" && v.errors[0].Message != message {
-			t.Errorf("%s: message %q", e, v.errors[0].Message)
-		}
-	}
-}
-
 // The message of an error that has been sent is repeated by the error finish, but no
 // more of it than is kept.
 func TestLongErrorIsNotRepeated(t *testing.T) {
@@ -523,48 +513,6 @@ func TestLongErrorIsNotRepeated(t *testing.T) {
 			said := *v.finish.Hermes.Error
 			if len(block) > maxMessage+200 || len(block) < maxMessage || said == "" || strings.ContainsRune(said, utf8.RuneError) {
 				t.Fatalf("%d bytes of %q are repeated", len(block), escape)
-			}
-		}
-	}
-}
-
-// Of errors that are there twice the last that says something is the error. One remains, and
-// a second sidecar changes nothing (contract section 3).
-func TestErrorThatIsThereTwice(t *testing.T) {
-	said := `"error": {"message": "boom sk-abcdefghij", "type": "agent_error"}`
-	for _, nothing := range []string{`null`, `""`, `{}`, `[]`, `false`} {
-		for _, errors := range []string{
-			said + `, "error": ` + nothing, `"error": ` + nothing + `, ` + said, `"error": {"message": "first sk-bcdefghijk"}, ` + said,
-			said + `, "\u0065rror": ` + nothing, `"error": ` + nothing + `, "\u0065rr\u006fr"` + strings.TrimPrefix(said, `"error"`),
-			`"error": 1, ` + said + `, "error": ` + nothing + `, "x": 1, "error": null`,
-		} {
-			for name, in := range map[string]string{
-				"a finish chunk":           role() + text("x") + finishChunk("error", `, `+errors) + doneFrame,
-				"a finish chunk, in front": role() + text("x") + strings.Replace(finishChunk("error", ""), `{"id"`, `{`+errors+`, "id"`, 1) + doneFrame,
-				"a chunk":                  role() + text("x") + strings.Replace(text("y"), `"choices"`, errors+`, "choices"`, 1) + doneFrame,
-				"a frame":                  role() + text("x") + `data: {` + errors + "}\n\n" + doneFrame,
-				"a frame of two lines":     role() + text("x") + `data: {` + strings.Replace(errors, `, "`, ",\ndata: \"", 1) + "}\n\n" + doneFrame,
-				"an event":                 role() + text("x") + named("error", `{`+errors+`}`) + doneFrame,
-			} {
-				for _, o := range allOptions() {
-					once := repairWith(in, o)
-					v := look(t, once)
-					if !strings.Contains(once, `boom `+redacted) || strings.Contains(once, "sk-") || strings.Contains(once, "first") {
-						t.Errorf("%s, %s: the error is lost, or a secret is not:\n%s", name, errors, once)
-					}
-					for _, e := range decode(once) {
-						if strings.HasPrefix(e.data, "{") && strings.Count(strings.Join(keysInOrder(e.data), " ")+" ", "error ") > 1 {
-							t.Errorf("%s: two errors in %s", name, e.data)
-						}
-					}
-					if f := v.finishes; len(f) != 1 || f[0] != "error" {
-						t.Errorf("%s: finishes %q", name, f)
-					}
-					same(t, repairWith(once, o), once, name+": twice and once")
-					if t.Failed() {
-						t.Fatalf("%s\n%s", in, once)
-					}
-				}
 			}
 		}
 	}
@@ -841,57 +789,18 @@ func TestNoReplyIsAnEmptyAnswer(t *testing.T) {
 				if c.empty && usage != "" && o.EmptyAnswer == "" && (o.Imitations == "" || name != "after what is stripped") {
 					want = CodeEmpty
 				}
-				v := look(t, once)
-				if sum.Code != want || len(v.finishes) != 1 || (v.finishes[0] == "error") != (want != "") {
-					t.Errorf("%s, %+v, usage %q: code %q, finishes %q\n%s", name, o, usage, sum.Code, v.finishes, once)
+				r := row{o: o, end: cmp.Or(want, "stop")}
+				if o.Imitations == "" && o.Reasoning == "" { // the text stays
+					r.content = cmp.Or(look(t, repairWith(in, Options{EmptyAnswer: EmptyAnswerPass})).content, nothing)
 				}
-				if o.Imitations == "" && o.Reasoning == "" {
-					plain := look(t, repairWith(in, Options{EmptyAnswer: EmptyAnswerPass}))
-					same(t, v.content, plain.content, name+": the text stays")
+				if r.compare(t, once, sum); t.Failed() {
+					t.Fatalf("%s, %+v, usage %q:\n%s", name, o, usage, once)
 				}
 				if again := repairWith(once, o); o.Reasoning != ReasoningDrop {
 					same(t, again, once, name+": twice and once")
 				}
 			}
 		}
-	}
-}
-
-// The newest Hermes may send text just before the finish chunk: an answer that its provider
-// did not stream, what a plugin appends, or an answer that a plugin has rewritten. That is
-// an answer like any other: it passes byte for byte, and the end is good.
-func TestLateContentIsAnAnswer(t *testing.T) {
-	tool := g2Start("terminal", "💻", "ls", "call_1") + g2End("terminal", "call_1")
-	const transformed = "\n\n[Response transformed after streaming]\nThere are **3** files.\n`💻 is no tool` here."
-	for name, body := range map[string]string{
-		"an answer that was not streamed":            role() + text("There are 3 files."),
-		"the same after a tool":                      role() + tool + text("There are 3 files."),
-		"after text and a tool":                      role() + text("Let me see.") + tool + text("\n\nThere are 3 files."),
-		"after two tools":                            role() + tool + text("\n\nMore.") + g2Start("todo", "📋", "plan", "call_2") + g2End("todo", "call_2") + text("Done."),
-		"a summary at the limit of iterations":       role() + tool + text("I reached the maximum iterations (90) but here is what I found."),
-		"an answer that says that it is empty":       role() + tool + text("(empty)"),
-		"a plugin's tail":                            role() + text("There are") + text(" 3 files.") + text("\n\n-- checked"),
-		"a transformed answer":                       role() + text("There are") + text(" 3 files.") + text(transformed),
-		"a transformed answer after a tool":          role() + text("Let me see.") + tool + text("\n\n3 files.") + text(transformed),
-		"a transformed answer right behind a tool":   role() + text("Let me see.") + tool + text(transformed),
-		"an answer behind reasoning":                 role() + reasoning("hm") + text("There are 3 files."),
-		"an answer behind a keepalive":               role() + tool + ": keepalive\n\n" + text("There are 3 files."),
-		"an answer that was not streamed, in pieces": role() + tool + texts("There ", "are ", "3 files."),
-	} {
-		in := body + stop()
-		out, sum := anyCut(t, in, Options{Progress: ProgressBare}, chatParams, CauseEOF)
-		same(t, out, in, name+": bytes")
-		equal(t, sum.Code, "", name)
-		out, sum = anyCut(t, in, Options{}, chatParams, CauseEOF)
-		if sum.Code != "" || strings.Contains(out, `"error"`) {
-			t.Errorf("%s: the code is %s\n%s", name, sum.Code, out)
-		}
-		for frame := range strings.SplitAfterSeq(in, "\n\n") {
-			if !strings.HasPrefix(frame, "event: ") && !strings.Contains(out, frame) {
-				t.Errorf("%s: %q does not pass", name, frame)
-			}
-		}
-		same(t, look(t, out).content, look(t, in).content, name+": contents")
 	}
 }
 
@@ -905,4 +814,38 @@ func TestMessagesOfOurOwnNameNoAddress(t *testing.T) {
 		}
 		seen[m] = code
 	}
+}
+
+// The newest Hermes may send text just before the finish chunk: an answer that its provider
+// did not stream, what a plugin appends, or an answer that a plugin has rewritten. That is
+// an answer like any other: it passes byte for byte, and the end is good.
+func TestLateContentIsAnAnswer(t *testing.T) {
+	tool, files := toolOfUpstream, text("There are 3 files.")
+	const transformed = "\n\n[Response transformed after streaming]\nThere are **3** files.\n`💻 is no tool` here."
+	rows := map[string]row{}
+	for name, body := range map[string]string{
+		"an answer that was not streamed":          files,
+		"the same after a tool":                    tool + files,
+		"after text and a tool":                    text("Let me see.") + tool + text("\n\nThere are 3 files."),
+		"after two tools":                          tool + text("\n\nMore.") + g2Start("todo", "📋", "plan", "call_2") + g2End("todo", "call_2") + text("Done."),
+		"a summary at the limit of iterations":     tool + text("I reached the maximum iterations (90) but here is what I found."),
+		"an answer that says that it is empty":     tool + text("(empty)"),
+		"a plugin's tail":                          texts("There are", " 3 files.", "\n\n-- checked"),
+		"a transformed answer":                     texts("There are", " 3 files.", transformed),
+		"a transformed answer after a tool":        text("Let me see.") + tool + texts("\n\n3 files.", transformed),
+		"a transformed answer right after a tool":  text("Let me see.") + tool + text(transformed),
+		"an answer after reasoning":                reasoning("hm") + files,
+		"an answer after a keepalive":              tool + keepalive + files,
+		"an answer that was not streamed, in bits": tool + texts("There ", "are ", "3 files."),
+	} {
+		in := turn(body)
+		rows[name] = row{in: in, o: Options{Progress: ProgressBare}, out: passes, end: "stop"}
+		rows[name+", in envelopes"] = row{in: in, content: look(t, in).content, end: "stop"}
+		for _, frame := range frames(in) {
+			if !strings.HasPrefix(frame, "event: ") && !strings.Contains(repair(in), frame) {
+				t.Errorf("%s: %q does not pass", name, frame)
+			}
+		}
+	}
+	check(t, rows)
 }
