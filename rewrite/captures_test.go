@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,24 +25,48 @@ func modern(t *testing.T, r recording, generation string) (recording, bool) {
 	return recording{}, false
 }
 
-func TestLegacyRecordingsRepairedHaveTheContentOfModernOnes(t *testing.T) {
-	compared := 0
-	for _, r := range chats(t, "g0-v0.8.0", "g1-v0.9.0", "agent-loop/g0-v0.8.0") {
-		m, ok := modern(t, r, "g3-v0.20.3")
-		if !ok {
+// Repaired, legacy recordings have the content and the tool starts of modern ones, and their reasoning apart.
+func TestLegacyRecordingsRepairedAreLikeModernOnes(t *testing.T) {
+	compared, starts, thought := 0, 0, 0
+	for _, r := range chats(t, "gm1-v0.6.0", "g0-v0.8.0", "g1-v0.9.0", "agent-loop/g0-v0.8.0") {
+		g3, ok3 := modern(t, r, "g3-v0.20.3")
+		g2, ok2 := modern(t, r, "g2-v0.13.0")
+		switch {
+		case r.generation == "gm1-v0.6.0" && r.scenario != "think_tags":
+			continue
+		case !ok2 || !ok3:
 			t.Errorf("%s has no modern recording", r.name())
 			continue
 		}
-		want := look(t, m.body).content
+		v, want := look(t, repair(r.body)), look(t, g3.body).content
 		if r.scenario == "model_imitates" {
 			want = "Sure\ndone" // G3 leaves imitations in
 		}
-		got := look(t, repair(r.body)).content
-		same(t, got, want, r.name()+": contents")
+		same(t, v.content, want, r.name()+": contents")
+		if r.scenario == "think_tags" {
+			thought++
+			equal(t, v.reasoning+": "+v.story(), "secret plan: other reasoning text text finish done", r.name())
+		}
 		compared++
+		all := look(t, g2.body).starts()
+		if r.scenario == "emoji_all" { // G2 has more tools
+			all = slices.DeleteFunc(all, func(e toolEvent) bool {
+				return !slices.ContainsFunc(v.starts(), func(o toolEvent) bool { return o.label == e.label })
+			})
+		}
+		equal(t, len(v.starts()), len(all), r.name()+": tool starts")
+		for i, got := range v.starts() {
+			starts++
+			equal(t, got.emoji+" "+got.label, all[i].emoji+" "+all[i].label, r.name())
+			// The emoji, or a label that is the tool's name, says which tool it is.
+			unique := !strings.Contains("🔍🧠👁⌨📚🏠🧪⚡", strings.TrimSuffix(got.emoji, "\ufe0f"))
+			if r.generation == "g1-v0.9.0" || unique || got.label == got.tool {
+				equal(t, got.tool, all[i].tool, r.name()+": "+got.emoji+" "+got.label)
+			}
+		}
 	}
-	if compared < 40 {
-		t.Errorf("compared %d recordings only", compared)
+	if compared < 40 || starts < 130 || thought != 3 {
+		t.Errorf("compared %d recordings with %d starts, %d with thoughts", compared, starts, thought)
 	}
 }
 
@@ -52,67 +77,6 @@ func TestModernRecordingsKeepTheirContent(t *testing.T) {
 		}
 		same(t, look(t, repair(r.body)).content, strings.ReplaceAll(look(t, r.body).content, keyOfTests, redacted), r.name()+": contents")
 	}
-}
-
-func TestLegacyToolStartsAreThoseOfG2(t *testing.T) {
-	var starts int
-	for _, r := range chats(t, "g0-v0.8.0", "g1-v0.9.0", "agent-loop/g0-v0.8.0") {
-		m, ok := modern(t, r, "g2-v0.13.0")
-		if !ok {
-			t.Errorf("%s has no recording of G2", r.name())
-			continue
-		}
-		got, want := look(t, repair(r.body)).starts(), look(t, m.body).starts()
-		if r.scenario == "emoji_all" {
-			want = withLabelsOf(got, want) // G2 has more tools
-		}
-		if len(got) != len(want) {
-			t.Errorf("%s: %d tool starts, want %d", r.name(), len(got), len(want))
-			continue
-		}
-		for i := range got {
-			starts++
-			if got[i].emoji != want[i].emoji || got[i].label != want[i].label {
-				t.Errorf("%s: start %d is %q %q, want %q %q", r.name(), i, got[i].emoji, got[i].label, want[i].emoji, want[i].label)
-			}
-			if got[i].tool != want[i].tool && (r.generation == "g1-v0.9.0" || nameIsTold(got[i])) {
-				t.Errorf("%s: start %d %s %q is %s, want %s", r.name(), i, got[i].emoji, got[i].label, got[i].tool, want[i].tool)
-			}
-		}
-	}
-	if starts < 130 {
-		t.Errorf("saw %d starts only", starts)
-	}
-}
-
-// withLabelsOf returns those of all whose label one of ts has.
-func withLabelsOf(ts, all []toolEvent) (some []toolEvent) {
-	labels := map[string]bool{}
-	for _, e := range ts {
-		labels[e.label] = true
-	}
-	for _, e := range all {
-		if labels[e.label] {
-			some = append(some, e)
-		}
-	}
-	return some
-}
-
-// nameIsTold tells whether the emoji, or a label that is the tool's name, says
-// which tool it is.
-func nameIsTold(e toolEvent) bool {
-	return uniqueEmoji(e.emoji) || e.label == e.tool
-}
-
-// uniqueEmoji tells whether one tool alone has the emoji.
-func uniqueEmoji(emoji string) bool {
-	for _, shared := range []string{"🔍", "🧠", "👁", "⌨", "📚", "🏠", "🧪", "⚡"} {
-		if strings.TrimSuffix(emoji, "\ufe0f") == shared {
-			return false
-		}
-	}
-	return true
 }
 
 func TestRecordingsFulfilTheLifecycle(t *testing.T) {

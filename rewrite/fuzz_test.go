@@ -23,6 +23,17 @@ func fuzzSeeds(f *testing.F, add func(body string)) {
 	}
 }
 
+// twoCuts repairs in cut as the scripts say, and fails if that makes a difference.
+func twoCuts(t *testing.T, in string, o Options, p Params, a, b []byte, cause Cause) (s *Stream, out string) {
+	t.Helper()
+	s = New(&o, p)
+	out = string(s.Finish(feedAll(s, in, byScript(a)), cause))
+	other, sum := run(in, o, p, byScript(b), cause)
+	same(t, other, out, "outputs of two cuts")
+	equal(t, sum, s.Summary(), "summaries of two cuts")
+	return s, out
+}
+
 // FuzzFraming: any bytes, cut in any two ways, give the same bytes; a stream
 // that is not guarded leaves as it came.
 func FuzzFraming(f *testing.F) {
@@ -50,11 +61,7 @@ func FuzzFraming(f *testing.F) {
 		p := chatParams
 		p.Active = active
 		cause := Cause(options % 4)
-		s := New(&o, p)
-		want := string(s.Finish(feedAll(s, string(in), byScript(a)), cause))
-		got, sum := run(string(in), o, p, byScript(b), cause)
-		same(t, got, want, "outputs of two cuts")
-		equal(t, sum, s.Summary(), "summaries of two cuts")
+		s, got := twoCuts(t, string(in), o, p, a, b, cause)
 		if !s.Guarded() {
 			same(t, got, string(in), "bytes of a foreign stream")
 		}
@@ -460,12 +467,7 @@ func FuzzOther(f *testing.F) {
 		how := Cause(cause % 4)
 		p := otherParams(string(in))
 		p.ID = chatParams.ID
-		s := New(&o, p)
-		fed := string(feedAll(s, string(in), byScript(a)))
-		want := string(s.Finish([]byte(fed), how))
-		got, sum := run(string(in), o, p, byScript(b), how)
-		same(t, got, want, "outputs of two cuts")
-		equal(t, sum, s.Summary(), "summaries of two cuts")
+		s, got := twoCuts(t, string(in), o, p, a, b, how)
 		if s.Active() {
 			return
 		}
@@ -500,12 +502,7 @@ func FuzzSessions(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in, a, b []byte, cause, limit byte) {
 		o := Options{MaxFrame: int(limit) * 16}
 		how := Cause(cause % 4)
-		s := New(&o, sessionParams)
-		fed := string(feedAll(s, string(in), byScript(a)))
-		want := string(s.Finish([]byte(fed), how))
-		got, sum := run(string(in), o, sessionParams, byScript(b), how)
-		same(t, got, want, "outputs of two cuts")
-		equal(t, sum, s.Summary(), "summaries of two cuts")
+		s, got := twoCuts(t, string(in), o, sessionParams, a, b, how)
 		if s.Active() {
 			return
 		}
@@ -572,6 +569,8 @@ func FuzzReasoning(f *testing.F) {
 	for _, c := range prosetest.TaggedTexts {
 		f.Add(c.In, []byte{}, []byte{1})
 	}
+	f.Add("<think>plan</think", []byte{}, []byte{1})
+	f.Add("<think>plan `</think>", []byte{}, []byte{1})
 	f.Add("", []byte{0, 23, 1, 18, 18, 23, 19, 0, 24, 1, 23}, []byte{0, 3, 6})
 	f.Fuzz(func(t *testing.T, raw string, script, cuts []byte) {
 		if !utf8.ValidString(raw) || strings.ContainsRune(raw, utf8.RuneError) || strings.ContainsAny(raw, "\u017f\u212a") {
