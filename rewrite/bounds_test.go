@@ -143,6 +143,14 @@ func TestDeepNestingPassesByteForByte(t *testing.T) {
 	look(t, repair(role()+in+doneFrame)).checkErrorFinish(t, CodeCrashed)
 }
 
+// toolCount counts the events of tools that leave.
+type toolCount struct{ running, completed int }
+
+func (c *toolCount) see(out []byte) {
+	c.running += bytes.Count(out, []byte(`"status":"running"`)) + bytes.Count(out, []byte(`"status": "running"`))
+	c.completed += bytes.Count(out, []byte(`"status":"completed"`))
+}
+
 func TestManyToolsAreNotHeld(t *testing.T) {
 	many := 100000
 	if testing.Short() || cutStride > 1 {
@@ -152,25 +160,16 @@ func TestManyToolsAreNotHeld(t *testing.T) {
 		"G0": func(i int) string { return markerChunk("💻", "ls") },
 		"G2": func(i int) string { return g2Start("terminal", "💻", "ls", fmt.Sprint("call_", i)) },
 	} {
-		s := New(&Options{ParallelWindow: time.Hour}, chatParams)
-		running, completed := 0, 0
-		frame := ""
-		got := held(s, many/100, func(i int) string {
-			frame = ""
+		s, count := New(&Options{ParallelWindow: time.Hour}, chatParams), toolCount{}
+		checkHeld(t, held(s, many/100, func(i int) string {
+			frames := ""
 			for j := range 100 {
-				frame += start(i*100 + j)
+				frames += start(i*100 + j)
 			}
-			return frame
-		}, func(out []byte) {
-			running += bytes.Count(out, []byte(`running"}`))
-			completed += bytes.Count(out, []byte(`completed"}`)) + bytes.Count(out, []byte(`completed","interrupted":true}`))
-		})
-		checkHeld(t, got, 1<<20)
-		out := s.Finish(nil, CauseEOF)
-		completed += bytes.Count(out, []byte(`completed"}`)) + bytes.Count(out, []byte(`completed","interrupted":true}`))
-		if running != many || completed != many {
-			t.Errorf("%s: %d running, %d completed, want %d", name, running, completed, many)
-		}
+			return frames
+		}, count.see), 1<<20)
+		count.see(s.Finish(nil, CauseEOF))
+		equal(t, count, toolCount{many, many}, name)
 		equal(t, s.Summary().Tools, many, name)
 	}
 }
@@ -206,20 +205,14 @@ func TestOpenToolsHoldAtMostMaxOpenBytes(t *testing.T) {
 		"a huge tool name": func(i int) string { return g1(huge, "💻", "l") },
 	} {
 		for _, form := range []Progress{ProgressEnvelope, ProgressOff} {
-			s := New(&Options{Progress: form}, chatParams)
-			running, completed := 0, 0
-			count := func(out []byte) {
-				running += bytes.Count(out, []byte(`"status":"running"`)) + bytes.Count(out, []byte(`"status": "running"`))
-				completed += bytes.Count(out, []byte(`"status":"completed"`))
-			}
-			checkHeld(t, held(s, 30, start, count), maxOpenBytes+64<<10)
-			count(s.Finish(nil, CauseEOF))
-			want := 30
+			s, count, want := New(&Options{Progress: form}, chatParams), toolCount{}, 30
+			checkHeld(t, held(s, 30, start, count.see), maxOpenBytes+64<<10)
+			count.see(s.Finish(nil, CauseEOF))
 			if name == "small, then large" {
 				want = 110
 			}
-			if form != ProgressOff && (running != want || completed != want) {
-				t.Errorf("%s: %d start, %d end, want %d", name, running, completed, want)
+			if form != ProgressOff {
+				equal(t, count, toolCount{want, want}, name)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -197,37 +198,6 @@ func TestWhatIsNoSpaceIsText(t *testing.T) {
 	}
 }
 
-// A stream tells how far it is.
-func TestStreamTellsWhetherItIsDone(t *testing.T) {
-	s := New(&Options{}, chatParams)
-	tells := func(finished, done, guarded bool) {
-		t.Helper()
-		if s.Finished() != finished || s.Done() != done || s.Guarded() != guarded {
-			t.Errorf("finished %v, done %v, guarded %v", s.Finished(), s.Done(), s.Guarded())
-		}
-	}
-	tells(false, false, true)
-	s.Feed(nil, []byte(role()+text("a")), epoch)
-	tells(false, false, true)
-	s.Feed(nil, []byte(finishChunk("stop", realUsage)), epoch)
-	tells(true, false, true)
-	s.Feed(nil, []byte(doneFrame), epoch)
-	tells(true, true, true)
-
-	s = New(&Options{}, Params{})
-	tells(false, false, false)
-	s.Feed(nil, []byte("data: 1\n\n"), epoch)
-	tells(false, false, false)
-	s.Feed(nil, []byte(created(0, responseOfTests)), epoch)
-	tells(false, false, true)
-	s.Feed(nil, []byte(named("response.completed", `{"type":"response.completed","sequence_number":1,"response":{}}`)), epoch)
-	tells(false, true, true)
-
-	s = New(&Options{}, Params{})
-	s.Feed(nil, []byte(role()), epoch)
-	tells(false, false, true)
-}
-
 // told repairs in and returns the tool events that were told, one a line.
 func told(in string, o Options, cause Cause) (string, Summary) {
 	var b strings.Builder
@@ -286,5 +256,31 @@ func TestToolsToldAreThoseSent(t *testing.T) {
 			}
 			same(t, sent.String(), want.String(), r.name())
 		}
+	}
+}
+
+// A stream tells how far it is.
+func TestStreamTellsWhetherItIsDone(t *testing.T) {
+	for _, c := range []struct {
+		p     Params
+		feeds []string
+		tells string // after each: finished, done, guarded
+	}{
+		{chatParams, []string{"", role() + text("a"), finishChunk("stop", realUsage), doneFrame}, "g g fg fdg"},
+		{Params{}, []string{"", "data: 1\n\n", created(0, responseOfTests), strings.ReplaceAll(created(1, ""), "created", "completed")}, "- - g dg"},
+		{Params{}, []string{role()}, "g"},
+	} {
+		s, tells := New(&Options{}, c.p), ""
+		for _, in := range c.feeds {
+			s.Feed(nil, []byte(in), epoch)
+			says := ""
+			for i, is := range []bool{s.Finished(), s.Done(), s.Guarded()} {
+				if is {
+					says += "fdg"[i : i+1]
+				}
+			}
+			tells += " " + cmp.Or(says, "-")
+		}
+		equal(t, tells, " "+c.tells, c.feeds)
 	}
 }
