@@ -236,19 +236,6 @@ func TestOtherStreamsThatAreNone(t *testing.T) {
 	same(t, out, want, "bytes")
 }
 
-func TestOtherStreamsCostNoAllocations(t *testing.T) {
-	for frame, p := range map[string]Params{
-		outputDelta(1): {}, runEvent("message.delta", `, "timestamp": 1795165131.810072, "delta": "Partial "`): {},
-		sessionFrame("assistant.delta", `"message_id": "m", "delta": "a"`, 1): sessionParams,
-	} {
-		s, in := New(&Options{}, p), []byte(frame)
-		out := s.Feed(make([]byte, 0, 1<<12), in, epoch)
-		if n := testing.AllocsPerRun(100, func() { out = s.Feed(out[:0], in, epoch) }); n > 0 {
-			t.Errorf("%v allocations for %s", n, frame)
-		}
-	}
-}
-
 // wholeFrames returns the frames of a part of a recording that count, without
 // their blank lines, and whether one of them ends the stream.
 func wholeFrames(in string) (frames []string, ended bool) {

@@ -996,47 +996,6 @@ func TestAlikeChangesNothing(t *testing.T) {
 	}
 }
 
-// TestLikeFramesAreNotRead: this is what makes a clean stream cheap.
-func TestLikeFramesAreNotRead(t *testing.T) {
-	for name, c := range map[string]struct {
-		in   string
-		want int
-	}{
-		"text":                 {texts("a", "b", " c", "d e", "é 💻 \"x\" \\"), 4},
-		"lines":                {texts("a", "b\n", "c", "\n\n", "# d", "\n"), 5},
-		"white space first":    {texts(" ", "a", " ", "b"), 2},
-		"code at a line":       {texts("see", "\n", "`git status`", "."), 3},
-		"a fence":              {texts("see\n", "```go\n", "`x` <b>\n", "`\U0001f4bb ls`\n", "```", "\n", "x"), 6},
-		"a tag":                {texts("see\n", "<b>", "\n\n", "<b>", "x", "y"), 4},
-		"a marker at a line":   {texts("see\n", "a\n`\U0001f4bb ls", "` x\n", " y"), 1},
-		"reasoning":            {reasoning("a") + reasoning("b\n") + reasoning("`<c"), 2},
-		"reasoning, then text": {reasoning("a") + reasoning("b") + texts("c", "d"), 2},
-		"a comment in between": {texts("a", "b") + keepalive + texts("c", "d"), 2},
-		"another envelope":     {texts("a", "b") + strings.ReplaceAll(texts("c", "d"), "chatcmpl-1", "chatcmpl-2"), 2},
-		"another choice":       {texts("a", "b") + strings.ReplaceAll(texts("c"), `"index": 0`, `"index": 1`), 1},
-		"a finish in a frame":  {texts("a", "b") + strings.ReplaceAll(texts("c"), "null", `"stop"`), 1},
-		"a large text":         {texts("a", strings.Repeat("b", 1000)), 0},
-		"after a marker":       {texts("a", "b") + markerChunk("💻", "ls") + texts("\n\n", "c", "d"), 2},
-		"an error in a choice": {strings.ReplaceAll(texts("a", "b"), `"index": 0`, `"index": 0, "error": "sk-12345678"`), 0},
-		"usage in each":        {strings.ReplaceAll(texts("a", "b", "c"), "}\n\n", realUsage+"}\n\n"), 0},
-		"an open tool":         {g2Start("t", "💻", "l", "call_1") + texts("a", "b", "c"), 0},
-		"text repeated":        {strings.ReplaceAll(texts("a", "a", "a"), `"delta"`, `"text": "a", "delta"`), 0},
-		"after the finish":     {texts("a", "b") + finishChunk("stop", realUsage) + texts("c", "d"), 1},
-	} {
-		s, passed := New(&Options{}, chatParams), 0
-		for _, frame := range frames(role() + c.in) {
-			s.chat.Begin(nil, epoch)
-			if s.chat.Pass([]byte(frame), 1<<10) > 0 {
-				passed++
-				same(t, string(s.chat.Out.Take()), frame, "bytes")
-				continue
-			}
-			s.Feed(nil, []byte(frame), epoch)
-		}
-		equal(t, passed, c.want, name)
-	}
-}
-
 // An error in a choice loses its secrets in each of several frames that are alike.
 func TestLikeFramesWithSecrets(t *testing.T) {
 	frames := strings.ReplaceAll(texts("a", "b", "c"), `"index": 0`, `"index": 0, "error": {"message": "sk-12345678abcdef"}`)
