@@ -262,17 +262,6 @@ func TestAnswersWithReasoningAndMarkers(t *testing.T) {
 	}
 }
 
-// TestAnswersAreSeparatedAsStreamsAre over all texts of tags.
-func TestAnswersAreSeparatedAsStreamsAre(t *testing.T) {
-	for _, c := range prosetest.TaggedTexts {
-		a := RepairAnswer([]byte(completion(content(c.In), "stop", realUsage)), &Options{}, nil)
-		m := messageOf(t, a.Body)
-		if m.Content != c.Content || m.ReasoningContent != c.Reasoning {
-			t.Errorf("%s: %+v, want %q and %q", c.Name, m, c.Content, c.Reasoning)
-		}
-	}
-}
-
 func TestSeveralChoicesAreRepaired(t *testing.T) {
 	choice := func(i, c string) string { return `{"index": ` + i + `, "message": {"content": "` + c + `"}}` }
 	answer := func(a, b string) string {

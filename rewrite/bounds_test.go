@@ -577,12 +577,14 @@ func TestNoAnswerTakesMoreThanItsBound(t *testing.T) {
 	}
 }
 
-// hostileEvents are events of the other streams that leave longer than they came, after
-// many open tools.
-func hostileEvents() (all []struct {
+type hostileEvent struct {
 	name, before, frame string
 	p                   Params
-}) {
+}
+
+// hostileEvents are events of the other streams that leave longer than they came, after
+// many open tools.
+func hostileEvents() (all []hostileEvent) {
 	const size = DefaultMaxFrame - 8<<10
 	fill := func(unit string, n int) string { return strings.Repeat(unit, n/len(unit)) }
 	var run, session, response strings.Builder
@@ -595,10 +597,7 @@ func hostileEvents() (all []struct {
 		response.WriteString(named("response.output_item.added", fmt.Sprintf(`{"type":"response.output_item.added","output_index":%d,"item":{"type":"function_call","call_id":"%s","arguments":"{}"},"sequence_number":%d}`, i, label, i+1)))
 	}
 	add := func(name, before, frame string, p Params) {
-		all = append(all, struct {
-			name, before, frame string
-			p                   Params
-		}{name, before, frame, p})
+		all = append(all, hostileEvent{name, before, frame, p})
 	}
 	runs, responses := Params{RunID: "run_1"}, Params{Responses: true}
 	add("a run cut behind tools", run.String(), doneFrame, runs)
