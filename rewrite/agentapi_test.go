@@ -123,8 +123,10 @@ func checkFails(t *testing.T, name, in, lacks string, p Params, code string) {
 // Events that end a stream, whatever comes after them and however it ends.
 func TestEventsThatEnd(t *testing.T) {
 	for name, code := range map[string]string{
-		"response.completed": "", "response.incomplete": "", "response.cancelled": "", "response.canceled": "", "response.done": "", "response.failed": CodeAgentError,
-		"run.completed": "", "run.cancelled": "", "run.canceled": "", "run.failed": CodeAgentError, "run.interrupted": CodeAgentError,
+		"response.completed": "", "response.incomplete": "", "response.cancelled": "",
+		"response.canceled": "", "response.done": "", "response.failed": CodeAgentError,
+		"run.completed": "", "run.cancelled": "", "run.canceled": "", "run.failed": CodeAgentError,
+		"run.interrupted": CodeAgentError,
 	} {
 		in, p := runEvent("message.delta", `, "delta": "a"`)+runEvent(name, ``), Params{RunID: "run_1"}
 		late := outputDelta(1) + created(2, responseOfTests)
@@ -218,7 +220,8 @@ func TestOtherStreamsThatAreNone(t *testing.T) {
 	}
 	quote := `data: {"response": {"a"b" "incomplete_details": {"}": ">", "error": "sk-abcdefgh"}` + "\n\n" // is one too many
 	for in, p := range map[string]Params{
-		sessionStreams(t)["session.tools.sse"][:900]: {}, runEvent("message.created", `, "text": "hi"`): {}, quote: {Responses: true}, strings.ReplaceAll(quote, " ", ""): {Responses: true},
+		sessionStreams(t)["session.tools.sse"][:900]: {}, runEvent("message.created", `, "text": "hi"`): {},
+		quote: {Responses: true}, strings.ReplaceAll(quote, " ", ""): {Responses: true},
 	} {
 		out, sum := run(in, Options{}, p, oneByte, CauseAborted)
 		same(t, out, in, "bytes")
@@ -266,9 +269,9 @@ type otherEvent struct {
 	}
 }
 
-// failedBehind returns the events that end a recording whose frames so far are these: the
+// failedAfter returns the events that end a recording whose frames so far are these: the
 // ends of open tools, and that it has failed.
-func failedBehind(frames []string, cause Cause) (ends string) {
+func failedAfter(frames []string, cause Cause) (ends string) {
 	message := string(jsonspan.Quote(Message(cause.Code())))
 	first := frames[0]
 	isRun := !strings.HasPrefix(first, "event:")
@@ -346,7 +349,7 @@ func TestOtherStreamsCutAnywhere(t *testing.T) {
 						want = n
 					}
 				default:
-					want = strings.Join(inOne, "\n\n") + "\n\n" + failedBehind(inOne, cause)
+					want = strings.Join(inOne, "\n\n") + "\n\n" + failedAfter(inOne, cause)
 				}
 				out, _ := run(in, Options{}, otherParams(r.body), atRandom(uint64(i), 99), cause)
 				same(t, out, want, fmt.Sprintf("%s cut at %d with cause %d: bytes", r.name(), i, cause))
@@ -495,7 +498,7 @@ func TestDoneOfAResponseThatHasNotEnded(t *testing.T) {
 		equal(t, sum.Code, CodeIncomplete, "the code")
 	}
 	out, _ := run(in+doneFrame+outputDelta(1)+created(2, responseOfTests), Options{}, Params{}, oneByte, CauseEOF)
-	same(t, out, failed+doneFrame, "bytes with events behind [DONE]")
+	same(t, out, failed+doneFrame, "bytes with events after [DONE]")
 	out, _ = run(in+"data: [DONE]", Options{}, Params{}, oneByte, CauseEOF)
 	same(t, out, failed+doneFrame, "bytes with a [DONE] that lacks its blank line")
 	crlf := strings.ReplaceAll(in+doneFrame, "\n", "\r\n")
@@ -809,7 +812,7 @@ func TestRunWhoseEventsNameItOtherwise(t *testing.T) {
 
 // Where a large frame may have been the last, comments after it decide nothing: a frame
 // that begins does.
-func TestWhatBeginsBehindALargeFrame(t *testing.T) {
+func TestWhatBeginsAfterALargeFrame(t *testing.T) {
 	large := `data: {"x": "` + strings.Repeat("x", 600) + "\"}\n\n"
 	for tail, cut := range map[string]bool{"": false, ": c": false, ":": false, ": c\n": false, "\n": false, "\r": false, "data": true, "data: {\"type\"": true, "event: x\n": true} {
 		in := created(0, `"id":"resp_1"`) + large

@@ -305,11 +305,11 @@ func TestHostileFrameUnderTheLimitIsForgotten(t *testing.T) {
 	size := 1000000 / min(cutStride, 4)
 	fill := func(unit string) string { return strings.Repeat(unit, size/len(unit)) }
 	for name, in := range map[string]string{
-		"imitations":                     delta(`"content": "a\n` + fill("`💻 x`\\n") + `"`),
-		"data lines":                     fill("data\n") + "\n",
-		"choices":                        `data: {` + envelopeOfTests + `, "choices": [` + strings.TrimSuffix(fill("{},"), ",") + "]}\n\n",
-		"blank lines behind a held line": text("`💻 ") + fill("\n"),
-		"members":                        `data: {"object": "chat.completion.chunk", "choices": [{"delta": {` + strings.TrimSuffix(fill(`"content":"\n",`), ",") + "}}]}\n\n",
+		"imitations":                    delta(`"content": "a\n` + fill("`💻 x`\\n") + `"`),
+		"data lines":                    fill("data\n") + "\n",
+		"choices":                       `data: {` + envelopeOfTests + `, "choices": [` + strings.TrimSuffix(fill("{},"), ",") + "]}\n\n",
+		"blank lines after a held line": text("`💻 ") + fill("\n"),
+		"members":                       `data: {"object": "chat.completion.chunk", "choices": [{"delta": {` + strings.TrimSuffix(fill(`"content":"\n",`), ",") + "}}]}\n\n",
 	} {
 		for _, im := range []Imitations{ImitationsStrip, ImitationsTrust} {
 			s := New(&Options{Imitations: im}, chatParams)
@@ -434,7 +434,7 @@ func hostileFrames() (all []hostileFrame) {
 			{"errors whose names are escaped", finishChunk("error", fill(`,"\u0065rror":1,"a":1`, size))},
 			{"finish reasons of a tool event", named("hermes.tool.progress", `{`+envelopeOfTests+`,"choices":[`+fill(`{"finish_reason":1},`, size)+`{}],"tool":"t","toolCallId":"c","status":"running"}`)},
 			{"secrets by their names", `data: {"error": {` + strings.TrimSuffix(fill(`"token":"a1",`, size), ",") + "}}\n\n"},
-			{"choices that stop behind an error", `data: {` + envelopeOfTests + `, "choices": [` + strings.TrimSuffix(fill(`{"finish_reason":"stop"},`, size), ",") + "]}\n\n"},
+			{"choices that stop after an error", `data: {` + envelopeOfTests + `, "choices": [` + strings.TrimSuffix(fill(`{"finish_reason":"stop"},`, size), ",") + "]}\n\n"},
 			{"one delta", text("x")},
 			{"[DONE]", doneFrame},
 			{"a finish", finishChunk("stop", realUsage)},
@@ -453,10 +453,10 @@ func hostileFrames() (all []hostileFrame) {
 			}
 		}
 		all = append(all,
-			hostileFrame{fmt.Sprint("a longer id behind tools ", i), strings.Clone, text("a") + manyTools.String(), longNames.Replace(text("x")), Options{}},
-			hostileFrame{fmt.Sprint("[DONE] behind an error ", i), strings.Clone, text("a") + `data: {"error": {"message": "` + label + `"}}` + "\n\n", doneFrame, Options{}},
-			hostileFrame{fmt.Sprint("stops behind an error ", i), strings.Clone, text("a") + `data: {"error": {"message": "m"}}` + "\n\n", `data: {` + envelopeOfTests + `, "choices": [` + strings.TrimSuffix(fill(`{"index":1,"finish_reason":"stop"},`, size), ",") + "]}\n\n", Options{}},
-			hostileFrame{fmt.Sprint("a finish behind an error ", i), strings.Clone, text("a") + `data: {"error": {"message": "` + label + `"}}` + "\n\n", finishChunk("stop", realUsage), Options{}},
+			hostileFrame{fmt.Sprint("a longer id after tools ", i), strings.Clone, text("a") + manyTools.String(), longNames.Replace(text("x")), Options{}},
+			hostileFrame{fmt.Sprint("[DONE] after an error ", i), strings.Clone, text("a") + `data: {"error": {"message": "` + label + `"}}` + "\n\n", doneFrame, Options{}},
+			hostileFrame{fmt.Sprint("stops after an error ", i), strings.Clone, text("a") + `data: {"error": {"message": "m"}}` + "\n\n", `data: {` + envelopeOfTests + `, "choices": [` + strings.TrimSuffix(fill(`{"index":1,"finish_reason":"stop"},`, size), ",") + "]}\n\n", Options{}},
+			hostileFrame{fmt.Sprint("a finish after an error ", i), strings.Clone, text("a") + `data: {"error": {"message": "` + label + `"}}` + "\n\n", finishChunk("stop", realUsage), Options{}},
 		)
 	}
 	return all
@@ -600,9 +600,9 @@ func hostileEvents() (all []hostileEvent) {
 		all = append(all, hostileEvent{name, before, frame, p})
 	}
 	runs, responses := Params{RunID: "run_1"}, Params{Responses: true}
-	add("a run cut behind tools", run.String(), doneFrame, runs)
-	add("a session cut behind tools", session.String(), doneFrame, sessionParams)
-	add("a response cut behind tools", response.String(), doneFrame, responses)
+	add("a run cut after tools", run.String(), doneFrame, runs)
+	add("a session cut after tools", session.String(), doneFrame, sessionParams)
+	add("a response cut after tools", response.String(), doneFrame, responses)
 	for name, text := range map[string]string{
 		"secrets": `"Provider said: ` + fill("sk-abc ", size/2) + `"`, "lines": `"` + fill(`\nProvider said: sk-abc`, size/2) + `"`, "text": `"Error code: 500 - ` + fill("x", size/2) + `"`, "white space": `"` + fill(`\n`, size/2) + `"`,
 	} {
@@ -657,7 +657,7 @@ func TestEndlessTextIsNotHeld(t *testing.T) {
 			frame := text(strings.Repeat(unit, 1000))
 			got := held(s, 200/min(cutStride, 2), func(int) string { return frame }, nil)
 			if got > 128<<10 {
-				t.Errorf("behind %q, %d bytes of %q are held", start, got, unit)
+				t.Errorf("after %q, %d bytes of %q are held", start, got, unit)
 			}
 		}
 	}
@@ -683,7 +683,8 @@ func TestFrameInSmallReadsCostsLinearTime(t *testing.T) {
 // Frames that are like those before cost no memory: a clean stream is cheap.
 func TestLikeFramesCostNoAllocations(t *testing.T) {
 	for frame, p := range map[string]Params{
-		text("token "): chatParams, text("see\n"): chatParams, text("see `git status`\n"): chatParams, reasoning("token "): chatParams, keepalive: chatParams,
+		text("token "): chatParams, text("see\n"): chatParams, text("see `git status`\n"): chatParams,
+		reasoning("token "): chatParams, keepalive: chatParams,
 		outputDelta(1): {}, runEvent("message.delta", `, "timestamp": 1795165131.810072, "delta": "Partial "`): {},
 		sessionFrame("assistant.delta", `"message_id": "m", "delta": "a"`, 1): sessionParams,
 	} {
@@ -738,7 +739,7 @@ var streamsByLength = map[string]struct {
 	}), one(oneFrame)},
 	"reasoning":                     {many(texts("\n\n<think>so", "</think>\n\n")), one(oneFrame)},
 	"reasoning that looks like end": {after(text("<think>"), many(texts("</thin", "</"))), one(oneFrame)},
-	"newlines behind reasoning":     {after(text("<think>a</think>"), many(text("\n\n"))), one(oneFrame)},
+	"newlines after reasoning":      {after(text("<think>a</think>"), many(text("\n\n"))), one(oneFrame)},
 	"frames that are never alike": {counted(func(i int) string {
 		return strings.Replace(text("a"), `"finish`, fmt.Sprintf(`"n": %d, "finish`, i), 1)
 	}), one(oneFrame)},

@@ -340,7 +340,7 @@ func TestResponsesOfOtherProvidersCut(t *testing.T) {
 			var failed wire
 			if !ok || len(events) != 1 || json.Unmarshal([]byte(events[0].data), &failed) != nil || failed.Type != "response.failed" ||
 				last >= 0 && (failed.Number == nil || *failed.Number != last+1) || (decode(in)[0].name == "message") != (events[0].name == "message") {
-				t.Errorf("%s cut behind frame %d: %q", c.File, i, rest)
+				t.Errorf("%s cut after frame %d: %q", c.File, i, rest)
 				break
 			}
 			for name, value := range shown.Response {

@@ -129,7 +129,7 @@ func TestCardsOfAnotherSidecar(t *testing.T) {
 		for _, form := range cardForms {
 			with, without := Options{Cards: true, Progress: form}, Options{Progress: form}
 			carded := repairWith(r.body, with)
-			same(t, repairWith(carded, without), carded, r.name()+": without the option behind it")
+			same(t, repairWith(carded, without), carded, r.name()+": without the option after it")
 			cards := cardsOf(t, repairWith(repairWith(r.body, without), with))
 			equal(t, fmt.Sprint(items(cards)), fmt.Sprint(items(cardsOf(t, carded))), r.name())
 			for _, other := range []Progress{ProgressBare, ProgressComment, ProgressOff} {
@@ -177,8 +177,8 @@ func TestEveryEndOfACard(t *testing.T) {
 		"duplicates":           {a + a + g2End("terminal", "call_1") + a + g2End("terminal", "call_1") + text("x") + stop(), Options{}, 1},
 		"orphans":              {g2End("terminal", "call_9") + text("x") + stop(), Options{}, 0},
 		"internal":             {g2Start("_t", "💻", "l", "call_1") + g2End("_t", "call_1") + text("x") + stop(), Options{}, 0},
-		"behind the finish":    {text("x") + finishChunk("stop", realUsage) + a + doneFrame, Options{}, 0},
-		"behind [DONE]":        {text("x") + stop() + a + g1("t", "💻", "l"), Options{}, 0},
+		"after the finish":     {text("x") + finishChunk("stop", realUsage) + a + doneFrame, Options{}, 0},
+		"after [DONE]":         {text("x") + stop() + a + g1("t", "💻", "l"), Options{}, 0},
 		"no name":              {named(progressEvent, `{"toolCallId": "c", "status": "running"}`) + text("x") + stop(), Options{}, 1},
 		"an end without an id": {g1("terminal", "💻", "a") + named(progressEvent, `{"tool": "terminal", "status": "completed"}`) + text("x") + stop(), Options{}, 1},
 		"members of its own":   {named(progressEvent, `{"type": "x", "it\u0065m": {"type": "function_call"}, "output_index": 7, "tool": "t", "label": "l", "toolCallId": "c", "status": "running"}`) + text("x") + stop(), Options{}, 1},

@@ -71,12 +71,18 @@ func TestPartial(t *testing.T) {
 		o       Options
 		partial bool
 	}{
-		"": {}, role(): {}, text(" \n\t\u00a0"): {}, reasoning(" "): {}, markerChunk("💻", "ls"): {}, text("`💻 ls`"): {}, ofChoice(1, text(" \n")): {},
-		text("x"): {partial: true}, reasoning("x"): {partial: true}, delta(`"reasoning": "x"`): {partial: true}, another: {partial: true},
-		text("`💻 ls"): {partial: true}, text("`💻 ls`\nx"): {partial: true}, text("<think>plan"): {partial: true}, texts("<think>", "plan"): {drop, false},
+		"": {}, role(): {}, text(" \n\t\u00a0"): {}, reasoning(" "): {}, markerChunk("💻", "ls"): {},
+		text("`💻 ls`"): {}, ofChoice(1, text(" \n")): {},
+		text("x"): {partial: true}, reasoning("x"): {partial: true},
+		delta(`"reasoning": "x"`): {partial: true}, another: {partial: true},
+		text("`💻 ls"): {partial: true}, text("`💻 ls`\nx"): {partial: true},
+		text("<think>plan"): {partial: true}, texts("<think>", "plan"): {drop, false},
 		// Were it only the beginning of a closing tag that nothing closed.
-		text("<think></thi"): {partial: true}, text("<think> <"): {partial: true}, text("<think>"): {}, text("<think> "): {}, text("<think></think>"): {},
-		text("<think></think> \n"): {}, text("<thi"): {partial: true}, texts("<think></", "thi"): {keep, true}, texts("<think", "></think>"): {keep, true}, texts("<think>", "a"): {keep, true},
+		text("<think></thi"): {partial: true}, text("<think> <"): {partial: true}, text("<think>"): {},
+		text("<think> "): {}, text("<think></think>"): {},
+		text("<think></think> \n"): {}, text("<thi"): {partial: true},
+		texts("<think></", "thi"): {keep, true}, texts("<think", "></think>"): {keep, true},
+		texts("<think>", "a"): {keep, true},
 	} {
 		v := look(t, repairWith(in, want.o))
 		v.checkErrorFinish(t, CodeIncomplete)
@@ -182,9 +188,12 @@ func TestCutFrames(t *testing.T) {
 	said, finish := role()+text("x"), finishChunk("stop", realUsage)
 	tool := `data: {"tool": "terminal", "emoji": "x", "label": "l", "toolCallId": "c", "status": "running"}`
 	for _, tail := range []string{
-		"d", "data", "data:", "data: ", `data: {"id": "chatcmpl-1", "cho`, text("lost")[:60], ": keepal", "event: hermes.tool.progress\n", "event: hermes.tool.progress\ndata: {\"tool\": ",
-		"data: [DON", "data: 12", keepalive[:len(keepalive)-2], keepalive[:len(keepalive)-1], ": a\n: b\n", tool + "\nevent: hermes.tool.pro", strings.TrimSuffix(text("y"), "\n") + "da",
-		finish[:len(finish)-5], strings.TrimSuffix(finish, "\n") + "event: mess", strings.TrimSuffix(finish, "\n") + "id",
+		"d", "data", "data:", "data: ", `data: {"id": "chatcmpl-1", "cho`, text("lost")[:60], ": keepal",
+		"event: hermes.tool.progress\n", "event: hermes.tool.progress\ndata: {\"tool\": ",
+		"data: [DON", "data: 12", keepalive[:len(keepalive)-2], keepalive[:len(keepalive)-1], ": a\n: b\n",
+		tool + "\nevent: hermes.tool.pro", strings.TrimSuffix(text("y"), "\n") + "da",
+		finish[:len(finish)-5], strings.TrimSuffix(finish, "\n") + "event: mess",
+		strings.TrimSuffix(finish, "\n") + "id",
 	} {
 		same(t, repair(said+tail), repair(said), tail+": outputs")
 	}
@@ -260,7 +269,8 @@ func TestCutStreamsOfSeveralChoicesFinishAllOfThem(t *testing.T) {
 	a, b := text("a"), ofChoice(1, text("b"))
 	index := regexp.MustCompile(`"index":(\d+),"delta":\{\},"finish_reason":"error"`)
 	for in, want := range map[string]string{
-		a + b: "0 1", a + b + finishChunk("stop", ""): "1", ofChoice(3, a): "3", a + ofChoice(63, delta("")) + ofChoice(64, delta("")): "0 63", ofChoice(70, delta("")): "0",
+		a + b: "0 1", a + b + finishChunk("stop", ""): "1", ofChoice(3, a): "3",
+		a + ofChoice(63, delta("")) + ofChoice(64, delta("")): "0 63", ofChoice(70, delta("")): "0",
 	} {
 		for _, form := range ErrorFinishForms() {
 			o := Options{ErrorFinish: form}
@@ -391,7 +401,7 @@ func TestShutdownAsksForTheRequestOnlyBeforeTools(t *testing.T) {
 		v.checkErrorFinish(t, CodeShutdown)
 		said := v.errors[0].Message
 		if got := strings.Contains(said, "send the request again"); got != asks || !strings.Contains(said, "the agent may be running") {
-			t.Errorf("%q behind %s", said, in)
+			t.Errorf("%q after %s", said, in)
 		}
 	}
 }
@@ -403,7 +413,8 @@ func inCRLF(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }
 func TestEndBetweenCRAndLF(t *testing.T) {
 	held := texts("a", "\n`💻 l")
 	for _, in := range []string{
-		role() + text("a"), role() + held, role() + held + keepalive, role() + text("a\n`💻 l`\nb"), role() + text("a") + finishChunk("stop", realUsage), role() + text("a") + toolOfUpstream,
+		role() + text("a"), role() + held, role() + held + keepalive, role() + text("a\n`💻 l`\nb"),
+		role() + text("a") + finishChunk("stop", realUsage), role() + text("a") + toolOfUpstream,
 	} {
 		want := repair(inCRLF(in))
 		if strings.Contains(strings.ReplaceAll(want, "\r\n", ""), "\r") {
@@ -436,7 +447,7 @@ func TestEndBetweenCRAndLF(t *testing.T) {
 
 // A last frame that lacks only its blank line counts; one that was cut does not
 // (contract section 3).
-func TestWhatStandsBehindTheLastBlankLine(t *testing.T) {
+func TestWhatStandsAfterTheLastBlankLine(t *testing.T) {
 	finish := finishChunk("stop", realUsage)
 	good := role() + text("a")
 	check(t, map[string]row{
@@ -449,20 +460,20 @@ func TestWhatStandsBehindTheLastBlankLine(t *testing.T) {
 		"another array":                         {in: good + finish + "data: [1]", out: good + finish + doneFrame},
 		"a number":                              {in: good + finish + "data: 17", out: good + finish + doneFrame},
 		"an object that is not well formed":     {in: good + finish + `data: {"a": nul}`, out: good + finish + doneFrame},
-		"a comment behind the finish":           {in: good + finish + ": c\n", out: good + finish + doneFrame},
-		"a comment behind [DONE]":               {in: good + stop() + ": c\n", out: good + stop() + ": c\n"},
-		"comments behind [DONE]":                {in: good + stop() + ": c\n:\n", out: good + stop() + ": c\n:\n"},
-		"a comment that is cut behind [DONE]":   {in: good + stop() + ": c", out: good + stop()},
+		"a comment after the finish":            {in: good + finish + ": c\n", out: good + finish + doneFrame},
+		"a comment after [DONE]":                {in: good + stop() + ": c\n", out: good + stop() + ": c\n"},
+		"comments after [DONE]":                 {in: good + stop() + ": c\n:\n", out: good + stop() + ": c\n:\n"},
+		"a comment that is cut after [DONE]":    {in: good + stop() + ": c", out: good + stop()},
 		"comments, the last one cut":            {in: good + stop() + ": c\n: d", out: good + stop()},
-		"a field behind [DONE]":                 {in: good + stop() + ": c\nid: 1\n", out: good + stop()},
-		"a frame that is cut behind [DONE]":     {in: good + stop() + "data: x", out: good + stop()},
+		"a field after [DONE]":                  {in: good + stop() + ": c\nid: 1\n", out: good + stop()},
+		"a frame that is cut after [DONE]":      {in: good + stop() + "data: x", out: good + stop()},
 		"CRLF, no blank line":                   {in: inCRLF(good) + strings.TrimSuffix(inCRLF(finish), "\r\n"), out: inCRLF(good+strings.TrimSuffix(finish, "\n")) + "\n" + doneFrame},
 		"an id line after the data":             {in: good + strings.TrimSuffix(finish, "\n") + "id: 1\n", out: good + strings.TrimSuffix(finish, "\n") + "id: 1\n\n" + doneFrame},
 	})
 }
 
 // Nothing leaves after the end, whoever asks.
-func TestNothingLeavesBehindFinish(t *testing.T) {
+func TestNothingLeavesAfterFinish(t *testing.T) {
 	for _, in := range []string{role() + text("a"), role() + text("a") + stop(), ""} {
 		for _, p := range []Params{chatParams, {}} {
 			s := New(&Options{}, p)
@@ -559,8 +570,10 @@ func TestFalseStops(t *testing.T) {
 		}
 	}
 	said := map[string]bool{ // whether it is no answer after a tool
-		text("x"): false, reasoning("hm"): true, delta(`"tool_calls": [{"index": 0}]`): false, delta(`"refusal": "no"`): false, delta(`"audio": {"data": "x"}`): false,
-		texts("<think>", "hm", "</think>"): true, delta(`"content": [{"type": "text", "text": "x"}]`): false, delta(`"content": {"a": 1}`): false,
+		text("x"): false, reasoning("hm"): true, delta(`"tool_calls": [{"index": 0}]`): false,
+		delta(`"refusal": "no"`): false, delta(`"audio": {"data": "x"}`): false,
+		texts("<think>", "hm", "</think>"): true, delta(`"content": [{"type": "text", "text": "x"}]`): false,
+		delta(`"content": {"a": 1}`): false,
 	}
 	for answer, none := range said {
 		rows["an answer: "+answer] = row{in: turn(answer), end: "stop"}
@@ -581,9 +594,9 @@ func TestFalseStops(t *testing.T) {
 				if start == markerChunk("💻", "ls") && strings.Contains(before, "event:") {
 					continue // there it is an imitation
 				}
-				for _, behind := range []string{"", text("\n\n"), reasoning("hm"), text("\n`📖 a`\n\n")} {
+				for _, then := range []string{"", text("\n\n"), reasoning("hm"), text("\n`📖 a`\n\n")} {
 					for _, z := range ZeroUsageValues() {
-						in := role() + before + start + behind + finishChunk("stop", usage) + doneFrame
+						in := role() + before + start + then + finishChunk("stop", usage) + doneFrame
 						rows[fmt.Sprintf("on a tool, %s: %s", z, in)] = row{in: in, o: Options{ZeroUsage: z},
 							end: code}
 					}
@@ -624,8 +637,10 @@ func TestStopOnHousekeepingIsAGoodEnd(t *testing.T) {
 				continue // newer than markers
 			}
 			for in, end := range map[string]string{
-				noted + start: "stop", noted + start + text(" \n"): "stop", noted + g1("memory", "🧠", "m") + start: "stop", ls + noted + start: "stop",
-				noted + ls + start: CodeEmpty, noted + start + ls: CodeEmpty, start: CodeEmpty, text(" ") + start: CodeEmpty, reasoning("hm") + start: CodeEmpty,
+				noted + start: "stop", noted + start + text(" \n"): "stop",
+				noted + g1("memory", "🧠", "m") + start: "stop", ls + noted + start: "stop",
+				noted + ls + start: CodeEmpty, noted + start + ls: CodeEmpty, start: CodeEmpty,
+				text(" ") + start: CodeEmpty, reasoning("hm") + start: CodeEmpty,
 			} {
 				rows[c.tool+": "+in] = row{in: turn(in), end: end}
 			}
@@ -692,7 +707,8 @@ func TestWhatTheMemoryIsTold(t *testing.T) {
 			named("hermes.status", `{"kind": "warn", "text": "t"}`) + status: "reports", named("other", `{"a": 1}`): "",
 			named("approval.request", `{"command": "rm", "choices": ["once"]}`):  "reports",
 			markerChunk("💻", "ls") + markerChunk("💻", "ls") + text("x") + stop(): "old", g1("terminal", "💻", "ls") + text("x") + stop(): "old",
-			g1("_internal", "💻", "ls") + text("x") + stop(): "", text("a\n`💻 ls`\nb") + stop(): "", status + markerChunk("💻", "ls") + status: "reports old reports",
+			g1("_internal", "💻", "ls") + text("x") + stop(): "", text("a\n`💻 ls`\nb") + stop(): "",
+			status + markerChunk("💻", "ls") + status: "reports old reports",
 		}},
 	} {
 		for in, want := range c.tells {

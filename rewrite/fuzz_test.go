@@ -319,7 +319,7 @@ func FuzzLifecycle(f *testing.F) {
 		}
 		out = s.Finish(out, Cause(end%4))
 		if rest := s.Keepalive(s.Feed(s.Finish(nil, CauseEOF), []byte(text("x")), now)); len(rest) > 0 {
-			t.Errorf("behind the end leaves %q", rest)
+			t.Errorf("after the end leaves %q", rest)
 		}
 		v := checkLife(t, string(out), o, s.Summary(), finished)
 		switch {

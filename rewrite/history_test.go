@@ -145,8 +145,10 @@ func TestHealedTexts(t *testing.T) {
 		{"```go\ncode\n```go\n`💻 ls`\n```\n`💻 ls`\n", "```go\ncode\n```go\n`💻 ls`\n```"},
 	}
 	for _, s := range []string{ // what is no marker line stays
-		"", "a", "a `💻 ls`\nb", "a\n`💻 ls` b", "a\n `💻 ls`\nb", "a\n`💻 ls` \nb", "a\r\n`💻 ls`\r\nb", "a\n`💻`\nb",
-		"a\n`💻 `\nb", "a\n`🦄 x`\nb", "a\n`git status`\nb", "a\n`💻 a` and `📖 b`\nc", "a\n`💻 ls\nx`\nb", "```\n`💻 ls`\n```", "~~~\n`💻 ls`\n",
+		"", "a", "a `💻 ls`\nb", "a\n`💻 ls` b", "a\n `💻 ls`\nb", "a\n`💻 ls` \nb", "a\r\n`💻 ls`\r\nb",
+		"a\n`💻`\nb",
+		"a\n`💻 `\nb", "a\n`🦄 x`\nb", "a\n`git status`\nb", "a\n`💻 a` and `📖 b`\nc", "a\n`💻 ls\nx`\nb",
+		"```\n`💻 ls`\n```", "~~~\n`💻 ls`\n",
 	} {
 		texts = append(texts, struct{ in, want string }{s, s})
 	}
@@ -207,7 +209,7 @@ func TestWhatIsNotHealed(t *testing.T) {
 		"messages further down":     `{"body":{"messages":[` + message + `]}}`,
 		"an array of requests":      `[{"messages":[` + message + `]}]`,
 		"lines of requests":         `{"messages":[` + message + `]}` + "\n" + `{"messages":[` + message + `]}`,
-		"garbage behind":            `{"messages":[` + message + `]}x`,
+		"garbage after":             `{"messages":[` + message + `]}x`,
 		"cut off":                   `{"messages":[` + message + `]`,
 		"cut off in a string":       `{"messages":[` + message + `,{"role":"assistant","content":"` + m,
 		"comma at the end":          `{"messages":[` + message + `,]}`,
@@ -251,7 +253,7 @@ func TestOddBodiesThatAreHealed(t *testing.T) {
 		"messages that are odd":     `{"messages":[1,null,"x",[],{},[{}],{"role":"assistant","content":"` + m + `"},-1.5e+3,true]}`,
 		"deep as can be":            `{"messages":[{"role":"assistant","content":"` + m + `"}],"x":` + strings.Repeat("[", jsonspan.MaxDepth-1) + strings.Repeat("]", jsonspan.MaxDepth-1) + `}`,
 		"two contents":              `{"messages":[{"content":"` + m + `","role":"assistant","content":[{"text":"` + m + `","type":"text","text":"` + m + `"}]}]}`,
-		"space behind":              "{\"messages\":[{\"role\":\"assistant\",\"content\":\"" + m + "\"}]} \r\n\t",
+		"space after":               "{\"messages\":[{\"role\":\"assistant\",\"content\":\"" + m + "\"}]} \r\n\t",
 		"empty names":               `{"":1,"messages":[{"":"","role":"assistant","content":"` + m + `"}]}`,
 		"names in escapes":          `{"\u006d\u0065ssages":[{"\u0072ole":"assistan\u0074","content":[{"t\u0079pe":"\u0074ext","te\u0078t":"` + m + `"}]}]}`,
 		"escapes in the marker":     `{"messages":[{"role":"assistant","content":"` + `a\u000A\u0060\uD83D\uDCBB\u0020ls` + "`" + `\u000ab` + `"}],"x":"` + m + `"}`,
@@ -403,13 +405,13 @@ func TestMessagesOfNothingButMarkersLeave(t *testing.T) {
 		"several at the start":      {m + `, ` + m + ` ,` + m + `,` + user, user},
 		"several at the end":        {user + `,` + m + ` , ` + m, user},
 		"nothing else":              {m + `,` + m + `,` + m, ``},
-		"behind one that is healed": {assistant("a\n`💻 ls`\nb") + `,` + m + `,` + assistant("`💻 ls`\nc"), assistant("a\nb") + `,` + assistant("c")},
+		"after one that is healed":  {assistant("a\n`💻 ls`\nb") + `,` + m + `,` + assistant("`💻 ls`\nc"), assistant("a\nb") + `,` + assistant("c")},
 		"before one that is healed": {m + `,` + assistant("`💻 ls`\nc") + `,` + m, assistant("c")},
 		"a part":                    {with(`"content":[`+part+`]`) + `,` + user, user},
 		"parts":                     {with(`"content":[`+part+`,`+part+`,{"type":"text","text":" "}]`) + `,` + user, user},
 		"white space is left":       {assistant("\n\n`💻 ls`\n\n\n") + `,` + user, user},
 		"empty members":             {with(`"content":"`+lineOfMarkers+`","tool_calls":[],"refusal":null,"audio":null,"function_call":{},"annotations":[],"name":"n","id":"i","ts":1.5`) + `,` + user, user},
-		"role behind":               {`{"content":"` + lineOfMarkers + `","role":"assistant"},` + user, user},
+		"role after":                {`{"content":"` + lineOfMarkers + `","role":"assistant"},` + user, user},
 		"content twice":             {with(`"content":"`+lineOfMarkers+`","content":["",`+part+`]`) + `,` + user, user},
 		"escapes":                   {`{"r\u006fle":"\u0061ssistant","\u0063ontent":[{"\u0074ype":"t\u0065xt","te\u0078t":"` + strings.ReplaceAll(lineOfMarkers, "`", `\u0060`) + `"}]},` + user, user},
 		"an element that is none":   {`1,` + m + `,null,` + m, `1,null`},
@@ -513,7 +515,7 @@ func TestCardsLeaveHistories(t *testing.T) {
 			[]string{askOfTests, assistant("a\n\nb")}},
 		"several answers": {[]string{askOfTests, carded(1, "a", "ls"), assistant("b"), againOfTests, carded(1, "c", "x", "y", "z"), assistant("d"), askOfTests, assistant("e"), againOfTests},
 			[]string{askOfTests, assistant("a\n\nb"), againOfTests, assistant("c\n\nd"), askOfTests, assistant("e"), againOfTests}},
-		"an answer behind an answer": {[]string{carded(1, "a", "ls"), assistant("b"), assistant("c"), carded(2, "d", "ls"), assistant("e")},
+		"an answer after an answer": {[]string{carded(1, "a", "ls"), assistant("b"), assistant("c"), carded(2, "d", "ls"), assistant("e")},
 			[]string{assistant("a\n\nb"), assistant("c"), assistant("d\n\ne")}},
 		"odd labels": {[]string{carded(1, "a", "", "\"<b>\\\\`\n\x01\u2028💻\\u00e9", strings.Repeat("x", 5000)), assistant("b")},
 			[]string{assistant("a\n\nb")}},
@@ -548,7 +550,7 @@ func TestMarkersInHistoriesWithCards(t *testing.T) {
 
 // What has been read before may have been overwritten since, even by what looks like it: a
 // user's message stays.
-func TestMarkersBehindWhatWasOverwritten(t *testing.T) {
+func TestMarkersAfterWhatWasOverwritten(t *testing.T) {
 	const user = `{"role":"user"     ,"content":"` // as long as the beginning of an assistant's
 	const assistants = `{"role":"assistant","content":"`
 	for n := range 200 { // one of them moves a user's message to where an assistant's was
@@ -681,7 +683,7 @@ func TestCardsInWhatIsNotUTF8(t *testing.T) {
 
 // An answer that says nothing leaves no gap in which an output would come to stand after
 // another's call, so that nothing is left for a second time.
-func TestOutputsBehindAnEmptyAnswer(t *testing.T) {
+func TestOutputsAfterAnEmptyAnswer(t *testing.T) {
 	open := `{"role": "assistant", "content": "", ` + cardCalls(1, "ls") + `}`
 	in := request(open, carded(2, "", "x"), assistant(""), cardOutputs(1, "ls"), againOfTests)
 	want := request(open, assistant(""), cardOutputs(1, "ls"), againOfTests)

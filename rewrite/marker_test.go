@@ -71,8 +71,10 @@ func TestRealMarkers(t *testing.T) {
 	}
 	// Whole chunks that are none.
 	for _, s := range []string{
-		"\n`git status`\n", "\n`💻`\n", "`💻`", "`💻 ls`x", "\n`💻\tls`\n", "\n`💻\nls`\n", "\n💻 ls\n", "\n`` 💻 ls``\n", "\n`x ls`\n", "\n`💻 ls\n",
-		"\n``\n", "\n`", "\n", "`", "\n`\u00a0 x`\n", "\n`🦄 gallop`", "`🦄 gallop`\n", "x\n`🦄 gallop`\n", "\n`🦄 gallop`\nx", "\n\n`🦄 gallop`\n",
+		"\n`git status`\n", "\n`💻`\n", "`💻`", "`💻 ls`x", "\n`💻\tls`\n", "\n`💻\nls`\n", "\n💻 ls\n",
+		"\n`` 💻 ls``\n", "\n`x ls`\n", "\n`💻 ls\n",
+		"\n``\n", "\n`", "\n", "`", "\n`\u00a0 x`\n", "\n`🦄 gallop`", "`🦄 gallop`\n", "x\n`🦄 gallop`\n",
+		"\n`🦄 gallop`\nx", "\n\n`🦄 gallop`\n",
 		"\n`🦄 gallop`\n\n", "\r\n`🦄 gallop`\r\n", "\n`🦄 `💻`\n x",
 	} {
 		rows[fmt.Sprintf("none: %q", s)] = row{in: turn(text("a") + text(s) + text("b")), out: passes}
@@ -102,11 +104,11 @@ func TestMarkerChunksThatSayMore(t *testing.T) {
 // strips are contents and what is left of them.
 var strips = []struct{ name, content, want string }{
 	{"in the middle", "a\n`💻 ls`\nb", "a\nb"},
-	{"an empty line behind", "a\n`💻 ls`\n\nb", "a\nb"},
-	{"two empty lines behind", "a\n`💻 ls`\n\n\nb", "a\n\nb"},
+	{"an empty line after", "a\n`💻 ls`\n\nb", "a\nb"},
+	{"two empty lines after", "a\n`💻 ls`\n\n\nb", "a\n\nb"},
 	{"an empty line before", "a\n\n`💻 ls`\nb", "a\n\nb"},
 	{"at the start of the message", "`💻 ls`\nb", "b"},
-	{"at the start, an empty line behind", "`💻 ls`\n\nb", "b"},
+	{"at the start, an empty line after", "`💻 ls`\n\nb", "b"},
 	{"at the end", "a\n`💻 ls`\n", "a\n"},
 	{"at the end without a newline", "a\n`💻 ls`", "a\n"},
 	{"the whole message", "`💻 ls`", ""},
@@ -122,10 +124,10 @@ var strips = []struct{ name, content, want string }{
 	{"inside a tilde fence", "~~~\n`💻 ls`\n~~~\n", "~~~\n`💻 ls`\n~~~\n"},
 	{"inside an unclosed fence", "```sh\n`💻 ls`\nb", "```sh\n`💻 ls`\nb"},
 	{"inside a fence with a language", "```go\n`💻 ls`\n```", "```go\n`💻 ls`\n```"},
-	{"behind a closed fence", "```\nx\n```\n`💻 ls`\nb", "```\nx\n```\nb"},
+	{"after a closed fence", "```\nx\n```\n`💻 ls`\nb", "```\nx\n```\nb"},
 	{"a shorter fence closes nothing", "````\n```\n`💻 ls`\n````\n", "````\n```\n`💻 ls`\n````\n"},
 	{"another fence closes nothing", "```\n~~~\n`💻 ls`\n```\n", "```\n~~~\n`💻 ls`\n```\n"},
-	{"a fence with text behind closes nothing", "```\n``` x\n`💻 ls`\n```\n", "```\n``` x\n`💻 ls`\n```\n"},
+	{"a fence with text after closes nothing", "```\n``` x\n`💻 ls`\n```\n", "```\n``` x\n`💻 ls`\n```\n"},
 	{"a longer fence closes", "```\nx\n`````\n`💻 ls`\nb", "```\nx\n`````\nb"},
 	{"three backticks in a line are no fence", "```x``` y\n`💻 ls`\nb", "```x``` y\nb"},
 	{"two backticks are no fence", "``\n`💻 ls`\nb", "``\nb"},
@@ -276,7 +278,8 @@ func TestTextIsHeldOnlyWhileItAgreesWithAMarker(t *testing.T) {
 	for want, contents := range map[bool][]string{
 		true: {"`", "a\n`", "a\n`💻", "a\n`💻 ", "a\n`💻 ls", "a\n`💻 ls`", "a\n`⚙\ufe0f", "\n`💻 ls` and "}, // to the end of the line: the label may go on
 		false: {
-			"a\n", "\n", "\n\n", "a\n\n", "a", "a `", "a `💻 ls", "\n`g", "\n`🦄", "\n`💻x", "\n``", "\n`💻`", "```\n`💻 ls", "~~~\n`💻 ls", "\n`💻 ls\n", "\n💻",
+			"a\n", "\n", "\n\n", "a\n\n", "a", "a `", "a `💻 ls", "\n`g", "\n`🦄", "\n`💻x", "\n``", "\n`💻`",
+			"```\n`💻 ls", "~~~\n`💻 ls", "\n`💻 ls\n", "\n💻",
 		},
 	} {
 		for _, content := range contents {
@@ -484,7 +487,7 @@ func TestUnexaminedFrameKeepsTextsApart(t *testing.T) {
 	for _, c := range [][2]string{{"Hello", "World"}, {"Hello\n`📖 a`\n", "\nWorld"}} {
 		out := repairWith(role()+text(c[0])+markerChunk("💻", "ls")+large+text(c[1])+stop(), Options{MaxFrame: 900})
 		if !strings.Contains(out, large) || !strings.Contains(out, text(c[1])) {
-			t.Errorf("the text behind it has changed:\n%s", out)
+			t.Errorf("the text after it has changed:\n%s", out)
 		}
 	}
 }
@@ -634,7 +637,7 @@ func TestWhatStartsNoTool(t *testing.T) {
 		"a marker at the end":             finished + text("a\n`💻 ls`") + doneFrame,
 		"a marker in many chunks":         finished + texts("a\n`💻 ", "ls", "`\n") + doneFrame,
 		"a marker that reasoning ends":    finished + text("a\n`💻 ls`") + reasoning("hm") + doneFrame,
-		"a marker behind [DONE]":          finished + doneFrame + markerChunk("💻", "ls"),
+		"a marker after [DONE]":           finished + doneFrame + markerChunk("💻", "ls"),
 		"a content of which null counts":  role() + text("Sure") + delta(`"content": "\n`+"`💻 ls`"+`\n", "content": null`) + stop(),
 		"a delta of which another counts": role() + text("Sure") + strings.Replace(delta(""), `"delta": {}`, `"delta": {"content": "\n`+"`💻 ls`"+`\n"}, "delta": {}`, 1) + stop(),
 	} {
@@ -647,7 +650,7 @@ func TestWhatStartsNoTool(t *testing.T) {
 }
 
 // An info string with a backtick in it opens no fence (CommonMark 4.5).
-func TestBackticksBehindThreeOpenNoFence(t *testing.T) {
+func TestBackticksAfterThreeOpenNoFence(t *testing.T) {
 	for _, line := range []string{"```⚙ `", "```⚙ x`", "```⚙`", "``` `", "````⚙ ```"} {
 		in := line + "\n`💻 ls`\nb"
 		for n := 1; n < len(in); n++ {

@@ -137,7 +137,9 @@ func TestTagsAndTheirNeighbours(t *testing.T) {
 				o: o}
 		}
 		for _, c := range [][3]string{
-			{"<think>a</think>\n\n`💻 ls`\nAnswer", "Answer", "a"}, {"`💻 ls`\n<think>a</think>Answer", "Answer", "a"}, {"Hi\n`💻 ls`\n\n<think>a</think>Answer", "Hi\nAnswer", "a"},
+			{"<think>a</think>\n\n`💻 ls`\nAnswer", "Answer", "a"},
+			{"`💻 ls`\n<think>a</think>Answer", "Answer", "a"},
+			{"Hi\n`💻 ls`\n\n<think>a</think>Answer", "Hi\nAnswer", "a"},
 			{"<think>\n`💻 ls`\n</think>Answer", "Answer", "\n`💻 ls`\n"},
 		} {
 			for n := 1; n <= len(c[0]); n++ {
@@ -158,7 +160,8 @@ func TestTagsAndTheirNeighbours(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ inDelta, inChunk string }{ // which providers put into every chunk
-		{"", `, "error": null`}, {`, "channel": "final"`, ""}, {`, "token_id": 7`, ""}, {`, "reasoning": null, "tool_calls": []`, `, "usage": null`}, {"", `, "system_fingerprint": "fp_1"`},
+		{"", `, "error": null`}, {`, "channel": "final"`, ""}, {`, "token_id": 7`, ""},
+		{`, "reasoning": null, "tool_calls": []`, `, "usage": null`}, {"", `, "system_fingerprint": "fp_1"`},
 	} {
 		for n := 1; n < 9; n++ {
 			in := strings.ReplaceAll(deltasOf("<think>plan</think>\n\nAnswer\n`💻 ls`\nend", n), `"}, "finish_reason": null}]`, `"`+c.inDelta+`}, "finish_reason": null}]`+c.inChunk)
@@ -203,9 +206,9 @@ func TestPartsAreLinear(t *testing.T) {
 	}
 	plain := func(c string) string { return `"delta":{"content":"` + c + `"}` }
 	before := func(c string) string { return `"text":"` + c + `","delta":{"content":"` + c + `"}` }
-	behind := func(c string) string { return `"delta":{"content":"` + c + `"},"text":"` + c + `"` }
+	then := func(c string) string { return `"delta":{"content":"` + c + `"},"text":"` + c + `"` }
 	for _, c := range []string{`<think>a</think>b\n\n`, "`💻 l`\\nx\\n", "<think>a</think>" + strings.Repeat(" ", 100) + `b\n\n`, `<`, `<think>\n\n`} {
-		for name, form := range map[string]func(string) string{"plain": plain, "before": before, "behind": behind} {
+		for name, form := range map[string]func(string) string{"plain": plain, "before": before, "then": then} {
 			for _, o := range []Options{{}, {Imitations: ImitationsTrust}} {
 				took := func(n int) time.Duration {
 					in := frame(n, c, form)
@@ -232,7 +235,8 @@ func TestWhatIsNearlyATag(t *testing.T) {
 	rows := map[string]row{}
 	for _, s := range []string{
 		"<thoug>a</thoug>b", "<thin>a</thin>b", "<thinki>a</thinki>b", "<thinkin>a</thinkin>b", "<reason>a</reason>b", "<reasonin>a</reasonin>b", "<reasoning_>a</reasoning_>b",
-		"<reasoning_scratchpa>a", "<thinks>a</thinks>b", "<thinking_>a", "< think>a</think>b", "<think >a</think>b", "<think/>a", "</think>a", "<>a", "<t>a", "<1hink>a",
+		"<reasoning_scratchpa>a", "<thinks>a</thinks>b", "<thinking_>a", "< think>a</think>b",
+		"<think >a</think>b", "<think/>a", "</think>a", "<>a", "<t>a", "<1hink>a",
 		"<\u212Aink>", "<thin\u212A>a</think>b", "<[hink>a</think>b", "<@hink>a</think>b", "<THIN[>a",
 	} {
 		rows[s], rows[s+" in runes"] = row{in: turn(text(s)), out: passes}, row{in: turn(deltasOf(s, 1)), out: passes}

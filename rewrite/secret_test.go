@@ -57,7 +57,7 @@ var secretPlaces = map[string]string{
 	"another named event":                 role() + named("x.y", `{"error": {"message": %s}}`) + text("x") + stop(),
 	"an event that says that it failed":   role() + named("x.failed", `{"why": %s}`) + text("x") + stop(),
 	"a tool event":                        role() + named("hermes.tool.progress", `{"tool": "t", "toolCallId": "c", "status": "running", "error": %s}`) + text("x") + stop(),
-	"behind [DONE]":                       role() + text("x") + stop() + `data: {` + envelopeOfTests + `, "choices": [], "error": %s}` + "\n\n",
+	"after [DONE]":                        role() + text("x") + stop() + `data: {` + envelopeOfTests + `, "choices": [], "error": %s}` + "\n\n",
 	"a tool event of its end":             role() + g2Start("t", "x", "l", "c") + named("hermes.tool.progress", `{"tool": "t", "toolCallId": "c", "status": "completed", "error": %s}`) + text("x") + stop(),
 	"a tool event of another kind":        role() + named("hermes.tool.progress", `{"tool": "t", "toolCallId": "c", "status": "failed", "error": %s}`) + named("hermes.tool.progress", `{`+envelopeOfTests+`, "choices": [], "tool": "t", "toolCallId": "d", "status": "failed", "error": %s}`) + text("x") + stop(),
 	"data of several lines":               role() + "event: error\ndata: {\"error\":\ndata:{\"message\": %s,\ndata: \"x\": 1}}\n\n" + stop(),
@@ -69,7 +69,7 @@ var secretPlaces = map[string]string{
 	"a response's status":                 created(0, responseOfTests) + named("hermes.status", `{"kind":"warn","text":%s}`) + outputDelta(1),
 	"a response's error that is no JSON":  created(0, responseOfTests) + named("error", `%s and more`),
 	"two errors of a response":            created(0, responseOfTests) + named("x", `{"error":%s,"error":{"a":%s},"hermes":%s}`),
-	"behind the end of a response":        created(0, responseOfTests) + strings.Replace(created(1, responseOfTests), "created", "completed", 2) + named("error", `{"message":%s}`),
+	"after the end of a response":         created(0, responseOfTests) + strings.Replace(created(1, responseOfTests), "created", "completed", 2) + named("error", `{"message":%s}`),
 	"a response that has not begun":       named("error", `{"type":"error","message":%s}`) + `data: {"error":%s}` + "\n\n" + named("error", `%s and "responses"`),
 	"a run that failed":                   runEvent("message.delta", ``) + runEvent("run.failed", `, "error": %s, "output": %s`),
 	"a run that was interrupted":          runEvent("message.delta", ``) + runEvent("run.interrupted", `, "error": %s`),
@@ -264,7 +264,8 @@ var hostileErrors = map[string]string{
 	"prefixes": "sk-", "prefixes in words": "ask-", "bearers": "Bearer ", "bearers without end": "bearer:", "names": "key ", "names and colons": "key:",
 	"equals signs": "key=", "colons": "a:", "users": "u:p@,", "users without a host": "a:@", "quotes": `key=\"`, "both quotes": `key='key=\"`, "pairs": `('key', 'a'), `,
 	"backslashes": `\\\\`, "escapes": `\u0073`, "escapes of escapes": `\\u0073k-`, "tokens": "eyJ", "secrets": "sk-abc ", "long secrets": "sk-abcdEFGH1234567890,", "passwords": "a:b@c,",
-	"spaces": "key    ", "spaces behind": "bearer     ", "dots": "key=...", "words": "hf_hub_", "stars": "key=***", "paths": "a:b/", "ports": "h:1/", "percents": "key%3D", "brackets": "key])",
+	"spaces": "key    ", "spaces after": "bearer     ", "dots": "key=...", "words": "hf_hub_",
+	"stars": "key=***", "paths": "a:b/", "ports": "h:1/", "percents": "key%3D", "brackets": "key])",
 }
 
 func hostileError(unit string, n int) string {
@@ -576,11 +577,11 @@ func TestOtherPlacesOfWhatAProviderSaid(t *testing.T) {
 		"arguments":            {in: delta(`"tool_calls": [{"index": 0, "function": {"arguments": ` + said + `}}]`), stays: true},
 		"a chunk of its own":   {in: text("a\n\nProvider said: ") + text(keyOfTests), stays: true},
 		"words in two chunks":  {in: text("a\n\nProvider ") + text("said: "+keyOfTests), stays: true},
-		"behind reasoning":     {in: text("\n\n<think>x</think>Provider said: " + keyOfTests)},
-		"white space behind":   {in: texts("\n\n<think>x</think>", " \n ", "  Provider said: "+keyOfTests)},
+		"after reasoning":      {in: text("\n\n<think>x</think>Provider said: " + keyOfTests)},
+		"white space after":    {in: texts("\n\n<think>x</think>", " \n ", "  Provider said: "+keyOfTests)},
 		"a tag in two chunks":  {in: texts("\n\n<think>x</thi", "nk> Provider said: "+keyOfTests)},
-		"behind a marker line": {in: texts("a\n", "`💻 ls`\nProvider said: "+keyOfTests)},
-		"behind a held line":   {in: texts("a\n`💻", " ls`", "\nProvider said: "+keyOfTests)},
+		"after a marker line":  {in: texts("a\n", "`💻 ls`\nProvider said: "+keyOfTests)},
+		"after a held line":    {in: texts("a\n`💻", " ls`", "\nProvider said: "+keyOfTests)},
 		"in a line that holds": {in: texts("a\n", "Provider said: "+keyOfTests+"\n`💻")},
 	} {
 		for _, o := range allOptions() {

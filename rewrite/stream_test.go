@@ -257,8 +257,12 @@ func TestWhatIsRead(t *testing.T) {
 	}
 	// What is changed keeps its framing, and is split well in data of several lines.
 	for name, in := range map[string]string{
-		"CRLF": strings.ReplaceAll(zeroFinish, "\n", "\r\n"), "CR": strings.ReplaceAll(zeroFinish, "\n", "\r"), "no space": strings.Replace(zeroFinish, "data: ", "data:", 1),
-		"other fields": "id: 5\n: comment\n" + strings.TrimSuffix(zeroFinish, "\n") + "x: y\n\n", "lines": multiline(zeroFinish), "lines, CRLF": strings.ReplaceAll(multiline(zeroFinish), "\n", "\r\n"),
+		"CRLF":         strings.ReplaceAll(zeroFinish, "\n", "\r\n"),
+		"CR":           strings.ReplaceAll(zeroFinish, "\n", "\r"),
+		"no space":     strings.Replace(zeroFinish, "data: ", "data:", 1),
+		"other fields": "id: 5\n: comment\n" + strings.TrimSuffix(zeroFinish, "\n") + "x: y\n\n",
+		"lines":        multiline(zeroFinish),
+		"lines, CRLF":  strings.ReplaceAll(multiline(zeroFinish), "\n", "\r\n"),
 	} {
 		rows[name] = row{in: role() + in + doneFrame, end: CodeCrashed}
 		want := in[:strings.LastIndex(in, `"stop"`)] + `"error"`
@@ -282,7 +286,8 @@ func TestWhatIsRead(t *testing.T) {
 		`{"total_tokens": 0, "completion_tokens": 0, "prompt_tokens": 0, "prompt_tokens_details": {"cached_tokens": 5}, "cost": 0.5}`: true,
 		`{"prompt_tokens": 0, "completion_tokens": 0}`:                                                                                false, `{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": null}`: false,
 		`{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 1}`: false, `{"prompt_tokens": 0, "completion_tokens": "0", "total_tokens": 0}`: false,
-		`{"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}`: false, `[0, 0, 0]`: false, `null`: false,
+		`{"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}`: false, `[0, 0, 0]`: false,
+		`null`: false,
 	} {
 		r := row{in: said + finishChunk("stop", `, "usage": `+usage) + doneFrame, o: asError, out: passes}
 		if crash {
@@ -375,7 +380,8 @@ func TestDoneWithOtherWhiteSpace(t *testing.T) {
 	in := role() + text("x") + finishChunk("stop", realUsage)
 	rows := map[string]row{}
 	for _, done := range []string{
-		"data:   [DONE]\n\n", "data: [DONE] \n\n", "data:\t[DONE]\n\n", "data: \t[DONE]\t \n\n", "data: [DONE]\ndata:\n\n", "data:\ndata: [DONE]\n\n", "data:  [DONE]\r\n\r\n",
+		"data:   [DONE]\n\n", "data: [DONE] \n\n", "data:\t[DONE]\n\n", "data: \t[DONE]\t \n\n",
+		"data: [DONE]\ndata:\n\n", "data:\ndata: [DONE]\n\n", "data:  [DONE]\r\n\r\n",
 		"data:  [DONE]\r\r", "id: 7\ndata:  [DONE]\n\n", "data:  [DONE] ", "data: [DONE]", "data: [DONE]\n",
 	} {
 		rows[done] = row{in: in + done, out: in + doneFrame}
@@ -421,7 +427,8 @@ func TestUsageThatIsReported(t *testing.T) {
 	alone := choicesChunk("", `, "usage": `+usage)
 	with := func(usage string) string { return strings.Replace(text("a"), `}]}`, `}], "usage": `+usage+`}`, 1) }
 	for in, want := range map[string]string{
-		alone: usage, role() + alone + text("a"): usage, role() + with(usage): usage, role() + text("a") + alone: usage, role() + alone + with("null"): usage, role() + text("a"): "",
+		alone: usage, role() + alone + text("a"): usage, role() + with(usage): usage,
+		role() + text("a") + alone: usage, role() + alone + with("null"): usage, role() + text("a"): "",
 	} {
 		v := look(t, repair(in))
 		v.checkErrorFinish(t, CodeIncomplete)
@@ -441,7 +448,8 @@ func TestActive(t *testing.T) {
 	equal(t, New(&Options{}, chatParams).Active(), true, "active")
 	for _, in := range []string{
 		`data: {"object": "text_completion", "choices": [{"text": "x", "finish_reason": "stop"}]}` + "\n\n", `data: {"object": "chat.completion", "choices": []}` + "\n\n",
-		`data: {"x": {"object": "chat.completion.chunk"}}` + "\n\n", `data: {"object": ["chat.completion.chunk"]}` + "\n\n", `data: "chat.completion.chunk"` + "\n\n",
+		`data: {"x": {"object": "chat.completion.chunk"}}` + "\n\n",
+		`data: {"object": ["chat.completion.chunk"]}` + "\n\n", `data: "chat.completion.chunk"` + "\n\n",
 		`: {"object": "chat.completion.chunk"}` + "\n\n", doneFrame,
 	} {
 		out, _ := run(in, Options{}, Params{}, inOne, CauseAborted)
@@ -554,8 +562,8 @@ func TestCommentsAnywhere(t *testing.T) {
 		for _, p := range []Params{chatParams, {}} {
 			before := c + role()
 			within := strings.Replace(text("a"), "\n\n", "\n"+c+"\n", 1)
-			behind := c + "\n" + c + c + "\n" + text("b") + stop() + c + "\n"
-			in := before + within + behind
+			then := c + "\n" + c + c + "\n" + text("b") + stop() + c + "\n"
+			in := before + within + then
 			out, _ := anyCut(t, in, Options{}, p, CauseEOF)
 			same(t, out, in, "bytes")
 		}
@@ -689,7 +697,7 @@ func TestTextIsUnescapedAsTheStandardSays(t *testing.T) {
 	}
 }
 
-func TestLargeFrameBehindAFailedEvent(t *testing.T) {
+func TestLargeFrameAfterAFailedEvent(t *testing.T) {
 	began := created(0, responseOfTests)
 	want, _ := run(began+doneFrame, Options{MaxFrame: 400}, Params{}, inOne, CauseEOF)
 	out, _ := run(began+doneFrame+named("x", strings.Repeat("x", 1000)), Options{MaxFrame: 400}, Params{}, oneByte, CauseEOF)
@@ -798,8 +806,8 @@ func TestToolThatStartsInALargeFrame(t *testing.T) {
 		"wrapped":             named(progressEvent, `{`+envelopeWritten+`,"tool":"terminal","label":"`+overLimit+`","toolCallId":"c","status":"running"}`),
 		"without a name":      `data: {` + envelopeWritten + `,"tool":"terminal","label":"` + overLimit + `","toolCallId":"c","status":"running"}` + "\n\n",
 		"with CRLF":           strings.ReplaceAll(g2Start("terminal", "💻", overLimit, "c"), "\n", "\r\n"),
-		"with a line behind":  strings.TrimSuffix(g2Start("terminal", "💻", overLimit, "c"), "\n") + "id: 7\n\n",
-		"much behind it":      named(progressEvent, `{"tool": "terminal", "toolCallId": "c", "status": "running", "args": {"a": ["`+overLimit+`"]}}`),
+		"with a line after":   strings.TrimSuffix(g2Start("terminal", "💻", overLimit, "c"), "\n") + "id: 7\n\n",
+		"much after it":       named(progressEvent, `{"tool": "terminal", "toolCallId": "c", "status": "running", "args": {"a": ["`+overLimit+`"]}}`),
 	} {
 		for _, o := range []Options{{}, {Cards: true}, {StatusLine: true}, {Progress: ProgressBare}, {Progress: ProgressUnnamed, Cards: true}, {Progress: ProgressOff}, {ErrorFinish: ErrorFinishInline}} {
 			ids := []string{"c"}
@@ -813,7 +821,7 @@ func TestToolThatStartsInALargeFrame(t *testing.T) {
 				role() + start + stop():                           "error",
 				role() + text("x") + start:                        "error",
 			} {
-				if want == "" && name != "the id in front" && name != "much behind it" {
+				if want == "" && name != "the id in front" && name != "much after it" {
 					continue
 				}
 				out, v, sum := largeLife(t, in, o, CauseAborted)
@@ -857,9 +865,9 @@ func TestLargeToolEventsThatDoNotLeave(t *testing.T) {
 	internal := g2Start("_thinking", "💭", overLimit, "i")
 	orphan := named(progressEvent, `{"tool": "terminal", "toolCallId": "o", "status": "completed", "x": "`+overLimit+`"}`)
 	for name, in := range map[string]string{
-		"internal":          role() + internal + text("x") + stop(),
-		"an orphan":         role() + orphan + text("x") + stop(),
-		"behind the finish": role() + text("x") + finishChunk("stop", realUsage) + g2Start("terminal", "💻", overLimit, "c") + doneFrame,
+		"internal":         role() + internal + text("x") + stop(),
+		"an orphan":        role() + orphan + text("x") + stop(),
+		"after the finish": role() + text("x") + finishChunk("stop", realUsage) + g2Start("terminal", "💻", overLimit, "c") + doneFrame,
 	} {
 		out, v, _ := largeLife(t, in, Options{}, CauseEOF)
 		if pairs(t, v); strings.Contains(out, overLimit) {
@@ -916,15 +924,15 @@ func TestErrorInALargeFrame(t *testing.T) {
 		"a finish chunk":       finishChunk("error", zeroUsage+`, "error": {"message": "`+overLimit+`", "type": "agent_error"}`),
 		"a finish chunk, stop": finishChunk("error", zeroUsage+`, "error": {"message": "boom"}, "hermes": {"error": "`+overLimit+`"}`),
 	} {
-		for _, behind := range []string{"", stop(), doneFrame, text("x")} {
-			if strings.HasPrefix(name, "a finish") && behind == stop() {
-				behind = doneFrame
+		for _, then := range []string{"", stop(), doneFrame, text("x")} {
+			if strings.HasPrefix(name, "a finish") && then == stop() {
+				then = doneFrame
 			}
-			if strings.HasPrefix(name, "a finish") && behind == text("x") {
+			if strings.HasPrefix(name, "a finish") && then == text("x") {
 				continue
 			}
 			for _, o := range []Options{{}, {ErrorFinish: ErrorFinishInline}, {Progress: ProgressBare}} {
-				out, v, sum := largeLife(t, role()+text("y")+tool+failure+behind, o, CauseAborted)
+				out, v, sum := largeLife(t, role()+text("y")+tool+failure+then, o, CauseAborted)
 				pairs(t, v, "c")
 				if sum.Code != CodeAgentError || v.finishes[0] != "error" || strings.Index(out, `"completed"`) > strings.Index(out, overLimit) {
 					t.Errorf("%s: %+v", name, sum)

@@ -87,8 +87,10 @@ func TestLifecycle(t *testing.T) {
 		"G2": a + g2Start("read_file", "📖", "b", "call_2"),
 	} {
 		for end, story := range map[string]string{
-			"": "error finish", doneFrame: "error finish", finishChunk("stop", zeroUsage): "error finish", finishChunk("length", realUsage): "finish",
-			finishChunk("error", zeroUsage): "error finish", `data: {"error": "boom"}` + "\n\n": "error finish", finishChunk("tool_calls", ""): "finish",
+			"": "error finish", doneFrame: "error finish", finishChunk("stop", zeroUsage): "error finish",
+			finishChunk("length", realUsage):   "finish",
+			finishChunk("error", zeroUsage):    "error finish",
+			`data: {"error": "boom"}` + "\n\n": "error finish", finishChunk("tool_calls", ""): "finish",
 		} {
 			rows[generation+" ends with "+end] = row{in: starts + end,
 				story: "running running completed completed " + story + " done"}
@@ -144,7 +146,8 @@ func TestToolsWithoutIDsRunInParallelInsideTheWindow(t *testing.T) {
 func TestToolComesFromEmojiAndLabel(t *testing.T) {
 	longest := strings.Repeat("🛰", marker.MaxEmoji/len("🛰"))
 	added, err := NewTools(map[string]string{
-		"🛰️": "satellite", "💻": "my_shell", "é": "accent \"x\"", "🔍": "my_search", "🧠": "my_memory", "❤\u200d🔥": "fire", longest: "fleet",
+		"🛰️": "satellite", "💻": "my_shell", "é": "accent \"x\"", "🔍": "my_search", "🧠": "my_memory",
+		"❤\u200d🔥": "fire", longest: "fleet",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -163,21 +166,32 @@ func TestToolComesFromEmojiAndLabel(t *testing.T) {
 			🚪 browser_close 📝 skill_manage 📋 todo 🐍 execute_code 🔀 delegate_task ⏰ cronjob ❓ clarify 📨 send_message`},
 		{nil, "x", "⚙ process 💻\ufe0f terminal 🦄 tool é tool"}, // without U+FE0F, and with it where the table has none
 		// A label that is itself a tool's name.
-		{nil, "web_search", "🔍 web_search"}, {nil, "session_search", "🔍 session_search"}, {nil, "vision_analyze", "👁️ vision_analyze"},
-		{nil, "browser_vision", "👁️ browser_vision"}, {nil, "browser_type", "⌨️ browser_type"}, {nil, "browser_press", "⌨️ browser_press"},
-		{nil, "skills_list", "📚 skills_list"}, {nil, "skill_view", "📚 skill_view"}, {nil, "memory", "🧠 memory"},
-		{nil, "mixture_of_agents", "🧠 mixture_of_agents"}, {nil, "ha_get_state", "🏠 ha_get_state"}, {nil, "ha_call_service", "🏠 ha_call_service"},
+		{nil, "web_search", "🔍 web_search"}, {nil, "session_search", "🔍 session_search"},
+		{nil, "vision_analyze", "👁️ vision_analyze"},
+		{nil, "browser_vision", "👁️ browser_vision"}, {nil, "browser_type", "⌨️ browser_type"},
+		{nil, "browser_press", "⌨️ browser_press"},
+		{nil, "skills_list", "📚 skills_list"}, {nil, "skill_view", "📚 skill_view"},
+		{nil, "memory", "🧠 memory"},
+		{nil, "mixture_of_agents", "🧠 mixture_of_agents"}, {nil, "ha_get_state", "🏠 ha_get_state"},
+		{nil, "ha_call_service", "🏠 ha_call_service"},
 		{nil, "rl_start_training", "🧪 rl_start_training"}, {nil, "some_plugin_tool", "⚡ tool"},
 		// Labels that tell tools apart, if they are written as the tool writes them.
-		{nil, `recall: "what was it"`, "🔍 session_search"}, {nil, "golang sse", "🔍 web_search"}, {nil, `recall: "x`, "🔍 session_search"},
-		{nil, `recall: x`, "🔍 web_search"}, {nil, `x recall: "x"`, "🔍 web_search"}, {nil, `recall`, "🔍 web_search"},
-		{nil, `+user: "x"`, "🧠 memory"}, {nil, `~memory: "x"`, "🧠 memory"}, {nil, `-user: "x"`, "🧠 memory"}, {nil, `+u: "`, "🧠 memory"},
-		{nil, `+: "x"`, "🧠 mixture_of_agents"}, {nil, `+a b: "x"`, "🧠 mixture_of_agents"}, {nil, "+a\tb: \"x\"", "🧠 mixture_of_agents"},
-		{nil, `+user: x`, "🧠 mixture_of_agents"}, {nil, `*user: "x"`, "🧠 mixture_of_agents"}, {nil, `user: "x"`, "🧠 mixture_of_agents"}, {nil, "+", "🧠 mixture_of_agents"},
-		{nil, recall, "🔍 session_search"}, {nil, recall + "x", "🔍 tool"}, {nil, recall + strings.Repeat("x", marker.MaxTellingLabel), "🔍 tool"},
+		{nil, `recall: "what was it"`, "🔍 session_search"}, {nil, "golang sse", "🔍 web_search"},
+		{nil, `recall: "x`, "🔍 session_search"},
+		{nil, `recall: x`, "🔍 web_search"}, {nil, `x recall: "x"`, "🔍 web_search"},
+		{nil, `recall`, "🔍 web_search"},
+		{nil, `+user: "x"`, "🧠 memory"}, {nil, `~memory: "x"`, "🧠 memory"}, {nil, `-user: "x"`, "🧠 memory"},
+		{nil, `+u: "`, "🧠 memory"},
+		{nil, `+: "x"`, "🧠 mixture_of_agents"}, {nil, `+a b: "x"`, "🧠 mixture_of_agents"},
+		{nil, "+a\tb: \"x\"", "🧠 mixture_of_agents"},
+		{nil, `+user: x`, "🧠 mixture_of_agents"}, {nil, `*user: "x"`, "🧠 mixture_of_agents"},
+		{nil, `user: "x"`, "🧠 mixture_of_agents"}, {nil, "+", "🧠 mixture_of_agents"},
+		{nil, recall, "🔍 session_search"}, {nil, recall + "x", "🔍 tool"},
+		{nil, recall + strings.Repeat("x", marker.MaxTellingLabel), "🔍 tool"},
 		{added, "x", "🛰️ satellite 🛰 satellite 💻 my_shell 📖 read_file 🦄 tool 🔍 my_search 🧠 my_memory"},
 		// An emoji that is taken over stands for the one tool that it was added for.
-		{added, `recall: "x"`, "🔍 my_search"}, {added, "session_search", "🔍 my_search"}, {added, `+user: "x"`, "🧠 my_memory"}, {added, "memory", "🧠 my_memory"},
+		{added, `recall: "x"`, "🔍 my_search"}, {added, "session_search", "🔍 my_search"},
+		{added, `+user: "x"`, "🧠 my_memory"}, {added, "memory", "🧠 my_memory"},
 		// The selector may stand anywhere: a marker is known with it and without.
 		{added, "x", "❤\u200d🔥 fire ❤\ufe0f\u200d🔥 fire ❤\u200d🔥\ufe0f fire ❤ tool"}, {selector, "x", "❤\u200d🔥 fire ❤\ufe0f\u200d🔥 fire ❤\u200d🔥\ufe0f fire ❤ tool"},
 		{added, "x", longest + " fleet " + longest + "\ufe0f fleet " + longest + "🛰 tool " + longest + "x tool"},
@@ -439,7 +453,8 @@ func TestStatusLineIsForOpenWebUI(t *testing.T) {
 		return fmt.Sprintf(`"event":{"type":"status","data":{"description":"\ud83d\udcbb ls \"-la\"","done":%t}}`, done)
 	}
 	for _, in := range []string{
-		markerChunk("💻", "ls \"-la\""), g1("terminal", "💻", "ls \"-la\""), g2Start("terminal", "💻", "ls \"-la\"", "c") + g2End("terminal", "c"),
+		markerChunk("💻", "ls \"-la\""), g1("terminal", "💻", "ls \"-la\""),
+		g2Start("terminal", "💻", "ls \"-la\"", "c") + g2End("terminal", "c"),
 		named(progressEvent, `{"tool": "terminal", "emoji": "💻", "label": "ls", `+own+`}`), // gets no second one
 	} {
 		for _, form := range ProgressForms() {
@@ -499,10 +514,10 @@ func TestRepeatedText(t *testing.T) {
 	twice := func(s, finish string) string {
 		return choicesChunk(`{"index": 0, "text": `+asciiJSON(s)+`, "delta": {"token_id": 7, "content": `+asciiJSON(s)+`}, "finish_reason": `+finish+`}`, "")
 	}
-	behind := func(s, finish string) string {
+	then := func(s, finish string) string {
 		return choicesChunk(`{"index": 0, "delta": {"role": "assistant", "content": `+asciiJSON(s)+`}, "text": `+asciiJSON(s)+`, "finish_reason": `+finish+`}`, "")
 	}
-	for _, form := range []func(s, finish string) string{twice, behind} {
+	for _, form := range []func(s, finish string) string{twice, then} {
 		for _, deltas := range [][]string{
 			{"<think>", "plan", "</think>", "\n\n", "Answer"},
 			{"<thi", "nk>pl", "an</thi", "nk>", "\n\nAns", "wer"},
@@ -539,8 +554,10 @@ func TestRepeatedText(t *testing.T) {
 // The envelope of tool events and their ids follow the chunks, whatever of these changes.
 func TestEnvelopeOfToolEventsFollowsTheChunks(t *testing.T) {
 	chunks := []string{
-		`, "id": "a", "created": 5, "model": "m"`, `, "id": "a", "created": 6, "model": "m"`, `, "id": "a", "created": 66, "model": "mm"`,
-		`, "id": "a", "created": 67`, `, "id": "b", "created": 67, "model": "mm"`, `, "id": "b10000", "created": 67, "model": "mm"`,
+		`, "id": "a", "created": 5, "model": "m"`, `, "id": "a", "created": 6, "model": "m"`,
+		`, "id": "a", "created": 66, "model": "mm"`,
+		`, "id": "a", "created": 67`, `, "id": "b", "created": 67, "model": "mm"`,
+		`, "id": "b10000", "created": 67, "model": "mm"`,
 	}
 	written := []string{`"a" 5 "m"`, `"a" 6 "m"`, `"a" 66 "mm"`, `"a" 67 "mm"`, `"b" 67 "mm"`, `"b10000" 67 "mm"`}
 	in := ""
@@ -598,13 +615,15 @@ func TestToolsOfBrokenStreamsAreInterrupted(t *testing.T) {
 	failed := `, "error": {"message": "m"}`
 	for interrupted, streams := range map[bool][]string{
 		true: {
-			open, open + doneFrame, open + finishChunk("error", failed), open + finishChunk("error", ""), open + finishChunk("stop", zeroUsage), markerChunk("💻", "ls"),
+			open, open + doneFrame, open + finishChunk("error", failed), open + finishChunk("error", ""),
+			open + finishChunk("stop", zeroUsage), markerChunk("💻", "ls"),
 			open + finishChunk("stop", realUsage), // no answer
 			open + "data: {\"error\": {\"message\": \"m\"}}\n\n" + finishChunk("stop", realUsage), open + finishChunkWith(`"content": "x"`, "error", failed),
 			open + finishChunkWith(`"content": " "`, "stop", realUsage), g1("terminal", "💻", "ls") + finishChunk("stop", zeroUsage),
 		},
 		false: {
-			open + text("x") + finishChunk("length", failed), open + text("x") + stop(), open + text("x") + finishChunk("tool_calls", ""),
+			open + text("x") + finishChunk("length", failed), open + text("x") + stop(),
+			open + text("x") + finishChunk("tool_calls", ""),
 			open + finishChunkWith(`"content": "x"`, "stop", realUsage), markerChunk("💻", "ls") + text("x"), // the text shows that it has ended
 		},
 	} {
@@ -639,8 +658,10 @@ func TestAfterDoneOnlyCommentsAndChunksWithoutChoicesPass(t *testing.T) {
 			rows[string(imitations)+late] = row{in: good + late, o: o, out: passes}
 		}
 		for _, late := range []string{
-			doneFrame, text("x"), markerChunk("💻", "ls"), g1("terminal", "💻", "ls"), g2Start("t", "💻", "l", "1"), g2Start("_t", "💻", "l", "1"),
-			named("hermes.status", `{"kind": "warn"}`), named("x", "[1]"), "data: {\"error\": {\"message\": \"m\"}}\n\n", "data: text\n\n", finishChunk("stop", realUsage),
+			doneFrame, text("x"), markerChunk("💻", "ls"), g1("terminal", "💻", "ls"),
+			g2Start("t", "💻", "l", "1"), g2Start("_t", "💻", "l", "1"),
+			named("hermes.status", `{"kind": "warn"}`), named("x", "[1]"),
+			"data: {\"error\": {\"message\": \"m\"}}\n\n", "data: text\n\n", finishChunk("stop", realUsage),
 			text(strings.Repeat("a", 3000)), // larger than max_frame
 		} {
 			rows[string(imitations)+late] = row{in: good + late, o: o, out: good, end: "stop"}
@@ -654,7 +675,8 @@ func TestAfterDoneOnlyCommentsAndChunksWithoutChoicesPass(t *testing.T) {
 func TestToolEventsHaveNoMemberTwice(t *testing.T) {
 	const tool = `"tool": "terminal", "emoji": "💻", "label": "ls", "toolCallId": "c", "status": "running"`
 	for own, renamed := range map[string]string{
-		`"choices": null`: `"hermes_choices": null`, `"choices": {}`: `"hermes_choices": {}`, `"choices": []`: `"hermes_choices": []`, `"choices": "x"`: `"hermes_choices": "x"`,
+		`"choices": null`: `"hermes_choices": null`, `"choices": {}`: `"hermes_choices": {}`,
+		`"choices": []`: `"hermes_choices": []`, `"choices": "x"`: `"hermes_choices": "x"`,
 		`"choices": ["once", "deny"]`: `"hermes_choices": ["once", "deny"]`,
 		`"id": 7, "object": "x", "created": "y", "m\u006fdel": null, "event": "start"`: `"hermes_id": 7, "hermes_object": "x", "hermes_created": "y", "hermes_m\u006fdel": null, "hermes_event": "start"`,
 	} {
@@ -685,7 +707,8 @@ func TestToolEventsHaveNoMemberTwice(t *testing.T) {
 func TestStatusLinesOfUpstreamsState(t *testing.T) {
 	for in, want := range map[string]string{
 		named("hermes.status", `{"kind": "lifecycle", "text": "\u23f3 Retrying in 2.0s"}`): "⏳ Retrying in 2.0s, true", named("approval.request", approval): "Approval needed: rm -rf x, false",
-		named("hermes.status", `{"text": "key sk-abcdefghijklmnop"}`): "key [redacted], true", named("hermes.status", `{"text": 7}`): "", named("hermes.status", `{"text": ""}`): "",
+		named("hermes.status", `{"text": "key sk-abcdefghijklmnop"}`): "key [redacted], true",
+		named("hermes.status", `{"text": 7}`):                         "", named("hermes.status", `{"text": ""}`): "",
 		named("hermes.status", `{"text": "t", "event": {"type": "status"}}`): "", named("other", `{"text": "t", "command": "c", "": "e"}`): "",
 	} {
 		underAll(t, turn(in, text("x")), func(o Options, out string, _ *view) {
@@ -749,7 +772,7 @@ func TestEventsThatWouldSayMoreAsChunksKeepTheirName(t *testing.T) {
 				t.Errorf("%s keeps its name: %v", c.event, keeps)
 			}
 			same(t, repairWith(once, o), once, "twice and once")
-			same(t, repairWith(repairWith(in, Options{StatusLine: lines}), o), once, "behind one that keeps names")
+			same(t, repairWith(repairWith(in, Options{StatusLine: lines}), o), once, "after one that keeps names")
 		}
 	}
 }
@@ -796,7 +819,7 @@ func TestWrappedEventsAreNoChunks(t *testing.T) {
 		named("error", `{"message": "boom"}`),
 		named("approval.request", approval),
 	} {
-		for _, c := range []struct{ before, behind, code string }{
+		for _, c := range []struct{ before, then, code string }{
 			{role() + text("x"), stop(), ""},
 			{role() + text("x"), "", CodeIncomplete},
 			{"", role() + text("x") + stop(), ""},
@@ -804,7 +827,7 @@ func TestWrappedEventsAreNoChunks(t *testing.T) {
 			{role() + text("x") + finishChunk("error", `, "error": {"message": "m"}`), doneFrame, CodeAgentError},
 			{role() + text("a\n`💻 ls"), text("b") + stop(), ""},
 		} {
-			in := c.before + event + c.behind
+			in := c.before + event + c.then
 			once, sum := run(in, Options{}, chatParams, inOne, CauseEOF)
 			equal(t, sum.Code, c.code, in)
 			equal(t, strings.Count(once, "event: "), 1, "named events")

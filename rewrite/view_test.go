@@ -244,7 +244,7 @@ func (v *view) checkLifecycle(t testing.TB) {
 			t.Errorf("an internal tool appears: %+v", e)
 		}
 		if e.at > finishAt {
-			t.Errorf("a tool event comes behind the finish chunk: %+v", e)
+			t.Errorf("a tool event comes after the finish chunk: %+v", e)
 		}
 		switch {
 		case e.status == "running" && state[e.id] == "":
@@ -352,7 +352,7 @@ func cardsOf(t testing.TB, stream string) (all []*card) {
 		}
 		switch i := c.Item; {
 		case finished:
-			t.Errorf("an item behind the finish: %s", e.data)
+			t.Errorf("an item after the finish: %s", e.data)
 		case c.Type != "response.output_item.added" || c.Index != 1000000 || *c.Object != "chat.completion.chunk" || len(c.Choices) != 1:
 			t.Errorf("an item in %s", e.data)
 		case i.Type == "function_call" && i.Status == "in_progress":
