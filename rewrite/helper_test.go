@@ -87,12 +87,6 @@ func repairWith(in string, o Options) string {
 	return out
 }
 
-// repairSummary is repairWith for the summary.
-func repairSummary(in string, o Options) Summary {
-	_, sum := run(in, o, chatParams, inOne, CauseEOF)
-	return sum
-}
-
 // same fails with the first difference.
 func same(t testing.TB, got, want, what string) {
 	t.Helper()

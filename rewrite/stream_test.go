@@ -419,7 +419,7 @@ func TestUsageThatIsReported(t *testing.T) {
 		{"-1", "5", 0, 5}, {"5", "-1", 5, 0}, {"1.5", "5", 0, 5}, {`"5"`, "null", 0, 0}, {"5", "1e3", 5, 0}, {"9", "8", 9, 8},
 	} {
 		usage := fmt.Sprintf(`, "usage": {"prompt_tokens": %s, "completion_tokens": %s, "total_tokens": 7}`, c.prompt, c.completion)
-		sum := repairSummary(role()+text("x")+finishChunk("stop", usage)+doneFrame, Options{})
+		_, sum := run(role()+text("x")+finishChunk("stop", usage)+doneFrame, Options{}, chatParams, inOne, CauseEOF)
 		equal(t, [2]int64{sum.InputTokens, sum.OutputTokens}, [2]int64{c.input, c.output}, usage)
 	}
 	// An error finish has the usage that is known, whenever it came (contract section 3).
