@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // explained repairs in and returns its steps, their bytes copied.
@@ -224,16 +223,6 @@ func TestProgressOfAHeader(t *testing.T) {
 		"": "", "envelope": ProgressEnvelope, " Bare\t": ProgressBare, "UNNAMED": ProgressUnnamed, "comment": ProgressComment, "off": ProgressOff, "none": "", "bare,off": "",
 	} {
 		equal(t, ProgressOf(value), want, value)
-	}
-}
-
-// White space is what the standard says it is, and nothing beside it.
-func TestWhatIsNoSpaceIsText(t *testing.T) {
-	for inner, want := range map[string]bool{
-		`\b`: true, `\u0008`: true, `\u000e`: true, `\u001f`: true, `!`: true, `\u007f`: true, `\u0080`: true, `\u00a1`: true,
-		`\t`: false, `\u0009`: false, `\n\u000B\f\u000c\r\u000D`: false, "\u2028\u3000": false, `\/`: true, `\u00A0`: false, `\u00a0`: false,
-	} {
-		equal(t, jsonspan.HasText([]byte(inner)), want, inner)
 	}
 }
 

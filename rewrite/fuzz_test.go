@@ -23,6 +23,11 @@ func fuzzSeeds(f *testing.F, add func(body string)) {
 	}
 }
 
+// framed returns body in the nth of four framings.
+func framed(body string, n int) string {
+	return []string{body, strings.ReplaceAll(body, "\n", "\r\n"), strings.ReplaceAll(body, "\n", "\r"), "\ufeff" + body}[n%4]
+}
+
 // twoCuts repairs in cut as the scripts say, and fails if that makes a difference.
 func twoCuts(t *testing.T, in string, o Options, p Params, a, b []byte, cause Cause) (s *Stream, out string) {
 	t.Helper()
@@ -40,16 +45,7 @@ func FuzzFraming(f *testing.F) {
 	n := 0
 	fuzzSeeds(f, func(body string) {
 		n++
-		in := body
-		switch n % 4 {
-		case 1:
-			in = strings.ReplaceAll(body, "\n", "\r\n")
-		case 2:
-			in = strings.ReplaceAll(body, "\n", "\r")
-		case 3:
-			in = "\ufeff" + body
-		}
-		f.Add([]byte(in), []byte{0}, []byte{200, 3, 17}, n%2 == 0, byte(n), byte(n*7))
+		f.Add([]byte(framed(body, n)), []byte{0}, []byte{200, 3, 17}, n%2 == 0, byte(n), byte(n*7))
 	})
 	f.Add([]byte("\xef\xbb\xbf: c\r\n\r\ndata: a\rdata:b\r\rdata"), []byte{0}, []byte{1}, false, byte(0), byte(0))
 	f.Fuzz(func(t *testing.T, in, a, b []byte, active bool, options, limit byte) {
@@ -447,16 +443,7 @@ func FuzzOther(f *testing.F) {
 	for _, r := range others(f) {
 		n++
 		for _, at := range []int{len(r.body), len(r.body) * 2 / 3, len(r.body) / 2} {
-			body := r.body[:at]
-			switch n % 4 {
-			case 1:
-				body = strings.ReplaceAll(body, "\n", "\r\n")
-			case 2:
-				body = strings.ReplaceAll(body, "\n", "\r")
-			case 3:
-				body = "\ufeff" + body
-			}
-			f.Add([]byte(body), []byte{0}, []byte{200, 3, 17}, byte(n), byte(n*9%30))
+			f.Add([]byte(framed(r.body[:at], n)), []byte{0}, []byte{200, 3, 17}, byte(n), byte(n*9%30))
 		}
 	}
 	f.Add([]byte(created(3, responseOfTests)+named("error", `{"type":"error","message":"x"}`)+doneFrame+outputDelta(4)), []byte{1}, []byte{90}, byte(1), byte(0))

@@ -705,17 +705,9 @@ func TestManyCallsAreNoCards(t *testing.T) {
 	}
 }
 
-// long is a request of about n bytes with nothing to heal, most of it prose and
-// code of the assistant's.
-func long(n int) string {
-	const turn = `{"role": "user", "content": "and then?"}, {"role": "assistant", "content": "Run ` + "`go test ./...`" + `:\n\n` +
-		"```" + `go\nfunc f() string { return \"x\\n\" }\n` + "```" + `\n\n` + "`x`" + ` is \u00e9, and here is more text to read than that.\n"}, `
-	return `{"model": "hermes-agent", "messages": [` + strings.Repeat(turn, n/len(turn)+1) + `{}], "stream": true}`
-}
-
 func TestNothingToHealCostsNoAllocation(t *testing.T) {
 	for name, body := range map[string]string{
-		"prose": long(1 << 16),
+		"prose": string(chatHistory(1<<16, true, 0)),
 		"code":  `{"messages":[{"role":"assistant","content":"` + "\\n`x`\n```\n`git status`" + `"}]}`,
 	} {
 		in := []byte(body)
